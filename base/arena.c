@@ -1,0 +1,219 @@
+/* arena.c: a list of blocks, each cut from the front; a block is as large as all before it together, within
+ * limits, so that a small arena stays small and a large one makes few calls. Under AddressSanitizer every
+ * piece is a block of its own, so that a write past its end is seen. */
+#include "base/arena.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define PIECEWISE 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define PIECEWISE 1
+#endif
+#endif
+#ifndef PIECEWISE
+#define PIECEWISE 0
+#endif
+
+enum { ALIGN = 16, BLOCK_MIN = 4096, BLOCK_MAX = 1 << 20, HEAP_ALIGN = 64 };
+
+typedef struct block {
+    struct block *next;
+    size_t        cap, used;
+    _Alignas(ALIGN) unsigned char data[];
+} block;
+
+struct dg_arena {
+    block *head; /* the one pieces are cut from; full and oversized ones follow */
+    size_t bytes;
+};
+
+_Noreturn void dg_oom(size_t bytes)
+{
+    char line[96];
+    int  n = snprintf(line, sizeof line, "detrgraph: out of memory (%zu bytes asked for)\n", bytes);
+
+    if (n > 0 && write(STDERR_FILENO, line, (size_t)n) < 0) {
+        /* nobody is left to tell */
+    }
+    for (;;) {
+        signal(SIGABRT, SIG_DFL);
+        raise(SIGABRT);
+    }
+}
+
+dg_arena *dg_arena_open(void)
+{
+    dg_arena *a = calloc(1, sizeof *a);
+
+    if (!a)
+        dg_oom(sizeof *a);
+    a->bytes = sizeof *a;
+    return a;
+}
+
+void dg_arena_close(dg_arena **a)
+{
+    if (!*a)
+        return;
+    for (block *b = (*a)->head, *next; b; b = next) {
+        next = b->next;
+        free(b);
+    }
+    free(*a);
+    *a = NULL;
+}
+
+static block *add_block(dg_arena *a, size_t cap)
+{
+    block *b = cap < SIZE_MAX - sizeof *b ? calloc(1, sizeof *b + cap) : NULL;
+
+    if (!b)
+        dg_oom(cap);
+    b->cap = cap;
+    a->bytes += sizeof *b + cap;
+    return b;
+}
+
+void *dg_alloc(dg_arena *a, size_t bytes)
+{
+    size_t size = bytes ? bytes : 1;
+    block *b = a->head;
+
+    if (!PIECEWISE) {
+        if (size > SIZE_MAX - ALIGN)
+            dg_oom(bytes);
+        size = (size + ALIGN - 1) / ALIGN * ALIGN;
+    }
+    if (PIECEWISE || !b || b->cap - b->used < size) {
+        size_t cap = a->bytes < BLOCK_MIN ? BLOCK_MIN : a->bytes > BLOCK_MAX ? BLOCK_MAX : a->bytes;
+
+        if (PIECEWISE || size > cap / 4) { /* a block of its own, behind the one in use */
+            block *own = add_block(a, size);
+
+            own->used = size;
+            own->next = b ? b->next : NULL;
+            if (b)
+                b->next = own;
+            else
+                a->head = own;
+            return own->data;
+        }
+        b = add_block(a, cap);
+        b->next = a->head;
+        a->head = b;
+    }
+    b->used += size;
+    return b->data + b->used - size;
+}
+
+void *dg_alloc_n(dg_arena *a, size_t n, size_t bytes_each)
+{
+    if (bytes_each && n > SIZE_MAX / bytes_each)
+        dg_oom(SIZE_MAX);
+    return dg_alloc(a, n * bytes_each);
+}
+
+char *dg_strndup(dg_arena *a, const char *s, size_t n)
+{
+    size_t len = strnlen(s, n);
+    char  *copy = dg_alloc(a, len + 1);
+
+    memcpy(copy, s, len);
+    return copy;
+}
+
+char *dg_strdup(dg_arena *a, const char *s)
+{
+    return dg_strndup(a, s, strlen(s));
+}
+
+void *dg_memdup(dg_arena *a, const void *p, size_t bytes)
+{
+    void *copy = dg_alloc(a, bytes);
+
+    if (bytes)
+        memcpy(copy, p, bytes);
+    return copy;
+}
+
+char *dg_vprintf(dg_arena *a, const char *fmt, va_list ap)
+{
+    va_list again;
+
+    va_copy(again, ap);
+    int n = vsnprintf(NULL, 0, fmt, again);
+    va_end(again);
+
+    size_t len = n > 0 ? (size_t)n : 0;
+    char  *s = dg_alloc(a, len + 1);
+
+    vsnprintf(s, len + 1, fmt, ap);
+    return s;
+}
+
+char *dg_printf(dg_arena *a, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    char *s = dg_vprintf(a, fmt, ap);
+    va_end(ap);
+    return s;
+}
+
+size_t dg_arena_bytes(const dg_arena *a)
+{
+    return a->bytes;
+}
+
+void *dg_grow(dg_arena *a, const void *items, int *cap, size_t bytes_each)
+{
+    int old = *cap, grown = old < 8 ? 8 : old <= INT32_MAX / 2 ? 2 * old : INT32_MAX;
+
+    if (grown == old)
+        dg_oom(SIZE_MAX);
+    void *p = dg_alloc_n(a, (size_t)grown, bytes_each);
+
+    if (old)
+        memcpy(p, items, (size_t)old * bytes_each);
+    *cap = grown;
+    return p;
+}
+
+/* calloc hands out untouched zero pages for large sizes, which aligned_alloc and memset would touch; the
+ * pointer to free stands before the aligned piece. Sanitizers want the exact end instead. */
+void *dg_try_alloc(size_t bytes)
+{
+    size_t size = bytes ? bytes : 1;
+    void  *p = NULL;
+
+    if (PIECEWISE) {
+        if (posix_memalign(&p, HEAP_ALIGN, size))
+            return NULL;
+        return memset(p, 0, size);
+    }
+    if (size > PTRDIFF_MAX - 2 * HEAP_ALIGN)
+        return NULL;
+    char *raw = calloc(1, size + HEAP_ALIGN + sizeof raw);
+
+    if (!raw)
+        return NULL;
+    uintptr_t first = (uintptr_t)raw + sizeof raw;
+    char     *piece = raw + sizeof raw + (HEAP_ALIGN - first % HEAP_ALIGN) % HEAP_ALIGN;
+
+    memcpy(piece - sizeof raw, &raw, sizeof raw);
+    return piece;
+}
+
+void dg_free(void *p)
+{
+    if (!PIECEWISE && p)
+        memcpy(&p, (char *)p - sizeof p, sizeof p);
+    free(p);
+}

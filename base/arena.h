@@ -1,0 +1,46 @@
+/* arena.h: memory that is freed all at once. Graphs, programs, plans and one step's scratch each own one. */
+#ifndef DG_BASE_ARENA_H
+#define DG_BASE_ARENA_H
+
+#include <detrgraph/core.h>
+
+typedef struct dg_arena dg_arena;
+
+/* Metadata allocation never returns NULL: when even that fails the process says so and stops (dg_oom).
+ * Sizes that a user's file decides (images, slabs, indices) go through dg_try_alloc instead. */
+dg_arena *dg_arena_open(void);
+void      dg_arena_close(dg_arena **a); /* frees everything, sets *a to NULL; NULL is fine */
+void     *dg_alloc(dg_arena *a, size_t bytes); /* zeroed, aligned to 16 */
+void     *dg_alloc_n(dg_arena *a, size_t n, size_t bytes_each); /* zeroed; overflow is out of memory */
+char     *dg_strdup(dg_arena *a, const char *s);
+char     *dg_strndup(dg_arena *a, const char *s, size_t n);
+char     *dg_printf(dg_arena *a, const char *fmt, ...) DG_PRINTF(2, 3);
+char     *dg_vprintf(dg_arena *a, const char *fmt, va_list ap) DG_PRINTF(2, 0);
+void     *dg_memdup(dg_arena *a, const void *p, size_t bytes);
+size_t    dg_arena_bytes(const dg_arena *a); /* held by a, for reports */
+
+#define DG_NEW(arena, type) ((type *)dg_alloc((arena), sizeof(type)))
+#define DG_NEW_N(arena, n, type) ((type *)dg_alloc_n((arena), (size_t)(n), sizeof(type)))
+
+/* Heap memory whose size the outside decides: zeroed, aligned to 64, NULL when there is none. */
+void *dg_try_alloc(size_t bytes) DG_MUST_USE;
+void  dg_free(void *p);
+
+/* Grows *items (heap, dg_array_free) to hold n more; keeps n <= cap. */
+#define DG_PUSH(arena, vec, value)                                                            \
+    do {                                                                                      \
+        if ((vec).n == (vec).cap)                                                             \
+            (vec).items = dg_grow((arena), (vec).items, &(vec).cap, sizeof(*(vec).items));    \
+        (vec).items[(vec).n++] = (value);                                                     \
+    } while (0)
+/* A growing array inside an arena: doubles; the old piece stays with the arena until it closes. */
+#define DG_VEC(type) \
+    struct {         \
+        type *items; \
+        int   n, cap;\
+    }
+void *dg_grow(dg_arena *a, const void *items, int *cap, size_t bytes_each);
+
+_Noreturn void dg_oom(size_t bytes); /* writes one line to standard error and raises SIGABRT */
+
+#endif

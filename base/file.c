@@ -1,0 +1,319 @@
+/* file.c: files read whole or mapped, and written beside their place, fsynced and renamed. */
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/str.h"
+
+enum { BUFFER = 1 << 16 };
+
+struct dg_outfile {
+    int    fd; /* -1 once closed */
+    char  *path, *partial;
+    size_t used;
+    bool   failed, done;
+    char   buffer[BUFFER];
+};
+
+/* An error about a file: "PATH: error[ID]: WHAT: No such file or directory". */
+static int fail(dg_diag *d, const char *path, int error, const char *id, const char *what)
+{
+    char  buf[128];
+    char *reason = strerror_r(error, buf, sizeof buf);
+
+    return dg_fail(d, DG_EIO, (dg_where){ .file = path }, id, "%s: %s", what, reason);
+}
+
+/* Opens a regular file; a FIFO or device would make a run wait for ever. */
+static int open_regular(int *fd, size_t *n, const char *path, dg_diag *d)
+{
+    struct stat st;
+
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (*fd < 0)
+        return fail(d, path, errno, "file-open", "cannot open");
+    if (fstat(*fd, &st) == 0 && S_ISREG(st.st_mode)) {
+        *n = (size_t)st.st_size;
+        return 0;
+    }
+    close(*fd);
+    return dg_fail(d, DG_EIO, (dg_where){ .file = path }, "file-kind", "a file is expected, this is %s",
+                   S_ISDIR(st.st_mode) ? "a folder" : "a device or pipe");
+}
+
+static int too_large(dg_diag *d, const char *path, size_t n, size_t max)
+{
+    char have[32], most[32];
+
+    return dg_fail(d, DG_EINPUT, (dg_where){ .file = path }, "file-too-large", "%s, but at most %s are read here",
+                   dg_human_bytes((double)n, have, sizeof have), dg_human_bytes((double)max, most, sizeof most));
+}
+
+int dg_file_read(char **text, size_t *n, const char *path, size_t max, dg_diag *d)
+{
+    int    fd, rc;
+    size_t size, got = 0;
+    char  *buf = NULL;
+
+    *text = NULL;
+    *n = 0;
+    rc = open_regular(&fd, &size, path, d);
+    if (rc < 0)
+        return rc;
+    if (max && size > max)
+        rc = too_large(d, path, size, max);
+    else if (!(buf = dg_try_alloc(size + 1)))
+        rc = dg_fail(d, DG_EMEMORY, (dg_where){ .file = path }, "file-memory", "no memory for its %zu bytes", size);
+    while (rc == 0 && got < size) {
+        ssize_t k = read(fd, buf + got, size - got);
+
+        if (k > 0)
+            got += (size_t)k;
+        else if (k == 0)
+            break; /* it became shorter meanwhile: what is there counts */
+        else if (errno != EINTR)
+            rc = fail(d, path, errno, "file-read", "cannot read");
+    }
+    close(fd);
+    if (rc < 0) {
+        dg_free(buf);
+        return rc;
+    }
+    buf[got] = '\0';
+    *text = buf;
+    *n = got;
+    return 0;
+}
+
+int dg_file_map(dg_mapping *m, const char *path, dg_diag *d)
+{
+    int fd, rc;
+
+    *m = (dg_mapping){ 0 };
+    rc = open_regular(&fd, &m->n, path, d);
+    if (rc < 0)
+        return rc;
+    if (m->n == 0) {
+        m->p = (const uint8_t *)"";
+    } else {
+        void *p = mmap(NULL, m->n, PROT_READ, MAP_PRIVATE, fd, 0);
+
+        if (p == MAP_FAILED) {
+            rc = fail(d, path, errno, "file-map", "cannot map");
+            *m = (dg_mapping){ 0 };
+        } else {
+            m->p = p;
+        }
+    }
+    close(fd);
+    return rc;
+}
+
+void dg_file_unmap(dg_mapping *m)
+{
+    if (m->n)
+        munmap((void *)(uintptr_t)m->p, m->n);
+    *m = (dg_mapping){ 0 };
+}
+
+int dg_outfile_open(dg_outfile **f, const char *path, dg_diag *d)
+{
+    dg_str partial = { 0 };
+
+    *f = NULL;
+    dg_str_fmt(&partial, "%s.tmp-%ld", path, (long)getpid());
+    int fd = open(partial.s, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
+
+    if (fd < 0) {
+        int error = errno;
+
+        dg_str_free(&partial);
+        return fail(d, path, error, "file-create", "cannot create");
+    }
+    dg_outfile *o = malloc(sizeof *o);
+    char       *copy = strdup(path);
+
+    if (!o || !copy)
+        dg_oom(sizeof *o);
+    o->fd = fd;
+    o->path = copy;
+    o->partial = partial.s;
+    o->used = 0;
+    o->failed = o->done = false;
+    *f = o;
+    return 0;
+}
+
+static int put(dg_outfile *f, const char *p, size_t n, dg_diag *d)
+{
+    while (n) {
+        ssize_t k = write(f->fd, p, n);
+
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k < 0) {
+            f->failed = true;
+            return fail(d, f->path, errno, "file-write", "cannot write");
+        }
+        p += k;
+        n -= (size_t)k;
+    }
+    return 0;
+}
+
+static int flush(dg_outfile *f, dg_diag *d)
+{
+    size_t n = f->used;
+
+    f->used = 0;
+    return put(f, f->buffer, n, d);
+}
+
+int dg_outfile_write(dg_outfile *f, const void *p, size_t n, dg_diag *d)
+{
+    int rc = 0;
+
+    if (f->failed)
+        return -DG_EIO; /* reported when it happened */
+    if (n > BUFFER - f->used)
+        rc = flush(f, d);
+    if (rc == 0 && n > BUFFER / 2)
+        return put(f, p, n, d);
+    if (rc == 0 && n) {
+        memcpy(f->buffer + f->used, p, n);
+        f->used += n;
+    }
+    return rc;
+}
+
+/* A renamed file survives a power cut only if its folder's entry does. */
+static int sync_folder(const char *path, dg_diag *d)
+{
+    dg_arena *a = dg_arena_open();
+    int       fd = open(dg_path_folder(a, path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int       error = fd < 0 || (fsync(fd) && errno != EINVAL) ? errno : 0; /* EINVAL: this file system has none */
+
+    if (fd >= 0)
+        close(fd);
+    dg_arena_close(&a);
+    return error ? fail(d, path, error, "file-sync", "cannot sync its folder") : 0;
+}
+
+int dg_outfile_commit(dg_outfile *f, dg_diag *d)
+{
+    int rc = f->failed ? -DG_EIO : flush(f, d);
+
+    if (rc < 0)
+        return rc;
+    bool synced = fsync(f->fd) == 0 || errno == EINVAL;
+    int  error = errno;
+
+    if (close(f->fd) && synced) {
+        synced = false;
+        error = errno;
+    }
+    f->fd = -1;
+    if (!synced)
+        return fail(d, f->path, error, "file-write", "cannot write");
+    if (rename(f->partial, f->path))
+        return fail(d, f->path, errno, "file-rename", "cannot put the new file into its place");
+    f->done = true;
+    return sync_folder(f->path, d);
+}
+
+void dg_outfile_close(dg_outfile **f)
+{
+    dg_outfile *o = *f;
+
+    if (!o)
+        return;
+    if (o->fd >= 0)
+        close(o->fd);
+    if (!o->done)
+        unlink(o->partial);
+    free(o->partial);
+    free(o->path);
+    free(o);
+    *f = NULL;
+}
+
+int dg_file_write(const char *path, const void *p, size_t n, dg_diag *d)
+{
+    dg_outfile *f = NULL;
+    int         rc;
+
+    DG_TRY(dg_outfile_open(&f, path, d));
+    DG_TRY(dg_outfile_write(f, p, n, d));
+    DG_TRY(dg_outfile_commit(f, d));
+out:
+    dg_outfile_close(&f);
+    return rc;
+}
+
+int dg_mkdirs(const char *path, dg_diag *d)
+{
+    dg_str s = { 0 };
+    int    rc = 0;
+
+    dg_str_add(&s, path);
+    for (size_t i = 1; rc == 0 && i <= s.n; i++) {
+        char c = s.s[i];
+
+        if ((c != '/' && c != '\0') || s.s[i - 1] == '/')
+            continue;
+        s.s[i] = '\0';
+        int error = mkdir(s.s, 0777) ? errno : 0;
+
+        if (error && !dg_is_folder(s.s))
+            rc = fail(d, s.s, error, "folder-create", "cannot create the folder");
+        s.s[i] = c;
+    }
+    dg_str_free(&s);
+    return rc;
+}
+
+bool dg_exists(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0;
+}
+
+bool dg_is_folder(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+char *dg_path_join(dg_arena *a, const char *folder, const char *name)
+{
+    size_t n = strlen(folder);
+
+    if (name[0] == '/' || n == 0)
+        return dg_strdup(a, name);
+    return dg_printf(a, "%s%s%s", folder, folder[n - 1] == '/' ? "" : "/", name);
+}
+
+char *dg_path_folder(dg_arena *a, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    if (!slash)
+        return dg_strdup(a, ".");
+    return dg_strndup(a, path, slash == path ? 1 : (size_t)(slash - path));
+}
+
+const char *dg_path_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}

@@ -1,0 +1,17 @@
+/* map.h: string -> pointer or index, open addressing, in an arena. Iteration is in insertion order. */
+#ifndef DG_BASE_MAP_H
+#define DG_BASE_MAP_H
+
+#include "base/arena.h"
+
+typedef struct dg_map dg_map;
+
+dg_map *dg_map_new(dg_arena *a);
+void   *dg_map_get(const dg_map *m, const char *key);             /* NULL if absent */
+bool    dg_map_has(const dg_map *m, const char *key);
+void    dg_map_set(dg_map *m, const char *key, void *value);      /* copies key; replaces */
+int     dg_map_n(const dg_map *m);
+const char *dg_map_key(const dg_map *m, int i);                   /* 0 <= i < n, insertion order */
+void   *dg_map_value(const dg_map *m, int i);
+
+#endif

@@ -1,0 +1,151 @@
+/* pool.c: range k of `threads` over 0..n-1 is [n k / threads, n (k+1) / threads), sizes differing by at most
+ * one. With OpenMP the ranges go to its team, so that own loops and oneDNN share threads; built with
+ * DG_NO_OPENMP, for ThreadSanitizer, which does not understand libgomp, to threads made for the call. */
+#include "base/pool.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#ifdef DG_NO_OPENMP
+#include <pthread.h>
+#else
+#include <omp.h>
+#endif
+
+typedef struct job {
+    dg_range_fn *body;
+    void        *ctx;
+    int64_t      n;
+    int          threads;
+} job;
+
+static void run_range(const job *j, int k)
+{
+    int64_t each = j->n / j->threads, more = j->n % j->threads; /* the first `more` ranges have one more */
+    int64_t begin = each * k + (k < more ? k : more);
+
+    j->body(j->ctx, begin, begin + each + (k < more), k);
+}
+
+#ifdef DG_NO_OPENMP
+
+typedef struct worker {
+    const job *job;
+    int        k;
+    bool       started;
+    pthread_t  thread;
+} worker;
+
+static _Thread_local bool inside;
+
+static bool in_parallel(void)
+{
+    return inside;
+}
+
+static void *work(void *w)
+{
+    inside = true;
+    run_range(((const worker *)w)->job, ((const worker *)w)->k);
+    return NULL;
+}
+
+static void run_all(const job *j)
+{
+    enum { AT_ONCE = 64 };
+    worker w[AT_ONCE];
+
+    for (int base = 0; base < j->threads; base += AT_ONCE) {
+        int n = j->threads - base < AT_ONCE ? j->threads - base : AT_ONCE;
+
+        for (int k = 1; k < n; k++) {
+            w[k] = (worker){ .job = j, .k = base + k };
+            w[k].started = pthread_create(&w[k].thread, NULL, work, &w[k]) == 0;
+        }
+        inside = true;
+        run_range(j, base);
+        for (int k = 1; k < n; k++)
+            if (!w[k].started)
+                run_range(j, base + k);
+        inside = false;
+        for (int k = 1; k < n; k++)
+            if (w[k].started)
+                pthread_join(w[k].thread, NULL);
+    }
+}
+
+#else
+
+static bool in_parallel(void)
+{
+    return omp_in_parallel();
+}
+
+static void run_all(const job *j)
+{
+#pragma omp parallel num_threads(j->threads)
+    for (int k = omp_get_thread_num(); k < j->threads; k += omp_get_num_threads())
+        run_range(j, k);
+}
+
+#endif
+
+void dg_parallel_for(int threads, int64_t n, dg_range_fn *body, void *ctx)
+{
+    job j = { body, ctx, n, n < threads ? (int)n : threads };
+
+    if (n <= 0)
+        return;
+    if (j.threads <= 1) {
+        body(ctx, 0, n, 0);
+    } else if (in_parallel()) {
+        for (int k = 0; k < j.threads; k++)
+            run_range(&j, k);
+    } else {
+        run_all(&j);
+    }
+}
+
+/* The quota of a container, in cores, rounded up; 0 where there is none. */
+static int cgroup_cores(void)
+{
+    FILE *f = fopen("/sys/fs/cgroup/cpu.max", "re");
+    long  quota = 0, period = 0;
+
+    if (!f)
+        return 0;
+    if (fscanf(f, "%ld %ld", &quota, &period) != 2) /* "max 100000": no limit */
+        quota = 0;
+    fclose(f);
+    return quota > 0 && period > 0 ? (int)((quota + period - 1) / period) : 0;
+}
+
+int dg_threads_available(void)
+{
+    cpu_set_t set;
+    int       n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : (int)sysconf(_SC_NPROCESSORS_ONLN);
+    int       quota = cgroup_cores();
+
+    if (quota && quota < n)
+        n = quota;
+    return n > 0 ? n : 1;
+}
+
+int dg_pool_check(int threads, dg_diag *d)
+{
+    int got = 1;
+
+#ifndef DG_NO_OPENMP
+#pragma omp parallel num_threads(threads)
+#pragma omp master
+    got = omp_get_num_threads();
+#else
+    got = threads;
+#endif
+    if (got >= threads)
+        return 0;
+    dg_fail(d, DG_EUNSUPPORTED, DG_NOWHERE, "threads-missing", "%d threads are wanted, but OpenMP gives %d", threads, got);
+    dg_help(d, "ask for %d threads, or unset OMP_THREAD_LIMIT and OMP_DYNAMIC", got);
+    return -DG_EUNSUPPORTED;
+}
