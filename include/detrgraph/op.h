@@ -101,7 +101,7 @@ DG_PUBLIC dg_val dg_inverse_sigmoid(dg_build *b, dg_val x, double eps);
 DG_PUBLIC dg_val dg_real(dg_build *b, dg_val x);  /* i32 -> real */
 DG_PUBLIC dg_val dg_detach(dg_build *b, dg_val x); /* same value, no gradient */
 /* x where mask (i32, broadcast like x, nonzero is true), else y. */
-DG_PUBLIC dg_val dg_where(dg_build *b, dg_val mask, dg_val x, dg_val y);
+DG_PUBLIC dg_val dg_select(dg_build *b, dg_val mask, dg_val x, dg_val y);
 
 /* ---- shape --------------------------------------------------------------------------------------------- */
 

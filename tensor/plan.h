@@ -1,0 +1,37 @@
+/* plan.h: a program with its memory laid out: lifetimes, offsets in one slab, workspaces. Immutable, printable. */
+#ifndef DG_TENSOR_PLAN_H
+#define DG_TENSOR_PLAN_H
+
+#include "kernels/backend.h"
+#include "tensor/program.h"
+
+typedef struct dg_plan_instr { /* parallel to program->instrs */
+    const dg_kernel *kernel;   /* chosen for the backend; NULL for collectives */
+    bool             is_ref;   /* kernel is a reference kernel */
+    void            *handle;   /* from prepare, released with the plan */
+    size_t           workspace_bytes;
+    int64_t          workspace; /* offset in the slab */
+    dg_tensor       *t;        /* operands without data: what prepare saw */
+    double           flops, bytes;
+} dg_plan_instr;
+
+typedef struct dg_plan {
+    const dg_program *program;
+    dg_plan_instr    *instrs;
+    int               threads;
+    int64_t           slab_bytes, constant_bytes, io_bytes;
+    int64_t           live_peak_bytes; /* lower bound: largest sum of live values at one instruction */
+} dg_plan;
+
+/* Takes a program that went through the passes; sets offsets of its slab, constant and io values. Kernels come
+ * from the backend's column of the op table. */
+int  dg_plan_open(dg_plan **plan, dg_program *p, const dg_backend *backend, int threads, dg_diag *d) DG_MUST_USE;
+void dg_plan_close(dg_plan **plan);
+
+/* Proves that no two values that live at the same time share a byte; for tests. */
+int  dg_plan_verify(const dg_plan *plan, dg_diag *d) DG_MUST_USE;
+
+/* The instruction listing with spaces and offsets, then memory, FLOPs and bytes by node. */
+void dg_plan_print(dg_str *out, const dg_plan *plan, bool instructions);
+
+#endif
