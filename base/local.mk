@@ -1,0 +1,11 @@
+libbase_la_SOURCES += \
+	base/arena.c base/arena.h \
+	base/diag.c base/diag.h \
+	base/file.c base/file.h \
+	base/log.c base/log.h \
+	base/map.c base/map.h \
+	base/pool.c base/pool.h \
+	base/ring.c base/ring.h \
+	base/rng.c base/rng.h \
+	base/str.c base/str.h \
+	base/tensor.c

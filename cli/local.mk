@@ -1,0 +1,1 @@
+detrgraph_SOURCES +=

@@ -1,0 +1,1 @@
+libgraph_la_SOURCES +=

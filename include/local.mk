@@ -1,0 +1,6 @@
+pkginclude_HEADERS += \
+	include/detrgraph/core.h \
+	include/detrgraph/data.h \
+	include/detrgraph/kernel.h \
+	include/detrgraph/op.h \
+	include/detrgraph/tensor.h

@@ -1,0 +1,1 @@
+libmedia_la_SOURCES +=

@@ -1,0 +1,1 @@
+libnodes_la_SOURCES +=

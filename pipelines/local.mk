@@ -1,0 +1,2 @@
+# Installed under $(pkgdatadir), folders kept.
+nobase_dist_pkgdata_DATA +=

@@ -1,0 +1,1 @@
+libruntime_la_SOURCES +=

@@ -1,0 +1,1 @@
+libtensor_la_SOURCES +=

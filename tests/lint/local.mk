@@ -1,0 +1,4 @@
+# check_PROGRAMS, tests_lint_NAME_SOURCES, TESTS; data in EXTRA_DIST.
+check_PROGRAMS +=
+TESTS +=
+EXTRA_DIST +=
