@@ -10,7 +10,12 @@
 #ifdef DG_NO_OPENMP
 #include <pthread.h>
 #else
-#include <omp.h>
+/* What gcc makes of `#pragma omp parallel`. Called by name, it is the runtime oneDNN uses with every compiler;
+ * clang's pragma would bring a second one. */
+void GOMP_parallel(void (*region)(void *), void *ctx, unsigned threads, unsigned flags);
+int  omp_in_parallel(void);
+int  omp_get_thread_num(void);
+int  omp_get_num_threads(void);
 #endif
 
 typedef struct job {
@@ -51,7 +56,7 @@ static void *work(void *w)
     return NULL;
 }
 
-static void run_all(const job *j)
+static void run_all(job *j)
 {
     enum { AT_ONCE = 64 };
     worker w[AT_ONCE];
@@ -82,11 +87,23 @@ static bool in_parallel(void)
     return omp_in_parallel();
 }
 
-static void run_all(const job *j)
+static void work(void *ctx)
 {
-#pragma omp parallel num_threads(j->threads)
+    const job *j = ctx;
+
     for (int k = omp_get_thread_num(); k < j->threads; k += omp_get_num_threads())
         run_range(j, k);
+}
+
+static void run_all(job *j)
+{
+    GOMP_parallel(work, j, (unsigned)j->threads, 0);
+}
+
+static void count_team(void *got)
+{
+    if (omp_get_thread_num() == 0)
+        *(int *)got = omp_get_num_threads();
 }
 
 #endif
@@ -134,14 +151,11 @@ int dg_threads_available(void)
 
 int dg_pool_check(int threads, dg_diag *d)
 {
-    int got = 1;
+    int got = threads;
 
 #ifndef DG_NO_OPENMP
-#pragma omp parallel num_threads(threads)
-#pragma omp master
-    got = omp_get_num_threads();
-#else
-    got = threads;
+    if (threads > 1)
+        GOMP_parallel(count_team, &got, (unsigned)threads, 0);
 #endif
     if (got >= threads)
         return 0;
