@@ -1,1 +1,9 @@
-libmedia_la_SOURCES +=
+libmedia_la_SOURCES += \
+	media/color.c \
+	media/exif.c \
+	media/image.c media/image.h \
+	media/jpeg.c \
+	media/png.c \
+	media/resize.c \
+	media/sample.c \
+	media/scratch.c

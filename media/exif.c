@@ -1,0 +1,28 @@
+/* exif: the orientation tag (EXIF 2.3, tag 0x0112 of IFD 0), read by libexif. */
+#include "media/image.h"
+
+#include <libexif/exif-data.h>
+
+int dg_exif_orientation(const uint8_t *p, size_t n)
+{
+    ExifData  *data;
+    ExifEntry *e;
+    int        orientation = 1;
+
+    if (n < 14 || n > 1 << 20)
+        return 1;
+    data = exif_data_new();
+    if (!data)
+        return 1;
+    exif_data_unset_option(data, EXIF_DATA_OPTION_FOLLOW_SPECIFICATION); /* read, do not repair */
+    exif_data_load_data(data, p, (unsigned)n);
+    e = exif_content_get_entry(data->ifd[EXIF_IFD_0], EXIF_TAG_ORIENTATION);
+    if (e && e->format == EXIF_FORMAT_SHORT && e->components >= 1 && e->size >= 2 && e->data) {
+        int v = exif_get_short(e->data, exif_data_get_byte_order(data));
+
+        if (v >= 1 && v <= 8)
+            orientation = v;
+    }
+    exif_data_unref(data);
+    return orientation;
+}
