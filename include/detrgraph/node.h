@@ -153,11 +153,14 @@ typedef struct dg_dataset {
     void  *self;
     void (*info)(void *self, int item, dg_item_info *out);
     int  (*sample)(void *self, int item, dg_sample *out, dg_scratch *s, dg_diag *d);
+    int  (*probe)(void *self, int item, dg_diag *d); /* can this item be read? looks at headers only; NULL: always */
+    bool replace; /* on_error="replace": an unreadable item is replaced by another and counted, else it ends the run */
     void (*close)(void *self);
 } dg_dataset;
 
 /* One batch of the plan of an epoch: size of the images and the items, all ranks' slots in a row: rank r has
- * slots r*batch .. r*batch+batch-1. item -1: padding, computed but never counted. */
+ * slots r*batch .. r*batch+batch-1. A negative item ~i is padding: item i once more, which training may use and
+ * evaluation must not count. */
 typedef struct dg_pick {
     int64_t        w, h;
     const int32_t *items;
@@ -202,7 +205,8 @@ typedef struct dg_sink_args {
 /* One batch of results on the host. in: one tensor per input port that is a tensor, or per key of a record port. */
 typedef struct dg_sink_batch {
     int               n;       /* slots */
-    const dg_sample  *samples; /* image data is gone; item -1: padding */
+    const dg_sample  *samples; /* image and objects are gone */
+    const bool       *padding; /* per slot: computed, not counted */
     int               n_in;
     const char *const *keys;   /* "detections.boxes" or the port's name */
     const dg_tensor  *in;      /* f32 or f64, i32 */
