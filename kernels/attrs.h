@@ -18,7 +18,8 @@ typedef struct norm_attr {
 } norm_attr;
 typedef struct stat_attr { double momentum; int64_t count; } stat_attr;
 typedef struct attention_attr { int64_t heads, capacity; } attention_attr;
-typedef struct affine_attr { double a, c; } affine_attr;        /* scale: a x + c; clamp: [a, c]; inverse_sigmoid: a = eps; fill: a */
+typedef struct affine_attr { double a, c; } affine_attr;        /* scale: a x + c; clamp: [a, c]; inverse_sigmoid: a = eps */
+typedef struct fill_attr { double a; int64_t rank, d[DG_MAX_DIMS]; } fill_attr;
 typedef struct axes_attr { int64_t axes, keep; } axes_attr;     /* bit mask */
 typedef struct axis_attr { int64_t axis, begin, end; } axis_attr; /* slice: [begin,end); pad: zeros before and after; concat: axis */
 typedef struct shape_attr { int64_t rank, d[DG_MAX_DIMS]; } shape_attr; /* reshape, expand; permute: axes in d */
@@ -31,6 +32,6 @@ typedef struct cast_attr { int64_t to; } cast_attr;             /* dg_dtype */
 /* Ranges of the parameter spaces, in elements; every parameter belongs to one range. */
 typedef struct adamw_range { int64_t begin, end, group; double weight_decay; } adamw_range;
 typedef struct adamw_attr { double beta1, beta2, eps, clip; int64_t n_ranges; const adamw_range *ranges; } adamw_attr;
-typedef struct ema_attr { int64_t unused; } ema_attr;
+typedef struct ema_attr { int64_t begin, end; } ema_attr;       /* elements of the spaces; end 0: to their end */
 
 #endif

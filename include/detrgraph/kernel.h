@@ -105,9 +105,9 @@ typedef struct dg_field {
 } dg_field;
 
 /* A row of the op table. The signature lists operands in order, inputs, `->`, outputs:
- *     "x w b? -> y"
+ *     "x w:f b?:f -> y"
  * suffixes: `?` optional, `*` variadic (last input), `:u` state updated in place, `:i` i32 instead of real,
- * `:b` u8, `(=x)` output may take x's place if x dies here, `:save` output that only the gradient reads. */
+ * `:b` u8, `:f` stays f32 in mixed precision (f64 in f64 mode), `(=x)` output may take x's place if x dies here. */
 typedef struct dg_op {
     uint32_t          size; /* sizeof(dg_op): set by DG_OP_ROW */
     const char       *name, *signature;
