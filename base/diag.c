@@ -330,6 +330,17 @@ void dg_diag_print(dg_str *out, const dg_diag *d, dg_source_fn *source, void *ct
     }
 }
 
+const char *dg_diag_text(dg_diag *d)
+{
+    dg_str      out = { 0 };
+    const char *text;
+
+    dg_diag_print(&out, d, NULL, NULL, false);
+    text = dg_strdup(d->arena, out.s ? out.s : "");
+    dg_str_free(&out);
+    return text;
+}
+
 static void json_where(dg_str *out, dg_where at)
 {
     dg_str_add(out, "\"file\":");

@@ -23,8 +23,9 @@ typedef struct dg_err {
     dg_remark  *remarks;
 } dg_err;
 
-dg_diag *dg_diag_open(void);
-void     dg_diag_close(dg_diag **d);
+DG_PUBLIC dg_diag *dg_diag_open(void);      /* these three also in run.h, for embedding */
+DG_PUBLIC void     dg_diag_close(dg_diag **d);
+DG_PUBLIC const char *dg_diag_text(dg_diag *d); /* printed without sources and colour; belongs to d */
 void     dg_diag_clear(dg_diag *d);
 int      dg_diag_errors(const dg_diag *d);   /* all, kept or not */
 int      dg_diag_warnings(const dg_diag *d);

@@ -3,4 +3,5 @@ pkginclude_HEADERS += \
 	include/detrgraph/data.h \
 	include/detrgraph/kernel.h \
 	include/detrgraph/op.h \
+	include/detrgraph/run.h \
 	include/detrgraph/tensor.h
