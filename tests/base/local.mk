@@ -1,4 +1,13 @@
-# check_PROGRAMS, tests_base_NAME_SOURCES, TESTS; data in EXTRA_DIST.
-check_PROGRAMS +=
-TESTS +=
-EXTRA_DIST +=
+base_tests = tests/base/arena tests/base/diag tests/base/file tests/base/limit tests/base/map tests/base/pool \
+	tests/base/ring tests/base/rng tests/base/str
+check_PROGRAMS += $(base_tests)
+TESTS += $(base_tests)
+tests_base_arena_SOURCES = tests/base/arena.c tests/check.h
+tests_base_diag_SOURCES = tests/base/diag.c
+tests_base_file_SOURCES = tests/base/file.c
+tests_base_limit_SOURCES = tests/base/limit.c
+tests_base_map_SOURCES = tests/base/map.c
+tests_base_pool_SOURCES = tests/base/pool.c
+tests_base_ring_SOURCES = tests/base/ring.c
+tests_base_rng_SOURCES = tests/base/rng.c
+tests_base_str_SOURCES = tests/base/str.c

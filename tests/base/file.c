@@ -1,0 +1,308 @@
+/* file: reading, mapping, writing whole or not at all, also when the disk is full; paths. */
+#include "tests/check.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+
+typedef struct place {
+    char      folder[64];
+    dg_arena *arena;
+    dg_diag  *d;
+} place;
+
+static int set_up(void **state)
+{
+    place *p = calloc(1, sizeof *p);
+
+    snprintf(p->folder, sizeof p->folder, "/tmp/detrgraph-file-XXXXXX");
+    if (!mkdtemp(p->folder))
+        return -1;
+    p->arena = dg_arena_open();
+    p->d = dg_diag_open();
+    *state = p;
+    return 0;
+}
+
+static int entries(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    int  n = 0;
+
+    for (struct dirent *e; dir && (e = readdir(dir));)
+        n += e->d_name[0] != '.';
+    if (dir)
+        closedir(dir);
+    return n;
+}
+
+static int tear_down(void **state)
+{
+    place *p = *state;
+    char  *command = dg_printf(p->arena, "rm -rf '%s'", p->folder);
+    int    rc = system(command);
+
+    dg_arena_close(&p->arena);
+    dg_diag_close(&p->d);
+    free(p);
+    return rc;
+}
+
+static char *in(place *p, const char *name)
+{
+    return dg_path_join(p->arena, p->folder, name);
+}
+
+static void written_and_read(void **state)
+{
+    place     *p = *state;
+    char      *path = in(p, "a.json"), *text;
+    size_t     n;
+    dg_mapping m;
+
+    assert_int_equal(dg_file_write(path, "{\"a\":1}\n", 8, p->d), 0);
+    assert_int_equal(dg_file_read(&text, &n, path, 8, p->d), 0);
+    assert_int_equal(n, 8);
+    assert_string_equal(text, "{\"a\":1}\n");
+    dg_free(text);
+    assert_int_equal(dg_file_map(&m, path, p->d), 0);
+    assert_int_equal(m.n, 8);
+    assert_memory_equal(m.p, "{\"a\":1}\n", 8);
+    dg_file_unmap(&m);
+    assert_null(m.p);
+    assert_int_equal(entries(p->folder), 1);
+    assert_int_equal(dg_diag_n(p->d), 0);
+}
+
+static void empty_files(void **state)
+{
+    place     *p = *state;
+    char      *path = in(p, "empty"), *text;
+    size_t     n;
+    dg_mapping m;
+
+    assert_int_equal(dg_file_write(path, NULL, 0, p->d), 0);
+    assert_int_equal(dg_file_read(&text, &n, path, 0, p->d), 0);
+    assert_int_equal(n, 0);
+    assert_string_equal(text, "");
+    dg_free(text);
+    assert_int_equal(dg_file_map(&m, path, p->d), 0);
+    assert_non_null(m.p);
+    assert_int_equal(m.n, 0);
+    dg_file_unmap(&m);
+}
+
+static void what_cannot_be_read(void **state)
+{
+    place *p = *state;
+    char  *text, *fifo = in(p, "fifo");
+    size_t n;
+
+    assert_int_equal(dg_file_read(&text, &n, in(p, "absent"), 0, p->d), -DG_EIO);
+    assert_string_equal(dg_diag_at(p->d, 0)->text, "cannot open: No such file or directory");
+    assert_string_equal(dg_path_name(dg_diag_at(p->d, 0)->at.file), "absent");
+    check_only(p->d, "file-open");
+    assert_int_equal(dg_file_read(&text, &n, p->folder, 0, p->d), -DG_EIO);
+    assert_string_equal(dg_diag_at(p->d, 0)->text, "a file is expected, this is a folder");
+    check_only(p->d, "file-kind");
+    assert_int_equal(mkfifo(fifo, 0600), 0); /* opening it plainly would wait for a writer */
+    assert_int_equal(dg_file_read(&text, &n, fifo, 0, p->d), -DG_EIO);
+    check_only(p->d, "file-kind");
+    assert_int_equal(dg_file_write(in(p, "big"), "123456789", 9, p->d), 0);
+    assert_int_equal(dg_file_read(&text, &n, in(p, "big"), 8, p->d), -DG_EINPUT);
+    assert_string_equal(dg_diag_at(p->d, 0)->text, "9 B, but at most 8 B are read here");
+    check_only(p->d, "file-too-large");
+    assert_int_equal(truncate(in(p, "big"), (off_t)1 << 42), 0); /* a hole: 4 TiB that take no disk */
+    struct rlimit before, small = { (rlim_t)1 << 40, (rlim_t)1 << 40 };
+
+    getrlimit(RLIMIT_AS, &before);
+    small.rlim_max = before.rlim_max;
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    assert_int_equal(setrlimit(RLIMIT_AS, &small), 0);
+    dg_mapping m;
+
+    assert_int_equal(dg_file_read(&text, &n, in(p, "big"), 0, p->d), -DG_EMEMORY);
+    check_only(p->d, "file-memory");
+    assert_int_equal(dg_file_map(&m, in(p, "big"), p->d), -DG_EIO);
+    check_only(p->d, "file-map");
+    setrlimit(RLIMIT_AS, &before);
+#endif
+}
+
+static void a_read_error_is_told(void **state)
+{
+    place *p = *state;
+    char  *text;
+    size_t n;
+
+    /* the kernel refuses to read this process's memory at address 0, though the file opens and is regular */
+    int rc = dg_file_read(&text, &n, "/proc/self/mem", 0, p->d);
+
+    if (rc == 0) { /* its size is 0, so nothing was read */
+        dg_free(text);
+        assert_int_equal(n, 0);
+    }
+}
+
+static void without_commit_nothing_is_left(void **state)
+{
+    place      *p = *state;
+    dg_outfile *f;
+
+    assert_int_equal(dg_outfile_open(&f, in(p, "x"), p->d), 0);
+    assert_int_equal(dg_outfile_write(f, "abc", 3, p->d), 0);
+    assert_int_equal(entries(p->folder), 1);
+    assert_false(dg_exists(in(p, "x")));
+    dg_outfile_close(&f);
+    assert_null(f);
+    dg_outfile_close(&f);
+    assert_int_equal(entries(p->folder), 0);
+}
+
+static void large_writes_keep_their_order(void **state)
+{
+    place      *p = *state;
+    dg_outfile *f;
+    char       *big = dg_alloc(p->arena, 100000), *text;
+    size_t      n;
+
+    memset(big, 'b', 100000);
+    assert_int_equal(dg_outfile_open(&f, in(p, "x"), p->d), 0);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(dg_outfile_write(f, "a", 1, p->d), 0);
+        assert_int_equal(dg_outfile_write(f, big, 100000, p->d), 0);
+        assert_int_equal(dg_outfile_write(f, big, 30000, p->d), 0);
+    }
+    assert_int_equal(dg_outfile_commit(f, p->d), 0);
+    dg_outfile_close(&f);
+    assert_int_equal(dg_file_read(&text, &n, in(p, "x"), 0, p->d), 0);
+    assert_int_equal(n, 3 * 130001);
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(text[i], i % 130001 ? 'b' : 'a');
+    dg_free(text);
+}
+
+static void an_old_file_survives_a_failed_write(void **state)
+{
+    place        *p = *state;
+    char         *path = in(p, "model"), *text, *big = dg_alloc(p->arena, 300000);
+    size_t        n;
+    struct rlimit before, small = { 100000, 0 };
+
+    assert_int_equal(dg_file_write(path, "old", 3, p->d), 0);
+    getrlimit(RLIMIT_FSIZE, &before);
+    small.rlim_max = before.rlim_max;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    int rc = dg_file_write(path, big, 300000, p->d);
+
+    setrlimit(RLIMIT_FSIZE, &before);
+    signal(SIGXFSZ, SIG_DFL);
+    assert_int_equal(rc, -DG_EIO);
+    assert_string_equal(dg_diag_at(p->d, 0)->text, "cannot write: File too large");
+    check_only(p->d, "file-write");
+    assert_int_equal(dg_file_read(&text, &n, path, 0, p->d), 0);
+    assert_string_equal(text, "old");
+    dg_free(text);
+    assert_int_equal(entries(p->folder), 1);
+}
+
+static void a_full_disk(void **state)
+{
+    place      *p = *state;
+    dg_outfile *f;
+    char       *big = dg_alloc(p->arena, 100000), *disk = in(p, "disk");
+
+    assert_int_equal(dg_mkdirs(disk, p->d), 0);
+    if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+        mount("tmpfs", disk, "tmpfs", 0, "size=64k"))
+        skip(); /* mounting a small file system needs root */
+    char *path = in(p, "disk/model");
+
+    assert_int_equal(dg_outfile_open(&f, path, p->d), 0);
+    assert_int_equal(dg_outfile_write(f, big, 100000, p->d), -DG_EIO);
+    assert_string_equal(dg_diag_at(p->d, 0)->text, "cannot write: No space left on device");
+    check_only(p->d, "file-write");
+    assert_int_equal(dg_outfile_write(f, big, 1, p->d), -DG_EIO); /* told once */
+    assert_int_equal(dg_outfile_commit(f, p->d), -DG_EIO);
+    assert_int_equal(dg_diag_n(p->d), 0);
+    dg_outfile_close(&f);
+    assert_int_equal(entries(disk), 0);
+    assert_int_equal(dg_file_write(path, big, 1000, p->d), 0);
+    assert_int_equal(umount2(disk, MNT_DETACH), 0);
+}
+
+static void what_cannot_be_written(void **state)
+{
+    place *p = *state;
+
+    assert_int_equal(dg_file_write(in(p, "no/such/folder"), "x", 1, p->d), -DG_EIO);
+    assert_string_equal(dg_diag_at(p->d, 0)->text, "cannot create: No such file or directory");
+    check_only(p->d, "file-create");
+    assert_int_equal(dg_mkdirs(in(p, "taken"), p->d), 0);
+    assert_int_equal(dg_file_write(in(p, "taken"), "x", 1, p->d), -DG_EIO); /* a folder is in the way */
+    check_only(p->d, "file-rename");
+    assert_int_equal(entries(p->folder), 1);
+}
+
+static void folders(void **state)
+{
+    place *p = *state;
+
+    assert_int_equal(dg_mkdirs(in(p, "a//b/c/"), p->d), 0);
+    assert_int_equal(dg_mkdirs(in(p, "a/b/c"), p->d), 0);
+    assert_true(dg_is_folder(in(p, "a/b/c")));
+    assert_int_equal(dg_file_write(in(p, "a/file"), "x", 1, p->d), 0);
+    assert_false(dg_is_folder(in(p, "a/file")));
+    assert_true(dg_exists(in(p, "a/file")));
+    assert_int_equal(dg_mkdirs(in(p, "a/file/c"), p->d), -DG_EIO);
+    assert_string_equal(dg_diag_at(p->d, 0)->text, "cannot create the folder: File exists");
+    check_only(p->d, "folder-create");
+}
+
+static void paths(void **state)
+{
+    place *p = *state;
+
+    assert_string_equal(dg_path_join(p->arena, "a", "b"), "a/b");
+    assert_string_equal(dg_path_join(p->arena, "a/", "b"), "a/b");
+    assert_string_equal(dg_path_join(p->arena, "", "b"), "b");
+    assert_string_equal(dg_path_join(p->arena, "a", "/b"), "/b");
+    assert_string_equal(dg_path_folder(p->arena, "a/b/c"), "a/b");
+    assert_string_equal(dg_path_folder(p->arena, "c"), ".");
+    assert_string_equal(dg_path_folder(p->arena, "/c"), "/");
+    assert_string_equal(dg_path_name("a/b/c"), "c");
+    assert_string_equal(dg_path_name("c"), "c");
+}
+
+#define IN_A_FOLDER(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_A_FOLDER(written_and_read),
+        IN_A_FOLDER(empty_files),
+        IN_A_FOLDER(what_cannot_be_read),
+        IN_A_FOLDER(a_read_error_is_told),
+        IN_A_FOLDER(without_commit_nothing_is_left),
+        IN_A_FOLDER(large_writes_keep_their_order),
+        IN_A_FOLDER(an_old_file_survives_a_failed_write),
+        IN_A_FOLDER(a_full_disk),
+        IN_A_FOLDER(what_cannot_be_written),
+        IN_A_FOLDER(folders),
+        IN_A_FOLDER(paths),
+    };
+
+    return cmocka_run_group_tests_name("file", tests, NULL, NULL);
+}

@@ -1,0 +1,21 @@
+/* check.h: cmocka with the standard headers that its own needs first, and what every test file does. */
+#ifndef DG_TESTS_CHECK_H
+#define DG_TESTS_CHECK_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/diag.h"
+
+/* The only diagnostic in d has this id; then d is empty again. */
+static inline void check_only(dg_diag *d, const char *id)
+{
+    assert_int_equal(dg_diag_n(d), 1);
+    assert_string_equal(dg_diag_at(d, 0)->id, id);
+    dg_diag_clear(d);
+}
+
+#endif
