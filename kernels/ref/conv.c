@@ -1,0 +1,202 @@
+/* conv.c: two-dimensional convolution, channels last, zero padding.
+ *
+ *     y[b,oy,ox,o]  = bias[o] + sum over ky,kx,i of x[b, oy*s-p+ky, ox*s-p+kx, i] * w[o,i,ky,kx]
+ *     dx[b,iy,ix,i] = sum over ky,kx,o of dy[b,oy,ox,o] * w[o,i,ky,kx]   where iy = oy*s-p+ky, ix = ox*s-p+kx
+ *     dw[o,i,ky,kx] = sum over b,oy,ox of dy[b,oy,ox,o] * x[b, oy*s-p+ky, ox*s-p+kx, i]
+ *
+ * Each pair (ky,kx) is a product of matrices whose rows are pixels; the kernel is brought into the layout
+ * [ky,kx,from,to] first, so that the inner loop runs over channels. The bias gradient is a plain sum of dy. */
+#include <string.h>
+
+#include "kernels/ref/product.h"
+
+typedef struct geometry {
+    int64_t b, h, w, i;     /* x  [B,H,W,I] */
+    int64_t out_h, out_w, o; /* y [B,H',W',O] */
+    int64_t kh, kw, stride, pad;
+} geometry;
+
+static geometry geometry_of(const dg_tensor *x, const dg_tensor *y, const dg_tensor *w, const conv_attr *c)
+{
+    return (geometry){
+        .b = x->shape.d[0], .h = x->shape.d[1], .w = x->shape.d[2], .i = x->shape.d[3],
+        .out_h = y->shape.d[1], .out_w = y->shape.d[2], .o = y->shape.d[3],
+        .kh = w->shape.d[2], .kw = w->shape.d[3], .stride = c->stride, .pad = c->pad,
+    };
+}
+
+/* Output columns begin..end-1 are those for which tap kx reads inside x. */
+static void columns(const geometry *g, int64_t kx, int64_t *begin, int64_t *end)
+{
+    int64_t shift = kx - g->pad; /* ix = ox*stride + shift */
+
+    *begin = shift < 0 ? (-shift + g->stride - 1) / g->stride : 0;
+    *end = g->w - 1 - shift < 0 ? 0 : (g->w - 1 - shift) / g->stride + 1;
+    if (*end > g->out_w)
+        *end = g->out_w;
+}
+
+/* w [O,I,kh,kw] -> packed [kh,kw,I,O], or [kh,kw,O,I] if from_output. */
+static void pack(const geometry *g, const real *w, bool from_output, real *packed)
+{
+    int64_t taps = g->kh * g->kw;
+
+    for (int64_t o = 0; o < g->o; o++)
+        for (int64_t i = 0; i < g->i; i++)
+            for (int64_t t = 0; t < taps; t++)
+                packed[t * g->i * g->o + (from_output ? o * g->i + i : i * g->o + o)] = w[(o * g->i + i) * taps + t];
+}
+
+/* The workspace holds one packed kernel: w is operand 1 of conv2d and conv2d_dx, operand 2 of conv2d_dw. */
+static int prepare_w1(dg_prepare *p)
+{
+    p->workspace_bytes = (size_t)dg_shape_elements(p->t[1].shape) * sizeof(real);
+    return 0;
+}
+
+static int prepare_w2(dg_prepare *p)
+{
+    p->workspace_bytes = (size_t)dg_shape_elements(p->t[2].shape) * sizeof(real);
+    return 0;
+}
+
+/* --- y --------------------------------------------------------------------------------------------------- */
+
+static void conv_rows(const dg_args *a, int64_t begin, int64_t end, int thread)
+{
+    geometry    g = geometry_of(&a->t[0], &a->t[3], &a->t[1], a->attr);
+    const real *x = in(a, 0), *bias = in(a, 2), *packed = a->workspace;
+    real       *y = out(a, 3);
+
+    (void)thread;
+    for (int64_t row = begin; row < end; row++) { /* row = b*H' + oy */
+        int64_t b = row / g.out_h, oy = row % g.out_h;
+        real   *to = y + row * g.out_w * g.o;
+
+        for (int64_t n = 0; n < g.out_w * g.o; n++)
+            to[n] = bias ? bias[n % g.o] : 0;
+        for (int64_t ky = 0; ky < g.kh; ky++) {
+            int64_t iy = oy * g.stride - g.pad + ky;
+
+            if (iy < 0 || iy >= g.h)
+                continue;
+            for (int64_t kx = 0; kx < g.kw; kx++) {
+                int64_t     first, last;
+                const real *from = x + (b * g.h + iy) * g.w * g.i;
+
+                columns(&g, kx, &first, &last);
+                if (first < last)
+                    product(last - first, g.o, g.i,
+                            (product_a){ from + (first * g.stride - g.pad + kx) * g.i, g.stride * g.i, 1 },
+                            packed + (ky * g.kw + kx) * g.i * g.o, g.o, to + first * g.o, g.o);
+            }
+        }
+    }
+}
+
+static int conv2d(const dg_args *a)
+{
+    geometry g = geometry_of(&a->t[0], &a->t[3], &a->t[1], a->attr);
+
+    pack(&g, in(a, 1), false, a->workspace);
+    parallel(a, g.b * g.out_h, conv_rows);
+    return 0;
+}
+
+/* --- dx -------------------------------------------------------------------------------------------------- */
+
+static void conv_dx_rows(const dg_args *a, int64_t begin, int64_t end, int thread)
+{
+    geometry    g = geometry_of(&a->t[2], &a->t[0], &a->t[1], a->attr);
+    const real *dy = in(a, 0), *packed = a->workspace;
+    real       *dx = out(a, 2);
+
+    (void)thread;
+    memset(dx + begin * g.w * g.i, 0, (size_t)((end - begin) * g.w * g.i) * sizeof(real));
+    for (int64_t row = begin; row < end; row++) { /* row = b*H + iy */
+        int64_t b = row / g.h, iy = row % g.h;
+        real   *to = dx + row * g.w * g.i;
+
+        for (int64_t ky = 0; ky < g.kh; ky++) {
+            int64_t above = iy + g.pad - ky, oy = above / g.stride;
+
+            if (above < 0 || above % g.stride || oy >= g.out_h)
+                continue;
+            for (int64_t kx = 0; kx < g.kw; kx++) {
+                int64_t     first, last;
+                const real *from = dy + (b * g.out_h + oy) * g.out_w * g.o;
+
+                columns(&g, kx, &first, &last);
+                if (first < last)
+                    product(last - first, g.i, g.o, (product_a){ from + first * g.o, g.o, 1 },
+                            packed + (ky * g.kw + kx) * g.o * g.i, g.i,
+                            to + (first * g.stride - g.pad + kx) * g.i, g.stride * g.i);
+            }
+        }
+    }
+}
+
+static int conv2d_dx(const dg_args *a)
+{
+    geometry g = geometry_of(&a->t[2], &a->t[0], &a->t[1], a->attr);
+
+    pack(&g, in(a, 1), true, a->workspace);
+    parallel(a, g.b * g.h, conv_dx_rows);
+    return 0;
+}
+
+/* --- dw -------------------------------------------------------------------------------------------------- */
+
+enum { INPUTS = 16 }; /* input channels of a piece of work */
+
+static int64_t pieces(const geometry *g)
+{
+    return (g->i + INPUTS - 1) / INPUTS;
+}
+
+static void conv_dw_pieces(const dg_args *a, int64_t begin, int64_t end, int thread)
+{
+    geometry    g = geometry_of(&a->t[0], &a->t[1], &a->t[2], a->attr);
+    const real *x = in(a, 0), *dy = in(a, 1);
+    real       *packed = a->workspace; /* [kh,kw,I,O] */
+
+    (void)thread;
+    for (int64_t piece = begin; piece < end; piece++) {
+        int64_t tap = piece / pieces(&g), ky = tap / g.kw, kx = tap % g.kw;
+        int64_t i0 = piece % pieces(&g) * INPUTS, n_i = g.i - i0 < INPUTS ? g.i - i0 : INPUTS;
+        int64_t first, last;
+        real   *to = packed + (tap * g.i + i0) * g.o;
+
+        memset(to, 0, (size_t)(n_i * g.o) * sizeof(real));
+        columns(&g, kx, &first, &last);
+        for (int64_t row = 0; row < g.b * g.out_h && first < last; row++) { /* row = b*H' + oy */
+            int64_t iy = row % g.out_h * g.stride - g.pad + ky;
+
+            if (iy < 0 || iy >= g.h)
+                continue;
+            const real *from = x + ((row / g.out_h * g.h + iy) * g.w + first * g.stride - g.pad + kx) * g.i + i0;
+
+            product(n_i, g.o, last - first, (product_a){ from, 1, g.stride * g.i },
+                    dy + (row * g.out_w + first) * g.o, g.o, to, g.o);
+        }
+    }
+}
+
+static int conv2d_dw(const dg_args *a)
+{
+    geometry    g = geometry_of(&a->t[0], &a->t[1], &a->t[2], a->attr);
+    const real *packed = a->workspace;
+    real       *dw = out(a, 2);
+    int64_t     taps = g.kh * g.kw;
+
+    parallel(a, taps * pieces(&g), conv_dw_pieces);
+    for (int64_t o = 0; o < g.o; o++)
+        for (int64_t i = 0; i < g.i; i++)
+            for (int64_t t = 0; t < taps; t++)
+                dw[(o * g.i + i) * taps + t] = packed[(t * g.i + i) * g.o + o];
+    return 0;
+}
+
+DG_REF(conv2d, prepare_w1, conv2d);
+DG_REF(conv2d_dx, prepare_w1, conv2d_dx);
+DG_REF(conv2d_dw, prepare_w2, conv2d_dw);

@@ -1,0 +1,94 @@
+/* matmul.c: products of matrices.
+ *
+ *     y[..,m,n] = c[n] + sum over k of a'[..,m,k] * b'[..,k,n]
+ *
+ * a' is a, or a with its last two axes exchanged (trans_a); the same for b'. The leading axes of a and b are
+ * equal, or one of the two has none and is shared. A vector a is one row. */
+#include <string.h>
+
+#include "kernels/ref/product.h"
+
+typedef struct sizes {
+    int64_t batch, m, n, k;
+    int64_t a_batch, b_batch; /* elements from one matrix to the next; 0: shared */
+    bool    trans_a, trans_b;
+} sizes;
+
+/* Rows and columns of the last two axes. */
+static int64_t last(const dg_tensor *t, int axis)
+{
+    return t->shape.rank >= axis ? t->shape.d[t->shape.rank - axis] : 1;
+}
+
+static sizes sizes_of(const dg_tensor *t, const void *attr)
+{
+    const matmul_attr *f = attr;
+    sizes s = { .trans_a = f->trans_a, .trans_b = f->trans_b, .m = last(&t[0], 2), .k = last(&t[0], 1) };
+
+    if (s.trans_a) {
+        s.m = last(&t[0], 1);
+        s.k = last(&t[0], 2);
+    }
+    s.n = last(&t[1], s.trans_b ? 2 : 1);
+    int64_t n_a = dg_shape_elements(t[0].shape) / (s.m * s.k), n_b = dg_shape_elements(t[1].shape) / (s.n * s.k);
+
+    s.batch = n_a > n_b ? n_a : n_b;
+    s.a_batch = n_a > 1 ? s.m * s.k : 0;
+    s.b_batch = n_b > 1 ? s.n * s.k : 0;
+    if (n_b == 1 && !s.trans_a) { /* a shared b sees all rows of a as one matrix */
+        s.m *= s.batch;
+        s.batch = 1;
+    }
+    return s;
+}
+
+static int prepare(dg_prepare *p)
+{
+    const matmul_attr *f = p->attr;
+
+    p->workspace_bytes = f->trans_b ? (size_t)dg_shape_elements(p->t[1].shape) * sizeof(real) : 0;
+    return 0;
+}
+
+static void product_rows(const dg_args *a, int64_t begin, int64_t end, int thread)
+{
+    sizes       s = sizes_of(a->t, a->attr);
+    const real *b = s.trans_b ? a->workspace : in(a, 1), *bias = in(a, 2);
+    real       *y = out(a, 3);
+
+    (void)thread;
+    while (begin < end) { /* rows begin..stop-1 lie in one matrix of the batch */
+        int64_t batch = begin / s.m, m = begin % s.m;
+        int64_t stop = (batch + 1) * s.m < end ? (batch + 1) * s.m : end;
+        const real *from = in(a, 0) + batch * s.a_batch;
+
+        for (int64_t row = begin; row < stop; row++)
+            if (bias)
+                memcpy(y + row * s.n, bias, (size_t)s.n * sizeof(real));
+            else
+                memset(y + row * s.n, 0, (size_t)s.n * sizeof(real));
+        product(stop - begin, s.n, s.k,
+                s.trans_a ? (product_a){ from + m, 1, s.m } : (product_a){ from + m * s.k, s.k, 1 },
+                b + batch * s.b_batch, s.n, y + begin * s.n, s.n);
+        begin = stop;
+    }
+}
+
+static int matmul(const dg_args *a)
+{
+    sizes s = sizes_of(a->t, a->attr);
+
+    if (s.trans_b) { /* [..,n,k] -> [..,k,n] */
+        const real *b = in(a, 1);
+        real       *t = a->workspace;
+
+        for (int64_t first = 0; first < elements(a, 1); first += s.n * s.k)
+            for (int64_t n = 0; n < s.n; n++)
+                for (int64_t k = 0; k < s.k; k++)
+                    t[first + k * s.n + n] = b[first + n * s.k + k];
+    }
+    parallel(a, s.batch * s.m, product_rows);
+    return 0;
+}
+
+DG_REF(matmul, prepare, matmul);

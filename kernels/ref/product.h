@@ -1,0 +1,61 @@
+/* product.h: the inner loop of matrix products and convolutions.
+ *
+ *     C[m][n] += sum over k of A[m][k] * B[k][n]
+ *
+ * A element (m,k) lies at a[m*a_row + k*a_step]; rows of B and C are contiguous. Sums run over k in rising order
+ * in double, one rounding per call, whatever the tile an element falls into. */
+#ifndef DG_REF_PRODUCT_H
+#define DG_REF_PRODUCT_H
+
+#include "kernels/ref/ref.h"
+
+typedef struct product_a {
+    const real *p;
+    int64_t     row, step;
+} product_a;
+
+enum { TILE_M = 2, TILE_N = 8 }; /* keeps the sums of a tile in registers */
+
+static inline void product_tile(int64_t k, product_a a, const real *b, int64_t b_row, real *c, int64_t c_row)
+{
+    double sum[TILE_M][TILE_N] = { { 0 } };
+
+    for (int64_t i = 0; i < k; i++)
+        for (int m = 0; m < TILE_M; m++) {
+            double x = a.p[m * a.row + i * a.step];
+
+            for (int n = 0; n < TILE_N; n++)
+                sum[m][n] += x * (double)b[i * b_row + n];
+        }
+    for (int m = 0; m < TILE_M; m++)
+        for (int n = 0; n < TILE_N; n++)
+            c[m * c_row + n] = (real)((double)c[m * c_row + n] + sum[m][n]);
+}
+
+static inline void product_edge(int64_t m_size, int64_t n_size, int64_t k, product_a a, const real *b, int64_t b_row,
+                                real *c, int64_t c_row)
+{
+    for (int64_t m = 0; m < m_size; m++)
+        for (int64_t n = 0; n < n_size; n++) {
+            double sum = 0;
+
+            for (int64_t i = 0; i < k; i++)
+                sum += (double)a.p[m * a.row + i * a.step] * (double)b[i * b_row + n];
+            c[m * c_row + n] = (real)((double)c[m * c_row + n] + sum);
+        }
+}
+
+static inline void product(int64_t m_size, int64_t n_size, int64_t k, product_a a, const real *b, int64_t b_row, real *c,
+                           int64_t c_row)
+{
+    int64_t m_full = m_size - m_size % TILE_M, n_full = n_size - n_size % TILE_N;
+
+    for (int64_t n = 0; n < n_full; n += TILE_N)
+        for (int64_t m = 0; m < m_full; m += TILE_M)
+            product_tile(k, (product_a){ a.p + m * a.row, a.row, a.step }, b + n, b_row, c + m * c_row + n, c_row);
+    product_edge(m_full, n_size - n_full, k, a, b + n_full, b_row, c + n_full, c_row);
+    product_edge(m_size - m_full, n_size, k, (product_a){ a.p + m_full * a.row, a.row, a.step }, b, b_row,
+                 c + m_full * c_row, c_row);
+}
+
+#endif

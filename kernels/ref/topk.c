@@ -1,0 +1,94 @@
+/* topk.c: the k largest of a list, descending: queries for the decoder, detections for the evaluation.
+ *
+ * Equals are ordered by the lower index and NaN stands last, so that every backend picks the same. A heap of
+ * indices, the best on top, gives them up one by one: O(n + k log n). */
+#include <math.h>
+
+#include "kernels/ref/ref.h"
+
+/* Is entry i better than entry k? */
+static bool better(const real *x, int32_t i, int32_t k)
+{
+    bool i_nan = x[i] != x[i], k_nan = x[k] != x[k];
+
+    if (i_nan || k_nan)
+        return i_nan == k_nan ? i < k : k_nan;
+    return x[i] > x[k] || (x[i] == x[k] && i < k);
+}
+
+static void sink(const real *x, int32_t *heap, int64_t n, int64_t at)
+{
+    for (;;) {
+        int64_t child = 2 * at + 1;
+
+        if (child >= n)
+            return;
+        if (child + 1 < n && better(x, heap[child + 1], heap[child]))
+            child++;
+        if (better(x, heap[at], heap[child]))
+            return;
+        int32_t swap = heap[at];
+
+        heap[at] = heap[child];
+        heap[child] = swap;
+        at = child;
+    }
+}
+
+/* Indices of the k best of x[0..n-1]; heap has room for n. */
+static void pick_best(const real *x, int64_t n, int64_t k, int32_t *heap, int32_t *best)
+{
+    for (int64_t i = 0; i < n; i++)
+        heap[i] = (int32_t)i;
+    for (int64_t i = n / 2 - 1; i >= 0; i--)
+        sink(x, heap, n, i);
+    for (int64_t i = 0; i < k; i++) {
+        best[i] = heap[0];
+        heap[0] = heap[--n];
+        sink(x, heap, n, 0);
+    }
+}
+
+/* Room for a heap, and for detect's k numbers, of one image. */
+static int prepare(dg_prepare *p)
+{
+    const index_attr *f = p->attr;
+    const dg_shape   *x = &p->t[0].shape;
+
+    p->workspace_bytes = (size_t)(dg_shape_elements(*x) / x->d[0] + f->n) * sizeof(int32_t);
+    return 0;
+}
+
+/* x [B,S] -> index [B,k] */
+static int topk(const dg_args *a)
+{
+    int64_t s = dim(a, 0, 1), k = dim(a, 1, 1);
+
+    for (int64_t b = 0; b < dim(a, 0, 0); b++)
+        pick_best(in(a, 0) + b * s, s, k, a->workspace, out_i32(a, 1) + b * k);
+    return 0;
+}
+
+/* logits [B,Q,C], boxes [B,Q,4] -> labels, scores [B,k], dboxes [B,k,4]. The order is that of the logits, which
+ * still differ where their sigmoids have become equal. */
+static int detect(const dg_args *a)
+{
+    int64_t  q = dim(a, 0, 1), c = dim(a, 0, 2), k = dim(a, 2, 1);
+    int32_t *best = a->workspace, *heap = best + k;
+
+    for (int64_t b = 0; b < dim(a, 0, 0); b++) {
+        const real *logits = in(a, 0) + b * q * c, *boxes = in(a, 1) + b * q * 4;
+
+        pick_best(logits, q * c, k, heap, best);
+        for (int64_t i = 0; i < k; i++) {
+            out_i32(a, 2)[b * k + i] = (int32_t)(best[i] % c);
+            out(a, 3)[b * k + i] = (real)(1 / (1 + exp(-(double)logits[best[i]])));
+            for (int n = 0; n < 4; n++)
+                out(a, 4)[(b * k + i) * 4 + n] = boxes[best[i] / c * 4 + n];
+        }
+    }
+    return 0;
+}
+
+DG_REF(topk, prepare, topk);
+DG_REF(detect, prepare, detect);
