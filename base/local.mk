@@ -1,5 +1,6 @@
 libbase_la_SOURCES += \
 	base/arena.c base/arena.h \
+	base/draw.c \
 	base/diag.c base/diag.h \
 	base/file.c base/file.h \
 	base/log.c base/log.h \

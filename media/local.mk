@@ -5,5 +5,6 @@ libmedia_la_SOURCES += \
 	media/jpeg.c \
 	media/png.c \
 	media/resize.c \
+	media/results.c \
 	media/sample.c \
 	media/scratch.c

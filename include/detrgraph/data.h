@@ -233,6 +233,11 @@ DG_PUBLIC const double *dg_score_curve(const dg_score *s, int label, int iou, in
 /* All annotations of an index, as dg_score_open takes them. */
 DG_PUBLIC const dg_coco_annotation *dg_coco_annotations(const dg_coco *c);
 
+/* Writes detections as a COCO result file, one object a line, with the file's own image and category ids:
+ * image_ids by dg_detection.image, classes by label. The file appears whole or not at all. */
+DG_PUBLIC int dg_results_write(const char *path, const dg_detection *detections, int64_t n, const int64_t *image_ids,
+                               const dg_coco_class *classes, dg_diag *d) DG_MUST_USE;
+
 #ifdef __cplusplus
 }
 #endif

@@ -125,11 +125,13 @@ typedef struct dg_clock {
 /* Has this moment come? DG_NEVER: no. */
 DG_PUBLIC bool dg_reached(const dg_when *w, const dg_clock *c);
 
-/* Random draws for one sample: a pure function of (run seed, node path, epoch, sample). */
-typedef struct dg_draw dg_draw;
-DG_PUBLIC double   dg_draw_uniform(dg_draw *r);                       /* [0,1) */
-DG_PUBLIC double   dg_draw_range(dg_draw *r, double lo, double hi);   /* [lo,hi) */
-DG_PUBLIC int64_t  dg_draw_below(dg_draw *r, int64_t n);              /* 0..n-1 */
+/* Random draws, a pure function of (seed, name, number): number 0, 1, 2, ... of one sample at one node. Threads,
+ * ranks and restarts never change one. */
+typedef struct dg_draw { uint64_t opaque[6]; } dg_draw;
+DG_PUBLIC dg_draw dg_draw_begin(uint64_t seed, const char *name, uint64_t number);
+DG_PUBLIC double  dg_draw_uniform(dg_draw *r);                       /* [0,1) */
+DG_PUBLIC double  dg_draw_range(dg_draw *r, double lo, double hi);   /* [lo,hi) */
+DG_PUBLIC int64_t dg_draw_below(dg_draw *r, int64_t n);              /* 0 .. n-1 */
 
 /* ---- data: loader, sampler, augment, batch ----------------------------------------------------------------- */
 

@@ -1,0 +1,190 @@
+/* augment.c: <augment>, random changes of image and boxes, in the order of the elements inside it.
+ *
+ * RT-DETR's recipe (photometric distortion and zoom-out as in SSD, Liu et al. 2016, section 2.2; IoU crop from
+ * the same place) is
+ *     <augment><photometric p="0.5" until="epoch 71"/><zoom_out p="0.5" .../><iou_crop p="0.8" .../><flip p="0.5"/></augment>
+ * Objects that a change leaves narrower or lower than a pixel are dropped. Draws are keyed by the run's seed,
+ * the node and the number of the sample, so they do not depend on threads, ranks or restarts. */
+#include <detrgraph/node.h>
+
+typedef struct conf {
+    dg_children steps;
+} conf;
+
+enum { PHOTOMETRIC, ZOOM_OUT, IOU_CROP, FLIP };
+
+typedef struct photometric { double p, brightness, contrast, saturation, hue; dg_when until; } photometric;
+typedef struct zoom_out { double p, most; int64_t fill; dg_when until; } zoom_out;
+typedef struct iou_crop { double p, least, aspect; int64_t trials; dg_when until; } iou_crop;
+typedef struct flip { double p; dg_when until; } flip;
+
+static const dg_attr photometric_attrs[] = {
+    DG_NUM(photometric, p, 0.5, 0, 1, "probability of each of the five changes"),
+    DG_NUM(photometric, brightness, 0.125, 0, 1, "factor drawn from 1 - x to 1 + x"),
+    DG_NUM(photometric, contrast, 0.5, 0, 1, "factor drawn from 1 - x to 1 + x"),
+    DG_NUM(photometric, saturation, 0.5, 0, 1, "factor drawn from 1 - x to 1 + x"),
+    DG_NUM(photometric, hue, 0.05, 0, 0.5, "shift drawn from -x to x of the colour circle"),
+    DG_WHEN(photometric, until, NULL, "left out from then on"),
+    { 0 },
+};
+static const dg_attr zoom_out_attrs[] = {
+    DG_NUM(zoom_out, p, 0.5, 0, 1, "probability"),
+    DG_NUM(zoom_out, most, 4, 1, 16, "canvas sides are the image's times a factor from 1 to this"),
+    DG_INT(zoom_out, fill, 0, 0, 255, "gray of the canvas"),
+    DG_WHEN(zoom_out, until, NULL, "left out from then on"),
+    { 0 },
+};
+static const dg_attr iou_crop_attrs[] = {
+    DG_NUM(iou_crop, p, 0.8, 0, 1, "probability that a crop is looked for"),
+    DG_NUM(iou_crop, least, 0.3, 0.01, 1, "smallest side of the crop, of the image's"),
+    DG_NUM(iou_crop, aspect, 2, 1, 100, "largest ratio of the crop's sides"),
+    DG_INT(iou_crop, trials, 40, 1, 10000, "attempts for each drawn overlap"),
+    DG_WHEN(iou_crop, until, NULL, "left out from then on"),
+    { 0 },
+};
+static const dg_attr flip_attrs[] = {
+    DG_NUM(flip, p, 0.5, 0, 1, "probability"),
+    DG_WHEN(flip, until, NULL, "left out from then on"),
+    { 0 },
+};
+
+static const dg_child_class children[] = {
+    { "photometric", photometric_attrs, sizeof(photometric), 0,
+      "Brightness, contrast, saturation, hue and the order of channels, each with probability p." },
+    { "zoom_out", zoom_out_attrs, sizeof(zoom_out), 0, "Places the image on a larger canvas." },
+    { "iou_crop", iou_crop_attrs, sizeof(iou_crop), 0,
+      "Crops so that some object keeps a drawn overlap with the crop; objects whose centre falls outside go." },
+    { "flip", flip_attrs, sizeof(flip), 0, "Mirrors left and right." },
+    { 0 },
+};
+
+static const dg_port ports[] = {
+    DG_IN("in", "picks", "what the sampler picked"),
+    DG_OUT_FLAGS("out", "samples", DG_PORT_VARIES, "changed images with their objects"),
+    { 0 },
+};
+
+static bool chance(dg_draw *r, double p)
+{
+    return dg_draw_uniform(r) < p;
+}
+
+static double factor(dg_draw *r, double x)
+{
+    return dg_draw_range(r, 1 - x, 1 + x);
+}
+
+static void distort(const photometric *c, dg_sample *sm, dg_draw *r)
+{
+    static const int orders[6][3] = { { 0, 1, 2 }, { 0, 2, 1 }, { 1, 0, 2 }, { 1, 2, 0 }, { 2, 0, 1 }, { 2, 1, 0 } };
+    bool contrast_first = chance(r, 0.5);
+
+    if (chance(r, c->p))
+        dg_image_brightness(&sm->image, factor(r, c->brightness));
+    if (contrast_first && chance(r, c->p))
+        dg_image_contrast(&sm->image, factor(r, c->contrast));
+    if (chance(r, c->p))
+        dg_image_saturation(&sm->image, factor(r, c->saturation));
+    if (chance(r, c->p))
+        dg_image_hue(&sm->image, dg_draw_range(r, -c->hue, c->hue));
+    if (!contrast_first && chance(r, c->p))
+        dg_image_contrast(&sm->image, factor(r, c->contrast));
+    if (chance(r, c->p))
+        dg_image_channels(&sm->image, orders[dg_draw_below(r, 6)]);
+}
+
+static int zoom(const zoom_out *c, dg_sample *sm, dg_draw *r, dg_diag *d)
+{
+    double        f = dg_draw_range(r, 1, c->most);
+    int           w = (int)(sm->image.w * f), h = (int)(sm->image.h * f);
+    int           x = (int)((w - sm->image.w) * dg_draw_uniform(r));
+    int           y = (int)((h - sm->image.h) * dg_draw_uniform(r));
+    const uint8_t gray = (uint8_t)c->fill, fill[3] = { gray, gray, gray };
+
+    return dg_sample_paste(sm, w, h, x, y, fill, d);
+}
+
+static bool overlaps(const dg_sample *sm, dg_box crop, double least)
+{
+    bool   any = false;
+    double best = 0;
+
+    for (int i = 0; i < sm->n_objects; i++) {
+        dg_box b = sm->objects[i].box;
+        double x = 0.5 * (b.x1 + b.x2), y = 0.5 * (b.y1 + b.y2);
+
+        if (x > crop.x1 && x < crop.x2 && y > crop.y1 && y < crop.y2) {
+            double iou = dg_box_iou(b, crop);
+
+            any = true;
+            best = iou > best ? iou : best;
+        }
+    }
+    return any && best >= least;
+}
+
+static int crop(const iou_crop *c, dg_sample *sm, dg_draw *r, dg_diag *d)
+{
+    static const double overlap[] = { 0, 0.1, 0.3, 0.5, 0.7, 0.9, 1 };
+    const int           w0 = sm->image.w, h0 = sm->image.h;
+
+    if (!sm->n_objects)
+        return 0; /* no crop can hold an object's centre */
+    for (;;) {
+        double least = overlap[dg_draw_below(r, 7)];
+
+        if (least >= 1)
+            return 0;
+        for (int64_t t = 0; t < c->trials; t++) {
+            int    w = (int)(w0 * dg_draw_range(r, c->least, 1)), h = (int)(h0 * dg_draw_range(r, c->least, 1));
+            int    x = (int)((w0 - w) * dg_draw_uniform(r)), y = (int)((h0 - h) * dg_draw_uniform(r));
+            dg_box box = { x, y, x + w, y + h };
+
+            if (w > 0 && h > 0 && w <= c->aspect * h && h <= c->aspect * w && overlaps(sm, box, least))
+                return dg_sample_crop(sm, x, y, w, h, d);
+        }
+    }
+}
+
+static int item(const void *self, dg_sample *sm, dg_draw *r, const dg_clock *clock, dg_diag *d)
+{
+    const conf *c = self;
+    int         rc = 0;
+
+    for (int i = 0; i < c->steps.n && !rc; i++) {
+        const void *s = c->steps.v[i].conf;
+
+        switch (c->steps.v[i].kind) {
+        case PHOTOMETRIC:
+            if (!dg_reached(&((const photometric *)s)->until, clock))
+                distort(s, sm, r);
+            break;
+        case ZOOM_OUT:
+            if (!dg_reached(&((const zoom_out *)s)->until, clock) && chance(r, ((const zoom_out *)s)->p))
+                rc = zoom(s, sm, r, d);
+            break;
+        case IOU_CROP:
+            if (!dg_reached(&((const iou_crop *)s)->until, clock) && chance(r, ((const iou_crop *)s)->p)) {
+                rc = crop(s, sm, r, d);
+                dg_sample_sanitize(sm, 1);
+            }
+            break;
+        default:
+            if (!dg_reached(&((const flip *)s)->until, clock) && chance(r, ((const flip *)s)->p))
+                dg_sample_flip(sm);
+        }
+    }
+    return rc;
+}
+
+const dg_node_class dg_node_augment = {
+    DG_NODE_CLASS,
+    .name = "augment",
+    .role = DG_ROLE_AUGMENT,
+    .brief = "Random changes of image and boxes, in the order of the elements inside it.",
+    .ports = ports,
+    .conf_size = sizeof(conf),
+    .children = children,
+    .children_offset = offsetof(conf, steps),
+    .item = item,
+};

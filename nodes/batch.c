@@ -1,0 +1,132 @@
+/* batch.c: <batch>, samples become tensors.
+ *
+ *   images          f[B,H,W,3]   RGB / 255
+ *   targets.labels  i[B,M]       0 .. classes-1; 0 in void slots
+ *   targets.boxes   f[B,M,4]     cx, cy, w, h over the image's sides; 0 in void slots
+ *   targets.count   i[B]         live slots of each image
+ * M is max_objects. An image with more objects is an error: targets are never cut. */
+#include <detrgraph/node.h>
+
+#include <string.h>
+
+typedef struct conf {
+    int64_t  max_objects;
+    dg_sizes base;
+} conf;
+
+enum { IMAGES, LABELS, BOXES, COUNT, N_FEEDS };
+
+static const dg_port ports[] = {
+    DG_IN("in", "samples", "samples in the order of the plan"),
+    DG_OUT_MAIN("images", "f[B,H,W,3]", "RGB from 0 to 1"),
+    DG_OUT("targets", "{labels:i[B,M],boxes:f[B,M,4],count:i[B]}", "objects, padded to max_objects"),
+    { 0 },
+};
+
+static const dg_attr attrs[] = {
+    DG_INT(conf, max_objects, 100, 1, 5000, "slots for the objects of one image"),
+    DG_SIZES(conf, base, NULL,
+             "resize to this size first (bilinear, antialiased), then to the batch's by nearest pixels, as the "
+             "reference does in multi-scale training; without it images are resized once"),
+    { 0 },
+};
+
+static void check(dg_check *k, const void *self)
+{
+    const conf *c = self;
+
+    if (c->base.n > 1)
+        dg_check_fail(k, "base", "batch-base", "must be one size, found %d", c->base.n);
+}
+
+static int feeds(const void *self, dg_size size, int batch, dg_feed out[], int n)
+{
+    const conf   *c = self;
+    const dg_feed all[N_FEEDS] = {
+        [IMAGES] = { "images", DG_REAL, DG_SHAPE(batch, size.h, size.w, 3) },
+        [LABELS] = { "targets.labels", DG_I32, DG_SHAPE(batch, c->max_objects) },
+        [BOXES] = { "targets.boxes", DG_REAL, DG_SHAPE(batch, c->max_objects, 4) },
+        [COUNT] = { "targets.count", DG_I32, DG_SHAPE(batch) },
+    };
+
+    for (int i = 0; i < N_FEEDS && i < n; i++)
+        out[i] = all[i];
+    return N_FEEDS;
+}
+
+static int resize(const conf *c, dg_size size, dg_sample *sm, dg_diag *d)
+{
+    dg_size first = c->base.n ? c->base.v[0] : size;
+    int     rc = dg_sample_resize(sm, (int)first.w, (int)first.h, d);
+
+    dg_sample_sanitize(sm, 1);
+    if (!rc && (first.w != size.w || first.h != size.h)) {
+        dg_image small;
+
+        rc = dg_image_resize_nearest(&small, sm->scratch, &sm->image, (int)size.w, (int)size.h, d);
+        for (int i = 0; !rc && i < sm->n_objects; i++) {
+            dg_box *b = &sm->objects[i].box;
+            double  x = (double)size.w / (double)first.w, y = (double)size.h / (double)first.h;
+
+            *b = (dg_box){ b->x1 * x, b->y1 * y, b->x2 * x, b->y2 * y };
+        }
+        if (!rc)
+            sm->image = small;
+    }
+    return rc;
+}
+
+static void fill_targets(const conf *c, dg_size size, int slot, const dg_sample *sm, void *const data[])
+{
+    int32_t *label = (int32_t *)data[LABELS] + slot * c->max_objects;
+    float   *box = (float *)data[BOXES] + slot * c->max_objects * 4;
+    double   w = (double)size.w, h = (double)size.h;
+
+    memset(label, 0, (size_t)c->max_objects * sizeof *label);
+    memset(box, 0, (size_t)c->max_objects * 4 * sizeof *box);
+    for (int i = 0; i < sm->n_objects; i++, box += 4) {
+        dg_box b = sm->objects[i].box;
+
+        label[i] = sm->objects[i].label;
+        box[0] = (float)((b.x1 + b.x2) / 2 / w);
+        box[1] = (float)((b.y1 + b.y2) / 2 / h);
+        box[2] = (float)((b.x2 - b.x1) / w);
+        box[3] = (float)((b.y2 - b.y1) / h);
+    }
+    ((int32_t *)data[COUNT])[slot] = sm->n_objects;
+}
+
+static int fill(const void *self, dg_size size, int batch, int slot, dg_sample *sm, void *const data[], dg_diag *d)
+{
+    const conf *c = self;
+    int         rc = resize(c, size, sm, d);
+
+    (void)batch;
+    if (rc)
+        return rc;
+    if (data[IMAGES])
+        dg_image_to_f32((float *)data[IMAGES] + slot * size.h * size.w * 3, &sm->image);
+    if (!data[LABELS])
+        return 0;
+    if (sm->n_objects > c->max_objects) {
+        rc = dg_fail(d, DG_EINPUT, DG_NOWHERE, "batch-objects", "%s has %d objects, max_objects is %lld", sm->path,
+                     sm->n_objects, (long long)c->max_objects);
+        dg_help(d, "max_objects=\"%d\" on <batch>", sm->n_objects);
+        return rc;
+    }
+    fill_targets(c, size, slot, sm, data);
+    return 0;
+}
+
+const dg_node_class dg_node_batch = {
+    DG_NODE_CLASS,
+    .name = "batch",
+    .role = DG_ROLE_BATCH,
+    .brief = "Resizes samples and gathers them into tensors, targets padded to max_objects.",
+    .ports = ports,
+    .attrs = attrs,
+    .conf_size = sizeof(conf),
+    .check = check,
+    .feeds = feeds,
+    .fill = fill,
+};

@@ -1,0 +1,259 @@
+/* coco.c: <evaluate.coco>, the COCO box scores of a detector: AP, AP50, ... as the official evaluator has them.
+ *
+ * Detections arrive in image fractions and are counted in pixels of the original images, with the data set's own
+ * category ids in the result file. When AP is exactly 0 although there are truths and detections, the evaluation
+ * says why that may be, from evidence it has looked at. */
+#include <detrgraph/node.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct conf {
+    bool per_class;
+} conf;
+
+static const dg_port ports[] = {
+    DG_IN("in", "{labels:i[B,K],scores:f[B,K],boxes:f[B,K,4]}", "the K best detections of each image"),
+    DG_OUT("metrics", "metrics", "AP, AP50, AP75, APs, APm, APl, AR1, AR10, AR100, ARs, ARm, ARl"),
+    { 0 },
+};
+
+static const dg_attr attrs[] = {
+    DG_BOOL(conf, per_class, true, "report AP and AP50 of each class as AP/NAME and AP50/NAME"),
+    { 0 },
+};
+
+typedef struct state {
+    const conf   *conf;
+    dg_sink_args  args;
+    dg_detection *v;
+    int64_t       n, cap;
+    bool         *seen; /* per item: an image is counted once */
+    double        widest;   /* largest box side, as a fraction of its image */
+} state;
+
+static int begin(void **out, const void *self, const dg_sink_args *args, dg_diag *d)
+{
+    state *s = calloc(1, sizeof *s);
+
+    if (s)
+        s->seen = calloc((size_t)args->data->n_items + 1, sizeof *s->seen);
+    if (!s || !s->seen) {
+        free(s);
+        return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory to evaluate %s", args->data->name);
+    }
+    s->conf = self;
+    s->args = *args;
+    *out = s;
+    return 0;
+}
+
+static const dg_tensor *input(const dg_sink_batch *b, const char *field)
+{
+    for (int i = 0; i < b->n_in; i++) {
+        const char *dot = strrchr(b->keys[i], '.');
+
+        if (dot && strcmp(dot + 1, field) == 0)
+            return &b->in[i];
+    }
+    return NULL;
+}
+
+static double number(const dg_tensor *t, int64_t i)
+{
+    return t->dtype == DG_F64 ? ((const double *)t->data)[i] : (double)((const float *)t->data)[i];
+}
+
+static int reserve(state *s, int64_t more, dg_diag *d)
+{
+    if (s->n + more > s->cap) {
+        int64_t       cap = 2 * s->cap + more;
+        dg_detection *v = realloc(s->v, (size_t)cap * sizeof *v);
+
+        if (!v)
+            return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for %lld detections", (long long)cap);
+        s->v = v;
+        s->cap = cap;
+    }
+    return 0;
+}
+
+static int take(void *self, const dg_sink_batch *b, dg_diag *d)
+{
+    state           *s = self;
+    const dg_tensor *labels = input(b, "labels"), *scores = input(b, "scores"), *boxes = input(b, "boxes");
+    int64_t          k = labels->shape.d[1];
+
+    for (int slot = 0; slot < b->n; slot++) {
+        const dg_sample *sm = &b->samples[slot];
+
+        if (b->padding[slot] || s->seen[sm->item])
+            continue;
+        s->seen[sm->item] = true;
+        if (reserve(s, k, d) < 0)
+            return -DG_EMEMORY;
+        for (int64_t j = slot * k; j < (slot + 1) * k; j++) {
+            double cx = number(boxes, 4 * j), cy = number(boxes, 4 * j + 1);
+            double w = number(boxes, 4 * j + 2), h = number(boxes, 4 * j + 3);
+
+            s->widest = fmax(s->widest, fmax(w, h));
+            s->v[s->n++] = (dg_detection){
+                .image = sm->item,
+                .label = ((const int32_t *)labels->data)[j],
+                .x = (cx - w / 2) * sm->orig_w,
+                .y = (cy - h / 2) * sm->orig_h,
+                .w = w * sm->orig_w,
+                .h = h * sm->orig_h,
+                .score = number(scores, j),
+            };
+        }
+    }
+    return 0;
+}
+
+static int write_results(const state *s, dg_diag *d)
+{
+    const dg_dataset *data = s->args.data;
+    int64_t          *ids = malloc(((size_t)data->n_items + 1) * sizeof *ids);
+    size_t            n = strlen(s->args.folder) + 32;
+    char             *path = malloc(n);
+    int               rc;
+
+    if (!ids || !path) {
+        free(ids);
+        free(path);
+        return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory to write detections");
+    }
+    for (int i = 0; i < data->n_items; i++) {
+        dg_item_info info;
+
+        data->info(data->self, i, &info);
+        ids[i] = info.id;
+    }
+    snprintf(path, n, "%s/detections.json", s->args.folder);
+    rc = dg_results_write(path, s->v, s->n, ids, data->classes, d);
+    free(ids);
+    free(path);
+    return rc;
+}
+
+/* The score that these detections would have if a suspicion were true. */
+static double what_if(const state *s, bool any_class, double scale, dg_diag *d)
+{
+    const dg_dataset   *data = s->args.data;
+    dg_detection       *v = malloc(((size_t)s->n + 1) * sizeof *v);
+    dg_coco_annotation *t = malloc(((size_t)data->n_truths + 1) * sizeof *t);
+    dg_score           *score = NULL;
+    double              ap50 = 0;
+
+    if (v && t) {
+        if (s->n)
+            memcpy(v, s->v, (size_t)s->n * sizeof *v);
+        if (data->n_truths)
+            memcpy(t, data->truths, (size_t)data->n_truths * sizeof *t);
+        for (int64_t i = 0; i < s->n; i++) {
+            v[i].label = any_class ? 0 : v[i].label;
+            v[i].x *= scale, v[i].y *= scale, v[i].w *= scale, v[i].h *= scale;
+        }
+        for (int64_t i = 0; any_class && i < data->n_truths; i++)
+            t[i].label = 0;
+        if (dg_score_open(&score, data->n_items, any_class ? 1 : data->n_classes, t, data->n_truths, v, s->n, d) == 0)
+            ap50 = dg_score_number(score, DG_AP50);
+    }
+    dg_score_close(&score);
+    free(v);
+    free(t);
+    return ap50;
+}
+
+/* AP is 0 although there are truths and detections: names each cause for which there is evidence. */
+static void explain_zero(const state *s, dg_metrics *m, dg_diag *d)
+{
+    double best = 0, classless = what_if(s, true, 1, d);
+    bool   found = false;
+
+    for (int64_t i = 0; i < s->n; i++)
+        best = fmax(best, s->v[i].score);
+    if (s->args.n_loaded == 0) {
+        dg_metric_note(m, "AP is 0: no parameter was loaded from the weights file, these are initial weights");
+        found = true;
+    }
+    if (s->args.ema && s->args.ema_weight < 0.5) {
+        dg_metric_note(m,
+                       "AP is 0: the averaged weights (EMA) still hold %.0f %% of the initial ones; lower decay or warmup "
+                       "of <ema>, or evaluate later",
+                       100 * (1 - s->args.ema_weight));
+        found = true;
+    }
+    if (classless > 0.05) {
+        dg_metric_note(m,
+                       "AP is 0: boxes are right but classes are wrong (AP50 without regard to class is %.3f); compare "
+                       "the categories of the training and the evaluation file",
+                       classless);
+        found = true;
+    }
+    if (s->widest > 4 && isfinite(s->widest)) {
+        dg_metric_note(m, "AP is 0: boxes reach %.1f times the image's side: they look like pixels, not fractions",
+                       s->widest);
+        found = true;
+    }
+    if (best < 0.1) {
+        dg_metric_note(m, "AP is 0: the best score of all %lld detections is %.3f: nothing has been learned yet",
+                       (long long)s->n, best);
+        found = true;
+    }
+    if (!found)
+        dg_metric_note(m,
+                       "AP is 0: scores reach %.2f but no detection overlaps a truth of its class by half; AP50 without "
+                       "regard to class is %.3f",
+                       best, classless);
+}
+
+static int report(const state *s, dg_metrics *m, dg_diag *d)
+{
+    const dg_dataset *data = s->args.data;
+    dg_score         *score = NULL;
+    int               rc = dg_score_open(&score, data->n_items, data->n_classes, data->truths, data->n_truths, s->v, s->n, d);
+
+    if (rc < 0)
+        return rc;
+    for (int i = 0; i < DG_N_SCORES; i++)
+        dg_metric(m, dg_score_number(score, i), "%s", dg_score_name(i));
+    for (int i = 0; s->conf->per_class && i < data->n_classes; i++) {
+        dg_metric(m, dg_score_class_ap(score, i), "AP/%s", data->classes[i].name);
+        dg_metric(m, dg_score_class_ap50(score, i), "AP50/%s", data->classes[i].name);
+    }
+    if (dg_score_number(score, DG_AP) == 0 && data->n_truths && s->n)
+        explain_zero(s, m, d);
+    dg_score_close(&score);
+    return s->args.folder ? write_results(s, d) : 0;
+}
+
+static int finish(void **self, dg_metrics *m, dg_diag *d)
+{
+    state *s = *self;
+    int    rc = m ? report(s, m, d) : 0;
+
+    free(s->seen);
+    free(s->v);
+    free(s);
+    *self = NULL;
+    return rc;
+}
+
+const dg_node_class dg_node_evaluate_coco = {
+    DG_NODE_CLASS,
+    .name = "evaluate.coco",
+    .role = DG_ROLE_EVALUATE,
+    .brief = "The 12 COCO box scores and AP per class, equal to the official evaluator's.",
+    .doc = "Writes detections.json in COCO result form with the data set's own ids. Padding and images seen "
+           "twice count once.",
+    .ports = ports,
+    .attrs = attrs,
+    .conf_size = sizeof(conf),
+    .begin = begin,
+    .take = take,
+    .finish = finish,
+};
