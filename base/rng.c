@@ -13,15 +13,20 @@ static const uint32_t M0 = 0xD2511F53u, M1 = 0xCD9E8D57u; /* multipliers of the 
 static const uint32_t W0 = 0x9E3779B9u, W1 = 0xBB67AE85u; /* golden ratio; sqrt(3) - 1 */
 
 /* The seed is spread by the finaliser of SplitMix64, so that seeds 1, 2, 3 share no bits with names. */
-dg_rng_key dg_rng_named(uint64_t seed, const char *name)
+dg_rng_key dg_rng_hashed(uint64_t seed, uint64_t hash)
 {
     uint64_t x = seed + 0x9E3779B97F4A7C15u;
 
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
     x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
     x ^= x >> 31;
-    x ^= dg_hash_str(name);
+    x ^= hash;
     return (dg_rng_key){ { (uint32_t)x, (uint32_t)(x >> 32) } };
+}
+
+dg_rng_key dg_rng_named(uint64_t seed, const char *name)
+{
+    return dg_rng_hashed(seed, dg_hash_str(name));
 }
 
 void dg_philox(dg_rng_key key, const uint32_t counter[4], uint32_t out[4])

@@ -10,6 +10,7 @@
 typedef struct dg_rng_key { uint32_t k[2]; } dg_rng_key;
 
 dg_rng_key dg_rng_named(uint64_t seed, const char *name);           /* seed mixed with FNV-1a of name */
+dg_rng_key dg_rng_hashed(uint64_t seed, uint64_t hash);             /* the same, where only the hash is at hand */
 void dg_philox(dg_rng_key key, const uint32_t counter[4], uint32_t out[4]);
 
 /* A sequential stream over one (key, a, b): draws number 0, 1, 2, ... */
