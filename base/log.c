@@ -5,7 +5,7 @@
 
 #include "base/str.h"
 
-void dg_log(const dg_env *env, dg_level level, const char *fmt, ...)
+void dg_log_line(const dg_env *env, dg_level level, const char *fmt, ...)
 {
     dg_str  line = { 0 };
     va_list ap;

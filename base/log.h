@@ -17,7 +17,7 @@ typedef struct dg_env {
     int        threads;      /* for kernels; at least 1 */
 } dg_env;
 
-void dg_log(const dg_env *env, dg_level level, const char *fmt, ...) DG_PRINTF(3, 4);
+void dg_log_line(const dg_env *env, dg_level level, const char *fmt, ...) DG_PRINTF(3, 4);
 double dg_monotonic_s(void);
 
 #endif

@@ -118,6 +118,11 @@ static int fill(const void *self, dg_size size, int batch, int slot, dg_sample *
     return 0;
 }
 
+static int64_t capacity(const void *self)
+{
+    return ((const conf *)self)->max_objects;
+}
+
 const dg_node_class dg_node_batch = {
     DG_NODE_CLASS,
     .name = "batch",
@@ -129,4 +134,5 @@ const dg_node_class dg_node_batch = {
     .check = check,
     .feeds = feeds,
     .fill = fill,
+    .capacity = capacity,
 };

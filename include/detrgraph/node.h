@@ -262,6 +262,7 @@ typedef struct dg_node_class {
      * with a sample (data points at the whole tensor; reals are f32). */
     int (*feeds)(const void *conf, dg_size size, int batch, dg_feed out[], int n);
     int (*fill)(const void *conf, dg_size size, int batch, int slot, dg_sample *sm, void *const data[], dg_diag *d);
+    int64_t (*capacity)(const void *conf); /* batch: the most objects that an image may have */
 
     /* sinks: state is theirs. take sees one batch at the clock of its scope; finish reports and frees. */
     int (*begin)(void **state, const void *conf, const dg_sink_args *args, dg_diag *d);

@@ -149,10 +149,10 @@ static void log_lines_reach_the_sink(void **state)
     double       before = env.now_s();
 
     (void)state;
-    dg_log(&env, DG_WARN, "%d images, %s", 874, "BCCD");
-    dg_log(&env, DG_INFO, "plain");
-    dg_log(NULL, DG_INFO, "nobody listens");
-    dg_log(&(dg_env){ 0 }, DG_INFO, "nobody listens");
+    dg_log_line(&env, DG_WARN, "%d images, %s", 874, "BCCD");
+    dg_log_line(&env, DG_INFO, "plain");
+    dg_log_line(NULL, DG_INFO, "nobody listens");
+    dg_log_line(&(dg_env){ 0 }, DG_INFO, "nobody listens");
     assert_string_equal(out.s, "2 874 images, BCCD\n1 plain\n");
     assert_true(dg_monotonic_s() >= before);
     dg_str_free(&out);

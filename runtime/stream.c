@@ -1,0 +1,387 @@
+/* stream.c: threads that make batches.
+ *
+ * A worker takes an empty batch first and a number second, so the lowest number under way always has a batch to
+ * fill and the ring cannot wait for one that nobody works on. Plans of epochs are made under the lock by
+ * whoever needs one first. */
+#include "runtime/stream.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/ring.h"
+
+enum { REPLACEMENTS = 16 }; /* other items that are tried in place of an unreadable one */
+
+typedef struct work { /* a batch with the memory behind it */
+    dg_stream_batch pub;
+    dg_scratch     *kept;   /* tensors and names of this batch */
+    dg_scratch     *sample; /* pixels of one sample on its way */
+    int32_t        *items;
+    bool            failed;
+} work;
+
+typedef struct task {
+    int64_t number, epoch, index, n_in_epoch;
+    dg_pick pick; /* items: of this rank, copied */
+} task;
+
+struct dg_stream {
+    dg_stream_conf conf;
+    int            batch, n_works;
+    work          *works;
+    work         **idle;
+    int            n_idle;
+    bool           stopping;
+    dg_arena      *plan_arena;
+    dg_schedule    plan;
+    int64_t        number, epoch, index; /* of the batch that is claimed next */
+    dg_ring       *ring;
+    pthread_mutex_t lock;
+    pthread_cond_t  given_back;
+    pthread_t      *threads;
+    int             n_threads;
+};
+
+static void *arena_alloc(void *arena, size_t bytes)
+{
+    return dg_alloc(arena, bytes);
+}
+
+static uint64_t plan_seed(const dg_chain *chain, uint64_t seed)
+{
+    return seed ^ dg_hash_str(chain->sampler->path);
+}
+
+static int make_plan(dg_schedule *plan, dg_arena *arena, const dg_chain *chain, const dg_dataset *data, uint64_t seed,
+                     int ranks, int64_t epoch, dg_diag *d)
+{
+    const dg_schedule_args args = {
+        .data = data, .epoch = epoch, .seed = plan_seed(chain, seed), .ranks = ranks, .alloc = arena_alloc, .arena = arena,
+    };
+
+    return chain->sampler->class->schedule(plan, chain->sampler->conf, &args, d);
+}
+
+int dg_stream_length(int64_t *n, const dg_chain *chain, const dg_dataset *data, uint64_t seed, int ranks,
+                     int64_t epoch, int64_t *dropped, dg_diag *d)
+{
+    dg_arena   *arena = dg_arena_open();
+    dg_schedule plan = { 0 };
+    int         rc = make_plan(&plan, arena, chain, data, seed, ranks, epoch, d);
+
+    *n = plan.n_picks;
+    if (dropped)
+        *dropped = plan.dropped;
+    dg_arena_close(&arena);
+    return rc;
+}
+
+/* Under the lock: the plan of s->epoch. */
+static int plan_epoch(dg_stream *s, dg_diag *d)
+{
+    dg_arena_close(&s->plan_arena);
+    s->plan_arena = dg_arena_open();
+    return make_plan(&s->plan, s->plan_arena, s->conf.chain, s->conf.data, s->conf.seed, s->conf.ranks, s->epoch, d);
+}
+
+/* Takes the next number and its pick; false at the end. */
+static bool claim(dg_stream *s, work *w, task *t, int *rc)
+{
+    bool more = true;
+
+    pthread_mutex_lock(&s->lock);
+    *rc = 0;
+    while (s->index >= s->plan.n_picks && !*rc) {
+        s->index -= s->plan.n_picks;
+        s->epoch++;
+        if (s->conf.epochs && s->epoch >= s->conf.epochs)
+            break;
+        *rc = plan_epoch(s, w->pub.diag);
+    }
+    if (s->conf.epochs && s->epoch >= s->conf.epochs) {
+        dg_ring_end(s->ring, (uint64_t)(s->number - s->conf.number));
+        more = false;
+    } else {
+        *t = (task){ s->number++, s->epoch, s->index, s->plan.n_picks, { 0 } };
+        if (!*rc) {
+            t->pick = s->plan.picks[s->index++];
+            memcpy(w->items, t->pick.items + (size_t)s->conf.rank * (size_t)s->batch, (size_t)s->batch * sizeof *w->items);
+            t->pick.items = w->items;
+        }
+    }
+    pthread_mutex_unlock(&s->lock);
+    return more;
+}
+
+static work *take_idle(dg_stream *s)
+{
+    work *w;
+
+    pthread_mutex_lock(&s->lock);
+    while (!s->n_idle && !s->stopping)
+        pthread_cond_wait(&s->given_back, &s->lock);
+    w = s->stopping ? NULL : s->idle[--s->n_idle];
+    pthread_mutex_unlock(&s->lock);
+    return w;
+}
+
+static int read_sample(dg_stream *s, work *w, int item, dg_sample *sm, uint64_t number, dg_diag *d)
+{
+    dg_dataset *data = s->conf.data;
+    int         rc;
+
+    dg_scratch_reset(w->sample);
+    rc = data->sample(data->self, item, sm, w->sample, d);
+    sm->index = number;
+    sm->item = item;
+    return rc;
+}
+
+/* Reads the item of a slot, or, where the data set allows it, another one in its place. */
+static int load_slot(dg_stream *s, work *w, int item, dg_sample *sm, uint64_t number)
+{
+    dg_diag *d = dg_diag_open();
+    dg_draw  draw = dg_draw_begin(s->conf.seed, "replace", number);
+    int      rc = read_sample(s, w, item, sm, number, d);
+
+    for (int i = 0; rc < 0 && s->conf.data->replace && i < REPLACEMENTS; i++) {
+        int         other = (int)dg_draw_below(&draw, s->conf.data->n_items);
+        const char *why = dg_diag_n(d) ? dg_diag_at(d, 0)->text : "it cannot be read";
+
+        dg_warn(w->pub.diag, DG_NOWHERE, "sample-replaced", "%s; item %d stands in for it", why, other);
+        w->pub.n_replaced++;
+        dg_diag_clear(d);
+        rc = read_sample(s, w, other, sm, number, d);
+    }
+    if (rc < 0)
+        dg_diag_merge(w->pub.diag, d);
+    dg_diag_close(&d);
+    return rc;
+}
+
+static dg_clock clock_of(const dg_stream *s, const task *t)
+{
+    int64_t k = s->conf.accumulate > 1 ? s->conf.accumulate : 1;
+
+    return (dg_clock){
+        .step = t->number / k, .epoch = t->epoch, .n_steps = s->conf.n_steps, .n_epochs = s->conf.n_epochs,
+        .steps_per_epoch = t->n_in_epoch / k,
+    };
+}
+
+static int fill_slot(dg_stream *s, work *w, const task *t, int slot)
+{
+    const dg_chain *chain = s->conf.chain;
+    dg_stream_batch *b = &w->pub;
+    dg_sample       *sm = &b->samples[slot];
+    dg_clock         clock = clock_of(s, t);
+    int              item = t->pick.items[slot], rc;
+    char            *path;
+
+    b->padding[slot] = item < 0;
+    rc = load_slot(s, w, item < 0 ? ~item : item, sm, b->first_sample + (uint64_t)slot);
+    for (int i = 0; i < chain->n_items && rc >= 0; i++) {
+        dg_draw draw = dg_draw_begin(s->conf.seed, chain->items[i]->path, sm->index);
+
+        rc = chain->items[i]->class->item(chain->items[i]->conf, sm, &draw, &clock, b->diag);
+    }
+    if (rc >= 0)
+        rc = chain->batch->class->fill(chain->batch->conf, b->size, b->n, slot, sm, b->data, b->diag);
+    if (rc < 0)
+        return rc;
+    path = dg_scratch_alloc(w->kept, strlen(sm->path) + 1);
+    if (!path)
+        return dg_fail(b->diag, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for a batch of %d images", b->n);
+    sm->path = strcpy(path, sm->path);
+    sm->image.rgb = NULL;
+    sm->objects = NULL;
+    sm->scratch = NULL;
+    return 0;
+}
+
+static bool wanted(const dg_stream_conf *c, const char *key)
+{
+    for (int i = 0; i < c->n_keys; i++)
+        if (strcmp(c->keys[i], key) == 0)
+            return true;
+    return false;
+}
+
+static int make_tensors(dg_stream *s, work *w)
+{
+    dg_stream_batch *b = &w->pub;
+    const dg_node   *node = s->conf.chain->batch;
+
+    b->n_feeds = node->class->feeds(node->conf, b->size, b->n, b->feeds, DG_MAX_FEEDS);
+    for (int i = 0; i < b->n_feeds; i++) {
+        size_t each = b->feeds[i].dtype == DG_REAL ? sizeof(float) : dg_dtype_size(b->feeds[i].dtype);
+        size_t bytes = (size_t)dg_shape_elements(b->feeds[i].shape) * each;
+
+        b->data[i] = NULL;
+        if (!wanted(&s->conf, b->feeds[i].key))
+            continue;
+        b->data[i] = dg_scratch_alloc(w->kept, bytes);
+        if (!b->data[i])
+            return dg_fail(b->diag, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for a batch of %d images", b->n);
+        memset(b->data[i], 0, bytes);
+    }
+    return 0;
+}
+
+static int make_batch(dg_stream *s, work *w, const task *t)
+{
+    dg_stream_batch *b = &w->pub;
+    double           begin = dg_monotonic_s();
+    int              rc;
+
+    b->number = t->number;
+    b->epoch = t->epoch;
+    b->index = t->index;
+    b->n_in_epoch = t->n_in_epoch;
+    b->size = (dg_size){ t->pick.w, t->pick.h };
+    b->n = s->batch;
+    b->first_sample = ((uint64_t)t->number * (uint64_t)s->conf.ranks + (uint64_t)s->conf.rank) * (uint64_t)s->batch;
+    dg_scratch_reset(w->kept);
+    rc = make_tensors(s, w);
+    for (int slot = 0; slot < b->n && rc >= 0; slot++)
+        rc = fill_slot(s, w, t, slot);
+    b->seconds = dg_monotonic_s() - begin;
+    return rc;
+}
+
+static void *worker(void *self)
+{
+    dg_stream *s = self;
+    work      *w;
+
+    while ((w = take_idle(s))) {
+        task t;
+        int  rc;
+
+        dg_diag_clear(w->pub.diag);
+        w->pub.n_replaced = 0;
+        if (!claim(s, w, &t, &rc))
+            break;
+        if (rc >= 0)
+            rc = make_batch(s, w, &t);
+        w->failed = rc < 0;
+        if (dg_ring_put(s->ring, (uint64_t)(t.number - s->conf.number), w) < 0 || rc < 0)
+            break;
+    }
+    return NULL;
+}
+
+static int open_works(dg_stream *s, dg_diag *d)
+{
+    s->n_works = s->conf.ahead + s->conf.threads + 1;
+    s->works = calloc((size_t)s->n_works, sizeof *s->works);
+    s->idle = calloc((size_t)s->n_works, sizeof(work *));
+    for (int i = 0; s->works && s->idle && i < s->n_works; i++) {
+        work *w = &s->works[i];
+
+        w->pub.diag = dg_diag_open();
+        w->kept = dg_scratch_open(0);
+        w->sample = dg_scratch_open(0);
+        w->items = calloc((size_t)s->batch, sizeof *w->items);
+        w->pub.samples = calloc((size_t)s->batch, sizeof *w->pub.samples);
+        w->pub.padding = calloc((size_t)s->batch, sizeof *w->pub.padding);
+        if (!w->kept || !w->sample || !w->items || !w->pub.samples || !w->pub.padding)
+            break;
+        s->idle[s->n_idle++] = w;
+    }
+    return s->n_idle == s->n_works ? 0 : dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for the loader");
+}
+
+int dg_stream_open(dg_stream **out, const dg_stream_conf *conf, dg_diag *d)
+{
+    dg_stream     *s = calloc(1, sizeof *s);
+    const dg_size *sizes;
+    int            rc;
+
+    *out = s;
+    if (!s)
+        return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for the loader");
+    s->conf = *conf;
+    s->number = conf->number;
+    s->epoch = conf->epoch;
+    s->index = conf->index;
+    conf->chain->sampler->class->sizes(conf->chain->sampler->conf, &sizes, &s->batch);
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->given_back, NULL);
+    s->ring = dg_ring_open(conf->ahead);
+    s->threads = calloc((size_t)conf->threads, sizeof *s->threads);
+    DG_TRY(open_works(s, d));
+    DG_TRY(plan_epoch(s, d));
+    for (; s->n_threads < conf->threads; s->n_threads++)
+        if (!s->threads || pthread_create(&s->threads[s->n_threads], NULL, worker, s) != 0)
+            DG_TRY(dg_fail(d, DG_EMEMORY, DG_NOWHERE, "loader-thread", "cannot start loader thread %d of %d",
+                           s->n_threads + 1, conf->threads));
+out:
+    if (rc < 0)
+        dg_stream_close(out);
+    return rc;
+}
+
+int dg_stream_next(dg_stream *s, dg_stream_batch **batch, dg_diag *d)
+{
+    void *item = NULL;
+    work *w;
+
+    *batch = NULL;
+    if (dg_ring_take(s->ring, &item) < 0)
+        return 0;
+    w = item;
+    if (w->failed) {
+        dg_diag_merge(d, w->pub.diag);
+        return -DG_EINPUT;
+    }
+    *batch = &w->pub;
+    return 0;
+}
+
+void dg_stream_give_back(dg_stream *s, dg_stream_batch *batch)
+{
+    work *w = (work *)(void *)((char *)batch - offsetof(work, pub));
+
+    pthread_mutex_lock(&s->lock);
+    s->idle[s->n_idle++] = w;
+    pthread_cond_signal(&s->given_back);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void dg_stream_close(dg_stream **out)
+{
+    dg_stream *s = *out;
+
+    if (!s)
+        return;
+    pthread_mutex_lock(&s->lock);
+    s->stopping = true;
+    pthread_cond_broadcast(&s->given_back);
+    pthread_mutex_unlock(&s->lock);
+    if (s->ring)
+        dg_ring_stop(s->ring);
+    for (int i = 0; i < s->n_threads; i++)
+        pthread_join(s->threads[i], NULL);
+    dg_ring_close(&s->ring);
+    for (int i = 0; s->works && i < s->n_works; i++) {
+        work *w = &s->works[i];
+
+        dg_diag_close(&w->pub.diag);
+        dg_scratch_close(&w->kept);
+        dg_scratch_close(&w->sample);
+        free(w->items);
+        free(w->pub.samples);
+        free(w->pub.padding);
+    }
+    dg_arena_close(&s->plan_arena);
+    pthread_cond_destroy(&s->given_back);
+    pthread_mutex_destroy(&s->lock);
+    free(s->works);
+    free(s->idle);
+    free(s->threads);
+    free(s);
+    *out = NULL;
+}

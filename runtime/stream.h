@@ -1,0 +1,57 @@
+/* stream.h: loader, sampler, augment and batch nodes on threads of their own, ahead of the step.
+ *
+ * Batches come out in the order of the plan, whatever the number of threads, and hold the same bits: every
+ * sample is a pure function of (seed, epoch, global sample number). */
+#ifndef DG_RUNTIME_STREAM_H
+#define DG_RUNTIME_STREAM_H
+
+#include "base/diag.h"
+#include "graph/graph.h"
+
+enum { DG_MAX_FEEDS = 16 };
+
+typedef struct dg_stream dg_stream;
+
+typedef struct dg_stream_batch {
+    int64_t    number;         /* of the run, from 0 */
+    int64_t    epoch, index, n_in_epoch;
+    dg_size    size;
+    int        n;              /* slots of this rank */
+    uint64_t   first_sample;   /* global number of slot 0: control.sample */
+    dg_sample *samples;        /* names and sizes; image and objects are gone */
+    bool      *padding;        /* per slot: computed, not counted */
+    int        n_feeds;
+    dg_feed    feeds[DG_MAX_FEEDS];
+    void      *data[DG_MAX_FEEDS]; /* DG_REAL as f32; NULL where nobody wants it */
+    int        n_replaced;
+    dg_diag   *diag;           /* warnings about replaced samples */
+    double     seconds;        /* that a thread spent on it */
+} dg_stream_batch;
+
+typedef struct dg_stream_conf {
+    const dg_chain *chain;
+    dg_dataset     *data;
+    uint64_t        seed;
+    int             rank, ranks;
+    int64_t         accumulate;          /* batches per step */
+    int64_t         n_steps, n_epochs;   /* of the whole run, for schedules; 0 where unknown */
+    int64_t         number, epoch, index; /* where to begin: 0, 0, 0, or where a checkpoint ended */
+    int64_t         epochs;              /* end after the epoch before this one; 0: never */
+    const char *const *keys;             /* feeds that are wanted */
+    int             n_keys;
+    int             threads;             /* at least 1 */
+    int             ahead;               /* finished batches that may wait, at least 1 */
+} dg_stream_conf;
+
+/* conf is copied; what it points to stays the caller's and outlives the stream. */
+int  dg_stream_open(dg_stream **s, const dg_stream_conf *conf, dg_diag *d) DG_MUST_USE;
+void dg_stream_close(dg_stream **s);
+/* The next batch, NULL at the end. It is the caller's until dg_stream_give_back. */
+int  dg_stream_next(dg_stream *s, dg_stream_batch **batch, dg_diag *d) DG_MUST_USE;
+void dg_stream_give_back(dg_stream *s, dg_stream_batch *batch);
+
+/* Batches of one rank in the plan of an epoch. */
+int  dg_stream_length(int64_t *n, const dg_chain *chain, const dg_dataset *data, uint64_t seed, int ranks,
+                      int64_t epoch, int64_t *dropped, dg_diag *d) DG_MUST_USE;
+
+#endif
