@@ -10,6 +10,18 @@
 
 #include "base/diag.h"
 
+/* Sanitizers keep terabytes of address space: limits on it cannot be tested with them. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
 /* The only diagnostic in d has this id; then d is empty again. */
 static inline void check_only(dg_diag *d, const char *id)
 {
