@@ -116,7 +116,10 @@ static int expand(const dg_args *a)
 
 static int fill(const dg_args *a)
 {
-    memset(out(a, 0), 0, (size_t)elements(a, 0) * sizeof(real));
+    const fill_attr *f = a->attr;
+
+    for (int64_t n = 0; n < elements(a, 0); n++)
+        out(a, 0)[n] = (real)f->a;
     return 0;
 }
 

@@ -1,0 +1,59 @@
+/* box.h: boxes (cx, cy, w, h) against each other: intersection over union and its generalised form,
+ *
+ *     IoU = |A n B| / |A u B|      GIoU = IoU - (|hull| - |A u B|) / |hull|      (Rezatofighi et al. 2019)
+ *
+ * without an epsilon. A quotient 0/0, which boxes without an area lead to, counts as 0. */
+#ifndef DG_REF_BOX_H
+#define DG_REF_BOX_H
+
+#include "kernels/ref/ref.h"
+
+typedef struct overlap {
+    double a[4], b[4]; /* x1 y1 x2 y2 */
+    double inner_w, inner_h, hull_w, hull_h; /* inner sizes may be negative: then there is no intersection */
+    double inner, both, hull; /* areas: intersection, union, hull */
+    double iou, giou;
+} overlap;
+
+static inline void corners(const real *box, double c[4])
+{
+    c[0] = box[0] - 0.5 * box[2];
+    c[1] = box[1] - 0.5 * box[3];
+    c[2] = box[0] + 0.5 * box[2];
+    c[3] = box[1] + 0.5 * box[3];
+}
+
+static inline double smaller(double x, double y)
+{
+    return x < y ? x : y;
+}
+
+static inline double larger(double x, double y)
+{
+    return x > y ? x : y;
+}
+
+static inline double ratio(double x, double y)
+{
+    return x == 0 && y == 0 ? 0 : x / y;
+}
+
+static inline overlap overlap_of(const real *a, const real *b)
+{
+    overlap o;
+
+    corners(a, o.a);
+    corners(b, o.b);
+    o.inner_w = smaller(o.a[2], o.b[2]) - larger(o.a[0], o.b[0]);
+    o.inner_h = smaller(o.a[3], o.b[3]) - larger(o.a[1], o.b[1]);
+    o.hull_w = larger(o.a[2], o.b[2]) - smaller(o.a[0], o.b[0]);
+    o.hull_h = larger(o.a[3], o.b[3]) - smaller(o.a[1], o.b[1]);
+    o.inner = o.inner_w < 0 || o.inner_h < 0 ? 0 : o.inner_w * o.inner_h;
+    o.both = (o.a[2] - o.a[0]) * (o.a[3] - o.a[1]) + (o.b[2] - o.b[0]) * (o.b[3] - o.b[1]) - o.inner;
+    o.hull = o.hull_w * o.hull_h;
+    o.iou = ratio(o.inner, o.both);
+    o.giou = o.iou - ratio(o.hull - o.both, o.hull);
+    return o;
+}
+
+#endif

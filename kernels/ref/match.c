@@ -1,0 +1,198 @@
+/* match.c: which query answers for which target.
+ *
+ * match_cost: with p = sigmoid(logit of the target's label)
+ *     class = alpha (1-p)^gamma (-log(p + 1e-8)) - (1-alpha) p^gamma (-log(1 - p + 1e-8))
+ *     cost[b,m,q] = class_weight class + l1_weight |cxcywh difference| - giou_weight GIoU
+ * (Carion et al. 2020 with the focal class cost of Deformable DETR.) Rows past an image's count are 0.
+ *
+ * match: the assignment of least total cost, by shortest augmenting paths: Jonker & Volgenant 1987, as Crouse,
+ * "On implementing 2D rectangular assignment algorithms" (2016) puts it. In double. Among columns that are equally
+ * near the lowest is taken, so every backend finds the same assignment. A cost that is not finite counts as one
+ * larger than any sum of finite ones: the search ends, and takes such a pair only when it must. */
+#include <math.h>
+#include <string.h>
+
+#include "kernels/ref/box.h"
+
+/* --- cost: logits [B,Q,C] boxes [B,Q,4] labels [B,M] tboxes [B,M,4] count [B] -> cost [B,M,Q] ----------------- */
+
+static double power(double x, double y)
+{
+    return y == 2 ? x * x : pow(x, y);
+}
+
+static double class_cost(double logit, const dg_match_attr *f)
+{
+    double p = 1 / (1 + exp(-logit));
+    double positive = f->alpha * power(1 - p, f->gamma) * -log(p + 1e-8);
+    double negative = (1 - f->alpha) * power(p, f->gamma) * -log(1 - p + 1e-8);
+
+    return positive - negative;
+}
+
+static int match_cost(const dg_args *a)
+{
+    const dg_match_attr *f = a->attr;
+    int64_t              q = dim(a, 0, 1), c = dim(a, 0, 2), m = dim(a, 2, 1);
+
+    for (int64_t row = 0; row < dim(a, 0, 0) * m; row++) { /* row = b*M + target */
+        int64_t     b = row / m;
+        int32_t     label = in_i32(a, 2)[row];
+        const real *target = in(a, 3) + row * 4;
+
+        for (int64_t i = 0; i < q; i++) {
+            const real *box = in(a, 1) + (b * q + i) * 4;
+            double      l1 = 0, class = 0;
+
+            if (label >= 0 && label < c)
+                class = class_cost(in(a, 0)[(b * q + i) * c + label], f);
+            for (int k = 0; k < 4; k++)
+                l1 += fabs((double)box[k] - target[k]);
+            out(a, 5)[row * q + i] = row % m >= in_i32(a, 4)[b] ? 0 :
+                (real)(f->class_weight * class + f->l1_weight * l1 - f->giou_weight * overlap_of(box, target).giou);
+        }
+    }
+    return 0;
+}
+
+/* --- assignment: cost [B,M,Q] count [B] -> query [B,M] -------------------------------------------------------- */
+
+/* Rows are the shorter side: targets, or queries where there are more targets than queries. */
+typedef struct problem {
+    int64_t     rows, columns;
+    int64_t     row_step, column_step; /* through cost */
+    const real *cost;
+    double      large; /* what stands for a cost that is not finite */
+    double     *row_price, *column_price, *distance; /* [rows], [columns], [columns] */
+    int32_t    *column_of, *row_of, *from;           /* [rows], [columns], [columns]; -1: free */
+    bool       *row_done, *column_done;
+} problem;
+
+static double cost_at(const problem *p, int64_t row, int64_t column)
+{
+    double c = p->cost[row * p->row_step + column * p->column_step];
+
+    return isfinite(c) ? c : p->large;
+}
+
+static double large_cost(const problem *p)
+{
+    double most = 0;
+
+    for (int64_t r = 0; r < p->rows; r++)
+        for (int64_t c = 0; c < p->columns; c++) {
+            double size = fabs((double)p->cost[r * p->row_step + c * p->column_step]);
+
+            most = isfinite(size) && size > most ? size : most;
+        }
+    return (1 + most) * 0x1p20;
+}
+
+/* Dijkstra from a free row to the nearest free column, which is returned, over reduced costs; *length becomes
+ * its distance. from[c] is the row through which column c was reached. */
+static int64_t shortest_path(problem *p, int64_t row, double *length)
+{
+    memset(p->row_done, 0, (size_t)p->rows * sizeof(bool));
+    memset(p->column_done, 0, (size_t)p->columns * sizeof(bool));
+    for (int64_t c = 0; c < p->columns; c++)
+        p->distance[c] = INFINITY;
+    *length = 0;
+    for (;;) {
+        int64_t nearest = -1;
+
+        p->row_done[row] = true;
+        for (int64_t c = 0; c < p->columns; c++) {
+            if (p->column_done[c])
+                continue;
+            double d = *length + cost_at(p, row, c) - p->row_price[row] - p->column_price[c];
+
+            if (d < p->distance[c]) {
+                p->distance[c] = d;
+                p->from[c] = (int32_t)row;
+            }
+            if (nearest < 0 || p->distance[c] < p->distance[nearest])
+                nearest = c;
+        }
+        *length = p->distance[nearest];
+        p->column_done[nearest] = true;
+        if (p->row_of[nearest] < 0)
+            return nearest;
+        row = p->row_of[nearest];
+    }
+}
+
+static void assign(problem *p)
+{
+    for (int64_t r = 0; r < p->rows; r++) {
+        p->row_price[r] = 0;
+        p->column_of[r] = -1;
+    }
+    for (int64_t c = 0; c < p->columns; c++) {
+        p->column_price[c] = 0;
+        p->row_of[c] = -1;
+    }
+    for (int64_t free = 0; free < p->rows; free++) {
+        double  length;
+        int64_t column = shortest_path(p, free, &length);
+
+        for (int64_t r = 0; r < p->rows; r++) /* prices keep reduced costs at 0 or above */
+            if (p->row_done[r])
+                p->row_price[r] += length - (r == free ? 0 : p->distance[p->column_of[r]]);
+        for (int64_t c = 0; c < p->columns; c++)
+            if (p->column_done[c])
+                p->column_price[c] -= length - p->distance[c];
+        for (int64_t row = -1; row != free;) { /* each row on the path moves one column on */
+            row = p->from[column];
+            p->row_of[column] = (int32_t)row;
+
+            int32_t next = p->column_of[row];
+
+            p->column_of[row] = (int32_t)column;
+            column = next;
+        }
+    }
+}
+
+/* One image: prices and distances, links, flags. Either side may be the rows. */
+static int prepare(dg_prepare *p)
+{
+    size_t both = (size_t)(p->t[0].shape.d[1] + p->t[0].shape.d[2]);
+
+    p->workspace_bytes = 2 * both * (sizeof(double) + sizeof(int32_t) + sizeof(bool));
+    return 0;
+}
+
+static void lay_out(problem *p, void *workspace, int64_t both)
+{
+    p->row_price = workspace;
+    p->column_price = p->row_price + p->rows;
+    p->distance = p->row_price + both;
+    p->column_of = (int32_t *)(p->row_price + 2 * both);
+    p->row_of = p->column_of + p->rows;
+    p->from = p->column_of + both;
+    p->row_done = (bool *)(p->column_of + 2 * both);
+    p->column_done = p->row_done + p->rows;
+}
+
+static int match(const dg_args *a)
+{
+    int64_t m = dim(a, 0, 1), q = dim(a, 0, 2);
+
+    for (int64_t b = 0; b < dim(a, 0, 0); b++) {
+        int64_t  count = in_i32(a, 1)[b] < 0 ? 0 : in_i32(a, 1)[b] > m ? m : in_i32(a, 1)[b];
+        int32_t *query = out_i32(a, 2) + b * m;
+        problem  p = { count, q, q, 1, .cost = in(a, 0) + b * m * q };
+
+        if (count > q)
+            p = (problem){ q, count, 1, q, .cost = p.cost };
+        lay_out(&p, a->workspace, m + q);
+        p.large = large_cost(&p);
+        assign(&p);
+        for (int64_t t = 0; t < m; t++)
+            query[t] = t >= count ? -1 : count > q ? p.row_of[t] : p.column_of[t];
+    }
+    return 0;
+}
+
+DG_REF(match_cost, NULL, match_cost);
+DG_REF(match, prepare, match);
