@@ -16,6 +16,8 @@ void GOMP_parallel(void (*region)(void *), void *ctx, unsigned threads, unsigned
 int  omp_in_parallel(void);
 int  omp_get_thread_num(void);
 int  omp_get_num_threads(void);
+int  omp_get_max_threads(void);
+void omp_set_num_threads(int threads);
 #endif
 
 typedef struct job {
@@ -122,6 +124,18 @@ void dg_parallel_for(int threads, int64_t n, dg_range_fn *body, void *ctx)
     } else {
         run_all(&j);
     }
+}
+
+int dg_pool_team(int threads)
+{
+#ifdef DG_NO_OPENMP
+    return threads;
+#else
+    int before = omp_get_max_threads();
+
+    omp_set_num_threads(threads > 0 ? threads : 1);
+    return before;
+#endif
 }
 
 /* The quota of a container, in cores, rounded up; 0 where there is none. */

@@ -13,6 +13,10 @@ typedef void dg_range_fn(void *ctx, int64_t begin, int64_t end, int thread);
  * body it runs serially. Which range an index falls into depends on n and threads only. */
 void dg_parallel_for(int threads, int64_t n, dg_range_fn *body, void *ctx);
 
+/* How many threads a library on the same runtime (oneDNN) gets when the calling thread enters it; returns the
+ * number before. Plain threads have no such number: returns `threads`. */
+int dg_pool_team(int threads);
+
 int dg_threads_available(void); /* cores this process may run on */
 
 /* Runs an empty region of `threads` threads and counts them: fewer means that a limit (OMP_THREAD_LIMIT,

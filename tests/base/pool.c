@@ -66,6 +66,18 @@ static void inside_a_body_it_is_serial_with_the_same_ranges(void **state)
         assert_memory_equal(&inner[i], &outer, sizeof outer);
 }
 
+static void a_team_is_set_and_put_back(void **state)
+{
+    int before = dg_pool_team(3), three = dg_pool_team(5), five = dg_pool_team(before);
+
+    (void)state;
+#ifdef DG_NO_OPENMP
+    assert_true(before == 3 && three == 5 && five == before); /* plain threads: what was asked for */
+#else
+    assert_true(three == 3 && five == 5);
+#endif
+}
+
 static void the_threads_are_there(void **state)
 {
     dg_diag *d = dg_diag_open();
@@ -83,6 +95,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_index_once_in_fixed_ranges),
         cmocka_unit_test(inside_a_body_it_is_serial_with_the_same_ranges),
+        cmocka_unit_test(a_team_is_set_and_put_back),
         cmocka_unit_test(the_threads_are_there),
     };
 

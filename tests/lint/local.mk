@@ -1,4 +1,3 @@
-# check_PROGRAMS, tests_lint_NAME_SOURCES, TESTS; data in EXTRA_DIST.
-check_PROGRAMS +=
-TESTS +=
-EXTRA_DIST +=
+lints = tests/lint/globals tests/lint/headers tests/lint/layers tests/lint/links tests/lint/words
+TESTS += $(lints)
+EXTRA_DIST += $(lints) tests/lint/tap.sh tests/lint/diagnostics tests/lint/exports
