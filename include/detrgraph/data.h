@@ -91,7 +91,7 @@ typedef struct dg_object {
     double area;  /* of the object (its mask, where the file knew one), in the original image's pixels */
 } dg_object;
 
-/* One image with its objects. Everything it points to belongs to scratch, path to the data set. */
+/* One image with its objects. Everything it points to belongs to scratch. */
 typedef struct dg_sample {
     size_t      size;     /* sizeof(dg_sample) of who made it */
     uint64_t    index;    /* global sample index of the run: the key of random draws */

@@ -1,0 +1,433 @@
+/* score: COCO bounding-box evaluation, number for number that of the official evaluator (pycocotools).
+ *
+ * For each class and image the 100 best detections, by falling score, take truths greedily: of the truths
+ * not taken yet the one of largest IoU that reaches the threshold; a truth that counts goes before one that is
+ * ignored; crowds are ignored and may be taken by many, with IoU over the detection's area alone. A truth is
+ * also ignored outside the area range; a detection that took an ignored truth, or took none and lies outside
+ * the range itself, counts neither for nor against. Then over all images by falling score
+ *
+ *     recall_i = tp_i / truths,   precision_i = tp_i / (tp_i + fp_i + eps),   p_i = max_{j >= i} precision_j,
+ *
+ * sampled at the first recall >= r for r = 0, 0.01, .. 1 (0 beyond the last). AP is the mean of the samples
+ * over thresholds 0.50 .. 0.95 and the classes that have truths; AR the mean of the last recalls.
+ *
+ * One difference: the official evaluator takes a truth whose annotation id is 0 for no match at all. */
+#include "media/score.h"
+
+#include <assert.h>
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+
+enum { IOUS = DG_SCORE_IOUS, RECALLS = DG_SCORE_RECALLS, AREAS = DG_SCORE_AREAS, LIMITS = 3, BEST = 100 };
+
+static const int    limits[LIMITS] = { 1, 10, BEST };
+static const double area_from[AREAS] = { 0.0, 0.0, 32.0 * 32.0, 96.0 * 96.0 };
+static const double area_to[AREAS] = { 1e10, 32.0 * 32.0, 96.0 * 96.0, 1e10 };
+
+struct dg_score {
+    int     n_classes;
+    double *precision; /* [class][area][iou][recall] */
+    double *recall;    /* [class][area][limit][iou] */
+    double  numbers[DG_N_SCORES];
+};
+
+/* A truth's or a detection's place in the order of work. */
+typedef struct entry {
+    int     label, image;
+    double  score; /* 0 for truths */
+    int64_t index; /* in the caller's list: what keeps equals in order */
+} entry;
+
+/* One of the best 100 of its image, as the curves need it. */
+typedef struct hit {
+    double   score;
+    int      rank;                           /* within its image */
+    int64_t  order;                          /* by image, then rank */
+    uint16_t taken[AREAS], ignored[AREAS];   /* bit per threshold */
+} hit;
+
+typedef struct scoring {
+    dg_score                 *s;
+    const dg_coco_annotation *truths;
+    const dg_detection       *detections;
+    entry                    *by_truth, *by_detection;
+    int64_t                   n_truths, n_detections;
+    double                    thresholds[IOUS], recalls[RECALLS];
+    hit                      *hits; /* of the class at hand */
+    int64_t                   n_hits;
+    int64_t                   counted[AREAS]; /* truths of the class that count */
+    /* of the image at hand: */
+    double  *iou;      /* [detection][truth in order of matching] */
+    int64_t *order;    /* truths in order of matching */
+    uint8_t *ignore, *used;
+    int64_t  most;     /* truths of one class in one image */
+    double  *precision; /* [n_hits] of the curve at hand */
+    int64_t *tp, *fp;
+} scoring;
+
+/* ---- matching ---------------------------------------------------------------------------------------------- */
+
+static double iou_of(const dg_detection *d, const dg_coco_annotation *g)
+{
+    double w = fmin(d->w + d->x, g->w + g->x) - fmax(d->x, g->x);
+    double h = fmin(d->h + d->y, g->h + g->y) - fmax(d->y, g->y);
+    double both = w <= 0.0 || h <= 0.0 ? 0.0 : w * h;
+
+    return both == 0.0 ? 0.0 : both / (g->crowd ? d->w * d->h : d->w * d->h + g->w * g->h - both);
+}
+
+static bool outside(double area, int range)
+{
+    return area < area_from[range] || area > area_to[range];
+}
+
+/* Truths that count first, each kind in the caller's order; returns how many count. */
+static int64_t order_truths(scoring *w, const entry *g, int64_t n_truths, int range)
+{
+    int64_t n = 0, counted;
+
+    for (int pass = 0; pass < 2; pass++) {
+        for (int64_t k = 0; k < n_truths; k++) {
+            const dg_coco_annotation *t = &w->truths[g[k].index];
+            const bool                ignore = t->crowd || outside(t->area, range);
+
+            if (ignore != (pass == 1))
+                continue;
+            w->ignore[n] = ignore;
+            w->order[n++] = g[k].index;
+        }
+        if (pass == 0)
+            counted = n;
+    }
+    return counted;
+}
+
+/* The truth that detection takes, or -1. */
+static int64_t choose(const scoring *w, const double *iou, int64_t n_truths, double threshold)
+{
+    double  best = fmin(threshold, 1.0 - 1e-10);
+    int64_t m = -1;
+
+    for (int64_t k = 0; k < n_truths; k++) {
+        if (w->used[k] && !w->truths[w->order[k]].crowd)
+            continue;
+        if (m >= 0 && !w->ignore[m] && w->ignore[k])
+            break;
+        if (iou[k] < best)
+            continue;
+        best = iou[k];
+        m = k;
+    }
+    return m;
+}
+
+static void match_range(scoring *w, const entry *d, int n_detections, int64_t n_truths, int range, hit *hits)
+{
+    for (int i = 0; i < n_detections; i++)
+        for (int64_t k = 0; k < n_truths; k++)
+            w->iou[i * n_truths + k] = iou_of(&w->detections[d[i].index], &w->truths[w->order[k]]);
+    for (int t = 0; t < IOUS; t++) {
+        memset(w->used, 0, (size_t)n_truths);
+        for (int i = 0; i < n_detections; i++) {
+            const dg_detection *x = &w->detections[d[i].index];
+            const int64_t       m = choose(w, w->iou + i * n_truths, n_truths, w->thresholds[t]);
+            const bool          ignored = m >= 0 ? w->ignore[m] : outside(x->w * x->h, range);
+
+            if (m >= 0)
+                w->used[m] = 1;
+            hits[i].taken[range] |= (uint16_t)((m >= 0) << t);
+            hits[i].ignored[range] |= (uint16_t)(ignored << t);
+        }
+    }
+}
+
+/* All of one class in one image. */
+static void match_image(scoring *w, const entry *d, int64_t n_detections, const entry *g, int64_t n_truths)
+{
+    const int n = n_detections < BEST ? (int)n_detections : BEST;
+    hit      *hits = w->hits + w->n_hits;
+
+    for (int i = 0; i < n; i++)
+        hits[i] = (hit){ .score = d[i].score, .rank = i, .order = w->n_hits + i };
+    for (int range = 0; range < AREAS; range++) {
+        w->counted[range] += order_truths(w, g, n_truths, range);
+        match_range(w, d, n, n_truths, range, hits);
+    }
+    w->n_hits += n;
+}
+
+/* ---- curves ------------------------------------------------------------------------------------------------- */
+
+static int by_score(const void *p, const void *q)
+{
+    const hit *a = p, *b = q;
+
+    if (a->score != b->score)
+        return a->score < b->score ? 1 : -1;
+    return (a->order > b->order) - (a->order < b->order);
+}
+
+/* Detections of rank < limit in order of score; returns their number. */
+static int64_t count_up(scoring *w, int range, int limit, int t)
+{
+    int64_t n = 0, tp = 0, fp = 0;
+
+    for (int64_t i = 0; i < w->n_hits; i++) {
+        const hit *h = &w->hits[i];
+
+        if (h->rank >= limit)
+            continue;
+        if (!(h->ignored[range] >> t & 1)) {
+            tp += h->taken[range] >> t & 1;
+            fp += !(h->taken[range] >> t & 1);
+        }
+        w->tp[n] = tp;
+        w->fp[n++] = fp;
+    }
+    return n;
+}
+
+static void sample_curve(const scoring *w, double *out, int64_t n, double truths)
+{
+    int64_t i = 0;
+
+    for (int64_t k = 0; k < n; k++)
+        w->precision[k] = (double)w->tp[k] / ((double)(w->fp[k] + w->tp[k]) + DBL_EPSILON);
+    for (int64_t k = n - 1; k > 0; k--)
+        w->precision[k - 1] = fmax(w->precision[k - 1], w->precision[k]);
+    for (int r = 0; r < RECALLS; r++) {
+        while (i < n && (double)w->tp[i] / truths < w->recalls[r])
+            i++;
+        out[r] = i < n ? w->precision[i] : 0.0;
+    }
+}
+
+static void finish_class(scoring *w, int label)
+{
+    qsort(w->hits, (size_t)w->n_hits, sizeof *w->hits, by_score);
+    for (int range = 0; range < AREAS; range++) {
+        double *precision = w->s->precision + (label * AREAS + range) * IOUS * RECALLS;
+        double *recall = w->s->recall + (label * AREAS + range) * LIMITS * IOUS;
+
+        for (int k = 0; k < LIMITS && w->counted[range]; k++)
+            for (int t = 0; t < IOUS; t++) {
+                int64_t n = count_up(w, range, limits[k], t);
+
+                recall[k * IOUS + t] = n ? (double)w->tp[n - 1] / (double)w->counted[range] : 0.0;
+                if (limits[k] == BEST)
+                    sample_curve(w, precision + t * RECALLS, n, (double)w->counted[range]);
+            }
+    }
+}
+
+/* ---- all of it ----------------------------------------------------------------------------------------------- */
+
+static int by_work(const void *p, const void *q)
+{
+    const entry *a = p, *b = q;
+
+    if (a->label != b->label)
+        return a->label < b->label ? -1 : 1;
+    if (a->image != b->image)
+        return a->image < b->image ? -1 : 1;
+    if (a->score != b->score)
+        return a->score < b->score ? 1 : -1;
+    return (a->index > b->index) - (a->index < b->index);
+}
+
+/* End of the run of entries from i on that share label and image. */
+static int64_t run_end(const entry *e, int64_t i, int64_t n, int label, int image)
+{
+    while (i < n && e[i].label == label && e[i].image == image)
+        i++;
+    return i;
+}
+
+static void score_all(scoring *w)
+{
+    int64_t d = 0, g = 0;
+
+    for (int label = 0; label < w->s->n_classes; label++) {
+        w->n_hits = 0;
+        memset(w->counted, 0, sizeof w->counted);
+        for (;;) {
+            const bool more_d = d < w->n_detections && w->by_detection[d].label == label;
+            const bool more_g = g < w->n_truths && w->by_truth[g].label == label;
+            int        image;
+            int64_t    d_end, g_end;
+
+            if (!more_d && !more_g)
+                break;
+            image = !more_g || (more_d && w->by_detection[d].image < w->by_truth[g].image) ? w->by_detection[d].image
+                                                                                          : w->by_truth[g].image;
+            d_end = run_end(w->by_detection, d, w->n_detections, label, image);
+            g_end = run_end(w->by_truth, g, w->n_truths, label, image);
+            match_image(w, w->by_detection + d, d_end - d, w->by_truth + g, g_end - g);
+            d = d_end;
+            g = g_end;
+        }
+        finish_class(w, label);
+    }
+}
+
+/* Mean of the defined ones among n values, every `step` values a block of `width`; -1 if there is none. */
+static double mean(const double *v, int64_t n, int64_t step, int64_t width)
+{
+    double  sum = 0.0;
+    int64_t k = 0;
+
+    for (int64_t block = 0; block < n; block += step)
+        for (int64_t i = block; i < block + width; i++)
+            if (v[i] > -1.0) {
+                sum += v[i];
+                k++;
+            }
+    return k ? sum / (double)k : -1.0;
+}
+
+static void summarise(dg_score *s)
+{
+    const int64_t p = (int64_t)AREAS * IOUS * RECALLS, r = (int64_t)AREAS * LIMITS * IOUS; /* a class */
+
+    for (int range = 0; range < AREAS; range++) {
+        const double *precision = s->precision + range * IOUS * RECALLS;
+        const double *recall = s->recall + range * LIMITS * IOUS;
+        const int     place = range ? DG_AP_SMALL + range - 1 : DG_AP;
+
+        s->numbers[place] = mean(precision, s->n_classes * p, p, IOUS * RECALLS);
+        s->numbers[range ? DG_AR_SMALL + range - 1 : DG_AR100] = mean(recall + 2 * IOUS, s->n_classes * r, r, IOUS);
+    }
+    s->numbers[DG_AP50] = mean(s->precision, s->n_classes * p, p, RECALLS);
+    s->numbers[DG_AP75] = mean(s->precision + 5 * RECALLS, s->n_classes * p, p, RECALLS);
+    s->numbers[DG_AR1] = mean(s->recall, s->n_classes * r, r, IOUS);
+    s->numbers[DG_AR10] = mean(s->recall + IOUS, s->n_classes * r, r, IOUS);
+}
+
+static bool make_entries(scoring *w, int n_images, int n_classes)
+{
+    int64_t run = 0;
+
+    w->by_truth = dg_try_alloc((size_t)w->n_truths * sizeof(entry));
+    w->by_detection = dg_try_alloc((size_t)w->n_detections * sizeof(entry));
+    if (!w->by_truth || !w->by_detection)
+        return false;
+    for (int64_t i = 0; i < w->n_truths; i++) {
+        const dg_coco_annotation *t = &w->truths[i];
+
+        assert(t->image >= 0 && t->image < n_images && t->label >= 0 && t->label < n_classes);
+        w->by_truth[i] = (entry){ t->label, t->image, 0.0, i };
+    }
+    for (int64_t i = 0; i < w->n_detections; i++) {
+        const dg_detection *x = &w->detections[i];
+
+        assert(x->image >= 0 && x->image < n_images && x->label >= 0 && x->label < n_classes);
+        w->by_detection[i] = (entry){ x->label, x->image, x->score, i };
+    }
+    (void)n_images;
+    (void)n_classes;
+    qsort(w->by_truth, (size_t)w->n_truths, sizeof(entry), by_work);
+    qsort(w->by_detection, (size_t)w->n_detections, sizeof(entry), by_work);
+    for (int64_t i = 0; i < w->n_truths; i = run) {
+        run = run_end(w->by_truth, i, w->n_truths, w->by_truth[i].label, w->by_truth[i].image);
+        w->most = run - i > w->most ? run - i : w->most;
+    }
+    return true;
+}
+
+static bool make_room(scoring *w)
+{
+    const size_t n = (size_t)w->n_detections, most = (size_t)w->most;
+    const size_t curves = (size_t)w->s->n_classes * AREAS * IOUS;
+
+    w->hits = dg_try_alloc(n * sizeof(hit));
+    w->tp = dg_try_alloc(n * sizeof(int64_t));
+    w->fp = dg_try_alloc(n * sizeof(int64_t));
+    w->precision = dg_try_alloc(n * sizeof(double));
+    w->iou = dg_try_alloc(most * BEST * sizeof(double));
+    w->order = dg_try_alloc(most * sizeof(int64_t));
+    w->ignore = dg_try_alloc(most);
+    w->used = dg_try_alloc(most);
+    w->s->precision = dg_try_alloc(curves * RECALLS * sizeof(double));
+    w->s->recall = dg_try_alloc(curves * LIMITS * sizeof(double));
+    if (!w->hits || !w->tp || !w->fp || !w->precision || !w->iou || !w->order || !w->ignore || !w->used ||
+        !w->s->precision || !w->s->recall)
+        return false;
+    for (size_t i = 0; i < curves * RECALLS; i++)
+        w->s->precision[i] = -1.0;
+    for (size_t i = 0; i < curves * LIMITS; i++)
+        w->s->recall[i] = -1.0;
+    for (int i = 0; i < IOUS; i++) /* as numpy.linspace makes them */
+        w->thresholds[i] = i == IOUS - 1 ? 0.95 : i * ((0.95 - 0.5) / (IOUS - 1)) + 0.5;
+    for (int i = 0; i < RECALLS; i++)
+        w->recalls[i] = i == RECALLS - 1 ? 1.0 : i * (1.0 / (RECALLS - 1));
+    return true;
+}
+
+static void clear(scoring *w)
+{
+    void *const all[] = { w->by_truth, w->by_detection, w->hits, w->tp, w->fp, w->precision, w->iou, w->order,
+                          w->ignore, w->used };
+
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        dg_free(all[i]);
+}
+
+int dg_score_open(dg_score **out, int n_images, int n_classes, const dg_coco_annotation *truths, int64_t n_truths,
+                  const dg_detection *detections, int64_t n_detections, dg_diag *d)
+{
+    scoring w = { .truths = truths, .detections = detections, .n_truths = n_truths, .n_detections = n_detections };
+    int     rc = 0;
+
+    for (int64_t i = 0; i < n_detections; i++)
+        if (!isfinite(detections[i].score))
+            return dg_fail(d, DG_ENUMERIC, DG_NOWHERE, "score-value", "detection %lld has a score that is not finite",
+                           (long long)i);
+    w.s = dg_try_alloc(sizeof *w.s);
+    if (w.s)
+        w.s->n_classes = n_classes;
+    if (!w.s || !make_entries(&w, n_images, n_classes) || !make_room(&w)) {
+        rc = dg_fail(d, DG_EMEMORY, DG_NOWHERE, "score-memory", "no memory to score %lld detections",
+                     (long long)n_detections);
+        dg_score_close(&w.s);
+    } else {
+        score_all(&w);
+        summarise(w.s);
+        *out = w.s;
+    }
+    clear(&w);
+    return rc;
+}
+
+void dg_score_close(dg_score **s)
+{
+    if (!*s)
+        return;
+    dg_free((*s)->precision);
+    dg_free((*s)->recall);
+    dg_free(*s);
+    *s = NULL;
+}
+
+double dg_score_number(const dg_score *s, int which)
+{
+    return s->numbers[which];
+}
+
+const double *dg_score_curve(const dg_score *s, int label, int iou, int area)
+{
+    return s->precision + ((label * AREAS + area) * IOUS + iou) * RECALLS;
+}
+
+double dg_score_class_ap(const dg_score *s, int label)
+{
+    return mean(dg_score_curve(s, label, 0, 0), 1, 1, IOUS * RECALLS);
+}
+
+double dg_score_class_ap50(const dg_score *s, int label)
+{
+    return mean(dg_score_curve(s, label, 0, 0), 1, 1, RECALLS);
+}
