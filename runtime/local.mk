@@ -1,4 +1,8 @@
-libruntime_la_SOURCES +=
+libruntime_la_SOURCES += \
+	runtime/archive.c runtime/archive.h \
+	runtime/pickle.c runtime/pickle.h \
+	runtime/pth.c \
+	runtime/safetensors.c
 libruntime_la_SOURCES += \
 	runtime/datareport.c runtime/datareport.h \
 	runtime/stream.c runtime/stream.h

@@ -1,4 +1,11 @@
-# check_PROGRAMS, tests_runtime_NAME_SOURCES, TESTS; data in EXTRA_DIST.
-check_PROGRAMS +=
-TESTS +=
-EXTRA_DIST +=
+runtime_tests = tests/runtime/archive
+check_PROGRAMS += $(runtime_tests)
+TESTS += $(runtime_tests)
+tests_runtime_archive_SOURCES = tests/runtime/archive.c
+EXTRA_DIST += \
+	tests/runtime/data/deflated.pth \
+	tests/runtime/data/evil.pth \
+	tests/runtime/data/model.pth \
+	tests/runtime/data/old.pth \
+	tests/runtime/data/plain.pth \
+	tests/runtime/data/reference.pth

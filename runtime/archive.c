@@ -1,0 +1,157 @@
+/* archive.c: tells the formats apart, and turns stored elements into doubles. */
+#include "runtime/archive.h"
+
+#include <math.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    size_t      size;
+} types[DG_N_STORED] = {
+    [DG_ST_F64] = { "F64", 8 },
+    [DG_ST_F32] = { "F32", 4 },
+    [DG_ST_F16] = { "F16", 2 },
+    [DG_ST_BF16] = { "BF16", 2 },
+    [DG_ST_I64] = { "I64", 8 },
+    [DG_ST_I32] = { "I32", 4 },
+    [DG_ST_I16] = { "I16", 2 },
+    [DG_ST_I8] = { "I8", 1 },
+    [DG_ST_U8] = { "U8", 1 },
+    [DG_ST_BOOL] = { "BOOL", 1 },
+};
+
+size_t dg_stored_size(dg_stored t)
+{
+    return types[t].size;
+}
+
+const char *dg_stored_name(dg_stored t)
+{
+    return types[t].name;
+}
+
+bool dg_stored_find(dg_stored *t, const char *name)
+{
+    for (int i = 0; i < DG_N_STORED; i++)
+        if (strcmp(types[i].name, name) == 0) {
+            *t = (dg_stored)i;
+            return true;
+        }
+    return false;
+}
+
+dg_archive *dg_archive_new(const char *file)
+{
+    dg_arena   *arena = dg_arena_open();
+    dg_archive *a = DG_NEW(arena, dg_archive);
+
+    a->arena = arena;
+    a->file = dg_strdup(arena, file);
+    a->by_name = dg_map_new(arena);
+    return a;
+}
+
+int dg_archive_open(dg_archive **out, const char *file, dg_diag *d)
+{
+    dg_archive *a = dg_archive_new(file);
+    int         rc;
+
+    *out = NULL;
+    DG_TRY(dg_file_map(&a->mapping, a->file, d));
+    /* A zip file begins with "PK", a pickle with opcode 0x80 (PROTO). Either as a safetensors' length would
+     * need a header of a terabyte; such a file of 0x80 bytes of header is told by its '{'. */
+    const uint8_t *p = a->mapping.p;
+    size_t         n = a->mapping.n;
+    bool           zip = n >= 4 && memcmp(p, "PK\3\4", 4) == 0;
+    bool           pickle = n >= 2 && p[0] == 0x80 && p[1] >= 2 && p[1] <= 5 && !(n > 8 && p[8] == '{');
+
+    if (zip || pickle)
+        DG_TRY(dg_pth_parse(a, d));
+    else
+        DG_TRY(dg_safetensors_parse(a, p, n, d));
+    *out = a;
+    return 0;
+out:
+    dg_archive_close(&a);
+    return rc;
+}
+
+void dg_archive_close(dg_archive **a)
+{
+    if (!*a)
+        return;
+    dg_arena *arena = (*a)->arena;
+
+    for (int i = 0; i < (*a)->n_heap; i++)
+        dg_free((*a)->heap[i]);
+    dg_file_unmap(&(*a)->mapping);
+    dg_arena_close(&arena);
+    *a = NULL;
+}
+
+const dg_entry *dg_archive_find(const dg_archive *a, const char *name)
+{
+    return dg_map_get(a->by_name, name);
+}
+
+/* IEEE 754 binary16: 1 sign, 5 exponent (bias 15), 10 fraction bits. */
+static double half(uint16_t h)
+{
+    int    exponent = h >> 10 & 31, fraction = h & 1023;
+    double v = exponent == 0    ? ldexp(fraction, -24)
+               : exponent == 31 ? (fraction ? (double)NAN : (double)INFINITY)
+                                : ldexp(fraction + 1024, exponent - 25);
+
+    return h & 0x8000 ? -v : v;
+}
+
+static double element(dg_stored type, const uint8_t *p)
+{
+    union {
+        double   f64;
+        float    f32;
+        int64_t  i64;
+        int32_t  i32;
+        int16_t  i16;
+        uint16_t u16;
+        uint32_t u32;
+    } u;
+
+    memcpy(&u, p, types[type].size);
+    switch (type) {
+    case DG_ST_F64: return u.f64;
+    case DG_ST_F32: return (double)u.f32;
+    case DG_ST_F16: return half(u.u16);
+    case DG_ST_BF16: u.u32 = (uint32_t)u.u16 << 16; return (double)u.f32;
+    case DG_ST_I64: return (double)u.i64;
+    case DG_ST_I32: return u.i32;
+    case DG_ST_I16: return u.i16;
+    case DG_ST_I8: return (int8_t)p[0];
+    case DG_ST_U8: return p[0];
+    case DG_ST_BOOL: return p[0] != 0;
+    case DG_N_STORED: break;
+    }
+    return 0;
+}
+
+void dg_entry_read(const dg_entry *e, double *out)
+{
+    const uint8_t *p = e->data;
+    size_t         size = types[e->type].size;
+    int64_t        at[DG_MAX_DIMS] = { 0 };
+
+    if (!e->strides) {
+        for (int64_t i = 0; i < e->n; i++)
+            out[i] = element(e->type, p + (size_t)i * size);
+        return;
+    }
+    for (int64_t i = 0; i < e->n; i++) {
+        int64_t where = 0;
+
+        for (int k = 0; k < e->shape.rank; k++)
+            where += at[k] * e->strides[k];
+        out[i] = element(e->type, p + (size_t)where * size);
+        for (int k = e->shape.rank - 1; k >= 0 && ++at[k] == e->shape.d[k]; k--)
+            at[k] = 0;
+    }
+}

@@ -1,0 +1,37 @@
+/* pickle.h: the part of Python's pickle format that torch.save writes for state dictionaries. Nothing is ever
+ * executed: a class or function is only a name, and names that are not needed for tensors are refused. */
+#ifndef DG_RUNTIME_PICKLE_H
+#define DG_RUNTIME_PICKLE_H
+
+#include "base/arena.h"
+
+typedef enum dg_pickle_kind {
+    DG_PK_NONE, DG_PK_BOOL, DG_PK_INT, DG_PK_REAL, DG_PK_TEXT, DG_PK_TUPLE, DG_PK_LIST, DG_PK_DICT,
+    DG_PK_NAME,    /* a class or function: text is "module.name" */
+    DG_PK_STORAGE, /* a persistent id: items are those of its tuple */
+    DG_PK_TENSOR,  /* items are the arguments of torch._utils._rebuild_tensor_v2 */
+    DG_PK_OTHER,   /* something allowed and not looked into */
+} dg_pickle_kind;
+
+/* A list or tuple has n items; a dictionary n keys and values in turn (2n items), latest last. Containers may
+ * contain themselves, so nothing walks them without a bound. */
+typedef struct dg_pickle {
+    dg_pickle_kind     kind;
+    int64_t            integer; /* of INT and BOOL; LONG beyond 64 bit is OTHER */
+    const char        *text;
+    size_t             n_text;
+    int                n, cap;
+    struct dg_pickle **items;
+} dg_pickle;
+
+const char *dg_pickle_kind_name(dg_pickle_kind kind);
+
+/* Reads the one value of the pickle at bytes; *used (or NULL) becomes the length of the pickle. file is what
+ * errors name. */
+int dg_pickle_parse(dg_pickle **out, dg_arena *a, const uint8_t *bytes, size_t n, size_t *used, const char *file,
+                    dg_diag *d) DG_MUST_USE;
+
+/* The value of a text key, the latest; NULL where there is none or v is no dictionary. */
+const dg_pickle *dg_pickle_get(const dg_pickle *v, const char *key);
+
+#endif
