@@ -1,7 +1,9 @@
 # ref_sources are compiled twice (f32, f64), host_simd_sources once per instruction set, libhost once.
-libhost_la_SOURCES +=
+libhost_la_SOURCES += kernels/attrs.h kernels/backend.h kernels/comm.h kernels/host/host.h \
+	kernels/host/dnn.c kernels/host/dispatch.c kernels/host/backend.c
 ref_sources += kernels/ref/ref.h kernels/ref/product.h kernels/ref/box.h \
 	kernels/ref/conv.c kernels/ref/matmul.c kernels/ref/norm.c kernels/ref/attention.c kernels/ref/deform.c \
 	kernels/ref/elementwise.c kernels/ref/shape.c kernels/ref/pool.c kernels/ref/gather.c kernels/ref/topk.c \
 	kernels/ref/random.c kernels/ref/denoise.c kernels/ref/match.c kernels/ref/loss.c kernels/ref/update.c
-host_simd_sources +=
+host_simd_sources += kernels/host/simd/simd.h kernels/host/simd/vmath.h kernels/host/simd/cast.h \
+	kernels/host/simd/batch_norm.c kernels/host/simd/cast.c

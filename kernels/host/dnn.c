@@ -1,0 +1,493 @@
+/* dnn.c: convolution, its two gradients, and the matrix product, on oneDNN 2.x. The only file that knows its API.
+ *
+ * Activations are channels-last, weights f32 in the checkpoint's layout (O,I,kh,kw). A primitive is asked for with
+ * weights in whatever layout it likes best ("any"); a reorder brings them there at each run, in workspace. What is
+ * stored in bf16 is multiplied in bf16 where oneDNN can (AVX-512), and widened to f32 in workspace where it cannot. */
+#include "kernels/attrs.h"
+
+#include "base/pool.h"
+#include "kernels/host/host.h"
+
+#ifndef DG_REF_ONLY
+
+#include <dnnl.h>
+#include <stdlib.h>
+
+#if DNNL_VERSION_MAJOR != 2
+#error "dnn.c is written for oneDNN 2.x: memory descriptors became opaque in 3.0"
+#endif
+
+typedef dnnl_memory_desc_t layout;
+
+/* An operand of a primitive: where it comes from, and how it gets into the form the primitive wants.
+ * Inputs: operand -> (widen) -> (reorder) -> primitive; outputs the other way. */
+typedef struct slot {
+    int              arg;     /* DNNL_ARG_... */
+    int              operand; /* index into dg_args.t */
+    bool             output;
+    dg_dtype         stored;  /* the operand's own type */
+    int64_t          n;       /* its elements */
+    layout           own;     /* plain layout, in the operand's type or widened to f32 */
+    bool             widen;
+    dnnl_primitive_t reorder; /* NULL: the primitive takes `own` */
+    size_t           widen_at, reorder_at; /* offsets in workspace */
+    dnnl_memory_t    plain, wanted;
+} slot;
+
+enum {
+    MAX_SLOTS = 4,
+    ANY_ROWS = 512, /* from so many rows on it pays to bring a shared B into the product's own layout */
+};
+
+typedef struct job {
+    dnnl_engine_t    engine;
+    dnnl_stream_t    stream;
+    dnnl_primitive_t primitive;
+    dnnl_memory_t    scratch, reorder_scratch[MAX_SLOTS];
+    size_t           scratch_at, scratch_bytes; /* one region: primitives run one after the other */
+    size_t           bytes;
+    int              n;
+    slot             s[MAX_SLOTS];
+} job;
+
+/* A primitive descriptor under construction: compute is the type that is multiplied. */
+typedef struct recipe {
+    job                  *j;
+    dnnl_data_type_t      compute;
+    dnnl_primitive_desc_t pd, hint;
+    dnnl_primitive_attr_t attr;
+} recipe;
+
+#define CALL(call)                       \
+    do {                                 \
+        dnnl_status_t st_ = (call);      \
+        if (st_ != dnnl_success) {       \
+            rc = status(st_);            \
+            goto out;                    \
+        }                                \
+    } while (0)
+
+static int status(dnnl_status_t s)
+{
+    return s == dnnl_success ? 0 : s == dnnl_out_of_memory ? -DG_EMEMORY : s == dnnl_unimplemented ? -DG_EUNSUPPORTED
+                                                                                                   : -DG_EINTERNAL;
+}
+
+static dnnl_data_type_t type_of(dg_dtype t)
+{
+    return t == DG_BF16 ? dnnl_bf16 : dnnl_f32;
+}
+
+static int make_scratch(job *j, dnnl_primitive_desc_t pd, dnnl_memory_t *m)
+{
+    const layout *l = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+    size_t        bytes = dnnl_memory_desc_get_size(l);
+
+    if (bytes > j->scratch_bytes)
+        j->scratch_bytes = bytes;
+    return status(dnnl_memory_create(m, l, j->engine, DNNL_MEMORY_NONE));
+}
+
+static size_t reserve(job *j, size_t bytes)
+{
+    size_t at = j->bytes;
+
+    j->bytes += (bytes + 63) & ~(size_t)63;
+    return at;
+}
+
+static void job_close(void *handle)
+{
+    job *j = handle;
+
+    if (!j)
+        return;
+    for (int i = 0; i < j->n; i++) {
+        dnnl_memory_destroy(j->s[i].plain);
+        dnnl_memory_destroy(j->s[i].wanted);
+        dnnl_memory_destroy(j->reorder_scratch[i]);
+        dnnl_primitive_destroy(j->s[i].reorder);
+    }
+    dnnl_memory_destroy(j->scratch);
+    dnnl_primitive_destroy(j->primitive);
+    dnnl_stream_destroy(j->stream);
+    dnnl_engine_destroy(j->engine);
+    free(j);
+}
+
+static int job_open(job **out)
+{
+    job *j = calloc(1, sizeof *j);
+    int  rc = 0;
+
+    *out = j;
+    if (!j)
+        return -DG_EMEMORY;
+    CALL(dnnl_engine_create(&j->engine, dnnl_cpu, 0));
+    CALL(dnnl_stream_create(&j->stream, j->engine, dnnl_stream_default_flags));
+out:
+    return rc;
+}
+
+/* Declares operand `operand` as argument `arg`, with dimensions in oneDNN's order and the strides it has in memory. */
+static slot *add_slot(recipe *r, int arg, int operand, const dg_tensor *t, int rank, const int64_t *d, const int64_t *stride)
+{
+    slot       *s = &r->j->s[r->j->n++];
+    dnnl_dims_t dims, strides;
+
+    for (int i = 0; i < rank; i++) {
+        dims[i] = d[i];
+        strides[i] = stride[i];
+    }
+    s->arg = arg;
+    s->operand = operand;
+    s->stored = t->dtype;
+    s->n = dg_shape_elements(t->shape);
+    s->widen = t->dtype == DG_BF16 && r->compute == dnnl_f32;
+    dnnl_memory_desc_init_by_strides(&s->own, rank, dims, s->widen ? dnnl_f32 : type_of(t->dtype), strides);
+    return s;
+}
+
+/* The layout to ask for: the operand's own one, or any that the primitive prefers; in the type of the product,
+ * except for results, which may stay f32. */
+static layout wish(const recipe *r, const slot *s, bool any)
+{
+    layout l = s->own;
+
+    if (any)
+        dnnl_memory_desc_init_by_tag(&l, s->own.ndims, s->own.dims, s->own.data_type, dnnl_format_tag_any);
+    if (!s->output && s->arg != DNNL_ARG_BIAS)
+        l.data_type = r->compute;
+    return l;
+}
+
+static int finish_slot(recipe *r, int i, const layout *wanted)
+{
+    job                  *j = r->j;
+    slot                 *s = &j->s[i];
+    const layout         *from = s->output ? wanted : &s->own, *to = s->output ? &s->own : wanted;
+    dnnl_primitive_desc_t pd = NULL;
+    int                   rc = 0;
+
+    if (s->widen)
+        s->widen_at = reserve(j, (size_t)s->n * sizeof(float));
+    CALL(dnnl_memory_create(&s->plain, &s->own, j->engine, DNNL_MEMORY_NONE));
+    CALL(dnnl_memory_create(&s->wanted, wanted, j->engine, DNNL_MEMORY_NONE));
+    if (dnnl_memory_desc_equal(&s->own, wanted))
+        goto out;
+    s->reorder_at = reserve(j, dnnl_memory_desc_get_size(wanted));
+    CALL(dnnl_reorder_primitive_desc_create(&pd, from, j->engine, to, j->engine, r->attr));
+    CALL(dnnl_primitive_create(&s->reorder, pd));
+    DG_TRY(make_scratch(j, pd, &j->reorder_scratch[i]));
+out:
+    dnnl_primitive_desc_destroy(pd);
+    return rc;
+}
+
+/* Makes the primitive of r->pd and the way of each operand to and from it. */
+static int job_finish(recipe *r)
+{
+    job *j = r->j;
+    int  rc = 0;
+
+    CALL(dnnl_primitive_create(&j->primitive, r->pd));
+    DG_TRY(make_scratch(j, r->pd, &j->scratch));
+    for (int i = 0; i < j->n; i++)
+        DG_TRY(finish_slot(r, i, dnnl_primitive_desc_query_md(r->pd, dnnl_query_exec_arg_md, j->s[i].arg)));
+    j->scratch_at = reserve(j, j->scratch_bytes);
+out:
+    return rc;
+}
+
+/* Tries to multiply in bf16 where the operands are bf16, then in f32. make fills r->pd. */
+static int prepare(dg_prepare *p, bool bf16, int (*make)(dg_prepare *p, recipe *r))
+{
+    int before = dg_pool_team(p->threads), rc = -DG_EUNSUPPORTED;
+
+    for (int attempt = bf16 ? 0 : 1; attempt < 2 && rc == -DG_EUNSUPPORTED; attempt++) {
+        recipe r = { .compute = attempt == 0 ? dnnl_bf16 : dnnl_f32 };
+
+        rc = job_open(&r.j);
+        if (rc == 0)
+            rc = status(dnnl_primitive_attr_create(&r.attr));
+        if (rc == 0)
+            rc = status(dnnl_primitive_attr_set_scratchpad_mode(r.attr, dnnl_scratchpad_mode_user));
+        if (rc == 0)
+            rc = make(p, &r);
+        if (rc == 0)
+            rc = job_finish(&r);
+        dnnl_primitive_desc_destroy(r.pd);
+        dnnl_primitive_desc_destroy(r.hint);
+        dnnl_primitive_attr_destroy(r.attr);
+        p->handle = r.j;
+        p->workspace_bytes = r.j ? r.j->bytes : 0;
+        if (rc < 0) {
+            job_close(r.j);
+            p->handle = NULL;
+        }
+    }
+    dg_pool_team(before);
+    return rc;
+}
+
+/* ---- running ------------------------------------------------------------------------------------------- */
+
+static void reorder(job *j, int i, bool output, char *scratch)
+{
+    slot           *s = &j->s[i];
+    dnnl_exec_arg_t a[] = {
+        { DNNL_ARG_FROM, output ? s->wanted : s->plain },
+        { DNNL_ARG_TO, output ? s->plain : s->wanted },
+        { DNNL_ARG_SCRATCHPAD, j->reorder_scratch[i] },
+    };
+
+    dnnl_memory_set_data_handle(j->reorder_scratch[i], scratch);
+    dnnl_primitive_execute(s->reorder, j->stream, 3, a);
+}
+
+static int run(const dg_args *a)
+{
+    job            *j = a->handle;
+    char           *ws = a->workspace;
+    int             before = dg_pool_team(a->threads), rc = 0, n = 0;
+    dnnl_exec_arg_t args[MAX_SLOTS + 1];
+
+    for (int i = 0; i < j->n; i++) {
+        slot *s = &j->s[i];
+        void *data = a->t[s->operand].data, *plain = s->widen ? ws + s->widen_at : data;
+
+        if (s->widen && !s->output)
+            dg_host_widen(plain, data, s->n, a->threads);
+        dnnl_memory_set_data_handle(s->plain, plain);
+        dnnl_memory_set_data_handle(s->wanted, s->reorder ? ws + s->reorder_at : plain);
+        if (s->reorder && !s->output)
+            reorder(j, i, false, ws + j->scratch_at);
+        args[n++] = (dnnl_exec_arg_t){ s->arg, s->wanted };
+    }
+    dnnl_memory_set_data_handle(j->scratch, ws + j->scratch_at);
+    args[n++] = (dnnl_exec_arg_t){ DNNL_ARG_SCRATCHPAD, j->scratch };
+    CALL(dnnl_primitive_execute(j->primitive, j->stream, n, args));
+    for (int i = 0; i < j->n; i++) {
+        slot *s = &j->s[i];
+
+        if (s->output && s->reorder)
+            reorder(j, i, true, ws + j->scratch_at);
+        if (s->output && s->widen)
+            dg_host_narrow(a->t[s->operand].data, ws + s->widen_at, s->n, a->threads);
+    }
+    CALL(dnnl_stream_wait(j->stream));
+out:
+    dg_pool_team(before);
+    return rc;
+}
+
+/* ---- matrix product ------------------------------------------------------------------------------------- */
+
+/* y = A B + c with A [..,M,K] and B [..,K,N], each as it stands or transposed; c is [N]. A 2-D B is shared by all
+ * of A. Leading dimensions fold into one batch dimension, and into M where B is shared and A stands upright. */
+static int make_matmul(dg_prepare *p, recipe *r)
+{
+    const matmul_attr *at = p->attr;
+    const dg_tensor   *t = p->t, *y = &t[p->n - 1];
+    int64_t            m = y->shape.d[y->shape.rank - 2], n = y->shape.d[y->shape.rank - 1];
+    int64_t            k = t[0].shape.d[t[0].shape.rank - (at->trans_a ? 2 : 1)];
+    int64_t            batch = dg_shape_elements(y->shape) / (m * n), batch_b = dg_shape_elements(t[1].shape) / (k * n);
+    bool               any = batch_b == 1 && !at->trans_a && m * batch >= ANY_ROWS;
+    dnnl_matmul_desc_t d;
+    layout             la, lb, lc, ly;
+    int                rc = 0, one = 0; /* drop a batch dimension of 1 */
+    slot              *a, *b, *c = NULL, *dst;
+
+    if (batch_b == 1 && !at->trans_a) {
+        m *= batch;
+        batch = 1;
+    }
+    one = batch == 1;
+    a = add_slot(r, DNNL_ARG_SRC, 0, &t[0], 3 - one, &(int64_t[]){ batch, m, k }[one],
+                 &(int64_t[]){ m * k, at->trans_a ? 1 : k, at->trans_a ? m : 1 }[one]);
+    b = add_slot(r, DNNL_ARG_WEIGHTS, 1, &t[1], 3 - one, &(int64_t[]){ batch_b, k, n }[one],
+                 &(int64_t[]){ k * n, at->trans_b ? 1 : n, at->trans_b ? k : 1 }[one]);
+    if (dg_host_given(&t[2]))
+        c = add_slot(r, DNNL_ARG_BIAS, 2, &t[2], 3 - one, &(int64_t[]){ 1, 1, n }[one], &(int64_t[]){ n, n, 1 }[one]);
+    dst = add_slot(r, DNNL_ARG_DST, p->n - 1, y, 3 - one, &(int64_t[]){ batch, m, n }[one], &(int64_t[]){ m * n, n, 1 }[one]);
+    dst->output = true;
+    la = wish(r, a, false);
+    lb = wish(r, b, any);
+    ly = wish(r, dst, false);
+    if (c)
+        lc = wish(r, c, false);
+    CALL(dnnl_matmul_desc_init(&d, &la, &lb, c ? &lc : NULL, &ly));
+    CALL(dnnl_primitive_desc_create(&r->pd, &d, r->attr, r->j->engine, NULL));
+out:
+    return rc;
+}
+
+static int prepare_matmul(dg_prepare *p)
+{
+    return prepare(p, p->t[0].dtype == DG_BF16 || p->t[1].dtype == DG_BF16, make_matmul);
+}
+
+/* ---- convolution ---------------------------------------------------------------------------------------- */
+
+/* oneDNN counts dimensions as B,C,H,W whatever their order in memory. */
+static slot *add_map(recipe *r, int arg, int operand, const dg_tensor *t)
+{
+    int64_t h = t->shape.d[1], w = t->shape.d[2], c = t->shape.d[3];
+
+    return add_slot(r, arg, operand, t, 4, (int64_t[]){ t->shape.d[0], c, h, w }, (int64_t[]){ h * w * c, 1, w * c, c });
+}
+
+static slot *add_weight(recipe *r, int arg, int operand, const dg_tensor *t)
+{
+    const int64_t *d = t->shape.d;
+
+    return add_slot(r, arg, operand, t, 4, d, (int64_t[]){ d[1] * d[2] * d[3], d[2] * d[3], d[3], 1 });
+}
+
+typedef struct steps { dnnl_dims_t stride, pad; } steps;
+
+static steps steps_of(const conv_attr *at)
+{
+    return (steps){ { at->stride, at->stride }, { at->pad, at->pad } };
+}
+
+/* The forward descriptor: the op itself, or the hint that gradients want. bias may be NULL. */
+static int forward(recipe *r, const conv_attr *at, const layout *x, const layout *w, const layout *b, const layout *y,
+                   dnnl_primitive_desc_t *pd)
+{
+    steps                   s = steps_of(at);
+    dnnl_convolution_desc_t d;
+    int                     rc = 0;
+
+    CALL(dnnl_convolution_forward_desc_init(&d, dnnl_forward_training, dnnl_convolution_direct, x, w, b, y, s.stride, s.pad, s.pad));
+    CALL(dnnl_primitive_desc_create(pd, &d, r->attr, r->j->engine, NULL));
+out:
+    return rc;
+}
+
+static int make_conv(dg_prepare *p, recipe *r)
+{
+    slot  *x = add_map(r, DNNL_ARG_SRC, 0, &p->t[0]), *w = add_weight(r, DNNL_ARG_WEIGHTS, 1, &p->t[1]), *b = NULL, *y;
+    layout lx, lw, lb, ly;
+
+    if (dg_host_given(&p->t[2]))
+        b = add_slot(r, DNNL_ARG_BIAS, 2, &p->t[2], 1, p->t[2].shape.d, (int64_t[]){ 1 });
+    y = add_map(r, DNNL_ARG_DST, p->n - 1, &p->t[p->n - 1]);
+    y->output = true;
+    lx = wish(r, x, false);
+    lw = wish(r, w, true);
+    ly = wish(r, y, false);
+    if (b)
+        lb = wish(r, b, false);
+    return forward(r, p->attr, &lx, &lw, b ? &lb : NULL, &ly, &r->pd);
+}
+
+static int make_conv_dx(dg_prepare *p, recipe *r)
+{
+    slot                   *dy = add_map(r, DNNL_ARG_DIFF_DST, 0, &p->t[0]), *w = add_weight(r, DNNL_ARG_WEIGHTS, 1, &p->t[1]);
+    slot                   *dx = add_map(r, DNNL_ARG_DIFF_SRC, 2, &p->t[2]);
+    layout                  ly, lw, lx, hx, hy;
+    steps                   s = steps_of(p->attr);
+    dnnl_convolution_desc_t d;
+    int                     rc = 0;
+
+    dx->output = true;
+    ly = hy = wish(r, dy, false);
+    lw = wish(r, w, true);
+    lx = hx = wish(r, dx, false);
+    hx.data_type = hy.data_type = r->compute;
+    DG_TRY(forward(r, p->attr, &hx, &lw, NULL, &hy, &r->hint));
+    CALL(dnnl_convolution_backward_data_desc_init(&d, dnnl_convolution_direct, &lx, &lw, &ly, s.stride, s.pad, s.pad));
+    CALL(dnnl_primitive_desc_create(&r->pd, &d, r->attr, r->j->engine, r->hint));
+out:
+    return rc;
+}
+
+static int make_conv_dw(dg_prepare *p, recipe *r)
+{
+    slot                   *x = add_map(r, DNNL_ARG_SRC, 0, &p->t[0]), *dy = add_map(r, DNNL_ARG_DIFF_DST, 1, &p->t[1]);
+    slot                   *dw = add_weight(r, DNNL_ARG_DIFF_WEIGHTS, 2, &p->t[2]);
+    layout                  lx, ly, lw, hw;
+    steps                   s = steps_of(p->attr);
+    dnnl_convolution_desc_t d;
+    int                     rc = 0;
+
+    dw->output = true;
+    lx = wish(r, x, false);
+    ly = wish(r, dy, false);
+    lw = hw = wish(r, dw, true);
+    hw.data_type = r->compute;
+    DG_TRY(forward(r, p->attr, &lx, &hw, NULL, &ly, &r->hint));
+    CALL(dnnl_convolution_backward_weights_desc_init(&d, dnnl_convolution_direct, &lx, &lw, NULL, &ly, s.stride, s.pad, s.pad));
+    CALL(dnnl_primitive_desc_create(&r->pd, &d, r->attr, r->j->engine, r->hint));
+out:
+    return rc;
+}
+
+/* The weight gradient of a 1x1 convolution is dY^T X over all pixels. */
+static int make_pointwise_dw(dg_prepare *p, recipe *r)
+{
+    int64_t            i = p->t[0].shape.d[3], o = p->t[1].shape.d[3], n = dg_shape_elements(p->t[0].shape) / i;
+    slot              *dy = add_slot(r, DNNL_ARG_SRC, 1, &p->t[1], 2, (int64_t[]){ o, n }, (int64_t[]){ 1, o });
+    slot              *x = add_slot(r, DNNL_ARG_WEIGHTS, 0, &p->t[0], 2, (int64_t[]){ n, i }, (int64_t[]){ i, 1 });
+    slot              *dw = add_slot(r, DNNL_ARG_DST, 2, &p->t[2], 2, (int64_t[]){ o, i }, (int64_t[]){ i, 1 });
+    layout             lx = wish(r, x, false), ly = wish(r, dy, false), lw;
+    dnnl_matmul_desc_t d;
+    int                rc = 0;
+
+    dw->output = true;
+    lw = wish(r, dw, false);
+    CALL(dnnl_matmul_desc_init(&d, &ly, &lx, NULL, &lw));
+    CALL(dnnl_primitive_desc_create(&r->pd, &d, r->attr, r->j->engine, NULL));
+out:
+    return rc;
+}
+
+static int prepare_conv(dg_prepare *p)
+{
+    return prepare(p, p->t[0].dtype == DG_BF16, make_conv);
+}
+
+static int prepare_conv_dx(dg_prepare *p)
+{
+    return prepare(p, p->t[0].dtype == DG_BF16, make_conv_dx);
+}
+
+/* As a product in bf16 only: in f32 oneDNN's own 1x1 path is as fast (docs/performance.md). */
+static int prepare_conv_dw(dg_prepare *p)
+{
+    const conv_attr *at = p->attr;
+    bool             bf16 = p->t[0].dtype == DG_BF16 && p->t[1].dtype == DG_BF16;
+    bool             pointwise = at->h == 1 && at->w == 1 && at->stride == 1 && at->pad == 0;
+
+    return prepare(p, bf16, pointwise && bf16 ? make_pointwise_dw : make_conv_dw);
+}
+
+extern const dg_kernel dg_host_conv2d, dg_host_conv2d_dx, dg_host_conv2d_dw, dg_host_matmul;
+const dg_kernel        dg_host_conv2d = { prepare_conv, run, job_close };
+const dg_kernel        dg_host_conv2d_dx = { prepare_conv_dx, run, job_close };
+const dg_kernel        dg_host_conv2d_dw = { prepare_conv_dw, run, job_close };
+const dg_kernel        dg_host_matmul = { prepare_matmul, run, job_close };
+
+#else /* no oneDNN in this build: the definition stands in for its twin */
+
+#define TWIN(name)                                              \
+    extern const dg_kernel dg_ref_##name##_f32, dg_host_##name; \
+    static int prepare_##name(dg_prepare *p)                    \
+    {                                                           \
+        int (*prepare)(dg_prepare *p) = dg_ref_##name##_f32.prepare; \
+                                                                \
+        return prepare ? prepare(p) : 0;                        \
+    }                                                           \
+    static int run_##name(const dg_args *a)                     \
+    {                                                           \
+        return dg_ref_##name##_f32.run(a);                      \
+    }                                                           \
+    const dg_kernel dg_host_##name = { .prepare = prepare_##name, .run = run_##name }
+
+TWIN(conv2d);
+TWIN(conv2d_dx);
+TWIN(conv2d_dw);
+TWIN(matmul);
+
+#endif

@@ -1,0 +1,59 @@
+/* cast.c: f32 <-> bf16, rounding to nearest even; equal types are copied. */
+#include "kernels/host/simd/cast.h"
+
+#include "kernels/host/simd/simd.h"
+
+typedef struct call {
+    void       *to;
+    const void *from;
+    bool        low_to, low_from;
+} call;
+
+ALWAYS void convert(const call *c, int64_t begin, int64_t end, bool low_to, bool low_from)
+{
+    int64_t i = begin;
+
+    for (; i + W <= end; i += W)
+        st(c->to, i, ld(c->from, i, low_from), low_to);
+    if (i < end)
+        st_n(c->to, i, ld_n(c->from, i, end - i, low_from), end - i, low_to);
+}
+
+static void body(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const call *c = ctx;
+    size_t      size = c->low_to ? 2 : 4;
+
+    (void)thread;
+    if (c->low_to == c->low_from)
+        memcpy((char *)c->to + (size_t)begin * size, (const char *)c->from + (size_t)begin * size, (size_t)(end - begin) * size);
+    else if (c->low_to)
+        convert(c, begin, end, true, false);
+    else
+        convert(c, begin, end, false, true);
+}
+
+static void start(call c, int64_t n, int threads)
+{
+    dg_parallel_for(n < SERIAL ? 1 : threads, n, body, &c);
+}
+
+static void widen(void *to, const void *from, int64_t n, int threads)
+{
+    start((call){ to, from, false, true }, n, threads);
+}
+
+static void narrow(void *to, const void *from, int64_t n, int threads)
+{
+    start((call){ to, from, true, false }, n, threads);
+}
+
+static int cast(const dg_args *a)
+{
+    start((call){ a->t[1].data, a->t[0].data, is_low(a, 1), is_low(a, 0) }, elements(a, 0), a->threads);
+    return 0;
+}
+
+extern const dg_host_convert DG_SIMD_SYMBOL(convert);
+const dg_host_convert        DG_SIMD_SYMBOL(convert) = { widen, narrow };
+DG_SIMD(cast, NULL, cast);
