@@ -84,6 +84,7 @@ struct dg_graph {
     dg_registry *registry;
     dg_map      *sources;  /* file name -> text, for diagnostics */
     int          n_nodes;
+    bool         keep_names; /* dg_graph_lower copies it into its programs: named values stay readable */
 };
 
 typedef struct dg_set { const char *name, *value; } dg_set; /* --set name=value */
