@@ -2,6 +2,7 @@ base_tests = tests/base/arena tests/base/diag tests/base/file tests/base/limit t
 	tests/base/ring tests/base/rng tests/base/str
 check_PROGRAMS += $(base_tests)
 TESTS += $(base_tests)
+threaded += tests/base/pool tests/base/ring
 tests_base_arena_SOURCES = tests/base/arena.c tests/check.h
 tests_base_diag_SOURCES = tests/base/diag.c
 tests_base_file_SOURCES = tests/base/file.c
