@@ -111,6 +111,7 @@ typedef struct dg_check dg_check;
 DG_PUBLIC void dg_check_fail(dg_check *c, const char *attr, const char *id, const char *fmt, ...) DG_PRINTF(4, 5);
 DG_PUBLIC void dg_check_help(dg_check *c, const char *fmt, ...) DG_PRINTF(2, 3); /* to the fault reported last */
 DG_PUBLIC bool dg_check_wired(const dg_check *c, const char *port);             /* is this optional input wired? */
+DG_PUBLIC bool dg_check_has_pretrained(const dg_check *c);                       /* has the element pretrained="file"? */
 
 /* Declares an output's type where it depends on attributes, in the language above: dg_type(t, "terms", "{loss_vfl:f[],..}"). */
 typedef struct dg_typing dg_typing;

@@ -75,6 +75,10 @@ DG_PUBLIC bool        dg_record_has(dg_build *b, dg_val record, const char *key)
 DG_PUBLIC int         dg_record_n(dg_build *b, dg_val record);
 DG_PUBLIC const char *dg_record_key(dg_build *b, dg_val record, int i);           /* in the order of setting */
 
+/* What a handle stands for. */
+typedef enum dg_kind { DG_KIND_NONE, DG_KIND_TENSOR, DG_KIND_RECORD, DG_KIND_GRADIENTS, DG_KIND_PARAMETERS } dg_kind;
+DG_PUBLIC dg_kind dg_kind_of(dg_build *b, dg_val v); /* NONE for poison too */
+
 /* A name for a value in printed programs and for tools that look inside ("memory", "dec.0.state"). */
 DG_PUBLIC dg_val dg_name(dg_build *b, dg_val v, const char *fmt, ...) DG_PRINTF(3, 4);
 

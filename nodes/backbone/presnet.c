@@ -1,0 +1,141 @@
+/* presnet.c: <backbone.presnet>, ResNet "vd": a stem of three 3x3 convolutions, and shortcuts that average-pool
+ * before they project. He et al. 2016; He et al. 2019 (Bag of Tricks, ResNet-D).
+ *
+ *   stem   3 -> 32 (stride 2) -> 32 -> 64, max-pool 3x3 stride 2
+ *   stage  s = 0..3: blocks of 64 * 2^s channels, the first with stride 2 except in stage 0
+ *   basic  relu(BN(conv3(relu(BN(conv3(x))))) + short(x))              18, 34
+ *   bottle relu(BN(conv1(relu(BN(conv3(relu(BN(conv1(x)))))))) + short(x))  50, 101; 4 times the channels out
+ */
+#include "nodes/builtin.h"
+#include "nodes/layers.h"
+
+typedef struct conf {
+    int64_t depth, freeze_at;
+    bool    freeze_norm;
+} conf;
+
+enum { S8, S16, S32, N_STAGES = 4 };
+
+static const struct {
+    int  blocks[N_STAGES];
+    bool bottleneck;
+} depths[] = {
+    { { 2, 2, 2, 2 }, false },
+    { { 3, 4, 6, 3 }, false },
+    { { 3, 4, 6, 3 }, true },
+    { { 3, 4, 23, 3 }, true },
+};
+
+static const dg_port ports[] = {
+    DG_IN("in", "f[B,H,W,3]", "images, RGB from 0 to 1"),
+    DG_OUT("s8", "f[B,H8,W8,C8]", "features at stride 8"),
+    DG_OUT("s16", "f[B,H16,W16,C16]", "features at stride 16"),
+    DG_OUT("s32", "f[B,H32,W32,C32]", "features at stride 32"),
+    { 0 },
+};
+
+static const dg_attr attrs[] = {
+    DG_ENUM(conf, depth, 2, "18|34|50|101", "layers"),
+    DG_INT(conf, freeze_at, -1, -1, N_STAGES, "freeze the stem and so many stages; -1 freezes nothing"),
+    DG_BOOL(conf, freeze_norm, false, "batch norms are fixed affine maps, as pretrained weights bring them"),
+    { 0 },
+};
+
+static void check(dg_check *k, const void *self)
+{
+    const conf *c = self;
+
+    if (c->freeze_norm && !dg_check_has_pretrained(k)) {
+        dg_check_fail(k, "freeze_norm", "frozen-without-pretrained",
+                      "fixed norms of a backbone that starts from random weights normalise nothing");
+        dg_check_help(k, "give pretrained=\"weights.safetensors\", or freeze_norm=\"false\"");
+    }
+}
+
+static dg_val conv_norm(const dg_place *at, const char *name, dg_val x, dg_conv_norm shape, const conf *c, bool frozen)
+{
+    dg_place p = dg_place_in(at, "%s", name);
+
+    shape.frozen = frozen;
+    shape.fixed = c->freeze_norm;
+    return dg_layer_conv_norm(&p, x, &shape);
+}
+
+static dg_val stem(dg_build *b, dg_val x, const conf *c)
+{
+    static const struct {
+        const char *name;
+        int         out, stride;
+    } convs[] = { { "conv1_1", 32, 2 }, { "conv1_2", 32, 1 }, { "conv1_3", 64, 1 } };
+    dg_place at = dg_place_at(b, "conv1");
+
+    for (int i = 0; i < 3; i++) {
+        dg_conv_norm shape = { .out = convs[i].out, .size = 3, .stride = convs[i].stride, .act = DG_LAYER_RELU };
+
+        x = conv_norm(&at, convs[i].name, x, shape, c, c->freeze_at >= 0);
+        dg_name(b, x, "backbone.conv1.%s", convs[i].name);
+    }
+    return dg_max_pool(b, x, 3, 2, 1);
+}
+
+/* Identity, 1x1 projection, or 2x2 average and projection; the name says which. */
+static dg_val shortcut(const dg_place *at, dg_val x, int64_t out, int stride, const conf *c, bool frozen)
+{
+    dg_conv_norm shape = { .out = out, .size = 1, .stride = 1 };
+
+    if (stride == 1)
+        return conv_norm(at, "short", x, shape, c, frozen);
+    return conv_norm(at, "short.conv", dg_avg_pool(at->b, x, 2, 2), shape, c, frozen);
+}
+
+static dg_val block(const dg_place *at, dg_val x, int64_t width, int stride, bool first, const conf *c, bool frozen)
+{
+    dg_build    *b = at->b;
+    bool         bottleneck = depths[c->depth].bottleneck;
+    int64_t      out = bottleneck ? 4 * width : width;
+    dg_val       y = x;
+    dg_conv_norm narrow = { .out = width, .size = 1, .stride = 1, .act = DG_LAYER_RELU };
+    dg_conv_norm wide = { .out = width, .size = 3, .stride = stride, .act = DG_LAYER_RELU };
+    dg_conv_norm last = { .out = out, .size = bottleneck ? 1 : 3, .stride = 1 };
+
+    if (bottleneck) {
+        y = conv_norm(at, "branch2a", y, narrow, c, frozen);
+        y = conv_norm(at, "branch2b", y, wide, c, frozen);
+        y = conv_norm(at, "branch2c", y, last, c, frozen);
+    } else {
+        y = conv_norm(at, "branch2a", y, wide, c, frozen);
+        y = conv_norm(at, "branch2b", y, last, c, frozen);
+    }
+    return dg_relu(b, dg_add(b, y, first ? shortcut(at, x, out, stride, c, frozen) : x));
+}
+
+static void lower(dg_build *b, const void *self, const dg_val in[], dg_val out[])
+{
+    const conf *c = self;
+    dg_val      x = stem(b, in[0], c);
+
+    for (int s = 0; s < N_STAGES; s++) {
+        for (int i = 0; i < depths[c->depth].blocks[s]; i++) {
+            dg_place at = dg_place_at(b, "res_layers.%d.blocks.%d", s, i);
+
+            x = block(&at, x, 64 << s, s && !i ? 2 : 1, !i, c, s < c->freeze_at);
+            dg_name(b, x, "backbone.%s", at.path);
+        }
+        if (s > 0)
+            out[s - 1] = dg_name(b, x, "backbone.s%d", 4 << s);
+    }
+}
+
+const dg_node_class dg_node_backbone_presnet = {
+    DG_NODE_CLASS,
+    .name = "backbone.presnet",
+    .role = DG_ROLE_BACKBONE,
+    .brief = "ResNet-vd: features at strides 8, 16 and 32.",
+    .doc = "Depths 18 and 34 are of basic blocks (128, 256, 512 channels out), 50 and 101 of bottlenecks (512, 1024, 2048).",
+    .ports = ports,
+    .attrs = attrs,
+    .conf_size = sizeof(conf),
+    .reference = "backbone",
+    .check = check,
+    .lower = lower,
+};

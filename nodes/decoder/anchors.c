@@ -1,0 +1,44 @@
+/* anchors.c: anchors of query selection, Zhu et al. 2021 (two-stage deformable DETR), as RT-DETR scales them. */
+#include "nodes/decoder/anchors.h"
+
+#include <math.h>
+
+static const double SIDE = 0.05, MARGIN = 0.01;
+
+int64_t dg_anchors_n(const dg_levels *levels)
+{
+    int64_t n = 0;
+
+    for (int l = 0; l < levels->n; l++)
+        n += levels->h[l] * levels->w[l];
+    return n;
+}
+
+static bool anchor(double box[4], double cx, double cy, double side)
+{
+    double a[4] = { cx, cy, side, side };
+    bool   inside = true;
+
+    for (int i = 0; i < 4; i++)
+        inside = inside && a[i] > MARGIN && a[i] < 1 - MARGIN;
+    for (int i = 0; i < 4; i++)
+        box[i] = inside ? log(a[i] / (1 - a[i])) : (double)INFINITY;
+    return inside;
+}
+
+bool dg_anchors(const dg_levels *levels, double *boxes, double *valid)
+{
+    bool all = true;
+
+    for (int l = 0; l < levels->n; l++) {
+        int64_t h = levels->h[l], w = levels->w[l];
+
+        for (int64_t i = 0; i < h * w; i++, boxes += 4, valid++) {
+            double x = ((double)(i % w) + 0.5) / (double)w, y = ((double)(i / w) + 0.5) / (double)h;
+
+            *valid = anchor(boxes, x, y, ldexp(SIDE, l));
+            all = all && *valid > 0;
+        }
+    }
+    return all;
+}

@@ -1,0 +1,67 @@
+/* allreduce.c: <allreduce>, one value from the values of all ranks: of the gradients, of a number, or of a record field
+ * by field. */
+#include "nodes/builtin.h"
+
+typedef struct conf {
+    int64_t     op;
+    const char *axis;
+} conf;
+
+static const dg_port ports[] = {
+    DG_IN("in", "any", "gradients, a tensor, or a record of tensors"),
+    DG_OUT_FLAGS("out", "any", DG_PORT_INVARIANT, "the same on every rank of the axis"),
+    { 0 },
+};
+
+static const dg_attr attrs[] = {
+    DG_ENUM(conf, op, DG_MEAN, "sum|max|min|mean", "how values are joined; gradients: mean"),
+    DG_STR_REQUIRED(conf, axis, "mesh axis"),
+    { 0 },
+};
+
+static const dg_collective collectives[] = {
+    { "allreduce", "in", "axis" },
+    { 0 },
+};
+
+static dg_val reduce(dg_build *b, const conf *c, dg_val v)
+{
+    dg_val out;
+
+    switch (dg_kind_of(b, v)) {
+    case DG_KIND_GRADIENTS:
+        if (c->op != DG_MEAN)
+            return dg_error(b, "allreduce-gradients", "gradients are joined by op=\"mean\" only");
+        return dg_all_reduce_gradients(b, v, c->axis);
+    case DG_KIND_RECORD:
+        out = dg_record(b);
+        for (int i = 0; i < dg_record_n(b, v); i++) {
+            const char *key = dg_record_key(b, v, i);
+
+            dg_record_set(b, out, key, reduce(b, c, dg_record_get(b, v, key)));
+        }
+        return out;
+    case DG_KIND_PARAMETERS:
+        return dg_error(b, "allreduce-parameters", "parameters are the same on every rank already; reduce the gradients");
+    default:
+        return dg_all_reduce(b, v, (dg_reduce)c->op, c->axis);
+    }
+}
+
+static void lower(dg_build *b, const void *self, const dg_val in[], dg_val out[])
+{
+    out[0] = reduce(b, self, in[0]);
+}
+
+const dg_node_class dg_node_allreduce = {
+    DG_NODE_CLASS,
+    .name = "allreduce",
+    .role = DG_ROLE_GRADIENT,
+    .brief = "Joins the values of all ranks of a mesh axis; every rank gets the result.",
+    .doc = "With one rank on the axis it passes its input on.",
+    .ports = ports,
+    .attrs = attrs,
+    .conf_size = sizeof(conf),
+    .collectives = collectives,
+    .lower = lower,
+};

@@ -1,0 +1,34 @@
+/* backward.c: <backward>, the gradient of a loss with respect to every trainable parameter that it depends on. */
+#include "nodes/builtin.h"
+
+typedef struct conf {
+    int64_t unused;
+} conf;
+
+static const dg_port ports[] = {
+    DG_IN("loss", "f[]", "what is made small"),
+    DG_OUT("gradients", "gradients", "one gradient for each trainable parameter, summed over the batches of an update"),
+    { 0 },
+};
+
+static const dg_attr attrs[] = {
+    { 0 },
+};
+
+static void lower(dg_build *b, const void *self, const dg_val in[], dg_val out[])
+{
+    (void)self;
+    out[0] = dg_backward(b, in[0], 0);
+}
+
+const dg_node_class dg_node_backward = {
+    DG_NODE_CLASS,
+    .name = "backward",
+    .role = DG_ROLE_GRADIENT,
+    .brief = "Gradients of a loss with respect to all trainable parameters.",
+    .doc = "Nodes below it belong to the update, which happens once every `accumulate` batches of <train>.",
+    .ports = ports,
+    .attrs = attrs,
+    .conf_size = sizeof(conf),
+    .lower = lower,
+};

@@ -1,0 +1,170 @@
+/* layers.c: layers with PyTorch's parameter names, layouts and initial values.
+ *
+ *   conv_norm   act(BN(conv(x)))                  He et al. 2016; BN: Ioffe & Szegedy 2015
+ *   box_head    W2 relu(W1 relu(W0 x))            Carion et al. 2020
+ *   attention   Wo attn(Wq (x+p), Wk (x+p), Wv x) Vaswani et al. 2017
+ */
+#include "nodes/layers.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const double NORM_EPS = 1e-5, MOMENTUM = 0.1;
+
+/* ---- places ---------------------------------------------------------------------------------------------- */
+
+dg_place dg_place_at(dg_build *b, const char *fmt, ...)
+{
+    dg_place p = { .b = b };
+    va_list  ap;
+
+    va_start(ap, fmt);
+    vsnprintf(p.path, sizeof p.path, fmt, ap);
+    va_end(ap);
+    return p;
+}
+
+static void extend(char *path, size_t n, const char *more)
+{
+    size_t used = strlen(path);
+
+    snprintf(path + used, n - used, "%s%s", used ? "." : "", more);
+}
+
+dg_place dg_place_in(const dg_place *outer, const char *fmt, ...)
+{
+    dg_place p = *outer;
+    char     more[64];
+    va_list  ap;
+
+    va_start(ap, fmt);
+    vsnprintf(more, sizeof more, fmt, ap);
+    va_end(ap);
+    extend(p.path, sizeof p.path, more);
+    if (p.like[0])
+        extend(p.like, sizeof p.like, more);
+    return p;
+}
+
+dg_val dg_place_param(const dg_place *at, const char *path, dg_shape shape, dg_init init)
+{
+    dg_place p = dg_place_in(at, "%s", path);
+
+    return dg_param(p.b, p.path, shape, p.like[0] ? dg_init_like(p.b, p.like) : init);
+}
+
+static dg_val param_frozen(const dg_place *at, const char *path, dg_shape shape, dg_init init)
+{
+    dg_place p = dg_place_in(at, "%s", path);
+
+    return dg_param_frozen(p.b, p.path, shape, init);
+}
+
+dg_val dg_place_buffer(const dg_place *at, const char *path, dg_shape shape, dg_init init)
+{
+    dg_place p = dg_place_in(at, "%s", path);
+
+    return dg_buffer(p.b, p.path, shape, init);
+}
+
+/* ---- convolution and batch norm -------------------------------------------------------------------------- */
+
+static dg_val batch_norm(const dg_place *at, dg_val x, bool frozen, bool fixed)
+{
+    dg_build *b = at->b;
+    dg_shape  s = DG_SHAPE(dg_dim(b, x, -1));
+    dg_init   one = dg_init_const(1), zero = dg_init_zero();
+    dg_val    scale, shift, mean, var, y, batch_mean, batch_var;
+    int64_t   count = dg_dim(b, x, 0) * dg_dim(b, x, 1) * dg_dim(b, x, 2);
+
+    if (fixed) {
+        scale = dg_place_buffer(at, "weight", s, one);
+        shift = dg_place_buffer(at, "bias", s, zero);
+    } else if (frozen) {
+        scale = param_frozen(at, "weight", s, one);
+        shift = param_frozen(at, "bias", s, zero);
+    } else {
+        scale = dg_place_param(at, "weight", s, one);
+        shift = dg_place_param(at, "bias", s, zero);
+    }
+    mean = dg_place_buffer(at, "running_mean", s, zero);
+    var = dg_place_buffer(at, "running_var", s, one);
+    if (!fixed)
+        dg_export_counter(b, dg_place_in(at, "num_batches_tracked").path);
+    if (fixed || !dg_training(b))
+        return dg_batch_norm_fixed(b, x, scale, shift, mean, var, NORM_EPS);
+    y = dg_batch_norm(b, x, scale, shift, NORM_EPS, &batch_mean, &batch_var);
+    dg_stat_update(b, mean, var, batch_mean, batch_var, count, MOMENTUM);
+    return y;
+}
+
+dg_val dg_layer_conv_norm(const dg_place *at, dg_val x, const dg_conv_norm *c)
+{
+    dg_build *b = at->b;
+    dg_place  conv = dg_place_in(at, "%s", c->conv ? c->conv : "conv");
+    dg_place  norm = dg_place_in(at, "%s", c->norm ? c->norm : "norm");
+    int64_t   in = dg_dim(b, x, -1), area = (int64_t)c->size * c->size;
+    dg_shape  shape = DG_SHAPE(c->out, in, c->size, c->size);
+    dg_init   init = c->xavier ? dg_init_xavier(in * area, c->out * area) : dg_init_fan_in(in * area);
+    dg_val    w = c->frozen ? param_frozen(&conv, "weight", shape, init) : dg_place_param(&conv, "weight", shape, init);
+    dg_val    y = batch_norm(&norm, dg_conv2d(b, x, w, DG_NONE, c->stride, (c->size - 1) / 2), c->frozen, c->fixed);
+
+    switch (c->act) {
+    case DG_LAYER_RELU: return dg_relu(b, y);
+    case DG_LAYER_SILU: return dg_silu(b, y);
+    default: return y;
+    }
+}
+
+/* ---- tokens ------------------------------------------------------------------------------------------------ */
+
+dg_val dg_layer_linear_bias(const dg_place *at, dg_val x, int64_t out, dg_init weight, dg_init bias)
+{
+    dg_build *b = at->b;
+    dg_val    w = dg_place_param(at, "weight", DG_SHAPE(out, dg_dim(b, x, -1)), weight);
+
+    return dg_linear(b, x, w, dg_place_param(at, "bias", DG_SHAPE(out), bias));
+}
+
+dg_val dg_layer_linear(const dg_place *at, dg_val x, int64_t out, dg_init weight)
+{
+    return dg_layer_linear_bias(at, x, out, weight, dg_init_fan_in(dg_dim(at->b, x, -1)));
+}
+
+dg_val dg_layer_layer_norm(const dg_place *at, dg_val x)
+{
+    dg_shape s = DG_SHAPE(dg_dim(at->b, x, -1));
+    dg_val   scale = dg_place_param(at, "weight", s, dg_init_const(1));
+
+    return dg_layer_norm(at->b, x, scale, dg_place_param(at, "bias", s, dg_init_zero()), NORM_EPS);
+}
+
+dg_val dg_layer_box_head(const dg_place *at, dg_val x)
+{
+    int64_t  width = dg_dim(at->b, x, -1);
+    dg_place last = dg_place_in(at, "layers.2");
+
+    for (int i = 0; i < 2; i++) {
+        dg_place layer = dg_place_in(at, "layers.%d", i);
+
+        x = dg_relu(at->b, dg_layer_linear(&layer, x, width, dg_init_fan_in(width)));
+    }
+    return dg_layer_linear_bias(&last, x, 4, dg_init_zero(), dg_init_zero());
+}
+
+dg_val dg_layer_attention(const dg_place *at, dg_val x, dg_val pos, int heads, dg_val dn, int64_t capacity)
+{
+    dg_build *b = at->b;
+    int64_t   d = dg_dim(b, x, -1);
+    dg_val    w = dg_place_param(at, "in_proj_weight", DG_SHAPE(3 * d, d), dg_init_xavier(d, 3 * d));
+    dg_val    bias = dg_place_param(at, "in_proj_bias", DG_SHAPE(3 * d), dg_init_zero());
+    dg_val    in[3], qkv[3], y;
+    dg_place  out = dg_place_in(at, "out_proj");
+
+    in[0] = in[1] = dg_add(b, x, pos);
+    in[2] = x;
+    for (int i = 0; i < 3; i++)
+        qkv[i] = dg_linear(b, in[i], dg_slice(b, w, 0, i * d, (i + 1) * d), dg_slice(b, bias, 0, i * d, (i + 1) * d));
+    y = dg_attention(b, qkv[0], qkv[1], qkv[2], heads, dn, capacity);
+    return dg_layer_linear_bias(&out, y, d, dg_init_fan_in(d), dg_init_zero());
+}

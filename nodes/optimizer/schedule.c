@@ -1,0 +1,57 @@
+/* schedule.c: the learning rate's factor at step t (from 0) of T.
+ *
+ *   warm-up    min(1, (t+1) / warmup)
+ *   constant   1
+ *   cosine     1 until hold = h; then to + (1 - to) (1 + cos(pi (t-h) / (T-h))) / 2     Loshchilov & Hutter 2017
+ *   multistep  gamma ^ (milestones reached), milestones in epochs; counted once warm-up is done, as in the reference */
+#include "nodes/optimizer/schedule.h"
+
+#include <math.h>
+
+enum { CONSTANT, COSINE, MULTISTEP };
+
+const dg_attr dg_schedule_attrs[] = {
+    DG_INT(dg_schedule_conf, warmup, 0, 0, 1000000000, "steps of linear warm-up"),
+    DG_ENUM(dg_schedule_conf, decay, CONSTANT, "constant|cosine|multistep", "what follows"),
+    DG_WHEN(dg_schedule_conf, hold, "step 0", "cosine: constant until then"),
+    DG_NUM(dg_schedule_conf, to, 0, 0, 1, "cosine: the factor at the end of the run"),
+    DG_INTS(dg_schedule_conf, milestones, NULL, "multistep: epochs at which gamma applies"),
+    DG_NUM(dg_schedule_conf, gamma, 0.1, 0, 1, "multistep: factor at each milestone"),
+    { 0 },
+};
+
+static double steps_of(const dg_when *w, const dg_clock *clock)
+{
+    return w->unit == DG_STEPS ? w->n : w->unit == DG_EPOCHS ? w->n * (double)clock->steps_per_epoch : 0;
+}
+
+static double cosine(const dg_schedule_conf *s, const dg_clock *clock)
+{
+    static const double pi = 3.14159265358979323846;
+    double from = steps_of(&s->hold, clock), end = (double)clock->n_steps, t = (double)clock->step;
+
+    if (t < from || end <= from)
+        return 1;
+    return s->to + (1 - s->to) * 0.5 * (1 + cos(pi * fmin(1, (t - from) / (end - from))));
+}
+
+static double multistep(const dg_schedule_conf *s, const dg_clock *clock)
+{
+    double factor = 1;
+
+    for (int i = 0; i < s->milestones.n; i++)
+        if (clock->epoch >= s->milestones.v[i])
+            factor *= s->gamma;
+    return factor;
+}
+
+double dg_schedule_factor(const dg_schedule_conf *s, const dg_clock *clock)
+{
+    double warm, decay;
+
+    if (!s)
+        return 1;
+    warm = s->warmup > 0 ? fmin(1, (double)(clock->step + 1) / (double)s->warmup) : 1;
+    decay = s->decay == COSINE ? cosine(s, clock) : s->decay == MULTISTEP && warm >= 1 ? multistep(s, clock) : 1;
+    return warm * decay;
+}

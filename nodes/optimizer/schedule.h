@@ -1,0 +1,19 @@
+/* schedule.h: how the learning rate changes over a run. */
+#ifndef DG_NODES_OPTIMIZER_SCHEDULE_H
+#define DG_NODES_OPTIMIZER_SCHEDULE_H
+
+#include <detrgraph/node.h>
+
+typedef struct dg_schedule_conf {
+    int64_t warmup, decay;
+    double  to, gamma;
+    dg_when hold;
+    dg_ints milestones;
+} dg_schedule_conf;
+
+extern const dg_attr dg_schedule_attrs[];
+
+/* The factor on the learning rate at the step that the clock names; s NULL: 1. */
+double dg_schedule_factor(const dg_schedule_conf *s, const dg_clock *clock);
+
+#endif
