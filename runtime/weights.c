@@ -1,0 +1,311 @@
+/* weights.c: tensors of files and parameters of the run, matched by name. A value that is not finite never
+ * enters: one NaN weight would make every loss NaN, with nothing left to tell where it came from. */
+#include "runtime/weights.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { NAMED = 10 }; /* names listed of each kind of mismatch */
+
+static bool in_space(const dg_param_info *p, dg_space space)
+{
+    return p->offset >= 0 && (p->kind == DG_TRAINABLE || space == DG_WEIGHTS || space == DG_EMA);
+}
+
+/* Shapes agree; a scalar may be stored as [1] and the other way round. */
+static bool fits(const dg_entry *e, const dg_param_info *p)
+{
+    return dg_shape_equal(e->shape, p->shape) || (e->n == 1 && dg_shape_elements(p->shape) == 1);
+}
+
+static int load_one(dg_store *s, dg_space space, int param, const dg_archive *a, const dg_entry *e, dg_diag *d)
+{
+    double *v = dg_try_alloc((size_t)e->n * sizeof *v);
+    int     rc = 0;
+
+    if (!v)
+        return dg_fail(d, DG_EMEMORY, (dg_where){ .file = a->file }, "weights-memory", "no memory for its %s", e->name);
+    dg_entry_read(e, v);
+    for (int64_t i = 0; rc == 0 && i < e->n; i++)
+        if (!isfinite(v[i]))
+            rc = dg_fail(d, DG_ENUMERIC, (dg_where){ .file = a->file }, "weights-not-finite",
+                         "%s holds %f at place %lld; weights must be finite", e->name, v[i], (long long)i);
+    if (rc == 0)
+        rc = dg_store_set(s, space, param, v, d);
+    dg_free(v);
+    return rc;
+}
+
+/* A list of names that stops after a few. */
+static void list(dg_str *s, int *n, const char *fmt, ...) DG_PRINTF(3, 4);
+static void list(dg_str *s, int *n, const char *fmt, ...)
+{
+    va_list ap;
+
+    if (++*n > NAMED)
+        return;
+    va_start(ap, fmt);
+    dg_str_add(s, *n > 1 ? ", " : "");
+    dg_str_vfmt(s, fmt, ap);
+    va_end(ap);
+}
+
+static void end_list(dg_str *s, int n)
+{
+    if (n > NAMED)
+        dg_str_fmt(s, " and %d more", n - NAMED);
+}
+
+static void list_shape(dg_str *s, int *n, const dg_entry *e, const dg_param_info *p)
+{
+    char file[64], here[64];
+
+    list(s, n, "%s (file %s, model %s)", p->name, dg_shape_print(e->shape, file, sizeof file),
+         dg_shape_print(p->shape, here, sizeof here));
+}
+
+/* Is this an entry that the model declares, or that only counts batches? */
+static bool expected(const dg_params *params, const char *name)
+{
+    size_t n = strlen(name), m = strlen("num_batches_tracked");
+
+    return dg_params_find(params, name) >= 0 || (n >= m && strcmp(name + n - m, "num_batches_tracked") == 0);
+}
+
+static void warn_unexpected(const dg_store *s, const dg_archive *a, size_t skip, dg_diag *d)
+{
+    dg_str names = { 0 };
+    int    n = 0;
+
+    for (int i = 0; i < a->n; i++)
+        if (strlen(a->entries[i].name) >= skip && !expected(s->params, a->entries[i].name + skip))
+            list(&names, &n, "%s", a->entries[i].name);
+    end_list(&names, n);
+    if (n)
+        dg_warn(d, (dg_where){ .file = a->file }, "weights-unexpected",
+                "%d of its tensors belong to nothing in this model: %s", n, names.s);
+    dg_str_free(&names);
+}
+
+int dg_weights_load(dg_store *s, dg_space space, const dg_archive *a, const char *prefix, dg_diag *d)
+{
+    dg_arena *names = dg_arena_open();
+    dg_str    missing = { 0 }, shapes = { 0 };
+    int       n_missing = 0, n_shapes = 0, rc = 0;
+
+    for (int i = 0; rc == 0 && i < dg_params_n(s->params); i++) {
+        const dg_param_info *p = dg_params_at(s->params, i);
+        const dg_entry      *e = dg_archive_find(a, dg_printf(names, "%s%s", prefix, p->name));
+
+        if (!in_space(p, space))
+            continue;
+        if (!e)
+            list(&missing, &n_missing, "%s", p->name);
+        else if (!fits(e, p))
+            list_shape(&shapes, &n_shapes, e, p);
+        else
+            rc = load_one(s, space, i, a, e, d);
+    }
+    end_list(&missing, n_missing);
+    end_list(&shapes, n_shapes);
+    if (rc == 0 && n_missing)
+        rc = dg_fail(d, DG_EINPUT, (dg_where){ .file = a->file }, "weights-missing",
+                     "it lacks %d tensors of this model: %s", n_missing, missing.s);
+    if (n_shapes) {
+        rc = dg_fail(d, DG_EINPUT, (dg_where){ .file = a->file }, "weights-shape",
+                     "%d tensors have another shape than in this model: %s", n_shapes, shapes.s);
+        dg_help(d, "is the pipeline the one that these weights were trained with (classes, depth, width)?");
+    }
+    if (rc == 0)
+        warn_unexpected(s, a, strlen(prefix), d);
+    dg_str_free(&missing);
+    dg_str_free(&shapes);
+    dg_arena_close(&names);
+    return rc;
+}
+
+/* ---- pretrained ------------------------------------------------------------------------------------------ */
+
+/* By the full name, or without the class's part: the backbone files of the reference have no "backbone.". */
+static const dg_entry *find(const dg_archive *a, const dg_node *node, const char *name)
+{
+    const char     *part = node->class->reference;
+    size_t          n = part ? strlen(part) : 0;
+    const dg_entry *e = dg_archive_find(a, name);
+
+    return e || !n || strncmp(name, part, n) != 0 || name[n] != '.' ? e : dg_archive_find(a, name + n + 1);
+}
+
+typedef struct account {
+    int    n, loaded, missing, shapes, frozen;
+    dg_str missing_names, shape_names, frozen_names;
+} account;
+
+static int load_part(dg_store *s, const dg_node *node, const dg_archive *a, account *c, dg_diag *d)
+{
+    int rc = 0;
+
+    for (int i = 0; rc == 0 && i < dg_params_n(s->params); i++) {
+        const dg_param_info *p = dg_params_at(s->params, i);
+
+        if (p->offset < 0 || !p->where.node || strcmp(p->where.node, node->path) != 0)
+            continue;
+        const dg_entry *e = find(a, node, p->name);
+        bool            fit = e && fits(e, p);
+
+        c->n++;
+        c->loaded += fit;
+        if (!e)
+            list(&c->missing_names, &c->missing, "%s", p->name);
+        else if (!fit)
+            list_shape(&c->shape_names, &c->shapes, e, p);
+        if (fit)
+            rc = load_one(s, DG_WEIGHTS, i, a, e, d);
+        else if (p->kind == DG_FROZEN)
+            list(&c->frozen_names, &c->frozen, "%s", p->name);
+    }
+    end_list(&c->missing_names, c->missing);
+    end_list(&c->shape_names, c->shapes);
+    end_list(&c->frozen_names, c->frozen);
+    return rc;
+}
+
+/* What is wrong with the account: an error where the node cannot work with it, else a warning. */
+static int judge(const dg_node *node, const dg_archive *a, const account *c, dg_diag *d)
+{
+    if (c->loaded == 0) {
+        dg_fail(d, DG_EINPUT, node->pretrained_where, "pretrained-nothing",
+                "none of the %d tensors of <%s id=\"%s\"> is in %s, whose first is %s", c->n, node->class->name, node->id,
+                a->file, a->n ? a->entries[0].name : "missing: it is empty");
+        return -DG_EINPUT;
+    }
+    if (c->frozen)
+        return dg_fail(d, DG_EINPUT, node->pretrained_where, "pretrained-frozen",
+                       "%d frozen tensors are not in %s and would keep random values for ever: %s", c->frozen, a->file,
+                       c->frozen_names.s);
+    if (c->shapes)
+        dg_warn(d, node->pretrained_where, "pretrained-shape", "%d tensors keep their initial values, their shape differs: %s",
+                c->shapes, c->shape_names.s);
+    if (c->missing)
+        dg_warn(d, node->pretrained_where, "pretrained-missing", "%d tensors keep their initial values, %s lacks them: %s",
+                c->missing, a->file, c->missing_names.s);
+    return 0;
+}
+
+int dg_weights_pretrained(dg_store *s, const dg_node *node, const dg_env *env, int64_t *n_loaded, dg_diag *d)
+{
+    dg_archive *a = NULL;
+    account     c = { 0 };
+    int         rc, unused;
+
+    DG_TRY(dg_archive_open(&a, node->pretrained, d));
+    DG_TRY(load_part(s, node, a, &c, d));
+    unused = a->n;
+    for (int i = 0; i < dg_params_n(s->params); i++) {
+        const dg_param_info *p = dg_params_at(s->params, i);
+
+        if (p->where.node && strcmp(p->where.node, node->path) == 0 && find(a, node, p->name))
+            unused--;
+    }
+    dg_log_line(env, DG_INFO, "%s: %d of %d tensors from %s%s%s; %d missing, %d of another shape, %d of the file unused", node->path,
+           c.loaded, c.n, node->pretrained, a->part ? ", its " : "", a->part ? a->part : "", c.missing, c.shapes, unused);
+    DG_TRY(judge(node, a, &c, d));
+    *n_loaded += c.loaded;
+out:
+    dg_str_free(&c.missing_names);
+    dg_str_free(&c.shape_names);
+    dg_str_free(&c.frozen_names);
+    dg_archive_close(&a);
+    return rc;
+}
+
+/* ---- saving ---------------------------------------------------------------------------------------------- */
+
+/* The space as the host can read it: the memory itself on the host, else a copy. */
+static int host_view(const dg_store *s, dg_space space, const void **view, void **copy, dg_diag *d)
+{
+    int64_t n = space == DG_WEIGHTS || space == DG_EMA ? dg_params_elements(s->params) : dg_params_trainable(s->params);
+    size_t  bytes = (size_t)n * dg_dtype_size(s->base);
+
+    *copy = NULL;
+    *view = s->space[space];
+    if (s->backend->kind == DG_HOST)
+        return 0;
+    *view = *copy = dg_try_alloc(bytes);
+    if (!*copy || s->backend->download(s->backend, *copy, s->space[space], bytes) < 0)
+        return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "memory-parameters", "no memory to copy %s from the device",
+                       dg_space_name(space));
+    return 0;
+}
+
+static dg_out_entry entry_of(const dg_store *s, const dg_param_info *p, const void *view)
+{
+    return (dg_out_entry){
+        .name = p->name,
+        .type = s->base == DG_F64 ? DG_ST_F64 : DG_ST_F32,
+        .shape = p->shape,
+        .data = (const char *)view + (size_t)p->offset * dg_dtype_size(s->base),
+        .from = s->base,
+    };
+}
+
+static dg_out_entry export_of(const dg_param_info *p, const int64_t *counter)
+{
+    static const dg_stored types[DG_N_DTYPES] = {
+        [DG_REAL] = DG_ST_F32, [DG_F32] = DG_ST_F32, [DG_F64] = DG_ST_F64, [DG_I64] = DG_ST_I64, [DG_I32] = DG_ST_I64,
+        [DG_BF16] = DG_ST_F32, [DG_U8] = DG_ST_BOOL, /* the reference's only bytes are masks */
+    };
+
+    if (p->kind == DG_EXPORT_COUNTER)
+        return (dg_out_entry){ .name = p->name, .type = DG_ST_I64, .shape = p->shape, .data = counter, .from = DG_I64 };
+    return (dg_out_entry){ .name = p->name, .type = types[p->stored], .shape = p->shape, .data = p->values, .from = DG_F64 };
+}
+
+int dg_weights_save(const dg_store *s, dg_space space, const char *file, const char *const *meta, dg_diag *d)
+{
+    dg_arena     *a = dg_arena_open();
+    dg_out_entry *e = DG_NEW_N(a, dg_params_n(s->params) + 1, dg_out_entry);
+    int64_t       counter = space == DG_WEIGHTS ? s->counter : 0;
+    const void   *view;
+    void         *copy = NULL;
+    int           n = 0, rc;
+
+    DG_TRY(host_view(s, space, &view, &copy, d));
+    for (int i = 0; i < dg_params_n(s->params); i++) {
+        const dg_param_info *p = dg_params_at(s->params, i);
+
+        e[n++] = p->offset >= 0 ? entry_of(s, p, view) : export_of(p, &counter);
+    }
+    DG_TRY(dg_safetensors_write(file, e, n, meta, d));
+out:
+    dg_free(copy);
+    dg_arena_close(&a);
+    return rc;
+}
+
+int dg_moments_save(const dg_store *s, const char *file, dg_diag *d)
+{
+    dg_arena     *a = dg_arena_open();
+    dg_out_entry *e = DG_NEW_N(a, 2 * dg_params_n(s->params) + 1, dg_out_entry);
+    const void   *view[2];
+    void         *copy[2] = { NULL, NULL };
+    int           n = 0, rc;
+
+    for (int k = 0; k < 2; k++)
+        DG_TRY(host_view(s, k ? DG_MOMENT2 : DG_MOMENT1, &view[k], &copy[k], d));
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < dg_params_n(s->params); i++) {
+            const dg_param_info *p = dg_params_at(s->params, i);
+
+            if (p->kind != DG_TRAINABLE)
+                continue;
+            e[n] = entry_of(s, p, view[k]);
+            e[n++].name = dg_printf(a, "moment%d.%s", k + 1, p->name);
+        }
+    DG_TRY(dg_safetensors_write(file, e, n, NULL, d));
+out:
+    dg_free(copy[0]);
+    dg_free(copy[1]);
+    dg_arena_close(&a);
+    return rc;
+}
