@@ -1,5 +1,6 @@
 libruntime_la_SOURCES += \
 	runtime/archive.c runtime/archive.h \
+	runtime/checkpoint.c runtime/checkpoint.h \
 	runtime/pickle.c runtime/pickle.h \
 	runtime/pth.c \
 	runtime/safetensors.c \
