@@ -1,6 +1,7 @@
-/* arena.c: a list of blocks, each cut from the front; a block is as large as all before it together, within
- * limits, so that a small arena stays small and a large one makes few calls. Under AddressSanitizer every
- * piece is a block of its own, so that a write past its end is seen. */
+/* arena.c: a list of blocks, each cut from the front; a block is as large as all before it
+ * together, within limits, so that a small arena stays small and a large one makes few calls.
+ * Under AddressSanitizer every piece is a block of its own, so that a write past its end is
+ * seen. */
 #include "base/arena.h"
 
 #include <signal.h>
@@ -186,8 +187,9 @@ void *dg_grow(dg_arena *a, const void *items, int *cap, size_t bytes_each)
     return p;
 }
 
-/* calloc hands out untouched zero pages for large sizes, which aligned_alloc and memset would touch; the
- * pointer to free stands before the aligned piece. Sanitizers want the exact end instead. */
+/* calloc hands out untouched zero pages for large sizes, which aligned_alloc and memset would
+ * touch; the pointer to free stands before the aligned piece. Sanitizers want the exact end
+ * instead. */
 void *dg_try_alloc(size_t bytes)
 {
     size_t size = bytes ? bytes : 1;

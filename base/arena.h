@@ -1,4 +1,5 @@
-/* arena.h: memory that is freed all at once. Graphs, programs, plans and one step's scratch each own one. */
+/* arena.h: memory that is freed all at once. Graphs, programs, plans and one step's scratch each
+ * own one. */
 #ifndef DG_BASE_ARENA_H
 #define DG_BASE_ARENA_H
 
@@ -6,12 +7,13 @@
 
 typedef struct dg_arena dg_arena;
 
-/* Metadata allocation never returns NULL: when even that fails the process says so and stops (dg_oom).
- * Sizes that a user's file decides (images, slabs, indices) go through dg_try_alloc instead. */
+/* Metadata allocation never returns NULL: when even that fails the process says so and stops
+ * (dg_oom). Sizes that a user's file decides (images, slabs, indices) go through dg_try_alloc
+ * instead. */
 dg_arena *dg_arena_open(void);
 void      dg_arena_close(dg_arena **a); /* frees everything, sets *a to NULL; NULL is fine */
 void     *dg_alloc(dg_arena *a, size_t bytes); /* zeroed, aligned to 16 */
-void     *dg_alloc_n(dg_arena *a, size_t n, size_t bytes_each); /* zeroed; overflow is out of memory */
+void     *dg_alloc_n(dg_arena *a, size_t n, size_t bytes_each); /* zeroed; overflow stops too */
 char     *dg_strdup(dg_arena *a, const char *s);
 char     *dg_strndup(dg_arena *a, const char *s, size_t n);
 char     *dg_printf(dg_arena *a, const char *fmt, ...) DG_PRINTF(2, 3);
@@ -26,7 +28,7 @@ size_t    dg_arena_bytes(const dg_arena *a); /* held by a, for reports */
 void *dg_try_alloc(size_t bytes) DG_MUST_USE;
 void  dg_free(void *p);
 
-/* Grows *items (heap, dg_array_free) to hold n more; keeps n <= cap. */
+/* Appends to a DG_VEC, which grows inside the arena. */
 #define DG_PUSH(arena, vec, value)                                                            \
     do {                                                                                      \
         if ((vec).n == (vec).cap)                                                             \

@@ -1,5 +1,5 @@
-/* diag.c: keeps up to DG_DIAG_MAX errors and as many warnings, copied into an arena of its own, and prints
- * them for people (place, line, caret, notes, help) or as JSON. */
+/* diag.c: keeps up to DG_DIAG_MAX errors and as many warnings, copied into an arena of its own,
+ * and prints them for people (place, line, caret, notes, help) or as JSON. */
 #include "base/diag.h"
 
 #include <string.h>
@@ -7,11 +7,11 @@
 enum { EXCERPT = 100 }; /* bytes shown of a source line; a longer line is cut around the column */
 
 struct dg_diag {
-    dg_arena       *arena;
-    DG_VEC(dg_err)  kept;
-    int             count[2];      /* by severity, kept or not */
-    int             n_kept[2];
-    bool            last_is_kept;  /* else notes and help have nothing to hang on */
+    dg_arena      *arena;
+    DG_VEC(dg_err) kept;
+    int            count[2]; /* by severity, kept or not */
+    int            n_kept[2];
+    bool           last_is_kept; /* else notes and help have nothing to hang on */
 };
 
 dg_diag *dg_diag_open(void)
@@ -77,10 +77,10 @@ static dg_err *add(dg_diag *d, dg_severity severity)
     return &d->kept.items[d->kept.n - 1];
 }
 
-static void add_text(dg_diag *d, dg_severity severity, dg_code code, dg_where at, const char *id, const char *fmt,
-                     va_list ap) DG_PRINTF(6, 0);
-static void add_text(dg_diag *d, dg_severity severity, dg_code code, dg_where at, const char *id, const char *fmt,
-                     va_list ap)
+static void add_text(dg_diag *d, dg_severity severity, dg_code code, dg_where at, const char *id,
+                     const char *fmt, va_list ap) DG_PRINTF(6, 0);
+static void add_text(dg_diag *d, dg_severity severity, dg_code code, dg_where at, const char *id,
+                     const char *fmt, va_list ap)
 {
     dg_err *e = d ? add(d, severity) : NULL;
 
@@ -163,7 +163,8 @@ void dg_diag_merge(dg_diag *d, const dg_diag *from)
             .at = copy_where(d->arena, e->at),
         };
         for (int k = 0; k < e->n_remarks; k++)
-            add_remark(d, e->remarks[k].help, e->remarks[k].at, dg_strdup(d->arena, e->remarks[k].text));
+            add_remark(d, e->remarks[k].help, e->remarks[k].at,
+                       dg_strdup(d->arena, e->remarks[k].text));
     }
     for (int s = 0; s < 2; s++)
         d->count[s] += from->count[s] - from->n_kept[s];
@@ -188,7 +189,7 @@ void dg_diag_sort(dg_diag *d)
     d->last_is_kept = false; /* the one added last may stand elsewhere now */
 }
 
-/* --- printing ------------------------------------------------------------------------------------------- */
+/* --- printing ---------------------------------------------------------------------- */
 
 typedef struct printer {
     dg_str       *out;
@@ -203,8 +204,8 @@ static void paint(const printer *p, const char *escape)
         dg_str_add(p->out, escape);
 }
 
-/* Words from a user's file may hold terminal escapes: no control byte gets through but a line's end, which
- * is indented. */
+/* Words from a user's file may hold terminal escapes: no control byte gets through but a line's
+ * end, which is indented. */
 static void add_clean(const printer *p, const char *text)
 {
     for (; *text; text++) {
@@ -377,7 +378,8 @@ void dg_diag_json(dg_str *out, const dg_diag *d)
     for (int i = 0; i < d->kept.n; i++) {
         const dg_err *e = &d->kept.items[i];
 
-        dg_str_fmt(out, "%s\n{\"severity\":\"%s\",\"id\":", i ? "," : "", e->severity == DG_ERROR ? "error" : "warning");
+        dg_str_fmt(out, "%s\n{\"severity\":\"%s\",\"id\":", i ? "," : "",
+                   e->severity == DG_ERROR ? "error" : "warning");
         dg_str_json(out, e->id);
         dg_str_add(out, ",\"message\":");
         dg_str_json(out, e->text);

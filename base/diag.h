@@ -25,7 +25,7 @@ typedef struct dg_err {
 
 DG_PUBLIC dg_diag *dg_diag_open(void);      /* these three also in run.h, for embedding */
 DG_PUBLIC void     dg_diag_close(dg_diag **d);
-DG_PUBLIC const char *dg_diag_text(dg_diag *d); /* printed without sources and colour; belongs to d */
+DG_PUBLIC const char *dg_diag_text(dg_diag *d); /* without sources and colour; belongs to d */
 void     dg_diag_clear(dg_diag *d);
 int      dg_diag_errors(const dg_diag *d);   /* all, kept or not */
 int      dg_diag_warnings(const dg_diag *d);
@@ -45,9 +45,11 @@ typedef const char *(dg_source_fn)(void *ctx, const char *file, size_t *n);
  *           |           ^
  *       note: file:3:1: ...
  *       help: ...
- * with colour escapes if asked. A tab in the line is kept in the caret's line. */
+ * with colour escapes if asked. A tab in the line is kept in the caret's line. Columns count
+ * bytes; the caret stands under the right letter all the same. */
 void dg_diag_print(dg_str *out, const dg_diag *d, dg_source_fn *source, void *ctx, bool colour);
-/* The same as one JSON array of objects {severity,id,message,file,line,column,node,notes[],help[]}. */
+/* The same as one JSON array of objects
+ * {severity,id,message,file,line,column,node,notes[],help[]}. */
 void dg_diag_json(dg_str *out, const dg_diag *d);
 
 #endif

@@ -44,7 +44,8 @@ static int open_regular(int *fd, size_t *n, const char *path, dg_diag *d)
         return 0;
     }
     close(*fd);
-    return dg_fail(d, DG_EIO, (dg_where){ .file = path }, "file-kind", "a file is expected, this is %s",
+    return dg_fail(d, DG_EIO, (dg_where){ .file = path }, "file-kind",
+                   "a file is expected, this is %s",
                    S_ISDIR(st.st_mode) ? "a folder" : "a device or pipe");
 }
 
@@ -52,8 +53,9 @@ static int too_large(dg_diag *d, const char *path, size_t n, size_t max)
 {
     char have[32], most[32];
 
-    return dg_fail(d, DG_EINPUT, (dg_where){ .file = path }, "file-too-large", "%s, but at most %s are read here",
-                   dg_human_bytes((double)n, have, sizeof have), dg_human_bytes((double)max, most, sizeof most));
+    return dg_fail(d, DG_EINPUT, (dg_where){ .file = path }, "file-too-large",
+                   "%s, but at most %s are read here", dg_human_bytes((double)n, have, sizeof have),
+                   dg_human_bytes((double)max, most, sizeof most));
 }
 
 int dg_file_read(char **text, size_t *n, const char *path, size_t max, dg_diag *d)
@@ -70,7 +72,8 @@ int dg_file_read(char **text, size_t *n, const char *path, size_t max, dg_diag *
     if (max && size > max)
         rc = too_large(d, path, size, max);
     else if (!(buf = dg_try_alloc(size + 1)))
-        rc = dg_fail(d, DG_EMEMORY, (dg_where){ .file = path }, "file-memory", "no memory for its %zu bytes", size);
+        rc = dg_fail(d, DG_EMEMORY, (dg_where){ .file = path }, "file-memory",
+                     "no memory for its %zu bytes", size);
     while (rc == 0 && got < size) {
         ssize_t k = read(fd, buf + got, size - got);
 
@@ -198,12 +201,13 @@ static int sync_folder(const char *path, dg_diag *d)
 {
     dg_arena *a = dg_arena_open();
     int       fd = open(dg_path_folder(a, path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int       error = fd < 0 || (fsync(fd) && errno != EINVAL) ? errno : 0; /* EINVAL: this file system has none */
+    bool synced = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL); /* EINVAL: it has no such thing */
+    int  error = errno;
 
     if (fd >= 0)
         close(fd);
     dg_arena_close(&a);
-    return error ? fail(d, path, error, "file-sync", "cannot sync its folder") : 0;
+    return synced ? 0 : fail(d, path, error, "file-sync", "cannot sync its folder");
 }
 
 int dg_outfile_commit(dg_outfile *f, dg_diag *d)

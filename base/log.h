@@ -1,5 +1,5 @@
-/* log.h: the sink for lines that people read while a run goes on. Which sink is the caller's choice; nothing
- * below cli/ writes to standard output or standard error itself. */
+/* log.h: the sink for lines that people read while a run goes on. Which sink is the caller's
+ * choice; nothing below cli/ writes to standard output or standard error itself. */
 #ifndef DG_BASE_LOG_H
 #define DG_BASE_LOG_H
 
@@ -8,8 +8,8 @@
 typedef enum dg_level { DG_DEBUG, DG_INFO, DG_WARN } dg_level;
 typedef void dg_log_fn(void *ctx, dg_level level, const char *line);
 
-/* What a process hands down from main: where lines go, the time, and the number of threads. A copy is passed
- * by pointer; there are no globals. */
+/* What a process hands down from main: where lines go, the time, and the number of threads. A
+ * copy is passed by pointer; there are no globals. */
 typedef struct dg_env {
     dg_log_fn *log;
     void      *log_ctx;

@@ -1,4 +1,5 @@
-/* map.c: entries in insertion order, and beside them a table of entry numbers with linear probing. */
+/* map.c: entries in insertion order, and beside them a table of entry numbers with linear
+ * probing. */
 #include "base/map.h"
 
 #include <string.h>
@@ -14,7 +15,7 @@ typedef struct entry {
 struct dg_map {
     dg_arena     *arena;
     DG_VEC(entry) entries;
-    int          *slots; /* entry number + 1, or 0 */
+    int          *slots;   /* entry number + 1, or 0 */
     size_t        n_slots; /* a power of two, more than twice the entries; 0 at first */
 };
 

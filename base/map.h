@@ -1,4 +1,5 @@
-/* map.h: string -> pointer or index, open addressing, in an arena. Iteration is in insertion order. */
+/* map.h: string -> pointer or index, open addressing, in an arena. Iteration is in insertion
+ * order. */
 #ifndef DG_BASE_MAP_H
 #define DG_BASE_MAP_H
 

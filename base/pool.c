@@ -1,6 +1,7 @@
-/* pool.c: range k of `threads` over 0..n-1 is [n k / threads, n (k+1) / threads), sizes differing by at most
- * one. With OpenMP the ranges go to its team, so that own loops and oneDNN share threads; built with
- * DG_NO_OPENMP, for ThreadSanitizer, which does not understand libgomp, to threads made for the call. */
+/* pool.c: range k of `threads` over 0..n-1 is [n k / threads, n (k+1) / threads), sizes
+ * differing by at most one. With OpenMP the ranges go to its team, so that own loops and oneDNN
+ * share threads; built with DG_NO_OPENMP, for ThreadSanitizer, which does not understand
+ * libgomp, to threads made for the call. */
 #include "base/pool.h"
 
 #include <sched.h>
@@ -10,8 +11,8 @@
 #ifdef DG_NO_OPENMP
 #include <pthread.h>
 #else
-/* What gcc makes of `#pragma omp parallel`. Called by name, it is the runtime oneDNN uses with every compiler;
- * clang's pragma would bring a second one. */
+/* What gcc makes of `#pragma omp parallel`. Called by name, it is the runtime oneDNN uses with
+ * every compiler; clang's pragma would bring a second one. */
 void GOMP_parallel(void (*region)(void *), void *ctx, unsigned threads, unsigned flags);
 int  omp_in_parallel(void);
 int  omp_get_thread_num(void);
@@ -29,7 +30,7 @@ typedef struct job {
 
 static void run_range(const job *j, int k)
 {
-    int64_t each = j->n / j->threads, more = j->n % j->threads; /* the first `more` ranges have one more */
+    int64_t each = j->n / j->threads, more = j->n % j->threads; /* ranges 0..more-1 have one more */
     int64_t begin = each * k + (k < more ? k : more);
 
     j->body(j->ctx, begin, begin + each + (k < more), k);
@@ -155,9 +156,12 @@ static int cgroup_cores(void)
 int dg_threads_available(void)
 {
     cpu_set_t set;
-    int       n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : (int)sysconf(_SC_NPROCESSORS_ONLN);
-    int       quota = cgroup_cores();
+    int       quota = cgroup_cores(), n;
 
+    if (sched_getaffinity(0, sizeof set, &set) == 0)
+        n = CPU_COUNT(&set);
+    else
+        n = (int)sysconf(_SC_NPROCESSORS_ONLN); /* more cores than the set has room for */
     if (quota && quota < n)
         n = quota;
     return n > 0 ? n : 1;
@@ -173,7 +177,8 @@ int dg_pool_check(int threads, dg_diag *d)
 #endif
     if (got >= threads)
         return 0;
-    dg_fail(d, DG_EUNSUPPORTED, DG_NOWHERE, "threads-missing", "%d threads are wanted, but OpenMP gives %d", threads, got);
+    dg_fail(d, DG_EUNSUPPORTED, DG_NOWHERE, "threads-missing",
+            "%d threads are wanted, but OpenMP gives %d", threads, got);
     dg_help(d, "ask for %d threads, or unset OMP_THREAD_LIMIT and OMP_DYNAMIC", got);
     return -DG_EUNSUPPORTED;
 }

@@ -1,4 +1,5 @@
-/* ring.c: item k lives in slot k mod capacity from its put to its take; one lock, one condition for both sides. */
+/* ring.c: item k lives in slot k mod capacity from its put to its take; one lock, one condition
+ * for both sides. */
 #include "base/ring.h"
 
 #include <assert.h>

@@ -1,5 +1,5 @@
-/* rng.c: Philox4x32-10, Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
- * One round of the bijection, with (hi, lo) the halves of a 64-bit product:
+/* rng.c: Philox4x32-10, Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2,
+ * 3" (SC 2011). One round of the bijection, with (hi, lo) the halves of a 64-bit product:
  *     (c0, c1, c2, c3) -> (hi(M1 c2) ^ c1 ^ k0, lo(M1 c2), hi(M0 c0) ^ c3 ^ k1, lo(M0 c0))
  * and the key grows by (W0, W1) between rounds. */
 #include "base/rng.h"
@@ -9,10 +9,12 @@
 #include "base/str.h"
 
 enum { ROUNDS = 10 };
-static const uint32_t M0 = 0xD2511F53u, M1 = 0xCD9E8D57u; /* multipliers of the paper's section 3.3 */
-static const uint32_t W0 = 0x9E3779B9u, W1 = 0xBB67AE85u; /* golden ratio; sqrt(3) - 1 */
+/* Multipliers and key increments of the paper; the latter are the golden ratio and sqrt(3) - 1. */
+static const uint32_t M0 = 0xD2511F53u, M1 = 0xCD9E8D57u;
+static const uint32_t W0 = 0x9E3779B9u, W1 = 0xBB67AE85u;
 
-/* The seed is spread by the finaliser of SplitMix64, so that seeds 1, 2, 3 share no bits with names. */
+/* The seed is spread by the finaliser of SplitMix64, so that seeds 1, 2, 3 share no bits with
+ * names. */
 dg_rng_key dg_rng_hashed(uint64_t seed, uint64_t hash)
 {
     uint64_t x = seed + 0x9E3779B97F4A7C15u;

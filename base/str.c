@@ -78,8 +78,14 @@ void dg_str_fmt(dg_str *s, const char *fmt, ...)
 static size_t utf8_bytes(const unsigned char *s)
 {
     unsigned char lo = 0x80, hi = 0xBF;
-    size_t        n = s[0] < 0x80 ? 1 : s[0] < 0xC2 ? 0 : s[0] < 0xE0 ? 2 : s[0] < 0xF0 ? 3 : s[0] < 0xF5 ? 4 : 0;
+    size_t        n = 4;
 
+    if (s[0] < 0x80)
+        n = 1;
+    else if (s[0] < 0xC2 || s[0] > 0xF4)
+        n = 0;
+    else if (s[0] < 0xF0)
+        n = s[0] < 0xE0 ? 2 : 3;
     if (s[0] == 0xE0)
         lo = 0xA0;
     else if (s[0] == 0xED)
@@ -218,7 +224,8 @@ static int distance(const char *a, int n, const char *b, int m)
                 best = above[j] + 1;
             if (row[j - 1] + 1 < best)
                 best = row[j - 1] + 1;
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && before[j - 2] + 1 < best)
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+                before[j - 2] + 1 < best)
                 best = before[j - 2] + 1;
             row[j] = best;
         }

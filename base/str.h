@@ -15,9 +15,9 @@ void dg_str_add(dg_str *s, const char *text);
 void dg_str_add_n(dg_str *s, const char *text, size_t n);
 void dg_str_fmt(dg_str *s, const char *fmt, ...) DG_PRINTF(2, 3);
 void dg_str_vfmt(dg_str *s, const char *fmt, va_list ap) DG_PRINTF(2, 0);
-void dg_str_json(dg_str *s, const char *text);  /* quoted and escaped as a JSON string; NULL is null */
+void dg_str_json(dg_str *s, const char *text);  /* as a quoted JSON string; NULL is null */
 void dg_str_xml(dg_str *s, const char *text);   /* escaped for XML text and attribute values */
-void dg_str_json_real(dg_str *s, double v);     /* shortest form that reads back; null when not finite */
+void dg_str_json_real(dg_str *s, double v);     /* shortest that reads back; else null */
 
 /* Whole-string numbers: true if all of text was read and it is in range. No locale. */
 bool dg_parse_i64(const char *text, int64_t *out);

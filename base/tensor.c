@@ -7,7 +7,8 @@ static const struct {
     size_t      bytes;
     const char *name;
 } dtypes[DG_N_DTYPES] = {
-    [DG_REAL] = { 0, "real" }, [DG_F32] = { 4, "f32" }, [DG_F64] = { 8, "f64" }, [DG_BF16] = { 2, "bf16" },
+    [DG_REAL] = { 0, "real" }, /* has no storage yet */
+    [DG_F32] = { 4, "f32" },   [DG_F64] = { 8, "f64" }, [DG_BF16] = { 2, "bf16" },
     [DG_I32] = { 4, "i32" },   [DG_I64] = { 8, "i64" }, [DG_U8] = { 1, "u8" },
 };
 

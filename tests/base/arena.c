@@ -1,4 +1,5 @@
-/* arena: pieces are zeroed, aligned, apart from each other, and an impossible size stops the process. */
+/* arena: pieces are zeroed, aligned, apart from each other, and an impossible size stops the
+ * process. */
 #include "tests/check.h"
 
 #include <signal.h>
@@ -96,8 +97,8 @@ static void heap_pieces(void **state)
 
 static void an_impossible_size_stops_the_process(void **state)
 {
-    int   ends[2], status;
-    char  said[128] = { 0 };
+    int  ends[2], status;
+    char said[128] = { 0 };
 
     (void)state;
     assert_int_equal(pipe(ends), 0);

@@ -65,7 +65,8 @@ static void prints_line_and_caret(void **state)
     dg_warn(d, at(3, 18), "unused", "after letters of two bytes");
     dg_fail(d, DG_EINPUT, at(4, 5), "at-end", "just behind the last line");
     dg_fail(d, DG_EINPUT, at(5, 1), "no-line", "beyond the file");
-    dg_fail(d, DG_EINPUT, (dg_where){ "q.xml", 7, 0, NULL }, "no-text", "a file that cannot be shown");
+    dg_fail(d, DG_EINPUT, (dg_where){ "q.xml", 7, 0, NULL }, "no-text",
+            "a file that cannot be shown");
     dg_fail(d, DG_EINPUT, (dg_where){ "p.xml", 1, 999, NULL }, "far", "beyond the line");
     dg_fail(d, DG_EINPUT, (dg_where){ NULL, 0, 0, "train/loss" }, "node", "a node");
     dg_fail(d, DG_EINPUT, DG_NOWHERE, "nowhere", "two\nlines and an \033[31mescape");
@@ -155,7 +156,8 @@ static void json(void **state)
         "[\n{\"severity\":\"error\",\"id\":\"attr-type\",\"message\":\"\\\"quoted\\\" \\ufffd\","
         "\"file\":\"p.xml\",\"line\":2,\"column\":10,\"node\":\"train/conv\",\"notes\":["
         "{\"file\":\"p.xml\",\"line\":1,\"column\":1,\"node\":\"train/conv\",\"message\":\"n1\"},"
-        "{\"file\":null,\"line\":0,\"column\":0,\"node\":null,\"message\":\"n2\"}],\"help\":[\"h1\"]},"
+        "{\"file\":null,\"line\":0,\"column\":0,\"node\":null,\"message\":\"n2\"}],\"help\":["
+        "\"h1\"]},"
         "\n{\"severity\":\"warning\",\"id\":\"w\",\"message\":\"warned\",\"file\":null,\"line\":0,"
         "\"column\":0,\"node\":null,\"notes\":[],\"help\":[]}\n]\n");
     dg_str_free(&out);

@@ -149,10 +149,11 @@ static void what_does_not_fit_into_memory(void **state)
 
 static void a_read_error_is_told(void **state)
 {
-    static const char refuses[] = "/sys/class/net/lo/speed"; /* opens, has a size, and cannot be read */
-    place            *p = *state;
-    char             *text;
-    size_t            n;
+    /* opens, has a size, and cannot be read */
+    static const char refuses[] = "/sys/class/net/lo/speed";
+    place *p = *state;
+    char  *text;
+    size_t n;
 
     if (!dg_exists(refuses))
         skip();
@@ -257,7 +258,8 @@ static void what_cannot_be_written(void **state)
     assert_string_equal(dg_diag_at(p->d, 0)->text, "cannot create: No such file or directory");
     check_only(p->d, "file-create");
     assert_int_equal(dg_mkdirs(in(p, "taken"), p->d), 0);
-    assert_int_equal(dg_file_write(in(p, "taken"), "x", 1, p->d), -DG_EIO); /* a folder is in the way */
+    /* a folder is in the way */
+    assert_int_equal(dg_file_write(in(p, "taken"), "x", 1, p->d), -DG_EIO);
     check_only(p->d, "file-rename");
     assert_int_equal(entries(p->folder), 1);
 }

@@ -1,4 +1,5 @@
-/* limit: under OMP_THREAD_LIMIT=1, set before libgomp is loaded, the pool's check refuses two threads. */
+/* limit: under OMP_THREAD_LIMIT=1, set before libgomp is loaded, the pool's check refuses two
+ * threads. */
 #include "tests/check.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* pool: every index once, ranges fixed by n and threads, no nesting, and a check that the threads are there. */
+/* pool: every index once, ranges fixed by n and threads, no nesting, and a check that the
+ * threads are there. */
 #include "tests/check.h"
 
 #include <string.h>
@@ -72,7 +73,8 @@ static void a_team_is_set_and_put_back(void **state)
 
     (void)state;
 #ifdef DG_NO_OPENMP
-    assert_true(before == 3 && three == 5 && five == before); /* plain threads: what was asked for */
+    /* plain threads: what was asked for */
+    assert_true(before == 3 && three == 5 && five == before);
 #else
     assert_true(three == 3 && five == 5);
 #endif

@@ -109,7 +109,8 @@ static void a_stop_wakes_producers_and_consumers(void **state)
         (void)state;
         s->ring = dg_ring_open(CAPACITY);
         for (int i = 0; i < PRODUCERS; i++)
-            assert_int_equal(pthread_create(&threads[i], NULL, full ? produce : wait_for_one, s), 0);
+            assert_int_equal(pthread_create(&threads[i], NULL, full ? produce : wait_for_one, s),
+                             0);
         while (full && dg_ring_ready(s->ring) < CAPACITY)
             continue; /* then every producer waits, or soon will */
         dg_ring_stop(s->ring);

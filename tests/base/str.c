@@ -1,4 +1,5 @@
-/* str: growing, escaping, numbers in any locale, nearest names, readable quantities; dtypes and shapes. */
+/* str: growing, escaping, numbers in any locale, nearest names, readable quantities; dtypes and
+ * shapes. */
 #include "tests/check.h"
 
 #include <detrgraph/tensor.h>
@@ -47,7 +48,8 @@ static void escapes(void **state)
     check_text(dg_str_json, "\xC0\x80 \xED\xA0\x80 \xE2\x82", /* overlong, surrogate, cut off */
                "\"\\ufffd\\ufffd \\ufffd\\ufffd\\ufffd \\ufffd\\ufffd\"");
     check_text(dg_str_xml, "", "");
-    check_text(dg_str_xml, "<a b=\"c & d\">\n\002", "&lt;a b=&quot;c &amp; d&quot;&gt;&#10;\xEF\xBF\xBD");
+    check_text(dg_str_xml, "<a b=\"c & d\">\n\002",
+               "&lt;a b=&quot;c &amp; d&quot;&gt;&#10;\xEF\xBF\xBD");
 }
 
 static void check_real(double v, const char *expected)
@@ -76,7 +78,8 @@ static void reals(void **state)
     assert_true(dg_parse_f64("-1.5e-3", &back) && back == -1.5e-3);
     assert_true(dg_parse_f64("5e-324", &back) && back > 0);
     assert_true(dg_parse_f64(".5", &back) && back == 0.5);
-    static const char *const bad[] = { "", " 1", "1 ", "1e", "e5", "0x10", "nan", "inf", "1e999", "1,5", "--1", "." };
+    static const char *const bad[] = { "",    " 1",  "1 ",    "1e",  "e5",  "0x10",
+                                       "nan", "inf", "1e999", "1,5", "--1", "." };
 
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_false(dg_parse_f64(bad[i], &back));
@@ -101,7 +104,8 @@ static void integers(void **state)
     (void)state;
     assert_true(dg_parse_i64("-9223372036854775808", &v) && v == INT64_MIN);
     assert_true(dg_parse_i64("+7", &v) && v == 7);
-    static const char *const bad[] = { "", " 7", "7 ", "7x", "-", "9223372036854775808", "1.0", "0x7" };
+    static const char *const bad[] = { "",    " 7", "7 ", "7x", "-", "9223372036854775808",
+                                       "1.0", "0x7" };
 
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_false(dg_parse_i64(bad[i], &v));
@@ -179,14 +183,10 @@ static void shapes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(grows),
-        cmocka_unit_test(escapes),
-        cmocka_unit_test(reals),
-        cmocka_unit_test(reals_ignore_the_locale),
-        cmocka_unit_test(integers),
-        cmocka_unit_test(nearest),
-        cmocka_unit_test(quantities),
-        cmocka_unit_test(hashes),
+        cmocka_unit_test(grows),      cmocka_unit_test(escapes),
+        cmocka_unit_test(reals),      cmocka_unit_test(reals_ignore_the_locale),
+        cmocka_unit_test(integers),   cmocka_unit_test(nearest),
+        cmocka_unit_test(quantities), cmocka_unit_test(hashes),
         cmocka_unit_test(shapes),
     };
 
