@@ -105,16 +105,17 @@ static int batch_norm_fixed(const dg_args *a)
     return 0;
 }
 
-/* What one element of the batch contributes; operands dy x y s b mean var res? */
+/* What one element of the batch contributes; operands dy x? y? s b mean var res?. y is there for ReLU; x for SiLU,
+ * for statistics that follow from it, and where ds is wanted. */
 static double upstream(const dg_args *a, int64_t i, int64_t k, double rstd, double *h)
 {
     const norm_attr *f = a->attr;
     double           z = 0;
 
-    *h = ((double)in(a, 1)[i] - in(a, 5)[k]) * rstd;
+    *h = has(a, 1) ? ((double)in(a, 1)[i] - in(a, 5)[k]) * rstd : 0;
     if (f->act == DG_ACT_SILU)
         z = *h * in(a, 3)[k] + in(a, 4)[k] + (has(a, 7) ? (double)in(a, 7)[i] : 0);
-    return in(a, 0)[i] * act_slope(f->act, z, in(a, 2)[i]);
+    return in(a, 0)[i] * act_slope(f->act, z, has(a, 2) ? (double)in(a, 2)[i] : 0);
 }
 
 static int batch_norm_grad(const dg_args *a)
@@ -122,7 +123,7 @@ static int batch_norm_grad(const dg_args *a)
     const norm_attr *f = a->attr;
     const real      *s = in(a, 3), *var = in(a, 6);
     real            *dx = out(a, 8), *ds = out(a, 9), *db = out(a, 10), *dres = out(a, 11);
-    int64_t          n = rows(a, 1), c = width(a, 1);
+    int64_t          n = rows(a, 0), c = width(a, 0);
     double          *sum_g = a->workspace, *sum_gh = sum_g + c, h;
 
     memset(sum_g, 0, (size_t)(2 * c) * sizeof(double));
