@@ -1,1 +1,33 @@
-libtensor_la_SOURCES +=
+libtensor_la_SOURCES += \
+	tensor/autodiff.c \
+	tensor/build.c tensor/build.h tensor/build_self.h \
+	tensor/build_detection.c \
+	tensor/build_elementwise.c \
+	tensor/build_layer.c \
+	tensor/build_param.c \
+	tensor/build_shape.c \
+	tensor/build_update.c \
+	tensor/fuse.c \
+	tensor/grad_attention.c \
+	tensor/grad_conv.c \
+	tensor/grad_detection.c \
+	tensor/grad_elementwise.c \
+	tensor/grad_norm.c \
+	tensor/grad_pool.c \
+	tensor/grad_shape.c \
+	tensor/ops.c tensor/ops.h tensor/ops.def tensor/rules.h \
+	tensor/params.c tensor/params.h \
+	tensor/passes.c tensor/passes.h \
+	tensor/precision.c \
+	tensor/program.c tensor/program.h tensor/print.h \
+	tensor/record.c \
+	tensor/recompute.c \
+	tensor/shape_attention.c \
+	tensor/shape_conv.c \
+	tensor/shape_detection.c \
+	tensor/shape_elementwise.c \
+	tensor/shape_norm.c \
+	tensor/shape_pool.c \
+	tensor/shape_shape.c \
+	tensor/shape_update.c \
+	tensor/verify.c

@@ -62,7 +62,7 @@ typedef struct dg_value {
     dg_shape    shape;
     dg_space    space;
     int64_t     offset;   /* bytes, set by the planner (slab), at declaration (constants, io), or at seal (params) */
-    int         producer; /* instruction, -1: parameter, constant, input, space */
+    int         producer; /* instruction, -1: parameter, constant, input, space; -2: dropped by a pass */
     int         param;    /* index into dg_params, -1 */
     const char *name;     /* from dg_name, or NULL */
     const void *constant; /* DG_CONSTANTS: initial content, double[] or int32_t[] by dtype */
@@ -107,6 +107,7 @@ typedef struct dg_program {
     DG_VEC(dg_binding) draws;    /* outputs of `uniform` by "node path/name": tests replace them */
     int32_t    grads, weights, moment1, moment2, ema; /* whole-space values; 0 until first used */
     int32_t    ok;               /* i32 scalar: loss finite; and of the update: loss and norm finite */
+    bool       keep_names;       /* named values, and gradients as grad.NAME, survive to the end of a run: for tests */
 } dg_program;
 
 dg_program *dg_program_open(dg_params *params, bool training);
@@ -118,5 +119,12 @@ void dg_program_print(dg_str *out, const dg_program *p);
 /* Looks a binding up by name; 0 if there is none. */
 int32_t dg_program_result(const dg_program *p, const char *name);
 int32_t dg_program_input(const dg_program *p, const char *name);
+int32_t dg_program_named(const dg_program *p, const char *name); /* by dg_name, "grad.NAME" for gradients; the last of that name */
+
+/* For passes: keeps the instructions with keep[i], in order, and corrects every value's producer. */
+void dg_program_compact(dg_program *p, const bool *keep);
+void dg_program_renumber(dg_program *p); /* after instructions were inserted: producers as they stand now */
+/* Appends a value; returns its number. */
+int32_t dg_program_value(dg_program *p, dg_value v);
 
 #endif

@@ -80,7 +80,7 @@ typedef struct dg_infer {
     const dg_dtype *in_type;
     const void     *attr;
     dg_shape       *out;
-    dg_dtype       *out_type; /* preset to DG_REAL */
+    dg_dtype       *out_type; /* preset from the signature */
     void           *ctx;
 } dg_infer;
 DG_PUBLIC int dg_infer_fail(dg_infer *s, const char *fmt, ...) DG_PRINTF(2, 3);

@@ -1,0 +1,70 @@
+/* build_detection.c: the part of op.h about targets, draws, matching and losses. */
+#include "tensor/build_self.h"
+
+dg_val dg_uniform(dg_build *b, const char *name, dg_shape shape)
+{
+    const char  *node = b->origin.where.node ? b->origin.where.node : "";
+    const char  *full = dg_printf(b->arena, "%s/%s", node, name);
+    uniform_attr a = { .key = (int64_t)dg_hash_str(full), .rank = shape.rank };
+    dg_val       u;
+
+    for (int i = 0; i < b->p->draws.n; i++)
+        if ((int64_t)dg_hash_str(b->p->draws.items[i].name) == a.key)
+            return dg_error(b, "draw-twice", "two draws of one node are named %s and would be equal", name);
+    for (int i = 0; i < shape.rank && i < DG_MAX_DIMS; i++)
+        a.d[i] = shape.d[i];
+    u = dg_emit1(b, DG_OP(uniform), &a, DG_NONE, DG_NONE, DG_NONE, 0);
+    if (u.id > 0)
+        DG_PUSH(b->arena, b->p->draws, ((dg_binding){ full, (int32_t)u.id }));
+    return u;
+}
+
+dg_denoising dg_denoise(dg_build *b, dg_val labels, dg_val boxes, dg_val count, dg_val most, dg_val u_label,
+                        dg_val u_class, dg_val u_sign, dg_val u_size, const dg_denoise_attr *attr)
+{
+    dg_val out[DG_MAX_SIGNATURE];
+
+    dg_emit(b, DG_OP(denoise), attr, 8, (dg_val[]){ labels, boxes, count, most, u_label, u_class, u_sign, u_size }, out);
+    return (dg_denoising){ .labels = out[0], .boxes = out[1], .dn = out[2], .query = out[3], .gt = out[4] };
+}
+
+dg_val dg_match_cost(dg_build *b, dg_val logits, dg_val boxes, dg_val labels, dg_val target_boxes, dg_val count,
+                     const dg_match_attr *attr)
+{
+    dg_val out[DG_MAX_SIGNATURE];
+
+    dg_emit(b, DG_OP(match_cost), attr, 5, (dg_val[]){ logits, boxes, labels, target_boxes, count }, out);
+    return out[0];
+}
+
+dg_val dg_match(dg_build *b, dg_val cost, dg_val count)
+{
+    return dg_emit1(b, DG_OP(match), NULL, cost, count, DG_NONE, 2);
+}
+
+dg_box_losses dg_box_loss(dg_build *b, dg_val boxes, dg_val target_boxes, dg_val query, dg_val gt)
+{
+    dg_val out[DG_MAX_SIGNATURE];
+
+    dg_emit(b, DG_OP(box_loss), NULL, 4, (dg_val[]){ boxes, target_boxes, query, gt }, out);
+    if (out[2].id > 0)
+        dg_value_of(b, out[2])->needs_gradient = false;
+    return (dg_box_losses){ .l1 = out[0], .giou = out[1], .iou = out[2] };
+}
+
+dg_val dg_class_loss(dg_build *b, dg_val logits, dg_val labels, dg_val query, dg_val gt, dg_val iou, dg_val dn,
+                     const dg_class_loss_attr *attr)
+{
+    dg_val out[DG_MAX_SIGNATURE];
+
+    dg_emit(b, DG_OP(class_loss), attr, 6, (dg_val[]){ logits, labels, query, gt, iou, dn }, out);
+    return out[0];
+}
+
+dg_detections dg_detect(dg_build *b, dg_val logits, dg_val boxes, int64_t k)
+{
+    dg_val out[DG_MAX_SIGNATURE];
+
+    dg_emit(b, DG_OP(detect), &(index_attr){ k, -1 }, 2, (dg_val[]){ logits, boxes }, out);
+    return (dg_detections){ .labels = out[0], .scores = out[1], .boxes = out[2] };
+}

@@ -1,0 +1,51 @@
+/* build_self.h: the builder's own state, for the files that make it up (build*.c, record.c, autodiff.c). */
+#ifndef DG_TENSOR_BUILD_SELF_H
+#define DG_TENSOR_BUILD_SELF_H
+
+#include "base/map.h"
+#include "tensor/build.h"
+#include "tensor/rules.h"
+
+#define DG_POISON ((dg_val){ -1 })
+#define DG_RECORDS ((int64_t)1 << 40) /* handles from here on are records */
+
+typedef struct dg_axis {
+    const char *name;
+    int64_t     size;
+} dg_axis;
+
+typedef struct dg_field_of_record {
+    const char *key;
+    dg_val      v;
+} dg_field_of_record;
+typedef DG_VEC(dg_field_of_record) dg_record_fields;
+
+typedef struct dg_pending { /* a stat_update that waits for `ok` */
+    dg_origin origin;
+    dg_val    in[4];
+    stat_attr attr;
+} dg_pending;
+
+struct dg_build {
+    dg_program              *p;
+    dg_diag                 *d;
+    dg_arena                *arena; /* the program's */
+    dg_origin                origin;
+    const char              *prefix, *reference;
+    bool                     failed;
+    dg_segment               segment;
+    dg_phase                 phase;
+    dg_map                  *constants; /* text of type, shape and hash -> dg_constant */
+    DG_VEC(dg_axis)          axes;
+    DG_VEC(dg_record_fields) records;
+    DG_VEC(int32_t)          params; /* value of parameter i, 0 if this program does not use it */
+    DG_VEC(dg_pending)       pending;
+    dg_val                   loss;
+};
+
+/* Runs the shape rule; s holds n_in, in, in_type, attr, and room for the outputs. */
+int dg_infer_run(const dg_op *op, const dg_signature *sig, dg_infer *s, dg_where at, dg_diag *d) DG_MUST_USE;
+dg_value *dg_value_of(dg_build *b, dg_val v); /* NULL for none, poison and records; the latter is reported */
+dg_val    dg_whole_space(dg_build *b, dg_space s); /* p->grads, weights, ... made on first use */
+
+#endif

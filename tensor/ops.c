@@ -1,0 +1,303 @@
+/* ops.c: the table of ops: rows of ops.def joined with the fields of their attributes, their rules, their
+ * kernels and what they cost. */
+#include "tensor/ops.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "tensor/rules.h"
+
+/* ---- fields of the attribute structs --------------------------------------------------------------------- */
+
+#define INT(type, field) { #field, DG_FIELD_INT, offsetof(type, field), 1 }
+#define REAL(type, field) { #field, DG_FIELD_REAL, offsetof(type, field), 1 }
+#define INTS(type, field, count) { #field, DG_FIELD_INTS, offsetof(type, field), count }
+#define END { NULL, DG_FIELD_INT, 0, 0 }
+
+static const dg_field fields_no_attr[] = { END };
+static const dg_field fields_conv_attr[] = {
+    INT(conv_attr, stride), INT(conv_attr, pad), INT(conv_attr, h), INT(conv_attr, w), END,
+};
+static const dg_field fields_matmul_attr[] = { INT(matmul_attr, trans_a), INT(matmul_attr, trans_b), END };
+static const dg_field fields_norm_attr[] = {
+    REAL(norm_attr, eps), INT(norm_attr, act), INT(norm_attr, fixed), INT(norm_attr, plain), END,
+};
+static const dg_field fields_stat_attr[] = { REAL(stat_attr, momentum), INT(stat_attr, count), END };
+static const dg_field fields_attention_attr[] = {
+    INT(attention_attr, heads), INT(attention_attr, capacity), END,
+};
+static const dg_field fields_affine_attr[] = { REAL(affine_attr, a), REAL(affine_attr, c), END };
+static const dg_field fields_axes_attr[] = { INT(axes_attr, axes), INT(axes_attr, keep), END };
+static const dg_field fields_axis_attr[] = {
+    INT(axis_attr, axis), INT(axis_attr, begin), INT(axis_attr, end), END,
+};
+static const dg_field fields_shape_attr[] = {
+    { "d", DG_FIELD_SHAPE, offsetof(shape_attr, rank), 1 }, END,
+};
+static const dg_field fields_fill_attr[] = {
+    REAL(fill_attr, a), { "d", DG_FIELD_SHAPE, offsetof(fill_attr, rank), 1 }, END,
+};
+static const dg_field fields_pool_attr[] = {
+    INT(pool_attr, size), INT(pool_attr, stride), INT(pool_attr, pad), INT(pool_attr, h), INT(pool_attr, w), END,
+};
+static const dg_field fields_index_attr[] = { INT(index_attr, n), INT(index_attr, padding), END };
+static const dg_field fields_deform_attr[] = {
+    INT(deform_attr, heads),
+    INT(deform_attr, discrete),
+    INT(deform_attr, n_levels),
+    INTS(deform_attr, h, DG_MAX_LEVELS),
+    INTS(deform_attr, w, DG_MAX_LEVELS),
+    INTS(deform_attr, points, DG_MAX_LEVELS),
+    END,
+};
+static const dg_field fields_uniform_attr[] = {
+    INT(uniform_attr, key), { "d", DG_FIELD_SHAPE, offsetof(uniform_attr, rank), 1 }, END,
+};
+static const dg_field fields_reduce_attr[] = { INT(reduce_attr, op), INT(reduce_attr, axis), END };
+static const dg_field fields_cast_attr[] = { { "to", DG_FIELD_DTYPE, offsetof(cast_attr, to), 1 }, END };
+static const dg_field fields_adamw_attr[] = {
+    REAL(adamw_attr, beta1), REAL(adamw_attr, beta2), REAL(adamw_attr, eps), REAL(adamw_attr, clip),
+    INT(adamw_attr, n_ranges), END,
+};
+static const dg_field fields_ema_attr[] = { INT(ema_attr, begin), INT(ema_attr, end), END };
+static const dg_field fields_dg_denoise_attr[] = {
+    INT(dg_denoise_attr, count),        INT(dg_denoise_attr, capacity),   INT(dg_denoise_attr, classes),
+    REAL(dg_denoise_attr, label_noise), REAL(dg_denoise_attr, box_noise), INT(dg_denoise_attr, on_empty),
+    END,
+};
+static const dg_field fields_dg_match_attr[] = {
+    REAL(dg_match_attr, class_weight), REAL(dg_match_attr, l1_weight), REAL(dg_match_attr, giou_weight),
+    REAL(dg_match_attr, alpha),        REAL(dg_match_attr, gamma),     END,
+};
+static const dg_field fields_dg_class_loss_attr[] = {
+    INT(dg_class_loss_attr, focal), REAL(dg_class_loss_attr, alpha), REAL(dg_class_loss_attr, gamma), END,
+};
+
+/* ---- what a run costs: multiplications and additions counted apart --------------------------------------- */
+
+static double elements(const dg_tensor *t)
+{
+    return (double)dg_shape_elements(t->shape);
+}
+
+static double last(const dg_tensor *t)
+{
+    return t->shape.rank ? (double)t->shape.d[t->shape.rank - 1] : 1;
+}
+
+/* y[B,H,W,O] each from kh kw I products: the same count for the output, the data and the weight gradient */
+static double flops_conv2d(const dg_tensor *t, int n, const void *attr)
+{
+    (void)attr;
+    return 2 * elements(&t[n - 1]) * elements(&t[1]) / (double)t[1].shape.d[0];
+}
+
+static double flops_conv2d_dx(const dg_tensor *t, int n, const void *attr)
+{
+    (void)n, (void)attr;
+    return 2 * elements(&t[0]) * elements(&t[1]) / (double)t[1].shape.d[0];
+}
+
+static double flops_conv2d_dw(const dg_tensor *t, int n, const void *attr)
+{
+    (void)attr;
+    return 2 * elements(&t[1]) * elements(&t[n - 1]) / (double)t[n - 1].shape.d[0];
+}
+
+static double flops_matmul(const dg_tensor *t, int n, const void *attr)
+{
+    const matmul_attr *a = attr;
+    int                r = t[0].shape.rank;
+
+    return 2 * elements(&t[n - 1]) * (double)t[0].shape.d[a->trans_a ? r - 2 : r - 1];
+}
+
+/* q k^T and p v: 2 N S D each; backward five such products */
+static double flops_attention(const dg_tensor *t, int n, const void *attr)
+{
+    (void)n, (void)attr;
+    return 4 * elements(&t[0]) * (double)t[1].shape.d[1];
+}
+
+static double flops_attention_grad(const dg_tensor *t, int n, const void *attr)
+{
+    (void)n, (void)attr;
+    return 10 * elements(&t[1]) * (double)t[2].shape.d[1];
+}
+
+/* four taps with a weight each, for d channels of every sampling point, and the weighted sum */
+static double flops_deform_attention(const dg_tensor *t, int n, const void *attr)
+{
+    const deform_attr *a = attr;
+
+    (void)n;
+    return 10 * elements(&t[3]) * last(&t[0]) / (double)a->heads;
+}
+
+static double flops_deform_attention_grad(const dg_tensor *t, int n, const void *attr)
+{
+    const deform_attr *a = attr;
+
+    (void)n;
+    return 25 * elements(&t[4]) * last(&t[1]) / (double)a->heads;
+}
+
+static const struct {
+    dg_op_id id;
+    double (*flops)(const dg_tensor *t, int n, const void *attr);
+} costs[] = {
+    { DG_OP_conv2d, flops_conv2d },
+    { DG_OP_conv2d_dx, flops_conv2d_dx },
+    { DG_OP_conv2d_dw, flops_conv2d_dw },
+    { DG_OP_matmul, flops_matmul },
+    { DG_OP_attention, flops_attention },
+    { DG_OP_attention_grad, flops_attention_grad },
+    { DG_OP_deform_attention, flops_deform_attention },
+    { DG_OP_deform_attention_grad, flops_deform_attention_grad },
+};
+
+double dg_op_flops(const dg_op *op, const dg_tensor *t, int n, const void *attr)
+{
+    double largest = 0;
+
+    if (op->flops)
+        return op->flops(t, n, attr);
+    for (size_t i = 0; i < sizeof costs / sizeof *costs; i++)
+        if (op == &dg_ops[costs[i].id])
+            return costs[i].flops(t, n, attr);
+    for (int i = 0; i < n; i++)
+        if (t[i].shape.rank >= 0 && elements(&t[i]) > largest)
+            largest = elements(&t[i]);
+    return largest;
+}
+
+/* ---- the table ------------------------------------------------------------------------------------------- */
+
+/* A word of a column -> the symbol it stands for. */
+#define dg_grad_stop NULL
+#define REF_none(name, bits) NULL
+#define REF_ref(name, bits) &dg_ref_##name##_f##bits
+#define REF_simd REF_ref
+#define REF_dnn REF_ref
+#define HOST_none(name) NULL
+#define HOST_ref(name) NULL
+#define HOST_simd(name) &dg_host_##name
+#define HOST_dnn HOST_simd
+#define CUDA_none(name) NULL
+
+#define OP(name, signature, effect, precision, attr, shape, grad, host, cuda, tolerance) \
+    extern const dg_kernel dg_ref_##name##_f32, dg_ref_##name##_f64, dg_host_##name;
+#include "tensor/ops.def"
+#undef OP
+
+const dg_op dg_ops[DG_N_OPS] = {
+#define OP(name_, signature_, effect_, precision_, attr_, shape_, grad_, host_, cuda_, tolerance_) \
+    [DG_OP_##name_] = {                                                                            \
+        DG_OP_ROW,                                                                                 \
+        .name = #name_,                                                                            \
+        .signature = signature_,                                                                   \
+        .effect = DG_##effect_,                                                                    \
+        .precision = DG_##precision_,                                                              \
+        .attr_bytes = sizeof(attr_),                                                               \
+        .fields = fields_##attr_,                                                                  \
+        .shape = dg_shape_##shape_,                                                                \
+        .grad = dg_grad_##grad_,                                                                   \
+        .ref32 = REF_##host_(name_, 32),                                                           \
+        .ref64 = REF_##host_(name_, 64),                                                           \
+        .host = HOST_##host_(name_),                                                               \
+        .cuda = CUDA_##cuda_(name_),                                                               \
+        .tolerance = tolerance_,                                                                   \
+    },
+#include "tensor/ops.def"
+#undef OP
+};
+
+const dg_op *dg_op_find(const char *name)
+{
+    for (int i = 0; i < DG_N_OPS; i++)
+        if (strcmp(dg_ops[i].name, name) == 0)
+            return &dg_ops[i];
+    return NULL;
+}
+
+/* ---- signatures ------------------------------------------------------------------------------------------ */
+
+static bool is_word(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+/* One operand with its suffixes; returns what follows it, NULL if it is malformed. */
+static const char *parse_operand(dg_signature *s, const char *p, bool output)
+{
+    dg_operand o = { .name = p, .dtype = DG_REAL, .alias = -1 };
+
+    while (is_word(*p))
+        p++;
+    o.len = (int)(p - o.name);
+    for (; *p && *p != ' '; p++) {
+        if (*p == '?') {
+            o.optional = true;
+        } else if (*p == '*') {
+            o.variadic = true;
+        } else if (*p == ':') {
+            p++;
+            if (*p != 'u' && *p != 'i' && *p != 'b' && *p != 'f')
+                return NULL;
+            o.state = *p == 'u';
+            o.wide = *p == 'f';
+            o.dtype = *p == 'i' ? DG_I32 : *p == 'b' ? DG_U8 : o.dtype;
+        } else if (*p == '(' && p[1] == '=') {
+            const char *name = p + 2, *end = strchr(name, ')');
+
+            for (int i = 0; end && i < s->n_in; i++)
+                if (s->operand[i].len == end - name && !memcmp(s->operand[i].name, name, (size_t)(end - name)))
+                    o.alias = i;
+            if (o.alias < 0)
+                return NULL;
+            p = end;
+        } else {
+            return NULL;
+        }
+    }
+    if (!o.len || s->n_in + s->n_out == DG_MAX_SIGNATURE || (s->variadic && !output) || (output && o.variadic))
+        return NULL;
+    s->variadic |= o.variadic;
+    s->operand[s->n_in + s->n_out] = o;
+    if (output)
+        s->n_out++;
+    else
+        s->n_in++;
+    return p;
+}
+
+int dg_signature_parse(dg_signature *s, const char *text)
+{
+    bool output = false;
+
+    *s = (dg_signature){ 0 };
+    for (const char *p = text;;) {
+        while (*p == ' ')
+            p++;
+        if (!*p)
+            return output ? 0 : -DG_EINPUT;
+        if (p[0] == '-' && p[1] == '>' && !output) {
+            output = true;
+            p += 2;
+        } else if (!(p = parse_operand(s, p, output))) {
+            return -DG_EINPUT;
+        }
+    }
+}
+
+const dg_operand *dg_signature_at(const dg_signature *s, int n_in, int i)
+{
+    if (i >= n_in)
+        return &s->operand[s->n_in + i - n_in];
+    return &s->operand[i < s->n_in ? i : s->n_in - 1];
+}
+
+bool dg_signature_takes(const dg_signature *s, int n_in)
+{
+    return s->variadic ? n_in >= s->n_in : n_in == s->n_in;
+}

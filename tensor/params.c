@@ -1,0 +1,214 @@
+/* params.c: the parameters of a run, in order of declaration, and where each begins in the parameter spaces:
+ *     | trainable ... | frozen ... | buffers ... |      each rounded up to DG_PARAM_ALIGN elements
+ * Initial values are drawn with Philox keyed by (seed, path), so neither order nor neighbours change them, and
+ * rounded to f32, so that f32 and f64 runs begin alike. */
+#include "tensor/params.h"
+
+#include <string.h>
+
+#include "base/map.h"
+#include "base/rng.h"
+
+struct dg_params {
+    dg_arena               *arena;
+    DG_VEC(dg_param_info *) items;
+    dg_map                 *by_path, *by_name; /* -> dg_param_info */
+    int64_t                 size[DG_BUFFER + 1];
+    bool                    sealed;
+};
+
+dg_params *dg_params_open(void)
+{
+    dg_arena  *a = dg_arena_open();
+    dg_params *p = DG_NEW(a, dg_params);
+
+    p->arena = a;
+    p->by_path = dg_map_new(a);
+    p->by_name = dg_map_new(a);
+    return p;
+}
+
+void dg_params_close(dg_params **p)
+{
+    if (!*p)
+        return;
+    dg_arena *a = (*p)->arena;
+
+    dg_arena_close(&a);
+    *p = NULL;
+}
+
+int dg_params_n(const dg_params *p)
+{
+    return p->items.n;
+}
+
+const dg_param_info *dg_params_at(const dg_params *p, int i)
+{
+    return p->items.items[i];
+}
+
+static int index_of(const dg_params *p, const dg_param_info *info)
+{
+    for (int i = 0; info && i < p->items.n; i++)
+        if (p->items.items[i] == info)
+            return i;
+    return -1;
+}
+
+int dg_params_find(const dg_params *p, const char *name)
+{
+    return index_of(p, dg_map_get(p->by_name, name));
+}
+
+int dg_params_find_path(const dg_params *p, const char *path)
+{
+    return index_of(p, dg_map_get(p->by_path, path));
+}
+
+bool dg_params_sealed(const dg_params *p)
+{
+    return p->sealed;
+}
+
+static int64_t rounded(dg_shape s)
+{
+    return (dg_shape_elements(s) + DG_PARAM_ALIGN - 1) / DG_PARAM_ALIGN * DG_PARAM_ALIGN;
+}
+
+static const char *const kinds[] = {
+    [DG_TRAINABLE] = "trainable",      [DG_FROZEN] = "frozen",           [DG_BUFFER] = "a buffer",
+    [DG_EXPORT_CONST] = "a constant",  [DG_EXPORT_COUNTER] = "a counter",
+};
+
+static int compare_again(const dg_param_info *old, const dg_param_info *info, dg_diag *d)
+{
+    char a[64], b[64];
+
+    if (!dg_shape_equal(old->shape, info->shape))
+        return dg_fail(d, DG_EINPUT, info->where, "param-shape", "parameter %s has shape %s here and %s elsewhere",
+                       info->path, dg_shape_print(info->shape, a, sizeof a), dg_shape_print(old->shape, b, sizeof b));
+    if (old->kind != info->kind)
+        return dg_fail(d, DG_EINPUT, info->where, "param-kind", "parameter %s is %s here and %s elsewhere", info->path,
+                       kinds[info->kind], kinds[old->kind]);
+    return 0;
+}
+
+static int check_new(const dg_params *p, const dg_param_info *info, dg_diag *d)
+{
+    const dg_param_info *like = info->like ? dg_map_get(p->by_path, info->like) : NULL;
+
+    if (p->sealed)
+        return dg_fail(d, DG_EINTERNAL, info->where, "param-sealed",
+                       "parameter %s is declared after the parameters were laid out", info->path);
+    for (int i = 0; i < info->shape.rank; i++)
+        if (info->shape.d[i] < 1)
+            return dg_fail(d, DG_EINPUT, info->where, "param-empty", "parameter %s has a dimension of %lld", info->path,
+                           (long long)info->shape.d[i]);
+    if (info->like && (!like || !dg_shape_equal(like->shape, info->shape)))
+        return dg_fail(d, DG_EINPUT, info->where, "param-like",
+                       "parameter %s begins like %s, which %s", info->path, info->like,
+                       like ? "has another shape" : "is not declared before it");
+    if (info->init.kind == DG_INIT_DATA && info->init.n != dg_shape_elements(info->shape))
+        return dg_fail(d, DG_EINPUT, info->where, "param-values", "parameter %s has %lld elements and %d initial values",
+                       info->path, (long long)dg_shape_elements(info->shape), (int)info->init.n);
+    if (dg_map_has(p->by_name, info->name))
+        return dg_fail(d, DG_EINPUT, info->where, "param-name", "parameters %s and %s have one name in files, %s",
+                       ((const dg_param_info *)dg_map_get(p->by_name, info->name))->path, info->path, info->name);
+    return 0;
+}
+
+int dg_params_declare(dg_params *p, const dg_param_info *info, dg_diag *d)
+{
+    const dg_param_info *old = dg_map_get(p->by_path, info->path);
+    int                  rc = old ? compare_again(old, info, d) : check_new(p, info, d);
+
+    if (rc < 0)
+        return rc;
+    if (old)
+        return index_of(p, old);
+
+    dg_param_info *own = dg_memdup(p->arena, info, sizeof *info);
+    size_t         n = (size_t)dg_shape_elements(info->shape);
+
+    own->path = dg_strdup(p->arena, info->path);
+    own->name = dg_strdup(p->arena, info->name);
+    own->like = info->like ? dg_strdup(p->arena, info->like) : NULL;
+    own->where.file = info->where.file ? dg_strdup(p->arena, info->where.file) : NULL;
+    own->where.node = info->where.node ? dg_strdup(p->arena, info->where.node) : NULL;
+    if (info->init.kind == DG_INIT_DATA)
+        own->init.p = dg_memdup(p->arena, info->init.p, n * sizeof(double));
+    if (info->values)
+        own->values = dg_memdup(p->arena, info->values, n * sizeof(double));
+    own->zero_row = info->init.kind & DG_INIT_ZERO_ROW ? info->init.n : -1;
+    own->offset = -1;
+    if (own->kind <= DG_BUFFER) {
+        own->offset = p->size[own->kind]; /* within its kind until sealed; final for trainable ones */
+        p->size[own->kind] += rounded(own->shape);
+    }
+    dg_map_set(p->by_path, own->path, own);
+    dg_map_set(p->by_name, own->name, own);
+    DG_PUSH(p->arena, p->items, own);
+    return p->items.n - 1;
+}
+
+void dg_params_seal(dg_params *p)
+{
+    int64_t base[DG_BUFFER + 1] = {
+        0,
+        p->size[DG_TRAINABLE],
+        p->size[DG_TRAINABLE] + p->size[DG_FROZEN],
+    };
+
+    if (p->sealed)
+        return;
+    for (int i = 0; i < p->items.n; i++)
+        if (p->items.items[i]->kind <= DG_BUFFER)
+            p->items.items[i]->offset += base[p->items.items[i]->kind];
+    p->sealed = true;
+}
+
+int64_t dg_params_elements(const dg_params *p)
+{
+    return p->size[DG_TRAINABLE] + p->size[DG_FROZEN] + p->size[DG_BUFFER];
+}
+
+int64_t dg_params_trainable(const dg_params *p)
+{
+    return p->size[DG_TRAINABLE];
+}
+
+void dg_params_init(const dg_params *p, int i, uint64_t seed, double *out)
+{
+    const dg_param_info *info = p->items.items[i];
+    int64_t              n = dg_shape_elements(info->shape);
+
+    while (info->like)
+        info = dg_map_get(p->by_path, info->like);
+    dg_rng  rng = dg_rng_begin(dg_rng_named(seed, info->path), 0, 0);
+    int     kind = info->init.kind & ~DG_INIT_ZERO_ROW;
+    double  a = info->init.a;
+
+    if (info->values) {
+        memcpy(out, info->values, (size_t)n * sizeof *out);
+        return;
+    }
+    for (int64_t k = 0; k < n; k++) {
+        double v = 0;
+
+        if (kind == DG_INIT_CONST)
+            v = a;
+        else if (kind == DG_INIT_UNIFORM)
+            v = dg_rng_range(&rng, -a, a);
+        else if (kind == DG_INIT_NORMAL)
+            v = a * dg_rng_normal(&rng);
+        else if (kind == DG_INIT_DATA)
+            v = ((const double *)info->init.p)[k];
+        out[k] = (double)(float)v;
+    }
+    if (info->zero_row >= 0 && info->shape.rank > 0 && info->zero_row < info->shape.d[0]) {
+        int64_t row = n / info->shape.d[0];
+
+        memset(out + info->zero_row * row, 0, (size_t)row * sizeof *out);
+    }
+}

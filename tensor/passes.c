@@ -1,0 +1,98 @@
+/* passes.c: the passes in their order, and the small ones: dead code, collectives. */
+#include "tensor/passes.h"
+
+#include <string.h>
+
+#include "tensor/ops.h"
+
+static bool is_root(const dg_program *p, int32_t v)
+{
+    const dg_value *x = &p->values.items[v];
+
+    return x->space == DG_GRADIENTS || v == p->ok || (p->keep_names && x->name);
+}
+
+/* Whether anybody needs instruction in; outputs that are optional and unread are taken from it. */
+static bool needed(dg_program *p, dg_instr *in, const bool *read)
+{
+    dg_signature sig;
+    bool         any = in->op->effect != DG_PURE;
+
+    for (int k = in->n_in; k < in->n_in + in->n_out; k++)
+        any |= in->v[k] && read[in->v[k]];
+    if (!any || dg_signature_parse(&sig, in->op->signature) < 0)
+        return any;
+    for (int k = in->n_in; k < in->n_in + in->n_out; k++)
+        if (in->v[k] && !read[in->v[k]] && dg_signature_at(&sig, in->n_in, k)->optional) {
+            p->values.items[in->v[k]].producer = -2;
+            in->v[k] = 0;
+        }
+    return true;
+}
+
+void dg_pass_dead(dg_program *p)
+{
+    dg_arena *scratch = dg_arena_open();
+    bool     *read = DG_NEW_N(scratch, p->values.n, bool);
+    bool     *keep = DG_NEW_N(scratch, p->instrs.n + 1, bool);
+    int       n = 0;
+
+    for (int32_t v = 1; v < p->values.n; v++)
+        read[v] = is_root(p, v);
+    for (int i = 0; i < p->results.n; i++)
+        read[p->results.items[i].value] = true;
+    for (int i = p->instrs.n - 1; i >= 0; i--) {
+        dg_instr *in = &p->instrs.items[i];
+
+        keep[i] = needed(p, in, read);
+        for (int k = 0; keep[i] && k < in->n_in; k++)
+            read[in->v[k]] = true;
+    }
+    dg_program_compact(p, keep);
+    for (int i = 0; i < p->draws.n; i++)
+        if (p->values.items[p->draws.items[i].value].producer >= 0)
+            p->draws.items[n++] = p->draws.items[i];
+    p->draws.n = n;
+    dg_arena_close(&scratch);
+}
+
+/* With one rank a reduction gives its operand: readers read that. */
+void dg_pass_collectives(dg_program *p, int ranks)
+{
+    dg_arena *scratch;
+    bool     *keep;
+    int32_t  *instead;
+
+    if (ranks > 1)
+        return;
+    scratch = dg_arena_open();
+    keep = DG_NEW_N(scratch, p->instrs.n + 1, bool);
+    instead = DG_NEW_N(scratch, p->values.n, int32_t);
+    for (int32_t v = 0; v < p->values.n; v++)
+        instead[v] = v;
+    for (int i = 0; i < p->instrs.n; i++) {
+        dg_instr *in = &p->instrs.items[i];
+
+        for (int k = 0; k < in->n_in; k++)
+            in->v[k] = instead[in->v[k]];
+        keep[i] = in->op->effect != DG_COLLECTIVE;
+        if (!keep[i] && in->n_out)
+            instead[in->v[in->n_in]] = in->v[0];
+    }
+    for (int i = 0; i < p->results.n; i++)
+        p->results.items[i].value = instead[p->results.items[i].value];
+    dg_program_compact(p, keep);
+    dg_arena_close(&scratch);
+}
+
+int dg_passes(dg_program *p, dg_dtype base, dg_dtype low, int ranks, dg_diag *d)
+{
+    dg_params_seal(p->params);
+    dg_pass_fuse(p);
+    dg_pass_dead(p);
+    dg_pass_recompute(p);
+    dg_pass_collectives(p, ranks);
+    dg_pass_precision(p, base, low);
+    dg_pass_dead(p);
+    return dg_program_verify(p, d);
+}

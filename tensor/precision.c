@@ -1,0 +1,209 @@
+/* precision.c: chooses how every real value is stored, and inserts casts where a reader wants another type.
+ * base is f32 (f64 when everything runs on ref kernels), low is bf16 or base. By the op's class:
+ *     LOW       low in and out; parameters are read as they are; gradients of parameters come out as base,
+ *               and so does a product that only base readers read
+ *     F32STAT   low where any operand is low, except those marked :f
+ *     ANY       base where any operand (but parameters and constants, which follow) is base
+ *     WIDE      base
+ * The stem, the convolution of three channels, is computed in base (Debian's oneDNN is slow there in bf16), but
+ * its output is handed on as low. Master weights, gradients, statistics, constants and the batch are base. */
+#include <string.h>
+
+#include "tensor/ops.h"
+#include "tensor/passes.h"
+
+typedef struct precision {
+    dg_program      *p;
+    dg_dtype         base, low;
+    DG_VEC(dg_instr) out;
+    int              n_values; /* before casts */
+    bool            *hand_low; /* of every value: base, but readers who may choose take low */
+    bool            *wide_readers; /* of every value: nobody wants it low */
+    bool            *result;
+    int32_t         *cast[2];  /* of every value: its version as base, as low */
+} precision;
+
+static dg_value *value(precision *s, int32_t v)
+{
+    return &s->p->values.items[v];
+}
+
+static bool is_fixed(precision *s, int32_t v)
+{
+    dg_space space = value(s, v)->space;
+
+    return space == DG_WEIGHTS || space == DG_CONSTANTS;
+}
+
+static bool is_real(precision *s, int32_t v)
+{
+    return v && dg_dtype_is_real(value(s, v)->dtype);
+}
+
+static bool is_low(precision *s, int32_t v)
+{
+    return value(s, v)->dtype == s->low || s->hand_low[v];
+}
+
+static bool is_stem(precision *s, const dg_instr *in)
+{
+    if (in->op == DG_OP(conv2d) || in->op == DG_OP(conv2d_dw))
+        return value(s, in->v[0])->shape.d[3] == 3;
+    return in->op == DG_OP(conv2d_dx) && value(s, in->v[1])->shape.d[1] == 3;
+}
+
+/* The type of an instruction's operands that are not :f. */
+static dg_dtype type_of(precision *s, const dg_instr *in, const dg_signature *sig)
+{
+    bool any_low = false, any_base = false;
+
+    for (int k = in->n_in; k < in->n_in + in->n_out; k++) /* a parameter's gradient is base, unless marked so anyway */
+        if (in->op->precision != DG_LOW && is_real(s, in->v[k]) && value(s, in->v[k])->space == DG_GRADIENTS &&
+            !dg_signature_at(sig, in->n_in, k)->wide)
+            return s->base;
+    for (int k = 0; k < in->n_in; k++) {
+        if (!is_real(s, in->v[k]) || dg_signature_at(sig, in->n_in, k)->wide || is_fixed(s, in->v[k]))
+            continue;
+        any_low |= is_low(s, in->v[k]);
+        any_base |= !is_low(s, in->v[k]);
+    }
+    switch (in->op->effect == DG_PURE ? in->op->precision : DG_WIDE) {
+    case DG_LOW:
+        return is_stem(s, in) ? s->base : s->low;
+    case DG_F32STAT:
+        return any_low ? s->low : s->base;
+    case DG_ANY:
+        return any_low && !any_base ? s->low : s->base;
+    default:
+        return s->base;
+    }
+}
+
+static void insert_cast(precision *s, int32_t v, dg_dtype to, const dg_instr *near)
+{
+    dg_value  copy = *value(s, v);
+    cast_attr attr = { to };
+    dg_instr  in = {
+        .op = DG_OP(cast),
+        .attr = dg_memdup(s->p->arena, &attr, sizeof attr),
+        .n_in = 1,
+        .n_out = 1,
+        .v = DG_NEW_N(s->p->arena, 2, int32_t),
+        .segment = near->segment,
+        .phase = near->phase,
+        .origin = near->origin,
+    };
+
+    copy.dtype = to;
+    copy.space = DG_SLAB;
+    copy.param = -1;
+    copy.constant = NULL;
+    copy.name = NULL;
+    in.v[0] = v;
+    in.v[1] = dg_program_value(s->p, copy);
+    s->cast[to == s->low][v] = in.v[1];
+    DG_PUSH(s->p->arena, s->out, in);
+}
+
+/* v as `type`. */
+static int32_t as(precision *s, int32_t v, dg_dtype type, const dg_instr *near)
+{
+    if (value(s, v)->dtype == type)
+        return v;
+    if (!s->cast[type == s->low][v])
+        insert_cast(s, v, type, near);
+    return s->cast[type == s->low][v];
+}
+
+static dg_dtype out_type(precision *s, const dg_instr *in, int32_t v, dg_dtype type)
+{
+    if (in->op == DG_OP(matmul) && (value(s, v)->space == DG_GRADIENTS || s->wide_readers[v]))
+        return s->base;
+    return value(s, v)->space == DG_GRADIENTS ? s->base : type;
+}
+
+static void convert(precision *s, dg_instr in)
+{
+    dg_signature sig;
+    dg_dtype     type;
+
+    if (dg_signature_parse(&sig, in.op->signature) < 0)
+        return;
+    type = type_of(s, &in, &sig);
+    for (int k = 0; k < in.n_in; k++) {
+        bool weight = in.op->precision == DG_LOW && is_real(s, in.v[k]) && value(s, in.v[k])->space == DG_WEIGHTS;
+
+        if (is_real(s, in.v[k]) && !weight && !dg_signature_at(&sig, in.n_in, k)->state)
+            in.v[k] = as(s, in.v[k], dg_signature_at(&sig, in.n_in, k)->wide ? s->base : type, &in);
+    }
+    for (int k = in.n_in; k < in.n_in + in.n_out; k++) {
+        if (!is_real(s, in.v[k]))
+            continue;
+        bool wide = dg_signature_at(&sig, in.n_in, k)->wide;
+
+        value(s, in.v[k])->dtype = in.op == DG_OP(cast) ? (dg_dtype)((cast_attr *)in.attr)->to
+                                   : wide               ? s->base
+                                                        : out_type(s, &in, in.v[k], type);
+        s->hand_low[in.v[k]] = in.op->precision == DG_LOW && is_stem(s, &in) && !wide;
+    }
+    DG_PUSH(s->p->arena, s->out, in);
+    for (int k = in.n_in; k < in.n_in + in.n_out; k++)
+        if (is_real(s, in.v[k]) && s->result[in.v[k]])
+            (void)as(s, in.v[k], s->base, &in);
+}
+
+/* A product whose every reader wants base is written as base at once. */
+static void find_readers(precision *s)
+{
+    memset(s->wide_readers, 1, (size_t)s->n_values);
+    for (int i = 0; i < s->p->instrs.n; i++) {
+        const dg_instr *in = &s->p->instrs.items[i];
+        dg_signature    sig;
+
+        if (dg_signature_parse(&sig, in->op->signature) < 0)
+            continue;
+        for (int k = 0; k < in->n_in; k++) {
+            bool wide = in->op->precision == DG_WIDE || in->op->effect != DG_PURE ||
+                        dg_signature_at(&sig, in->n_in, k)->wide;
+
+            s->wide_readers[in->v[k]] &= wide;
+        }
+    }
+}
+
+static void assign_all(dg_program *p, dg_dtype type, bool slab_too)
+{
+    for (int32_t v = 1; v < p->values.n; v++)
+        if (p->values.items[v].dtype == DG_REAL && (slab_too || p->values.items[v].producer < 0))
+            p->values.items[v].dtype = type;
+}
+
+void dg_pass_precision(dg_program *p, dg_dtype base, dg_dtype low)
+{
+    dg_arena *scratch;
+    precision s = { .p = p, .base = base, .low = low, .n_values = p->values.n };
+    size_t    room = (size_t)p->values.n * 4 + 1; /* a cast each way of every value, and of those */
+
+    assign_all(p, base, base == low);
+    if (base == low)
+        return;
+    scratch = dg_arena_open();
+    s.hand_low = DG_NEW_N(scratch, room, bool);
+    s.wide_readers = DG_NEW_N(scratch, room, bool);
+    s.result = DG_NEW_N(scratch, room, bool);
+    s.cast[0] = DG_NEW_N(scratch, room, int32_t);
+    s.cast[1] = DG_NEW_N(scratch, room, int32_t);
+    find_readers(&s);
+    for (int i = 0; i < p->results.n; i++)
+        s.result[p->results.items[i].value] = true;
+    for (int i = 0; i < p->instrs.n; i++)
+        convert(&s, p->instrs.items[i]);
+    p->instrs.items = s.out.items;
+    p->instrs.n = s.out.n;
+    p->instrs.cap = s.out.cap;
+    dg_program_renumber(p);
+    for (int i = 0; i < p->results.n; i++)
+        if (s.cast[0][p->results.items[i].value])
+            p->results.items[i].value = s.cast[0][p->results.items[i].value];
+    dg_arena_close(&scratch);
+}

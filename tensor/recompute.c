@@ -1,0 +1,150 @@
+/* recompute.c: activations of nodes that asked for it are not kept for the gradient: the instructions that made
+ * them are cloned in front of the node's first gradient that wants one (Chen et al. 2016). A clone runs the same
+ * kernel on the same operands, so gradients keep every bit.
+ *
+ * What somebody outside the node's gradient reads late is kept anyway and not made twice; so are draws. */
+#include <string.h>
+
+#include "tensor/ops.h"
+#include "tensor/passes.h"
+
+typedef struct recompute {
+    dg_program *p;
+    int         node;
+    int         first;  /* the node's first gradient instruction that reads one of its activations */
+    bool       *kept;   /* of every value: alive anyway */
+    bool       *wanted; /* of every value: to be made again */
+    int32_t    *clone;  /* of every value */
+} recompute;
+
+static const dg_instr *at(const recompute *r, int i)
+{
+    return &r->p->instrs.items[i];
+}
+
+/* The forward instruction of the node that makes v and may be cloned; -1. */
+static int maker(const recompute *r, int32_t v)
+{
+    int i = v ? r->p->values.items[v].producer : -1;
+
+    if (i < 0 || at(r, i)->phase != DG_FORWARD || at(r, i)->origin.node != r->node ||
+        at(r, i)->op->effect != DG_PURE || at(r, i)->op == DG_OP(uniform))
+        return -1;
+    return i;
+}
+
+static bool own_gradient(const recompute *r, const dg_instr *in)
+{
+    return in->phase == DG_GRADIENT && in->origin.node == r->node;
+}
+
+static void find_wanted(recompute *r)
+{
+    const dg_program *p = r->p;
+
+    for (int i = 0; i < p->results.n; i++)
+        r->kept[p->results.items[i].value] = true;
+    for (int32_t v = 1; v < p->values.n; v++)
+        r->kept[v] |= (p->keep_names && p->values.items[v].name) || maker(r, v) < 0;
+    for (int i = 0; i < p->instrs.n; i++)
+        for (int k = 0; k < at(r, i)->n_in; k++)
+            r->kept[at(r, i)->v[k]] |= at(r, i)->phase != DG_FORWARD && !own_gradient(r, at(r, i));
+    r->first = -1;
+    for (int i = 0; i < p->instrs.n; i++)
+        for (int k = 0; k < at(r, i)->n_in; k++) {
+            int32_t v = at(r, i)->v[k];
+
+            if (r->kept[v] || !own_gradient(r, at(r, i)))
+                continue;
+            r->wanted[v] = true;
+            r->first = r->first < 0 ? i : r->first;
+        }
+    for (int i = r->first; i >= 0; i--) { /* what the wanted ones are made from */
+        bool again = false;
+
+        for (int k = 0; k < at(r, i)->n_out; k++)
+            again |= r->wanted[at(r, i)->v[at(r, i)->n_in + k]];
+        for (int k = 0; again && k < at(r, i)->n_in; k++)
+            r->wanted[at(r, i)->v[k]] |= !r->kept[at(r, i)->v[k]];
+    }
+}
+
+static dg_instr clone_of(recompute *r, const dg_instr *in)
+{
+    dg_instr c = *in;
+
+    c.phase = DG_RECOMPUTE;
+    c.v = dg_memdup(r->p->arena, in->v, (size_t)(in->n_in + in->n_out) * sizeof *in->v);
+    for (int k = 0; k < in->n_in; k++)
+        c.v[k] = r->clone[in->v[k]] ? r->clone[in->v[k]] : in->v[k];
+    for (int k = in->n_in; k < in->n_in + in->n_out; k++)
+        if (in->v[k]) {
+            dg_value copy = r->p->values.items[in->v[k]];
+
+            copy.name = NULL;
+            c.v[k] = dg_program_value(r->p, copy);
+            if (r->wanted[in->v[k]])
+                r->clone[in->v[k]] = c.v[k];
+        }
+    return c;
+}
+
+static void insert_clones(recompute *r)
+{
+    dg_program      *p = r->p;
+    DG_VEC(dg_instr) all = { 0 };
+
+    for (int i = 0; i < p->instrs.n; i++) {
+        for (int j = 0; i == r->first && j < i; j++) {
+            bool again = false;
+
+            for (int k = 0; k < at(r, j)->n_out; k++)
+                again |= r->wanted[at(r, j)->v[at(r, j)->n_in + k]];
+            if (again)
+                DG_PUSH(p->arena, all, clone_of(r, at(r, j)));
+        }
+        dg_instr in = *at(r, i);
+
+        for (int k = 0; k < in.n_in && own_gradient(r, &in); k++)
+            in.v[k] = r->clone[in.v[k]] ? r->clone[in.v[k]] : in.v[k];
+        DG_PUSH(p->arena, all, in);
+    }
+    p->instrs.items = all.items;
+    p->instrs.n = all.n;
+    p->instrs.cap = all.cap;
+    dg_program_renumber(p);
+}
+
+static void recompute_node(dg_program *p, int node)
+{
+    dg_arena *scratch = dg_arena_open();
+    recompute r = {
+        .p = p,
+        .node = node,
+        .kept = DG_NEW_N(scratch, p->values.n, bool),
+        .wanted = DG_NEW_N(scratch, p->values.n, bool),
+        .clone = DG_NEW_N(scratch, p->values.n, int32_t),
+    };
+
+    find_wanted(&r);
+    if (r.first >= 0)
+        insert_clones(&r);
+    dg_arena_close(&scratch);
+}
+
+void dg_pass_recompute(dg_program *p)
+{
+    DG_VEC(int) nodes = { 0 };
+
+    for (int i = 0; i < p->instrs.n; i++) {
+        const dg_instr *in = &p->instrs.items[i];
+        bool            known = !in->origin.recompute || in->phase != DG_FORWARD;
+
+        for (int k = 0; k < nodes.n; k++)
+            known |= nodes.items[k] == in->origin.node;
+        if (!known)
+            DG_PUSH(p->arena, nodes, in->origin.node);
+    }
+    for (int k = nodes.n - 1; k >= 0; k--)
+        recompute_node(p, nodes.items[k]);
+}

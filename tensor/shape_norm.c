@@ -1,0 +1,106 @@
+/* shape_norm.c: shapes of batch-norm (statistics over all axes but the last, [C]) and layer-norm (over the last
+ * axis: scale and shift [D], statistics one a row). */
+#include "tensor/rules.h"
+
+static bool is_vector(dg_shape v, int64_t n)
+{
+    return v.rank == 1 && v.d[0] == n;
+}
+
+/* Inputs first..last-1 must be [C] of x. */
+static int want_channels(dg_infer *s, dg_shape x, int first, int last)
+{
+    int64_t c = x.rank > 0 ? x.d[x.rank - 1] : 0;
+
+    if (x.rank < 2)
+        return dg_infer_fail(s, "x must have at least two axes");
+    for (int i = first; i < last; i++)
+        if (!is_vector(s->in[i], c))
+            return dg_infer_fail(s, "scale, shift and statistics must be [%lld], the last axis of x", (long long)c);
+    return 0;
+}
+
+static int want_residual(dg_infer *s, dg_shape x, dg_shape res)
+{
+    return res.rank < 0 || dg_shape_equal(x, res) ? 0 : dg_infer_fail(s, "the residual must have the shape of x");
+}
+
+int dg_shape_batch_norm(dg_infer *s)
+{
+    int rc = want_channels(s, s->in[0], 1, 3);
+
+    if (rc == 0)
+        rc = want_residual(s, s->in[0], s->in[3]);
+    s->out[0] = s->in[0];
+    s->out[1] = s->out[2] = s->in[1];
+    return rc;
+}
+
+int dg_shape_batch_norm_fixed(dg_infer *s)
+{
+    int rc = want_channels(s, s->in[0], 1, 5);
+
+    if (rc == 0)
+        rc = want_residual(s, s->in[0], s->in[5]);
+    s->out[0] = s->in[0];
+    return rc;
+}
+
+/* dy x? y? s b mean var res? -> dx ds? db? dres? */
+int dg_shape_batch_norm_grad(dg_infer *s)
+{
+    const norm_attr *a = s->attr;
+    dg_shape         dy = s->in[0];
+    int              rc = want_channels(s, dy, 3, 7);
+
+    for (int i = 1; i <= 2 && rc == 0; i++)
+        if (s->in[i].rank >= 0 && !dg_shape_equal(s->in[i], dy))
+            rc = dg_infer_fail(s, "x and y must have the shape of dy");
+    if (rc == 0)
+        rc = want_residual(s, dy, s->in[7]);
+    if (rc == 0 && s->in[1].rank < 0 && (!a->fixed || a->act == DG_ACT_SILU))
+        rc = dg_infer_fail(s, "x is needed");
+    if (rc == 0 && s->in[2].rank < 0 && a->act == DG_ACT_RELU)
+        rc = dg_infer_fail(s, "y is needed");
+    s->out[0] = s->out[3] = dy;
+    s->out[1] = s->out[2] = s->in[3];
+    return rc;
+}
+
+static dg_shape rows(dg_shape x)
+{
+    x.rank--;
+    return x;
+}
+
+static int want_width(dg_infer *s, dg_shape x, dg_shape scale, dg_shape shift)
+{
+    if (x.rank < 1 || !is_vector(scale, x.d[x.rank - 1]) || !is_vector(shift, x.d[x.rank - 1]))
+        return dg_infer_fail(s, "scale and shift must be [%lld], the last axis of x",
+                             x.rank ? (long long)x.d[x.rank - 1] : 0LL);
+    return 0;
+}
+
+int dg_shape_layer_norm(dg_infer *s)
+{
+    int rc = want_width(s, s->in[0], s->in[1], s->in[2]);
+
+    if (rc == 0) {
+        s->out[0] = s->in[0];
+        s->out[1] = s->out[2] = rows(s->in[0]);
+    }
+    return rc;
+}
+
+/* dy x s mean rstd -> dx ds? db? */
+int dg_shape_layer_norm_grad(dg_infer *s)
+{
+    int rc = want_width(s, s->in[1], s->in[2], s->in[2]);
+
+    if (rc == 0 && (!dg_shape_equal(s->in[0], s->in[1]) || !dg_shape_equal(s->in[3], rows(s->in[1])) ||
+                    !dg_shape_equal(s->in[4], s->in[3])))
+        rc = dg_infer_fail(s, "dy must have the shape of x, mean and rstd one entry a row");
+    s->out[0] = s->in[1];
+    s->out[1] = s->out[2] = s->in[2];
+    return rc;
+}
