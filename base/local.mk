@@ -5,6 +5,7 @@ libbase_la_SOURCES += \
 	base/file.c base/file.h \
 	base/log.c base/log.h \
 	base/map.c base/map.h \
+	base/metrics.c base/metrics.h \
 	base/pool.c base/pool.h \
 	base/ring.c base/ring.h \
 	base/rng.c base/rng.h \
