@@ -15,6 +15,7 @@ typedef struct norm_attr {
     double  eps;
     int64_t act;   /* dg_act, applied after shift and residual */
     int64_t fixed; /* in batch_norm_grad: statistics are constants */
+    int64_t plain; /* in batch_norm_grad: no residual, so ReLU's gate may be had from x instead of y */
 } norm_attr;
 typedef struct stat_attr { double momentum; int64_t count; } stat_attr;
 typedef struct attention_attr { int64_t heads, capacity; } attention_attr;

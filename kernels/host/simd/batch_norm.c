@@ -17,6 +17,7 @@ typedef struct norm_call {
     double        *first, *second;      /* [C]: sums over all blocks */
     float         *part;                /* [blocks][2][C]: sums of each block */
     float         *scale, *k0, *k1;     /* [C]: s * rstd, and the terms of dx */
+    bool           no_x;                /* the gradient was not handed x: fixed statistics, and no ds */
 } norm_call;
 
 /* Rows of a block: a multiple of 4. */
@@ -40,7 +41,7 @@ static int prepare_forward(dg_prepare *p)
 
 static int prepare_grad(dg_prepare *p)
 {
-    return prepare(p, &p->t[1].shape);
+    return prepare(p, &p->t[0].shape);
 }
 
 static norm_call call_of(const dg_args *a, int x)
@@ -238,7 +239,8 @@ static int batch_norm_fixed(const dg_args *a)
 
 enum { DY, X, Y, S, B, MEAN, VAR, RES, DX, DS, DB, DRES };
 
-/* What one vector contributes: g = dy act'(z), and d = x - mean. low: every map is bf16. */
+/* What one vector contributes: g = dy act'(z), and d = x - mean. low: every map is bf16. res: z has a residual. Then
+ * ReLU's gate is read from y; otherwise it may be had from x, which is read anyway. */
 ALWAYS vf upstream(const norm_call *s, const dg_tensor *t, int64_t at, int64_t k, int64_t w, bool low, bool whole,
                    int64_t kind, bool res, vf *d)
 {
@@ -326,9 +328,9 @@ ALWAYS void block_any(const norm_call *s, int64_t i, bool sums, bool low, bool w
 ALWAYS void block_kind(const norm_call *s, int64_t i, bool sums, bool low, bool whole)
 {
     int64_t kind = s->f->act;
-    bool    res = s->a->t[RES].data != NULL;
+    bool    res = s->a->t[RES].data != NULL; /* SiLU takes it; ReLU's is seen in y */
 
-    if (kind == DG_ACT_RELU && res)
+    if (kind == DG_ACT_RELU && (!s->f->plain || s->no_x))
         block_any(s, i, sums, low, whole, DG_ACT_RELU, true);
     else if (kind == DG_ACT_RELU)
         block_any(s, i, sums, low, whole, DG_ACT_RELU, false);
@@ -340,7 +342,7 @@ ALWAYS void block_kind(const norm_call *s, int64_t i, bool sums, bool low, bool 
 
 ALWAYS void grad_range(const norm_call *s, int64_t begin, int64_t end, bool sums)
 {
-    bool low = is_low(s->a, X), whole = s->c % W == 0;
+    bool low = is_low(s->a, DY), whole = s->c % W == 0;
 
     for (int64_t i = begin; i < end; i++)
         if (!whole)
@@ -364,10 +366,10 @@ static void dx_body(void *ctx, int64_t begin, int64_t end, int thread)
 }
 
 /* ds, db, and the constants of dx. With fixed statistics these do not depend on x. */
-static void join_sums(const norm_call *s, float *ds, float *db)
+static void join_sums(const norm_call *s, bool sums, float *ds, float *db)
 {
     memset(s->first, 0, (size_t)(2 * s->c) * sizeof(double));
-    for (int64_t i = 0; i < s->blocks; i++)
+    for (int64_t i = 0; sums && i < s->blocks; i++)
         for (int64_t k = 0; k < s->c; k++) {
             s->first[k] += (double)s->part[2 * s->c * i + k];
             s->second[k] += (double)s->part[2 * s->c * i + s->c + k];
@@ -386,15 +388,25 @@ static void join_sums(const norm_call *s, float *ds, float *db)
 
 static int batch_norm_grad(const dg_args *a)
 {
-    norm_call s = call_of(a, X);
+    norm_call s = call_of(a, DY);
+    dg_tensor t[DRES + 1];
+    dg_args   copy = *a;
+    bool      sums = !s.f->fixed || a->t[DS].data || a->t[DB].data || a->t[DRES].data;
 
-    s.s = a->t[S].data;
-    s.b = a->t[B].data;
-    s.mean = a->t[MEAN].data;
-    s.var = a->t[VAR].data;
+    memcpy(t, a->t, sizeof t);
+    copy.t = t;
+    s.a = &copy;
+    s.no_x = t[X].data == NULL;
+    if (s.no_x)
+        t[X].data = t[DY].data; /* any numbers will do: their factor k1 is 0 */
+    s.s = t[S].data;
+    s.b = t[B].data;
+    s.mean = t[MEAN].data;
+    s.var = t[VAR].data;
     scale_of(&s);
-    parallel(a, s.blocks, s.block * s.c, sums_body, &s);
-    join_sums(&s, a->t[DS].data, a->t[DB].data);
+    if (sums)
+        parallel(a, s.blocks, s.block * s.c, sums_body, &s);
+    join_sums(&s, sums, t[DS].data, t[DB].data);
     parallel(a, s.blocks, s.block * s.c, dx_body, &s);
     return 0;
 }

@@ -81,7 +81,7 @@ ALWAYS vm vf_eq(vf x, vf y) { return _mm512_cmp_ps_mask((__m512)x, (__m512)y, _C
 ALWAYS vm vm_and(vm a, vm b) { return _kand_mask16(a, b); }
 ALWAYS vf vf_pick(vm m, vf x, vf y) { return (vf)_mm512_mask_blend_ps(m, (__m512)y, (__m512)x); } /* x where m */
 ALWAYS vf vf_sqrt(vf x) { return (vf)_mm512_sqrt_ps((__m512)x); }
-ALWAYS vm vm_first(int64_t n) { return (vm)((1u << n) - 1u); } /* the first n < W lanes */
+ALWAYS vm vm_first(int64_t n) { return (vm)((1u << n) - 1u); } /* the first n <= W lanes */
 ALWAYS vf vf_load_n(const float *p, int64_t n) { return (vf)_mm512_maskz_loadu_ps(vm_first(n), p); }
 ALWAYS void vf_store_n(float *p, vf x, int64_t n) { _mm512_mask_storeu_ps(p, vm_first(n), (__m512)x); }
 ALWAYS vf vf_from_bits(vh h) { return (vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32((__m256i)h), 16); }
@@ -156,6 +156,20 @@ ALWAYS void vh_store_n(uint16_t *p, vh h, int64_t n) { memcpy(p, &h, (size_t)n *
 
 #endif
 
+/* x in the first n lanes, y in the others. */
+ALWAYS vf vf_keep(vf x, int64_t n, vf y)
+{
+#ifdef __AVX512F__
+    return vf_pick(vm_first(n), x, y);
+#else
+    vi lane;
+
+    for (int i = 0; i < W; i++)
+        lane[i] = i;
+    return vf_pick(lane < (int32_t)n, x, y);
+#endif
+}
+
 /* ---- storage: f32, or bf16 rounded to nearest even ------------------------------------------------------ */
 
 ALWAYS vh vf_narrow(vf x)
@@ -165,7 +179,7 @@ ALWAYS vh vf_narrow(vf x)
     return vf_to_bits((vu)vf_pick(vf_eq(x, x), (vf)rounded, (vf)((u >> 16) | 0x40u))); /* a NaN stays one */
 }
 
-/* Elements i..i+W-1 of an array; low: it holds bf16. _n: the first n < W of them, zeros behind. */
+/* Elements i..i+W-1 of an array; low: it holds bf16. _n: the first n <= W of them, zeros behind. */
 ALWAYS vf ld(const void *p, int64_t i, bool low)
 {
     vh h;

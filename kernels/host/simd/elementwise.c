@@ -1,0 +1,288 @@
+/* elementwise.c: one output element from the elements at the same place; formulas as in kernels/ref/elementwise.c.
+ *
+ * Operands that broadcast are reduced to runs: axes over which every operand either moves or repeats fold into
+ * one, the innermost of what is left is a run of elements, and within a run an operand is a vector or one number. */
+#include "kernels/host/simd/vmath.h"
+
+typedef enum code {
+    ADD, SUB, MUL, DIV, MAX2, MIN2, GREATER_EQUAL, WHERE, RELU_GRAD, SILU_GRAD, GELU_GRAD, SIGMOID_GRAD, CLAMP_GRAD,
+    INVERSE_SIGMOID_GRAD, SCALE, EXP, LOG, SQRT, ABS, SIGN, RELU, SILU, GELU, SIGMOID, CLAMP, INVERSE_SIGMOID,
+} code;
+
+typedef struct numbers { float a, c; } numbers;
+
+/* ---- formulas ------------------------------------------------------------------------------------------- */
+
+ALWAYS vf choose(vm m, vf x)
+{
+    return vf_pick(m, x, vf_set(0));
+}
+
+ALWAYS vf normal_cdf(vf x)
+{
+    return 0.5f + 0.5f * vf_erf(x * 0.70710678f);
+}
+
+ALWAYS vf clip(vf x, float lo, float hi)
+{
+    return vf_min(vf_set(hi), vf_max(vf_set(lo), x)); /* not a number stays one */
+}
+
+ALWAYS vf logit(vf x, float eps)
+{
+    vf t = clip(x, 0, 1);
+
+    return vf_log(vf_max(vf_set(eps), t) / vf_max(vf_set(eps), 1.0f - t));
+}
+
+ALWAYS vf logit_slope(vf x, float eps)
+{
+    vf e = vf_set(eps), left = choose(vf_le(e, x), 1.0f / x), right = choose(vf_le(e, 1.0f - x), 1.0f / (1.0f - x));
+
+    return choose(vm_and(vf_le(vf_set(0), x), vf_le(x, vf_set(1))), left + right);
+}
+
+/* x, y: the operands in order; for slopes dy and what the derivative is taken at. */
+ALWAYS vf value(code op, vf x, vf y, numbers f)
+{
+    vf p;
+
+    switch (op) {
+    case ADD: return x + y;
+    case SUB: return x - y;
+    case MUL: return x * y;
+    case DIV: return x / y;
+    case MAX2: return vf_pick(vf_eq(x, x), vf_pick(vf_le(y, x), x, y), x);
+    case MIN2: return vf_pick(vf_eq(x, x), vf_pick(vf_le(x, y), x, y), x);
+    case GREATER_EQUAL: return choose(vf_le(y, x), vf_set(1));
+    case RELU_GRAD: return choose(vf_lt(vf_set(0), y), x);
+    case SILU_GRAD:
+        p = vf_sigmoid(y);
+        return x * p * vf_fma(y, 1.0f - p, vf_set(1));
+    case GELU_GRAD: return x * vf_fma(y * 0.39894228f, vf_exp(-0.5f * y * y), normal_cdf(y));
+    case SIGMOID_GRAD: return x * y * (1.0f - y);
+    case CLAMP_GRAD: return choose(vm_and(vf_le(vf_set(f.a), y), vf_le(y, vf_set(f.c))), x);
+    case INVERSE_SIGMOID_GRAD: return x * logit_slope(y, f.a);
+    case SCALE: return vf_fma(x, vf_set(f.a), vf_set(f.c));
+    case EXP: return vf_exp(x);
+    case LOG: return vf_log(x);
+    case SQRT: return vf_sqrt(x);
+    case ABS: return vf_abs(x);
+    case SIGN: return vf_pick(vf_lt(vf_set(0), x), vf_set(1), vf_pick(vf_lt(x, vf_set(0)), vf_set(-1), x));
+    case RELU: return vf_max(vf_set(0), x);
+    case SILU: return x * vf_sigmoid(x);
+    case GELU: return x * normal_cdf(x);
+    case SIGMOID: return vf_sigmoid(x);
+    case CLAMP: return clip(x, f.a, f.c);
+    case INVERSE_SIGMOID: return logit(x, f.a);
+    case WHERE: break;
+    }
+    return x;
+}
+
+/* ---- runs ------------------------------------------------------------------------------------------------ */
+
+enum { MAX_IN = 3 };
+
+typedef struct call {
+    const dg_args *a;
+    int            n_in;
+    numbers        f;
+    int            rank;                        /* axes left after folding, the run last */
+    int64_t        d[DG_MAX_DIMS];
+    int64_t        step[MAX_IN][DG_MAX_DIMS];   /* 0: repeats */
+    void (*run)(const struct call *c, int64_t z, const int64_t at[MAX_IN], int64_t n);
+} call;
+
+ALWAYS vf operand(const call *c, int i, int64_t at, int64_t k, int64_t n, bool low, bool whole)
+{
+    const void *p = c->a->t[i].data;
+
+    return c->step[i][c->rank - 1] ? ld_k(p, at + k, n, low, whole) : vf_set(ld1(p, at, low));
+}
+
+ALWAYS void put(const call *c, code op, int64_t z, vf v, int64_t n, bool low, bool whole)
+{
+    void *p = c->a->t[c->n_in].data;
+
+    if (op == GREATER_EQUAL) {
+        vi flag = __builtin_convertvector(v, vi);
+
+        memcpy((int32_t *)p + z, &flag, (size_t)(whole ? W : n) * sizeof(int32_t));
+    } else {
+        st_k(p, z, v, n, low, whole);
+    }
+}
+
+ALWAYS void run_typed(const call *c, code op, int64_t z, const int64_t at[MAX_IN], int64_t n, bool lx, bool ly, bool lz)
+{
+    int64_t k = 0;
+
+    for (; k + W <= n; k += W) {
+        vf x = operand(c, 0, at[0], k, W, lx, true);
+        vf y = c->n_in > 1 ? operand(c, 1, at[1], k, W, ly, true) : x;
+
+        put(c, op, z + k, value(op, x, y, c->f), W, lz, true);
+    }
+    if (k < n) {
+        vf x = operand(c, 0, at[0], k, n - k, lx, false);
+        vf y = c->n_in > 1 ? operand(c, 1, at[1], k, n - k, ly, false) : x;
+
+        put(c, op, z + k, value(op, x, y, c->f), n - k, lz, false);
+    }
+}
+
+ALWAYS void run_any(const call *c, code op, int64_t z, const int64_t at[MAX_IN], int64_t n)
+{
+    bool lx = is_low(c->a, 0), ly = c->n_in > 1 ? is_low(c->a, 1) : lx, lz = is_low(c->a, c->n_in);
+
+    if (!lx && !ly && !lz)
+        run_typed(c, op, z, at, n, false, false, false);
+    else if (lx && ly && lz)
+        run_typed(c, op, z, at, n, true, true, true);
+    else
+        run_typed(c, op, z, at, n, lx, ly, lz);
+}
+
+/* mask x y -> z */
+static void run_where(const call *c, int64_t z, const int64_t at[MAX_IN], int64_t n)
+{
+    const int32_t *mask = c->a->t[0].data;
+    int            last = c->rank - 1;
+
+    for (int64_t k = 0; k < n; k++) {
+        int take = mask[at[0] + (c->step[0][last] ? k : 0)] ? 1 : 2;
+
+        st1(c->a->t[3].data, z + k, ld1(c->a->t[take].data, at[take] + (c->step[take][last] ? k : 0), is_low(c->a, take)),
+            is_low(c->a, 3));
+    }
+}
+
+/* Folds neighbouring axes of the output over which every operand does the same. */
+static void fold(call *c)
+{
+    const dg_shape *z = &c->a->t[c->n_in].shape;
+    int64_t         size[MAX_IN] = { 1, 1, 1 };
+    int             k = DG_MAX_DIMS; /* axes are found from the last, and kept at the end of d */
+    bool            moves[MAX_IN] = { false }, first = true;
+
+    for (int axis = z->rank - 1; axis >= 0; axis--) {
+        bool now[MAX_IN] = { false }, same = !first;
+
+        if (z->d[axis] == 1)
+            continue;
+        for (int i = 0; i < c->n_in; i++) {
+            int own = axis - (z->rank - c->a->t[i].shape.rank);
+
+            now[i] = own >= 0 && c->a->t[i].shape.d[own] > 1;
+            same = same && now[i] == moves[i];
+        }
+        if (!same)
+            c->d[--k] = 1;
+        for (int i = 0; i < c->n_in; i++) {
+            if (!same)
+                c->step[i][k] = now[i] ? size[i] : 0;
+            size[i] *= now[i] ? z->d[axis] : 1;
+            moves[i] = now[i];
+        }
+        c->d[k] *= z->d[axis];
+        first = false;
+    }
+    if (first) { /* one element */
+        c->d[--k] = 1;
+        for (int i = 0; i < c->n_in; i++)
+            c->step[i][k] = 0;
+    }
+    c->rank = DG_MAX_DIMS - k;
+    memmove(c->d, c->d + k, (size_t)c->rank * sizeof c->d[0]);
+    for (int i = 0; i < c->n_in; i++)
+        memmove(c->step[i], c->step[i] + k, (size_t)c->rank * sizeof c->step[i][0]);
+}
+
+static void body(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const call *c = ctx;
+    int64_t     run = c->d[c->rank - 1];
+
+    (void)thread;
+    for (int64_t z = begin; z < end;) {
+        int64_t col = z % run, row = z / run, n = min64(run - col, end - z), at[MAX_IN];
+
+        for (int i = 0; i < c->n_in; i++)
+            at[i] = c->step[i][c->rank - 1] * col;
+        for (int axis = c->rank - 2; axis >= 0; axis--) {
+            for (int i = 0; i < c->n_in; i++)
+                at[i] += row % c->d[axis] * c->step[i][axis];
+            row /= c->d[axis];
+        }
+        c->run(c, z, at, n);
+        z += n;
+    }
+}
+
+static int start(const dg_args *a, int n_in, numbers f, int64_t work,
+                 void (*run)(const call *c, int64_t z, const int64_t at[MAX_IN], int64_t n))
+{
+    call c = { .a = a, .n_in = n_in, .f = f, .run = run };
+
+    fold(&c);
+    parallel(a, elements(a, n_in), work, body, &c);
+    return 0;
+}
+
+/* work: how much dearer than a copy an element is. */
+#define KERNEL(name, op, n_in, work, numbers_of)                                                    \
+    static void runs_##name(const call *c, int64_t z, const int64_t at[MAX_IN], int64_t n)          \
+    {                                                                                               \
+        run_any(c, op, z, at, n);                                                                   \
+    }                                                                                               \
+    static int name##_(const dg_args *a)                                                            \
+    {                                                                                               \
+        return start(a, n_in, numbers_of(a), work, runs_##name);                                    \
+    }                                                                                               \
+    DG_SIMD(name, NULL, name##_)
+
+static numbers none(const dg_args *a)
+{
+    (void)a;
+    return (numbers){ 0, 0 };
+}
+
+static numbers affine(const dg_args *a)
+{
+    const affine_attr *f = a->attr;
+
+    return (numbers){ (float)f->a, (float)f->c };
+}
+
+static int where_(const dg_args *a)
+{
+    return start(a, 3, none(a), 4, run_where);
+}
+
+KERNEL(add, ADD, 2, 1, none);
+KERNEL(sub, SUB, 2, 1, none);
+KERNEL(mul, MUL, 2, 1, none);
+KERNEL(div, DIV, 2, 1, none);
+KERNEL(max2, MAX2, 2, 1, none);
+KERNEL(min2, MIN2, 2, 1, none);
+KERNEL(greater_equal, GREATER_EQUAL, 2, 1, none);
+DG_SIMD(where, NULL, where_);
+KERNEL(relu_grad, RELU_GRAD, 2, 1, none);
+KERNEL(silu_grad, SILU_GRAD, 2, 4, none);
+KERNEL(gelu_grad, GELU_GRAD, 2, 8, none);
+KERNEL(sigmoid_grad, SIGMOID_GRAD, 2, 1, none);
+KERNEL(clamp_grad, CLAMP_GRAD, 2, 1, affine);
+KERNEL(inverse_sigmoid_grad, INVERSE_SIGMOID_GRAD, 2, 2, affine);
+KERNEL(scale, SCALE, 1, 1, affine);
+KERNEL(exp, EXP, 1, 4, none);
+KERNEL(log, LOG, 1, 4, none);
+KERNEL(sqrt, SQRT, 1, 2, none);
+KERNEL(abs, ABS, 1, 1, none);
+KERNEL(sign, SIGN, 1, 1, none);
+KERNEL(relu, RELU, 1, 1, none);
+KERNEL(silu, SILU, 1, 4, none);
+KERNEL(gelu, GELU, 1, 8, none);
+KERNEL(sigmoid, SIGMOID, 1, 4, none);
+KERNEL(clamp, CLAMP, 1, 1, affine);
+KERNEL(inverse_sigmoid, INVERSE_SIGMOID, 1, 4, affine);
