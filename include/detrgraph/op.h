@@ -236,7 +236,8 @@ DG_PUBLIC dg_val dg_all_reduce(dg_build *b, dg_val x, dg_reduce op, const char *
 /* ---- optimisation: values that belong to the whole model ------------------------------------------------ */
 
 /* The gradient of a scalar loss with respect to every trainable parameter, summed into the gradient space over
- * the batches of one update. Everything emitted after it belongs to the update, once every `accumulate` batches. */
+ * the batches of one update. Everything emitted after it belongs to the update, once every `accumulate` batches
+ * (0: as many as the training scope says). */
 DG_PUBLIC dg_val dg_backward(dg_build *b, dg_val loss, int accumulate);
 /* Mean over the ranks of an axis, of the whole gradient; in buckets whose order the plan fixes. */
 DG_PUBLIC dg_val dg_all_reduce_gradients(dg_build *b, dg_val gradients, const char *axis);

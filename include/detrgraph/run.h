@@ -36,6 +36,7 @@ typedef struct dg_run_options {
     uint64_t           seed;
     bool               reference; /* reference kernels only (slow; f64 always has them) */
     bool               feed_draws; /* random draws are inputs, fed like the batch under "node path/name" */
+    bool               no_pretrained; /* the caller brings the weights: files of pretrained= are not opened */
     bool               keep_named; /* values named by dg_name stay readable after a step; costs memory */
     void             (*log)(void *ctx, int level, const char *line); /* 0 debug, 1 info, 2 warning; may be NULL */
     void              *log_ctx;
