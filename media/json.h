@@ -70,7 +70,7 @@ typedef struct dg_json {
     dg_where              at;
 } dg_json;
 
-enum { DG_JSON_MAX_VALUES = 8 << 20, DG_JSON_MAX_BYTES = 256 << 20 };
+enum { DG_JSON_MAX_VALUES = 1 << 20, DG_JSON_MAX_BYTES = 64 << 20 };
 
 /* Everything lives in a. Fails as above, or with "json-size". */
 int dg_json_parse(const dg_json **out, dg_arena *a, const char *text, size_t n, const char *file,

@@ -22,7 +22,8 @@
 
 #include "base/arena.h"
 
-enum { IOUS = DG_SCORE_IOUS, RECALLS = DG_SCORE_RECALLS, AREAS = DG_SCORE_AREAS, LIMITS = 3, BEST = 100 };
+enum { IOUS = DG_SCORE_IOUS, RECALLS = DG_SCORE_RECALLS, AREAS = DG_SCORE_AREAS, LIMITS = 3, BEST = 100,
+       MAX_CLASSES = 1 << 16 }; /* whose curves take 2 GB */
 
 static const int    limits[LIMITS] = { 1, 10, BEST };
 static const double area_from[AREAS] = { 0.0, 0.0, 32.0 * 32.0, 96.0 * 96.0 };
@@ -386,12 +387,12 @@ int dg_score_open(dg_score **out, int n_images, int n_classes, const dg_coco_ann
         if (!isfinite(detections[i].score))
             return dg_fail(d, DG_ENUMERIC, DG_NOWHERE, "score-value", "detection %lld has a score that is not finite",
                            (long long)i);
-    w.s = dg_try_alloc(sizeof *w.s);
+    w.s = n_classes <= MAX_CLASSES ? dg_try_alloc(sizeof *w.s) : NULL;
     if (w.s)
         w.s->n_classes = n_classes;
     if (!w.s || !make_entries(&w, n_images, n_classes) || !make_room(&w)) {
-        rc = dg_fail(d, DG_EMEMORY, DG_NOWHERE, "score-memory", "no memory to score %lld detections",
-                     (long long)n_detections);
+        rc = dg_fail(d, DG_EMEMORY, DG_NOWHERE, "score-memory", "no memory to score %lld detections of %d classes",
+                     (long long)n_detections, n_classes);
         dg_score_close(&w.s);
     } else {
         score_all(&w);

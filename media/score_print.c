@@ -1,6 +1,8 @@
 /* score_print: COCO scores as text and as JSON. */
 #include "media/score.h"
 
+#include <math.h>
+
 static const struct {
     const char *name, *meaning;
 } numbers[DG_N_SCORES] = {
@@ -33,20 +35,27 @@ void dg_score_print(dg_str *out, const dg_score *s, const dg_coco_class *classes
         dg_str_fmt(out, "%7.4f %7.4f   %s\n", dg_score_class_ap(s, k), dg_score_class_ap50(s, k), classes[k].name);
 }
 
+/* To 12 decimals: the evaluator's epsilon would make 0.9999999999999999 of 1. */
+static void add_number(dg_str *out, const char *key, double v)
+{
+    dg_str_fmt(out, "\"%s\":", key);
+    dg_str_json_real(out, round(v * 1e12) / 1e12);
+}
+
 void dg_score_print_json(dg_str *out, const dg_score *s, const dg_coco_class *classes, int n_classes)
 {
     for (int k = 0; k < DG_N_SCORES; k++) {
-        dg_str_fmt(out, "%s\"%s\":", k ? "," : "{", numbers[k].name);
-        dg_str_json_real(out, dg_score_number(s, k));
+        dg_str_add(out, k ? "," : "{");
+        add_number(out, numbers[k].name, dg_score_number(s, k));
     }
     dg_str_add(out, ",\"classes\":[");
     for (int k = 0; classes && k < n_classes; k++) {
         dg_str_fmt(out, "%s{\"id\":%lld,\"name\":", k ? "," : "", (long long)classes[k].id);
         dg_str_json(out, classes[k].name);
-        dg_str_add(out, ",\"AP\":");
-        dg_str_json_real(out, dg_score_class_ap(s, k));
-        dg_str_add(out, ",\"AP50\":");
-        dg_str_json_real(out, dg_score_class_ap50(s, k));
+        dg_str_add(out, ",");
+        add_number(out, "AP", dg_score_class_ap(s, k));
+        dg_str_add(out, ",");
+        add_number(out, "AP50", dg_score_class_ap50(s, k));
         dg_str_add(out, "}");
     }
     dg_str_add(out, "]}");
