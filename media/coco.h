@@ -23,13 +23,13 @@ void dg_coco_print_json(dg_str *out, const dg_coco *c);
 
 /* Detections of a file in COCO's result form: [{image_id, category_id, bbox, score}, ...]. An image that the
  * truth lacks is an error; categories it lacks are left out and counted in a warning. */
-typedef struct dg_detections {
+typedef struct dg_found {
     dg_detection *items;
     int64_t       n;
-} dg_detections;
-int  dg_detections_read(dg_detections *out, const char *path, const dg_coco *truth, dg_diag *d) DG_MUST_USE;
-int  dg_detections_parse(dg_detections *out, const char *text, size_t n, const char *name, const dg_coco *truth,
+} dg_found;
+int  dg_detections_read(dg_found *out, const char *path, const dg_coco *truth, dg_diag *d) DG_MUST_USE;
+int  dg_detections_parse(dg_found *out, const char *text, size_t n, const char *name, const dg_coco *truth,
                          dg_diag *d) DG_MUST_USE;
-void dg_detections_free(dg_detections *x);
+void dg_detections_free(dg_found *x);
 
 #endif

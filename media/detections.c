@@ -21,7 +21,7 @@ static const dg_field fields[] = {
 };
 
 typedef struct reading {
-    dg_detections *out;
+    dg_found *out;
     int64_t        cap, n_unknown, first_unknown;
     const dg_coco *truth;
     const char    *name;
@@ -61,14 +61,14 @@ static int take(void *ctx, dg_json_reader *r, const void *record, uint32_t has, 
     return 0;
 }
 
-int dg_detections_parse(dg_detections *out, const char *text, size_t n, const char *name, const dg_coco *truth, dg_diag *d)
+int dg_detections_parse(dg_found *out, const char *text, size_t n, const char *name, const dg_coco *truth, dg_diag *d)
 {
     const dg_section list = { NULL, "detection", fields, take };
     reading          t = { .out = out, .truth = truth, .name = name, .d = d };
     dg_arena        *a = dg_arena_open();
     int              rc;
 
-    *out = (dg_detections){ 0 };
+    *out = (dg_found){ 0 };
     DG_TRY(dg_records_read(text, n, name, &list, 1, a, &t, d));
     if (t.n_unknown)
         dg_warn(d, (dg_where){ name, 0, 0, NULL }, "detections-category",
@@ -81,12 +81,12 @@ out:
     return rc;
 }
 
-int dg_detections_read(dg_detections *out, const char *path, const dg_coco *truth, dg_diag *d)
+int dg_detections_read(dg_found *out, const char *path, const dg_coco *truth, dg_diag *d)
 {
     dg_mapping m = { 0 };
     int        rc;
 
-    *out = (dg_detections){ 0 };
+    *out = (dg_found){ 0 };
     DG_TRY(dg_file_map(&m, path, d));
     DG_TRY(dg_detections_parse(out, (const char *)m.p, m.n, path, truth, d));
 out:
@@ -94,8 +94,8 @@ out:
     return rc;
 }
 
-void dg_detections_free(dg_detections *x)
+void dg_detections_free(dg_found *x)
 {
     dg_free(x->items);
-    *x = (dg_detections){ 0 };
+    *x = (dg_found){ 0 };
 }

@@ -260,7 +260,7 @@ static void real_set(void **state)
 
 /* ---- detections --------------------------------------------------------------------------------------------- */
 
-static int parse_detections(place *p, dg_detections *out, const dg_coco *truth, const char *text)
+static int parse_detections(place *p, dg_found *out, const dg_coco *truth, const char *text)
 {
     return dg_detections_parse(out, text, strlen(text), "d.json", truth, p->d);
 }
@@ -269,7 +269,7 @@ static void detections(void **state)
 {
     place        *p = *state;
     dg_coco      *c = open_good(p);
-    dg_detections x;
+    dg_found x;
 
     assert_int_equal(parse_detections(p, &x, c, "[{\"image_id\": 20, \"category_id\": 90, \"bbox\": [1, -2, 3, 4.5], "
                                       "\"score\": 0.25, \"segmentation\": {}}]"), 0);

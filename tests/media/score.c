@@ -7,7 +7,7 @@
 #include "media/json.h"
 #include "media/score.h"
 
-static dg_score *score(place *p, const dg_coco *truth, const dg_detections *x)
+static dg_score *score(place *p, const dg_coco *truth, const dg_found *x)
 {
     dg_score *s;
 
@@ -26,7 +26,7 @@ static void published(void **state)
     for (int k = 0; k < 2; k++) {
         const dg_json *want = dg_json_get(all, names[k]);
         dg_coco       *truth;
-        dg_detections  x;
+        dg_found  x;
         dg_score      *s;
 
         assert_int_equal(dg_coco_open_as(&truth, data(p, dg_printf(p->a, "evaluator/%s/gt.json", names[k])), false, 0,
