@@ -1,4 +1,9 @@
-# check_PROGRAMS, tests_ops_NAME_SOURCES, TESTS; data in EXTRA_DIST.
-check_PROGRAMS +=
-TESTS +=
-EXTRA_DIST +=
+ops_tests = tests/ops/twins tests/ops/gradients
+check_PROGRAMS += $(ops_tests)
+TESTS += $(ops_tests)
+ops_shared = tests/check.h tests/ops/formula.h tests/ops/machine.h tests/ops/machine.c
+ops_samples = $(ops_shared) tests/ops/samples.h tests/ops/samples.c tests/ops/samples_layers.c \
+	tests/ops/samples_elements.c tests/ops/samples_detection.c tests/ops/sample_program.h tests/ops/sample_program.c
+tests_ops_twins_SOURCES = tests/ops/twins.c $(ops_samples)
+tests_ops_gradients_SOURCES = tests/ops/gradients.c $(ops_samples)
+EXTRA_DIST += tests/ops/data/ops.json

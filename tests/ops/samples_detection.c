@@ -1,0 +1,211 @@
+/* samples_detection.c: draws, denoising, matching, losses, detections, updates. */
+#include "tests/ops/samples.h"
+
+#include <math.h>
+
+static void denoise(samples *s, const char *what, int on_empty, int64_t slots, const int *labels, const int *count,
+                    int most)
+{
+    enum { ASKED = 6 };
+    int64_t n = 2 * (slots > ASKED ? slots : ASKED);
+
+    ADD(s, denoise, what, dg_denoise_attr, ASKED, n, 5, 0.5, 1.0, on_empty);
+    sample_i32_list(s, DG_SHAPE(3, slots), labels);
+    sample_fixed(s, 0.2, 0.6, DG_SHAPE(3, slots, 4));
+    sample_i32_list(s, DG_SHAPE(3), count);
+    sample_i32_list(s, DG_SCALAR, &most);
+    sample_fixed(s, 0, 1, DG_SHAPE(3, n));
+    sample_fixed(s, 0, 1, DG_SHAPE(3, n));
+    sample_fixed(s, 0, 1, DG_SHAPE(3, n, 4));
+    sample_fixed(s, 0, 1, DG_SHAPE(3, n, 4));
+}
+
+static void draws(samples *s)
+{
+    static const int labels[27] = { 0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1 };
+
+    ADD(s, uniform, "boxes", uniform_attr, 0x123456789ABCDEF, 3, { 2, 5, 4 });
+    ADD(s, uniform, "one number a sample", uniform_attr, -5, 1, { 3 });
+    denoise(s, "two, one and none", 1, 3, labels, INTS(2, 1, 0), 2);
+    denoise(s, "the most is elsewhere", 1, 3, labels, INTS(1, 0, 1), 3);
+    denoise(s, "more than half of what is asked", 1, 9, labels, INTS(9, 4, 0), 9);
+    denoise(s, "all empty", 1, 3, labels, INTS(0, 0, 0), 0);
+    denoise(s, "all empty, left out", 0, 3, labels, INTS(0, 0, 0), 0);
+}
+
+/* --- matching -------------------------------------------------------------------------------------------------- */
+
+static void match(samples *s, const char *what, int64_t m, int64_t q, const int *count)
+{
+    ADD(s, match, what, no_attr, 0);
+    sample_fixed(s, -2, 2, DG_SHAPE(2, m, q));
+    sample_i32_list(s, DG_SHAPE(2), count);
+}
+
+static void matching(samples *s)
+{
+    ADD(s, match_cost, "two images", dg_match_attr, 2, 5, 2, 0.25, 2);
+    sample_fixed(s, -5, 3, DG_SHAPE(2, 7, 3));
+    sample_fixed(s, 0.2, 0.6, DG_SHAPE(2, 7, 4));
+    sample_i32_list(s, DG_SHAPE(2, 4), INTS(2, 0, 1, 1, 1, 0, 0, 0));
+    sample_fixed(s, 0.2, 0.6, DG_SHAPE(2, 4, 4));
+    sample_i32_list(s, DG_SHAPE(2), INTS(4, 1));
+    ADD(s, match_cost, "other weights, an empty image", dg_match_attr, 1, 2, 0.5, 0.75, 1.5);
+    sample_fixed(s, -5, 3, DG_SHAPE(2, 33, 1));
+    sample_fixed(s, 0, 1, DG_SHAPE(2, 33, 4));
+    sample_i32_list(s, DG_SHAPE(2, 2), INTS(0, 0, 0, 0));
+    sample_fixed(s, 0.2, 0.6, DG_SHAPE(2, 2, 4));
+    sample_i32_list(s, DG_SHAPE(2), INTS(2, 0));
+    ADD(s, match_cost, "boxes without an area, equal", dg_match_attr, 2, 5, 2, 0.25, 2);
+    sample_fixed(s, -5, 3, DG_SHAPE(1, 2, 2));
+    sample_real_list(s, DG_SHAPE(1, 2, 4), REALS(0.5, 0.5, 0, 0, 0.5, 0.5, 0.1, 0));
+    sample_i32_list(s, DG_SHAPE(1, 1), INTS(1));
+    sample_real_list(s, DG_SHAPE(1, 1, 4), REALS(0.5, 0.5, 0, 0));
+    sample_i32_list(s, DG_SHAPE(1), INTS(1));
+
+    match(s, "few targets", 3, 9, INTS(3, 2));
+    match(s, "none", 3, 9, INTS(0, 0));
+    match(s, "as many as queries", 6, 6, INTS(6, 5));
+    match(s, "more than queries", 7, 4, INTS(7, 5));
+    match(s, "many", 40, 60, INTS(40, 33));
+    ADD(s, match, "equal costs", no_attr, 0);
+    sample_fixed(s, 0.5, 0.5, DG_SHAPE(2, 3, 5));
+    sample_i32_list(s, DG_SHAPE(2), INTS(3, 2));
+    ADD(s, match, "costs that are not finite", no_attr, 0);
+    sample_real_list(s, DG_SHAPE(2, 2, 3), REALS(NAN, 1, 2, NAN, 1, 3, NAN, NAN, NAN, INFINITY, -INFINITY, NAN));
+    sample_i32_list(s, DG_SHAPE(2), INTS(2, 2));
+}
+
+/* --- losses ----------------------------------------------------------------------------------------------------- */
+
+static void box_loss(samples *s, const char *what, const int *query, const int *gt)
+{
+    ADD(s, box_loss, what, no_attr, 0)->loss = 3;
+    sample_real(s, 0.2, 0.6, DG_SHAPE(2, 6, 4));
+    sample_fixed(s, 0.2, 0.6, DG_SHAPE(2, 4, 4));
+    sample_i32_list(s, gt ? DG_SHAPE(2, 5) : DG_SHAPE(2, 4), query);
+    if (gt)
+        sample_i32_list(s, DG_SHAPE(2, 5), gt);
+    else
+        sample_none(s);
+}
+
+static void class_loss(samples *s, const char *what, dg_class_loss_attr f, const int *query, const int *gt,
+                       const int *dn)
+{
+    dg_shape pairs = gt ? DG_SHAPE(2, 5) : DG_SHAPE(2, 4);
+
+    sample_add(s, DG_OP(class_loss), what, &f, sizeof f);
+    if (!f.focal)
+        s->list.items[s->list.n - 1]->edges = true; /* the weight is a constant, by decree; ops.json has numbers */
+    sample_real(s, -6, 3, DG_SHAPE(2, 6, 3));
+    sample_i32_list(s, DG_SHAPE(2, 4), INTS(2, 0, 1, 1, 0, 2, 2, 1));
+    sample_i32_list(s, pairs, query);
+    if (gt)
+        sample_i32_list(s, pairs, gt);
+    else
+        sample_none(s);
+    if (f.focal)
+        sample_none(s);
+    else
+        sample_fixed(s, 0.1, 0.9, pairs);
+    if (dn)
+        sample_i32_list(s, DG_SHAPE(4), dn);
+    else
+        sample_none(s);
+}
+
+static void losses(samples *s)
+{
+    const int               *matched = INTS(3, 0, -1, -1, 5, 1, 2, 0), *none = INTS(-1, -1, -1, -1, -1, -1, -1, -1);
+    const int               *query = INTS(0, 1, 4, 5, -1, 0, 4, -1, -1, -1), *gt = INTS(0, 1, 0, 1, -1, 2, 2, -1, -1, -1);
+    const dg_class_loss_attr varifocal = { 0, 0.75, 2 }, focal = { 1, 0.25, 2 }, steep = { 1, 0.6, 1.5 };
+
+    box_loss(s, "matched", matched, NULL);
+    box_loss(s, "denoising", query, gt);
+    box_loss(s, "no pair", none, NULL);
+    ADD(s, box_loss, "boxes without an area, equal", no_attr, 0)->edges = true;
+    sample_real_list(s, DG_SHAPE(1, 2, 4), REALS(0.5, 0.5, 0, 0, 0.5, 0.5, 0.1, 0));
+    sample_real_list(s, DG_SHAPE(1, 2, 4), REALS(0.5, 0.5, 0, 0, 0.3, 0.3, 0, 0.1));
+    sample_i32_list(s, DG_SHAPE(1, 2), INTS(0, 1));
+    sample_none(s);
+
+    class_loss(s, "varifocal, matched", varifocal, matched, NULL, NULL);
+    class_loss(s, "varifocal, denoising", varifocal, query, gt, INTS(2, 1, 5, 4));
+    class_loss(s, "varifocal, no pair, no live row", varifocal, none, NULL, INTS(0, 0, 0, 0));
+    class_loss(s, "focal, matched", focal, matched, NULL, NULL);
+    class_loss(s, "focal, denoising", steep, query, gt, INTS(2, 1, 4, 4));
+    class_loss(s, "focal, one query twice", focal, INTS(1, 1, -1, -1, 0, 2, 2, -1), NULL, NULL);
+
+    ADD(s, detect, "plain", index_attr, .n = 5);
+    sample_fixed(s, -4, 4, DG_SHAPE(2, 6, 3));
+    sample_fixed(s, 0, 1, DG_SHAPE(2, 6, 4));
+    ADD(s, detect, "all, sigmoids saturated", index_attr, .n = 12);
+    sample_fixed(s, 90, 100, DG_SHAPE(1, 6, 2));
+    sample_fixed(s, 0, 1, DG_SHAPE(1, 6, 4));
+}
+
+/* --- updates ---------------------------------------------------------------------------------------------------- */
+
+static const adamw_range two_groups[] = { { 0, 21, 0, 0 }, { 32, 61, 1, 0.1 } };
+
+static void adamw(samples *s, const char *what, double clip, bool e, bool norm, int ok)
+{
+    ADD(s, adamw, what, adamw_attr, 0.9, 0.999, 1e-8, clip, 2, two_groups);
+    sample_fixed(s, -1, 1, DG_SHAPE(70));
+    sample_fixed(s, -1, 1, DG_SHAPE(64));
+    sample_fixed(s, -0.1, 0.1, DG_SHAPE(64));
+    sample_fixed(s, 0, 0.01, DG_SHAPE(64));
+    if (e)
+        sample_fixed(s, -1, 1, DG_SHAPE(70));
+    else
+        sample_none(s);
+    if (norm)
+        sample_fixed(s, 4, 5, DG_SCALAR);
+    else
+        sample_none(s);
+    sample_i32_list(s, DG_SCALAR, &ok);
+}
+
+static void ema(samples *s, const char *what, int64_t begin, int64_t end, int ok)
+{
+    ADD(s, ema, what, ema_attr, begin, end);
+    sample_fixed(s, -1, 1, DG_SHAPE(70));
+    sample_fixed(s, -1, 1, DG_SHAPE(70));
+    sample_i32_list(s, DG_SCALAR, &ok);
+}
+
+static void updates(samples *s)
+{
+    ADD(s, accumulate, "second batch", no_attr, 0);
+    sample_fixed(s, -1, 1, DG_SHAPE(3, 7));
+    sample_fixed(s, -1, 1, DG_SHAPE(3, 7));
+    ADD(s, accumulate, "first batch", no_attr, 0)->control.accumulated = 0;
+    sample_real_list(s, DG_SHAPE(3), REALS(NAN, 1, 2));
+    sample_fixed(s, -1, 1, DG_SHAPE(3));
+    ADD(s, grad_norm, "several blocks", no_attr, 0);
+    sample_fixed(s, -1, 1, DG_SHAPE(9001));
+    ADD(s, finite, "all finite", no_attr, 0);
+    sample_fixed(s, -1, 1, DG_SHAPE(5));
+    sample_fixed(s, -1, 1, DG_SCALAR);
+    ADD(s, finite, "infinite", no_attr, 0);
+    sample_fixed(s, -1, 1, DG_SHAPE(5));
+    sample_real_list(s, DG_SHAPE(3), REALS(0, -INFINITY, 1));
+    ADD(s, finite, "not a number", no_attr, 0);
+    sample_real_list(s, DG_SCALAR, REALS(NAN));
+    adamw(s, "clipped, with a moving average", 0.1, true, true, 1);
+    adamw(s, "below the clip", 10, true, true, 1);
+    adamw(s, "no clip, no norm", 0, false, false, 1);
+    adamw(s, "not finite", 0.1, true, true, 0);
+    ema(s, "all", 0, 0, 1);
+    ema(s, "a part", 17, 53, 1);
+    ema(s, "not finite", 0, 0, 0);
+}
+
+void samples_of_detection(samples *s)
+{
+    draws(s);
+    matching(s);
+    losses(s);
+    updates(s);
+}

@@ -1,0 +1,174 @@
+/* samples_layers.c: convolution, matrix products, normalisation, attention. */
+#include "tests/ops/samples.h"
+
+static void conv(samples *s, const char *what, dg_shape x, dg_shape w, bool bias, int stride, int pad)
+{
+    ADD(s, conv2d, what, conv_attr, .stride = stride, .pad = pad);
+    sample_real(s, -1, 1, x);
+    sample_real(s, -1, 1, w);
+    if (bias)
+        sample_real(s, -1, 1, DG_SHAPE(w.d[0]));
+    else
+        sample_none(s);
+}
+
+static void convolutions(samples *s)
+{
+    conv(s, "3x3", DG_SHAPE(2, 5, 7, 3), DG_SHAPE(4, 3, 3, 3), true, 1, 1);
+    conv(s, "3x3, stride 2, even", DG_SHAPE(2, 6, 4, 4), DG_SHAPE(5, 4, 3, 3), false, 2, 1);
+    conv(s, "3x3, stride 2, odd", DG_SHAPE(3, 7, 5, 3), DG_SHAPE(16, 3, 3, 3), false, 2, 1);
+    conv(s, "1x1", DG_SHAPE(3, 4, 3, 9), DG_SHAPE(17, 9, 1, 1), true, 1, 0);
+    conv(s, "1x1, stride 2", DG_SHAPE(2, 5, 6, 8), DG_SHAPE(24, 8, 1, 1), false, 2, 0);
+    conv(s, "2x2, no padding", DG_SHAPE(1, 5, 4, 2), DG_SHAPE(3, 2, 2, 2), false, 2, 0);
+    conv(s, "7x7 over a small map", DG_SHAPE(1, 3, 2, 4), DG_SHAPE(8, 4, 7, 7), false, 1, 3);
+    conv(s, "one pixel", DG_SHAPE(2, 1, 1, 5), DG_SHAPE(3, 5, 3, 3), false, 1, 1);
+    conv(s, "33 channels to 18", DG_SHAPE(2, 4, 9, 33), DG_SHAPE(18, 33, 3, 3), false, 1, 1);
+}
+
+static void product(samples *s, const char *what, dg_shape a, dg_shape b, int64_t bias, bool trans_a, bool trans_b)
+{
+    ADD(s, matmul, what, matmul_attr, trans_a, trans_b);
+    sample_real(s, -1, 1, a);
+    sample_real(s, -1, 1, b);
+    if (bias)
+        sample_real(s, -1, 1, DG_SHAPE(bias));
+    else
+        sample_none(s);
+}
+
+static void products(samples *s)
+{
+    product(s, "plain", DG_SHAPE(5, 7), DG_SHAPE(7, 9), 0, false, false);
+    product(s, "linear", DG_SHAPE(6, 9), DG_SHAPE(11, 9), 11, false, true);
+    product(s, "linear of one row", DG_SHAPE(1, 17), DG_SHAPE(8, 17), 8, false, true);
+    product(s, "linear to one", DG_SHAPE(10, 6), DG_SHAPE(1, 6), 1, false, true);
+    product(s, "batches", DG_SHAPE(3, 4, 5), DG_SHAPE(3, 5, 2), 0, false, false);
+    product(s, "batches, right exchanged", DG_SHAPE(3, 4, 5), DG_SHAPE(3, 6, 5), 0, false, true);
+    product(s, "left exchanged", DG_SHAPE(7, 5), DG_SHAPE(7, 9), 0, true, false);
+    product(s, "one column", DG_SHAPE(6, 1), DG_SHAPE(1, 10), 0, false, false);
+}
+
+/* --- normalisation ------------------------------------------------------------------------------------------ */
+
+static void batch_norm(samples *s, const char *what, dg_shape x, dg_act act, bool res)
+{
+    dg_shape c = DG_SHAPE(x.d[x.rank - 1]);
+
+    ADD(s, batch_norm, what, norm_attr, .eps = 1e-5, .act = act);
+    sample_real(s, -2, 3, x);
+    sample_real(s, 0.5, 1.5, c);
+    sample_real(s, -0.5, 0.5, c);
+    if (res)
+        sample_real(s, -1, 1, x);
+    else
+        sample_none(s);
+}
+
+static void batch_norm_fixed(samples *s, const char *what, dg_shape x, dg_act act, bool res)
+{
+    dg_shape c = DG_SHAPE(x.d[x.rank - 1]);
+
+    ADD(s, batch_norm_fixed, what, norm_attr, .eps = 1e-5, .act = act, .fixed = 1);
+    sample_real(s, -2, 3, x);
+    sample_real(s, 0.5, 1.5, c);
+    sample_real(s, -0.5, 0.5, c);
+    sample_fixed(s, -0.5, 0.5, c);
+    sample_fixed(s, 0.5, 1.5, c);
+    if (res)
+        sample_real(s, -1, 1, x);
+    else
+        sample_none(s);
+}
+
+static void stat_update(samples *s, const char *what, int64_t count, int ok)
+{
+    ADD(s, stat_update, what, stat_attr, .momentum = 0.1, .count = count);
+    sample_fixed(s, -1, 1, DG_SHAPE(5));
+    sample_fixed(s, 0, 1, DG_SHAPE(5));
+    sample_fixed(s, -1, 1, DG_SHAPE(5));
+    sample_fixed(s, 0, 1, DG_SHAPE(5));
+    sample_i32_list(s, DG_SCALAR, &ok);
+}
+
+static void norms(samples *s)
+{
+    static const char *const acts[] = { "no activation", "ReLU", "SiLU" };
+    static const char *const with[] = { "no activation + residual", "ReLU + residual", "SiLU + residual" };
+
+    for (dg_act act = DG_ACT_NONE; act <= DG_ACT_SILU; act++) {
+        batch_norm(s, acts[act], DG_SHAPE(3, 2, 5, 7), act, false);
+        batch_norm(s, with[act], DG_SHAPE(2, 3, 4, 16), act, true);
+        batch_norm_fixed(s, acts[act], DG_SHAPE(2, 3, 5, 6), act, false);
+        batch_norm_fixed(s, with[act], DG_SHAPE(2, 3, 2, 17), act, true);
+    }
+    batch_norm(s, "one element", DG_SHAPE(1, 1, 1, 3), DG_ACT_NONE, false);
+    s->list.items[s->list.n - 1]->edges = true; /* its variance is 0 */
+    batch_norm(s, "a list of tokens", DG_SHAPE(9, 4), DG_ACT_NONE, false);
+    stat_update(s, "finite", 9, 1);
+    stat_update(s, "not finite", 9, 0);
+    stat_update(s, "a count of one", 1, 1);
+
+    ADD(s, layer_norm, "tokens", norm_attr, .eps = 1e-5);
+    sample_real(s, -2, 3, DG_SHAPE(3, 5, 8));
+    sample_real(s, 0.5, 1.5, DG_SHAPE(8));
+    sample_real(s, -0.5, 0.5, DG_SHAPE(8));
+    ADD(s, layer_norm, "odd width", norm_attr, .eps = 1e-5);
+    sample_real(s, -2, 3, DG_SHAPE(7, 33));
+    sample_real(s, 0.5, 1.5, DG_SHAPE(33));
+    sample_real(s, -0.5, 0.5, DG_SHAPE(33));
+}
+
+/* --- attention ---------------------------------------------------------------------------------------------- */
+
+static void attention(samples *s, const char *what, int heads, int64_t n, int64_t columns, int64_t width,
+                      int64_t capacity, const int *dn)
+{
+    ADD(s, attention, what, attention_attr, heads, capacity);
+    sample_real(s, -2, 2, DG_SHAPE(2, n, width));
+    sample_real(s, -2, 2, DG_SHAPE(2, columns, width));
+    sample_real(s, -1, 1, DG_SHAPE(2, columns, width));
+    if (dn)
+        sample_i32_list(s, DG_SHAPE(4), dn);
+    else
+        sample_none(s);
+}
+
+static void deform(samples *s, const char *what, const deform_attr *f, int64_t width, double reach)
+{
+    int64_t cells = 0, points = 0;
+
+    for (int64_t l = 0; l < f->n_levels; l++) {
+        cells += f->h[l] * f->w[l];
+        points += f->points[l];
+    }
+    sample_add(s, DG_OP(deform_attention), what, f, sizeof *f);
+    sample_real(s, -1, 1, DG_SHAPE(2, cells, width));
+    sample_real(s, 0.02, 0.98, DG_SHAPE(2, 5, 4));
+    sample_real(s, -reach, reach, DG_SHAPE(2, 5, f->heads * points * 2));
+    sample_real(s, 0, 1, DG_SHAPE(2, 5, f->heads, points));
+}
+
+void samples_of_layers(samples *s)
+{
+    convolutions(s);
+    products(s);
+    norms(s);
+
+    ADD(s, softmax, "rows", no_attr, 0);
+    sample_real(s, -3, 3, DG_SHAPE(2, 3, 7));
+    ADD(s, softmax, "large numbers", no_attr, 0);
+    sample_real(s, 80, 100, DG_SHAPE(3, 12));
+    ADD(s, softmax, "one number", no_attr, 0);
+    sample_real(s, -3, 3, DG_SHAPE(4, 1));
+
+    attention(s, "no mask", 2, 5, 7, 8, 0, NULL);
+    attention(s, "one odd head", 1, 9, 9, 5, 0, NULL);
+    attention(s, "two groups and void rows", 2, 15, 15, 6, 10, INTS(2, 2, 8, 4));
+    attention(s, "capacity full", 4, 14, 14, 16, 8, INTS(2, 2, 8, 4));
+    attention(s, "no live row", 2, 11, 11, 8, 6, INTS(0, 0, 0, 0));
+    attention(s, "32 channels a head", 2, 37, 37, 64, 20, INTS(3, 3, 18, 6));
+
+    deform(s, "three levels", &(deform_attr){ 2, 0, 3, { 4, 2, 1 }, { 5, 3, 2 }, { 2, 1, 3 } }, 6, 2);
+    deform(s, "far outside", &(deform_attr){ 4, 0, 2, { 7, 3 }, { 3, 2 }, { 4, 4 } }, 64, 30);
+    deform(s, "discrete", &(deform_attr){ 2, 1, 3, { 4, 2, 1 }, { 4, 2, 1 }, { 2, 2, 2 } }, 8, 3);
+}

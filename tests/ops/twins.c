@@ -1,0 +1,231 @@
+/* twins: walks the op table. Every op has a sample; on each of them, and on what autodiff makes of it, the host
+ * kernel agrees with the f32 reference within the row's tolerance, and that with the f64 one; both write every
+ * element of their outputs, may work in place where the row says so, and take any number of threads. */
+#include "tests/check.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "tests/ops/machine.h"
+#include "tests/ops/sample_program.h"
+
+static const double REF32_TOLERANCE = 5e-6; /* f32 inputs, sums in double: a few roundings */
+
+typedef struct tally {
+    int    runs;
+    double host, ref32; /* worst error over the largest magnitude of an output */
+} tally;
+
+typedef struct walker {
+    dg_arena     *arena; /* of one sample */
+    samples       all;
+    tally         tally[DG_N_OPS];
+    const sample *sample;
+    int           failures;
+} walker;
+
+/* Largest difference over largest magnitude, or over `least` if that is more; infinite where one is not finite and
+ * the other is not the same. */
+static double distance(const dg_tensor *a, const dg_tensor *b, double least)
+{
+    double worst = 0, most = least;
+
+    for (int64_t i = 0; i < dg_shape_elements(a->shape); i++) {
+        double x = tensor_get(a, i), y = tensor_get(b, i);
+
+        if (isfinite(x) && isfinite(y)) {
+            worst = fmax(worst, fabs(x - y));
+            most = fmax(most, fabs(y));
+        } else if (!(isnan(x) && isnan(y)) && x != y) {
+            return INFINITY;
+        }
+    }
+    return worst == 0 ? 0 : worst / most;
+}
+
+static bool is_state(const dg_instr *instr, int i)
+{
+    dg_signature s;
+
+    assert_int_equal(dg_signature_parse(&s, instr->op->signature), 0);
+    return dg_signature_at(&s, instr->n_in, i)->state;
+}
+
+/* The input whose place output i may take, or -1. */
+static int alias_of(const dg_instr *instr, int i)
+{
+    dg_signature s;
+
+    assert_int_equal(dg_signature_parse(&s, instr->op->signature), 0);
+    return dg_signature_at(&s, instr->n_in, i)->alias;
+}
+
+/* A copy of the operands, reals as f64 if wide; outputs are full of rubbish. */
+static void copy_operands(walker *w, const machine *m, const dg_instr *instr, bool wide, dg_tensor *to)
+{
+    dg_tensor from[DG_MAX_OPERANDS];
+    int       n = machine_operands(m, instr, from);
+
+    for (int i = 0; i < n; i++) {
+        int64_t size = dg_shape_elements(from[i].shape);
+
+        to[i] = from[i];
+        if (!from[i].data)
+            continue;
+        if (wide && m->p->values.items[instr->v[i]].dtype == DG_REAL)
+            to[i].dtype = DG_F64;
+        to[i].data = dg_alloc_n(w->arena, (size_t)size, dg_dtype_size(to[i].dtype));
+        if (i >= instr->n_in)
+            memset(to[i].data, 0xFF, (size_t)size * dg_dtype_size(to[i].dtype));
+        for (int64_t k = 0; i < instr->n_in && k < size; k++)
+            tensor_set(&to[i], k, tensor_get(&from[i], k));
+    }
+}
+
+static void share_places(const dg_instr *instr, dg_tensor *t)
+{
+    for (int i = instr->n_in; i < instr->n_in + instr->n_out; i++) {
+        int x = alias_of(instr, i);
+
+        if (x >= 0 && t[i].data && dg_shape_equal(t[x].shape, t[i].shape))
+            t[i].data = t[x].data;
+    }
+}
+
+static void compare(walker *w, const dg_instr *instr, const char *who, const dg_tensor *a, const dg_tensor *b,
+                    double tolerance, double *worst)
+{
+    for (int i = 0; i < instr->n_in + instr->n_out; i++) {
+        if (!a[i].data || (i < instr->n_in && !is_state(instr, i)))
+            continue;
+        double d = distance(&a[i], &b[i], w->sample->edges ? 1 : 0); /* a gradient may be exactly 0 there */
+
+        *worst = fmax(*worst, d);
+        if (d > tolerance) {
+            print_error("# %s, sample \"%s\" of %s: operand %d of %s is off by %.3g, at most %.3g was allowed\n",
+                        instr->op->name, w->sample->what, w->sample->op->name, i, who, d, tolerance);
+            w->failures++;
+        }
+    }
+}
+
+static void run(const dg_kernel *k, const dg_instr *instr, const dg_tensor *t, const dg_control *c, int threads)
+{
+    assert_int_equal(run_kernel(k, t, instr->n_in + instr->n_out, instr->attr, c, threads), 0);
+}
+
+static void check_instruction(walker *w, const machine *m, const dg_instr *instr)
+{
+    const dg_op *op = instr->op;
+    tally       *t = &w->tally[op - dg_ops];
+    dg_tensor    ref[DG_MAX_OPERANDS], other[DG_MAX_OPERANDS];
+    double       none = 0;
+
+    copy_operands(w, m, instr, false, ref);
+    run(op->ref32, instr, ref, &m->control, 1);
+
+    copy_operands(w, m, instr, true, other);
+    run(op->ref64, instr, other, &m->control, 1);
+    compare(w, instr, "ref in f32", ref, other, REF32_TOLERANCE, &t->ref32);
+
+    copy_operands(w, m, instr, false, other);
+    share_places(instr, other);
+    run(op->ref32, instr, other, &m->control, 3);
+    compare(w, instr, "ref on three threads, in place", other, ref, 0, &none);
+
+    for (int threads = 1; op->host && threads <= 3; threads++) {
+        copy_operands(w, m, instr, false, other);
+        if (threads == 2)
+            share_places(instr, other);
+        run(op->host, instr, other, &m->control, threads);
+        compare(w, instr, threads == 2 ? "host, in place" : "host", other, ref, op->tolerance, &t->host);
+    }
+    t->runs++;
+}
+
+static void check_sample(walker *w, const sample *one)
+{
+    sample_program sp;
+
+    w->arena = dg_arena_open();
+    w->sample = one;
+    sample_program_open(&sp, w->arena, one);
+
+    machine *m = machine_open(w->arena, sp.p, 32);
+
+    sample_program_fill(&sp, m);
+    for (int i = 0; i < sp.p->instrs.n; i++) {
+        const dg_instr *instr = &sp.p->instrs.items[i];
+        dg_tensor       t[DG_MAX_OPERANDS];
+        int             n = machine_operands(m, instr, t);
+
+        check_instruction(w, m, instr);
+        assert_int_equal(run_kernel(instr->op->ref32, t, n, instr->attr, &m->control, 1), 0);
+    }
+    sample_program_close(&sp);
+    dg_arena_close(&w->arena);
+}
+
+static int open_walker(void **state)
+{
+    dg_arena *a = dg_arena_open();
+    walker   *w = DG_NEW(a, walker);
+
+    w->all.arena = a;
+    *state = w;
+    samples_of_layers(&w->all);
+    samples_of_elements(&w->all);
+    samples_of_detection(&w->all);
+    return 0;
+}
+
+static int close_walker(void **state)
+{
+    walker   *w = *state;
+    dg_arena *a = w->all.arena;
+
+    dg_arena_close(&a);
+    return 0;
+}
+
+static void kernels_agree_on_every_sample(void **state)
+{
+    walker *w = *state;
+
+    for (int i = 0; i < w->all.list.n; i++)
+        check_sample(w, w->all.list.items[i]);
+    assert_int_equal(w->failures, 0);
+}
+
+static void every_op_has_a_sample(void **state)
+{
+    const walker *w = *state;
+    int           ops = 0, runs = 0, hosts = 0, host = 0, ref32 = 0;
+
+    for (int i = 0; i < DG_N_OPS; i++) {
+        const tally *t = &w->tally[i];
+
+        if (dg_ops[i].effect == DG_COLLECTIVE)
+            continue;
+        if (!t->runs)
+            fail_msg("no sample runs the op %s", dg_ops[i].name);
+        ops++;
+        runs += t->runs;
+        hosts += dg_ops[i].host != NULL;
+        host = t->host > w->tally[host].host ? i : host;
+        ref32 = t->ref32 > w->tally[ref32].ref32 ? i : ref32;
+    }
+    print_message("# %d ops, %d with a host kernel; %d runs of %d samples\n", ops, hosts, runs, w->all.list.n);
+    print_message("# worst error over the largest magnitude: host against ref %.2g (%s), f32 ref against f64 %.2g (%s)\n",
+                  w->tally[host].host, dg_ops[host].name, w->tally[ref32].ref32, dg_ops[ref32].name);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kernels_agree_on_every_sample),
+        cmocka_unit_test(every_op_has_a_sample),
+    };
+
+    return cmocka_run_group_tests_name("twins", tests, open_walker, close_walker);
+}
