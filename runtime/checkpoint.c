@@ -136,7 +136,7 @@ out:
 
 static int differs(const dg_json *o, const char *key, int64_t now, const char *what, dg_diag *d)
 {
-    int64_t then;
+    int64_t then = 0;
     int     rc = need_int(o, key, &then, d);
 
     if (rc < 0 || then == now)
