@@ -9,3 +9,5 @@ libruntime_la_SOURCES += \
 libruntime_la_SOURCES += \
 	runtime/datareport.c runtime/datareport.h \
 	runtime/stream.c runtime/stream.h
+libruntime_la_SOURCES += \
+	runtime/exec.c runtime/exec.h

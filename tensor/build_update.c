@@ -68,9 +68,8 @@ dg_val dg_backward(dg_build *b, dg_val loss, int accumulate)
         return dg_error(b, "loss-without-parameters", "no trainable parameter reaches the loss");
     if (accumulate == 0) /* the training scope's */
         accumulate = b->p->accumulate > 0 ? b->p->accumulate : 1;
-    if (accumulate < 1)
-        return dg_error(b, "accumulate-range", "accumulate is %d, and must be at least 1", accumulate);
-    b->p->accumulate = accumulate;
+    if (accumulate > 0)
+        b->p->accumulate = accumulate;
     b->loss = loss;
     dg_pass_fuse(b->p);
     if (dg_autodiff(b, (int32_t)loss.id, NULL) < 0)

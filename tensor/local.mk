@@ -19,6 +19,10 @@ libtensor_la_SOURCES += \
 	tensor/params.c tensor/params.h \
 	tensor/passes.c tensor/passes.h \
 	tensor/precision.c \
+	tensor/place.c tensor/place.h \
+	tensor/plan.c tensor/plan.h \
+	tensor/plan_print.c \
+	tensor/plan_verify.c \
 	tensor/program.c tensor/program.h tensor/print.h \
 	tensor/record.c \
 	tensor/recompute.c \

@@ -6,7 +6,8 @@
 #include "tensor/program.h"
 
 typedef struct dg_plan_instr { /* parallel to program->instrs */
-    const dg_kernel *kernel;   /* chosen for the backend; NULL for collectives */
+    const dg_kernel *kernel;   /* chosen for the backend; NULL for collectives and aliases */
+    bool             alias;    /* the output is its input: nothing to run */
     bool             is_ref;   /* kernel is a reference kernel */
     void            *handle;   /* from prepare, released with the plan */
     size_t           workspace_bytes;
@@ -21,12 +22,17 @@ typedef struct dg_plan {
     int               threads;
     int64_t           slab_bytes, constant_bytes, io_bytes;
     int64_t           live_peak_bytes; /* lower bound: largest sum of live values at one instruction */
+    int64_t           workspace_bytes; /* the largest */
+    dg_arena         *arena;
 } dg_plan;
 
 /* Takes a program that went through the passes; sets offsets of its slab, constant and io values. Kernels come
  * from the backend's column of the op table. */
 int  dg_plan_open(dg_plan **plan, dg_program *p, const dg_backend *backend, int threads, dg_diag *d) DG_MUST_USE;
 void dg_plan_close(dg_plan **plan);
+
+/* Where a value's bytes are: its space, and the offset there. */
+size_t dg_plan_value_bytes(const dg_program *p, int32_t v);
 
 /* Proves that no two values that live at the same time share a byte; for tests. */
 int  dg_plan_verify(const dg_plan *plan, dg_diag *d) DG_MUST_USE;

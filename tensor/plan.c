@@ -1,0 +1,279 @@
+/* plan.c: lays a program's memory out. Values fall into classes that share memory: a reshape is its input, and
+ * an output marked (=x) takes x's place when x dies there. A class in the slab is a block that lives from its
+ * first writer to its last reader; results live to the end; workspaces live for one instruction. */
+#include "tensor/plan.h"
+
+#include <string.h>
+
+#include "tensor/ops.h"
+#include "tensor/place.h"
+
+typedef struct layout {
+    dg_plan          *plan;
+    dg_program       *p;
+    const dg_backend *backend;
+    dg_diag          *d;
+    int32_t          *same; /* of every value: another of its class, or itself */
+    int              *last; /* of a class's head: last reader */
+    int              *block;
+} layout;
+
+size_t dg_plan_value_bytes(const dg_program *p, int32_t v)
+{
+    const dg_value *x = &p->values.items[v];
+
+    return (size_t)dg_shape_elements(x->shape) * dg_dtype_size(x->dtype);
+}
+
+static dg_value *value(const layout *l, int32_t v)
+{
+    return &l->p->values.items[v];
+}
+
+static int32_t head(const layout *l, int32_t v)
+{
+    while (l->same[v] != v)
+        v = l->same[v];
+    return v;
+}
+
+/* ---- spaces outside the slab ----------------------------------------------------------------------------- */
+
+static void size_spaces(const layout *l)
+{
+    const dg_params *params = l->p->params;
+    int64_t all = dg_params_elements(params), trained = dg_params_trainable(params);
+
+    for (int32_t v = 1; v < l->p->values.n; v++) {
+        dg_value *x = value(l, v);
+
+        if (x->producer == -1 && x->param < 0 && x->space >= DG_WEIGHTS && x->space <= DG_EMA) {
+            bool whole = x->space == DG_WEIGHTS || x->space == DG_EMA;
+
+            x->shape = DG_SHAPE(whole ? (all ? all : 1) : trained ? trained : 1);
+        }
+        if (x->param >= 0)
+            x->offset = dg_params_at(params, x->param)->offset * (int64_t)dg_dtype_size(x->dtype);
+    }
+}
+
+static int64_t lay_in_a_row(const layout *l, dg_space space)
+{
+    int64_t bytes = 0;
+
+    for (int32_t v = 1; v < l->p->values.n; v++)
+        if (value(l, v)->space == space && value(l, v)->producer == -1) {
+            value(l, v)->offset = bytes;
+            bytes += dg_align((int64_t)dg_plan_value_bytes(l->p, v));
+        }
+    return bytes;
+}
+
+/* ---- kernels --------------------------------------------------------------------------------------------- */
+
+static int choose_kernel(layout *l, int i)
+{
+    const dg_instr *in = &l->p->instrs.items[i];
+    dg_plan_instr  *pi = &l->plan->instrs[i];
+    int             n = in->n_in + in->n_out, rc = 0;
+    dg_prepare      prepare = { .n = n, .attr = in->attr, .threads = l->plan->threads };
+
+    pi->t = DG_NEW_N(l->plan->arena, n, dg_tensor);
+    for (int k = 0; k < n; k++) {
+        const dg_value *x = value(l, in->v[k]);
+
+        pi->t[k] = in->v[k] ? (dg_tensor){ x->dtype, x->shape, NULL } : (dg_tensor){ .shape.rank = -1 };
+        pi->bytes += in->v[k] ? (double)dg_plan_value_bytes(l->p, in->v[k]) : 0;
+    }
+    pi->alias = in->op == DG_OP(reshape);
+    if (pi->alias || in->op->effect == DG_COLLECTIVE) {
+        pi->bytes = pi->alias ? 0 : pi->bytes;
+        return 0;
+    }
+    pi->flops = dg_op_flops(in->op, pi->t, n, in->attr);
+    pi->kernel = l->backend->select(l->backend, in->op, pi->t, n, &pi->is_ref);
+    if (!pi->kernel)
+        return dg_fail(l->d, DG_EUNSUPPORTED, in->origin.where, "kernel-missing",
+                       "backend %s has no kernel for %s on %s", l->backend->name, in->op->name,
+                       dg_dtype_name(n ? pi->t[0].dtype : DG_REAL));
+    if (!pi->kernel->prepare)
+        return 0;
+    prepare.t = pi->t;
+    rc = pi->kernel->prepare(&prepare);
+    if (rc < 0)
+        return dg_fail(l->d, (dg_code)-rc, in->origin.where, "kernel-prepare", "backend %s cannot prepare %s (%d)",
+                       l->backend->name, in->op->name, rc);
+    pi->handle = prepare.handle;
+    pi->workspace_bytes = prepare.workspace_bytes;
+    if ((int64_t)pi->workspace_bytes > l->plan->workspace_bytes)
+        l->plan->workspace_bytes = (int64_t)pi->workspace_bytes;
+    return 0;
+}
+
+/* ---- classes and their lives ----------------------------------------------------------------------------- */
+
+static void join_reshapes(layout *l)
+{
+    for (int32_t v = 0; v < l->p->values.n; v++)
+        l->same[v] = v;
+    for (int i = 0; i < l->p->instrs.n; i++)
+        if (l->plan->instrs[i].alias)
+            l->same[l->p->instrs.items[i].v[1]] = head(l, l->p->instrs.items[i].v[0]);
+}
+
+static void survive(layout *l, int32_t v)
+{
+    if (v)
+        l->last[head(l, v)] = l->p->instrs.n;
+}
+
+static void find_last_readers(layout *l)
+{
+    const dg_program *p = l->p;
+
+    for (int i = 0; i < p->instrs.n; i++) {
+        const dg_instr *in = &p->instrs.items[i];
+
+        for (int k = 0; k < in->n_in + in->n_out; k++)
+            l->last[head(l, in->v[k])] = i;
+    }
+    for (int i = 0; i < p->results.n; i++)
+        survive(l, p->results.items[i].value);
+    for (int32_t v = 1; p->keep_names && v < p->values.n; v++)
+        if (p->values.items[v].name && p->values.items[v].producer >= 0)
+            survive(l, v);
+    survive(l, p->ok);
+}
+
+/* Whether output y of instruction i may take the place of its input k. */
+static bool may_take(const layout *l, int i, int32_t y, int k)
+{
+    const dg_instr *in = &l->p->instrs.items[i];
+    int32_t         x = in->v[k], h = head(l, x);
+
+    if (!x || !y || value(l, y)->space != DG_SLAB || value(l, h)->space != DG_SLAB || value(l, h)->producer < 0 ||
+        l->last[h] != i || value(l, x)->dtype != value(l, y)->dtype ||
+        !dg_shape_equal(value(l, x)->shape, value(l, y)->shape))
+        return false;
+    for (int o = 0; o < in->n_in; o++)
+        if (o != k && in->v[o] && head(l, in->v[o]) == h)
+            return false;
+    return true;
+}
+
+static void take_places(layout *l)
+{
+    dg_signature sig;
+
+    for (int i = 0; i < l->p->instrs.n; i++) {
+        const dg_instr *in = &l->p->instrs.items[i];
+
+        if (l->plan->instrs[i].alias || dg_signature_parse(&sig, in->op->signature) < 0)
+            continue;
+        for (int k = in->n_in; k < in->n_in + in->n_out; k++) {
+            int alias = dg_signature_at(&sig, in->n_in, k)->alias;
+
+            if (alias < 0 || !may_take(l, i, in->v[k], alias))
+                continue;
+            int32_t h = head(l, in->v[alias]);
+
+            l->last[h] = l->last[in->v[k]];
+            l->same[in->v[k]] = h;
+        }
+    }
+}
+
+/* Blocks of slab classes in the order of birth, then workspaces; offsets go back into the values. */
+static void lay_slab(layout *l)
+{
+    DG_VEC(dg_block) blocks = { 0 };
+    dg_program *p = l->p;
+    dg_arena   *a = dg_arena_open();
+    int         n_values;
+
+    for (int i = 0; i < p->instrs.n; i++) {
+        const dg_instr *in = &p->instrs.items[i];
+
+        for (int k = in->n_in; k < in->n_in + in->n_out; k++) {
+            int32_t v = in->v[k];
+
+            if (!v || head(l, v) != v || value(l, v)->space != DG_SLAB)
+                continue;
+            l->block[v] = blocks.n;
+            DG_PUSH(a, blocks, ((dg_block){ dg_align((int64_t)dg_plan_value_bytes(p, v)), i, l->last[v], 0 }));
+        }
+    }
+    n_values = blocks.n;
+    for (int i = 0; i < p->instrs.n; i++)
+        if (l->plan->instrs[i].workspace_bytes)
+            DG_PUSH(a, blocks, ((dg_block){ dg_align((int64_t)l->plan->instrs[i].workspace_bytes), i, i, 0 }));
+    l->plan->slab_bytes = blocks.n ? dg_place(blocks.items, blocks.n) : 0;
+    l->plan->live_peak_bytes = dg_live_peak(blocks.items, blocks.n, p->instrs.n);
+    for (int i = 0, w = n_values; i < p->instrs.n; i++)
+        if (l->plan->instrs[i].workspace_bytes)
+            l->plan->instrs[i].workspace = blocks.items[w++].offset;
+    for (int32_t v = 1; v < p->values.n; v++) {
+        int32_t   h = head(l, v);
+        dg_value *x = value(l, v);
+
+        if (x->producer < 0)
+            continue;
+        x->space = value(l, h)->space;
+        x->offset = x->space == DG_SLAB ? blocks.items[l->block[h]].offset : value(l, h)->offset;
+        x->param = value(l, h)->param;
+    }
+    dg_arena_close(&a);
+}
+
+int dg_plan_open(dg_plan **out, dg_program *p, const dg_backend *backend, int threads, dg_diag *d)
+{
+    dg_arena *a = dg_arena_open(), *scratch = dg_arena_open();
+    dg_plan  *plan = DG_NEW(a, dg_plan);
+    int       rc = 0;
+    layout    l = {
+        .plan = plan,
+        .p = p,
+        .backend = backend,
+        .d = d,
+        .same = DG_NEW_N(scratch, p->values.n, int32_t),
+        .last = DG_NEW_N(scratch, p->values.n, int),
+        .block = DG_NEW_N(scratch, p->values.n, int),
+    };
+
+    plan->arena = a;
+    plan->program = p;
+    plan->threads = threads;
+    plan->instrs = DG_NEW_N(a, p->instrs.n + 1, dg_plan_instr);
+    dg_params_seal(p->params);
+    size_spaces(&l);
+    for (int i = 0; i < p->instrs.n; i++)
+        DG_TRY(choose_kernel(&l, i));
+    plan->constant_bytes = lay_in_a_row(&l, DG_CONSTANTS);
+    plan->io_bytes = lay_in_a_row(&l, DG_IO);
+    join_reshapes(&l);
+    find_last_readers(&l);
+    take_places(&l);
+    lay_slab(&l);
+out:
+    dg_arena_close(&scratch);
+    if (rc < 0)
+        dg_plan_close(&plan);
+    *out = plan;
+    return rc;
+}
+
+void dg_plan_close(dg_plan **plan)
+{
+    if (!*plan)
+        return;
+    dg_arena *a = (*plan)->arena;
+
+    for (int i = 0; i < (*plan)->program->instrs.n; i++) {
+        const dg_plan_instr *pi = &(*plan)->instrs[i];
+
+        if (pi->kernel && pi->kernel->release && pi->handle)
+            pi->kernel->release(pi->handle);
+    }
+    dg_arena_close(&a);
+    *plan = NULL;
+}
