@@ -141,18 +141,35 @@ ALWAYS vf vf_load_n(const float *p, int64_t n)
 {
     vf x = { 0 };
 
+    if (n == W)
+        return vf_load(p);
     memcpy(&x, p, (size_t)n * sizeof(float));
     return x;
 }
-ALWAYS void vf_store_n(float *p, vf x, int64_t n) { memcpy(p, &x, (size_t)n * sizeof(float)); }
+ALWAYS void vf_store_n(float *p, vf x, int64_t n)
+{
+    if (n == W)
+        vf_store(p, x);
+    else
+        memcpy(p, &x, (size_t)n * sizeof(float));
+}
 ALWAYS vh vh_load_n(const uint16_t *p, int64_t n)
 {
     vh h = { 0 };
 
-    memcpy(&h, p, (size_t)n * sizeof(uint16_t));
+    if (n == W)
+        memcpy(&h, p, sizeof h);
+    else
+        memcpy(&h, p, (size_t)n * sizeof(uint16_t));
     return h;
 }
-ALWAYS void vh_store_n(uint16_t *p, vh h, int64_t n) { memcpy(p, &h, (size_t)n * sizeof(uint16_t)); }
+ALWAYS void vh_store_n(uint16_t *p, vh h, int64_t n)
+{
+    if (n == W)
+        memcpy(p, &h, sizeof h);
+    else
+        memcpy(p, &h, (size_t)n * sizeof(uint16_t));
+}
 
 #endif
 

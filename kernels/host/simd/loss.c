@@ -1,0 +1,244 @@
+/* loss.c: classification loss and matching cost; formulas as in kernels/ref/loss.c and match.c. One exponential an
+ * element: with e = exp(-|x|), sigmoid(x) is 1/(1+e) or e/(1+e) and log(1 + exp(-|x|)) follows from e. A row of
+ * classes is summed in f32, rows in double in their order. */
+#include "kernels/host/simd/vmath.h"
+
+static const float counting[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
+
+/* p = sigmoid(x), q = 1 - p, both without cancellation; soft = log(1 + exp(-|x|)). */
+ALWAYS void logistic(vf x, vf *p, vf *q, vf *soft)
+{
+    vf e = vf_exp(-vf_abs(x)), big = 1.0f / (1.0f + e), small = e * big;
+    vm positive = vf_le(vf_set(0), x);
+
+    *p = vf_pick(positive, big, small);
+    *q = vf_pick(positive, small, big);
+    *soft = vf_log1p_unit(e);
+}
+
+ALWAYS vf power(vf x, float y)
+{
+    if (y == 2)
+        return x * x;
+    return y == 0 ? vf_set(1) : vf_exp(vf_log(x) * y);
+}
+
+/* ---- class_loss: logits [B,Q,C] labels [B,M] query gt? iou? [B,P] dn? ------------------------------------------ */
+
+typedef struct call {
+    const dg_args   *a;
+    const dg_tensor *t;          /* logits first */
+    int64_t          q, c, m, p, live;
+    float            alpha, gamma, scale; /* scale: dloss */
+    bool             focal;
+    float           *dlogits;    /* or NULL */
+    double          *sum;        /* [B*Q] */
+    int32_t         *pair;       /* [B*Q]: number of the pair that a query belongs to, -1: none */
+} call;
+
+/* Terms of W logits; target: 1 where y is. */
+ALWAYS vf terms(const call *k, vf x, vm target, float iou, vf *slope)
+{
+    vf p, q, soft, s, bce, wrong, w;
+
+    logistic(x, &p, &q, &soft);
+    s = vf_pick(target, vf_set(k->focal ? 1.0f : iou), vf_set(0));
+    bce = vf_fnma(x, s, vf_max(vf_set(0), x)) + soft;
+    if (!k->focal) {
+        w = vf_pick(target, s, k->alpha * power(p, k->gamma));
+        *slope = w * (p - s);
+        return w * bce;
+    }
+    wrong = vf_pick(target, q, p);
+    w = vf_pick(target, vf_set(k->alpha), vf_set(1 - k->alpha)) * power(wrong, k->gamma);
+    *slope = vf_pick(target, -w, w) * vf_fma(k->gamma * (1.0f - wrong), bce, wrong);
+    return w * bce;
+}
+
+static void pairs_of(const call *k, int64_t b)
+{
+    const int32_t *query = k->t[2].data, *gt = k->t[3].data;
+
+    for (int64_t i = 0; i < k->q; i++)
+        k->pair[b * k->q + i] = -1;
+    for (int64_t n = b * k->p; n < (b + 1) * k->p; n++) {
+        int64_t j = gt ? gt[n] : n - b * k->p;
+
+        if (query[n] >= 0 && query[n] < k->q && j >= 0 && j < k->m)
+            k->pair[b * k->q + query[n]] = (int32_t)(n - b * k->p);
+    }
+}
+
+static void row(const call *k, int64_t r)
+{
+    int64_t        b = r / k->q, n = b * k->p + k->pair[r], j;
+    const int32_t *gt = k->t[3].data, *labels = k->t[1].data;
+    const float   *iou = k->t[4].data, *x = (const float *)k->t[0].data + r * k->c;
+    float          label = -1, target_iou = 0;
+    vf             sum = { 0 }, slope;
+
+    k->sum[r] = 0;
+    if (r % k->q >= k->live) {
+        if (k->dlogits)
+            memset(k->dlogits + r * k->c, 0, (size_t)k->c * sizeof(float));
+        return;
+    }
+    if (k->pair[r] >= 0) {
+        j = gt ? gt[n] : k->pair[r];
+        label = (float)labels[b * k->m + j];
+        target_iou = iou ? iou[n] : 0;
+    }
+    for (int64_t i = 0; i < k->c; i += W) {
+        int64_t w = min64(k->c - i, W);
+        vm      target = vf_eq(vf_load(counting) + (float)i, vf_set(label));
+        vf      loss = terms(k, w == W ? vf_load(x + i) : vf_load_n(x + i, w), target, target_iou, &slope);
+
+        sum += w == W ? loss : vf_keep(loss, w, vf_set(0));
+        if (k->dlogits)
+            vf_store_n(k->dlogits + r * k->c + i, slope * k->scale, w);
+    }
+    k->sum[r] = (double)vf_sum(sum);
+}
+
+static void body(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    for (int64_t r = begin; r < end; r++)
+        row(ctx, r);
+}
+
+static double run_class(const dg_args *a, int first, float scale, float *dlogits)
+{
+    const dg_class_loss_attr *f = a->attr;
+    const dg_tensor          *t = a->t + first;
+    call   k = { .a = a, .t = t, .alpha = (float)f->alpha, .gamma = (float)f->gamma, .focal = f->focal, .scale = scale,
+                 .dlogits = dlogits };
+    int64_t n;
+    double  total = 0;
+
+    k.q = t[0].shape.d[1];
+    k.c = t[0].shape.d[2];
+    k.m = t[1].shape.d[1];
+    k.p = t[2].shape.d[1];
+    k.live = t[5].data ? ((const int32_t *)t[5].data)[2] : k.q;
+    n = t[0].shape.d[0] * k.q;
+    k.sum = a->workspace;
+    k.pair = (int32_t *)(k.sum + n);
+    for (int64_t b = 0; b < t[0].shape.d[0]; b++)
+        pairs_of(&k, b);
+    parallel(a, n, 4 * k.c, body, &k);
+    for (int64_t r = 0; r < n; r++)
+        total += k.sum[r];
+    return total;
+}
+
+static int prepare(dg_prepare *p, const dg_shape *logits)
+{
+    p->workspace_bytes = (size_t)(logits->d[0] * logits->d[1]) * (sizeof(double) + sizeof(int32_t));
+    return 0;
+}
+
+static int prepare_loss(dg_prepare *p)
+{
+    return prepare(p, &p->t[0].shape);
+}
+
+static int prepare_loss_grad(dg_prepare *p)
+{
+    return prepare(p, &p->t[1].shape);
+}
+
+static int class_loss(const dg_args *a)
+{
+    *(float *)a->t[6].data = (float)run_class(a, 0, 0, NULL);
+    return 0;
+}
+
+/* dloss logits labels query gt? iou? dn? -> dlogits */
+static int class_loss_grad(const dg_args *a)
+{
+    run_class(a, 1, *(const float *)a->t[0].data, a->t[7].data);
+    return 0;
+}
+
+/* ---- match_cost: logits [B,Q,C] boxes [B,Q,4] labels [B,M] tboxes [B,M,4] count [B] -> cost [B,M,Q] ----------- */
+
+ALWAYS vf ratio(vf x, vf y)
+{
+    return vf_pick(vm_and(vf_eq(x, vf_set(0)), vf_eq(y, vf_set(0))), vf_set(0), x / y);
+}
+
+/* GIoU of W boxes (centre x, y, width, height) with one. */
+ALWAYS vf giou(const vf a[4], const float *b)
+{
+    vf ax1 = a[0] - 0.5f * a[2], ay1 = a[1] - 0.5f * a[3], ax2 = a[0] + 0.5f * a[2], ay2 = a[1] + 0.5f * a[3];
+    vf bx1 = vf_set(b[0] - 0.5f * b[2]), by1 = vf_set(b[1] - 0.5f * b[3]), bx2 = vf_set(b[0] + 0.5f * b[2]);
+    vf by2 = vf_set(b[1] + 0.5f * b[3]), zero = vf_set(0);
+    vf inner = vf_max(zero, vf_min(ax2, bx2) - vf_max(ax1, bx1)) * vf_max(zero, vf_min(ay2, by2) - vf_max(ay1, by1));
+    vf hull = (vf_max(ax2, bx2) - vf_min(ax1, bx1)) * (vf_max(ay2, by2) - vf_min(ay1, by1));
+    vf both = (ax2 - ax1) * (ay2 - ay1) + (bx2 - bx1) * (by2 - by1) - inner;
+
+    return ratio(inner, both) - ratio(hull - both, hull);
+}
+
+ALWAYS vf class_cost(vf x, const dg_match_attr *f)
+{
+    float alpha = (float)f->alpha, gamma = (float)f->gamma;
+    vf    p, q, soft;
+
+    logistic(x, &p, &q, &soft);
+    return (1 - alpha) * power(p, gamma) * vf_log(q + 1e-8f) - alpha * power(q, gamma) * vf_log(p + 1e-8f);
+}
+
+static void cost_row(const dg_args *a, int64_t r)
+{
+    const dg_match_attr *f = a->attr;
+    int64_t              q = a->t[0].shape.d[1], c = a->t[0].shape.d[2], m = a->t[2].shape.d[1], b = r / m;
+    int32_t              label = ((const int32_t *)a->t[2].data)[r];
+    const float         *target = (const float *)a->t[3].data + 4 * r, *logits = a->t[0].data;
+    float               *cost = (float *)a->t[5].data + r * q;
+
+    if (r % m >= ((const int32_t *)a->t[4].data)[b]) {
+        memset(cost, 0, (size_t)q * sizeof(float));
+        return;
+    }
+    for (int64_t i = 0; i < q; i += W) {
+        int64_t      w = min64(q - i, W);
+        const float *box = (const float *)a->t[1].data + (b * q + i) * 4;
+        float        lane[5][W] = { { 0 } };
+        vf           v[5], l1 = { 0 }, class = { 0 };
+
+        for (int64_t k = 0; k < w; k++) {
+            for (int n = 0; n < 4; n++)
+                lane[n][k] = box[4 * k + n];
+            lane[4][k] = label >= 0 && label < c ? logits[(b * q + i + k) * c + label] : 0;
+        }
+        for (int n = 0; n < 5; n++)
+            v[n] = vf_load(lane[n]);
+        for (int n = 0; n < 4; n++)
+            l1 += vf_abs(v[n] - target[n]);
+        if (label >= 0 && label < c)
+            class = class_cost(v[4], f);
+        vf_store_n(cost + i, (float)f->class_weight * class + (float)f->l1_weight * l1 -
+                                 (float)f->giou_weight * giou(v, target), w);
+    }
+}
+
+static void cost_body(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    for (int64_t r = begin; r < end; r++)
+        cost_row(ctx, r);
+}
+
+static int match_cost(const dg_args *a)
+{
+    dg_args copy = *a;
+
+    parallel(a, elements(a, 2), 8 * a->t[0].shape.d[1], cost_body, &copy);
+    return 0;
+}
+
+DG_SIMD(class_loss, prepare_loss, class_loss);
+DG_SIMD(class_loss_grad, prepare_loss_grad, class_loss_grad);
+DG_SIMD(match_cost, NULL, match_cost);
