@@ -1,0 +1,263 @@
+/* fixture.c: opens the preset that a fixture names, gives it the formula's weights, and feeds it the fixture's batch. */
+#include "tests/parity/fixture.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/parity/formula.h"
+
+static void control(void *ctx, dg_control *c)
+{
+    fixture *f = ctx;
+
+    for (int i = 0; i < c->n_groups; i++) {
+        f->own_lr[i] = c->lr[i];
+        if (i < f->n_groups)
+            c->lr[i] = f->lr[i];
+    }
+}
+
+static void log_line(void *ctx, int level, const char *line)
+{
+    const fixture *f = ctx;
+
+    if (f->set->verbose || level > 1)
+        fprintf(stderr, "# %s\n", line);
+}
+
+static int64_t integer(const dg_json *o, const char *key, int64_t otherwise)
+{
+    const dg_json *v = dg_json_get(o, key);
+
+    return v && v->kind == DG_JSON_NUMBER ? (int64_t)v->number : otherwise;
+}
+
+static int64_t most_objects(const dg_json *targets)
+{
+    int64_t most = 0;
+
+    for (int i = 0; targets && i < targets->n; i++) {
+        const dg_json *labels = dg_json_get(&targets->items[i], "labels");
+
+        most = labels && labels->n > most ? labels->n : most;
+    }
+    return most;
+}
+
+static int64_t capacity_for_targets(const dg_json *root)
+{
+    const dg_json *batches = dg_json_get(root, "batch_targets");
+    int64_t        most = most_objects(dg_json_get(root, "targets"));
+
+    for (int i = 0; batches && i < batches->n; i++) {
+        int64_t n = most_objects(&batches->items[i]);
+
+        most = n > most ? n : most;
+    }
+    return most > 100 ? most : 100;
+}
+
+static int open_run(fixture *f, const char *preset)
+{
+    static const char *const names[] = { [F32] = "f32", [F64] = "f64", [BF16] = "bf16" };
+    const char    *sets[4];
+    dg_run_options o = {
+        .size = sizeof o,
+        .file = dg_printf(f->arena, "%s/%s_coco.xml", f->set->pipelines, preset),
+        .n_sets = 4,
+        .sets = sets,
+        .precision = names[f->set->precision],
+        .threads = f->set->threads,
+        .reference = f->set->reference,
+        .feed_draws = true,
+        .no_pretrained = true,
+        .keep_named = true,
+        .log = log_line,
+        .log_ctx = f,
+        .control = control,
+        .control_ctx = f,
+    };
+
+    sets[0] = dg_printf(f->arena, "classes=%lld", (long long)f->classes);
+    sets[1] = dg_printf(f->arena, "batch=%lld", (long long)f->batch);
+    sets[2] = dg_printf(f->arena, "max_objects=%lld", (long long)capacity_for_targets(f->root));
+    sets[3] = dg_printf(f->arena, "size=%lldx%lld", (long long)f->w, (long long)f->h);
+    return dg_run_open(&f->run, &o, f->d);
+}
+
+static int set_weights(fixture *f)
+{
+    int rc = 0;
+
+    for (int i = 0; i < dg_run_n_params(f->run) && !rc; i++) {
+        dg_run_param p = dg_run_param_at(f->run, i);
+        int64_t      n = dg_shape_elements(p.shape);
+        double      *v = malloc((size_t)n * sizeof *v);
+
+        if (!v)
+            return dg_fail(f->d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for %s", p.name);
+        formula_fill(p.name, p.shape, v);
+        rc = dg_run_set(f->run, DG_RUN_WEIGHTS, p.name, v, n, f->d);
+        free(v);
+    }
+    return rc ? rc : dg_run_reset_ema(f->run, f->d);
+}
+
+int fixture_open(fixture *f, const settings *set, const char *file, dg_diag *d)
+{
+    const dg_json *format, *preset, *mode;
+    int            rc = 0;
+
+    *f = (fixture){ .set = set, .arena = dg_arena_open(), .report = report_open(), .d = d };
+    DG_TRY(dg_json_read(&f->root, f->arena, file, d));
+    DG_TRY(dg_json_need(&format, f->root, "format", DG_JSON_STRING, d));
+    if (strcmp(format->text, "detrgraph-parity-1"))
+        return dg_fail(d, DG_EINPUT, format->at, "fixture-format", "format is \"%s\", expected \"detrgraph-parity-1\"", format->text);
+    DG_TRY(dg_json_need(&mode, f->root, "mode", DG_JSON_STRING, d));
+    DG_TRY(dg_json_need(&preset, f->root, "preset", DG_JSON_STRING, d));
+    f->batch = integer(f->root, "B", 1);
+    f->h = integer(f->root, "H", 0);
+    f->w = integer(f->root, "W", 0);
+    f->classes = integer(f->root, "num_classes", 80);
+    f->n_queries = integer(f->root, "num_queries", 300);
+    DG_TRY(open_run(f, preset->text));
+    DG_TRY(set_weights(f));
+out:
+    return rc;
+}
+
+void fixture_close(fixture *f)
+{
+    dg_run_close(&f->run);
+    dg_arena_close(&f->arena);
+    report_close(&f->report);
+}
+
+double fixture_bound(const fixture *f, double f64, double f32)
+{
+    return f->set->precision == F64 ? f64 : f->set->precision == F32 ? f32 : -1;
+}
+
+/* ---- inputs ---------------------------------------------------------------------------------------------------- */
+
+int fixture_feed_images(fixture *f, const char *name)
+{
+    int64_t n = f->batch * f->h * f->w * 3, area = f->h * f->w;
+    double *v = malloc((size_t)n * sizeof *v);
+    int     rc;
+
+    if (!v)
+        return dg_fail(f->d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for images");
+    for (int64_t b = 0; b < f->batch; b++)
+        for (int64_t c = 0; c < 3; c++)
+            for (int64_t i = 0; i < area; i++)
+                v[(b * area + i) * 3 + c] = (double)formula_draw(name, (b * 3 + c) * area + i);
+    rc = dg_run_feed(f->run, "b.images", v, n, f->d);
+    free(v);
+    return rc;
+}
+
+static int64_t input_size(const fixture *f, const char *name)
+{
+    for (int i = 0; i < dg_run_n_inputs(f->run); i++)
+        if (strcmp(dg_run_input_at(f->run, i).name, name) == 0)
+            return dg_shape_elements(dg_run_input_at(f->run, i).shape);
+    return 0;
+}
+
+int fixture_feed_targets(fixture *f, const dg_json *targets)
+{
+    int64_t  slots = input_size(f, "b.targets.labels") / f->batch;
+    int32_t *labels = DG_NEW_N(f->arena, f->batch * slots, int32_t), *count = DG_NEW_N(f->arena, f->batch, int32_t);
+    double  *boxes = DG_NEW_N(f->arena, f->batch * slots * 4, double);
+    int      rc = 0;
+
+    for (int64_t b = 0; b < f->batch; b++) {
+        const dg_json *l = dg_json_get(&targets->items[b], "labels"), *x = dg_json_get(&targets->items[b], "boxes");
+
+        count[b] = l->n;
+        for (int j = 0; j < l->n; j++) {
+            labels[b * slots + j] = (int32_t)l->items[j].number;
+            for (int k = 0; k < 4; k++)
+                boxes[(b * slots + j) * 4 + k] = x->items[j].items[k].number;
+        }
+    }
+    DG_TRY(dg_run_feed(f->run, "b.targets.labels", labels, f->batch * slots, f->d));
+    DG_TRY(dg_run_feed(f->run, "b.targets.boxes", boxes, f->batch * slots * 4, f->d));
+    DG_TRY(dg_run_feed(f->run, "b.targets.count", count, f->batch, f->d));
+out:
+    return rc;
+}
+
+static const char *draw_input(const fixture *f, const char *tail)
+{
+    for (int i = 0; i < dg_run_n_inputs(f->run); i++) {
+        const char *name = dg_run_input_at(f->run, i).name, *slash = strrchr(name, '/');
+
+        if (slash && strcmp(slash + 1, tail) == 0)
+            return name;
+    }
+    return tail;
+}
+
+/* The sign and size draws that move the target's corners to those of the box that the fixture used. */
+static void invert_box(const double target[4], const double box[4], bool negative, double sign[4], double size[4])
+{
+    for (int k = 0; k < 4; k++) {
+        double half = 0.5 * target[2 + k % 2], edge = k < 2 ? target[k] - half : target[k - 2] + half;
+        double corner = k < 2 ? box[k] - 0.5 * box[k + 2] : box[k - 2] + 0.5 * box[k];
+        double shift = corner - edge;
+
+        sign[k] = shift < 0 ? 0 : 0.75;
+        size[k] = half > 0 ? fabs(shift) / half - (negative ? 1 : 0) : 0;
+    }
+}
+
+static void invert(const fixture *f, const dg_json *denoising, const dg_json *targets, double *sign, double *size)
+{
+    static const double dummy[4] = { 0.5, 0.5, 0.1, 0.1 };
+    int64_t        slots = integer(denoising, "slots_per_half", 1);
+    const dg_json *images = dg_json_get(denoising, "per_image");
+    bool           empty = most_objects(targets) == 0;
+
+    for (int64_t b = 0; b < f->batch; b++) {
+        const dg_json *boxes = dg_json_get(&images->items[b], "boxes"), *truth = dg_json_get(&targets->items[b], "boxes");
+
+        for (int64_t q = 0; q < f->n_dn; q++) {
+            double  target[4] = { 0 }, box[4];
+            int64_t j = q % slots, at = (b * f->capacity + q) * 4;
+
+            for (int k = 0; k < 4; k++) {
+                target[k] = empty ? dummy[k] : j < truth->n ? truth->items[j].items[k].number : 0;
+                box[k] = boxes->items[q].items[k].number;
+            }
+            invert_box(target, box, q / slots % 2, sign + at, size + at);
+        }
+    }
+}
+
+int fixture_feed_draws(fixture *f, const dg_json *denoising, const dg_json *targets, bool exact)
+{
+    static const char *const tails[] = { "label_mask", "new_label", "sign", "mag" };
+    const dg_json *names = dg_json_get(denoising, "draw_names");
+    double        *draws[4];
+    int            rc = 0;
+
+    f->n_dn = integer(denoising, "n_dn", 0);
+    f->capacity = input_size(f, draw_input(f, "label_mask")) / f->batch;
+    for (int i = 0; i < 4; i++) {
+        int64_t per = i < 2 ? 1 : 4;
+
+        draws[i] = DG_NEW_N(f->arena, f->batch * f->capacity * per, double);
+        for (int64_t b = 0; b < f->batch; b++)
+            for (int64_t q = 0; q < f->n_dn * per; q++)
+                draws[i][b * f->capacity * per + q] = (double)formula_draw(names->items[i].text, b * f->n_dn * per + q);
+    }
+    if (exact)
+        invert(f, denoising, targets, draws[2], draws[3]);
+    for (int i = 0; i < 4; i++)
+        DG_TRY(dg_run_feed(f->run, draw_input(f, tails[i]), draws[i], f->batch * f->capacity * (i < 2 ? 1 : 4), f->d));
+out:
+    return rc;
+}

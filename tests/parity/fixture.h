@@ -1,0 +1,68 @@
+/* fixture.h: a parity fixture and the run that is compared with it. */
+#ifndef TESTS_PARITY_FIXTURE_H
+#define TESTS_PARITY_FIXTURE_H
+
+#include "base/arena.h"
+#include "media/json.h"
+#include "tests/parity/report.h"
+#include <detrgraph/run.h>
+
+typedef enum precision { F32, F64, BF16 } precision;
+
+typedef struct settings {
+    const char *pipelines; /* folder */
+    precision   precision;
+    bool        reference; /* reference kernels */
+    int         threads;
+    bool        verbose;
+} settings;
+
+typedef struct fixture {
+    const settings *set;
+    dg_arena       *arena;
+    const dg_json  *root;
+    report         *report;
+    dg_diag        *d;
+    dg_run         *run;
+    int64_t         batch, h, w, classes, n_queries;
+    int64_t         n_dn, capacity; /* live denoising queries, and room for them */
+    int64_t        *rank; /* [B,Q]: our place of the query that the fixture has at this place; NULL: the same */
+    int             n_groups; /* learning rates to use; 0: the pipeline's own */
+    double          lr[DG_MAX_GROUPS], own_lr[DG_MAX_GROUPS];
+} fixture;
+
+/* Opens the preset that the fixture names, sized for it, with the formula's weights and statistics. */
+int  fixture_open(fixture *f, const settings *set, const char *file, dg_diag *d) DG_MUST_USE;
+void fixture_close(fixture *f);
+
+/* A bound of the fixture's precision: f64, f32; bf16 is not judged. */
+double fixture_bound(const fixture *f, double f64, double f32);
+
+/* Inputs; draws: "label_mask", "new_label", "sign", "mag" of the denoising node. */
+int fixture_feed_images(fixture *f, const char *name) DG_MUST_USE;
+int fixture_feed_targets(fixture *f, const dg_json *targets) DG_MUST_USE;
+/* exact: the draws that give the fixture's own (rounded) boxes; else those of the formula. */
+int fixture_feed_draws(fixture *f, const dg_json *denoising, const dg_json *targets, bool exact) DG_MUST_USE;
+/* Compares labels, boxes and pairs of the queries that were made. */
+int fixture_check_denoising(fixture *f, const dg_json *denoising) DG_MUST_USE;
+
+/* A value of the current program by name, or NULL; belongs to the arena. */
+double  *fixture_read(fixture *f, const char *name, dg_shape *shape);
+int32_t *fixture_read_i32(fixture *f, const char *name, dg_shape *shape);
+
+/* How our layout differs from the fixture's: not at all (parameters); maps are channels-last (other values keep their
+ * layout); rows of selected queries stand at `rank`; denoising rows have void ones behind them; both kinds in one. */
+typedef enum layout { AS_STORED, MAPS, SELECTED, DENOISING, QUERIES } layout;
+/* Compares the norm and the samples of a summary with ours: errors over l2 / sqrt(n). */
+void fixture_compare(fixture *f, const char *group, const char *name, const dg_json *expected, const double *ours,
+                     dg_shape shape, layout kind, double bound);
+/* Makes rank from enc_topk_indices or topk_first8 and reports tokens that differ. */
+int fixture_match_ranks(fixture *f, const dg_json *expected) DG_MUST_USE;
+int fixture_check_matches(fixture *f, const dg_json *matches, const dg_json *tokens) DG_MUST_USE;
+int fixture_check_losses(fixture *f, const dg_json *step, double total_bound, double term_bound) DG_MUST_USE;
+
+int fixture_train_step(fixture *f) DG_MUST_USE;
+int fixture_eval(fixture *f) DG_MUST_USE;
+int fixture_trace(fixture *f) DG_MUST_USE;
+
+#endif

@@ -1,0 +1,69 @@
+/* formula.c: the value formula of parity fixtures: FNV-1a of the name, SplitMix64 of the index, rounded to f32. */
+#include "tests/parity/formula.h"
+
+#include <math.h>
+#include <string.h>
+
+static uint64_t hash(const char *name)
+{
+    uint64_t v = 0xcbf29ce484222325u;
+
+    for (; *name; name++)
+        v = (v ^ (unsigned char)*name) * 0x100000001b3u;
+    return v;
+}
+
+static double unit(uint64_t h, int64_t i)
+{
+    uint64_t z = h + (uint64_t)(i + 1) * 0x9E3779B97F4A7C15u;
+
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    z = z ^ (z >> 31);
+    return (double)(z >> 11) * 0x1p-53;
+}
+
+double formula_u(const char *name, int64_t i)
+{
+    return unit(hash(name), i);
+}
+
+float formula_draw(const char *name, int64_t i)
+{
+    return (float)formula_u(name, i);
+}
+
+static bool ends(const char *name, const char *with)
+{
+    size_t n = strlen(name), m = strlen(with);
+
+    return n >= m && strcmp(name + n - m, with) == 0;
+}
+
+static void fill_matrix(const char *name, dg_shape s, double *out)
+{
+    uint64_t h = hash(name);
+    int64_t  n = dg_shape_elements(s), row = n / s.d[0];
+    bool     embedding = ends(name, "denoising_class_embed.weight");
+    double   gain = strstr(name, "bbox_head") && ends(name, ".layers.2.weight") ? 0.1 : ends(name, "sampling_offsets.weight") ? 0.25 : 1;
+    double   scale = gain * sqrt(3.0 / (embedding ? 1 : (double)row));
+
+    for (int64_t i = 0; i < n; i++)
+        out[i] = (double)(float)((2 * unit(h, i) - 1) * scale);
+    for (int64_t i = n - row; embedding && i < n; i++)
+        out[i] = 0;
+}
+
+void formula_fill(const char *name, dg_shape s, double *out)
+{
+    uint64_t h = hash(name);
+    bool     bias = ends(name, "bias") || ends(name, "running_mean");
+    double   shift = strstr(name, "score_head") ? -2 : 0;
+
+    if (s.rank >= 2) {
+        fill_matrix(name, s, out);
+        return;
+    }
+    for (int64_t i = 0; i < dg_shape_elements(s); i++)
+        out[i] = (double)(float)(bias ? 0.2 * (unit(h, i) - 0.5) + shift : 0.5 + unit(h, i));
+}
