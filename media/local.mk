@@ -3,6 +3,7 @@ libmedia_la_SOURCES += \
 	media/coco_data.c \
 	media/color.c \
 	media/detections.c \
+	media/draw.c media/draw.h \
 	media/exif.c \
 	media/image.c media/image.h \
 	media/jpeg.c \

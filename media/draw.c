@@ -1,0 +1,361 @@
+/* draw: pictures with boxes, names and scores, through cairo.
+ *
+ * Colours walk round the hue circle by the golden angle, so that any few neighbouring labels lie far apart. A
+ * name stands on a chip of its class's colour: above its box, or where the first free place of a few is. */
+#include "media/draw.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cairo.h>
+
+#include "media/image.h"
+
+enum { GAP = 6, TEXT_MAX = 96, CHIPS_MAX = 400 };
+
+typedef struct area {
+    double x, y, w, h;
+} area;
+
+typedef struct canvas {
+    cairo_surface_t *surface;
+    cairo_t         *c;
+    int              w, h;
+    dg_names         names;
+    area            *chips; /* of the picture at hand */
+    int              n_chips;
+} canvas;
+
+void dg_draw_color(uint8_t rgb[3], int label)
+{
+    const double hue = fmod(0.02 + label * 0.6180339887498949, 1.0) * 6.0;
+    const double value = label / 6 % 2 ? 0.80 : 1.0, low = label / 6 % 2 ? 0.25 : 0.15;
+
+    for (int c = 0; c < 3; c++) { /* each channel is a trapezoid over the circle, thirds apart */
+        double k = fmod(hue + 4.0 - 2.0 * c + 2.0, 6.0), up = fmin(fmin(fabs(k - 3.0), 3.0) - 1.0, 1.0);
+
+        rgb[c] = (uint8_t)(255.0 * value * (low + (1.0 - low) * fmax(0.0, up)) + 0.5);
+    }
+}
+
+static void set_color(cairo_t *c, int label, double alpha)
+{
+    uint8_t rgb[3];
+
+    dg_draw_color(rgb, label);
+    cairo_set_source_rgba(c, rgb[0] / 255.0, rgb[1] / 255.0, rgb[2] / 255.0, alpha);
+}
+
+/* ---- text --------------------------------------------------------------------------------------------------- */
+
+/* Bytes of the UTF-8 character at s, or 0. */
+static int utf8_length(const char *s)
+{
+    const unsigned char b = (unsigned char)s[0];
+    const int           n = b < 0x80 ? 1 : b >= 0xC2 && b < 0xE0 ? 2 : b >= 0xE0 && b < 0xF0 ? 3 : b >= 0xF0 && b < 0xF5 ? 4 : 0;
+    const unsigned char next = n > 1 ? (unsigned char)s[1] : 0;
+
+    for (int i = 1; i < n; i++)
+        if (((unsigned char)s[i] & 0xC0) != 0x80)
+            return 0;
+    if ((b == 0xE0 && next < 0xA0) || (b == 0xED && next > 0x9F) || (b == 0xF0 && next < 0x90) || (b == 0xF4 && next > 0x8F))
+        return 0; /* overlong, surrogate, beyond U+10FFFF */
+    return n;
+}
+
+/* Cairo stops at text that is not UTF-8: a '?' for each byte that is not; cut at TEXT_MAX. */
+static void clean(char out[TEXT_MAX], const char *text)
+{
+    int k = 0;
+
+    while (*text && k < TEXT_MAX - 4) {
+        int n = utf8_length(text);
+
+        if (n == 0 || (n == 1 && (unsigned char)*text < 0x20)) {
+            out[k++] = '?';
+            text++;
+            continue;
+        }
+        memcpy(out + k, text, (size_t)n);
+        k += n;
+        text += n;
+    }
+    out[k] = '\0';
+}
+
+/* Drops characters at the end until the text is at most `room` wide. */
+static double fit(cairo_t *c, char *text, double room)
+{
+    cairo_text_extents_t e;
+    size_t               n = strlen(text);
+
+    cairo_text_extents(c, text, &e);
+    while (n > 4 && e.x_advance > room) {
+        do
+            n--;
+        while (n > 3 && ((unsigned char)text[n] & 0xC0) == 0x80);
+        memcpy(text + n, "..", 3);
+        cairo_text_extents(c, text, &e);
+    }
+    return e.x_advance;
+}
+
+static void set_font(cairo_t *c, double size, bool bold)
+{
+    cairo_select_font_face(c, "sans-serif", CAIRO_FONT_SLANT_NORMAL, bold ? CAIRO_FONT_WEIGHT_BOLD : CAIRO_FONT_WEIGHT_NORMAL);
+    cairo_set_font_size(c, size);
+}
+
+/* ---- marks -------------------------------------------------------------------------------------------------- */
+
+static bool overlap(area a, area b)
+{
+    return a.x < b.x + b.w && b.x < a.x + a.w && a.y < b.y + b.h && b.y < a.y + a.h;
+}
+
+static bool is_free(const canvas *v, area a, area inside)
+{
+    if (a.x < inside.x || a.y < inside.y || a.x + a.w > inside.x + inside.w || a.y + a.h > inside.y + inside.h)
+        return false;
+    for (int i = 0; i < v->n_chips; i++)
+        if (overlap(a, v->chips[i]))
+            return false;
+    return true;
+}
+
+static double clamp(double v, double lo, double hi)
+{
+    return v > hi ? (hi < lo ? lo : hi) : v < lo ? lo : v;
+}
+
+/* Where a chip of w x h goes for box b: above, below, inside at the top or the bottom, left then right. False:
+ * all taken; its box's colour must do, for names over names can all not be read. */
+static bool place(area *out, const canvas *v, area b, double w, double h, area inside)
+{
+    const double left = clamp(b.x, inside.x, inside.x + inside.w - w);
+    const double right = clamp(b.x + b.w - w, inside.x, inside.x + inside.w - w);
+    const area   tries[] = {
+        { left, b.y - h, w, h },     { left, b.y + b.h, w, h },  { left, b.y, w, h },        { left, b.y + b.h - h, w, h },
+        { right, b.y - h, w, h },    { right, b.y + b.h, w, h }, { right, b.y, w, h },       { right, b.y + b.h - h, w, h },
+    };
+
+    for (size_t i = 0; i < sizeof tries / sizeof *tries; i++)
+        if (is_free(v, tries[i], inside)) {
+            *out = tries[i];
+            return true;
+        }
+    return false;
+}
+
+static void draw_chip(canvas *v, const dg_mark *m, area b, area inside, double size)
+{
+    char    name[TEXT_MAX], text[TEXT_MAX + 16];
+    uint8_t rgb[3];
+    double  w, luma;
+    area    chip;
+
+    if (m->label >= 0 && m->label < v->names.n && v->names.name[m->label])
+        clean(name, v->names.name[m->label]);
+    else
+        (void)snprintf(name, sizeof name, "class %d", m->label);
+    if (m->score >= 0.0)
+        (void)snprintf(text, sizeof text, "%s %.2f", name, m->score);
+    else
+        (void)snprintf(text, sizeof text, "%s", name);
+    set_font(v->c, size, true);
+    w = fit(v->c, text, inside.w - size) + 0.6 * size;
+    if (v->n_chips == CHIPS_MAX || !place(&chip, v, b, w, 1.3 * size, inside))
+        return;
+    v->chips[v->n_chips++] = chip;
+    dg_draw_color(rgb, m->label);
+    luma = 0.299 * rgb[0] + 0.587 * rgb[1] + 0.114 * rgb[2];
+    set_color(v->c, m->label, 0.85);
+    cairo_rectangle(v->c, chip.x, chip.y, chip.w, chip.h);
+    cairo_fill(v->c);
+    cairo_set_source_rgb(v->c, luma > 110.0 ? 0.0 : 1.0, luma > 110.0 ? 0.0 : 1.0, luma > 110.0 ? 0.0 : 1.0);
+    cairo_move_to(v->c, chip.x + 0.3 * size, chip.y + size);
+    cairo_show_text(v->c, text);
+}
+
+static void draw_box(const canvas *v, const dg_mark *m, area b, double line)
+{
+    const double half = fmod(line, 2.0) / 2.0; /* whole pixels: sharp lines */
+    const double x = floor(b.x) + half, y = floor(b.y) + half;
+
+    cairo_rectangle(v->c, x, y, floor(b.x + b.w) + half - x, floor(b.y + b.h) + half - y);
+    cairo_set_source_rgba(v->c, 0.0, 0.0, 0.0, 0.35); /* a dark edge, so that no ground swallows the colour */
+    cairo_set_line_width(v->c, line + 2.0);
+    cairo_stroke_preserve(v->c);
+    set_color(v->c, m->label, 1.0);
+    cairo_set_line_width(v->c, line);
+    cairo_stroke(v->c);
+}
+
+static bool finite_box(dg_box b)
+{
+    return isfinite(b.x1) && isfinite(b.y1) && isfinite(b.x2) && isfinite(b.y2);
+}
+
+static area scaled(dg_box b, area in, double sx, double sy)
+{
+    return (area){ in.x + b.x1 * sx, in.y + b.y1 * sy, (b.x2 - b.x1) * sx, (b.y2 - b.y1) * sy };
+}
+
+/* Picture and marks into the area `in`, which has the picture's proportions. */
+static int draw_tile(canvas *v, dg_scratch *s, const dg_tile *t, area in, dg_diag *d)
+{
+    const double   sx = in.w / t->image->w, sy = in.h / t->image->h, side = fmin(in.w, in.h);
+    const double   line = floor(clamp(side / 200.0, 2.0, 4.0)), size = clamp(side / 32.0, 9.0, 22.0);
+    unsigned char *pixels;
+    int            stride, rc;
+    dg_image       fitted;
+
+    rc = dg_image_resize(&fitted, s, t->image, (int)in.w, (int)in.h, d);
+    if (rc < 0)
+        return rc;
+    cairo_surface_flush(v->surface);
+    pixels = cairo_image_surface_get_data(v->surface);
+    stride = cairo_image_surface_get_stride(v->surface);
+    for (int y = 0; y < fitted.h; y++) {
+        unsigned char *row = pixels + (ptrdiff_t)stride * ((int)in.y + y);
+
+        for (int x = 0; x < fitted.w; x++) {
+            const uint8_t *p = fitted.rgb + 3 * ((size_t)y * (size_t)fitted.w + (size_t)x);
+            uint32_t       q = 0xFF000000u | (uint32_t)p[0] << 16 | (uint32_t)p[1] << 8 | p[2];
+
+            memcpy(row + 4 * ((int)in.x + x), &q, 4);
+        }
+    }
+    cairo_surface_mark_dirty(v->surface);
+    cairo_save(v->c);
+    cairo_rectangle(v->c, in.x, in.y, in.w, in.h);
+    cairo_clip(v->c);
+    v->n_chips = 0;
+    for (int i = 0; i < t->n_marks; i++)
+        if (finite_box(t->marks[i].box))
+            draw_box(v, &t->marks[i], scaled(t->marks[i].box, in, sx, sy), line);
+    for (int i = t->n_marks; i-- > 0;) /* all boxes first: no line crosses a name; the best chooses its place first */
+        if (finite_box(t->marks[i].box))
+            draw_chip(v, &t->marks[i], scaled(t->marks[i].box, in, sx, sy), in, size);
+    cairo_restore(v->c);
+    return 0;
+}
+
+/* ---- canvases ----------------------------------------------------------------------------------------------- */
+
+static int open_canvas(canvas *v, dg_scratch *s, int w, int h, dg_names names, dg_diag *d)
+{
+    *v = (canvas){ .w = w, .h = h, .names = names };
+    v->chips = dg_scratch_alloc(s, CHIPS_MAX * sizeof *v->chips);
+    v->surface = cairo_image_surface_create(CAIRO_FORMAT_RGB24, w, h);
+    v->c = cairo_create(v->surface);
+    if (v->chips && cairo_status(v->c) == CAIRO_STATUS_SUCCESS)
+        return 0;
+    return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "draw-canvas", "cannot draw a picture of %d x %d: %s", w, h,
+                   cairo_status_to_string(cairo_status(v->c)));
+}
+
+static int read_back(dg_image *out, dg_scratch *s, canvas *v, dg_diag *d)
+{
+    const unsigned char *pixels;
+    int                  stride, rc;
+
+    rc = dg_image_alloc(out, s, v->w, v->h, d);
+    if (rc < 0)
+        return rc;
+    cairo_surface_flush(v->surface);
+    pixels = cairo_image_surface_get_data(v->surface);
+    stride = cairo_image_surface_get_stride(v->surface);
+    for (int y = 0; y < v->h; y++)
+        for (int x = 0; x < v->w; x++) {
+            uint8_t *p = out->rgb + 3 * ((size_t)y * (size_t)v->w + (size_t)x);
+            uint32_t q;
+
+            memcpy(&q, pixels + (ptrdiff_t)stride * y + 4 * x, 4);
+            p[0] = (uint8_t)(q >> 16);
+            p[1] = (uint8_t)(q >> 8);
+            p[2] = (uint8_t)q;
+        }
+    return 0;
+}
+
+static void close_canvas(canvas *v)
+{
+    cairo_destroy(v->c);
+    cairo_surface_destroy(v->surface);
+}
+
+int dg_draw_picture(dg_image *out, dg_scratch *s, const dg_tile *tile, dg_names names, int min_side, dg_diag *d)
+{
+    const int longer = tile->image->w > tile->image->h ? tile->image->w : tile->image->h;
+    const int factor = min_side > longer ? (min_side + longer - 1) / longer : 1;
+    const int w = tile->image->w * factor, h = tile->image->h * factor;
+    canvas    v;
+    int       rc;
+
+    DG_TRY(open_canvas(&v, s, w, h, names, d));
+    DG_TRY(draw_tile(&v, s, tile, (area){ 0, 0, w, h }, d));
+    DG_TRY(read_back(out, s, &v, d));
+out:
+    close_canvas(&v);
+    return rc;
+}
+
+static void draw_caption(canvas *v, const char *caption, area cell, double strip)
+{
+    const double size = strip * 0.5;
+    char         text[TEXT_MAX + 16];
+
+    clean(text, caption);
+    set_font(v->c, size, false);
+    (void)fit(v->c, text, cell.w);
+    cairo_set_source_rgb(v->c, 0.86, 0.87, 0.88);
+    cairo_move_to(v->c, cell.x, cell.y + cell.h + 0.66 * strip);
+    cairo_show_text(v->c, text);
+}
+
+/* The size at which an image fits into w x h. */
+static void fit_image(double *fit_w, double *fit_h, const dg_image *im, int w, int h)
+{
+    const double scale = fmin((double)w / im->w, (double)h / im->h);
+
+    *fit_w = fmax(1.0, floor(im->w * scale + 1e-6));
+    *fit_h = fmax(1.0, floor(im->h * scale + 1e-6));
+}
+
+int dg_draw_mosaic(dg_image *out, dg_scratch *s, const dg_tile *tiles, int n, int columns, int tile_w, int tile_h,
+                   dg_names names, dg_diag *d)
+{
+    const int strip = tile_h / 20 + 14; /* for the caption */
+    const int wide = n < columns ? n : columns, rows = (n + columns - 1) / columns;
+    double    w, h, highest = 1.0;
+    canvas    v;
+    int       rc;
+
+    for (int i = 0; i < n; i++) { /* wide pictures need no high cells */
+        fit_image(&w, &h, tiles[i].image, tile_w, tile_h);
+        highest = fmax(highest, h);
+    }
+    rc = dg_image_check_size((int64_t)wide * (tile_w + GAP) + GAP, (int64_t)rows * ((int)highest + strip + GAP) + GAP, NULL,
+                             d);
+    if (rc < 0)
+        return rc;
+    DG_TRY(open_canvas(&v, s, wide * (tile_w + GAP) + GAP, rows * ((int)highest + strip + GAP) + GAP, names, d));
+    cairo_set_source_rgb(v.c, 0.13, 0.13, 0.14);
+    cairo_paint(v.c);
+    for (int i = 0; i < n; i++) {
+        const area cell = { GAP + i % columns * (tile_w + GAP), GAP + i / columns * ((int)highest + strip + GAP), tile_w,
+                            highest };
+
+        fit_image(&w, &h, tiles[i].image, tile_w, tile_h);
+        DG_TRY(draw_tile(&v, s, &tiles[i], (area){ cell.x + floor((cell.w - w) / 2), cell.y + cell.h - h, w, h }, d));
+        if (tiles[i].caption)
+            draw_caption(&v, tiles[i].caption, cell, strip);
+    }
+    DG_TRY(read_back(out, s, &v, d));
+out:
+    close_canvas(&v);
+    return rc;
+}
