@@ -137,6 +137,8 @@ static int decode(job *j, dg_image *out, dg_image_header *header, dg_scratch *s,
     in->mem->max_memory_to_use = MAX_MEMORY;
     in->progress = &j->progress;
     j->progress.progress_monitor = on_progress;
+    jpeg_calc_output_dimensions(in);
+    DG_TRY(dg_image_alloc(out, s, (int)in->output_width, (int)in->output_height, d));
     (void)jpeg_start_decompress(in);
     if (j->ended && jpeg_has_multiple_scans(in)) /* all scans were read; some are missing */
         give_up(j, "the file ends before the image does");
@@ -144,7 +146,6 @@ static int decode(job *j, dg_image *out, dg_image_header *header, dg_scratch *s,
         j->cmyk = malloc((size_t)in->output_width * 4);
     if (in->output_components == 4 && !j->cmyk)
         give_up(j, "no memory for a row");
-    DG_TRY(dg_image_alloc(out, s, (int)in->output_width, (int)in->output_height, d));
     read_rows(j, out);
 out:
     return rc;
