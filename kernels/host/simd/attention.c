@@ -1,0 +1,451 @@
+/* attention.c: multi-head attention and its gradient; formulas as in kernels/ref/attention.c.
+ *
+ * A head of an image is one task. Its keys are packed transposed, [d][S], so that a vector holds neighbouring
+ * columns of the scores, and values as rows [S][d]; ROWS queries at a time make a strip of scores [ROWS][S] that
+ * stays in the first cache. Columns that no row of the strip sees are skipped: with denoising groups that is most
+ * of the upper half. The gradient recomputes the strip from the saved log-sum-exp and adds to dk and dv of its
+ * head, strip after strip, so no bit depends on the threads. */
+#include "kernels/host/simd/vmath.h"
+
+enum {
+#ifdef __AVX512F__
+    ROWS = 8, /* ROWS * 2 sums and as many factors fit into the registers */
+#else
+    ROWS = 4,
+#endif
+    PAIR = 2 * W,
+};
+
+/* Columns begin..end-1 that some row of a strip sees, in multiples of PAIR; the second range stands behind the first. */
+typedef struct ranges {
+    int64_t begin[2], end[2];
+} ranges;
+
+/* Columns that one row sees: a..a_end-1 (its denoising group) and b..b_end-1. */
+typedef struct sight {
+    int64_t a, a_end, b, b_end;
+} sight;
+
+typedef struct task {
+    const dg_args *a;
+    int64_t        heads, n, s, width, d; /* of a head: d channels */
+    int64_t        sp, dp, step;          /* s and d rounded up to PAIR; length of a strip's row */
+    bool           masked, low;
+    int64_t        capacity, live, group;
+    float          scale;
+    int64_t        floats;                /* of workspace, per thread */
+} task;
+
+/* ---- sizes ------------------------------------------------------------------------------------------------- */
+
+static int64_t up(int64_t n)
+{
+    return (n + PAIR - 1) / PAIR * PAIR;
+}
+
+static task sizes(const dg_shape *q, const dg_shape *k, int64_t heads, bool grad)
+{
+    task t = { .heads = heads, .n = q->d[1], .s = k->d[1], .width = q->d[2], .d = q->d[2] / heads };
+
+    t.sp = up(t.s);
+    t.dp = up(t.d);
+    t.step = t.sp + W; /* not a power of two: rows of a strip must not share cache sets */
+    t.scale = (float)(1 / sqrt((double)t.d));
+    if (grad)
+        t.floats = 2 * t.d * t.sp + 3 * t.sp * t.dp + 2 * ROWS * t.step + 3 * ROWS * t.dp;
+    else
+        t.floats = t.d * t.sp + t.sp * t.dp + ROWS * t.step + 2 * ROWS * t.dp;
+    return t;
+}
+
+static int prepare_with(dg_prepare *p, int q, bool grad)
+{
+    const attention_attr *f = p->attr;
+    task                  t = sizes(&p->t[q].shape, &p->t[q + 1].shape, f->heads, grad);
+
+    p->workspace_bytes = (size_t)(t.floats * max64(p->threads, 1)) * sizeof(float);
+    return 0;
+}
+
+static int prepare(dg_prepare *p)
+{
+    return prepare_with(p, 0, false);
+}
+
+static int prepare_grad(dg_prepare *p)
+{
+    return prepare_with(p, 1, true);
+}
+
+static task task_of(const dg_args *a, int q, int dn)
+{
+    const attention_attr *f = a->attr;
+    task                  t = sizes(&a->t[q].shape, &a->t[q + 1].shape, f->heads, q == 1);
+    const int32_t        *m = a->t[dn].data;
+
+    t.a = a;
+    t.low = is_low(a, q);
+    t.masked = m != NULL;
+    if (m) {
+        t.capacity = f->capacity;
+        t.live = m[2];
+        t.group = max64(m[3], 1);
+    }
+    return t;
+}
+
+/* ---- who sees whom ------------------------------------------------------------------------------------------ */
+
+static sight sight_of(const task *t, int64_t row)
+{
+    if (row >= t->n || (t->masked && row >= t->live && row < t->capacity))
+        return (sight){ 0, 0, t->s, t->s }; /* void */
+    if (!t->masked)
+        return (sight){ 0, 0, 0, t->s };
+    if (row >= t->capacity)
+        return (sight){ 0, 0, t->capacity, t->s };
+    return (sight){ row / t->group * t->group, min64((row / t->group + 1) * t->group, t->live), t->capacity, t->s };
+}
+
+static bool is_blind(const sight *v)
+{
+    return v->a >= v->a_end && v->b >= v->b_end;
+}
+
+static ranges ranges_of(const task *t, const sight v[ROWS])
+{
+    sight  all = { t->s, 0, t->s, t->s };
+    ranges r;
+
+    for (int i = 0; i < ROWS; i++) {
+        if (v[i].a < v[i].a_end) {
+            all.a = min64(all.a, v[i].a);
+            all.a_end = max64(all.a_end, v[i].a_end);
+        }
+        all.b = min64(all.b, v[i].b);
+    }
+    r.begin[0] = all.a < all.a_end ? all.a / PAIR * PAIR : 0;
+    r.end[0] = up(all.a_end);
+    r.begin[1] = max64(all.b / PAIR * PAIR, r.end[0]);
+    r.end[1] = all.b < t->s ? max64(t->sp, r.begin[1]) : r.begin[1];
+    return r;
+}
+
+/* Whether all W columns from c on are seen without looking closer. */
+static bool plain(const sight *v, int64_t c)
+{
+    return c >= v->b && c + W <= v->b_end;
+}
+
+/* x where the row sees columns c..c+W-1, else y. */
+static inline vf seen(const sight *v, int64_t c, vf x, vf y)
+{
+    float lane[W], other[W];
+
+    vf_store(lane, x);
+    vf_store(other, y);
+    for (int i = 0; i < W; i++)
+        if (!((c + i >= v->a && c + i < v->a_end) || (c + i >= v->b && c + i < v->b_end)))
+            lane[i] = other[i];
+    return vf_load(lane);
+}
+
+/* ---- packing ------------------------------------------------------------------------------------------------- */
+
+/* Head `head` of operand i (rows of `width`) as rows [n][dp], zeros behind d, and rows of zeros up to `rows`. */
+static void pack_rows(const task *t, int i, int64_t head, int64_t first, int64_t n, int64_t rows, float *to)
+{
+    int64_t length = t->a->t[i].shape.d[1], at = (head / t->heads * length + first) * t->width + head % t->heads * t->d;
+
+    memset(to, 0, (size_t)(rows * t->dp) * sizeof(float));
+    n = min64(n, length - first);
+    for (int64_t r = 0; r < n; r++)
+        for (int64_t k = 0; k < t->d; k += W) {
+            int64_t w = min64(t->d - k, W);
+
+            vf_store(to + r * t->dp + k, ld_n(t->a->t[i].data, at + r * t->width + k, w, t->low));
+        }
+}
+
+/* Rows [sp][dp] to columns [d][sp]. */
+static void transpose(const task *t, const float *from, float *to)
+{
+    for (int64_t s = 0; s < t->sp; s += W)
+        for (int64_t k = 0; k < t->d; k++)
+            for (int i = 0; i < W; i++)
+                to[k * t->sp + s + i] = from[(s + i) * t->dp + k];
+}
+
+static void unpack_rows(const task *t, int i, int64_t head, int64_t first, int64_t n, const float *from)
+{
+    int64_t length = t->a->t[i].shape.d[1], at = (head / t->heads * length + first) * t->width + head % t->heads * t->d;
+
+    n = min64(n, length - first);
+    for (int64_t r = 0; r < n; r++)
+        for (int64_t k = 0; k < t->d; k += W) {
+            int64_t w = min64(t->d - k, W);
+
+            st_n(t->a->t[i].data, at + r * t->width + k, vf_load(from + r * t->dp + k), w, t->low);
+        }
+}
+
+/* ---- three small products -------------------------------------------------------------------------------------- */
+
+/* strip[r][c] = sum over k of x[r][k] columns[k][c] */
+static void strip_of(const task *t, const ranges *g, const float *x, const float *columns, float *strip)
+{
+    for (int half = 0; half < 2; half++)
+        for (int64_t c = g->begin[half]; c < g->end[half]; c += PAIR) {
+            vf sum[ROWS][2];
+
+            for (int r = 0; r < ROWS; r++)
+                sum[r][0] = sum[r][1] = (vf){ 0 };
+            for (int64_t k = 0; k < t->d; k++) {
+                vf left = vf_load(columns + k * t->sp + c), right = vf_load(columns + k * t->sp + c + W);
+
+                for (int r = 0; r < ROWS; r++) {
+                    sum[r][0] = vf_fma(vf_set(x[r * t->dp + k]), left, sum[r][0]);
+                    sum[r][1] = vf_fma(vf_set(x[r * t->dp + k]), right, sum[r][1]);
+                }
+            }
+            for (int r = 0; r < ROWS; r++) {
+                vf_store(strip + r * t->step + c, sum[r][0]);
+                vf_store(strip + r * t->step + c + W, sum[r][1]);
+            }
+        }
+}
+
+/* y[r][k] = sum over c of strip[r][c] rows[c][k] */
+static void mix(const task *t, const ranges *g, const float *strip, const float *rows, float *y)
+{
+    for (int64_t k = 0; k < t->dp; k += PAIR) {
+        vf sum[ROWS][2];
+
+        for (int r = 0; r < ROWS; r++)
+            sum[r][0] = sum[r][1] = (vf){ 0 };
+        for (int half = 0; half < 2; half++)
+            for (int64_t c = g->begin[half]; c < g->end[half]; c++) {
+                vf left = vf_load(rows + c * t->dp + k), right = vf_load(rows + c * t->dp + k + W);
+
+                for (int r = 0; r < ROWS; r++) {
+                    sum[r][0] = vf_fma(vf_set(strip[r * t->step + c]), left, sum[r][0]);
+                    sum[r][1] = vf_fma(vf_set(strip[r * t->step + c]), right, sum[r][1]);
+                }
+            }
+        for (int r = 0; r < ROWS; r++) {
+            vf_store(y + r * t->dp + k, sum[r][0]);
+            vf_store(y + r * t->dp + k + W, sum[r][1]);
+        }
+    }
+}
+
+/* rows[c][k] += sum over r of strip[r][c] x[r][k] */
+static void spread(const task *t, const ranges *g, const float *strip, const float *x, float *rows)
+{
+    for (int64_t k = 0; k < t->dp; k += PAIR) {
+        vf left[ROWS], right[ROWS];
+
+        for (int r = 0; r < ROWS; r++) {
+            left[r] = vf_load(x + r * t->dp + k);
+            right[r] = vf_load(x + r * t->dp + k + W);
+        }
+        for (int half = 0; half < 2; half++)
+            for (int64_t c = g->begin[half]; c < g->end[half]; c++) {
+                vf a = vf_load(rows + c * t->dp + k), b = vf_load(rows + c * t->dp + k + W);
+
+                for (int r = 0; r < ROWS; r++) {
+                    a = vf_fma(vf_set(strip[r * t->step + c]), left[r], a);
+                    b = vf_fma(vf_set(strip[r * t->step + c]), right[r], b);
+                }
+                vf_store(rows + c * t->dp + k, a);
+                vf_store(rows + c * t->dp + k + W, b);
+            }
+    }
+}
+
+/* ---- forward ----------------------------------------------------------------------------------------------------- */
+
+/* Scores of one row to exp(score - largest); returns the log of the sum of their exponentials, and 1 / that sum. */
+static float soften(const sight *v, const ranges *g, float *p, float *each)
+{
+    vf    most = vf_set(-INFINITY), sum = { 0 };
+    float top, total;
+
+    for (int half = 0; half < 2; half++)
+        for (int64_t c = g->begin[half]; c < g->end[half]; c += W) {
+            if (!plain(v, c))
+                vf_store(p + c, seen(v, c, vf_load(p + c), vf_set(-INFINITY)));
+            most = vf_max(most, vf_load(p + c));
+        }
+    top = vf_top(most);
+    for (int half = 0; half < 2; half++)
+        for (int64_t c = g->begin[half]; c < g->end[half]; c += W) {
+            vf e = vf_exp(vf_load(p + c) - top);
+
+            sum += e;
+            vf_store(p + c, e);
+        }
+    total = vf_sum(sum);
+    *each = 1 / total;
+    return top + logf(total);
+}
+
+static void blank(const ranges *g, float *p)
+{
+    for (int half = 0; half < 2; half++)
+        memset(p + g->begin[half], 0, (size_t)(g->end[half] - g->begin[half]) * sizeof(float));
+}
+
+static void scale_rows(const task *t, float *x, const float each[ROWS])
+{
+    for (int r = 0; r < ROWS; r++)
+        for (int64_t k = 0; k < t->dp; k += W)
+            vf_store(x + r * t->dp + k, vf_load(x + r * t->dp + k) * each[r]);
+}
+
+/* q k v dn? -> y lse */
+static void forward_head(const task *t, int64_t head, float *ws)
+{
+    float *rows = ws, *columns = rows + t->sp * t->dp, *strip = columns + t->d * t->sp, *q = strip + ROWS * t->step;
+    float *y = q + ROWS * t->dp, *lse = (float *)t->a->t[5].data + head * t->n, scale[ROWS];
+
+    pack_rows(t, 1, head, 0, t->s, t->sp, rows);
+    transpose(t, rows, columns);
+    pack_rows(t, 2, head, 0, t->s, t->sp, rows);
+    for (int i = 0; i < ROWS; i++)
+        scale[i] = t->scale;
+    for (int64_t n = 0; n < t->n; n += ROWS) {
+        sight  v[ROWS];
+        ranges g;
+        float  each[ROWS];
+
+        for (int i = 0; i < ROWS; i++)
+            v[i] = sight_of(t, n + i);
+        g = ranges_of(t, v);
+        pack_rows(t, 0, head, n, ROWS, ROWS, q);
+        scale_rows(t, q, scale);
+        strip_of(t, &g, q, columns, strip);
+        for (int i = 0; i < ROWS; i++) {
+            float of_row = 0;
+
+            each[i] = 0;
+            if (is_blind(&v[i]))
+                blank(&g, strip + i * t->step);
+            else
+                of_row = soften(&v[i], &g, strip + i * t->step, &each[i]);
+            if (n + i < t->n)
+                lse[n + i] = of_row;
+        }
+        mix(t, &g, strip, rows, y);
+        scale_rows(t, y, each);
+        unpack_rows(t, 4, head, n, ROWS, y);
+    }
+}
+
+static void forward_body(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const task *t = ctx;
+
+    for (int64_t head = begin; head < end; head++)
+        forward_head(t, head, (float *)t->a->workspace + thread * t->floats);
+}
+
+static int attention(const dg_args *a)
+{
+    task t = task_of(a, 0, 3);
+
+    parallel(a, a->t[0].shape.d[0] * t.heads, t.n * t.s, forward_body, &t);
+    return 0;
+}
+
+/* ---- gradient: dy q k v y lse dn? -> dq dk dv ---------------------------------------------------------------------- */
+
+/* One row: scores to probabilities p, and dp (dy . v) to g = p (dp - own) scale. */
+static void slope_row(const task *t, const sight *v, const ranges *r, float lse, float own, float *p, float *g)
+{
+    for (int half = 0; half < 2; half++)
+        for (int64_t c = r->begin[half]; c < r->end[half]; c += W) {
+            vf e = vf_exp(vf_load(p + c) - lse), s;
+
+            if (!plain(v, c))
+                e = seen(v, c, e, vf_set(0));
+            s = e * (vf_load(g + c) - own) * t->scale;
+            if (!plain(v, c))
+                s = seen(v, c, s, vf_set(0));
+            vf_store(p + c, e);
+            vf_store(g + c, s);
+        }
+}
+
+static float dot(const float *x, const float *y, int64_t n)
+{
+    vf sum = { 0 };
+
+    for (int64_t i = 0; i < n; i += W)
+        sum = vf_fma(vf_load(x + i), vf_load(y + i), sum);
+    return vf_sum(sum);
+}
+
+static void grad_head(const task *t, int64_t head, float *ws)
+{
+    float *k_columns = ws, *v_columns = k_columns + t->d * t->sp, *k_rows = v_columns + t->d * t->sp;
+    float *dk = k_rows + t->sp * t->dp, *dv = dk + t->sp * t->dp, *p = dv + t->sp * t->dp, *g = p + ROWS * t->step;
+    float *q = g + ROWS * t->step, *dy = q + ROWS * t->dp, *y = dy + ROWS * t->dp, scale[ROWS];
+    const float *lse = (const float *)t->a->t[5].data + head * t->n;
+
+    pack_rows(t, 3, head, 0, t->s, t->sp, k_rows);
+    transpose(t, k_rows, v_columns);
+    pack_rows(t, 2, head, 0, t->s, t->sp, k_rows);
+    transpose(t, k_rows, k_columns);
+    memset(dk, 0, (size_t)(2 * t->sp * t->dp) * sizeof(float));
+    for (int i = 0; i < ROWS; i++)
+        scale[i] = t->scale;
+    for (int64_t n = 0; n < t->n; n += ROWS) {
+        sight  v[ROWS];
+        ranges r;
+
+        for (int i = 0; i < ROWS; i++)
+            v[i] = sight_of(t, n + i);
+        r = ranges_of(t, v);
+        pack_rows(t, 1, head, n, ROWS, ROWS, q);
+        pack_rows(t, 0, head, n, ROWS, ROWS, dy);
+        pack_rows(t, 4, head, n, ROWS, ROWS, y);
+        strip_of(t, &r, dy, v_columns, g);
+        scale_rows(t, q, scale);
+        strip_of(t, &r, q, k_columns, p);
+        for (int i = 0; i < ROWS; i++)
+            if (is_blind(&v[i])) {
+                blank(&r, p + i * t->step);
+                blank(&r, g + i * t->step);
+            } else {
+                slope_row(t, &v[i], &r, lse[n + i], dot(dy + i * t->dp, y + i * t->dp, t->dp), p + i * t->step,
+                          g + i * t->step);
+            }
+        spread(t, &r, p, dy, dv);
+        pack_rows(t, 1, head, n, ROWS, ROWS, q);
+        spread(t, &r, g, q, dk);
+        mix(t, &r, g, k_rows, y);
+        unpack_rows(t, 7, head, n, ROWS, y);
+    }
+    unpack_rows(t, 8, head, 0, t->s, dk);
+    unpack_rows(t, 9, head, 0, t->s, dv);
+}
+
+static void grad_body(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const task *t = ctx;
+
+    for (int64_t head = begin; head < end; head++)
+        grad_head(t, head, (float *)t->a->workspace + thread * t->floats);
+}
+
+static int attention_grad(const dg_args *a)
+{
+    task t = task_of(a, 1, 6);
+
+    parallel(a, a->t[1].shape.d[0] * t.heads, t.n * t.s, grad_body, &t);
+    return 0;
+}
+
+DG_SIMD(attention, prepare, attention);
+DG_SIMD(attention_grad, prepare_grad, attention_grad);
