@@ -1,9 +1,14 @@
 libruntime_la_SOURCES += \
 	runtime/archive.c runtime/archive.h \
+	runtime/available.c runtime/available.h \
+	runtime/bucket.c runtime/bucket.h \
 	runtime/checkpoint.c runtime/checkpoint.h \
 	runtime/pickle.c runtime/pickle.h \
 	runtime/pth.c \
+	runtime/run.c \
 	runtime/safetensors.c \
+	runtime/session.c runtime/session.h \
+	runtime/step.c \
 	runtime/store.c runtime/store.h \
 	runtime/weights.c runtime/weights.h
 libruntime_la_SOURCES += \

@@ -192,7 +192,7 @@ static int judge(const dg_node *node, const dg_archive *a, const account *c, dg_
     return 0;
 }
 
-int dg_weights_pretrained(dg_store *s, const dg_node *node, const dg_env *env, int64_t *n_loaded, dg_diag *d)
+int dg_weights_pretrained(dg_store *s, const dg_node *node, const dg_env *env, dg_diag *d)
 {
     dg_archive *a = NULL;
     account     c = { 0 };
@@ -210,7 +210,6 @@ int dg_weights_pretrained(dg_store *s, const dg_node *node, const dg_env *env, i
     dg_log_line(env, DG_INFO, "%s: %d of %d tensors from %s%s%s; %d missing, %d of another shape, %d of the file unused", node->path,
            c.loaded, c.n, node->pretrained, a->part ? ", its " : "", a->part ? a->part : "", c.missing, c.shapes, unused);
     DG_TRY(judge(node, a, &c, d));
-    *n_loaded += c.loaded;
 out:
     dg_str_free(&c.missing_names);
     dg_str_free(&c.shape_names);

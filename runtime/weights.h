@@ -14,7 +14,7 @@ int dg_weights_load(dg_store *s, dg_space space, const dg_archive *a, const char
 /* What `pretrained=` of a node asks for: its parameters, by reference name with or without the class's first part.
  * Those whose shape differs or that are missing keep their initial values and are named in the log and a warning;
  * frozen ones must all be found. */
-int dg_weights_pretrained(dg_store *s, const dg_node *node, const dg_env *env, int64_t *n_loaded, dg_diag *d) DG_MUST_USE;
+int dg_weights_pretrained(dg_store *s, const dg_node *node, const dg_env *env, dg_diag *d) DG_MUST_USE;
 
 /* Writes one space in the reference's names and layouts, with the entries that only checkpoints see. WEIGHTS and
  * EMA; counters are 0 in EMA, as the reference never averages them. */

@@ -31,6 +31,7 @@ typedef struct dg_run_options {
     int                n_sets;
     const char *const *sets;      /* "name=value": as --set */
     const char        *precision; /* "f32", "bf16", "f64"; NULL: as the pipeline says */
+    const char        *program;   /* "detrgraph 0.1.0": for logs and checkpoints */
     int                threads;   /* 0: the cores this process may use */
     bool               has_seed;  /* seed instead of the pipeline's */
     uint64_t           seed;

@@ -1,0 +1,379 @@
+/* session.c: opens a pipeline: graph, parameters, backend; gives its programs memory; closes in reverse. */
+#include "runtime/session.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/pool.h"
+#include "nodes/builtin.h"
+#include "runtime/available.h"
+#include "runtime/weights.h"
+
+/* ---- log ------------------------------------------------------------------------------------------------- */
+
+static void log_line(void *ctx, dg_level level, const char *line)
+{
+    static const char *const marks[] = { "debug: ", "", "warning: " };
+    dg_run                  *run = ctx;
+
+    if (run->log_file) {
+        fprintf(run->log_file, "%s%s\n", marks[level], line);
+        fflush(run->log_file);
+    }
+    if (run->o.log)
+        run->o.log(run->o.log_ctx, (int)level, line);
+}
+
+void dg_run_log_warnings(dg_run *run, dg_diag *d)
+{
+    for (int i = 0; i < dg_diag_n(d); i++) {
+        const dg_err *e = dg_diag_at(d, i);
+        const char   *place = e->at.node ? e->at.node : e->at.file;
+
+        if (e->severity == DG_WARNING)
+            dg_log_line(&run->env, DG_WARN, "%s%s%s [%s]", place ? place : "", place ? ": " : "", e->text, e->id);
+    }
+    if (!dg_diag_errors(d))
+        dg_diag_clear(d);
+}
+
+/* ---- open ------------------------------------------------------------------------------------------------ */
+
+static int make_registry(dg_run *run, dg_diag *d)
+{
+    int rc = 0;
+
+    run->registry = dg_registry_open();
+    for (int i = 0; rc == 0 && dg_builtin_nodes[i]; i++)
+        rc = dg_registry_add(run->registry, dg_builtin_nodes[i], d);
+    return rc;
+}
+
+static int split_sets(dg_run *run, dg_set **sets, dg_diag *d)
+{
+    *sets = DG_NEW_N(run->arena, run->o.n_sets + 1, dg_set);
+    for (int i = 0; i < run->o.n_sets; i++) {
+        const char *equals = strchr(run->o.sets[i], '=');
+
+        if (!equals || equals == run->o.sets[i])
+            return dg_fail(d, DG_EINPUT, DG_NOWHERE, "set-form", "--set %s: name=value is expected", run->o.sets[i]);
+        (*sets)[i] = (dg_set){ dg_strndup(run->arena, run->o.sets[i], (size_t)(equals - run->o.sets[i])),
+                               dg_strdup(run->arena, equals + 1) };
+    }
+    return 0;
+}
+
+static int load_graph(dg_run *run, dg_diag *d)
+{
+    dg_set *sets;
+    int     rc;
+
+    DG_TRY(make_registry(run, d));
+    DG_TRY(split_sets(run, &sets, d));
+    if (run->o.text)
+        DG_TRY(dg_graph_parse(&run->graph, run->o.text, strlen(run->o.text), run->o.file, sets, run->o.n_sets,
+                              run->registry, d));
+    else
+        DG_TRY(dg_graph_load(&run->graph, run->o.file, sets, run->o.n_sets, run->registry, d));
+    run->graph->keep_names = run->o.keep_named;
+    if (run->graph->ranks > 1)
+        return dg_fail(d, DG_EUNSUPPORTED, DG_NOWHERE, "ranks", "%lld ranks are asked for; this version runs one",
+                       (long long)run->graph->ranks);
+    DG_TRY(dg_graph_check(run->graph, d));
+out:
+    return rc;
+}
+
+static int choose_precision(dg_run *run, dg_diag *d)
+{
+    static const char *const words[] = { "f32", "bf16", "f64" };
+    const char              *reason = NULL, *asked = run->o.precision;
+    int                      which = 0;
+
+    if (!asked)
+        asked = run->graph->train ? words[run->graph->train->precision] : "f32";
+    while (which < 3 && strcmp(words[which], asked) != 0)
+        which++;
+    if (which == 3)
+        return dg_fail(d, DG_EINPUT, DG_NOWHERE, "precision-unknown", "precision \"%s\": f32, bf16 or f64 is expected", asked);
+    run->base = run->low = which == 2 ? DG_F64 : DG_F32;
+    run->backend = run->o.reference ? &dg_backend_ref : &dg_backend_host;
+    if (which == 1)
+        run->low = run->o.reference ? DG_F32 : run->backend->low_precision(run->backend, &reason);
+    run->precision = run->low == DG_BF16 ? words[1] : words[which == 2 ? 2 : 0];
+    dg_log_line(&run->env, DG_INFO, "precision %s%s%s%s", run->precision, reason ? " (" : "", reason ? reason : "",
+                reason ? ")" : "");
+    return 0;
+}
+
+static int largest_first(const void *a, const void *b)
+{
+    const dg_size *x = a, *y = b;
+    int64_t        n = x->w * x->h, m = y->w * y->h;
+
+    return (n < m) - (n > m);
+}
+
+int dg_run_sizes(const dg_run *run, const dg_scope *scope, dg_arena *a, dg_size **sizes, int *n, int *batch, dg_diag *d)
+{
+    const dg_size *listed = NULL;
+    dg_chain       chain;
+    int            rc = dg_graph_chain(&chain, scope, d);
+
+    (void)run;
+    if (rc < 0)
+        return rc;
+    *n = chain.sampler ? chain.sampler->class->sizes(chain.sampler->conf, &listed, batch) : 0;
+    if (*n <= 0)
+        return dg_fail(d, DG_EINPUT, scope->where, "scope-without-sizes",
+                       "<%s> has no sampler that names image sizes", scope->id);
+    *sizes = dg_memdup(a, listed, (size_t)*n * sizeof **sizes);
+    qsort(*sizes, (size_t)*n, sizeof **sizes, largest_first);
+    return 0;
+}
+
+dg_bucket_conf dg_run_bucket_conf(const dg_run *run)
+{
+    return (dg_bucket_conf){
+        .graph = run->graph,
+        .params = run->params,
+        .backend = run->backend,
+        .base = run->base,
+        .low = run->low,
+        .threads = run->env.threads,
+    };
+}
+
+static int lower(dg_run *run, const dg_scope *scope, dg_size size, dg_bucket **b, dg_diag *d)
+{
+    dg_bucket_conf conf = dg_run_bucket_conf(run);
+    int            rc = dg_bucket_lower(b, &conf, scope, size, d);
+
+    if (rc == 0)
+        DG_PUSH(run->arena, run->buckets, *b);
+    return rc;
+}
+
+/* Every scope once, at its largest size, so that all parameters are known. */
+static int lower_scopes(dg_run *run, dg_diag *d)
+{
+    dg_size   *sizes;
+    dg_bucket *b;
+    int        n, batch, rc = 0;
+
+    for (int i = -1; i < run->graph->n_evaluates; i++) {
+        const dg_scope *scope = i < 0 ? run->graph->train : run->graph->evaluates[i];
+
+        if (!scope)
+            continue;
+        DG_TRY(dg_run_sizes(run, scope, run->arena, &sizes, &n, &batch, d));
+        DG_TRY(lower(run, scope, sizes[0], &b, d));
+    }
+    if (!run->buckets.n)
+        return dg_fail(d, DG_EINPUT, (dg_where){ .file = run->graph->file }, "pipeline-empty",
+                       "neither <train> nor <evaluate>: there is nothing to run");
+    dg_params_seal(run->params);
+out:
+    return rc;
+}
+
+static bool has_ema(const dg_run *run)
+{
+    for (int i = 0; i < run->buckets.n; i++)
+        if (run->buckets.items[i]->program->ema)
+            return true;
+    for (int i = 0; i < run->graph->n_evaluates; i++)
+        if (run->graph->evaluates[i]->weights)
+            return true;
+    return false;
+}
+
+static int load_pretrained(dg_run *run, dg_diag *d)
+{
+    int rc = 0;
+
+    run->n_loaded = -1;
+    for (int m = 0; m < run->graph->n_models && !run->o.no_pretrained; m++)
+        for (int i = 0; rc == 0 && i < run->graph->models[m]->n_nodes; i++)
+            if (run->graph->models[m]->nodes[i]->pretrained)
+                rc = dg_weights_pretrained(run->store, run->graph->models[m]->nodes[i], &run->env, d);
+    if (rc == 0 && run->store->space[DG_EMA])
+        rc = dg_store_copy(run->store, DG_EMA, DG_WEIGHTS, d);
+    return rc;
+}
+
+static void log_start(dg_run *run)
+{
+    char features[128], count[32], bytes[32];
+
+    dg_cpu_features(features, sizeof features);
+    run->versions = dg_printf(run->arena, "%s", run->o.program ? run->o.program : "detrgraph");
+    dg_log_line(&run->env, DG_INFO, "%s; CPU %s; %d thread%s", run->versions, features, run->env.threads,
+                run->env.threads == 1 ? "" : "s");
+    dg_log_line(&run->env, DG_INFO, "%s: %s parameters, of which %s are trained; seed %llu", run->graph->name,
+                dg_human_count(dg_params_elements(run->params), count, sizeof count),
+                dg_human_count(dg_params_trainable(run->params), bytes, sizeof bytes), (unsigned long long)run->seed);
+}
+
+static int open_parts(dg_run *run, dg_diag *d)
+{
+    int rc;
+
+    DG_TRY(load_graph(run, d));
+    run->seed = run->o.has_seed ? run->o.seed : run->graph->seed;
+    DG_TRY(dg_pool_check(run->env.threads, d));
+    run->params = dg_params_open();
+    DG_TRY(lower_scopes(run, d));
+    log_start(run);
+    DG_TRY(choose_precision(run, d));
+    DG_TRY(dg_store_open(&run->store, run->backend, run->params, run->base, run->graph->train != NULL, has_ema(run), d));
+    DG_TRY(dg_store_init(run->store, run->seed, d));
+    DG_TRY(load_pretrained(run, d));
+    run->fresh = 1;
+    dg_run_log_warnings(run, d);
+out:
+    return rc;
+}
+
+int dg_run_open(dg_run **out, const dg_run_options *o, dg_diag *d)
+{
+    dg_arena *a = dg_arena_open();
+    dg_run   *run = DG_NEW(a, dg_run);
+    int       rc;
+
+    run->arena = a;
+    memcpy(&run->o, o, o->size < sizeof run->o ? o->size : sizeof run->o);
+    run->env = (dg_env){ log_line, run, dg_monotonic_s, o->threads > 0 ? o->threads : dg_threads_available() };
+    rc = open_parts(run, d);
+    if (rc < 0)
+        dg_run_close(&run);
+    *out = run;
+    return rc;
+}
+
+void dg_run_close(dg_run **out)
+{
+    dg_run *run = *out;
+
+    if (!run)
+        return;
+    for (int i = 0; i < run->buckets.n; i++)
+        dg_bucket_close(&run->buckets.items[i], run->backend);
+    dg_memory_close(&run->memory);
+    dg_store_close(&run->store);
+    dg_params_close(&run->params);
+    if (run->graph)
+        dg_graph_close(&run->graph);
+    if (run->registry)
+        dg_registry_close(&run->registry);
+    if (run->log_file)
+        fclose(run->log_file);
+    dg_arena_close(&run->visible_arena);
+
+    dg_arena *a = run->arena;
+
+    dg_arena_close(&a);
+    *out = NULL;
+}
+
+/* ---- buckets --------------------------------------------------------------------------------------------- */
+
+/* What the current program lets people see. */
+static void list_visible(dg_run *run)
+{
+    const dg_program *p = run->current->program;
+
+    dg_arena_close(&run->visible_arena);
+    run->visible_arena = dg_arena_open();
+    memset(&run->visible, 0, sizeof run->visible);
+    for (int i = 0; i < p->results.n; i++)
+        DG_PUSH(run->visible_arena, run->visible, p->results.items[i]);
+    for (int32_t v = 1; p->keep_names && v < p->values.n; v++)
+        if (p->values.items[v].name && p->values.items[v].producer >= 0)
+            DG_PUSH(run->visible_arena, run->visible, ((dg_binding){ p->values.items[v].name, v }));
+}
+
+static int find_bucket(dg_run *run, const dg_scope *scope, dg_size size, dg_bucket **out, dg_diag *d)
+{
+    for (int i = 0; i < run->buckets.n; i++) {
+        *out = run->buckets.items[i];
+        if ((*out)->scope == scope && (*out)->size.w == size.w && (*out)->size.h == size.h)
+            return 0;
+    }
+    return lower(run, scope, size, out, d);
+}
+
+int dg_run_use(dg_run *run, const dg_scope *scope, dg_size size, bool ema, dg_diag *d)
+{
+    dg_bucket_conf conf = dg_run_bucket_conf(run);
+    dg_bucket     *b;
+    int            rc;
+
+    DG_TRY(find_bucket(run, scope, size, &b, d));
+    DG_TRY(dg_bucket_compile(b, &conf, &run->memory, run->store, d));
+    DG_TRY(dg_bucket_bind(b, &run->memory, run->store, ema && run->store->space[DG_EMA], d));
+    if (run->current != b) {
+        run->current = b;
+        list_visible(run);
+    }
+out:
+    return rc;
+}
+
+int64_t dg_run_bytes(const dg_run *run)
+{
+    int64_t slab = 0, io = 0, constants = 0;
+
+    for (int i = 0; i < run->buckets.n; i++) {
+        const dg_plan *plan = run->buckets.items[i]->plan;
+
+        if (!plan)
+            continue;
+        slab = plan->slab_bytes > slab ? plan->slab_bytes : slab;
+        io = plan->io_bytes > io ? plan->io_bytes : io;
+        constants += plan->constant_bytes;
+    }
+    return dg_store_bytes(run->params, run->base, run->graph->train != NULL, run->store->space[DG_EMA] != NULL) + slab + io +
+           constants;
+}
+
+/* Weights and averages are written already and count as used; the rest is about to be. */
+static int check_memory(dg_run *run, const dg_bucket *largest, dg_diag *d)
+{
+    int64_t weights = dg_store_bytes(run->params, run->base, false, run->store->space[DG_EMA] != NULL);
+    int64_t need = dg_run_bytes(run) - weights, have = dg_memory_available();
+    char    needed[32], slab[32], free_now[32];
+
+    if (have < 0 || need <= have)
+        return 0;
+    dg_fail(d, DG_EMEMORY, largest->scope->where, "memory-refused",
+            "the plan for %lldx%lld needs %s more (of which %s intermediate values), and %s are free",
+            (long long)largest->size.w, (long long)largest->size.h, dg_human_bytes((double)need, needed, sizeof needed),
+            dg_human_bytes((double)largest->plan->slab_bytes, slab, sizeof slab),
+            dg_human_bytes((double)have, free_now, sizeof free_now));
+    dg_help(d, "make batch= or the largest of sizes= smaller%s, or say recompute=\"true\" on the backbone and the encoder",
+            run->low == DG_BF16 ? "" : ", say precision=\"bf16\" where the CPU has AMX");
+    return -DG_EMEMORY;
+}
+
+int dg_run_prepare(dg_run *run, bool train, bool evaluate, dg_diag *d)
+{
+    dg_bucket_conf conf = dg_run_bucket_conf(run);
+    dg_bucket     *largest = NULL;
+    int            rc = 0;
+
+    for (int i = 0; i < run->buckets.n; i++) { /* those of lower_scopes: one a scope, at its largest size */
+        dg_bucket *b = run->buckets.items[i];
+
+        if (b->scope->kind == DG_SCOPE_TRAIN ? !train : !evaluate)
+            continue;
+        DG_TRY(dg_bucket_plan(b, &conf, d));
+        if (!largest || b->plan->slab_bytes > largest->plan->slab_bytes)
+            largest = b;
+    }
+    if (largest)
+        DG_TRY(check_memory(run, largest, d));
+out:
+    return rc;
+}

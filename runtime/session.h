@@ -1,0 +1,87 @@
+/* session.h: what stands behind dg_run: one open pipeline, its memory, and its compiled programs. For files of
+ * runtime/ and cli/; the outside sees <detrgraph/run.h>. */
+#ifndef DG_RUNTIME_SESSION_H
+#define DG_RUNTIME_SESSION_H
+
+#include <detrgraph/run.h>
+
+#include "base/log.h"
+#include "base/metrics.h"
+#include "graph/graph.h"
+#include "runtime/bucket.h"
+#include "runtime/checkpoint.h"
+#include "runtime/store.h"
+#include "runtime/stream.h"
+
+struct dg_run {
+    dg_arena         *arena;
+    dg_run_options    o;
+    dg_env            env;        /* its log goes to the caller and to run.log */
+    void             *log_file;   /* a FILE, or NULL */
+    dg_registry      *registry;
+    dg_graph         *graph;
+    dg_params        *params;
+    dg_store         *store;
+    const dg_backend *backend;
+    dg_dtype          base, low;  /* storage of reals, and of ops that may be low */
+    const char       *precision;  /* "bf16": what is done, not what was asked for */
+    const char       *versions;
+    uint64_t          seed;
+    DG_VEC(dg_bucket *) buckets;
+    dg_bucket        *current;
+    dg_memory         memory;     /* slab and batch, shared by all buckets */
+    dg_progress       progress;
+    int32_t           accumulated; /* batches in the gradients now */
+    int64_t           n_steps, n_epochs, per_epoch; /* of the whole run, batches of an epoch; 0: unknown */
+    int64_t           n_loaded;   /* parameters that came from a file; -1: trained here */
+    double            fresh;      /* share of the averages that is still their first value */
+    dg_control        control;    /* of the last step */
+    DG_VEC(dg_binding) visible;   /* results and named values of the current program */
+    dg_arena         *visible_arena;
+};
+
+/* A scope's sampler: the sizes that it may pick, largest area first, and the slots of a batch. */
+int dg_run_sizes(const dg_run *run, const dg_scope *scope, dg_arena *a, dg_size **sizes, int *n, int *batch,
+                 dg_diag *d) DG_MUST_USE;
+/* Makes the bucket of a scope and size the current one; ema: on the averaged weights. */
+int dg_run_use(dg_run *run, const dg_scope *scope, dg_size size, bool ema, dg_diag *d) DG_MUST_USE;
+/* Plans the largest bucket of the scopes that this run will use, and refuses what does not fit into memory. */
+int dg_run_prepare(dg_run *run, bool train, bool evaluate, dg_diag *d) DG_MUST_USE;
+int64_t dg_run_bytes(const dg_run *run); /* parameters, slab and batch, as planned so far */
+dg_bucket_conf dg_run_bucket_conf(const dg_run *run);
+
+/* Logs the warnings in d, and forgets them. */
+void dg_run_log_warnings(dg_run *run, dg_diag *d);
+
+/* ---- step.c ---------------------------------------------------------------------------------------------- */
+
+/* Learning rates, decays and counters of the step that the progress names, into run->control. */
+void dg_run_compute_control(dg_run *run);
+/* Forward and backward of the batch that the current bucket holds and, where it is due, the update: then *updated.
+ * A loss or gradient that is not finite is -DG_ENUMERIC, told by term, node and image (batch may be NULL), and
+ * has changed nothing. */
+int dg_run_train_batch(dg_run *run, const dg_stream_batch *batch, bool *updated, dg_diag *d) DG_MUST_USE;
+int dg_run_feed_batch(dg_run *run, const dg_stream_batch *batch, dg_diag *d) DG_MUST_USE;
+
+/* ---- sinks.c --------------------------------------------------------------------------------------------- */
+
+/* The sinks of a scope at work: what begin made for each. */
+typedef struct dg_sinks dg_sinks;
+int  dg_sinks_open(dg_sinks **s, const dg_scope *scope, const dg_sink_args *args, dg_diag *d) DG_MUST_USE;
+int  dg_sinks_take(dg_sinks *s, dg_run *run, const dg_stream_batch *batch, dg_diag *d) DG_MUST_USE;
+int  dg_sinks_finish(dg_sinks **s, dg_metrics *m, dg_diag *d); /* m NULL: abandon */
+
+/* ---- evaluate.c ------------------------------------------------------------------------------------------ */
+
+typedef struct dg_evaluation {
+    const dg_scope *scope;
+    const char     *folder;    /* NULL: nothing is written */
+    bool            ema;
+    int           (*stop)(void *ctx);
+    void           *ctx;
+    dg_metrics     *metrics;   /* out */
+    int64_t         n_images;  /* out */
+} dg_evaluation;
+int dg_run_evaluate_scope(dg_run *run, dg_evaluation *e, dg_diag *d) DG_MUST_USE;
+
+#endif

@@ -1,0 +1,169 @@
+/* step.c: one batch forward and back, and the update where it is due. What must not happen is checked here: a
+ * number that is not finite ends the run before anything was changed by it. */
+#include "runtime/session.h"
+
+#include <math.h>
+#include <string.h>
+
+void dg_run_compute_control(dg_run *run)
+{
+    const dg_scope    *train = run->graph->train;
+    const dg_progress *p = &run->progress;
+    dg_control        *c = &run->control;
+    const dg_clock     clock = {
+        .step = p->step,
+        .epoch = p->epoch,
+        .n_steps = run->n_steps,
+        .n_epochs = run->n_epochs,
+        .steps_per_epoch = train && train->accumulate > 0 ? run->per_epoch / train->accumulate : run->per_epoch,
+        .minutes = p->minutes,
+    };
+
+    *c = (dg_control){
+        .seed = run->seed,
+        .step = p->step,
+        .batch = p->batch,
+        .epoch = p->epoch,
+        .sample = p->sample,
+        .accumulated = run->accumulated,
+    };
+    for (int i = 0; train && i < train->n_nodes; i++)
+        if (train->nodes[i]->class->control)
+            train->nodes[i]->class->control(train->nodes[i]->conf, &clock, c);
+    if (run->o.control)
+        run->o.control(run->o.control_ctx, c);
+}
+
+int dg_run_feed_batch(dg_run *run, const dg_stream_batch *batch, dg_diag *d)
+{
+    dg_chain chain;
+    int      rc = dg_graph_chain(&chain, run->current->scope, d);
+
+    for (int i = 0; rc == 0 && i < batch->n_feeds; i++) {
+        const dg_feed  *f = &batch->feeds[i];
+        char           *name = dg_printf(run->visible_arena, "%s.%s", chain.batch->id, f->key);
+        const dg_tensor t = { f->dtype == DG_REAL ? DG_F32 : f->dtype, f->shape, batch->data[i] };
+
+        if (t.data && dg_program_input(run->current->program, name))
+            rc = dg_exec_write(run->current->exec, name, &t, d);
+    }
+    return rc;
+}
+
+/* ---- what is not finite ------------------------------------------------------------------------------------ */
+
+/* Lists results that are scalars and not finite: "loss_vfl_dn_0 is nan (train/loss)". */
+static int list_terms(dg_run *run, dg_str *out, dg_where *at)
+{
+    const dg_program *p = run->current->program;
+    int               n = 0;
+
+    for (int i = 0; i < p->results.n; i++) {
+        const dg_value *v = &p->values.items[p->results.items[i].value];
+        const char     *name = strrchr(p->results.items[i].name, '.');
+        double          x = 0;
+
+        if (dg_shape_elements(v->shape) != 1 || dg_exec_get(run->current->exec, p->results.items[i].value, &x, NULL) < 0 ||
+            isfinite(x))
+            continue;
+        if (n++ == 0 && v->producer >= 0)
+            *at = p->instrs.items[v->producer].origin.where;
+        if (n <= 8)
+            dg_str_fmt(out, "%s%s is %s", n > 1 ? ", " : "", name ? name + 1 : p->results.items[i].name,
+                       isnan(x) ? "NaN" : "infinite");
+    }
+    if (n > 8)
+        dg_str_fmt(out, " and %d more", n - 8);
+    return n;
+}
+
+static void list_images(dg_str *out, const dg_stream_batch *batch)
+{
+    for (int i = 0; batch && i < batch->n; i++)
+        if (!batch->padding || !batch->padding[i])
+            dg_str_fmt(out, "%s%lld", out->n ? ", " : "", (long long)batch->samples[i].image_id);
+}
+
+/* The first parameter whose gradient is not finite, or NULL. */
+static const char *bad_gradient(dg_run *run)
+{
+    const char *found = NULL;
+
+    for (int i = 0; !found && i < dg_params_n(run->params); i++) {
+        const dg_param_info *p = dg_params_at(run->params, i);
+        int64_t              n = dg_shape_elements(p->shape);
+        double              *v = p->kind == DG_TRAINABLE ? dg_try_alloc((size_t)n * sizeof *v) : NULL;
+
+        if (v && dg_store_get(run->store, DG_GRADIENTS, i, v, NULL) == 0)
+            for (int64_t k = 0; !found && k < n; k++)
+                found = isfinite(v[k]) ? NULL : p->name;
+        dg_free(v);
+    }
+    return found;
+}
+
+static int not_finite(dg_run *run, const dg_stream_batch *batch, dg_diag *d)
+{
+    dg_str   terms = { 0 }, images = { 0 };
+    dg_where at = run->graph->train ? run->graph->train->where : DG_NOWHERE;
+    int      n = list_terms(run, &terms, &at), rc;
+
+    list_images(&images, batch);
+    if (n) {
+        rc = dg_fail(d, DG_ENUMERIC, at, "loss-not-finite", "step %lld, node %s: %s; images %s; nothing was updated",
+                     (long long)run->progress.step + 1, at.node ? at.node : "?", terms.s, images.s ? images.s : "fed by hand");
+    } else {
+        const char *name = bad_gradient(run);
+
+        rc = dg_fail(d, DG_ENUMERIC, at, "gradient-not-finite",
+                     "step %lld: the loss is finite and the gradient is not, first in %s; images %s; nothing was updated",
+                     (long long)run->progress.step + 1, name ? name : "its norm", images.s ? images.s : "fed by hand");
+    }
+    dg_help(d, "a smaller learning rate or a longer warm-up is the usual way out%s; look at these images and their boxes",
+            run->low == DG_BF16 ? ", or precision=\"f32\"" : "");
+    dg_str_free(&terms);
+    dg_str_free(&images);
+    return rc;
+}
+
+static bool terms_finite(dg_run *run)
+{
+    dg_str   terms = { 0 };
+    dg_where at;
+    bool     fine = list_terms(run, &terms, &at) == 0;
+
+    dg_str_free(&terms);
+    return fine;
+}
+
+/* ---- the step ---------------------------------------------------------------------------------------------- */
+
+int dg_run_train_batch(dg_run *run, const dg_stream_batch *batch, bool *updated, dg_diag *d)
+{
+    const dg_program *p = run->current->program;
+    double            ok = 1;
+    int               rc;
+
+    *updated = false;
+    dg_run_compute_control(run);
+    DG_TRY(dg_exec_run(run->current->exec, DG_SEG_BATCH, &run->control, d));
+    if (run->accumulated + 1 < p->accumulate) {
+        if (!terms_finite(run))
+            return not_finite(run, batch, d);
+        run->accumulated++;
+    } else {
+        DG_TRY(dg_exec_run(run->current->exec, DG_SEG_UPDATE, &run->control, d));
+        if (p->ok)
+            DG_TRY(dg_exec_get(run->current->exec, p->ok, &ok, d));
+        if (ok == 0 || !terms_finite(run))
+            return not_finite(run, batch, d);
+        run->accumulated = 0;
+        run->progress.step++;
+        run->fresh *= run->control.ema_decay;
+        *updated = true;
+    }
+    run->progress.batch++;
+    run->store->counter = run->progress.batch;
+out:
+    return rc;
+}
