@@ -1,4 +1,29 @@
-# check_PROGRAMS, tests_fuzz_NAME_SOURCES, TESTS; data in EXTRA_DIST.
-check_PROGRAMS +=
-TESTS +=
-EXTRA_DIST +=
+# A target is tests/fuzz/<name>.c with a corpus of that name; see tests/fuzz/fuzz.h.
+fuzz = tests/fuzz/archive tests/fuzz/coco tests/fuzz/image tests/fuzz/json tests/fuzz/pickle
+check_PROGRAMS += $(fuzz)
+tests_fuzz_archive_SOURCES = tests/fuzz/archive.c $(fuzz_main)
+tests_fuzz_coco_SOURCES = tests/fuzz/coco.c $(fuzz_main)
+tests_fuzz_image_SOURCES = tests/fuzz/image.c $(fuzz_main)
+tests_fuzz_json_SOURCES = tests/fuzz/json.c $(fuzz_main)
+tests_fuzz_pickle_SOURCES = tests/fuzz/pickle.c $(fuzz_main)
+tests_fuzz_archive_LDFLAGS = $(AM_LDFLAGS) $(DG_FUZZ)
+tests_fuzz_coco_LDFLAGS = $(AM_LDFLAGS) $(DG_FUZZ)
+tests_fuzz_image_LDFLAGS = $(AM_LDFLAGS) $(DG_FUZZ)
+tests_fuzz_json_LDFLAGS = $(AM_LDFLAGS) $(DG_FUZZ)
+tests_fuzz_pickle_LDFLAGS = $(AM_LDFLAGS) $(DG_FUZZ)
+EXTRA_DIST += tests/fuzz/corpus tests/fuzz/run tests/fuzz/replay.c
+
+if FUZZER
+fuzz_main = tests/fuzz/fuzz.h
+else
+fuzz_main = tests/fuzz/fuzz.h tests/fuzz/replay.c
+TESTS += $(fuzz)
+endif
+
+fuzz: $(fuzz)
+	@srcdir='$(abs_srcdir)' builddir='$(abs_builddir)' FUZZ_SECONDS='$(FUZZ_SECONDS)' bash $(srcdir)/tests/fuzz/run $(fuzz)
+
+clean-local:
+	rm -rf tests/fuzz/found
+
+.PHONY: fuzz
