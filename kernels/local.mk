@@ -8,4 +8,4 @@ ref_sources += kernels/ref/ref.h kernels/ref/product.h kernels/ref/box.h \
 host_simd_sources += kernels/host/simd/simd.h kernels/host/simd/vmath.h kernels/host/simd/cast.h \
 	kernels/host/simd/batch_norm.c kernels/host/simd/cast.c kernels/host/simd/elementwise.c kernels/host/simd/shape.c \
 	kernels/host/simd/norm.c kernels/host/simd/reduce.c kernels/host/simd/loss.c kernels/host/simd/update.c \
-	kernels/host/simd/pool.c kernels/host/simd/gather.c kernels/host/simd/attention.c
+	kernels/host/simd/pool.c kernels/host/simd/gather.c kernels/host/simd/attention.c kernels/host/simd/deform.c

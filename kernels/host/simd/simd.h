@@ -269,7 +269,11 @@ ALWAYS void st1(void *p, int64_t i, float x, bool low)
     ((uint16_t *)p)[i] = (uint16_t)(x != x ? (u >> 16) | 0x40u : (u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
 }
 
-/* Sum and maximum over the lanes, as a fixed tree. */
+/* Sum and maximum over the lanes, as a fixed tree of halves. */
+#if defined(__AVX512F__)
+ALWAYS float vf_sum(vf x) { return _mm512_reduce_add_ps((__m512)x); }
+ALWAYS float vf_top(vf x) { return _mm512_reduce_max_ps((__m512)x); }
+#else
 ALWAYS float vf_sum(vf x)
 {
     float v[W];
@@ -280,7 +284,6 @@ ALWAYS float vf_sum(vf x)
             v[i] += v[i + h];
     return v[0];
 }
-
 ALWAYS float vf_top(vf x)
 {
     float v[W];
@@ -291,6 +294,7 @@ ALWAYS float vf_top(vf x)
             v[i] = v[i] > v[i + h] ? v[i] : v[i + h];
     return v[0];
 }
+#endif
 
 /* ---- operands ------------------------------------------------------------------------------------------- */
 
