@@ -164,7 +164,7 @@ static void add_denoising(sums *s, dg_val predictions, dg_val normaliser)
     p.query = dg_record_get(b, dn, "query");
     p.gt = dg_record_get(b, dn, "gt");
     p.dn = dg_record_get(b, dn, "meta");
-    groups = dg_real(b, dg_reshape(b, dg_slice(b, p.dn, 0, 1, 2), DG_SCALAR));
+    groups = dg_reshape(b, dg_slice(b, dg_real(b, p.dn), 0, 1, 2), DG_SCALAR);
     p.normaliser = dg_mul(b, normaliser, dg_max2(b, groups, dg_number(b, 1)));
     add_list(s, predictions, "dn", &p, DG_NONE);
 }
