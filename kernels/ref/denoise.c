@@ -7,7 +7,8 @@
  * label and box, outside everything.
  *     label   where u_label < label_noise / 2, a real slot takes the label floor(u_class * classes)
  *     box     each corner coordinate moves by sign * size * box_noise * (half the box's width or height),
- *             sign from u_sign, size = u_size, plus 1 for negatives; then it is clipped to [0,1]
+ *             sign from u_sign, size = u_size, plus 1 for negatives; then it is clipped to [0,1]. The box is rounded
+ *             to f32 in every precision: an f64 run trains on the same queries, as the stored f64 numbers did
  * If no image has an object (M = 0): with on_empty, M = G = 1 and every image has two queries of padding label
  * around the box (1/2, 1/2, 1/10, 1/10), so that every loss term exists at every step; else none live.
  *
@@ -34,10 +35,10 @@ static void noisy_box(const real *box, const real *u_sign, const real *u_size, d
 
         c[k] = clip01(edge + sign * (u_size[k] + at_least) * half * noise);
     }
-    to[0] = (real)(0.5 * (c[0] + c[2]));
-    to[1] = (real)(0.5 * (c[1] + c[3]));
-    to[2] = (real)(c[2] - c[0]);
-    to[3] = (real)(c[3] - c[1]);
+    to[0] = (float)(0.5 * (c[0] + c[2]));
+    to[1] = (float)(0.5 * (c[1] + c[3]));
+    to[2] = (float)(c[2] - c[0]);
+    to[3] = (float)(c[3] - c[1]);
 }
 
 static int32_t noisy_label(const dg_args *a, int64_t at, int32_t label)
