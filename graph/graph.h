@@ -6,6 +6,8 @@
 #define DG_GRAPH_GRAPH_H
 
 #include "base/map.h"
+#include "graph/contract.h"
+#include "graph/expand.h"
 #include "graph/registry.h"
 #include "tensor/program.h"
 
@@ -37,8 +39,14 @@ struct dg_node {
     const dg_port *const *in_ports, *const *out_ports;
     const char *const *out_types; /* port types after `type`, text */
     const dg_scope *model; /* of <use>: the model */
-    const char *pretrained;       /* path or NULL; any node with parameters may have it */
+    const char *pretrained;       /* path or NULL; a node whose class has a `reference` may have it */
     dg_where    pretrained_where;
+    const char *element;          /* name as written; class->name unless broken */
+    bool        broken;           /* of a class that is not known: the graph cannot be used, but can be drawn */
+    int         index;            /* in scope->nodes */
+    const dg_item *item;          /* its element: positions of its attributes */
+    const dg_contract **in_types, **out_contracts; /* parsed, one per port */
+    const char *reference;        /* first part of its parameters' names in checkpoints: class->reference, or its id */
 };
 
 typedef enum dg_scope_kind { DG_SCOPE_MODEL, DG_SCOPE_TRAIN, DG_SCOPE_EVALUATE } dg_scope_kind;
@@ -57,6 +65,12 @@ struct dg_scope {
     /* evaluate */
     dg_when every;
     const dg_node *weights; /* of weights="@ema": the node; NULL: the weights as trained */
+    /* model */
+    int             n_inputs;
+    const dg_node **inputs;
+    const dg_node  *output; /* its last node */
+    dg_map         *ids;    /* id -> dg_node; ids of includes and stacks stand for their last node */
+    const char     *prefix; /* of its own include: model ids begin with it */
 };
 
 typedef struct dg_checkpoint_conf { /* <checkpoint> */
@@ -84,12 +98,16 @@ struct dg_graph {
     dg_registry *registry;
     dg_map      *sources;  /* file name -> text, for diagnostics */
     int          n_nodes;
+    dg_dims      dims;     /* dimensions of all ports */
     bool         keep_names; /* dg_graph_lower copies it into its programs: named values stay readable */
 };
 
-typedef struct dg_set { const char *name, *value; } dg_set; /* --set name=value */
+typedef struct dg_set dg_set; /* --set name=value */
+struct dg_set { const char *name, *value; };
 
-/* file is read; sets override top-level lets. The registry is kept by the graph and grows by its plugins. */
+/* file is read; sets override top-level lets. The registry is kept by the graph and grows by its plugins.
+ * On failure *g is set too (NULL only if the file could not be read at all), so that dg_graph_source finds the
+ * lines and the graph can be drawn with its faults; it must not be lowered. */
 int  dg_graph_load(dg_graph **g, const char *file, const dg_set *sets, int n_sets, dg_registry *registry,
                    dg_diag *d) DG_MUST_USE;
 /* The same from memory; file names it in messages and is what relative paths are relative to. */
@@ -110,9 +128,9 @@ typedef struct dg_chain {
 int dg_graph_chain(dg_chain *chain, const dg_scope *scope, dg_diag *d) DG_MUST_USE;
 
 /* One program: the scope's nodes that lower, at one image size. Inputs are named "node id.key" after the batch
- * node's feeds ("b.images", "b.targets.boxes"); the tensor inputs of every sink become results named
- * "sink id.port[.key]"; a train scope's loss record also as "loss.key" via its sinks or log nodes.
- * A scope without batch node (predict) gets inputs from the batch node of the evaluation. */
+ * node's feeds ("b.images", "b.targets.boxes"). Results: the tensor inputs of every node that takes (sinks,
+ * evaluations, log) as "id.port[.key]", and of a train scope the outputs of its loss nodes: a scalar port as
+ * "loss.port" ("loss.total"), a record as "loss.key"; of a second loss node with its id for "loss". */
 int dg_graph_lower(dg_program **p, const dg_graph *g, const dg_scope *scope, dg_size size, dg_params *params,
                    dg_diag *d) DG_MUST_USE;
 

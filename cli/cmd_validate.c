@@ -1,0 +1,66 @@
+/* cmd_validate.c: reads a pipeline, checks it as far as that is possible without data and kernels. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+typedef struct options {
+    dg_words    sets;
+    const char *format;
+} options;
+
+static const dg_option rows[] = {
+    { "set", DG_OPTION_LIST, offsetof(options, sets), "NAME=VALUE", NULL, "replaces a top-level <let>; may be repeated" },
+    { "format", DG_OPTION_WORD, offsetof(options, format), NULL, "text|json", "of the errors; json goes to standard output" },
+    { 0 },
+};
+
+static int report(const options *o, const dg_diag *d, dg_graph *g, const char *file)
+{
+    int errors = dg_diag_errors(d), warnings = dg_diag_warnings(d);
+
+    if (o->format && strcmp(o->format, "json") == 0) {
+        dg_print_diag_json(d);
+        return errors ? DG_EXIT_FAILED : DG_EXIT_OK;
+    }
+    dg_print_diag(d, g);
+    if (errors)
+        fprintf(stderr, "%d error%s%s\n", errors, errors == 1 ? "" : "s", warnings ? ", and warnings" : "");
+    else
+        printf("%s: no errors\n", file);
+    return errors ? DG_EXIT_FAILED : DG_EXIT_OK;
+}
+
+static int run(const void *self, const dg_words *words, dg_arena *a)
+{
+    const options *o = self;
+    dg_diag       *d = dg_diag_open();
+    dg_registry   *r = dg_builtin_registry(d);
+    dg_graph      *g = NULL;
+    const dg_set  *sets;
+    int            rc = dg_sets_read(&sets, &o->sets, a);
+
+    if (rc == 0) {
+        if (r && dg_graph_load(&g, words->v[0], sets, o->sets.n, r, d) == 0)
+            rc = dg_graph_check(g, d);
+        int said = report(o, d, g, words->v[0]);
+
+        rc = rc < 0 ? DG_EXIT_FAILED : said;
+    }
+    dg_graph_close(&g);
+    dg_registry_close(&r);
+    dg_diag_close(&d);
+    return rc;
+}
+
+const dg_verb dg_verb_validate = {
+    .name = "validate",
+    .args = "FILE [OPTIONS]",
+    .brief = "Checks a pipeline and reports all its errors.",
+    .doc = "Exit status 0: no errors (there may be warnings); 1: errors.",
+    .options = rows,
+    .size = sizeof(options),
+    .least = 1,
+    .most = 1,
+    .run = run,
+};

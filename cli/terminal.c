@@ -1,0 +1,52 @@
+/* terminal.c: how errors reach people and scripts, and the classes that come with the engine. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "nodes/builtin.h"
+
+bool dg_colour(int fd)
+{
+    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+
+    return isatty(fd) && !(no && *no) && !(term && term[0] == 'd' && term[1] == 'u'); /* "dumb" */
+}
+
+static const char *source(void *g, const char *file, size_t *n)
+{
+    return g ? dg_graph_source(g, file, n) : NULL;
+}
+
+void dg_print_diag(const dg_diag *d, dg_graph *g)
+{
+    dg_str out = { 0 };
+
+    dg_diag_print(&out, d, source, g, dg_colour(STDERR_FILENO));
+    if (out.s) {
+        fflush(stdout);
+        fputs(out.s, stderr);
+    }
+    dg_str_free(&out);
+}
+
+void dg_print_diag_json(const dg_diag *d)
+{
+    dg_str out = { 0 };
+
+    dg_diag_json(&out, d);
+    fputs(out.s, stdout);
+    dg_str_free(&out);
+}
+
+dg_registry *dg_builtin_registry(dg_diag *d)
+{
+    dg_registry *r = dg_registry_open();
+
+    for (int i = 0; dg_builtin_nodes[i]; i++)
+        if (dg_registry_add(r, dg_builtin_nodes[i], d) < 0) {
+            dg_registry_close(&r);
+            return NULL;
+        }
+    return r;
+}

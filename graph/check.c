@@ -1,0 +1,144 @@
+/* check.c: what a class says about its node beyond its tables: contracts of its ports, `type`, `check`; and the
+ * functions of node.h that those call. */
+#include <string.h>
+
+#include "graph/load.h"
+
+struct dg_check {
+    dg_loader *l;
+    dg_node   *node;
+};
+
+struct dg_typing {
+    dg_loader   *l;
+    dg_node     *node;
+    const char **text; /* per output */
+};
+
+/* --- contracts --------------------------------------------------------------------------------------------------- */
+
+static const dg_contract *parse(dg_loader *l, dg_node *node, dg_letters *letters, const dg_port *port, const char *text)
+{
+    const char        *why;
+    int                at;
+    const dg_contract *c = dg_contract_parse(letters, text, port->flags, &at, &why);
+
+    if (c)
+        return c;
+    dg_report_fail(&l->report, node->item->frame, node->where, "class-type", "%s, port \"%s\": \"%s\" is no type: %s at character %d",
+                   dg_node_called(l->arena, node), port->name, text, why, at + 1);
+    return &dg_contract_any;
+}
+
+/* <use>: the model's types, with dimensions of their own for each use. */
+static void copy_model(dg_loader *l, dg_node *node)
+{
+    int *map = DG_NEW_N(l->arena, l->g->dims.vars.n, int);
+
+    for (int i = 0; i < l->g->dims.vars.n; i++)
+        map[i] = -1;
+    for (int i = 0; i < node->n_in; i++)
+        node->in_types[i] = dg_contract_copy(&l->g->dims, node->model->inputs[i]->out_contracts[0], map);
+    for (int i = 0; i < node->n_out; i++)
+        node->out_contracts[i] = dg_contract_copy(&l->g->dims, node->model->output->out_contracts[i], map);
+}
+
+static const char **print_types(dg_loader *l, const dg_node *node)
+{
+    const char **text = DG_NEW_N(l->arena, node->n_out, const char *);
+
+    for (int i = 0; i < node->n_out; i++) {
+        dg_str out = { 0 };
+
+        dg_contract_print(&out, &l->g->dims, node->out_contracts[i]);
+        text[i] = dg_strdup(l->arena, out.s);
+        dg_str_free(&out);
+    }
+    return text;
+}
+
+void dg_load_contracts(dg_loader *l, dg_node *node, bool conf_ok)
+{
+    dg_letters letters = { .dims = &l->g->dims };
+    dg_typing  typing = { l, node, DG_NEW_N(l->arena, node->n_out, const char *) };
+
+    node->in_types = DG_NEW_N(l->arena, node->n_in, const dg_contract *);
+    node->out_contracts = DG_NEW_N(l->arena, node->n_out, const dg_contract *);
+    if (node->model && !node->broken) {
+        copy_model(l, node);
+    } else {
+        if (node->class->type && conf_ok)
+            node->class->type(&typing, node->conf);
+        for (int i = 0; i < node->n_in; i++)
+            node->in_types[i] = parse(l, node, &letters, node->in_ports[i], node->in_ports[i]->type);
+        for (int i = 0; i < node->n_out; i++)
+            node->out_contracts[i] = parse(l, node, &letters, node->out_ports[i], typing.text[i] ? typing.text[i] : node->out_ports[i]->type);
+    }
+    node->out_types = print_types(l, node);
+}
+
+void dg_type(dg_typing *t, const char *port, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    const char *text = dg_vprintf(t->l->arena, fmt, ap);
+    va_end(ap);
+    for (int i = 0; i < t->node->n_out; i++)
+        if (strcmp(t->node->out_ports[i]->name, port) == 0) {
+            t->text[i] = text;
+            return;
+        }
+    dg_report_fail(&t->l->report, t->node->item->frame, t->node->where, "class-type", "the class gives a type to \"%s\", which is no output of %s", port,
+                   dg_node_called(t->l->arena, t->node));
+}
+
+/* --- check ---------------------------------------------------------------------------------------------------------- */
+
+void dg_load_check(dg_loader *l, dg_node *node)
+{
+    dg_check c = { l, node };
+
+    if (node->class->check)
+        node->class->check(&c, node->conf);
+}
+
+void dg_check_fail(dg_check *c, const char *attr, const char *id, const char *fmt, ...)
+{
+    const dg_item      *item = c->node->item;
+    const dg_item_attr *a = attr ? dg_item_find(item, attr) : NULL;
+    const char         *called = dg_node_called(c->l->arena, c->node);
+    va_list             ap;
+
+    va_start(ap, fmt);
+    const char *text = dg_vprintf(c->l->arena, fmt, ap);
+    va_end(ap);
+    if (a)
+        dg_report_fail(&c->l->report, item->frame, a->value_at, id, "%s=\"%s\": %s", a->name, a->value, text);
+    else if (attr)
+        dg_report_fail(&c->l->report, item->frame, c->node->where, id, "%s: %s: %s", called, attr, text);
+    else
+        dg_report_fail(&c->l->report, item->frame, c->node->where, id, "%s: %s", called, text);
+}
+
+void dg_check_help(dg_check *c, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    dg_report_help(&c->l->report, "%s", dg_vprintf(c->l->arena, fmt, ap));
+    va_end(ap);
+}
+
+bool dg_check_wired(const dg_check *c, const char *port)
+{
+    for (int i = 0; i < c->node->n_in; i++)
+        if (strcmp(c->node->in_ports[i]->name, port) == 0)
+            return c->node->in[i].where.line > 0;
+    return false;
+}
+
+bool dg_check_has_pretrained(const dg_check *c)
+{
+    return c->node->pretrained != NULL;
+}

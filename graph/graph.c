@@ -1,0 +1,81 @@
+/* graph.c: a loaded graph's questions: its sources, its data chain. */
+#include "graph/graph.h"
+
+#include <string.h>
+
+void dg_graph_close(dg_graph **g)
+{
+    if (!*g)
+        return;
+    dg_arena *a = (*g)->arena;
+
+    dg_arena_close(&a);
+    *g = NULL;
+}
+
+const char *dg_graph_source(void *graph, const char *file, size_t *n)
+{
+    const dg_graph  *g = graph;
+    const dg_source *s = dg_map_get(g->sources, file);
+
+    *n = s ? s->n : 0;
+    return s ? s->text : NULL;
+}
+
+/* Who feeds a node's first input that carries data. */
+static const dg_node *feeder(const dg_node *node)
+{
+    for (int i = 0; i < node->n_in; i++) {
+        dg_type_kind kind = node->in_types[i]->kind;
+
+        if (node->in[i].from && kind >= DG_TYPE_DATASET && kind <= DG_TYPE_BATCH)
+            return node->in[i].from;
+    }
+    return NULL;
+}
+
+static int find_batch(dg_chain *chain, const dg_scope *scope, dg_diag *d)
+{
+    for (int i = 0; i < scope->n_nodes; i++) {
+        const dg_node *node = scope->nodes[i];
+
+        if (!node->class->feeds)
+            continue;
+        if (chain->batch) {
+            int rc = dg_fail(d, DG_EINPUT, node->where, "data-two-batches", "a second batch in one scope: a step has one");
+
+            dg_note(d, chain->batch->where, "the first stands here");
+            return rc;
+        }
+        chain->batch = node;
+    }
+    return 0;
+}
+
+int dg_graph_chain(dg_chain *chain, const dg_scope *scope, dg_diag *d)
+{
+    enum { MOST = sizeof chain->items / sizeof *chain->items };
+    int rc;
+
+    *chain = (dg_chain){ 0 };
+    rc = find_batch(chain, scope, d);
+    if (rc < 0 || !chain->batch)
+        return rc;
+    for (const dg_node *n = feeder(chain->batch); n; n = feeder(n)) {
+        if (n->class->open) {
+            chain->loader = n;
+        } else if (n->class->schedule) {
+            chain->sampler = n;
+        } else if (n->class->item && !chain->sampler) {
+            if (chain->n_items == MOST)
+                return dg_fail(d, DG_EINPUT, n->where, "data-too-long", "more than %d nodes between sampler and batch", MOST);
+            memmove(&chain->items[1], &chain->items[0], (size_t)chain->n_items * sizeof *chain->items);
+            chain->items[0] = n;
+            chain->n_items++;
+        }
+    }
+    if (!chain->sampler || !chain->loader)
+        return dg_fail(d, DG_EINPUT, chain->batch->where, "data-chain", "nothing feeds \"%s\" from a %s: loader, sampler and batch follow one another",
+                       chain->batch->id, chain->sampler ? "loader" : "sampler");
+    return 0;
+}

@@ -1,0 +1,425 @@
+/* load.c: items -> scopes: pipeline, plugin, mesh, model, train, evaluate, checkpoint. Nodes are made in node.c. */
+#include "graph/load.h"
+
+#include <string.h>
+
+#include "base/file.h"
+#include "graph/attr.h"
+
+/* --- attributes by tables ------------------------------------------------------------------------------------- */
+
+bool dg_load_attr(dg_loader *l, const dg_item *item, const dg_item_attr *a, const dg_attr *row, void *conf)
+{
+    const char *text = a->value;
+    dg_str      expected = { 0 };
+
+    if (text[0] == '@' && text[1] != '@') {
+        dg_report_fail(&l->report, item->frame, a->value_at, "attr-wire", "%s=\"%s\": this attribute takes no wire", a->name, text);
+        dg_report_help(&l->report, "@@ is a literal @");
+        return false;
+    }
+    if (dg_attr_read(row, conf, text + (text[0] == '@'), a->folder, l->arena))
+        return true;
+    dg_attr_expected(&expected, row);
+    dg_report_fail(&l->report, item->frame, a->value_at, "attr-value", "%s=\"%s\": expected %s", a->name, text, expected.s);
+    dg_str_free(&expected);
+    if (row->kind == DG_ATTR_ENUM) {
+        const char *const *words, *near;
+        int                n = dg_attr_words(&words, row, l->arena);
+
+        near = dg_nearest(text, words, n);
+        if (near)
+            dg_report_help(&l->report, "did you mean \"%s\"?", near);
+    }
+    return false;
+}
+
+void dg_load_unknown(dg_loader *l, const dg_item *item, const dg_item_attr *a, const char *called, const char *const names[], int n)
+{
+    dg_report_fail(&l->report, item->frame, a->at, "attr-unknown", "%s has no attribute \"%s\"", called, a->name);
+    dg_report_nearest(&l->report, a->name, names, n, "its attributes");
+}
+
+bool dg_load_attrs(dg_loader *l, const dg_item *item, const char *called, const dg_attr *table, void *conf, const char *others)
+{
+    const char *names[128];
+    int         n = 0, before = l->report.n;
+
+    dg_attr_defaults(table, conf, l->arena);
+    for (const dg_attr *row = table; row && row->name && n < 100; row++) {
+        names[n++] = row->name;
+        if (row->required && !dg_item_find(item, row->name)) {
+            dg_str expected = { 0 };
+
+            dg_attr_expected(&expected, row);
+            dg_report_fail(&l->report, item->frame, item->at, "attr-missing", "%s needs %s=\"...\": %s (%s)", called, row->name, expected.s,
+                           row->doc);
+            dg_str_free(&expected);
+        }
+    }
+    for (const char *p = others; p && *p && n < 128; p += strcspn(p, " "), p += *p == ' ')
+        names[n++] = dg_strndup(l->arena, p, strcspn(p, " "));
+    for (int i = 0; i < item->n_attrs; i++) {
+        const dg_item_attr *a = &item->attrs[i];
+        const dg_attr      *row = dg_attr_find(table, a->name);
+
+        if (row)
+            dg_load_attr(l, item, a, row, conf);
+        else if (!dg_is_among(others, a->name))
+            dg_load_unknown(l, item, a, called, names, n);
+    }
+    return l->report.n == before;
+}
+
+/* A structural element's own attributes. */
+static bool read_structure(dg_loader *l, const dg_item *item, void *conf, const char *others)
+{
+    const dg_structure *s = dg_structure_find(item->name);
+
+    return dg_load_attrs(l, item, dg_printf(l->arena, "<%s>", item->name), s->attrs, conf, others);
+}
+
+static void no_elements(dg_loader *l, const dg_item *item)
+{
+    for (const dg_item *k = item->first; k; k = k->next)
+        if (k->name)
+            dg_report_fail(&l->report, k->frame, k->at, "element-misplaced", "<%s> has no elements inside", item->name);
+}
+
+/* --- scopes -------------------------------------------------------------------------------------------------------- */
+
+/* The id of model or evaluate; NULL after an error. */
+static const char *scope_id(dg_loader *l, const dg_item *item, const char *fallback)
+{
+    const dg_item_attr *a = dg_item_find(item, "id");
+
+    if (!a && !fallback) {
+        dg_report_fail(&l->report, item->frame, item->at, "attr-missing", "<%s> needs id=\"...\"", item->name);
+        return NULL;
+    }
+    if (a && !dg_is_name(a->value)) {
+        dg_report_fail(&l->report, item->frame, a->value_at, "id-syntax",
+                       "id=\"%s\": an id has letters, digits, _ and -, and begins with a letter", a->value);
+        return NULL;
+    }
+    return dg_printf(l->arena, "%s%s", item->frame ? item->frame->prefix : "", a ? a->value : fallback);
+}
+
+static const dg_scope *find_scope(const dg_graph *g, const char *id)
+{
+    for (int i = 0; i < g->n_models; i++)
+        if (strcmp(g->models[i]->id, id) == 0)
+            return g->models[i];
+    for (int i = 0; i < g->n_evaluates; i++)
+        if (strcmp(g->evaluates[i]->id, id) == 0)
+            return g->evaluates[i];
+    return g->train && strcmp(g->train->id, id) == 0 ? g->train : NULL;
+}
+
+static dg_scope *new_scope(dg_loader *l, const dg_item *item, dg_scope_kind kind, const char *id)
+{
+    dg_scope       *scope = DG_NEW(l->arena, dg_scope);
+    const dg_scope *other = id ? find_scope(l->g, id) : NULL;
+
+    if (other) {
+        const dg_item_attr *a = dg_item_find(item, "id");
+
+        dg_report_fail(&l->report, item->frame, a ? a->value_at : item->at, "id-twice", "there is a <%s> \"%s\" already",
+                       other->kind == DG_SCOPE_MODEL ? "model" : other->kind == DG_SCOPE_TRAIN ? "train" : "evaluate", id);
+        dg_report_note(&l->report, other->where, "it stands here");
+        dg_report_help(&l->report, "give this one an id of its own");
+    }
+    scope->kind = kind;
+    scope->id = id ? id : dg_printf(l->arena, "?%d", item->at.line);
+    scope->where = item->at;
+    scope->where.node = scope->id;
+    scope->ids = dg_map_new(l->arena);
+    scope->prefix = item->frame ? item->frame->prefix : "";
+    return scope;
+}
+
+static void collect_ids(dg_loader *l, const dg_item *item)
+{
+    for (const dg_item *k = item->first; k; k = k->next) {
+        const dg_item_attr *a = k->name ? dg_item_find(k, "id") : NULL;
+
+        if (a) {
+            dg_where *at = DG_NEW(l->arena, dg_where);
+
+            *at = a->value_at;
+            dg_map_set(l->later, dg_load_id(l, k->frame, a->value), at);
+        }
+    }
+}
+
+/* An include or stack ends: its id stands for the last node inside. */
+static void close_frame(dg_loader *l, const dg_frame *f)
+{
+    if (!f->id || !f->last || f == l->top)
+        return;
+    const char *id = dg_load_id(l, f->up, f->id);
+
+    if (dg_map_has(l->scope->ids, id)) {
+        dg_report_fail(&l->report, f->up, f->at, "id-twice", "there is a node \"%s\" in this scope already", id);
+        dg_report_note(&l->report, ((const dg_node *)dg_map_get(l->scope->ids, id))->where, "it stands here");
+        return;
+    }
+    dg_map_set(l->scope->ids, id, f->last);
+}
+
+static void read_nodes(dg_loader *l, const dg_item *item, dg_scope *scope)
+{
+    l->scope = scope;
+    l->top = item->frame;
+    l->later = dg_map_new(l->arena);
+    l->nodes.n = l->nodes.cap = 0; /* the nodes of the scope before keep their array */
+    l->nodes.items = NULL;
+    collect_ids(l, item);
+    for (const dg_item *k = item->first; k; k = k->next)
+        if (k->name)
+            dg_load_node(l, k);
+        else
+            close_frame(l, k->frame);
+    scope->nodes = l->nodes.items;
+    scope->n_nodes = l->nodes.n;
+    l->scope = NULL;
+}
+
+static void read_model(dg_loader *l, const dg_item *item)
+{
+    dg_graph *g = l->g;
+    dg_scope *scope = new_scope(l, item, DG_SCOPE_MODEL, scope_id(l, item, NULL));
+
+    read_structure(l, item, scope, "id");
+    read_nodes(l, item, scope);
+    scope->inputs = DG_NEW_N(l->arena, scope->n_nodes, const dg_node *);
+    for (int i = 0; i < scope->n_nodes; i++)
+        if (scope->nodes[i]->class == &dg_class_input)
+            scope->inputs[scope->n_inputs++] = scope->nodes[i];
+        else
+            scope->output = scope->nodes[i];
+    if (!scope->output)
+        dg_report_fail(&l->report, item->frame, item->at, "model-empty", "<model id=\"%s\"> has no nodes", scope->id);
+    dg_scope **all = DG_NEW_N(l->arena, g->n_models + 1, dg_scope *);
+
+    if (g->n_models)
+        memcpy(all, g->models, (size_t)g->n_models * sizeof *all);
+    all[g->n_models++] = scope;
+    g->models = all;
+}
+
+static void read_train(dg_loader *l, const dg_item *item)
+{
+    dg_train_conf       conf = { 0 };
+    dg_scope           *scope = new_scope(l, item, DG_SCOPE_TRAIN, "train");
+    const dg_item_attr *steps = dg_item_find(item, "steps"), *epochs = dg_item_find(item, "epochs");
+
+    if (read_structure(l, item, &conf, NULL) && (conf.steps > 0) == (conf.epochs > 0)) {
+        dg_report_fail(&l->report, item->frame, steps && epochs ? epochs->at : item->at, "train-length",
+                       conf.steps ? "<train> has both steps and epochs: one of them is its length" : "<train> needs steps=\"...\" or epochs=\"...\"");
+    }
+    scope->steps = conf.steps;
+    scope->epochs = conf.epochs;
+    scope->accumulate = conf.accumulate;
+    scope->precision = conf.precision;
+    scope->patience = conf.patience;
+    read_nodes(l, item, scope);
+    if (!l->g->train)
+        l->g->train = scope;
+}
+
+static void read_evaluate(dg_loader *l, const dg_item *item)
+{
+    dg_graph           *g = l->g;
+    dg_evaluate_conf    conf = { 0 };
+    dg_scope           *scope = new_scope(l, item, DG_SCOPE_EVALUATE, scope_id(l, item, "evaluate"));
+    const dg_item_attr *weights = dg_item_find(item, "weights");
+    const char         *rest;
+
+    read_structure(l, item, &conf, "id weights");
+    scope->every = conf.every;
+    if (weights) {
+        scope->weights = dg_load_upward(l, item, weights, &g->train, g->train ? 1 : 0, "<train>", &rest);
+        bool gives = scope->weights && scope->weights->broken;
+
+        for (int i = 0; scope->weights && i < scope->weights->n_out; i++)
+            gives |= scope->weights->out_contracts[i]->kind == DG_TYPE_PARAMETERS;
+        if (scope->weights && (!gives || *rest)) {
+            dg_report_fail(&l->report, item->frame, weights->value_at, "weights-kind", "weights=\"%s\": %s gives no parameters", weights->value,
+                           dg_node_called(l->arena, scope->weights));
+            dg_report_note(&l->report, scope->weights->where, "it stands here");
+        }
+    }
+    read_nodes(l, item, scope);
+    dg_scope **all = DG_NEW_N(l->arena, g->n_evaluates + 1, dg_scope *);
+
+    if (g->n_evaluates)
+        memcpy(all, g->evaluates, (size_t)g->n_evaluates * sizeof *all);
+    all[g->n_evaluates++] = scope;
+    g->evaluates = all;
+}
+
+static void read_best(dg_loader *l, const dg_item *item, const dg_item_attr *a)
+{
+    dg_checkpoint_conf *c = &l->g->checkpoint;
+    const dg_node      *node = dg_load_upward(l, item, a, l->g->evaluates, l->g->n_evaluates, "<evaluate>", &c->best_key);
+    bool                measures = node && node->broken;
+
+    for (int i = 0; node && i < node->n_out; i++)
+        if (node->out_contracts[i]->kind == DG_TYPE_METRICS) {
+            size_t len = strlen(node->out_ports[i]->name);
+
+            measures = true;
+            if (strncmp(c->best_key, node->out_ports[i]->name, len) == 0 && c->best_key[len] == '.')
+                c->best_key += len + 1; /* @coco.metrics.AP says the same as @coco.AP */
+        }
+    c->best = node;
+    if (node && (!measures || !*c->best_key)) {
+        dg_report_fail(&l->report, item->frame, a->value_at, "best-kind", "best=\"%s\": expected a number of an evaluation, like \"@coco.AP\"",
+                       a->value);
+        dg_report_note(&l->report, node->where, "%s stands here", dg_node_called(l->arena, node));
+    }
+}
+
+static void read_checkpoint(dg_loader *l, const dg_item *item)
+{
+    dg_checkpoint_conf *c = &l->g->checkpoint;
+    dg_checkpoint_attrs conf = { 0 };
+    const dg_item_attr *best = dg_item_find(item, "best");
+
+    no_elements(l, item);
+    read_structure(l, item, &conf, "best");
+    if (c->present) {
+        dg_report_fail(&l->report, item->frame, item->at, "element-twice", "a second <checkpoint>: a pipeline has one");
+        dg_report_note(&l->report, c->where, "the first stands here");
+        return;
+    }
+    *c = (dg_checkpoint_conf){ .present = true, .where = item->at, .to = conf.to, .every = conf.every, .keep = conf.keep };
+    if (best)
+        read_best(l, item, best);
+}
+
+static void read_mesh(dg_loader *l, const dg_item *item)
+{
+    dg_mesh_conf conf = { 0 };
+
+    no_elements(l, item);
+    if (!read_structure(l, item, &conf, NULL))
+        return;
+    if (l->g->axis)
+        dg_report_fail(&l->report, item->frame, item->at, "element-twice", "a second <mesh>: a pipeline has one");
+    l->g->axis = "dp";
+    if (strcmp(conf.dp, "ranks") == 0)
+        l->g->ranks = 1;
+    else if (!dg_parse_i64(conf.dp, &l->g->ranks) || l->g->ranks < 1 || l->g->ranks > 65536)
+        dg_report_fail(&l->report, item->frame, dg_item_find(item, "dp")->value_at, "attr-value",
+                       "dp=\"%s\": expected a number of ranks from 1 to 65536, or \"ranks\"", conf.dp);
+}
+
+static void read_plugin(dg_loader *l, const dg_item *item)
+{
+    dg_plugin_conf conf = { 0 };
+
+    no_elements(l, item);
+    if (read_structure(l, item, &conf, NULL) &&
+        dg_registry_load(l->g->registry, conf.path, dg_item_find(item, "path")->value_at, l->report.diag) < 0)
+        l->report.n++;
+}
+
+static void misplaced(dg_loader *l, const dg_item *item)
+{
+    const dg_structure  *s = dg_structure_find(item->name);
+    const dg_node_class *c = dg_registry_find(l->g->registry, item->name);
+    const char          *names[16];
+    int                  n = 0;
+
+    if (s || c || dg_is_among("input use", item->name)) {
+        dg_report_fail(&l->report, item->frame, item->at, "element-misplaced", "<%s> does not stand inside <pipeline> itself", item->name);
+        dg_report_help(&l->report, strcmp(item->name, "input") == 0 ? "inputs stand inside <model>"
+                                   : strcmp(item->name, "part") == 0 ? "a part is a file of its own, for <include file=\"...\"/>"
+                                   : strcmp(item->name, "pipeline") == 0 ? "a pipeline is a file's outermost element"
+                                                                          : "nodes stand inside <model>, <train> or <evaluate>");
+        return;
+    }
+    for (s = dg_structures; s->name; s++)
+        if (dg_is_among(s->inside, "pipeline"))
+            names[n++] = s->name;
+    dg_report_fail(&l->report, item->frame, item->at, "element-unknown", "there is no element <%s>", item->name);
+    dg_report_nearest(&l->report, item->name, names, n, "inside <pipeline> stand");
+}
+
+static void read_top(dg_loader *l, const dg_item *item)
+{
+    static const struct {
+        const char *name;
+        void      (*read)(dg_loader *l, const dg_item *item);
+    } rows[] = {
+        { "plugin", read_plugin }, { "mesh", read_mesh },         { "model", read_model },
+        { "train", read_train },   { "evaluate", read_evaluate }, { "checkpoint", read_checkpoint },
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (strcmp(rows[i].name, item->name) == 0) {
+            rows[i].read(l, item);
+            return;
+        }
+    misplaced(l, item);
+}
+
+static void read_pipeline(dg_loader *l, const dg_item *root)
+{
+    dg_pipeline_conf conf = { 0 };
+
+    if (strcmp(root->name, "pipeline") != 0) {
+        dg_report_fail(&l->report, NULL, root->at, "pipeline-root", "the outermost element is <%s>, expected <pipeline>", root->name);
+        if (strcmp(root->name, "part") == 0)
+            dg_report_help(&l->report, "this file is a part: pipelines use it by <include file=\"...\"/>");
+        return;
+    }
+    read_structure(l, root, &conf, NULL);
+    l->g->name = conf.name ? conf.name : dg_path_name(l->g->file);
+    l->g->seed = (uint64_t)conf.seed;
+    for (const dg_item *k = root->first; k; k = k->next)
+        if (k->name)
+            read_top(l, k);
+    if (!l->g->train && !l->g->n_evaluates)
+        dg_report_fail(&l->report, NULL, root->at, "pipeline-empty", "nothing to do: a pipeline has a <train> or an <evaluate>");
+}
+
+int dg_graph_parse(dg_graph **out, const char *text, size_t n, const char *file, const dg_set *sets, int n_sets,
+                   dg_registry *registry, dg_diag *d)
+{
+    dg_arena *a = dg_arena_open();
+    dg_graph *g = DG_NEW(a, dg_graph);
+    dg_loader l = { .g = g, .arena = a, .report = { .arena = a, .diag = d, .seen = dg_map_new(a) } };
+    dg_item  *root;
+
+    g->arena = a;
+    g->file = dg_strdup(a, file);
+    g->name = g->file;
+    g->registry = registry;
+    g->sources = dg_map_new(a);
+    g->dims.arena = a;
+    g->ranks = 1;
+    *out = g;
+    int rc = dg_items_read(&root, &l.report, text, n, g->file, sets, n_sets, g->sources);
+
+    if (rc == 0)
+        read_pipeline(&l, root);
+    dg_diag_sort(d);
+    return l.report.n || rc < 0 ? -DG_EINPUT : 0;
+}
+
+int dg_graph_load(dg_graph **g, const char *file, const dg_set *sets, int n_sets, dg_registry *registry, dg_diag *d)
+{
+    char  *text;
+    size_t n;
+    int    rc = dg_file_read(&text, &n, file, DG_XML_MAX_BYTES, d);
+
+    *g = NULL;
+    if (rc < 0)
+        return rc;
+    rc = dg_graph_parse(g, text, n, file, sets, n_sets, registry, d);
+    dg_free(text);
+    return rc;
+}

@@ -1,0 +1,397 @@
+/* node.c: an element inside a scope -> a node: its class, id, attributes, wires, contracts, and what its class has
+ * to say about them. An element of an unknown class becomes a broken node, so that wires to it are not errors too. */
+#include <string.h>
+
+#include "graph/attr.h"
+#include "graph/load.h"
+
+static const dg_attr common_attrs[] = { /* of every node; both lie in a bool or a path of this file */
+    { "recompute", DG_ATTR_BOOL, 0, false, 0, 0, 1, NULL, "" },
+    { "pretrained", DG_ATTR_PATH, 0, false, 0, 0, 0, NULL, "" },
+    { 0 },
+};
+static const dg_port broken_port = DG_OUT("out", "any", "");
+static const dg_node_class broken_class = { DG_NODE_CLASS, .name = "?" };
+
+const char *dg_node_called(dg_arena *a, const dg_node *node)
+{
+    return dg_item_find(node->item, "id") ? dg_printf(a, "<%s id=\"%s\">", node->element, node->id) : dg_printf(a, "<%s>", node->element);
+}
+
+/* --- class and id ---------------------------------------------------------------------------------------------- */
+
+static void unknown_class(dg_loader *l, const dg_item *item)
+{
+    const dg_registry *r = l->g->registry;
+    int                n = dg_registry_n(r), k = 0;
+    const char       **names = DG_NEW_N(l->arena, n + 5, const char *);
+    const dg_structure *s = dg_structure_find(item->name);
+
+    if (s) {
+        dg_report_fail(&l->report, item->frame, item->at, "element-misplaced", "<%s> does not stand inside <%s>", item->name,
+                       l->scope->kind == DG_SCOPE_MODEL ? "model" : l->scope->kind == DG_SCOPE_TRAIN ? "train" : "evaluate");
+        if (*s->inside)
+            dg_report_help(&l->report, "it stands inside: %s", s->inside);
+        return;
+    }
+    for (int i = 0; i < n; i++)
+        names[k++] = dg_registry_at(r, i)->name;
+    names[k++] = "use";
+    names[k++] = "include";
+    names[k++] = "stack";
+    names[k++] = "let";
+    if (l->scope->kind == DG_SCOPE_MODEL)
+        names[k++] = "input";
+    dg_report_fail(&l->report, item->frame, item->at, "element-unknown", "there is no node class <%s>", item->name);
+    const char *near = dg_nearest(item->name, names, k);
+
+    if (near)
+        dg_report_help(&l->report, "did you mean <%s>?", near);
+    else
+        dg_report_help(&l->report, "`detrgraph nodes` lists the classes; a <plugin> stands before its first use");
+}
+
+static const dg_node_class *find_class(dg_loader *l, const dg_item *item)
+{
+    const dg_node_class *c = dg_registry_find(l->g->registry, item->name);
+
+    if (strcmp(item->name, "use") == 0)
+        return &dg_class_use;
+    if (strcmp(item->name, "input") == 0 && l->scope->kind == DG_SCOPE_MODEL)
+        return &dg_class_input;
+    if (!c && strcmp(item->name, "input") == 0) {
+        dg_report_fail(&l->report, item->frame, item->at, "element-misplaced", "<input> stands inside <model>");
+        return NULL;
+    }
+    if (!c)
+        unknown_class(l, item);
+    return c;
+}
+
+const char *dg_load_id(dg_loader *l, const dg_frame *frame, const char *id)
+{
+    return frame && frame != l->top ? dg_printf(l->arena, "%s%s", frame->prefix + (l->top ? strlen(l->top->prefix) : 0), id) : id;
+}
+
+static const char *made_id(dg_loader *l, const dg_item *item)
+{
+    int n = 1;
+
+    for (int i = 0; i < l->nodes.n; i++)
+        n += strcmp(l->nodes.items[i]->element, item->name) == 0;
+    return dg_printf(l->arena, "%s#%d", item->name, n);
+}
+
+static void take_id(dg_loader *l, dg_node *node)
+{
+    const dg_item      *item = node->item;
+    const dg_item_attr *a = dg_item_find(item, "id");
+    dg_node            *other;
+
+    if (a && !dg_is_name(a->value)) {
+        dg_report_fail(&l->report, item->frame, a->value_at, "id-syntax",
+                       "id=\"%s\": an id has letters, digits, _ and -, and begins with a letter", a->value);
+        a = NULL;
+    } else if (!a && node->class == &dg_class_input) {
+        dg_report_fail(&l->report, item->frame, item->at, "attr-missing", "<input> needs id=\"...\"");
+    } else if (a && node->class == &dg_class_input && dg_is_among("id model recompute pretrained", a->value)) {
+        dg_report_fail(&l->report, item->frame, a->value_at, "id-taken", "id=\"%s\": <use> has an attribute of this name already", a->value);
+    }
+    node->id = dg_load_id(l, item->frame, a ? a->value : made_id(l, item));
+    other = a ? dg_map_get(l->scope->ids, node->id) : NULL;
+    if (other) {
+        dg_report_fail(&l->report, item->frame, a->value_at, "id-twice", "there is a node \"%s\" in this scope already", node->id);
+        dg_report_note(&l->report, other->where, "it stands here");
+    } else if (a) {
+        dg_map_set(l->scope->ids, node->id, node);
+    }
+    node->path = dg_printf(l->arena, "%s/%s", l->scope->id, node->id);
+    node->where = item->at;
+    node->where.node = node->path;
+    for (int i = 0; i < item->n_attrs; i++)
+        item->attrs[i].at.node = item->attrs[i].value_at.node = node->path;
+}
+
+/* --- ports --------------------------------------------------------------------------------------------------------- */
+
+static void take_ports(dg_loader *l, dg_node *node)
+{
+    const dg_port *table = node->class->ports;
+    int            n = 0;
+
+    while (table && table[n].name)
+        n++;
+    const dg_port **in = DG_NEW_N(l->arena, n, const dg_port *), **out = DG_NEW_N(l->arena, n, const dg_port *);
+
+    for (int i = 0; i < n; i++)
+        if (table[i].flags & DG_PORT_OUT)
+            out[node->n_out++] = &table[i];
+        else
+            in[node->n_in++] = &table[i];
+    node->in_ports = in;
+    node->out_ports = out;
+}
+
+/* The model of <use>, found like a wire: in the includes around it, then outside. */
+static const dg_scope *find_model(dg_loader *l, const dg_node *node, const dg_item_attr *a)
+{
+    const dg_graph *g = l->g;
+    const char    **names = DG_NEW_N(l->arena, g->n_models, const char *);
+
+    for (const dg_frame *f = node->item->frame;; f = f->up) {
+        const char *id = dg_printf(l->arena, "%s%s", f ? f->prefix : "", a->value);
+
+        for (int i = 0; i < g->n_models; i++)
+            if (strcmp(g->models[i]->id, id) == 0)
+                return g->models[i];
+        if (!f)
+            break;
+    }
+    for (int i = 0; i < g->n_models; i++)
+        names[i] = g->models[i]->id;
+    if (l->scope->kind == DG_SCOPE_MODEL && strcmp(l->scope->id, a->value) == 0)
+        dg_report_fail(&l->report, node->item->frame, a->value_at, "model-unknown", "model=\"%s\": a model cannot use itself", a->value);
+    else
+        dg_report_fail(&l->report, node->item->frame, a->value_at, "model-unknown", "there is no <model id=\"%s\"> before this place", a->value);
+    dg_report_nearest(&l->report, a->value, names, g->n_models, "models");
+    return NULL;
+}
+
+/* <use> has the model's inputs, and the outputs of its last node. */
+static void take_model_ports(dg_loader *l, dg_node *node)
+{
+    const dg_item_attr *a = dg_item_find(node->item, "model");
+    const dg_scope     *m = a ? find_model(l, node, a) : NULL;
+
+    node->model = m;
+    if (!m || !m->output) {
+        node->broken = true;
+        return;
+    }
+    const dg_port **in = DG_NEW_N(l->arena, m->n_inputs, const dg_port *);
+
+    for (int i = 0; i < m->n_inputs; i++) {
+        dg_port *p = DG_NEW(l->arena, dg_port);
+        bool     optional = ((const dg_input_conf *)m->inputs[i]->conf)->optional;
+
+        *p = (dg_port){ m->inputs[i]->id, "any", optional ? DG_PORT_OPTIONAL : 0, "input of the model" };
+        in[i] = p;
+    }
+    node->in_ports = in;
+    node->n_in = m->n_inputs;
+    node->out_ports = m->output->out_ports;
+    node->n_out = m->output->n_out;
+    node->broken = m->output->broken;
+}
+
+/* What stands in for a class that is not known: every wire of the element is an input. */
+static void take_broken_ports(dg_loader *l, dg_node *node)
+{
+    const dg_port **in = DG_NEW_N(l->arena, node->item->n_attrs, const dg_port *), **out = DG_NEW_N(l->arena, 1, const dg_port *);
+
+    for (int i = 0; i < node->item->n_attrs; i++) {
+        const dg_item_attr *a = &node->item->attrs[i];
+        dg_port            *p = DG_NEW(l->arena, dg_port);
+
+        *p = (dg_port)DG_IN_OPTIONAL(a->name, "any", "");
+        if (a->value[0] == '@' && a->value[1] != '@')
+            in[node->n_in++] = p;
+    }
+    out[node->n_out++] = &broken_port;
+    node->in_ports = in;
+    node->out_ports = out;
+    node->broken = true;
+}
+
+static int find_port(const dg_node *node, const char *name)
+{
+    for (int i = 0; i < node->n_in; i++)
+        if (strcmp(node->in_ports[i]->name, name) == 0)
+            return i;
+    return -1;
+}
+
+/* --- attributes ----------------------------------------------------------------------------------------------------- */
+
+static void unknown_attr(dg_loader *l, const dg_node *node, const dg_item_attr *a)
+{
+    int          n = 0;
+    const char **names = DG_NEW_N(l->arena, dg_attr_n(node->class->attrs) + node->n_in + 3, const char *);
+
+    for (int i = 0; i < node->n_in; i++)
+        names[n++] = node->in_ports[i]->name;
+    for (const dg_attr *row = node->class->attrs; row && row->name; row++)
+        names[n++] = row->name;
+    names[n++] = "id";
+    names[n++] = "recompute";
+    if (node->class->reference)
+        names[n++] = "pretrained";
+    if (strcmp(a->name, "pretrained") == 0) {
+        dg_report_fail(&l->report, node->item->frame, a->at, "attr-pretrained", "%s has no parameters that a file could bring",
+                       dg_node_called(l->arena, node));
+        return;
+    }
+    dg_load_unknown(l, node->item, a, dg_node_called(l->arena, node), names, n);
+}
+
+static void take_port(dg_loader *l, dg_node *node, int port, const dg_item_attr *a)
+{
+    node->in[port].where = a->value_at;
+    if (a->value[0] == '@' && a->value[1] != '@') {
+        if (!dg_load_wire(l, node, port, a))
+            node->in[port].from = NULL;
+        return;
+    }
+    dg_report_fail(&l->report, node->item->frame, a->value_at, "wire-expected", "%s=\"%s\": an input takes a wire, like \"@node\" or \"@node.port\"",
+                   a->name, a->value);
+}
+
+static void take_attrs(dg_loader *l, dg_node *node)
+{
+    dg_attr_defaults(node->class->attrs, node->conf, l->arena);
+    for (int i = 0; i < node->item->n_attrs; i++) {
+        const dg_item_attr *a = &node->item->attrs[i];
+        const dg_attr      *row = dg_attr_find(node->class->attrs, a->name);
+        int                 port = find_port(node, a->name);
+
+        if (port >= 0)
+            take_port(l, node, port, a);
+        else if (row)
+            dg_load_attr(l, node->item, a, row, node->conf);
+        else if (strcmp(a->name, "recompute") == 0)
+            dg_load_attr(l, node->item, a, &common_attrs[0], &node->recompute);
+        else if (strcmp(a->name, "pretrained") == 0 && node->class->reference) {
+            dg_load_attr(l, node->item, a, &common_attrs[1], &node->pretrained);
+            node->pretrained_where = a->value_at;
+        } else if (strcmp(a->name, "id") != 0 && !node->broken)
+            unknown_attr(l, node, a);
+    }
+}
+
+static void require(dg_loader *l, dg_node *node)
+{
+    const char *called = dg_node_called(l->arena, node);
+
+    for (const dg_attr *row = node->class->attrs; row && row->name; row++)
+        if (row->required && !dg_item_find(node->item, row->name)) {
+            dg_str expected = { 0 };
+
+            dg_attr_expected(&expected, row);
+            dg_report_fail(&l->report, node->item->frame, node->where, "attr-missing", "%s needs %s=\"...\": %s (%s)", called, row->name,
+                           expected.s, row->doc);
+            dg_str_free(&expected);
+        }
+    for (int i = 0; i < node->n_in; i++)
+        if (!(node->in_ports[i]->flags & DG_PORT_OPTIONAL) && !node->in[i].where.line) {
+            dg_report_fail(&l->report, node->item->frame, node->where, "port-missing", "%s needs %s=\"@...\": %s", called, node->in_ports[i]->name,
+                           node->in_ports[i]->doc);
+        }
+}
+
+/* --- elements inside a node's element ------------------------------------------------------------------------------- */
+
+static void unknown_child(dg_loader *l, const dg_node *node, const dg_item *k)
+{
+    const char *names[64];
+    int         n = 0;
+
+    for (const dg_child_class *c = node->class->children; c && c->name && n < 64; c++)
+        names[n++] = c->name;
+    dg_report_fail(&l->report, k->frame, k->at, "element-misplaced", n ? "<%s> has no element <%s>" : "<%s> has no elements inside, here is <%s>",
+                   node->element, k->name);
+    dg_report_nearest(&l->report, k->name, names, n, "its elements");
+}
+
+static void take_children(dg_loader *l, dg_node *node)
+{
+    const dg_child_class *table = node->class->children;
+    int                   n = 0, counts[64] = { 0 };
+
+    for (const dg_item *k = node->item->first; k; k = k->next)
+        n += k->name != NULL;
+    dg_child *list = DG_NEW_N(l->arena, n, dg_child);
+
+    n = 0;
+    for (const dg_item *k = node->item->first; k; k = k->next) {
+        int kind = 0;
+
+        if (!k->name)
+            continue;
+        while (table && table[kind].name && strcmp(table[kind].name, k->name) != 0)
+            kind++;
+        if (!table || !table[kind].name) {
+            unknown_child(l, node, k);
+            continue;
+        }
+        if (kind < 64 && ++counts[kind] > table[kind].most && table[kind].most)
+            dg_report_fail(&l->report, k->frame, k->at, "child-too-many", "<%s> takes at most %d <%s>", node->element, table[kind].most, k->name);
+        void *conf = dg_alloc(l->arena, table[kind].conf_size);
+
+        dg_load_attrs(l, k, dg_printf(l->arena, "<%s>", k->name), table[kind].attrs, conf, NULL);
+        for (const dg_item *inner = k->first; inner; inner = inner->next)
+            if (inner->name)
+                dg_report_fail(&l->report, inner->frame, inner->at, "element-misplaced", "<%s> has no elements inside", k->name);
+        list[n] = (dg_child){ kind, conf, k->at };
+        list[n++].where.node = node->path;
+    }
+    if (table)
+        *(dg_children *)(void *)((char *)node->conf + node->class->children_offset) = (dg_children){ n, list };
+}
+
+/* --- the whole --------------------------------------------------------------------------------------------------------- */
+
+/* Names in checkpoints: the class's for its first node, the node's own for others, so that no two nodes share one. */
+static void take_reference(dg_loader *l, dg_node *node)
+{
+    bool first = l->g->n_models == 0; /* this scope is the first model, if it is one */
+
+    if (l->scope->kind != DG_SCOPE_MODEL || !first) {
+        node->reference = dg_printf(l->arena, "%s.%s", l->scope->id, node->id);
+        return;
+    }
+    node->reference = node->id;
+    if (!node->class->reference)
+        return;
+    for (int i = 0; i < l->nodes.n; i++)
+        if (l->nodes.items[i]->class->reference && strcmp(l->nodes.items[i]->class->reference, node->class->reference) == 0)
+            return;
+    node->reference = node->class->reference;
+}
+
+void dg_load_node(dg_loader *l, const dg_item *item)
+{
+    const dg_node_class *class = find_class(l, item);
+    dg_node             *node = DG_NEW(l->arena, dg_node);
+    int                  before = l->report.n;
+
+    node->class = class ? class : &broken_class;
+    node->item = item;
+    node->element = item->name;
+    node->scope = l->scope;
+    node->number = l->g->n_nodes++;
+    node->index = l->nodes.n;
+    take_id(l, node);
+    if (!class)
+        take_broken_ports(l, node);
+    else if (class == &dg_class_use)
+        take_model_ports(l, node);
+    else
+        take_ports(l, node);
+    node->in = DG_NEW_N(l->arena, node->n_in, dg_wire);
+    node->conf = dg_alloc(l->arena, node->class->conf_size);
+    take_reference(l, node);
+    take_attrs(l, node);
+    if (class)
+        require(l, node);
+    if (class)
+        take_children(l, node);
+    dg_load_contracts(l, node, !node->broken && l->report.n == before);
+    for (int i = 0; i < node->n_in; i++)
+        if (node->in[i].from && !node->broken)
+            dg_load_agree(l, node, i, dg_item_find(item, node->in_ports[i]->name));
+    if (!node->broken && l->report.n == before)
+        dg_load_check(l, node);
+    DG_PUSH(l->arena, l->nodes, node);
+    for (dg_frame *f = item->frame; f && f != l->top; f = f->up)
+        f->last = node;
+}

@@ -1,0 +1,271 @@
+/* registry.c: the node classes by name. A class is checked as it comes in: a mistake in its tables is found when
+ * it is loaded, by its author, not when somebody's pipeline happens to use it. */
+#include "graph/registry.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/attr.h"
+#include "graph/contract.h"
+#include "graph/plugin.h"
+#include "graph/structure.h"
+
+struct dg_registry {
+    dg_arena *arena;
+    DG_VEC(const dg_node_class *) classes; /* by name */
+    DG_VEC(struct loaded { const char *path; void *handle; }) plugins;
+};
+
+dg_registry *dg_registry_open(void)
+{
+    dg_arena    *a = dg_arena_open();
+    dg_registry *r = DG_NEW(a, dg_registry);
+
+    r->arena = a;
+    return r;
+}
+
+void dg_registry_close(dg_registry **r)
+{
+    if (!*r)
+        return;
+    dg_arena *a = (*r)->arena;
+
+    for (int i = 0; i < (*r)->plugins.n; i++)
+        dg_library_close(&(*r)->plugins.items[i].handle);
+    dg_arena_close(&a);
+    *r = NULL;
+}
+
+int dg_registry_n(const dg_registry *r)
+{
+    return r->classes.n;
+}
+
+const dg_node_class *dg_registry_at(const dg_registry *r, int i)
+{
+    return r->classes.items[i];
+}
+
+/* The place of name, or where it would stand. */
+static int place_of(const dg_registry *r, const char *name)
+{
+    int lo = 0, hi = r->classes.n;
+
+    while (lo < hi) {
+        int mid = lo + (hi - lo) / 2;
+
+        if (strcmp(r->classes.items[mid]->name, name) < 0)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+const dg_node_class *dg_registry_find(const dg_registry *r, const char *name)
+{
+    int i = place_of(r, name);
+
+    return i < r->classes.n && strcmp(r->classes.items[i]->name, name) == 0 ? r->classes.items[i] : NULL;
+}
+
+/* --- a class's own tables ----------------------------------------------------------------------------------- */
+
+typedef struct checker {
+    dg_registry         *r;
+    const dg_node_class *c;
+    dg_diag             *d;
+    int                  rc;
+} checker;
+
+static void bad_class(checker *k, const char *id, const char *fmt, ...) DG_PRINTF(3, 4);
+static void bad_class(checker *k, const char *id, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    k->rc = dg_fail(k->d, DG_EINPUT, DG_NOWHERE, id, "class \"%s\": %s", k->c->name ? k->c->name : "?",
+                    dg_vprintf(k->r->arena, fmt, ap));
+    va_end(ap);
+}
+
+/* role.kind in small letters, digits and _ */
+static bool is_class_name(const char *s)
+{
+    bool begin = true;
+
+    for (; *s; s++) {
+        if (begin ? !islower((unsigned char)*s) : !(islower((unsigned char)*s) || isdigit((unsigned char)*s) || *s == '_' || *s == '.'))
+            return false;
+        begin = *s == '.';
+    }
+    return !begin;
+}
+
+static bool is_member_name(const char *s)
+{
+    return islower((unsigned char)*s) && !s[strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789_")] && !dg_is_among("id recompute pretrained", s);
+}
+
+static bool is_port(const dg_node_class *c, const char *name)
+{
+    for (const dg_port *p = c->ports; p && p->name; p++)
+        if (!(p->flags & DG_PORT_OUT) && strcmp(p->name, name) == 0)
+            return true;
+    return false;
+}
+
+static void check_ports(checker *k)
+{
+    dg_dims    dims = { .arena = k->r->arena };
+    dg_letters letters = { .dims = &dims };
+    int        n_main = 0;
+
+    if (!k->c->ports)
+        bad_class(k, "class-table", "it has no port table");
+    for (const dg_port *p = k->c->ports; p && p->name; p++) {
+        const char *why;
+        int         at;
+
+        if (!is_member_name(p->name))
+            bad_class(k, "class-name", "\"%s\" cannot be a port's name", p->name);
+        for (const dg_port *q = k->c->ports; q != p; q++)
+            if (strcmp(q->name, p->name) == 0 && (q->flags & DG_PORT_OUT) == (p->flags & DG_PORT_OUT))
+                bad_class(k, "class-twice", "port \"%s\" stands twice", p->name);
+        if (!p->type || !dg_contract_parse(&letters, p->type, p->flags, &at, &why))
+            bad_class(k, "class-type", "port \"%s\": \"%s\" is no type: %s at character %d", p->name, p->type ? p->type : "",
+                 p->type ? why : "missing", p->type ? at + 1 : 0);
+        n_main += (p->flags & DG_PORT_MAIN) != 0;
+        if ((p->flags & DG_PORT_MAIN && !(p->flags & DG_PORT_OUT)) || (p->flags & DG_PORT_OPTIONAL && p->flags & DG_PORT_OUT))
+            bad_class(k, "class-flags", "port \"%s\": inputs may be optional, outputs may be main", p->name);
+    }
+    if (n_main > 1)
+        bad_class(k, "class-flags", "more than one output is main");
+}
+
+static void check_default(checker *k, const dg_attr *a, const char *what)
+{
+    dg_arena *tmp = dg_arena_open();
+    void     *room = dg_alloc(tmp, a->offset + dg_attr_bytes(a->kind));
+
+    if (a->kind == DG_ATTR_ENUM) {
+        const char *const *words;
+        int                n = a->text ? dg_attr_words(&words, a, tmp) : 0;
+
+        if (n < 1 || !(a->def >= 0 && a->def < n))
+            bad_class(k, "class-default", "%s \"%s\": the default is none of its words", what, a->name);
+    } else if (a->kind == DG_ATTR_NUM || a->kind == DG_ATTR_INT || a->kind == DG_ATTR_BOOL) {
+        if (!(a->lo <= a->hi) || (!a->required && !(a->def >= a->lo && a->def <= a->hi)))
+            bad_class(k, "class-default", "%s \"%s\": the default %g lies outside %g to %g", what, a->name, a->def, a->lo, a->hi);
+    } else if (a->text && !dg_attr_read(a, room, a->text, NULL, tmp)) {
+        bad_class(k, "class-default", "%s \"%s\": the default \"%s\" cannot be read", what, a->name, a->text);
+    }
+    dg_arena_close(&tmp);
+}
+
+static void check_attrs(checker *k, const dg_attr *table, size_t conf_size, const char *what)
+{
+    for (const dg_attr *a = table; a && a->name; a++) {
+        size_t bytes = dg_attr_bytes(a->kind);
+
+        if (!is_member_name(a->name))
+            bad_class(k, "class-name", "\"%s\" cannot be the name of an %s", a->name, what);
+        if (dg_attr_find(table, a->name) != a || (table == k->c->attrs && is_port(k->c, a->name)))
+            bad_class(k, "class-twice", "%s \"%s\" stands twice", what, a->name);
+        if (bytes == 0 || a->offset > conf_size || conf_size - a->offset < bytes)
+            bad_class(k, "class-conf", "%s \"%s\" lies outside the conf struct", what, a->name);
+        else
+            check_default(k, a, what);
+        if (!a->doc)
+            bad_class(k, "class-doc", "%s \"%s\" is not documented", what, a->name);
+    }
+}
+
+static void check_functions(checker *k)
+{
+    const dg_node_class *c = k->c;
+
+    if ((c->feeds != NULL) != (c->fill != NULL))
+        bad_class(k, "class-functions", "feeds and fill come together");
+    if ((c->schedule != NULL) != (c->sizes != NULL))
+        bad_class(k, "class-functions", "schedule and sizes come together");
+    if ((c->begin != NULL) != (c->take != NULL) || (c->take != NULL) != (c->finish != NULL))
+        bad_class(k, "class-functions", "begin, take and finish come together");
+    if (c->children && (c->children_offset > c->conf_size || c->conf_size - c->children_offset < sizeof(dg_children)))
+        bad_class(k, "class-conf", "the children lie outside the conf struct");
+}
+
+static void check_class(checker *k)
+{
+    const dg_node_class *c = k->c;
+
+    if (!c->name || !is_class_name(c->name))
+        bad_class(k, "class-name", "a class's name has small letters, digits and _, in parts separated by dots");
+    else if (dg_structure_find(c->name) || dg_is_among("input use group", c->name))
+        bad_class(k, "class-name", "this name belongs to the language");
+    else if (dg_registry_find(k->r, c->name))
+        bad_class(k, "class-twice", "there is such a class already");
+    if (!c->brief)
+        bad_class(k, "class-doc", "it is not documented");
+    check_ports(k);
+    check_attrs(k, c->attrs, c->conf_size, "attribute");
+    for (const dg_child_class *child = c->children; child && child->name; child++)
+        check_attrs(k, child->attrs, child->conf_size, dg_printf(k->r->arena, "attribute of <%s>", child->name));
+    check_functions(k);
+}
+
+int dg_registry_add(dg_registry *r, const dg_node_class *c, dg_diag *d)
+{
+    checker k = { r, c, d, 0 };
+
+    if (c->size > sizeof *c || c->size < offsetof(dg_node_class, check) || c->port_size != sizeof(dg_port) ||
+        c->attr_size != sizeof(dg_attr)) {
+        int rc = dg_fail(d, DG_EINPUT, DG_NOWHERE, "class-size",
+                         "a class was compiled with rows of %u, %u and %u bytes, this program has %zu, %zu and %zu", c->size, c->port_size,
+                         c->attr_size, sizeof *c, sizeof(dg_port), sizeof(dg_attr));
+
+        dg_help(d, "compile the plugin again with this version's headers");
+        return rc;
+    }
+    if (c->size < sizeof *c) { /* an older, shorter row: what it lacks is absent */
+        dg_node_class *whole = DG_NEW(r->arena, dg_node_class);
+
+        memcpy(whole, c, c->size);
+        k.c = c = whole;
+    }
+    check_class(&k);
+    if (k.rc < 0)
+        return k.rc;
+    int i = place_of(r, c->name);
+
+    DG_PUSH(r->arena, r->classes, c);
+    memmove(&r->classes.items[i + 1], &r->classes.items[i], (size_t)(r->classes.n - 1 - i) * sizeof *r->classes.items);
+    r->classes.items[i] = c;
+    return 0;
+}
+
+int dg_registry_load(dg_registry *r, const char *path, dg_where at, dg_diag *d)
+{
+    const dg_plugin *p;
+    void            *handle;
+    int              rc;
+
+    for (int i = 0; i < r->plugins.n; i++)
+        if (strcmp(r->plugins.items[i].path, path) == 0)
+            return 0; /* a pipeline that is read twice */
+    rc = dg_library_open(&handle, &p, path, at, d);
+    if (rc < 0)
+        return rc;
+    DG_PUSH(r->arena, r->plugins, ((struct loaded){ dg_strdup(r->arena, path), handle }));
+    for (int i = 0; p->classes[i]; i++) {
+        int own = dg_registry_add(r, p->classes[i], d);
+
+        if (own < 0) {
+            dg_note(d, at, "in plugin %s %s", p->name, p->version);
+            rc = own;
+        }
+    }
+    return rc;
+}

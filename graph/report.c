@@ -1,0 +1,100 @@
+/* report.c: faults of a pipeline, each said once. */
+#include "graph/report.h"
+
+#include <string.h>
+
+enum { LISTED = 12 }; /* names listed where none is near */
+
+/* True if this is the first fault of that kind at that place. */
+static bool is_new(dg_reporter *r, dg_where at, const char *id, const char *text)
+{
+    const char *key = dg_printf(r->arena, "%s:%d:%d:%s:%s", at.file ? at.file : "", at.line, at.column, id,
+                                at.line ? "" : text);
+
+    r->muted = dg_map_has(r->seen, key);
+    if (!r->muted)
+        dg_map_set(r->seen, key, r);
+    return !r->muted;
+}
+
+static void note_frames(dg_reporter *r, const dg_frame *f)
+{
+    for (; f; f = f->up)
+        if (!f->stack)
+            dg_note(r->diag, f->at, "included here");
+}
+
+int dg_report_vfail(dg_reporter *r, const dg_frame *frame, dg_where at, const char *id, const char *fmt, va_list ap)
+{
+    const char *text = dg_vprintf(r->arena, fmt, ap);
+
+    r->n++;
+    if (!is_new(r, at, id, text))
+        return -DG_EINPUT;
+    int rc = dg_fail(r->diag, DG_EINPUT, at, id, "%s", text);
+
+    note_frames(r, frame);
+    return rc;
+}
+
+int dg_report_fail(dg_reporter *r, const dg_frame *frame, dg_where at, const char *id, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    int rc = dg_report_vfail(r, frame, at, id, fmt, ap);
+    va_end(ap);
+    return rc;
+}
+
+void dg_report_warn(dg_reporter *r, const dg_frame *frame, dg_where at, const char *id, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    const char *text = dg_vprintf(r->arena, fmt, ap);
+    va_end(ap);
+    if (!is_new(r, at, id, text))
+        return;
+    dg_warn(r->diag, at, id, "%s", text);
+    note_frames(r, frame);
+}
+
+void dg_report_note(dg_reporter *r, dg_where at, const char *fmt, ...)
+{
+    va_list ap;
+
+    if (r->muted)
+        return;
+    va_start(ap, fmt);
+    dg_note(r->diag, at, "%s", dg_vprintf(r->arena, fmt, ap));
+    va_end(ap);
+}
+
+void dg_report_help(dg_reporter *r, const char *fmt, ...)
+{
+    va_list ap;
+
+    if (r->muted)
+        return;
+    va_start(ap, fmt);
+    dg_help(r->diag, "%s", dg_vprintf(r->arena, fmt, ap));
+    va_end(ap);
+}
+
+void dg_report_nearest(dg_reporter *r, const char *name, const char *const names[], int n, const char *what)
+{
+    const char *near = dg_nearest(name, names, n);
+    dg_str      list = { 0 };
+
+    if (near) {
+        dg_report_help(r, "did you mean \"%s\"?", near);
+        return;
+    }
+    if (n == 0 || n > LISTED)
+        return;
+    for (int i = 0; i < n; i++)
+        dg_str_fmt(&list, "%s%s", i ? ", " : "", names[i]);
+    dg_report_help(r, "%s: %s", what, list.s);
+    dg_str_free(&list);
+}
