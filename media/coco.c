@@ -1,8 +1,9 @@
 /* coco: the index of a COCO annotation file.
  *
- * One pass of events over the mapped file; polygons and all else that is not asked for leave no trace. Lists
- * may come in any order, so annotations keep the ids they were written with and their place in the file until
- * the end, when images and categories are sorted and annotations are dealt to their images (counting sort). */
+ * One pass of events over the mapped file; polygons and all else that is not asked for leave no
+ * trace. Lists may come in any order, so annotations keep the ids they were written with and
+ * their place in the file until the end, when images and categories are sorted and annotations
+ * are dealt to their images (counting sort). */
 #include "media/coco.h"
 
 #include <stdlib.h>
@@ -23,7 +24,7 @@ struct dg_coco {
     int64_t            *per_class;
 };
 
-/* ---- what the file holds --------------------------------------------------------------------------------- */
+/* ---- what the file holds ------------------------------------------------------------------- */
 
 typedef struct raw_image {
     int64_t     id, w, h;
@@ -55,8 +56,6 @@ static const dg_field image_fields[] = {
 static const dg_field truth_image_fields[] = {
     { "id", DG_FIELD_INT, true, offsetof(raw_image, id) },
     { "file_name", DG_FIELD_TEXT, false, offsetof(raw_image, file_name) },
-    { "width", DG_FIELD_INT, false, offsetof(raw_image, w) },
-    { "height", DG_FIELD_INT, false, offsetof(raw_image, h) },
     { 0 },
 };
 
@@ -95,8 +94,8 @@ typedef struct building {
 static int no_memory(const building *b)
 {
     return dg_fail(b->d, DG_EMEMORY, (dg_where){ b->name, 0, 0, NULL }, "coco-memory",
-                   "no memory for its index of %lld images and %lld annotations so far", (long long)b->images.n,
-                   (long long)b->annotations.n);
+                   "no memory for its index of %lld images and %lld annotations so far",
+                   (long long)b->images.n, (long long)b->annotations.n);
 }
 
 static int add(building *b, list *l, const void *item, size_t bytes)
@@ -127,10 +126,12 @@ static int take_image(void *ctx, dg_json_reader *r, const void *record, uint32_t
 
     (void)has;
     x.offset = offset;
-    if (b->for_training && (x.w < 1 || x.h < 1 || x.w > DG_IMAGE_MAX_SIDE || x.h > DG_IMAGE_MAX_SIDE))
-        return dg_json_fail_at(r, offset, "record-value",
-                               "image %lld is %lld x %lld by this file, sides from 1 to %d are accepted",
-                               (long long)x.id, (long long)x.w, (long long)x.h, DG_IMAGE_MAX_SIDE);
+    if (b->for_training &&
+        (x.w < 1 || x.h < 1 || x.w > DG_IMAGE_MAX_SIDE || x.h > DG_IMAGE_MAX_SIDE))
+        return dg_json_fail_at(
+            r, offset, "record-value",
+            "image %lld is %lld x %lld by this file, sides from 1 to %d are accepted",
+            (long long)x.id, (long long)x.w, (long long)x.h, DG_IMAGE_MAX_SIDE);
     if (b->images.n == INT32_MAX)
         return no_memory(b);
     return add(b, &b->images, &x, sizeof x);
@@ -149,7 +150,8 @@ static int take_class(void *ctx, dg_json_reader *r, const void *record, uint32_t
     return add(b, &b->classes, &x, sizeof x);
 }
 
-static int take_annotation(void *ctx, dg_json_reader *r, const void *record, uint32_t has, size_t offset)
+static int take_annotation(void *ctx, dg_json_reader *r, const void *record, uint32_t has,
+                           size_t offset)
 {
     building      *b = ctx;
     raw_annotation x = *(const raw_annotation *)record;
@@ -163,7 +165,7 @@ static int take_annotation(void *ctx, dg_json_reader *r, const void *record, uin
     return add(b, &b->annotations, &x, sizeof x);
 }
 
-/* ---- sorting and joining ----------------------------------------------------------------------------------- */
+/* ---- sorting and joining ------------------------------------------------------------------- */
 
 static int by_id(const void *p, const void *q)
 {
@@ -176,16 +178,19 @@ static int by_id(const void *p, const void *q)
 
 static int unknown(const building *b, const raw_annotation *x, const char *noun, int64_t id)
 {
-    return dg_fail(b->d, DG_EINPUT, dg_json_where(b->text, b->n, b->name, x->offset), "coco-unknown",
-                   "this annotation has %s_id %lld, but no %s has that id", noun, (long long)id, noun);
+    return dg_fail(b->d, DG_EINPUT, dg_json_where(b->text, b->n, b->name, x->offset),
+                   "coco-unknown", "this annotation has %s_id %lld, but no %s has that id", noun,
+                   (long long)id, noun);
 }
 
 static int duplicate(const building *b, const char *noun, int64_t id, size_t one, size_t other)
 {
-    int rc = dg_fail(b->d, DG_EINPUT, dg_json_where(b->text, b->n, b->name, one > other ? one : other),
-                     "coco-duplicate", "a second %s with id %lld", noun, (long long)id);
+    int rc =
+        dg_fail(b->d, DG_EINPUT, dg_json_where(b->text, b->n, b->name, one > other ? one : other),
+                "coco-duplicate", "a second %s with id %lld", noun, (long long)id);
 
-    dg_note(b->d, dg_json_where(b->text, b->n, b->name, one > other ? other : one), "the first stands here");
+    dg_note(b->d, dg_json_where(b->text, b->n, b->name, one > other ? other : one),
+            "the first stands here");
     return rc;
 }
 
@@ -195,15 +200,18 @@ static int finish_images(building *b)
     dg_coco         *c = b->c;
 
     if (b->images.n == 0)
-        return dg_fail(b->d, DG_EINPUT, (dg_where){ b->name, 0, 0, NULL }, "coco-empty", "the list \"images\" is empty");
+        return dg_fail(b->d, DG_EINPUT, (dg_where){ b->name, 0, 0, NULL }, "coco-empty",
+                       "the list \"images\" is empty");
     qsort(b->images.items, (size_t)b->images.n, sizeof *raw, by_id);
     c->n_images = (int)b->images.n;
     c->images = DG_NEW_N(c->arena, c->n_images, dg_coco_image);
     for (int i = 0; i < c->n_images; i++) {
         if (i && raw[i].id == raw[i - 1].id)
             return duplicate(b, "image", raw[i].id, raw[i].offset, raw[i - 1].offset);
-        c->images[i] = (dg_coco_image){ .id = raw[i].id, .file_name = raw[i].file_name ? raw[i].file_name : "",
-                                        .w = (int)raw[i].w, .h = (int)raw[i].h };
+        c->images[i] = (dg_coco_image){ .id = raw[i].id,
+                                        .file_name = raw[i].file_name ? raw[i].file_name : "",
+                                        .w = (int)raw[i].w,
+                                        .h = (int)raw[i].h };
     }
     return 0;
 }
@@ -239,7 +247,8 @@ static int finish_annotations(building *b)
     if (!c->annotations)
         return no_memory(b);
     for (int64_t i = 0; i < n; i++) {
-        int image = dg_coco_find_image(c, raw[i].image), label = dg_coco_find_class(c, raw[i].category);
+        int image = dg_coco_find_image(c, raw[i].image),
+            label = dg_coco_find_class(c, raw[i].category);
 
         if (image < 0)
             return unknown(b, &raw[i], "image", raw[i].image);
@@ -256,24 +265,36 @@ static int finish_annotations(building *b)
         dg_coco_image        *im = &c->images[x->image];
 
         c->annotations[im->first + im->n++] = (dg_coco_annotation){
-            .id = x->id, .image = (int)x->image, .label = (int)x->category, .x = x->box[0], .y = x->box[1],
-            .w = x->box[2], .h = x->box[3], .area = x->area, .crowd = x->crowd,
+            .id = x->id,
+            .image = (int)x->image,
+            .label = (int)x->category,
+            .x = x->box[0],
+            .y = x->box[1],
+            .w = x->box[2],
+            .h = x->box[3],
+            .area = x->area,
+            .crowd = x->crowd,
         };
     }
     return 0;
 }
 
-/* ---- opening ----------------------------------------------------------------------------------------------- */
+/* ---- opening ------------------------------------------------------------------------------- */
 
-int dg_coco_parse(dg_coco **out, const char *text, size_t n, const char *name, bool for_training, size_t max_bytes,
-                  dg_diag *d)
+int dg_coco_parse(dg_coco **out, const char *text, size_t n, const char *name, bool for_training,
+                  size_t max_bytes, dg_diag *d)
 {
     const dg_section sections[] = {
         { "images", "image", for_training ? image_fields : truth_image_fields, take_image },
         { "annotations", "annotation", annotation_fields, take_annotation },
         { "categories", "category", class_fields, take_class },
     };
-    building  b = { .text = text, .name = name, .n = n, .max_bytes = max_bytes, .for_training = for_training, .d = d };
+    building  b = { .text = text,
+                    .name = name,
+                    .n = n,
+                    .max_bytes = max_bytes,
+                    .for_training = for_training,
+                    .d = d };
     dg_arena *a = dg_arena_open();
     int       rc;
 
@@ -297,7 +318,8 @@ out:
     return rc;
 }
 
-int dg_coco_open_as(dg_coco **out, const char *path, bool for_training, size_t max_bytes, dg_diag *d)
+int dg_coco_open_as(dg_coco **out, const char *path, bool for_training, size_t max_bytes,
+                    dg_diag *d)
 {
     dg_mapping m = { 0 };
     int        rc;
@@ -325,7 +347,7 @@ void dg_coco_close(dg_coco **c)
     dg_arena_close(&a);
 }
 
-/* ---- looking ----------------------------------------------------------------------------------------------- */
+/* ---- looking ------------------------------------------------------------------------------- */
 
 const char *dg_coco_path(const dg_coco *c)
 {

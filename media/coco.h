@@ -1,5 +1,5 @@
-/* coco.h: what media adds to the COCO data sets of data.h: truth for scoring alone, detections in COCO's
- * result form, and the report as text. */
+/* coco.h: what media adds to the COCO data sets of data.h: truth for scoring alone, detections
+ * in COCO's result form, and the report as text. */
 #ifndef DG_MEDIA_COCO_H
 #define DG_MEDIA_COCO_H
 
@@ -7,9 +7,11 @@
 
 #include "base/str.h"
 
-/* dg_coco_open for files that only score: images need nothing but an id. max_bytes: what the index may take
- * ("coco-memory" beyond), 0 for no limit; for_training: width, height and file_name are needed. */
-int dg_coco_open_as(dg_coco **out, const char *path, bool for_training, size_t max_bytes, dg_diag *d) DG_MUST_USE;
+/* dg_coco_open for files that only score: images need nothing but an id. max_bytes: what the
+ * index may take ("coco-memory" beyond), 0 for no limit; for_training: width, height and
+ * file_name are needed. */
+int dg_coco_open_as(dg_coco **out, const char *path, bool for_training, size_t max_bytes,
+                    dg_diag *d) DG_MUST_USE;
 /* The same from text in memory; name is what errors call it. */
 int dg_coco_parse(dg_coco **out, const char *text, size_t n, const char *name, bool for_training,
                   size_t max_bytes, dg_diag *d) DG_MUST_USE;
@@ -21,15 +23,17 @@ void dg_coco_count(dg_data_report *r, int64_t *per_class, const dg_coco *c);
 void dg_coco_print(dg_str *out, const dg_coco *c);
 void dg_coco_print_json(dg_str *out, const dg_coco *c);
 
-/* Detections of a file in COCO's result form: [{image_id, category_id, bbox, score}, ...]. An image that the
- * truth lacks is an error; categories it lacks are left out and counted in a warning. */
+/* Detections of a file in COCO's result form: [{image_id, category_id, bbox, score}, ...]. An
+ * image that the truth lacks is an error; categories it lacks are left out and counted in a
+ * warning. */
 typedef struct dg_found {
     dg_detection *items;
     int64_t       n;
 } dg_found;
-int  dg_detections_read(dg_found *out, const char *path, const dg_coco *truth, dg_diag *d) DG_MUST_USE;
-int  dg_detections_parse(dg_found *out, const char *text, size_t n, const char *name, const dg_coco *truth,
-                         dg_diag *d) DG_MUST_USE;
+int dg_detections_read(dg_found *out, const char *path, const dg_coco *truth, dg_diag *d)
+    DG_MUST_USE;
+int  dg_detections_parse(dg_found *out, const char *text, size_t n, const char *name,
+                         const dg_coco *truth, dg_diag *d) DG_MUST_USE;
 void dg_detections_free(dg_found *x);
 
 #endif

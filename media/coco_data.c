@@ -1,7 +1,8 @@
-/* coco_data: a COCO index as training data: which boxes are trained on, what the report says, and samples.
+/* coco_data: a COCO index as training data: which boxes are trained on, what the report says,
+ * and samples.
  *
- * The rule for boxes is the reference's: no crowds; [x, y, w, h] to corners; corners cut to the image; kept
- * where x2 > x1 and y2 > y1. */
+ * The rule for boxes is the reference's: no crowds; [x, y, w, h] to corners; corners cut to the
+ * image; kept where x2 > x1 and y2 > y1. */
 #include "media/coco.h"
 
 #include <string.h>
@@ -14,13 +15,16 @@ static double within(double v, double hi)
     return v < 0.0 ? 0.0 : v > hi ? hi : v;
 }
 
-/* What an annotation becomes; false: nothing to train on. *fault is -1 where there is nothing to say. */
-static bool training_box(dg_box *out, int *fault, const dg_coco_annotation *x, const dg_coco_image *im)
+/* What an annotation becomes; false: nothing to train on. *fault is -1 where there is nothing to
+ * say. */
+static bool training_box(dg_box *out, int *fault, const dg_coco_annotation *x,
+                         const dg_coco_image *im)
 {
     const double x2 = x->x + x->w, y2 = x->y + x->h;
 
     *fault = -1;
-    *out = (dg_box){ within(x->x, im->w), within(x->y, im->h), within(x2, im->w), within(y2, im->h) };
+    *out =
+        (dg_box){ within(x->x, im->w), within(x->y, im->h), within(x2, im->w), within(y2, im->h) };
     if (out->x2 > out->x1 && out->y2 > out->y1) {
         if (x->x < -1.0 || x->y < -1.0 || x2 > im->w + 1.0 || y2 > im->h + 1.0)
             *fault = DG_BOX_CUT;
@@ -45,7 +49,7 @@ int dg_coco_objects(dg_object *out, const dg_coco *c, int i)
     return n;
 }
 
-/* ---- the report -------------------------------------------------------------------------------------------- */
+/* ---- the report ---------------------------------------------------------------------------- */
 
 /* Returns 1 if it is trained on. */
 static int count_box(dg_data_report *r, int64_t *per_class, const dg_coco *c, int64_t k)
@@ -73,7 +77,9 @@ static int count_box(dg_data_report *r, int64_t *per_class, const dg_coco *c, in
 
 void dg_coco_count(dg_data_report *r, int64_t *per_class, const dg_coco *c)
 {
-    *r = (dg_data_report){ .size = sizeof *r, .n_images = dg_coco_n_images(c), .n_classes = dg_coco_n_classes(c),
+    *r = (dg_data_report){ .size = sizeof *r,
+                           .n_images = dg_coco_n_images(c),
+                           .n_classes = dg_coco_n_classes(c),
                            .per_class = per_class };
     for (int i = 0; i < r->n_images; i++) {
         const dg_coco_image *im = dg_coco_image_at(c, i);
@@ -105,25 +111,32 @@ void dg_coco_print(dg_str *out, const dg_coco *c)
     const dg_data_report *r = dg_coco_report(c);
     char                  images[32], objects[32];
 
-    dg_str_fmt(out, "%s: %s images (%d without objects), %s boxes of %d classes, at most %d in one image\n",
-               dg_coco_path(c), dg_human_count(r->n_images, images, sizeof images), r->n_empty,
-               dg_human_count(r->n_objects, objects, sizeof objects), r->n_classes, r->most_objects);
+    dg_str_fmt(
+        out,
+        "%s: %s images (%d without objects), %s boxes of %d classes, at most %d in one image\n",
+        dg_coco_path(c), dg_human_count(r->n_images, images, sizeof images), r->n_empty,
+        dg_human_count(r->n_objects, objects, sizeof objects), r->n_classes, r->most_objects);
     if (r->n_crowd)
-        dg_str_fmt(out, "  %lld crowd regions: not trained on, ignored in scores\n", (long long)r->n_crowd);
+        dg_str_fmt(out, "  %lld crowd region%s: not trained on, ignored in scores\n",
+                   (long long)r->n_crowd, r->n_crowd == 1 ? "" : "s");
     for (int k = 0; k < r->n_classes; k++)
-        dg_str_fmt(out, "  class %d = category %lld %s: %lld boxes\n", k, (long long)dg_coco_class_at(c, k)->id,
-                   dg_coco_class_at(c, k)->name, (long long)r->per_class[k]);
+        dg_str_fmt(out, "  class %d = category %lld %s: %lld box%s\n", k,
+                   (long long)dg_coco_class_at(c, k)->id, dg_coco_class_at(c, k)->name,
+                   (long long)r->per_class[k], r->per_class[k] == 1 ? "" : "es");
     if (r->n_named)
-        dg_str_fmt(out, "  bad boxes: %lld without area and %lld outside their image (dropped), %lld cut; %s %d:\n",
+        dg_str_fmt(out,
+                   "  bad boxes: %lld without area and %lld outside their image (dropped), %lld "
+                   "cut; %s %d:\n",
                    (long long)r->n_degenerate, (long long)r->n_outside, (long long)r->n_cut,
-                   r->n_degenerate + r->n_outside + r->n_cut > r->n_named ? "the first" : "all", r->n_named);
+                   r->n_degenerate + r->n_outside + r->n_cut > r->n_named ? "the first" : "all",
+                   r->n_named);
     for (int k = 0; k < r->n_named; k++) {
         const dg_coco_annotation *x = dg_coco_annotation_at(c, r->named[k].annotation);
         const dg_coco_image      *im = dg_coco_image_at(c, x->image);
 
-        dg_str_fmt(out, "    image %lld (%s, %d x %d), annotation %lld: [%g, %g, %g, %g] %s\n", (long long)im->id,
-                   im->file_name, im->w, im->h, (long long)x->id, x->x, x->y, x->w, x->h,
-                   fault_text[r->named[k].fault]);
+        dg_str_fmt(out, "    image %lld (%s, %d x %d), annotation %lld: [%g, %g, %g, %g] %s\n",
+                   (long long)im->id, im->file_name, im->w, im->h, (long long)x->id, x->x, x->y,
+                   x->w, x->h, fault_text[r->named[k].fault]);
     }
 }
 
@@ -133,12 +146,16 @@ void dg_coco_print_json(dg_str *out, const dg_coco *c)
 
     dg_str_add(out, "{\"file\":");
     dg_str_json(out, dg_coco_path(c));
-    dg_str_fmt(out, ",\"images\":%d,\"empty\":%d,\"boxes\":%lld,\"crowd\":%lld,\"degenerate\":%lld,\"outside\":%lld,"
-               "\"cut\":%lld,\"most_objects\":%d,\"classes\":[", r->n_images, r->n_empty, (long long)r->n_objects,
-               (long long)r->n_crowd, (long long)r->n_degenerate, (long long)r->n_outside, (long long)r->n_cut,
+    dg_str_fmt(out,
+               ",\"images\":%d,\"empty\":%d,\"boxes\":%lld,\"crowd\":%lld,\"degenerate\":%lld,"
+               "\"outside\":%lld,"
+               "\"cut\":%lld,\"most_objects\":%d,\"classes\":[",
+               r->n_images, r->n_empty, (long long)r->n_objects, (long long)r->n_crowd,
+               (long long)r->n_degenerate, (long long)r->n_outside, (long long)r->n_cut,
                r->most_objects);
     for (int k = 0; k < r->n_classes; k++) {
-        dg_str_fmt(out, "%s{\"id\":%lld,\"name\":", k ? "," : "", (long long)dg_coco_class_at(c, k)->id);
+        dg_str_fmt(out, "%s{\"id\":%lld,\"name\":", k ? "," : "",
+                   (long long)dg_coco_class_at(c, k)->id);
         dg_str_json(out, dg_coco_class_at(c, k)->name);
         dg_str_fmt(out, ",\"boxes\":%lld}", (long long)r->per_class[k]);
     }
@@ -147,15 +164,17 @@ void dg_coco_print_json(dg_str *out, const dg_coco *c)
         const dg_coco_annotation *x = dg_coco_annotation_at(c, r->named[k].annotation);
 
         dg_str_fmt(out, "%s{\"image_id\":%lld,\"annotation\":%lld,\"fault\":\"%s\"}", k ? "," : "",
-                   (long long)dg_coco_image_at(c, x->image)->id, (long long)x->id, fault_name[r->named[k].fault]);
+                   (long long)dg_coco_image_at(c, x->image)->id, (long long)x->id,
+                   fault_name[r->named[k].fault]);
     }
     dg_str_add(out, "]}");
 }
 
-/* ---- samples ----------------------------------------------------------------------------------------------- */
+/* ---- samples ------------------------------------------------------------------------------- */
 
 /* Which orientation makes the file's image the one that the annotations describe. */
-static int choose_turn(int *orientation, const dg_image_header *h, const dg_coco_image *im, const char *path, dg_diag *d)
+static int choose_turn(int *orientation, const dg_image_header *h, const dg_coco_image *im,
+                       const char *path, dg_diag *d)
 {
     const bool swap = h->orientation >= 5;
 
@@ -166,8 +185,8 @@ static int choose_turn(int *orientation, const dg_image_header *h, const dg_coco
     if (h->w == im->w && h->h == im->h)
         return 0;
     return dg_fail(d, DG_EINPUT, (dg_where){ path, 0, 0, NULL }, "image-differs",
-                   "the file is %d x %d pixels, the annotations say %d x %d (image id %lld)", swap ? h->h : h->w,
-                   swap ? h->w : h->h, im->w, im->h, (long long)im->id);
+                   "the file is %d x %d pixels, the annotations say %d x %d (image id %lld)",
+                   swap ? h->h : h->w, swap ? h->w : h->h, im->w, im->h, (long long)im->id);
 }
 
 static char *join(dg_scratch *s, const char *folder, const char *name)
@@ -188,10 +207,12 @@ static char *join(dg_scratch *s, const char *folder, const char *name)
 
 static int no_memory(const dg_coco_image *im, dg_diag *d)
 {
-    return dg_fail(d, DG_EMEMORY, (dg_where){ im->file_name, 0, 0, NULL }, "image-memory", "no memory for its sample");
+    return dg_fail(d, DG_EMEMORY, (dg_where){ im->file_name, 0, 0, NULL }, "image-memory",
+                   "no memory for its sample");
 }
 
-int dg_coco_sample(dg_sample *out, dg_scratch *s, const dg_coco *c, int i, const char *folder, dg_diag *d)
+int dg_coco_sample(dg_sample *out, dg_scratch *s, const dg_coco *c, int i, const char *folder,
+                   dg_diag *d)
 {
     const dg_coco_image *im = dg_coco_image_at(c, i);
     char                *path = join(s, folder, im->file_name), *bytes = NULL;
@@ -209,8 +230,16 @@ int dg_coco_sample(dg_sample *out, dg_scratch *s, const dg_coco *c, int i, const
     DG_TRY(dg_image_decode_as(&image, s, bytes, n, path, (dg_decode){ .stored = true }, d));
     DG_TRY(dg_image_turn(&image, s, orientation, d));
     *out = (dg_sample){
-        .size = sizeof *out, .item = i, .image_id = im->id, .path = path, .orig_w = im->w, .orig_h = im->h,
-        .image = image, .objects = objects, .n_objects = dg_coco_objects(objects, c, i), .scratch = s,
+        .size = sizeof *out,
+        .item = i,
+        .image_id = im->id,
+        .path = path,
+        .orig_w = im->w,
+        .orig_h = im->h,
+        .image = image,
+        .objects = objects,
+        .n_objects = dg_coco_objects(objects, c, i),
+        .scratch = s,
     };
 out:
     dg_free(bytes);
@@ -221,9 +250,9 @@ int dg_coco_probe(const dg_coco *c, int i, const char *folder, dg_diag *d)
 {
     const dg_coco_image *im = dg_coco_image_at(c, i);
     dg_arena            *a = dg_arena_open();
-    const char          *path = folder && *folder ? dg_path_join(a, folder, im->file_name) : im->file_name;
-    dg_image_header      header;
-    int                  rc, orientation;
+    const char *path = folder && *folder ? dg_path_join(a, folder, im->file_name) : im->file_name;
+    dg_image_header header;
+    int             rc, orientation;
 
     DG_TRY(dg_image_header_read(&header, path, d));
     DG_TRY(choose_turn(&orientation, &header, im, path, d));

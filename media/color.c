@@ -1,9 +1,10 @@
 /* color: photometric changes in the 8-bit arithmetic of Pillow, in which the reference trains.
  *
- * Blending (ImageEnhance): out = a + f (b - a), a the degenerate image (black, mean gray, gray), in single
+ * Blending (ImageEnhance): out = a + f (b - a), a the degenerate image (black, mean gray, gray),
+ * in single
  *   precision, cut to 0..255, fraction dropped.
- * Gray: (19595 R + 38470 G + 7471 B + 2^15) >> 16.
- * Hue: to HSV with hue and saturation in 0..255 (fractions dropped), hue shifted modulo 256, back with
+ * Gray: (19595 R + 38470 G + 7471 B + 2^15) >> 16. Hue: to HSV with hue and saturation in 0..255
+ * (fractions dropped), hue shifted modulo 256, back with
  *   rounding. Travis' hexagon formulas (colorsys). */
 #include "media/image.h"
 

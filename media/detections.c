@@ -1,4 +1,5 @@
-/* detections: COCO's result files, [{"image_id":..,"category_id":..,"bbox":[x,y,w,h],"score":..}, ...]. */
+/* detections: COCO's result files,
+ * [{"image_id":..,"category_id":..,"bbox":[x,y,w,h],"score":..}, ...]. */
 #include "media/coco.h"
 
 #include <stddef.h>
@@ -21,7 +22,7 @@ static const dg_field fields[] = {
 };
 
 typedef struct reading {
-    dg_found *out;
+    dg_found      *out;
     int64_t        cap, n_unknown, first_unknown;
     const dg_coco *truth;
     const char    *name;
@@ -32,11 +33,13 @@ static int take(void *ctx, dg_json_reader *r, const void *record, uint32_t has, 
 {
     reading             *t = ctx;
     const raw_detection *x = record;
-    const int            image = dg_coco_find_image(t->truth, x->image), label = dg_coco_find_class(t->truth, x->category);
+    const int            image = dg_coco_find_image(t->truth, x->image),
+              label = dg_coco_find_class(t->truth, x->category);
 
     (void)has;
     if (image < 0)
-        return dg_json_fail_at(r, offset, "detections-image", "this detection has image_id %lld, but %s has no such image",
+        return dg_json_fail_at(r, offset, "detections-image",
+                               "this detection has image_id %lld, but %s has no such image",
                                (long long)x->image, dg_coco_path(t->truth));
     if (label < 0) {
         if (t->n_unknown++ == 0)
@@ -56,12 +59,18 @@ static int take(void *ctx, dg_json_reader *r, const void *record, uint32_t has, 
         t->out->items = grown;
         t->cap = cap;
     }
-    t->out->items[t->out->n++] = (dg_detection){ .image = image, .label = label, .x = x->box[0], .y = x->box[1],
-                                                 .w = x->box[2], .h = x->box[3], .score = x->score };
+    t->out->items[t->out->n++] = (dg_detection){ .image = image,
+                                                 .label = label,
+                                                 .x = x->box[0],
+                                                 .y = x->box[1],
+                                                 .w = x->box[2],
+                                                 .h = x->box[3],
+                                                 .score = x->score };
     return 0;
 }
 
-int dg_detections_parse(dg_found *out, const char *text, size_t n, const char *name, const dg_coco *truth, dg_diag *d)
+int dg_detections_parse(dg_found *out, const char *text, size_t n, const char *name,
+                        const dg_coco *truth, dg_diag *d)
 {
     const dg_section list = { NULL, "detection", fields, take };
     reading          t = { .out = out, .truth = truth, .name = name, .d = d };
@@ -72,8 +81,9 @@ int dg_detections_parse(dg_found *out, const char *text, size_t n, const char *n
     DG_TRY(dg_records_read(text, n, name, &list, 1, a, &t, d));
     if (t.n_unknown)
         dg_warn(d, (dg_where){ name, 0, 0, NULL }, "detections-category",
-                "%lld detections left out: %s has no category %lld%s", (long long)t.n_unknown, dg_coco_path(truth),
-                (long long)t.first_unknown, t.n_unknown > 1 ? " (the first of them)" : "");
+                "%lld detections left out: %s has no category %lld%s", (long long)t.n_unknown,
+                dg_coco_path(truth), (long long)t.first_unknown,
+                t.n_unknown > 1 ? " (the first of them)" : "");
 out:
     dg_arena_close(&a);
     if (rc < 0)

@@ -1,7 +1,8 @@
 /* draw: pictures with boxes, names and scores, through cairo.
  *
- * Colours walk round the hue circle by the golden angle, so that any few neighbouring labels lie far apart. A
- * name stands on a chip of its class's colour: above its box, or where the first free place of a few is. */
+ * Colours walk round the hue circle by the golden angle, so that any few neighbouring labels lie
+ * far apart. A name stands on a chip of its class's colour: above its box, or where the first
+ * free place of a few is. */
 #include "media/draw.h"
 
 #include <math.h>
@@ -34,7 +35,7 @@ void dg_draw_color(uint8_t rgb[3], int label)
     const double value = label / 6 % 2 ? 0.80 : 1.0, low = label / 6 % 2 ? 0.25 : 0.15;
 
     for (int c = 0; c < 3; c++) { /* each channel is a trapezoid over the circle, thirds apart */
-        double k = fmod(hue + 4.0 - 2.0 * c + 2.0, 6.0), up = fmin(fmin(fabs(k - 3.0), 3.0) - 1.0, 1.0);
+        double k = fmod(hue + 6.0 - 2.0 * c, 6.0), up = fmin(fabs(k - 3.0) - 1.0, 1.0);
 
         rgb[c] = (uint8_t)(255.0 * value * (low + (1.0 - low) * fmax(0.0, up)) + 0.5);
     }
@@ -48,19 +49,20 @@ static void set_color(cairo_t *c, int label, double alpha)
     cairo_set_source_rgba(c, rgb[0] / 255.0, rgb[1] / 255.0, rgb[2] / 255.0, alpha);
 }
 
-/* ---- text --------------------------------------------------------------------------------------------------- */
+/* ---- text ---------------------------------------------------------------------------------- */
 
 /* Bytes of the UTF-8 character at s, or 0. */
 static int utf8_length(const char *s)
 {
     const unsigned char b = (unsigned char)s[0];
-    const int           n = b < 0x80 ? 1 : b >= 0xC2 && b < 0xE0 ? 2 : b >= 0xE0 && b < 0xF0 ? 3 : b >= 0xF0 && b < 0xF5 ? 4 : 0;
+    const int n = b < 0x80 ? 1 : b < 0xC2 ? 0 : b < 0xE0 ? 2 : b < 0xF0 ? 3 : b < 0xF5 ? 4 : 0;
     const unsigned char next = n > 1 ? (unsigned char)s[1] : 0;
 
     for (int i = 1; i < n; i++)
         if (((unsigned char)s[i] & 0xC0) != 0x80)
             return 0;
-    if ((b == 0xE0 && next < 0xA0) || (b == 0xED && next > 0x9F) || (b == 0xF0 && next < 0x90) || (b == 0xF4 && next > 0x8F))
+    if ((b == 0xE0 && next < 0xA0) || (b == 0xED && next > 0x9F) || (b == 0xF0 && next < 0x90) ||
+        (b == 0xF4 && next > 0x8F))
         return 0; /* overlong, surrogate, beyond U+10FFFF */
     return n;
 }
@@ -104,11 +106,12 @@ static double fit(cairo_t *c, char *text, double room)
 
 static void set_font(cairo_t *c, double size, bool bold)
 {
-    cairo_select_font_face(c, "sans-serif", CAIRO_FONT_SLANT_NORMAL, bold ? CAIRO_FONT_WEIGHT_BOLD : CAIRO_FONT_WEIGHT_NORMAL);
+    cairo_select_font_face(c, "sans-serif", CAIRO_FONT_SLANT_NORMAL,
+                           bold ? CAIRO_FONT_WEIGHT_BOLD : CAIRO_FONT_WEIGHT_NORMAL);
     cairo_set_font_size(c, size);
 }
 
-/* ---- marks -------------------------------------------------------------------------------------------------- */
+/* ---- marks --------------------------------------------------------------------------------- */
 
 static bool overlap(area a, area b)
 {
@@ -117,7 +120,8 @@ static bool overlap(area a, area b)
 
 static bool is_free(const canvas *v, area a, area inside)
 {
-    if (a.x < inside.x || a.y < inside.y || a.x + a.w > inside.x + inside.w || a.y + a.h > inside.y + inside.h)
+    if (a.x < inside.x || a.y < inside.y || a.x + a.w > inside.x + inside.w ||
+        a.y + a.h > inside.y + inside.h)
         return false;
     for (int i = 0; i < v->n_chips; i++)
         if (overlap(a, v->chips[i]))
@@ -130,15 +134,16 @@ static double clamp(double v, double lo, double hi)
     return v > hi ? (hi < lo ? lo : hi) : v < lo ? lo : v;
 }
 
-/* Where a chip of w x h goes for box b: above, below, inside at the top or the bottom, left then right. False:
- * all taken; its box's colour must do, for names over names can all not be read. */
+/* Where a chip of w x h goes for box b: above, below, inside at the top or the bottom, left then
+ * right. False: all taken; its box's colour must do, for names over names can all not be read. */
 static bool place(area *out, const canvas *v, area b, double w, double h, area inside)
 {
     const double left = clamp(b.x, inside.x, inside.x + inside.w - w);
     const double right = clamp(b.x + b.w - w, inside.x, inside.x + inside.w - w);
     const area   tries[] = {
-        { left, b.y - h, w, h },     { left, b.y + b.h, w, h },  { left, b.y, w, h },        { left, b.y + b.h - h, w, h },
-        { right, b.y - h, w, h },    { right, b.y + b.h, w, h }, { right, b.y, w, h },       { right, b.y + b.h - h, w, h },
+          { left, b.y - h, w, h },       { left, b.y + b.h, w, h },      { left, b.y, w, h },
+          { left, b.y + b.h - h, w, h }, { right, b.y - h, w, h },       { right, b.y + b.h, w, h },
+          { right, b.y, w, h },          { right, b.y + b.h - h, w, h },
     };
 
     for (size_t i = 0; i < sizeof tries / sizeof *tries; i++)
@@ -174,7 +179,8 @@ static void draw_chip(canvas *v, const dg_mark *m, area b, area inside, double s
     set_color(v->c, m->label, 0.85);
     cairo_rectangle(v->c, chip.x, chip.y, chip.w, chip.h);
     cairo_fill(v->c);
-    cairo_set_source_rgb(v->c, luma > 110.0 ? 0.0 : 1.0, luma > 110.0 ? 0.0 : 1.0, luma > 110.0 ? 0.0 : 1.0);
+    cairo_set_source_rgb(v->c, luma > 110.0 ? 0.0 : 1.0, luma > 110.0 ? 0.0 : 1.0,
+                         luma > 110.0 ? 0.0 : 1.0);
     cairo_move_to(v->c, chip.x + 0.3 * size, chip.y + size);
     cairo_show_text(v->c, text);
 }
@@ -185,7 +191,8 @@ static void draw_box(const canvas *v, const dg_mark *m, area b, double line)
     const double x = floor(b.x) + half, y = floor(b.y) + half;
 
     cairo_rectangle(v->c, x, y, floor(b.x + b.w) + half - x, floor(b.y + b.h) + half - y);
-    cairo_set_source_rgba(v->c, 0.0, 0.0, 0.0, 0.35); /* a dark edge, so that no ground swallows the colour */
+    /* A dark edge, so that no ground swallows the colour. */
+    cairo_set_source_rgba(v->c, 0.0, 0.0, 0.0, 0.35);
     cairo_set_line_width(v->c, line + 2.0);
     cairo_stroke_preserve(v->c);
     set_color(v->c, m->label, 1.0);
@@ -206,8 +213,8 @@ static area scaled(dg_box b, area in, double sx, double sy)
 /* Picture and marks into the area `in`, which has the picture's proportions. */
 static int draw_tile(canvas *v, dg_scratch *s, const dg_tile *t, area in, dg_diag *d)
 {
-    const double   sx = in.w / t->image->w, sy = in.h / t->image->h, side = fmin(in.w, in.h);
-    const double   line = floor(clamp(side / 200.0, 2.0, 4.0)), size = clamp(side / 32.0, 9.0, 22.0);
+    const double sx = in.w / t->image->w, sy = in.h / t->image->h, side = fmin(in.w, in.h);
+    const double line = floor(clamp(side / 200.0, 2.0, 4.0)), size = clamp(side / 32.0, 9.0, 22.0);
     unsigned char *pixels;
     int            stride, rc;
     dg_image       fitted;
@@ -236,14 +243,15 @@ static int draw_tile(canvas *v, dg_scratch *s, const dg_tile *t, area in, dg_dia
     for (int i = 0; i < t->n_marks; i++)
         if (finite_box(t->marks[i].box))
             draw_box(v, &t->marks[i], scaled(t->marks[i].box, in, sx, sy), line);
-    for (int i = t->n_marks; i-- > 0;) /* all boxes first: no line crosses a name; the best chooses its place first */
+    /* All boxes first: no line crosses a name. The best mark, the last, chooses its place first. */
+    for (int i = t->n_marks; i-- > 0;)
         if (finite_box(t->marks[i].box))
             draw_chip(v, &t->marks[i], scaled(t->marks[i].box, in, sx, sy), in, size);
     cairo_restore(v->c);
     return 0;
 }
 
-/* ---- canvases ----------------------------------------------------------------------------------------------- */
+/* ---- canvases ------------------------------------------------------------------------------ */
 
 static int open_canvas(canvas *v, dg_scratch *s, int w, int h, dg_names names, dg_diag *d)
 {
@@ -253,8 +261,8 @@ static int open_canvas(canvas *v, dg_scratch *s, int w, int h, dg_names names, d
     v->c = cairo_create(v->surface);
     if (v->chips && cairo_status(v->c) == CAIRO_STATUS_SUCCESS)
         return 0;
-    return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "draw-canvas", "cannot draw a picture of %d x %d: %s", w, h,
-                   cairo_status_to_string(cairo_status(v->c)));
+    return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "draw-canvas", "cannot draw a picture of %d x %d: %s",
+                   w, h, cairo_status_to_string(cairo_status(v->c)));
 }
 
 static int read_back(dg_image *out, dg_scratch *s, canvas *v, dg_diag *d)
@@ -287,7 +295,8 @@ static void close_canvas(canvas *v)
     cairo_surface_destroy(v->surface);
 }
 
-int dg_draw_picture(dg_image *out, dg_scratch *s, const dg_tile *tile, dg_names names, int min_side, dg_diag *d)
+int dg_draw_picture(dg_image *out, dg_scratch *s, const dg_tile *tile, dg_names names, int min_side,
+                    dg_diag *d)
 {
     const int longer = tile->image->w > tile->image->h ? tile->image->w : tile->image->h;
     const int factor = min_side > longer ? (min_side + longer - 1) / longer : 1;
@@ -325,8 +334,8 @@ static void fit_image(double *fit_w, double *fit_h, const dg_image *im, int w, i
     *fit_h = fmax(1.0, floor(im->h * scale + 1e-6));
 }
 
-int dg_draw_mosaic(dg_image *out, dg_scratch *s, const dg_tile *tiles, int n, int columns, int tile_w, int tile_h,
-                   dg_names names, dg_diag *d)
+int dg_draw_mosaic(dg_image *out, dg_scratch *s, const dg_tile *tiles, int n, int columns,
+                   int tile_w, int tile_h, dg_names names, dg_diag *d)
 {
     const int strip = tile_h / 20 + 14; /* for the caption */
     const int wide = n < columns ? n : columns, rows = (n + columns - 1) / columns;
@@ -338,19 +347,21 @@ int dg_draw_mosaic(dg_image *out, dg_scratch *s, const dg_tile *tiles, int n, in
         fit_image(&w, &h, tiles[i].image, tile_w, tile_h);
         highest = fmax(highest, h);
     }
-    rc = dg_image_check_size((int64_t)wide * (tile_w + GAP) + GAP, (int64_t)rows * ((int)highest + strip + GAP) + GAP, NULL,
-                             d);
+    rc = dg_image_check_size((int64_t)wide * (tile_w + GAP) + GAP,
+                             (int64_t)rows * ((int)highest + strip + GAP) + GAP, NULL, d);
     if (rc < 0)
         return rc;
-    DG_TRY(open_canvas(&v, s, wide * (tile_w + GAP) + GAP, rows * ((int)highest + strip + GAP) + GAP, names, d));
+    DG_TRY(open_canvas(&v, s, wide * (tile_w + GAP) + GAP,
+                       rows * ((int)highest + strip + GAP) + GAP, names, d));
     cairo_set_source_rgb(v.c, 0.13, 0.13, 0.14);
     cairo_paint(v.c);
     for (int i = 0; i < n; i++) {
-        const area cell = { GAP + i % columns * (tile_w + GAP), GAP + i / columns * ((int)highest + strip + GAP), tile_w,
-                            highest };
+        const area cell = { GAP + i % columns * (tile_w + GAP),
+                            GAP + i / columns * ((int)highest + strip + GAP), tile_w, highest };
 
         fit_image(&w, &h, tiles[i].image, tile_w, tile_h);
-        DG_TRY(draw_tile(&v, s, &tiles[i], (area){ cell.x + floor((cell.w - w) / 2), cell.y + cell.h - h, w, h }, d));
+        DG_TRY(draw_tile(&v, s, &tiles[i],
+                         (area){ cell.x + floor((cell.w - w) / 2), cell.y + cell.h - h, w, h }, d));
         if (tiles[i].caption)
             draw_caption(&v, tiles[i].caption, cell, strip);
     }

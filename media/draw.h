@@ -1,11 +1,12 @@
-/* draw.h: boxes with names and scores on pictures, and many pictures as one, for people to look at. */
+/* draw.h: boxes with names and scores on pictures, and many pictures as one, for people to look
+ * at. */
 #ifndef DG_MEDIA_DRAW_H
 #define DG_MEDIA_DRAW_H
 
 #include <detrgraph/data.h>
 
 typedef struct dg_mark {
-    dg_box box;   /* in pixels of its image */
+    dg_box box; /* in pixels of its image */
     int    label;
     double score; /* below 0: none is shown */
 } dg_mark;
@@ -23,14 +24,14 @@ typedef struct dg_names {
     int                n;
 } dg_names;
 
-/* The picture with its marks, enlarged by a whole factor until its longer side has at least min_side pixels, so
- * that names on small pictures can be read; 0: never enlarged. */
+/* The picture with its marks, enlarged by a whole factor until its longer side has at least
+ * min_side pixels, so that names on small pictures can be read; 0: never enlarged. */
 int dg_draw_picture(dg_image *out, dg_scratch *s, const dg_tile *tile, dg_names names, int min_side,
                     dg_diag *d) DG_MUST_USE;
 
 /* All n >= 1 tiles in rows of `columns` >= 1, each fitted into tile_w x tile_h, captions below. */
-int dg_draw_mosaic(dg_image *out, dg_scratch *s, const dg_tile *tiles, int n, int columns, int tile_w, int tile_h,
-                   dg_names names, dg_diag *d) DG_MUST_USE;
+int dg_draw_mosaic(dg_image *out, dg_scratch *s, const dg_tile *tiles, int n, int columns,
+                   int tile_w, int tile_h, dg_names names, dg_diag *d) DG_MUST_USE;
 
 /* The colour of a class, R, G, B: far apart for neighbouring labels. */
 void dg_draw_color(uint8_t rgb[3], int label);

@@ -1,7 +1,7 @@
 /* image: the images of data.h: made, read from files of any kind, turned upright, written.
  *
- * EXIF orientation o says where the stored row 0 and column 0 belong: in source coordinates the upright
- * pixel (x, y) of a w x h result is
+ * EXIF orientation o says where the stored row 0 and column 0 belong: in source coordinates the
+ * upright pixel (x, y) of a w x h result is
  *     1: (x, y)          2: (w-1-x, y)         3: (w-1-x, h-1-y)        4: (x, h-1-y)
  *     5: (y, x)          6: (y, w-1-x)         7: (h-1-y, w-1-x)        8: (h-1-y, x)
  * with the result's w and h; 5 to 8 exchange the sides. */
@@ -19,11 +19,13 @@ static dg_where in_file(const char *name)
 
 int dg_image_check_size(int64_t w, int64_t h, const char *name, dg_diag *d)
 {
-    if (w >= 1 && h >= 1 && w <= DG_IMAGE_MAX_SIDE && h <= DG_IMAGE_MAX_SIDE && w * h <= DG_IMAGE_MAX_PIXELS)
+    if (w >= 1 && h >= 1 && w <= DG_IMAGE_MAX_SIDE && h <= DG_IMAGE_MAX_SIDE &&
+        w * h <= DG_IMAGE_MAX_PIXELS)
         return 0;
-    return dg_fail(d, DG_EINPUT, in_file(name), "image-size",
-                   "an image of %lld x %lld pixels; sides from 1 to %d and at most %d pixels are accepted",
-                   (long long)w, (long long)h, DG_IMAGE_MAX_SIDE, DG_IMAGE_MAX_PIXELS);
+    return dg_fail(
+        d, DG_EINPUT, in_file(name), "image-size",
+        "an image of %lld x %lld pixels; sides from 1 to %d and at most %d pixels are accepted",
+        (long long)w, (long long)h, DG_IMAGE_MAX_SIDE, DG_IMAGE_MAX_PIXELS);
 }
 
 int dg_image_alloc(dg_image *out, dg_scratch *s, int w, int h, dg_diag *d)
@@ -35,7 +37,8 @@ int dg_image_alloc(dg_image *out, dg_scratch *s, int w, int h, dg_diag *d)
         return rc;
     rgb = dg_scratch_alloc(s, (size_t)w * (size_t)h * 3);
     if (!rgb)
-        return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "image-memory", "no memory for an image of %d x %d pixels", w, h);
+        return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "image-memory",
+                       "no memory for an image of %d x %d pixels", w, h);
     *out = (dg_image){ w, h, rgb };
     return 0;
 }
@@ -59,20 +62,22 @@ int dg_image_copy(dg_image *out, dg_scratch *s, const dg_image *in, dg_diag *d)
     return rc;
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------ */
+/* ---- reading ------------------------------------------------------------------------------- */
 
-static int decode(dg_image *out, dg_image_header *header, dg_scratch *s, const void *bytes, size_t n,
-                  const char *name, int reduce, dg_diag *d)
+static int decode(dg_image *out, dg_image_header *header, dg_scratch *s, const void *bytes,
+                  size_t n, const char *name, int reduce, dg_diag *d)
 {
     if (dg_is_jpeg(bytes, n))
         return dg_jpeg_decode(out, header, s, bytes, n, name, reduce, d);
     if (dg_is_png(bytes, n))
         return dg_png_decode(out, header, s, bytes, n, name, d);
     if (n == 0)
-        return dg_fail(d, DG_EINPUT, in_file(name), "image-unknown", "the file is empty, expected a JPEG or PNG image");
-    return dg_fail(d, DG_EINPUT, in_file(name), "image-unknown",
-                   "neither a JPEG nor a PNG file (its first byte is 0x%02x); other formats must be converted",
-                   ((const uint8_t *)bytes)[0]);
+        return dg_fail(d, DG_EINPUT, in_file(name), "image-unknown",
+                       "the file is empty, expected a JPEG or PNG image");
+    return dg_fail(
+        d, DG_EINPUT, in_file(name), "image-unknown",
+        "neither a JPEG nor a PNG file (its first byte is 0x%02x); other formats must be converted",
+        ((const uint8_t *)bytes)[0]);
 }
 
 int dg_image_decode_as(dg_image *out, dg_scratch *s, const void *bytes, size_t n, const char *name,
@@ -86,7 +91,8 @@ int dg_image_decode_as(dg_image *out, dg_scratch *s, const void *bytes, size_t n
     return dg_image_turn(out, s, header.orientation, d);
 }
 
-int dg_image_decode(dg_image *out, dg_scratch *s, const void *bytes, size_t n, const char *name, dg_diag *d)
+int dg_image_decode(dg_image *out, dg_scratch *s, const void *bytes, size_t n, const char *name,
+                    dg_diag *d)
 {
     return dg_image_decode_as(out, s, bytes, n, name, (dg_decode){ 0 }, d);
 }
@@ -109,7 +115,8 @@ int dg_image_read(dg_image *out, dg_scratch *s, const char *path, dg_diag *d)
     return dg_image_read_as(out, s, path, (dg_decode){ 0 }, d);
 }
 
-int dg_image_header_decode(dg_image_header *out, const void *bytes, size_t n, const char *name, dg_diag *d)
+int dg_image_header_decode(dg_image_header *out, const void *bytes, size_t n, const char *name,
+                           dg_diag *d)
 {
     return decode(NULL, out, NULL, bytes, n, name, 0, d);
 }
@@ -138,15 +145,15 @@ int dg_image_size(int *w, int *h, const char *path, dg_diag *d)
     return 0;
 }
 
-/* ---- turning ------------------------------------------------------------------------------------------ */
+/* ---- turning ------------------------------------------------------------------------------- */
 
 int dg_image_turn(dg_image *im, dg_scratch *s, int orientation, dg_diag *d)
 {
     const dg_image in = *im;
     const bool     swap = orientation >= 5;
-    const bool     right = orientation == 2 || orientation == 3 || orientation == 6 || orientation == 7;
-    const bool     down = orientation == 3 || orientation == 4 || orientation == 7 || orientation == 8;
-    ptrdiff_t      row = (ptrdiff_t)in.w * 3, dx, dy;
+    const bool right = orientation == 2 || orientation == 3 || orientation == 6 || orientation == 7;
+    const bool down = orientation == 3 || orientation == 4 || orientation == 7 || orientation == 8;
+    ptrdiff_t  row = (ptrdiff_t)in.w * 3, dx, dy;
     const uint8_t *start = in.rgb;
     int            rc;
 
@@ -155,7 +162,8 @@ int dg_image_turn(dg_image *im, dg_scratch *s, int orientation, dg_diag *d)
     rc = dg_image_alloc(im, s, swap ? in.h : in.w, swap ? in.w : in.h, d);
     if (rc < 0)
         return rc;
-    /* Steps in the source for one step right and down in the result; a mirrored axis starts at its end. */
+    /* Steps in the source for one step right and down in the result; a mirrored axis starts at
+     * its end. */
     dx = swap ? row : 3;
     dy = swap ? 3 : row;
     if (right)
@@ -174,7 +182,7 @@ int dg_image_turn(dg_image *im, dg_scratch *s, int orientation, dg_diag *d)
     return 0;
 }
 
-/* ---- writing ------------------------------------------------------------------------------------------ */
+/* ---- writing ------------------------------------------------------------------------------- */
 
 static bool ends_in(const char *path, const char *end)
 {
@@ -193,7 +201,8 @@ int dg_image_write(const char *path, const dg_image *im, dg_diag *d)
     else if (ends_in(path, ".jpg") || ends_in(path, ".jpeg"))
         rc = dg_jpeg_encode(&file, im, 90, path, d);
     else
-        rc = dg_fail(d, DG_EINPUT, in_file(path), "image-kind", "cannot tell how to write this image; "
+        rc = dg_fail(d, DG_EINPUT, in_file(path), "image-kind",
+                     "cannot tell how to write this image; "
                      "end its name in .png or .jpg");
     if (rc == 0)
         rc = dg_file_write(path, file.p, file.n, d);

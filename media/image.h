@@ -12,7 +12,8 @@ typedef struct dg_decode {
 /* dg_image_decode and dg_image_read with options. */
 int dg_image_decode_as(dg_image *out, dg_scratch *s, const void *bytes, size_t n, const char *name,
                        dg_decode how, dg_diag *d) DG_MUST_USE;
-int dg_image_read_as(dg_image *out, dg_scratch *s, const char *path, dg_decode how, dg_diag *d) DG_MUST_USE;
+int dg_image_read_as(dg_image *out, dg_scratch *s, const char *path, dg_decode how, dg_diag *d)
+    DG_MUST_USE;
 
 /* What a file's header says: size as stored and EXIF orientation, 1 to 8. */
 typedef struct dg_image_header {
@@ -34,7 +35,7 @@ int dg_image_alloc(dg_image *out, dg_scratch *s, int w, int h, dg_diag *d) DG_MU
 /* "image-size" unless 1..DG_IMAGE_MAX_SIDE a side and at most DG_IMAGE_MAX_PIXELS. */
 int dg_image_check_size(int64_t w, int64_t h, const char *name, dg_diag *d) DG_MUST_USE;
 
-/* ---- codecs, one foreign library a file; called through the above only -------------------------------- */
+/* ---- codecs, one foreign library a file; called through the above only --------------------- */
 
 /* An encoded file in memory, freed with free(). */
 typedef struct dg_encoded {
@@ -44,13 +45,16 @@ typedef struct dg_encoded {
 
 bool dg_is_jpeg(const uint8_t *p, size_t n);
 bool dg_is_png(const uint8_t *p, size_t n);
-int  dg_jpeg_decode(dg_image *out, dg_image_header *header, dg_scratch *s, const uint8_t *p, size_t n,
-                    const char *name, int reduce, dg_diag *d) DG_MUST_USE; /* out NULL: header only */
-int  dg_png_decode(dg_image *out, dg_image_header *header, dg_scratch *s, const uint8_t *p, size_t n,
-                   const char *name, dg_diag *d) DG_MUST_USE;
-int  dg_jpeg_encode(dg_encoded *out, const dg_image *im, int quality, const char *name, dg_diag *d) DG_MUST_USE;
-int  dg_png_encode(dg_encoded *out, const dg_image *im, const char *name, dg_diag *d) DG_MUST_USE;
-/* Orientation 1 to 8 out of an EXIF block that begins with "Exif\0\0"; 1 where it says nothing valid. */
-int  dg_exif_orientation(const uint8_t *p, size_t n);
+/* Both: out NULL reads the header only. */
+int dg_jpeg_decode(dg_image *out, dg_image_header *header, dg_scratch *s, const uint8_t *p,
+                   size_t n, const char *name, int reduce, dg_diag *d) DG_MUST_USE;
+int dg_png_decode(dg_image *out, dg_image_header *header, dg_scratch *s, const uint8_t *p, size_t n,
+                  const char *name, dg_diag *d) DG_MUST_USE;
+int dg_jpeg_encode(dg_encoded *out, const dg_image *im, int quality, const char *name, dg_diag *d)
+    DG_MUST_USE;
+int dg_png_encode(dg_encoded *out, const dg_image *im, const char *name, dg_diag *d) DG_MUST_USE;
+/* Orientation 1 to 8 out of an EXIF block that begins with "Exif\0\0"; 1 where it says nothing
+ * valid. */
+int dg_exif_orientation(const uint8_t *p, size_t n);
 
 #endif

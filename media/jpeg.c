@@ -1,7 +1,8 @@
 /* jpeg: JPEG files through libjpeg-turbo.
  *
- * Decoding uses the library's defaults (slow integer IDCT, fancy upsampling), which is what Pillow uses, so
- * that both give the same pixels. Four-component files are taken as Adobe writes them, inverted:
+ * Decoding uses the library's defaults (slow integer IDCT, fancy upsampling), which is what
+ * Pillow uses, so that both give the same pixels. Four-component files are taken as Adobe writes
+ * them, inverted:
  *     R = k - (255 - c) k / 255   with stored c and k, rounded as Pillow rounds. */
 #include "media/image.h"
 
@@ -23,8 +24,8 @@ typedef struct job {
     struct jpeg_decompress_struct in;
     struct jpeg_compress_struct   out;
     jmp_buf                       escape;
-    uint8_t                      *cmyk;  /* one row of a four-component file */
-    unsigned char                *file;  /* what is written */
+    uint8_t                      *cmyk; /* one row of a four-component file */
+    unsigned char                *file; /* what is written */
     unsigned long                 file_bytes;
     bool                          ended; /* the data ran out; an end marker was invented */
     char                          text[JMSG_LENGTH_MAX];
@@ -151,8 +152,8 @@ out:
     return rc;
 }
 
-int dg_jpeg_decode(dg_image *out, dg_image_header *header, dg_scratch *s, const uint8_t *p, size_t n,
-                   const char *name, int reduce, dg_diag *d)
+int dg_jpeg_decode(dg_image *out, dg_image_header *header, dg_scratch *s, const uint8_t *p,
+                   size_t n, const char *name, int reduce, dg_diag *d)
 {
     dg_where at = { name, 0, 0, NULL };
     job     *j = calloc(1, sizeof *j);
@@ -205,7 +206,8 @@ int dg_jpeg_encode(dg_encoded *out, const dg_image *im, int quality, const char 
         return dg_fail(d, DG_EMEMORY, at, "image-memory", "no memory to encode with");
     set_handlers(j, (struct jpeg_common_struct *)&j->out);
     if (setjmp(j->escape)) {
-        /* The library has moved its buffer without telling: nothing to free that is known to be there. */
+        /* The library has moved its buffer without telling: nothing to free that is known to be
+         * there. */
         rc = dg_fail(d, DG_EMEMORY, at, "image-memory", "cannot encode as JPEG: %s", j->text);
     } else {
         encode(j, im, quality);

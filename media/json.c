@@ -1,4 +1,5 @@
-/* json: a thin layer over yajl's event parser: positions, a depth limit, numbers without a locale. */
+/* json: a thin layer over yajl's event parser: positions, a depth limit, numbers without a
+ * locale. */
 #include "media/json.h"
 
 #include <math.h>
@@ -26,19 +27,21 @@ struct dg_json_reader {
 
 const char *dg_json_kind_name(dg_json_kind kind)
 {
-    static const char *const names[] = { "null", "true or false", "a number", "a string", "an array", "an object" };
+    static const char *const names[] = { "null",     "true or false", "a number",
+                                         "a string", "an array",      "an object" };
 
     return names[kind];
 }
 
-/* ---- numbers ------------------------------------------------------------------------------------------ */
+/* ---- numbers ------------------------------------------------------------------------------- */
 
 /* Up to 15 digits and a power of ten that f64 holds exactly: one rounding, hence the nearest f64
  * (Clinger 1990). True if text is of that kind. */
 static bool simple_real(const char *p, size_t n, double *out)
 {
-    static const double ten[] = { 1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
-                                  1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22 };
+    static const double ten[] = { 1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                  1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+                                  1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22 };
     const char *const   end = p + n;
     const bool          minus = p < end && *p == '-';
     uint64_t            digits = 0;
@@ -98,7 +101,7 @@ bool dg_json_int(const dg_json_scalar *v, int64_t *out)
     return true;
 }
 
-/* ---- positions and errors ------------------------------------------------------------------------------ */
+/* ---- positions and errors ------------------------------------------------------------------ */
 
 dg_where dg_json_where(const char *text, size_t n, const char *file, size_t offset)
 {
@@ -117,7 +120,8 @@ size_t dg_json_offset(const dg_json_reader *r)
 }
 
 DG_PRINTF(4, 0)
-static int fail_at(const dg_json_reader *r, size_t offset, const char *id, const char *fmt, va_list ap)
+static int fail_at(const dg_json_reader *r, size_t offset, const char *id, const char *fmt,
+                   va_list ap)
 {
     dg_str text = { 0 };
     int    rc;
@@ -156,7 +160,7 @@ void dg_json_skip(dg_json_reader *r)
     r->skip_depth = r->depth;
 }
 
-/* ---- yajl's callbacks: 0 stops it ----------------------------------------------------------------------- */
+/* ---- yajl's callbacks: 0 stops it ---------------------------------------------------------- */
 
 /* The parser has just read a token of `length` bytes. */
 static void mark(dg_json_reader *r, size_t length)
@@ -174,7 +178,8 @@ static int scalar(dg_json_reader *r, const dg_json_scalar *v, size_t length)
     }
     mark(r, length);
     if (v->kind == DG_JSON_NUMBER && v->n > MAX_NUMBER)
-        r->rc = dg_json_fail(r, "json-syntax", "a number of %zu characters; at most %d are read", v->n, MAX_NUMBER);
+        r->rc = dg_json_fail(r, "json-syntax", "a number of %zu characters; at most %d are read",
+                             v->n, MAX_NUMBER);
     else
         r->rc = r->events->value(r->ctx, r, v);
     return r->rc == 0;
@@ -187,7 +192,8 @@ static int on_null(void *ctx)
 
 static int on_bool(void *ctx, int truth)
 {
-    return scalar(ctx, &(dg_json_scalar){ .kind = DG_JSON_BOOL, .truth = truth != 0 }, truth ? 4 : 5);
+    return scalar(ctx, &(dg_json_scalar){ .kind = DG_JSON_BOOL, .truth = truth != 0 },
+                  truth ? 4 : 5);
 }
 
 static int on_number(void *ctx, const char *text, size_t n)
@@ -197,7 +203,9 @@ static int on_number(void *ctx, const char *text, size_t n)
 
 static int on_string(void *ctx, const unsigned char *text, size_t n)
 {
-    return scalar(ctx, &(dg_json_scalar){ .kind = DG_JSON_STRING, .text = (const char *)text, .n = n }, n + 2);
+    return scalar(ctx,
+                  &(dg_json_scalar){ .kind = DG_JSON_STRING, .text = (const char *)text, .n = n },
+                  n + 2);
 }
 
 static int on_key(void *ctx, const unsigned char *text, size_t n)
@@ -278,18 +286,24 @@ static int syntax_error(dg_json_reader *r)
     mark(r, 0);
     (void)dg_json_fail(r, "json-syntax", "not valid JSON: %.*s", (int)n, text ? (char *)text : "");
     if (r->finishing)
-        dg_help(r->d, "the file ends too early: it may have been cut short while it was copied or downloaded");
+        dg_help(r->d, "the file ends too early: it may have been cut short while it was copied or "
+                      "downloaded");
     if (text)
         yajl_free_error(r->yajl, text);
     return -DG_EINPUT;
 }
 
-int dg_json_events_read(const char *text, size_t n, const char *file, const dg_json_events *events, void *ctx,
-                        dg_diag *d)
+int dg_json_events_read(const char *text, size_t n, const char *file, const dg_json_events *events,
+                        void *ctx, dg_diag *d)
 {
-    const bool     marked = n >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0; /* a byte order mark is no JSON */
-    dg_json_reader r = { .events = events, .ctx = ctx, .text = text + 3 * marked, .file = file,
-                         .n = n - 3 * (size_t)marked, .d = d };
+    const bool marked =
+        n >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0; /* a byte order mark is no JSON */
+    dg_json_reader r = { .events = events,
+                         .ctx = ctx,
+                         .text = text + 3 * marked,
+                         .file = file,
+                         .n = n - 3 * (size_t)marked,
+                         .d = d };
     yajl_status    status;
 
     r.yajl = yajl_alloc(&callbacks, NULL, &r);

@@ -1,5 +1,5 @@
-/* json.h: JSON in: events for files of any size, and a small tree for files of a page or a few thousand.
- * JSON out goes through base/str.h. */
+/* json.h: JSON in: events for files of any size, and a small tree for files of a page or a few
+ * thousand. JSON out goes through base/str.h. */
 #ifndef DG_MEDIA_JSON_H
 #define DG_MEDIA_JSON_H
 
@@ -18,19 +18,19 @@ enum { DG_JSON_MAX_DEPTH = 256 };
 
 const char *dg_json_kind_name(dg_json_kind kind); /* "a number" */
 
-/* ---- events ------------------------------------------------------------------------------------------- */
+/* ---- events -------------------------------------------------------------------------------- */
 
 typedef struct dg_json_scalar {
     dg_json_kind kind; /* null, bool, number or string */
     bool         truth;
-    const char  *text; /* a string without its escapes, a number as written; n bytes, not terminated */
-    size_t       n;
+    const char  *text; /* a string without its escapes, a number as written; not terminated */
+    size_t       n;    /* its bytes */
 } dg_json_scalar;
 
 typedef struct dg_json_reader dg_json_reader;
 
-/* What is called as the text is read; all four must be there. A negative result ends the reading and becomes
- * its result; say why with dg_json_fail. kind is an array's or an object's. */
+/* What is called as the text is read; all four must be there. A negative result ends the reading
+ * and becomes its result; say why with dg_json_fail. kind is an array's or an object's. */
 typedef struct dg_json_events {
     int (*value)(void *ctx, dg_json_reader *r, const dg_json_scalar *v);
     int (*key)(void *ctx, dg_json_reader *r, const char *text, size_t n);
@@ -39,8 +39,8 @@ typedef struct dg_json_events {
 } dg_json_events;
 
 /* Reads one JSON value that fills the n bytes at text. Fails with "json-syntax" or "json-depth". */
-int dg_json_events_read(const char *text, size_t n, const char *file, const dg_json_events *events, void *ctx,
-                        dg_diag *d) DG_MUST_USE;
+int dg_json_events_read(const char *text, size_t n, const char *file, const dg_json_events *events,
+                        void *ctx, dg_diag *d) DG_MUST_USE;
 
 /* Called in key: no events for the value that follows. */
 void dg_json_skip(dg_json_reader *r);
@@ -48,24 +48,25 @@ void dg_json_skip(dg_json_reader *r);
 size_t dg_json_offset(const dg_json_reader *r);
 /* An error there, or at another byte. */
 int dg_json_fail(const dg_json_reader *r, const char *id, const char *fmt, ...) DG_PRINTF(3, 4);
-int dg_json_fail_at(const dg_json_reader *r, size_t offset, const char *id, const char *fmt, ...) DG_PRINTF(4, 5);
+int dg_json_fail_at(const dg_json_reader *r, size_t offset, const char *id, const char *fmt, ...)
+    DG_PRINTF(4, 5);
 /* Line and column of a byte. */
 dg_where dg_json_where(const char *text, size_t n, const char *file, size_t offset);
 
-/* Numbers, whatever the locale. False: not a number; dg_json_int also: not whole or beyond 64 bit. 3.0 is
- * whole. A real beyond f64 is infinite. */
+/* Numbers, whatever the locale. False: not a number; dg_json_int also: not whole or beyond 64
+ * bit. 3.0 is whole. A real beyond f64 is infinite. */
 bool dg_json_real(const dg_json_scalar *v, double *out);
 bool dg_json_int(const dg_json_scalar *v, int64_t *out);
 
-/* ---- tree --------------------------------------------------------------------------------------------- */
+/* ---- tree ---------------------------------------------------------------------------------- */
 
 typedef struct dg_json {
     dg_json_kind          kind;
     bool                  truth;
-    int                   n;      /* items of an array or object */
+    int                   n; /* items of an array or object */
     double                number;
-    const char           *text;   /* of a string */
-    const char           *key;    /* within an object, else NULL */
+    const char           *text; /* of a string */
+    const char           *key;  /* within an object, else NULL */
     const struct dg_json *items;
     dg_where              at;
 } dg_json;
@@ -80,6 +81,7 @@ int dg_json_read(const dg_json **out, dg_arena *a, const char *path, dg_diag *d)
 /* The last of that key, or NULL; NULL also if o is NULL or no object. */
 const dg_json *dg_json_get(const dg_json *o, const char *key);
 /* The same, where it must be there and of that kind: "json-key", "json-kind". */
-int dg_json_need(const dg_json **out, const dg_json *o, const char *key, dg_json_kind kind, dg_diag *d) DG_MUST_USE;
+int dg_json_need(const dg_json **out, const dg_json *o, const char *key, dg_json_kind kind,
+                 dg_diag *d) DG_MUST_USE;
 
 #endif

@@ -1,5 +1,5 @@
-/* json_tree: a whole JSON text as a read-only tree. Values wait in one stack until their container ends and
- * then move into an array of exactly its size. */
+/* json_tree: a whole JSON text as a read-only tree. Values wait in one stack until their
+ * container ends and then move into an array of exactly its size. */
 #include "media/json.h"
 
 #include <string.h>
@@ -17,7 +17,7 @@ typedef struct tree {
     DG_VEC(dg_json) waiting;
     frame           frames[DG_JSON_MAX_DEPTH];
     int             depth, n_values;
-    const char     *key;     /* of the value to come */
+    const char     *key; /* of the value to come */
     const char     *text, *file;
     size_t          n, seen; /* lines are counted up to byte seen */
     dg_where        at;
@@ -26,8 +26,8 @@ typedef struct tree {
 /* Positions only grow: each byte is looked at once. */
 static dg_where where(tree *t, const dg_json_reader *r)
 {
-    size_t      offset = dg_json_offset(r);
-    dg_where    more;
+    size_t   offset = dg_json_offset(r);
+    dg_where more;
 
     if (offset > t->seen && offset <= t->n) {
         more = dg_json_where(t->text + t->seen, t->n - t->seen, t->file, offset - t->seen);
@@ -94,14 +94,15 @@ static int on_end(void *ctx, dg_json_reader *r, dg_json_kind kind)
 
 static const dg_json_events events = { on_value, on_key, on_begin, on_end };
 
-int dg_json_parse(const dg_json **out, dg_arena *a, const char *text, size_t n, const char *file, dg_diag *d)
+int dg_json_parse(const dg_json **out, dg_arena *a, const char *text, size_t n, const char *file,
+                  dg_diag *d)
 {
     tree *t;
     int   rc;
 
     if (n > DG_JSON_MAX_BYTES)
-        return dg_fail(d, DG_EINPUT, (dg_where){ file, 0, 0, NULL }, "json-size", "%zu bytes of JSON; at most %d are read",
-                       n, DG_JSON_MAX_BYTES);
+        return dg_fail(d, DG_EINPUT, (dg_where){ file, 0, 0, NULL }, "json-size",
+                       "%zu bytes of JSON; at most %d are read", n, DG_JSON_MAX_BYTES);
     dg_arena *scratch = dg_arena_open();
 
     t = DG_NEW(scratch, tree);
@@ -135,18 +136,20 @@ const dg_json *dg_json_get(const dg_json *o, const char *key)
     return NULL;
 }
 
-int dg_json_need(const dg_json **out, const dg_json *o, const char *key, dg_json_kind kind, dg_diag *d)
+int dg_json_need(const dg_json **out, const dg_json *o, const char *key, dg_json_kind kind,
+                 dg_diag *d)
 {
     const dg_json *v = dg_json_get(o, key);
 
     if (o->kind != DG_JSON_OBJECT)
-        return dg_fail(d, DG_EINPUT, o->at, "json-kind", "%s where an object with \"%s\" is expected",
-                       dg_json_kind_name(o->kind), key);
+        return dg_fail(d, DG_EINPUT, o->at, "json-kind",
+                       "%s where an object with \"%s\" is expected", dg_json_kind_name(o->kind),
+                       key);
     if (!v)
         return dg_fail(d, DG_EINPUT, o->at, "json-key", "this object has no \"%s\"", key);
     if (v->kind != kind)
-        return dg_fail(d, DG_EINPUT, v->at, "json-kind", "\"%s\" is %s, expected %s", key, dg_json_kind_name(v->kind),
-                       dg_json_kind_name(kind));
+        return dg_fail(d, DG_EINPUT, v->at, "json-kind", "\"%s\" is %s, expected %s", key,
+                       dg_json_kind_name(v->kind), dg_json_kind_name(kind));
     *out = v;
     return 0;
 }

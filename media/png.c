@@ -1,5 +1,6 @@
-/* png: PNG files through libpng. Everything becomes 8-bit RGB: palettes and 1, 2, 4 bit grays are expanded,
- * 16-bit samples keep their high byte, alpha is dropped (not blended), gamma is left alone. */
+/* png: PNG files through libpng. Everything becomes 8-bit RGB: palettes and 1, 2, 4 bit grays
+ * are expanded, 16-bit samples keep their high byte, alpha is dropped (not blended), gamma is
+ * left alone. */
 #include "media/image.h"
 
 #include <setjmp.h>
@@ -78,10 +79,10 @@ static void on_flush(png_structp png)
 /* The eXIf chunk holds what a JPEG has after "Exif\0\0". */
 static int find_orientation(job *j)
 {
-    png_bytep p = NULL;
+    png_bytep   p = NULL;
     png_uint_32 n = 0;
-    uint8_t  *block;
-    int       orientation;
+    uint8_t    *block;
+    int         orientation;
 
     if (!png_get_eXIf_1(j->png, j->info, &n, &p) || n > MAX_EXIF)
         return 1;
@@ -128,8 +129,8 @@ static void read_rows(job *j, dg_image *out)
 static int step(job *j, dg_image_header *header, dg_image *out, const char *name, dg_diag *d)
 {
     if (setjmp(png_jmpbuf(j->png)))
-        return dg_fail(d, DG_EINPUT, (dg_where){ name, 0, 0, NULL }, "image-broken", "not a sound PNG file: %s",
-                       j->text);
+        return dg_fail(d, DG_EINPUT, (dg_where){ name, 0, 0, NULL }, "image-broken",
+                       "not a sound PNG file: %s", j->text);
     if (header)
         read_header(j, header);
     if (out)
@@ -146,7 +147,8 @@ int dg_png_decode(dg_image *out, dg_image_header *header, dg_scratch *s, const u
     j.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &j, on_error, on_warning);
     j.info = j.png ? png_create_info_struct(j.png) : NULL;
     if (!j.info) {
-        rc = dg_fail(d, DG_EMEMORY, (dg_where){ name, 0, 0, NULL }, "image-memory", "no memory to decode with");
+        rc = dg_fail(d, DG_EMEMORY, (dg_where){ name, 0, 0, NULL }, "image-memory",
+                     "no memory to decode with");
         goto out;
     }
     DG_TRY(step(&j, header, NULL, name, d));
@@ -184,8 +186,8 @@ int dg_png_encode(dg_encoded *out, const dg_image *im, const char *name, dg_diag
     if (j.info)
         rc = encode(&j, im);
     if (rc < 0) {
-        rc = dg_fail(d, DG_EMEMORY, (dg_where){ name, 0, 0, NULL }, "image-memory", "cannot encode as PNG: %s",
-                     j.text);
+        rc = dg_fail(d, DG_EMEMORY, (dg_where){ name, 0, 0, NULL }, "image-memory",
+                     "cannot encode as PNG: %s", j.text);
         free(j.file.p);
     } else {
         *out = j.file;

@@ -26,7 +26,8 @@ typedef struct reading {
 
 static const char *expected(const dg_field *f)
 {
-    static const char *const text[] = { "a whole number", "a number", "a string", "0 or 1", "4 numbers" };
+    static const char *const text[] = { "a whole number", "a number", "a string", "0 or 1",
+                                        "4 numbers" };
 
     return text[f->kind];
 }
@@ -34,12 +35,15 @@ static const char *expected(const dg_field *f)
 static int wrong_kind(const reading *t, const dg_json_reader *r, const char *found)
 {
     if (t->depth == RECORD || t->depth == BOX)
-        return dg_json_fail(r, "record-kind", "\"%s\" of this %s is %s%s, expected %s", t->field->name,
-                            t->section->noun, t->depth == BOX ? "a list with " : "", found, expected(t->field));
+        return dg_json_fail(r, "record-kind", "\"%s\" of this %s is %s%s, expected %s",
+                            t->field->name, t->section->noun, t->depth == BOX ? "a list with " : "",
+                            found, expected(t->field));
     if (t->depth == LIST)
-        return dg_json_fail(r, "record-kind", "%s in the list of %ss, expected an object", found, t->section->noun);
+        return dg_json_fail(r, "record-kind", "%s in the list of %ss, expected an object", found,
+                            t->section->noun);
     if (t->depth == TOP)
-        return dg_json_fail(r, "record-kind", "\"%s\" is %s, expected a list of objects", t->section->key, found);
+        return dg_json_fail(r, "record-kind", "\"%s\" is %s, expected a list of objects",
+                            t->section->key, found);
     return dg_json_fail(r, "record-kind", "the file holds %s, expected %s", found,
                         t->sections->key ? "an object" : "a list of objects");
 }
@@ -51,10 +55,11 @@ static int take_box(reading *t, dg_json_reader *r, const dg_json_scalar *v)
     if (!dg_json_real(v, &x))
         return wrong_kind(t, r, dg_json_kind_name(v->kind));
     if (t->n_box == 4)
-        return dg_json_fail(r, "record-value", "\"%s\" of this %s has more than 4 numbers", t->field->name,
-                            t->section->noun);
+        return dg_json_fail(r, "record-value", "\"%s\" of this %s has more than 4 numbers",
+                            t->field->name, t->section->noun);
     if (!isfinite(x) || (t->n_box >= 2 && x < 0.0))
-        return dg_json_fail(r, "record-value", "\"%s\" of this %s has %.*s for its %s, which must be finite%s",
+        return dg_json_fail(r, "record-value",
+                            "\"%s\" of this %s has %.*s for its %s, which must be finite%s",
                             t->field->name, t->section->noun, (int)v->n, v->text,
                             (const char *const[]){ "left", "top", "width", "height" }[t->n_box],
                             t->n_box >= 2 ? " and not negative" : "");
@@ -83,8 +88,8 @@ static int on_value(void *ctx, dg_json_reader *r, const dg_json_scalar *v)
     case DG_FIELD_REAL:
         fits = dg_json_real(v, (double *)(void *)place);
         if (fits && !isfinite(*(double *)(void *)place))
-            return dg_json_fail(r, "record-value", "\"%s\" of this %s is %.*s, which is not finite", t->field->name,
-                                t->section->noun, (int)v->n, v->text);
+            return dg_json_fail(r, "record-value", "\"%s\" of this %s is %.*s, which is not finite",
+                                t->field->name, t->section->noun, (int)v->n, v->text);
         break;
     case DG_FIELD_TEXT:
         fits = v->kind == DG_JSON_STRING;
@@ -100,7 +105,9 @@ static int on_value(void *ctx, dg_json_reader *r, const dg_json_scalar *v)
         break;
     }
     if (!fits)
-        return wrong_kind(t, r, v->kind == DG_JSON_NUMBER ? "a number that does not fit" : dg_json_kind_name(v->kind));
+        return wrong_kind(t, r,
+                          v->kind == DG_JSON_NUMBER ? "a number that does not fit"
+                                                    : dg_json_kind_name(v->kind));
     t->has |= 1u << (t->field - t->section->fields);
     return 0;
 }
@@ -120,7 +127,8 @@ static int on_key(void *ctx, dg_json_reader *r, const char *text, size_t n)
                 continue;
             t->section = &t->sections[i];
             if (t->seen & 1u << i)
-                return dg_json_fail(r, "record-section", "\"%s\" stands twice in this file", t->section->key);
+                return dg_json_fail(r, "record-section", "\"%s\" stands twice in this file",
+                                    t->section->key);
             t->seen |= 1u << i;
             return 0;
         }
@@ -163,7 +171,8 @@ static int end_record(reading *t, dg_json_reader *r)
 
     for (int i = 0; f[i].name; i++)
         if (f[i].needed && !(t->has & 1u << i))
-            return dg_json_fail_at(r, t->start, "record-key", "this %s has no \"%s\"", t->section->noun, f[i].name);
+            return dg_json_fail_at(r, t->start, "record-key", "this %s has no \"%s\"",
+                                   t->section->noun, f[i].name);
     return t->section->take(t->ctx, r, t->record, t->has, t->start);
 }
 
@@ -176,21 +185,22 @@ static int on_end(void *ctx, dg_json_reader *r, dg_json_kind kind)
     if (depth == RECORD)
         return end_record(t, r);
     if (depth == BOX && t->n_box < 4)
-        return dg_json_fail(r, "record-value", "\"%s\" of this %s has %d numbers, expected 4", t->field->name,
-                            t->section->noun, t->n_box);
+        return dg_json_fail(r, "record-value", "\"%s\" of this %s has %d numbers, expected 4",
+                            t->field->name, t->section->noun, t->n_box);
     if (depth == BOX)
         t->has |= 1u << (t->field - t->section->fields);
     if (depth == TOP)
         for (int i = 0; i < t->n_sections; i++)
             if (!(t->seen & 1u << i))
-                return dg_json_fail_at(r, 0, "record-section", "the file has no list \"%s\"", t->sections[i].key);
+                return dg_json_fail_at(r, 0, "record-section", "the file has no list \"%s\"",
+                                       t->sections[i].key);
     return 0;
 }
 
 static const dg_json_events events = { on_value, on_key, on_begin, on_end };
 
-int dg_records_read(const char *text, size_t n, const char *file, const dg_section *sections, int n_sections,
-                    dg_arena *a, void *ctx, dg_diag *d)
+int dg_records_read(const char *text, size_t n, const char *file, const dg_section *sections,
+                    int n_sections, dg_arena *a, void *ctx, dg_diag *d)
 {
     reading t = { .sections = sections, .n_sections = n_sections, .arena = a, .ctx = ctx };
 

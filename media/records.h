@@ -1,5 +1,6 @@
-/* records.h: JSON files that are lists of like objects (COCO annotations, detections), read by events. What
- * is wanted of an object stands in a table; the rest is skipped without being stored. */
+/* records.h: JSON files that are lists of like objects (COCO annotations, detections), read by
+ * events. What is wanted of an object stands in a table; the rest is skipped without being
+ * stored. */
 #ifndef DG_MEDIA_RECORDS_H
 #define DG_MEDIA_RECORDS_H
 
@@ -30,10 +31,10 @@ typedef struct dg_section {
 
 enum { DG_RECORD_MAX = 256 }; /* bytes */
 
-/* Reads all of text. Each section that has a key must be there once. Fails with "record-kind" (a value of
- * the wrong type), "record-value" (out of range), "record-key" (something needed is missing),
- * "record-section", or as dg_json_events_read. */
-int dg_records_read(const char *text, size_t n, const char *file, const dg_section *sections, int n_sections,
-                    dg_arena *a, void *ctx, dg_diag *d) DG_MUST_USE;
+/* Reads all of text. Each section that has a key must be there once. Fails with "record-kind" (a
+ * value of the wrong type), "record-value" (out of range), "record-key" (something needed is
+ * missing), "record-section", or as dg_json_events_read. */
+int dg_records_read(const char *text, size_t n, const char *file, const dg_section *sections,
+                    int n_sections, dg_arena *a, void *ctx, dg_diag *d) DG_MUST_USE;
 
 #endif

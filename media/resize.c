@@ -1,8 +1,10 @@
 /* resize: bilinear with antialiasing, in the fixed-point arithmetic of Pillow, and nearest.
  *
- * Output i of n_out samples the source around c = (i + 1/2) r with r = n_in / n_out. Its weights are a
- * triangle of half-width f = max(r, 1), over source pixels j whose centres lie within f of c:
- *     t(j) = max(0, 1 - |j + 1/2 - c| / f),   k(j) = round(2^22 t(j) / sum t),   out = (sum k(j) in(j) + 2^21) >> 22
+ * Output i of n_out samples the source around c = (i + 1/2) r with r = n_in / n_out. Its weights
+ * are a triangle of half-width f = max(r, 1), over source pixels j whose centres lie within f of
+ * c:
+ *     t(j) = max(0, 1 - |j + 1/2 - c| / f),   k(j) = round(2^22 t(j) / sum t),
+ *     out = (sum k(j) in(j) + 2^21) >> 22
  * Columns first, into 8 bits, then rows: both roundings belong to the definition. */
 #include "media/image.h"
 
@@ -20,7 +22,8 @@ typedef struct taps {
 
 static int no_memory(dg_diag *d, int w, int h)
 {
-    return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "image-memory", "no memory to resize an image to %d x %d", w, h);
+    return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "image-memory",
+                   "no memory to resize an image to %d x %d", w, h);
 }
 
 static double triangle(double x)
@@ -31,8 +34,9 @@ static double triangle(double x)
 
 static bool make_taps(taps *t, dg_scratch *s, int n_in, int n_out)
 {
-    const double ratio = (double)n_in / n_out, half = ratio > 1.0 ? ratio : 1.0, inverse = 1.0 / half;
-    double      *weight;
+    const double ratio = (double)n_in / n_out, half = ratio > 1.0 ? ratio : 1.0,
+                 inverse = 1.0 / half;
+    double *weight;
 
     t->n = (int)ceil(half) * 2 + 1;
     t->first = dg_scratch_alloc(s, sizeof(int) * (size_t)n_out);
@@ -89,7 +93,8 @@ static void resize_columns(dg_image *out, const dg_image *in, const taps *t)
 }
 
 /* A block of a row at a time, so that sums stay in registers or the nearest cache. */
-static void resize_block(uint8_t *dst, const uint8_t *src, size_t stride, const int32_t *k, int count, size_t n)
+static void resize_block(uint8_t *dst, const uint8_t *src, size_t stride, const int32_t *k,
+                         int count, size_t n)
 {
     int32_t sum[BLOCK];
 
@@ -156,7 +161,8 @@ int dg_nearest_index(int i, int n_in, int n_out)
     return j < n_in ? j : n_in - 1;
 }
 
-int dg_image_resize_nearest(dg_image *out, dg_scratch *s, const dg_image *in, int w, int h, dg_diag *d)
+int dg_image_resize_nearest(dg_image *out, dg_scratch *s, const dg_image *in, int w, int h,
+                            dg_diag *d)
 {
     dg_image done;
     int     *column = dg_scratch_alloc(s, sizeof(int) * (size_t)(w > 0 ? w : 1));

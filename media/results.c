@@ -1,4 +1,5 @@
-/* results.c: detections as a COCO result file: [{"image_id":..,"category_id":..,"bbox":[x,y,w,h],"score":..},...] */
+/* results.c: detections as a COCO result file, a list of
+ * {"image_id":..,"category_id":..,"bbox":[x,y,w,h],"score":..} */
 #include <inttypes.h>
 
 #include <detrgraph/data.h>
@@ -9,14 +10,16 @@
 /* Boxes to a hundredth of a pixel, as result files of the field have them; scores as they are. */
 static void add(dg_str *s, const dg_detection *t, int64_t image, int64_t category)
 {
-    dg_str_fmt(s, "{\"image_id\":%" PRId64 ",\"category_id\":%" PRId64 ",\"bbox\":[%.2f,%.2f,%.2f,%.2f],\"score\":", image,
-               category, t->x, t->y, t->w, t->h);
+    dg_str_fmt(s,
+               "{\"image_id\":%" PRId64 ",\"category_id\":%" PRId64
+               ",\"bbox\":[%.2f,%.2f,%.2f,%.2f],\"score\":",
+               image, category, t->x, t->y, t->w, t->h);
     dg_str_json_real(s, t->score);
     dg_str_add(s, "}");
 }
 
-int dg_results_write(const char *path, const dg_detection *detections, int64_t n, const int64_t *image_ids,
-                     const dg_coco_class *classes, dg_diag *d)
+int dg_results_write(const char *path, const dg_detection *detections, int64_t n,
+                     const int64_t *image_ids, const dg_coco_class *classes, dg_diag *d)
 {
     dg_outfile *f = NULL;
     dg_str      s = { 0 };

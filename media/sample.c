@@ -3,18 +3,21 @@
 
 #include <string.h>
 
-int dg_image_crop(dg_image *out, dg_scratch *s, const dg_image *in, int x, int y, int w, int h, dg_diag *d)
+int dg_image_crop(dg_image *out, dg_scratch *s, const dg_image *in, int x, int y, int w, int h,
+                  dg_diag *d)
 {
     dg_image done;
     int      rc;
 
     if (x < 0 || y < 0 || w < 1 || h < 1 || w > in->w - x || h > in->h - y)
-        return dg_fail(d, DG_EINPUT, DG_NOWHERE, "image-crop", "a crop of %d x %d at %d, %d does not lie in an image "
-                       "of %d x %d", w, h, x, y, in->w, in->h);
+        return dg_fail(d, DG_EINPUT, DG_NOWHERE, "image-crop",
+                       "a crop of %d x %d at %d, %d does not lie in an image "
+                       "of %d x %d",
+                       w, h, x, y, in->w, in->h);
     DG_TRY(dg_image_alloc(&done, s, w, h, d));
     for (int row = 0; row < h; row++)
-        memcpy(done.rgb + (size_t)row * (size_t)w * 3, in->rgb + ((size_t)(y + row) * (size_t)in->w + (size_t)x) * 3,
-               (size_t)w * 3);
+        memcpy(done.rgb + (size_t)row * (size_t)w * 3,
+               in->rgb + ((size_t)(y + row) * (size_t)in->w + (size_t)x) * 3, (size_t)w * 3);
     *out = done;
 out:
     return rc;
@@ -27,14 +30,16 @@ int dg_image_paste(dg_image *out, dg_scratch *s, const dg_image *in, int w, int 
     int      rc;
 
     if (x < 0 || y < 0 || in->w > w - x || in->h > h - y)
-        return dg_fail(d, DG_EINPUT, DG_NOWHERE, "image-paste", "an image of %d x %d at %d, %d does not fit on a canvas "
-                       "of %d x %d", in->w, in->h, x, y, w, h);
+        return dg_fail(d, DG_EINPUT, DG_NOWHERE, "image-paste",
+                       "an image of %d x %d at %d, %d does not fit on a canvas "
+                       "of %d x %d",
+                       in->w, in->h, x, y, w, h);
     DG_TRY(dg_image_alloc(&done, s, w, h, d));
     for (size_t i = 0, n = (size_t)w * (size_t)h; i < n; i++)
         memcpy(done.rgb + 3 * i, fill, 3);
     for (int row = 0; row < in->h; row++)
-        memcpy(done.rgb + ((size_t)(y + row) * (size_t)w + (size_t)x) * 3, in->rgb + (size_t)row * (size_t)in->w * 3,
-               (size_t)in->w * 3);
+        memcpy(done.rgb + ((size_t)(y + row) * (size_t)w + (size_t)x) * 3,
+               in->rgb + (size_t)row * (size_t)in->w * 3, (size_t)in->w * 3);
     *out = done;
 out:
     return rc;
@@ -43,7 +48,8 @@ out:
 void dg_image_flip(dg_image *im)
 {
     for (int y = 0; y < im->h; y++) {
-        uint8_t *a = im->rgb + (size_t)y * (size_t)im->w * 3, *b = a + (size_t)(im->w - 1) * 3, t[3];
+        uint8_t *a = im->rgb + (size_t)y * (size_t)im->w * 3, *b = a + (size_t)(im->w - 1) * 3,
+                t[3];
 
         for (; a < b; a += 3, b -= 3) {
             memcpy(t, a, 3);
@@ -53,7 +59,7 @@ void dg_image_flip(dg_image *im)
     }
 }
 
-/* ---- samples ------------------------------------------------------------------------------------------ */
+/* ---- samples ------------------------------------------------------------------------------- */
 
 int dg_sample_resize(dg_sample *sm, int w, int h, dg_diag *d)
 {
@@ -63,8 +69,10 @@ int dg_sample_resize(dg_sample *sm, int w, int h, dg_diag *d)
     for (int i = 0; rc == 0 && i < sm->n_objects; i++) {
         dg_box *b = &sm->objects[i].box;
 
-        /* Multiplied first: a box that ends at the edge still does, and is not dropped as outside. */
-        *b = (dg_box){ b->x1 * w / from_w, b->y1 * h / from_h, b->x2 * w / from_w, b->y2 * h / from_h };
+        /* Multiplied first: a box that ends at the edge still does, and is not dropped as
+         * outside. */
+        *b = (dg_box){ b->x1 * w / from_w, b->y1 * h / from_h, b->x2 * w / from_w,
+                       b->y2 * h / from_h };
     }
     return rc;
 }

@@ -1,17 +1,22 @@
-/* score: COCO bounding-box evaluation, number for number that of the official evaluator (pycocotools).
+/* score: COCO bounding-box evaluation, number for number that of the official evaluator
+ * (pycocotools).
  *
- * For each class and image the 100 best detections, by falling score, take truths greedily: of the truths
- * not taken yet the one of largest IoU that reaches the threshold; a truth that counts goes before one that is
- * ignored; crowds are ignored and may be taken by many, with IoU over the detection's area alone. A truth is
- * also ignored outside the area range; a detection that took an ignored truth, or took none and lies outside
- * the range itself, counts neither for nor against. Then over all images by falling score
+ * For each class and image the 100 best detections, by falling score, take truths greedily: of
+ * the truths not taken yet the one of largest IoU that reaches the threshold; a truth that
+ * counts goes before one that is ignored; crowds are ignored and may be taken by many, with IoU
+ * over the detection's area alone. A truth is also ignored outside the area range; a detection
+ * that took an ignored truth, or took none and lies outside the range itself, counts neither for
+ * nor against. Then over all images by falling score
  *
- *     recall_i = tp_i / truths,   precision_i = tp_i / (tp_i + fp_i + eps),   p_i = max_{j >= i} precision_j,
+ *     recall_i = tp_i / truths,   precision_i = tp_i / (tp_i + fp_i + eps),
+ *     p_i = max_{j >= i} precision_j,
  *
- * sampled at the first recall >= r for r = 0, 0.01, .. 1 (0 beyond the last). AP is the mean of the samples
- * over thresholds 0.50 .. 0.95 and the classes that have truths; AR the mean of the last recalls.
+ * sampled at the first recall >= r for r = 0, 0.01, .. 1 (0 beyond the last). AP is the mean of
+ * the samples over thresholds 0.50 .. 0.95 and the classes that have truths; AR the mean of the
+ * last recalls.
  *
- * One difference: the official evaluator takes a truth whose annotation id is 0 for no match at all. */
+ * One difference: the official evaluator takes a truth whose annotation id is 0 for no match at
+ * all. */
 #include "media/score.h"
 
 #include <assert.h>
@@ -22,8 +27,14 @@
 
 #include "base/arena.h"
 
-enum { IOUS = DG_SCORE_IOUS, RECALLS = DG_SCORE_RECALLS, AREAS = DG_SCORE_AREAS, LIMITS = 3, BEST = 100,
-       MAX_CLASSES = 1 << 16 }; /* whose curves take 2 GB */
+enum {
+    IOUS = DG_SCORE_IOUS,
+    RECALLS = DG_SCORE_RECALLS,
+    AREAS = DG_SCORE_AREAS,
+    LIMITS = 3,
+    BEST = 100,
+    MAX_CLASSES = 1 << 16, /* whose curves take 2 GB */
+};
 
 static const int    limits[LIMITS] = { 1, 10, BEST };
 static const double area_from[AREAS] = { 0.0, 0.0, 32.0 * 32.0, 96.0 * 96.0 };
@@ -46,9 +57,9 @@ typedef struct entry {
 /* One of the best 100 of its image, as the curves need it. */
 typedef struct hit {
     double   score;
-    int      rank;                           /* within its image */
-    int64_t  order;                          /* by image, then rank */
-    uint16_t taken[AREAS], ignored[AREAS];   /* bit per threshold */
+    int      rank;                         /* within its image */
+    int64_t  order;                        /* by image, then rank */
+    uint16_t taken[AREAS], ignored[AREAS]; /* bit per threshold */
 } hit;
 
 typedef struct scoring {
@@ -62,15 +73,15 @@ typedef struct scoring {
     int64_t                   n_hits;
     int64_t                   counted[AREAS]; /* truths of the class that count */
     /* of the image at hand: */
-    double  *iou;      /* [detection][truth in order of matching] */
-    int64_t *order;    /* truths in order of matching */
+    double  *iou;   /* [detection][truth in order of matching] */
+    int64_t *order; /* truths in order of matching */
     uint8_t *ignore, *used;
-    int64_t  most;     /* truths of one class in one image */
+    int64_t  most;      /* truths of one class in one image */
     double  *precision; /* [n_hits] of the curve at hand */
     int64_t *tp, *fp;
 } scoring;
 
-/* ---- matching ---------------------------------------------------------------------------------------------- */
+/* ---- matching ------------------------------------------------------------------------------ */
 
 static double iou_of(const dg_detection *d, const dg_coco_annotation *g)
 {
@@ -126,7 +137,8 @@ static int64_t choose(const scoring *w, const double *iou, int64_t n_truths, dou
     return m;
 }
 
-static void match_range(scoring *w, const entry *d, int n_detections, int64_t n_truths, int range, hit *hits)
+static void match_range(scoring *w, const entry *d, int n_detections, int64_t n_truths, int range,
+                        hit *hits)
 {
     for (int i = 0; i < n_detections; i++)
         for (int64_t k = 0; k < n_truths; k++)
@@ -147,7 +159,8 @@ static void match_range(scoring *w, const entry *d, int n_detections, int64_t n_
 }
 
 /* All of one class in one image. */
-static void match_image(scoring *w, const entry *d, int64_t n_detections, const entry *g, int64_t n_truths)
+static void match_image(scoring *w, const entry *d, int64_t n_detections, const entry *g,
+                        int64_t n_truths)
 {
     const int n = n_detections < BEST ? (int)n_detections : BEST;
     hit      *hits = w->hits + w->n_hits;
@@ -161,7 +174,7 @@ static void match_image(scoring *w, const entry *d, int64_t n_detections, const 
     w->n_hits += n;
 }
 
-/* ---- curves ------------------------------------------------------------------------------------------------- */
+/* ---- curves -------------------------------------------------------------------------------- */
 
 static int by_score(const void *p, const void *q)
 {
@@ -225,7 +238,7 @@ static void finish_class(scoring *w, int label)
     }
 }
 
-/* ---- all of it ----------------------------------------------------------------------------------------------- */
+/* ---- all of it ----------------------------------------------------------------------------- */
 
 static int by_work(const void *p, const void *q)
 {
@@ -263,8 +276,9 @@ static void score_all(scoring *w)
 
             if (!more_d && !more_g)
                 break;
-            image = !more_g || (more_d && w->by_detection[d].image < w->by_truth[g].image) ? w->by_detection[d].image
-                                                                                          : w->by_truth[g].image;
+            image = !more_g || (more_d && w->by_detection[d].image < w->by_truth[g].image)
+                        ? w->by_detection[d].image
+                        : w->by_truth[g].image;
             d_end = run_end(w->by_detection, d, w->n_detections, label, image);
             g_end = run_end(w->by_truth, g, w->n_truths, label, image);
             match_image(w, w->by_detection + d, d_end - d, w->by_truth + g, g_end - g);
@@ -275,7 +289,8 @@ static void score_all(scoring *w)
     }
 }
 
-/* Mean of the defined ones among n values, every `step` values a block of `width`; -1 if there is none. */
+/* Mean of the defined ones among n values, every `step` values a block of `width`; -1 if there
+ * is none. */
 static double mean(const double *v, int64_t n, int64_t step, int64_t width)
 {
     double  sum = 0.0;
@@ -292,7 +307,8 @@ static double mean(const double *v, int64_t n, int64_t step, int64_t width)
 
 static void summarise(dg_score *s)
 {
-    const int64_t p = (int64_t)AREAS * IOUS * RECALLS, r = (int64_t)AREAS * LIMITS * IOUS; /* a class */
+    const int64_t p = (int64_t)AREAS * IOUS * RECALLS,
+                  r = (int64_t)AREAS * LIMITS * IOUS; /* a class */
 
     for (int range = 0; range < AREAS; range++) {
         const double *precision = s->precision + range * IOUS * RECALLS;
@@ -300,7 +316,8 @@ static void summarise(dg_score *s)
         const int     place = range ? DG_AP_SMALL + range - 1 : DG_AP;
 
         s->numbers[place] = mean(precision, s->n_classes * p, p, IOUS * RECALLS);
-        s->numbers[range ? DG_AR_SMALL + range - 1 : DG_AR100] = mean(recall + 2 * IOUS, s->n_classes * r, r, IOUS);
+        s->numbers[range ? DG_AR_SMALL + range - 1 : DG_AR100] =
+            mean(recall + 2 * IOUS, s->n_classes * r, r, IOUS);
     }
     s->numbers[DG_AP50] = mean(s->precision, s->n_classes * p, p, RECALLS);
     s->numbers[DG_AP75] = mean(s->precision + 5 * RECALLS, s->n_classes * p, p, RECALLS);
@@ -354,8 +371,8 @@ static bool make_room(scoring *w)
     w->used = dg_try_alloc(most);
     w->s->precision = dg_try_alloc(curves * RECALLS * sizeof(double));
     w->s->recall = dg_try_alloc(curves * LIMITS * sizeof(double));
-    if (!w->hits || !w->tp || !w->fp || !w->precision || !w->iou || !w->order || !w->ignore || !w->used ||
-        !w->s->precision || !w->s->recall)
+    if (!w->hits || !w->tp || !w->fp || !w->precision || !w->iou || !w->order || !w->ignore ||
+        !w->used || !w->s->precision || !w->s->recall)
         return false;
     for (size_t i = 0; i < curves * RECALLS; i++)
         w->s->precision[i] = -1.0;
@@ -370,29 +387,34 @@ static bool make_room(scoring *w)
 
 static void clear(scoring *w)
 {
-    void *const all[] = { w->by_truth, w->by_detection, w->hits, w->tp, w->fp, w->precision, w->iou, w->order,
-                          w->ignore, w->used };
+    void *const all[] = { w->by_truth,  w->by_detection, w->hits,  w->tp,     w->fp,
+                          w->precision, w->iou,          w->order, w->ignore, w->used };
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         dg_free(all[i]);
 }
 
-int dg_score_open(dg_score **out, int n_images, int n_classes, const dg_coco_annotation *truths, int64_t n_truths,
-                  const dg_detection *detections, int64_t n_detections, dg_diag *d)
+int dg_score_open(dg_score **out, int n_images, int n_classes, const dg_coco_annotation *truths,
+                  int64_t n_truths, const dg_detection *detections, int64_t n_detections,
+                  dg_diag *d)
 {
-    scoring w = { .truths = truths, .detections = detections, .n_truths = n_truths, .n_detections = n_detections };
+    scoring w = { .truths = truths,
+                  .detections = detections,
+                  .n_truths = n_truths,
+                  .n_detections = n_detections };
     int     rc = 0;
 
     for (int64_t i = 0; i < n_detections; i++)
         if (!isfinite(detections[i].score))
-            return dg_fail(d, DG_ENUMERIC, DG_NOWHERE, "score-value", "detection %lld has a score that is not finite",
-                           (long long)i);
+            return dg_fail(d, DG_ENUMERIC, DG_NOWHERE, "score-value",
+                           "detection %lld has a score that is not finite", (long long)i);
     w.s = n_classes <= MAX_CLASSES ? dg_try_alloc(sizeof *w.s) : NULL;
     if (w.s)
         w.s->n_classes = n_classes;
     if (!w.s || !make_entries(&w, n_images, n_classes) || !make_room(&w)) {
-        rc = dg_fail(d, DG_EMEMORY, DG_NOWHERE, "score-memory", "no memory to score %lld detections of %d classes",
-                     (long long)n_detections, n_classes);
+        rc = dg_fail(d, DG_EMEMORY, DG_NOWHERE, "score-memory",
+                     "no memory to score %lld detections of %d classes", (long long)n_detections,
+                     n_classes);
         dg_score_close(&w.s);
     } else {
         score_all(&w);

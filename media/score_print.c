@@ -28,11 +28,13 @@ const char *dg_score_name(int which)
 void dg_score_print(dg_str *out, const dg_score *s, const dg_coco_class *classes, int n_classes)
 {
     for (int k = 0; k < DG_N_SCORES; k++)
-        dg_str_fmt(out, "%-6s %7.4f   %s\n", numbers[k].name, dg_score_number(s, k), numbers[k].meaning);
+        dg_str_fmt(out, "%-6s %7.4f   %s\n", numbers[k].name, dg_score_number(s, k),
+                   numbers[k].meaning);
     if (classes && n_classes)
         dg_str_add(out, "\n     AP    AP50   class\n");
     for (int k = 0; classes && k < n_classes; k++)
-        dg_str_fmt(out, "%7.4f %7.4f   %s\n", dg_score_class_ap(s, k), dg_score_class_ap50(s, k), classes[k].name);
+        dg_str_fmt(out, "%7.4f %7.4f   %s\n", dg_score_class_ap(s, k), dg_score_class_ap50(s, k),
+                   classes[k].name);
 }
 
 /* To 12 decimals: the evaluator's epsilon would make 0.9999999999999999 of 1. */
@@ -42,7 +44,8 @@ static void add_number(dg_str *out, const char *key, double v)
     dg_str_json_real(out, round(v * 1e12) / 1e12);
 }
 
-void dg_score_print_json(dg_str *out, const dg_score *s, const dg_coco_class *classes, int n_classes)
+void dg_score_print_json(dg_str *out, const dg_score *s, const dg_coco_class *classes,
+                         int n_classes)
 {
     for (int k = 0; k < DG_N_SCORES; k++) {
         dg_str_add(out, k ? "," : "{");

@@ -1,6 +1,7 @@
-/* scratch: a bump allocator for pixels and object lists. Blocks are taken as needed; a reset puts what one
- * sample needed into a single block, so that from the second sample on nothing is asked of the system.
- * Sanitizer builds give every piece a block of its own, so that overruns are seen. */
+/* scratch: a bump allocator for pixels and object lists. Blocks are taken as needed; a reset
+ * puts what one sample needed into a single block, so that from the second sample on nothing is
+ * asked of the system. Sanitizer builds give every piece a block of its own, so that overruns
+ * are seen. */
 #include "media/image.h"
 
 #include <stdlib.h>

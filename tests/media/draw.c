@@ -27,8 +27,10 @@ static void picture(void **state)
 {
     place            *p = *state;
     const char *const names[] = { "apple", "p\xC3\xA4r" };
-    const dg_mark     marks[] = { { { 20, 40, 80, 90 }, 1, 0.75 }, { { 50, 10, 95, 30 }, 7, -1.0 },
-                                  { { NAN, 0, INFINITY, 5 }, 0, 0.5 }, { { -50, -50, 1e9, 1e9 }, 0, 0.5 } };
+    const dg_mark     marks[] = { { { 20, 40, 80, 90 }, 1, 0.75 },
+                                  { { 50, 10, 95, 30 }, 7, -1.0 },
+                                  { { NAN, 0, INFINITY, 5 }, 0, 0.5 },
+                                  { { -50, -50, 1e9, 1e9 }, 0, 0.5 } };
     dg_image          im, out;
     dg_tile           tile = { .image = &im, .marks = marks, .n_marks = 2 };
     uint8_t           one[3], seven[3];
@@ -38,7 +40,8 @@ static void picture(void **state)
     dg_draw_color(seven, 7);
     assert_int_equal(dg_draw_picture(&out, p->s, &tile, (dg_names){ names, 2 }, 0, p->d), 0);
     assert_int_equal(out.w, 100);
-    assert_true(near_color(&out, 20, 70, one) && near_color(&out, 50, 90, one) && near_color(&out, 60, 10, seven));
+    assert_true(near_color(&out, 20, 70, one) && near_color(&out, 50, 90, one) &&
+                near_color(&out, 60, 10, seven));
     assert_true(out.rgb[3 * (70 * 100 + 50)] == 0); /* inside a box the picture stays */
     assert_int_equal(dg_draw_picture(&out, p->s, &tile, (dg_names){ NULL, 0 }, 640, p->d), 0);
     assert_int_equal(out.w, 700);
@@ -55,8 +58,11 @@ static void mosaic(void **state)
     dg_image      wide, high, out;
     uint8_t       three[3];
     const dg_tile tiles[] = {
-        { &wide, &mark, 1, "first.jpg" }, { &high, NULL, 0, NULL },
-        { &wide, NULL, 0, "no UTF-8: \xFF\xC3 \xED\xA0\x80 \n a name that is much too long for the little place it has" },
+        { &wide, &mark, 1, "first.jpg" },
+        { &high, NULL, 0, NULL },
+        { &wide, NULL, 0,
+          "no UTF-8: \xFF\xC3 \xED\xA0\x80 \n a name that is much too long for the little place it "
+          "has" },
     };
 
     assert_int_equal(dg_image_new(&wide, p->s, 40, 20, p->d), 0);
@@ -64,14 +70,16 @@ static void mosaic(void **state)
     memset(wide.rgb, 200, 40 * 20 * 3);
     memset(high.rgb, 100, 40 * 20 * 3);
     dg_draw_color(three, 3);
-    assert_int_equal(dg_draw_mosaic(&out, p->s, tiles, 3, 2, 160, 160, (dg_names){ NULL, 0 }, p->d), 0);
+    assert_int_equal(dg_draw_mosaic(&out, p->s, tiles, 3, 2, 160, 160, (dg_names){ NULL, 0 }, p->d),
+                     0);
     assert_int_equal(out.w, 2 * 166 + 6);
     assert_int_equal(out.h, 2 * (160 + 22 + 6) + 6);
     assert_true(count_color(&out, three) > 200);
     assert_true(near_color(&out, 6 + 80, 6 + 120, (const uint8_t[]){ 200, 200, 200 }));
     assert_true(near_color(&out, 172 + 80, 6 + 80, (const uint8_t[]){ 100, 100, 100 }));
     assert_true(near_color(&out, 172 + 20, 6 + 80, (const uint8_t[]){ 33, 33, 36 }));
-    assert_int_equal(dg_draw_mosaic(&out, p->s, tiles, 1, 2, 160, 160, (dg_names){ NULL, 0 }, p->d), 0);
+    assert_int_equal(dg_draw_mosaic(&out, p->s, tiles, 1, 2, 160, 160, (dg_names){ NULL, 0 }, p->d),
+                     0);
     assert_int_equal(out.h, 80 + 22 + 6 + 6); /* cells as high as the highest picture */
     no_diagnostics(p);
 }
@@ -83,9 +91,12 @@ static void too_large(void **state)
     const dg_tile tile = { .image = &im };
 
     assert_int_equal(dg_image_new(&im, p->s, 32768, 1, p->d), 0); /* one more than cairo draws */
-    assert_int_equal(dg_draw_picture(&out, p->s, &tile, (dg_names){ NULL, 0 }, 0, p->d), -DG_EMEMORY);
+    assert_int_equal(dg_draw_picture(&out, p->s, &tile, (dg_names){ NULL, 0 }, 0, p->d),
+                     -DG_EMEMORY);
     check_says(p, "draw-canvas", "cannot draw a picture of 32768 x 1");
-    assert_int_equal(dg_draw_mosaic(&out, p->s, &tile, 1, 1, 40000, 10, (dg_names){ NULL, 0 }, p->d), -DG_EINPUT);
+    assert_int_equal(
+        dg_draw_mosaic(&out, p->s, &tile, 1, 1, 40000, 10, (dg_names){ NULL, 0 }, p->d),
+        -DG_EINPUT);
     check_only(p->d, "image-size");
 }
 

@@ -1,4 +1,5 @@
-/* image: pictures of every kind become what Pillow makes of them; broken ones become errors; writers. */
+/* image: pictures of every kind become what Pillow makes of them; broken ones become errors;
+ * writers. */
 #include "tests/media/place.h"
 
 #include "media/image.h"
@@ -9,7 +10,8 @@ static uint64_t hash(const dg_image *im)
 }
 
 /* Every line of data/images.txt: name, width, height, hash of the pixels. */
-static void each_expected(place *p, void (*check)(place *p, const char *name, int w, int h, uint64_t hash))
+static void each_expected(place *p,
+                          void (*check)(place *p, const char *name, int w, int h, uint64_t hash))
 {
     char  *text, *line, *rest;
     size_t n;
@@ -50,7 +52,8 @@ static void every_kind(void **state)
     no_diagnostics(*state);
 }
 
-/* Each beginning of each file: an error, or (only the end mark is missing) the whole picture. Never a crash. */
+/* Each beginning of each file: an error, or (only the end mark is missing) the whole picture.
+ * Never a crash. */
 static void check_beginnings(place *p, const char *name, int w, int h, uint64_t want)
 {
     char  *bytes;
@@ -72,7 +75,8 @@ static void check_beginnings(place *p, const char *name, int w, int h, uint64_t 
             assert_true(hash(&im) == want);
         } else {
             assert_int_equal(rc, -DG_EINPUT);
-            check_only(p->d, dg_is_jpeg(cut, k) || dg_is_png(cut, k) ? "image-broken" : "image-unknown");
+            check_only(p->d,
+                       dg_is_jpeg(cut, k) || dg_is_png(cut, k) ? "image-broken" : "image-unknown");
         }
         free(cut);
     }
@@ -175,10 +179,12 @@ static void reduced_and_stored(void **state)
     place   *p = *state;
     dg_image im;
 
-    assert_int_equal(dg_image_read_as(&im, p->s, data(p, "turn6.jpg"), (dg_decode){ .stored = true }, p->d), 0);
+    assert_int_equal(
+        dg_image_read_as(&im, p->s, data(p, "turn6.jpg"), (dg_decode){ .stored = true }, p->d), 0);
     assert_int_equal(im.w, 37);
     assert_int_equal(im.h, 29);
-    assert_int_equal(dg_image_read_as(&im, p->s, data(p, "turn6.jpg"), (dg_decode){ .reduce = 4 }, p->d), 0);
+    assert_int_equal(
+        dg_image_read_as(&im, p->s, data(p, "turn6.jpg"), (dg_decode){ .reduce = 4 }, p->d), 0);
     assert_int_equal(im.w, 8);
     assert_int_equal(im.h, 10);
 }

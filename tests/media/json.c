@@ -5,7 +5,7 @@
 
 #include "media/json.h"
 
-/* ---- events: written down as text ------------------------------------------------------------------------- */
+/* ---- events: written down as text ---------------------------------------------------------- */
 
 typedef struct trace {
     dg_str      s;
@@ -73,7 +73,8 @@ static void events_in_order(void **state)
     check_events(p, "{\"a\": [1, -2.5e3,true], \"b\":{}, \"c\" : \"x\"}", NULL,
                  "0:{ 1:a= 6:[ 7:1 10:-2.5e3 17:true 21:] 24:b= 28:{ 29:} 32:c= 38:'x 41:} ");
     check_events(p, " [null,false]", NULL, "1:[ 2:null 7:false 12:] ");
-    check_events(p, "[\"caf\\u00e9\"]", NULL, "0:[ 5:'caf\xC3\xA9 12:] "); /* escapes shift the beginning */
+    check_events(p, "[\"caf\\u00e9\"]", NULL,
+                 "0:[ 5:'caf\xC3\xA9 12:] "); /* escapes shift the beginning */
     check_events(p, "7", NULL, "0:7 ");
     check_events(p, "\xEF\xBB\xBF[]", NULL, "0:[ 1:] ");
     no_diagnostics(p);
@@ -84,7 +85,8 @@ static void skipping(void **state)
     place *p = *state;
 
     check_events(p, "{\"s\":[[1,{\"s\":2}],3],\"t\":4}", "s", "0:{ 1:s= 21:t= 25:4 26:} ");
-    check_events(p, "{\"s\":5,\"t\":[{\"s\":{}},6]}", "s", "0:{ 1:s= 7:t= 11:[ 12:{ 13:s= 19:} 21:6 22:] 23:} ");
+    check_events(p, "{\"s\":5,\"t\":[{\"s\":{}},6]}", "s",
+                 "0:{ 1:s= 7:t= 11:[ 12:{ 13:s= 19:} 21:6 22:] 23:} ");
 }
 
 static void stopped(void **state)
@@ -93,7 +95,8 @@ static void stopped(void **state)
     trace       t = { .stop = "b" };
     const char *text = "{\n  \"a\": 1,\n  \"b\": 2\n}";
 
-    assert_int_equal(dg_json_events_read(text, strlen(text), "x.json", &events, &t, p->d), -DG_EINPUT);
+    assert_int_equal(dg_json_events_read(text, strlen(text), "x.json", &events, &t, p->d),
+                     -DG_EINPUT);
     assert_string_equal(dg_diag_at(p->d, 0)->at.file, "x.json");
     assert_int_equal(dg_diag_at(p->d, 0)->at.line, 3);
     assert_int_equal(dg_diag_at(p->d, 0)->at.column, 3);
@@ -101,9 +104,10 @@ static void stopped(void **state)
     dg_str_free(&t.s);
 }
 
-/* ---- errors ------------------------------------------------------------------------------------------------- */
+/* ---- errors -------------------------------------------------------------------------------- */
 
-static void check_bad(place *p, const char *text, size_t n, const char *id, const char *says, int line)
+static void check_bad(place *p, const char *text, size_t n, const char *id, const char *says,
+                      int line)
 {
     const dg_json *v;
 
@@ -134,7 +138,8 @@ static void bad_texts(void **state)
     place *p = *state;
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        check_bad(p, cases[i].text, strlen(cases[i].text), "json-syntax", cases[i].says, cases[i].line);
+        check_bad(p, cases[i].text, strlen(cases[i].text), "json-syntax", cases[i].says,
+                  cases[i].line);
 }
 
 static void limits(void **state)
@@ -167,11 +172,12 @@ static void many_values(void **state)
     free(text);
 }
 
-/* ---- tree --------------------------------------------------------------------------------------------------- */
+/* ---- tree ---------------------------------------------------------------------------------- */
 
 static void tree(void **state)
 {
-    static const char text[] = "{\"name\": \"a\\\"b\", \"list\": [1.5, [], {\"x\": true}],\n \"n\": null, \"name\": \"last\"}";
+    static const char text[] = "{\"name\": \"a\\\"b\", \"list\": [1.5, [], {\"x\": true}],\n "
+                               "\"n\": null, \"name\": \"last\"}";
     place            *p = *state;
     const dg_json    *v, *list, *x;
 
@@ -202,7 +208,7 @@ static void tree(void **state)
     check_says(p, "json-kind", "an array where an object with \"a\" is expected");
 }
 
-/* ---- numbers ------------------------------------------------------------------------------------------------ */
+/* ---- numbers ------------------------------------------------------------------------------- */
 
 static dg_json_scalar number(const char *text)
 {
@@ -212,9 +218,23 @@ static dg_json_scalar number(const char *text)
 static void numbers(void **state)
 {
     static const char *const texts[] = {
-        "0", "-0", "1", "0.1", "123456789.123456", "-2.5", "1e5", "1.7976931348623157e308", "5e-324", "640.0",
-        "0.30000000000000004", "9007199254740993", "123456789012345678901234567890", "0.000001", "12345.6789012345678",
-        "0.00000000000000000000001", "999999999999999",
+        "0",
+        "-0",
+        "1",
+        "0.1",
+        "123456789.123456",
+        "-2.5",
+        "1e5",
+        "1.7976931348623157e308",
+        "5e-324",
+        "640.0",
+        "0.30000000000000004",
+        "9007199254740993",
+        "123456789012345678901234567890",
+        "0.000001",
+        "12345.6789012345678",
+        "0.00000000000000000000001",
+        "999999999999999",
     };
     double         x;
     int64_t        i;

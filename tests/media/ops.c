@@ -1,4 +1,5 @@
-/* ops: resizing, colours and geometry give the pixels that Pillow gives; samples keep boxes and image together. */
+/* ops: resizing, colours and geometry give the pixels that Pillow gives; samples keep boxes and
+ * image together. */
 #include "tests/media/place.h"
 
 #include <math.h>
@@ -96,7 +97,8 @@ static void fixture_resize(void **state)
         const char    *want = dg_json_get(o, "hex")->text;
 
         assert_int_equal(dg_image_resize(&out, p->s, &im, (int)dg_json_get(o, "w")->number,
-                                         (int)dg_json_get(o, "h")->number, p->d), 0);
+                                         (int)dg_json_get(o, "h")->number, p->d),
+                         0);
         assert_int_equal(strlen(want), out.w * out.h * 6);
         for (int i = 0; i < out.w * out.h * 3; i++)
             assert_int_equal(out.rgb[i], hex(want[2 * i]) * 16 + hex(want[2 * i + 1]));
@@ -111,13 +113,15 @@ static void fixture_nearest(void **state)
 
     assert_int_equal(outputs->n, 3);
     for (int k = 0; k < outputs->n; k++) {
-        const dg_json *o = &outputs->items[k], *rows = dg_json_get(o, "rows"), *cols = dg_json_get(o, "cols");
+        const dg_json *o = &outputs->items[k], *rows = dg_json_get(o, "rows"),
+                      *cols = dg_json_get(o, "cols");
 
         assert_int_equal(dg_image_resize_nearest(&out, p->s, &im, cols->n, rows->n, p->d), 0);
         for (int y = 0; y < out.h; y++)
             for (int x = 0; x < out.w; x++)
-                assert_memory_equal(out.rgb + 3 * (y * out.w + x),
-                                    im.rgb + 3 * ((int)rows->items[y].number * 53 + (int)cols->items[x].number), 3);
+                assert_memory_equal(
+                    out.rgb + 3 * (y * out.w + x),
+                    im.rgb + 3 * ((int)rows->items[y].number * 53 + (int)cols->items[x].number), 3);
     }
     assert_int_equal(dg_nearest_index(69, 640, 736), 59); /* as in single precision */
     assert_int_equal(dg_nearest_index(735, 640, 736), 639);
@@ -127,16 +131,17 @@ static void check_samples(const dg_json *samples, const uint8_t *rgb)
 {
     assert_true(samples->n > 10);
     for (int i = 0; i < samples->n; i++)
-        assert_int_equal(rgb[(int)samples->items[i].items[0].number], (int)samples->items[i].items[1].number);
+        assert_int_equal(rgb[(int)samples->items[i].items[0].number],
+                         (int)samples->items[i].items[1].number);
 }
 
 static void fixture_jpeg(void **state)
 {
     place         *p = *state;
     const dg_json *f = section(p, "bccd_eval"), *floats = dg_json_get(f, "float_samples");
-    const char    *path = shared(p, dg_printf(p->a, "bccd/images/%s", dg_json_get(f, "file")->text));
-    dg_image       im, small;
-    float         *real;
+    const char *path = shared(p, dg_printf(p->a, "bccd/images/%s", dg_json_get(f, "file")->text));
+    dg_image    im, small;
+    float      *real;
 
     if (!path)
         skip();
@@ -149,7 +154,8 @@ static void fixture_jpeg(void **state)
     for (int i = 0; i < floats->n; i++) { /* places are in channel, row, column order */
         int at = (int)floats->items[i].items[0].number, plane = 320 * 320;
 
-        assert_true(fabs(real[at % plane * 3 + at / plane] - floats->items[i].items[1].number) < 6e-8);
+        assert_true(fabs(real[at % plane * 3 + at / plane] - floats->items[i].items[1].number) <
+                    6e-8);
     }
 }
 
@@ -165,7 +171,8 @@ static void geometry(void **state)
     assert_int_equal(dg_image_paste(&canvas, p->s, &part, 50, 40, 20, 35, fill, p->d), 0);
     for (int y = 0; y < 40; y++)
         for (int x = 0; x < 50; x++) {
-            const uint8_t *want = y >= 35 && x >= 20 ? part.rgb + ((y - 35) * 30 + x - 20) * 3 : fill;
+            const uint8_t *want =
+                y >= 35 && x >= 20 ? part.rgb + ((y - 35) * 30 + x - 20) * 3 : fill;
 
             assert_memory_equal(canvas.rgb + (y * 50 + x) * 3, want, 3);
         }
@@ -192,9 +199,13 @@ static void assert_box(dg_box b, double x1, double y1, double x2, double y2)
 static void samples(void **state)
 {
     place    *p = *state;
-    dg_object objects[] = { { .box = { 0, 0, 53, 37 }, .label = 1 }, { .box = { 10, 5, 30, 25 }, .label = 2 },
+    dg_object objects[] = { { .box = { 0, 0, 53, 37 }, .label = 1 },
+                            { .box = { 10, 5, 30, 25 }, .label = 2 },
                             { .box = { 0, 30, 4, 37 }, .label = 3 } };
-    dg_sample sm = { .image = formula_image(p, "pil_image", 53, 37), .objects = objects, .n_objects = 3, .scratch = p->s };
+    dg_sample sm = { .image = formula_image(p, "pil_image", 53, 37),
+                     .objects = objects,
+                     .n_objects = 3,
+                     .scratch = p->s };
 
     dg_sample_flip(&sm);
     assert_box(objects[1].box, 23, 5, 43, 25);
@@ -203,10 +214,10 @@ static void samples(void **state)
     assert_int_equal(sm.image.w, 106);
     assert_box(objects[0].box, 50, 30, 103, 67);
     assert_box(objects[1].box, 73, 35, 93, 55);
-    assert_int_equal(dg_sample_crop(&sm, 60, 25, 40, 30, p->d), 0); /* third: centre at 101 is outside */
+    assert_int_equal(dg_sample_crop(&sm, 60, 25, 40, 30, p->d), 0);
     assert_box(objects[0].box, 0, 5, 40, 30);
     assert_box(objects[1].box, 13, 10, 33, 30);
-    assert_box(objects[2].box, 0, 0, 0, 0);
+    assert_box(objects[2].box, 0, 0, 0, 0); /* its centre, at x = 101, was outside */
     assert_int_equal(dg_sample_sanitize(&sm, 1.0), 1);
     assert_int_equal(sm.n_objects, 2);
     assert_int_equal(dg_sample_resize(&sm, 7, 11, p->d), 0);

@@ -1,5 +1,5 @@
-/* place.h: what every test of media has: a diagnostic collector, scratch memory, an arena, a folder to write
- * into, and the paths of its data. */
+/* place.h: what every test of media has: a diagnostic collector, scratch memory, an arena, a
+ * folder to write into, and the paths of its data. */
 #ifndef DG_TESTS_MEDIA_PLACE_H
 #define DG_TESTS_MEDIA_PLACE_H
 

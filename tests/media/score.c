@@ -11,8 +11,10 @@ static dg_score *score(place *p, const dg_coco *truth, const dg_found *x)
 {
     dg_score *s;
 
-    assert_int_equal(dg_score_open(&s, dg_coco_n_images(truth), dg_coco_n_classes(truth), dg_coco_annotations(truth),
-                                   dg_coco_n_annotations(truth), x->items, x->n, p->d), 0);
+    assert_int_equal(dg_score_open(&s, dg_coco_n_images(truth), dg_coco_n_classes(truth),
+                                   dg_coco_annotations(truth), dg_coco_n_annotations(truth),
+                                   x->items, x->n, p->d),
+                     0);
     return s;
 }
 
@@ -26,13 +28,17 @@ static void published(void **state)
     for (int k = 0; k < 2; k++) {
         const dg_json *want = dg_json_get(all, names[k]);
         dg_coco       *truth;
-        dg_found  x;
+        dg_found       x;
         dg_score      *s;
 
-        assert_int_equal(dg_coco_open_as(&truth, data(p, dg_printf(p->a, "evaluator/%s/gt.json", names[k])), false, 0,
-                                         p->d), 0);
-        assert_int_equal(dg_detections_read(&x, data(p, dg_printf(p->a, "evaluator/%s/dets.json", names[k])), truth, p->d),
+        assert_int_equal(dg_coco_open_as(&truth,
+                                         data(p, dg_printf(p->a, "evaluator/%s/gt.json", names[k])),
+                                         false, 0, p->d),
                          0);
+        assert_int_equal(
+            dg_detections_read(&x, data(p, dg_printf(p->a, "evaluator/%s/dets.json", names[k])),
+                               truth, p->d),
+            0);
         s = score(p, truth, &x);
         for (int i = 0; i < DG_N_SCORES; i++)
             if (!(fabs(dg_score_number(s, i) - dg_json_get(want, dg_score_name(i))->number) <=
@@ -63,8 +69,9 @@ static int place_of(const dg_json *list, double id)
 static void check_case(place *p, const dg_json *c)
 {
     const dg_json *truth = dg_json_get(c, "truth"), *images = dg_json_get(truth, "images");
-    const dg_json *cats = dg_json_get(truth, "categories"), *list = dg_json_get(truth, "annotations");
-    const dg_json *found = dg_json_get(c, "detections"), *want = dg_json_get(c, "numbers");
+    const dg_json *cats = dg_json_get(truth, "categories"),
+                  *list = dg_json_get(truth, "annotations");
+    const dg_json      *found = dg_json_get(c, "detections"), *want = dg_json_get(c, "numbers");
     dg_coco_annotation *t = DG_NEW_N(p->a, list->n + 1, dg_coco_annotation);
     dg_detection       *d = DG_NEW_N(p->a, found->n + 1, dg_detection);
     dg_score           *s;
@@ -73,23 +80,33 @@ static void check_case(place *p, const dg_json *c)
         const dg_json *o = &list->items[i], *b = dg_json_get(o, "bbox");
 
         t[i] = (dg_coco_annotation){ .image = place_of(images, number(o, "image_id")),
-                                     .label = place_of(cats, number(o, "category_id")), .x = b->items[0].number,
-                                     .y = b->items[1].number, .w = b->items[2].number, .h = b->items[3].number,
-                                     .area = number(o, "area"), .crowd = number(o, "iscrowd") != 0 };
+                                     .label = place_of(cats, number(o, "category_id")),
+                                     .x = b->items[0].number,
+                                     .y = b->items[1].number,
+                                     .w = b->items[2].number,
+                                     .h = b->items[3].number,
+                                     .area = number(o, "area"),
+                                     .crowd = number(o, "iscrowd") != 0 };
     }
     for (int i = 0; i < found->n; i++) {
         const dg_json *o = &found->items[i], *b = dg_json_get(o, "bbox");
 
-        d[i] = (dg_detection){ place_of(images, number(o, "image_id")), place_of(cats, number(o, "category_id")),
-                               b->items[0].number, b->items[1].number, b->items[2].number, b->items[3].number,
+        d[i] = (dg_detection){ place_of(images, number(o, "image_id")),
+                               place_of(cats, number(o, "category_id")),
+                               b->items[0].number,
+                               b->items[1].number,
+                               b->items[2].number,
+                               b->items[3].number,
                                number(o, "score") };
     }
     assert_int_equal(dg_score_open(&s, images->n, cats->n, t, list->n, d, found->n, p->d), 0);
     for (int i = 0; i < DG_N_SCORES; i++)
         if (!(fabs(dg_score_number(s, i) - want->items[i].number) <= 1e-9))
-            fail_msg("%s is %.12f, not %.12f", dg_score_name(i), dg_score_number(s, i), want->items[i].number);
+            fail_msg("%s is %.12f, not %.12f", dg_score_name(i), dg_score_number(s, i),
+                     want->items[i].number);
     for (int k = 0; k < cats->n; k++)
-        assert_true(fabs(dg_score_class_ap(s, k) - dg_json_get(c, "classes")->items[k].number) <= 1e-9);
+        assert_true(fabs(dg_score_class_ap(s, k) - dg_json_get(c, "classes")->items[k].number) <=
+                    1e-9);
     dg_score_close(&s);
 }
 
@@ -105,7 +122,8 @@ static void random_cases(void **state)
     no_diagnostics(p);
 }
 
-/* One class, one image, one truth, one detection: IoU 0.7755, as in the documentation of torchmetrics. */
+/* One class, one image, one truth, one detection: IoU 0.7755, as in the documentation of
+ * torchmetrics. */
 static void one_box(void **state)
 {
     place                   *p = *state;
@@ -117,9 +135,12 @@ static void one_box(void **state)
 
     assert_int_equal(dg_score_open(&s, 1, 2, &t, 1, &d, 1, p->d), 0);
     dg_score_print_json(&text, s, classes, 2);
-    assert_string_equal(text.s, "{\"AP\":0.6,\"AP50\":1,\"AP75\":1,\"APs\":-1,\"APm\":-1,\"APl\":0.6,\"AR1\":0.6,\"AR10\":0.6,"
-                        "\"AR100\":0.6,\"ARs\":-1,\"ARm\":-1,\"ARl\":0.6,\"classes\":[{\"id\":12,\"name\":\"one \\\"x\\\"\","
-                        "\"AP\":0.6,\"AP50\":1},{\"id\":13,\"name\":\"none\",\"AP\":-1,\"AP50\":-1}]}");
+    assert_string_equal(
+        text.s, "{\"AP\":0.6,\"AP50\":1,\"AP75\":1,\"APs\":-1,\"APm\":-1,\"APl\":0.6,\"AR1\":0.6,"
+                "\"AR10\":0.6,"
+                "\"AR100\":0.6,\"ARs\":-1,\"ARm\":-1,\"ARl\":0.6,\"classes\":[{\"id\":12,\"name\":"
+                "\"one \\\"x\\\"\","
+                "\"AP\":0.6,\"AP50\":1},{\"id\":13,\"name\":\"none\",\"AP\":-1,\"AP50\":-1}]}");
     text.n = 0;
     dg_score_print(&text, s, classes, 2);
     assert_non_null(strstr(text.s, "AP      0.6000   precision, mean over IoU 0.50:0.95\n"));
@@ -136,8 +157,9 @@ static void nothing_and_nonsense(void **state)
 {
     place                   *p = *state;
     const dg_coco_annotation t = { .w = 10, .h = 10, .area = 100 };
-    const dg_detection       bad = { .w = 1, .h = 1, .score = NAN }, flat = { .w = 0, .h = 10, .score = 0.5 };
-    dg_score                *s;
+    const dg_detection       bad = { .w = 1, .h = 1, .score = NAN },
+                       flat = { .w = 0, .h = 10, .score = 0.5 };
+    dg_score *s;
 
     assert_int_equal(dg_score_open(&s, 3, 2, NULL, 0, NULL, 0, p->d), 0);
     for (int i = 0; i < DG_N_SCORES; i++)
