@@ -95,11 +95,11 @@ static int name_unreadable(const dg_env *env, dg_dataset *data, const bool *bad,
     for (int i = 0; i < data->n_items && named < NAMED; i++) {
         if (!bad[i] || data->probe(data->self, i, why) >= 0)
             continue;
-        if (dg_diag_n(why)) {
-            dg_log_line(env, DG_WARN, "    %s", dg_diag_at(why, 0)->text);
-            if (rc)
-                dg_note(d, DG_NOWHERE, "%s", dg_diag_at(why, 0)->text);
-        }
+        const dg_err *e = dg_diag_at(why, 0);
+
+        dg_log_line(env, DG_WARN, "    %s: %s", e->at.file ? e->at.file : data->name, e->text);
+        if (rc)
+            dg_note(d, e->at, "%s", e->text);
         dg_diag_clear(why);
         named++;
     }

@@ -147,10 +147,10 @@ static int load_slot(dg_stream *s, work *w, int item, dg_sample *sm, uint64_t nu
     int      rc = read_sample(s, w, item, sm, number, d);
 
     for (int i = 0; rc < 0 && s->conf.data->replace && i < REPLACEMENTS; i++) {
-        int         other = (int)dg_draw_below(&draw, s->conf.data->n_items);
-        const char *why = dg_diag_n(d) ? dg_diag_at(d, 0)->text : "it cannot be read";
+        int           other = (int)dg_draw_below(&draw, s->conf.data->n_items);
+        const dg_err *why = dg_diag_at(d, 0);
 
-        dg_warn(w->pub.diag, DG_NOWHERE, "sample-replaced", "%s; item %d stands in for it", why, other);
+        dg_warn(w->pub.diag, why->at, "sample-replaced", "%s; item %d stands in for it", why->text, other);
         w->pub.n_replaced++;
         dg_diag_clear(d);
         rc = read_sample(s, w, other, sm, number, d);

@@ -9,3 +9,6 @@ EXTRA_DIST += \
 	tests/runtime/data/old.pth \
 	tests/runtime/data/plain.pth \
 	tests/runtime/data/reference.pth
+check_PROGRAMS += tests/runtime/stream
+TESTS += tests/runtime/stream
+tests_runtime_stream_SOURCES = tests/runtime/stream.c
