@@ -1,10 +1,15 @@
-/* exec.c: walks a plan. Every operand's address is worked out once, when memory is bound; a step is then a loop
- * over kernels. */
+/* exec.c: walks a plan. Every operand's address is worked out once, when memory is bound; a step is
+ * then a loop over kernels. */
 #include "runtime/exec.h"
 
 #include <string.h>
 
 #include "base/log.h"
+
+typedef struct drawn {
+    const double *values; /* NULL: nothing */
+    int           operand;
+} drawn;
 
 struct dg_exec {
     dg_arena         *arena;
@@ -15,12 +20,12 @@ struct dg_exec {
     dg_spaces         spaces;
     dg_args          *args;  /* of every instruction */
     dg_tensor       **t;     /* its operands, with addresses */
-    const double    **draws; /* of every instruction: what its output is instead */
+    drawn            *draws; /* of every instruction: what an output of it is instead */
     dg_exec_hook_fn  *hook;
     void             *hook_ctx;
 };
 
-/* ---- numbers in and out of device memory ----------------------------------------------------------------- */
+/* ---- numbers in and out of device memory ----------------------------------------------------- */
 
 static float from_bf16(uint16_t h)
 {
@@ -85,7 +90,8 @@ static void store(void *p, dg_dtype t, int64_t i, double v)
 
 static int no_memory(size_t bytes, dg_diag *d)
 {
-    return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "exec-memory", "no memory for a copy of %zu bytes", bytes);
+    return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "exec-memory", "no memory for a copy of %zu bytes",
+                   bytes);
 }
 
 /* n elements of another type into device memory. */
@@ -143,7 +149,8 @@ int dg_exec_read(const dg_exec *x, const char *result, double *out, dg_diag *d)
     int32_t v = dg_program_result(x->p, result);
 
     if (!v)
-        return dg_fail(d, DG_EINPUT, DG_NOWHERE, "result-unknown", "the program has no result \"%s\"", result);
+        return dg_fail(d, DG_EINPUT, DG_NOWHERE, "result-unknown",
+                       "the program has no result \"%s\"", result);
     return dg_exec_get(x, v, out, d);
 }
 
@@ -154,29 +161,37 @@ int dg_exec_write(dg_exec *x, const char *input, const dg_tensor *from, dg_diag 
     char      a[64], b[64];
 
     if (!v)
-        return dg_fail(d, DG_EINPUT, DG_NOWHERE, "input-unknown", "the program has no input \"%s\"", input);
+        return dg_fail(d, DG_EINPUT, DG_NOWHERE, "input-unknown", "the program has no input \"%s\"",
+                       input);
     to = dg_exec_tensor(x, v);
     if (!dg_shape_equal(to.shape, from->shape))
-        return dg_fail(d, DG_EINPUT, DG_NOWHERE, "input-shape", "input \"%s\" is %s, and was given %s", input,
-                       dg_shape_print(to.shape, a, sizeof a), dg_shape_print(from->shape, b, sizeof b));
+        return dg_fail(
+            d, DG_EINPUT, DG_NOWHERE, "input-shape", "input \"%s\" is %s, and was given %s", input,
+            dg_shape_print(to.shape, a, sizeof a), dg_shape_print(from->shape, b, sizeof b));
     return upload_as(x, to, from->data, from->dtype, d);
 }
 
 int dg_exec_draw(dg_exec *x, const char *name, const double *values, dg_diag *d)
 {
     for (int i = 0; i < x->p->draws.n; i++) {
-        const dg_value *value = &x->p->values.items[x->p->draws.items[i].value];
+        int32_t         v = x->p->draws.items[i].value;
+        const dg_value *value = &x->p->values.items[v];
+        const dg_instr *in = &x->p->instrs.items[value->producer];
+        drawn          *to = &x->draws[value->producer];
         size_t          bytes = (size_t)dg_shape_elements(value->shape) * sizeof *values;
 
         if (strcmp(x->p->draws.items[i].name, name) != 0)
             continue;
-        x->draws[value->producer] = values ? dg_memdup(x->arena, values, bytes) : NULL;
+        to->values = values ? dg_memdup(x->arena, values, bytes) : NULL;
+        for (to->operand = in->n_in; in->v[to->operand] != v; to->operand++)
+            ;
         return 0;
     }
-    return dg_fail(d, DG_EINPUT, DG_NOWHERE, "draw-unknown", "the program draws nothing named \"%s\"", name);
+    return dg_fail(d, DG_EINPUT, DG_NOWHERE, "draw-unknown",
+                   "the program draws nothing named \"%s\"", name);
 }
 
-/* ---- binding --------------------------------------------------------------------------------------------- */
+/* ---- binding --------------------------------------------------------------------------------- */
 
 static int write_constants(dg_exec *x, dg_diag *d)
 {
@@ -186,7 +201,8 @@ static int write_constants(dg_exec *x, dg_diag *d)
 
         if (value->space != DG_CONSTANTS || !value->constant)
             continue;
-        rc = upload_as(x, dg_exec_tensor(x, v), value->constant, value->dtype == DG_I32 ? DG_I32 : DG_F64, d);
+        rc = upload_as(x, dg_exec_tensor(x, v), value->constant,
+                       value->dtype == DG_I32 ? DG_I32 : DG_F64, d);
         if (rc < 0)
             return rc;
     }
@@ -206,21 +222,23 @@ int dg_exec_bind(dg_exec *x, const dg_spaces *spaces, dg_diag *d)
         for (int k = 0; k < in->n_in + in->n_out; k++) {
             t[k] = in->v[k] ? dg_exec_tensor(x, in->v[k]) : pi->t[k];
             if (in->v[k] && !t[k].data)
-                return dg_fail(d, DG_EINTERNAL, in->origin.where, "space-unbound", "%s needs space %s, which has no memory",
-                               in->op->name, dg_space_name(x->p->values.items[in->v[k]].space));
+                return dg_fail(d, DG_EINTERNAL, in->origin.where, "space-unbound",
+                               "%s needs space %s, which has no memory", in->op->name,
+                               dg_space_name(x->p->values.items[in->v[k]].space));
         }
         x->args[i].t = t;
         x->args[i].n = in->n_in + in->n_out;
         x->args[i].attr = in->attr;
         x->args[i].handle = pi->handle;
         x->args[i].threads = x->plan->threads;
-        x->args[i].workspace = pi->workspace_bytes ? (char *)spaces->at[DG_SLAB] + pi->workspace : NULL;
+        x->args[i].workspace =
+            pi->workspace_bytes ? (char *)spaces->at[DG_SLAB] + pi->workspace : NULL;
     }
     return constants ? write_constants(x, d) : 0;
 }
 
-int dg_exec_open(dg_exec **out, const dg_plan *plan, const dg_backend *backend, const dg_spaces *spaces,
-                 dg_comm *comm, dg_diag *d)
+int dg_exec_open(dg_exec **out, const dg_plan *plan, const dg_backend *backend,
+                 const dg_spaces *spaces, dg_comm *comm, dg_diag *d)
 {
     dg_arena *a = dg_arena_open();
     dg_exec  *x = DG_NEW(a, dg_exec);
@@ -235,7 +253,7 @@ int dg_exec_open(dg_exec **out, const dg_plan *plan, const dg_backend *backend, 
     x->t = DG_NEW_N(a, x->p->instrs.n + 1, dg_tensor *);
     for (int i = 0; i < x->p->instrs.n; i++)
         x->t[i] = DG_NEW_N(a, x->p->instrs.items[i].n_in + x->p->instrs.items[i].n_out, dg_tensor);
-    x->draws = DG_NEW_N(a, x->p->instrs.n + 1, const double *);
+    x->draws = DG_NEW_N(a, x->p->instrs.n + 1, drawn);
     rc = dg_exec_bind(x, spaces, d);
     if (rc < 0)
         dg_exec_close(&x);
@@ -257,7 +275,7 @@ void dg_exec_hook(dg_exec *x, dg_exec_hook_fn *hook, void *ctx)
     x->hook_ctx = ctx;
 }
 
-/* ---- running --------------------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 /* y <- reduction of x over all ranks; a whole space is reduced where it is. */
 static int run_collective(dg_exec *x, const dg_instr *in, dg_args *a, dg_diag *d)
@@ -290,17 +308,21 @@ static int run_instr(dg_exec *x, int i, const dg_control *control, dg_diag *d)
 {
     const dg_instr      *in = &x->p->instrs.items[i];
     const dg_plan_instr *pi = &x->plan->instrs[i];
-    int                  errors = dg_diag_errors(d), rc;
+    const drawn         *given = &x->draws[i];
+    int                  errors = dg_diag_errors(d), rc = 0;
 
     x->args[i].control = control;
-    if (x->draws[i])
-        rc = upload_as(x, x->args[i].t[in->n_in], x->draws[i], DG_F64, d);
+    if (given->values && in->n_out == 1)
+        rc = 0; /* there is nothing else to compute */
     else if (pi->kernel)
         rc = pi->kernel->run(&x->args[i]);
     else
         rc = run_collective(x, in, &x->args[i], d);
+    if (given->values && rc == 0)
+        rc = upload_as(x, x->args[i].t[given->operand], given->values, DG_F64, d);
     if (rc < 0 && dg_diag_errors(d) == errors)
-        return dg_fail(d, (dg_code)-rc, in->origin.where, "kernel-failed", "%s failed: %s", in->op->name,
+        return dg_fail(d, (dg_code)-rc, in->origin.where, "kernel-failed", "%s failed: %s",
+                       in->op->name,
                        rc == -DG_ENUMERIC       ? "a number is not finite"
                        : rc == -DG_EMEMORY      ? "out of memory"
                        : rc == -DG_EUNSUPPORTED ? "not possible on this device"

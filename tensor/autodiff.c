@@ -1,9 +1,10 @@
-/* autodiff.c: reverse-mode differentiation: the forward instructions are walked backwards, each one's gradient
- * rule appends ordinary instructions, and contributions to one value are added in the order in which they
- * come, which is the reverse of the program's.
+/* autodiff.c: reverse-mode differentiation: the forward instructions are walked backwards, each
+ * one's gradient rule appends ordinary instructions, and contributions to one value are added in
+ * the order in which they come, which is the reverse of the program's.
  *
- * A parameter's gradient is complete when the walk has passed the first instruction that reads it. With one
- * batch an update it then simply lives in the gradient space; else it is accumulated there. */
+ * A parameter's gradient is complete when the walk has passed the first instruction that reads it.
+ * With one batch an update it then simply lives in the gradient space; else it is accumulated
+ * there. */
 #include <string.h>
 
 #include "tensor/build_self.h"
@@ -13,7 +14,7 @@ typedef struct walk {
     dg_val   *grad;      /* of every forward value so far */
     int      *first_use; /* the first instruction that reads a value */
     bool     *reached;
-    int32_t   n_values;  /* forward values */
+    int32_t   n_values; /* forward values */
 } walk;
 
 static dg_value *value(walk *w, int64_t v)
@@ -30,8 +31,10 @@ static bool add_to(walk *w, int32_t v, dg_val g, const dg_op *op)
     if (!dg_shape_equal(value(w, v)->shape, value(w, g.id)->shape)) {
         char a[64], b[64];
 
-        dg_error(w->b, "gradient-shape", "the gradient rule of %s gave shape %s for an operand of shape %s", op->name,
-                 dg_shape_print(value(w, g.id)->shape, a, sizeof a), dg_shape_print(value(w, v)->shape, b, sizeof b));
+        dg_error(w->b, "gradient-shape",
+                 "the gradient rule of %s gave shape %s for an operand of shape %s", op->name,
+                 dg_shape_print(value(w, g.id)->shape, a, sizeof a),
+                 dg_shape_print(value(w, v)->shape, b, sizeof b));
         return false;
     }
     w->grad[v] = dg_has(w->grad[v]) ? dg_add(w->b, w->grad[v], g) : g;
@@ -43,13 +46,15 @@ static int32_t root_of(walk *w, int32_t v)
 {
     const dg_program *p = w->b->p;
 
-    while (p->values.items[v].producer >= 0 && p->instrs.items[p->values.items[v].producer].op == DG_OP(reshape))
+    while (p->values.items[v].producer >= 0 &&
+           p->instrs.items[p->values.items[v].producer].op == DG_OP(reshape))
         v = p->instrs.items[p->values.items[v].producer].v[0];
     return v;
 }
 
-/* Moves a gradient, with the reshapes it came through, into the parameter's place in the gradient space;
- * false where its memory is not its own: the forward pass's, or another parameter's gradient. */
+/* Moves a gradient, with the reshapes it came through, into the parameter's place in the gradient
+ * space; false where its memory is not its own: the forward pass's, or another parameter's
+ * gradient. */
 static bool move(walk *w, int32_t g, int param)
 {
     const dg_program *p = w->b->p;
@@ -79,8 +84,11 @@ static void finish_parameter(walk *w, int32_t v)
     if (b->p->accumulate == 1 && move(w, (int32_t)g.id, param))
         return;
     int32_t place = dg_program_value(b->p, (dg_value){
-        .shape = value(w, v)->shape, .space = DG_GRADIENTS, .producer = -1, .param = param,
-    });
+                                               .shape = value(w, v)->shape,
+                                               .space = DG_GRADIENTS,
+                                               .producer = -1,
+                                               .param = param,
+                                           });
 
     dg_emit(b, DG_OP(accumulate), NULL, 2, (dg_val[]){ { place }, g }, NULL);
 }
@@ -100,8 +108,14 @@ static bool differentiate(walk *w, int i)
     dg_val       args[DG_MAX_OPERANDS], dout[DG_MAX_SIGNATURE], din[DG_MAX_OPERANDS];
     bool         wanted[DG_MAX_OPERANDS], any = false, fed = false, ok = true;
     dg_grad_call call = {
-        .n_in = in.n_in, .n_out = in.n_out, .in = args, .out = args + in.n_in, .dout = dout,
-        .attr = in.attr, .wanted = wanted, .din = din,
+        .n_in = in.n_in,
+        .n_out = in.n_out,
+        .in = args,
+        .out = args + in.n_in,
+        .dout = dout,
+        .attr = in.attr,
+        .wanted = wanted,
+        .din = din,
     };
 
     for (int k = 0; k < in.n_in + in.n_out; k++)
@@ -149,11 +163,11 @@ int dg_autodiff(dg_build *b, int32_t loss, bool *reached)
     dg_arena *scratch = dg_arena_open();
     bool      ok = true;
     walk      w = {
-        .b = b,
-        .grad = DG_NEW_N(scratch, b->p->values.n, dg_val),
-        .first_use = DG_NEW_N(scratch, b->p->values.n, int),
-        .reached = reached,
-        .n_values = b->p->values.n,
+             .b = b,
+             .grad = DG_NEW_N(scratch, b->p->values.n, dg_val),
+             .first_use = DG_NEW_N(scratch, b->p->values.n, int),
+             .reached = reached,
+             .n_values = b->p->values.n,
     };
 
     find_first_uses(&w, n);

@@ -1,5 +1,5 @@
-/* build.c: the builder: instructions are appended with their shapes inferred; what fails is reported once and
- * poisons everything that depends on it. */
+/* build.c: the builder: instructions are appended with their shapes inferred; what fails is
+ * reported once and poisons everything that depends on it. */
 #include <string.h>
 
 #include "tensor/build_self.h"
@@ -86,8 +86,9 @@ dg_kind dg_kind_of(dg_build *b, dg_val v)
         return DG_KIND_NONE;
     if (x->producer != -1 || x->param >= 0)
         return DG_KIND_TENSOR;
-    return x->space == DG_GRADIENTS ? DG_KIND_GRADIENTS
-         : x->space == DG_WEIGHTS || x->space == DG_EMA ? DG_KIND_PARAMETERS : DG_KIND_TENSOR;
+    return x->space == DG_GRADIENTS                       ? DG_KIND_GRADIENTS
+           : x->space == DG_WEIGHTS || x->space == DG_EMA ? DG_KIND_PARAMETERS
+                                                          : DG_KIND_TENSOR;
 }
 
 dg_val dg_error(dg_build *b, const char *id, const char *fmt, ...)
@@ -107,7 +108,8 @@ dg_value *dg_value_of(dg_build *b, dg_val v)
     if (v.id > 0 && v.id < b->p->values.n)
         return &b->p->values.items[v.id];
     if (dg_is_record(v))
-        dg_error(b, "record-as-value", "a record stands where a single value is expected; take one of its fields");
+        dg_error(b, "record-as-value",
+                 "a record stands where a single value is expected; take one of its fields");
     return NULL;
 }
 
@@ -144,7 +146,7 @@ dg_val dg_name(dg_build *b, dg_val v, const char *fmt, ...)
     return v;
 }
 
-/* ---- instructions ---------------------------------------------------------------------------------------- */
+/* ---- instructions ---------------------------------------------------------------------------- */
 
 typedef struct inference {
     dg_diag     *d;
@@ -165,7 +167,8 @@ int dg_infer_fail(dg_infer *s, const char *fmt, ...)
     va_end(ap);
     dg_str_add(&text, s->n_in ? "; operands" : "");
     for (int i = 0; i < s->n_in && i < 10; i++)
-        dg_str_fmt(&text, " %s", s->in[i].rank < 0 ? "-" : dg_shape_print(s->in[i], shape, sizeof shape));
+        dg_str_fmt(&text, " %s",
+                   s->in[i].rank < 0 ? "-" : dg_shape_print(s->in[i], shape, sizeof shape));
     dg_str_add(&text, s->n_in > 10 ? " ..." : "");
     (void)dg_fail(ctx->d, DG_EINPUT, ctx->at, "shape-mismatch", "%s: %s", ctx->op->name, text.s);
     dg_str_free(&text);
@@ -196,22 +199,26 @@ static bool suits(dg_build *b, const dg_op *op, const dg_operand *o, dg_val v)
     if (!x)
         return o->optional && !dg_is_record(v);
     if (x->producer == -2) {
-        dg_error(b, "value-fused", "%s: operand %.*s was an intermediate of a fused operation and is gone; use it "
-                 "before the gradient is asked for, or give it a name as a result", op->name, o->len, o->name);
+        dg_error(b, "value-fused",
+                 "%s: operand %.*s was an intermediate of a fused operation and is gone; use it "
+                 "before the gradient is asked for, or give it a name as a result",
+                 op->name, o->len, o->name);
         return false;
     }
     if (o->dtype == DG_REAL ? !dg_dtype_is_real(x->dtype) : x->dtype != o->dtype) {
-        dg_error(b, "type-mismatch", "%s: operand %.*s must be %s, found %s", op->name, o->len, o->name,
-                 dg_dtype_name(o->dtype), dg_dtype_name(x->dtype));
+        dg_error(b, "type-mismatch", "%s: operand %.*s must be %s, found %s", op->name, o->len,
+                 o->name, dg_dtype_name(o->dtype), dg_dtype_name(x->dtype));
         return false;
     }
     return true;
 }
 
-static bool check_inputs(dg_build *b, const dg_op *op, const dg_signature *sig, int n_in, const dg_val in[])
+static bool check_inputs(dg_build *b, const dg_op *op, const dg_signature *sig, int n_in,
+                         const dg_val in[])
 {
     if (!dg_signature_takes(sig, n_in) || n_in + sig->n_out > DG_MAX_OPERANDS) {
-        dg_error(b, "op-arity", "%s takes \"%s\" and was given %d inputs", op->name, op->signature, n_in);
+        dg_error(b, "op-arity", "%s takes \"%s\" and was given %d inputs", op->name, op->signature,
+                 n_in);
         return false;
     }
     for (int i = 0; i < n_in; i++)
@@ -228,8 +235,8 @@ static bool carries_gradient(dg_build *b, const dg_op *op, int n_in, const dg_va
     return false;
 }
 
-static void append(dg_build *b, const dg_op *op, const void *attr, int n_in, const dg_val in[], const dg_infer *s,
-                   dg_val out[])
+static void append(dg_build *b, const dg_op *op, const void *attr, int n_in, const dg_val in[],
+                   const dg_infer *s, dg_val out[])
 {
     dg_instr instr = {
         .op = op,
@@ -252,19 +259,21 @@ static void append(dg_build *b, const dg_op *op, const void *attr, int n_in, con
             out[i] = DG_NONE;
             continue;
         }
-        out[i].id = instr.v[n_in + i] = dg_program_value(b->p, (dg_value){
-            .dtype = s->out_type[i],
-            .shape = s->out[i],
-            .space = DG_SLAB,
-            .producer = b->p->instrs.n,
-            .param = -1,
-            .needs_gradient = gradient && dg_dtype_is_real(s->out_type[i]),
-        });
+        out[i].id = instr.v[n_in + i] = dg_program_value(
+            b->p, (dg_value){
+                      .dtype = s->out_type[i],
+                      .shape = s->out[i],
+                      .space = DG_SLAB,
+                      .producer = b->p->instrs.n,
+                      .param = -1,
+                      .needs_gradient = gradient && dg_dtype_is_real(s->out_type[i]),
+                  });
     }
     DG_PUSH(b->arena, b->p->instrs, instr);
 }
 
-void dg_emit(dg_build *b, const dg_op *op, const void *attr, int n_in, const dg_val in[], dg_val out[])
+void dg_emit(dg_build *b, const dg_op *op, const void *attr, int n_in, const dg_val in[],
+             dg_val out[])
 {
     dg_shape     in_shape[DG_MAX_OPERANDS], out_shape[DG_MAX_SIGNATURE];
     dg_dtype     in_type[DG_MAX_OPERANDS], out_type[DG_MAX_SIGNATURE];
@@ -272,7 +281,8 @@ void dg_emit(dg_build *b, const dg_op *op, const void *attr, int n_in, const dg_
     bool         poisoned = false;
 
     if (dg_signature_parse(&sig, op->signature) < 0) {
-        dg_val poison = dg_error(b, "op-signature", "%s: \"%s\" is not a signature", op->name, op->signature);
+        dg_val poison =
+            dg_error(b, "op-signature", "%s: \"%s\" is not a signature", op->name, op->signature);
 
         if (out)
             out[0] = poison;
@@ -291,7 +301,12 @@ void dg_emit(dg_build *b, const dg_op *op, const void *attr, int n_in, const dg_
         in_type[i] = x ? x->dtype : DG_REAL;
     }
     dg_infer s = {
-        .n_in = n_in, .in = in_shape, .in_type = in_type, .attr = attr, .out = out_shape, .out_type = out_type,
+        .n_in = n_in,
+        .in = in_shape,
+        .in_type = in_type,
+        .attr = attr,
+        .out = out_shape,
+        .out_type = out_type,
     };
     if (dg_infer_run(op, &sig, &s, b->origin.where, b->d) == 0)
         append(b, op, attr, n_in, in, &s, out);
@@ -299,7 +314,8 @@ void dg_emit(dg_build *b, const dg_op *op, const void *attr, int n_in, const dg_
         b->failed = true;
 }
 
-dg_val dg_emit1(dg_build *b, const dg_op *op, const void *attr, dg_val x, dg_val y, dg_val z, int n_in)
+dg_val dg_emit1(dg_build *b, const dg_op *op, const void *attr, dg_val x, dg_val y, dg_val z,
+                int n_in)
 {
     dg_val out[DG_MAX_SIGNATURE] = { DG_POISON };
 
@@ -307,7 +323,7 @@ dg_val dg_emit1(dg_build *b, const dg_op *op, const void *attr, dg_val x, dg_val
     return out[0];
 }
 
-/* ---- inputs, results, spaces ----------------------------------------------------------------------------- */
+/* ---- inputs, results, spaces ----------------------------------------------------------------- */
 
 dg_val dg_input(dg_build *b, const char *name, dg_dtype dtype, dg_shape shape)
 {
@@ -316,8 +332,13 @@ dg_val dg_input(dg_build *b, const char *name, dg_dtype dtype, dg_shape shape)
     if (v)
         return dg_error(b, "input-twice", "two inputs of the batch are named %s", name);
     v = dg_program_value(b->p, (dg_value){
-        .dtype = dtype, .shape = shape, .space = DG_IO, .producer = -1, .param = -1, .name = dg_strdup(b->arena, name),
-    });
+                                   .dtype = dtype,
+                                   .shape = shape,
+                                   .space = DG_IO,
+                                   .producer = -1,
+                                   .param = -1,
+                                   .name = dg_strdup(b->arena, name),
+                               });
     DG_PUSH(b->arena, b->p->inputs, ((dg_binding){ b->p->values.items[v].name, v }));
     return (dg_val){ v };
 }
@@ -335,17 +356,23 @@ void dg_result(dg_build *b, const char *name, dg_val v)
     const dg_value *x = dg_value_of(b, v);
 
     if (x && x->producer == -2)
-        dg_error(b, "value-fused", "result %s was an intermediate of a fused operation and is gone", name);
+        dg_error(b, "value-fused", "result %s was an intermediate of a fused operation and is gone",
+                 name);
     else if (x)
-        DG_PUSH(b->arena, b->p->results, ((dg_binding){ dg_strdup(b->arena, name), (int32_t)v.id }));
+        DG_PUSH(b->arena, b->p->results,
+                ((dg_binding){ dg_strdup(b->arena, name), (int32_t)v.id }));
 }
 
 dg_val dg_whole_space(dg_build *b, dg_space s)
 {
-    int32_t *at = s == DG_GRADIENTS ? &b->p->grads : s == DG_WEIGHTS ? &b->p->weights
-                : s == DG_MOMENT1 ? &b->p->moment1 : s == DG_MOMENT2 ? &b->p->moment2 : &b->p->ema;
+    int32_t *at = s == DG_GRADIENTS ? &b->p->grads
+                  : s == DG_WEIGHTS ? &b->p->weights
+                  : s == DG_MOMENT1 ? &b->p->moment1
+                  : s == DG_MOMENT2 ? &b->p->moment2
+                                    : &b->p->ema;
 
     if (!*at) /* its length is known when the parameters are sealed */
-        *at = dg_program_value(b->p, (dg_value){ .shape = DG_SHAPE(1), .space = s, .producer = -1, .param = -1 });
+        *at = dg_program_value(
+            b->p, (dg_value){ .shape = DG_SHAPE(1), .space = s, .producer = -1, .param = -1 });
     return (dg_val){ *at };
 }

@@ -1,5 +1,5 @@
-/* build.h: the builder from the inside: what the graph's lowering, autodiff and the passes use beside the
- * public op.h and kernel.h. */
+/* build.h: the builder from the inside: what the graph's lowering, autodiff and the passes use
+ * beside the public op.h and kernel.h. */
 #ifndef DG_TENSOR_BUILD_H
 #define DG_TENSOR_BUILD_H
 
@@ -11,9 +11,9 @@ void        dg_build_close(dg_build **b);
 dg_program *dg_build_program(dg_build *b);
 bool        dg_build_failed(const dg_build *b); /* some value was poisoned */
 
-/* From here on, instructions come from this node; parameter paths are prefix.relative and reference names
- * reference.relative (either may be "": then relative alone). */
-void dg_build_enter(dg_build *b, dg_origin origin, const char *prefix, const char *reference);
+/* From here on, instructions come from this node; parameter paths are prefix.relative and reference
+ * names reference.relative (either may be "": then relative alone). */
+void      dg_build_enter(dg_build *b, dg_origin origin, const char *prefix, const char *reference);
 dg_origin dg_build_origin(const dg_build *b);
 /* Ranks on a mesh axis, for dg_axis_size and collectives. */
 void dg_build_axis(dg_build *b, const char *axis, int64_t size);
@@ -21,14 +21,16 @@ void dg_build_axis(dg_build *b, const char *axis, int64_t size);
 /* The batch: a named input in DG_IO. */
 dg_val dg_input(dg_build *b, const char *name, dg_dtype dtype, dg_shape shape);
 /* Publishes v (a tensor, or a record: then every field as name.key) as a result. */
-void   dg_result(dg_build *b, const char *name, dg_val v);
-bool   dg_is_record(dg_val v);
-bool   dg_is_poison(dg_val v);
+void dg_result(dg_build *b, const char *name, dg_val v);
+bool dg_is_record(dg_val v);
+bool dg_is_poison(dg_val v);
 
-/* autodiff.c: appends to p the gradients of `loss` for every trainable parameter that reaches it and
- * `accumulate`s them; called by dg_backward. Fills reached[param] (dg_params_n entries, may be NULL). */
+/* autodiff.c: appends to p the gradients of `loss` for every trainable parameter that reaches it
+ * and `accumulate`s them; called by dg_backward. Fills reached[param] (dg_params_n entries, may be
+ * NULL). */
 int dg_autodiff(dg_build *b, int32_t loss, bool *reached);
-/* Parameters that are declared trainable and not reached by any backward of p: index list in the arena. */
+/* Parameters that are declared trainable and not reached by any backward of p: index list in the
+ * arena. */
 int dg_uncovered(const dg_program *p, const int **params);
 
 #endif

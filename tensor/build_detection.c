@@ -1,16 +1,29 @@
 /* build_detection.c: the part of op.h about targets, draws, matching and losses. */
 #include "tensor/build_self.h"
 
+static const char *draw_name(dg_build *b, const char *name)
+{
+    return dg_printf(b->arena, "%s/%s", b->origin.where.node ? b->origin.where.node : "", name);
+}
+
+static bool is_new_draw(dg_build *b, const char *full)
+{
+    for (int i = 0; i < b->p->draws.n; i++)
+        if (dg_hash_str(b->p->draws.items[i].name) == dg_hash_str(full)) {
+            dg_error(b, "draw-twice", "two draws of one node are named %s and would be equal", full);
+            return false;
+        }
+    return true;
+}
+
 dg_val dg_uniform(dg_build *b, const char *name, dg_shape shape)
 {
-    const char  *node = b->origin.where.node ? b->origin.where.node : "";
-    const char  *full = dg_printf(b->arena, "%s/%s", node, name);
+    const char  *full = draw_name(b, name);
     uniform_attr a = { .key = (int64_t)dg_hash_str(full), .rank = shape.rank };
     dg_val       u;
 
-    for (int i = 0; i < b->p->draws.n; i++)
-        if ((int64_t)dg_hash_str(b->p->draws.items[i].name) == a.key)
-            return dg_error(b, "draw-twice", "two draws of one node are named %s and would be equal", name);
+    if (!is_new_draw(b, full))
+        return DG_POISON;
     for (int i = 0; i < shape.rank && i < DG_MAX_DIMS; i++)
         a.d[i] = shape.d[i];
     u = dg_emit1(b, DG_OP(uniform), &a, DG_NONE, DG_NONE, DG_NONE, 0);
@@ -19,21 +32,27 @@ dg_val dg_uniform(dg_build *b, const char *name, dg_shape shape)
     return u;
 }
 
+/* The noisy boxes count as a draw too: a test can give those of another program, rounded as it
+ * rounds. */
 dg_denoising dg_denoise(dg_build *b, dg_val labels, dg_val boxes, dg_val count, dg_val most, dg_val u_label,
                         dg_val u_class, dg_val u_sign, dg_val u_size, const dg_denoise_attr *attr)
 {
-    dg_val out[DG_MAX_SIGNATURE];
+    const char *full = draw_name(b, "boxes");
+    dg_val      out[DG_MAX_SIGNATURE];
 
     dg_emit(b, DG_OP(denoise), attr, 8, (dg_val[]){ labels, boxes, count, most, u_label, u_class, u_sign, u_size }, out);
+    if (out[1].id > 0 && is_new_draw(b, full))
+        DG_PUSH(b->arena, b->p->draws, ((dg_binding){ full, (int32_t)out[1].id }));
     return (dg_denoising){ .labels = out[0], .boxes = out[1], .dn = out[2], .query = out[3], .gt = out[4] };
 }
 
-dg_val dg_match_cost(dg_build *b, dg_val logits, dg_val boxes, dg_val labels, dg_val target_boxes, dg_val count,
-                     const dg_match_attr *attr)
+dg_val dg_match_cost(dg_build *b, dg_val logits, dg_val boxes, dg_val labels, dg_val target_boxes,
+                     dg_val count, const dg_match_attr *attr)
 {
     dg_val out[DG_MAX_SIGNATURE];
 
-    dg_emit(b, DG_OP(match_cost), attr, 5, (dg_val[]){ logits, boxes, labels, target_boxes, count }, out);
+    dg_emit(b, DG_OP(match_cost), attr, 5, (dg_val[]){ logits, boxes, labels, target_boxes, count },
+            out);
     return out[0];
 }
 
@@ -52,8 +71,8 @@ dg_box_losses dg_box_loss(dg_build *b, dg_val boxes, dg_val target_boxes, dg_val
     return (dg_box_losses){ .l1 = out[0], .giou = out[1], .iou = out[2] };
 }
 
-dg_val dg_class_loss(dg_build *b, dg_val logits, dg_val labels, dg_val query, dg_val gt, dg_val iou, dg_val dn,
-                     const dg_class_loss_attr *attr)
+dg_val dg_class_loss(dg_build *b, dg_val logits, dg_val labels, dg_val query, dg_val gt, dg_val iou,
+                     dg_val dn, const dg_class_loss_attr *attr)
 {
     dg_val out[DG_MAX_SIGNATURE];
 

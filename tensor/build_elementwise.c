@@ -11,21 +11,66 @@ static dg_val binary(dg_build *b, const dg_op *op, dg_val x, dg_val y)
     return dg_emit1(b, op, NULL, x, y, DG_NONE, 2);
 }
 
-dg_val dg_add(dg_build *b, dg_val x, dg_val y) { return binary(b, DG_OP(add), x, y); }
-dg_val dg_sub(dg_build *b, dg_val x, dg_val y) { return binary(b, DG_OP(sub), x, y); }
-dg_val dg_mul(dg_build *b, dg_val x, dg_val y) { return binary(b, DG_OP(mul), x, y); }
-dg_val dg_div(dg_build *b, dg_val x, dg_val y) { return binary(b, DG_OP(div), x, y); }
-dg_val dg_max2(dg_build *b, dg_val x, dg_val y) { return binary(b, DG_OP(max2), x, y); }
-dg_val dg_min2(dg_build *b, dg_val x, dg_val y) { return binary(b, DG_OP(min2), x, y); }
-dg_val dg_exp(dg_build *b, dg_val x) { return unary(b, DG_OP(exp), NULL, x); }
-dg_val dg_log(dg_build *b, dg_val x) { return unary(b, DG_OP(log), NULL, x); }
-dg_val dg_sqrt(dg_build *b, dg_val x) { return unary(b, DG_OP(sqrt), NULL, x); }
-dg_val dg_abs(dg_build *b, dg_val x) { return unary(b, DG_OP(abs), NULL, x); }
-dg_val dg_relu(dg_build *b, dg_val x) { return unary(b, DG_OP(relu), NULL, x); }
-dg_val dg_silu(dg_build *b, dg_val x) { return unary(b, DG_OP(silu), NULL, x); }
-dg_val dg_gelu(dg_build *b, dg_val x) { return unary(b, DG_OP(gelu), NULL, x); }
-dg_val dg_sigmoid(dg_build *b, dg_val x) { return unary(b, DG_OP(sigmoid), NULL, x); }
-dg_val dg_real(dg_build *b, dg_val x) { return unary(b, DG_OP(real), NULL, x); }
+dg_val dg_add(dg_build *b, dg_val x, dg_val y)
+{
+    return binary(b, DG_OP(add), x, y);
+}
+dg_val dg_sub(dg_build *b, dg_val x, dg_val y)
+{
+    return binary(b, DG_OP(sub), x, y);
+}
+dg_val dg_mul(dg_build *b, dg_val x, dg_val y)
+{
+    return binary(b, DG_OP(mul), x, y);
+}
+dg_val dg_div(dg_build *b, dg_val x, dg_val y)
+{
+    return binary(b, DG_OP(div), x, y);
+}
+dg_val dg_max2(dg_build *b, dg_val x, dg_val y)
+{
+    return binary(b, DG_OP(max2), x, y);
+}
+dg_val dg_min2(dg_build *b, dg_val x, dg_val y)
+{
+    return binary(b, DG_OP(min2), x, y);
+}
+dg_val dg_exp(dg_build *b, dg_val x)
+{
+    return unary(b, DG_OP(exp), NULL, x);
+}
+dg_val dg_log(dg_build *b, dg_val x)
+{
+    return unary(b, DG_OP(log), NULL, x);
+}
+dg_val dg_sqrt(dg_build *b, dg_val x)
+{
+    return unary(b, DG_OP(sqrt), NULL, x);
+}
+dg_val dg_abs(dg_build *b, dg_val x)
+{
+    return unary(b, DG_OP(abs), NULL, x);
+}
+dg_val dg_relu(dg_build *b, dg_val x)
+{
+    return unary(b, DG_OP(relu), NULL, x);
+}
+dg_val dg_silu(dg_build *b, dg_val x)
+{
+    return unary(b, DG_OP(silu), NULL, x);
+}
+dg_val dg_gelu(dg_build *b, dg_val x)
+{
+    return unary(b, DG_OP(gelu), NULL, x);
+}
+dg_val dg_sigmoid(dg_build *b, dg_val x)
+{
+    return unary(b, DG_OP(sigmoid), NULL, x);
+}
+dg_val dg_real(dg_build *b, dg_val x)
+{
+    return unary(b, DG_OP(real), NULL, x);
+}
 
 dg_val dg_scale(dg_build *b, dg_val x, double a, double c)
 {
@@ -42,7 +87,8 @@ dg_val dg_inverse_sigmoid(dg_build *b, dg_val x, double eps)
     return unary(b, DG_OP(inverse_sigmoid), &(affine_attr){ .a = eps }, x);
 }
 
-/* A reshape to the same shape: plans make it an alias, and no gradient passes a value that needs none. */
+/* A reshape to the same shape: plans make it an alias, and no gradient passes a value that needs
+ * none. */
 dg_val dg_detach(dg_build *b, dg_val x)
 {
     const dg_value *from = dg_value_of(b, x);

@@ -1,5 +1,5 @@
-/* build_layer.c: the layers of op.h. Matrix products are flattened onto plain matrices, or one stack of them;
- * the reshapes around them cost nothing in a plan. */
+/* build_layer.c: the layers of op.h. Matrix products are flattened onto plain matrices, or one
+ * stack of them; the reshapes around them cost nothing in a plan. */
 #include <string.h>
 
 #include "tensor/build_self.h"
@@ -62,7 +62,8 @@ dg_val dg_matmul(dg_build *b, dg_val a, dg_val w)
         dg_shape s = sa;
 
         s.d[s.rank - 1] = sw.d[s.rank - 1];
-        return dg_reshape(b, dg_emit1(b, DG_OP(matmul), NULL, as_stack(b, a), as_stack(b, w), DG_NONE, 3), s);
+        return dg_reshape(
+            b, dg_emit1(b, DG_OP(matmul), NULL, as_stack(b, a), as_stack(b, w), DG_NONE, 3), s);
     }
     return dg_emit1(b, DG_OP(matmul), NULL, a, w, DG_NONE, 3); /* reports the shapes */
 }
@@ -71,20 +72,24 @@ dg_val dg_linear(dg_build *b, dg_val x, dg_val w, dg_val bias)
 {
     matmul_attr t = { .trans_b = 1 };
 
-    return unflatten(b, dg_emit1(b, DG_OP(matmul), &t, as_matrix(b, x), w, bias, 3), dg_shape_of(b, x));
+    return unflatten(b, dg_emit1(b, DG_OP(matmul), &t, as_matrix(b, x), w, bias, 3),
+                     dg_shape_of(b, x));
 }
 
-dg_val dg_batch_norm(dg_build *b, dg_val x, dg_val scale, dg_val shift, double eps, dg_val *mean, dg_val *var)
+dg_val dg_batch_norm(dg_build *b, dg_val x, dg_val scale, dg_val shift, double eps, dg_val *mean,
+                     dg_val *var)
 {
     dg_val out[DG_MAX_SIGNATURE];
 
-    dg_emit(b, DG_OP(batch_norm), &(norm_attr){ .eps = eps }, 4, (dg_val[]){ x, scale, shift, DG_NONE }, out);
+    dg_emit(b, DG_OP(batch_norm), &(norm_attr){ .eps = eps }, 4,
+            (dg_val[]){ x, scale, shift, DG_NONE }, out);
     *mean = by_product(b, out[1]);
     *var = by_product(b, out[2]);
     return out[0];
 }
 
-dg_val dg_batch_norm_fixed(dg_build *b, dg_val x, dg_val scale, dg_val shift, dg_val mean, dg_val var, double eps)
+dg_val dg_batch_norm_fixed(dg_build *b, dg_val x, dg_val scale, dg_val shift, dg_val mean,
+                           dg_val var, double eps)
 {
     dg_val out[DG_MAX_SIGNATURE];
 
@@ -97,7 +102,8 @@ dg_val dg_layer_norm(dg_build *b, dg_val x, dg_val scale, dg_val shift, double e
 {
     dg_val out[DG_MAX_SIGNATURE];
 
-    dg_emit(b, DG_OP(layer_norm), &(norm_attr){ .eps = eps }, 3, (dg_val[]){ x, scale, shift }, out);
+    dg_emit(b, DG_OP(layer_norm), &(norm_attr){ .eps = eps }, 3, (dg_val[]){ x, scale, shift },
+            out);
     by_product(b, out[1]);
     by_product(b, out[2]);
     return out[0];
@@ -108,28 +114,33 @@ dg_val dg_softmax(dg_build *b, dg_val x)
     return dg_emit1(b, DG_OP(softmax), NULL, x, DG_NONE, DG_NONE, 1);
 }
 
-dg_val dg_attention(dg_build *b, dg_val q, dg_val k, dg_val v, int heads, dg_val dn, int64_t capacity)
+dg_val dg_attention(dg_build *b, dg_val q, dg_val k, dg_val v, int heads, dg_val dn,
+                    int64_t capacity)
 {
     dg_val out[DG_MAX_SIGNATURE];
 
-    dg_emit(b, DG_OP(attention), &(attention_attr){ heads, capacity }, 4, (dg_val[]){ q, k, v, dn }, out);
+    dg_emit(b, DG_OP(attention), &(attention_attr){ heads, capacity }, 4, (dg_val[]){ q, k, v, dn },
+            out);
     by_product(b, out[1]);
     return out[0];
 }
 
 dg_val dg_max_pool(dg_build *b, dg_val x, int size, int stride, int pad)
 {
-    return dg_emit1(b, DG_OP(max_pool), &(pool_attr){ .size = size, .stride = stride, .pad = pad }, x, DG_NONE, DG_NONE, 1);
+    return dg_emit1(b, DG_OP(max_pool), &(pool_attr){ .size = size, .stride = stride, .pad = pad },
+                    x, DG_NONE, DG_NONE, 1);
 }
 
 dg_val dg_avg_pool(dg_build *b, dg_val x, int size, int stride)
 {
-    return dg_emit1(b, DG_OP(avg_pool), &(pool_attr){ .size = size, .stride = stride }, x, DG_NONE, DG_NONE, 1);
+    return dg_emit1(b, DG_OP(avg_pool), &(pool_attr){ .size = size, .stride = stride }, x, DG_NONE,
+                    DG_NONE, 1);
 }
 
 dg_val dg_upsample(dg_build *b, dg_val x, int factor)
 {
-    return dg_emit1(b, DG_OP(upsample), &(pool_attr){ .size = factor, .stride = factor }, x, DG_NONE, DG_NONE, 1);
+    return dg_emit1(b, DG_OP(upsample), &(pool_attr){ .size = factor, .stride = factor }, x,
+                    DG_NONE, DG_NONE, 1);
 }
 
 dg_val dg_gather(dg_build *b, dg_val x, dg_val index)
@@ -141,7 +152,8 @@ dg_val dg_embedding(dg_build *b, dg_val table, dg_val index, int64_t padding)
 {
     dg_shape s = dg_shape_of(b, table);
 
-    return dg_emit1(b, DG_OP(embedding), &(index_attr){ s.d[0], padding }, table, index, DG_NONE, 2);
+    return dg_emit1(b, DG_OP(embedding), &(index_attr){ s.d[0], padding }, table, index, DG_NONE,
+                    2);
 }
 
 dg_val dg_topk(dg_build *b, dg_val x, int64_t k)
@@ -149,8 +161,8 @@ dg_val dg_topk(dg_build *b, dg_val x, int64_t k)
     return dg_emit1(b, DG_OP(topk), &(index_attr){ k, -1 }, x, DG_NONE, DG_NONE, 1);
 }
 
-dg_val dg_deform_attention(dg_build *b, dg_val value, dg_val ref, dg_val offset, dg_val weight, int heads,
-                           const dg_levels *levels, bool discrete)
+dg_val dg_deform_attention(dg_build *b, dg_val value, dg_val ref, dg_val offset, dg_val weight,
+                           int heads, const dg_levels *levels, bool discrete)
 {
     deform_attr a = { .heads = heads, .discrete = discrete, .n_levels = levels->n };
     dg_val      out[DG_MAX_SIGNATURE];

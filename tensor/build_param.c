@@ -38,7 +38,9 @@ dg_init dg_init_xavier(int64_t fan_in, int64_t fan_out)
 dg_init dg_init_data(dg_build *b, const double *values, int64_t n)
 {
     return (dg_init){
-        .kind = DG_INIT_DATA, .n = (int32_t)n, .p = dg_memdup(b->arena, values, (size_t)n * sizeof *values),
+        .kind = DG_INIT_DATA,
+        .n = (int32_t)n,
+        .p = dg_memdup(b->arena, values, (size_t)n * sizeof *values),
     };
 }
 
@@ -59,20 +61,22 @@ dg_init dg_init_zero_row(dg_init rest, int64_t row)
     return rest;
 }
 
-static int declare(dg_build *b, const char *path, dg_param_kind kind, dg_dtype stored, dg_shape shape, dg_init init,
-                   const double *values)
+static int declare(dg_build *b, const char *path, dg_param_kind kind, dg_dtype stored,
+                   dg_shape shape, dg_init init, const double *values)
 {
-    int i = dg_params_declare(b->p->params, &(dg_param_info){
-        .path = join(b, b->prefix, path),
-        .name = join(b, b->reference, path),
-        .kind = kind,
-        .shape = shape,
-        .stored = stored,
-        .init = init,
-        .like = init.kind == DG_INIT_LIKE ? init.p : NULL,
-        .values = values,
-        .where = b->origin.where,
-    }, b->d);
+    int i = dg_params_declare(b->p->params,
+                              &(dg_param_info){
+                                  .path = join(b, b->prefix, path),
+                                  .name = join(b, b->reference, path),
+                                  .kind = kind,
+                                  .shape = shape,
+                                  .stored = stored,
+                                  .init = init,
+                                  .like = init.kind == DG_INIT_LIKE ? init.p : NULL,
+                                  .values = values,
+                                  .where = b->origin.where,
+                              },
+                              b->d);
 
     if (i < 0)
         b->failed = true;
@@ -89,12 +93,12 @@ static dg_val param(dg_build *b, const char *path, dg_param_kind kind, dg_shape 
         DG_PUSH(b->arena, b->params, 0);
     if (!b->params.items[i])
         b->params.items[i] = dg_program_value(b->p, (dg_value){
-            .shape = shape,
-            .space = DG_WEIGHTS,
-            .producer = -1,
-            .param = i,
-            .needs_gradient = kind == DG_TRAINABLE,
-        });
+                                                        .shape = shape,
+                                                        .space = DG_WEIGHTS,
+                                                        .producer = -1,
+                                                        .param = i,
+                                                        .needs_gradient = kind == DG_TRAINABLE,
+                                                    });
     return (dg_val){ b->params.items[i] };
 }
 
@@ -113,7 +117,8 @@ dg_val dg_buffer(dg_build *b, const char *path, dg_shape shape, dg_init init)
     return param(b, path, DG_BUFFER, shape, init);
 }
 
-void dg_export_const(dg_build *b, const char *path, dg_dtype stored, dg_shape shape, const double *values)
+void dg_export_const(dg_build *b, const char *path, dg_dtype stored, dg_shape shape,
+                     const double *values)
 {
     (void)declare(b, path, DG_EXPORT_CONST, stored, shape, dg_init_zero(), values);
 }
@@ -123,9 +128,10 @@ void dg_export_counter(dg_build *b, const char *path)
     (void)declare(b, path, DG_EXPORT_COUNTER, DG_I64, DG_SCALAR, dg_init_zero(), NULL);
 }
 
-/* ---- constants ------------------------------------------------------------------------------------------- */
+/* ---- constants ------------------------------------------------------------------------------- */
 
-static dg_val constant(dg_build *b, dg_dtype dtype, dg_shape shape, const void *values, size_t bytes)
+static dg_val constant(dg_build *b, dg_dtype dtype, dg_shape shape, const void *values,
+                       size_t bytes)
 {
     char        text[64];
     const char *key;
@@ -133,21 +139,23 @@ static dg_val constant(dg_build *b, dg_dtype dtype, dg_shape shape, const void *
 
     for (int i = 0; i < shape.rank; i++)
         if (shape.d[i] < 1)
-            return dg_error(b, "constant-empty", "a constant has a dimension of %lld", (long long)shape.d[i]);
-    key = dg_printf(b->arena, "%s%s %llx", dg_dtype_name(dtype), dg_shape_print(shape, text, sizeof text),
+            return dg_error(b, "constant-empty", "a constant has a dimension of %lld",
+                            (long long)shape.d[i]);
+    key = dg_printf(b->arena, "%s%s %llx", dg_dtype_name(dtype),
+                    dg_shape_print(shape, text, sizeof text),
                     (unsigned long long)dg_hash(values, bytes));
     known = dg_map_get(b->constants, key);
     if (known && memcmp(b->p->values.items[*known].constant, values, bytes) == 0)
         return (dg_val){ *known };
     known = DG_NEW(b->arena, int32_t);
     *known = dg_program_value(b->p, (dg_value){
-        .dtype = dtype,
-        .shape = shape,
-        .space = DG_CONSTANTS,
-        .producer = -1,
-        .param = -1,
-        .constant = dg_memdup(b->arena, values, bytes),
-    });
+                                        .dtype = dtype,
+                                        .shape = shape,
+                                        .space = DG_CONSTANTS,
+                                        .producer = -1,
+                                        .param = -1,
+                                        .constant = dg_memdup(b->arena, values, bytes),
+                                    });
     dg_map_set(b->constants, key, known);
     return (dg_val){ *known };
 }

@@ -1,4 +1,5 @@
-/* build_self.h: the builder's own state, for the files that make it up (build*.c, record.c, autodiff.c). */
+/* build_self.h: the builder's own state, for the files that make it up (build*.c, record.c,
+ * autodiff.c). */
 #ifndef DG_TENSOR_BUILD_SELF_H
 #define DG_TENSOR_BUILD_SELF_H
 
@@ -44,8 +45,10 @@ struct dg_build {
 };
 
 /* Runs the shape rule; s holds n_in, in, in_type, attr, and room for the outputs. */
-int dg_infer_run(const dg_op *op, const dg_signature *sig, dg_infer *s, dg_where at, dg_diag *d) DG_MUST_USE;
-dg_value *dg_value_of(dg_build *b, dg_val v); /* NULL for none, poison and records; the latter is reported */
+int dg_infer_run(const dg_op *op, const dg_signature *sig, dg_infer *s, dg_where at, dg_diag *d)
+    DG_MUST_USE;
+dg_value *dg_value_of(dg_build *b,
+                      dg_val    v); /* NULL for none, poison and records; the latter is reported */
 dg_val    dg_whole_space(dg_build *b, dg_space s); /* p->grads, weights, ... made on first use */
 
 #endif

@@ -1,4 +1,5 @@
-/* build_shape.c: the part of op.h that moves, repeats and sums elements. What changes nothing emits nothing. */
+/* build_shape.c: the part of op.h that moves, repeats and sums elements. What changes nothing emits
+ * nothing. */
 #include <string.h>
 
 #include "tensor/build_self.h"
@@ -29,7 +30,9 @@ dg_val dg_reshape(dg_build *b, dg_val x, dg_shape shape)
         if (shape.d[i] == -1 && open < 0)
             open = i;
         else
-            known = shape.d[i] > 0 && shape.d[i] < INT32_MAX && known < INT32_MAX ? known * shape.d[i] : 0;
+            known = shape.d[i] > 0 && shape.d[i] < INT32_MAX && known < INT32_MAX
+                        ? known * shape.d[i]
+                        : 0;
     }
     if (open >= 0 && known > 0 && from)
         shape.d[open] = dg_shape_elements(from->shape) / known;
@@ -65,7 +68,8 @@ dg_val dg_permute(dg_build *b, dg_val x, int n, const int axes[])
         a.d[i] = axes[i];
         seen |= axes[i] >= 0 && axes[i] < DG_MAX_DIMS ? 1u << axes[i] : 0;
     }
-    if (from && n == from->shape.rank && seen == (1u << n) - 1 && keeps_order(from->shape, n, axes)) {
+    if (from && n == from->shape.rank && seen == (1u << n) - 1 &&
+        keeps_order(from->shape, n, axes)) {
         dg_shape to = { .rank = n };
 
         for (int i = 0; i < n; i++)
@@ -97,7 +101,8 @@ dg_val dg_slice(dg_build *b, dg_val x, int axis, int64_t begin, int64_t end)
 
 dg_val dg_pad(dg_build *b, dg_val x, int axis, int64_t before, int64_t after)
 {
-    return before == 0 && after == 0 ? x : unary(b, DG_OP(pad), &(axis_attr){ axis, before, after }, x);
+    return before == 0 && after == 0 ? x
+                                     : unary(b, DG_OP(pad), &(axis_attr){ axis, before, after }, x);
 }
 
 dg_val dg_expand(dg_build *b, dg_val x, dg_shape shape)
@@ -114,7 +119,8 @@ static int64_t mask_of(dg_build *b, dg_val x, uint32_t axes)
     return axes == DG_ALL_AXES ? (1LL << dg_shape_of(b, x).rank) - 1 : (int64_t)axes;
 }
 
-static dg_val reduce(dg_build *b, const dg_op *real, const dg_op *i32, dg_val x, uint32_t axes, bool keep)
+static dg_val reduce(dg_build *b, const dg_op *real, const dg_op *i32, dg_val x, uint32_t axes,
+                     bool keep)
 {
     const dg_value *from = dg_value_of(b, x);
     axes_attr       a = { mask_of(b, x, axes), keep };

@@ -1,5 +1,5 @@
-/* build_update.c: the part of op.h that belongs to the whole model: reductions over ranks, backward, and the
- * update that follows it. */
+/* build_update.c: the part of op.h that belongs to the whole model: reductions over ranks,
+ * backward, and the update that follows it. */
 #include <regex.h>
 #include <string.h>
 
@@ -13,17 +13,19 @@ dg_val dg_all_reduce(dg_build *b, dg_val x, dg_reduce op, const char *axis)
 
     if (dg_axis_size(b, axis) == 1)
         return x;
-    return dg_emit1(b, v && v->dtype == DG_I32 ? DG_OP(all_reduce_i32) : DG_OP(all_reduce), &a, x, DG_NONE, DG_NONE, 1);
+    return dg_emit1(b, v && v->dtype == DG_I32 ? DG_OP(all_reduce_i32) : DG_OP(all_reduce), &a, x,
+                    DG_NONE, DG_NONE, 1);
 }
 
-void dg_stat_update(dg_build *b, dg_val running_mean, dg_val running_var, dg_val mean, dg_val var, int64_t count,
-                    double momentum)
+void dg_stat_update(dg_build *b, dg_val running_mean, dg_val running_var, dg_val mean, dg_val var,
+                    int64_t count, double momentum)
 {
-    DG_PUSH(b->arena, b->pending, ((dg_pending){
-        .origin = b->origin,
-        .in = { running_mean, running_var, mean, var },
-        .attr = { .momentum = momentum, .count = count },
-    }));
+    DG_PUSH(b->arena, b->pending,
+            ((dg_pending){
+                .origin = b->origin,
+                .in = { running_mean, running_var, mean, var },
+                .attr = { .momentum = momentum, .count = count },
+            }));
 }
 
 /* The statistics wait for `ok`, so that a batch whose loss is not finite leaves no trace. */
@@ -58,12 +60,13 @@ dg_val dg_backward(dg_build *b, dg_val loss, int accumulate)
     char            shape[64];
 
     if (!x)
-        return dg_has(loss) ? DG_POISON : dg_error(b, "operand-missing", "backward: there is no loss");
+        return dg_has(loss) ? DG_POISON
+                            : dg_error(b, "operand-missing", "backward: there is no loss");
     if (b->p->grads)
         return dg_error(b, "backward-twice", "a program has one backward");
     if (x->shape.rank != 0 || !dg_dtype_is_real(x->dtype))
-        return dg_error(b, "loss-not-scalar", "the loss must be one real number, found %s%s", dg_dtype_name(x->dtype),
-                        dg_shape_print(x->shape, shape, sizeof shape));
+        return dg_error(b, "loss-not-scalar", "the loss must be one real number, found %s%s",
+                        dg_dtype_name(x->dtype), dg_shape_print(x->shape, shape, sizeof shape));
     if (!x->needs_gradient)
         return dg_error(b, "loss-without-parameters", "no trainable parameter reaches the loss");
     if (accumulate == 0) /* the training scope's */
@@ -116,7 +119,7 @@ dg_val dg_gradient_norm(dg_build *b, dg_val gradients)
     return dg_emit1(b, DG_OP(grad_norm), NULL, gradients, DG_NONE, DG_NONE, 1);
 }
 
-/* ---- AdamW ----------------------------------------------------------------------------------------------- */
+/* ---- AdamW ----------------------------------------------------------------------------------- */
 
 typedef struct pattern {
     regex_t match, unless;
@@ -158,7 +161,8 @@ static bool claims(const pattern *p, const char *name)
 }
 
 /* The group of one parameter: the one pattern that claims it, or the rest; -1 when two do. */
-static int group_of(dg_build *b, pattern *p, const dg_adamw_attr *attr, int rest, const dg_param_info *info)
+static int group_of(dg_build *b, pattern *p, const dg_adamw_attr *attr, int rest,
+                    const dg_param_info *info)
 {
     int found = -1;
 
@@ -167,8 +171,8 @@ static int group_of(dg_build *b, pattern *p, const dg_adamw_attr *attr, int rest
             continue;
         p[i].claimed++;
         if (found >= 0) {
-            dg_error(b, "group-overlap", "parameter %s is claimed by two groups, \"%s\" and \"%s\"", info->name,
-                     attr->groups[found].match, attr->groups[i].match);
+            dg_error(b, "group-overlap", "parameter %s is claimed by two groups, \"%s\" and \"%s\"",
+                     info->name, attr->groups[found].match, attr->groups[i].match);
             return -1;
         }
         found = i;
@@ -176,7 +180,8 @@ static int group_of(dg_build *b, pattern *p, const dg_adamw_attr *attr, int rest
     return found >= 0 ? found : rest;
 }
 
-/* Ranges of equal group over all trainable parameters; padding belongs to the parameter before it. */
+/* Ranges of equal group over all trainable parameters; padding belongs to the parameter before
+ * it. */
 static bool make_ranges(dg_build *b, pattern *p, const dg_adamw_attr *attr, adamw_attr *out)
 {
     const dg_params *params = b->p->params;
@@ -189,12 +194,13 @@ static bool make_ranges(dg_build *b, pattern *p, const dg_adamw_attr *attr, adam
     out->ranges = r;
     for (int i = 0; i < dg_params_n(params); i++) {
         const dg_param_info *info = dg_params_at(params, i);
-        int                  group = info->kind == DG_TRAINABLE ? group_of(b, p, attr, rest, info) : 0;
+        int group = info->kind == DG_TRAINABLE ? group_of(b, p, attr, rest, info) : 0;
 
         ok &= group >= 0;
         if (info->kind != DG_TRAINABLE || group < 0)
             continue;
-        double decay = group < attr->n_groups ? attr->groups[group].weight_decay : attr->weight_decay;
+        double decay =
+            group < attr->n_groups ? attr->groups[group].weight_decay : attr->weight_decay;
 
         if (out->n_ranges && r[out->n_ranges - 1].group == group)
             continue;
@@ -206,9 +212,11 @@ static bool make_ranges(dg_build *b, pattern *p, const dg_adamw_attr *attr, adam
         r[out->n_ranges - 1].end = dg_params_trainable(params);
     for (int i = 0; i < attr->n_groups && ok; i++)
         if (attr->groups[i].match && !p[i].claimed) {
-            dg_error(b, "group-empty", "no trainable parameter is claimed by the group \"%s\"%s%s%s",
+            dg_error(b, "group-empty",
+                     "no trainable parameter is claimed by the group \"%s\"%s%s%s",
                      attr->groups[i].match, attr->groups[i].unless ? " unless \"" : "",
-                     attr->groups[i].unless ? attr->groups[i].unless : "", attr->groups[i].unless ? "\"" : "");
+                     attr->groups[i].unless ? attr->groups[i].unless : "",
+                     attr->groups[i].unless ? "\"" : "");
             ok = false;
         }
     return ok;
@@ -220,7 +228,8 @@ static bool resolve_groups(dg_build *b, const dg_adamw_attr *attr, adamw_attr *o
     bool    ok;
 
     if (attr->n_groups < 0 || attr->n_groups >= DG_MAX_GROUPS) {
-        dg_error(b, "group-count", "%d groups; at most %d are possible", attr->n_groups, DG_MAX_GROUPS - 1);
+        dg_error(b, "group-count", "%d groups; at most %d are possible", attr->n_groups,
+                 DG_MAX_GROUPS - 1);
         return false;
     }
     ok = compile_all(b, p, attr) && make_ranges(b, p, attr, out);
@@ -235,7 +244,9 @@ static bool resolve_groups(dg_build *b, const dg_adamw_attr *attr, adamw_attr *o
 
 dg_val dg_adamw(dg_build *b, dg_val gradients, dg_val norm, const dg_adamw_attr *attr)
 {
-    adamw_attr a = { .beta1 = attr->beta1, .beta2 = attr->beta2, .eps = attr->eps, .clip = attr->clip };
+    adamw_attr a = {
+        .beta1 = attr->beta1, .beta2 = attr->beta2, .eps = attr->eps, .clip = attr->clip
+    };
 
     if (!want_gradients(b, gradients) || dg_is_poison(norm) || !resolve_groups(b, attr, &a))
         return DG_POISON;
@@ -243,7 +254,8 @@ dg_val dg_adamw(dg_build *b, dg_val gradients, dg_val norm, const dg_adamw_attr 
     dg_val ok = finite(b, dg_has(norm) ? 2 : 1, (dg_val[]){ b->loss, norm });
 
     dg_emit(b, DG_OP(adamw), &a, 7,
-            (dg_val[]){ w, gradients, dg_whole_space(b, DG_MOMENT1), dg_whole_space(b, DG_MOMENT2), DG_NONE, norm, ok },
+            (dg_val[]){ w, gradients, dg_whole_space(b, DG_MOMENT1), dg_whole_space(b, DG_MOMENT2),
+                        DG_NONE, norm, ok },
             NULL);
     return w;
 }
@@ -252,10 +264,12 @@ dg_val dg_ema(dg_build *b, dg_val parameters)
 {
     dg_val e;
 
-    if (!want_space(b, parameters, DG_WEIGHTS, "not-parameters", "the parameter set that an optimizer gave"))
+    if (!want_space(b, parameters, DG_WEIGHTS, "not-parameters",
+                    "the parameter set that an optimizer gave"))
         return DG_POISON;
     if (!b->p->ok)
-        return dg_error(b, "ema-without-update", "an average of parameters follows an optimizer of the same program");
+        return dg_error(b, "ema-without-update",
+                        "an average of parameters follows an optimizer of the same program");
     e = dg_whole_space(b, DG_EMA);
     dg_emit(b, DG_OP(ema), NULL, 3, (dg_val[]){ e, parameters, { b->p->ok } }, NULL);
     return e;

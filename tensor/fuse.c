@@ -1,6 +1,6 @@
 /* fuse.c: chains that one kernel computes in one sweep over memory:
  *     batch_norm (+ add) (+ relu | silu)      -> batch_norm with residual and activation
- *     adamw, ema                              -> adamw that also moves the averages of what it trains
+ *     adamw, ema                              -> adamw that moves what it trained
  * A value that somebody else reads, or that is a result, stays. */
 #include <string.h>
 
@@ -107,7 +107,8 @@ static void fuse_norm(fusion *f, int i)
     }
 }
 
-/* The averages of trained parameters move with them; one ema is left for the frozen ones and the buffers. */
+/* The averages of trained parameters move with them; one ema is left for the frozen ones and the
+ * buffers. */
 static void fuse_ema(fusion *f, int i)
 {
     dg_program *p = f->p;
@@ -117,7 +118,8 @@ static void fuse_ema(fusion *f, int i)
     for (int j = 0; j < i; j++) {
         dg_instr *adamw = &p->instrs.items[j];
 
-        if (adamw->op != DG_OP(adamw) || adamw->v[4] || adamw->v[0] != ema->v[1] || adamw->v[6] != ema->v[2])
+        if (adamw->op != DG_OP(adamw) || adamw->v[4] || adamw->v[0] != ema->v[1] ||
+            adamw->v[6] != ema->v[2])
             continue;
         adamw->v[4] = ema->v[0];
         ((ema_attr *)ema->attr)->begin = trained;
@@ -130,10 +132,10 @@ void dg_pass_fuse(dg_program *p)
 {
     dg_arena *scratch = dg_arena_open();
     fusion    f = {
-        .p = p,
-        .uses = DG_NEW_N(scratch, p->values.n, int),
-        .reader = DG_NEW_N(scratch, p->values.n, int),
-        .keep = DG_NEW_N(scratch, p->instrs.n + 1, bool),
+           .p = p,
+           .uses = DG_NEW_N(scratch, p->values.n, int),
+           .reader = DG_NEW_N(scratch, p->values.n, int),
+           .keep = DG_NEW_N(scratch, p->instrs.n + 1, bool),
     };
 
     count_uses(&f);

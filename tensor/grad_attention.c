@@ -1,5 +1,5 @@
-/* grad_attention.c: gradients of softmax, attention and deformable attention: one op each, which knows the
- * formula. */
+/* grad_attention.c: gradients of softmax, attention and deformable attention: one op each, which
+ * knows the formula. */
 #include "tensor/rules.h"
 
 void dg_grad_softmax(dg_build *b, dg_grad_call *g)
@@ -12,7 +12,8 @@ void dg_grad_attention(dg_build *b, dg_grad_call *g)
     dg_val out[DG_MAX_SIGNATURE];
 
     dg_emit(b, DG_OP(attention_grad), g->attr, 7,
-            (dg_val[]){ g->dout[0], g->in[0], g->in[1], g->in[2], g->out[0], g->out[1], g->in[3] }, out);
+            (dg_val[]){ g->dout[0], g->in[0], g->in[1], g->in[2], g->out[0], g->out[1], g->in[3] },
+            out);
     for (int i = 0; i < 3; i++)
         g->din[i] = out[i];
 }

@@ -1,5 +1,5 @@
-/* grad_detection.c: gradients of the detection losses. Targets, pairs and the IoU that varifocal loss takes as
- * its target get none. */
+/* grad_detection.c: gradients of the detection losses. Targets, pairs and the IoU that varifocal
+ * loss takes as its target get none. */
 #include "tensor/rules.h"
 
 void dg_grad_box_loss(dg_build *b, dg_grad_call *g)
@@ -16,6 +16,7 @@ void dg_grad_class_loss(dg_build *b, dg_grad_call *g)
     dg_val out[DG_MAX_SIGNATURE];
 
     dg_emit(b, DG_OP(class_loss_grad), g->attr, 7,
-            (dg_val[]){ g->dout[0], g->in[0], g->in[1], g->in[2], g->in[3], g->in[4], g->in[5] }, out);
+            (dg_val[]){ g->dout[0], g->in[0], g->in[1], g->in[2], g->in[3], g->in[4], g->in[5] },
+            out);
     g->din[0] = out[0];
 }

@@ -1,5 +1,5 @@
-/* grad_elementwise.c: gradients of elementwise ops. An operand that was broadcast gets the sum over the axes it
- * was repeated along. */
+/* grad_elementwise.c: gradients of elementwise ops. An operand that was broadcast gets the sum over
+ * the axes it was repeated along. */
 #include "tensor/rules.h"
 
 static dg_val with(dg_build *b, const dg_op *op, const void *attr, dg_val dy, dg_val other)
@@ -109,7 +109,8 @@ void dg_grad_sqrt(dg_build *b, dg_grad_call *g)
 
 void dg_grad_abs(dg_build *b, dg_grad_call *g)
 {
-    g->din[0] = dg_mul(b, g->dout[0], dg_emit1(b, DG_OP(sign), NULL, g->in[0], DG_NONE, DG_NONE, 1));
+    g->din[0] =
+        dg_mul(b, g->dout[0], dg_emit1(b, DG_OP(sign), NULL, g->in[0], DG_NONE, DG_NONE, 1));
 }
 
 void dg_grad_relu(dg_build *b, dg_grad_call *g)

@@ -1,19 +1,29 @@
-/* grad_norm.c: gradients of batch-norm and layer-norm. What an activation's gradient does not need is not kept:
- * relu needs y, silu the pre-activation from x and the residual, a frozen norm without activation nothing. */
+/* grad_norm.c: gradients of batch-norm and layer-norm. What an activation's gradient does not need
+ * is not kept: relu needs y, silu the pre-activation from x and the residual, a frozen norm without
+ * activation nothing. */
 #include "tensor/rules.h"
 
 /* dy x? y? s b mean var res? -> dx ds? db? dres? */
-static void batch_norm_grad(dg_build *b, dg_grad_call *g, dg_val mean, dg_val var, int res, bool fixed)
+static void batch_norm_grad(dg_build *b, dg_grad_call *g, dg_val mean, dg_val var, int res,
+                            bool fixed)
 {
     const norm_attr *a = g->attr;
-    norm_attr        attr = { .eps = a->eps, .act = a->act, .fixed = fixed, .plain = !dg_has(g->in[res]) };
-    bool             x_needed = !fixed || g->wanted[1] || g->wanted[2] || a->act == DG_ACT_SILU;
-    dg_val           out[DG_MAX_SIGNATURE];
+    norm_attr attr = { .eps = a->eps, .act = a->act, .fixed = fixed, .plain = !dg_has(g->in[res]) };
+    bool      x_needed = !fixed || g->wanted[1] || g->wanted[2] || a->act == DG_ACT_SILU;
+    dg_val    out[DG_MAX_SIGNATURE];
 
-    dg_emit(b, DG_OP(batch_norm_grad), &attr, 8, (dg_val[]){
-        g->dout[0], x_needed ? g->in[0] : DG_NONE, a->act == DG_ACT_RELU ? g->out[0] : DG_NONE, g->in[1], g->in[2],
-        mean, var, a->act == DG_ACT_SILU ? g->in[res] : DG_NONE,
-    }, out);
+    dg_emit(b, DG_OP(batch_norm_grad), &attr, 8,
+            (dg_val[]){
+                g->dout[0],
+                x_needed ? g->in[0] : DG_NONE,
+                a->act == DG_ACT_RELU ? g->out[0] : DG_NONE,
+                g->in[1],
+                g->in[2],
+                mean,
+                var,
+                a->act == DG_ACT_SILU ? g->in[res] : DG_NONE,
+            },
+            out);
     for (int i = 0; i < 3; i++)
         g->din[i] = out[i];
     if (dg_has(g->in[res]))

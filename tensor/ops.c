@@ -1,5 +1,5 @@
-/* ops.c: the table of ops: rows of ops.def joined with the fields of their attributes, their rules, their
- * kernels and what they cost. */
+/* ops.c: the table of ops: rows of ops.def joined with the fields of their attributes, their rules,
+ * their kernels and what they cost. */
 #include "tensor/ops.h"
 
 #include <stddef.h>
@@ -7,38 +7,61 @@
 
 #include "tensor/rules.h"
 
-/* ---- fields of the attribute structs --------------------------------------------------------------------- */
+/* ---- fields of the attribute structs --------------------------------------------------------- */
 
-#define INT(type, field) { #field, DG_FIELD_INT, offsetof(type, field), 1 }
-#define REAL(type, field) { #field, DG_FIELD_REAL, offsetof(type, field), 1 }
-#define INTS(type, field, count) { #field, DG_FIELD_INTS, offsetof(type, field), count }
-#define END { NULL, DG_FIELD_INT, 0, 0 }
+#define INT(type, field)                               \
+    {                                                  \
+#field, DG_FIELD_INT, offsetof(type, field), 1 \
+    }
+#define REAL(type, field)                               \
+    {                                                   \
+#field, DG_FIELD_REAL, offsetof(type, field), 1 \
+    }
+#define INTS(type, field, count)                            \
+    {                                                       \
+#field, DG_FIELD_INTS, offsetof(type, field), count \
+    }
+#define END                      \
+    {                            \
+        NULL, DG_FIELD_INT, 0, 0 \
+    }
 
 static const dg_field fields_no_attr[] = { END };
 static const dg_field fields_conv_attr[] = {
     INT(conv_attr, stride), INT(conv_attr, pad), INT(conv_attr, h), INT(conv_attr, w), END,
 };
-static const dg_field fields_matmul_attr[] = { INT(matmul_attr, trans_a), INT(matmul_attr, trans_b), END };
+static const dg_field fields_matmul_attr[] = { INT(matmul_attr, trans_a), INT(matmul_attr, trans_b),
+                                               END };
 static const dg_field fields_norm_attr[] = {
     REAL(norm_attr, eps), INT(norm_attr, act), INT(norm_attr, fixed), INT(norm_attr, plain), END,
 };
-static const dg_field fields_stat_attr[] = { REAL(stat_attr, momentum), INT(stat_attr, count), END };
+static const dg_field fields_stat_attr[] = { REAL(stat_attr, momentum), INT(stat_attr, count),
+                                             END };
 static const dg_field fields_attention_attr[] = {
-    INT(attention_attr, heads), INT(attention_attr, capacity), END,
+    INT(attention_attr, heads),
+    INT(attention_attr, capacity),
+    END,
 };
 static const dg_field fields_affine_attr[] = { REAL(affine_attr, a), REAL(affine_attr, c), END };
 static const dg_field fields_axes_attr[] = { INT(axes_attr, axes), INT(axes_attr, keep), END };
 static const dg_field fields_axis_attr[] = {
-    INT(axis_attr, axis), INT(axis_attr, begin), INT(axis_attr, end), END,
+    INT(axis_attr, axis),
+    INT(axis_attr, begin),
+    INT(axis_attr, end),
+    END,
 };
 static const dg_field fields_shape_attr[] = {
-    { "d", DG_FIELD_SHAPE, offsetof(shape_attr, rank), 1 }, END,
+    { "d", DG_FIELD_SHAPE, offsetof(shape_attr, rank), 1 },
+    END,
 };
 static const dg_field fields_fill_attr[] = {
-    REAL(fill_attr, a), { "d", DG_FIELD_SHAPE, offsetof(fill_attr, rank), 1 }, END,
+    REAL(fill_attr, a),
+    { "d", DG_FIELD_SHAPE, offsetof(fill_attr, rank), 1 },
+    END,
 };
 static const dg_field fields_pool_attr[] = {
-    INT(pool_attr, size), INT(pool_attr, stride), INT(pool_attr, pad), INT(pool_attr, h), INT(pool_attr, w), END,
+    INT(pool_attr, size), INT(pool_attr, stride), INT(pool_attr, pad),
+    INT(pool_attr, h),    INT(pool_attr, w),      END,
 };
 static const dg_field fields_index_attr[] = { INT(index_attr, n), INT(index_attr, padding), END };
 static const dg_field fields_deform_attr[] = {
@@ -51,29 +74,40 @@ static const dg_field fields_deform_attr[] = {
     END,
 };
 static const dg_field fields_uniform_attr[] = {
-    INT(uniform_attr, key), { "d", DG_FIELD_SHAPE, offsetof(uniform_attr, rank), 1 }, END,
+    INT(uniform_attr, key),
+    { "d", DG_FIELD_SHAPE, offsetof(uniform_attr, rank), 1 },
+    END,
 };
 static const dg_field fields_reduce_attr[] = { INT(reduce_attr, op), INT(reduce_attr, axis), END };
-static const dg_field fields_cast_attr[] = { { "to", DG_FIELD_DTYPE, offsetof(cast_attr, to), 1 }, END };
+static const dg_field fields_cast_attr[] = { { "to", DG_FIELD_DTYPE, offsetof(cast_attr, to), 1 },
+                                             END };
 static const dg_field fields_adamw_attr[] = {
-    REAL(adamw_attr, beta1), REAL(adamw_attr, beta2), REAL(adamw_attr, eps), REAL(adamw_attr, clip),
-    INT(adamw_attr, n_ranges), END,
+    REAL(adamw_attr, beta1), REAL(adamw_attr, beta2),   REAL(adamw_attr, eps),
+    REAL(adamw_attr, clip),  INT(adamw_attr, n_ranges), END,
 };
 static const dg_field fields_ema_attr[] = { INT(ema_attr, begin), INT(ema_attr, end), END };
 static const dg_field fields_dg_denoise_attr[] = {
-    INT(dg_denoise_attr, count),        INT(dg_denoise_attr, capacity),   INT(dg_denoise_attr, classes),
-    REAL(dg_denoise_attr, label_noise), REAL(dg_denoise_attr, box_noise), INT(dg_denoise_attr, on_empty),
+    INT(dg_denoise_attr, count),
+    INT(dg_denoise_attr, capacity),
+    INT(dg_denoise_attr, classes),
+    REAL(dg_denoise_attr, label_noise),
+    REAL(dg_denoise_attr, box_noise),
+    INT(dg_denoise_attr, on_empty),
     END,
 };
 static const dg_field fields_dg_match_attr[] = {
-    REAL(dg_match_attr, class_weight), REAL(dg_match_attr, l1_weight), REAL(dg_match_attr, giou_weight),
-    REAL(dg_match_attr, alpha),        REAL(dg_match_attr, gamma),     END,
+    REAL(dg_match_attr, class_weight), REAL(dg_match_attr, l1_weight),
+    REAL(dg_match_attr, giou_weight),  REAL(dg_match_attr, alpha),
+    REAL(dg_match_attr, gamma),        END,
 };
 static const dg_field fields_dg_class_loss_attr[] = {
-    INT(dg_class_loss_attr, focal), REAL(dg_class_loss_attr, alpha), REAL(dg_class_loss_attr, gamma), END,
+    INT(dg_class_loss_attr, focal),
+    REAL(dg_class_loss_attr, alpha),
+    REAL(dg_class_loss_attr, gamma),
+    END,
 };
 
-/* ---- what a run costs: multiplications and additions counted apart --------------------------------------- */
+/* ---- what a run costs: multiplications and additions counted apart --------------------------- */
 
 static double elements(const dg_tensor *t)
 {
@@ -85,7 +119,8 @@ static double last(const dg_tensor *t)
     return t->shape.rank ? (double)t->shape.d[t->shape.rank - 1] : 1;
 }
 
-/* y[B,H,W,O] each from kh kw I products: the same count for the output, the data and the weight gradient */
+/* y[B,H,W,O] each from kh kw I products: the same count for the output, the data and the weight
+ * gradient */
 static double flops_conv2d(const dg_tensor *t, int n, const void *attr)
 {
     (void)attr;
@@ -171,7 +206,7 @@ double dg_op_flops(const dg_op *op, const dg_tensor *t, int n, const void *attr)
     return largest;
 }
 
-/* ---- the table ------------------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 /* A word of a column -> the symbol it stands for. */
 #define dg_grad_stop NULL
@@ -220,7 +255,7 @@ const dg_op *dg_op_find(const char *name)
     return NULL;
 }
 
-/* ---- signatures ------------------------------------------------------------------------------------------ */
+/* ---- signatures ------------------------------------------------------------------------------ */
 
 static bool is_word(char c)
 {
@@ -251,7 +286,8 @@ static const char *parse_operand(dg_signature *s, const char *p, bool output)
             const char *name = p + 2, *end = strchr(name, ')');
 
             for (int i = 0; end && i < s->n_in; i++)
-                if (s->operand[i].len == end - name && !memcmp(s->operand[i].name, name, (size_t)(end - name)))
+                if (s->operand[i].len == end - name &&
+                    !memcmp(s->operand[i].name, name, (size_t)(end - name)))
                     o.alias = i;
             if (o.alias < 0)
                 return NULL;
@@ -260,7 +296,8 @@ static const char *parse_operand(dg_signature *s, const char *p, bool output)
             return NULL;
         }
     }
-    if (!o.len || s->n_in + s->n_out == DG_MAX_SIGNATURE || (s->variadic && !output) || (output && o.variadic))
+    if (!o.len || s->n_in + s->n_out == DG_MAX_SIGNATURE || (s->variadic && !output) ||
+        (output && o.variadic))
         return NULL;
     s->variadic |= o.variadic;
     s->operand[s->n_in + s->n_out] = o;

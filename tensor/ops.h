@@ -25,10 +25,10 @@ typedef struct dg_operand {
     const char *name; /* into the signature's text, len bytes */
     int         len;
     bool        optional, variadic;
-    bool        state;  /* :u */
-    bool        wide;   /* :f */
-    dg_dtype    dtype;  /* DG_REAL, DG_I32 or DG_U8 */
-    int         alias;  /* of an output: the input whose place it may take; -1 */
+    bool        state; /* :u */
+    bool        wide;  /* :f */
+    dg_dtype    dtype; /* DG_REAL, DG_I32 or DG_U8 */
+    int         alias; /* of an output: the input whose place it may take; -1 */
 } dg_operand;
 
 typedef struct dg_signature {

@@ -1,7 +1,8 @@
-/* params.c: the parameters of a run, in order of declaration, and where each begins in the parameter spaces:
+/* params.c: the parameters of a run, in order of declaration, and where each begins in the
+ * parameter spaces:
  *     | trainable ... | frozen ... | buffers ... |      each rounded up to DG_PARAM_ALIGN elements
- * Initial values are drawn with Philox keyed by (seed, path), so neither order nor neighbours change them, and
- * rounded to f32, so that f32 and f64 runs begin alike. */
+ * Initial values are drawn with Philox keyed by (seed, path), so neither order nor neighbours
+ * change them, and rounded to f32, so that f32 and f64 runs begin alike. */
 #include "tensor/params.h"
 
 #include <string.h>
@@ -77,8 +78,9 @@ static int64_t rounded(dg_shape s)
 }
 
 static const char *const kinds[] = {
-    [DG_TRAINABLE] = "trainable",      [DG_FROZEN] = "frozen",           [DG_BUFFER] = "a buffer",
-    [DG_EXPORT_CONST] = "a constant",  [DG_EXPORT_COUNTER] = "a counter",
+    [DG_TRAINABLE] = "trainable",      [DG_FROZEN] = "frozen",
+    [DG_BUFFER] = "a buffer",          [DG_EXPORT_CONST] = "a constant",
+    [DG_EXPORT_COUNTER] = "a counter",
 };
 
 static int compare_again(const dg_param_info *old, const dg_param_info *info, dg_diag *d)
@@ -86,11 +88,14 @@ static int compare_again(const dg_param_info *old, const dg_param_info *info, dg
     char a[64], b[64];
 
     if (!dg_shape_equal(old->shape, info->shape))
-        return dg_fail(d, DG_EINPUT, info->where, "param-shape", "parameter %s has shape %s here and %s elsewhere",
-                       info->path, dg_shape_print(info->shape, a, sizeof a), dg_shape_print(old->shape, b, sizeof b));
+        return dg_fail(d, DG_EINPUT, info->where, "param-shape",
+                       "parameter %s has shape %s here and %s elsewhere", info->path,
+                       dg_shape_print(info->shape, a, sizeof a),
+                       dg_shape_print(old->shape, b, sizeof b));
     if (old->kind != info->kind)
-        return dg_fail(d, DG_EINPUT, info->where, "param-kind", "parameter %s is %s here and %s elsewhere", info->path,
-                       kinds[info->kind], kinds[old->kind]);
+        return dg_fail(d, DG_EINPUT, info->where, "param-kind",
+                       "parameter %s is %s here and %s elsewhere", info->path, kinds[info->kind],
+                       kinds[old->kind]);
     return 0;
 }
 
@@ -103,18 +108,22 @@ static int check_new(const dg_params *p, const dg_param_info *info, dg_diag *d)
                        "parameter %s is declared after the parameters were laid out", info->path);
     for (int i = 0; i < info->shape.rank; i++)
         if (info->shape.d[i] < 1)
-            return dg_fail(d, DG_EINPUT, info->where, "param-empty", "parameter %s has a dimension of %lld", info->path,
+            return dg_fail(d, DG_EINPUT, info->where, "param-empty",
+                           "parameter %s has a dimension of %lld", info->path,
                            (long long)info->shape.d[i]);
     if (info->like && (!like || !dg_shape_equal(like->shape, info->shape)))
         return dg_fail(d, DG_EINPUT, info->where, "param-like",
                        "parameter %s begins like %s, which %s", info->path, info->like,
                        like ? "has another shape" : "is not declared before it");
     if (info->init.kind == DG_INIT_DATA && info->init.n != dg_shape_elements(info->shape))
-        return dg_fail(d, DG_EINPUT, info->where, "param-values", "parameter %s has %lld elements and %d initial values",
-                       info->path, (long long)dg_shape_elements(info->shape), (int)info->init.n);
+        return dg_fail(d, DG_EINPUT, info->where, "param-values",
+                       "parameter %s has %lld elements and %d initial values", info->path,
+                       (long long)dg_shape_elements(info->shape), (int)info->init.n);
     if (dg_map_has(p->by_name, info->name))
-        return dg_fail(d, DG_EINPUT, info->where, "param-name", "parameters %s and %s have one name in files, %s",
-                       ((const dg_param_info *)dg_map_get(p->by_name, info->name))->path, info->path, info->name);
+        return dg_fail(d, DG_EINPUT, info->where, "param-name",
+                       "parameters %s and %s have one name in files, %s",
+                       ((const dg_param_info *)dg_map_get(p->by_name, info->name))->path,
+                       info->path, info->name);
     return 0;
 }
 
@@ -143,7 +152,8 @@ int dg_params_declare(dg_params *p, const dg_param_info *info, dg_diag *d)
     own->zero_row = info->init.kind & DG_INIT_ZERO_ROW ? info->init.n : -1;
     own->offset = -1;
     if (own->kind <= DG_BUFFER) {
-        own->offset = p->size[own->kind]; /* within its kind until sealed; final for trainable ones */
+        own->offset =
+            p->size[own->kind]; /* within its kind until sealed; final for trainable ones */
         p->size[own->kind] += rounded(own->shape);
     }
     dg_map_set(p->by_path, own->path, own);
@@ -185,9 +195,9 @@ void dg_params_init(const dg_params *p, int i, uint64_t seed, double *out)
 
     while (info->like)
         info = dg_map_get(p->by_path, info->like);
-    dg_rng  rng = dg_rng_begin(dg_rng_named(seed, info->path), 0, 0);
-    int     kind = info->init.kind & ~DG_INIT_ZERO_ROW;
-    double  a = info->init.a;
+    dg_rng rng = dg_rng_begin(dg_rng_named(seed, info->path), 0, 0);
+    int    kind = info->init.kind & ~DG_INIT_ZERO_ROW;
+    double a = info->init.a;
 
     if (info->values) {
         memcpy(out, info->values, (size_t)n * sizeof *out);

@@ -9,10 +9,11 @@ enum { DG_INIT_ZERO, DG_INIT_CONST, DG_INIT_UNIFORM, DG_INIT_NORMAL, DG_INIT_DAT
 enum { DG_INIT_ZERO_ROW = 0x100 };
 enum { DG_PARAM_ALIGN = 16 }; /* elements */
 
-/* Declares info->path, or finds it: then kind and shape must agree. Copies everything. For DG_INIT_LIKE,
- * info->like names a parameter declared before. Returns its index or a negative status. */
-int dg_params_declare(dg_params *p, const dg_param_info *info, dg_diag *d) DG_MUST_USE;
-int dg_params_find_path(const dg_params *p, const char *path); /* -1 */
+/* Declares info->path, or finds it: then kind and shape must agree. Copies everything. For
+ * DG_INIT_LIKE, info->like names a parameter declared before. Returns its index or a negative
+ * status. */
+int  dg_params_declare(dg_params *p, const dg_param_info *info, dg_diag *d) DG_MUST_USE;
+int  dg_params_find_path(const dg_params *p, const char *path); /* -1 */
 bool dg_params_sealed(const dg_params *p);
 
 #endif

@@ -1,21 +1,25 @@
-/* passes.h: what happens to a program between lowering and planning, in this order. Each is a function on the
- * program that leaves it valid; dg_passes runs them all. fuse runs inside dg_backward too, on the forward part,
- * so that gradients are those of fused ops. */
+/* passes.h: what happens to a program between lowering and planning, in this order. Each is a
+ * function on the program that leaves it valid; dg_passes runs them all. fuse runs inside
+ * dg_backward too, on the forward part, so that gradients are those of fused ops. */
 #ifndef DG_TENSOR_PASSES_H
 #define DG_TENSOR_PASSES_H
 
 #include "tensor/program.h"
 
-void dg_pass_fuse(dg_program *p);        /* batch_norm (+ add) (+ relu | silu) -> one op; adamw + ema -> one op */
-void dg_pass_recompute(dg_program *p);   /* clones activations of nodes marked recompute in front of their gradients */
-void dg_pass_dead(dg_program *p);        /* drops pure instructions that nobody reads */
-/* Chooses the storage of every DG_REAL value and inserts casts: base is DG_F32 or DG_F64; low is DG_BF16 or base. */
+/* batch_norm (+ add) (+ relu | silu) -> one op; adamw + ema -> one op */
+void dg_pass_fuse(dg_program *p);
+/* Clones activations of nodes marked recompute in front of their gradients. */
+void dg_pass_recompute(dg_program *p);
+/* Drops pure instructions that nobody reads. */
+void dg_pass_dead(dg_program *p);
+/* Chooses the storage of every DG_REAL value and inserts casts: base is DG_F32 or DG_F64; low is
+ * DG_BF16 or base. */
 void dg_pass_precision(dg_program *p, dg_dtype base, dg_dtype low);
 void dg_pass_collectives(dg_program *p, int ranks); /* one rank: collectives become nothing */
 int  dg_passes(dg_program *p, dg_dtype base, dg_dtype low, int ranks, dg_diag *d) DG_MUST_USE;
 
-/* Checks every invariant of a program (operands defined before use, shapes agree with the rules, states only
- * updated by state ops): for tests, fuzzing and debug runs. */
-int  dg_program_verify(const dg_program *p, dg_diag *d) DG_MUST_USE;
+/* Checks every invariant of a program (operands defined before use, shapes agree with the rules,
+ * states only updated by state ops): for tests, fuzzing and debug runs. */
+int dg_program_verify(const dg_program *p, dg_diag *d) DG_MUST_USE;
 
 #endif

@@ -1,6 +1,6 @@
-/* place.c: offline placement. Blocks are taken in an order of importance, and each goes to the tightest gap
- * between those already placed whose lives overlap its own (best fit). No order is best for all programs, so
- * a few are tried: large first, large and long first, and by birth. */
+/* place.c: offline placement. Blocks are taken in an order of importance, and each goes to the
+ * tightest gap between those already placed whose lives overlap its own (best fit). No order is
+ * best for all programs, so a few are tried: large first, large and long first, and by birth. */
 #include "tensor/place.h"
 
 #include <stdlib.h>

@@ -1,6 +1,7 @@
-/* plan.c: lays a program's memory out. Values fall into classes that share memory: a reshape is its input, and
- * an output marked (=x) takes x's place when x dies there. A class in the slab is a block that lives from its
- * first writer to its last reader; results live to the end; workspaces live for one instruction. */
+/* plan.c: lays a program's memory out. Values fall into classes that share memory: a reshape is its
+ * input, and an output marked (=x) takes x's place when x dies there. A class in the slab is a
+ * block that lives from its first writer to its last reader; results live to the end; workspaces
+ * live for one instruction. */
 #include "tensor/plan.h"
 
 #include <string.h>
@@ -37,12 +38,12 @@ static int32_t head(const layout *l, int32_t v)
     return v;
 }
 
-/* ---- spaces outside the slab ----------------------------------------------------------------------------- */
+/* ---- spaces outside the slab ----------------------------------------------------------------- */
 
 static void size_spaces(const layout *l)
 {
     const dg_params *params = l->p->params;
-    int64_t all = dg_params_elements(params), trained = dg_params_trainable(params);
+    int64_t          all = dg_params_elements(params), trained = dg_params_trainable(params);
 
     for (int32_t v = 1; v < l->p->values.n; v++) {
         dg_value *x = value(l, v);
@@ -69,7 +70,7 @@ static int64_t lay_in_a_row(const layout *l, dg_space space)
     return bytes;
 }
 
-/* ---- kernels --------------------------------------------------------------------------------------------- */
+/* ---- kernels --------------------------------------------------------------------------------- */
 
 static int choose_kernel(layout *l, int i)
 {
@@ -82,7 +83,8 @@ static int choose_kernel(layout *l, int i)
     for (int k = 0; k < n; k++) {
         const dg_value *x = value(l, in->v[k]);
 
-        pi->t[k] = in->v[k] ? (dg_tensor){ x->dtype, x->shape, NULL } : (dg_tensor){ .shape.rank = -1 };
+        pi->t[k] =
+            in->v[k] ? (dg_tensor){ x->dtype, x->shape, NULL } : (dg_tensor){ .shape.rank = -1 };
         pi->bytes += in->v[k] ? (double)dg_plan_value_bytes(l->p, in->v[k]) : 0;
     }
     pi->alias = in->op == DG_OP(reshape);
@@ -101,8 +103,8 @@ static int choose_kernel(layout *l, int i)
     prepare.t = pi->t;
     rc = pi->kernel->prepare(&prepare);
     if (rc < 0)
-        return dg_fail(l->d, (dg_code)-rc, in->origin.where, "kernel-prepare", "backend %s cannot prepare %s (%d)",
-                       l->backend->name, in->op->name, rc);
+        return dg_fail(l->d, (dg_code)-rc, in->origin.where, "kernel-prepare",
+                       "backend %s cannot prepare %s (%d)", l->backend->name, in->op->name, rc);
     pi->handle = prepare.handle;
     pi->workspace_bytes = prepare.workspace_bytes;
     if ((int64_t)pi->workspace_bytes > l->plan->workspace_bytes)
@@ -110,7 +112,7 @@ static int choose_kernel(layout *l, int i)
     return 0;
 }
 
-/* ---- classes and their lives ----------------------------------------------------------------------------- */
+/* ---- classes and their lives ----------------------------------------------------------------- */
 
 static void join_reshapes(layout *l)
 {
@@ -151,8 +153,8 @@ static bool may_take(const layout *l, int i, int32_t y, int k)
     const dg_instr *in = &l->p->instrs.items[i];
     int32_t         x = in->v[k], h = head(l, x);
 
-    if (!x || !y || value(l, y)->space != DG_SLAB || value(l, h)->space != DG_SLAB || value(l, h)->producer < 0 ||
-        l->last[h] != i || value(l, x)->dtype != value(l, y)->dtype ||
+    if (!x || !y || value(l, y)->space != DG_SLAB || value(l, h)->space != DG_SLAB ||
+        value(l, h)->producer < 0 || l->last[h] != i || value(l, x)->dtype != value(l, y)->dtype ||
         !dg_shape_equal(value(l, x)->shape, value(l, y)->shape))
         return false;
     for (int o = 0; o < in->n_in; o++)
@@ -183,13 +185,14 @@ static void take_places(layout *l)
     }
 }
 
-/* Blocks of slab classes in the order of birth, then workspaces; offsets go back into the values. */
+/* Blocks of slab classes in the order of birth, then workspaces; offsets go back into the
+ * values. */
 static void lay_slab(layout *l)
 {
     DG_VEC(dg_block) blocks = { 0 };
-    dg_program *p = l->p;
-    dg_arena   *a = dg_arena_open();
-    int         n_values;
+    dg_program      *p = l->p;
+    dg_arena        *a = dg_arena_open();
+    int              n_values;
 
     for (int i = 0; i < p->instrs.n; i++) {
         const dg_instr *in = &p->instrs.items[i];
@@ -200,13 +203,15 @@ static void lay_slab(layout *l)
             if (!v || head(l, v) != v || value(l, v)->space != DG_SLAB)
                 continue;
             l->block[v] = blocks.n;
-            DG_PUSH(a, blocks, ((dg_block){ dg_align((int64_t)dg_plan_value_bytes(p, v)), i, l->last[v], 0 }));
+            DG_PUSH(a, blocks,
+                    ((dg_block){ dg_align((int64_t)dg_plan_value_bytes(p, v)), i, l->last[v], 0 }));
         }
     }
     n_values = blocks.n;
     for (int i = 0; i < p->instrs.n; i++)
         if (l->plan->instrs[i].workspace_bytes)
-            DG_PUSH(a, blocks, ((dg_block){ dg_align((int64_t)l->plan->instrs[i].workspace_bytes), i, i, 0 }));
+            DG_PUSH(a, blocks,
+                    ((dg_block){ dg_align((int64_t)l->plan->instrs[i].workspace_bytes), i, i, 0 }));
     l->plan->slab_bytes = blocks.n ? dg_place(blocks.items, blocks.n) : 0;
     l->plan->live_peak_bytes = dg_live_peak(blocks.items, blocks.n, p->instrs.n);
     for (int i = 0, w = n_values; i < p->instrs.n; i++)
@@ -231,13 +236,13 @@ int dg_plan_open(dg_plan **out, dg_program *p, const dg_backend *backend, int th
     dg_plan  *plan = DG_NEW(a, dg_plan);
     int       rc = 0;
     layout    l = {
-        .plan = plan,
-        .p = p,
-        .backend = backend,
-        .d = d,
-        .same = DG_NEW_N(scratch, p->values.n, int32_t),
-        .last = DG_NEW_N(scratch, p->values.n, int),
-        .block = DG_NEW_N(scratch, p->values.n, int),
+           .plan = plan,
+           .p = p,
+           .backend = backend,
+           .d = d,
+           .same = DG_NEW_N(scratch, p->values.n, int32_t),
+           .last = DG_NEW_N(scratch, p->values.n, int),
+           .block = DG_NEW_N(scratch, p->values.n, int),
     };
 
     plan->arena = a;

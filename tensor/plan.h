@@ -1,4 +1,5 @@
-/* plan.h: a program with its memory laid out: lifetimes, offsets in one slab, workspaces. Immutable, printable. */
+/* plan.h: a program with its memory laid out: lifetimes, offsets in one slab, workspaces.
+ * Immutable, printable. */
 #ifndef DG_TENSOR_PLAN_H
 #define DG_TENSOR_PLAN_H
 
@@ -12,7 +13,7 @@ typedef struct dg_plan_instr { /* parallel to program->instrs */
     void            *handle;   /* from prepare, released with the plan */
     size_t           workspace_bytes;
     int64_t          workspace; /* offset in the slab */
-    dg_tensor       *t;        /* operands without data: what prepare saw */
+    dg_tensor       *t;         /* operands without data: what prepare saw */
     double           flops, bytes;
 } dg_plan_instr;
 
@@ -21,21 +22,22 @@ typedef struct dg_plan {
     dg_plan_instr    *instrs;
     int               threads;
     int64_t           slab_bytes, constant_bytes, io_bytes;
-    int64_t           live_peak_bytes; /* lower bound: largest sum of live values at one instruction */
-    int64_t           workspace_bytes; /* the largest */
-    dg_arena         *arena;
+    int64_t   live_peak_bytes; /* lower bound: largest sum of live values at one instruction */
+    int64_t   workspace_bytes; /* the largest */
+    dg_arena *arena;
 } dg_plan;
 
-/* Takes a program that went through the passes; sets offsets of its slab, constant and io values. Kernels come
- * from the backend's column of the op table. */
-int  dg_plan_open(dg_plan **plan, dg_program *p, const dg_backend *backend, int threads, dg_diag *d) DG_MUST_USE;
+/* Takes a program that went through the passes; sets offsets of its slab, constant and io values.
+ * Kernels come from the backend's column of the op table. */
+int dg_plan_open(dg_plan **plan, dg_program *p, const dg_backend *backend, int threads, dg_diag *d)
+    DG_MUST_USE;
 void dg_plan_close(dg_plan **plan);
 
 /* Where a value's bytes are: its space, and the offset there. */
 size_t dg_plan_value_bytes(const dg_program *p, int32_t v);
 
 /* Proves that no two values that live at the same time share a byte; for tests. */
-int  dg_plan_verify(const dg_plan *plan, dg_diag *d) DG_MUST_USE;
+int dg_plan_verify(const dg_plan *plan, dg_diag *d) DG_MUST_USE;
 
 /* The instruction listing with spaces and offsets, then memory, FLOPs and bytes by node. */
 void dg_plan_print(dg_str *out, const dg_plan *plan, bool instructions);

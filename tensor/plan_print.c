@@ -1,4 +1,5 @@
-/* plan_print.c: a plan as text: instructions with the place of every output, then memory and work by node. */
+/* plan_print.c: a plan as text: instructions with the place of every output, then memory and work
+ * by node. */
 #include <string.h>
 
 #include "tensor/plan.h"
@@ -44,13 +45,16 @@ static void print_bytes(dg_str *out, const char *what, int64_t bytes)
 {
     char text[32];
 
-    dg_str_fmt(out, "%-12s %16lld  %s\n", what, (long long)bytes, dg_human_bytes((double)bytes, text, sizeof text));
+    dg_str_fmt(out, "%-12s %16lld  %s\n", what, (long long)bytes,
+               dg_human_bytes((double)bytes, text, sizeof text));
 }
 
 static void print_memory(dg_str *out, const dg_plan *plan)
 {
     const dg_program *p = plan->program;
-    int64_t           each = p->values.n > 1 && p->weights ? (int64_t)dg_dtype_size(p->values.items[p->weights].dtype) : 0;
+    int64_t           each = p->values.n > 1 && p->weights
+                                 ? (int64_t)dg_dtype_size(p->values.items[p->weights].dtype)
+                                 : 0;
 
     for (int32_t v = 1; v < p->values.n && !each; v++)
         if (p->values.items[v].space == DG_WEIGHTS)
@@ -64,7 +68,8 @@ static void print_memory(dg_str *out, const dg_plan *plan)
     print_bytes(out, "constants", plan->constant_bytes);
     print_bytes(out, "io", plan->io_bytes);
     if (plan->live_peak_bytes)
-        dg_str_fmt(out, "slab / live peak %.3f\n", (double)plan->slab_bytes / (double)plan->live_peak_bytes);
+        dg_str_fmt(out, "slab / live peak %.3f\n",
+                   (double)plan->slab_bytes / (double)plan->live_peak_bytes);
 }
 
 typedef struct work {
@@ -75,16 +80,16 @@ typedef struct work {
 
 static void print_row(dg_str *out, const work *w)
 {
-    dg_str_fmt(out, "%-32s %6d %14.3f %14.3f %12.3f\n", w->node, w->instrs, w->flops[0] * 1e-6, w->flops[1] * 1e-6,
-               w->bytes * 1e-6);
+    dg_str_fmt(out, "%-32s %6d %14.3f %14.3f %12.3f\n", w->node, w->instrs, w->flops[0] * 1e-6,
+               w->flops[1] * 1e-6, w->bytes * 1e-6);
 }
 
 static void print_work(dg_str *out, const dg_plan *plan)
 {
     const dg_program *p = plan->program;
     dg_arena         *scratch = dg_arena_open();
-    DG_VEC(work) all = { 0 };
-    work total = { .node = "total" };
+    DG_VEC(work)      all = { 0 };
+    work              total = { .node = "total" };
 
     for (int i = 0; i < p->instrs.n; i++) {
         const dg_instr      *in = &p->instrs.items[i];
@@ -104,7 +109,8 @@ static void print_work(dg_str *out, const dg_plan *plan)
                 break;
         }
     }
-    dg_str_fmt(out, "%-32s %6s %14s %14s %12s\n", "node", "instrs", "fwd MFLOP", "other MFLOP", "MB moved");
+    dg_str_fmt(out, "%-32s %6s %14s %14s %12s\n", "node", "instrs", "fwd MFLOP", "other MFLOP",
+               "MB moved");
     for (int k = 0; k < all.n; k++)
         print_row(out, &all.items[k]);
     print_row(out, &total);
@@ -113,8 +119,8 @@ static void print_work(dg_str *out, const dg_plan *plan)
 
 void dg_plan_print(dg_str *out, const dg_plan *plan, bool instructions)
 {
-    dg_str_fmt(out, "plan %s, %d instructions, %d threads\n", plan->program->training ? "train" : "eval",
-               plan->program->instrs.n, plan->threads);
+    dg_str_fmt(out, "plan %s, %d instructions, %d threads\n",
+               plan->program->training ? "train" : "eval", plan->program->instrs.n, plan->threads);
     for (int i = 0; instructions && i < plan->program->instrs.n; i++)
         print_instr(out, plan, i);
     print_memory(out, plan);

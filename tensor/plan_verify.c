@@ -1,6 +1,6 @@
-/* plan_verify.c: the proof that a plan's values do not disturb each other, by running it on paper: every write
- * takes the bytes from whoever held them, and every read must find its value still there. It knows nothing of
- * how the planner chose. */
+/* plan_verify.c: the proof that a plan's values do not disturb each other, by running it on paper:
+ * every write takes the bytes from whoever held them, and every read must find its value still
+ * there. It knows nothing of how the planner chose. */
 #include "tensor/ops.h"
 #include "tensor/place.h"
 #include "tensor/plan.h"
@@ -26,8 +26,8 @@ static int broken(const proof *f, int i, const char *what, int32_t v)
 {
     const dg_instr *in = &f->p->instrs.items[i];
 
-    return dg_fail(f->d, DG_EINTERNAL, in->origin.where, "plan-invalid", "instruction %d, %s: %s (value %d)", i,
-                   in->op->name, what, (int)v);
+    return dg_fail(f->d, DG_EINTERNAL, in->origin.where, "plan-invalid",
+                   "instruction %d, %s: %s (value %d)", i, in->op->name, what, (int)v);
 }
 
 /* Whatever held something in these bytes holds it no longer. */
@@ -44,7 +44,8 @@ static bool in_slab(const proof *f, int32_t v)
     return v && f->p->values.items[v].space == DG_SLAB;
 }
 
-/* Outputs may lie on no other operand but the input whose place they take; the workspace on none. */
+/* Outputs may lie on no other operand but the input whose place they take; the workspace on
+ * none. */
 static int check_instr(const proof *f, int i)
 {
     const dg_instr      *in = &f->p->instrs.items[i];
@@ -60,7 +61,8 @@ static int check_instr(const proof *f, int i)
 
         if (!in_slab(f, v))
             continue;
-        if (values[v].offset < 0 || values[v].offset % DG_ALIGN || values[v].offset + bytes_of(f, v) > f->plan->slab_bytes)
+        if (values[v].offset < 0 || values[v].offset % DG_ALIGN ||
+            values[v].offset + bytes_of(f, v) > f->plan->slab_bytes)
             return broken(f, i, "a value lies outside the slab, or not aligned", v);
         if (k < in->n_in && !f->valid[v])
             return broken(f, i, "a value is overwritten before its last reader", v);
@@ -72,7 +74,8 @@ static int check_instr(const proof *f, int i)
                          in_slab(f, in->v[o]) && values[in->v[o]].offset == values[v].offset;
 
             if (in_slab(f, in->v[o]) && !place &&
-                overlap(values[in->v[o]].offset, bytes_of(f, in->v[o]), values[v].offset, bytes_of(f, v)))
+                overlap(values[in->v[o]].offset, bytes_of(f, in->v[o]), values[v].offset,
+                        bytes_of(f, v)))
                 return broken(f, i, "an output lies on another operand", v);
         }
     }
@@ -102,7 +105,8 @@ int dg_plan_verify(const dg_plan *plan, dg_diag *d)
         int32_t v = f.p->results.items[i].value;
 
         if (in_slab(&f, v) && !f.valid[v])
-            rc = broken(&f, f.p->values.items[v].producer, "a result is overwritten before the end", v);
+            rc = broken(&f, f.p->values.items[v].producer, "a result is overwritten before the end",
+                        v);
     }
     dg_arena_close(&scratch);
     return rc;

@@ -1,12 +1,14 @@
-/* precision.c: chooses how every real value is stored, and inserts casts where a reader wants another type.
- * base is f32 (f64 when everything runs on ref kernels), low is bf16 or base. By the op's class:
- *     LOW       low in and out; parameters are read as they are; gradients of parameters come out as base,
+/* precision.c: chooses how every real value is stored, and inserts casts where a reader wants
+ * another type. base is f32 (f64 when everything runs on ref kernels), low is bf16 or base. By the
+ * op's class:
+ *     LOW       low in and out; parameters are read as they are; their gradients come out as base,
  *               and so does a product that only base readers read
  *     F32STAT   low where any operand is low, except those marked :f
  *     ANY       base where any operand (but parameters and constants, which follow) is base
  *     WIDE      base
- * The stem, the convolution of three channels, is computed in base (Debian's oneDNN is slow there in bf16), but
- * its output is handed on as low. Master weights, gradients, statistics, constants and the batch are base. */
+ * The stem, the convolution of three channels, is computed in base (Debian's oneDNN is slow there
+ * in bf16), but its output is handed on as low. Master weights, gradients, statistics, constants
+ * and the batch are base. */
 #include <string.h>
 
 #include "tensor/ops.h"
@@ -16,11 +18,11 @@ typedef struct precision {
     dg_program      *p;
     dg_dtype         base, low;
     DG_VEC(dg_instr) out;
-    int              n_values; /* before casts */
-    bool            *hand_low; /* of every value: base, but readers who may choose take low */
+    int              n_values;     /* before casts */
+    bool            *hand_low;     /* of every value: base, but readers who may choose take low */
     bool            *wide_readers; /* of every value: nobody wants it low */
     bool            *result;
-    int32_t         *cast[2];  /* of every value: its version as base, as low */
+    int32_t         *cast[2]; /* of every value: its version as base, as low */
 } precision;
 
 static dg_value *value(precision *s, int32_t v)
@@ -57,12 +59,14 @@ static dg_dtype type_of(precision *s, const dg_instr *in, const dg_signature *si
 {
     bool any_low = false, any_base = false;
 
-    for (int k = in->n_in; k < in->n_in + in->n_out; k++) /* a parameter's gradient is base, unless marked so anyway */
-        if (in->op->precision != DG_LOW && is_real(s, in->v[k]) && value(s, in->v[k])->space == DG_GRADIENTS &&
-            !dg_signature_at(sig, in->n_in, k)->wide)
+    for (int k = in->n_in; k < in->n_in + in->n_out;
+         k++) /* a parameter's gradient is base, unless marked so anyway */
+        if (in->op->precision != DG_LOW && is_real(s, in->v[k]) &&
+            value(s, in->v[k])->space == DG_GRADIENTS && !dg_signature_at(sig, in->n_in, k)->wide)
             return s->base;
     for (int k = 0; k < in->n_in; k++) {
-        if (!is_real(s, in->v[k]) || dg_signature_at(sig, in->n_in, k)->wide || is_fixed(s, in->v[k]))
+        if (!is_real(s, in->v[k]) || dg_signature_at(sig, in->n_in, k)->wide ||
+            is_fixed(s, in->v[k]))
             continue;
         any_low |= is_low(s, in->v[k]);
         any_base |= !is_low(s, in->v[k]);
@@ -84,14 +88,14 @@ static void insert_cast(precision *s, int32_t v, dg_dtype to, const dg_instr *ne
     dg_value  copy = *value(s, v);
     cast_attr attr = { to };
     dg_instr  in = {
-        .op = DG_OP(cast),
-        .attr = dg_memdup(s->p->arena, &attr, sizeof attr),
-        .n_in = 1,
-        .n_out = 1,
-        .v = DG_NEW_N(s->p->arena, 2, int32_t),
-        .segment = near->segment,
-        .phase = near->phase,
-        .origin = near->origin,
+         .op = DG_OP(cast),
+         .attr = dg_memdup(s->p->arena, &attr, sizeof attr),
+         .n_in = 1,
+         .n_out = 1,
+         .v = DG_NEW_N(s->p->arena, 2, int32_t),
+         .segment = near->segment,
+         .phase = near->phase,
+         .origin = near->origin,
     };
 
     copy.dtype = to;
@@ -131,7 +135,8 @@ static void convert(precision *s, dg_instr in)
         return;
     type = type_of(s, &in, &sig);
     for (int k = 0; k < in.n_in; k++) {
-        bool weight = in.op->precision == DG_LOW && is_real(s, in.v[k]) && value(s, in.v[k])->space == DG_WEIGHTS;
+        bool weight = in.op->precision == DG_LOW && is_real(s, in.v[k]) &&
+                      value(s, in.v[k])->space == DG_WEIGHTS;
 
         if (is_real(s, in.v[k]) && !weight && !dg_signature_at(&sig, in.n_in, k)->state)
             in.v[k] = as(s, in.v[k], dg_signature_at(&sig, in.n_in, k)->wide ? s->base : type, &in);

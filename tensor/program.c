@@ -9,8 +9,9 @@
 const char *dg_space_name(dg_space s)
 {
     static const char *const names[DG_N_SPACES] = {
-        [DG_SLAB] = "slab",       [DG_WEIGHTS] = "weights", [DG_GRADIENTS] = "gradients", [DG_MOMENT1] = "moment1",
-        [DG_MOMENT2] = "moment2", [DG_EMA] = "ema",         [DG_IO] = "io",               [DG_CONSTANTS] = "constants",
+        [DG_SLAB] = "slab",       [DG_WEIGHTS] = "weights",     [DG_GRADIENTS] = "gradients",
+        [DG_MOMENT1] = "moment1", [DG_MOMENT2] = "moment2",     [DG_EMA] = "ema",
+        [DG_IO] = "io",           [DG_CONSTANTS] = "constants",
     };
 
     return s < DG_N_SPACES ? names[s] : "?";
@@ -66,7 +67,8 @@ int32_t dg_program_input(const dg_program *p, const char *name)
 int32_t dg_program_named(const dg_program *p, const char *name)
 {
     for (int32_t v = p->values.n - 1; v > 0; v--)
-        if (p->values.items[v].name && p->values.items[v].producer > -2 && !strcmp(p->values.items[v].name, name))
+        if (p->values.items[v].name && p->values.items[v].producer > -2 &&
+            !strcmp(p->values.items[v].name, name))
             return v;
     return 0;
 }
@@ -99,7 +101,7 @@ void dg_program_compact(dg_program *p, const bool *keep)
     dg_program_renumber(p);
 }
 
-/* ---- listing --------------------------------------------------------------------------------------------- */
+/* ---- listing --------------------------------------------------------------------------------- */
 
 static int64_t int_at(const void *attr, size_t offset)
 {
@@ -113,7 +115,8 @@ static void print_ints(dg_str *out, const void *attr, size_t offset, int64_t n)
 {
     dg_str_add(out, "[");
     for (int64_t i = 0; i < n; i++)
-        dg_str_fmt(out, "%s%lld", i ? "," : "", (long long)int_at(attr, offset + (size_t)i * sizeof(int64_t)));
+        dg_str_fmt(out, "%s%lld", i ? "," : "",
+                   (long long)int_at(attr, offset + (size_t)i * sizeof(int64_t)));
     dg_str_add(out, "]");
 }
 
@@ -167,7 +170,8 @@ void dg_print_value(dg_str *out, const dg_program *p, int32_t v)
         dg_str_add(out, "-");
         return;
     }
-    dg_str_fmt(out, "%%%d:%s%s", (int)v, dg_dtype_name(x->dtype), dg_shape_print(x->shape, shape, sizeof shape));
+    dg_str_fmt(out, "%%%d:%s%s", (int)v, dg_dtype_name(x->dtype),
+               dg_shape_print(x->shape, shape, sizeof shape));
     if (x->name)
         dg_str_fmt(out, "'%s'", x->name);
 }
@@ -184,7 +188,10 @@ void dg_print_origin(dg_str *out, dg_where at)
 }
 
 static const char *const phases[] = {
-    [DG_FORWARD] = "forward", [DG_GRADIENT] = "gradient", [DG_RECOMPUTE] = "recompute", [DG_OPTIMIZE] = "optimize",
+    [DG_FORWARD] = "forward",
+    [DG_GRADIENT] = "gradient",
+    [DG_RECOMPUTE] = "recompute",
+    [DG_OPTIMIZE] = "optimize",
 };
 
 /* What a value without producer is. */
@@ -232,5 +239,6 @@ void dg_program_print(dg_str *out, const dg_program *p)
         dg_str_add(out, "\n");
     }
     for (int i = 0; i < p->results.n; i++)
-        dg_str_fmt(out, "result %s %%%d\n", p->results.items[i].name, (int)p->results.items[i].value);
+        dg_str_fmt(out, "result %s %%%d\n", p->results.items[i].name,
+                   (int)p->results.items[i].value);
 }

@@ -1,8 +1,8 @@
 /* program.h: a program is a list of instructions over values, for one mode and one image size.
  *
- * It is made by the builder (build.c), changed by autodiff and the passes, and frozen by the planner. Values
- * are in single-assignment form except for operands that a row marks `u`: those are parameters, buffers and
- * whole spaces, updated in place, in program order. */
+ * It is made by the builder (build.c), changed by autodiff and the passes, and frozen by the
+ * planner. Values are in single-assignment form except for operands that a row marks `u`: those are
+ * parameters, buffers and whole spaces, updated in place, in program order. */
 #ifndef DG_TENSOR_PROGRAM_H
 #define DG_TENSOR_PROGRAM_H
 
@@ -10,7 +10,8 @@
 #include "base/diag.h"
 #include <detrgraph/kernel.h>
 
-/* Where a value lives. Bound to memory once per run; evaluation over EMA weights binds weights to ema. */
+/* Where a value lives. Bound to memory once per run; evaluation over EMA weights binds weights to
+ * ema. */
 typedef enum dg_space {
     DG_SLAB,      /* temporaries of one plan */
     DG_WEIGHTS,   /* trainable parameters, then frozen ones, then buffers; offsets from dg_params */
@@ -23,9 +24,15 @@ typedef enum dg_space {
 } dg_space;
 const char *dg_space_name(dg_space s);
 
-/* ---- parameters: shared by all programs of a run ------------------------------------------------------- */
+/* ---- parameters: shared by all programs of a run --------------------------------------------- */
 
-typedef enum dg_param_kind { DG_TRAINABLE, DG_FROZEN, DG_BUFFER, DG_EXPORT_CONST, DG_EXPORT_COUNTER } dg_param_kind;
+typedef enum dg_param_kind {
+    DG_TRAINABLE,
+    DG_FROZEN,
+    DG_BUFFER,
+    DG_EXPORT_CONST,
+    DG_EXPORT_COUNTER,
+} dg_param_kind;
 
 typedef struct dg_param_info {
     const char   *path;      /* "model id"/"node id"/relative path joined by '.', unique */
@@ -36,7 +43,7 @@ typedef struct dg_param_info {
     dg_init       init;
     const char   *like;      /* path of the parameter whose initial values it shares, or NULL */
     int64_t       zero_row;  /* -1: none */
-    int64_t       offset;    /* in elements, in every parameter space; set by dg_params_seal; -1 for exports */
+    int64_t       offset;    /* elements, in every parameter space, once sealed; -1: exports */
     const double *values;    /* of DG_EXPORT_CONST */
     dg_where      where;     /* the node that first declared it */
 } dg_param_info;
@@ -47,22 +54,24 @@ void       dg_params_close(dg_params **p);
 int        dg_params_n(const dg_params *p);
 const dg_param_info *dg_params_at(const dg_params *p, int i);         /* in order of declaration */
 int        dg_params_find(const dg_params *p, const char *name);      /* by reference name; -1 */
-/* Assigns offsets: trainable first (document order), each aligned to 16 elements, then frozen, then buffers.
- * Called once, when every program has been lowered. Padding between parameters is zero and stays zero. */
+/* Assigns offsets: trainable first (document order), each aligned to 16 elements, then frozen, then
+ * buffers. Called once, when every program has been lowered. Padding between parameters is zero and
+ * stays zero. */
 void       dg_params_seal(dg_params *p);
 int64_t    dg_params_elements(const dg_params *p);                    /* of the weights space */
-int64_t    dg_params_trainable(const dg_params *p);                   /* elements of the gradient space */
+int64_t    dg_params_trainable(const dg_params *p);                   /* of the gradient space */
 /* Fills one parameter with its initial values: a pure function of seed, path and shape. */
 void       dg_params_init(const dg_params *p, int i, uint64_t seed, double *out);
 
-/* ---- values and instructions ----------------------------------------------------------------------------- */
+/* ---- values and instructions ----------------------------------------------------------------- */
 
 typedef struct dg_value {
     dg_dtype    dtype;    /* DG_REAL until the precision pass */
     dg_shape    shape;
     dg_space    space;
-    int64_t     offset;   /* bytes, set by the planner (slab), at declaration (constants, io), or at seal (params) */
-    int         producer; /* instruction, -1: parameter, constant, input, space; -2: dropped by a pass */
+    int64_t     offset;   /* bytes; set by the planner */
+    int         producer; /* instruction; -1: none, a parameter, constant, input or space;
+                             -2: dropped by a pass */
     int         param;    /* index into dg_params, -1 */
     const char *name;     /* from dg_name, or NULL */
     const void *constant; /* DG_CONSTANTS: initial content, double[] or int32_t[] by dtype */
@@ -89,7 +98,8 @@ typedef struct dg_instr {
     dg_origin    origin;
 } dg_instr;
 
-/* A value that the host reads after a run, by name ("loss.total"), or writes before one ("images"). */
+/* A value that the host reads after a run, by name ("loss.total"), or writes before one
+ * ("images"). */
 typedef struct dg_binding {
     const char *name;
     int32_t     value;
@@ -104,26 +114,30 @@ typedef struct dg_program {
     DG_VEC(dg_instr) instrs;
     DG_VEC(dg_binding) inputs;   /* written by the host before a run */
     DG_VEC(dg_binding) results;  /* read by the host after a run */
-    DG_VEC(dg_binding) draws;    /* outputs of `uniform` by "node path/name": tests replace them */
+    DG_VEC(dg_binding) draws;    /* outputs of `uniform` by "node path/name", and `denoise`'s
+                                    boxes: tests replace them */
     int32_t    grads, weights, moment1, moment2, ema; /* whole-space values; 0 until first used */
-    int32_t    ok;               /* i32 scalar: loss finite; and of the update: loss and norm finite */
-    bool       keep_names;       /* named values, and gradients as grad.NAME, survive to the end of a run: for tests */
+    int32_t    ok;               /* i32 scalar: loss finite; of the update: loss and norm */
+    bool       keep_names;       /* named values, and gradients as grad.NAME, stay readable */
 } dg_program;
 
 dg_program *dg_program_open(dg_params *params, bool training);
 void        dg_program_close(dg_program **p);
 
-/* Instructions with values, shapes and attributes, one a line, stable: what tests store and people read. */
+/* Instructions with values, shapes and attributes, one a line, stable: what tests store and people
+ * read. */
 void dg_program_print(dg_str *out, const dg_program *p);
 
 /* Looks a binding up by name; 0 if there is none. */
 int32_t dg_program_result(const dg_program *p, const char *name);
 int32_t dg_program_input(const dg_program *p, const char *name);
-int32_t dg_program_named(const dg_program *p, const char *name); /* by dg_name, "grad.NAME" for gradients; the last of that name */
+/* By dg_name, "grad.NAME" for gradients; the last of that name. */
+int32_t dg_program_named(const dg_program *p, const char *name);
 
-/* For passes: keeps the instructions with keep[i], in order, and corrects every value's producer. */
+/* For passes: keeps the instructions with keep[i], in order, and corrects every value's
+ * producer. */
 void dg_program_compact(dg_program *p, const bool *keep);
-void dg_program_renumber(dg_program *p); /* after instructions were inserted: producers as they stand now */
+void dg_program_renumber(dg_program *p); /* after instructions were inserted: corrects producers */
 /* Appends a value; returns its number. */
 int32_t dg_program_value(dg_program *p, dg_value v);
 

@@ -1,8 +1,9 @@
-/* recompute.c: activations of nodes that asked for it are not kept for the gradient: the instructions that made
- * them are cloned in front of the node's first gradient that wants one (Chen et al. 2016). A clone runs the same
- * kernel on the same operands, so gradients keep every bit.
+/* recompute.c: activations of nodes that asked for it are not kept for the gradient: the
+ * instructions that made them are cloned in front of the node's first gradient that wants one (Chen
+ * et al. 2016). A clone runs the same kernel on the same operands, so gradients keep every bit.
  *
- * What somebody outside the node's gradient reads late is kept anyway and not made twice; so are draws. */
+ * What somebody outside the node's gradient reads late is kept anyway and not made twice; so are
+ * draws. */
 #include <string.h>
 
 #include "tensor/ops.h"
@@ -11,8 +12,8 @@
 typedef struct recompute {
     dg_program *p;
     int         node;
-    int         first;  /* the node's first gradient instruction that reads one of its activations */
-    bool       *kept;   /* of every value: alive anyway */
+    int         first; /* the node's first gradient instruction that reads one of its activations */
+    bool       *kept;  /* of every value: alive anyway */
     bool       *wanted; /* of every value: to be made again */
     int32_t    *clone;  /* of every value */
 } recompute;

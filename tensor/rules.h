@@ -20,6 +20,7 @@ int dg_shape_copy(dg_infer *s, int out, int in);
 /* Sums g over the axes that were broadcast, back to shape. */
 dg_val dg_unbroadcast(dg_build *b, dg_val g, dg_shape shape);
 /* One op with at most three inputs and one output. */
-dg_val dg_emit1(dg_build *b, const dg_op *op, const void *attr, dg_val x, dg_val y, dg_val z, int n_in);
+dg_val dg_emit1(dg_build *b, const dg_op *op, const void *attr, dg_val x, dg_val y, dg_val z,
+                int n_in);
 
 #endif

@@ -1,4 +1,5 @@
-/* shape_detection.c: shapes around targets: labels [B,M], boxes [B,M,4], count [B]; pairs query, gt [B,P]. */
+/* shape_detection.c: shapes around targets: labels [B,M], boxes [B,M,4], count [B]; pairs query, gt
+ * [B,P]. */
 #include "tensor/rules.h"
 
 static bool is_boxes(dg_shape s)
@@ -27,12 +28,13 @@ int dg_shape_denoise(dg_infer *s)
     dg_shape flat = DG_SHAPE(b, n), boxes = DG_SHAPE(b, n, 4);
 
     if (a->count < 1 || a->classes < 1 || n % 2 || n < 2 * a->count || n < 2 * m)
-        return dg_infer_fail(s, "capacity %lld must be even and hold 2 x %lld queries and 2 x %lld targets", (long long)n,
-                             (long long)a->count, (long long)m);
+        return dg_infer_fail(
+            s, "capacity %lld must be even and hold 2 x %lld queries and 2 x %lld targets",
+            (long long)n, (long long)a->count, (long long)m);
     if (s->in[3].rank != 0 || !dg_shape_equal(s->in[4], flat) || !dg_shape_equal(s->in[5], flat) ||
         !dg_shape_equal(s->in[6], boxes) || !dg_shape_equal(s->in[7], boxes))
-        return dg_infer_fail(s, "most must be [], the draws [B,%lld] twice and [B,%lld,4] twice", (long long)n,
-                             (long long)n);
+        return dg_infer_fail(s, "most must be [], the draws [B,%lld] twice and [B,%lld,4] twice",
+                             (long long)n, (long long)n);
     s->out[0] = flat;
     s->out[1] = boxes;
     s->out[2] = DG_SHAPE(4);
@@ -48,9 +50,10 @@ int dg_shape_match_cost(dg_infer *s)
 
     if (rc)
         return rc;
-    if (logits.rank != 3 || !is_boxes(boxes) || logits.d[0] != boxes.d[0] || logits.d[1] != boxes.d[1] ||
-        boxes.d[0] != s->in[3].d[0])
-        return dg_infer_fail(s, "predictions must be logits [B,Q,C] and boxes [B,Q,4], of the targets' batch");
+    if (logits.rank != 3 || !is_boxes(boxes) || logits.d[0] != boxes.d[0] ||
+        logits.d[1] != boxes.d[1] || boxes.d[0] != s->in[3].d[0])
+        return dg_infer_fail(
+            s, "predictions must be logits [B,Q,C] and boxes [B,Q,4], of the targets' batch");
     s->out[0] = DG_SHAPE(boxes.d[0], s->in[3].d[1], boxes.d[1]);
     return 0;
 }
@@ -71,7 +74,8 @@ static int want_pairs(dg_infer *s, int64_t batch, dg_shape query, dg_shape gt, i
     if (query.rank != 2 || query.d[0] != batch)
         return dg_infer_fail(s, "query must be [B,P]");
     if (gt.rank >= 0 ? !dg_shape_equal(gt, query) : query.d[1] != m)
-        return dg_infer_fail(s, "gt must have the shape of query; without it, query must be [B,%lld]", (long long)m);
+        return dg_infer_fail(
+            s, "gt must have the shape of query; without it, query must be [B,%lld]", (long long)m);
     return 0;
 }
 
@@ -109,7 +113,8 @@ static int check_class_loss(dg_infer *s, const dg_shape *in)
     if (in[0].rank != 3 || in[1].rank != 2 || in[1].d[0] != in[0].d[0])
         return dg_infer_fail(s, "logits must be [B,Q,C], labels [B,M]");
     if (a->focal ? in[4].rank >= 0 : !dg_shape_equal(in[4], in[2]))
-        return dg_infer_fail(s, "varifocal loss takes the IoU of every pair, [B,P]; focal loss takes none");
+        return dg_infer_fail(
+            s, "varifocal loss takes the IoU of every pair, [B,P]; focal loss takes none");
     if (in[5].rank >= 0 && !dg_shape_equal(in[5], DG_SHAPE(4)))
         return dg_infer_fail(s, "dn must be [4]");
     return want_pairs(s, in[0].d[0], in[2], in[3], in[1].d[1]);
@@ -135,10 +140,12 @@ int dg_shape_detect(dg_infer *s)
     const index_attr *a = s->attr;
     dg_shape          logits = s->in[0], boxes = s->in[1];
 
-    if (logits.rank != 3 || !is_boxes(boxes) || logits.d[0] != boxes.d[0] || logits.d[1] != boxes.d[1])
+    if (logits.rank != 3 || !is_boxes(boxes) || logits.d[0] != boxes.d[0] ||
+        logits.d[1] != boxes.d[1])
         return dg_infer_fail(s, "logits must be [B,Q,C], boxes [B,Q,4]");
     if (a->n < 1 || a->n > logits.d[1] * logits.d[2])
-        return dg_infer_fail(s, "the %lld best of %lld", (long long)a->n, (long long)(logits.d[1] * logits.d[2]));
+        return dg_infer_fail(s, "the %lld best of %lld", (long long)a->n,
+                             (long long)(logits.d[1] * logits.d[2]));
     s->out[0] = s->out[1] = DG_SHAPE(logits.d[0], a->n);
     s->out[2] = DG_SHAPE(logits.d[0], a->n, 4);
     return 0;

@@ -1,5 +1,6 @@
-/* shape_elementwise.c: one output element from the input elements at the same place, with NumPy's broadcasting:
- * shapes are aligned at the last axis, and a dimension of 1 or a missing one repeats. */
+/* shape_elementwise.c: one output element from the input elements at the same place, with NumPy's
+ * broadcasting: shapes are aligned at the last axis, and a dimension of 1 or a missing one
+ * repeats. */
 #include "tensor/rules.h"
 
 bool dg_broadcast(dg_shape a, dg_shape b, dg_shape *out)
@@ -30,7 +31,8 @@ static int broadcast_pair(dg_infer *s, dg_shape x, dg_shape y)
 
     if (dg_broadcast(x, y, &s->out[0]))
         return 0;
-    return dg_infer_fail(s, "%s and %s do not broadcast", dg_shape_print(x, a, sizeof a), dg_shape_print(y, b, sizeof b));
+    return dg_infer_fail(s, "%s and %s do not broadcast", dg_shape_print(x, a, sizeof a),
+                         dg_shape_print(y, b, sizeof b));
 }
 
 int dg_shape_broadcast(dg_infer *s)

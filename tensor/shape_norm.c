@@ -1,5 +1,5 @@
-/* shape_norm.c: shapes of batch-norm (statistics over all axes but the last, [C]) and layer-norm (over the last
- * axis: scale and shift [D], statistics one a row). */
+/* shape_norm.c: shapes of batch-norm (statistics over all axes but the last, [C]) and layer-norm
+ * (over the last axis: scale and shift [D], statistics one a row). */
 #include "tensor/rules.h"
 
 static bool is_vector(dg_shape v, int64_t n)
@@ -16,13 +16,16 @@ static int want_channels(dg_infer *s, dg_shape x, int first, int last)
         return dg_infer_fail(s, "x must have at least two axes");
     for (int i = first; i < last; i++)
         if (!is_vector(s->in[i], c))
-            return dg_infer_fail(s, "scale, shift and statistics must be [%lld], the last axis of x", (long long)c);
+            return dg_infer_fail(
+                s, "scale, shift and statistics must be [%lld], the last axis of x", (long long)c);
     return 0;
 }
 
 static int want_residual(dg_infer *s, dg_shape x, dg_shape res)
 {
-    return res.rank < 0 || dg_shape_equal(x, res) ? 0 : dg_infer_fail(s, "the residual must have the shape of x");
+    return res.rank < 0 || dg_shape_equal(x, res)
+               ? 0
+               : dg_infer_fail(s, "the residual must have the shape of x");
 }
 
 int dg_shape_batch_norm(dg_infer *s)
@@ -97,8 +100,9 @@ int dg_shape_layer_norm_grad(dg_infer *s)
 {
     int rc = want_width(s, s->in[1], s->in[2], s->in[2]);
 
-    if (rc == 0 && (!dg_shape_equal(s->in[0], s->in[1]) || !dg_shape_equal(s->in[3], rows(s->in[1])) ||
-                    !dg_shape_equal(s->in[4], s->in[3])))
+    if (rc == 0 &&
+        (!dg_shape_equal(s->in[0], s->in[1]) || !dg_shape_equal(s->in[3], rows(s->in[1])) ||
+         !dg_shape_equal(s->in[4], s->in[3])))
         rc = dg_infer_fail(s, "dy must have the shape of x, mean and rstd one entry a row");
     s->out[0] = s->in[1];
     s->out[1] = s->out[2] = s->in[2];

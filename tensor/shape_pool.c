@@ -8,8 +8,8 @@ static int want_map(dg_infer *s)
     if (s->in[0].rank != 4)
         return dg_infer_fail(s, "the input must be [B,H,W,C]");
     if (a->size < 1 || a->stride < 1 || a->pad < 0 || a->pad >= a->size)
-        return dg_infer_fail(s, "size %lld, stride %lld, pad %lld", (long long)a->size, (long long)a->stride,
-                             (long long)a->pad);
+        return dg_infer_fail(s, "size %lld, stride %lld, pad %lld", (long long)a->size,
+                             (long long)a->stride, (long long)a->pad);
     return 0;
 }
 
@@ -22,11 +22,12 @@ int dg_shape_max_pool(dg_infer *s)
 
     if (rc)
         return rc;
-    int64_t h = dg_window(x.d[1], a->size, a->stride, a->pad), w = dg_window(x.d[2], a->size, a->stride, a->pad);
+    int64_t h = dg_window(x.d[1], a->size, a->stride, a->pad),
+            w = dg_window(x.d[2], a->size, a->stride, a->pad);
 
     if (h < 1 || w < 1 || a->size > 15)
-        return dg_infer_fail(s, "a window of %lld (at most 15) does not fit into %lldx%lld", (long long)a->size,
-                             (long long)x.d[1], (long long)x.d[2]);
+        return dg_infer_fail(s, "a window of %lld (at most 15) does not fit into %lldx%lld",
+                             (long long)a->size, (long long)x.d[1], (long long)x.d[2]);
     s->out[0] = s->out[1] = DG_SHAPE(x.d[0], h, w, x.d[3]);
     return 0;
 }
@@ -41,7 +42,8 @@ int dg_shape_avg_pool(dg_infer *s)
     if (rc)
         return rc;
     for (int i = 1; i <= 2; i++) {
-        int64_t rest = x.d[i] > a->size ? x.d[i] - a->size : 0, n = (rest + a->stride - 1) / a->stride + 1;
+        int64_t rest = x.d[i] > a->size ? x.d[i] - a->size : 0,
+                n = (rest + a->stride - 1) / a->stride + 1;
 
         x.d[i] = (n - 1) * a->stride >= x.d[i] ? n - 1 : n;
     }
@@ -90,7 +92,8 @@ int dg_shape_gather_grad(dg_infer *s)
     const index_attr *a = s->attr;
     dg_shape          dy = s->in[0], index = s->in[1];
 
-    if (dy.rank != 3 || index.rank != 2 || dy.d[0] != index.d[0] || dy.d[1] != index.d[1] || a->n < 1)
+    if (dy.rank != 3 || index.rank != 2 || dy.d[0] != index.d[0] || dy.d[1] != index.d[1] ||
+        a->n < 1)
         return dg_infer_fail(s, "dy must be [B,Q,D], index [B,Q]");
     s->out[0] = DG_SHAPE(dy.d[0], a->n, dy.d[2]);
     return 0;
@@ -101,7 +104,8 @@ int dg_shape_embedding(dg_infer *s)
     dg_shape table = s->in[0], o = s->in[1];
 
     if (table.rank != 2 || o.rank >= DG_MAX_DIMS)
-        return dg_infer_fail(s, "the table must be [V,D], the index of rank %d at most", DG_MAX_DIMS - 1);
+        return dg_infer_fail(s, "the table must be [V,D], the index of rank %d at most",
+                             DG_MAX_DIMS - 1);
     o.d[o.rank++] = table.d[1];
     s->out[0] = o;
     return 0;

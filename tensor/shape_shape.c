@@ -27,8 +27,10 @@ int dg_shape_reshape(dg_infer *s)
     if (!from_attr(a->rank, a->d, &s->out[0]))
         return dg_infer_fail(s, "the shape asked for is not one");
     if (dg_shape_elements(s->out[0]) != dg_shape_elements(s->in[0]))
-        return dg_infer_fail(s, "%s has %lld elements, the shape asked for %lld", dg_shape_print(s->in[0], x, sizeof x),
-                             (long long)dg_shape_elements(s->in[0]), (long long)dg_shape_elements(s->out[0]));
+        return dg_infer_fail(s, "%s has %lld elements, the shape asked for %lld",
+                             dg_shape_print(s->in[0], x, sizeof x),
+                             (long long)dg_shape_elements(s->in[0]),
+                             (long long)dg_shape_elements(s->out[0]));
     return 0;
 }
 
@@ -53,7 +55,8 @@ int dg_shape_permute(dg_infer *s)
 static int want_axis(dg_infer *s, int64_t axis)
 {
     if (axis < 0 || axis >= s->in[0].rank)
-        return dg_infer_fail(s, "no axis %lld in a tensor of rank %d", (long long)axis, s->in[0].rank);
+        return dg_infer_fail(s, "no axis %lld in a tensor of rank %d", (long long)axis,
+                             s->in[0].rank);
     return 0;
 }
 
@@ -70,7 +73,8 @@ int dg_shape_concat(dg_infer *s)
         if (b.rank == o.rank)
             c.d[a->axis] = o.d[a->axis];
         if (!dg_shape_equal(c, o))
-            rc = dg_infer_fail(s, "%s and %s differ in more than axis %lld", dg_shape_print(s->in[0], x, sizeof x),
+            rc = dg_infer_fail(s, "%s and %s differ in more than axis %lld",
+                               dg_shape_print(s->in[0], x, sizeof x),
                                dg_shape_print(b, y, sizeof y), (long long)a->axis);
         else
             o.d[a->axis] += b.d[a->axis];
@@ -87,8 +91,8 @@ int dg_shape_slice(dg_infer *s)
     if (rc)
         return rc;
     if (a->begin < 0 || a->end <= a->begin || a->end > s->in[0].d[a->axis])
-        return dg_infer_fail(s, "[%lld,%lld) is not a part of an axis of %lld", (long long)a->begin, (long long)a->end,
-                             (long long)s->in[0].d[a->axis]);
+        return dg_infer_fail(s, "[%lld,%lld) is not a part of an axis of %lld", (long long)a->begin,
+                             (long long)a->end, (long long)s->in[0].d[a->axis]);
     s->out[0] = s->in[0];
     s->out[0].d[a->axis] = a->end - a->begin;
     return 0;
@@ -102,7 +106,8 @@ int dg_shape_pad(dg_infer *s)
     if (rc)
         return rc;
     if (a->begin < 0 || a->end < 0 || a->begin > 1LL << 31 || a->end > 1LL << 31)
-        return dg_infer_fail(s, "cannot pad by %lld and %lld", (long long)a->begin, (long long)a->end);
+        return dg_infer_fail(s, "cannot pad by %lld and %lld", (long long)a->begin,
+                             (long long)a->end);
     s->out[0] = s->in[0];
     s->out[0].d[a->axis] += a->begin + a->end;
     return 0;
@@ -117,7 +122,8 @@ int dg_shape_expand(dg_infer *s)
     if (!from_attr(a->rank, a->d, &s->out[0]))
         return dg_infer_fail(s, "the shape asked for is not one");
     if (!dg_broadcast(s->in[0], s->out[0], &o) || !dg_shape_equal(o, s->out[0]))
-        return dg_infer_fail(s, "%s does not broadcast to the shape asked for", dg_shape_print(s->in[0], x, sizeof x));
+        return dg_infer_fail(s, "%s does not broadcast to the shape asked for",
+                             dg_shape_print(s->in[0], x, sizeof x));
     return 0;
 }
 
@@ -125,7 +131,9 @@ int dg_shape_fill(dg_infer *s)
 {
     const fill_attr *a = s->attr;
 
-    return from_attr(a->rank, a->d, &s->out[0]) ? 0 : dg_infer_fail(s, "the shape asked for is not one");
+    return from_attr(a->rank, a->d, &s->out[0])
+               ? 0
+               : dg_infer_fail(s, "the shape asked for is not one");
 }
 
 int dg_shape_uniform(dg_infer *s)

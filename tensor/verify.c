@@ -1,5 +1,6 @@
-/* verify.c: every promise that program.h makes about a program, checked. A program that the builder and the
- * passes made keeps them; what is reported here is a fault of our own (or of a plugin's rule). */
+/* verify.c: every promise that program.h makes about a program, checked. A program that the builder
+ * and the passes made keeps them; what is reported here is a fault of our own (or of a plugin's
+ * rule). */
 #include "tensor/build_self.h"
 #include "tensor/passes.h"
 
@@ -20,8 +21,8 @@ static int invalid(const check *c, const char *fmt, ...)
     va_start(ap, fmt);
     text = dg_vprintf(c->p->arena, fmt, ap);
     va_end(ap);
-    return dg_fail(c->d, DG_EINTERNAL, in->origin.where, "program-invalid", "instruction %d, %s: %s", c->at, in->op->name,
-                   text);
+    return dg_fail(c->d, DG_EINTERNAL, in->origin.where, "program-invalid",
+                   "instruction %d, %s: %s", c->at, in->op->name, text);
 }
 
 static bool suits(const dg_operand *o, dg_dtype t)
@@ -37,19 +38,22 @@ static int check_operand(check *c, const dg_signature *sig, int k)
     int32_t           v = in->v[k];
 
     if (v < 0 || v >= c->p->values.n)
-        return invalid(c, "operand %.*s is value %d of %d", o->len, o->name, (int)v, c->p->values.n);
+        return invalid(c, "operand %.*s is value %d of %d", o->len, o->name, (int)v,
+                       c->p->values.n);
     if (v == 0)
         return o->optional ? 0 : invalid(c, "operand %.*s is missing", o->len, o->name);
     const dg_value *x = &c->p->values.items[v];
 
     if (!output && x->producer != -1 && !c->made[v])
-        return invalid(c, "operand %.*s, value %d, is read before it is made", o->len, o->name, (int)v);
+        return invalid(c, "operand %.*s, value %d, is read before it is made", o->len, o->name,
+                       (int)v);
     if (output && (c->made[v] || x->producer != c->at))
         return invalid(c, "output %.*s, value %d, is made twice", o->len, o->name, (int)v);
     if (!suits(o, x->dtype))
         return invalid(c, "operand %.*s has type %s", o->len, o->name, dg_dtype_name(x->dtype));
     if (o->state && (x->space == DG_SLAB || x->space == DG_IO || x->space == DG_CONSTANTS))
-        return invalid(c, "operand %.*s is updated, but lives in %s", o->len, o->name, dg_space_name(x->space));
+        return invalid(c, "operand %.*s is updated, but lives in %s", o->len, o->name,
+                       dg_space_name(x->space));
     if (output)
         c->made[v] = true;
     return 0;
@@ -61,7 +65,12 @@ static int check_shapes(check *c, const dg_signature *sig)
     dg_shape        in_shape[DG_MAX_OPERANDS], out_shape[DG_MAX_SIGNATURE];
     dg_dtype        in_type[DG_MAX_OPERANDS], out_type[DG_MAX_SIGNATURE];
     dg_infer        s = {
-        .n_in = in->n_in, .in = in_shape, .in_type = in_type, .attr = in->attr, .out = out_shape, .out_type = out_type,
+               .n_in = in->n_in,
+               .in = in_shape,
+               .in_type = in_type,
+               .attr = in->attr,
+               .out = out_shape,
+               .out_type = out_type,
     };
     int rc;
 
@@ -89,9 +98,10 @@ int dg_program_verify(const dg_program *p, dg_diag *d)
     for (c.at = 0; c.at < p->instrs.n && rc == 0; c.at++) {
         const dg_instr *in = &p->instrs.items[c.at];
 
-        if (dg_signature_parse(&sig, in->op->signature) < 0 || !dg_signature_takes(&sig, in->n_in) ||
-            in->n_out != sig.n_out)
-            rc = invalid(&c, "%d inputs and %d outputs for \"%s\"", in->n_in, in->n_out, in->op->signature);
+        if (dg_signature_parse(&sig, in->op->signature) < 0 ||
+            !dg_signature_takes(&sig, in->n_in) || in->n_out != sig.n_out)
+            rc = invalid(&c, "%d inputs and %d outputs for \"%s\"", in->n_in, in->n_out,
+                         in->op->signature);
         for (int k = 0; k < in->n_in + in->n_out && rc == 0; k++)
             rc = check_operand(&c, &sig, k);
         if (rc == 0)
@@ -101,7 +111,8 @@ int dg_program_verify(const dg_program *p, dg_diag *d)
     }
     for (int i = 0; i < p->results.n && rc == 0; i++)
         if (p->values.items[p->results.items[i].value].producer == -2)
-            rc = dg_fail(d, DG_EINTERNAL, DG_NOWHERE, "program-invalid", "result %s was dropped", p->results.items[i].name);
+            rc = dg_fail(d, DG_EINTERNAL, DG_NOWHERE, "program-invalid", "result %s was dropped",
+                         p->results.items[i].name);
     dg_arena_close(&scratch);
     return rc;
 }

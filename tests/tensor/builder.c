@@ -1,5 +1,5 @@
-/* builder: a mistake is reported once, at its node, and what depends on it is silent; records, constants,
- * parameters, names. */
+/* builder: a mistake is reported once, at its node, and what depends on it is silent; records,
+ * constants, parameters, names. */
 #include "tests/tensor/rig.h"
 
 #include <math.h>
@@ -13,7 +13,8 @@ static dg_val input(rig *r, const char *name, dg_shape s)
     return dg_input(r->b, name, DG_REAL, s);
 }
 
-/* The one report since the last call has this id and stands at node 1's line; its text holds `part`. */
+/* The one report since the last call has this id and stands at node 1's line; its text holds
+ * `part`. */
 static void reported(rig *r, const char *id, const char *part)
 {
     assert_int_equal(dg_diag_n(r->d), 1);
@@ -50,16 +51,18 @@ static void one_report_a_cause(void **state)
     assert_true(dg_is_poison(dg_backward(r.b, y, 1)));
     assert_int_equal(dg_dim(r.b, y, 2), 1);
     assert_int_equal(dg_shape_of(r.b, y).rank, 0);
-    reported(&r, "shape-mismatch", "conv2d: x has 3 channels, w expects 5; operands [1,8,8,3] [4,5,3,3] -");
+    reported(&r, "shape-mismatch",
+             "conv2d: x has 3 channels, w expects 5; operands [1,8,8,3] [4,5,3,3] -");
     rig_close(&r);
 }
 
 static void mistakes_by_name(void **state)
 {
-    rig        r = opened();
-    dg_build  *b = r.b;
-    dg_val     x = input(&r, "x", DG_SHAPE(2, 3)), i = dg_const_i32(b, DG_SHAPE(2), (int32_t[]){ 1, 2 });
-    dg_val     rec = dg_record(b), out[DG_MAX_SIGNATURE];
+    rig       r = opened();
+    dg_build *b = r.b;
+    dg_val    x = input(&r, "x", DG_SHAPE(2, 3)),
+           i = dg_const_i32(b, DG_SHAPE(2), (int32_t[]){ 1, 2 });
+    dg_val      rec = dg_record(b), out[DG_MAX_SIGNATURE];
     const dg_op broken = { DG_OP_ROW, .name = "broken", .signature = "x" };
 
     (void)state;
@@ -86,7 +89,7 @@ static void mistakes_by_name(void **state)
     reported(&r, "constant-empty", "dimension of 0");
     dg_uniform(b, "u", DG_SHAPE(2));
     dg_uniform(b, "u", DG_SHAPE(2));
-    reported(&r, "draw-twice", "named u");
+    reported(&r, "draw-twice", "named net/conv/u");
     dg_backward(b, x, 1);
     reported(&r, "loss-not-scalar", "real[2,3]");
     dg_backward(b, dg_sum(b, x, DG_ALL_AXES, false), 1);
@@ -106,20 +109,22 @@ static void shapes_that_do_not_fit(void **state)
 {
     rig       r = opened();
     dg_build *b = r.b;
-    dg_val    m = input(&r, "m", DG_SHAPE(2, 5, 4, 6)), x = input(&r, "x", DG_SHAPE(2, 3)), v = input(&r, "v", DG_SHAPE(3));
+    dg_val    m = input(&r, "m", DG_SHAPE(2, 5, 4, 6)), x = input(&r, "x", DG_SHAPE(2, 3)),
+           v = input(&r, "v", DG_SHAPE(3));
     dg_val    i = dg_const_i32(b, DG_SHAPE(2, 3), (int32_t[6]){ 0 }), mean, var;
     dg_levels levels = { .n = 1, .h = { 5 }, .w = { 4 }, .points = { 2 } };
 
     (void)state;
-#define REFUSED(call)                         \
-    do {                                      \
-        assert_true(dg_is_poison(call));      \
-        reported(&r, "shape-mismatch", "");   \
+#define REFUSED(call)                       \
+    do {                                    \
+        assert_true(dg_is_poison(call));    \
+        reported(&r, "shape-mismatch", ""); \
     } while (0)
     REFUSED(dg_add(b, x, input(&r, "y", DG_SHAPE(2, 2))));
     REFUSED(dg_conv2d(b, m, dg_param(b, "w", DG_SHAPE(2, 6, 9, 9), dg_init_zero()), DG_NONE, 1, 1));
     REFUSED(dg_conv2d(b, m, dg_param(b, "w1", DG_SHAPE(2, 6, 1, 1), dg_init_zero()), v, 1, 0));
-    REFUSED(dg_conv2d(b, m, dg_param(b, "w1", DG_SHAPE(2, 6, 1, 1), dg_init_zero()), DG_NONE, 0, 0));
+    REFUSED(
+        dg_conv2d(b, m, dg_param(b, "w1", DG_SHAPE(2, 6, 1, 1), dg_init_zero()), DG_NONE, 0, 0));
     REFUSED(dg_matmul(b, x, x));
     REFUSED(dg_matmul(b, v, v));
     REFUSED(dg_linear(b, x, x, x));
@@ -185,8 +190,10 @@ static void parameters(void **state)
     dg_param(b, "late", DG_SHAPE(1), dg_init_zero());
     reported(&r, "param-sealed", "");
     assert_int_equal(dg_params_n(r.params), 7);
-    assert_int_equal(dg_params_at(r.params, dg_params_find(r.params, "net/conv.table"))->offset, 32);
-    assert_int_equal(dg_params_at(r.params, dg_params_find(r.params, "net/conv.frozen"))->offset, 48);
+    assert_int_equal(dg_params_at(r.params, dg_params_find(r.params, "net/conv.table"))->offset,
+                     32);
+    assert_int_equal(dg_params_at(r.params, dg_params_find(r.params, "net/conv.frozen"))->offset,
+                     48);
     assert_int_equal(dg_params_at(r.params, dg_params_find(r.params, "net/conv.mean"))->offset, 80);
     assert_int_equal(dg_params_trainable(r.params), 48);
     assert_int_equal(dg_params_elements(r.params), 96);
@@ -198,7 +205,8 @@ static void parameters(void **state)
     assert_true(memcmp(a, c, sizeof a) != 0);
     dg_params_init(r.params, dg_params_find(r.params, "net/conv.table"), 7, a);
     for (int i = 0; i < 6; i++)
-        assert_true(i / 2 == 1 ? a[i] == 0 : a[i] != 0 && fabs(a[i]) < 2 && a[i] == (double)(float)a[i]);
+        assert_true(i / 2 == 1 ? a[i] == 0
+                               : a[i] != 0 && fabs(a[i]) < 2 && a[i] == (double)(float)a[i]);
     dg_params_init(r.params, dg_params_find(r.params, "net/conv.mean"), 7, a);
     assert_true(a[0] == 4 && a[1] == 5);
     dg_params_init(r.params, dg_params_find(r.params, "net/conv.anchors"), 7, a);
@@ -208,11 +216,13 @@ static void parameters(void **state)
 
 static void groups(void **state)
 {
-    rig           r = opened();
-    dg_build     *b = r.b;
-    dg_group      g[3] = { { "norm", NULL, 1, 0 }, { "weight", "norm", 0.1, 0.2 }, { NULL, NULL, 1, 0.3 } };
-    dg_adamw_attr attr = { 0.9, 0.999, 1e-8, 0.3, 0.1, 2, g };
-    dg_val        loss, grads, norm;
+    rig               r = opened();
+    dg_build         *b = r.b;
+    dg_group          g[3] = { { "norm", NULL, 1, 0 },
+                               { "weight", "norm", 0.1, 0.2 },
+                               { NULL, NULL, 1, 0.3 } };
+    dg_adamw_attr     attr = { 0.9, 0.999, 1e-8, 0.3, 0.1, 2, g };
+    dg_val            loss, grads, norm;
     const adamw_attr *a;
 
     (void)state;
@@ -228,7 +238,8 @@ static void groups(void **state)
     norm = dg_gradient_norm(b, grads);
     g[1].unless = NULL;
     dg_adamw(b, grads, norm, &attr);
-    reported(&r, "group-overlap", "net/conv.norm.weight is claimed by two groups, \"norm\" and \"weight\"");
+    reported(&r, "group-overlap",
+             "net/conv.norm.weight is claimed by two groups, \"norm\" and \"weight\"");
     g[1].unless = "norm|a.w";
     dg_adamw(b, grads, norm, &attr);
     reported(&r, "group-empty", "\"weight\" unless \"norm|a.w\"");
@@ -243,9 +254,12 @@ static void groups(void **state)
     assert_false(dg_is_poison(dg_adamw(b, grads, norm, &attr)));
     a = rig_find(&r, DG_OP(adamw))->attr;
     assert_int_equal(a->n_ranges, 3);
-    assert_true(a->ranges[0].begin == 0 && a->ranges[0].end == 16 && a->ranges[0].group == 1 && a->ranges[0].weight_decay == 0.2);
-    assert_true(a->ranges[1].begin == 16 && a->ranges[1].end == 32 && a->ranges[1].group == 0 && a->ranges[1].weight_decay == 0);
-    assert_true(a->ranges[2].begin == 32 && a->ranges[2].end == 64 && a->ranges[2].group == 2 && a->ranges[2].weight_decay == 0.3);
+    assert_true(a->ranges[0].begin == 0 && a->ranges[0].end == 16 && a->ranges[0].group == 1 &&
+                a->ranges[0].weight_decay == 0.2);
+    assert_true(a->ranges[1].begin == 16 && a->ranges[1].end == 32 && a->ranges[1].group == 0 &&
+                a->ranges[1].weight_decay == 0);
+    assert_true(a->ranges[2].begin == 32 && a->ranges[2].end == 64 && a->ranges[2].group == 2 &&
+                a->ranges[2].weight_decay == 0.3);
     rig_close(&r);
 }
 
@@ -312,9 +326,12 @@ static void signatures(void **state)
     (void)state;
     assert_int_equal(dg_signature_parse(&s, "a:u b?:f c* -> d(=b) e:i f?:b"), 0);
     assert_true(s.n_in == 3 && s.n_out == 3 && s.variadic);
-    assert_true(s.operand[0].state && s.operand[1].optional && s.operand[1].wide && s.operand[2].variadic);
-    assert_true(s.operand[3].alias == 1 && s.operand[4].dtype == DG_I32 && s.operand[5].dtype == DG_U8);
-    assert_true(dg_signature_takes(&s, 3) && dg_signature_takes(&s, 9) && !dg_signature_takes(&s, 2));
+    assert_true(s.operand[0].state && s.operand[1].optional && s.operand[1].wide &&
+                s.operand[2].variadic);
+    assert_true(s.operand[3].alias == 1 && s.operand[4].dtype == DG_I32 &&
+                s.operand[5].dtype == DG_U8);
+    assert_true(dg_signature_takes(&s, 3) && dg_signature_takes(&s, 9) &&
+                !dg_signature_takes(&s, 2));
     assert_ptr_equal(dg_signature_at(&s, 9, 7), &s.operand[2]);
     assert_ptr_equal(dg_signature_at(&s, 9, 10), &s.operand[4]);
     assert_int_equal(dg_signature_parse(&s, ""), -DG_EINPUT);

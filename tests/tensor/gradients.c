@@ -1,5 +1,5 @@
-/* gradients: of compositions, through builder, autodiff, passes, plan and executor, in f64 against central
- * differences (L(x + h) - L(x - h)) / 2h. Single ops are tests/ops' business. */
+/* gradients: of compositions, through builder, autodiff, passes, plan and executor, in f64 against
+ * central differences (L(x + h) - L(x - h)) / 2h. Single ops are tests/ops' business. */
 #include "tests/tensor/rig.h"
 
 #include <math.h>
@@ -25,7 +25,7 @@ static void check_gradients(rig *r, double tolerance)
         for (int64_t k = 0; k < n; k++)
             most = fmax(most, fabs(g[k]));
         assert_true(most > 0);
-        for (int64_t k = 0; k < n; k += n > 16 ? n / 8 : 1) {
+        for (int64_t k = 0; k<n; k += n> 16 ? n / 8 : 1) {
             double x = w[k], up, down;
 
             w[k] = x + STEP;
@@ -74,18 +74,22 @@ static dg_val norm(rig *r, const char *name, dg_val x)
     int64_t   c = dg_dim(r->b, x, -1);
     dg_val    mean, var, y;
 
-    y = dg_batch_norm(r->b, x, dg_param(r->b, dg_printf(a, "%s.weight", name), DG_SHAPE(c), dg_init_const(0.9)),
-                      dg_param(r->b, dg_printf(a, "%s.bias", name), DG_SHAPE(c), dg_init_const(0.1)), 1e-5, &mean, &var);
-    dg_stat_update(r->b, dg_buffer(r->b, dg_printf(a, "%s.running_mean", name), DG_SHAPE(c), dg_init_zero()),
-                   dg_buffer(r->b, dg_printf(a, "%s.running_var", name), DG_SHAPE(c), dg_init_const(1)), mean, var,
-                   dg_shape_elements(dg_shape_of(r->b, x)) / c, 0.1);
+    y = dg_batch_norm(
+        r->b, x, dg_param(r->b, dg_printf(a, "%s.weight", name), DG_SHAPE(c), dg_init_const(0.9)),
+        dg_param(r->b, dg_printf(a, "%s.bias", name), DG_SHAPE(c), dg_init_const(0.1)), 1e-5, &mean,
+        &var);
+    dg_stat_update(
+        r->b, dg_buffer(r->b, dg_printf(a, "%s.running_mean", name), DG_SHAPE(c), dg_init_zero()),
+        dg_buffer(r->b, dg_printf(a, "%s.running_var", name), DG_SHAPE(c), dg_init_const(1)), mean,
+        var, dg_shape_elements(dg_shape_of(r->b, x)) / c, 0.1);
     return y;
 }
 
 static dg_val conv(rig *r, const char *name, dg_val x, int64_t out, int size, int stride)
 {
     int64_t in = dg_dim(r->b, x, 3);
-    dg_val  w = dg_param(r->b, name, DG_SHAPE(out, in, size, size), dg_init_fan_in(in * size * size));
+    dg_val  w =
+        dg_param(r->b, name, DG_SHAPE(out, in, size, size), dg_init_fan_in(in * size * size));
 
     return dg_conv2d(r->b, x, w, DG_NONE, stride, size / 2);
 }
@@ -100,9 +104,13 @@ static void a_residual_block(void **state)
     x = dg_relu(r.b, norm(&r, "n0", conv(&r, "c0", x, 4, 3, 1)));
     y = dg_relu(r.b, norm(&r, "n1", conv(&r, "c1", x, 4, 3, 2)));
     y = norm(&r, "n2", conv(&r, "c2", y, 4, 3, 1));
-    y = dg_relu(r.b, dg_add(r.b, y, norm(&r, "n3", conv(&r, "c3", dg_avg_pool(r.b, x, 2, 2), 4, 1, 1))));
-    y = dg_silu(r.b, dg_add(r.b, norm(&r, "n4", conv(&r, "c4", y, 4, 3, 1)), norm(&r, "n5", conv(&r, "c5", y, 4, 1, 1))));
-    y = dg_concat(r.b, 3, 2, (dg_val[]){ dg_upsample(r.b, y, 2), dg_upsample(r.b, dg_max_pool(r.b, x, 3, 2, 1), 2) });
+    y = dg_relu(r.b,
+                dg_add(r.b, y, norm(&r, "n3", conv(&r, "c3", dg_avg_pool(r.b, x, 2, 2), 4, 1, 1))));
+    y = dg_silu(r.b, dg_add(r.b, norm(&r, "n4", conv(&r, "c4", y, 4, 3, 1)),
+                            norm(&r, "n5", conv(&r, "c5", y, 4, 1, 1))));
+    y = dg_concat(
+        r.b, 3, 2,
+        (dg_val[]){ dg_upsample(r.b, y, 2), dg_upsample(r.b, dg_max_pool(r.b, x, 3, 2, 1), 2) });
     finish(&r, weighted(&r, y));
     assert_int_equal(rig_count(&r, DG_OP(relu)), 0); /* all fused */
     assert_int_equal(rig_count(&r, DG_OP(silu)), 0);
@@ -118,8 +126,10 @@ static dg_val linear(rig *r, const char *name, dg_val x, int64_t n)
     dg_arena *a = r->p->arena;
     int64_t   k = dg_dim(r->b, x, -1);
 
-    return dg_linear(r->b, x, dg_param(r->b, dg_printf(a, "%s.weight", name), DG_SHAPE(n, k), dg_init_xavier(k, n)),
-                     dg_param(r->b, dg_printf(a, "%s.bias", name), DG_SHAPE(n), dg_init_uniform(0.2)));
+    return dg_linear(
+        r->b, x,
+        dg_param(r->b, dg_printf(a, "%s.weight", name), DG_SHAPE(n, k), dg_init_xavier(k, n)),
+        dg_param(r->b, dg_printf(a, "%s.bias", name), DG_SHAPE(n), dg_init_uniform(0.2)));
 }
 
 static dg_val layer_norm(rig *r, const char *name, dg_val x)
@@ -127,8 +137,9 @@ static dg_val layer_norm(rig *r, const char *name, dg_val x)
     dg_arena *a = r->p->arena;
     int64_t   d = dg_dim(r->b, x, -1);
 
-    return dg_layer_norm(r->b, x, dg_param(r->b, dg_printf(a, "%s.weight", name), DG_SHAPE(d), dg_init_const(1.1)),
-                         dg_param(r->b, dg_printf(a, "%s.bias", name), DG_SHAPE(d), dg_init_const(-0.1)), 1e-5);
+    return dg_layer_norm(
+        r->b, x, dg_param(r->b, dg_printf(a, "%s.weight", name), DG_SHAPE(d), dg_init_const(1.1)),
+        dg_param(r->b, dg_printf(a, "%s.bias", name), DG_SHAPE(d), dg_init_const(-0.1)), 1e-5);
 }
 
 /* One packed projection whose slices are the three operands, and a head that is used twice. */
@@ -143,10 +154,12 @@ static void a_transformer_layer(void **state)
     w = dg_param(r.b, "in_proj_weight", DG_SHAPE(24, 8), dg_init_xavier(8, 24));
     k = dg_param(r.b, "in_proj_bias", DG_SHAPE(24), dg_init_uniform(0.1));
     for (int i = 0; i < 3; i++)
-        q[i] = dg_linear(r.b, x, dg_slice(r.b, w, 0, 8 * i, 8 * i + 8), dg_slice(r.b, k, 0, 8 * i, 8 * i + 8));
+        q[i] = dg_linear(r.b, x, dg_slice(r.b, w, 0, 8 * i, 8 * i + 8),
+                         dg_slice(r.b, k, 0, 8 * i, 8 * i + 8));
     y = dg_attention(r.b, q[0], q[1], q[2], 2, DG_NONE, 0);
     y = layer_norm(&r, "norm1", dg_add(r.b, x, linear(&r, "out_proj", y, 8)));
-    y = layer_norm(&r, "norm2", dg_add(r.b, y, linear(&r, "l2", dg_gelu(r.b, linear(&r, "l1", y, 12)), 8)));
+    y = layer_norm(&r, "norm2",
+                   dg_add(r.b, y, linear(&r, "l2", dg_gelu(r.b, linear(&r, "l1", y, 12)), 8)));
     boxes = dg_sigmoid(r.b, dg_add(r.b, linear(&r, "head", y, 4), dg_number(r.b, 0.1)));
     boxes = dg_sigmoid(r.b, dg_add(r.b, linear(&r, "head", dg_scale(r.b, y, 0.5, 0), 4),
                                    dg_inverse_sigmoid(r.b, boxes, 1e-5)));
@@ -157,7 +170,8 @@ static void a_transformer_layer(void **state)
     rig_close(&r);
 }
 
-/* d/dw of w * detach(exp(w)) is exp(w) alone; a frozen factor and an unused parameter get nothing. */
+/* d/dw of w * detach(exp(w)) is exp(w) alone; a frozen factor and an unused parameter get
+ * nothing. */
 static void nothing_flows_past_a_detached_or_frozen_value(void **state)
 {
     rig        r = rig_open(true);
@@ -193,11 +207,13 @@ static void arithmetic(void **state)
     y = dg_div(r.b, y, dg_scale(r.b, dg_abs(r.b, dg_sub(r.b, a, x)), 1, 0.5));
     y = dg_max2(r.b, y, dg_min2(r.b, dg_scale(r.b, y, -0.5, 0.1), a));
     y = dg_add(r.b, y, dg_mean(r.b, y, 5, true));
-    y = dg_select(r.b, dg_const_i32(r.b, DG_SHAPE(4, 1), (int32_t[]){ 1, 0, 1, 0 }), y, dg_mul(r.b, y, s));
+    y = dg_select(r.b, dg_const_i32(r.b, DG_SHAPE(4, 1), (int32_t[]){ 1, 0, 1, 0 }), y,
+                  dg_mul(r.b, y, s));
     y = dg_matmul(r.b, dg_permute(r.b, y, 3, (int[]){ 0, 2, 1 }), y);
     y = dg_softmax(r.b, dg_clamp(r.b, y, -0.4, 0.6));
     y = dg_log(r.b, dg_sqrt(r.b, dg_scale(r.b, y, 1, 0.01)));
-    y = dg_pad(r.b, dg_expand(r.b, dg_reshape(r.b, y, DG_SHAPE(3, 1, -1)), DG_SHAPE(3, 2, 25)), 1, 1, 2);
+    y = dg_pad(r.b, dg_expand(r.b, dg_reshape(r.b, y, DG_SHAPE(3, 1, -1)), DG_SHAPE(3, 2, 25)), 1,
+               1, 2);
     y = dg_slice(r.b, y, 2, 3, 21);
     finish(&r, weighted(&r, y));
     fill(v, 60, 1.7);

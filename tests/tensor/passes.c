@@ -1,5 +1,6 @@
-/* passes: fused programs give the numbers of unfused ones, recomputed gradients every bit, casts stand where
- * they must and nowhere else, dead code goes, one rank needs no collectives; a broken program is seen. */
+/* passes: fused programs give the numbers of unfused ones, recomputed gradients every bit, casts
+ * stand where they must and nowhere else, dead code goes, one rank needs no collectives; a broken
+ * program is seen. */
 #include "tests/tensor/rig.h"
 
 #include <math.h>
@@ -11,8 +12,10 @@ static dg_val conv(rig *r, const char *name, dg_val x, int64_t out, int size)
 {
     int64_t in = dg_dim(r->b, x, 3);
 
-    return dg_conv2d(r->b, x, dg_param(r->b, name, DG_SHAPE(out, in, size, size), dg_init_fan_in(in * size * size)),
-                     DG_NONE, 1, size / 2);
+    return dg_conv2d(
+        r->b, x,
+        dg_param(r->b, name, DG_SHAPE(out, in, size, size), dg_init_fan_in(in * size * size)),
+        DG_NONE, 1, size / 2);
 }
 
 static dg_val norm(rig *r, const char *name, dg_val x)
@@ -23,7 +26,8 @@ static dg_val norm(rig *r, const char *name, dg_val x)
     for (int i = 0; i < 4; i++) {
         const char *path = dg_printf(r->p->arena, "%s.%d", name, i);
 
-        v[i] = i < 2 ? dg_param(r->b, path, DG_SHAPE(c), dg_init_uniform(1)) : dg_buffer(r->b, path, DG_SHAPE(c), dg_init_const(i - 2));
+        v[i] = i < 2 ? dg_param(r->b, path, DG_SHAPE(c), dg_init_uniform(1))
+                     : dg_buffer(r->b, path, DG_SHAPE(c), dg_init_const(i - 2));
     }
     if (!dg_training(r->b))
         return dg_batch_norm_fixed(r->b, x, v[0], v[1], v[2], v[3], 1e-5);
@@ -32,7 +36,8 @@ static dg_val norm(rig *r, const char *name, dg_val x)
     return x;
 }
 
-/* stem, two blocks that may be recomputed, a head. unfused: intermediates are results, so they stay. */
+/* stem, two blocks that may be recomputed, a head. unfused: intermediates are results, so they
+ * stay. */
 static dg_val network(rig *r, bool unfused, bool recompute)
 {
     dg_val x = dg_input(r->b, "images", DG_REAL, DG_SHAPE(2, 4, 4, 3)), y;
@@ -56,7 +61,9 @@ static dg_val network(rig *r, bool unfused, bool recompute)
     return x;
 }
 
-static const dg_adamw_attr adamw = { .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1, .clip = 0.5 };
+static const dg_adamw_attr adamw = {
+    .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1, .clip = 0.5
+};
 
 static void train(rig *r, dg_val loss)
 {
@@ -78,21 +85,23 @@ static void run(rig *r)
         rig_update(r);
 }
 
-/* Every element of every parameter space; within tolerance of the largest magnitude, 0: every bit. */
+/* Every element of every parameter space; within tolerance of the largest magnitude, 0: every
+ * bit. */
 static void same_numbers(const rig *a, const rig *b, double tolerance)
 {
     for (int s = DG_WEIGHTS; s <= DG_EMA; s++) {
         const float *x = a->spaces.at[s], *y = b->spaces.at[s];
         double       most = 0;
         bool         short_space = s == DG_GRADIENTS || s == DG_MOMENT1 || s == DG_MOMENT2;
-        int64_t      n = short_space ? dg_params_trainable(a->params) : dg_params_elements(a->params);
+        int64_t n = short_space ? dg_params_trainable(a->params) : dg_params_elements(a->params);
 
         for (int64_t i = 0; i < n; i++)
             most = fmax(most, fabs((double)x[i]));
         assert_true(most > 0);
         for (int64_t i = 0; i < n; i++)
             if (!(fabs((double)x[i] - (double)y[i]) <= tolerance * most))
-                fail_msg("space %s, element %d: %.9g and %.9g", dg_space_name((dg_space)s), (int)i, (double)x[i], (double)y[i]);
+                fail_msg("space %s, element %d: %.9g and %.9g", dg_space_name((dg_space)s), (int)i,
+                         (double)x[i], (double)y[i]);
     }
 }
 
@@ -143,7 +152,8 @@ static void recomputed_gradients_keep_every_bit(void **state)
     run(&b);
     for (int i = 0; i < b.p->instrs.n; i++)
         clones += b.p->instrs.items[i].phase == DG_RECOMPUTE;
-    assert_int_equal(clones, 6); /* of each block: two convolutions and the norm between, whose output the weight gradient reads */
+    /* of each block two convolutions, and the norm between, which the weight's gradient reads */
+    assert_int_equal(clones, 6);
     x0 = dg_program_named(b.p, "x0");
     assert_true(x0 > 0 && dg_program_named(b.p, "nobody") == 0);
     assert_true(b.plan->live_peak_bytes < a.plan->live_peak_bytes);
@@ -156,8 +166,8 @@ static void recomputed_gradients_keep_every_bit(void **state)
 /* The averages of trained elements move inside adamw, those of buffers by themselves. */
 static void averages_follow(void **state)
 {
-    rig            r = rig_open(true);
-    double         before[4], after[4], e[4];
+    rig             r = rig_open(true);
+    double          before[4], after[4], e[4];
     const dg_instr *ema;
 
     (void)state;
@@ -219,7 +229,8 @@ static void storage_in_mixed_precision(void **state)
     assert_int_equal(dg_passes(r.p, DG_F32, DG_BF16, 1, r.d), 0);
     for (int i = 0; i < r.p->instrs.n; i++) {
         const dg_instr *in = &r.p->instrs.items[i];
-        bool            stem = r.p->values.items[in->v[0]].shape.rank == 4 && r.p->values.items[in->v[0]].shape.d[3] == 3;
+        bool            stem = r.p->values.items[in->v[0]].shape.rank == 4 &&
+                    r.p->values.items[in->v[0]].shape.d[3] == 3;
 
         if (in->op == DG_OP(conv2d)) {
             assert_int_equal(type_of(&r, in, 0), stem ? DG_F32 : DG_BF16);
@@ -237,7 +248,8 @@ static void storage_in_mixed_precision(void **state)
             assert_int_equal(of_value[in->v[0]]++, 0);
         }
     }
-    /* the stem's output, and its gradient for the weight; nothing else changes type but the head's gradient */
+    /* the stem's output, and its gradient for the weight; nothing else changes type but the head's
+     * gradient */
     assert_in_range(casts, 2, 3);
     assert_int_equal(r.p->values.items[dg_program_result(r.p, "loss")].dtype, DG_F32);
     for (int32_t v = 1; v < r.p->values.n; v++)
@@ -246,8 +258,8 @@ static void storage_in_mixed_precision(void **state)
     rig_close(&r);
 }
 
-/* A product that a weight's gradient or a wide reader takes is written as f32; constants and parameters follow;
- * a bf16 result is handed out as f32. */
+/* A product that a weight's gradient or a wide reader takes is written as f32; constants and
+ * parameters follow; a bf16 result is handed out as f32. */
 static void storage_of_products(void **state)
 {
     rig             r = rig_open(true);
@@ -259,7 +271,8 @@ static void storage_of_products(void **state)
     y = dg_linear(b, x, dg_param(b, "w", DG_SHAPE(4, 4), dg_init_uniform(1)), DG_NONE);
     dg_result(b, "y", y);
     z = dg_linear(b, dg_add(b, y, dg_param(b, "q", DG_SHAPE(6, 4), dg_init_uniform(1))),
-                  dg_param(b, "v", DG_SHAPE(2, 4), dg_init_uniform(1)), dg_param(b, "k", DG_SHAPE(2), dg_init_zero()));
+                  dg_param(b, "v", DG_SHAPE(2, 4), dg_init_uniform(1)),
+                  dg_param(b, "k", DG_SHAPE(2), dg_init_zero()));
     z = dg_sum(b, dg_sigmoid(b, z), DG_ALL_AXES, false);
     dg_backward(b, z, 1);
     assert_int_equal(dg_passes(r.p, DG_F32, DG_BF16, 1, r.d), 0);
@@ -273,7 +286,8 @@ static void storage_of_products(void **state)
     assert_ptr_equal(r.p->instrs.items[r.p->values.items[in->v[0]].producer].op, DG_OP(matmul));
     assert_int_equal(r.p->values.items[dg_program_result(r.p, "y")].dtype, DG_F32);
     for (int i = 0; i < r.p->instrs.n; i++)
-        for (int k = r.p->instrs.items[i].n_in; k < r.p->instrs.items[i].n_in + r.p->instrs.items[i].n_out; k++)
+        for (int k = r.p->instrs.items[i].n_in;
+             k < r.p->instrs.items[i].n_in + r.p->instrs.items[i].n_out; k++)
             if (r.p->values.items[r.p->instrs.items[i].v[k]].space == DG_GRADIENTS)
                 assert_int_equal(type_of(&r, &r.p->instrs.items[i], k), DG_F32);
     rig_close(&r);
@@ -283,7 +297,8 @@ static void dead_code_goes(void **state)
 {
     rig       r = rig_open(false);
     dg_build *b = r.b;
-    dg_val    x = dg_input(b, "x", DG_REAL, DG_SHAPE(2, 3)), g = dg_param(b, "g", DG_SHAPE(3), dg_init_const(1));
+    dg_val    x = dg_input(b, "x", DG_REAL, DG_SHAPE(2, 3)),
+           g = dg_param(b, "g", DG_SHAPE(3), dg_init_const(1));
 
     (void)state;
     dg_add(b, x, dg_uniform(b, "u", DG_SHAPE(2, 3)));
@@ -350,9 +365,10 @@ static void bad_gradient(dg_build *b, dg_grad_call *g)
 
 static void a_gradient_of_another_shape_is_refused(void **state)
 {
-    rig          r = rig_open(true);
-    const dg_op  op = { DG_OP_ROW, .name = "bad", .signature = "x -> y", .shape = bad_shape, .grad = bad_gradient };
-    dg_val       w = dg_param(r.b, "w", DG_SHAPE(3), dg_init_zero()), y;
+    rig         r = rig_open(true);
+    const dg_op op = { DG_OP_ROW, .name = "bad", .signature = "x -> y", .shape = bad_shape,
+                       .grad = bad_gradient };
+    dg_val      w = dg_param(r.b, "w", DG_SHAPE(3), dg_init_zero()), y;
 
     (void)state;
     dg_emit(r.b, &op, NULL, 1, &w, &y);

@@ -1,5 +1,5 @@
-/* plan: small programs and plans as stored text; no two living values share a byte, in hundreds of random
- * programs; the slab of a network is close to the lower bound; what the executor refuses. */
+/* plan: small programs and plans as stored text; no two living values share a byte, in hundreds of
+ * random programs; the slab of a network is close to the lower bound; what the executor refuses. */
 #include "tests/tensor/rig.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 #include "tensor/place.h"
 #include "tests/tensor/wild.h"
 
-/* ---- stored text ----------------------------------------------------------------------------------------- */
+/* ---- stored text ----------------------------------------------------------------------------- */
 
 static dg_val block(rig *r, dg_val x, const char *name, int64_t out, int stride, bool shortcut)
 {
@@ -22,15 +22,21 @@ static dg_val block(rig *r, dg_val x, const char *name, int64_t out, int stride,
         int64_t from = i == 1 ? out : in, size = i == 2 ? 1 : 3;
         dg_val  w, s, k, mean, var, rm, rv, z;
 
-        w = dg_param(b, dg_printf(a, "%s.%d.weight", name, i), DG_SHAPE(out, from, size, size), dg_init_fan_in(from * 9));
+        w = dg_param(b, dg_printf(a, "%s.%d.weight", name, i), DG_SHAPE(out, from, size, size),
+                     dg_init_fan_in(from * 9));
         s = dg_param(b, dg_printf(a, "%s.%d.scale", name, i), DG_SHAPE(out), dg_init_const(1));
         k = dg_param(b, dg_printf(a, "%s.%d.shift", name, i), DG_SHAPE(out), dg_init_zero());
         rm = dg_buffer(b, dg_printf(a, "%s.%d.mean", name, i), DG_SHAPE(out), dg_init_zero());
         rv = dg_buffer(b, dg_printf(a, "%s.%d.var", name, i), DG_SHAPE(out), dg_init_const(1));
-        z = dg_conv2d(b, i == 1 ? y : i == 2 && stride == 2 ? dg_avg_pool(b, x, 2, 2) : x, w, DG_NONE, i == 0 ? stride : 1, (int)size / 2);
+        z = dg_conv2d(b,
+                      i == 1                  ? y
+                      : i == 2 && stride == 2 ? dg_avg_pool(b, x, 2, 2)
+                                              : x,
+                      w, DG_NONE, i == 0 ? stride : 1, (int)size / 2);
         if (dg_training(b)) {
             z = dg_batch_norm(b, z, s, k, 1e-5, &mean, &var);
-            dg_stat_update(b, rm, rv, mean, var, dg_dim(b, z, 0) * dg_dim(b, z, 1) * dg_dim(b, z, 2), 0.1);
+            dg_stat_update(b, rm, rv, mean, var,
+                           dg_dim(b, z, 0) * dg_dim(b, z, 1) * dg_dim(b, z, 2), 0.1);
         } else {
             z = dg_batch_norm_fixed(b, z, s, k, rm, rv, 1e-5);
         }
@@ -91,7 +97,7 @@ static void listings(void **state)
     rig_close(&r);
 }
 
-/* ---- placement ------------------------------------------------------------------------------------------- */
+/* ---- placement ------------------------------------------------------------------------------- */
 
 static void random_programs(void **state)
 {
@@ -111,7 +117,8 @@ static void random_programs(void **state)
         if (dg_diag_errors(r.d))
             fail_msg("program %d: %s", k, dg_diag_at(r.d, 0)->text);
         if (dg_passes(r.p, DG_F32, k % 3 ? DG_F32 : DG_BF16, 1, r.d) < 0 ||
-            dg_plan_open(&r.plan, r.p, &wild_backend, 2, r.d) < 0 || dg_plan_verify(r.plan, r.d) < 0)
+            dg_plan_open(&r.plan, r.p, &wild_backend, 2, r.d) < 0 ||
+            dg_plan_verify(r.plan, r.d) < 0)
             fail_msg("program %d: %s", k, dg_diag_at(r.d, 0)->text);
         assert_true(r.plan->slab_bytes >= r.plan->live_peak_bytes);
         worst = fmax(worst, (double)r.plan->slab_bytes / (double)r.plan->live_peak_bytes);
@@ -178,14 +185,16 @@ static void blocks(void **state)
     assert_int_equal(dg_place(b, 4), 256);
     for (int i = 0; i < 4; i++)
         for (int k = 0; k < i; k++)
-            assert_true(b[i].first > b[k].last || b[k].first > b[i].last || b[i].offset >= b[k].offset + b[k].bytes ||
+            assert_true(b[i].first > b[k].last || b[k].first > b[i].last ||
+                        b[i].offset >= b[k].offset + b[k].bytes ||
                         b[k].offset >= b[i].offset + b[i].bytes);
     assert_int_equal(dg_align(1), 64);
 }
 
-/* ---- what cannot be planned or run ----------------------------------------------------------------------- */
+/* ---- what cannot be planned or run ----------------------------------------------------------- */
 
-static const dg_kernel *no_kernel(const dg_backend *self, const dg_op *op, const dg_tensor *t, int n, bool *is_ref)
+static const dg_kernel *no_kernel(const dg_backend *self, const dg_op *op, const dg_tensor *t,
+                                  int n, bool *is_ref)
 {
     (void)self, (void)op, (void)t, (void)n, (void)is_ref;
     return NULL;
@@ -205,13 +214,15 @@ static int no_run(const dg_args *a)
 
 static const dg_kernel unprepared = { .prepare = no_prepare }, failing = { .run = no_run };
 
-static const dg_kernel *choose_unprepared(const dg_backend *self, const dg_op *op, const dg_tensor *t, int n, bool *is_ref)
+static const dg_kernel *choose_unprepared(const dg_backend *self, const dg_op *op,
+                                          const dg_tensor *t, int n, bool *is_ref)
 {
     (void)self, (void)op, (void)t, (void)n, (void)is_ref;
     return &unprepared;
 }
 
-static const dg_kernel *choose_failing(const dg_backend *self, const dg_op *op, const dg_tensor *t, int n, bool *is_ref)
+static const dg_kernel *choose_failing(const dg_backend *self, const dg_op *op, const dg_tensor *t,
+                                       int n, bool *is_ref)
 {
     (void)self, (void)op, (void)t, (void)n, (void)is_ref;
     return &failing;
@@ -275,7 +286,7 @@ static void refusals(void **state)
     rig_close(&r);
 }
 
-/* ---- collectives, hooks ---------------------------------------------------------------------------------- */
+/* ---- collectives, hooks ---------------------------------------------------------------------- */
 
 /* Two ranks that hold the same: a sum doubles, and a mean stays. */
 typedef struct twin {
@@ -305,12 +316,14 @@ static void count(void *ctx, int instr, double seconds)
 
 static void collectives_go_to_the_communicator(void **state)
 {
-    rig       r = rig_open(false);
-    twin      t = { .comm = { .name = "twin", .rank = 0, .ranks = 2, .start = twin_start, .wait = twin_wait } };
-    dg_val    x = dg_input(r.b, "x", DG_REAL, DG_SHAPE(3));
-    dg_exec  *alone = NULL;
-    double    y[3] = { 1, 2, 3 };
-    int       ran = 0;
+    rig  r = rig_open(false);
+    twin t = {
+        .comm = { .name = "twin", .rank = 0, .ranks = 2, .start = twin_start, .wait = twin_wait }
+    };
+    dg_val   x = dg_input(r.b, "x", DG_REAL, DG_SHAPE(3));
+    dg_exec *alone = NULL;
+    double   y[3] = { 1, 2, 3 };
+    int      ran = 0;
 
     (void)state;
     dg_build_axis(r.b, "dp", 2);

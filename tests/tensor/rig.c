@@ -13,7 +13,12 @@ rig rig_open(bool training)
     r.p = dg_program_open(r.params, training);
     r.b = dg_build_open(r.p, r.d);
     r.control = (dg_control){
-        .seed = 7, .bias1 = 0.1, .bias2 = 0.001, .ema_decay = 0.5, .n_groups = 1, .lr = { 1e-2, 1e-3 },
+        .seed = 7,
+        .bias1 = 0.1,
+        .bias2 = 0.001,
+        .ema_decay = 0.5,
+        .n_groups = 1,
+        .lr = { 1e-2, 1e-3 },
     };
     rig_node(&r, 0, "net", false);
     return r;
@@ -33,7 +38,8 @@ void rig_close(rig *r)
 
 void rig_node(rig *r, int number, const char *path, bool recompute)
 {
-    dg_build_enter(r->b, (dg_origin){ { "net.xml", 3 + number, 5, path }, number, recompute }, path, path);
+    dg_build_enter(r->b, (dg_origin){ { "net.xml", 3 + number, 5, path }, number, recompute }, path,
+                   path);
 }
 
 static void check(const rig *r, int rc)
@@ -60,7 +66,8 @@ void rig_compile(rig *r, dg_dtype base)
     bytes[DG_CONSTANTS] = r->plan->constant_bytes;
     for (int s = 0; s < DG_N_SPACES; s++)
         r->spaces.at[s] = dg_try_alloc((size_t)bytes[s]);
-    memset(r->spaces.at[DG_SLAB], 0xFF, (size_t)bytes[DG_SLAB]); /* NaN: what nobody wrote must not be read */
+    memset(r->spaces.at[DG_SLAB], 0xFF,
+           (size_t)bytes[DG_SLAB]); /* NaN: what nobody wrote must not be read */
     check(r, dg_exec_open(&r->x, r->plan, &dg_backend_ref, &r->spaces, NULL, r->d));
     values = malloc(((size_t)dg_params_elements(r->params) + 1) * sizeof *values);
     for (int i = 0; i < dg_params_n(r->params); i++) {
@@ -101,7 +108,7 @@ double rig_result(rig *r, const char *name)
 static void copy(rig *r, dg_space s, const char *path, double *out, const double *in)
 {
     const dg_param_info *info = dg_params_at(r->params, dg_params_find_path(r->params, path));
-    void                *at = (char *)r->spaces.at[s] + (size_t)info->offset * dg_dtype_size(r->base);
+    void *at = (char *)r->spaces.at[s] + (size_t)info->offset * dg_dtype_size(r->base);
 
     for (int64_t i = 0; i < dg_shape_elements(info->shape); i++) {
         if (in && r->base == DG_F64)
@@ -145,8 +152,8 @@ void rig_stored(const char *name, const char *text)
     const char *top = getenv("srcdir");
     dg_arena   *a = dg_arena_open();
     dg_diag    *d = dg_diag_open();
-    char       *path = dg_printf(a, "%s/tests/tensor/data/%s", top ? top : ".", name), *stored = NULL;
-    size_t      n = 0;
+    char  *path = dg_printf(a, "%s/tests/tensor/data/%s", top ? top : ".", name), *stored = NULL;
+    size_t n = 0;
 
     if (getenv("DG_RECORD"))
         assert_int_equal(dg_file_write(path, text, strlen(text), d), 0);

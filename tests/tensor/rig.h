@@ -1,4 +1,5 @@
-/* rig.h: a program from its builder to numbers, on reference kernels: what the tests of tensor/ share. */
+/* rig.h: a program from its builder to numbers, on reference kernels: what the tests of tensor/
+ * share. */
 #ifndef DG_TESTS_TENSOR_RIG_H
 #define DG_TESTS_TENSOR_RIG_H
 
@@ -23,7 +24,8 @@ typedef struct rig {
 
 rig  rig_open(bool training);
 void rig_close(rig *r);
-void rig_node(rig *r, int number, const char *path, bool recompute); /* instructions come from here on */
+void rig_node(rig *r, int number, const char *path,
+              bool recompute); /* instructions come from here on */
 
 /* Passes, plan, proof, memory, initial values from seed 7. */
 void rig_compile(rig *r, dg_dtype base);
@@ -33,9 +35,9 @@ void rig_update(rig *r); /* and the update */
 void   rig_input(rig *r, const char *name, const double *values);
 double rig_result(rig *r, const char *name);
 /* A parameter's elements in a space, by path. */
-void rig_get(rig *r, dg_space s, const char *path, double *out);
-void rig_set(rig *r, dg_space s, const char *path, const double *in);
-int  rig_count(const rig *r, const dg_op *op); /* instructions of the program */
+void            rig_get(rig *r, dg_space s, const char *path, double *out);
+void            rig_set(rig *r, dg_space s, const char *path, const double *in);
+int             rig_count(const rig *r, const dg_op *op); /* instructions of the program */
 const dg_instr *rig_find(const rig *r, const dg_op *op);
 
 /* Compares text with tests/tensor/data/<name>; DG_RECORD=1 in the environment writes it instead. */

@@ -32,7 +32,8 @@ static void put(wild *w, dg_val v)
 
 static dg_val param(wild *w, dg_shape s)
 {
-    return dg_param(w->b, dg_printf(dg_build_program(w->b)->arena, "p%d", w->names++), s, dg_init_uniform(1));
+    return dg_param(w->b, dg_printf(dg_build_program(w->b)->arena, "p%d", w->names++), s,
+                    dg_init_uniform(1));
 }
 
 static dg_val conv(wild *w, dg_val x)
@@ -40,8 +41,8 @@ static dg_val conv(wild *w, dg_val x)
     int64_t c = dg_dim(w->b, x, 3);
     int     size = 1 + 2 * (next(w) % 2);
 
-    return dg_conv2d(w->b, x, param(w, DG_SHAPE(1 + next(w) % 6, c, size, size)),
-                     DG_NONE, 1 + next(w) % 2, size / 2);
+    return dg_conv2d(w->b, x, param(w, DG_SHAPE(1 + next(w) % 6, c, size, size)), DG_NONE,
+                     1 + next(w) % 2, size / 2);
 }
 
 static dg_val norm(wild *w, dg_val x)
@@ -51,8 +52,10 @@ static dg_val norm(wild *w, dg_val x)
 
     y = dg_batch_norm(w->b, x, s, b, 1e-5, &mean, &var);
     if (next(w) % 2) {
-        dg_val m = dg_buffer(w->b, dg_printf(dg_build_program(w->b)->arena, "m%d", w->names), DG_SHAPE(c), dg_init_zero());
-        dg_val v = dg_buffer(w->b, dg_printf(dg_build_program(w->b)->arena, "v%d", w->names), DG_SHAPE(c), dg_init_zero());
+        dg_val m = dg_buffer(w->b, dg_printf(dg_build_program(w->b)->arena, "m%d", w->names),
+                             DG_SHAPE(c), dg_init_zero());
+        dg_val v = dg_buffer(w->b, dg_printf(dg_build_program(w->b)->arena, "v%d", w->names),
+                             DG_SHAPE(c), dg_init_zero());
 
         dg_stat_update(w->b, m, v, mean, var, 9, 0.1);
     }
@@ -125,24 +128,59 @@ static void any_op(wild *w, dg_val x)
     if (w->tame && !dg_shape_equal(s, dg_shape_of(b, y)))
         y = x;
     switch (next(w) % 18) {
-    case 0: put(w, dg_add(b, x, y)); break;
-    case 1: put(w, dg_mul(b, x, y)); break;
-    case 2: put(w, dg_sub(b, y, x)); break;
-    case 3: put(w, dg_div(b, x, dg_exp(b, y))); break;
-    case 4: put(w, dg_max2(b, x, y)); break;
-    case 5: put(w, dg_relu(b, x)); break;
-    case 6: put(w, dg_silu(b, x)); break;
-    case 7: put(w, dg_gelu(b, x)); break;
-    case 8: put(w, dg_sigmoid(b, x)); break;
-    case 9: put(w, dg_scale(b, x, next(w), 1)); break;
-    case 10: put(w, dg_clamp(b, x, -1, 1)); break;
-    case 11: put(w, dg_softmax(b, x)); break;
-    case 12: put(w, dg_name(b, x, "n%d", w->names)); break;
-    case 13: put(w, dg_concat(b, s.rank ? next(w) % s.rank : 0, 2, (dg_val[]){ x, y })); break;
-    case 14: put(w, s.rank ? dg_mean(b, x, 1u << next(w) % s.rank, true) : x); break;
-    case 15: put(w, dg_select(b, dg_const_i32(b, DG_SCALAR, (int32_t[]){ next(w) % 2 }), x, y)); break;
-    case 16: put(w, s.rank && s.d[0] > 1 ? dg_slice(b, x, 0, 0, 1) : x); break;
-    default: put(w, s.rank ? dg_pad(b, x, 0, 0, 1) : x);
+    case 0:
+        put(w, dg_add(b, x, y));
+        break;
+    case 1:
+        put(w, dg_mul(b, x, y));
+        break;
+    case 2:
+        put(w, dg_sub(b, y, x));
+        break;
+    case 3:
+        put(w, dg_div(b, x, dg_exp(b, y)));
+        break;
+    case 4:
+        put(w, dg_max2(b, x, y));
+        break;
+    case 5:
+        put(w, dg_relu(b, x));
+        break;
+    case 6:
+        put(w, dg_silu(b, x));
+        break;
+    case 7:
+        put(w, dg_gelu(b, x));
+        break;
+    case 8:
+        put(w, dg_sigmoid(b, x));
+        break;
+    case 9:
+        put(w, dg_scale(b, x, next(w), 1));
+        break;
+    case 10:
+        put(w, dg_clamp(b, x, -1, 1));
+        break;
+    case 11:
+        put(w, dg_softmax(b, x));
+        break;
+    case 12:
+        put(w, dg_name(b, x, "n%d", w->names));
+        break;
+    case 13:
+        put(w, dg_concat(b, s.rank ? next(w) % s.rank : 0, 2, (dg_val[]){ x, y }));
+        break;
+    case 14:
+        put(w, s.rank ? dg_mean(b, x, 1u << next(w) % s.rank, true) : x);
+        break;
+    case 15:
+        put(w, dg_select(b, dg_const_i32(b, DG_SCALAR, (int32_t[]){ next(w) % 2 }), x, y));
+        break;
+    case 16:
+        put(w, s.rank && s.d[0] > 1 ? dg_slice(b, x, 0, 0, 1) : x);
+        break;
+    default:
+        put(w, s.rank ? dg_pad(b, x, 0, 0, 1) : x);
     }
 }
 
@@ -165,10 +203,10 @@ static void update(wild *w, dg_val loss)
 
 void wild_program(dg_build *b, const uint8_t *bytes, size_t n, bool tame)
 {
-    wild     w = { .b = b, .p = bytes, .end = bytes + n, .tame = tame };
+    wild      w = { .b = b, .p = bytes, .end = bytes + n, .tame = tame };
     dg_arena *a = dg_build_program(b)->arena;
-    dg_val   loss = dg_number(b, 0);
-    int      node = 0;
+    dg_val    loss = dg_number(b, 0);
+    int       node = 0;
 
     put(&w, dg_input(b, "images", DG_REAL, DG_SHAPE(2, 7, 6, 3)));
     put(&w, dg_input(b, "tokens", DG_REAL, DG_SHAPE(2, 5, 8)));
@@ -178,7 +216,9 @@ void wild_program(dg_build *b, const uint8_t *bytes, size_t n, bool tame)
         int    kind = next(&w), rank = dg_shape_of(b, x).rank;
 
         if (kind % 16 == 0) {
-            dg_origin o = { { "wild.xml", node + 1, 1, dg_printf(a, "n%d", node) }, node, kind & 16 };
+            dg_origin o = { { "wild.xml", node + 1, 1, dg_printf(a, "n%d", node) },
+                            node,
+                            kind & 16 };
 
             dg_build_enter(b, o, dg_printf(a, "n%d", node), dg_printf(a, "n%d", node));
             node++;
@@ -203,7 +243,7 @@ void wild_program(dg_build *b, const uint8_t *bytes, size_t n, bool tame)
         update(&w, loss);
 }
 
-/* ---- a device that does nothing -------------------------------------------------------------------------- */
+/* ---- a device that does nothing -------------------------------------------------------------- */
 
 static int prepare(dg_prepare *p)
 {
@@ -219,7 +259,8 @@ static int run(const dg_args *a)
 
 static const dg_kernel nothing = { .prepare = prepare, .run = run };
 
-static const dg_kernel *choose(const dg_backend *self, const dg_op *op, const dg_tensor *t, int n, bool *is_ref)
+static const dg_kernel *choose(const dg_backend *self, const dg_op *op, const dg_tensor *t, int n,
+                               bool *is_ref)
 {
     (void)self, (void)op, (void)t, (void)n;
     *is_ref = false;

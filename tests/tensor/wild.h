@@ -1,12 +1,13 @@
-/* wild.h: programs that nobody would write, from a string of bytes: for the planner's property test and for
- * fuzzing. */
+/* wild.h: programs that nobody would write, from a string of bytes: for the planner's property test
+ * and for fuzzing. */
 #ifndef DG_TESTS_TENSOR_WILD_H
 #define DG_TESTS_TENSOR_WILD_H
 
 #include "kernels/backend.h"
 #include "tensor/build.h"
 
-/* Emits what the bytes say. tame: only operations that fit their operands, so that nothing is refused. */
+/* Emits what the bytes say. tame: only operations that fit their operands, so that nothing is
+ * refused. */
 void wild_program(dg_build *b, const uint8_t *bytes, size_t n, bool tame);
 
 /* Selects a kernel that does nothing, with a workspace that depends on the op. */
