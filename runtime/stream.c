@@ -146,17 +146,16 @@ static int load_slot(dg_stream *s, work *w, int item, dg_sample *sm, uint64_t nu
     dg_draw  draw = dg_draw_begin(s->conf.seed, "replace", number);
     int      rc = read_sample(s, w, item, sm, number, d);
 
-    for (int i = 0; rc < 0 && s->conf.data->replace && i < REPLACEMENTS; i++) {
-        int           other = (int)dg_draw_below(&draw, s->conf.data->n_items);
+    for (int i = 0; rc < 0 && s->conf.data->replace && i < REPLACEMENTS; i++)
+        rc = read_sample(s, w, (int)dg_draw_below(&draw, s->conf.data->n_items), sm, number, d);
+    if (rc < 0) {
+        dg_diag_merge(w->pub.diag, d);
+    } else if (dg_diag_n(d)) {
         const dg_err *why = dg_diag_at(d, 0);
 
-        dg_warn(w->pub.diag, why->at, "sample-replaced", "%s; item %d stands in for it", why->text, other);
+        dg_warn(w->pub.diag, why->at, "sample-replaced", "%s; item %d stands in for it", why->text, sm->item);
         w->pub.n_replaced++;
-        dg_diag_clear(d);
-        rc = read_sample(s, w, other, sm, number, d);
     }
-    if (rc < 0)
-        dg_diag_merge(w->pub.diag, d);
     dg_diag_close(&d);
     return rc;
 }
