@@ -19,11 +19,29 @@ int dg_bucket_lower(dg_bucket **out, const dg_bucket_conf *c, const dg_scope *sc
     return rc;
 }
 
+/* What the run shows if a node gives it that name: kept to the end like any result. */
+static void show_named(dg_program *p)
+{
+    static const char *const names[] = { "loss.total", "grad_norm" };
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        int32_t v = dg_program_named(p, names[i]);
+
+        if (v && !dg_program_result(p, names[i]))
+            DG_PUSH(p->arena, p->results, ((dg_binding){ names[i], v }));
+    }
+}
+
 int dg_bucket_plan(dg_bucket *b, const dg_bucket_conf *c, dg_diag *d)
 {
-    int rc = b->plan ? 0 : dg_passes(b->program, c->base, c->low, 1, d);
+    int rc;
 
-    return b->plan || rc < 0 ? rc : dg_plan_open(&b->plan, b->program, c->backend, c->threads, d);
+    if (b->plan)
+        return 0;
+    if (b->program->training)
+        show_named(b->program);
+    rc = dg_passes(b->program, c->base, c->low, 1, d);
+    return rc < 0 ? rc : dg_plan_open(&b->plan, b->program, c->backend, c->threads, d);
 }
 
 static int grow(const dg_backend *backend, void **p, int64_t *have, int64_t want, const char *what, dg_diag *d)

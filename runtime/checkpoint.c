@@ -400,6 +400,21 @@ static void prune(dg_arena *a, const char *checkpoints, const dg_checkpoint_args
             remove_folder(a, folder_of(a, checkpoints, steps[i]));
 }
 
+void dg_checkpoint_clear(const char *out)
+{
+    dg_arena   *a = dg_arena_open();
+    const char *checkpoints = dg_path_join(a, out, "checkpoints");
+    int64_t    *steps;
+    int         n = list_steps(a, checkpoints, &steps);
+
+    for (int i = 0; i < n; i++)
+        remove_folder(a, folder_of(a, checkpoints, steps[i]));
+    unlink(dg_path_join(a, checkpoints, "last"));
+    unlink(dg_path_join(a, checkpoints, "best"));
+    rmdir(checkpoints);
+    dg_arena_close(&a);
+}
+
 int dg_checkpoint_write(const dg_checkpoint_args *c, dg_diag *d)
 {
     dg_arena   *a = dg_arena_open();

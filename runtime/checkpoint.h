@@ -38,6 +38,9 @@ typedef struct dg_checkpoint_args {
 
 int dg_checkpoint_write(const dg_checkpoint_args *a, dg_diag *d) DG_MUST_USE;
 
+/* Removes every checkpoint of a run. */
+void dg_checkpoint_clear(const char *out);
+
 /* The newest complete checkpoint below out/checkpoints, or NULL; half-written ones are passed over with a line. */
 const char *dg_checkpoint_newest(dg_arena *a, const char *out, const dg_env *env);
 

@@ -3,13 +3,20 @@ libruntime_la_SOURCES += \
 	runtime/available.c runtime/available.h \
 	runtime/bucket.c runtime/bucket.h \
 	runtime/checkpoint.c runtime/checkpoint.h \
+	runtime/data.c \
+	runtime/evaluate.c \
+	runtime/folder.c \
+	runtime/journal.c runtime/journal.h \
+	runtime/pictures.c \
 	runtime/pickle.c runtime/pickle.h \
 	runtime/pth.c \
 	runtime/run.c \
 	runtime/safetensors.c \
 	runtime/session.c runtime/session.h \
+	runtime/sinks.c \
 	runtime/step.c \
 	runtime/store.c runtime/store.h \
+	runtime/train.c runtime/train.h \
 	runtime/weights.c runtime/weights.h
 libruntime_la_SOURCES += \
 	runtime/datareport.c runtime/datareport.h \

@@ -187,7 +187,7 @@ static int layout(reader *r, dg_entry *e, const dg_pickle *v, const storage *s)
 static int add_tensor(reader *r, const char *name, const dg_pickle *v)
 {
     dg_entry *e = &r->a->entries[r->a->n];
-    storage  *s;
+    storage  *s = NULL;
 
     e->name = name;
     if (dg_map_has(r->a->by_name, name))

@@ -88,7 +88,7 @@ out:
 static int choose_precision(dg_run *run, dg_diag *d)
 {
     static const char *const words[] = { "f32", "bf16", "f64" };
-    const char              *reason = NULL, *asked = run->o.precision;
+    const char              *asked = run->o.precision;
     int                      which = 0;
 
     if (!asked)
@@ -100,10 +100,8 @@ static int choose_precision(dg_run *run, dg_diag *d)
     run->base = run->low = which == 2 ? DG_F64 : DG_F32;
     run->backend = run->o.reference ? &dg_backend_ref : &dg_backend_host;
     if (which == 1)
-        run->low = run->o.reference ? DG_F32 : run->backend->low_precision(run->backend, &reason);
+        run->low = run->o.reference ? DG_F32 : run->backend->low_precision(run->backend, &run->why);
     run->precision = run->low == DG_BF16 ? words[1] : words[which == 2 ? 2 : 0];
-    dg_log_line(&run->env, DG_INFO, "precision %s%s%s%s", run->precision, reason ? " (" : "", reason ? reason : "",
-                reason ? ")" : "");
     return 0;
 }
 
@@ -203,17 +201,19 @@ static int load_pretrained(dg_run *run, dg_diag *d)
     return rc;
 }
 
-static void log_start(dg_run *run)
+void dg_run_log_start(dg_run *run)
 {
-    char features[128], count[32], bytes[32];
+    char features[128], count[32], trained[32];
 
     dg_cpu_features(features, sizeof features);
-    run->versions = dg_printf(run->arena, "%s", run->o.program ? run->o.program : "detrgraph");
-    dg_log_line(&run->env, DG_INFO, "%s; CPU %s; %d thread%s", run->versions, features, run->env.threads,
-                run->env.threads == 1 ? "" : "s");
-    dg_log_line(&run->env, DG_INFO, "%s: %s parameters, of which %s are trained; seed %llu", run->graph->name,
+    dg_log_line(&run->env, DG_INFO, "%s; CPU %s; %d thread%s", run->o.program ? run->o.program : "detrgraph", features,
+                run->env.threads, run->env.threads == 1 ? "" : "s");
+    dg_log_line(&run->env, DG_INFO, "precision %s%s%s%s", run->precision, run->why ? " (" : "", run->why ? run->why : "",
+                run->why ? ")" : "");
+    dg_log_line(&run->env, DG_INFO, "%s: %s parameters and running statistics, %s of them trained; seed %llu",
+                run->graph->name ? run->graph->name : run->graph->file,
                 dg_human_count(dg_params_elements(run->params), count, sizeof count),
-                dg_human_count(dg_params_trainable(run->params), bytes, sizeof bytes), (unsigned long long)run->seed);
+                dg_human_count(dg_params_trainable(run->params), trained, sizeof trained), (unsigned long long)run->seed);
 }
 
 static int open_parts(dg_run *run, dg_diag *d)
@@ -225,7 +225,6 @@ static int open_parts(dg_run *run, dg_diag *d)
     DG_TRY(dg_pool_check(run->env.threads, d));
     run->params = dg_params_open();
     DG_TRY(lower_scopes(run, d));
-    log_start(run);
     DG_TRY(choose_precision(run, d));
     DG_TRY(dg_store_open(&run->store, run->backend, run->params, run->base, run->graph->train != NULL, has_ema(run), d));
     DG_TRY(dg_store_init(run->store, run->seed, d));
@@ -258,6 +257,8 @@ void dg_run_close(dg_run **out)
 
     if (!run)
         return;
+    for (int i = 0; i < run->data.n; i++)
+        run->data.items[i].set->close(run->data.items[i].set->self);
     for (int i = 0; i < run->buckets.n; i++)
         dg_bucket_close(&run->buckets.items[i], run->backend);
     dg_memory_close(&run->memory);

@@ -13,6 +13,12 @@
 #include "runtime/store.h"
 #include "runtime/stream.h"
 
+typedef struct dg_data {
+    const dg_scope *scope;
+    dg_chain        chain;
+    dg_dataset     *set;
+} dg_data;
+
 struct dg_run {
     dg_arena         *arena;
     dg_run_options    o;
@@ -25,7 +31,7 @@ struct dg_run {
     const dg_backend *backend;
     dg_dtype          base, low;  /* storage of reals, and of ops that may be low */
     const char       *precision;  /* "bf16": what is done, not what was asked for */
-    const char       *versions;
+    const char       *why;        /* of the precision, or NULL */
     uint64_t          seed;
     DG_VEC(dg_bucket *) buckets;
     dg_bucket        *current;
@@ -36,6 +42,7 @@ struct dg_run {
     int64_t           n_loaded;   /* parameters that came from a file; -1: trained here */
     double            fresh;      /* share of the averages that is still their first value */
     dg_control        control;    /* of the last step */
+    DG_VEC(dg_data) data;         /* of the scopes that were asked for, open */
     DG_VEC(dg_binding) visible;   /* results and named values of the current program */
     dg_arena         *visible_arena;
 };
@@ -50,6 +57,13 @@ int dg_run_prepare(dg_run *run, bool train, bool evaluate, dg_diag *d) DG_MUST_U
 int64_t dg_run_bytes(const dg_run *run); /* parameters, slab and batch, as planned so far */
 dg_bucket_conf dg_run_bucket_conf(const dg_run *run);
 
+/* A scope's data set, opened at first use and kept; logs what stands in it. */
+int dg_run_data(dg_run *run, const dg_scope *scope, const dg_data **data, dg_diag *d) DG_MUST_USE;
+/* Batches for a scope from where p stands (NULL: its beginning), for `epochs` epochs (0: without end). */
+int dg_run_stream(dg_run *run, const dg_scope *scope, const dg_progress *p, int64_t epochs, dg_stream **s, dg_diag *d) DG_MUST_USE;
+
+/* Versions, CPU, threads, sizes, precision: the first lines of a log. */
+void dg_run_log_start(dg_run *run);
 /* Logs the warnings in d, and forgets them. */
 void dg_run_log_warnings(dg_run *run, dg_diag *d);
 
@@ -70,6 +84,20 @@ typedef struct dg_sinks dg_sinks;
 int  dg_sinks_open(dg_sinks **s, const dg_scope *scope, const dg_sink_args *args, dg_diag *d) DG_MUST_USE;
 int  dg_sinks_take(dg_sinks *s, dg_run *run, const dg_stream_batch *batch, dg_diag *d) DG_MUST_USE;
 int  dg_sinks_finish(dg_sinks **s, dg_metrics *m, dg_diag *d); /* m NULL: abandon */
+
+/* ---- pictures.c ------------------------------------------------------------------------------------------ */
+
+/* Some pictures with boxes, drawn as one when there are enough; kept small. */
+typedef struct dg_pictures dg_pictures;
+dg_pictures *dg_pictures_open(int most, const dg_dataset *names);
+void         dg_pictures_close(dg_pictures **p);
+bool         dg_pictures_full(const dg_pictures *p);
+/* The batch as the network sees it: feeds "images" and "targets...". */
+int dg_pictures_add_batch(dg_pictures *p, const dg_stream_batch *batch, dg_diag *d) DG_MUST_USE;
+/* Detections of the current program's results on the images of the data set, those of at least this score. */
+int dg_pictures_add_found(dg_pictures *p, dg_run *run, const dg_data *data, const dg_stream_batch *batch, double threshold,
+                          dg_diag *d) DG_MUST_USE;
+int dg_pictures_write(dg_pictures *p, const char *path, dg_diag *d) DG_MUST_USE; /* nothing if there is none */
 
 /* ---- evaluate.c ------------------------------------------------------------------------------------------ */
 

@@ -52,7 +52,17 @@ int dg_run_feed_batch(dg_run *run, const dg_stream_batch *batch, dg_diag *d)
 
 /* ---- what is not finite ------------------------------------------------------------------------------------ */
 
-/* Lists results that are scalars and not finite: "loss_vfl_dn_0 is nan (train/loss)". */
+/* Loss terms are results named "loss.TERM"; where there is no loss node, every scalar counts. */
+static bool is_term(const dg_program *p, int i)
+{
+    const dg_value *v = &p->values.items[p->results.items[i].value];
+
+    if (dg_shape_elements(v->shape) != 1)
+        return false;
+    return !dg_program_result(p, "loss.total") || strncmp(p->results.items[i].name, "loss.", 5) == 0;
+}
+
+/* Lists the terms that are not finite: "loss_vfl_dn_0 is NaN, loss_vfl is infinite"; *at: the node of the first. */
 static int list_terms(dg_run *run, dg_str *out, dg_where *at)
 {
     const dg_program *p = run->current->program;
@@ -63,8 +73,7 @@ static int list_terms(dg_run *run, dg_str *out, dg_where *at)
         const char     *name = strrchr(p->results.items[i].name, '.');
         double          x = 0;
 
-        if (dg_shape_elements(v->shape) != 1 || dg_exec_get(run->current->exec, p->results.items[i].value, &x, NULL) < 0 ||
-            isfinite(x))
+        if (!is_term(p, i) || dg_exec_get(run->current->exec, p->results.items[i].value, &x, NULL) < 0 || isfinite(x))
             continue;
         if (n++ == 0 && v->producer >= 0)
             *at = p->instrs.items[v->producer].origin.where;

@@ -1,0 +1,86 @@
+/* data.c: the data sets of a run's scopes, and streams of batches from them. */
+#include "runtime/session.h"
+
+#include <string.h>
+
+#include "runtime/datareport.h"
+
+static const dg_data *find(const dg_run *run, const dg_scope *scope)
+{
+    for (int i = 0; i < run->data.n; i++)
+        if (run->data.items[i].scope == scope)
+            return &run->data.items[i];
+    return NULL;
+}
+
+int dg_run_data(dg_run *run, const dg_scope *scope, const dg_data **data, dg_diag *d)
+{
+    dg_data new = { .scope = scope };
+    int     rc;
+
+    *data = find(run, scope);
+    if (*data)
+        return 0;
+    DG_TRY(dg_graph_chain(&new.chain, scope, d));
+    if (!new.chain.loader || !new.chain.sampler || !new.chain.batch)
+        return dg_fail(d, DG_EINPUT, scope->where, "scope-without-data",
+                       "<%s> needs a loader, a sampler and a batch node to run", scope->id);
+    DG_TRY(new.chain.loader->class->open(&new.set, new.chain.loader->conf, run->seed, d));
+    DG_PUSH(run->arena, run->data, new);
+    *data = find(run, scope);
+    DG_TRY(dg_data_report_log(&run->env, scope, &new.chain, new.set, d));
+    dg_run_log_warnings(run, d);
+out:
+    return rc;
+}
+
+/* The feeds that the scope's program takes: its inputs without the batch node's id. */
+static int wanted(dg_run *run, const dg_scope *scope, const dg_node *batch, const char *const **keys)
+{
+    size_t       len = strlen(batch->id);
+    const char **list = NULL;
+    int          n = 0;
+
+    for (int i = 0; i < run->buckets.n && !list; i++) {
+        const dg_program *p = run->buckets.items[i]->program;
+
+        if (run->buckets.items[i]->scope != scope)
+            continue;
+        list = DG_NEW_N(run->arena, p->inputs.n + 1, const char *);
+        for (int k = 0; k < p->inputs.n; k++)
+            if (strncmp(p->inputs.items[k].name, batch->id, len) == 0 && p->inputs.items[k].name[len] == '.')
+                list[n++] = p->inputs.items[k].name + len + 1;
+    }
+    *keys = list;
+    return n;
+}
+
+int dg_run_stream(dg_run *run, const dg_scope *scope, const dg_progress *p, int64_t epochs, dg_stream **s, dg_diag *d)
+{
+    const dg_data *data;
+    int            rc = dg_run_data(run, scope, &data, d);
+
+    if (rc < 0)
+        return rc;
+
+    dg_stream_conf conf = {
+        .chain = &data->chain,
+        .data = data->set,
+        .seed = run->seed,
+        .ranks = 1,
+        .accumulate = scope->accumulate > 0 ? scope->accumulate : 1,
+        .n_steps = run->n_steps,
+        .n_epochs = run->n_epochs,
+        .epochs = epochs,
+        .threads = run->env.threads,
+        .ahead = 4,
+    };
+
+    if (p) {
+        conf.number = p->batch;
+        conf.epoch = p->epoch;
+        conf.index = p->index;
+    }
+    conf.n_keys = wanted(run, scope, data->chain.batch, &conf.keys);
+    return dg_stream_open(s, &conf, d);
+}

@@ -1,0 +1,138 @@
+/* folder.c: a run's folder: whether it may be used, and what stands in it before the first step. */
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "runtime/train.h"
+
+/* What runs leave at the top of their folder, beside checkpoints/. */
+static const char *const left_by_runs[] = { "pipeline.xml", "metrics.jsonl", "run.log", "first-batches.png", "model.safetensors",
+                                            "ema.safetensors" };
+
+static bool is_empty(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    int  n = 0;
+
+    for (struct dirent *e; dir && (e = readdir(dir));)
+        n += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
+    if (dir)
+        closedir(dir);
+    return n == 0;
+}
+
+static void clear(dg_train *t)
+{
+    for (size_t i = 0; i < sizeof left_by_runs / sizeof left_by_runs[0]; i++)
+        unlink(dg_path_join(t->arena, t->out, left_by_runs[i]));
+    dg_checkpoint_clear(t->out);
+}
+
+static int refuse(dg_train *t, dg_diag *d)
+{
+    dg_fail(d, DG_EINPUT, (dg_where){ .file = t->out }, "out-exists", "the run's folder exists and is not empty");
+    dg_help(d, "--resume auto continues the run in it, --force begins anew in its place, --out names another");
+    return -DG_EINPUT;
+}
+
+int dg_folder_open(dg_train *t, const char **resume, dg_diag *d)
+{
+    const dg_run_train_options *o = t->o;
+    bool                        used;
+
+    *resume = NULL;
+    t->out = o->out ? o->out : t->conf->present ? t->conf->to : NULL;
+    if (o->resume == DG_RUN_RESUME && o->resume_from)
+        *resume = o->resume_from;
+    if (!t->out)
+        return o->resume == DG_RUN_FRESH || *resume
+                   ? 0
+                   : dg_fail(d, DG_EINPUT, DG_NOWHERE, "resume-without-out", "--resume needs the run's folder: --out");
+    used = dg_exists(t->out) && !(dg_is_folder(t->out) && is_empty(t->out));
+    if (used && o->resume == DG_RUN_FRESH && !o->force)
+        return refuse(t, d);
+    if (o->resume != DG_RUN_FRESH && !*resume)
+        *resume = dg_checkpoint_newest(t->arena, t->out, &t->run->env);
+    if (o->resume == DG_RUN_RESUME && !*resume)
+        return dg_fail(d, DG_EINPUT, (dg_where){ .file = t->out }, "resume-none", "there is no whole checkpoint to resume from");
+    if (*resume && !dg_is_folder(*resume))
+        return dg_fail(d, DG_EINPUT, (dg_where){ .file = *resume }, "resume-folder",
+                       "--resume takes a checkpoint's folder, such as OUT/checkpoints/last");
+    if (used && !*resume)
+        clear(t);
+    return dg_mkdirs(t->out, d);
+}
+
+uint64_t dg_folder_digest(const dg_run *run)
+{
+    dg_str   all = { 0 };
+    uint64_t digest;
+
+    for (int i = 0; i < dg_map_n(run->graph->sources); i++) {
+        size_t      n;
+        const char *text = dg_graph_source(run->graph, dg_map_key(run->graph->sources, i), &n);
+
+        if (text)
+            dg_str_add_n(&all, text, n);
+        dg_str_add_n(&all, "", 1);
+    }
+    for (int i = 0; i < run->o.n_sets; i++) {
+        dg_str_add(&all, run->o.sets[i]);
+        dg_str_add_n(&all, "", 1);
+    }
+    digest = dg_hash(all.s ? all.s : "", all.n);
+    dg_str_free(&all);
+    return digest;
+}
+
+/* The file of the pipeline, with what was set on the command line in a comment at its end; files that it includes from
+ * its own folder keep their places, so that the copy can be run. */
+static int copy_pipeline(dg_train *t, dg_diag *d)
+{
+    const dg_graph *g = t->run->graph;
+    const char     *home = dg_path_folder(t->arena, g->file);
+    size_t          len = strlen(home);
+    int             rc = 0;
+
+    for (int i = 0; rc == 0 && i < dg_map_n(g->sources); i++) {
+        const char *name = dg_map_key(g->sources, i), *to = NULL;
+        size_t      n;
+        const char *text = dg_graph_source(t->run->graph, name, &n);
+        dg_str      out = { 0 };
+
+        if (!text)
+            continue;
+        dg_str_add_n(&out, text, n);
+        if (strcmp(name, g->file) == 0) {
+            to = dg_path_join(t->arena, t->out, "pipeline.xml");
+            for (int k = 0; k < t->run->o.n_sets; k++)
+                if (!strstr(t->run->o.sets[k], "--"))
+                    dg_str_fmt(&out, "<!-- set %s -->\n", t->run->o.sets[k]);
+        } else if (strncmp(name, home, len) == 0 && name[len] == '/' && !strstr(name + len, "/../")) {
+            to = dg_path_join(t->arena, t->out, name + len + 1);
+            rc = dg_mkdirs(dg_path_folder(t->arena, to), d);
+        }
+        if (rc == 0 && to)
+            rc = dg_file_write(to, out.s, out.n, d);
+        dg_str_free(&out);
+    }
+    return rc;
+}
+
+int dg_folder_begin(dg_train *t, bool resumed, dg_diag *d)
+{
+    const char *log = t->out ? dg_path_join(t->arena, t->out, "run.log") : NULL;
+    int         rc = 0;
+
+    if (!t->out)
+        return 0;
+    DG_TRY(dg_journal_open(&t->journal, dg_path_join(t->arena, t->out, "metrics.jsonl"), t->run->progress.step, d));
+    t->run->log_file = fopen(log, resumed ? "ae" : "we");
+    if (!t->run->log_file)
+        return dg_fail(d, DG_EIO, (dg_where){ .file = log }, "log-open", "cannot be written");
+    DG_TRY(copy_pipeline(t, d));
+out:
+    return rc;
+}

@@ -1,0 +1,195 @@
+/* pictures.c: batches as the network sees them, and what it found, drawn for people. */
+#include "runtime/session.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "media/draw.h"
+#include "media/image.h"
+
+enum { TILE = 320, MARKS = 100 };
+
+struct dg_pictures {
+    dg_arena   *arena;
+    dg_scratch *scratch; /* pixels of all tiles */
+    int         most, n;
+    dg_tile    *tiles;
+    dg_names    names;
+};
+
+dg_pictures *dg_pictures_open(int most, const dg_dataset *set)
+{
+    dg_arena    *a = dg_arena_open();
+    dg_pictures *p = DG_NEW(a, dg_pictures);
+    const char **names = DG_NEW_N(a, set->n_classes + 1, const char *);
+
+    for (int i = 0; i < set->n_classes; i++)
+        names[i] = set->classes[i].name;
+    *p = (dg_pictures){ a, dg_scratch_open(0), most, 0, DG_NEW_N(a, most, dg_tile), { names, set->n_classes } };
+    return p;
+}
+
+void dg_pictures_close(dg_pictures **p)
+{
+    if (!*p)
+        return;
+    dg_arena *a = (*p)->arena;
+
+    dg_scratch_close(&(*p)->scratch);
+    dg_arena_close(&a);
+    *p = NULL;
+}
+
+bool dg_pictures_full(const dg_pictures *p)
+{
+    return p->n == p->most;
+}
+
+static int no_memory(dg_diag *d)
+{
+    return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "memory-pictures", "no memory for pictures");
+}
+
+/* ---- what the network sees --------------------------------------------------------------------------------- */
+
+static const void *feed(const dg_stream_batch *b, const char *key, dg_shape *shape)
+{
+    for (int i = 0; i < b->n_feeds; i++)
+        if (strcmp(b->feeds[i].key, key) == 0) {
+            *shape = b->feeds[i].shape;
+            return b->data[i];
+        }
+    return NULL;
+}
+
+static uint8_t to_byte(float v)
+{
+    return (uint8_t)(fminf(fmaxf(v, 0), 1) * 255 + 0.5f);
+}
+
+static int add_slot(dg_pictures *p, const dg_stream_batch *b, int slot, const float *pixels, dg_shape shape, dg_diag *d)
+{
+    dg_image    *im = DG_NEW(p->arena, dg_image);
+    dg_mark     *marks;
+    dg_shape     s;
+    const float *boxes = feed(b, "targets.boxes", &s);
+    const int32_t *labels = feed(b, "targets.labels", &s), *count = feed(b, "targets.count", &s);
+    int          h = (int)shape.d[1], w = (int)shape.d[2], n = boxes && labels && count ? count[slot] : 0;
+    int64_t      m = (feed(b, "targets.boxes", &s), s.d[1]), area = (int64_t)h * w * 3;
+    int          rc = dg_image_new(im, p->scratch, w, h, d);
+
+    if (rc < 0)
+        return rc;
+    for (int64_t i = 0; i < area; i++)
+        im->rgb[i] = to_byte(pixels[slot * area + i]);
+    marks = DG_NEW_N(p->arena, n + 1, dg_mark);
+    for (int i = 0; i < n; i++) {
+        const float *c = boxes + 4 * (slot * m + i);
+
+        marks[i].box = (dg_box){ (double)(c[0] - c[2] / 2) * w, (double)(c[1] - c[3] / 2) * h,
+                                 (double)(c[0] + c[2] / 2) * w, (double)(c[1] + c[3] / 2) * h };
+        marks[i].label = labels[slot * m + i];
+        marks[i].score = -1;
+    }
+    p->tiles[p->n++] = (dg_tile){ im, marks, n, dg_strdup(p->arena, dg_path_name(b->samples[slot].path ? b->samples[slot].path : "")) };
+    return 0;
+}
+
+int dg_pictures_add_batch(dg_pictures *p, const dg_stream_batch *b, dg_diag *d)
+{
+    dg_shape     shape = DG_SCALAR;
+    const float *pixels = feed(b, "images", &shape);
+    int          rc = 0;
+
+    if (!p->scratch)
+        return no_memory(d);
+    if (!pixels || shape.rank != 4 || shape.d[3] != 3)
+        return 0; /* not pictures that can be shown */
+    for (int slot = 0; rc == 0 && slot < b->n && p->n < p->most; slot++)
+        rc = add_slot(p, b, slot, pixels, shape, d);
+    return rc;
+}
+
+/* ---- what was found ---------------------------------------------------------------------------------------- */
+
+/* A result whose name ends in .FIELD, as numbers; NULL if there is none. */
+static double *result(dg_arena *a, dg_run *run, const char *field, dg_shape *shape, dg_diag *d)
+{
+    const dg_program *p = run->current->program;
+
+    for (int i = 0; i < p->results.n; i++) {
+        const char *dot = strrchr(p->results.items[i].name, '.');
+        int32_t     v = p->results.items[i].value;
+
+        if (!dot || strcmp(dot + 1, field) != 0)
+            continue;
+        *shape = p->values.items[v].shape;
+        double *x = DG_NEW_N(a, dg_shape_elements(*shape), double);
+
+        return dg_exec_get(run->current->exec, v, x, d) < 0 ? NULL : x;
+    }
+    return NULL;
+}
+
+/* Marks of one slot, best last. */
+static dg_mark *marks_of(dg_arena *a, const double *labels, const double *scores, const double *boxes, int64_t k, int w, int h,
+                         double threshold, int *n)
+{
+    dg_mark *marks = DG_NEW_N(a, MARKS, dg_mark);
+
+    *n = 0;
+    for (int64_t j = k - 1; j >= 0; j--) {
+        const double *c = boxes + 4 * j;
+
+        if (scores[j] < threshold || j >= MARKS)
+            continue;
+        marks[(*n)++] = (dg_mark){ { (c[0] - c[2] / 2) * w, (c[1] - c[3] / 2) * h, (c[0] + c[2] / 2) * w, (c[1] + c[3] / 2) * h },
+                                   (int)labels[j], scores[j] };
+    }
+    return marks;
+}
+
+int dg_pictures_add_found(dg_pictures *p, dg_run *run, const dg_data *data, const dg_stream_batch *b, double threshold, dg_diag *d)
+{
+    dg_arena *a = dg_arena_open();
+    dg_shape  shape = DG_SCALAR, s;
+    double   *labels = result(a, run, "labels", &shape, d), *scores = result(a, run, "scores", &s, d),
+           *boxes = result(a, run, "boxes", &s, d);
+    int       rc = p->scratch ? 0 : no_memory(d);
+
+    for (int slot = 0; rc == 0 && labels && scores && boxes && slot < b->n && p->n < p->most; slot++) {
+        const dg_sample *from = &b->samples[slot];
+        int64_t          k = shape.d[1];
+        dg_sample        sm = { .size = sizeof sm };
+        dg_image        *im;
+        dg_mark         *marks;
+        int              n;
+
+        if (b->padding[slot])
+            continue;
+        rc = data->set->sample(data->set->self, from->item, &sm, p->scratch, d);
+        if (rc < 0)
+            break;
+        im = dg_memdup(p->arena, &sm.image, sizeof sm.image);
+        marks = marks_of(p->arena, labels + slot * k, scores + slot * k, boxes + 4 * slot * k, k, sm.image.w, sm.image.h,
+                         threshold, &n);
+        p->tiles[p->n++] = (dg_tile){ im, marks, n, dg_strdup(p->arena, dg_path_name(sm.path ? sm.path : "")) };
+    }
+    dg_arena_close(&a);
+    return rc;
+}
+
+int dg_pictures_write(dg_pictures *p, const char *path, dg_diag *d)
+{
+    int      columns = p->n > 4 ? 3 : p->n > 1 ? 2 : 1, rc;
+    dg_image out;
+
+    if (!p->n)
+        return 0;
+    DG_TRY(dg_draw_mosaic(&out, p->scratch, p->tiles, p->n, columns, TILE, TILE, p->names, d));
+    DG_TRY(dg_image_write(path, &out, d));
+out:
+    return rc;
+}

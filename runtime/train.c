@@ -1,0 +1,495 @@
+/* train.c: a whole training: batches from the stream, steps, and at their clocks evaluations and checkpoints.
+ * Everything that a later part of the run needs stands in dg_progress, so a run that was stopped and resumed does
+ * what it would have done. */
+#include "runtime/train.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+
+enum { FIRST_PICTURES = 12, FIRST_BATCHES = 3, MOST_SCOPES = 16 };
+
+static double minutes_now(const dg_train *t)
+{
+    return t->minutes_before + (t->run->env.now_s() - t->started) / 60;
+}
+
+/* ---- before the first step --------------------------------------------------------------------------------- */
+
+static int count_steps(dg_train *t, dg_diag *d)
+{
+    dg_run *run = t->run;
+    int64_t dropped = 0, k = t->scope->accumulate > 0 ? t->scope->accumulate : 1;
+    int     rc = dg_stream_length(&run->per_epoch, &t->data->chain, t->data->set, run->seed, 1, 0, &dropped, d);
+
+    if (rc < 0)
+        return rc;
+    if (run->per_epoch < 1)
+        return dg_fail(d, DG_EINPUT, t->data->chain.sampler->where, "epoch-empty",
+                       "an epoch of %d images has no batch of %d", t->data->set->n_items, t->batch);
+    run->n_epochs = t->scope->epochs;
+    run->n_steps = t->scope->steps > 0 ? t->scope->steps : t->scope->epochs * run->per_epoch / k;
+    dg_log_line(&run->env, DG_INFO, "%lld batches of %d an epoch (%lld images left out of each), %lld steps in all",
+                (long long)run->per_epoch, t->batch, (long long)dropped, (long long)run->n_steps);
+    return 0;
+}
+
+static void identify(dg_train *t)
+{
+    static const char unknown[] = "detrgraph";
+    char              features[128];
+
+    t->identity = (dg_identity){
+        .seed = t->run->seed,
+        .pipeline = dg_folder_digest(t->run),
+        .data = t->data->set->digest,
+        .batch = t->batch,
+        .accumulate = t->scope->accumulate > 0 ? t->scope->accumulate : 1,
+        .per_epoch = t->run->per_epoch,
+        .precision = t->run->precision,
+        .threads = t->run->env.threads,
+        .cpu = dg_strdup(t->arena, dg_cpu_features(features, sizeof features)),
+        .versions = t->run->o.program ? t->run->o.program : unknown,
+    };
+}
+
+/* The share of the averages' first value after p->step steps, as if they were all made here. */
+static void count_fresh(dg_run *run)
+{
+    const int64_t step = run->progress.step;
+
+    run->fresh = 1;
+    for (run->progress.step = 0; run->progress.step < step && run->fresh > 1e-6; run->progress.step++) {
+        dg_run_compute_control(run);
+        run->fresh *= run->control.ema_decay;
+    }
+    run->progress.step = step;
+}
+
+static int resume_from(dg_train *t, const char *folder, dg_diag *d)
+{
+    dg_run *run = t->run;
+    int     rc = dg_checkpoint_read(folder, run->store, &run->progress, &t->identity, d);
+
+    if (rc < 0)
+        return rc;
+    t->minutes_before = run->progress.minutes;
+    t->saved_step = t->evaluated_step = run->progress.step;
+    count_fresh(run);
+    return 0;
+}
+
+static int set_up(dg_train *t, dg_diag *d)
+{
+    dg_run     *run = t->run;
+    const char *resume;
+    dg_size    *sizes;
+    int         n, rc;
+
+    DG_TRY(dg_run_data(run, t->scope, &t->data, d));
+    DG_TRY(dg_run_sizes(run, t->scope, t->arena, &sizes, &n, &t->batch, d));
+    DG_TRY(count_steps(t, d));
+    identify(t);
+    DG_TRY(dg_folder_open(t, &resume, d));
+    if (resume)
+        DG_TRY(resume_from(t, resume, d));
+    DG_TRY(dg_run_prepare(run, true, run->graph->n_evaluates > 0, d));
+    DG_TRY(dg_folder_begin(t, resume != NULL, d));
+    dg_run_log_start(run);
+    if (resume)
+        dg_log_line(&run->env, DG_INFO, "resumed from %s: step %lld, epoch %lld", resume, (long long)run->progress.step,
+                    (long long)run->progress.epoch);
+    dg_run_log_warnings(run, d);
+    if (t->out && !resume)
+        t->first = dg_pictures_open(FIRST_PICTURES, t->data->set);
+    DG_TRY(dg_run_stream(run, t->scope, &run->progress, run->n_epochs, &t->stream, d));
+out:
+    return rc;
+}
+
+/* ---- one step ---------------------------------------------------------------------------------------------- */
+
+static int show_first(dg_train *t, const dg_stream_batch *batch, dg_diag *d)
+{
+    int rc;
+
+    if (!t->first)
+        return 0;
+    DG_TRY(dg_pictures_add_batch(t->first, batch, d));
+    if (dg_pictures_full(t->first) || batch->number + 1 >= FIRST_BATCHES) {
+        DG_TRY(dg_pictures_write(t->first, dg_path_join(t->arena, t->out, "first-batches.png"), d));
+        dg_pictures_close(&t->first);
+    }
+out:
+    return rc;
+}
+
+/* The next batch is the one after this. */
+static void advance(dg_train *t, const dg_stream_batch *b)
+{
+    dg_progress *p = &t->run->progress;
+
+    p->epoch = b->epoch;
+    p->index = b->index + 1;
+    p->sample = (int64_t)b->first_sample + b->n;
+    if (p->index >= b->n_in_epoch) {
+        p->epoch++;
+        p->index = 0;
+        t->crossed = true;
+    }
+}
+
+static int one_batch(dg_train *t, bool *updated, bool *end, dg_diag *d)
+{
+    dg_stream_batch *b = NULL;
+    dg_run          *run = t->run;
+    int              rc;
+
+    DG_TRY(dg_stream_next(t->stream, &b, d));
+    *end = b == NULL;
+    if (!b)
+        return 0;
+    run->progress.epoch = b->epoch;
+    run->progress.sample = (int64_t)b->first_sample;
+    DG_TRY(show_first(t, b, d));
+    DG_TRY(dg_run_use(run, t->scope, b->size, false, d));
+    DG_TRY(dg_run_feed_batch(run, b, d));
+    DG_TRY(dg_run_train_batch(run, b, updated, d));
+    DG_TRY(dg_sinks_take(t->sinks, run, b, d));
+    if (b->diag)
+        dg_diag_merge(d, b->diag);
+    advance(t, b);
+out:
+    if (b)
+        dg_stream_give_back(t->stream, b);
+    return rc;
+}
+
+static double result_or(dg_run *run, const char *name, double other)
+{
+    double v;
+
+    return dg_program_result(run->current->program, name) && dg_exec_read(run->current->exec, name, &v, NULL) == 0 ? v : other;
+}
+
+/* Seconds that everything left of the run will take, or below 0. */
+static double left_s(const dg_train *t)
+{
+    const dg_run *run = t->run;
+    double        steps = (double)(run->n_steps - run->progress.step), all = steps * t->step_s;
+
+    if (run->n_steps <= 0)
+        return -1;
+    for (int i = 0; i < run->graph->n_evaluates; i++) {
+        const dg_when *w = &run->graph->evaluates[i]->every;
+        double every = w->unit == DG_STEPS ? w->n : w->unit == DG_EPOCHS ? w->n * (double)run->per_epoch : 0;
+
+        all += every > 0 ? steps / every * t->evaluate_s : 0;
+    }
+    return all;
+}
+
+static int report_step(dg_train *t, dg_metrics *m, double seconds, dg_diag *d)
+{
+    dg_run             *run = t->run;
+    const dg_control   *c = &run->control;
+    const dg_progress  *p = &run->progress;
+    double              loss = result_or(run, "loss.total", 0), rate = t->batch / seconds;
+    int                 rc = dg_sinks_finish(&t->sinks, m, d);
+    const dg_run_report r = {
+        .step = p->step, .n_steps = run->n_steps, .epoch = p->epoch, .loss = loss,
+        .images_per_s = (double)t->identity.accumulate * t->batch / t->step_s, .left_s = left_s(t),
+        .n = m->names.n, .names = m->names.items, .values = m->values.items,
+    };
+
+    if (rc == 0 && t->o->report)
+        t->o->report(t->o->ctx, &r);
+    dg_metric(m, loss, "loss");
+    if (dg_program_result(run->current->program, "grad_norm"))
+        dg_metric(m, result_or(run, "grad_norm", 0), "grad_norm");
+    dg_metric(m, c->n_groups ? c->lr[c->n_groups - 1] : 0, "lr");
+    dg_metric(m, seconds, "seconds");
+    dg_metric(m, rate * (double)t->identity.accumulate, "images_per_s");
+    if (rc == 0 && t->journal)
+        rc = dg_journal_add(t->journal, p->step, p->epoch, NULL, m, d);
+    return rc;
+}
+
+static int one_step(dg_train *t, bool *end, dg_diag *d)
+{
+    const dg_sink_args args = { .data = t->data->set, .scope = t->scope->id, .step = t->run->progress.step, .ema_weight = 1, .n_loaded = -1 };
+    dg_metrics        *m = dg_metrics_open();
+    bool               updated = false;
+    double             begin = t->run->env.now_s(), seconds;
+    int                rc;
+
+    t->crossed = false;
+    DG_TRY(dg_sinks_open(&t->sinks, t->scope, &args, d));
+    while (!updated && !*end)
+        DG_TRY(one_batch(t, &updated, end, d));
+    seconds = t->run->env.now_s() - begin;
+    if (updated) {
+        t->step_s = t->step_s > 0 ? 0.9 * t->step_s + 0.1 * seconds : seconds;
+        t->run->progress.minutes = minutes_now(t);
+        DG_TRY(report_step(t, m, seconds, d));
+    }
+out:
+    (void)dg_sinks_finish(&t->sinks, NULL, d);
+    dg_metrics_close(&m);
+    dg_run_log_warnings(t->run, d);
+    return rc;
+}
+
+/* ---- at their clocks --------------------------------------------------------------------------------------- */
+
+static bool due(const dg_train *t, const dg_when *w, double last_minutes)
+{
+    const dg_progress *p = &t->run->progress;
+
+    switch (w->unit) {
+    case DG_STEPS: return w->n >= 1 && p->step % (int64_t)w->n == 0;
+    case DG_EPOCHS: return w->n >= 1 && t->crossed && p->epoch % (int64_t)w->n == 0;
+    case DG_MINUTES: return p->minutes - last_minutes >= w->n;
+    case DG_NEVER: break;
+    }
+    return false;
+}
+
+/* Is this the best value of the checkpoint's metric so far? */
+static void judge(dg_train *t, const dg_scope *scope, const dg_metrics *m)
+{
+    dg_progress  *p = &t->run->progress;
+    const double *v = t->conf->best && t->conf->best->scope == scope ? dg_metrics_find(m, t->conf->best_key) : NULL;
+
+    if (!v || (p->has_best && *v <= p->best))
+        return;
+    p->has_best = true;
+    p->best = *v;
+    p->best_step = p->step;
+    p->best_epoch = p->epoch;
+    p->best_minutes = p->minutes;
+}
+
+static int evaluate(dg_train *t, const dg_scope *scope, dg_diag *d)
+{
+    dg_run       *run = t->run;
+    dg_evaluation e = { .scope = scope, .ema = scope->weights != NULL, .stop = t->o->stop, .ctx = t->o->ctx,
+                        .metrics = dg_metrics_open() };
+    double        begin = run->env.now_s();
+    int           rc;
+
+    e.folder = t->out ? dg_path_join(t->arena, t->out, scope->id) : NULL;
+    DG_TRY(dg_run_evaluate_scope(run, &e, d));
+    t->evaluate_s = run->env.now_s() - begin;
+    run->progress.minutes = minutes_now(t);
+    judge(t, scope, e.metrics);
+    if (t->o->report)
+        t->o->report(t->o->ctx, &(dg_run_report){
+            .step = run->progress.step, .n_steps = run->n_steps, .epoch = run->progress.epoch, .left_s = left_s(t),
+            .images_per_s = (double)e.n_images / t->evaluate_s, .scope = scope->id,
+            .n = e.metrics->names.n, .names = e.metrics->names.items, .values = e.metrics->values.items,
+            .n_notes = e.metrics->notes.n, .notes = e.metrics->notes.items });
+    dg_metric(e.metrics, t->evaluate_s, "seconds");
+    dg_metric(e.metrics, run->progress.minutes, "minutes");
+    if (t->journal)
+        DG_TRY(dg_journal_add(t->journal, run->progress.step, run->progress.epoch, scope->id, e.metrics, d));
+out:
+    dg_metrics_close(&e.metrics);
+    return rc;
+}
+
+static int evaluate_due(dg_train *t, bool all, dg_diag *d)
+{
+    int rc = 0;
+
+    for (int i = 0; rc == 0 && i < t->run->graph->n_evaluates && i < MOST_SCOPES; i++) {
+        const dg_scope *scope = t->run->graph->evaluates[i];
+
+        if (!(all && t->evaluated_step != t->run->progress.step) && !due(t, &scope->every, t->evaluated_minutes[i]))
+            continue;
+        rc = evaluate(t, scope, d);
+        t->evaluated_minutes[i] = t->run->progress.minutes;
+        if (i + 1 == t->run->graph->n_evaluates)
+            t->evaluated_step = t->run->progress.step;
+    }
+    return rc;
+}
+
+static int save(dg_train *t, dg_diag *d)
+{
+    const dg_checkpoint_args args = {
+        .out = t->out,
+        .store = t->run->store,
+        .progress = &t->run->progress,
+        .identity = &t->identity,
+        .keep = t->conf->present && t->conf->keep > 0 ? t->conf->keep : 1,
+    };
+    int rc;
+
+    if (!t->out || t->saved_step == t->run->progress.step)
+        return 0;
+    t->run->progress.minutes = minutes_now(t);
+    rc = dg_checkpoint_write(&args, d);
+    t->saved_step = t->run->progress.step;
+    t->saved_minutes = t->run->progress.minutes;
+    return rc;
+}
+
+/* A new best is worth a checkpoint of its own. */
+static int save_due(dg_train *t, dg_diag *d)
+{
+    const dg_progress *p = &t->run->progress;
+    bool               best = p->has_best && p->best_step == p->step && t->evaluated_step == p->step;
+
+    return best || (t->conf->present && due(t, &t->conf->every, t->saved_minutes)) ? save(t, d) : 0;
+}
+
+static bool out_of_patience(const dg_train *t)
+{
+    const dg_progress *p = &t->run->progress;
+    const dg_when     *w = &t->scope->patience;
+    double since = w->unit == DG_STEPS    ? (double)(p->step - p->best_step)
+                   : w->unit == DG_EPOCHS ? (double)(p->epoch - p->best_epoch)
+                                          : p->minutes - p->best_minutes;
+
+    return w->unit != DG_NEVER && p->has_best && since >= w->n;
+}
+
+/* Why the run ends after this step, or NULL. */
+static const char *reason_to_end(const dg_train *t)
+{
+    const dg_run *run = t->run;
+
+    if (run->n_steps > 0 && run->progress.step >= run->n_steps)
+        return "all steps are done";
+    if (out_of_patience(t))
+        return "no better result within the patience of <train>";
+    return NULL;
+}
+
+/* Why it stops before its end, or NULL. */
+static const char *reason_to_stop(const dg_train *t)
+{
+    if (t->o->steps > 0 && t->run->progress.step >= t->o->steps)
+        return "--steps is reached";
+    if (t->o->max_minutes > 0 && minutes_now(t) - t->minutes_before >= t->o->max_minutes)
+        return "--max-time is reached";
+    return NULL;
+}
+
+/* ---- the loop ---------------------------------------------------------------------------------------------- */
+
+static int interrupted(dg_train *t, dg_diag *d)
+{
+    int rc = save(t, d);
+
+    return rc < 0 ? rc
+                  : dg_fail(d, DG_ESTOP, DG_NOWHERE, "stopped", "stopped after step %lld%s%s",
+                            (long long)t->run->progress.step, t->out ? ", which is saved; --resume auto continues with --out " : "",
+                            t->out ? t->out : "");
+}
+
+/* Asked to stop in the middle of an evaluation: the step before it is whole, and saved. */
+static int leave_evaluation(dg_train *t, int rc, dg_diag *d)
+{
+    if (rc != -DG_ESTOP)
+        return rc;
+    dg_diag_clear(d);
+    return interrupted(t, d);
+}
+
+static int finish(dg_train *t, const char *why, dg_diag *d)
+{
+    int rc = evaluate_due(t, true, d);
+
+    if (rc < 0)
+        return leave_evaluation(t, rc, d);
+    dg_log_line(&t->run->env, DG_INFO, "done: %s", why);
+    return save(t, d);
+}
+
+static int loop(dg_train *t, dg_diag *d)
+{
+    const char *why = reason_to_end(t);
+    bool        end = false;
+    int         rc = 0;
+
+    while (!why) {
+        DG_TRY(one_step(t, &end, d));
+        why = end ? "the data of all epochs were seen" : reason_to_end(t);
+        if (!end && !why) {
+            rc = evaluate_due(t, false, d);
+            if (rc < 0)
+                return leave_evaluation(t, rc, d);
+            DG_TRY(save_due(t, d));
+            why = reason_to_end(t);
+        }
+        if (t->o->stop && t->o->stop(t->o->ctx) > 0)
+            return interrupted(t, d);
+        if (!why && reason_to_stop(t)) {
+            dg_log_line(&t->run->env, DG_INFO, "stopped at step %lld: %s", (long long)t->run->progress.step, reason_to_stop(t));
+            return save(t, d);
+        }
+    }
+    return finish(t, why, d);
+out:
+    return rc;
+}
+
+int dg_run_train(dg_run *run, const dg_run_train_options *o, dg_diag *d)
+{
+    dg_arena            *a = dg_arena_open();
+    dg_run_train_options options = { 0 };
+    dg_train             t = { .run = run, .o = &options, .scope = run->graph->train, .conf = &run->graph->checkpoint,
+                               .arena = a, .started = run->env.now_s(), .saved_step = -1, .evaluated_step = -1 };
+    int                  rc;
+
+    memcpy(&options, o, o->size < sizeof options ? o->size : sizeof options);
+    if (t.scope) {
+        DG_TRY(set_up(&t, d));
+        DG_TRY(loop(&t, d));
+    } else {
+        rc = dg_fail(d, DG_EINPUT, (dg_where){ .file = run->graph->file }, "pipeline-without-train",
+                     "the pipeline has no <train>: there is nothing to train");
+    }
+out:
+    dg_stream_close(&t.stream);
+    dg_pictures_close(&t.first);
+    dg_journal_close(&t.journal);
+    if (run->log_file) {
+        fclose(run->log_file);
+        run->log_file = NULL;
+    }
+    dg_arena_close(&a);
+    return rc;
+}
+
+int dg_run_evaluate(dg_run *run, const char *folder, bool ema, void (*report)(void *ctx, const dg_run_report *r), void *ctx,
+                    dg_diag *d)
+{
+    int rc = 0;
+
+    if (!run->graph->n_evaluates)
+        return dg_fail(d, DG_EINPUT, (dg_where){ .file = run->graph->file }, "pipeline-without-evaluate",
+                       "the pipeline has no <evaluate>");
+    dg_run_log_start(run);
+    DG_TRY(dg_run_prepare(run, false, true, d));
+    for (int i = 0; i < run->graph->n_evaluates; i++) {
+        dg_evaluation e = { .scope = run->graph->evaluates[i], .ema = ema, .metrics = dg_metrics_open(), .folder = folder };
+        double        begin = run->env.now_s();
+
+        rc = dg_run_evaluate_scope(run, &e, d);
+        if (rc == 0 && report)
+            report(ctx, &(dg_run_report){
+                .step = run->progress.step, .left_s = -1, .scope = e.scope->id,
+                .images_per_s = (double)e.n_images / (run->env.now_s() - begin), .n = e.metrics->names.n,
+                .names = e.metrics->names.items, .values = e.metrics->values.items, .n_notes = e.metrics->notes.n,
+                .notes = e.metrics->notes.items });
+        dg_metrics_close(&e.metrics);
+        if (rc < 0)
+            break;
+    }
+out:
+    return rc;
+}

@@ -1,0 +1,37 @@
+/* train.h: what the parts of a whole training share: its folder, its clocks. For runtime/train.c and folder.c. */
+#ifndef DG_RUNTIME_TRAIN_H
+#define DG_RUNTIME_TRAIN_H
+
+#include "runtime/journal.h"
+#include "runtime/session.h"
+
+typedef struct dg_train {
+    dg_run                     *run;
+    const dg_run_train_options *o;
+    const dg_scope             *scope;
+    const dg_checkpoint_conf   *conf;
+    dg_arena                   *arena;
+    const char                 *out;     /* the run's folder, or NULL */
+    dg_identity                 identity;
+    dg_journal                 *journal; /* NULL without a folder */
+    dg_stream                  *stream;
+    const dg_data              *data;
+    dg_pictures                *first;   /* of the first batches, until written */
+    dg_sinks                   *sinks;
+    double                      started, minutes_before; /* of the clock, of earlier parts of the run */
+    double                      step_s, evaluate_s;      /* smoothed seconds */
+    double                      saved_minutes, evaluated_minutes[16];
+    int64_t                     saved_step, evaluated_step;
+    bool                        crossed; /* the last step ended an epoch */
+    int                         batch;
+} dg_train;
+
+/* folder.c: makes the run's folder, or takes an existing one where that was asked for; finds what to resume from
+ * (NULL: begin). */
+int dg_folder_open(dg_train *t, const char **resume, dg_diag *d) DG_MUST_USE;
+/* Opens run.log and metrics.jsonl and writes pipeline.xml, once it is known where the run begins. */
+int dg_folder_begin(dg_train *t, bool resumed, dg_diag *d) DG_MUST_USE;
+/* Digest of the pipeline as it is run: its files and --set. */
+uint64_t dg_folder_digest(const dg_run *run);
+
+#endif
