@@ -1,4 +1,6 @@
-# check_PROGRAMS, tests_nodes_NAME_SOURCES, TESTS; data in EXTRA_DIST.
-check_PROGRAMS +=
-TESTS +=
-EXTRA_DIST +=
+check_PROGRAMS += tests/nodes/presets
+tests_nodes_presets_SOURCES = tests/nodes/presets.c
+TESTS += tests/nodes/presets
+EXTRA_DIST += \
+	tests/nodes/data/params_r18vd.tsv \
+	tests/nodes/data/params_r50vd.tsv

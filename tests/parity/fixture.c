@@ -201,43 +201,22 @@ static const char *draw_input(const fixture *f, const char *tail)
     return tail;
 }
 
-/* The sign and size draws that move the target's corners to those of the box that the fixture used. */
-static void invert_box(const double target[4], const double box[4], bool negative, double sign[4], double size[4])
+/* The boxes that the reference really used: the formula's, rounded to single precision. */
+static int feed_boxes(fixture *f, const dg_json *denoising)
 {
-    for (int k = 0; k < 4; k++) {
-        double half = 0.5 * target[2 + k % 2], edge = k < 2 ? target[k] - half : target[k - 2] + half;
-        double corner = k < 2 ? box[k] - 0.5 * box[k + 2] : box[k - 2] + 0.5 * box[k];
-        double shift = corner - edge;
-
-        sign[k] = shift < 0 ? 0 : 0.75;
-        size[k] = half > 0 ? fabs(shift) / half - (negative ? 1 : 0) : 0;
-    }
-}
-
-static void invert(const fixture *f, const dg_json *denoising, const dg_json *targets, double *sign, double *size)
-{
-    static const double dummy[4] = { 0.5, 0.5, 0.1, 0.1 };
-    int64_t        slots = integer(denoising, "slots_per_half", 1);
     const dg_json *images = dg_json_get(denoising, "per_image");
-    bool           empty = most_objects(targets) == 0;
+    double        *v = DG_NEW_N(f->arena, f->batch * f->capacity * 4, double);
 
     for (int64_t b = 0; b < f->batch; b++) {
-        const dg_json *boxes = dg_json_get(&images->items[b], "boxes"), *truth = dg_json_get(&targets->items[b], "boxes");
+        const dg_json *boxes = dg_json_get(&images->items[b], "boxes");
 
-        for (int64_t q = 0; q < f->n_dn; q++) {
-            double  target[4] = { 0 }, box[4];
-            int64_t j = q % slots, at = (b * f->capacity + q) * 4;
-
-            for (int k = 0; k < 4; k++) {
-                target[k] = empty ? dummy[k] : j < truth->n ? truth->items[j].items[k].number : 0;
-                box[k] = boxes->items[q].items[k].number;
-            }
-            invert_box(target, box, q / slots % 2, sign + at, size + at);
-        }
+        for (int64_t i = 0; i < f->n_dn * 4; i++)
+            v[b * f->capacity * 4 + i] = (double)(float)boxes->items[i / 4].items[i % 4].number;
     }
+    return dg_run_feed(f->run, draw_input(f, "boxes"), v, f->batch * f->capacity * 4, f->d);
 }
 
-int fixture_feed_draws(fixture *f, const dg_json *denoising, const dg_json *targets, bool exact)
+int fixture_feed_draws(fixture *f, const dg_json *denoising, bool boxes)
 {
     static const char *const tails[] = { "label_mask", "new_label", "sign", "mag" };
     const dg_json *names = dg_json_get(denoising, "draw_names");
@@ -254,10 +233,10 @@ int fixture_feed_draws(fixture *f, const dg_json *denoising, const dg_json *targ
             for (int64_t q = 0; q < f->n_dn * per; q++)
                 draws[i][b * f->capacity * per + q] = (double)formula_draw(names->items[i].text, b * f->n_dn * per + q);
     }
-    if (exact)
-        invert(f, denoising, targets, draws[2], draws[3]);
     for (int i = 0; i < 4; i++)
         DG_TRY(dg_run_feed(f->run, draw_input(f, tails[i]), draws[i], f->batch * f->capacity * (i < 2 ? 1 : 4), f->d));
+    if (boxes)
+        DG_TRY(feed_boxes(f, denoising));
 out:
     return rc;
 }

@@ -41,8 +41,8 @@ double fixture_bound(const fixture *f, double f64, double f32);
 /* Inputs; draws: "label_mask", "new_label", "sign", "mag" of the denoising node. */
 int fixture_feed_images(fixture *f, const char *name) DG_MUST_USE;
 int fixture_feed_targets(fixture *f, const dg_json *targets) DG_MUST_USE;
-/* exact: the draws that give the fixture's own (rounded) boxes; else those of the formula. */
-int fixture_feed_draws(fixture *f, const dg_json *denoising, const dg_json *targets, bool exact) DG_MUST_USE;
+/* The formula's draws; boxes: and the fixture's own boxes, which are rounded to single precision. */
+int fixture_feed_draws(fixture *f, const dg_json *denoising, bool boxes) DG_MUST_USE;
 /* Compares labels, boxes and pairs of the queries that were made. */
 int fixture_check_denoising(fixture *f, const dg_json *denoising) DG_MUST_USE;
 

@@ -1,4 +1,18 @@
-# check_PROGRAMS, tests_parity_NAME_SOURCES, TESTS; data in EXTRA_DIST.
-check_PROGRAMS +=
-TESTS +=
-EXTRA_DIST +=
+check_PROGRAMS += tests/parity/parity
+tests_parity_parity_SOURCES = \
+	tests/parity/compare.c \
+	tests/parity/evaluate.c \
+	tests/parity/fixture.c \
+	tests/parity/fixture.h \
+	tests/parity/formula.c \
+	tests/parity/formula.h \
+	tests/parity/parity.c \
+	tests/parity/report.c \
+	tests/parity/report.h \
+	tests/parity/step.c \
+	tests/parity/trace.c
+TESTS += tests/parity/check
+EXTRA_DIST += \
+	tests/parity/check \
+	tests/parity/data/eval_r18vd_256.json \
+	tests/parity/data/step_r18vd_256_n5_2.json

@@ -28,10 +28,10 @@ static bounds bounds_of(const fixture *f)
         .loss = fixture_bound(f, 1e-8, objects ? 3e-5 : 1e-4),
         .total = fixture_bound(f, 1e-8, 5e-6),
         .gradient_l2 = fixture_bound(f, 1e-8, 1e-2),
-        .gradient = fixture_bound(f, 1e-8, 1e-1),
+        .gradient = fixture_bound(f, 1e-8, 1), /* a flipped gate moves a sample by about its size */
         .zero = fixture_bound(f, 1e-12, 1e-7),
         .statistics = fixture_bound(f, 1e-8, 1e-5),
-        .delta = fixture_bound(f, 1e-8, 2e-2),
+        .delta = fixture_bound(f, 1e-6, 2e-2), /* the fixture has seven digits */
         .own_delta = fixture_bound(f, 1e-8, 2e-3),
         .ema = fixture_bound(f, 1e-8, 1e-6),
     };
@@ -127,14 +127,16 @@ static void check_gradients(fixture *f, const bounds *k)
         for (int j = 0; j < samples->n; j++) {
             double e = fabs(g[(int64_t)samples->items[j].items[0].number] - samples->items[j].items[1].number) / rms;
 
-            report_add(f->report, "parameter gradients, samples", e, k->gradient, name);
+            report_add(f->report, "parameter gradients, worst sample", e, k->gradient, name);
             if (n_errors < list->n * 16)
                 errors[n_errors++] = e;
         }
     }
     qsort(errors, (size_t)n_errors, sizeof *errors, order);
-    if (n_errors)
-        report_add(f->report, "parameter gradients, median", errors[n_errors / 2], fixture_bound(f, 1e-10, 2e-3), "");
+    if (n_errors) {
+        report_add(f->report, "parameter gradients, 99 % of samples", errors[n_errors * 99 / 100], fixture_bound(f, 1e-8, 2e-2), "");
+        report_add(f->report, "parameter gradients, median", errors[n_errors / 2], fixture_bound(f, 1e-9, 2e-3), "");
+    }
     report_fact(f->report, "trainable parameters", list->n > 0, "none");
 }
 
@@ -235,7 +237,7 @@ int fixture_train_step(fixture *f)
     DG_TRY(dg_run_select(f->run, "train", f->w, f->h, f->d));
     DG_TRY(fixture_feed_images(f, dg_json_get(f->root, "image_name")->text));
     DG_TRY(fixture_feed_targets(f, targets));
-    DG_TRY(fixture_feed_draws(f, denoising, targets, f->set->precision == F64));
+    DG_TRY(fixture_feed_draws(f, denoising, f->set->precision == F64));
     DG_TRY(dg_run_step(f->run, f->d));
     check_rates(f);
     check_frozen(f);

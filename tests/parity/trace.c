@@ -30,7 +30,7 @@ static int one_step(fixture *f, const dg_json *step, bool calm)
 
     DG_TRY(fixture_feed_images(f, dg_json_get(f->root, "image_names")->items[batch].text));
     DG_TRY(fixture_feed_targets(f, targets));
-    DG_TRY(fixture_feed_draws(f, denoising, targets, f->set->precision == F64));
+    DG_TRY(fixture_feed_draws(f, denoising, f->set->precision == F64));
     DG_TRY(dg_run_step(f->run, f->d));
     DG_TRY(fixture_check_denoising(f, denoising));
     if (calm)
