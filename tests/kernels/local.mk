@@ -2,3 +2,6 @@
 check_PROGRAMS +=
 TESTS +=
 EXTRA_DIST +=
+# Speed is measured, not tested: make tests/bench/kernels
+EXTRA_PROGRAMS = tests/bench/kernels
+tests_bench_kernels_SOURCES = tests/bench/kernels.c

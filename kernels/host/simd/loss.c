@@ -8,7 +8,7 @@ static const float counting[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
 /* p = sigmoid(x), q = 1 - p, both without cancellation; soft = log(1 + exp(-|x|)). */
 ALWAYS void logistic(vf x, vf *p, vf *q, vf *soft)
 {
-    vf e = vf_exp(-vf_abs(x)), big = 1.0f / (1.0f + e), small = e * big;
+    vf e = vf_exp(-vf_abs(x)), big = vf_inverse(1.0f + e), small = e * big;
     vm positive = vf_le(vf_set(0), x);
 
     *p = vf_pick(positive, big, small);

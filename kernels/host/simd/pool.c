@@ -22,129 +22,133 @@ static inline span windows_over(const pool_attr *f, int64_t i, int64_t n)
     return (span){ first <= 0 ? 0 : (first + f->stride - 1) / f->stride, min64((i + f->pad) / f->stride + 1, n) };
 }
 
-/* `at` holds a place in the window as a byte; among vectors it is a float. */
-ALWAYS vf places(const uint8_t *at, int64_t w)
+/* `at` holds a place in the window as a byte; among vectors it is a float. Lanes whose byte is `place`: */
+ALWAYS vm is_place(const uint8_t *at, int64_t place, int64_t w)
 {
     vb b = { 0 };
 
-    memcpy(&b, at, (size_t)w);
-    return __builtin_convertvector(__builtin_convertvector(b, vi), vf);
+    if (w == W)
+        memcpy(&b, at, W);
+    else
+        memcpy(&b, at, (size_t)w);
+#ifdef __AVX512F__
+    return _mm_cmpeq_epi8_mask((__m128i)b, _mm_set1_epi8((char)place));
+#else
+    return __builtin_convertvector(b, vi) == (int32_t)place;
+#endif
 }
 
 ALWAYS void put_places(uint8_t *at, vf place, int64_t w)
 {
     vb b = __builtin_convertvector(__builtin_convertvector(place, vi), vb);
 
-    memcpy(at, &b, (size_t)w);
+    if (w == W)
+        memcpy(at, &b, W);
+    else
+        memcpy(at, &b, (size_t)w);
 }
 
-/* ---- one pixel: n counts pixels of the output; low and whole are constants ----------------------------------- */
+/* ---- W channels from k on of one pixel: n is its number in the output; low and whole are constants --------------- */
 
-typedef void pixel_fn(const dg_args *a, int64_t n, int64_t k, int64_t w, bool low, bool whole);
+typedef struct spot { int64_t n, b, y, x, h, w, c; } spot; /* where it is, and the size of its map */
 
-typedef struct spot { int64_t b, y, x, h, w, c; } spot; /* a pixel of operand i, and the size of its map */
+typedef void pixel_fn(const dg_args *a, const spot *o, int64_t k, int64_t w, bool low, bool whole);
 
 static inline spot spot_of(const dg_args *a, int i, int64_t n)
 {
     const int64_t *d = a->t[i].shape.d;
 
-    return (spot){ n / (d[1] * d[2]), n / d[2] % d[1], n % d[2], d[1], d[2], d[3] };
+    return (spot){ n, n / (d[1] * d[2]), n / d[2] % d[1], n % d[2], d[1], d[2], d[3] };
 }
 
-ALWAYS void max_pixel(const dg_args *a, int64_t n, int64_t k, int64_t w, bool low, bool whole)
+ALWAYS void max_pixel(const dg_args *a, const spot *o, int64_t k, int64_t w, bool low, bool whole)
 {
     const pool_attr *f = a->attr;
-    spot             o = spot_of(a, 1, n);
     int64_t          h = a->t[0].shape.d[1], width_x = a->t[0].shape.d[2];
-    span             sy = window(f, o.y, h), sx = window(f, o.x, width_x);
+    span             sy = window(f, o->y, h), sx = window(f, o->x, width_x);
     vf               best = { 0 }, at = { 0 };
     bool             found = false;
 
     for (int64_t y = sy.begin; y < sy.end; y++)
         for (int64_t x = sx.begin; x < sx.end; x++) {
-            vf v = ld_k(a->t[0].data, ((o.b * h + y) * width_x + x) * o.c + k, w, low, whole);
-            vf place = vf_set((float)((y - o.y * f->stride + f->pad) * f->size + x - o.x * f->stride + f->pad));
+            vf v = ld_k(a->t[0].data, ((o->b * h + y) * width_x + x) * o->c + k, w, low, whole);
+            vf place = vf_set((float)((y - o->y * f->stride + f->pad) * f->size + x - o->x * f->stride + f->pad));
             vm keep = vf_le(v, best), number = vf_eq(best, best);
 
             at = found ? vf_pick(number, vf_pick(keep, at, place), at) : place;
             best = found ? vf_pick(number, vf_pick(keep, best, v), best) : v;
             found = true;
         }
-    st_k(a->t[1].data, n * o.c + k, best, w, low, whole);
-    put_places((uint8_t *)a->t[2].data + n * o.c + k, at, whole ? W : w);
+    st_k(a->t[1].data, o->n * o->c + k, best, w, low, whole);
+    put_places((uint8_t *)a->t[2].data + o->n * o->c + k, at, whole ? W : w);
 }
 
 /* dy at -> dx */
-ALWAYS void max_grad_pixel(const dg_args *a, int64_t n, int64_t k, int64_t w, bool low, bool whole)
+ALWAYS void max_grad_pixel(const dg_args *a, const spot *o, int64_t k, int64_t w, bool low, bool whole)
 {
     const pool_attr *f = a->attr;
-    spot             i = spot_of(a, 2, n);
     int64_t          h = a->t[0].shape.d[1], width_y = a->t[0].shape.d[2];
-    span             sy = windows_over(f, i.y, h), sx = windows_over(f, i.x, width_y);
+    span             sy = windows_over(f, o->y, h), sx = windows_over(f, o->x, width_y);
     vf               sum = { 0 };
 
     for (int64_t y = sy.begin; y < sy.end; y++)
         for (int64_t x = sx.begin; x < sx.end; x++) {
-            int64_t at = ((i.b * h + y) * width_y + x) * i.c + k;
-            float   place = (float)((i.y - y * f->stride + f->pad) * f->size + i.x - x * f->stride + f->pad);
-            vm      here = vf_eq(places((const uint8_t *)a->t[1].data + at, whole ? W : w), vf_set(place));
+            int64_t at = ((o->b * h + y) * width_y + x) * o->c + k;
+            int64_t place = (o->y - y * f->stride + f->pad) * f->size + o->x - x * f->stride + f->pad;
+            vm      here = is_place((const uint8_t *)a->t[1].data + at, place, whole ? W : w);
 
             sum += vf_pick(here, ld_k(a->t[0].data, at, w, low, whole), vf_set(0));
         }
-    st_k(a->t[2].data, n * i.c + k, sum, w, low, whole);
+    st_k(a->t[2].data, o->n * o->c + k, sum, w, low, whole);
 }
 
-ALWAYS void avg_pixel(const dg_args *a, int64_t n, int64_t k, int64_t w, bool low, bool whole)
+ALWAYS void avg_pixel(const dg_args *a, const spot *o, int64_t k, int64_t w, bool low, bool whole)
 {
-    spot    o = spot_of(a, 1, n);
     int64_t h = a->t[0].shape.d[1], width_x = a->t[0].shape.d[2];
-    span    sy = window(a->attr, o.y, h), sx = window(a->attr, o.x, width_x);
+    span    sy = window(a->attr, o->y, h), sx = window(a->attr, o->x, width_x);
     vf      sum = { 0 };
 
     for (int64_t y = sy.begin; y < sy.end; y++)
         for (int64_t x = sx.begin; x < sx.end; x++)
-            sum += ld_k(a->t[0].data, ((o.b * h + y) * width_x + x) * o.c + k, w, low, whole);
-    st_k(a->t[1].data, n * o.c + k, sum / (float)((sy.end - sy.begin) * (sx.end - sx.begin)), w, low, whole);
+            sum += ld_k(a->t[0].data, ((o->b * h + y) * width_x + x) * o->c + k, w, low, whole);
+    st_k(a->t[1].data, o->n * o->c + k, sum / (float)((sy.end - sy.begin) * (sx.end - sx.begin)), w, low, whole);
 }
 
-ALWAYS void avg_grad_pixel(const dg_args *a, int64_t n, int64_t k, int64_t w, bool low, bool whole)
+ALWAYS void avg_grad_pixel(const dg_args *a, const spot *o, int64_t k, int64_t w, bool low, bool whole)
 {
-    spot    i = spot_of(a, 1, n);
     int64_t h = a->t[0].shape.d[1], width_y = a->t[0].shape.d[2];
-    span    sy = windows_over(a->attr, i.y, h), sx = windows_over(a->attr, i.x, width_y);
+    span    sy = windows_over(a->attr, o->y, h), sx = windows_over(a->attr, o->x, width_y);
     vf      sum = { 0 };
 
     for (int64_t y = sy.begin; y < sy.end; y++)
         for (int64_t x = sx.begin; x < sx.end; x++) {
-            span v = window(a->attr, y, i.h), u = window(a->attr, x, i.w);
+            span v = window(a->attr, y, o->h), u = window(a->attr, x, o->w);
 
-            sum += ld_k(a->t[0].data, ((i.b * h + y) * width_y + x) * i.c + k, w, low, whole) /
+            sum += ld_k(a->t[0].data, ((o->b * h + y) * width_y + x) * o->c + k, w, low, whole) /
                    (float)((v.end - v.begin) * (u.end - u.begin));
         }
-    st_k(a->t[1].data, n * i.c + k, sum, w, low, whole);
+    st_k(a->t[1].data, o->n * o->c + k, sum, w, low, whole);
 }
 
-ALWAYS void up_pixel(const dg_args *a, int64_t n, int64_t k, int64_t w, bool low, bool whole)
+ALWAYS void up_pixel(const dg_args *a, const spot *o, int64_t k, int64_t w, bool low, bool whole)
 {
     const pool_attr *f = a->attr;
-    spot             o = spot_of(a, 1, n);
     int64_t          h = a->t[0].shape.d[1], width_x = a->t[0].shape.d[2];
-    int64_t          from = (o.b * h + o.y / f->size) * width_x + o.x / f->size;
+    int64_t          from = (o->b * h + o->y / f->size) * width_x + o->x / f->size;
 
-    st_k(a->t[1].data, n * o.c + k, ld_k(a->t[0].data, from * o.c + k, w, low, whole), w, low, whole);
+    st_k(a->t[1].data, o->n * o->c + k, ld_k(a->t[0].data, from * o->c + k, w, low, whole), w, low, whole);
 }
 
-ALWAYS void up_grad_pixel(const dg_args *a, int64_t n, int64_t k, int64_t w, bool low, bool whole)
+ALWAYS void up_grad_pixel(const dg_args *a, const spot *o, int64_t k, int64_t w, bool low, bool whole)
 {
     const pool_attr *f = a->attr;
-    spot             i = spot_of(a, 1, n);
     int64_t          h = a->t[0].shape.d[1], width_y = a->t[0].shape.d[2];
     vf               sum = { 0 };
 
-    for (int64_t y = i.y * f->size; y < (i.y + 1) * f->size; y++)
-        for (int64_t x = i.x * f->size; x < (i.x + 1) * f->size; x++)
-            sum += ld_k(a->t[0].data, ((i.b * h + y) * width_y + x) * i.c + k, w, low, whole);
-    st_k(a->t[1].data, n * i.c + k, sum, w, low, whole);
+    for (int64_t y = o->y * f->size; y < (o->y + 1) * f->size; y++)
+        for (int64_t x = o->x * f->size; x < (o->x + 1) * f->size; x++)
+            sum += ld_k(a->t[0].data, ((o->b * h + y) * width_y + x) * o->c + k, w, low, whole);
+    st_k(a->t[1].data, o->n * o->c + k, sum, w, low, whole);
 }
 
 /* ---- all pixels of output `y` ----------------------------------------------------------------------------------- */
@@ -154,14 +158,17 @@ ALWAYS void each_pixel(const dg_args *a, int y, int64_t begin, int64_t end, pixe
     int64_t c = width(a, y);
     bool    low = is_low(a, y);
 
-    for (int64_t n = begin; n < end; n++)
+    for (int64_t n = begin; n < end; n++) {
+        spot o = spot_of(a, y, n);
+
         for (int64_t k = 0; k < c; k += W)
             if (c % W)
-                f(a, n, k, min64(c - k, W), low, false);
+                f(a, &o, k, min64(c - k, W), low, false);
             else if (low)
-                f(a, n, k, W, true, true);
+                f(a, &o, k, W, true, true);
             else
-                f(a, n, k, W, false, true);
+                f(a, &o, k, W, false, true);
+    }
 }
 
 #define KERNEL(name, pixel, y, work)                                                    \

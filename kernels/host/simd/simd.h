@@ -81,6 +81,9 @@ ALWAYS vm vf_eq(vf x, vf y) { return _mm512_cmp_ps_mask((__m512)x, (__m512)y, _C
 ALWAYS vm vm_and(vm a, vm b) { return _kand_mask16(a, b); }
 ALWAYS vf vf_pick(vm m, vf x, vf y) { return (vf)_mm512_mask_blend_ps(m, (__m512)y, (__m512)x); } /* x where m */
 ALWAYS vf vf_sqrt(vf x) { return (vf)_mm512_sqrt_ps((__m512)x); }
+/* x 2^n for a whole n, and about 1/x (14 bits; 0 where that is too small). */
+ALWAYS vf vf_scale(vf x, vf n) { return (vf)_mm512_scalef_ps((__m512)x, (__m512)n); }
+ALWAYS vf vf_guess(vf x) { return (vf)_mm512_rcp14_ps((__m512)x); }
 ALWAYS vm vm_first(int64_t n) { return (vm)((1u << n) - 1u); } /* the first n <= W lanes */
 ALWAYS vf vf_load_n(const float *p, int64_t n) { return (vf)_mm512_maskz_loadu_ps(vm_first(n), p); }
 ALWAYS void vf_store_n(float *p, vf x, int64_t n) { _mm512_mask_storeu_ps(p, vm_first(n), (__m512)x); }

@@ -7,24 +7,29 @@
 
 #define POLY_(x, acc, c) vf_fma(acc, x, vf_set(c))
 
-/* x = n ln2 + r, |r| <= ln2/2; e^r = 1 + r + r^2 P(r). */
+/* x 2^n for whole n, -252 <= n <= 254, in two steps: 2^n alone may be too large or too small. */
+#ifndef __AVX512F__
+ALWAYS vf vf_scale(vf x, vf n)
+{
+    vi k = __builtin_convertvector(n, vi), half = k >> 1;
+
+    return x * (vf)((half + 127) << 23) * (vf)((k - half + 127) << 23);
+}
+#endif
+
+/* x = n ln2 + r, |r| <= ln2/2; e^r = 1 + r + r^2 P(r). The bounds lie where the result has become 0 or infinite. */
 ALWAYS vf vf_exp(vf x)
 {
-    const vf lo = vf_set(-87.33654f), hi = vf_set(88.72283f);
-    vf       t = vf_min(hi, vf_max(lo, x)); /* not a number stays one */
-    vf       n = vf_round(t * 1.442695041f);
-    vf       r = vf_fnma(n, vf_set(-2.12194440e-4f), vf_fnma(n, vf_set(0.693359375f), t));
-    vf       p = vf_set(0.00139263919f), y;
-    vi       half = __builtin_convertvector(n, vi) >> 1, rest = __builtin_convertvector(n, vi) - half;
+    vf t = vf_min(vf_set(89), vf_max(vf_set(-105), x)); /* not a number stays one */
+    vf n = vf_round(t * 1.442695041f);
+    vf r = vf_fnma(n, vf_set(-2.12194440e-4f), vf_fnma(n, vf_set(0.693359375f), t));
+    vf p = vf_set(0.00139263919f);
 
     p = POLY_(r, p, 0.008363345811f);
     p = POLY_(r, p, 0.04166655336f);
     p = POLY_(r, p, 0.1666657599f);
     p = POLY_(r, p, 0.5f);
-    y = vf_fma(p, r * r, r) + 1.0f;
-    y = y * (vf)((half + 127) << 23) * (vf)((rest + 127) << 23); /* 2^n in two steps: n may be 128 */
-    y = vf_pick(vf_lt(x, lo), vf_set(0), y);
-    return vf_pick(vf_lt(hi, x), vf_set(INFINITY), y);
+    return vf_scale(vf_fma(p, r * r, r) + 1.0f, n);
 }
 
 /* x = 2^n (1 + f), 1 + f in [sqrt(1/2), sqrt(2)); log(1 + f) = f - f^2/2 + f^3 P(f). x normal and positive, or 0
@@ -64,9 +69,22 @@ ALWAYS vf vf_log1p_unit(vf e)
     return vf_fma(p * z, s, s);
 }
 
+/* 1/x for 1 <= x <= 2^126: where there is a guess, one step of Newton's makes it exact to about one unit in the
+ * last place, for less than a division. */
+ALWAYS vf vf_inverse(vf x)
+{
+#ifdef __AVX512F__
+    vf guess = vf_guess(x);
+
+    return vf_fma(guess, vf_fnma(x, guess, vf_set(1)), guess);
+#else
+    return 1.0f / x;
+#endif
+}
+
 ALWAYS vf vf_sigmoid(vf x)
 {
-    return 1.0f / (1.0f + vf_exp(-x));
+    return vf_inverse(1.0f + vf_exp(vf_min(vf_set(87), -x)));
 }
 
 ALWAYS vf vf_abs(vf x)
