@@ -1,6 +1,7 @@
 /* machine.c: see machine.h. */
 #include "tests/ops/machine.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "tests/check.h"
@@ -31,12 +32,19 @@ double tensor_get(const dg_tensor *t, int64_t i)
 
 void tensor_set(const dg_tensor *t, int64_t i, double x)
 {
+    union { uint32_t u; float f; } wide;
+
     switch (t->dtype) {
     case DG_F32:
         ((float *)t->data)[i] = (float)x;
         break;
     case DG_F64:
         ((double *)t->data)[i] = x;
+        break;
+    case DG_BF16: /* to nearest even */
+        wide.f = (float)x;
+        wide.u += isnan(x) ? 0 : 0x7FFF + (wide.u >> 16 & 1);
+        ((uint16_t *)t->data)[i] = (uint16_t)(wide.u >> 16);
         break;
     case DG_I32:
         ((int32_t *)t->data)[i] = (int32_t)x;

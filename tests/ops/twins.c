@@ -1,6 +1,7 @@
 /* twins: walks the op table. Every op has a sample; on each of them, and on what autodiff makes of it, the host
- * kernel agrees with the f32 reference within the row's tolerance, and that with the f64 one; both write every
- * element of their outputs, may work in place where the row says so, and take any number of threads. */
+ * kernel agrees with the f32 reference within the row's tolerance, and that with the f64 one; in bf16, where the row
+ * allows it, the host agrees with the f32 reference on the same rounded operands. All write every element of their
+ * outputs, may work in place where the row says so, and take any number of threads. */
 #include "tests/check.h"
 
 #include <math.h>
@@ -10,10 +11,11 @@
 #include "tests/ops/sample_program.h"
 
 static const double REF32_TOLERANCE = 5e-6; /* f32 inputs, sums in double: a few roundings */
+static const double BF16_TOLERANCE = 0x1p-7; /* one rounding of the output is half of that at most, one more inside */
 
 typedef struct tally {
     int    runs;
-    double host, ref32; /* worst error over the largest magnitude of an output */
+    double host, ref32, low; /* worst error over the largest magnitude of an output; low: host in bf16 */
 } tally;
 
 typedef struct walker {
@@ -43,25 +45,16 @@ static double distance(const dg_tensor *a, const dg_tensor *b, double least)
     return worst == 0 ? 0 : worst / most;
 }
 
-static bool is_state(const dg_instr *instr, int i)
+static dg_operand operand_of(const dg_instr *instr, int i)
 {
     dg_signature s;
 
     assert_int_equal(dg_signature_parse(&s, instr->op->signature), 0);
-    return dg_signature_at(&s, instr->n_in, i)->state;
+    return *dg_signature_at(&s, instr->n_in, i);
 }
 
-/* The input whose place output i may take, or -1. */
-static int alias_of(const dg_instr *instr, int i)
-{
-    dg_signature s;
-
-    assert_int_equal(dg_signature_parse(&s, instr->op->signature), 0);
-    return dg_signature_at(&s, instr->n_in, i)->alias;
-}
-
-/* A copy of the operands, reals as f64 if wide; outputs are full of rubbish. */
-static void copy_operands(walker *w, const machine *m, const dg_instr *instr, bool wide, dg_tensor *to)
+/* A copy of the operands, reals stored as `type`: bf16 where the signature allows it. Outputs are full of rubbish. */
+static void copy_operands(walker *w, const machine *m, const dg_instr *instr, dg_dtype type, dg_tensor *to)
 {
     dg_tensor from[DG_MAX_OPERANDS];
     int       n = machine_operands(m, instr, from);
@@ -72,8 +65,8 @@ static void copy_operands(walker *w, const machine *m, const dg_instr *instr, bo
         to[i] = from[i];
         if (!from[i].data)
             continue;
-        if (wide && m->p->values.items[instr->v[i]].dtype == DG_REAL)
-            to[i].dtype = DG_F64;
+        if (m->p->values.items[instr->v[i]].dtype == DG_REAL && !(type == DG_BF16 && operand_of(instr, i).wide))
+            to[i].dtype = type;
         to[i].data = dg_alloc_n(w->arena, (size_t)size, dg_dtype_size(to[i].dtype));
         if (i >= instr->n_in)
             memset(to[i].data, 0xFF, (size_t)size * dg_dtype_size(to[i].dtype));
@@ -85,9 +78,10 @@ static void copy_operands(walker *w, const machine *m, const dg_instr *instr, bo
 static void share_places(const dg_instr *instr, dg_tensor *t)
 {
     for (int i = instr->n_in; i < instr->n_in + instr->n_out; i++) {
-        int x = alias_of(instr, i);
+        int x = operand_of(instr, i).alias;
 
-        if (x >= 0 && t[i].data && dg_shape_equal(t[x].shape, t[i].shape))
+        if (x >= 0 && t[i].data && t[x].dtype == t[i].dtype &&
+            dg_shape_equal(t[x].shape, t[i].shape))
             t[i].data = t[x].data;
     }
 }
@@ -96,7 +90,7 @@ static void compare(walker *w, const dg_instr *instr, const char *who, const dg_
                     double tolerance, double *worst)
 {
     for (int i = 0; i < instr->n_in + instr->n_out; i++) {
-        if (!a[i].data || (i < instr->n_in && !is_state(instr, i)))
+        if (!a[i].data || (i < instr->n_in && !operand_of(instr, i).state))
             continue;
         double d = distance(&a[i], &b[i], w->sample->edges ? 1 : 0); /* a gradient may be exactly 0 there */
 
@@ -114,6 +108,31 @@ static void run(const dg_kernel *k, const dg_instr *instr, const dg_tensor *t, c
     assert_int_equal(run_kernel(k, t, instr->n_in + instr->n_out, instr->attr, c, threads), 0);
 }
 
+/* Gives every bf16 operand's value to the f32 operand at the same place. */
+static void widen_inputs(const dg_instr *instr, const dg_tensor *low, dg_tensor *wide)
+{
+    for (int i = 0; i < instr->n_in; i++)
+        for (int64_t k = 0; low[i].data && low[i].dtype == DG_BF16 && k < dg_shape_elements(low[i].shape); k++)
+            tensor_set(&wide[i], k, tensor_get(&low[i], k));
+}
+
+static void check_in_bf16(walker *w, const machine *m, const dg_instr *instr)
+{
+    tally    *t = &w->tally[instr->op - dg_ops];
+    dg_tensor ref[DG_MAX_OPERANDS], low[DG_MAX_OPERANDS];
+
+    for (int in_place = 0; in_place < 2; in_place++) {
+        copy_operands(w, m, instr, DG_F32, ref);
+        copy_operands(w, m, instr, DG_BF16, low);
+        widen_inputs(instr, low, ref);
+        if (in_place)
+            share_places(instr, low);
+        run(instr->op->ref32, instr, ref, &m->control, 1);
+        run(instr->op->host, instr, low, &m->control, 2);
+        compare(w, instr, "host in bf16", low, ref, BF16_TOLERANCE, &t->low);
+    }
+}
+
 static void check_instruction(walker *w, const machine *m, const dg_instr *instr)
 {
     const dg_op *op = instr->op;
@@ -121,25 +140,27 @@ static void check_instruction(walker *w, const machine *m, const dg_instr *instr
     dg_tensor    ref[DG_MAX_OPERANDS], other[DG_MAX_OPERANDS];
     double       none = 0;
 
-    copy_operands(w, m, instr, false, ref);
+    copy_operands(w, m, instr, DG_F32, ref);
     run(op->ref32, instr, ref, &m->control, 1);
 
-    copy_operands(w, m, instr, true, other);
+    copy_operands(w, m, instr, DG_F64, other);
     run(op->ref64, instr, other, &m->control, 1);
     compare(w, instr, "ref in f32", ref, other, REF32_TOLERANCE, &t->ref32);
 
-    copy_operands(w, m, instr, false, other);
+    copy_operands(w, m, instr, DG_F32, other);
     share_places(instr, other);
     run(op->ref32, instr, other, &m->control, 3);
     compare(w, instr, "ref on three threads, in place", other, ref, 0, &none);
 
     for (int threads = 1; op->host && threads <= 3; threads++) {
-        copy_operands(w, m, instr, false, other);
+        copy_operands(w, m, instr, DG_F32, other);
         if (threads == 2)
             share_places(instr, other);
         run(op->host, instr, other, &m->control, threads);
         compare(w, instr, threads == 2 ? "host, in place" : "host", other, ref, op->tolerance, &t->host);
     }
+    if (op->host && op->effect == DG_PURE && op->precision != DG_WIDE)
+        check_in_bf16(w, m, instr);
     t->runs++;
 }
 
@@ -200,7 +221,7 @@ static void kernels_agree_on_every_sample(void **state)
 static void every_op_has_a_sample(void **state)
 {
     const walker *w = *state;
-    int           ops = 0, runs = 0, hosts = 0, host = 0, ref32 = 0;
+    int           ops = 0, runs = 0, hosts = 0, host = 0, ref32 = 0, low = 0;
 
     for (int i = 0; i < DG_N_OPS; i++) {
         const tally *t = &w->tally[i];
@@ -214,10 +235,12 @@ static void every_op_has_a_sample(void **state)
         hosts += dg_ops[i].host != NULL;
         host = t->host > w->tally[host].host ? i : host;
         ref32 = t->ref32 > w->tally[ref32].ref32 ? i : ref32;
+        low = t->low > w->tally[low].low ? i : low;
     }
     print_message("# %d ops, %d with a host kernel; %d runs of %d samples\n", ops, hosts, runs, w->all.list.n);
-    print_message("# worst error over the largest magnitude: host against ref %.2g (%s), f32 ref against f64 %.2g (%s)\n",
-                  w->tally[host].host, dg_ops[host].name, w->tally[ref32].ref32, dg_ops[ref32].name);
+    print_message("# worst error over the largest magnitude: host against ref %.2g (%s), in bf16 %.2g (%s), f32 ref "
+                  "against f64 %.2g (%s)\n", w->tally[host].host, dg_ops[host].name, w->tally[low].low, dg_ops[low].name,
+                  w->tally[ref32].ref32, dg_ops[ref32].name);
 }
 
 int main(void)
