@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "cli/cli.h"
 
 static int usage(const dg_verb *v, const char *fmt, ...) DG_PRINTF(2, 3);
@@ -80,6 +81,7 @@ static int set_option(const dg_verb *v, const dg_option *o, const char *value, v
         add_word(at, value, a);
         return 0;
     case DG_OPTION_STR:
+    case DG_OPTION_MAYBE:
         break;
     }
     *(const char **)at = value;
@@ -114,10 +116,22 @@ int dg_options_read(const dg_verb *v, int argc, char **argv, void *options, dg_w
             continue;
         const dg_option *o = v->options;
 
+        if (strcmp(arg, "-o") == 0) { /* the one short option */
+            arg = "--out";
+            len = strlen(arg);
+        }
         while (o && o->name && (len < 3 || strncmp(arg, "--", 2) != 0 || strlen(o->name) != len - 2 || memcmp(o->name, arg + 2, len - 2) != 0))
             o++;
         if (!o || !o->name)
             return unknown_option(v, dg_strndup(a, arg, len));
+        if (o->kind == DG_OPTION_MAYBE && !equals) {
+            bool follows = i + 1 < argc && (strcmp(argv[i + 1], "auto") == 0 || dg_is_folder(argv[i + 1]));
+            int  rc = set_option(v, o, follows ? argv[++i] : "", options, a);
+
+            if (rc)
+                return rc;
+            continue;
+        }
         if (o->kind == DG_OPTION_FLAG ? equals != NULL : !equals && i + 1 >= argc)
             return usage(v, o->kind == DG_OPTION_FLAG ? "--%s takes no value" : "--%s needs a value", o->name);
         int rc = set_option(v, o, o->kind == DG_OPTION_FLAG ? NULL : equals ? equals + 1 : argv[++i], options, a);
@@ -142,7 +156,7 @@ void dg_verb_help(const dg_verb *v)
     for (const dg_option *o = v->options; o && o->name; o++) {
         char left[64];
 
-        snprintf(left, sizeof left, "--%s%s%s", o->name, o->kind == DG_OPTION_FLAG ? "" : " ",
+        snprintf(left, sizeof left, "--%s%s%s", o->name, o->kind == DG_OPTION_FLAG || o->kind == DG_OPTION_MAYBE ? "" : " ",
                  o->kind == DG_OPTION_FLAG ? "" : o->kind == DG_OPTION_WORD ? o->words : o->value);
         printf("  %-24s %s\n", left, o->doc);
     }

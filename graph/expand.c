@@ -279,7 +279,10 @@ static dg_item *make_item(expander *x, const place *p, const dg_xml *e, const va
         const dg_xml_attr *a = &e->attrs[i];
 
         item->attrs[i] = (dg_item_attr){ .name = a->name, .at = a->at, .value_at = a->value_at };
+        int before = x->report->n;
+
         item->attrs[i].value = substitute(x, p, env, a->value, a->value_at, &item->attrs[i].folder);
+        item->attrs[i].bad = x->report->n != before;
     }
     return item;
 }

@@ -12,6 +12,7 @@ typedef struct dg_item_attr {
     const char *name, *value; /* $names replaced */
     dg_where    at, value_at;
     const char *folder;       /* what a relative path is relative to: where its first letters were written; NULL: the shell */
+    bool        bad;          /* a $name was wrong, and reported: the value means nothing */
 } dg_item_attr;
 
 /* One include, or one repetition of a stack's body. */

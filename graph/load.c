@@ -13,6 +13,8 @@ bool dg_load_attr(dg_loader *l, const dg_item *item, const dg_item_attr *a, cons
     const char *text = a->value;
     dg_str      expected = { 0 };
 
+    if (a->bad)
+        return false;
     if (text[0] == '@' && text[1] != '@') {
         dg_report_fail(&l->report, item->frame, a->value_at, "attr-wire", "%s=\"%s\": this attribute takes no wire", a->name, text);
         dg_report_help(&l->report, "@@ is a literal @");

@@ -2,13 +2,16 @@ libgraph_la_SOURCES += \
 	graph/attr.c graph/attr.h \
 	graph/check.c \
 	graph/contract.c graph/contract.h \
+	graph/dot.c \
 	graph/expand.c graph/expand.h \
 	graph/graph.c graph/graph.h \
 	graph/load.c graph/load.h \
 	graph/lower.c graph/lower.h \
 	graph/node.c \
 	graph/plugin.c graph/plugin.h \
+	graph/reference.c graph/schema.c graph/schema.h \
 	graph/registry.c graph/registry.h \
+	graph/render.c graph/render.h \
 	graph/report.c graph/report.h \
 	graph/structure.c graph/structure.h \
 	graph/wire.c \

@@ -237,6 +237,8 @@ static void unknown_attr(dg_loader *l, const dg_node *node, const dg_item_attr *
 static void take_port(dg_loader *l, dg_node *node, int port, const dg_item_attr *a)
 {
     node->in[port].where = a->value_at;
+    if (a->bad)
+        return;
     if (a->value[0] == '@' && a->value[1] != '@') {
         if (!dg_load_wire(l, node, port, a))
             node->in[port].from = NULL;

@@ -1,0 +1,77 @@
+/* cmd_nodes.c: the node reference and the schema, printed from the tables. */
+#include <stdio.h>
+
+#include "base/file.h"
+#include "cli/cli.h"
+#include "graph/schema.h"
+
+typedef struct options {
+    bool     schema;
+    dg_words plugins;
+} options;
+
+static const dg_option rows[] = {
+    { "schema", DG_OPTION_FLAG, offsetof(options, schema), NULL, NULL, "a RELAX NG schema for editors and validators" },
+    { "plugin", DG_OPTION_LIST, offsetof(options, plugins), "FILE", NULL, "loads a plugin first; may be repeated" },
+    { 0 },
+};
+
+static int unknown(const dg_registry *r, const char *name, dg_arena *a)
+{
+    int          n = dg_registry_n(r);
+    const char **names = DG_NEW_N(a, n, const char *), *near;
+
+    for (int i = 0; i < n; i++)
+        names[i] = dg_registry_at(r, i)->name;
+    near = dg_nearest(name, names, n);
+    fprintf(stderr, "detrgraph nodes: there is no node class <%s>", name);
+    fprintf(stderr, near ? "; did you mean <%s>?\n" : "; `detrgraph nodes` lists them\n", near);
+    return DG_EXIT_FAILED;
+}
+
+static int print(const options *o, const dg_words *words, const dg_registry *r, dg_arena *a)
+{
+    dg_str out = { 0 };
+    int    rc = DG_EXIT_OK;
+
+    if (o->schema)
+        dg_schema_print(&out, r);
+    else if (words->n == 0)
+        dg_reference_list(&out, r);
+    for (int i = 0; i < words->n && !o->schema; i++) {
+        if (i)
+            dg_str_add(&out, "\n");
+        if (!dg_reference_print(&out, r, words->v[i]))
+            rc = unknown(r, words->v[i], a);
+    }
+    if (out.s)
+        fputs(out.s, stdout);
+    dg_str_free(&out);
+    return rc;
+}
+
+static int run(const void *self, const dg_words *words, dg_arena *a)
+{
+    const options *o = self;
+    dg_diag       *d = dg_diag_open();
+    dg_registry   *r = dg_builtin_registry(d);
+    int            rc = r ? 0 : -DG_EINTERNAL;
+
+    for (int i = 0; i < o->plugins.n && rc == 0; i++) /* a path, never a name that the linker looks for */
+        rc = dg_registry_load(r, dg_path_join(a, ".", o->plugins.v[i]), DG_NOWHERE, d);
+    dg_print_diag(d, NULL);
+    rc = rc < 0 ? DG_EXIT_FAILED : print(o, words, r, a);
+    dg_registry_close(&r);
+    dg_diag_close(&d);
+    return rc;
+}
+
+const dg_verb dg_verb_nodes = {
+    .name = "nodes",
+    .args = "[NAME...] [OPTIONS]",
+    .brief = "Prints the reference of node classes, or a schema of the language.",
+    .options = rows,
+    .size = sizeof(options),
+    .most = -1,
+    .run = run,
+};

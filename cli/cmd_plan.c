@@ -1,0 +1,122 @@
+/* cmd_plan.c: the plan of one scope at one image size: instructions with shapes, spaces and offsets, memory, and
+ * arithmetic by node. Nothing runs and no data is opened. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/pool.h"
+#include "cli/cli.h"
+#include "graph/lower.h"
+#include "tensor/passes.h"
+#include "tensor/plan.h"
+
+typedef struct options {
+    dg_words    sets;
+    dg_size     size;
+    const char *scope, *precision;
+    int64_t     threads;
+    bool        summary;
+} options;
+
+static const dg_option rows[] = {
+    { "size", DG_OPTION_SIZE, offsetof(options, size), "WxH", NULL, "image size; the first of the sampler's if left out" },
+    { "scope", DG_OPTION_STR, offsetof(options, scope), "ID", NULL, "train (the default), evaluate, or its id" },
+    { "precision", DG_OPTION_WORD, offsetof(options, precision), NULL, "f32|bf16|f64", "instead of what <train> says" },
+    { "threads", DG_OPTION_INT, offsetof(options, threads), "N", NULL, "that the plan is made for; all cores if left out" },
+    { "summary", DG_OPTION_FLAG, offsetof(options, summary), NULL, NULL, "without the instructions" },
+    { "set", DG_OPTION_LIST, offsetof(options, sets), "NAME=VALUE", NULL, "replaces a top-level <let>; may be repeated" },
+    { 0 },
+};
+
+static const dg_scope *find_scope(const dg_graph *g, const char *id)
+{
+    if (!id)
+        return g->train ? g->train : g->evaluates[0];
+    if (g->train && strcmp(id, g->train->id) == 0)
+        return g->train;
+    for (int i = 0; i < g->n_evaluates; i++)
+        if (strcmp(id, g->evaluates[i]->id) == 0)
+            return g->evaluates[i];
+    return NULL;
+}
+
+static int64_t precision_of(const options *o, const dg_graph *g)
+{
+    if (!o->precision)
+        return g->train ? g->train->precision : 0;
+    return strcmp(o->precision, "f64") == 0 ? 2 : strcmp(o->precision, "bf16") == 0;
+}
+
+static int print_plan(const options *o, const dg_graph *g, const dg_scope *scope, dg_diag *d)
+{
+    dg_params        *params = dg_params_open();
+    dg_program       *p = NULL;
+    dg_plan          *plan = NULL;
+    dg_str            out = { 0 };
+    int64_t           precision = precision_of(o, g);
+    const dg_backend *backend = precision == 2 ? &dg_backend_ref : &dg_backend_host;
+    dg_dtype          base = precision == 2 ? DG_F64 : DG_F32, low = base;
+    dg_size           size = o->size;
+    const char       *reason = NULL;
+    int               rc = 0;
+
+    if (!size.w)
+        DG_TRY(dg_scope_size(&size, scope, d));
+    if (precision == 1)
+        low = backend->low_precision(backend, &reason);
+    DG_TRY(dg_graph_lower(&p, g, scope, size, params, d));
+    dg_params_seal(params);
+    DG_TRY(dg_passes(p, base, low, 1, d));
+    DG_TRY(dg_plan_open(&plan, p, backend, o->threads > 0 ? (int)o->threads : dg_threads_available(), d));
+    if (reason)
+        printf("%s\n", reason);
+    dg_plan_print(&out, plan, !o->summary);
+    fputs(out.s ? out.s : "", stdout);
+out:
+    dg_str_free(&out);
+    dg_plan_close(&plan);
+    dg_program_close(&p);
+    dg_params_close(&params);
+    return rc;
+}
+
+static int plan_file(const options *o, const char *file, const dg_set *sets, dg_graph **g, dg_registry *r, dg_diag *d)
+{
+    int rc = dg_graph_load(g, file, sets, o->sets.n, r, d);
+
+    if (rc < 0)
+        return rc;
+    const dg_scope *scope = find_scope(*g, o->scope);
+
+    if (!scope)
+        return dg_fail(d, DG_EINPUT, DG_NOWHERE, "scope-unknown", "--scope %s: the pipeline has no such <train> or <evaluate>", o->scope);
+    return print_plan(o, *g, scope, d);
+}
+
+static int run(const void *self, const dg_words *words, dg_arena *a)
+{
+    const options *o = self;
+    dg_diag       *d = dg_diag_open();
+    dg_registry   *r = dg_builtin_registry(d);
+    dg_graph      *g = NULL;
+    const dg_set  *sets;
+    int            rc = dg_sets_read(&sets, &o->sets, a);
+
+    if (rc == 0)
+        rc = r && plan_file(o, words->v[0], sets, &g, r, d) == 0 ? DG_EXIT_OK : DG_EXIT_FAILED;
+    dg_print_diag(d, g);
+    dg_graph_close(&g);
+    dg_registry_close(&r);
+    dg_diag_close(&d);
+    return rc;
+}
+
+const dg_verb dg_verb_plan = {
+    .name = "plan",
+    .args = "FILE [OPTIONS]",
+    .brief = "Prints the instructions of a training step with their memory, and arithmetic by node.",
+    .options = rows,
+    .size = sizeof(options),
+    .least = 1,
+    .most = 1,
+    .run = run,
+};

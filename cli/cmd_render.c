@@ -1,0 +1,65 @@
+/* cmd_render.c: draws a pipeline, its errors in red. */
+#include <stdio.h>
+
+#include "cli/cli.h"
+#include "graph/render.h"
+
+typedef struct options {
+    dg_words    sets;
+    const char *out;
+} options;
+
+static const dg_option rows[] = {
+    { "out", DG_OPTION_STR, offsetof(options, out), "FILE", NULL, "(or -o) the picture: .svg, .png, .pdf or .dot" },
+    { "set", DG_OPTION_LIST, offsetof(options, sets), "NAME=VALUE", NULL, "replaces a top-level <let>; may be repeated" },
+    { 0 },
+};
+
+static int render(const options *o, const char *file, const dg_set *sets, dg_arena *a)
+{
+    dg_diag     *d = dg_diag_open(), *own = dg_diag_open();
+    dg_registry *r = dg_builtin_registry(d);
+    dg_graph    *g = NULL;
+    int          rc = r ? dg_graph_load(&g, file, sets, o->sets.n, r, d) : -DG_EINTERNAL;
+
+    (void)a;
+    if (rc == 0)
+        rc = dg_graph_check(g, d);
+    if (g && dg_render_file(o->out, g, d, own) == 0)
+        printf("%s\n", o->out);
+    else
+        rc = rc < 0 ? rc : -DG_EIO;
+    dg_print_diag(d, g);
+    dg_print_diag(own, NULL);
+    dg_graph_close(&g);
+    dg_registry_close(&r);
+    dg_diag_close(&own);
+    dg_diag_close(&d);
+    return rc < 0 ? DG_EXIT_FAILED : DG_EXIT_OK;
+}
+
+static int run(const void *self, const dg_words *words, dg_arena *a)
+{
+    const options *o = self;
+    const dg_set  *sets;
+    int            rc = dg_sets_read(&sets, &o->sets, a);
+
+    if (rc)
+        return rc;
+    if (!o->out) {
+        fprintf(stderr, "detrgraph render: -o FILE is missing: where the picture goes\n");
+        return DG_EXIT_USAGE;
+    }
+    return render(o, words->v[0], sets, a);
+}
+
+const dg_verb dg_verb_render = {
+    .name = "render",
+    .args = "FILE -o PICTURE [OPTIONS]",
+    .brief = "Draws a pipeline: nodes, ports, contracts and shapes; errors in red.",
+    .options = rows,
+    .size = sizeof(options),
+    .least = 1,
+    .most = 1,
+    .run = run,
+};

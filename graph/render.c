@@ -1,0 +1,66 @@
+/* render.c: Graphviz lays the picture out and draws it; the only file that knows it. */
+#include "graph/render.h"
+
+#include <string.h>
+#include <strings.h>
+
+#include <graphviz/gvc.h>
+
+#include "base/file.h"
+
+static const char *format_of(const char *path)
+{
+    static const char *const formats[] = { "svg", "png", "pdf", "dot" };
+    const char              *dot = strrchr(dg_path_name(path), '.');
+
+    for (size_t i = 0; dot && i < sizeof formats / sizeof *formats; i++)
+        if (strcasecmp(dot + 1, formats[i]) == 0)
+            return formats[i];
+    return NULL;
+}
+
+static int draw(const char *path, const char *format, const char *text, dg_diag *d)
+{
+    agerrlevel_t before = agseterr(AGMAX); /* it would write to standard error */
+    GVC_t       *gvc = gvContext();
+    graph_t     *graph = gvc ? agmemread(text) : NULL;
+    char        *data = NULL;
+    unsigned     n = 0;
+    int          rc;
+
+    if (!graph)
+        rc = dg_fail(d, DG_EINTERNAL, DG_NOWHERE, "render-layout", "Graphviz does not read the graph: %s", aglasterr() ? aglasterr() : "?");
+    else if (gvLayout(gvc, graph, "dot") != 0 || gvRenderData(gvc, graph, format, &data, &n) != 0 || !data)
+        rc = dg_fail(d, DG_EUNSUPPORTED, DG_NOWHERE, "render-layout", "Graphviz cannot draw %s: %s", format, aglasterr() ? aglasterr() : "?");
+    else
+        rc = dg_file_write(path, data, n, d);
+    if (data)
+        gvFreeRenderData(data);
+    if (graph) {
+        gvFreeLayout(gvc, graph);
+        agclose(graph);
+    }
+    if (gvc)
+        gvFreeContext(gvc);
+    agseterr(before);
+    return rc;
+}
+
+int dg_render_file(const char *path, const dg_graph *g, const dg_diag *faults, dg_diag *d)
+{
+    const char *format = format_of(path);
+    dg_str      text = { 0 };
+    int         rc;
+
+    if (!format) {
+        rc = dg_fail(d, DG_EINPUT, (dg_where){ .file = path }, "render-format", "the extension says what is drawn: .svg, .png, .pdf or .dot");
+        return rc;
+    }
+    dg_render_dot(&text, g, faults);
+    if (strcmp(format, "dot") == 0)
+        rc = dg_file_write(path, text.s, text.n, d);
+    else
+        rc = draw(path, format, text.s, d);
+    dg_str_free(&text);
+    return rc;
+}

@@ -1,0 +1,15 @@
+/* schema.h: what the tables say, printed: for people (reference.c) and for editors (schema.c). */
+#ifndef DG_GRAPH_SCHEMA_H
+#define DG_GRAPH_SCHEMA_H
+
+#include "base/str.h"
+#include "graph/registry.h"
+
+/* All classes by role, one line each, and the elements of the language. */
+void dg_reference_list(dg_str *out, const dg_registry *r);
+/* One class or element in full; false if there is none of that name. */
+bool dg_reference_print(dg_str *out, const dg_registry *r, const char *name);
+/* A RELAX NG schema of pipelines and parts, with all classes of the registry. */
+void dg_schema_print(dg_str *out, const dg_registry *r);
+
+#endif
