@@ -1,4 +1,4 @@
-ops_tests = tests/ops/twins tests/ops/gradients tests/ops/stored
+ops_tests = tests/ops/definitions tests/ops/gradients tests/ops/stored tests/ops/twins
 check_PROGRAMS += $(ops_tests)
 TESTS += $(ops_tests)
 ops_shared = tests/check.h tests/ops/formula.h tests/ops/machine.h tests/ops/machine.c
@@ -8,4 +8,5 @@ tests_ops_twins_SOURCES = tests/ops/twins.c $(ops_samples)
 tests_ops_gradients_SOURCES = tests/ops/gradients.c $(ops_samples)
 tests_ops_stored_SOURCES = tests/ops/stored.c tests/ops/stored.h tests/ops/stored_layers.c tests/ops/stored_detection.c \
 	tests/ops/stored_model.h tests/ops/stored_model.c $(ops_shared)
+tests_ops_definitions_SOURCES = tests/ops/definitions.c $(ops_shared)
 EXTRA_DIST += tests/ops/data/ops.json
