@@ -185,7 +185,7 @@ int dg_outfile_write(dg_outfile *f, const void *p, size_t n, dg_diag *d)
 
     if (f->failed)
         return -DG_EIO; /* reported when it happened */
-    if (n > BUFFER - f->used)
+    if (n > BUFFER - f->used || n > BUFFER / 2) /* a large piece goes past the buffer, after what waits in it */
         rc = flush(f, d);
     if (rc == 0 && n > BUFFER / 2)
         return put(f, p, n, d);
