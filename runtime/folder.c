@@ -37,6 +37,14 @@ static int refuse(dg_train *t, dg_diag *d)
     return -DG_EINPUT;
 }
 
+static int open_log(dg_train *t, bool resumed, dg_diag *d)
+{
+    const char *log = dg_path_join(t->arena, t->out, "run.log");
+
+    t->run->log_file = fopen(log, resumed ? "ae" : "we");
+    return t->run->log_file ? 0 : dg_fail(d, DG_EIO, (dg_where){ .file = log }, "log-open", "it cannot be written");
+}
+
 int dg_folder_open(dg_train *t, const char **resume, dg_diag *d)
 {
     const dg_run_train_options *o = t->o;
@@ -62,7 +70,10 @@ int dg_folder_open(dg_train *t, const char **resume, dg_diag *d)
                        "--resume takes a checkpoint's folder, such as OUT/checkpoints/last");
     if (used && !*resume)
         clear(t);
-    return dg_mkdirs(t->out, d);
+
+    int rc = dg_mkdirs(t->out, d);
+
+    return rc < 0 ? rc : open_log(t, *resume != NULL, d);
 }
 
 uint64_t dg_folder_digest(const dg_run *run)
@@ -121,17 +132,13 @@ static int copy_pipeline(dg_train *t, dg_diag *d)
     return rc;
 }
 
-int dg_folder_begin(dg_train *t, bool resumed, dg_diag *d)
+int dg_folder_begin(dg_train *t, dg_diag *d)
 {
-    const char *log = t->out ? dg_path_join(t->arena, t->out, "run.log") : NULL;
-    int         rc = 0;
+    int rc = 0;
 
     if (!t->out)
         return 0;
     DG_TRY(dg_journal_open(&t->journal, dg_path_join(t->arena, t->out, "metrics.jsonl"), t->run->progress.step, d));
-    t->run->log_file = fopen(log, resumed ? "ae" : "we");
-    if (!t->run->log_file)
-        return dg_fail(d, DG_EIO, (dg_where){ .file = log }, "log-open", "cannot be written");
     DG_TRY(copy_pipeline(t, d));
 out:
     return rc;

@@ -87,16 +87,16 @@ static int set_up(dg_train *t, dg_diag *d)
     dg_size    *sizes;
     int         n, rc;
 
+    DG_TRY(dg_folder_open(t, &resume, d));
+    DG_TRY(dg_run_prepare(run, true, run->graph->n_evaluates > 0, d));
+    dg_run_log_start(run);
     DG_TRY(dg_run_data(run, t->scope, &t->data, d));
     DG_TRY(dg_run_sizes(run, t->scope, t->arena, &sizes, &n, &t->batch, d));
     DG_TRY(count_steps(t, d));
     identify(t);
-    DG_TRY(dg_folder_open(t, &resume, d));
     if (resume)
         DG_TRY(resume_from(t, resume, d));
-    DG_TRY(dg_run_prepare(run, true, run->graph->n_evaluates > 0, d));
-    DG_TRY(dg_folder_begin(t, resume != NULL, d));
-    dg_run_log_start(run);
+    DG_TRY(dg_folder_begin(t, d));
     if (resume)
         dg_log_line(&run->env, DG_INFO, "resumed from %s: step %lld, epoch %lld", resume, (long long)run->progress.step,
                     (long long)run->progress.epoch);

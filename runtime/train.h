@@ -26,11 +26,11 @@ typedef struct dg_train {
     int                         batch;
 } dg_train;
 
-/* folder.c: makes the run's folder, or takes an existing one where that was asked for; finds what to resume from
- * (NULL: begin). */
+/* folder.c: makes the run's folder, or takes an existing one where that was asked for, and opens run.log in it; finds
+ * what to resume from (NULL: begin). */
 int dg_folder_open(dg_train *t, const char **resume, dg_diag *d) DG_MUST_USE;
-/* Opens run.log and metrics.jsonl and writes pipeline.xml, once it is known where the run begins. */
-int dg_folder_begin(dg_train *t, bool resumed, dg_diag *d) DG_MUST_USE;
+/* Opens metrics.jsonl and writes pipeline.xml, once it is known where the run begins. */
+int dg_folder_begin(dg_train *t, dg_diag *d) DG_MUST_USE;
 /* Digest of the pipeline as it is run: its files and --set. */
 uint64_t dg_folder_digest(const dg_run *run);
 
