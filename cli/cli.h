@@ -17,6 +17,7 @@ typedef enum dg_option_kind {
     DG_OPTION_STR,  /* const char * */
     DG_OPTION_WORD, /* const char *; one of the words in `words` */
     DG_OPTION_SIZE, /* dg_size: "640" or "640x480", width x height */
+    DG_OPTION_MAYBE, /* const char *; "" where the option stands alone; its value follows "=", or is auto or a folder */
     DG_OPTION_LIST, /* dg_words: may be given several times */
 } dg_option_kind;
 
@@ -44,6 +45,7 @@ typedef struct dg_verb {
     int (*run)(const void *options, const dg_words *words, dg_arena *a);
 } dg_verb;
 
+extern const dg_verb dg_verb_run, dg_verb_evaluate, dg_verb_predict, dg_verb_score, dg_verb_bench;
 extern const dg_verb dg_verb_validate, dg_verb_render, dg_verb_plan, dg_verb_nodes;
 
 /* Fills options and words from argv (without program and verb). Returns 0, or DG_EXIT_USAGE after saying why. */

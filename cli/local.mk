@@ -3,7 +3,12 @@ detrgraph_SOURCES += \
 	cli/cmd_nodes.c \
 	cli/cmd_plan.c \
 	cli/cmd_render.c \
+	cli/cmd_run.c \
+	cli/cmd_score.c \
 	cli/cmd_validate.c \
+	cli/launch.c cli/launch.h \
 	cli/main.c \
 	cli/options.c \
+	cli/progress.c cli/progress.h \
+	cli/signals.c \
 	cli/terminal.c

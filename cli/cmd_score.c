@@ -1,0 +1,76 @@
+/* cmd_score.c: `detrgraph score`: COCO scores of a detection file against an annotation file. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "media/coco.h"
+#include "media/score.h"
+
+typedef struct opts {
+    const char *truth, *detections, *format;
+} opts;
+
+static const dg_option options[] = {
+    { "truth", DG_OPTION_STR, offsetof(opts, truth), "FILE", NULL, "annotations in COCO form" },
+    { "detections", DG_OPTION_STR, offsetof(opts, detections), "FILE", NULL, "detections in COCO result form" },
+    { "format", DG_OPTION_WORD, offsetof(opts, format), NULL, "text|json", "how the numbers are printed (text)" },
+    { 0 },
+};
+
+static int score_files(const opts *o, dg_diag *d)
+{
+    dg_coco  *truth = NULL;
+    dg_found  found = { 0 };
+    dg_score *score = NULL;
+    dg_str    out = { 0 };
+    int       rc, n;
+
+    DG_TRY(dg_coco_open_as(&truth, o->truth, false, 0, d));
+    DG_TRY(dg_detections_read(&found, o->detections, truth, d));
+    n = dg_coco_n_classes(truth);
+    DG_TRY(dg_score_open(&score, dg_coco_n_images(truth), n, dg_coco_annotations(truth), dg_coco_n_annotations(truth),
+                         found.items, found.n, d));
+    if (o->format && strcmp(o->format, "json") == 0) {
+        dg_score_print_json(&out, score, n ? dg_coco_class_at(truth, 0) : NULL, n);
+        dg_str_add(&out, "\n");
+    } else {
+        dg_score_print(&out, score, n ? dg_coco_class_at(truth, 0) : NULL, n);
+    }
+    fputs(out.s, stdout);
+out:
+    dg_str_free(&out);
+    dg_score_close(&score);
+    dg_detections_free(&found);
+    dg_coco_close(&truth);
+    return rc;
+}
+
+static int run(const void *options_of, const dg_words *words, dg_arena *a)
+{
+    const opts *o = options_of;
+    dg_diag    *d = dg_diag_open();
+    int         rc;
+
+    (void)words;
+    (void)a;
+    if (!o->truth || !o->detections) {
+        fprintf(stderr, "detrgraph score: --truth and --detections are both needed\n");
+        dg_diag_close(&d);
+        return DG_EXIT_USAGE;
+    }
+    rc = score_files(o, d);
+    dg_print_diag(d, NULL);
+    dg_diag_close(&d);
+    return rc < 0 ? DG_EXIT_FAILED : DG_EXIT_OK;
+}
+
+const dg_verb dg_verb_score = {
+    .name = "score",
+    .args = "--truth FILE --detections FILE [--format json]",
+    .brief = "COCO scores of a detection file",
+    .doc = "The 12 numbers of the official evaluator, crowds and areas included, and AP of each class. -1: no truth to judge by.",
+    .options = options,
+    .size = sizeof(opts),
+    .most = 0,
+    .run = run,
+};

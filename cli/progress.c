@@ -1,0 +1,135 @@
+/* progress.c: one line that is rewritten on a terminal; elsewhere a line every ten seconds. */
+#include "cli/progress.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "cli/cli.h"
+
+enum { BAR = 24 };
+static const double every_s = 10;
+
+dg_bar dg_bar_begin(void)
+{
+    struct winsize w = { 0 };
+    bool           terminal = isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0;
+
+    return (dg_bar){ .terminal = terminal, .columns = w.ws_col > 20 ? w.ws_col : 80, .last_s = -1 };
+}
+
+void dg_bar_clear(dg_bar *b)
+{
+    if (b->shown)
+        printf("\r\033[K");
+    b->shown = false;
+    fflush(stdout);
+}
+
+void dg_bar_log(void *ctx, int level, const char *line)
+{
+    dg_bar *b = ctx;
+
+    if (level == DG_DEBUG)
+        return;
+    dg_bar_clear(b);
+    printf("%s%s\n", level == DG_WARN ? "warning: " : "", line);
+    fflush(stdout);
+}
+
+static void add_numbers(dg_str *s, const dg_run_report *r)
+{
+    char left[48];
+
+    dg_str_fmt(s, "loss %.4g  %.1f img/s", r->loss, r->images_per_s);
+    if (r->left_s >= 0)
+        dg_str_fmt(s, "  %s left", dg_human_time(r->left_s, left, sizeof left));
+}
+
+static void draw_bar(dg_bar *b, const dg_run_report *r)
+{
+    dg_str s = { 0 };
+    int    full = r->n_steps > 0 ? (int)(BAR * r->step / r->n_steps) : 0;
+
+    dg_str_fmt(&s, "%lld", (long long)r->step);
+    if (r->n_steps > 0)
+        dg_str_fmt(&s, "/%lld", (long long)r->n_steps);
+    dg_str_add(&s, " [");
+    for (int i = 0; i < BAR; i++)
+        dg_str_add(&s, i < full ? "=" : i == full ? ">" : " ");
+    dg_str_fmt(&s, "] epoch %lld  ", (long long)r->epoch + 1);
+    add_numbers(&s, r);
+    printf("\r%.*s\033[K", b->columns - 1, s.s);
+    fflush(stdout);
+    b->shown = true;
+    dg_str_free(&s);
+}
+
+static void report_step(dg_bar *b, const dg_run_report *r)
+{
+    double now = dg_monotonic_s();
+    dg_str s = { 0 };
+
+    if (b->terminal) {
+        draw_bar(b, r);
+        return;
+    }
+    if (b->last_s >= 0 && now - b->last_s < every_s && r->step != r->n_steps)
+        return;
+    b->last_s = now;
+    add_numbers(&s, r);
+    printf("step %lld%s%.0lld  epoch %lld  %s\n", (long long)r->step, r->n_steps > 0 ? "/" : "", (long long)r->n_steps,
+           (long long)r->epoch + 1, s.s);
+    fflush(stdout);
+    dg_str_free(&s);
+}
+
+void dg_bar_report(void *ctx, const dg_run_report *r)
+{
+    dg_bar *b = ctx;
+
+    if (!r->scope) {
+        report_step(b, r);
+        return;
+    }
+    dg_bar_clear(b);
+    printf("%s at step %lld:", r->scope, (long long)r->step);
+    for (int i = 0; i < r->n && i < 12; i++) /* the 12 numbers; those of each class stand in metrics.jsonl */
+        printf("  %s %.3f", r->names[i], r->values[i]);
+    printf("  (%.1f img/s)\n", r->images_per_s);
+    for (int i = 0; i < r->n_notes; i++)
+        printf("  %s\n", r->notes[i]);
+    fflush(stdout);
+}
+
+/* ---- errors with their lines ------------------------------------------------------------------------------- */
+
+enum { SOURCE_MAX = 4 << 20 };
+
+static const char *source(void *ctx, const char *file, size_t *n)
+{
+    dg_diag *ignored = dg_diag_open();
+    char    *text = NULL;
+    const char *kept = NULL;
+
+    if (dg_file_read(&text, n, file, SOURCE_MAX, ignored) == 0 && memchr(text, '<', *n)) /* a pipeline, not a tensor file */
+        kept = dg_strndup(ctx, text, *n);
+    dg_free(text);
+    dg_diag_close(&ignored);
+    return kept;
+}
+
+void dg_print_diag_files(const dg_diag *d)
+{
+    dg_arena *a = dg_arena_open();
+    dg_str    out = { 0 };
+
+    dg_diag_print(&out, d, source, a, dg_colour(STDERR_FILENO));
+    if (out.s)
+        fputs(out.s, stderr);
+    dg_str_free(&out);
+    dg_arena_close(&a);
+}
