@@ -1,6 +1,7 @@
 /* grad_norm.c: gradients of batch-norm and layer-norm. What an activation's gradient does not need
- * is not kept: relu needs y, silu the pre-activation from x and the residual, a frozen norm without
- * activation nothing. */
+ * is not kept: silu needs the pre-activation, from x and the residual; relu needs its sign, which is
+ * that of y, or follows from x where there is no residual; a frozen norm without activation needs
+ * nothing. */
 #include "tensor/rules.h"
 
 /* dy x? y? s b mean var res? -> dx ds? db? dres? */
@@ -10,13 +11,14 @@ static void batch_norm_grad(dg_build *b, dg_grad_call *g, dg_val mean, dg_val va
     const norm_attr *a = g->attr;
     norm_attr attr = { .eps = a->eps, .act = a->act, .fixed = fixed, .plain = !dg_has(g->in[res]) };
     bool      x_needed = !fixed || g->wanted[1] || g->wanted[2] || a->act == DG_ACT_SILU;
+    bool      y_needed = a->act == DG_ACT_RELU && !(attr.plain && x_needed);
     dg_val    out[DG_MAX_SIGNATURE];
 
     dg_emit(b, DG_OP(batch_norm_grad), &attr, 8,
             (dg_val[]){
                 g->dout[0],
                 x_needed ? g->in[0] : DG_NONE,
-                a->act == DG_ACT_RELU ? g->out[0] : DG_NONE,
+                y_needed ? g->out[0] : DG_NONE,
                 g->in[1],
                 g->in[2],
                 mean,

@@ -1,14 +1,13 @@
-/* precision.c: chooses how every real value is stored, and inserts casts where a reader wants
- * another type. base is f32 (f64 when everything runs on ref kernels), low is bf16 or base. By the
- * op's class:
+/* precision.c: chooses how every real value is stored, and inserts casts where a reader wants another
+ * type. base is f32 (f64 when everything runs on ref kernels), low is bf16 or base. By the op's class:
  *     LOW       low in and out; parameters are read as they are; their gradients come out as base,
  *               and so does a product that only base readers read
  *     F32STAT   low where any operand is low, except those marked :f
- *     ANY       base where any operand (but parameters and constants, which follow) is base
+ *     ANY       base where any operand is base; parameters and constants follow the others
  *     WIDE      base
  * The stem, the convolution of three channels, is computed in base (Debian's oneDNN is slow there
- * in bf16), but its output is handed on as low. Master weights, gradients, statistics, constants
- * and the batch are base. */
+ * in bf16), and what is made of parameters alone is base too, but readers who may choose take both
+ * as low. Master weights, gradients, statistics, constants and the batch are base. */
 #include <string.h>
 
 #include "tensor/ops.h"
@@ -21,6 +20,7 @@ typedef struct precision {
     int              n_values;     /* before casts */
     bool            *hand_low;     /* of every value: base, but readers who may choose take low */
     bool            *wide_readers; /* of every value: nobody wants it low */
+    int32_t         *reshaped;     /* of every value: what it is a reshape of, or 0 */
     bool            *result;
     int32_t         *cast[2]; /* of every value: its version as base, as low */
 } precision;
@@ -83,19 +83,19 @@ static dg_dtype type_of(precision *s, const dg_instr *in, const dg_signature *si
     }
 }
 
-static void insert_cast(precision *s, int32_t v, dg_dtype to, const dg_instr *near)
+static void insert(precision *s, const dg_op *op, const void *attr, int32_t from, int32_t v,
+                   dg_dtype to, const dg_instr *near)
 {
-    dg_value  copy = *value(s, v);
-    cast_attr attr = { to };
-    dg_instr  in = {
-         .op = DG_OP(cast),
-         .attr = dg_memdup(s->p->arena, &attr, sizeof attr),
-         .n_in = 1,
-         .n_out = 1,
-         .v = DG_NEW_N(s->p->arena, 2, int32_t),
-         .segment = near->segment,
-         .phase = near->phase,
-         .origin = near->origin,
+    dg_value copy = *value(s, v);
+    dg_instr in = {
+        .op = op,
+        .attr = dg_memdup(s->p->arena, attr, op->attr_bytes),
+        .n_in = 1,
+        .n_out = 1,
+        .v = DG_NEW_N(s->p->arena, 2, int32_t),
+        .segment = near->segment,
+        .phase = near->phase,
+        .origin = near->origin,
     };
 
     copy.dtype = to;
@@ -103,18 +103,39 @@ static void insert_cast(precision *s, int32_t v, dg_dtype to, const dg_instr *ne
     copy.param = -1;
     copy.constant = NULL;
     copy.name = NULL;
-    in.v[0] = v;
+    in.v[0] = from;
     in.v[1] = dg_program_value(s->p, copy);
     s->cast[to == s->low][v] = in.v[1];
     DG_PUSH(s->p->arena, s->out, in);
 }
 
-/* v as `type`. */
+static void insert_cast(precision *s, int32_t v, dg_dtype to, const dg_instr *near)
+{
+    insert(s, DG_OP(cast), &(cast_attr){ to }, v, v, to, near);
+}
+
+static void insert_reshape(precision *s, int32_t v, int32_t from, const dg_instr *near)
+{
+    dg_shape   shape = value(s, v)->shape;
+    shape_attr attr = { .rank = shape.rank };
+
+    memcpy(attr.d, shape.d, sizeof attr.d);
+    insert(s, DG_OP(reshape), &attr, from, v, value(s, from)->dtype, near);
+}
+
+/* v as `type`. A reshape's version is the reshape of a version, so that what is one memory is cast
+ * once. */
 static int32_t as(precision *s, int32_t v, dg_dtype type, const dg_instr *near)
 {
+    int32_t from = s->reshaped[v];
+
     if (value(s, v)->dtype == type)
         return v;
-    if (!s->cast[type == s->low][v])
+    if (s->cast[type == s->low][v])
+        return s->cast[type == s->low][v];
+    if (from && as(s, from, type, near) != from)
+        insert_reshape(s, v, as(s, from, type, near), near);
+    else
         insert_cast(s, v, type, near);
     return s->cast[type == s->low][v];
 }
@@ -124,6 +145,24 @@ static dg_dtype out_type(precision *s, const dg_instr *in, int32_t v, dg_dtype t
     if (in->op == DG_OP(matmul) && (value(s, v)->space == DG_GRADIENTS || s->wide_readers[v]))
         return s->base;
     return value(s, v)->space == DG_GRADIENTS ? s->base : type;
+}
+
+/* Whether what comes out as base may be taken as low: of the stem, and of parameters alone (constants
+ * are coordinates, more often than not). */
+static bool may_hand_low(precision *s, const dg_instr *in, const dg_signature *sig)
+{
+    bool any = false;
+
+    if (in->op->precision == DG_LOW)
+        return is_stem(s, in);
+    for (int k = 0; k < in->n_in; k++) {
+        if (!is_real(s, in->v[k]) || dg_signature_at(sig, in->n_in, k)->wide)
+            continue;
+        if (value(s, in->v[k])->space != DG_WEIGHTS && !s->hand_low[in->v[k]])
+            return false;
+        any = true;
+    }
+    return any && in->op->precision == DG_ANY;
 }
 
 static void convert(precision *s, dg_instr in)
@@ -149,30 +188,32 @@ static void convert(precision *s, dg_instr in)
         value(s, in.v[k])->dtype = in.op == DG_OP(cast) ? (dg_dtype)((cast_attr *)in.attr)->to
                                    : wide               ? s->base
                                                         : out_type(s, &in, in.v[k], type);
-        s->hand_low[in.v[k]] = in.op->precision == DG_LOW && is_stem(s, &in) && !wide;
+        s->hand_low[in.v[k]] = !wide && may_hand_low(s, &in, &sig);
     }
+    if (in.op == DG_OP(reshape))
+        s->reshaped[in.v[1]] = in.v[0];
     DG_PUSH(s->p->arena, s->out, in);
     for (int k = in.n_in; k < in.n_in + in.n_out; k++)
         if (is_real(s, in.v[k]) && s->result[in.v[k]])
             (void)as(s, in.v[k], s->base, &in);
 }
 
-/* A product whose every reader wants base is written as base at once. */
+/* A product whose every reader wants base, at once or behind ops that follow, is written as base. */
 static void find_readers(precision *s)
 {
     memset(s->wide_readers, 1, (size_t)s->n_values);
-    for (int i = 0; i < s->p->instrs.n; i++) {
+    for (int i = s->p->instrs.n - 1; i >= 0; i--) {
         const dg_instr *in = &s->p->instrs.items[i];
         dg_signature    sig;
+        bool            wide = in->op->effect != DG_PURE || in->op->precision == DG_WIDE ||
+                    in->op->precision == DG_ANY;
 
+        for (int k = in->n_in; k < in->n_in + in->n_out && in->op->precision == DG_ANY; k++)
+            wide &= s->wide_readers[in->v[k]];
         if (dg_signature_parse(&sig, in->op->signature) < 0)
             continue;
-        for (int k = 0; k < in->n_in; k++) {
-            bool wide = in->op->precision == DG_WIDE || in->op->effect != DG_PURE ||
-                        dg_signature_at(&sig, in->n_in, k)->wide;
-
-            s->wide_readers[in->v[k]] &= wide;
-        }
+        for (int k = 0; k < in->n_in; k++)
+            s->wide_readers[in->v[k]] &= wide || dg_signature_at(&sig, in->n_in, k)->wide;
     }
 }
 
@@ -196,6 +237,7 @@ void dg_pass_precision(dg_program *p, dg_dtype base, dg_dtype low)
     s.hand_low = DG_NEW_N(scratch, room, bool);
     s.wide_readers = DG_NEW_N(scratch, room, bool);
     s.result = DG_NEW_N(scratch, room, bool);
+    s.reshaped = DG_NEW_N(scratch, room, int32_t);
     s.cast[0] = DG_NEW_N(scratch, room, int32_t);
     s.cast[1] = DG_NEW_N(scratch, room, int32_t);
     find_readers(&s);

@@ -63,7 +63,7 @@ int dg_shape_batch_norm_grad(dg_infer *s)
         rc = want_residual(s, dy, s->in[7]);
     if (rc == 0 && s->in[1].rank < 0 && (!a->fixed || a->act == DG_ACT_SILU))
         rc = dg_infer_fail(s, "x is needed");
-    if (rc == 0 && s->in[2].rank < 0 && a->act == DG_ACT_RELU)
+    if (rc == 0 && s->in[2].rank < 0 && a->act == DG_ACT_RELU && (!a->plain || s->in[1].rank < 0))
         rc = dg_infer_fail(s, "y is needed");
     s->out[0] = s->out[3] = dy;
     s->out[1] = s->out[2] = s->in[3];

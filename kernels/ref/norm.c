@@ -28,7 +28,7 @@ static double act(int64_t kind, double z)
     }
 }
 
-/* y = act(z) is given as well: ReLU's gate is read from it, as the forward pass stored it. */
+/* y = act(z) as the forward pass stored it, or stored as such now: ReLU's gate is read from it. */
 static double act_slope(int64_t kind, double z, double y)
 {
     double p;
@@ -105,17 +105,17 @@ static int batch_norm_fixed(const dg_args *a)
     return 0;
 }
 
-/* What one element of the batch contributes; operands dy x? y? s b mean var res?. y is there for ReLU; x for SiLU,
- * for statistics that follow from it, and where ds is wanted. */
+/* What one element of the batch contributes; operands dy x? y? s b mean var res?. y is there for ReLU with
+ * a residual or without x; x for SiLU, for statistics that follow from it, and where ds is wanted. */
 static double upstream(const dg_args *a, int64_t i, int64_t k, double rstd, double *h)
 {
     const norm_attr *f = a->attr;
     double           z = 0;
 
     *h = has(a, 1) ? ((double)in(a, 1)[i] - in(a, 5)[k]) * rstd : 0;
-    if (f->act == DG_ACT_SILU)
+    if (f->act == DG_ACT_SILU || (f->act == DG_ACT_RELU && !has(a, 2)))
         z = *h * in(a, 3)[k] + in(a, 4)[k] + (has(a, 7) ? (double)in(a, 7)[i] : 0);
-    return in(a, 0)[i] * act_slope(f->act, z, has(a, 2) ? (double)in(a, 2)[i] : 0);
+    return in(a, 0)[i] * act_slope(f->act, z, has(a, 2) ? in(a, 2)[i] : (real)z);
 }
 
 static int batch_norm_grad(const dg_args *a)
