@@ -203,7 +203,7 @@ static const char *read_path(const char *text, const char *folder, dg_arena *are
 
     if (text[0] == '/' || !folder)
         return plain;
-    const char *beside = dg_path_join(arena, dg_path_join(arena, cwd, folder), text);
+    const char *beside = strcmp(folder, ".") == 0 ? plain : dg_path_join(arena, dg_path_join(arena, cwd, folder), text);
 
     return dg_exists(beside) || !dg_exists(plain) ? beside : plain;
 }
@@ -267,7 +267,9 @@ static void add_bounds(dg_str *out, const dg_attr *a)
 {
     bool low = a->lo > -UNBOUNDED, high = a->hi < UNBOUNDED;
 
-    if (low && high)
+    if (low && high && a->lo == a->hi)
+        dg_str_fmt(out, ", %.15g", a->lo);
+    else if (low && high)
         dg_str_fmt(out, " from %.15g to %.15g", a->lo, a->hi);
     else if (low)
         dg_str_fmt(out, ", at least %.15g", a->lo);

@@ -206,6 +206,7 @@ static const var *expand_let(expander *x, const place *p, const dg_xml *e, const
 
         if (!dg_is_name(a->name) || strchr(a->name, '-')) {
             dg_report_fail(x->report, p->frame, a->at, "let-name", "\"%s\" is no name for a let: letters, digits and _, beginning with a letter", a->name);
+            a->used = true;
             continue;
         }
         if (shadowed(given, a->name)) {
@@ -377,6 +378,7 @@ static void expand_include(expander *x, const place *p, dg_item *into, const dg_
     if (!item)
         return;
     no_children(x, p, e);
+    x->report->holes |= !file;
     if (!file) {
         dg_report_fail(x->report, p->frame, e->at, "attr-missing", "<include> needs file=\"...\"");
         return;
@@ -384,13 +386,17 @@ static void expand_include(expander *x, const place *p, dg_item *into, const dg_
     const char *path = dg_path_join(x->arena, file->folder && strcmp(file->folder, ".") != 0 ? file->folder : "", file->value);
     const char *real = real_path(x->arena, path);
 
-    if (includes_itself(x, p, real, file->value_at, path))
+    if (includes_itself(x, p, real, file->value_at, path)) {
+        x->report->holes = true;
         return;
+    }
     dg_xml *root = open_file(x, p, path, real, file->value_at);
 
+    x->report->holes |= !root;
     if (!root)
         return;
     if (strcmp(root->name, "part") != 0) {
+        x->report->holes = true;
         dg_report_fail(x->report, p->frame, root->at, "include-root", "an included file is a <part>, this one is a <%s>", root->name);
         dg_report_note(x->report, file->value_at, "included here");
         return;
@@ -430,11 +436,13 @@ static void expand_stack(expander *x, const place *p, dg_item *into, const dg_xm
             dg_report_fail(x->report, p->frame, item->attrs[i].at, "attr-unknown", "<stack> has no attribute \"%s\"", item->attrs[i].name);
             dg_report_nearest(x->report, item->attrs[i].name, names, 3, "its attributes");
         }
+    x->report->holes |= !id || !count;
     if (!id || !count) {
         dg_report_fail(x->report, p->frame, e->at, "attr-missing", "<stack> needs %s=\"...\"", id ? "count" : "id");
         return;
     }
     if (!dg_parse_i64(count->value, &n) || n < 1 || n > MAX_REPEAT) {
+        x->report->holes = true;
         dg_report_fail(x->report, p->frame, count->value_at, "attr-value", "count=\"%s\": expected an integer from 1 to %d", count->value,
                        MAX_REPEAT);
         return;

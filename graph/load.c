@@ -42,6 +42,18 @@ void dg_load_unknown(dg_loader *l, const dg_item *item, const dg_item_attr *a, c
     dg_report_nearest(&l->report, a->name, names, n, "its attributes");
 }
 
+/* Is there an unknown attribute that is nearly called that? It is reported; the missing one need not be as well. */
+static bool misspelt(const dg_item *item, const dg_attr *table, const char *others, const char *name)
+{
+    for (int i = 0; i < item->n_attrs; i++) {
+        const char *have = item->attrs[i].name;
+
+        if (!dg_attr_find(table, have) && !dg_is_among(others, have) && dg_nearest(have, &name, 1))
+            return true;
+    }
+    return false;
+}
+
 bool dg_load_attrs(dg_loader *l, const dg_item *item, const char *called, const dg_attr *table, void *conf, const char *others)
 {
     const char *names[128];
@@ -50,7 +62,7 @@ bool dg_load_attrs(dg_loader *l, const dg_item *item, const char *called, const 
     dg_attr_defaults(table, conf, l->arena);
     for (const dg_attr *row = table; row && row->name && n < 100; row++) {
         names[n++] = row->name;
-        if (row->required && !dg_item_find(item, row->name)) {
+        if (row->required && !dg_item_find(item, row->name) && !misspelt(item, table, others, row->name)) {
             dg_str expected = { 0 };
 
             dg_attr_expected(&expected, row);
@@ -126,10 +138,14 @@ static dg_scope *new_scope(dg_loader *l, const dg_item *item, dg_scope_kind kind
     if (other) {
         const dg_item_attr *a = dg_item_find(item, "id");
 
-        dg_report_fail(&l->report, item->frame, a ? a->value_at : item->at, "id-twice", "there is a <%s> \"%s\" already",
-                       other->kind == DG_SCOPE_MODEL ? "model" : other->kind == DG_SCOPE_TRAIN ? "train" : "evaluate", id);
-        dg_report_note(&l->report, other->where, "it stands here");
-        dg_report_help(&l->report, "give this one an id of its own");
+        if (kind == DG_SCOPE_TRAIN)
+            dg_report_fail(&l->report, item->frame, item->at, "element-twice", "a second <train>: a pipeline has one");
+        else
+            dg_report_fail(&l->report, item->frame, a ? a->value_at : item->at, "id-twice", "the id \"%s\" belongs to an earlier <%s>", id,
+                           other->kind == DG_SCOPE_MODEL ? "model" : other->kind == DG_SCOPE_TRAIN ? "train" : "evaluate");
+        dg_report_note(&l->report, other->where, "the first stands here");
+        if (kind != DG_SCOPE_TRAIN)
+            dg_report_help(&l->report, "give this one an id of its own");
     }
     scope->kind = kind;
     scope->id = id ? id : dg_printf(l->arena, "?%d", item->at.line);
@@ -201,7 +217,7 @@ static void read_model(dg_loader *l, const dg_item *item)
         else
             scope->output = scope->nodes[i];
     if (!scope->output)
-        dg_report_fail(&l->report, item->frame, item->at, "model-empty", "<model id=\"%s\"> has no nodes", scope->id);
+        dg_report_fail_unless_holes(&l->report, item->frame, item->at, "model-empty", "<model id=\"%s\"> has no nodes", scope->id);
     dg_scope **all = DG_NEW_N(l->arena, g->n_models + 1, dg_scope *);
 
     if (g->n_models)
@@ -385,7 +401,7 @@ static void read_pipeline(dg_loader *l, const dg_item *root)
         if (k->name)
             read_top(l, k);
     if (!l->g->train && !l->g->n_evaluates)
-        dg_report_fail(&l->report, NULL, root->at, "pipeline-empty", "nothing to do: a pipeline has a <train> or an <evaluate>");
+        dg_report_fail_unless_holes(&l->report, NULL, root->at, "pipeline-empty", "nothing to do: a pipeline has a <train> or an <evaluate>");
 }
 
 int dg_graph_parse(dg_graph **out, const char *text, size_t n, const char *file, const dg_set *sets, int n_sets,

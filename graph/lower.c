@@ -103,7 +103,7 @@ static void compare_ports(lowering *w, const dg_node *node, const dg_val in[], c
     memset(w->bound, 0, (size_t)w->g->dims.vars.n * sizeof *w->bound);
     for (int i = 0; i < node->n_in; i++)
         compare(w, node, node->in_ports[i], "", node->in_types[i], in[i]);
-    for (int i = 0; i < node->n_out; i++)
+    for (int i = 0; i < node->n_out && !node->model; i++) /* a model's output was compared at its own node */
         compare(w, node, node->out_ports[i], "", node->out_contracts[i], out[i]);
 }
 
@@ -195,6 +195,8 @@ static void lower_node(lowering *w, activation *act, const dg_node *node)
         for (int i = 0; act->use && i < act->scope->n_inputs; i++)
             if (act->scope->inputs[i] == node)
                 out[0] = act->inputs[i];
+        if (w->watch)
+            w->watch(w->ctx, w->b, node, in, out);
         return;
     }
     for (int i = 0; i < node->n_in; i++)
@@ -208,6 +210,8 @@ static void lower_node(lowering *w, activation *act, const dg_node *node)
         lower_feeds(w, node, out);
     else if (node->class->lower)
         node->class->lower(w->b, node->conf, in, out);
+    if (w->rc < 0)
+        return;
     dg_build_enter(w->b, origin, "", "");
     compare_ports(w, node, in, out);
     publish(w, act, node, in, out);
@@ -319,7 +323,7 @@ static int check_coverage(const dg_program *p, const dg_scope *scope, dg_diag *d
         rc = dg_fail(d, DG_EINPUT, info->where, "gradient-missing", "parameter %s of \"%s\" never reaches the loss", info->name,
                      info->where.node ? info->where.node : "?");
         if (more)
-            dg_note(d, DG_NOWHERE, "nor do %d others of this node", more);
+            dg_note(d, DG_NOWHERE, "%d of this node's parameters do not", more + 1);
         dg_help(d, "wire the node to the loss, freeze it, or take it out");
     }
     return rc;

@@ -152,7 +152,7 @@ static const dg_scope *find_model(dg_loader *l, const dg_node *node, const dg_it
     if (l->scope->kind == DG_SCOPE_MODEL && strcmp(l->scope->id, a->value) == 0)
         dg_report_fail(&l->report, node->item->frame, a->value_at, "model-unknown", "model=\"%s\": a model cannot use itself", a->value);
     else
-        dg_report_fail(&l->report, node->item->frame, a->value_at, "model-unknown", "there is no <model id=\"%s\"> before this place", a->value);
+        dg_report_fail_unless_holes(&l->report, node->item->frame, a->value_at, "model-unknown", "there is no <model id=\"%s\"> before this place", a->value);
     dg_report_nearest(&l->report, a->value, names, g->n_models, "models");
     return NULL;
 }
@@ -270,12 +270,25 @@ static void take_attrs(dg_loader *l, dg_node *node)
     }
 }
 
+/* Is there an unknown attribute that is nearly called that? It is reported; the missing one need not be as well. */
+static bool misspelt(const dg_node *node, const char *name)
+{
+    for (int i = 0; i < node->item->n_attrs; i++) {
+        const char *have = node->item->attrs[i].name;
+
+        if (find_port(node, have) < 0 && !dg_attr_find(node->class->attrs, have) && !dg_is_among("id recompute pretrained", have) &&
+            dg_nearest(have, &name, 1))
+            return true;
+    }
+    return false;
+}
+
 static void require(dg_loader *l, dg_node *node)
 {
     const char *called = dg_node_called(l->arena, node);
 
     for (const dg_attr *row = node->class->attrs; row && row->name; row++)
-        if (row->required && !dg_item_find(node->item, row->name)) {
+        if (row->required && !dg_item_find(node->item, row->name) && !misspelt(node, row->name)) {
             dg_str expected = { 0 };
 
             dg_attr_expected(&expected, row);
@@ -284,10 +297,9 @@ static void require(dg_loader *l, dg_node *node)
             dg_str_free(&expected);
         }
     for (int i = 0; i < node->n_in; i++)
-        if (!(node->in_ports[i]->flags & DG_PORT_OPTIONAL) && !node->in[i].where.line) {
+        if (!(node->in_ports[i]->flags & DG_PORT_OPTIONAL) && !node->in[i].where.line && !misspelt(node, node->in_ports[i]->name))
             dg_report_fail(&l->report, node->item->frame, node->where, "port-missing", "%s needs %s=\"@...\": %s", called, node->in_ports[i]->name,
                            node->in_ports[i]->doc);
-        }
 }
 
 /* --- elements inside a node's element ------------------------------------------------------------------------------- */

@@ -47,6 +47,20 @@ int dg_report_fail(dg_reporter *r, const dg_frame *frame, dg_where at, const cha
     return rc;
 }
 
+int dg_report_fail_unless_holes(dg_reporter *r, const dg_frame *frame, dg_where at, const char *id, const char *fmt, ...)
+{
+    va_list ap;
+
+    r->n += r->holes;
+    r->muted = r->holes;
+    if (r->holes)
+        return -DG_EINPUT;
+    va_start(ap, fmt);
+    int rc = dg_report_vfail(r, frame, at, id, fmt, ap);
+    va_end(ap);
+    return rc;
+}
+
 void dg_report_warn(dg_reporter *r, const dg_frame *frame, dg_where at, const char *id, const char *fmt, ...)
 {
     va_list ap;

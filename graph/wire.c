@@ -118,7 +118,7 @@ static void unknown_id(dg_loader *l, const dg_node *node, const dg_item_attr *a,
     for (int i = 0; i < n; i++)
         if (dg_map_value(l->scope->ids, i) != node)
             names[k++] = dg_map_key(l->scope->ids, i);
-    dg_report_fail(&l->report, node->item->frame, a->value_at, "wire-unknown", "%s=\"%s\": there is no node \"%.*s\" before this place", a->name,
+    dg_report_fail_unless_holes(&l->report, node->item->frame, a->value_at, "wire-unknown", "%s=\"%s\": there is no node \"%.*s\" before this place", a->name,
                    a->value, (int)strcspn(path, "."), path);
     dg_report_nearest(&l->report, dg_strndup(l->arena, path, strcspn(path, ".")), names, k, "nodes");
 }
@@ -243,7 +243,7 @@ const dg_node *dg_load_upward(dg_loader *l, const dg_item *item, const dg_item_a
             names[k++] = dg_map_key(scopes[i]->ids, j);
     }
     if (!found) {
-        dg_report_fail(&l->report, item->frame, a->value_at, "wire-unknown", "%s=\"%s\": there is no such node in a %s before this place", a->name,
+        dg_report_fail_unless_holes(&l->report, item->frame, a->value_at, "wire-unknown", "%s=\"%s\": there is no such node in %s before this place", a->name,
                        a->value, what);
         dg_report_nearest(&l->report, dg_strndup(l->arena, path, strcspn(path, ".")), names, k, "its nodes");
     }

@@ -1,4 +1,5 @@
 # check_PROGRAMS, tests_bad_NAME_SOURCES, TESTS; data in EXTRA_DIST.
-check_PROGRAMS +=
-TESTS +=
-EXTRA_DIST +=
+check_PROGRAMS += tests/bad/pipelines
+tests_bad_pipelines_SOURCES = tests/bad/pipelines.c tests/graph/toy.c tests/graph/toy.h
+TESTS += tests/bad/pipelines
+EXTRA_DIST += tests/bad/xml
