@@ -1,7 +1,10 @@
 detrgraph_SOURCES += \
 	cli/cli.h \
+	cli/cmd_bench.c \
+	cli/cmd_evaluate.c \
 	cli/cmd_nodes.c \
 	cli/cmd_plan.c \
+	cli/cmd_predict.c \
 	cli/cmd_render.c \
 	cli/cmd_run.c \
 	cli/cmd_score.c \

@@ -9,6 +9,7 @@ libruntime_la_SOURCES += \
 	runtime/journal.c runtime/journal.h \
 	runtime/pictures.c \
 	runtime/pickle.c runtime/pickle.h \
+	runtime/predict.c \
 	runtime/pth.c \
 	runtime/run.c \
 	runtime/safetensors.c \

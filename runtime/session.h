@@ -112,4 +112,19 @@ typedef struct dg_evaluation {
 } dg_evaluation;
 int dg_run_evaluate_scope(dg_run *run, dg_evaluation *e, dg_diag *d) DG_MUST_USE;
 
+/* ---- predict.c ------------------------------------------------------------------------------------------- */
+
+typedef struct dg_prediction {
+    const char      *path;
+    const dg_image  *image; /* as read, upright */
+    int              n;
+    const struct dg_mark *marks; /* best first, in pixels of the image */
+    const dg_dataset *names; /* of the evaluation, for classes; NULL where its data cannot be opened */
+} dg_prediction;
+typedef int dg_prediction_fn(void *ctx, const dg_prediction *p, dg_diag *d);
+
+/* Detections on image files, prepared as the first evaluation prepares its own; take is called once for each. */
+int dg_run_predict(dg_run *run, const char *const *paths, int n, double threshold, bool ema, dg_prediction_fn *take,
+                   void *ctx, dg_diag *d) DG_MUST_USE;
+
 #endif

@@ -1,0 +1,354 @@
+/* cmd_bench.c: `detrgraph bench`: how fast a pipeline trains, and where the time goes. The batch lies in memory: random
+ * pixels and about seven objects an image; every step is a whole one, with matching, clipping, AdamW and EMA. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/rng.h"
+#include "cli/cli.h"
+#include "cli/launch.h"
+#include "cli/progress.h"
+#include "config.h"
+#include "runtime/available.h"
+#include "runtime/session.h"
+
+typedef struct opts {
+    dg_words    sets;
+    dg_size     size;
+    const char *format, *precision;
+    int64_t     batch, steps, threads;
+} opts;
+
+static const dg_option options[] = {
+    { "size", DG_OPTION_SIZE, offsetof(opts, size), "S|WxH", NULL, "image size (the largest of the pipeline's)" },
+    { "batch", DG_OPTION_INT, offsetof(opts, batch), "B", NULL, "images of a batch: --set batch=B" },
+    { "steps", DG_OPTION_INT, offsetof(opts, steps), "N", NULL, "measured steps (10), after five that are not" },
+    { "set", DG_OPTION_LIST, offsetof(opts, sets), "NAME=VALUE", NULL, "another value for a <let> of the pipeline" },
+    { "precision", DG_OPTION_WORD, offsetof(opts, precision), NULL, "f32|bf16|f64", "instead of the pipeline's" },
+    { "threads", DG_OPTION_INT, offsetof(opts, threads), "N", NULL, "threads of the kernels (all cores)" },
+    { "format", DG_OPTION_WORD, offsetof(opts, format), NULL, "text|json", "how the numbers are printed (text)" },
+    { 0 },
+};
+
+enum { WARM = 5, PROFILED = 3 };
+
+typedef struct share { /* of a step's time */
+    const char *name;
+    double      seconds, flops, bytes, ref;
+} share;
+typedef DG_VEC(share) shares;
+
+typedef struct bench {
+    dg_run   *run;
+    dg_arena *arena;
+    int64_t   batch;
+    double    first_s; /* process start to the end of the first step */
+    int       n;
+    double   *step_s;
+    shares    nodes, ops;
+    double    profiled_s, ref_s, flops, bytes;
+    int64_t   slab_bytes, planned_bytes, peak_bytes;
+} bench;
+
+/* ---- the process ------------------------------------------------------------------------------------------- */
+
+/* Seconds since a process began, to a hundredth: field 22 of /proc/PID/stat, in ticks since the machine started. */
+static double age_of(long pid)
+{
+    char               path[48], text[1024];
+    unsigned long long ticks = 0;
+    struct timespec    now;
+    FILE              *f;
+    size_t             n;
+
+    snprintf(path, sizeof path, "/proc/%ld/stat", pid);
+    f = fopen(path, "re");
+    n = f ? fread(text, 1, sizeof text - 1, f) : 0;
+    if (f)
+        fclose(f);
+    text[n] = '\0';
+    const char *at = strrchr(text, ')'); /* the name before it may hold anything */
+
+    for (int field = 2; at && field < 22; field++)
+        at = strchr(at + 1, ' ');
+    if (!at || sscanf(at, " %llu", &ticks) != 1)
+        return 0;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec - (double)ticks / (double)sysconf(_SC_CLK_TCK);
+}
+
+/* ---- a batch in memory --------------------------------------------------------------------------------------- */
+
+static bool ends_in(const char *name, const char *end)
+{
+    size_t n = strlen(name), m = strlen(end);
+
+    return n >= m && strcmp(name + n - m, end) == 0;
+}
+
+static int feed_random(bench *b, dg_diag *d)
+{
+    dg_rng rng = dg_rng_begin(dg_rng_named(1, "bench"), 0, 0);
+    int    rc = 0;
+
+    for (int i = 0; rc == 0 && i < dg_run_n_inputs(b->run); i++) {
+        dg_run_tensor t = dg_run_input_at(b->run, i);
+        int64_t       n = dg_shape_elements(t.shape);
+        double       *real = dg_try_alloc((size_t)n * sizeof *real);
+        int32_t      *whole = (int32_t *)real;
+
+        if (!real)
+            return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "memory-plan", "no memory for the batch");
+        for (int64_t k = 0; k < n; k++)
+            if (t.dtype == DG_I32)
+                whole[k] = ends_in(t.name, "count") ? (int32_t)(5 + dg_rng_below(&rng, 5)) : 0; /* 7 in the mean; labels 0 */
+            else if (ends_in(t.name, "boxes"))
+                real[k] = k % 4 < 2 ? dg_rng_range(&rng, 0.3, 0.7) : dg_rng_range(&rng, 0.05, 0.5);
+            else
+                real[k] = dg_rng_uniform(&rng);
+        rc = dg_run_feed(b->run, t.name, real, n, d);
+        dg_free(real);
+        if (i == 0)
+            b->batch = t.shape.d[0];
+    }
+    return rc;
+}
+
+/* ---- where the time goes --------------------------------------------------------------------------------------- */
+
+static share *find_share(bench *b, shares *list, const char *name)
+{
+    for (int i = 0; i < list->n; i++)
+        if (strcmp(list->items[i].name, name) == 0)
+            return &list->items[i];
+    DG_PUSH(b->arena, *list, ((share){ .name = name }));
+    return &list->items[list->n - 1];
+}
+
+static void measure(void *ctx, int instr, double seconds)
+{
+    bench               *b = ctx;
+    const dg_bucket     *bucket = b->run->current;
+    const dg_instr      *in = &bucket->program->instrs.items[instr];
+    const dg_plan_instr *pi = &bucket->plan->instrs[instr];
+    share *of[2] = { find_share(b, &b->nodes, in->origin.where.node ? in->origin.where.node : "-"),
+                     find_share(b, &b->ops, in->op->name) };
+
+    for (int i = 0; i < 2; i++) {
+        of[i]->seconds += seconds / PROFILED;
+        of[i]->flops += pi->flops / PROFILED;
+        of[i]->bytes += pi->bytes / PROFILED;
+        of[i]->ref += pi->is_ref ? seconds / PROFILED : 0;
+    }
+    b->profiled_s += seconds / PROFILED;
+    b->ref_s += pi->is_ref ? seconds / PROFILED : 0;
+    b->flops += pi->flops / PROFILED;
+    b->bytes += pi->bytes / PROFILED;
+}
+
+static int by_seconds(const void *x, const void *y)
+{
+    const share *a = x, *b = y;
+
+    return (a->seconds < b->seconds) - (a->seconds > b->seconds);
+}
+
+static int by_value(const void *x, const void *y)
+{
+    const double *a = x, *b = y;
+
+    return (*a > *b) - (*a < *b);
+}
+
+/* ---- measuring --------------------------------------------------------------------------------------------------- */
+
+static int one_step(bench *b, double *seconds, dg_diag *d)
+{
+    double begin = dg_monotonic_s();
+    bool   updated = false;
+    int    rc = 0;
+
+    while (rc == 0 && !updated)
+        rc = dg_run_train_batch(b->run, NULL, &updated, d);
+    *seconds = dg_monotonic_s() - begin;
+    return rc;
+}
+
+static int measure_all(bench *b, const opts *o, dg_diag *d)
+{
+    double  ignored;
+    dg_size size = o->size, *sizes;
+    int     n, batch, rc;
+
+    if (!b->run->graph->train)
+        return dg_fail(d, DG_EINPUT, (dg_where){ .file = b->run->graph->file }, "pipeline-without-train",
+                       "the pipeline has no <train>: there is nothing to measure");
+    DG_TRY(dg_run_sizes(b->run, b->run->graph->train, b->arena, &sizes, &n, &batch, d));
+    if (!size.w)
+        size = sizes[0];
+    b->run->n_steps = b->run->graph->train->steps;
+    DG_TRY(dg_run_use(b->run, b->run->graph->train, size, false, d));
+    DG_TRY(feed_random(b, d));
+    DG_TRY(one_step(b, &ignored, d));
+    b->first_s = age_of(getppid());
+    for (int i = 1; i < WARM; i++)
+        DG_TRY(one_step(b, &ignored, d));
+    b->n = o->steps > 0 ? (int)o->steps : 10;
+    b->step_s = DG_NEW_N(b->arena, b->n, double);
+    for (int i = 0; i < b->n; i++)
+        DG_TRY(one_step(b, &b->step_s[i], d));
+    qsort(b->step_s, (size_t)b->n, sizeof *b->step_s, by_value);
+    dg_exec_hook(b->run->current->exec, measure, b);
+    for (int i = 0; i < PROFILED; i++)
+        DG_TRY(one_step(b, &ignored, d));
+    dg_exec_hook(b->run->current->exec, NULL, NULL);
+    qsort(b->nodes.items, (size_t)b->nodes.n, sizeof *b->nodes.items, by_seconds);
+    qsort(b->ops.items, (size_t)b->ops.n, sizeof *b->ops.items, by_seconds);
+    b->slab_bytes = b->run->current->plan->slab_bytes;
+    b->planned_bytes = dg_run_bytes(b->run);
+    b->peak_bytes = dg_memory_peak();
+out:
+    return rc;
+}
+
+/* ---- printing ---------------------------------------------------------------------------------------------------- */
+
+static double images_per_s(const bench *b, double seconds)
+{
+    int accumulate = b->run->current->program->accumulate;
+
+    return (double)b->batch * (accumulate > 0 ? accumulate : 1) / seconds;
+}
+
+/* Steps are sorted, fastest first. */
+static double quantile(const bench *b, double q)
+{
+    return b->step_s[(int)(q * (b->n - 1) + 0.5)];
+}
+
+static void print_shares(const bench *b, const char *title, const shares *list)
+{
+    printf("\n%-28s %9s %6s %9s %7s %6s\n", title, "ms", "%", "GFLOP/s", "GB/s", "ref %");
+    for (int i = 0; i < list->n && list->items[i].seconds > 0.001 * b->profiled_s; i++) {
+        const share *s = &list->items[i];
+
+        printf("%-28s %9.2f %6.1f %9.1f %7.1f %6.1f\n", s->name, 1e3 * s->seconds, 100 * s->seconds / b->profiled_s,
+               1e-9 * s->flops / s->seconds, 1e-9 * s->bytes / s->seconds, 100 * s->ref / s->seconds);
+    }
+}
+
+static void print_text(const bench *b)
+{
+    double median = quantile(b, 0.5);
+    char   slab[32], planned[32], peak[32], features[128];
+
+    printf("%s, %lldx%lld, batch %lld, %s, %d threads, CPU %s\n", b->run->graph->name ? b->run->graph->name : b->run->graph->file,
+           (long long)b->run->current->size.w, (long long)b->run->current->size.h, (long long)b->batch, b->run->precision,
+           b->run->env.threads, dg_cpu_features(features, sizeof features));
+    printf("median %.3f images/s, %.4f s a step (10 %% to 90 %%: %.4f to %.4f s, of %d steps)\n", images_per_s(b, median), median,
+           quantile(b, 0.1), quantile(b, 0.9), b->n);
+    printf("%.1f GFLOP/s, %.1f GB/s of operands; %.2f GFLOP a step\n", 1e-9 * b->flops / median, 1e-9 * b->bytes / median,
+           1e-9 * b->flops);
+    printf("reference kernels: %.2f %% of a step's time\n", 100 * b->ref_s / b->profiled_s);
+    printf("memory: peak %s; planned %s, of which %s intermediate values\n", dg_human_bytes((double)b->peak_bytes, peak, sizeof peak),
+           dg_human_bytes((double)b->planned_bytes, planned, sizeof planned),
+           dg_human_bytes((double)b->slab_bytes, slab, sizeof slab));
+    printf("first step ended %.2f s after the process began\n", b->first_s);
+    print_shares(b, "node", &b->nodes);
+    print_shares(b, "op", &b->ops);
+}
+
+static void json_shares(dg_str *s, const char *key, const shares *list)
+{
+    dg_str_fmt(s, ",\"%s\":[", key);
+    for (int i = 0; i < list->n; i++) {
+        const share *x = &list->items[i];
+
+        dg_str_add(s, i ? ",\n{\"name\":" : "\n{\"name\":");
+        dg_str_json(s, x->name);
+        dg_str_fmt(s, ",\"seconds\":%.6f,\"gflops\":%.3f,\"gb\":%.4f,\"ref_seconds\":%.6f}", x->seconds, 1e-9 * x->flops,
+                   1e-9 * x->bytes, x->ref);
+    }
+    dg_str_add(s, "]");
+}
+
+static void print_json(const bench *b)
+{
+    double median = quantile(b, 0.5);
+    char   features[128];
+    dg_str s = { 0 };
+
+    dg_str_fmt(&s, "{\"width\":%lld,\"height\":%lld,\"batch\":%lld,\"precision\":\"%s\",\"threads\":%d,\"cpu\":",
+               (long long)b->run->current->size.w, (long long)b->run->current->size.h, (long long)b->batch, b->run->precision,
+               b->run->env.threads);
+    dg_str_json(&s, dg_cpu_features(features, sizeof features));
+    dg_str_fmt(&s, ",\"images_per_s\":%.4f,\"step_s\":%.6f,\"step_s_10\":%.6f,\"step_s_90\":%.6f,\"steps\":%d",
+               images_per_s(b, median), median, quantile(b, 0.1), quantile(b, 0.9), b->n);
+    dg_str_fmt(&s, ",\"gflops_per_s\":%.3f,\"gb_per_s\":%.3f,\"gflops_a_step\":%.3f,\"ref_share\":%.6f", 1e-9 * b->flops / median,
+               1e-9 * b->bytes / median, 1e-9 * b->flops, b->ref_s / b->profiled_s);
+    dg_str_fmt(&s, ",\"peak_bytes\":%lld,\"planned_bytes\":%lld,\"slab_bytes\":%lld,\"first_step_s\":%.3f",
+               (long long)b->peak_bytes, (long long)b->planned_bytes, (long long)b->slab_bytes, b->first_s);
+    json_shares(&s, "nodes", &b->nodes);
+    json_shares(&s, "ops", &b->ops);
+    dg_str_add(&s, "}");
+    puts(s.s);
+    dg_str_free(&s);
+}
+
+static int run_bench(const opts *o, const char *file, dg_arena *a)
+{
+    bench        b = { .arena = a };
+    dg_diag     *d = dg_diag_open();
+    const char **sets = DG_NEW_N(a, o->sets.n + 1, const char *);
+    int          rc, n = o->sets.n;
+
+    memcpy(sets, o->sets.v, (size_t)n * sizeof *sets);
+    if (o->batch > 0)
+        sets[n++] = dg_printf(a, "batch=%lld", (long long)o->batch);
+
+    const dg_run_options how = {
+        .size = sizeof how,
+        .file = file,
+        .n_sets = n,
+        .sets = sets,
+        .precision = o->precision,
+        .program = "detrgraph " PACKAGE_VERSION,
+        .threads = (int)o->threads,
+        .no_pretrained = true,
+    };
+
+    DG_TRY(dg_run_open(&b.run, &how, d));
+    DG_TRY(measure_all(&b, o, d));
+    if (o->format && strcmp(o->format, "json") == 0)
+        print_json(&b);
+    else
+        print_text(&b);
+out:
+    fflush(stdout);
+    dg_print_diag_files(d);
+    dg_run_close(&b.run);
+    dg_diag_close(&d);
+    return rc < 0 ? DG_EXIT_FAILED : DG_EXIT_OK;
+}
+
+static int run(const void *given, const dg_words *words, dg_arena *a)
+{
+    const opts *o = given;
+    int         code;
+
+    return dg_launch((int)o->threads, &code) ? code : run_bench(o, words->v[0], a);
+}
+
+const dg_verb dg_verb_bench = {
+    .name = "bench",
+    .args = "FILE [--size S] [--batch B] [--precision f32|bf16] [--steps N] [--format json]",
+    .brief = "Measures training steps: images/s, time by node and by op, memory.",
+    .doc = "Whole training steps on a batch of random images with about seven objects each; no data are read.",
+    .options = options,
+    .size = sizeof(opts),
+    .least = 1,
+    .most = 1,
+    .run = run,
+};

@@ -1,0 +1,113 @@
+/* cmd_evaluate.c: `detrgraph evaluate`: what a pipeline's <evaluate> says about given weights. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "cli/cli.h"
+#include "cli/launch.h"
+#include "cli/progress.h"
+#include "config.h"
+
+typedef struct opts {
+    dg_words    sets;
+    const char *weights, *out, *format, *precision;
+    int64_t     threads;
+} opts;
+
+static const dg_option options[] = {
+    { "weights", DG_OPTION_STR, offsetof(opts, weights), "FILE", NULL, "safetensors, or a PyTorch checkpoint" },
+    { "out", DG_OPTION_STR, offsetof(opts, out), "DIR", NULL, "where detections.json and pictures go" },
+    { "set", DG_OPTION_LIST, offsetof(opts, sets), "NAME=VALUE", NULL, "another value for a <let> of the pipeline" },
+    { "format", DG_OPTION_WORD, offsetof(opts, format), NULL, "text|json", "how the numbers are printed (text)" },
+    { "precision", DG_OPTION_WORD, offsetof(opts, precision), NULL, "f32|bf16|f64", "instead of the pipeline's" },
+    { "threads", DG_OPTION_INT, offsetof(opts, threads), "N", NULL, "threads of the kernels (all cores)" },
+    { 0 },
+};
+
+static void print_text(void *ctx, const dg_run_report *r)
+{
+    (void)ctx;
+    printf("%s (%.1f img/s)\n", r->scope, r->images_per_s);
+    for (int i = 0; i < r->n; i++)
+        printf("  %-24s %7.4f\n", r->names[i], r->values[i]);
+    for (int i = 0; i < r->n_notes; i++)
+        printf("  %s\n", r->notes[i]);
+}
+
+static void print_json(void *ctx, const dg_run_report *r)
+{
+    dg_str s = { 0 };
+
+    (void)ctx;
+    dg_str_add(&s, "{\"evaluate\":");
+    dg_str_json(&s, r->scope);
+    for (int i = 0; i < r->n; i++) {
+        dg_str_add(&s, ",");
+        dg_str_json(&s, r->names[i]);
+        dg_str_add(&s, ":");
+        dg_str_json_real(&s, r->values[i]);
+    }
+    dg_str_add(&s, ",\"notes\":[");
+    for (int i = 0; i < r->n_notes; i++) {
+        dg_str_add(&s, i ? "," : "");
+        dg_str_json(&s, r->notes[i]);
+    }
+    dg_str_add(&s, "]}");
+    puts(s.s);
+    dg_str_free(&s);
+}
+
+static int evaluate(const opts *o, const char *file)
+{
+    bool                 json = o->format && strcmp(o->format, "json") == 0;
+    dg_bar               bar = dg_bar_begin();
+    dg_diag             *d = dg_diag_open();
+    dg_run              *run = NULL;
+    int                  rc;
+    const dg_run_options how = {
+        .size = sizeof how,
+        .file = file,
+        .n_sets = o->sets.n,
+        .sets = o->sets.v,
+        .precision = o->precision,
+        .program = "detrgraph " PACKAGE_VERSION,
+        .threads = (int)o->threads,
+        .no_pretrained = true, /* --weights brings all of them */
+        .log = json ? NULL : dg_bar_log,
+        .log_ctx = &bar,
+    };
+
+    DG_TRY(dg_run_open(&run, &how, d));
+    DG_TRY(dg_run_load(run, o->weights, d));
+    DG_TRY(dg_run_evaluate(run, o->out, false, json ? print_json : print_text, NULL, d));
+out:
+    fflush(stdout);
+    dg_print_diag_files(d);
+    dg_run_close(&run);
+    dg_diag_close(&d);
+    return rc < 0 ? DG_EXIT_FAILED : DG_EXIT_OK;
+}
+
+static int run(const void *given, const dg_words *words, dg_arena *a)
+{
+    const opts *o = given;
+    int         code;
+
+    (void)a;
+    if (!o->weights) {
+        fprintf(stderr, "detrgraph evaluate: --weights FILE is needed\n");
+        return DG_EXIT_USAGE;
+    }
+    return dg_launch((int)o->threads, &code) ? code : evaluate(o, words->v[0]);
+}
+
+const dg_verb dg_verb_evaluate = {
+    .name = "evaluate",
+    .args = "FILE --weights FILE [--out DIR] [--set NAME=VALUE]... [--format json]",
+    .brief = "Runs a pipeline's evaluations on given weights.",
+    .options = options,
+    .size = sizeof(opts),
+    .least = 1,
+    .most = 1,
+    .run = run,
+};

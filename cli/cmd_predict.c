@@ -1,0 +1,173 @@
+/* cmd_predict.c: `detrgraph predict`: detections on images, as JSON and drawn. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "cli/cli.h"
+#include "cli/launch.h"
+#include "cli/progress.h"
+#include "config.h"
+#include "media/draw.h"
+#include "media/image.h"
+#include "runtime/session.h"
+
+typedef struct opts {
+    dg_words    sets;
+    const char *weights, *out, *format, *precision;
+    double      threshold;
+    int64_t     threads;
+} opts;
+
+static const dg_option options[] = {
+    { "weights", DG_OPTION_STR, offsetof(opts, weights), "FILE", NULL, "safetensors, or a PyTorch checkpoint" },
+    { "out", DG_OPTION_STR, offsetof(opts, out), "DIR", NULL, "where the images go with their boxes drawn" },
+    { "threshold", DG_OPTION_NUM, offsetof(opts, threshold), "SCORE", NULL, "lowest score that counts (0.4)" },
+    { "set", DG_OPTION_LIST, offsetof(opts, sets), "NAME=VALUE", NULL, "another value for a <let> of the pipeline" },
+    { "format", DG_OPTION_WORD, offsetof(opts, format), NULL, "text|json", "how the detections are printed (text)" },
+    { "precision", DG_OPTION_WORD, offsetof(opts, precision), NULL, "f32|bf16|f64", "instead of the pipeline's" },
+    { "threads", DG_OPTION_INT, offsetof(opts, threads), "N", NULL, "threads of the kernels (all cores)" },
+    { 0 },
+};
+
+enum { MIN_SIDE = 480 };
+
+typedef struct printer {
+    const opts *o;
+    dg_arena   *arena;
+    bool        json;
+    int         n; /* printed so far */
+} printer;
+
+static const char *class_name(const dg_prediction *p, int label)
+{
+    return p->names && label < p->names->n_classes ? p->names->classes[label].name : NULL;
+}
+
+static void print_json(printer *s, const dg_prediction *p)
+{
+    dg_str out = { 0 };
+
+    dg_str_add(&out, s->n ? ",\n{\"image\":" : "[\n{\"image\":");
+    dg_str_json(&out, p->path);
+    dg_str_fmt(&out, ",\"width\":%d,\"height\":%d,\"detections\":[", p->image->w, p->image->h);
+    for (int i = 0; i < p->n; i++) {
+        const dg_mark *m = &p->marks[i];
+
+        dg_str_fmt(&out, "%s{\"label\":%d", i ? "," : "", m->label);
+        if (class_name(p, m->label)) {
+            dg_str_fmt(&out, ",\"category_id\":%lld,\"name\":", (long long)p->names->classes[m->label].id);
+            dg_str_json(&out, class_name(p, m->label));
+        }
+        dg_str_fmt(&out, ",\"bbox\":[%.2f,%.2f,%.2f,%.2f],\"score\":%.4f}", m->box.x1, m->box.y1, m->box.x2 - m->box.x1,
+                   m->box.y2 - m->box.y1, m->score);
+    }
+    dg_str_add(&out, "]}");
+    fputs(out.s, stdout);
+    dg_str_free(&out);
+}
+
+static void print_text(const dg_prediction *p)
+{
+    printf("%s: %d x %d, %d found\n", p->path, p->image->w, p->image->h, p->n);
+    for (int i = 0; i < p->n; i++) {
+        const dg_mark *m = &p->marks[i];
+        const char    *name = class_name(p, m->label);
+        char           number[24];
+
+        snprintf(number, sizeof number, "class %d", m->label);
+        printf("  %.3f  %-16s %7.1f %7.1f %7.1f %7.1f\n", m->score, name ? name : number, m->box.x1, m->box.y1, m->box.x2,
+               m->box.y2);
+    }
+}
+
+/* OUT/NAME.png; best marks last, so that they lie on top. */
+static int draw(printer *s, const dg_prediction *p, dg_diag *d)
+{
+    dg_scratch  *scratch = dg_scratch_open(0);
+    dg_mark     *marks = DG_NEW_N(s->arena, p->n + 1, dg_mark);
+    const char **names = DG_NEW_N(s->arena, p->names ? p->names->n_classes + 1 : 1, const char *);
+    dg_tile      tile = { p->image, marks, p->n, NULL };
+    dg_image     out;
+    char        *stem = dg_strdup(s->arena, dg_path_name(p->path));
+    int          rc;
+
+    for (int i = 0; i < p->n; i++)
+        marks[i] = p->marks[p->n - 1 - i];
+    for (int i = 0; p->names && i < p->names->n_classes; i++)
+        names[i] = p->names->classes[i].name;
+    if (strrchr(stem, '.'))
+        *strrchr(stem, '.') = '\0';
+    DG_TRY(dg_draw_picture(&out, scratch, &tile, (dg_names){ names, p->names ? p->names->n_classes : 0 }, MIN_SIDE, d));
+    DG_TRY(dg_image_write(dg_printf(s->arena, "%s/%s.png", s->o->out, stem), &out, d));
+out:
+    dg_scratch_close(&scratch);
+    return rc;
+}
+
+static int take(void *ctx, const dg_prediction *p, dg_diag *d)
+{
+    printer *s = ctx;
+
+    if (s->json)
+        print_json(s, p);
+    else
+        print_text(p);
+    s->n++;
+    return s->o->out ? draw(s, p, d) : 0;
+}
+
+static int predict(const opts *o, const dg_words *words, dg_arena *a)
+{
+    printer              s = { o, a, o->format && strcmp(o->format, "json") == 0, 0 };
+    dg_diag             *d = dg_diag_open();
+    dg_run              *opened = NULL;
+    int                  rc;
+    const dg_run_options how = {
+        .size = sizeof how,
+        .file = words->v[0],
+        .n_sets = o->sets.n,
+        .sets = o->sets.v,
+        .precision = o->precision,
+        .program = "detrgraph " PACKAGE_VERSION,
+        .threads = (int)o->threads,
+        .no_pretrained = true,
+    };
+
+    DG_TRY(dg_run_open(&opened, &how, d));
+    DG_TRY(dg_run_load(opened, o->weights, d));
+    if (o->out)
+        DG_TRY(dg_mkdirs(o->out, d));
+    DG_TRY(dg_run_predict(opened, words->v + 1, words->n - 1, o->threshold > 0 ? o->threshold : 0.4, false, take, &s, d));
+out:
+    if (s.json)
+        puts(s.n ? "\n]" : "[]");
+    fflush(stdout);
+    dg_print_diag_files(d);
+    dg_run_close(&opened);
+    dg_diag_close(&d);
+    return rc < 0 ? DG_EXIT_FAILED : DG_EXIT_OK;
+}
+
+static int run(const void *given, const dg_words *words, dg_arena *a)
+{
+    const opts *o = given;
+    int         code;
+
+    if (!o->weights) {
+        fprintf(stderr, "detrgraph predict: --weights FILE is needed\n");
+        return DG_EXIT_USAGE;
+    }
+    return dg_launch((int)o->threads, &code) ? code : predict(o, words, a);
+}
+
+const dg_verb dg_verb_predict = {
+    .name = "predict",
+    .args = "FILE --weights FILE IMAGE... [--out DIR] [--threshold SCORE] [--format json]",
+    .brief = "Finds objects in images with trained weights.",
+    .doc = "FILE is the pipeline that the weights were trained with: images are prepared as its evaluation does.",
+    .options = options,
+    .size = sizeof(opts),
+    .least = 2,
+    .most = -1,
+    .run = run,
+};
