@@ -7,6 +7,6 @@ ops_samples = $(ops_shared) tests/ops/samples.h tests/ops/samples.c tests/ops/sa
 tests_ops_twins_SOURCES = tests/ops/twins.c $(ops_samples)
 tests_ops_gradients_SOURCES = tests/ops/gradients.c $(ops_samples)
 tests_ops_stored_SOURCES = tests/ops/stored.c tests/ops/stored.h tests/ops/stored_layers.c tests/ops/stored_detection.c \
-	tests/ops/stored_model.h tests/ops/stored_model.c $(ops_shared)
+	tests/ops/stored_nodes.c tests/ops/stored_model.h tests/ops/stored_model.c $(ops_shared)
 tests_ops_definitions_SOURCES = tests/ops/definitions.c $(ops_shared)
 EXTRA_DIST += tests/ops/data/ops.json

@@ -1,4 +1,4 @@
-/* stored.h: one case for each entry of data/ops.json that describes an op or a composition of ops. */
+/* stored.h: one case for each entry of data/ops.json. */
 #ifndef DG_TESTS_OPS_STORED_H
 #define DG_TESTS_OPS_STORED_H
 
@@ -13,12 +13,13 @@ typedef struct fixture {
     int            entries;
 } fixture;
 
-/* In stored_layers.c and stored_detection.c. */
+/* In stored_layers.c, stored_detection.c and stored_nodes.c. */
 #define STORED_CASES(X) \
     X(msda_core) X(msda_core_discrete) X(msda_module) X(mha) X(batchnorm_train) \
     X(batchnorm_frozen) X(layernorm) X(gelu) X(silu) X(inverse_sigmoid) X(repvgg) \
     X(csp_rep) X(basic_block_d_stride2) X(maxpool_3_2_1) X(vfl) X(loss_bbox) X(loss_giou) \
-    X(giou_pairwise) X(matcher) X(dn_group) X(dn_group_empty) X(adamw_clip)
+    X(giou_pairwise) X(matcher) X(dn_group) X(dn_group_empty) X(adamw_clip) X(anchors) \
+    X(anchors_border) X(aifi_pos) X(ema_decay) X(warmup_linear)
 #define DECLARE(name) void stored_##name(void **state);
 STORED_CASES(DECLARE)
 #undef DECLARE
