@@ -94,14 +94,14 @@ CASE(ema_decay)
 /* The position table is the constant [1,15,width] of an encoder that is lowered for a coarsest map of 3x5. */
 static const double *position_table(model *m, int64_t width)
 {
-    void  *conf = defaults(m, &dg_node_encoder_hybrid);
-    dg_val in[3], out[1];
+    void       *conf = defaults(m, &dg_node_encoder_hybrid);
+    const char *name = dg_printf(m->arena, "width%d", (int)width);
+    dg_val      in[3], out[1];
 
     set(&dg_node_encoder_hybrid, conf, "width", width);
-    dg_build_enter(m->b, dg_build_origin(m->b), dg_printf(m->arena, "width%d", (int)width), "");
+    dg_build_enter(m->b, dg_build_origin(m->b), name, name);
     for (int i = 0; i < 3; i++)
-        in[i] = dg_input(m->b, dg_printf(m->arena, "width%d.s%d", (int)width, 8 << i), DG_REAL,
-                         DG_SHAPE(1, 12 >> i, 20 >> i, 8));
+        in[i] = dg_input(m->b, dg_printf(m->arena, "%s.s%d", name, 8 << i), DG_REAL, DG_SHAPE(1, 12 >> i, 20 >> i, 8));
     dg_node_encoder_hybrid.lower(m->b, conf, in, out);
     if (dg_build_failed(m->b))
         fail_msg("the encoder does not build: %s", dg_diag_text(m->d));
