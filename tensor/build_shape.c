@@ -116,7 +116,7 @@ dg_val dg_expand(dg_build *b, dg_val x, dg_shape shape)
 /* The axes of a mask that x has; DG_ALL_AXES is all of them. */
 static int64_t mask_of(dg_build *b, dg_val x, uint32_t axes)
 {
-    return axes == DG_ALL_AXES ? (1LL << dg_shape_of(b, x).rank) - 1 : (int64_t)axes;
+    return axes == DG_ALL_AXES ? ((int64_t)1 << dg_shape_of(b, x).rank) - 1 : (int64_t)axes;
 }
 
 static dg_val reduce(dg_build *b, const dg_op *real, const dg_op *i32, dg_val x, uint32_t axes,
