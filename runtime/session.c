@@ -47,6 +47,8 @@ static int make_registry(dg_run *run, dg_diag *d)
     run->registry = dg_registry_open();
     for (int i = 0; rc == 0 && dg_builtin_nodes[i]; i++)
         rc = dg_registry_add(run->registry, dg_builtin_nodes[i], d);
+    for (int i = 0; rc == 0 && run->o.classes && run->o.classes[i]; i++)
+        rc = dg_registry_add(run->registry, run->o.classes[i], d);
     return rc;
 }
 

@@ -39,6 +39,7 @@ typedef struct dg_run_options {
     bool               feed_draws; /* random draws are inputs, fed like the batch under "node path/name" */
     bool               no_pretrained; /* the caller brings the weights: files of pretrained= are not opened */
     bool               keep_named; /* values named by dg_name stay readable after a step; costs memory */
+    const struct dg_node_class *const *classes; /* node classes of the caller's, NULL at the end; or NULL */
     void             (*log)(void *ctx, int level, const char *line); /* 0 debug, 1 info, 2 warning; may be NULL */
     void              *log_ctx;
     /* May change the control struct (learning rates, decays) after it was computed and before it is used. */

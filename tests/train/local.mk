@@ -1,4 +1,4 @@
-# check_PROGRAMS, tests_train_NAME_SOURCES, TESTS; data in EXTRA_DIST.
-check_PROGRAMS +=
-TESTS +=
-EXTRA_DIST +=
+train_tests = tests/train/resume
+check_PROGRAMS += $(train_tests)
+TESTS += $(train_tests)
+tests_train_resume_SOURCES = tests/train/resume.c tests/train/toy.c tests/train/toy.h
