@@ -286,6 +286,29 @@ static void refusals(void **state)
     rig_close(&r);
 }
 
+/* More than any machine has: said, not crashed on. (Sanitizers would stop the process instead.) */
+static void a_copy_that_does_not_fit(void **state)
+{
+    rig      r = rig_open(false);
+    dg_val   x;
+    double   one;
+    dg_shape huge = DG_SHAPE(1 << 20, 1 << 20, 1 << 10);
+
+    (void)state;
+    if (SANITIZED)
+        skip();
+    x = dg_input(r.b, "x", DG_REAL, huge);
+    dg_result(r.b, "x", x);
+    assert_int_equal(dg_passes(r.p, DG_F32, DG_F32, 1, r.d), 0);
+    assert_int_equal(dg_plan_open(&r.plan, r.p, &dg_backend_ref, 1, r.d), 0);
+    for (int s = 0; s < DG_N_SPACES; s++)
+        r.spaces.at[s] = dg_try_alloc(64);
+    assert_int_equal(dg_exec_open(&r.x, r.plan, &dg_backend_ref, &r.spaces, NULL, r.d), 0);
+    assert_int_equal(dg_exec_read(r.x, "x", &one, r.d), -DG_EMEMORY);
+    check_only(r.d, "exec-memory");
+    rig_close(&r);
+}
+
 /* ---- collectives, hooks ---------------------------------------------------------------------- */
 
 /* Two ranks that hold the same: a sum doubles, and a mean stays. */
@@ -359,6 +382,7 @@ int main(void)
         cmocka_unit_test(an_overlap_is_seen),
         cmocka_unit_test(blocks),
         cmocka_unit_test(refusals),
+        cmocka_unit_test(a_copy_that_does_not_fit),
         cmocka_unit_test(collectives_go_to_the_communicator),
     };
 
