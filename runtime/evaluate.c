@@ -70,7 +70,7 @@ int dg_run_evaluate_scope(dg_run *run, dg_evaluation *e, dg_diag *d)
     DG_TRY(run_batches(run, e, data, sinks, pictures, d));
     rc = dg_sinks_finish(&sinks, e->metrics, d);
     if (rc == 0 && pictures)
-        rc = dg_pictures_write(pictures, dg_printf(e->metrics->arena, "%s/step-%06lld.png", e->folder,
+        rc = dg_pictures_write(pictures, dg_printf(e->metrics->arena, "%s/step-%06lld.jpg", e->folder,
                                                    (long long)run->progress.step), d);
     dg_run_log_warnings(run, d);
 out:

@@ -8,7 +8,7 @@
 #include "runtime/train.h"
 
 /* What runs leave at the top of their folder, beside checkpoints/. */
-static const char *const left_by_runs[] = { "pipeline.xml", "metrics.jsonl", "run.log", "first-batches.png", "model.safetensors",
+static const char *const left_by_runs[] = { "pipeline.xml", "metrics.jsonl", "run.log", "first-batches.jpg", "model.safetensors",
                                             "ema.safetensors" };
 
 static bool is_empty(const char *folder)

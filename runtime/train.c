@@ -118,7 +118,7 @@ static int show_first(dg_train *t, const dg_stream_batch *batch, dg_diag *d)
         return 0;
     DG_TRY(dg_pictures_add_batch(t->first, batch, d));
     if (dg_pictures_full(t->first) || batch->number + 1 >= FIRST_BATCHES) {
-        DG_TRY(dg_pictures_write(t->first, dg_path_join(t->arena, t->out, "first-batches.png"), d));
+        DG_TRY(dg_pictures_write(t->first, dg_path_join(t->arena, t->out, "first-batches.jpg"), d));
         dg_pictures_close(&t->first);
     }
 out:

@@ -68,8 +68,8 @@ static void twice_the_same(void **state)
     check_ok(t, train(t, text, "b", 0, DG_RUN_FRESH));
     same_run(t, "a", "b");
     assert_int_equal(count_lines(t, "a/metrics.jsonl"), 14);
-    static const char *const left[] = { "a/pipeline.xml", "a/run.log", "a/first-batches.png", "a/evaluate/detections.json",
-                                        "a/evaluate/step-000012.png", "a/checkpoints/step-000012/state.json" };
+    static const char *const left[] = { "a/pipeline.xml", "a/run.log", "a/first-batches.jpg", "a/evaluate/detections.json",
+                                        "a/evaluate/step-000012.jpg", "a/checkpoints/step-000012/state.json" };
 
     for (size_t i = 0; i < sizeof left / sizeof left[0]; i++)
         assert_true(dg_exists(toy_path(t, left[i])));
