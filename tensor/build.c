@@ -186,7 +186,12 @@ int dg_infer_run(const dg_op *op, const dg_signature *sig, dg_infer *s, dg_where
         s->out[i] = (dg_shape){ .rank = -1 };
         s->out_type[i] = sig->operand[sig->n_in + i].dtype;
     }
-    return op->shape(s);
+    int rc = op->shape(s);
+
+    for (int i = 0; i < s->n_out && rc == 0; i++)
+        if (s->out[i].rank >= 0 && !dg_shape_fits(s->out[i]))
+            rc = dg_infer_fail(s, "output %d is empty or vast", i);
+    return rc;
 }
 
 /* Whether one entry suits its operand; reports if not. */

@@ -251,7 +251,8 @@ dg_val dg_adamw(dg_build *b, dg_val gradients, dg_val norm, const dg_adamw_attr 
     if (!want_gradients(b, gradients) || dg_is_poison(norm) || !resolve_groups(b, attr, &a))
         return DG_POISON;
     dg_val w = dg_whole_space(b, DG_WEIGHTS);
-    dg_val ok = finite(b, dg_has(norm) ? 2 : 1, (dg_val[]){ b->loss, norm });
+    dg_val seen = dg_has(norm) ? norm : dg_gradient_norm(b, gradients);
+    dg_val ok = finite(b, 2, (dg_val[]){ b->loss, seen });
 
     dg_emit(b, DG_OP(adamw), &a, 7,
             (dg_val[]){ w, gradients, dg_whole_space(b, DG_MOMENT1), dg_whole_space(b, DG_MOMENT2),

@@ -72,6 +72,20 @@ bool dg_params_sealed(const dg_params *p)
     return p->sealed;
 }
 
+enum { MAX_ELEMENTS_LOG2 = 40 }; /* far beyond any memory, and far from overflow */
+
+bool dg_shape_fits(dg_shape s)
+{
+    double n = 1;
+
+    for (int i = 0; i < s.rank; i++) {
+        if (s.d[i] < 1)
+            return false;
+        n *= (double)s.d[i];
+    }
+    return s.rank >= 0 && s.rank <= DG_MAX_DIMS && n <= (double)(1LL << MAX_ELEMENTS_LOG2);
+}
+
 static int64_t rounded(dg_shape s)
 {
     return (dg_shape_elements(s) + DG_PARAM_ALIGN - 1) / DG_PARAM_ALIGN * DG_PARAM_ALIGN;
@@ -101,16 +115,16 @@ static int compare_again(const dg_param_info *old, const dg_param_info *info, dg
 
 static int check_new(const dg_params *p, const dg_param_info *info, dg_diag *d)
 {
+    char shape[64];
     const dg_param_info *like = info->like ? dg_map_get(p->by_path, info->like) : NULL;
 
     if (p->sealed)
         return dg_fail(d, DG_EINTERNAL, info->where, "param-sealed",
                        "parameter %s is declared after the parameters were laid out", info->path);
-    for (int i = 0; i < info->shape.rank; i++)
-        if (info->shape.d[i] < 1)
-            return dg_fail(d, DG_EINPUT, info->where, "param-empty",
-                           "parameter %s has a dimension of %lld", info->path,
-                           (long long)info->shape.d[i]);
+    if (!dg_shape_fits(info->shape))
+        return dg_fail(d, DG_EINPUT, info->where, "param-size",
+                       "parameter %s is %s: dimensions begin at 1, and 2^40 elements are the limit",
+                       info->path, dg_shape_print(info->shape, shape, sizeof shape));
     if (info->like && (!like || !dg_shape_equal(like->shape, info->shape)))
         return dg_fail(d, DG_EINPUT, info->where, "param-like",
                        "parameter %s begins like %s, which %s", info->path, info->like,

@@ -1,22 +1,15 @@
 /* shape_shape.c: ops that move or repeat elements, and reductions over axes. */
+#include "tensor/params.h"
 #include "tensor/rules.h"
-
-enum { MAX_ELEMENTS_LOG2 = 40 }; /* far beyond any memory, and far from overflow */
 
 static bool from_attr(int64_t rank, const int64_t *d, dg_shape *out)
 {
-    double n = 1;
-
     if (rank < 0 || rank > DG_MAX_DIMS)
         return false;
     *out = (dg_shape){ (int)rank, { 0 } };
-    for (int i = 0; i < rank; i++) {
-        if (d[i] < 1)
-            return false;
+    for (int i = 0; i < rank; i++)
         out->d[i] = d[i];
-        n *= (double)d[i];
-    }
-    return n <= (double)(1LL << MAX_ELEMENTS_LOG2);
+    return dg_shape_fits(*out);
 }
 
 int dg_shape_reshape(dg_infer *s)

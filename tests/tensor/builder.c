@@ -152,6 +152,7 @@ static void shapes_that_do_not_fit(void **state)
     REFUSED(dg_zeros(b, DG_SHAPE(2, -3)));
     REFUSED(dg_detect(b, m, x, 3).labels);
     REFUSED(dg_match(b, m, i));
+    REFUSED(dg_upsample(b, m, 1 << 30));
 #undef REFUSED
     rig_close(&r);
 }
@@ -170,7 +171,9 @@ static void parameters(void **state)
     dg_buffer(b, "weight", DG_SHAPE(3, 2), dg_init_zero());
     reported(&r, "param-kind", "is a buffer here and trainable elsewhere");
     dg_param(b, "empty", DG_SHAPE(3, 0), dg_init_zero());
-    reported(&r, "param-empty", "");
+    reported(&r, "param-size", "parameter net/conv.empty is [3,0]");
+    dg_param(b, "vast", DG_SHAPE(1 << 30, 1 << 30, 1 << 30), dg_init_zero());
+    reported(&r, "param-size", "2^40 elements are the limit");
     dg_param(b, "copy", DG_SHAPE(3, 2), dg_init_like(b, "nobody"));
     reported(&r, "param-like", "is not declared before it");
     dg_param(b, "data", DG_SHAPE(3), dg_init_data(b, (double[]){ 1, 2 }, 2));
