@@ -10,14 +10,14 @@
  *     g[n,s] = p[n,s] * (dy[n] . v[s] - dy[n] . y[n]) / sqrt(d)
  *     dq[n] = sum over s of g[n,s] k[s]       dk[s] = sum over n of g[n,s] q[n]
  *
- * dn = (M, groups, live, group) masks denoising queries, see dg_attention in op.h; void rows have y = 0 and
- * lse = 0, void columns dk = dv = 0. */
+ * dn = (M, groups, live, group) masks denoising queries, see dg_attention in op.h; void rows
+ * have y = 0 and lse = 0, void columns dk = dv = 0. */
 #include <math.h>
 #include <string.h>
 
 #include "kernels/ref/ref.h"
 
-/* --- softmax over the last axis ---------------------------------------------------------------------------- */
+/* --- softmax over the last axis --------------------------------------------------------------- */
 
 static int softmax(const dg_args *a)
 {
@@ -55,7 +55,7 @@ static int softmax_grad(const dg_args *a)
     return 0;
 }
 
-/* --- attention --------------------------------------------------------------------------------------------- */
+/* --- attention -------------------------------------------------------------------------------- */
 
 typedef struct mask {
     bool    present;
@@ -97,7 +97,7 @@ typedef struct view {
 static view view_of(const dg_args *a, int q, int64_t head)
 {
     const attention_attr *f = a->attr;
-    view    o = { .n = dim(a, q, 1), .s = dim(a, q + 1, 1), .width = dim(a, q, 2), .heads = f->heads };
+    view o = { .n = dim(a, q, 1), .s = dim(a, q + 1, 1), .width = dim(a, q, 2), .heads = f->heads };
     int64_t b = head / o.heads, first;
 
     o.d = o.width / o.heads;
@@ -121,8 +121,9 @@ static double dot(const real *x, const real *y, int64_t d)
 /* Scores of one row, then numbers that sum to 1, for every thread; and the sums of one row of y. */
 static int prepare(dg_prepare *p)
 {
-    p->workspace_bytes = (size_t)((p->threads > 1 ? p->threads : 1) *
-                                  (p->t[1].shape.d[1] + p->t[0].shape.d[2])) * sizeof(double);
+    p->workspace_bytes =
+        (size_t)((p->threads > 1 ? p->threads : 1) * (p->t[1].shape.d[1] + p->t[0].shape.d[2])) *
+        sizeof(double);
     return 0;
 }
 
@@ -132,7 +133,9 @@ static double row_scores(const view *o, const mask *m, int64_t n, double *score)
     double most = -INFINITY, sum = 0;
 
     for (int64_t s = 0; s < o->s; s++) {
-        score[s] = sees(m, n, s) ? dot(o->q + n * o->width, o->k + s * o->width, o->d) * o->scale : -INFINITY;
+        score[s] = -INFINITY;
+        if (sees(m, n, s))
+            score[s] = dot(o->q + n * o->width, o->k + s * o->width, o->d) * o->scale;
         most = score[s] > most ? score[s] : most;
     }
     for (int64_t s = 0; s < o->s; s++)
@@ -148,7 +151,8 @@ static void attention_heads(const dg_args *a, int64_t begin, int64_t end, int th
 
     for (int64_t head = begin; head < end; head++) {
         view  o = view_of(a, 0, head);
-        real *y = out(a, 4) + head / o.heads * o.n * o.width + head % o.heads * o.d, *lse = out(a, 5) + head * o.n;
+        real *y = out(a, 4) + head / o.heads * o.n * o.width + head % o.heads * o.d;
+        real *lse = out(a, 5) + head * o.n;
 
         for (int64_t n = 0; n < o.n; n++, y += o.width) {
             memset(sum, 0, (size_t)o.d * sizeof(double));
@@ -178,7 +182,7 @@ static int attention(const dg_args *a)
     return 0;
 }
 
-/* --- its gradient: dy q k v y lse dn? -> dq dk dv ----------------------------------------------------------- */
+/* --- its gradient: dy q k v y lse dn? -> dq dk dv --------------------------------------------- */
 
 /* For every thread: sums of dk and dv of one head, of one row of dq. */
 static int64_t sums_per_thread(const dg_shape *q, const dg_shape *k, int64_t heads)
@@ -191,13 +195,14 @@ static int prepare_grad(dg_prepare *p)
     const attention_attr *f = p->attr;
 
     p->workspace_bytes = (size_t)((p->threads > 1 ? p->threads : 1) *
-                                  sums_per_thread(&p->t[1].shape, &p->t[2].shape, f->heads)) * sizeof(double);
+                                  sums_per_thread(&p->t[1].shape, &p->t[2].shape, f->heads)) *
+                         sizeof(double);
     return 0;
 }
 
 /* Adds what row n sends to dk and dv; its own gradient to dq. */
-static void row_grad(const view *o, const mask *m, int64_t n, const real *dy, const real *y, double lse, double *dk,
-                     double *dv, double *dq)
+static void row_grad(const view *o, const mask *m, int64_t n, const real *dy, const real *y,
+                     double lse, double *dk, double *dv, double *dq)
 {
     const real *q = o->q + n * o->width;
     double      own = dot(dy, y, o->d);
@@ -226,23 +231,25 @@ static void attention_grad_heads(const dg_args *a, int64_t begin, int64_t end, i
 
     for (int64_t head = begin; head < end; head++) {
         view    o = view_of(a, 1, head);
-        int64_t first = head % o.heads * o.d, rows_n = head / o.heads * o.n, rows_s = head / o.heads * o.s;
-        double *dk = (double *)a->workspace + thread * all, *dv = dk + o.s * o.d, *dq = dv + o.s * o.d;
+        int64_t b = head / o.heads, first = head % o.heads * o.d;
+        const real *lse = in(a, 5) + head * o.n;
+        double     *dk = (double *)a->workspace + thread * all;
+        double *dv = dk + o.s * o.d, *dq = dv + o.s * o.d;
 
         memset(dk, 0, (size_t)(2 * o.s * o.d) * sizeof(double));
         for (int64_t n = 0; n < o.n; n++) {
-            int64_t at = (rows_n + n) * o.width + first;
+            int64_t at = (b * o.n + n) * o.width + first;
 
             memset(dq, 0, (size_t)o.d * sizeof(double));
             if (!is_void(&m, n))
-                row_grad(&o, &m, n, in(a, 0) + at, in(a, 4) + at, in(a, 5)[head * o.n + n], dk, dv, dq);
+                row_grad(&o, &m, n, in(a, 0) + at, in(a, 4) + at, lse[n], dk, dv, dq);
             for (int64_t i = 0; i < o.d; i++)
                 out(a, 7)[at + i] = (real)dq[i];
         }
         for (int64_t s = 0; s < o.s; s++)
             for (int64_t i = 0; i < o.d; i++) {
-                out(a, 8)[(rows_s + s) * o.width + first + i] = (real)dk[s * o.d + i];
-                out(a, 9)[(rows_s + s) * o.width + first + i] = (real)dv[s * o.d + i];
+                out(a, 8)[(b * o.s + s) * o.width + first + i] = (real)dk[s * o.d + i];
+                out(a, 9)[(b * o.s + s) * o.width + first + i] = (real)dv[s * o.d + i];
             }
     }
 }

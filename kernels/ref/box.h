@@ -1,8 +1,8 @@
 /* box.h: boxes (cx, cy, w, h) against each other: intersection over union and its generalised form,
  *
- *     IoU = |A n B| / |A u B|      GIoU = IoU - (|hull| - |A u B|) / |hull|      (Rezatofighi et al. 2019)
+ *     IoU = |A n B| / |A u B|      GIoU = IoU - (|hull| - |A u B|) / |hull|
  *
- * without an epsilon. A quotient 0/0, which boxes without an area lead to, counts as 0. */
+ * (Rezatofighi et al. 2019) without an epsilon. A quotient 0/0, which boxes without an area lead to, counts as 0. */
 #ifndef DG_REF_BOX_H
 #define DG_REF_BOX_H
 
@@ -10,7 +10,8 @@
 
 typedef struct overlap {
     double a[4], b[4]; /* x1 y1 x2 y2 */
-    double inner_w, inner_h, hull_w, hull_h; /* inner sizes may be negative: then there is no intersection */
+    double inner_w, inner_h; /* of the intersection; there is none where one is negative */
+    double hull_w, hull_h;
     double inner, both, hull; /* areas: intersection, union, hull */
     double iou, giou;
 } overlap;
@@ -49,7 +50,8 @@ static inline overlap overlap_of(const real *a, const real *b)
     o.hull_w = larger(o.a[2], o.b[2]) - smaller(o.a[0], o.b[0]);
     o.hull_h = larger(o.a[3], o.b[3]) - smaller(o.a[1], o.b[1]);
     o.inner = o.inner_w < 0 || o.inner_h < 0 ? 0 : o.inner_w * o.inner_h;
-    o.both = (o.a[2] - o.a[0]) * (o.a[3] - o.a[1]) + (o.b[2] - o.b[0]) * (o.b[3] - o.b[1]) - o.inner;
+    o.both =
+        (o.a[2] - o.a[0]) * (o.a[3] - o.a[1]) + (o.b[2] - o.b[0]) * (o.b[3] - o.b[1]) - o.inner;
     o.hull = o.hull_w * o.hull_h;
     o.iou = ratio(o.inner, o.both);
     o.giou = o.iou - ratio(o.hull - o.both, o.hull);

@@ -1,27 +1,37 @@
 /* conv.c: two-dimensional convolution, channels last, zero padding.
  *
  *     y[b,oy,ox,o]  = bias[o] + sum over ky,kx,i of x[b, oy*s-p+ky, ox*s-p+kx, i] * w[o,i,ky,kx]
- *     dx[b,iy,ix,i] = sum over ky,kx,o of dy[b,oy,ox,o] * w[o,i,ky,kx]   where iy = oy*s-p+ky, ix = ox*s-p+kx
+ *     dx[b,iy,ix,i] = sum over ky,kx,o of dy[b,oy,ox,o] * w[o,i,ky,kx],  iy = oy*s-p+ky, ix = ox*s-p+kx
  *     dw[o,i,ky,kx] = sum over b,oy,ox of dy[b,oy,ox,o] * x[b, oy*s-p+ky, ox*s-p+kx, i]
  *
- * Each pair (ky,kx) is a product of matrices whose rows are pixels; the kernel is brought into the layout
- * [ky,kx,from,to] first, so that the inner loop runs over channels. The bias gradient is a plain sum of dy. */
+ * Each pair (ky,kx) is a product of matrices whose rows are pixels; the kernel is brought into
+ * the layout [ky,kx,from,to] first, so that the inner loop runs over channels. The bias gradient
+ * is a plain sum of dy. */
 #include <string.h>
 
 #include "kernels/ref/product.h"
 
 typedef struct geometry {
-    int64_t b, h, w, i;     /* x  [B,H,W,I] */
+    int64_t b, h, w, i;      /* x  [B,H,W,I] */
     int64_t out_h, out_w, o; /* y [B,H',W',O] */
     int64_t kh, kw, stride, pad;
 } geometry;
 
-static geometry geometry_of(const dg_tensor *x, const dg_tensor *y, const dg_tensor *w, const conv_attr *c)
+static geometry geometry_of(const dg_tensor *x, const dg_tensor *y, const dg_tensor *w,
+                            const conv_attr *c)
 {
     return (geometry){
-        .b = x->shape.d[0], .h = x->shape.d[1], .w = x->shape.d[2], .i = x->shape.d[3],
-        .out_h = y->shape.d[1], .out_w = y->shape.d[2], .o = y->shape.d[3],
-        .kh = w->shape.d[2], .kw = w->shape.d[3], .stride = c->stride, .pad = c->pad,
+        .b = x->shape.d[0],
+        .h = x->shape.d[1],
+        .w = x->shape.d[2],
+        .i = x->shape.d[3],
+        .out_h = y->shape.d[1],
+        .out_w = y->shape.d[2],
+        .o = y->shape.d[3],
+        .kh = w->shape.d[2],
+        .kw = w->shape.d[3],
+        .stride = c->stride,
+        .pad = c->pad,
     };
 }
 
@@ -44,10 +54,12 @@ static void pack(const geometry *g, const real *w, bool from_output, real *packe
     for (int64_t o = 0; o < g->o; o++)
         for (int64_t i = 0; i < g->i; i++)
             for (int64_t t = 0; t < taps; t++)
-                packed[t * g->i * g->o + (from_output ? o * g->i + i : i * g->o + o)] = w[(o * g->i + i) * taps + t];
+                packed[t * g->i * g->o + (from_output ? o * g->i + i : i * g->o + o)] =
+                    w[(o * g->i + i) * taps + t];
 }
 
-/* The workspace holds one packed kernel: w is operand 1 of conv2d and conv2d_dx, operand 2 of conv2d_dw. */
+/* The workspace holds one packed kernel: w is operand 1 of conv2d and conv2d_dx, operand 2 of
+ * conv2d_dw. */
 static int prepare_w1(dg_prepare *p)
 {
     p->workspace_bytes = (size_t)dg_shape_elements(p->t[1].shape) * sizeof(real);
@@ -60,7 +72,7 @@ static int prepare_w2(dg_prepare *p)
     return 0;
 }
 
-/* --- y --------------------------------------------------------------------------------------------------- */
+/* --- y ---------------------------------------------------------------------------------------- */
 
 static void conv_rows(const dg_args *a, int64_t begin, int64_t end, int thread)
 {
@@ -87,7 +99,8 @@ static void conv_rows(const dg_args *a, int64_t begin, int64_t end, int thread)
                 columns(&g, kx, &first, &last);
                 if (first < last)
                     product(last - first, g.o, g.i,
-                            (product_a){ from + (first * g.stride - g.pad + kx) * g.i, g.stride * g.i, 1 },
+                            (product_a){ from + (first * g.stride - g.pad + kx) * g.i,
+                                         g.stride * g.i, 1 },
                             packed + (ky * g.kw + kx) * g.i * g.o, g.o, to + first * g.o, g.o);
             }
         }
@@ -103,7 +116,7 @@ static int conv2d(const dg_args *a)
     return 0;
 }
 
-/* --- dx -------------------------------------------------------------------------------------------------- */
+/* --- dx --------------------------------------------------------------------------------------- */
 
 static void conv_dx_rows(const dg_args *a, int64_t begin, int64_t end, int thread)
 {
@@ -145,7 +158,7 @@ static int conv2d_dx(const dg_args *a)
     return 0;
 }
 
-/* --- dw -------------------------------------------------------------------------------------------------- */
+/* --- dw --------------------------------------------------------------------------------------- */
 
 enum { INPUTS = 16 }; /* input channels of a piece of work */
 
@@ -174,7 +187,8 @@ static void conv_dw_pieces(const dg_args *a, int64_t begin, int64_t end, int thr
 
             if (iy < 0 || iy >= g.h)
                 continue;
-            const real *from = x + ((row / g.out_h * g.h + iy) * g.w + first * g.stride - g.pad + kx) * g.i + i0;
+            const real *from =
+                x + ((row / g.out_h * g.h + iy) * g.w + first * g.stride - g.pad + kx) * g.i + i0;
 
             product(n_i, g.o, last - first, (product_a){ from, 1, g.stride * g.i },
                     dy + (row * g.out_w + first) * g.o, g.o, to, g.o);

@@ -1,13 +1,15 @@
-/* deform.c: multi-scale deformable attention, Zhu et al. 2021, equation 3, in RT-DETR's parametrisation.
+/* deform.c: multi-scale deformable attention, Zhu et al. 2021, equation 3, in RT-DETR's
+ * parametrisation.
  *
- * value [B,S,heads*d]: the maps of all levels one after another, row-major; ref [B,N,4] = (x, y, w, h);
- * off [B,N,heads,P,2]; weight [B,N,heads,P]; P counts the points of level 0, then of level 1, ...
+ * value [B,S,heads*d]: the maps of all levels one after another, row-major; ref [B,N,4] = (x, y, w,
+ * h); off [B,N,heads,P,2]; weight [B,N,heads,P]; P counts the points of level 0, then of level 1,
+ * ...
  *     location = ref.xy + off / points(level) * ref.wh / 2
- *     y[b,n,h] = sum over points p of weight[p] * sample(level(p), location(p))       y [B,N,heads*d]
+ *     y[b,n,h] = sum over points p of weight[p] * sample(level(p), location(p))   [B,N,heads*d]
  *
- * Sample: pixel (u, v) = location * (w, h) - 1/2 between its four neighbours, each of which counts as 0 outside
- * the map. Discrete: the pixel trunc(location * (w, h) + 1/2), both coordinates clamped to 0..h-1 (the maps are
- * square); its location has no gradient. */
+ * Sample: pixel (u, v) = location * (w, h) - 1/2 between its four neighbours, each of which
+ * counts as 0 outside the map. Discrete: the pixel trunc(location * (w, h) + 1/2), both
+ * coordinates clamped to 0..h-1 (the maps are square); its location has no gradient. */
 #include <math.h>
 #include <string.h>
 
@@ -95,8 +97,9 @@ typedef struct sizes {
 static sizes sizes_of(const dg_args *a, int i)
 {
     const deform_attr *f = a->attr;
-    sizes z = { .s = dim(a, i, 1), .n = dim(a, i + 1, 1), .width = dim(a, i, 2), .heads = f->heads };
+    sizes              z = { .s = dim(a, i, 1), .n = dim(a, i + 1, 1), .heads = f->heads };
 
+    z.width = dim(a, i, 2);
     z.d = z.width / z.heads;
     z.points = elements(a, i + 3) / (dim(a, i, 0) * z.n * z.heads);
     return z;
@@ -104,7 +107,8 @@ static sizes sizes_of(const dg_args *a, int i)
 
 static int prepare(dg_prepare *p)
 {
-    p->workspace_bytes = (size_t)(p->threads > 1 ? p->threads : 1) * (size_t)p->t[0].shape.d[2] * sizeof(double);
+    p->workspace_bytes =
+        (size_t)(p->threads > 1 ? p->threads : 1) * (size_t)p->t[0].shape.d[2] * sizeof(double);
     return 0;
 }
 
@@ -126,7 +130,8 @@ static void deform_queries(const dg_args *a, int64_t begin, int64_t end, int thr
 
                 for (int k = 0; k < t.n; k++)
                     for (int64_t i = 0; i < z.d; i++)
-                        sum[head * z.d + i] += weight[p] * t.share[k] * value[t.row[k] * z.width + i];
+                        sum[head * z.d + i] +=
+                            weight[p] * t.share[k] * value[t.row[k] * z.width + i];
             }
         }
         for (int64_t i = 0; i < z.width; i++)
@@ -140,7 +145,7 @@ static int deform_attention(const dg_args *a)
     return 0;
 }
 
-/* --- gradient: dy value ref off weight -> dvalue? dref? doff? dweight? --------------------------------------- */
+/* --- gradient: dy value ref off weight -> dvalue? dref? doff? dweight? ------------------------ */
 
 /* Everything that belongs to a query: dref, doff, dweight. */
 static void grad_queries(const dg_args *a, int64_t begin, int64_t end, int thread)
@@ -162,7 +167,8 @@ static void grad_queries(const dg_args *a, int64_t begin, int64_t end, int threa
             for (int64_t at = first; at < first + z.points; at++) {
                 const real *off = in(a, 3) + at * 2;
                 taps        t = walk_next(&w, ref, off);
-                double      n = (double)f->points[w.level], sample = 0, lx = 0, ly = 0; /* d loss / d location */
+                double      n = (double)f->points[w.level], sample = 0;
+                double      lx = 0, ly = 0; /* d loss / d location */
 
                 for (int k = 0; k < t.n; k++) {
                     double dot = 0; /* dy . value of this tap */
@@ -206,7 +212,9 @@ static void grad_values(const dg_args *a, int64_t begin, int64_t end, int thread
             const real *dy = in(a, 0) + q * z.width + head * z.d;
             walk        w = walk_begin(a->attr);
 
-            for (int64_t at = (q * z.heads + head) * z.points, last = at + z.points; at < last; at++) {
+            int64_t     first = (q * z.heads + head) * z.points;
+
+            for (int64_t at = first; at < first + z.points; at++) {
                 taps t = walk_next(&w, in(a, 2) + q * 4, in(a, 3) + at * 2);
 
                 for (int k = 0; k < t.n; k++)

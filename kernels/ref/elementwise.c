@@ -1,11 +1,11 @@
-/* elementwise.c: one output element from the elements at the same place. Two-operand ops broadcast as NumPy does:
- * shapes are aligned at their last axes, an axis of 1 (or a missing one) repeats. Outputs may take the place of
- * an input of the same size. */
+/* elementwise.c: one output element from the elements at the same place. Two-operand ops
+ * broadcast as NumPy does: shapes are aligned at their last axes, an axis of 1 (or a missing
+ * one) repeats. Outputs may take the place of an input of the same size. */
 #include <math.h>
 
 #include "kernels/ref/ref.h"
 
-/* --- broadcasting ------------------------------------------------------------------------------------------ */
+/* --- broadcasting ----------------------------------------------------------------------------- */
 
 /* How far operand i moves per step along each axis of output o: 0 where it repeats. */
 static void strides(const dg_args *a, int i, int o, int64_t step[DG_MAX_DIMS])
@@ -36,28 +36,28 @@ static int64_t position(const dg_args *a, int o, const int64_t step[DG_MAX_DIMS]
 }
 
 /* z = EXPRESSION of x and y, operands x y -> z. */
-#define BINARY(name, expression)                                                         \
-    static int run_##name(const dg_args *a)                                              \
-    {                                                                                    \
+#define BINARY(name, expression)                                                              \
+    static int run_##name(const dg_args *a)                                                   \
+    {                                                                                         \
         bool    plain = elements(a, 0) == elements(a, 2) && elements(a, 1) == elements(a, 2); \
-        int64_t step_x[DG_MAX_DIMS], step_y[DG_MAX_DIMS];                                \
-                                                                                         \
-        strides(a, 0, 2, step_x);                                                        \
-        strides(a, 1, 2, step_y);                                                        \
-        for (int64_t n = 0; n < elements(a, 2); n++) {                                   \
-            double x = in(a, 0)[plain ? n : position(a, 2, step_x, n)];                  \
-            double y = in(a, 1)[plain ? n : position(a, 2, step_y, n)];                  \
-                                                                                         \
-            STORE(a, n, expression);                                                     \
-        }                                                                                \
-        return 0;                                                                        \
-    }                                                                                    \
+        int64_t step_x[DG_MAX_DIMS], step_y[DG_MAX_DIMS];                                     \
+                                                                                              \
+        strides(a, 0, 2, step_x);                                                             \
+        strides(a, 1, 2, step_y);                                                             \
+        for (int64_t n = 0; n < elements(a, 2); n++) {                                        \
+            double x = in(a, 0)[plain ? n : position(a, 2, step_x, n)];                       \
+            double y = in(a, 1)[plain ? n : position(a, 2, step_y, n)];                       \
+                                                                                              \
+            STORE(a, n, expression);                                                          \
+        }                                                                                     \
+        return 0;                                                                             \
+    }                                                                                         \
     DG_REF(name, NULL, run_##name)
 
 #define STORE(a, n, value) out(a, 2)[n] = (real)(value)
 BINARY(add, x + y);
 BINARY(sub, x - y);
-BINARY(mul, x * y);
+BINARY(mul, (x * y));
 BINARY(div, x / y);
 BINARY(max2, x >= y || x != x ? x : y); /* NaN stays NaN */
 BINARY(min2, x <= y || x != x ? x : y);
@@ -82,9 +82,9 @@ static int where(const dg_args *a)
 }
 DG_REF(where, NULL, where);
 
-/* --- one operand ------------------------------------------------------------------------------------------- */
+/* --- one operand ------------------------------------------------------------------------------ */
 
-#define ROOT_HALF 0.70710678118654752440  /* 1/sqrt(2) */
+#define ROOT_HALF 0.70710678118654752440        /* 1/sqrt(2) */
 #define ROOT_TAU_INVERSE 0.39894228040143267794 /* 1/sqrt(2 pi) */
 
 static double logistic(double x)
@@ -118,72 +118,75 @@ static double bounded_logit_slope(double x, double eps)
 }
 
 /* y = EXPRESSION of x; p and q are the numbers a and c of affine_attr. */
-#define UNARY(name, expression)                          \
-    static int run_##name(const dg_args *a)              \
-    {                                                    \
-        for (int64_t n = 0; n < elements(a, 1); n++) {   \
-            double x = in(a, 0)[n];                      \
-                                                         \
-            out(a, 1)[n] = (real)(expression);           \
-        }                                                \
-        return 0;                                        \
-    }                                                    \
+#define UNARY(name, expression)                        \
+    static int run_##name(const dg_args *a)            \
+    {                                                  \
+        for (int64_t n = 0; n < elements(a, 1); n++) { \
+            double x = in(a, 0)[n];                    \
+                                                       \
+            out(a, 1)[n] = (real)(expression);         \
+        }                                              \
+        return 0;                                      \
+    }                                                  \
     DG_REF(name, NULL, run_##name)
 
-#define UNARY_AFFINE(name, expression)                       \
-    static int run_##name(const dg_args *a)                  \
-    {                                                        \
-        const affine_attr *f = a->attr;                      \
-                                                             \
-        for (int64_t n = 0; n < elements(a, 1); n++) {       \
-            double x = in(a, 0)[n];                          \
-                                                             \
-            out(a, 1)[n] = (real)(expression);               \
-        }                                                    \
-        return 0;                                            \
-    }                                                        \
+#define UNARY_AFFINE(name, expression)                 \
+    static int run_##name(const dg_args *a)            \
+    {                                                  \
+        const affine_attr *f = a->attr;                \
+                                                       \
+        for (int64_t n = 0; n < elements(a, 1); n++) { \
+            double x = in(a, 0)[n];                    \
+                                                       \
+            out(a, 1)[n] = (real)(expression);         \
+        }                                              \
+        return 0;                                      \
+    }                                                  \
     DG_REF(name, NULL, run_##name)
 
-UNARY_AFFINE(scale, f->a * x + f->c);
+UNARY_AFFINE(scale, (f->a * x + f->c));
 UNARY(exp, exp(x));
 UNARY(log, log(x));
 UNARY(sqrt, sqrt(x));
 UNARY(abs, fabs(x));
 UNARY(sign, x > 0 ? 1 : x < 0 ? -1 : x); /* 0 at 0; NaN stays */
 UNARY(relu, x < 0 ? 0 : x);
-UNARY(silu, x * logistic(x)); /* Hendrycks & Gimpel 2016, as is gelu */
-UNARY(gelu, x * normal_cdf(x));
+UNARY(silu, (x * logistic(x))); /* Hendrycks & Gimpel 2016, as is gelu */
+UNARY(gelu, (x * normal_cdf(x)));
 UNARY(sigmoid, logistic(x));
 UNARY_AFFINE(clamp, clip(x, f->a, f->c));
 UNARY_AFFINE(inverse_sigmoid, bounded_logit(x, f->a));
 
 /* Operands dy v -> dx, where v is the op's x, or its y where the derivative is simpler in y. */
-#define SLOPE(name, v, affine, expression)                   \
-    static int run_##name(const dg_args *a)                  \
-    {                                                        \
-        affine;                                              \
-        for (int64_t n = 0; n < elements(a, 2); n++) {       \
-            double v = in(a, 1)[n];                          \
-                                                             \
+#define SLOPE(name, v, affine, expression)                     \
+    static int run_##name(const dg_args *a)                    \
+    {                                                          \
+        affine;                                                \
+        for (int64_t n = 0; n < elements(a, 2); n++) {         \
+            double v = in(a, 1)[n];                            \
+                                                               \
             out(a, 2)[n] = (real)(in(a, 0)[n] * (expression)); \
-        }                                                    \
-        return 0;                                            \
-    }                                                        \
+        }                                                      \
+        return 0;                                              \
+    }                                                          \
     DG_REF(name, NULL, run_##name)
 
 SLOPE(relu_grad, y, , y > 0);
 SLOPE(silu_grad, x, , logistic(x) * (1 + x * (1 - logistic(x))));
 SLOPE(gelu_grad, x, , normal_cdf(x) + x * ROOT_TAU_INVERSE * exp(-0.5 * x * x));
-SLOPE(sigmoid_grad, y, , y * (1 - y));
+SLOPE(sigmoid_grad, y, , (y * (1 - y)));
 SLOPE(clamp_grad, x, const affine_attr *f = a->attr, x >= f->a && x <= f->c);
 SLOPE(inverse_sigmoid_grad, x, const affine_attr *f = a->attr, bounded_logit_slope(x, f->a));
 
-/* --- change of type ---------------------------------------------------------------------------------------- */
+/* --- change of type --------------------------------------------------------------------------- */
 
 /* The upper half of an f32, rounded to nearest even; NaN stays NaN. */
 static uint16_t bf16_of(float x)
 {
-    union { float f; uint32_t u; } v = { x };
+    union {
+        float    f;
+        uint32_t u;
+    } v = { x };
 
     if (x != x)
         return 0x7FC0;
@@ -192,7 +195,10 @@ static uint16_t bf16_of(float x)
 
 static double load(const dg_tensor *t, int64_t n)
 {
-    union { uint32_t u; float f; } v;
+    union {
+        uint32_t u;
+        float    f;
+    } v;
 
     switch (t->dtype) {
     case DG_F32:

@@ -3,13 +3,14 @@
  *     gather      y[b,q,:] = x[b, index[b,q], :]      x [B,S,D]
  *     embedding   y[n,:]   = table[index[n], :]       table [V,D]
  *
- * The gradients add up the rows that picked an entry, in rising order. A number outside the table picks a row of
- * zeros and receives no gradient; nor does an embedding's padding row. */
+ * The gradients add up the rows that picked an entry, in rising order. A number outside the
+ * table picks a row of zeros and receives no gradient; nor does an embedding's padding row. */
 #include <string.h>
 
 #include "kernels/ref/ref.h"
 
-static void pick(const real *table, int64_t size, const int32_t *index, int64_t n, int64_t d, real *y)
+static void pick(const real *table, int64_t size, const int32_t *index, int64_t n, int64_t d,
+                 real *y)
 {
     for (int64_t q = 0; q < n; q++)
         if (index[q] >= 0 && index[q] < size)
@@ -18,8 +19,8 @@ static void pick(const real *table, int64_t size, const int32_t *index, int64_t 
             memset(y + q * d, 0, (size_t)d * sizeof(real));
 }
 
-static void give_back(const real *dy, const int32_t *index, int64_t n, int64_t d, real *dtable, int64_t size,
-                      int64_t padding)
+static void give_back(const real *dy, const int32_t *index, int64_t n, int64_t d, real *dtable,
+                      int64_t size, int64_t padding)
 {
     memset(dtable, 0, (size_t)(size * d) * sizeof(real));
     for (int64_t q = 0; q < n; q++)
@@ -56,7 +57,8 @@ static int embedding_grad(const dg_args *a)
 {
     const index_attr *f = a->attr;
 
-    give_back(in(a, 0), in_i32(a, 1), elements(a, 1), dim(a, 2, 1), out(a, 2), dim(a, 2, 0), f->padding);
+    give_back(in(a, 0), in_i32(a, 1), elements(a, 1), dim(a, 2, 1), out(a, 2), dim(a, 2, 0),
+              f->padding);
     return 0;
 }
 

@@ -1,21 +1,24 @@
-/* loss.c: losses over pairs of queries and targets, query, gt [B,P]; a query of -1 is void; without gt, pair j is
- * about target j.
+/* loss.c: losses over pairs of queries and targets, query, gt [B,P]; a query of -1 is void; without
+ * gt, pair j is about target j.
  *
  * box_loss    l1   = sum over pairs of |cxcywh difference|
- *             giou = sum over pairs of 1 - GIoU;      iou [B,P]: plain IoU of each pair, a constant for gradients
- * class_loss  sum over queries and classes, x the logit, p = sigmoid(x), y = 1 at the pair's label and else 0:
- *   varifocal (Zhang et al. 2021), s = y * iou, the weight is a constant for gradients
- *     (alpha p^gamma (1-y) + s) * bce(x, s)            d/dx = weight * (p - s)
+ *             giou = sum over pairs of 1 - GIoU
+ *             iou [B,P]: plain IoU of each pair, a constant for gradients
+ * class_loss  sum over queries and classes, with x the logit, p = sigmoid(x), y = 1 at the pair's
+ *             label and else 0, bce(x, s) = -s log p - (1-s) log(1-p):
+ *   varifocal (Zhang et al. 2021), s = y * iou; the weight is a constant for gradients
+ *             (alpha p^gamma (1-y) + s) * bce(x, s)      d/dx = weight * (p - s)
  *   focal (Lin et al. 2017), q = 1-p at y = 1 and p elsewhere, a = alpha, resp. 1-alpha
- *     a q^gamma * bce(x, y)
- *   where bce(x, s) = -s log p - (1-s) log(1-p). If two pairs name one query the later one counts. Rows from dn's
- *   live count on are void. */
+ *             a q^gamma * bce(x, y)
+ *             If two pairs name one query the later one counts. Rows from dn's live count on are
+ *             void. */
 #include <math.h>
 #include <string.h>
 
 #include "kernels/ref/box.h"
 
-/* Target of pair n = b*P + j of b, or -1 where the pair is void; operands query, gt, and m targets an image. */
+/* Target of pair n = b*P + j of b, or -1 where the pair is void; operands query, gt, and m
+ * targets an image. */
 static int64_t target_of(const dg_args *a, int query, int64_t n, int64_t m, int64_t n_queries)
 {
     int64_t j = has(a, query + 1) ? in_i32(a, query + 1)[n] : n % dim(a, query, 1);
@@ -24,7 +27,7 @@ static int64_t target_of(const dg_args *a, int query, int64_t n, int64_t m, int6
     return q < 0 || q >= n_queries || j < 0 || j >= m ? -1 : j;
 }
 
-/* --- box_loss: boxes [B,Q,4] tboxes [B,M,4] query gt? -> l1 [] giou [] iou [B,P] -------------------------------- */
+/* --- box_loss: boxes [B,Q,4] tboxes [B,M,4] query gt? -> l1 [] giou [] iou [B,P] -------------- */
 
 static int box_loss(const dg_args *a)
 {
@@ -37,7 +40,8 @@ static int box_loss(const dg_args *a)
         out(a, 6)[n] = 0;
         if (j < 0)
             continue;
-        const real *box = in(a, 0) + (b * q + in_i32(a, 2)[n]) * 4, *target = in(a, 1) + (b * m + j) * 4;
+        const real *box = in(a, 0) + (b * q + in_i32(a, 2)[n]) * 4;
+        const real *target = in(a, 1) + (b * m + j) * 4;
         overlap     o = overlap_of(box, target);
 
         for (int k = 0; k < 4; k++)
@@ -56,23 +60,26 @@ static double share(double x, double y)
     return x > y ? 1 : x == y ? 0.5 : 0;
 }
 
-/* d (1 - GIoU) / d box, box = (cx, cy, w, h), from the derivatives by its corners.
- * 1 - GIoU = 2 - I/U - U/H with areas I, U, H of intersection, union, hull and U = |A| + |B| - I. */
+/* d (1 - GIoU) / d box, box = (cx, cy, w, h), from the derivatives by its corners. 1 - GIoU = 2
+ * - I/U - U/H with areas I, U, H of intersection, union, hull and U = |A| + |B| - I. */
 static void giou_slope(const overlap *o, double slope[4])
 {
     double size[2] = { o->a[2] - o->a[0], o->a[3] - o->a[1] };
     double inner[2] = { o->inner_w, o->inner_h }, hull[2] = { o->hull_w, o->hull_h }, corner[4];
     double by_inner = o->both == 0 ? 0 : -1 / o->both;
-    double by_both = (o->both == 0 ? 0 : o->inner / (o->both * o->both)) - (o->hull == 0 ? 0 : 1 / o->hull);
+    double by_both =
+        (o->both == 0 ? 0 : o->inner / (o->both * o->both)) - (o->hull == 0 ? 0 : 1 / o->hull);
     double by_hull = o->hull == 0 ? 0 : o->both / (o->hull * o->hull);
 
     for (int k = 0; k < 4; k++) {
         int    axis = k % 2, other = 1 - axis;
         double outward = k < 2 ? -1 : 1; /* moving this corner outwards */
-        double inside = inner[0] < 0 || inner[1] < 0 ? 0 :
-            outward * inner[other] * share(-outward * o->a[k], -outward * o->b[k]);
+        double inside = outward * inner[other] * share(-outward * o->a[k], -outward * o->b[k]);
         double outside = outward * hull[other] * share(outward * o->a[k], outward * o->b[k]);
         double area = outward * size[other];
+
+        if (inner[0] < 0 || inner[1] < 0)
+            inside = 0;
 
         corner[k] = by_inner * inside + by_both * (area - inside) + by_hull * outside;
     }
@@ -109,7 +116,7 @@ static int box_loss_grad(const dg_args *a)
     return 0;
 }
 
-/* --- class_loss: logits [B,Q,C] labels [B,M] query gt? iou? [B,P] dn? -> loss [] -------------------------------- */
+/* --- class_loss: logits [B,Q,C] labels [B,M] query gt? iou? [B,P] dn? -> loss [] -------------- */
 
 static double power(double x, double y)
 {
@@ -150,11 +157,12 @@ static void pairs_of(const dg_args *a, int first, int64_t b, int32_t *pair)
             pair[in_i32(a, first + 2)[n]] = (int32_t)(n - b * p);
 }
 
-/* Both directions: operands from `first` on are those of class_loss. Returns the sum; slopes times scale go to
- * dlogits if it is not NULL. */
+/* Both directions: operands from `first` on are those of class_loss. Returns the sum; slopes
+ * times scale go to dlogits if it is not NULL. */
 static double class_terms(const dg_args *a, int first, double scale, real *dlogits)
 {
-    int64_t  q = dim(a, first, 1), c = dim(a, first, 2), m = dim(a, first + 1, 1), p = dim(a, first + 2, 1);
+    int64_t q = dim(a, first, 1), c = dim(a, first, 2), m = dim(a, first + 1, 1),
+            p = dim(a, first + 2, 1);
     int64_t  live = has(a, first + 5) ? in_i32(a, first + 5)[2] : q;
     int32_t *pair = a->workspace;
     double   total = 0;

@@ -3,18 +3,20 @@
  * match_cost: with p = sigmoid(logit of the target's label)
  *     class = alpha (1-p)^gamma (-log(p + 1e-8)) - (1-alpha) p^gamma (-log(1 - p + 1e-8))
  *     cost[b,m,q] = class_weight class + l1_weight |cxcywh difference| - giou_weight GIoU
- * (Carion et al. 2020 with the focal class cost of Deformable DETR.) Rows past an image's count are 0.
+ * (Carion et al. 2020 with the focal class cost of Deformable DETR.) Rows past an image's count are
+ * 0.
  *
- * match: the assignment of least total cost, by shortest augmenting paths: Jonker & Volgenant 1987, as Crouse,
- * "On implementing 2D rectangular assignment algorithms" (2016) puts it. In double. Among columns that are equally
- * near the lowest is taken, so every backend finds the same assignment. A cost that is not finite counts as one
- * larger than any sum of finite ones: the search ends, and takes such a pair only when it must. */
+ * match: the assignment of least total cost, by shortest augmenting paths: Jonker & Volgenant
+ * 1987, as Crouse, "On implementing 2D rectangular assignment algorithms" (2016) puts it. In
+ * double. Among columns that are equally near the lowest is taken, so every backend finds the
+ * same assignment. A cost that is not finite counts as one larger than any sum of finite ones:
+ * the search ends, and takes such a pair only when it must. */
 #include <math.h>
 #include <string.h>
 
 #include "kernels/ref/box.h"
 
-/* --- cost: logits [B,Q,C] boxes [B,Q,4] labels [B,M] tboxes [B,M,4] count [B] -> cost [B,M,Q] ----------------- */
+/* --- cost: logits [B,Q,C] boxes [B,Q,4] labels [B,M] tboxes [B,M,4] count [B] -> cost [B,M,Q] - */
 
 static double power(double x, double y)
 {
@@ -48,21 +50,23 @@ static int match_cost(const dg_args *a)
                 class = class_cost(in(a, 0)[(b * q + i) * c + label], f);
             for (int k = 0; k < 4; k++)
                 l1 += fabs((double)box[k] - target[k]);
-            out(a, 5)[row * q + i] = row % m >= in_i32(a, 4)[b] ? 0 :
-                (real)(f->class_weight * class + f->l1_weight * l1 - f->giou_weight * overlap_of(box, target).giou);
+            double cost = f->class_weight * class + f->l1_weight * l1 -
+                          f->giou_weight * overlap_of(box, target).giou;
+
+            out(a, 5)[row * q + i] = row % m < in_i32(a, 4)[b] ? (real)cost : 0;
         }
     }
     return 0;
 }
 
-/* --- assignment: cost [B,M,Q] count [B] -> query [B,M] -------------------------------------------------------- */
+/* --- assignment: cost [B,M,Q] count [B] -> query [B,M] ---------------------------------------- */
 
 /* Rows are the shorter side: targets, or queries where there are more targets than queries. */
 typedef struct problem {
     int64_t     rows, columns;
     int64_t     row_step, column_step; /* through cost */
     const real *cost;
-    double      large; /* what stands for a cost that is not finite */
+    double      large;                               /* what stands for a cost that is not finite */
     double     *row_price, *column_price, *distance; /* [rows], [columns], [columns] */
     int32_t    *column_of, *row_of, *from;           /* [rows], [columns], [columns]; -1: free */
     bool       *row_done, *column_done;
@@ -88,8 +92,8 @@ static double large_cost(const problem *p)
     return (1 + most) * 0x1p20;
 }
 
-/* Dijkstra from a free row to the nearest free column, which is returned, over reduced costs; *length becomes
- * its distance. from[c] is the row through which column c was reached. */
+/* Dijkstra from a free row to the nearest free column, which is returned, over reduced costs;
+ * *length becomes its distance. from[c] is the row through which column c was reached. */
 static int64_t shortest_path(problem *p, int64_t row, double *length)
 {
     memset(p->row_done, 0, (size_t)p->rows * sizeof(bool));

@@ -2,8 +2,8 @@
  *
  *     y[..,m,n] = c[n] + sum over k of a'[..,m,k] * b'[..,k,n]
  *
- * a' is a, or a with its last two axes exchanged (trans_a); the same for b'. The leading axes of a and b are
- * equal, or one of the two has none and is shared. A vector a is one row. */
+ * a' is a, or a with its last two axes exchanged (trans_a); the same for b'. The leading axes of
+ * a and b are equal, or one of the two has none and is shared. A vector a is one row. */
 #include <string.h>
 
 #include "kernels/ref/product.h"
@@ -23,14 +23,17 @@ static int64_t last(const dg_tensor *t, int axis)
 static sizes sizes_of(const dg_tensor *t, const void *attr)
 {
     const matmul_attr *f = attr;
-    sizes s = { .trans_a = f->trans_a, .trans_b = f->trans_b, .m = last(&t[0], 2), .k = last(&t[0], 1) };
+    sizes              s = { .m = last(&t[0], 2), .k = last(&t[0], 1) };
 
+    s.trans_a = f->trans_a;
+    s.trans_b = f->trans_b;
     if (s.trans_a) {
         s.m = last(&t[0], 1);
         s.k = last(&t[0], 2);
     }
     s.n = last(&t[1], s.trans_b ? 2 : 1);
-    int64_t n_a = dg_shape_elements(t[0].shape) / (s.m * s.k), n_b = dg_shape_elements(t[1].shape) / (s.n * s.k);
+    int64_t n_a = dg_shape_elements(t[0].shape) / (s.m * s.k),
+            n_b = dg_shape_elements(t[1].shape) / (s.n * s.k);
 
     s.batch = n_a > n_b ? n_a : n_b;
     s.a_batch = n_a > 1 ? s.m * s.k : 0;
@@ -58,8 +61,8 @@ static void product_rows(const dg_args *a, int64_t begin, int64_t end, int threa
 
     (void)thread;
     while (begin < end) { /* rows begin..stop-1 lie in one matrix of the batch */
-        int64_t batch = begin / s.m, m = begin % s.m;
-        int64_t stop = (batch + 1) * s.m < end ? (batch + 1) * s.m : end;
+        int64_t     batch = begin / s.m, m = begin % s.m;
+        int64_t     stop = (batch + 1) * s.m < end ? (batch + 1) * s.m : end;
         const real *from = in(a, 0) + batch * s.a_batch;
 
         for (int64_t row = begin; row < stop; row++)

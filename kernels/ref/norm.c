@@ -1,14 +1,15 @@
-/* norm.c: batch normalisation (Ioffe & Szegedy 2015) with its activation and residual, layer normalisation
- * (Ba, Kiros & Hinton 2016), and the running statistics.
+/* norm.c: batch normalisation (Ioffe & Szegedy 2015) with its activation and residual, layer
+ * normalisation (Ba, Kiros & Hinton 2016), and the running statistics.
  *
  *     z = (x - mean) * rstd * s + b + res      rstd = 1 / sqrt(var + eps)      y = act(z)
  *
- * Batch norm takes mean and biased variance over all axes but the last, in two passes; x, y, res [R,C], the rest
- * [C]. Layer norm takes them over the last axis: x, y [R,D], mean, rstd [R], s, b [D].
+ * Batch norm takes mean and biased variance over all axes but the last, in two passes; x, y, res
+ * [R,C], the rest [C]. Layer norm takes them over the last axis: x, y [R,D], mean, rstd [R], s, b
+ * [D].
  *
  * With g = dy * act'(z), h = (x - mean) * rstd and means over what the statistics were taken from:
  *     db = sum g     ds = sum g h     dres = g
- *     dx = s * rstd * (g - mean(g) - h * mean(g h))          batch norm (s leaves the means: it is constant there)
+ *     dx = s * rstd * (g - mean(g) - h * mean(g h))         batch norm (s is constant in the means)
  *     dx = rstd * (g s - mean(g s) - h * mean(g s h))        layer norm
  *     dx = s * rstd * g                                      fixed statistics */
 #include <math.h>
@@ -44,7 +45,7 @@ static double act_slope(int64_t kind, double z, double y)
     }
 }
 
-/* --- batch norm -------------------------------------------------------------------------------------------- */
+/* --- batch norm ------------------------------------------------------------------------------- */
 
 /* Two rows of C sums. */
 static int prepare_batch(dg_prepare *p)
@@ -105,8 +106,9 @@ static int batch_norm_fixed(const dg_args *a)
     return 0;
 }
 
-/* What one element of the batch contributes; operands dy x? y? s b mean var res?. y is there for ReLU with
- * a residual or without x; x for SiLU, for statistics that follow from it, and where ds is wanted. */
+/* What one element of the batch contributes; operands dy x? y? s b mean var res?. y is there for
+ * ReLU with a residual or without x; x for SiLU, for statistics that follow from it, and where
+ * ds is wanted. */
 static double upstream(const dg_args *a, int64_t i, int64_t k, double rstd, double *h)
 {
     const norm_attr *f = a->attr;
@@ -153,8 +155,8 @@ static int batch_norm_grad(const dg_args *a)
     return 0;
 }
 
-/* running <- (1 - momentum) running + momentum * batch, the variance unbiased: * count / (count - 1). Operands
- * running_mean running_var mean var ok; nothing is written unless ok. */
+/* running <- (1 - momentum) running + momentum * batch, the variance unbiased: * count / (count
+ * - 1). Operands running_mean running_var mean var ok; nothing is written unless ok. */
 static int stat_update(const dg_args *a)
 {
     const stat_attr *f = a->attr;
@@ -171,7 +173,7 @@ static int stat_update(const dg_args *a)
     return 0;
 }
 
-/* --- layer norm -------------------------------------------------------------------------------------------- */
+/* --- layer norm ------------------------------------------------------------------------------- */
 
 static int layer_norm(const dg_args *a)
 {

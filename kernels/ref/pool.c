@@ -1,9 +1,9 @@
 /* pool.c: pooling and nearest upsampling of feature maps, x [B,H,W,C] -> y [B,H',W',C].
  *
- * max_pool   largest of a size x size window that begins at (oy*stride - pad, ox*stride - pad); what lies outside
- *            x does not count. `at` keeps its place in the window, ky*size + kx, the first of equals (a NaN wins);
- *            the gradient goes there.
- * avg_pool   mean of the part of the window that lies inside x (ceil mode: windows may stick out at the end).
+ * max_pool   largest of a size x size window that begins at (oy*stride - pad, ox*stride - pad); what
+ *            lies outside x does not count. `at` keeps its place in the window, ky*size + kx, the
+ *            first of equals (a NaN wins); the gradient goes there.
+ * avg_pool   mean of the part of the window that lies inside x (ceil mode: windows may stick out).
  * upsample   y[oy,ox] = x[oy div size, ox div size]. */
 #include <string.h>
 
@@ -18,8 +18,10 @@ static window window_at(const pool_attr *f, int64_t h, int64_t w, int64_t oy, in
     int64_t y = oy * f->stride - f->pad, x = ox * f->stride - f->pad;
 
     return (window){
-        .y0 = y < 0 ? 0 : y, .y1 = y + f->size > h ? h : y + f->size,
-        .x0 = x < 0 ? 0 : x, .x1 = x + f->size > w ? w : x + f->size,
+        .y0 = y < 0 ? 0 : y,
+        .y1 = y + f->size > h ? h : y + f->size,
+        .x0 = x < 0 ? 0 : x,
+        .x1 = x + f->size > w ? w : x + f->size,
     };
 }
 
@@ -27,12 +29,14 @@ static int max_pool(const dg_args *a)
 {
     const pool_attr *f = a->attr;
     uint8_t         *at = a->t[2].data;
-    int64_t          h = dim(a, 0, 1), w = dim(a, 0, 2), c = dim(a, 0, 3), out_h = dim(a, 1, 1), out_w = dim(a, 1, 2);
+    int64_t          h = dim(a, 0, 1), w = dim(a, 0, 2), c = dim(a, 0, 3);
+    int64_t          out_h = dim(a, 1, 1), out_w = dim(a, 1, 2);
 
     for (int64_t n = 0; n < rows(a, 1); n++) { /* n = (b*H' + oy)*W' + ox */
         int64_t     b = n / (out_h * out_w), oy = n / out_w % out_h, ox = n % out_w;
         const real *x = in(a, 0) + b * h * w * c;
         window      v = window_at(f, h, w, oy, ox);
+        int64_t     top = oy * f->stride - f->pad, left = ox * f->stride - f->pad;
 
         for (int64_t k = 0; k < c; k++) {
             bool found = false;
@@ -46,7 +50,7 @@ static int max_pool(const dg_args *a)
                         continue;
                     found = true;
                     best = value;
-                    at[n * c + k] = (uint8_t)((y - oy * f->stride + f->pad) * f->size + i - ox * f->stride + f->pad);
+                    at[n * c + k] = (uint8_t)((y - top) * f->size + i - left);
                 }
             out(a, 1)[n * c + k] = best;
         }
@@ -78,7 +82,8 @@ static int max_pool_grad(const dg_args *a)
 static int avg_pool(const dg_args *a)
 {
     const pool_attr *f = a->attr;
-    int64_t          h = dim(a, 0, 1), w = dim(a, 0, 2), c = dim(a, 0, 3), out_h = dim(a, 1, 1), out_w = dim(a, 1, 2);
+    int64_t          h = dim(a, 0, 1), w = dim(a, 0, 2), c = dim(a, 0, 3);
+    int64_t          out_h = dim(a, 1, 1), out_w = dim(a, 1, 2);
 
     for (int64_t n = 0; n < rows(a, 1); n++) {
         const real *x = in(a, 0) + n / (out_h * out_w) * h * w * c;
@@ -118,13 +123,12 @@ static int avg_pool_grad(const dg_args *a)
 static int upsample(const dg_args *a)
 {
     const pool_attr *f = a->attr;
-    int64_t          h = dim(a, 0, 1), w = dim(a, 0, 2), c = dim(a, 0, 3);
+    int64_t          w = dim(a, 0, 2), c = dim(a, 0, 3);
 
     for (int64_t n = 0; n < rows(a, 1); n++) {
-        int64_t ox = n % (w * f->size), oy = n / (w * f->size) % (h * f->size), b = n / (w * h * f->size * f->size);
+        int64_t x = n % (w * f->size) / f->size, row = n / (w * f->size) / f->size; /* b*H + y */
 
-        memcpy(out(a, 1) + n * c, in(a, 0) + ((b * h + oy / f->size) * w + ox / f->size) * c,
-               (size_t)c * sizeof(real));
+        memcpy(out(a, 1) + n * c, in(a, 0) + (row * w + x) * c, (size_t)c * sizeof(real));
     }
     return 0;
 }
@@ -142,8 +146,11 @@ static int upsample_grad(const dg_args *a)
             double total = 0;
 
             for (int64_t ky = 0; ky < f->size; ky++)
-                for (int64_t kx = 0; kx < f->size; kx++)
-                    total += in(a, 0)[((row * f->size + ky) * w * f->size + x * f->size + kx) * c + k];
+                for (int64_t kx = 0; kx < f->size; kx++) {
+                    int64_t y_row = row * f->size + ky, y_x = x * f->size + kx;
+
+                    total += in(a, 0)[(y_row * w * f->size + y_x) * c + k];
+                }
             out(a, 1)[n * c + k] = (real)total;
         }
     }

@@ -2,8 +2,8 @@
  *
  *     C[m][n] += sum over k of A[m][k] * B[k][n]
  *
- * A element (m,k) lies at a[m*a_row + k*a_step]; rows of B and C are contiguous. Sums run over k in rising order
- * in double, one rounding per call, whatever the tile an element falls into. */
+ * A element (m,k) lies at a[m*a_row + k*a_step]; rows of B and C are contiguous. Sums run over k
+ * in rising order in double, one rounding per call, whatever the tile an element falls into. */
 #ifndef DG_REF_PRODUCT_H
 #define DG_REF_PRODUCT_H
 
@@ -16,7 +16,8 @@ typedef struct product_a {
 
 enum { TILE_M = 2, TILE_N = 8 }; /* keeps the sums of a tile in registers */
 
-static inline void product_tile(int64_t k, product_a a, const real *b, int64_t b_row, real *c, int64_t c_row)
+static inline void product_tile(int64_t k, product_a a, const real *b, int64_t b_row, real *c,
+                                int64_t c_row)
 {
     double sum[TILE_M][TILE_N] = { { 0 } };
 
@@ -32,8 +33,8 @@ static inline void product_tile(int64_t k, product_a a, const real *b, int64_t b
             c[m * c_row + n] = (real)((double)c[m * c_row + n] + sum[m][n]);
 }
 
-static inline void product_edge(int64_t m_size, int64_t n_size, int64_t k, product_a a, const real *b, int64_t b_row,
-                                real *c, int64_t c_row)
+static inline void product_edge(int64_t m_size, int64_t n_size, int64_t k, product_a a,
+                                const real *b, int64_t b_row, real *c, int64_t c_row)
 {
     for (int64_t m = 0; m < m_size; m++)
         for (int64_t n = 0; n < n_size; n++) {
@@ -45,17 +46,18 @@ static inline void product_edge(int64_t m_size, int64_t n_size, int64_t k, produ
         }
 }
 
-static inline void product(int64_t m_size, int64_t n_size, int64_t k, product_a a, const real *b, int64_t b_row, real *c,
-                           int64_t c_row)
+static inline void product(int64_t m_size, int64_t n_size, int64_t k, product_a a, const real *b,
+                           int64_t b_row, real *c, int64_t c_row)
 {
     int64_t m_full = m_size - m_size % TILE_M, n_full = n_size - n_size % TILE_N;
 
     for (int64_t n = 0; n < n_full; n += TILE_N)
         for (int64_t m = 0; m < m_full; m += TILE_M)
-            product_tile(k, (product_a){ a.p + m * a.row, a.row, a.step }, b + n, b_row, c + m * c_row + n, c_row);
+            product_tile(k, (product_a){ a.p + m * a.row, a.row, a.step }, b + n, b_row,
+                         c + m * c_row + n, c_row);
     product_edge(m_full, n_size - n_full, k, a, b + n_full, b_row, c + n_full, c_row);
-    product_edge(m_size - m_full, n_size, k, (product_a){ a.p + m_full * a.row, a.row, a.step }, b, b_row,
-                 c + m_full * c_row, c_row);
+    product_edge(m_size - m_full, n_size, k, (product_a){ a.p + m_full * a.row, a.row, a.step }, b,
+                 b_row, c + m_full * c_row, c_row);
 }
 
 #endif

@@ -2,9 +2,9 @@
  *
  * Number i of sample b of this batch is word i mod 4 of Philox4x32-10 with
  *     key     = the run's seed, mixed with the hash of node path and name (base/rng.h)
- *     counter = (i div 4, low half of n, low half of step, high half of n xor high half of step rotated by 16)
- * where n = control.sample + b is the sample's number in the run's global order. Threads, ranks and restarts
- * change no draw; f32 and f64 engines draw the same numbers, k * 2^-24. */
+ *     counter = (i div 4, low half of n, low half of step, high half of n xor the step's, rotated)
+ * where n = control.sample + b is the sample's number in the run's global order. Threads, ranks
+ * and restarts change no draw; f32 and f64 engines draw the same numbers, k * 2^-24. */
 #include "base/rng.h"
 #include "kernels/ref/ref.h"
 
@@ -13,7 +13,7 @@ static int uniform(const dg_args *a)
     const uniform_attr *f = a->attr;
     dg_rng_key          key = dg_rng_hashed(a->control->seed, (uint64_t)f->key);
     uint64_t            step = (uint64_t)a->control->step;
-    int64_t             batch = a->t[0].shape.rank ? dim(a, 0, 0) : 1, each = elements(a, 0) / batch;
+    int64_t batch = a->t[0].shape.rank ? dim(a, 0, 0) : 1, each = elements(a, 0) / batch;
 
     for (int64_t b = 0; b < batch; b++) {
         uint64_t n = (uint64_t)(a->control->sample + b);

@@ -1,9 +1,11 @@
-/* ref.h: what the reference kernels share. A reference kernel is the definition of its op: plain loops, written
- * to be read. One source makes both precisions: it is compiled with DG_REF_BITS 32 and 64, `real` is the type
- * of every real operand, and DG_REF(name, ...) defines the symbol dg_ref_<name>_f32 or dg_ref_<name>_f64.
+/* ref.h: what the reference kernels share. A reference kernel is the definition of its op: plain
+ * loops, written to be read. One source makes both precisions: it is compiled with DG_REF_BITS 32
+ * and 64, `real` is the type of every real operand, and DG_REF(name, ...) defines the symbol
+ * dg_ref_<name>_f32 or dg_ref_<name>_f64.
  *
- * Arithmetic is done in double and rounded once when a result is stored: sums do not depend on their length,
- * and f32 results are as exact as f32 can say. Nothing depends on the number of threads. */
+ * Arithmetic is done in double and rounded once when a result is stored: sums do not depend on
+ * their length, and f32 results are as exact as f32 can say. Nothing depends on the number of
+ * threads. */
 #ifndef DG_REF_REF_H
 #define DG_REF_REF_H
 
@@ -22,10 +24,11 @@ typedef double real;
 #define DG_REF_SYMBOL(name) dg_ref_##name##_f64
 #endif
 
-#define DG_REF(name, prepare_fn, run_fn)            \
-    extern const dg_kernel DG_REF_SYMBOL(name);     \
-    const dg_kernel        DG_REF_SYMBOL(name) = {  \
-        .prepare = (prepare_fn), .run = (run_fn), \
+#define DG_REF(name, prepare_fn, run_fn)           \
+    extern const dg_kernel DG_REF_SYMBOL(name);    \
+    const dg_kernel        DG_REF_SYMBOL(name) = { \
+               .prepare = (prepare_fn),            \
+               .run = (run_fn),                    \
     }
 
 static inline bool has(const dg_args *a, int i)

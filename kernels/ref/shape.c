@@ -51,8 +51,10 @@ static split split_at(const dg_tensor *t, int64_t axis)
     return s;
 }
 
-/* Copies [before, d, after] between two tensors that differ in d alone: rows from_row.. of x to to_row.. of y. */
-static void copy_rows(const real *x, split from, int64_t from_row, real *y, split to, int64_t to_row, int64_t n)
+/* Copies [before, d, after] between two tensors that differ in d alone: rows from_row.. of x to
+ * to_row.. of y. */
+static void copy_rows(const real *x, split from, int64_t from_row, real *y, split to,
+                      int64_t to_row, int64_t n)
 {
     for (int64_t b = 0; b < from.before; b++)
         memcpy(y + (b * to.d + to_row) * to.after, x + (b * from.d + from_row) * from.after,
@@ -123,10 +125,10 @@ static int fill(const dg_args *a)
     return 0;
 }
 
-/* --- sums and maxima ---------------------------------------------------------------------------------------- */
+/* --- sums and maxima -------------------------------------------------------------------------- */
 
-/* Axes of x whose bits are set in `axes` are reduced; y holds the others in order. Element n of x belongs to
- * this element of y: */
+/* Axes of x whose bits are set in `axes` are reduced; y holds the others in order. Element n of
+ * x belongs to this element of y: */
 static int64_t target(const dg_shape *x, int64_t axes, int64_t n)
 {
     int64_t at = 0, size = 1;
@@ -170,7 +172,8 @@ static int sum_i32(const dg_args *a)
     return 0;
 }
 
-/* The first element of every group of axes is met first: bits of coordinates that are reduced are all 0. */
+/* The first element of every group of axes is met first: bits of coordinates that are reduced
+ * are all 0. */
 static bool is_first(const dg_shape *x, int64_t axes, int64_t n)
 {
     for (int k = x->rank - 1; k >= 0; k--) {

@@ -1,7 +1,8 @@
-/* topk.c: the k largest of a list, descending: queries for the decoder, detections for the evaluation.
+/* topk.c: the k largest of a list, descending: queries for the decoder, detections for the
+ * evaluation.
  *
- * Equals are ordered by the lower index and NaN stands last, so that every backend picks the same. A heap of
- * indices, the best on top, gives them up one by one: O(n + k log n). */
+ * Equals are ordered by the lower index and NaN stands last, so that every backend picks the
+ * same. A heap of indices, the best on top, gives them up one by one: O(n + k log n). */
 #include <math.h>
 
 #include "kernels/ref/ref.h"
@@ -69,8 +70,8 @@ static int topk(const dg_args *a)
     return 0;
 }
 
-/* logits [B,Q,C], boxes [B,Q,4] -> labels, scores [B,k], dboxes [B,k,4]. The order is that of the logits, which
- * still differ where their sigmoids have become equal. */
+/* logits [B,Q,C], boxes [B,Q,4] -> labels, scores [B,k], dboxes [B,k,4]. The order is that of
+ * the logits, which still differ where their sigmoids have become equal. */
 static int detect(const dg_args *a)
 {
     int64_t  q = dim(a, 0, 1), c = dim(a, 0, 2), k = dim(a, 2, 1);

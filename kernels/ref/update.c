@@ -1,10 +1,10 @@
-/* update.c: what happens to whole parameter spaces once an update: the sum of gradients, its norm, whether all is
- * finite, AdamW (Loshchilov & Hutter 2019) and the moving average of the weights.
+/* update.c: what happens to whole parameter spaces once an update: the sum of gradients, its norm,
+ * whether all is finite, AdamW (Loshchilov & Hutter 2019) and the moving average of the weights.
  *
  *     g' = g * min(1, clip / (norm + 1e-6))
  *     w  <- w - lr * weight_decay * w
  *     m  <- beta1 m + (1 - beta1) g'          v <- beta2 v + (1 - beta2) g'^2
- *     w  <- w - lr / bias1 * m / (sqrt(v) / sqrt(bias2) + eps)       bias = 1 - beta^t, from control
+ *     w  <- w - lr / bias1 * m / (sqrt(v / bias2) + eps)       bias = 1 - beta^t, from control
  *     e  <- decay e + (1 - decay) w                                  control.ema_decay
  *
  * Nothing is written unless ok: a step that is not finite leaves everything as it was. */
@@ -71,7 +71,7 @@ static int adamw(const dg_args *a)
 
             m[n] = (real)mean;
             v[n] = (real)square;
-            w[n] = (real)(decayed - lr / c->bias1 * mean / (sqrt(square) / sqrt(c->bias2) + f->eps));
+            w[n] = (real)(decayed - lr / c->bias1 * mean / (sqrt(square / c->bias2) + f->eps));
             if (e)
                 e[n] = (real)(c->ema_decay * e[n] + (1 - c->ema_decay) * w[n]);
         }

@@ -1,6 +1,6 @@
-/* definitions: what the reference kernels promise and no other kernel can vouch for: assignments are optimal,
- * attention with a mask is the softmax over what is seen, draws depend on what they are for alone, degenerate
- * boxes stay finite, and an update that is not ok writes nothing. */
+/* definitions: what the reference kernels promise and no other kernel can vouch for: assignments
+ * are optimal, attention with a mask is the softmax over what is seen, draws depend on what they
+ * are for alone, degenerate boxes stay finite, and an update that is not ok writes nothing. */
 #include "tests/check.h"
 
 #include <math.h>
@@ -25,7 +25,7 @@ static dg_tensor i32_tensor(dg_shape shape, int32_t *data)
 
 static const dg_tensor absent = { .dtype = DG_REAL, .shape.rank = -1 };
 
-/* --- matching ---------------------------------------------------------------------------------------------------- */
+/* --- matching --------------------------------------------------------------------------------- */
 
 /* The least cost of giving targets t.. each a query of its own, or as many as there are queries. */
 static double least(const double *cost, int targets, int queries, int t, unsigned used)
@@ -37,7 +37,8 @@ static double least(const double *cost, int targets, int queries, int t, unsigne
         return 0;
     for (int q = 0; q < queries; q++)
         if (!(used >> q & 1))
-            best = fmin(best, cost[t * queries + q] + least(cost, targets, queries, t + 1, used | 1u << q));
+            best = fmin(best, cost[t * queries + q] +
+                                  least(cost, targets, queries, t + 1, used | 1u << q));
     if (targets - t > left) /* some target must go without */
         best = fmin(best, least(cost, targets, queries, t + 1, used));
     return best;
@@ -49,7 +50,8 @@ static void assignments_are_optimal(void **state)
 
     (void)state;
     for (int round = 0; round < 200; round++) {
-        int     m = 1 + (int)(formula_u("targets", round) * MOST), q = 1 + (int)(formula_u("queries", round) * MOST);
+        int m = 1 + (int)(formula_u("targets", round) * MOST),
+            q = 1 + (int)(formula_u("queries", round) * MOST);
         double  cost[MOST * MOST], total = 0;
         int32_t count = m, query[MOST];
         bool    taken[MOST] = { false };
@@ -57,7 +59,8 @@ static void assignments_are_optimal(void **state)
 
         for (int i = 0; i < m * q; i++) /* few levels: many equal costs */
             cost[i] = floor(formula_u("cost", round * 64 + i) * (round % 2 ? 5 : 1e6)) - 2;
-        const dg_tensor t[] = { real_tensor(DG_SHAPE(1, m, q), cost), i32_tensor(DG_SHAPE(1), &count),
+        const dg_tensor t[] = { real_tensor(DG_SHAPE(1, m, q), cost),
+                                i32_tensor(DG_SHAPE(1), &count),
                                 i32_tensor(DG_SHAPE(1, m), query) };
 
         run64(DG_OP(match), t, 3, &(no_attr){ 0 }, &(dg_control){ 0 });
@@ -89,12 +92,13 @@ static void costs_that_are_not_finite_come_last(void **state)
     assert_int_equal(query[2], 2);
 }
 
-/* --- attention ----------------------------------------------------------------------------------------------------- */
+/* --- attention -------------------------------------------------------------------------------- */
 
 /* The rule of op.h, written a second time. */
 static bool may_see(int row, int column, int live, int group, int capacity)
 {
-    bool row_void = row >= live && row < capacity, column_void = column >= live && column < capacity;
+    bool row_void = row >= live && row < capacity,
+         column_void = column >= live && column < capacity;
 
     if (row_void || column_void)
         return false;
@@ -115,9 +119,11 @@ static void a_mask_is_a_softmax_over_what_is_seen(void **state)
         k[i] = formula("mask.k", i, 4, -2);
         v[i] = formula("mask.v", i, 2, -1);
     }
-    const dg_tensor t[] = { real_tensor(DG_SHAPE(1, N, D), q), real_tensor(DG_SHAPE(1, N, D), k),
-                            real_tensor(DG_SHAPE(1, N, D), v), i32_tensor(DG_SHAPE(4), dn),
-                            real_tensor(DG_SHAPE(1, N, D), y), real_tensor(DG_SHAPE(1, 1, N), lse) };
+    const dg_tensor t[] = {
+        real_tensor(DG_SHAPE(1, N, D), q), real_tensor(DG_SHAPE(1, N, D), k),
+        real_tensor(DG_SHAPE(1, N, D), v), i32_tensor(DG_SHAPE(4), dn),
+        real_tensor(DG_SHAPE(1, N, D), y), real_tensor(DG_SHAPE(1, 1, N), lse)
+    };
 
     run64(DG_OP(attention), t, 6, &(attention_attr){ 1, CAPACITY }, &(dg_control){ 0 });
     for (int r = 0; r < N; r++) {
@@ -140,7 +146,7 @@ static void a_mask_is_a_softmax_over_what_is_seen(void **state)
     }
 }
 
-/* --- draws --------------------------------------------------------------------------------------------------------- */
+/* --- draws ------------------------------------------------------------------------------------ */
 
 enum { EACH = 1001 };
 
@@ -149,7 +155,8 @@ static void draw(double *u, int64_t batch, uint64_t seed, int64_t step, int64_t 
     const dg_tensor    t = real_tensor(DG_SHAPE(batch, EACH), u);
     const uniform_attr attr = { key, 2, { batch, EACH } };
 
-    run64(DG_OP(uniform), &t, 1, &attr, &(dg_control){ .seed = seed, .step = step, .sample = sample });
+    run64(DG_OP(uniform), &t, 1, &attr,
+          &(dg_control){ .seed = seed, .step = step, .sample = sample });
 }
 
 static void draws_depend_on_what_they_are_for(void **state)
@@ -176,7 +183,7 @@ static void draws_depend_on_what_they_are_for(void **state)
     assert_memory_not_equal(one, two, sizeof one);
 }
 
-/* --- boxes without an area -------------------------------------------------------------------------------------------- */
+/* --- boxes without an area -------------------------------------------------------------------- */
 
 static void boxes_without_an_area_stay_finite(void **state)
 {
@@ -185,10 +192,17 @@ static void boxes_without_an_area_stay_finite(void **state)
 
     (void)state;
     const dg_tensor b = real_tensor(DG_SHAPE(1, 1, 4), box), q = i32_tensor(DG_SHAPE(1, 1), &query);
-    const dg_tensor loss[] = { b, b, q, absent, real_tensor(DG_SCALAR, &l1), real_tensor(DG_SCALAR, &giou),
+    const dg_tensor loss[] = { b,
+                               b,
+                               q,
+                               absent,
+                               real_tensor(DG_SCALAR, &l1),
+                               real_tensor(DG_SCALAR, &giou),
                                real_tensor(DG_SHAPE(1, 1), &iou) };
-    const dg_tensor grad[] = { real_tensor(DG_SCALAR, &one), real_tensor(DG_SCALAR, &one), b, b, q, absent,
-                               real_tensor(DG_SHAPE(1, 1, 4), slope) };
+    const dg_tensor grad[] = {
+        real_tensor(DG_SCALAR, &one),         real_tensor(DG_SCALAR, &one), b, b, q, absent,
+        real_tensor(DG_SHAPE(1, 1, 4), slope)
+    };
 
     run64(DG_OP(box_loss), loss, 7, &(no_attr){ 0 }, &(dg_control){ 0 });
     assert_true(l1 == 0 && giou == 1 && iou == 0);
@@ -197,20 +211,22 @@ static void boxes_without_an_area_stay_finite(void **state)
         assert_true(isfinite(slope[i]));
 }
 
-/* --- updates ------------------------------------------------------------------------------------------------------------ */
+/* --- updates ---------------------------------------------------------------------------------- */
 
 static void an_update_that_is_not_ok_writes_nothing(void **state)
 {
-    double            w[4] = { 1, 2, 3, 4 }, g[4] = { NAN, 1, 1, 1 }, m[4] = { 0 }, v[4] = { 0 }, norm = NAN;
-    int32_t           ok = 0;
+    double  w[4] = { 1, 2, 3, 4 }, g[4] = { NAN, 1, 1, 1 }, m[4] = { 0 }, v[4] = { 0 }, norm = NAN;
+    int32_t ok = 0;
     const adamw_range range = { 0, 4, 0, 0.1 };
     const dg_control  c = { .bias1 = 0.1, .bias2 = 0.001, .lr = { 1 }, .ema_decay = 0.5 };
 
     (void)state;
-    const dg_tensor adamw[] = { real_tensor(DG_SHAPE(4), w), real_tensor(DG_SHAPE(4), g), real_tensor(DG_SHAPE(4), m),
-                                real_tensor(DG_SHAPE(4), v), real_tensor(DG_SHAPE(4), g), real_tensor(DG_SCALAR, &norm),
+    const dg_tensor adamw[] = { real_tensor(DG_SHAPE(4), w), real_tensor(DG_SHAPE(4), g),
+                                real_tensor(DG_SHAPE(4), m), real_tensor(DG_SHAPE(4), v),
+                                real_tensor(DG_SHAPE(4), g), real_tensor(DG_SCALAR, &norm),
                                 i32_tensor(DG_SCALAR, &ok) };
-    const dg_tensor ema[] = { real_tensor(DG_SHAPE(4), w), real_tensor(DG_SHAPE(4), g), i32_tensor(DG_SCALAR, &ok) };
+    const dg_tensor ema[] = { real_tensor(DG_SHAPE(4), w), real_tensor(DG_SHAPE(4), g),
+                              i32_tensor(DG_SCALAR, &ok) };
 
     run64(DG_OP(adamw), adamw, 7, &(adamw_attr){ 0.9, 0.999, 1e-8, 0.1, 1, &range }, &c);
     run64(DG_OP(ema), ema, 3, &(ema_attr){ 0, 0 }, &c);

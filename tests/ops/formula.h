@@ -1,5 +1,5 @@
-/* formula.h: numbers that follow from a name, in double but exact in f32: the value formula of the stored numbers
- * in data/ops.json (FNV-1a of the name, SplitMix64 over the index). */
+/* formula.h: numbers that follow from a name, in double but exact in f32: the value formula of
+ * the stored numbers in data/ops.json (FNV-1a of the name, SplitMix64 over the index). */
 #ifndef DG_TESTS_OPS_FORMULA_H
 #define DG_TESTS_OPS_FORMULA_H
 

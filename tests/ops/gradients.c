@@ -1,5 +1,6 @@
-/* gradients: walks the op table. For every op with a gradient rule, what autodiff computes in f64 agrees with
- * central differences, (L(x + h) - L(x - h)) / 2h, for every operand that a sample lets move. */
+/* gradients: walks the op table. For every op with a gradient rule, what autodiff computes in
+ * f64 agrees with central differences, (L(x + h) - L(x - h)) / 2h, for every operand that a
+ * sample lets move. */
 #include "tests/check.h"
 
 #include <math.h>
@@ -54,8 +55,10 @@ static void check_operand(walker *w, machine *m, const sample_program *sp, int k
     worst = worst / fmax(most, 1e-3); /* a gradient that is zero by its nature has noise alone */
     t->worst = fmax(t->worst, worst);
     if (worst > TOLERANCE) {
-        print_error("# sample \"%s\" of %s: the gradient of operand %d is off by %.3g of its largest, at most %.3g was "
-                    "allowed\n", one->what, one->op->name, k, worst, TOLERANCE);
+        print_error("# sample \"%s\" of %s: the gradient of operand %d is off by %.3g of its "
+                    "largest, at most %.3g was "
+                    "allowed\n",
+                    one->what, one->op->name, k, worst, TOLERANCE);
         w->failures++;
     }
 }
@@ -131,8 +134,9 @@ static void every_gradient_rule_is_checked(void **state)
         checks += w->tally[i].checks;
         worst = w->tally[i].worst > w->tally[worst].worst ? i : worst;
     }
-    print_message("# %d gradient rules, %d derivatives; worst error %.2g of an operand's largest (%s)\n", rules, checks,
-                  w->tally[worst].worst, dg_ops[worst].name);
+    print_message(
+        "# %d gradient rules, %d derivatives; worst error %.2g of an operand's largest (%s)\n",
+        rules, checks, w->tally[worst].worst, dg_ops[worst].name);
 }
 
 int main(void)

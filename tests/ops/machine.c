@@ -13,7 +13,10 @@ static dg_dtype storage(int bits, dg_dtype t)
 
 double tensor_get(const dg_tensor *t, int64_t i)
 {
-    union { uint32_t u; float f; } wide;
+    union {
+        uint32_t u;
+        float    f;
+    } wide;
 
     switch (t->dtype) {
     case DG_F32:
@@ -32,7 +35,10 @@ double tensor_get(const dg_tensor *t, int64_t i)
 
 void tensor_set(const dg_tensor *t, int64_t i, double x)
 {
-    union { uint32_t u; float f; } wide;
+    union {
+        uint32_t u;
+        float    f;
+    } wide;
 
     switch (t->dtype) {
     case DG_F32:
@@ -70,8 +76,9 @@ machine *machine_open(dg_arena *a, const dg_program *p, int bits)
 
         t.data = m->data[v] = dg_alloc_n(a, (size_t)n, dg_dtype_size(t.dtype));
         for (int64_t i = 0; x->constant && i < n; i++)
-            tensor_set(&t, i, x->dtype == DG_I32 ? (double)((const int32_t *)x->constant)[i]
-                                                 : ((const double *)x->constant)[i]);
+            tensor_set(&t, i,
+                       x->dtype == DG_I32 ? (double)((const int32_t *)x->constant)[i]
+                                          : ((const double *)x->constant)[i]);
     }
     return m;
 }
@@ -107,7 +114,8 @@ int machine_operands(const machine *m, const dg_instr *instr, dg_tensor t[DG_MAX
     return instr->n_in + instr->n_out;
 }
 
-int run_kernel(const dg_kernel *k, const dg_tensor *t, int n, const void *attr, const dg_control *c, int threads)
+int run_kernel(const dg_kernel *k, const dg_tensor *t, int n, const void *attr, const dg_control *c,
+               int threads)
 {
     dg_tensor  shapes[DG_MAX_OPERANDS];
     dg_prepare p = { .t = shapes, .n = n, .attr = attr, .threads = threads };
@@ -141,7 +149,8 @@ int machine_run(machine *m, bool forward_only)
         if (forward_only && instr->phase != DG_FORWARD)
             continue;
         assert_int_not_equal(instr->op->effect, DG_COLLECTIVE);
-        rc = run_kernel(m->bits == 64 ? instr->op->ref64 : instr->op->ref32, t, n, instr->attr, &m->control, m->threads);
+        rc = run_kernel(m->bits == 64 ? instr->op->ref64 : instr->op->ref32, t, n, instr->attr,
+                        &m->control, m->threads);
         if (rc)
             return rc;
     }

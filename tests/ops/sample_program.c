@@ -1,6 +1,7 @@
-/* sample_program.c: see sample_program.h. Live operands are parameters, so that autodiff wants their gradients;
- * operands updated in place are buffers, the others inputs. The loss weighs every element of the outputs with a
- * number of its own. Gradients are accumulated, so that each has an instruction that says whose it is. */
+/* sample_program.c: see sample_program.h. Live operands are parameters, so that autodiff wants
+ * their gradients; operands updated in place are buffers, the others inputs. The loss weighs
+ * every element of the outputs with a number of its own. Gradients are accumulated, so that each
+ * has an instruction that says whose it is. */
 #include "tests/ops/sample_program.h"
 
 #include "tests/check.h"
@@ -16,7 +17,8 @@ static dg_val declare(dg_build *b, const operand *o, bool state, const char *nam
     case OPERAND_LIVE:
         return dg_param(b, name, o->shape, dg_init_zero());
     default:
-        return state ? dg_buffer(b, name, o->shape, dg_init_zero()) : dg_input(b, name, DG_REAL, o->shape);
+        return state ? dg_buffer(b, name, o->shape, dg_init_zero())
+                     : dg_input(b, name, DG_REAL, o->shape);
     }
 }
 
@@ -43,7 +45,8 @@ void sample_program_open(sample_program *sp, dg_arena *a, const sample *one)
     dg_build *b = dg_build_open(sp->p, sp->d);
 
     for (int i = 0; i < one->n_in; i++)
-        sp->in[i] = declare(b, &one->in[i], dg_signature_at(&sig, one->n_in, i)->state, dg_printf(a, "in%d", i));
+        sp->in[i] = declare(b, &one->in[i], dg_signature_at(&sig, one->n_in, i)->state,
+                            dg_printf(a, "in%d", i));
     dg_emit(b, one->op, one->attr, one->n_in, sp->in, out);
     for (int i = 0; i < sig.n_out; i++)
         if (one->loss >> i & 1) {
@@ -54,7 +57,8 @@ void sample_program_open(sample_program *sp, dg_arena *a, const sample *one)
     if (dg_has(sp->loss) && !dg_is_poison(sp->loss))
         (void)dg_autodiff(b, (int32_t)sp->loss.id, NULL);
     if (dg_build_failed(b))
-        fail_msg("sample \"%s\" of %s does not build: %s", one->what, one->op->name, dg_diag_text(sp->d));
+        fail_msg("sample \"%s\" of %s does not build: %s", one->what, one->op->name,
+                 dg_diag_text(sp->d));
     dg_build_close(&b);
 }
 

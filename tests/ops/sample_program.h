@@ -1,4 +1,5 @@
-/* sample_program.h: a sample as a program: its operands, the op, a loss over its outputs and the gradients. */
+/* sample_program.h: a sample as a program: its operands, the op, a loss over its outputs and the
+ * gradients. */
 #ifndef DG_TESTS_OPS_SAMPLE_PROGRAM_H
 #define DG_TESTS_OPS_SAMPLE_PROGRAM_H
 

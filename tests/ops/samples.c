@@ -3,7 +3,8 @@
 
 #include "tests/ops/formula.h"
 
-sample *sample_add(samples *s, const dg_op *op, const char *what, const void *attr, size_t attr_bytes)
+sample *sample_add(samples *s, const dg_op *op, const char *what, const void *attr,
+                   size_t attr_bytes)
 {
     sample *one = DG_NEW(s->arena, sample);
 
@@ -11,8 +12,15 @@ sample *sample_add(samples *s, const dg_op *op, const char *what, const void *at
         .op = op,
         .what = what,
         .attr = dg_memdup(s->arena, attr, attr_bytes),
-        .control = { .seed = 7, .step = 3, .sample = 11, .accumulated = 1, .n_groups = 2, .bias1 = 0.271,
-                     .bias2 = 0.002997001, .ema_decay = 0.9, .lr = { 1e-3, 1e-2 } },
+        .control = { .seed = 7,
+                     .step = 3,
+                     .sample = 11,
+                     .accumulated = 1,
+                     .n_groups = 2,
+                     .bias1 = 0.271,
+                     .bias2 = 0.002997001,
+                     .ema_decay = 0.9,
+                     .lr = { 1e-3, 1e-2 } },
         .loss = op->grad ? 1 : 0,
     };
     DG_PUSH(s->arena, s->list, one);

@@ -1,5 +1,6 @@
-/* samples.h: at least one set of operands for every op: odd and non-square sizes, batches above one, empty and
- * masked inputs. Ops that autodiff emits (*_grad, *_dx, *_dw) get theirs from the gradients of these. */
+/* samples.h: at least one set of operands for every op: odd and non-square sizes, batches above
+ * one, empty and masked inputs. Ops that autodiff emits (*_grad, *_dx, *_dw) get theirs from the
+ * gradients of these. */
 #ifndef DG_TESTS_OPS_SAMPLES_H
 #define DG_TESTS_OPS_SAMPLES_H
 
@@ -26,12 +27,12 @@ typedef struct sample {
     dg_control   control;
     int          n_in;
     operand      in[8];
-    uint32_t     loss;      /* bit i: output i is in the loss of the gradient check; 0: no check */
-    bool         edges;     /* values on edges where no derivative exists: kernels are compared, gradients only run */
+    uint32_t     loss; /* bit i: output i is in the loss of the gradient check; 0: no check */
+    bool         edges; /* no derivative exists there: kernels are compared, gradients only run */
 } sample;
 
 typedef struct samples {
-    dg_arena       *arena;
+    dg_arena        *arena;
     DG_VEC(sample *) list;
 } samples;
 
@@ -40,14 +41,16 @@ void samples_of_elements(samples *s);  /* elementwise, shape, pooling, selection
 void samples_of_detection(samples *s); /* denoising, matching, losses, updates */
 
 /* What sample files are written with: a new sample, then its operands in order. */
-sample *sample_add(samples *s, const dg_op *op, const char *what, const void *attr, size_t attr_bytes);
-void    sample_real(samples *s, double lo, double hi, dg_shape shape);  /* live, uniform */
+sample *sample_add(samples *s, const dg_op *op, const char *what, const void *attr,
+                   size_t attr_bytes);
+void    sample_real(samples *s, double lo, double hi, dg_shape shape); /* live, uniform */
 void    sample_fixed(samples *s, double lo, double hi, dg_shape shape);
 void    sample_real_list(samples *s, dg_shape shape, const double *values);
 void    sample_i32_list(samples *s, dg_shape shape, const int *values);
 void    sample_none(samples *s);
 
-#define ADD(s, name, what, type, ...) sample_add(s, DG_OP(name), what, &(type){ __VA_ARGS__ }, sizeof(type))
+#define ADD(s, name, what, type, ...) \
+    sample_add(s, DG_OP(name), what, &(type){ __VA_ARGS__ }, sizeof(type))
 #define INTS(...) ((const int[]){ __VA_ARGS__ })
 #define REALS(...) ((const double[]){ __VA_ARGS__ })
 

@@ -3,8 +3,8 @@
 
 #include <math.h>
 
-static void denoise(samples *s, const char *what, int on_empty, int64_t slots, const int *labels, const int *count,
-                    int most)
+static void denoise(samples *s, const char *what, int on_empty, int64_t slots, const int *labels,
+                    const int *count, int most)
 {
     enum { ASKED = 6 };
     int64_t n = 2 * (slots > ASKED ? slots : ASKED);
@@ -22,7 +22,8 @@ static void denoise(samples *s, const char *what, int on_empty, int64_t slots, c
 
 static void draws(samples *s)
 {
-    static const int labels[27] = { 0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1 };
+    static const int labels[27] = { 0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1, 2, 3,
+                                    4, 0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1 };
 
     ADD(s, uniform, "boxes", uniform_attr, 0x123456789ABCDEF, 3, { 2, 5, 4 });
     ADD(s, uniform, "one number a sample", uniform_attr, -5, 1, { 3 });
@@ -33,7 +34,7 @@ static void draws(samples *s)
     denoise(s, "all empty, left out", 0, 3, labels, INTS(0, 0, 0), 0);
 }
 
-/* --- matching -------------------------------------------------------------------------------------------------- */
+/* --- matching --------------------------------------------------------------------------------- */
 
 static void match(samples *s, const char *what, int64_t m, int64_t q, const int *count)
 {
@@ -72,11 +73,12 @@ static void matching(samples *s)
     sample_fixed(s, 0.5, 0.5, DG_SHAPE(2, 3, 5));
     sample_i32_list(s, DG_SHAPE(2), INTS(3, 2));
     ADD(s, match, "costs that are not finite", no_attr, 0);
-    sample_real_list(s, DG_SHAPE(2, 2, 3), REALS(NAN, 1, 2, NAN, 1, 3, NAN, NAN, NAN, INFINITY, -INFINITY, NAN));
+    sample_real_list(s, DG_SHAPE(2, 2, 3),
+                     REALS(NAN, 1, 2, NAN, 1, 3, NAN, NAN, NAN, INFINITY, -INFINITY, NAN));
     sample_i32_list(s, DG_SHAPE(2), INTS(2, 2));
 }
 
-/* --- losses ----------------------------------------------------------------------------------------------------- */
+/* --- losses ----------------------------------------------------------------------------------- */
 
 static void box_loss(samples *s, const char *what, const int *query, const int *gt)
 {
@@ -90,14 +92,15 @@ static void box_loss(samples *s, const char *what, const int *query, const int *
         sample_none(s);
 }
 
-static void class_loss(samples *s, const char *what, dg_class_loss_attr f, const int *query, const int *gt,
-                       const int *dn)
+static void class_loss(samples *s, const char *what, dg_class_loss_attr f, const int *query,
+                       const int *gt, const int *dn)
 {
     dg_shape pairs = gt ? DG_SHAPE(2, 5) : DG_SHAPE(2, 4);
 
     sample_add(s, DG_OP(class_loss), what, &f, sizeof f);
     if (!f.focal)
-        s->list.items[s->list.n - 1]->edges = true; /* the weight is a constant, by decree; ops.json has numbers */
+        s->list.items[s->list.n - 1]->edges =
+            true; /* the weight is a constant, by decree; ops.json has numbers */
     sample_real(s, -6, 3, DG_SHAPE(2, 6, 3));
     sample_i32_list(s, DG_SHAPE(2, 4), INTS(2, 0, 1, 1, 0, 2, 2, 1));
     sample_i32_list(s, pairs, query);
@@ -117,9 +120,12 @@ static void class_loss(samples *s, const char *what, dg_class_loss_attr f, const
 
 static void losses(samples *s)
 {
-    const int               *matched = INTS(3, 0, -1, -1, 5, 1, 2, 0), *none = INTS(-1, -1, -1, -1, -1, -1, -1, -1);
-    const int               *query = INTS(0, 1, 4, 5, -1, 0, 4, -1, -1, -1), *gt = INTS(0, 1, 0, 1, -1, 2, 2, -1, -1, -1);
-    const dg_class_loss_attr varifocal = { 0, 0.75, 2 }, focal = { 1, 0.25, 2 }, steep = { 1, 0.6, 1.5 };
+    const int *matched = INTS(3, 0, -1, -1, 5, 1, 2, 0),
+              *none = INTS(-1, -1, -1, -1, -1, -1, -1, -1);
+    const int *query = INTS(0, 1, 4, 5, -1, 0, 4, -1, -1, -1),
+              *gt = INTS(0, 1, 0, 1, -1, 2, 2, -1, -1, -1);
+    const dg_class_loss_attr varifocal = { 0, 0.75, 2 }, focal = { 1, 0.25, 2 },
+                             steep = { 1, 0.6, 1.5 };
 
     box_loss(s, "matched", matched, NULL);
     box_loss(s, "denoising", query, gt);
@@ -145,7 +151,7 @@ static void losses(samples *s)
     sample_fixed(s, 0, 1, DG_SHAPE(1, 6, 4));
 }
 
-/* --- updates ---------------------------------------------------------------------------------------------------- */
+/* --- updates ---------------------------------------------------------------------------------- */
 
 static const adamw_range two_groups[] = { { 0, 21, 0, 0 }, { 32, 61, 1, 0.1 } };
 

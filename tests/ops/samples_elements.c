@@ -3,16 +3,16 @@
 
 #include <math.h>
 
-/* --- elementwise --------------------------------------------------------------------------------------------- */
+/* --- elementwise ------------------------------------------------------------------------------ */
 
 static void binary(samples *s, const dg_op *op, double lo, double hi)
 {
-    static const dg_shape x[] = { { 3, { 2, 3, 5 } }, { 3, { 2, 3, 4 } }, { 2, { 3, 1 } }, { 0, { 0 } },
-                                  { 4, { 2, 1, 3, 1 } }, { 2, { 3, 33 } } };
-    static const dg_shape y[] = { { 3, { 2, 3, 5 } }, { 1, { 4 } }, { 3, { 2, 1, 5 } }, { 2, { 3, 2 } },
-                                  { 3, { 4, 1, 5 } }, { 0, { 0 } } };
-    static const char *const what[] = { "same shape", "a row", "both broadcast", "a scalar left", "four axes",
-                                        "a scalar right" };
+    static const dg_shape    x[] = { { 3, { 2, 3, 5 } }, { 3, { 2, 3, 4 } },    { 2, { 3, 1 } },
+                                     { 0, { 0 } },       { 4, { 2, 1, 3, 1 } }, { 2, { 3, 33 } } };
+    static const dg_shape    y[] = { { 3, { 2, 3, 5 } }, { 1, { 4 } },       { 3, { 2, 1, 5 } },
+                                     { 2, { 3, 2 } },    { 3, { 4, 1, 5 } }, { 0, { 0 } } };
+    static const char *const what[] = { "same shape",    "a row",     "both broadcast",
+                                        "a scalar left", "four axes", "a scalar right" };
 
     for (size_t i = 0; i < sizeof x / sizeof *x; i++) {
         sample_add(s, op, what[i], &(no_attr){ 0 }, sizeof(no_attr));
@@ -87,7 +87,8 @@ static void elementwise(samples *s)
     edges(s, DG_OP(gelu), &none, 4, REALS(-200, 0, 200, 9));
     edges(s, DG_OP(sigmoid), &none, 4, REALS(-200, 0, 200, 90));
     edges(s, DG_OP(clamp), &(affine_attr){ -0.5, 1 }, 4, REALS(-0.5, 1, -0.6, 1.1));
-    edges(s, DG_OP(inverse_sigmoid), &(affine_attr){ 1e-5, 0 }, 6, REALS(0, 1, -0.25, 1.25, 9.5367431640625e-07, 0.999));
+    edges(s, DG_OP(inverse_sigmoid), &(affine_attr){ 1e-5, 0 }, 6,
+          REALS(0, 1, -0.25, 1.25, 9.5367431640625e-07, 0.999));
 
     ADD(s, cast, "to f32", cast_attr, DG_F32)->loss = 0;
     sample_real(s, -2, 2, DG_SHAPE(2, 7));
@@ -97,9 +98,10 @@ static void elementwise(samples *s)
     sample_i32_list(s, DG_SHAPE(2, 3), INTS(1, 0, -7, 1 << 20, 5, 300));
 }
 
-/* --- shape ----------------------------------------------------------------------------------------------------- */
+/* --- shape ------------------------------------------------------------------------------------ */
 
-static void reduction(samples *s, const dg_op *op, const char *what, dg_shape x, int64_t axes, bool keep)
+static void reduction(samples *s, const dg_op *op, const char *what, dg_shape x, int64_t axes,
+                      bool keep)
 {
     sample_add(s, op, what, &(axes_attr){ axes, keep }, sizeof(axes_attr));
     sample_real(s, -2, 2, x);
@@ -155,7 +157,7 @@ static void shapes(samples *s)
     sample_i32_list(s, DG_SHAPE(2, 3), INTS(-9, -2, -3, -4, -5, -6));
 }
 
-/* --- pooling and selection ------------------------------------------------------------------------------------ */
+/* --- pooling and selection -------------------------------------------------------------------- */
 
 static void pool(samples *s, const dg_op *op, const char *what, dg_shape x, pool_attr f)
 {
@@ -169,9 +171,11 @@ static void pooling(samples *s)
     pool(s, DG_OP(max_pool), "odd, wide", DG_SHAPE(1, 5, 3, 17), (pool_attr){ 3, 2, 1, 0, 0 });
     pool(s, DG_OP(max_pool), "2x2, no padding", DG_SHAPE(2, 5, 4, 2), (pool_attr){ 2, 2, 0, 0, 0 });
     pool(s, DG_OP(avg_pool), "even", DG_SHAPE(2, 4, 6, 3), (pool_attr){ 2, 2, 0, 0, 0 });
-    pool(s, DG_OP(avg_pool), "odd: windows stick out", DG_SHAPE(2, 5, 7, 16), (pool_attr){ 2, 2, 0, 0, 0 });
+    pool(s, DG_OP(avg_pool), "odd: windows stick out", DG_SHAPE(2, 5, 7, 16),
+         (pool_attr){ 2, 2, 0, 0, 0 });
     pool(s, DG_OP(upsample), "twice", DG_SHAPE(2, 3, 5, 7), (pool_attr){ .size = 2, .stride = 2 });
-    pool(s, DG_OP(upsample), "three times", DG_SHAPE(1, 2, 1, 16), (pool_attr){ .size = 3, .stride = 3 });
+    pool(s, DG_OP(upsample), "three times", DG_SHAPE(1, 2, 1, 16),
+         (pool_attr){ .size = 3, .stride = 3 });
     ADD(s, max_pool, "equals", pool_attr, 3, 2, 1, 0, 0)->edges = true;
     sample_fixed(s, 0.5, 0.5, DG_SHAPE(1, 4, 5, 2));
 }

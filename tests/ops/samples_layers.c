@@ -1,7 +1,8 @@
 /* samples_layers.c: convolution, matrix products, normalisation, attention. */
 #include "tests/ops/samples.h"
 
-static void conv(samples *s, const char *what, dg_shape x, dg_shape w, bool bias, int stride, int pad)
+static void conv(samples *s, const char *what, dg_shape x, dg_shape w, bool bias, int stride,
+                 int pad)
 {
     ADD(s, conv2d, what, conv_attr, .stride = stride, .pad = pad);
     sample_real(s, -1, 1, x);
@@ -25,7 +26,8 @@ static void convolutions(samples *s)
     conv(s, "33 channels to 18", DG_SHAPE(2, 4, 9, 33), DG_SHAPE(18, 33, 3, 3), false, 1, 1);
 }
 
-static void product(samples *s, const char *what, dg_shape a, dg_shape b, int64_t bias, bool trans_a, bool trans_b)
+static void product(samples *s, const char *what, dg_shape a, dg_shape b, int64_t bias,
+                    bool trans_a, bool trans_b)
 {
     ADD(s, matmul, what, matmul_attr, trans_a, trans_b);
     sample_real(s, -1, 1, a);
@@ -48,7 +50,7 @@ static void products(samples *s)
     product(s, "one column", DG_SHAPE(6, 1), DG_SHAPE(1, 10), 0, false, false);
 }
 
-/* --- normalisation ------------------------------------------------------------------------------------------ */
+/* --- normalisation ---------------------------------------------------------------------------- */
 
 static void batch_norm(samples *s, const char *what, dg_shape x, dg_act act, bool res)
 {
@@ -93,7 +95,8 @@ static void stat_update(samples *s, const char *what, int64_t count, int ok)
 static void norms(samples *s)
 {
     static const char *const acts[] = { "no activation", "ReLU", "SiLU" };
-    static const char *const with[] = { "no activation + residual", "ReLU + residual", "SiLU + residual" };
+    static const char *const with[] = { "no activation + residual", "ReLU + residual",
+                                        "SiLU + residual" };
 
     for (dg_act act = DG_ACT_NONE; act <= DG_ACT_SILU; act++) {
         batch_norm(s, acts[act], DG_SHAPE(3, 2, 5, 7), act, false);
@@ -118,10 +121,10 @@ static void norms(samples *s)
     sample_real(s, -0.5, 0.5, DG_SHAPE(33));
 }
 
-/* --- attention ---------------------------------------------------------------------------------------------- */
+/* --- attention -------------------------------------------------------------------------------- */
 
-static void attention(samples *s, const char *what, int heads, int64_t n, int64_t columns, int64_t width,
-                      int64_t capacity, const int *dn)
+static void attention(samples *s, const char *what, int heads, int64_t n, int64_t columns,
+                      int64_t width, int64_t capacity, const int *dn)
 {
     ADD(s, attention, what, attention_attr, heads, capacity);
     sample_real(s, -2, 2, DG_SHAPE(2, n, width));
@@ -168,7 +171,8 @@ void samples_of_layers(samples *s)
     attention(s, "no live row", 2, 11, 11, 8, 6, INTS(0, 0, 0, 0));
     attention(s, "32 channels a head", 2, 37, 37, 64, 20, INTS(3, 3, 18, 6));
 
-    deform(s, "three levels", &(deform_attr){ 2, 0, 3, { 4, 2, 1 }, { 5, 3, 2 }, { 2, 1, 3 } }, 6, 2);
+    deform(s, "three levels", &(deform_attr){ 2, 0, 3, { 4, 2, 1 }, { 5, 3, 2 }, { 2, 1, 3 } }, 6,
+           2);
     deform(s, "far outside", &(deform_attr){ 4, 0, 2, { 7, 3 }, { 3, 2 }, { 4, 4 } }, 64, 30);
     deform(s, "discrete", &(deform_attr){ 2, 1, 3, { 4, 2, 1 }, { 4, 2, 1 }, { 2, 2, 2 } }, 8, 3);
 }

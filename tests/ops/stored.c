@@ -1,5 +1,6 @@
-/* stored: ops and small compositions against the numbers of data/ops.json, which the PyTorch reference produced in
- * f64 (tests/parity describes the form): in f64 to 1e-10 and in f32 to 5e-6 of each array's maximum. */
+/* stored: ops and small compositions against the numbers of data/ops.json, which the PyTorch
+ * reference produced in f64 (tests/parity describes the form): in f64 to 1e-10 and in f32 to
+ * 5e-6 of each array's maximum. */
 #include "tests/ops/stored.h"
 
 #include <stdlib.h>
@@ -25,7 +26,8 @@ static int open_file(void **state)
     f->arena = a;
     f->d = dg_diag_open();
     *state = f;
-    if (dg_json_read(&f->file, a, dg_printf(a, "%s/tests/ops/data/ops.json", top ? top : "."), f->d) < 0) {
+    if (dg_json_read(&f->file, a, dg_printf(a, "%s/tests/ops/data/ops.json", top ? top : "."),
+                     f->d) < 0) {
         print_error("# %s\n", dg_diag_text(f->d));
         return -1;
     }
@@ -37,8 +39,9 @@ static int close_file(void **state)
     fixture  *f = *state;
     dg_arena *a = f->arena;
 
-    print_message("# %d entries; worst error of an array's maximum: f32 %.2g (%s), f64 %.2g (%s)\n", f->entries,
-                  f->worst[0].error, f->worst[0].where, f->worst[1].error, f->worst[1].where);
+    print_message("# %d entries; worst error of an array's maximum: f32 %.2g (%s), f64 %.2g (%s)\n",
+                  f->entries, f->worst[0].error, f->worst[0].where, f->worst[1].error,
+                  f->worst[1].where);
     dg_diag_close(&f->d);
     dg_arena_close(&a);
     return 0;

@@ -14,12 +14,13 @@ typedef struct fixture {
 } fixture;
 
 /* In stored_layers.c, stored_detection.c and stored_nodes.c. */
-#define STORED_CASES(X) \
-    X(msda_core) X(msda_core_discrete) X(msda_module) X(mha) X(batchnorm_train) \
-    X(batchnorm_frozen) X(layernorm) X(gelu) X(silu) X(inverse_sigmoid) X(repvgg) \
-    X(csp_rep) X(basic_block_d_stride2) X(maxpool_3_2_1) X(vfl) X(loss_bbox) X(loss_giou) \
-    X(giou_pairwise) X(matcher) X(dn_group) X(dn_group_empty) X(adamw_clip) X(anchors) \
-    X(anchors_border) X(aifi_pos) X(ema_decay) X(warmup_linear)
+#define STORED_CASES(X)                                                                            \
+    X(msda_core)                                                                                   \
+    X(msda_core_discrete) X(msda_module) X(mha) X(batchnorm_train) X(batchnorm_frozen)             \
+        X(layernorm) X(gelu) X(silu) X(inverse_sigmoid) X(repvgg) X(csp_rep)                       \
+            X(basic_block_d_stride2) X(maxpool_3_2_1) X(vfl) X(loss_bbox) X(loss_giou)             \
+                X(giou_pairwise) X(matcher) X(dn_group) X(dn_group_empty) X(adamw_clip) X(anchors) \
+                    X(anchors_border) X(aifi_pos) X(ema_decay) X(warmup_linear)
 #define DECLARE(name) void stored_##name(void **state);
 STORED_CASES(DECLARE)
 #undef DECLARE
@@ -28,12 +29,12 @@ STORED_CASES(DECLARE)
 void stored_run(fixture *f, const char *name, void (*fn)(model *m));
 
 /* CASE(name) { ... } defines the test of the entry `name`, with `m` open. */
-#define CASE(name)                           \
-    static void body_##name(model *m);       \
-    void        stored_##name(void **state)  \
-    {                                        \
+#define CASE(name)                              \
+    static void body_##name(model *m);          \
+    void        stored_##name(void **state)     \
+    {                                           \
         stored_run(*state, #name, body_##name); \
-    }                                        \
+    }                                           \
     static void body_##name(model *m)
 
 #endif

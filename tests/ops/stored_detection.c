@@ -6,7 +6,7 @@
 
 #include "tests/ops/formula.h"
 
-/* --- losses and matching ------------------------------------------------------------------------------------------ */
+/* --- losses and matching ---------------------------------------------------------------------- */
 
 /* The inputs that vfl, loss_bbox, loss_giou and matcher share; they stand in vfl. */
 typedef struct scene {
@@ -18,14 +18,18 @@ enum { SLOTS = 2 };
 static scene scene_of(model *m)
 {
     dg_shape one, logits, boxes;
-    double  *targets = DG_NEW_N(m->arena, 2 * SLOTS * 4, double), *labels = DG_NEW_N(m->arena, 2 * SLOTS, double);
-    double  *query = DG_NEW_N(m->arena, 2 * SLOTS, double), *gt = DG_NEW_N(m->arena, 2 * SLOTS, double);
-    double  *x = model_numbers(m, "logits", false, &logits), *box = model_numbers(m, "boxes", false, &boxes);
-    double  *count = DG_NEW_N(m->arena, 2, double);
+    double  *targets = DG_NEW_N(m->arena, 2 * SLOTS * 4, double),
+           *labels = DG_NEW_N(m->arena, 2 * SLOTS, double);
+    double *query = DG_NEW_N(m->arena, 2 * SLOTS, double),
+           *gt = DG_NEW_N(m->arena, 2 * SLOTS, double);
+    double *x = model_numbers(m, "logits", false, &logits),
+           *box = model_numbers(m, "boxes", false, &boxes);
+    double *count = DG_NEW_N(m->arena, 2, double);
 
     for (int b = 0; b < 2; b++) {
-        const dg_json *pairs = &model_at(m, "pairs_query_gt")->items[b], *label = &model_at(m, "target_labels")->items[b];
-        const double  *list = model_numbers(m, b ? "targets1" : "targets0", false, &one);
+        const dg_json *pairs = &model_at(m, "pairs_query_gt")->items[b],
+                      *label = &model_at(m, "target_labels")->items[b];
+        const double *list = model_numbers(m, b ? "targets1" : "targets0", false, &one);
 
         count[b] = label->n;
         for (int j = 0; j < SLOTS; j++) {
@@ -95,12 +99,14 @@ void stored_loss_giou(void **state)
     box_term(state, "loss_giou", true);
 }
 
-/* Every a against every b, as 15 images of one pair each. GIoU is symmetric: exchanged, they give b's gradient. */
+/* Every a against every b, as 15 images of one pair each. GIoU is symmetric: exchanged, they
+ * give b's gradient. */
 CASE(giou_pairwise)
 {
     enum { A = 5, B = 3 };
     dg_shape shape;
-    double  *list[2] = { model_numbers(m, "a", false, &shape), model_numbers(m, "b", false, &shape) };
+    double  *list[2] = { model_numbers(m, "a", false, &shape),
+                         model_numbers(m, "b", false, &shape) };
     double  *up = model_numbers(m, "grad_out", false, &shape), grad[2][A * 4] = { { 0 } }, most = 0;
     dg_val   a = dg_param(m->b, "a", DG_SHAPE(1, 1, 4), dg_init_zero());
     dg_val   b = dg_input(m->b, "b", DG_REAL, DG_SHAPE(1, 1, 4));
@@ -116,8 +122,8 @@ CASE(giou_pairwise)
             machine_set(m->m, (int32_t)a.id, list[swap] + at[swap] * 4);
             machine_set(m->m, (int32_t)b.id, list[!swap] + at[!swap] * 4);
             assert_int_equal(machine_run(m->m, false), 0);
-            model_check_number(m, machine_get(m->m, (int32_t)giou.id, 0), model_at(m, "out/data")->items[i].number, 1,
-                               "out");
+            model_check_number(m, machine_get(m->m, (int32_t)giou.id, 0),
+                               model_at(m, "out/data")->items[i].number, 1, "out");
             for (int k = 0; k < 4; k++)
                 grad[swap][at[swap] * 4 + k] +=
                     up[i] * machine_get(m->m, gradient_of(m->p, dg_params_find(m->params, "a")), k);
@@ -128,7 +134,8 @@ CASE(giou_pairwise)
         for (int i = 0; i < stored->n; i++)
             most = fmax(most, fabs(stored->items[i].number));
         for (int i = 0; i < stored->n; i++)
-            model_check_number(m, grad[swap][i], stored->items[i].number, most, swap ? "grad b" : "grad a");
+            model_check_number(m, grad[swap][i], stored->items[i].number, most,
+                               swap ? "grad b" : "grad a");
     }
 }
 
@@ -149,25 +156,28 @@ void stored_matcher(void **state)
         model_run(&m);
         for (int b = 0; b < 2; b++) {
             const dg_json *stored = dg_json_get(&model_at(&m, "cost")->items[b], "data");
-            const dg_json *q = &model_at(&m, "query")->items[b], *gt = &model_at(&m, "gt")->items[b];
-            int            n = b ? 1 : 2;
+            const dg_json *q = &model_at(&m, "query")->items[b],
+                          *gt = &model_at(&m, "gt")->items[b];
+            int n = b ? 1 : 2;
 
             for (int i = 0; i < stored->n; i++) /* [Q,n] there, [M,Q] here */
-                model_check_number(&m, machine_get(m.m, (int32_t)cost.id, (b * SLOTS + i % n) * 6 + i / n),
-                                   stored->items[i].number, 4, "cost");
+                model_check_number(
+                    &m, machine_get(m.m, (int32_t)cost.id, (b * SLOTS + i % n) * 6 + i / n),
+                    stored->items[i].number, 4, "cost");
             for (int j = 0; j < SLOTS; j++)
                 if (j >= n)
                     assert_true(machine_get(m.m, (int32_t)query.id, b * SLOTS + j) == -1);
             for (int j = 0; j < q->n; j++)
-                assert_true(machine_get(m.m, (int32_t)query.id, b * SLOTS + (int)gt->items[j].number) ==
-                            q->items[j].number);
+                assert_true(
+                    machine_get(m.m, (int32_t)query.id, b * SLOTS + (int)gt->items[j].number) ==
+                    q->items[j].number);
         }
         model_close(&m);
     }
     f->entries++;
 }
 
-/* --- denoising -------------------------------------------------------------------------------------------------- */
+/* --- denoising -------------------------------------------------------------------------------- */
 
 enum { DN_SLOTS = 2, DN_CAPACITY = 12, DN_QUERIES = 4, DN_CLASSES = 3 };
 
@@ -182,7 +192,8 @@ static dg_val draw(model *m, int which, int64_t batch, int64_t n, int64_t each)
     return model_fixed(m, DG_REAL, name, shape, values);
 }
 
-/* What attention lets a row see: with equal scores and the unit vectors as values, 1/columns where it sees. */
+/* What attention lets a row see: with equal scores and the unit vectors as values, 1/columns
+ * where it sees. */
 static dg_val seen_by(model *m, dg_val dn, int64_t n)
 {
     double *zero = DG_NEW_N(m->arena, n * n, double), *unit = DG_NEW_N(m->arena, n * n, double);
@@ -194,12 +205,15 @@ static dg_val seen_by(model *m, dg_val dn, int64_t n)
     return dg_attention(m->b, q, q, v, 1, dn, DN_CAPACITY);
 }
 
-static void check_denoising(model *m, const dg_denoising *dn, dg_val logit, dg_val seen, int64_t batch)
+static void check_denoising(model *m, const dg_denoising *dn, dg_val logit, dg_val seen,
+                            int64_t batch)
 {
-    int            n = (int)model_at(m, "split")->items[0].number, groups = (int)model_at(m, "groups")->number;
-    const dg_json *boxes = model_at(m, "boxes_before_inverse_sigmoid/data"), *refs = model_at(m, "ref_unact/data");
-    const dg_json *labels = model_at(m, "labels"), *mask = model_at(m, "mask"), *positive = model_at(m, "positive_idx");
-    int32_t        size[4] = { n / 2 / groups, groups, n, n / groups };
+    int n = (int)model_at(m, "split")->items[0].number, groups = (int)model_at(m, "groups")->number;
+    const dg_json *boxes = model_at(m, "boxes_before_inverse_sigmoid/data"),
+                  *refs = model_at(m, "ref_unact/data");
+    const dg_json *labels = model_at(m, "labels"), *mask = model_at(m, "mask"),
+                  *positive = model_at(m, "positive_idx");
+    int32_t size[4] = { n / 2 / groups, groups, n, n / groups };
 
     for (int k = 0; k < 4; k++)
         assert_true(machine_get(m->m, (int32_t)dn->dn.id, k) == size[k]);
@@ -231,22 +245,25 @@ static void check_denoising(model *m, const dg_denoising *dn, dg_val logit, dg_v
         for (int k = 0; k < mask->n; k++) { /* rows past the live ones are ours alone */
             int row = i < n ? i : i - n + DN_CAPACITY, column = k < n ? k : k - n + DN_CAPACITY;
 
-            assert_true((machine_get(m->m, (int32_t)seen.id, row * (DN_CAPACITY + DN_QUERIES) + column) > 0) ==
-                        (mask->items[i].text[k] == '0'));
+            assert_true(
+                (machine_get(m->m, (int32_t)seen.id, row * (DN_CAPACITY + DN_QUERIES) + column) >
+                 0) == (mask->items[i].text[k] == '0'));
         }
 }
 
-static void denoise(model *m, int64_t batch, const double *labels, const double *boxes, const double *count, double most)
+static void denoise(model *m, int64_t batch, const double *labels, const double *boxes,
+                    const double *count, double most)
 {
     int64_t      n = (int64_t)model_at(m, "split")->items[0].number;
-    dg_denoising dn = dg_denoise(m->b, model_fixed(m, DG_I32, "labels", DG_SHAPE(batch, DN_SLOTS), labels),
-                                 model_fixed(m, DG_REAL, "boxes", DG_SHAPE(batch, DN_SLOTS, 4), boxes),
-                                 model_fixed(m, DG_I32, "count", DG_SHAPE(batch), count),
-                                 model_fixed(m, DG_I32, "most", DG_SCALAR, &most), draw(m, 0, batch, n, 1),
-                                 draw(m, 1, batch, n, 1), draw(m, 2, batch, n, 4), draw(m, 3, batch, n, 4),
-                                 &(dg_denoise_attr){ 6, DN_CAPACITY, DN_CLASSES, 0.5, 1.0, 1 });
-    dg_val       logit = dg_inverse_sigmoid(m->b, dn.boxes, 1e-5);
-    dg_val       seen = seen_by(m, dn.dn, DN_CAPACITY + DN_QUERIES);
+    dg_denoising dn =
+        dg_denoise(m->b, model_fixed(m, DG_I32, "labels", DG_SHAPE(batch, DN_SLOTS), labels),
+                   model_fixed(m, DG_REAL, "boxes", DG_SHAPE(batch, DN_SLOTS, 4), boxes),
+                   model_fixed(m, DG_I32, "count", DG_SHAPE(batch), count),
+                   model_fixed(m, DG_I32, "most", DG_SCALAR, &most), draw(m, 0, batch, n, 1),
+                   draw(m, 1, batch, n, 1), draw(m, 2, batch, n, 4), draw(m, 3, batch, n, 4),
+                   &(dg_denoise_attr){ 6, DN_CAPACITY, DN_CLASSES, 0.5, 1.0, 1 });
+    dg_val logit = dg_inverse_sigmoid(m->b, dn.boxes, 1e-5);
+    dg_val seen = seen_by(m, dn.dn, DN_CAPACITY + DN_QUERIES);
 
     model_run(m);
     check_denoising(m, &dn, logit, seen, batch);
@@ -259,7 +276,8 @@ CASE(dn_group)
 
     for (int b = 0; b < 3; b++) {
         const dg_json *list = &model_at(m, "target_labels")->items[b];
-        const double  *from = b < 2 ? model_numbers(m, b ? "targets1" : "targets0", false, &shape) : NULL;
+        const double  *from =
+            b < 2 ? model_numbers(m, b ? "targets1" : "targets0", false, &shape) : NULL;
 
         count[b] = list->n;
         for (int j = 0; j < list->n; j++) {
@@ -277,7 +295,7 @@ CASE(dn_group_empty)
     denoise(m, 2, labels, boxes, count, 0);
 }
 
-/* --- updates ---------------------------------------------------------------------------------------------------- */
+/* --- updates ---------------------------------------------------------------------------------- */
 
 /* p at 0..5 and q at 16..21 of one space. */
 static void set_space(const dg_tensor *space, const char *p, const char *q, double a_q, double b_q)
@@ -291,32 +309,40 @@ static void set_space(const dg_tensor *space, const char *p, const char *q, doub
 CASE(adamw_clip)
 {
     enum { N = 32 };
-    const adamw_range    ranges[] = { { 0, 6, 0, 0 }, { 16, 22, 1, 0.1 } };
-    const adamw_attr     attr = { 0.9, 0.999, 1e-8, 0.1, 2, ranges };
-    const dg_json       *steps = model_at(m, "steps"), *names = model_at(m, "grad_names");
-    const dg_dtype       type = m->bits == 64 ? DG_F64 : DG_F32;
-    int32_t              ok = 1;
-    double               memory[5][N] = { { 0 } };
-    dg_tensor            t[7] = { [4] = { .shape.rank = -1 }, [6] = { DG_I32, DG_SCALAR, &ok } };
-    static const int     spaces[] = { 0, 1, 2, 3 };
+    const adamw_range ranges[] = { { 0, 6, 0, 0 }, { 16, 22, 1, 0.1 } };
+    const adamw_attr  attr = { 0.9, 0.999, 1e-8, 0.1, 2, ranges };
+    const dg_json    *steps = model_at(m, "steps"), *names = model_at(m, "grad_names");
+    const dg_dtype    type = m->bits == 64 ? DG_F64 : DG_F32;
+    int32_t           ok = 1;
+    double            memory[5][N] = { { 0 } };
+    dg_tensor         t[7] = { [4] = { .shape.rank = -1 }, [6] = { DG_I32, DG_SCALAR, &ok } };
+    static const int  spaces[] = { 0, 1, 2, 3 };
 
     for (int i = 0; i < 4; i++)
         t[spaces[i]] = (dg_tensor){ type, DG_SHAPE(N), memory[i] };
     t[5] = (dg_tensor){ type, DG_SCALAR, memory[4] };
     set_space(&t[0], "ops.adam.p", "ops.adam.q", 2, -1);
     for (int k = 0; k < steps->n; k++) {
-        const dg_json   *stored = &steps->items[k];
-        dg_control       c = { .bias1 = 1 - pow(0.9, k + 1), .bias2 = 1 - pow(0.999, k + 1), .lr = { 1e-3, 1e-2 } };
-        const dg_tensor  sized[2] = { t[1], t[5] };
-        const dg_op     *op[2] = { DG_OP(grad_norm), DG_OP(adamw) };
+        const dg_json  *stored = &steps->items[k];
+        dg_control      c = { .bias1 = 1 - pow(0.9, k + 1),
+                              .bias2 = 1 - pow(0.999, k + 1),
+                              .lr = { 1e-3, 1e-2 } };
+        const dg_tensor sized[2] = { t[1], t[5] };
+        const dg_op    *op[2] = { DG_OP(grad_norm), DG_OP(adamw) };
 
         set_space(&t[1], names->items[k].items[0].text, names->items[k].items[1].text, 0.02, -0.01);
-        assert_int_equal(run_kernel(m->bits == 64 ? op[0]->ref64 : op[0]->ref32, sized, 2, &(no_attr){ 0 }, &c, 1), 0);
-        assert_int_equal(run_kernel(m->bits == 64 ? op[1]->ref64 : op[1]->ref32, t, 7, &attr, &c, 1), 0);
-        model_check_number(m, tensor_get(&t[5], 0), dg_json_get(stored, "grad_norm")->number, 1, "grad_norm");
+        assert_int_equal(run_kernel(m->bits == 64 ? op[0]->ref64 : op[0]->ref32, sized, 2,
+                                    &(no_attr){ 0 }, &c, 1),
+                         0);
+        assert_int_equal(
+            run_kernel(m->bits == 64 ? op[1]->ref64 : op[1]->ref32, t, 7, &attr, &c, 1), 0);
+        model_check_number(m, tensor_get(&t[5], 0), dg_json_get(stored, "grad_norm")->number, 1,
+                           "grad_norm");
         for (int i = 0; i < 6; i++) {
-            model_check_number(m, tensor_get(&t[0], i), dg_json_get(stored, "p")->items[i].number, 1, "p");
-            model_check_number(m, tensor_get(&t[0], 16 + i), dg_json_get(stored, "q")->items[i].number, 1, "q");
+            model_check_number(m, tensor_get(&t[0], i), dg_json_get(stored, "p")->items[i].number,
+                               1, "p");
+            model_check_number(m, tensor_get(&t[0], 16 + i),
+                               dg_json_get(stored, "q")->items[i].number, 1, "q");
         }
     }
 }

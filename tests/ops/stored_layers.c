@@ -1,20 +1,23 @@
-/* stored_layers.c: entries about attention, normalisation, activations and the blocks made of them. */
+/* stored_layers.c: entries about attention, normalisation, activations and the blocks made of
+ * them. */
 #include "tests/ops/stored.h"
 
 #include <math.h>
 
 static dg_val linear(model *m, dg_val x, const char *layer, int64_t n, int64_t k)
 {
-    return dg_linear(m->b, x, model_param(m, dg_printf(m->arena, "%s.weight", layer), DG_SHAPE(n, k)),
+    return dg_linear(m->b, x,
+                     model_param(m, dg_printf(m->arena, "%s.weight", layer), DG_SHAPE(n, k)),
                      model_param(m, dg_printf(m->arena, "%s.bias", layer), DG_SHAPE(n)));
 }
 
-/* --- attention ------------------------------------------------------------------------------------------------ */
+/* --- attention -------------------------------------------------------------------------------- */
 
 static dg_levels levels_of(const model *m)
 {
-    const dg_json *sizes = model_at(m, "spatial_shapes_hw"), *points = model_at(m, "points_per_level");
-    dg_levels      l = { .n = sizes->n };
+    const dg_json *sizes = model_at(m, "spatial_shapes_hw"),
+                  *points = model_at(m, "points_per_level");
+    dg_levels l = { .n = sizes->n };
 
     for (int i = 0; i < l.n; i++) {
         l.h[i] = (int64_t)sizes->items[i].items[0].number;
@@ -29,10 +32,11 @@ static void sample_locations(model *m, bool discrete)
 {
     dg_levels l = levels_of(m);
     dg_shape  value, loc, weight;
-    double   *values = model_numbers(m, "value", false, &value), *where = model_numbers(m, "loc", false, &loc);
-    double   *weights = model_numbers(m, "weight", false, &weight);
-    int64_t   b = loc.d[0], n = loc.d[1], heads = loc.d[2];
-    double   *ref = DG_NEW_N(m->arena, b * n * 4, double);
+    double   *values = model_numbers(m, "value", false, &value),
+           *where = model_numbers(m, "loc", false, &loc);
+    double *weights = model_numbers(m, "weight", false, &weight);
+    int64_t b = loc.d[0], n = loc.d[1], heads = loc.d[2];
+    double *ref = DG_NEW_N(m->arena, b * n * 4, double);
 
     for (int64_t i = 0; i < b * n * 4; i++)
         ref[i] = i % 4 < 2 ? 0 : 2;
@@ -42,8 +46,8 @@ static void sample_locations(model *m, bool discrete)
     dg_val v = model_live(m, "value", DG_SHAPE(b, value.d[1], heads * value.d[3]), values);
     dg_val off = model_live(m, "loc", DG_SHAPE(b, n, heads * loc.d[3] * 2), where);
     dg_val w = model_live(m, "weight", weight, weights);
-    dg_val y = dg_deform_attention(m->b, v, model_fixed(m, DG_REAL, "ref", DG_SHAPE(b, n, 4), ref), off, w, (int)heads,
-                                   &l, discrete);
+    dg_val y = dg_deform_attention(m->b, v, model_fixed(m, DG_REAL, "ref", DG_SHAPE(b, n, 4), ref),
+                                   off, w, (int)heads, &l, discrete);
 
     model_loss(m, y, false);
     model_run(m);
@@ -51,7 +55,8 @@ static void sample_locations(model *m, bool discrete)
     model_check_gradient(m, v, model_at(m, "grad/value"), false, 1, "grad value");
     model_check_gradient(m, w, model_at(m, "grad/weight"), false, 1, "grad weight");
     if (!discrete)
-        model_check_gradient(m, off, model_at(m, "grad/loc"), false, (double)l.points[0], "grad loc");
+        model_check_gradient(m, off, model_at(m, "grad/loc"), false, (double)l.points[0],
+                             "grad loc");
 }
 
 CASE(msda_core)
@@ -76,7 +81,8 @@ CASE(msda_module)
     dg_val    boxes = model_fixed(m, DG_REAL, "ref", DG_SHAPE(s.d[0], s.d[1], 4), ref), y;
 
     weight = dg_softmax(m->b, dg_reshape(m->b, weight, DG_SHAPE(s.d[0], s.d[1], HEADS, POINTS)));
-    y = dg_deform_attention(m->b, linear(m, value, "value_proj", D, D), boxes, off, weight, HEADS, &l, false);
+    y = dg_deform_attention(m->b, linear(m, value, "value_proj", D, D), boxes, off, weight, HEADS,
+                            &l, false);
     y = linear(m, y, "output_proj", D, D);
     model_loss(m, y, false);
     model_run(m);
@@ -89,7 +95,8 @@ CASE(msda_module)
 /* [B,N,D] -> [B,heads,N,d] */
 static dg_val split_heads(model *m, dg_val x, int64_t b, int64_t n, int64_t heads, int64_t d)
 {
-    return dg_permute(m->b, dg_reshape(m->b, x, DG_SHAPE(b, n, heads, d)), 4, (int[]){ 0, 2, 1, 3 });
+    return dg_permute(m->b, dg_reshape(m->b, x, DG_SHAPE(b, n, heads, d)), 4,
+                      (int[]){ 0, 2, 1, 3 });
 }
 
 /* With any mask: put together from products and softmax; the op's own mask is tried in dn_group. */
@@ -98,18 +105,21 @@ CASE(mha)
     enum { B = 2, N = 6, D = 8, HEADS = 2, d = D / HEADS };
     dg_build *b = m->b;
     dg_val    x = model_input(m, "x", false), pos = model_input(m, "pos", false), y;
-    dg_val    w = model_param(m, "in_proj_weight", DG_SHAPE(3 * D, D)), bias = model_param(m, "in_proj_bias", DG_SHAPE(3 * D));
-    dg_val    in[3] = { dg_add(b, x, pos), dg_add(b, x, pos), x }, mask;
-    int32_t   seen[N * N];
+    dg_val    w = model_param(m, "in_proj_weight", DG_SHAPE(3 * D, D)),
+           bias = model_param(m, "in_proj_bias", DG_SHAPE(3 * D));
+    dg_val  in[3] = { dg_add(b, x, pos), dg_add(b, x, pos), x }, mask;
+    int32_t seen[N * N];
 
     for (int i = 0; i < N * N; i++)
         seen[i] = model_at(m, "mask")->items[i / N].items[i % N].number == 0;
     mask = dg_const_i32(b, DG_SHAPE(N, N), seen);
     for (int i = 0; i < 3; i++) {
-        in[i] = dg_linear(b, in[i], dg_slice(b, w, 0, i * D, (i + 1) * D), dg_slice(b, bias, 0, i * D, (i + 1) * D));
+        in[i] = dg_linear(b, in[i], dg_slice(b, w, 0, i * D, (i + 1) * D),
+                          dg_slice(b, bias, 0, i * D, (i + 1) * D));
         in[i] = split_heads(m, in[i], B, N, HEADS, d);
     }
-    y = dg_scale(b, dg_matmul(b, in[0], dg_permute(b, in[1], 4, (int[]){ 0, 1, 3, 2 })), 1 / sqrt((double)d), 0);
+    y = dg_scale(b, dg_matmul(b, in[0], dg_permute(b, in[1], 4, (int[]){ 0, 1, 3, 2 })),
+                 1 / sqrt((double)d), 0);
     y = dg_matmul(b, dg_softmax(b, dg_select(b, mask, y, dg_number(b, -1e30))), in[2]);
     y = dg_reshape(b, dg_permute(b, y, 4, (int[]){ 0, 2, 1, 3 }), DG_SHAPE(B, N, D));
     y = linear(m, y, "out_proj", D, D);
@@ -121,7 +131,7 @@ CASE(mha)
     model_check_parameters(m);
 }
 
-/* --- normalisation and activations ------------------------------------------------------------------------------ */
+/* --- normalisation and activations ------------------------------------------------------------ */
 
 typedef struct norm {
     dg_val scale, shift, mean, var, running_mean, running_var;
@@ -198,7 +208,8 @@ void stored_batchnorm_frozen(void **state)
 CASE(layernorm)
 {
     dg_val x = model_input(m, "x", false);
-    dg_val y = dg_layer_norm(m->b, x, model_param(m, "weight", DG_SHAPE(8)), model_param(m, "bias", DG_SHAPE(8)), 1e-5);
+    dg_val y = dg_layer_norm(m->b, x, model_param(m, "weight", DG_SHAPE(8)),
+                             model_param(m, "bias", DG_SHAPE(8)), 1e-5);
 
     model_loss(m, y, false);
     model_run(m);
@@ -243,12 +254,14 @@ CASE(inverse_sigmoid)
     model_check_gradient(m, x, model_at(m, "grad/x"), false, 1, "grad x");
 }
 
-/* --- blocks ----------------------------------------------------------------------------------------------------- */
+/* --- blocks ----------------------------------------------------------------------------------- */
 
 /* Convolution without bias and its norm, "<name>.conv", "<name>.norm". */
-static dg_val conv_norm(model *m, dg_val x, const char *name, int64_t o, int k, int stride, norm *kept)
+static dg_val conv_norm(model *m, dg_val x, const char *name, int64_t o, int k, int stride,
+                        norm *kept)
 {
-    dg_val w = model_param(m, dg_printf(m->arena, "%s.conv.weight", name), DG_SHAPE(o, dg_dim(m->b, x, 3), k, k));
+    dg_val w = model_param(m, dg_printf(m->arena, "%s.conv.weight", name),
+                           DG_SHAPE(o, dg_dim(m->b, x, 3), k, k));
     norm   n = norm_of(m, dg_printf(m->arena, "%s.norm.", name), o);
     dg_val y = norm_train(m, &n, dg_conv2d(m->b, x, w, DG_NONE, stride, (k - 1) / 2));
 
@@ -262,7 +275,8 @@ static dg_val rep_vgg(model *m, dg_val x, const char *name, norm *three, norm *o
     int64_t c = dg_dim(m->b, x, 3);
     dg_val  a = conv_norm(m, x, dg_printf(m->arena, "%sconv1", name), c, 3, 1, three);
 
-    return dg_silu(m->b, dg_add(m->b, a, conv_norm(m, x, dg_printf(m->arena, "%sconv2", name), c, 1, 1, one)));
+    return dg_silu(
+        m->b, dg_add(m->b, a, conv_norm(m, x, dg_printf(m->arena, "%sconv2", name), c, 1, 1, one)));
 }
 
 static void check_block(model *m, dg_val x, dg_val y)
@@ -281,22 +295,27 @@ CASE(repvgg)
     y = rep_vgg(m, x, "", &n[0], &n[1]);
     model_loss(m, y, true);
     for (int i = 0; i < 2; i++) { /* the same parameter by the same path */
-        w[i] = dg_param(m->b, i ? "conv2.conv.weight" : "conv1.conv.weight", DG_SHAPE(4, 4, i ? 1 : 3, i ? 1 : 3),
-                        dg_init_zero());
+        w[i] = dg_param(m->b, i ? "conv2.conv.weight" : "conv1.conv.weight",
+                        DG_SHAPE(4, 4, i ? 1 : 3, i ? 1 : 3), dg_init_zero());
         w[i] = norm_eval(m, &n[i], dg_conv2d(m->b, x, w[i], DG_NONE, 1, i ? 0 : 1));
     }
     eval = dg_silu(m->b, dg_add(m->b, w[0], w[1]));
     check_block(m, x, y);
     model_check(m, eval, model_at(m, "eval_out"), true, "eval_out");
-    model_check(m, n[0].running_mean, model_at(m, "stats_after/conv1.norm.running_mean"), false, "running_mean");
-    model_check(m, n[0].running_var, model_at(m, "stats_after/conv1.norm.running_var"), false, "running_var");
-    model_check(m, n[1].running_mean, model_at(m, "stats_after/conv2.norm.running_mean"), false, "running_mean");
-    model_check(m, n[1].running_var, model_at(m, "stats_after/conv2.norm.running_var"), false, "running_var");
+    model_check(m, n[0].running_mean, model_at(m, "stats_after/conv1.norm.running_mean"), false,
+                "running_mean");
+    model_check(m, n[0].running_var, model_at(m, "stats_after/conv1.norm.running_var"), false,
+                "running_var");
+    model_check(m, n[1].running_mean, model_at(m, "stats_after/conv2.norm.running_mean"), false,
+                "running_mean");
+    model_check(m, n[1].running_var, model_at(m, "stats_after/conv2.norm.running_var"), false,
+                "running_var");
 }
 
 CASE(csp_rep)
 {
-    dg_val x = model_input(m, "x", true), y = dg_silu(m->b, conv_norm(m, x, "conv1", 4, 1, 1, NULL));
+    dg_val x = model_input(m, "x", true),
+           y = dg_silu(m->b, conv_norm(m, x, "conv1", 4, 1, 1, NULL));
     dg_val side = dg_silu(m->b, conv_norm(m, x, "conv2", 4, 1, 1, NULL));
 
     y = rep_vgg(m, y, "bottlenecks.0.", NULL, NULL);

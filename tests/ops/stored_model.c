@@ -10,10 +10,13 @@
 
 void model_open(model *m, const dg_json *file, const char *name, int bits, stored_worst *worst)
 {
-    *m = (model){ .arena = dg_arena_open(), .name = name, .bits = bits, .worst = &worst[bits == 64] };
+    *m = (model){
+        .arena = dg_arena_open(), .name = name, .bits = bits, .worst = &worst[bits == 64]
+    };
     m->entry = dg_json_get(file, name);
     assert_non_null(m->entry);
-    m->prefix = dg_json_get(m->entry, "param_prefix") ? dg_json_get(m->entry, "param_prefix")->text : "";
+    m->prefix =
+        dg_json_get(m->entry, "param_prefix") ? dg_json_get(m->entry, "param_prefix")->text : "";
     m->d = dg_diag_open();
     m->params = dg_params_open();
     m->p = dg_program_open(m->params, true);
@@ -74,8 +77,9 @@ double *model_numbers(model *m, const char *key, bool image, dg_shape *shape)
     double  *values = DG_NEW_N(m->arena, n, double);
 
     for (int64_t i = 0; i < n; i++)
-        values[place(stored, image, i)] = formula(dg_json_get(in, "name")->text, i, dg_json_get(in, "a")->number,
-                                                  dg_json_get(in, "b")->number);
+        values[place(stored, image, i)] =
+            formula(dg_json_get(in, "name")->text, i, dg_json_get(in, "a")->number,
+                    dg_json_get(in, "b")->number);
     *shape = shape_of(dg_json_get(in, "shape"), image);
     return values;
 }
@@ -130,7 +134,9 @@ dg_val model_param(model *m, const char *key, dg_shape shape)
 
     for (int64_t i = 0; i < dg_shape_elements(shape); i++)
         values[i] = (double)(float)parameter(name, shape, i);
-    return keep(m, state ? dg_buffer(m->b, key, shape, dg_init_zero()) : dg_param(m->b, key, shape, dg_init_zero()),
+    return keep(m,
+                state ? dg_buffer(m->b, key, shape, dg_init_zero())
+                      : dg_param(m->b, key, shape, dg_init_zero()),
                 values);
 }
 
@@ -144,7 +150,8 @@ void model_loss(model *m, dg_val y, bool image)
     dg_shape shape;
     double  *weight = model_numbers(m, "grad_out", image, &shape);
 
-    model_scalar_loss(m, dg_sum(m->b, dg_mul(m->b, y, dg_const(m->b, shape, weight)), DG_ALL_AXES, false));
+    model_scalar_loss(
+        m, dg_sum(m->b, dg_mul(m->b, y, dg_const(m->b, shape, weight)), DG_ALL_AXES, false));
 }
 
 void model_run(model *m)
@@ -168,8 +175,8 @@ static void judge(model *m, double error, const char *what)
         snprintf(m->worst->where, sizeof m->worst->where, "%s %s", m->name, what);
     }
     if (!(error <= bound))
-        fail_msg("%s %s in f%d is off by %.3g of its maximum, at most %.0e was allowed", m->name, what, m->bits, error,
-                 bound);
+        fail_msg("%s %s in f%d is off by %.3g of its maximum, at most %.0e was allowed", m->name,
+                 what, m->bits, error, bound);
 }
 
 void model_check_number(model *m, double own, double stored, double most, const char *what)
@@ -177,11 +184,13 @@ void model_check_number(model *m, double own, double stored, double most, const 
     judge(m, fabs(own - stored) / fmax(most, 1e-12), what);
 }
 
-static void check(model *m, int32_t v, const dg_json *stored, bool image, double scale, const char *what)
+static void check(model *m, int32_t v, const dg_json *stored, bool image, double scale,
+                  const char *what)
 {
     dg_json        number = { .items = stored };
-    const dg_json *list = stored->kind == DG_JSON_NUMBER ? &number
-                          : stored->kind == DG_JSON_ARRAY ? stored : dg_json_get(stored, "data");
+    const dg_json *list = stored->kind == DG_JSON_NUMBER  ? &number
+                          : stored->kind == DG_JSON_ARRAY ? stored
+                                                          : dg_json_get(stored, "data");
     dg_shape       shape = { 0 };
     double         worst = 0, most = 0;
     int            n = stored->kind == DG_JSON_NUMBER ? 1 : list->n;
@@ -203,7 +212,8 @@ void model_check(model *m, dg_val v, const dg_json *stored, bool image, const ch
     check(m, (int32_t)v.id, stored, image, 1, what);
 }
 
-void model_check_gradient(model *m, dg_val v, const dg_json *stored, bool image, double scale, const char *what)
+void model_check_gradient(model *m, dg_val v, const dg_json *stored, bool image, double scale,
+                          const char *what)
 {
     int32_t g = gradient_of(m->p, m->p->values.items[v.id].param);
 
@@ -217,7 +227,7 @@ void model_check_parameters(model *m)
     const dg_json *grads = model_at(m, "param_grad");
 
     for (int i = 0; i < grads->n; i++) {
-        int param = dg_params_find(m->params, grads->items[i].key);
+        int     param = dg_params_find(m->params, grads->items[i].key);
         int32_t g = param < 0 ? 0 : gradient_of(m->p, param);
 
         if (!g)

@@ -1,4 +1,5 @@
-/* stored_nodes.c: entries about tables and schedules that nodes compute: anchors, positions, learning rate, decay. */
+/* stored_nodes.c: entries about tables and schedules that nodes compute: anchors, positions,
+ * learning rate, decay. */
 #include "tests/ops/stored.h"
 
 #include <math.h>
@@ -32,10 +33,10 @@ CASE(anchors)
 
 CASE(anchors_border)
 {
-    dg_levels      l = levels_of(3, (const int64_t[]){ 60, 30, 15 }, (const int64_t[]){ 40, 20, 10 });
-    int64_t        n = dg_anchors_n(&l), found = 0;
+    dg_levels l = levels_of(3, (const int64_t[]){ 60, 30, 15 }, (const int64_t[]){ 40, 20, 10 });
+    int64_t   n = dg_anchors_n(&l), found = 0;
     const dg_json *invalid = model_at(m, "invalid");
-    double        *boxes = DG_NEW_N(m->arena, n * 4, double), *valid = DG_NEW_N(m->arena, n, double);
+    double *boxes = DG_NEW_N(m->arena, n * 4, double), *valid = DG_NEW_N(m->arena, n, double);
 
     assert_false(dg_anchors(&l, boxes, valid));
     for (int64_t i = 0; i < n; i++) {
@@ -54,8 +55,9 @@ CASE(warmup_linear)
     const dg_json   *t = model_at(m, "t"), *factor = model_at(m, "factor");
 
     for (int i = 0; i < t->n; i++)
-        model_check_number(m, dg_schedule_factor(&conf, &(dg_clock){ .step = (int64_t)t->items[i].number }),
-                           factor->items[i].number, 1, "factor");
+        model_check_number(
+            m, dg_schedule_factor(&conf, &(dg_clock){ .step = (int64_t)t->items[i].number }),
+            factor->items[i].number, 1, "factor");
 }
 
 /* A class's conf with the defaults of its table, which may not hold texts. */
@@ -91,7 +93,8 @@ CASE(ema_decay)
     }
 }
 
-/* The position table is the constant [1,15,width] of an encoder that is lowered for a coarsest map of 3x5. */
+/* The position table is the constant [1,15,width] of an encoder that is lowered for a coarsest
+ * map of 3x5. */
 static const double *position_table(model *m, int64_t width)
 {
     void       *conf = defaults(m, &dg_node_encoder_hybrid);
@@ -101,7 +104,8 @@ static const double *position_table(model *m, int64_t width)
     set(&dg_node_encoder_hybrid, conf, "width", width);
     dg_build_enter(m->b, dg_build_origin(m->b), name, name);
     for (int i = 0; i < 3; i++)
-        in[i] = dg_input(m->b, dg_printf(m->arena, "%s.s%d", name, 8 << i), DG_REAL, DG_SHAPE(1, 12 >> i, 20 >> i, 8));
+        in[i] = dg_input(m->b, dg_printf(m->arena, "%s.s%d", name, 8 << i), DG_REAL,
+                         DG_SHAPE(1, 12 >> i, 20 >> i, 8));
     dg_node_encoder_hybrid.lower(m->b, conf, in, out);
     if (dg_build_failed(m->b))
         fail_msg("the encoder does not build: %s", dg_diag_text(m->d));
@@ -124,8 +128,8 @@ CASE(aifi_pos)
     for (int i = 0; i < full->n; i++)
         model_check_number(m, narrow[i], full->items[i].number, 1, "width 16");
     for (int i = 0; i < samples->n; i++)
-        model_check_number(m, wide[(int)samples->items[i].items[0].number], samples->items[i].items[1].number, 1,
-                           "width 256");
+        model_check_number(m, wide[(int)samples->items[i].items[0].number],
+                           samples->items[i].items[1].number, 1, "width 256");
     for (int i = 0; i < 15 * 256; i++)
         l2 += wide[i] * wide[i];
     model_check_number(m, sqrt(l2), model_at(m, "width256/l2")->number, 44, "width 256, l2");

@@ -1,7 +1,8 @@
-/* twins: walks the op table. Every op has a sample; on each of them, and on what autodiff makes of it, the host
- * kernel agrees with the f32 reference within the row's tolerance, and that with the f64 one; in bf16, where the row
- * allows it, the host agrees with the f32 reference on the same rounded operands. All write every element of their
- * outputs, may work in place where the row says so, and take any number of threads. */
+/* twins: walks the op table. Every op has a sample; on each of them, and on what autodiff makes
+ * of it, the host kernel agrees with the f32 reference within the row's tolerance, and that with
+ * the f64 one; in bf16, where the row allows it, the host agrees with the f32 reference on the
+ * same rounded operands. All write every element of their outputs, may work in place where the
+ * row says so, and take any number of threads. */
 #include "tests/check.h"
 
 #include <math.h>
@@ -11,11 +12,13 @@
 #include "tests/ops/sample_program.h"
 
 static const double REF32_TOLERANCE = 5e-6; /* f32 inputs, sums in double: a few roundings */
-static const double BF16_TOLERANCE = 0x1p-7; /* one rounding of the output is half of that at most, one more inside */
+static const double BF16_TOLERANCE =
+    0x1p-7; /* one rounding of the output is half of that at most, one more inside */
 
 typedef struct tally {
     int    runs;
-    double host, ref32, low; /* worst error over the largest magnitude of an output; low: host in bf16 */
+    double host, ref32,
+        low; /* worst error over the largest magnitude of an output; low: host in bf16 */
 } tally;
 
 typedef struct walker {
@@ -26,8 +29,8 @@ typedef struct walker {
     int           failures;
 } walker;
 
-/* Largest difference over largest magnitude, or over `least` if that is more; infinite where one is not finite and
- * the other is not the same. */
+/* Largest difference over largest magnitude, or over `least` if that is more; infinite where one
+ * is not finite and the other is not the same. */
 static double distance(const dg_tensor *a, const dg_tensor *b, double least)
 {
     double worst = 0, most = least;
@@ -53,8 +56,10 @@ static dg_operand operand_of(const dg_instr *instr, int i)
     return *dg_signature_at(&s, instr->n_in, i);
 }
 
-/* A copy of the operands, reals stored as `type`: bf16 where the signature allows it. Outputs are full of rubbish. */
-static void copy_operands(walker *w, const machine *m, const dg_instr *instr, dg_dtype type, dg_tensor *to)
+/* A copy of the operands, reals stored as `type`: bf16 where the signature allows it. Outputs
+ * are full of rubbish. */
+static void copy_operands(walker *w, const machine *m, const dg_instr *instr, dg_dtype type,
+                          dg_tensor *to)
 {
     dg_tensor from[DG_MAX_OPERANDS];
     int       n = machine_operands(m, instr, from);
@@ -65,7 +70,8 @@ static void copy_operands(walker *w, const machine *m, const dg_instr *instr, dg
         to[i] = from[i];
         if (!from[i].data)
             continue;
-        if (m->p->values.items[instr->v[i]].dtype == DG_REAL && !(type == DG_BF16 && operand_of(instr, i).wide))
+        if (m->p->values.items[instr->v[i]].dtype == DG_REAL &&
+            !(type == DG_BF16 && operand_of(instr, i).wide))
             to[i].dtype = type;
         to[i].data = dg_alloc_n(w->arena, (size_t)size, dg_dtype_size(to[i].dtype));
         if (i >= instr->n_in)
@@ -86,24 +92,28 @@ static void share_places(const dg_instr *instr, dg_tensor *t)
     }
 }
 
-static void compare(walker *w, const dg_instr *instr, const char *who, const dg_tensor *a, const dg_tensor *b,
-                    double tolerance, double *worst)
+static void compare(walker *w, const dg_instr *instr, const char *who, const dg_tensor *a,
+                    const dg_tensor *b, double tolerance, double *worst)
 {
     for (int i = 0; i < instr->n_in + instr->n_out; i++) {
         if (!a[i].data || (i < instr->n_in && !operand_of(instr, i).state))
             continue;
-        double d = distance(&a[i], &b[i], w->sample->edges ? 1 : 0); /* a gradient may be exactly 0 there */
+        double d = distance(&a[i], &b[i],
+                            w->sample->edges ? 1 : 0); /* a gradient may be exactly 0 there */
 
         *worst = fmax(*worst, d);
         if (d > tolerance) {
-            print_error("# %s, sample \"%s\" of %s: operand %d of %s is off by %.3g, at most %.3g was allowed\n",
-                        instr->op->name, w->sample->what, w->sample->op->name, i, who, d, tolerance);
+            print_error("# %s, sample \"%s\" of %s: operand %d of %s is off by %.3g, at most %.3g "
+                        "was allowed\n",
+                        instr->op->name, w->sample->what, w->sample->op->name, i, who, d,
+                        tolerance);
             w->failures++;
         }
     }
 }
 
-static void run(const dg_kernel *k, const dg_instr *instr, const dg_tensor *t, const dg_control *c, int threads)
+static void run(const dg_kernel *k, const dg_instr *instr, const dg_tensor *t, const dg_control *c,
+                int threads)
 {
     assert_int_equal(run_kernel(k, t, instr->n_in + instr->n_out, instr->attr, c, threads), 0);
 }
@@ -112,7 +122,8 @@ static void run(const dg_kernel *k, const dg_instr *instr, const dg_tensor *t, c
 static void widen_inputs(const dg_instr *instr, const dg_tensor *low, dg_tensor *wide)
 {
     for (int i = 0; i < instr->n_in; i++)
-        for (int64_t k = 0; low[i].data && low[i].dtype == DG_BF16 && k < dg_shape_elements(low[i].shape); k++)
+        for (int64_t k = 0;
+             low[i].data && low[i].dtype == DG_BF16 && k < dg_shape_elements(low[i].shape); k++)
             tensor_set(&wide[i], k, tensor_get(&low[i], k));
 }
 
@@ -157,7 +168,8 @@ static void check_instruction(walker *w, const machine *m, const dg_instr *instr
         if (threads == 2)
             share_places(instr, other);
         run(op->host, instr, other, &m->control, threads);
-        compare(w, instr, threads == 2 ? "host, in place" : "host", other, ref, op->tolerance, &t->host);
+        compare(w, instr, threads == 2 ? "host, in place" : "host", other, ref, op->tolerance,
+                &t->host);
     }
     if (op->host && op->effect == DG_PURE && op->precision != DG_WIDE)
         check_in_bf16(w, m, instr);
@@ -237,9 +249,12 @@ static void every_op_has_a_sample(void **state)
         ref32 = t->ref32 > w->tally[ref32].ref32 ? i : ref32;
         low = t->low > w->tally[low].low ? i : low;
     }
-    print_message("# %d ops, %d with a host kernel; %d runs of %d samples\n", ops, hosts, runs, w->all.list.n);
-    print_message("# worst error over the largest magnitude: host against ref %.2g (%s), in bf16 %.2g (%s), f32 ref "
-                  "against f64 %.2g (%s)\n", w->tally[host].host, dg_ops[host].name, w->tally[low].low, dg_ops[low].name,
+    print_message("# %d ops, %d with a host kernel; %d runs of %d samples\n", ops, hosts, runs,
+                  w->all.list.n);
+    print_message("# worst error over the largest magnitude: host against ref %.2g (%s), in bf16 "
+                  "%.2g (%s), f32 ref "
+                  "against f64 %.2g (%s)\n",
+                  w->tally[host].host, dg_ops[host].name, w->tally[low].low, dg_ops[low].name,
                   w->tally[ref32].ref32, dg_ops[ref32].name);
 }
 
