@@ -10,6 +10,7 @@
 
 #include "tests/ops/machine.h"
 #include "tests/ops/sample_program.h"
+#include "tests/ops/variants.h"
 
 static const double REF32_TOLERANCE = 5e-6; /* f32 inputs, sums in double: a few roundings */
 static const double BF16_TOLERANCE =
@@ -127,7 +128,7 @@ static void widen_inputs(const dg_instr *instr, const dg_tensor *low, dg_tensor 
             tensor_set(&wide[i], k, tensor_get(&low[i], k));
 }
 
-static void check_in_bf16(walker *w, const machine *m, const dg_instr *instr)
+static void check_in_bf16(walker *w, const machine *m, const dg_instr *instr, const variant *host)
 {
     tally    *t = &w->tally[instr->op - dg_ops];
     dg_tensor ref[DG_MAX_OPERANDS], low[DG_MAX_OPERANDS];
@@ -139,8 +140,29 @@ static void check_in_bf16(walker *w, const machine *m, const dg_instr *instr)
         if (in_place)
             share_places(instr, low);
         run(instr->op->ref32, instr, ref, &m->control, 1);
-        run(instr->op->host, instr, low, &m->control, 2);
-        compare(w, instr, "host in bf16", low, ref, BF16_TOLERANCE, &t->low);
+        run(host->kernel, instr, low, &m->control, 2);
+        compare(w, instr, dg_printf(w->arena, "%s, in bf16", host->name), low, ref, BF16_TOLERANCE,
+                &t->low);
+    }
+}
+
+/* Against what ref has made of the instruction; on two threads in place. */
+static void check_host(walker *w, const machine *m, const dg_instr *instr, const dg_tensor *ref)
+{
+    const dg_op *op = instr->op;
+    variant      hosts[MAX_VARIANTS];
+    dg_tensor    other[DG_MAX_OPERANDS];
+
+    for (int n = host_variants(op, hosts), i = 0; i < n; i++) {
+        for (int threads = 1; threads <= 3; threads++) {
+            copy_operands(w, m, instr, DG_F32, other);
+            if (threads == 2)
+                share_places(instr, other);
+            run(hosts[i].kernel, instr, other, &m->control, threads);
+            compare(w, instr, hosts[i].name, other, ref, op->tolerance, &w->tally[op - dg_ops].host);
+        }
+        if (op->effect == DG_PURE && op->precision != DG_WIDE)
+            check_in_bf16(w, m, instr, &hosts[i]);
     }
 }
 
@@ -163,16 +185,7 @@ static void check_instruction(walker *w, const machine *m, const dg_instr *instr
     run(op->ref32, instr, other, &m->control, 3);
     compare(w, instr, "ref on three threads, in place", other, ref, 0, &none);
 
-    for (int threads = 1; op->host && threads <= 3; threads++) {
-        copy_operands(w, m, instr, DG_F32, other);
-        if (threads == 2)
-            share_places(instr, other);
-        run(op->host, instr, other, &m->control, threads);
-        compare(w, instr, threads == 2 ? "host, in place" : "host", other, ref, op->tolerance,
-                &t->host);
-    }
-    if (op->host && op->effect == DG_PURE && op->precision != DG_WIDE)
-        check_in_bf16(w, m, instr);
+    check_host(w, m, instr, ref);
     t->runs++;
 }
 
