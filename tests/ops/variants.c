@@ -53,6 +53,10 @@ int host_variants(const dg_op *op, variant list[MAX_VARIANTS])
 
     if (!op->host)
         return 0;
+#ifdef DG_REF_ONLY /* oneDNN brings threads that ThreadSanitizer cannot see into */
+    if (!compiled[op - dg_ops][BASE])
+        return 0;
+#endif
     list[n++] = (variant){ "host", op->host };
     for (int set = BASE; set < N_SETS; set++)
         if (compiled[op - dg_ops][set] && cpu_has(set))
