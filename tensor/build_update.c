@@ -127,6 +127,12 @@ typedef struct pattern {
     int     claimed;
 } pattern;
 
+/* Parameters that two groups claim: how many, and the first with its groups. */
+typedef struct overlap {
+    int         n, groups[2];
+    const char *name;
+} overlap;
+
 static bool compile(dg_build *b, regex_t *re, const char *text)
 {
     char why[128];
@@ -161,8 +167,8 @@ static bool claims(const pattern *p, const char *name)
 }
 
 /* The group of one parameter: the one pattern that claims it, or the rest; -1 when two do. */
-static int group_of(dg_build *b, pattern *p, const dg_adamw_attr *attr, int rest,
-                    const dg_param_info *info)
+static int group_of(pattern *p, const dg_adamw_attr *attr, int rest, const dg_param_info *info,
+                    overlap *o)
 {
     int found = -1;
 
@@ -171,8 +177,8 @@ static int group_of(dg_build *b, pattern *p, const dg_adamw_attr *attr, int rest
             continue;
         p[i].claimed++;
         if (found >= 0) {
-            dg_error(b, "group-overlap", "parameter %s is claimed by two groups, \"%s\" and \"%s\"",
-                     info->name, attr->groups[found].match, attr->groups[i].match);
+            if (o->n++ == 0)
+                *o = (overlap){ 1, { found, i }, info->name };
             return -1;
         }
         found = i;
@@ -187,6 +193,7 @@ static bool make_ranges(dg_build *b, pattern *p, const dg_adamw_attr *attr, adam
     const dg_params *params = b->p->params;
     adamw_range     *r = DG_NEW_N(b->arena, dg_params_n(params) + 1, adamw_range);
     int              rest = attr->n_groups;
+    overlap          twice = { 0 };
     bool             ok = true;
 
     for (int i = 0; i < attr->n_groups; i++)
@@ -194,7 +201,7 @@ static bool make_ranges(dg_build *b, pattern *p, const dg_adamw_attr *attr, adam
     out->ranges = r;
     for (int i = 0; i < dg_params_n(params); i++) {
         const dg_param_info *info = dg_params_at(params, i);
-        int group = info->kind == DG_TRAINABLE ? group_of(b, p, attr, rest, info) : 0;
+        int group = info->kind == DG_TRAINABLE ? group_of(p, attr, rest, info, &twice) : 0;
 
         ok &= group >= 0;
         if (info->kind != DG_TRAINABLE || group < 0)
@@ -210,6 +217,12 @@ static bool make_ranges(dg_build *b, pattern *p, const dg_adamw_attr *attr, adam
     }
     if (out->n_ranges)
         r[out->n_ranges - 1].end = dg_params_trainable(params);
+    if (twice.n)
+        dg_error(b, "group-overlap",
+                 "parameter %s%s claimed by two groups, \"%s\" and \"%s\": narrow one with unless",
+                 twice.name,
+                 twice.n > 1 ? dg_printf(b->arena, " and %d more are", twice.n - 1) : " is",
+                 attr->groups[twice.groups[0]].match, attr->groups[twice.groups[1]].match);
     for (int i = 0; i < attr->n_groups && ok; i++)
         if (attr->groups[i].match && !p[i].claimed) {
             dg_error(b, "group-empty",

@@ -90,9 +90,9 @@ int dg_passes(dg_program *p, dg_dtype base, dg_dtype low, int ranks, dg_diag *d)
     dg_params_seal(p->params);
     dg_pass_fuse(p);
     dg_pass_dead(p);
-    dg_pass_recompute(p);
     dg_pass_collectives(p, ranks);
     dg_pass_precision(p, base, low);
+    dg_pass_recompute(p);
     dg_pass_dead(p);
     return dg_program_verify(p, d);
 }

@@ -8,15 +8,18 @@
 
 /* batch_norm (+ add) (+ relu | silu) -> one op; adamw + ema -> one op */
 void dg_pass_fuse(dg_program *p);
-/* Clones activations of nodes marked recompute in front of their gradients. */
-void dg_pass_recompute(dg_program *p);
 /* Drops pure instructions that nobody reads. */
 void dg_pass_dead(dg_program *p);
+/* One rank: collectives become nothing. */
+void dg_pass_collectives(dg_program *p, int ranks);
 /* Chooses the storage of every DG_REAL value and inserts casts: base is DG_F32 or DG_F64; low is
  * DG_BF16 or base. */
 void dg_pass_precision(dg_program *p, dg_dtype base, dg_dtype low);
-void dg_pass_collectives(dg_program *p, int ranks); /* one rank: collectives become nothing */
-int  dg_passes(dg_program *p, dg_dtype base, dg_dtype low, int ranks, dg_diag *d) DG_MUST_USE;
+/* Clones activations of nodes marked recompute in front of their gradients. After precision, which
+ * looks at readers: what is recomputed must be stored as what was computed. */
+void dg_pass_recompute(dg_program *p);
+/* All of them. Seals the parameters. */
+int dg_passes(dg_program *p, dg_dtype base, dg_dtype low, int ranks, dg_diag *d) DG_MUST_USE;
 
 /* Checks every invariant of a program (operands defined before use, shapes agree with the rules,
  * states only updated by state ops): for tests, fuzzing and debug runs. */

@@ -163,6 +163,34 @@ static void recomputed_gradients_keep_every_bit(void **state)
     rig_close(&b);
 }
 
+static dg_dtype type_of(const rig *r, const dg_instr *in, int k)
+{
+    return r->p->values.items[in->v[k]].dtype;
+}
+
+/* A clone is stored as what it clones, whoever reads it: else bf16 gradients would lose bits. */
+static void recomputed_values_are_stored_alike(void **state)
+{
+    rig r = rig_open(true);
+    int clones = 0;
+
+    (void)state;
+    train(&r, network(&r, false, true));
+    assert_int_equal(dg_passes(r.p, DG_F32, DG_BF16, 1, r.d), 0);
+    for (int i = 0; i < r.p->instrs.n; i++)
+        for (int k = 0; k < i && r.p->instrs.items[i].phase == DG_RECOMPUTE; k++) {
+            const dg_instr *again = &r.p->instrs.items[i], *first = &r.p->instrs.items[k];
+
+            if (first->attr != again->attr)
+                continue;
+            clones++;
+            for (int o = 0; o < again->n_in + again->n_out; o++)
+                assert_int_equal(type_of(&r, again, o), type_of(&r, first, o));
+        }
+    assert_true(clones >= 6);
+    rig_close(&r);
+}
+
 /* The averages of trained elements move inside adamw, those of buffers by themselves. */
 static void averages_follow(void **state)
 {
@@ -212,11 +240,6 @@ static void a_loss_that_is_not_finite_changes_nothing(void **state)
     assert_int_equal(dg_exec_get(r.x, r.p->ok, after, r.d), 0);
     assert_true(after[0] == 0);
     rig_close(&r);
-}
-
-static dg_dtype type_of(const rig *r, const dg_instr *in, int k)
-{
-    return r->p->values.items[in->v[k]].dtype;
 }
 
 static void storage_in_mixed_precision(void **state)
@@ -418,6 +441,7 @@ int main(void)
         cmocka_unit_test(fused_training_equals_unfused),
         cmocka_unit_test(fused_evaluation_equals_unfused),
         cmocka_unit_test(recomputed_gradients_keep_every_bit),
+        cmocka_unit_test(recomputed_values_are_stored_alike),
         cmocka_unit_test(averages_follow),
         cmocka_unit_test(a_loss_that_is_not_finite_changes_nothing),
         cmocka_unit_test(storage_in_mixed_precision),
