@@ -171,11 +171,20 @@ static dg_dtype type_of(const rig *r, const dg_instr *in, int k)
 /* A clone is stored as what it clones, whoever reads it: else bf16 gradients would lose bits. */
 static void recomputed_values_are_stored_alike(void **state)
 {
-    rig r = rig_open(true);
-    int clones = 0;
+    rig    r = rig_open(true);
+    dg_val x = dg_input(r.b, "x", DG_REAL, DG_SHAPE(6, 4)), w[2];
+    int    clones = 0;
 
     (void)state;
-    train(&r, network(&r, false, true));
+    w[0] = dg_param(r.b, "w", DG_SHAPE(4, 4), dg_init_uniform(1));
+    w[1] = dg_param(r.b, "v", DG_SHAPE(4, 4), dg_init_uniform(1));
+    rig_node(&r, 1, "again", true);
+    x = dg_exp(r.b,
+               dg_softmax(r.b, dg_linear(r.b, x, w[0],
+                                         DG_NONE))); /* exp wants f32, softmax's gradient not */
+    x = dg_linear(r.b, x, w[1], DG_NONE);
+    rig_node(&r, 2, "loss", false);
+    dg_backward(r.b, dg_sum(r.b, x, DG_ALL_AXES, false), 1);
     assert_int_equal(dg_passes(r.p, DG_F32, DG_BF16, 1, r.d), 0);
     for (int i = 0; i < r.p->instrs.n; i++)
         for (int k = 0; k < i && r.p->instrs.items[i].phase == DG_RECOMPUTE; k++) {
@@ -187,7 +196,7 @@ static void recomputed_values_are_stored_alike(void **state)
             for (int o = 0; o < again->n_in + again->n_out; o++)
                 assert_int_equal(type_of(&r, again, o), type_of(&r, first, o));
         }
-    assert_true(clones >= 6);
+    assert_true(clones > 0);
     rig_close(&r);
 }
 
