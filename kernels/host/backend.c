@@ -10,10 +10,11 @@
 #include <cpuid.h>
 #endif
 
-/* ---- memory ---------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Blocks from HUGE bytes on are mapped and asked to lie on huge pages: a step walks through a slab of hundreds of
- * megabytes, and page faults and TLB misses cost it more than a tenth of its first pass. */
+/* Blocks from HUGE bytes on are mapped and asked to lie on huge pages: a step walks through a
+ * slab of hundreds of megabytes, and page faults and TLB misses cost it more than a tenth of its
+ * first pass. */
 enum { HEADER = 64, HUGE = 2 << 20 };
 
 typedef struct header {
@@ -45,14 +46,16 @@ static void *host_alloc(const dg_backend *self, size_t bytes)
         return place(base + HEADER, base, 0);
     }
     mapped = rounded + 2 * HUGE;
-    base = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    base = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                -1, 0);
     if (base == MAP_FAILED)
         return NULL;
     p = base + HUGE; /* leaves room for the header and lands on a boundary of HUGE */
     p -= (uintptr_t)p % HUGE;
     if (p - base < HEADER)
         p += HUGE;
-    madvise(p, (rounded + HUGE - 1) / HUGE * HUGE, MADV_HUGEPAGE); /* a wish: nothing is lost if it is refused */
+    madvise(p, (rounded + HUGE - 1) / HUGE * HUGE,
+            MADV_HUGEPAGE); /* a wish: nothing is lost if it is refused */
     return place(p, base, mapped);
 }
 
@@ -90,7 +93,7 @@ static int host_finish(const dg_backend *self)
     return 0;
 }
 
-/* ---- kernels ---------------------------------------------------------------------------------------------- */
+/* ---- kernels --------------------------------------------------------------------------------- */
 
 static bool any_of(const dg_tensor *t, int n, dg_dtype type)
 {
@@ -100,7 +103,8 @@ static bool any_of(const dg_tensor *t, int n, dg_dtype type)
     return false;
 }
 
-static const dg_kernel *ref_select(const dg_backend *self, const dg_op *op, const dg_tensor *t, int n, bool *is_ref)
+static const dg_kernel *ref_select(const dg_backend *self, const dg_op *op, const dg_tensor *t,
+                                   int n, bool *is_ref)
 {
     (void)self;
     *is_ref = true;
@@ -109,7 +113,8 @@ static const dg_kernel *ref_select(const dg_backend *self, const dg_op *op, cons
     return any_of(t, n, DG_BF16) ? NULL : op->ref32;
 }
 
-static const dg_kernel *host_select(const dg_backend *self, const dg_op *op, const dg_tensor *t, int n, bool *is_ref)
+static const dg_kernel *host_select(const dg_backend *self, const dg_op *op, const dg_tensor *t,
+                                    int n, bool *is_ref)
 {
 #ifndef DG_REF_ONLY
     if (op->host && !any_of(t, n, DG_F64)) {
@@ -120,13 +125,14 @@ static const dg_kernel *host_select(const dg_backend *self, const dg_op *op, con
     return ref_select(self, op, t, n, is_ref);
 }
 
-/* ---- the CPU ---------------------------------------------------------------------------------------------- */
+/* ---- the CPU --------------------------------------------------------------------------------- */
 
 enum { CPU_AVX2 = 1, CPU_AVX512 = 2, CPU_BF16 = 4, CPU_AMX = 8, CPU_AMD = 16 };
 
 #ifdef __x86_64__
 
-/* Whether the kernel saves these parts of the register file (XCR0): 5-7 AVX-512, 17 and 18 AMX tiles. */
+/* Whether the kernel saves these parts of the register file (XCR0): 5-7 AVX-512, 17 and 18 AMX
+ * tiles. */
 static bool saved(unsigned mask)
 {
     unsigned a, b, c, d, lo, hi;
@@ -167,7 +173,10 @@ const char *dg_cpu_features(char *buf, size_t n)
 {
     int f = cpu();
 
-    snprintf(buf, n, "%s%s%s", f & CPU_AVX512 ? "AVX-512" : f & CPU_AVX2 ? "AVX2" : "baseline",
+    snprintf(buf, n, "%s%s%s",
+             f & CPU_AVX512 ? "AVX-512"
+             : f & CPU_AVX2 ? "AVX2"
+                            : "baseline",
              f & CPU_BF16 ? " BF16" : "", f & CPU_AMX ? " AMX" : "");
     return buf;
 }
@@ -199,11 +208,25 @@ static dg_dtype ref_low_precision(const dg_backend *self, const char **reason)
 }
 
 const dg_backend dg_backend_host = {
-    .name = "host", .kind = DG_HOST, .alloc = host_alloc, .free = host_free, .upload = host_upload,
-    .download = host_download, .finish = host_finish, .select = host_select, .low_precision = host_low_precision,
+    .name = "host",
+    .kind = DG_HOST,
+    .alloc = host_alloc,
+    .free = host_free,
+    .upload = host_upload,
+    .download = host_download,
+    .finish = host_finish,
+    .select = host_select,
+    .low_precision = host_low_precision,
 };
 
 const dg_backend dg_backend_ref = {
-    .name = "ref", .kind = DG_HOST, .alloc = host_alloc, .free = host_free, .upload = host_upload,
-    .download = host_download, .finish = host_finish, .select = ref_select, .low_precision = ref_low_precision,
+    .name = "ref",
+    .kind = DG_HOST,
+    .alloc = host_alloc,
+    .free = host_free,
+    .upload = host_upload,
+    .download = host_download,
+    .finish = host_finish,
+    .select = ref_select,
+    .low_precision = ref_low_precision,
 };

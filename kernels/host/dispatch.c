@@ -1,5 +1,6 @@
-/* dispatch.c: own kernels are compiled once per instruction set (simd/); each op's kernel here picks its variant
- * when it is prepared and when it runs. One entry for every `simd` row of tensor/ops.def. */
+/* dispatch.c: own kernels are compiled once per instruction set (simd/); each op's kernel here
+ * picks its variant when it is prepared and when it runs. One entry for every `simd` row of
+ * tensor/ops.def. */
 #include "kernels/host/host.h"
 
 #include "kernels/host/simd/cast.h"
@@ -10,28 +11,29 @@ typedef enum isa { ISA_BASE, ISA_AVX2, ISA_AVX512 } isa;
 
 static isa best_isa(void)
 {
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vl"))
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
         return ISA_AVX512;
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? ISA_AVX2 : ISA_BASE;
 }
 
-#define VARIANTS(name, type)                                                    \
-    extern const type dg_host_##name##_base, dg_host_##name##_avx2, dg_host_##name##_avx512; \
-    static const type *pick_##name(void)                                        \
-    {                                                                           \
-        const type *const k[] = { &dg_host_##name##_base, &dg_host_##name##_avx2, &dg_host_##name##_avx512 }; \
-                                                                                \
-        return k[best_isa()];                                                   \
+#define VARIANTS(name, type)                                                                  \
+    extern const type  dg_host_##name##_base, dg_host_##name##_avx2, dg_host_##name##_avx512; \
+    static const type *pick_##name(void)                                                      \
+    {                                                                                         \
+        const type *const k[] = { &dg_host_##name##_base, &dg_host_##name##_avx2,             \
+                                  &dg_host_##name##_avx512 };                                 \
+                                                                                              \
+        return k[best_isa()];                                                                 \
     }
 
 #else
 
-#define VARIANTS(name, type)                \
-    extern const type dg_host_##name##_base; \
-    static const type *pick_##name(void)    \
-    {                                       \
-        return &dg_host_##name##_base;      \
+#define VARIANTS(name, type)                  \
+    extern const type  dg_host_##name##_base; \
+    static const type *pick_##name(void)      \
+    {                                         \
+        return &dg_host_##name##_base;        \
     }
 
 #endif
@@ -43,22 +45,23 @@ static int prepare_with(const dg_kernel *k, dg_prepare *p)
     return k->prepare ? k->prepare(p) : 0;
 }
 
-#define HOST_simd(name)                            \
-    VARIANTS(name, dg_kernel)                      \
-    static int prepare_##name(dg_prepare *p)       \
-    {                                              \
-        return prepare_with(pick_##name(), p);     \
-    }                                              \
-    static int run_##name(const dg_args *a)        \
-    {                                              \
-        return pick_##name()->run(a);              \
-    }                                              \
-    extern const dg_kernel dg_host_##name;         \
+#define HOST_simd(name)                        \
+    VARIANTS(name, dg_kernel)                  \
+    static int prepare_##name(dg_prepare *p)   \
+    {                                          \
+        return prepare_with(pick_##name(), p); \
+    }                                          \
+    static int run_##name(const dg_args *a)    \
+    {                                          \
+        return pick_##name()->run(a);          \
+    }                                          \
+    extern const dg_kernel dg_host_##name;     \
     const dg_kernel        dg_host_##name = { prepare_##name, run_##name, NULL };
 #define HOST_dnn(name)
 #define HOST_ref(name)
 #define HOST_none(name)
-#define OP(name, signature, effect, precision, attr, shape, grad, host, cuda, tolerance) HOST_##host(name)
+#define OP(name, signature, effect, precision, attr, shape, grad, host, cuda, tolerance) \
+    HOST_##host(name)
 #include "tensor/ops.def"
 
 VARIANTS(convert, dg_host_convert)

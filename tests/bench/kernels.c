@@ -1,11 +1,13 @@
-/* kernels: how fast host kernels run on this machine, beside what its arithmetic and its memory allow.
+/* kernels: how fast host kernels run on this machine, beside what its arithmetic and its memory
+ * allow.
  *
  *     tests/bench/kernels [WORD] [THREADS]      only cases whose name contains WORD
  *
- * A line gives the median of several runs, GFLOP/s (a multiplication and an addition count 2) and GB/s (operands
- * that are read or written, once each), and the share of the machine's limit: the larger of time by arithmetic and
- * time by memory over the time taken. With one thread it is the thread's CPU time that counts, so that a busy machine
- * disturbs less. Not part of `make check`: speed is not a test. */
+ * A line gives the median of several runs, GFLOP/s (a multiplication and an addition count 2)
+ * and GB/s (operands that are read or written, once each), and the share of the machine's limit:
+ * the larger of time by arithmetic and time by memory over the time taken. With one thread it is
+ * the thread's CPU time that counts, so that a busy machine disturbs less. Not part of `make
+ * check`: speed is not a test. */
 #include "kernels/attrs.h"
 #include "kernels/backend.h"
 
@@ -17,11 +19,31 @@
 enum { MAX_T = 12, RUNS = 9 };
 
 #define HOST(name) extern const dg_kernel dg_host_##name
-HOST(conv2d); HOST(conv2d_dx); HOST(conv2d_dw); HOST(matmul);
-HOST(batch_norm); HOST(batch_norm_grad); HOST(layer_norm); HOST(layer_norm_grad);
-HOST(attention); HOST(attention_grad); HOST(deform_attention); HOST(deform_attention_grad);
-HOST(add); HOST(silu_grad); HOST(concat); HOST(sum); HOST(max_pool); HOST(max_pool_grad); HOST(upsample_grad);
-HOST(avg_pool); HOST(class_loss_grad); HOST(match_cost); HOST(grad_norm); HOST(adamw); HOST(scale);
+HOST(conv2d);
+HOST(conv2d_dx);
+HOST(conv2d_dw);
+HOST(matmul);
+HOST(batch_norm);
+HOST(batch_norm_grad);
+HOST(layer_norm);
+HOST(layer_norm_grad);
+HOST(attention);
+HOST(attention_grad);
+HOST(deform_attention);
+HOST(deform_attention_grad);
+HOST(add);
+HOST(silu_grad);
+HOST(concat);
+HOST(sum);
+HOST(max_pool);
+HOST(max_pool_grad);
+HOST(upsample_grad);
+HOST(avg_pool);
+HOST(class_loss_grad);
+HOST(match_cost);
+HOST(grad_norm);
+HOST(adamw);
+HOST(scale);
 
 typedef struct bench {
     const char *word;
@@ -38,12 +60,30 @@ typedef struct bench_case {
     double           flops;
 } bench_case;
 
-#define F(...) { DG_F32, DG_SHAPE(__VA_ARGS__), NULL }
-#define L(...) { low ? DG_BF16 : DG_F32, DG_SHAPE(__VA_ARGS__), NULL }
-#define I(...) { DG_I32, DG_SHAPE(__VA_ARGS__), NULL }
-#define B(...) { DG_U8, DG_SHAPE(__VA_ARGS__), NULL }
-#define NONE { DG_REAL, { -1, { 0 } }, NULL }
-#define SCALAR { DG_F32, { 0, { 0 } }, NULL }
+#define F(...)                              \
+    {                                       \
+        DG_F32, DG_SHAPE(__VA_ARGS__), NULL \
+    }
+#define L(...)                                              \
+    {                                                       \
+        low ? DG_BF16 : DG_F32, DG_SHAPE(__VA_ARGS__), NULL \
+    }
+#define I(...)                              \
+    {                                       \
+        DG_I32, DG_SHAPE(__VA_ARGS__), NULL \
+    }
+#define B(...)                             \
+    {                                      \
+        DG_U8, DG_SHAPE(__VA_ARGS__), NULL \
+    }
+#define NONE                         \
+    {                                \
+        DG_REAL, { -1, { 0 } }, NULL \
+    }
+#define SCALAR                     \
+    {                              \
+        DG_F32, { 0, { 0 } }, NULL \
+    }
 
 static double now(const bench *b)
 {
@@ -91,11 +131,15 @@ static int by_value(const void *a, const void *b)
 /* Median seconds of a run; negative: the kernel refused. */
 static double time_case(const bench *b, bench_case *c)
 {
-    static const dg_control control = { .bias1 = 0.1, .bias2 = 0.001, .ema_decay = 0.999, .lr = { 1e-4 } };
-    const dg_backend       *host = &dg_backend_host;
-    dg_prepare              p = { .t = c->t, .n = c->n, .attr = c->attr, .threads = b->threads };
-    dg_args a = { .t = c->t, .n = c->n, .attr = c->attr, .control = &control, .threads = b->threads };
-    double  s[RUNS], median = -1;
+    static const dg_control control = {
+        .bias1 = 0.1, .bias2 = 0.001, .ema_decay = 0.999, .lr = { 1e-4 }
+    };
+    const dg_backend *host = &dg_backend_host;
+    dg_prepare        p = { .t = c->t, .n = c->n, .attr = c->attr, .threads = b->threads };
+    dg_args           a = {
+                  .t = c->t, .n = c->n, .attr = c->attr, .control = &control, .threads = b->threads
+    };
+    double s[RUNS], median = -1;
 
     if (c->kernel->prepare && c->kernel->prepare(&p) < 0)
         return -1;
@@ -140,13 +184,14 @@ static void run(const bench *b, bench_case c)
     limit = bytes / b->gbytes * 1e-9;
     if (c.flops / b->gflops * 1e-9 > limit)
         limit = c.flops / b->gflops * 1e-9;
-    printf("%-28s %-20s %8.3f ms %7.0f GFLOP/s %6.1f GB/s %5.0f %%\n", name, shape, s * 1e3, c.flops / s * 1e-9,
-           bytes / s * 1e-9, 100 * limit / s);
+    printf("%-28s %-20s %8.3f ms %7.0f GFLOP/s %6.1f GB/s %5.0f %%\n", name, shape, s * 1e3,
+           c.flops / s * 1e-9, bytes / s * 1e-9, 100 * limit / s);
 }
 
-/* ---- cases ------------------------------------------------------------------------------------------------------- */
+/* ---- cases ----------------------------------------------------------------------------------- */
 
-static void conv(const bench *b, bool low, int64_t n, int64_t i, int64_t h, int64_t o, int64_t k, int64_t stride)
+static void conv(const bench *b, bool low, int64_t n, int64_t i, int64_t h, int64_t o, int64_t k,
+                 int64_t stride)
 {
     int64_t   pad = (k - 1) / 2, y = (h + 2 * pad - k) / stride + 1;
     double    flops = 2.0 * (double)(n * y * y * i * o * k * k);
@@ -156,10 +201,25 @@ static void conv(const bench *b, bool low, int64_t n, int64_t i, int64_t h, int6
     snprintf(name[0], sizeof name[0], "conv %dx%d s%d >%d", (int)k, (int)k, (int)stride, (int)o);
     snprintf(name[1], sizeof name[1], "conv_dx %dx%d s%d <%d", (int)k, (int)k, (int)stride, (int)i);
     snprintf(name[2], sizeof name[2], "conv_dw %dx%d s%d >%d", (int)k, (int)k, (int)stride, (int)o);
-    run(b, (bench_case){ name[0], &dg_host_conv2d, &fwd, 4, { L(n, h, h, i), F(o, i, k, k), NONE, L(n, y, y, o) }, flops });
+    run(b, (bench_case){ name[0],
+                         &dg_host_conv2d,
+                         &fwd,
+                         4,
+                         { L(n, h, h, i), F(o, i, k, k), NONE, L(n, y, y, o) },
+                         flops });
     if (i > 3)
-        run(b, (bench_case){ name[1], &dg_host_conv2d_dx, &dx, 3, { L(n, y, y, o), F(o, i, k, k), L(n, h, h, i) }, flops });
-    run(b, (bench_case){ name[2], &dg_host_conv2d_dw, &dw, 3, { L(n, h, h, i), L(n, y, y, o), F(o, i, k, k) }, flops });
+        run(b, (bench_case){ name[1],
+                             &dg_host_conv2d_dx,
+                             &dx,
+                             3,
+                             { L(n, y, y, o), F(o, i, k, k), L(n, h, h, i) },
+                             flops });
+    run(b, (bench_case){ name[2],
+                         &dg_host_conv2d_dw,
+                         &dw,
+                         3,
+                         { L(n, h, h, i), L(n, y, y, o), F(o, i, k, k) },
+                         flops });
 }
 
 static void linear(const bench *b, bool low, int64_t m, int64_t k, int64_t n)
@@ -167,9 +227,12 @@ static void linear(const bench *b, bool low, int64_t m, int64_t k, int64_t n)
     matmul_attr fwd = { 0, 1 }, dx = { 0, 0 }, dw = { 1, 0 };
     double      flops = 2.0 * (double)(m * n * k);
 
-    run(b, (bench_case){ "linear", &dg_host_matmul, &fwd, 4, { L(m, k), F(n, k), F(n), L(m, n) }, flops });
-    run(b, (bench_case){ "linear_dx", &dg_host_matmul, &dx, 4, { L(m, n), F(n, k), NONE, L(m, k) }, flops });
-    run(b, (bench_case){ "linear_dw", &dg_host_matmul, &dw, 4, { L(m, n), L(m, k), NONE, F(n, k) }, flops });
+    run(b, (bench_case){
+               "linear", &dg_host_matmul, &fwd, 4, { L(m, k), F(n, k), F(n), L(m, n) }, flops });
+    run(b, (bench_case){
+               "linear_dx", &dg_host_matmul, &dx, 4, { L(m, n), F(n, k), NONE, L(m, k) }, flops });
+    run(b, (bench_case){
+               "linear_dw", &dg_host_matmul, &dw, 4, { L(m, n), L(m, k), NONE, F(n, k) }, flops });
 }
 
 static void norm(const bench *b, bool low, int64_t h, int64_t c, int64_t act, bool res)
@@ -178,48 +241,92 @@ static void norm(const bench *b, bool low, int64_t h, int64_t c, int64_t act, bo
     char      name[2][32];
     dg_tensor map = L(4, h, h, c), none = NONE;
 
-    snprintf(name[0], sizeof name[0], "batch_norm%s%s", act == DG_ACT_SILU ? "+silu" : "+relu", res ? "+res" : "");
-    snprintf(name[1], sizeof name[1], "batch_norm_grad%s%s", act == DG_ACT_SILU ? "+silu" : "+relu", res ? "+res" : "");
-    run(b, (bench_case){ name[0], &dg_host_batch_norm, &f, 7, { map, F(c), F(c), res ? map : none, map, F(c), F(c) }, 0 });
-    run(b, (bench_case){ name[1], &dg_host_batch_norm_grad, &f, 12,
-                         { map, map, res ? map : none, F(c), F(c), F(c), F(c), none, map, F(c), F(c), res ? map : none }, 0 });
+    snprintf(name[0], sizeof name[0], "batch_norm%s%s", act == DG_ACT_SILU ? "+silu" : "+relu",
+             res ? "+res" : "");
+    snprintf(name[1], sizeof name[1], "batch_norm_grad%s%s", act == DG_ACT_SILU ? "+silu" : "+relu",
+             res ? "+res" : "");
+    run(b, (bench_case){ name[0],
+                         &dg_host_batch_norm,
+                         &f,
+                         7,
+                         { map, F(c), F(c), res ? map : none, map, F(c), F(c) },
+                         0 });
+    run(b, (bench_case){ name[1],
+                         &dg_host_batch_norm_grad,
+                         &f,
+                         12,
+                         { map, map, res ? map : none, F(c), F(c), F(c), F(c), none, map, F(c),
+                           F(c), res ? map : none },
+                         0 });
 }
 
 static void decoder(const bench *b, bool low, int64_t size, int64_t n)
 {
     int64_t        s = size / 8, all = s * s + s * s / 4 + s * s / 16, p = 12;
     attention_attr f = { 8, 200 };
-    deform_attr    d = { .heads = 8, .n_levels = 3, .h = { s, s / 2, s / 4 }, .w = { s, s / 2, s / 4 }, .points = { 4, 4, 4 } };
+    deform_attr    d = { .heads = 8,
+                         .n_levels = 3,
+                         .h = { s, s / 2, s / 4 },
+                         .w = { s, s / 2, s / 4 },
+                         .points = { 4, 4, 4 } };
     norm_attr      l = { 1e-5, 0, 0, 0 };
-    double         pairs = 4.0 * 8 * (double)(n * n) * 32 * 2, taps = 4.0 * (double)(n * 8 * p) * 4 * 32 * 2;
-    dg_tensor      q = L(4, n, 256), value = L(4, all, 256);
+    double         pairs = 4.0 * 8 * (double)(n * n) * 32 * 2,
+           taps = 4.0 * (double)(n * 8 * p) * 4 * 32 * 2;
+    dg_tensor q = L(4, n, 256), value = L(4, all, 256);
 
-    run(b, (bench_case){ "attention", &dg_host_attention, &f, 6, { q, q, q, NONE, q, F(4, 8, n) }, 2 * pairs });
-    run(b, (bench_case){ "attention_grad", &dg_host_attention_grad, &f, 10, { q, q, q, q, q, F(4, 8, n), NONE, q, q, q }, 5 * pairs });
-    run(b, (bench_case){ "deform_attention", &dg_host_deform_attention, &d, 5,
-                         { value, F(4, n, 4), F(4, n, 8 * p * 2), F(4, n, 8, p), q }, taps });
-    run(b, (bench_case){ "deform_attention_grad", &dg_host_deform_attention_grad, &d, 9,
-                         { q, value, F(4, n, 4), F(4, n, 8 * p * 2), F(4, n, 8, p), F(4, all, 256), F(4, n, 4),
-                           F(4, n, 8 * p * 2), F(4, n, 8, p) }, 2 * taps });
-    run(b, (bench_case){ "layer_norm", &dg_host_layer_norm, &l, 6, { value, F(256), F(256), value, F(4, all), F(4, all) }, 0 });
-    run(b, (bench_case){ "layer_norm_grad", &dg_host_layer_norm_grad, &l, 8,
-                         { value, value, F(256), F(4, all), F(4, all), value, F(256), F(256) }, 0 });
+    run(b,
+        (bench_case){
+            "attention", &dg_host_attention, &f, 6, { q, q, q, NONE, q, F(4, 8, n) }, 2 * pairs });
+    run(b, (bench_case){ "attention_grad",
+                         &dg_host_attention_grad,
+                         &f,
+                         10,
+                         { q, q, q, q, q, F(4, 8, n), NONE, q, q, q },
+                         5 * pairs });
+    run(b, (bench_case){ "deform_attention",
+                         &dg_host_deform_attention,
+                         &d,
+                         5,
+                         { value, F(4, n, 4), F(4, n, 8 * p * 2), F(4, n, 8, p), q },
+                         taps });
+    run(b, (bench_case){ "deform_attention_grad",
+                         &dg_host_deform_attention_grad,
+                         &d,
+                         9,
+                         { q, value, F(4, n, 4), F(4, n, 8 * p * 2), F(4, n, 8, p), F(4, all, 256),
+                           F(4, n, 4), F(4, n, 8 * p * 2), F(4, n, 8, p) },
+                         2 * taps });
+    run(b, (bench_case){ "layer_norm",
+                         &dg_host_layer_norm,
+                         &l,
+                         6,
+                         { value, F(256), F(256), value, F(4, all), F(4, all) },
+                         0 });
+    run(b, (bench_case){ "layer_norm_grad",
+                         &dg_host_layer_norm_grad,
+                         &l,
+                         8,
+                         { value, value, F(256), F(4, all), F(4, all), value, F(256), F(256) },
+                         0 });
 }
 
 static void rest(const bench *b, bool low, int64_t h)
 {
-    axes_attr     bias = { 7, 0 };
-    axis_attr     last = { 3, 0, 0 };
-    pool_attr     pool = { 3, 2, 1, 2 * h, 2 * h }, up = { 2, 0, 0, h / 2, h / 2 };
-    no_attr       none = { 0 };
-    dg_tensor     map = L(4, h, h, 64), wide = L(4, 2 * h, 2 * h, 64), half = L(4, h / 2, h / 2, 64);
+    axes_attr bias = { 7, 0 };
+    axis_attr last = { 3, 0, 0 };
+    pool_attr pool = { 3, 2, 1, 2 * h, 2 * h }, up = { 2, 0, 0, h / 2, h / 2 };
+    no_attr   none = { 0 };
+    dg_tensor map = L(4, h, h, 64), wide = L(4, 2 * h, 2 * h, 64), half = L(4, h / 2, h / 2, 64);
 
     run(b, (bench_case){ "add", &dg_host_add, &none, 3, { map, map, map }, 0 });
     run(b, (bench_case){ "silu_grad", &dg_host_silu_grad, &none, 3, { map, map, map }, 0 });
     run(b, (bench_case){ "concat", &dg_host_concat, &last, 3, { map, map, L(4, h, h, 128) }, 0 });
     run(b, (bench_case){ "sum", &dg_host_sum, &bias, 2, { map, F(64) }, 0 });
-    run(b, (bench_case){ "max_pool", &dg_host_max_pool, &pool, 3, { wide, map, B(4, h, h, 64) }, 0 });
-    run(b, (bench_case){ "max_pool_grad", &dg_host_max_pool_grad, &pool, 3, { map, B(4, h, h, 64), wide }, 0 });
+    run(b,
+        (bench_case){ "max_pool", &dg_host_max_pool, &pool, 3, { wide, map, B(4, h, h, 64) }, 0 });
+    run(b,
+        (bench_case){
+            "max_pool_grad", &dg_host_max_pool_grad, &pool, 3, { map, B(4, h, h, 64), wide }, 0 });
     run(b, (bench_case){ "upsample_grad", &dg_host_upsample_grad, &up, 2, { map, half }, 0 });
 }
 
@@ -228,10 +335,19 @@ static void criterion(const bench *b, int64_t q, int64_t m)
     dg_class_loss_attr vfl = { 0, 0.75, 2 };
     dg_match_attr      f = { 2, 5, 2, 0.25, 2 };
 
-    run(b, (bench_case){ "class_loss_grad", &dg_host_class_loss_grad, &vfl, 8,
-                         { SCALAR, F(4, q, 80), I(4, m), I(4, m), NONE, F(4, m), NONE, F(4, q, 80) }, 0 });
-    run(b, (bench_case){ "match_cost", &dg_host_match_cost, &f, 6,
-                         { F(4, q, 80), F(4, q, 4), I(4, m), F(4, m, 4), I(4), F(4, m, q) }, 0 });
+    run(b,
+        (bench_case){ "class_loss_grad",
+                      &dg_host_class_loss_grad,
+                      &vfl,
+                      8,
+                      { SCALAR, F(4, q, 80), I(4, m), I(4, m), NONE, F(4, m), NONE, F(4, q, 80) },
+                      0 });
+    run(b, (bench_case){ "match_cost",
+                         &dg_host_match_cost,
+                         &f,
+                         6,
+                         { F(4, q, 80), F(4, q, 4), I(4, m), F(4, m, 4), I(4), F(4, m, q) },
+                         0 });
 }
 
 static void update(const bench *b, int64_t n)
@@ -241,7 +357,8 @@ static void update(const bench *b, int64_t n)
     dg_tensor   ok = { DG_I32, { 0, { 0 } }, NULL };
 
     run(b, (bench_case){ "grad_norm", &dg_host_grad_norm, &f, 2, { F(n), SCALAR }, 0 });
-    run(b, (bench_case){ "adamw", &dg_host_adamw, &f, 7, { F(n), F(n), F(n), F(n), F(n), SCALAR, ok }, 0 });
+    run(b, (bench_case){
+               "adamw", &dg_host_adamw, &f, 7, { F(n), F(n), F(n), F(n), F(n), SCALAR, ok }, 0 });
 }
 
 /* The machine: a large square product, and a scaled copy that does not fit any cache. */
@@ -259,18 +376,21 @@ static void measure_limits(bench *b)
 
 int main(int argc, char **argv)
 {
-    bench b = { .word = argc > 1 && argv[1][0] ? argv[1] : NULL, .threads = argc > 2 ? atoi(argv[2]) : 2 };
+    bench b = { .word = argc > 1 && argv[1][0] ? argv[1] : NULL,
+                .threads = argc > 2 ? atoi(argv[2]) : 2 };
     char  features[64];
 
     measure_limits(&b);
-    printf("%s, %d threads; f32 product %.0f GFLOP/s, scaled copy %.1f GB/s\n", dg_cpu_features(features, sizeof features),
-           b.threads, b.gflops, b.gbytes);
+    printf("%s, %d threads; f32 product %.0f GFLOP/s, scaled copy %.1f GB/s\n",
+           dg_cpu_features(features, sizeof features), b.threads, b.gflops, b.gbytes);
     for (int low = 0; low < 2; low++) {
-        static const int64_t convs[][5] = { /* I H O k stride */
-            { 3, 320, 32, 3, 2 }, { 32, 160, 32, 3, 1 }, { 32, 160, 64, 3, 1 }, { 64, 80, 64, 3, 1 }, { 64, 160, 64, 3, 1 },
-            { 64, 80, 128, 3, 2 }, { 128, 40, 128, 3, 1 }, { 128, 80, 128, 3, 1 }, { 256, 20, 256, 3, 1 },
-            { 256, 40, 256, 3, 1 }, { 512, 10, 512, 3, 1 }, { 64, 80, 64, 1, 1 }, { 512, 40, 128, 1, 1 },
-            { 512, 20, 256, 1, 1 }, { 256, 40, 1024, 1, 1 },
+        static const int64_t convs[][5] = {
+            /* I H O k stride */
+            { 3, 320, 32, 3, 2 },   { 32, 160, 32, 3, 1 },  { 32, 160, 64, 3, 1 },
+            { 64, 80, 64, 3, 1 },   { 64, 160, 64, 3, 1 },  { 64, 80, 128, 3, 2 },
+            { 128, 40, 128, 3, 1 }, { 128, 80, 128, 3, 1 }, { 256, 20, 256, 3, 1 },
+            { 256, 40, 256, 3, 1 }, { 512, 10, 512, 3, 1 }, { 64, 80, 64, 1, 1 },
+            { 512, 40, 128, 1, 1 }, { 512, 20, 256, 1, 1 }, { 256, 40, 1024, 1, 1 },
         };
 
         for (size_t i = 0; i < sizeof convs / sizeof convs[0]; i++)

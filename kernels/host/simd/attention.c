@@ -1,10 +1,11 @@
 /* attention.c: multi-head attention and its gradient; formulas as in kernels/ref/attention.c.
  *
- * A head of an image is one task. Its keys are packed transposed, [d][S], so that a vector holds neighbouring
- * columns of the scores, and values as rows [S][d]; ROWS queries at a time make a strip of scores [ROWS][S] that
- * stays in the first cache. Columns that no row of the strip sees are skipped: with denoising groups that is most
- * of the upper half. The gradient recomputes the strip from the saved log-sum-exp and adds to dk and dv of its
- * head, strip after strip, so no bit depends on the threads. */
+ * A head of an image is one task. Its keys are packed transposed, [d][S], so that a vector holds
+ * neighbouring columns of the scores, and values as rows [S][d]; ROWS queries at a time make a
+ * strip of scores [ROWS][S] that stays in the first cache. Columns that no row of the strip sees
+ * are skipped: with denoising groups that is most of the upper half. The gradient recomputes the
+ * strip from the saved log-sum-exp and adds to dk and dv of its head, strip after strip, so no
+ * bit depends on the threads. */
 #include "kernels/host/simd/vmath.h"
 
 enum {
@@ -16,7 +17,8 @@ enum {
     PAIR = 2 * W,
 };
 
-/* Columns begin..end-1 that some row of a strip sees, in multiples of PAIR; the second range stands behind the first. */
+/* Columns begin..end-1 that some row of a strip sees, in multiples of PAIR; the second range
+ * stands behind the first. */
 typedef struct ranges {
     int64_t begin[2], end[2];
 } ranges;
@@ -33,10 +35,10 @@ typedef struct task {
     bool           masked, low;
     int64_t        capacity, live, group;
     float          scale;
-    int64_t        floats;                /* of workspace, per thread */
+    int64_t        floats; /* of workspace, per thread */
 } task;
 
-/* ---- sizes ------------------------------------------------------------------------------------------------- */
+/* ---- sizes ----------------------------------------------------------------------------------- */
 
 static int64_t up(int64_t n)
 {
@@ -94,7 +96,7 @@ static task task_of(const dg_args *a, int q, int dn)
     return t;
 }
 
-/* ---- who sees whom ------------------------------------------------------------------------------------------ */
+/* ---- who sees whom --------------------------------------------------------------------------- */
 
 static sight sight_of(const task *t, int64_t row)
 {
@@ -104,7 +106,8 @@ static sight sight_of(const task *t, int64_t row)
         return (sight){ 0, 0, 0, t->s };
     if (row >= t->capacity)
         return (sight){ 0, 0, t->capacity, t->s };
-    return (sight){ row / t->group * t->group, min64((row / t->group + 1) * t->group, t->live), t->capacity, t->s };
+    return (sight){ row / t->group * t->group, min64((row / t->group + 1) * t->group, t->live),
+                    t->capacity, t->s };
 }
 
 static bool is_blind(const sight *v)
@@ -150,12 +153,15 @@ static inline vf seen(const sight *v, int64_t c, vf x, vf y)
     return vf_load(lane);
 }
 
-/* ---- packing ------------------------------------------------------------------------------------------------- */
+/* ---- packing --------------------------------------------------------------------------------- */
 
-/* Head `head` of operand i (rows of `width`) as rows [n][dp], zeros behind d, and rows of zeros up to `rows`. */
-static void pack_rows(const task *t, int i, int64_t head, int64_t first, int64_t n, int64_t rows, float *to)
+/* Head `head` of operand i (rows of `width`) as rows [n][dp], zeros behind d, and rows of zeros
+ * up to `rows`. */
+static void pack_rows(const task *t, int i, int64_t head, int64_t first, int64_t n, int64_t rows,
+                      float *to)
 {
-    int64_t length = t->a->t[i].shape.d[1], at = (head / t->heads * length + first) * t->width + head % t->heads * t->d;
+    int64_t length = t->a->t[i].shape.d[1],
+            at = (head / t->heads * length + first) * t->width + head % t->heads * t->d;
 
     memset(to, 0, (size_t)(rows * t->dp) * sizeof(float));
     n = min64(n, length - first);
@@ -176,9 +182,11 @@ static void transpose(const task *t, const float *from, float *to)
                 to[k * t->sp + s + i] = from[(s + i) * t->dp + k];
 }
 
-static void unpack_rows(const task *t, int i, int64_t head, int64_t first, int64_t n, const float *from)
+static void unpack_rows(const task *t, int i, int64_t head, int64_t first, int64_t n,
+                        const float *from)
 {
-    int64_t length = t->a->t[i].shape.d[1], at = (head / t->heads * length + first) * t->width + head % t->heads * t->d;
+    int64_t length = t->a->t[i].shape.d[1],
+            at = (head / t->heads * length + first) * t->width + head % t->heads * t->d;
 
     n = min64(n, length - first);
     for (int64_t r = 0; r < n; r++)
@@ -189,10 +197,11 @@ static void unpack_rows(const task *t, int i, int64_t head, int64_t first, int64
         }
 }
 
-/* ---- three small products -------------------------------------------------------------------------------------- */
+/* ---- three small products -------------------------------------------------------------------- */
 
 /* strip[r][c] = sum over k of x[r][k] columns[k][c] */
-static void strip_of(const task *t, const ranges *g, const float *x, const float *columns, float *strip)
+static void strip_of(const task *t, const ranges *g, const float *x, const float *columns,
+                     float *strip)
 {
     for (int half = 0; half < 2; half++)
         for (int64_t c = g->begin[half]; c < g->end[half]; c += PAIR) {
@@ -201,7 +210,8 @@ static void strip_of(const task *t, const ranges *g, const float *x, const float
             for (int r = 0; r < ROWS; r++)
                 sum[r][0] = sum[r][1] = (vf){ 0 };
             for (int64_t k = 0; k < t->d; k++) {
-                vf left = vf_load(columns + k * t->sp + c), right = vf_load(columns + k * t->sp + c + W);
+                vf left = vf_load(columns + k * t->sp + c),
+                   right = vf_load(columns + k * t->sp + c + W);
 
                 for (int r = 0; r < ROWS; r++) {
                     sum[r][0] = vf_fma(vf_set(x[r * t->dp + k]), left, sum[r][0]);
@@ -263,9 +273,10 @@ static void spread(const task *t, const ranges *g, const float *strip, const flo
     }
 }
 
-/* ---- forward ----------------------------------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
-/* Scores of one row to exp(score - largest); returns the log of the sum of their exponentials, and 1 / that sum. */
+/* Scores of one row to exp(score - largest); returns the log of the sum of their exponentials,
+ * and 1 / that sum. */
 static float soften(const sight *v, const ranges *g, float *p, float *each)
 {
     vf    most = vf_set(-INFINITY), sum = { 0 };
@@ -306,7 +317,8 @@ static void scale_rows(const task *t, float *x, const float each[ROWS])
 /* q k v dn? -> y lse */
 static void forward_head(const task *t, int64_t head, float *ws)
 {
-    float *rows = ws, *columns = rows + t->sp * t->dp, *strip = columns + t->d * t->sp, *q = strip + ROWS * t->step;
+    float *rows = ws, *columns = rows + t->sp * t->dp, *strip = columns + t->d * t->sp,
+          *q = strip + ROWS * t->step;
     float *y = q + ROWS * t->dp, *lse = (float *)t->a->t[5].data + head * t->n, scale[ROWS];
 
     pack_rows(t, 1, head, 0, t->s, t->sp, rows);
@@ -358,10 +370,11 @@ static int attention(const dg_args *a)
     return 0;
 }
 
-/* ---- gradient: dy q k v y lse dn? -> dq dk dv ---------------------------------------------------------------------- */
+/* ---- gradient: dy q k v y lse dn? -> dq dk dv ------------------------------------------------ */
 
 /* One row: scores to probabilities p, and dp (dy . v) to g = p (dp - own) scale. */
-static void slope_row(const task *t, const sight *v, const ranges *r, float lse, float own, float *p, float *g)
+static void slope_row(const task *t, const sight *v, const ranges *r, float lse, float own,
+                      float *p, float *g)
 {
     for (int half = 0; half < 2; half++)
         for (int64_t c = r->begin[half]; c < r->end[half]; c += W) {
@@ -388,8 +401,10 @@ static float dot(const float *x, const float *y, int64_t n)
 
 static void grad_head(const task *t, int64_t head, float *ws)
 {
-    float *k_columns = ws, *v_columns = k_columns + t->d * t->sp, *k_rows = v_columns + t->d * t->sp;
-    float *dk = k_rows + t->sp * t->dp, *dv = dk + t->sp * t->dp, *p = dv + t->sp * t->dp, *g = p + ROWS * t->step;
+    float *k_columns = ws, *v_columns = k_columns + t->d * t->sp,
+          *k_rows = v_columns + t->d * t->sp;
+    float *dk = k_rows + t->sp * t->dp, *dv = dk + t->sp * t->dp, *p = dv + t->sp * t->dp,
+          *g = p + ROWS * t->step;
     float *q = g + ROWS * t->step, *dy = q + ROWS * t->dp, *y = dy + ROWS * t->dp, scale[ROWS];
     const float *lse = (const float *)t->a->t[5].data + head * t->n;
 
@@ -418,8 +433,8 @@ static void grad_head(const task *t, int64_t head, float *ws)
                 blank(&r, p + i * t->step);
                 blank(&r, g + i * t->step);
             } else {
-                slope_row(t, &v[i], &r, lse[n + i], dot(dy + i * t->dp, y + i * t->dp, t->dp), p + i * t->step,
-                          g + i * t->step);
+                slope_row(t, &v[i], &r, lse[n + i], dot(dy + i * t->dp, y + i * t->dp, t->dp),
+                          p + i * t->step, g + i * t->step);
             }
         spread(t, &r, p, dy, dv);
         pack_rows(t, 1, head, n, ROWS, ROWS, q);

@@ -1,23 +1,24 @@
-/* batch_norm.c: batch normalisation with its activation and residual (Ioffe & Szegedy 2015); formulas as in
- * kernels/ref/norm.c. Maps are [R,C], C the channels.
+/* batch_norm.c: batch normalisation with its activation and residual (Ioffe & Szegedy 2015);
+ * formulas as in kernels/ref/norm.c. Maps are [R,C], C the channels.
  *
- * Memory is what this costs: the forward pass reads x twice and writes y, the gradient reads dy and x twice (y too
- * where a residual hides the gate of ReLU) and writes dx. Rows are cut into blocks that fit the first cache; sums
- * are f32 within a block and double across blocks, in the order of the blocks, so no bit depends on the threads.
- * Variances are taken about the mean of each block and joined (Chan, Golub & LeVeque 1983). */
+ * Memory is what this costs: the forward pass reads x twice and writes y, the gradient reads dy
+ * and x twice (y too where a residual hides the gate of ReLU) and writes dx. Rows are cut into
+ * blocks that fit the first cache; sums are f32 within a block and double across blocks, in the
+ * order of the blocks, so no bit depends on the threads. Variances are taken about the mean of
+ * each block and joined (Chan, Golub & LeVeque 1983). */
 #include "kernels/host/simd/vmath.h"
 
 enum { BLOCK_FLOATS = 8192 };
 
 typedef struct norm_call {
-    const dg_args *a;
+    const dg_args   *a;
     const norm_attr *f;
-    int64_t        n, c, block, blocks; /* rows, channels, rows of a block */
-    const float   *s, *b, *mean, *var;
-    double        *first, *second;      /* [C]: sums over all blocks */
-    float         *part;                /* [blocks][2][C]: sums of each block */
-    float         *scale, *k0, *k1;     /* [C]: s * rstd, and the terms of dx */
-    bool           no_x;                /* the gradient was not handed x: fixed statistics, and no ds */
+    int64_t          n, c, block, blocks; /* rows, channels, rows of a block */
+    const float     *s, *b, *mean, *var;
+    double          *first, *second;  /* [C]: sums over all blocks */
+    float           *part;            /* [blocks][2][C]: sums of each block */
+    float           *scale, *k0, *k1; /* [C]: s * rstd, and the terms of dx */
+    bool             no_x; /* the gradient was not handed x: fixed statistics, and no ds */
 } norm_call;
 
 /* Rows of a block: a multiple of 4. */
@@ -47,7 +48,9 @@ static int prepare_grad(dg_prepare *p)
 static norm_call call_of(const dg_args *a, int x)
 {
     int64_t   c = width(a, x), n = rows(a, x), block = block_rows(c);
-    norm_call s = { .a = a, .f = a->attr, .n = n, .c = c, .block = block, .blocks = (n + block - 1) / block };
+    norm_call s = {
+        .a = a, .f = a->attr, .n = n, .c = c, .block = block, .blocks = (n + block - 1) / block
+    };
 
     s.first = a->workspace;
     s.second = s.first + c;
@@ -64,7 +67,7 @@ static void scale_of(const norm_call *s)
         s->scale[k] = (float)(s->s[k] / sqrt((double)s->var[k] + s->f->eps));
 }
 
-/* ---- statistics ----------------------------------------------------------------------------------------- */
+/* ---- statistics ------------------------------------------------------------------------------ */
 
 ALWAYS void block_stats(const norm_call *s, int64_t block, bool low, bool whole)
 {
@@ -81,7 +84,8 @@ ALWAYS void block_stats(const norm_call *s, int64_t block, bool low, bool whole)
 
             for (int64_t i = 1; i < m; i++)
                 v += ld_k(x, at + i * c + k, c - k < W ? c - k : W, low, whole);
-            st_k(sum, k, ld_k(sum, k, c - k < W ? c - k : W, false, whole) + v, c - k < W ? c - k : W, false, whole);
+            st_k(sum, k, ld_k(sum, k, c - k < W ? c - k : W, false, whole) + v,
+                 c - k < W ? c - k : W, false, whole);
         }
     }
     for (int64_t k = 0; k < c; k += W) {
@@ -136,7 +140,7 @@ static void join_stats(const norm_call *s, float *mean, float *var)
     }
 }
 
-/* ---- forward -------------------------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 typedef struct apply_call {
     norm_call   n;
@@ -150,8 +154,8 @@ ALWAYS vf act(vf z, int64_t kind)
     return kind == DG_ACT_RELU ? vf_max(vf_set(0), z) : kind == DG_ACT_SILU ? z * vf_sigmoid(z) : z;
 }
 
-ALWAYS void apply_rows(const apply_call *s, int64_t begin, int64_t end, bool low, bool low_res, bool low_y, bool whole,
-                       int64_t kind, bool add)
+ALWAYS void apply_rows(const apply_call *s, int64_t begin, int64_t end, bool low, bool low_res,
+                       bool low_y, bool whole, int64_t kind, bool add)
 {
     const norm_call *p = &s->n;
     const void      *x = p->a->t[0].data;
@@ -161,7 +165,7 @@ ALWAYS void apply_rows(const apply_call *s, int64_t begin, int64_t end, bool low
         for (int64_t k = 0; k < c; k += W) {
             int64_t w = c - k < W ? c - k : W;
             vf      d = ld_k(x, r * c + k, w, low, whole) - ld_k(p->mean, k, w, false, whole);
-            vf      z = vf_fma(d, ld_k(p->scale, k, w, false, whole), ld_k(p->b, k, w, false, whole));
+            vf z = vf_fma(d, ld_k(p->scale, k, w, false, whole), ld_k(p->b, k, w, false, whole));
 
             if (add)
                 z += ld_k(s->res, r * c + k, w, low_res, whole);
@@ -169,7 +173,8 @@ ALWAYS void apply_rows(const apply_call *s, int64_t begin, int64_t end, bool low
         }
 }
 
-ALWAYS void apply_kind(const apply_call *s, int64_t begin, int64_t end, bool low, bool low_res, bool low_y, bool whole)
+ALWAYS void apply_kind(const apply_call *s, int64_t begin, int64_t end, bool low, bool low_res,
+                       bool low_y, bool whole)
 {
     int64_t kind = s->n.f->act;
 
@@ -202,7 +207,8 @@ static void apply_body(void *ctx, int64_t begin, int64_t end, int thread)
 static int apply(const norm_call *n, int res, int y)
 {
     const dg_args *a = n->a;
-    apply_call     s = { *n, a->t[res].data, a->t[y].data, a->t[res].data && is_low(a, res), is_low(a, y) };
+    apply_call     s = { *n, a->t[res].data, a->t[y].data, a->t[res].data && is_low(a, res),
+                         is_low(a, y) };
 
     scale_of(n);
     parallel(a, n->n, n->c, apply_body, &s);
@@ -235,14 +241,15 @@ static int batch_norm_fixed(const dg_args *a)
     return apply(&s, 5, 6);
 }
 
-/* ---- gradient -------------------------------------------------------------------------------------------- */
+/* ---- gradient -------------------------------------------------------------------------------- */
 
 enum { DY, X, Y, S, B, MEAN, VAR, RES, DX, DS, DB, DRES };
 
-/* What one vector contributes: g = dy act'(z), and d = x - mean. low: every map is bf16. res: z has a residual. Then
- * ReLU's gate is read from y; otherwise it may be had from x, which is read anyway. */
-ALWAYS vf upstream(const norm_call *s, const dg_tensor *t, int64_t at, int64_t k, int64_t w, bool low, bool whole,
-                   int64_t kind, bool res, vf *d)
+/* What one vector contributes: g = dy act'(z), and d = x - mean. low: every map is bf16. res: z
+ * has a residual. Then ReLU's gate is read from y; otherwise it may be had from x, which is read
+ * anyway. */
+ALWAYS vf upstream(const norm_call *s, const dg_tensor *t, int64_t at, int64_t k, int64_t w,
+                   bool low, bool whole, int64_t kind, bool res, vf *d)
 {
     vf g = ld_k(t[DY].data, at + k, w, low, whole), z, p;
 
@@ -260,7 +267,8 @@ ALWAYS vf upstream(const norm_call *s, const dg_tensor *t, int64_t at, int64_t k
     return g * p * vf_fma(z, 1.0f - p, vf_set(1));
 }
 
-ALWAYS void block_sums(const norm_call *s, int64_t block, bool low, bool whole, int64_t kind, bool res, bool keep)
+ALWAYS void block_sums(const norm_call *s, int64_t block, bool low, bool whole, int64_t kind,
+                       bool res, bool keep)
 {
     const dg_tensor *t = s->a->t;
     int64_t          c = s->c, begin = block * s->block, end = min64(begin + s->block, s->n);
@@ -289,7 +297,8 @@ ALWAYS void block_sums(const norm_call *s, int64_t block, bool low, bool whole, 
 }
 
 /* dx = scale g + k1 (x - mean) + k0. kept: g stands in dres. */
-ALWAYS void block_dx(const norm_call *s, int64_t block, bool low, bool whole, int64_t kind, bool res, bool kept)
+ALWAYS void block_dx(const norm_call *s, int64_t block, bool low, bool whole, int64_t kind,
+                     bool res, bool kept)
 {
     const dg_tensor *t = s->a->t;
     int64_t          c = s->c, begin = block * s->block, end = min64(begin + s->block, s->n);
@@ -306,12 +315,14 @@ ALWAYS void block_dx(const norm_call *s, int64_t block, bool low, bool whole, in
                 g = upstream(s, t, r * c, k, w, low, whole, kind, res, &d);
             }
             v = vf_fma(d, ld_k(s->k1, k, w, false, whole), ld_k(s->k0, k, w, false, whole));
-            st_k(t[DX].data, r * c + k, vf_fma(g, ld_k(s->scale, k, w, false, whole), v), w, low, whole);
+            st_k(t[DX].data, r * c + k, vf_fma(g, ld_k(s->scale, k, w, false, whole), v), w, low,
+                 whole);
         }
 }
 
 /* Both passes with what is known before the loops as constants. */
-ALWAYS void block_any(const norm_call *s, int64_t i, bool sums, bool low, bool whole, int64_t kind, bool res)
+ALWAYS void block_any(const norm_call *s, int64_t i, bool sums, bool low, bool whole, int64_t kind,
+                      bool res)
 {
     bool keep = s->a->t[DRES].data != NULL;
 
@@ -375,7 +386,8 @@ static void join_sums(const norm_call *s, bool sums, float *ds, float *db)
             s->second[k] += (double)s->part[2 * s->c * i + s->c + k];
         }
     for (int64_t k = 0; k < s->c; k++) {
-        double rstd = 1 / sqrt((double)s->var[k] + s->f->eps), n = s->f->fixed ? INFINITY : (double)s->n;
+        double rstd = 1 / sqrt((double)s->var[k] + s->f->eps),
+               n = s->f->fixed ? INFINITY : (double)s->n;
 
         if (ds)
             ds[k] = (float)(s->second[k] * rstd);

@@ -26,7 +26,8 @@ static void body(void *ctx, int64_t begin, int64_t end, int thread)
 
     (void)thread;
     if (c->low_to == c->low_from)
-        memcpy((char *)c->to + (size_t)begin * size, (const char *)c->from + (size_t)begin * size, (size_t)(end - begin) * size);
+        memcpy((char *)c->to + (size_t)begin * size, (const char *)c->from + (size_t)begin * size,
+               (size_t)(end - begin) * size);
     else if (c->low_to)
         convert(c, begin, end, true, false);
     else
@@ -50,7 +51,8 @@ static void narrow(void *to, const void *from, int64_t n, int threads)
 
 static int cast(const dg_args *a)
 {
-    start((call){ a->t[1].data, a->t[0].data, is_low(a, 1), is_low(a, 0) }, elements(a, 0), a->threads);
+    start((call){ a->t[1].data, a->t[0].data, is_low(a, 1), is_low(a, 0) }, elements(a, 0),
+          a->threads);
     return 0;
 }
 

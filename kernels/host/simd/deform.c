@@ -1,9 +1,11 @@
-/* deform.c: multi-scale deformable attention and its gradient; formulas as in kernels/ref/deform.c.
+/* deform.c: multi-scale deformable attention and its gradient; formulas as in
+ * kernels/ref/deform.c.
  *
- * A head of an image is one task. Its slice of the value map is packed into rows of its own, [S][d]: in place the
- * rows of a head are a power of two apart and would share few cache sets. The slice of dvalue is packed likewise and
- * has one owner, so nothing is added across threads. The places of all points of a query are computed as vectors over the
- * points; a neighbour outside its map gets the share 0 and some row inside, so that the loop over neighbours has no
+ * A head of an image is one task. Its slice of the value map is packed into rows of its own,
+ * [S][d]: in place the rows of a head are a power of two apart and would share few cache sets.
+ * The slice of dvalue is packed likewise and has one owner, so nothing is added across threads.
+ * The places of all points of a query are computed as vectors over the points; a neighbour
+ * outside its map gets the share 0 and some row inside, so that the loop over neighbours has no
  * branch. What reaches a reference box from the heads is summed in their order at the end. */
 #include "kernels/host/simd/vmath.h"
 
@@ -13,30 +15,35 @@ enum {
 };
 
 typedef struct task {
-    const dg_args   *a;
-    int64_t          heads, d, dp, width, s, n, points, padded; /* dp, padded: d and points rounded up to PAIR and W */
+    const dg_args *a;
+    int64_t        heads, d, dp, width, s, n, points,
+        padded; /* dp, padded: d and points rounded up to PAIR and W */
     const dg_tensor *value, *ref, *off, *weight;
-    bool             low;                  /* value (and y, dy) hold bf16 */
-    float           *map_w, *map_h, *first, *half; /* [padded]: of each point's level; half: 0.5 / points of the level */
-    float           *dref;                 /* [B*heads][N][4], for the gradient */
-    int64_t          floats;               /* per thread */
-    float           *own;                  /* [threads][floats] */
+    bool             low; /* value (and y, dy) hold bf16 */
+    float           *map_w, *map_h, *first,
+        *half;      /* [padded]: of each point's level; half: 0.5 / points of the level */
+    float  *dref;   /* [B*heads][N][4], for the gradient */
+    int64_t floats; /* per thread */
+    float  *own;    /* [threads][floats] */
 } task;
 
 /* Where the points of one query read, as arrays over the points. */
 typedef struct places {
-    int32_t *row;   /* [TAPS][padded]: rows of value */
-    float   *share; /* [TAPS][padded]: weight times bilinear share */
-    float   *dot;   /* [TAPS][padded]: dy . value of each neighbour */
-    float   *dy;    /* [dp] */
+    int32_t *row;            /* [TAPS][padded]: rows of value */
+    float   *share;          /* [TAPS][padded]: weight times bilinear share */
+    float   *dot;            /* [TAPS][padded]: dy . value of each neighbour */
+    float   *dy;             /* [dp] */
     float   *value, *dvalue; /* [S][dp] */
 } places;
 
-/* ---- sizes ------------------------------------------------------------------------------------------------------ */
+/* ---- sizes ----------------------------------------------------------------------------------- */
 
 static task sizes(const dg_tensor *value, const deform_attr *f, bool grad)
 {
-    task t = { .heads = f->heads, .s = value[0].shape.d[1], .width = value[0].shape.d[2], .n = value[1].shape.d[1] };
+    task t = { .heads = f->heads,
+               .s = value[0].shape.d[1],
+               .width = value[0].shape.d[2],
+               .n = value[1].shape.d[1] };
 
     t.value = value;
     t.ref = value + 1;
@@ -56,7 +63,8 @@ static int prepare_with(dg_prepare *p, int first, bool grad)
     task    t = sizes(p->t + first, p->attr, grad);
     int64_t dref = grad ? p->t[first].shape.d[0] * t.heads * t.n * 4 : 0;
 
-    p->workspace_bytes = (size_t)(4 * t.padded + dref + t.floats * max64(p->threads, 1)) * sizeof(float);
+    p->workspace_bytes =
+        (size_t)(4 * t.padded + dref + t.floats * max64(p->threads, 1)) * sizeof(float);
     return 0;
 }
 
@@ -105,12 +113,15 @@ static places places_of(const task *t, int thread)
     return (places){ (int32_t *)own, own + n, own + 2 * n, dy, value, value + t->s * t->dp };
 }
 
-/* n rows of one head, `width` apart in x from element `at` on, to rows [dp] with zeros behind d; and back. */
+/* n rows of one head, `width` apart in x from element `at` on, to rows [dp] with zeros behind d;
+ * and back. */
 static void pack(const task *t, const void *x, int64_t at, int64_t n, bool low, float *to)
 {
     for (int64_t r = 0; r < n; r++)
         for (int64_t k = 0; k < t->dp; k += W)
-            vf_store(to + r * t->dp + k, k < t->d ? ld_n(x, at + r * t->width + k, min64(t->d - k, W), low) : (vf){ 0 });
+            vf_store(to + r * t->dp + k,
+                     k < t->d ? ld_n(x, at + r * t->width + k, min64(t->d - k, W), low)
+                              : (vf){ 0 });
 }
 
 static void unpack(const task *t, void *x, int64_t at, int64_t n, bool low, const float *from)
@@ -120,7 +131,7 @@ static void unpack(const task *t, void *x, int64_t at, int64_t n, bool low, cons
             st_n(x, at + r * t->width + k, vf_load(from + r * t->dp + k), min64(t->d - k, W), low);
 }
 
-/* ---- where points read: vectors over points k..k+W-1 ----------------------------------------------------------- */
+/* ---- where points read: vectors over points k..k+W-1 ----------------------------------------- */
 
 /* Along one axis: the two neighbours inside the map, their shares, and whether they count. */
 typedef struct axis {
@@ -134,7 +145,8 @@ ALWAYS vf bounded(vf x, vf most)
 
 ALWAYS axis neighbours(vf location, vf size)
 {
-    vf   at = location * size - 0.5f, low = vf_floor(at), most = size - 1.0f, one = vf_set(1), zero = vf_set(0);
+    vf at = location * size - 0.5f, low = vf_floor(at), most = size - 1.0f, one = vf_set(1),
+       zero = vf_set(0);
     vf   fraction = at - low;
     axis x;
 
@@ -149,7 +161,8 @@ ALWAYS axis neighbours(vf location, vf size)
     return x;
 }
 
-/* The nearest cell, cut off towards 0; both axes are clamped to the map's height (the maps are square). */
+/* The nearest cell, cut off towards 0; both axes are clamped to the map's height (the maps are
+ * square). */
 ALWAYS axis nearest(vf location, vf size, vf height)
 {
     vf at = vf_floor(bounded(location * size + 0.5f, height - 1.0f)), zero = vf_set(0);
@@ -165,10 +178,12 @@ typedef struct sample {
 ALWAYS sample sample_of(const task *t, int64_t query, int64_t head, int64_t k)
 {
     int64_t      at = (query * t->heads + head) * t->points + k, w = min64(t->points - k, W);
-    const float *ref = (const float *)t->ref->data + query * 4, *off = (const float *)t->off->data + at * 2;
-    float        x[W] = { 0 }, y[W] = { 0 };
-    vf           map_w = vf_load(t->map_w + k), map_h = vf_load(t->map_h + k), half = vf_load(t->half + k), u, v;
-    sample       s;
+    const float *ref = (const float *)t->ref->data + query * 4,
+                *off = (const float *)t->off->data + at * 2;
+    float x[W] = { 0 }, y[W] = { 0 };
+    vf map_w = vf_load(t->map_w + k), map_h = vf_load(t->map_h + k), half = vf_load(t->half + k), u,
+       v;
+    sample s;
 
     for (int64_t i = 0; i < w; i++) {
         x[i] = off[2 * i];
@@ -192,7 +207,8 @@ ALWAYS sample sample_of(const task *t, int64_t query, int64_t head, int64_t k)
 ALWAYS void place(const task *t, const sample *s, int64_t k, const places *p)
 {
     for (int i = 0; i < TAPS; i++) {
-        vf row = vf_fma(s->y.at[i / 2], vf_load(t->map_w + k), vf_load(t->first + k) + s->x.at[i % 2]);
+        vf row =
+            vf_fma(s->y.at[i / 2], vf_load(t->map_w + k), vf_load(t->first + k) + s->x.at[i % 2]);
         vi number = __builtin_convertvector(row, vi);
 
         memcpy(p->row + i * t->padded + k, &number, sizeof number);
@@ -200,7 +216,7 @@ ALWAYS void place(const task *t, const sample *s, int64_t k, const places *p)
     }
 }
 
-/* ---- forward: value ref off weight -> y ------------------------------------------------------------------------- */
+/* ---- forward: value ref off weight -> y ------------------------------------------------------ */
 
 /* y[0..dp-1] = sum over points and neighbours of share * value[row]. */
 static void read_value(const task *t, const places *p, float *y)
@@ -253,7 +269,7 @@ static int deform_attention(const dg_args *a)
     return 0;
 }
 
-/* ---- gradient: dy value ref off weight -> dvalue? dref? doff? dweight? -------------------------------------------- */
+/* ---- gradient: dy value ref off weight -> dvalue? dref? doff? dweight? ----------------------- */
 
 /* dot = dy . value[row] of every neighbour. */
 static void dots(const task *t, const places *p)
@@ -289,7 +305,8 @@ static void write_value(const task *t, const places *p)
 }
 
 /* What follows from the dots for points k..k+W-1. */
-static void slopes(const task *t, const sample *s, int64_t q, int64_t head, int64_t k, const places *p, float dref[4])
+static void slopes(const task *t, const sample *s, int64_t q, int64_t head, int64_t k,
+                   const places *p, float dref[4])
 {
     int64_t      at = (q * t->heads + head) * t->points + k, w = min64(t->points - k, W);
     const float *ref = (const float *)t->ref->data + q * 4;
@@ -315,8 +332,10 @@ static void slopes(const task *t, const sample *s, int64_t q, int64_t head, int6
         doff[(at + i) * 2 + 1] = y[i];
     }
     if (dweight)
-        vf_store_n(dweight + at, s->y.share[0] * (s->x.share[0] * d[0] + s->x.share[1] * d[1]) +
-                                     s->y.share[1] * (s->x.share[0] * d[2] + s->x.share[1] * d[3]), w);
+        vf_store_n(dweight + at,
+                   s->y.share[0] * (s->x.share[0] * d[0] + s->x.share[1] * d[1]) +
+                       s->y.share[1] * (s->x.share[0] * d[2] + s->x.share[1] * d[3]),
+                   w);
 }
 
 static void grad_query(const task *t, const places *p, int64_t q, int64_t head, float dref[4])
@@ -348,8 +367,9 @@ static void grad_body(void *ctx, int64_t begin, int64_t end, int thread)
     void       *dvalue = t->a->t[5].data;
 
     for (int64_t owner = begin; owner < end; owner++) {
-        int64_t b = owner / t->heads, head = owner % t->heads, at = b * t->s * t->width + head * t->d;
-        float  *dref = t->dref + owner * t->n * 4;
+        int64_t b = owner / t->heads, head = owner % t->heads,
+                at = b * t->s * t->width + head * t->d;
+        float *dref = t->dref + owner * t->n * 4;
 
         memset(dref, 0, (size_t)(t->n * 4) * sizeof(float));
         memset(p.dvalue, 0, (size_t)(t->s * t->dp) * sizeof(float));

@@ -1,17 +1,45 @@
-/* elementwise.c: one output element from the elements at the same place; formulas as in kernels/ref/elementwise.c.
+/* elementwise.c: one output element from the elements at the same place; formulas as in
+ * kernels/ref/elementwise.c.
  *
- * Operands that broadcast are reduced to runs: axes over which every operand either moves or repeats fold into
- * one, the innermost of what is left is a run of elements, and within a run an operand is a vector or one number. */
+ * Operands that broadcast are reduced to runs: axes over which every operand either moves or
+ * repeats fold into one, the innermost of what is left is a run of elements, and within a run an
+ * operand is a vector or one number. */
 #include "kernels/host/simd/vmath.h"
 
 typedef enum code {
-    ADD, SUB, MUL, DIV, MAX2, MIN2, GREATER_EQUAL, WHERE, RELU_GRAD, SILU_GRAD, GELU_GRAD, SIGMOID_GRAD, CLAMP_GRAD,
-    INVERSE_SIGMOID_GRAD, SCALE, EXP, LOG, SQRT, ABS, SIGN, RELU, SILU, GELU, SIGMOID, CLAMP, INVERSE_SIGMOID,
+    ADD,
+    SUB,
+    MUL,
+    DIV,
+    MAX2,
+    MIN2,
+    GREATER_EQUAL,
+    WHERE,
+    RELU_GRAD,
+    SILU_GRAD,
+    GELU_GRAD,
+    SIGMOID_GRAD,
+    CLAMP_GRAD,
+    INVERSE_SIGMOID_GRAD,
+    SCALE,
+    EXP,
+    LOG,
+    SQRT,
+    ABS,
+    SIGN,
+    RELU,
+    SILU,
+    GELU,
+    SIGMOID,
+    CLAMP,
+    INVERSE_SIGMOID,
 } code;
 
-typedef struct numbers { float a, c; } numbers;
+typedef struct numbers {
+    float a, c;
+} numbers;
 
-/* ---- formulas ------------------------------------------------------------------------------------------- */
+/* ---- formulas -------------------------------------------------------------------------------- */
 
 ALWAYS vf choose(vm m, vf x)
 {
@@ -37,7 +65,8 @@ ALWAYS vf logit(vf x, float eps)
 
 ALWAYS vf logit_slope(vf x, float eps)
 {
-    vf e = vf_set(eps), left = choose(vf_le(e, x), 1.0f / x), right = choose(vf_le(e, 1.0f - x), 1.0f / (1.0f - x));
+    vf e = vf_set(eps), left = choose(vf_le(e, x), 1.0f / x),
+       right = choose(vf_le(e, 1.0f - x), 1.0f / (1.0f - x));
 
     return choose(vm_and(vf_le(vf_set(0), x), vf_le(x, vf_set(1))), left + right);
 }
@@ -47,6 +76,7 @@ ALWAYS vf value(code op, vf x, vf y, numbers f)
 {
     vf p;
 
+    /* clang-format off */
     switch (op) {
     case ADD: return x + y;
     case SUB: return x - y;
@@ -68,7 +98,9 @@ ALWAYS vf value(code op, vf x, vf y, numbers f)
     case LOG: return vf_log(x);
     case SQRT: return vf_sqrt(x);
     case ABS: return vf_abs(x);
-    case SIGN: return vf_pick(vf_lt(vf_set(0), x), vf_set(1), vf_pick(vf_lt(x, vf_set(0)), vf_set(-1), x));
+    case SIGN:
+        p = vf_pick(vf_lt(x, vf_set(0)), vf_set(-1), x);
+        return vf_pick(vf_lt(vf_set(0), x), vf_set(1), p);
     case RELU: return vf_max(vf_set(0), x);
     case SILU: return x * vf_sigmoid(x);
     case GELU: return x * normal_cdf(x);
@@ -77,10 +109,11 @@ ALWAYS vf value(code op, vf x, vf y, numbers f)
     case INVERSE_SIGMOID: return logit(x, f.a);
     case WHERE: break;
     }
+    /* clang-format on */
     return x;
 }
 
-/* ---- runs ------------------------------------------------------------------------------------------------ */
+/* ---- runs ------------------------------------------------------------------------------------ */
 
 enum { MAX_IN = 3 };
 
@@ -88,9 +121,9 @@ typedef struct call {
     const dg_args *a;
     int            n_in;
     numbers        f;
-    int            rank;                        /* axes left after folding, the run last */
+    int            rank; /* axes left after folding, the run last */
     int64_t        d[DG_MAX_DIMS];
-    int64_t        step[MAX_IN][DG_MAX_DIMS];   /* 0: repeats */
+    int64_t        step[MAX_IN][DG_MAX_DIMS]; /* 0: repeats */
     void (*run)(const struct call *c, int64_t z, const int64_t at[MAX_IN], int64_t n);
 } call;
 
@@ -114,7 +147,8 @@ ALWAYS void put(const call *c, code op, int64_t z, vf v, int64_t n, bool low, bo
     }
 }
 
-ALWAYS void run_typed(const call *c, code op, int64_t z, const int64_t at[MAX_IN], int64_t n, bool lx, bool ly, bool lz)
+ALWAYS void run_typed(const call *c, code op, int64_t z, const int64_t at[MAX_IN], int64_t n,
+                      bool lx, bool ly, bool lz)
 {
     int64_t k = 0;
 
@@ -153,7 +187,8 @@ static void run_where(const call *c, int64_t z, const int64_t at[MAX_IN], int64_
     for (int64_t k = 0; k < n; k++) {
         int take = mask[at[0] + (c->step[0][last] ? k : 0)] ? 1 : 2;
 
-        st1(c->a->t[3].data, z + k, ld1(c->a->t[take].data, at[take] + (c->step[take][last] ? k : 0), is_low(c->a, take)),
+        st1(c->a->t[3].data, z + k,
+            ld1(c->a->t[take].data, at[take] + (c->step[take][last] ? k : 0), is_low(c->a, take)),
             is_low(c->a, 3));
     }
 }
@@ -231,15 +266,15 @@ static int start(const dg_args *a, int n_in, numbers f, int64_t work,
 }
 
 /* work: how much dearer than a copy an element is. */
-#define KERNEL(name, op, n_in, work, numbers_of)                                                    \
-    static void runs_##name(const call *c, int64_t z, const int64_t at[MAX_IN], int64_t n)          \
-    {                                                                                               \
-        run_any(c, op, z, at, n);                                                                   \
-    }                                                                                               \
-    static int name##_(const dg_args *a)                                                            \
-    {                                                                                               \
-        return start(a, n_in, numbers_of(a), work, runs_##name);                                    \
-    }                                                                                               \
+#define KERNEL(name, op, n_in, work, numbers_of)                                           \
+    static void runs_##name(const call *c, int64_t z, const int64_t at[MAX_IN], int64_t n) \
+    {                                                                                      \
+        run_any(c, op, z, at, n);                                                          \
+    }                                                                                      \
+    static int name##_(const dg_args *a)                                                   \
+    {                                                                                      \
+        return start(a, n_in, numbers_of(a), work, runs_##name);                           \
+    }                                                                                      \
     DG_SIMD(name, NULL, name##_)
 
 static numbers none(const dg_args *a)

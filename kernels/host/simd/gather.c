@@ -16,7 +16,8 @@ static void pick_body(void *ctx, int64_t begin, int64_t end, int thread)
     (void)thread;
     for (int64_t n = begin; n < end; n++)
         if (p->index[n] >= 0 && p->index[n] < p->size)
-            memcpy(p->y + n * p->bytes, p->table + (n / p->each * p->size + p->index[n]) * p->bytes, (size_t)p->bytes);
+            memcpy(p->y + n * p->bytes, p->table + (n / p->each * p->size + p->index[n]) * p->bytes,
+                   (size_t)p->bytes);
         else
             memset(p->y + n * p->bytes, 0, (size_t)p->bytes);
 }
@@ -56,7 +57,8 @@ ALWAYS void give_back(const dg_args *a, int64_t b, bool low)
         for (int64_t k = 0; k < d; k += W) {
             int64_t w = min64(d - k, W);
 
-            st_n(a->t[2].data, to + k, ld_n(a->t[2].data, to + k, w, low) + ld_n(a->t[0].data, from + k, w, low), w, low);
+            st_n(a->t[2].data, to + k,
+                 ld_n(a->t[2].data, to + k, w, low) + ld_n(a->t[0].data, from + k, w, low), w, low);
         }
     }
 }

@@ -1,6 +1,6 @@
-/* loss.c: classification loss and matching cost; formulas as in kernels/ref/loss.c and match.c. One exponential an
- * element: with e = exp(-|x|), sigmoid(x) is 1/(1+e) or e/(1+e) and log(1 + exp(-|x|)) follows from e. A row of
- * classes is summed in f32, rows in double in their order. */
+/* loss.c: classification loss and matching cost; formulas as in kernels/ref/loss.c and match.c.
+ * One exponential an element: with e = exp(-|x|), sigmoid(x) is 1/(1+e) or e/(1+e) and log(1 +
+ * exp(-|x|)) follows from e. A row of classes is summed in f32, rows in double in their order. */
 #include "kernels/host/simd/vmath.h"
 
 static const float counting[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
@@ -23,17 +23,17 @@ ALWAYS vf power(vf x, float y)
     return y == 0 ? vf_set(1) : vf_exp(vf_log(x) * y);
 }
 
-/* ---- class_loss: logits [B,Q,C] labels [B,M] query gt? iou? [B,P] dn? ------------------------------------------ */
+/* ---- class_loss: logits [B,Q,C] labels [B,M] query gt? iou? [B,P] dn? ------------------------ */
 
 typedef struct call {
     const dg_args   *a;
-    const dg_tensor *t;          /* logits first */
+    const dg_tensor *t; /* logits first */
     int64_t          q, c, m, p, live;
     float            alpha, gamma, scale; /* scale: dloss */
     bool             focal;
-    float           *dlogits;    /* or NULL */
-    double          *sum;        /* [B*Q] */
-    int32_t         *pair;       /* [B*Q]: number of the pair that a query belongs to, -1: none */
+    float           *dlogits; /* or NULL */
+    double          *sum;     /* [B*Q] */
+    int32_t         *pair;    /* [B*Q]: number of the pair that a query belongs to, -1: none */
 } call;
 
 /* Terms of W logits; target: 1 where y is. */
@@ -91,7 +91,8 @@ static void row(const call *k, int64_t r)
     for (int64_t i = 0; i < k->c; i += W) {
         int64_t w = min64(k->c - i, W);
         vm      target = vf_eq(vf_load(counting) + (float)i, vf_set(label));
-        vf      loss = terms(k, w == W ? vf_load(x + i) : vf_load_n(x + i, w), target, target_iou, &slope);
+        vf      loss =
+            terms(k, w == W ? vf_load(x + i) : vf_load_n(x + i, w), target, target_iou, &slope);
 
         sum += w == W ? loss : vf_keep(loss, w, vf_set(0));
         if (k->dlogits)
@@ -111,10 +112,15 @@ static double run_class(const dg_args *a, int first, float scale, float *dlogits
 {
     const dg_class_loss_attr *f = a->attr;
     const dg_tensor          *t = a->t + first;
-    call   k = { .a = a, .t = t, .alpha = (float)f->alpha, .gamma = (float)f->gamma, .focal = f->focal, .scale = scale,
-                 .dlogits = dlogits };
-    int64_t n;
-    double  total = 0;
+    call                      k = { .a = a,
+                                    .t = t,
+                                    .alpha = (float)f->alpha,
+                                    .gamma = (float)f->gamma,
+                                    .focal = f->focal,
+                                    .scale = scale,
+                                    .dlogits = dlogits };
+    int64_t                   n;
+    double                    total = 0;
 
     k.q = t[0].shape.d[1];
     k.c = t[0].shape.d[2];
@@ -161,7 +167,8 @@ static int class_loss_grad(const dg_args *a)
     return 0;
 }
 
-/* ---- match_cost: logits [B,Q,C] boxes [B,Q,4] labels [B,M] tboxes [B,M,4] count [B] -> cost [B,M,Q] ----------- */
+/* ---- match_cost -------------------------------------------------------------------------------- */
+/* logits [B,Q,C] boxes [B,Q,4] labels [B,M] tboxes [B,M,4] count [B] -> cost [B,M,Q] */
 
 ALWAYS vf ratio(vf x, vf y)
 {
@@ -171,10 +178,13 @@ ALWAYS vf ratio(vf x, vf y)
 /* GIoU of W boxes (centre x, y, width, height) with one. */
 ALWAYS vf giou(const vf a[4], const float *b)
 {
-    vf ax1 = a[0] - 0.5f * a[2], ay1 = a[1] - 0.5f * a[3], ax2 = a[0] + 0.5f * a[2], ay2 = a[1] + 0.5f * a[3];
-    vf bx1 = vf_set(b[0] - 0.5f * b[2]), by1 = vf_set(b[1] - 0.5f * b[3]), bx2 = vf_set(b[0] + 0.5f * b[2]);
+    vf ax1 = a[0] - 0.5f * a[2], ay1 = a[1] - 0.5f * a[3], ax2 = a[0] + 0.5f * a[2],
+       ay2 = a[1] + 0.5f * a[3];
+    vf bx1 = vf_set(b[0] - 0.5f * b[2]), by1 = vf_set(b[1] - 0.5f * b[3]),
+       bx2 = vf_set(b[0] + 0.5f * b[2]);
     vf by2 = vf_set(b[1] + 0.5f * b[3]), zero = vf_set(0);
-    vf inner = vf_max(zero, vf_min(ax2, bx2) - vf_max(ax1, bx1)) * vf_max(zero, vf_min(ay2, by2) - vf_max(ay1, by1));
+    vf inner = vf_max(zero, vf_min(ax2, bx2) - vf_max(ax1, bx1)) *
+               vf_max(zero, vf_min(ay2, by2) - vf_max(ay1, by1));
     vf hull = (vf_max(ax2, bx2) - vf_min(ax1, bx1)) * (vf_max(ay2, by2) - vf_min(ay1, by1));
     vf both = (ax2 - ax1) * (ay2 - ay1) + (bx2 - bx1) * (by2 - by1) - inner;
 
@@ -187,16 +197,17 @@ ALWAYS vf class_cost(vf x, const dg_match_attr *f)
     vf    p, q, soft;
 
     logistic(x, &p, &q, &soft);
-    return (1 - alpha) * power(p, gamma) * vf_log(q + 1e-8f) - alpha * power(q, gamma) * vf_log(p + 1e-8f);
+    return (1 - alpha) * power(p, gamma) * vf_log(q + 1e-8f) -
+           alpha * power(q, gamma) * vf_log(p + 1e-8f);
 }
 
 static void cost_row(const dg_args *a, int64_t r)
 {
     const dg_match_attr *f = a->attr;
-    int64_t              q = a->t[0].shape.d[1], c = a->t[0].shape.d[2], m = a->t[2].shape.d[1], b = r / m;
-    int32_t              label = ((const int32_t *)a->t[2].data)[r];
-    const float         *target = (const float *)a->t[3].data + 4 * r, *logits = a->t[0].data;
-    float               *cost = (float *)a->t[5].data + r * q;
+    int64_t      q = a->t[0].shape.d[1], c = a->t[0].shape.d[2], m = a->t[2].shape.d[1], b = r / m;
+    int32_t      label = ((const int32_t *)a->t[2].data)[r];
+    const float *target = (const float *)a->t[3].data + 4 * r, *logits = a->t[0].data;
+    float       *cost = (float *)a->t[5].data + r * q;
 
     if (r % m >= ((const int32_t *)a->t[4].data)[b]) {
         memset(cost, 0, (size_t)q * sizeof(float));
@@ -219,8 +230,10 @@ static void cost_row(const dg_args *a, int64_t r)
             l1 += vf_abs(v[n] - target[n]);
         if (label >= 0 && label < c)
             class = class_cost(v[4], f);
-        vf_store_n(cost + i, (float)f->class_weight * class + (float)f->l1_weight * l1 -
-                                 (float)f->giou_weight * giou(v, target), w);
+        vf_store_n(cost + i,
+                   (float)f->class_weight * class + (float)f->l1_weight * l1 -
+                       (float)f->giou_weight * giou(v, target),
+                   w);
     }
 }
 

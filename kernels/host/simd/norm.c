@@ -1,11 +1,12 @@
-/* norm.c: layer normalisation (Ba, Kiros & Hinton 2016) and softmax over the last axis; formulas as in
- * kernels/ref/norm.c and attention.c. A row stays in the first cache while its statistics are taken. The sums of ds
- * and db are cut into fixed blocks of rows: no bit depends on the threads. */
+/* norm.c: layer normalisation (Ba, Kiros & Hinton 2016) and softmax over the last axis; formulas
+ * as in kernels/ref/norm.c and attention.c. A row stays in the first cache while its statistics
+ * are taken. The sums of ds and db are cut into fixed blocks of rows: no bit depends on the
+ * threads. */
 #include "kernels/host/simd/vmath.h"
 
 enum { BLOCK_ROWS = 64 };
 
-/* ---- layer norm ------------------------------------------------------------------------------------------ */
+/* ---- layer norm ------------------------------------------------------------------------------ */
 
 /* x s b -> y mean rstd */
 ALWAYS void norm_row(const dg_args *a, int64_t r, int64_t d, bool low, bool whole)
@@ -32,7 +33,8 @@ ALWAYS void norm_row(const dg_args *a, int64_t r, int64_t d, bool low, bool whol
         int64_t w = d - k < W ? d - k : W;
         vf      h = (ld_k(x, r * d + k, w, low, whole) - mean) * rstd;
 
-        st_k(a->t[3].data, r * d + k, vf_fma(h, ld_k(s, k, w, false, whole), ld_k(b, k, w, false, whole)), w, low, whole);
+        st_k(a->t[3].data, r * d + k,
+             vf_fma(h, ld_k(s, k, w, false, whole), ld_k(b, k, w, false, whole)), w, low, whole);
     }
     ((float *)a->t[4].data)[r] = mean;
     ((float *)a->t[5].data)[r] = rstd;
@@ -74,13 +76,15 @@ ALWAYS void grad_row(const grad_call *c, int64_t r, float *sum, bool low, bool w
     const dg_tensor *t = c->a->t;
     const float     *s = t[2].data;
     int64_t          d = c->d;
-    float            mean = ((const float *)t[3].data)[r], rstd = ((const float *)t[4].data)[r], mean_g, mean_gh;
-    vf               all_g = { 0 }, all_gh = { 0 };
+    float mean = ((const float *)t[3].data)[r], rstd = ((const float *)t[4].data)[r], mean_g,
+          mean_gh;
+    vf all_g = { 0 }, all_gh = { 0 };
 
     for (int64_t k = 0; k < d; k += W) {
         int64_t w = d - k < W ? d - k : W;
         vf      dy = ld_k(t[0].data, r * d + k, w, low, whole);
-        vf      h = (ld_k(t[1].data, r * d + k, w, low, whole) - mean) * rstd, g = dy * ld_k(s, k, w, false, whole);
+        vf      h = (ld_k(t[1].data, r * d + k, w, low, whole) - mean) * rstd,
+           g = dy * ld_k(s, k, w, false, whole);
 
         all_g += g; /* 0 in lanes past the end, as dy is */
         all_gh = vf_fma(g, h, all_gh);
@@ -153,7 +157,7 @@ static int layer_norm_grad(const dg_args *a)
     return 0;
 }
 
-/* ---- softmax --------------------------------------------------------------------------------------------- */
+/* ---- softmax --------------------------------------------------------------------------------- */
 
 /* Lanes past the end as -inf: they add nothing. */
 ALWAYS vf ld_row(const void *x, int64_t at, int64_t w, bool low)
@@ -221,12 +225,14 @@ static void softmax_grad_body(void *ctx, int64_t begin, int64_t end, int thread)
         float dot;
 
         for (int64_t k = 0; k < d; k += W)
-            sum = vf_fma(ld_n(dy, r * d + k, min64(d - k, W), low), ld_n(y, r * d + k, min64(d - k, W), low), sum);
+            sum = vf_fma(ld_n(dy, r * d + k, min64(d - k, W), low),
+                         ld_n(y, r * d + k, min64(d - k, W), low), sum);
         dot = vf_sum(sum);
         for (int64_t k = 0; k < d; k += W) {
             int64_t w = min64(d - k, W);
 
-            st_n(a->t[2].data, r * d + k, ld_n(y, r * d + k, w, low) * (ld_n(dy, r * d + k, w, low) - dot), w, low);
+            st_n(a->t[2].data, r * d + k,
+                 ld_n(y, r * d + k, w, low) * (ld_n(dy, r * d + k, w, low) - dot), w, low);
         }
     }
 }

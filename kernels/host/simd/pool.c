@@ -1,10 +1,13 @@
-/* pool.c: pooling and nearest upsampling of feature maps [B,H,W,C], vectors along C; rules as in kernels/ref/pool.c.
- * Gradients are gathered: every pixel of dx sums what the windows over it send, in the order of the windows. */
+/* pool.c: pooling and nearest upsampling of feature maps [B,H,W,C], vectors along C; rules as in
+ * kernels/ref/pool.c. Gradients are gathered: every pixel of dx sums what the windows over it
+ * send, in the order of the windows. */
 #include "kernels/host/simd/simd.h"
 
 typedef uint8_t vb __attribute__((vector_size(W)));
 
-typedef struct span { int64_t begin, end; } span;
+typedef struct span {
+    int64_t begin, end;
+} span;
 
 /* Pixels of window o that lie inside 0..size-1. */
 static inline span window(const pool_attr *f, int64_t o, int64_t size)
@@ -19,10 +22,12 @@ static inline span windows_over(const pool_attr *f, int64_t i, int64_t n)
 {
     int64_t first = i + f->pad - f->size + 1;
 
-    return (span){ first <= 0 ? 0 : (first + f->stride - 1) / f->stride, min64((i + f->pad) / f->stride + 1, n) };
+    return (span){ first <= 0 ? 0 : (first + f->stride - 1) / f->stride,
+                   min64((i + f->pad) / f->stride + 1, n) };
 }
 
-/* `at` holds a place in the window as a byte; among vectors it is a float. Lanes whose byte is `place`: */
+/* `at` holds a place in the window as a byte; among vectors it is a float. Lanes whose byte is
+ * `place`: */
 ALWAYS vm is_place(const uint8_t *at, int64_t place, int64_t w)
 {
     vb b = { 0 };
@@ -48,9 +53,11 @@ ALWAYS void put_places(uint8_t *at, vf place, int64_t w)
         memcpy(at, &b, (size_t)w);
 }
 
-/* ---- W channels from k on of one pixel: n is its number in the output; low and whole are constants --------------- */
+/* ---- W channels from k on of one pixel ---------------------------------------------------------- */
 
-typedef struct spot { int64_t n, b, y, x, h, w, c; } spot; /* where it is, and the size of its map */
+typedef struct spot {
+    int64_t n, b, y, x, h, w, c;
+} spot; /* n: its number */
 
 typedef void pixel_fn(const dg_args *a, const spot *o, int64_t k, int64_t w, bool low, bool whole);
 
@@ -72,7 +79,8 @@ ALWAYS void max_pixel(const dg_args *a, const spot *o, int64_t k, int64_t w, boo
     for (int64_t y = sy.begin; y < sy.end; y++)
         for (int64_t x = sx.begin; x < sx.end; x++) {
             vf v = ld_k(a->t[0].data, ((o->b * h + y) * width_x + x) * o->c + k, w, low, whole);
-            vf place = vf_set((float)((y - o->y * f->stride + f->pad) * f->size + x - o->x * f->stride + f->pad));
+            vf place = vf_set(
+                (float)((y - o->y * f->stride + f->pad) * f->size + x - o->x * f->stride + f->pad));
             vm keep = vf_le(v, best), number = vf_eq(best, best);
 
             at = found ? vf_pick(number, vf_pick(keep, at, place), at) : place;
@@ -84,7 +92,8 @@ ALWAYS void max_pixel(const dg_args *a, const spot *o, int64_t k, int64_t w, boo
 }
 
 /* dy at -> dx */
-ALWAYS void max_grad_pixel(const dg_args *a, const spot *o, int64_t k, int64_t w, bool low, bool whole)
+ALWAYS void max_grad_pixel(const dg_args *a, const spot *o, int64_t k, int64_t w, bool low,
+                           bool whole)
 {
     const pool_attr *f = a->attr;
     int64_t          h = a->t[0].shape.d[1], width_y = a->t[0].shape.d[2];
@@ -94,8 +103,9 @@ ALWAYS void max_grad_pixel(const dg_args *a, const spot *o, int64_t k, int64_t w
     for (int64_t y = sy.begin; y < sy.end; y++)
         for (int64_t x = sx.begin; x < sx.end; x++) {
             int64_t at = ((o->b * h + y) * width_y + x) * o->c + k;
-            int64_t place = (o->y - y * f->stride + f->pad) * f->size + o->x - x * f->stride + f->pad;
-            vm      here = is_place((const uint8_t *)a->t[1].data + at, place, whole ? W : w);
+            int64_t place =
+                (o->y - y * f->stride + f->pad) * f->size + o->x - x * f->stride + f->pad;
+            vm here = is_place((const uint8_t *)a->t[1].data + at, place, whole ? W : w);
 
             sum += vf_pick(here, ld_k(a->t[0].data, at, w, low, whole), vf_set(0));
         }
@@ -111,10 +121,12 @@ ALWAYS void avg_pixel(const dg_args *a, const spot *o, int64_t k, int64_t w, boo
     for (int64_t y = sy.begin; y < sy.end; y++)
         for (int64_t x = sx.begin; x < sx.end; x++)
             sum += ld_k(a->t[0].data, ((o->b * h + y) * width_x + x) * o->c + k, w, low, whole);
-    st_k(a->t[1].data, o->n * o->c + k, sum / (float)((sy.end - sy.begin) * (sx.end - sx.begin)), w, low, whole);
+    st_k(a->t[1].data, o->n * o->c + k, sum / (float)((sy.end - sy.begin) * (sx.end - sx.begin)), w,
+         low, whole);
 }
 
-ALWAYS void avg_grad_pixel(const dg_args *a, const spot *o, int64_t k, int64_t w, bool low, bool whole)
+ALWAYS void avg_grad_pixel(const dg_args *a, const spot *o, int64_t k, int64_t w, bool low,
+                           bool whole)
 {
     int64_t h = a->t[0].shape.d[1], width_y = a->t[0].shape.d[2];
     span    sy = windows_over(a->attr, o->y, h), sx = windows_over(a->attr, o->x, width_y);
@@ -136,10 +148,12 @@ ALWAYS void up_pixel(const dg_args *a, const spot *o, int64_t k, int64_t w, bool
     int64_t          h = a->t[0].shape.d[1], width_x = a->t[0].shape.d[2];
     int64_t          from = (o->b * h + o->y / f->size) * width_x + o->x / f->size;
 
-    st_k(a->t[1].data, o->n * o->c + k, ld_k(a->t[0].data, from * o->c + k, w, low, whole), w, low, whole);
+    st_k(a->t[1].data, o->n * o->c + k, ld_k(a->t[0].data, from * o->c + k, w, low, whole), w, low,
+         whole);
 }
 
-ALWAYS void up_grad_pixel(const dg_args *a, const spot *o, int64_t k, int64_t w, bool low, bool whole)
+ALWAYS void up_grad_pixel(const dg_args *a, const spot *o, int64_t k, int64_t w, bool low,
+                          bool whole)
 {
     const pool_attr *f = a->attr;
     int64_t          h = a->t[0].shape.d[1], width_y = a->t[0].shape.d[2];
@@ -151,7 +165,7 @@ ALWAYS void up_grad_pixel(const dg_args *a, const spot *o, int64_t k, int64_t w,
     st_k(a->t[1].data, o->n * o->c + k, sum, w, low, whole);
 }
 
-/* ---- all pixels of output `y` ----------------------------------------------------------------------------------- */
+/* ---- all pixels of output `y` ---------------------------------------------------------------- */
 
 ALWAYS void each_pixel(const dg_args *a, int y, int64_t begin, int64_t end, pixel_fn *f)
 {
@@ -171,19 +185,19 @@ ALWAYS void each_pixel(const dg_args *a, int y, int64_t begin, int64_t end, pixe
     }
 }
 
-#define KERNEL(name, pixel, y, work)                                                    \
-    static void name##_body(void *ctx, int64_t begin, int64_t end, int thread)          \
-    {                                                                                   \
-        (void)thread;                                                                   \
-        each_pixel(ctx, y, begin, end, pixel);                                          \
-    }                                                                                   \
-    static int name##_(const dg_args *a)                                                \
-    {                                                                                   \
-        dg_args copy = *a;                                                              \
-                                                                                        \
-        parallel(a, rows(a, y), work * width(a, y), name##_body, &copy);                \
-        return 0;                                                                       \
-    }                                                                                   \
+#define KERNEL(name, pixel, y, work)                                           \
+    static void name##_body(void *ctx, int64_t begin, int64_t end, int thread) \
+    {                                                                          \
+        (void)thread;                                                          \
+        each_pixel(ctx, y, begin, end, pixel);                                 \
+    }                                                                          \
+    static int name##_(const dg_args *a)                                       \
+    {                                                                          \
+        dg_args copy = *a;                                                     \
+                                                                               \
+        parallel(a, rows(a, y), work *width(a, y), name##_body, &copy);        \
+        return 0;                                                              \
+    }                                                                          \
     DG_SIMD(name, NULL, name##_)
 
 KERNEL(max_pool, max_pixel, 1, 4);

@@ -1,13 +1,13 @@
-/* reduce.c: sums and maxima over axes. A tensor is folded to [K,R,N], R reduced; sums run in f32 over fixed blocks
- * and in double across them, in order: no bit depends on the threads. Axes that cannot be folded so (reduced and
- * kept ones alternate) are walked one element at a time. */
+/* reduce.c: sums and maxima over axes. A tensor is folded to [K,R,N], R reduced; sums run in f32
+ * over fixed blocks and in double across them, in order: no bit depends on the threads. Axes
+ * that cannot be folded so (reduced and kept ones alternate) are walked one element at a time. */
 #include "kernels/host/simd/simd.h"
 
 typedef struct view {
     const dg_args *a;
-    int64_t        k, r, n;       /* [K,R,N] */
-    int64_t        block, blocks; /* rows of R that are summed in f32, and how many such blocks R has */
-    float         *part;          /* [K][blocks][N] */
+    int64_t        k, r, n; /* [K,R,N] */
+    int64_t block, blocks;  /* rows of R that are summed in f32, and how many such blocks R has */
+    float  *part;           /* [K][blocks][N] */
 } view;
 
 /* False: the axes do not fold. */
@@ -143,7 +143,7 @@ static int sum(const dg_args *a)
     return 0;
 }
 
-/* ---- maximum: a NaN among the elements is the result -------------------------------------------------------- */
+/* ---- maximum: a NaN among the elements is the result ----------------------------------------- */
 
 ALWAYS vf larger(vf most, vf x)
 {
@@ -203,7 +203,8 @@ static int reduce_max(const dg_args *a)
         st1(a->t[1].data, n, -INFINITY, is_low(a, 1));
     for (int64_t n = 0; n < elements(a, 0); n++) {
         int64_t to = target(&a->t[0].shape, f->axes, n);
-        float   top = larger1(ld1(a->t[1].data, to, is_low(a, 1)), ld1(a->t[0].data, n, is_low(a, 0)));
+        float   top =
+            larger1(ld1(a->t[1].data, to, is_low(a, 1)), ld1(a->t[0].data, n, is_low(a, 0)));
 
         st1(a->t[1].data, to, top, is_low(a, 1));
     }

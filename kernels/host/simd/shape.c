@@ -1,8 +1,8 @@
-/* shape.c: ops that move numbers without changing them. Storage is moved as it is, 2, 4 or 8 bytes an element,
- * in runs as long as the layouts allow. */
+/* shape.c: ops that move numbers without changing them. Storage is moved as it is, 2, 4 or 8
+ * bytes an element, in runs as long as the layouts allow. */
 #include "kernels/host/simd/simd.h"
 
-/* ---- copies of rows -------------------------------------------------------------------------------------- */
+/* ---- copies of rows -------------------------------------------------------------------------- */
 
 /* n runs of `bytes` from from + i * from_step to to + i * to_step. */
 typedef struct copy {
@@ -25,7 +25,8 @@ static void run_copy(const dg_args *a, int64_t n, copy c)
     enum { PIECE = 1 << 16 };
 
     if (n == 1 && c.bytes > 2 * PIECE) { /* one long run: in pieces, and what is left */
-        copy rest = { c.to + c.bytes / PIECE * PIECE, c.from + c.bytes / PIECE * PIECE, 0, 0, c.bytes % PIECE };
+        copy rest = { c.to + c.bytes / PIECE * PIECE, c.from + c.bytes / PIECE * PIECE, 0, 0,
+                      c.bytes % PIECE };
 
         n = c.bytes / PIECE;
         c.to_step = c.from_step = c.bytes = PIECE;
@@ -65,12 +66,15 @@ static split split_at(const dg_args *a, int i, int64_t axis)
 }
 
 /* n rows of the axis, from row `from` of x to row `to` of y. */
-static void copy_rows(const dg_args *a, int x, int64_t from, int y, int64_t to, int64_t n, int64_t axis)
+static void copy_rows(const dg_args *a, int x, int64_t from, int y, int64_t to, int64_t n,
+                      int64_t axis)
 {
     split sx = split_at(a, x, axis), sy = split_at(a, y, axis);
 
-    run_copy(a, sx.before, (copy){ (char *)a->t[y].data + to * sy.after, (const char *)a->t[x].data + from * sx.after,
-                                   sy.d * sy.after, sx.d * sx.after, n * sx.after });
+    run_copy(a, sx.before,
+             (copy){ (char *)a->t[y].data + to * sy.after,
+                     (const char *)a->t[x].data + from * sx.after, sy.d * sy.after, sx.d * sx.after,
+                     n * sx.after });
 }
 
 static int concat(const dg_args *a)
@@ -95,7 +99,10 @@ static int slice(const dg_args *a)
     return 0;
 }
 
-typedef struct zero { char *to; int64_t step, bytes; } zero;
+typedef struct zero {
+    char   *to;
+    int64_t step, bytes;
+} zero;
 
 static void zero_body(void *ctx, int64_t begin, int64_t end, int thread)
 {
@@ -138,13 +145,14 @@ static int fill(const dg_args *a)
     return 0;
 }
 
-/* ---- permute and expand: a walk over y with strides through x ---------------------------------------------- */
+/* ---- permute and expand: a walk over y with strides through x -------------------------------- */
 
 typedef struct walk {
     const dg_args *a;
     int            rank;
-    int64_t        size;                             /* bytes of an element */
-    int64_t        d[DG_MAX_DIMS], step[DG_MAX_DIMS]; /* axes of y, and how far x moves; the last is a run */
+    int64_t        size; /* bytes of an element */
+    int64_t        d[DG_MAX_DIMS],
+        step[DG_MAX_DIMS]; /* axes of y, and how far x moves; the last is a run */
 } walk;
 
 /* Folds axes that x walks through in one go. */

@@ -1,8 +1,9 @@
-/* simd.h: a vector of W floats, and what every file of this folder shares. The files are compiled once per
- * instruction set (DG_ISA = base, avx2, avx512) and the right variant is chosen at run time (../dispatch.c).
+/* simd.h: a vector of W floats, and what every file of this folder shares. The files are
+ * compiled once per instruction set (DG_ISA = base, avx2, avx512) and the right variant is
+ * chosen at run time (../dispatch.c).
  *
- * GCC's vector extensions say most of it; where compilers turn them into poor code (maximum, choice, masks,
- * fused multiply-add, conversions of bf16) intrinsics do. */
+ * GCC's vector extensions say most of it; where compilers turn them into poor code (maximum,
+ * choice, masks, fused multiply-add, conversions of bf16) intrinsics do. */
 #ifndef DG_KERNELS_HOST_SIMD_H
 #define DG_KERNELS_HOST_SIMD_H
 
@@ -23,10 +24,11 @@
 #define DG_SIMD_PASTE_(name, isa) dg_host_##name##_##isa
 #define DG_SIMD_NAME_(name, isa) DG_SIMD_PASTE_(name, isa)
 #define DG_SIMD_SYMBOL(name) DG_SIMD_NAME_(name, DG_ISA)
-#define DG_SIMD(name, prepare_fn, run_fn)              \
-    extern const dg_kernel DG_SIMD_SYMBOL(name);       \
-    const dg_kernel        DG_SIMD_SYMBOL(name) = {    \
-        .prepare = (prepare_fn), .run = (run_fn),      \
+#define DG_SIMD(name, prepare_fn, run_fn)           \
+    extern const dg_kernel DG_SIMD_SYMBOL(name);    \
+    const dg_kernel        DG_SIMD_SYMBOL(name) = { \
+               .prepare = (prepare_fn),             \
+               .run = (run_fn),                     \
     }
 
 #define ALWAYS static inline __attribute__((always_inline))
@@ -62,35 +64,56 @@ ALWAYS void vf_store(float *p, vf x)
     memcpy(p, &x, sizeof x);
 }
 
-/* ---- what differs between instruction sets ------------------------------------------------------------- */
+/* ---- what differs between instruction sets --------------------------------------------------- */
+
+/* clang-format off */
+#define NEAREST_ (_MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
+#define DOWN_ (_MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)
 
 #if defined(__AVX512F__)
 
 typedef __mmask16 vm; /* one bit per lane */
 
 ALWAYS vf vf_fma(vf a, vf b, vf c) { return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
-ALWAYS vf vf_fnma(vf a, vf b, vf c) { return (vf)_mm512_fnmadd_ps((__m512)a, (__m512)b, (__m512)c); }
+ALWAYS vf vf_fnma(vf a, vf b, vf c)
+{
+    return (vf)_mm512_fnmadd_ps((__m512)a, (__m512)b, (__m512)c);
+}
 /* max, min: y where either is not a number. */
 ALWAYS vf vf_max(vf x, vf y) { return (vf)_mm512_max_ps((__m512)x, (__m512)y); }
 ALWAYS vf vf_min(vf x, vf y) { return (vf)_mm512_min_ps((__m512)x, (__m512)y); }
-ALWAYS vf vf_round(vf x) { return (vf)_mm512_roundscale_ps((__m512)x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
-ALWAYS vf vf_floor(vf x) { return (vf)_mm512_roundscale_ps((__m512)x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC); }
+ALWAYS vf vf_round(vf x) { return (vf)_mm512_roundscale_ps((__m512)x, NEAREST_); }
+ALWAYS vf vf_floor(vf x) { return (vf)_mm512_roundscale_ps((__m512)x, DOWN_); }
 ALWAYS vm vf_lt(vf x, vf y) { return _mm512_cmp_ps_mask((__m512)x, (__m512)y, _CMP_LT_OQ); }
 ALWAYS vm vf_le(vf x, vf y) { return _mm512_cmp_ps_mask((__m512)x, (__m512)y, _CMP_LE_OQ); }
 ALWAYS vm vf_eq(vf x, vf y) { return _mm512_cmp_ps_mask((__m512)x, (__m512)y, _CMP_EQ_OQ); }
 ALWAYS vm vm_and(vm a, vm b) { return _kand_mask16(a, b); }
-ALWAYS vf vf_pick(vm m, vf x, vf y) { return (vf)_mm512_mask_blend_ps(m, (__m512)y, (__m512)x); } /* x where m */
+/* x where m, else y. */
+ALWAYS vf vf_pick(vm m, vf x, vf y) { return (vf)_mm512_mask_blend_ps(m, (__m512)y, (__m512)x); }
 ALWAYS vf vf_sqrt(vf x) { return (vf)_mm512_sqrt_ps((__m512)x); }
 /* x 2^n for a whole n, and about 1/x (14 bits; 0 where that is too small). */
 ALWAYS vf vf_scale(vf x, vf n) { return (vf)_mm512_scalef_ps((__m512)x, (__m512)n); }
 ALWAYS vf vf_guess(vf x) { return (vf)_mm512_rcp14_ps((__m512)x); }
-ALWAYS vm vm_first(int64_t n) { return (vm)((1u << n) - 1u); } /* the first n <= W lanes */
+/* The first n <= W lanes. */
+ALWAYS vm vm_first(int64_t n) { return (vm)((1u << n) - 1u); }
 ALWAYS vf vf_load_n(const float *p, int64_t n) { return (vf)_mm512_maskz_loadu_ps(vm_first(n), p); }
-ALWAYS void vf_store_n(float *p, vf x, int64_t n) { _mm512_mask_storeu_ps(p, vm_first(n), (__m512)x); }
-ALWAYS vf vf_from_bits(vh h) { return (vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32((__m256i)h), 16); }
+ALWAYS void vf_store_n(float *p, vf x, int64_t n)
+{
+    _mm512_mask_storeu_ps(p, vm_first(n), (__m512)x);
+}
+ALWAYS vf vf_from_bits(vh h)
+{
+    return (vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32((__m256i)h), 16);
+}
 ALWAYS vh vf_to_bits(vu u) { return (vh)_mm512_cvtepi32_epi16((__m512i)u); }
-ALWAYS vh vh_load_n(const uint16_t *p, int64_t n) { return (vh)_mm256_maskz_loadu_epi16(vm_first(n), p); }
-ALWAYS void vh_store_n(uint16_t *p, vh h, int64_t n) { _mm256_mask_storeu_epi16(p, vm_first(n), (__m256i)h); }
+ALWAYS vh vh_load_n(const uint16_t *p, int64_t n)
+{
+    return (vh)_mm256_maskz_loadu_epi16(vm_first(n), p);
+}
+ALWAYS void vh_store_n(uint16_t *p, vh h, int64_t n)
+{
+    _mm256_mask_storeu_epi16(p, vm_first(n), (__m256i)h);
+}
 
 #else
 
@@ -98,14 +121,23 @@ typedef vi vm; /* all bits of a lane */
 
 #ifdef __AVX2__
 ALWAYS vf vf_fma(vf a, vf b, vf c) { return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
-ALWAYS vf vf_fnma(vf a, vf b, vf c) { return (vf)_mm256_fnmadd_ps((__m256)a, (__m256)b, (__m256)c); }
+ALWAYS vf vf_fnma(vf a, vf b, vf c)
+{
+    return (vf)_mm256_fnmadd_ps((__m256)a, (__m256)b, (__m256)c);
+}
 ALWAYS vf vf_max(vf x, vf y) { return (vf)_mm256_max_ps((__m256)x, (__m256)y); }
 ALWAYS vf vf_min(vf x, vf y) { return (vf)_mm256_min_ps((__m256)x, (__m256)y); }
-ALWAYS vf vf_round(vf x) { return (vf)_mm256_round_ps((__m256)x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+ALWAYS vf vf_round(vf x) { return (vf)_mm256_round_ps((__m256)x, NEAREST_); }
 ALWAYS vf vf_floor(vf x) { return (vf)_mm256_floor_ps((__m256)x); }
-ALWAYS vf vf_pick(vm m, vf x, vf y) { return (vf)_mm256_blendv_ps((__m256)y, (__m256)x, (__m256)m); }
+ALWAYS vf vf_pick(vm m, vf x, vf y)
+{
+    return (vf)_mm256_blendv_ps((__m256)y, (__m256)x, (__m256)m);
+}
 ALWAYS vf vf_sqrt(vf x) { return (vf)_mm256_sqrt_ps((__m256)x); }
-ALWAYS vf vf_from_bits(vh h) { return (vf)_mm256_slli_epi32(_mm256_cvtepu16_epi32((__m128i)h), 16); }
+ALWAYS vf vf_from_bits(vh h)
+{
+    return (vf)_mm256_slli_epi32(_mm256_cvtepu16_epi32((__m128i)h), 16);
+}
 ALWAYS vh vf_to_bits(vu u)
 {
     __m256i packed = _mm256_packus_epi32((__m256i)u, (__m256i)u); /* lanes 0 0 1 1 */
@@ -176,6 +208,7 @@ ALWAYS void vh_store_n(uint16_t *p, vh h, int64_t n)
 
 #endif
 
+/* clang-format on */
 /* x in the first n lanes, y in the others. */
 ALWAYS vf vf_keep(vf x, int64_t n, vf y)
 {
@@ -190,13 +223,14 @@ ALWAYS vf vf_keep(vf x, int64_t n, vf y)
 #endif
 }
 
-/* ---- storage: f32, or bf16 rounded to nearest even ------------------------------------------------------ */
+/* ---- storage: f32, or bf16 rounded to nearest even ------------------------------------------- */
 
 ALWAYS vh vf_narrow(vf x)
 {
     vu u = (vu)x, rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
 
-    return vf_to_bits((vu)vf_pick(vf_eq(x, x), (vf)rounded, (vf)((u >> 16) | 0x40u))); /* a NaN stays one */
+    return vf_to_bits(
+        (vu)vf_pick(vf_eq(x, x), (vf)rounded, (vf)((u >> 16) | 0x40u))); /* a NaN stays one */
 }
 
 /* Elements i..i+W-1 of an array; low: it holds bf16. _n: the first n <= W of them, zeros behind. */
@@ -212,7 +246,8 @@ ALWAYS vf ld(const void *p, int64_t i, bool low)
 
 ALWAYS vf ld_n(const void *p, int64_t i, int64_t n, bool low)
 {
-    return low ? vf_from_bits(vh_load_n((const uint16_t *)p + i, n)) : vf_load_n((const float *)p + i, n);
+    return low ? vf_from_bits(vh_load_n((const uint16_t *)p + i, n))
+               : vf_load_n((const float *)p + i, n);
 }
 
 ALWAYS void st(void *p, int64_t i, vf x, bool low)
@@ -269,13 +304,20 @@ ALWAYS void st1(void *p, int64_t i, float x, bool low)
         return;
     }
     memcpy(&u, &x, sizeof u);
-    ((uint16_t *)p)[i] = (uint16_t)(x != x ? (u >> 16) | 0x40u : (u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+    ((uint16_t *)p)[i] =
+        (uint16_t)(x != x ? (u >> 16) | 0x40u : (u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
 }
 
 /* Sum and maximum over the lanes, as a fixed tree of halves. */
 #if defined(__AVX512F__)
-ALWAYS float vf_sum(vf x) { return _mm512_reduce_add_ps((__m512)x); }
-ALWAYS float vf_top(vf x) { return _mm512_reduce_max_ps((__m512)x); }
+ALWAYS float vf_sum(vf x)
+{
+    return _mm512_reduce_add_ps((__m512)x);
+}
+ALWAYS float vf_top(vf x)
+{
+    return _mm512_reduce_max_ps((__m512)x);
+}
 #else
 ALWAYS float vf_sum(vf x)
 {
@@ -299,7 +341,7 @@ ALWAYS float vf_top(vf x)
 }
 #endif
 
-/* ---- operands ------------------------------------------------------------------------------------------- */
+/* ---- operands -------------------------------------------------------------------------------- */
 
 static inline bool is_low(const dg_args *a, int i)
 {
@@ -337,8 +379,8 @@ static inline int64_t max64(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Calls body over n indices, in parallel if all of it takes more than `SERIAL` elements of work: waking a thread
- * costs as much as that. */
+/* Calls body over n indices, in parallel if all of it takes more than `SERIAL` elements of work:
+ * waking a thread costs as much as that. */
 enum { SERIAL = 1 << 15 };
 
 static inline void parallel(const dg_args *a, int64_t n, int64_t work, dg_range_fn *body, void *ctx)

@@ -1,5 +1,6 @@
-/* update.c: whole parameter spaces once an update; formulas as in kernels/ref/update.c. Everything here is bound by
- * memory: AdamW with its moving average reads and writes 36 bytes an element in one pass. */
+/* update.c: whole parameter spaces once an update; formulas as in kernels/ref/update.c.
+ * Everything here is bound by memory: AdamW with its moving average reads and writes 36 bytes an
+ * element in one pass. */
 #include "kernels/host/simd/simd.h"
 
 enum { CHUNK = 1 << 14 };
@@ -9,7 +10,7 @@ static int64_t chunks_of(int64_t n)
     return (n + CHUNK - 1) / CHUNK;
 }
 
-/* ---- accumulate: g:u x ----------------------------------------------------------------------------------- */
+/* ---- accumulate: g:u x ----------------------------------------------------------------------- */
 
 static void accumulate_body(void *ctx, int64_t begin, int64_t end, int thread)
 {
@@ -34,7 +35,7 @@ static int accumulate(const dg_args *a)
     return 0;
 }
 
-/* ---- grad_norm: g -> norm --------------------------------------------------------------------------------- */
+/* ---- grad_norm: g -> norm -------------------------------------------------------------------- */
 
 static int prepare_norm(dg_prepare *p)
 {
@@ -83,22 +84,24 @@ static int grad_norm(const dg_args *a)
     return 0;
 }
 
-/* ---- adamw: w:u g m:u v:u e?:u norm? ok -------------------------------------------------------------------- */
+/* ---- adamw: w:u g m:u v:u e?:u norm? ok ------------------------------------------------------ */
 
 typedef struct adam {
     const dg_args *a;
-    float          clip, beta1, rest1, beta2, rest2, root2, eps, mix; /* rest = 1 - beta, root2 = 1/sqrt(bias2) */
-    int64_t        n;                                                 /* end of the last range */
+    float          clip, beta1, rest1, beta2, rest2, root2, eps,
+        mix;   /* rest = 1 - beta, root2 = 1/sqrt(bias2) */
+    int64_t n; /* end of the last range */
 } adam;
 
 /* Elements i..i+w-1: weights keep `decay`, the moments' quotient counts `step`. */
-ALWAYS void adam_vector(const adam *k, int64_t i, int64_t w, float decay, float step, bool whole, bool average)
+ALWAYS void adam_vector(const adam *k, int64_t i, int64_t w, float decay, float step, bool whole,
+                        bool average)
 {
     const dg_tensor *t = k->a->t;
     float           *weight = t[0].data, *mean = t[2].data, *square = t[3].data, *e = t[4].data;
-    vf               g = ld_k(t[1].data, i, w, false, whole) * k->clip, x = ld_k(weight, i, w, false, whole);
-    vf               m = vf_fma(vf_set(k->beta1), ld_k(mean, i, w, false, whole), k->rest1 * g);
-    vf               v = vf_fma(vf_set(k->beta2), ld_k(square, i, w, false, whole), k->rest2 * g * g);
+    vf g = ld_k(t[1].data, i, w, false, whole) * k->clip, x = ld_k(weight, i, w, false, whole);
+    vf m = vf_fma(vf_set(k->beta1), ld_k(mean, i, w, false, whole), k->rest1 * g);
+    vf v = vf_fma(vf_set(k->beta2), ld_k(square, i, w, false, whole), k->rest2 * g * g);
 
     x = vf_fnma(vf_set(step), m / vf_fma(vf_sqrt(v), vf_set(k->root2), vf_set(k->eps)), x * decay);
     st_k(mean, i, m, w, false, whole);
@@ -145,10 +148,17 @@ static int adamw(const dg_args *a)
 {
     const adamw_attr *f = a->attr;
     const dg_control *c = a->control;
-    double            clip = f->clip > 0 && a->t[5].data ? f->clip / ((double)*(const float *)a->t[5].data + 1e-6) : 1;
-    adam              k = { .a = a, .clip = (float)(clip < 1 ? clip : 1), .beta1 = (float)f->beta1, .beta2 = (float)f->beta2,
-                            .rest1 = (float)(1 - f->beta1), .rest2 = (float)(1 - f->beta2), .eps = (float)f->eps,
-                            .root2 = (float)(1 / sqrt(c->bias2)), .mix = (float)(1 - c->ema_decay) };
+    double            clip =
+        f->clip > 0 && a->t[5].data ? f->clip / ((double)*(const float *)a->t[5].data + 1e-6) : 1;
+    adam k = { .a = a,
+               .clip = (float)(clip < 1 ? clip : 1),
+               .beta1 = (float)f->beta1,
+               .beta2 = (float)f->beta2,
+               .rest1 = (float)(1 - f->beta1),
+               .rest2 = (float)(1 - f->beta2),
+               .eps = (float)f->eps,
+               .root2 = (float)(1 / sqrt(c->bias2)),
+               .mix = (float)(1 - c->ema_decay) };
 
     if (!*(const int32_t *)a->t[6].data)
         return 0;
@@ -158,7 +168,7 @@ static int adamw(const dg_args *a)
     return 0;
 }
 
-/* ---- ema: e:u w ok ------------------------------------------------------------------------------------------ */
+/* ---- ema: e:u w ok --------------------------------------------------------------------------- */
 
 static void ema_body(void *ctx, int64_t begin, int64_t end, int thread)
 {

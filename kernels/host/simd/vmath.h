@@ -1,5 +1,6 @@
-/* vmath.h: exp, log, erf and what is made of them, on vectors, to about two units in the last place. Polynomials
- * are Chebyshev fits of the stated functions over the stated ranges, made for this file. */
+/* vmath.h: exp, log, erf and what is made of them, on vectors, to about two units in the last
+ * place. Polynomials are Chebyshev fits of the stated functions over the stated ranges, made for
+ * this file. */
 #ifndef DG_KERNELS_HOST_VMATH_H
 #define DG_KERNELS_HOST_VMATH_H
 
@@ -13,11 +14,12 @@ ALWAYS vf vf_scale(vf x, vf n)
 {
     vi k = __builtin_convertvector(n, vi), half = k >> 1;
 
-    return x * (vf)((half + 127) << 23) * (vf)((k - half + 127) << 23);
+    return x * (vf)((vu)(half + 127) << 23) * (vf)((vu)(k - half + 127) << 23);
 }
 #endif
 
-/* x = n ln2 + r, |r| <= ln2/2; e^r = 1 + r + r^2 P(r). The bounds lie where the result has become 0 or infinite. */
+/* x = n ln2 + r, |r| <= ln2/2; e^r = 1 + r + r^2 P(r). The bounds lie where the result has
+ * become 0 or infinite. */
 ALWAYS vf vf_exp(vf x)
 {
     vf t = vf_min(vf_set(89), vf_max(vf_set(-105), x)); /* not a number stays one */
@@ -32,11 +34,11 @@ ALWAYS vf vf_exp(vf x)
     return vf_scale(vf_fma(p, r * r, r) + 1.0f, n);
 }
 
-/* x = 2^n (1 + f), 1 + f in [sqrt(1/2), sqrt(2)); log(1 + f) = f - f^2/2 + f^3 P(f). x normal and positive, or 0
- * (-inf), or infinite; not a number otherwise. */
+/* x = 2^n (1 + f), 1 + f in [sqrt(1/2), sqrt(2)); log(1 + f) = f - f^2/2 + f^3 P(f). x normal
+ * and positive, or 0 (-inf), or infinite; not a number otherwise. */
 ALWAYS vf vf_log(vf x)
 {
-    vi bits = (vi)x - 0x3f3504f3; /* sqrt(1/2) */
+    vi bits = (vi)((vu)x - 0x3f3504f3u); /* sqrt(1/2) */
     vi n = bits >> 23;
     vf f = (vf)((bits & 0x007fffff) + 0x3f3504f3) - 1.0f, e = __builtin_convertvector(n, vf);
     vf p = vf_set(0.06971611471f), y;
@@ -69,8 +71,8 @@ ALWAYS vf vf_log1p_unit(vf e)
     return vf_fma(p * z, s, s);
 }
 
-/* 1/x for 1 <= x <= 2^126: where there is a guess, one step of Newton's makes it exact to about one unit in the
- * last place, for less than a division. */
+/* 1/x for 1 <= x <= 2^126: where there is a guess, one step of Newton's makes it exact to about
+ * one unit in the last place, for less than a division. */
 ALWAYS vf vf_inverse(vf x)
 {
 #ifdef __AVX512F__
