@@ -1,3 +1,3 @@
-# dist_man_MANS: the man page; dist_doc_DATA: pages worth installing; EXTRA_DIST: the rest.
+# Everything in docs is distributed; pages that are installed are named.
 dist_man_MANS += docs/detrgraph.1
-EXTRA_DIST += docs/ops.md
+EXTRA_DIST += docs
