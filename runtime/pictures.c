@@ -49,7 +49,7 @@ bool dg_pictures_full(const dg_pictures *p)
 
 static int no_memory(dg_diag *d)
 {
-    return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "memory-pictures", "no memory for pictures");
+    return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "memory-plan", "no memory for pictures");
 }
 
 /* ---- what the network sees --------------------------------------------------------------------------------- */

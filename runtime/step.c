@@ -52,14 +52,17 @@ int dg_run_feed_batch(dg_run *run, const dg_stream_batch *batch, dg_diag *d)
 
 /* ---- what is not finite ------------------------------------------------------------------------------------ */
 
-/* Loss terms are results named "loss.TERM"; where there is no loss node, every scalar counts. */
+/* Loss terms are results named "loss.TERM"; where there is no loss node, every scalar counts. Their sum says nothing
+ * that they do not say. */
 static bool is_term(const dg_program *p, int i)
 {
     const dg_value *v = &p->values.items[p->results.items[i].value];
+    const char     *name = p->results.items[i].name;
+    bool            sums = dg_program_result(p, "loss.total") != 0;
 
-    if (dg_shape_elements(v->shape) != 1)
+    if (dg_shape_elements(v->shape) != 1 || strcmp(name, "grad_norm") == 0)
         return false;
-    return !dg_program_result(p, "loss.total") || strncmp(p->results.items[i].name, "loss.", 5) == 0;
+    return !sums || (strncmp(name, "loss.", 5) == 0 && strcmp(name, "loss.total") != 0);
 }
 
 /* Lists the terms that are not finite: "loss_vfl_dn_0 is NaN, loss_vfl is infinite"; *at: the node of the first. */

@@ -13,13 +13,17 @@ enum { CLASSES = 2, WIDTH = 8 };
 
 /* ---- the net ----------------------------------------------------------------------------------------------- */
 
-typedef struct net_conf { int64_t width; } net_conf;
+typedef struct net_conf { int64_t width, ballast; } net_conf;
 static const dg_port net_ports[] = {
     DG_IN("images", "f[B,H,W,3]", "images"),
     DG_OUT("out", "{logits:f[B,Q,C],boxes:f[B,Q,4]}", "predictions"),
     { 0 },
 };
-static const dg_attr net_attrs[] = { DG_INT(net_conf, width, WIDTH, 1, 64, "channels"), { 0 } };
+static const dg_attr net_attrs[] = {
+    DG_INT(net_conf, width, WIDTH, 1, 64, "channels"),
+    DG_INT(net_conf, ballast, 0, 0, 1e9, "elements of a frozen parameter that nobody reads"),
+    { 0 },
+};
 
 static dg_val norm(dg_build *b, dg_val x, int64_t width)
 {
@@ -42,11 +46,14 @@ static void net_lower(dg_build *b, const void *self, const dg_val in[], dg_val o
     dg_val  x = dg_conv2d(b, in[0], dg_param(b, "conv.weight", DG_SHAPE(w, 3, 3, 3), dg_init_fan_in(27)), DG_NONE, 2, 1);
     dg_val  y = dg_relu(b, norm(b, x, w));
     dg_val  tokens = dg_reshape(b, y, DG_SHAPE(dg_dim(b, y, 0), -1, w));
-    dg_val  logits = dg_linear(b, tokens, dg_param(b, "score.weight", DG_SHAPE(CLASSES, w), dg_init_fan_in(w)),
-                               dg_param(b, "score.bias", DG_SHAPE(CLASSES), dg_init_const(-2)));
-    dg_val  boxes = dg_linear(b, tokens, dg_param(b, "box.weight", DG_SHAPE(4, w), dg_init_fan_in(w)),
-                              dg_param(b, "box.bias", DG_SHAPE(4), dg_init_zero()));
+    dg_val  score_w = dg_param(b, "score.weight", DG_SHAPE(CLASSES, w), dg_init_fan_in(w));
+    dg_val  score_b = dg_param(b, "score.bias", DG_SHAPE(CLASSES), dg_init_const(-2));
+    dg_val  box_w = dg_param(b, "box.weight", DG_SHAPE(4, w), dg_init_fan_in(w));
+    dg_val  box_b = dg_param(b, "box.bias", DG_SHAPE(4), dg_init_zero());
+    dg_val  logits = dg_linear(b, tokens, score_w, score_b), boxes = dg_linear(b, tokens, box_w, box_b);
 
+    if (((const net_conf *)self)->ballast)
+        dg_param_frozen(b, "ballast", DG_SHAPE(((const net_conf *)self)->ballast), dg_init_zero());
     out[0] = dg_record(b);
     dg_record_set(b, out[0], "logits", dg_name(b, logits, "logits"));
     dg_record_set(b, out[0], "boxes", dg_sigmoid(b, boxes));
@@ -59,7 +66,7 @@ static const dg_node_class net = {
 
 /* ---- the loss ---------------------------------------------------------------------------------------------- */
 
-typedef struct loss_conf { double breaks; } loss_conf;
+typedef struct loss_conf { double breaks; bool cliff; } loss_conf;
 static const dg_port loss_ports[] = {
     DG_IN("predictions", "{logits:f[B,Q,C],boxes:f[B,Q,4]}", "predictions"),
     DG_IN("targets", "{labels:i[B,M],boxes:f[B,M,4],count:i[B]}", "objects"),
@@ -67,7 +74,8 @@ static const dg_port loss_ports[] = {
     DG_OUT("terms", "{loss_class:f[],loss_box:f[]}", "terms"),
     { 0 },
 };
-static const dg_attr loss_attrs[] = { DG_NUM(loss_conf, breaks, 1e6, 0, 1e9, "objects of an image that make the loss NaN"), { 0 } };
+static const dg_attr loss_attrs[] = { DG_NUM(loss_conf, breaks, 1e6, 0, 1e9, "objects of an image that make the loss NaN"),
+                                      DG_BOOL(loss_conf, cliff, false, "a term that is 0 and infinitely steep"), { 0 } };
 
 /* class: scores towards the number of objects; box: boxes towards the first object's, shaken. */
 static void loss_lower(dg_build *b, const void *self, const dg_val in[], dg_val out[])
@@ -83,6 +91,8 @@ static void loss_lower(dg_build *b, const void *self, const dg_val in[], dg_val 
     dg_val c = dg_add(b, dg_mean(b, off, DG_ALL_AXES, false), dg_scale(b, dg_log(b, room), 0, 0));
 
     out[0] = dg_add(b, a, c);
+    if (((const loss_conf *)self)->cliff)
+        out[0] = dg_add(b, out[0], dg_sqrt(b, dg_sub(b, a, dg_detach(b, a))));
     out[1] = dg_record(b);
     dg_record_set(b, out[1], "loss_class", a);
     dg_record_set(b, out[1], "loss_box", c);
@@ -99,8 +109,8 @@ const char *toy_pipeline(dg_arena *a, toy_text t)
 {
     return dg_printf(a,
         "<pipeline version=\"1\" name=\"toy\" seed=\"3\">\n"
-        "  <let scenes=\"40\" batch=\"4\" lr=\"1e-2\" width=\"8\"/>\n"
-        "  <model id=\"m\"><input id=\"images\"/><toy.net id=\"net\" images=\"@images\" width=\"$width\"/></model>\n"
+        "  <let scenes=\"40\" batch=\"4\" lr=\"1e-2\" width=\"8\" ballast=\"0\"/>\n"
+        "  <model id=\"m\"><input id=\"images\"/><toy.net id=\"net\" images=\"@images\" width=\"$width\" ballast=\"$ballast\" %s/></model>\n"
         "  <train %s>\n"
         "    <loader.synthetic id=\"data\" images=\"$scenes\" width=\"32\" height=\"32\" classes=\"2\" max_objects=\"3\" seed=\"1\"/>\n"
         "    <sampler.bucket id=\"pick\" in=\"@data\" batch=\"$batch\" sizes=\"32\" tail=\"drop\"/>\n"
@@ -123,7 +133,7 @@ const char *toy_pipeline(dg_arena *a, toy_text t)
         "  </evaluate>\n"
         "  %s\n"
         "</pipeline>\n",
-        t.train ? t.train : "steps=\"12\"", t.loss ? t.loss : "", t.evaluate ? t.evaluate : "every=\"6 steps\"", t.end ? t.end : "");
+        t.net ? t.net : "", t.train ? t.train : "steps=\"12\"", t.loss ? t.loss : "", t.evaluate ? t.evaluate : "every=\"6 steps\"", t.end ? t.end : "");
 }
 
 /* ---- running ----------------------------------------------------------------------------------------------- */

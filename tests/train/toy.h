@@ -8,15 +8,15 @@
 #include <detrgraph/node.h>
 #include <detrgraph/run.h>
 
-/* toy.net: a convolution, batch norm, and two linear heads: logits, boxes.
+/* toy.net: a convolution, batch norm, and two linear heads: logits, boxes; `ballast` more elements on request.
  * toy.loss: record {loss_class, loss_box}; has a random draw in it; NaN once an image of the batch has more than
- * `breaks` objects. */
+ * `breaks` objects; a gradient that is not finite with `cliff`. */
 extern const dg_node_class *const toy_classes[];
 
 /* A pipeline with data of 40 generated scenes of 32x32 pixels, batch 4: 10 batches an epoch. Strings go into the
- * attributes of <train>, <loss>, <evaluate>, and before the end. */
+ * attributes of <train>, <toy.loss>, <evaluate>, <toy.net>, and (end) before </pipeline>. */
 typedef struct toy_text {
-    const char *train, *loss, *evaluate, *end;
+    const char *train, *loss, *evaluate, *end, *net;
 } toy_text;
 const char *toy_pipeline(dg_arena *a, toy_text t);
 
