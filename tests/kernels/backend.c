@@ -1,0 +1,162 @@
+/* The host as a device: memory, the choice of kernels by operand types, and what it says about
+ * itself. */
+#include "tests/check.h"
+
+#include <string.h>
+
+#include "kernels/backend.h"
+#include "tensor/ops.h"
+
+static const dg_backend *const host = &dg_backend_host;
+
+static void memory_is_aligned_and_zero(void **state)
+{
+    static const size_t sizes[] = { 0, 1, 64, 4097, (2 << 20) - 64, 2 << 20, (5 << 20) + 3 };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        unsigned char *p = host->alloc(host, sizes[i]);
+
+        assert_non_null(p);
+        assert_int_equal((uintptr_t)p % 64, 0);
+        for (size_t k = 0; k < sizes[i]; k++)
+            if (p[k])
+                fail_msg("byte %zu of %zu is not 0", k, sizes[i]);
+        memset(p, 0xFF, sizes[i]);
+        host->free(host, p);
+    }
+    host->free(host, NULL);
+    assert_null(host->alloc(host, SIZE_MAX));
+    assert_null(host->alloc(host, SIZE_MAX - 4096));
+}
+
+static void copies_arrive(void **state)
+{
+    float  x[3] = { 1, 2, 3 }, y[3] = { 0 };
+    float *p = host->alloc(host, sizeof x);
+
+    (void)state;
+    assert_int_equal(host->upload(host, p, x, sizeof x), 0);
+    assert_int_equal(host->finish(host), 0);
+    assert_int_equal(host->download(host, y, p, sizeof y), 0);
+    assert_memory_equal(x, y, sizeof x);
+    host->free(host, p);
+}
+
+/* The kernel of an op whose operands all have this type. */
+static const dg_kernel *kernel_for(const dg_backend *b, const dg_op *op, dg_dtype type,
+                                   bool *is_ref)
+{
+    dg_tensor t[3];
+
+    for (int i = 0; i < 3; i++)
+        t[i] = (dg_tensor){ type, DG_SHAPE(4), NULL };
+    return b->select(b, op, t, 3, is_ref);
+}
+
+static void kernels_are_chosen_by_type(void **state)
+{
+    const dg_op *add = DG_OP(add), *exact = DG_OP(topk);
+    bool         is_ref;
+
+    (void)state;
+    assert_ptr_equal(kernel_for(host, add, DG_F64, &is_ref), add->ref64);
+    assert_true(is_ref);
+#ifndef DG_REF_ONLY
+    assert_ptr_equal(kernel_for(host, add, DG_F32, &is_ref), add->host);
+    assert_false(is_ref);
+    assert_ptr_equal(kernel_for(host, add, DG_BF16, &is_ref), add->host);
+#endif
+    assert_ptr_equal(kernel_for(host, exact, DG_F32, &is_ref), exact->ref32);
+    assert_true(is_ref);
+    assert_null(kernel_for(host, exact, DG_BF16, &is_ref));
+    assert_ptr_equal(kernel_for(&dg_backend_ref, add, DG_F32, &is_ref), add->ref32);
+    assert_null(kernel_for(&dg_backend_ref, add, DG_BF16, &is_ref));
+}
+
+static void the_cpu_is_named(void **state)
+{
+    const char *reason = NULL;
+    char        text[64], cut[4];
+    dg_dtype    low = host->low_precision(host, &reason);
+
+    (void)state;
+    assert_true(low == DG_BF16 || low == DG_F32);
+    assert_memory_equal(reason, dg_dtype_name(low), strlen(dg_dtype_name(low)));
+    assert_true(strlen(dg_cpu_features(text, sizeof text)) > 0);
+    assert_int_equal(strlen(dg_cpu_features(cut, sizeof cut)), 3);
+    assert_int_equal(dg_backend_ref.low_precision(&dg_backend_ref, &reason), DG_F32);
+}
+
+/* bf16 on a CPU without it, odd sizes, one and several threads: the same product. */
+static void products_agree_whatever_the_storage(void **state)
+{
+    enum { M = 13, K = 7, N = 5 };
+    static const matmul_attr at = { 0, 1 };
+    float                    a[M * K], b[N * K], c[N], y[M * N];
+    uint16_t                 low_a[M * K], low_y[M * N];
+
+    (void)state;
+    for (int i = 0; i < M * K; i++) {
+        a[i] = (float)(i % 9 - 4); /* small whole numbers: exact in bf16, and so are their sums */
+        union {
+            float    f;
+            uint32_t u;
+        } bits = { a[i] };
+        low_a[i] = (uint16_t)(bits.u >> 16);
+    }
+    for (int i = 0; i < N * K; i++)
+        b[i] = (float)(i % 5 - 2);
+    for (int i = 0; i < N; i++)
+        c[i] = (float)i;
+    for (int threads = 1; threads <= 3; threads++)
+        for (int low = 0; low < 2; low++) {
+            dg_tensor        t[] = { { low ? DG_BF16 : DG_F32, DG_SHAPE(M, K), NULL },
+                                     { DG_F32, DG_SHAPE(N, K), NULL },
+                                     { DG_F32, DG_SHAPE(N), NULL },
+                                     { low ? DG_BF16 : DG_F32, DG_SHAPE(M, N), NULL } };
+            dg_prepare       p = { .t = t, .n = 4, .attr = &at, .threads = threads };
+            const dg_kernel *k = DG_OP(matmul)->host;
+
+            assert_int_equal(k->prepare(&p), 0);
+            void *workspace = host->alloc(host, p.workspace_bytes);
+
+            t[0].data = low ? (void *)low_a : a;
+            t[1].data = b;
+            t[2].data = c;
+            t[3].data = low ? (void *)low_y : y;
+            dg_args args = { .t = t,
+                             .n = 4,
+                             .attr = &at,
+                             .workspace = workspace,
+                             .handle = p.handle,
+                             .threads = threads };
+            assert_int_equal(k->run(&args), 0);
+            if (k->release)
+                k->release(p.handle);
+            host->free(host, workspace);
+            for (int m = 0; m < M; m++)
+                for (int n = 0; n < N; n++) {
+                    float want = c[n];
+
+                    for (int i = 0; i < K; i++)
+                        want += a[m * K + i] * b[n * K + i];
+                    union {
+                        uint32_t u;
+                        float    f;
+                    } got = { (uint32_t)low_y[m * N + n] << 16 };
+                    assert_true((low ? got.f : y[m * N + n]) == want);
+                }
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_is_aligned_and_zero),          cmocka_unit_test(copies_arrive),
+        cmocka_unit_test(kernels_are_chosen_by_type),          cmocka_unit_test(the_cpu_is_named),
+        cmocka_unit_test(products_agree_whatever_the_storage),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
