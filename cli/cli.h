@@ -1,7 +1,8 @@
 /* cli.h: what verbs share: their table, options, and how errors reach the terminal.
  *
- * A verb is one const struct in cmd_<verb>.c, listed in main.c. Its options are a table; the parser, the help page
- * and the error for an unknown option come from it. Exit codes: 0 done, 1 failed, 2 used wrongly, 130 interrupted. */
+ * A verb is one const struct in cmd_<verb>.c, listed in main.c. Its options are a table; the
+ * parser, the help page and the error for an unknown option come from it. Exit codes: 0 done, 1
+ * failed, 2 used wrongly, 130 interrupted. */
 #ifndef DG_CLI_CLI_H
 #define DG_CLI_CLI_H
 
@@ -21,9 +22,13 @@ typedef enum dg_option_kind {
     DG_OPTION_LIST, /* dg_words: may be given several times */
 } dg_option_kind;
 
-typedef struct dg_words { int n; const char **v; } dg_words;
+typedef struct dg_words {
+    int          n;
+    const char **v;
+} dg_words;
 
-/* A row of a verb's options: --name VALUE or --name=VALUE, stored at offset in the verb's struct. */
+/* A row of a verb's options: --name VALUE or --name=VALUE, stored at offset in the verb's
+ * struct. */
 typedef struct dg_option {
     const char    *name; /* without the dashes; NULL ends the table */
     dg_option_kind kind;
@@ -35,11 +40,11 @@ typedef struct dg_option {
 
 typedef struct dg_verb {
     const char      *name;
-    const char      *args;  /* "FILE [OPTIONS]" */
+    const char      *args; /* "FILE [OPTIONS]" */
     const char      *brief;
-    const char      *doc;   /* more lines for --help, or NULL */
+    const char      *doc; /* more lines for --help, or NULL */
     const dg_option *options;
-    size_t           size;       /* of the struct that options fill; it begins zeroed */
+    size_t           size;        /* of the struct that options fill; it begins zeroed */
     int              least, most; /* words that are not options; most -1: any number */
     /* options: the filled struct; words: the others. Returns an exit code. */
     int (*run)(const void *options, const dg_words *words, dg_arena *a);
@@ -48,17 +53,19 @@ typedef struct dg_verb {
 extern const dg_verb dg_verb_run, dg_verb_evaluate, dg_verb_predict, dg_verb_score, dg_verb_bench;
 extern const dg_verb dg_verb_validate, dg_verb_render, dg_verb_plan, dg_verb_nodes;
 
-/* Fills options and words from argv (without program and verb). Returns 0, or DG_EXIT_USAGE after saying why. */
-int  dg_options_read(const dg_verb *v, int argc, char **argv, void *options, dg_words *words, dg_arena *a);
+/* Fills options and words from argv (without program and verb). Returns 0, or DG_EXIT_USAGE
+ * after saying why. */
+int  dg_options_read(const dg_verb *v, int argc, char **argv, void *options, dg_words *words,
+                     dg_arena *a);
 void dg_verb_help(const dg_verb *v); /* to standard output */
 
 /* "name=value" words of --set. Returns 0 or DG_EXIT_USAGE after saying why. */
-int  dg_sets_read(const dg_set **sets, const dg_words *words, dg_arena *a);
+int dg_sets_read(const dg_set **sets, const dg_words *words, dg_arena *a);
 
 /* A registry with the classes that come with the engine. */
 dg_registry *dg_builtin_registry(dg_diag *d);
 
-bool dg_colour(int fd);  /* a terminal, and NO_COLOR is not set */
+bool dg_colour(int fd); /* a terminal, and NO_COLOR is not set */
 /* Prints all of d to standard error; g (may be NULL) gives the lines. */
 void dg_print_diag(const dg_diag *d, dg_graph *g);
 /* The same as one JSON array to standard output. */

@@ -11,8 +11,10 @@ typedef struct options {
 } options;
 
 static const dg_option rows[] = {
-    { "schema", DG_OPTION_FLAG, offsetof(options, schema), NULL, NULL, "a RELAX NG schema for editors and validators" },
-    { "plugin", DG_OPTION_LIST, offsetof(options, plugins), "FILE", NULL, "loads a plugin first; may be repeated" },
+    { "schema", DG_OPTION_FLAG, offsetof(options, schema), NULL, NULL,
+      "a RELAX NG schema for editors and validators" },
+    { "plugin", DG_OPTION_LIST, offsetof(options, plugins), "FILE", NULL,
+      "loads a plugin first; may be repeated" },
     { 0 },
 };
 
@@ -57,7 +59,8 @@ static int run(const void *self, const dg_words *words, dg_arena *a)
     dg_registry   *r = dg_builtin_registry(d);
     int            rc = r ? 0 : -DG_EINTERNAL;
 
-    for (int i = 0; i < o->plugins.n && rc == 0; i++) /* a path, never a name that the linker looks for */
+    for (int i = 0; i < o->plugins.n && rc == 0;
+         i++) /* a path, never a name that the linker looks for */
         rc = dg_registry_load(r, dg_path_join(a, ".", o->plugins.v[i]), DG_NOWHERE, d);
     dg_print_diag(d, NULL);
     rc = rc < 0 ? DG_EXIT_FAILED : print(o, words, r, a);

@@ -1,5 +1,5 @@
-/* cmd_plan.c: the plan of one scope at one image size: instructions with shapes, spaces and offsets, memory, and
- * arithmetic by node. Nothing runs and no data is opened. */
+/* cmd_plan.c: the plan of one scope at one image size: instructions with shapes, spaces and
+ * offsets, memory, and arithmetic by node. Nothing runs and no data is opened. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,12 +18,18 @@ typedef struct options {
 } options;
 
 static const dg_option rows[] = {
-    { "size", DG_OPTION_SIZE, offsetof(options, size), "WxH", NULL, "image size; the first of the sampler's if left out" },
-    { "scope", DG_OPTION_STR, offsetof(options, scope), "ID", NULL, "train (the default), evaluate, or its id" },
-    { "precision", DG_OPTION_WORD, offsetof(options, precision), NULL, "f32|bf16|f64", "instead of what <train> says" },
-    { "threads", DG_OPTION_INT, offsetof(options, threads), "N", NULL, "that the plan is made for; all cores if left out" },
-    { "summary", DG_OPTION_FLAG, offsetof(options, summary), NULL, NULL, "without the instructions" },
-    { "set", DG_OPTION_LIST, offsetof(options, sets), "NAME=VALUE", NULL, "replaces a top-level <let>; may be repeated" },
+    { "size", DG_OPTION_SIZE, offsetof(options, size), "WxH", NULL,
+      "image size; the first of the sampler's if left out" },
+    { "scope", DG_OPTION_STR, offsetof(options, scope), "ID", NULL,
+      "train (the default), evaluate, or its id" },
+    { "precision", DG_OPTION_WORD, offsetof(options, precision), NULL, "f32|bf16|f64",
+      "instead of what <train> says" },
+    { "threads", DG_OPTION_INT, offsetof(options, threads), "N", NULL,
+      "that the plan is made for; all cores if left out" },
+    { "summary", DG_OPTION_FLAG, offsetof(options, summary), NULL, NULL,
+      "without the instructions" },
+    { "set", DG_OPTION_LIST, offsetof(options, sets), "NAME=VALUE", NULL,
+      "replaces a top-level <let>; may be repeated" },
     { 0 },
 };
 
@@ -66,7 +72,8 @@ static int print_plan(const options *o, const dg_graph *g, const dg_scope *scope
     DG_TRY(dg_graph_lower(&p, g, scope, size, params, d));
     dg_params_seal(params);
     DG_TRY(dg_passes(p, base, low, 1, d));
-    DG_TRY(dg_plan_open(&plan, p, backend, o->threads > 0 ? (int)o->threads : dg_threads_available(), d));
+    DG_TRY(dg_plan_open(&plan, p, backend,
+                        o->threads > 0 ? (int)o->threads : dg_threads_available(), d));
     if (reason)
         printf("%s\n", reason);
     dg_plan_print(&out, plan, !o->summary);
@@ -79,7 +86,8 @@ out:
     return rc;
 }
 
-static int plan_file(const options *o, const char *file, const dg_set *sets, dg_graph **g, dg_registry *r, dg_diag *d)
+static int plan_file(const options *o, const char *file, const dg_set *sets, dg_graph **g,
+                     dg_registry *r, dg_diag *d)
 {
     int rc = dg_graph_load(g, file, sets, o->sets.n, r, d);
 
@@ -88,7 +96,8 @@ static int plan_file(const options *o, const char *file, const dg_set *sets, dg_
     const dg_scope *scope = find_scope(*g, o->scope);
 
     if (!scope)
-        return dg_fail(d, DG_EINPUT, DG_NOWHERE, "scope-unknown", "--scope %s: the pipeline has no such <train> or <evaluate>", o->scope);
+        return dg_fail(d, DG_EINPUT, DG_NOWHERE, "scope-unknown",
+                       "--scope %s: the pipeline has no such <train> or <evaluate>", o->scope);
     return print_plan(o, *g, scope, d);
 }
 
@@ -113,7 +122,8 @@ static int run(const void *self, const dg_words *words, dg_arena *a)
 const dg_verb dg_verb_plan = {
     .name = "plan",
     .args = "FILE [OPTIONS]",
-    .brief = "Prints the instructions of a training step with their memory, and arithmetic by node.",
+    .brief =
+        "Prints the instructions of a training step with their memory, and arithmetic by node.",
     .options = rows,
     .size = sizeof(options),
     .least = 1,

@@ -10,8 +10,10 @@ typedef struct options {
 } options;
 
 static const dg_option rows[] = {
-    { "out", DG_OPTION_STR, offsetof(options, out), "FILE", NULL, "(or -o) the picture: .svg, .png, .pdf or .dot" },
-    { "set", DG_OPTION_LIST, offsetof(options, sets), "NAME=VALUE", NULL, "replaces a top-level <let>; may be repeated" },
+    { "out", DG_OPTION_STR, offsetof(options, out), "FILE", NULL,
+      "(or -o) the picture: .svg, .png, .pdf or .dot" },
+    { "set", DG_OPTION_LIST, offsetof(options, sets), "NAME=VALUE", NULL,
+      "replaces a top-level <let>; may be repeated" },
     { 0 },
 };
 

@@ -1,4 +1,5 @@
-/* cmd_validate.c: reads a pipeline, checks it as far as that is possible without data and kernels. */
+/* cmd_validate.c: reads a pipeline, checks it as far as that is possible without data and
+ * kernels. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,8 +11,10 @@ typedef struct options {
 } options;
 
 static const dg_option rows[] = {
-    { "set", DG_OPTION_LIST, offsetof(options, sets), "NAME=VALUE", NULL, "replaces a top-level <let>; may be repeated" },
-    { "format", DG_OPTION_WORD, offsetof(options, format), NULL, "text|json", "of the errors; json goes to standard output" },
+    { "set", DG_OPTION_LIST, offsetof(options, sets), "NAME=VALUE", NULL,
+      "replaces a top-level <let>; may be repeated" },
+    { "format", DG_OPTION_WORD, offsetof(options, format), NULL, "text|json",
+      "of the errors; json goes to standard output" },
     { 0 },
 };
 
@@ -25,7 +28,8 @@ static int report(const options *o, const dg_diag *d, dg_graph *g, const char *f
     }
     dg_print_diag(d, g);
     if (errors)
-        fprintf(stderr, "%d error%s%s\n", errors, errors == 1 ? "" : "s", warnings ? ", and warnings" : "");
+        fprintf(stderr, "%d error%s%s\n", errors, errors == 1 ? "" : "s",
+                warnings ? ", and warnings" : "");
     else
         printf("%s: no errors\n", file);
     return errors ? DG_EXIT_FAILED : DG_EXIT_OK;

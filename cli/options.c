@@ -1,4 +1,5 @@
-/* options.c: a verb's command line, read by its table, and its help page, printed from the same table. */
+/* options.c: a verb's command line, read by its table, and its help page, printed from the same
+ * table. */
 #include <stdio.h>
 #include <string.h>
 
@@ -39,7 +40,8 @@ static bool read_size(const char *text, dg_size *out)
     times = strchr(copy, 'x');
     if (times)
         *times = '\0';
-    return dg_parse_i64(copy, &out->w) && dg_parse_i64(times ? times + 1 : copy, &out->h) && out->w > 0 && out->h > 0;
+    return dg_parse_i64(copy, &out->w) && dg_parse_i64(times ? times + 1 : copy, &out->h) &&
+           out->w > 0 && out->h > 0;
 }
 
 static void add_word(dg_words *list, const char *word, dg_arena *a)
@@ -52,7 +54,8 @@ static void add_word(dg_words *list, const char *word, dg_arena *a)
     list->v = grown;
 }
 
-static int set_option(const dg_verb *v, const dg_option *o, const char *value, void *options, dg_arena *a)
+static int set_option(const dg_verb *v, const dg_option *o, const char *value, void *options,
+                      dg_arena *a)
 {
     void *at = (char *)options + o->offset;
 
@@ -96,10 +99,12 @@ static int unknown_option(const dg_verb *v, const char *arg)
     for (const dg_option *o = v->options; o && o->name && n < 64; o++)
         names[n++] = o->name;
     near = dg_nearest(arg + 2, names, n);
-    return near ? usage(v, "there is no option %s; did you mean --%s?", arg, near) : usage(v, "there is no option %s", arg);
+    return near ? usage(v, "there is no option %s; did you mean --%s?", arg, near)
+                : usage(v, "there is no option %s", arg);
 }
 
-int dg_options_read(const dg_verb *v, int argc, char **argv, void *options, dg_words *words, dg_arena *a)
+int dg_options_read(const dg_verb *v, int argc, char **argv, void *options, dg_words *words,
+                    dg_arena *a)
 {
     bool only_words = false;
 
@@ -120,21 +125,30 @@ int dg_options_read(const dg_verb *v, int argc, char **argv, void *options, dg_w
             arg = "--out";
             len = strlen(arg);
         }
-        while (o && o->name && (len < 3 || strncmp(arg, "--", 2) != 0 || strlen(o->name) != len - 2 || memcmp(o->name, arg + 2, len - 2) != 0))
+        while (o && o->name &&
+               (len < 3 || strncmp(arg, "--", 2) != 0 || strlen(o->name) != len - 2 ||
+                memcmp(o->name, arg + 2, len - 2) != 0))
             o++;
         if (!o || !o->name)
             return unknown_option(v, dg_strndup(a, arg, len));
         if (o->kind == DG_OPTION_MAYBE && !equals) {
-            bool follows = i + 1 < argc && (strcmp(argv[i + 1], "auto") == 0 || dg_is_folder(argv[i + 1]));
-            int  rc = set_option(v, o, follows ? argv[++i] : "", options, a);
+            bool follows =
+                i + 1 < argc && (strcmp(argv[i + 1], "auto") == 0 || dg_is_folder(argv[i + 1]));
+            int rc = set_option(v, o, follows ? argv[++i] : "", options, a);
 
             if (rc)
                 return rc;
             continue;
         }
         if (o->kind == DG_OPTION_FLAG ? equals != NULL : !equals && i + 1 >= argc)
-            return usage(v, o->kind == DG_OPTION_FLAG ? "--%s takes no value" : "--%s needs a value", o->name);
-        int rc = set_option(v, o, o->kind == DG_OPTION_FLAG ? NULL : equals ? equals + 1 : argv[++i], options, a);
+            return usage(v,
+                         o->kind == DG_OPTION_FLAG ? "--%s takes no value" : "--%s needs a value",
+                         o->name);
+        int rc = set_option(v, o,
+                            o->kind == DG_OPTION_FLAG ? NULL
+                            : equals                  ? equals + 1
+                                                      : argv[++i],
+                            options, a);
 
         if (rc)
             return rc;
@@ -156,8 +170,11 @@ void dg_verb_help(const dg_verb *v)
     for (const dg_option *o = v->options; o && o->name; o++) {
         char left[64];
 
-        snprintf(left, sizeof left, "--%s%s%s", o->name, o->kind == DG_OPTION_FLAG || o->kind == DG_OPTION_MAYBE ? "" : " ",
-                 o->kind == DG_OPTION_FLAG ? "" : o->kind == DG_OPTION_WORD ? o->words : o->value);
+        snprintf(left, sizeof left, "--%s%s%s", o->name,
+                 o->kind == DG_OPTION_FLAG || o->kind == DG_OPTION_MAYBE ? "" : " ",
+                 o->kind == DG_OPTION_FLAG   ? ""
+                 : o->kind == DG_OPTION_WORD ? o->words
+                                             : o->value);
         printf("  %-24s %s\n", left, o->doc);
     }
 }

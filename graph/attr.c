@@ -70,7 +70,7 @@ int dg_attr_words(const char *const **words, const dg_attr *a, dg_arena *arena)
     return n;
 }
 
-/* --- values ------------------------------------------------------------------------------------------------- */
+/* --- values ---------------------------------------------------------------------------------- */
 
 static bool read_word(const dg_attr *a, const char *text, int64_t *out, dg_arena *arena)
 {
@@ -93,8 +93,10 @@ static bool read_when(const char *text, dg_when *out)
         dg_unit     unit;
         bool        first;
     } units[] = {
-        { "step", DG_STEPS, true },   { "epoch", DG_EPOCHS, true },    { "step", DG_STEPS, false },     { "steps", DG_STEPS, false },
-        { "epoch", DG_EPOCHS, false }, { "epochs", DG_EPOCHS, false }, { "min", DG_MINUTES, false }, { "minutes", DG_MINUTES, false },
+        { "step", DG_STEPS, true },    { "epoch", DG_EPOCHS, true },
+        { "step", DG_STEPS, false },   { "steps", DG_STEPS, false },
+        { "epoch", DG_EPOCHS, false }, { "epochs", DG_EPOCHS, false },
+        { "min", DG_MINUTES, false },  { "minutes", DG_MINUTES, false },
     };
     char   copy[64];
     char  *space;
@@ -112,11 +114,13 @@ static bool read_when(const char *text, dg_when *out)
         return false;
     *space = '\0';
     for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
-        const char *word = units[i].first ? copy : space + 1, *number = units[i].first ? space + 1 : copy;
+        const char *word = units[i].first ? copy : space + 1,
+                   *number = units[i].first ? space + 1 : copy;
 
         if (strcmp(word, units[i].word) != 0 || !dg_parse_f64(number, &n))
             continue;
-        if (n < 0 || n > 1e12 || (units[i].unit != DG_MINUTES && n != floor(n)) || (n == 0 && !units[i].first))
+        if (n < 0 || n > 1e12 || (units[i].unit != DG_MINUTES && n != floor(n)) ||
+            (n == 0 && !units[i].first))
             return false;
         *out = (dg_when){ units[i].unit, n };
         return true;
@@ -131,7 +135,8 @@ typedef struct list {
 
 static bool add_range(list *l, int64_t first, int64_t last, int64_t step)
 {
-    if (step < 1 || step > INT32_MAX || last < first || (last - first) / step >= DG_ATTR_MAX_LIST - l->n)
+    if (step < 1 || step > INT32_MAX || last < first ||
+        (last - first) / step >= DG_ATTR_MAX_LIST - l->n)
         return false;
     for (int64_t k = first; k <= last; k += step)
         l->v[l->n++] = (dg_size){ k, k };
@@ -141,15 +146,17 @@ static bool add_range(list *l, int64_t first, int64_t last, int64_t step)
 /* One piece: "480", "256:320:32", or, of sizes, "640x480". */
 static bool read_piece(char *piece, list *l, bool sizes)
 {
-    char   *colon = strchr(piece, ':'), *times = strchr(piece, 'x'), *second = colon ? strchr(colon + 1, ':') : NULL;
+    char *colon = strchr(piece, ':'), *times = strchr(piece, 'x'),
+         *second = colon ? strchr(colon + 1, ':') : NULL;
     int64_t a, b, step = 0;
 
     if (colon) {
         if (!second)
             return false;
         *colon = *second = '\0';
-        return dg_parse_i64(piece, &a) && dg_parse_i64(colon + 1, &b) && dg_parse_i64(second + 1, &step) &&
-               (!sizes || a > 0) && b <= INT32_MAX && a >= INT32_MIN && add_range(l, a, b, step);
+        return dg_parse_i64(piece, &a) && dg_parse_i64(colon + 1, &b) &&
+               dg_parse_i64(second + 1, &step) && (!sizes || a > 0) && b <= INT32_MAX &&
+               a >= INT32_MIN && add_range(l, a, b, step);
     }
     if (times && sizes)
         *times = '\0';
@@ -166,8 +173,8 @@ static bool read_piece(char *piece, list *l, bool sizes)
 
 static bool read_list(const char *text, list *l, bool sizes, dg_arena *arena)
 {
-    size_t commas = 0;
-    char  *copy = dg_strdup(arena, text), *p = copy;
+    size_t  commas = 0;
+    char   *copy = dg_strdup(arena, text), *p = copy;
     dg_size room[DG_ATTR_MAX_LIST];
 
     for (const char *c = text; *c; c++)
@@ -194,7 +201,8 @@ static bool read_list(const char *text, list *l, bool sizes, dg_arena *arena)
     return true;
 }
 
-/* A relative path belongs to the folder of the file that wrote it, or to the current one if only that has it. */
+/* A relative path belongs to the folder of the file that wrote it, or to the current one if only
+ * that has it. */
 static const char *read_path(const char *text, const char *folder, dg_arena *arena)
 {
     char        here[4096];
@@ -203,12 +211,15 @@ static const char *read_path(const char *text, const char *folder, dg_arena *are
 
     if (text[0] == '/' || !folder)
         return plain;
-    const char *beside = strcmp(folder, ".") == 0 ? plain : dg_path_join(arena, dg_path_join(arena, cwd, folder), text);
+    const char *beside = strcmp(folder, ".") == 0
+                             ? plain
+                             : dg_path_join(arena, dg_path_join(arena, cwd, folder), text);
 
     return dg_exists(beside) || !dg_exists(plain) ? beside : plain;
 }
 
-bool dg_attr_read(const dg_attr *a, void *conf, const char *text, const char *folder, dg_arena *arena)
+bool dg_attr_read(const dg_attr *a, void *conf, const char *text, const char *folder,
+                  dg_arena *arena)
 {
     void   *at = (char *)conf + a->offset;
     list    l = { 0 };
@@ -261,7 +272,7 @@ bool dg_attr_read(const dg_attr *a, void *conf, const char *text, const char *fo
     return false;
 }
 
-/* --- words about values ------------------------------------------------------------------------------------- */
+/* --- words about values ---------------------------------------------------------------------- */
 
 static void add_bounds(dg_str *out, const dg_attr *a)
 {
@@ -294,14 +305,16 @@ void dg_attr_expected(dg_str *out, const dg_attr *a)
         dg_str_add(out, "true or false");
         return;
     case DG_ATTR_ENUM:
-        for (const char *p = a->text; *p; p += strcspn(p, "|") + (p[strcspn(p, "|")] == '|'), comma = ", ") {
+        for (const char *p = a->text; *p;
+             p += strcspn(p, "|") + (p[strcspn(p, "|")] == '|'), comma = ", ") {
             bool last = !p[strcspn(p, "|")];
 
             dg_str_fmt(out, "%s%.*s", last && *comma ? " or " : comma, (int)strcspn(p, "|"), p);
         }
         return;
     case DG_ATTR_WHEN:
-        dg_str_add(out, "a moment: \"step 952\", \"epoch 71\", \"153 steps\", \"1 epoch\" or \"10 min\"");
+        dg_str_add(
+            out, "a moment: \"step 952\", \"epoch 71\", \"153 steps\", \"1 epoch\" or \"10 min\"");
         return;
     case DG_ATTR_INTS:
         dg_str_add(out, "integers, like \"4,8\" or \"256:320:32\"");

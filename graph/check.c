@@ -1,5 +1,5 @@
-/* check.c: what a class says about its node beyond its tables: contracts of its ports, `type`, `check`; and the
- * functions of node.h that those call. */
+/* check.c: what a class says about its node beyond its tables: contracts of its ports, `type`,
+ * `check`; and the functions of node.h that those call. */
 #include <string.h>
 
 #include "graph/load.h"
@@ -15,9 +15,10 @@ struct dg_typing {
     const char **text; /* per output */
 };
 
-/* --- contracts --------------------------------------------------------------------------------------------------- */
+/* --- contracts ------------------------------------------------------------------------------- */
 
-static const dg_contract *parse(dg_loader *l, dg_node *node, dg_letters *letters, const dg_port *port, const char *text)
+static const dg_contract *parse(dg_loader *l, dg_node *node, dg_letters *letters,
+                                const dg_port *port, const char *text)
 {
     const char        *why;
     int                at;
@@ -25,7 +26,8 @@ static const dg_contract *parse(dg_loader *l, dg_node *node, dg_letters *letters
 
     if (c)
         return c;
-    dg_report_fail(&l->report, node->item->frame, node->where, "class-type", "%s, port \"%s\": \"%s\" is no type: %s at character %d",
+    dg_report_fail(&l->report, node->item->frame, node->where, "class-type",
+                   "%s, port \"%s\": \"%s\" is no type: %s at character %d",
                    dg_node_called(l->arena, node), port->name, text, why, at + 1);
     return &dg_contract_any;
 }
@@ -38,9 +40,11 @@ static void copy_model(dg_loader *l, dg_node *node)
     for (int i = 0; i < l->g->dims.vars.n; i++)
         map[i] = -1;
     for (int i = 0; i < node->n_in; i++)
-        node->in_types[i] = dg_contract_copy(&l->g->dims, node->model->inputs[i]->out_contracts[0], map);
+        node->in_types[i] =
+            dg_contract_copy(&l->g->dims, node->model->inputs[i]->out_contracts[0], map);
     for (int i = 0; i < node->n_out; i++)
-        node->out_contracts[i] = dg_contract_copy(&l->g->dims, node->model->output->out_contracts[i], map);
+        node->out_contracts[i] =
+            dg_contract_copy(&l->g->dims, node->model->output->out_contracts[i], map);
 }
 
 static const char **print_types(dg_loader *l, const dg_node *node)
@@ -70,9 +74,12 @@ void dg_load_contracts(dg_loader *l, dg_node *node, bool conf_ok)
         if (node->class->type && conf_ok)
             node->class->type(&typing, node->conf);
         for (int i = 0; i < node->n_in; i++)
-            node->in_types[i] = parse(l, node, &letters, node->in_ports[i], node->in_ports[i]->type);
+            node->in_types[i] =
+                parse(l, node, &letters, node->in_ports[i], node->in_ports[i]->type);
         for (int i = 0; i < node->n_out; i++)
-            node->out_contracts[i] = parse(l, node, &letters, node->out_ports[i], typing.text[i] ? typing.text[i] : node->out_ports[i]->type);
+            node->out_contracts[i] =
+                parse(l, node, &letters, node->out_ports[i],
+                      typing.text[i] ? typing.text[i] : node->out_ports[i]->type);
     }
     node->out_types = print_types(l, node);
 }
@@ -89,11 +96,12 @@ void dg_type(dg_typing *t, const char *port, const char *fmt, ...)
             t->text[i] = text;
             return;
         }
-    dg_report_fail(&t->l->report, t->node->item->frame, t->node->where, "class-type", "the class gives a type to \"%s\", which is no output of %s", port,
+    dg_report_fail(&t->l->report, t->node->item->frame, t->node->where, "class-type",
+                   "the class gives a type to \"%s\", which is no output of %s", port,
                    dg_node_called(t->l->arena, t->node));
 }
 
-/* --- check ---------------------------------------------------------------------------------------------------------- */
+/* --- check ----------------------------------------------------------------------------------- */
 
 void dg_load_check(dg_loader *l, dg_node *node)
 {
@@ -114,9 +122,11 @@ void dg_check_fail(dg_check *c, const char *attr, const char *id, const char *fm
     const char *text = dg_vprintf(c->l->arena, fmt, ap);
     va_end(ap);
     if (a)
-        dg_report_fail(&c->l->report, item->frame, a->value_at, id, "%s=\"%s\": %s", a->name, a->value, text);
+        dg_report_fail(&c->l->report, item->frame, a->value_at, id, "%s=\"%s\": %s", a->name,
+                       a->value, text);
     else if (attr)
-        dg_report_fail(&c->l->report, item->frame, c->node->where, id, "%s: %s: %s", called, attr, text);
+        dg_report_fail(&c->l->report, item->frame, c->node->where, id, "%s: %s: %s", called, attr,
+                       text);
     else
         dg_report_fail(&c->l->report, item->frame, c->node->where, id, "%s: %s", called, text);
 }

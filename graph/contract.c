@@ -17,13 +17,18 @@ static const struct {
     const char  *word;
     dg_type_kind kind;
 } words[] = {
-    { "any", DG_TYPE_ANY },         { "dataset", DG_TYPE_DATASET },     { "picks", DG_TYPE_PICKS },
-    { "samples", DG_TYPE_SAMPLES }, { "batch", DG_TYPE_BATCH },         { "gradients", DG_TYPE_GRADIENTS },
-    { "parameters", DG_TYPE_PARAMETERS }, { "metrics", DG_TYPE_METRICS },
+    { "any", DG_TYPE_ANY },
+    { "dataset", DG_TYPE_DATASET },
+    { "picks", DG_TYPE_PICKS },
+    { "samples", DG_TYPE_SAMPLES },
+    { "batch", DG_TYPE_BATCH },
+    { "gradients", DG_TYPE_GRADIENTS },
+    { "parameters", DG_TYPE_PARAMETERS },
+    { "metrics", DG_TYPE_METRICS },
 };
 enum { N_WORDS = sizeof words / sizeof *words };
 
-/* --- variables ---------------------------------------------------------------------------------------------- */
+/* --- variables ------------------------------------------------------------------------------- */
 
 static int root_of(const dg_dims *d, int var)
 {
@@ -62,7 +67,7 @@ static bool unite(dg_dims *d, dg_dim_term a, dg_dim_term b)
     return true;
 }
 
-/* --- reading -------------------------------------------------------------------------------------------------- */
+/* --- reading --------------------------------------------------------------------------------- */
 
 typedef struct scanner {
     dg_letters *letters;
@@ -100,10 +105,11 @@ static bool read_term(scanner *s, dg_dim_term *t)
         return t->n > 0 || wrong(s, "a dimension is at least 1");
     }
     if (!isupper((unsigned char)*s->p))
-        return wrong(s, "expected a dimension: a number or a name that begins with a capital letter");
+        return wrong(s,
+                     "expected a dimension: a number or a name that begins with a capital letter");
     while (isalnum((unsigned char)*s->p) || *s->p == '_')
         s->p++;
-    size_t  len = (size_t)(s->p - begin);
+    size_t   len = (size_t)(s->p - begin);
     dg_dims *d = s->letters->dims;
 
     for (int i = 0; i < s->letters->n; i++) {
@@ -210,17 +216,20 @@ static const dg_contract *read_type(scanner *s, int depth)
     for (int i = 0; i < N_WORDS; i++) {
         size_t n = strlen(words[i].word);
 
-        if (strncmp(s->p, words[i].word, n) == 0 && !isalnum((unsigned char)s->p[n]) && s->p[n] != '_') {
+        if (strncmp(s->p, words[i].word, n) == 0 && !isalnum((unsigned char)s->p[n]) &&
+            s->p[n] != '_') {
             s->p += n;
             c->kind = words[i].kind;
             return c;
         }
     }
-    wrong(s, "expected f[..], i[..], {..}, any, dataset, picks, samples, batch, gradients, parameters or metrics");
+    wrong(s, "expected f[..], i[..], {..}, any, dataset, picks, samples, batch, gradients, "
+             "parameters or metrics");
     return NULL;
 }
 
-const dg_contract *dg_contract_parse(dg_letters *letters, const char *text, uint32_t flags, int *at, const char **why)
+const dg_contract *dg_contract_parse(dg_letters *letters, const char *text, uint32_t flags, int *at,
+                                     const char **why)
 {
     scanner            s = { letters, letters->dims->arena, text, text, NULL, flags };
     const dg_contract *c = read_type(&s, 0);
@@ -234,7 +243,7 @@ const dg_contract *dg_contract_parse(dg_letters *letters, const char *text, uint
     return c;
 }
 
-/* --- printing ------------------------------------------------------------------------------------------------- */
+/* --- printing -------------------------------------------------------------------------------- */
 
 static void print_term(dg_str *out, const dg_dims *d, dg_dim_term t)
 {
@@ -270,7 +279,10 @@ void dg_contract_print(dg_str *out, const dg_dims *dims, const dg_contract *c)
         for (int i = 0; i < c->n_fields; i++) {
             const dg_field_type *f = &c->fields[i];
 
-            dg_str_fmt(out, "%s%s%s:", i ? "," : "{", f->key, f->wildcard ? "*" : f->optional ? "?" : "");
+            dg_str_fmt(out, "%s%s%s:", i ? "," : "{", f->key,
+                       f->wildcard   ? "*"
+                       : f->optional ? "?"
+                                     : "");
             dg_contract_print(out, dims, f->type);
         }
         dg_str_add(out, "}");
@@ -282,7 +294,7 @@ void dg_contract_print(dg_str *out, const dg_dims *dims, const dg_contract *c)
     }
 }
 
-/* --- agreement ------------------------------------------------------------------------------------------------- */
+/* --- agreement ------------------------------------------------------------------------------- */
 
 static void explain(dg_str *why, const dg_dims *d, const dg_contract *from, const dg_contract *to)
 {
@@ -299,7 +311,8 @@ static const dg_dim_type *dim_at(const dg_contract *c, int i)
     return &c->dims[i >= 0 ? i : c->n_dims + i];
 }
 
-static bool unify_dim(dg_dims *d, const dg_contract *from, const dg_contract *to, int i, dg_str *why)
+static bool unify_dim(dg_dims *d, const dg_contract *from, const dg_contract *to, int i,
+                      dg_str *why)
 {
     const dg_dim_type *a = dim_at(from, i), *b = dim_at(to, i);
     int64_t            na = known(d, a->size), nb = known(d, b->size);
@@ -307,7 +320,8 @@ static bool unify_dim(dg_dims *d, const dg_contract *from, const dg_contract *to
     if (unite(d, a->size, b->size) && (!a->capacity || !b->capacity || unite(d, a->live, b->live)))
         return true;
     explain(why, d, from, to);
-    dg_str_fmt(why, ": dimension %d is %lld, not %lld", i >= 0 ? i + 1 : from->n_dims + i + 1, (long long)na, (long long)nb);
+    dg_str_fmt(why, ": dimension %d is %lld, not %lld", i >= 0 ? i + 1 : from->n_dims + i + 1,
+               (long long)na, (long long)nb);
     return false;
 }
 
@@ -316,14 +330,16 @@ static bool unify_tensor(dg_dims *d, const dg_contract *from, const dg_contract 
     int  least = from->n_dims > to->n_dims ? from->n_dims : to->n_dims;
     bool open = from->ellipsis >= 0 || to->ellipsis >= 0;
 
-    if (from->dtype != to->dtype || (from->ellipsis < 0 && least > from->n_dims) || (to->ellipsis < 0 && least > to->n_dims)) {
+    if (from->dtype != to->dtype || (from->ellipsis < 0 && least > from->n_dims) ||
+        (to->ellipsis < 0 && least > to->n_dims)) {
         explain(why, d, from, to);
         return false;
     }
     int left = open ? 0 : from->n_dims, right = 0;
 
     if (open) { /* what stands left and right of both ellipses */
-        int la = from->ellipsis >= 0 ? from->ellipsis : from->n_dims, lb = to->ellipsis >= 0 ? to->ellipsis : to->n_dims;
+        int la = from->ellipsis >= 0 ? from->ellipsis : from->n_dims,
+            lb = to->ellipsis >= 0 ? to->ellipsis : to->n_dims;
 
         left = la < lb ? la : lb;
         la = from->ellipsis >= 0 ? from->n_dims - from->ellipsis : from->n_dims - left;
@@ -354,7 +370,8 @@ static const dg_field_type *find_field(const dg_contract *c, const char *key, si
 static bool unify_record(dg_dims *d, const dg_contract *from, const dg_contract *to, dg_str *why)
 {
     for (int i = 0; i < to->n_fields; i++) {
-        const dg_field_type *want = &to->fields[i], *have = find_field(from, want->key, strlen(want->key));
+        const dg_field_type *want = &to->fields[i],
+                            *have = find_field(from, want->key, strlen(want->key));
 
         if (want->wildcard || (!have && want->optional))
             continue;
@@ -380,12 +397,14 @@ static bool unify_record(dg_dims *d, const dg_contract *from, const dg_contract 
 
 static bool on_its_way(dg_type_kind kind)
 {
-    return kind == DG_TYPE_PICKS || kind == DG_TYPE_SAMPLES; /* a pick is a sample that is not loaded yet */
+    return kind == DG_TYPE_PICKS ||
+           kind == DG_TYPE_SAMPLES; /* a pick is a sample that is not loaded yet */
 }
 
 bool dg_contract_unify(dg_dims *dims, const dg_contract *from, const dg_contract *to, dg_str *why)
 {
-    if (from->kind == DG_TYPE_ANY || to->kind == DG_TYPE_ANY || (on_its_way(from->kind) && on_its_way(to->kind)))
+    if (from->kind == DG_TYPE_ANY || to->kind == DG_TYPE_ANY ||
+        (on_its_way(from->kind) && on_its_way(to->kind)))
         return true;
     if (from->kind != to->kind) {
         explain(why, dims, from, to);
@@ -412,7 +431,9 @@ static dg_dim_term copy_term(dg_dims *d, dg_dim_term t, int *map)
 const dg_contract *dg_contract_copy(dg_dims *dims, const dg_contract *c, int *map)
 {
     dg_contract   *copy = dg_memdup(dims->arena, c, sizeof *c);
-    dg_field_type *fields = c->n_fields ? dg_memdup(dims->arena, c->fields, (size_t)c->n_fields * sizeof *fields) : NULL;
+    dg_field_type *fields =
+        c->n_fields ? dg_memdup(dims->arena, c->fields, (size_t)c->n_fields * sizeof *fields)
+                    : NULL;
 
     for (int i = 0; i < c->n_dims; i++) {
         copy->dims[i].size = copy_term(dims, c->dims[i].size, map);
@@ -425,7 +446,8 @@ const dg_contract *dg_contract_copy(dg_dims *dims, const dg_contract *c, int *ma
     return copy;
 }
 
-const dg_contract *dg_contract_key(const dg_contract *c, const char *key, const dg_contract **record, bool *optional)
+const dg_contract *dg_contract_key(const dg_contract *c, const char *key,
+                                   const dg_contract **record, bool *optional)
 {
     for (;;) {
         size_t               len = strcspn(key, ".");
@@ -447,7 +469,8 @@ const dg_contract *dg_contract_key(const dg_contract *c, const char *key, const 
 
 static bool holds_term(const dg_dims *d, dg_dim_term t, int64_t n, int64_t *bound)
 {
-    int64_t *b = t.n ? NULL : &bound[root_of(d, t.var)], want = b ? (*b ? *b : d->vars.items[root_of(d, t.var)].n) : t.n;
+    int64_t *b = t.n ? NULL : &bound[root_of(d, t.var)],
+            want = b ? (*b ? *b : d->vars.items[root_of(d, t.var)].n) : t.n;
 
     if (want)
         return want == n;
@@ -455,17 +478,19 @@ static bool holds_term(const dg_dims *d, dg_dim_term t, int64_t n, int64_t *boun
     return true;
 }
 
-bool dg_contract_holds(const dg_dims *dims, const dg_contract *c, dg_dtype dtype, dg_shape shape, int64_t *bound)
+bool dg_contract_holds(const dg_dims *dims, const dg_contract *c, dg_dtype dtype, dg_shape shape,
+                       int64_t *bound)
 {
     int left = c->ellipsis >= 0 ? c->ellipsis : c->n_dims;
 
     if (c->kind == DG_TYPE_ANY)
         return true;
-    if (c->kind != DG_TYPE_TENSOR || (c->dtype == DG_I32) != (dtype == DG_I32) || shape.rank < c->n_dims ||
-        (c->ellipsis < 0 && shape.rank > c->n_dims))
+    if (c->kind != DG_TYPE_TENSOR || (c->dtype == DG_I32) != (dtype == DG_I32) ||
+        shape.rank < c->n_dims || (c->ellipsis < 0 && shape.rank > c->n_dims))
         return false;
     for (int i = 0; i < c->n_dims; i++)
-        if (!holds_term(dims, c->dims[i].size, shape.d[i < left ? i : shape.rank - c->n_dims + i], bound))
+        if (!holds_term(dims, c->dims[i].size, shape.d[i < left ? i : shape.rank - c->n_dims + i],
+                        bound))
             return false;
     return true;
 }

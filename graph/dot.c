@@ -1,6 +1,7 @@
-/* dot.c: a graph in Graphviz' language. Each node is a small table: a row of inputs, its id and class on the colour of
- * its role, its attributes as written, a row of outputs; faults stand below in red. Shapes come from lowering each
- * scope at its first image size, where that is possible. */
+/* dot.c: a graph in Graphviz' language. Each node is a small table: a row of inputs, its id and
+ * class on the colour of its role, its attributes as written, a row of outputs; faults stand
+ * below in red. Shapes come from lowering each scope at its first image size, where that is
+ * possible. */
 #include <string.h>
 
 #include "base/map.h"
@@ -18,11 +19,14 @@ enum { LINES = 7, LINE = 34 }; /* of a label on a wire, and bytes of a line of t
 static const struct {
     const char *fill, *line;
 } looks[] = {
-    [DG_ROLE_OTHER] = { "#eceff1", "#90a4ae" },     [DG_ROLE_LOADER] = { "#bbdefb", "#64b5f6" },    [DG_ROLE_SAMPLER] = { "#c5cae9", "#7986cb" },
-    [DG_ROLE_AUGMENT] = { "#b3e5fc", "#4fc3f7" },   [DG_ROLE_BATCH] = { "#90caf9", "#42a5f5" },     [DG_ROLE_BACKBONE] = { "#c8e6c9", "#66bb6a" },
-    [DG_ROLE_ENCODER] = { "#b2dfdb", "#4db6ac" },   [DG_ROLE_DENOISING] = { "#f8bbd0", "#f06292" }, [DG_ROLE_DECODER] = { "#d1c4e9", "#9575cd" },
-    [DG_ROLE_LOSS] = { "#ffe0b2", "#ffb74d" },      [DG_ROLE_GRADIENT] = { "#d7ccc8", "#a1887f" },  [DG_ROLE_OPTIMIZER] = { "#fff9c4", "#fbc02d" },
-    [DG_ROLE_EVALUATE] = { "#b2ebf2", "#26c6da" },  [DG_ROLE_CONTROL] = { "#f0f4c3", "#c0ca33" },   [DG_ROLE_SINK] = { "#cfd8dc", "#78909c" },
+    [DG_ROLE_OTHER] = { "#eceff1", "#90a4ae" },    [DG_ROLE_LOADER] = { "#bbdefb", "#64b5f6" },
+    [DG_ROLE_SAMPLER] = { "#c5cae9", "#7986cb" },  [DG_ROLE_AUGMENT] = { "#b3e5fc", "#4fc3f7" },
+    [DG_ROLE_BATCH] = { "#90caf9", "#42a5f5" },    [DG_ROLE_BACKBONE] = { "#c8e6c9", "#66bb6a" },
+    [DG_ROLE_ENCODER] = { "#b2dfdb", "#4db6ac" },  [DG_ROLE_DENOISING] = { "#f8bbd0", "#f06292" },
+    [DG_ROLE_DECODER] = { "#d1c4e9", "#9575cd" },  [DG_ROLE_LOSS] = { "#ffe0b2", "#ffb74d" },
+    [DG_ROLE_GRADIENT] = { "#d7ccc8", "#a1887f" }, [DG_ROLE_OPTIMIZER] = { "#fff9c4", "#fbc02d" },
+    [DG_ROLE_EVALUATE] = { "#b2ebf2", "#26c6da" }, [DG_ROLE_CONTROL] = { "#f0f4c3", "#c0ca33" },
+    [DG_ROLE_SINK] = { "#cfd8dc", "#78909c" },
 };
 
 typedef struct painter {
@@ -33,7 +37,7 @@ typedef struct painter {
     dg_map         *shapes; /* "number.port[.key]" -> "[4,300,256]" */
 } painter;
 
-/* --- shapes ---------------------------------------------------------------------------------------------------------- */
+/* --- shapes ---------------------------------------------------------------------------------- */
 
 static void keep_shape(painter *p, dg_build *b, const char *name, dg_val v)
 {
@@ -48,20 +52,23 @@ static void keep_shape(painter *p, dg_build *b, const char *name, dg_val v)
         }
         return;
     case DG_KIND_TENSOR:
-        dg_map_set(p->shapes, name, dg_strdup(p->arena, dg_shape_print(dg_shape_of(b, v), text, sizeof text)));
+        dg_map_set(p->shapes, name,
+                   dg_strdup(p->arena, dg_shape_print(dg_shape_of(b, v), text, sizeof text)));
         return;
     default:
         return;
     }
 }
 
-static void watch(void *ctx, dg_build *b, const dg_node *node, const dg_val in[], const dg_val out[])
+static void watch(void *ctx, dg_build *b, const dg_node *node, const dg_val in[],
+                  const dg_val out[])
 {
     painter *p = ctx;
 
     (void)in;
     for (int i = 0; i < node->n_out; i++)
-        keep_shape(p, b, dg_printf(p->arena, "%d.%s", node->number, node->out_ports[i]->name), out[i]);
+        keep_shape(p, b, dg_printf(p->arena, "%d.%s", node->number, node->out_ports[i]->name),
+                   out[i]);
 }
 
 static void find_shapes(painter *p, const dg_scope *scope)
@@ -71,13 +78,14 @@ static void find_shapes(painter *p, const dg_scope *scope)
     dg_diag    *d = dg_diag_open();
     dg_size     size;
 
-    if (scope && dg_scope_size(&size, scope, d) == 0 && dg_lower(&program, p->g, scope, size, 0, params, watch, p, d) == 0)
+    if (scope && dg_scope_size(&size, scope, d) == 0 &&
+        dg_lower(&program, p->g, scope, size, 0, params, watch, p, d) == 0)
         dg_program_close(&program);
     dg_params_close(&params);
     dg_diag_close(&d);
 }
 
-/* --- text -------------------------------------------------------------------------------------------------------------- */
+/* --- text ------------------------------------------------------------------------------------ */
 
 /* Text for a label: in lines of at most `width` bytes, broken at spaces, cut after `most` lines. */
 static void add_lines(dg_str *out, const char *text, int width, int most)
@@ -108,7 +116,7 @@ static void add_lines(dg_str *out, const char *text, int width, int most)
     dg_str_add(out, "<BR ALIGN=\"LEFT\"/>");
 }
 
-/* --- nodes ------------------------------------------------------------------------------------------------------------- */
+/* --- nodes ----------------------------------------------------------------------------------- */
 
 static bool is_fault_of(const dg_err *e, const dg_node *node)
 {
@@ -116,7 +124,8 @@ static bool is_fault_of(const dg_err *e, const dg_node *node)
         return false;
     if (e->at.node)
         return strcmp(e->at.node, node->path) == 0;
-    return e->at.file && e->at.line == node->where.line && e->at.column == node->where.column && strcmp(e->at.file, node->where.file) == 0;
+    return e->at.file && e->at.line == node->where.line && e->at.column == node->where.column &&
+           strcmp(e->at.file, node->where.file) == 0;
 }
 
 static bool is_faulty(const painter *p, const dg_node *node)
@@ -131,9 +140,11 @@ static void add_ports(painter *p, const dg_port *const *ports, int n, bool outpu
 {
     if (n == 0)
         return;
-    dg_str_add(p->out, "<TR><TD BORDER=\"0\" CELLPADDING=\"0\"><TABLE BORDER=\"0\" CELLBORDER=\"0\" CELLSPACING=\"0\" CELLPADDING=\"3\"><TR>");
+    dg_str_add(p->out, "<TR><TD BORDER=\"0\" CELLPADDING=\"0\"><TABLE BORDER=\"0\" "
+                       "CELLBORDER=\"0\" CELLSPACING=\"0\" CELLPADDING=\"3\"><TR>");
     for (int i = 0; i < n; i++) {
-        dg_str_fmt(p->out, "<TD PORT=\"%c%d\"><FONT POINT-SIZE=\"8\" COLOR=\"" FAINT "\">", outputs ? 'o' : 'i', i);
+        dg_str_fmt(p->out, "<TD PORT=\"%c%d\"><FONT POINT-SIZE=\"8\" COLOR=\"" FAINT "\">",
+                   outputs ? 'o' : 'i', i);
         dg_str_xml(p->out, ports[i]->name);
         dg_str_add(p->out, "</FONT></TD>");
     }
@@ -155,7 +166,9 @@ static void add_attributes(painter *p, const dg_node *node)
         if (k->name)
             dg_str_fmt(&text, "%s<%s>", text.n ? " " : "", k->name);
     if (text.s) {
-        dg_str_add(p->out, "<TR><TD BALIGN=\"LEFT\" CELLPADDING=\"4\"><FONT POINT-SIZE=\"8\" COLOR=\"" FAINT "\">");
+        dg_str_add(p->out,
+                   "<TR><TD BALIGN=\"LEFT\" CELLPADDING=\"4\"><FONT POINT-SIZE=\"8\" COLOR=\"" FAINT
+                   "\">");
         add_lines(p->out, text.s, LINE, 6);
         dg_str_add(p->out, "</FONT></TD></TR>");
     }
@@ -169,7 +182,9 @@ static void add_faults(painter *p, const dg_node *node)
 
         if (!is_fault_of(e, node))
             continue;
-        dg_str_add(p->out, "<TR><TD BGCOLOR=\"#ffebee\" BALIGN=\"LEFT\"><FONT POINT-SIZE=\"9\" COLOR=\"" RED "\">");
+        dg_str_add(p->out,
+                   "<TR><TD BGCOLOR=\"#ffebee\" BALIGN=\"LEFT\"><FONT POINT-SIZE=\"9\" COLOR=\"" RED
+                   "\">");
         add_lines(p->out, dg_printf(p->arena, "line %d: %s", e->at.line, e->text), LINE + 6, 8);
         dg_str_add(p->out, "</FONT></TD></TR>");
     }
@@ -177,12 +192,17 @@ static void add_faults(painter *p, const dg_node *node)
 
 static void add_node(painter *p, const dg_node *node)
 {
-    bool        faulty = is_faulty(p, node), structural = node->class == &dg_class_input || node->class == &dg_class_use;
+    bool faulty = is_faulty(p, node),
+         structural = node->class == &dg_class_input || node->class == &dg_class_use;
     const char *line = faulty ? RED : structural ? "#90a4ae" : looks[node->class->role].line;
-    const char *fill = node->broken && !node->model ? "#ffcdd2" : structural ? "#fafafa" : looks[node->class->role].fill;
+    const char *fill = node->broken && !node->model ? "#ffcdd2"
+                       : structural                 ? "#fafafa"
+                                                    : looks[node->class->role].fill;
     bool        named = dg_item_find(node->item, "id") != NULL;
 
-    dg_str_fmt(p->out, "    n%d [label=<<TABLE BORDER=\"%d\" COLOR=\"%s\" CELLBORDER=\"0\" CELLSPACING=\"0\" CELLPADDING=\"3\" BGCOLOR=\"white\" STYLE=\"ROUNDED\">",
+    dg_str_fmt(p->out,
+               "    n%d [label=<<TABLE BORDER=\"%d\" COLOR=\"%s\" CELLBORDER=\"0\" "
+               "CELLSPACING=\"0\" CELLPADDING=\"3\" BGCOLOR=\"white\" STYLE=\"ROUNDED\">",
                node->number, faulty ? 2 : 1, line);
     add_ports(p, node->in_ports, node->n_in, false);
     dg_str_fmt(p->out, "<TR><TD BGCOLOR=\"%s\" CELLPADDING=\"6\">", fill);
@@ -200,7 +220,7 @@ static void add_node(painter *p, const dg_node *node)
     dg_str_add(p->out, "</TABLE>>];\n");
 }
 
-/* --- wires ------------------------------------------------------------------------------------------------------------- */
+/* --- wires ----------------------------------------------------------------------------------- */
 
 /* Was a record lowered at this name? Its keys have shapes then. */
 static bool has_keys(const painter *p, const char *name)
@@ -208,13 +228,15 @@ static bool has_keys(const painter *p, const char *name)
     size_t len = strlen(name);
 
     for (int k = 0; k < dg_map_n(p->shapes); k++)
-        if (strncmp(dg_map_key(p->shapes, k), name, len) == 0 && dg_map_key(p->shapes, k)[len] == '.')
+        if (strncmp(dg_map_key(p->shapes, k), name, len) == 0 &&
+            dg_map_key(p->shapes, k)[len] == '.')
             return true;
     return false;
 }
 
 /* One line of a label: key, type, and the shape where it was lowered. */
-static void add_line(painter *p, dg_str *label, int *n, const char *key, const char *name, const dg_contract *c)
+static void add_line(painter *p, dg_str *label, int *n, const char *key, const char *name,
+                     const dg_contract *c)
 {
     const char *shape = dg_map_get(p->shapes, name);
     bool        record = !shape && c->kind == DG_TYPE_ANY && has_keys(p, name);
@@ -241,7 +263,8 @@ static void add_line(painter *p, dg_str *label, int *n, const char *key, const c
     dg_str_free(&type);
 }
 
-static void add_type(painter *p, dg_str *label, int *n, const char *key, const char *name, const dg_contract *c)
+static void add_type(painter *p, dg_str *label, int *n, const char *key, const char *name,
+                     const dg_contract *c)
 {
     if (c->kind != DG_TYPE_RECORD) {
         add_line(p, label, n, key, name, c);
@@ -261,7 +284,8 @@ static void add_type(painter *p, dg_str *label, int *n, const char *key, const c
             }
             continue;
         }
-        const char *inner = dg_printf(p->arena, "%s%s%s%s", key, *key ? "." : "", f->key, f->wildcard ? "*" : "");
+        const char *inner =
+            dg_printf(p->arena, "%s%s%s%s", key, *key ? "." : "", f->key, f->wildcard ? "*" : "");
 
         add_type(p, label, n, inner, dg_printf(p->arena, "%s.%s", name, f->key), f->type);
     }
@@ -272,7 +296,8 @@ static bool wire_is_faulty(const painter *p, const dg_wire *w)
     for (int i = 0; i < dg_diag_n(p->faults); i++) {
         const dg_err *e = dg_diag_at(p->faults, i);
 
-        if (e->severity == DG_ERROR && e->at.file && w->where.file && strcmp(e->at.file, w->where.file) == 0 && e->at.line == w->where.line &&
+        if (e->severity == DG_ERROR && e->at.file && w->where.file &&
+            strcmp(e->at.file, w->where.file) == 0 && e->at.line == w->where.line &&
             e->at.column == w->where.column)
             return true;
     }
@@ -284,28 +309,35 @@ static void add_wire(painter *p, const dg_node *node, int port)
     const dg_wire     *w = &node->in[port];
     const dg_port     *from = w->from->out_ports[w->port], *to = node->in_ports[port];
     const dg_contract *c = w->from->out_contracts[w->port], *record;
-    bool               faulty = wire_is_faulty(p, w), optional = (to->flags & DG_PORT_OPTIONAL) != 0;
-    dg_str             label = { 0 };
-    int                n = 0;
+    bool   faulty = wire_is_faulty(p, w), optional = (to->flags & DG_PORT_OPTIONAL) != 0;
+    dg_str label = { 0 };
+    int    n = 0;
 
     if (w->key && !(c = dg_contract_key(c, w->key, &record, &optional)))
         c = &dg_contract_any;
-    const char *name = dg_printf(p->arena, "%d.%s%s%s", w->from->number, from->name, w->key ? "." : "", w->key ? w->key : "");
+    const char *name = dg_printf(p->arena, "%d.%s%s%s", w->from->number, from->name,
+                                 w->key ? "." : "", w->key ? w->key : "");
 
     add_type(p, &label, &n, w->key ? w->key : "", name, c);
-    dg_str_fmt(p->out, "    n%d:o%d:s -> n%d:i%d:n [color=\"%s\"%s, label=<<FONT COLOR=\"%s\">%s</FONT>>];\n", w->from->number, w->port, node->number,
-               port, faulty ? RED : FAINT, faulty ? ", penwidth=2" : "", faulty ? RED : "#78909c", label.s ? label.s : " ");
+    dg_str_fmt(
+        p->out,
+        "    n%d:o%d:s -> n%d:i%d:n [color=\"%s\"%s, label=<<FONT COLOR=\"%s\">%s</FONT>>];\n",
+        w->from->number, w->port, node->number, port, faulty ? RED : FAINT,
+        faulty ? ", penwidth=2" : "", faulty ? RED : "#78909c", label.s ? label.s : " ");
     dg_str_free(&label);
 }
 
-/* --- scopes ------------------------------------------------------------------------------------------------------------- */
+/* --- scopes ---------------------------------------------------------------------------------- */
 
 static void add_when(dg_str *out, const char *before, dg_when w)
 {
-    static const char *const units[] = { [DG_STEPS] = "step", [DG_EPOCHS] = "epoch", [DG_MINUTES] = "min" };
+    static const char *const units[] = {
+        [DG_STEPS] = "step", [DG_EPOCHS] = "epoch", [DG_MINUTES] = "min"
+    };
 
     if (w.unit != DG_NEVER)
-        dg_str_fmt(out, "%s%g %s%s", before, w.n, units[w.unit], w.n != 1 && w.unit != DG_MINUTES ? "s" : "");
+        dg_str_fmt(out, "%s%g %s%s", before, w.n, units[w.unit],
+                   w.n != 1 && w.unit != DG_MINUTES ? "s" : "");
 }
 
 static void add_title(painter *p, const dg_scope *s)
@@ -315,7 +347,8 @@ static void add_title(painter *p, const dg_scope *s)
 
     if (s->kind == DG_SCOPE_TRAIN) {
         if (s->steps || s->epochs)
-            dg_str_fmt(&t, "%lld %s, ", (long long)(s->steps ? s->steps : s->epochs), s->steps ? "steps" : "epochs");
+            dg_str_fmt(&t, "%lld %s, ", (long long)(s->steps ? s->steps : s->epochs),
+                       s->steps ? "steps" : "epochs");
         dg_str_add(&t, precisions[s->precision]);
         if (s->accumulate > 1)
             dg_str_fmt(&t, ", %lld batches per update", (long long)s->accumulate);
@@ -339,10 +372,14 @@ static void add_title(painter *p, const dg_scope *s)
 
 static void add_scope(painter *p, const dg_scope *s, int number)
 {
-    static const char *const fills[] = { [DG_SCOPE_MODEL] = "#f3faf4", [DG_SCOPE_TRAIN] = "#f6f8fc", [DG_SCOPE_EVALUATE] = "#f2fbfc" };
+    static const char *const fills[] = {
+        [DG_SCOPE_MODEL] = "#f3faf4", [DG_SCOPE_TRAIN] = "#f6f8fc", [DG_SCOPE_EVALUATE] = "#f2fbfc"
+    };
 
-    dg_str_fmt(p->out, "  subgraph cluster_%d {\n    style=\"rounded,filled\"; color=\"#cfd8dc\"; fillcolor=\"%s\"; labeljust=l; margin=16;\n", number,
-               fills[s->kind]);
+    dg_str_fmt(p->out,
+               "  subgraph cluster_%d {\n    style=\"rounded,filled\"; color=\"#cfd8dc\"; "
+               "fillcolor=\"%s\"; labeljust=l; margin=16;\n",
+               number, fills[s->kind]);
     add_title(p, s);
     for (int i = 0; i < s->n_nodes; i++)
         add_node(p, s->nodes[i]);
@@ -353,7 +390,8 @@ static void add_scope(painter *p, const dg_scope *s, int number)
                 add_wire(p, s->nodes[i], k);
 }
 
-/* Dashed lines between scopes: whose weights an evaluation takes, and which number chooses the best checkpoint. */
+/* Dashed lines between scopes: whose weights an evaluation takes, and which number chooses the
+ * best checkpoint. */
 static void add_upward(painter *p)
 {
     const dg_checkpoint_conf *c = &p->g->checkpoint;
@@ -363,12 +401,15 @@ static void add_upward(painter *p)
 
         for (int k = 0; s->weights && k < s->n_nodes; k++)
             if (s->nodes[k]->model)
-                dg_str_fmt(p->out, "  n%d -> n%d [style=dashed, color=\"#fbc02d\", constraint=false, label=\"weights\"];\n", s->weights->number,
-                           s->nodes[k]->number);
+                dg_str_fmt(p->out,
+                           "  n%d -> n%d [style=dashed, color=\"#fbc02d\", constraint=false, "
+                           "label=\"weights\"];\n",
+                           s->weights->number, s->nodes[k]->number);
     }
     if (!c->present)
         return;
-    dg_str_add(p->out, "  checkpoint [shape=note, style=filled, fillcolor=\"#fffde7\", color=\"#fbc02d\", label=<<B>checkpoint</B>");
+    dg_str_add(p->out, "  checkpoint [shape=note, style=filled, fillcolor=\"#fffde7\", "
+                       "color=\"#fbc02d\", label=<<B>checkpoint</B>");
     if (c->to) {
         dg_str_add(p->out, "<BR/><FONT POINT-SIZE=\"9\">");
         dg_str_xml(p->out, c->to);
@@ -382,7 +423,8 @@ static void add_upward(painter *p)
     dg_str_free(&when);
     dg_str_add(p->out, ">];\n");
     if (c->best) {
-        dg_str_fmt(p->out, "  n%d -> checkpoint [style=dashed, color=\"" FAINT "\", label=<best ", c->best->number);
+        dg_str_fmt(p->out, "  n%d -> checkpoint [style=dashed, color=\"" FAINT "\", label=<best ",
+                   c->best->number);
         dg_str_xml(p->out, c->best_key);
         dg_str_add(p->out, ">];\n");
     }
@@ -393,7 +435,9 @@ static bool belongs(const painter *p, const dg_err *e)
     const dg_graph *g = p->g;
 
     for (int i = 0; i < g->n_models + g->n_evaluates + 1; i++) {
-        const dg_scope *s = i < g->n_models ? g->models[i] : i < g->n_models + g->n_evaluates ? g->evaluates[i - g->n_models] : g->train;
+        const dg_scope *s = i < g->n_models                    ? g->models[i]
+                            : i < g->n_models + g->n_evaluates ? g->evaluates[i - g->n_models]
+                                                               : g->train;
 
         for (int k = 0; s && k < s->n_nodes; k++)
             if (is_fault_of(e, s->nodes[k]))
@@ -414,7 +458,10 @@ static void add_other_faults(painter *p)
             add_lines(&text, dg_printf(p->arena, "line %d: %s", e->at.line, e->text), 60, 4);
     }
     if (text.s)
-        dg_str_fmt(p->out, "  faults [shape=box, style=\"rounded,filled\", color=\"" RED "\", fillcolor=\"#ffebee\", fontcolor=\"" RED "\", label=<%s>];\n", text.s);
+        dg_str_fmt(p->out,
+                   "  faults [shape=box, style=\"rounded,filled\", color=\"" RED
+                   "\", fillcolor=\"#ffebee\", fontcolor=\"" RED "\", label=<%s>];\n",
+                   text.s);
     dg_str_free(&text);
 }
 
@@ -429,13 +476,17 @@ void dg_render_dot(dg_str *out, const dg_graph *g, const dg_diag *faults)
             find_shapes(&p, g->evaluates[i]);
         find_shapes(&p, g->train); /* last: a model that both use shows the training shapes */
     }
-    dg_str_add(out, "digraph pipeline {\n"
-                    "  graph [rankdir=TB, fontname=\"" FONT "\", fontsize=13, fontcolor=\"" INK "\", bgcolor=white, pad=0.3, nodesep=0.35, ranksep=0.45, labelloc=t, newrank=false];\n"
-                    "  node [shape=plain, fontname=\"" FONT "\", fontsize=11, fontcolor=\"" INK "\"];\n"
-                    "  edge [fontname=\"" FONT "\", fontsize=8, fontcolor=\"" FAINT "\", color=\"" FAINT "\", arrowsize=0.6];\n"
-                    "  label=<<B>");
+    dg_str_add(
+        out, "digraph pipeline {\n"
+             "  graph [rankdir=TB, fontname=\"" FONT "\", fontsize=13, fontcolor=\"" INK
+             "\", bgcolor=white, pad=0.3, nodesep=0.35, ranksep=0.45, labelloc=t, newrank=false];\n"
+             "  node [shape=plain, fontname=\"" FONT "\", fontsize=11, fontcolor=\"" INK "\"];\n"
+             "  edge [fontname=\"" FONT "\", fontsize=8, fontcolor=\"" FAINT "\", color=\"" FAINT
+             "\", arrowsize=0.6];\n"
+             "  label=<<B>");
     dg_str_xml(out, g->name);
-    dg_str_fmt(out, "</B>   <FONT POINT-SIZE=\"10\" COLOR=\"" FAINT "\">seed %llu</FONT>>;\n", (unsigned long long)g->seed);
+    dg_str_fmt(out, "</B>   <FONT POINT-SIZE=\"10\" COLOR=\"" FAINT "\">seed %llu</FONT>>;\n",
+               (unsigned long long)g->seed);
     for (int i = 0; i < g->n_models; i++)
         add_scope(&p, g->models[i], n++);
     if (g->train)

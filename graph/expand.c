@@ -1,54 +1,21 @@
-/* expand.c: <let> and $name, <include> with parameters, <stack>.
+/* expand.c: <include> with parameters, <stack>, and what remains when they are gone.
  *
- * A name is looked up among: parameters of the include, lets of the file, lets of the including file, and so on
- * outward. A repetition costs what its text costs, so both elements and bytes are bounded: nested stacks and lets
- * of lets would otherwise be a billion laughs. */
+ * A repetition costs what its text costs, so the number of elements is bounded: nested stacks would
+ * otherwise be a billion laughs. */
 #include "graph/expand.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
-#include "graph/graph.h"
-#include "graph/report.h"
+#include "graph/let.h"
 
 enum {
     MAX_ITEMS = 100000,
     MAX_ATTRS = 400000,
-    MAX_VALUE = 64 << 10,
-    MAX_VALUES = 16 << 20,
-    MAX_LETS = 1024,
     MAX_INCLUDES = 16, /* nested */
     MAX_REPEAT = 1000,
 };
-
-typedef struct var {
-    const char        *name, *value, *folder;
-    dg_xml_attr       *attr;  /* where it was written; NULL: --set, or a stack's index */
-    const struct var  *next;
-    bool              *used;
-} var;
-
-typedef struct expander {
-    dg_reporter  *report;
-    dg_arena     *arena;
-    dg_map       *files;   /* real path -> dg_xml */
-    dg_map       *sources;
-    const dg_set *sets;
-    int           n_sets;
-    bool         *set_used;
-    DG_VEC(const char *) top_lets; /* what --set can name */
-    int           n_items, n_attrs, n_lets, depth;
-    size_t        n_bytes;
-    bool          full;    /* a bound was reached: expand no more */
-} expander;
-
-/* The file that is being expanded, and how it came in. */
-typedef struct place {
-    const char *folder, *path;
-    dg_frame   *frame;
-    const struct place *up;
-} place;
 
 bool dg_is_name(const char *s)
 {
@@ -64,182 +31,10 @@ const dg_item_attr *dg_item_find(const dg_item *item, const char *name)
             return &item->attrs[i];
     return NULL;
 }
+/* --- elements -------------------------------------------------------------------------------- */
 
-/* --- $name ------------------------------------------------------------------------------------------------ */
-
-static const var *find(const var *env, const char *name, size_t len)
-{
-    while (env && (strncmp(env->name, name, len) != 0 || env->name[len]))
-        env = env->next;
-    return env;
-}
-
-static void unknown_name(expander *x, const place *p, const var *env, dg_where at, const char *name)
-{
-    DG_VEC(const char *) names = { 0 };
-
-    for (; env; env = env->next)
-        DG_PUSH(x->arena, names, env->name);
-    dg_report_fail(x->report, p->frame, at, "let-unknown", "$%s: there is no <let %s=...> before this place", name, name);
-    dg_report_nearest(x->report, name, names.items, names.n, "known names");
-}
-
-/* The text after '$' at *s: what it stands for; NULL after an error. *s moves behind it. */
-static const var *take_name(expander *x, const place *p, const var *env, const char **s, dg_where at)
-{
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
-    bool        braces = **s == '{';
-    const char *name = *s + braces;
-    size_t      len = strspn(name, letters);
-    const var  *v = len ? find(env, name, len) : NULL;
-
-    *s = name + len;
-    if (len == 0 || (braces && **s != '}')) {
-        dg_report_fail(x->report, p->frame, at, "let-syntax", "a $ stands before a name: $name or ${name}");
-        dg_report_help(x->report, "$$ is a dollar sign");
-        return NULL;
-    }
-    *s += braces;
-    if (!v)
-        unknown_name(x, p, env, at, dg_strndup(x->arena, name, len));
-    else
-        *v->used = true;
-    return v;
-}
-
-/* text with names replaced. *folder: of the file in which the result's first letters stand. */
-static const char *substitute(expander *x, const place *p, const var *env, const char *text, dg_where at,
-                              const char **folder)
-{
-    dg_str out = { 0 };
-
-    *folder = p->folder;
-    if (!strchr(text, '$'))
-        return text;
-    for (const char *s = text; *s && out.n <= MAX_VALUE;) {
-        size_t plain = strcspn(s, "$");
-        dg_where here = at;
-
-        dg_str_add_n(&out, s, plain);
-        s += plain;
-        here.column += (int)(s - text);
-        if (s[0] == '$' && s[1] == '$') {
-            dg_str_add(&out, "$");
-            s += 2;
-        } else if (*s == '$') {
-            s++;
-            const var *v = take_name(x, p, env, &s, here);
-
-            if (v && out.n == 0 && *v->value)
-                *folder = v->folder;
-            dg_str_add(&out, v ? v->value : "");
-        }
-    }
-    if (out.n > MAX_VALUE || (x->n_bytes += out.n) > MAX_VALUES) {
-        if (!x->full)
-            dg_report_fail(x->report, p->frame, at, "expand-too-long",
-                           "this text becomes too long when names are replaced (limit: %d KiB here, %d MiB in all)",
-                           MAX_VALUE >> 10, MAX_VALUES >> 20);
-        x->full = true;
-        out.n = 0;
-    }
-    const char *result = dg_strndup(x->arena, out.s ? out.s : "", out.n);
-
-    dg_str_free(&out);
-    return result;
-}
-
-/* --- let ---------------------------------------------------------------------------------------------------- */
-
-static const var *push(expander *x, const var *env, var v)
-{
-    v.next = env;
-    if (!v.used)
-        v.used = DG_NEW(x->arena, bool);
-    return dg_memdup(x->arena, &v, sizeof v);
-}
-
-static void no_children(expander *x, const place *p, const dg_xml *e)
-{
-    if (e->first)
-        dg_report_fail(x->report, p->frame, e->first->at, "element-misplaced", "<%s> has no elements inside", e->name);
-}
-
-/* Parameters of an include: the first n names of the chain. They reach the lets of the part itself. */
-typedef struct parameters {
-    const var *first;
-    int        n;
-} parameters;
-
-static bool shadowed(const parameters *given, const char *name)
-{
-    const var *v = given ? given->first : NULL;
-
-    for (int n = given ? given->n : 0; n > 0; n--, v = v->next)
-        if (strcmp(v->name, name) == 0)
-            return true;
-    return false;
-}
-
-/* The same name, defined inside the element that also holds this let; NULL if there is none. */
-static const var *find_twin(const var *env, const var *outer, const char *name)
-{
-    const var *other = find(env, name, strlen(name));
-
-    for (; env && env != outer; env = env->next)
-        if (env == other)
-            return other;
-    return NULL;
-}
-
-/* outer: the names known before the element that holds this let. */
-static const var *expand_let(expander *x, const place *p, const dg_xml *e, const var *env, const var *outer,
-                             const parameters *given)
-{
-    bool top = !p->up && e->parent && !e->parent->parent;
-
-    no_children(x, p, e);
-    for (int i = 0; i < e->n_attrs && !x->full; i++) {
-        dg_xml_attr *a = &e->attrs[i];
-        const var   *twin = find_twin(env, outer, a->name);
-        var          v = { .name = a->name, .attr = a, .used = &a->used };
-
-        if (!dg_is_name(a->name) || strchr(a->name, '-')) {
-            dg_report_fail(x->report, p->frame, a->at, "let-name", "\"%s\" is no name for a let: letters, digits and _, beginning with a letter", a->name);
-            a->used = true;
-            continue;
-        }
-        if (shadowed(given, a->name)) {
-            a->used = true;
-            continue;
-        }
-        if (twin) {
-            dg_report_fail(x->report, p->frame, a->at, "let-twice", "%s is defined twice", a->name);
-            if (twin->attr)
-                dg_report_note(x->report, twin->attr->at, "first defined here");
-        }
-        v.value = substitute(x, p, env, a->value, a->value_at, &v.folder);
-        for (int k = 0; top && k < x->n_sets; k++)
-            if (strcmp(x->sets[k].name, a->name) == 0) {
-                v.value = x->sets[k].value;
-                v.folder = NULL;
-                x->set_used[k] = true;
-            }
-        if (top)
-            DG_PUSH(x->arena, x->top_lets, a->name);
-        if (++x->n_lets > MAX_LETS) {
-            dg_report_fail(x->report, p->frame, a->at, "expand-too-many", "more than %d lets", MAX_LETS);
-            x->full = true;
-        }
-        env = push(x, env, v);
-    }
-    return env;
-}
-
-/* --- elements -------------------------------------------------------------------------------------------------- */
-
-static void expand_children(expander *x, const place *p, dg_item *into, const dg_xml *e, const var *env,
-                            const parameters *given);
+static void expand_children(dg_expander *x, const dg_place *p, dg_item *into, const dg_xml *e,
+                            const dg_var *env, const dg_parameters *given);
 
 static void append(dg_item *into, dg_item *item)
 {
@@ -249,7 +44,7 @@ static void append(dg_item *into, dg_item *item)
         into->first = into->last = item;
 }
 
-static void close_frame(expander *x, dg_item *into, dg_frame *frame)
+static void close_frame(dg_expander *x, dg_item *into, dg_frame *frame)
 {
     dg_item *mark = DG_NEW(x->arena, dg_item);
 
@@ -259,14 +54,15 @@ static void close_frame(expander *x, dg_item *into, dg_frame *frame)
 }
 
 /* The element with its attributes replaced; NULL when the bound is reached. */
-static dg_item *make_item(expander *x, const place *p, const dg_xml *e, const var *env)
+static dg_item *make_item(dg_expander *x, const dg_place *p, const dg_xml *e, const dg_var *env)
 {
     dg_item *item = DG_NEW(x->arena, dg_item);
 
     x->n_attrs += e->n_attrs;
     if (++x->n_items > MAX_ITEMS || x->n_attrs > MAX_ATTRS) {
         if (!x->full)
-            dg_report_fail(x->report, p->frame, e->at, "expand-too-many", "the pipeline becomes larger than %d elements or %d attributes",
+            dg_report_fail(x->report, p->frame, e->at, "expand-too-many",
+                           "the pipeline becomes larger than %d elements or %d attributes",
                            MAX_ITEMS, MAX_ATTRS);
         x->full = true;
         return NULL;
@@ -282,16 +78,18 @@ static dg_item *make_item(expander *x, const place *p, const dg_xml *e, const va
         item->attrs[i] = (dg_item_attr){ .name = a->name, .at = a->at, .value_at = a->value_at };
         int before = x->report->n;
 
-        item->attrs[i].value = substitute(x, p, env, a->value, a->value_at, &item->attrs[i].folder);
+        item->attrs[i].value =
+            dg_let_replace(x, p, env, a->value, a->value_at, &item->attrs[i].folder);
         item->attrs[i].bad = x->report->n != before;
     }
     return item;
 }
 
-/* --- include ------------------------------------------------------------------------------------------------ */
+/* --- include --------------------------------------------------------------------------------- */
 
 /* The root of a file, parsed once; NULL after an error. */
-static dg_xml *open_file(expander *x, const place *p, const char *path, const char *real, dg_where at)
+static dg_xml *open_file(dg_expander *x, const dg_place *p, const char *path, const char *real,
+                         dg_where at)
 {
     dg_xml *root = dg_map_get(x->files, real);
     char   *text = NULL;
@@ -303,7 +101,8 @@ static dg_xml *open_file(expander *x, const place *p, const char *path, const ch
     int      rc = dg_file_read(&text, &n, path, DG_XML_MAX_BYTES, own);
 
     if (rc < 0) {
-        dg_report_fail(x->report, p->frame, at, "include-unreadable", "%s: %s", path, dg_diag_at(own, 0)->text);
+        dg_report_fail(x->report, p->frame, at, "include-unreadable", "%s: %s", path,
+                       dg_diag_at(own, 0)->text);
     } else {
         dg_source *source = DG_NEW(x->arena, dg_source);
 
@@ -321,17 +120,19 @@ static dg_xml *open_file(expander *x, const place *p, const char *path, const ch
     return root;
 }
 
-static bool includes_itself(expander *x, const place *p, const char *real, dg_where at, const char *path)
+static bool includes_itself(dg_expander *x, const dg_place *p, const char *real, dg_where at,
+                            const char *path)
 {
     int depth = 0;
 
-    for (const place *k = p; k; k = k->up, depth++)
+    for (const dg_place *k = p; k; k = k->up, depth++)
         if (strcmp(k->path, real) == 0) {
             dg_report_fail(x->report, p->frame, at, "include-cycle", "%s includes itself", path);
             return true;
         }
     if (depth >= MAX_INCLUDES)
-        dg_report_fail(x->report, p->frame, at, "include-too-deep", "files include each other more than %d deep", MAX_INCLUDES);
+        dg_report_fail(x->report, p->frame, at, "include-too-deep",
+                       "files include each other more than %d deep", MAX_INCLUDES);
     return depth >= MAX_INCLUDES;
 }
 
@@ -344,18 +145,20 @@ static const char *real_path(dg_arena *a, const char *path)
     return copy;
 }
 
-static void check_parameters(expander *x, const place *p, const dg_item *item, parameters given)
+static void check_parameters(dg_expander *x, const dg_place *p, const dg_item *item,
+                             dg_parameters given)
 {
     for (; given.n > 0; given.n--, given.first = given.first->next)
         if (!*given.first->used) {
             const dg_item_attr *a = dg_item_find(item, given.first->name);
 
-            dg_report_fail(x->report, p->frame, a->at, "include-parameter", "the included part never uses $%s", a->name);
+            dg_report_fail(x->report, p->frame, a->at, "include-parameter",
+                           "the included part never uses $%s", a->name);
         }
 }
 
 /* The prefix of ids inside, after checking the id; an include may have none. */
-static const char *frame_prefix(expander *x, const place *p, const dg_item_attr *id)
+static const char *frame_prefix(dg_expander *x, const dg_place *p, const dg_item_attr *id)
 {
     const char *outer = p->frame ? p->frame->prefix : "";
 
@@ -363,27 +166,31 @@ static const char *frame_prefix(expander *x, const place *p, const dg_item_attr 
         return outer;
     if (!dg_is_name(id->value)) {
         dg_report_fail(x->report, p->frame, id->value_at, "id-syntax",
-                       "id=\"%s\": an id has letters, digits, _ and -, and begins with a letter", id->value);
+                       "id=\"%s\": an id has letters, digits, _ and -, and begins with a letter",
+                       id->value);
         return outer;
     }
     return dg_printf(x->arena, "%s%s.", outer, id->value);
 }
 
-static void expand_include(expander *x, const place *p, dg_item *into, const dg_xml *e, const var *env)
+static void expand_include(dg_expander *x, const dg_place *p, dg_item *into, const dg_xml *e,
+                           const dg_var *env)
 {
     dg_item            *item = make_item(x, p, e, env);
-    const dg_item_attr *file = item ? dg_item_find(item, "file") : NULL, *id = item ? dg_item_find(item, "id") : NULL;
-    parameters          given = { 0 };
+    const dg_item_attr *file = item ? dg_item_find(item, "file") : NULL,
+                       *id = item ? dg_item_find(item, "id") : NULL;
+    dg_parameters given = { 0 };
 
     if (!item)
         return;
-    no_children(x, p, e);
+    dg_no_children(x, p, e);
     x->report->holes |= !file;
     if (!file) {
         dg_report_fail(x->report, p->frame, e->at, "attr-missing", "<include> needs file=\"...\"");
         return;
     }
-    const char *path = dg_path_join(x->arena, file->folder && strcmp(file->folder, ".") != 0 ? file->folder : "", file->value);
+    const char *path = dg_path_join(
+        x->arena, file->folder && strcmp(file->folder, ".") != 0 ? file->folder : "", file->value);
     const char *real = real_path(x->arena, path);
 
     if (includes_itself(x, p, real, file->value_at, path)) {
@@ -397,76 +204,93 @@ static void expand_include(expander *x, const place *p, dg_item *into, const dg_
         return;
     if (strcmp(root->name, "part") != 0) {
         x->report->holes = true;
-        dg_report_fail(x->report, p->frame, root->at, "include-root", "an included file is a <part>, this one is a <%s>", root->name);
+        dg_report_fail(x->report, p->frame, root->at, "include-root",
+                       "an included file is a <part>, this one is a <%s>", root->name);
         dg_report_note(x->report, file->value_at, "included here");
         return;
     }
     for (int i = 0; i < root->n_attrs; i++)
-        dg_report_fail(x->report, p->frame, root->attrs[i].at, "attr-unknown", "<part> has no attributes; its parameters are <let>s");
+        dg_report_fail(x->report, p->frame, root->attrs[i].at, "attr-unknown",
+                       "<part> has no attributes; its parameters are <let>s");
     for (int i = 0; i < item->n_attrs; i++)
         if (&item->attrs[i] != file && &item->attrs[i] != id) {
-            env = push(x, env, (var){ .name = item->attrs[i].name, .value = item->attrs[i].value, .folder = item->attrs[i].folder });
+            env = dg_let_push(x, env,
+                              (dg_var){ .name = item->attrs[i].name,
+                                        .value = item->attrs[i].value,
+                                        .folder = item->attrs[i].folder });
             given.n++;
         }
     given.first = env;
     dg_frame *frame = DG_NEW(x->arena, dg_frame);
-    place     inside = { dg_path_folder(x->arena, path), real, frame, p };
+    dg_place  inside = { dg_path_folder(x->arena, path), real, frame, p };
 
-    *frame = (dg_frame){ .up = p->frame, .prefix = frame_prefix(x, p, id), .id = id ? id->value : NULL, .at = e->at };
+    *frame = (dg_frame){
+        .up = p->frame, .prefix = frame_prefix(x, p, id), .id = id ? id->value : NULL, .at = e->at
+    };
     expand_children(x, &inside, into, root, env, &given);
     close_frame(x, into, frame);
     if (!x->full)
         check_parameters(x, p, item, given);
 }
 
-/* --- stack --------------------------------------------------------------------------------------------------- */
+/* --- stack ----------------------------------------------------------------------------------- */
 
-static void expand_stack(expander *x, const place *p, dg_item *into, const dg_xml *e, const var *env)
+static void expand_stack(dg_expander *x, const dg_place *p, dg_item *into, const dg_xml *e,
+                         const dg_var *env)
 {
     static const char *const names[] = { "id", "count", "in" };
-    dg_item            *item = make_item(x, p, e, env);
-    const dg_item_attr *count = item ? dg_item_find(item, "count") : NULL, *id = item ? dg_item_find(item, "id") : NULL;
-    int64_t             n = 0;
+    dg_item                 *item = make_item(x, p, e, env);
+    const dg_item_attr      *count = item ? dg_item_find(item, "count") : NULL,
+                       *id = item ? dg_item_find(item, "id") : NULL;
+    int64_t n = 0;
 
     if (!item)
         return;
     for (int i = 0; i < item->n_attrs; i++)
         if (strcmp(item->attrs[i].name, "id") != 0 && strcmp(item->attrs[i].name, "count") != 0 &&
             strcmp(item->attrs[i].name, "in") != 0) {
-            dg_report_fail(x->report, p->frame, item->attrs[i].at, "attr-unknown", "<stack> has no attribute \"%s\"", item->attrs[i].name);
+            dg_report_fail(x->report, p->frame, item->attrs[i].at, "attr-unknown",
+                           "<stack> has no attribute \"%s\"", item->attrs[i].name);
             dg_report_nearest(x->report, item->attrs[i].name, names, 3, "its attributes");
         }
     x->report->holes |= !id || !count;
     if (!id || !count) {
-        dg_report_fail(x->report, p->frame, e->at, "attr-missing", "<stack> needs %s=\"...\"", id ? "count" : "id");
+        dg_report_fail(x->report, p->frame, e->at, "attr-missing", "<stack> needs %s=\"...\"",
+                       id ? "count" : "id");
         return;
     }
     if (!dg_parse_i64(count->value, &n) || n < 1 || n > MAX_REPEAT) {
         x->report->holes = true;
-        dg_report_fail(x->report, p->frame, count->value_at, "attr-value", "count=\"%s\": expected an integer from 1 to %d", count->value,
-                       MAX_REPEAT);
+        dg_report_fail(x->report, p->frame, count->value_at, "attr-value",
+                       "count=\"%s\": expected an integer from 1 to %d", count->value, MAX_REPEAT);
         return;
     }
     const char *prefix = frame_prefix(x, p, id);
     dg_frame   *before = NULL;
 
     for (int64_t k = 0; k < n && !x->full; k++) {
-        dg_frame  *frame = DG_NEW(x->arena, dg_frame);
-        place      inside = *p;
+        dg_frame   *frame = DG_NEW(x->arena, dg_frame);
+        dg_place    inside = *p;
         const char *index = dg_printf(x->arena, "%lld", (long long)k);
 
-        *frame = (dg_frame){ .up = p->frame, .id = id->value, .at = e->at, .stack = true, .before = before };
+        *frame = (dg_frame){
+            .up = p->frame, .id = id->value, .at = e->at, .stack = true, .before = before
+        };
         frame->prefix = dg_printf(x->arena, "%s%s.", prefix, index);
         frame->in = dg_item_find(item, "in");
         inside.frame = frame;
-        expand_children(x, &inside, into, e, push(x, env, (var){ .name = "index", .value = index, .folder = p->folder }), NULL);
+        expand_children(
+            x, &inside, into, e,
+            dg_let_push(x, env, (dg_var){ .name = "index", .value = index, .folder = p->folder }),
+            NULL);
         before = frame;
     }
     if (before)
         close_frame(x, into, before);
 }
 
-static void expand_element(expander *x, const place *p, dg_item *into, const dg_xml *e, const var *env)
+static void expand_element(dg_expander *x, const dg_place *p, dg_item *into, const dg_xml *e,
+                           const dg_var *env)
 {
     if (strcmp(e->name, "include") == 0) {
         expand_include(x, p, into, e, env);
@@ -482,48 +306,56 @@ static void expand_element(expander *x, const place *p, dg_item *into, const dg_
     }
 }
 
-static void expand_children(expander *x, const place *p, dg_item *into, const dg_xml *e, const var *env,
-                            const parameters *given)
+static void expand_children(dg_expander *x, const dg_place *p, dg_item *into, const dg_xml *e,
+                            const dg_var *env, const dg_parameters *given)
 {
-    const var *outer = env;
+    const dg_var *outer = env;
 
     for (const dg_xml *k = e->first; k && !x->full; k = k->next)
         if (strcmp(k->name, "let") == 0)
-            env = expand_let(x, p, k, env, outer, given);
+            env = dg_let_read(x, p, k, env, outer, given);
         else
             expand_element(x, p, into, k, env);
 }
 
-/* --- the whole --------------------------------------------------------------------------------------------------- */
+/* --- the whole ------------------------------------------------------------------------------- */
 
-static void warn_unused(expander *x, const dg_xml *e)
+static void warn_unused(dg_expander *x, const dg_xml *e)
 {
     for (; e; e = e->next) {
         for (int i = 0; i < e->n_attrs && strcmp(e->name, "let") == 0; i++)
             if (!e->attrs[i].used && dg_is_name(e->attrs[i].name))
-                dg_report_warn(x->report, NULL, e->attrs[i].at, "let-unused", "%s is defined, but $%s is never used",
-                               e->attrs[i].name, e->attrs[i].name);
+                dg_report_warn(x->report, NULL, e->attrs[i].at, "let-unused",
+                               "%s is defined, but $%s is never used", e->attrs[i].name,
+                               e->attrs[i].name);
         warn_unused(x, e->first);
     }
 }
 
-static void check_sets(expander *x)
+static void check_sets(dg_expander *x)
 {
     for (int k = 0; k < x->n_sets; k++)
         if (!x->set_used[k]) {
-            dg_report_fail(x->report, NULL, DG_NOWHERE, "set-unknown", "--set %s=%s: the pipeline has no <let %s=...> at its top level",
+            dg_report_fail(x->report, NULL, DG_NOWHERE, "set-unknown",
+                           "--set %s=%s: the pipeline has no <let %s=...> at its top level",
                            x->sets[k].name, x->sets[k].value, x->sets[k].name);
-            dg_report_nearest(x->report, x->sets[k].name, x->top_lets.items, x->top_lets.n, "its lets");
+            dg_report_nearest(x->report, x->sets[k].name, x->top_lets.items, x->top_lets.n,
+                              "its lets");
         }
 }
 
-int dg_items_read(dg_item **root, dg_reporter *r, const char *text, size_t n, const char *file, const dg_set *sets,
-              int n_sets, dg_map *sources)
+int dg_items_read(dg_item **root, dg_reporter *r, const char *text, size_t n, const char *file,
+                  const dg_set *sets, int n_sets, dg_map *sources)
 {
-    expander   x = { .report = r, .arena = r->arena, .files = dg_map_new(r->arena), .sources = sources, .sets = sets, .n_sets = n_sets };
-    dg_source *source = DG_NEW(r->arena, dg_source);
-    dg_xml    *xml;
-    place      top = { dg_path_folder(r->arena, file), real_path(r->arena, file), NULL, NULL };
+    dg_expander x = { .report = r,
+                      .arena = r->arena,
+                      .files = dg_map_new(r->arena),
+                      .sources = sources,
+                      .sets = sets,
+                      .n_sets = n_sets };
+    dg_source  *source = DG_NEW(r->arena, dg_source);
+    dg_xml     *xml;
+    dg_place    top = { dg_path_folder(r->arena, file), real_path(r->arena, file), NULL, NULL };
 
     *root = NULL;
     x.set_used = DG_NEW_N(r->arena, n_sets, bool);

@@ -42,7 +42,8 @@ static int find_batch(dg_chain *chain, const dg_scope *scope, dg_diag *d)
         if (!node->class->feeds)
             continue;
         if (chain->batch) {
-            int rc = dg_fail(d, DG_EINPUT, node->where, "data-two-batches", "a second batch in one scope: a step has one");
+            int rc = dg_fail(d, DG_EINPUT, node->where, "data-two-batches",
+                             "a second batch in one scope: a step has one");
 
             dg_note(d, chain->batch->where, "the first stands here");
             return rc;
@@ -68,14 +69,18 @@ int dg_graph_chain(dg_chain *chain, const dg_scope *scope, dg_diag *d)
             chain->sampler = n;
         } else if (n->class->item && !chain->sampler) {
             if (chain->n_items == MOST)
-                return dg_fail(d, DG_EINPUT, n->where, "data-too-long", "more than %d nodes between sampler and batch", MOST);
-            memmove(&chain->items[1], &chain->items[0], (size_t)chain->n_items * sizeof *chain->items);
+                return dg_fail(d, DG_EINPUT, n->where, "data-too-long",
+                               "more than %d nodes between sampler and batch", MOST);
+            memmove(&chain->items[1], &chain->items[0],
+                    (size_t)chain->n_items * sizeof *chain->items);
             chain->items[0] = n;
             chain->n_items++;
         }
     }
     if (!chain->sampler || !chain->loader)
-        return dg_fail(d, DG_EINPUT, chain->batch->where, "data-chain", "nothing feeds \"%s\" from a %s: loader, sampler and batch follow one another",
-                       chain->batch->id, chain->sampler ? "loader" : "sampler");
+        return dg_fail(
+            d, DG_EINPUT, chain->batch->where, "data-chain",
+            "nothing feeds \"%s\" from a %s: loader, sampler and batch follow one another",
+            chain->batch->id, chain->sampler ? "loader" : "sampler");
     return 0;
 }

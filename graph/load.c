@@ -1,4 +1,5 @@
-/* load.c: items -> scopes: pipeline, plugin, mesh, model, train, evaluate, checkpoint. Nodes are made in node.c. */
+/* load.c: items -> scopes: pipeline, plugin, mesh, model, train, evaluate, checkpoint. Nodes are
+ * made in node.c. */
 #include "graph/load.h"
 
 #include <string.h>
@@ -6,9 +7,10 @@
 #include "base/file.h"
 #include "graph/attr.h"
 
-/* --- attributes by tables ------------------------------------------------------------------------------------- */
+/* --- attributes by tables -------------------------------------------------------------------- */
 
-bool dg_load_attr(dg_loader *l, const dg_item *item, const dg_item_attr *a, const dg_attr *row, void *conf)
+bool dg_load_attr(dg_loader *l, const dg_item *item, const dg_item_attr *a, const dg_attr *row,
+                  void *conf)
 {
     const char *text = a->value;
     dg_str      expected = { 0 };
@@ -16,14 +18,16 @@ bool dg_load_attr(dg_loader *l, const dg_item *item, const dg_item_attr *a, cons
     if (a->bad)
         return false;
     if (text[0] == '@' && text[1] != '@') {
-        dg_report_fail(&l->report, item->frame, a->value_at, "attr-wire", "%s=\"%s\": this attribute takes no wire", a->name, text);
+        dg_report_fail(&l->report, item->frame, a->value_at, "attr-wire",
+                       "%s=\"%s\": this attribute takes no wire", a->name, text);
         dg_report_help(&l->report, "@@ is a literal @");
         return false;
     }
     if (dg_attr_read(row, conf, text + (text[0] == '@'), a->folder, l->arena))
         return true;
     dg_attr_expected(&expected, row);
-    dg_report_fail(&l->report, item->frame, a->value_at, "attr-value", "%s=\"%s\": expected %s", a->name, text, expected.s);
+    dg_report_fail(&l->report, item->frame, a->value_at, "attr-value", "%s=\"%s\": expected %s",
+                   a->name, text, expected.s);
     dg_str_free(&expected);
     if (row->kind == DG_ATTR_ENUM) {
         const char *const *words, *near;
@@ -36,14 +40,18 @@ bool dg_load_attr(dg_loader *l, const dg_item *item, const dg_item_attr *a, cons
     return false;
 }
 
-void dg_load_unknown(dg_loader *l, const dg_item *item, const dg_item_attr *a, const char *called, const char *const names[], int n)
+void dg_load_unknown(dg_loader *l, const dg_item *item, const dg_item_attr *a, const char *called,
+                     const char *const names[], int n)
 {
-    dg_report_fail(&l->report, item->frame, a->at, "attr-unknown", "%s has no attribute \"%s\"", called, a->name);
+    dg_report_fail(&l->report, item->frame, a->at, "attr-unknown", "%s has no attribute \"%s\"",
+                   called, a->name);
     dg_report_nearest(&l->report, a->name, names, n, "its attributes");
 }
 
-/* Is there an unknown attribute that is nearly called that? It is reported; the missing one need not be as well. */
-static bool misspelt(const dg_item *item, const dg_attr *table, const char *others, const char *name)
+/* Is there an unknown attribute that is nearly called that? It is reported; the missing one need
+ * not be as well. */
+static bool misspelt(const dg_item *item, const dg_attr *table, const char *others,
+                     const char *name)
 {
     for (int i = 0; i < item->n_attrs; i++) {
         const char *have = item->attrs[i].name;
@@ -54,7 +62,8 @@ static bool misspelt(const dg_item *item, const dg_attr *table, const char *othe
     return false;
 }
 
-bool dg_load_attrs(dg_loader *l, const dg_item *item, const char *called, const dg_attr *table, void *conf, const char *others)
+bool dg_load_attrs(dg_loader *l, const dg_item *item, const char *called, const dg_attr *table,
+                   void *conf, const char *others)
 {
     const char *names[128];
     int         n = 0, before = l->report.n;
@@ -62,12 +71,13 @@ bool dg_load_attrs(dg_loader *l, const dg_item *item, const char *called, const 
     dg_attr_defaults(table, conf, l->arena);
     for (const dg_attr *row = table; row && row->name && n < 100; row++) {
         names[n++] = row->name;
-        if (row->required && !dg_item_find(item, row->name) && !misspelt(item, table, others, row->name)) {
+        if (row->required && !dg_item_find(item, row->name) &&
+            !misspelt(item, table, others, row->name)) {
             dg_str expected = { 0 };
 
             dg_attr_expected(&expected, row);
-            dg_report_fail(&l->report, item->frame, item->at, "attr-missing", "%s needs %s=\"...\": %s (%s)", called, row->name, expected.s,
-                           row->doc);
+            dg_report_fail(&l->report, item->frame, item->at, "attr-missing",
+                           "%s needs %s=\"...\": %s (%s)", called, row->name, expected.s, row->doc);
             dg_str_free(&expected);
         }
     }
@@ -97,10 +107,11 @@ static void no_elements(dg_loader *l, const dg_item *item)
 {
     for (const dg_item *k = item->first; k; k = k->next)
         if (k->name)
-            dg_report_fail(&l->report, k->frame, k->at, "element-misplaced", "<%s> has no elements inside", item->name);
+            dg_report_fail(&l->report, k->frame, k->at, "element-misplaced",
+                           "<%s> has no elements inside", item->name);
 }
 
-/* --- scopes -------------------------------------------------------------------------------------------------------- */
+/* --- scopes ---------------------------------------------------------------------------------- */
 
 /* The id of model or evaluate; NULL after an error. */
 static const char *scope_id(dg_loader *l, const dg_item *item, const char *fallback)
@@ -108,15 +119,18 @@ static const char *scope_id(dg_loader *l, const dg_item *item, const char *fallb
     const dg_item_attr *a = dg_item_find(item, "id");
 
     if (!a && !fallback) {
-        dg_report_fail(&l->report, item->frame, item->at, "attr-missing", "<%s> needs id=\"...\"", item->name);
+        dg_report_fail(&l->report, item->frame, item->at, "attr-missing", "<%s> needs id=\"...\"",
+                       item->name);
         return NULL;
     }
     if (a && !dg_is_name(a->value)) {
         dg_report_fail(&l->report, item->frame, a->value_at, "id-syntax",
-                       "id=\"%s\": an id has letters, digits, _ and -, and begins with a letter", a->value);
+                       "id=\"%s\": an id has letters, digits, _ and -, and begins with a letter",
+                       a->value);
         return NULL;
     }
-    return dg_printf(l->arena, "%s%s", item->frame ? item->frame->prefix : "", a ? a->value : fallback);
+    return dg_printf(l->arena, "%s%s", item->frame ? item->frame->prefix : "",
+                     a ? a->value : fallback);
 }
 
 static const dg_scope *find_scope(const dg_graph *g, const char *id)
@@ -139,10 +153,14 @@ static dg_scope *new_scope(dg_loader *l, const dg_item *item, dg_scope_kind kind
         const dg_item_attr *a = dg_item_find(item, "id");
 
         if (kind == DG_SCOPE_TRAIN)
-            dg_report_fail(&l->report, item->frame, item->at, "element-twice", "a second <train>: a pipeline has one");
+            dg_report_fail(&l->report, item->frame, item->at, "element-twice",
+                           "a second <train>: a pipeline has one");
         else
-            dg_report_fail(&l->report, item->frame, a ? a->value_at : item->at, "id-twice", "the id \"%s\" belongs to an earlier <%s>", id,
-                           other->kind == DG_SCOPE_MODEL ? "model" : other->kind == DG_SCOPE_TRAIN ? "train" : "evaluate");
+            dg_report_fail(&l->report, item->frame, a ? a->value_at : item->at, "id-twice",
+                           "the id \"%s\" belongs to an earlier <%s>", id,
+                           other->kind == DG_SCOPE_MODEL   ? "model"
+                           : other->kind == DG_SCOPE_TRAIN ? "train"
+                                                           : "evaluate");
         dg_report_note(&l->report, other->where, "the first stands here");
         if (kind != DG_SCOPE_TRAIN)
             dg_report_help(&l->report, "give this one an id of its own");
@@ -178,8 +196,10 @@ static void close_frame(dg_loader *l, const dg_frame *f)
     const char *id = dg_load_id(l, f->up, f->id);
 
     if (dg_map_has(l->scope->ids, id)) {
-        dg_report_fail(&l->report, f->up, f->at, "id-twice", "there is a node \"%s\" in this scope already", id);
-        dg_report_note(&l->report, ((const dg_node *)dg_map_get(l->scope->ids, id))->where, "it stands here");
+        dg_report_fail(&l->report, f->up, f->at, "id-twice",
+                       "there is a node \"%s\" in this scope already", id);
+        dg_report_note(&l->report, ((const dg_node *)dg_map_get(l->scope->ids, id))->where,
+                       "it stands here");
         return;
     }
     dg_map_set(l->scope->ids, id, f->last);
@@ -217,7 +237,8 @@ static void read_model(dg_loader *l, const dg_item *item)
         else
             scope->output = scope->nodes[i];
     if (!scope->output)
-        dg_report_fail_unless_holes(&l->report, item->frame, item->at, "model-empty", "<model id=\"%s\"> has no nodes", scope->id);
+        dg_report_fail_unless_holes(&l->report, item->frame, item->at, "model-empty",
+                                    "<model id=\"%s\"> has no nodes", scope->id);
     dg_scope **all = DG_NEW_N(l->arena, g->n_models + 1, dg_scope *);
 
     if (g->n_models)
@@ -233,8 +254,10 @@ static void read_train(dg_loader *l, const dg_item *item)
     const dg_item_attr *steps = dg_item_find(item, "steps"), *epochs = dg_item_find(item, "epochs");
 
     if (read_structure(l, item, &conf, NULL) && (conf.steps > 0) == (conf.epochs > 0)) {
-        dg_report_fail(&l->report, item->frame, steps && epochs ? epochs->at : item->at, "train-length",
-                       conf.steps ? "<train> has both steps and epochs: one of them is its length" : "<train> needs steps=\"...\" or epochs=\"...\"");
+        dg_report_fail(&l->report, item->frame, steps && epochs ? epochs->at : item->at,
+                       "train-length",
+                       conf.steps ? "<train> has both steps and epochs: one of them is its length"
+                                  : "<train> needs steps=\"...\" or epochs=\"...\"");
     }
     scope->steps = conf.steps;
     scope->epochs = conf.epochs;
@@ -248,22 +271,24 @@ static void read_train(dg_loader *l, const dg_item *item)
 
 static void read_evaluate(dg_loader *l, const dg_item *item)
 {
-    dg_graph           *g = l->g;
-    dg_evaluate_conf    conf = { 0 };
-    dg_scope           *scope = new_scope(l, item, DG_SCOPE_EVALUATE, scope_id(l, item, "evaluate"));
+    dg_graph        *g = l->g;
+    dg_evaluate_conf conf = { 0 };
+    dg_scope        *scope = new_scope(l, item, DG_SCOPE_EVALUATE, scope_id(l, item, "evaluate"));
     const dg_item_attr *weights = dg_item_find(item, "weights");
     const char         *rest;
 
     read_structure(l, item, &conf, "id weights");
     scope->every = conf.every;
     if (weights) {
-        scope->weights = dg_load_upward(l, item, weights, &g->train, g->train ? 1 : 0, "<train>", &rest);
+        scope->weights =
+            dg_load_upward(l, item, weights, &g->train, g->train ? 1 : 0, "<train>", &rest);
         bool gives = scope->weights && scope->weights->broken;
 
         for (int i = 0; scope->weights && i < scope->weights->n_out; i++)
             gives |= scope->weights->out_contracts[i]->kind == DG_TYPE_PARAMETERS;
         if (scope->weights && (!gives || *rest)) {
-            dg_report_fail(&l->report, item->frame, weights->value_at, "weights-kind", "weights=\"%s\": %s gives no parameters", weights->value,
+            dg_report_fail(&l->report, item->frame, weights->value_at, "weights-kind",
+                           "weights=\"%s\": %s gives no parameters", weights->value,
                            dg_node_called(l->arena, scope->weights));
             dg_report_note(&l->report, scope->weights->where, "it stands here");
         }
@@ -280,8 +305,9 @@ static void read_evaluate(dg_loader *l, const dg_item *item)
 static void read_best(dg_loader *l, const dg_item *item, const dg_item_attr *a)
 {
     dg_checkpoint_conf *c = &l->g->checkpoint;
-    const dg_node      *node = dg_load_upward(l, item, a, l->g->evaluates, l->g->n_evaluates, "<evaluate>", &c->best_key);
-    bool                measures = node && node->broken;
+    const dg_node      *node =
+        dg_load_upward(l, item, a, l->g->evaluates, l->g->n_evaluates, "<evaluate>", &c->best_key);
+    bool measures = node && node->broken;
 
     for (int i = 0; node && i < node->n_out; i++)
         if (node->out_contracts[i]->kind == DG_TYPE_METRICS) {
@@ -293,7 +319,8 @@ static void read_best(dg_loader *l, const dg_item *item, const dg_item_attr *a)
         }
     c->best = node;
     if (node && (!measures || !*c->best_key)) {
-        dg_report_fail(&l->report, item->frame, a->value_at, "best-kind", "best=\"%s\": expected a number of an evaluation, like \"@coco.AP\"",
+        dg_report_fail(&l->report, item->frame, a->value_at, "best-kind",
+                       "best=\"%s\": expected a number of an evaluation, like \"@coco.AP\"",
                        a->value);
         dg_report_note(&l->report, node->where, "%s stands here", dg_node_called(l->arena, node));
     }
@@ -308,11 +335,14 @@ static void read_checkpoint(dg_loader *l, const dg_item *item)
     no_elements(l, item);
     read_structure(l, item, &conf, "best");
     if (c->present) {
-        dg_report_fail(&l->report, item->frame, item->at, "element-twice", "a second <checkpoint>: a pipeline has one");
+        dg_report_fail(&l->report, item->frame, item->at, "element-twice",
+                       "a second <checkpoint>: a pipeline has one");
         dg_report_note(&l->report, c->where, "the first stands here");
         return;
     }
-    *c = (dg_checkpoint_conf){ .present = true, .where = item->at, .to = conf.to, .every = conf.every, .keep = conf.keep };
+    *c = (dg_checkpoint_conf){
+        .present = true, .where = item->at, .to = conf.to, .every = conf.every, .keep = conf.keep
+    };
     if (best)
         read_best(l, item, best);
 }
@@ -325,13 +355,15 @@ static void read_mesh(dg_loader *l, const dg_item *item)
     if (!read_structure(l, item, &conf, NULL))
         return;
     if (l->g->axis)
-        dg_report_fail(&l->report, item->frame, item->at, "element-twice", "a second <mesh>: a pipeline has one");
+        dg_report_fail(&l->report, item->frame, item->at, "element-twice",
+                       "a second <mesh>: a pipeline has one");
     l->g->axis = "dp";
     if (strcmp(conf.dp, "ranks") == 0)
         l->g->ranks = 1;
     else if (!dg_parse_i64(conf.dp, &l->g->ranks) || l->g->ranks < 1 || l->g->ranks > 65536)
         dg_report_fail(&l->report, item->frame, dg_item_find(item, "dp")->value_at, "attr-value",
-                       "dp=\"%s\": expected a number of ranks from 1 to 65536, or \"ranks\"", conf.dp);
+                       "dp=\"%s\": expected a number of ranks from 1 to 65536, or \"ranks\"",
+                       conf.dp);
 }
 
 static void read_plugin(dg_loader *l, const dg_item *item)
@@ -340,7 +372,8 @@ static void read_plugin(dg_loader *l, const dg_item *item)
 
     no_elements(l, item);
     if (read_structure(l, item, &conf, NULL) &&
-        dg_registry_load(l->g->registry, conf.path, dg_item_find(item, "path")->value_at, l->report.diag) < 0)
+        dg_registry_load(l->g->registry, conf.path, dg_item_find(item, "path")->value_at,
+                         l->report.diag) < 0)
         l->report.n++;
 }
 
@@ -352,17 +385,21 @@ static void misplaced(dg_loader *l, const dg_item *item)
     int                  n = 0;
 
     if (s || c || dg_is_among("input use", item->name)) {
-        dg_report_fail(&l->report, item->frame, item->at, "element-misplaced", "<%s> does not stand inside <pipeline> itself", item->name);
+        dg_report_fail(&l->report, item->frame, item->at, "element-misplaced",
+                       "<%s> does not stand inside <pipeline> itself", item->name);
         dg_report_help(&l->report, strcmp(item->name, "input") == 0 ? "inputs stand inside <model>"
-                                   : strcmp(item->name, "part") == 0 ? "a part is a file of its own, for <include file=\"...\"/>"
-                                   : strcmp(item->name, "pipeline") == 0 ? "a pipeline is a file's outermost element"
-                                                                          : "nodes stand inside <model>, <train> or <evaluate>");
+                                   : strcmp(item->name, "part") == 0
+                                       ? "a part is a file of its own, for <include file=\"...\"/>"
+                                   : strcmp(item->name, "pipeline") == 0
+                                       ? "a pipeline is a file's outermost element"
+                                       : "nodes stand inside <model>, <train> or <evaluate>");
         return;
     }
     for (s = dg_structures; s->name; s++)
         if (dg_is_among(s->inside, "pipeline"))
             names[n++] = s->name;
-    dg_report_fail(&l->report, item->frame, item->at, "element-unknown", "there is no element <%s>", item->name);
+    dg_report_fail(&l->report, item->frame, item->at, "element-unknown", "there is no element <%s>",
+                   item->name);
     dg_report_nearest(&l->report, item->name, names, n, "inside <pipeline> stand");
 }
 
@@ -370,7 +407,7 @@ static void read_top(dg_loader *l, const dg_item *item)
 {
     static const struct {
         const char *name;
-        void      (*read)(dg_loader *l, const dg_item *item);
+        void (*read)(dg_loader *l, const dg_item *item);
     } rows[] = {
         { "plugin", read_plugin }, { "mesh", read_mesh },         { "model", read_model },
         { "train", read_train },   { "evaluate", read_evaluate }, { "checkpoint", read_checkpoint },
@@ -389,9 +426,11 @@ static void read_pipeline(dg_loader *l, const dg_item *root)
     dg_pipeline_conf conf = { 0 };
 
     if (strcmp(root->name, "pipeline") != 0) {
-        dg_report_fail(&l->report, NULL, root->at, "pipeline-root", "the outermost element is <%s>, expected <pipeline>", root->name);
+        dg_report_fail(&l->report, NULL, root->at, "pipeline-root",
+                       "the outermost element is <%s>, expected <pipeline>", root->name);
         if (strcmp(root->name, "part") == 0)
-            dg_report_help(&l->report, "this file is a part: pipelines use it by <include file=\"...\"/>");
+            dg_report_help(&l->report,
+                           "this file is a part: pipelines use it by <include file=\"...\"/>");
         return;
     }
     read_structure(l, root, &conf, NULL);
@@ -401,15 +440,18 @@ static void read_pipeline(dg_loader *l, const dg_item *root)
         if (k->name)
             read_top(l, k);
     if (!l->g->train && !l->g->n_evaluates)
-        dg_report_fail_unless_holes(&l->report, NULL, root->at, "pipeline-empty", "nothing to do: a pipeline has a <train> or an <evaluate>");
+        dg_report_fail_unless_holes(&l->report, NULL, root->at, "pipeline-empty",
+                                    "nothing to do: a pipeline has a <train> or an <evaluate>");
 }
 
-int dg_graph_parse(dg_graph **out, const char *text, size_t n, const char *file, const dg_set *sets, int n_sets,
-                   dg_registry *registry, dg_diag *d)
+int dg_graph_parse(dg_graph **out, const char *text, size_t n, const char *file, const dg_set *sets,
+                   int n_sets, dg_registry *registry, dg_diag *d)
 {
     dg_arena *a = dg_arena_open();
     dg_graph *g = DG_NEW(a, dg_graph);
-    dg_loader l = { .g = g, .arena = a, .report = { .arena = a, .diag = d, .seen = dg_map_new(a) } };
+    dg_loader l = { .g = g,
+                    .arena = a,
+                    .report = { .arena = a, .diag = d, .seen = dg_map_new(a) } };
     dg_item  *root;
 
     g->arena = a;
@@ -428,7 +470,8 @@ int dg_graph_parse(dg_graph **out, const char *text, size_t n, const char *file,
     return l.report.n || rc < 0 ? -DG_EINPUT : 0;
 }
 
-int dg_graph_load(dg_graph **g, const char *file, const dg_set *sets, int n_sets, dg_registry *registry, dg_diag *d)
+int dg_graph_load(dg_graph **g, const char *file, const dg_set *sets, int n_sets,
+                  dg_registry *registry, dg_diag *d)
 {
     char  *text;
     size_t n;

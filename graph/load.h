@@ -7,22 +7,25 @@
 #include "graph/structure.h"
 
 typedef struct dg_loader {
-    dg_graph   *g;
-    dg_arena   *arena;
-    dg_reporter report;
-    dg_scope   *scope; /* being filled */
-    dg_frame   *top;   /* the frame that the scope's own element stands in */
-    dg_map     *later; /* ids of the scope that stand somewhere in it: id -> dg_where */
+    dg_graph         *g;
+    dg_arena         *arena;
+    dg_reporter       report;
+    dg_scope         *scope; /* being filled */
+    dg_frame         *top;   /* the frame that the scope's own element stands in */
+    dg_map           *later; /* ids of the scope that stand somewhere in it: id -> dg_where */
     DG_VEC(dg_node *) nodes; /* of the scope */
 } dg_loader;
 
 /* Reads one attribute into conf by its row; reports what is wrong with it. */
-bool dg_load_attr(dg_loader *l, const dg_item *item, const dg_item_attr *a, const dg_attr *row, void *conf);
-/* All attributes of a table: known ones are read, required ones must be there. others: names that are dealt with
- * elsewhere, separated by spaces, or NULL. Returns whether all is well. */
-bool dg_load_attrs(dg_loader *l, const dg_item *item, const char *called, const dg_attr *table, void *conf, const char *others);
+bool dg_load_attr(dg_loader *l, const dg_item *item, const dg_item_attr *a, const dg_attr *row,
+                  void *conf);
+/* All attributes of a table: known ones are read, required ones must be there. others: names
+ * that are dealt with elsewhere, separated by spaces, or NULL. Returns whether all is well. */
+bool dg_load_attrs(dg_loader *l, const dg_item *item, const char *called, const dg_attr *table,
+                   void *conf, const char *others);
 /* Reports attribute a as unknown; names: what is known. */
-void dg_load_unknown(dg_loader *l, const dg_item *item, const dg_item_attr *a, const char *called, const char *const names[], int n);
+void dg_load_unknown(dg_loader *l, const dg_item *item, const dg_item_attr *a, const char *called,
+                     const char *const names[], int n);
 
 /* The node of an element inside a scope, appended to l->nodes. */
 void dg_load_node(dg_loader *l, const dg_item *item);
@@ -31,9 +34,10 @@ void dg_load_node(dg_loader *l, const dg_item *item);
 const char *dg_load_id(dg_loader *l, const dg_frame *frame, const char *id);
 /* Resolves "@node.port.key" for a node's input. False after an error. */
 bool dg_load_wire(dg_loader *l, dg_node *node, int port, const dg_item_attr *a);
-/* Resolves the upward kinds "@ema" and "@coco.AP" among the nodes of some scopes; *rest: what follows the id. */
-const dg_node *dg_load_upward(dg_loader *l, const dg_item *item, const dg_item_attr *a, dg_scope *const scopes[], int n,
-                              const char *what, const char **rest);
+/* Resolves the upward kinds "@ema" and "@coco.AP" among the nodes of some scopes; *rest: what
+ * follows the id. */
+const dg_node *dg_load_upward(dg_loader *l, const dg_item *item, const dg_item_attr *a,
+                              dg_scope *const scopes[], int n, const char *what, const char **rest);
 /* Makes a wire's two ends agree. */
 void dg_load_agree(dg_loader *l, dg_node *node, int port, const dg_item_attr *a);
 

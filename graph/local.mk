@@ -5,6 +5,7 @@ libgraph_la_SOURCES += \
 	graph/dot.c \
 	graph/expand.c graph/expand.h \
 	graph/graph.c graph/graph.h \
+	graph/let.c graph/let.h \
 	graph/load.c graph/load.h \
 	graph/lower.c graph/lower.h \
 	graph/node.c \

@@ -1,8 +1,9 @@
-/* lower.c: a scope -> a tensor program, node by node in document order; and what can only be checked there: that
- * nodes keep the types of their ports, and that every trainable parameter reaches the loss.
+/* lower.c: a scope -> a tensor program, node by node in document order; and what can only be
+ * checked there: that nodes keep the types of their ports, and that every trainable parameter
+ * reaches the loss.
  *
- * <use> lowers the model's nodes again with its own inputs; parameters are named after the declaration, so all
- * uses share them. */
+ * <use> lowers the model's nodes again with its own inputs; parameters are named after the
+ * declaration, so all uses share them. */
 #include "graph/lower.h"
 
 #include <string.h>
@@ -19,7 +20,7 @@ typedef struct lowering {
     int             batch;
     dg_lowered_fn  *watch;
     void           *ctx;
-    int64_t        *bound;  /* what a node's dimensions are; one entry per variable */
+    int64_t        *bound; /* what a node's dimensions are; one entry per variable */
     int             n_losses, rc;
     dg_arena       *arena;
 } lowering;
@@ -30,10 +31,10 @@ typedef struct activation {
     const dg_node  *use;    /* that runs this model; NULL: the scope itself */
     const dg_val   *inputs; /* of the model */
     bool            recompute;
-    dg_val        **out;    /* by node->index */
+    dg_val        **out; /* by node->index */
 } activation;
 
-/* --- values on wires ---------------------------------------------------------------------------------------------- */
+/* --- values on wires ------------------------------------------------------------------------- */
 
 /* Below a record; DG_NONE where an optional key is missing. */
 static dg_val take_key(lowering *w, dg_val v, const char *path, bool optional)
@@ -55,42 +56,52 @@ static dg_val value_on(lowering *w, const activation *act, const dg_node *node, 
     const dg_wire *wire = &node->in[port];
     dg_val         v = wire->from ? act->out[wire->from->index][wire->port] : DG_NONE;
 
-    return wire->key ? take_key(w, v, wire->key, (node->in_ports[port]->flags & DG_PORT_OPTIONAL) != 0) : v;
+    return wire->key
+               ? take_key(w, v, wire->key, (node->in_ports[port]->flags & DG_PORT_OPTIONAL) != 0)
+               : v;
 }
 
 static bool flows(const dg_contract *c)
 {
-    return c->kind < DG_TYPE_DATASET || c->kind == DG_TYPE_GRADIENTS || c->kind == DG_TYPE_PARAMETERS;
+    return c->kind < DG_TYPE_DATASET || c->kind == DG_TYPE_GRADIENTS ||
+           c->kind == DG_TYPE_PARAMETERS;
 }
 
-/* --- declared and lowered types ------------------------------------------------------------------------------------- */
+/* --- declared and lowered types -------------------------------------------------------------- */
 
-static void differs(lowering *w, const dg_node *node, const dg_port *port, const char *key, const dg_contract *c, dg_val v)
+static void differs(lowering *w, const dg_node *node, const dg_port *port, const char *key,
+                    const dg_contract *c, dg_val v)
 {
     char   shape[96];
     dg_str type = { 0 };
 
     dg_contract_print(&type, &w->g->dims, c);
-    w->rc = dg_fail(w->d, DG_EINPUT, node->where, "contract-shape", "<%s> declares \"%s%s%s\" as %s, but here it is %s%s", node->element, port->name,
-                    *key ? "." : "", key, type.s, dg_is_record(v) ? "a record" : "", dg_is_record(v) ? "" : dg_shape_print(dg_shape_of(w->b, v), shape, sizeof shape));
+    w->rc =
+        dg_fail(w->d, DG_EINPUT, node->where, "contract-shape",
+                "<%s> declares \"%s%s%s\" as %s, but here it is %s%s", node->element, port->name,
+                *key ? "." : "", key, type.s, dg_is_record(v) ? "a record" : "",
+                dg_is_record(v) ? "" : dg_shape_print(dg_shape_of(w->b, v), shape, sizeof shape));
     for (int i = 0; i < node->n_in; i++)
         if (node->in_ports[i] == port && node->in[i].from)
             dg_note(w->d, node->in[i].from->where, "it comes from \"%s\"", node->in[i].from->id);
     dg_str_free(&type);
 }
 
-static void compare(lowering *w, const dg_node *node, const dg_port *port, const char *key, const dg_contract *c, dg_val v)
+static void compare(lowering *w, const dg_node *node, const dg_port *port, const char *key,
+                    const dg_contract *c, dg_val v)
 {
     if (!dg_has(v) || dg_is_poison(v) || c->kind == DG_TYPE_ANY || !flows(c))
         return;
     if (c->kind == DG_TYPE_RECORD && dg_is_record(v)) {
         for (int i = 0; i < c->n_fields; i++)
             if (!c->fields[i].wildcard && dg_record_has(w->b, v, c->fields[i].key))
-                compare(w, node, port, c->fields[i].key, c->fields[i].type, dg_record_get(w->b, v, c->fields[i].key));
+                compare(w, node, port, c->fields[i].key, c->fields[i].type,
+                        dg_record_get(w->b, v, c->fields[i].key));
         return;
     }
     if (c->kind == DG_TYPE_TENSOR && dg_kind_of(w->b, v) == DG_KIND_TENSOR &&
-        dg_contract_holds(&w->g->dims, c, dg_build_program(w->b)->values.items[v.id].dtype, dg_shape_of(w->b, v), w->bound))
+        dg_contract_holds(&w->g->dims, c, dg_build_program(w->b)->values.items[v.id].dtype,
+                          dg_shape_of(w->b, v), w->bound))
         return;
     if ((c->kind == DG_TYPE_GRADIENTS && dg_kind_of(w->b, v) == DG_KIND_GRADIENTS) ||
         (c->kind == DG_TYPE_PARAMETERS && dg_kind_of(w->b, v) == DG_KIND_PARAMETERS))
@@ -103,11 +114,12 @@ static void compare_ports(lowering *w, const dg_node *node, const dg_val in[], c
     memset(w->bound, 0, (size_t)w->g->dims.vars.n * sizeof *w->bound);
     for (int i = 0; i < node->n_in; i++)
         compare(w, node, node->in_ports[i], "", node->in_types[i], in[i]);
-    for (int i = 0; i < node->n_out && !node->model; i++) /* a model's output was compared at its own node */
+    for (int i = 0; i < node->n_out && !node->model;
+         i++) /* a model's output was compared at its own node */
         compare(w, node, node->out_ports[i], "", node->out_contracts[i], out[i]);
 }
 
-/* --- nodes ------------------------------------------------------------------------------------------------------------ */
+/* --- nodes ----------------------------------------------------------------------------------- */
 
 static void lower_nodes(lowering *w, activation *act);
 
@@ -121,10 +133,12 @@ static void lower_feeds(lowering *w, const dg_node *node, dg_val out[])
     for (int i = 0; i < n && i < MOST; i++) {
         const char *key = feeds[i].key, *rest = key + strcspn(key, ".");
         int         port = 0;
-        dg_val      v = dg_input(w->b, dg_printf(w->arena, "%s.%s", node->id, key), feeds[i].dtype, feeds[i].shape);
+        dg_val      v = dg_input(w->b, dg_printf(w->arena, "%s.%s", node->id, key), feeds[i].dtype,
+                                 feeds[i].shape);
 
-        while (port < node->n_out && (strlen(node->out_ports[port]->name) != (size_t)(rest - key) ||
-                                      strncmp(node->out_ports[port]->name, key, (size_t)(rest - key)) != 0))
+        while (port < node->n_out &&
+               (strlen(node->out_ports[port]->name) != (size_t)(rest - key) ||
+                strncmp(node->out_ports[port]->name, key, (size_t)(rest - key)) != 0))
             port++;
         if (port == node->n_out) { /* all in one record */
             port = 0;
@@ -142,10 +156,13 @@ static void lower_feeds(lowering *w, const dg_node *node, dg_val out[])
     }
 }
 
-static void lower_use(lowering *w, const activation *act, const dg_node *node, const dg_val in[], dg_val out[])
+static void lower_use(lowering *w, const activation *act, const dg_node *node, const dg_val in[],
+                      dg_val out[])
 {
     const dg_scope *m = node->model;
-    activation      inside = { .scope = m, .use = node, .inputs = in, .recompute = node->recompute || act->recompute };
+    activation      inside = {
+             .scope = m, .use = node, .inputs = in, .recompute = node->recompute || act->recompute
+    };
 
     lower_nodes(w, &inside);
     for (int i = 0; i < node->n_out; i++)
@@ -155,16 +172,20 @@ static void lower_use(lowering *w, const activation *act, const dg_node *node, c
 static bool missing_input(lowering *w, const dg_node *node, const dg_val in[])
 {
     for (int i = 0; i < node->n_in; i++)
-        if (!(node->in_ports[i]->flags & DG_PORT_OPTIONAL) && !dg_has(in[i]) && flows(node->in_types[i])) {
-            w->rc = dg_fail(w->d, DG_EINPUT, node->in[i].where, "lower-missing", "\"%s\" gives nothing here, and <%s> always needs \"%s\"",
-                            node->in[i].from ? node->in[i].from->id : "?", node->element, node->in_ports[i]->name);
+        if (!(node->in_ports[i]->flags & DG_PORT_OPTIONAL) && !dg_has(in[i]) &&
+            flows(node->in_types[i])) {
+            w->rc = dg_fail(w->d, DG_EINPUT, node->in[i].where, "lower-missing",
+                            "\"%s\" gives nothing here, and <%s> always needs \"%s\"",
+                            node->in[i].from ? node->in[i].from->id : "?", node->element,
+                            node->in_ports[i]->name);
             return true;
         }
     return false;
 }
 
 /* Results are published at once: later passes may fuse what nobody reads. */
-static void publish(lowering *w, const activation *act, const dg_node *node, const dg_val in[], const dg_val out[])
+static void publish(lowering *w, const activation *act, const dg_node *node, const dg_val in[],
+                    const dg_val out[])
 {
     const dg_node_class *c = node->class;
 
@@ -172,8 +193,10 @@ static void publish(lowering *w, const activation *act, const dg_node *node, con
         return;
     if (c->take || c->role == DG_ROLE_SINK || c->role == DG_ROLE_EVALUATE)
         for (int i = 0; i < node->n_in; i++)
-            if (dg_kind_of(w->b, in[i]) == DG_KIND_TENSOR || dg_kind_of(w->b, in[i]) == DG_KIND_RECORD)
-                dg_result(w->b, dg_printf(w->arena, "%s.%s", node->id, node->in_ports[i]->name), in[i]);
+            if (dg_kind_of(w->b, in[i]) == DG_KIND_TENSOR ||
+                dg_kind_of(w->b, in[i]) == DG_KIND_RECORD)
+                dg_result(w->b, dg_printf(w->arena, "%s.%s", node->id, node->in_ports[i]->name),
+                          in[i]);
     if (c->role != DG_ROLE_LOSS || w->scope->kind != DG_SCOPE_TRAIN)
         return;
     const char *name = w->n_losses++ ? node->id : "loss";
@@ -187,8 +210,9 @@ static void publish(lowering *w, const activation *act, const dg_node *node, con
 
 static void lower_node(lowering *w, activation *act, const dg_node *node)
 {
-    dg_val     *in = DG_NEW_N(w->arena, node->n_in, dg_val), *out = DG_NEW_N(w->arena, node->n_out, dg_val);
-    dg_origin   origin = { node->where, node->number, node->recompute || act->recompute };
+    dg_val *in = DG_NEW_N(w->arena, node->n_in, dg_val),
+           *out = DG_NEW_N(w->arena, node->n_out, dg_val);
+    dg_origin origin = { node->where, node->number, node->recompute || act->recompute };
 
     act->out[node->index] = out;
     if (node->class == &dg_class_input) {
@@ -203,7 +227,8 @@ static void lower_node(lowering *w, activation *act, const dg_node *node)
         in[i] = value_on(w, act, node, i);
     if (missing_input(w, node, in))
         return;
-    dg_build_enter(w->b, origin, dg_printf(w->arena, "%s.%s", act->scope->id, node->id), node->reference);
+    dg_build_enter(w->b, origin, dg_printf(w->arena, "%s.%s", act->scope->id, node->id),
+                   node->reference);
     if (node->model)
         lower_use(w, act, node, in, out);
     else if (node->class->feeds)
@@ -226,9 +251,10 @@ static void lower_nodes(lowering *w, activation *act)
         lower_node(w, act, act->scope->nodes[i]);
 }
 
-/* --- programs ------------------------------------------------------------------------------------------------------------- */
+/* --- programs -------------------------------------------------------------------------------- */
 
-static int sampler_sizes(const dg_size **sizes, int *n, int *batch, const dg_scope *scope, dg_diag *d)
+static int sampler_sizes(const dg_size **sizes, int *n, int *batch, const dg_scope *scope,
+                         dg_diag *d)
 {
     dg_chain chain;
     int      rc = dg_graph_chain(&chain, scope, d);
@@ -238,7 +264,8 @@ static int sampler_sizes(const dg_size **sizes, int *n, int *batch, const dg_sco
         return rc;
     *n = chain.sampler->class->sizes(chain.sampler->conf, sizes, batch);
     if (*n < 1 || *batch < 1)
-        return dg_fail(d, DG_EINPUT, chain.sampler->where, "sampler-sizes", "\"%s\" lists no image size", chain.sampler->id);
+        return dg_fail(d, DG_EINPUT, chain.sampler->where, "sampler-sizes",
+                       "\"%s\" lists no image size", chain.sampler->id);
     return 0;
 }
 
@@ -251,10 +278,12 @@ int dg_scope_size(dg_size *size, const dg_scope *scope, dg_diag *d)
     return rc;
 }
 
-int dg_lower(dg_program **p, const dg_graph *g, const dg_scope *scope, dg_size size, int batch, dg_params *params,
-             dg_lowered_fn *watch, void *ctx, dg_diag *d)
+int dg_lower(dg_program **p, const dg_graph *g, const dg_scope *scope, dg_size size, int batch,
+             dg_params *params, dg_lowered_fn *watch, void *ctx, dg_diag *d)
 {
-    lowering       w = { .g = g, .scope = scope, .d = d, .size = size, .batch = batch, .watch = watch, .ctx = ctx };
+    lowering w = {
+        .g = g, .scope = scope, .d = d, .size = size, .batch = batch, .watch = watch, .ctx = ctx
+    };
     activation     act = { .scope = scope };
     const dg_size *sizes;
     int            n;
@@ -282,12 +311,13 @@ int dg_lower(dg_program **p, const dg_graph *g, const dg_scope *scope, dg_size s
     return w.rc;
 }
 
-int dg_graph_lower(dg_program **p, const dg_graph *g, const dg_scope *scope, dg_size size, dg_params *params, dg_diag *d)
+int dg_graph_lower(dg_program **p, const dg_graph *g, const dg_scope *scope, dg_size size,
+                   dg_params *params, dg_diag *d)
 {
     return dg_lower(p, g, scope, size, 0, params, NULL, NULL, d);
 }
 
-/* --- coverage --------------------------------------------------------------------------------------------------------------- */
+/* --- coverage -------------------------------------------------------------------------------- */
 
 static bool reported_before(const dg_program *p, const int *missing, int k)
 {
@@ -308,7 +338,8 @@ static int check_coverage(const dg_program *p, const dg_scope *scope, dg_diag *d
     int        n = dg_uncovered(p, &missing), rc = 0;
 
     if (n && !p->grads)
-        return dg_fail(d, DG_EINPUT, scope->where, "gradient-none", "<train> has parameters and no <backward>: nothing would be trained");
+        return dg_fail(d, DG_EINPUT, scope->where, "gradient-none",
+                       "<train> has parameters and no <backward>: nothing would be trained");
     for (int k = 0; k < n; k++) {
         const dg_param_info *info = dg_params_at(p->params, missing[k]);
         int                  more = 0;
@@ -320,7 +351,8 @@ static int check_coverage(const dg_program *p, const dg_scope *scope, dg_diag *d
 
             more += node && info->where.node && strcmp(node, info->where.node) == 0;
         }
-        rc = dg_fail(d, DG_EINPUT, info->where, "gradient-missing", "parameter %s of \"%s\" never reaches the loss", info->name,
+        rc = dg_fail(d, DG_EINPUT, info->where, "gradient-missing",
+                     "parameter %s of \"%s\" never reaches the loss", info->name,
                      info->where.node ? info->where.node : "?");
         if (more)
             dg_note(d, DG_NOWHERE, "%d of this node's parameters do not", more + 1);

@@ -1,35 +1,42 @@
-/* node.c: an element inside a scope -> a node: its class, id, attributes, wires, contracts, and what its class has
- * to say about them. An element of an unknown class becomes a broken node, so that wires to it are not errors too. */
+/* node.c: an element inside a scope -> a node: its class, id, attributes, wires, contracts, and
+ * what its class has to say about them. An element of an unknown class becomes a broken node, so
+ * that wires to it are not errors too. */
 #include <string.h>
 
 #include "graph/attr.h"
 #include "graph/load.h"
 
-static const dg_attr common_attrs[] = { /* of every node; both lie in a bool or a path of this file */
+static const dg_attr common_attrs[] = {
+    /* of every node; both lie in a bool or a path of this file */
     { "recompute", DG_ATTR_BOOL, 0, false, 0, 0, 1, NULL, "" },
     { "pretrained", DG_ATTR_PATH, 0, false, 0, 0, 0, NULL, "" },
     { 0 },
 };
-static const dg_port broken_port = DG_OUT("out", "any", "");
-static const dg_node_class broken_class = { DG_NODE_CLASS, .name = "?" };
+static const dg_port        broken_port = DG_OUT("out", "any", "");
+static const dg_port *const broken_out[] = { &broken_port };
+static const dg_node_class  broken_class = { DG_NODE_CLASS, .name = "?" };
 
 const char *dg_node_called(dg_arena *a, const dg_node *node)
 {
-    return dg_item_find(node->item, "id") ? dg_printf(a, "<%s id=\"%s\">", node->element, node->id) : dg_printf(a, "<%s>", node->element);
+    return dg_item_find(node->item, "id") ? dg_printf(a, "<%s id=\"%s\">", node->element, node->id)
+                                          : dg_printf(a, "<%s>", node->element);
 }
 
-/* --- class and id ---------------------------------------------------------------------------------------------- */
+/* --- class and id ---------------------------------------------------------------------------- */
 
 static void unknown_class(dg_loader *l, const dg_item *item)
 {
-    const dg_registry *r = l->g->registry;
-    int                n = dg_registry_n(r), k = 0;
-    const char       **names = DG_NEW_N(l->arena, n + 5, const char *);
+    const dg_registry  *r = l->g->registry;
+    int                 n = dg_registry_n(r), k = 0;
+    const char        **names = DG_NEW_N(l->arena, n + 5, const char *);
     const dg_structure *s = dg_structure_find(item->name);
 
     if (s) {
-        dg_report_fail(&l->report, item->frame, item->at, "element-misplaced", "<%s> does not stand inside <%s>", item->name,
-                       l->scope->kind == DG_SCOPE_MODEL ? "model" : l->scope->kind == DG_SCOPE_TRAIN ? "train" : "evaluate");
+        dg_report_fail(&l->report, item->frame, item->at, "element-misplaced",
+                       "<%s> does not stand inside <%s>", item->name,
+                       l->scope->kind == DG_SCOPE_MODEL   ? "model"
+                       : l->scope->kind == DG_SCOPE_TRAIN ? "train"
+                                                          : "evaluate");
         if (*s->inside)
             dg_report_help(&l->report, "it stands inside: %s", s->inside);
         return;
@@ -42,13 +49,16 @@ static void unknown_class(dg_loader *l, const dg_item *item)
     names[k++] = "let";
     if (l->scope->kind == DG_SCOPE_MODEL)
         names[k++] = "input";
-    dg_report_fail(&l->report, item->frame, item->at, "element-unknown", "there is no node class <%s>", item->name);
+    dg_report_fail(&l->report, item->frame, item->at, "element-unknown",
+                   "there is no node class <%s>", item->name);
     const char *near = dg_nearest(item->name, names, k);
 
     if (near)
         dg_report_help(&l->report, "did you mean <%s>?", near);
     else
-        dg_report_help(&l->report, "`detrgraph nodes` lists the classes; a <plugin> stands before its first use");
+        dg_report_help(
+            &l->report,
+            "`detrgraph nodes` lists the classes; a <plugin> stands before its first use");
 }
 
 static const dg_node_class *find_class(dg_loader *l, const dg_item *item)
@@ -60,7 +70,8 @@ static const dg_node_class *find_class(dg_loader *l, const dg_item *item)
     if (strcmp(item->name, "input") == 0 && l->scope->kind == DG_SCOPE_MODEL)
         return &dg_class_input;
     if (!c && strcmp(item->name, "input") == 0) {
-        dg_report_fail(&l->report, item->frame, item->at, "element-misplaced", "<input> stands inside <model>");
+        dg_report_fail(&l->report, item->frame, item->at, "element-misplaced",
+                       "<input> stands inside <model>");
         return NULL;
     }
     if (!c)
@@ -70,7 +81,10 @@ static const dg_node_class *find_class(dg_loader *l, const dg_item *item)
 
 const char *dg_load_id(dg_loader *l, const dg_frame *frame, const char *id)
 {
-    return frame && frame != l->top ? dg_printf(l->arena, "%s%s", frame->prefix + (l->top ? strlen(l->top->prefix) : 0), id) : id;
+    return frame && frame != l->top
+               ? dg_printf(l->arena, "%s%s", frame->prefix + (l->top ? strlen(l->top->prefix) : 0),
+                           id)
+               : id;
 }
 
 static const char *made_id(dg_loader *l, const dg_item *item)
@@ -90,17 +104,22 @@ static void take_id(dg_loader *l, dg_node *node)
 
     if (a && !dg_is_name(a->value)) {
         dg_report_fail(&l->report, item->frame, a->value_at, "id-syntax",
-                       "id=\"%s\": an id has letters, digits, _ and -, and begins with a letter", a->value);
+                       "id=\"%s\": an id has letters, digits, _ and -, and begins with a letter",
+                       a->value);
         a = NULL;
     } else if (!a && node->class == &dg_class_input) {
-        dg_report_fail(&l->report, item->frame, item->at, "attr-missing", "<input> needs id=\"...\"");
-    } else if (a && node->class == &dg_class_input && dg_is_among("id model recompute pretrained", a->value)) {
-        dg_report_fail(&l->report, item->frame, a->value_at, "id-taken", "id=\"%s\": <use> has an attribute of this name already", a->value);
+        dg_report_fail(&l->report, item->frame, item->at, "attr-missing",
+                       "<input> needs id=\"...\"");
+    } else if (a && node->class == &dg_class_input &&
+               dg_is_among("id model recompute pretrained", a->value)) {
+        dg_report_fail(&l->report, item->frame, a->value_at, "id-taken",
+                       "id=\"%s\": <use> has an attribute of this name already", a->value);
     }
     node->id = dg_load_id(l, item->frame, a ? a->value : made_id(l, item));
     other = a ? dg_map_get(l->scope->ids, node->id) : NULL;
     if (other) {
-        dg_report_fail(&l->report, item->frame, a->value_at, "id-twice", "there is a node \"%s\" in this scope already", node->id);
+        dg_report_fail(&l->report, item->frame, a->value_at, "id-twice",
+                       "there is a node \"%s\" in this scope already", node->id);
         dg_report_note(&l->report, other->where, "it stands here");
     } else if (a) {
         dg_map_set(l->scope->ids, node->id, node);
@@ -112,7 +131,7 @@ static void take_id(dg_loader *l, dg_node *node)
         item->attrs[i].at.node = item->attrs[i].value_at.node = node->path;
 }
 
-/* --- ports --------------------------------------------------------------------------------------------------------- */
+/* --- ports ----------------------------------------------------------------------------------- */
 
 static void take_ports(dg_loader *l, dg_node *node)
 {
@@ -121,7 +140,8 @@ static void take_ports(dg_loader *l, dg_node *node)
 
     while (table && table[n].name)
         n++;
-    const dg_port **in = DG_NEW_N(l->arena, n, const dg_port *), **out = DG_NEW_N(l->arena, n, const dg_port *);
+    const dg_port **in = DG_NEW_N(l->arena, n, const dg_port *),
+                  **out = DG_NEW_N(l->arena, n, const dg_port *);
 
     for (int i = 0; i < n; i++)
         if (table[i].flags & DG_PORT_OUT)
@@ -150,9 +170,11 @@ static const dg_scope *find_model(dg_loader *l, const dg_node *node, const dg_it
     for (int i = 0; i < g->n_models; i++)
         names[i] = g->models[i]->id;
     if (l->scope->kind == DG_SCOPE_MODEL && strcmp(l->scope->id, a->value) == 0)
-        dg_report_fail(&l->report, node->item->frame, a->value_at, "model-unknown", "model=\"%s\": a model cannot use itself", a->value);
+        dg_report_fail(&l->report, node->item->frame, a->value_at, "model-unknown",
+                       "model=\"%s\": a model cannot use itself", a->value);
     else
-        dg_report_fail_unless_holes(&l->report, node->item->frame, a->value_at, "model-unknown", "there is no <model id=\"%s\"> before this place", a->value);
+        dg_report_fail_unless_holes(&l->report, node->item->frame, a->value_at, "model-unknown",
+                                    "there is no <model id=\"%s\"> before this place", a->value);
     dg_report_nearest(&l->report, a->value, names, g->n_models, "models");
     return NULL;
 }
@@ -166,6 +188,8 @@ static void take_model_ports(dg_loader *l, dg_node *node)
     node->model = m;
     if (!m || !m->output) {
         node->broken = true;
+        node->out_ports = broken_out;
+        node->n_out = 1;
         return;
     }
     const dg_port **in = DG_NEW_N(l->arena, m->n_inputs, const dg_port *);
@@ -174,7 +198,8 @@ static void take_model_ports(dg_loader *l, dg_node *node)
         dg_port *p = DG_NEW(l->arena, dg_port);
         bool     optional = ((const dg_input_conf *)m->inputs[i]->conf)->optional;
 
-        *p = (dg_port){ m->inputs[i]->id, "any", optional ? DG_PORT_OPTIONAL : 0, "input of the model" };
+        *p = (dg_port){ m->inputs[i]->id, "any", optional ? DG_PORT_OPTIONAL : 0,
+                        "input of the model" };
         in[i] = p;
     }
     node->in_ports = in;
@@ -187,7 +212,7 @@ static void take_model_ports(dg_loader *l, dg_node *node)
 /* What stands in for a class that is not known: every wire of the element is an input. */
 static void take_broken_ports(dg_loader *l, dg_node *node)
 {
-    const dg_port **in = DG_NEW_N(l->arena, node->item->n_attrs, const dg_port *), **out = DG_NEW_N(l->arena, 1, const dg_port *);
+    const dg_port **in = DG_NEW_N(l->arena, node->item->n_attrs, const dg_port *);
 
     for (int i = 0; i < node->item->n_attrs; i++) {
         const dg_item_attr *a = &node->item->attrs[i];
@@ -197,9 +222,9 @@ static void take_broken_ports(dg_loader *l, dg_node *node)
         if (a->value[0] == '@' && a->value[1] != '@')
             in[node->n_in++] = p;
     }
-    out[node->n_out++] = &broken_port;
     node->in_ports = in;
-    node->out_ports = out;
+    node->out_ports = broken_out;
+    node->n_out = 1;
     node->broken = true;
 }
 
@@ -211,12 +236,13 @@ static int find_port(const dg_node *node, const char *name)
     return -1;
 }
 
-/* --- attributes ----------------------------------------------------------------------------------------------------- */
+/* --- attributes ------------------------------------------------------------------------------ */
 
 static void unknown_attr(dg_loader *l, const dg_node *node, const dg_item_attr *a)
 {
     int          n = 0;
-    const char **names = DG_NEW_N(l->arena, dg_attr_n(node->class->attrs) + node->n_in + 3, const char *);
+    const char **names =
+        DG_NEW_N(l->arena, dg_attr_n(node->class->attrs) + node->n_in + 3, const char *);
 
     for (int i = 0; i < node->n_in; i++)
         names[n++] = node->in_ports[i]->name;
@@ -227,7 +253,8 @@ static void unknown_attr(dg_loader *l, const dg_node *node, const dg_item_attr *
     if (node->class->reference)
         names[n++] = "pretrained";
     if (strcmp(a->name, "pretrained") == 0) {
-        dg_report_fail(&l->report, node->item->frame, a->at, "attr-pretrained", "%s has no parameters that a file could bring",
+        dg_report_fail(&l->report, node->item->frame, a->at, "attr-pretrained",
+                       "%s has no parameters that a file could bring",
                        dg_node_called(l->arena, node));
         return;
     }
@@ -244,8 +271,9 @@ static void take_port(dg_loader *l, dg_node *node, int port, const dg_item_attr 
             node->in[port].from = NULL;
         return;
     }
-    dg_report_fail(&l->report, node->item->frame, a->value_at, "wire-expected", "%s=\"%s\": an input takes a wire, like \"@node\" or \"@node.port\"",
-                   a->name, a->value);
+    dg_report_fail(&l->report, node->item->frame, a->value_at, "wire-expected",
+                   "%s=\"%s\": an input takes a wire, like \"@node\" or \"@node.port\"", a->name,
+                   a->value);
 }
 
 static void take_attrs(dg_loader *l, dg_node *node)
@@ -270,14 +298,15 @@ static void take_attrs(dg_loader *l, dg_node *node)
     }
 }
 
-/* Is there an unknown attribute that is nearly called that? It is reported; the missing one need not be as well. */
+/* Is there an unknown attribute that is nearly called that? It is reported; the missing one need
+ * not be as well. */
 static bool misspelt(const dg_node *node, const char *name)
 {
     for (int i = 0; i < node->item->n_attrs; i++) {
         const char *have = node->item->attrs[i].name;
 
-        if (find_port(node, have) < 0 && !dg_attr_find(node->class->attrs, have) && !dg_is_among("id recompute pretrained", have) &&
-            dg_nearest(have, &name, 1))
+        if (find_port(node, have) < 0 && !dg_attr_find(node->class->attrs, have) &&
+            !dg_is_among("id recompute pretrained", have) && dg_nearest(have, &name, 1))
             return true;
     }
     return false;
@@ -292,17 +321,19 @@ static void require(dg_loader *l, dg_node *node)
             dg_str expected = { 0 };
 
             dg_attr_expected(&expected, row);
-            dg_report_fail(&l->report, node->item->frame, node->where, "attr-missing", "%s needs %s=\"...\": %s (%s)", called, row->name,
-                           expected.s, row->doc);
+            dg_report_fail(&l->report, node->item->frame, node->where, "attr-missing",
+                           "%s needs %s=\"...\": %s (%s)", called, row->name, expected.s, row->doc);
             dg_str_free(&expected);
         }
     for (int i = 0; i < node->n_in; i++)
-        if (!(node->in_ports[i]->flags & DG_PORT_OPTIONAL) && !node->in[i].where.line && !misspelt(node, node->in_ports[i]->name))
-            dg_report_fail(&l->report, node->item->frame, node->where, "port-missing", "%s needs %s=\"@...\": %s", called, node->in_ports[i]->name,
+        if (!(node->in_ports[i]->flags & DG_PORT_OPTIONAL) && !node->in[i].where.line &&
+            !misspelt(node, node->in_ports[i]->name))
+            dg_report_fail(&l->report, node->item->frame, node->where, "port-missing",
+                           "%s needs %s=\"@...\": %s", called, node->in_ports[i]->name,
                            node->in_ports[i]->doc);
 }
 
-/* --- elements inside a node's element ------------------------------------------------------------------------------- */
+/* --- elements inside a node's element -------------------------------------------------------- */
 
 static void unknown_child(dg_loader *l, const dg_node *node, const dg_item *k)
 {
@@ -311,7 +342,8 @@ static void unknown_child(dg_loader *l, const dg_node *node, const dg_item *k)
 
     for (const dg_child_class *c = node->class->children; c && c->name && n < 64; c++)
         names[n++] = c->name;
-    dg_report_fail(&l->report, k->frame, k->at, "element-misplaced", n ? "<%s> has no element <%s>" : "<%s> has no elements inside, here is <%s>",
+    dg_report_fail(&l->report, k->frame, k->at, "element-misplaced",
+                   n ? "<%s> has no element <%s>" : "<%s> has no elements inside, here is <%s>",
                    node->element, k->name);
     dg_report_nearest(&l->report, k->name, names, n, "its elements");
 }
@@ -338,23 +370,27 @@ static void take_children(dg_loader *l, dg_node *node)
             continue;
         }
         if (kind < 64 && ++counts[kind] > table[kind].most && table[kind].most)
-            dg_report_fail(&l->report, k->frame, k->at, "child-too-many", "<%s> takes at most %d <%s>", node->element, table[kind].most, k->name);
+            dg_report_fail(&l->report, k->frame, k->at, "child-too-many",
+                           "<%s> takes at most %d <%s>", node->element, table[kind].most, k->name);
         void *conf = dg_alloc(l->arena, table[kind].conf_size);
 
         dg_load_attrs(l, k, dg_printf(l->arena, "<%s>", k->name), table[kind].attrs, conf, NULL);
         for (const dg_item *inner = k->first; inner; inner = inner->next)
             if (inner->name)
-                dg_report_fail(&l->report, inner->frame, inner->at, "element-misplaced", "<%s> has no elements inside", k->name);
+                dg_report_fail(&l->report, inner->frame, inner->at, "element-misplaced",
+                               "<%s> has no elements inside", k->name);
         list[n] = (dg_child){ kind, conf, k->at };
         list[n++].where.node = node->path;
     }
     if (table)
-        *(dg_children *)(void *)((char *)node->conf + node->class->children_offset) = (dg_children){ n, list };
+        *(dg_children *)(void *)((char *)node->conf + node->class->children_offset) =
+            (dg_children){ n, list };
 }
 
-/* --- the whole --------------------------------------------------------------------------------------------------------- */
+/* --- the whole ------------------------------------------------------------------------------- */
 
-/* Names in checkpoints: the class's for its first node, the node's own for others, so that no two nodes share one. */
+/* Names in checkpoints: the class's for its first node, the node's own for others, so that no
+ * two nodes share one. */
 static void take_reference(dg_loader *l, dg_node *node)
 {
     bool first = l->g->n_models == 0; /* this scope is the first model, if it is one */
@@ -367,7 +403,8 @@ static void take_reference(dg_loader *l, dg_node *node)
     if (!node->class->reference)
         return;
     for (int i = 0; i < l->nodes.n; i++)
-        if (l->nodes.items[i]->class->reference && strcmp(l->nodes.items[i]->class->reference, node->class->reference) == 0)
+        if (l->nodes.items[i]->class->reference &&
+            strcmp(l->nodes.items[i]->class->reference, node->class->reference) == 0)
             return;
     node->reference = node->class->reference;
 }
@@ -375,8 +412,8 @@ static void take_reference(dg_loader *l, dg_node *node)
 void dg_load_node(dg_loader *l, const dg_item *item)
 {
     const dg_node_class *class = find_class(l, item);
-    dg_node             *node = DG_NEW(l->arena, dg_node);
-    int                  before = l->report.n;
+    dg_node *node = DG_NEW(l->arena, dg_node);
+    int      before = l->report.n;
 
     node->class = class ? class : &broken_class;
     node->item = item;

@@ -5,7 +5,8 @@
 
 #define ENTRY "dg_plugin_v1"
 
-int dg_library_open(void **handle, const dg_plugin **plugin, const char *path, dg_where at, dg_diag *d)
+int dg_library_open(void **handle, const dg_plugin **plugin, const char *path, dg_where at,
+                    dg_diag *d)
 {
     int rc;
 
@@ -15,10 +16,15 @@ int dg_library_open(void **handle, const dg_plugin **plugin, const char *path, d
     const dg_plugin *p = dlsym(*handle, ENTRY);
 
     if (!p) {
-        rc = dg_fail(d, DG_EINPUT, at, "plugin-entry", "%s has no symbol %s: it is no plugin, or of another version of the interface", path, ENTRY);
-        dg_help(d, "DG_PLUGIN(\"name\", \"version\", &class, ...) of <detrgraph/plugin.h> defines it");
+        rc = dg_fail(d, DG_EINPUT, at, "plugin-entry",
+                     "%s has no symbol %s: it is no plugin, or of another version of the interface",
+                     path, ENTRY);
+        dg_help(d,
+                "DG_PLUGIN(\"name\", \"version\", &class, ...) of <detrgraph/plugin.h> defines it");
     } else if (p->size < sizeof *p || !p->name || !p->version || !p->classes) {
-        rc = dg_fail(d, DG_EINPUT, at, "plugin-size", "%s: its entry has %u bytes, this program expects %zu", path, p->size, sizeof *p);
+        rc = dg_fail(d, DG_EINPUT, at, "plugin-size",
+                     "%s: its entry has %u bytes, this program expects %zu", path, p->size,
+                     sizeof *p);
         dg_help(d, "compile the plugin again with this version's headers");
     } else {
         *plugin = p;

@@ -4,7 +4,8 @@
 
 #include <detrgraph/plugin.h>
 
-int  dg_library_open(void **handle, const dg_plugin **plugin, const char *path, dg_where at, dg_diag *d) DG_MUST_USE;
+int  dg_library_open(void **handle, const dg_plugin **plugin, const char *path, dg_where at,
+                     dg_diag *d) DG_MUST_USE;
 void dg_library_close(void **handle);
 
 #endif

@@ -8,15 +8,19 @@
 enum { WIDTH = 100, NAMES = 20 }; /* columns of a line, and of the names at its left */
 
 static const char *const roles[] = {
-    [DG_ROLE_OTHER] = "other",         [DG_ROLE_LOADER] = "loader",       [DG_ROLE_SAMPLER] = "sampler",
-    [DG_ROLE_AUGMENT] = "augment",     [DG_ROLE_BATCH] = "batch",         [DG_ROLE_BACKBONE] = "backbone",
-    [DG_ROLE_ENCODER] = "encoder",     [DG_ROLE_DENOISING] = "denoising", [DG_ROLE_DECODER] = "decoder",
-    [DG_ROLE_LOSS] = "loss",           [DG_ROLE_GRADIENT] = "gradient",   [DG_ROLE_OPTIMIZER] = "optimizer",
-    [DG_ROLE_EVALUATE] = "evaluation", [DG_ROLE_CONTROL] = "control",     [DG_ROLE_SINK] = "output",
+    [DG_ROLE_OTHER] = "other",         [DG_ROLE_LOADER] = "loader",
+    [DG_ROLE_SAMPLER] = "sampler",     [DG_ROLE_AUGMENT] = "augment",
+    [DG_ROLE_BATCH] = "batch",         [DG_ROLE_BACKBONE] = "backbone",
+    [DG_ROLE_ENCODER] = "encoder",     [DG_ROLE_DENOISING] = "denoising",
+    [DG_ROLE_DECODER] = "decoder",     [DG_ROLE_LOSS] = "loss",
+    [DG_ROLE_GRADIENT] = "gradient",   [DG_ROLE_OPTIMIZER] = "optimizer",
+    [DG_ROLE_EVALUATE] = "evaluation", [DG_ROLE_CONTROL] = "control",
+    [DG_ROLE_SINK] = "output",
 };
 enum { N_ROLES = sizeof roles / sizeof *roles };
 
-/* text in lines of WIDTH columns that begin at column `indent`; the first continues the line at column `at`. */
+/* text in lines of WIDTH columns that begin at column `indent`; the first continues the line at
+ * column `at`. */
 static void wrap(dg_str *out, const char *text, int indent, int at)
 {
     while (*text) {
@@ -68,8 +72,10 @@ static void print_ports(dg_str *out, const dg_port *ports, bool outputs)
             continue;
         dg_str_add(out, title);
         title = "";
-        dg_str_fmt(&text, "%s%s%s%s%s", p->doc, p->flags & DG_PORT_OPTIONAL ? " (optional)" : "", p->flags & DG_PORT_MAIN ? " (main)" : "",
-                   p->flags & DG_PORT_DROPS ? " (may drop items)" : "", p->flags & DG_PORT_EMPTY_ABSENT ? " (absent where there is nothing)" : "");
+        dg_str_fmt(&text, "%s%s%s%s%s", p->doc, p->flags & DG_PORT_OPTIONAL ? " (optional)" : "",
+                   p->flags & DG_PORT_MAIN ? " (main)" : "",
+                   p->flags & DG_PORT_DROPS ? " (may drop items)" : "",
+                   p->flags & DG_PORT_EMPTY_ABSENT ? " (absent where there is nothing)" : "");
         row(out, 2, p->name, text.s);
         dg_str_fmt(out, "%*s%s\n", 2 + NAMES, "", p->type);
         dg_str_free(&text);
@@ -114,13 +120,18 @@ static void print_class(dg_str *out, const dg_node_class *c)
         dg_str_add(out, "attributes\n");
     print_attrs(out, c->attrs, 2);
     for (const dg_child_class *k = c->children; k && k->name; k++) {
-        dg_str_fmt(out, "inside: <%s>%s\n  ", k->name, k->most == 1 ? ", at most one" : k->most ? "" : ", any number");
+        dg_str_fmt(out, "inside: <%s>%s\n  ", k->name,
+                   k->most == 1 ? ", at most one"
+                   : k->most    ? ""
+                                : ", any number");
         wrap(out, k->doc ? k->doc : "", 2, 2);
         print_attrs(out, k->attrs, 2);
     }
     for (const dg_collective *k = c->collectives; k && k->kind; k++)
-        dg_str_fmt(out, "collective: %s of %s over the axis in %s\n", k->kind, k->operand, k->axis ? k->axis : "?");
-    dg_str_fmt(out, "of every node: id, recompute%s\n", c->reference ? ", pretrained (weights of this node from a file)" : "");
+        dg_str_fmt(out, "collective: %s of %s over the axis in %s\n", k->kind, k->operand,
+                   k->axis ? k->axis : "?");
+    dg_str_fmt(out, "of every node: id, recompute%s\n",
+               c->reference ? ", pretrained (weights of this node from a file)" : "");
 }
 
 static void print_structure(dg_str *out, const dg_structure *s)

@@ -1,5 +1,6 @@
-/* registry.c: the node classes by name. A class is checked as it comes in: a mistake in its tables is found when
- * it is loaded, by its author, not when somebody's pipeline happens to use it. */
+/* registry.c: the node classes by name. A class is checked as it comes in: a mistake in its
+ * tables is found when it is loaded, by its author, not when somebody's pipeline happens to use
+ * it. */
 #include "graph/registry.h"
 
 #include <ctype.h>
@@ -12,9 +13,12 @@
 #include "graph/structure.h"
 
 struct dg_registry {
-    dg_arena *arena;
+    dg_arena                     *arena;
     DG_VEC(const dg_node_class *) classes; /* by name */
-    DG_VEC(struct loaded { const char *path; void *handle; }) plugins;
+    DG_VEC(struct loaded {
+        const char *path;
+        void       *handle;
+    }) plugins;
 };
 
 dg_registry *dg_registry_open(void)
@@ -68,10 +72,11 @@ const dg_node_class *dg_registry_find(const dg_registry *r, const char *name)
 {
     int i = place_of(r, name);
 
-    return i < r->classes.n && strcmp(r->classes.items[i]->name, name) == 0 ? r->classes.items[i] : NULL;
+    return i < r->classes.n && strcmp(r->classes.items[i]->name, name) == 0 ? r->classes.items[i]
+                                                                            : NULL;
 }
 
-/* --- a class's own tables ----------------------------------------------------------------------------------- */
+/* --- a class's own tables -------------------------------------------------------------------- */
 
 typedef struct checker {
     dg_registry         *r;
@@ -86,8 +91,8 @@ static void bad_class(checker *k, const char *id, const char *fmt, ...)
     va_list ap;
 
     va_start(ap, fmt);
-    k->rc = dg_fail(k->d, DG_EINPUT, DG_NOWHERE, id, "class \"%s\": %s", k->c->name ? k->c->name : "?",
-                    dg_vprintf(k->r->arena, fmt, ap));
+    k->rc = dg_fail(k->d, DG_EINPUT, DG_NOWHERE, id, "class \"%s\": %s",
+                    k->c->name ? k->c->name : "?", dg_vprintf(k->r->arena, fmt, ap));
     va_end(ap);
 }
 
@@ -97,7 +102,9 @@ static bool is_class_name(const char *s)
     bool begin = true;
 
     for (; *s; s++) {
-        if (begin ? !islower((unsigned char)*s) : !(islower((unsigned char)*s) || isdigit((unsigned char)*s) || *s == '_' || *s == '.'))
+        if (begin ? !islower((unsigned char)*s)
+                  : !(islower((unsigned char)*s) || isdigit((unsigned char)*s) || *s == '_' ||
+                      *s == '.'))
             return false;
         begin = *s == '.';
     }
@@ -106,7 +113,8 @@ static bool is_class_name(const char *s)
 
 static bool is_member_name(const char *s)
 {
-    return islower((unsigned char)*s) && !s[strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789_")] && !dg_is_among("id recompute pretrained", s);
+    return islower((unsigned char)*s) && !s[strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789_")] &&
+           !dg_is_among("id recompute pretrained", s);
 }
 
 static bool is_port(const dg_node_class *c, const char *name)
@@ -132,14 +140,18 @@ static void check_ports(checker *k)
         if (!is_member_name(p->name))
             bad_class(k, "class-name", "\"%s\" cannot be a port's name", p->name);
         for (const dg_port *q = k->c->ports; q != p; q++)
-            if (strcmp(q->name, p->name) == 0 && (q->flags & DG_PORT_OUT) == (p->flags & DG_PORT_OUT))
+            if (strcmp(q->name, p->name) == 0 &&
+                (q->flags & DG_PORT_OUT) == (p->flags & DG_PORT_OUT))
                 bad_class(k, "class-twice", "port \"%s\" stands twice", p->name);
         if (!p->type || !dg_contract_parse(&letters, p->type, p->flags, &at, &why))
-            bad_class(k, "class-type", "port \"%s\": \"%s\" is no type: %s at character %d", p->name, p->type ? p->type : "",
-                 p->type ? why : "missing", p->type ? at + 1 : 0);
+            bad_class(k, "class-type", "port \"%s\": \"%s\" is no type: %s at character %d",
+                      p->name, p->type ? p->type : "", p->type ? why : "missing",
+                      p->type ? at + 1 : 0);
         n_main += (p->flags & DG_PORT_MAIN) != 0;
-        if ((p->flags & DG_PORT_MAIN && !(p->flags & DG_PORT_OUT)) || (p->flags & DG_PORT_OPTIONAL && p->flags & DG_PORT_OUT))
-            bad_class(k, "class-flags", "port \"%s\": inputs may be optional, outputs may be main", p->name);
+        if ((p->flags & DG_PORT_MAIN && !(p->flags & DG_PORT_OUT)) ||
+            (p->flags & DG_PORT_OPTIONAL && p->flags & DG_PORT_OUT))
+            bad_class(k, "class-flags", "port \"%s\": inputs may be optional, outputs may be main",
+                      p->name);
     }
     if (n_main > 1)
         bad_class(k, "class-flags", "more than one output is main");
@@ -155,12 +167,15 @@ static void check_default(checker *k, const dg_attr *a, const char *what)
         int                n = a->text ? dg_attr_words(&words, a, tmp) : 0;
 
         if (n < 1 || !(a->def >= 0 && a->def < n))
-            bad_class(k, "class-default", "%s \"%s\": the default is none of its words", what, a->name);
+            bad_class(k, "class-default", "%s \"%s\": the default is none of its words", what,
+                      a->name);
     } else if (a->kind == DG_ATTR_NUM || a->kind == DG_ATTR_INT || a->kind == DG_ATTR_BOOL) {
         if (!(a->lo <= a->hi) || (!a->required && !(a->def >= a->lo && a->def <= a->hi)))
-            bad_class(k, "class-default", "%s \"%s\": the default %g lies outside %g to %g", what, a->name, a->def, a->lo, a->hi);
+            bad_class(k, "class-default", "%s \"%s\": the default %g lies outside %g to %g", what,
+                      a->name, a->def, a->lo, a->hi);
     } else if (a->text && !dg_attr_read(a, room, a->text, NULL, tmp)) {
-        bad_class(k, "class-default", "%s \"%s\": the default \"%s\" cannot be read", what, a->name, a->text);
+        bad_class(k, "class-default", "%s \"%s\": the default \"%s\" cannot be read", what, a->name,
+                  a->text);
     }
     dg_arena_close(&tmp);
 }
@@ -193,7 +208,8 @@ static void check_functions(checker *k)
         bad_class(k, "class-functions", "schedule and sizes come together");
     if ((c->begin != NULL) != (c->take != NULL) || (c->take != NULL) != (c->finish != NULL))
         bad_class(k, "class-functions", "begin, take and finish come together");
-    if (c->children && (c->children_offset > c->conf_size || c->conf_size - c->children_offset < sizeof(dg_children)))
+    if (c->children && (c->children_offset > c->conf_size ||
+                        c->conf_size - c->children_offset < sizeof(dg_children)))
         bad_class(k, "class-conf", "the children lie outside the conf struct");
 }
 
@@ -202,7 +218,8 @@ static void check_class(checker *k)
     const dg_node_class *c = k->c;
 
     if (!c->name || !is_class_name(c->name))
-        bad_class(k, "class-name", "a class's name has small letters, digits and _, in parts separated by dots");
+        bad_class(k, "class-name",
+                  "a class's name has small letters, digits and _, in parts separated by dots");
     else if (dg_structure_find(c->name) || dg_is_among("input use group", c->name))
         bad_class(k, "class-name", "this name belongs to the language");
     else if (dg_registry_find(k->r, c->name))
@@ -212,7 +229,8 @@ static void check_class(checker *k)
     check_ports(k);
     check_attrs(k, c->attrs, c->conf_size, "attribute");
     for (const dg_child_class *child = c->children; child && child->name; child++)
-        check_attrs(k, child->attrs, child->conf_size, dg_printf(k->r->arena, "attribute of <%s>", child->name));
+        check_attrs(k, child->attrs, child->conf_size,
+                    dg_printf(k->r->arena, "attribute of <%s>", child->name));
     check_functions(k);
 }
 
@@ -220,11 +238,13 @@ int dg_registry_add(dg_registry *r, const dg_node_class *c, dg_diag *d)
 {
     checker k = { r, c, d, 0 };
 
-    if (c->size > sizeof *c || c->size < offsetof(dg_node_class, check) || c->port_size != sizeof(dg_port) ||
-        c->attr_size != sizeof(dg_attr)) {
+    if (c->size > sizeof *c || c->size < offsetof(dg_node_class, check) ||
+        c->port_size != sizeof(dg_port) || c->attr_size != sizeof(dg_attr)) {
         int rc = dg_fail(d, DG_EINPUT, DG_NOWHERE, "class-size",
-                         "a class was compiled with rows of %u, %u and %u bytes, this program has %zu, %zu and %zu", c->size, c->port_size,
-                         c->attr_size, sizeof *c, sizeof(dg_port), sizeof(dg_attr));
+                         "a class was compiled with rows of %u, %u and %u bytes, this program has "
+                         "%zu, %zu and %zu",
+                         c->size, c->port_size, c->attr_size, sizeof *c, sizeof(dg_port),
+                         sizeof(dg_attr));
 
         dg_help(d, "compile the plugin again with this version's headers");
         return rc;
@@ -241,7 +261,8 @@ int dg_registry_add(dg_registry *r, const dg_node_class *c, dg_diag *d)
     int i = place_of(r, c->name);
 
     DG_PUSH(r->arena, r->classes, c);
-    memmove(&r->classes.items[i + 1], &r->classes.items[i], (size_t)(r->classes.n - 1 - i) * sizeof *r->classes.items);
+    memmove(&r->classes.items[i + 1], &r->classes.items[i],
+            (size_t)(r->classes.n - 1 - i) * sizeof *r->classes.items);
     r->classes.items[i] = c;
     return 0;
 }

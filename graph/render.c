@@ -29,9 +29,12 @@ static int draw(const char *path, const char *format, const char *text, dg_diag 
     int          rc;
 
     if (!graph)
-        rc = dg_fail(d, DG_EINTERNAL, DG_NOWHERE, "render-layout", "Graphviz does not read the graph: %s", aglasterr() ? aglasterr() : "?");
-    else if (gvLayout(gvc, graph, "dot") != 0 || gvRenderData(gvc, graph, format, &data, &n) != 0 || !data)
-        rc = dg_fail(d, DG_EUNSUPPORTED, DG_NOWHERE, "render-layout", "Graphviz cannot draw %s: %s", format, aglasterr() ? aglasterr() : "?");
+        rc = dg_fail(d, DG_EINTERNAL, DG_NOWHERE, "render-layout",
+                     "Graphviz does not read the graph: %s", aglasterr() ? aglasterr() : "?");
+    else if (gvLayout(gvc, graph, "dot") != 0 || gvRenderData(gvc, graph, format, &data, &n) != 0 ||
+             !data)
+        rc = dg_fail(d, DG_EUNSUPPORTED, DG_NOWHERE, "render-layout", "Graphviz cannot draw %s: %s",
+                     format, aglasterr() ? aglasterr() : "?");
     else
         rc = dg_file_write(path, data, n, d);
     if (data)
@@ -53,7 +56,8 @@ int dg_render_file(const char *path, const dg_graph *g, const dg_diag *faults, d
     int         rc;
 
     if (!format) {
-        rc = dg_fail(d, DG_EINPUT, (dg_where){ .file = path }, "render-format", "the extension says what is drawn: .svg, .png, .pdf or .dot");
+        rc = dg_fail(d, DG_EINPUT, (dg_where){ .file = path }, "render-format",
+                     "the extension says what is drawn: .svg, .png, .pdf or .dot");
         return rc;
     }
     dg_render_dot(&text, g, faults);

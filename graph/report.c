@@ -8,8 +8,8 @@ enum { LISTED = 12 }; /* names listed where none is near */
 /* True if this is the first fault of that kind at that place. */
 static bool is_new(dg_reporter *r, dg_where at, const char *id, const char *text)
 {
-    const char *key = dg_printf(r->arena, "%s:%d:%d:%s:%s", at.file ? at.file : "", at.line, at.column, id,
-                                at.line ? "" : text);
+    const char *key = dg_printf(r->arena, "%s:%d:%d:%s:%s", at.file ? at.file : "", at.line,
+                                at.column, id, at.line ? "" : text);
 
     r->muted = dg_map_has(r->seen, key);
     if (!r->muted)
@@ -24,7 +24,8 @@ static void note_frames(dg_reporter *r, const dg_frame *f)
             dg_note(r->diag, f->at, "included here");
 }
 
-int dg_report_vfail(dg_reporter *r, const dg_frame *frame, dg_where at, const char *id, const char *fmt, va_list ap)
+int dg_report_vfail(dg_reporter *r, const dg_frame *frame, dg_where at, const char *id,
+                    const char *fmt, va_list ap)
 {
     const char *text = dg_vprintf(r->arena, fmt, ap);
 
@@ -37,7 +38,8 @@ int dg_report_vfail(dg_reporter *r, const dg_frame *frame, dg_where at, const ch
     return rc;
 }
 
-int dg_report_fail(dg_reporter *r, const dg_frame *frame, dg_where at, const char *id, const char *fmt, ...)
+int dg_report_fail(dg_reporter *r, const dg_frame *frame, dg_where at, const char *id,
+                   const char *fmt, ...)
 {
     va_list ap;
 
@@ -47,7 +49,8 @@ int dg_report_fail(dg_reporter *r, const dg_frame *frame, dg_where at, const cha
     return rc;
 }
 
-int dg_report_fail_unless_holes(dg_reporter *r, const dg_frame *frame, dg_where at, const char *id, const char *fmt, ...)
+int dg_report_fail_unless_holes(dg_reporter *r, const dg_frame *frame, dg_where at, const char *id,
+                                const char *fmt, ...)
 {
     va_list ap;
 
@@ -61,7 +64,8 @@ int dg_report_fail_unless_holes(dg_reporter *r, const dg_frame *frame, dg_where 
     return rc;
 }
 
-void dg_report_warn(dg_reporter *r, const dg_frame *frame, dg_where at, const char *id, const char *fmt, ...)
+void dg_report_warn(dg_reporter *r, const dg_frame *frame, dg_where at, const char *id,
+                    const char *fmt, ...)
 {
     va_list ap;
 
@@ -96,7 +100,8 @@ void dg_report_help(dg_reporter *r, const char *fmt, ...)
     va_end(ap);
 }
 
-void dg_report_nearest(dg_reporter *r, const char *name, const char *const names[], int n, const char *what)
+void dg_report_nearest(dg_reporter *r, const char *name, const char *const names[], int n,
+                       const char *what)
 {
     const char *near = dg_nearest(name, names, n);
     dg_str      list = { 0 };

@@ -1,8 +1,9 @@
 /* schema.c: RELAX NG from the tables, so that editors complete and check pipelines.
  *
- * Optional attributes are grouped by the type of their value, each group a repetition over a choice of names:
- * libxml2's validator takes exponential time in optional attributes that are present, and a repetition costs
- * nothing. Any value may instead be text with a $name. Plugins' classes are there if they were loaded. */
+ * Optional attributes are grouped by the type of their value, each group a repetition over a
+ * choice of names: libxml2's validator takes exponential time in optional attributes that are
+ * present, and a repetition costs nothing. Any value may instead be text with a $name. Plugins'
+ * classes are there if they were loaded. */
 #include "graph/schema.h"
 
 #include <string.h>
@@ -15,16 +16,19 @@ static const struct {
 } texts[] = {
     { "wire", "@[^@].*|.*[$].*" },
     { "id", "[A-Za-z][A-Za-z0-9_\\-]*|.*[$].*" },
-    { "when", "(step|epoch) [0-9]+|[0-9]+ (step|steps|epoch|epochs)|[0-9.]+ (min|minutes)|never|.*[$].*" },
+    { "when",
+      "(step|epoch) [0-9]+|[0-9]+ (step|steps|epoch|epochs)|[0-9.]+ (min|minutes)|never|.*[$].*" },
     { "integers", "[0-9,: +\\-]+|.*[$].*" },
     { "sizes", "[0-9,:x ]+|.*[$].*" },
     { "bool", "true|false|.*[$].*" },
     { "dollar", ".*[$].*" },
 };
 
-static const char *const value_of[] = { /* NULL: written out at each place */
-    [DG_ATTR_NUM] = "number", [DG_ATTR_INT] = "integer",   [DG_ATTR_BOOL] = "bool",      [DG_ATTR_STR] = "text",    [DG_ATTR_PATH] = "text",
-    [DG_ATTR_ENUM] = NULL,    [DG_ATTR_WHEN] = "when", [DG_ATTR_INTS] = "integers", [DG_ATTR_SIZES] = "sizes",
+static const char *const value_of[] = {
+    /* NULL: written out at each place */
+    [DG_ATTR_NUM] = "number", [DG_ATTR_INT] = "integer",   [DG_ATTR_BOOL] = "bool",
+    [DG_ATTR_STR] = "text",   [DG_ATTR_PATH] = "text",     [DG_ATTR_ENUM] = NULL,
+    [DG_ATTR_WHEN] = "when",  [DG_ATTR_INTS] = "integers", [DG_ATTR_SIZES] = "sizes",
 };
 
 static void print_doc(dg_str *out, const char *doc)
@@ -56,7 +60,8 @@ static void print_value(dg_str *out, const dg_attr *a)
         print_words(out, a);
 }
 
-static void print_required(dg_str *out, const char *name, const char *doc, const char *value, const dg_attr *a)
+static void print_required(dg_str *out, const char *name, const char *doc, const char *value,
+                           const dg_attr *a)
 {
     dg_str_fmt(out, "    <attribute name=\"%s\">", name);
     print_doc(out, doc);
@@ -83,7 +88,8 @@ static void end_group(dg_str *out, const char *value, const dg_attr *words)
     dg_str_add(out, "</attribute></zeroOrMore>\n");
 }
 
-/* more: further optional names of a value type, "bool recompute text pretrained": pairs, or NULL. */
+/* more: further optional names of a value type, "bool recompute text pretrained": pairs, or
+ * NULL. */
 static bool has_more(const char *more, const char *value)
 {
     for (const char *p = more; p && *p;) {
@@ -113,7 +119,8 @@ static void print_more(dg_str *out, const char *more, const char *value)
 
 static void print_attrs(dg_str *out, const dg_attr *table, const char *more)
 {
-    static const char *const values[] = { "number", "integer", "bool", "text", "when", "integers", "sizes", "id", "wire" };
+    static const char *const values[] = { "number",   "integer", "bool", "text", "when",
+                                          "integers", "sizes",   "id",   "wire" };
 
     for (const dg_attr *a = table; a && a->name; a++)
         if (a->required)
@@ -191,28 +198,36 @@ static void print_class(dg_str *out, const dg_node_class *c)
 
 static void print_fixed(dg_str *out)
 {
-    dg_str_add(out, "  <define name=\"let\"><element name=\"let\">\n"
-                    "    <oneOrMore><attribute><anyName/><text/></attribute></oneOrMore>\n  </element></define>\n"
-                    "  <define name=\"include\"><element name=\"include\">\n"
-                    "    <attribute name=\"file\"/>\n"
-                    "    <zeroOrMore><attribute><anyName><except><name>file</name></except></anyName><text/></attribute></zeroOrMore>\n"
-                    "  </element></define>\n"
-                    "  <define name=\"stack\"><element name=\"stack\">\n"
-                    "    <attribute name=\"id\"><ref name=\"v.id\"/></attribute>\n"
-                    "    <attribute name=\"count\"><ref name=\"v.integer\"/></attribute>\n"
-                    "    <optional><attribute name=\"in\"><ref name=\"v.wire\"/></attribute></optional>\n"
-                    "    <ref name=\"nodes\"/>\n  </element></define>\n"
-                    "  <define name=\"use\"><element name=\"use\">\n"
-                    "    <attribute name=\"model\"/>\n"
-                    "    <zeroOrMore><attribute><anyName><except><name>model</name></except></anyName><text/></attribute></zeroOrMore>\n"
-                    "  </element></define>\n"
-                    "  <define name=\"input\"><element name=\"input\">\n"
-                    "    <attribute name=\"id\"><ref name=\"v.id\"/></attribute>\n"
-                    "    <optional><attribute name=\"optional\"><ref name=\"v.bool\"/></attribute></optional>\n  </element></define>\n"
-                    "  <define name=\"part\"><element name=\"part\">\n"
-                    "    <zeroOrMore><choice><ref name=\"one\"/><ref name=\"input\"/><ref name=\"top\"/></choice></zeroOrMore>\n"
-                    "  </element></define>\n"
-                    "  <define name=\"nodes\"><zeroOrMore><ref name=\"one\"/></zeroOrMore></define>\n");
+    dg_str_add(
+        out, "  <define name=\"let\"><element name=\"let\">\n"
+             "    <oneOrMore><attribute><anyName/><text/></attribute></oneOrMore>\n  "
+             "</element></define>\n"
+             "  <define name=\"include\"><element name=\"include\">\n"
+             "    <attribute name=\"file\"/>\n"
+             "    "
+             "<zeroOrMore><attribute><anyName><except><name>file</name></except></anyName><text/></"
+             "attribute></zeroOrMore>\n"
+             "  </element></define>\n"
+             "  <define name=\"stack\"><element name=\"stack\">\n"
+             "    <attribute name=\"id\"><ref name=\"v.id\"/></attribute>\n"
+             "    <attribute name=\"count\"><ref name=\"v.integer\"/></attribute>\n"
+             "    <optional><attribute name=\"in\"><ref name=\"v.wire\"/></attribute></optional>\n"
+             "    <ref name=\"nodes\"/>\n  </element></define>\n"
+             "  <define name=\"use\"><element name=\"use\">\n"
+             "    <attribute name=\"model\"/>\n"
+             "    "
+             "<zeroOrMore><attribute><anyName><except><name>model</name></except></anyName><text/"
+             "></attribute></zeroOrMore>\n"
+             "  </element></define>\n"
+             "  <define name=\"input\"><element name=\"input\">\n"
+             "    <attribute name=\"id\"><ref name=\"v.id\"/></attribute>\n"
+             "    <optional><attribute name=\"optional\"><ref "
+             "name=\"v.bool\"/></attribute></optional>\n  </element></define>\n"
+             "  <define name=\"part\"><element name=\"part\">\n"
+             "    <zeroOrMore><choice><ref name=\"one\"/><ref name=\"input\"/><ref "
+             "name=\"top\"/></choice></zeroOrMore>\n"
+             "  </element></define>\n"
+             "  <define name=\"nodes\"><zeroOrMore><ref name=\"one\"/></zeroOrMore></define>\n");
 }
 
 static void print_structures(dg_str *out)
@@ -225,8 +240,11 @@ static void print_structures(dg_str *out)
         { "checkpoint", "wire best", NULL },
         { "evaluate", "wire weights id id", "<ref name=\"nodes\"/>" },
         { "train", NULL, "<ref name=\"nodes\"/>" },
-        { "model", NULL, "<zeroOrMore><choice><ref name=\"one\"/><ref name=\"input\"/></choice></zeroOrMore>" },
-        { "pipeline", NULL, "<zeroOrMore><choice><ref name=\"top\"/><ref name=\"let\"/><ref name=\"include\"/></choice></zeroOrMore>" },
+        { "model", NULL,
+          "<zeroOrMore><choice><ref name=\"one\"/><ref name=\"input\"/></choice></zeroOrMore>" },
+        { "pipeline", NULL,
+          "<zeroOrMore><choice><ref name=\"top\"/><ref name=\"let\"/><ref "
+          "name=\"include\"/></choice></zeroOrMore>" },
     };
     enum { N = sizeof rows / sizeof *rows };
 
@@ -253,16 +271,22 @@ void dg_schema_print(dg_str *out, const dg_registry *r)
                     "<grammar xmlns=\"http://relaxng.org/ns/structure/1.0\"\n"
                     "         xmlns:a=\"http://relaxng.org/ns/compatibility/annotations/1.0\"\n"
                     "         datatypeLibrary=\"http://www.w3.org/2001/XMLSchema-datatypes\">\n"
-                    "  <start><choice><ref name=\"language.pipeline\"/><ref name=\"part\"/></choice></start>\n");
+                    "  <start><choice><ref name=\"language.pipeline\"/><ref "
+                    "name=\"part\"/></choice></start>\n");
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        dg_str_fmt(out, "  <define name=\"v.%s\"><data type=\"string\"><param name=\"pattern\">%s</param></data></define>\n", texts[i].name,
-                   texts[i].pattern);
+        dg_str_fmt(out,
+                   "  <define name=\"v.%s\"><data type=\"string\"><param "
+                   "name=\"pattern\">%s</param></data></define>\n",
+                   texts[i].name, texts[i].pattern);
     dg_str_add(out, "  <define name=\"v.text\"><text/></define>\n"
-                    "  <define name=\"v.number\"><choice><data type=\"double\"/><ref name=\"v.dollar\"/></choice></define>\n"
-                    "  <define name=\"v.integer\"><choice><data type=\"integer\"/><ref name=\"v.dollar\"/></choice></define>\n");
+                    "  <define name=\"v.number\"><choice><data type=\"double\"/><ref "
+                    "name=\"v.dollar\"/></choice></define>\n"
+                    "  <define name=\"v.integer\"><choice><data type=\"integer\"/><ref "
+                    "name=\"v.dollar\"/></choice></define>\n");
     print_structures(out);
     print_fixed(out);
-    dg_str_add(out, "  <define name=\"one\"><choice><ref name=\"let\"/><ref name=\"include\"/><ref name=\"stack\"/><ref name=\"use\"/>\n");
+    dg_str_add(out, "  <define name=\"one\"><choice><ref name=\"let\"/><ref name=\"include\"/><ref "
+                    "name=\"stack\"/><ref name=\"use\"/>\n");
     for (int i = 0; i < dg_registry_n(r); i++)
         dg_str_fmt(out, "    <ref name=\"node.%s\"/>\n", dg_registry_at(r, i)->name);
     dg_str_add(out, "  </choice></define>\n");

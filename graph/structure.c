@@ -1,10 +1,12 @@
-/* structure.c: pipeline, plugin, mesh, let, include, part, stack, model, input, use, train, evaluate, checkpoint. */
+/* structure.c: pipeline, plugin, mesh, let, include, part, stack, model, input, use, train,
+ * evaluate, checkpoint. */
 #include "graph/structure.h"
 
 #include <string.h>
 
 static const dg_attr pipeline_attrs[] = {
-    { "version", DG_ATTR_INT, offsetof(dg_pipeline_conf, version), true, 0, 1, 1, NULL, "of the language: 1" },
+    { "version", DG_ATTR_INT, offsetof(dg_pipeline_conf, version), true, 0, 1, 1, NULL,
+      "of the language: 1" },
     DG_STR(dg_pipeline_conf, name, NULL, "for people; the file's name if left out"),
     DG_INT(dg_pipeline_conf, seed, 0, 0, 9007199254740992.0, "of all random numbers"),
     { 0 },
@@ -14,30 +16,36 @@ static const dg_attr plugin_attrs[] = {
     { 0 },
 };
 static const dg_attr mesh_attrs[] = {
-    DG_STR_REQUIRED(dg_mesh_conf, dp, "size of the axis dp: a number, or \"ranks\" for as many as are started"),
+    DG_STR_REQUIRED(dg_mesh_conf, dp,
+                    "size of the axis dp: a number, or \"ranks\" for as many as are started"),
     { 0 },
 };
 static const dg_attr train_attrs[] = {
     DG_INT(dg_train_conf, steps, 0, 0, 1e12, "length: so many optimizer steps"),
-    DG_INT(dg_train_conf, epochs, 0, 0, 1e9, "length: so many passes over the data; one of steps and epochs is given"),
+    DG_INT(dg_train_conf, epochs, 0, 0, 1e9,
+           "length: so many passes over the data; one of steps and epochs is given"),
     DG_INT(dg_train_conf, accumulate, 1, 1, 65536, "batches per optimizer step"),
     DG_ENUM(dg_train_conf, precision, 0, "f32|bf16|f64",
             "of arithmetic; bf16 keeps f32 weights, f64 runs reference kernels"),
-    DG_WHEN(dg_train_conf, patience, NULL, "stop early when the checkpoint's best has not improved for so long"),
+    DG_WHEN(dg_train_conf, patience, NULL,
+            "stop early when the checkpoint's best has not improved for so long"),
     { 0 },
 };
 static const dg_attr evaluate_attrs[] = {
-    DG_WHEN(dg_evaluate_conf, every, NULL, "how often during training; only at its end if left out"),
+    DG_WHEN(dg_evaluate_conf, every, NULL,
+            "how often during training; only at its end if left out"),
     { 0 },
 };
 static const dg_attr checkpoint_attrs[] = {
-    DG_STR(dg_checkpoint_attrs, to, NULL, "the run's folder, seen from the current one; --out goes before it"),
+    DG_STR(dg_checkpoint_attrs, to, NULL,
+           "the run's folder, seen from the current one; --out goes before it"),
     DG_WHEN(dg_checkpoint_attrs, every, NULL, "how often; only at the end if left out"),
     DG_INT(dg_checkpoint_attrs, keep, 1, 1, 10000, "newest ones that are kept, beside the best"),
     { 0 },
 };
 static const dg_attr input_attrs[] = {
-    DG_BOOL(dg_input_conf, optional, false, "a <use> may leave it out; what it feeds must be optional too"),
+    DG_BOOL(dg_input_conf, optional, false,
+            "a <use> may leave it out; what it feeds must be optional too"),
     { 0 },
 };
 static const dg_attr use_attrs[] = {
@@ -47,30 +55,64 @@ static const dg_attr use_attrs[] = {
 
 #define CONF(T, rows) .attrs = rows, .conf_size = sizeof(T)
 const dg_structure dg_structures[] = {
-    { .name = "pipeline", .inside = "", .brief = "The root of a pipeline.", CONF(dg_pipeline_conf, pipeline_attrs) },
-    { .name = "plugin", .inside = "pipeline", .brief = "Loads node classes from a shared library.", CONF(dg_plugin_conf, plugin_attrs) },
-    { .name = "mesh", .inside = "pipeline", .brief = "Names the axis along which ranks share the work.", CONF(dg_mesh_conf, mesh_attrs) },
-    { .name = "let", .inside = "pipeline part model train evaluate stack", .brief = "Names values: $name stands for them from here on.",
-      .doc = "A let is known to what follows it inside the same element. --set name=value replaces those of the pipeline's top level.",
+    { .name = "pipeline",
+      .inside = "",
+      .brief = "The root of a pipeline.",
+      CONF(dg_pipeline_conf, pipeline_attrs) },
+    { .name = "plugin",
+      .inside = "pipeline",
+      .brief = "Loads node classes from a shared library.",
+      CONF(dg_plugin_conf, plugin_attrs) },
+    { .name = "mesh",
+      .inside = "pipeline",
+      .brief = "Names the axis along which ranks share the work.",
+      CONF(dg_mesh_conf, mesh_attrs) },
+    { .name = "let",
+      .inside = "pipeline part model train evaluate stack",
+      .brief = "Names values: $name stands for them from here on.",
+      .doc = "A let is known to what follows it inside the same element. --set name=value replaces "
+             "those of the pipeline's top level.",
       .free = "a name and its value" },
-    { .name = "include", .inside = "pipeline part model train evaluate stack", .brief = "Puts the elements of a part's file here.",
-      .doc = "file=\"...\" is relative to this file. id=\"p\" is a prefix of the ids inside (\"p.\"); @p is the part's last node.",
+    { .name = "include",
+      .inside = "pipeline part model train evaluate stack",
+      .brief = "Puts the elements of a part's file here.",
+      .doc = "file=\"...\" is relative to this file. id=\"p\" is a prefix of the ids inside "
+             "(\"p.\"); @p is the part's last node.",
       .free = "a parameter: it takes the place of the part's <let> of that name" },
-    { .name = "part", .inside = "", .brief = "The root of a file that others include.",
+    { .name = "part",
+      .inside = "",
+      .brief = "The root of a file that others include.",
       .doc = "Its lets are its parameters with their defaults." },
-    { .name = "stack", .inside = "model train evaluate part stack", .brief = "Repeats its elements, each time on the result of the time before.",
-      .doc = "id and count=\"n\" are needed. @in is in=\"@...\" the first time and then the last node of the repetition before;\n"
-             "$index counts from 0; ids are \"id.index.inner\"; after it, @id is the last node of the last repetition.",
+    { .name = "stack",
+      .inside = "model train evaluate part stack",
+      .brief = "Repeats its elements, each time on the result of the time before.",
+      .doc = "id and count=\"n\" are needed. @in is in=\"@...\" the first time and then the last "
+             "node of the repetition before;\n"
+             "$index counts from 0; ids are \"id.index.inner\"; after it, @id is the last node of "
+             "the last repetition.",
       .wires = "in" },
-    { .name = "model", .inside = "pipeline", .brief = "A network: nodes with parameters, used by <use>.",
+    { .name = "model",
+      .inside = "pipeline",
+      .brief = "A network: nodes with parameters, used by <use>.",
       .doc = "id is needed. Its output is its last node's." },
-    { .name = "train", .inside = "pipeline", .brief = "The training step.", CONF(dg_train_conf, train_attrs) },
-    { .name = "evaluate", .inside = "pipeline", .brief = "A pass over held-out data.",
-      .doc = "weights=\"@ema\" names a node of <train> that gives parameters; without it the weights are those being trained.",
-      CONF(dg_evaluate_conf, evaluate_attrs), .wires = "weights" },
-    { .name = "checkpoint", .inside = "pipeline", .brief = "Where and how often the state is saved.",
-      .doc = "best=\"@coco.AP\" names a number of an evaluation; the best checkpoint so far is kept.",
-      CONF(dg_checkpoint_attrs, checkpoint_attrs), .wires = "best" },
+    { .name = "train",
+      .inside = "pipeline",
+      .brief = "The training step.",
+      CONF(dg_train_conf, train_attrs) },
+    { .name = "evaluate",
+      .inside = "pipeline",
+      .brief = "A pass over held-out data.",
+      .doc = "weights=\"@ema\" names a node of <train> that gives parameters; without it the "
+             "weights are those being trained.",
+      CONF(dg_evaluate_conf, evaluate_attrs),
+      .wires = "weights" },
+    { .name = "checkpoint",
+      .inside = "pipeline",
+      .brief = "Where and how often the state is saved.",
+      .doc =
+          "best=\"@coco.AP\" names a number of an evaluation; the best checkpoint so far is kept.",
+      CONF(dg_checkpoint_attrs, checkpoint_attrs),
+      .wires = "best" },
     { .name = NULL },
 };
 
@@ -81,12 +123,17 @@ static const dg_port input_ports[] = {
 static const dg_port no_ports[] = { { 0 } };
 
 const dg_node_class dg_class_input = {
-    DG_NODE_CLASS, .name = "input", .brief = "An input of a model.", .ports = input_ports, .attrs = input_attrs,
-    .conf_size = sizeof(dg_input_conf),
+    DG_NODE_CLASS,        .name = "input",      .brief = "An input of a model.",
+    .ports = input_ports, .attrs = input_attrs, .conf_size = sizeof(dg_input_conf),
 };
 const dg_node_class dg_class_use = {
-    DG_NODE_CLASS, .name = "use", .brief = "Runs a model: one wire for each of its inputs, and the ports of its last node.",
-    .doc = "Every use of a model has the same parameters.", .ports = no_ports, .attrs = use_attrs, .conf_size = sizeof(dg_use_conf),
+    DG_NODE_CLASS,
+    .name = "use",
+    .brief = "Runs a model: one wire for each of its inputs, and the ports of its last node.",
+    .doc = "Every use of a model has the same parameters.",
+    .ports = no_ports,
+    .attrs = use_attrs,
+    .conf_size = sizeof(dg_use_conf),
 };
 
 bool dg_is_among(const char *list, const char *word)

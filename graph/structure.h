@@ -1,4 +1,5 @@
-/* structure.h: the elements that belong to the language itself, as tables like those of node classes. */
+/* structure.h: the elements that belong to the language itself, as tables like those of node
+ * classes. */
 #ifndef DG_GRAPH_STRUCTURE_H
 #define DG_GRAPH_STRUCTURE_H
 
@@ -6,29 +7,50 @@
 
 typedef struct dg_structure {
     const char    *name;
-    const char    *inside;  /* where it may stand, words separated by spaces */
+    const char    *inside; /* where it may stand, words separated by spaces */
     const char    *brief;
     const char    *doc;
-    const dg_attr *attrs;   /* or NULL */
+    const dg_attr *attrs; /* or NULL */
     size_t         conf_size;
-    const char    *wires;   /* attributes that are wires, words separated by spaces; or NULL */
-    const char    *free;    /* what any other attribute is; NULL: there is none */
+    const char    *wires; /* attributes that are wires, words separated by spaces; or NULL */
+    const char    *free;  /* what any other attribute is; NULL: there is none */
 } dg_structure;
 
 extern const dg_structure dg_structures[]; /* a name of NULL ends it */
-const dg_structure *dg_structure_find(const char *name);
+const dg_structure       *dg_structure_find(const char *name);
 
 /* Is word one of the words of a list separated by spaces? */
 bool dg_is_among(const char *list, const char *word);
 
-typedef struct dg_pipeline_conf { int64_t version; const char *name; int64_t seed; } dg_pipeline_conf;
-typedef struct dg_plugin_conf { const char *path; } dg_plugin_conf;
-typedef struct dg_mesh_conf { const char *dp; } dg_mesh_conf;
-typedef struct dg_train_conf { int64_t steps, epochs, accumulate, precision; dg_when patience; } dg_train_conf;
-typedef struct dg_evaluate_conf { dg_when every; } dg_evaluate_conf;
-typedef struct dg_checkpoint_attrs { const char *to; dg_when every; int64_t keep; } dg_checkpoint_attrs;
-typedef struct dg_input_conf { bool optional; } dg_input_conf;
-typedef struct dg_use_conf { const char *model; } dg_use_conf;
+typedef struct dg_pipeline_conf {
+    int64_t     version;
+    const char *name;
+    int64_t     seed;
+} dg_pipeline_conf;
+typedef struct dg_plugin_conf {
+    const char *path;
+} dg_plugin_conf;
+typedef struct dg_mesh_conf {
+    const char *dp;
+} dg_mesh_conf;
+typedef struct dg_train_conf {
+    int64_t steps, epochs, accumulate, precision;
+    dg_when patience;
+} dg_train_conf;
+typedef struct dg_evaluate_conf {
+    dg_when every;
+} dg_evaluate_conf;
+typedef struct dg_checkpoint_attrs {
+    const char *to;
+    dg_when     every;
+    int64_t     keep;
+} dg_checkpoint_attrs;
+typedef struct dg_input_conf {
+    bool optional;
+} dg_input_conf;
+typedef struct dg_use_conf {
+    const char *model;
+} dg_use_conf;
 
 /* Classes of the two structural elements that are nodes. */
 extern const dg_node_class dg_class_input, dg_class_use;

@@ -1,7 +1,8 @@
 /* wire.c: "@node.port.key" -> who feeds an input, and whether the two ends agree.
  *
- * An id is looked for among the nodes of the innermost include or repetition, then outward, always inside one
- * scope. The longest id that fits wins, then comes the port, then the key of a record. */
+ * An id is looked for among the nodes of the innermost include or repetition, then outward,
+ * always inside one scope. The longest id that fits wins, then comes the port, then the key of a
+ * record. */
 #include <string.h>
 
 #include "graph/load.h"
@@ -23,7 +24,8 @@ static bool is_path(const char *s)
     bool begin = true;
 
     for (; *s; s++) {
-        bool letter = strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-#", *s) != NULL;
+        bool letter =
+            strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-#", *s) != NULL;
 
         if (!letter && (*s != '.' || begin))
             return false;
@@ -32,8 +34,10 @@ static bool is_path(const char *s)
     return !begin;
 }
 
-/* The longest beginning of path that is a key of map behind prefix; returns its length, 0 if there is none. */
-static size_t longest(dg_arena *a, const dg_map *map, const char *prefix, const char *path, void **value)
+/* The longest beginning of path that is a key of map behind prefix; returns its length, 0 if
+ * there is none. */
+static size_t longest(dg_arena *a, const dg_map *map, const char *prefix, const char *path,
+                      void **value)
 {
     for (size_t len = strlen(path); len > 0;) {
         const char *id = dg_printf(a, "%s%.*s", prefix, (int)len, path);
@@ -50,7 +54,8 @@ static size_t longest(dg_arena *a, const dg_map *map, const char *prefix, const 
 static bool find_target(dg_loader *l, const dg_frame *f, const char *path, target *t)
 {
     for (;; f = f->up) {
-        bool  top = !f || f == l->top, chained = !top && f->stack && strncmp(path, "in", 2) == 0 && (!path[2] || path[2] == '.');
+        bool top = !f || f == l->top, chained = !top && f->stack && strncmp(path, "in", 2) == 0 &&
+                                                (!path[2] || path[2] == '.');
         void *value;
 
         if (chained && f->before && f->before->last) {
@@ -58,7 +63,8 @@ static bool find_target(dg_loader *l, const dg_frame *f, const char *path, targe
             return true;
         }
         if (chained && !f->before && f->in && f->in->value[0] == '@')
-            return find_target(l, f->up, dg_printf(l->arena, "%s%s", f->in->value + 1, path + 2), t);
+            return find_target(l, f->up, dg_printf(l->arena, "%s%s", f->in->value + 1, path + 2),
+                               t);
         size_t len = longest(l->arena, l->scope->ids, prefix_of(l, f), path, &value);
 
         if (len) {
@@ -70,7 +76,7 @@ static bool find_target(dg_loader *l, const dg_frame *f, const char *path, targe
     }
 }
 
-/* --- ids that are not there --------------------------------------------------------------------------------------- */
+/* --- ids that are not there ------------------------------------------------------------------ */
 
 static const dg_node *find_elsewhere(const dg_loader *l, const char *path)
 {
@@ -99,17 +105,21 @@ static void unknown_id(dg_loader *l, const dg_node *node, const dg_item_attr *a,
             break;
     }
     if (later) {
-        dg_report_fail(&l->report, node->item->frame, a->value_at, "wire-later", "%s=\"%s\": a name stands before its use, and \"%.*s\" comes later",
-                       a->name, a->value, (int)len, path);
+        dg_report_fail(&l->report, node->item->frame, a->value_at, "wire-later",
+                       "%s=\"%s\": a name stands before its use, and \"%.*s\" comes later", a->name,
+                       a->value, (int)len, path);
         dg_report_note(&l->report, *(const dg_where *)later, "it stands here");
         return;
     }
     if (other) {
-        dg_report_fail(&l->report, node->item->frame, a->value_at, "wire-scope", "%s=\"%s\": a wire stays inside its own model, train or evaluate",
-                       a->name, a->value);
+        dg_report_fail(&l->report, node->item->frame, a->value_at, "wire-scope",
+                       "%s=\"%s\": a wire stays inside its own model, train or evaluate", a->name,
+                       a->value);
         dg_report_note(&l->report, other->where, "\"%s\" stands here", other->id);
         if (other->scope->kind == DG_SCOPE_MODEL)
-            dg_report_help(&l->report, "<use model=\"%s\"> runs the model; its output is that of its last node", other->scope->id);
+            dg_report_help(&l->report,
+                           "<use model=\"%s\"> runs the model; its output is that of its last node",
+                           other->scope->id);
         return;
     }
     int          n = dg_map_n(l->scope->ids), k = 0;
@@ -118,12 +128,14 @@ static void unknown_id(dg_loader *l, const dg_node *node, const dg_item_attr *a,
     for (int i = 0; i < n; i++)
         if (dg_map_value(l->scope->ids, i) != node)
             names[k++] = dg_map_key(l->scope->ids, i);
-    dg_report_fail_unless_holes(&l->report, node->item->frame, a->value_at, "wire-unknown", "%s=\"%s\": there is no node \"%.*s\" before this place", a->name,
-                   a->value, (int)strcspn(path, "."), path);
-    dg_report_nearest(&l->report, dg_strndup(l->arena, path, strcspn(path, ".")), names, k, "nodes");
+    dg_report_fail_unless_holes(&l->report, node->item->frame, a->value_at, "wire-unknown",
+                                "%s=\"%s\": there is no node \"%.*s\" before this place", a->name,
+                                a->value, (int)strcspn(path, "."), path);
+    dg_report_nearest(&l->report, dg_strndup(l->arena, path, strcspn(path, ".")), names, k,
+                      "nodes");
 }
 
-/* --- ports ------------------------------------------------------------------------------------------------------------- */
+/* --- ports ----------------------------------------------------------------------------------- */
 
 static void list_ports(dg_loader *l, const dg_node *from)
 {
@@ -148,13 +160,15 @@ static int main_port(const dg_node *from)
 }
 
 /* rest: "port.key" after the id, or "". */
-static bool choose_port(dg_loader *l, const dg_node *node, const dg_item_attr *a, dg_wire *w, const char *rest)
+static bool choose_port(dg_loader *l, const dg_node *node, const dg_item_attr *a, dg_wire *w,
+                        const char *rest)
 {
     const dg_node *from = w->from;
     size_t         len = strcspn(rest, ".");
 
     for (w->port = 0; w->port < from->n_out; w->port++)
-        if (len && strlen(from->out_ports[w->port]->name) == len && memcmp(from->out_ports[w->port]->name, rest, len) == 0) {
+        if (len && strlen(from->out_ports[w->port]->name) == len &&
+            memcmp(from->out_ports[w->port]->name, rest, len) == 0) {
             w->key = rest[len] ? rest + len + 1 : NULL;
             return true;
         }
@@ -167,13 +181,16 @@ static bool choose_port(dg_loader *l, const dg_node *node, const dg_item_attr *a
             return true;
     }
     if (from->n_out == 0)
-        dg_report_fail(&l->report, node->item->frame, a->value_at, "wire-no-output", "%s=\"%s\": %s has no output", a->name, a->value,
+        dg_report_fail(&l->report, node->item->frame, a->value_at, "wire-no-output",
+                       "%s=\"%s\": %s has no output", a->name, a->value,
                        dg_node_called(l->arena, from));
     else if (!*rest)
-        dg_report_fail(&l->report, node->item->frame, a->value_at, "wire-ambiguous", "%s=\"%s\": %s has several outputs, and none is the main one",
-                       a->name, a->value, dg_node_called(l->arena, from));
+        dg_report_fail(&l->report, node->item->frame, a->value_at, "wire-ambiguous",
+                       "%s=\"%s\": %s has several outputs, and none is the main one", a->name,
+                       a->value, dg_node_called(l->arena, from));
     else
-        dg_report_fail(&l->report, node->item->frame, a->value_at, "port-unknown", "%s=\"%s\": %s has no output \"%.*s\"", a->name, a->value,
+        dg_report_fail(&l->report, node->item->frame, a->value_at, "port-unknown",
+                       "%s=\"%s\": %s has no output \"%.*s\"", a->name, a->value,
                        dg_node_called(l->arena, from), (int)len, rest);
     const char **names = DG_NEW_N(l->arena, from->n_out, const char *), *near;
 
@@ -194,7 +211,8 @@ bool dg_load_wire(dg_loader *l, dg_node *node, int port, const dg_item_attr *a)
     target      t;
 
     if (!is_path(path)) {
-        dg_report_fail(&l->report, node->item->frame, a->value_at, "wire-syntax", "%s=\"%s\": expected \"@node\", \"@node.port\" or \"@node.port.key\"",
+        dg_report_fail(&l->report, node->item->frame, a->value_at, "wire-syntax",
+                       "%s=\"%s\": expected \"@node\", \"@node.port\" or \"@node.port.key\"",
                        a->name, a->value);
         return false;
     }
@@ -203,34 +221,38 @@ bool dg_load_wire(dg_loader *l, dg_node *node, int port, const dg_item_attr *a)
         return false;
     }
     if (t.node == node) {
-        dg_report_fail(&l->report, node->item->frame, a->value_at, "wire-self", "%s=\"%s\": a node cannot feed itself", a->name, a->value);
+        dg_report_fail(&l->report, node->item->frame, a->value_at, "wire-self",
+                       "%s=\"%s\": a node cannot feed itself", a->name, a->value);
         return false;
     }
     w->from = t.node;
     return t.node->broken || choose_port(l, node, a, w, t.rest + (*t.rest == '.'));
 }
 
-const dg_node *dg_load_upward(dg_loader *l, const dg_item *item, const dg_item_attr *a, dg_scope *const scopes[], int n,
-                              const char *what, const char **rest)
+const dg_node *dg_load_upward(dg_loader *l, const dg_item *item, const dg_item_attr *a,
+                              dg_scope *const scopes[], int n, const char *what, const char **rest)
 {
-    const char *path = a->value + 1;
+    const char    *path = a->value + 1;
     const dg_node *found = NULL;
     const char    *names[64];
     int            k = 0;
 
     *rest = "";
     if (a->value[0] != '@' || !*path) {
-        dg_report_fail(&l->report, item->frame, a->value_at, "wire-expected", "%s=\"%s\": expected a wire, like \"@node\"", a->name, a->value);
+        dg_report_fail(&l->report, item->frame, a->value_at, "wire-expected",
+                       "%s=\"%s\": expected a wire, like \"@node\"", a->name, a->value);
         return NULL;
     }
     for (int i = 0; i < n; i++) {
         void  *value;
-        size_t len = longest(l->arena, scopes[i]->ids, item->frame ? item->frame->prefix : "", path, &value);
+        size_t len =
+            longest(l->arena, scopes[i]->ids, item->frame ? item->frame->prefix : "", path, &value);
 
         if (!len)
             len = longest(l->arena, scopes[i]->ids, "", path, &value);
         if (len && found) {
-            dg_report_fail(&l->report, item->frame, a->value_at, "wire-ambiguous", "%s=\"%s\": there are several nodes of this id", a->name, a->value);
+            dg_report_fail(&l->report, item->frame, a->value_at, "wire-ambiguous",
+                           "%s=\"%s\": there are several nodes of this id", a->name, a->value);
             dg_report_note(&l->report, found->where, "one stands here");
             dg_report_note(&l->report, ((const dg_node *)value)->where, "another here");
             return NULL;
@@ -243,31 +265,35 @@ const dg_node *dg_load_upward(dg_loader *l, const dg_item *item, const dg_item_a
             names[k++] = dg_map_key(scopes[i]->ids, j);
     }
     if (!found) {
-        dg_report_fail_unless_holes(&l->report, item->frame, a->value_at, "wire-unknown", "%s=\"%s\": there is no such node in %s before this place", a->name,
-                       a->value, what);
-        dg_report_nearest(&l->report, dg_strndup(l->arena, path, strcspn(path, ".")), names, k, "its nodes");
+        dg_report_fail_unless_holes(&l->report, item->frame, a->value_at, "wire-unknown",
+                                    "%s=\"%s\": there is no such node in %s before this place",
+                                    a->name, a->value, what);
+        dg_report_nearest(&l->report, dg_strndup(l->arena, path, strcspn(path, ".")), names, k,
+                          "its nodes");
     }
     return found;
 }
 
-/* --- both ends ------------------------------------------------------------------------------------------------------------ */
+/* --- both ends ------------------------------------------------------------------------------- */
 
 static void note_producer(dg_loader *l, const dg_wire *w)
 {
     const dg_port *p = w->from->out_ports[w->port];
 
-    dg_report_note(&l->report, w->from->where, "from %s, output \"%s\": %s", dg_node_called(l->arena, w->from), p->name, p->doc);
+    dg_report_note(&l->report, w->from->where, "from %s, output \"%s\": %s",
+                   dg_node_called(l->arena, w->from), p->name, p->doc);
 }
 
-static void unknown_key(dg_loader *l, const dg_node *node, const dg_item_attr *a, const dg_wire *w, const dg_contract *record)
+static void unknown_key(dg_loader *l, const dg_node *node, const dg_item_attr *a, const dg_wire *w,
+                        const dg_contract *record)
 {
     const char *names[64], *last = strrchr(w->key, '.');
     int         n = 0;
     dg_str      type = { 0 };
 
     dg_contract_print(&type, &l->g->dims, record);
-    dg_report_fail(&l->report, node->item->frame, a->value_at, "key-unknown", "%s=\"%s\": there is no key \"%s\" in %s", a->name, a->value, w->key,
-                   type.s);
+    dg_report_fail(&l->report, node->item->frame, a->value_at, "key-unknown",
+                   "%s=\"%s\": there is no key \"%s\" in %s", a->name, a->value, w->key, type.s);
     note_producer(l, w);
     for (int i = 0; i < record->n_fields; i++)
         names[n++] = record->fields[i].key;
@@ -298,16 +324,19 @@ void dg_load_agree(dg_loader *l, dg_node *node, int port, const dg_item_attr *a)
             from->out_contracts[0] = to;
     }
     if (optional && !(node->in_ports[port]->flags & DG_PORT_OPTIONAL)) {
-        dg_report_fail(&l->report, node->item->frame, a->value_at, "wire-optional", "%s=\"%s\": it may be missing, but %s always needs it", a->name,
-                       a->value, dg_node_called(l->arena, node));
+        dg_report_fail(&l->report, node->item->frame, a->value_at, "wire-optional",
+                       "%s=\"%s\": it may be missing, but %s always needs it", a->name, a->value,
+                       dg_node_called(l->arena, node));
         note_producer(l, w);
         return;
     }
     if (dg_contract_unify(&l->g->dims, have, to, &why))
         return;
-    dg_report_fail(&l->report, node->item->frame, a->value_at, "contract-mismatch", "%s=\"%s\": %s", a->name, a->value, why.s);
+    dg_report_fail(&l->report, node->item->frame, a->value_at, "contract-mismatch", "%s=\"%s\": %s",
+                   a->name, a->value, why.s);
     note_producer(l, w);
-    dg_report_note(&l->report, node->where, "to %s, input \"%s\": %s", dg_node_called(l->arena, node), node->in_ports[port]->name,
+    dg_report_note(&l->report, node->where, "to %s, input \"%s\": %s",
+                   dg_node_called(l->arena, node), node->in_ports[port]->name,
                    node->in_ports[port]->doc);
     dg_str_free(&why);
 }

@@ -1,10 +1,11 @@
-/* xml.c: reads XML with libxml2's SAX2 interface over the whole file in memory; the only file that knows libxml2.
+/* xml.c: reads XML with libxml2's SAX2 interface over the whole file in memory; the only file
+ * that knows libxml2.
  *
- * Positions: when a start tag is reported, consumed + (cur - base) lies just before its '>', and '<' cannot stand
- * in an attribute's value, so walking back to '<' finds the tag's beginning; attributes are then found by walking
- * the tag. Before the parser sees a byte, a scan refuses what would cost time or memory: long tags, many
- * attributes (the parser compares each with each), and what no pipeline has: text, DOCTYPE, other encodings than
- * UTF-8. */
+ * Positions: when a start tag is reported, consumed + (cur - base) lies just before its '>', and
+ * '<' cannot stand in an attribute's value, so walking back to '<' finds the tag's beginning;
+ * attributes are then found by walking the tag. Before the parser sees a byte, a scan refuses
+ * what would cost time or memory: long tags, many attributes (the parser compares each with
+ * each), and what no pipeline has: text, DOCTYPE, other encodings than UTF-8. */
 #include "graph/xml.h"
 
 #include <string.h>
@@ -14,11 +15,12 @@
 #include <libxml/parserInternals.h>
 
 typedef struct reader {
-    dg_arena        *arena;
-    dg_diag         *diag;
-    const char      *text, *file;
-    size_t           n;
-    size_t           at, line_start; /* a cursor that only moves forward: byte, and the first byte of its line */
+    dg_arena   *arena;
+    dg_diag    *diag;
+    const char *text, *file;
+    size_t      n;
+    size_t      at,
+        line_start; /* a cursor that only moves forward: byte, and the first byte of its line */
     int              line, depth, n_elements, rc;
     dg_xml          *root, *open;
     xmlParserCtxtPtr parser;
@@ -47,7 +49,8 @@ static int refuse(reader *r, size_t byte, const char *id, const char *fmt, ...)
 
     if (r->rc == 0) {
         va_start(ap, fmt);
-        r->rc = dg_fail(r->diag, DG_EINPUT, where(r, byte), id, "%s", dg_vprintf(r->arena, fmt, ap));
+        r->rc =
+            dg_fail(r->diag, DG_EINPUT, where(r, byte), id, "%s", dg_vprintf(r->arena, fmt, ap));
         va_end(ap);
     }
     if (r->parser)
@@ -55,16 +58,17 @@ static int refuse(reader *r, size_t byte, const char *id, const char *fmt, ...)
     return r->rc;
 }
 
-/* --- the scan before parsing ---------------------------------------------------------------------------- */
+/* --- the scan before parsing ----------------------------------------------------------------- */
 
-/* The first byte that is not UTF-8 (Unicode 15, table 3-7) or not allowed in XML; n if all is well. */
+/* The first byte that is not UTF-8 (Unicode 15, table 3-7) or not allowed in XML; n if all is
+ * well. */
 static size_t first_bad_byte(const char *text, size_t n)
 {
     const unsigned char *s = (const unsigned char *)text;
 
     for (size_t i = 0; i < n;) {
         unsigned char c = s[i], lo = 0x80, hi = 0xBF;
-        size_t        more = c < 0x80 ? 0 : c < 0xC2 ? 9 : c < 0xE0 ? 1 : c < 0xF0 ? 2 : c < 0xF5 ? 3 : 9;
+        size_t more = c < 0x80 ? 0 : c < 0xC2 ? 9 : c < 0xE0 ? 1 : c < 0xF0 ? 2 : c < 0xF5 ? 3 : 9;
 
         if (c == 0xE0)
             lo = 0xA0;
@@ -104,21 +108,26 @@ static size_t skip_past(const reader *r, size_t i, const char *end)
 }
 
 /* The declared encoding must be UTF-8, whatever its case. */
-static int scan_declaration(reader *r, size_t i)
+static int scan_declaration(reader *r, size_t begin)
 {
-    size_t      end = skip_past(r, i, "?>");
-    const char *p = memmem(r->text + i, end - i, "encoding", 8);
+    char   text[256]; /* of the declaration; a longer one is no good either */
+    size_t n = skip_past(r, begin, "?>") - begin;
+
+    if (n >= sizeof text)
+        n = sizeof text - 1;
+    memcpy(text, r->text + begin, n);
+    text[n] = '\0';
+    char *p = strstr(text, "encoding");
 
     if (!p)
         return 0;
     p += strcspn(p, "\"'");
-    size_t at = (size_t)(p - r->text) + 1;
+    p += *p != '\0';
+    size_t len = strcspn(p, "\"'>");
 
-    if (at >= end)
-        return 0;
-    if (strncasecmp(p + 1, "utf-8", 5) != 0 || p[6] != *p)
-        return refuse(r, at, "xml-encoding", "the encoding is %.*s, but pipelines are UTF-8",
-                      (int)strcspn(p + 1, "\"'>"), p + 1);
+    if (len != 5 || strncasecmp(p, "utf-8", 5) != 0)
+        return refuse(r, begin + (size_t)(p - text), "xml-encoding",
+                      "the encoding is %.*s, but pipelines are UTF-8", (int)len, p);
     return 0;
 }
 
@@ -142,10 +151,11 @@ static int scan_tag(reader *r, size_t *i)
         if (c == '<') /* not well-formed: the parser says so, and reads no further */
             break;
         if (k - begin >= DG_XML_MAX_TAG)
-            return refuse(r, begin, "xml-tag-too-long", "this tag is longer than %d KiB", DG_XML_MAX_TAG >> 10);
+            return refuse(r, begin, "xml-tag-too-long", "this tag is longer than %d KiB",
+                          DG_XML_MAX_TAG >> 10);
         if (n_attrs > DG_XML_MAX_ATTRS)
-            return refuse(r, begin, "xml-too-many-attributes", "this element has more than %d attributes",
-                          DG_XML_MAX_ATTRS);
+            return refuse(r, begin, "xml-too-many-attributes",
+                          "this element has more than %d attributes", DG_XML_MAX_ATTRS);
     }
     *i = k < r->n && r->text[k] == '>' ? k + 1 : k;
     return 0;
@@ -164,15 +174,19 @@ static int scan(reader *r)
             continue;
         }
         if (r->text[i] != '<')
-            return refuse(r, i, "xml-text", "text where an element is expected: a pipeline consists of elements and attributes");
-        if (begins(r, i, "<?xml") && strchr(" \t\r\n", r->text[i + 5]) && scan_declaration(r, i))
+            return refuse(r, i, "xml-text",
+                          "text where an element is expected: a pipeline consists of elements and "
+                          "attributes");
+        if (begins(r, i, "<?xml") && i + 5 < r->n && is_space(r->text[i + 5]) &&
+            scan_declaration(r, i))
             return r->rc;
         if (begins(r, i, "<!--")) {
             i = skip_past(r, i + 4, "-->");
         } else if (begins(r, i, "<?")) {
             i = skip_past(r, i + 2, "?>");
         } else if (begins(r, i, "<![CDATA[")) {
-            return refuse(r, i, "xml-text", "a CDATA section: a pipeline consists of elements and attributes");
+            return refuse(r, i, "xml-text",
+                          "a CDATA section: a pipeline consists of elements and attributes");
         } else if (begins(r, i, "<!")) {
             return refuse(r, i, "xml-doctype", "document types and entities are not read");
         } else if (scan_tag(r, &i)) {
@@ -182,7 +196,7 @@ static int scan(reader *r)
     return 0;
 }
 
-/* --- what the parser reports ------------------------------------------------------------------------------ */
+/* --- what the parser reports ----------------------------------------------------------------- */
 
 static size_t byte_of(const reader *r)
 {
@@ -191,7 +205,8 @@ static size_t byte_of(const reader *r)
     return n < 0 ? 0 : (size_t)n;
 }
 
-/* Walks the start tag at byte `tag` and gives each attribute its place; they are reported in order of writing. */
+/* Walks the start tag at byte `tag` and gives each attribute its place; they are reported in
+ * order of writing. */
 static void place_attributes(reader *r, dg_xml *e, size_t tag)
 {
     size_t i = tag + 1 + strlen(e->name);
@@ -213,8 +228,9 @@ static void place_attributes(reader *r, dg_xml *e, size_t tag)
     }
 }
 
-static void start(void *ctx, const xmlChar *name, const xmlChar *prefix, const xmlChar *uri, int n_namespaces,
-                  const xmlChar **namespaces, int n_attrs, int n_defaulted, const xmlChar **attrs)
+static void start(void *ctx, const xmlChar *name, const xmlChar *prefix, const xmlChar *uri,
+                  int n_namespaces, const xmlChar **namespaces, int n_attrs, int n_defaulted,
+                  const xmlChar **attrs)
 {
     reader *r = ctx;
     size_t  tag = byte_of(r);
@@ -243,7 +259,8 @@ static void start(void *ctx, const xmlChar *name, const xmlChar *prefix, const x
         if (attrs[1])
             prefix = attrs[1];
         e->attrs[k].name = dg_strdup(r->arena, (const char *)attrs[0]);
-        e->attrs[k].value = dg_strndup(r->arena, (const char *)attrs[3], (size_t)(attrs[4] - attrs[3]));
+        e->attrs[k].value =
+            dg_strndup(r->arena, (const char *)attrs[3], (size_t)(attrs[4] - attrs[3]));
     }
     e->n_attrs = n_attrs;
     if (prefix || n_namespaces > 0) {
@@ -281,7 +298,8 @@ static void instruction(void *ctx, const xmlChar *target, const xmlChar *data)
     (void)data;
     while (i > 0 && !begins(r, i, "<?"))
         i--;
-    refuse(r, i, "xml-instruction", "processing instruction <?%s ...?>: none are read", (const char *)target);
+    refuse(r, i, "xml-instruction", "processing instruction <?%s ...?>: none are read",
+           (const char *)target);
 }
 
 static void fault(void *ctx, xmlErrorPtr error)
@@ -294,7 +312,8 @@ static void fault(void *ctx, xmlErrorPtr error)
     refuse(r, byte_of(r), "xml-syntax", "%.*s", (int)strcspn(message, "\n"), message);
 }
 
-int dg_xml_parse(dg_xml **root, dg_arena *a, const char *text, size_t n, const char *file, dg_diag *d)
+int dg_xml_parse(dg_xml **root, dg_arena *a, const char *text, size_t n, const char *file,
+                 dg_diag *d)
 {
     reader        r = { .arena = a, .diag = d, .text = text, .n = n, .file = file, .line = 1 };
     xmlSAXHandler sax = { .initialized = XML_SAX2_MAGIC,

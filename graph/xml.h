@@ -1,7 +1,8 @@
 /* xml.h: a pipeline's text as a tree of elements, each with its exact position.
  *
- * What comes out is plain data: elements, attributes, nothing else. Text between elements, DOCTYPE, entities of
- * one's own, processing instructions and namespaces are errors; comments are skipped. */
+ * What comes out is plain data: elements, attributes, nothing else. Text between elements,
+ * DOCTYPE, entities of one's own, processing instructions and namespaces are errors; comments
+ * are skipped. */
 #ifndef DG_GRAPH_XML_H
 #define DG_GRAPH_XML_H
 
@@ -32,9 +33,10 @@ typedef struct dg_xml {
     struct dg_xml *parent, *first, *last, *next;
 } dg_xml;
 
-/* Positions count bytes from 1. Everything lives in the arena, text is not kept. Only the first fault of the
- * syntax is reported: what follows it would be guesswork. */
-int dg_xml_parse(dg_xml **root, dg_arena *a, const char *text, size_t n, const char *file, dg_diag *d) DG_MUST_USE;
+/* Positions count bytes from 1. Everything lives in the arena, text is not kept. Only the first
+ * fault of the syntax is reported: what follows it would be guesswork. */
+int dg_xml_parse(dg_xml **root, dg_arena *a, const char *text, size_t n, const char *file,
+                 dg_diag *d) DG_MUST_USE;
 
 /* The attribute of that name, or NULL. */
 dg_xml_attr *dg_xml_find(const dg_xml *e, const char *name);

@@ -1,6 +1,7 @@
-/* pipelines: every pipeline of tests/bad/xml gives exactly the messages that stand beside it in a .txt file; files whose
- * names begin with part_ are for <include>. A first line <!-- set: name=value ... --> is what --set would say.
- * `tests/bad/pipelines --write` writes the .txt files anew, to be read before they are committed. */
+/* pipelines: every pipeline of tests/bad/xml gives exactly the messages that stand beside it in
+ * a .txt file; files whose names begin with part_ are for <include>. A first line <!-- set:
+ * name=value ... --> is what --set would say. `tests/bad/pipelines --write` writes the .txt
+ * files anew, to be read before they are committed. */
 #include "tests/check.h"
 
 #include <dirent.h>

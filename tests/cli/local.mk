@@ -1,4 +1,4 @@
 # check_PROGRAMS, tests_cli_NAME_SOURCES, TESTS; data in EXTRA_DIST.
 check_PROGRAMS +=
-TESTS +=
-EXTRA_DIST +=
+TESTS += tests/cli/language
+EXTRA_DIST += tests/cli/language

@@ -1,4 +1,5 @@
-/* contract: the language of port types: read, printed, refused with the place of the fault, unified. */
+/* contract: the language of port types: read, printed, refused with the place of the fault,
+ * unified. */
 #include "tests/check.h"
 
 #include <stdio.h>
@@ -33,8 +34,28 @@ static const dg_contract *read_type(bench *b, const char *text)
 static void reads_and_prints(void **state)
 {
     static const char *const texts[] = {
-        "f[]", "i[]", "f[B,N,D]", "i[4]", "f[B,H8,W8,C8]", "f[...]", "f[...,D]", "f[B,...]", "f[B,...,D]", "f[B,N<=M,4]", "f[N<=200]", "any", "dataset",
-        "picks", "samples", "batch", "gradients", "parameters", "metrics", "{a:f[],b?:i[B],c_*:f[B,N]}", "{a:{b:{c:any}}}", "f[A,B,C,D,E,F]",
+        "f[]",
+        "i[]",
+        "f[B,N,D]",
+        "i[4]",
+        "f[B,H8,W8,C8]",
+        "f[...]",
+        "f[...,D]",
+        "f[B,...]",
+        "f[B,...,D]",
+        "f[B,N<=M,4]",
+        "f[N<=200]",
+        "any",
+        "dataset",
+        "picks",
+        "samples",
+        "batch",
+        "gradients",
+        "parameters",
+        "metrics",
+        "{a:f[],b?:i[B],c_*:f[B,N]}",
+        "{a:{b:{c:any}}}",
+        "f[A,B,C,D,E,F]",
     };
     bench b;
 
@@ -56,9 +77,29 @@ static void refuses(void **state)
         const char *text;
         int         at;
     } bad[] = {
-        { "", 0 }, { "f", 0 }, { "f[", 2 }, { "f[B", 3 }, { "f[b]", 2 }, { "f[0]", 3 }, { "f[B,]", 4 }, { "f[B]]", 4 }, { "x[B]", 0 }, { "f[...,...]", 9 },
-        { "f[A,B,C,D,E,F,G]", 14 }, { "f[99999999999]", 11 }, { "f[N<=]", 5 }, { "{}", 1 }, { "{a}", 2 }, { "{a:f[]", 6 }, { "{a:f[],}", 7 }, { "{A:f[]}", 1 },
-        { "{a:f[],a:f[]}", 8 }, { "{a*?:f[]}", 3 }, { "anything", 0 }, { "any ", 3 }, { "{a:{a:{a:{a:{a:{a:{a:{a:{a:any}}}}}}}}}", 27 },
+        { "", 0 },
+        { "f", 0 },
+        { "f[", 2 },
+        { "f[B", 3 },
+        { "f[b]", 2 },
+        { "f[0]", 3 },
+        { "f[B,]", 4 },
+        { "f[B]]", 4 },
+        { "x[B]", 0 },
+        { "f[...,...]", 9 },
+        { "f[A,B,C,D,E,F,G]", 14 },
+        { "f[99999999999]", 11 },
+        { "f[N<=]", 5 },
+        { "{}", 1 },
+        { "{a}", 2 },
+        { "{a:f[]", 6 },
+        { "{a:f[],}", 7 },
+        { "{A:f[]}", 1 },
+        { "{a:f[],a:f[]}", 8 },
+        { "{a*?:f[]}", 3 },
+        { "anything", 0 },
+        { "any ", 3 },
+        { "{a:{a:{a:{a:{a:{a:{a:{a:{a:any}}}}}}}}}", 27 },
     };
     bench b;
 
@@ -90,24 +131,30 @@ static void agrees(void **state)
         { "f[B]", "i[B]", "it is f[B], and i[B] is expected" },
         { "f[3,4,5]", "f[...,D]", NULL },
         { "f[...]", "f[3,4]", NULL },
-        { "f[...,7]", "f[B,N,8]", "it is f[...,7], and f[B,N,8] is expected: dimension 1 is 7, not 8" },
-        { "f[1,...,2]", "f[1,...,3]", "it is f[1,...,2], and f[1,...,3] is expected: dimension 2 is 2, not 3" },
+        { "f[...,7]", "f[B,N,8]",
+          "it is f[...,7], and f[B,N,8] is expected: dimension 1 is 7, not 8" },
+        { "f[1,...,2]", "f[1,...,3]",
+          "it is f[1,...,2], and f[1,...,3] is expected: dimension 2 is 2, not 3" },
         { "f[]", "f[...,D]", "it is f[], and f[...,D] is expected" },
         { "f[B,N<=100,4]", "f[B,M,4]", NULL },
-        { "f[B,N<=100,4]", "f[B,K<=50,4]", "it is f[B,N<=100,4], and f[B,K<=50,4] is expected: dimension 2 is 100, not 50" },
+        { "f[B,N<=100,4]", "f[B,K<=50,4]",
+          "it is f[B,N<=100,4], and f[B,K<=50,4] is expected: dimension 2 is 100, not 50" },
         { "any", "f[B]", NULL },
         { "{a:f[]}", "any", NULL },
         { "picks", "samples", NULL },
         { "samples", "picks", NULL },
         { "dataset", "samples", "it is dataset, and samples is expected" },
         { "{a:f[],b:i[B]}", "{a:f[]}", NULL },
-        { "{a:f[]}", "{a:f[],b:i[]}", "it has no key \"b\": it is {a:f[]}, and {a:f[],b:i[]} is expected" },
+        { "{a:f[]}", "{a:f[],b:i[]}",
+          "it has no key \"b\": it is {a:f[]}, and {a:f[],b:i[]} is expected" },
         { "{a:f[]}", "{a:f[],b?:i[]}", NULL },
-        { "{a?:f[]}", "{a:f[]}", "it has no key \"a\" on some steps: it is {a?:f[]}, and {a:f[]} is expected" },
+        { "{a?:f[]}", "{a:f[]}",
+          "it has no key \"a\" on some steps: it is {a?:f[]}, and {a:f[]} is expected" },
         { "{a?:f[]}", "{a?:f[]}", NULL },
         { "{l_*:f[]}", "{l_x:f[]}", NULL },
         { "{l_a:f[]}", "{l_*:f[]}", NULL },
-        { "{a:{b:f[2]}}", "{a:{b:f[3]}}", "key \"a\": key \"b\": it is f[2], and f[3] is expected: dimension 1 is 2, not 3" },
+        { "{a:{b:f[2]}}", "{a:{b:f[3]}}",
+          "key \"a\": key \"b\": it is f[2], and f[3] is expected: dimension 1 is 2, not 3" },
         { "gradients", "parameters", "it is gradients, and parameters is expected" },
     };
 
@@ -126,7 +173,8 @@ static void agrees(void **state)
         bool ok = dg_contract_unify(&b.dims, from, to, &why);
 
         if (ok != !rows[i].why || (!ok && strcmp(why.s, rows[i].why) != 0))
-            fail_msg("%s to %s: \"%s\", expected \"%s\"", rows[i].from, rows[i].to, why.s ? why.s : "", rows[i].why ? rows[i].why : "");
+            fail_msg("%s to %s: \"%s\", expected \"%s\"", rows[i].from, rows[i].to,
+                     why.s ? why.s : "", rows[i].why ? rows[i].why : "");
         dg_str_free(&why);
         dg_arena_close(&b.arena);
     }
@@ -177,7 +225,8 @@ static void holds(void **state)
     assert_false(dg_contract_holds(&b.dims, c, DG_I32, DG_SHAPE(2, 5, 5, 3), bound));
     assert_false(dg_contract_holds(&b.dims, c, DG_REAL, DG_SHAPE(2, 5, 5), bound));
     memset(bound, 0, sizeof bound);
-    assert_true(dg_contract_holds(&b.dims, read_type(&b, "i[...,K]"), DG_I32, DG_SHAPE(1, 2, 9), bound));
+    assert_true(
+        dg_contract_holds(&b.dims, read_type(&b, "i[...,K]"), DG_I32, DG_SHAPE(1, 2, 9), bound));
     assert_false(dg_contract_holds(&b.dims, read_type(&b, "f[...,K]"), DG_REAL, DG_SCALAR, bound));
     dg_arena_close(&b.arena);
 }
@@ -185,7 +234,8 @@ static void holds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_and_prints), cmocka_unit_test(refuses), cmocka_unit_test(agrees), cmocka_unit_test(letters), cmocka_unit_test(holds),
+        cmocka_unit_test(reads_and_prints), cmocka_unit_test(refuses), cmocka_unit_test(agrees),
+        cmocka_unit_test(letters),          cmocka_unit_test(holds),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,13 +10,16 @@
 #include "base/file.h"
 #include "tests/graph/toy.h"
 
-#define NET                                                    \
-    "<model id='net'><input id='images'/>"                     \
+#define NET                                \
+    "<model id='net'><input id='images'/>" \
     "<toy.conv id='conv' in='@images'/><toy.head id='head' in='@conv' classes='3'/></model>"
-#define DATA                                                                                                        \
-    "<toy.loader id='data'/><toy.sampler id='pick' in='@data' batch='2'/><toy.batch id='b' in='@pick'/>"            \
+#define DATA                                                                                 \
+    "<toy.loader id='data'/><toy.sampler id='pick' in='@data' batch='2'/><toy.batch id='b' " \
+    "in='@pick'/>"                                                                           \
     "<use id='out' model='net' images='@b.images'/>"
-#define STEP "<toy.loss id='loss' predictions='@out' targets='@b.targets'/><toy.backward id='grad' loss='@loss'/><toy.step id='opt' gradients='@grad'/>"
+#define STEP                                                                                \
+    "<toy.loss id='loss' predictions='@out' targets='@b.targets'/><toy.backward id='grad' " \
+    "loss='@loss'/><toy.step id='opt' gradients='@grad'/>"
 
 typedef struct world {
     dg_diag     *d;
@@ -69,9 +72,11 @@ static void scopes(void **state)
     (void)state;
     load(&w,
          "<pipeline version='1' name='all' seed='7'><mesh dp='ranks'/>" NET
-         "<train epochs='3' precision='bf16' accumulate='4' patience='10 epochs'>" DATA STEP "<toy.ema id='ema' of='@opt'/><toy.log in='@loss.terms'/>"
+         "<train epochs='3' precision='bf16' accumulate='4' patience='10 epochs'>" DATA STEP
+         "<toy.ema id='ema' of='@opt'/><toy.log in='@loss.terms'/>"
          "<toy.log in='@loss.terms.loss_b'/></train>"
-         "<evaluate every='153 steps' weights='@ema'>" DATA "<toy.score id='score' in='@out'/></evaluate>"
+         "<evaluate every='153 steps' weights='@ema'>" DATA
+         "<toy.score id='score' in='@out'/></evaluate>"
          "<evaluate id='second' every='10 min'>" DATA "<toy.score id='other' in='@out'/></evaluate>"
          "<checkpoint to='runs/x' every='1 epoch' best='@score.AP/red cell' keep='3'/></pipeline>",
          NULL, 0);
@@ -97,7 +102,8 @@ static void scopes(void **state)
     assert_string_equal(g->checkpoint.best_key, "AP/red cell");
     assert_string_equal(g->checkpoint.to, "runs/x");
     assert_int_equal(g->checkpoint.keep, 3);
-    /* nodes without an id are numbered within their scope and class; a bare id is the main output */
+    /* nodes without an id are numbered within their scope and class; a bare id is the main
+     * output */
     assert_string_equal(node(&w, "train/toy.log#1")->in[0].key ? "key" : "all", "all");
     assert_string_equal(node(&w, "train/toy.log#2")->in[0].key, "loss_b");
     assert_int_equal(node(&w, "train/grad")->in[0].port, 0);
@@ -113,17 +119,21 @@ static void lets(void **state)
 
     (void)state;
     load(&w,
-         "<pipeline version='1'><let n='3' a='silu' dollar='$$x' at='@@home'/><let act='$a' name='${a}-${n}'/>"
-         "<model id='net'><input id='images'/><let n='6'/><toy.conv id='conv' in='@images' width='$n' act='$act'/>"
+         "<pipeline version='1'><let n='3' a='silu' dollar='$$x' at='@@home'/><let act='$a' "
+         "name='${a}-${n}'/>"
+         "<model id='net'><input id='images'/><let n='6'/><toy.conv id='conv' in='@images' "
+         "width='$n' act='$act'/>"
          "<toy.head id='head' in='@conv' classes='4'/></model>"
-         "<train steps='$n'><toy.loader id='data' split='$name$dollar'/><toy.sampler id='pick' in='@data' batch='2'/><toy.batch id='b' in='@pick'/>"
+         "<train steps='$n'><toy.loader id='data' split='$name$dollar'/><toy.sampler id='pick' "
+         "in='@data' batch='2'/><toy.batch id='b' in='@pick'/>"
          "<use id='out' model='net' images='@b.images'/>" STEP "</train>"
          "<evaluate><toy.loader id='data' split='$at'/></evaluate></pipeline>",
          sets, 1);
     const char *const *split = node(&w, "train/data")->conf; /* root, split */
 
     assert_int_equal(w.g->train->steps, 5);
-    assert_int_equal(*(const int64_t *)node(&w, "net/conv")->conf, 6); /* an inner let shadows, --set reaches the top only */
+    assert_int_equal(*(const int64_t *)node(&w, "net/conv")->conf,
+                     6); /* an inner let shadows, --set reaches the top only */
     assert_int_equal(((const int64_t *)node(&w, "net/conv")->conf)[1], 2);
     assert_string_equal(split[1], "silu-5$x");
     split = node(&w, "evaluate/data")->conf;
@@ -139,7 +149,8 @@ static void stacks(void **state)
     load(&w,
          "<pipeline version='1'><model id='net'><input id='images'/>"
          "<stack id='body' count='2' in='@images'><toy.conv id='a' in='@in' width='8'/>"
-         "<stack id='deep' count='2' in='@a'><toy.norm id='n' in='@in'/></stack><toy.conv id='c' in='@deep' width='1$index'/></stack>"
+         "<stack id='deep' count='2' in='@a'><toy.norm id='n' in='@in'/></stack><toy.conv id='c' "
+         "in='@deep' width='1$index'/></stack>"
          "<toy.norm id='sum' in='@body'/><toy.head id='head' in='@sum' classes='3'/></model>"
          "<train steps='1'>" DATA STEP "</train></pipeline>",
          NULL, 0);
@@ -154,7 +165,7 @@ static void stacks(void **state)
     done(&w);
 }
 
-/* --- files ----------------------------------------------------------------------------------------------------------- */
+/* --- files ----------------------------------------------------------------------------------- */
 
 static void write_file(const char *path, const char *text)
 {
@@ -167,12 +178,16 @@ static void write_file(const char *path, const char *text)
 static void includes(void **state)
 {
     static const char main_text[] =
-        "<pipeline version='1'><let width='5' data='here/data'/><model id='net'><input id='images'/>"
-        "<include file='parts/body.xml' id='body' act='relu'/><include file='parts/body.xml' id='more' from='@body' width='7'/>"
+        "<pipeline version='1'><let width='5' data='here/data'/><model id='net'><input "
+        "id='images'/>"
+        "<include file='parts/body.xml' id='body' act='relu'/><include file='parts/body.xml' "
+        "id='more' from='@body' width='7'/>"
         "<toy.head id='head' in='@more' classes='3'/></model>"
-        "<train steps='1'><toy.loader id='data' root='$data'/><toy.sampler id='pick' in='@data' batch='2'/><toy.batch id='b' in='@pick'/>"
+        "<train steps='1'><toy.loader id='data' root='$data'/><toy.sampler id='pick' in='@data' "
+        "batch='2'/><toy.batch id='b' in='@pick'/>"
         "<use id='out' model='net' images='@b.images'/>" STEP "</train>"
-        "<evaluate><toy.loader id='data' root='sub/x'/><include file='parts/load.xml' id='p'/></evaluate></pipeline>";
+        "<evaluate><toy.loader id='data' root='sub/x'/><include file='parts/load.xml' "
+        "id='p'/></evaluate></pipeline>";
     char         folder[] = "/tmp/dg-language-XXXXXX", here[4096], want[8192];
     const dg_set sets[] = { { "data", "typed/data" } };
     dg_diag     *d = dg_diag_open();
@@ -185,7 +200,8 @@ static void includes(void **state)
     assert_int_equal(chdir(folder), 0);
     assert_int_equal(mkdir("pipes", 0777) | mkdir("pipes/parts", 0777), 0);
     write_file("pipes/main.xml", main_text);
-    write_file("pipes/parts/body.xml", "<part><let from='@images' act='none'/><toy.conv id='conv' in='$from' width='$width' act='$act'/></part>");
+    write_file("pipes/parts/body.xml", "<part><let from='@images' act='none'/><toy.conv id='conv' "
+                                       "in='$from' width='$width' act='$act'/></part>");
     write_file("pipes/parts/load.xml", "<part><toy.loader id='beside' root='y'/></part>");
     if (dg_graph_load(&w.g, "pipes/main.xml", sets, 1, r, d) < 0 || dg_diag_n(d))
         fail_msg("%s", toy_print(d, w.g));
@@ -197,7 +213,8 @@ static void includes(void **state)
     assert_int_equal(((const int64_t *)node(&w, "net/more.conv")->conf)[0], 7);
     assert_int_equal(((const int64_t *)node(&w, "net/more.conv")->conf)[1], 0);
     assert_string_equal(node(&w, "net/more.conv")->where.file, "pipes/parts/body.xml");
-    /* a path belongs to the file that wrote it, and what --set says to the folder where it was typed */
+    /* a path belongs to the file that wrote it, and what --set says to the folder where it was
+     * typed */
     snprintf(want, sizeof want, "%s/typed/data", folder);
     assert_string_equal(*(const char *const *)node(&w, "train/data")->conf, want);
     snprintf(want, sizeof want, "%s/pipes/sub/x", folder);
@@ -219,7 +236,8 @@ static void includes(void **state)
     rmdir(folder);
 }
 
-/* A chain of files, each including the next, and a part that is not there because it is a folder. */
+/* A chain of files, each including the next, and a part that is not there because it is a
+ * folder. */
 static void include_depth(void **state)
 {
     char         folder[] = "/tmp/dg-depth-XXXXXX", path[64], text[128];
@@ -231,7 +249,10 @@ static void include_depth(void **state)
     assert_non_null(mkdtemp(folder));
     for (int i = 0; i < 20; i++) {
         snprintf(path, sizeof path, "%s/%d.xml", folder, i);
-        snprintf(text, sizeof text, i ? "<part><include file='%d.xml'/></part>" : "<pipeline version='1'><include file='%d.xml'/></pipeline>", i + 1);
+        snprintf(text, sizeof text,
+                 i ? "<part><include file='%d.xml'/></part>"
+                   : "<pipeline version='1'><include file='%d.xml'/></pipeline>",
+                 i + 1);
         write_file(path, text);
     }
     snprintf(path, sizeof path, "%s/0.xml", folder);
@@ -249,15 +270,25 @@ static void include_depth(void **state)
 
 static void attributes(void **state)
 {
-    typedef struct { int64_t batch; dg_sizes sizes; dg_ints steps; dg_when until; bool shuffle; } sampler;
+    typedef struct {
+        int64_t  batch;
+        dg_sizes sizes;
+        dg_ints  steps;
+        dg_when  until;
+        bool     shuffle;
+    } sampler;
     world w;
 
     (void)state;
     load(&w,
-         "<pipeline version='1'>" NET "<train steps='1'><toy.loader id='data' root='/abs/x' on_error='replace'/>"
-         "<toy.sampler id='pick' in='@data' batch='2' sizes='32, 64x48,100:108:4' steps='-2,4:6:1' until='epoch 0' shuffle='false'/>"
-         "<toy.augment id='aug' in='@pick'><flip/><crop p='1e-1'/><flip p='0' until='10 min'/></toy.augment><toy.batch id='b' in='@aug'/>"
-         "<use id='out' model='net' images='@b.images' recompute='true'/>" STEP "</train></pipeline>",
+         "<pipeline version='1'>" NET
+         "<train steps='1'><toy.loader id='data' root='/abs/x' on_error='replace'/>"
+         "<toy.sampler id='pick' in='@data' batch='2' sizes='32, 64x48,100:108:4' steps='-2,4:6:1' "
+         "until='epoch 0' shuffle='false'/>"
+         "<toy.augment id='aug' in='@pick'><flip/><crop p='1e-1'/><flip p='0' until='10 "
+         "min'/></toy.augment><toy.batch id='b' in='@aug'/>"
+         "<use id='out' model='net' images='@b.images' recompute='true'/>" STEP
+         "</train></pipeline>",
          NULL, 0);
     const sampler     *s = node(&w, "train/pick")->conf;
     const dg_children *ops = node(&w, "train/aug")->conf;
@@ -295,9 +326,10 @@ static void pretrained(void **state)
 
     (void)state;
     load(&w,
-         "<pipeline version='1'><model id='net'><input id='images'/><toy.conv id='conv' in='@images' pretrained='/w/x.safetensors'/>"
-         "<toy.norm id='n' in='@conv' frozen='true' pretrained='w.pth'/><toy.head id='head' in='@n' classes='3'/></model><train steps='1'>" DATA STEP
-         "</train></pipeline>",
+         "<pipeline version='1'><model id='net'><input id='images'/><toy.conv id='conv' "
+         "in='@images' pretrained='/w/x.safetensors'/>"
+         "<toy.norm id='n' in='@conv' frozen='true' pretrained='w.pth'/><toy.head id='head' "
+         "in='@n' classes='3'/></model><train steps='1'>" DATA STEP "</train></pipeline>",
          NULL, 0);
     assert_string_equal(node(&w, "net/conv")->pretrained, "/w/x.safetensors");
     assert_non_null(strstr(node(&w, "net/n")->pretrained, "/dir/w.pth"));
@@ -308,8 +340,10 @@ static void pretrained(void **state)
 /* One fault of a repeated body is said once, with the way through the includes. */
 static void said_once(void **state)
 {
-    static const char text[] = "<pipeline version='1'><model id='net'><input id='images'/><stack id='s' count='50' in='@images'>"
-                               "<toy.conv in='@in' widht='3'/></stack></model><train steps='1'/></pipeline>";
+    static const char text[] =
+        "<pipeline version='1'><model id='net'><input id='images'/><stack id='s' count='50' "
+        "in='@images'>"
+        "<toy.conv in='@in' widht='3'/></stack></model><train steps='1'/></pipeline>";
     world w = { .d = dg_diag_open() };
 
     (void)state;
@@ -322,8 +356,9 @@ static void said_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(scopes),        cmocka_unit_test(lets),       cmocka_unit_test(stacks), cmocka_unit_test(includes),
-        cmocka_unit_test(include_depth), cmocka_unit_test(attributes), cmocka_unit_test(pretrained),   cmocka_unit_test(said_once),
+        cmocka_unit_test(scopes),     cmocka_unit_test(lets),          cmocka_unit_test(stacks),
+        cmocka_unit_test(includes),   cmocka_unit_test(include_depth), cmocka_unit_test(attributes),
+        cmocka_unit_test(pretrained), cmocka_unit_test(said_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

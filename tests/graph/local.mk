@@ -9,3 +9,6 @@ tests_graph_lower_SOURCES = tests/graph/lower.c $(toy)
 tests_graph_registry_SOURCES = tests/graph/registry.c $(toy)
 tests_graph_render_SOURCES = tests/graph/render.c $(toy)
 tests_graph_xml_SOURCES = tests/graph/xml.c $(toy)
+graph_scripts = tests/graph/plugin tests/graph/schema
+TESTS += $(graph_scripts)
+EXTRA_DIST += $(graph_scripts) tests/graph/plugins

@@ -1,5 +1,5 @@
-/* lower: programs made of scopes: inputs, results, names of parameters, models used twice, and what is found only
- * while lowering. */
+/* lower: programs made of scopes: inputs, results, names of parameters, models used twice, and
+ * what is found only while lowering. */
 #include "tests/check.h"
 
 #include <stdio.h>
@@ -9,11 +9,16 @@
 #include "graph/lower.h"
 #include "tests/graph/toy.h"
 
-#define NET                                                                        \
-    "<model id='net'><input id='images'/><input id='hint' optional='true'/>"       \
-    "<toy.conv id='conv' in='@images' recompute='true'/><toy.conv id='two' in='@conv'/><toy.head id='head' in='@two' hint='@hint' classes='3'/></model>"
-#define DATA "<toy.loader id='data'/><toy.sampler id='pick' in='@data' batch='2' sizes='32,64x32,32'/><toy.batch id='b' in='@pick'/>"
-#define STEP "<toy.loss id='loss' predictions='@out' targets='@b.targets'/><toy.backward id='grad' loss='@loss'/><toy.step id='opt' gradients='@grad'/>"
+#define NET                                                                                        \
+    "<model id='net'><input id='images'/><input id='hint' optional='true'/>"                       \
+    "<toy.conv id='conv' in='@images' recompute='true'/><toy.conv id='two' in='@conv'/><toy.head " \
+    "id='head' in='@two' hint='@hint' classes='3'/></model>"
+#define DATA                                                              \
+    "<toy.loader id='data'/><toy.sampler id='pick' in='@data' batch='2' " \
+    "sizes='32,64x32,32'/><toy.batch id='b' in='@pick'/>"
+#define STEP                                                                                \
+    "<toy.loss id='loss' predictions='@out' targets='@b.targets'/><toy.backward id='grad' " \
+    "loss='@loss'/><toy.step id='opt' gradients='@grad'/>"
 
 typedef struct world {
     dg_diag     *d;
@@ -60,8 +65,10 @@ static void train(void **state)
     world w;
 
     (void)state;
-    load(&w, "<pipeline version='1'>" NET "<train steps='1' accumulate='3'>" DATA "<use id='out' model='net' images='@b.images'/>" STEP
-             "<toy.log id='log' in='@loss.terms'/><toy.ema id='ema' of='@opt'/></train></pipeline>");
+    load(&w,
+         "<pipeline version='1'>" NET "<train steps='1' accumulate='3'>" DATA
+         "<use id='out' model='net' images='@b.images'/>" STEP
+         "<toy.log id='log' in='@loss.terms'/><toy.ema id='ema' of='@opt'/></train></pipeline>");
     lower(&w, w.g->train, 64, 32);
     assert_true(w.p->training);
     assert_int_equal(w.p->accumulate, 3);
@@ -74,7 +81,8 @@ static void train(void **state)
     shape_is(&w, dg_program_result(w.p, "loss.loss_b"), "[]");
     shape_is(&w, dg_program_result(w.p, "log.in.loss_a"), "[]");
     assert_int_equal(dg_program_result(w.p, "opt.gradients"), 0);
-    /* paths are model and node; names begin with the class's reference, but for its second node with the node's id */
+    /* paths are model and node; names begin with the class's reference, but for its second node
+     * with the node's id */
     assert_int_equal(dg_params_n(w.params), 3);
     assert_string_equal(dg_params_at(w.params, 0)->path, "net.conv.weight");
     assert_string_equal(dg_params_at(w.params, 0)->name, "net.weight");
@@ -102,11 +110,17 @@ static void used_twice(void **state)
     world w;
 
     (void)state;
-    load(&w, "<pipeline version='1'>" NET "<model id='twice'><input id='x'/><use id='inner' model='net' images='@x'/>"
-             "<use id='outer' model='net' images='@x'/></model>"
-             "<train steps='1'>" DATA "<use id='out' model='net' images='@b.images' hint='@b.targets.boxes'/>" STEP "</train>"
-             "<evaluate>" DATA "<use id='out' model='net' images='@b.images'/><use id='more' model='twice' x='@b.images'/>"
-             "<toy.score id='score' in='@out'/><toy.score id='again' in='@more'/></evaluate></pipeline>");
+    load(
+        &w,
+        "<pipeline version='1'>" NET
+        "<model id='twice'><input id='x'/><use id='inner' model='net' images='@x'/>"
+        "<use id='outer' model='net' images='@x'/></model>"
+        "<train steps='1'>" DATA
+        "<use id='out' model='net' images='@b.images' hint='@b.targets.boxes'/>" STEP "</train>"
+        "<evaluate>" DATA
+        "<use id='out' model='net' images='@b.images'/><use id='more' model='twice' x='@b.images'/>"
+        "<toy.score id='score' in='@out'/><toy.score id='again' "
+        "in='@more'/></evaluate></pipeline>");
     assert_int_equal(dg_graph_check(w.g, w.d), 0);
     lower(&w, w.g->train, 32, 32);
     assert_int_equal(dg_params_n(w.params), 3);
@@ -125,7 +139,8 @@ static void two_losses(void **state)
     world w;
 
     (void)state;
-    load(&w, "<pipeline version='1'>" NET "<train steps='1'>" DATA "<use id='out' model='net' images='@b.images'/>" STEP
+    load(&w, "<pipeline version='1'>" NET "<train steps='1'>" DATA
+             "<use id='out' model='net' images='@b.images'/>" STEP
              "<toy.loss id='extra' predictions='@out' targets='@b.targets'/></train></pipeline>");
     lower(&w, w.g->train, 32, 32);
     assert_true(dg_program_result(w.p, "loss.total") > 0);
@@ -133,17 +148,24 @@ static void two_losses(void **state)
     done(&w);
 }
 
-/* --- faults ---------------------------------------------------------------------------------------------------------- */
+/* --- faults ---------------------------------------------------------------------------------- */
 
-static const dg_port void_ports[] = { DG_IN("in", "f[B,H,W,C]", "a map"), DG_OUT("out", "f[B,H,W,C]", "nothing"), { 0 } };
-static void void_lower(dg_build *b, const void *conf, const dg_val in[], dg_val out[])
+static const dg_port void_ports[] = { DG_IN("in", "f[B,H,W,C]", "a map"),
+                                      DG_OUT("out", "f[B,H,W,C]", "nothing"),
+                                      { 0 } };
+static void          void_lower(dg_build *b, const void *conf, const dg_val in[], dg_val out[])
 {
     (void)b, (void)conf, (void)in, (void)out;
 }
-static const dg_node_class void_class = { DG_NODE_CLASS, .name = "toy.void", .brief = "Forgets its output.", .ports = void_ports, .lower = void_lower };
+static const dg_node_class void_class = { DG_NODE_CLASS, .name = "toy.void",
+                                          .brief = "Forgets its output.", .ports = void_ports,
+                                          .lower = void_lower };
 
-static const dg_port nowhere_ports[] = { DG_IN("in", "dataset", "data"), DG_OUT("out", "picks", "none"), { 0 } };
-static int nowhere_schedule(dg_schedule *out, const void *conf, const dg_schedule_args *args, dg_diag *d)
+static const dg_port nowhere_ports[] = { DG_IN("in", "dataset", "data"),
+                                         DG_OUT("out", "picks", "none"),
+                                         { 0 } };
+static int nowhere_schedule(dg_schedule *out, const void *conf, const dg_schedule_args *args,
+                            dg_diag *d)
 {
     (void)out, (void)conf, (void)args, (void)d;
     return 0;
@@ -154,17 +176,22 @@ static int nowhere_sizes(const void *conf, const dg_size **sizes, int *batch)
     return 0;
 }
 static const dg_node_class nowhere_class = {
-    DG_NODE_CLASS, .name = "toy.nowhere", .brief = "Lists no size.", .ports = nowhere_ports, .schedule = nowhere_schedule, .sizes = nowhere_sizes,
+    DG_NODE_CLASS,          .name = "toy.nowhere",        .brief = "Lists no size.",
+    .ports = nowhere_ports, .schedule = nowhere_schedule, .sizes = nowhere_sizes,
 };
 
-static const dg_port misread_ports[] = { DG_IN("in", "f[B,H,W,C]", "a map"), DG_OUT("out", "{c_*:f[]}", "keys"), { 0 } };
-static void misread_type(dg_typing *t, const void *conf)
+static const dg_port misread_ports[] = { DG_IN("in", "f[B,H,W,C]", "a map"),
+                                         DG_OUT("out", "{c_*:f[]}", "keys"),
+                                         { 0 } };
+static void          misread_type(dg_typing *t, const void *conf)
 {
     (void)conf;
     dg_type(t, "out", "{c_a:f[b]}");
     dg_type(t, "other", "f[]");
 }
-static const dg_node_class misread_class = { DG_NODE_CLASS, .name = "toy.misread", .brief = "Has a wrong type.", .ports = misread_ports, .type = misread_type };
+static const dg_node_class misread_class = { DG_NODE_CLASS, .name = "toy.misread",
+                                             .brief = "Has a wrong type.", .ports = misread_ports,
+                                             .type = misread_type };
 
 /* The check of this pipeline gives exactly one error of this id. */
 static void faulty(const char *text, const char *id)
@@ -185,15 +212,19 @@ static void faulty(const char *text, const char *id)
 static void faults(void **state)
 {
     (void)state;
-    faulty("<pipeline version='1'><model id='m'><input id='x'/><toy.void id='v' in='@x'/><toy.conv id='c' in='@v'/></model><train steps='1'>" DATA
+    faulty("<pipeline version='1'><model id='m'><input id='x'/><toy.void id='v' in='@x'/><toy.conv "
+           "id='c' in='@v'/></model><train steps='1'>" DATA
            "<use id='out' model='m' x='@b'/></train></pipeline>",
            "lower-missing");
-    faulty("<pipeline version='1'><train steps='1'><toy.loader id='l'/><toy.nowhere id='n' in='@l'/><toy.batch id='b' in='@n'/></train></pipeline>",
+    faulty("<pipeline version='1'><train steps='1'><toy.loader id='l'/><toy.nowhere id='n' "
+           "in='@l'/><toy.batch id='b' in='@n'/></train></pipeline>",
            "sampler-sizes");
     dg_str deep = { 0 };
 
-    dg_str_add(&deep, "<pipeline version='1'><train steps='1'><toy.loader id='l'/><toy.sampler id='s' in='@l' batch='1'/>"
-                      "<stack id='many' count='40' in='@s'><toy.augment id='a' in='@in'/></stack><toy.batch id='b' in='@many'/></train></pipeline>");
+    dg_str_add(&deep, "<pipeline version='1'><train steps='1'><toy.loader id='l'/><toy.sampler "
+                      "id='s' in='@l' batch='1'/>"
+                      "<stack id='many' count='40' in='@s'><toy.augment id='a' "
+                      "in='@in'/></stack><toy.batch id='b' in='@many'/></train></pipeline>");
     faulty(deep.s, "data-too-long");
     dg_str_free(&deep);
 }
@@ -205,14 +236,18 @@ static void broken_type(void **state)
     (void)state;
     w.r = toy_registry(w.d);
     assert_int_equal(dg_registry_add(w.r, &misread_class, w.d), 0);
-    assert_true(toy_load(&w.g, w.r, "<pipeline version='1'><train steps='1'>" DATA "<toy.misread id='m' in='@b'/></train></pipeline>", false, w.d) < 0);
+    assert_true(toy_load(&w.g, w.r,
+                         "<pipeline version='1'><train steps='1'>" DATA
+                         "<toy.misread id='m' in='@b'/></train></pipeline>",
+                         false, w.d) < 0);
     assert_string_equal(dg_diag_at(w.d, 0)->id, "class-type");
     done(&w);
 }
 
 /* A batch that no sampler feeds: an augment that begins the chain. */
-static const dg_port spring_ports[] = { DG_OUT("out", "samples", "from nowhere"), { 0 } };
-static const dg_node_class spring_class = { DG_NODE_CLASS, .name = "toy.spring", .brief = "Has no input.", .ports = spring_ports };
+static const dg_port       spring_ports[] = { DG_OUT("out", "samples", "from nowhere"), { 0 } };
+static const dg_node_class spring_class = { DG_NODE_CLASS, .name = "toy.spring",
+                                            .brief = "Has no input.", .ports = spring_ports };
 
 static void no_sampler(void **state)
 {
@@ -221,7 +256,10 @@ static void no_sampler(void **state)
     (void)state;
     w.r = toy_registry(w.d);
     assert_int_equal(dg_registry_add(w.r, &spring_class, w.d), 0);
-    assert_true(toy_load(&w.g, w.r, "<pipeline version='1'><train steps='1'><toy.spring id='s'/><toy.batch id='b' in='@s'/></train></pipeline>", true, w.d) < 0);
+    assert_true(toy_load(&w.g, w.r,
+                         "<pipeline version='1'><train steps='1'><toy.spring id='s'/><toy.batch "
+                         "id='b' in='@s'/></train></pipeline>",
+                         true, w.d) < 0);
     check_only(w.d, "data-chain");
     done(&w);
 }
@@ -239,8 +277,11 @@ static void watched(void **state)
     dg_str seen = { 0 };
 
     (void)state;
-    load(&w, "<pipeline version='1'>" NET "<evaluate>" DATA "<use id='out' model='net' images='@b.images'/></evaluate></pipeline>");
-    assert_int_equal(dg_lower(&w.p, w.g, w.g->evaluates[0], (dg_size){ 32, 32 }, 1, w.params, note, &seen, w.d), 0);
+    load(&w, "<pipeline version='1'>" NET "<evaluate>" DATA
+             "<use id='out' model='net' images='@b.images'/></evaluate></pipeline>");
+    assert_int_equal(
+        dg_lower(&w.p, w.g, w.g->evaluates[0], (dg_size){ 32, 32 }, 1, w.params, note, &seen, w.d),
+        0);
     assert_string_equal(seen.s, "data pick b images hint conv two head out ");
     shape_is(&w, dg_program_input(w.p, "b.images"), "[1,32,32,3]");
     dg_str_free(&seen);
@@ -250,8 +291,9 @@ static void watched(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(train),  cmocka_unit_test(used_twice), cmocka_unit_test(two_losses), cmocka_unit_test(faults),
-        cmocka_unit_test(broken_type), cmocka_unit_test(no_sampler), cmocka_unit_test(watched),
+        cmocka_unit_test(train),   cmocka_unit_test(used_twice),  cmocka_unit_test(two_losses),
+        cmocka_unit_test(faults),  cmocka_unit_test(broken_type), cmocka_unit_test(no_sampler),
+        cmocka_unit_test(watched),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,13 +6,22 @@
 #include "graph/schema.h"
 #include "tests/graph/toy.h"
 
-typedef struct conf { double x; int64_t n; const char *s; dg_when w; dg_children kids; } conf;
+typedef struct conf {
+    double      x;
+    int64_t     n;
+    const char *s;
+    dg_when     w;
+    dg_children kids;
+} conf;
 
-static const dg_port good_ports[] = { DG_IN("in", "f[B]", "in"), DG_OUT("out", "f[B]", "out"), { 0 } };
+static const dg_port good_ports[] = { DG_IN("in", "f[B]", "in"),
+                                      DG_OUT("out", "f[B]", "out"),
+                                      { 0 } };
 static const dg_attr good_attrs[] = { DG_NUM(conf, x, 1, 0, 2, "x"), { 0 } };
 
 static const dg_node_class good = {
-    DG_NODE_CLASS, .name = "own.good", .brief = "Good.", .ports = good_ports, .attrs = good_attrs, .conf_size = sizeof(conf),
+    DG_NODE_CLASS,       .name = "own.good",  .brief = "Good.",
+    .ports = good_ports, .attrs = good_attrs, .conf_size = sizeof(conf),
 };
 
 /* A class that differs from the good one is refused for exactly this. */
@@ -31,7 +40,8 @@ static void refused(dg_node_class c, const char *id)
 
 static void names(void **state)
 {
-    static const char *const bad[] = { "", "Own", "own.", ".own", "own good", "1own", "own..good", "pipeline", "use", "input", "let" };
+    static const char *const bad[] = { "",          "Own",      "own.", ".own",  "own good", "1own",
+                                       "own..good", "pipeline", "use",  "input", "let" };
     dg_node_class            c = good;
 
     (void)state;
@@ -45,9 +55,14 @@ static void names(void **state)
 
 static void ports(void **state)
 {
-    static const dg_port twice[] = { DG_IN("a", "f[B]", ""), DG_IN("a", "f[B]", ""), { 0 } }, type[] = { DG_IN("a", "f[B", ""), { 0 } },
-                         name[] = { DG_IN("recompute", "f[B]", ""), { 0 } }, mains[] = { DG_OUT_MAIN("a", "f[]", ""), DG_OUT_MAIN("b", "f[]", ""), { 0 } },
-                         flags[] = { { "a", "f[]", DG_PORT_OUT | DG_PORT_OPTIONAL, "" }, { 0 } }, none[] = { DG_IN("a", NULL, ""), { 0 } };
+    static const dg_port twice[] = { DG_IN("a", "f[B]", ""), DG_IN("a", "f[B]", ""), { 0 } },
+                         type[] = { DG_IN("a", "f[B", ""), { 0 } },
+                         name[] = { DG_IN("recompute", "f[B]", ""), { 0 } },
+                         mains[] = { DG_OUT_MAIN("a", "f[]", ""),
+                                     DG_OUT_MAIN("b", "f[]", ""),
+                                     { 0 } },
+                         flags[] = { { "a", "f[]", DG_PORT_OUT | DG_PORT_OPTIONAL, "" }, { 0 } },
+                         none[] = { DG_IN("a", NULL, ""), { 0 } };
     dg_node_class c = good;
 
     (void)state;
@@ -69,11 +84,16 @@ static void ports(void **state)
 
 static void attributes(void **state)
 {
-    static const dg_attr range[] = { DG_NUM(conf, x, 3, 0, 2, "x"), { 0 } }, words[] = { { "n", DG_ATTR_ENUM, offsetof(conf, n), false, 2, 0, 0, "a|b", "n" }, { 0 } },
-                         text[] = { DG_WHEN(conf, w, "soon", "w"), { 0 } }, twice[] = { DG_NUM(conf, x, 1, 0, 2, "x"), DG_NUM(conf, x, 1, 0, 2, "x"), { 0 } },
-                         port[] = { { "in", DG_ATTR_NUM, 0, false, 0, 0, 1, NULL, "in" }, { 0 } }, taken[] = { { "id", DG_ATTR_NUM, 0, false, 0, 0, 1, NULL, "id" }, { 0 } },
-                         outside[] = { { "far", DG_ATTR_NUM, sizeof(conf), false, 0, 0, 1, NULL, "far" }, { 0 } }, mute[] = { DG_NUM(conf, x, 1, 0, 2, NULL), { 0 } },
-                         kind[] = { { "odd", (dg_attr_kind)99, 0, false, 0, 0, 1, NULL, "odd" }, { 0 } };
+    static const dg_attr
+        range[] = { DG_NUM(conf, x, 3, 0, 2, "x"), { 0 } },
+        words[] = { { "n", DG_ATTR_ENUM, offsetof(conf, n), false, 2, 0, 0, "a|b", "n" }, { 0 } },
+        text[] = { DG_WHEN(conf, w, "soon", "w"), { 0 } },
+        twice[] = { DG_NUM(conf, x, 1, 0, 2, "x"), DG_NUM(conf, x, 1, 0, 2, "x"), { 0 } },
+        port[] = { { "in", DG_ATTR_NUM, 0, false, 0, 0, 1, NULL, "in" }, { 0 } },
+        taken[] = { { "id", DG_ATTR_NUM, 0, false, 0, 0, 1, NULL, "id" }, { 0 } },
+        outside[] = { { "far", DG_ATTR_NUM, sizeof(conf), false, 0, 0, 1, NULL, "far" }, { 0 } },
+        mute[] = { DG_NUM(conf, x, 1, 0, 2, NULL), { 0 } },
+        kind[] = { { "odd", (dg_attr_kind)99, 0, false, 0, 0, 1, NULL, "odd" }, { 0 } };
     static const dg_child_class kids[] = { { "kid", range, sizeof(conf), 0, "kid" }, { 0 } };
     dg_node_class               c = good;
 
@@ -193,8 +213,16 @@ static void sorted(void **state)
 static void reference(void **state)
 {
     static const char *const said[] = {
-        "<toy.augment>  augment", "Changes images.", "what was picked", "picks", "changed (may drop items)", "inside: <flip>, any number",
-        "inside: <crop>, at most one", "a number from 0 to 1; default 0.5", "a number from 0 to 1; needed", "of every node: id, recompute\n",
+        "<toy.augment>  augment",
+        "Changes images.",
+        "what was picked",
+        "picks",
+        "changed (may drop items)",
+        "inside: <flip>, any number",
+        "inside: <crop>, at most one",
+        "a number from 0 to 1; default 0.5",
+        "a number from 0 to 1; needed",
+        "of every node: id, recompute\n",
     };
     dg_diag     *d = dg_diag_open();
     dg_registry *r = toy_registry(d);
@@ -221,8 +249,9 @@ static void reference(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names),    cmocka_unit_test(ports),  cmocka_unit_test(attributes), cmocka_unit_test(functions),
-        cmocka_unit_test(versions), cmocka_unit_test(sorted), cmocka_unit_test(reference),
+        cmocka_unit_test(names),     cmocka_unit_test(ports),    cmocka_unit_test(attributes),
+        cmocka_unit_test(functions), cmocka_unit_test(versions), cmocka_unit_test(sorted),
+        cmocka_unit_test(reference),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

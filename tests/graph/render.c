@@ -1,4 +1,5 @@
-/* render: the picture's text says what the graph says; files have the form that their extension names. */
+/* render: the picture's text says what the graph says; files have the form that their extension
+ * names. */
 #include "tests/check.h"
 
 #include <stdio.h>
@@ -12,17 +13,24 @@
 #include "tests/graph/toy.h"
 
 static const char good[] =
-    "<pipeline version='1' name='a &lt; b' seed='3'><model id='net'><input id='images'/><toy.conv id='conv' in='@images' act='relu'/>"
+    "<pipeline version='1' name='a &lt; b' seed='3'><model id='net'><input id='images'/><toy.conv "
+    "id='conv' in='@images' act='relu'/>"
     "<toy.head id='head' in='@conv' classes='3'/></model>"
-    "<train steps='10'><toy.loader id='data'/><toy.sampler id='pick' in='@data' batch='2'/><toy.batch id='b' in='@pick'/>"
-    "<use id='out' model='net' images='@b.images'/><toy.loss id='loss' predictions='@out' targets='@b.targets'/>"
+    "<train steps='10'><toy.loader id='data'/><toy.sampler id='pick' in='@data' "
+    "batch='2'/><toy.batch id='b' in='@pick'/>"
+    "<use id='out' model='net' images='@b.images'/><toy.loss id='loss' predictions='@out' "
+    "targets='@b.targets'/>"
     "<toy.backward id='grad' loss='@loss'/><toy.step id='opt' gradients='@grad'/></train>"
-    "<evaluate weights='@opt'><toy.loader id='data'/><toy.sampler id='pick' in='@data' batch='2'/><toy.batch id='b' in='@pick'/>"
-    "<use id='out' model='net' images='@b.images'/><toy.score id='score' in='@out'/></evaluate><checkpoint best='@score.AP'/></pipeline>";
+    "<evaluate weights='@opt'><toy.loader id='data'/><toy.sampler id='pick' in='@data' "
+    "batch='2'/><toy.batch id='b' in='@pick'/>"
+    "<use id='out' model='net' images='@b.images'/><toy.score id='score' "
+    "in='@out'/></evaluate><checkpoint best='@score.AP'/></pipeline>";
 
-static const char bad[] = "<pipeline version='1'><model id='net'><input id='images'/><toy.convv id='conv' in='@images'/>"
-                          "<toy.head id='head' in='@conv' classes='0'/></model><train steps='1'><toy.batch id='b' in='@nobody'/>"
-                          "<toy.norm id='n' in='@b.targets'/></train><what/></pipeline>";
+static const char bad[] =
+    "<pipeline version='1'><model id='net'><input id='images'/><toy.convv id='conv' in='@images'/>"
+    "<toy.head id='head' in='@conv' classes='0'/></model><train steps='1'><toy.batch id='b' "
+    "in='@nobody'/>"
+    "<toy.norm id='n' in='@b.targets'/></train><what/></pipeline>";
 
 typedef struct world {
     dg_diag     *d;
@@ -66,7 +74,8 @@ static void text(void **state)
     has(&w, "10 steps, f32");
     has(&w, "weights of opt");
     has(&w, "act=relu");
-    has(&w, "f[B,H,W,3] <FONT COLOR=\"#263238\">[2,32,32,3]</FONT>"); /* contract and shape on one wire */
+    has(&w,
+        "f[B,H,W,3] <FONT COLOR=\"#263238\">[2,32,32,3]</FONT>");
     has(&w, "logits f[B,C] <FONT COLOR=\"#263238\">[2,3]</FONT>");
     has(&w, "PORT=\"o1\"><FONT POINT-SIZE=\"8\" COLOR=\"#607d8b\">targets");
     has(&w, "best AP");
@@ -92,15 +101,19 @@ static void files(void **state)
 {
     static const struct {
         const char *extension, *magic;
-    } rows[] = { { "svg", "<?xml" }, { "png", "\x89PNG" }, { "pdf", "%PDF" }, { "dot", "digraph" }, { "PNG", "\x89PNG" } };
+    } rows[] = { { "svg", "<?xml" },
+                 { "png", "\x89PNG" },
+                 { "pdf", "%PDF" },
+                 { "dot", "digraph" },
+                 { "PNG", "\x89PNG" } };
     char  folder[] = "/tmp/dg-render-XXXXXX", path[64];
     world w;
 
     (void)state;
     assert_non_null(mkdtemp(folder));
     for (size_t i = 0; i < 2 * sizeof rows / sizeof *rows; i++) {
-        size_t k = i / 2, n;
-        char  *data;
+        size_t k = i / 2, n = 0;
+        char  *data = NULL;
 
         open_world(&w, i % 2 ? bad : good);
         snprintf(path, sizeof path, "%s/x.%s", folder, rows[k].extension);
@@ -123,7 +136,8 @@ static void files(void **state)
     rmdir(folder);
 }
 
-/* Graphviz without its plugins, as on a machine where it was half installed; in a child, for it remembers. */
+/* Graphviz without its plugins, as on a machine where it was half installed; in a child, for it
+ * remembers. */
 static void no_plugins(void **state)
 {
     pid_t child = fork();
@@ -134,7 +148,8 @@ static void no_plugins(void **state)
     if (child == 0) {
         setenv("GVBINDIR", "/nonexistent", 1);
         open_world(&w, good);
-        bool fails = dg_render_file("/tmp/dg-never.svg", w.g, w.d, w.d) < 0, said = strcmp(dg_diag_at(w.d, 0)->id, "render-layout") == 0;
+        bool fails = dg_render_file("/tmp/dg-never.svg", w.g, w.d, w.d) < 0,
+             said = strcmp(dg_diag_at(w.d, 0)->id, "render-layout") == 0;
 
         close_world(&w);
         _exit(fails && said && !dg_exists("/tmp/dg-never.svg") ? 0 : 1);
@@ -146,7 +161,8 @@ static void no_plugins(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(no_plugins), cmocka_unit_test(text), cmocka_unit_test(faults), cmocka_unit_test(files) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(no_plugins), cmocka_unit_test(text),
+                                        cmocka_unit_test(faults), cmocka_unit_test(files) };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,18 @@
-/* toy.c: loader, sampler, augment, batch, conv, norm, head, loss, backward, sgd, ema, score, log, split: as little as
- * the language needs. They compute something, but nobody runs it. */
+/* toy.c: loader, sampler, augment, batch, conv, norm, head, loss, backward, sgd, ema, score,
+ * log, split: as little as the language needs. They compute something, but nobody runs it. */
 #include "tests/graph/toy.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* --- data ------------------------------------------------------------------------------------------------------------ */
+/* --- data ------------------------------------------------------------------------------------ */
 
-typedef struct loader_conf { const char *root, *split; int64_t images, on_error; } loader_conf;
-static const dg_port loader_ports[] = { DG_OUT_FLAGS("out", "dataset", DG_PORT_VARIES, "images"), { 0 } };
+typedef struct loader_conf {
+    const char *root, *split;
+    int64_t     images, on_error;
+} loader_conf;
+static const dg_port loader_ports[] = { DG_OUT_FLAGS("out", "dataset", DG_PORT_VARIES, "images"),
+                                        { 0 } };
 static const dg_attr loader_attrs[] = {
     DG_PATH(loader_conf, root, NULL, "folder"),
     DG_STR(loader_conf, split, "train", "part of the data"),
@@ -23,12 +27,26 @@ static int loader_open(dg_dataset **data, const void *conf, uint64_t seed, dg_di
     return dg_fail(d, DG_EUNSUPPORTED, DG_NOWHERE, "toy-data", "a toy has no data");
 }
 static const dg_node_class loader = {
-    DG_NODE_CLASS, .name = "toy.loader", .role = DG_ROLE_LOADER, .brief = "Nothing to load.", .ports = loader_ports, .attrs = loader_attrs,
-    .conf_size = sizeof(loader_conf), .open = loader_open,
+    DG_NODE_CLASS,
+    .name = "toy.loader",
+    .role = DG_ROLE_LOADER,
+    .brief = "Nothing to load.",
+    .ports = loader_ports,
+    .attrs = loader_attrs,
+    .conf_size = sizeof(loader_conf),
+    .open = loader_open,
 };
 
-typedef struct sampler_conf { int64_t batch; dg_sizes sizes; dg_ints steps; dg_when until; bool shuffle; } sampler_conf;
-static const dg_port sampler_ports[] = { DG_IN("in", "dataset", "what is sampled"), DG_OUT("out", "picks", "batches"), { 0 } };
+typedef struct sampler_conf {
+    int64_t  batch;
+    dg_sizes sizes;
+    dg_ints  steps;
+    dg_when  until;
+    bool     shuffle;
+} sampler_conf;
+static const dg_port sampler_ports[] = { DG_IN("in", "dataset", "what is sampled"),
+                                         DG_OUT("out", "picks", "batches"),
+                                         { 0 } };
 static const dg_attr sampler_attrs[] = {
     DG_INT_REQUIRED(sampler_conf, batch, 1, 64, "images at a step"),
     DG_SIZES(sampler_conf, sizes, "32", "image sizes"),
@@ -37,7 +55,8 @@ static const dg_attr sampler_attrs[] = {
     DG_BOOL(sampler_conf, shuffle, true, "random order"),
     { 0 },
 };
-static int sampler_schedule(dg_schedule *out, const void *conf, const dg_schedule_args *args, dg_diag *d)
+static int sampler_schedule(dg_schedule *out, const void *conf, const dg_schedule_args *args,
+                            dg_diag *d)
 {
     (void)conf, (void)args, (void)d;
     *out = (dg_schedule){ 0 };
@@ -57,36 +76,64 @@ static void sampler_check(dg_check *k, const void *conf)
 
     for (int i = 0; i < c->sizes.n; i++)
         if (c->sizes.v[i].w % 4 || c->sizes.v[i].h % 4) {
-            dg_check_fail(k, "sizes", "toy-sizes", "%lldx%lld is not a multiple of 4", (long long)c->sizes.v[i].w, (long long)c->sizes.v[i].h);
+            dg_check_fail(k, "sizes", "toy-sizes", "%lldx%lld is not a multiple of 4",
+                          (long long)c->sizes.v[i].w, (long long)c->sizes.v[i].h);
             dg_check_help(k, "round it");
         }
 }
 static const dg_node_class sampler = {
-    DG_NODE_CLASS, .name = "toy.sampler", .role = DG_ROLE_SAMPLER, .brief = "Plans batches.", .ports = sampler_ports, .attrs = sampler_attrs,
-    .conf_size = sizeof(sampler_conf), .check = sampler_check, .schedule = sampler_schedule, .sizes = sampler_sizes,
+    DG_NODE_CLASS,
+    .name = "toy.sampler",
+    .role = DG_ROLE_SAMPLER,
+    .brief = "Plans batches.",
+    .ports = sampler_ports,
+    .attrs = sampler_attrs,
+    .conf_size = sizeof(sampler_conf),
+    .check = sampler_check,
+    .schedule = sampler_schedule,
+    .sizes = sampler_sizes,
 };
 
-typedef struct flip { double p; dg_when until; } flip;
-typedef struct augment_conf { dg_children ops; } augment_conf;
-static const dg_attr flip_attrs[] = { DG_NUM(flip, p, 0.5, 0, 1, "probability"), DG_WHEN(flip, until, NULL, "the end"), { 0 } };
-static const dg_attr crop_attrs[] = { DG_NUM_REQUIRED(flip, p, 0, 1, "probability"), { 0 } };
+typedef struct flip {
+    double  p;
+    dg_when until;
+} flip;
+typedef struct augment_conf {
+    dg_children ops;
+} augment_conf;
+static const dg_attr        flip_attrs[] = { DG_NUM(flip, p, 0.5, 0, 1, "probability"),
+                                             DG_WHEN(flip, until, NULL, "the end"),
+                                             { 0 } };
+static const dg_attr        crop_attrs[] = { DG_NUM_REQUIRED(flip, p, 0, 1, "probability"), { 0 } };
 static const dg_child_class augment_children[] = {
     { "flip", flip_attrs, sizeof(flip), 0, "mirrors" },
     { "crop", crop_attrs, sizeof(flip), 1, "cuts" },
     { 0 },
 };
-static const dg_port augment_ports[] = { DG_IN("in", "picks", "what was picked"), DG_OUT_FLAGS("out", "samples", DG_PORT_DROPS, "changed"), { 0 } };
-static int augment_item(const void *conf, dg_sample *sm, dg_draw *draw, const dg_clock *clock, dg_diag *d)
+static const dg_port augment_ports[] = { DG_IN("in", "picks", "what was picked"),
+                                         DG_OUT_FLAGS("out", "samples", DG_PORT_DROPS, "changed"),
+                                         { 0 } };
+static int augment_item(const void *conf, dg_sample *sm, dg_draw *draw, const dg_clock *clock,
+                        dg_diag *d)
 {
     (void)conf, (void)sm, (void)draw, (void)clock, (void)d;
     return 0;
 }
 static const dg_node_class augment = {
-    DG_NODE_CLASS, .name = "toy.augment", .role = DG_ROLE_AUGMENT, .brief = "Changes images.", .ports = augment_ports,
-    .conf_size = sizeof(augment_conf), .children = augment_children, .children_offset = offsetof(augment_conf, ops), .item = augment_item,
+    DG_NODE_CLASS,
+    .name = "toy.augment",
+    .role = DG_ROLE_AUGMENT,
+    .brief = "Changes images.",
+    .ports = augment_ports,
+    .conf_size = sizeof(augment_conf),
+    .children = augment_children,
+    .children_offset = offsetof(augment_conf, ops),
+    .item = augment_item,
 };
 
-typedef struct batch_conf { int64_t max_objects; } batch_conf;
+typedef struct batch_conf {
+    int64_t max_objects;
+} batch_conf;
 static const dg_port batch_ports[] = {
     DG_IN("in", "samples", "samples"),
     DG_OUT_MAIN("images", "f[B,H,W,3]", "pixels"),
@@ -94,7 +141,7 @@ static const dg_port batch_ports[] = {
     { 0 },
 };
 static const dg_attr batch_attrs[] = { DG_INT(batch_conf, max_objects, 8, 1, 100, "slots"), { 0 } };
-static int batch_feeds(const void *conf, dg_size size, int batch, dg_feed out[], int n)
+static int           batch_feeds(const void *conf, dg_size size, int batch, dg_feed out[], int n)
 {
     const batch_conf *c = conf;
 
@@ -105,20 +152,32 @@ static int batch_feeds(const void *conf, dg_size size, int batch, dg_feed out[],
     out[2] = (dg_feed){ "targets.boxes", DG_REAL, DG_SHAPE(batch, c->max_objects, 4) };
     return 3;
 }
-static int batch_fill(const void *conf, dg_size size, int batch, int slot, dg_sample *sm, void *const data[], dg_diag *d)
+static int batch_fill(const void *conf, dg_size size, int batch, int slot, dg_sample *sm,
+                      void *const data[], dg_diag *d)
 {
     (void)conf, (void)size, (void)batch, (void)slot, (void)sm, (void)data, (void)d;
     return 0;
 }
 static const dg_node_class batch = {
-    DG_NODE_CLASS, .name = "toy.batch", .role = DG_ROLE_BATCH, .brief = "Gathers samples.", .ports = batch_ports, .attrs = batch_attrs,
-    .conf_size = sizeof(batch_conf), .feeds = batch_feeds, .fill = batch_fill,
+    DG_NODE_CLASS,
+    .name = "toy.batch",
+    .role = DG_ROLE_BATCH,
+    .brief = "Gathers samples.",
+    .ports = batch_ports,
+    .attrs = batch_attrs,
+    .conf_size = sizeof(batch_conf),
+    .feeds = batch_feeds,
+    .fill = batch_fill,
 };
 
-/* --- network --------------------------------------------------------------------------------------------------------- */
+/* --- network --------------------------------------------------------------------------------- */
 
-typedef struct conv_conf { int64_t width, act, lost; } conv_conf;
-static const dg_port conv_ports[] = { DG_IN("in", "f[B,H,W,C]", "a map"), DG_OUT("out", "f[B,H,W,D]", "another map"), { 0 } };
+typedef struct conv_conf {
+    int64_t width, act, lost;
+} conv_conf;
+static const dg_port conv_ports[] = { DG_IN("in", "f[B,H,W,C]", "a map"),
+                                      DG_OUT("out", "f[B,H,W,D]", "another map"),
+                                      { 0 } };
 static const dg_attr conv_attrs[] = {
     DG_INT(conv_conf, width, 4, 1, 1024, "channels"),
     DG_ENUM(conv_conf, act, 0, "none|relu|silu", "activation"),
@@ -136,19 +195,33 @@ static void conv_lower(dg_build *b, const void *conf, const dg_val in[], dg_val 
 
     for (int64_t i = 0; i < c->lost; i++)
         dg_param(b, i ? "lost2" : "lost", DG_SHAPE(3), dg_init_zero());
-    out[0] = dg_conv2d(b, in[0], dg_param(b, "weight", DG_SHAPE(c->width, k, 1, 1), dg_init_fan_in(k)), DG_NONE, 1, 0);
+    out[0] =
+        dg_conv2d(b, in[0], dg_param(b, "weight", DG_SHAPE(c->width, k, 1, 1), dg_init_fan_in(k)),
+                  DG_NONE, 1, 0);
     if (c->act)
         out[0] = c->act == 1 ? dg_relu(b, out[0]) : dg_silu(b, out[0]);
 }
 static const dg_node_class conv = {
-    DG_NODE_CLASS, .name = "toy.conv", .role = DG_ROLE_BACKBONE, .brief = "A 1x1 convolution.", .ports = conv_ports, .attrs = conv_attrs,
-    .conf_size = sizeof(conv_conf), .reference = "net", .type = conv_type, .lower = conv_lower,
+    DG_NODE_CLASS,
+    .name = "toy.conv",
+    .role = DG_ROLE_BACKBONE,
+    .brief = "A 1x1 convolution.",
+    .ports = conv_ports,
+    .attrs = conv_attrs,
+    .conf_size = sizeof(conv_conf),
+    .reference = "net",
+    .type = conv_type,
+    .lower = conv_lower,
 };
 
-typedef struct norm_conf { bool frozen; } norm_conf;
-static const dg_port norm_ports[] = { DG_IN("in", "f[...,D]", "anything"), DG_OUT("out", "f[...,D]", "the same, scaled"), { 0 } };
+typedef struct norm_conf {
+    bool frozen;
+} norm_conf;
+static const dg_port norm_ports[] = { DG_IN("in", "f[...,D]", "anything"),
+                                      DG_OUT("out", "f[...,D]", "the same, scaled"),
+                                      { 0 } };
 static const dg_attr norm_attrs[] = { DG_BOOL(norm_conf, frozen, false, "a fixed map"), { 0 } };
-static void norm_check(dg_check *k, const void *conf)
+static void          norm_check(dg_check *k, const void *conf)
 {
     if (((const norm_conf *)conf)->frozen && !dg_check_has_pretrained(k))
         dg_check_fail(k, "frozen", "toy-frozen", "frozen without pretrained weights");
@@ -158,14 +231,19 @@ static void norm_lower(dg_build *b, const void *conf, const dg_val in[], dg_val 
     int64_t d = dg_dim(b, in[0], -1);
 
     (void)conf;
-    out[0] = dg_layer_norm(b, in[0], dg_param(b, "scale", DG_SHAPE(d), dg_init_const(1)), dg_param(b, "shift", DG_SHAPE(d), dg_init_zero()), 1e-5);
+    out[0] = dg_layer_norm(b, in[0], dg_param(b, "scale", DG_SHAPE(d), dg_init_const(1)),
+                           dg_param(b, "shift", DG_SHAPE(d), dg_init_zero()), 1e-5);
 }
 static const dg_node_class norm = {
-    DG_NODE_CLASS, .name = "toy.norm", .role = DG_ROLE_ENCODER, .brief = "A norm.", .ports = norm_ports, .attrs = norm_attrs,
-    .conf_size = sizeof(norm_conf), .reference = "norm", .check = norm_check, .lower = norm_lower,
+    DG_NODE_CLASS,       .name = "toy.norm",  .role = DG_ROLE_ENCODER,        .brief = "A norm.",
+    .ports = norm_ports, .attrs = norm_attrs, .conf_size = sizeof(norm_conf), .reference = "norm",
+    .check = norm_check, .lower = norm_lower,
 };
 
-typedef struct head_conf { int64_t classes; bool wrong; } head_conf;
+typedef struct head_conf {
+    int64_t classes;
+    bool    wrong;
+} head_conf;
 static const dg_port head_ports[] = {
     DG_IN("in", "f[B,H,W,D]", "features"),
     DG_IN_OPTIONAL("hint", "f[B,M,4]", "boxes to begin with"),
@@ -186,7 +264,10 @@ static void head_lower(dg_build *b, const void *conf, const dg_val in[], dg_val 
 {
     const head_conf *c = conf;
     int64_t          d = dg_dim(b, in[0], 3);
-    dg_val           x = dg_mean(b, in[0], 6, false), y = dg_linear(b, x, dg_param(b, "weight", DG_SHAPE(c->classes, d), dg_init_xavier(d, c->classes)), DG_NONE);
+    dg_val           x = dg_mean(b, in[0], 6, false),
+           y = dg_linear(
+               b, x, dg_param(b, "weight", DG_SHAPE(c->classes, d), dg_init_xavier(d, c->classes)),
+               DG_NONE);
 
     out[0] = dg_record(b);
     dg_record_set(b, out[0], "logits", c->wrong ? dg_reshape(b, y, DG_SHAPE(-1)) : y);
@@ -194,8 +275,16 @@ static void head_lower(dg_build *b, const void *conf, const dg_val in[], dg_val 
         dg_record_set(b, out[0], "extra", dg_sum(b, in[1], 6, false));
 }
 static const dg_node_class head = {
-    DG_NODE_CLASS, .name = "toy.head", .role = DG_ROLE_DECODER, .brief = "Class logits.", .ports = head_ports, .attrs = head_attrs,
-    .conf_size = sizeof(head_conf), .reference = "head", .check = head_check, .lower = head_lower,
+    DG_NODE_CLASS,
+    .name = "toy.head",
+    .role = DG_ROLE_DECODER,
+    .brief = "Class logits.",
+    .ports = head_ports,
+    .attrs = head_attrs,
+    .conf_size = sizeof(head_conf),
+    .reference = "head",
+    .check = head_check,
+    .lower = head_lower,
 };
 
 static const dg_port split_ports[] = {
@@ -210,10 +299,11 @@ static void split_lower(dg_build *b, const void *conf, const dg_val in[], dg_val
     out[0] = out[1] = in[0];
 }
 static const dg_node_class split = {
-    DG_NODE_CLASS, .name = "toy.split", .role = DG_ROLE_OTHER, .brief = "One map, twice.", .ports = split_ports, .lower = split_lower,
+    DG_NODE_CLASS,        .name = "toy.split",  .role = DG_ROLE_OTHER, .brief = "One map, twice.",
+    .ports = split_ports, .lower = split_lower,
 };
 
-/* --- training -------------------------------------------------------------------------------------------------------- */
+/* --- training -------------------------------------------------------------------------------- */
 
 static const dg_port loss_ports[] = {
     DG_IN("predictions", "{logits:f[B,C]}", "logits"),
@@ -229,7 +319,8 @@ static void loss_type(dg_typing *t, const void *conf)
 }
 static void loss_lower(dg_build *b, const void *conf, const dg_val in[], dg_val out[])
 {
-    dg_val x = dg_record_get(b, in[0], "logits"), a = dg_mean(b, dg_mul(b, x, x), DG_ALL_AXES, false);
+    dg_val x = dg_record_get(b, in[0], "logits"),
+           a = dg_mean(b, dg_mul(b, x, x), DG_ALL_AXES, false);
 
     (void)conf;
     out[0] = dg_scale(b, a, 2, 0);
@@ -238,23 +329,31 @@ static void loss_lower(dg_build *b, const void *conf, const dg_val in[], dg_val 
     dg_record_set(b, out[1], "loss_b", dg_scale(b, a, 1, 1));
 }
 static const dg_node_class loss = {
-    DG_NODE_CLASS, .name = "toy.loss", .role = DG_ROLE_LOSS, .brief = "A loss.", .ports = loss_ports, .type = loss_type, .lower = loss_lower,
+    DG_NODE_CLASS,       .name = "toy.loss", .role = DG_ROLE_LOSS, .brief = "A loss.",
+    .ports = loss_ports, .type = loss_type,  .lower = loss_lower,
 };
 
-static const dg_port backward_ports[] = { DG_IN("loss", "f[]", "a scalar"), DG_OUT("gradients", "gradients", "of all parameters"), { 0 } };
-static void backward_lower(dg_build *b, const void *conf, const dg_val in[], dg_val out[])
+static const dg_port backward_ports[] = { DG_IN("loss", "f[]", "a scalar"),
+                                          DG_OUT("gradients", "gradients", "of all parameters"),
+                                          { 0 } };
+static void          backward_lower(dg_build *b, const void *conf, const dg_val in[], dg_val out[])
 {
     (void)conf;
     out[0] = dg_backward(b, in[0], 0);
 }
 static const dg_node_class backward = {
-    DG_NODE_CLASS, .name = "toy.backward", .role = DG_ROLE_GRADIENT, .brief = "Gradients.", .ports = backward_ports, .lower = backward_lower,
+    DG_NODE_CLASS,         .name = "toy.backward",  .role = DG_ROLE_GRADIENT,
+    .brief = "Gradients.", .ports = backward_ports, .lower = backward_lower,
 };
 
-typedef struct step_conf { double lr; } step_conf;
-static const dg_port step_ports[] = { DG_IN("gradients", "gradients", "gradients"), DG_OUT("parameters", "parameters", "after the step"), { 0 } };
+typedef struct step_conf {
+    double lr;
+} step_conf;
+static const dg_port step_ports[] = { DG_IN("gradients", "gradients", "gradients"),
+                                      DG_OUT("parameters", "parameters", "after the step"),
+                                      { 0 } };
 static const dg_attr step_attrs[] = { DG_NUM(step_conf, lr, 1e-3, 0, 1, "learning rate"), { 0 } };
-static void step_lower(dg_build *b, const void *conf, const dg_val in[], dg_val out[])
+static void          step_lower(dg_build *b, const void *conf, const dg_val in[], dg_val out[])
 {
     static const dg_group rest = { NULL, NULL, 1, 0 };
     const dg_adamw_attr   attr = { 0.9, 0.999, 1e-8, 0, 0, 1, &rest };
@@ -263,21 +362,32 @@ static void step_lower(dg_build *b, const void *conf, const dg_val in[], dg_val 
     out[0] = dg_adamw(b, in[0], DG_NONE, &attr);
 }
 static const dg_node_class step = {
-    DG_NODE_CLASS, .name = "toy.step", .role = DG_ROLE_OPTIMIZER, .brief = "An optimizer.", .ports = step_ports, .attrs = step_attrs,
-    .conf_size = sizeof(step_conf), .lower = step_lower,
+    DG_NODE_CLASS,
+    .name = "toy.step",
+    .role = DG_ROLE_OPTIMIZER,
+    .brief = "An optimizer.",
+    .ports = step_ports,
+    .attrs = step_attrs,
+    .conf_size = sizeof(step_conf),
+    .lower = step_lower,
 };
 
-static const dg_port ema_ports[] = { DG_IN("of", "parameters", "parameters"), DG_OUT("parameters", "parameters", "their average"), { 0 } };
-static void ema_lower(dg_build *b, const void *conf, const dg_val in[], dg_val out[])
+static const dg_port ema_ports[] = { DG_IN("of", "parameters", "parameters"),
+                                     DG_OUT("parameters", "parameters", "their average"),
+                                     { 0 } };
+static void          ema_lower(dg_build *b, const void *conf, const dg_val in[], dg_val out[])
 {
     (void)conf;
     out[0] = dg_ema(b, in[0]);
 }
 static const dg_node_class ema = {
-    DG_NODE_CLASS, .name = "toy.ema", .role = DG_ROLE_OPTIMIZER, .brief = "An average.", .ports = ema_ports, .lower = ema_lower,
+    DG_NODE_CLASS,          .name = "toy.ema",  .role = DG_ROLE_OPTIMIZER,
+    .brief = "An average.", .ports = ema_ports, .lower = ema_lower,
 };
 
-static const dg_port score_ports[] = { DG_IN("in", "{logits:f[B,C]}", "predictions"), DG_OUT("metrics", "metrics", "AP"), { 0 } };
+static const dg_port score_ports[] = { DG_IN("in", "{logits:f[B,C]}", "predictions"),
+                                       DG_OUT("metrics", "metrics", "AP"),
+                                       { 0 } };
 static int score_begin(void **state, const void *conf, const dg_sink_args *args, dg_diag *d)
 {
     (void)conf, (void)args, (void)d;
@@ -295,18 +405,20 @@ static int score_finish(void **state, dg_metrics *m, dg_diag *d)
     return 0;
 }
 static const dg_node_class score = {
-    DG_NODE_CLASS, .name = "toy.score", .role = DG_ROLE_EVALUATE, .brief = "A score.", .ports = score_ports, .begin = score_begin,
-    .take = score_take, .finish = score_finish,
+    DG_NODE_CLASS,        .name = "toy.score",  .role = DG_ROLE_EVALUATE, .brief = "A score.",
+    .ports = score_ports, .begin = score_begin, .take = score_take,       .finish = score_finish,
 };
 
-static const dg_port log_ports[] = { DG_IN("in", "any", "numbers"), { 0 } };
-static const dg_node_class log_class = { DG_NODE_CLASS, .name = "toy.log", .role = DG_ROLE_SINK, .brief = "Shows numbers.", .ports = log_ports };
+static const dg_port       log_ports[] = { DG_IN("in", "any", "numbers"), { 0 } };
+static const dg_node_class log_class = { DG_NODE_CLASS, .name = "toy.log", .role = DG_ROLE_SINK,
+                                         .brief = "Shows numbers.", .ports = log_ports };
 
 const dg_node_class *const toy_classes[] = {
-    &loader, &sampler, &augment, &batch, &conv, &norm, &head, &split, &loss, &backward, &step, &ema, &score, &log_class, NULL,
+    &loader, &sampler,  &augment, &batch, &conv,  &norm,      &head, &split,
+    &loss,   &backward, &step,    &ema,   &score, &log_class, NULL,
 };
 
-/* --- helpers --------------------------------------------------------------------------------------------------------- */
+/* --- helpers --------------------------------------------------------------------------------- */
 
 dg_registry *toy_registry(dg_diag *d)
 {

@@ -1,4 +1,5 @@
-/* xml: positions of elements and attributes are exact, and what would cost time or memory is refused at once. */
+/* xml: positions of elements and attributes are exact, and what would cost time or memory is
+ * refused at once. */
 #include "tests/check.h"
 
 #include <stdio.h>
@@ -12,9 +13,12 @@
 
 enum { ATTRS = 4, ELEMENTS = 400 };
 
-/* --- positions: a document is written with a note of where everything stands ------------------------------------------ */
+/* --- positions: a document is written with a note of where everything stands ----------------- */
 
-typedef struct note { char what[32]; int line, column; } note;
+typedef struct note {
+    char what[32];
+    int  line, column;
+} note;
 typedef struct writer {
     dg_str text;
     int    line;
@@ -48,9 +52,13 @@ static const char *pick(writer *w, const char *const list[], int n)
 
 static void element(writer *w, int *left, int depth)
 {
-    static const char *const spaces[] = { " ", "  ", "\n", "\r\n\t", "\t " }, *const between[] = { "", "\n  ", "<!-- < > é \n -->", " ", "\n\n" };
-    static const char *const values[] = { "", "1", "a > b", "Größe", "&lt;&amp;&#10;", "'quoted'", "two\nlines", "tab\t", "日本" };
-    char                     name[32];
+    static const char *const spaces[] = { " ", "  ", "\n", "\r\n\t", "\t " }, *const between[] = {
+        "", "\n  ", "<!-- < > é \n -->", " ", "\n\n"
+    };
+    static const char *const values[] = {
+        "", "1", "a > b", "Größe", "&lt;&amp;&#10;", "'quoted'", "two\nlines", "tab\t", "日本"
+    };
+    char name[32];
 
     (*left)--;
     mark(w, "element");
@@ -118,7 +126,9 @@ static void positions(void **state)
         assert_non_null(w);
         w->line = 1;
         w->rng = dg_rng_begin(dg_rng_named((uint64_t)seed, "xml"), 0, 0);
-        put(w, seed % 3 ? "" : seed % 2 ? "\xEF\xBB\xBF" : "<?xml version=\"1.0\" encoding='UTF-8'?>\n");
+        put(w, seed % 3   ? ""
+               : seed % 2 ? "\xEF\xBB\xBF"
+                          : "<?xml version=\"1.0\" encoding='UTF-8'?>\n");
         put(w, seed % 4 ? "" : "<!-- first -->\n");
         mark(w, "element");
         put(w, "<root>");
@@ -152,7 +162,7 @@ static void values(void **state)
     dg_diag_close(&d);
 }
 
-/* --- limits ------------------------------------------------------------------------------------------------------------ */
+/* --- limits ---------------------------------------------------------------------------------- */
 
 /* Parses text (freed here) and expects exactly this fault. */
 static void refused(dg_str *text, const char *id)
@@ -241,7 +251,8 @@ static void large_file(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(positions), cmocka_unit_test(values), cmocka_unit_test(deep), cmocka_unit_test(many), cmocka_unit_test(large_file),
+        cmocka_unit_test(positions), cmocka_unit_test(values),     cmocka_unit_test(deep),
+        cmocka_unit_test(many),      cmocka_unit_test(large_file),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
