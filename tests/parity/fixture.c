@@ -61,11 +61,11 @@ static int64_t capacity_for_targets(const dg_json *root)
 static int open_run(fixture *f, const char *preset)
 {
     static const char *const names[] = { [F32] = "f32", [F64] = "f64", [BF16] = "bf16" };
-    const char    *sets[4];
+    const char    *sets[3];
     dg_run_options o = {
         .size = sizeof o,
         .file = dg_printf(f->arena, "%s/%s_coco.xml", f->set->pipelines, preset),
-        .n_sets = 4,
+        .n_sets = 3,
         .sets = sets,
         .precision = names[f->set->precision],
         .threads = f->set->threads,
@@ -82,7 +82,6 @@ static int open_run(fixture *f, const char *preset)
     sets[0] = dg_printf(f->arena, "classes=%lld", (long long)f->classes);
     sets[1] = dg_printf(f->arena, "batch=%lld", (long long)f->batch);
     sets[2] = dg_printf(f->arena, "max_objects=%lld", (long long)capacity_for_targets(f->root));
-    sets[3] = dg_printf(f->arena, "size=%lldx%lld", (long long)f->w, (long long)f->h);
     return dg_run_open(&f->run, &o, f->d);
 }
 

@@ -6,6 +6,7 @@ tests_parity_parity_SOURCES = \
 	tests/parity/fixture.h \
 	tests/parity/formula.c \
 	tests/parity/formula.h \
+	tests/parity/misread.c \
 	tests/parity/parity.c \
 	tests/parity/report.c \
 	tests/parity/report.h \

@@ -235,6 +235,7 @@ int fixture_train_step(fixture *f)
     for (int i = 0; i < groups->n && i < DG_MAX_GROUPS; i++)
         f->lr[f->n_groups++] = dg_json_get(&groups->items[i], "lr")->number;
     DG_TRY(dg_run_select(f->run, "train", f->w, f->h, f->d));
+    fixture_misread(f);
     DG_TRY(fixture_feed_images(f, dg_json_get(f->root, "image_name")->text));
     DG_TRY(fixture_feed_targets(f, targets));
     DG_TRY(fixture_feed_draws(f, denoising, f->set->precision == F64));

@@ -53,6 +53,7 @@ int fixture_trace(fixture *f)
     for (f->n_groups = 0; f->n_groups < DG_MAX_GROUPS; f->n_groups++)
         f->lr[f->n_groups] = lr;
     DG_TRY(dg_run_select(f->run, "train", f->w, f->h, f->d));
+    fixture_misread(f);
     for (int t = 0; t < steps->n; t++)
         DG_TRY(one_step(f, &steps->items[t], calm));
     check_final(f, "final parameters", "params_final", DG_RUN_WEIGHTS, fixture_bound(f, calm ? 1e-6 : -1, calm ? 1e-4 : -1));
