@@ -373,8 +373,10 @@ static void read_plugin(dg_loader *l, const dg_item *item)
     no_elements(l, item);
     if (read_structure(l, item, &conf, NULL) &&
         dg_registry_load(l->g->registry, conf.path, dg_item_find(item, "path")->value_at,
-                         l->report.diag) < 0)
+                         l->report.diag) < 0) {
         l->report.n++;
+        l->report.holes = true; /* its classes would be unknown ones */
+    }
 }
 
 static void misplaced(dg_loader *l, const dg_item *item)

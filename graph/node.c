@@ -49,8 +49,8 @@ static void unknown_class(dg_loader *l, const dg_item *item)
     names[k++] = "let";
     if (l->scope->kind == DG_SCOPE_MODEL)
         names[k++] = "input";
-    dg_report_fail(&l->report, item->frame, item->at, "element-unknown",
-                   "there is no node class <%s>", item->name);
+    dg_report_fail_unless_holes(&l->report, item->frame, item->at, "element-unknown",
+                                "there is no node class <%s>", item->name);
     const char *near = dg_nearest(item->name, names, k);
 
     if (near)

@@ -81,6 +81,7 @@ const dg_node_class *dg_registry_find(const dg_registry *r, const char *name)
 typedef struct checker {
     dg_registry         *r;
     const dg_node_class *c;
+    dg_where             at;
     dg_diag             *d;
     int                  rc;
 } checker;
@@ -91,8 +92,8 @@ static void bad_class(checker *k, const char *id, const char *fmt, ...)
     va_list ap;
 
     va_start(ap, fmt);
-    k->rc = dg_fail(k->d, DG_EINPUT, DG_NOWHERE, id, "class \"%s\": %s",
-                    k->c->name ? k->c->name : "?", dg_vprintf(k->r->arena, fmt, ap));
+    k->rc = dg_fail(k->d, DG_EINPUT, k->at, id, "class \"%s\": %s", k->c->name ? k->c->name : "?",
+                    dg_vprintf(k->r->arena, fmt, ap));
     va_end(ap);
 }
 
@@ -234,13 +235,13 @@ static void check_class(checker *k)
     check_functions(k);
 }
 
-int dg_registry_add(dg_registry *r, const dg_node_class *c, dg_diag *d)
+static int add(dg_registry *r, const dg_node_class *c, dg_where at, dg_diag *d)
 {
-    checker k = { r, c, d, 0 };
+    checker k = { r, c, at, d, 0 };
 
     if (c->size > sizeof *c || c->size < offsetof(dg_node_class, check) ||
         c->port_size != sizeof(dg_port) || c->attr_size != sizeof(dg_attr)) {
-        int rc = dg_fail(d, DG_EINPUT, DG_NOWHERE, "class-size",
+        int rc = dg_fail(d, DG_EINPUT, at, "class-size",
                          "a class was compiled with rows of %u, %u and %u bytes, this program has "
                          "%zu, %zu and %zu",
                          c->size, c->port_size, c->attr_size, sizeof *c, sizeof(dg_port),
@@ -267,6 +268,11 @@ int dg_registry_add(dg_registry *r, const dg_node_class *c, dg_diag *d)
     return 0;
 }
 
+int dg_registry_add(dg_registry *r, const dg_node_class *c, dg_diag *d)
+{
+    return add(r, c, DG_NOWHERE, d);
+}
+
 int dg_registry_load(dg_registry *r, const char *path, dg_where at, dg_diag *d)
 {
     const dg_plugin *p;
@@ -281,12 +287,9 @@ int dg_registry_load(dg_registry *r, const char *path, dg_where at, dg_diag *d)
         return rc;
     DG_PUSH(r->arena, r->plugins, ((struct loaded){ dg_strdup(r->arena, path), handle }));
     for (int i = 0; p->classes[i]; i++) {
-        int own = dg_registry_add(r, p->classes[i], d);
+        int own = add(r, p->classes[i], at, d);
 
-        if (own < 0) {
-            dg_note(d, at, "in plugin %s %s", p->name, p->version);
-            rc = own;
-        }
+        rc = own < 0 ? own : rc;
     }
     return rc;
 }
