@@ -1,0 +1,296 @@
+/* session: a pipeline fed, stepped and read by hand; what it says when it is asked for what it has not. */
+#include "tests/train/toy.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nodes/builtin.h"
+#include "runtime/session.h"
+#include "runtime/store.h"
+
+enum { BATCH = 4, SIDE = 32, SLOTS = 4 };
+
+/* A sampler of a plugin, perhaps, that finds nothing to pick. */
+static int pick_nothing(dg_schedule *out, const void *conf, const dg_schedule_args *args, dg_diag *d)
+{
+    (void)conf, (void)args, (void)d;
+    *out = (dg_schedule){ .batch = BATCH };
+    return 0;
+}
+
+static dg_run *open_with(toy *t, dg_run_options o)
+{
+    dg_node_class        *nobody = dg_memdup(t->arena, &dg_node_sampler_bucket, sizeof *nobody);
+    const dg_node_class **classes = DG_NEW_N(t->arena, 4, const dg_node_class *);
+    dg_run               *run;
+
+    nobody->name = "sampler.nobody";
+    nobody->schedule = pick_nothing;
+    classes[0] = toy_classes[0];
+    classes[1] = toy_classes[1];
+    classes[2] = nobody;
+
+    o.size = sizeof o;
+    o.file = "toy.xml";
+    o.text = o.text ? o.text : toy_pipeline(t->arena, (toy_text){ 0 });
+    o.threads = 1;
+    o.classes = classes;
+    return dg_run_open(&run, &o, t->d) < 0 ? NULL : run;
+}
+
+static void feed(toy *t, dg_run *run)
+{
+    static double  images[BATCH * SIDE * SIDE * 3], boxes[BATCH * SLOTS * 4];
+    static int32_t labels[BATCH * SLOTS], count[BATCH] = { 1, 0, 2, 3 };
+
+    for (int i = 0; i < BATCH * SIDE * SIDE * 3; i++)
+        images[i] = 0.5 + 0.5 * sin(i * 0.37);
+    for (int i = 0; i < BATCH * SLOTS * 4; i++)
+        boxes[i] = 0.25 + 0.02 * (i % 7);
+    assert_int_equal(dg_run_feed(run, "b.images", images, BATCH * SIDE * SIDE * 3, t->d), 0);
+    assert_int_equal(dg_run_feed(run, "b.targets.boxes", boxes, BATCH * SLOTS * 4, t->d), 0);
+    assert_int_equal(dg_run_feed(run, "b.targets.labels", labels, BATCH * SLOTS, t->d), 0);
+    assert_int_equal(dg_run_feed(run, "b.targets.count", count, BATCH, t->d), 0);
+}
+
+static double read_one(toy *t, dg_run *run, const char *name)
+{
+    double v;
+
+    assert_int_equal(dg_run_read(run, name, &v, 1, t->d), 0);
+    return v;
+}
+
+static void full_rate(void *ctx, dg_control *c)
+{
+    (void)ctx;
+    for (int i = 0; i < c->n_groups; i++)
+        c->lr[i] = 1e-3;
+}
+
+/* The first step of AdamW moves every weight by lr c / (|c| + eps) with the clipped gradient c. */
+static void one_step(void **state)
+{
+    toy    *t = *state;
+    dg_run *run = open_with(t, (dg_run_options){ .precision = "f64", .control = full_rate });
+    double  before[2], after[2], gradient[2], moment[2], norm, clip;
+
+    if (!run)
+        fail_msg("%s", dg_diag_text(t->d));
+    assert_int_equal(dg_run_n_params(run), 9);
+    assert_string_equal(dg_run_param_at(run, 0).name, "net.conv.weight");
+    assert_true(dg_run_param_at(run, 0).trainable && !dg_run_param_at(run, 0).buffer);
+    assert_int_equal(dg_run_select(run, "train", SIDE, SIDE, t->d), 0);
+    assert_int_equal(dg_run_n_inputs(run), 4);
+    feed(t, run);
+    assert_int_equal(dg_run_get(run, DG_RUN_WEIGHTS, "net.score.bias", before, 2, t->d), 0);
+    assert_int_equal(dg_run_step(run, t->d), 0);
+    assert_int_equal(dg_run_step_number(run), 1);
+    assert_int_equal(dg_run_get(run, DG_RUN_WEIGHTS, "net.score.bias", after, 2, t->d), 0);
+    assert_int_equal(dg_run_get(run, DG_RUN_GRADIENTS, "net.score.bias", gradient, 2, t->d), 0);
+    assert_int_equal(dg_run_get(run, DG_RUN_MOMENT1, "net.score.bias", moment, 2, t->d), 0);
+    assert_true(fabs(read_one(t, run, "loss.total") - read_one(t, run, "loss.loss_class") - read_one(t, run, "loss.loss_box")) < 1e-12);
+    norm = read_one(t, run, "grad_norm");
+    clip = norm > 1 ? 1 / (norm + 1e-6) : 1;
+    for (int i = 0; i < 2; i++) {
+        double c = gradient[i] * clip, decayed = before[i] * (1 - 1e-3 * 1e-4);
+
+        assert_true(fabs(after[i] - (decayed - 1e-3 * c / (fabs(c) + 1e-8))) < 1e-12);
+        assert_true(fabs(moment[i] - 0.1 * c) < 1e-12);
+    }
+    dg_run_close(&run);
+}
+
+static void draws_and_names(void **state)
+{
+    toy                 *t = *state;
+    const dg_run_options o = { .feed_draws = true, .keep_named = true };
+    dg_run              *run = open_with(t, o);
+    double               zero[BATCH * 4] = { 0 }, one[BATCH * 4], shaken, still, *logits;
+    const char          *draw = NULL;
+    int64_t              n = 0;
+
+    assert_non_null(run);
+    assert_int_equal(dg_run_select(run, "train", SIDE, SIDE, t->d), 0);
+    for (int i = 0; i < dg_run_n_inputs(run); i++)
+        if (strstr(dg_run_input_at(run, i).name, "shake"))
+            draw = dg_run_input_at(run, i).name;
+    assert_non_null(draw);
+    for (int i = 0; i < BATCH * 4; i++)
+        one[i] = 1;
+    feed(t, run);
+    assert_int_equal(dg_run_feed(run, draw, zero, BATCH * 4, t->d), 0);
+    assert_int_equal(dg_run_step(run, t->d), 0);
+    still = read_one(t, run, "loss.loss_box");
+    dg_run_close(&run);
+    run = open_with(t, o);
+    assert_int_equal(dg_run_select(run, "train", SIDE, SIDE, t->d), 0);
+    feed(t, run);
+    assert_int_equal(dg_run_feed(run, "train/loss/shake", one, BATCH * 4, t->d), 0);
+    assert_int_equal(dg_run_step(run, t->d), 0);
+    shaken = read_one(t, run, "loss.loss_box");
+    assert_true(fabs(shaken - still) > 1e-3);
+    for (int i = 0; i < dg_run_n_values(run); i++)
+        if (strcmp(dg_run_value_at(run, i).name, "logits") == 0)
+            n = dg_shape_elements(dg_run_value_at(run, i).shape);
+    assert_int_equal(n, BATCH * 16 * 16 * 2);
+    logits = calloc((size_t)n, sizeof *logits);
+    assert_int_equal(dg_run_read(run, "logits", logits, n, t->d), 0);
+    assert_true(logits[0] != 0);
+    free(logits);
+    dg_run_close(&run);
+}
+
+static void evaluates(void **state)
+{
+    toy    *t = *state;
+    dg_run *run = open_with(t, (dg_run_options){ 0 });
+    double  weights[BATCH * 20], averages[BATCH * 20];
+
+    assert_non_null(run);
+    assert_int_equal(dg_run_select(run, "train", SIDE, SIDE, t->d), 0);
+    feed(t, run);
+    assert_int_equal(dg_run_step(run, t->d), 0);
+    assert_int_equal(dg_run_forward(run, false, t->d), -DG_EINPUT);
+    check_only(t->d, "run-training");
+    assert_int_equal(dg_run_select(run, "evaluate", SIDE, SIDE, t->d), 0);
+    assert_int_equal(dg_run_step(run, t->d), -DG_EINPUT);
+    check_only(t->d, "run-not-training");
+    feed(t, run);
+    assert_int_equal(dg_run_forward(run, false, t->d), 0);
+    assert_int_equal(dg_run_read(run, "coco.in.scores", weights, BATCH * 20, t->d), 0);
+    assert_int_equal(dg_run_forward(run, true, t->d), 0);
+    assert_int_equal(dg_run_read(run, "coco.in.scores", averages, BATCH * 20, t->d), 0);
+    assert_true(weights[0] != averages[0]);
+    assert_int_equal(dg_run_reset_ema(run, t->d), 0);
+    assert_int_equal(dg_run_forward(run, true, t->d), 0);
+    assert_int_equal(dg_run_read(run, "coco.in.scores", averages, BATCH * 20, t->d), 0);
+    assert_memory_equal(weights, averages, sizeof weights);
+    dg_run_close(&run);
+}
+
+static void saves_and_loads(void **state)
+{
+    toy    *t = *state;
+    dg_run *run = open_with(t, (dg_run_options){ 0 });
+    double  w[2] = { 3, 4 }, got[2];
+
+    assert_non_null(run);
+    assert_int_equal(dg_run_set(run, DG_RUN_WEIGHTS, "net.score.bias", w, 2, t->d), 0);
+    assert_int_equal(dg_run_save(run, DG_RUN_WEIGHTS, toy_path(t, "x.safetensors"), t->d), 0);
+    assert_int_equal(dg_run_save(run, DG_RUN_GRADIENTS, toy_path(t, "x.safetensors"), t->d), -DG_EINPUT);
+    check_only(t->d, "save-space");
+    w[0] = 5;
+    assert_int_equal(dg_run_set(run, DG_RUN_WEIGHTS, "net.score.bias", w, 2, t->d), 0);
+    assert_int_equal(dg_run_load(run, toy_path(t, "x.safetensors"), t->d), 0);
+    assert_int_equal(dg_run_get(run, DG_RUN_EMA, "net.score.bias", got, 2, t->d), 0);
+    assert_true(got[0] == 3 && got[1] == 4);
+    dg_run_close(&run);
+}
+
+static void asked_for_what_is_not_there(void **state)
+{
+    toy    *t = *state;
+    dg_run *run = open_with(t, (dg_run_options){ 0 });
+    double  v[8];
+
+    assert_non_null(run);
+    assert_int_equal(dg_run_get(run, DG_RUN_WEIGHTS, "net.score.bais", v, 2, t->d), -DG_EINPUT);
+    check_only(t->d, "parameter-unknown");
+    assert_int_equal(dg_run_get(run, DG_RUN_WEIGHTS, "net.score.bias", v, 3, t->d), -DG_EINPUT);
+    check_only(t->d, "parameter-size");
+    assert_int_equal(dg_run_get(run, DG_RUN_GRADIENTS, "net.norm.running_mean", v, 8, t->d), -DG_EINPUT);
+    check_only(t->d, "parameter-space");
+    assert_int_equal(dg_run_step(run, t->d), -DG_EINPUT);
+    check_only(t->d, "run-not-selected");
+    assert_int_equal(dg_run_select(run, "test", SIDE, SIDE, t->d), -DG_EINPUT);
+    check_only(t->d, "scope-unknown");
+    assert_int_equal(dg_run_select(run, "train", SIDE, SIDE, t->d), 0);
+    assert_int_equal(dg_run_feed(run, "b.image", v, 2, t->d), -DG_EINPUT);
+    check_only(t->d, "feed-unknown");
+    assert_int_equal(dg_run_feed(run, "b.images", v, 2, t->d), -DG_EINPUT);
+    check_only(t->d, "feed-size");
+    assert_int_equal(dg_run_read(run, "loss", v, 2, t->d), -DG_EINPUT);
+    check_only(t->d, "read-unknown");
+    assert_int_equal(dg_run_read(run, "loss.total", v, 2, t->d), -DG_EINPUT);
+    check_only(t->d, "read-size");
+    dg_run_close(&run);
+}
+
+static void will_not_open(void **state)
+{
+    static const char *const bad_set[] = { "lr" };
+    toy                     *t = *state;
+
+    assert_null(open_with(t, (dg_run_options){ .precision = "f16" }));
+    check_only(t->d, "precision-unknown");
+    assert_null(open_with(t, (dg_run_options){ .n_sets = 1, .sets = bad_set }));
+    check_only(t->d, "set-form");
+    assert_null(open_with(t, (dg_run_options){ .text = "<pipeline version=\"1\" name=\"x\"/>" }));
+    check_only(t->d, "pipeline-empty");
+}
+
+/* Parts of runs that a pipeline lacks. */
+static void half_pipelines(void **state)
+{
+    toy        *t = *state;
+    const char *text = toy_pipeline(t->arena, (toy_text){ 0 });
+    char       *only_train = dg_strdup(t->arena, text), *evaluate = strstr(only_train, "  <evaluate");
+    char       *few = dg_strdup(t->arena, text);
+    dg_run     *run;
+
+    strcpy(evaluate, "</pipeline>\n");
+    run = open_with(t, (dg_run_options){ .text = only_train });
+    if (!run)
+        fail_msg("%s", dg_diag_text(t->d));
+    assert_int_equal(dg_run_evaluate(run, NULL, false, NULL, NULL, t->d), -DG_EINPUT);
+    check_only(t->d, "pipeline-without-evaluate");
+    dg_run_close(&run);
+
+    memcpy(strstr(few, "<sampler.bucket"), "<sampler.nobody", 15);
+    run = open_with(t, (dg_run_options){ .text = few });
+    if (!run)
+        fail_msg("%s", dg_diag_text(t->d));
+    assert_int_equal(dg_run_train(run, &(dg_run_train_options){ .size = sizeof(dg_run_train_options) }, t->d), -DG_EINPUT);
+    check_only(t->d, "epoch-empty");
+    dg_run_close(&run);
+}
+
+/* ---- a device that refuses to copy --------------------------------------------------------------------------- */
+
+static int refuse_upload(const dg_backend *self, void *device, const void *host, size_t bytes)
+{
+    (void)self, (void)device, (void)host, (void)bytes;
+    return -DG_EIO;
+}
+
+static void device_refuses(void **state)
+{
+    toy       *t = *state;
+    dg_backend odd = dg_backend_ref;
+    dg_store  *s;
+    dg_run    *run = open_with(t, (dg_run_options){ 0 });
+
+    assert_non_null(run);
+    odd.upload = refuse_upload;
+    assert_int_equal(dg_store_open(&s, &odd, run->params, DG_F32, true, true, t->d), 0);
+    assert_int_equal(dg_store_init(s, 1, t->d), -DG_EIO);
+    assert_string_equal(dg_diag_at(t->d, 0)->text, "the device refused to copy net.conv.weight");
+    check_only(t->d, "device-copy");
+    dg_store_close(&s);
+    dg_run_close(&run);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, toy_set_up, toy_tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(one_step), TEST(draws_and_names), TEST(evaluates), TEST(saves_and_loads), TEST(asked_for_what_is_not_there),
+        TEST(will_not_open), TEST(half_pipelines), TEST(device_refuses),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
