@@ -117,7 +117,7 @@ static double bounded_logit_slope(double x, double eps)
     return (x < eps ? 0 : 1 / x) + (1 - x < eps ? 0 : 1 / (1 - x));
 }
 
-/* y = EXPRESSION of x; p and q are the numbers a and c of affine_attr. */
+/* y = EXPRESSION of x, and of f where the op has an affine_attr. */
 #define UNARY(name, expression)                        \
     static int run_##name(const dg_args *a)            \
     {                                                  \

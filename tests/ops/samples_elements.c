@@ -5,19 +5,24 @@
 
 /* --- elementwise ------------------------------------------------------------------------------ */
 
+static const struct {
+    const char *what;
+    dg_shape    x, y;
+} pairs[] = {
+    { "same shape", { 3, { 2, 3, 5 } }, { 3, { 2, 3, 5 } } },
+    { "a row", { 3, { 2, 3, 4 } }, { 1, { 4 } } },
+    { "both broadcast", { 2, { 3, 1 } }, { 3, { 2, 1, 5 } } },
+    { "four axes", { 4, { 2, 1, 3, 1 } }, { 3, { 4, 1, 5 } } },
+    { "a scalar left", { 0, { 0 } }, { 2, { 3, 2 } } },
+    { "a scalar right", { 2, { 3, 33 } }, { 0, { 0 } } },
+};
+
 static void binary(samples *s, const dg_op *op, double lo, double hi)
 {
-    static const dg_shape    x[] = { { 3, { 2, 3, 5 } }, { 3, { 2, 3, 4 } },    { 2, { 3, 1 } },
-                                     { 0, { 0 } },       { 4, { 2, 1, 3, 1 } }, { 2, { 3, 33 } } };
-    static const dg_shape    y[] = { { 3, { 2, 3, 5 } }, { 1, { 4 } },       { 3, { 2, 1, 5 } },
-                                     { 2, { 3, 2 } },    { 3, { 4, 1, 5 } }, { 0, { 0 } } };
-    static const char *const what[] = { "same shape",    "a row",     "both broadcast",
-                                        "a scalar left", "four axes", "a scalar right" };
-
-    for (size_t i = 0; i < sizeof x / sizeof *x; i++) {
-        sample_add(s, op, what[i], &(no_attr){ 0 }, sizeof(no_attr));
-        sample_real(s, -2, 2, x[i]);
-        sample_real(s, lo, hi, y[i]);
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        sample_add(s, op, pairs[i].what, &(no_attr){ 0 }, sizeof(no_attr));
+        sample_real(s, -2, 2, pairs[i].x);
+        sample_real(s, lo, hi, pairs[i].y);
     }
 }
 
