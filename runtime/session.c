@@ -115,19 +115,26 @@ static int largest_first(const void *a, const void *b)
     return (n < m) - (n > m);
 }
 
+int dg_run_chain(const dg_scope *scope, dg_chain *chain, dg_diag *d)
+{
+    int rc = dg_graph_chain(chain, scope, d);
+
+    if (rc < 0 || (chain->loader && chain->sampler && chain->batch))
+        return rc;
+    return dg_fail(d, DG_EINPUT, scope->where, "scope-without-data", "<%s> needs a loader, a sampler and a batch node to run",
+                   scope->id);
+}
+
 int dg_run_sizes(const dg_run *run, const dg_scope *scope, dg_arena *a, dg_size **sizes, int *n, int *batch, dg_diag *d)
 {
     const dg_size *listed = NULL;
     dg_chain       chain;
-    int            rc = dg_graph_chain(&chain, scope, d);
+    int            rc = dg_run_chain(scope, &chain, d);
 
     (void)run;
     if (rc < 0)
         return rc;
-    *n = chain.sampler ? chain.sampler->class->sizes(chain.sampler->conf, &listed, batch) : 0;
-    if (*n <= 0)
-        return dg_fail(d, DG_EINPUT, scope->where, "scope-without-sizes",
-                       "<%s> has no sampler that names image sizes", scope->id);
+    *n = chain.sampler->class->sizes(chain.sampler->conf, &listed, batch);
     *sizes = dg_memdup(a, listed, (size_t)*n * sizeof **sizes);
     qsort(*sizes, (size_t)*n, sizeof **sizes, largest_first);
     return 0;

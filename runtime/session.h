@@ -47,6 +47,8 @@ struct dg_run {
     dg_arena         *visible_arena;
 };
 
+/* A scope's loader, sampler and batch node; an error where it lacks one. */
+int dg_run_chain(const dg_scope *scope, dg_chain *chain, dg_diag *d) DG_MUST_USE;
 /* A scope's sampler: the sizes that it may pick, largest area first, and the slots of a batch. */
 int dg_run_sizes(const dg_run *run, const dg_scope *scope, dg_arena *a, dg_size **sizes, int *n, int *batch,
                  dg_diag *d) DG_MUST_USE;

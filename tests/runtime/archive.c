@@ -188,6 +188,21 @@ static void reads_checkpoints(void **state)
     dg_archive_close(&a);
 }
 
+static void refuses_other_contents(void **state)
+{
+    dg_archive *a;
+
+    (void)state;
+    assert_true(dg_archive_open(&a, data("list.pth"), diag) < 0);
+    assert_string_equal(dg_diag_at(diag, 0)->text, "a dictionary of tensors is expected, this file holds a list");
+    check_only(diag, "pth-no-state");
+    assert_true(dg_archive_open(&a, data("empty.pth"), diag) < 0);
+    assert_string_equal(dg_diag_at(diag, 0)->text, "its dictionary model holds no tensor");
+    check_only(diag, "pth-no-state");
+    assert_true(dg_archive_open(&a, data("../data"), diag) < 0);
+    check_only(diag, "file-kind");
+}
+
 static void runs_nothing(void **state)
 {
     dg_archive *a;
@@ -296,6 +311,7 @@ int main(void)
         cmocka_unit_test(refuses_headers),
         cmocka_unit_test(reads_torch),
         cmocka_unit_test(reads_checkpoints),
+        cmocka_unit_test(refuses_other_contents),
         cmocka_unit_test(runs_nothing),
         cmocka_unit_test(refuses_pickles),
         cmocka_unit_test(survives_damage),

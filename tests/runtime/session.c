@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "media/draw.h"
+#include "media/image.h"
 #include "nodes/builtin.h"
 #include "runtime/session.h"
 #include "runtime/store.h"
@@ -238,7 +240,7 @@ static void half_pipelines(void **state)
     toy        *t = *state;
     const char *text = toy_pipeline(t->arena, (toy_text){ 0 });
     char       *only_train = dg_strdup(t->arena, text), *evaluate = strstr(only_train, "  <evaluate");
-    char       *few = dg_strdup(t->arena, text);
+    char       *few = dg_strdup(t->arena, text), *from_weights;
     dg_run     *run;
 
     strcpy(evaluate, "</pipeline>\n");
@@ -249,6 +251,19 @@ static void half_pipelines(void **state)
     check_only(t->d, "pipeline-without-evaluate");
     dg_run_close(&run);
 
+    evaluate = strstr(only_train = dg_strdup(t->arena, text), "  <train");
+    char *end = strstr(only_train, "</train>") + strlen("</train>");
+
+    memmove(evaluate, end, strlen(end) + 1);
+    from_weights = strstr(only_train, " weights=\"@ema\"");
+    memset(from_weights, ' ', strlen(" weights=\"@ema\""));
+    run = open_with(t, (dg_run_options){ .text = only_train });
+    if (!run)
+        fail_msg("%s", dg_diag_text(t->d));
+    assert_int_equal(dg_run_train(run, &(dg_run_train_options){ .size = sizeof(dg_run_train_options) }, t->d), -DG_EINPUT);
+    check_only(t->d, "pipeline-without-train");
+    dg_run_close(&run);
+
     memcpy(strstr(few, "<sampler.bucket"), "<sampler.nobody", 15);
     run = open_with(t, (dg_run_options){ .text = few });
     if (!run)
@@ -256,6 +271,65 @@ static void half_pipelines(void **state)
     assert_int_equal(dg_run_train(run, &(dg_run_train_options){ .size = sizeof(dg_run_train_options) }, t->d), -DG_EINPUT);
     check_only(t->d, "epoch-empty");
     dg_run_close(&run);
+}
+
+static const char head[] = "<pipeline version=\"1\" name=\"x\">";
+
+static void scopes_without_parts(void **state)
+{
+    toy        *t = *state;
+    dg_run     *run = open_with(t, (dg_run_options){ .text = dg_printf(t->arena, "%s<train steps=\"1\"/></pipeline>", head) });
+
+    assert_null(run);
+    check_only(t->d, "scope-without-data");
+}
+
+/* ---- predict --------------------------------------------------------------------------------------------------- */
+
+static int count_marks(void *ctx, const dg_prediction *p, dg_diag *d)
+{
+    (void)d;
+    assert_int_equal(p->image->w, 64);
+    assert_true(p->n > 0 && p->n <= 20);
+    for (int i = 1; i < p->n; i++)
+        assert_true(p->marks[i].score <= p->marks[i - 1].score);
+    assert_string_equal(p->names->classes[0].name, "disc");
+    ++*(int *)ctx;
+    return 0;
+}
+
+static void predicts(void **state)
+{
+    toy        *t = *state;
+    dg_run     *run = open_with(t, (dg_run_options){ 0 });
+    dg_scratch *s = dg_scratch_open(0);
+    dg_image    im;
+    const char *paths[5];
+    char       *blind = dg_strdup(t->arena, toy_pipeline(t->arena, (toy_text){ 0 })), *from;
+    int         n = 0;
+
+    assert_int_equal(dg_image_new(&im, s, 64, 48, t->d), 0);
+    for (int i = 0; i < 5; i++) {
+        paths[i] = toy_path(t, dg_printf(t->arena, "%d.png", i));
+        assert_int_equal(dg_image_write(paths[i], &im, t->d), 0);
+    }
+    assert_non_null(run);
+    assert_int_equal(dg_run_predict(run, paths, 5, 0, false, count_marks, &n, t->d), 0); /* two batches, the last not full */
+    assert_int_equal(n, 5);
+    paths[1] = toy_path(t, "none.png");
+    assert_int_equal(dg_run_predict(run, paths, 5, 0, false, count_marks, &n, t->d), -DG_EIO);
+    check_only(t->d, "file-open");
+    dg_run_close(&run);
+
+    from = strstr(blind, "    <evaluate.coco");
+    memset(from, ' ', (size_t)(strchr(from, '>') + 1 - from));
+    run = open_with(t, (dg_run_options){ .text = blind });
+    if (!run)
+        fail_msg("%s", dg_diag_text(t->d));
+    assert_int_equal(dg_run_predict(run, paths, 1, 0, false, count_marks, &n, t->d), -DG_EINPUT);
+    check_only(t->d, "predict-no-detections");
+    dg_run_close(&run);
+    dg_scratch_close(&s);
 }
 
 /* ---- a device that refuses to copy --------------------------------------------------------------------------- */
@@ -289,7 +363,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(one_step), TEST(draws_and_names), TEST(evaluates), TEST(saves_and_loads), TEST(asked_for_what_is_not_there),
-        TEST(will_not_open), TEST(half_pipelines), TEST(device_refuses),
+        TEST(will_not_open), TEST(half_pipelines), TEST(scopes_without_parts), TEST(predicts),
+        TEST(device_refuses),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
