@@ -160,17 +160,19 @@ static inline vf seen(const sight *v, int64_t c, vf x, vf y)
 static void pack_rows(const task *t, int i, int64_t head, int64_t first, int64_t n, int64_t rows,
                       float *to)
 {
-    int64_t length = t->a->t[i].shape.d[1],
-            at = (head / t->heads * length + first) * t->width + head % t->heads * t->d;
+    const void *x = t->a->t[i].data;
+    int64_t     length = t->a->t[i].shape.d[1];
+    int64_t     at = head / t->heads * length * t->width + head % t->heads * t->d;
 
-    memset(to, 0, (size_t)(rows * t->dp) * sizeof(float));
     n = min64(n, length - first);
-    for (int64_t r = 0; r < n; r++)
-        for (int64_t k = 0; k < t->d; k += W) {
-            int64_t w = min64(t->d - k, W);
-
-            vf_store(to + r * t->dp + k, ld_n(t->a->t[i].data, at + r * t->width + k, w, t->low));
-        }
+    if (n < rows || t->d < t->dp)
+        memset(to, 0, (size_t)(rows * t->dp) * sizeof(float));
+    for (int64_t r = 0; r < n; r++) {
+        ask(x, at + min64(first + r + AHEAD, length - 1) * t->width, t->d, t->low);
+        for (int64_t k = 0; k < t->d; k += W)
+            vf_store(to + r * t->dp + k,
+                     ld_n(x, at + (first + r) * t->width + k, min64(t->d - k, W), t->low));
+    }
 }
 
 /* Rows [sp][dp] to columns [d][sp]. */
@@ -185,16 +187,15 @@ static void transpose(const task *t, const float *from, float *to)
 static void unpack_rows(const task *t, int i, int64_t head, int64_t first, int64_t n,
                         const float *from)
 {
-    int64_t length = t->a->t[i].shape.d[1],
-            at = (head / t->heads * length + first) * t->width + head % t->heads * t->d;
+    void   *x = t->a->t[i].data;
+    int64_t length = t->a->t[i].shape.d[1];
+    int64_t at = head / t->heads * length * t->width + head % t->heads * t->d;
 
     n = min64(n, length - first);
     for (int64_t r = 0; r < n; r++)
-        for (int64_t k = 0; k < t->d; k += W) {
-            int64_t w = min64(t->d - k, W);
-
-            st_n(t->a->t[i].data, at + r * t->width + k, vf_load(from + r * t->dp + k), w, t->low);
-        }
+        for (int64_t k = 0; k < t->d; k += W)
+            st_n(x, at + (first + r) * t->width + k, vf_load(from + r * t->dp + k),
+                 min64(t->d - k, W), t->low);
 }
 
 /* ---- three small products -------------------------------------------------------------------- */
@@ -275,9 +276,9 @@ static void spread(const task *t, const ranges *g, const float *strip, const flo
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/* Scores of one row to exp(score - largest); returns the log of the sum of their exponentials,
- * and 1 / that sum. */
-static float soften(const sight *v, const ranges *g, float *p, float *each)
+/* Products of one row to exp(score - largest), score = scale * product; returns the log of the
+ * sum of the scores' exponentials, and 1 / the sum of what stands in p. */
+static float soften(const sight *v, const ranges *g, float scale, float *p, float *each)
 {
     vf    most = vf_set(-INFINITY), sum = { 0 };
     float top, total;
@@ -291,14 +292,14 @@ static float soften(const sight *v, const ranges *g, float *p, float *each)
     top = vf_top(most);
     for (int half = 0; half < 2; half++)
         for (int64_t c = g->begin[half]; c < g->end[half]; c += W) {
-            vf e = vf_exp(vf_load(p + c) - top);
+            vf e = vf_exp((vf_load(p + c) - top) * scale);
 
             sum += e;
             vf_store(p + c, e);
         }
     total = vf_sum(sum);
     *each = 1 / total;
-    return top + logf(total);
+    return top * scale + logf(total);
 }
 
 static void blank(const ranges *g, float *p)
@@ -319,13 +320,11 @@ static void forward_head(const task *t, int64_t head, float *ws)
 {
     float *rows = ws, *columns = rows + t->sp * t->dp, *strip = columns + t->d * t->sp,
           *q = strip + ROWS * t->step;
-    float *y = q + ROWS * t->dp, *lse = (float *)t->a->t[5].data + head * t->n, scale[ROWS];
+    float *y = q + ROWS * t->dp, *lse = (float *)t->a->t[5].data + head * t->n;
 
     pack_rows(t, 1, head, 0, t->s, t->sp, rows);
     transpose(t, rows, columns);
     pack_rows(t, 2, head, 0, t->s, t->sp, rows);
-    for (int i = 0; i < ROWS; i++)
-        scale[i] = t->scale;
     for (int64_t n = 0; n < t->n; n += ROWS) {
         sight  v[ROWS];
         ranges g;
@@ -335,7 +334,6 @@ static void forward_head(const task *t, int64_t head, float *ws)
             v[i] = sight_of(t, n + i);
         g = ranges_of(t, v);
         pack_rows(t, 0, head, n, ROWS, ROWS, q);
-        scale_rows(t, q, scale);
         strip_of(t, &g, q, columns, strip);
         for (int i = 0; i < ROWS; i++) {
             float of_row = 0;
@@ -344,7 +342,7 @@ static void forward_head(const task *t, int64_t head, float *ws)
             if (is_blind(&v[i]))
                 blank(&g, strip + i * t->step);
             else
-                of_row = soften(&v[i], &g, strip + i * t->step, &each[i]);
+                of_row = soften(&v[i], &g, t->scale, strip + i * t->step, &each[i]);
             if (n + i < t->n)
                 lse[n + i] = of_row;
         }
@@ -372,13 +370,13 @@ static int attention(const dg_args *a)
 
 /* ---- gradient: dy q k v y lse dn? -> dq dk dv ------------------------------------------------ */
 
-/* One row: scores to probabilities p, and dp (dy . v) to g = p (dp - own) scale. */
+/* One row: products q . k to probabilities p, and dy . v to g = p (dy . v - own) scale. */
 static void slope_row(const task *t, const sight *v, const ranges *r, float lse, float own,
                       float *p, float *g)
 {
     for (int half = 0; half < 2; half++)
         for (int64_t c = r->begin[half]; c < r->end[half]; c += W) {
-            vf e = vf_exp(vf_load(p + c) - lse), s;
+            vf e = vf_exp(vf_fma(vf_load(p + c), vf_set(t->scale), vf_set(-lse))), s;
 
             if (!plain(v, c))
                 e = seen(v, c, e, vf_set(0));
@@ -405,7 +403,7 @@ static void grad_head(const task *t, int64_t head, float *ws)
           *k_rows = v_columns + t->d * t->sp;
     float *dk = k_rows + t->sp * t->dp, *dv = dk + t->sp * t->dp, *p = dv + t->sp * t->dp,
           *g = p + ROWS * t->step;
-    float *q = g + ROWS * t->step, *dy = q + ROWS * t->dp, *y = dy + ROWS * t->dp, scale[ROWS];
+    float       *q = g + ROWS * t->step, *dy = q + ROWS * t->dp, *y = dy + ROWS * t->dp;
     const float *lse = (const float *)t->a->t[5].data + head * t->n;
 
     pack_rows(t, 3, head, 0, t->s, t->sp, k_rows);
@@ -413,8 +411,6 @@ static void grad_head(const task *t, int64_t head, float *ws)
     pack_rows(t, 2, head, 0, t->s, t->sp, k_rows);
     transpose(t, k_rows, k_columns);
     memset(dk, 0, (size_t)(2 * t->sp * t->dp) * sizeof(float));
-    for (int i = 0; i < ROWS; i++)
-        scale[i] = t->scale;
     for (int64_t n = 0; n < t->n; n += ROWS) {
         sight  v[ROWS];
         ranges r;
@@ -426,7 +422,6 @@ static void grad_head(const task *t, int64_t head, float *ws)
         pack_rows(t, 0, head, n, ROWS, ROWS, dy);
         pack_rows(t, 4, head, n, ROWS, ROWS, y);
         strip_of(t, &r, dy, v_columns, g);
-        scale_rows(t, q, scale);
         strip_of(t, &r, q, k_columns, p);
         for (int i = 0; i < ROWS; i++)
             if (is_blind(&v[i])) {
@@ -437,7 +432,6 @@ static void grad_head(const task *t, int64_t head, float *ws)
                           p + i * t->step, g + i * t->step);
             }
         spread(t, &r, p, dy, dv);
-        pack_rows(t, 1, head, n, ROWS, ROWS, q);
         spread(t, &r, g, q, dk);
         mix(t, &r, g, k_rows, y);
         unpack_rows(t, 7, head, n, ROWS, y);

@@ -117,11 +117,13 @@ static places places_of(const task *t, int thread)
  * and back. */
 static void pack(const task *t, const void *x, int64_t at, int64_t n, bool low, float *to)
 {
-    for (int64_t r = 0; r < n; r++)
+    for (int64_t r = 0; r < n; r++) {
+        ask(x, at + min64(r + AHEAD, n - 1) * t->width, t->d, low);
         for (int64_t k = 0; k < t->dp; k += W)
             vf_store(to + r * t->dp + k,
                      k < t->d ? ld_n(x, at + r * t->width + k, min64(t->d - k, W), low)
                               : (vf){ 0 });
+    }
 }
 
 static void unpack(const task *t, void *x, int64_t at, int64_t n, bool low, const float *from)

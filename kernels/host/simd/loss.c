@@ -167,7 +167,7 @@ static int class_loss_grad(const dg_args *a)
     return 0;
 }
 
-/* ---- match_cost -------------------------------------------------------------------------------- */
+/* ---- match_cost ------------------------------------------------------------------------------ */
 /* logits [B,Q,C] boxes [B,Q,4] labels [B,M] tboxes [B,M,4] count [B] -> cost [B,M,Q] */
 
 ALWAYS vf ratio(vf x, vf y)

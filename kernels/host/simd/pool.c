@@ -53,7 +53,7 @@ ALWAYS void put_places(uint8_t *at, vf place, int64_t w)
         memcpy(at, &b, (size_t)w);
 }
 
-/* ---- W channels from k on of one pixel ---------------------------------------------------------- */
+/* ---- W channels from k on of one pixel ------------------------------------------------------- */
 
 typedef struct spot {
     int64_t n, b, y, x, h, w, c;

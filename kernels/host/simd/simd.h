@@ -379,6 +379,18 @@ static inline int64_t max64(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+/* Asks for an array's elements i..i+n-1 ahead of time. Rows of one head lie a power of two bytes
+ * apart: no hardware finds them. Stores gained nothing from it. */
+enum { AHEAD = 16 }; /* rows */
+
+ALWAYS void ask(const void *p, int64_t i, int64_t n, bool low)
+{
+    int64_t size = low ? 2 : 4;
+
+    for (int64_t k = 0; k < n * size; k += 64)
+        __builtin_prefetch((const char *)p + i * size + k);
+}
+
 /* Calls body over n indices, in parallel if all of it takes more than `SERIAL` elements of work:
  * waking a thread costs as much as that. */
 enum { SERIAL = 1 << 15 };
