@@ -35,16 +35,14 @@ static const dg_contract *parse(dg_loader *l, dg_node *node, dg_letters *letters
 /* <use>: the model's types, with dimensions of their own for each use. */
 static void copy_model(dg_loader *l, dg_node *node)
 {
-    int *map = DG_NEW_N(l->arena, l->g->dims.vars.n, int);
+    dg_renaming map = { 0 };
 
-    for (int i = 0; i < l->g->dims.vars.n; i++)
-        map[i] = -1;
     for (int i = 0; i < node->n_in; i++)
         node->in_types[i] =
-            dg_contract_copy(&l->g->dims, node->model->inputs[i]->out_contracts[0], map);
+            dg_contract_copy(&l->g->dims, node->model->inputs[i]->out_contracts[0], &map);
     for (int i = 0; i < node->n_out; i++)
         node->out_contracts[i] =
-            dg_contract_copy(&l->g->dims, node->model->output->out_contracts[i], map);
+            dg_contract_copy(&l->g->dims, node->model->output->out_contracts[i], &map);
 }
 
 static const char **print_types(dg_loader *l, const dg_node *node)

@@ -415,20 +415,21 @@ bool dg_contract_unify(dg_dims *dims, const dg_contract *from, const dg_contract
     return from->kind != DG_TYPE_RECORD || unify_record(dims, from, to, why);
 }
 
-static dg_dim_term copy_term(dg_dims *d, dg_dim_term t, int *map)
+static dg_dim_term copy_term(dg_dims *d, dg_dim_term t, dg_renaming *map)
 {
     int64_t n = known(d, t);
+    int     r = n ? -1 : root_of(d, t.var);
 
     if (n)
         return (dg_dim_term){ n, 0 };
-    int r = root_of(d, t.var);
-
-    if (map[r] < 0)
-        map[r] = new_var(d, d->vars.items[r].name);
-    return (dg_dim_term){ 0, map[r] };
+    for (int i = 0; i < map->n; i++)
+        if (map->items[i].from == r)
+            return (dg_dim_term){ 0, map->items[i].to };
+    DG_PUSH(d->arena, *map, ((dg_renamed){ r, new_var(d, d->vars.items[r].name) }));
+    return (dg_dim_term){ 0, map->items[map->n - 1].to };
 }
 
-const dg_contract *dg_contract_copy(dg_dims *dims, const dg_contract *c, int *map)
+const dg_contract *dg_contract_copy(dg_dims *dims, const dg_contract *c, dg_renaming *map)
 {
     dg_contract   *copy = dg_memdup(dims->arena, c, sizeof *c);
     dg_field_type *fields =
@@ -493,4 +494,13 @@ bool dg_contract_holds(const dg_dims *dims, const dg_contract *c, dg_dtype dtype
                         bound))
             return false;
     return true;
+}
+
+void dg_contract_unbind(const dg_dims *dims, const dg_contract *c, int64_t *bound)
+{
+    for (int i = 0; i < c->n_dims; i++)
+        if (!c->dims[i].size.n)
+            bound[root_of(dims, c->dims[i].size.var)] = 0;
+    for (int i = 0; i < c->n_fields; i++)
+        dg_contract_unbind(dims, c->fields[i].type, bound);
 }

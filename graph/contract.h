@@ -82,9 +82,12 @@ void dg_contract_print(dg_str *out, const dg_dims *dims, const dg_contract *c);
  * why, if they cannot. */
 bool dg_contract_unify(dg_dims *dims, const dg_contract *from, const dg_contract *to, dg_str *why);
 
-/* A copy with fresh variables; variables that were equal stay equal. map has dims->vars.n
- * entries, -1 at first. */
-const dg_contract *dg_contract_copy(dg_dims *dims, const dg_contract *c, int *map);
+/* A copy with fresh variables; variables that were equal stay equal, in all copies by one map. */
+typedef struct dg_renamed {
+    int from, to;
+} dg_renamed;
+typedef DG_VEC(dg_renamed) dg_renaming;
+const dg_contract *dg_contract_copy(dg_dims *dims, const dg_contract *c, dg_renaming *map);
 
 /* The type below a record's key ("targets.boxes"). NULL if there is none: *record is then where
  * it was looked for. Below DG_TYPE_ANY everything is any. *optional is set where a key on the
@@ -98,5 +101,7 @@ extern const dg_contract dg_contract_any;
  * not yet). */
 bool dg_contract_holds(const dg_dims *dims, const dg_contract *c, dg_dtype dtype, dg_shape shape,
                        int64_t *bound);
+/* Sets the entries of a type's letters in bound back to 0. */
+void dg_contract_unbind(const dg_dims *dims, const dg_contract *c, int64_t *bound);
 
 #endif

@@ -27,10 +27,12 @@ static void unknown_name(dg_expander *x, const dg_place *p, const dg_var *env, d
 {
     DG_VEC(const char *) names = { 0 };
 
-    for (; env; env = env->next)
-        DG_PUSH(x->arena, names, env->name);
     dg_report_fail(x->report, p->frame, at, "let-unknown",
                    "$%s: there is no <let %s=...> before this place", name, name);
+    if (x->report->muted)
+        return;
+    for (; env; env = env->next)
+        DG_PUSH(x->arena, names, env->name);
     dg_report_nearest(x->report, name, names.items, names.n, "known names");
 }
 

@@ -210,6 +210,8 @@ static void read_nodes(dg_loader *l, const dg_item *item, dg_scope *scope)
     l->scope = scope;
     l->top = item->frame;
     l->later = dg_map_new(l->arena);
+    l->counts = dg_map_new(l->arena);
+    l->references = dg_map_new(l->arena);
     l->nodes.n = l->nodes.cap = 0; /* the nodes of the scope before keep their array */
     l->nodes.items = NULL;
     collect_ids(l, item);
@@ -221,6 +223,19 @@ static void read_nodes(dg_loader *l, const dg_item *item, dg_scope *scope)
     scope->nodes = l->nodes.items;
     scope->n_nodes = l->nodes.n;
     l->scope = NULL;
+}
+
+/* Doubles the list when n is 0, 1, 2, 4, ... */
+static void append(dg_loader *l, dg_scope ***list, int *n, dg_scope *scope)
+{
+    if ((*n & (*n - 1)) == 0) {
+        dg_scope **grown = DG_NEW_N(l->arena, *n ? 2 * *n : 1, dg_scope *);
+
+        if (*n)
+            memcpy(grown, *list, (size_t)*n * sizeof *grown);
+        *list = grown;
+    }
+    (*list)[(*n)++] = scope;
 }
 
 static void read_model(dg_loader *l, const dg_item *item)
@@ -239,12 +254,7 @@ static void read_model(dg_loader *l, const dg_item *item)
     if (!scope->output)
         dg_report_fail_unless_holes(&l->report, item->frame, item->at, "model-empty",
                                     "<model id=\"%s\"> has no nodes", scope->id);
-    dg_scope **all = DG_NEW_N(l->arena, g->n_models + 1, dg_scope *);
-
-    if (g->n_models)
-        memcpy(all, g->models, (size_t)g->n_models * sizeof *all);
-    all[g->n_models++] = scope;
-    g->models = all;
+    append(l, &g->models, &g->n_models, scope);
 }
 
 static void read_train(dg_loader *l, const dg_item *item)
@@ -294,12 +304,7 @@ static void read_evaluate(dg_loader *l, const dg_item *item)
         }
     }
     read_nodes(l, item, scope);
-    dg_scope **all = DG_NEW_N(l->arena, g->n_evaluates + 1, dg_scope *);
-
-    if (g->n_evaluates)
-        memcpy(all, g->evaluates, (size_t)g->n_evaluates * sizeof *all);
-    all[g->n_evaluates++] = scope;
-    g->evaluates = all;
+    append(l, &g->evaluates, &g->n_evaluates, scope);
 }
 
 static void read_best(dg_loader *l, const dg_item *item, const dg_item_attr *a)

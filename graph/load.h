@@ -10,10 +10,12 @@ typedef struct dg_loader {
     dg_graph         *g;
     dg_arena         *arena;
     dg_reporter       report;
-    dg_scope         *scope; /* being filled */
-    dg_frame         *top;   /* the frame that the scope's own element stands in */
-    dg_map           *later; /* ids of the scope that stand somewhere in it: id -> dg_where */
-    DG_VEC(dg_node *) nodes; /* of the scope */
+    dg_scope         *scope;      /* being filled */
+    dg_frame         *top;        /* the frame that the scope's own element stands in */
+    dg_map           *later;      /* ids of the scope that stand somewhere in it: id -> dg_where */
+    DG_VEC(dg_node *) nodes;      /* of the scope */
+    dg_map           *counts;     /* of the scope: element name -> int, how many so far */
+    dg_map           *references; /* of the scope: names of checkpoints that are taken */
 } dg_loader;
 
 /* Reads one attribute into conf by its row; reports what is wrong with it. */

@@ -111,12 +111,15 @@ static void compare(lowering *w, const dg_node *node, const dg_port *port, const
 
 static void compare_ports(lowering *w, const dg_node *node, const dg_val in[], const dg_val out[])
 {
-    memset(w->bound, 0, (size_t)w->g->dims.vars.n * sizeof *w->bound);
     for (int i = 0; i < node->n_in; i++)
         compare(w, node, node->in_ports[i], "", node->in_types[i], in[i]);
     for (int i = 0; i < node->n_out && !node->model;
          i++) /* a model's output was compared at its own node */
         compare(w, node, node->out_ports[i], "", node->out_contracts[i], out[i]);
+    for (int i = 0; i < node->n_in; i++)
+        dg_contract_unbind(&w->g->dims, node->in_types[i], w->bound);
+    for (int i = 0; i < node->n_out; i++)
+        dg_contract_unbind(&w->g->dims, node->out_contracts[i], w->bound);
 }
 
 /* --- nodes ----------------------------------------------------------------------------------- */

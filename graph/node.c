@@ -28,7 +28,6 @@ static void unknown_class(dg_loader *l, const dg_item *item)
 {
     const dg_registry  *r = l->g->registry;
     int                 n = dg_registry_n(r), k = 0;
-    const char        **names = DG_NEW_N(l->arena, n + 5, const char *);
     const dg_structure *s = dg_structure_find(item->name);
 
     if (s) {
@@ -41,6 +40,12 @@ static void unknown_class(dg_loader *l, const dg_item *item)
             dg_report_help(&l->report, "it stands inside: %s", s->inside);
         return;
     }
+    dg_report_fail_unless_holes(&l->report, item->frame, item->at, "element-unknown",
+                                "there is no node class <%s>", item->name);
+    if (l->report.muted)
+        return;
+    const char **names = DG_NEW_N(l->arena, n + 5, const char *);
+
     for (int i = 0; i < n; i++)
         names[k++] = dg_registry_at(r, i)->name;
     names[k++] = "use";
@@ -49,8 +54,6 @@ static void unknown_class(dg_loader *l, const dg_item *item)
     names[k++] = "let";
     if (l->scope->kind == DG_SCOPE_MODEL)
         names[k++] = "input";
-    dg_report_fail_unless_holes(&l->report, item->frame, item->at, "element-unknown",
-                                "there is no node class <%s>", item->name);
     const char *near = dg_nearest(item->name, names, k);
 
     if (near)
@@ -89,11 +92,13 @@ const char *dg_load_id(dg_loader *l, const dg_frame *frame, const char *id)
 
 static const char *made_id(dg_loader *l, const dg_item *item)
 {
-    int n = 1;
+    int *n = dg_map_get(l->counts, item->name);
 
-    for (int i = 0; i < l->nodes.n; i++)
-        n += strcmp(l->nodes.items[i]->element, item->name) == 0;
-    return dg_printf(l->arena, "%s#%d", item->name, n);
+    if (!n) {
+        n = DG_NEW(l->arena, int);
+        dg_map_set(l->counts, item->name, n);
+    }
+    return dg_printf(l->arena, "%s#%d", item->name, ++*n);
 }
 
 static void take_id(dg_loader *l, dg_node *node)
@@ -156,7 +161,6 @@ static void take_ports(dg_loader *l, dg_node *node)
 static const dg_scope *find_model(dg_loader *l, const dg_node *node, const dg_item_attr *a)
 {
     const dg_graph *g = l->g;
-    const char    **names = DG_NEW_N(l->arena, g->n_models, const char *);
 
     for (const dg_frame *f = node->item->frame;; f = f->up) {
         const char *id = dg_printf(l->arena, "%s%s", f ? f->prefix : "", a->value);
@@ -167,14 +171,18 @@ static const dg_scope *find_model(dg_loader *l, const dg_node *node, const dg_it
         if (!f)
             break;
     }
-    for (int i = 0; i < g->n_models; i++)
-        names[i] = g->models[i]->id;
     if (l->scope->kind == DG_SCOPE_MODEL && strcmp(l->scope->id, a->value) == 0)
         dg_report_fail(&l->report, node->item->frame, a->value_at, "model-unknown",
                        "model=\"%s\": a model cannot use itself", a->value);
     else
         dg_report_fail_unless_holes(&l->report, node->item->frame, a->value_at, "model-unknown",
                                     "there is no <model id=\"%s\"> before this place", a->value);
+    if (l->report.muted)
+        return NULL;
+    const char **names = DG_NEW_N(l->arena, g->n_models, const char *);
+
+    for (int i = 0; i < g->n_models; i++)
+        names[i] = g->models[i]->id;
     dg_report_nearest(&l->report, a->value, names, g->n_models, "models");
     return NULL;
 }
@@ -402,10 +410,9 @@ static void take_reference(dg_loader *l, dg_node *node)
     node->reference = node->id;
     if (!node->class->reference)
         return;
-    for (int i = 0; i < l->nodes.n; i++)
-        if (l->nodes.items[i]->class->reference &&
-            strcmp(l->nodes.items[i]->class->reference, node->class->reference) == 0)
-            return;
+    if (dg_map_has(l->references, node->class->reference))
+        return;
+    dg_map_set(l->references, node->class->reference, node);
     node->reference = node->class->reference;
 }
 

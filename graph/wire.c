@@ -7,6 +7,8 @@
 
 #include "graph/load.h"
 
+enum { MAX_PATH = 500 }; /* bytes of "node.port.key" */
+
 /* What the search for an id found. */
 typedef struct target {
     dg_node    *node;
@@ -22,6 +24,9 @@ static const char *prefix_of(const dg_loader *l, const dg_frame *f)
 static bool is_path(const char *s)
 {
     bool begin = true;
+
+    if (strnlen(s, MAX_PATH + 1) > MAX_PATH)
+        return false;
 
     for (; *s; s++) {
         bool letter =
@@ -39,7 +44,8 @@ static bool is_path(const char *s)
 static size_t longest(dg_arena *a, const dg_map *map, const char *prefix, const char *path,
                       void **value)
 {
-    for (size_t len = strlen(path); len > 0;) {
+    *value = NULL;
+    for (size_t len = strnlen(path, MAX_PATH + 1) > MAX_PATH ? 0 : strlen(path); len > 0;) {
         const char *id = dg_printf(a, "%s%.*s", prefix, (int)len, path);
 
         if ((*value = dg_map_get(map, id)))
@@ -122,15 +128,17 @@ static void unknown_id(dg_loader *l, const dg_node *node, const dg_item_attr *a,
                            other->scope->id);
         return;
     }
+    dg_report_fail_unless_holes(&l->report, node->item->frame, a->value_at, "wire-unknown",
+                                "%s=\"%s\": there is no node \"%.*s\" before this place", a->name,
+                                a->value, (int)strcspn(path, "."), path);
+    if (l->report.muted)
+        return;
     int          n = dg_map_n(l->scope->ids), k = 0;
     const char **names = DG_NEW_N(l->arena, n, const char *);
 
     for (int i = 0; i < n; i++)
         if (dg_map_value(l->scope->ids, i) != node)
             names[k++] = dg_map_key(l->scope->ids, i);
-    dg_report_fail_unless_holes(&l->report, node->item->frame, a->value_at, "wire-unknown",
-                                "%s=\"%s\": there is no node \"%.*s\" before this place", a->name,
-                                a->value, (int)strcspn(path, "."), path);
     dg_report_nearest(&l->report, dg_strndup(l->arena, path, strcspn(path, ".")), names, k,
                       "nodes");
 }

@@ -186,13 +186,12 @@ static void letters(void **state)
     bench              b;
     dg_str             out = { 0 };
     const dg_contract *a, *copy, *number, *other;
-    int                map[16];
+    dg_renaming        map = { 0 };
 
     (void)state;
     open_bench(&b);
     a = read_type(&b, "{x:f[B,N],y:f[N,N]}");
-    memset(map, -1, sizeof map);
-    copy = dg_contract_copy(&b.dims, a, map);
+    copy = dg_contract_copy(&b.dims, a, &map);
     b.letters.n = 0;
     number = read_type(&b, "f[7,7]");
     other = read_type(&b, "f[P,Q]");
