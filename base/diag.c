@@ -204,17 +204,36 @@ static void paint(const printer *p, const char *escape)
         dg_str_add(p->out, escape);
 }
 
-/* Words from a user's file may hold terminal escapes: no control byte gets through but a line's
- * end, which is indented. */
+/* Bytes of the UTF-8 character at the start of text, of which `most` are there; 0 if it is none. */
+static size_t character(const char *text, size_t most)
+{
+    const unsigned char c = (unsigned char)*text;
+    size_t n = c < 0x80 ? 1 : c < 0xC2 ? 0 : c < 0xE0 ? 2 : c < 0xF0 ? 3 : c < 0xF5 ? 4 : 0;
+
+    for (size_t i = 1; i < n; i++)
+        if (i >= most || ((unsigned char)text[i] & 0xC0) != 0x80)
+            return 0;
+    return n;
+}
+
+/* Words from a user's file may hold anything: neither terminal escapes nor broken characters
+ * (n = 0) get through. */
+static void add_character(const printer *p, const char *text, size_t n)
+{
+    bool control = ((unsigned char)*text < 0x20 && *text != '\t') || *text == 0x7F;
+
+    dg_str_add_n(p->out, n == 0 || control ? "?" : text, n && !control ? n : 1);
+}
+
+/* A line's end is indented. */
 static void add_clean(const printer *p, const char *text)
 {
-    for (; *text; text++) {
+    for (size_t n; *text; text += n ? n : 1) {
+        n = character(text, strlen(text));
         if (*text == '\n')
             dg_str_add(p->out, "\n    ");
-        else if (((unsigned char)*text < 0x20 && *text != '\t') || *text == 0x7F)
-            dg_str_add(p->out, "?");
         else
-            dg_str_add_n(p->out, text, 1);
+            add_character(p, text, n);
     }
 }
 
@@ -274,10 +293,9 @@ static void add_excerpt(const printer *p, dg_where at)
     while (to < len && continues(line[to]))
         to++;
     dg_str_fmt(p->out, "%5d | %s", at.line, from ? "..." : "");
-    for (size_t i = from; i < to; i++) {
-        bool control = ((unsigned char)line[i] < 0x20 && line[i] != '\t') || line[i] == 0x7F;
-
-        dg_str_add_n(p->out, control ? "?" : line + i, 1);
+    for (size_t i = from, k; i < to; i += k ? k : 1) {
+        k = character(line + i, to - i);
+        add_character(p, line + i, k);
     }
     dg_str_fmt(p->out, "%s\n", to < len ? "..." : "");
     if (at.column <= 0 || (size_t)at.column > len + 1)

@@ -275,8 +275,11 @@ int dg_mkdirs(const char *path, dg_diag *d)
         s.s[i] = '\0';
         int error = mkdir(s.s, 0777) ? errno : 0;
 
-        if (error && !dg_is_folder(s.s))
+        if (error && !dg_is_folder(s.s)) {
             rc = fail(d, s.s, error, "folder-create", "cannot create the folder");
+            if (error == EEXIST)
+                dg_help(d, "a file of that name is in the way");
+        }
         s.s[i] = c;
     }
     dg_str_free(&s);

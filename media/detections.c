@@ -81,8 +81,8 @@ int dg_detections_parse(dg_found *out, const char *text, size_t n, const char *n
     DG_TRY(dg_records_read(text, n, name, &list, 1, a, &t, d));
     if (t.n_unknown)
         dg_warn(d, (dg_where){ name, 0, 0, NULL }, "detections-category",
-                "%lld detections left out: %s has no category %lld%s", (long long)t.n_unknown,
-                dg_coco_path(truth), (long long)t.first_unknown,
+                "%lld detection%s left out: %s has no category %lld%s", (long long)t.n_unknown,
+                t.n_unknown > 1 ? "s" : "", dg_coco_path(truth), (long long)t.first_unknown,
                 t.n_unknown > 1 ? " (the first of them)" : "");
 out:
     dg_arena_close(&a);

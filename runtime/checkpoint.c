@@ -134,6 +134,9 @@ out:
 
 /* ---- does it continue the same run? ------------------------------------------------------------------------ */
 
+static const char anew[] =
+    "begin a new run, with pretrained= where its weights are wanted, or restore what it was made with";
+
 static int differs(const dg_json *o, const char *key, int64_t now, const char *what, dg_diag *d)
 {
     int64_t then = 0;
@@ -144,7 +147,7 @@ static int differs(const dg_json *o, const char *key, int64_t now, const char *w
     dg_fail(d, DG_EINPUT, o->at, "resume-differs",
             "%s was %lld when the checkpoint was written and is %lld now: its place in the epoch means nothing any more",
             what, (long long)then, (long long)now);
-    dg_help(d, "start a new run from its weights (pretrained=, or evaluate), or restore the pipeline that it was made with");
+    dg_help(d, "%s", anew);
     return -DG_EINPUT;
 }
 
@@ -167,13 +170,19 @@ static int check_identity(const dg_json *o, const dg_identity *now, dg_diag *d)
     DG_TRY(need_hex(o, "seed", &seed, d));
     DG_TRY(need_hex(o, "pipeline", &pipeline, d));
     DG_TRY(need_hex(o, "data", &data, d));
-    if (seed != now->seed)
-        return dg_fail(d, DG_EINPUT, o->at, "resume-seed", "the checkpoint's seed is %llu, this run's %llu",
-                       (unsigned long long)seed, (unsigned long long)now->seed);
-    if (data != now->data)
-        return dg_fail(d, DG_EINPUT, o->at, "resume-data",
-                       "the training data are not those of the checkpoint (digest %016llx, now %016llx)",
-                       (unsigned long long)data, (unsigned long long)now->data);
+    if (seed != now->seed) {
+        dg_fail(d, DG_EINPUT, o->at, "resume-seed", "the checkpoint's seed is %llu, this run's %llu",
+                (unsigned long long)seed, (unsigned long long)now->seed);
+        dg_help(d, "--seed %llu continues it", (unsigned long long)seed);
+        return -DG_EINPUT;
+    }
+    if (data != now->data) {
+        dg_fail(d, DG_EINPUT, o->at, "resume-data",
+                "the training data are not those of the checkpoint (digest %016llx, now %016llx)",
+                (unsigned long long)data, (unsigned long long)now->data);
+        dg_help(d, "%s", anew);
+        return -DG_EINPUT;
+    }
     DG_TRY(differs(o, "batch_size", now->batch, "the batch size", d));
     DG_TRY(differs(o, "accumulate", now->accumulate, "accumulate", d));
     DG_TRY(differs(o, "batches_per_epoch", now->per_epoch, "the number of batches of an epoch", d));

@@ -13,6 +13,37 @@ static const dg_data *find(const dg_run *run, const dg_scope *scope)
     return NULL;
 }
 
+/* Labels count from 0 to the data's classes: a node that knows fewer would look them up past its tables. */
+static int check_classes(const dg_scope *owner, const dg_scope *scope, const dg_dataset *data, dg_diag *d)
+{
+    int rc = 0;
+
+    for (int i = 0; i < owner->n_nodes; i++) {
+        const dg_node *node = owner->nodes[i];
+        int64_t        n = node->class->classes ? node->class->classes(node->conf) : data->n_classes;
+
+        if (n >= data->n_classes)
+            continue;
+        rc = dg_fail(d, DG_EINPUT, node->where, "data-classes", "%s has %d classes, <%s id=\"%s\"> has classes=\"%lld\"",
+                     data->name, data->n_classes, node->class->name, node->id, (long long)n);
+        dg_note(d, scope->where, "<%s> uses these data", scope->id);
+        dg_help(d, "say classes=\"%d\", or take the classes that are not wanted out of the file", data->n_classes);
+    }
+    return rc;
+}
+
+static int check_all_classes(const dg_run *run, const dg_scope *scope, const dg_dataset *data, dg_diag *d)
+{
+    int rc = check_classes(scope, scope, data, d);
+
+    for (int m = 0; m < run->graph->n_models; m++) {
+        int own = check_classes(run->graph->models[m], scope, data, d);
+
+        rc = rc ? rc : own;
+    }
+    return rc;
+}
+
 int dg_run_data(dg_run *run, const dg_scope *scope, const dg_data **data, dg_diag *d)
 {
     dg_data new = { .scope = scope };
@@ -21,13 +52,15 @@ int dg_run_data(dg_run *run, const dg_scope *scope, const dg_data **data, dg_dia
     *data = find(run, scope);
     if (*data)
         return 0;
-    DG_TRY(dg_graph_chain(&new.chain, scope, d));
-    if (!new.chain.loader || !new.chain.sampler || !new.chain.batch)
-        return dg_fail(d, DG_EINPUT, scope->where, "scope-without-data",
-                       "<%s> needs a loader, a sampler and a batch node to run", scope->id);
-    DG_TRY(new.chain.loader->class->open(&new.set, new.chain.loader->conf, run->seed, d));
+    DG_TRY(dg_run_chain(scope, &new.chain, d));
+    rc = new.chain.loader->class->open(&new.set, new.chain.loader->conf, run->seed, d);
+    if (rc < 0) {
+        dg_note(d, new.chain.loader->where, "<%s id=\"%s\"> asks for it", new.chain.loader->class->name, new.chain.loader->id);
+        return rc;
+    }
     DG_PUSH(run->arena, run->data, new);
     *data = find(run, scope);
+    DG_TRY(check_all_classes(run, scope, new.set, d));
     DG_TRY(dg_data_report_log(&run->env, scope, &new.chain, new.set, d));
     dg_run_log_warnings(run, d);
 out:

@@ -85,11 +85,12 @@ static void probe_range(void *ctx, int64_t begin, int64_t end, int thread)
 static int name_unreadable(const dg_env *env, dg_dataset *data, const bool *bad, int64_t n, dg_diag *d)
 {
     dg_diag *why = dg_diag_open();
+    bool     replace = data->replace && n < data->n_items;
     int      named = 0, rc = 0;
 
     dg_log_line(env, DG_WARN, "  %lld of %d images cannot be read%s", (long long)n, data->n_items,
-                data->replace ? " and will be replaced by others" : "");
-    if (!data->replace)
+                replace ? " and will be replaced by others" : "");
+    if (!replace)
         rc = dg_fail(d, DG_EINPUT, DG_NOWHERE, "data-unreadable", "%s: %lld of %d images cannot be read", data->name,
                      (long long)n, data->n_items);
     for (int i = 0; i < data->n_items && named < NAMED; i++) {
@@ -103,7 +104,7 @@ static int name_unreadable(const dg_env *env, dg_dataset *data, const bool *bad,
         dg_diag_clear(why);
         named++;
     }
-    if (rc)
+    if (rc && !data->replace)
         dg_help(d, "mend or remove them, or let the loader take others in their place: on_error=\"replace\"");
     dg_diag_close(&why);
     return rc;

@@ -32,6 +32,8 @@ static void clear(dg_train *t)
 
 static int refuse(dg_train *t, dg_diag *d)
 {
+    if (!dg_is_folder(t->out))
+        return dg_fail(d, DG_EINPUT, (dg_where){ .file = t->out }, "out-exists", "it is a file; --out names a folder");
     dg_fail(d, DG_EINPUT, (dg_where){ .file = t->out }, "out-exists", "the run's folder exists and is not empty");
     dg_help(d, "--resume auto continues the run in it, --force begins anew in its place, --out names another");
     return -DG_EINPUT;
@@ -63,9 +65,12 @@ int dg_folder_open(dg_train *t, const char **resume, dg_diag *d)
         return refuse(t, d);
     if (o->resume != DG_RUN_FRESH && !*resume)
         *resume = dg_checkpoint_newest(t->arena, t->out, &t->run->env);
-    if (o->resume == DG_RUN_RESUME && !*resume)
-        return dg_fail(d, DG_EINPUT, (dg_where){ .file = t->out }, "resume-none", "there is no whole checkpoint to resume from");
-    if (*resume && !dg_is_folder(*resume))
+    if (o->resume == DG_RUN_RESUME && !*resume) {
+        dg_fail(d, DG_EINPUT, (dg_where){ .file = t->out }, "resume-none", "there is no whole checkpoint to resume from");
+        dg_help(d, "--resume auto begins anew where there is none");
+        return -DG_EINPUT;
+    }
+    if (*resume && !dg_exists(dg_path_join(t->arena, *resume, "state.json")))
         return dg_fail(d, DG_EINPUT, (dg_where){ .file = *resume }, "resume-folder",
                        "--resume takes a checkpoint's folder, such as OUT/checkpoints/last");
     if (used && !*resume)

@@ -63,7 +63,7 @@ static int read_entry(dg_archive *a, dg_entry *e, const dg_json *v, const uint8_
     if (rc < 0)
         return rc;
     if (!whole(&offsets->items[0], (double)size, &begin) || !whole(&offsets->items[1], (double)size, &end) || begin > end)
-        return broken(a, d, "data_offsets lie outside the file in the entry", e->name);
+        return broken(a, d, "was it cut short? data_offsets lie outside the file in the entry", e->name);
     if (end - begin != e->n * (int64_t)dg_stored_size(e->type))
         return broken(a, d, "data_offsets do not agree with dtype and shape in the entry", e->name);
     e->data = buffer + begin;
@@ -105,7 +105,7 @@ int dg_safetensors_parse(dg_archive *a, const uint8_t *bytes, size_t n, dg_diag 
         length |= (uint64_t)bytes[i] << 8 * i;
     if (n < 8 || length < 2 || bytes[8 < n ? 8 : 0] != '{')
         return dg_fail(d, DG_EINPUT, (dg_where){ .file = a->file }, "weights-format",
-                       "neither a safetensors file nor a PyTorch checkpoint");
+                       n ? "neither a safetensors file nor a PyTorch checkpoint" : "the file is empty");
     if (length > HEADER_MAX || length > n - 8)
         return broken(a, d, "its header is said to be longer than the file or 100 MB; was it cut short?", NULL);
     DG_TRY(dg_json_parse(&root, a->arena, (const char *)bytes + 8, length, a->file, d));

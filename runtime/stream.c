@@ -139,6 +139,21 @@ static int read_sample(dg_stream *s, work *w, int item, dg_sample *sm, uint64_t 
     return rc;
 }
 
+/* d: what was wrong with the item, and with those tried in its place. */
+static void refuse_sample(const dg_stream *s, work *w, const dg_diag *d)
+{
+    const dg_err *why = dg_diag_at(d, 0);
+
+    if (s->conf.data->replace) {
+        dg_fail(w->pub.diag, why->code, why->at, why->id, "%s; nor could %d others be read that were tried in its place",
+                why->text, REPLACEMENTS);
+        return;
+    }
+    dg_diag_merge(w->pub.diag, d);
+    if (s->conf.data->probe)
+        dg_help(w->pub.diag, "mend it, or let the loader take another in its place: on_error=\"replace\"");
+}
+
 /* Reads the item of a slot, or, where the data set allows it, another one in its place. */
 static int load_slot(dg_stream *s, work *w, int item, dg_sample *sm, uint64_t number)
 {
@@ -149,7 +164,7 @@ static int load_slot(dg_stream *s, work *w, int item, dg_sample *sm, uint64_t nu
     for (int i = 0; rc < 0 && s->conf.data->replace && i < REPLACEMENTS; i++)
         rc = read_sample(s, w, (int)dg_draw_below(&draw, s->conf.data->n_items), sm, number, d);
     if (rc < 0) {
-        dg_diag_merge(w->pub.diag, d);
+        refuse_sample(s, w, d);
     } else if (dg_diag_n(d)) {
         const dg_err *why = dg_diag_at(d, 0);
 

@@ -5,6 +5,9 @@
 #include <math.h>
 #include <string.h>
 
+static const char which_pipeline[] =
+    "is the pipeline the one that these weights were trained with (classes, depth, width)?";
+
 enum { NAMED = 10 }; /* names listed of each kind of mismatch */
 
 static bool in_space(const dg_param_info *p, dg_space space)
@@ -108,13 +111,16 @@ int dg_weights_load(dg_store *s, dg_space space, const dg_archive *a, const char
     }
     end_list(&missing, n_missing);
     end_list(&shapes, n_shapes);
-    if (rc == 0 && n_missing)
+    if (rc == 0 && n_missing) {
         rc = dg_fail(d, DG_EINPUT, (dg_where){ .file = a->file }, "weights-missing",
                      "it lacks %d tensors of this model: %s", n_missing, missing.s);
+        dg_note(d, DG_NOWHERE, "it holds %d tensors%s%s", a->n, a->n ? ", the first is " : "", a->n ? a->entries[0].name : "");
+        dg_help(d, "%s", which_pipeline);
+    }
     if (n_shapes) {
         rc = dg_fail(d, DG_EINPUT, (dg_where){ .file = a->file }, "weights-shape",
                      "%d tensors have another shape than in this model: %s", n_shapes, shapes.s);
-        dg_help(d, "is the pipeline the one that these weights were trained with (classes, depth, width)?");
+        dg_help(d, "%s", which_pipeline);
     }
     if (rc == 0)
         warn_unexpected(s, a, strlen(prefix), d);
@@ -175,14 +181,19 @@ static int judge(const dg_node *node, const dg_archive *a, const account *c, dg_
 {
     if (c->loaded == 0) {
         dg_fail(d, DG_EINPUT, node->pretrained_where, "pretrained-nothing",
-                "none of the %d tensors of <%s id=\"%s\"> is in %s, whose first is %s", c->n, node->class->name, node->id,
-                a->file, a->n ? a->entries[0].name : "missing: it is empty");
+                "none of the %d tensors of <%s id=\"%s\"> is in %s", c->n, node->class->name, node->id, a->file);
+        dg_note(d, DG_NOWHERE, "it holds %d tensors%s%s", a->n, a->n ? ", the first is " : "", a->n ? a->entries[0].name : "");
+        dg_help(d, "names are those of the reference, with or without their first part \"%s.\"",
+                node->class->reference ? node->class->reference : "");
         return -DG_EINPUT;
     }
-    if (c->frozen)
-        return dg_fail(d, DG_EINPUT, node->pretrained_where, "pretrained-frozen",
-                       "%d frozen tensors are not in %s and would keep random values for ever: %s", c->frozen, a->file,
-                       c->frozen_names.s);
+    if (c->frozen) {
+        dg_fail(d, DG_EINPUT, node->pretrained_where, "pretrained-frozen",
+                "%d frozen tensors are not in %s and would keep random values for ever: %s", c->frozen, a->file,
+                c->frozen_names.s);
+        dg_help(d, "take weights of this model, or freeze less");
+        return -DG_EINPUT;
+    }
     if (c->shapes)
         dg_warn(d, node->pretrained_where, "pretrained-shape", "%d tensors keep their initial values, their shape differs: %s",
                 c->shapes, c->shape_names.s);
@@ -198,8 +209,13 @@ int dg_weights_pretrained(dg_store *s, const dg_node *node, const dg_env *env, d
     account     c = { 0 };
     int         rc, unused;
 
-    DG_TRY(dg_archive_open(&a, node->pretrained, d));
-    DG_TRY(load_part(s, node, a, &c, d));
+    rc = dg_archive_open(&a, node->pretrained, d);
+    if (rc == 0)
+        rc = load_part(s, node, a, &c, d);
+    if (rc < 0) {
+        dg_note(d, node->pretrained_where, "<%s id=\"%s\"> asks for it", node->class->name, node->id);
+        goto out;
+    }
     unused = a->n;
     for (int i = 0; i < dg_params_n(s->params); i++) {
         const dg_param_info *p = dg_params_at(s->params, i);

@@ -269,6 +269,9 @@ typedef struct dg_node_class {
     int (*begin)(void **state, const void *conf, const dg_sink_args *args, dg_diag *d);
     int (*take)(void *state, const dg_sink_batch *batch, dg_diag *d);
     int (*finish)(void **state, dg_metrics *m, dg_diag *d); /* m NULL: abandon */
+
+    /* How many object classes the node tells apart; data with more are refused. NULL: it does not know classes. */
+    int64_t (*classes)(const void *conf);
 } dg_node_class;
 #define DG_NODE_CLASS .size = sizeof(dg_node_class), .port_size = sizeof(dg_port), .attr_size = sizeof(dg_attr)
 

@@ -335,6 +335,11 @@ static void lower(dg_build *b, const void *self, const dg_val in[], dg_val out[]
                             : rows(b, logits[eval], boxes[eval], 0, c->queries, "dec", eval);
 }
 
+static int64_t classes(const void *self)
+{
+    return ((const conf *)self)->classes;
+}
+
 const dg_node_class dg_node_decoder_rtdetr = {
     DG_NODE_CLASS,
     .name = "decoder.rtdetr",
@@ -346,4 +351,5 @@ const dg_node_class dg_node_decoder_rtdetr = {
     .reference = "decoder",
     .check = check,
     .lower = lower,
+    .classes = classes,
 };

@@ -67,6 +67,11 @@ static void lower(dg_build *b, const void *self, const dg_val in[], dg_val out[]
     dg_record_set(b, out[0], "gt", dg_name(b, dn.gt, "dn.gt"));
 }
 
+static int64_t classes(const void *self)
+{
+    return ((const conf *)self)->classes;
+}
+
 const dg_node_class dg_node_denoising = {
     DG_NODE_CLASS,
     .name = "denoising",
@@ -77,4 +82,5 @@ const dg_node_class dg_node_denoising = {
     .conf_size = sizeof(conf),
     .collectives = collectives,
     .lower = lower,
+    .classes = classes,
 };

@@ -32,6 +32,7 @@ typedef struct state {
     int64_t       n, cap;
     bool         *seen; /* per item: an image is counted once */
     double        widest;   /* largest box side, as a fraction of its image */
+    int64_t       n_foreign; /* detections of classes that the data do not have: they cannot be scored */
 } state;
 
 static int begin(void **out, const void *self, const dg_sink_args *args, dg_diag *d)
@@ -97,11 +98,16 @@ static int take(void *self, const dg_sink_batch *b, dg_diag *d)
         for (int64_t j = slot * k; j < (slot + 1) * k; j++) {
             double cx = number(boxes, 4 * j), cy = number(boxes, 4 * j + 1);
             double w = number(boxes, 4 * j + 2), h = number(boxes, 4 * j + 3);
+            int    label = ((const int32_t *)labels->data)[j];
 
+            if (label < 0 || label >= s->args.data->n_classes) {
+                s->n_foreign++;
+                continue;
+            }
             s->widest = fmax(s->widest, fmax(w, h));
             s->v[s->n++] = (dg_detection){
                 .image = sm->item,
-                .label = ((const int32_t *)labels->data)[j],
+                .label = label,
                 .x = (cx - w / 2) * sm->orig_w,
                 .y = (cy - h / 2) * sm->orig_h,
                 .w = w * sm->orig_w,
@@ -225,6 +231,9 @@ static int report(const state *s, dg_metrics *m, dg_diag *d)
         dg_metric(m, dg_score_class_ap(score, i), "AP/%s", data->classes[i].name);
         dg_metric(m, dg_score_class_ap50(score, i), "AP50/%s", data->classes[i].name);
     }
+    if (s->n_foreign)
+        dg_metric_note(m, "%lld detections are of classes that %s does not have (it has %d): they are left out",
+                       (long long)s->n_foreign, data->name, data->n_classes);
     if (dg_score_number(score, DG_AP) == 0 && data->n_truths && s->n)
         explain_zero(s, m, d);
     dg_score_close(&score);
