@@ -1,4 +1,7 @@
-/* render.c: Graphviz lays the picture out and draws it; the only file that knows it. */
+/* render.c: Graphviz lays the picture out and draws it; the only file that knows it.
+ *
+ * A context is left to the process: Graphviz 2.42's pango plugin remembers the name of the last
+ * font beyond the life of its context, and would read freed memory in the next picture. */
 #include "graph/render.h"
 
 #include <string.h>
@@ -43,8 +46,6 @@ static int draw(const char *path, const char *format, const char *text, dg_diag 
         gvFreeLayout(gvc, graph);
         agclose(graph);
     }
-    if (gvc)
-        gvFreeContext(gvc);
     agseterr(before);
     return rc;
 }
