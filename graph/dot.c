@@ -87,7 +87,13 @@ static void find_shapes(painter *p, const dg_scope *scope)
 
 /* --- text ------------------------------------------------------------------------------------ */
 
-/* Text for a label: in lines of at most `width` bytes, broken at spaces, cut after `most` lines. */
+/* May a line end after n bytes of text? */
+static bool may_break(const char *text, int n)
+{
+    return text[n] == ' ' || text[n - 1] == ',' || text[n - 1] == '/' || text[n - 1] == '_';
+}
+
+/* Text for a label: in lines of at most `width` bytes, cut after `most` lines. */
 static void add_lines(dg_str *out, const char *text, int width, int most)
 {
     char line[128];
@@ -97,9 +103,9 @@ static void add_lines(dg_str *out, const char *text, int width, int most)
 
         if (n > width) {
             n = width;
-            while (n > width / 2 && text[n] != ' ')
+            while (n > width / 2 && !may_break(text, n))
                 n--;
-            if (text[n] != ' ')
+            if (!may_break(text, n))
                 n = width;
             while (n > 1 && ((unsigned char)text[n] & 0xC0) == 0x80) /* not inside a character */
                 n--;

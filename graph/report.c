@@ -30,17 +30,14 @@ int dg_report_vfail(dg_reporter *r, const dg_frame *frame, dg_where at, const ch
     const char *text = dg_vprintf(r->arena, fmt, ap);
 
     r->n++;
-    r->muted = dg_diag_errors(r->diag) >=
-               DG_DIAG_MAX; /* it would not be kept: what is told with it is work for nothing */
-    if (r->muted) {
-        (void)dg_fail(r->diag, DG_EINPUT, at, id, "%s", text);
-        return -DG_EINPUT;
-    }
     if (!is_new(r, at, id, text))
         return -DG_EINPUT;
     int rc = dg_fail(r->diag, DG_EINPUT, at, id, "%s", text);
 
-    note_frames(r, frame);
+    if (dg_diag_errors(r->diag) > DG_DIAG_MAX)
+        r->muted = true; /* it was only counted */
+    else
+        note_frames(r, frame);
     return rc;
 }
 
