@@ -1,6 +1,7 @@
 /* terminal.c: how errors reach people and scripts, and the classes that come with the engine. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -10,7 +11,7 @@ bool dg_colour(int fd)
 {
     const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
 
-    return isatty(fd) && !(no && *no) && !(term && term[0] == 'd' && term[1] == 'u'); /* "dumb" */
+    return isatty(fd) && !(no && *no) && !(term && strcmp(term, "dumb") == 0);
 }
 
 static const char *source(void *g, const char *file, size_t *n)

@@ -12,7 +12,6 @@
 
 enum {
     MAX_ITEMS = 100000,
-    MAX_ATTRS = 400000,
     MAX_INCLUDES = 16, /* nested */
     MAX_REPEAT = 1000,
 };
@@ -59,11 +58,11 @@ static dg_item *make_item(dg_expander *x, const dg_place *p, const dg_xml *e, co
     dg_item *item = DG_NEW(x->arena, dg_item);
 
     x->n_attrs += e->n_attrs;
-    if (++x->n_items > MAX_ITEMS || x->n_attrs > MAX_ATTRS) {
+    if (++x->n_items > MAX_ITEMS || x->n_attrs > DG_EXPAND_MAX_ATTRS) {
         if (!x->full)
             dg_report_fail(x->report, p->frame, e->at, "expand-too-many",
                            "the pipeline becomes larger than %d elements or %d attributes",
-                           MAX_ITEMS, MAX_ATTRS);
+                           MAX_ITEMS, DG_EXPAND_MAX_ATTRS);
         x->full = true;
         return NULL;
     }

@@ -10,7 +10,7 @@
 enum {
     MAX_VALUE = 64 << 10,
     MAX_VALUES = 16 << 20,
-    MAX_LETS = 1024,
+    MAX_LETS = 1024, /* known at one place */
 };
 
 /* --- $name ----------------------------------------------------------------------------------- */
@@ -109,6 +109,7 @@ const char *dg_let_replace(dg_expander *x, const dg_place *p, const dg_var *env,
 const dg_var *dg_let_push(dg_expander *x, const dg_var *env, dg_var v)
 {
     v.next = env;
+    v.depth = env ? env->depth + 1 : 1;
     if (!v.used)
         v.used = DG_NEW(x->arena, bool);
     return dg_memdup(x->arena, &v, sizeof v);
@@ -180,9 +181,10 @@ const dg_var *dg_let_read(dg_expander *x, const dg_place *p, const dg_xml *e, co
             }
         if (top)
             DG_PUSH(x->arena, x->top_lets, a->name);
-        if (++x->n_lets > MAX_LETS) {
-            dg_report_fail(x->report, p->frame, a->at, "expand-too-many", "more than %d lets",
-                           MAX_LETS);
+        if (++x->n_attrs > DG_EXPAND_MAX_ATTRS || (env && env->depth >= MAX_LETS)) {
+            dg_report_fail(x->report, p->frame, a->at, "expand-too-many",
+                           "more than %d names are known here, or %d lets and attributes in all",
+                           MAX_LETS, DG_EXPAND_MAX_ATTRS);
             x->full = true;
         }
         env = dg_let_push(x, env, v);

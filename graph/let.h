@@ -7,11 +7,14 @@
 #include "graph/graph.h"
 #include "graph/report.h"
 
+enum { DG_EXPAND_MAX_ATTRS = 400000 }; /* attributes and lets of the whole document */
+
 /* A name and what it stands for; the names known at a place are a chain, the innermost first. */
 typedef struct dg_var {
     const char          *name, *value, *folder;
     dg_xml_attr         *attr; /* where it was written; NULL: --set, or a stack's index */
     const struct dg_var *next;
+    int                  depth; /* names from here on */
     bool                *used;
 } dg_var;
 
@@ -24,7 +27,7 @@ typedef struct dg_expander {
     int                  n_sets;
     bool                *set_used;
     DG_VEC(const char *) top_lets; /* what --set can name */
-    int                  n_items, n_attrs, n_lets;
+    int                  n_items, n_attrs;
     size_t               n_bytes;
     bool                 full; /* a bound was reached: expand no more */
 } dg_expander;
