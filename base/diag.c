@@ -177,6 +177,30 @@ static int compare(dg_where a, dg_where b)
     return files ? files : a.line != b.line ? a.line - b.line : a.column - b.column;
 }
 
+static bool same(const dg_err *a, const dg_err *b)
+{
+    return a->severity == b->severity && compare(a->at, b->at) == 0 && strcmp(a->id, b->id) == 0 &&
+           strcmp(a->text, b->text) == 0;
+}
+
+/* Neighbours that say the same; what two users of one model find in it is one fault. */
+static void drop_repeats(dg_diag *d)
+{
+    int n = 0;
+
+    for (int i = 0; i < d->kept.n; i++) {
+        const dg_err e = d->kept.items[i];
+
+        if (n > 0 && same(&d->kept.items[n - 1], &e)) {
+            d->count[e.severity]--;
+            d->n_kept[e.severity]--;
+        } else {
+            d->kept.items[n++] = e;
+        }
+    }
+    d->kept.n = n;
+}
+
 void dg_diag_sort(dg_diag *d)
 {
     for (int i = 1; i < d->kept.n; i++) /* few, and mostly in order */
@@ -186,6 +210,7 @@ void dg_diag_sort(dg_diag *d)
             d->kept.items[k] = d->kept.items[k - 1];
             d->kept.items[k - 1] = swap;
         }
+    drop_repeats(d);
     d->last_is_kept = false; /* the one added last may stand elsewhere now */
 }
 

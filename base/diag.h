@@ -33,7 +33,8 @@ int      dg_diag_n(const dg_diag *d);        /* kept, errors and warnings */
 const dg_err *dg_diag_at(const dg_diag *d, int i);
 /* Appends copies of all of from's diagnostics: a worker's to its session's. */
 void dg_diag_merge(dg_diag *d, const dg_diag *from);
-/* Sorts by file, line and column; equal places keep their order. */
+/* Sorts by file, line and column; equal places keep their order; what is said twice in a row is
+ * kept once. */
 void dg_diag_sort(dg_diag *d);
 
 /* The text of a file by name, so that an error can show its line; NULL where there is none. */

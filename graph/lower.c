@@ -211,6 +211,30 @@ static void publish(lowering *w, const activation *act, const dg_node *node, con
             dg_result(w->b, dg_printf(w->arena, "%s.%s", name, node->out_ports[i]->name), out[i]);
 }
 
+/* The first poison in a value, or none. */
+static dg_val poison_in(dg_build *b, dg_val v)
+{
+    dg_val found = DG_NONE;
+
+    if (dg_is_poison(v))
+        return v;
+    for (int i = 0; dg_is_record(v) && !dg_has(found) && i < dg_record_n(b, v); i++)
+        found = poison_in(b, dg_record_get(b, v, dg_record_key(b, v, i)));
+    return found;
+}
+
+/* A node that is fed from a failed one fails in silence: one error per root cause. */
+static bool passes_poison_on(lowering *w, const dg_node *node, const dg_val in[], dg_val out[])
+{
+    dg_val poison = DG_NONE;
+
+    for (int i = 0; i < node->n_in && !dg_has(poison); i++)
+        poison = poison_in(w->b, in[i]);
+    for (int i = 0; i < node->n_out && dg_has(poison); i++)
+        out[i] = poison;
+    return dg_has(poison);
+}
+
 static void lower_node(lowering *w, activation *act, const dg_node *node)
 {
     dg_val *in = DG_NEW_N(w->arena, node->n_in, dg_val),
@@ -228,7 +252,7 @@ static void lower_node(lowering *w, activation *act, const dg_node *node)
     }
     for (int i = 0; i < node->n_in; i++)
         in[i] = value_on(w, act, node, i);
-    if (missing_input(w, node, in))
+    if (missing_input(w, node, in) || passes_poison_on(w, node, in, out))
         return;
     dg_build_enter(w->b, origin, dg_printf(w->arena, "%s.%s", act->scope->id, node->id),
                    node->reference);
@@ -390,13 +414,44 @@ static int check_scope(const dg_graph *g, const dg_scope *scope, dg_params *para
     return rc;
 }
 
+/* Nodes that tell classes apart tell the same ones apart: labels of one index tables of another. */
+static int check_classes(const dg_scope *scope, const dg_node **first, dg_diag *d)
+{
+    int rc = 0;
+
+    for (int i = 0; i < scope->n_nodes; i++) {
+        const dg_node *node = scope->nodes[i], *other = *first;
+        int64_t        n = node->class->classes ? node->class->classes(node->conf) : 0;
+
+        if (!n)
+            continue;
+        *first = other ? other : node;
+        if (!other || other->class->classes(other->conf) == n)
+            continue;
+        rc = dg_fail(d, DG_EINPUT, node->where, "classes-differ",
+                     "<%s id=\"%s\"> has classes=\"%lld\", <%s id=\"%s\"> has %lld",
+                     node->element, node->id, (long long)n, other->element, other->id,
+                     (long long)other->class->classes(other->conf));
+        dg_note(d, other->where, "the other stands here");
+        dg_help(d, "one <let classes=\"...\"/> serves both");
+    }
+    return rc;
+}
+
 int dg_graph_check(const dg_graph *g, dg_diag *d)
 {
-    dg_params *params = dg_params_open();
-    int        rc = 0, own;
+    dg_params     *params = dg_params_open();
+    const dg_node *first = NULL;
+    int            rc = 0, own;
 
-    if (g->train)
-        rc = check_scope(g, g->train, params, d);
+    if (g->n_models == 1)
+        rc = check_classes(g->models[0], &first, d);
+    if (g->n_models == 1 && g->train)
+        rc = check_classes(g->train, &first, d);
+    if (g->train) {
+        own = check_scope(g, g->train, params, d);
+        rc = rc ? rc : own;
+    }
     for (int i = 0; i < g->n_evaluates; i++) {
         own = check_scope(g, g->evaluates[i], params, d);
         rc = rc ? rc : own;

@@ -190,7 +190,7 @@ int dg_infer_run(const dg_op *op, const dg_signature *sig, dg_infer *s, dg_where
 
     for (int i = 0; i < s->n_out && rc == 0; i++)
         if (s->out[i].rank >= 0 && !dg_shape_fits(s->out[i]))
-            rc = dg_infer_fail(s, "output %d is empty or vast", i);
+            rc = dg_infer_fail(s, "output %d is empty, or larger than any memory", i);
     return rc;
 }
 

@@ -28,7 +28,7 @@ static dg_init offset_bias(const dg_place *at, const dg_decoder_stack *s)
     dg_init init;
 
     if (!v) {
-        dg_error(at->b, "decoder-memory", "no memory for %lld initial offsets", (long long)n);
+        dg_error(at->b, "out-of-memory", "no memory for %lld initial offsets", (long long)n);
         return dg_init_zero();
     }
     for (int64_t k = 0; k < s->heads; k++) {

@@ -115,7 +115,7 @@ static dg_val anchor_constants(dg_build *b, const dg_levels *levels, dg_val *val
 
     *valid = DG_NONE;
     if (!v)
-        return dg_error(b, "decoder-memory", "no memory for %lld anchors", (long long)n);
+        return dg_error(b, "out-of-memory", "no memory for %lld anchors", (long long)n);
     if (!dg_anchors(levels, v, v + 4 * n))
         *valid = dg_const(b, DG_SHAPE(1, n, 1), v + 4 * n);
     anchors = dg_const(b, DG_SHAPE(1, n, 4), v);
@@ -134,7 +134,7 @@ static void export_anchors(dg_build *b, const conf *c)
     n = dg_anchors_n(&levels);
     v = malloc((size_t)(n + !n) * 5 * sizeof *v);
     if (!v) {
-        dg_error(b, "decoder-memory", "no memory for %lld anchors", (long long)n);
+        dg_error(b, "out-of-memory", "no memory for %lld anchors", (long long)n);
         return;
     }
     dg_anchors(&levels, v, v + 4 * n);

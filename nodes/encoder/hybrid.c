@@ -63,7 +63,7 @@ static dg_val positions(dg_build *b, int64_t h, int64_t w, int64_t width)
     dg_val  v;
 
     if (!table)
-        return dg_error(b, "encoder-memory", "no memory for the position table of %lld tokens", (long long)n);
+        return dg_error(b, "out-of-memory", "no memory for the position table of %lld tokens", (long long)n);
     for (int64_t i = 0; i < n; i++)
         for (int64_t k = 0; k < quarter; k++) {
             double omega = pow(10000, -(double)k / (double)quarter);
@@ -160,7 +160,7 @@ static void lower(dg_build *b, const void *self, const dg_val in[], dg_val out[]
 
     if (!fits(b, in)) {
         out[0] = dg_error(b, "encoder-size", "feature maps of %lldx%lld, %lldx%lld and %lldx%lld do not halve from level "
-                          "to level: width and height of the images must be multiples of 32",
+                          "to level: are s8, s16 and s32 wired in this order, and are the sides of images multiples of 32?",
                           (long long)dg_dim(b, in[S8], 2), (long long)dg_dim(b, in[S8], 1), (long long)dg_dim(b, in[S16], 2),
                           (long long)dg_dim(b, in[S16], 1), (long long)dg_dim(b, in[S32], 2), (long long)dg_dim(b, in[S32], 1));
         return;

@@ -111,7 +111,7 @@ static dg_val labels_for(const sums *s, dg_val logits)
         return s->labels;
     zeros = calloc((size_t)dg_shape_elements(shape), sizeof *zeros);
     if (!zeros)
-        return dg_error(b, "loss-memory", "no memory for %lld labels", (long long)dg_shape_elements(shape));
+        return dg_error(b, "out-of-memory", "no memory for %lld labels", (long long)dg_shape_elements(shape));
     labels = dg_const_i32(b, shape, zeros);
     free(zeros);
     return labels;

@@ -1,9 +1,11 @@
 /* stream.c: the data nodes of a pipeline on threads: order, bits, places to begin, padding, faults. */
 #include "tests/check.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -377,6 +379,60 @@ static void test_close_early(void **state)
     close_data(&f);
 }
 
+/* More batches at once than memory can hold. */
+static void test_no_memory(void **state)
+{
+    fixture       f;
+    dg_stream    *s;
+    struct rlimit before, now;
+
+    (void)state;
+    if (SANITIZED)
+        skip();
+    open_data(&f, SCENES "<sampler.bucket id=\"pick\" in=\"@data\" batch=\"4\" sizes=\"64\"/>" CHANGES);
+    dg_stream_conf conf = conf_of(&f, 1 << 28);
+
+    getrlimit(RLIMIT_AS, &before);
+    now = (struct rlimit){ (rlim_t)1 << 35, before.rlim_max };
+    assert_int_equal(setrlimit(RLIMIT_AS, &now), 0);
+    int rc = dg_stream_open(&s, &conf, f.d);
+
+    assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+    assert_int_equal(rc, -DG_EMEMORY);
+    assert_null(s);
+    assert_string_equal(dg_diag_at(f.d, 0)->text, "no memory for the loader");
+    check_only(f.d, "out-of-memory");
+    close_data(&f);
+}
+
+/* A thread whose stack fits nowhere. */
+static void test_no_thread(void **state)
+{
+    fixture        f;
+    dg_stream     *s;
+    pthread_attr_t before, vast;
+
+    (void)state;
+    if (SANITIZED)
+        skip(); /* they choose stacks of their own */
+    open_data(&f, SCENES "<sampler.bucket id=\"pick\" in=\"@data\" batch=\"4\" sizes=\"64\"/>" CHANGES);
+    dg_stream_conf conf = conf_of(&f, 1);
+
+    assert_int_equal(pthread_getattr_default_np(&before), 0);
+    assert_int_equal(pthread_getattr_default_np(&vast), 0);
+    assert_int_equal(pthread_attr_setstacksize(&vast, (size_t)1 << 47), 0);
+    assert_int_equal(pthread_setattr_default_np(&vast), 0);
+    int rc = dg_stream_open(&s, &conf, f.d);
+
+    assert_int_equal(pthread_setattr_default_np(&before), 0);
+    pthread_attr_destroy(&vast);
+    pthread_attr_destroy(&before);
+    assert_int_equal(rc, -DG_EMEMORY);
+    assert_string_equal(dg_diag_at(f.d, 0)->text, "cannot start loader thread 1 of 1");
+    check_only(f.d, "loader-thread");
+    close_data(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -384,7 +440,8 @@ int main(void)
         cmocka_unit_test(test_padding),      cmocka_unit_test(test_ranks),
         cmocka_unit_test(test_targets),      cmocka_unit_test(test_broken_image),
         cmocka_unit_test(test_no_batch),     cmocka_unit_test(test_too_many_objects),
-        cmocka_unit_test(test_close_early),
+        cmocka_unit_test(test_close_early),  cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_no_thread),
     };
 
     cmocka_set_message_output(CM_OUTPUT_TAP);
