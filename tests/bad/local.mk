@@ -3,3 +3,7 @@ check_PROGRAMS += tests/bad/pipelines
 tests_bad_pipelines_SOURCES = tests/bad/pipelines.c tests/graph/toy.c tests/graph/toy.h
 TESTS += tests/bad/pipelines tests/bad/cli
 EXTRA_DIST += tests/bad/xml tests/bad/cli tests/bad/cases tests/bad/fixtures
+
+check_PROGRAMS += tests/bad/runs
+tests_bad_runs_SOURCES = tests/bad/runs.c tests/train/toy.c tests/train/toy.h
+TESTS += tests/bad/runs

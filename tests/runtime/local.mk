@@ -15,3 +15,4 @@ EXTRA_DIST += \
 check_PROGRAMS += tests/runtime/stream
 TESTS += tests/runtime/stream
 tests_runtime_stream_SOURCES = tests/runtime/stream.c
+threaded += tests/runtime/stream
