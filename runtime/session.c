@@ -198,14 +198,17 @@ static bool has_ema(const dg_run *run)
 
 static int load_pretrained(dg_run *run, dg_diag *d)
 {
-    int rc = 0;
+    bool any = false;
+    int  rc = 0;
 
     run->n_loaded = -1;
     for (int m = 0; m < run->graph->n_models && !run->o.no_pretrained; m++)
         for (int i = 0; rc == 0 && i < run->graph->models[m]->n_nodes; i++)
-            if (run->graph->models[m]->nodes[i]->pretrained)
+            if (run->graph->models[m]->nodes[i]->pretrained) {
                 rc = dg_weights_pretrained(run->store, run->graph->models[m]->nodes[i], &run->env, d);
-    if (rc == 0 && run->store->space[DG_EMA])
+                any = true;
+            }
+    if (rc == 0 && any && run->store->space[DG_EMA])
         rc = dg_store_copy(run->store, DG_EMA, DG_WEIGHTS, d);
     return rc;
 }

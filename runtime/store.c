@@ -105,6 +105,20 @@ int dg_store_get(const dg_store *s, dg_space space, int param, double *out, dg_d
     return rc;
 }
 
+/* stage: as many bytes as the parameter has in the store's type. */
+static int put(dg_store *s, dg_space space, int param, const double *in, void *stage, dg_diag *d)
+{
+    int64_t n = dg_shape_elements(dg_params_at(s->params, param)->shape);
+    size_t  bytes = (size_t)n * dg_dtype_size(s->base);
+
+    if (s->base == DG_F64)
+        memcpy(stage, in, bytes);
+    for (int64_t i = 0; s->base == DG_F32 && i < n; i++)
+        ((float *)stage)[i] = (float)in[i];
+    return device_failed(d, s->backend->upload(s->backend, address(s, space, param), stage, bytes),
+                         dg_params_at(s->params, param));
+}
+
 int dg_store_set(dg_store *s, dg_space space, int param, const double *in, dg_diag *d)
 {
     void  *stage;
@@ -113,53 +127,57 @@ int dg_store_set(dg_store *s, dg_space space, int param, const double *in, dg_di
 
     if (rc < 0)
         return rc;
-    if (s->base == DG_F64)
-        memcpy(stage, in, n);
-    for (size_t i = 0; s->base == DG_F32 && i < n / sizeof(float); i++)
-        ((float *)stage)[i] = (float)in[i];
-    rc = device_failed(d, s->backend->upload(s->backend, address(s, space, param), stage, n),
-                       dg_params_at(s->params, param));
+    rc = put(s, space, param, in, stage, d);
     dg_free(stage);
     return rc;
 }
 
 int dg_store_copy(dg_store *s, dg_space to, dg_space from, dg_diag *d)
 {
-    for (int i = 0; i < dg_params_n(s->params); i++) {
-        const dg_param_info *p = dg_params_at(s->params, i);
+    enum { PIECE = 1 << 20 };
+    size_t n = (size_t)elements(s->params, DG_WEIGHTS) * dg_dtype_size(s->base);
+    char  *stage = dg_try_alloc(PIECE), *a = s->space[from], *b = s->space[to];
+    int    rc = stage ? 0 : dg_fail(d, DG_EMEMORY, DG_NOWHERE, "memory-parameters", "no memory to copy parameters");
 
-        if (p->offset < 0)
-            continue;
-        double *v = dg_try_alloc((size_t)dg_shape_elements(p->shape) * sizeof *v);
-        int     rc = v ? dg_store_get(s, from, i, v, d)
-                       : dg_fail(d, DG_EMEMORY, DG_NOWHERE, "memory-parameters", "no memory to copy %s", p->name);
+    for (size_t at = 0; rc == 0 && at < n; at += PIECE) {
+        size_t k = n - at < PIECE ? n - at : PIECE;
 
+        rc = s->backend->download(s->backend, stage, a + at, k);
         if (rc == 0)
-            rc = dg_store_set(s, to, i, v, d);
-        dg_free(v);
+            rc = s->backend->upload(s->backend, b + at, stage, k);
         if (rc < 0)
-            return rc;
+            rc = dg_fail(d, (dg_code)-rc, DG_NOWHERE, "device-copy", "the device refused to copy parameters");
     }
-    return 0;
+    dg_free(stage);
+    return rc;
+}
+
+static int64_t largest(const dg_params *params)
+{
+    int64_t n = 1;
+
+    for (int i = 0; i < dg_params_n(params); i++) {
+        int64_t k = dg_shape_elements(dg_params_at(params, i)->shape);
+
+        n = dg_params_at(params, i)->offset >= 0 && k > n ? k : n;
+    }
+    return n;
 }
 
 int dg_store_init(dg_store *s, uint64_t seed, dg_diag *d)
 {
-    for (int i = 0; i < dg_params_n(s->params); i++) {
-        const dg_param_info *p = dg_params_at(s->params, i);
+    size_t  n = (size_t)largest(s->params);
+    double *v = dg_try_alloc(n * sizeof *v);
+    void   *stage = dg_try_alloc(n * dg_dtype_size(s->base));
+    int     rc = v && stage ? 0 : dg_fail(d, DG_EMEMORY, DG_NOWHERE, "memory-parameters", "no memory for initial values");
 
-        if (p->offset < 0)
+    for (int i = 0; rc == 0 && i < dg_params_n(s->params); i++) {
+        if (dg_params_at(s->params, i)->offset < 0)
             continue;
-        double *v = dg_try_alloc((size_t)dg_shape_elements(p->shape) * sizeof *v);
-
-        if (!v)
-            return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "memory-parameters", "no memory for %s", p->name);
         dg_params_init(s->params, i, seed, v);
-        int rc = dg_store_set(s, DG_WEIGHTS, i, v, d);
-
-        dg_free(v);
-        if (rc < 0)
-            return rc;
+        rc = put(s, DG_WEIGHTS, i, v, stage, d);
     }
-    return s->space[DG_EMA] ? dg_store_copy(s, DG_EMA, DG_WEIGHTS, d) : 0;
+    dg_free(stage);
+    dg_free(v);
+    return rc == 0 && s->space[DG_EMA] ? dg_store_copy(s, DG_EMA, DG_WEIGHTS, d) : rc;
 }

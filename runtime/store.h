@@ -22,7 +22,7 @@ int64_t dg_store_bytes(const dg_params *params, dg_dtype base, bool training, bo
 
 /* Initial values of every parameter and buffer, from seed and path; the averages become a copy. */
 int dg_store_init(dg_store *s, uint64_t seed, dg_diag *d) DG_MUST_USE;
-int dg_store_copy(dg_store *s, dg_space to, dg_space from, dg_diag *d) DG_MUST_USE; /* weights, ema */
+int dg_store_copy(dg_store *s, dg_space to, dg_space from, dg_diag *d) DG_MUST_USE; /* among weights and ema */
 
 bool dg_store_has(const dg_store *s, dg_space space, int param); /* is there memory for it? */
 int  dg_store_get(const dg_store *s, dg_space space, int param, double *out, dg_diag *d) DG_MUST_USE;
