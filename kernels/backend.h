@@ -31,5 +31,7 @@ extern const dg_backend dg_backend_ref;
 
 /* What the CPU can do, for logs and reports: "AVX-512 BF16 AMX". */
 const char *dg_cpu_features(char *buf, size_t n);
+/* Libraries whose version changes results: "oneDNN 2.6.3". */
+const char *dg_library_versions(char *buf, size_t n);
 
 #endif

@@ -1,5 +1,6 @@
 /* folder.c: a run's folder: whether it may be used, and what stands in it before the first step. */
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -44,7 +45,13 @@ static int open_log(dg_train *t, bool resumed, dg_diag *d)
     const char *log = dg_path_join(t->arena, t->out, "run.log");
 
     t->run->log_file = fopen(log, resumed ? "ae" : "we");
-    return t->run->log_file ? 0 : dg_fail(d, DG_EIO, (dg_where){ .file = log }, "log-open", "it cannot be written");
+    if (t->run->log_file)
+        return 0;
+
+    char  buf[128];
+    char *reason = strerror_r(errno, buf, sizeof buf);
+
+    return dg_fail(d, DG_EIO, (dg_where){ .file = log }, "log-open", "it cannot be written: %s", reason);
 }
 
 int dg_folder_open(dg_train *t, const char **resume, dg_diag *d)

@@ -218,8 +218,8 @@ void dg_run_log_start(dg_run *run)
     char features[128], count[32], trained[32];
 
     dg_cpu_features(features, sizeof features);
-    dg_log_line(&run->env, DG_INFO, "%s; CPU %s; %d thread%s", run->o.program ? run->o.program : "detrgraph", features,
-                run->env.threads, run->env.threads == 1 ? "" : "s");
+    dg_log_line(&run->env, DG_INFO, "%s; CPU %s; %d thread%s", run->versions, features, run->env.threads,
+                run->env.threads == 1 ? "" : "s");
     dg_log_line(&run->env, DG_INFO, "precision %s%s%s%s", run->precision, run->why ? " (" : "", run->why ? run->why : "",
                 run->why ? ")" : "");
     dg_log_line(&run->env, DG_INFO, "%s: %s parameters and running statistics, %s of them trained; seed %llu",
@@ -251,11 +251,14 @@ int dg_run_open(dg_run **out, const dg_run_options *o, dg_diag *d)
 {
     dg_arena *a = dg_arena_open();
     dg_run   *run = DG_NEW(a, dg_run);
+    char      libraries[64];
     int       rc;
 
     run->arena = a;
+    dg_library_versions(libraries, sizeof libraries);
     memcpy(&run->o, o, o->size < sizeof run->o ? o->size : sizeof run->o);
     run->env = (dg_env){ log_line, run, dg_monotonic_s, o->threads > 0 ? o->threads : dg_threads_available() };
+    run->versions = dg_printf(a, "%s, %s", run->o.program ? run->o.program : "detrgraph", libraries);
     rc = open_parts(run, d);
     if (rc < 0)
         dg_run_close(&run);

@@ -32,6 +32,7 @@ struct dg_run {
     dg_dtype          base, low;  /* storage of reals, and of ops that may be low */
     const char       *precision;  /* "bf16": what is done, not what was asked for */
     const char       *why;        /* of the precision, or NULL */
+    const char       *versions;   /* of this program and its libraries */
     uint64_t          seed;
     DG_VEC(dg_bucket *) buckets;
     dg_bucket        *current;

@@ -37,8 +37,7 @@ static int count_steps(dg_train *t, dg_diag *d)
 
 static void identify(dg_train *t)
 {
-    static const char unknown[] = "detrgraph";
-    char              features[128];
+    char features[128];
 
     t->identity = (dg_identity){
         .seed = t->run->seed,
@@ -50,7 +49,7 @@ static void identify(dg_train *t)
         .precision = t->run->precision,
         .threads = t->run->env.threads,
         .cpu = dg_strdup(t->arena, dg_cpu_features(features, sizeof features)),
-        .versions = t->run->o.program ? t->run->o.program : unknown,
+        .versions = t->run->versions,
     };
 }
 
@@ -110,6 +109,14 @@ out:
 
 /* ---- one step ---------------------------------------------------------------------------------------------- */
 
+static int write_first(dg_train *t, dg_diag *d)
+{
+    int rc = dg_pictures_write(t->first, dg_path_join(t->arena, t->out, "first-batches.jpg"), d);
+
+    dg_pictures_close(&t->first);
+    return rc;
+}
+
 static int show_first(dg_train *t, const dg_stream_batch *batch, dg_diag *d)
 {
     int rc;
@@ -117,10 +124,8 @@ static int show_first(dg_train *t, const dg_stream_batch *batch, dg_diag *d)
     if (!t->first)
         return 0;
     DG_TRY(dg_pictures_add_batch(t->first, batch, d));
-    if (dg_pictures_full(t->first) || batch->number + 1 >= FIRST_BATCHES) {
-        DG_TRY(dg_pictures_write(t->first, dg_path_join(t->arena, t->out, "first-batches.jpg"), d));
-        dg_pictures_close(&t->first);
-    }
+    if (dg_pictures_full(t->first) || batch->number + 1 >= FIRST_BATCHES)
+        DG_TRY(write_first(t, d));
 out:
     return rc;
 }
@@ -454,6 +459,11 @@ int dg_run_train(dg_run *run, const dg_run_train_options *o, dg_diag *d)
                      "the pipeline has no <train>: there is nothing to train");
     }
 out:
+    if (t.first) { /* it ended before there were enough, maybe because of what they show */
+        int own = write_first(&t, rc < 0 ? NULL : d);
+
+        rc = rc < 0 ? rc : own;
+    }
     dg_stream_close(&t.stream);
     dg_pictures_close(&t.first);
     dg_journal_close(&t.journal);

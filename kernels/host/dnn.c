@@ -7,7 +7,10 @@
  * (AVX-512), and widened to f32 in workspace where it cannot. */
 #include "kernels/attrs.h"
 
+#include <stdio.h>
+
 #include "base/pool.h"
+#include "kernels/backend.h"
 #include "kernels/host/host.h"
 
 #ifndef DG_REF_ONLY
@@ -494,6 +497,14 @@ const dg_kernel        dg_host_conv2d_dx = { prepare_conv_dx, run, job_close };
 const dg_kernel        dg_host_conv2d_dw = { prepare_conv_dw, run, job_close };
 const dg_kernel        dg_host_matmul = { prepare_matmul, run, job_close };
 
+const char *dg_library_versions(char *buf, size_t n)
+{
+    const dnnl_version_t *v = dnnl_version();
+
+    snprintf(buf, n, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
+    return buf;
+}
+
 #else /* no oneDNN in this build: the definition stands in for its twin */
 
 #define TWIN(name)                                                    \
@@ -514,5 +525,11 @@ TWIN(conv2d);
 TWIN(conv2d_dx);
 TWIN(conv2d_dw);
 TWIN(matmul);
+
+const char *dg_library_versions(char *buf, size_t n)
+{
+    snprintf(buf, n, "no oneDNN");
+    return buf;
+}
 
 #endif
