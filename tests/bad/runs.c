@@ -434,12 +434,14 @@ static void no_memory_for_a_tensor(void **state)
     struct rlimit            before;
     const char              *header = "{\"net.ballast\":{\"dtype\":\"F32\",\"shape\":[8388608],\"data_offsets\":[0,33554432]}}";
     uint8_t                  length[8] = { (uint8_t)strlen(header) };
-    dg_run                  *run = toy_open(t, plain(t), 1, sets);
-    FILE                    *f = fopen(toy_path(t, "big"), "wb");
+    dg_run                  *run;
+    FILE                    *f;
     int                      rc;
 
     if (SANITIZED)
         skip();
+    run = toy_open(t, plain(t), 1, sets);
+    f = fopen(toy_path(t, "big"), "wb");
     assert_non_null(run);
     assert_int_equal(fwrite(length, 1, 8, f) + fwrite(header, 1, strlen(header), f), 8 + strlen(header));
     fclose(f);
