@@ -59,8 +59,8 @@ int  dg_options_read(const dg_verb *v, int argc, char **argv, void *options, dg_
                      dg_arena *a);
 void dg_verb_help(const dg_verb *v); /* to standard output */
 
-/* "name=value" words of --set. Returns 0 or DG_EXIT_USAGE after saying why. */
-int dg_sets_read(const dg_set **sets, const dg_words *words, dg_arena *a);
+/* The "name=value" words of --set, as the option's table has them. */
+const dg_set *dg_sets(const dg_words *words, dg_arena *a);
 
 /* A registry with the classes that come with the engine. */
 dg_registry *dg_builtin_registry(dg_diag *d);

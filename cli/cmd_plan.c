@@ -107,16 +107,13 @@ static int run(const void *self, const dg_words *words, dg_arena *a)
     dg_diag       *d = dg_diag_open();
     dg_registry   *r = dg_builtin_registry(d);
     dg_graph      *g = NULL;
-    const dg_set  *sets;
-    int            rc = dg_sets_read(&sets, &o->sets, a);
+    bool           fine = r && plan_file(o, words->v[0], dg_sets(&o->sets, a), &g, r, d) == 0;
 
-    if (rc == 0)
-        rc = r && plan_file(o, words->v[0], sets, &g, r, d) == 0 ? DG_EXIT_OK : DG_EXIT_FAILED;
     dg_print_diag(d, g);
     dg_graph_close(&g);
     dg_registry_close(&r);
     dg_diag_close(&d);
-    return rc;
+    return fine ? DG_EXIT_OK : DG_EXIT_FAILED;
 }
 
 const dg_verb dg_verb_plan = {

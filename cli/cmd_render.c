@@ -43,16 +43,12 @@ static int render(const options *o, const char *file, const dg_set *sets, dg_are
 static int run(const void *self, const dg_words *words, dg_arena *a)
 {
     const options *o = self;
-    const dg_set  *sets;
-    int            rc = dg_sets_read(&sets, &o->sets, a);
 
-    if (rc)
-        return rc;
     if (!o->out) {
         fprintf(stderr, "detrgraph render: -o FILE is missing: where the picture goes\n");
         return DG_EXIT_USAGE;
     }
-    return render(o, words->v[0], sets, a);
+    return render(o, words->v[0], dg_sets(&o->sets, a), a);
 }
 
 const dg_verb dg_verb_render = {

@@ -41,20 +41,16 @@ static int run(const void *self, const dg_words *words, dg_arena *a)
     dg_diag       *d = dg_diag_open();
     dg_registry   *r = dg_builtin_registry(d);
     dg_graph      *g = NULL;
-    const dg_set  *sets;
-    int            rc = dg_sets_read(&sets, &o->sets, a);
+    const dg_set  *sets = dg_sets(&o->sets, a);
+    int            rc = 0, said;
 
-    if (rc == 0) {
-        if (r && dg_graph_load(&g, words->v[0], sets, o->sets.n, r, d) == 0)
-            rc = dg_graph_check(g, d);
-        int said = report(o, d, g, words->v[0]);
-
-        rc = rc < 0 ? DG_EXIT_FAILED : said;
-    }
+    if (r && dg_graph_load(&g, words->v[0], sets, o->sets.n, r, d) == 0)
+        rc = dg_graph_check(g, d);
+    said = report(o, d, g, words->v[0]);
     dg_graph_close(&g);
     dg_registry_close(&r);
     dg_diag_close(&d);
-    return rc;
+    return rc < 0 ? DG_EXIT_FAILED : said;
 }
 
 const dg_verb dg_verb_validate = {

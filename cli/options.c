@@ -81,6 +81,8 @@ static int set_option(const dg_verb *v, const dg_option *o, const char *value, v
             return 0;
         return usage(v, "--%s %s: expected a side, or WIDTHxHEIGHT, in pixels", o->name, value);
     case DG_OPTION_LIST:
+        if (strchr(o->value, '=') && (!strchr(value, '=') || value[0] == '='))
+            return usage(v, "--%s %s: expected %s", o->name, value, o->value);
         add_word(at, value, a);
         return 0;
     case DG_OPTION_STR:
@@ -153,8 +155,10 @@ int dg_options_read(const dg_verb *v, int argc, char **argv, void *options, dg_w
         if (rc)
             return rc;
     }
+    if (words->n == 0 && v->least > 0)
+        return usage(v, "%.*s is missing", (int)strcspn(v->args, " "), v->args);
     if (words->n < v->least)
-        return usage(v, words->n ? "something is missing" : "what it works on is missing");
+        return usage(v, "more is expected after \"%s\"", words->v[words->n - 1]);
     if (v->most >= 0 && words->n > v->most)
         return usage(v, "\"%s\" is one word too many", words->v[v->most]);
     return 0;
@@ -179,19 +183,14 @@ void dg_verb_help(const dg_verb *v)
     }
 }
 
-int dg_sets_read(const dg_set **sets, const dg_words *words, dg_arena *a)
+const dg_set *dg_sets(const dg_words *words, dg_arena *a)
 {
     dg_set *all = DG_NEW_N(a, words->n, dg_set);
 
     for (int i = 0; i < words->n; i++) {
         const char *equals = strchr(words->v[i], '=');
 
-        if (!equals || equals == words->v[i]) {
-            fprintf(stderr, "detrgraph: --set %s: expected name=value\n", words->v[i]);
-            return DG_EXIT_USAGE;
-        }
         all[i] = (dg_set){ dg_strndup(a, words->v[i], (size_t)(equals - words->v[i])), equals + 1 };
     }
-    *sets = all;
-    return 0;
+    return all;
 }
