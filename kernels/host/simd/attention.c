@@ -143,14 +143,11 @@ static bool plain(const sight *v, int64_t c)
 /* x where the row sees columns c..c+W-1, else y. */
 static inline vf seen(const sight *v, int64_t c, vf x, vf y)
 {
-    float lane[W], other[W];
+    vf at = vf_count() + (float)c;
+    vm a = vm_and(vf_le(vf_set((float)v->a), at), vf_lt(at, vf_set((float)v->a_end)));
+    vm b = vm_and(vf_le(vf_set((float)v->b), at), vf_lt(at, vf_set((float)v->b_end)));
 
-    vf_store(lane, x);
-    vf_store(other, y);
-    for (int i = 0; i < W; i++)
-        if (!((c + i >= v->a && c + i < v->a_end) || (c + i >= v->b && c + i < v->b_end)))
-            lane[i] = other[i];
-    return vf_load(lane);
+    return vf_pick(a, x, vf_pick(b, x, y));
 }
 
 /* ---- packing --------------------------------------------------------------------------------- */

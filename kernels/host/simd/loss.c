@@ -3,8 +3,6 @@
  * exp(-|x|)) follows from e. A row of classes is summed in f32, rows in double in their order. */
 #include "kernels/host/simd/vmath.h"
 
-static const float counting[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
-
 /* p = sigmoid(x), q = 1 - p, both without cancellation; soft = log(1 + exp(-|x|)). */
 ALWAYS void logistic(vf x, vf *p, vf *q, vf *soft)
 {
@@ -90,7 +88,7 @@ static void row(const call *k, int64_t r)
     }
     for (int64_t i = 0; i < k->c; i += W) {
         int64_t w = min64(k->c - i, W);
-        vm      target = vf_eq(vf_load(counting) + (float)i, vf_set(label));
+        vm      target = vf_eq(vf_count() + (float)i, vf_set(label));
         vf      loss =
             terms(k, w == W ? vf_load(x + i) : vf_load_n(x + i, w), target, target_iou, &slope);
 

@@ -223,6 +223,16 @@ ALWAYS vf vf_keep(vf x, int64_t n, vf y)
 #endif
 }
 
+/* 0, 1, 2, ... */
+ALWAYS vf vf_count(void)
+{
+    vf x;
+
+    for (int i = 0; i < W; i++)
+        x[i] = (float)i;
+    return x;
+}
+
 /* ---- storage: f32, or bf16 rounded to nearest even ------------------------------------------- */
 
 ALWAYS vh vf_narrow(vf x)
