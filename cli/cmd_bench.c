@@ -207,7 +207,7 @@ static int measure_all(bench *b, const opts *o, dg_diag *d)
     qsort(b->nodes.items, (size_t)b->nodes.n, sizeof *b->nodes.items, by_seconds);
     qsort(b->ops.items, (size_t)b->ops.n, sizeof *b->ops.items, by_seconds);
     b->slab_bytes = b->run->current->plan->slab_bytes;
-    b->planned_bytes = dg_run_bytes(b->run);
+    b->planned_bytes = dg_run_bytes(b->run, true);
     b->peak_bytes = dg_memory_peak();
 out:
     return rc;

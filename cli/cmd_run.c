@@ -84,6 +84,15 @@ static dg_run_train_options train_options(const opts *o, double max_minutes, wat
     };
 }
 
+/* Asked to stop is no error: its text is said plainly. */
+static void say(const dg_diag *d, int rc)
+{
+    for (int i = 0; rc == -DG_ESTOP && i < dg_diag_n(d); i++)
+        fprintf(stderr, "%s\n", dg_diag_at(d, i)->text);
+    if (rc != -DG_ESTOP)
+        dg_print_diag_files(d);
+}
+
 static int train(const opts *o, const char *file, uint64_t seed, double max_minutes)
 {
     watcher                    w = { dg_bar_begin(), dg_signals_open() };
@@ -107,7 +116,7 @@ static int train(const opts *o, const char *file, uint64_t seed, double max_minu
     DG_TRY(dg_run_train(run, &how, d));
 out:
     dg_bar_clear(&w.bar);
-    dg_print_diag_files(d);
+    say(d, rc);
     dg_run_close(&run);
     dg_diag_close(&d);
     dg_signals_close(&w.signals);

@@ -337,7 +337,7 @@ out:
     return rc;
 }
 
-int64_t dg_run_bytes(const dg_run *run)
+int64_t dg_run_bytes(const dg_run *run, bool train)
 {
     int64_t slab = 0, io = 0, constants = 0;
 
@@ -350,15 +350,14 @@ int64_t dg_run_bytes(const dg_run *run)
         io = plan->io_bytes > io ? plan->io_bytes : io;
         constants += plan->constant_bytes;
     }
-    return dg_store_bytes(run->params, run->base, run->graph->train != NULL, run->store->space[DG_EMA] != NULL) + slab + io +
-           constants;
+    return dg_store_bytes(run->params, run->base, train, run->store->space[DG_EMA] != NULL) + slab + io + constants;
 }
 
 /* Weights and averages are written already and count as used; the rest is about to be. */
-static int check_memory(dg_run *run, const dg_bucket *largest, dg_diag *d)
+static int check_memory(dg_run *run, const dg_bucket *largest, bool train, dg_diag *d)
 {
     int64_t weights = dg_store_bytes(run->params, run->base, false, run->store->space[DG_EMA] != NULL);
-    int64_t need = dg_run_bytes(run) - weights, have = dg_memory_available();
+    int64_t need = dg_run_bytes(run, train) - weights, have = dg_memory_available();
     char    needed[32], slab[32], free_now[32];
 
     if (have < 0 || need <= have)
@@ -389,7 +388,7 @@ int dg_run_prepare(dg_run *run, bool train, bool evaluate, dg_diag *d)
             largest = b;
     }
     if (largest)
-        DG_TRY(check_memory(run, largest, d));
+        DG_TRY(check_memory(run, largest, train, d));
 out:
     return rc;
 }
