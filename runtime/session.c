@@ -213,19 +213,30 @@ static int load_pretrained(dg_run *run, dg_diag *d)
     return rc;
 }
 
+/* Elements of the parameters of one kind, without the padding between them. */
+static int64_t count_kind(const dg_run *run, dg_param_kind kind)
+{
+    int64_t n = 0;
+
+    for (int i = 0; i < dg_params_n(run->params); i++)
+        if (dg_params_at(run->params, i)->kind == kind)
+            n += dg_shape_elements(dg_params_at(run->params, i)->shape);
+    return n;
+}
+
 void dg_run_log_start(dg_run *run)
 {
-    char features[128], count[32], trained[32];
+    int64_t trained = count_kind(run, DG_TRAINABLE), frozen = count_kind(run, DG_FROZEN);
+    char    features[128], count[32], still[32];
 
     dg_cpu_features(features, sizeof features);
     dg_log_line(&run->env, DG_INFO, "%s; CPU %s; %d thread%s", run->versions, features, run->env.threads,
                 run->env.threads == 1 ? "" : "s");
     dg_log_line(&run->env, DG_INFO, "precision %s%s%s%s", run->precision, run->why ? " (" : "", run->why ? run->why : "",
                 run->why ? ")" : "");
-    dg_log_line(&run->env, DG_INFO, "%s: %s parameters and running statistics, %s of them trained; seed %llu",
-                run->graph->name ? run->graph->name : run->graph->file,
-                dg_human_count(dg_params_elements(run->params), count, sizeof count),
-                dg_human_count(dg_params_trainable(run->params), trained, sizeof trained), (unsigned long long)run->seed);
+    dg_log_line(&run->env, DG_INFO, "%s: %s parameters are trained, %s are frozen; seed %llu",
+                run->graph->name ? run->graph->name : run->graph->file, dg_human_count(trained, count, sizeof count),
+                dg_human_count(frozen, still, sizeof still), (unsigned long long)run->seed);
 }
 
 static int open_parts(dg_run *run, dg_diag *d)
