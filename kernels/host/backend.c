@@ -49,12 +49,10 @@ static void *host_alloc(const dg_backend *self, size_t bytes)
                 -1, 0);
     if (base == MAP_FAILED)
         return NULL;
-    p = base + HUGE; /* leaves room for the header and lands on a boundary of HUGE */
+    p = base + HUGE; /* a boundary of HUGE, at least a page from base: room for the header */
     p -= (uintptr_t)p % HUGE;
-    if (p - base < HEADER)
-        p += HUGE;
-    madvise(p, (rounded + HUGE - 1) / HUGE * HUGE,
-            MADV_HUGEPAGE); /* a wish: nothing is lost if it is refused */
+    /* A wish: nothing is lost if it is refused. */
+    madvise(p, (rounded + HUGE - 1) / HUGE * HUGE, MADV_HUGEPAGE);
     return place(p, base, mapped);
 }
 

@@ -16,7 +16,12 @@
 #include <string.h>
 #include <time.h>
 
-enum { MAX_T = 12, RUNS = 9 };
+enum {
+    MAX_T = 12,
+    RUNS = 9,
+    STAGGER =
+        4096 + 320, /* as in a plan's slab: operands do not all begin at one place of a page */
+};
 
 #define HOST(name) extern const dg_kernel dg_host_##name
 HOST(conv2d);
@@ -139,6 +144,7 @@ static double time_case(const bench *b, bench_case *c)
     dg_args           a = {
                   .t = c->t, .n = c->n, .attr = c->attr, .control = &control, .threads = b->threads
     };
+    void  *base[MAX_T] = { NULL };
     double s[RUNS], median = -1;
 
     if (c->kernel->prepare && c->kernel->prepare(&p) < 0)
@@ -147,7 +153,8 @@ static double time_case(const bench *b, bench_case *c)
     a.workspace = host->alloc(host, p.workspace_bytes + 1);
     for (int i = 0; i < c->n; i++)
         if (c->t[i].shape.rank >= 0 && !c->t[i].data) {
-            c->t[i].data = host->alloc(host, bytes_of(&c->t[i]));
+            base[i] = host->alloc(host, bytes_of(&c->t[i]) + STAGGER * MAX_T);
+            c->t[i].data = (char *)base[i] + STAGGER * i;
             fill(&c->t[i]);
         }
     c->kernel->run(&a);
@@ -165,7 +172,7 @@ out:
         c->kernel->release(p.handle);
     host->free(host, a.workspace);
     for (int i = 0; i < c->n; i++)
-        host->free(host, c->t[i].data);
+        host->free(host, base[i]);
     return median;
 }
 
