@@ -1,6 +1,7 @@
 /* resume: a run that was stopped and continued is, bit for bit, the run that was not; same seed, same bits. */
 #include "tests/train/toy.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -187,13 +188,43 @@ static void loss_falls(void **state)
     dg_free(lines);
 }
 
+/* Every loss of metrics.jsonl, in order. */
+static int read_losses(toy *t, const char *name, double *out, int most)
+{
+    char  *text, *at;
+    size_t n;
+    int    k = 0;
+
+    assert_int_equal(dg_file_read(&text, &n, toy_path(t, name), 0, t->d), 0);
+    for (at = text; k < most && (at = strstr(at, "\"loss\":")); at++)
+        out[k++] = strtod(at + 7, NULL);
+    dg_free(text);
+    return k;
+}
+
+/* Other threads: the same data and draws, so losses that differ by rounding alone. */
+static void other_threads(void **state)
+{
+    toy        *t = *state;
+    const char *text = toy_pipeline(t->arena, (toy_text){ 0 });
+    double      one[12], three[12];
+
+    check_ok(t, train(t, text, "one", 0, DG_RUN_FRESH));
+    t->threads = 3;
+    check_ok(t, train(t, text, "three", 0, DG_RUN_FRESH));
+    assert_int_equal(read_losses(t, "one/metrics.jsonl", one, 12), 12);
+    assert_int_equal(read_losses(t, "three/metrics.jsonl", three, 12), 12);
+    for (int i = 0; i < 12; i++)
+        assert_true(fabs(one[i] - three[i]) <= 1e-4 * fabs(one[i]));
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, toy_set_up, toy_tear_down)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(twice_the_same), TEST(stop_and_resume), TEST(accumulated), TEST(interrupted), TEST(falls_back),
-        TEST(keeps_some), TEST(patience), TEST(loss_falls),
+        TEST(keeps_some), TEST(patience), TEST(loss_falls), TEST(other_threads),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

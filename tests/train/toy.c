@@ -185,7 +185,7 @@ static void log_line(void *ctx, int level, const char *line)
 dg_run *toy_open(toy *t, const char *text, int n, const char *const *sets)
 {
     const dg_run_options o = {
-        .size = sizeof o, .file = "toy.xml", .text = text, .n_sets = n, .sets = sets, .threads = 1, .classes = toy_classes,
+        .size = sizeof o, .file = "toy.xml", .text = text, .n_sets = n, .sets = sets, .threads = t->threads ? t->threads : 1, .classes = toy_classes,
         .log = log_line, .log_ctx = t,
     };
     dg_run *run;

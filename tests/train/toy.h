@@ -25,6 +25,7 @@ typedef struct toy {
     dg_arena *arena;
     dg_diag  *d;
     dg_str    log;        /* lines of the last runs */
+    int       threads; /* 1 unless set */
     int       n_reports, n_evaluations, stop_at; /* stop is 1 from report stop_at on */
 } toy;
 int toy_set_up(void **state);
