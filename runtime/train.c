@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 
-enum { FIRST_PICTURES = 12, FIRST_BATCHES = 3, MOST_SCOPES = 16 };
+enum { FIRST_PICTURES = 12, FIRST_BATCHES = 3 };
 
 static double minutes_now(const dg_train *t)
 {
@@ -74,7 +74,11 @@ static int resume_from(dg_train *t, const char *folder, dg_diag *d)
     if (rc < 0)
         return rc;
     t->minutes_before = run->progress.minutes;
-    t->saved_step = t->evaluated_step = run->progress.step;
+    t->saved_step = run->progress.step;
+    t->crossed = run->progress.epoch > 0 && run->progress.index == 0;
+    t->saved_minutes = run->progress.minutes;
+    for (int i = 0; i < run->graph->n_evaluates; i++)
+        t->evaluated_minutes[i] = run->progress.minutes;
     count_fresh(run);
     return 0;
 }
@@ -306,18 +310,22 @@ out:
 
 static int evaluate_due(dg_train *t, bool all, dg_diag *d)
 {
-    int rc = 0;
+    dg_progress *p = &t->run->progress;
+    bool         any = false;
+    int          rc = 0;
 
-    for (int i = 0; rc == 0 && i < t->run->graph->n_evaluates && i < MOST_SCOPES; i++) {
+    for (int i = 0; rc == 0 && i < t->run->graph->n_evaluates; i++) {
         const dg_scope *scope = t->run->graph->evaluates[i];
 
-        if (!(all && t->evaluated_step != t->run->progress.step) && !due(t, &scope->every, t->evaluated_minutes[i]))
+        if (p->evaluated == p->step || (!all && !due(t, &scope->every, t->evaluated_minutes[i])))
             continue;
         rc = evaluate(t, scope, d);
-        t->evaluated_minutes[i] = t->run->progress.minutes;
-        if (i + 1 == t->run->graph->n_evaluates)
-            t->evaluated_step = t->run->progress.step;
+        t->evaluated_minutes[i] = p->minutes;
+        t->saved_step = -1; /* what was saved of this step does not know of it */
+        any = true;
     }
+    if (rc == 0 && any)
+        p->evaluated = p->step;
     return rc;
 }
 
@@ -345,7 +353,7 @@ static int save(dg_train *t, dg_diag *d)
 static int save_due(dg_train *t, dg_diag *d)
 {
     const dg_progress *p = &t->run->progress;
-    bool               best = p->has_best && p->best_step == p->step && t->evaluated_step == p->step;
+    bool               best = p->has_best && p->best_step == p->step && p->evaluated == p->step;
 
     return best || (t->conf->present && due(t, &t->conf->every, t->saved_minutes)) ? save(t, d) : 0;
 }
@@ -418,8 +426,10 @@ static int loop(dg_train *t, dg_diag *d)
 {
     const char *why = reason_to_end(t);
     bool        end = false;
-    int         rc = 0;
+    int         rc = why || t->run->progress.step == 0 ? 0 : evaluate_due(t, false, d); /* of a step that was cut short */
 
+    if (rc < 0)
+        return leave_evaluation(t, rc, d);
     while (!why) {
         DG_TRY(one_step(t, &end, d));
         why = end ? "the data of all epochs were seen" : reason_to_end(t);
@@ -447,10 +457,13 @@ int dg_run_train(dg_run *run, const dg_run_train_options *o, dg_diag *d)
     dg_arena            *a = dg_arena_open();
     dg_run_train_options options = { 0 };
     dg_train             t = { .run = run, .o = &options, .scope = run->graph->train, .conf = &run->graph->checkpoint,
-                               .arena = a, .started = run->env.now_s(), .saved_step = -1, .evaluated_step = -1 };
+                               .arena = a, .started = run->env.now_s(), .saved_step = -1 };
     int                  rc;
 
     memcpy(&options, o, o->size < sizeof options ? o->size : sizeof options);
+    if (run->progress.step == 0)
+        run->progress.evaluated = -1;
+    t.evaluated_minutes = DG_NEW_N(a, run->graph->n_evaluates + 1, double);
     if (t.scope) {
         DG_TRY(set_up(&t, d));
         DG_TRY(loop(&t, d));

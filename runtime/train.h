@@ -20,8 +20,8 @@ typedef struct dg_train {
     dg_sinks                   *sinks;
     double                      started, minutes_before; /* of the clock, of earlier parts of the run */
     double                      step_s, evaluate_s;      /* smoothed seconds */
-    double                      saved_minutes, evaluated_minutes[16];
-    int64_t                     saved_step, evaluated_step;
+    double                      saved_minutes, *evaluated_minutes; /* when; one per evaluation */
+    int64_t                     saved_step;
     bool                        crossed; /* the last step ended an epoch */
     int                         batch;
 } dg_train;

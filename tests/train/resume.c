@@ -122,6 +122,29 @@ static void interrupted(void **state)
     same_run(t, "whole", "cut");
 }
 
+/* The evaluation that was cut short is made when the run goes on. */
+static void interrupted_in_an_evaluation(void **state)
+{
+    toy        *t = *state;
+    const char *text = toy_pipeline(t->arena, (toy_text){ .end = "<checkpoint every=\"6 steps\" best=\"@coco.AR100\" keep=\"1\"/>" });
+
+    check_ok(t, train(t, text, "whole", 0, DG_RUN_FRESH));
+    for (int k = 6; k <= 12; k += 6) {
+        const char *out = dg_printf(t->arena, "cut%d", k);
+
+        t->stop_at = k;
+        assert_int_equal(train(t, text, out, 0, DG_RUN_FRESH), -DG_ESTOP);
+        check_only(t->d, "stopped");
+        assert_int_equal(t->n_evaluations, k / 6 - 1);
+        t->stop_at = 0;
+        check_ok(t, train(t, text, out, 0, DG_RUN_RESUME));
+        assert_int_equal(t->n_evaluations, 3 - k / 6);
+        assert_int_equal(count_lines(t, dg_printf(t->arena, "%s/metrics.jsonl", out)), 14);
+        same_run(t, "whole", out);
+        same_file(t, "whole/checkpoints/best/model.safetensors", dg_printf(t->arena, "%s/checkpoints/best/model.safetensors", out));
+    }
+}
+
 /* A newer checkpoint that is broken is passed over. */
 static void falls_back(void **state)
 {
@@ -223,7 +246,8 @@ static void other_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(twice_the_same), TEST(stop_and_resume), TEST(accumulated), TEST(interrupted), TEST(falls_back),
+        TEST(twice_the_same), TEST(stop_and_resume), TEST(accumulated), TEST(interrupted),
+        TEST(interrupted_in_an_evaluation), TEST(falls_back),
         TEST(keeps_some), TEST(patience), TEST(loss_falls), TEST(other_threads),
     };
 
