@@ -166,7 +166,7 @@ static bool same_pairs(const fixture *f, int64_t b, const dg_json *pairs, const 
     return true;
 }
 
-int fixture_check_matches(fixture *f, const dg_json *matches, const dg_json *tokens)
+int fixture_check_matches(fixture *f, const dg_json *matches, const dg_json *tokens, int *moved)
 {
     /* without the list of tokens two neighbours that changed places cannot be told from another assignment */
     bool judged = tokens || f->set->precision == F64;
@@ -182,6 +182,7 @@ int fixture_check_matches(fixture *f, const dg_json *matches, const dg_json *tok
         for (int64_t b = 0; b < f->batch; b++) {
             bool same = same_pairs(f, b, &matches->items[i].items[b], ours, shape.d[1]);
 
+            *moved += !same;
             if (judged)
                 report_fact(f->report, "assignments", same, name);
             else
@@ -254,6 +255,6 @@ int fixture_check_losses(fixture *f, const dg_json *step, double total_bound, do
     v = fixture_read(f, "grad_norm", &shape);
     if (v)
         report_add(f->report, "gradient norm", relative(*v, dg_json_get(step, "grad_norm")->number),
-                   term_bound < 0 ? -1 : f->set->precision == F64 ? term_bound : 1e-3, "grad_norm");
+                   term_bound < 0 ? -1 : f->set->precision == F64 ? term_bound : fmax(1e-3, term_bound), "grad_norm");
     return 0;
 }

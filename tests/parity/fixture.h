@@ -61,7 +61,8 @@ void fixture_compare(fixture *f, const char *group, const char *name, const dg_j
                      dg_shape shape, layout kind, double bound);
 /* Makes rank from enc_topk_indices or topk_first8 and reports tokens that differ. */
 int fixture_match_ranks(fixture *f, const dg_json *expected) DG_MUST_USE;
-int fixture_check_matches(fixture *f, const dg_json *matches, const dg_json *tokens) DG_MUST_USE;
+/* moved: how many assignments differ, in part perhaps only by neighbours in rank that changed places. */
+int fixture_check_matches(fixture *f, const dg_json *matches, const dg_json *tokens, int *moved) DG_MUST_USE;
 int fixture_check_losses(fixture *f, const dg_json *step, double total_bound, double term_bound) DG_MUST_USE;
 
 int fixture_train_step(fixture *f) DG_MUST_USE;

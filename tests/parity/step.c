@@ -230,7 +230,7 @@ int fixture_train_step(fixture *f)
     const dg_json *groups = dg_json_get(dg_json_get(f->root, "optimizer"), "groups");
     const dg_json *tokens = dg_json_get(f->root, "enc_topk_indices");
     bounds         k = bounds_of(f);
-    int            rc = 0;
+    int            moved = 0, rc = 0;
 
     for (int i = 0; i < groups->n && i < DG_MAX_GROUPS; i++)
         f->lr[f->n_groups++] = dg_json_get(&groups->items[i], "lr")->number;
@@ -244,7 +244,7 @@ int fixture_train_step(fixture *f)
     check_frozen(f);
     DG_TRY(fixture_check_denoising(f, denoising));
     DG_TRY(fixture_match_ranks(f, tokens));
-    DG_TRY(fixture_check_matches(f, dg_json_get(f->root, "matches"), tokens));
+    DG_TRY(fixture_check_matches(f, dg_json_get(f->root, "matches"), tokens, &moved));
     check_tensors(f, "forward", dg_json_get(f->root, "tensors"), "", k.forward, true);
     check_tensors(f, "forward, inside modules", dg_json_get(f->root, "debug_tensors"), "", k.forward, false);
     DG_TRY(fixture_check_losses(f, f->root, k.total, k.loss));
