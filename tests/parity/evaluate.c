@@ -47,7 +47,7 @@ static int check_detections(fixture *f)
         double         w = sizes->items[b].items[0].number, h = sizes->items[b].items[1].number;
         int64_t        k = shape.d[1];
 
-        report_fact(f->report, "number of detections", k == dg_json_get(&images->items[b], "count")->number, "");
+        report_fact(f->report, "number of detections", (double)k == dg_json_get(&images->items[b], "count")->number, "");
         for (int i = 0; i < rows->n; i++) {
             const dg_json *row = rows->items[i].items;
             const double  *box = boxes + (b * k + i) * 4;
