@@ -253,6 +253,11 @@ ALWAYS vf upstream(const norm_call *s, const dg_tensor *t, int64_t at, int64_t k
 {
     vf g = ld_k(t[DY].data, at + k, w, low, whole), z, p;
 
+    ask_far(t[DY].data, at + k, low);
+    ask_far(t[X].data, at + k, low);
+    if (kind == DG_ACT_RELU && res)
+        ask_far(t[Y].data, at + k, low);
+
     *d = ld_k(t[X].data, at + k, w, low, whole) - ld_k(s->mean, k, w, false, whole);
     if (kind == DG_ACT_NONE)
         return g;
@@ -309,6 +314,8 @@ ALWAYS void block_dx(const norm_call *s, int64_t block, bool low, bool whole, in
             vf      d, g, v;
 
             if (kept) {
+                ask_far(t[DRES].data, r * c + k, low);
+                ask_far(t[X].data, r * c + k, low);
                 g = ld_k(t[DRES].data, r * c + k, w, low, whole);
                 d = ld_k(t[X].data, r * c + k, w, low, whole) - ld_k(s->mean, k, w, false, whole);
             } else {

@@ -401,6 +401,15 @@ ALWAYS void ask(const void *p, int64_t i, int64_t n, bool low)
         __builtin_prefetch((const char *)p + i * size + k);
 }
 
+/* Asks for what stands 6 KB behind element i of an f32 array that is read in order. Several such
+ * streams at once, and writing beside them, are more than hardware follows: batch norm's gradient
+ * on maps of 26 MB takes less than half the time with it. bf16 is bound by arithmetic instead. */
+ALWAYS void ask_far(const void *p, int64_t i, bool low)
+{
+    if (!low)
+        __builtin_prefetch((const void *)((uintptr_t)p + (uintptr_t)i * sizeof(float) + 6144));
+}
+
 /* Calls body over n indices, in parallel if all of it takes more than `SERIAL` elements of work:
  * waking a thread costs as much as that. */
 enum { SERIAL = 1 << 15 };
