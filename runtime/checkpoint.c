@@ -54,7 +54,6 @@ static void state_text(dg_str *s, const dg_progress *p, const dg_identity *i)
     add_int(s, "index", p->index);
     add_int(s, "sample", p->sample);
     add_real(s, "minutes", p->minutes);
-    add_int(s, "evaluated", p->evaluated);
     if (p->has_best) {
         add_real(s, "best", p->best);
         add_int(s, "best_step", p->best_step);
@@ -71,6 +70,7 @@ static void state_text(dg_str *s, const dg_progress *p, const dg_identity *i)
     add_int(s, "threads", i->threads);
     add_text(s, "cpu", i->cpu);
     add_text(s, "versions", i->versions);
+    add_int(s, "evaluated", p->evaluated);
     dg_str_fmt(s, "  \"format\": %d\n}\n", FORMAT);
 }
 
