@@ -1,7 +1,8 @@
-check_PROGRAMS += tests/nodes/faults tests/nodes/presets
+check_PROGRAMS += tests/nodes/faults tests/nodes/presets tests/nodes/values
 tests_nodes_faults_SOURCES = tests/nodes/faults.c
 tests_nodes_presets_SOURCES = tests/nodes/presets.c
-TESTS += tests/nodes/faults tests/nodes/presets
+tests_nodes_values_SOURCES = tests/nodes/values.c
+TESTS += tests/nodes/faults tests/nodes/presets tests/nodes/values
 EXTRA_DIST += \
 	tests/nodes/data/params_r18vd.tsv \
 	tests/nodes/data/params_r50vd.tsv
