@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/log.h"
 #include "base/ring.h"
@@ -265,11 +266,21 @@ static int make_batch(dg_stream *s, work *w, const task *t)
     return rc;
 }
 
+/* Threads of a kernel wait for each other: one that loses its core to a loader holds up all. So a loader yields,
+ * and catches up while the step waits for it. On Linux this touches the calling thread alone. */
+static void step_back(void)
+{
+    enum { NICE = 10 };
+
+    (void)setpriority(PRIO_PROCESS, 0, NICE);
+}
+
 static void *worker(void *self)
 {
     dg_stream *s = self;
     work      *w;
 
+    step_back();
     while ((w = take_idle(s))) {
         task t;
         int  rc;
