@@ -304,7 +304,8 @@ static int run_bench(const opts *o, const char *file, dg_arena *a)
     const char **sets = DG_NEW_N(a, o->sets.n + 1, const char *);
     int          rc, n = o->sets.n;
 
-    memcpy(sets, o->sets.v, (size_t)n * sizeof *sets);
+    if (n)
+        memcpy(sets, o->sets.v, (size_t)n * sizeof *sets);
     if (o->batch > 0)
         sets[n++] = dg_printf(a, "batch=%lld", (long long)o->batch);
 
