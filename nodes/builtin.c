@@ -1,4 +1,5 @@
-/* builtin.c: the list of node classes that come with the engine; runtime hands it to the registry. */
+/* builtin.c: the list of node classes that come with the engine; runtime hands it to the
+ * registry. */
 #include "nodes/builtin.h"
 
 const dg_node_class *const dg_builtin_nodes[] = {

@@ -11,7 +11,7 @@
 
 static const double NORM_EPS = 1e-5, MOMENTUM = 0.1;
 
-/* ---- places ---------------------------------------------------------------------------------------------- */
+/* ---- places ---------------------------------------------------------------------------------- */
 
 dg_place dg_place_at(dg_build *b, const char *fmt, ...)
 {
@@ -67,7 +67,7 @@ dg_val dg_place_buffer(const dg_place *at, const char *path, dg_shape shape, dg_
     return dg_buffer(p.b, p.path, shape, init);
 }
 
-/* ---- convolution and batch norm -------------------------------------------------------------------------- */
+/* ---- convolution and batch norm -------------------------------------------------------------- */
 
 static dg_val batch_norm(const dg_place *at, dg_val x, bool frozen, bool fixed)
 {
@@ -105,18 +105,23 @@ dg_val dg_layer_conv_norm(const dg_place *at, dg_val x, const dg_conv_norm *c)
     dg_place  norm = dg_place_in(at, "%s", c->norm ? c->norm : "norm");
     int64_t   in = dg_dim(b, x, -1), area = (int64_t)c->size * c->size;
     dg_shape  shape = DG_SHAPE(c->out, in, c->size, c->size);
-    dg_init   init = c->xavier ? dg_init_xavier(in * area, c->out * area) : dg_init_fan_in(in * area);
-    dg_val    w = c->frozen ? param_frozen(&conv, "weight", shape, init) : dg_place_param(&conv, "weight", shape, init);
-    dg_val    y = batch_norm(&norm, dg_conv2d(b, x, w, DG_NONE, c->stride, (c->size - 1) / 2), c->frozen, c->fixed);
+    dg_init init = c->xavier ? dg_init_xavier(in * area, c->out * area) : dg_init_fan_in(in * area);
+    dg_val  w = c->frozen ? param_frozen(&conv, "weight", shape, init)
+                          : dg_place_param(&conv, "weight", shape, init);
+    dg_val  y = batch_norm(&norm, dg_conv2d(b, x, w, DG_NONE, c->stride, (c->size - 1) / 2),
+                           c->frozen, c->fixed);
 
     switch (c->act) {
-    case DG_LAYER_RELU: return dg_relu(b, y);
-    case DG_LAYER_SILU: return dg_silu(b, y);
-    default: return y;
+    case DG_LAYER_RELU:
+        return dg_relu(b, y);
+    case DG_LAYER_SILU:
+        return dg_silu(b, y);
+    default:
+        return y;
     }
 }
 
-/* ---- tokens ------------------------------------------------------------------------------------------------ */
+/* ---- tokens ---------------------------------------------------------------------------------- */
 
 dg_val dg_layer_linear_bias(const dg_place *at, dg_val x, int64_t out, dg_init weight, dg_init bias)
 {
@@ -152,19 +157,21 @@ dg_val dg_layer_box_head(const dg_place *at, dg_val x)
     return dg_layer_linear_bias(&last, x, 4, dg_init_zero(), dg_init_zero());
 }
 
-dg_val dg_layer_attention(const dg_place *at, dg_val x, dg_val pos, int heads, dg_val dn, int64_t capacity)
+dg_val dg_layer_attention(const dg_place *at, dg_val x, dg_val pos, int heads, dg_val dn,
+                          int64_t capacity)
 {
     dg_build *b = at->b;
     int64_t   d = dg_dim(b, x, -1);
-    dg_val    w = dg_place_param(at, "in_proj_weight", DG_SHAPE(3 * d, d), dg_init_xavier(d, 3 * d));
-    dg_val    bias = dg_place_param(at, "in_proj_bias", DG_SHAPE(3 * d), dg_init_zero());
-    dg_val    in[3], qkv[3], y;
-    dg_place  out = dg_place_in(at, "out_proj");
+    dg_val   w = dg_place_param(at, "in_proj_weight", DG_SHAPE(3 * d, d), dg_init_xavier(d, 3 * d));
+    dg_val   bias = dg_place_param(at, "in_proj_bias", DG_SHAPE(3 * d), dg_init_zero());
+    dg_val   in[3], qkv[3], y;
+    dg_place out = dg_place_in(at, "out_proj");
 
     in[0] = in[1] = dg_add(b, x, pos);
     in[2] = x;
     for (int i = 0; i < 3; i++)
-        qkv[i] = dg_linear(b, in[i], dg_slice(b, w, 0, i * d, (i + 1) * d), dg_slice(b, bias, 0, i * d, (i + 1) * d));
+        qkv[i] = dg_linear(b, in[i], dg_slice(b, w, 0, i * d, (i + 1) * d),
+                           dg_slice(b, bias, 0, i * d, (i + 1) * d));
     y = dg_attention(b, qkv[0], qkv[1], qkv[2], heads, dn, capacity);
     return dg_layer_linear_bias(&out, y, d, dg_init_fan_in(d), dg_init_zero());
 }

@@ -1,5 +1,5 @@
-/* layers.h: the layers that detectors are made of, with parameters under PyTorch's names and initial values.
- * A layer reads its parameters at a place: a path below the node. */
+/* layers.h: the layers that detectors are made of, with parameters under PyTorch's names and initial
+ * values. A layer reads its parameters at a place: a path below the node. */
 #ifndef DG_NODES_LAYERS_H
 #define DG_NODES_LAYERS_H
 
@@ -19,7 +19,8 @@ dg_val dg_place_buffer(const dg_place *at, const char *path, dg_shape shape, dg_
 
 typedef enum dg_layer_act { DG_LAYER_LINEAR, DG_LAYER_RELU, DG_LAYER_SILU } dg_layer_act;
 
-/* Convolution without bias, padded by (size-1)/2, batch norm (eps 1e-5, momentum 0.1), activation. */
+/* Convolution without bias, padded by (size-1)/2, batch norm (eps 1e-5, momentum 0.1),
+ * activation. */
 typedef struct dg_conv_norm {
     int64_t      out;
     int          size, stride;
@@ -33,14 +34,17 @@ dg_val dg_layer_conv_norm(const dg_place *at, dg_val x, const dg_conv_norm *c);
 
 /* Weight as given, bias U(+-1/sqrt(fan_in)). */
 dg_val dg_layer_linear(const dg_place *at, dg_val x, int64_t out, dg_init weight);
-dg_val dg_layer_linear_bias(const dg_place *at, dg_val x, int64_t out, dg_init weight, dg_init bias);
+dg_val dg_layer_linear_bias(const dg_place *at, dg_val x, int64_t out, dg_init weight,
+                            dg_init bias);
 dg_val dg_layer_layer_norm(const dg_place *at, dg_val x); /* eps 1e-5 */
 
 /* Three linear layers with ReLU between, "layers.0" to "layers.2"; the last starts at zero. */
 dg_val dg_layer_box_head(const dg_place *at, dg_val x);
 
-/* Multi-head attention of x on itself, as PyTorch packs it: in_proj_weight [3D,D] in the order q, k, v. pos is added to
+/* Multi-head attention of x on itself, as PyTorch packs it: in_proj_weight [3D,D] in the order
+ * q, k, v. pos is added to
  * the input of q and k. dn, capacity: as in dg_attention. */
-dg_val dg_layer_attention(const dg_place *at, dg_val x, dg_val pos, int heads, dg_val dn, int64_t capacity);
+dg_val dg_layer_attention(const dg_place *at, dg_val x, dg_val pos, int heads, dg_val dn,
+                          int64_t capacity);
 
 #endif

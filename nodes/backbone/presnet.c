@@ -1,11 +1,11 @@
-/* presnet.c: <backbone.presnet>, ResNet "vd": a stem of three 3x3 convolutions, and shortcuts that average-pool
- * before they project. He et al. 2016; He et al. 2019 (Bag of Tricks, ResNet-D).
+/* presnet.c: <backbone.presnet>, ResNet "vd": a stem of three 3x3 convolutions, and shortcuts that
+ * average-pool before they project. He et al. 2016; He et al. 2019 (Bag of Tricks, ResNet-D).
  *
- *   stem   3 -> 32 (stride 2) -> 32 -> 64, max-pool 3x3 stride 2
- *   stage  s = 0..3: blocks of 64 * 2^s channels, the first with stride 2 except in stage 0
- *   basic  relu(BN(conv3(relu(BN(conv3(x))))) + short(x))              18, 34
- *   bottle relu(BN(conv1(relu(BN(conv3(relu(BN(conv1(x)))))))) + short(x))  50, 101; 4 times the channels out
- */
+ *   stem    3 -> 32 (stride 2) -> 32 -> 64, max-pool 3x3 stride 2
+ *   stage   s = 0..3: blocks of 64 * 2^s channels, the first with stride 2 except in stage 0
+ *   basic   relu(BN(conv3(relu(BN(conv3(x))))) + short(x))                        18, 34
+ *   bottle  relu(BN(conv1(relu(BN(conv3(relu(BN(conv1(x)))))))) + short(x))       50, 101;
+ *           4 times the channels out */
 #include "nodes/builtin.h"
 #include "nodes/layers.h"
 
@@ -36,8 +36,10 @@ static const dg_port ports[] = {
 
 static const dg_attr attrs[] = {
     DG_ENUM(conf, depth, 2, "18|34|50|101", "layers"),
-    DG_INT(conf, freeze_at, -1, -1, N_STAGES, "freeze the stem and so many stages; -1 freezes nothing"),
-    DG_BOOL(conf, freeze_norm, false, "batch norms are fixed affine maps, as pretrained weights bring them"),
+    DG_INT(conf, freeze_at, -1, -1, N_STAGES,
+           "freeze the stem and so many stages; -1 freezes nothing"),
+    DG_BOOL(conf, freeze_norm, false,
+            "batch norms are fixed affine maps, as pretrained weights bring them"),
     { 0 },
 };
 
@@ -46,13 +48,15 @@ static void check(dg_check *k, const void *self)
     const conf *c = self;
 
     if (c->freeze_norm && !dg_check_has_pretrained(k)) {
-        dg_check_fail(k, "freeze_norm", "frozen-without-pretrained",
-                      "fixed norms of a backbone that starts from random weights normalise nothing");
+        dg_check_fail(
+            k, "freeze_norm", "frozen-without-pretrained",
+            "fixed norms of a backbone that starts from random weights normalise nothing");
         dg_check_help(k, "give pretrained=\"weights.safetensors\", or freeze_norm=\"false\"");
     }
 }
 
-static dg_val conv_norm(const dg_place *at, const char *name, dg_val x, dg_conv_norm shape, const conf *c, bool frozen)
+static dg_val conv_norm(const dg_place *at, const char *name, dg_val x, dg_conv_norm shape,
+                        const conf *c, bool frozen)
 {
     dg_place p = dg_place_in(at, "%s", name);
 
@@ -70,7 +74,9 @@ static dg_val stem(dg_build *b, dg_val x, const conf *c)
     dg_place at = dg_place_at(b, "conv1");
 
     for (int i = 0; i < 3; i++) {
-        dg_conv_norm shape = { .out = convs[i].out, .size = 3, .stride = convs[i].stride, .act = DG_LAYER_RELU };
+        dg_conv_norm shape = {
+            .out = convs[i].out, .size = 3, .stride = convs[i].stride, .act = DG_LAYER_RELU
+        };
 
         x = conv_norm(&at, convs[i].name, x, shape, c, c->freeze_at >= 0);
         dg_name(b, x, "backbone.conv1.%s", convs[i].name);
@@ -79,7 +85,8 @@ static dg_val stem(dg_build *b, dg_val x, const conf *c)
 }
 
 /* Identity, 1x1 projection, or 2x2 average and projection; the name says which. */
-static dg_val shortcut(const dg_place *at, dg_val x, int64_t out, int stride, const conf *c, bool frozen)
+static dg_val shortcut(const dg_place *at, dg_val x, int64_t out, int stride, const conf *c,
+                       bool frozen)
 {
     dg_conv_norm shape = { .out = out, .size = 1, .stride = 1 };
 
@@ -88,7 +95,8 @@ static dg_val shortcut(const dg_place *at, dg_val x, int64_t out, int stride, co
     return conv_norm(at, "short.conv", dg_avg_pool(at->b, x, 2, 2), shape, c, frozen);
 }
 
-static dg_val block(const dg_place *at, dg_val x, int64_t width, int stride, bool first, const conf *c, bool frozen)
+static dg_val block(const dg_place *at, dg_val x, int64_t width, int stride, bool first,
+                    const conf *c, bool frozen)
 {
     dg_build    *b = at->b;
     bool         bottleneck = depths[c->depth].bottleneck;
@@ -131,7 +139,8 @@ const dg_node_class dg_node_backbone_presnet = {
     .name = "backbone.presnet",
     .role = DG_ROLE_BACKBONE,
     .brief = "ResNet-vd: features at strides 8, 16 and 32.",
-    .doc = "Depths 18 and 34 are of basic blocks (128, 256, 512 channels out), 50 and 101 of bottlenecks (512, 1024, 2048).",
+    .doc = "Depths 18 and 34 are of basic blocks (128, 256, 512 channels out), 50 and 101 of "
+           "bottlenecks (512, 1024, 2048).",
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),

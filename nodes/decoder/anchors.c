@@ -1,4 +1,5 @@
-/* anchors.c: anchors of query selection, Zhu et al. 2021 (two-stage deformable DETR), as RT-DETR scales them. */
+/* anchors.c: anchors of query selection, Zhu et al. 2021 (two-stage deformable DETR), as RT-DETR
+ * scales them. */
 #include "nodes/decoder/anchors.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* detect.c: <detect>, predictions become detections: the best (query, class) pairs of an image by sigmoid(logit), without
- * suppression. Boxes stay cx, cy, w, h over the image's sides. */
+/* detect.c: <detect>, predictions become detections: the best (query, class) pairs of an image by
+ * sigmoid(logit), without suppression. Boxes stay cx, cy, w, h over the image's sides. */
 #include "nodes/builtin.h"
 
 typedef struct conf {
@@ -7,7 +7,8 @@ typedef struct conf {
 } conf;
 
 static const dg_port ports[] = {
-    DG_IN("in", "{logits:f[B,Q,C],boxes:f[B,Q,4],aux?:any,enc?:any,dn?:any,denoising?:any}", "predictions of a decoder"),
+    DG_IN("in", "{logits:f[B,Q,C],boxes:f[B,Q,4],aux?:any,enc?:any,dn?:any,denoising?:any}",
+          "predictions of a decoder"),
     DG_OUT("out", "{labels:i[B,K],scores:f[B,K],boxes:f[B,K,4]}", "detections, best first"),
     { 0 },
 };
@@ -19,9 +20,9 @@ static const dg_attr attrs[] = {
 
 static void lower(dg_build *b, const void *self, const dg_val in[], dg_val out[])
 {
-    const conf   *c = self;
-    dg_val        logits = dg_record_get(b, in[0], "logits"), boxes = dg_record_get(b, in[0], "boxes");
-    int64_t       pairs = dg_dim(b, logits, 1) * dg_dim(b, logits, 2);
+    const conf *c = self;
+    dg_val  logits = dg_record_get(b, in[0], "logits"), boxes = dg_record_get(b, in[0], "boxes");
+    int64_t pairs = dg_dim(b, logits, 1) * dg_dim(b, logits, 2);
     dg_detections found = dg_detect(b, logits, boxes, c->most < pairs ? c->most : pairs);
 
     out[0] = dg_record(b);

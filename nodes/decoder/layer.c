@@ -1,4 +1,5 @@
-/* layer.c: one layer of a deformable transformer decoder, norms after the sums. Zhu et al. 2021; Vaswani et al. 2017.
+/* layer.c: one layer of a deformable transformer decoder, norms after the sums. Zhu et al. 2021;
+ * Vaswani et al. 2017.
  *
  *   x <- LN1(x + selfattn(x + pos, x + pos, x))
  *   x <- LN2(x + deform(x + pos, ref, memory))    offsets and weights are linear in the query
@@ -19,20 +20,22 @@ int64_t dg_decoder_points(const dg_levels *levels)
     return n;
 }
 
-/* Head k looks in direction 2 pi k / heads, and point j of each level at distance j: squares around the reference. */
+/* Head k looks in direction 2 pi k / heads, and point j of each level at distance j: squares
+ * around the reference. */
 static dg_init offset_bias(const dg_place *at, const dg_decoder_stack *s)
 {
     static const double tau = 6.28318530717958647692;
-    int64_t n = s->heads * dg_decoder_points(&s->levels) * 2;
-    double *v = malloc((size_t)n * sizeof *v), *p = v;
-    dg_init init;
+    int64_t             n = s->heads * dg_decoder_points(&s->levels) * 2;
+    double             *v = malloc((size_t)n * sizeof *v), *p = v;
+    dg_init             init;
 
     if (!v) {
         dg_error(at->b, "out-of-memory", "no memory for %lld initial offsets", (long long)n);
         return dg_init_zero();
     }
     for (int64_t k = 0; k < s->heads; k++) {
-        double x = cos(tau * (double)k / (double)s->heads), y = sin(tau * (double)k / (double)s->heads);
+        double x = cos(tau * (double)k / (double)s->heads),
+               y = sin(tau * (double)k / (double)s->heads);
         double longest = fmax(fabs(x), fabs(y));
 
         for (int l = 0; l < s->levels.n; l++)
@@ -55,7 +58,8 @@ static dg_val offsets(const dg_place *at, const dg_decoder_stack *s, dg_val quer
     dg_init   bias = offset_bias(at, s);
 
     if (s->discrete) /* no gradient reaches a rounded position */
-        return dg_linear(b, query, dg_param_frozen(b, dg_place_in(&p, "weight").path, shape, dg_init_zero()),
+        return dg_linear(b, query,
+                         dg_param_frozen(b, dg_place_in(&p, "weight").path, shape, dg_init_zero()),
                          dg_param_frozen(b, dg_place_in(&p, "bias").path, DG_SHAPE(n), bias));
     return dg_layer_linear_bias(&p, query, n, dg_init_zero(), bias);
 }
@@ -72,35 +76,43 @@ static void export_scale(const dg_place *at, const dg_decoder_stack *s)
     dg_export_const(at->b, dg_place_in(at, "num_points_scale").path, DG_F32, DG_SHAPE(n), v);
 }
 
-static dg_val cross_attention(const dg_place *at, const dg_decoder_stack *s, dg_val query, dg_val ref)
+static dg_val cross_attention(const dg_place *at, const dg_decoder_stack *s, dg_val query,
+                              dg_val ref)
 {
     dg_build *b = at->b;
     int64_t   d = dg_dim(b, query, -1), points = dg_decoder_points(&s->levels);
     dg_init   glorot = dg_init_xavier(d, d), zero = dg_init_zero();
     dg_place  weights = dg_place_in(at, "attention_weights"), value = dg_place_in(at, "value_proj");
     dg_place  output = dg_place_in(at, "output_proj");
-    dg_val    v = dg_layer_linear_bias(&value, s->memory, d, glorot, zero), off = offsets(at, s, query), w, y;
+    dg_val    v = dg_layer_linear_bias(&value, s->memory, d, glorot, zero),
+           off = offsets(at, s, query), w, y;
 
     w = dg_layer_linear_bias(&weights, query, s->heads * points, zero, zero);
-    w = dg_softmax(b, dg_reshape(b, w, DG_SHAPE(dg_dim(b, w, 0), dg_dim(b, w, 1), s->heads, points)));
+    w = dg_softmax(b,
+                   dg_reshape(b, w, DG_SHAPE(dg_dim(b, w, 0), dg_dim(b, w, 1), s->heads, points)));
     y = dg_deform_attention(b, v, ref, off, w, (int)s->heads, &s->levels, s->discrete);
     if (!s->version1)
         export_scale(at, s);
     return dg_layer_linear_bias(&output, y, d, glorot, zero);
 }
 
-dg_val dg_decoder_layer(const dg_place *at, const dg_decoder_stack *s, dg_val x, dg_val pos, dg_val ref)
+dg_val dg_decoder_layer(const dg_place *at, const dg_decoder_stack *s, dg_val x, dg_val pos,
+                        dg_val ref)
 {
     dg_build *b = at->b;
     int64_t   d = dg_dim(b, x, -1);
     dg_place  self_attn = dg_place_in(at, "self_attn"), cross_attn = dg_place_in(at, "cross_attn");
     dg_place  linear1 = dg_place_in(at, "linear1"), linear2 = dg_place_in(at, "linear2");
-    dg_place  norm1 = dg_place_in(at, "norm1"), norm2 = dg_place_in(at, "norm2"), norm3 = dg_place_in(at, "norm3");
-    dg_init   glorot = dg_init_xavier(d, s->ffn);
-    dg_val    y;
+    dg_place  norm1 = dg_place_in(at, "norm1"), norm2 = dg_place_in(at, "norm2"),
+             norm3 = dg_place_in(at, "norm3");
+    dg_init glorot = dg_init_xavier(d, s->ffn);
+    dg_val  y;
 
-    x = dg_layer_layer_norm(&norm1, dg_add(b, x, dg_layer_attention(&self_attn, x, pos, (int)s->heads, s->dn, s->capacity)));
-    x = dg_layer_layer_norm(&norm2, dg_add(b, x, cross_attention(&cross_attn, s, dg_add(b, x, pos), ref)));
+    x = dg_layer_layer_norm(
+        &norm1,
+        dg_add(b, x, dg_layer_attention(&self_attn, x, pos, (int)s->heads, s->dn, s->capacity)));
+    x = dg_layer_layer_norm(&norm2,
+                            dg_add(b, x, cross_attention(&cross_attn, s, dg_add(b, x, pos), ref)));
     y = dg_relu(b, dg_layer_linear(&linear1, x, s->ffn, glorot));
     x = dg_add(b, x, dg_layer_linear(&linear2, y, d, glorot));
     if (s->version1)

@@ -9,15 +9,16 @@ typedef struct dg_decoder_stack {
     int64_t   heads, ffn;
     dg_levels levels;   /* of memory, with points */
     bool      discrete; /* nearest pixel; offsets are frozen */
-    bool      version1; /* as RT-DETR has it: clamped before the last norm, no stored scale of points */
-    dg_val    memory;   /* [B,S,D] */
-    dg_val    dn;       /* i32[4] or DG_NONE: dg_attention's mask */
-    int64_t   capacity;
+    bool version1;  /* as RT-DETR has it: clamped before the last norm, no stored scale of points */
+    dg_val  memory; /* [B,S,D] */
+    dg_val  dn;     /* i32[4] or DG_NONE: dg_attention's mask */
+    int64_t capacity;
 } dg_decoder_stack;
 
 int64_t dg_decoder_points(const dg_levels *levels); /* of one head */
 
 /* x [B,N,D] queries, pos [B,N,D] their position embedding, ref [B,N,4] their boxes -> [B,N,D] */
-dg_val dg_decoder_layer(const dg_place *at, const dg_decoder_stack *s, dg_val x, dg_val pos, dg_val ref);
+dg_val dg_decoder_layer(const dg_place *at, const dg_decoder_stack *s, dg_val x, dg_val pos,
+                        dg_val ref);
 
 #endif

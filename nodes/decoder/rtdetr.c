@@ -1,12 +1,13 @@
-/* rtdetr.c: <decoder.rtdetr>, query selection and a deformable transformer decoder that refines boxes layer by layer.
- * Zhao et al. 2024 (RT-DETR), Lv et al. 2024 (v2); refinement: Zhu et al. 2021; looking forward twice and denoising:
- * Zhang et al. 2022 (DINO).
+/* rtdetr.c: <decoder.rtdetr>, query selection and a deformable transformer decoder that refines
+ * boxes layer by layer. Zhao et al. 2024 (RT-DETR), Lv et al. 2024 (v2); refinement: Zhu et al.
+ * 2021; looking forward twice and denoising: Zhang et al. 2022 (DINO).
  *
- *   memory  = [BN(conv1(level)) of every level, as tokens]                                                [B,S,D]
- *   select    om = LN(W (valid * memory)); the Q tokens with the best class logit; box = head(om) + anchor
+ *   memory    [BN(conv1(level)) of every level, as tokens]: [B,S,D]
+ *   select    om = LN(W (valid * memory)); the Q tokens with the best class logit;
+ *             box = head(om) + anchor
  *   refine    b_i = sigmoid(head_i(o_i) + logit(r_i)),  r_{i+1} = detach(b_i)
- *             the loss sees sigmoid(head_i(o_i) + logit(b_{i-1})): the same number, but its gradient also reaches the
- *             layer before
+ *             the loss sees sigmoid(head_i(o_i) + logit(b_{i-1})): the same number, but its
+ *             gradient also reaches the layer before
  * Queries stand in one row: first the denoising ones (their capacity), then the selected ones. */
 #include "nodes/builtin.h"
 #include "nodes/decoder/anchors.h"
@@ -31,10 +32,13 @@ enum { N_LEVELS = 3, MOST_LAYERS = 32 };
 static const double LOGIT_EPS = 1e-5;
 
 static const dg_port ports[] = {
-    DG_IN("memory", "{s8:f[B,H8,W8,E],s16:f[B,H16,W16,E],s32:f[B,H32,W32,E]}", "feature maps, finest first"),
-    DG_IN_OPTIONAL("denoising", "{labels:i[B,N],boxes:f[B,N,4],meta:i[4],query:i[B,P],gt:i[B,P]}", "denoising queries, in training"),
+    DG_IN("memory", "{s8:f[B,H8,W8,E],s16:f[B,H16,W16,E],s32:f[B,H32,W32,E]}",
+          "feature maps, finest first"),
+    DG_IN_OPTIONAL("denoising", "{labels:i[B,N],boxes:f[B,N,4],meta:i[4],query:i[B,P],gt:i[B,P]}",
+                   "denoising queries, in training"),
     DG_OUT("out", "{logits:f[B,Q,C],boxes:f[B,Q,4],aux?:any,enc?:any,dn?:any,denoising?:any}",
-           "class logits and boxes (cx, cy, w, h); in training also those of the layers before (aux), of the selection (enc) "
+           "class logits and boxes (cx, cy, w, h); in training also those of the layers before "
+           "(aux), of the selection (enc) "
            "and of the denoising queries (dn)"),
     { 0 },
 };
@@ -43,16 +47,22 @@ static const dg_attr attrs[] = {
     DG_INT_REQUIRED(conf, classes, 1, 1000000, "object classes"),
     DG_INT(conf, queries, 300, 1, 100000, "boxes predicted for an image"),
     DG_INT(conf, layers, 6, 1, MOST_LAYERS, "decoder layers"),
-    DG_INT(conf, eval_idx, -1, -MOST_LAYERS, MOST_LAYERS - 1, "the layer whose output counts in evaluation; negative: from the end"),
+    DG_INT(conf, eval_idx, -1, -MOST_LAYERS, MOST_LAYERS - 1,
+           "the layer whose output counts in evaluation; negative: from the end"),
     DG_INT(conf, width, 256, 8, 8192, "width of tokens"),
     DG_INT(conf, ffn, 1024, 1, 65536, "inner width of the feed-forward parts"),
     DG_INT(conf, heads, 8, 1, 256, "attention heads"),
     DG_INTS(conf, points, "4", "sampling points of a head: one number, or one for each level"),
-    DG_ENUM(conf, method, METHOD_DEFAULT, "default|discrete", "bilinear samples, or the nearest pixel with frozen offsets (square images only)"),
-    DG_ENUM(conf, select, SELECT_CLASS, "class|agnostic", "tokens are ranked by their best class, or by one logit for all classes"),
-    DG_BOOL(conf, learn_query_content, false, "queries start from learned vectors, not from the selected tokens"),
+    DG_ENUM(conf, method, METHOD_DEFAULT, "default|discrete",
+            "bilinear samples, or the nearest pixel with frozen offsets (square images only)"),
+    DG_ENUM(conf, select, SELECT_CLASS, "class|agnostic",
+            "tokens are ranked by their best class, or by one logit for all classes"),
+    DG_BOOL(conf, learn_query_content, false,
+            "queries start from learned vectors, not from the selected tokens"),
     DG_SIZES(conf, eval_size, "640", "image size whose anchors version 2 stores in checkpoints"),
-    DG_ENUM(conf, version, 1, "1|2", "RT-DETR or RT-DETRv2: parameter names, initial values, place of the selection's output"),
+    DG_ENUM(
+        conf, version, 1, "1|2",
+        "RT-DETR or RT-DETRv2: parameter names, initial values, place of the selection's output"),
     { 0 },
 };
 
@@ -62,22 +72,25 @@ static void check(dg_check *k, const void *self)
     int64_t     eval = c->eval_idx < 0 ? c->layers + c->eval_idx : c->eval_idx;
 
     if (c->width % c->heads)
-        dg_check_fail(k, "width", "decoder-width", "must be a multiple of heads (%lld), found %lld", (long long)c->heads,
-                      (long long)c->width);
+        dg_check_fail(k, "width", "decoder-width", "must be a multiple of heads (%lld), found %lld",
+                      (long long)c->heads, (long long)c->width);
     if (eval < 0 || eval >= c->layers)
-        dg_check_fail(k, "eval_idx", "decoder-eval-idx", "%lld is not one of %lld layers", (long long)c->eval_idx,
-                      (long long)c->layers);
+        dg_check_fail(k, "eval_idx", "decoder-eval-idx", "%lld is not one of %lld layers",
+                      (long long)c->eval_idx, (long long)c->layers);
     if (c->points.n != 1 && c->points.n != N_LEVELS)
-        dg_check_fail(k, "points", "decoder-points", "must be one number or one for each of %d levels, found %d numbers",
-                      N_LEVELS, c->points.n);
+        dg_check_fail(k, "points", "decoder-points",
+                      "must be one number or one for each of %d levels, found %d numbers", N_LEVELS,
+                      c->points.n);
     for (int i = 0; i < c->points.n; i++)
         if (c->points.v[i] < 1 || c->points.v[i] > 64)
-            dg_check_fail(k, "points", "decoder-points", "must lie in 1 to 64, found %lld", (long long)c->points.v[i]);
+            dg_check_fail(k, "points", "decoder-points", "must lie in 1 to 64, found %lld",
+                          (long long)c->points.v[i]);
     if (c->eval_size.n != 1)
-        dg_check_fail(k, "eval_size", "decoder-eval-size", "must be one size, found %d", c->eval_size.n);
+        dg_check_fail(k, "eval_size", "decoder-eval-size", "must be one size, found %d",
+                      c->eval_size.n);
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------------ */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static void set_level(dg_levels *levels, int l, int64_t h, int64_t w, const conf *c)
 {
@@ -104,7 +117,7 @@ static dg_val tokens(dg_build *b, const conf *c, dg_val maps, dg_levels *levels)
     return dg_name(b, dg_concat(b, 1, N_LEVELS, part), "memory");
 }
 
-/* ---- selection --------------------------------------------------------------------------------------------- */
+/* ---- selection ------------------------------------------------------------------------------- */
 
 /* Anchors [1,S,4] and, where some are invalid, valid [1,S,1]. */
 static dg_val anchor_constants(dg_build *b, const dg_levels *levels, dg_val *valid)
@@ -152,18 +165,21 @@ static dg_val project(dg_build *b, const conf *c, dg_val x)
     dg_place proj = dg_place_at(b, "enc_output.%s", c->version ? "proj" : "0");
     dg_place norm = dg_place_at(b, "enc_output.%s", c->version ? "norm" : "1");
 
-    return dg_layer_layer_norm(&norm, dg_layer_linear(&proj, x, c->width, dg_init_xavier(c->width, c->width)));
+    return dg_layer_layer_norm(
+        &norm, dg_layer_linear(&proj, x, c->width, dg_init_xavier(c->width, c->width)));
 }
 
 static dg_val scores(dg_build *b, const conf *c, const char *path, dg_val x, int64_t n)
 {
     static const double prior = 0.01; /* Lin et al. 2017: rare foreground at the start */
-    dg_place at = dg_place_at(b, "%s", path);
+    dg_place            at = dg_place_at(b, "%s", path);
 
-    return dg_layer_linear_bias(&at, x, n, dg_init_fan_in(c->width), dg_init_const(-log((1 - prior) / prior)));
+    return dg_layer_linear_bias(&at, x, n, dg_init_fan_in(c->width),
+                                dg_init_const(-log((1 - prior) / prior)));
 }
 
-/* All tokens are scored, but only to rank them: what the chosen ones feed is computed from their rows alone, so that
+/* All tokens are scored, but only to rank them: what the chosen ones feed is computed from their
+ * rows alone, so that
  * gradients never visit the others. */
 static selection choose(dg_build *b, const conf *c, dg_val memory, const dg_levels *levels)
 {
@@ -174,15 +190,17 @@ static selection choose(dg_build *b, const conf *c, dg_val memory, const dg_leve
     dg_shape  every = DG_SHAPE(dg_dim(b, memory, 0), dg_dim(b, memory, 1), 4);
     selection s;
 
-    all = dg_name(b, scores(b, c, "enc_score_head", project(b, c, masked), n_scores), "enc.logits_all");
+    all = dg_name(b, scores(b, c, "enc_score_head", project(b, c, masked), n_scores),
+                  "enc.logits_all");
     index = dg_name(b, dg_topk(b, dg_reduce_max(b, all, 1u << 2, false), c->queries), "enc.topk");
     s.content = project(b, c, dg_gather(b, masked, index));
     s.logits = dg_name(b, scores(b, c, "enc_score_head", s.content, n_scores), "enc.topk_logits");
-    s.coords = dg_add(b, dg_layer_box_head(&head, s.content), dg_gather(b, dg_expand(b, anchors, every), index));
+    s.coords = dg_add(b, dg_layer_box_head(&head, s.content),
+                      dg_gather(b, dg_expand(b, anchors, every), index));
     return s;
 }
 
-/* ---- layers and outputs --------------------------------------------------------------------------------------- */
+/* ---- layers and outputs ---------------------------------------------------------------------- */
 
 static dg_val prediction(dg_build *b, dg_val logits, dg_val boxes)
 {
@@ -202,13 +220,15 @@ static void set_numbered(dg_build *b, dg_val record, int i, dg_val v)
 }
 
 /* Rows begin..end-1 of a layer's output, under the names "part.i.logits" and "part.i.boxes". */
-static dg_val rows(dg_build *b, dg_val logits, dg_val boxes, int64_t begin, int64_t end, const char *part, int i)
+static dg_val rows(dg_build *b, dg_val logits, dg_val boxes, int64_t begin, int64_t end,
+                   const char *part, int i)
 {
     if (begin || end != dg_dim(b, logits, 1)) {
         logits = dg_slice(b, logits, 1, begin, end);
         boxes = dg_slice(b, boxes, 1, begin, end);
     }
-    return prediction(b, dg_name(b, logits, "%s.%d.logits", part, i), dg_name(b, boxes, "%s.%d.boxes", part, i));
+    return prediction(b, dg_name(b, logits, "%s.%d.logits", part, i),
+                      dg_name(b, boxes, "%s.%d.boxes", part, i));
 }
 
 typedef struct queries {
@@ -221,13 +241,15 @@ static queries start(dg_build *b, const conf *c, const selection *s, dg_val dn)
     queries  q = { dg_detach(b, s->content), dg_detach(b, s->coords) };
 
     if (c->learn_query_content) {
-        dg_val learned = dg_param(b, "tgt_embed.weight", DG_SHAPE(c->queries, c->width), dg_init_xavier(c->width, c->queries));
+        dg_val learned = dg_param(b, "tgt_embed.weight", DG_SHAPE(c->queries, c->width),
+                                  dg_init_xavier(c->width, c->queries));
 
         q.content = dg_expand(b, dg_reshape(b, learned, DG_SHAPE(1, c->queries, c->width)), shape);
     }
     if (dg_has(dn) || !dg_training(b)) {
-        dg_val table = dg_param(b, "denoising_class_embed.weight", DG_SHAPE(c->classes + 1, c->width),
-                                dg_init_zero_row(dg_init_normal(1), c->classes));
+        dg_val table =
+            dg_param(b, "denoising_class_embed.weight", DG_SHAPE(c->classes + 1, c->width),
+                     dg_init_zero_row(dg_init_normal(1), c->classes));
 
         if (dg_has(dn)) {
             dg_val content = dg_embedding(b, table, dg_record_get(b, dn, "labels"), c->classes);
@@ -243,21 +265,25 @@ static queries start(dg_build *b, const conf *c, const selection *s, dg_val dn)
 
 static dg_val position(dg_build *b, const conf *c, dg_val ref)
 {
-    dg_place first = dg_place_at(b, "query_pos_head.layers.0"), second = dg_place_at(b, "query_pos_head.layers.1");
-    int64_t  inner = 2 * c->width;
-    dg_val   x = dg_relu(b, dg_layer_linear(&first, ref, inner, dg_init_xavier(4, inner)));
+    dg_place first = dg_place_at(b, "query_pos_head.layers.0"),
+             second = dg_place_at(b, "query_pos_head.layers.1");
+    int64_t inner = 2 * c->width;
+    dg_val  x = dg_relu(b, dg_layer_linear(&first, ref, inner, dg_init_xavier(4, inner)));
 
     return dg_layer_linear(&second, x, c->width, dg_init_xavier(inner, c->width));
 }
 
-/* One output [B,N,C], [B,N,4] per layer. Evaluation reads one of them; what lies behind it is dead code there, but its
+/* One output [B,N,C], [B,N,4] per layer. Evaluation reads one of them; what lies behind it is
+ * dead code there, but its
  * parameters belong to the model. */
-static void run_layers(dg_build *b, const conf *c, const dg_decoder_stack *s, queries q, dg_val logits[], dg_val boxes[])
+static void run_layers(dg_build *b, const conf *c, const dg_decoder_stack *s, queries q,
+                       dg_val logits[], dg_val boxes[])
 {
     dg_val x = q.content, ref = q.ref, before = DG_NONE;
 
     for (int i = 0; i < c->layers; i++) {
-        dg_place layer = dg_place_at(b, "decoder.layers.%d", i), head = dg_place_at(b, "dec_bbox_head.%d", i);
+        dg_place layer = dg_place_at(b, "decoder.layers.%d", i),
+                 head = dg_place_at(b, "dec_bbox_head.%d", i);
         dg_place score = dg_place_at(b, "dec_score_head.%d", i);
         dg_val   delta, box;
 
@@ -267,14 +293,16 @@ static void run_layers(dg_build *b, const conf *c, const dg_decoder_stack *s, qu
         delta = dg_layer_box_head(&head, x);
         box = dg_sigmoid(b, dg_add(b, delta, dg_inverse_sigmoid(b, ref, LOGIT_EPS)));
         logits[i] = scores(b, c, score.path, x, c->classes);
-        boxes[i] = dg_training(b) && i ? dg_sigmoid(b, dg_add(b, delta, dg_inverse_sigmoid(b, before, LOGIT_EPS))) : box;
+        boxes[i] = dg_training(b) && i
+                       ? dg_sigmoid(b, dg_add(b, delta, dg_inverse_sigmoid(b, before, LOGIT_EPS)))
+                       : box;
         before = box;
         ref = dg_detach(b, box);
     }
 }
 
-static dg_val training_output(dg_build *b, const conf *c, int64_t capacity, const dg_val logits[], const dg_val boxes[],
-                              const selection *s, dg_val dn)
+static dg_val training_output(dg_build *b, const conf *c, int64_t capacity, const dg_val logits[],
+                              const dg_val boxes[], const selection *s, dg_val dn)
 {
     int    last = (int)c->layers - 1;
     dg_val out = rows(b, logits[last], boxes[last], capacity, capacity + c->queries, "dec", last);
@@ -282,7 +310,8 @@ static dg_val training_output(dg_build *b, const conf *c, int64_t capacity, cons
     dg_val enc = prediction(b, s->logits, dg_name(b, dg_sigmoid(b, s->coords), "enc.topk_boxes"));
 
     for (int i = 0; i < last; i++)
-        set_numbered(b, aux, i, rows(b, logits[i], boxes[i], capacity, capacity + c->queries, "dec", i));
+        set_numbered(b, aux, i,
+                     rows(b, logits[i], boxes[i], capacity, capacity + c->queries, "dec", i));
     if (!c->version)
         set_numbered(b, aux, last, enc);
     if (dg_record_n(b, aux))
@@ -302,20 +331,26 @@ static dg_val training_output(dg_build *b, const conf *c, int64_t capacity, cons
 static dg_val misfit(dg_build *b, const conf *c, const dg_levels *levels)
 {
     if (dg_anchors_n(levels) < c->queries)
-        return dg_error(b, "decoder-queries", "%lld queries from %lld tokens: take larger images or fewer queries",
+        return dg_error(b, "decoder-queries",
+                        "%lld queries from %lld tokens: take larger images or fewer queries",
                         (long long)c->queries, (long long)dg_anchors_n(levels));
     for (int l = 0; l < levels->n && c->method == METHOD_DISCRETE; l++)
         if (levels->h[l] != levels->w[l])
-            return dg_error(b, "decoder-discrete", "method=\"discrete\" is defined for square images, found a map of %lldx%lld",
-                            (long long)levels->w[l], (long long)levels->h[l]);
+            return dg_error(
+                b, "decoder-discrete",
+                "method=\"discrete\" is defined for square images, found a map of %lldx%lld",
+                (long long)levels->w[l], (long long)levels->h[l]);
     return DG_NONE;
 }
 
 static void lower(dg_build *b, const void *self, const dg_val in[], dg_val out[])
 {
-    const conf      *c = self;
-    dg_val           dn = dg_training(b) ? in[DENOISING] : DG_NONE, logits[MOST_LAYERS], boxes[MOST_LAYERS];
-    dg_decoder_stack s = { .heads = c->heads, .ffn = c->ffn, .discrete = c->method == METHOD_DISCRETE, .version1 = !c->version };
+    const conf *c = self;
+    dg_val dn = dg_training(b) ? in[DENOISING] : DG_NONE, logits[MOST_LAYERS], boxes[MOST_LAYERS];
+    dg_decoder_stack s = { .heads = c->heads,
+                           .ffn = c->ffn,
+                           .discrete = c->method == METHOD_DISCRETE,
+                           .version1 = !c->version };
     int              eval = (int)(c->eval_idx < 0 ? c->layers + c->eval_idx : c->eval_idx);
     selection        chosen;
 

@@ -1,9 +1,10 @@
-/* denoising.c: <denoising>, noised copies of the targets that the decoder learns to restore or to reject.
- * Contrastive denoising: Zhang et al. 2022 (DINO), sec. 3.3.
+/* denoising.c: <denoising>, noised copies of the targets that the decoder learns to restore or to
+ * reject. Contrastive denoising: Zhang et al. 2022 (DINO), sec. 3.3.
  *
- *   M      most objects of an image, over all ranks of `axis`: group sizes are then the same everywhere
- *   G      max(1, count div M) groups of 2 M queries: M positives, M negatives with more noise
- * No tensor depends on M: there is room for max(2 count, 2 max_objects) queries, of which 2 M G are live. */
+ *   M   most objects of an image, over all ranks of `axis`: group sizes are then the same everywhere
+ *   G   max(1, count div M) groups of 2 M queries: M positives, M negatives with more noise
+ * No tensor depends on M: there is room for max(2 count, 2 max_objects) queries, of which 2 M G are
+ * live. */
 #include "nodes/builtin.h"
 
 typedef struct conf {
@@ -16,20 +17,27 @@ enum { EMPTY_PAD, EMPTY_ABSENT };
 
 static const dg_port ports[] = {
     DG_IN("targets", "{labels:i[B,M],boxes:f[B,M,4],count:i[B]}", "objects of each image"),
-    DG_OUT_FLAGS("out", "{labels:i[B,N],boxes:f[B,N,4],meta:i[4],query:i[B,P],gt:i[B,P]}", DG_PORT_VARIES,
-                 "classes and boxes of the queries; meta: M, groups, live queries, queries of a group; query and gt: pairs of "
+    DG_OUT_FLAGS("out", "{labels:i[B,N],boxes:f[B,N,4],meta:i[4],query:i[B,P],gt:i[B,P]}",
+                 DG_PORT_VARIES,
+                 "classes and boxes of the queries; meta: M, groups, live queries, queries of a "
+                 "group; query and gt: pairs of "
                  "a positive query with its object"),
     { 0 },
 };
 
 static const dg_attr attrs[] = {
-    DG_INT(conf, count, 100, 1, 10000, "positive queries asked for; an image with more objects has one group"),
+    DG_INT(conf, count, 100, 1, 10000,
+           "positive queries asked for; an image with more objects has one group"),
     DG_INT_REQUIRED(conf, classes, 1, 1000000, "object classes"),
     DG_NUM(conf, label_noise, 0.5, 0, 1, "twice the share of labels that are drawn anew"),
-    DG_NUM(conf, box_noise, 1, 0, 10, "largest shift of a corner over half the side, of positives; negatives: up to twice that"),
+    DG_NUM(
+        conf, box_noise, 1, 0, 10,
+        "largest shift of a corner over half the side, of positives; negatives: up to twice that"),
     DG_ENUM(conf, empty, EMPTY_PAD, "pad|absent",
-            "when no image of the batch has an object: two dummy queries, as the reference has it, or none"),
-    DG_STR(conf, axis, NULL, "mesh axis over which M is the maximum; without it every rank has its own M"),
+            "when no image of the batch has an object: two dummy queries, as the reference has it, "
+            "or none"),
+    DG_STR(conf, axis, NULL,
+           "mesh axis over which M is the maximum; without it every rank has its own M"),
     { 0 },
 };
 
@@ -40,9 +48,10 @@ static const dg_collective collectives[] = {
 
 static void lower(dg_build *b, const void *self, const dg_val in[], dg_val out[])
 {
-    const conf     *c = self;
-    dg_val          labels = dg_record_get(b, in[0], "labels"), boxes = dg_record_get(b, in[0], "boxes");
-    dg_val          count = dg_record_get(b, in[0], "count"), most = dg_reduce_max(b, count, DG_ALL_AXES, false);
+    const conf *c = self;
+    dg_val labels = dg_record_get(b, in[0], "labels"), boxes = dg_record_get(b, in[0], "boxes");
+    dg_val count = dg_record_get(b, in[0], "count"),
+           most = dg_reduce_max(b, count, DG_ALL_AXES, false);
     int64_t         batch = dg_dim(b, labels, 0), slots = dg_dim(b, labels, 1);
     dg_denoise_attr attr = {
         .count = c->count,
@@ -52,13 +61,15 @@ static void lower(dg_build *b, const void *self, const dg_val in[], dg_val out[]
         .box_noise = c->box_noise,
         .on_empty = c->empty == EMPTY_PAD,
     };
-    dg_shape     per_query = DG_SHAPE(batch, attr.capacity), per_side = DG_SHAPE(batch, attr.capacity, 4);
+    dg_shape per_query = DG_SHAPE(batch, attr.capacity),
+             per_side = DG_SHAPE(batch, attr.capacity, 4);
     dg_denoising dn;
 
     if (c->axis)
         most = dg_all_reduce(b, most, DG_MAX, c->axis);
-    dn = dg_denoise(b, labels, boxes, count, most, dg_uniform(b, "label_mask", per_query), dg_uniform(b, "new_label", per_query),
-                    dg_uniform(b, "sign", per_side), dg_uniform(b, "mag", per_side), &attr);
+    dn = dg_denoise(b, labels, boxes, count, most, dg_uniform(b, "label_mask", per_query),
+                    dg_uniform(b, "new_label", per_query), dg_uniform(b, "sign", per_side),
+                    dg_uniform(b, "mag", per_side), &attr);
     out[0] = dg_record(b);
     dg_record_set(b, out[0], "labels", dg_name(b, dn.labels, "dn.labels"));
     dg_record_set(b, out[0], "boxes", dg_name(b, dn.boxes, "dn.boxes"));

@@ -1,11 +1,12 @@
-/* hybrid.c: <encoder.hybrid>, RT-DETR's encoder: attention on the coarsest map only, then convolutions that mix
- * the three scales down and up again. Zhao et al. 2024, sec. 4.2; RepVGG: Ding et al. 2021.
+/* hybrid.c: <encoder.hybrid>, RT-DETR's encoder: attention on the coarsest map only, then
+ * convolutions that mix the three scales down and up again. Zhao et al. 2024, sec. 4.2; RepVGG:
+ * Ding et al. 2021.
  *
  *   P_l  = BN(conv1(S_l));  T5 = AIFI(P5)
  *   F5 = lateral_0(T5), X4 = fpn_0([up F5, P4]);  F4 = lateral_1(X4), F3 = fpn_1([up F4, P3])
  *   O3 = F3, O4 = pan_0([down_0(O3), F4]), O5 = pan_1([down_1(O4), F5])
- *   csp(x) = conv3(rep(rep(rep(conv1(x)))) + conv2(x));  rep(x) = silu(BN(conv3x3(x)) + BN(conv1x1(x)))
- */
+ *   csp(x) = conv3(rep(rep(rep(conv1(x)))) + conv2(x))
+ *   rep(x) = silu(BN(conv3x3(x)) + BN(conv1x1(x))) */
 #include "nodes/builtin.h"
 #include "nodes/layers.h"
 
@@ -23,7 +24,8 @@ static const dg_port ports[] = {
     DG_IN("s8", "f[B,H8,W8,C8]", "features at stride 8"),
     DG_IN("s16", "f[B,H16,W16,C16]", "features at stride 16"),
     DG_IN("s32", "f[B,H32,W32,C32]", "features at stride 32"),
-    DG_OUT("out", "{s8:f[B,H8,W8,D],s16:f[B,H16,W16,D],s32:f[B,H32,W32,D]}", "mixed features, all of one width"),
+    DG_OUT("out", "{s8:f[B,H8,W8,D],s16:f[B,H16,W16,D],s32:f[B,H32,W32,D]}",
+           "mixed features, all of one width"),
     { 0 },
 };
 
@@ -32,7 +34,8 @@ static const dg_attr attrs[] = {
     DG_INT(conf, ffn, 1024, 1, 65536, "inner width of the attention layer's feed-forward part"),
     DG_INT(conf, heads, 8, 1, 256, "attention heads"),
     DG_NUM(conf, expansion, 0.5, 0.01, 4, "inner width of the fusion blocks over width"),
-    DG_NUM(conf, depth, 1, 0.01, 10, "three times this, rounded, is the number of RepVGG blocks in a fusion block"),
+    DG_NUM(conf, depth, 1, 0.01, 10,
+           "three times this, rounded, is the number of RepVGG blocks in a fusion block"),
     DG_ENUM(conf, version, 1, "1|2", "whose parameter names: RT-DETR or RT-DETRv2"),
     { 0 },
 };
@@ -42,11 +45,13 @@ static void check(dg_check *k, const void *self)
     const conf *c = self;
 
     if (c->width % 4 || c->width % c->heads)
-        dg_check_fail(k, "width", "encoder-width", "must be a multiple of 4 and of heads (%lld), found %lld",
+        dg_check_fail(k, "width", "encoder-width",
+                      "must be a multiple of 4 and of heads (%lld), found %lld",
                       (long long)c->heads, (long long)c->width);
 }
 
-static dg_val conv_norm(const dg_place *at, const char *name, dg_val x, int64_t out, int size, int stride, dg_layer_act act)
+static dg_val conv_norm(const dg_place *at, const char *name, dg_val x, int64_t out, int size,
+                        int stride, dg_layer_act act)
 {
     dg_place     p = dg_place_in(at, "%s", name);
     dg_conv_norm shape = { .out = out, .size = size, .stride = stride, .act = act };
@@ -54,8 +59,10 @@ static dg_val conv_norm(const dg_place *at, const char *name, dg_val x, int64_t 
     return dg_layer_conv_norm(&p, x, &shape);
 }
 
-/* Sines and cosines of x and y. The reference lays the table out with x as the slow index while tokens run
- * along rows, so that token i has the embedding of x = i div h, y = i mod h; trained weights expect that. */
+/* Sines and cosines of x and y. The reference lays the table out with x as the slow index while
+ * tokens run
+ * along rows, so that token i has the embedding of x = i div h, y = i mod h; trained weights
+ * expect that. */
 static dg_val positions(dg_build *b, int64_t h, int64_t w, int64_t width)
 {
     int64_t n = h * w, quarter = width / 4;
@@ -63,11 +70,12 @@ static dg_val positions(dg_build *b, int64_t h, int64_t w, int64_t width)
     dg_val  v;
 
     if (!table)
-        return dg_error(b, "out-of-memory", "no memory for the position table of %lld tokens", (long long)n);
+        return dg_error(b, "out-of-memory", "no memory for the position table of %lld tokens",
+                        (long long)n);
     for (int64_t i = 0; i < n; i++)
         for (int64_t k = 0; k < quarter; k++) {
-            double omega = pow(10000, -(double)k / (double)quarter);
-            double x = (double)(i / h) * omega, y = (double)(i % h) * omega;
+            double  omega = pow(10000, -(double)k / (double)quarter);
+            double  x = (double)(i / h) * omega, y = (double)(i % h) * omega;
             double *row = table + i * width + k;
 
             row[0] = sin(x);
@@ -80,12 +88,14 @@ static dg_val positions(dg_build *b, int64_t h, int64_t w, int64_t width)
     return v;
 }
 
-/* Attention-based intra-scale feature interaction: one post-norm transformer layer on the coarsest map. */
+/* Attention-based intra-scale feature interaction: one post-norm transformer layer on the
+ * coarsest map. */
 static dg_val aifi(dg_build *b, dg_val x, const conf *c)
 {
     dg_place at = dg_place_at(b, "encoder.0.layers.0");
     dg_place attention = dg_place_in(&at, "self_attn"), linear1 = dg_place_in(&at, "linear1");
-    dg_place linear2 = dg_place_in(&at, "linear2"), norm1 = dg_place_in(&at, "norm1"), norm2 = dg_place_in(&at, "norm2");
+    dg_place linear2 = dg_place_in(&at, "linear2"), norm1 = dg_place_in(&at, "norm1"),
+             norm2 = dg_place_in(&at, "norm2");
     dg_shape map = dg_shape_of(b, x);
     int64_t  h = dg_dim(b, x, 1), w = dg_dim(b, x, 2);
     dg_val   t = dg_reshape(b, x, DG_SHAPE(dg_dim(b, x, 0), h * w, c->width)), y;
@@ -93,7 +103,8 @@ static dg_val aifi(dg_build *b, dg_val x, const conf *c)
     y = dg_layer_attention(&attention, t, positions(b, h, w, c->width), (int)c->heads, DG_NONE, 0);
     t = dg_layer_layer_norm(&norm1, dg_add(b, t, y));
     y = dg_gelu(b, dg_layer_linear(&linear1, t, c->ffn, dg_init_fan_in(c->width)));
-    t = dg_layer_layer_norm(&norm2, dg_add(b, t, dg_layer_linear(&linear2, y, c->width, dg_init_fan_in(c->ffn))));
+    t = dg_layer_layer_norm(
+        &norm2, dg_add(b, t, dg_layer_linear(&linear2, y, c->width, dg_init_fan_in(c->ffn))));
     return dg_reshape(b, dg_name(b, t, "encoder.encoder.0"), map);
 }
 
@@ -133,9 +144,11 @@ static dg_val mix(dg_build *b, const dg_val p[N_LEVELS], const conf *c)
     dg_val   x4 = csp(b, "fpn_blocks", 0, dg_upsample(b, f5, 2), p[S16], c);
     dg_val   f4 = conv_norm(&lateral, "1", x4, c->width, 1, 1, DG_LAYER_SILU);
     dg_val   o3 = csp(b, "fpn_blocks", 1, dg_upsample(b, f4, 2), p[S8], c);
-    dg_val   o4 = csp(b, "pan_blocks", 0, conv_norm(&down, "0", o3, c->width, 3, 2, DG_LAYER_SILU), f4, c);
-    dg_val   o5 = csp(b, "pan_blocks", 1, conv_norm(&down, "1", o4, c->width, 3, 2, DG_LAYER_SILU), f5, c);
-    dg_val   out = dg_record(b);
+    dg_val   o4 =
+        csp(b, "pan_blocks", 0, conv_norm(&down, "0", o3, c->width, 3, 2, DG_LAYER_SILU), f4, c);
+    dg_val o5 =
+        csp(b, "pan_blocks", 1, conv_norm(&down, "1", o4, c->width, 3, 2, DG_LAYER_SILU), f5, c);
+    dg_val out = dg_record(b);
 
     dg_record_set(b, out, "s8", dg_name(b, o3, "encoder.out0"));
     dg_record_set(b, out, "s16", dg_name(b, o4, "encoder.out1"));
@@ -159,10 +172,14 @@ static void lower(dg_build *b, const void *self, const dg_val in[], dg_val out[]
     dg_val      p[N_LEVELS];
 
     if (!fits(b, in)) {
-        out[0] = dg_error(b, "encoder-size", "feature maps of %lldx%lld, %lldx%lld and %lldx%lld do not halve from level "
-                          "to level: are s8, s16 and s32 wired in this order, and are the sides of images multiples of 32?",
-                          (long long)dg_dim(b, in[S8], 2), (long long)dg_dim(b, in[S8], 1), (long long)dg_dim(b, in[S16], 2),
-                          (long long)dg_dim(b, in[S16], 1), (long long)dg_dim(b, in[S32], 2), (long long)dg_dim(b, in[S32], 1));
+        out[0] =
+            dg_error(b, "encoder-size",
+                     "feature maps of %lldx%lld, %lldx%lld and %lldx%lld do not halve from level "
+                     "to level: are s8, s16 and s32 wired in this order, and are the sides of "
+                     "images multiples of 32?",
+                     (long long)dg_dim(b, in[S8], 2), (long long)dg_dim(b, in[S8], 1),
+                     (long long)dg_dim(b, in[S16], 2), (long long)dg_dim(b, in[S16], 1),
+                     (long long)dg_dim(b, in[S32], 2), (long long)dg_dim(b, in[S32], 1));
         return;
     }
     for (int l = 0; l < N_LEVELS; l++) {
@@ -183,7 +200,8 @@ const dg_node_class dg_node_encoder_hybrid = {
     DG_NODE_CLASS,
     .name = "encoder.hybrid",
     .role = DG_ROLE_ENCODER,
-    .brief = "RT-DETR's hybrid encoder: attention at stride 32, fusion of three scales by convolutions.",
+    .brief =
+        "RT-DETR's hybrid encoder: attention at stride 32, fusion of three scales by convolutions.",
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),

@@ -1,5 +1,5 @@
-/* allreduce.c: <allreduce>, one value from the values of all ranks: of the gradients, of a number, or of a record field
- * by field. */
+/* allreduce.c: <allreduce>, one value from the values of all ranks: of the gradients, of a number,
+ * or of a record field by field. */
 #include "nodes/builtin.h"
 
 typedef struct conf {
@@ -42,7 +42,8 @@ static dg_val reduce(dg_build *b, const conf *c, dg_val v)
         }
         return out;
     case DG_KIND_PARAMETERS:
-        return dg_error(b, "allreduce-parameters", "parameters are the same on every rank already; reduce the gradients");
+        return dg_error(b, "allreduce-parameters",
+                        "parameters are the same on every rank already; reduce the gradients");
     default:
         return dg_all_reduce(b, v, (dg_reduce)c->op, c->axis);
     }

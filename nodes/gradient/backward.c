@@ -1,4 +1,5 @@
-/* backward.c: <backward>, the gradient of a loss with respect to every trainable parameter that it depends on. */
+/* backward.c: <backward>, the gradient of a loss with respect to every trainable parameter that
+ * it depends on. */
 #include "nodes/builtin.h"
 
 typedef struct conf {
@@ -7,7 +8,8 @@ typedef struct conf {
 
 static const dg_port ports[] = {
     DG_IN("loss", "f[]", "what is made small"),
-    DG_OUT("gradients", "gradients", "one gradient for each trainable parameter, summed over the batches of an update"),
+    DG_OUT("gradients", "gradients",
+           "one gradient for each trainable parameter, summed over the batches of an update"),
     { 0 },
 };
 
@@ -26,7 +28,8 @@ const dg_node_class dg_node_backward = {
     .name = "backward",
     .role = DG_ROLE_GRADIENT,
     .brief = "Gradients of a loss with respect to all trainable parameters.",
-    .doc = "Nodes below it belong to the update, which happens once every `accumulate` batches of <train>.",
+    .doc = "Nodes below it belong to the update, which happens once every `accumulate` batches of "
+           "<train>.",
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),

@@ -1,11 +1,13 @@
-/* rtdetr.c: <loss.rtdetr>, set prediction loss: every output set is matched to the targets and pays for classes and boxes.
- * Matching: Carion et al. 2020; varifocal: Zhang et al. 2021, with the pair's IoU as target; denoising pairs are known.
+/* rtdetr.c: <loss.rtdetr>, set prediction loss: every output set is matched to the targets and pays
+ * for classes and boxes. Matching: Carion et al. 2020; varifocal: Zhang et al. 2021, with the pair's
+ * IoU as target; denoising pairs are known.
  *
  *   K           max(1, objects over all ranks of `axis`) / ranks; for denoising sets K * groups
  *   loss_vfl    w_class sum vfl(logits, IoU of matched pairs) / K
  *   loss_bbox   w_l1    sum |d(cx, cy, w, h)| / K              over matched pairs
  *   loss_giou   w_giou  sum (1 - GIoU) / K
- * Sets: the last layer, aux_i, dn_i, enc_0 (in version 1 the selection is the last aux). total is the sum of all. */
+ * Sets: the last layer, aux_i, dn_i, enc_0 (in version 1 the selection is the last aux). total is
+ * the sum of all. */
 #include "nodes/builtin.h"
 
 #include <stdio.h>
@@ -23,15 +25,19 @@ enum { TOTAL, TERMS };
 enum { VARIFOCAL, FOCAL };
 
 static const dg_port ports[] = {
-    DG_IN("predictions", "{logits:f[B,Q,C],boxes:f[B,Q,4],aux?:any,enc?:any,dn?:any,denoising?:any}", "output of decoder.rtdetr"),
+    DG_IN("predictions",
+          "{logits:f[B,Q,C],boxes:f[B,Q,4],aux?:any,enc?:any,dn?:any,denoising?:any}",
+          "output of decoder.rtdetr"),
     DG_IN("targets", "{labels:i[B,M],boxes:f[B,M,4],count:i[B]}", "objects of each image"),
     DG_OUT_MAIN("total", "f[]", "sum of the terms"),
-    DG_OUT("terms", "{loss_*:f[]}", "weighted terms by the reference's names: loss_vfl, loss_bbox_aux_0, ..."),
+    DG_OUT("terms", "{loss_*:f[]}",
+           "weighted terms by the reference's names: loss_vfl, loss_bbox_aux_0, ..."),
     { 0 },
 };
 
 static const dg_attr attrs[] = {
-    DG_ENUM(conf, classification, VARIFOCAL, "vfl|focal", "target of a matched pair: its IoU, or 1"),
+    DG_ENUM(conf, classification, VARIFOCAL, "vfl|focal",
+            "target of a matched pair: its IoU, or 1"),
     DG_NUM(conf, class_weight, 1, 0, 1e6, "weight of the class term"),
     DG_NUM(conf, l1_weight, 5, 0, 1e6, "weight of the distance of boxes"),
     DG_NUM(conf, giou_weight, 2, 0, 1e6, "weight of 1 - GIoU"),
@@ -42,7 +48,8 @@ static const dg_attr attrs[] = {
     DG_NUM(conf, match_giou, 2, 0, 1e6, "GIoU cost in matching"),
     DG_NUM(conf, match_alpha, 0.25, 0, 1, "alpha of the class cost"),
     DG_NUM(conf, match_gamma, 2, 0, 10, "gamma of the class cost"),
-    DG_STR(conf, axis, NULL, "mesh axis over which objects are counted; without it every rank counts its own"),
+    DG_STR(conf, axis, NULL,
+           "mesh axis over which objects are counted; without it every rank counts its own"),
     { 0 },
 };
 
@@ -74,7 +81,8 @@ static dg_val objects(const sums *s)
     return s->c->axis ? dg_scale(b, n, 1 / (double)dg_axis_size(b, s->c->axis), 0) : n;
 }
 
-static void add_term(sums *s, const char *kind, const char *set, dg_val sum, double weight, dg_val normaliser)
+static void add_term(sums *s, const char *kind, const char *set, dg_val sum, double weight,
+                     dg_val normaliser)
 {
     dg_build *b = s->b;
     dg_val    term = dg_div(b, dg_scale(b, sum, weight, 0), normaliser);
@@ -89,10 +97,14 @@ static void add_set(sums *s, const char *set, dg_val prediction, dg_val labels, 
 {
     dg_build          *b = s->b;
     const conf        *c = s->c;
-    dg_class_loss_attr attr = { .focal = c->classification == FOCAL, .alpha = c->alpha, .gamma = c->gamma };
-    dg_val             logits = dg_record_get(b, prediction, "logits"), boxes = dg_record_get(b, prediction, "boxes");
-    dg_box_losses      box = dg_box_loss(b, boxes, s->boxes, p->query, p->gt);
-    dg_val             class = dg_class_loss(b, logits, labels, p->query, p->gt, attr.focal ? DG_NONE : box.iou, p->dn, &attr);
+    dg_class_loss_attr attr = { .focal = c->classification == FOCAL,
+                                .alpha = c->alpha,
+                                .gamma = c->gamma };
+    dg_val             logits = dg_record_get(b, prediction, "logits"),
+           boxes = dg_record_get(b, prediction, "boxes");
+    dg_box_losses box = dg_box_loss(b, boxes, s->boxes, p->query, p->gt);
+    dg_val class = dg_class_loss(b, logits, labels, p->query, p->gt, attr.focal ? DG_NONE : box.iou,
+                                 p->dn, &attr);
 
     add_term(s, attr.focal ? "focal" : "vfl", set, class, c->class_weight, p->normaliser);
     add_term(s, "bbox", set, box.l1, c->l1_weight, p->normaliser);
@@ -111,7 +123,8 @@ static dg_val labels_for(const sums *s, dg_val logits)
         return s->labels;
     zeros = calloc((size_t)dg_shape_elements(shape), sizeof *zeros);
     if (!zeros)
-        return dg_error(b, "out-of-memory", "no memory for %lld labels", (long long)dg_shape_elements(shape));
+        return dg_error(b, "out-of-memory", "no memory for %lld labels",
+                        (long long)dg_shape_elements(shape));
     labels = dg_const_i32(b, shape, zeros);
     free(zeros);
     return labels;
@@ -121,18 +134,21 @@ static void add_matched(sums *s, const char *set, dg_val prediction, dg_val norm
 {
     dg_build     *b = s->b;
     const conf   *c = s->c;
-    dg_match_attr attr = { c->match_class, c->match_l1, c->match_giou, c->match_alpha, c->match_gamma };
-    dg_val        logits = dg_record_get(b, prediction, "logits"), boxes = dg_record_get(b, prediction, "boxes");
-    dg_val        labels = labels_for(s, logits);
-    dg_val        cost = dg_match_cost(b, logits, boxes, labels, s->boxes, s->count, &attr);
-    pairs         p = { .query = dg_match(b, cost, s->count), .normaliser = normaliser };
+    dg_match_attr attr = { c->match_class, c->match_l1, c->match_giou, c->match_alpha,
+                           c->match_gamma };
+    dg_val        logits = dg_record_get(b, prediction, "logits"),
+           boxes = dg_record_get(b, prediction, "boxes");
+    dg_val labels = labels_for(s, logits);
+    dg_val cost = dg_match_cost(b, logits, boxes, labels, s->boxes, s->count, &attr);
+    pairs  p = { .query = dg_match(b, cost, s->count), .normaliser = normaliser };
 
     dg_name(b, p.query, "match%s", set);
     add_set(s, set, prediction, labels, &p);
 }
 
 /* Every numbered entry of predictions.part, as set "_part_i". */
-static void add_list(sums *s, dg_val predictions, const char *part, const pairs *known, dg_val normaliser)
+static void add_list(sums *s, dg_val predictions, const char *part, const pairs *known,
+                     dg_val normaliser)
 {
     dg_build *b = s->b;
     dg_val    list;
@@ -191,7 +207,8 @@ const dg_node_class dg_node_loss_rtdetr = {
     DG_NODE_CLASS,
     .name = "loss.rtdetr",
     .role = DG_ROLE_LOSS,
-    .brief = "RT-DETR's set prediction loss: varifocal, L1 and GIoU for every layer, the selection and the denoising queries.",
+    .brief = "RT-DETR's set prediction loss: varifocal, L1 and GIoU for every layer, the selection "
+             "and the denoising queries.",
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),

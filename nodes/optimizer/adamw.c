@@ -1,4 +1,5 @@
-/* adamw.c: <optimizer.adamw>. Loshchilov & Hutter 2019, with the gradient clipped by its global norm.
+/* adamw.c: <optimizer.adamw>. Loshchilov & Hutter 2019, with the gradient clipped by its global
+ * norm.
  *
  *   g <- g min(1, clip / (|g| + 1e-6))
  *   m <- b1 m + (1-b1) g,  v <- b2 v + (1-b2) g^2
@@ -48,8 +49,10 @@ static const dg_attr group_attrs[] = {
 };
 
 static const dg_child_class children[] = {
-    { "group", group_attrs, sizeof(group), MOST_GROUPS, "parameters with settings of their own; the others form the last group" },
-    { "schedule", dg_schedule_attrs, sizeof(dg_schedule_conf), 1, "how the learning rate of all groups changes" },
+    { "group", group_attrs, sizeof(group), MOST_GROUPS,
+      "parameters with settings of their own; the others form the last group" },
+    { "schedule", dg_schedule_attrs, sizeof(dg_schedule_conf), 1,
+      "how the learning rate of all groups changes" },
     { 0 },
 };
 
@@ -61,7 +64,8 @@ static void check(dg_check *k, const void *self)
         const group *g = c->children.v[i].conf;
 
         if (c->children.v[i].kind == GROUP && g->lr >= 0 && (g->lr_scale < 1 || g->lr_scale > 1))
-            dg_check_fail(k, NULL, "group-lr", "group \"%s\" has both lr and lr_scale; one of them is enough", g->match);
+            dg_check_fail(k, NULL, "group-lr",
+                          "group \"%s\" has both lr and lr_scale; one of them is enough", g->match);
     }
 }
 
@@ -79,7 +83,8 @@ static int collect(const conf *c, dg_group out[DG_MAX_GROUPS])
         const group *g = c->children.v[i].conf;
 
         if (c->children.v[i].kind == GROUP)
-            out[n++] = (dg_group){ g->match, g->unless, lr_scale(c, g), g->weight_decay < 0 ? c->weight_decay : g->weight_decay };
+            out[n++] = (dg_group){ g->match, g->unless, lr_scale(c, g),
+                                   g->weight_decay < 0 ? c->weight_decay : g->weight_decay };
     }
     out[n++] = (dg_group){ NULL, NULL, 1, c->weight_decay };
     return n;
@@ -118,7 +123,8 @@ const dg_node_class dg_node_optimizer_adamw = {
     DG_NODE_CLASS,
     .name = "optimizer.adamw",
     .role = DG_ROLE_OPTIMIZER,
-    .brief = "AdamW with parameter groups, clipping by global norm and a schedule of the learning rate.",
+    .brief =
+        "AdamW with parameter groups, clipping by global norm and a schedule of the learning rate.",
     .doc = "A step whose loss or gradient norm is not finite changes nothing.",
     .ports = ports,
     .attrs = attrs,

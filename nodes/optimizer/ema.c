@@ -1,5 +1,6 @@
-/* ema.c: <ema>, running average of parameters and running statistics: e <- d e + (1-d) w after every step n = 1, 2, ...
- * with d = decay (1 - exp(-n / warmup)): the average forgets the start quickly. */
+/* ema.c: <ema>, running average of parameters and running statistics: e <- d e + (1-d) w after
+ * every step n = 1, 2, ... with d = decay (1 - exp(-n / warmup)): the average forgets the start
+ * quickly. */
 #include "nodes/builtin.h"
 
 #include <math.h>

@@ -2,8 +2,10 @@
  *
  *   warm-up    min(1, (t+1) / warmup)
  *   constant   1
- *   cosine     1 until hold = h; then to + (1 - to) (1 + cos(pi (t-h) / (T-h))) / 2     Loshchilov & Hutter 2017
- *   multistep  gamma ^ (milestones reached), milestones in epochs; counted once warm-up is done, as in the reference */
+ *   cosine     1 until hold = h; then to + (1 - to) (1 + cos(pi (t-h) / (T-h))) / 2
+ *              Loshchilov & Hutter 2017
+ *   multistep  gamma ^ (milestones reached), milestones in epochs; counted once warm-up is done, as
+ *              in the reference */
 #include "nodes/optimizer/schedule.h"
 
 #include <math.h>
@@ -22,7 +24,9 @@ const dg_attr dg_schedule_attrs[] = {
 
 static double steps_of(const dg_when *w, const dg_clock *clock)
 {
-    return w->unit == DG_STEPS ? w->n : w->unit == DG_EPOCHS ? w->n * (double)clock->steps_per_epoch : 0;
+    return w->unit == DG_STEPS    ? w->n
+           : w->unit == DG_EPOCHS ? w->n * (double)clock->steps_per_epoch
+                                  : 0;
 }
 
 static double cosine(const dg_schedule_conf *s, const dg_clock *clock)
@@ -52,6 +56,8 @@ double dg_schedule_factor(const dg_schedule_conf *s, const dg_clock *clock)
     if (!s)
         return 1;
     warm = s->warmup > 0 ? fmin(1, (double)(clock->step + 1) / (double)s->warmup) : 1;
-    decay = s->decay == COSINE ? cosine(s, clock) : s->decay == MULTISTEP && warm >= 1 ? multistep(s, clock) : 1;
+    decay = s->decay == COSINE                   ? cosine(s, clock)
+            : s->decay == MULTISTEP && warm >= 1 ? multistep(s, clock)
+                                                 : 1;
     return warm * decay;
 }

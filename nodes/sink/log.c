@@ -1,4 +1,5 @@
-/* log.c: <log>, numbers for the progress line and metrics.jsonl: the mean of each over the batches between two reports. */
+/* log.c: <log>, numbers for the progress line and metrics.jsonl: the mean of each over the
+ * batches between two reports. */
 #include "nodes/builtin.h"
 
 #include <stdlib.h>
@@ -47,15 +48,20 @@ static int open_keys(state *s, const dg_sink_batch *b, dg_diag *d)
             break;
         s->n++;
     }
-    return s->n == b->n_in ? 0 : dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for a log of %d numbers", b->n_in);
+    return s->n == b->n_in ? 0
+                           : dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory",
+                                     "no memory for a log of %d numbers", b->n_in);
 }
 
 static double number(const dg_tensor *t)
 {
     switch (t->dtype) {
-    case DG_F64: return *(const double *)t->data;
-    case DG_I32: return *(const int32_t *)t->data;
-    default: return (double)*(const float *)t->data;
+    case DG_F64:
+        return *(const double *)t->data;
+    case DG_I32:
+        return *(const int32_t *)t->data;
+    default:
+        return (double)*(const float *)t->data;
     }
 }
 

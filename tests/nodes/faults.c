@@ -9,10 +9,10 @@
 #include "nodes/builtin.h"
 
 typedef struct fault {
-    const char *id;                            /* of the one diagnostic that must be among those given */
-    const char *backbone, *encoder, *decoder;  /* further attributes */
-    const char *optimizer;                     /* elements inside it */
-    const char *update, *end;                  /* elements before and after the optimizer */
+    const char *id; /* of the one diagnostic that must be among those given */
+    const char *backbone, *encoder, *decoder; /* further attributes */
+    const char *optimizer;                    /* elements inside it */
+    const char *update, *end;                 /* elements before and after the optimizer */
     int         w, h;
 } fault;
 
@@ -28,21 +28,27 @@ static const fault faults[] = {
     { "decoder-queries", "", "", "queries='300'", "", "", "", 64, 64 },
     { "decoder-discrete", "", "", "method='discrete'", "", "", "", 96, 64 },
     { "group-lr", "", "", "", "<group match='norm' lr='1' lr_scale='2'/>", "", "", 64, 64 },
-    { "allreduce-gradients", "", "", "", "", "<allreduce id='r' in='@grad' axis='dp' op='max'/>", "", 64, 64 },
-    { "allreduce-parameters", "", "", "", "", "", "<allreduce id='r' in='@opt' axis='dp'/>", 64, 64 },
+    { "allreduce-gradients", "", "", "", "", "<allreduce id='r' in='@grad' axis='dp' op='max'/>",
+      "", 64, 64 },
+    { "allreduce-parameters", "", "", "", "", "", "<allreduce id='r' in='@opt' axis='dp'/>", 64,
+      64 },
 };
 
 static const char pipeline[] =
     "<pipeline version='1'><mesh dp='ranks'/>"
     "<model id='m'><input id='images'/><input id='denoising' optional='true'/>"
     "<backbone.presnet id='backbone' in='@images' depth='18' %s/>"
-    "<encoder.hybrid id='encoder' s8='@backbone.s8' s16='@backbone.s16' s32='@backbone.s32' ffn='32' %s %s/>"
-    "<decoder.rtdetr id='decoder' memory='@encoder.out' denoising='@denoising' classes='3' layers='2' ffn='32' %s %s %s/></model>"
-    "<train steps='1'><loader.synthetic id='data'/><sampler.bucket id='pick' in='@data' batch='2' sizes='%dx%d' tail='drop'/>"
+    "<encoder.hybrid id='encoder' s8='@backbone.s8' s16='@backbone.s16' s32='@backbone.s32' "
+    "ffn='32' %s %s/>"
+    "<decoder.rtdetr id='decoder' memory='@encoder.out' denoising='@denoising' classes='3' "
+    "layers='2' ffn='32' %s %s %s/></model>"
+    "<train steps='1'><loader.synthetic id='data'/><sampler.bucket id='pick' in='@data' batch='2' "
+    "sizes='%dx%d' tail='drop'/>"
     "<augment id='aug' in='@pick'/><batch id='b' in='@aug' max_objects='5'/>"
     "<denoising id='dn' targets='@b.targets' classes='3' count='4'/>"
     "<use id='out' model='m' images='@b.images' denoising='@dn'/>"
-    "<loss.rtdetr id='loss' predictions='@out' targets='@b.targets'/><backward id='grad' loss='@loss.total'/>"
+    "<loss.rtdetr id='loss' predictions='@out' targets='@b.targets'/><backward id='grad' "
+    "loss='@loss.total'/>"
     "%s<optimizer.adamw id='opt' gradients='@grad'>%s</optimizer.adamw>%s</train></pipeline>";
 
 typedef struct opened {
@@ -56,20 +62,23 @@ typedef struct opened {
 static int open_text(opened *o, const fault *f, bool training)
 {
     char text[8192];
-    bool own_width = strstr(f->encoder, "width") != NULL, own_queries = strstr(f->decoder, "queries") != NULL;
+    bool own_width = strstr(f->encoder, "width") != NULL,
+         own_queries = strstr(f->decoder, "queries") != NULL;
     bool own_decoder_width = strstr(f->decoder, "width") != NULL;
     int  rc = 0;
 
-    *o = (opened){ .d = dg_diag_open(), .registry = dg_registry_open(), .params = dg_params_open() };
+    *o =
+        (opened){ .d = dg_diag_open(), .registry = dg_registry_open(), .params = dg_params_open() };
     for (int i = 0; dg_builtin_nodes[i]; i++)
         rc |= dg_registry_add(o->registry, dg_builtin_nodes[i], o->d);
     assert_int_equal(rc, 0);
     snprintf(text, sizeof text, pipeline, f->backbone, own_width ? "" : "width='32'", f->encoder,
-             own_decoder_width ? "" : "width='32'", own_queries ? "" : "queries='10'", f->decoder, f->w % 32 ? 64 : f->w, f->h, f->update,
-             f->optimizer, f->end);
+             own_decoder_width ? "" : "width='32'", own_queries ? "" : "queries='10'", f->decoder,
+             f->w % 32 ? 64 : f->w, f->h, f->update, f->optimizer, f->end);
     rc = dg_graph_parse(&o->graph, text, strlen(text), "fault.xml", NULL, 0, o->registry, o->d);
     if (rc == 0 && training)
-        rc = dg_graph_lower(&o->program, o->graph, o->graph->train, (dg_size){ f->w, f->h }, o->params, o->d);
+        rc = dg_graph_lower(&o->program, o->graph, o->graph->train, (dg_size){ f->w, f->h },
+                            o->params, o->d);
     return rc;
 }
 
@@ -111,7 +120,8 @@ static void accepted(void **state)
         { "", "", "", "", "", "", "", 96, 64 },
         { "", "", "", "method='discrete' points='2,3,4'", "", "", "", 64, 64 },
         { "", "", "", "select='agnostic' learn_query_content='true'", "", "", "", 64, 64 },
-        { "", "freeze_at='2'", "version='1'", "version='1' eval_idx='0'", "<group match='norm' lr='1e-5'/>", "", "", 64, 64 },
+        { "", "freeze_at='2'", "version='1'", "version='1' eval_idx='0'",
+          "<group match='norm' lr='1e-5'/>", "", "", 64, 64 },
     };
 
     (void)state;

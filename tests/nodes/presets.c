@@ -1,4 +1,5 @@
-/* presets.c: the shipped presets declare exactly the parameters of the PyTorch reference: names, shapes, kinds, counts,
+/* presets.c: the shipped presets declare exactly the parameters of the PyTorch reference: names,
+ * shapes, kinds, counts,
  * and the optimizer's groups. */
 #include "tests/check.h"
 
@@ -38,12 +39,15 @@ static void open_preset(opened *o, const char *preset)
     char   path[4096];
     dg_set batch = { "batch", "2" };
 
-    *o = (opened){ .d = dg_diag_open(), .registry = dg_registry_open(), .params = dg_params_open() };
+    *o =
+        (opened){ .d = dg_diag_open(), .registry = dg_registry_open(), .params = dg_params_open() };
     for (int i = 0; dg_builtin_nodes[i]; i++)
         must(dg_registry_add(o->registry, dg_builtin_nodes[i], o->d), o->d);
     snprintf(path, sizeof path, "%s/pipelines/%s_coco.xml", source(), preset);
     must(dg_graph_load(&o->graph, path, &batch, 1, o->registry, o->d), o->d);
-    must(dg_graph_lower(&o->program, o->graph, o->graph->train, (dg_size){ 256, 256 }, o->params, o->d), o->d);
+    must(dg_graph_lower(&o->program, o->graph, o->graph->train, (dg_size){ 256, 256 }, o->params,
+                        o->d),
+         o->d);
 }
 
 static void close_preset(opened *o)
@@ -55,9 +59,13 @@ static void close_preset(opened *o)
     dg_diag_close(&o->d);
 }
 
-/* ---- counts -------------------------------------------------------------------------------------------------------- */
+/* ---- counts ---------------------------------------------------------------------------------- */
 
-typedef struct group { double lr, weight_decay; int tensors; int64_t elements; } group;
+typedef struct group {
+    double  lr, weight_decay;
+    int     tensors;
+    int64_t elements;
+} group;
 typedef struct expected {
     const char *preset;
     int64_t     parameters, trainable, backbone, encoder, decoder;
@@ -66,25 +74,79 @@ typedef struct expected {
 } expected;
 
 static const expected table[] = {
-    { "rtdetrv2_r18vd", 20184464, 20184464, 11199968, 4965120, 4019376, 326, 538, 2,
+    { "rtdetrv2_r18vd",
+      20184464,
+      20184464,
+      11199968,
+      4965120,
+      4019376,
+      326,
+      538,
+      2,
       { { 1e-4, 0, 162, 31360 }, { 1e-4, 1e-4, 164, 20153104 } } },
-    { "rtdetrv2_r34vd", 31441668, 31441668, 21308128, 4965120, 5168420, 404, 665, 4,
-      { { 5e-5, 1e-4, 39, 21290848 }, { 5e-5, 0, 78, 17280 }, { 1e-4, 0, 181, 41764 }, { 1e-4, 1e-4, 106, 10091776 } } },
-    { "rtdetrv2_r50vd_m", 36593772, 36565260, 23474016, 5653248, 7466508, 402, 768, 3,
+    { "rtdetrv2_r34vd",
+      31441668,
+      31441668,
+      21308128,
+      4965120,
+      5168420,
+      404,
+      665,
+      4,
+      { { 5e-5, 1e-4, 39, 21290848 },
+        { 5e-5, 0, 78, 17280 },
+        { 1e-4, 0, 181, 41764 },
+        { 1e-4, 1e-4, 106, 10091776 } } },
+    { "rtdetrv2_r50vd_m",
+      36593772,
+      36565260,
+      23474016,
+      5653248,
+      7466508,
+      402,
+      768,
+      3,
       { { 1e-5, 1e-4, 52, 23445504 }, { 1e-4, 0, 134, 26112 }, { 1e-4, 1e-4, 213, 13093644 } } },
-    { "rtdetrv2_r50vd", 42891372, 42862860, 23474016, 11950848, 7466508, 390, 744, 3,
+    { "rtdetrv2_r50vd",
+      42891372,
+      42862860,
+      23474016,
+      11950848,
+      7466508,
+      390,
+      744,
+      3,
       { { 1e-5, 1e-4, 52, 23445504 }, { 1e-4, 0, 126, 32256 }, { 1e-4, 1e-4, 209, 19385100 } } },
-    { "rtdetrv2_r101vd", 76556268, 76527756, 42413920, 26577536, 7564812, 441, 999, 3,
+    { "rtdetrv2_r101vd",
+      76556268,
+      76527756,
+      42413920,
+      26577536,
+      7564812,
+      441,
+      999,
+      3,
       { { 1e-6, 1e-4, 103, 42385408 }, { 1e-4, 0, 126, 42752 }, { 1e-4, 1e-4, 209, 34099596 } } },
-    { "rtdetr_r18vd", 20184464, 20184464, 11199968, 4965120, 4019376, 326, 533, 4,
-      { { 1e-5, 0, 46, 9856 }, { 1e-5, 1e-4, 23, 11190112 }, { 1e-4, 0, 159, 35504 }, { 1e-4, 1e-4, 98, 8948992 } } },
+    { "rtdetr_r18vd",
+      20184464,
+      20184464,
+      11199968,
+      4965120,
+      4019376,
+      326,
+      533,
+      4,
+      { { 1e-5, 0, 46, 9856 },
+        { 1e-5, 1e-4, 23, 11190112 },
+        { 1e-4, 0, 159, 35504 },
+        { 1e-4, 1e-4, 98, 8948992 } } },
 };
 
 static void check_counts(const dg_params *p, const expected *e)
 {
     static const char *const parts[] = { "backbone.", "encoder.", "decoder." };
-    int64_t all = 0, trainable = 0, part[3] = { 0 };
-    int     tensors = 0;
+    int64_t                  all = 0, trainable = 0, part[3] = { 0 };
+    int                      tensors = 0;
 
     for (int i = 0; i < dg_params_n(p); i++) {
         const dg_param_info *info = dg_params_at(p, i);
@@ -169,10 +231,10 @@ static void counts_and_groups(void **state)
     }
 }
 
-/* ---- names --------------------------------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static const char *const kinds[] = {
-    [DG_TRAINABLE] = "trainable", [DG_FROZEN] = "frozen",           [DG_BUFFER] = "buffer",
+    [DG_TRAINABLE] = "trainable",   [DG_FROZEN] = "frozen",          [DG_BUFFER] = "buffer",
     [DG_EXPORT_CONST] = "constant", [DG_EXPORT_COUNTER] = "counter",
 };
 
@@ -180,10 +242,14 @@ static const char *const kinds[] = {
 static void version1_name(char *name, size_t n)
 {
     static const char *const pairs[][2] = {
-        { "encoder.input_proj.0.conv", "encoder.input_proj.0.0" }, { "encoder.input_proj.0.norm", "encoder.input_proj.0.1" },
-        { "encoder.input_proj.1.conv", "encoder.input_proj.1.0" }, { "encoder.input_proj.1.norm", "encoder.input_proj.1.1" },
-        { "encoder.input_proj.2.conv", "encoder.input_proj.2.0" }, { "encoder.input_proj.2.norm", "encoder.input_proj.2.1" },
-        { "decoder.enc_output.proj", "decoder.enc_output.0" },     { "decoder.enc_output.norm", "decoder.enc_output.1" },
+        { "encoder.input_proj.0.conv", "encoder.input_proj.0.0" },
+        { "encoder.input_proj.0.norm", "encoder.input_proj.0.1" },
+        { "encoder.input_proj.1.conv", "encoder.input_proj.1.0" },
+        { "encoder.input_proj.1.norm", "encoder.input_proj.1.1" },
+        { "encoder.input_proj.2.conv", "encoder.input_proj.2.0" },
+        { "encoder.input_proj.2.norm", "encoder.input_proj.2.1" },
+        { "decoder.enc_output.proj", "decoder.enc_output.0" },
+        { "decoder.enc_output.norm", "decoder.enc_output.1" },
     };
     char old[256];
 
@@ -204,7 +270,8 @@ static void check_row(const dg_params *p, const char *name, const char *shape, c
     if (!info)
         fail_msg("%s is not declared", name);
     for (int k = 0; k < info->shape.rank; k++)
-        snprintf(ours + strlen(ours), sizeof ours - strlen(ours), "%s%lld", k ? "," : "", (long long)info->shape.d[k]);
+        snprintf(ours + strlen(ours), sizeof ours - strlen(ours), "%s%lld", k ? "," : "",
+                 (long long)info->shape.d[k]);
     if (!info->shape.rank)
         snprintf(ours, sizeof ours, "-");
     if (strcmp(ours, shape) || strcmp(kinds[info->kind], kind))
@@ -213,10 +280,10 @@ static void check_row(const dg_params *p, const char *name, const char *shape, c
 
 static void check_names(const char *preset, const char *list, bool version1)
 {
-    char     path[4096], *text, *save = NULL, name[256], shape[64], kind[32];
-    size_t   n;
-    int      rows = 0;
-    opened   o;
+    char   path[4096], *text, *save = NULL, name[256], shape[64], kind[32];
+    size_t n;
+    int    rows = 0;
+    opened o;
 
     open_preset(&o, preset);
     snprintf(path, sizeof path, "%s/tests/nodes/data/%s", source(), list);

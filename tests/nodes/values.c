@@ -1,4 +1,5 @@
-/* values.c: initial values as the reference has them, schedules, and steps in unusual cases: nothing to denoise, unused
+/* values.c: initial values as the reference has them, schedules, and steps in unusual cases:
+ * nothing to denoise, unused
  * rows, other variants of the model. */
 #include "tests/check.h"
 
@@ -14,14 +15,18 @@ static const char pipeline[] =
     "<pipeline version='1'><mesh dp='ranks'/>"
     "<model id='m'><input id='images'/><input id='denoising' optional='true'/>"
     "<backbone.presnet id='backbone' in='@images' depth='18'/>"
-    "<encoder.hybrid id='encoder' s8='@backbone.s8' s16='@backbone.s16' s32='@backbone.s32' width='32' ffn='32' %s/>"
-    "<decoder.rtdetr id='decoder' memory='@encoder.out' denoising='@denoising' classes='3' layers='2' width='32' ffn='32'"
+    "<encoder.hybrid id='encoder' s8='@backbone.s8' s16='@backbone.s16' s32='@backbone.s32' "
+    "width='32' ffn='32' %s/>"
+    "<decoder.rtdetr id='decoder' memory='@encoder.out' denoising='@denoising' classes='3' "
+    "layers='2' width='32' ffn='32'"
     " queries='10' %s/></model>"
-    "<train steps='10'><loader.synthetic id='data'/><sampler.bucket id='pick' in='@data' batch='2' sizes='%lldx64' tail='drop'/>"
+    "<train steps='10'><loader.synthetic id='data'/><sampler.bucket id='pick' in='@data' batch='2' "
+    "sizes='%lldx64' tail='drop'/>"
     "<augment id='aug' in='@pick'/><batch id='b' in='@aug' max_objects='5'/>"
     "<denoising id='dn' targets='@b.targets' classes='3' count='4' empty='%s'/>"
     "<use id='out' model='m' images='@b.images' denoising='@dn'/>"
-    "<loss.rtdetr id='loss' predictions='@out' targets='@b.targets'/><backward id='grad' loss='@loss.total'/>"
+    "<loss.rtdetr id='loss' predictions='@out' targets='@b.targets'/><backward id='grad' "
+    "loss='@loss.total'/>"
     "<optimizer.adamw id='opt' gradients='@grad' clip='0.1'/></train></pipeline>";
 
 typedef struct opened {
@@ -35,11 +40,17 @@ static void must(int rc, dg_diag *d)
         fail_msg("%s", dg_diag_text(d));
 }
 
-static void open_run(opened *o, const char *encoder, const char *decoder, const char *empty, int64_t w)
+static void open_run(opened *o, const char *encoder, const char *decoder, const char *empty,
+                     int64_t w)
 {
     char           text[8192];
-    dg_run_options options = { .size = sizeof options, .file = "values.xml", .text = text, .precision = "f32", .has_seed = true,
-                               .seed = 3, .keep_named = true };
+    dg_run_options options = { .size = sizeof options,
+                               .file = "values.xml",
+                               .text = text,
+                               .precision = "f32",
+                               .has_seed = true,
+                               .seed = 3,
+                               .keep_named = true };
 
     snprintf(text, sizeof text, pipeline, encoder, decoder, (long long)w, empty);
     o->d = dg_diag_open();
@@ -83,9 +94,12 @@ static void initial_values(void **state)
     get(&o, "decoder.dec_bbox_head.1.layers.0.weight", second, 32 * 32);
     assert_true(memcmp(first, second, 32 * 32 * sizeof *first) != 0);
     get(&o, "decoder.decoder.layers.0.cross_attn.sampling_offsets.bias", bias, 8 * 12 * 2);
-    assert_true(fabs(bias[2 * 2] - 3) < 1e-6 && fabs(bias[2 * 2 + 1]) < 1e-6);            /* head 0, point 3: right */
-    assert_true(fabs(bias[24 + 2] - 2) < 1e-6 && fabs(bias[24 + 3] - 2) < 1e-6);          /* head 1, point 2: diagonal */
-    assert_true(fabs(bias[48 + 4 * 2]) < 1e-6 && fabs(bias[48 + 4 * 2 + 1] - 1) < 1e-6);  /* head 2, level 1 again from 1 */
+    assert_true(fabs(bias[2 * 2] - 3) < 1e-6 &&
+                fabs(bias[2 * 2 + 1]) < 1e-6); /* head 0, point 3: right */
+    assert_true(fabs(bias[24 + 2] - 2) < 1e-6 &&
+                fabs(bias[24 + 3] - 2) < 1e-6); /* head 1, point 2: diagonal */
+    assert_true(fabs(bias[48 + 4 * 2]) < 1e-6 &&
+                fabs(bias[48 + 4 * 2 + 1] - 1) < 1e-6); /* head 2, level 1 again from 1 */
     close_run(&o);
 }
 
@@ -142,7 +156,8 @@ static void steps(void **state)
             assert_true(isfinite(number(&o, "grad_norm")));
             dn = number(&o, "loss.loss_vfl_dn_1");
             assert_true(objects || strcmp(variants[i][2], "absent") ? dn > 0 : fabs(dn) < 1e-30);
-            assert_true(objects ? number(&o, "loss.loss_giou") > 0 : fabs(number(&o, "loss.loss_giou")) < 1e-30);
+            assert_true(objects ? number(&o, "loss.loss_giou") > 0
+                                : fabs(number(&o, "loss.loss_giou")) < 1e-30);
         }
         close_run(&o);
     }
@@ -169,7 +184,9 @@ static void discrete(void **state)
 static void schedule(void **state)
 {
     dg_schedule_conf cosine = { .warmup = 10, .decay = 1, .hold = { DG_STEPS, 50 }, .to = 0.02 };
-    dg_schedule_conf steps_ = { .decay = 2, .gamma = 0.1, .milestones = { 2, (const int64_t[]){ 3, 5 } } };
+    dg_schedule_conf steps_ = { .decay = 2,
+                                .gamma = 0.1,
+                                .milestones = { 2, (const int64_t[]){ 3, 5 } } };
     dg_clock         clock = { .n_steps = 100, .steps_per_epoch = 10 };
 
     (void)state;

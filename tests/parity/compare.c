@@ -1,4 +1,5 @@
-/* compare.c: what a fixture lists, beside the same of a run. Queries are compared by the token they came from. */
+/* compare.c: what a fixture lists, beside the same of a run. Queries are compared by the token
+ * they came from. */
 #include <math.h>
 #include <string.h>
 
@@ -38,7 +39,7 @@ int32_t *fixture_read_i32(fixture *f, const char *name, dg_shape *shape)
     return read_value(f, name, DG_I32, shape);
 }
 
-/* ---- tensors ------------------------------------------------------------------------------------------------------ */
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 /* Where the fixture's flat index i of a tensor of shape s (PyTorch's layout) stands with us. */
 static int64_t place(const fixture *f, dg_shape s, dg_shape ours, layout kind, int64_t i)
@@ -78,15 +79,16 @@ static dg_shape shape_of(const dg_json *list, dg_shape otherwise)
 static bool fits(dg_shape expected, dg_shape ours, layout kind)
 {
     if (kind == MAPS && expected.rank == 4)
-        return ours.rank == 4 && expected.d[1] == ours.d[3] && expected.d[2] == ours.d[1] && expected.d[3] == ours.d[2];
+        return ours.rank == 4 && expected.d[1] == ours.d[3] && expected.d[2] == ours.d[1] &&
+               expected.d[3] == ours.d[2];
     if (kind > MAPS)
-        return expected.rank == 3 && ours.rank == 3 && expected.d[0] == ours.d[0] && expected.d[1] <= ours.d[1] &&
-               expected.d[2] == ours.d[2];
+        return expected.rank == 3 && ours.rank == 3 && expected.d[0] == ours.d[0] &&
+               expected.d[1] <= ours.d[1] && expected.d[2] == ours.d[2];
     return dg_shape_elements(expected) == dg_shape_elements(ours);
 }
 
-void fixture_compare(fixture *f, const char *group, const char *name, const dg_json *expected, const double *ours,
-                     dg_shape shape, layout kind, double bound)
+void fixture_compare(fixture *f, const char *group, const char *name, const dg_json *expected,
+                     const double *ours, dg_shape shape, layout kind, double bound)
 {
     dg_shape       s = shape_of(dg_json_get(expected, "shape"), shape);
     const dg_json *samples = dg_json_get(expected, "samples"), *sum = dg_json_get(expected, "sum");
@@ -108,7 +110,8 @@ void fixture_compare(fixture *f, const char *group, const char *name, const dg_j
     rms = l2 > 0 ? l2 / sqrt((double)n) : 1;
     report_add(f->report, group, fabs(sqrt(square) - l2) / (l2 > 0 ? l2 : 1), bound, name);
     if (sum)
-        report_add(f->report, group, fabs(total - sum->number) / (l2 > 0 ? l2 * sqrt((double)n) : 1), bound, name);
+        report_add(f->report, group,
+                   fabs(total - sum->number) / (l2 > 0 ? l2 * sqrt((double)n) : 1), bound, name);
     for (int i = 0; i < samples->n; i++) {
         double want = samples->items[i].items[1].number;
         double got = ours[place(f, s, shape, kind, (int64_t)samples->items[i].items[0].number)];
@@ -117,7 +120,7 @@ void fixture_compare(fixture *f, const char *group, const char *name, const dg_j
     }
 }
 
-/* ---- queries ------------------------------------------------------------------------------------------------------- */
+/* ---- queries --------------------------------------------------------------------------------- */
 
 int fixture_match_ranks(fixture *f, const dg_json *expected)
 {
@@ -126,7 +129,8 @@ int fixture_match_ranks(fixture *f, const dg_json *expected)
     int64_t  moved = 0, lost = 0;
 
     if (!topk)
-        return dg_fail(f->d, DG_EINTERNAL, DG_NOWHERE, "fixture-value", "the run has no value enc.topk");
+        return dg_fail(f->d, DG_EINTERNAL, DG_NOWHERE, "fixture-value",
+                       "the run has no value enc.topk");
     f->n_queries = shape.d[1];
     f->rank = DG_NEW_N(f->arena, f->batch * f->n_queries, int64_t);
     for (int64_t i = 0; i < f->batch * f->n_queries; i++)
@@ -142,13 +146,15 @@ int fixture_match_ranks(fixture *f, const dg_json *expected)
             moved += at != q;
             f->rank[b * f->n_queries + q] = at < f->n_queries ? at : q;
         }
-    report_add(f->report, "tokens not selected", (double)lost, fixture_bound(f, 0.5, 0.5), "enc.topk");
+    report_add(f->report, "tokens not selected", (double)lost, fixture_bound(f, 0.5, 0.5),
+               "enc.topk");
     report_add(f->report, "queries at another rank", (double)moved, -1, "enc.topk");
     return 0;
 }
 
 /* Our query for target gt of image b, and the fixture's, as our ranks. */
-static bool same_pairs(const fixture *f, int64_t b, const dg_json *pairs, const int32_t *ours, int64_t slots)
+static bool same_pairs(const fixture *f, int64_t b, const dg_json *pairs, const int32_t *ours,
+                       int64_t slots)
 {
     const dg_json *query = dg_json_get(pairs, "query"), *gt = dg_json_get(pairs, "gt");
     int64_t        matched = 0;
@@ -168,7 +174,8 @@ static bool same_pairs(const fixture *f, int64_t b, const dg_json *pairs, const 
 
 int fixture_check_matches(fixture *f, const dg_json *matches, const dg_json *tokens, int *moved)
 {
-    /* without the list of tokens two neighbours that changed places cannot be told from another assignment */
+    /* without the list of tokens two neighbours that changed places cannot be told from another
+     * assignment */
     bool judged = tokens || f->set->precision == F64;
 
     for (int i = 0; i < matches->n && f->set->precision != BF16; i++) {
@@ -178,7 +185,8 @@ int fixture_check_matches(fixture *f, const dg_json *matches, const dg_json *tok
         int32_t    *ours = fixture_read_i32(f, name, &shape);
 
         if (!ours)
-            return dg_fail(f->d, DG_EINTERNAL, DG_NOWHERE, "fixture-value", "the run has no value %s", name);
+            return dg_fail(f->d, DG_EINTERNAL, DG_NOWHERE, "fixture-value",
+                           "the run has no value %s", name);
         for (int64_t b = 0; b < f->batch; b++) {
             bool same = same_pairs(f, b, &matches->items[i].items[b], ours, shape.d[1]);
 
@@ -196,27 +204,38 @@ int fixture_check_denoising(fixture *f, const dg_json *denoising)
 {
     const dg_json *images = dg_json_get(denoising, "per_image");
     dg_shape       shape;
-    int32_t       *labels = fixture_read_i32(f, "dn.labels", &shape), *query = fixture_read_i32(f, "dn.query", &shape);
-    int32_t       *gt = fixture_read_i32(f, "dn.gt", &shape), *meta = fixture_read_i32(f, "dn.meta", &shape);
-    double        *boxes = fixture_read(f, "dn.boxes", &shape);
-    double         bound = fixture_bound(f, 1e-7, 1e-6);
+    int32_t       *labels = fixture_read_i32(f, "dn.labels", &shape),
+            *query = fixture_read_i32(f, "dn.query", &shape);
+    int32_t *gt = fixture_read_i32(f, "dn.gt", &shape),
+            *meta = fixture_read_i32(f, "dn.meta", &shape);
+    double *boxes = fixture_read(f, "dn.boxes", &shape);
+    double  bound = fixture_bound(f, 1e-7, 1e-6);
 
     if (!labels || !query || !gt || !meta || !boxes)
-        return dg_fail(f->d, DG_EINTERNAL, DG_NOWHERE, "fixture-value", "the run has no denoising values");
-    report_fact(f->report, "denoising groups", meta[1] == dg_json_get(denoising, "groups")->number && meta[2] == f->n_dn, "dn.meta");
+        return dg_fail(f->d, DG_EINTERNAL, DG_NOWHERE, "fixture-value",
+                       "the run has no denoising values");
+    report_fact(f->report, "denoising groups",
+                meta[1] == dg_json_get(denoising, "groups")->number && meta[2] == f->n_dn,
+                "dn.meta");
     for (int64_t b = 0; b < f->batch; b++) {
-        const dg_json *l = dg_json_get(&images->items[b], "labels"), *x = dg_json_get(&images->items[b], "boxes");
-        const dg_json *pq = dg_json_get(&images->items[b], "positive_idx"), *pg = dg_json_get(&images->items[b], "positive_gt");
+        const dg_json *l = dg_json_get(&images->items[b], "labels"),
+                      *x = dg_json_get(&images->items[b], "boxes");
+        const dg_json *pq = dg_json_get(&images->items[b], "positive_idx"),
+                      *pg = dg_json_get(&images->items[b], "positive_gt");
 
         for (int q = 0; q < l->n; q++) {
-            report_fact(f->report, "denoising labels", labels[b * f->capacity + q] == l->items[q].number, "dn.labels");
+            report_fact(f->report, "denoising labels",
+                        labels[b * f->capacity + q] == l->items[q].number, "dn.labels");
             for (int k = 0; k < 4; k++)
-                report_add(f->report, "denoising boxes", fabs(boxes[(b * f->capacity + q) * 4 + k] - x->items[q].items[k].number),
+                report_add(f->report, "denoising boxes",
+                           fabs(boxes[(b * f->capacity + q) * 4 + k] - x->items[q].items[k].number),
                            bound, "dn.boxes");
         }
         for (int64_t i = 0; i < f->capacity / 2; i++) {
             int64_t at = b * (f->capacity / 2) + i;
-            bool    right = i < pq->n ? query[at] == pq->items[i].number && gt[at] == pg->items[i].number : query[at] < 0;
+            bool    right = i < pq->n
+                                ? query[at] == pq->items[i].number && gt[at] == pg->items[i].number
+                                : query[at] < 0;
 
             report_fact(f->report, "denoising pairs", right, "dn.query");
         }
@@ -224,7 +243,7 @@ int fixture_check_denoising(fixture *f, const dg_json *denoising)
     return 0;
 }
 
-/* ---- losses --------------------------------------------------------------------------------------------------------- */
+/* ---- losses ---------------------------------------------------------------------------------- */
 
 static double relative(double ours, double want)
 {
@@ -241,7 +260,8 @@ int fixture_check_losses(fixture *f, const dg_json *step, double total_bound, do
         v = fixture_read(f, dg_printf(f->arena, "loss.%s", losses->items[i].key), &shape);
         report_fact(f->report, "loss terms", v != NULL, losses->items[i].key);
         if (v)
-            report_add(f->report, "loss terms, value", relative(*v, losses->items[i].number), term_bound, losses->items[i].key);
+            report_add(f->report, "loss terms, value", relative(*v, losses->items[i].number),
+                       term_bound, losses->items[i].key);
     }
     for (int i = 0; i < dg_run_n_values(f->run); i++) {
         const char *name = dg_run_value_at(f->run, i).name;
@@ -251,10 +271,14 @@ int fixture_check_losses(fixture *f, const dg_json *step, double total_bound, do
     }
     v = fixture_read(f, "loss.total", &shape);
     if (v)
-        report_add(f->report, "total loss", relative(*v, dg_json_get(step, "total_loss")->number), total_bound, "loss.total");
+        report_add(f->report, "total loss", relative(*v, dg_json_get(step, "total_loss")->number),
+                   total_bound, "loss.total");
     v = fixture_read(f, "grad_norm", &shape);
     if (v)
         report_add(f->report, "gradient norm", relative(*v, dg_json_get(step, "grad_norm")->number),
-                   term_bound < 0 ? -1 : f->set->precision == F64 ? term_bound : fmax(1e-3, term_bound), "grad_norm");
+                   term_bound < 0             ? -1
+                   : f->set->precision == F64 ? term_bound
+                                              : fmax(1e-3, term_bound),
+                   "grad_norm");
     return 0;
 }

@@ -1,4 +1,5 @@
-/* fixture.c: opens the preset that a fixture names, gives it the formula's weights, and feeds it the fixture's batch. */
+/* fixture.c: opens the preset that a fixture names, gives it the formula's weights, and feeds it
+ * the fixture's batch. */
 #include "tests/parity/fixture.h"
 
 #include <math.h>
@@ -61,22 +62,22 @@ static int64_t capacity_for_targets(const dg_json *root)
 static int open_run(fixture *f, const char *preset)
 {
     static const char *const names[] = { [F32] = "f32", [F64] = "f64", [BF16] = "bf16" };
-    const char    *sets[3];
-    dg_run_options o = {
-        .size = sizeof o,
-        .file = dg_printf(f->arena, "%s/%s_coco.xml", f->set->pipelines, preset),
-        .n_sets = 3,
-        .sets = sets,
-        .precision = names[f->set->precision],
-        .threads = f->set->threads,
-        .reference = f->set->reference,
-        .feed_draws = true,
-        .no_pretrained = true,
-        .keep_named = true,
-        .log = log_line,
-        .log_ctx = f,
-        .control = control,
-        .control_ctx = f,
+    const char              *sets[3];
+    dg_run_options           o = {
+                  .size = sizeof o,
+                  .file = dg_printf(f->arena, "%s/%s_coco.xml", f->set->pipelines, preset),
+                  .n_sets = 3,
+                  .sets = sets,
+                  .precision = names[f->set->precision],
+                  .threads = f->set->threads,
+                  .reference = f->set->reference,
+                  .feed_draws = true,
+                  .no_pretrained = true,
+                  .keep_named = true,
+                  .log = log_line,
+                  .log_ctx = f,
+                  .control = control,
+                  .control_ctx = f,
     };
 
     sets[0] = dg_printf(f->arena, "classes=%lld", (long long)f->classes);
@@ -95,7 +96,8 @@ static int set_weights(fixture *f)
         double      *v = malloc((size_t)n * sizeof *v);
 
         if (!v)
-            return dg_fail(f->d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for %s", p.name);
+            return dg_fail(f->d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for %s",
+                           p.name);
         formula_fill(p.name, p.shape, v);
         rc = dg_run_set(f->run, DG_RUN_WEIGHTS, p.name, v, n, f->d);
         free(v);
@@ -112,7 +114,8 @@ int fixture_open(fixture *f, const settings *set, const char *file, dg_diag *d)
     DG_TRY(dg_json_read(&f->root, f->arena, file, d));
     DG_TRY(dg_json_need(&format, f->root, "format", DG_JSON_STRING, d));
     if (strcmp(format->text, "detrgraph-parity-1"))
-        return dg_fail(d, DG_EINPUT, format->at, "fixture-format", "format is \"%s\", expected \"detrgraph-parity-1\"", format->text);
+        return dg_fail(d, DG_EINPUT, format->at, "fixture-format",
+                       "format is \"%s\", expected \"detrgraph-parity-1\"", format->text);
     DG_TRY(dg_json_need(&mode, f->root, "mode", DG_JSON_STRING, d));
     DG_TRY(dg_json_need(&preset, f->root, "preset", DG_JSON_STRING, d));
     f->batch = integer(f->root, "B", 1);
@@ -138,7 +141,7 @@ double fixture_bound(const fixture *f, double f64, double f32)
     return f->set->precision == F64 ? f64 : f->set->precision == F32 ? f32 : -1;
 }
 
-/* ---- inputs ---------------------------------------------------------------------------------------------------- */
+/* ---- inputs ---------------------------------------------------------------------------------- */
 
 int fixture_feed_images(fixture *f, const char *name)
 {
@@ -168,12 +171,14 @@ static int64_t input_size(const fixture *f, const char *name)
 int fixture_feed_targets(fixture *f, const dg_json *targets)
 {
     int64_t  slots = input_size(f, "b.targets.labels") / f->batch;
-    int32_t *labels = DG_NEW_N(f->arena, f->batch * slots, int32_t), *count = DG_NEW_N(f->arena, f->batch, int32_t);
-    double  *boxes = DG_NEW_N(f->arena, f->batch * slots * 4, double);
-    int      rc = 0;
+    int32_t *labels = DG_NEW_N(f->arena, f->batch * slots, int32_t),
+            *count = DG_NEW_N(f->arena, f->batch, int32_t);
+    double *boxes = DG_NEW_N(f->arena, f->batch * slots * 4, double);
+    int     rc = 0;
 
     for (int64_t b = 0; b < f->batch; b++) {
-        const dg_json *l = dg_json_get(&targets->items[b], "labels"), *x = dg_json_get(&targets->items[b], "boxes");
+        const dg_json *l = dg_json_get(&targets->items[b], "labels"),
+                      *x = dg_json_get(&targets->items[b], "boxes");
 
         count[b] = l->n;
         for (int j = 0; j < l->n; j++) {
@@ -218,9 +223,9 @@ static int feed_boxes(fixture *f, const dg_json *denoising)
 int fixture_feed_draws(fixture *f, const dg_json *denoising, bool boxes)
 {
     static const char *const tails[] = { "label_mask", "new_label", "sign", "mag" };
-    const dg_json *names = dg_json_get(denoising, "draw_names");
-    double        *draws[4];
-    int            rc = 0;
+    const dg_json           *names = dg_json_get(denoising, "draw_names");
+    double                  *draws[4];
+    int                      rc = 0;
 
     f->n_dn = integer(denoising, "n_dn", 0);
     f->capacity = input_size(f, draw_input(f, "label_mask")) / f->batch;
@@ -230,10 +235,12 @@ int fixture_feed_draws(fixture *f, const dg_json *denoising, bool boxes)
         draws[i] = DG_NEW_N(f->arena, f->batch * f->capacity * per, double);
         for (int64_t b = 0; b < f->batch; b++)
             for (int64_t q = 0; q < f->n_dn * per; q++)
-                draws[i][b * f->capacity * per + q] = (double)formula_draw(names->items[i].text, b * f->n_dn * per + q);
+                draws[i][b * f->capacity * per + q] =
+                    (double)formula_draw(names->items[i].text, b * f->n_dn * per + q);
     }
     for (int i = 0; i < 4; i++)
-        DG_TRY(dg_run_feed(f->run, draw_input(f, tails[i]), draws[i], f->batch * f->capacity * (i < 2 ? 1 : 4), f->d));
+        DG_TRY(dg_run_feed(f->run, draw_input(f, tails[i]), draws[i],
+                           f->batch * f->capacity * (i < 2 ? 1 : 4), f->d));
     if (boxes)
         DG_TRY(feed_boxes(f, denoising));
 out:

@@ -26,12 +26,14 @@ typedef struct fixture {
     dg_run         *run;
     int64_t         batch, h, w, classes, n_queries;
     int64_t         n_dn, capacity; /* live denoising queries, and room for them */
-    int64_t        *rank; /* [B,Q]: our place of the query that the fixture has at this place; NULL: the same */
-    int             n_groups; /* learning rates to use; 0: the pipeline's own */
-    double          lr[DG_MAX_GROUPS], own_lr[DG_MAX_GROUPS];
+    int64_t *
+        rank; /* [B,Q]: our place of the query that the fixture has at this place; NULL: the same */
+    int n_groups; /* learning rates to use; 0: the pipeline's own */
+    double lr[DG_MAX_GROUPS], own_lr[DG_MAX_GROUPS];
 } fixture;
 
-/* Opens the preset that the fixture names, sized for it, with the formula's weights and statistics. */
+/* Opens the preset that the fixture names, sized for it, with the formula's weights and
+ * statistics. */
 int  fixture_open(fixture *f, const settings *set, const char *file, dg_diag *d) DG_MUST_USE;
 void fixture_close(fixture *f);
 
@@ -41,7 +43,8 @@ double fixture_bound(const fixture *f, double f64, double f32);
 /* Inputs; draws: "label_mask", "new_label", "sign", "mag" of the denoising node. */
 int fixture_feed_images(fixture *f, const char *name) DG_MUST_USE;
 int fixture_feed_targets(fixture *f, const dg_json *targets) DG_MUST_USE;
-/* The formula's draws; boxes: and the fixture's own boxes, which are rounded to single precision. */
+/* The formula's draws; boxes: and the fixture's own boxes, which are rounded to single
+ * precision. */
 int fixture_feed_draws(fixture *f, const dg_json *denoising, bool boxes) DG_MUST_USE;
 /* Compares labels, boxes and pairs of the queries that were made. */
 int fixture_check_denoising(fixture *f, const dg_json *denoising) DG_MUST_USE;
@@ -53,17 +56,22 @@ void fixture_misread(fixture *f);
 double  *fixture_read(fixture *f, const char *name, dg_shape *shape);
 int32_t *fixture_read_i32(fixture *f, const char *name, dg_shape *shape);
 
-/* How our layout differs from the fixture's: not at all (parameters); maps are channels-last (other values keep their
- * layout); rows of selected queries stand at `rank`; denoising rows have void ones behind them; both kinds in one. */
+/* How our layout differs from the fixture's: not at all (parameters); maps are channels-last
+ * (other values keep their
+ * layout); rows of selected queries stand at `rank`; denoising rows have void ones behind them;
+ * both kinds in one. */
 typedef enum layout { AS_STORED, MAPS, SELECTED, DENOISING, QUERIES } layout;
 /* Compares the norm and the samples of a summary with ours: errors over l2 / sqrt(n). */
-void fixture_compare(fixture *f, const char *group, const char *name, const dg_json *expected, const double *ours,
-                     dg_shape shape, layout kind, double bound);
+void fixture_compare(fixture *f, const char *group, const char *name, const dg_json *expected,
+                     const double *ours, dg_shape shape, layout kind, double bound);
 /* Makes rank from enc_topk_indices or topk_first8 and reports tokens that differ. */
 int fixture_match_ranks(fixture *f, const dg_json *expected) DG_MUST_USE;
-/* moved: how many assignments differ, in part perhaps only by neighbours in rank that changed places. */
-int fixture_check_matches(fixture *f, const dg_json *matches, const dg_json *tokens, int *moved) DG_MUST_USE;
-int fixture_check_losses(fixture *f, const dg_json *step, double total_bound, double term_bound) DG_MUST_USE;
+/* moved: how many assignments differ, in part perhaps only by neighbours in rank that changed
+ * places. */
+int fixture_check_matches(fixture *f, const dg_json *matches, const dg_json *tokens, int *moved)
+    DG_MUST_USE;
+int fixture_check_losses(fixture *f, const dg_json *step, double total_bound, double term_bound)
+    DG_MUST_USE;
 
 int fixture_train_step(fixture *f) DG_MUST_USE;
 int fixture_eval(fixture *f) DG_MUST_USE;

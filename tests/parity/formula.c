@@ -1,4 +1,5 @@
-/* formula.c: the value formula of parity fixtures: FNV-1a of the name, SplitMix64 of the index, rounded to f32. */
+/* formula.c: the value formula of parity fixtures: FNV-1a of the name, SplitMix64 of the index,
+ * rounded to f32. */
 #include "tests/parity/formula.h"
 
 #include <math.h>
@@ -45,7 +46,9 @@ static void fill_matrix(const char *name, dg_shape s, double *out)
     uint64_t h = hash(name);
     int64_t  n = dg_shape_elements(s), row = n / s.d[0];
     bool     embedding = ends(name, "denoising_class_embed.weight");
-    double   gain = strstr(name, "bbox_head") && ends(name, ".layers.2.weight") ? 0.1 : ends(name, "sampling_offsets.weight") ? 0.25 : 1;
+    double   gain = strstr(name, "bbox_head") && ends(name, ".layers.2.weight") ? 0.1
+                    : ends(name, "sampling_offsets.weight")                     ? 0.25
+                                                                                : 1;
     double   scale = gain * sqrt(3.0 / (embedding ? 1 : (double)row));
 
     for (int64_t i = 0; i < n; i++)

@@ -1,11 +1,12 @@
-/* misread.c: a defect of the reference's library that stands in fixtures with one image, imitated so that everything
- * behind it can be compared.
+/* misread.c: a defect of the reference's library that stands in fixtures with one image, imitated so
+ * that everything behind it can be compared.
  *
- * Where a batch norm's map goes on as tokens (the decoder's projections, the encoder's coarsest one), the gradient
- * comes back with [tokens, channels] in memory. With a batch of one, torch 1.13 (CPU) reads it as [channels, tokens]
- * in batch norm's backward pass: for one image both layouts count as contiguous. The engine's gradients are right; what a fixture with B = 1 says about parameters before that point
- * follows from the misread one. So here, after the instruction that makes such a gradient, its elements are put in
- * the order in which torch reads them. */
+ * Where a batch norm's map goes on as tokens (the decoder's projections, the encoder's coarsest
+ * one), the gradient comes back with [tokens, channels] in memory. With a batch of one, torch 1.13
+ * (CPU) reads it as [channels, tokens] in batch norm's backward pass: for one image both layouts
+ * count as contiguous. The engine's gradients are right; what a fixture with B = 1 says about
+ * parameters before that point follows from the misread one. So here, after the instruction that
+ * makes such a gradient, its elements are put in the order in which torch reads them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,10 +55,10 @@ static void after(void *ctx, int instr, double seconds)
 
 void fixture_misread(fixture *f)
 {
-    static const char *const names[] = { "grad.encoder.input_proj.2", "grad.decoder.input_proj.0", "grad.decoder.input_proj.1",
-                                         "grad.decoder.input_proj.2" };
-    const dg_program *p = f->run->current->program;
-    misread          *m;
+    static const char *const names[] = { "grad.encoder.input_proj.2", "grad.decoder.input_proj.0",
+                                         "grad.decoder.input_proj.1", "grad.decoder.input_proj.2" };
+    const dg_program        *p = f->run->current->program;
+    misread                 *m;
 
     if (f->batch > 1)
         return;
@@ -78,5 +79,6 @@ void fixture_misread(fixture *f)
         m->at[m->n++].value = v;
     }
     dg_exec_hook(m->exec, after, m);
-    printf("  one image: gradients of maps that became tokens are reordered as torch 1.13 misreads them\n");
+    printf("  one image: gradients of maps that became tokens are reordered as torch 1.13 misreads "
+           "them\n");
 }

@@ -1,9 +1,12 @@
 /* parity.c: compares a run with numbers of the PyTorch reference:
  *
- *     tests/parity/parity [--precision f32|f64|bf16] [--reference] [--threads N] [--pipelines DIR] [-v] FIXTURE.json...
+ *     tests/parity/parity [--precision f32|f64|bf16] [--reference] [--threads N] [--pipelines
+ *     DIR] [-v] FIXTURE.json...
  *
- * For each file (see the fixtures' description) it opens the shipped preset through the public session, replaces
- * weights, images and denoising draws, and prints the largest error of each group beside its bound. The last line is
+ * For each file (see the fixtures' description) it opens the shipped preset through the public
+ * session, replaces
+ * weights, images and denoising draws, and prints the largest error of each group beside its
+ * bound. The last line is
  * PASS or FAIL. bf16 is shown, not judged. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +28,8 @@ static int compare(fixture *f, const settings *set, const char *file, dg_diag *d
         return fixture_eval(f);
     if (strcmp(mode, "trace") == 0)
         return fixture_trace(f);
-    return dg_fail(d, DG_EINPUT, DG_NOWHERE, "fixture-mode", "%s: mode \"%s\", expected train_step, eval or trace", file, mode);
+    return dg_fail(d, DG_EINPUT, DG_NOWHERE, "fixture-mode",
+                   "%s: mode \"%s\", expected train_step, eval or trace", file, mode);
 }
 
 static bool run_file(const settings *set, const char *file)
@@ -51,7 +55,8 @@ static bool run_file(const settings *set, const char *file)
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: parity [--precision f32|f64|bf16] [--reference] [--threads N] [--pipelines DIR] [-v] FIXTURE.json...\n");
+    fprintf(stderr, "usage: parity [--precision f32|f64|bf16] [--reference] [--threads N] "
+                    "[--pipelines DIR] [-v] FIXTURE.json...\n");
     return 2;
 }
 
@@ -81,7 +86,8 @@ int main(int argc, char **argv)
             set.reference = true;
         else if (strcmp(argv[i], "-v") == 0)
             set.verbose = true;
-        else if (strcmp(argv[i], "--precision") == 0 && i + 1 < argc && parse_precision(argv[i + 1], &set.precision))
+        else if (strcmp(argv[i], "--precision") == 0 && i + 1 < argc &&
+                 parse_precision(argv[i + 1], &set.precision))
             i++;
         else if (strcmp(argv[i], "--threads") == 0 && i + 1 < argc)
             set.threads = atoi(argv[++i]);

@@ -45,7 +45,8 @@ static group *find(report *r, const char *name)
 void report_add(report *r, const char *name, double error, double bound, const char *where)
 {
     group *g = find(r, name);
-    double now = bound > 0 ? error / bound : error, before = g->bound > 0 ? g->error / g->bound : g->error;
+    double now = bound > 0 ? error / bound : error,
+           before = g->bound > 0 ? g->error / g->bound : g->error;
 
     g->n++;
     g->beyond += bound >= 0 && !(error <= bound);
@@ -67,12 +68,14 @@ static void print_group(const group *g, FILE *to)
     const char *verdict = g->bound < 0 ? "" : g->beyond ? "FAIL" : "ok";
 
     if (g->fact)
-        fprintf(to, "  %-34s %ld of %ld equal%*s%-5s%s\n", g->name, g->n - g->beyond, g->n, 14, "", verdict,
-                g->beyond ? g->where : "");
+        fprintf(to, "  %-34s %ld of %ld equal%*s%-5s%s\n", g->name, g->n - g->beyond, g->n, 14, "",
+                verdict, g->beyond ? g->where : "");
     else if (g->bound < 0)
-        fprintf(to, "  %-34s %9.2e of %-9s %5ld %-5s%s\n", g->name, g->error, "-", g->n, verdict, g->where);
+        fprintf(to, "  %-34s %9.2e of %-9s %5ld %-5s%s\n", g->name, g->error, "-", g->n, verdict,
+                g->where);
     else
-        fprintf(to, "  %-34s %9.2e of %-9.1e %5ld %-5s%s\n", g->name, g->error, g->bound, g->n, verdict, g->where);
+        fprintf(to, "  %-34s %9.2e of %-9.1e %5ld %-5s%s\n", g->name, g->error, g->bound, g->n,
+                verdict, g->where);
 }
 
 bool report_print(const report *r, FILE *to)

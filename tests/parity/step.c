@@ -1,4 +1,5 @@
-/* step.c: one training step: activations, losses, assignments, gradients, and what the optimizer made of them. */
+/* step.c: one training step: activations, losses, assignments, gradients, and what the optimizer
+ * made of them. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +8,8 @@
 #include "tests/parity/formula.h"
 
 typedef struct bounds {
-    double forward, memory, loss, total, gradient_l2, gradient, zero, statistics, delta, own_delta, ema;
+    double forward, memory, loss, total, gradient_l2, gradient, zero, statistics, delta, own_delta,
+        ema;
 } bounds;
 
 static bool starts(const char *s, const char *with)
@@ -48,7 +50,8 @@ static layout layout_of(const char *name)
     return MAPS;
 }
 
-static void check_tensors(fixture *f, const char *group, const dg_json *list, const char *prefix, double bound, bool all)
+static void check_tensors(fixture *f, const char *group, const dg_json *list, const char *prefix,
+                          double bound, bool all)
 {
     for (int i = 0; list && i < list->n; i++) {
         const char *name = list->items[i].key;
@@ -106,8 +109,9 @@ static int order(const void *a, const void *b)
 static void check_gradients(fixture *f, const bounds *k)
 {
     const dg_json *list = dg_json_get(f->root, "param_grads");
-    double         whole = dg_json_get(f->root, "grad_norm")->number, *errors = DG_NEW_N(f->arena, (int64_t)list->n * 16, double);
-    int            n_errors = 0;
+    double         whole = dg_json_get(f->root, "grad_norm")->number,
+           *errors = DG_NEW_N(f->arena, (int64_t)list->n * 16, double);
+    int n_errors = 0;
 
     for (int i = 0; i < list->n; i++) {
         const char    *name = list->items[i].key;
@@ -119,13 +123,17 @@ static void check_gradients(fixture *f, const bounds *k)
         if (!g)
             continue;
         if (is_zero(&list->items[i])) {
-            report_add(f->report, "vanishing gradients, over the norm", norm(g, dg_shape_elements(shape)) / whole, k->zero, name);
+            report_add(f->report, "vanishing gradients, over the norm",
+                       norm(g, dg_shape_elements(shape)) / whole, k->zero, name);
             continue;
         }
-        report_add(f->report, "parameter gradients, l2", fabs(norm(g, dg_shape_elements(shape)) - l2) / l2, k->gradient_l2, name);
+        report_add(f->report, "parameter gradients, l2",
+                   fabs(norm(g, dg_shape_elements(shape)) - l2) / l2, k->gradient_l2, name);
         rms = l2 / sqrt((double)dg_shape_elements(shape));
         for (int j = 0; j < samples->n; j++) {
-            double e = fabs(g[(int64_t)samples->items[j].items[0].number] - samples->items[j].items[1].number) / rms;
+            double e = fabs(g[(int64_t)samples->items[j].items[0].number] -
+                            samples->items[j].items[1].number) /
+                       rms;
 
             report_add(f->report, "parameter gradients, worst sample", e, k->gradient, name);
             if (n_errors < list->n * 16)
@@ -134,24 +142,31 @@ static void check_gradients(fixture *f, const bounds *k)
     }
     qsort(errors, (size_t)n_errors, sizeof *errors, order);
     if (n_errors) {
-        report_add(f->report, "parameter gradients, 99 % of samples", errors[n_errors * 99 / 100], fixture_bound(f, 1e-8, 2e-2), "");
-        report_add(f->report, "parameter gradients, median", errors[n_errors / 2], fixture_bound(f, 1e-9, 2e-3), "");
+        report_add(f->report, "parameter gradients, 99 % of samples", errors[n_errors * 99 / 100],
+                   fixture_bound(f, 1e-8, 2e-2), "");
+        report_add(f->report, "parameter gradients, median", errors[n_errors / 2],
+                   fixture_bound(f, 1e-9, 2e-3), "");
     }
     report_fact(f->report, "trainable parameters", list->n > 0, "none");
 }
 
 /* The update, from the fixture's gradient and from our own. */
-static void check_update(fixture *f, const char *name, const dg_json *after, const dg_json *gradient, const bounds *k)
+static void check_update(fixture *f, const char *name, const dg_json *after,
+                         const dg_json *gradient, const bounds *k)
 {
-    const dg_json *optimizer = dg_json_get(f->root, "optimizer"), *groups = dg_json_get(optimizer, "groups");
+    const dg_json *optimizer = dg_json_get(f->root, "optimizer"),
+                  *groups = dg_json_get(optimizer, "groups");
     const dg_json *samples = dg_json_get(after, "samples"), *delta = dg_json_get(after, "delta");
     int            group = (int)dg_json_get(after, "group")->number;
-    double         lr = dg_json_get(&groups->items[group], "lr")->number, decay = dg_json_get(&groups->items[group], "weight_decay")->number;
-    double         clip = dg_json_get(optimizer, "clip_max_norm")->number, own_norm, rms;
-    dg_shape       shape, scalar;
-    double        *w = read_param(f, DG_RUN_WEIGHTS, name, &shape), *g = read_param(f, DG_RUN_GRADIENTS, name, &shape);
-    double        *e = read_param(f, DG_RUN_EMA, name, &shape), *norms = fixture_read(f, "grad_norm", &scalar), *old;
-    double         d = dg_json_get(dg_json_get(f->root, "ema"), "decay_used")->number;
+    double         lr = dg_json_get(&groups->items[group], "lr")->number,
+           decay = dg_json_get(&groups->items[group], "weight_decay")->number;
+    double   clip = dg_json_get(optimizer, "clip_max_norm")->number, own_norm, rms;
+    dg_shape shape, scalar;
+    double  *w = read_param(f, DG_RUN_WEIGHTS, name, &shape),
+           *g = read_param(f, DG_RUN_GRADIENTS, name, &shape);
+    double *e = read_param(f, DG_RUN_EMA, name, &shape),
+           *norms = fixture_read(f, "grad_norm", &scalar), *old;
+    double d = dg_json_get(dg_json_get(f->root, "ema"), "decay_used")->number;
 
     if (!w || !g || !e || !norms)
         return;
@@ -165,42 +180,53 @@ static void check_update(fixture *f, const char *name, const dg_json *after, con
         double  c = g[at] * fmin(1, clip / (own_norm + 1e-6)), moved = w[at] - old[at];
         double  own = -lr * (decay * old[at] + c / (fabs(c) + 1e-8));
 
-        report_add(f->report, "update from our own gradient, /lr", fabs(moved - own) / lr, k->own_delta, name);
-        report_add(f->report, "average of weights", fabs(e[at] - (d * old[at] + (1 - d) * w[at])) / fmax(fabs(w[at]), 1e-3), k->ema, name);
+        report_add(f->report, "update from our own gradient, /lr", fabs(moved - own) / lr,
+                   k->own_delta, name);
+        report_add(f->report, "average of weights",
+                   fabs(e[at] - (d * old[at] + (1 - d) * w[at])) / fmax(fabs(w[at]), 1e-3), k->ema,
+                   name);
         if (!is_zero(gradient) && fabs(want) > (f->set->precision == F64 ? 1e-6 : 0.1) * rms)
-            report_add(f->report, "update, /lr", fabs(moved - delta->items[j].number) / lr, k->delta, name);
+            report_add(f->report, "update, /lr", fabs(moved - delta->items[j].number) / lr,
+                       k->delta, name);
     }
 }
 
 static void check_state(fixture *f, const bounds *k)
 {
-    const dg_json *after = dg_json_get(f->root, "params_after"), *gradients = dg_json_get(f->root, "param_grads");
-    const dg_json *statistics = dg_json_get(f->root, "bn_after"), *ema = dg_json_get(f->root, "ema_after");
-    dg_shape       shape;
-    double        *v;
+    const dg_json *after = dg_json_get(f->root, "params_after"),
+                  *gradients = dg_json_get(f->root, "param_grads");
+    const dg_json *statistics = dg_json_get(f->root, "bn_after"),
+                  *ema = dg_json_get(f->root, "ema_after");
+    dg_shape shape;
+    double  *v;
 
     for (int i = 0; i < after->n; i++)
-        check_update(f, after->items[i].key, &after->items[i], dg_json_get(gradients, after->items[i].key), k);
+        check_update(f, after->items[i].key, &after->items[i],
+                     dg_json_get(gradients, after->items[i].key), k);
     for (int i = 0; i < statistics->n; i++)
         if ((v = read_param(f, DG_RUN_WEIGHTS, statistics->items[i].key, &shape)))
-            fixture_compare(f, "running statistics", statistics->items[i].key, &statistics->items[i], v, shape, AS_STORED, k->statistics);
+            fixture_compare(f, "running statistics", statistics->items[i].key,
+                            &statistics->items[i], v, shape, AS_STORED, k->statistics);
     for (int i = 0; i < ema->n; i++)
         if (f->set->precision == F64 && !is_zero(dg_json_get(gradients, ema->items[i].key)) &&
             (v = read_param(f, DG_RUN_EMA, ema->items[i].key, &shape)))
-            fixture_compare(f, "average, values", ema->items[i].key, &ema->items[i], v, shape, AS_STORED, 1e-6);
+            fixture_compare(f, "average, values", ema->items[i].key, &ema->items[i], v, shape,
+                            AS_STORED, 1e-6);
 }
 
 static void check_frozen(fixture *f)
 {
-    const dg_json *frozen = dg_json_get(f->root, "frozen_parameters"), *gradients = dg_json_get(f->root, "param_grads");
-    int            trainable = 0;
+    const dg_json *frozen = dg_json_get(f->root, "frozen_parameters"),
+                  *gradients = dg_json_get(f->root, "param_grads");
+    int trainable = 0;
 
     for (int i = 0; i < dg_run_n_params(f->run); i++) {
         dg_run_param p = dg_run_param_at(f->run, i);
 
         trainable += p.trainable;
         if (p.trainable)
-            report_fact(f->report, "trainable parameters", dg_json_get(gradients, p.name) != NULL, p.name);
+            report_fact(f->report, "trainable parameters", dg_json_get(gradients, p.name) != NULL,
+                        p.name);
     }
     report_fact(f->report, "trainable parameters", trainable == gradients->n, "another number");
     for (int i = 0; frozen && i < frozen->n; i++) {
@@ -209,24 +235,28 @@ static void check_frozen(fixture *f)
         for (int j = 0; j < dg_run_n_params(f->run); j++) {
             dg_run_param p = dg_run_param_at(f->run, j);
 
-            found = found || (!p.trainable && !p.buffer && strcmp(p.name, frozen->items[i].text) == 0);
+            found =
+                found || (!p.trainable && !p.buffer && strcmp(p.name, frozen->items[i].text) == 0);
         }
         report_fact(f->report, "frozen parameters", found, frozen->items[i].text);
     }
 }
 
-/* The fixture has no warm-up; our preset has: its groups' rates, without it, must be the fixture's. */
+/* The fixture has no warm-up; our preset has: its groups' rates, without it, must be the
+ * fixture's. */
 static void check_rates(fixture *f)
 {
     double warm = f->lr[0] > 0 ? f->own_lr[0] / f->lr[0] : 1;
 
     for (int i = 0; i < f->n_groups; i++)
-        report_add(f->report, "learning rates of groups", fabs(f->own_lr[i] / warm - f->lr[i]) / f->lr[i], 1e-12, "optimizer");
+        report_add(f->report, "learning rates of groups",
+                   fabs(f->own_lr[i] / warm - f->lr[i]) / f->lr[i], 1e-12, "optimizer");
 }
 
 int fixture_train_step(fixture *f)
 {
-    const dg_json *targets = dg_json_get(f->root, "targets"), *denoising = dg_json_get(f->root, "denoising");
+    const dg_json *targets = dg_json_get(f->root, "targets"),
+                  *denoising = dg_json_get(f->root, "denoising");
     const dg_json *groups = dg_json_get(dg_json_get(f->root, "optimizer"), "groups");
     const dg_json *tokens = dg_json_get(f->root, "enc_topk_indices");
     bounds         k = bounds_of(f);
@@ -246,9 +276,11 @@ int fixture_train_step(fixture *f)
     DG_TRY(fixture_match_ranks(f, tokens));
     DG_TRY(fixture_check_matches(f, dg_json_get(f->root, "matches"), tokens, &moved));
     check_tensors(f, "forward", dg_json_get(f->root, "tensors"), "", k.forward, true);
-    check_tensors(f, "forward, inside modules", dg_json_get(f->root, "debug_tensors"), "", k.forward, false);
+    check_tensors(f, "forward, inside modules", dg_json_get(f->root, "debug_tensors"), "",
+                  k.forward, false);
     DG_TRY(fixture_check_losses(f, f->root, k.total, k.loss));
-    check_tensors(f, "gradients of values", dg_json_get(f->root, "tensor_grads"), "grad.", k.gradient, true);
+    check_tensors(f, "gradients of values", dg_json_get(f->root, "tensor_grads"), "grad.",
+                  k.gradient, true);
     check_gradients(f, &k);
     check_state(f, &k);
 out:
