@@ -118,7 +118,10 @@ static void full_disk(void **state)
         .train = "steps=\"60\"", .evaluate = "every=\"100 steps\"", .end = "<checkpoint every=\"1 steps\" keep=\"40\"/>" });
 
     assert_int_equal(dg_mkdirs(disk, t->d), 0);
-    if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) || mount("tmpfs", disk, "tmpfs", 0, "size=600k"))
+    bool own = unshare(CLONE_NEWNS) == 0;
+
+    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL); /* fails in a chroot, where it can be spared */
+    if (!own || mount("tmpfs", disk, "tmpfs", 0, "size=600k"))
         skip(); /* mounting a small file system needs root */
     assert_int_equal(train(t, text, 0, (dg_run_train_options){ .out = toy_path(t, "disk/out") }), -DG_EIO);
     assert_non_null(strstr(dg_diag_at(t->d, 0)->text, "No space left on device"));

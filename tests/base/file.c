@@ -233,8 +233,10 @@ static void a_full_disk(void **state)
     char       *big = dg_alloc(p->arena, 100000), *disk = in(p, "disk");
 
     assert_int_equal(dg_mkdirs(disk, p->d), 0);
-    if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
-        mount("tmpfs", disk, "tmpfs", 0, "size=64k"))
+    bool own = unshare(CLONE_NEWNS) == 0;
+
+    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL); /* fails in a chroot, where it can be spared */
+    if (!own || mount("tmpfs", disk, "tmpfs", 0, "size=64k"))
         skip(); /* mounting a small file system needs root */
     char *path = in(p, "disk/model");
 
