@@ -44,8 +44,8 @@ static int64_t group_left(int64_t left)
 
         if (!read_number(groups[i].limit, NULL, &limit) || !read_number(groups[i].used, NULL, &used))
             continue;
-        if (read_number(groups[i].stat, groups[i].cache, &cache))
-            used -= cache;
+        if (read_number(groups[i].stat, groups[i].cache, &cache)) /* read a moment later: may be the larger */
+            used = used > cache ? used - cache : 0;
         left = least(left, limit > used ? limit - used : 0);
     }
     return left;
