@@ -10,17 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#if defined(__SANITIZE_ADDRESS__)
-#define PIECEWISE 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define PIECEWISE 1
-#endif
-#endif
-#ifndef PIECEWISE
-#define PIECEWISE 0
-#endif
-
 enum { ALIGN = 16, BLOCK_MIN = 4096, BLOCK_MAX = 1 << 20, HEAP_ALIGN = 64 };
 
 typedef struct block {
@@ -86,15 +75,15 @@ void *dg_alloc(dg_arena *a, size_t bytes)
     size_t size = bytes ? bytes : 1;
     block *b = a->head;
 
-    if (!PIECEWISE) {
+    if (!DG_PIECEWISE) {
         if (size > SIZE_MAX - ALIGN)
             dg_oom(bytes);
         size = (size + ALIGN - 1) / ALIGN * ALIGN;
     }
-    if (PIECEWISE || !b || b->cap - b->used < size) {
+    if (DG_PIECEWISE || !b || b->cap - b->used < size) {
         size_t cap = a->bytes < BLOCK_MIN ? BLOCK_MIN : a->bytes > BLOCK_MAX ? BLOCK_MAX : a->bytes;
 
-        if (PIECEWISE || size > cap / 4) { /* a block of its own, behind the one in use */
+        if (DG_PIECEWISE || size > cap / 4) { /* a block of its own, behind the one in use */
             block *own = add_block(a, size);
 
             own->used = size;
@@ -195,7 +184,7 @@ void *dg_try_alloc(size_t bytes)
     size_t size = bytes ? bytes : 1;
     void  *p = NULL;
 
-    if (PIECEWISE) {
+    if (DG_PIECEWISE) {
         if (posix_memalign(&p, HEAP_ALIGN, size))
             return NULL;
         return memset(p, 0, size);
@@ -215,7 +204,7 @@ void *dg_try_alloc(size_t bytes)
 
 void dg_free(void *p)
 {
-    if (!PIECEWISE && p)
+    if (!DG_PIECEWISE && p)
         memcpy(&p, (char *)p - sizeof p, sizeof p);
     free(p);
 }

@@ -5,6 +5,18 @@
 
 #include <detrgraph/core.h>
 
+/* AddressSanitizer sees into arenas that give each piece memory of its own. */
+#if defined(__SANITIZE_ADDRESS__)
+#define DG_PIECEWISE 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define DG_PIECEWISE 1
+#endif
+#endif
+#ifndef DG_PIECEWISE
+#define DG_PIECEWISE 0
+#endif
+
 typedef struct dg_arena dg_arena;
 
 /* Metadata allocation never returns NULL: when even that fails the process says so and stops

@@ -6,16 +6,7 @@
 
 #include <stdlib.h>
 
-#if defined(__SANITIZE_ADDRESS__)
-#define PIECEWISE 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define PIECEWISE 1
-#endif
-#endif
-#ifndef PIECEWISE
-#define PIECEWISE 0
-#endif
+#include "base/arena.h"
 
 enum { ALIGN = 64, BLOCK_MIN = 1 << 16, KEEP_MAX = 256 << 20 };
 
@@ -87,12 +78,12 @@ void dg_scratch_reset(dg_scratch *s)
 
     if (!s->first)
         return;
-    if (!PIECEWISE && !s->first->next && held <= KEEP_MAX) {
+    if (!DG_PIECEWISE && !s->first->next && held <= KEEP_MAX) {
         s->first->used = 0;
         return;
     }
     drop_blocks(s);
-    if (!PIECEWISE && held <= KEEP_MAX)
+    if (!DG_PIECEWISE && held <= KEEP_MAX)
         (void)add_block(s, held); /* none now is no error: the next piece asks again */
 }
 
@@ -106,8 +97,8 @@ void *dg_scratch_alloc(dg_scratch *s, size_t bytes)
         return NULL;
     if (need == 0)
         need = ALIGN;
-    if (PIECEWISE || !b || b->n - b->used < need) {
-        size_t want = need > BLOCK_MIN || PIECEWISE ? need : BLOCK_MIN;
+    if (DG_PIECEWISE || !b || b->n - b->used < need) {
+        size_t want = need > BLOCK_MIN || DG_PIECEWISE ? need : BLOCK_MIN;
 
         if (!add_block(s, want) && (want == need || !add_block(s, need)))
             return NULL;

@@ -89,9 +89,7 @@ static int open_walker(void **state)
 
     w->all.arena = a;
     *state = w;
-    samples_of_layers(&w->all);
-    samples_of_elements(&w->all);
-    samples_of_detection(&w->all);
+    samples_of_all(&w->all);
     return 0;
 }
 

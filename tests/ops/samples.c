@@ -75,3 +75,10 @@ void sample_none(samples *s)
 {
     next(s, OPERAND_ABSENT, (dg_shape){ .rank = -1 });
 }
+
+void samples_of_all(samples *s)
+{
+    samples_of_layers(s);
+    samples_of_elements(s);
+    samples_of_detection(s);
+}
