@@ -45,6 +45,7 @@ typedef struct dg_run_options {
     /* May change the control struct (learning rates, decays) after it was computed and before it is used. */
     void             (*control)(void *ctx, dg_control *c);
     void              *control_ctx;
+    const struct dg_world *world; /* the ranks of this run (runtime/world.h); NULL: one rank */
 } dg_run_options;
 
 /* Reads and checks the pipeline, gives parameters their initial values, loads what `pretrained=` asks for.
