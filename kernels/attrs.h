@@ -28,7 +28,8 @@ typedef struct pool_attr { int64_t size, stride, pad, h, w; } pool_attr; /* grad
 typedef struct index_attr { int64_t n, padding; } index_attr;   /* gather_grad: n = S; embedding: padding row or -1, _grad: n = V; topk, detect: n = k */
 typedef struct deform_attr { int64_t heads, discrete, n_levels, h[DG_MAX_LEVELS], w[DG_MAX_LEVELS], points[DG_MAX_LEVELS]; } deform_attr;
 typedef struct uniform_attr { int64_t key, rank, d[DG_MAX_DIMS]; } uniform_attr; /* key: hash of node path and name */
-typedef struct reduce_attr { int64_t op, axis; } reduce_attr;   /* axis: hash of its name, for collectives */
+/* Every collective. op: dg_reduce; axis: hash of its name; root: the rank that sends or receives; ranks: on the axis */
+typedef struct reduce_attr { int64_t op, axis, root, ranks; } reduce_attr;
 typedef struct cast_attr { int64_t to; } cast_attr;             /* dg_dtype */
 /* Ranges of the parameter spaces, in elements; every parameter belongs to one range. */
 typedef struct adamw_range { int64_t begin, end, group; double weight_decay; } adamw_range;

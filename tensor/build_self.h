@@ -49,6 +49,8 @@ int dg_infer_run(const dg_op *op, const dg_signature *sig, dg_infer *s, dg_where
     DG_MUST_USE;
 dg_value *dg_value_of(dg_build *b,
                       dg_val    v); /* NULL for none, poison and records; the latter is reported */
+/* What a collective over this axis says of itself. */
+reduce_attr dg_reduce_attr(const dg_build *b, dg_reduce op, int root, const char *axis);
 dg_val    dg_whole_space(dg_build *b, dg_space s); /* p->grads, weights, ... made on first use */
 
 #endif

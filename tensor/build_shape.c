@@ -38,7 +38,7 @@ dg_val dg_reshape(dg_build *b, dg_val x, dg_shape shape)
         shape.d[open] = dg_shape_elements(from->shape) / known;
     shape_attr a = attr_of(shape);
 
-    return unary(b, DG_OP(reshape), &a, x);
+    return unary(b, from && from->dtype == DG_I32 ? DG_OP(reshape_i32) : DG_OP(reshape), &a, x);
 }
 
 /* Axes of size 1 may move for free. */

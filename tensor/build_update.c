@@ -1,21 +1,10 @@
-/* build_update.c: the part of op.h that belongs to the whole model: reductions over ranks,
- * backward, and the update that follows it. */
+/* build_update.c: the part of op.h that belongs to the whole model: backward, and the update that
+ * follows it. */
 #include <regex.h>
 #include <string.h>
 
 #include "tensor/build_self.h"
 #include "tensor/passes.h"
-
-dg_val dg_all_reduce(dg_build *b, dg_val x, dg_reduce op, const char *axis)
-{
-    const dg_value *v = dg_value_of(b, x);
-    reduce_attr     a = { .op = op, .axis = (int64_t)dg_hash_str(axis ? axis : "") };
-
-    if (dg_axis_size(b, axis) == 1)
-        return x;
-    return dg_emit1(b, v && v->dtype == DG_I32 ? DG_OP(all_reduce_i32) : DG_OP(all_reduce), &a, x,
-                    DG_NONE, DG_NONE, 1);
-}
 
 void dg_stat_update(dg_build *b, dg_val running_mean, dg_val running_var, dg_val mean, dg_val var,
                     int64_t count, double momentum)
@@ -103,7 +92,7 @@ static bool want_gradients(dg_build *b, dg_val g)
 
 dg_val dg_all_reduce_gradients(dg_build *b, dg_val gradients, const char *axis)
 {
-    reduce_attr a = { .op = DG_MEAN, .axis = (int64_t)dg_hash_str(axis ? axis : "") };
+    reduce_attr a = dg_reduce_attr(b, DG_MEAN, 0, axis);
 
     if (!want_gradients(b, gradients))
         return DG_POISON;

@@ -5,6 +5,7 @@ libtensor_la_SOURCES += \
 	tensor/build_elementwise.c \
 	tensor/build_layer.c \
 	tensor/build_param.c \
+	tensor/build_ranks.c \
 	tensor/build_shape.c \
 	tensor/build_update.c \
 	tensor/fuse.c \
@@ -32,6 +33,7 @@ libtensor_la_SOURCES += \
 	tensor/shape_elementwise.c \
 	tensor/shape_norm.c \
 	tensor/shape_pool.c \
+	tensor/shape_ranks.c \
 	tensor/shape_shape.c \
 	tensor/shape_update.c \
 	tensor/verify.c

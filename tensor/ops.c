@@ -78,7 +78,10 @@ static const dg_field fields_uniform_attr[] = {
     { "d", DG_FIELD_SHAPE, offsetof(uniform_attr, rank), 1 },
     END,
 };
-static const dg_field fields_reduce_attr[] = { INT(reduce_attr, op), INT(reduce_attr, axis), END };
+static const dg_field fields_reduce_attr[] = {
+    INT(reduce_attr, op),    INT(reduce_attr, axis), INT(reduce_attr, root),
+    INT(reduce_attr, ranks), END,
+};
 static const dg_field fields_cast_attr[] = { { "to", DG_FIELD_DTYPE, offsetof(cast_attr, to), 1 },
                                              END };
 static const dg_field fields_adamw_attr[] = {

@@ -56,7 +56,7 @@ void dg_pass_dead(dg_program *p)
     dg_arena_close(&scratch);
 }
 
-/* With one rank a reduction gives its operand: readers read that. */
+/* With one rank a collective gives its operand: readers read that. */
 void dg_pass_collectives(dg_program *p, int ranks)
 {
     dg_arena *scratch;

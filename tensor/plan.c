@@ -87,7 +87,7 @@ static int choose_kernel(layout *l, int i)
             in->v[k] ? (dg_tensor){ x->dtype, x->shape, NULL } : (dg_tensor){ .shape.rank = -1 };
         pi->bytes += in->v[k] ? (double)dg_plan_value_bytes(l->p, in->v[k]) : 0;
     }
-    pi->alias = in->op == DG_OP(reshape);
+    pi->alias = in->op == DG_OP(reshape) || in->op == DG_OP(reshape_i32);
     if (pi->alias || in->op->effect == DG_COLLECTIVE) {
         pi->bytes = pi->alias ? 0 : pi->bytes;
         return 0;

@@ -11,7 +11,7 @@
 #undef OP
 
 /* The shape that a and b broadcast to, NumPy's rule; false if they do not. */
-bool dg_broadcast(dg_shape a, dg_shape b, dg_shape *out);
+bool dg_broadcast_shape(dg_shape a, dg_shape b, dg_shape *out);
 /* Output size of a window over n: (n + 2 pad - size) / stride + 1; 0 or less if it does not fit. */
 int64_t dg_window(int64_t n, int64_t size, int64_t stride, int64_t pad);
 /* Every entry of out has in[i]'s shape. */

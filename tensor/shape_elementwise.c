@@ -3,7 +3,7 @@
  * repeats. */
 #include "tensor/rules.h"
 
-bool dg_broadcast(dg_shape a, dg_shape b, dg_shape *out)
+bool dg_broadcast_shape(dg_shape a, dg_shape b, dg_shape *out)
 {
     dg_shape o = { a.rank > b.rank ? a.rank : b.rank, { 0 } };
 
@@ -29,7 +29,7 @@ static int broadcast_pair(dg_infer *s, dg_shape x, dg_shape y)
 {
     char a[64], b[64];
 
-    if (dg_broadcast(x, y, &s->out[0]))
+    if (dg_broadcast_shape(x, y, &s->out[0]))
         return 0;
     return dg_infer_fail(s, "%s and %s do not broadcast", dg_shape_print(x, a, sizeof a),
                          dg_shape_print(y, b, sizeof b));

@@ -27,6 +27,11 @@ int dg_shape_reshape(dg_infer *s)
     return 0;
 }
 
+int dg_shape_reshape_i32(dg_infer *s)
+{
+    return dg_shape_reshape(s);
+}
+
 int dg_shape_permute(dg_infer *s)
 {
     const shape_attr *a = s->attr;
@@ -114,7 +119,7 @@ int dg_shape_expand(dg_infer *s)
 
     if (!from_attr(a->rank, a->d, &s->out[0]))
         return dg_infer_fail(s, "the shape asked for is not one");
-    if (!dg_broadcast(s->in[0], s->out[0], &o) || !dg_shape_equal(o, s->out[0]))
+    if (!dg_broadcast_shape(s->in[0], s->out[0], &o) || !dg_shape_equal(o, s->out[0]))
         return dg_infer_fail(s, "%s does not broadcast to the shape asked for",
                              dg_shape_print(s->in[0], x, sizeof x));
     return 0;

@@ -230,8 +230,20 @@ DG_PUBLIC dg_detections dg_detect(dg_build *b, dg_val logits, dg_val boxes, int6
 /* ---- ranks --------------------------------------------------------------------------------------------- */
 
 typedef enum dg_reduce { DG_SUM, DG_MAX, DG_MIN, DG_MEAN } dg_reduce;
-/* The same value on every rank of the axis; the identity where the axis has one rank. No gradient. */
+/* Collectives: every rank of the axis takes part, in the order of the program. x is real or i32 (which has no mean).
+ * With one rank on the axis they are the identity. No gradient flows through them: a rank's loss that hangs on the
+ * values of others is part of their gradients too, which would be a second collective, in backward. */
+/* The same value on every rank. */
 DG_PUBLIC dg_val dg_all_reduce(dg_build *b, dg_val x, dg_reduce op, const char *axis);
+/* The value of rank `root`, on every rank. */
+DG_PUBLIC dg_val dg_broadcast(dg_build *b, dg_val x, int root, const char *axis);
+/* On rank `root` the values of all ranks joined; every other rank keeps its own x. */
+DG_PUBLIC dg_val dg_reduce_to(dg_build *b, dg_val x, dg_reduce op, int root, const char *axis);
+/* x [N,..] of all ranks in the order of ranks: [ranks*N,..]; a scalar gives [ranks]. */
+DG_PUBLIC dg_val dg_all_gather(dg_build *b, dg_val x, const char *axis);
+/* The same of the first `count` (i32 []) rows of each rank, packed: [ranks*N,..], of which the first sum(counts) are
+ * live and the rest zeros; *counts receives i32 [ranks]. */
+DG_PUBLIC dg_val dg_all_gatherv(dg_build *b, dg_val x, dg_val count, const char *axis, dg_val *counts);
 
 /* ---- optimisation: values that belong to the whole model ------------------------------------------------ */
 

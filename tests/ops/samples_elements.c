@@ -116,6 +116,8 @@ static void shapes(samples *s)
 {
     ADD(s, reshape, "plain", shape_attr, 2, { 6, 5 });
     sample_real(s, -1, 1, DG_SHAPE(2, 3, 5));
+    ADD(s, reshape_i32, "plain", shape_attr, 2, { 3, 2 });
+    sample_i32_list(s, DG_SHAPE(2, 3), INTS(1, -2, 3, 4, 5, 6));
     ADD(s, permute, "exchange", shape_attr, 2, { 1, 0 });
     sample_real(s, -1, 1, DG_SHAPE(4, 7));
     ADD(s, permute, "four axes", shape_attr, 4, { 2, 0, 3, 1 });

@@ -100,6 +100,11 @@ static void mistakes_by_name(void **state)
     reported(&r, "not-gradients", "");
     dg_ema(b, x);
     reported(&r, "not-parameters", "");
+    dg_build_axis(b, "dp", 2);
+    dg_all_reduce(b, i, DG_MEAN, "dp");
+    reported(&r, "mean-of-integers", "sum them");
+    dg_broadcast(b, x, 2, "dp");
+    reported(&r, "root-range", "rank 2 of axis \"dp\", which has ranks 0 to 1");
     dg_error(b, "my-own", "number %d", 7);
     reported(&r, "my-own", "number 7");
     rig_close(&r);
@@ -322,6 +327,36 @@ static void nothing_is_emitted_for_nothing(void **state)
     rig_close(&r);
 }
 
+/* What ranks exchange; with one of them nothing is. */
+static void collectives(void **state)
+{
+    rig       r = opened();
+    dg_build *b = r.b;
+    dg_val    x = input(&r, "x", DG_SHAPE(2, 3)), n = dg_const_i32(b, DG_SCALAR, (int32_t[]){ 1 });
+    dg_val    counts;
+
+    (void)state;
+    assert_int_equal(dg_broadcast(b, x, 0, "dp").id, x.id);
+    assert_int_equal(dg_reduce_to(b, x, DG_MAX, 0, "dp").id, x.id);
+    assert_int_equal(dg_all_gather(b, x, "dp").id, x.id);
+    assert_int_equal(r.p->instrs.n, 0);
+    assert_int_equal(dg_dim(b, dg_all_gatherv(b, x, n, "dp", &counts), 0), 2);
+    assert_int_equal(dg_dim(b, counts, 0), 1);
+    dg_build_axis(b, "tp", 3);
+    assert_int_equal(dg_dim(b, dg_all_gather(b, x, "tp"), 0), 6);
+    assert_int_equal(dg_dim(b, dg_all_gather(b, n, "tp"), 0), 3);
+    assert_int_equal(dg_dim(b, dg_all_gatherv(b, x, n, "tp", &counts), 0), 6);
+    assert_int_equal(dg_dim(b, counts, 0), 3);
+    assert_true(dg_shape_equal(dg_shape_of(b, dg_reduce_to(b, x, DG_MEAN, 2, "tp")),
+                               DG_SHAPE(2, 3)));
+    assert_true(dg_shape_equal(dg_shape_of(b, dg_broadcast(b, n, 2, "tp")), DG_SCALAR));
+    assert_int_equal(rig_count(&r, DG_OP(all_gather)), 2);
+    assert_int_equal(rig_count(&r, DG_OP(all_gather_i32)), 2);
+    assert_int_equal(rig_count(&r, DG_OP(reduce_to)), 1);
+    assert_int_equal(rig_count(&r, DG_OP(broadcast_i32)), 1);
+    rig_close(&r);
+}
+
 static void signatures(void **state)
 {
     dg_signature s;
@@ -358,6 +393,7 @@ int main(void)
         cmocka_unit_test(groups),
         cmocka_unit_test(records),
         cmocka_unit_test(nothing_is_emitted_for_nothing),
+        cmocka_unit_test(collectives),
         cmocka_unit_test(signatures),
     };
 

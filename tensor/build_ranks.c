@@ -1,0 +1,68 @@
+/* build_ranks.c: the part of op.h that joins ranks. Where an axis has one rank nothing is emitted. */
+#include "tensor/build_self.h"
+
+reduce_attr dg_reduce_attr(const dg_build *b, dg_reduce op, int root, const char *axis)
+{
+    return (reduce_attr){
+        .op = op,
+        .axis = (int64_t)dg_hash_str(axis ? axis : ""),
+        .root = root,
+        .ranks = dg_axis_size(b, axis),
+    };
+}
+
+static bool is_i32(dg_build *b, dg_val x)
+{
+    const dg_value *v = dg_value_of(b, x);
+
+    return v && v->dtype == DG_I32;
+}
+
+static dg_val collective(dg_build *b, const dg_op *real, const dg_op *i32, dg_val x, dg_reduce op,
+                         int root, const char *axis)
+{
+    reduce_attr a = dg_reduce_attr(b, op, root, axis);
+    bool        whole = is_i32(b, x);
+
+    if (root < 0 || root >= a.ranks)
+        return dg_error(b, "root-range", "rank %d of axis \"%s\", which has ranks 0 to %lld", root,
+                        axis ? axis : "", (long long)a.ranks - 1);
+    if (whole && op == DG_MEAN)
+        return dg_error(b, "mean-of-integers",
+                        "integers have no mean: sum them, or make them real first");
+    return a.ranks == 1 ? x : dg_emit1(b, whole ? i32 : real, &a, x, DG_NONE, DG_NONE, 1);
+}
+
+dg_val dg_all_reduce(dg_build *b, dg_val x, dg_reduce op, const char *axis)
+{
+    return collective(b, DG_OP(all_reduce), DG_OP(all_reduce_i32), x, op, 0, axis);
+}
+
+dg_val dg_broadcast(dg_build *b, dg_val x, int root, const char *axis)
+{
+    return collective(b, DG_OP(broadcast), DG_OP(broadcast_i32), x, DG_SUM, root, axis);
+}
+
+dg_val dg_reduce_to(dg_build *b, dg_val x, dg_reduce op, int root, const char *axis)
+{
+    return collective(b, DG_OP(reduce_to), DG_OP(reduce_to_i32), x, op, root, axis);
+}
+
+dg_val dg_all_gather(dg_build *b, dg_val x, const char *axis)
+{
+    const dg_value *v = dg_value_of(b, x);
+
+    if (v && v->shape.rank == 0)
+        x = dg_reshape(b, x, DG_SHAPE(1));
+    return collective(b, DG_OP(all_gather), DG_OP(all_gather_i32), x, DG_SUM, 0, axis);
+}
+
+/* Ranks exchange whole capacities, so that no message depends on a count. */
+dg_val dg_all_gatherv(dg_build *b, dg_val x, dg_val count, const char *axis, dg_val *counts)
+{
+    dg_val all = dg_all_gather(b, x, axis);
+
+    *counts = dg_all_gather(b, count, axis);
+    return dg_emit1(b, is_i32(b, x) ? DG_OP(pack_rows_i32) : DG_OP(pack_rows), NULL, all, *counts,
+                    DG_NONE, 2);
+}
