@@ -30,6 +30,7 @@ typedef struct deform_attr { int64_t heads, discrete, n_levels, h[DG_MAX_LEVELS]
 typedef struct uniform_attr { int64_t key, rank, d[DG_MAX_DIMS]; } uniform_attr; /* key: hash of node path and name */
 /* Every collective. op: dg_reduce; axis: hash of its name; root: the rank that sends or receives; ranks: on the axis */
 typedef struct reduce_attr { int64_t op, axis, root, ranks; } reduce_attr;
+typedef struct bucket_attr { int64_t op, axis, bucket, begin, end; } bucket_attr; /* elements begin..end-1 of the gradient space */
 typedef struct cast_attr { int64_t to; } cast_attr;             /* dg_dtype */
 /* Ranges of the parameter spaces, in elements; every parameter belongs to one range. */
 typedef struct adamw_range { int64_t begin, end, group; double weight_decay; } adamw_range;

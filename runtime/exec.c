@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "runtime/collective.h"
 
 typedef struct drawn {
     const double *values; /* NULL: nothing */
@@ -21,6 +22,7 @@ struct dg_exec {
     dg_args          *args;  /* of every instruction */
     dg_tensor       **t;     /* its operands, with addresses */
     drawn            *draws; /* of every instruction: what an output of it is instead */
+    int64_t          *tickets; /* of the buckets under way */
     dg_exec_hook_fn  *hook;
     void             *hook_ctx;
 };
@@ -254,6 +256,7 @@ int dg_exec_open(dg_exec **out, const dg_plan *plan, const dg_backend *backend,
     for (int i = 0; i < x->p->instrs.n; i++)
         x->t[i] = DG_NEW_N(a, x->p->instrs.items[i].n_in + x->p->instrs.items[i].n_out, dg_tensor);
     x->draws = DG_NEW_N(a, x->p->instrs.n + 1, drawn);
+    x->tickets = DG_NEW_N(a, dg_collective_buckets(x->p) + 1, int64_t);
     rc = dg_exec_bind(x, spaces, d);
     if (rc < 0)
         dg_exec_close(&x);
@@ -277,31 +280,11 @@ void dg_exec_hook(dg_exec *x, dg_exec_hook_fn *hook, void *ctx)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* y <- reduction of x over all ranks; a whole space is reduced where it is. */
-static int run_collective(dg_exec *x, const dg_instr *in, dg_args *a, dg_diag *d)
+static int run_collective(dg_exec *x, int i, dg_diag *d)
 {
-    const dg_tensor *from = &a->t[0], *to = in->n_out ? &a->t[in->n_in] : from;
-    int64_t          op;
-    int              ticket = 0, rc = 0;
+    const dg_collective_call c = { x->comm, x->backend, x->p, &x->p->instrs.items[i], &x->args[i], x->tickets };
 
-    memcpy(&op, in->attr, sizeof op); /* reduce_attr begins with it */
-    if (!x->comm)
-        return dg_fail(d, DG_EUNSUPPORTED, in->origin.where, "no-communicator",
-                       "%s needs other ranks, and this run has one", in->op->name);
-    if (to->data != from->data) {
-        size_t bytes = (size_t)dg_shape_elements(from->shape) * dg_dtype_size(from->dtype);
-        void  *copy = dg_try_alloc(bytes);
-
-        if (!copy)
-            return no_memory(bytes, d);
-        rc = x->backend->download(x->backend, copy, from->data, bytes);
-        if (rc == 0)
-            rc = x->backend->upload(x->backend, to->data, copy, bytes);
-        dg_free(copy);
-    }
-    if (rc == 0)
-        rc = x->comm->start(x->comm, *to, (dg_reduce)op, &ticket);
-    return rc == 0 ? x->comm->wait(x->comm, ticket) : rc;
+    return dg_collective_run(&c, d);
 }
 
 static int run_instr(dg_exec *x, int i, const dg_control *control, dg_diag *d)
@@ -317,7 +300,7 @@ static int run_instr(dg_exec *x, int i, const dg_control *control, dg_diag *d)
     else if (pi->kernel)
         rc = pi->kernel->run(&x->args[i]);
     else
-        rc = run_collective(x, in, &x->args[i], d);
+        rc = run_collective(x, i, d);
     if (given->values && rc == 0)
         rc = upload_as(x, x->args[i].t[given->operand], given->values, DG_F64, d);
     if (rc < 0 && dg_diag_errors(d) == errors)

@@ -2,6 +2,8 @@ libruntime_la_SOURCES += \
 	runtime/archive.c runtime/archive.h \
 	runtime/available.c runtime/available.h \
 	runtime/bucket.c runtime/bucket.h \
+	runtime/collective.c runtime/collective.h \
+	runtime/comm_shm.c runtime/comm_shm.h \
 	runtime/checkpoint.c runtime/checkpoint.h \
 	runtime/data.c \
 	runtime/evaluate.c \

@@ -82,6 +82,10 @@ static const dg_field fields_reduce_attr[] = {
     INT(reduce_attr, op),    INT(reduce_attr, axis), INT(reduce_attr, root),
     INT(reduce_attr, ranks), END,
 };
+static const dg_field fields_bucket_attr[] = {
+    INT(bucket_attr, op),    INT(bucket_attr, axis), INT(bucket_attr, bucket),
+    INT(bucket_attr, begin), INT(bucket_attr, end),  END,
+};
 static const dg_field fields_cast_attr[] = { { "to", DG_FIELD_DTYPE, offsetof(cast_attr, to), 1 },
                                              END };
 static const dg_field fields_adamw_attr[] = {

@@ -3,6 +3,7 @@
 #include "tests/tensor/rig.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/rng.h"
@@ -316,17 +317,22 @@ static void a_copy_that_does_not_fit(void **state)
 typedef struct twin {
     dg_comm comm;
     int     started, waited;
+    bool    lost;
 } twin;
 
-static int twin_start(dg_comm *self, dg_tensor x, dg_reduce op, int *ticket)
+static int twin_start(dg_comm *self, dg_tensor x, dg_reduce op, int64_t *ticket)
 {
+    if (((twin *)self)->lost) {
+        snprintf(self->why, sizeof self->why, "rank 1 has ended");
+        return -DG_EIO;
+    }
     for (int64_t i = 0; i < dg_shape_elements(x.shape) && op == DG_SUM; i++)
         ((float *)x.data)[i] *= 2;
     *ticket = ++((twin *)self)->started;
     return 0;
 }
 
-static int twin_wait(dg_comm *self, int ticket)
+static int twin_wait(dg_comm *self, int64_t ticket)
 {
     assert_int_equal(ticket, ++((twin *)self)->waited);
     return 0;
@@ -370,6 +376,10 @@ static void collectives_go_to_the_communicator(void **state)
     assert_int_equal(dg_exec_open(&alone, r.plan, &dg_backend_ref, &r.spaces, NULL, r.d), 0);
     assert_int_equal(dg_exec_run(alone, DG_SEG_BATCH, &r.control, r.d), -DG_EUNSUPPORTED);
     check_only(r.d, "no-communicator");
+    t.lost = true;
+    assert_int_equal(dg_exec_run(r.x, DG_SEG_BATCH, &r.control, r.d), -DG_EIO);
+    assert_non_null(strstr(dg_diag_at(r.d, 0)->text, "all_reduce: rank 1 has ended"));
+    check_only(r.d, "collective-failed");
     dg_exec_close(&alone);
     rig_close(&r);
 }
