@@ -21,6 +21,7 @@ extern "C" {
  *   {a:T,b?:T,c_*:T} record with a closed key set; `?` a key that may be missing on some steps, `c_*` the keys
  *                   that `type` lists
  *   dataset picks samples batch    data on its way, host side
+ *   stream                         dataset, picks or samples; as an output: what the first stream input is
  *   gradients parameters           whole-model values
  *   metrics                        named numbers of an evaluation
  *   any
@@ -104,6 +105,10 @@ typedef struct dg_child_class {
 typedef struct dg_child { int kind; const void *conf; dg_where where; } dg_child; /* kind: place in the table */
 typedef struct dg_children { int n; const dg_child *v; } dg_children;
 
+/* A port with the name "*" stands for any number of inputs of its type: every attribute that is a wire and no
+ * port of its own becomes one, in document order. Their names arrive in conf. */
+typedef struct dg_names { int n; const char *const *v; } dg_names;
+
 /* ---- what classes are given ------------------------------------------------------------------------------ */
 
 /* Reports a fault in a node's attributes from `check`; attr NULL: in the element itself. Several may be reported. */
@@ -183,6 +188,25 @@ typedef struct dg_schedule_args {
     void             *arena;
 } dg_schedule_args;
 
+/* partition, filter, equalize: a data set's items become fewer, or others. items[i] is an item of data, or ~item
+ * for padding (see dg_pick). */
+typedef struct dg_choice {
+    int64_t        n;
+    const int32_t *items; /* in the arena */
+} dg_choice;
+typedef struct dg_choose_args {
+    const dg_dataset *data;
+    int64_t           n;     /* what the node before this one left */
+    const int32_t    *items;
+    int64_t           epoch;
+    uint64_t          seed;  /* of the run and the node: the same on every rank */
+    int               rank, ranks;         /* this rank's place on the node's axis, and how many stand on it */
+    int64_t         (*least)(void *ctx, int64_t n); /* the least n of all ranks of the axis: every rank asks */
+    void             *ctx;
+    void           *(*alloc)(void *arena, size_t bytes); /* zeroed, for items */
+    void             *arena;
+} dg_choose_args;
+
 /* A tensor of the batch: fed to the program under `key` of the batch's output ("images", "targets.boxes"). */
 typedef struct dg_feed {
     const char *key;
@@ -222,7 +246,58 @@ typedef enum dg_role {
     DG_ROLE_DENOISING, DG_ROLE_DECODER, DG_ROLE_LOSS, DG_ROLE_GRADIENT, DG_ROLE_OPTIMIZER, DG_ROLE_EVALUATE, DG_ROLE_CONTROL, DG_ROLE_SINK,
 } dg_role;
 
-/* A collective that a node performs, so that the analysis knows it without knowing the class. */
+/* What the proof of rank invariance knows of a class (docs/invariance.md has the whole story). Without rows a
+ * node passes on what its inputs have: values and presence by union, streams with their rate and sizes.
+ *
+ *   to     an output port; NULL: every output
+ *   from   an input port, or "port.key"
+ *   axis   the attribute that names the mesh axes ("dp", "dp+tp"), or "=dp" for that axis; NULL: all axes
+ *   when   the row holds if all of these do, separated by commas; NULL: always
+ *              name          attribute is given and not false, or the input is wired
+ *              !name         the opposite
+ *              name=a|b      the attribute's word is one of these;  name!=a|b  is none of them
+ *   why    a phrase for messages, about the node: "deals batches over its axis" */
+typedef enum dg_rule_kind {
+    DG_RULE_END,
+    /* what the outputs are */
+    DG_RULE_VALUE,      /* the value of `to` differs over axis */
+    DG_RULE_PRESENCE,   /* `to` is absent where `from` holds nothing: present with the value of from */
+    DG_RULE_DIMS,       /* sizes that change from item to item differ over axis, or with the value of from */
+    DG_RULE_LEADING,    /* the leading dimension of `to` changes with the rate of the stream */
+    DG_RULE_RATE,       /* the number of items of `to` differs over axis, or with the value of from */
+    DG_RULE_EQUAL,      /* `to` has equally many items on all ranks of axis */
+    DG_RULE_ENDLESS,    /* `to` never ends: the loop that it drives must end by a number of steps */
+    DG_RULE_INEXACT,    /* `to` may differ in the last bit from run to run */
+    DG_RULE_PARTIAL,    /* `to` is a summand of a sum over the axes over which `from` differs */
+    /* what the node needs */
+    DG_RULE_SEED,       /* an order is drawn here, and must be drawn alike over axis; `when` says where it is not */
+    DG_RULE_CORRELATED, /* draws that are the same on all ranks although `from` differs: a warning */
+    DG_RULE_NORMALISER, /* `from` divides a loss: invariant, once it is reduced over axis (NULL: as it comes) */
+    DG_RULE_NONLINEAR,  /* `from` must not be a pending sum */
+    DG_RULE_STATE,      /* replicated state is updated from `from` */
+    DG_RULE_GRADIENTS,  /* `to` has the gradient of `from` for every trainable parameter */
+    DG_RULE_METRIC,     /* `to` is a number about all items of `from`: joined over axis */
+    /* collectives over axis, of operand `from`, with result `to`; to NULL: one of fixed size inside the node */
+    DG_RULE_ALLREDUCE,  /* the attribute op, if there is one, says sum, max, min or mean */
+    DG_RULE_REDUCE,     /* only the rank in the attribute root knows the result */
+    DG_RULE_BROADCAST,  /* of the rank in the attribute root */
+    DG_RULE_AGREE,      /* one word, over the control plane; the operand may be missing */
+    DG_RULE_ALLGATHER,
+    DG_RULE_ALLGATHERV, /* leading dimensions may differ */
+    /* the course of a step */
+    DG_RULE_SKIP,       /* where this node fires, the rest of the iteration does not take place */
+    DG_RULE_STOP,       /* where this node fires, the loop ends */
+    DG_RULE_LOOP,       /* what is inside is repeated as often as the value of `from` says */
+    DG_RULE_PROVED,     /* a word that validate understands and no run executes yet; why says what is missing */
+} dg_rule_kind;
+enum { DG_RULE_TRAIN = 1 }; /* flags: only in <train> */
+typedef struct dg_rule {
+    dg_rule_kind kind; /* DG_RULE_END ends the table */
+    const char  *to, *from, *axis, *when, *why;
+    uint32_t     flags;
+} dg_rule;
+
+/* An older form of the collective rows: one of fixed size inside the node. */
 typedef struct dg_collective {
     const char *kind;    /* "allreduce", "batch-norm statistics"; NULL ends the table */
     const char *operand; /* input port or parameter set that is reduced */
@@ -272,8 +347,16 @@ typedef struct dg_node_class {
 
     /* How many object classes the node tells apart; data with more are refused. NULL: it does not know classes. */
     int64_t (*classes)(const void *conf);
+
+    const dg_rule *rules;     /* of rank invariance */
+    uint32_t       rule_size; /* DG_NODE_CLASS */
+    size_t         names_offset; /* of a dg_names in conf, for a class with a port "*"; 0: it has none */
+
+    /* Streams: which items of a data set stay, for the epoch that args name; a pure function. */
+    int (*choose)(dg_choice *out, const void *conf, const dg_choose_args *args, dg_diag *d);
 } dg_node_class;
-#define DG_NODE_CLASS .size = sizeof(dg_node_class), .port_size = sizeof(dg_port), .attr_size = sizeof(dg_attr)
+#define DG_NODE_CLASS .size = sizeof(dg_node_class), .port_size = sizeof(dg_port), .attr_size = sizeof(dg_attr), \
+                      .rule_size = sizeof(dg_rule)
 
 #ifdef __cplusplus
 }
