@@ -97,7 +97,7 @@ static int draw(printer *s, const dg_prediction *p, dg_diag *d)
         names[i] = p->names->classes[i].name;
     if (strrchr(stem, '.'))
         *strrchr(stem, '.') = '\0';
-    DG_TRY(dg_draw_picture(&out, scratch, &tile, (dg_names){ names, p->names ? p->names->n_classes : 0 }, MIN_SIDE, d));
+    DG_TRY(dg_draw_picture(&out, scratch, &tile, (dg_labels){ names, p->names ? p->names->n_classes : 0 }, MIN_SIDE, d));
     DG_TRY(dg_image_write(dg_printf(s->arena, "%s/%s.png", s->o->out, stem), &out, d));
 out:
     dg_scratch_close(&scratch);

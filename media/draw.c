@@ -24,7 +24,7 @@ typedef struct canvas {
     cairo_surface_t *surface;
     cairo_t         *c;
     int              w, h;
-    dg_names         names;
+    dg_labels        names;
     area            *chips; /* of the picture at hand */
     int              n_chips;
 } canvas;
@@ -253,7 +253,7 @@ static int draw_tile(canvas *v, dg_scratch *s, const dg_tile *t, area in, dg_dia
 
 /* ---- canvases ------------------------------------------------------------------------------ */
 
-static int open_canvas(canvas *v, dg_scratch *s, int w, int h, dg_names names, dg_diag *d)
+static int open_canvas(canvas *v, dg_scratch *s, int w, int h, dg_labels names, dg_diag *d)
 {
     *v = (canvas){ .w = w, .h = h, .names = names };
     v->chips = dg_scratch_alloc(s, CHIPS_MAX * sizeof *v->chips);
@@ -295,7 +295,7 @@ static void close_canvas(canvas *v)
     cairo_surface_destroy(v->surface);
 }
 
-int dg_draw_picture(dg_image *out, dg_scratch *s, const dg_tile *tile, dg_names names, int min_side,
+int dg_draw_picture(dg_image *out, dg_scratch *s, const dg_tile *tile, dg_labels names, int min_side,
                     dg_diag *d)
 {
     const int longer = tile->image->w > tile->image->h ? tile->image->w : tile->image->h;
@@ -335,7 +335,7 @@ static void fit_image(double *fit_w, double *fit_h, const dg_image *im, int w, i
 }
 
 int dg_draw_mosaic(dg_image *out, dg_scratch *s, const dg_tile *tiles, int n, int columns,
-                   int tile_w, int tile_h, dg_names names, dg_diag *d)
+                   int tile_w, int tile_h, dg_labels names, dg_diag *d)
 {
     const int strip = tile_h / 20 + 14; /* for the caption */
     const int wide = n < columns ? n : columns, rows = (n + columns - 1) / columns;

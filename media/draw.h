@@ -19,19 +19,19 @@ typedef struct dg_tile {
 } dg_tile;
 
 /* Names by label; label past the end, and NULL, show as "class 7". */
-typedef struct dg_names {
+typedef struct dg_labels {
     const char *const *name;
     int                n;
-} dg_names;
+} dg_labels;
 
 /* The picture with its marks, enlarged by a whole factor until its longer side has at least
  * min_side pixels, so that names on small pictures can be read; 0: never enlarged. */
-int dg_draw_picture(dg_image *out, dg_scratch *s, const dg_tile *tile, dg_names names, int min_side,
+int dg_draw_picture(dg_image *out, dg_scratch *s, const dg_tile *tile, dg_labels names, int min_side,
                     dg_diag *d) DG_MUST_USE;
 
 /* All n >= 1 tiles in rows of `columns` >= 1, each fitted into tile_w x tile_h, captions below. */
 int dg_draw_mosaic(dg_image *out, dg_scratch *s, const dg_tile *tiles, int n, int columns,
-                   int tile_w, int tile_h, dg_names names, dg_diag *d) DG_MUST_USE;
+                   int tile_w, int tile_h, dg_labels names, dg_diag *d) DG_MUST_USE;
 
 /* The colour of a class, R, G, B: far apart for neighbouring labels. */
 void dg_draw_color(uint8_t rgb[3], int label);

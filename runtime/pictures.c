@@ -16,7 +16,7 @@ struct dg_pictures {
     dg_scratch *scratch; /* pixels of all tiles */
     int         most, n;
     dg_tile    *tiles;
-    dg_names    names;
+    dg_labels   names;
 };
 
 dg_pictures *dg_pictures_open(int most, const dg_dataset *set)

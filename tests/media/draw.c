@@ -38,16 +38,16 @@ static void picture(void **state)
     assert_int_equal(dg_image_new(&im, p->s, 100, 100, p->d), 0);
     dg_draw_color(one, 1);
     dg_draw_color(seven, 7);
-    assert_int_equal(dg_draw_picture(&out, p->s, &tile, (dg_names){ names, 2 }, 0, p->d), 0);
+    assert_int_equal(dg_draw_picture(&out, p->s, &tile, (dg_labels){ names, 2 }, 0, p->d), 0);
     assert_int_equal(out.w, 100);
     assert_true(near_color(&out, 20, 70, one) && near_color(&out, 50, 90, one) &&
                 near_color(&out, 60, 10, seven));
     assert_true(out.rgb[3 * (70 * 100 + 50)] == 0); /* inside a box the picture stays */
-    assert_int_equal(dg_draw_picture(&out, p->s, &tile, (dg_names){ NULL, 0 }, 640, p->d), 0);
+    assert_int_equal(dg_draw_picture(&out, p->s, &tile, (dg_labels){ NULL, 0 }, 640, p->d), 0);
     assert_int_equal(out.w, 700);
     assert_true(near_color(&out, 20 * 7, 70 * 7, one));
     tile.n_marks = 4;
-    assert_int_equal(dg_draw_picture(&out, p->s, &tile, (dg_names){ names, 2 }, 0, p->d), 0);
+    assert_int_equal(dg_draw_picture(&out, p->s, &tile, (dg_labels){ names, 2 }, 0, p->d), 0);
     no_diagnostics(p);
 }
 
@@ -70,7 +70,7 @@ static void mosaic(void **state)
     memset(wide.rgb, 200, 40 * 20 * 3);
     memset(high.rgb, 100, 40 * 20 * 3);
     dg_draw_color(three, 3);
-    assert_int_equal(dg_draw_mosaic(&out, p->s, tiles, 3, 2, 160, 160, (dg_names){ NULL, 0 }, p->d),
+    assert_int_equal(dg_draw_mosaic(&out, p->s, tiles, 3, 2, 160, 160, (dg_labels){ NULL, 0 }, p->d),
                      0);
     assert_int_equal(out.w, 2 * 166 + 6);
     assert_int_equal(out.h, 2 * (160 + 22 + 6) + 6);
@@ -78,7 +78,7 @@ static void mosaic(void **state)
     assert_true(near_color(&out, 6 + 80, 6 + 120, (const uint8_t[]){ 200, 200, 200 }));
     assert_true(near_color(&out, 172 + 80, 6 + 80, (const uint8_t[]){ 100, 100, 100 }));
     assert_true(near_color(&out, 172 + 20, 6 + 80, (const uint8_t[]){ 33, 33, 36 }));
-    assert_int_equal(dg_draw_mosaic(&out, p->s, tiles, 1, 2, 160, 160, (dg_names){ NULL, 0 }, p->d),
+    assert_int_equal(dg_draw_mosaic(&out, p->s, tiles, 1, 2, 160, 160, (dg_labels){ NULL, 0 }, p->d),
                      0);
     assert_int_equal(out.h, 80 + 22 + 6 + 6); /* cells as high as the highest picture */
     no_diagnostics(p);
@@ -91,11 +91,11 @@ static void too_large(void **state)
     const dg_tile tile = { .image = &im };
 
     assert_int_equal(dg_image_new(&im, p->s, 32768, 1, p->d), 0); /* one more than cairo draws */
-    assert_int_equal(dg_draw_picture(&out, p->s, &tile, (dg_names){ NULL, 0 }, 0, p->d),
+    assert_int_equal(dg_draw_picture(&out, p->s, &tile, (dg_labels){ NULL, 0 }, 0, p->d),
                      -DG_EMEMORY);
     check_says(p, "draw-canvas", "cannot draw a picture of 32768 x 1");
     assert_int_equal(
-        dg_draw_mosaic(&out, p->s, &tile, 1, 1, 40000, 10, (dg_names){ NULL, 0 }, p->d),
+        dg_draw_mosaic(&out, p->s, &tile, 1, 1, 40000, 10, (dg_labels){ NULL, 0 }, p->d),
         -DG_EINPUT);
     check_only(p->d, "image-size");
 }
