@@ -14,7 +14,7 @@
 
 #include "media/image.h"
 
-enum { GAP = 6, TEXT_MAX = 96, CHIPS_MAX = 400 };
+enum { GAP = 6, TEXT_MAX = 96, TAKEN_MAX = 400 };
 
 typedef struct area {
     double x, y, w, h;
@@ -25,8 +25,8 @@ typedef struct canvas {
     cairo_t         *c;
     int              w, h;
     dg_labels        names;
-    area            *chips; /* of the picture at hand */
-    int              n_chips;
+    area            *taken; /* of the picture at hand: small boxes, then chips */
+    int              n_small, n_taken;
 } canvas;
 
 void dg_draw_color(uint8_t rgb[3], int label)
@@ -118,13 +118,14 @@ static bool overlap(area a, area b)
     return a.x < b.x + b.w && b.x < a.x + a.w && a.y < b.y + b.h && b.y < a.y + a.h;
 }
 
-static bool is_free(const canvas *v, area a, area inside)
+/* Is `a` inside and over none of the areas that are taken, from number `first` on? */
+static bool is_free(const canvas *v, area a, area inside, int first)
 {
     if (a.x < inside.x || a.y < inside.y || a.x + a.w > inside.x + inside.w ||
         a.y + a.h > inside.y + inside.h)
         return false;
-    for (int i = 0; i < v->n_chips; i++)
-        if (overlap(a, v->chips[i]))
+    for (int i = first; i < v->n_taken; i++)
+        if (overlap(a, v->taken[i]))
             return false;
     return true;
 }
@@ -134,24 +135,29 @@ static double clamp(double v, double lo, double hi)
     return v > hi ? (hi < lo ? lo : hi) : v < lo ? lo : v;
 }
 
-/* Where a chip of w x h goes for box b: above, below, inside at the top or the bottom, left then
- * right. False: all taken; its box's colour must do, for names over names can all not be read. */
+/* Where a chip of w x h goes for box b: above, below, beside it, inside at the top or the bottom,
+ * left then right; over small objects only where there is no other place. False: all taken; its
+ * box's colour must do, for names over names can all not be read. */
 static bool place(area *out, const canvas *v, area b, double w, double h, area inside)
 {
     const double left = clamp(b.x, inside.x, inside.x + inside.w - w);
     const double right = clamp(b.x + b.w - w, inside.x, inside.x + inside.w - w);
     const area   tries[] = {
-          { left, b.y - h, w, h },       { left, b.y + b.h, w, h },      { left, b.y, w, h },
-          { left, b.y + b.h - h, w, h }, { right, b.y - h, w, h },       { right, b.y + b.h, w, h },
-          { right, b.y, w, h },          { right, b.y + b.h - h, w, h },
+          { left, b.y - h, w, h },   { left, b.y + b.h, w, h },      { right, b.y - h, w, h },
+          { right, b.y + b.h, w, h }, { b.x + b.w, b.y, w, h },       { b.x - w, b.y, w, h },
+          { left, b.y, w, h },       { left, b.y + b.h - h, w, h },  { right, b.y, w, h },
+          { right, b.y + b.h - h, w, h },
     };
 
-    for (size_t i = 0; i < sizeof tries / sizeof *tries; i++)
-        if (is_free(v, tries[i], inside)) {
-            *out = tries[i];
-            return true;
-        }
-    return false;
+    for (int first = 0;; first = v->n_small) {
+        for (size_t i = 0; i < sizeof tries / sizeof *tries; i++)
+            if (is_free(v, tries[i], inside, first)) {
+                *out = tries[i];
+                return true;
+            }
+        if (first == v->n_small)
+            return false;
+    }
 }
 
 static void draw_chip(canvas *v, const dg_mark *m, area b, area inside, double size)
@@ -171,9 +177,9 @@ static void draw_chip(canvas *v, const dg_mark *m, area b, area inside, double s
         (void)snprintf(text, sizeof text, "%s", name);
     set_font(v->c, size, true);
     w = fit(v->c, text, inside.w - size) + 0.6 * size;
-    if (v->n_chips == CHIPS_MAX || !place(&chip, v, b, w, 1.3 * size, inside))
+    if (v->n_taken == TAKEN_MAX || !place(&chip, v, b, w, 1.3 * size, inside))
         return;
-    v->chips[v->n_chips++] = chip;
+    v->taken[v->n_taken++] = chip;
     dg_draw_color(rgb, m->label);
     luma = 0.299 * rgb[0] + 0.587 * rgb[1] + 0.114 * rgb[2];
     set_color(v->c, m->label, 0.85);
@@ -239,10 +245,17 @@ static int draw_tile(canvas *v, dg_scratch *s, const dg_tile *t, area in, dg_dia
     cairo_save(v->c);
     cairo_rectangle(v->c, in.x, in.y, in.w, in.h);
     cairo_clip(v->c);
-    v->n_chips = 0;
-    for (int i = 0; i < t->n_marks; i++)
-        if (finite_box(t->marks[i].box))
-            draw_box(v, &t->marks[i], scaled(t->marks[i].box, in, sx, sy), line);
+    v->n_taken = 0;
+    for (int i = 0; i < t->n_marks; i++) {
+        const area b = scaled(t->marks[i].box, in, sx, sy);
+
+        if (!finite_box(t->marks[i].box))
+            continue;
+        draw_box(v, &t->marks[i], b, line);
+        if (fmin(b.w, b.h) < 3.0 * size && v->n_taken < TAKEN_MAX / 2)
+            v->taken[v->n_taken++] = b; /* a name would hide all of it */
+    }
+    v->n_small = v->n_taken;
     /* All boxes first: no line crosses a name. The best mark, the last, chooses its place first. */
     for (int i = t->n_marks; i-- > 0;)
         if (finite_box(t->marks[i].box))
@@ -256,10 +269,10 @@ static int draw_tile(canvas *v, dg_scratch *s, const dg_tile *t, area in, dg_dia
 static int open_canvas(canvas *v, dg_scratch *s, int w, int h, dg_labels names, dg_diag *d)
 {
     *v = (canvas){ .w = w, .h = h, .names = names };
-    v->chips = dg_scratch_alloc(s, CHIPS_MAX * sizeof *v->chips);
+    v->taken = dg_scratch_alloc(s, TAKEN_MAX * sizeof *v->taken);
     v->surface = cairo_image_surface_create(CAIRO_FORMAT_RGB24, w, h);
     v->c = cairo_create(v->surface);
-    if (v->chips && cairo_status(v->c) == CAIRO_STATUS_SUCCESS)
+    if (v->taken && cairo_status(v->c) == CAIRO_STATUS_SUCCESS)
         return 0;
     return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "draw-canvas", "cannot draw a picture of %d x %d: %s",
                    w, h, cairo_status_to_string(cairo_status(v->c)));
