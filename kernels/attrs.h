@@ -17,7 +17,8 @@ typedef struct norm_attr {
     int64_t fixed; /* in batch_norm_grad: statistics are constants */
     int64_t plain; /* in batch_norm_grad: no residual, so ReLU's gate may be had from x instead of y */
 } norm_attr;
-typedef struct stat_attr { double momentum; int64_t count; } stat_attr;
+typedef struct sync_attr { norm_attr norm; int64_t axis, ranks; } sync_attr; /* axis, ranks: as in reduce_attr */
+typedef struct stat_attr { double momentum; int64_t count; } stat_attr; /* count: where n is not given */
 typedef struct attention_attr { int64_t heads, capacity; } attention_attr;
 typedef struct affine_attr { double a, c; } affine_attr;        /* scale: a x + c; clamp: [a, c]; inverse_sigmoid: a = eps */
 typedef struct fill_attr { double a; int64_t rank, d[DG_MAX_DIMS]; } fill_attr;

@@ -69,18 +69,29 @@ dg_val dg_place_buffer(const dg_place *at, const char *path, dg_shape shape, dg_
 
 /* ---- convolution and batch norm -------------------------------------------------------------- */
 
-static dg_val batch_norm(const dg_place *at, dg_val x, bool frozen, bool fixed)
+void dg_norm_check(dg_check *k, int64_t norm, const char *axis)
+{
+    if (norm == DG_NORM_SYNC && !axis)
+        dg_check_fail(k, "norm", "norm-axis",
+                      "statistics of all ranks need axis=\"..\", the mesh axis they stand on");
+    if (norm == DG_NORM_LOCAL && axis) {
+        dg_check_fail(k, "axis", "norm-axis", "names ranks that norm=\"local\" does not ask");
+        dg_check_help(k, "norm=\"sync\", or no axis");
+    }
+}
+
+static dg_val batch_norm(const dg_place *at, dg_val x, const dg_conv_norm *c)
 {
     dg_build *b = at->b;
     dg_shape  s = DG_SHAPE(dg_dim(b, x, -1));
     dg_init   one = dg_init_const(1), zero = dg_init_zero();
-    dg_val    scale, shift, mean, var, y, batch_mean, batch_var;
+    dg_val    scale, shift, mean, var, y, batch_mean, batch_var, n;
     int64_t   count = dg_dim(b, x, 0) * dg_dim(b, x, 1) * dg_dim(b, x, 2);
 
-    if (fixed) {
+    if (c->fixed) {
         scale = dg_place_buffer(at, "weight", s, one);
         shift = dg_place_buffer(at, "bias", s, zero);
-    } else if (frozen) {
+    } else if (c->frozen) {
         scale = param_frozen(at, "weight", s, one);
         shift = param_frozen(at, "bias", s, zero);
     } else {
@@ -89,10 +100,16 @@ static dg_val batch_norm(const dg_place *at, dg_val x, bool frozen, bool fixed)
     }
     mean = dg_place_buffer(at, "running_mean", s, zero);
     var = dg_place_buffer(at, "running_var", s, one);
-    if (!fixed)
+    if (!c->fixed)
         dg_export_counter(b, dg_place_in(at, "num_batches_tracked").path);
-    if (fixed || !dg_training(b))
+    if (c->fixed || !dg_training(b))
         return dg_batch_norm_fixed(b, x, scale, shift, mean, var, NORM_EPS);
+    if (c->axis && dg_axis_size(b, c->axis) > 1) {
+        y = dg_batch_norm_sync(b, x, scale, shift, DG_NONE, NORM_EPS, c->axis, &batch_mean,
+                               &batch_var, &n);
+        dg_stat_update_counted(b, mean, var, batch_mean, batch_var, n, MOMENTUM);
+        return y;
+    }
     y = dg_batch_norm(b, x, scale, shift, NORM_EPS, &batch_mean, &batch_var);
     dg_stat_update(b, mean, var, batch_mean, batch_var, count, MOMENTUM);
     return y;
@@ -108,8 +125,7 @@ dg_val dg_layer_conv_norm(const dg_place *at, dg_val x, const dg_conv_norm *c)
     dg_init init = c->xavier ? dg_init_xavier(in * area, c->out * area) : dg_init_fan_in(in * area);
     dg_val  w = c->frozen ? param_frozen(&conv, "weight", shape, init)
                           : dg_place_param(&conv, "weight", shape, init);
-    dg_val  y = batch_norm(&norm, dg_conv2d(b, x, w, DG_NONE, c->stride, (c->size - 1) / 2),
-                           c->frozen, c->fixed);
+    dg_val  y = batch_norm(&norm, dg_conv2d(b, x, w, DG_NONE, c->stride, (c->size - 1) / 2), c);
 
     switch (c->act) {
     case DG_LAYER_RELU:

@@ -5,6 +5,16 @@
 
 #include <detrgraph/node.h>
 
+/* Attributes norm and axis of nodes that own batch norms: their conf has these two members. */
+enum { DG_NORM_LOCAL, DG_NORM_SYNC };
+#define DG_NORM_ATTRS(conf)                                                                         \
+    DG_ENUM(conf, norm, DG_NORM_LOCAL, "local|sync",                                               \
+            "batch norms take their statistics from this rank's batch, or from those of all "      \
+            "ranks of `axis`"),                                                                    \
+        DG_STR(conf, axis, NULL, "mesh axis, with norm=\"sync\"")
+/* Reports an axis without norm="sync", and the other way round. */
+void dg_norm_check(dg_check *k, int64_t norm, const char *axis);
+
 /* like: path of a sibling layer whose initial values this one shares; "" for none. */
 typedef struct dg_place {
     dg_build *b;
@@ -29,6 +39,8 @@ typedef struct dg_conv_norm {
     bool         xavier;      /* initial weights: Glorot, else PyTorch's default */
     bool         frozen;      /* parameters are not trained */
     bool         fixed;       /* norm is an affine map: its four vectors are buffers */
+    const char  *axis; /* statistics of the batches of all ranks of this mesh axis; NULL: of this
+                          rank's */
 } dg_conv_norm;
 dg_val dg_layer_conv_norm(const dg_place *at, dg_val x, const dg_conv_norm *c);
 

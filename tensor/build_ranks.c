@@ -66,3 +66,22 @@ dg_val dg_all_gatherv(dg_build *b, dg_val x, dg_val count, const char *axis, dg_
     return dg_emit1(b, is_i32(b, x) ? DG_OP(pack_rows_i32) : DG_OP(pack_rows), NULL, all, *counts,
                     DG_NONE, 2);
 }
+
+/* ---- batch norm ------------------------------------------------------------------------------ */
+
+dg_val dg_batch_norm_sync(dg_build *b, dg_val x, dg_val scale, dg_val shift, dg_val live,
+                          double eps, const char *axis, dg_val *mean, dg_val *var, dg_val *count)
+{
+    reduce_attr r = dg_reduce_attr(b, DG_SUM, 0, axis);
+    sync_attr   a = { .norm = { .eps = eps }, .axis = r.axis, .ranks = r.ranks };
+    dg_val stats = dg_emit1(b, DG_OP(batch_stats), NULL, x, live, DG_NONE, 2), out[DG_MAX_SIGNATURE];
+
+    stats = dg_all_gather(b, stats, axis);
+    dg_emit(b, DG_OP(join_stats), NULL, 1, &stats, out);
+    *mean = out[0];
+    *var = out[1];
+    *count = out[2];
+    dg_emit(b, DG_OP(batch_norm_sync), &a, 8,
+            (dg_val[]){ x, scale, shift, *mean, *var, *count, live, DG_NONE }, out);
+    return out[0];
+}

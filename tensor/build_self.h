@@ -23,7 +23,7 @@ typedef DG_VEC(dg_field_of_record) dg_record_fields;
 
 typedef struct dg_pending { /* a stat_update that waits for `ok` */
     dg_origin origin;
-    dg_val    in[4];
+    dg_val    in[5];
     stat_attr attr;
 } dg_pending;
 

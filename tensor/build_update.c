@@ -17,6 +17,17 @@ void dg_stat_update(dg_build *b, dg_val running_mean, dg_val running_var, dg_val
             }));
 }
 
+void dg_stat_update_counted(dg_build *b, dg_val running_mean, dg_val running_var, dg_val mean,
+                            dg_val var, dg_val count, double momentum)
+{
+    DG_PUSH(b->arena, b->pending,
+            ((dg_pending){
+                .origin = b->origin,
+                .in = { running_mean, running_var, mean, var, count },
+                .attr = { .momentum = momentum },
+            }));
+}
+
 /* The statistics wait for `ok`, so that a batch whose loss is not finite leaves no trace. */
 static void flush_statistics(dg_build *b)
 {
@@ -26,8 +37,8 @@ static void flush_statistics(dg_build *b)
         const dg_pending *s = &b->pending.items[i];
 
         b->origin = s->origin;
-        dg_emit(b, DG_OP(stat_update), &s->attr, 5,
-                (dg_val[]){ s->in[0], s->in[1], s->in[2], s->in[3], { b->p->ok } }, NULL);
+        dg_emit(b, DG_OP(stat_update), &s->attr, 6,
+                (dg_val[]){ s->in[0], s->in[1], s->in[2], s->in[3], s->in[4], { b->p->ok } }, NULL);
     }
     b->pending.n = 0;
     b->origin = origin;

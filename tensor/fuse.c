@@ -1,5 +1,6 @@
 /* fuse.c: chains that one kernel computes in one sweep over memory:
- *     batch_norm (+ add) (+ relu | silu)      -> batch_norm with residual and activation
+ *     batch_norm (+ add) (+ relu | silu)      -> batch_norm with residual and activation, whatever
+ *                                                its statistics
  *     adamw, ema                              -> adamw that moves what it trained
  * A value that somebody else reads, or that is a result, stays. */
 #include <string.h>
@@ -143,7 +144,7 @@ void dg_pass_fuse(dg_program *p)
     for (int i = 0; i < p->instrs.n; i++) {
         const dg_op *op = p->instrs.items[i].op;
 
-        if (op == DG_OP(batch_norm) || op == DG_OP(batch_norm_fixed))
+        if (op == DG_OP(batch_norm) || op == DG_OP(batch_norm_fixed) || op == DG_OP(batch_norm_sync))
             fuse_norm(&f, i);
         else if (op == DG_OP(ema))
             fuse_ema(&f, i);

@@ -42,6 +42,40 @@ void dg_grad_batch_norm_fixed(dg_build *b, dg_grad_call *g)
     batch_norm_grad(b, g, g->in[3], g->in[4], 5, true);
 }
 
+/* x s b mean var n live? res?: the gradient of the whole, statistics included, which themselves pass
+ * none on. Two sums of all ranks are what dx needs of the others; ds and db are this rank's, and are
+ * averaged with all other gradients. With a residual its gradient is dy through the activation, so
+ * dx is had from it. */
+void dg_grad_batch_norm_sync(dg_build *b, dg_grad_call *g)
+{
+    const sync_attr *a = g->attr;
+    const bool       res = dg_has(g->in[7]), silu = a->norm.act == DG_ACT_SILU;
+    norm_attr        attr = { .eps = a->norm.eps, .act = a->norm.act, .plain = !res };
+    reduce_attr      sum = { .op = DG_SUM, .axis = a->axis, .ranks = a->ranks };
+    dg_val           y = a->norm.act == DG_ACT_RELU && res ? g->out[0] : DG_NONE;
+    dg_val           out[DG_MAX_SIGNATURE], dy = g->dout[0], sums;
+
+    dg_emit(b, DG_OP(batch_norm_sums), &attr, 9,
+            (dg_val[]){ dy, g->in[0], y, g->in[1], g->in[2], g->in[3], g->in[4], g->in[6],
+                        silu ? g->in[7] : DG_NONE },
+            out);
+    sums = out[0];
+    g->din[1] = out[1];
+    g->din[2] = out[2];
+    if (res) {
+        g->din[7] = dy = out[3];
+        attr.act = DG_ACT_NONE;
+    }
+    if (!g->wanted[0])
+        return;
+    if (a->ranks > 1)
+        sums = dg_emit1(b, DG_OP(all_reduce), &sum, sums, DG_NONE, DG_NONE, 1);
+    dg_emit(b, DG_OP(batch_norm_dx), &attr, 11,
+            (dg_val[]){ dy, g->in[0], DG_NONE, g->in[1], g->in[2], g->in[3], g->in[4], g->in[5],
+                        sums, g->in[6], DG_NONE },
+            g->din);
+}
+
 void dg_grad_layer_norm(dg_build *b, dg_grad_call *g)
 {
     dg_val out[DG_MAX_SIGNATURE];

@@ -35,6 +35,11 @@ static const dg_field fields_matmul_attr[] = { INT(matmul_attr, trans_a), INT(ma
 static const dg_field fields_norm_attr[] = {
     REAL(norm_attr, eps), INT(norm_attr, act), INT(norm_attr, fixed), INT(norm_attr, plain), END,
 };
+static const dg_field fields_sync_attr[] = {
+    REAL(sync_attr, norm.eps), INT(sync_attr, norm.act), INT(sync_attr, norm.fixed),
+    INT(sync_attr, norm.plain), INT(sync_attr, axis),    INT(sync_attr, ranks),
+    END,
+};
 static const dg_field fields_stat_attr[] = { REAL(stat_attr, momentum), INT(stat_attr, count),
                                              END };
 static const dg_field fields_attention_attr[] = {

@@ -70,6 +70,94 @@ int dg_shape_batch_norm_grad(dg_infer *s)
     return rc;
 }
 
+/* ---- statistics of several ranks ------------------------------------------------------------- */
+
+static int want_scalar(dg_infer *s, int i, const char *what)
+{
+    return s->in[i].rank <= 0 ? 0 : dg_infer_fail(s, "%s must be one number", what);
+}
+
+/* x live? -> stats [1,2C+1]: means, sums of squares about them, rows */
+int dg_shape_batch_stats(dg_infer *s)
+{
+    int rc = want_channels(s, s->in[0], 1, 1);
+
+    if (rc == 0)
+        rc = want_scalar(s, 1, "live");
+    if (rc == 0)
+        s->out[0] = DG_SHAPE(1, 2 * s->in[0].d[s->in[0].rank - 1] + 1);
+    return rc;
+}
+
+/* all [R,2C+1] -> mean var n */
+int dg_shape_join_stats(dg_infer *s)
+{
+    if (s->in[0].rank != 2 || s->in[0].d[1] < 3 || s->in[0].d[1] % 2 == 0)
+        return dg_infer_fail(s, "the statistics of every rank must be a row of 2 C + 1");
+    s->out[0] = s->out[1] = DG_SHAPE((s->in[0].d[1] - 1) / 2);
+    s->out[2] = DG_SCALAR;
+    return 0;
+}
+
+/* x s b mean var n live? res? -> y */
+int dg_shape_batch_norm_sync(dg_infer *s)
+{
+    int rc = want_channels(s, s->in[0], 1, 5);
+
+    if (rc == 0)
+        rc = want_scalar(s, 5, "n");
+    if (rc == 0)
+        rc = want_scalar(s, 6, "live");
+    if (rc == 0)
+        rc = want_residual(s, s->in[0], s->in[7]);
+    s->out[0] = s->in[0];
+    return rc;
+}
+
+/* dy x y? s b mean var ..; y where ReLU's gate is not seen in x */
+static int want_gradient(dg_infer *s, int live, int res)
+{
+    const norm_attr *a = s->attr;
+    dg_shape         dy = s->in[0];
+    int              rc = want_channels(s, dy, 3, 7);
+
+    for (int i = 1; i <= 2 && rc == 0; i++)
+        if (s->in[i].rank >= 0 && !dg_shape_equal(s->in[i], dy))
+            rc = dg_infer_fail(s, "x and y must have the shape of dy");
+    if (rc == 0 && s->in[2].rank < 0 && a->act == DG_ACT_RELU && !a->plain)
+        rc = dg_infer_fail(s, "y is needed");
+    if (rc == 0)
+        rc = want_scalar(s, live, "live");
+    return rc ? rc : want_residual(s, dy, s->in[res]);
+}
+
+/* dy x y? s b mean var live? res? -> sums [2,C] ds? db? dres? */
+int dg_shape_batch_norm_sums(dg_infer *s)
+{
+    int rc = want_gradient(s, 7, 8);
+
+    if (rc == 0)
+        s->out[0] = DG_SHAPE(2, s->in[3].d[0]);
+    s->out[1] = s->out[2] = s->in[3];
+    s->out[3] = s->in[0];
+    return rc;
+}
+
+/* dy x y? s b mean var n sums live? res? -> dx */
+int dg_shape_batch_norm_dx(dg_infer *s)
+{
+    int rc = want_gradient(s, 9, 10);
+
+    if (rc == 0)
+        rc = want_scalar(s, 7, "n");
+    if (rc == 0 && !dg_shape_equal(s->in[8], DG_SHAPE(2, s->in[3].d[0])))
+        rc = dg_infer_fail(s, "sums must be two rows of the channels");
+    s->out[0] = s->in[0];
+    return rc;
+}
+
+/* ---- layer norm ------------------------------------------------------------------------------ */
+
 static dg_shape rows(dg_shape x)
 {
     x.rank--;

@@ -136,6 +136,14 @@ DG_PUBLIC dg_val dg_batch_norm_fixed(dg_build *b, dg_val x, dg_val scale, dg_val
 /* running <- (1-momentum) running + momentum * batch (variance unbiased with count elements); applied at the end
  * of the batch, and only if the loss is finite. */
 DG_PUBLIC void   dg_stat_update(dg_build *b, dg_val running_mean, dg_val running_var, dg_val mean, dg_val var, int64_t count, double momentum);
+/* dg_batch_norm over the batches of all ranks of an axis: one exchange of statistics here, one of two sums in
+ * backward; the gradients of scale and shift are this rank's share. live (i32 [], or DG_NONE): so many of x's rows
+ * (axis 0) count, the others are void and give zeros; a rank without live rows takes part. *count receives the number
+ * of elements of a channel, []. */
+DG_PUBLIC dg_val dg_batch_norm_sync(dg_build *b, dg_val x, dg_val scale, dg_val shift, dg_val live, double eps, const char *axis,
+                                    dg_val *mean, dg_val *var, dg_val *count);
+/* dg_stat_update with such a count; where it is 0 nothing changes. */
+DG_PUBLIC void   dg_stat_update_counted(dg_build *b, dg_val running_mean, dg_val running_var, dg_val mean, dg_val var, dg_val count, double momentum);
 DG_PUBLIC dg_val dg_layer_norm(dg_build *b, dg_val x, dg_val scale, dg_val shift, double eps); /* over the last axis */
 DG_PUBLIC dg_val dg_softmax(dg_build *b, dg_val x);                                            /* over the last axis */
 /* Multi-head attention on projected inputs q [B,N,D], k v [B,S,D] -> [B,N,D]; scale is 1/sqrt(D/heads).

@@ -10,8 +10,9 @@
 #include "nodes/layers.h"
 
 typedef struct conf {
-    int64_t depth, freeze_at;
-    bool    freeze_norm;
+    int64_t     depth, freeze_at, norm;
+    bool        freeze_norm;
+    const char *axis;
 } conf;
 
 enum { S8, S16, S32, N_STAGES = 4 };
@@ -40,6 +41,12 @@ static const dg_attr attrs[] = {
            "freeze the stem and so many stages; -1 freezes nothing"),
     DG_BOOL(conf, freeze_norm, false,
             "batch norms are fixed affine maps, as pretrained weights bring them"),
+    DG_NORM_ATTRS(conf),
+    { 0 },
+};
+
+static const dg_collective collectives[] = {
+    { "batch-norm statistics", "in", "axis" },
     { 0 },
 };
 
@@ -53,6 +60,9 @@ static void check(dg_check *k, const void *self)
             "fixed norms of a backbone that starts from random weights normalise nothing");
         dg_check_help(k, "give pretrained=\"weights.safetensors\", or freeze_norm=\"false\"");
     }
+    if (c->freeze_norm && c->norm == DG_NORM_SYNC)
+        dg_check_fail(k, "norm", "norm-fixed", "joins statistics, and freeze_norm leaves none");
+    dg_norm_check(k, c->norm, c->axis);
 }
 
 static dg_val conv_norm(const dg_place *at, const char *name, dg_val x, dg_conv_norm shape,
@@ -62,6 +72,7 @@ static dg_val conv_norm(const dg_place *at, const char *name, dg_val x, dg_conv_
 
     shape.frozen = frozen;
     shape.fixed = c->freeze_norm;
+    shape.axis = c->axis;
     return dg_layer_conv_norm(&p, x, &shape);
 }
 
@@ -144,6 +155,7 @@ const dg_node_class dg_node_backbone_presnet = {
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),
+    .collectives = collectives,
     .reference = "backbone",
     .check = check,
     .lower = lower,

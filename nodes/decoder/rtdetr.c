@@ -18,10 +18,11 @@
 #include <stdlib.h>
 
 typedef struct conf {
-    int64_t  classes, queries, layers, eval_idx, width, ffn, heads, method, version, select;
-    dg_ints  points;
-    dg_sizes eval_size;
-    bool     learn_query_content;
+    int64_t     classes, queries, layers, eval_idx, width, ffn, heads, method, version, select, norm;
+    dg_ints     points;
+    dg_sizes    eval_size;
+    bool        learn_query_content;
+    const char *axis;
 } conf;
 
 enum { MEMORY, DENOISING };
@@ -63,6 +64,12 @@ static const dg_attr attrs[] = {
     DG_ENUM(
         conf, version, 1, "1|2",
         "RT-DETR or RT-DETRv2: parameter names, initial values, place of the selection's output"),
+    DG_NORM_ATTRS(conf),
+    { 0 },
+};
+
+static const dg_collective collectives[] = {
+    { "batch-norm statistics", "memory", "axis" },
     { 0 },
 };
 
@@ -88,6 +95,7 @@ static void check(dg_check *k, const void *self)
     if (c->eval_size.n != 1)
         dg_check_fail(k, "eval_size", "decoder-eval-size", "must be one size, found %d",
                       c->eval_size.n);
+    dg_norm_check(k, c->norm, c->axis);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -106,7 +114,9 @@ static dg_val tokens(dg_build *b, const conf *c, dg_val maps, dg_levels *levels)
 
     for (int l = 0; l < N_LEVELS; l++) {
         dg_place     at = dg_place_at(b, "input_proj.%d", l);
-        dg_conv_norm shape = { .out = c->width, .size = 1, .stride = 1, .xavier = c->version > 0 };
+        dg_conv_norm shape = {
+            .out = c->width, .size = 1, .stride = 1, .xavier = c->version > 0, .axis = c->axis
+        };
         dg_val       map = dg_record_get(b, maps, dg_record_key(b, maps, l));
         int64_t      h = dg_dim(b, map, 1), w = dg_dim(b, map, 2);
 
@@ -383,6 +393,7 @@ const dg_node_class dg_node_decoder_rtdetr = {
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),
+    .collectives = collectives,
     .reference = "decoder",
     .check = check,
     .lower = lower,

@@ -14,8 +14,9 @@
 #include <stdlib.h>
 
 typedef struct conf {
-    int64_t width, ffn, heads, version;
-    double  expansion, depth;
+    int64_t     width, ffn, heads, version, norm;
+    double      expansion, depth;
+    const char *axis;
 } conf;
 
 enum { S8, S16, S32, N_LEVELS };
@@ -37,6 +38,14 @@ static const dg_attr attrs[] = {
     DG_NUM(conf, depth, 1, 0.01, 10,
            "three times this, rounded, is the number of RepVGG blocks in a fusion block"),
     DG_ENUM(conf, version, 1, "1|2", "whose parameter names: RT-DETR or RT-DETRv2"),
+    DG_NORM_ATTRS(conf),
+    { 0 },
+};
+
+static const dg_collective collectives[] = {
+    { "batch-norm statistics", "s8", "axis" },
+    { "batch-norm statistics", "s16", "axis" },
+    { "batch-norm statistics", "s32", "axis" },
     { 0 },
 };
 
@@ -48,13 +57,16 @@ static void check(dg_check *k, const void *self)
         dg_check_fail(k, "width", "encoder-width",
                       "must be a multiple of 4 and of heads (%lld), found %lld",
                       (long long)c->heads, (long long)c->width);
+    dg_norm_check(k, c->norm, c->axis);
 }
 
 static dg_val conv_norm(const dg_place *at, const char *name, dg_val x, int64_t out, int size,
-                        int stride, dg_layer_act act)
+                        int stride, dg_layer_act act, const conf *c)
 {
     dg_place     p = dg_place_in(at, "%s", name);
-    dg_conv_norm shape = { .out = out, .size = size, .stride = stride, .act = act };
+    dg_conv_norm shape = {
+        .out = out, .size = size, .stride = stride, .act = act, .axis = c->axis
+    };
 
     return dg_layer_conv_norm(&p, x, &shape);
 }
@@ -108,13 +120,13 @@ static dg_val aifi(dg_build *b, dg_val x, const conf *c)
     return dg_reshape(b, dg_name(b, t, "encoder.encoder.0"), map);
 }
 
-static dg_val rep_vgg(const dg_place *at, dg_val x)
+static dg_val rep_vgg(const dg_place *at, dg_val x, const conf *c)
 {
     dg_build *b = at->b;
     int64_t   width = dg_dim(b, x, -1);
-    dg_val    three = conv_norm(at, "conv1", x, width, 3, 1, DG_LAYER_LINEAR);
+    dg_val    three = conv_norm(at, "conv1", x, width, 3, 1, DG_LAYER_LINEAR, c);
 
-    return dg_silu(b, dg_add(b, three, conv_norm(at, "conv2", x, width, 1, 1, DG_LAYER_LINEAR)));
+    return dg_silu(b, dg_add(b, three, conv_norm(at, "conv2", x, width, 1, 1, DG_LAYER_LINEAR, c)));
 }
 
 static dg_val csp(dg_build *b, const char *list, int i, dg_val top, dg_val bottom, const conf *c)
@@ -123,31 +135,31 @@ static dg_val csp(dg_build *b, const char *list, int i, dg_val top, dg_val botto
     int64_t  inner = (int64_t)((double)c->width * c->expansion);
     int      n = (int)nearbyint(3 * c->depth); /* to even, as Python rounds */
     dg_val   x = dg_concat(b, 3, 2, (dg_val[]){ top, bottom });
-    dg_val   deep = conv_norm(&at, "conv1", x, inner, 1, 1, DG_LAYER_SILU);
-    dg_val   y = conv_norm(&at, "conv2", x, inner, 1, 1, DG_LAYER_SILU);
+    dg_val   deep = conv_norm(&at, "conv1", x, inner, 1, 1, DG_LAYER_SILU, c);
+    dg_val   y = conv_norm(&at, "conv2", x, inner, 1, 1, DG_LAYER_SILU, c);
 
     for (int k = 0; k < n; k++) {
         dg_place p = dg_place_in(&at, "bottlenecks.%d", k);
 
-        deep = rep_vgg(&p, deep);
+        deep = rep_vgg(&p, deep, c);
     }
     y = dg_add(b, deep, y);
     if (inner != c->width)
-        y = conv_norm(&at, "conv3", y, c->width, 1, 1, DG_LAYER_SILU);
+        y = conv_norm(&at, "conv3", y, c->width, 1, 1, DG_LAYER_SILU, c);
     return dg_name(b, y, "encoder.%s", at.path);
 }
 
 static dg_val mix(dg_build *b, const dg_val p[N_LEVELS], const conf *c)
 {
     dg_place lateral = dg_place_at(b, "lateral_convs"), down = dg_place_at(b, "downsample_convs");
-    dg_val   f5 = conv_norm(&lateral, "0", p[S32], c->width, 1, 1, DG_LAYER_SILU);
+    dg_val   f5 = conv_norm(&lateral, "0", p[S32], c->width, 1, 1, DG_LAYER_SILU, c);
     dg_val   x4 = csp(b, "fpn_blocks", 0, dg_upsample(b, f5, 2), p[S16], c);
-    dg_val   f4 = conv_norm(&lateral, "1", x4, c->width, 1, 1, DG_LAYER_SILU);
+    dg_val   f4 = conv_norm(&lateral, "1", x4, c->width, 1, 1, DG_LAYER_SILU, c);
     dg_val   o3 = csp(b, "fpn_blocks", 1, dg_upsample(b, f4, 2), p[S8], c);
     dg_val   o4 =
-        csp(b, "pan_blocks", 0, conv_norm(&down, "0", o3, c->width, 3, 2, DG_LAYER_SILU), f4, c);
+        csp(b, "pan_blocks", 0, conv_norm(&down, "0", o3, c->width, 3, 2, DG_LAYER_SILU, c), f4, c);
     dg_val o5 =
-        csp(b, "pan_blocks", 1, conv_norm(&down, "1", o4, c->width, 3, 2, DG_LAYER_SILU), f5, c);
+        csp(b, "pan_blocks", 1, conv_norm(&down, "1", o4, c->width, 3, 2, DG_LAYER_SILU, c), f5, c);
     dg_val out = dg_record(b);
 
     dg_record_set(b, out, "s8", dg_name(b, o3, "encoder.out0"));
@@ -184,7 +196,7 @@ static void lower(dg_build *b, const void *self, const dg_val in[], dg_val out[]
     }
     for (int l = 0; l < N_LEVELS; l++) {
         dg_place     at = dg_place_at(b, "input_proj.%d", l);
-        dg_conv_norm shape = { .out = c->width, .size = 1, .stride = 1 };
+        dg_conv_norm shape = { .out = c->width, .size = 1, .stride = 1, .axis = c->axis };
 
         if (!c->version) {
             shape.conv = "0";
@@ -205,6 +217,7 @@ const dg_node_class dg_node_encoder_hybrid = {
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),
+    .collectives = collectives,
     .reference = "encoder",
     .check = check,
     .lower = lower,

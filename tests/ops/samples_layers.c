@@ -82,14 +82,67 @@ static void batch_norm_fixed(samples *s, const char *what, dg_shape x, dg_act ac
         sample_none(s);
 }
 
-static void stat_update(samples *s, const char *what, int64_t count, int ok)
+/* n below 0: not given. */
+static void stat_update(samples *s, const char *what, int64_t count, double n, int ok)
 {
     ADD(s, stat_update, what, stat_attr, .momentum = 0.1, .count = count);
     sample_fixed(s, -1, 1, DG_SHAPE(5));
     sample_fixed(s, 0, 1, DG_SHAPE(5));
     sample_fixed(s, -1, 1, DG_SHAPE(5));
     sample_fixed(s, 0, 1, DG_SHAPE(5));
+    if (n < 0)
+        sample_none(s);
+    else
+        sample_fixed(s, n, n, DG_SCALAR);
     sample_i32_list(s, DG_SCALAR, &ok);
+}
+
+/* live below 0: all rows. */
+static void sync_norm(samples *s, const char *what, dg_shape x, dg_act act, bool res, int live)
+{
+    int64_t  c = x.d[x.rank - 1], rows = dg_shape_elements(x) / c;
+    double   n = (double)(live < 0 ? rows : rows / x.d[0] * live);
+
+    ADD(s, batch_stats, what, no_attr, 0);
+    sample_fixed(s, -2, 3, x);
+    if (live < 0)
+        sample_none(s);
+    else
+        sample_i32_list(s, DG_SCALAR, &live);
+    ADD(s, batch_norm_sync, what, sync_attr, .norm = { .eps = 1e-5, .act = act }, .ranks = 1);
+    sample_real(s, -2, 3, x);
+    sample_real(s, 0.5, 1.5, DG_SHAPE(c));
+    sample_real(s, -0.5, 0.5, DG_SHAPE(c));
+    sample_fixed(s, -0.5, 0.5, DG_SHAPE(c));
+    sample_fixed(s, 0.5, 1.5, DG_SHAPE(c));
+    sample_fixed(s, n + 5, n + 5, DG_SCALAR); /* another rank has five */
+    if (live < 0)
+        sample_none(s);
+    else
+        sample_i32_list(s, DG_SCALAR, &live);
+    if (res)
+        sample_real(s, -1, 1, x);
+    else
+        sample_none(s);
+}
+
+static void sync_norms(samples *s)
+{
+    const double some[] = { 0.5, -1, 3, 2, 4, 0, 0, 0, 0, 0, 2.5, 1, 8, 1, 6, -1, 0, 0, 0, 1 };
+
+    sync_norm(s, "ReLU", DG_SHAPE(3, 2, 5, 7), DG_ACT_RELU, false, -1);
+    sync_norm(s, "ReLU + residual", DG_SHAPE(2, 3, 4, 16), DG_ACT_RELU, true, -1);
+    sync_norm(s, "SiLU", DG_SHAPE(2, 3, 5, 6), DG_ACT_SILU, false, -1);
+    sync_norm(s, "SiLU + residual", DG_SHAPE(2, 3, 2, 17), DG_ACT_SILU, true, -1);
+    sync_norm(s, "no activation", DG_SHAPE(9, 4), DG_ACT_NONE, false, -1);
+    sync_norm(s, "two live of three", DG_SHAPE(3, 2, 5, 7), DG_ACT_SILU, true, 2);
+    sync_norm(s, "one live of three", DG_SHAPE(3, 2, 2, 16), DG_ACT_RELU, false, 1);
+    sync_norm(s, "none live", DG_SHAPE(2, 3, 2, 5), DG_ACT_RELU, true, 0);
+    ADD(s, join_stats, "four ranks, the second empty", no_attr, 0);
+    sample_fixed(s, 0, 0, DG_SHAPE(4, 5));
+    s->list.items[s->list.n - 1]->in[0].values = dg_memdup(s->arena, some, sizeof some);
+    ADD(s, join_stats, "nobody has a row", no_attr, 0);
+    sample_fixed(s, 0, 0, DG_SHAPE(2, 3));
 }
 
 static void norms(samples *s)
@@ -107,9 +160,12 @@ static void norms(samples *s)
     batch_norm(s, "one element", DG_SHAPE(1, 1, 1, 3), DG_ACT_NONE, false);
     s->list.items[s->list.n - 1]->edges = true; /* its variance is 0 */
     batch_norm(s, "a list of tokens", DG_SHAPE(9, 4), DG_ACT_NONE, false);
-    stat_update(s, "finite", 9, 1);
-    stat_update(s, "not finite", 9, 0);
-    stat_update(s, "a count of one", 1, 1);
+    stat_update(s, "finite", 9, -1, 1);
+    stat_update(s, "not finite", 9, -1, 0);
+    stat_update(s, "a count of one", 1, -1, 1);
+    stat_update(s, "counted", 0, 7, 1);
+    stat_update(s, "counted, nothing there", 0, 0, 1);
+    sync_norms(s);
 
     ADD(s, layer_norm, "tokens", norm_attr, .eps = 1e-5);
     sample_real(s, -2, 3, DG_SHAPE(3, 5, 8));

@@ -5,7 +5,8 @@
  * and x twice (y too where a residual hides the gate of ReLU) and writes dx. Rows are cut into
  * blocks that fit the first cache; sums are f32 within a block and double across blocks, in the
  * order of the blocks, so no bit depends on the threads. Variances are taken about the mean of
- * each block and joined (Chan, Golub & LeVeque 1983). */
+ * each block and joined (Chan, Golub & LeVeque 1983). The parts of the norm over several ranks
+ * (batch_stats, batch_norm_sync, batch_norm_sums, batch_norm_dx) are the same loops one by one. */
 #include "kernels/host/simd/vmath.h"
 
 enum { BLOCK_FLOATS = 8192 };
@@ -59,6 +60,26 @@ static norm_call call_of(const dg_args *a, int x)
     s.k1 = s.k0 + c;
     s.part = s.k1 + c;
     return s;
+}
+
+/* Only the first `live` entries of the first axis of operand x count. */
+static void limit_rows(norm_call *s, int x, int live)
+{
+    const dg_tensor *t = s->a->t;
+    int64_t          n = t[x].shape.d[0], k = n;
+
+    if (t[live].data)
+        k = *(const int32_t *)t[live].data;
+    s->n = (k < 0 ? 0 : min64(k, n)) * (s->n / n);
+    s->blocks = (s->n + s->block - 1) / s->block;
+}
+
+static void clear_void(const norm_call *s, int y)
+{
+    const dg_tensor *t = &s->a->t[y];
+    size_t           row = (size_t)s->c * dg_dtype_size(t->dtype);
+
+    memset((char *)t->data + (size_t)s->n * row, 0, (size_t)(rows(s->a, y) - s->n) * row);
 }
 
 static void scale_of(const norm_call *s)
@@ -116,13 +137,14 @@ static void stats_body(void *ctx, int64_t begin, int64_t end, int thread)
             block_stats(s, i, false, true);
 }
 
-static void join_stats(const norm_call *s, float *mean, float *var)
+/* first: means; second: sums of squares about them. */
+static void join_stats(const norm_call *s)
 {
     memset(s->first, 0, (size_t)(2 * s->c) * sizeof(double));
     for (int64_t i = 0; i < s->blocks; i++)
         for (int64_t k = 0; k < s->c; k++)
             s->first[k] += (double)s->part[2 * s->c * i + k];
-    for (int64_t k = 0; k < s->c; k++)
+    for (int64_t k = 0; k < s->c && s->n; k++)
         s->first[k] /= (double)s->n;
     for (int64_t i = 0; i < s->blocks; i++) {
         const float *sum = s->part + 2 * s->c * i, *square = sum + s->c;
@@ -134,10 +156,28 @@ static void join_stats(const norm_call *s, float *mean, float *var)
             s->second[k] += (double)square[k] + n * d * d;
         }
     }
-    for (int64_t k = 0; k < s->c; k++) {
-        mean[k] = (float)s->first[k];
-        var[k] = (float)(s->second[k] / (double)s->n);
+}
+
+static void find_stats(norm_call *s)
+{
+    parallel(s->a, s->blocks, s->block * s->c, stats_body, s);
+    join_stats(s);
+}
+
+/* Operands x live? -> stats */
+static int batch_stats(const dg_args *a)
+{
+    norm_call s = call_of(a, 0);
+    float    *stats = a->t[2].data;
+
+    limit_rows(&s, 0, 1);
+    find_stats(&s);
+    for (int64_t k = 0; k < s.c; k++) {
+        stats[k] = (float)s.first[k];
+        stats[s.c + k] = (float)s.second[k];
     }
+    stats[2 * s.c] = (float)s.n;
+    return 0;
 }
 
 /* ---- forward --------------------------------------------------------------------------------- */
@@ -220,12 +260,17 @@ static int batch_norm(const dg_args *a)
 {
     norm_call s = call_of(a, 0);
 
+    float    *mean = a->t[5].data, *var = a->t[6].data;
+
     s.s = a->t[1].data;
     s.b = a->t[2].data;
-    parallel(a, s.blocks, s.block * s.c, stats_body, &s);
-    join_stats(&s, a->t[5].data, a->t[6].data);
-    s.mean = a->t[5].data;
-    s.var = a->t[6].data;
+    find_stats(&s);
+    for (int64_t k = 0; k < s.c; k++) {
+        mean[k] = (float)s.first[k];
+        var[k] = (float)(s.second[k] / (double)s.n);
+    }
+    s.mean = mean;
+    s.var = var;
     return apply(&s, 3, 4);
 }
 
@@ -239,6 +284,20 @@ static int batch_norm_fixed(const dg_args *a)
     s.mean = a->t[3].data;
     s.var = a->t[4].data;
     return apply(&s, 5, 6);
+}
+
+/* Operands x s b mean var n live? res? -> y */
+static int batch_norm_sync(const dg_args *a)
+{
+    norm_call s = call_of(a, 0);
+
+    s.s = a->t[1].data;
+    s.b = a->t[2].data;
+    s.mean = a->t[3].data;
+    s.var = a->t[4].data;
+    limit_rows(&s, 0, 6);
+    clear_void(&s, 8);
+    return apply(&s, 7, 8);
 }
 
 /* ---- gradient -------------------------------------------------------------------------------- */
@@ -383,8 +442,8 @@ static void dx_body(void *ctx, int64_t begin, int64_t end, int thread)
     grad_range(ctx, begin, end, false);
 }
 
-/* ds, db, and the constants of dx. With fixed statistics these do not depend on x. */
-static void join_sums(const norm_call *s, bool sums, float *ds, float *db)
+/* first, second: sums of g, of g d. */
+static void add_sums(const norm_call *s, bool sums)
 {
     memset(s->first, 0, (size_t)(2 * s->c) * sizeof(double));
     for (int64_t i = 0; sums && i < s->blocks; i++)
@@ -392,6 +451,12 @@ static void join_sums(const norm_call *s, bool sums, float *ds, float *db)
             s->first[k] += (double)s->part[2 * s->c * i + k];
             s->second[k] += (double)s->part[2 * s->c * i + s->c + k];
         }
+}
+
+/* ds, db, and the constants of dx. With fixed statistics these do not depend on x. */
+static void join_sums(const norm_call *s, bool sums, float *ds, float *db)
+{
+    add_sums(s, sums);
     for (int64_t k = 0; k < s->c; k++) {
         double rstd = 1 / sqrt((double)s->var[k] + s->f->eps),
                n = s->f->fixed ? INFINITY : (double)s->n;
@@ -405,24 +470,31 @@ static void join_sums(const norm_call *s, bool sums, float *ds, float *db)
     }
 }
 
+/* The call works on t, which has the places of batch_norm_grad. */
+static void enter(norm_call *s, dg_args *copy, const dg_tensor *t)
+{
+    *copy = *s->a;
+    copy->t = t;
+    s->a = copy;
+    s->s = t[S].data;
+    s->b = t[B].data;
+    s->mean = t[MEAN].data;
+    s->var = t[VAR].data;
+    scale_of(s);
+}
+
 static int batch_norm_grad(const dg_args *a)
 {
     norm_call s = call_of(a, DY);
     dg_tensor t[DRES + 1];
-    dg_args   copy = *a;
+    dg_args   copy;
     bool      sums = !s.f->fixed || a->t[DS].data || a->t[DB].data || a->t[DRES].data;
 
     memcpy(t, a->t, sizeof t);
-    copy.t = t;
-    s.a = &copy;
     s.no_x = t[X].data == NULL;
     if (s.no_x)
         t[X].data = t[DY].data; /* any numbers will do: their factor k1 is 0 */
-    s.s = t[S].data;
-    s.b = t[B].data;
-    s.mean = t[MEAN].data;
-    s.var = t[VAR].data;
-    scale_of(&s);
+    enter(&s, &copy, t);
     if (sums)
         parallel(a, s.blocks, s.block * s.c, sums_body, &s);
     join_sums(&s, sums, t[DS].data, t[DB].data);
@@ -430,6 +502,65 @@ static int batch_norm_grad(const dg_args *a)
     return 0;
 }
 
+/* Operands dy x y? s b mean var live? res? -> sums ds? db? dres? */
+static int batch_norm_sums(const dg_args *a)
+{
+    norm_call s = call_of(a, DY);
+    dg_tensor t[DRES + 1];
+    dg_args   copy;
+    float    *sums = a->t[9].data;
+
+    memcpy(t, a->t, (size_t)RES * sizeof *t);
+    t[RES] = a->t[8];
+    t[DX] = (dg_tensor){ .shape.rank = -1 };
+    memcpy(t + DS, a->t + 10, 3 * sizeof *t);
+    limit_rows(&s, DY, 7);
+    enter(&s, &copy, t);
+    if (t[DRES].data)
+        clear_void(&s, DRES);
+    parallel(a, s.blocks, s.block * s.c, sums_body, &s);
+    add_sums(&s, true);
+    for (int64_t k = 0; k < s.c; k++) {
+        sums[k] = (float)s.first[k];
+        sums[s.c + k] = (float)(s.second[k] / sqrt((double)s.var[k] + s.f->eps));
+    }
+    if (t[DS].data)
+        memcpy(t[DS].data, sums + s.c, (size_t)s.c * sizeof *sums);
+    if (t[DB].data)
+        memcpy(t[DB].data, sums, (size_t)s.c * sizeof *sums);
+    return 0;
+}
+
+/* Operands dy x y? s b mean var n sums live? res? -> dx */
+static int batch_norm_dx(const dg_args *a)
+{
+    norm_call    s = call_of(a, DY);
+    dg_tensor    t[DRES + 1];
+    dg_args      copy;
+    const float *sums = a->t[8].data;
+    double       n = (double)*(const float *)a->t[7].data;
+
+    memcpy(t, a->t, (size_t)RES * sizeof *t);
+    t[RES] = a->t[10];
+    t[DX] = a->t[11];
+    t[DS] = t[DB] = t[DRES] = (dg_tensor){ .shape.rank = -1 };
+    limit_rows(&s, DY, 9);
+    enter(&s, &copy, t);
+    clear_void(&s, DX);
+    for (int64_t k = 0; k < s.c; k++) {
+        double rstd = 1 / sqrt((double)s.var[k] + s.f->eps), each = -s.s[k] * rstd / n;
+
+        s.k0[k] = (float)(each * (double)sums[k]);
+        s.k1[k] = (float)(each * rstd * (double)sums[s.c + k]);
+    }
+    parallel(a, s.blocks, s.block * s.c, dx_body, &s);
+    return 0;
+}
+
 DG_SIMD(batch_norm, prepare_forward, batch_norm);
 DG_SIMD(batch_norm_fixed, prepare_forward, batch_norm_fixed);
 DG_SIMD(batch_norm_grad, prepare_grad, batch_norm_grad);
+DG_SIMD(batch_stats, prepare_forward, batch_stats);
+DG_SIMD(batch_norm_sync, prepare_forward, batch_norm_sync);
+DG_SIMD(batch_norm_sums, prepare_grad, batch_norm_sums);
+DG_SIMD(batch_norm_dx, prepare_grad, batch_norm_dx);
