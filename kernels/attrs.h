@@ -21,6 +21,7 @@ typedef struct sync_attr { norm_attr norm; int64_t axis, ranks; } sync_attr; /* 
 typedef struct stat_attr { double momentum; int64_t count; } stat_attr; /* count: where n is not given */
 typedef struct attention_attr { int64_t heads, capacity; } attention_attr;
 typedef struct affine_attr { double a, c; } affine_attr;        /* scale: a x + c; clamp: [a, c]; inverse_sigmoid: a = eps */
+typedef struct truth_attr { int64_t negate; } truth_attr;
 typedef struct fill_attr { double a; int64_t rank, d[DG_MAX_DIMS]; } fill_attr;
 typedef struct axes_attr { int64_t axes, keep; } axes_attr;     /* bit mask */
 typedef struct axis_attr { int64_t axis, begin, end; } axis_attr; /* slice: [begin,end); pad: zeros before and after; concat: axis */

@@ -17,6 +17,9 @@ struct dg_backend {
     /* Copies between host and device memory; on the host a memcpy. Ordered with runs. */
     int   (*upload)(const dg_backend *self, void *device, const void *host, size_t bytes);
     int   (*download)(const dg_backend *self, void *host, const void *device, size_t bytes);
+    /* On the device: zeros, and a copy between places that do not overlap. */
+    int   (*clear)(const dg_backend *self, void *p, size_t bytes);
+    int   (*copy)(const dg_backend *self, void *to, const void *from, size_t bytes);
     int   (*finish)(const dg_backend *self); /* waits until all that was started is done */
     /* The kernel of an op for operands of these types; NULL: this backend cannot run it. *is_ref: a reference kernel. */
     const dg_kernel *(*select)(const dg_backend *self, const dg_op *op, const dg_tensor *t, int n, bool *is_ref);

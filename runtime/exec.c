@@ -90,6 +90,11 @@ static void store(void *p, dg_dtype t, int64_t i, double v)
     }
 }
 
+static size_t tensor_bytes(const dg_tensor *t)
+{
+    return (size_t)dg_shape_elements(t->shape) * dg_dtype_size(t->dtype);
+}
+
 static int no_memory(size_t bytes, dg_diag *d)
 {
     return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "exec-memory", "no memory for a copy of %zu bytes",
@@ -314,17 +319,52 @@ static int run_instr(dg_exec *x, int i, const dg_control *control, dg_diag *d)
     return rc;
 }
 
+/* Whether instruction i has a guard that is 0. */
+static int is_off(dg_exec *x, int i, bool *off)
+{
+    int32_t guard = x->p->instrs.items[i].guard, flag = 1;
+    int     rc = 0;
+
+    if (guard)
+        rc = x->backend->download(x->backend, &flag, dg_exec_tensor(x, guard).data, sizeof flag);
+    *off = flag == 0;
+    return rc;
+}
+
+/* What a skipped instruction leaves: one of its inputs, or zeros where anybody looks. */
+static int leave(dg_exec *x, int i)
+{
+    const dg_instr  *in = &x->p->instrs.items[i];
+    const dg_tensor *out = x->t[i] + in->n_in, *instead = &x->t[i][in->otherwise - !!in->otherwise];
+    uint32_t         zero = x->plan->instrs[i].zero;
+    int              rc = 0;
+
+    if (in->otherwise && instead->data != out->data)
+        return x->backend->copy(x->backend, out->data, instead->data, tensor_bytes(out));
+    for (int k = 0; !in->otherwise && k < in->n_out && rc == 0; k++)
+        if (zero >> k & 1)
+            rc = x->backend->clear(x->backend, out[k].data, tensor_bytes(&out[k]));
+    return rc;
+}
+
 int dg_exec_run(dg_exec *x, dg_segment segment, const dg_control *control, dg_diag *d)
 {
     for (int i = 0; i < x->p->instrs.n; i++) {
         double begin = x->hook ? dg_monotonic_s() : 0;
+        bool   off;
         int    rc;
 
-        if (x->p->instrs.items[i].segment != segment || x->plan->instrs[i].alias)
+        if (x->p->instrs.items[i].segment != segment)
             continue;
-        rc = run_instr(x, i, control, d);
+        rc = is_off(x, i, &off);
+        if (rc == 0 && off)
+            rc = leave(x, i);
+        else if (rc == 0 && !x->plan->instrs[i].alias)
+            rc = run_instr(x, i, control, d);
         if (rc < 0)
             return rc;
+        if (off || x->plan->instrs[i].alias)
+            continue;
         if (x->hook) {
             rc = x->backend->finish(x->backend);
             if (rc < 0)

@@ -2,6 +2,9 @@
  * one's gradient rule appends ordinary instructions, and contributions to one value are added in
  * the order in which they come, which is the reverse of the program's.
  *
+ * Gradients of a guarded instruction run under its guard, and are zeros where it was skipped; adding
+ * what was not made is left out, so that a skipped part leaves no trace, not even a zero's sign.
+ *
  * A parameter's gradient is complete when the walk has passed the first instruction that reads it.
  * With one batch an update it then simply lives in the gradient space; else it is accumulated
  * there. */
@@ -15,11 +18,29 @@ typedef struct walk {
     int      *first_use; /* the first instruction that reads a value */
     bool     *reached;
     int32_t   n_values; /* forward values */
+    int32_t   guard;    /* of the whole backward pass */
 } walk;
 
 static dg_value *value(walk *w, int64_t v)
 {
     return &w->b->p->values.items[v];
+}
+
+/* x + y under the guards that these have: where only one is there it is the sum. */
+static dg_val add(walk *w, dg_val x, dg_val y)
+{
+    dg_build *b = w->b;
+    int32_t   gx = dg_program_guard(b->p, (int32_t)x.id), gy = dg_program_guard(b->p, (int32_t)y.id),
+            guard = b->guard;
+    bool   more_x = dg_guard_implies(b, gx, gy), more_y = dg_guard_implies(b, gy, gx);
+    dg_val z;
+
+    b->guard = more_y ? gy : more_x ? gx : 0;
+    z = dg_add(b, x, y);
+    b->guard = guard;
+    if (!dg_is_poison(z) && gx != gy && (more_x || more_y))
+        b->p->instrs.items[b->p->instrs.n - 1].otherwise = more_y ? 1 : 2;
+    return z;
 }
 
 static bool add_to(walk *w, int32_t v, dg_val g, const dg_op *op)
@@ -37,7 +58,7 @@ static bool add_to(walk *w, int32_t v, dg_val g, const dg_op *op)
                  dg_shape_print(value(w, v)->shape, b, sizeof b));
         return false;
     }
-    w->grad[v] = dg_has(w->grad[v]) ? dg_add(w->b, w->grad[v], g) : g;
+    w->grad[v] = dg_has(w->grad[v]) ? add(w, w->grad[v], g) : g;
     return !dg_is_poison(w->grad[v]);
 }
 
@@ -47,7 +68,7 @@ static int32_t root_of(walk *w, int32_t v)
     const dg_program *p = w->b->p;
 
     while (p->values.items[v].producer >= 0 &&
-           p->instrs.items[p->values.items[v].producer].op == DG_OP(reshape))
+           dg_program_is_alias(p, p->values.items[v].producer))
         v = p->instrs.items[p->values.items[v].producer].v[0];
     return v;
 }
@@ -90,6 +111,7 @@ static void finish_parameter(walk *w, int32_t v)
                                                .param = param,
                                            });
 
+    b->guard = 0; /* also zeros: the first batch of an update overwrites what the last one left */
     dg_emit(b, DG_OP(accumulate), NULL, 2, (dg_val[]){ { place }, g }, NULL);
 }
 
@@ -136,10 +158,11 @@ static bool differentiate(walk *w, int i)
     if (!any || !fed || !in.op->grad)
         return true;
     w->b->origin = in.origin;
+    w->b->guard = dg_guard_both(w->b, w->guard, in.guard);
     in.op->grad(w->b, &call);
     for (int k = 0; k < in.n_in && ok; k++)
-        if (wanted[k])
-            ok = add_to(w, in.v[k], din[k], in.op);
+        if (wanted[k]) /* a rule may hand on the gradient it was given */
+            ok = add_to(w, in.v[k], dg_guard_copy(w->b, din[k]), in.op);
     return ok;
 }
 
@@ -168,11 +191,12 @@ int dg_autodiff(dg_build *b, int32_t loss, bool *reached)
              .first_use = DG_NEW_N(scratch, b->p->values.n, int),
              .reached = reached,
              .n_values = b->p->values.n,
+             .guard = b->guard,
     };
 
     find_first_uses(&w, n);
     b->phase = DG_GRADIENT;
-    w.grad[loss] = dg_number(b, 1);
+    w.grad[loss] = dg_guard_copy(b, dg_number(b, 1));
     for (int i = n - 1; i >= 0 && ok; i--) {
         const dg_instr in = b->p->instrs.items[i];
 
@@ -190,6 +214,7 @@ int dg_autodiff(dg_build *b, int32_t loss, bool *reached)
     }
     b->phase = phase;
     b->origin = origin;
+    b->guard = w.guard;
     dg_arena_close(&scratch);
     return ok ? 0 : -DG_EINPUT;
 }

@@ -252,6 +252,7 @@ static void append(dg_build *b, const dg_op *op, const void *attr, int n_in, con
         .segment = b->segment,
         .phase = b->phase,
         .origin = b->origin,
+        .guard = b->guard,
     };
     bool gradient = b->phase == DG_FORWARD && carries_gradient(b, op, n_in, in);
 

@@ -22,6 +22,22 @@ void dg_build_axis(dg_build *b, const char *axis, int64_t size);
 dg_val dg_input(dg_build *b, const char *name, dg_dtype dtype, dg_shape shape);
 /* Publishes v (a tensor, or a record: then every field as name.key) as a result. */
 void dg_result(dg_build *b, const char *name, dg_val v);
+/* ---- guards (guard.c) ------------------------------------------------------------------------ */
+
+/* From here to the matching end instructions run only where flag (one number, i32 or real) is not
+ * zero, and where the guards around it are not: so do the gradients derived from them. Skipped, they
+ * give zeros, and leave states and other ranks alone. */
+void dg_guard_begin(dg_build *b, dg_val flag);
+/* out: what leaves; tensors (also in records) that were only passed through become zeros as well. */
+void dg_guard_end(dg_build *b, int n, dg_val out[]);
+/* Everything emitted from here on runs only where flag is zero: backward and update included. */
+void dg_guard_rest(dg_build *b, dg_val flag);
+/* 1 where flag is not zero and the guards around it are not, as a value of its own: i32 []. */
+dg_val dg_guard_flag(dg_build *b, dg_val flag);
+/* The guard that is set, and the one under which v is there, as i32 []; DG_NONE: always. */
+dg_val dg_guard_now(const dg_build *b);
+dg_val dg_guard_of(dg_build *b, dg_val v);
+
 bool dg_is_record(dg_val v);
 bool dg_is_poison(dg_val v);
 

@@ -12,6 +12,7 @@ void dg_stat_update(dg_build *b, dg_val running_mean, dg_val running_var, dg_val
     DG_PUSH(b->arena, b->pending,
             ((dg_pending){
                 .origin = b->origin,
+                .guard = b->guard,
                 .in = { running_mean, running_var, mean, var },
                 .attr = { .momentum = momentum, .count = count },
             }));
@@ -23,6 +24,7 @@ void dg_stat_update_counted(dg_build *b, dg_val running_mean, dg_val running_var
     DG_PUSH(b->arena, b->pending,
             ((dg_pending){
                 .origin = b->origin,
+                .guard = b->guard,
                 .in = { running_mean, running_var, mean, var, count },
                 .attr = { .momentum = momentum },
             }));
@@ -32,23 +34,30 @@ void dg_stat_update_counted(dg_build *b, dg_val running_mean, dg_val running_var
 static void flush_statistics(dg_build *b)
 {
     dg_origin origin = b->origin;
+    int32_t   guard = b->guard;
 
     for (int i = 0; i < b->pending.n; i++) {
         const dg_pending *s = &b->pending.items[i];
 
         b->origin = s->origin;
+        b->guard = dg_guard_both(b, guard, s->guard);
         dg_emit(b, DG_OP(stat_update), &s->attr, 6,
                 (dg_val[]){ s->in[0], s->in[1], s->in[2], s->in[3], s->in[4], { b->p->ok } }, NULL);
     }
     b->pending.n = 0;
     b->origin = origin;
+    b->guard = guard;
 }
 
+/* Under no guard: what was skipped is finite. */
 static dg_val finite(dg_build *b, int n, const dg_val x[])
 {
-    dg_val out[DG_MAX_SIGNATURE] = { DG_POISON };
+    dg_val  out[DG_MAX_SIGNATURE] = { DG_POISON };
+    int32_t guard = b->guard;
 
+    b->guard = 0;
     dg_emit(b, DG_OP(finite), NULL, n, x, out);
+    b->guard = guard;
     if (out[0].id > 0)
         b->p->ok = (int32_t)out[0].id;
     return out[0];

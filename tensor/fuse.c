@@ -41,7 +41,7 @@ static int only_reader(const fusion *f, int32_t v, int i)
     const dg_instr *from = &f->p->instrs.items[i], *to = &f->p->instrs.items[f->reader[v]];
 
     if (f->uses[v] != 1 || to->phase != from->phase || to->segment != from->segment ||
-        to->origin.node != from->origin.node)
+        to->origin.node != from->origin.node || to->guard != from->guard)
         return -1;
     return f->reader[v];
 }
@@ -120,7 +120,7 @@ static void fuse_ema(fusion *f, int i)
         dg_instr *adamw = &p->instrs.items[j];
 
         if (adamw->op != DG_OP(adamw) || adamw->v[4] || adamw->v[0] != ema->v[1] ||
-            adamw->v[6] != ema->v[2])
+            adamw->v[6] != ema->v[2] || adamw->guard != ema->guard)
             continue;
         adamw->v[4] = ema->v[0];
         ((ema_attr *)ema->attr)->begin = trained;

@@ -9,6 +9,7 @@ libtensor_la_SOURCES += \
 	tensor/build_shape.c \
 	tensor/build_update.c \
 	tensor/fuse.c \
+	tensor/guard.c \
 	tensor/grad_attention.c \
 	tensor/grad_conv.c \
 	tensor/grad_detection.c \

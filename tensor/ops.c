@@ -48,6 +48,7 @@ static const dg_field fields_attention_attr[] = {
     END,
 };
 static const dg_field fields_affine_attr[] = { REAL(affine_attr, a), REAL(affine_attr, c), END };
+static const dg_field fields_truth_attr[] = { INT(truth_attr, negate), END };
 static const dg_field fields_axes_attr[] = { INT(axes_attr, axes), INT(axes_attr, keep), END };
 static const dg_field fields_axis_attr[] = {
     INT(axis_attr, axis),

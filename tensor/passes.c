@@ -47,6 +47,8 @@ void dg_pass_dead(dg_program *p)
         keep[i] = needed(p, in, read);
         for (int k = 0; keep[i] && k < in->n_in; k++)
             read[in->v[k]] = true;
+        if (keep[i])
+            read[in->guard] = true;
     }
     dg_program_compact(p, keep);
     for (int i = 0; i < p->draws.n; i++)
@@ -56,7 +58,26 @@ void dg_pass_dead(dg_program *p)
     dg_arena_close(&scratch);
 }
 
-/* With one rank a collective gives its operand: readers read that. */
+/* Under a guard that its operand does not have, the value is zeros at times: a copy that is. */
+static void copy_instead(dg_program *p, dg_instr *in)
+{
+    dg_shape   s = p->values.items[in->v[0]].shape;
+    shape_attr a = { .rank = s.rank };
+
+    memcpy(a.d, s.d, sizeof a.d);
+    in->op = p->values.items[in->v[0]].dtype == DG_I32 ? DG_OP(reshape_i32) : DG_OP(reshape);
+    in->attr = dg_memdup(p->arena, &a, sizeof a);
+}
+
+/* With one rank a collective gives its operand: readers read that. What is as long as several ranks
+ * stays, and the executor says that it has only one. */
+static bool is_identity(const dg_program *p, const dg_instr *in)
+{
+    return in->op->effect == DG_COLLECTIVE &&
+           (!in->n_out || dg_shape_equal(p->values.items[in->v[0]].shape,
+                                         p->values.items[in->v[in->n_in]].shape));
+}
+
 void dg_pass_collectives(dg_program *p, int ranks)
 {
     dg_arena *scratch;
@@ -75,8 +96,14 @@ void dg_pass_collectives(dg_program *p, int ranks)
 
         for (int k = 0; k < in->n_in; k++)
             in->v[k] = instead[in->v[k]];
-        keep[i] = in->op->effect != DG_COLLECTIVE;
-        if (!keep[i] && in->n_out)
+        in->guard = instead[in->guard];
+        keep[i] = !is_identity(p, in);
+        if (keep[i] || !in->n_out)
+            continue;
+        keep[i] = in->guard && in->guard != dg_program_guard(p, in->v[0]);
+        if (keep[i])
+            copy_instead(p, in);
+        else
             instead[in->v[in->n_in]] = in->v[0];
     }
     for (int i = 0; i < p->results.n; i++)

@@ -87,7 +87,7 @@ static int choose_kernel(layout *l, int i)
             in->v[k] ? (dg_tensor){ x->dtype, x->shape, NULL } : (dg_tensor){ .shape.rank = -1 };
         pi->bytes += in->v[k] ? (double)dg_plan_value_bytes(l->p, in->v[k]) : 0;
     }
-    pi->alias = in->op == DG_OP(reshape) || in->op == DG_OP(reshape_i32);
+    pi->alias = dg_program_is_alias(l->p, i);
     if (pi->alias || in->op->effect == DG_COLLECTIVE) {
         pi->bytes = pi->alias ? 0 : pi->bytes;
         return 0;
@@ -138,6 +138,7 @@ static void find_last_readers(layout *l)
 
         for (int k = 0; k < in->n_in + in->n_out; k++)
             l->last[head(l, in->v[k])] = i;
+        l->last[head(l, in->guard)] = i;
     }
     for (int i = 0; i < p->results.n; i++)
         survive(l, p->results.items[i].value);
@@ -230,6 +231,41 @@ static void lay_slab(layout *l)
     dg_arena_close(&a);
 }
 
+/* Which outputs of guarded instructions are seen where these are skipped: by an instruction with
+ * another guard, by one that passes them on, or from outside. */
+static void find_zeros(layout *l)
+{
+    const dg_program *p = l->p;
+    dg_arena         *a = dg_arena_open();
+    bool             *seen = DG_NEW_N(a, p->values.n, bool);
+
+    for (int i = 0; i < p->instrs.n; i++) {
+        const dg_instr *in = &p->instrs.items[i];
+
+        for (int k = 0; k < in->n_in; k++) {
+            int producer = value(l, in->v[k])->producer;
+
+            seen[in->v[k]] |= producer >= 0 && (p->instrs.items[producer].guard != in->guard ||
+                                                in->otherwise == k + 1);
+        }
+        seen[in->guard] = true;
+    }
+    for (int i = 0; i < p->results.n; i++)
+        seen[p->results.items[i].value] = true;
+    for (int i = 0; i < p->instrs.n; i++) {
+        const dg_instr *in = &p->instrs.items[i];
+
+        for (int k = 0; in->guard && k < in->n_out; k++) {
+            int32_t v = in->v[in->n_in + k];
+
+            if (v && (seen[v] || value(l, v)->space != DG_SLAB || v == p->ok ||
+                      (p->keep_names && value(l, v)->name)))
+                l->plan->instrs[i].zero |= 1u << k;
+        }
+    }
+    dg_arena_close(&a);
+}
+
 int dg_plan_open(dg_plan **out, dg_program *p, const dg_backend *backend, int threads, dg_diag *d)
 {
     dg_arena *a = dg_arena_open(), *scratch = dg_arena_open();
@@ -259,6 +295,7 @@ int dg_plan_open(dg_plan **out, dg_program *p, const dg_backend *backend, int th
     find_last_readers(&l);
     take_places(&l);
     lay_slab(&l);
+    find_zeros(&l);
 out:
     dg_arena_close(&scratch);
     if (rc < 0)

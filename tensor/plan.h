@@ -10,6 +10,7 @@ typedef struct dg_plan_instr { /* parallel to program->instrs */
     const dg_kernel *kernel;   /* chosen for the backend; NULL for collectives and aliases */
     bool             alias;    /* the output is its input: nothing to run */
     bool             is_ref;   /* kernel is a reference kernel */
+    uint32_t         zero;     /* bit k: output k must be zeros where the guard is 0: somebody looks */
     void            *handle;   /* from prepare, released with the plan */
     size_t           workspace_bytes;
     int64_t          workspace; /* offset in the slab */

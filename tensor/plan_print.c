@@ -34,6 +34,7 @@ static void print_instr(dg_str *out, const dg_plan *plan, int i)
             print_place(out, x);
     }
     dg_print_attr(out, in->op, in->attr);
+    dg_print_guard(out, in);
     if (pi->workspace_bytes)
         dg_str_fmt(out, " workspace %zu@slab+%lld", pi->workspace_bytes, (long long)pi->workspace);
     dg_str_add(out, pi->alias ? " alias" : pi->is_ref ? " ref" : "");

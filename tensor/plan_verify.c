@@ -56,6 +56,8 @@ static int check_instr(const proof *f, int i)
 
     if (dg_signature_parse(&sig, in->op->signature) < 0)
         return broken(f, i, "no signature", 0);
+    if (in_slab(f, in->guard) && !f->valid[in->guard])
+        return broken(f, i, "its guard is overwritten", in->guard);
     for (int k = 0; k < n; k++) {
         int32_t v = in->v[k];
 

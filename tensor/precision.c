@@ -96,6 +96,7 @@ static void insert(precision *s, const dg_op *op, const void *attr, int32_t from
         .segment = near->segment,
         .phase = near->phase,
         .origin = near->origin,
+        .guard = dg_program_guard(s->p, v), /* other readers may have another guard than near */
     };
 
     copy.dtype = to;

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "tensor/ops.h"
 #include "tensor/print.h"
 
 const char *dg_space_name(dg_space s)
@@ -71,6 +72,27 @@ int32_t dg_program_named(const dg_program *p, const char *name)
             !strcmp(p->values.items[v].name, name))
             return v;
     return 0;
+}
+
+int32_t dg_program_guard(const dg_program *p, int32_t v)
+{
+    for (int i = p->values.items[v].producer; i >= 0; i = p->values.items[v].producer) {
+        const dg_instr *in = &p->instrs.items[i];
+
+        if (!in->otherwise)
+            return in->guard;
+        v = in->v[in->otherwise - 1];
+    }
+    return 0;
+}
+
+/* Under a guard that its input does not have, it is a copy: zeros at times, and the input stays. */
+bool dg_program_is_alias(const dg_program *p, int i)
+{
+    const dg_instr *in = &p->instrs.items[i];
+
+    return (in->op == DG_OP(reshape) || in->op == DG_OP(reshape_i32)) &&
+           (!in->guard || in->guard == dg_program_guard(p, in->v[0]));
 }
 
 void dg_program_renumber(dg_program *p)
@@ -176,6 +198,14 @@ void dg_print_value(dg_str *out, const dg_program *p, int32_t v)
         dg_str_fmt(out, "'%s'", x->name);
 }
 
+void dg_print_guard(dg_str *out, const dg_instr *in)
+{
+    if (in->guard)
+        dg_str_fmt(out, " if %%%d", (int)in->guard);
+    if (in->otherwise)
+        dg_str_fmt(out, " else %%%d", (int)in->v[in->otherwise - 1]);
+}
+
 void dg_print_origin(dg_str *out, dg_where at)
 {
     if (!at.node && !at.file)
@@ -235,6 +265,7 @@ void dg_program_print(dg_str *out, const dg_program *p)
         for (int k = 0; k < in->n_in; k++)
             dg_str_fmt(out, in->v[k] ? " %%%d" : " -", (int)in->v[k]);
         dg_print_attr(out, in->op, in->attr);
+        dg_print_guard(out, in);
         dg_print_origin(out, in->origin.where);
         dg_str_add(out, "\n");
     }

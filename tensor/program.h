@@ -96,6 +96,10 @@ typedef struct dg_instr {
     dg_segment   segment;
     dg_phase     phase;
     dg_origin    origin;
+    /* An i32 scalar: where it is 0 the instruction is skipped: states and other ranks are not touched,
+     * and its outputs are zeros. 0: always runs. */
+    int32_t guard;
+    int     otherwise; /* 1 + the input whose value its one output has where it is skipped; 0: zeros */
 } dg_instr;
 
 /* A value that the host reads after a run, by name ("loss.total"), or writes before one
@@ -133,6 +137,11 @@ int32_t dg_program_result(const dg_program *p, const char *name);
 int32_t dg_program_input(const dg_program *p, const char *name);
 /* By dg_name, "grad.NAME" for gradients; the last of that name. */
 int32_t dg_program_named(const dg_program *p, const char *name);
+
+/* The guard under which v is there: where it is 0, v is zeros. 0: always. */
+int32_t dg_program_guard(const dg_program *p, int32_t v);
+/* Whether instruction i only gives its input another shape, in the same memory. */
+bool dg_program_is_alias(const dg_program *p, int i);
 
 /* For passes: keeps the instructions with keep[i], in order, and corrects every value's
  * producer. */

@@ -66,6 +66,18 @@ int dg_shape_same_i32(dg_infer *s)
     return dg_shape_copy(s, 0, 0);
 }
 
+int dg_shape_truth(dg_infer *s)
+{
+    return dg_shape_copy(s, 0, 0);
+}
+
+int dg_shape_truth_i32(dg_infer *s)
+{
+    if (s->in[1].rank >= 0 && !dg_shape_equal(s->in[0], s->in[1]))
+        return dg_infer_fail(s, "both operands must have one shape");
+    return dg_shape_copy(s, 0, 0);
+}
+
 int dg_shape_cast(dg_infer *s)
 {
     const cast_attr *a = s->attr;

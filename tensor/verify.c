@@ -88,6 +88,22 @@ static int check_shapes(check *c, const dg_signature *sig)
     return rc;
 }
 
+static int check_guard(check *c)
+{
+    const dg_instr *in = &c->p->instrs.items[c->at];
+    const dg_value *g = &c->p->values.items[in->guard], *values = c->p->values.items;
+
+    if (in->guard && ((g->producer != -1 && !c->made[in->guard]) || g->dtype != DG_I32 ||
+                      dg_shape_elements(g->shape) != 1))
+        return invalid(c, "its guard, value %d, is no whole number made before", (int)in->guard);
+    if (in->otherwise &&
+        (!in->guard || in->otherwise > in->n_in || in->n_out != 1 ||
+         !dg_shape_equal(values[in->v[in->otherwise - 1]].shape, values[in->v[in->n_in]].shape) ||
+         values[in->v[in->otherwise - 1]].dtype != values[in->v[in->n_in]].dtype))
+        return invalid(c, "input %d cannot stand for its output", in->otherwise - 1);
+    return 0;
+}
+
 int dg_program_verify(const dg_program *p, dg_diag *d)
 {
     dg_arena    *scratch = dg_arena_open();
@@ -102,6 +118,8 @@ int dg_program_verify(const dg_program *p, dg_diag *d)
             !dg_signature_takes(&sig, in->n_in) || in->n_out != sig.n_out)
             rc = invalid(&c, "%d inputs and %d outputs for \"%s\"", in->n_in, in->n_out,
                          in->op->signature);
+        if (rc == 0)
+            rc = check_guard(&c);
         for (int k = 0; k < in->n_in + in->n_out && rc == 0; k++)
             rc = check_operand(&c, &sig, k);
         if (rc == 0)

@@ -84,6 +84,13 @@ static int host_download(const dg_backend *self, void *host, const void *device,
     return 0;
 }
 
+static int host_clear(const dg_backend *self, void *p, size_t bytes)
+{
+    (void)self;
+    memset(p, 0, bytes);
+    return 0;
+}
+
 static int host_finish(const dg_backend *self)
 {
     (void)self;
@@ -211,6 +218,8 @@ const dg_backend dg_backend_host = {
     .free = host_free,
     .upload = host_upload,
     .download = host_download,
+    .clear = host_clear,
+    .copy = host_upload,
     .finish = host_finish,
     .select = host_select,
     .low_precision = host_low_precision,
@@ -223,6 +232,8 @@ const dg_backend dg_backend_ref = {
     .free = host_free,
     .upload = host_upload,
     .download = host_download,
+    .clear = host_clear,
+    .copy = host_upload,
     .finish = host_finish,
     .select = ref_select,
     .low_precision = ref_low_precision,

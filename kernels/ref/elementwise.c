@@ -66,6 +66,27 @@ BINARY(min2, x <= y || x != x ? x : y);
 BINARY(greater_equal, x >= y);
 #undef STORE
 
+/* x -> y: 1 where x is not zero (a NaN is not); negate: where it is. */
+static int truth(const dg_args *a)
+{
+    const truth_attr *f = a->attr;
+
+    for (int64_t n = 0; n < elements(a, 1); n++)
+        out_i32(a, 1)[n] = (in(a, 0)[n] != 0) != (f->negate != 0);
+    return 0;
+}
+
+/* x also? -> y: the same of whole numbers, and `also` is not zero. */
+static int truth_i32(const dg_args *a)
+{
+    const truth_attr *f = a->attr;
+
+    for (int64_t n = 0; n < elements(a, 2); n++)
+        out_i32(a, 2)[n] = (in_i32(a, 0)[n] != 0) != (f->negate != 0) &&
+                           (!has(a, 1) || in_i32(a, 1)[n] != 0);
+    return 0;
+}
+
 /* Operands mask x y -> z: all three broadcast. */
 static int where(const dg_args *a)
 {
@@ -80,6 +101,8 @@ static int where(const dg_args *a)
     }
     return 0;
 }
+DG_REF(truth, NULL, truth);
+DG_REF(truth_i32, NULL, truth_i32);
 DG_REF(where, NULL, where);
 
 /* --- one operand ------------------------------------------------------------------------------ */

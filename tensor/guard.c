@@ -1,0 +1,156 @@
+/* guard.c: instructions that run only where a flag is not zero. A guard is an i32 scalar; guards
+ * within guards, and the backward pass of a guarded part, run under one that holds where both do,
+ * made once for each pair. The instructions that make guards are under none. */
+#include "tensor/build_self.h"
+
+/* Emits f(of, also) where it was not before; also 0: none. */
+static int32_t condition(dg_build *b, int32_t of, int32_t also, bool negate)
+{
+    int32_t    guard = b->guard;
+    truth_attr a = { .negate = negate };
+    dg_val     v;
+
+    for (int i = 0; i < b->conditions.n; i++) {
+        const dg_condition *c = &b->conditions.items[i];
+
+        if (c->of == of && c->also == also && c->negate == negate)
+            return c->guard;
+    }
+    b->guard = 0;
+    if (b->p->values.items[of].dtype == DG_I32)
+        v = dg_emit1(b, DG_OP(truth_i32), &a, (dg_val){ of }, (dg_val){ also }, DG_NONE, 2);
+    else
+        v = dg_emit1(b, DG_OP(truth), &a, (dg_val){ of }, DG_NONE, DG_NONE, 1);
+    b->guard = guard;
+    if (dg_is_poison(v))
+        return 0;
+    DG_PUSH(b->arena, b->conditions, ((dg_condition){ (int32_t)v.id, of, also, negate }));
+    return (int32_t)v.id;
+}
+
+int32_t dg_guard_both(dg_build *b, int32_t x, int32_t y)
+{
+    if (dg_guard_implies(b, x, y))
+        return x;
+    return dg_guard_implies(b, y, x) ? y : condition(b, x, y, false);
+}
+
+bool dg_guard_implies(const dg_build *b, int32_t x, int32_t y)
+{
+    if (x == y || y == 0)
+        return true;
+    for (int i = 0; i < b->conditions.n; i++) {
+        const dg_condition *c = &b->conditions.items[i];
+
+        if (c->guard == x && c->also)
+            return (!c->negate && dg_guard_implies(b, c->of, y)) || dg_guard_implies(b, c->also, y);
+    }
+    return false;
+}
+
+/* The flag as an i32 scalar; 0 where it is not one number. */
+static int32_t scalar(dg_build *b, dg_val flag)
+{
+    const dg_value *x = dg_value_of(b, flag);
+    char            shape[64];
+    int32_t         guard = b->guard;
+
+    if (!x && !dg_has(flag))
+        dg_error(b, "operand-missing", "a guard has no value");
+    if (!x)
+        return 0;
+    if ((x->dtype != DG_I32 && !dg_dtype_is_real(x->dtype)) || dg_shape_elements(x->shape) != 1) {
+        dg_error(b, "guard-not-scalar", "a guard must be one number, found %s%s",
+                 dg_dtype_name(x->dtype), dg_shape_print(x->shape, shape, sizeof shape));
+        return 0;
+    }
+    b->guard = 0;
+    flag = dg_reshape(b, flag, DG_SCALAR);
+    b->guard = guard;
+    return (int32_t)flag.id;
+}
+
+/* flag, or its opposite, and the guard that is set; 0 after an error. */
+static int32_t narrowed(dg_build *b, dg_val flag, bool negate)
+{
+    int32_t x = scalar(b, flag);
+
+    if (x && b->p->values.items[x].dtype != DG_I32)
+        x = condition(b, x, 0, negate);
+    else if (x && negate)
+        x = condition(b, x, 0, true);
+    return x ? dg_guard_both(b, x, b->guard) : 0;
+}
+
+void dg_guard_begin(dg_build *b, dg_val flag)
+{
+    int32_t guard = narrowed(b, flag, false);
+
+    DG_PUSH(b->arena, b->guards, b->guard);
+    b->guard = guard ? guard : b->guard;
+}
+
+dg_val dg_guard_copy(dg_build *b, dg_val v)
+{
+    const dg_value *x = v.id > 0 && v.id < DG_RECORDS ? dg_value_of(b, v) : NULL;
+    dg_shape        s;
+    shape_attr      a;
+
+    if (!x || (x->producer == -1 && x->param < 0 && x->space >= DG_WEIGHTS && x->space <= DG_EMA) ||
+        dg_guard_implies(b, dg_program_guard(b->p, (int32_t)v.id), b->guard))
+        return v;
+    s = x->shape;
+    a = (shape_attr){ .rank = s.rank };
+    for (int i = 0; i < s.rank; i++)
+        a.d[i] = s.d[i];
+    return dg_emit1(b, x->dtype == DG_I32 ? DG_OP(reshape_i32) : DG_OP(reshape), &a, v, DG_NONE,
+                    DG_NONE, 1);
+}
+
+/* The same of every field of a record. */
+static dg_val confined(dg_build *b, dg_val v)
+{
+    dg_val out;
+
+    if (!dg_is_record(v))
+        return dg_guard_copy(b, v);
+    out = dg_record(b);
+    for (int i = 0; i < dg_record_n(b, v); i++) {
+        const char *key = dg_record_key(b, v, i);
+
+        dg_record_set(b, out, key, confined(b, dg_record_get(b, v, key)));
+    }
+    return out;
+}
+
+void dg_guard_end(dg_build *b, int n, dg_val out[])
+{
+    for (int i = 0; i < n; i++)
+        out[i] = confined(b, out[i]);
+    b->guard = b->guards.items[--b->guards.n];
+}
+
+void dg_guard_rest(dg_build *b, dg_val flag)
+{
+    int32_t guard = narrowed(b, flag, true);
+
+    b->guard = guard ? guard : b->guard;
+}
+
+dg_val dg_guard_flag(dg_build *b, dg_val flag)
+{
+    int32_t guard = narrowed(b, flag, false);
+
+    return guard ? (dg_val){ guard } : DG_POISON;
+}
+
+dg_val dg_guard_now(const dg_build *b)
+{
+    return (dg_val){ b->guard };
+}
+
+dg_val dg_guard_of(dg_build *b, dg_val v)
+{
+    return v.id > 0 && dg_value_of(b, v) ? (dg_val){ dg_program_guard(b->p, (int32_t)v.id) }
+                                         : DG_NONE;
+}
