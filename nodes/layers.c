@@ -71,13 +71,15 @@ dg_val dg_place_buffer(const dg_place *at, const char *path, dg_shape shape, dg_
 
 void dg_norm_check(dg_check *k, int64_t norm, const char *axis)
 {
-    if (norm == DG_NORM_SYNC && !axis)
-        dg_check_fail(k, "norm", "norm-axis",
-                      "statistics of all ranks need axis=\"..\", the mesh axis they stand on");
-    if (norm == DG_NORM_LOCAL && axis) {
-        dg_check_fail(k, "axis", "norm-axis", "names ranks that norm=\"local\" does not ask");
-        dg_check_help(k, "norm=\"sync\", or no axis");
-    }
+    if (norm == DG_NORM_SYNC || !axis)
+        return;
+    dg_check_fail(k, "axis", "norm-axis", "names ranks that norm=\"batch\" does not ask");
+    dg_check_help(k, "norm=\"sync\", or no axis");
+}
+
+const char *dg_norm_axis(int64_t norm, const char *axis)
+{
+    return norm == DG_NORM_BATCH ? NULL : axis ? axis : "dp";
 }
 
 static dg_val batch_norm(const dg_place *at, dg_val x, const dg_conv_norm *c)

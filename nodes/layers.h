@@ -5,15 +5,37 @@
 
 #include <detrgraph/node.h>
 
-/* Attributes norm and axis of nodes that own batch norms: their conf has these two members. */
-enum { DG_NORM_LOCAL, DG_NORM_SYNC };
-#define DG_NORM_ATTRS(conf)                                                                         \
-    DG_ENUM(conf, norm, DG_NORM_LOCAL, "local|sync",                                               \
-            "batch norms take their statistics from this rank's batch, or from those of all "      \
-            "ranks of `axis`"),                                                                    \
-        DG_STR(conf, axis, NULL, "mesh axis, with norm=\"sync\"")
-/* Reports an axis without norm="sync", and the other way round. */
+/* What nodes that own batch norms say of them: attributes norm and axis, which conf has under these
+ * names, and rows for each input port that a norm follows. given: further conditions of the row for
+ * running statistics, "" or ",!freeze_norm". */
+enum { DG_NORM_BATCH, DG_NORM_SYNC };
+#define DG_NORM_ATTRS(conf)                                                                    \
+    DG_ENUM(conf, norm, DG_NORM_BATCH, "batch|sync",                                           \
+            "batch norms take their statistics from this rank's images, or from those of all " \
+            "ranks of the axis"),                                                              \
+        DG_STR(conf, axis, NULL, "mesh axis of norm=\"sync\"; dp if left out")
+#define DG_NORM_RULES(port, given)                                                   \
+    { DG_RULE_ALLREDUCE,                                                             \
+      .from = port,                                                                  \
+      .axis = "axis",                                                                \
+      .when = "norm=sync,axis",                                                      \
+      .why = "joins the batch-norm statistics of all ranks",                         \
+      .flags = DG_RULE_TRAIN },                                                      \
+        { DG_RULE_ALLREDUCE,                                                         \
+          .from = port,                                                              \
+          .axis = "=dp",                                                             \
+          .when = "norm=sync,!axis",                                                 \
+          .why = "joins the batch-norm statistics of all ranks",                     \
+          .flags = DG_RULE_TRAIN },                                                  \
+    {                                                                                \
+        DG_RULE_STATE, .from = port, .when = "norm=batch" given,                     \
+                       .why = "keeps running statistics of the images that it sees", \
+                       .flags = DG_RULE_TRAIN                                        \
+    }
+/* Reports an axis that norm="batch" does not ask. */
 void dg_norm_check(dg_check *k, int64_t norm, const char *axis);
+/* The axis whose ranks share statistics; NULL: none does. */
+const char *dg_norm_axis(int64_t norm, const char *axis);
 
 /* like: path of a sibling layer whose initial values this one shares; "" for none. */
 typedef struct dg_place {

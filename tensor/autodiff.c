@@ -30,7 +30,7 @@ static dg_value *value(walk *w, int64_t v)
 static dg_val add(walk *w, dg_val x, dg_val y)
 {
     dg_build *b = w->b;
-    int32_t   gx = dg_program_guard(b->p, (int32_t)x.id), gy = dg_program_guard(b->p, (int32_t)y.id),
+    int32_t gx = dg_program_guard(b->p, (int32_t)x.id), gy = dg_program_guard(b->p, (int32_t)y.id),
             guard = b->guard;
     bool   more_x = dg_guard_implies(b, gx, gy), more_y = dg_guard_implies(b, gy, gx);
     dg_val z;
@@ -67,8 +67,7 @@ static int32_t root_of(walk *w, int32_t v)
 {
     const dg_program *p = w->b->p;
 
-    while (p->values.items[v].producer >= 0 &&
-           dg_program_is_alias(p, p->values.items[v].producer))
+    while (p->values.items[v].producer >= 0 && dg_program_is_alias(p, p->values.items[v].producer))
         v = p->instrs.items[p->values.items[v].producer].v[0];
     return v;
 }

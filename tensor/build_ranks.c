@@ -74,7 +74,8 @@ dg_val dg_batch_norm_sync(dg_build *b, dg_val x, dg_val scale, dg_val shift, dg_
 {
     reduce_attr r = dg_reduce_attr(b, DG_SUM, 0, axis);
     sync_attr   a = { .norm = { .eps = eps }, .axis = r.axis, .ranks = r.ranks };
-    dg_val stats = dg_emit1(b, DG_OP(batch_stats), NULL, x, live, DG_NONE, 2), out[DG_MAX_SIGNATURE];
+    dg_val      stats = dg_emit1(b, DG_OP(batch_stats), NULL, x, live, DG_NONE, 2),
+           out[DG_MAX_SIGNATURE];
 
     stats = dg_all_gather(b, stats, axis);
     dg_emit(b, DG_OP(join_stats), NULL, 1, &stats, out);

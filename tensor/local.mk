@@ -24,6 +24,7 @@ libtensor_la_SOURCES += \
 	tensor/place.c tensor/place.h \
 	tensor/plan.c tensor/plan.h \
 	tensor/plan_print.c \
+	tensor/plan_trace.c \
 	tensor/plan_verify.c \
 	tensor/program.c tensor/program.h tensor/print.h \
 	tensor/record.c \

@@ -40,6 +40,13 @@ size_t dg_plan_value_bytes(const dg_program *p, int32_t v);
 /* Proves that no two values that live at the same time share a byte; for tests. */
 int dg_plan_verify(const dg_plan *plan, dg_diag *d) DG_MUST_USE;
 
+/* What this rank exchanges with others in one run of batch and update, in the order in which it
+ * begins: instruction, node, op, elements of its operand, type, and root where there is one. */
+void dg_plan_exchange(dg_str *out, const dg_plan *plan);
+/* Of that list, without the instructions' numbers: ranks whose plans for a scope and an image size
+ * have equal digests exchange the same things in the same order. */
+uint64_t dg_plan_digest(const dg_plan *plan);
+
 /* The instruction listing with spaces and offsets, then memory, FLOPs and bytes by node. */
 void dg_plan_print(dg_str *out, const dg_plan *plan, bool instructions);
 

@@ -118,12 +118,25 @@ static void print_work(dg_str *out, const dg_plan *plan)
     dg_arena_close(&scratch);
 }
 
+/* Nothing where a rank is alone. */
+static void print_exchange(dg_str *out, const dg_plan *plan)
+{
+    dg_str list = { 0 };
+
+    dg_plan_exchange(&list, plan);
+    if (list.n)
+        dg_str_fmt(out, "exchanged with other ranks, digest %016llx\n%s",
+                   (unsigned long long)dg_plan_digest(plan), list.s);
+    dg_str_free(&list);
+}
+
 void dg_plan_print(dg_str *out, const dg_plan *plan, bool instructions)
 {
     dg_str_fmt(out, "plan %s, %d instructions, %d threads\n",
                plan->program->training ? "train" : "eval", plan->program->instrs.n, plan->threads);
     for (int i = 0; instructions && i < plan->program->instrs.n; i++)
         print_instr(out, plan, i);
+    print_exchange(out, plan);
     print_memory(out, plan);
     print_work(out, plan);
 }

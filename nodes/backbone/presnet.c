@@ -45,8 +45,8 @@ static const dg_attr attrs[] = {
     { 0 },
 };
 
-static const dg_collective collectives[] = {
-    { "batch-norm statistics", "in", "axis" },
+static const dg_rule rules[] = {
+    DG_NORM_RULES("in", ",!freeze_norm"),
     { 0 },
 };
 
@@ -72,7 +72,7 @@ static dg_val conv_norm(const dg_place *at, const char *name, dg_val x, dg_conv_
 
     shape.frozen = frozen;
     shape.fixed = c->freeze_norm;
-    shape.axis = c->axis;
+    shape.axis = dg_norm_axis(c->norm, c->axis);
     return dg_layer_conv_norm(&p, x, &shape);
 }
 
@@ -155,7 +155,7 @@ const dg_node_class dg_node_backbone_presnet = {
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),
-    .collectives = collectives,
+    .rules = rules,
     .reference = "backbone",
     .check = check,
     .lower = lower,

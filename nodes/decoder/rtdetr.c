@@ -18,10 +18,10 @@
 #include <stdlib.h>
 
 typedef struct conf {
-    int64_t     classes, queries, layers, eval_idx, width, ffn, heads, method, version, select, norm;
-    dg_ints     points;
-    dg_sizes    eval_size;
-    bool        learn_query_content;
+    int64_t  classes, queries, layers, eval_idx, width, ffn, heads, method, version, select, norm;
+    dg_ints  points;
+    dg_sizes eval_size;
+    bool     learn_query_content;
     const char *axis;
 } conf;
 
@@ -68,8 +68,8 @@ static const dg_attr attrs[] = {
     { 0 },
 };
 
-static const dg_collective collectives[] = {
-    { "batch-norm statistics", "memory", "axis" },
+static const dg_rule rules[] = {
+    DG_NORM_RULES("memory", ""),
     { 0 },
 };
 
@@ -114,9 +114,11 @@ static dg_val tokens(dg_build *b, const conf *c, dg_val maps, dg_levels *levels)
 
     for (int l = 0; l < N_LEVELS; l++) {
         dg_place     at = dg_place_at(b, "input_proj.%d", l);
-        dg_conv_norm shape = {
-            .out = c->width, .size = 1, .stride = 1, .xavier = c->version > 0, .axis = c->axis
-        };
+        dg_conv_norm shape = { .out = c->width,
+                               .size = 1,
+                               .stride = 1,
+                               .xavier = c->version > 0,
+                               .axis = dg_norm_axis(c->norm, c->axis) };
         dg_val       map = dg_record_get(b, maps, dg_record_key(b, maps, l));
         int64_t      h = dg_dim(b, map, 1), w = dg_dim(b, map, 2);
 
@@ -393,7 +395,7 @@ const dg_node_class dg_node_decoder_rtdetr = {
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),
-    .collectives = collectives,
+    .rules = rules,
     .reference = "decoder",
     .check = check,
     .lower = lower,

@@ -42,10 +42,10 @@ static const dg_attr attrs[] = {
     { 0 },
 };
 
-static const dg_collective collectives[] = {
-    { "batch-norm statistics", "s8", "axis" },
-    { "batch-norm statistics", "s16", "axis" },
-    { "batch-norm statistics", "s32", "axis" },
+static const dg_rule rules[] = {
+    DG_NORM_RULES("s8", ""),
+    DG_NORM_RULES("s16", ""),
+    DG_NORM_RULES("s32", ""),
     { 0 },
 };
 
@@ -64,9 +64,11 @@ static dg_val conv_norm(const dg_place *at, const char *name, dg_val x, int64_t 
                         int stride, dg_layer_act act, const conf *c)
 {
     dg_place     p = dg_place_in(at, "%s", name);
-    dg_conv_norm shape = {
-        .out = out, .size = size, .stride = stride, .act = act, .axis = c->axis
-    };
+    dg_conv_norm shape = { .out = out,
+                           .size = size,
+                           .stride = stride,
+                           .act = act,
+                           .axis = dg_norm_axis(c->norm, c->axis) };
 
     return dg_layer_conv_norm(&p, x, &shape);
 }
@@ -196,7 +198,9 @@ static void lower(dg_build *b, const void *self, const dg_val in[], dg_val out[]
     }
     for (int l = 0; l < N_LEVELS; l++) {
         dg_place     at = dg_place_at(b, "input_proj.%d", l);
-        dg_conv_norm shape = { .out = c->width, .size = 1, .stride = 1, .axis = c->axis };
+        dg_conv_norm shape = {
+            .out = c->width, .size = 1, .stride = 1, .axis = dg_norm_axis(c->norm, c->axis)
+        };
 
         if (!c->version) {
             shape.conv = "0";
@@ -217,7 +221,7 @@ const dg_node_class dg_node_encoder_hybrid = {
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),
-    .collectives = collectives,
+    .rules = rules,
     .reference = "encoder",
     .check = check,
     .lower = lower,
