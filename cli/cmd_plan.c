@@ -71,7 +71,7 @@ static int print_plan(const options *o, const dg_graph *g, const dg_scope *scope
         low = backend->low_precision(backend, &reason);
     DG_TRY(dg_graph_lower(&p, g, scope, size, params, d));
     dg_params_seal(params);
-    DG_TRY(dg_passes(p, base, low, 1, d));
+    DG_TRY(dg_passes(p, base, low, (int)g->ranks, d));
     DG_TRY(dg_plan_open(&plan, p, backend,
                         o->threads > 0 ? (int)o->threads : dg_threads_available(), d));
     if (reason)

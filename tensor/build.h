@@ -34,9 +34,10 @@ void dg_guard_end(dg_build *b, int n, dg_val out[]);
 void dg_guard_rest(dg_build *b, dg_val flag);
 /* 1 where flag is not zero and the guards around it are not, as a value of its own: i32 []. */
 dg_val dg_guard_flag(dg_build *b, dg_val flag);
-/* The guard that is set, and the one under which v is there, as i32 []; DG_NONE: always. */
+/* Where any of n > 0 guards holds. */
+dg_val dg_guard_either(dg_build *b, int n, const dg_val guards[]);
+/* The guard that is set, as i32 []; DG_NONE: none. dg_present (op.h) is that of a value. */
 dg_val dg_guard_now(const dg_build *b);
-dg_val dg_guard_of(dg_build *b, dg_val v);
 
 bool dg_is_record(dg_val v);
 bool dg_is_poison(dg_val v);

@@ -112,3 +112,23 @@ dg_val dg_select(dg_build *b, dg_val mask, dg_val x, dg_val y)
 {
     return dg_emit1(b, DG_OP(where), NULL, mask, x, y, 3);
 }
+
+dg_val dg_at_least(dg_build *b, dg_val x, dg_val y)
+{
+    return binary(b, DG_OP(greater_equal), x, y);
+}
+
+dg_val dg_truth(dg_build *b, dg_val x, bool negate)
+{
+    const dg_value *v = dg_value_of(b, x);
+    truth_attr      a = { .negate = negate };
+
+    if (v && v->dtype == DG_I32)
+        return dg_emit1(b, DG_OP(truth_i32), &a, x, DG_NONE, DG_NONE, 2);
+    return unary(b, DG_OP(truth), &a, x);
+}
+
+dg_val dg_all_finite(dg_build *b, dg_val x)
+{
+    return unary(b, DG_OP(finite), NULL, x);
+}

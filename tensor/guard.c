@@ -144,12 +144,25 @@ dg_val dg_guard_flag(dg_build *b, dg_val flag)
     return guard ? (dg_val){ guard } : DG_POISON;
 }
 
+/* Not where none of them holds. */
+dg_val dg_guard_either(dg_build *b, int n, const dg_val guards[])
+{
+    int32_t none = 0;
+
+    for (int i = 0; i < n; i++) {
+        if (guards[i].id <= 0)
+            return DG_POISON;
+        none = dg_guard_both(b, none, condition(b, (int32_t)guards[i].id, 0, true));
+    }
+    return n == 1 ? guards[0] : (dg_val){ condition(b, none, 0, true) };
+}
+
 dg_val dg_guard_now(const dg_build *b)
 {
     return (dg_val){ b->guard };
 }
 
-dg_val dg_guard_of(dg_build *b, dg_val v)
+dg_val dg_present(dg_build *b, dg_val v)
 {
     return v.id > 0 && dg_value_of(b, v) ? (dg_val){ dg_program_guard(b->p, (int32_t)v.id) }
                                          : DG_NONE;

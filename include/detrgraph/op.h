@@ -107,6 +107,13 @@ DG_PUBLIC dg_val dg_detach(dg_build *b, dg_val x); /* same value, no gradient */
 /* x where mask (i32, broadcast like x, nonzero is true), else y. */
 DG_PUBLIC dg_val dg_select(dg_build *b, dg_val mask, dg_val x, dg_val y);
 
+/* Questions, answered by i32 1 or 0; no gradient. */
+DG_PUBLIC dg_val dg_at_least(dg_build *b, dg_val x, dg_val y);     /* x >= y, broadcast */
+DG_PUBLIC dg_val dg_truth(dg_build *b, dg_val x, bool negate);     /* x, real or i32, is not zero; negate: it is */
+DG_PUBLIC dg_val dg_all_finite(dg_build *b, dg_val x);             /* []: every element is */
+/* []: v is there; 0 where the node that makes it did not fire, and v is zeros. DG_NONE: it always is. */
+DG_PUBLIC dg_val dg_present(dg_build *b, dg_val v);
+
 /* ---- shape --------------------------------------------------------------------------------------------- */
 
 DG_PUBLIC dg_val dg_reshape(dg_build *b, dg_val x, dg_shape shape); /* one dimension may be -1 */

@@ -18,6 +18,10 @@ typedef struct fault {
 
 static const fault faults[] = {
     { "frozen-without-pretrained", "freeze_norm='true'", "", "", "", "", "", 64, 64 },
+    { "norm-fixed", "freeze_norm='true' norm='sync'", "", "", "", "", "", 64, 64 },
+    { "norm-axis", "axis='dp'", "", "", "", "", "", 64, 64 },
+    { "norm-axis", "", "axis='dp' norm='batch'", "", "", "", "", 64, 64 },
+    { "norm-axis", "", "", "axis='dp'", "", "", "", 64, 64 },
     { "encoder-width", "", "width='36'", "", "", "", "", 64, 64 },
     { "encoder-size", "", "", "", "", "", "", 80, 64 },
     { "decoder-width", "", "", "width='100'", "", "", "", 64, 64 },

@@ -52,6 +52,16 @@ static void elementwise(samples *s)
     binary(s, DG_OP(max2), -2, 2);
     binary(s, DG_OP(min2), -2, 2);
     binary(s, DG_OP(greater_equal), -2, 2);
+    for (int negate = 0; negate < 2; negate++) {
+        ADD(s, truth, negate ? "is zero" : "is not zero", truth_attr, negate);
+        sample_real_list(s, DG_SHAPE(2, 3), REALS(0, -0.0, 1e-40, NAN, -3, INFINITY));
+        ADD(s, truth_i32, negate ? "is zero" : "is not zero", truth_attr, negate);
+        sample_i32_list(s, DG_SHAPE(4), INTS(0, 1, -7, 0));
+        sample_none(s);
+        ADD(s, truth_i32, negate ? "is zero, and so" : "is not zero, and so", truth_attr, negate);
+        sample_i32_list(s, DG_SHAPE(4), INTS(0, 1, -7, 0));
+        sample_i32_list(s, DG_SHAPE(4), INTS(1, 0, 5, 0));
+    }
     ADD(s, max2, "equals", no_attr, 0)->edges = true;
     sample_real_list(s, DG_SHAPE(4), REALS(1, 2, 3, -1));
     sample_real_list(s, DG_SHAPE(4), REALS(1, 1, 4, -1));

@@ -105,7 +105,7 @@ static void random_programs(void **state)
     dg_rng  rng = dg_rng_begin(dg_rng_named(11, "plan"), 0, 0);
     uint8_t bytes[400];
     double  worst = 0;
-    int     updates = 0, recomputes = 0;
+    int     updates = 0, recomputes = 0, guarded = 0, instead = 0;
 
     (void)state;
     for (int k = 0; k < 300; k++) {
@@ -124,12 +124,15 @@ static void random_programs(void **state)
         assert_true(r.plan->slab_bytes >= r.plan->live_peak_bytes);
         worst = fmax(worst, (double)r.plan->slab_bytes / (double)r.plan->live_peak_bytes);
         updates += rig_find(&r, DG_OP(adamw)) != NULL;
-        for (int i = 0; i < r.p->instrs.n; i++)
+        for (int i = 0; i < r.p->instrs.n; i++) {
             recomputes += r.p->instrs.items[i].phase == DG_RECOMPUTE;
+            guarded += r.p->instrs.items[i].guard != 0;
+            instead += r.p->instrs.items[i].otherwise != 0;
+        }
         rig_close(&r);
     }
     print_message("# slab / live peak of 300 random programs: at most %.3f\n", worst);
-    assert_true(updates > 200 && recomputes > 100);
+    assert_true(updates > 200 && recomputes > 100 && guarded > 1000 && instead > 100);
 }
 
 static void a_network_wastes_little(void **state)

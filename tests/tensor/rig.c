@@ -50,13 +50,18 @@ static void check(const rig *r, int rc)
 
 void rig_compile(rig *r, dg_dtype base)
 {
+    rig_compile_rank(r, base, NULL);
+}
+
+void rig_compile_rank(rig *r, dg_dtype base, dg_comm *comm)
+{
     size_t  each = dg_dtype_size(base);
     int64_t bytes[DG_N_SPACES] = { 0 };
     double *values;
 
     r->base = base;
     check(r, -dg_diag_errors(r->d));
-    check(r, dg_passes(r->p, base, base, 1, r->d));
+    check(r, dg_passes(r->p, base, base, comm ? comm->ranks : 1, r->d));
     check(r, dg_plan_open(&r->plan, r->p, &dg_backend_ref, 1, r->d));
     check(r, dg_plan_verify(r->plan, r->d));
     for (int s = 0; s < DG_N_SPACES; s++)
@@ -68,7 +73,7 @@ void rig_compile(rig *r, dg_dtype base)
         r->spaces.at[s] = dg_try_alloc((size_t)bytes[s]);
     memset(r->spaces.at[DG_SLAB], 0xFF,
            (size_t)bytes[DG_SLAB]); /* NaN: what nobody wrote must not be read */
-    check(r, dg_exec_open(&r->x, r->plan, &dg_backend_ref, &r->spaces, NULL, r->d));
+    check(r, dg_exec_open(&r->x, r->plan, &dg_backend_ref, &r->spaces, comm, r->d));
     values = malloc(((size_t)dg_params_elements(r->params) + 1) * sizeof *values);
     for (int i = 0; i < dg_params_n(r->params); i++) {
         const dg_param_info *info = dg_params_at(r->params, i);

@@ -29,6 +29,8 @@ void rig_node(rig *r, int number, const char *path,
 
 /* Passes, plan, proof, memory, initial values from seed 7. */
 void rig_compile(rig *r, dg_dtype base);
+/* The same for one of several ranks; the communicator is the caller's. */
+void rig_compile_rank(rig *r, dg_dtype base, dg_comm *comm);
 void rig_batch(rig *r);  /* runs the batch segment */
 void rig_update(rig *r); /* and the update */
 

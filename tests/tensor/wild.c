@@ -10,7 +10,7 @@ typedef struct wild {
     dg_build      *b;
     const uint8_t *p, *end;
     dg_val         pool[POOL];
-    int            n, names;
+    int            n, names, guards;
     bool           tame;
 } wild;
 
@@ -184,6 +184,21 @@ static void any_op(wild *w, dg_val x)
     }
 }
 
+/* What follows runs only where some number is not zero, or no longer so. */
+static void guard(wild *w)
+{
+    dg_val x = pick(w);
+
+    if (next(w) % 2 && w->guards > 0) {
+        w->guards--;
+        dg_guard_end(w->b, 1, &x);
+        put(w, x);
+    } else if (w->guards < 3) {
+        w->guards++;
+        dg_guard_begin(w->b, dg_sum(w->b, x, DG_ALL_AXES, false));
+    }
+}
+
 static bool small_enough(wild *w, dg_val x)
 {
     return dg_shape_elements(dg_shape_of(w->b, x)) < 20000;
@@ -224,6 +239,8 @@ void wild_program(dg_build *b, const uint8_t *bytes, size_t n, bool tame)
             node++;
         } else if (kind % 16 == 1) {
             dg_result(b, dg_printf(a, "r%d", w.names++), x);
+        } else if (kind % 16 == 2) {
+            guard(&w);
         } else if (!small_enough(&w, x)) {
             continue;
         } else if (kind % 3 == 0 && (rank == 4 || !tame)) {
@@ -236,6 +253,8 @@ void wild_program(dg_build *b, const uint8_t *bytes, size_t n, bool tame)
             any_op(&w, x);
         }
     }
+    for (; w.guards; w.guards--)
+        dg_guard_end(b, 0, NULL);
     for (int i = 0; i < w.n && i < POOL; i++)
         loss = dg_add(b, loss, dg_mean(b, w.pool[i], DG_ALL_AXES, false));
     dg_result(b, "loss", loss);
