@@ -96,6 +96,7 @@ struct dg_graph {
     dg_checkpoint_conf checkpoint;
     const char        *axis; /* of <mesh dp="ranks"/>: "dp", or NULL */
     int64_t            ranks;
+    bool               ranks_open; /* dp="ranks": as many as are started; ranks is 1 until somebody knows */
     dg_registry       *registry;
     dg_map            *sources; /* file name -> text, for diagnostics */
     int                n_nodes;

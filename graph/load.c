@@ -363,7 +363,8 @@ static void read_mesh(dg_loader *l, const dg_item *item)
         dg_report_fail(&l->report, item->frame, item->at, "element-twice",
                        "a second <mesh>: a pipeline has one");
     l->g->axis = "dp";
-    if (strcmp(conf.dp, "ranks") == 0)
+    l->g->ranks_open = strcmp(conf.dp, "ranks") == 0;
+    if (l->g->ranks_open)
         l->g->ranks = 1;
     else if (!dg_parse_i64(conf.dp, &l->g->ranks) || l->g->ranks < 1 || l->g->ranks > 65536)
         dg_report_fail(&l->report, item->frame, dg_item_find(item, "dp")->value_at, "attr-value",

@@ -40,7 +40,7 @@ int dg_bucket_plan(dg_bucket *b, const dg_bucket_conf *c, dg_diag *d)
         return 0;
     if (b->program->training)
         show_named(b->program);
-    rc = dg_passes(b->program, c->base, c->low, 1, d);
+    rc = dg_passes(b->program, c->base, c->low, c->ranks, d);
     return rc < 0 ? rc : dg_plan_open(&b->plan, b->program, c->backend, c->threads, d);
 }
 
@@ -99,7 +99,7 @@ int dg_bucket_compile(dg_bucket *b, const dg_bucket_conf *c, dg_memory *m, const
 
     dg_spaces x = spaces(b, m, s, false);
 
-    DG_TRY(dg_exec_open(&b->exec, b->plan, c->backend, &x, NULL, d));
+    DG_TRY(dg_exec_open(&b->exec, b->plan, c->backend, &x, c->comm, d));
 out:
     return rc;
 }

@@ -29,6 +29,8 @@ typedef struct dg_bucket_conf {
     const dg_backend *backend;
     dg_dtype          base, low;
     int               threads;
+    int               ranks;
+    dg_comm          *comm;    /* NULL: one rank */
 } dg_bucket_conf;
 
 /* Lowers; parameters are declared, and must not be sealed before every scope was lowered once. */

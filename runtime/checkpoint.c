@@ -68,6 +68,7 @@ static void state_text(dg_str *s, const dg_progress *p, const dg_identity *i)
     add_int(s, "batches_per_epoch", i->per_epoch);
     add_text(s, "precision", i->precision);
     add_int(s, "threads", i->threads);
+    add_int(s, "ranks", i->ranks);
     add_text(s, "cpu", i->cpu);
     add_text(s, "versions", i->versions);
     add_int(s, "evaluated", p->evaluated);
@@ -164,11 +165,18 @@ static void warn_text(const dg_json *o, const char *key, const char *now, const 
                 v->text, now);
 }
 
+static void warn_number(const dg_json *o, const char *key, double other, int now, dg_diag *d)
+{
+    if (real_or(o, key, other) != now)
+        dg_warn(d, o->at, "resume-rounding",
+                "the number of %s was %.0f and is %d now: the run continues, but not bit for bit as if it had never stopped", key,
+                real_or(o, key, other), now);
+}
+
 static int check_identity(const dg_json *o, const dg_identity *now, dg_diag *d)
 {
     uint64_t seed, pipeline, data;
     int      rc;
-    char     threads[24];
 
     DG_TRY(need_hex(o, "seed", &seed, d));
     DG_TRY(need_hex(o, "pipeline", &pipeline, d));
@@ -195,11 +203,8 @@ static int check_identity(const dg_json *o, const dg_identity *now, dg_diag *d)
     warn_text(o, "precision", now->precision, "the precision", d);
     warn_text(o, "cpu", now->cpu, "the CPU", d);
     warn_text(o, "versions", now->versions, "the software", d);
-    snprintf(threads, sizeof threads, "%.0f", real_or(o, "threads", 0));
-    if (real_or(o, "threads", 0) != now->threads)
-        dg_warn(d, o->at, "resume-rounding",
-                "the number of threads was %s and is %d now: the run continues, but not bit for bit as if it had never stopped",
-                threads, now->threads);
+    warn_number(o, "threads", 0, now->threads, d);
+    warn_number(o, "ranks", 1, now->ranks, d);
 out:
     return rc;
 }

@@ -23,9 +23,9 @@ typedef struct dg_progress {
 /* What must agree for the continuation to be the same run. */
 typedef struct dg_identity {
     uint64_t seed, pipeline, data; /* seed; digests of pipeline text and of the data set's manifest */
-    int64_t  batch, accumulate, per_epoch;
+    int64_t  batch, accumulate, per_epoch; /* batch: of all ranks together */
     const char *precision;         /* "bf16" */
-    int         threads;
+    int         threads, ranks;
     const char *cpu, *versions;    /* "AVX-512 BF16 AMX"; "detrgraph 0.1.0, oneDNN 2.6.3" */
 } dg_identity;
 

@@ -61,7 +61,7 @@ int dg_run_data(dg_run *run, const dg_scope *scope, const dg_data **data, dg_dia
     DG_PUSH(run->arena, run->data, new);
     *data = find(run, scope);
     DG_TRY(check_all_classes(run, scope, new.set, d));
-    DG_TRY(dg_data_report_log(&run->env, scope, &new.chain, new.set, d));
+    DG_TRY(dg_data_report_log(&run->env, scope, &new.chain, new.set, run->world.local_rank == 0, d));
     dg_run_log_warnings(run, d);
 out:
     return rc;
@@ -96,11 +96,13 @@ int dg_run_stream(dg_run *run, const dg_scope *scope, const dg_progress *p, int6
     if (rc < 0)
         return rc;
 
+    bool           shared = dg_run_axis(run, data->chain.sampler) != NULL;
     dg_stream_conf conf = {
         .chain = &data->chain,
         .data = data->set,
         .seed = run->seed,
-        .ranks = 1,
+        .rank = shared ? run->world.rank : 0,
+        .ranks = shared ? run->world.ranks : 1,
         .accumulate = scope->accumulate > 0 ? scope->accumulate : 1,
         .n_steps = run->n_steps,
         .n_epochs = run->n_epochs,

@@ -148,7 +148,8 @@ static int check_capacity(const dg_chain *chain, const dg_dataset *data, dg_diag
     return rc;
 }
 
-int dg_data_report_log(const dg_env *env, const dg_scope *scope, const dg_chain *chain, dg_dataset *data, dg_diag *d)
+int dg_data_report_log(const dg_env *env, const dg_scope *scope, const dg_chain *chain, dg_dataset *data, bool probe,
+                       dg_diag *d)
 {
     const dg_data_report *r = data->report;
     char                  a[32], b[32];
@@ -167,7 +168,7 @@ int dg_data_report_log(const dg_env *env, const dg_scope *scope, const dg_chain 
     }
     if (scope->kind == DG_SCOPE_TRAIN)
         rc = check_capacity(chain, data, d);
-    if (data->probe) {
+    if (data->probe && probe) {
         rc2 = probe_all(env, data, d);
         rc = rc ? rc : rc2;
     }

@@ -7,6 +7,18 @@
 enum { N_PICTURES = 9 };
 static const double picture_threshold = 0.4;
 
+/* Ranks that share one plan have equally many batches: one that is asked to stop stops all. Others go on to the end,
+ * unless they are told to stop at once. */
+static int stop_together(dg_run *run, const dg_evaluation *e, bool shared, dg_diag *d)
+{
+    int  asked = e->stop ? e->stop(e->ctx) : 0, rc = 0;
+    bool stop = shared ? asked > 0 : asked > 1;
+
+    if (shared)
+        rc = dg_world_any(&run->world, stop, &stop, "evaluated a batch", d);
+    return rc < 0 || !stop ? rc : dg_fail(d, DG_ESTOP, DG_NOWHERE, "stopped", "stopped in the middle of an evaluation");
+}
+
 static int run_batch(dg_run *run, dg_evaluation *e, dg_sinks *sinks, const dg_stream_batch *batch, dg_diag *d)
 {
     int rc;
@@ -26,6 +38,7 @@ static int run_batches(dg_run *run, dg_evaluation *e, const dg_data *data, dg_si
 {
     dg_stream       *stream = NULL;
     dg_stream_batch *batch = NULL;
+    bool             shared = run->world.ranks == 1 || dg_run_axis(run, data->chain.sampler);
     int              rc = dg_run_stream(run, e->scope, NULL, 1, &stream, d);
 
     while (rc == 0) {
@@ -36,11 +49,19 @@ static int run_batches(dg_run *run, dg_evaluation *e, const dg_data *data, dg_si
         if (pictures && !dg_pictures_full(pictures))
             DG_TRY(dg_pictures_add_found(pictures, run, data, batch, picture_threshold, d));
         dg_stream_give_back(stream, batch);
-        if (e->stop && e->stop(e->ctx))
-            rc = dg_fail(d, DG_ESTOP, DG_NOWHERE, "stopped", "stopped in the middle of an evaluation");
+        rc = stop_together(run, e, shared, d);
     }
 out:
     dg_stream_close(&stream);
+    return rc;
+}
+
+static int count_images(const dg_run *run, dg_evaluation *e, const dg_data *data, dg_diag *d)
+{
+    double n = (double)e->n_images;
+    int    rc = dg_run_axis(run, data->chain.sampler) ? dg_world_sum(&run->world, &n, "counted images", d) : 0;
+
+    e->n_images = (int64_t)n;
     return rc;
 }
 
@@ -68,10 +89,15 @@ int dg_run_evaluate_scope(dg_run *run, dg_evaluation *e, dg_diag *d)
     DG_TRY(dg_sinks_open(&sinks, e->scope, &args, d));
     pictures = e->folder ? dg_pictures_open(N_PICTURES, data->set) : NULL;
     DG_TRY(run_batches(run, e, data, sinks, pictures, d));
-    rc = dg_sinks_finish(&sinks, e->metrics, d);
+    DG_TRY(dg_sinks_join(sinks, run, d));
+    if (run->world.rank == 0)
+        rc = dg_sinks_finish(&sinks, e->metrics, d);
     if (rc == 0 && pictures)
         rc = dg_pictures_write(pictures, dg_printf(e->metrics->arena, "%s/step-%06lld.jpg", e->folder,
                                                    (long long)run->progress.step), d);
+    DG_TRY(dg_world_agree(&run->world, rc, "evaluated", d));
+    DG_TRY(dg_metrics_share(&run->world, e->metrics, d));
+    DG_TRY(count_images(run, e, data, d));
     dg_run_log_warnings(run, d);
 out:
     (void)dg_sinks_finish(&sinks, NULL, d);

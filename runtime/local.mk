@@ -21,7 +21,8 @@ libruntime_la_SOURCES += \
 	runtime/store.c runtime/store.h \
 	runtime/train.c runtime/train.h \
 	runtime/weights.c runtime/weights.h \
-	runtime/world.h
+	runtime/together.c \
+	runtime/world.c runtime/world.h
 libruntime_la_SOURCES += \
 	runtime/datareport.c runtime/datareport.h \
 	runtime/stream.c runtime/stream.h

@@ -181,7 +181,7 @@ int dg_run_step(dg_run *run, dg_diag *d)
 {
     bool    updated = false;
     int     rc = 0;
-    int64_t batch = 1;
+    int64_t batch = 1, sample;
 
     if (!run->current)
         return none_selected(d);
@@ -190,8 +190,10 @@ int dg_run_step(dg_run *run, dg_diag *d)
                        "<%s> only evaluates; select the training scope", run->current->scope->id);
     if (run->current->program->inputs.n)
         batch = dg_run_input_at(run, 0).shape.d[0];
+    sample = run->progress.sample;
+    run->progress.sample += batch * run->world.rank;
     rc = dg_run_train_batch(run, NULL, &updated, d);
-    run->progress.sample += rc == 0 ? batch : 0;
+    run->progress.sample = sample + (rc == 0 ? batch * run->world.ranks : 0);
     return rc;
 }
 

@@ -12,10 +12,19 @@
 
 /* ---- log ------------------------------------------------------------------------------------------------- */
 
+/* One rank speaks for all; the others say what may be wrong with them alone. */
 static void log_line(void *ctx, dg_level level, const char *line)
 {
     static const char *const marks[] = { "debug: ", "", "warning: " };
     dg_run                  *run = ctx;
+    char                     own[512];
+
+    if (run->world.rank > 0 && (level != DG_WARN || !run->started))
+        return;
+    if (run->world.rank > 0) {
+        snprintf(own, sizeof own, "rank %d: %s", run->world.rank, line);
+        line = own;
+    }
 
     if (run->log_file) {
         fprintf(run->log_file, "%s%s\n", marks[level], line);
@@ -66,6 +75,40 @@ static int split_sets(dg_run *run, dg_set **sets, dg_diag *d)
     return 0;
 }
 
+/* As many ranks as were started, where the pipeline leaves it open. */
+static int fit_world(dg_run *run, dg_diag *d)
+{
+    dg_graph *g = run->graph;
+    dg_where  at = { .file = g->file };
+
+    if (g->axis && g->ranks_open)
+        g->ranks = run->world.ranks;
+    if (!g->axis && run->world.ranks > 1) {
+        dg_fail(d, DG_EINPUT, at, "ranks-mesh", "%d ranks were started, and the pipeline does not say how they share the work",
+                run->world.ranks);
+        dg_help(d, "<mesh dp=\"ranks\"/> before the model, and axis=\"dp\" where nodes deal or join");
+        return -DG_EINPUT;
+    }
+    if (g->axis && g->ranks != run->world.ranks) {
+        dg_fail(d, DG_EINPUT, at, "ranks-mesh", "<mesh dp=\"%lld\"/>: so many ranks are needed, and %d %s started", (long long)g->ranks,
+                run->world.ranks, run->world.ranks == 1 ? "is" : "are");
+        dg_help(d, "--ranks %lld, or dp=\"ranks\" for as many as are started", (long long)g->ranks);
+        return -DG_EINPUT;
+    }
+    return 0;
+}
+
+const char *dg_run_axis(const dg_run *run, const dg_node *node)
+{
+    const dg_attr *a = node->class->attrs;
+    const char    *axis = NULL;
+
+    for (; run->world.ranks > 1 && a && a->name; a++)
+        if (strcmp(a->name, "axis") == 0 && a->kind == DG_ATTR_STR)
+            memcpy(&axis, (const char *)node->conf + a->offset, sizeof axis);
+    return axis;
+}
+
 static int load_graph(dg_run *run, dg_diag *d)
 {
     dg_set *sets;
@@ -79,9 +122,7 @@ static int load_graph(dg_run *run, dg_diag *d)
     else
         DG_TRY(dg_graph_load(&run->graph, run->o.file, sets, run->o.n_sets, run->registry, d));
     run->graph->keep_names = run->o.keep_named;
-    if (run->graph->ranks > 1)
-        return dg_fail(d, DG_EUNSUPPORTED, DG_NOWHERE, "ranks", "%lld ranks are asked for; this version runs one",
-                       (long long)run->graph->ranks);
+    DG_TRY(fit_world(run, d));
     DG_TRY(dg_graph_check(run->graph, d));
 out:
     return rc;
@@ -149,6 +190,8 @@ dg_bucket_conf dg_run_bucket_conf(const dg_run *run)
         .base = run->base,
         .low = run->low,
         .threads = run->env.threads,
+        .ranks = run->world.ranks,
+        .comm = run->world.ranks > 1 ? run->world.comm : NULL,
     };
 }
 
@@ -232,6 +275,9 @@ void dg_run_log_start(dg_run *run)
     dg_cpu_features(features, sizeof features);
     dg_log_line(&run->env, DG_INFO, "%s; CPU %s; %d thread%s", run->versions, features, run->env.threads,
                 run->env.threads == 1 ? "" : "s");
+    if (run->world.ranks > 1)
+        dg_log_line(&run->env, DG_INFO, "%d ranks, %d on this machine; collectives over %s", run->world.ranks,
+                    run->world.local_ranks, run->world.comm->name);
     dg_log_line(&run->env, DG_INFO, "precision %s%s%s%s", run->precision, run->why ? " (" : "", run->why ? run->why : "",
                 run->why ? ")" : "");
     dg_log_line(&run->env, DG_INFO, "%s: %s parameters are trained, %s are frozen; seed %llu",
@@ -239,7 +285,7 @@ void dg_run_log_start(dg_run *run)
                 dg_human_count(frozen, still, sizeof still), (unsigned long long)run->seed);
 }
 
-static int open_parts(dg_run *run, dg_diag *d)
+static int read_pipeline(dg_run *run, dg_diag *d)
 {
     int rc;
 
@@ -249,7 +295,16 @@ static int open_parts(dg_run *run, dg_diag *d)
     run->params = dg_params_open();
     DG_TRY(lower_scopes(run, d));
     DG_TRY(choose_precision(run, d));
-    DG_TRY(dg_store_open(&run->store, run->backend, run->params, run->base, run->graph->train != NULL, has_ema(run), d));
+out:
+    return rc;
+}
+
+static int fill_store(dg_run *run, dg_diag *d)
+{
+    int rc;
+
+    DG_TRY(dg_store_open(&run->store, run->backend, run->params, run->base, run->graph->train != NULL, has_ema(run),
+                         run->world.ranks > 1 ? run->world.comm : NULL, d));
     DG_TRY(dg_store_init(run->store, run->seed, d));
     DG_TRY(load_pretrained(run, d));
     run->fresh = 1;
@@ -268,9 +323,12 @@ int dg_run_open(dg_run **out, const dg_run_options *o, dg_diag *d)
     run->arena = a;
     dg_library_versions(libraries, sizeof libraries);
     memcpy(&run->o, o, o->size < sizeof run->o ? o->size : sizeof run->o);
+    run->world = run->o.world ? *run->o.world : (dg_world){ .ranks = 1, .nodes = 1, .local_ranks = 1 };
     run->env = (dg_env){ log_line, run, dg_monotonic_s, o->threads > 0 ? o->threads : dg_threads_available() };
     run->versions = dg_printf(a, "%s, %s", run->o.program ? run->o.program : "detrgraph", libraries);
-    rc = open_parts(run, d);
+    rc = dg_world_agree(&run->world, read_pipeline(run, d), "read the pipeline", d);
+    if (rc == 0)
+        rc = dg_world_agree(&run->world, fill_store(run, d), "made the parameters", d);
     if (rc < 0)
         dg_run_close(&run);
     *out = run;
@@ -371,8 +429,9 @@ static int check_memory(dg_run *run, const dg_bucket *largest, bool train, dg_di
     int64_t need = dg_run_bytes(run, train) - weights, have = dg_memory_available();
     char    needed[32], slab[32], free_now[32];
 
-    if (have < 0 || need <= have)
+    if (have < 0 || need * run->world.local_ranks <= have)
         return 0;
+    have /= run->world.local_ranks;
     dg_fail(d, DG_EMEMORY, largest->scope->where, "memory-refused",
             "the plan for %lldx%lld needs %s more (of which %s intermediate values), and %s are free",
             (long long)largest->size.w, (long long)largest->size.h, dg_human_bytes((double)need, needed, sizeof needed),

@@ -12,6 +12,7 @@
 #include "runtime/checkpoint.h"
 #include "runtime/store.h"
 #include "runtime/stream.h"
+#include "runtime/world.h"
 
 typedef struct dg_data {
     const dg_scope *scope;
@@ -23,7 +24,9 @@ struct dg_run {
     dg_arena         *arena;
     dg_run_options    o;
     dg_env            env;        /* its log goes to the caller and to run.log */
+    dg_world          world;      /* of one rank where none was given */
     void             *log_file;   /* a FILE, or NULL */
+    bool              started;    /* steps have begun: what is said from here on is of this rank alone */
     dg_registry      *registry;
     dg_graph         *graph;
     dg_params        *params;
@@ -41,6 +44,7 @@ struct dg_run {
     int32_t           accumulated; /* batches in the gradients now */
     int64_t           n_steps, n_epochs, per_epoch; /* of the whole run, batches of an epoch; 0: unknown */
     int64_t           n_loaded;   /* parameters that came from a file; -1: trained here */
+    double            loss;       /* of the last update, over all ranks */
     double            fresh;      /* share of the averages that is still their first value */
     dg_control        control;    /* of the last step */
     DG_VEC(dg_data) data;         /* of the scopes that were asked for, open */
@@ -57,6 +61,8 @@ int dg_run_sizes(const dg_run *run, const dg_scope *scope, dg_arena *a, dg_size 
 int dg_run_use(dg_run *run, const dg_scope *scope, dg_size size, bool ema, dg_diag *d) DG_MUST_USE;
 /* Plans the largest bucket of the scopes that this run will use, and refuses what does not fit into memory. */
 int dg_run_prepare(dg_run *run, bool train, bool evaluate, dg_diag *d) DG_MUST_USE;
+/* What a node's attribute axis says, where it joins or deals over several ranks; else NULL. */
+const char *dg_run_axis(const dg_run *run, const dg_node *node);
 int64_t dg_run_bytes(const dg_run *run, bool train); /* parameters, slab and batch, as planned so far */
 dg_bucket_conf dg_run_bucket_conf(const dg_run *run);
 
@@ -64,6 +70,11 @@ dg_bucket_conf dg_run_bucket_conf(const dg_run *run);
 int dg_run_data(dg_run *run, const dg_scope *scope, const dg_data **data, dg_diag *d) DG_MUST_USE;
 /* Batches for a scope from where p stands (NULL: its beginning), for `epochs` epochs (0: without end). */
 int dg_run_stream(dg_run *run, const dg_scope *scope, const dg_progress *p, int64_t epochs, dg_stream **s, dg_diag *d) DG_MUST_USE;
+
+/* Are the weights (and, of a training, averages and moments) of all ranks the same, bit for bit? */
+int dg_run_compare(dg_run *run, const char *when, dg_diag *d) DG_MUST_USE;
+/* Rank 0's progress and parameter spaces reach every rank. */
+int dg_run_share(dg_run *run, dg_diag *d) DG_MUST_USE;
 
 /* Versions, CPU, threads, sizes, precision: the first lines of a log. */
 void dg_run_log_start(dg_run *run);
@@ -87,6 +98,10 @@ typedef struct dg_sinks dg_sinks;
 int  dg_sinks_open(dg_sinks **s, const dg_scope *scope, const dg_sink_args *args, dg_diag *d) DG_MUST_USE;
 int  dg_sinks_take(dg_sinks *s, dg_run *run, const dg_stream_batch *batch, dg_diag *d) DG_MUST_USE;
 int  dg_sinks_finish(dg_sinks **s, dg_metrics *m, dg_diag *d); /* m NULL: abandon */
+/* What the ranks have taken becomes rank 0's: of every sink that joins over an axis. */
+int  dg_sinks_join(dg_sinks *s, dg_run *run, dg_diag *d) DG_MUST_USE;
+/* Rank 0's numbers and notes reach every rank. */
+int  dg_metrics_share(const dg_world *w, dg_metrics *m, dg_diag *d) DG_MUST_USE;
 
 /* ---- pictures.c ------------------------------------------------------------------------------------------ */
 
@@ -106,7 +121,7 @@ int dg_pictures_write(dg_pictures *p, const char *path, dg_diag *d) DG_MUST_USE;
 
 typedef struct dg_evaluation {
     const dg_scope *scope;
-    const char     *folder;    /* NULL: nothing is written */
+    const char     *folder;    /* NULL: nothing is written; of rank 0 alone */
     bool            ema;
     int           (*stop)(void *ctx);
     void           *ctx;

@@ -1,6 +1,7 @@
 /* sinks.c: the nodes of a scope that take results on the host: logs, evaluations. */
 #include "runtime/session.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct sink {
@@ -87,6 +88,98 @@ int dg_sinks_take(dg_sinks *s, dg_run *run, const dg_stream_batch *batch, dg_dia
     for (int i = 0; rc == 0 && i < s->sinks.n; i++)
         rc = take_one(s, &s->sinks.items[i], run, batch, d);
     dg_arena_close(&s->batch);
+    return rc;
+}
+
+/* One sink: rank 0 takes in what the others have packed. */
+static int join(const sink *k, dg_run *run, dg_diag *d)
+{
+    const dg_node_class *class = k->node->class;
+    const dg_world      *w = &run->world;
+    void                *mine = NULL, *all = NULL;
+    size_t               n = 0, *sizes = dg_try_alloc((size_t)w->ranks * sizeof *sizes);
+    const char          *at;
+    int                  rc = sizes ? class->pack(k->state, &mine, &n, d)
+                                    : dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for %d sizes", w->ranks);
+
+    DG_TRY(dg_world_agree(w, rc, "packed what they have seen", d));
+    DG_TRY(dg_world_collect(w, mine, n, &all, sizes, "gathered what they have seen", d));
+    at = all;
+    for (int r = 0; w->rank == 0 && rc == 0 && r < w->ranks; r++) {
+        if (r > 0)
+            rc = class->merge(k->state, at, sizes[r], d);
+        at += sizes[r];
+    }
+    rc = dg_world_agree(w, rc, "joined what they have seen", d);
+out:
+    free(mine);
+    dg_free(all);
+    dg_free(sizes);
+    return rc;
+}
+
+int dg_sinks_join(dg_sinks *s, dg_run *run, dg_diag *d)
+{
+    int rc = 0;
+
+    for (int i = 0; i < s->sinks.n && rc == 0; i++)
+        if (s->sinks.items[i].node->class->pack && dg_run_axis(run, s->sinks.items[i].node))
+            rc = join(&s->sinks.items[i], run, d);
+    return rc;
+}
+
+static void write_metrics(dg_str *out, const dg_metrics *m)
+{
+    const int32_t n[2] = { m->names.n, m->notes.n };
+
+    dg_str_add_n(out, (const char *)n, sizeof n);
+    if (m->values.n)
+        dg_str_add_n(out, (const char *)m->values.items, (size_t)m->values.n * sizeof *m->values.items);
+    for (int i = 0; i < m->names.n; i++)
+        dg_str_add_n(out, m->names.items[i], strlen(m->names.items[i]) + 1);
+    for (int i = 0; i < m->notes.n; i++)
+        dg_str_add_n(out, m->notes.items[i], strlen(m->notes.items[i]) + 1);
+}
+
+static void read_metrics(dg_metrics *m, const char *text)
+{
+    int32_t     n[2];
+    const char *values = text + sizeof n, *at;
+
+    memcpy(n, text, sizeof n);
+    at = values + (size_t)n[0] * sizeof(double);
+    for (int i = 0; i < n[0]; i++, at += strlen(at) + 1) {
+        double v;
+
+        memcpy(&v, values + (size_t)i * sizeof v, sizeof v);
+        dg_metric(m, v, "%s", at);
+    }
+    for (int i = 0; i < n[1]; i++, at += strlen(at) + 1)
+        dg_metric_note(m, "%s", at);
+}
+
+int dg_metrics_share(const dg_world *w, dg_metrics *m, dg_diag *d)
+{
+    static const char what[] = "shared the scores";
+    dg_str            text = { 0 };
+    uint64_t          n;
+    char             *other = NULL;
+    int               rc;
+
+    if (w->ranks == 1)
+        return 0;
+    if (w->rank == 0)
+        write_metrics(&text, m);
+    n = text.n;
+    DG_TRY(dg_world_broadcast(w, &n, sizeof n, what, d));
+    other = w->rank == 0 ? NULL : dg_try_alloc((size_t)n);
+    DG_TRY(dg_world_agree(w, w->rank == 0 || other ? 0 : -DG_EMEMORY, what, d));
+    DG_TRY(dg_world_broadcast(w, w->rank == 0 ? text.s : other, (size_t)n, what, d));
+    if (w->rank > 0)
+        read_metrics(m, other);
+out:
+    dg_str_free(&text);
+    dg_free(other);
     return rc;
 }
 

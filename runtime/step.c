@@ -138,6 +138,37 @@ static int not_finite(dg_run *run, const dg_stream_batch *batch, dg_diag *d)
     return rc;
 }
 
+/* What a rank says of an update that it has just made. */
+typedef struct verdict {
+    double  loss;
+    int64_t bad; /* a term of its own is not finite */
+} verdict;
+
+/* The loss over all ranks, and the first rank with a bad term, or -1. */
+static int compare(dg_run *run, verdict own, int *bad, dg_diag *d)
+{
+    int      n = run->world.ranks, rc;
+    verdict *all = dg_try_alloc((size_t)n * sizeof *all);
+
+    if (!all)
+        return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for a word of each rank");
+    rc = dg_world_gather(&run->world, &own, sizeof own, all, "compared their losses", d);
+    *bad = -1;
+    run->loss = 0;
+    for (int r = n - 1; r >= 0 && rc == 0; r--)
+        *bad = all[r].bad ? r : *bad;
+    for (int r = 0; r < n && rc == 0; r++)
+        run->loss += all[r].loss / n;
+    dg_free(all);
+    return rc;
+}
+
+static int bad_elsewhere(const dg_run *run, int rank, dg_diag *d)
+{
+    return dg_fail(d, DG_ENUMERIC, DG_NOWHERE, "loss-not-finite", "step %lld: the loss of rank %d is not finite; nothing was updated",
+                   (long long)run->progress.step + 1, rank);
+}
+
 static bool terms_finite(dg_run *run)
 {
     dg_str   terms = { 0 };
@@ -148,27 +179,45 @@ static bool terms_finite(dg_run *run)
     return fine;
 }
 
+/* ok: the value that says so for all ranks alike. */
+static int check(dg_run *run, const dg_stream_batch *batch, int32_t ok, dg_diag *d)
+{
+    const dg_program *p = run->current->program;
+    int32_t           total = dg_program_result(p, "loss.total");
+    double            fine = 1;
+    verdict           own = { 0 };
+    int               bad = -1, rc;
+
+    if (ok && p->values.items[ok].producer >= 0)
+        DG_TRY(dg_exec_get(run->current->exec, ok, &fine, d));
+    own.bad = !terms_finite(run);
+    if (total)
+        DG_TRY(dg_exec_get(run->current->exec, total, &own.loss, d));
+    DG_TRY(compare(run, own, &bad, d));
+    if (bad >= 0 && !own.bad)
+        return bad_elsewhere(run, bad, d);
+    if (fine == 0 || own.bad)
+        return not_finite(run, batch, d);
+out:
+    return rc;
+}
+
 /* ---- the step ---------------------------------------------------------------------------------------------- */
 
 int dg_run_train_batch(dg_run *run, const dg_stream_batch *batch, bool *updated, dg_diag *d)
 {
     const dg_program *p = run->current->program;
-    double            ok = 1;
     int               rc;
 
     *updated = false;
     dg_run_compute_control(run);
     DG_TRY(dg_exec_run(run->current->exec, DG_SEG_BATCH, &run->control, d));
     if (run->accumulated + 1 < p->accumulate) {
-        if (!terms_finite(run))
-            return not_finite(run, batch, d);
+        DG_TRY(check(run, batch, p->ok_batch, d));
         run->accumulated++;
     } else {
         DG_TRY(dg_exec_run(run->current->exec, DG_SEG_UPDATE, &run->control, d));
-        if (p->ok)
-            DG_TRY(dg_exec_get(run->current->exec, p->ok, &ok, d));
-        if (ok == 0 || !terms_finite(run))
-            return not_finite(run, batch, d);
+        DG_TRY(check(run, batch, p->ok, d));
         run->accumulated = 0;
         run->progress.step++;
         run->fresh *= run->control.ema_decay;

@@ -25,7 +25,7 @@ int64_t dg_store_bytes(const dg_params *params, dg_dtype base, bool training, bo
 }
 
 int dg_store_open(dg_store **out, const dg_backend *backend, const dg_params *params, dg_dtype base, bool training,
-                  bool ema, dg_diag *d)
+                  bool ema, dg_comm *comm, dg_diag *d)
 {
     dg_store *s = calloc(1, sizeof *s);
     char      bytes[32];
@@ -38,7 +38,8 @@ int dg_store_open(dg_store **out, const dg_backend *backend, const dg_params *pa
             continue;
         size_t n = (size_t)elements(params, (dg_space)k) * dg_dtype_size(base);
 
-        s->space[k] = backend->alloc(backend, n ? n : 64);
+        s->shared |= k == DG_GRADIENTS && comm && comm->memory;
+        s->space[k] = k == DG_GRADIENTS && s->shared ? comm->memory(comm, n ? n : 64) : backend->alloc(backend, n ? n : 64);
         if (!s->space[k]) {
             dg_store_close(&s);
             return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "memory-parameters", "no memory for %s of %s",
@@ -54,7 +55,7 @@ void dg_store_close(dg_store **s)
     if (!*s)
         return;
     for (int k = 0; k < DG_N_SPACES; k++)
-        if ((*s)->space[k])
+        if ((*s)->space[k] && !(k == DG_GRADIENTS && (*s)->shared))
             (*s)->backend->free((*s)->backend, (*s)->space[k]);
     free(*s);
     *s = NULL;

@@ -4,6 +4,7 @@
 #define DG_RUNTIME_STORE_H
 
 #include "kernels/backend.h"
+#include "kernels/comm.h"
 #include "tensor/program.h"
 
 typedef struct dg_store {
@@ -11,12 +12,14 @@ typedef struct dg_store {
     const dg_params  *params;
     dg_dtype          base;              /* DG_F32 or DG_F64 */
     void             *space[DG_N_SPACES]; /* the parameter spaces; NULL: not allocated, and elsewhere */
+    bool              shared;            /* the gradients are the communicator's memory */
     int64_t           counter;           /* what DG_EXPORT_COUNTER entries hold: training batches so far */
 } dg_store;
 
-/* Allocates the weights; for training also gradients and moments, with ema the averages. Zeroed. */
+/* Allocates the weights; for training also gradients and moments, with ema the averages. Zeroed. comm (or NULL): where
+ * it has memory in which gradients need no copy, that is taken; every rank opens at once then. */
 int  dg_store_open(dg_store **s, const dg_backend *backend, const dg_params *params, dg_dtype base, bool training,
-                   bool ema, dg_diag *d) DG_MUST_USE;
+                   bool ema, dg_comm *comm, dg_diag *d) DG_MUST_USE;
 void dg_store_close(dg_store **s);
 int64_t dg_store_bytes(const dg_params *params, dg_dtype base, bool training, bool ema);
 

@@ -258,6 +258,7 @@ static int make_batch(dg_stream *s, work *w, const task *t)
     b->size = (dg_size){ t->pick.w, t->pick.h };
     b->n = s->batch;
     b->first_sample = ((uint64_t)t->number * (uint64_t)s->conf.ranks + (uint64_t)s->conf.rank) * (uint64_t)s->batch;
+    b->next_sample = (uint64_t)(t->number + 1) * (uint64_t)s->conf.ranks * (uint64_t)s->batch;
     dg_scratch_reset(w->kept);
     rc = make_tensors(s, w);
     for (int slot = 0; slot < b->n && rc >= 0; slot++)

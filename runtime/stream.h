@@ -18,6 +18,7 @@ typedef struct dg_stream_batch {
     dg_size    size;
     int        n;              /* slots of this rank */
     uint64_t   first_sample;   /* global number of slot 0: control.sample */
+    uint64_t   next_sample;    /* of the batch that follows on, over all ranks */
     dg_sample *samples;        /* names and sizes; image and objects are gone */
     bool      *padding;        /* per slot: computed, not counted */
     int        n_feeds;
@@ -32,7 +33,7 @@ typedef struct dg_stream_conf {
     const dg_chain *chain;
     dg_dataset     *data;
     uint64_t        seed;
-    int             rank, ranks;
+    int             rank, ranks;         /* that share the plan: 0 of 1 where every rank has the whole */
     int64_t         accumulate;          /* batches per step */
     int64_t         n_steps, n_epochs;   /* of the whole run, for schedules; 0 where unknown */
     int64_t         number, epoch, index; /* where to begin: 0, 0, 0, or where a checkpoint ended */

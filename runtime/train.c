@@ -21,7 +21,10 @@ static int count_steps(dg_train *t, dg_diag *d)
 {
     dg_run *run = t->run;
     int64_t dropped = 0, k = t->scope->accumulate > 0 ? t->scope->accumulate : 1;
-    int     rc = dg_stream_length(&run->per_epoch, &t->data->chain, t->data->set, run->seed, 1, 0, &dropped, d);
+    int     ranks = dg_run_axis(run, t->data->chain.sampler) ? run->world.ranks : 1;
+    int     rc = dg_stream_length(&run->per_epoch, &t->data->chain, t->data->set, run->seed, ranks, 0, &dropped, d);
+
+    t->batch *= ranks;
 
     if (rc < 0)
         return rc;
@@ -48,6 +51,7 @@ static void identify(dg_train *t)
         .per_epoch = t->run->per_epoch,
         .precision = t->run->precision,
         .threads = t->run->env.threads,
+        .ranks = t->run->world.ranks,
         .cpu = dg_strdup(t->arena, dg_cpu_features(features, sizeof features)),
         .versions = t->run->versions,
     };
@@ -66,13 +70,14 @@ static void count_fresh(dg_run *run)
     run->progress.step = step;
 }
 
+/* Rank 0 reads; the others have what it has. */
 static int resume_from(dg_train *t, const char *folder, dg_diag *d)
 {
     dg_run *run = t->run;
-    int     rc = dg_checkpoint_read(folder, run->store, &run->progress, &t->identity, d);
+    int     rc = run->world.rank == 0 ? dg_checkpoint_read(folder, run->store, &run->progress, &t->identity, d) : 0;
 
-    if (rc < 0)
-        return rc;
+    DG_TRY(dg_world_agree(&run->world, rc, "read a checkpoint", d));
+    DG_TRY(dg_run_share(run, d));
     t->minutes_before = run->progress.minutes;
     t->saved_step = run->progress.step;
     t->crossed = run->progress.epoch > 0 && run->progress.index == 0;
@@ -80,26 +85,57 @@ static int resume_from(dg_train *t, const char *folder, dg_diag *d)
     for (int i = 0; i < run->graph->n_evaluates; i++)
         t->evaluated_minutes[i] = run->progress.minutes;
     count_fresh(run);
-    return 0;
+out:
+    return rc;
+}
+
+/* The folder is rank 0's; whether there is something in it to go on from, everybody must know. */
+static int open_folder(dg_train *t, const char **resume, dg_diag *d)
+{
+    const dg_world *w = &t->run->world;
+    int32_t         resumes;
+    int             rc = 0;
+
+    *resume = NULL;
+    if (w->rank == 0)
+        rc = dg_folder_open(t, resume, d);
+    DG_TRY(dg_world_agree(w, rc, "opened the run's folder", d));
+    resumes = *resume != NULL;
+    DG_TRY(dg_world_broadcast(w, &resumes, sizeof resumes, "opened the run's folder", d));
+    if (resumes && w->rank > 0)
+        *resume = "rank 0's checkpoint";
+out:
+    return rc;
+}
+
+static int read_data(dg_train *t, dg_diag *d)
+{
+    dg_run  *run = t->run;
+    dg_size *sizes;
+    int      n, rc;
+
+    DG_TRY(dg_run_prepare(run, true, run->graph->n_evaluates > 0, d));
+    dg_run_log_start(run);
+    DG_TRY(dg_run_data(run, t->scope, &t->data, d));
+    DG_TRY(dg_run_sizes(run, t->scope, t->arena, &sizes, &n, &t->batch, d));
+    DG_TRY(count_steps(t, d));
+out:
+    return rc;
 }
 
 static int set_up(dg_train *t, dg_diag *d)
 {
     dg_run     *run = t->run;
     const char *resume;
-    dg_size    *sizes;
-    int         n, rc;
+    int         rc;
 
-    DG_TRY(dg_folder_open(t, &resume, d));
-    DG_TRY(dg_run_prepare(run, true, run->graph->n_evaluates > 0, d));
-    dg_run_log_start(run);
-    DG_TRY(dg_run_data(run, t->scope, &t->data, d));
-    DG_TRY(dg_run_sizes(run, t->scope, t->arena, &sizes, &n, &t->batch, d));
-    DG_TRY(count_steps(t, d));
+    DG_TRY(open_folder(t, &resume, d));
+    DG_TRY(dg_world_agree(&run->world, read_data(t, d), "looked at the data", d));
     identify(t);
     if (resume)
         DG_TRY(resume_from(t, resume, d));
-    DG_TRY(dg_folder_begin(t, d));
+    DG_TRY(dg_world_agree(&run->world, dg_folder_begin(t, d), "began", d));
+    DG_TRY(dg_run_compare(run, "before the first step", d));
     if (resume)
         dg_log_line(&run->env, DG_INFO, "resumed from %s: step %lld, epoch %lld", resume, (long long)run->progress.step,
                     (long long)run->progress.epoch);
@@ -141,7 +177,7 @@ static void advance(dg_train *t, const dg_stream_batch *b)
 
     p->epoch = b->epoch;
     p->index = b->index + 1;
-    p->sample = (int64_t)b->first_sample + b->n;
+    p->sample = (int64_t)b->next_sample;
     if (p->index >= b->n_in_epoch) {
         p->epoch++;
         p->index = 0;
@@ -204,7 +240,7 @@ static int report_step(dg_train *t, dg_metrics *m, double seconds, dg_diag *d)
     dg_run             *run = t->run;
     const dg_control   *c = &run->control;
     const dg_progress  *p = &run->progress;
-    double              loss = result_or(run, "loss.total", 0), rate = t->batch / seconds;
+    double              loss = run->loss, rate = t->batch / seconds;
     int                 rc = dg_sinks_finish(&t->sinks, m, d);
     const dg_run_report r = {
         .step = p->step, .n_steps = run->n_steps, .epoch = p->epoch, .loss = loss,
@@ -225,6 +261,16 @@ static int report_step(dg_train *t, dg_metrics *m, double seconds, dg_diag *d)
     return rc;
 }
 
+/* What ranks decide by must be the same: rank 0's clock. */
+static int tick(dg_train *t, dg_diag *d)
+{
+    double minutes = minutes_now(t);
+    int    rc = dg_world_broadcast(&t->run->world, &minutes, sizeof minutes, "took the time", d);
+
+    t->run->progress.minutes = minutes;
+    return rc;
+}
+
 static int one_step(dg_train *t, bool *end, dg_diag *d)
 {
     const dg_sink_args args = { .data = t->data->set, .scope = t->scope->id, .step = t->run->progress.step, .ema_weight = 1, .n_loaded = -1 };
@@ -240,7 +286,7 @@ static int one_step(dg_train *t, bool *end, dg_diag *d)
     seconds = t->run->env.now_s() - begin;
     if (updated) {
         t->step_s = t->step_s > 0 ? 0.9 * t->step_s + 0.1 * seconds : seconds;
-        t->run->progress.minutes = minutes_now(t);
+        DG_TRY(tick(t, d));
         DG_TRY(report_step(t, m, seconds, d));
     }
 out:
@@ -291,7 +337,7 @@ static int evaluate(dg_train *t, const dg_scope *scope, dg_diag *d)
     e.folder = t->out ? dg_path_join(t->arena, t->out, scope->id) : NULL;
     DG_TRY(dg_run_evaluate_scope(run, &e, d));
     t->evaluate_s = run->env.now_s() - begin;
-    run->progress.minutes = minutes_now(t);
+    DG_TRY(tick(t, d));
     judge(t, scope, e.metrics);
     if (t->o->report)
         t->o->report(t->o->ctx, &(dg_run_report){
@@ -340,10 +386,11 @@ static int save(dg_train *t, dg_diag *d)
     };
     int rc;
 
-    if (!t->out || t->saved_step == t->run->progress.step)
+    if (t->saved_step == t->run->progress.step)
         return 0;
-    t->run->progress.minutes = minutes_now(t);
-    rc = dg_checkpoint_write(&args, d);
+    rc = tick(t, d);
+    if (rc == 0 && t->out)
+        rc = dg_checkpoint_write(&args, d);
     t->saved_step = t->run->progress.step;
     t->saved_minutes = t->run->progress.minutes;
     return rc;
@@ -386,7 +433,7 @@ static const char *reason_to_stop(const dg_train *t)
 {
     if (t->o->steps > 0 && t->run->progress.step >= t->o->steps)
         return "--steps is reached";
-    if (t->o->max_minutes > 0 && minutes_now(t) - t->minutes_before >= t->o->max_minutes)
+    if (t->o->max_minutes > 0 && t->run->progress.minutes - t->minutes_before >= t->o->max_minutes)
         return "--max-time is reached";
     return NULL;
 }
@@ -406,10 +453,23 @@ static int interrupted(dg_train *t, dg_diag *d)
 /* Asked to stop in the middle of an evaluation: the step before it is whole, and saved. */
 static int leave_evaluation(dg_train *t, int rc, dg_diag *d)
 {
-    if (rc != -DG_ESTOP)
+    if (rc != -DG_ESTOP || (t->run->world.ranks > 1 && t->run->world.comm->why[0]))
         return rc;
     dg_diag_clear(d);
     return interrupted(t, d);
+}
+
+/* Time that other ranks have cost. */
+static void log_cost(const dg_train *t)
+{
+    const dg_world     *w = &t->run->world;
+    const dg_comm_cost *c = w->ranks > 1 ? &w->comm->cost : NULL;
+    double              steps = (double)(t->run->progress.step - t->first_step);
+
+    if (c && steps > 0)
+        dg_log_line(&t->run->env, DG_INFO, "collectives of a step: %.0f, %.1f ms of adding and copying, %.1f ms of waiting",
+                    (double)(c->n - t->cost.n) / steps, 1e3 * (c->work_s - t->cost.work_s) / steps,
+                    1e3 * (c->wait_s - t->cost.wait_s) / steps);
 }
 
 static int finish(dg_train *t, const char *why, dg_diag *d)
@@ -419,13 +479,21 @@ static int finish(dg_train *t, const char *why, dg_diag *d)
     if (rc < 0)
         return leave_evaluation(t, rc, d);
     dg_log_line(&t->run->env, DG_INFO, "done: %s", why);
-    return save(t, d);
+    log_cost(t);
+    rc = dg_run_compare(t->run, dg_printf(t->arena, "after step %lld", (long long)t->run->progress.step), d);
+    return rc < 0 ? rc : save(t, d);
+}
+
+/* Whether any rank was asked to stop. */
+static int asked_to_stop(const dg_train *t, bool *stop, dg_diag *d)
+{
+    return dg_world_any(&t->run->world, t->o->stop && t->o->stop(t->o->ctx) > 0, stop, "ended a step", d);
 }
 
 static int loop(dg_train *t, dg_diag *d)
 {
     const char *why = reason_to_end(t);
-    bool        end = false;
+    bool        end = false, stop;
     int         rc = why || t->run->progress.step == 0 ? 0 : evaluate_due(t, false, d); /* of a step that was cut short */
 
     if (rc < 0)
@@ -440,7 +508,8 @@ static int loop(dg_train *t, dg_diag *d)
             DG_TRY(save_due(t, d));
             why = reason_to_end(t);
         }
-        if (t->o->stop && t->o->stop(t->o->ctx) > 0)
+        DG_TRY(asked_to_stop(t, &stop, d));
+        if (stop)
             return interrupted(t, d);
         if (!why && reason_to_stop(t)) {
             dg_log_line(&t->run->env, DG_INFO, "stopped at step %lld: %s", (long long)t->run->progress.step, reason_to_stop(t));
@@ -466,12 +535,18 @@ int dg_run_train(dg_run *run, const dg_run_train_options *o, dg_diag *d)
     t.evaluated_minutes = DG_NEW_N(a, run->graph->n_evaluates + 1, double);
     if (t.scope) {
         DG_TRY(set_up(&t, d));
+        run->started = true;
+        t.first_step = run->progress.step;
+        if (run->world.comm)
+            t.cost = run->world.comm->cost;
         DG_TRY(loop(&t, d));
     } else {
         rc = dg_fail(d, DG_EINPUT, (dg_where){ .file = run->graph->file }, "pipeline-without-train",
                      "the pipeline has no <train>: there is nothing to train");
     }
 out:
+    if (rc < 0 && rc != -DG_ESTOP && run->world.ranks > 1)
+        run->world.comm->abort(run->world.comm); /* nobody waits for a rank that has failed */
     if (t.first) { /* it ended before there were enough, maybe because of what they show */
         int own = write_first(&t, rc < 0 ? NULL : d);
 

@@ -11,7 +11,7 @@ typedef struct dg_train {
     const dg_scope             *scope;
     const dg_checkpoint_conf   *conf;
     dg_arena                   *arena;
-    const char                 *out;     /* the run's folder, or NULL */
+    const char                 *out;     /* the run's folder, or NULL; rank 0 alone writes into one */
     dg_identity                 identity;
     dg_journal                 *journal; /* NULL without a folder */
     dg_stream                  *stream;
@@ -21,9 +21,10 @@ typedef struct dg_train {
     double                      started, minutes_before; /* of the clock, of earlier parts of the run */
     double                      step_s, evaluate_s;      /* smoothed seconds */
     double                      saved_minutes, *evaluated_minutes; /* when; one per evaluation */
-    int64_t                     saved_step;
+    int64_t                     saved_step, first_step;
+    dg_comm_cost                cost;    /* before the first step */
     bool                        crossed; /* the last step ended an epoch */
-    int                         batch;
+    int                         batch;   /* of all ranks together */
 } dg_train;
 
 /* folder.c: makes the run's folder, or takes an existing one where that was asked for, and opens run.log in it; finds

@@ -57,6 +57,8 @@ static dg_val finite(dg_build *b, int n, const dg_val x[])
 
     b->guard = 0;
     dg_emit(b, DG_OP(finite), NULL, n, x, out);
+    for (int i = 0; i < b->axes.n; i++) /* what one rank may not do, none may */
+        out[0] = dg_all_reduce(b, out[0], DG_MIN, b->axes.items[i].name);
     b->guard = guard;
     if (out[0].id > 0)
         b->p->ok = (int32_t)out[0].id;
@@ -88,6 +90,7 @@ dg_val dg_backward(dg_build *b, dg_val loss, int accumulate)
         return DG_POISON;
     b->phase = DG_OPTIMIZE;
     finite(b, 1, &loss);
+    b->p->ok_batch = b->p->ok;
     flush_statistics(b);
     b->segment = DG_SEG_UPDATE;
     return dg_whole_space(b, DG_GRADIENTS);

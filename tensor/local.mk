@@ -1,5 +1,6 @@
 libtensor_la_SOURCES += \
 	tensor/autodiff.c \
+	tensor/buckets.c \
 	tensor/build.c tensor/build.h tensor/build_self.h \
 	tensor/build_detection.c \
 	tensor/build_elementwise.c \

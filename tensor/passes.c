@@ -108,6 +108,8 @@ void dg_pass_collectives(dg_program *p, int ranks)
     }
     for (int i = 0; i < p->results.n; i++)
         p->results.items[i].value = instead[p->results.items[i].value];
+    p->ok = instead[p->ok];
+    p->ok_batch = instead[p->ok_batch];
     dg_program_compact(p, keep);
     dg_arena_close(&scratch);
 }
@@ -121,5 +123,6 @@ int dg_passes(dg_program *p, dg_dtype base, dg_dtype low, int ranks, dg_diag *d)
     dg_pass_precision(p, base, low);
     dg_pass_recompute(p);
     dg_pass_dead(p);
+    dg_pass_buckets(p, DG_BUCKET_ELEMENTS);
     return dg_program_verify(p, d);
 }

@@ -18,6 +18,10 @@ void dg_pass_precision(dg_program *p, dg_dtype base, dg_dtype low);
 /* Clones activations of nodes marked recompute in front of their gradients. After precision, which
  * looks at readers: what is recomputed must be stored as what was computed. */
 void dg_pass_recompute(dg_program *p);
+/* Several ranks: the gradients are reduced in buckets of about so many elements, each as soon as it
+ * is complete. Last: it counts on the order of instructions. */
+enum { DG_BUCKET_ELEMENTS = 1 << 21 };
+void dg_pass_buckets(dg_program *p, int64_t elements);
 /* All of them. Seals the parameters. */
 int dg_passes(dg_program *p, dg_dtype base, dg_dtype low, int ranks, dg_diag *d) DG_MUST_USE;
 

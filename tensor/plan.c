@@ -72,6 +72,14 @@ static int64_t lay_in_a_row(const layout *l, dg_space space)
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
+/* A bucket is a part of the space that its instructions name. */
+static double bucket_bytes(const dg_instr *in, dg_dtype type)
+{
+    const bucket_attr *a = in->attr;
+
+    return in->op == DG_OP(reduce_begin) ? (double)(a->end - a->begin) * (double)dg_dtype_size(type) : 0;
+}
+
 static int choose_kernel(layout *l, int i)
 {
     const dg_instr *in = &l->p->instrs.items[i];
@@ -90,6 +98,8 @@ static int choose_kernel(layout *l, int i)
     pi->alias = dg_program_is_alias(l->p, i);
     if (pi->alias || in->op->effect == DG_COLLECTIVE) {
         pi->bytes = pi->alias ? 0 : pi->bytes;
+        if (in->op == DG_OP(reduce_begin) || in->op == DG_OP(reduce_end))
+            pi->bytes = bucket_bytes(in, pi->t[0].dtype);
         return 0;
     }
     pi->flops = dg_op_flops(in->op, pi->t, n, in->attr);
@@ -146,6 +156,7 @@ static void find_last_readers(layout *l)
         if (p->values.items[v].name && p->values.items[v].producer >= 0)
             survive(l, v);
     survive(l, p->ok);
+    survive(l, p->ok_batch);
 }
 
 /* Whether output y of instruction i may take the place of its input k. */

@@ -121,7 +121,8 @@ typedef struct dg_program {
     DG_VEC(dg_binding) draws;    /* outputs of `uniform` by "node path/name", and `denoise`'s
                                     boxes: tests replace them */
     int32_t    grads, weights, moment1, moment2, ema; /* whole-space values; 0 until first used */
-    int32_t    ok;               /* i32 scalar: loss finite; of the update: loss and norm */
+    int32_t    ok;               /* i32 scalar: loss finite; of the update: loss and norm; on all ranks */
+    int32_t    ok_batch;         /* of the batch alone: its loss is finite on all ranks */
     bool       keep_names;       /* named values, and gradients as grad.NAME, stay readable */
 } dg_program;
 

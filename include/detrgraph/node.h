@@ -354,6 +354,11 @@ typedef struct dg_node_class {
 
     /* Streams: which items of a data set stay, for the epoch that args name; a pure function. */
     int (*choose)(dg_choice *out, const void *conf, const dg_choose_args *args, dg_diag *d);
+
+    /* Sinks with an attribute axis whose scope is dealt over several ranks: pack writes what this rank has taken (malloc;
+     * the caller frees), and rank 0 merges what the others have packed, in the order of ranks, before it finishes. */
+    int (*pack)(void *state, void **bytes, size_t *n, dg_diag *d);
+    int (*merge)(void *state, const void *bytes, size_t n, dg_diag *d);
 } dg_node_class;
 #define DG_NODE_CLASS .size = sizeof(dg_node_class), .port_size = sizeof(dg_port), .attr_size = sizeof(dg_attr), \
                       .rule_size = sizeof(dg_rule)

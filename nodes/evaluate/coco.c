@@ -11,7 +11,8 @@
 #include <string.h>
 
 typedef struct conf {
-    bool per_class;
+    bool        per_class;
+    const char *axis;
 } conf;
 
 static const dg_port ports[] = {
@@ -22,6 +23,8 @@ static const dg_port ports[] = {
 
 static const dg_attr attrs[] = {
     DG_BOOL(conf, per_class, true, "report AP and AP50 of each class as AP/NAME and AP50/NAME"),
+    DG_STR(conf, axis, NULL,
+           "mesh axis over which detections are gathered; without it the numbers are those of one rank's images"),
     { 0 },
 };
 
@@ -30,7 +33,8 @@ typedef struct state {
     dg_sink_args  args;
     dg_detection *v;
     int64_t       n, cap;
-    bool         *seen; /* per item: an image is counted once */
+    int64_t      *seen; /* per item: 1 + its number in the run; an image is counted once */
+    bool          merged;
     double        widest;   /* largest box side, as a fraction of its image */
     int64_t       n_foreign; /* detections of classes that the data do not have: they cannot be scored */
 } state;
@@ -92,7 +96,7 @@ static int take(void *self, const dg_sink_batch *b, dg_diag *d)
 
         if (b->padding[slot] || s->seen[sm->item])
             continue;
-        s->seen[sm->item] = true;
+        s->seen[sm->item] = (int64_t)sm->index + 1;
         if (reserve(s, k, d) < 0)
             return -DG_EMEMORY;
         for (int64_t j = slot * k; j < (slot + 1) * k; j++) {
@@ -117,6 +121,115 @@ static int take(void *self, const dg_sink_batch *b, dg_diag *d)
         }
     }
     return 0;
+}
+
+/* ---- several ranks ------------------------------------------------------------------------------------------ */
+
+typedef struct packed { /* and behind it the images, then their detections */
+    int64_t n_images, n, n_foreign;
+    double  widest;
+} packed;
+typedef struct packed_image {
+    int64_t item, seen;
+} packed_image;
+
+static int pack(void *self, void **bytes, size_t *n, dg_diag *d)
+{
+    const state *s = self;
+    packed       head = { 0, s->n, s->n_foreign, s->widest };
+    char        *out;
+
+    for (int i = 0; i < s->args.data->n_items; i++)
+        head.n_images += s->seen[i] != 0;
+    *n = sizeof head + (size_t)head.n_images * sizeof(packed_image) + (size_t)s->n * sizeof *s->v;
+    *bytes = out = malloc(*n);
+    if (!out)
+        return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory to send %lld detections", (long long)s->n);
+    memcpy(out, &head, sizeof head);
+    out += sizeof head;
+    for (int i = 0; i < s->args.data->n_items; i++)
+        if (s->seen[i]) {
+            memcpy(out, &(packed_image){ i, s->seen[i] }, sizeof(packed_image));
+            out += sizeof(packed_image);
+        }
+    if (s->n)
+        memcpy(out, s->v, (size_t)s->n * sizeof *s->v);
+    return 0;
+}
+
+/* Images that are here already were padding elsewhere, or of another data set's share: they count once. */
+static int merge(void *self, const void *bytes, size_t n, dg_diag *d)
+{
+    state              *s = self;
+    packed              head;
+    const char         *images = (const char *)bytes + sizeof head, *found;
+    int                 rc;
+    int64_t             n_items = s->args.data->n_items;
+
+    memcpy(&head, bytes, sizeof head);
+    found = images + (size_t)head.n_images * sizeof(packed_image);
+    (void)n;
+    rc = reserve(s, head.n, d);
+    for (int64_t i = 0; rc == 0 && i < head.n; i++) {
+        dg_detection x;
+
+        memcpy(&x, found + (size_t)i * sizeof x, sizeof x);
+        if (x.image >= 0 && x.image < n_items && !s->seen[x.image])
+            s->v[s->n++] = x;
+    }
+    for (int64_t i = 0; rc == 0 && i < head.n_images; i++) {
+        packed_image x;
+
+        memcpy(&x, images + (size_t)i * sizeof x, sizeof x);
+        if (x.item >= 0 && x.item < n_items && !s->seen[x.item])
+            s->seen[x.item] = x.seen;
+    }
+    s->n_foreign += head.n_foreign;
+    s->widest = fmax(s->widest, head.widest);
+    s->merged = true;
+    return rc;
+}
+
+static int by_seen(const void *a, const void *b)
+{
+    const packed_image *x = a, *y = b;
+
+    return (x->seen > y->seen) - (x->seen < y->seen);
+}
+
+/* Puts the detections into the order in which one rank would have made them: those of an image stand together. */
+static int arrange(state *s, dg_diag *d)
+{
+    int           n_items = s->args.data->n_items, n = 0;
+    packed_image *images = malloc(((size_t)n_items + 1) * sizeof *images);
+    int64_t      *first = malloc(((size_t)n_items + 1) * sizeof *first), k = 0;
+    dg_detection *v = malloc(((size_t)s->n + 1) * sizeof *v);
+    int           rc = images && first && v ? 0
+                                            : dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory",
+                                                      "no memory to order %lld detections", (long long)s->n);
+
+    for (int i = 0; rc == 0 && i < n_items; i++) {
+        first[i] = -1;
+        if (s->seen[i])
+            images[n++] = (packed_image){ i, s->seen[i] };
+    }
+    for (int64_t i = s->n - 1; rc == 0 && i >= 0; i--)
+        first[s->v[i].image] = i;
+    if (rc == 0 && n)
+        qsort(images, (size_t)n, sizeof *images, by_seen);
+    for (int i = 0; rc == 0 && i < n; i++)
+        for (int64_t j = first[images[i].item]; j >= 0 && j < s->n && s->v[j].image == images[i].item; j++)
+            v[k++] = s->v[j];
+    if (rc == 0) {
+        free(s->v);
+        s->v = v;
+        v = NULL;
+        s->cap = s->n + 1;
+    }
+    free(images);
+    free(first);
+    free(v);
+    return rc;
 }
 
 static int write_results(const state *s, dg_diag *d)
@@ -243,7 +356,10 @@ static int report(const state *s, dg_metrics *m, dg_diag *d)
 static int finish(void **self, dg_metrics *m, dg_diag *d)
 {
     state *s = *self;
-    int    rc = m ? report(s, m, d) : 0;
+    int    rc = m && s->merged ? arrange(s, d) : 0;
+
+    if (m && rc == 0)
+        rc = report(s, m, d);
 
     free(s->seen);
     free(s->v);
@@ -265,4 +381,6 @@ const dg_node_class dg_node_evaluate_coco = {
     .begin = begin,
     .take = take,
     .finish = finish,
+    .pack = pack,
+    .merge = merge,
 };

@@ -349,7 +349,7 @@ static void device_refuses(void **state)
 
     assert_non_null(run);
     odd.upload = refuse_upload;
-    assert_int_equal(dg_store_open(&s, &odd, run->params, DG_F32, true, true, t->d), 0);
+    assert_int_equal(dg_store_open(&s, &odd, run->params, DG_F32, true, true, NULL, t->d), 0);
     assert_int_equal(dg_store_init(s, 1, t->d), -DG_EIO);
     assert_string_equal(dg_diag_at(t->d, 0)->text, "the device refused to copy net.conv.weight");
     check_only(t->d, "device-copy");

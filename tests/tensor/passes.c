@@ -357,7 +357,8 @@ static void one_rank_needs_no_collectives(void **state)
     g = dg_all_reduce_gradients(b, dg_backward(b, loss, 1), "dp");
     dg_adamw(b, g, DG_NONE, &adamw);
     dg_result(b, "loss", dg_all_reduce(b, loss, DG_MEAN, "dp"));
-    assert_int_equal(rig_count(&r, DG_OP(all_reduce)) + rig_count(&r, DG_OP(all_reduce_i32)), 2);
+    assert_int_equal(rig_count(&r, DG_OP(all_reduce)) + rig_count(&r, DG_OP(all_reduce_i32)),
+                     4); /* two say whether all is finite */
     assert_int_equal(rig_count(&r, DG_OP(all_reduce_space)), 1);
     rig_compile(&r, DG_F32);
     assert_int_equal(rig_count(&r, DG_OP(all_reduce)) + rig_count(&r, DG_OP(all_reduce_i32)), 0);
@@ -369,6 +370,60 @@ static void one_rank_needs_no_collectives(void **state)
 }
 
 /* What fusion swallowed cannot be asked for afterwards. */
+/* The gradients are cut at parameters; each part begins behind the last instruction that touches
+ * one of them, and the parts end in the order in which they began, before anybody reads them. */
+static void gradients_are_reduced_in_buckets(void **state)
+{
+    rig  r = rig_open(true);
+    int  begun[16], n = 0, ended = 0, last[16] = { 0 };
+    bool read = false;
+
+    (void)state;
+    dg_build_axis(r.b, "dp", 2);
+    dg_val loss = network(&r, false, true);
+    dg_val g = dg_all_reduce_gradients(r.b, dg_backward(r.b, loss, 1), "dp");
+
+    dg_adamw(r.b, g, DG_NONE, &adamw);
+    dg_params_seal(r.params);
+    dg_pass_precision(r.p, DG_F32, DG_F32);
+    dg_pass_recompute(r.p);
+    dg_pass_dead(r.p);
+    dg_pass_buckets(r.p, 100);
+    for (int i = 0; i < r.p->instrs.n; i++) {
+        const dg_instr    *in = &r.p->instrs.items[i];
+        const bucket_attr *a = in->attr;
+
+        read |= in->op == DG_OP(grad_norm);
+        if (in->op == DG_OP(reduce_begin)) {
+            assert_true(n < 16 && in->segment == DG_SEG_BATCH && a->end > a->begin);
+            last[a->bucket] = i;
+            begun[n++] = (int)a->bucket;
+        } else if (in->op == DG_OP(reduce_end)) {
+            assert_true(in->segment == DG_SEG_UPDATE && !read);
+            assert_int_equal(a->bucket, begun[ended++]);
+        }
+    }
+    assert_true(n > 2 && ended == n);
+    assert_int_equal(rig_count(&r, DG_OP(all_reduce_space)), 0);
+    assert_int_equal(dg_program_verify(r.p, r.d), 0);
+    assert_int_equal(begun[0], n - 1); /* the head's is complete first */
+    for (int i = 0; i < r.p->instrs.n; i++) {
+        const dg_instr *in = &r.p->instrs.items[i];
+
+        for (int k = 0; in->segment == DG_SEG_BATCH && k < in->n_in + in->n_out; k++) {
+            const dg_value *x = &r.p->values.items[in->v[k]];
+            int64_t at = x->param >= 0 ? dg_params_at(r.params, x->param)->offset : -1;
+
+            for (int e = 0; x->space == DG_GRADIENTS && e < n; e++) {
+                const bucket_attr *a = r.p->instrs.items[last[e]].attr;
+
+                assert_true(at < a->begin || at >= a->end || i < last[e]);
+            }
+        }
+    }
+    rig_close(&r);
+}
+
 static void a_fused_value_is_gone(void **state)
 {
     rig    r = rig_open(true);
@@ -457,6 +512,7 @@ int main(void)
         cmocka_unit_test(storage_of_products),
         cmocka_unit_test(dead_code_goes),
         cmocka_unit_test(one_rank_needs_no_collectives),
+        cmocka_unit_test(gradients_are_reduced_in_buckets),
         cmocka_unit_test(a_fused_value_is_gone),
         cmocka_unit_test(a_gradient_of_another_shape_is_refused),
         cmocka_unit_test(broken_programs_are_seen),

@@ -13,7 +13,7 @@ enum { CLASSES = 2, WIDTH = 8 };
 
 /* ---- the net ----------------------------------------------------------------------------------------------- */
 
-typedef struct net_conf { int64_t width, ballast; } net_conf;
+typedef struct net_conf { int64_t width, ballast; bool fixed; } net_conf;
 static const dg_port net_ports[] = {
     DG_IN("images", "f[B,H,W,3]", "images"),
     DG_OUT("out", "{logits:f[B,Q,C],boxes:f[B,Q,4]}", "predictions"),
@@ -22,10 +22,11 @@ static const dg_port net_ports[] = {
 static const dg_attr net_attrs[] = {
     DG_INT(net_conf, width, WIDTH, 1, 64, "channels"),
     DG_INT(net_conf, ballast, 0, 0, 1e9, "elements of a frozen parameter that nobody reads"),
+    DG_BOOL(net_conf, fixed, false, "norm by running statistics: no image depends on another"),
     { 0 },
 };
 
-static dg_val norm(dg_build *b, dg_val x, int64_t width)
+static dg_val norm(dg_build *b, dg_val x, int64_t width, bool fixed)
 {
     dg_shape shape = DG_SHAPE(width);
     dg_val   s = dg_param(b, "norm.weight", shape, dg_init_const(1)), k = dg_param(b, "norm.bias", shape, dg_init_zero());
@@ -33,7 +34,7 @@ static dg_val norm(dg_build *b, dg_val x, int64_t width)
     dg_val   mean, var, y;
 
     dg_export_counter(b, "norm.num_batches_tracked");
-    if (!dg_training(b))
+    if (fixed || !dg_training(b))
         return dg_batch_norm_fixed(b, x, s, k, m, v, 1e-5);
     y = dg_batch_norm(b, x, s, k, 1e-5, &mean, &var);
     dg_stat_update(b, m, v, mean, var, dg_dim(b, x, 0) * dg_dim(b, x, 1) * dg_dim(b, x, 2), 0.1);
@@ -44,7 +45,7 @@ static void net_lower(dg_build *b, const void *self, const dg_val in[], dg_val o
 {
     int64_t w = ((const net_conf *)self)->width;
     dg_val  x = dg_conv2d(b, in[0], dg_param(b, "conv.weight", DG_SHAPE(w, 3, 3, 3), dg_init_fan_in(27)), DG_NONE, 2, 1);
-    dg_val  y = dg_relu(b, norm(b, x, w));
+    dg_val  y = dg_relu(b, norm(b, x, w, ((const net_conf *)self)->fixed));
     dg_val  tokens = dg_reshape(b, y, DG_SHAPE(dg_dim(b, y, 0), -1, w));
     dg_val  score_w = dg_param(b, "score.weight", DG_SHAPE(CLASSES, w), dg_init_fan_in(w));
     dg_val  score_b = dg_param(b, "score.bias", DG_SHAPE(CLASSES), dg_init_const(-2));

@@ -9,6 +9,7 @@
 #include <detrgraph/run.h>
 
 /* toy.net: a convolution, batch norm, and two linear heads: logits, boxes; `ballast` more elements on request.
+ * With fixed="true" the norm has constant statistics.
  * toy.loss: record {loss_class, loss_box}; has a random draw in it; NaN once an image of the batch has more than
  * `breaks` objects; a gradient that is not finite with `cliff`. */
 extern const dg_node_class *const toy_classes[];
