@@ -53,9 +53,21 @@ static int find_batch(dg_chain *chain, const dg_scope *scope, dg_diag *d)
     return 0;
 }
 
+static int put_first(const dg_node **list, int *n, const dg_node *node, dg_diag *d)
+{
+    enum { MOST = sizeof ((dg_chain *)0)->items / sizeof *((dg_chain *)0)->items };
+
+    if (*n == MOST)
+        return dg_fail(d, DG_EINPUT, node->where, "data-too-long",
+                       "more than %d nodes of one kind between loader and batch", MOST);
+    memmove(&list[1], &list[0], (size_t)*n * sizeof *list);
+    list[0] = node;
+    ++*n;
+    return 0;
+}
+
 int dg_graph_chain(dg_chain *chain, const dg_scope *scope, dg_diag *d)
 {
-    enum { MOST = sizeof chain->items / sizeof *chain->items };
     int rc;
 
     *chain = (dg_chain){ 0 };
@@ -67,14 +79,15 @@ int dg_graph_chain(dg_chain *chain, const dg_scope *scope, dg_diag *d)
             chain->loader = n;
         } else if (n->class->schedule) {
             chain->sampler = n;
+        } else if (n->class->choose && !chain->sampler) {
+            return dg_fail(d, DG_EINPUT, n->where, "data-choice",
+                           "<%s> at run time chooses among the items of a data set: it stands "
+                           "between loader and sampler",
+                           n->element);
+        } else if (n->class->choose) {
+            DG_TRY(put_first(chain->choices, &chain->n_choices, n, d));
         } else if (n->class->item && !chain->sampler) {
-            if (chain->n_items == MOST)
-                return dg_fail(d, DG_EINPUT, n->where, "data-too-long",
-                               "more than %d nodes between sampler and batch", MOST);
-            memmove(&chain->items[1], &chain->items[0],
-                    (size_t)chain->n_items * sizeof *chain->items);
-            chain->items[0] = n;
-            chain->n_items++;
+            DG_TRY(put_first(chain->items, &chain->n_items, n, d));
         }
     }
     if (!chain->sampler || !chain->loader)
@@ -82,5 +95,6 @@ int dg_graph_chain(dg_chain *chain, const dg_scope *scope, dg_diag *d)
             d, DG_EINPUT, chain->batch->where, "data-chain",
             "nothing feeds \"%s\" from a %s: loader, sampler and batch follow one another",
             chain->batch->id, chain->sampler ? "loader" : "sampler");
-    return 0;
+out:
+    return rc;
 }

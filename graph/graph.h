@@ -123,12 +123,13 @@ void dg_graph_close(dg_graph **g);
 /* For dg_diag_print: ctx is the graph. */
 const char *dg_graph_source(void *graph, const char *file, size_t *n);
 
-/* The nodes of a scope's data chain, found by what their classes can do: loader (open), sampler
- * (schedule), items in order, batch (feeds). NULL where the scope has no data. */
+/* The nodes of a scope's data chain, found by what their classes can do: loader (open), choices in
+ * order (choose), sampler (schedule), items in order, batch (feeds). NULL where the scope has no
+ * data. */
 typedef struct dg_chain {
     const dg_node *loader, *sampler, *batch;
-    int            n_items;
-    const dg_node *items[32];
+    int            n_choices, n_items;
+    const dg_node *choices[32], *items[32];
 } dg_chain;
 int dg_graph_chain(dg_chain *chain, const dg_scope *scope, dg_diag *d) DG_MUST_USE;
 

@@ -88,6 +88,50 @@ static int wanted(dg_run *run, const dg_scope *scope, const dg_node *batch, cons
     return n;
 }
 
+/* Over all ranks; who fails leaves the others to the communicator. */
+static int64_t least(void *ctx, int64_t n)
+{
+    const dg_world *w = ctx;
+    double          x = (double)n;
+    int64_t         ticket;
+    int             rc = w->comm->start(w->comm, (dg_tensor){ DG_F64, DG_SCALAR, &x }, DG_MIN, &ticket);
+
+    rc = rc < 0 ? rc : w->comm->wait(w->comm, ticket);
+    return rc < 0 ? rc : (int64_t)x;
+}
+
+static dg_planning planning(dg_run *run, const dg_data *data)
+{
+    dg_planning p = {
+        .chain = &data->chain,
+        .data = data->set,
+        .seed = run->seed,
+        .rank = run->world.rank,
+        .ranks = run->world.ranks,
+        .whole = run->world.ranks > 1 && !dg_run_axis(run, data->chain.sampler),
+        .least = run->world.ranks > 1 ? least : NULL,
+        .ctx = &run->world,
+    };
+
+    for (int i = 0; i < data->chain.n_choices; i++)
+        p.dealt |= dg_run_axis(run, data->chain.choices[i]) ? 1u << i : 0;
+    return p;
+}
+
+int dg_run_length(dg_run *run, const dg_data *data, int64_t *n, int64_t *dropped, dg_diag *d)
+{
+    const dg_planning p = planning(run, data);
+
+    return dg_stream_length(n, &p, run->progress.epoch, dropped, d);
+}
+
+bool dg_run_deals(dg_run *run, const dg_data *data)
+{
+    const dg_planning p = planning(run, data);
+
+    return run->world.ranks > 1 && (!p.whole || p.dealt);
+}
+
 int dg_run_stream(dg_run *run, const dg_scope *scope, const dg_progress *p, int64_t epochs, dg_stream **s, dg_diag *d)
 {
     const dg_data *data;
@@ -96,13 +140,8 @@ int dg_run_stream(dg_run *run, const dg_scope *scope, const dg_progress *p, int6
     if (rc < 0)
         return rc;
 
-    bool           shared = dg_run_axis(run, data->chain.sampler) != NULL;
     dg_stream_conf conf = {
-        .chain = &data->chain,
-        .data = data->set,
-        .seed = run->seed,
-        .rank = shared ? run->world.rank : 0,
-        .ranks = shared ? run->world.ranks : 1,
+        .plan = planning(run, data),
         .accumulate = scope->accumulate > 0 ? scope->accumulate : 1,
         .n_steps = run->n_steps,
         .n_epochs = run->n_epochs,
@@ -116,6 +155,8 @@ int dg_run_stream(dg_run *run, const dg_scope *scope, const dg_progress *p, int6
         conf.epoch = p->epoch;
         conf.index = p->index;
     }
+    if (conf.plan.dealt) /* ranks may have to agree on a plan: this thread makes it */
+        conf.epochs = conf.epoch + 1;
     conf.n_keys = wanted(run, scope, data->chain.batch, &conf.keys);
     return dg_stream_open(s, &conf, d);
 }

@@ -38,7 +38,7 @@ static int run_batches(dg_run *run, dg_evaluation *e, const dg_data *data, dg_si
 {
     dg_stream       *stream = NULL;
     dg_stream_batch *batch = NULL;
-    bool             shared = run->world.ranks == 1 || dg_run_axis(run, data->chain.sampler);
+    bool             shared = run->world.ranks == 1 || (!data->chain.n_choices && dg_run_axis(run, data->chain.sampler));
     int              rc = dg_run_stream(run, e->scope, NULL, 1, &stream, d);
 
     while (rc == 0) {
@@ -56,10 +56,10 @@ out:
     return rc;
 }
 
-static int count_images(const dg_run *run, dg_evaluation *e, const dg_data *data, dg_diag *d)
+static int count_images(dg_run *run, dg_evaluation *e, const dg_data *data, dg_diag *d)
 {
     double n = (double)e->n_images;
-    int    rc = dg_run_axis(run, data->chain.sampler) ? dg_world_sum(&run->world, &n, "counted images", d) : 0;
+    int    rc = dg_run_deals(run, data) ? dg_world_sum(&run->world, &n, "counted images", d) : 0;
 
     e->n_images = (int64_t)n;
     return rc;

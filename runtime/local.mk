@@ -1,14 +1,19 @@
 libruntime_la_SOURCES += \
+	runtime/addition.c runtime/addition.h \
 	runtime/archive.c runtime/archive.h \
 	runtime/available.c runtime/available.h \
 	runtime/bucket.c runtime/bucket.h \
 	runtime/collective.c runtime/collective.h \
+	runtime/comm_gloo.c runtime/comm_gloo.h \
 	runtime/comm_shm.c runtime/comm_shm.h \
+	runtime/choice.c runtime/choice.h \
 	runtime/checkpoint.c runtime/checkpoint.h \
+	runtime/clocks.c \
 	runtime/data.c \
 	runtime/evaluate.c \
 	runtime/folder.c \
 	runtime/journal.c runtime/journal.h \
+	runtime/meeting.c runtime/meeting.h \
 	runtime/pictures.c \
 	runtime/pickle.c runtime/pickle.h \
 	runtime/predict.c \
@@ -28,3 +33,6 @@ libruntime_la_SOURCES += \
 	runtime/stream.c runtime/stream.h
 libruntime_la_SOURCES += \
 	runtime/exec.c runtime/exec.h
+if GLOO
+libruntime_la_SOURCES += runtime/gloo.cc runtime/gloo.h
+endif

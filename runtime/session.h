@@ -68,7 +68,11 @@ dg_bucket_conf dg_run_bucket_conf(const dg_run *run);
 
 /* A scope's data set, opened at first use and kept; logs what stands in it. */
 int dg_run_data(dg_run *run, const dg_scope *scope, const dg_data **data, dg_diag *d) DG_MUST_USE;
-/* Batches for a scope from where p stands (NULL: its beginning), for `epochs` epochs (0: without end). */
+/* Batches of this rank in the epoch that progress names; a collective where ranks agree on it. */
+int dg_run_length(dg_run *run, const dg_data *data, int64_t *n, int64_t *dropped, dg_diag *d) DG_MUST_USE;
+bool dg_run_deals(dg_run *run, const dg_data *data); /* has every rank images of its own? */
+/* Batches for a scope from where p stands (NULL: its beginning), for `epochs` epochs (0: without end); or for one, where
+ * ranks agree on each epoch's plan: then open the next. */
 int dg_run_stream(dg_run *run, const dg_scope *scope, const dg_progress *p, int64_t epochs, dg_stream **s, dg_diag *d) DG_MUST_USE;
 
 /* Are the weights (and, of a training, averages and moments) of all ranks the same, bit for bit? */

@@ -45,32 +45,11 @@ struct dg_stream {
     int             n_threads;
 };
 
-static void *arena_alloc(void *arena, size_t bytes)
-{
-    return dg_alloc(arena, bytes);
-}
-
-static uint64_t plan_seed(const dg_chain *chain, uint64_t seed)
-{
-    return seed ^ dg_hash_str(chain->sampler->path);
-}
-
-static int make_plan(dg_schedule *plan, dg_arena *arena, const dg_chain *chain, const dg_dataset *data, uint64_t seed,
-                     int ranks, int64_t epoch, dg_diag *d)
-{
-    const dg_schedule_args args = {
-        .data = data, .epoch = epoch, .seed = plan_seed(chain, seed), .ranks = ranks, .alloc = arena_alloc, .arena = arena,
-    };
-
-    return chain->sampler->class->schedule(plan, chain->sampler->conf, &args, d);
-}
-
-int dg_stream_length(int64_t *n, const dg_chain *chain, const dg_dataset *data, uint64_t seed, int ranks,
-                     int64_t epoch, int64_t *dropped, dg_diag *d)
+int dg_stream_length(int64_t *n, const dg_planning *planning, int64_t epoch, int64_t *dropped, dg_diag *d)
 {
     dg_arena   *arena = dg_arena_open();
     dg_schedule plan = { 0 };
-    int         rc = make_plan(&plan, arena, chain, data, seed, ranks, epoch, d);
+    int         rc = dg_plan_epoch(&plan, arena, planning, epoch, d);
 
     *n = plan.n_picks;
     if (dropped)
@@ -84,7 +63,7 @@ static int plan_epoch(dg_stream *s, dg_diag *d)
 {
     dg_arena_close(&s->plan_arena);
     s->plan_arena = dg_arena_open();
-    return make_plan(&s->plan, s->plan_arena, s->conf.chain, s->conf.data, s->conf.seed, s->conf.ranks, s->epoch, d);
+    return dg_plan_epoch(&s->plan, s->plan_arena, &s->conf.plan, s->epoch, d);
 }
 
 /* Takes the next number and its pick; false at the end. */
@@ -108,7 +87,8 @@ static bool claim(dg_stream *s, work *w, task *t, int *rc)
         *t = (task){ s->number++, s->epoch, s->index, s->plan.n_picks, { 0 } };
         if (!*rc) {
             t->pick = s->plan.picks[s->index++];
-            memcpy(w->items, t->pick.items + (size_t)s->conf.rank * (size_t)s->batch, (size_t)s->batch * sizeof *w->items);
+            memcpy(w->items, t->pick.items + (size_t)(s->conf.plan.whole ? 0 : s->conf.plan.rank) * (size_t)s->batch,
+                   (size_t)s->batch * sizeof *w->items);
             t->pick.items = w->items;
         }
     }
@@ -130,7 +110,7 @@ static work *take_idle(dg_stream *s)
 
 static int read_sample(dg_stream *s, work *w, int item, dg_sample *sm, uint64_t number, dg_diag *d)
 {
-    dg_dataset *data = s->conf.data;
+    dg_dataset *data = s->conf.plan.data;
     int         rc;
 
     dg_scratch_reset(w->sample);
@@ -145,13 +125,13 @@ static void refuse_sample(const dg_stream *s, work *w, const dg_diag *d)
 {
     const dg_err *why = dg_diag_at(d, 0);
 
-    if (s->conf.data->replace) {
+    if (s->conf.plan.data->replace) {
         dg_fail(w->pub.diag, why->code, why->at, why->id, "%s; nor could %d others be read that were tried in its place",
                 why->text, REPLACEMENTS);
         return;
     }
     dg_diag_merge(w->pub.diag, d);
-    if (s->conf.data->probe)
+    if (s->conf.plan.data->probe)
         dg_help(w->pub.diag, "mend it, or let the loader take another in its place: on_error=\"replace\"");
 }
 
@@ -159,11 +139,11 @@ static void refuse_sample(const dg_stream *s, work *w, const dg_diag *d)
 static int load_slot(dg_stream *s, work *w, int item, dg_sample *sm, uint64_t number)
 {
     dg_diag *d = dg_diag_open();
-    dg_draw  draw = dg_draw_begin(s->conf.seed, "replace", number);
+    dg_draw  draw = dg_draw_begin(s->conf.plan.seed, "replace", number);
     int      rc = read_sample(s, w, item, sm, number, d);
 
-    for (int i = 0; rc < 0 && s->conf.data->replace && i < REPLACEMENTS; i++)
-        rc = read_sample(s, w, (int)dg_draw_below(&draw, s->conf.data->n_items), sm, number, d);
+    for (int i = 0; rc < 0 && s->conf.plan.data->replace && i < REPLACEMENTS; i++)
+        rc = read_sample(s, w, (int)dg_draw_below(&draw, s->conf.plan.data->n_items), sm, number, d);
     if (rc < 0) {
         refuse_sample(s, w, d);
     } else if (dg_diag_n(d)) {
@@ -188,7 +168,7 @@ static dg_clock clock_of(const dg_stream *s, const task *t)
 
 static int fill_slot(dg_stream *s, work *w, const task *t, int slot)
 {
-    const dg_chain *chain = s->conf.chain;
+    const dg_chain *chain = s->conf.plan.chain;
     dg_stream_batch *b = &w->pub;
     dg_sample       *sm = &b->samples[slot];
     dg_clock         clock = clock_of(s, t);
@@ -198,7 +178,7 @@ static int fill_slot(dg_stream *s, work *w, const task *t, int slot)
     b->padding[slot] = item < 0;
     rc = load_slot(s, w, item < 0 ? ~item : item, sm, b->first_sample + (uint64_t)slot);
     for (int i = 0; i < chain->n_items && rc >= 0; i++) {
-        dg_draw draw = dg_draw_begin(s->conf.seed, chain->items[i]->path, sm->index);
+        dg_draw draw = dg_draw_begin(s->conf.plan.seed, chain->items[i]->path, sm->index);
 
         rc = chain->items[i]->class->item(chain->items[i]->conf, sm, &draw, &clock, b->diag);
     }
@@ -227,7 +207,7 @@ static bool wanted(const dg_stream_conf *c, const char *key)
 static int make_tensors(dg_stream *s, work *w)
 {
     dg_stream_batch *b = &w->pub;
-    const dg_node   *node = s->conf.chain->batch;
+    const dg_node   *node = s->conf.plan.chain->batch;
 
     b->n_feeds = node->class->feeds(node->conf, b->size, b->n, b->feeds, DG_MAX_FEEDS);
     for (int i = 0; i < b->n_feeds; i++) {
@@ -249,7 +229,8 @@ static int make_batch(dg_stream *s, work *w, const task *t)
 {
     dg_stream_batch *b = &w->pub;
     double           begin = dg_monotonic_s();
-    int              rc;
+    bool             alike = s->conf.plan.whole && !s->conf.plan.dealt; /* every rank has the same samples */
+    int              rank = alike ? 0 : s->conf.plan.rank, ranks = alike ? 1 : s->conf.plan.ranks, rc;
 
     b->number = t->number;
     b->epoch = t->epoch;
@@ -257,8 +238,8 @@ static int make_batch(dg_stream *s, work *w, const task *t)
     b->n_in_epoch = t->n_in_epoch;
     b->size = (dg_size){ t->pick.w, t->pick.h };
     b->n = s->batch;
-    b->first_sample = ((uint64_t)t->number * (uint64_t)s->conf.ranks + (uint64_t)s->conf.rank) * (uint64_t)s->batch;
-    b->next_sample = (uint64_t)(t->number + 1) * (uint64_t)s->conf.ranks * (uint64_t)s->batch;
+    b->first_sample = ((uint64_t)t->number * (uint64_t)ranks + (uint64_t)rank) * (uint64_t)s->batch;
+    b->next_sample = (uint64_t)(t->number + 1) * (uint64_t)ranks * (uint64_t)s->batch;
     dg_scratch_reset(w->kept);
     rc = make_tensors(s, w);
     for (int slot = 0; slot < b->n && rc >= 0; slot++)
@@ -333,7 +314,7 @@ int dg_stream_open(dg_stream **out, const dg_stream_conf *conf, dg_diag *d)
     s->number = conf->number;
     s->epoch = conf->epoch;
     s->index = conf->index;
-    conf->chain->sampler->class->sizes(conf->chain->sampler->conf, &sizes, &s->batch);
+    conf->plan.chain->sampler->class->sizes(conf->plan.chain->sampler->conf, &sizes, &s->batch);
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->given_back, NULL);
     s->ring = dg_ring_open(conf->ahead);

@@ -7,6 +7,7 @@
 
 #include "base/diag.h"
 #include "graph/graph.h"
+#include "runtime/choice.h"
 
 enum { DG_MAX_FEEDS = 16 };
 
@@ -30,10 +31,7 @@ typedef struct dg_stream_batch {
 } dg_stream_batch;
 
 typedef struct dg_stream_conf {
-    const dg_chain *chain;
-    dg_dataset     *data;
-    uint64_t        seed;
-    int             rank, ranks;         /* that share the plan: 0 of 1 where every rank has the whole */
+    dg_planning     plan;
     int64_t         accumulate;          /* batches per step */
     int64_t         n_steps, n_epochs;   /* of the whole run, for schedules; 0 where unknown */
     int64_t         number, epoch, index; /* where to begin: 0, 0, 0, or where a checkpoint ended */
@@ -44,7 +42,8 @@ typedef struct dg_stream_conf {
     int             ahead;               /* finished batches that may wait, at least 1 */
 } dg_stream_conf;
 
-/* conf is copied; what it points to stays the caller's and outlives the stream. */
+/* Plans of epochs after the first are made by the stream's threads: where plan.least is a collective, a stream has one
+ * epoch. conf is copied; what it points to stays the caller's and outlives the stream. */
 int  dg_stream_open(dg_stream **s, const dg_stream_conf *conf, dg_diag *d) DG_MUST_USE;
 void dg_stream_close(dg_stream **s);
 /* The next batch, NULL at the end. It is the caller's until dg_stream_give_back. */
@@ -52,7 +51,6 @@ int  dg_stream_next(dg_stream *s, dg_stream_batch **batch, dg_diag *d) DG_MUST_U
 void dg_stream_give_back(dg_stream *s, dg_stream_batch *batch);
 
 /* Batches of one rank in the plan of an epoch. */
-int  dg_stream_length(int64_t *n, const dg_chain *chain, const dg_dataset *data, uint64_t seed, int ranks,
-                      int64_t epoch, int64_t *dropped, dg_diag *d) DG_MUST_USE;
+int  dg_stream_length(int64_t *n, const dg_planning *plan, int64_t epoch, int64_t *dropped, dg_diag *d) DG_MUST_USE;
 
 #endif

@@ -10,21 +10,16 @@
 
 enum { FIRST_PICTURES = 12, FIRST_BATCHES = 3 };
 
-static double minutes_now(const dg_train *t)
-{
-    return t->minutes_before + (t->run->env.now_s() - t->started) / 60;
-}
-
 /* ---- before the first step --------------------------------------------------------------------------------- */
 
 static int count_steps(dg_train *t, dg_diag *d)
 {
     dg_run *run = t->run;
     int64_t dropped = 0, k = t->scope->accumulate > 0 ? t->scope->accumulate : 1;
-    int     ranks = dg_run_axis(run, t->data->chain.sampler) ? run->world.ranks : 1;
-    int     rc = dg_stream_length(&run->per_epoch, &t->data->chain, t->data->set, run->seed, ranks, 0, &dropped, d);
+    int     rc = dg_run_length(run, t->data, &run->per_epoch, &dropped, d);
 
-    t->batch *= ranks;
+    if (dg_run_deals(run, t->data))
+        t->batch *= run->world.ranks;
 
     if (rc < 0)
         return rc;
@@ -185,13 +180,28 @@ static void advance(dg_train *t, const dg_stream_batch *b)
     }
 }
 
+/* A stream that ends with its epoch is followed by the next one's. */
+static int next_batch(dg_train *t, dg_stream_batch **b, dg_diag *d)
+{
+    dg_run *run = t->run;
+    int     rc = dg_stream_next(t->stream, b, d);
+
+    if (rc < 0 || *b || (run->n_epochs && run->progress.epoch >= run->n_epochs))
+        return rc;
+    dg_stream_close(&t->stream);
+    DG_TRY(dg_run_stream(run, t->scope, &run->progress, run->n_epochs, &t->stream, d));
+    DG_TRY(dg_stream_next(t->stream, b, d));
+out:
+    return rc;
+}
+
 static int one_batch(dg_train *t, bool *updated, bool *end, dg_diag *d)
 {
     dg_stream_batch *b = NULL;
     dg_run          *run = t->run;
     int              rc;
 
-    DG_TRY(dg_stream_next(t->stream, &b, d));
+    DG_TRY(next_batch(t, &b, d));
     *end = b == NULL;
     if (!b)
         return 0;
@@ -218,23 +228,6 @@ static double result_or(dg_run *run, const char *name, double other)
     return dg_program_result(run->current->program, name) && dg_exec_read(run->current->exec, name, &v, NULL) == 0 ? v : other;
 }
 
-/* Seconds that everything left of the run will take, or below 0. */
-static double left_s(const dg_train *t)
-{
-    const dg_run *run = t->run;
-    double        steps = (double)(run->n_steps - run->progress.step), all = steps * t->step_s;
-
-    if (run->n_steps <= 0)
-        return -1;
-    for (int i = 0; i < run->graph->n_evaluates; i++) {
-        const dg_when *w = &run->graph->evaluates[i]->every;
-        double every = w->unit == DG_STEPS ? w->n : w->unit == DG_EPOCHS ? w->n * (double)run->per_epoch : 0;
-
-        all += every > 0 ? steps / every * t->evaluate_s : 0;
-    }
-    return all;
-}
-
 static int report_step(dg_train *t, dg_metrics *m, double seconds, dg_diag *d)
 {
     dg_run             *run = t->run;
@@ -244,7 +237,7 @@ static int report_step(dg_train *t, dg_metrics *m, double seconds, dg_diag *d)
     int                 rc = dg_sinks_finish(&t->sinks, m, d);
     const dg_run_report r = {
         .step = p->step, .n_steps = run->n_steps, .epoch = p->epoch, .loss = loss,
-        .images_per_s = (double)t->identity.accumulate * t->batch / t->step_s, .left_s = left_s(t),
+        .images_per_s = (double)t->identity.accumulate * t->batch / t->step_s, .left_s = dg_train_left_s(t),
         .n = m->names.n, .names = m->names.items, .values = m->values.items,
     };
 
@@ -258,16 +251,6 @@ static int report_step(dg_train *t, dg_metrics *m, double seconds, dg_diag *d)
     dg_metric(m, rate * (double)t->identity.accumulate, "images_per_s");
     if (rc == 0 && t->journal)
         rc = dg_journal_add(t->journal, p->step, p->epoch, NULL, m, d);
-    return rc;
-}
-
-/* What ranks decide by must be the same: rank 0's clock. */
-static int tick(dg_train *t, dg_diag *d)
-{
-    double minutes = minutes_now(t);
-    int    rc = dg_world_broadcast(&t->run->world, &minutes, sizeof minutes, "took the time", d);
-
-    t->run->progress.minutes = minutes;
     return rc;
 }
 
@@ -286,7 +269,7 @@ static int one_step(dg_train *t, bool *end, dg_diag *d)
     seconds = t->run->env.now_s() - begin;
     if (updated) {
         t->step_s = t->step_s > 0 ? 0.9 * t->step_s + 0.1 * seconds : seconds;
-        DG_TRY(tick(t, d));
+        DG_TRY(dg_train_tick(t, d));
         DG_TRY(report_step(t, m, seconds, d));
     }
 out:
@@ -296,126 +279,6 @@ out:
     return rc;
 }
 
-/* ---- at their clocks --------------------------------------------------------------------------------------- */
-
-static bool due(const dg_train *t, const dg_when *w, double last_minutes)
-{
-    const dg_progress *p = &t->run->progress;
-
-    switch (w->unit) {
-    case DG_STEPS: return w->n >= 1 && p->step % (int64_t)w->n == 0;
-    case DG_EPOCHS: return w->n >= 1 && t->crossed && p->epoch % (int64_t)w->n == 0;
-    case DG_MINUTES: return p->minutes - last_minutes >= w->n;
-    case DG_NEVER: break;
-    }
-    return false;
-}
-
-/* Is this the best value of the checkpoint's metric so far? */
-static void judge(dg_train *t, const dg_scope *scope, const dg_metrics *m)
-{
-    dg_progress  *p = &t->run->progress;
-    const double *v = t->conf->best && t->conf->best->scope == scope ? dg_metrics_find(m, t->conf->best_key) : NULL;
-
-    if (!v || (p->has_best && *v <= p->best))
-        return;
-    p->has_best = true;
-    p->best = *v;
-    p->best_step = p->step;
-    p->best_epoch = p->epoch;
-    p->best_minutes = p->minutes;
-}
-
-static int evaluate(dg_train *t, const dg_scope *scope, dg_diag *d)
-{
-    dg_run       *run = t->run;
-    dg_evaluation e = { .scope = scope, .ema = scope->weights != NULL, .stop = t->o->stop, .ctx = t->o->ctx,
-                        .metrics = dg_metrics_open() };
-    double        begin = run->env.now_s();
-    int           rc;
-
-    e.folder = t->out ? dg_path_join(t->arena, t->out, scope->id) : NULL;
-    DG_TRY(dg_run_evaluate_scope(run, &e, d));
-    t->evaluate_s = run->env.now_s() - begin;
-    DG_TRY(tick(t, d));
-    judge(t, scope, e.metrics);
-    if (t->o->report)
-        t->o->report(t->o->ctx, &(dg_run_report){
-            .step = run->progress.step, .n_steps = run->n_steps, .epoch = run->progress.epoch, .left_s = left_s(t),
-            .images_per_s = (double)e.n_images / t->evaluate_s, .scope = scope->id,
-            .n = e.metrics->names.n, .names = e.metrics->names.items, .values = e.metrics->values.items,
-            .n_notes = e.metrics->notes.n, .notes = e.metrics->notes.items });
-    dg_metric(e.metrics, t->evaluate_s, "seconds");
-    dg_metric(e.metrics, run->progress.minutes, "minutes");
-    if (t->journal)
-        DG_TRY(dg_journal_add(t->journal, run->progress.step, run->progress.epoch, scope->id, e.metrics, d));
-out:
-    dg_metrics_close(&e.metrics);
-    return rc;
-}
-
-static int evaluate_due(dg_train *t, bool all, dg_diag *d)
-{
-    dg_progress *p = &t->run->progress;
-    bool         any = false;
-    int          rc = 0;
-
-    for (int i = 0; rc == 0 && i < t->run->graph->n_evaluates; i++) {
-        const dg_scope *scope = t->run->graph->evaluates[i];
-
-        if (p->evaluated == p->step || (!all && !due(t, &scope->every, t->evaluated_minutes[i])))
-            continue;
-        rc = evaluate(t, scope, d);
-        t->evaluated_minutes[i] = p->minutes;
-        t->saved_step = -1; /* what was saved of this step does not know of it */
-        any = true;
-    }
-    if (rc == 0 && any)
-        p->evaluated = p->step;
-    return rc;
-}
-
-static int save(dg_train *t, dg_diag *d)
-{
-    const dg_checkpoint_args args = {
-        .out = t->out,
-        .store = t->run->store,
-        .progress = &t->run->progress,
-        .identity = &t->identity,
-        .keep = t->conf->present && t->conf->keep > 0 ? t->conf->keep : 1,
-    };
-    int rc;
-
-    if (t->saved_step == t->run->progress.step)
-        return 0;
-    rc = tick(t, d);
-    if (rc == 0 && t->out)
-        rc = dg_checkpoint_write(&args, d);
-    t->saved_step = t->run->progress.step;
-    t->saved_minutes = t->run->progress.minutes;
-    return rc;
-}
-
-/* A new best is worth a checkpoint of its own. */
-static int save_due(dg_train *t, dg_diag *d)
-{
-    const dg_progress *p = &t->run->progress;
-    bool               best = p->has_best && p->best_step == p->step && p->evaluated == p->step;
-
-    return best || (t->conf->present && due(t, &t->conf->every, t->saved_minutes)) ? save(t, d) : 0;
-}
-
-static bool out_of_patience(const dg_train *t)
-{
-    const dg_progress *p = &t->run->progress;
-    const dg_when     *w = &t->scope->patience;
-    double since = w->unit == DG_STEPS    ? (double)(p->step - p->best_step)
-                   : w->unit == DG_EPOCHS ? (double)(p->epoch - p->best_epoch)
-                                          : p->minutes - p->best_minutes;
-
-    return w->unit != DG_NEVER && p->has_best && since >= w->n;
-}
-
 /* Why the run ends after this step, or NULL. */
 static const char *reason_to_end(const dg_train *t)
 {
@@ -423,7 +286,7 @@ static const char *reason_to_end(const dg_train *t)
 
     if (run->n_steps > 0 && run->progress.step >= run->n_steps)
         return "all steps are done";
-    if (out_of_patience(t))
+    if (dg_train_out_of_patience(t))
         return "no better result within the patience of <train>";
     return NULL;
 }
@@ -442,7 +305,7 @@ static const char *reason_to_stop(const dg_train *t)
 
 static int interrupted(dg_train *t, dg_diag *d)
 {
-    int rc = save(t, d);
+    int rc = dg_train_save(t, d);
 
     return rc < 0 ? rc
                   : dg_fail(d, DG_ESTOP, DG_NOWHERE, "stopped", "stopped after step %lld%s%s",
@@ -474,14 +337,14 @@ static void log_cost(const dg_train *t)
 
 static int finish(dg_train *t, const char *why, dg_diag *d)
 {
-    int rc = evaluate_due(t, true, d);
+    int rc = dg_train_evaluate(t, true, d);
 
     if (rc < 0)
         return leave_evaluation(t, rc, d);
     dg_log_line(&t->run->env, DG_INFO, "done: %s", why);
     log_cost(t);
     rc = dg_run_compare(t->run, dg_printf(t->arena, "after step %lld", (long long)t->run->progress.step), d);
-    return rc < 0 ? rc : save(t, d);
+    return rc < 0 ? rc : dg_train_save(t, d);
 }
 
 /* Whether any rank was asked to stop. */
@@ -494,7 +357,7 @@ static int loop(dg_train *t, dg_diag *d)
 {
     const char *why = reason_to_end(t);
     bool        end = false, stop;
-    int         rc = why || t->run->progress.step == 0 ? 0 : evaluate_due(t, false, d); /* of a step that was cut short */
+    int         rc = why || t->run->progress.step == 0 ? 0 : dg_train_evaluate(t, false, d); /* of a step that was cut short */
 
     if (rc < 0)
         return leave_evaluation(t, rc, d);
@@ -502,10 +365,10 @@ static int loop(dg_train *t, dg_diag *d)
         DG_TRY(one_step(t, &end, d));
         why = end ? "the data of all epochs were seen" : reason_to_end(t);
         if (!end && !why) {
-            rc = evaluate_due(t, false, d);
+            rc = dg_train_evaluate(t, false, d);
             if (rc < 0)
                 return leave_evaluation(t, rc, d);
-            DG_TRY(save_due(t, d));
+            DG_TRY(dg_train_save_due(t, d));
             why = reason_to_end(t);
         }
         DG_TRY(asked_to_stop(t, &stop, d));
@@ -513,7 +376,7 @@ static int loop(dg_train *t, dg_diag *d)
             return interrupted(t, d);
         if (!why && reason_to_stop(t)) {
             dg_log_line(&t->run->env, DG_INFO, "stopped at step %lld: %s", (long long)t->run->progress.step, reason_to_stop(t));
-            return save(t, d);
+            return dg_train_save(t, d);
         }
     }
     return finish(t, why, d);

@@ -35,4 +35,15 @@ int dg_folder_begin(dg_train *t, dg_diag *d) DG_MUST_USE;
 /* Digest of the pipeline as it is run: its files and --set. */
 uint64_t dg_folder_digest(const dg_run *run);
 
+/* clocks.c: rank 0's time, for all. */
+int dg_train_tick(dg_train *t, dg_diag *d) DG_MUST_USE;
+/* Seconds that everything left of the run will take, or below 0. */
+double dg_train_left_s(const dg_train *t);
+/* The evaluations that are due after this step, or all. */
+int  dg_train_evaluate(dg_train *t, bool all, dg_diag *d) DG_MUST_USE;
+int  dg_train_save(dg_train *t, dg_diag *d) DG_MUST_USE; /* unless this step is saved already */
+/* A new best is worth a checkpoint of its own. */
+int  dg_train_save_due(dg_train *t, dg_diag *d) DG_MUST_USE;
+bool dg_train_out_of_patience(const dg_train *t);
+
 #endif

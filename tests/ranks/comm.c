@@ -287,7 +287,7 @@ static const char *disagrees(dg_comm *c, void *ctx)
     else
         rc = c->rank ? c->barrier(c) : c->broadcast(c, x, 8, 0);
     WRONG_UNLESS(rc == -DG_EINTERNAL);
-    WRONG_UNLESS(strstr(c->why, "rank 1 came to ") && strstr(c->why, "rank 0 to "));
+    WRONG_UNLESS(strstr(c->why, "rank 0 came to ") && strstr(c->why, "rank 1 to "));
     WRONG_UNLESS(strstr(c->why, which == 0 ? "the sum of 63 f32" : which == 1 ? "the max of 8 f32" : "a broadcast of 8 bytes from rank 0"));
     WRONG_UNLESS(c->barrier(c) == -DG_EINTERNAL);
     return NULL;

@@ -5,3 +5,6 @@ threaded += tests/ranks/comm
 check_PROGRAMS += tests/ranks/train
 TESTS += tests/ranks/train
 tests_ranks_train_SOURCES = tests/ranks/train.c tests/ranks/toy_rank.c tests/ranks/toy_rank.h tests/train/toy.c tests/train/toy.h
+check_PROGRAMS += tests/ranks/gloo
+TESTS += tests/ranks/gloo
+tests_ranks_gloo_SOURCES = tests/ranks/gloo.c tests/ranks/crew.h

@@ -59,7 +59,7 @@ static void close_data(fixture *f)
 static dg_stream_conf conf_of(fixture *f, int threads)
 {
     return (dg_stream_conf){
-        .chain = &f->chain, .data = f->data, .seed = 3, .ranks = 1, .accumulate = 1, .epochs = 2, .keys = keys, .n_keys = 4,
+        .plan = { .chain = &f->chain, .data = f->data, .seed = 3, .ranks = 1 }, .accumulate = 1, .epochs = 2, .keys = keys, .n_keys = 4,
         .threads = threads, .ahead = 2,
     };
 }
@@ -161,7 +161,8 @@ static void test_padding(void **state)
     conf.epochs = 1;
     assert_int_equal(run(&f, &conf, out, &padding), 8);
     assert_int_equal(padding, 2);
-    assert_int_equal(dg_stream_length(&n, &f.chain, f.data, 3, 2, 0, &dropped, f.d), 0);
+    conf.plan.ranks = 2;
+    assert_int_equal(dg_stream_length(&n, &conf.plan, 0, &dropped, f.d), 0);
     assert_int_equal(n, 4);
     close_data(&f);
 }
@@ -180,8 +181,8 @@ static void test_ranks(void **state)
         dg_stream       *s;
         dg_stream_batch *b;
 
-        conf.rank = rank;
-        conf.ranks = 3;
+        conf.plan.rank = rank;
+        conf.plan.ranks = 3;
         conf.epochs = 1;
         assert_int_equal(dg_stream_open(&s, &conf, f.d), 0);
         for (int k = 0; k < 2; k++) {

@@ -1,0 +1,73 @@
+/* addition.c: see addition.h. Blocks that fit into the nearest cache are added up and then written to wherever they are
+ * wanted, so memory is read once and written once.
+ *
+ *     sum, mean   ((x0 + x1) + x2) + ...; f32 in f32, i32 in i64; mean: times 1/n, whole numbers divided, towards zero
+ *     max, min    a NaN wins */
+#include "runtime/addition.h"
+
+#include <string.h>
+
+enum { BLOCK = 1024 }; /* elements */
+
+#define TAKE_SUM(a, v) ((a) + (v))
+#define TAKE_MAX(a, v) ((v) > (a) || (v) != (v) ? (v) : (a)) /* nothing is larger than a NaN in a, so it stays */
+#define TAKE_MIN(a, v) ((v) < (a) || (v) != (v) ? (v) : (a))
+
+/* acc <- acc op from; whole blocks have a known length, which makes them vectors. */
+#define FOLD(A, take)                              \
+    do {                                           \
+        if (n == BLOCK)                            \
+            for (int i = 0; i < BLOCK; i++)        \
+                acc[i] = take(acc[i], (A)from[i]); \
+        else                                       \
+            for (int i = 0; i < n; i++)            \
+                acc[i] = take(acc[i], (A)from[i]); \
+    } while (0)
+
+/* T: of the values; A: what sums are kept in. */
+#define ADD_UP(name, T, A, MEAN)                                                             \
+    static void fold_##name(A *restrict acc, const T *restrict from, int n, dg_reduce op)   \
+    {                                                                                        \
+        if (op == DG_MAX)                                                                    \
+            FOLD(A, TAKE_MAX);                                                               \
+        else if (op == DG_MIN)                                                               \
+            FOLD(A, TAKE_MIN);                                                               \
+        else                                                                                 \
+            FOLD(A, TAKE_SUM);                                                               \
+    }                                                                                        \
+    static void add_up_##name(const dg_addition *a, size_t begin, size_t end)                \
+    {                                                                                        \
+        const int ranks = a->ranks;                                                          \
+        A         acc[BLOCK];                                                                \
+        T         out[BLOCK];                                                                \
+                                                                                             \
+        for (size_t at = begin; at < end; at += BLOCK) {                                     \
+            int n = end - at < BLOCK ? (int)(end - at) : BLOCK;                              \
+                                                                                             \
+            for (int i = 0; i < n; i++)                                                      \
+                acc[i] = ((const T *)a->from[0])[at + (size_t)i];                            \
+            for (int r = 1; r < ranks; r++)                                                  \
+                fold_##name(acc, (const T *)a->from[r] + at, n, a->op);                      \
+            for (int i = 0; i < n; i++)                                                      \
+                out[i] = (T)(a->op == DG_MEAN ? MEAN(acc[i]) : acc[i]);                      \
+            for (int r = 0; r < a->n_to; r++)                                                \
+                memcpy((T *)a->to[r] + at, out, (size_t)n * sizeof(T));                      \
+        }                                                                                    \
+    }
+
+#define MEAN_F32(x) ((x) * (float)(1.0 / ranks))
+#define MEAN_F64(x) ((x) * (1.0 / ranks))
+#define MEAN_I32(x) ((x) / ranks)
+ADD_UP(f32, float, float, MEAN_F32)
+ADD_UP(f64, double, double, MEAN_F64)
+ADD_UP(i32, int32_t, int64_t, MEAN_I32)
+
+void dg_add_up(const dg_addition *a, size_t begin, size_t end)
+{
+    if (a->type == DG_F32)
+        add_up_f32(a, begin, end);
+    else if (a->type == DG_F64)
+        add_up_f64(a, begin, end);
+    else
+        add_up_i32(a, begin, end);
+}

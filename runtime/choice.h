@@ -1,0 +1,23 @@
+/* choice.h: the plan of an epoch: which items of a data set stay (partition, filter, equalize), and the batches that the
+ * sampler makes of them. */
+#ifndef DG_RUNTIME_CHOICE_H
+#define DG_RUNTIME_CHOICE_H
+
+#include "base/diag.h"
+#include "graph/graph.h"
+
+typedef struct dg_planning {
+    const dg_chain *chain;
+    dg_dataset     *data;
+    uint64_t        seed;   /* of the run */
+    int             rank, ranks;
+    uint32_t        dealt;  /* bit i: choice i of the chain works over the ranks; else over one */
+    bool            whole;  /* the sampler's plan is for this rank alone; else its batches are dealt to the ranks */
+    int64_t       (*least)(void *ctx, int64_t n); /* the least n of all ranks; NULL: n. < 0: a status */
+    void           *ctx;
+} dg_planning;
+
+/* Picks name items of the data set, ~item where it is padding. */
+int dg_plan_epoch(dg_schedule *plan, dg_arena *arena, const dg_planning *p, int64_t epoch, dg_diag *d) DG_MUST_USE;
+
+#endif

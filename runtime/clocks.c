@@ -1,0 +1,153 @@
+/* clocks.c: what happens between steps at its time: evaluations, checkpoints, the end of patience. Ranks come to the same
+ * decisions, because they decide by the same numbers: steps, scores, and rank 0's time. */
+#include "runtime/train.h"
+
+#include "base/file.h"
+
+static double minutes_now(const dg_train *t)
+{
+    return t->minutes_before + (t->run->env.now_s() - t->started) / 60;
+}
+
+/* What ranks decide by must be the same: rank 0's clock. */
+int dg_train_tick(dg_train *t, dg_diag *d)
+{
+    double minutes = minutes_now(t);
+    int    rc = dg_world_broadcast(&t->run->world, &minutes, sizeof minutes, "took the time", d);
+
+    t->run->progress.minutes = minutes;
+    return rc;
+}
+
+double dg_train_left_s(const dg_train *t)
+{
+    const dg_run *run = t->run;
+    double        steps = (double)(run->n_steps - run->progress.step), all = steps * t->step_s;
+
+    if (run->n_steps <= 0)
+        return -1;
+    for (int i = 0; i < run->graph->n_evaluates; i++) {
+        const dg_when *w = &run->graph->evaluates[i]->every;
+        double every = w->unit == DG_STEPS ? w->n : w->unit == DG_EPOCHS ? w->n * (double)run->per_epoch : 0;
+
+        all += every > 0 ? steps / every * t->evaluate_s : 0;
+    }
+    return all;
+}
+
+static bool due(const dg_train *t, const dg_when *w, double last_minutes)
+{
+    const dg_progress *p = &t->run->progress;
+
+    switch (w->unit) {
+    case DG_STEPS: return w->n >= 1 && p->step % (int64_t)w->n == 0;
+    case DG_EPOCHS: return w->n >= 1 && t->crossed && p->epoch % (int64_t)w->n == 0;
+    case DG_MINUTES: return p->minutes - last_minutes >= w->n;
+    case DG_NEVER: break;
+    }
+    return false;
+}
+
+/* Is this the best value of the checkpoint's metric so far? */
+static void judge(dg_train *t, const dg_scope *scope, const dg_metrics *m)
+{
+    dg_progress  *p = &t->run->progress;
+    const double *v = t->conf->best && t->conf->best->scope == scope ? dg_metrics_find(m, t->conf->best_key) : NULL;
+
+    if (!v || (p->has_best && *v <= p->best))
+        return;
+    p->has_best = true;
+    p->best = *v;
+    p->best_step = p->step;
+    p->best_epoch = p->epoch;
+    p->best_minutes = p->minutes;
+}
+
+static int evaluate(dg_train *t, const dg_scope *scope, dg_diag *d)
+{
+    dg_run       *run = t->run;
+    dg_evaluation e = { .scope = scope, .ema = scope->weights != NULL, .stop = t->o->stop, .ctx = t->o->ctx,
+                        .metrics = dg_metrics_open() };
+    double        begin = run->env.now_s();
+    int           rc;
+
+    e.folder = t->out ? dg_path_join(t->arena, t->out, scope->id) : NULL;
+    DG_TRY(dg_run_evaluate_scope(run, &e, d));
+    t->evaluate_s = run->env.now_s() - begin;
+    DG_TRY(dg_train_tick(t, d));
+    judge(t, scope, e.metrics);
+    if (t->o->report)
+        t->o->report(t->o->ctx, &(dg_run_report){
+            .step = run->progress.step, .n_steps = run->n_steps, .epoch = run->progress.epoch, .left_s = dg_train_left_s(t),
+            .images_per_s = (double)e.n_images / t->evaluate_s, .scope = scope->id,
+            .n = e.metrics->names.n, .names = e.metrics->names.items, .values = e.metrics->values.items,
+            .n_notes = e.metrics->notes.n, .notes = e.metrics->notes.items });
+    dg_metric(e.metrics, t->evaluate_s, "seconds");
+    dg_metric(e.metrics, run->progress.minutes, "minutes");
+    if (t->journal)
+        DG_TRY(dg_journal_add(t->journal, run->progress.step, run->progress.epoch, scope->id, e.metrics, d));
+out:
+    dg_metrics_close(&e.metrics);
+    return rc;
+}
+
+int dg_train_evaluate(dg_train *t, bool all, dg_diag *d)
+{
+    dg_progress *p = &t->run->progress;
+    bool         any = false;
+    int          rc = 0;
+
+    for (int i = 0; rc == 0 && i < t->run->graph->n_evaluates; i++) {
+        const dg_scope *scope = t->run->graph->evaluates[i];
+
+        if (p->evaluated == p->step || (!all && !due(t, &scope->every, t->evaluated_minutes[i])))
+            continue;
+        rc = evaluate(t, scope, d);
+        t->evaluated_minutes[i] = p->minutes;
+        t->saved_step = -1; /* what was saved of this step does not know of it */
+        any = true;
+    }
+    if (rc == 0 && any)
+        p->evaluated = p->step;
+    return rc;
+}
+
+int dg_train_save(dg_train *t, dg_diag *d)
+{
+    const dg_checkpoint_args args = {
+        .out = t->out,
+        .store = t->run->store,
+        .progress = &t->run->progress,
+        .identity = &t->identity,
+        .keep = t->conf->present && t->conf->keep > 0 ? t->conf->keep : 1,
+    };
+    int rc;
+
+    if (t->saved_step == t->run->progress.step)
+        return 0;
+    rc = dg_train_tick(t, d);
+    if (rc == 0 && t->out)
+        rc = dg_checkpoint_write(&args, d);
+    t->saved_step = t->run->progress.step;
+    t->saved_minutes = t->run->progress.minutes;
+    return rc;
+}
+
+int dg_train_save_due(dg_train *t, dg_diag *d)
+{
+    const dg_progress *p = &t->run->progress;
+    bool               best = p->has_best && p->best_step == p->step && p->evaluated == p->step;
+
+    return best || (t->conf->present && due(t, &t->conf->every, t->saved_minutes)) ? dg_train_save(t, d) : 0;
+}
+
+bool dg_train_out_of_patience(const dg_train *t)
+{
+    const dg_progress *p = &t->run->progress;
+    const dg_when     *w = &t->scope->patience;
+    double since = w->unit == DG_STEPS    ? (double)(p->step - p->best_step)
+                   : w->unit == DG_EPOCHS ? (double)(p->epoch - p->best_epoch)
+                                          : p->minutes - p->best_minutes;
+
+    return w->unit != DG_NEVER && p->has_best && since >= w->n;
+}
