@@ -8,3 +8,7 @@ tests_ranks_train_SOURCES = tests/ranks/train.c tests/ranks/toy_rank.c tests/ran
 check_PROGRAMS += tests/ranks/gloo
 TESTS += tests/ranks/gloo
 tests_ranks_gloo_SOURCES = tests/ranks/gloo.c tests/ranks/crew.h
+check_PROGRAMS += tests/ranks/choice
+TESTS += tests/ranks/choice
+tests_ranks_choice_SOURCES = tests/ranks/choice.c
+threaded += tests/ranks/choice

@@ -1,0 +1,211 @@
+/* choice: which items of a data set stay, before a sampler plans: in order, over ranks, with padding, agreed among ranks. */
+#include "tests/check.h"
+
+#include <string.h>
+
+#include "nodes/builtin.h"
+#include "runtime/stream.h"
+
+typedef struct conf {
+    const char *axis;
+} conf;
+
+static const dg_port ports[] = {
+    DG_IN("in", "dataset", "items"),
+    DG_OUT("out", "dataset", "fewer items"),
+    { 0 },
+};
+static const dg_port pick_ports[] = {
+    DG_IN("in", "picks", "batches"),
+    DG_OUT("out", "picks", "batches"),
+    { 0 },
+};
+static const dg_attr attrs[] = {
+    DG_STR(conf, axis, NULL, "mesh axis"),
+    { 0 },
+};
+
+/* Every other item. */
+static int odd(dg_choice *out, const void *self, const dg_choose_args *a, dg_diag *d)
+{
+    int32_t *v = a->alloc(a->arena, (size_t)a->n * sizeof *v);
+
+    (void)self, (void)d;
+    out->n = 0;
+    out->items = v;
+    for (int64_t i = 1; i < a->n; i += 2)
+        v[out->n++] = a->items[i];
+    return 0;
+}
+
+/* This rank's, as many as all ranks have, and the first once more as padding. */
+static int share(dg_choice *out, const void *self, const dg_choose_args *a, dg_diag *d)
+{
+    int32_t *v = a->alloc(a->arena, (size_t)(a->n + 1) * sizeof *v);
+
+    (void)self, (void)d;
+    out->n = 0;
+    out->items = v;
+    for (int64_t i = a->rank; i < a->n; i += a->ranks)
+        v[out->n++] = a->items[i];
+    out->n = a->least(a->ctx, out->n);
+    if (out->n < 0)
+        return (int)out->n;
+    v[out->n] = ~v[0];
+    out->n++;
+    return 0;
+}
+
+static const dg_node_class classes[] = {
+    { DG_NODE_CLASS, .name = "odd", .brief = "Every other item.", .ports = ports, .attrs = attrs, .conf_size = sizeof(conf), .choose = odd },
+    { DG_NODE_CLASS, .name = "share", .brief = "This rank's.", .ports = ports, .attrs = attrs, .conf_size = sizeof(conf), .choose = share },
+    { DG_NODE_CLASS, .name = "late", .brief = "Behind a sampler.", .ports = pick_ports, .attrs = attrs, .conf_size = sizeof(conf), .choose = odd },
+};
+
+typedef struct fixture {
+    dg_diag     *d;
+    dg_registry *registry;
+    dg_graph    *graph;
+    dg_chain     chain;
+    dg_dataset  *data;
+} fixture;
+
+static int open_chain(fixture *f, const char *nodes)
+{
+    dg_str xml = { 0 };
+    int    rc;
+
+    *f = (fixture){ .d = dg_diag_open(), .registry = dg_registry_open() };
+    for (int i = 0; dg_builtin_nodes[i]; i++)
+        assert_int_equal(dg_registry_add(f->registry, dg_builtin_nodes[i], f->d), 0);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(dg_registry_add(f->registry, &classes[i], f->d), 0);
+    dg_str_fmt(&xml, "<pipeline version=\"1\" name=\"t\" seed=\"3\"><mesh dp=\"2\"/><train steps=\"1\">"
+                     "<loader.synthetic id=\"data\" images=\"30\" width=\"64\" height=\"64\"/>%s</train></pipeline>", nodes);
+    rc = dg_graph_parse(&f->graph, xml.s, xml.n, "choice.xml", NULL, 0, f->registry, f->d);
+    dg_str_free(&xml);
+    if (rc < 0)
+        fail_msg("%s", dg_diag_text(f->d));
+    rc = dg_graph_chain(&f->chain, f->graph->train, f->d);
+    if (rc == 0)
+        assert_int_equal(f->chain.loader->class->open(&f->data, f->chain.loader->conf, 3, f->d), 0);
+    return rc;
+}
+
+static void close_chain(fixture *f)
+{
+    if (f->data)
+        f->data->close(f->data->self);
+    dg_graph_close(&f->graph);
+    dg_registry_close(&f->registry);
+    dg_diag_close(&f->d);
+}
+
+/* How often the stream of a rank has each item; padding is counted in *padding. Returns the number of the first sample. */
+static uint64_t count(fixture *f, const dg_planning *plan, int seen[30], int *padding)
+{
+    const dg_stream_conf how = { .plan = *plan, .accumulate = 1, .epochs = 1, .threads = 2, .ahead = 2 };
+    dg_stream           *s;
+    dg_stream_batch     *b;
+    uint64_t             first = 0;
+
+    assert_int_equal(dg_stream_open(&s, &how, f->d), 0);
+    for (;;) {
+        assert_int_equal(dg_stream_next(s, &b, f->d), 0);
+        if (!b)
+            break;
+        first = b->number == 0 ? b->first_sample : first;
+        for (int i = 0; i < b->n; i++)
+            if (b->padding[i])
+                ++*padding;
+            else
+                seen[b->samples[i].item]++;
+        dg_stream_give_back(s, b);
+    }
+    dg_stream_close(&s);
+    return first;
+}
+
+#define REST "batch=\"4\" sizes=\"64\" tail=\"pad\"/><batch id=\"b\" in=\"@pick\"/>"
+
+static void in_order(void **state)
+{
+    fixture f;
+    int     seen[30] = { 0 }, padding = 0;
+
+    (void)state;
+    assert_int_equal(open_chain(&f, "<odd id=\"one\" in=\"@data\"/><odd id=\"two\" in=\"@one\"/><sampler.bucket id=\"pick\" in=\"@two\" " REST), 0);
+    assert_int_equal(f.chain.n_choices, 2);
+    assert_string_equal(f.chain.choices[0]->id, "one");
+    count(&f, &(dg_planning){ .chain = &f.chain, .data = f.data, .seed = 3, .ranks = 1 }, seen, &padding);
+    for (int i = 0; i < 30; i++) /* 1 3 5 7 ... -> 3 7 11 ... */
+        assert_int_equal(seen[i], i % 4 == 3);
+    assert_int_equal(padding, 1); /* seven are two batches of four */
+    close_chain(&f);
+}
+
+static int64_t least(void *ctx, int64_t n)
+{
+    ++*(int *)ctx;
+    return n - 2;
+}
+
+static void over_ranks(void **state)
+{
+    fixture  f;
+    int      seen[2][30] = { { 0 } }, padding = 0, asked = 0;
+    uint64_t first[2];
+
+    (void)state;
+    assert_int_equal(open_chain(&f, "<share id=\"own\" in=\"@data\" axis=\"dp\"/><sampler.bucket id=\"pick\" in=\"@own\" " REST), 0);
+    for (int r = 0; r < 2; r++)
+        first[r] = count(&f, &(dg_planning){ .chain = &f.chain, .data = f.data, .seed = 3, .rank = r, .ranks = 2, .dealt = 1, .whole = true,
+                                             .least = least, .ctx = &asked }, seen[r], &padding);
+    for (int i = 0; i < 30; i++) /* 15 each, less two */
+        assert_true(seen[0][i] == (i % 2 == 0 && i < 26) && seen[1][i] == (i % 2 == 1 && i < 26));
+    assert_int_equal(padding, 2 * 3); /* 13 and one that pads, then two more to fill four batches */
+    assert_int_equal(asked, 2);
+    assert_true(first[0] == 0 && first[1] == 4);
+    close_chain(&f);
+}
+
+static int64_t lost(void *ctx, int64_t n)
+{
+    (void)ctx, (void)n;
+    return -DG_EIO;
+}
+
+static void ranks_are_lost(void **state)
+{
+    fixture f;
+    int64_t n;
+
+    (void)state;
+    assert_int_equal(open_chain(&f, "<share id=\"own\" in=\"@data\" axis=\"dp\"/><sampler.bucket id=\"pick\" in=\"@own\" " REST), 0);
+    assert_int_equal(dg_stream_length(&n, &(dg_planning){ .chain = &f.chain, .data = f.data, .ranks = 2, .dealt = 1, .least = lost }, 0, NULL,
+                                      f.d), -DG_EIO);
+    close_chain(&f);
+}
+
+static void behind_a_sampler(void **state)
+{
+    fixture f;
+
+    (void)state;
+    assert_int_equal(open_chain(&f, "<sampler.bucket id=\"pick\" in=\"@data\" batch=\"4\" sizes=\"64\"/><late id=\"l\" in=\"@pick\"/>"
+                                    "<batch id=\"b\" in=\"@l\"/>"), -DG_EINPUT);
+    check_only(f.d, "data-choice");
+    close_chain(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(in_order),
+        cmocka_unit_test(over_ranks),
+        cmocka_unit_test(ranks_are_lost),
+        cmocka_unit_test(behind_a_sampler),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
