@@ -45,6 +45,7 @@ struct dg_run {
     int64_t           n_steps, n_epochs, per_epoch; /* of the whole run, batches of an epoch; 0: unknown */
     int64_t           n_loaded;   /* parameters that came from a file; -1: trained here */
     double            loss;       /* of the last update, over all ranks */
+    const char       *stopped_by; /* id of a <stop> that fired in the last step, or NULL */
     double            fresh;      /* share of the averages that is still their first value */
     dg_control        control;    /* of the last step */
     DG_VEC(dg_data) data;         /* of the scopes that were asked for, open */

@@ -64,8 +64,14 @@ static int take_one(dg_sinks *s, const sink *k, dg_run *run, const dg_stream_bat
     size_t            len = strlen(k->node->id);
     const char      **keys = DG_NEW_N(s->batch, p->results.n + 1, const char *);
     dg_tensor        *in = DG_NEW_N(s->batch, p->results.n + 1, dg_tensor);
+    int32_t           flag = dg_program_result(p, dg_printf(s->batch, "fired/%s", k->node->id));
+    double            fired = 1;
     dg_sink_batch     b = { .n = batch->n, .samples = batch->samples, .padding = batch->padding, .keys = keys, .in = in };
 
+    if (flag && dg_exec_get(run->current->exec, flag, &fired, d) < 0)
+        return -DG_EINTERNAL;
+    if (fired == 0)
+        return 0;
     for (int i = 0; i < p->results.n; i++) {
         const char *name = p->results.items[i].name;
         int         rc;

@@ -202,11 +202,36 @@ out:
     return rc;
 }
 
+/* ---- skip and stop ------------------------------------------------------------------------------------------- */
+
+/* *who: the first node whose result "KIND/ID" is not 0, or NULL. Results of the update have a meaning after one alone. */
+static int find_fired(dg_run *run, const char *kind, bool update, const char **who, dg_diag *d)
+{
+    const dg_program *p = run->current->program;
+    size_t            n = strlen(kind);
+    int               rc = 0;
+
+    *who = NULL;
+    for (int i = 0; i < p->results.n && rc == 0 && !*who; i++) {
+        const dg_binding *r = &p->results.items[i];
+        int               producer = p->values.items[r->value].producer;
+        double            flag = 0;
+
+        if (strncmp(r->name, kind, n) != 0 || r->name[n] != '/' ||
+            (!update && producer >= 0 && p->instrs.items[producer].segment == DG_SEG_UPDATE))
+            continue;
+        rc = dg_exec_get(run->current->exec, r->value, &flag, d);
+        *who = flag != 0 ? r->name + n + 1 : NULL;
+    }
+    return rc;
+}
+
 /* ---- the step ---------------------------------------------------------------------------------------------- */
 
 int dg_run_train_batch(dg_run *run, const dg_stream_batch *batch, bool *updated, dg_diag *d)
 {
     const dg_program *p = run->current->program;
+    const char       *skipped_by = NULL;
     int               rc;
 
     *updated = false;
@@ -214,13 +239,20 @@ int dg_run_train_batch(dg_run *run, const dg_stream_batch *batch, bool *updated,
     DG_TRY(dg_exec_run(run->current->exec, DG_SEG_BATCH, &run->control, d));
     if (run->accumulated + 1 < p->accumulate) {
         DG_TRY(check(run, batch, p->ok_batch, d));
+        if (!run->stopped_by)
+            DG_TRY(find_fired(run, "stop", false, &run->stopped_by, d));
         run->accumulated++;
     } else {
         DG_TRY(dg_exec_run(run->current->exec, DG_SEG_UPDATE, &run->control, d));
-        DG_TRY(check(run, batch, p->ok, d));
+        DG_TRY(find_fired(run, "skip", true, &skipped_by, d));
+        if (!skipped_by) {
+            DG_TRY(check(run, batch, p->ok, d));
+            run->fresh *= run->control.ema_decay;
+        }
+        if (!run->stopped_by)
+            DG_TRY(find_fired(run, "stop", true, &run->stopped_by, d));
         run->accumulated = 0;
         run->progress.step++;
-        run->fresh *= run->control.ema_decay;
         *updated = true;
     }
     run->progress.batch++;

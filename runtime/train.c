@@ -288,6 +288,8 @@ static const char *reason_to_end(const dg_train *t)
         return "all steps are done";
     if (dg_train_out_of_patience(t))
         return "no better result within the patience of <train>";
+    if (run->stopped_by)
+        return dg_printf(t->arena, "<stop id=\"%s\"> has fired", run->stopped_by);
     return NULL;
 }
 
@@ -392,6 +394,7 @@ int dg_run_train(dg_run *run, const dg_run_train_options *o, dg_diag *d)
                                .arena = a, .started = run->env.now_s(), .saved_step = -1 };
     int                  rc;
 
+    run->stopped_by = NULL;
     memcpy(&options, o, o->size < sizeof options ? o->size : sizeof options);
     if (run->progress.step == 0)
         run->progress.evaluated = -1;

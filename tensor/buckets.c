@@ -107,6 +107,14 @@ static void insert(cut *c, dg_arena *a, int whole)
     dg_program_renumber(p);
 }
 
+/* Whether the guard of the whole reduction is made before the update: parts of it begin there. */
+static bool is_known(const dg_program *p, int32_t guard)
+{
+    int producer = p->values.items[guard].producer;
+
+    return producer < 0 || p->instrs.items[producer].segment == DG_SEG_BATCH;
+}
+
 void dg_pass_buckets(dg_program *p, int64_t elements)
 {
     dg_arena *scratch = dg_arena_open();
@@ -116,7 +124,7 @@ void dg_pass_buckets(dg_program *p, int64_t elements)
     for (int i = 0; i < p->instrs.n; i++)
         if (p->instrs.items[i].op == DG_OP(all_reduce_space))
             whole = i;
-    if (whole >= 0) {
+    if (whole >= 0 && is_known(p, p->instrs.items[whole].guard)) {
         cut_space(&c, scratch, elements);
         find_last_touches(&c);
         if (c.buckets.n)
