@@ -1,6 +1,6 @@
 # ref_sources are compiled twice (f32, f64), host_simd_sources once per instruction set, libhost once.
 libhost_la_SOURCES += kernels/attrs.h kernels/backend.h kernels/comm.h kernels/host/host.h \
-	kernels/host/dnn.c kernels/host/dispatch.c kernels/host/backend.c
+	kernels/addition.h kernels/host/addition.c kernels/host/dnn.c kernels/host/dispatch.c kernels/host/backend.c
 ref_sources += kernels/ref/ref.h kernels/ref/product.h kernels/ref/box.h \
 	kernels/ref/conv.c kernels/ref/matmul.c kernels/ref/norm.c kernels/ref/attention.c kernels/ref/deform.c \
 	kernels/ref/elementwise.c kernels/ref/shape.c kernels/ref/pool.c kernels/ref/gather.c kernels/ref/topk.c \

@@ -13,7 +13,7 @@
 #include "base/arena.h"
 #include "base/log.h"
 #include "base/str.h"
-#include "runtime/addition.h"
+#include "kernels/addition.h"
 #include "runtime/gloo.h"
 
 enum {

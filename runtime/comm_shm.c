@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "runtime/addition.h"
+#include "kernels/addition.h"
 #include "runtime/meeting.h"
 
 enum {

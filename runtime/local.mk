@@ -1,5 +1,4 @@
 libruntime_la_SOURCES += \
-	runtime/addition.c runtime/addition.h \
 	runtime/archive.c runtime/archive.h \
 	runtime/available.c runtime/available.h \
 	runtime/bucket.c runtime/bucket.h \

@@ -12,3 +12,7 @@ check_PROGRAMS += tests/ranks/choice
 TESTS += tests/ranks/choice
 tests_ranks_choice_SOURCES = tests/ranks/choice.c
 threaded += tests/ranks/choice
+
+# Speed is measured, not tested: make tests/bench/comm
+EXTRA_PROGRAMS += tests/bench/comm
+tests_bench_comm_SOURCES = tests/bench/comm.c

@@ -1,6 +1,6 @@
 /* addition.h: the values of several ranks, joined in the order of ranks. */
-#ifndef DG_RUNTIME_ADDITION_H
-#define DG_RUNTIME_ADDITION_H
+#ifndef DG_KERNELS_ADDITION_H
+#define DG_KERNELS_ADDITION_H
 
 #include "kernels/comm.h"
 

@@ -3,7 +3,7 @@
  *
  *     sum, mean   ((x0 + x1) + x2) + ...; f32 in f32, i32 in i64; mean: times 1/n, whole numbers divided, towards zero
  *     max, min    a NaN wins */
-#include "runtime/addition.h"
+#include "kernels/addition.h"
 
 #include <string.h>
 
@@ -13,16 +13,10 @@ enum { BLOCK = 1024 }; /* elements */
 #define TAKE_MAX(a, v) ((v) > (a) || (v) != (v) ? (v) : (a)) /* nothing is larger than a NaN in a, so it stays */
 #define TAKE_MIN(a, v) ((v) < (a) || (v) != (v) ? (v) : (a))
 
-/* acc <- acc op from; whole blocks have a known length, which makes them vectors. */
-#define FOLD(A, take)                              \
-    do {                                           \
-        if (n == BLOCK)                            \
-            for (int i = 0; i < BLOCK; i++)        \
-                acc[i] = take(acc[i], (A)from[i]); \
-        else                                       \
-            for (int i = 0; i < n; i++)            \
-                acc[i] = take(acc[i], (A)from[i]); \
-    } while (0)
+/* acc <- acc op from */
+#define FOLD(A, take)               \
+    for (int i = 0; i < n; i++)     \
+    acc[i] = take(acc[i], (A)from[i])
 
 /* T: of the values; A: what sums are kept in. */
 #define ADD_UP(name, T, A, MEAN)                                                             \
