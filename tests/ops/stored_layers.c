@@ -155,8 +155,8 @@ static dg_val norm_train(model *m, norm *n, dg_val x)
     dg_val   ok = dg_const_i32(m->b, DG_SCALAR, (int32_t[]){ 1 });
     dg_val   y = dg_batch_norm(m->b, x, n->scale, n->shift, 1e-5, &n->mean, &n->var);
 
-    dg_emit(m->b, DG_OP(stat_update), &(stat_attr){ 0.1, dg_shape_elements(s) / s.d[3] }, 5,
-            (dg_val[]){ n->running_mean, n->running_var, n->mean, n->var, ok }, NULL);
+    dg_emit(m->b, DG_OP(stat_update), &(stat_attr){ 0.1, dg_shape_elements(s) / s.d[3] }, 6,
+            (dg_val[]){ n->running_mean, n->running_var, n->mean, n->var, DG_NONE, ok }, NULL);
     return y;
 }
 
