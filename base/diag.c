@@ -147,6 +147,18 @@ void dg_help(dg_diag *d, const char *fmt, ...)
     va_end(ap);
 }
 
+void dg_fold(dg_diag *d)
+{
+    dg_err *e;
+
+    if (!d || !d->last_is_kept)
+        return;
+    e = &d->kept.items[d->kept.n - 1];
+    e->folded = true;
+    d->count[e->severity]--;
+    d->n_kept[e->severity]--;
+}
+
 void dg_diag_merge(dg_diag *d, const dg_diag *from)
 {
     for (int i = 0; i < from->kept.n; i++) {
@@ -165,6 +177,8 @@ void dg_diag_merge(dg_diag *d, const dg_diag *from)
         for (int k = 0; k < e->n_remarks; k++)
             add_remark(d, e->remarks[k].help, e->remarks[k].at,
                        dg_strdup(d->arena, e->remarks[k].text));
+        if (e->folded)
+            dg_fold(d);
     }
     for (int s = 0; s < 2; s++)
         d->count[s] += from->count[s] - from->n_kept[s];
@@ -192,8 +206,8 @@ static void drop_repeats(dg_diag *d)
         const dg_err e = d->kept.items[i];
 
         if (n > 0 && same(&d->kept.items[n - 1], &e)) {
-            d->count[e.severity]--;
-            d->n_kept[e.severity]--;
+            d->count[e.severity] -= !e.folded;
+            d->n_kept[e.severity] -= !e.folded;
         } else {
             d->kept.items[n++] = e;
         }
@@ -365,7 +379,8 @@ void dg_diag_print(dg_str *out, const dg_diag *d, dg_source_fn *source, void *ct
     printer                  p = { out, source, ctx, colour };
 
     for (int i = 0; i < d->kept.n; i++)
-        print_one(&p, &d->kept.items[i]);
+        if (!d->kept.items[i].folded)
+            print_one(&p, &d->kept.items[i]);
     for (int s = 0; s < 2; s++) {
         int more = d->count[s] - d->n_kept[s];
 
@@ -421,8 +436,9 @@ void dg_diag_json(dg_str *out, const dg_diag *d)
     for (int i = 0; i < d->kept.n; i++) {
         const dg_err *e = &d->kept.items[i];
 
-        dg_str_fmt(out, "%s\n{\"severity\":\"%s\",\"id\":", i ? "," : "",
-                   e->severity == DG_ERROR ? "error" : "warning");
+        dg_str_fmt(out, "%s\n{\"severity\":\"%s\",%s\"id\":", i ? "," : "",
+                   e->severity == DG_ERROR ? "error" : "warning",
+                   e->folded ? "\"folded\":true," : "");
         dg_str_json(out, e->id);
         dg_str_add(out, ",\"message\":");
         dg_str_json(out, e->text);

@@ -21,6 +21,7 @@ typedef struct dg_err {
     dg_where    at;
     int         n_remarks;
     dg_remark  *remarks;
+    bool        folded; /* follows from another one: JSON has it, people do not read it */
 } dg_err;
 
 DG_PUBLIC dg_diag *dg_diag_open(void);      /* these three also in run.h, for embedding */
@@ -31,6 +32,8 @@ int      dg_diag_errors(const dg_diag *d);   /* all, kept or not */
 int      dg_diag_warnings(const dg_diag *d);
 int      dg_diag_n(const dg_diag *d);        /* kept, errors and warnings */
 const dg_err *dg_diag_at(const dg_diag *d, int i);
+/* The one added last follows from another: it is neither printed nor counted, only in JSON. */
+void dg_fold(dg_diag *d);
 /* Appends copies of all of from's diagnostics: a worker's to its session's. */
 void dg_diag_merge(dg_diag *d, const dg_diag *from);
 /* Sorts by file, line and column; equal places keep their order; what is said twice in a row is
@@ -50,7 +53,7 @@ typedef const char *(dg_source_fn)(void *ctx, const char *file, size_t *n);
  * bytes; the caret stands under the right letter all the same. */
 void dg_diag_print(dg_str *out, const dg_diag *d, dg_source_fn *source, void *ctx, bool colour);
 /* The same as one JSON array of objects
- * {severity,id,message,file,line,column,node,notes[],help[]}. */
+ * {severity,id,message,file,line,column,node,notes[],help[]}, and folded where it is. */
 void dg_diag_json(dg_str *out, const dg_diag *d);
 
 #endif

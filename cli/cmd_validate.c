@@ -4,10 +4,12 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "graph/vary.h"
 
 typedef struct options {
     dg_words    sets;
-    const char *format;
+    const char *format, *peer;
+    int64_t     ranks;
 } options;
 
 static const dg_option rows[] = {
@@ -15,8 +17,30 @@ static const dg_option rows[] = {
       "replaces a top-level <let>; may be repeated" },
     { "format", DG_OPTION_WORD, offsetof(options, format), NULL, "text|json",
       "of the errors; json goes to standard output" },
+    { "ranks", DG_OPTION_INT, offsetof(options, ranks), "N", NULL,
+      "where the mesh says dp=\"ranks\": prove it for so many; 2 without it" },
+    { "peer", DG_OPTION_STR, offsetof(options, peer), "OTHER", NULL,
+      "another rank's pipeline: compares the graphs as ranks do when they start" },
     { 0 },
 };
+
+/* What the ranks of a run do first: the graphs that they read must be one. */
+static int compare(const dg_graph *g, const options *o, const dg_set *sets, dg_diag *d)
+{
+    dg_diag     *own = dg_diag_open();
+    dg_registry *r = dg_builtin_registry(own);
+    dg_graph    *other = NULL;
+    int          rc = r ? dg_graph_load(&other, o->peer, sets, o->sets.n, r, own) : -DG_EINTERNAL;
+
+    if (rc < 0)
+        dg_diag_merge(d, own);
+    else
+        rc = dg_graph_compare(g, other, d);
+    dg_graph_close(&other);
+    dg_registry_close(&r);
+    dg_diag_close(&own);
+    return rc;
+}
 
 static int report(const options *o, const dg_diag *d, dg_graph *g, const char *file)
 {
@@ -44,8 +68,13 @@ static int run(const void *self, const dg_words *words, dg_arena *a)
     const dg_set  *sets = dg_sets(&o->sets, a);
     int            rc = 0, said;
 
-    if (r && dg_graph_load(&g, words->v[0], sets, o->sets.n, r, d) == 0)
+    if (r && dg_graph_load(&g, words->v[0], sets, o->sets.n, r, d) == 0) {
+        if (g->ranks_open)
+            g->ranks = o->ranks > 0 ? o->ranks : 2;
         rc = dg_graph_check(g, d);
+        if (o->peer && rc == 0)
+            rc = compare(g, o, sets, d);
+    }
     said = report(o, d, g, words->v[0]);
     dg_graph_close(&g);
     dg_registry_close(&r);

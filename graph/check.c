@@ -59,6 +59,27 @@ static const char **print_types(dg_loader *l, const dg_node *node)
     return text;
 }
 
+/* What takes any stream, or anything, gives what it takes. */
+static void follow_streams(dg_node *node)
+{
+    const dg_contract *stream = NULL;
+
+    for (int i = 0; i < node->n_in; i++) {
+        const dg_wire *w = &node->in[i];
+
+        if (!w->from || w->from->broken || w->key ||
+            (node->in_types[i]->kind != DG_TYPE_STREAM && node->in_types[i]->kind != DG_TYPE_ANY) ||
+            !dg_contract_is_stream(w->from->out_contracts[w->port]))
+            continue;
+        node->in_types[i] = w->from->out_contracts[w->port];
+        stream = stream ? stream : node->in_types[i];
+    }
+    for (int i = 0; i < node->n_out && stream; i++)
+        if (node->out_contracts[i]->kind == DG_TYPE_STREAM ||
+            node->out_contracts[i]->kind == DG_TYPE_ANY)
+            node->out_contracts[i] = stream;
+}
+
 void dg_load_contracts(dg_loader *l, dg_node *node, bool conf_ok)
 {
     dg_letters letters = { .dims = &l->g->dims };
@@ -79,6 +100,8 @@ void dg_load_contracts(dg_loader *l, dg_node *node, bool conf_ok)
                 parse(l, node, &letters, node->out_ports[i],
                       typing.text[i] ? typing.text[i] : node->out_ports[i]->type);
     }
+    if (!node->model)
+        follow_streams(node);
     node->out_types = print_types(l, node);
 }
 

@@ -21,6 +21,7 @@ static const struct {
     { "dataset", DG_TYPE_DATASET },
     { "picks", DG_TYPE_PICKS },
     { "samples", DG_TYPE_SAMPLES },
+    { "stream", DG_TYPE_STREAM },
     { "batch", DG_TYPE_BATCH },
     { "gradients", DG_TYPE_GRADIENTS },
     { "parameters", DG_TYPE_PARAMETERS },
@@ -401,10 +402,16 @@ static bool on_its_way(dg_type_kind kind)
            kind == DG_TYPE_SAMPLES; /* a pick is a sample that is not loaded yet */
 }
 
+bool dg_contract_is_stream(const dg_contract *c)
+{
+    return c->kind == DG_TYPE_DATASET || on_its_way(c->kind) || c->kind == DG_TYPE_STREAM;
+}
+
 bool dg_contract_unify(dg_dims *dims, const dg_contract *from, const dg_contract *to, dg_str *why)
 {
     if (from->kind == DG_TYPE_ANY || to->kind == DG_TYPE_ANY ||
-        (on_its_way(from->kind) && on_its_way(to->kind)))
+        (on_its_way(from->kind) && on_its_way(to->kind)) ||
+        (to->kind == DG_TYPE_STREAM && dg_contract_is_stream(from)))
         return true;
     if (from->kind != to->kind) {
         explain(why, dims, from, to);

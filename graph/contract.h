@@ -17,7 +17,8 @@ typedef enum dg_type_kind {
     DG_TYPE_DATASET,
     DG_TYPE_PICKS,
     DG_TYPE_SAMPLES,
-    DG_TYPE_BATCH, /* data on its way */
+    DG_TYPE_STREAM, /* one of those three */
+    DG_TYPE_BATCH,  /* data on its way */
     DG_TYPE_GRADIENTS,
     DG_TYPE_PARAMETERS, /* whole-model values */
     DG_TYPE_METRICS,
@@ -88,6 +89,9 @@ typedef struct dg_renamed {
 } dg_renamed;
 typedef DG_VEC(dg_renamed) dg_renaming;
 const dg_contract *dg_contract_copy(dg_dims *dims, const dg_contract *c, dg_renaming *map);
+
+/* A data set, picks or samples. */
+bool dg_contract_is_stream(const dg_contract *c);
 
 /* The type below a record's key ("targets.boxes"). NULL if there is none: *record is then where
  * it was looked for. Below DG_TYPE_ANY everything is any. *optional is set where a key on the

@@ -38,6 +38,8 @@ struct dg_node {
     int                   n_in, n_out;
     dg_wire              *in; /* one per input port */
     const dg_port *const *in_ports, *const *out_ports;
+    const char *const *names;     /* of the n_names inputs behind a port "*": dg_names */
+    int                n_names;
     const char *const *out_types; /* port types after `type`, text */
     const dg_scope    *model;     /* of <use>: the model */
     const char *pretrained; /* path or NULL; a node whose class has a `reference` may have it */
@@ -48,7 +50,19 @@ struct dg_node {
     const dg_item      *item;                      /* its element: positions of its attributes */
     const dg_contract **in_types, **out_contracts; /* parsed, one per port */
     const char         *reference; /* first part of names in checkpoints: the class's, or the id */
+    /* words that any node may carry (docs/invariance.md) */
+    dg_wire        when;    /* from NULL: no guard */
+    int64_t        connect; /* 0 none, 1 zero */
+    int64_t        on;      /* the one rank that it fires on; -1: all */
+    dg_when        budget;
+    int64_t        on_fail; /* dg_on_fail */
+    const char    *device;  /* NULL: that of its class */
+    bool           exact, frozen;
+    const dg_node *loop;    /* the innermost <loop> around it, or NULL */
 };
+
+typedef enum dg_on_fail { DG_FAIL_ABORT, DG_FAIL_VOTE, DG_FAIL_SKIP } dg_on_fail;
+typedef enum dg_capture { DG_CAPTURE_NEVER, DG_CAPTURE_ALWAYS, DG_CAPTURE_SHAPE } dg_capture;
 
 typedef enum dg_scope_kind { DG_SCOPE_MODEL, DG_SCOPE_TRAIN, DG_SCOPE_EVALUATE } dg_scope_kind;
 
@@ -56,6 +70,7 @@ struct dg_scope {
     dg_scope_kind kind;
     const char   *id; /* "detr", "train", "evaluate" */
     dg_where      where;
+    const dg_item *item; /* its element: positions of its attributes */
     int           n_nodes;
     dg_node     **nodes; /* document order */
     /* train */
@@ -63,8 +78,10 @@ struct dg_scope {
     int64_t accumulate;    /* batches per update */
     int64_t precision;     /* 0 f32, 1 bf16, 2 f64 */
     dg_when patience;      /* early stopping: so long without a better `best`; DG_NEVER */
+    int64_t on_fail, capture; /* dg_on_fail, dg_capture */
     /* evaluate */
-    dg_when        every;
+    dg_when        every, budget;
+    int64_t        on;      /* the one rank that evaluates; -1: all */
     const dg_node *weights; /* of weights="@ema": the node; NULL: the weights as trained */
     /* model */
     int             n_inputs;
@@ -84,6 +101,14 @@ typedef struct dg_checkpoint_conf { /* <checkpoint> */
     int64_t        keep;
 } dg_checkpoint_conf;
 
+typedef struct dg_mesh { /* <mesh> */
+    const dg_item *item;    /* NULL: there is none */
+    int64_t        tp;
+    bool           ready;   /* order="ready" */
+    const char    *devices; /* "cpu", "cuda", "cuda:0", "cuda:0,cuda:1" */
+    bool           share;   /* share_gpu="test" */
+} dg_mesh;
+
 struct dg_graph {
     dg_arena          *arena;
     const char        *file, *name;
@@ -97,6 +122,9 @@ struct dg_graph {
     const char        *axis; /* of <mesh dp="ranks"/>: "dp", or NULL */
     int64_t            ranks;
     bool               ranks_open; /* dp="ranks": as many as are started; ranks is 1 until somebody knows */
+    dg_mesh            mesh;
+    const char        *digest; /* what the pipeline pins, or NULL */
+    const dg_item     *root;
     dg_registry       *registry;
     dg_map            *sources; /* file name -> text, for diagnostics */
     int                n_nodes;

@@ -170,6 +170,8 @@ static dg_scope *new_scope(dg_loader *l, const dg_item *item, dg_scope_kind kind
     scope->where = item->at;
     scope->where.node = scope->id;
     scope->ids = dg_map_new(l->arena);
+    scope->item = item;
+    scope->on = -1;
     scope->prefix = item->frame ? item->frame->prefix : "";
     return scope;
 }
@@ -178,6 +180,9 @@ static void collect_ids(dg_loader *l, const dg_item *item)
 {
     for (const dg_item *k = item->first; k; k = k->next) {
         const dg_item_attr *a = k->name ? dg_item_find(k, "id") : NULL;
+
+        if (k->name && strcmp(k->name, "loop") == 0)
+            collect_ids(l, k);
 
         if (a) {
             dg_where *at = DG_NEW(l->arena, dg_where);
@@ -205,6 +210,24 @@ static void close_frame(dg_loader *l, const dg_frame *f)
     dg_map_set(l->scope->ids, id, f->last);
 }
 
+static void read_items(dg_loader *l, const dg_item *item)
+{
+    for (const dg_item *k = item->first; k; k = k->next) {
+        const dg_node *outer = l->loop;
+
+        if (!k->name) {
+            close_frame(l, k->frame);
+            continue;
+        }
+        dg_load_node(l, k);
+        if (l->nodes.items[l->nodes.n - 1]->class != &dg_class_loop)
+            continue;
+        l->loop = l->nodes.items[l->nodes.n - 1];
+        read_items(l, k);
+        l->loop = outer;
+    }
+}
+
 static void read_nodes(dg_loader *l, const dg_item *item, dg_scope *scope)
 {
     l->scope = scope;
@@ -215,11 +238,7 @@ static void read_nodes(dg_loader *l, const dg_item *item, dg_scope *scope)
     l->nodes.n = l->nodes.cap = 0; /* the nodes of the scope before keep their array */
     l->nodes.items = NULL;
     collect_ids(l, item);
-    for (const dg_item *k = item->first; k; k = k->next)
-        if (k->name)
-            dg_load_node(l, k);
-        else
-            close_frame(l, k->frame);
+    read_items(l, item);
     scope->nodes = l->nodes.items;
     scope->n_nodes = l->nodes.n;
     l->scope = NULL;
@@ -274,6 +293,8 @@ static void read_train(dg_loader *l, const dg_item *item)
     scope->accumulate = conf.accumulate;
     scope->precision = conf.precision;
     scope->patience = conf.patience;
+    scope->on_fail = conf.on_fail;
+    scope->capture = conf.capture;
     read_nodes(l, item, scope);
     if (!l->g->train)
         l->g->train = scope;
@@ -289,6 +310,8 @@ static void read_evaluate(dg_loader *l, const dg_item *item)
 
     read_structure(l, item, &conf, "id weights");
     scope->every = conf.every;
+    scope->budget = conf.budget;
+    scope->on = conf.on;
     if (weights) {
         scope->weights =
             dg_load_upward(l, item, weights, &g->train, g->train ? 1 : 0, "<train>", &rest);
@@ -352,6 +375,40 @@ static void read_checkpoint(dg_loader *l, const dg_item *item)
         read_best(l, item, best);
 }
 
+/* "cpu", "cuda", or GPUs: "cuda:0,cuda:1"; returns how many are named, -1 if it is none of that. */
+static int count_devices(const char *text)
+{
+    int n = 0;
+
+    if (strcmp(text, "cpu") == 0 || strcmp(text, "cuda") == 0)
+        return 0;
+    for (const char *s = text;; s++, n++) {
+        size_t digits = strncmp(s, "cuda:", 5) == 0 ? strspn(s + 5, "0123456789") : 0;
+
+        s += 5 + digits;
+        if (digits < 1 || digits > 4 || (*s && *s != ','))
+            return -1;
+        if (!*s)
+            return n + 1;
+    }
+}
+
+static void check_devices(dg_loader *l, const dg_item *item, const char *text)
+{
+    const dg_item_attr *a = dg_item_find(item, "devices");
+    int                 n = count_devices(text);
+    int64_t             ranks = l->g->ranks * l->g->mesh.tp;
+
+    if (n < 0)
+        dg_report_fail(&l->report, item->frame, a->value_at, "attr-value",
+                       "devices=\"%s\": expected \"cpu\", \"cuda\", or GPUs like \"cuda:0,cuda:1\"",
+                       text);
+    else if (n > 1 && !l->g->ranks_open && n != ranks)
+        dg_report_fail(&l->report, item->frame, a->value_at, "mesh-devices",
+                       "devices=\"%s\": %d devices for %lld rank%s", text, n, (long long)ranks,
+                       ranks == 1 ? "" : "s");
+}
+
 static void read_mesh(dg_loader *l, const dg_item *item)
 {
     dg_mesh_conf conf = { 0 };
@@ -363,6 +420,11 @@ static void read_mesh(dg_loader *l, const dg_item *item)
         dg_report_fail(&l->report, item->frame, item->at, "element-twice",
                        "a second <mesh>: a pipeline has one");
     l->g->axis = "dp";
+    l->g->mesh = (dg_mesh){ .item = item,
+                            .tp = conf.tp,
+                            .ready = conf.order == 1,
+                            .devices = conf.devices,
+                            .share = conf.share_gpu == 1 };
     l->g->ranks_open = strcmp(conf.dp, "ranks") == 0;
     if (l->g->ranks_open)
         l->g->ranks = 1;
@@ -370,6 +432,7 @@ static void read_mesh(dg_loader *l, const dg_item *item)
         dg_report_fail(&l->report, item->frame, dg_item_find(item, "dp")->value_at, "attr-value",
                        "dp=\"%s\": expected a number of ranks from 1 to 65536, or \"ranks\"",
                        conf.dp);
+    check_devices(l, item, conf.devices);
 }
 
 static void read_plugin(dg_loader *l, const dg_item *item)
@@ -392,7 +455,7 @@ static void misplaced(dg_loader *l, const dg_item *item)
     const char          *names[16];
     int                  n = 0;
 
-    if (s || c || dg_is_among("input use", item->name)) {
+    if (s || c || dg_structure_class(item->name)) {
         dg_report_fail(&l->report, item->frame, item->at, "element-misplaced",
                        "<%s> does not stand inside <pipeline> itself", item->name);
         dg_report_help(&l->report, strcmp(item->name, "input") == 0 ? "inputs stand inside <model>"
@@ -444,6 +507,8 @@ static void read_pipeline(dg_loader *l, const dg_item *root)
     read_structure(l, root, &conf, NULL);
     l->g->name = conf.name ? conf.name : dg_path_name(l->g->file);
     l->g->seed = (uint64_t)conf.seed;
+    l->g->digest = conf.digest;
+    l->g->root = root;
     for (const dg_item *k = root->first; k; k = k->next)
         if (k->name)
             read_top(l, k);

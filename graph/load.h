@@ -16,6 +16,7 @@ typedef struct dg_loader {
     DG_VEC(dg_node *) nodes;      /* of the scope */
     dg_map           *counts;     /* of the scope: element name -> int, how many so far */
     dg_map           *references; /* of the scope: names of checkpoints that are taken */
+    const dg_node    *loop;       /* the innermost <loop> that is being read, or NULL */
 } dg_loader;
 
 /* Reads one attribute into conf by its row; reports what is wrong with it. */
@@ -34,19 +35,23 @@ void dg_load_node(dg_loader *l, const dg_item *item);
 
 /* The id of an element with the prefix of its frames inside the scope. */
 const char *dg_load_id(dg_loader *l, const dg_frame *frame, const char *id);
-/* Resolves "@node.port.key" for a node's input. False after an error. */
-bool dg_load_wire(dg_loader *l, dg_node *node, int port, const dg_item_attr *a);
+/* Resolves "@node.port.key" for one of a node's wires. False after an error. */
+bool dg_load_wire(dg_loader *l, dg_node *node, dg_wire *w, const dg_item_attr *a);
 /* Resolves the upward kinds "@ema" and "@coco.AP" among the nodes of some scopes; *rest: what
  * follows the id. */
 const dg_node *dg_load_upward(dg_loader *l, const dg_item *item, const dg_item_attr *a,
                               dg_scope *const scopes[], int n, const char *what, const char **rest);
 /* Makes a wire's two ends agree. */
 void dg_load_agree(dg_loader *l, dg_node *node, int port, const dg_item_attr *a);
+/* A guard is a scalar. */
+void dg_load_guard(dg_loader *l, dg_node *node, const dg_item_attr *a);
 
 /* Contracts of a node's ports. conf_ok: its conf struct may be handed to class->type. */
 void dg_load_contracts(dg_loader *l, dg_node *node, bool conf_ok);
 /* Calls class->check. */
 void dg_load_check(dg_loader *l, dg_node *node);
+
+extern const dg_attr dg_common_attrs[]; /* that any node may have, in dg_node itself */
 
 /* "<loss.rtdetr id="loss">", for messages. */
 const char *dg_node_called(dg_arena *a, const dg_node *node);

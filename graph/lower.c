@@ -6,9 +6,11 @@
  * declaration, so all uses share them. */
 #include "graph/lower.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "graph/structure.h"
+#include "graph/vary.h"
 #include "tensor/build.h"
 
 typedef struct lowering {
@@ -21,6 +23,7 @@ typedef struct lowering {
     dg_lowered_fn  *watch;
     void           *ctx;
     int64_t        *bound; /* what a node's dimensions are; one entry per variable */
+    const dg_absence *absent; /* by node number; NULL: everything is there */
     int             n_losses, rc;
     dg_arena       *arena;
 } lowering;
@@ -36,9 +39,16 @@ typedef struct activation {
 
 /* --- values on wires ------------------------------------------------------------------------- */
 
+/* Does this node, or one of its outputs, stay away in the program that is made? */
+static bool stays_away(const lowering *w, const dg_node *node, int output)
+{
+    return w->absent && (w->absent[node->number] >> output & 1);
+}
+
 /* Below a record; DG_NONE where an optional key is missing. */
 static dg_val take_key(lowering *w, dg_val v, const char *path, bool optional)
 {
+    optional |= w->absent != NULL;
     while (*path && dg_has(v) && !dg_is_poison(v)) {
         const char *key = dg_strndup(w->arena, path, strcspn(path, "."));
 
@@ -177,6 +187,8 @@ static bool missing_input(lowering *w, const dg_node *node, const dg_val in[])
     for (int i = 0; i < node->n_in; i++)
         if (!(node->in_ports[i]->flags & DG_PORT_OPTIONAL) && !dg_has(in[i]) &&
             flows(node->in_types[i])) {
+            if (w->absent)
+                return true;
             w->rc = dg_fail(w->d, DG_EINPUT, node->in[i].where, "lower-missing",
                             "\"%s\" gives nothing here, and <%s> always needs \"%s\"",
                             node->in[i].from ? node->in[i].from->id : "?", node->element,
@@ -235,6 +247,20 @@ static bool passes_poison_on(lowering *w, const dg_node *node, const dg_val in[]
     return dg_has(poison);
 }
 
+/* A node that only the host can compute: its outputs are inputs of the program, or what it takes. */
+static void lower_outside(lowering *w, const dg_node *node, const dg_val in[], dg_val out[])
+{
+    for (int i = 0; i < node->n_out; i++) {
+        const dg_contract *c = node->out_contracts[i];
+
+        if (c->kind == DG_TYPE_TENSOR && c->n_dims == 0 && c->ellipsis < 0)
+            out[i] = dg_input(w->b, dg_printf(w->arena, "%s.%s", node->id, node->out_ports[i]->name),
+                              c->dtype, DG_SCALAR);
+        else if (c->kind == DG_TYPE_ANY && node->n_in > 0)
+            out[i] = in[0];
+    }
+}
+
 static void lower_node(lowering *w, activation *act, const dg_node *node)
 {
     dg_val *in = DG_NEW_N(w->arena, node->n_in, dg_val),
@@ -242,6 +268,8 @@ static void lower_node(lowering *w, activation *act, const dg_node *node)
     dg_origin origin = { node->where, node->number, node->recompute || act->recompute };
 
     act->out[node->index] = out;
+    if (w->absent && w->absent[node->number] == DG_ABSENT_NODE)
+        return;
     if (node->class == &dg_class_input) {
         for (int i = 0; act->use && i < act->scope->n_inputs; i++)
             if (act->scope->inputs[i] == node)
@@ -252,20 +280,29 @@ static void lower_node(lowering *w, activation *act, const dg_node *node)
     }
     for (int i = 0; i < node->n_in; i++)
         in[i] = value_on(w, act, node, i);
+    if (w->absent && w->watch)
+        w->watch(w->ctx, w->b, node, in, NULL);
     if (missing_input(w, node, in) || passes_poison_on(w, node, in, out))
         return;
     dg_build_enter(w->b, origin, dg_printf(w->arena, "%s.%s", act->scope->id, node->id),
                    node->reference);
+    dg_build_freeze(w->b, node->frozen);
     if (node->model)
         lower_use(w, act, node, in, out);
     else if (node->class->feeds)
         lower_feeds(w, node, out);
     else if (node->class->lower)
         node->class->lower(w->b, node->conf, in, out);
+    else
+        lower_outside(w, node, in, out);
     if (w->rc < 0)
         return;
     dg_build_enter(w->b, origin, "", "");
+    dg_build_freeze(w->b, false);
     compare_ports(w, node, in, out);
+    for (int i = 0; i < node->n_out; i++)
+        if (stays_away(w, node, i))
+            out[i] = DG_NONE;
     publish(w, act, node, in, out);
     if (w->watch)
         w->watch(w->ctx, w->b, node, in, out);
@@ -308,9 +345,21 @@ int dg_scope_size(dg_size *size, const dg_scope *scope, dg_diag *d)
 int dg_lower(dg_program **p, const dg_graph *g, const dg_scope *scope, dg_size size, int batch,
              dg_params *params, dg_lowered_fn *watch, void *ctx, dg_diag *d)
 {
-    lowering w = {
-        .g = g, .scope = scope, .d = d, .size = size, .batch = batch, .watch = watch, .ctx = ctx
-    };
+    return dg_lower_without(p, g, scope, size, batch, NULL, params, watch, ctx, d);
+}
+
+int dg_lower_without(dg_program **p, const dg_graph *g, const dg_scope *scope, dg_size size,
+                     int batch, const dg_absence *absent, dg_params *params, dg_lowered_fn *watch,
+                     void *ctx, dg_diag *d)
+{
+    lowering w = { .g = g,
+                   .scope = scope,
+                   .d = d,
+                   .size = size,
+                   .batch = batch,
+                   .watch = watch,
+                   .ctx = ctx,
+                   .absent = absent };
     activation     act = { .scope = scope };
     const dg_size *sizes;
     int            n;
@@ -378,12 +427,13 @@ static int check_coverage(const dg_program *p, const dg_scope *scope, dg_diag *d
 
             more += node && info->where.node && strcmp(node, info->where.node) == 0;
         }
-        rc = dg_fail(d, DG_EINPUT, info->where, "gradient-missing",
-                     "parameter %s of \"%s\" never reaches the loss", info->name,
-                     info->where.node ? info->where.node : "?");
+        rc = dg_fail(d, DG_EINPUT, info->where, "DG-GRAD",
+                     "parameter %s of \"%s\" never reaches the loss: there is no differentiable path "
+                     "from it to <backward>",
+                     info->name, info->where.node ? info->where.node : "?");
         if (more)
             dg_note(d, DG_NOWHERE, "%d of this node's parameters do not", more + 1);
-        dg_help(d, "wire the node to the loss, freeze it, or take it out");
+        dg_help(d, "wire the node to the loss, freeze it (frozen=\"true\"), or take it out");
     }
     return rc;
 }
@@ -396,7 +446,9 @@ static bool seen(const dg_size *sizes, int i)
     return false;
 }
 
-static int check_scope(const dg_graph *g, const dg_scope *scope, dg_params *params, dg_diag *d)
+/* lowered: cleared where that fails. */
+static int check_scope(const dg_graph *g, const dg_scope *scope, dg_params *params, bool *lowered,
+                       dg_diag *d)
 {
     static const dg_size none[1];
     const dg_size       *sizes = none;
@@ -407,6 +459,7 @@ static int check_scope(const dg_graph *g, const dg_scope *scope, dg_params *para
         if (seen(sizes, i))
             continue;
         rc = dg_lower(&p, g, scope, sizes[i], batch, params, NULL, NULL, d);
+        *lowered &= rc == 0;
         if (rc == 0 && i == 0 && scope->kind == DG_SCOPE_TRAIN)
             rc = check_coverage(p, scope, d);
         dg_program_close(&p);
@@ -438,24 +491,56 @@ static int check_classes(const dg_scope *scope, const dg_node **first, dg_diag *
     return rc;
 }
 
+static int check_digest(const dg_graph *g, dg_diag *d)
+{
+    char text[24];
+    int  rc;
+
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)dg_graph_digest(g));
+    if (!g->digest || strcmp(g->digest, text) == 0)
+        return 0;
+    rc = dg_fail(d, DG_EINPUT, dg_item_find(g->root, "digest")->value_at, "DG-DIGEST",
+                 "the pipeline is pinned to the graph %s, and this graph is %s: ranks that read the "
+                 "one would refuse the other at the start",
+                 g->digest, text);
+    dg_help(d, "take back the change, or pin the new graph: digest=\"%s\"", text);
+    return rc;
+}
+
+static int check_ranks(const dg_graph *g, dg_params *params, dg_diag *d)
+{
+    dg_arena *a = dg_arena_open();
+    int       rc = dg_vary_check(g, params, NULL, a, d);
+
+    dg_arena_close(&a);
+    return rc;
+}
+
 int dg_graph_check(const dg_graph *g, dg_diag *d)
 {
     dg_params     *params = dg_params_open();
     const dg_node *first = NULL;
-    int            rc = 0, own;
+    bool           lowered = true;
+    int            rc = check_digest(g, d), own;
 
-    if (g->n_models == 1)
-        rc = check_classes(g->models[0], &first, d);
-    if (g->n_models == 1 && g->train)
-        rc = check_classes(g->train, &first, d);
+    if (g->n_models == 1) {
+        own = check_classes(g->models[0], &first, d);
+        rc = rc ? rc : own;
+    }
+    if (g->n_models == 1 && g->train) {
+        own = check_classes(g->train, &first, d);
+        rc = rc ? rc : own;
+    }
     if (g->train) {
-        own = check_scope(g, g->train, params, d);
+        own = check_scope(g, g->train, params, &lowered, d);
         rc = rc ? rc : own;
     }
     for (int i = 0; i < g->n_evaluates; i++) {
-        own = check_scope(g, g->evaluates[i], params, d);
+        own = check_scope(g, g->evaluates[i], params, &lowered, d);
         rc = rc ? rc : own;
     }
+    own = lowered ? check_ranks(g, params, d) : 0;
+    rc = rc ? rc : own;
     dg_params_close(&params);
     dg_diag_sort(d);
     return rc;

@@ -6,12 +6,25 @@
 #include "graph/attr.h"
 #include "graph/load.h"
 
-static const dg_attr common_attrs[] = {
-    /* of every node; both lie in a bool or a path of this file */
-    { "recompute", DG_ATTR_BOOL, 0, false, 0, 0, 1, NULL, "" },
-    { "pretrained", DG_ATTR_PATH, 0, false, 0, 0, 0, NULL, "" },
+const dg_attr dg_common_attrs[] = {
+    DG_BOOL(dg_node, recompute, false,
+            "activations are computed again in the backward pass instead of being kept"),
+    DG_ENUM(dg_node, connect, 0, "none|zero",
+            "where `when` or emptiness keeps it from its result: nothing, or zeros with zero "
+            "gradients"),
+    DG_INT(dg_node, on, -1, -1, 65535, "the one rank that it fires on; -1: all of them"),
+    DG_WHEN(dg_node, budget, NULL, "how long others may have to wait for it"),
+    DG_ENUM(dg_node, on_fail, 0, "abort|vote|skip",
+            "when it fails on one rank: all stop, all decide together, or this rank alone leaves "
+            "out its batch"),
+    DG_STR(dg_node, device, NULL, "where it runs: rank, cpu, or a GPU like cuda:1"),
+    DG_BOOL(dg_node, exact, true, "gives the same bits in every run"),
+    DG_BOOL(dg_node, frozen, false, "its parameters are not trained"),
     { 0 },
 };
+static const dg_attr pretrained_attr = DG_PATH(dg_node, pretrained, NULL, "weights of this node");
+/* The names that are every node's, beside id; a class that has one of its own keeps it. */
+static const char common_names[] = "when recompute connect on budget on_fail device exact frozen";
 static const dg_port        broken_port = DG_OUT("out", "any", "");
 static const dg_port *const broken_out[] = { &broken_port };
 static const dg_node_class  broken_class = { DG_NODE_CLASS, .name = "?" };
@@ -44,7 +57,7 @@ static void unknown_class(dg_loader *l, const dg_item *item)
                                 "there is no node class <%s>", item->name);
     if (l->report.muted)
         return;
-    const char **names = DG_NEW_N(l->arena, n + 5, const char *);
+    const char **names = DG_NEW_N(l->arena, n + 6, const char *);
 
     for (int i = 0; i < n; i++)
         names[k++] = dg_registry_at(r, i)->name;
@@ -52,6 +65,7 @@ static void unknown_class(dg_loader *l, const dg_item *item)
     names[k++] = "include";
     names[k++] = "stack";
     names[k++] = "let";
+    names[k++] = "loop";
     if (l->scope->kind == DG_SCOPE_MODEL)
         names[k++] = "input";
     const char *near = dg_nearest(item->name, names, k);
@@ -68,8 +82,8 @@ static const dg_node_class *find_class(dg_loader *l, const dg_item *item)
 {
     const dg_node_class *c = dg_registry_find(l->g->registry, item->name);
 
-    if (strcmp(item->name, "use") == 0)
-        return &dg_class_use;
+    if (strcmp(item->name, "input") != 0 && dg_structure_class(item->name))
+        return dg_structure_class(item->name);
     if (strcmp(item->name, "input") == 0 && l->scope->kind == DG_SCOPE_MODEL)
         return &dg_class_input;
     if (!c && strcmp(item->name, "input") == 0) {
@@ -138,6 +152,43 @@ static void take_id(dg_loader *l, dg_node *node)
 
 /* --- ports ----------------------------------------------------------------------------------- */
 
+static bool is_wire(const dg_item_attr *a)
+{
+    return a->value[0] == '@' && a->value[1] != '@';
+}
+
+/* Is this attribute of the element one of the inputs that the port "*" stands for? */
+static bool is_free(const dg_node *node, const dg_item_attr *a)
+{
+    if (!is_wire(a) || dg_attr_find(node->class->attrs, a->name) ||
+        dg_is_among(common_names, a->name) || strcmp(a->name, "id") == 0)
+        return false;
+    for (const dg_port *p = node->class->ports; p && p->name; p++)
+        if (!(p->flags & DG_PORT_OUT) && strcmp(p->name, a->name) == 0)
+            return false;
+    return true;
+}
+
+/* The inputs behind "*", and their names for the class. */
+static void take_free_ports(dg_loader *l, dg_node *node, const dg_port *star, const dg_port **in)
+{
+    const char **names = DG_NEW_N(l->arena, node->item->n_attrs, const char *);
+    int          n = 0;
+
+    for (int i = 0; i < node->item->n_attrs; i++) {
+        const dg_item_attr *a = &node->item->attrs[i];
+        dg_port            *p = DG_NEW(l->arena, dg_port);
+
+        if (!is_free(node, a))
+            continue;
+        *p = (dg_port){ a->name, star->type, star->flags | DG_PORT_OPTIONAL, star->doc };
+        names[n++] = a->name;
+        in[node->n_in++] = p;
+    }
+    node->names = names;
+    node->n_names = n;
+}
+
 static void take_ports(dg_loader *l, dg_node *node)
 {
     const dg_port *table = node->class->ports;
@@ -145,12 +196,14 @@ static void take_ports(dg_loader *l, dg_node *node)
 
     while (table && table[n].name)
         n++;
-    const dg_port **in = DG_NEW_N(l->arena, n, const dg_port *),
+    const dg_port **in = DG_NEW_N(l->arena, n + node->item->n_attrs, const dg_port *),
                   **out = DG_NEW_N(l->arena, n, const dg_port *);
 
     for (int i = 0; i < n; i++)
         if (table[i].flags & DG_PORT_OUT)
             out[node->n_out++] = &table[i];
+        else if (strcmp(table[i].name, "*") == 0)
+            take_free_ports(l, node, &table[i], in);
         else
             in[node->n_in++] = &table[i];
     node->in_ports = in;
@@ -227,7 +280,7 @@ static void take_broken_ports(dg_loader *l, dg_node *node)
         dg_port            *p = DG_NEW(l->arena, dg_port);
 
         *p = (dg_port)DG_IN_OPTIONAL(a->name, "any", "");
-        if (a->value[0] == '@' && a->value[1] != '@')
+        if (is_wire(a))
             in[node->n_in++] = p;
     }
     node->in_ports = in;
@@ -250,7 +303,7 @@ static void unknown_attr(dg_loader *l, const dg_node *node, const dg_item_attr *
 {
     int          n = 0;
     const char **names =
-        DG_NEW_N(l->arena, dg_attr_n(node->class->attrs) + node->n_in + 3, const char *);
+        DG_NEW_N(l->arena, dg_attr_n(node->class->attrs) + node->n_in + 16, const char *);
 
     for (int i = 0; i < node->n_in; i++)
         names[n++] = node->in_ports[i]->name;
@@ -266,6 +319,12 @@ static void unknown_attr(dg_loader *l, const dg_node *node, const dg_item_attr *
                        dg_node_called(l->arena, node));
         return;
     }
+    const char *common[] = { "when", "connect", "on", "budget", "on_fail", "device", "exact",
+                             "frozen" };
+
+    for (size_t i = 0; !dg_nearest(a->name, names, n) && i < sizeof common / sizeof *common; i++)
+        if (dg_nearest(a->name, &common[i], 1)) /* listed only where it may be meant */
+            names[n++] = common[i];
     dg_load_unknown(l, node->item, a, dg_node_called(l->arena, node), names, n);
 }
 
@@ -274,8 +333,8 @@ static void take_port(dg_loader *l, dg_node *node, int port, const dg_item_attr 
     node->in[port].where = a->value_at;
     if (a->bad)
         return;
-    if (a->value[0] == '@' && a->value[1] != '@') {
-        if (!dg_load_wire(l, node, port, a))
+    if (is_wire(a)) {
+        if (!dg_load_wire(l, node, &node->in[port], a))
             node->in[port].from = NULL;
         return;
     }
@@ -284,9 +343,24 @@ static void take_port(dg_loader *l, dg_node *node, int port, const dg_item_attr 
                    a->value);
 }
 
+static void take_guard(dg_loader *l, dg_node *node, const dg_item_attr *a)
+{
+    node->when.where = a->value_at;
+    if (a->bad)
+        return;
+    if (!is_wire(a))
+        dg_report_fail(&l->report, node->item->frame, a->value_at, "wire-expected",
+                       "%s=\"%s\": a guard is a wire, like \"@node\"", a->name, a->value);
+    else if (!dg_load_wire(l, node, &node->when, a))
+        node->when.from = NULL;
+    else
+        dg_load_guard(l, node, a);
+}
+
 static void take_attrs(dg_loader *l, dg_node *node)
 {
     dg_attr_defaults(node->class->attrs, node->conf, l->arena);
+    dg_attr_defaults(dg_common_attrs, node, l->arena);
     for (int i = 0; i < node->item->n_attrs; i++) {
         const dg_item_attr *a = &node->item->attrs[i];
         const dg_attr      *row = dg_attr_find(node->class->attrs, a->name);
@@ -296,10 +370,12 @@ static void take_attrs(dg_loader *l, dg_node *node)
             take_port(l, node, port, a);
         else if (row)
             dg_load_attr(l, node->item, a, row, node->conf);
-        else if (strcmp(a->name, "recompute") == 0)
-            dg_load_attr(l, node->item, a, &common_attrs[0], &node->recompute);
+        else if (dg_attr_find(dg_common_attrs, a->name))
+            dg_load_attr(l, node->item, a, dg_attr_find(dg_common_attrs, a->name), node);
+        else if (strcmp(a->name, "when") == 0)
+            take_guard(l, node, a);
         else if (strcmp(a->name, "pretrained") == 0 && node->class->reference) {
-            dg_load_attr(l, node->item, a, &common_attrs[1], &node->pretrained);
+            dg_load_attr(l, node->item, a, &pretrained_attr, node);
             node->pretrained_where = a->value_at;
         } else if (strcmp(a->name, "id") != 0 && !node->broken)
             unknown_attr(l, node, a);
@@ -314,7 +390,8 @@ static bool misspelt(const dg_node *node, const char *name)
         const char *have = node->item->attrs[i].name;
 
         if (find_port(node, have) < 0 && !dg_attr_find(node->class->attrs, have) &&
-            !dg_is_among("id recompute pretrained", have) && dg_nearest(have, &name, 1))
+            !dg_is_among("id pretrained", have) && !dg_is_among(common_names, have) &&
+            dg_nearest(have, &name, 1))
             return true;
     }
     return false;
@@ -416,6 +493,28 @@ static void take_reference(dg_loader *l, dg_node *node)
     node->reference = node->class->reference;
 }
 
+/* Common words that make no sense on this node. */
+static void check_words(dg_loader *l, const dg_node *node)
+{
+    const dg_item_attr *a = dg_item_find(node->item, "frozen");
+    bool                counted = dg_item_find(node->item, "count") != NULL;
+
+    if (node->frozen && node->class == &dg_class_use)
+        dg_report_fail(&l->report, node->item->frame, a->at, "frozen-use",
+                       "a model's parameters belong to its nodes: frozen=\"true\" stands there");
+    if (node->class == &dg_class_loop &&
+        counted == (((const dg_loop_conf *)node->conf)->times > 0))
+        dg_report_fail(&l->report, node->item->frame, node->where, "loop-count",
+                       "<loop> needs count=\"@...\" or times=\"n\", one of them");
+    a = dg_item_find(node->item, "device");
+    if (a && node->device && strcmp(node->device, "rank") != 0 && strcmp(node->device, "cpu") != 0 &&
+        (strncmp(node->device, "cuda:", 5) != 0 || !node->device[5] ||
+         node->device[5 + strspn(node->device + 5, "0123456789")]))
+        dg_report_fail(&l->report, node->item->frame, a->value_at, "attr-value",
+                       "device=\"%s\": expected \"rank\", \"cpu\", or a GPU like \"cuda:1\"",
+                       node->device);
+}
+
 void dg_load_node(dg_loader *l, const dg_item *item)
 {
     const dg_node_class *class = find_class(l, item);
@@ -426,6 +525,7 @@ void dg_load_node(dg_loader *l, const dg_item *item)
     node->item = item;
     node->element = item->name;
     node->scope = l->scope;
+    node->loop = l->loop;
     node->number = l->g->n_nodes++;
     node->index = l->nodes.n;
     take_id(l, node);
@@ -437,12 +537,17 @@ void dg_load_node(dg_loader *l, const dg_item *item)
         take_ports(l, node);
     node->in = DG_NEW_N(l->arena, node->n_in, dg_wire);
     node->conf = dg_alloc(l->arena, node->class->conf_size);
+    if (node->class->names_offset)
+        *(dg_names *)(void *)((char *)node->conf + node->class->names_offset) =
+            (dg_names){ node->n_names, node->names };
     take_reference(l, node);
     take_attrs(l, node);
     if (class)
         require(l, node);
-    if (class)
+    if (class && class != &dg_class_loop)
         take_children(l, node);
+    if (class)
+        check_words(l, node);
     dg_load_contracts(l, node, !node->broken && l->report.n == before);
     for (int i = 0; i < node->n_in; i++)
         if (node->in[i].from && !node->broken)

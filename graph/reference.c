@@ -105,6 +105,53 @@ static void print_attrs(dg_str *out, const dg_attr *attrs, int indent)
     }
 }
 
+static const char *const rules[] = {
+    [DG_RULE_VALUE] = "value",           [DG_RULE_PRESENCE] = "presence",
+    [DG_RULE_DIMS] = "image size",       [DG_RULE_LEADING] = "leading dimension",
+    [DG_RULE_RATE] = "rate",             [DG_RULE_EQUAL] = "equal counts",
+    [DG_RULE_ENDLESS] = "endless",       [DG_RULE_INEXACT] = "inexact",
+    [DG_RULE_PARTIAL] = "pending sum",   [DG_RULE_SEED] = "seed",
+    [DG_RULE_CORRELATED] = "same draws", [DG_RULE_NORMALISER] = "normaliser",
+    [DG_RULE_NONLINEAR] = "not linear",  [DG_RULE_LINEAR] = "linear",
+    [DG_RULE_STATE] = "state",           [DG_RULE_GRADIENTS] = "gradients",
+    [DG_RULE_METRIC] = "metric",         [DG_RULE_ALLREDUCE] = "all-reduce",
+    [DG_RULE_REDUCE] = "reduce",         [DG_RULE_BROADCAST] = "broadcast",
+    [DG_RULE_AGREE] = "agree",           [DG_RULE_ALLGATHER] = "all-gather",
+    [DG_RULE_ALLGATHERV] = "all-gather", [DG_RULE_BYPASS] = "bypass",
+    [DG_RULE_SKIP] = "skip",             [DG_RULE_STOP] = "stop",
+    [DG_RULE_LOOP] = "loop",             [DG_RULE_PROVED] = "only proved",
+};
+
+/* "image size   of out, from in, over axis; where aligned is not given: deals items ..." */
+static void print_rules(dg_str *out, const dg_rule *r)
+{
+    const char *title = "rank invariance\n";
+
+    for (; r && r->kind; r++) {
+        dg_str text = { 0 };
+
+        dg_str_add(out, title);
+        title = "";
+        if (r->to)
+            dg_str_fmt(&text, "of %s ", r->to);
+        if (r->from)
+            dg_str_fmt(&text, "from %s ", r->from);
+        if (r->axis)
+            dg_str_fmt(&text, "over %s%s ", *r->axis == '=' ? "" : "the axis in ",
+                       r->axis + (*r->axis == '='));
+        if (r->when)
+            dg_str_fmt(&text, "where %s", r->when);
+        while (text.n && text.s[text.n - 1] == ' ')
+            text.s[--text.n] = '\0';
+        if (r->flags & DG_RULE_TRAIN)
+            dg_str_add(&text, text.n ? ", in training" : "in training");
+        if (r->why)
+            dg_str_fmt(&text, "%s%s", text.n ? ": " : "", r->why);
+        row(out, 2, rules[r->kind], text.s ? text.s : "");
+        dg_str_free(&text);
+    }
+}
+
 static void print_class(dg_str *out, const dg_node_class *c)
 {
     dg_str_fmt(out, "<%s>  %s\n", c->name, (int)c->role < (int)N_ROLES ? roles[c->role] : "");
@@ -130,7 +177,10 @@ static void print_class(dg_str *out, const dg_node_class *c)
     for (const dg_collective *k = c->collectives; k && k->kind; k++)
         dg_str_fmt(out, "collective: %s of %s over the axis in %s\n", k->kind, k->operand,
                    k->axis ? k->axis : "?");
-    dg_str_fmt(out, "of every node: id, recompute%s\n",
+    print_rules(out, c->rules);
+    dg_str_fmt(out,
+               "of every node: id, when, recompute, connect, on, budget, on_fail, device, exact, "
+               "frozen%s\n",
                c->reference ? ", pretrained (weights of this node from a file)" : "");
 }
 
@@ -176,6 +226,7 @@ void dg_reference_list(dg_str *out, const dg_registry *r)
         row(out, 2, s->name, s->brief);
     row(out, 2, dg_class_input.name, dg_class_input.brief);
     row(out, 2, dg_class_use.name, dg_class_use.brief);
+    row(out, 2, dg_class_loop.name, dg_class_loop.brief);
 }
 
 bool dg_reference_print(dg_str *out, const dg_registry *r, const char *name)
@@ -183,10 +234,8 @@ bool dg_reference_print(dg_str *out, const dg_registry *r, const char *name)
     const dg_node_class *c = dg_registry_find(r, name);
     const dg_structure  *s = dg_structure_find(name);
 
-    if (strcmp(name, "use") == 0)
-        c = &dg_class_use;
-    if (strcmp(name, "input") == 0)
-        c = &dg_class_input;
+    if (dg_structure_class(name))
+        c = dg_structure_class(name);
     if (c)
         print_class(out, c);
     else if (s)

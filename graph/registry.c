@@ -138,7 +138,8 @@ static void check_ports(checker *k)
         const char *why;
         int         at;
 
-        if (!is_member_name(p->name))
+        if (!is_member_name(p->name) &&
+            (strcmp(p->name, "*") != 0 || p->flags & DG_PORT_OUT || !k->c->names_offset))
             bad_class(k, "class-name", "\"%s\" cannot be a port's name", p->name);
         for (const dg_port *q = k->c->ports; q != p; q++)
             if (strcmp(q->name, p->name) == 0 &&
@@ -199,6 +200,58 @@ static void check_attrs(checker *k, const dg_attr *table, size_t conf_size, cons
     }
 }
 
+/* --- rows of rank invariance ----------------------------------------------------------------- */
+
+static bool is_called(const char *name, const char *word, size_t n)
+{
+    return strlen(name) == n && memcmp(name, word, n) == 0;
+}
+
+static const dg_port *find_port(const dg_node_class *c, const char *word, size_t n, bool output)
+{
+    for (const dg_port *p = c->ports; p && p->name; p++)
+        if (((p->flags & DG_PORT_OUT) != 0) == output && is_called(p->name, word, n))
+            return p;
+    return NULL;
+}
+
+static bool is_attr(const dg_node_class *c, const char *word, size_t n)
+{
+    for (const dg_attr *a = c->attrs; a && a->name; a++)
+        if (is_called(a->name, word, n))
+            return true;
+    return false;
+}
+
+/* Names in a row's condition are attributes or inputs. */
+static void check_condition(checker *k, const dg_rule *r)
+{
+    for (const char *p = r->when; p && *p; p += strcspn(p, ","), p += *p == ',') {
+        const char *name = p + (*p == '!');
+        size_t      n = strcspn(name, "=!,");
+
+        if (!is_attr(k->c, name, n) && !find_port(k->c, name, n, false))
+            bad_class(k, "class-rule", "a row's condition \"%s\" names no attribute and no input",
+                      r->when);
+    }
+}
+
+static void check_rules(checker *k)
+{
+    for (const dg_rule *r = k->c->rules; r && r->kind != DG_RULE_END; r++) {
+        if (r->kind > DG_RULE_PROVED)
+            bad_class(k, "class-rule", "there is no row of kind %d", (int)r->kind);
+        if (r->to && !find_port(k->c, r->to, strlen(r->to), true))
+            bad_class(k, "class-rule", "a row names the output \"%s\", which there is not", r->to);
+        if (r->from && !find_port(k->c, r->from, strcspn(r->from, "."), false))
+            bad_class(k, "class-rule", "a row names the input \"%s\", which there is not", r->from);
+        if (r->axis && *r->axis != '=' && !is_attr(k->c, r->axis, strlen(r->axis)))
+            bad_class(k, "class-rule", "a row names the attribute \"%s\", which there is not",
+                      r->axis);
+        check_condition(k, r);
+    }
+}
+
 static void check_functions(checker *k)
 {
     const dg_node_class *c = k->c;
@@ -221,7 +274,8 @@ static void check_class(checker *k)
     if (!c->name || !is_class_name(c->name))
         bad_class(k, "class-name",
                   "a class's name has small letters, digits and _, in parts separated by dots");
-    else if (dg_structure_find(c->name) || dg_is_among("input use group", c->name))
+    else if (dg_structure_find(c->name) || dg_structure_class(c->name) ||
+             strcmp(c->name, "group") == 0)
         bad_class(k, "class-name", "this name belongs to the language");
     else if (dg_registry_find(k->r, c->name))
         bad_class(k, "class-twice", "there is such a class already");
@@ -233,6 +287,7 @@ static void check_class(checker *k)
         check_attrs(k, child->attrs, child->conf_size,
                     dg_printf(k->r->arena, "attribute of <%s>", child->name));
     check_functions(k);
+    check_rules(k);
 }
 
 static int add(dg_registry *r, const dg_node_class *c, dg_where at, dg_diag *d)
@@ -240,7 +295,9 @@ static int add(dg_registry *r, const dg_node_class *c, dg_where at, dg_diag *d)
     checker k = { r, c, at, d, 0 };
 
     if (c->size > sizeof *c || c->size < offsetof(dg_node_class, check) ||
-        c->port_size != sizeof(dg_port) || c->attr_size != sizeof(dg_attr)) {
+        c->port_size != sizeof(dg_port) || c->attr_size != sizeof(dg_attr) ||
+        (c->size > offsetof(dg_node_class, rule_size) && c->rules &&
+         c->rule_size != sizeof(dg_rule))) {
         int rc = dg_fail(d, DG_EINPUT, at, "class-size",
                          "a class was compiled with rows of %u, %u and %u bytes, this program has "
                          "%zu, %zu and %zu",

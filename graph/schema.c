@@ -31,6 +31,10 @@ static const char *const value_of[] = {
     [DG_ATTR_WHEN] = "when",  [DG_ATTR_INTS] = "integers", [DG_ATTR_SIZES] = "sizes",
 };
 
+/* What every node may carry, by the kind of its value. */
+#define COMMON                                                                                    \
+    "wire when text connect integer on when budget text on_fail text device bool exact bool frozen"
+
 static void print_doc(dg_str *out, const char *doc)
 {
     if (!doc)
@@ -177,15 +181,18 @@ static void print_class(dg_str *out, const dg_node_class *c)
     }
     begin_element(out, "node", c->name, c->brief);
     for (const dg_port *p = c->ports; p && p->name; p++)
-        if (!(p->flags & DG_PORT_OUT) && !(p->flags & DG_PORT_OPTIONAL))
+        if (!(p->flags & DG_PORT_OUT) && !(p->flags & DG_PORT_OPTIONAL) && *p->name != '*')
             print_required(out, p->name, p->doc, "wire", NULL);
-    dg_str_add(&more, "bool recompute id id");
+    dg_str_add(&more, "bool recompute id id " COMMON);
     if (c->reference)
         dg_str_add(&more, " text pretrained");
     for (const dg_port *p = c->ports; p && p->name; p++)
-        if (!(p->flags & DG_PORT_OUT) && p->flags & DG_PORT_OPTIONAL)
+        if (!(p->flags & DG_PORT_OUT) && p->flags & DG_PORT_OPTIONAL && *p->name != '*')
             dg_str_fmt(&more, " wire %s", p->name);
-    print_attrs(out, c->attrs, more.s);
+    if (c->names_offset)
+        dg_str_add(out, "    <zeroOrMore><attribute><anyName/><text/></attribute></zeroOrMore>\n");
+    else
+        print_attrs(out, c->attrs, more.s);
     dg_str_free(&more);
     if (c->children && c->children->name) {
         dg_str_add(out, "    <zeroOrMore><choice>");
@@ -223,6 +230,12 @@ static void print_fixed(dg_str *out)
              "    <attribute name=\"id\"><ref name=\"v.id\"/></attribute>\n"
              "    <optional><attribute name=\"optional\"><ref "
              "name=\"v.bool\"/></attribute></optional>\n  </element></define>\n"
+             "  <define name=\"loop\"><element name=\"loop\">\n"
+             "    <zeroOrMore><attribute><choice><name>count</name><name>when</name></choice><ref "
+             "name=\"v.wire\"/></attribute></zeroOrMore>\n"
+             "    <zeroOrMore><attribute><choice><name>id</name><name>times</name></choice>"
+             "<text/></attribute></zeroOrMore>\n"
+             "    <ref name=\"nodes\"/>\n  </element></define>\n"
              "  <define name=\"part\"><element name=\"part\">\n"
              "    <zeroOrMore><choice><ref name=\"one\"/><ref name=\"input\"/><ref "
              "name=\"top\"/></choice></zeroOrMore>\n"
@@ -286,7 +299,7 @@ void dg_schema_print(dg_str *out, const dg_registry *r)
     print_structures(out);
     print_fixed(out);
     dg_str_add(out, "  <define name=\"one\"><choice><ref name=\"let\"/><ref name=\"include\"/><ref "
-                    "name=\"stack\"/><ref name=\"use\"/>\n");
+                    "name=\"stack\"/><ref name=\"use\"/><ref name=\"loop\"/>\n");
     for (int i = 0; i < dg_registry_n(r); i++)
         dg_str_fmt(out, "    <ref name=\"node.%s\"/>\n", dg_registry_at(r, i)->name);
     dg_str_add(out, "  </choice></define>\n");

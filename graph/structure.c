@@ -1,4 +1,4 @@
-/* structure.c: pipeline, plugin, mesh, let, include, part, stack, model, input, use, train,
+/* structure.c: pipeline, plugin, mesh, let, include, part, stack, model, input, use, loop, train,
  * evaluate, checkpoint. */
 #include "graph/structure.h"
 
@@ -9,6 +9,8 @@ static const dg_attr pipeline_attrs[] = {
       "of the language: 1" },
     DG_STR(dg_pipeline_conf, name, NULL, "for people; the file's name if left out"),
     DG_INT(dg_pipeline_conf, seed, 0, 0, 9007199254740992.0, "of all random numbers"),
+    DG_STR(dg_pipeline_conf, digest, NULL,
+           "of the canonical graph, as validate prints it: another graph is refused"),
     { 0 },
 };
 static const dg_attr plugin_attrs[] = {
@@ -18,6 +20,14 @@ static const dg_attr plugin_attrs[] = {
 static const dg_attr mesh_attrs[] = {
     DG_STR_REQUIRED(dg_mesh_conf, dp,
                     "size of the axis dp: a number, or \"ranks\" for as many as are started"),
+    DG_INT(dg_mesh_conf, tp, 1, 1, 65536, "size of the axis tp: ranks that share one batch"),
+    DG_ENUM(dg_mesh_conf, order, 0, "document|ready",
+            "in which order collectives are launched: one list for all axes, or each as soon as "
+            "its input is there"),
+    DG_STR(dg_mesh_conf, devices, "cpu",
+           "cpu, cuda (each rank the GPU of its local number), one GPU for all (cuda:0), or a list "
+           "with one for each rank"),
+    DG_ENUM(dg_mesh_conf, share_gpu, 0, "no|test", "test: several ranks may have one GPU"),
     { 0 },
 };
 static const dg_attr train_attrs[] = {
@@ -29,11 +39,18 @@ static const dg_attr train_attrs[] = {
             "of arithmetic; bf16 keeps f32 weights, f64 runs reference kernels"),
     DG_WHEN(dg_train_conf, patience, NULL,
             "stop early when the checkpoint's best has not improved for so long"),
+    DG_ENUM(dg_train_conf, on_fail, 0, "abort|vote|skip",
+            "when something fails on one rank: all stop, all decide together, or this rank alone "
+            "leaves out its batch"),
+    DG_ENUM(dg_train_conf, capture, 0, "never|always|shape",
+            "CUDA-graph capture; shape: each image size when it is met again"),
     { 0 },
 };
 static const dg_attr evaluate_attrs[] = {
     DG_WHEN(dg_evaluate_conf, every, NULL,
             "how often during training; only at its end if left out"),
+    DG_INT(dg_evaluate_conf, on, -1, -1, 65535, "the one rank that evaluates; -1: all of them"),
+    DG_WHEN(dg_evaluate_conf, budget, NULL, "how long the others may have to wait for it"),
     { 0 },
 };
 static const dg_attr checkpoint_attrs[] = {
@@ -52,6 +69,10 @@ static const dg_attr use_attrs[] = {
     DG_STR_REQUIRED(dg_use_conf, model, "id of the model"),
     { 0 },
 };
+static const dg_attr loop_attrs[] = {
+    DG_INT(dg_loop_conf, times, 0, 0, 1e9, "how often; 0: as count says"),
+    { 0 },
+};
 
 #define CONF(T, rows) .attrs = rows, .conf_size = sizeof(T)
 const dg_structure dg_structures[] = {
@@ -65,7 +86,7 @@ const dg_structure dg_structures[] = {
       CONF(dg_plugin_conf, plugin_attrs) },
     { .name = "mesh",
       .inside = "pipeline",
-      .brief = "Names the axis along which ranks share the work.",
+      .brief = "Names the axes along which ranks share the work.",
       CONF(dg_mesh_conf, mesh_attrs) },
     { .name = "let",
       .inside = "pipeline part model train evaluate stack",
@@ -121,6 +142,15 @@ static const dg_port input_ports[] = {
     { 0 },
 };
 static const dg_port no_ports[] = { { 0 } };
+static const dg_port loop_ports[] = {
+    DG_IN_OPTIONAL("count", "any", "a scalar: how often"),
+    { 0 },
+};
+static const dg_rule loop_rules[] = {
+    { DG_RULE_LOOP, .from = "count", .why = "repeats its nodes as often as it says" },
+    { DG_RULE_PROVED, .why = "programs have no loops inside a step" },
+    { 0 },
+};
 
 const dg_node_class dg_class_input = {
     DG_NODE_CLASS,        .name = "input",      .brief = "An input of a model.",
@@ -135,6 +165,28 @@ const dg_node_class dg_class_use = {
     .attrs = use_attrs,
     .conf_size = sizeof(dg_use_conf),
 };
+
+const dg_node_class dg_class_loop = {
+    DG_NODE_CLASS,
+    .name = "loop",
+    .brief = "Repeats the nodes inside it within one iteration of its scope.",
+    .doc = "Needs count=\"@...\" or times=\"n\". Nodes inside belong to the scope around it.",
+    .ports = loop_ports,
+    .attrs = loop_attrs,
+    .conf_size = sizeof(dg_loop_conf),
+    .rules = loop_rules,
+};
+
+const dg_node_class *dg_structure_class(const char *name)
+{
+    static const dg_node_class *const classes[] = { &dg_class_input, &dg_class_use,
+                                                    &dg_class_loop };
+
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
+        if (strcmp(classes[i]->name, name) == 0)
+            return classes[i];
+    return NULL;
+}
 
 bool dg_is_among(const char *list, const char *word)
 {

@@ -26,19 +26,22 @@ typedef struct dg_pipeline_conf {
     int64_t     version;
     const char *name;
     int64_t     seed;
+    const char *digest;
 } dg_pipeline_conf;
 typedef struct dg_plugin_conf {
     const char *path;
 } dg_plugin_conf;
 typedef struct dg_mesh_conf {
-    const char *dp;
+    const char *dp, *devices;
+    int64_t     tp, order, share_gpu;
 } dg_mesh_conf;
 typedef struct dg_train_conf {
-    int64_t steps, epochs, accumulate, precision;
+    int64_t steps, epochs, accumulate, precision, on_fail, capture;
     dg_when patience;
 } dg_train_conf;
 typedef struct dg_evaluate_conf {
-    dg_when every;
+    dg_when every, budget;
+    int64_t on;
 } dg_evaluate_conf;
 typedef struct dg_checkpoint_attrs {
     const char *to;
@@ -51,8 +54,13 @@ typedef struct dg_input_conf {
 typedef struct dg_use_conf {
     const char *model;
 } dg_use_conf;
+typedef struct dg_loop_conf {
+    int64_t times; /* 0: as often as the input count says */
+} dg_loop_conf;
 
-/* Classes of the two structural elements that are nodes. */
-extern const dg_node_class dg_class_input, dg_class_use;
+/* Classes of the structural elements that are nodes. */
+extern const dg_node_class dg_class_input, dg_class_use, dg_class_loop;
+/* The one of this name, or NULL. */
+const dg_node_class *dg_structure_class(const char *name);
 
 #endif

@@ -212,9 +212,8 @@ static bool choose_port(dg_loader *l, const dg_node *node, const dg_item_attr *a
     return false;
 }
 
-bool dg_load_wire(dg_loader *l, dg_node *node, int port, const dg_item_attr *a)
+bool dg_load_wire(dg_loader *l, dg_node *node, dg_wire *w, const dg_item_attr *a)
 {
-    dg_wire    *w = &node->in[port];
     const char *path = a->value + 1;
     target      t;
 
@@ -306,6 +305,30 @@ static void unknown_key(dg_loader *l, const dg_node *node, const dg_item_attr *a
     for (int i = 0; i < record->n_fields; i++)
         names[n++] = record->fields[i].key;
     dg_report_nearest(&l->report, last ? last + 1 : w->key, names, n, "its keys");
+    dg_str_free(&type);
+}
+
+void dg_load_guard(dg_loader *l, dg_node *node, const dg_item_attr *a)
+{
+    const dg_wire     *w = &node->when;
+    const dg_contract *have, *record;
+    bool               optional = false;
+    dg_str             type = { 0 };
+
+    if (!w->from || w->from->broken)
+        return;
+    have = w->from->out_contracts[w->port];
+    if (w->key)
+        have = dg_contract_key(have, w->key, &record, &optional);
+    if (!have)
+        unknown_key(l, node, a, w, record);
+    if (!have || have->kind == DG_TYPE_ANY ||
+        (have->kind == DG_TYPE_TENSOR && have->n_dims == 0 && have->ellipsis < 0))
+        return;
+    dg_contract_print(&type, &l->g->dims, have);
+    dg_report_fail(&l->report, node->item->frame, a->value_at, "when-scalar",
+                   "%s=\"%s\": a guard is one number, here it is %s", a->name, a->value, type.s);
+    dg_report_help(&l->report, "<test in=\"%s\" is=\"positive\"/> makes one of it", a->value);
     dg_str_free(&type);
 }
 

@@ -4,6 +4,17 @@ libnodes_la_SOURCES += \
 	nodes/batch.c \
 	nodes/builtin.c \
 	nodes/builtin.h \
+	nodes/control/agree.c \
+	nodes/control/broadcast.c \
+	nodes/control/equalize.c \
+	nodes/control/filter.c \
+	nodes/control/gather.c \
+	nodes/control/partition.c \
+	nodes/control/record.c \
+	nodes/control/resize.c \
+	nodes/control/skip.c \
+	nodes/control/source.c \
+	nodes/control/test.c \
 	nodes/decoder/anchors.c \
 	nodes/decoder/anchors.h \
 	nodes/decoder/detect.c \
@@ -15,14 +26,19 @@ libnodes_la_SOURCES += \
 	nodes/evaluate/coco.c \
 	nodes/gradient/allreduce.c \
 	nodes/gradient/backward.c \
+	nodes/gradient/norm.c \
+	nodes/layer/linear.c \
+	nodes/layer/norm.c \
 	nodes/layers.c \
 	nodes/layers.h \
 	nodes/loader/coco.c \
 	nodes/loader/synthetic.c \
+	nodes/loss/mean.c \
 	nodes/loss/rtdetr.c \
 	nodes/optimizer/adamw.c \
 	nodes/optimizer/ema.c \
 	nodes/optimizer/schedule.c \
 	nodes/optimizer/schedule.h \
 	nodes/sampler/bucket.c \
+	nodes/sampler/plain.c \
 	nodes/sink/log.c

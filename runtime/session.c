@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/pool.h"
+#include "graph/vary.h"
 #include "nodes/builtin.h"
 #include "runtime/available.h"
 #include "runtime/weights.h"
@@ -124,6 +125,7 @@ static int load_graph(dg_run *run, dg_diag *d)
     run->graph->keep_names = run->o.keep_named;
     DG_TRY(fit_world(run, d));
     DG_TRY(dg_graph_check(run->graph, d));
+    DG_TRY(dg_graph_runnable(run->graph, d));
 out:
     return rc;
 }

@@ -42,6 +42,11 @@ void dg_build_enter(dg_build *b, dg_origin origin, const char *prefix, const cha
     b->reference = dg_strdup(b->arena, reference ? reference : "");
 }
 
+void dg_build_freeze(dg_build *b, bool frozen)
+{
+    b->frozen = frozen;
+}
+
 dg_origin dg_build_origin(const dg_build *b)
 {
     return b->origin;

@@ -15,6 +15,8 @@ bool        dg_build_failed(const dg_build *b); /* some value was poisoned */
  * names reference.relative (either may be "": then relative alone). */
 void      dg_build_enter(dg_build *b, dg_origin origin, const char *prefix, const char *reference);
 dg_origin dg_build_origin(const dg_build *b);
+/* Parameters declared from here on are not trained, whatever the node says. */
+void      dg_build_freeze(dg_build *b, bool frozen);
 /* Ranks on a mesh axis, for dg_axis_size and collectives. */
 void dg_build_axis(dg_build *b, const char *axis, int64_t size);
 

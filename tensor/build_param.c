@@ -104,7 +104,7 @@ static dg_val param(dg_build *b, const char *path, dg_param_kind kind, dg_shape 
 
 dg_val dg_param(dg_build *b, const char *path, dg_shape shape, dg_init init)
 {
-    return param(b, path, DG_TRAINABLE, shape, init);
+    return param(b, path, b->frozen ? DG_FROZEN : DG_TRAINABLE, shape, init);
 }
 
 dg_val dg_param_frozen(dg_build *b, const char *path, dg_shape shape, dg_init init)

@@ -41,7 +41,7 @@ struct dg_build {
     dg_arena                *arena; /* the program's */
     dg_origin                origin;
     const char              *prefix, *reference;
-    bool                     failed;
+    bool                     failed, frozen;
     dg_segment               segment;
     dg_phase                 phase;
     dg_map                  *constants; /* text of type, shape and hash -> dg_constant */

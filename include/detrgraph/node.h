@@ -273,7 +273,8 @@ typedef enum dg_rule_kind {
     DG_RULE_SEED,       /* an order is drawn here, and must be drawn alike over axis; `when` says where it is not */
     DG_RULE_CORRELATED, /* draws that are the same on all ranks although `from` differs: a warning */
     DG_RULE_NORMALISER, /* `from` divides a loss: invariant, once it is reduced over axis (NULL: as it comes) */
-    DG_RULE_NONLINEAR,  /* `from` must not be a pending sum */
+    DG_RULE_NONLINEAR,  /* `from` must not be a pending sum; so it is without any row, too */
+    DG_RULE_LINEAR,     /* pending sums pass as such */
     DG_RULE_STATE,      /* replicated state is updated from `from` */
     DG_RULE_GRADIENTS,  /* `to` has the gradient of `from` for every trainable parameter */
     DG_RULE_METRIC,     /* `to` is a number about all items of `from`: joined over axis */
@@ -284,6 +285,7 @@ typedef enum dg_rule_kind {
     DG_RULE_AGREE,      /* one word, over the control plane; the operand may be missing */
     DG_RULE_ALLGATHER,
     DG_RULE_ALLGATHERV, /* leading dimensions may differ */
+    DG_RULE_BYPASS,     /* the node leaves out its collectives where `from` holds nothing */
     /* the course of a step */
     DG_RULE_SKIP,       /* where this node fires, the rest of the iteration does not take place */
     DG_RULE_STOP,       /* where this node fires, the loop ends */

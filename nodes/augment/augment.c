@@ -8,6 +8,7 @@
 #include <detrgraph/node.h>
 
 typedef struct conf {
+    int64_t     seed;
     dg_children steps;
 } conf;
 
@@ -60,7 +61,20 @@ static const dg_child_class children[] = {
 
 static const dg_port ports[] = {
     DG_IN("in", "picks", "what the sampler picked"),
-    DG_OUT_FLAGS("out", "samples", DG_PORT_VARIES, "changed images with their objects"),
+    DG_OUT("out", "samples", "changed images with their objects"),
+    { 0 },
+};
+
+static const dg_attr attrs[] = {
+    DG_ENUM(conf, seed, 0, "sample|rank|shared",
+            "draws follow the sample's number in the run, or are each rank's own, or the same on all ranks"),
+    { 0 },
+};
+
+static const dg_rule rules[] = {
+    { DG_RULE_VALUE, .to = "out", .when = "seed=rank", .why = "draws on each rank for itself" },
+    { DG_RULE_CORRELATED, .from = "in", .when = "seed=shared", .why = "draws the same numbers on every rank" },
+    { DG_RULE_PROVED, .when = "seed!=sample", .why = "draws follow the sample" },
     { 0 },
 };
 
@@ -183,7 +197,9 @@ const dg_node_class dg_node_augment = {
     .role = DG_ROLE_AUGMENT,
     .brief = "Random changes of image and boxes, in the order of the elements inside it.",
     .ports = ports,
+    .attrs = attrs,
     .conf_size = sizeof(conf),
+    .rules = rules,
     .children = children,
     .children_offset = offsetof(conf, steps),
     .item = item,

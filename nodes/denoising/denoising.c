@@ -17,11 +17,9 @@ enum { EMPTY_PAD, EMPTY_ABSENT };
 
 static const dg_port ports[] = {
     DG_IN("targets", "{labels:i[B,M],boxes:f[B,M,4],count:i[B]}", "objects of each image"),
-    DG_OUT_FLAGS("out", "{labels:i[B,N],boxes:f[B,N,4],meta:i[4],query:i[B,P],gt:i[B,P]}",
-                 DG_PORT_VARIES,
-                 "classes and boxes of the queries; meta: M, groups, live queries, queries of a "
-                 "group; query and gt: pairs of "
-                 "a positive query with its object"),
+    DG_OUT("out", "{labels:i[B,N],boxes:f[B,N,4],meta:i[4],query:i[B,P],gt:i[B,P]}",
+           "classes and boxes of the queries; meta: M, groups, live queries, queries of a group; "
+           "query and gt: pairs of a positive query with its object"),
     { 0 },
 };
 
@@ -33,16 +31,19 @@ static const dg_attr attrs[] = {
     DG_NUM(
         conf, box_noise, 1, 0, 10,
         "largest shift of a corner over half the side, of positives; negatives: up to twice that"),
-    DG_ENUM(conf, empty, EMPTY_PAD, "pad|absent",
-            "when no image of the batch has an object: two dummy queries, as the reference has it, "
-            "or none"),
+    DG_ENUM(conf, empty, EMPTY_ABSENT, "pad|absent",
+            "when no image of this rank's batch has an object: two dummy queries, as the reference "
+            "has it, or none"),
     DG_STR(conf, axis, NULL,
            "mesh axis over which M is the maximum; without it every rank has its own M"),
     { 0 },
 };
 
-static const dg_collective collectives[] = {
-    { "allreduce", "targets", "axis" },
+static const dg_rule rules[] = {
+    { DG_RULE_ALLREDUCE, .from = "targets", .axis = "axis", .when = "axis",
+      .why = "takes the largest count of all ranks" },
+    { DG_RULE_PRESENCE, .to = "out", .from = "targets", .when = "empty=absent",
+      .why = "is absent when targets.count is 0 (empty=\"absent\")" },
     { 0 },
 };
 
@@ -91,7 +92,7 @@ const dg_node_class dg_node_denoising = {
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),
-    .collectives = collectives,
+    .rules = rules,
     .lower = lower,
     .classes = classes,
 };

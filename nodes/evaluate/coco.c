@@ -28,6 +28,11 @@ static const dg_attr attrs[] = {
     { 0 },
 };
 
+static const dg_rule rules[] = {
+    { DG_RULE_METRIC, .to = "metrics", .from = "in", .axis = "axis", .why = "scores the images of all ranks" },
+    { 0 },
+};
+
 typedef struct state {
     const conf   *conf;
     dg_sink_args  args;
@@ -378,6 +383,7 @@ const dg_node_class dg_node_evaluate_coco = {
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),
+    .rules = rules,
     .begin = begin,
     .take = take,
     .finish = finish,

@@ -9,7 +9,7 @@ typedef struct conf {
 
 static const dg_port ports[] = {
     DG_IN("in", "any", "gradients, a tensor, or a record of tensors"),
-    DG_OUT_FLAGS("out", "any", DG_PORT_INVARIANT, "the same on every rank of the axis"),
+    DG_OUT("out", "any", "the same on every rank of the axis"),
     { 0 },
 };
 
@@ -19,8 +19,8 @@ static const dg_attr attrs[] = {
     { 0 },
 };
 
-static const dg_collective collectives[] = {
-    { "allreduce", "in", "axis" },
+static const dg_rule rules[] = {
+    { DG_RULE_ALLREDUCE, .to = "out", .from = "in", .axis = "axis", .why = "joins all ranks' values" },
     { 0 },
 };
 
@@ -63,6 +63,6 @@ const dg_node_class dg_node_allreduce = {
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),
-    .collectives = collectives,
+    .rules = rules,
     .lower = lower,
 };

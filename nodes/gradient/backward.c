@@ -17,6 +17,12 @@ static const dg_attr attrs[] = {
     { 0 },
 };
 
+static const dg_rule rules[] = {
+    { DG_RULE_GRADIENTS, .to = "gradients", .from = "loss", .why = "differentiates the loss" },
+    { DG_RULE_PARTIAL, .to = "gradients", .from = "loss", .why = "has this rank's summand" },
+    { 0 },
+};
+
 static void lower(dg_build *b, const void *self, const dg_val in[], dg_val out[])
 {
     (void)self;
@@ -33,5 +39,6 @@ const dg_node_class dg_node_backward = {
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),
+    .rules = rules,
     .lower = lower,
 };

@@ -11,7 +11,7 @@
 
 typedef struct conf {
     const char *root, *split, *images, *annotations;
-    int64_t     on_error;
+    int64_t     on_error, files;
 } conf;
 
 enum { OUT };
@@ -28,6 +28,14 @@ static const dg_attr attrs[] = {
     DG_STR(conf, images, "images", "folder of the images, below root"),
     DG_ENUM(conf, on_error, 0, "stop|replace",
             "an image that cannot be read: stop the run with its name, or take another sample and count"),
+    DG_ENUM(conf, files, 0, "same|rank", "every rank sees the same data set, compared at the start, or its own"),
+    { 0 },
+};
+
+static const dg_rule rules[] = {
+    { DG_RULE_VALUE, .to = "out", .when = "files=rank", .why = "reads files that only this rank sees" },
+    { DG_RULE_RATE, .to = "out", .when = "files=rank", .why = "reads files that only this rank sees" },
+    { DG_RULE_PROVED, .when = "files=rank", .why = "data sets are compared at the start" },
     { 0 },
 };
 
@@ -185,6 +193,7 @@ const dg_node_class dg_node_loader_coco = {
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),
+    .rules = rules,
     .check = check,
     .open = open_set,
 };

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 typedef struct conf {
-    int64_t images, width, height, classes, min_objects, max_objects, seed;
+    int64_t images, width, height, classes, min_objects, max_objects, seed, files;
     double  smallest, largest;
 } conf;
 
@@ -31,6 +31,14 @@ static const dg_attr attrs[] = {
     DG_NUM(conf, smallest, 0.15, 0.02, 1, "side of an object, of the shorter side of the image, at least"),
     DG_NUM(conf, largest, 0.4, 0.02, 1, "at most"),
     DG_INT(conf, seed, 0, 0, 1000000000, "another seed gives other scenes: training and evaluation need different ones"),
+    DG_ENUM(conf, files, 0, "same|rank", "every rank has the same scenes, compared at the start, or its own"),
+    { 0 },
+};
+
+static const dg_rule rules[] = {
+    { DG_RULE_VALUE, .to = "out", .when = "files=rank", .why = "has scenes that only this rank sees" },
+    { DG_RULE_RATE, .to = "out", .when = "files=rank", .why = "has scenes that only this rank sees" },
+    { DG_RULE_PROVED, .when = "files=rank", .why = "data sets are compared at the start" },
     { 0 },
 };
 
@@ -285,6 +293,7 @@ const dg_node_class dg_node_loader_synthetic = {
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),
+    .rules = rules,
     .check = check,
     .open = open_set,
 };

@@ -2,7 +2,8 @@
  * for classes and boxes. Matching: Carion et al. 2020; varifocal: Zhang et al. 2021, with the pair's
  * IoU as target; denoising pairs are known.
  *
- *   K           max(1, objects over all ranks of `axis`) / ranks; for denoising sets K * groups
+ *   K           max(1, objects over all ranks of `axis`) / ranks; for denoising sets K * groups;
+ *               `objects` brings the number from elsewhere
  *   loss_vfl    w_class sum vfl(logits, IoU of matched pairs) / K
  *   loss_bbox   w_l1    sum |d(cx, cy, w, h)| / K              over matched pairs
  *   loss_giou   w_giou  sum (1 - GIoU) / K
@@ -14,21 +15,24 @@
 #include <stdlib.h>
 
 typedef struct conf {
-    int64_t     classification;
+    int64_t     classification, terms, empty;
     double      class_weight, l1_weight, giou_weight, alpha, gamma;
     double      match_class, match_l1, match_giou, match_alpha, match_gamma;
     const char *axis;
 } conf;
 
-enum { PREDICTIONS, TARGETS };
+enum { PREDICTIONS, TARGETS, OBJECTS };
 enum { TOTAL, TERMS };
 enum { VARIFOCAL, FOCAL };
+enum { ALL_TERMS, CLASS_TERMS, BOX_TERMS };
 
 static const dg_port ports[] = {
     DG_IN("predictions",
           "{logits:f[B,Q,C],boxes:f[B,Q,4],aux?:any,enc?:any,dn?:any,denoising?:any}",
           "output of decoder.rtdetr"),
     DG_IN("targets", "{labels:i[B,M],boxes:f[B,M,4],count:i[B]}", "objects of each image"),
+    DG_IN_OPTIONAL("objects", "i[...]",
+                   "objects of all ranks, counted elsewhere: the sum of its elements"),
     DG_OUT_MAIN("total", "f[]", "sum of the terms"),
     DG_OUT("terms", "{loss_*:f[]}",
            "weighted terms by the reference's names: loss_vfl, loss_bbox_aux_0, ..."),
@@ -50,11 +54,22 @@ static const dg_attr attrs[] = {
     DG_NUM(conf, match_gamma, 2, 0, 10, "gamma of the class cost"),
     DG_STR(conf, axis, NULL,
            "mesh axis over which objects are counted; without it every rank counts its own"),
+    DG_ENUM(conf, terms, ALL_TERMS, "all|class|box", "which terms are computed"),
+    DG_ENUM(conf, empty, 0, "zero|absent",
+            "when this rank's batch holds no object: terms as they come, those of boxes 0, or none"),
     { 0 },
 };
 
-static const dg_collective collectives[] = {
-    { "allreduce", "targets", "axis" },
+static const dg_rule rules[] = {
+    { DG_RULE_ALLREDUCE, .from = "targets", .axis = "axis", .when = "axis,!objects",
+      .why = "counts the objects of all ranks" },
+    { DG_RULE_NORMALISER, .to = "total", .from = "targets", .axis = "axis", .when = "!objects",
+      .why = "divides by the number of objects", .flags = DG_RULE_TRAIN },
+    { DG_RULE_NORMALISER, .to = "total", .from = "objects", .when = "objects",
+      .why = "divides by the number of objects", .flags = DG_RULE_TRAIN },
+    { DG_RULE_PRESENCE, .from = "targets", .when = "empty=absent",
+      .why = "is absent when targets.count is 0 (empty=\"absent\")" },
+    { DG_RULE_PROVED, .when = "empty=absent", .why = "its terms are always computed" },
     { 0 },
 };
 
@@ -62,6 +77,7 @@ typedef struct sums {
     dg_build   *b;
     const conf *c;
     dg_val      labels, boxes, count; /* targets */
+    dg_val      counted;              /* objects of all ranks, or none */
     dg_val      terms, total;
 } sums;
 
@@ -72,13 +88,15 @@ typedef struct pairs {
 
 static dg_val objects(const sums *s)
 {
-    dg_build *b = s->b;
-    dg_val    n = dg_real(b, dg_sum(b, s->count, DG_ALL_AXES, false));
+    dg_build   *b = s->b;
+    const char *axis = s->c->axis ? s->c->axis : dg_has(s->counted) ? "dp" : NULL;
+    dg_val      mine = dg_has(s->counted) ? s->counted : s->count;
+    dg_val      n = dg_real(b, dg_sum(b, mine, DG_ALL_AXES, false));
 
-    if (s->c->axis)
-        n = dg_all_reduce(b, n, DG_SUM, s->c->axis);
+    if (axis && !dg_has(s->counted))
+        n = dg_all_reduce(b, n, DG_SUM, axis);
     n = dg_max2(b, n, dg_number(b, 1));
-    return s->c->axis ? dg_scale(b, n, 1 / (double)dg_axis_size(b, s->c->axis), 0) : n;
+    return axis ? dg_scale(b, n, 1 / (double)dg_axis_size(b, axis), 0) : n;
 }
 
 static void add_term(sums *s, const char *kind, const char *set, dg_val sum, double weight,
@@ -106,7 +124,10 @@ static void add_set(sums *s, const char *set, dg_val prediction, dg_val labels, 
     dg_val class = dg_class_loss(b, logits, labels, p->query, p->gt, attr.focal ? DG_NONE : box.iou,
                                  p->dn, &attr);
 
-    add_term(s, attr.focal ? "focal" : "vfl", set, class, c->class_weight, p->normaliser);
+    if (c->terms != BOX_TERMS)
+        add_term(s, attr.focal ? "focal" : "vfl", set, class, c->class_weight, p->normaliser);
+    if (c->terms == CLASS_TERMS)
+        return;
     add_term(s, "bbox", set, box.l1, c->l1_weight, p->normaliser);
     add_term(s, "giou", set, box.giou, c->giou_weight, p->normaliser);
 }
@@ -193,6 +214,7 @@ static void lower(dg_build *b, const void *self, const dg_val in[], dg_val out[]
     s.labels = dg_record_get(b, in[TARGETS], "labels");
     s.boxes = dg_record_get(b, in[TARGETS], "boxes");
     s.count = dg_record_get(b, in[TARGETS], "count");
+    s.counted = in[OBJECTS];
     normaliser = dg_name(b, objects(&s), "loss.objects");
     add_matched(&s, "", predictions, normaliser);
     add_list(&s, predictions, "aux", NULL, normaliser);
@@ -212,6 +234,6 @@ const dg_node_class dg_node_loss_rtdetr = {
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),
-    .collectives = collectives,
+    .rules = rules,
     .lower = lower,
 };

@@ -25,6 +25,7 @@ enum { MOST_GROUPS = DG_MAX_GROUPS - 1 }; /* and the rest */
 
 static const dg_port ports[] = {
     DG_IN("gradients", "gradients", "gradients of all parameters"),
+    DG_IN_OPTIONAL("norm", "f[]", "their norm, for clip; without it it is taken here"),
     DG_OUT("parameters", "parameters", "the parameters after the step"),
     { 0 },
 };
@@ -53,6 +54,12 @@ static const dg_child_class children[] = {
       "parameters with settings of their own; the others form the last group" },
     { "schedule", dg_schedule_attrs, sizeof(dg_schedule_conf), 1,
       "how the learning rate of all groups changes" },
+    { 0 },
+};
+
+static const dg_rule rules[] = {
+    { DG_RULE_STATE, .from = "gradients", .why = "updates weights and moments" },
+    { DG_RULE_STATE, .from = "norm", .why = "updates weights and moments" },
     { 0 },
 };
 
@@ -95,7 +102,7 @@ static void lower(dg_build *b, const void *self, const dg_val in[], dg_val out[]
     const conf   *c = self;
     dg_group      groups[DG_MAX_GROUPS];
     dg_adamw_attr attr = { c->beta1, c->beta2, c->eps, c->weight_decay, c->clip, 0, groups };
-    dg_val        norm = dg_name(b, dg_gradient_norm(b, in[0]), "grad_norm");
+    dg_val        norm = dg_name(b, dg_has(in[1]) ? in[1] : dg_gradient_norm(b, in[0]), "grad_norm");
 
     attr.n_groups = collect(c, groups);
     out[0] = dg_adamw(b, in[0], norm, &attr);
@@ -129,6 +136,7 @@ const dg_node_class dg_node_optimizer_adamw = {
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),
+    .rules = rules,
     .children = children,
     .children_offset = offsetof(conf, children),
     .check = check,

@@ -21,6 +21,11 @@ static const dg_attr attrs[] = {
     { 0 },
 };
 
+static const dg_rule rules[] = {
+    { DG_RULE_STATE, .from = "of", .why = "updates the average" },
+    { 0 },
+};
+
 static void lower(dg_build *b, const void *self, const dg_val in[], dg_val out[])
 {
     (void)self;
@@ -43,6 +48,7 @@ const dg_node_class dg_node_ema = {
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),
+    .rules = rules,
     .lower = lower,
     .control = control,
 };

@@ -16,9 +16,9 @@
 #include <string.h>
 
 typedef struct conf {
-    int64_t     batch, tail;
+    int64_t     batch, tail, seed;
     dg_sizes    sizes;
-    bool        shuffle;
+    bool        shuffle, repeat;
     dg_when     until;
     dg_sizes    base;
     const char *axis;
@@ -41,7 +41,27 @@ static const dg_attr attrs[] = {
     DG_ENUM(conf, tail, KEEP, "drop|pad|keep",
             "items that do not fill a batch: leave them out, fill up with others, or (one rank only) fill up "
             "without counting"),
-    DG_STR(conf, axis, NULL, "mesh axis over which batches are dealt"),
+    DG_ENUM(conf, seed, 0, "shared|rank", "the plan is drawn alike on every rank, or by each for itself"),
+    DG_BOOL(conf, repeat, false, "never ends: what is left over begins the next round"),
+    DG_STR(conf, axis, NULL,
+           "mesh axis over which the batches of one plan are dealt; without it every rank plans for the items that "
+           "it has"),
+    { 0 },
+};
+
+static const dg_rule rules[] = {
+    { DG_RULE_VALUE, .to = "out", .axis = "axis", .when = "axis", .why = "deals batches over the axis" },
+    { DG_RULE_RATE, .to = "out", .axis = "axis", .when = "axis,tail=keep",
+      .why = "keeps the last batch, which may not be enough for every rank" },
+    { DG_RULE_RATE, .to = "out", .from = "in", .why = "fills batches by the sizes of the items that it is given" },
+    { DG_RULE_DIMS, .to = "out", .from = "in", .why = "picks sizes for the items that it is given" },
+    { DG_RULE_LEADING, .to = "out", .when = "tail=keep", .why = "keeps a last batch that is smaller" },
+    { DG_RULE_SEED, .to = "out", .axis = "axis", .when = "axis,shuffle,seed=rank",
+      .why = "draws the plan that is dealt on each rank for itself" },
+    { DG_RULE_VALUE, .to = "out", .when = "shuffle,seed=rank", .why = "draws its plan on each rank for itself" },
+    { DG_RULE_ENDLESS, .to = "out", .when = "repeat", .why = "never ends" },
+    { DG_RULE_PROVED, .when = "repeat", .why = "an epoch's plan is made at once" },
+    { DG_RULE_PROVED, .when = "seed=rank", .why = "plans are the same on every rank" },
     { 0 },
 };
 
@@ -224,6 +244,7 @@ const dg_node_class dg_node_sampler_bucket = {
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),
+    .rules = rules,
     .check = check,
     .schedule = schedule,
     .sizes = list_sizes,

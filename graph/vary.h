@@ -1,0 +1,35 @@
+/* vary.h: the proof of rank invariance: what differs among ranks, followed along wires, guards and
+ * loops to collectives, gradients and state. docs/invariance.md says what is proved and why. */
+#ifndef DG_GRAPH_VARY_H
+#define DG_GRAPH_VARY_H
+
+#include "graph/graph.h"
+
+typedef struct dg_vary_axis {
+    const char *name;
+    int64_t     size;
+} dg_vary_axis;
+
+/* What a picture of the graph shows of the proof. */
+typedef struct dg_vary_marks {
+    const char ***varies; /* by node number and output: "dp" where its value differs, or NULL */
+    bool         *path;   /* by node number: lies on the path of a rejection */
+} dg_vary_marks;
+
+/* Proves the graph for its mesh: errors with the ids DG-..., all of them, those that follow from
+ * another folded. Where dp has one rank, what two ranks would make wrong is a warning. params: of
+ * the programs lowered so far. marks may be NULL; else it is filled, in the arena. */
+int dg_vary_check(const dg_graph *g, dg_params *params, dg_vary_marks *marks, dg_arena *arena,
+                  dg_diag *d) DG_MUST_USE;
+
+/* Refuses words that are proved and that no run executes: id "only-proved". */
+int dg_graph_runnable(const dg_graph *g, dg_diag *d) DG_MUST_USE;
+
+/* The graph as ranks compare it: elements and attributes after expansion, without what cannot
+ * matter; and its digest, 16 hexadecimal digits. */
+void     dg_graph_canonical(dg_str *out, const dg_graph *g);
+uint64_t dg_graph_digest(const dg_graph *g);
+/* Fails with DG-DIGEST where another graph differs, and names the first difference. */
+int dg_graph_compare(const dg_graph *g, const dg_graph *other, dg_diag *d) DG_MUST_USE;
+
+#endif

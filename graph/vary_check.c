@@ -1,0 +1,257 @@
+/* vary_check.c: the proof of a whole graph: evaluations, then the training loop, whose length may
+ * hang on what they measure; for the ranks that there are, and for two. */
+#include "graph/vary_self.h"
+
+#include <string.h>
+
+#include "graph/report.h"
+
+static dg_where where_of(const dg_item *item, const char *attr, dg_where otherwise)
+{
+    const dg_item_attr *a = item ? dg_item_find(item, attr) : NULL;
+
+    return a ? a->value_at : otherwise;
+}
+
+/* What keeps a whole evaluation from taking place on every rank alike. */
+static dg_vary scope_fires(dg_proof *p, const dg_scope *s)
+{
+    dg_vary v = { 0 };
+
+    if (s->kind != DG_SCOPE_EVALUATE)
+        return v;
+    if (s->on >= 0)
+        v = dg_vary_source(p, p->live, NULL, where_of(s->item, "on", s->where), false,
+                           dg_printf(p->arena, "scope %s", s->id),
+                           "<evaluate> takes place on rank %lld only", (long long)s->on);
+    if (s->every.unit == DG_MINUTES)
+        v = dg_vary_join(v, dg_vary_source(p, p->live, NULL, where_of(s->item, "every", s->where),
+                                           false, dg_printf(p->arena, "clock %s", s->id),
+                                           "its time comes by the clock of each rank"));
+    return v;
+}
+
+static void check_rescue(dg_proof *p)
+{
+    const dg_scope *s = p->scope;
+    dg_where        at = where_of(s->item, "on_fail", s->where);
+    const dg_node  *node = NULL;
+
+    for (int i = 0; i < s->n_nodes && s->on_fail != DG_FAIL_SKIP && !node; i++)
+        if (s->nodes[i]->on_fail == DG_FAIL_SKIP) {
+            node = s->nodes[i];
+            at = where_of(node->item, "on_fail", node->where);
+        }
+    if ((s->on_fail != DG_FAIL_SKIP && !node) || !p->clock->shared || !p->live)
+        return;
+    dg_vary v = dg_vary_source(p, p->live, node, at, false, "rescue",
+                               "on_fail=\"skip\": the rank that fails leaves out its batch");
+
+    dg_vary_fault(p, "DG-FAIL", at, v,
+                  "a rank that recovers alone leaves the others of %s waiting in %s",
+                  dg_vary_name(p, p->live), dg_vary_called(p, p->meetings.items[0].node))
+        ->help = "on_fail=\"abort\" stops all ranks, \"vote\" lets them decide together";
+}
+
+/* Sizes that differ: capture must be the same on all ranks, and the slowest sets the pace. */
+static void check_skew(dg_proof *p)
+{
+    uint32_t axes = 0;
+
+    for (int i = 0; i < p->meetings.n; i++)
+        axes |= p->meetings.items[i].axes;
+    dg_vary v = dg_vary_only(p->skew, axes);
+
+    if (!p->skewed || !v.axes)
+        return;
+    if (p->scope->capture == DG_CAPTURE_SHAPE) {
+        dg_vary captured = dg_vary_step(p, v, p->skewed, p->skewed->where, "capture",
+                                        "image sizes differ, and with them what has been captured");
+
+        dg_vary_fault(p, "DG-ORDER", where_of(p->scope->item, "capture", p->scope->where), captured,
+                      "each size is captured when it is met again, which is not at the same step on "
+                      "all ranks of %s: a collective would be captured on some and not on others",
+                      dg_vary_name(p, captured.axes))
+            ->help = "capture=\"always\" or \"never\", or sizes that all ranks choose together";
+    }
+    dg_vary_warn(p, "DG-W-SKEW", p->skewed->where, v,
+                 "draw the size once for all ranks: <broadcast>, or a sampler with axis",
+                 "%s has other image sizes on other ranks of %s at the same step: all wait for the "
+                 "slowest",
+                 dg_vary_called(p, p->skewed), dg_vary_name(p, v.axes));
+}
+
+/* Nodes that compute on one rank, while others wait at the next collective. */
+static void check_alone(dg_proof *p)
+{
+    for (int i = 0; i < p->scope->n_nodes && p->clock->shared && p->live; i++) {
+        const dg_node *node = p->scope->nodes[i];
+
+        if (node->on >= 0 && (node->class->lower || node->model))
+            dg_vary_warn(p, "DG-W-SKEW", where_of(node->item, "on", node->where), (dg_vary){ .axes = p->live },
+                         node->budget.unit ? "do it on every rank" : "say how long it may take: budget=\"10 min\"",
+                         "%s runs on rank %lld alone, and the others wait for it at their next "
+                         "collective",
+                         dg_vary_called(p, node), (long long)node->on);
+    }
+}
+
+static void begin_scope(dg_proof *p, const dg_scope *s)
+{
+    p->scope = s;
+    p->train = s->kind == DG_SCOPE_TRAIN;
+    p->clock = DG_NEW(p->arena, dg_clocked);
+    p->clock->timed = s->steps > 0;
+    p->meetings.n = 0;
+    p->skewed = NULL;
+    p->skew.axes = 0;
+}
+
+/* The loop of <train> ends when `patience` is over. */
+static void add_patience(dg_proof *p)
+{
+    const dg_scope *s = p->scope;
+    dg_where        at = where_of(s->item, "patience", s->where);
+    dg_vary         v = { 0 };
+
+    if (s->kind != DG_SCOPE_TRAIN || s->patience.unit == DG_NEVER)
+        return;
+    v = dg_vary_step(p, p->metric, NULL, at, "patience",
+                     "patience=\"...\" ends the loop by a number that each rank has for itself");
+    if (s->patience.unit == DG_MINUTES)
+        v = dg_vary_join(v, dg_vary_source(p, p->live, NULL, at, false, "patience",
+                                           "patience in minutes is over by the clock of each rank"));
+    p->clock->rate = dg_vary_join(p->clock->rate, v);
+}
+
+static void prove_scope(dg_proof *p, const dg_scope *s)
+{
+    int     before = p->faults.n;
+    dg_vary fires;
+
+    begin_scope(p, s);
+    p->lowered = p->wants_sizes = false;
+    p->roots.n = p->facts.n = p->lost.n = 0;
+    fires = scope_fires(p, s);
+    dg_vary_walk(p, fires);
+    if (p->roots.n || p->wants_sizes) {
+        dg_vary_lower(p);
+        if (p->lowered) {
+            p->faults.n = before;
+            begin_scope(p, s);
+            dg_vary_walk(p, fires);
+            dg_vary_gradients(p);
+        }
+    }
+    add_patience(p);
+    dg_vary_clocks(p);
+    check_rescue(p);
+    check_skew(p);
+    check_alone(p);
+    if (s->kind == DG_SCOPE_TRAIN)
+        p->shared = p->clock->shared;
+}
+
+/* A number for all that is each rank's own; one rank's is that rank's to save. */
+static void check_best(dg_proof *p)
+{
+    const dg_checkpoint_conf *c = &p->g->checkpoint;
+
+    if (!c->best || !p->metric.axes || c->best->scope->on >= 0 || c->best->on >= 0)
+        return;
+    dg_vary_fault(p, "DG-VALUE", c->where, p->metric,
+                  "<checkpoint> chooses by \"%s\" of \"%s\", which each rank of %s has for itself",
+                  c->best_key, c->best->id, dg_vary_name(p, p->metric.axes))
+        ->help = "axis=\"dp\" on the evaluation gathers what all ranks found";
+}
+
+static void check_waiting(dg_proof *p)
+{
+    for (int i = 0; i < p->g->n_evaluates && p->shared && p->live; i++) {
+        const dg_scope *s = p->g->evaluates[i];
+
+        if (s->on >= 0)
+            dg_vary_warn(p, "DG-W-SKEW", where_of(s->item, "on", s->where), (dg_vary){ .axes = p->live },
+                         s->budget.unit ? "evaluate on every rank: a sampler with axis, evaluate.coco with axis"
+                                        : "say how long it may take: budget=\"10 min\"",
+                         "<evaluate> takes place on rank %lld alone, and the others wait for it at "
+                         "their next step",
+                         (long long)s->on);
+    }
+}
+
+static int prove(const dg_graph *g, dg_params *params, dg_vary_marks *marks, dg_arena *arena,
+                 int64_t dp, bool two, dg_diag *d)
+{
+    dg_proof p = { .g = g,
+                   .arena = arena,
+                   .params = params,
+                   .marks = marks,
+                   .roots_by_key = dg_map_new(arena) };
+
+    if (g->axis) {
+        p.axes[p.n_axes++] = (dg_vary_axis){ g->axis, dp };
+        if (g->mesh.tp > 1)
+            p.axes[p.n_axes++] = (dg_vary_axis){ "tp", g->mesh.tp };
+    }
+    for (int i = 0; i < p.n_axes; i++)
+        p.live |= p.axes[i].size > 1 ? 1u << i : 0;
+    DG_PUSH(arena, p.causes, ((dg_cause){ .text = "" }));
+    dg_vary_mesh(&p);
+    for (int i = 0; i < g->n_evaluates; i++)
+        prove_scope(&p, g->evaluates[i]);
+    check_best(&p);
+    if (g->train)
+        prove_scope(&p, g->train);
+    check_waiting(&p);
+    return dg_vary_report(&p, two, d);
+}
+
+static int check_axes(const dg_graph *g, const dg_scope *s, dg_arena *arena, dg_diag *d)
+{
+    dg_proof p = { .g = g, .arena = arena };
+    int      rc = 0;
+
+    p.axes[p.n_axes++].name = "dp";
+    p.axes[p.n_axes++].name = "tp";
+    for (int i = 0; i < s->n_nodes; i++) {
+        const dg_item_attr *a = dg_item_find(s->nodes[i]->item, "axis");
+        const char         *text = a ? a->value : "";
+
+        for (; *text; text += strcspn(text, "+"), text += *text == '+') {
+            const char *name = dg_strndup(arena, text, strcspn(text, "+"));
+
+            if (dg_vary_axes_of(&p, name))
+                continue;
+            rc = dg_fail(d, DG_EINPUT, a->value_at, "axis-unknown",
+                         "axis=\"%s\": there is no axis \"%s\"", a->value, name);
+            dg_help(d, "the axes of a mesh are dp and tp; \"dp+tp\" are both");
+        }
+    }
+    return rc;
+}
+
+int dg_vary_check(const dg_graph *g, dg_params *params, dg_vary_marks *marks, dg_arena *arena,
+                  dg_diag *d)
+{
+    int rc = 0, own;
+
+    if (!g->mesh.item)
+        return 0;
+    for (int i = 0; i < g->n_models + g->n_evaluates + 1; i++) {
+        const dg_scope *s = i < g->n_models                    ? g->models[i]
+                            : i < g->n_models + g->n_evaluates ? g->evaluates[i - g->n_models]
+                                                               : g->train;
+
+        own = s ? check_axes(g, s, arena, d) : 0;
+        rc = rc ? rc : own;
+    }
+    if (rc)
+        return rc;
+    rc = prove(g, params, marks, arena, g->ranks, false, d);
+    if (g->ranks == 1) {
+        own = prove(g, params, marks, arena, 2, true, d);
+        rc = rc ? rc : own;
+    }
+    return rc;
+}

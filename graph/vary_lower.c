@@ -1,0 +1,247 @@
+/* vary_lower.c: what only lowering shows. The scope is lowered with everything there; at another
+ * image size and batch, where these vary and a collective's operand may follow them; and once
+ * without each thing that may be missing on some ranks. Keys and gradients that are then gone are
+ * there on some ranks only. */
+#include "graph/vary_self.h"
+
+#include <string.h>
+
+#include "tensor/build.h"
+
+enum { MOST_ROOTS = 32, NONE = -1 };
+
+typedef struct watcher {
+    dg_proof *p;
+    dg_facts *facts;
+    int      *first; /* by node number */
+    bool      without;
+} watcher;
+
+/* --- facts ----------------------------------------------------------------------------------- */
+
+static void add_fact(watcher *w, const dg_node *node, int port, const char *key, dg_shape shape)
+{
+    DG_PUSH(w->p->arena, *w->facts,
+            ((dg_fact){ .node = node->number,
+                        .port = port,
+                        .next = w->first[node->number],
+                        .key = key,
+                        .shape = shape,
+                        .lost = NONE }));
+    w->first[node->number] = w->facts->n - 1;
+}
+
+static void add_keys(watcher *w, dg_build *b, const dg_node *node, int port, const char *prefix,
+                     dg_val v)
+{
+    if (dg_kind_of(b, v) == DG_KIND_TENSOR)
+        add_fact(w, node, port, prefix, dg_shape_of(b, v));
+    for (int i = 0; dg_kind_of(b, v) == DG_KIND_RECORD && i < dg_record_n(b, v); i++) {
+        const char *key = dg_record_key(b, v, i);
+
+        add_keys(w, b, node, port,
+                 dg_printf(w->p->arena, "%s%s%s", prefix, *prefix ? "." : "", key),
+                 dg_record_get(b, v, key));
+    }
+}
+
+static bool is_operand(const dg_node *node, int port)
+{
+    for (const dg_rule *r = node->class->rules; r && r->kind; r++)
+        if (dg_rule_is_collective(r) && r->to && dg_rule_input(node, r) == port)
+            return true;
+    return false;
+}
+
+static void watch(void *ctx, dg_build *b, const dg_node *node, const dg_val in[],
+                  const dg_val out[])
+{
+    watcher *w = ctx;
+
+    if (w->without && out)
+        return; /* seen before it was lowered */
+    for (int i = 0; i < node->n_in; i++) {
+        if (!dg_has(in[i]) || dg_is_poison(in[i]))
+            continue;
+        if (is_operand(node, i))
+            add_keys(w, b, node, i, "", in[i]);
+        else if (node->in[i].key)
+            add_fact(w, node, i, "", DG_SCALAR);
+    }
+}
+
+static int *no_facts(dg_proof *p)
+{
+    int *first = DG_NEW_N(p->arena, p->g->n_nodes + 1, int);
+
+    for (int i = 0; i <= p->g->n_nodes; i++)
+        first[i] = NONE;
+    return first;
+}
+
+/* Lowers the scope; facts and, where missing is given, the parameters without gradient. */
+static bool lower(dg_proof *p, dg_size size, int batch, const dg_absence *absent, dg_facts *facts,
+                  int **first, bool *missing)
+{
+    watcher     w = { p, facts, *first = no_facts(p), absent != NULL };
+    dg_program *program;
+    dg_diag    *d = dg_diag_open(); /* its faults are reported by who lowers for their sake */
+    const int  *list;
+    bool        ok = dg_lower_without(&program, p->g, p->scope, size, batch, absent, p->params, watch,
+                                      &w, d) == 0;
+
+    if (ok && missing) {
+        int n = dg_uncovered(program, &list);
+
+        *missing = program->grads != 0;
+        for (int i = 0; i < n; i++)
+            missing[1 + list[i]] = true;
+    }
+    if (ok)
+        dg_program_close(&program);
+    dg_diag_close(&d);
+    return ok;
+}
+
+/* --- other sizes ----------------------------------------------------------------------------- */
+
+static const dg_fact *same_fact(const dg_facts *facts, const int *first, const dg_fact *f)
+{
+    for (int i = first[f->node]; i >= 0; i = facts->items[i].next)
+        if (facts->items[i].port == f->port && strcmp(facts->items[i].key, f->key) == 0)
+            return &facts->items[i];
+    return NULL;
+}
+
+/* Which dimensions of operands are others at this size or batch? */
+static void compare_shapes(dg_proof *p, dg_size size, int batch, bool by_size)
+{
+    dg_facts facts = { 0 };
+    int     *first;
+    bool     ok = lower(p, size, batch, NULL, &facts, &first, NULL);
+
+    for (int i = 0; i < p->facts.n; i++) {
+        dg_fact       *f = &p->facts.items[i];
+        const dg_fact *g = ok ? same_fact(&facts, first, f) : NULL;
+        bool           other = !g || g->shape.rank != f->shape.rank, inner = other;
+
+        for (int k = 0; !other && k < f->shape.rank; k++)
+            inner |= k > 0 && g->shape.d[k] != f->shape.d[k];
+        other |= inner || (g && !dg_shape_equal(g->shape, f->shape));
+        *(by_size ? &f->by_size : &f->by_lead) |= other;
+        *(by_size ? &f->inner_by_size : &f->inner_by_lead) |= inner;
+    }
+}
+
+/* --- what may be missing --------------------------------------------------------------------- */
+
+static int count(const dg_facts *facts, const int *first, const dg_fact *f)
+{
+    int n = 0;
+
+    for (int i = first[f->node]; i >= 0; i = facts->items[i].next)
+        n += facts->items[i].port == f->port && strcmp(facts->items[i].key, f->key) == 0;
+    return n;
+}
+
+static void without(dg_proof *p, dg_size size, const dg_absence *absent, int root,
+                    const bool *missing)
+{
+    dg_facts facts = { 0 };
+    int     *first, n = dg_params_n(p->params);
+    bool    *gone = DG_NEW_N(p->arena, n + 1, bool);
+
+    if (!lower(p, size, 0, absent, &facts, &first, gone))
+        return;
+    for (int i = 0; i < p->facts.n; i++) {
+        dg_fact *f = &p->facts.items[i];
+
+        if (f->lost < 0 && count(&facts, first, f) < count(&p->facts, p->first_fact, f))
+            f->lost = root;
+    }
+    for (int i = 0; gone[0] && i < n; i++) { /* without <backward> the walk has said so */
+        bool known = missing[1 + i];
+
+        for (int k = 0; k < p->lost.n; k++)
+            known |= p->lost.items[k].param == i;
+        if (gone[1 + i] && !known)
+            DG_PUSH(p->arena, p->lost, ((dg_lost){ i, root }));
+    }
+}
+
+static void merge(dg_absence *absent, const dg_root *r)
+{
+    absent[r->node->number] |= r->absent;
+}
+
+void dg_vary_lower(dg_proof *p)
+{
+    dg_diag    *d = dg_diag_open();
+    dg_absence *absent = DG_NEW_N(p->arena, p->g->n_nodes, dg_absence);
+    dg_chain    chain;
+    dg_size     size;
+    int         n = p->roots.n < MOST_ROOTS ? p->roots.n : MOST_ROOTS;
+    bool       *missing = NULL;
+
+    p->facts.n = 0;
+    p->lost.n = 0;
+    p->lowered = dg_scope_size(&size, p->scope, d) == 0 &&
+                 dg_graph_chain(&chain, p->scope, d) == 0 &&
+                 lower(p, size, 0, NULL, &p->facts, &p->first_fact, NULL);
+    dg_diag_close(&d);
+    if (!p->lowered)
+        return;
+    if (p->wants_sizes && chain.sampler) {
+        const dg_size *sizes;
+        int            batch;
+
+        (void)chain.sampler->class->sizes(chain.sampler->conf, &sizes, &batch);
+        compare_shapes(p, (dg_size){ size.w + 32, size.h + 32 }, 0, true);
+        compare_shapes(p, size, batch + 1, false);
+    }
+    if (n == 0)
+        return;
+    missing = DG_NEW_N(p->arena, dg_params_n(p->params) + 1, bool);
+    dg_facts unused = { 0 };
+    int     *first;
+
+    (void)lower(p, size, 0, NULL, &unused, &first, missing);
+    for (int i = 0; i < n; i++) {
+        memset(absent, 0, (size_t)p->g->n_nodes * sizeof *absent);
+        merge(absent, &p->roots.items[i]);
+        without(p, size, absent, i, missing);
+    }
+    for (int i = 0; i < p->roots.n; i++)
+        merge(absent, &p->roots.items[i]);
+    if (p->roots.n > 1)
+        without(p, size, absent, 0, missing);
+}
+
+/* --- gradients ------------------------------------------------------------------------------- */
+
+/* One fault for each root: the first parameter that it leaves without gradient, and how many. */
+void dg_vary_gradients(dg_proof *p)
+{
+    for (int root = 0; root < p->roots.n; root++) {
+        const dg_root       *r = &p->roots.items[root];
+        const dg_param_info *info = NULL;
+        int                  n = 0;
+
+        for (int i = 0; i < p->lost.n; i++)
+            if (p->lost.items[i].root == root) {
+                info = info ? info : dg_params_at(p->params, p->lost.items[i].param);
+                n++;
+            }
+        if (!info)
+            continue;
+        const char *more = n > 1 ? dg_printf(p->arena, " (and %d more)", n - 1) : "";
+
+        dg_vary_fault(p, "DG-GRAD", info->where, r->present,
+                      "parameter %s of \"%s\"%s gets a gradient on some ranks of %s only: its path to "
+                      "the loss may be missing",
+                      info->name, info->where.node ? info->where.node : "?", more,
+                      dg_vary_name(p, r->present.axes))
+            ->help = "empty=\"pad\" or connect=\"zero\" keeps the path on every rank with zero "
+                     "gradients; or decide together: <agree in=\"...\" op=\"any\" axis=\"dp\"/>";
+    }
+}

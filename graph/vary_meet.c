@@ -1,0 +1,318 @@
+/* vary_meet.c: where ranks meet: collectives, replicated state, devices. A collective over axes A is
+ * legal if A is disjoint from its activation, from the presence of its operand or of each of its
+ * keys, from each dimension of it, and from the clocks of the loops around it, and if one thread
+ * launches all of them in one order. */
+#include <string.h>
+
+#include "graph/vary_self.h"
+
+/* --- operands -------------------------------------------------------------------------------- */
+
+/* Keys that are lost with one root are one fault: the first, and how many more. */
+static void lost_keys(dg_proof *p, const dg_node *node, int port, uint32_t axes, int root)
+{
+    const dg_node *from = node->in[port].from;
+    const char    *key = NULL;
+    dg_vary        missing = dg_vary_only(p->roots.items[root].present, axes);
+    int            n = 0;
+
+    for (int i = p->first_fact[node->number]; i >= 0; i = p->facts.items[i].next)
+        if (p->facts.items[i].port == port && p->facts.items[i].lost == root &&
+            *p->facts.items[i].key) {
+            key = p->facts.items[i].key; /* the list begins with the last one */
+            n++;
+        }
+    if (!key || !missing.axes)
+        return;
+    missing = dg_vary_step(p, missing, from, from->where, "key",
+                           "%s.%s comes from %s, which gives it only where \"%s\" is there", from->id,
+                           key, dg_vary_called(p, from), p->roots.items[root].node->id);
+    dg_vary_fault(p, "DG-KEYS", node->where, missing,
+                  "%s over %s needs key \"%s\"%s on every rank, but it may be missing on some",
+                  dg_vary_called(p, node), dg_vary_name(p, missing.axes), key,
+                  n > 1 ? dg_printf(p->arena, " (and %d more)", n - 1) : "")
+        ->help = "make what it comes from give something on every rank (empty=\"pad\" or \"zero\", "
+                 "connect=\"zero\"), or decide together with <agree>";
+}
+
+static void operand_keys(dg_proof *p, const dg_node *node, int port, uint32_t axes)
+{
+    for (int root = 0; p->lowered && root < p->roots.n; root++)
+        lost_keys(p, node, port, axes, root);
+}
+
+/* What varies of the operand's shape. */
+static dg_vary operand_shape(const dg_proof *p, const dg_node *node, int port, bool ragged,
+                             const dg_seen *operand)
+{
+    dg_vary v = { 0 };
+    bool    by_size = !p->lowered, by_lead = !p->lowered && !ragged;
+
+    for (int i = p->lowered ? p->first_fact[node->number] : -1; i >= 0; i = p->facts.items[i].next) {
+        const dg_fact *f = &p->facts.items[i];
+
+        if (f->port != port)
+            continue;
+        by_size |= ragged ? f->inner_by_size : f->by_size;
+        by_lead |= ragged ? f->inner_by_lead : f->by_lead;
+    }
+    if (by_size)
+        v = dg_vary_join(v, operand->size);
+    if (by_lead)
+        v = dg_vary_join(v, operand->lead);
+    return v;
+}
+
+static void check_operand(dg_proof *p, const dg_node *node, const dg_rule *r, int port,
+                          const dg_seen *in, uint32_t axes)
+{
+    const char *op = dg_rule_word(p, node, "op");
+    bool        ragged = r->kind == DG_RULE_ALLGATHERV;
+    dg_vary     known = dg_vary_join(in->value, in->partial);
+
+    operand_keys(p, node, port, axes);
+    if (in->size.axes & axes || in->lead.axes & axes) {
+        dg_vary shape = dg_vary_only(operand_shape(p, node, port, ragged, in), axes);
+
+        p->wants_sizes = true;
+        if (shape.axes)
+            dg_vary_fault(p, "DG-SHAPE", node->where, shape,
+                          "%s over %s needs one shape on all ranks, but a dimension of its operand "
+                          "may differ among them",
+                          dg_vary_called(p, node), dg_vary_name(p, shape.axes))
+                ->help = "choose the size together (<broadcast>), or gather with <allgatherv>";
+    }
+    if (r->kind == DG_RULE_ALLREDUCE && op && strcmp(op, "sum") == 0 && axes & ~known.axes) {
+        dg_vary none = dg_vary_source(p, axes & ~known.axes, node, node->where, true, "sum",
+                                      "what it sums is the same on all ranks of %s",
+                                      dg_vary_name(p, axes & ~known.axes));
+
+        dg_vary_fault(p, "DG-VALUE", node->where, none,
+                      "%s sums over %s a value that is the same on all its ranks: it is multiplied "
+                      "by their number",
+                      dg_vary_called(p, node), dg_vary_name(p, none.axes))
+            ->help = "op=\"mean\" or \"max\", or leave the collective out";
+    }
+}
+
+/* --- collectives ----------------------------------------------------------------------------- */
+
+static void check_order(dg_proof *p, const dg_node *node, const dg_seen in[], uint32_t axes)
+{
+    int last = 0, before = p->meetings.n;
+
+    for (int i = 0; i < node->n_in; i++)
+        last = in[i].collective > last ? in[i].collective : last;
+    if (!p->g->mesh.ready || before == 0 || last == before)
+        return;
+    const dg_node *other = p->meetings.items[before - 1].node;
+    dg_vary        race = dg_vary_source(
+        p, axes | p->meetings.items[before - 1].axes, other, other->where, false, "order",
+        "%s does not wait for it, nor it for %s (order=\"ready\")", dg_vary_called(p, other),
+        dg_vary_called(p, other));
+
+    dg_vary_fault(p, "DG-ORDER", node->where, race,
+                  "%s over %s is launched as soon as its input is there: ranks may launch it and %s "
+                  "in different orders",
+                  dg_vary_called(p, node), dg_vary_name(p, axes), dg_vary_called(p, other))
+        ->help = "order=\"document\" on <mesh>: one list for all collectives";
+}
+
+static void check_thread(dg_proof *p, const dg_node *node, uint32_t axes)
+{
+    dg_vary race = dg_vary_source(p, axes, node, node->where, false, "thread",
+                                  "its operand is data on its way, which loader threads handle");
+
+    dg_vary_fault(p, "DG-ORDER", node->where, race,
+                  "%s over %s is launched by a loader thread, beside the collectives of the step: "
+                  "two threads race, and the order may differ among ranks",
+                  dg_vary_called(p, node), dg_vary_name(p, axes))
+        ->help = "plan from what every rank knows (<sampler.bucket axis=...>), or send it in the "
+                 "step";
+}
+
+static void check_firing(dg_proof *p, const dg_node *node, dg_vary fires, uint32_t axes)
+{
+    dg_vary v = dg_vary_only(fires, axes);
+
+    if (!v.axes)
+        return;
+    dg_vary_fault(p, "DG-PRES", node->where, v,
+                  "%s over %s may not take part on some ranks, and the others would wait for them",
+                  dg_vary_called(p, node), dg_vary_name(p, v.axes))
+        ->help = "decide together: <agree in=\"...\" op=\"any\" axis=\"...\"/> gives one answer to "
+                 "all ranks";
+}
+
+static void add_meeting(dg_proof *p, const dg_node *node, dg_clocked *clock, uint32_t axes)
+{
+    DG_PUSH(p->arena, p->meetings, ((dg_meeting){ node, clock, axes }));
+    for (; clock; clock = clock->up)
+        clock->shared = true;
+}
+
+static void set_result(dg_proof *p, const dg_node *node, const dg_rule *r, const dg_seen *in,
+                       dg_vary fires, uint32_t axes, dg_seen *out)
+{
+    dg_vary value = in->value;
+
+    if (r->kind == DG_RULE_REDUCE) {
+        out->value = dg_vary_join(dg_vary_source(p, axes, node, node->where, true, "root",
+                                                 "%s leaves the result on the root alone",
+                                                 dg_vary_called(p, node)),
+                                  value);
+        return;
+    }
+    if (r->kind == DG_RULE_AGREE)
+        value = dg_vary_join(value, dg_vary_step(p, in->present, node, node->where, "vote",
+                                                 "%s hears only those who have an operand",
+                                                 dg_vary_called(p, node)));
+    out->value = dg_vary_minus(value, axes);
+    out->partial = dg_vary_minus(in->partial, axes);
+    out->inexact = dg_vary_minus(in->inexact, axes);
+    out->present = fires;
+    if (r->kind == DG_RULE_BROADCAST)
+        out->present = dg_vary_join(fires, dg_vary_minus(in->present, axes));
+    out->only = -1;
+}
+
+void dg_vary_collective(dg_proof *p, const dg_node *node, const dg_rule *r, const dg_seen in[],
+                        dg_vary fires, dg_clocked *clock, dg_seen *out)
+{
+    static const dg_seen nothing = { .only = -1 };
+    uint32_t             axes = dg_rule_axes(p, node, r) & p->live;
+    int                  port = dg_rule_input(node, r);
+    const dg_seen       *operand = port >= 0 && in[port].there ? &in[port] : &nothing;
+
+    if (!axes)
+        return;
+    if (operand->stream)
+        check_thread(p, node, axes);
+    else
+        check_order(p, node, in, axes);
+    check_firing(p, node, fires, axes);
+    if (r->kind == DG_RULE_BROADCAST && operand->present.axes & axes &&
+        !(operand->only == dg_rule_int(node, "root", 0) && axes == p->live))
+        check_firing(p, node, operand->present, axes);
+    if (r->to && r->kind != DG_RULE_AGREE && !operand->stream)
+        check_operand(p, node, r, port, operand, axes);
+    add_meeting(p, node, clock, axes);
+    if (r->to)
+        set_result(p, node, r, operand, fires, axes, out);
+}
+
+void dg_vary_clocks(dg_proof *p)
+{
+    for (int i = 0; i < p->meetings.n; i++) {
+        const dg_meeting *m = &p->meetings.items[i];
+
+        for (const dg_clocked *c = m->clock; c; c = c->up) {
+            dg_vary v = dg_vary_only(c->rate, m->axes);
+
+            if (!v.axes)
+                continue;
+            dg_vary_fault(p, "DG-RATE", m->node->where, v,
+                          "%s over %s stands in a loop that may run more often on some ranks than on "
+                          "others",
+                          dg_vary_called(p, m->node), dg_vary_name(p, v.axes))
+                ->help = "make the counts equal (equal=\"drop\" or \"pad\", tail=\"drop\" or \"pad\", "
+                         "<equalize>), or decide together (<agree>, <broadcast>)";
+            break;
+        }
+    }
+}
+
+/* --- state ----------------------------------------------------------------------------------- */
+
+void dg_vary_state(dg_proof *p, const dg_node *node, const dg_rule *r, const dg_seen in[],
+                   dg_vary fires)
+{
+    int     port = dg_rule_input(node, r);
+    dg_vary value = { 0 };
+
+    if (port >= 0 && in[port].there)
+        value = dg_vary_join(dg_vary_join(in[port].value, in[port].partial), in[port].inexact);
+    if (fires.axes)
+        dg_vary_fault(p, "DG-STATE", node->where, fires,
+                      "%s %s on some ranks only: state that all ranks of %s hold alike would drift "
+                      "apart",
+                      dg_vary_called(p, node), r->why, dg_vary_name(p, fires.axes))
+            ->help = "decide together: <agree in=\"...\" op=\"any\" axis=\"...\"/> gives one answer "
+                     "to all ranks";
+    else if (value.axes)
+        dg_vary_fault(p, "DG-STATE", node->where, value,
+                      "%s %s from what differs among the ranks of %s: state that they hold alike "
+                      "would drift apart",
+                      dg_vary_called(p, node), r->why, dg_vary_name(p, value.axes))
+            ->help = "reduce it first: <allreduce axis=\"...\"/> of gradients, norm=\"sync\" of "
+                     "running statistics";
+}
+
+/* --- devices --------------------------------------------------------------------------------- */
+
+/* "rank" where every rank has its own device, else the one that all have. */
+static const char *device_of_ranks(const dg_proof *p)
+{
+    const char *list = p->g->mesh.item ? p->g->mesh.devices : "cpu";
+
+    return strcmp(list, "cuda") == 0 || strchr(list, ',') ? "rank" : list;
+}
+
+static bool is_on_host(const dg_node *node)
+{
+    return !node->class->lower && !node->class->feeds && !node->model;
+}
+
+void dg_vary_device(dg_proof *p, const dg_node *node, const dg_seen in[], dg_seen *out)
+{
+    const char *ranks = device_of_ranks(p), *own = node->device;
+    bool        host = is_on_host(node);
+
+    if (own && strcmp(own, "rank") == 0)
+        own = ranks;
+    for (int i = 0; own && i < node->n_in; i++) {
+        const char *have = in[i].there ? in[i].device : NULL;
+
+        if (!have || strcmp(have, own) == 0 || (host && strcmp(own, "cpu") == 0))
+            continue;
+        dg_vary_fault(p, "DG-DEVICE", node->where, (dg_vary){ 0 },
+                      "%s runs on %s, but \"%s\" lives on %s: a kernel launched there reads "
+                      "nothing, and says nothing",
+                      dg_vary_called(p, node), own, node->in[i].from ? node->in[i].from->id : "?",
+                      strcmp(have, "rank") == 0 ? "the rank's own device" : have)
+            ->help = "leave device out: a node runs where its inputs are";
+        own = NULL;
+        break;
+    }
+    for (int i = 0; i < node->n_out; i++)
+        if (!out[i].stream)
+            out[i].device = own && !host ? own : ranks;
+}
+
+/* Ranks on one GPU wait for each other's kernels: every rank has one of its own. */
+void dg_vary_mesh(dg_proof *p)
+{
+    const dg_mesh      *m = &p->g->mesh;
+    const dg_item_attr *a = m->item ? dg_item_find(m->item, "devices") : NULL;
+    const char         *twice = NULL;
+
+    if (!a || m->share || !p->live || strcmp(m->devices, "cpu") == 0 ||
+        strcmp(m->devices, "cuda") == 0)
+        return;
+    if (!strchr(m->devices, ','))
+        twice = m->devices;
+    for (const char *s = m->devices; *s && !twice; s += strcspn(s, ","), s += *s == ',')
+        for (const char *t = m->devices; t < s && !twice; t += strcspn(t, ","), t += *t == ',')
+            if (strcspn(s, ",") == strcspn(t, ",") && strncmp(s, t, strcspn(s, ",")) == 0)
+                twice = dg_strndup(p->arena, s, strcspn(s, ","));
+    if (twice)
+        dg_vary_fault(p, "DG-DEVICE", a->value_at,
+                      dg_vary_source(p, p->live, NULL, a->value_at, false, "devices",
+                                     "the map from ranks to devices names %s for more than one rank",
+                                     twice),
+                      "two ranks of %s would have the same GPU, %s: the map from ranks to devices is "
+                      "not one to one",
+                      dg_vary_name(p, p->live), twice)
+            ->help = "devices=\"cuda\" gives each rank the GPU of its local number; in tests, "
+                     "share_gpu=\"test\"";
+}

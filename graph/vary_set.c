@@ -1,0 +1,302 @@
+/* vary_set.c: sets of axes with what brought each axis in, and the faults that end such a path.
+ *
+ * Causes form trees: each is one step from the one before it. Faults of one root, the first step
+ * where a rank's own value became more than a value, are one error; the others are folded. */
+#include <string.h>
+
+#include "graph/load.h"
+#include "graph/vary_self.h"
+
+enum { STEPS = 12, MOST_FOLDED = 256 }; /* steps of a path that are printed; errors in JSON */
+
+const char *dg_vary_called(const dg_proof *p, const dg_node *node)
+{
+    return dg_node_called(p->arena, node);
+}
+
+uint32_t dg_vary_axes_of(const dg_proof *p, const char *text)
+{
+    uint32_t axes = 0;
+
+    for (const char *s = text; s && *s;) {
+        size_t n = strcspn(s, "+, ");
+
+        for (int i = 0; i < p->n_axes; i++)
+            if (strlen(p->axes[i].name) == n && strncmp(p->axes[i].name, s, n) == 0)
+                axes |= 1u << i;
+        s += n;
+        s += *s != '\0';
+    }
+    return axes;
+}
+
+const char *dg_vary_name(const dg_proof *p, uint32_t axes)
+{
+    dg_str      out = { 0 };
+    const char *text;
+
+    for (int i = 0; i < p->n_axes; i++)
+        if (axes >> i & 1)
+            dg_str_fmt(&out, "%s%s (%lld ranks)", out.n ? " and " : "", p->axes[i].name,
+                       (long long)p->axes[i].size);
+    text = dg_strdup(p->arena, out.s ? out.s : "no axis");
+    dg_str_free(&out);
+    return text;
+}
+
+dg_vary dg_vary_join(dg_vary a, dg_vary b)
+{
+    for (int i = 0; i < DG_VARY_AXES; i++)
+        if (b.axes >> i & 1 && !(a.axes >> i & 1))
+            a.cause[i] = b.cause[i];
+    a.axes |= b.axes;
+    return a;
+}
+
+dg_vary dg_vary_minus(dg_vary a, uint32_t axes)
+{
+    a.axes &= ~axes;
+    return a;
+}
+
+dg_vary dg_vary_only(dg_vary a, uint32_t axes)
+{
+    a.axes &= axes;
+    return a;
+}
+
+/* --- causes ---------------------------------------------------------------------------------- */
+
+static int32_t first_of(const dg_vary v)
+{
+    for (int i = 0; i < DG_VARY_AXES; i++)
+        if (v.axes >> i & 1)
+            return v.cause[i];
+    return 0;
+}
+
+/* The number of the first cause that was made with this key: roots of one decision are one. */
+static int32_t root_of(dg_proof *p, const char *key, int32_t number)
+{
+    int32_t *known = dg_map_get(p->roots_by_key, key);
+
+    if (known)
+        return *known;
+    known = DG_NEW(p->arena, int32_t);
+    *known = number;
+    dg_map_set(p->roots_by_key, key, known);
+    return number;
+}
+
+static int32_t add_cause(dg_proof *p, int32_t from, const dg_node *node, dg_where at, bool value,
+                         const char *key, const char *text)
+{
+    int32_t  number = p->causes.n ? p->causes.n : 1;
+    dg_cause c = { .node = node, .where = at, .text = text, .from = from, .source = number };
+
+    if (!p->causes.n)
+        DG_PUSH(p->arena, p->causes, ((dg_cause){ .text = "" }));
+    if (from) {
+        c.source = p->causes.items[from].source;
+        c.root = p->causes.items[from].root;
+    }
+    if (!c.root && !value)
+        c.root = root_of(p, key, number);
+    DG_PUSH(p->arena, p->causes, c);
+    return number;
+}
+
+static dg_vary spread(uint32_t axes, int32_t cause)
+{
+    dg_vary v = { .axes = axes };
+
+    for (int i = 0; i < DG_VARY_AXES; i++)
+        v.cause[i] = cause;
+    return v;
+}
+
+dg_vary dg_vary_source(dg_proof *p, uint32_t axes, const dg_node *node, dg_where at, bool value,
+                       const char *key, const char *fmt, ...)
+{
+    va_list ap;
+
+    if (!(axes & p->live))
+        return (dg_vary){ 0 };
+    va_start(ap, fmt);
+    const char *text = dg_vprintf(p->arena, fmt, ap);
+    va_end(ap);
+    return spread(axes & p->live, add_cause(p, 0, node, at, value, key, text));
+}
+
+dg_vary dg_vary_step(dg_proof *p, dg_vary from, const dg_node *node, dg_where at, const char *key,
+                     const char *fmt, ...)
+{
+    va_list ap;
+    dg_vary v = from;
+
+    if (!from.axes)
+        return v;
+    va_start(ap, fmt);
+    const char *text = dg_vprintf(p->arena, fmt, ap);
+    va_end(ap);
+    for (int i = 0; i < DG_VARY_AXES; i++) {
+        if (!(from.axes >> i & 1))
+            continue;
+        for (int k = 0; k < i; k++) /* axes that came together stay together */
+            if (from.axes >> k & 1 && from.cause[k] == from.cause[i])
+                v.cause[i] = v.cause[k];
+        if (v.cause[i] == from.cause[i])
+            v.cause[i] = add_cause(p, from.cause[i], node, at, false, key, text);
+    }
+    return v;
+}
+
+/* --- faults ---------------------------------------------------------------------------------- */
+
+dg_fault *dg_vary_fault(dg_proof *p, const char *code, dg_where at, dg_vary v, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    const char *text = dg_vprintf(p->arena, fmt, ap);
+    va_end(ap);
+    DG_PUSH(p->arena, p->faults,
+            ((dg_fault){
+                .code = code, .at = at, .axes = v.axes, .cause = first_of(v), .text = text }));
+    return &p->faults.items[p->faults.n - 1];
+}
+
+void dg_vary_warn(dg_proof *p, const char *code, dg_where at, dg_vary v, const char *help,
+                  const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    const char *text = dg_vprintf(p->arena, fmt, ap);
+    va_end(ap);
+    dg_fault *f = dg_vary_fault(p, code, at, v, "%s", text);
+
+    f->warning = true;
+    f->help = help;
+}
+
+static bool same_place(dg_where a, dg_where b)
+{
+    return a.line == b.line && a.column == b.column && a.file && b.file &&
+           strcmp(a.file, b.file) == 0;
+}
+
+/* Do two faults have one root? What only a value leads to has the code and the source in common. */
+static bool belong(const dg_proof *p, const dg_fault *a, const dg_fault *b)
+{
+    const dg_cause *x = &p->causes.items[a->cause], *y = &p->causes.items[b->cause];
+
+    if (same_place(a->at, b->at) && strcmp(a->code, b->code) == 0)
+        return true;
+    if (!a->cause || !b->cause)
+        return false;
+    return x->root || y->root ? x->root == y->root
+                              : x->source == y->source && strcmp(a->code, b->code) == 0;
+}
+
+static void note_path(const dg_proof *p, int32_t cause, dg_diag *d)
+{
+    for (int n = 0; cause && n < STEPS; cause = p->causes.items[cause].from, n++)
+        dg_note(d, p->causes.items[cause].where, "%s", p->causes.items[cause].text);
+}
+
+static bool is_said(const dg_proof *p, const int *group, int i)
+{
+    for (int k = 0; k < i; k++)
+        if (group[k] == group[i] && same_place(p->faults.items[k].at, p->faults.items[i].at) &&
+            strcmp(p->faults.items[k].code, p->faults.items[i].code) == 0)
+            return true;
+    return false;
+}
+
+/* "DG-PRES at line 12, DG-STATE at line 14": what is folded into a primary error. */
+static void note_folded(const dg_proof *p, const dg_fault *first, const int *group, int number,
+                        dg_diag *d)
+{
+    enum { MOST = 6 };
+    dg_str out = { 0 };
+    int    n = 0;
+
+    for (int i = 0; i < p->faults.n; i++) {
+        const dg_fault *f = &p->faults.items[i];
+
+        if (group[i] != number || f == first || f->warning || is_said(p, group, i))
+            continue;
+        if (++n > MOST)
+            continue;
+        dg_str_fmt(&out, "%s%s at ", n > 1 ? ", " : "", f->code);
+        if (f->at.file && first->at.file && strcmp(f->at.file, first->at.file) != 0)
+            dg_str_fmt(&out, "%s:%d", f->at.file, f->at.line);
+        else
+            dg_str_fmt(&out, "line %d", f->at.line);
+    }
+    if (n > MOST)
+        dg_str_fmt(&out, " and %d more", n - MOST);
+    if (n)
+        dg_note(d, DG_NOWHERE, "the same cause makes %s", out.s);
+    dg_str_free(&out);
+}
+
+static void mark_path(const dg_proof *p, const dg_fault *f)
+{
+    if (!p->marks || f->warning)
+        return;
+    for (int32_t c = f->cause; c; c = p->causes.items[c].from)
+        if (p->causes.items[c].node)
+            p->marks->path[p->causes.items[c].node->number] = true;
+}
+
+static void report_one(const dg_fault *f, bool two, dg_diag *d)
+{
+    if (two && !f->warning)
+        dg_warn(d, f->at, "two-ranks", "with two ranks over dp this would be refused, %s: %s", f->code,
+                f->text);
+    else if (f->warning)
+        dg_warn(d, f->at, f->code, "%s", f->text);
+    else
+        (void)dg_fail(d, DG_EINPUT, f->at, f->code, "%s", f->text);
+}
+
+int dg_vary_report(dg_proof *p, bool two, dg_diag *d)
+{
+    int *group = DG_NEW_N(p->arena, p->faults.n + 1, int), n_groups = 0, n_errors = 0;
+    int *first = DG_NEW_N(p->arena, p->faults.n + 1, int), n_folded = 0;
+
+    for (int i = 0; i < p->faults.n; i++) {
+        int k = 0;
+
+        n_errors += !p->faults.items[i].warning;
+        while (k < n_groups && !(p->faults.items[first[k]].warning == p->faults.items[i].warning &&
+                                 belong(p, &p->faults.items[first[k]], &p->faults.items[i])))
+            k++;
+        if (k == n_groups)
+            first[n_groups++] = i;
+        group[i] = k;
+    }
+    for (int i = 0; i < p->faults.n; i++) {
+        const dg_fault *f = &p->faults.items[i];
+        bool            folded = first[group[i]] != i;
+
+        mark_path(p, f);
+        if ((f->warning && (n_errors || two || folded)) || (two && folded) ||
+            (folded && (is_said(p, group, i) || ++n_folded > MOST_FOLDED)) ||
+            (two && !f->warning && !f->axes))
+            continue;
+        report_one(f, two, d);
+        note_path(p, f->cause, d);
+        if (!folded && !f->warning)
+            note_folded(p, f, group, group[i], d);
+        if (f->help)
+            dg_help(d, "%s", f->help);
+        if (f->way)
+            dg_help(d, "%s", f->way);
+        if (folded)
+            dg_fold(d);
+    }
+    return n_errors && !two ? -DG_EINPUT : 0;
+}

@@ -1,0 +1,32 @@
+/* skip.c: <skip> and <stop>: continue and break, where the node fires. */
+#include "nodes/builtin.h"
+
+static const dg_port ports[] = { { 0 } };
+
+static const dg_rule skip_rules[] = {
+    { DG_RULE_SKIP, .why = "leaves out the rest of the iteration" },
+    { DG_RULE_PROVED, .why = "a step is run whole" },
+    { 0 },
+};
+static const dg_rule stop_rules[] = {
+    { DG_RULE_STOP, .why = "ends the loop" },
+    { DG_RULE_PROVED, .why = "a run ends by its length or by patience" },
+    { 0 },
+};
+
+const dg_node_class dg_node_skip = {
+    DG_NODE_CLASS,
+    .name = "skip",
+    .role = DG_ROLE_CONTROL,
+    .brief = "Leaves out the rest of the iteration, where `when` says so.",
+    .ports = ports,
+    .rules = skip_rules,
+};
+const dg_node_class dg_node_stop = {
+    DG_NODE_CLASS,
+    .name = "stop",
+    .role = DG_ROLE_CONTROL,
+    .brief = "Ends the loop around it, where `when` says so.",
+    .ports = ports,
+    .rules = stop_rules,
+};

@@ -1,0 +1,104 @@
+/* source.c: numbers from nowhere in the graph: constants, time, this rank and its machine, chance.
+ * In a program they are inputs that the host writes. */
+#include "nodes/builtin.h"
+
+typedef struct number {
+    double value;
+} number;
+typedef struct file {
+    const char *path;
+} file;
+typedef struct draw {
+    double  low, high;
+    int64_t seed;
+} draw;
+
+static const dg_port real[] = { DG_OUT("out", "f[]", "the number"), { 0 } };
+static const dg_port whole[] = { DG_OUT("out", "i[]", "the number"), { 0 } };
+
+static const dg_attr number_attrs[] = { DG_NUM(number, value, 0, -1e300, 1e300, "the number"),
+                                        { 0 } };
+static const dg_attr file_attrs[] = { DG_STR_REQUIRED(file, path, "on this rank's machine"),
+                                      { 0 } };
+static const dg_attr draw_attrs[] = {
+    DG_NUM(draw, low, 0, -1e300, 1e300, "least"),
+    DG_NUM(draw, high, 1, -1e300, 1e300, "largest, not reached itself"),
+    DG_ENUM(draw, seed, 0, "rank|shared", "drawn by each rank for itself, or the same by all"),
+    { 0 },
+};
+
+#define PROVED(text) { DG_RULE_PROVED, .why = text }, { 0 }
+static const dg_rule host_rules[] = { PROVED("the host feeds no such number to a step") };
+static const dg_rule rank_rules[] = {
+    { DG_RULE_VALUE, .to = "out", .why = "is the number of this rank" },
+    PROVED("the host feeds no such number to a step"),
+};
+static const dg_rule clock_rules[] = {
+    { DG_RULE_VALUE, .to = "out", .why = "is the time by this rank's clock" },
+    PROVED("the host feeds no such number to a step"),
+};
+static const dg_rule memory_rules[] = {
+    { DG_RULE_VALUE, .to = "out", .why = "is what this rank has left" },
+    PROVED("the host feeds no such number to a step"),
+};
+static const dg_rule file_rules[] = {
+    { DG_RULE_VALUE, .to = "out", .why = "looks at this rank's file system" },
+    PROVED("the host feeds no such number to a step"),
+};
+static const dg_rule draw_rules[] = {
+    { DG_RULE_VALUE, .to = "out", .when = "seed!=shared", .why = "is drawn by each rank for itself" },
+    PROVED("the host feeds no such number to a step"),
+};
+
+static void lower_number(dg_build *b, const void *self, const dg_val in[], dg_val out[])
+{
+    const number *c = self;
+
+    (void)in;
+    out[0] = dg_number(b, c->value);
+}
+
+const dg_node_class dg_node_source_number = {
+    DG_NODE_CLASS,
+    .name = "source.number",
+    .role = DG_ROLE_CONTROL,
+    .brief = "A constant.",
+    .ports = real,
+    .attrs = number_attrs,
+    .conf_size = sizeof(number),
+    .lower = lower_number,
+};
+
+#define SOURCE(id, text, port_table, rule_table)                                                  \
+    const dg_node_class dg_node_source_##id = { DG_NODE_CLASS,                                     \
+                                                .name = "source." #id,                             \
+                                                .role = DG_ROLE_CONTROL,                           \
+                                                .brief = text,                                     \
+                                                .ports = port_table,                               \
+                                                .rules = rule_table }
+SOURCE(step, "The number of the step: the same on every rank.", whole, host_rules);
+SOURCE(epoch, "The number of the epoch: the same on every rank.", whole, host_rules);
+SOURCE(rank, "The number of this rank.", whole, rank_rules);
+SOURCE(clock, "Seconds since the start, by this rank's clock.", real, clock_rules);
+SOURCE(memory, "Free bytes on this rank.", real, memory_rules);
+
+const dg_node_class dg_node_source_file = {
+    DG_NODE_CLASS,
+    .name = "source.file",
+    .role = DG_ROLE_CONTROL,
+    .brief = "1 where this rank sees a file, else 0.",
+    .ports = whole,
+    .attrs = file_attrs,
+    .conf_size = sizeof(file),
+    .rules = file_rules,
+};
+const dg_node_class dg_node_source_random = {
+    DG_NODE_CLASS,
+    .name = "source.random",
+    .role = DG_ROLE_CONTROL,
+    .brief = "A random number, drawn anew at each iteration.",
+    .ports = real,
+    .attrs = draw_attrs,
+    .conf_size = sizeof(draw),
+    .rules = draw_rules,
+};
