@@ -79,12 +79,7 @@ int dg_graph_chain(dg_chain *chain, const dg_scope *scope, dg_diag *d)
             chain->loader = n;
         } else if (n->class->schedule) {
             chain->sampler = n;
-        } else if (n->class->choose && !chain->sampler) {
-            return dg_fail(d, DG_EINPUT, n->where, "data-choice",
-                           "<%s> at run time chooses among the items of a data set: it stands "
-                           "between loader and sampler",
-                           n->element);
-        } else if (n->class->choose) {
+        } else if (n->class->choose && chain->sampler) {
             DG_TRY(put_first(chain->choices, &chain->n_choices, n, d));
         } else if (n->class->item && !chain->sampler) {
             DG_TRY(put_first(chain->items, &chain->n_items, n, d));

@@ -87,7 +87,8 @@ static void check_alone(dg_proof *p)
     for (int i = 0; i < p->scope->n_nodes && p->clock->shared && p->live; i++) {
         const dg_node *node = p->scope->nodes[i];
 
-        if (node->on >= 0 && (node->class->lower || node->model))
+        if (node->on >= 0 && node->class->role != DG_ROLE_CONTROL &&
+            (node->class->lower || node->model))
             dg_vary_warn(p, "DG-W-SKEW", where_of(node->item, "on", node->where), (dg_vary){ .axes = p->live },
                          node->budget.unit ? "do it on every rank" : "say how long it may take: budget=\"10 min\"",
                          "%s runs on rank %lld alone, and the others wait for it at their next "

@@ -140,6 +140,11 @@ static int node_runs(const dg_graph *g, const dg_node *node, bool train, dg_diag
     dg_proof p = { .g = g, .arena = g->arena, .train = train };
     int      rc = 0;
 
+    if (node->class->choose && node->n_in > 0 && node->in_types[0]->kind != DG_TYPE_DATASET)
+        rc = dg_fail(d, DG_EINPUT, node->where, "data-choice",
+                     "<%s> at run time chooses among the items of a data set: it stands "
+                     "between loader and sampler",
+                     node->element);
     for (const dg_rule *r = node->class->rules; r && r->kind && rc == 0; r++)
         if (r->kind == DG_RULE_PROVED && dg_rule_holds(&p, node, r))
             rc = only_proved(g, node, node->where, r->why, d);

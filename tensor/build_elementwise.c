@@ -69,7 +69,9 @@ dg_val dg_sigmoid(dg_build *b, dg_val x)
 }
 dg_val dg_real(dg_build *b, dg_val x)
 {
-    return unary(b, DG_OP(real), NULL, x);
+    const dg_value *v = dg_value_of(b, x);
+
+    return v && v->dtype != DG_I32 ? x : unary(b, DG_OP(real), NULL, x);
 }
 
 dg_val dg_scale(dg_build *b, dg_val x, double a, double c)

@@ -102,7 +102,7 @@ DG_PUBLIC dg_val dg_sigmoid(dg_build *b, dg_val x);
 DG_PUBLIC dg_val dg_clamp(dg_build *b, dg_val x, double lo, double hi);
 /* log(max(x,eps) / max(1-x,eps)) with x clipped to [0,1] first */
 DG_PUBLIC dg_val dg_inverse_sigmoid(dg_build *b, dg_val x, double eps);
-DG_PUBLIC dg_val dg_real(dg_build *b, dg_val x);  /* i32 -> real */
+DG_PUBLIC dg_val dg_real(dg_build *b, dg_val x);  /* i32 -> real; a real stays what it is */
 DG_PUBLIC dg_val dg_detach(dg_build *b, dg_val x); /* same value, no gradient */
 /* x where mask (i32, broadcast like x, nonzero is true), else y. */
 DG_PUBLIC dg_val dg_select(dg_build *b, dg_val mask, dg_val x, dg_val y);

@@ -1,5 +1,8 @@
 /* agree.c: <agree>, one word from what every rank has to say, over the control plane. A rank that
- * has nothing to say does not count, and gets the answer all the same. */
+ * has nothing to say does not count, and gets the answer all the same.
+ *
+ *   any   the largest of (some element is not 0)      all   the least of (none is 0)
+ *   min, max  the least, the largest of the elements; all of them as reductions */
 #include "nodes/builtin.h"
 
 typedef struct conf {
@@ -24,7 +27,6 @@ static const dg_attr attrs[] = {
 
 static const dg_rule rules[] = {
     { DG_RULE_AGREE, .to = "out", .from = "in", .axis = "axis", .why = "asks every rank" },
-    { DG_RULE_PROVED, .why = "the control plane carries no votes of a step yet" },
     { 0 },
 };
 
@@ -34,6 +36,41 @@ static void type(dg_typing *t, const void *self)
 
     if (c->op == ANY || c->op == ALL)
         dg_type(t, "out", "i[]");
+}
+
+/* Where there is nothing to say: 0 or 1 of it, or a number beyond all others. */
+static dg_val speak(dg_build *b, const conf *c, dg_val x)
+{
+    const double far = c->op == MAX ? -3e38 : 3e38;
+    dg_val       there = dg_has(x) ? dg_present(b, x) : DG_NONE, word;
+
+    if (!dg_has(x))
+        return c->op == ANY || c->op == ALL ? dg_const_i32(b, DG_SCALAR, &(int32_t){ 0 })
+                                            : dg_number(b, far);
+    switch (c->op) {
+    case ANY:
+        return dg_reduce_max(b, dg_truth(b, x, false), DG_ALL_AXES, false); /* absent: zeros */
+    case ALL: /* is some element 0? */
+        word = dg_reduce_max(b, dg_truth(b, x, true), DG_ALL_AXES, false);
+        return dg_has(there) ? dg_truth(b, dg_mul(b, dg_real(b, word), dg_real(b, there)), false)
+                             : word;
+    case MIN:
+        word = dg_scale(b, dg_real(b, x), -1, 0);
+        word = dg_scale(b, dg_reduce_max(b, word, DG_ALL_AXES, false), -1, 0);
+        break;
+    default:
+        word = dg_reduce_max(b, dg_real(b, x), DG_ALL_AXES, false);
+    }
+    return dg_has(there) ? dg_add(b, word, dg_scale(b, dg_real(b, there), -far, far)) : word;
+}
+
+static void lower(dg_build *b, const void *self, const dg_val in[], dg_val out[])
+{
+    const conf *c = self;
+
+    out[0] = dg_all_reduce(b, speak(b, c, in[0]), c->op == MIN ? DG_MIN : DG_MAX, c->axis);
+    if (c->op == ALL)
+        out[0] = dg_truth(b, out[0], true);
 }
 
 const dg_node_class dg_node_agree = {
@@ -46,4 +83,5 @@ const dg_node_class dg_node_agree = {
     .conf_size = sizeof(conf),
     .rules = rules,
     .type = type,
+    .lower = lower,
 };

@@ -19,7 +19,6 @@ static const dg_attr attrs[] = {
 static const dg_rule rules[] = {
     { DG_RULE_RATE, .to = "out", .from = "in", .why = "drops items by what is in them" },
     { DG_RULE_DIMS, .to = "out", .from = "in", .why = "drops items by what is in them" },
-    { DG_RULE_PROVED, .why = "no run leaves out items" },
     { 0 },
 };
 

@@ -35,7 +35,7 @@ static const dg_rule rules[] = {
       .why = "deals what there is, and equal is not given: ranks may hold different item counts" },
     { DG_RULE_SEED, .to = "out", .axis = "axis", .when = "shuffle,seed=rank",
       .why = "draws the order that is dealt on each rank for itself" },
-    { DG_RULE_PROVED, .why = "no run deals a data set before it is sampled; samplers have axis" },
+    { DG_RULE_PROVED, .when = "aligned", .why = "items of a data set have no common size" },
     { 0 },
 };
 

@@ -8,9 +8,11 @@ typedef struct conf {
     int64_t norm, empty;
 } conf;
 
+enum { BATCH, SYNC };
+
 static const dg_port ports[] = {
     DG_IN("in", "f[...,C]", "features"),
-    DG_IN_OPTIONAL("count", "any", "how many rows are live; there may be none"),
+    DG_IN_OPTIONAL("count", "i[...]", "how many rows (axis 0) are live: the sum of it; there may be none"),
     DG_OUT("out", "f[...,C]", "normalised"),
     { 0 },
 };
@@ -29,8 +31,8 @@ static const dg_rule rules[] = {
       .why = "returns early where its rows are none" },
     { DG_RULE_STATE, .from = "in", .when = "norm=batch",
       .why = "keeps running statistics of this rank's rows", .flags = DG_RULE_TRAIN },
-    { DG_RULE_PROVED, .when = "norm=sync", .why = "its statistics are not joined" },
-    { DG_RULE_PROVED, .when = "count", .why = "its statistics are those of all rows" },
+    { DG_RULE_PROVED, .when = "norm=sync,empty=absent,count", .why = "an empty rank takes part" },
+    { DG_RULE_PROVED, .when = "norm=batch,count", .why = "its statistics are those of all rows" },
     { 0 },
 };
 
@@ -44,9 +46,15 @@ static void lower(dg_build *b, const void *self, const dg_val in[], dg_val out[]
     dg_val       running_mean = dg_buffer(b, "running_mean", DG_SHAPE(c), dg_init_zero());
     dg_val       running_var = dg_buffer(b, "running_var", DG_SHAPE(c), dg_init_const(1));
 
-    (void)self;
     if (!dg_training(b)) {
         out[0] = dg_batch_norm_fixed(b, x, scale, shift, running_mean, running_var, eps);
+        return;
+    }
+    if (((const conf *)self)->norm == SYNC) {
+        dg_val all, live = dg_has(in[1]) ? dg_sum(b, in[1], DG_ALL_AXES, false) : DG_NONE;
+
+        out[0] = dg_batch_norm_sync(b, x, scale, shift, live, eps, "dp", &mean, &var, &all);
+        dg_stat_update_counted(b, running_mean, running_var, mean, var, all, momentum);
         return;
     }
     out[0] = dg_batch_norm(b, x, scale, shift, eps, &mean, &var);

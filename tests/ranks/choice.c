@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "graph/vary.h"
 #include "nodes/builtin.h"
 #include "runtime/stream.h"
 
@@ -193,7 +194,8 @@ static void behind_a_sampler(void **state)
 
     (void)state;
     assert_int_equal(open_chain(&f, "<sampler.bucket id=\"pick\" in=\"@data\" batch=\"4\" sizes=\"64\"/><late id=\"l\" in=\"@pick\"/>"
-                                    "<batch id=\"b\" in=\"@l\"/>"), -DG_EINPUT);
+                                    "<batch id=\"b\" in=\"@l\"/>"), 0);
+    assert_int_equal(dg_graph_runnable(f.graph, f.d), -DG_EINPUT);
     check_only(f.d, "data-choice");
     close_chain(&f);
 }
