@@ -13,6 +13,7 @@ TESTS += tests/ranks/choice
 tests_ranks_choice_SOURCES = tests/ranks/choice.c
 threaded += tests/ranks/choice
 
-# Speed is measured, not tested: make tests/bench/comm
-EXTRA_PROGRAMS += tests/bench/comm
+# Speed is measured, not tested: make tests/bench/comm. Whole pipelines are compared by tests/long/ranks.
+EXTRA_PROGRAMS += tests/bench/comm tests/ranks/equal
+tests_ranks_equal_SOURCES = tests/ranks/equal.c
 tests_bench_comm_SOURCES = tests/bench/comm.c
