@@ -122,6 +122,7 @@ struct dg_graph {
     const char        *axis; /* of <mesh dp="ranks"/>: "dp", or NULL */
     int64_t            ranks;
     bool               ranks_open; /* dp="ranks": as many as are started; ranks is 1 until somebody knows */
+    int64_t            rank;       /* this one, for nodes with on=".."; validate and plan: 0 */
     dg_mesh            mesh;
     const char        *digest; /* what the pipeline pins, or NULL */
     const dg_item     *root;

@@ -3,7 +3,7 @@ libgraph_la_SOURCES += \
 	graph/check.c \
 	graph/contract.c graph/contract.h \
 	graph/dot.c \
-	graph/expand.c graph/expand.h \
+	graph/fire.c graph/fire.h graph/expand.c graph/expand.h \
 	graph/graph.c graph/graph.h \
 	graph/let.c graph/let.h \
 	graph/load.c graph/load.h \

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "graph/fire.h"
 #include "graph/structure.h"
 #include "graph/vary.h"
 #include "tensor/build.h"
@@ -34,7 +35,8 @@ typedef struct activation {
     const dg_node  *use;    /* that runs this model; NULL: the scope itself */
     const dg_val   *inputs; /* of the model */
     bool            recompute;
-    dg_val        **out; /* by node->index */
+    dg_val        **out;   /* by node->index */
+    dg_val         *fired; /* by node->index: the guard under which it fires; none: always */
 } activation;
 
 /* --- values on wires ------------------------------------------------------------------------- */
@@ -61,14 +63,11 @@ static dg_val take_key(lowering *w, dg_val v, const char *path, bool optional)
     return v;
 }
 
-static dg_val value_on(lowering *w, const activation *act, const dg_node *node, int port)
+static dg_val value_on(lowering *w, const activation *act, const dg_wire *wire, bool optional)
 {
-    const dg_wire *wire = &node->in[port];
-    dg_val         v = wire->from ? act->out[wire->from->index][wire->port] : DG_NONE;
+    dg_val v = wire->from ? act->out[wire->from->index][wire->port] : DG_NONE;
 
-    return wire->key
-               ? take_key(w, v, wire->key, (node->in_ports[port]->flags & DG_PORT_OPTIONAL) != 0)
-               : v;
+    return wire->key ? take_key(w, v, wire->key, optional) : v;
 }
 
 static bool flows(const dg_contract *c)
@@ -261,9 +260,39 @@ static void lower_outside(lowering *w, const dg_node *node, const dg_val in[], d
     }
 }
 
+static void run_class(lowering *w, const activation *act, const dg_node *node, const dg_val in[],
+                      dg_val out[])
+{
+    if (node->model)
+        lower_use(w, act, node, in, out);
+    else if (node->class->feeds)
+        lower_feeds(w, node, out);
+    else if (node->class->lower)
+        node->class->lower(w->b, node->conf, in, out);
+    else
+        lower_outside(w, node, in, out);
+}
+
+/* Emits the node where it fires. */
+static void fire(lowering *w, activation *act, const dg_node *node, const dg_val in[],
+                 const dg_val fired[], dg_val out[])
+{
+    dg_val when = value_on(w, act, &node->when, false), now;
+    int    guards = dg_fire_begin(w->b, w->g, node, when, in, fired);
+
+    now = dg_guard_now(w->b);
+    dg_build_freeze(w->b, node->frozen);
+    run_class(w, act, node, in, out);
+    dg_build_freeze(w->b, false);
+    dg_fire_end(w->b, node, guards, out);
+    act->fired[node->index] = node->connect ? dg_guard_now(w->b) : now;
+    dg_fire_course(w->b, node, now);
+}
+
 static void lower_node(lowering *w, activation *act, const dg_node *node)
 {
     dg_val *in = DG_NEW_N(w->arena, node->n_in, dg_val),
+           *fired = DG_NEW_N(w->arena, node->n_in, dg_val),
            *out = DG_NEW_N(w->arena, node->n_out, dg_val);
     dg_origin origin = { node->where, node->number, node->recompute || act->recompute };
 
@@ -278,27 +307,22 @@ static void lower_node(lowering *w, activation *act, const dg_node *node)
             w->watch(w->ctx, w->b, node, in, out);
         return;
     }
-    for (int i = 0; i < node->n_in; i++)
-        in[i] = value_on(w, act, node, i);
+    for (int i = 0; i < node->n_in; i++) {
+        const dg_node *from = node->in[i].from;
+
+        in[i] = value_on(w, act, &node->in[i], node->in_ports[i]->flags & DG_PORT_OPTIONAL);
+        fired[i] = from ? act->fired[from->index] : DG_NONE;
+    }
     if (w->absent && w->watch)
         w->watch(w->ctx, w->b, node, in, NULL);
     if (missing_input(w, node, in) || passes_poison_on(w, node, in, out))
         return;
     dg_build_enter(w->b, origin, dg_printf(w->arena, "%s.%s", act->scope->id, node->id),
                    node->reference);
-    dg_build_freeze(w->b, node->frozen);
-    if (node->model)
-        lower_use(w, act, node, in, out);
-    else if (node->class->feeds)
-        lower_feeds(w, node, out);
-    else if (node->class->lower)
-        node->class->lower(w->b, node->conf, in, out);
-    else
-        lower_outside(w, node, in, out);
+    fire(w, act, node, in, fired, out);
     if (w->rc < 0)
         return;
     dg_build_enter(w->b, origin, "", "");
-    dg_build_freeze(w->b, false);
     compare_ports(w, node, in, out);
     for (int i = 0; i < node->n_out; i++)
         if (stays_away(w, node, i))
@@ -311,6 +335,7 @@ static void lower_node(lowering *w, activation *act, const dg_node *node)
 static void lower_nodes(lowering *w, activation *act)
 {
     act->out = DG_NEW_N(w->arena, act->scope->n_nodes, dg_val *);
+    act->fired = DG_NEW_N(w->arena, act->scope->n_nodes, dg_val);
     for (int i = 0; i < act->scope->n_nodes && w->rc == 0; i++)
         lower_node(w, act, act->scope->nodes[i]);
 }

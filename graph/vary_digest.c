@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "graph/structure.h"
 #include "graph/vary_self.h"
 
 /* --- canonical text -------------------------------------------------------------------------- */
@@ -135,6 +136,16 @@ static int only_proved(const dg_graph *g, const dg_node *node, dg_where at, cons
     return rc;
 }
 
+/* Nodes of a program, and those that take its results, may fire or not. */
+static bool is_in_step(const dg_node_class *c)
+{
+    bool course = false;
+
+    for (const dg_rule *r = c->rules; r && r->kind; r++)
+        course |= r->kind == DG_RULE_SKIP || r->kind == DG_RULE_STOP;
+    return course || c->lower || c->take || c == &dg_class_use;
+}
+
 static int node_runs(const dg_graph *g, const dg_node *node, bool train, dg_diag *d)
 {
     dg_proof p = { .g = g, .arena = g->arena, .train = train };
@@ -148,10 +159,8 @@ static int node_runs(const dg_graph *g, const dg_node *node, bool train, dg_diag
     for (const dg_rule *r = node->class->rules; r && r->kind && rc == 0; r++)
         if (r->kind == DG_RULE_PROVED && dg_rule_holds(&p, node, r))
             rc = only_proved(g, node, node->where, r->why, d);
-    if (node->when.from && rc == 0)
-        rc = only_proved(g, node, node->when.where, "no run leaves out a node (when)", d);
-    if (node->on >= 0 && rc == 0)
-        rc = only_proved(g, node, node->where, "no run has nodes of one rank (on)", d);
+    if ((node->when.from || node->on >= 0) && !is_in_step(node->class) && rc == 0)
+        rc = only_proved(g, node, node->where, "no run leaves out a node that handles data", d);
     if (node->on_fail != DG_FAIL_ABORT && rc == 0)
         rc = only_proved(g, node, node->where, "a failure stops all ranks (on_fail)", d);
     if (node->device && strcmp(node->device, "rank") != 0 && rc == 0)

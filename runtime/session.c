@@ -84,6 +84,7 @@ static int fit_world(dg_run *run, dg_diag *d)
 
     if (g->axis && g->ranks_open)
         g->ranks = run->world.ranks;
+    g->rank = run->world.rank;
     if (!g->axis && run->world.ranks > 1) {
         dg_fail(d, DG_EINPUT, at, "ranks-mesh", "%d ranks were started, and the pipeline does not say how they share the work",
                 run->world.ranks);

@@ -32,6 +32,9 @@ void dg_result(dg_build *b, const char *name, dg_val v);
 void dg_guard_begin(dg_build *b, dg_val flag);
 /* out: what leaves; tensors (also in records) that were only passed through become zeros as well. */
 void dg_guard_end(dg_build *b, int n, dg_val out[]);
+/* From here on these are there always, and zeros where they were skipped: nothing is copied, and
+ * what reads them is not skipped with them. */
+void dg_guard_connect(dg_build *b, int n, dg_val v[]);
 /* Everything emitted from here on runs only where flag is zero: backward and update included. */
 void dg_guard_rest(dg_build *b, dg_val flag);
 /* 1 where flag is not zero and the guards around it are not, as a value of its own: i32 []. */

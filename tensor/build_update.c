@@ -84,6 +84,11 @@ dg_val dg_backward(dg_build *b, dg_val loss, int accumulate)
         accumulate = b->p->accumulate > 0 ? b->p->accumulate : 1;
     if (accumulate > 0)
         b->p->accumulate = accumulate;
+    if (b->guard && b->p->accumulate > 1)
+        return dg_error(b, "skip-accumulate",
+                        "this gradient may be skipped, and one of %d batches of an update cannot be: "
+                        "the update would hang on the last of them",
+                        b->p->accumulate);
     b->loss = loss;
     dg_pass_fuse(b->p);
     if (dg_autodiff(b, (int32_t)loss.id, NULL) < 0)

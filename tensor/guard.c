@@ -90,35 +90,52 @@ void dg_guard_begin(dg_build *b, dg_val flag)
     b->guard = guard ? guard : b->guard;
 }
 
-dg_val dg_guard_copy(dg_build *b, dg_val v)
+/* Whether v is a value of its own: not nothing, a record, or the whole of a space. */
+static bool is_tensor(dg_build *b, dg_val v)
 {
-    const dg_value *x = v.id > 0 && v.id < DG_RECORDS ? dg_value_of(b, v) : NULL;
-    dg_shape        s;
-    shape_attr      a;
+    return dg_kind_of(b, v) == DG_KIND_TENSOR;
+}
 
-    if (!x || (x->producer == -1 && x->param < 0 && x->space >= DG_WEIGHTS && x->space <= DG_EMA) ||
-        dg_guard_implies(b, dg_program_guard(b->p, (int32_t)v.id), b->guard))
-        return v;
-    s = x->shape;
-    a = (shape_attr){ .rank = s.rank };
+/* v once more, under the guard that is set. */
+static dg_val again(dg_build *b, dg_val v)
+{
+    const dg_value *x = dg_value_of(b, v);
+    dg_shape        s = x->shape;
+    shape_attr      a = { .rank = s.rank };
+
     for (int i = 0; i < s.rank; i++)
         a.d[i] = s.d[i];
     return dg_emit1(b, x->dtype == DG_I32 ? DG_OP(reshape_i32) : DG_OP(reshape), &a, v, DG_NONE,
                     DG_NONE, 1);
 }
 
-/* The same of every field of a record. */
-static dg_val confined(dg_build *b, dg_val v)
+dg_val dg_guard_copy(dg_build *b, dg_val v)
+{
+    if (!is_tensor(b, v) ||
+        dg_guard_implies(b, dg_program_guard(b->p, (int32_t)v.id), b->guard))
+        return v;
+    return again(b, v);
+}
+
+static dg_val connected(dg_build *b, dg_val v)
+{
+    return is_tensor(b, v) && dg_program_guard(b->p, (int32_t)v.id) != b->guard ? again(b, v) : v;
+}
+
+typedef dg_val change_fn(dg_build *b, dg_val v);
+
+/* fn of v, or of every field of a record. */
+static dg_val changed(dg_build *b, dg_val v, change_fn *fn)
 {
     dg_val out;
 
     if (!dg_is_record(v))
-        return dg_guard_copy(b, v);
+        return fn(b, v);
     out = dg_record(b);
     for (int i = 0; i < dg_record_n(b, v); i++) {
         const char *key = dg_record_key(b, v, i);
 
-        dg_record_set(b, out, key, confined(b, dg_record_get(b, v, key)));
+        dg_record_set(b, out, key, changed(b, dg_record_get(b, v, key), fn));
     }
     return out;
 }
@@ -126,8 +143,14 @@ static dg_val confined(dg_build *b, dg_val v)
 void dg_guard_end(dg_build *b, int n, dg_val out[])
 {
     for (int i = 0; i < n; i++)
-        out[i] = confined(b, out[i]);
+        out[i] = changed(b, out[i], dg_guard_copy);
     b->guard = b->guards.items[--b->guards.n];
+}
+
+void dg_guard_connect(dg_build *b, int n, dg_val v[])
+{
+    for (int i = 0; i < n; i++)
+        v[i] = changed(b, v[i], connected);
 }
 
 void dg_guard_rest(dg_build *b, dg_val flag)

@@ -5,12 +5,10 @@ static const dg_port ports[] = { { 0 } };
 
 static const dg_rule skip_rules[] = {
     { DG_RULE_SKIP, .why = "leaves out the rest of the iteration" },
-    { DG_RULE_PROVED, .why = "a step is run whole" },
     { 0 },
 };
 static const dg_rule stop_rules[] = {
     { DG_RULE_STOP, .why = "ends the loop" },
-    { DG_RULE_PROVED, .why = "a run ends by its length or by patience" },
     { 0 },
 };
 

@@ -281,6 +281,32 @@ static void what_passes_through(void **state)
     rig_close(&r);
 }
 
+/* A norm and its activation become one, but not where a guard begins between them. */
+static void not_fused_across(void **state)
+{
+    rig    r = rig_open(true);
+    dg_val x = dg_input(r.b, "images", DG_REAL, DG_SHAPE(2, 4, 4, 3)), s, k, mean, var, y;
+
+    (void)state;
+    s = dg_param(r.b, "s", DG_SHAPE(3), dg_init_const(1));
+    k = dg_param(r.b, "k", DG_SHAPE(3), dg_init_const(1));
+    y = dg_batch_norm(r.b, x, s, k, 1e-5, &mean, &var);
+    dg_guard_begin(r.b, flag(&r, 1));
+    y = dg_relu(r.b, y);
+    dg_guard_end(r.b, 1, &y);
+    y = dg_sum(r.b, y, DG_ALL_AXES, false);
+    dg_result(r.b, "loss", y);
+    dg_backward(r.b, y, 1);
+    rig_compile(&r, DG_F32);
+    feed(&r, 0, false, false);
+    rig_batch(&r);
+    assert_true(rig_result(&r, "loss") == 0);
+    feed(&r, 0, false, true);
+    rig_batch(&r);
+    assert_true(rig_result(&r, "loss") > 1);
+    rig_close(&r);
+}
+
 /* Casts stand under the guard of what they cast, so that other readers find them. */
 static void in_mixed_precision(void **state)
 {
@@ -344,10 +370,15 @@ static void refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(side_by_side),        cmocka_unit_test(one_in_the_other),
-        cmocka_unit_test(recomputed),          cmocka_unit_test(accumulated),
-        cmocka_unit_test(the_rest_is_skipped), cmocka_unit_test(what_passes_through),
-        cmocka_unit_test(in_mixed_precision),  cmocka_unit_test(refusals),
+        cmocka_unit_test(side_by_side),
+        cmocka_unit_test(one_in_the_other),
+        cmocka_unit_test(recomputed),
+        cmocka_unit_test(accumulated),
+        cmocka_unit_test(the_rest_is_skipped),
+        cmocka_unit_test(what_passes_through),
+        cmocka_unit_test(not_fused_across),
+        cmocka_unit_test(in_mixed_precision),
+        cmocka_unit_test(refusals),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
