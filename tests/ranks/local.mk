@@ -12,6 +12,9 @@ check_PROGRAMS += tests/ranks/choice
 TESTS += tests/ranks/choice
 tests_ranks_choice_SOURCES = tests/ranks/choice.c
 threaded += tests/ranks/choice
+check_PROGRAMS += tests/ranks/course
+TESTS += tests/ranks/course
+tests_ranks_course_SOURCES = tests/ranks/course.c tests/ranks/crew.c tests/ranks/crew.h
 
 # Speed is measured, not tested: make tests/bench/comm. Whole pipelines are compared by tests/long/ranks.
 EXTRA_PROGRAMS += tests/bench/comm tests/ranks/equal
