@@ -1,0 +1,626 @@
+/* roster.c: see roster.h. Evidence is collected for a moment (SETTLE_S) before it is judged: an error has several
+ * messages, and what one rank does wrong often reaches others as a failed wait. */
+#include "runtime/roster.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "runtime/facts.h"
+
+static const double SETTLE_S = 0.05, SECOND_HAND_S = 0.5, QUIET_S = 0.5, START_S = 60, SLOW_S = 10, STALL_S = 5;
+
+typedef struct rank {
+    dg_arena *arena;    /* of what it said last: beat and host have an arena each */
+    dg_arena *kept;
+    const char *host;
+    int64_t   process;
+    bool      hello, left, gone, failed, quiet;
+    int64_t   left_code;
+    int       status, worth; /* worth: of its errors, as a witness */
+    dg_diag  *errors;
+    double    heard_s, gone_s, slow_told_s;
+    dg_beat   beat;
+    bool      has_word;
+    dg_word   word;
+    int64_t   round; /* of the facts */
+    dg_rows   facts;
+} rank;
+
+struct dg_roster {
+    dg_arena      *arena;
+    dg_roster_conf conf;
+    rank          *ranks;
+    dg_state       state;
+    uint64_t       changed;
+    dg_diag       *verdict;
+    double         judge_s;              /* when errors of ranks are judged; 0: there are none */
+    double         differ_s;             /* when words differ */
+    const char    *folder;
+    int64_t        saved, first;         /* first: number of the first word, -1 */
+};
+
+static const char *name_of(const dg_roster *r, int i, char *buf, size_t n)
+{
+    const rank *k = &r->ranks[i];
+
+    if (k->host && *k->host)
+        snprintf(buf, n, "rank %d (%s, process %lld)", i, k->host, (long long)k->process);
+    else
+        snprintf(buf, n, "rank %d", i);
+    return buf;
+}
+
+dg_roster *dg_roster_open(const dg_roster_conf *c, double now)
+{
+    dg_arena  *a = dg_arena_open();
+    dg_roster *r = DG_NEW(a, dg_roster);
+
+    r->arena = a;
+    r->conf = *c;
+    r->ranks = DG_NEW_N(a, c->ranks, rank);
+    r->state = (dg_state){ .confirmed = -1, .stop_after = -1, .save_after = -1, .lr_from = -1, .reason = "" };
+    r->verdict = dg_diag_open();
+    r->folder = "";
+    r->saved = r->first = -1;
+    for (int i = 0; i < c->ranks; i++) {
+        r->ranks[i].heard_s = now;
+        r->ranks[i].kept = dg_arena_open();
+        r->ranks[i].arena = dg_arena_open();
+        r->ranks[i].errors = dg_diag_open();
+        r->ranks[i].beat = (dg_beat){ .node = "", .file = "", .step = -1, .saved = -1 };
+    }
+    return r;
+}
+
+void dg_roster_close(dg_roster **r)
+{
+    dg_arena *a = *r ? (*r)->arena : NULL;
+
+    if (!a)
+        return;
+    for (int i = 0; i < (*r)->conf.ranks; i++) {
+        dg_arena_close(&(*r)->ranks[i].kept);
+        dg_arena_close(&(*r)->ranks[i].arena);
+        dg_diag_close(&(*r)->ranks[i].errors);
+    }
+    dg_diag_close(&(*r)->verdict);
+    dg_arena_close(&a);
+    *r = NULL;
+}
+
+static bool over(const dg_roster *r)
+{
+    return r->state.over != DG_OVER_NO;
+}
+
+static void end(dg_roster *r, dg_over how, const char *reason)
+{
+    if (over(r))
+        return;
+    r->state.over = how;
+    r->state.reason = dg_strdup(r->arena, reason);
+    r->changed++;
+}
+
+void dg_roster_end(dg_roster *r, const char *reason)
+{
+    end(r, DG_OVER_AT_ONCE, reason);
+}
+
+/* Where a rank is, as far as it has told. */
+static dg_where where_is(const rank *k)
+{
+    return *k->beat.node ? (dg_where){ *k->beat.file ? k->beat.file : NULL, (int)k->beat.line, (int)k->beat.column, k->beat.node }
+                         : DG_NOWHERE;
+}
+
+static void add_where(dg_str *s, const rank *k)
+{
+    if (k->beat.step >= 0)
+        dg_str_fmt(s, " at step %lld", (long long)k->beat.step + 1);
+    if (*k->beat.node)
+        dg_str_fmt(s, " in node \"%s\"%s", k->beat.node, k->beat.waits ? ", waiting for other ranks" : "");
+}
+
+static void add_saved(dg_roster *r, dg_str *s)
+{
+    if (r->saved >= 0)
+        dg_str_fmt(s, "; nothing was written after step %lld", (long long)r->saved);
+}
+
+/* The run fails for what is now the verdict's last error. */
+static void fail(dg_roster *r, bool lost)
+{
+    r->state.lost = lost;
+    if (lost)
+        dg_help(r->verdict, "--resume auto continues from the last checkpoint; --max-restarts K does so by itself");
+    end(r, DG_OVER_FAILED, dg_diag_at(r->verdict, 0)->text);
+}
+
+/* ---- what ranks say ------------------------------------------------------------------------------------------ */
+
+static void take_beat(dg_roster *r, rank *k, const dg_beat *b)
+{
+    dg_arena *a = dg_arena_open();
+
+    k->beat = *b;
+    k->beat.node = dg_strdup(a, b->node);
+    k->beat.file = dg_strdup(a, b->file);
+    dg_arena_close(&k->arena);
+    k->arena = a;
+    if (b->saved > r->saved)
+        r->saved = b->saved;
+}
+
+/* Its last beat is a moment old; what it did since can be seen where its recorder can be. */
+static void look(dg_roster *r, int i)
+{
+    dg_arena *a = dg_arena_open();
+    dg_beat   b = { 0 };
+
+    if (r->conf.look && r->conf.look(r->conf.ctx, i, a, &b)) {
+        b.since_s = r->ranks[i].beat.since_s;
+        take_beat(r, &r->ranks[i], &b);
+    }
+    dg_arena_close(&a);
+}
+
+static dg_rows keep_rows(dg_arena *a, const dg_rows *rows)
+{
+    dg_row *v = DG_NEW_N(a, rows->n + 1, dg_row);
+
+    for (int i = 0; i < rows->n; i++)
+        v[i] = (dg_row){ rows->v[i].tag, dg_strdup(a, rows->v[i].name), dg_strdup(a, rows->v[i].value) };
+    return (dg_rows){ rows->n, v };
+}
+
+static void take_meet(dg_roster *r, rank *k, int64_t round, const dg_rows *facts)
+{
+    const char *hosts[DG_MAX_RANKS];
+    dg_rows     all[DG_MAX_RANKS];
+
+    k->facts = keep_rows(k->kept, facts);
+    k->round = round;
+    for (int i = 0; i < r->conf.ranks; i++) {
+        if (r->ranks[i].round != round)
+            return;
+        all[i] = r->ranks[i].facts;
+        hosts[i] = r->ranks[i].host ? r->ranks[i].host : "";
+    }
+    if (dg_facts_compare(all, r->conf.ranks, hosts, r->verdict) < 0) {
+        fail(r, false);
+        return;
+    }
+    r->state.met = round;
+    r->changed++;
+}
+
+static bool same_word(const dg_word *a, const dg_word *b)
+{
+    return a->step == b->step && a->batch == b->batch && a->epoch == b->epoch && a->index == b->index &&
+           a->n_in_epoch == b->n_in_epoch && a->schedule == b->schedule && a->broken == b->broken;
+}
+
+static int votes(const dg_roster *r, int i)
+{
+    int n = 0;
+
+    for (int k = 0; k < r->conf.ranks; k++)
+        n += r->ranks[k].has_word && same_word(&r->ranks[k].word, &r->ranks[i].word);
+    return n;
+}
+
+static void add_word(dg_str *s, const dg_word *w)
+{
+    dg_str_fmt(s, "begins step %lld with batch %lld, number %lld of the %lld of epoch %lld, %lldx%lld pixels, schedule %016llx",
+               (long long)w->step + 1, (long long)w->batch + 1, (long long)w->index + 1, (long long)w->n_in_epoch,
+               (long long)w->epoch + 1, (long long)w->width, (long long)w->height, (unsigned long long)w->schedule);
+}
+
+/* The rank with the fewest that agree with it is the odd one; the first of those that differ from it speaks for the rest. */
+static void judge_words(dg_roster *r)
+{
+    char   name[160], other_name[160];
+    int    odd = -1, other = 0;
+    dg_str s = { 0 };
+
+    for (int i = r->conf.ranks - 1; i >= 0; i--)
+        if (r->ranks[i].has_word && (odd < 0 || votes(r, i) < votes(r, odd)))
+            odd = i;
+    while (other < r->conf.ranks && (!r->ranks[other].has_word || same_word(&r->ranks[other].word, &r->ranks[odd].word)))
+        other++;
+    r->differ_s = 0;
+    if (other == r->conf.ranks)
+        return; /* it has said another thing since */
+    dg_str_fmt(&s, "%s %s ", name_of(r, odd, name, sizeof name), "left the common schedule: it");
+    add_word(&s, &r->ranks[odd].word);
+    dg_str_fmt(&s, "; %s ", name_of(r, other, other_name, sizeof other_name));
+    add_word(&s, &r->ranks[other].word);
+    add_saved(r, &s);
+    dg_fail(r->verdict, DG_EINTERNAL, where_is(&r->ranks[odd]), "words-differ", "%s", s.s);
+    dg_help(r->verdict, "detrgraph doctor OUT compares what the ranks did before");
+    fail(r, false);
+    dg_str_free(&s);
+}
+
+/* A rank that has left does not come to this step. */
+static bool somebody_left(dg_roster *r, int i, const dg_word *w)
+{
+    char name[160], other[160];
+
+    for (int k = 0; k < r->conf.ranks; k++)
+        if (r->ranks[k].left && !r->ranks[k].failed) {
+            dg_fail(r->verdict, DG_EINTERNAL, DG_NOWHERE, "rank-left", "%s was done after step %lld, and %s begins step %lld",
+                    name_of(r, k, name, sizeof name), (long long)r->ranks[k].word.step + 1, name_of(r, i, other, sizeof other),
+                    (long long)w->step + 1);
+            fail(r, false);
+            return true;
+        }
+    return false;
+}
+
+static void take_word(dg_roster *r, int i, const dg_word *w, double now)
+{
+    bool all = true;
+
+    if (w->saved > r->saved)
+        r->saved = w->saved;
+    r->ranks[i].word = *w;
+    r->ranks[i].has_word = true;
+    if (somebody_left(r, i, w))
+        return;
+    for (int k = 0; k < r->conf.ranks; k++) {
+        const rank *o = &r->ranks[k];
+
+        /* a word that is confirmed already is an older step's: that rank is still in it */
+        if (!o->has_word || (o->word.batch == r->state.confirmed && w->batch != r->state.confirmed))
+            all = false;
+        else if (!same_word(&o->word, w) && r->differ_s <= 0)
+            r->differ_s = now + SETTLE_S;
+    }
+    if (!all || r->differ_s > 0)
+        return;
+    r->state.confirmed = w->batch;
+    r->changed++;
+}
+
+/* What a collective says of ranks that are gone is not the first cause; that they came with different ones may be. */
+static bool is_second_hand(const dg_fault *f)
+{
+    return f->code == DG_ESTOP || (f->code != DG_EINTERNAL && strcmp(f->id, "collective-failed") == 0);
+}
+
+/* A diagnostic copies its text; id and position need an arena that lives as long. */
+static void take_fail(dg_roster *r, rank *k, const dg_fault *f, double now)
+{
+    dg_where at = { .file = *f->file ? dg_strdup(r->arena, f->file) : NULL, .line = (int)f->line, .column = (int)f->column,
+                    .node = *f->node ? dg_strdup(r->arena, f->node) : NULL };
+    double   wait_s = is_second_hand(f) ? SECOND_HAND_S : r->state.met ? SETTLE_S : 4 * SETTLE_S;
+
+    if (!k->failed)
+        k->worth = is_second_hand(f) ? 1 : f->line > 0 ? 3 : 2;
+    k->failed = true;
+    dg_fail(k->errors, f->code > 0 && f->code <= DG_EINTERNAL ? (dg_code)f->code : DG_EINTERNAL, at, dg_strdup(r->arena, f->id), "%s", f->text);
+    for (int i = 0; i < f->remarks.n; i++)
+        if (f->remarks.v[i].tag == DG_ROW_HELP)
+            dg_help(k->errors, "%s", f->remarks.v[i].value);
+        else
+            dg_note(k->errors, DG_NOWHERE, "%s%s%s", f->remarks.v[i].name, *f->remarks.v[i].name ? ": " : "", f->remarks.v[i].value);
+    if (r->judge_s <= 0 || now + wait_s < r->judge_s)
+        r->judge_s = now + wait_s;
+}
+
+/* The rank that knows best speaks: one with a cause before one with a failed wait, one that names a place before one that
+ * does not. */
+static int best_witness(const dg_roster *r)
+{
+    int best = -1;
+
+    for (int i = 0; i < r->conf.ranks; i++)
+        if (r->ranks[i].failed && (best < 0 || r->ranks[i].worth > r->ranks[best].worth))
+            best = i;
+    return best;
+}
+
+static void judge_errors(dg_roster *r)
+{
+    int         who = best_witness(r), same = 0;
+    const rank *k = &r->ranks[who];
+    const char *text = dg_diag_at(k->errors, 0)->text;
+    bool        early = !r->state.met; /* before the ranks have met they may all find the same */
+
+    for (int i = 0; i < r->conf.ranks; i++)
+        same += r->ranks[i].failed && strcmp(dg_diag_at(r->ranks[i].errors, 0)->text, text) == 0;
+    for (int i = 0; i < dg_diag_n(k->errors); i++) {
+        const dg_err *e = dg_diag_at(k->errors, i);
+
+        if (early && same == r->conf.ranks)
+            dg_fail(r->verdict, e->code, e->at, e->id, "%s", e->text);
+        else
+            dg_fail(r->verdict, e->code, e->at, e->id, "rank %d of %d: %s", who, r->conf.ranks, e->text);
+        for (int n = 0; n < e->n_remarks; n++)
+            if (e->remarks[n].help)
+                dg_help(r->verdict, "%s", e->remarks[n].text);
+            else
+                dg_note(r->verdict, e->remarks[n].at, "%s", e->remarks[n].text);
+    }
+    end(r, DG_OVER_FAILED, dg_diag_at(r->verdict, 0)->text);
+}
+
+void dg_roster_take(dg_roster *r, const dg_message *m, double now)
+{
+    rank *k = m->rank < (uint32_t)r->conf.ranks ? &r->ranks[m->rank] : NULL;
+
+    if (!k || m->attempt != r->conf.attempt)
+        return;
+    k->heard_s = now;
+    if (k->quiet) {
+        dg_log_line(r->conf.env, DG_WARN, "rank %u is heard again", m->rank);
+        k->quiet = false;
+    }
+    if (over(r) && m->kind != DG_SAY_BYE)
+        return;
+    switch (m->kind) {
+    case DG_SAY_HELLO:
+        k->hello = true;
+        k->host = dg_strdup(k->kept, m->hello.host);
+        k->process = m->hello.process;
+        break;
+    case DG_SAY_FOLDER: r->folder = dg_strdup(r->arena, m->folder.path); r->changed++; break;
+    case DG_SAY_MEET: take_meet(r, k, m->meet.round, &m->meet.facts); break;
+    case DG_SAY_WORD: take_word(r, (int)m->rank, &m->word, now); break;
+    case DG_SAY_BEAT: take_beat(r, k, &m->beat); break;
+    case DG_SAY_FAIL: take_fail(r, k, &m->fail, now); break;
+    case DG_SAY_BYE: k->left = true; k->left_code = m->bye.code; break;
+    default: break;
+    }
+}
+
+/* ---- what happens to ranks ------------------------------------------------------------------------------------- */
+
+static void describe_end(dg_str *s, int status)
+{
+    if (WIFSIGNALED(status))
+        dg_str_fmt(s, " was ended by signal %d (SIG%s)", WTERMSIG(status), sigabbrev_np(WTERMSIG(status)) ? sigabbrev_np(WTERMSIG(status)) : "?");
+    else
+        dg_str_fmt(s, " ended with status %d without a word", WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+}
+
+static void judge_gone(dg_roster *r, int i)
+{
+    rank  *k = &r->ranks[i];
+    char   name[160];
+    dg_str s = { 0 };
+
+    dg_str_add(&s, name_of(r, i, name, sizeof name));
+    describe_end(&s, k->status);
+    add_where(&s, k);
+    add_saved(r, &s);
+    dg_fail(r->verdict, DG_EIO, where_is(k), "rank-died", "%s", s.s);
+    if (WIFSIGNALED(k->status) && WTERMSIG(k->status) == SIGKILL)
+        dg_help(r->verdict, "nobody killed it by hand? Then the kernel did, for want of memory: see dmesg; a smaller batch helps");
+    fail(r, true);
+    dg_str_free(&s);
+}
+
+void dg_roster_gone(dg_roster *r, int i, int status, double now)
+{
+    rank *k = i >= 0 && i < r->conf.ranks ? &r->ranks[i] : NULL;
+
+    if (!k || k->gone)
+        return;
+    k->gone = true;
+    k->gone_s = now;
+    look(r, i);
+    k->status = status;
+    if (WIFSIGNALED(status) && !over(r) && !k->left && !k->failed)
+        judge_gone(r, i);
+}
+
+/* ---- time ------------------------------------------------------------------------------------------------------ */
+
+static void tick_silence(dg_roster *r, int i, double now)
+{
+    rank  *k = &r->ranks[i];
+    double silent = now - k->heard_s, limit = k->hello ? r->conf.lost_after_s : fmax(r->conf.lost_after_s, START_S);
+    char   name[160];
+    dg_str s = { 0 };
+
+    if (silent < QUIET_S || (!k->hello && silent < limit))
+        return;
+    if (!k->quiet || silent >= limit)
+        look(r, i);
+    dg_str_add(&s, name_of(r, i, name, sizeof name));
+    dg_str_fmt(&s, " has been silent for %.1f s", silent);
+    add_where(&s, k);
+    if (silent >= limit) {
+        add_saved(r, &s);
+        dg_fail(r->verdict, DG_EIO, where_is(k), "rank-lost", "%s: it counts as lost", s.s);
+        fail(r, true);
+    } else if (!k->quiet) {
+        k->quiet = true;
+        dg_log_line(r->conf.env, DG_WARN, "%s; after %.3g s it counts as lost", s.s, limit);
+    }
+    dg_str_free(&s);
+}
+
+static void tick_slow(dg_roster *r, int i)
+{
+    rank *k = &r->ranks[i];
+    char  name[160];
+
+    if (k->beat.waits || !*k->beat.node || k->beat.since_s < SLOW_S) {
+        k->slow_told_s = 0;
+        return;
+    }
+    if (k->beat.since_s < 2 * k->slow_told_s)
+        return;
+    k->slow_told_s = k->beat.since_s;
+    dg_log_line(r->conf.env, DG_WARN, "%s is alive and has been in node \"%s\" (%s:%lld:%lld) for %.0f s: slow, or stuck",
+                name_of(r, i, name, sizeof name), k->beat.node, k->beat.file, (long long)k->beat.line, (long long)k->beat.column,
+                k->beat.since_s);
+}
+
+/* All wait for one another, and not in the same place: nobody will ever come. */
+static void tick_stall(dg_roster *r)
+{
+    dg_str s = { 0 };
+    bool   apart = false;
+
+    for (int i = 0; i < r->conf.ranks; i++) {
+        const rank *k = &r->ranks[i];
+
+        if (k->gone || k->left || !k->beat.waits || k->beat.since_s < STALL_S)
+            return;
+        apart |= strcmp(k->beat.node, r->ranks[0].beat.node) != 0 || k->beat.step != r->ranks[0].beat.step;
+    }
+    if (!apart)
+        return;
+    for (int i = 0; i < r->conf.ranks; i++)
+        dg_str_fmt(&s, "%srank %d in \"%s\" (step %lld)", i ? ", " : "", i, r->ranks[i].beat.node, (long long)r->ranks[i].beat.step + 1);
+    dg_fail(r->verdict, DG_EINTERNAL, where_is(&r->ranks[0]), "ranks-apart", "every rank waits for the others, in different places: %s", s.s);
+    fail(r, false);
+    dg_str_free(&s);
+}
+
+void dg_roster_tick(dg_roster *r, double now)
+{
+    if (over(r))
+        return;
+    if (r->judge_s > 0 && now >= r->judge_s)
+        judge_errors(r);
+    else if (r->differ_s > 0 && now >= r->differ_s)
+        judge_words(r);
+    for (int i = 0; i < r->conf.ranks && !over(r); i++) {
+        const rank *k = &r->ranks[i];
+
+        if (k->gone && !k->left && !k->failed && now > k->gone_s + SETTLE_S) /* its last messages had time to arrive */
+            judge_gone(r, i);
+        else if (!k->gone && !k->left) {
+            tick_silence(r, i, now);
+            tick_slow(r, i);
+        }
+    }
+    if (!over(r) && r->conf.ranks > 1)
+        tick_stall(r);
+}
+
+/* ---- questions --------------------------------------------------------------------------------------------------- */
+
+static void add_status(const dg_roster *r, dg_str *s, double now)
+{
+    dg_str_fmt(s, "%d rank%s, %s, last step on disk %s%lld\n", r->conf.ranks, r->conf.ranks > 1 ? "s" : "",
+               over(r) ? "ending" : r->state.stop_after >= 0 ? "stopping" : r->state.met ? "training" : "starting",
+               r->saved < 0 ? "none " : "", (long long)r->saved);
+    for (int i = 0; i < r->conf.ranks; i++) {
+        const rank *k = &r->ranks[i];
+        char        name[160];
+
+        dg_str_add(s, name_of(r, i, name, sizeof name));
+        if (k->gone || k->left)
+            dg_str_add(s, " has left");
+        else if (!k->hello)
+            dg_str_add(s, " has not come yet");
+        else
+            dg_str_fmt(s, " heard %.1f s ago", now - k->heard_s);
+        add_where(s, k);
+        dg_str_add(s, "\n");
+    }
+}
+
+static bool ask_set(dg_roster *r, const char *text, dg_str *answer)
+{
+    double lr;
+
+    if (strncmp(text, "lr=", 3) != 0 || !dg_parse_f64(text + 3, &lr) || !(lr > 0) || !isfinite(lr)) {
+        dg_str_fmt(answer, "set %s: lr=NUMBER is expected, a learning rate above 0", text);
+        return false;
+    }
+    if (r->state.lr_from > r->state.confirmed) { /* some ranks may have begun with that one, others not yet */
+        dg_str_add(answer, "the learning rate set before has not taken effect yet: try again after this step");
+        return false;
+    }
+    r->state.lr_before = r->state.lr;
+    r->state.lr = lr;
+    r->state.lr_from = r->state.confirmed + 2;
+    dg_str_fmt(answer, "learning rate %g from batch %lld on", lr, (long long)r->state.lr_from + 1);
+    return true;
+}
+
+bool dg_roster_ask(dg_roster *r, const char *verb, const char *text, dg_str *answer, double now)
+{
+    int64_t after = r->state.confirmed + 1;
+
+    if (strcmp(verb, "status") == 0) {
+        add_status(r, answer, now);
+        return true;
+    }
+    if (over(r)) {
+        dg_str_add(answer, "the run is ending");
+        return false;
+    }
+    if (strcmp(verb, "save") == 0) {
+        if (r->state.save_after < 0 || r->state.save_after < r->state.confirmed) /* else one is on its way */
+            r->state.save_after = after;
+        dg_str_fmt(answer, "saving after batch %lld", (long long)r->state.save_after + 1);
+    } else if (strcmp(verb, "stop") == 0) {
+        r->state.stop_after = r->state.stop_after >= 0 ? r->state.stop_after : after;
+        dg_str_fmt(answer, "saving and stopping after batch %lld", (long long)r->state.stop_after + 1);
+    } else if (strcmp(verb, "set") != 0) {
+        dg_str_fmt(answer, "there is no \"%s\": status, save, stop or set", verb);
+        return false;
+    } else if (!ask_set(r, text, answer)) {
+        return false;
+    }
+    r->changed++;
+    return true;
+}
+
+/* ---- what is known ------------------------------------------------------------------------------------------------ */
+
+const dg_state *dg_roster_state(const dg_roster *r, uint64_t *changed)
+{
+    *changed = r->changed;
+    return &r->state;
+}
+
+const dg_diag *dg_roster_verdict(const dg_roster *r)
+{
+    return r->verdict;
+}
+
+bool dg_roster_lost(const dg_roster *r)
+{
+    return r->state.lost != 0;
+}
+
+const char *dg_roster_folder(const dg_roster *r)
+{
+    return r->folder;
+}
+
+const char *dg_roster_host(const dg_roster *r, int i)
+{
+    return r->ranks[i].host ? r->ranks[i].host : "";
+}
+
+int64_t dg_roster_saved(const dg_roster *r)
+{
+    return r->saved;
+}
+
+int dg_roster_left(const dg_roster *r)
+{
+    int n = 0;
+
+    for (int i = 0; i < r->conf.ranks; i++)
+        n += r->ranks[i].left;
+    return n;
+}
+
+bool dg_roster_judging(const dg_roster *r)
+{
+    return !over(r) && (r->judge_s > 0 || r->differ_s > 0);
+}
