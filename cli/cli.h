@@ -51,6 +51,7 @@ typedef struct dg_verb {
 } dg_verb;
 
 extern const dg_verb dg_verb_run, dg_verb_evaluate, dg_verb_predict, dg_verb_score, dg_verb_bench;
+extern const dg_verb dg_verb_ctl, dg_verb_doctor, dg_verb_key;
 extern const dg_verb dg_verb_validate, dg_verb_render, dg_verb_plan, dg_verb_nodes;
 
 /* Fills options and words from argv (without program and verb). Returns 0, or DG_EXIT_USAGE

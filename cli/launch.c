@@ -1,28 +1,20 @@
-/* launch.c: this command once more, as a child with the environment that its threads need:
- *     OMP_NUM_THREADS=n       oneDNN's primitives are made for n threads and never return when they get fewer
- *     OMP_WAIT_POLICY=passive spinning makes processes that share cores several times slower
- *     OMP_DYNAMIC=false, OMP_THREAD_LIMIT unset: nobody takes threads away */
+/* launch.c: the command line as the launcher needs it, and what it says to people. */
 #include "cli/launch.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/arena.h"
-#include "base/file.h"
-#include "base/pool.h"
+#include "base/log.h"
 #include "cli/cli.h"
+#include "cli/progress.h"
+#include "runtime/crew.h"
+#include "runtime/launch.h"
 
 extern char **environ;
-
-static const char rank_variable[] = "DETRGRAPH_RANK";
 
 /* This process's argv, from the kernel: the command line as it was given. */
 static char **own_arguments(dg_arena *a)
@@ -39,106 +31,79 @@ static char **own_arguments(dg_arena *a)
         close(fd);
     for (size_t i = 0; i < n; i += strlen(text + i) + 1)
         DG_PUSH(a, args, text + i);
-    if (!args.n)
-        return NULL;
     DG_PUSH(a, args, NULL);
     return args.items;
 }
 
-static bool replaced(const char *variable)
+/* Warnings, and what the launcher does: a rank's bar may stand in the terminal's last line. */
+static void say(void *ctx, dg_level level, const char *line)
 {
-    static const char *const names[] = { "OMP_NUM_THREADS=", "OMP_WAIT_POLICY=", "OMP_DYNAMIC=", "OMP_THREAD_LIMIT=",
-                                         "GOMP_SPINCOUNT=", "DETRGRAPH_RANK=" };
-
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strncmp(variable, names[i], strlen(names[i])) == 0)
-            return true;
-    return false;
+    (void)ctx;
+    if (level != DG_DEBUG)
+        fprintf(stderr, "%s%s%s\n", isatty(STDERR_FILENO) && isatty(STDOUT_FILENO) ? "\r\033[K" : "",
+                level == DG_WARN ? "warning: " : "", line);
 }
 
-static char **rank_environment(dg_arena *a, int threads)
+static void failed(void *ctx, const dg_diag *why)
 {
-    DG_VEC(char *) env = { 0 };
-
-    for (char **e = environ; *e; e++)
-        if (!replaced(*e))
-            DG_PUSH(a, env, *e);
-    DG_PUSH(a, env, dg_printf(a, "OMP_NUM_THREADS=%d", threads));
-    DG_PUSH(a, env, dg_strdup(a, "OMP_WAIT_POLICY=passive"));
-    DG_PUSH(a, env, dg_strdup(a, "OMP_DYNAMIC=false"));
-    DG_PUSH(a, env, dg_printf(a, "%s=0", rank_variable));
-    DG_PUSH(a, env, NULL);
-    return env.items;
+    (void)ctx;
+    if (isatty(STDOUT_FILENO) && isatty(STDERR_FILENO))
+        fprintf(stderr, "\r\033[K");
+    dg_print_diag_files(why);
 }
 
-/* What the launcher waits for. */
-static void interesting(sigset_t *set)
+static bool launch(dg_launch_conf *c, int *code)
 {
-    sigemptyset(set);
-    sigaddset(set, SIGINT);
-    sigaddset(set, SIGTERM);
-    sigaddset(set, SIGUSR1);
-    sigaddset(set, SIGHUP);
-    sigaddset(set, SIGCHLD);
-}
+    const dg_env env = { .log = say, .now_s = dg_monotonic_s, .threads = 1 };
+    dg_arena    *a;
+    dg_diag     *d;
 
-static int start(pid_t *child, char **args, char **env, const sigset_t *mask)
-{
-    posix_spawnattr_t attr;
-    int               error;
-
-    posix_spawnattr_init(&attr);
-    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK);
-    posix_spawnattr_setsigmask(&attr, mask);
-    error = posix_spawn(child, "/proc/self/exe", NULL, &attr, args, env);
-    posix_spawnattr_destroy(&attr);
-    return error;
-}
-
-/* Hands signals on until the child ends. One that the terminal sent has reached the child already: the kernel
- * sends it to the whole group, and a second one would stop the rank at once. */
-static int attend(pid_t child, const sigset_t *set)
-{
-    for (;;) {
-        siginfo_t info;
-        int       status, sig = sigwaitinfo(set, &info);
-
-        if (sig > 0 && sig != SIGCHLD && info.si_code != SI_KERNEL)
-            kill(child, sig);
-        if (waitpid(child, &status, WNOHANG) != child)
-            continue;
-        if (WIFEXITED(status))
-            return WEXITSTATUS(status);
-        fprintf(stderr, "detrgraph: the rank was ended by signal %d (%s)\n", WTERMSIG(status), strsignal(WTERMSIG(status)));
-        return 128 + WTERMSIG(status);
+    if (getenv(dg_crew_variable))
+        return false;
+    a = dg_arena_open();
+    d = dg_diag_open();
+    c->args = own_arguments(a);
+    c->environment = environ;
+    c->env = &env;
+    c->failed = failed;
+    if (dg_launch_run(c, code, d) < 0) {
+        dg_print_diag(d, NULL);
+        *code = DG_EXIT_FAILED;
     }
+    dg_diag_close(&d);
+    dg_arena_close(&a);
+    return true;
 }
 
 bool dg_launch(int threads, int *code)
 {
-    dg_arena *a;
-    char    **args;
-    sigset_t  set, before;
-    pid_t     child;
-    int       error;
+    dg_launch_conf c = { .ranks = 1, .nodes = 1, .threads = threads };
+    dg_message     ticket;
+    dg_arena      *a;
+    dg_diag       *d;
+    const char    *number;
 
-    if (getenv(rank_variable)) {
-        unsetenv(rank_variable); /* whatever this rank starts is no rank */
-        prctl(PR_SET_PDEATHSIG, SIGTERM);
-        return false;
-    }
+    if (launch(&c, code))
+        return true;
+    number = getenv(dg_crew_variable);
     a = dg_arena_open();
-    args = own_arguments(a);
-    interesting(&set);
-    sigprocmask(SIG_BLOCK, &set, &before);
-    error = args ? start(&child, args, rank_environment(a, threads > 0 ? threads : dg_threads_available()), &before) : ENOENT;
-    if (error == 0) {
-        *code = attend(child, &set);
-    } else {
-        fprintf(stderr, "detrgraph: cannot start a rank: %s\n", strerror(error));
-        *code = DG_EXIT_FAILED;
-    }
-    sigprocmask(SIG_SETMASK, &before, NULL);
+    d = dg_diag_open();
+    *code = dg_crew_ticket(&ticket, number, a, d) < 0 ? DG_EXIT_FAILED : DG_EXIT_OK;
+    unsetenv(dg_crew_variable); /* whatever this process starts is no rank */
+    if (*code)
+        dg_print_diag(d, NULL);
+    dg_diag_close(&d);
     dg_arena_close(&a);
-    return true;
+    return *code != DG_EXIT_OK;
+}
+
+bool dg_launch_ranks(const dg_launch_options *o, int *code)
+{
+    dg_launch_conf c = {
+        .ranks = (int)o->ranks, .threads = (int)o->threads, .control = true, .node = (int)o->node, .nodes = (int)o->nodes,
+        .coordinator = o->coordinator, .key = o->key, .lost_after_s = o->lost_after_s, .max_restarts = (int)o->max_restarts,
+        .elastic = o->elastic,
+    };
+
+    return launch(&c, code);
 }

@@ -8,6 +8,7 @@
 
 static const dg_verb *const verbs[] = {
     &dg_verb_run,      &dg_verb_evaluate, &dg_verb_predict, &dg_verb_score, &dg_verb_bench,
+    &dg_verb_ctl,      &dg_verb_doctor,   &dg_verb_key,
     &dg_verb_validate, &dg_verb_render,   &dg_verb_plan,    &dg_verb_nodes,
 };
 enum { N_VERBS = sizeof verbs / sizeof *verbs };

@@ -100,6 +100,9 @@ int dg_bucket_compile(dg_bucket *b, const dg_bucket_conf *c, dg_memory *m, const
     dg_spaces x = spaces(b, m, s, false);
 
     DG_TRY(dg_exec_open(&b->exec, b->plan, c->backend, &x, c->comm, d));
+    b->exchange = dg_plan_digest(b->plan);
+    if (c->recorder)
+        dg_exec_watch(b->exec, c->recorder);
 out:
     return rc;
 }

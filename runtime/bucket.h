@@ -21,6 +21,7 @@ typedef struct dg_bucket {
     dg_plan        *plan;      /* NULL until dg_bucket_plan */
     void           *constants;
     dg_exec        *exec;      /* NULL until dg_bucket_compile */
+    uint64_t        exchange;  /* dg_plan_digest, by then */
 } dg_bucket;
 
 typedef struct dg_bucket_conf {
@@ -31,6 +32,7 @@ typedef struct dg_bucket_conf {
     int               threads;
     int               ranks;
     dg_comm          *comm;    /* NULL: one rank */
+    struct dg_recorder *recorder; /* is told whose instructions run, or NULL */
 } dg_bucket_conf;
 
 /* Lowers; parameters are declared, and must not be sealed before every scope was lowered once. */

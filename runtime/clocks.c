@@ -3,6 +3,7 @@
 #include "runtime/train.h"
 
 #include "base/file.h"
+#include "runtime/steer.h"
 
 static double minutes_now(const dg_train *t)
 {
@@ -71,6 +72,7 @@ static int evaluate(dg_train *t, const dg_scope *scope, dg_diag *d)
     double        begin = run->env.now_s();
     int           rc;
 
+    dg_steer_at(run, &scope->where, scope->id);
     e.folder = t->out ? dg_path_join(t->arena, t->out, scope->id) : NULL;
     DG_TRY(dg_run_evaluate_scope(run, &e, d));
     t->evaluate_s = run->env.now_s() - begin;
@@ -126,8 +128,11 @@ int dg_train_save(dg_train *t, dg_diag *d)
     if (t->saved_step == t->run->progress.step)
         return 0;
     rc = dg_train_tick(t, d);
+    dg_steer_at(t->run, &t->conf->where, "checkpoint");
     if (rc == 0 && t->out)
         rc = dg_checkpoint_write(&args, d);
+    if (rc == 0)
+        dg_steer_saved(t->run, t->run->progress.step);
     t->saved_step = t->run->progress.step;
     t->saved_minutes = t->run->progress.minutes;
     return rc;

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "runtime/collective.h"
+#include "runtime/recorder.h"
 
 typedef struct drawn {
     const double *values; /* NULL: nothing */
@@ -25,6 +26,8 @@ struct dg_exec {
     int64_t          *tickets; /* of the buckets under way */
     dg_exec_hook_fn  *hook;
     void             *hook_ctx;
+    dg_recorder      *recorder;
+    uint32_t         *places; /* of every instruction, as the recorder numbers them */
 };
 
 /* ---- numbers in and out of device memory ----------------------------------------------------- */
@@ -283,6 +286,15 @@ void dg_exec_hook(dg_exec *x, dg_exec_hook_fn *hook, void *ctx)
     x->hook_ctx = ctx;
 }
 
+void dg_exec_watch(dg_exec *x, dg_recorder *r)
+{
+    x->recorder = r;
+    if (!x->places)
+        x->places = DG_NEW_N(x->arena, x->p->instrs.n + 1, uint32_t);
+    for (int i = 0; i < x->p->instrs.n; i++)
+        x->places[i] = dg_recorder_place(r, &x->p->instrs.items[i].origin.where);
+}
+
 /* ---- running --------------------------------------------------------------------------------- */
 
 static int run_collective(dg_exec *x, int i, dg_diag *d)
@@ -349,6 +361,8 @@ static int leave(dg_exec *x, int i)
 
 int dg_exec_run(dg_exec *x, dg_segment segment, const dg_control *control, dg_diag *d)
 {
+    uint32_t place = UINT32_MAX;
+
     for (int i = 0; i < x->p->instrs.n; i++) {
         double begin = x->hook ? dg_monotonic_s() : 0;
         bool   off;
@@ -356,6 +370,8 @@ int dg_exec_run(dg_exec *x, dg_segment segment, const dg_control *control, dg_di
 
         if (x->p->instrs.items[i].segment != segment)
             continue;
+        if (x->recorder && x->places[i] != place)
+            dg_recorder_at(x->recorder, place = x->places[i]);
         rc = is_off(x, i, &off);
         if (rc == 0 && off)
             rc = leave(x, i);

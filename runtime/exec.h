@@ -45,4 +45,8 @@ int dg_exec_draw(dg_exec *x, const char *name, const double *values, dg_diag *d)
 typedef void dg_exec_hook_fn(void *ctx, int instr, double seconds);
 void         dg_exec_hook(dg_exec *x, dg_exec_hook_fn *hook, void *ctx);
 
+/* From now on the recorder is told whose instructions run; NULL: nobody is. */
+typedef struct dg_recorder dg_recorder;
+void                       dg_exec_watch(dg_exec *x, dg_recorder *r);
+
 #endif

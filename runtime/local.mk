@@ -35,3 +35,17 @@ libruntime_la_SOURCES += \
 if GLOO
 libruntime_la_SOURCES += runtime/gloo.cc runtime/gloo.h
 endif
+libruntime_la_SOURCES += \
+	runtime/comm_watched.c runtime/comm_watched.h \
+	runtime/coordinator.c runtime/coordinator.h \
+	runtime/crew.c runtime/crew.h \
+	runtime/doctor.c runtime/doctor.h \
+	runtime/entrance.c runtime/entrance.h \
+	runtime/facts.c runtime/facts.h \
+	runtime/launch.c runtime/launch.h \
+	runtime/link.c runtime/link.h \
+	runtime/message.c runtime/message.h \
+	runtime/recorder.c runtime/recorder.h \
+	runtime/roster.c runtime/roster.h \
+	runtime/socket.c runtime/socket.h \
+	runtime/steer.c runtime/steer.h

@@ -9,6 +9,8 @@
 #include "graph/vary.h"
 #include "nodes/builtin.h"
 #include "runtime/available.h"
+#include "runtime/link.h"
+#include "runtime/steer.h"
 #include "runtime/weights.h"
 
 /* ---- log ------------------------------------------------------------------------------------------------- */
@@ -195,6 +197,7 @@ dg_bucket_conf dg_run_bucket_conf(const dg_run *run)
         .threads = run->env.threads,
         .ranks = run->world.ranks,
         .comm = run->world.ranks > 1 ? run->world.comm : NULL,
+        .recorder = dg_link_recorder(run->world.link),
     };
 }
 
@@ -330,6 +333,8 @@ int dg_run_open(dg_run **out, const dg_run_options *o, dg_diag *d)
     run->env = (dg_env){ log_line, run, dg_monotonic_s, o->threads > 0 ? o->threads : dg_threads_available() };
     run->versions = dg_printf(a, "%s, %s", run->o.program ? run->o.program : "detrgraph", libraries);
     rc = dg_world_agree(&run->world, read_pipeline(run, d), "read the pipeline", d);
+    if (rc == 0)
+        rc = dg_steer_meet_pipeline(run, d);
     if (rc == 0)
         rc = dg_world_agree(&run->world, fill_store(run, d), "made the parameters", d);
     if (rc < 0)

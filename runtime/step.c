@@ -1,6 +1,6 @@
 /* step.c: one batch forward and back, and the update where it is due. What must not happen is checked here: a
  * number that is not finite ends the run before anything was changed by it. */
-#include "runtime/session.h"
+#include "runtime/steer.h"
 
 #include <math.h>
 #include <string.h>
@@ -30,6 +30,7 @@ void dg_run_compute_control(dg_run *run)
     for (int i = 0; train && i < train->n_nodes; i++)
         if (train->nodes[i]->class->control)
             train->nodes[i]->class->control(train->nodes[i]->conf, &clock, c);
+    dg_steer_rates(run, c);
     if (run->o.control)
         run->o.control(run->o.control_ctx, c);
 }

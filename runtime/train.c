@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "runtime/steer.h"
 
 enum { FIRST_PICTURES = 12, FIRST_BATCHES = 3 };
 
@@ -95,6 +96,7 @@ static int open_folder(dg_train *t, const char **resume, dg_diag *d)
     if (w->rank == 0)
         rc = dg_folder_open(t, resume, d);
     DG_TRY(dg_world_agree(w, rc, "opened the run's folder", d));
+    dg_steer_folder(t);
     resumes = *resume != NULL;
     DG_TRY(dg_world_broadcast(w, &resumes, sizeof resumes, "opened the run's folder", d));
     if (resumes && w->rank > 0)
@@ -129,6 +131,7 @@ static int set_up(dg_train *t, dg_diag *d)
     identify(t);
     if (resume)
         DG_TRY(resume_from(t, resume, d));
+    DG_TRY(dg_steer_meet_data(t, d));
     DG_TRY(dg_world_agree(&run->world, dg_folder_begin(t, d), "began", d));
     DG_TRY(dg_run_compare(run, "before the first step", d));
     if (resume)
@@ -201,6 +204,7 @@ static int one_batch(dg_train *t, bool *updated, bool *end, dg_diag *d)
     dg_run          *run = t->run;
     int              rc;
 
+    dg_steer_at(run, &t->data->chain.loader->where, NULL);
     DG_TRY(next_batch(t, &b, d));
     *end = b == NULL;
     if (!b)
@@ -209,6 +213,7 @@ static int one_batch(dg_train *t, bool *updated, bool *end, dg_diag *d)
     run->progress.sample = (int64_t)b->first_sample;
     DG_TRY(show_first(t, b, d));
     DG_TRY(dg_run_use(run, t->scope, b->size, false, d));
+    DG_TRY(dg_steer_begin(t, b, d));
     DG_TRY(dg_run_feed_batch(run, b, d));
     DG_TRY(dg_run_train_batch(run, b, updated, d));
     DG_TRY(dg_sinks_take(t->sinks, run, b, d));
@@ -371,6 +376,7 @@ static int loop(dg_train *t, dg_diag *d)
             if (rc < 0)
                 return leave_evaluation(t, rc, d);
             DG_TRY(dg_train_save_due(t, d));
+            DG_TRY(dg_steer_end(t, d));
             why = reason_to_end(t);
         }
         DG_TRY(asked_to_stop(t, &stop, d));

@@ -1,0 +1,64 @@
+/* cmd_ctl.c: `detrgraph ctl`: talks to a running job through the file "control" in its folder. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "runtime/entrance.h"
+
+typedef struct opts {
+    bool none;
+} opts;
+
+static const dg_option options[] = { { 0 } };
+static const double     most_s = 5;
+
+static bool understood(const dg_words *w)
+{
+    const char *verb = w->v[1];
+    bool        set = strcmp(verb, "set") == 0;
+
+    if ((set && w->n == 3) || (w->n == 2 && (strcmp(verb, "status") == 0 || strcmp(verb, "save") == 0 || strcmp(verb, "stop") == 0)))
+        return true;
+    fprintf(stderr, "detrgraph ctl: status, save, stop or set lr=NUMBER is expected after the run's folder\n");
+    return false;
+}
+
+static int run(const void *given, const dg_words *words, dg_arena *a)
+{
+    dg_diag    *d;
+    dg_str      answer = { 0 };
+    dg_entrance e;
+    bool        done = false;
+    int         rc;
+
+    (void)given;
+    if (!understood(words))
+        return DG_EXIT_USAGE;
+    d = dg_diag_open();
+    DG_TRY(dg_entrance_read(words->v[0], &e, a, d));
+    DG_TRY(dg_entrance_ask(&e, words->v[1], words->n > 2 ? words->v[2] : "", most_s, &done, &answer, d));
+    if (answer.n)
+        fprintf(done ? stdout : stderr, "%s%s", answer.s, answer.s[answer.n - 1] == '\n' ? "" : "\n");
+out:
+    if (rc < 0)
+        dg_print_diag(d, NULL);
+    dg_str_free(&answer);
+    dg_diag_close(&d);
+    return rc == 0 && done ? DG_EXIT_OK : DG_EXIT_FAILED;
+}
+
+const dg_verb dg_verb_ctl = {
+    .name = "ctl",
+    .args = "RUN status|save|stop|set [lr=NUMBER]",
+    .brief = "Talks to a running job.",
+    .doc = "RUN is the run's folder; its file control, which only its owner can read, says where the job listens.\n"
+           "  status          where every rank is\n"
+           "  save            writes a checkpoint after the step\n"
+           "  stop            saves and stops after the step, as Ctrl-C does\n"
+           "  set lr=NUMBER   this learning rate from the next step on, for the group that the log shows; others in proportion",
+    .options = options,
+    .size = sizeof(opts),
+    .least = 2,
+    .most = 3,
+    .run = run,
+};

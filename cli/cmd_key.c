@@ -1,0 +1,35 @@
+/* cmd_key.c: `detrgraph key`: the secret of a run on several machines. */
+#include <stdio.h>
+
+#include "cli/cli.h"
+#include "runtime/launch.h"
+
+typedef struct opts {
+    bool none;
+} opts;
+
+static const dg_option options[] = { { 0 } };
+
+static int run(const void *given, const dg_words *words, dg_arena *a)
+{
+    dg_diag *d = dg_diag_open();
+    int      rc = dg_launch_make_key(words->v[0], d);
+
+    (void)given, (void)a;
+    if (rc < 0)
+        dg_print_diag(d, NULL);
+    dg_diag_close(&d);
+    return rc < 0 ? DG_EXIT_FAILED : DG_EXIT_OK;
+}
+
+const dg_verb dg_verb_key = {
+    .name = "key",
+    .args = "FILE",
+    .brief = "Makes the key of a run on several machines.",
+    .doc = "Only its owner can read FILE. Copy it to every machine, and name it with --key: who has it can join the run.",
+    .options = options,
+    .size = sizeof(opts),
+    .least = 1,
+    .most = 1,
+    .run = run,
+};

@@ -1,0 +1,500 @@
+/* launch.c: see launch.h. Two kinds of launcher share what stands here: one with the coordinator in it, and on further
+ * machines one that only hears the coordinator (a link) and tells it which processes have ended. */
+#include "runtime/launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "runtime/comm_shm.h"
+#include "runtime/coordinator.h"
+#include "runtime/crew.h"
+#include "runtime/entrance.h"
+#include "runtime/link.h"
+
+static const double GRACE_S = 2, SETTLE_S = 1, COME_BACK_S = 60;
+
+typedef struct launcher {
+    const dg_launch_conf *c;
+    dg_arena       *arena;
+    dg_coordinator *coordinator; /* of the first machine; */
+    dg_link        *link;        /* of the others; neither: no control plane */
+    dg_key_pair     server, rank_key, ctl_key;
+    const char     *commands, *events; /* endpoints, as ranks are told */
+    dg_crew        *crew;
+    struct pollfd  *fds;
+    int             n;           /* processes of this attempt */
+    uint32_t        attempt;
+    int             signal_fd, news_fd; /* news_fd: of the link */
+    int             n_signals;
+    sigset_t        before;
+    dg_view         view;
+    bool            told, entrance;
+    double          over_s;      /* when it was found to be over; 0: it is not */
+} launcher;
+
+static int refuse(dg_diag *d, const char *what)
+{
+    char buf[128];
+
+    return dg_fail(d, DG_EIO, DG_NOWHERE, "launch", "%s: %s", what, strerror_r(errno, buf, sizeof buf));
+}
+
+static bool controlled(const launcher *l)
+{
+    return l->coordinator || l->link;
+}
+
+/* ---- keys of several machines ---------------------------------------------------------------------------------------- */
+
+enum { KEY_FILE = 2 * (DG_KEY_TEXT - 1) + 2 }; /* two secrets, a line each */
+
+int dg_launch_make_key(const char *path, dg_diag *d)
+{
+    dg_key_pair server, ranks;
+    char        text[KEY_FILE + 1];
+    int         fd, rc;
+
+    DG_TRY(dg_key_make(&server, d));
+    DG_TRY(dg_key_make(&ranks, d));
+    snprintf(text, sizeof text, "%s\n%s\n", server.secret_key, ranks.secret_key);
+    fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0 || write(fd, text, KEY_FILE) != KEY_FILE)
+        rc = dg_fail(d, DG_EIO, (dg_where){ .file = path }, "key-file", "the key cannot be written: %s",
+                     strerror_r(errno, (char[128]){ 0 }, 128));
+    if (fd >= 0)
+        close(fd);
+    explicit_bzero(text, sizeof text);
+out:
+    explicit_bzero(&server, sizeof server);
+    explicit_bzero(&ranks, sizeof ranks);
+    return rc;
+}
+
+static int read_key(launcher *l, dg_diag *d)
+{
+    char  *text = NULL;
+    size_t n, line = DG_KEY_TEXT; /* with its newline */
+    int    rc;
+
+    DG_TRY(dg_file_read(&text, &n, l->c->key, 4096, d));
+    if (n != KEY_FILE || text[line - 1] != '\n') {
+        rc = dg_fail(d, DG_EINPUT, (dg_where){ .file = l->c->key }, "key-file", "it is no key of a run on several machines");
+        dg_help(d, "detrgraph key FILE makes one; copy it to every machine");
+        goto out;
+    }
+    memcpy(l->server.secret_key, text, line - 1);
+    memcpy(l->rank_key.secret_key, text + line, line - 1);
+    DG_TRY(dg_key_derive(&l->server, d));
+    DG_TRY(dg_key_derive(&l->rank_key, d));
+out:
+    if (text)
+        explicit_bzero(text, n);
+    dg_free(text);
+    return rc;
+}
+
+/* ---- the control plane ------------------------------------------------------------------------------------------------- */
+
+/* Ranks of this machine can be seen where they are. */
+static bool look(void *ctx, int rank, dg_arena *a, dg_beat *out)
+{
+    const launcher *l = ctx;
+    int             i = rank - l->c->node * l->n;
+    uint64_t        changes;
+
+    if (i < 0 || i >= l->n)
+        return false;
+    dg_recorder_look(dg_crew_recorder(l->crew, i), a, out, &changes);
+    return true;
+}
+
+static int open_coordinator(launcher *l, const char *commands, const char *events, dg_diag *d)
+{
+    const dg_coordinator_conf conf = { .commands = commands, .events = events, .server = &l->server,
+                                       .rank_key = l->rank_key.public_key, .ctl_key = l->ctl_key.public_key,
+                                       .lost_after_s = l->c->lost_after_s, .env = l->c->env,
+                                       .look = look, .ctx = l };
+
+    return dg_coordinator_open(&l->coordinator, &conf, d);
+}
+
+/* An address that only this machine knows, and keys that only this run has. */
+static int open_here(launcher *l, dg_diag *d)
+{
+    int rc;
+
+    DG_TRY(dg_key_make(&l->server, d));
+    DG_TRY(dg_key_make(&l->rank_key, d));
+    DG_TRY(dg_key_make(&l->ctl_key, d));
+    l->commands = dg_printf(l->arena, "ipc://@detrgraph-%ld-%.8s", (long)getpid(), l->ctl_key.public_key);
+    l->events = dg_printf(l->arena, "%s-events", l->commands);
+    DG_TRY(open_coordinator(l, l->commands, l->events, d));
+out:
+    return rc;
+}
+
+/* The link of a further machine's launcher, for one attempt. */
+static void on_over(void *ctx)
+{
+    uint64_t one = 1;
+    ssize_t  ignored = write(((launcher *)ctx)->news_fd, &one, sizeof one);
+
+    (void)ignored;
+}
+
+static int open_link(launcher *l, dg_diag *d)
+{
+    const dg_ticket    t = { .ranks = (int64_t)l->n * l->c->nodes, .alive_fd = -1, .lost_after_s = l->c->lost_after_s, .commands = l->commands,
+                             .events = l->events, .server_public = l->server.public_key, .own_public = l->rank_key.public_key,
+                             .own_secret = l->rank_key.secret_key };
+    const dg_link_conf conf = { .ticket = &t, .rank = (uint32_t)(l->c->node * l->n), .attempt = l->attempt, .launcher = true,
+                                .on_over = on_over, .ctx = l };
+
+    return dg_link_open(&l->link, &conf, d);
+}
+
+static int open_among_machines(launcher *l, dg_diag *d)
+{
+    const char *colon = strrchr(l->c->coordinator, ':'), *host;
+    struct addrinfo *known;
+    int64_t     port = 0;
+    int         rc;
+
+    if (!colon || colon == l->c->coordinator || !dg_parse_i64(colon + 1, &port) || port < 1 || port > 65534)
+        return dg_fail(d, DG_EINPUT, DG_NOWHERE, "coordinator-form", "--coordinator %s: HOST:PORT is expected", l->c->coordinator);
+    host = dg_strndup(l->arena, l->c->coordinator, (size_t)(colon - l->c->coordinator));
+    if (getaddrinfo(host, colon + 1, NULL, &known) != 0)
+        return dg_fail(d, DG_EIO, DG_NOWHERE, "coordinator-unknown", "--coordinator %s: this name is not known here", l->c->coordinator);
+    freeaddrinfo(known);
+    DG_TRY(read_key(l, d));
+    DG_TRY(dg_key_make(&l->ctl_key, d));
+    if (l->c->node == 0) /* its own ranks need no network to reach it */
+        host = "127.0.0.1";
+    l->commands = dg_printf(l->arena, "tcp://%s:%d", host, (int)port);
+    l->events = dg_printf(l->arena, "tcp://%s:%d", host, (int)port + 1);
+    l->news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (l->c->node == 0)
+        DG_TRY(open_coordinator(l, dg_printf(l->arena, "tcp://*:%d", (int)port), dg_printf(l->arena, "tcp://*:%d", (int)port + 1), d));
+    else
+        DG_TRY(open_link(l, d));
+out:
+    return rc;
+}
+
+/* ---- starting ------------------------------------------------------------------------------------------------------------ */
+
+/* A later attempt begins where the coordinator begins it. */
+static int await_coordinator(launcher *l, dg_diag *d)
+{
+    double   end = l->c->env->now_s() + COME_BACK_S;
+    dg_state state;
+    char     reason[64];
+
+    while (!dg_link_state(l->link, &state, reason, sizeof reason) && l->c->env->now_s() < end)
+        (void)poll(NULL, 0, 20);
+    return dg_link_state(l->link, &state, reason, sizeof reason) && !state.over
+               ? 0
+               : dg_fail(d, DG_EIO, DG_NOWHERE, "run-silent", "the first machine does not start the run again within %g s", COME_BACK_S);
+}
+
+static int start_ranks(launcher *l, dg_diag *d)
+{
+    dg_message m = { .kind = DG_SAY_TICKET, .attempt = l->attempt };
+    int        shared_fd = -1, rc = 0;
+
+    m.ticket = (dg_ticket){
+        .ranks = (int64_t)l->n * l->c->nodes, .node = l->c->node, .nodes = l->c->nodes, .local_ranks = l->n,
+        .lost_after_s = l->c->lost_after_s, .commands = l->commands, .events = l->events, .server_public = l->server.public_key,
+        .own_public = l->rank_key.public_key, .own_secret = l->rank_key.secret_key, .coordinator = l->c->coordinator,
+        .out = l->view.folder,
+    };
+    l->over_s = 0;
+    l->told = false;
+    l->view.over = DG_OVER_NO;
+    if (l->n > 1 && l->c->nodes == 1)
+        DG_TRY(dg_comm_shm_make(&shared_fd, d));
+    if (l->coordinator)
+        dg_coordinator_begin(l->coordinator, l->n * l->c->nodes, l->attempt);
+    if (l->link && l->attempt > 0)
+        DG_TRY(await_coordinator(l, d));
+    DG_TRY(dg_crew_start(l->crew, l->n, &m, (uint32_t)(l->c->node * l->n), shared_fd, d));
+out:
+    if (shared_fd >= 0)
+        close(shared_fd);
+    return rc;
+}
+
+/* ---- watching ------------------------------------------------------------------------------------------------------------- */
+
+/* A first signal asks the run to stop, a second one ends it. */
+static void take_signal(launcher *l)
+{
+    struct signalfd_siginfo info;
+
+    if (read(l->signal_fd, &info, sizeof info) != (ssize_t)sizeof info)
+        return;
+    l->n_signals++;
+    if (!controlled(l)) {
+        if (info.ssi_code != SI_KERNEL) /* one that the terminal sent has reached the child already */
+            dg_crew_kill(l->crew, (int)info.ssi_signo);
+    } else if (l->n_signals == 1) {
+        dg_log_line(l->c->env, DG_INFO, "stopping after this step; once more stops at once");
+        if (l->coordinator)
+            dg_coordinator_ask(l->coordinator, "stop", "");
+        else
+            dg_link_ask(l->link, "stop");
+    } else {
+        dg_log_line(l->c->env, DG_INFO, "stopped at once; what was saved is whole");
+        if (l->coordinator)
+            dg_coordinator_end(l->coordinator, "it was asked to stop at once");
+        l->view.over = DG_OVER_AT_ONCE;
+        dg_crew_kill(l->crew, SIGKILL);
+    }
+}
+
+static void ended(void *ctx, int i, int status)
+{
+    launcher *l = ctx;
+    int       rank = l->c->node * l->n + i;
+
+    if (l->coordinator)
+        dg_coordinator_gone(l->coordinator, rank, status);
+    else if (l->link)
+        dg_link_gone(l->link, rank, 0, status);
+    else if (WIFSIGNALED(status))
+        dg_log_line(l->c->env, DG_WARN, "the rank was ended by signal %d (SIG%s)", WTERMSIG(status), sigabbrev_np(WTERMSIG(status)));
+}
+
+/* The recorders of this machine's ranks, and why the run ended, into the run's folder. */
+static void dump(launcher *l, const dg_diag *why)
+{
+    dg_diag    *ignored = dg_diag_open(); /* the failure itself is what people must see */
+    const char *folder = dg_path_join(l->arena, l->view.folder, "flight");
+    char        host[256] = "";
+    dg_str      text = { 0 };
+    int         rc = *l->view.folder ? dg_mkdirs(folder, ignored) : -DG_EIO;
+
+    (void)gethostname(host, sizeof host - 1);
+    for (int i = 0; i < l->n && rc == 0; i++)
+        rc = dg_recorder_dump(dg_crew_recorder(l->crew, i), dg_printf(l->arena, "%s/rank-%d.jsonl", folder, l->c->node * l->n + i),
+                              l->c->node * l->n + i, host, ignored);
+    dg_diag_json(&text, why);
+    if (rc == 0)
+        rc = dg_file_write(dg_path_join(l->arena, folder, "verdict.json"), text.s, text.n, ignored);
+    if (rc == 0)
+        dg_log_line(l->c->env, DG_INFO, "the ranks' last steps stand in %s; detrgraph doctor %s reads them", folder, l->view.folder);
+    dg_str_free(&text);
+    dg_diag_close(&ignored);
+}
+
+static void open_entrance(launcher *l)
+{
+    const dg_entrance e = { l->commands, l->server.public_key, l->ctl_key.public_key, l->ctl_key.secret_key, getpid() };
+    dg_diag          *d = dg_diag_open();
+
+    if (dg_entrance_write(l->view.folder, &e, d) < 0)
+        dg_log_line(l->c->env, DG_DEBUG, "%s: %s; detrgraph ctl cannot reach this run", l->view.folder, dg_diag_at(d, 0)->text);
+    l->entrance = true;
+    dg_diag_close(&d);
+}
+
+/* What the coordinator on another machine has said. */
+static void hear_link(launcher *l)
+{
+    dg_state state;
+    char     reason[1024];
+    uint64_t n;
+    ssize_t  ignored = read(l->news_fd, &n, sizeof n);
+
+    (void)ignored;
+    (void)dg_link_state(l->link, &state, reason, sizeof reason);
+    if (!state.over || l->view.over)
+        return;
+    l->view.over = (dg_over)state.over;
+    l->view.lost = state.lost != 0;
+    dg_log_line(l->c->env, DG_WARN, "the run is over: %s", reason);
+}
+
+/* What has been found out since. */
+static void take_news(launcher *l)
+{
+    dg_diag *why = dg_diag_open();
+
+    if (l->link)
+        hear_link(l);
+    if (l->coordinator)
+        dg_coordinator_look(l->coordinator, &l->view, why);
+    if (l->coordinator && *l->view.folder && l->view.met > 1 && !l->entrance)
+        open_entrance(l);
+    if (l->view.over && l->over_s <= 0)
+        l->over_s = l->c->env->now_s();
+    if (l->coordinator && l->view.over == DG_OVER_FAILED && !l->told) {
+        l->told = true;
+        l->c->failed(l->c->ctx, why);
+        dump(l, why);
+    }
+    dg_diag_close(&why);
+}
+
+static void wait_for_something(launcher *l, int ms)
+{
+    int n = 0;
+
+    l->fds[n++] = (struct pollfd){ .fd = l->signal_fd, .events = POLLIN };
+    l->fds[n++] = (struct pollfd){ .fd = l->coordinator ? dg_coordinator_fd(l->coordinator) : l->news_fd, .events = POLLIN };
+    for (int i = 0; i < l->n; i++)
+        l->fds[n++] = (struct pollfd){ .fd = dg_crew_fd(l->crew, i), .events = POLLIN };
+    (void)poll(l->fds, (nfds_t)n, ms);
+    if (l->fds[0].revents)
+        take_signal(l);
+}
+
+/* Until every process has ended. Those that do not leave when the run is over are ended. */
+static void watch(launcher *l)
+{
+    bool killed = false;
+
+    while (dg_crew_alive(l->crew) > 0) {
+        wait_for_something(l, l->over_s > 0 ? 50 : 1000);
+        dg_crew_reap(l->crew, ended, l);
+        if (controlled(l))
+            take_news(l);
+        if (l->over_s > 0 && !killed && l->c->env->now_s() - l->over_s > GRACE_S) {
+            dg_crew_kill(l->crew, SIGKILL);
+            killed = true;
+        }
+    }
+}
+
+/* The last words may still be on their way to the coordinator, and other machines' ranks on theirs to the end. */
+static void settle(launcher *l)
+{
+    double end = l->c->env->now_s() + (l->c->nodes > 1 ? l->c->lost_after_s : SETTLE_S);
+
+    if (!l->coordinator)
+        return;
+    take_news(l);
+    while (!l->view.over && (l->view.judging || l->view.left < l->n * l->c->nodes) && l->c->env->now_s() < end) {
+        wait_for_something(l, 20);
+        take_news(l);
+    }
+    end = l->c->env->now_s() + 0.3; /* other machines hear that it is over */
+    while (l->c->nodes > 1 && l->view.over && l->c->env->now_s() < end)
+        wait_for_something(l, 20);
+}
+
+static int code_of(const launcher *l)
+{
+    int code = DG_LEFT_DONE;
+
+    if (l->view.over == DG_OVER_AT_ONCE)
+        return DG_LEFT_STOPPED;
+    if (l->n == 1 && WIFSIGNALED(dg_crew_status(l->crew, 0)))
+        return 128 + WTERMSIG(dg_crew_status(l->crew, 0));
+    if (l->view.over == DG_OVER_FAILED)
+        return DG_LEFT_FAILED;
+    for (int i = 0; i < l->n; i++) {
+        int status = dg_crew_status(l->crew, i), own = WIFEXITED(status) ? WEXITSTATUS(status) : DG_LEFT_FAILED;
+
+        if (own != DG_LEFT_DONE && code != DG_LEFT_FAILED)
+            code = own;
+    }
+    return code;
+}
+
+/* ---- all of it -------------------------------------------------------------------------------------------------------------- */
+
+static bool again(launcher *l)
+{
+    if (l->view.over != DG_OVER_FAILED || !l->view.lost || l->n_signals > 0 || (int)l->attempt >= l->c->max_restarts)
+        return false;
+    if (l->c->elastic && l->n > 1)
+        l->n--;
+    l->attempt++;
+    dg_log_line(l->c->env, DG_INFO, "starting again with %d rank%s from the last checkpoint (restart %u of %d)", l->n * l->c->nodes,
+                l->n * l->c->nodes > 1 ? "s" : "", l->attempt, l->c->max_restarts);
+    return true;
+}
+
+static int run_attempts(launcher *l, int *code, dg_diag *d)
+{
+    int rc;
+
+    do {
+        if (l->link && l->attempt > 0) {
+            dg_link_close(&l->link);
+            rc = open_link(l, d);
+            if (rc < 0)
+                return rc;
+        }
+        rc = start_ranks(l, d);
+        if (rc < 0)
+            dg_crew_kill(l->crew, SIGKILL);
+        watch(l);
+        if (rc < 0)
+            return rc;
+        settle(l);
+        if (l->over_s > 0)
+            dg_log_line(l->c->env, DG_INFO, "all processes have ended after %.2f s", l->c->env->now_s() - l->over_s);
+    } while (again(l));
+    *code = code_of(l);
+    return 0;
+}
+
+/* Signals come to a descriptor; threads that are made from here on never see them. */
+static int listen_to_signals(launcher *l, dg_diag *d)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGUSR1);
+    sigaddset(&set, SIGHUP);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    l->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return l->signal_fd < 0 ? refuse(d, "cannot listen to signals") : 0;
+}
+
+int dg_launch_run(const dg_launch_conf *c, int *code, dg_diag *d)
+{
+    const dg_crew_conf crew = { .args = c->args, .environment = c->environment, .most = c->ranks, .threads = c->threads,
+                                .recorders = c->control, .deaf = c->control };
+    dg_arena *a = dg_arena_open();
+    launcher  l = { .c = c, .arena = a, .n = c->ranks, .signal_fd = -1, .news_fd = -1 };
+    int       rc;
+
+    l.fds = DG_NEW_N(a, c->ranks + 2, struct pollfd);
+    pthread_sigmask(SIG_SETMASK, NULL, &l.before);
+    DG_TRY(dg_crew_open(&l.crew, &crew, d));
+    DG_TRY(listen_to_signals(&l, d));
+    if (c->control)
+        DG_TRY(c->nodes > 1 ? open_among_machines(&l, d) : open_here(&l, d));
+    DG_TRY(run_attempts(&l, code, d));
+out:
+    if (l.entrance)
+        dg_entrance_remove(l.view.folder);
+    dg_link_close(&l.link);
+    dg_coordinator_close(&l.coordinator);
+    dg_crew_close(&l.crew);
+    if (l.signal_fd >= 0)
+        close(l.signal_fd);
+    if (l.news_fd >= 0)
+        close(l.news_fd);
+    explicit_bzero(&l.server, sizeof l.server);
+    explicit_bzero(&l.rank_key, sizeof l.rank_key);
+    explicit_bzero(&l.ctl_key, sizeof l.ctl_key);
+    pthread_sigmask(SIG_SETMASK, &l.before, NULL);
+    dg_arena_close(&a);
+    return rc;
+}

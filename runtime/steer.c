@@ -1,0 +1,99 @@
+/* steer.c: see steer.h. */
+#include "runtime/steer.h"
+
+#include "runtime/facts.h"
+#include "runtime/link.h"
+
+static int meet(const dg_run *run, dg_rows (*facts)(const void *ctx, dg_arena *a), const void *ctx, dg_diag *d)
+{
+    dg_arena *a;
+    dg_rows   rows;
+    int       rc;
+
+    if (!run->world.link)
+        return 0;
+    a = dg_arena_open();
+    rows = facts(ctx, a);
+    rc = dg_link_meet(run->world.link, &rows, d);
+    dg_arena_close(&a);
+    return rc;
+}
+
+static dg_rows of_pipeline(const void *ctx, dg_arena *a)
+{
+    return dg_facts_of_pipeline(ctx, a);
+}
+
+int dg_steer_meet_pipeline(dg_run *run, dg_diag *d)
+{
+    return meet(run, of_pipeline, run, d);
+}
+
+static dg_rows of_data(const void *ctx, dg_arena *a)
+{
+    const dg_train *t = ctx;
+
+    return dg_facts_of_data(t->run, &t->identity, t->data->set->n_items, a);
+}
+
+int dg_steer_meet_data(dg_train *t, dg_diag *d)
+{
+    if (t->run->progress.step > 0)
+        dg_steer_saved(t->run, t->run->progress.step);
+    return meet(t->run, of_data, t, d);
+}
+
+void dg_steer_folder(const dg_train *t)
+{
+    if (t->out)
+        dg_link_folder(t->run->world.link, t->out);
+}
+
+/* ---- words --------------------------------------------------------------------------------------------------------- */
+
+int dg_steer_begin(dg_train *t, const dg_stream_batch *b, dg_diag *d)
+{
+    dg_run *run = t->run;
+    dg_word w = { .step = run->progress.step, .batch = run->progress.batch, .epoch = b->epoch, .index = b->index,
+                  .n_in_epoch = b->n_in_epoch, .width = b->size.w, .height = b->size.h, .slots = b->n, .saved = -1 };
+
+    if (!run->world.link)
+        return 0;
+    w.schedule = run->current->exchange;
+    return dg_link_begin(run->world.link, &w, d);
+}
+
+int dg_steer_end(dg_train *t, dg_diag *d)
+{
+    dg_orders o;
+    int       rc = dg_link_orders(t->run->world.link, &o, d);
+
+    return rc < 0 || !o.save ? rc : dg_train_save(t, d);
+}
+
+void dg_steer_rates(const dg_run *run, dg_control *c)
+{
+    double lr = dg_link_lr(run->world.link), was = c->n_groups ? c->lr[c->n_groups - 1] : 0;
+
+    for (int i = 0; lr > 0 && was > 0 && i < c->n_groups; i++)
+        c->lr[i] *= lr / was;
+}
+
+/* ---- where ----------------------------------------------------------------------------------------------------------- */
+
+void dg_steer_at(const dg_run *run, const dg_where *at, const char *name)
+{
+    dg_recorder *r = dg_link_recorder(run->world.link);
+    dg_where     where = *at;
+
+    if (!r)
+        return;
+    if (name)
+        where.node = name;
+    dg_recorder_at(r, dg_recorder_place(r, &where));
+}
+
+void dg_steer_saved(const dg_run *run, int64_t step)
+{
+    dg_recorder_saved(dg_link_recorder(run->world.link), step);
+}
