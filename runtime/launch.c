@@ -207,12 +207,19 @@ static int await_coordinator(launcher *l, dg_diag *d)
                : dg_fail(d, DG_EIO, DG_NOWHERE, "run-silent", "the first machine does not start the run again within %g s", COME_BACK_S);
 }
 
+/* Ranks that remain when every restart has cost one. */
+static int least_ranks(const launcher *l)
+{
+    return l->c->ranks > l->c->max_restarts ? l->c->ranks - l->c->max_restarts : 1;
+}
+
 static int start_ranks(launcher *l, dg_diag *d)
 {
     dg_message m = { .kind = DG_SAY_TICKET, .attempt = l->attempt };
     int        shared_fd = -1, rc = 0;
 
     m.ticket = (dg_ticket){
+        .first_ranks = (int64_t)l->c->ranks * l->c->nodes, .least_ranks = l->c->elastic ? least_ranks(l) : 0,
         .ranks = (int64_t)l->n * l->c->nodes, .node = l->c->node, .nodes = l->c->nodes, .local_ranks = l->n,
         .lost_after_s = l->c->lost_after_s, .commands = l->commands, .events = l->events, .server_public = l->server.public_key,
         .own_public = l->rank_key.public_key, .own_secret = l->rank_key.secret_key, .coordinator = l->c->coordinator,

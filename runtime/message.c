@@ -14,16 +14,17 @@ typedef struct field {
 } field;
 
 #define AT(type, member) { type, offsetof(dg_message, member) }
-#define N_FIELDS 17
+#define N_FIELDS 19
 
 static const struct kind {
     const char *name;
     int         n;
     field       fields[N_FIELDS];
 } kinds[DG_SAY_END] = {
-    [DG_SAY_TICKET] = { "ticket", 17, {
+    [DG_SAY_TICKET] = { "ticket", 19, {
         AT(WORD64, ticket.ranks), AT(WORD64, ticket.node), AT(WORD64, ticket.nodes), AT(WORD64, ticket.local_rank),
-        AT(WORD64, ticket.local_ranks), AT(WORD64, ticket.threads), AT(WORD64, ticket.comm_fd), AT(WORD64, ticket.recorder_fd),
+        AT(WORD64, ticket.local_ranks), AT(WORD64, ticket.threads), AT(WORD64, ticket.first_ranks),
+        AT(WORD64, ticket.least_ranks), AT(WORD64, ticket.comm_fd), AT(WORD64, ticket.recorder_fd),
         AT(WORD64, ticket.alive_fd), AT(REAL, ticket.lost_after_s), AT(TEXT, ticket.commands), AT(TEXT, ticket.events),
         AT(TEXT, ticket.server_public), AT(TEXT, ticket.own_public), AT(TEXT, ticket.own_secret),
         AT(TEXT, ticket.coordinator), AT(TEXT, ticket.out), } },

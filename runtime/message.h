@@ -66,6 +66,7 @@ typedef struct dg_message {
     union {
         struct dg_ticket {
             int64_t     ranks, node, nodes, local_rank, local_ranks, threads;
+            int64_t     first_ranks, least_ranks;       /* of the first attempt; that a later one may come down to */
             int64_t     comm_fd, recorder_fd, alive_fd; /* -1: none */
             double      lost_after_s;
             const char *commands, *events;              /* endpoints; "": no control plane */

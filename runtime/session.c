@@ -127,6 +127,7 @@ static int load_graph(dg_run *run, dg_diag *d)
         DG_TRY(dg_graph_load(&run->graph, run->o.file, sets, run->o.n_sets, run->registry, d));
     run->graph->keep_names = run->o.keep_named;
     DG_TRY(fit_world(run, d));
+    DG_TRY(dg_steer_deal(run, d));
     DG_TRY(dg_graph_check(run->graph, d));
     DG_TRY(dg_graph_runnable(run->graph, d));
 out:

@@ -1,6 +1,8 @@
 /* steer.c: see steer.h. */
 #include "runtime/steer.h"
 
+#include <string.h>
+
 #include "runtime/facts.h"
 #include "runtime/link.h"
 
@@ -47,6 +49,48 @@ void dg_steer_folder(const dg_train *t)
 {
     if (t->out)
         dg_link_folder(t->run->world.link, t->out);
+}
+
+/* ---- fewer ranks ---------------------------------------------------------------------------------------------------- */
+
+/* The `batch` of a sampler that deals over the ranks, or NULL. */
+static int64_t *dealt_batch(const dg_node *n)
+{
+    const dg_attr *batch = NULL;
+    const char    *axis = NULL;
+
+    for (const dg_attr *a = n->class->attrs; n->class->schedule && a && a->name; a++) {
+        if (strcmp(a->name, "axis") == 0 && a->kind == DG_ATTR_STR)
+            memcpy(&axis, (const char *)n->conf + a->offset, sizeof axis);
+        else if (strcmp(a->name, "batch") == 0 && a->kind == DG_ATTR_INT)
+            batch = a;
+    }
+    return axis && batch ? (int64_t *)(void *)((char *)n->conf + batch->offset) : NULL;
+}
+
+static int indivisible(const dg_node *n, int64_t all, int ranks, dg_diag *d)
+{
+    dg_fail(d, DG_EINPUT, n->where, "elastic-batch", "a batch of %lld over all ranks is not divided by the %d that may be left", (long long)all,
+            ranks);
+    dg_help(d, "--elastic with --max-restarts K needs a batch that every number of ranks down to K fewer divides");
+    return -DG_EINPUT;
+}
+
+int dg_steer_deal(dg_run *run, dg_diag *d)
+{
+    const dg_world *w = &run->world;
+    const dg_scope *train = run->graph->train;
+
+    for (int i = 0; train && w->least_ranks > 0 && i < train->n_nodes; i++) {
+        int64_t *batch = dealt_batch(train->nodes[i]), all = batch ? *batch * w->first_ranks : 0;
+
+        for (int n = w->first_ranks; batch && n >= w->least_ranks; n--)
+            if (all % n)
+                return indivisible(train->nodes[i], all, n, d);
+        if (batch)
+            *batch = all / w->ranks;
+    }
+    return 0;
 }
 
 /* ---- words --------------------------------------------------------------------------------------------------------- */

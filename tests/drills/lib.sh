@@ -69,6 +69,8 @@ same() { # NAME NAME: weights, averages, moments
   for file in model ema checkpoints/last/optimizer; do cmp "$1/$file.safetensors" "$2/$file.safetensors" 2>&1; done
 }
 
+losses() { sed -nE 's/.*"loss":([-0-9.e+]+).*/\1/p' "$1/metrics.jsonl"; }
+
 # saved NAME: the step of its last checkpoint
 saved() { basename "$(readlink "$1/checkpoints/last" 2>/dev/null)" | sed 's/step-0*//'; }
 
