@@ -128,6 +128,8 @@ int dg_train_save(dg_train *t, dg_diag *d)
     if (t->saved_step == t->run->progress.step)
         return 0;
     rc = dg_train_tick(t, d);
+    if (rc == 0)
+        rc = dg_run_compare(t->run, dg_printf(t->arena, "after step %lld", (long long)t->run->progress.step), d);
     dg_steer_at(t->run, &t->conf->where, "checkpoint");
     if (rc == 0 && t->out)
         rc = dg_checkpoint_write(&args, d);

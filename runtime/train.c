@@ -168,6 +168,23 @@ out:
     return rc;
 }
 
+/* Has no image of the batch an object? */
+static bool is_empty(const dg_stream_batch *b)
+{
+    int64_t n = 0;
+
+    for (int i = 0; i < b->n_feeds; i++) {
+        const int32_t *count = strcmp(b->feeds[i].key, "targets.count") == 0 ? b->data[i] : NULL;
+
+        if (!count)
+            continue;
+        for (int slot = 0; slot < b->n; slot++)
+            n += count[slot];
+        return n == 0;
+    }
+    return false;
+}
+
 /* The next batch is the one after this. */
 static void advance(dg_train *t, const dg_stream_batch *b)
 {
@@ -211,6 +228,7 @@ static int one_batch(dg_train *t, bool *updated, bool *end, dg_diag *d)
         return 0;
     run->progress.epoch = b->epoch;
     run->progress.sample = (int64_t)b->first_sample;
+    t->n_empty += is_empty(b);
     DG_TRY(show_first(t, b, d));
     DG_TRY(dg_run_use(run, t->scope, b->size, false, d));
     DG_TRY(dg_steer_begin(t, b, d));
@@ -329,19 +347,6 @@ static int leave_evaluation(dg_train *t, int rc, dg_diag *d)
     return interrupted(t, d);
 }
 
-/* Time that other ranks have cost. */
-static void log_cost(const dg_train *t)
-{
-    const dg_world     *w = &t->run->world;
-    const dg_comm_cost *c = w->ranks > 1 ? &w->comm->cost : NULL;
-    double              steps = (double)(t->run->progress.step - t->first_step);
-
-    if (c && steps > 0)
-        dg_log_line(&t->run->env, DG_INFO, "collectives of a step: %.0f, %.1f ms of adding and copying, %.1f ms of waiting",
-                    (double)(c->n - t->cost.n) / steps, 1e3 * (c->work_s - t->cost.work_s) / steps,
-                    1e3 * (c->wait_s - t->cost.wait_s) / steps);
-}
-
 static int finish(dg_train *t, const char *why, dg_diag *d)
 {
     int rc = dg_train_evaluate(t, true, d);
@@ -349,9 +354,7 @@ static int finish(dg_train *t, const char *why, dg_diag *d)
     if (rc < 0)
         return leave_evaluation(t, rc, d);
     dg_log_line(&t->run->env, DG_INFO, "done: %s", why);
-    log_cost(t);
-    rc = dg_run_compare(t->run, dg_printf(t->arena, "after step %lld", (long long)t->run->progress.step), d);
-    return rc < 0 ? rc : dg_train_save(t, d);
+    return dg_train_save(t, d);
 }
 
 /* Whether any rank was asked to stop. */
@@ -392,6 +395,24 @@ out:
     return rc;
 }
 
+/* What the ranks have cost each other, and how often one had nothing to find. */
+static int log_ranks(const dg_train *t, dg_diag *d)
+{
+    const dg_world     *w = &t->run->world;
+    const dg_comm_cost *c = w->ranks > 1 ? &w->comm->cost : NULL;
+    double              steps = (double)(t->run->progress.step - t->first_step), empty = (double)t->n_empty;
+    int                 rc = c ? dg_world_sum(w, &empty, "counted empty batches", d) : 0;
+
+    if (rc < 0 || !c || steps < 1)
+        return rc;
+    dg_log_line(&t->run->env, DG_INFO, "a step has %.0f collectives: %.2f ms of adding and copying, %.2f ms of waiting for other ranks",
+                (double)(c->n - t->cost.n) / steps, 1e3 * (c->work_s - t->cost.work_s) / steps,
+                1e3 * (c->wait_s - t->cost.wait_s) / steps);
+    dg_log_line(&t->run->env, DG_INFO, "batches without an object: %.0f of %.0f, all ranks together", empty,
+                steps * (double)t->identity.accumulate * w->ranks);
+    return 0;
+}
+
 int dg_run_train(dg_run *run, const dg_run_train_options *o, dg_diag *d)
 {
     dg_arena            *a = dg_arena_open();
@@ -412,6 +433,7 @@ int dg_run_train(dg_run *run, const dg_run_train_options *o, dg_diag *d)
         if (run->world.comm)
             t.cost = run->world.comm->cost;
         DG_TRY(loop(&t, d));
+        DG_TRY(log_ranks(&t, d));
     } else {
         rc = dg_fail(d, DG_EINPUT, (dg_where){ .file = run->graph->file }, "pipeline-without-train",
                      "the pipeline has no <train>: there is nothing to train");

@@ -21,7 +21,7 @@ typedef struct dg_train {
     double                      started, minutes_before; /* of the clock, of earlier parts of the run */
     double                      step_s, evaluate_s;      /* smoothed seconds */
     double                      saved_minutes, *evaluated_minutes; /* when; one per evaluation */
-    int64_t                     saved_step, first_step;
+    int64_t                     saved_step, first_step, n_empty; /* n_empty: batches of this rank */
     dg_comm_cost                cost;    /* before the first step */
     bool                        crossed; /* the last step ended an epoch */
     int                         batch;   /* of all ranks together */

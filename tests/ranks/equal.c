@@ -84,6 +84,17 @@ static void report(void *ctx, const dg_run_report *r)
     fflush(s->out);
 }
 
+/* What is said at the end about ranks. */
+static void log_line(void *ctx, int level, const char *line)
+{
+    const self *s = ctx;
+
+    (void)level;
+    if (s->rank == 0 && (strncmp(line, "a step has", 10) == 0 || strncmp(line, "batches without", 15) == 0))
+        printf("  %s\n", line);
+    fflush(stdout);
+}
+
 static int be_rank(int argc, char **argv)
 {
     dg_diag    *d = dg_diag_open();
@@ -103,7 +114,7 @@ static int be_rank(int argc, char **argv)
     DG_TRY(dg_comm_shm_open(&world.comm, atoi(argv[FD]), s.rank, s.ranks, d));
     DG_TRY(dg_run_open(&s.run, &(dg_run_options){
         .size = sizeof(dg_run_options), .file = argv[FILE_], .n_sets = n, .sets = sets, .precision = argv[PRECISION], .threads = 1,
-        .keep_named = true, .control = change_rates, .control_ctx = &s, .world = &world }, d));
+        .keep_named = true, .log = log_line, .log_ctx = &s, .control = change_rates, .control_ctx = &s, .world = &world }, d));
     DG_TRY(dg_run_train(s.run, &(dg_run_train_options){
         .size = sizeof(dg_run_train_options), .steps = atol(argv[STEPS]), .report = report, .ctx = &s }, d));
 out:

@@ -178,6 +178,27 @@ static void decided_together(void **state)
     assert_true(dg_exists(toy_path(t, "a/checkpoints/best/model.safetensors")));
 }
 
+/* Every rank chooses among its own items; how many are left is agreed at each epoch. */
+static void chosen_items(void **state)
+{
+    static const char sampler[] = "<sampler.bucket id=\"pick\" in=\"@data\" batch=\"$batch\" sizes=\"32\" tail=\"drop\" axis=\"dp\"/>";
+    static const char chain[] = "<partition id=\"own\" in=\"@data\" axis=\"dp\" shuffle=\"true\" seed=\"shared\"/>"
+                                "<filter id=\"good\" in=\"@own\" min_objects=\"2\"/><equalize id=\"same\" in=\"@good\" axis=\"dp\"/>"
+                                "<sampler.plain id=\"pick\" in=\"@same\" batch=\"$batch\" size=\"32\" tail=\"drop\"/>";
+    toy        *t = *state;
+    const char *text = toy_ranks_text(t->arena, "epochs=\"4\"", NULL, NULL), *at = strstr(text, sampler);
+    outcome     whole, rest;
+
+    assert_non_null(at);
+    text = dg_printf(t->arena, "%.*s%s%s", (int)(at - text), text, chain, at + sizeof sampler - 1);
+    whole = run_well(t, (start){ .ranks = 2, .out = "whole", .text = text, .global = 4 });
+    assert_in_range(whole.n, 8, 39); /* of 10 each, those with two objects or three */
+    run_well(t, (start){ .ranks = 2, .out = "cut", .text = text, .global = 4, .steps = whole.n / 2 });
+    rest = run_well(t, (start){ .ranks = 2, .out = "cut", .text = text, .global = 4, .resume = true });
+    assert_int_equal(rest.n, whole.n - whole.n / 2);
+    same_run(t, "whole", "cut");
+}
+
 /* ---- what goes wrong on one rank ------------------------------------------------------------------------------- */
 
 static void not_finite(void **state)
@@ -257,7 +278,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         TEST(as_one), TEST(accumulated), TEST(twice_the_same), TEST(scores_as_one), TEST(resumed), TEST(resumed_by_others),
-        TEST(stopped), TEST(decided_together), TEST(not_finite), TEST(killed), TEST(not_the_same_weights),
+        TEST(stopped), TEST(decided_together), TEST(chosen_items), TEST(not_finite), TEST(killed), TEST(not_the_same_weights),
         TEST(not_the_same_pipeline), TEST(another_mesh),
     };
     int status;
