@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     dg_str      text = { 0 };
 
     p->keep_names = n && data[0] % 8 == 1;
-    wild_program(b, data, n < 600 ? n : 600, n && data[0] % 16 < 8);
+    wild_program(b, data, n < 600 ? n : 600, n && data[0] % 16 < 8, WILD_SUMS);
     dg_program_print(&text, p);
     if (!dg_build_failed(b)) {
         if (dg_passes(p, DG_F32, n && data[0] % 32 < 16 ? DG_F32 : DG_BF16, 1, d) < 0 ||

@@ -6,7 +6,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/rng.h"
 #include "tensor/params.h"
+#include "tests/tensor/wild.h"
 
 static const dg_adamw_attr adamw = {
     .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1
@@ -345,6 +347,83 @@ static void in_mixed_precision(void **state)
     }
 }
 
+/* ---- programs that nobody would write -------------------------------------------------------- */
+
+static rig wild(const uint8_t *bytes, size_t n, wild_guards guards, double flag)
+{
+    rig    r = rig_open(true);
+    double images[2 * 7 * 6 * 3], tokens[2 * 5 * 8];
+
+    wild_program(r.b, bytes, n, true, guards);
+    if (dg_diag_errors(r.d)) /* no parameter reaches the loss: the same in both */
+        return r;
+    rig_compile(&r, DG_F64);
+    for (int i = 0; i < 252; i++)
+        images[i] = sin(0.3 * i);
+    for (int i = 0; i < 80; i++)
+        tokens[i] = cos(0.7 * i);
+    rig_input(&r, "images", images);
+    rig_input(&r, "tokens", tokens);
+    if (dg_program_input(r.p, "flag"))
+        rig_input(&r, "flag", &flag);
+    for (int i = 0; i < r.p->accumulate; i++) {
+        r.control.accumulated = i;
+        rig_batch(&r);
+    }
+    rig_update(&r);
+    return r;
+}
+
+/* Fusion rounds elsewhere, so not every bit; what is not finite says nothing. */
+static void check_close(rig *a, rig *b, dg_space s, const dg_param_info *p, int k)
+{
+    double  x[4096], y[4096], most = 0;
+    int64_t n = dg_shape_elements(p->shape);
+
+    rig_get(a, s, p->path, x);
+    rig_get(b, s, p->path, y);
+    for (int64_t i = 0; i < n; i++)
+        most = fmax(most, isfinite(x[i]) ? fabs(x[i]) : INFINITY);
+    for (int64_t i = 0; i < n && isfinite(most); i++)
+        if (!(fabs(x[i] - y[i]) <= 1e-7 * most + 1e-12))
+            fail_msg("program %d: %s[%d] in %s is %.17g, not %.17g", k, p->path, (int)i,
+                     dg_space_name(s), y[i], x[i]);
+}
+
+/* With the flag set a program is the one without guards; else the one whose parts are zeros. */
+static void random_programs(void **state)
+{
+    dg_rng  rng = dg_rng_begin(dg_rng_named(3, "guards"), 0, 0);
+    uint8_t bytes[300];
+    int     guarded = 0, compared[2] = { 0 };
+
+    (void)state;
+    for (int k = 0; k < 200; k++) {
+        bool   on = k % 2;
+        size_t n = 40 + (size_t)dg_rng_below(&rng, sizeof bytes - 40);
+
+        for (size_t i = 0; i < sizeof bytes; i++)
+            bytes[i] = (uint8_t)dg_rng_below(&rng, 256);
+        rig a = wild(bytes, n, on ? WILD_PLAIN : WILD_ZEROS, 0), b = wild(bytes, n, WILD_FLAG, on);
+
+        for (int i = 0; a.x && b.x && i < dg_params_n(a.params); i++) {
+            const dg_param_info *p = dg_params_at(a.params, i);
+
+            check_close(&a, &b, DG_WEIGHTS, p, k);
+            if (p->kind == DG_TRAINABLE)
+                check_close(&a, &b, DG_GRADIENTS, p, k);
+        }
+        compared[on] += a.x && b.x;
+        for (int i = 0; i < b.p->instrs.n; i++)
+            guarded += b.p->instrs.items[i].guard != 0;
+        rig_close(&a);
+        rig_close(&b);
+    }
+    print_message("# %d programs on, %d off, %d guarded instructions\n", compared[1], compared[0],
+                  guarded);
+    assert_true(compared[0] > 40 && compared[1] > 80 && guarded > 2000);
+}
+
 static void refusals(void **state)
 {
     rig r = rig_open(true);
@@ -370,15 +449,11 @@ static void refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(side_by_side),
-        cmocka_unit_test(one_in_the_other),
-        cmocka_unit_test(recomputed),
-        cmocka_unit_test(accumulated),
-        cmocka_unit_test(the_rest_is_skipped),
-        cmocka_unit_test(what_passes_through),
-        cmocka_unit_test(not_fused_across),
-        cmocka_unit_test(in_mixed_precision),
-        cmocka_unit_test(refusals),
+        cmocka_unit_test(side_by_side),        cmocka_unit_test(one_in_the_other),
+        cmocka_unit_test(recomputed),          cmocka_unit_test(accumulated),
+        cmocka_unit_test(the_rest_is_skipped), cmocka_unit_test(what_passes_through),
+        cmocka_unit_test(not_fused_across),    cmocka_unit_test(in_mixed_precision),
+        cmocka_unit_test(random_programs),     cmocka_unit_test(refusals),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -114,7 +114,7 @@ static void random_programs(void **state)
         for (size_t i = 0; i < sizeof bytes; i++)
             bytes[i] = (uint8_t)dg_rng_below(&rng, 256);
         r.p->keep_names = k % 7 == 0;
-        wild_program(r.b, bytes, 40 + dg_rng_below(&rng, sizeof bytes - 40), true);
+        wild_program(r.b, bytes, 40 + dg_rng_below(&rng, sizeof bytes - 40), true, WILD_SUMS);
         if (dg_diag_errors(r.d))
             fail_msg("program %d: %s", k, dg_diag_at(r.d, 0)->text);
         if (dg_passes(r.p, DG_F32, k % 3 ? DG_F32 : DG_BF16, 1, r.d) < 0 ||

@@ -10,8 +10,10 @@ typedef struct wild {
     dg_build      *b;
     const uint8_t *p, *end;
     dg_val         pool[POOL];
-    int            n, names, guards;
+    int            n, names;
     bool           tame;
+    wild_guards    kind;
+    int            guards; /* set now */
 } wild;
 
 static int next(wild *w)
@@ -24,8 +26,23 @@ static dg_val pick(wild *w)
     return w->pool[next(w) % (w->n < POOL ? w->n : POOL)];
 }
 
+static dg_val zeros_of(wild *w, dg_val v)
+{
+    return dg_zeros(w->b, dg_shape_of(w->b, v));
+}
+
+static bool is_known(const wild *w, dg_val v)
+{
+    for (int i = 0; i < w->n && i < POOL; i++)
+        if (w->pool[i].id == v.id)
+            return true;
+    return false;
+}
+
 static void put(wild *w, dg_val v)
 {
+    if (w->kind == WILD_ZEROS && w->guards > 0 && v.id > 0 && !dg_is_record(v) && !is_known(w, v))
+        v = zeros_of(w, v);
     if (v.id > 0 && !dg_is_record(v))
         w->pool[w->n++ % POOL] = v;
 }
@@ -51,7 +68,7 @@ static dg_val norm(wild *w, dg_val x)
     dg_val  s = param(w, DG_SHAPE(c)), b = param(w, DG_SHAPE(c)), mean, var, y;
 
     y = dg_batch_norm(w->b, x, s, b, 1e-5, &mean, &var);
-    if (next(w) % 2) {
+    if (next(w) % 2 && !(w->kind == WILD_ZEROS && w->guards > 0)) {
         dg_val m = dg_buffer(w->b, dg_printf(dg_build_program(w->b)->arena, "m%d", w->names),
                              DG_SHAPE(c), dg_init_zero());
         dg_val v = dg_buffer(w->b, dg_printf(dg_build_program(w->b)->arena, "v%d", w->names),
@@ -184,19 +201,34 @@ static void any_op(wild *w, dg_val x)
     }
 }
 
-/* What follows runs only where some number is not zero, or no longer so. */
+/* What follows runs only where a flag is not zero, or no longer so. */
+static void begin_guard(wild *w, dg_val x)
+{
+    dg_val flag = { dg_program_input(dg_build_program(w->b), "flag") };
+
+    w->guards++;
+    if (w->kind == WILD_SUMS)
+        dg_guard_begin(w->b, dg_sum(w->b, x, DG_ALL_AXES, false));
+    else if (w->kind == WILD_FLAG)
+        dg_guard_begin(w->b, flag);
+}
+
+static dg_val end_guard(wild *w, dg_val x)
+{
+    w->guards--;
+    if (w->kind == WILD_SUMS || w->kind == WILD_FLAG)
+        dg_guard_end(w->b, 1, &x);
+    return w->kind == WILD_ZEROS ? zeros_of(w, x) : x;
+}
+
 static void guard(wild *w)
 {
     dg_val x = pick(w);
 
-    if (next(w) % 2 && w->guards > 0) {
-        w->guards--;
-        dg_guard_end(w->b, 1, &x);
-        put(w, x);
-    } else if (w->guards < 3) {
-        w->guards++;
-        dg_guard_begin(w->b, dg_sum(w->b, x, DG_ALL_AXES, false));
-    }
+    if (next(w) % 2 && w->guards > 0)
+        put(w, end_guard(w, x));
+    else if (w->guards < 3)
+        begin_guard(w, x);
 }
 
 static bool small_enough(wild *w, dg_val x)
@@ -216,13 +248,15 @@ static void update(wild *w, dg_val loss)
         dg_ema(w->b, p);
 }
 
-void wild_program(dg_build *b, const uint8_t *bytes, size_t n, bool tame)
+void wild_program(dg_build *b, const uint8_t *bytes, size_t n, bool tame, wild_guards guards)
 {
-    wild      w = { .b = b, .p = bytes, .end = bytes + n, .tame = tame };
+    wild      w = { .b = b, .p = bytes, .end = bytes + n, .tame = tame, .kind = guards };
     dg_arena *a = dg_build_program(b)->arena;
     dg_val    loss = dg_number(b, 0);
     int       node = 0;
 
+    if (guards == WILD_FLAG)
+        dg_input(b, "flag", DG_REAL, DG_SCALAR);
     put(&w, dg_input(b, "images", DG_REAL, DG_SHAPE(2, 7, 6, 3)));
     put(&w, dg_input(b, "tokens", DG_REAL, DG_SHAPE(2, 5, 8)));
     put(&w, param(&w, DG_SHAPE(2, 5, 8)));
@@ -253,8 +287,8 @@ void wild_program(dg_build *b, const uint8_t *bytes, size_t n, bool tame)
             any_op(&w, x);
         }
     }
-    for (; w.guards; w.guards--)
-        dg_guard_end(b, 0, NULL);
+    while (w.guards)
+        end_guard(&w, w.pool[0]);
     for (int i = 0; i < w.n && i < POOL; i++)
         loss = dg_add(b, loss, dg_mean(b, w.pool[i], DG_ALL_AXES, false));
     dg_result(b, "loss", loss);
