@@ -13,7 +13,7 @@ typedef struct options {
     dg_words    sets;
     dg_size     size;
     const char *scope, *precision;
-    int64_t     threads;
+    int64_t     threads, ranks;
     bool        summary;
 } options;
 
@@ -26,6 +26,8 @@ static const dg_option rows[] = {
       "instead of what <train> says" },
     { "threads", DG_OPTION_INT, offsetof(options, threads), "N", NULL,
       "that the plan is made for; all cores if left out" },
+    { "ranks", DG_OPTION_INT, offsetof(options, ranks), "N", NULL,
+      "where the mesh says dp=\"ranks\": one of so many; 1 without it" },
     { "summary", DG_OPTION_FLAG, offsetof(options, summary), NULL, NULL,
       "without the instructions" },
     { "set", DG_OPTION_LIST, offsetof(options, sets), "NAME=VALUE", NULL,
@@ -98,6 +100,8 @@ static int plan_file(const options *o, const char *file, const dg_set *sets, dg_
     if (!scope)
         return dg_fail(d, DG_EINPUT, DG_NOWHERE, "scope-unknown",
                        "--scope %s: the pipeline has no such <train> or <evaluate>", o->scope);
+    if ((*g)->ranks_open && o->ranks > 0)
+        (*g)->ranks = o->ranks;
     return print_plan(o, *g, scope, d);
 }
 
