@@ -25,8 +25,11 @@ static int render(const options *o, const char *file, const dg_set *sets, dg_are
     int          rc = r ? dg_graph_load(&g, file, sets, o->sets.n, r, d) : -DG_EINTERNAL;
 
     (void)a;
-    if (rc == 0)
+    if (rc == 0) {
+        if (g->ranks_open)
+            g->ranks = 2; /* as validate does */
         rc = dg_graph_check(g, d);
+    }
     if (g && dg_render_file(o->out, g, d, own) == 0)
         printf("%s\n", o->out);
     else

@@ -8,11 +8,15 @@
 #include "graph/lower.h"
 #include "graph/render.h"
 #include "graph/structure.h"
+#include "graph/vary.h"
 
 #define FONT "DejaVu Sans"
 #define RED "#c62828"
 #define INK "#263238"
 #define FAINT "#607d8b"
+#define OVER_DP "#ef6c00"
+#define OVER_TP "#6a1b9a"
+#define OVER_BOTH "#ad1457"
 
 enum { LINES = 7, LINE = 34 }; /* of a label on a wire, and bytes of a line of text in a node */
 
@@ -35,6 +39,7 @@ typedef struct painter {
     const dg_diag  *faults;
     dg_arena       *arena;
     dg_map         *shapes; /* "number.port[.key]" -> "[4,300,256]" */
+    dg_vary_marks   marks;  /* varies is NULL where nothing was proved */
 } painter;
 
 /* --- shapes ---------------------------------------------------------------------------------- */
@@ -310,12 +315,40 @@ static bool wire_is_faulty(const painter *p, const dg_wire *w)
     return false;
 }
 
+/* What a wire carries differs over an axis: its colour; NULL where it is the same everywhere. */
+static const char *colour_of(const painter *p, const dg_wire *w)
+{
+    const char *axes =
+        p->marks.varies ? p->marks.varies[w->from->number][w->port] : NULL;
+
+    if (!axes)
+        return NULL;
+    return strcmp(axes, "dp") == 0 ? OVER_DP : strcmp(axes, "tp") == 0 ? OVER_TP : OVER_BOTH;
+}
+
+/* Does a wire lie on the way from a rank's own data to a rejection? */
+static bool is_on_path(const painter *p, const dg_wire *w, const dg_node *to)
+{
+    return p->marks.varies && p->marks.path[w->from->number] &&
+           (p->marks.path[to->number] || is_faulty(p, to));
+}
+
+/* The wire of a guard: dashed, from the flag to the node's title. */
+static void add_guard(painter *p, const dg_node *node)
+{
+    const dg_wire *w = &node->when;
+    const char    *colour = is_on_path(p, w, node) ? RED : colour_of(p, w);
+
+    dg_str_fmt(p->out, "    n%d:o%d:s -> n%d [style=dashed, color=\"%s\", label=<when>];\n",
+               w->from->number, w->port, node->number, colour ? colour : FAINT);
+}
+
 static void add_wire(painter *p, const dg_node *node, int port)
 {
     const dg_wire     *w = &node->in[port];
     const dg_port     *from = w->from->out_ports[w->port], *to = node->in_ports[port];
     const dg_contract *c = w->from->out_contracts[w->port], *record;
-    bool   faulty = wire_is_faulty(p, w), optional = (to->flags & DG_PORT_OPTIONAL) != 0;
+    bool   faulty = wire_is_faulty(p, w) || is_on_path(p, w, node), optional = (to->flags & DG_PORT_OPTIONAL) != 0;
     dg_str label = { 0 };
     int    n = 0;
 
@@ -328,7 +361,10 @@ static void add_wire(painter *p, const dg_node *node, int port)
     dg_str_fmt(
         p->out,
         "    n%d:o%d:s -> n%d:i%d:n [color=\"%s\"%s, label=<<FONT COLOR=\"%s\">%s</FONT>>];\n",
-        w->from->number, w->port, node->number, port, faulty ? RED : FAINT,
+        w->from->number, w->port, node->number, port,
+        faulty              ? RED
+        : colour_of(p, w) ? colour_of(p, w)
+                            : FAINT,
         faulty ? ", penwidth=2" : "", faulty ? RED : "#78909c", label.s ? label.s : " ");
     dg_str_free(&label);
 }
@@ -394,6 +430,9 @@ static void add_scope(painter *p, const dg_scope *s, int number)
         for (int k = 0; k < s->nodes[i]->n_in; k++)
             if (s->nodes[i]->in[k].from)
                 add_wire(p, s->nodes[i], k);
+    for (int i = 0; i < s->n_nodes; i++)
+        if (s->nodes[i]->when.from)
+            add_guard(p, s->nodes[i]);
 }
 
 /* Dashed lines between scopes: whose weights an evaluation takes, and which number chooses the
@@ -436,14 +475,20 @@ static void add_upward(painter *p)
     }
 }
 
+/* All scopes, one after the other; NULL where there is no <train>. */
+static const dg_scope *scope_at(const dg_graph *g, int i)
+{
+    return i < g->n_models                    ? g->models[i]
+           : i < g->n_models + g->n_evaluates ? g->evaluates[i - g->n_models]
+                                              : g->train;
+}
+
 static bool belongs(const painter *p, const dg_err *e)
 {
     const dg_graph *g = p->g;
 
     for (int i = 0; i < g->n_models + g->n_evaluates + 1; i++) {
-        const dg_scope *s = i < g->n_models                    ? g->models[i]
-                            : i < g->n_models + g->n_evaluates ? g->evaluates[i - g->n_models]
-                                                               : g->train;
+        const dg_scope *s = scope_at(g, i);
 
         for (int k = 0; s && k < s->n_nodes; k++)
             if (is_fault_of(e, s->nodes[k]))
@@ -471,13 +516,43 @@ static void add_other_faults(painter *p)
     dg_str_free(&text);
 }
 
+/* Are all errors, if any, those of the proof? Then the graph itself is whole. */
+static bool only_of_ranks(const dg_diag *faults)
+{
+    for (int i = 0; i < dg_diag_n(faults); i++)
+        if (dg_diag_at(faults, i)->severity == DG_ERROR &&
+            strncmp(dg_diag_at(faults, i)->id, "DG-", 3) != 0)
+            return false;
+    return true;
+}
+
+static void find_marks(painter *p)
+{
+    dg_params *params = dg_params_open();
+    dg_diag   *d = dg_diag_open(); /* said already */
+
+    p->marks.path = DG_NEW_N(p->arena, p->g->n_nodes + 1, bool);
+    p->marks.varies = DG_NEW_N(p->arena, p->g->n_nodes + 1, const char **);
+    for (int i = 0; i < p->g->n_models + p->g->n_evaluates + 1; i++) {
+        const dg_scope *s = scope_at(p->g, i);
+
+        for (int k = 0; s && k < s->n_nodes; k++)
+            p->marks.varies[s->nodes[k]->number] =
+                DG_NEW_N(p->arena, s->nodes[k]->n_out + 1, const char *);
+    }
+    (void)!dg_vary_check(p->g, params, &p->marks, p->arena, d);
+    dg_diag_close(&d);
+    dg_params_close(&params);
+}
+
 void dg_render_dot(dg_str *out, const dg_graph *g, const dg_diag *faults)
 {
-    painter p = { out, g, faults, dg_arena_open(), NULL };
+    painter p = { .out = out, .g = g, .faults = faults, .arena = dg_arena_open() };
     int     n = 0;
 
     p.shapes = dg_map_new(p.arena);
-    if (dg_diag_errors(faults) == 0) {
+    if (only_of_ranks(faults)) {
+        find_marks(&p);
         for (int i = g->n_evaluates - 1; i >= 0; i--)
             find_shapes(&p, g->evaluates[i]);
         find_shapes(&p, g->train); /* last: a model that both use shows the training shapes */
@@ -491,8 +566,16 @@ void dg_render_dot(dg_str *out, const dg_graph *g, const dg_diag *faults)
              "\", arrowsize=0.6];\n"
              "  label=<<B>");
     dg_str_xml(out, g->name);
-    dg_str_fmt(out, "</B>   <FONT POINT-SIZE=\"10\" COLOR=\"" FAINT "\">seed %llu</FONT>>;\n",
+    dg_str_fmt(out, "</B>   <FONT POINT-SIZE=\"10\" COLOR=\"" FAINT "\">seed %llu</FONT>",
                (unsigned long long)g->seed);
+    if (p.marks.varies && g->mesh.item && (g->ranks > 1 || g->mesh.tp > 1))
+        dg_str_fmt(out,
+                   "<BR/><FONT POINT-SIZE=\"10\">what differs over <FONT COLOR=\"" OVER_DP
+                   "\">dp</FONT>%s</FONT>",
+                   g->mesh.tp > 1 ? ", <FONT COLOR=\"" OVER_TP "\">tp</FONT>, <FONT COLOR=\"" OVER_BOTH
+                                    "\">both</FONT>"
+                                  : "");
+    dg_str_add(out, ">;\n");
     for (int i = 0; i < g->n_models; i++)
         add_scope(&p, g->models[i], n++);
     if (g->train)

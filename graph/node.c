@@ -499,6 +499,12 @@ static void check_words(dg_loader *l, const dg_node *node)
     const dg_item_attr *a = dg_item_find(node->item, "frozen");
     bool                counted = dg_item_find(node->item, "count") != NULL;
 
+    for (int i = 0; i < node->item->n_attrs && node->class == &dg_class_input; i++)
+        if (dg_is_among("when connect on budget on_fail device exact frozen",
+                        node->item->attrs[i].name))
+            dg_load_unknown(l, node->item, &node->item->attrs[i],
+                            dg_node_called(l->arena, node),
+                            (const char *const[]){ "id", "optional" }, 2);
     if (node->frozen && node->class == &dg_class_use)
         dg_report_fail(&l->report, node->item->frame, a->at, "frozen-use",
                        "a model's parameters belong to its nodes: frozen=\"true\" stands there");

@@ -8,13 +8,13 @@
 
 #include "tensor/build.h"
 
-enum { MOST_ROOTS = 32, NONE = -1 };
+enum { MOST_ROOTS = 8, NONE = -1 };
 
 typedef struct watcher {
     dg_proof *p;
     dg_facts *facts;
     int      *first; /* by node number */
-    bool      without;
+    bool      without, backward; /* backward: it has a loss */
 } watcher;
 
 /* --- facts ----------------------------------------------------------------------------------- */
@@ -53,6 +53,15 @@ static bool is_operand(const dg_node *node, int port)
     return false;
 }
 
+static bool has_loss(const dg_node *node, const dg_val in[])
+{
+    for (const dg_rule *r = node->class->rules; r && r->kind; r++)
+        if (r->kind == DG_RULE_GRADIENTS && dg_rule_input(node, r) >= 0 &&
+            dg_has(in[dg_rule_input(node, r)]))
+            return true;
+    return false;
+}
+
 static void watch(void *ctx, dg_build *b, const dg_node *node, const dg_val in[],
                   const dg_val out[])
 {
@@ -60,6 +69,7 @@ static void watch(void *ctx, dg_build *b, const dg_node *node, const dg_val in[]
 
     if (w->without && out)
         return; /* seen before it was lowered */
+    w->backward |= has_loss(node, in);
     for (int i = 0; i < node->n_in; i++) {
         if (!dg_has(in[i]) || dg_is_poison(in[i]))
             continue;
@@ -83,7 +93,7 @@ static int *no_facts(dg_proof *p)
 static bool lower(dg_proof *p, dg_size size, int batch, const dg_absence *absent, dg_facts *facts,
                   int **first, bool *missing)
 {
-    watcher     w = { p, facts, *first = no_facts(p), absent != NULL };
+    watcher     w = { .p = p, .facts = facts, .first = *first = no_facts(p), .without = absent };
     dg_program *program;
     dg_diag    *d = dg_diag_open(); /* its faults are reported by who lowers for their sake */
     const int  *list;
@@ -93,7 +103,7 @@ static bool lower(dg_proof *p, dg_size size, int batch, const dg_absence *absent
     if (ok && missing) {
         int n = dg_uncovered(program, &list);
 
-        *missing = program->grads != 0;
+        *missing = w.backward;
         for (int i = 0; i < n; i++)
             missing[1 + list[i]] = true;
     }
@@ -144,29 +154,36 @@ static int count(const dg_facts *facts, const int *first, const dg_fact *f)
     return n;
 }
 
-static void without(dg_proof *p, dg_size size, const dg_absence *absent, int root,
+/* Returns how much is lost. */
+static int without(dg_proof *p, dg_size size, const dg_absence *absent, int root,
                     const bool *missing)
 {
     dg_facts facts = { 0 };
     int     *first, n = dg_params_n(p->params);
     bool    *gone = DG_NEW_N(p->arena, n + 1, bool);
+    int      n_lost = 0;
 
     if (!lower(p, size, 0, absent, &facts, &first, gone))
-        return;
+        memset(gone, 1, (size_t)n + 1); /* nothing is known: everything may be gone */
     for (int i = 0; i < p->facts.n; i++) {
         dg_fact *f = &p->facts.items[i];
 
-        if (f->lost < 0 && count(&facts, first, f) < count(&p->facts, p->first_fact, f))
+        if (f->lost < 0 && count(&facts, first, f) < count(&p->facts, p->first_fact, f)) {
             f->lost = root;
+            n_lost++;
+        }
     }
-    for (int i = 0; gone[0] && i < n; i++) { /* without <backward> the walk has said so */
+    for (int i = 0; gone[0] && i < n; i++) { /* where <backward> has no loss, the walk has said so */
         bool known = missing[1 + i];
 
         for (int k = 0; k < p->lost.n; k++)
             known |= p->lost.items[k].param == i;
-        if (gone[1 + i] && !known)
+        if (gone[1 + i] && !known && dg_params_at(p->params, i)->kind == DG_TRAINABLE) {
             DG_PUSH(p->arena, p->lost, ((dg_lost){ i, root }));
+            n_lost++;
+        }
     }
+    return n_lost;
 }
 
 static void merge(dg_absence *absent, const dg_root *r)
@@ -178,6 +195,7 @@ void dg_vary_lower(dg_proof *p)
 {
     dg_diag    *d = dg_diag_open();
     dg_absence *absent = DG_NEW_N(p->arena, p->g->n_nodes, dg_absence);
+    dg_absence *all = DG_NEW_N(p->arena, p->g->n_nodes, dg_absence);
     dg_chain    chain;
     dg_size     size;
     int         n = p->roots.n < MOST_ROOTS ? p->roots.n : MOST_ROOTS;
@@ -206,15 +224,20 @@ void dg_vary_lower(dg_proof *p)
     int     *first;
 
     (void)lower(p, size, 0, NULL, &unused, &first, missing);
-    for (int i = 0; i < n; i++) {
-        memset(absent, 0, (size_t)p->g->n_nodes * sizeof *absent);
-        merge(absent, &p->roots.items[i]);
-        without(p, size, absent, i, missing);
-    }
     for (int i = 0; i < p->roots.n; i++)
-        merge(absent, &p->roots.items[i]);
-    if (p->roots.n > 1)
-        without(p, size, absent, 0, missing);
+        merge(all, &p->roots.items[i]);
+    if (without(p, size, all, 0, missing) == 0)
+        return; /* nothing is lost, even without all of them */
+    for (int i = 0; i < p->facts.n; i++)
+        p->facts.items[i].lost = NONE;
+    p->lost.n = 0;
+    for (int i = 0; i < n; i++) {
+        absent[p->roots.items[i].node->number] = p->roots.items[i].absent;
+        (void)without(p, size, absent, i, missing);
+        absent[p->roots.items[i].node->number] = 0;
+    }
+    if (n > 1)
+        (void)without(p, size, all, 0, missing); /* what has several ways, of which all may fail */
 }
 
 /* --- gradients ------------------------------------------------------------------------------- */

@@ -110,6 +110,27 @@ typedef struct dg_proof {
     bool    shared; /* <train> has a collective */
 } dg_proof;
 
+/* A scope, or a model in use, while it is walked. */
+typedef struct dg_walked {
+    const dg_scope *scope;
+    const dg_seen  *inputs; /* of the model */
+    dg_vary         fires;
+    dg_clocked     *clock;
+    dg_clocked    **loops; /* by node->index */
+    dg_seen       **out;   /* by node->index */
+} dg_walked;
+
+/* A node while it is visited. */
+typedef struct dg_visit {
+    dg_walked     *f;
+    const dg_node *node;
+    dg_clocked    *clock;
+    dg_seen       *in, *out;
+    dg_vary        fires, guard, bypass;
+    dg_vary        own; /* of fires: not that of the scope and the loops around it */
+    bool           never; /* a required input is wired to nothing */
+} dg_visit;
+
 /* --- vary_set.c: sets, causes, faults */
 uint32_t    dg_vary_axes_of(const dg_proof *p, const char *text);
 const char *dg_vary_name(const dg_proof *p, uint32_t axes); /* "dp (2 ranks)" */
@@ -149,6 +170,13 @@ void dg_vary_mesh(dg_proof *p);   /* ranks on devices */
 
 /* --- vary.c */
 void dg_vary_walk(dg_proof *p, dg_vary fires); /* p->scope, whose activation is fires */
+
+/* Notes that a node or outputs of it may be missing for a reason of their own. */
+void dg_vary_root(dg_proof *p, const dg_node *node, dg_absence absent, dg_vary present);
+
+/* --- vary_row.c */
+void dg_vary_partial(dg_proof *p, dg_visit *v); /* uses of pending sums */
+void dg_vary_rows(dg_proof *p, dg_visit *v);
 
 /* --- vary_lower.c: what only lowering shows */
 void dg_vary_lower(dg_proof *p); /* fills facts and lost */

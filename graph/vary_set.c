@@ -242,14 +242,86 @@ static void note_folded(const dg_proof *p, const dg_fault *first, const int *gro
     dg_str_free(&out);
 }
 
+/* --- the path, for pictures ------------------------------------------------------------------ */
+
+/* The node that stands for another in a scope: itself, or what runs its model. */
+static const dg_node *stand_in(const dg_scope *scope, const dg_node *node)
+{
+    if (node->scope == scope)
+        return node;
+    for (int i = 0; i < scope->n_nodes; i++)
+        if (scope->nodes[i]->model == node->scope)
+            return scope->nodes[i];
+    return NULL;
+}
+
+static const dg_wire *wire_at(const dg_node *node, int i)
+{
+    return i < node->n_in ? &node->in[i] : &node->when;
+}
+
+/* One way along wires from `from` down to `to`, marked. */
+static void mark_way(const dg_proof *p, const dg_node *from, const dg_node *to)
+{
+    const dg_scope *s = from->scope;
+    bool           *reached = DG_NEW_N(p->arena, s->n_nodes, bool);
+
+    to = stand_in(s, to);
+    if (!to || to->index <= from->index)
+        return;
+    reached[from->index] = true;
+    for (int i = from->index + 1; i <= to->index; i++)
+        for (int k = 0; k <= s->nodes[i]->n_in; k++) {
+            const dg_node *before = wire_at(s->nodes[i], k)->from;
+
+            reached[i] |= before && reached[before->index];
+        }
+    for (const dg_node *n = to; reached[to->index] && n != from;) {
+        p->marks->path[n->number] = true;
+        for (int k = 0; k <= n->n_in; k++)
+            if (wire_at(n, k)->from && reached[wire_at(n, k)->from->index]) {
+                n = wire_at(n, k)->from;
+                break;
+            }
+    }
+}
+
+static const dg_node *node_at(const dg_proof *p, const char *path)
+{
+    const dg_graph *g = p->g;
+
+    for (int i = 0; path && i < g->n_models + g->n_evaluates + 1; i++) {
+        const dg_scope *s = i < g->n_models                    ? g->models[i]
+                            : i < g->n_models + g->n_evaluates ? g->evaluates[i - g->n_models]
+                                                               : g->train;
+
+        for (int k = 0; s && k < s->n_nodes; k++)
+            if (strcmp(s->nodes[k]->path, path) == 0)
+                return s->nodes[k];
+    }
+    return NULL;
+}
+
 static void mark_path(const dg_proof *p, const dg_fault *f)
 {
+    const dg_node *to;
+
     if (!p->marks || f->warning)
         return;
-    for (int32_t c = f->cause; c; c = p->causes.items[c].from)
-        if (p->causes.items[c].node)
-            p->marks->path[p->causes.items[c].node->number] = true;
+    to = node_at(p, f->at.node);
+    for (int32_t c = f->cause; c; c = p->causes.items[c].from) {
+        const dg_node *node = p->causes.items[c].node;
+
+        if (!node)
+            continue;
+        p->marks->path[node->number] = true;
+        if (to)
+            mark_way(p, node, to);
+        to = node;
+    }
 }
+
+/* --- reports --------------------------------------------------------------------------------- */
 
 static void report_one(const dg_fault *f, bool two, dg_diag *d)
 {

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "graph/graph.h"
+#include "graph/render.h"
 #include "nodes/builtin.h"
 
 enum { MOST = 512 };
@@ -256,6 +256,28 @@ static void mutate(void **state)
     print_message("# %d mutations\n", n);
 }
 
+/* --- pictures -------------------------------------------------------------------------------- */
+
+/* Wires are coloured by what varies, guards are dashed, and the path of a rejection is thick. */
+static void picture(void **state)
+{
+    static const char *const said[] = { "what differs over", "color=\"#ef6c00\"", "style=dashed",
+                                        "penwidth=2", "may not take part" };
+    char  *text = read_case("nan-skip-local.xml");
+    dg_str dot = { 0 };
+    proved v;
+
+    (void)state;
+    prove(&v, text, "nan-skip-local.xml");
+    dg_render_dot(&dot, v.g, v.d);
+    for (size_t i = 0; i < sizeof said / sizeof *said; i++)
+        if (!strstr(dot.s, said[i]))
+            fail_msg("\"%s\" is not in\n%s", said[i], dot.s);
+    dg_str_free(&dot);
+    forget(&v);
+    dg_free(text);
+}
+
 static int choose(const struct dirent *e)
 {
     size_t n = strlen(e->d_name);
@@ -267,7 +289,7 @@ int main(void)
 {
     const char       *top = getenv("srcdir");
     struct dirent   **found, *files[MOST + 1];
-    struct CMUnitTest tests[MOST + 1];
+    struct CMUnitTest tests[MOST + 2];
     int               n, rc;
     char              folder[4096];
 
@@ -280,7 +302,8 @@ int main(void)
     }
     files[n] = NULL;
     tests[n] = (struct CMUnitTest){ "mutations", mutate, NULL, NULL, files };
-    rc = _cmocka_run_group_tests("invariance", tests, (size_t)n + 1, NULL, NULL);
+    tests[n + 1] = (struct CMUnitTest){ "picture", picture, NULL, NULL, NULL };
+    rc = _cmocka_run_group_tests("invariance", tests, (size_t)n + 2, NULL, NULL);
     for (int i = 0; i < n; i++)
         free(found[i]);
     free(found);
