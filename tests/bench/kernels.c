@@ -17,7 +17,7 @@
 #include <time.h>
 
 enum {
-    MAX_T = 12,
+    MAX_T = 13,
     RUNS = 9,
     STAGGER =
         4096 + 320, /* as in a plan's slab: operands do not all begin at one place of a page */
@@ -30,6 +30,10 @@ HOST(conv2d_dw);
 HOST(matmul);
 HOST(batch_norm);
 HOST(batch_norm_grad);
+HOST(batch_stats);
+HOST(batch_norm_sync);
+HOST(batch_norm_sums);
+HOST(batch_norm_dx);
 HOST(layer_norm);
 HOST(layer_norm_grad);
 HOST(attention);
@@ -267,6 +271,36 @@ static void norm(const bench *b, bool low, int64_t h, int64_t c, int64_t act, bo
                          0 });
 }
 
+/* The same norm in the parts between which ranks talk. */
+static void sync_norm(const bench *b, bool low, int64_t h, int64_t c, int64_t act, bool res)
+{
+    sync_attr f = { .norm = { 1e-5, act, 0, !res } };
+    norm_attr dx = { 1e-5, res ? DG_ACT_NONE : act, 0, !res };
+    dg_tensor map = L(4, h, h, c), none = NONE, v = F(c);
+
+    run(b, (bench_case){
+               "batch_stats", &dg_host_batch_stats, NULL, 3, { map, none, F(1, 2 * c + 1) }, 0 });
+    run(b, (bench_case){ "batch_norm_sync",
+                         &dg_host_batch_norm_sync,
+                         &f,
+                         9,
+                         { map, v, v, v, v, SCALAR, none, res ? map : none, map },
+                         0 });
+    run(b, (bench_case){ "batch_norm_sums",
+                         &dg_host_batch_norm_sums,
+                         &f,
+                         13,
+                         { map, map, res ? map : none, v, v, v, v, none, none, F(2, c), v, v,
+                           res ? map : none },
+                         0 });
+    run(b, (bench_case){ "batch_norm_dx",
+                         &dg_host_batch_norm_dx,
+                         &dx,
+                         12,
+                         { map, map, none, v, v, v, v, SCALAR, F(2, c), none, none, map },
+                         0 });
+}
+
 static void decoder(const bench *b, bool low, int64_t size, int64_t n)
 {
     int64_t        s = size / 8, all = s * s + s * s / 4 + s * s / 16, p = 12;
@@ -410,6 +444,9 @@ int main(int argc, char **argv)
         norm(&b, low, 80, 64, DG_ACT_RELU, true);
         norm(&b, low, 40, 256, DG_ACT_SILU, false);
         norm(&b, low, 10, 512, DG_ACT_RELU, true);
+        sync_norm(&b, low, 80, 64, DG_ACT_RELU, false);
+        sync_norm(&b, low, 80, 64, DG_ACT_RELU, true);
+        sync_norm(&b, low, 40, 256, DG_ACT_SILU, false);
         decoder(&b, low, 320, 500);
         decoder(&b, low, 640, 500);
         rest(&b, low, 80);
