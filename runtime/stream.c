@@ -166,6 +166,59 @@ static dg_clock clock_of(const dg_stream *s, const task *t)
     };
 }
 
+/* What a node's tables promise is believed by the proof and watched here. */
+static int check_drop(const dg_node *n, const dg_sample *sm, dg_diag *d)
+{
+    const char *port = "out";
+
+    for (const dg_port *p = n->class->ports; p && p->name; p++) {
+        if (p->flags & DG_PORT_DROPS)
+            return 0;
+        port = p->flags & DG_PORT_OUT ? p->name : port;
+    }
+    dg_fail(d, DG_EINTERNAL, n->where, "contract-drops",
+            "broke a declared contract: node \"%s\" port \"%s\" dropped an item (image %lld), declared drops=\"no\"", n->path, port,
+            (long long)sm->image_id);
+    dg_help(d, "DG_PORT_DROPS in the ports of <%s> declares it; then the proof knows that ranks may have unequally many", n->class->name);
+    return -DG_EINTERNAL;
+}
+
+/* Through the nodes that change samples; 1: one of them has dropped it. */
+static int change_sample(dg_stream *s, work *w, const dg_clock *clock, dg_sample *sm)
+{
+    const dg_chain *chain = s->conf.plan.chain;
+    int             rc = 0;
+
+    for (int i = 0; i < chain->n_items && rc == 0; i++) {
+        dg_draw draw = dg_draw_begin(s->conf.plan.seed, chain->items[i]->path, sm->index);
+
+        rc = chain->items[i]->class->item(chain->items[i]->conf, sm, &draw, clock, w->pub.diag);
+        if (rc > 0) {
+            rc = check_drop(chain->items[i], sm, w->pub.diag);
+            return rc < 0 ? rc : 1;
+        }
+    }
+    return rc;
+}
+
+/* A slot is never empty: for what was dropped another item is drawn. */
+static int prepare_sample(dg_stream *s, work *w, const dg_clock *clock, int item, dg_sample *sm, uint64_t number)
+{
+    dg_draw draw = dg_draw_begin(s->conf.plan.seed, "dropped", number);
+    int     rc = load_slot(s, w, item, sm, number);
+
+    if (rc >= 0)
+        rc = change_sample(s, w, clock, sm);
+    for (int i = 0; rc == 1 && i < REPLACEMENTS; i++) {
+        rc = load_slot(s, w, (int)dg_draw_below(&draw, s->conf.plan.data->n_items), sm, number);
+        if (rc >= 0)
+            rc = change_sample(s, w, clock, sm);
+    }
+    return rc == 1 ? dg_fail(w->pub.diag, DG_EINPUT, s->conf.plan.chain->sampler->where, "samples-dropped",
+                             "%d items in a row were dropped by the nodes behind", REPLACEMENTS + 1)
+                   : rc;
+}
+
 static int fill_slot(dg_stream *s, work *w, const task *t, int slot)
 {
     const dg_chain *chain = s->conf.plan.chain;
@@ -176,12 +229,7 @@ static int fill_slot(dg_stream *s, work *w, const task *t, int slot)
     char            *path;
 
     b->padding[slot] = item < 0;
-    rc = load_slot(s, w, item < 0 ? ~item : item, sm, b->first_sample + (uint64_t)slot);
-    for (int i = 0; i < chain->n_items && rc >= 0; i++) {
-        dg_draw draw = dg_draw_begin(s->conf.plan.seed, chain->items[i]->path, sm->index);
-
-        rc = chain->items[i]->class->item(chain->items[i]->conf, sm, &draw, &clock, b->diag);
-    }
+    rc = prepare_sample(s, w, &clock, item < 0 ? ~item : item, sm, b->first_sample + (uint64_t)slot);
     if (rc >= 0)
         rc = chain->batch->class->fill(chain->batch->conf, b->size, b->n, slot, sm, b->data, b->diag);
     if (rc < 0)

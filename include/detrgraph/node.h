@@ -334,7 +334,8 @@ typedef struct dg_node_class {
     /* sampler: the plan of an epoch; invariant inputs only. sizes lists every image size it may ever pick. */
     int (*schedule)(dg_schedule *out, const void *conf, const dg_schedule_args *args, dg_diag *d);
     int (*sizes)(const void *conf, const dg_size **sizes, int *batch);
-    /* augment: changes the sample; a pure function of sample, draws and clock, on any thread. */
+    /* augment: changes the sample; a pure function of sample, draws and clock, on any thread. 1: it drops the sample, as an
+     * output with DG_PORT_DROPS may; another one stands in for it. Where no output says so, that ends the run. */
     int (*item)(const void *conf, dg_sample *sm, dg_draw *draw, const dg_clock *clock, dg_diag *d);
     /* batch: which tensors it feeds for this image size (at most n; returns how many), and filling one slot of them
      * with a sample (data points at the whole tensor; reals are f32). */

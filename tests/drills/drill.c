@@ -192,15 +192,18 @@ static const dg_node_class loss = {
 /* ---- augment: what a loader's thread may do wrong ---------------------------------------------------------------------- */
 
 typedef struct crop_conf {
-    int64_t image;
+    int64_t image, drops;
 } crop_conf;
 
 static const dg_port crop_ports[] = { DG_IN("in", "samples", "samples"), DG_OUT("out", "samples", "the same"), { 0 } };
-static const dg_attr crop_attrs[] = { DG_INT(crop_conf, image, -1, -1, 1e9, "this image fails"), { 0 } };
+static const dg_attr crop_attrs[] = { DG_INT(crop_conf, image, -1, -1, 1e9, "this image fails"),
+                                      DG_INT(crop_conf, drops, -1, -1, 1e9, "this one is dropped"), { 0 } };
 
 static int crop_item(const void *conf, dg_sample *sm, dg_draw *draw, const dg_clock *clock, dg_diag *d)
 {
     (void)draw, (void)clock;
+    if (sm->image_id == ((const crop_conf *)conf)->drops)
+        return 1;
     return sm->image_id == ((const crop_conf *)conf)->image
                ? dg_fail(d, DG_EINPUT, DG_NOWHERE, "drill-crop", "image %lld cannot be cropped", (long long)sm->image_id)
                : 0;
@@ -211,4 +214,12 @@ static const dg_node_class crop = {
     .attrs = crop_attrs, .conf_size = sizeof(crop_conf), .item = crop_item,
 };
 
-DG_PLUGIN("drill", "1", &net, &loss, &crop);
+/* The same, and honest about what it drops. */
+static const dg_port sieve_ports[] = { DG_IN("in", "samples", "samples"),
+                                       DG_OUT_FLAGS("out", "samples", DG_PORT_DROPS, "those that are kept"), { 0 } };
+static const dg_node_class sieve = {
+    DG_NODE_CLASS, .name = "drill.sieve", .role = DG_ROLE_AUGMENT, .brief = "Drops one image.", .ports = sieve_ports,
+    .attrs = crop_attrs, .conf_size = sizeof(crop_conf), .item = crop_item,
+};
+
+DG_PLUGIN("drill", "1", &net, &loss, &crop, &sieve);
