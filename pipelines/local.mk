@@ -11,4 +11,18 @@ nobase_dist_pkgdata_DATA += \
 	pipelines/rtdetrv2_r18vd_coco.xml \
 	pipelines/rtdetrv2_r34vd_coco.xml \
 	pipelines/rtdetrv2_r50vd_coco.xml \
-	pipelines/rtdetrv2_r50vd_m_coco.xml
+	pipelines/rtdetrv2_r50vd_m_coco.xml \
+	pipelines/stories/1_empty_batches_pad.xml \
+	pipelines/stories/1_empty_batches_vote.xml \
+	pipelines/stories/1_empty_batches_wrong.xml \
+	pipelines/stories/2_evaluation.xml \
+	pipelines/stories/2_evaluation_wrong.xml \
+	pipelines/stories/3_added_layer.xml \
+	pipelines/stories/3_added_layer_wrong.xml \
+	pipelines/stories/4_conditional_forward.xml \
+	pipelines/stories/4_conditional_forward_wrong.xml \
+	pipelines/stories/5_unequal_buckets.xml \
+	pipelines/stories/5_unequal_buckets_equalize.xml \
+	pipelines/stories/5_unequal_buckets_wrong.xml \
+	pipelines/stories/parts/data.xml \
+	pipelines/stories/parts/update.xml

@@ -1,0 +1,2 @@
+TESTS += tests/stories/pages
+EXTRA_DIST += tests/stories/pages
