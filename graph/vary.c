@@ -16,9 +16,27 @@ static void walk_frame(dg_proof *p, dg_walked *f);
 
 /* --- inputs and activation ------------------------------------------------------------------- */
 
-static dg_seen read_wire(const dg_walked *f, const dg_wire *w)
+static bool is_inside(const dg_node *node, const dg_node *loop)
 {
-    return w->from ? f->out[w->from->index][w->port] : (dg_seen){ .only = -1 };
+    while (node && node != loop)
+        node = node->loop;
+    return node != NULL;
+}
+
+/* What a loop leaves behind hangs on how often it ran: maybe never. */
+static dg_seen read_wire(const dg_walked *f, const dg_wire *w, const dg_node *reader)
+{
+    dg_seen in = { .only = -1 };
+
+    if (!w->from)
+        return in;
+    in = f->out[w->from->index][w->port];
+    for (const dg_node *l = w->from->loop; l && !is_inside(reader, l); l = l->loop) {
+        in.present = dg_vary_join(in.present, f->loops[l->index]->rate);
+        in.value = dg_vary_join(in.value, f->loops[l->index]->rate);
+        in.only = f->loops[l->index]->rate.axes ? -1 : in.only;
+    }
+    return in;
 }
 
 /* What is missing where a root is: the key that this wire takes. */
@@ -80,7 +98,7 @@ static bool may_lack(const dg_proof *p, const dg_node *node, int port)
 static dg_vary guard_of(dg_proof *p, const dg_walked *f, const dg_node *node)
 {
     const dg_wire *w = &node->when;
-    dg_seen        g = read_wire(f, w);
+    dg_seen        g = read_wire(f, w, node);
     const char    *key, *from;
 
     if (!g.there)
@@ -131,6 +149,23 @@ static int only_rank(const dg_visit *v, dg_vary around, dg_vary on)
     return only;
 }
 
+/* Do all who read this node take part without its outputs? Then nothing is lost where it is not. */
+static bool only_lacked(const dg_proof *p, const dg_node *node)
+{
+    const dg_scope *s = node->scope;
+    int             n = 0;
+
+    for (int i = node->index + 1; i < s->n_nodes && node->on >= 0; i++)
+        for (int k = 0; k < s->nodes[i]->n_in; k++) {
+            if (s->nodes[i]->in[k].from != node)
+                continue;
+            n++;
+            if (!may_lack(p, s->nodes[i], k))
+                return false;
+        }
+    return n > 0;
+}
+
 static int activate(dg_proof *p, dg_visit *v)
 {
     const dg_node *node = v->node;
@@ -141,7 +176,7 @@ static int activate(dg_proof *p, dg_visit *v)
     v->guard = guard_of(p, v->f, node);
     v->own = dg_vary_join(v->guard, on);
     for (int i = 0; i < node->n_in; i++) {
-        v->in[i] = read_wire(v->f, &node->in[i]);
+        v->in[i] = read_wire(v->f, &node->in[i], node);
         read_key(p, node, i, &v->in[i]);
         if (node->in_ports[i]->flags & DG_PORT_OPTIONAL)
             continue;
@@ -151,9 +186,11 @@ static int activate(dg_proof *p, dg_visit *v)
     }
     v->own = dg_vary_join(v->own, group_present(node, v->in));
     v->fires = dg_vary_join(around, v->own);
+    v->zeros = node->connect ? v->guard : (dg_vary){ 0 };
     if (node->connect)
         v->guard.axes = 0;
-    dg_vary_root(p, node, DG_ABSENT_NODE, dg_vary_join(v->guard, on));
+    if (v->guard.axes || !only_lacked(p, node))
+        dg_vary_root(p, node, DG_ABSENT_NODE, dg_vary_join(v->guard, on));
     return only_rank(v, around, on);
 }
 
@@ -225,6 +262,8 @@ static void begin_outputs(dg_proof *p, dg_visit *v, int only)
                           .stream = dg_contract_is_stream(node->out_contracts[i]),
                           .only = only };
         union_of_inputs(v, out);
+        out->value = dg_vary_join(out->value, v->zeros);
+        out->endless &= !v->own.axes;
         plan_sizes(node, out);
         if (node->class->open)
             out->changes = true;

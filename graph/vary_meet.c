@@ -131,7 +131,7 @@ static void check_thread(dg_proof *p, const dg_node *node, uint32_t axes)
                  "step";
 }
 
-static void check_firing(dg_proof *p, const dg_node *node, dg_vary fires, uint32_t axes)
+void dg_vary_firing(dg_proof *p, const dg_node *node, dg_vary fires, uint32_t axes)
 {
     dg_vary v = dg_vary_only(fires, axes);
 
@@ -190,10 +190,10 @@ void dg_vary_collective(dg_proof *p, const dg_node *node, const dg_rule *r, cons
         check_thread(p, node, axes);
     else
         check_order(p, node, in, axes);
-    check_firing(p, node, fires, axes);
+    dg_vary_firing(p, node, fires, axes);
     if (r->kind == DG_RULE_BROADCAST && operand->present.axes & axes &&
         !(operand->only == dg_rule_int(node, "root", 0) && axes == p->live))
-        check_firing(p, node, operand->present, axes);
+        dg_vary_firing(p, node, operand->present, axes);
     if (r->to && r->kind != DG_RULE_AGREE && !operand->stream)
         check_operand(p, node, r, port, operand, axes);
     add_meeting(p, node, clock, axes);

@@ -40,9 +40,11 @@ static void shape_output(dg_proof *p, dg_visit *v, const dg_rule *r, dg_seen *ou
         out->value = dg_vary_join(out->value, from_source(p, v, r, true));
         break;
     case DG_RULE_PRESENCE:
-        if (v->node->connect)
-            break;
         from = from_input(p, v, r);
+        if (v->node->connect) {
+            out->value = dg_vary_join(out->value, from);
+            break;
+        }
         out->present = dg_vary_join(out->present, from);
         out->only = from.axes ? -1 : out->only;
         dg_vary_root(p, v->node, (dg_absence)1 << number, from);
@@ -61,6 +63,7 @@ static void shape_output(dg_proof *p, dg_visit *v, const dg_rule *r, dg_seen *ou
             dg_vary_join(out->rate, r->from ? from_input(p, v, r) : from_source(p, v, r, false));
         break;
     case DG_RULE_EQUAL:
+        dg_vary_firing(p, v->node, v->own, dg_rule_axes(p, v->node, r));
         out->rate = dg_vary_minus(out->rate, dg_rule_axes(p, v->node, r));
         break;
     case DG_RULE_ENDLESS:

@@ -127,6 +127,7 @@ typedef struct dg_visit {
     dg_clocked    *clock;
     dg_seen       *in, *out;
     dg_vary        fires, guard, bypass;
+    dg_vary        zeros; /* where connect puts zeros in the place of its result */
     dg_vary        own; /* of fires: not that of the scope and the loops around it */
     bool           never; /* a required input is wired to nothing */
 } dg_visit;
@@ -162,6 +163,7 @@ int         dg_rule_input(const dg_node *node, const dg_rule *r); /* port of r->
 /* --- vary_meet.c: what collectives, state and devices need */
 void dg_vary_collective(dg_proof *p, const dg_node *node, const dg_rule *r, const dg_seen in[],
                         dg_vary fires, dg_clocked *clock, dg_seen *out);
+void dg_vary_firing(dg_proof *p, const dg_node *node, dg_vary fires, uint32_t axes);
 void dg_vary_state(dg_proof *p, const dg_node *node, const dg_rule *r, const dg_seen in[],
                    dg_vary fires);
 void dg_vary_clocks(dg_proof *p); /* meetings against clocks */

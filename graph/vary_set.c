@@ -326,8 +326,7 @@ static void mark_path(const dg_proof *p, const dg_fault *f)
 static void report_one(const dg_fault *f, bool two, dg_diag *d)
 {
     if (two && !f->warning)
-        dg_warn(d, f->at, "two-ranks", "with two ranks over dp this would be refused, %s: %s", f->code,
-                f->text);
+        dg_warn(d, f->at, "two-ranks", "would be rejected with two ranks over dp, %s: %s", f->code, f->text);
     else if (f->warning)
         dg_warn(d, f->at, f->code, "%s", f->text);
     else
