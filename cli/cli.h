@@ -13,12 +13,13 @@ enum { DG_EXIT_OK = 0, DG_EXIT_FAILED = 1, DG_EXIT_USAGE = 2, DG_EXIT_INTERRUPTE
 
 typedef enum dg_option_kind {
     DG_OPTION_FLAG, /* bool */
-    DG_OPTION_INT,  /* int64_t */
+    DG_OPTION_INT,  /* int64_t, from 0 to INT32_MAX */
     DG_OPTION_NUM,  /* double */
     DG_OPTION_STR,  /* const char * */
     DG_OPTION_WORD, /* const char *; one of the words in `words` */
     DG_OPTION_SIZE, /* dg_size: "640" or "640x480", width x height */
-    DG_OPTION_MAYBE, /* const char *; "" where the option stands alone; its value follows "=", or is auto or a folder */
+    DG_OPTION_MAYBE, /* const char *; "" where the option stands alone; its value follows "=", or is auto, a folder, or
+                        what cannot be one of the words */
     DG_OPTION_LIST, /* dg_words: may be given several times */
 } dg_option_kind;
 

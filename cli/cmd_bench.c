@@ -318,6 +318,7 @@ static int run_bench(const opts *o, const char *file, dg_arena *a)
         .program = "detrgraph " PACKAGE_VERSION,
         .threads = (int)o->threads,
         .no_pretrained = true,
+        .log = dg_log_warning,
     };
 
     DG_TRY(dg_run_open(&b.run, &how, d));

@@ -73,7 +73,7 @@ static int evaluate(const opts *o, const char *file)
         .program = "detrgraph " PACKAGE_VERSION,
         .threads = (int)o->threads,
         .no_pretrained = true, /* --weights brings all of them */
-        .log = json ? NULL : dg_bar_log,
+        .log = json ? dg_log_warning : dg_bar_log,
         .log_ctx = &bar,
     };
 

@@ -1,8 +1,10 @@
 /* cmd_predict.c: `detrgraph predict`: detections on images, as JSON and drawn. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/file.h"
+#include "base/map.h"
 #include "cli/cli.h"
 #include "cli/launch.h"
 #include "cli/progress.h"
@@ -13,15 +15,14 @@
 
 typedef struct opts {
     dg_words    sets;
-    const char *weights, *out, *format, *precision;
-    double      threshold;
+    const char *weights, *out, *format, *precision, *threshold;
     int64_t     threads;
 } opts;
 
 static const dg_option options[] = {
     { "weights", DG_OPTION_STR, offsetof(opts, weights), "FILE", NULL, "safetensors, or a PyTorch checkpoint" },
     { "out", DG_OPTION_STR, offsetof(opts, out), "DIR", NULL, "where the images go with their boxes drawn" },
-    { "threshold", DG_OPTION_NUM, offsetof(opts, threshold), "SCORE", NULL, "lowest score that counts (0.4)" },
+    { "threshold", DG_OPTION_STR, offsetof(opts, threshold), "SCORE", NULL, "lowest score that counts, 0 to 1 (0.4)" },
     { "set", DG_OPTION_LIST, offsetof(opts, sets), "NAME=VALUE", NULL, "another value for a <let> of the pipeline" },
     { "format", DG_OPTION_WORD, offsetof(opts, format), NULL, "text|json", "how the detections are printed (text)" },
     { "precision", DG_OPTION_WORD, offsetof(opts, precision), NULL, "f32|bf16|f64", "instead of the pipeline's" },
@@ -36,6 +37,7 @@ typedef struct printer {
     dg_arena   *arena;
     bool        json;
     int         n; /* printed so far */
+    dg_map     *kept; /* files that no drawing may replace: the images themselves, and what was drawn */
 } printer;
 
 static const char *class_name(const dg_prediction *p, int label)
@@ -80,7 +82,37 @@ static void print_text(const dg_prediction *p)
     }
 }
 
-/* OUT/NAME.png; best marks last, so that they lie on top. */
+/* What tells a file from all others, whatever it is called; NULL where there is none. */
+static const char *identity(dg_arena *a, const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) ? NULL : dg_printf(a, "%llu:%llu", (unsigned long long)st.st_dev, (unsigned long long)st.st_ino);
+}
+
+static void keep(printer *s, const char *path)
+{
+    const char *id = identity(s->arena, path);
+
+    if (id)
+        dg_map_set(s->kept, id, s);
+}
+
+/* OUT/NAME.png, or NAME-2.png and so on where that is one of the images or was drawn for another of this name. */
+static const char *picture_path(printer *s, const char *path)
+{
+    char       *stem = dg_strdup(s->arena, dg_path_name(path));
+    const char *id, *to;
+
+    if (strrchr(stem, '.'))
+        *strrchr(stem, '.') = '\0';
+    to = dg_printf(s->arena, "%s/%s.png", s->o->out, stem);
+    for (int i = 2; (id = identity(s->arena, to)) && dg_map_has(s->kept, id); i++)
+        to = dg_printf(s->arena, "%s/%s-%d.png", s->o->out, stem, i);
+    return to;
+}
+
+/* Best marks last, so that they lie on top. */
 static int draw(printer *s, const dg_prediction *p, dg_diag *d)
 {
     dg_scratch  *scratch = dg_scratch_open(0);
@@ -88,17 +120,16 @@ static int draw(printer *s, const dg_prediction *p, dg_diag *d)
     const char **names = DG_NEW_N(s->arena, p->names ? p->names->n_classes + 1 : 1, const char *);
     dg_tile      tile = { p->image, marks, p->n, NULL };
     dg_image     out;
-    char        *stem = dg_strdup(s->arena, dg_path_name(p->path));
+    const char  *to = picture_path(s, p->path);
     int          rc;
 
     for (int i = 0; i < p->n; i++)
         marks[i] = p->marks[p->n - 1 - i];
     for (int i = 0; p->names && i < p->names->n_classes; i++)
         names[i] = p->names->classes[i].name;
-    if (strrchr(stem, '.'))
-        *strrchr(stem, '.') = '\0';
     DG_TRY(dg_draw_picture(&out, scratch, &tile, (dg_labels){ names, p->names ? p->names->n_classes : 0 }, MIN_SIDE, d));
-    DG_TRY(dg_image_write(dg_printf(s->arena, "%s/%s.png", s->o->out, stem), &out, d));
+    DG_TRY(dg_image_write(to, &out, d));
+    keep(s, to);
 out:
     dg_scratch_close(&scratch);
     return rc;
@@ -116,9 +147,9 @@ static int take(void *ctx, const dg_prediction *p, dg_diag *d)
     return s->o->out ? draw(s, p, d) : 0;
 }
 
-static int predict(const opts *o, const dg_words *words, dg_arena *a)
+static int predict(const opts *o, const dg_words *words, double threshold, dg_arena *a)
 {
-    printer              s = { o, a, o->format && strcmp(o->format, "json") == 0, 0 };
+    printer              s = { o, a, o->format && strcmp(o->format, "json") == 0, 0, dg_map_new(a) };
     dg_diag             *d = dg_diag_open();
     dg_run              *opened = NULL;
     int                  rc;
@@ -131,13 +162,16 @@ static int predict(const opts *o, const dg_words *words, dg_arena *a)
         .program = "detrgraph " PACKAGE_VERSION,
         .threads = (int)o->threads,
         .no_pretrained = true,
+        .log = dg_log_warning,
     };
 
     DG_TRY(dg_run_open(&opened, &how, d));
     DG_TRY(dg_run_load(opened, o->weights, d));
     if (o->out)
         DG_TRY(dg_mkdirs(o->out, d));
-    DG_TRY(dg_run_predict(opened, words->v + 1, words->n - 1, o->threshold > 0 ? o->threshold : 0.4, false, take, &s, d));
+    for (int i = 1; o->out && i < words->n; i++)
+        keep(&s, words->v[i]);
+    DG_TRY(dg_run_predict(opened, words->v + 1, words->n - 1, threshold, false, take, &s, d));
 out:
     if (s.json)
         puts(s.n ? "\n]" : "[]");
@@ -151,13 +185,18 @@ out:
 static int run(const void *given, const dg_words *words, dg_arena *a)
 {
     const opts *o = given;
+    double      threshold = 0.4;
     int         code;
 
     if (!o->weights) {
         fprintf(stderr, "detrgraph predict: --weights FILE is needed\n");
         return DG_EXIT_USAGE;
     }
-    return dg_launch((int)o->threads, &code) ? code : predict(o, words, a);
+    if (o->threshold && (!dg_parse_f64(o->threshold, &threshold) || threshold < 0 || threshold > 1)) {
+        fprintf(stderr, "detrgraph predict: --threshold %s: a score from 0 to 1 is expected\n", o->threshold);
+        return DG_EXIT_USAGE;
+    }
+    return dg_launch((int)o->threads, &code) ? code : predict(o, words, threshold, a);
 }
 
 const dg_verb dg_verb_predict = {

@@ -46,12 +46,14 @@ static bool read_size(const char *text, dg_size *out)
 
 static void add_word(dg_words *list, const char *word, dg_arena *a)
 {
-    const char **grown = DG_NEW_N(a, list->n + 1, const char *);
+    if ((list->n & (list->n - 1)) == 0) { /* full at 0, 1, 2, 4, ... */
+        const char **grown = DG_NEW_N(a, list->n ? 2 * list->n : 1, const char *);
 
-    if (list->n)
-        memcpy(grown, list->v, (size_t)list->n * sizeof *grown);
-    grown[list->n++] = word;
-    list->v = grown;
+        if (list->n)
+            memcpy(grown, list->v, (size_t)list->n * sizeof *grown);
+        list->v = grown;
+    }
+    list->v[list->n++] = word;
 }
 
 static int set_option(const dg_verb *v, const dg_option *o, const char *value, void *options,
@@ -64,9 +66,10 @@ static int set_option(const dg_verb *v, const dg_option *o, const char *value, v
         *(bool *)at = true;
         return 0;
     case DG_OPTION_INT:
-        if (dg_parse_i64(value, at) && *(int64_t *)at >= 0)
+        if (dg_parse_i64(value, at) && *(int64_t *)at >= 0 && *(int64_t *)at <= INT32_MAX)
             return 0;
-        return usage(v, "--%s %s: expected a whole number", o->name, value);
+        return usage(v, "--%s %s: expected a whole number%s", o->name, value,
+                     dg_parse_i64(value, at) ? ", from 0 to 2147483647" : "");
     case DG_OPTION_NUM:
         if (dg_parse_f64(value, at))
             return 0;
@@ -134,8 +137,9 @@ int dg_options_read(const dg_verb *v, int argc, char **argv, void *options, dg_w
         if (!o || !o->name)
             return unknown_option(v, dg_strndup(a, arg, len));
         if (o->kind == DG_OPTION_MAYBE && !equals) {
-            bool follows =
-                i + 1 < argc && (strcmp(argv[i + 1], "auto") == 0 || dg_is_folder(argv[i + 1]));
+            const char *next = i + 1 < argc ? argv[i + 1] : "-";
+            bool no_word = v->most >= 0 && words->n >= v->most && next[0] != '-'; /* all are there */
+            bool follows = strcmp(next, "auto") == 0 || dg_is_folder(next) || no_word;
             int rc = set_option(v, o, follows ? argv[++i] : "", options, a);
 
             if (rc)

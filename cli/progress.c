@@ -40,6 +40,13 @@ void dg_bar_log(void *ctx, int level, const char *line)
     fflush(stdout);
 }
 
+void dg_log_warning(void *ctx, int level, const char *line)
+{
+    (void)ctx;
+    if (level == DG_WARN)
+        fprintf(stderr, "warning: %s\n", line);
+}
+
 static void add_numbers(dg_str *s, const dg_run_report *r)
 {
     char left[48];

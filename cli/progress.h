@@ -17,6 +17,9 @@ void   dg_bar_clear(dg_bar *b); /* takes the bar away, before anything else is p
 void dg_bar_log(void *ctx, int level, const char *line);
 void dg_bar_report(void *ctx, const dg_run_report *r);
 
+/* For dg_run_options.log of verbs whose standard output programs read: warnings alone, to standard error. */
+void dg_log_warning(void *ctx, int level, const char *line);
+
 /* Prints errors and warnings; source lines are read from the files that they name. */
 void dg_print_diag_files(const dg_diag *d);
 

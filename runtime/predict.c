@@ -12,28 +12,23 @@ typedef struct predictor {
     int             batch, n_feeds;
     dg_feed         feeds[DG_MAX_FEEDS];
     void           *data[DG_MAX_FEEDS];
-    dg_arena       *arena;
+    dg_arena       *arena, *results; /* results: of the batch on its way */
     dg_scratch     *scratch;
     dg_image       *images; /* of the batch, as read */
-    const dg_dataset *names;
+    dg_dataset     *names;
     double          threshold;
 } predictor;
 
-/* Class names come from the evaluation's data, if they are there. */
-static const dg_dataset *find_names(dg_run *run, const dg_scope *scope)
+/* Class names come from the evaluation's data, if they are there. Its images are not looked at. */
+static void open_names(predictor *p)
 {
-    const dg_data *data = NULL;
-    dg_diag       *d = dg_diag_open();
-    dg_log_fn     *log = run->env.log;
+    dg_diag *d = dg_diag_open();
 
-    run->env.log = NULL;
-    if (dg_run_data(run, scope, &data, d) < 0)
-        data = NULL;
-    run->env.log = log;
-    if (!data)
-        dg_log_line(&run->env, DG_INFO, "the evaluation's data cannot be opened: classes are shown by number");
+    if (p->chain.loader->class->open(&p->names, p->chain.loader->conf, p->run->seed, d) < 0) {
+        p->names = NULL;
+        dg_log_line(&p->run->env, DG_WARN, "the evaluation's data cannot be opened: classes are shown by number");
+    }
     dg_diag_close(&d);
-    return data ? data->set : NULL;
 }
 
 static int open_batch(predictor *p, dg_diag *d)
@@ -99,7 +94,7 @@ static double *result(predictor *p, const char *field, dg_shape *shape, dg_diag 
         if (!dot || strcmp(dot + 1, field) != 0)
             continue;
         *shape = g->values.items[v].shape;
-        double *x = DG_NEW_N(p->arena, dg_shape_elements(*shape), double);
+        double *x = DG_NEW_N(p->results, dg_shape_elements(*shape), double);
 
         return dg_exec_get(p->run->current->exec, v, x, d) < 0 ? NULL : x;
     }
@@ -118,7 +113,7 @@ static int hand_over(predictor *p, const char *const *paths, int n, dg_predictio
     for (int slot = 0; rc == 0 && slot < n; slot++) {
         int64_t         k = shape.d[1];
         const dg_image *im = &p->images[slot];
-        dg_mark        *marks = DG_NEW_N(p->arena, k, dg_mark);
+        dg_mark        *marks = DG_NEW_N(p->results, k, dg_mark);
         dg_prediction   one = { paths[slot], im, 0, marks, p->names };
 
         for (int64_t j = slot * k; j < (slot + 1) * k; j++) {
@@ -147,12 +142,12 @@ int dg_run_predict(dg_run *run, const char *const *paths, int n, double threshol
                      "the pipeline has no <evaluate>");
         goto out;
     }
-    DG_TRY(dg_graph_chain(&p.chain, scope, d));
+    DG_TRY(dg_run_chain(scope, &p.chain, d));
     DG_TRY(dg_run_sizes(run, scope, p.arena, &sizes, &n_sizes, &p.batch, d));
     p.size = sizes[0];
     DG_TRY(open_batch(&p, d));
     DG_TRY(dg_run_use(run, scope, p.size, ema, d));
-    p.names = find_names(run, scope);
+    open_names(&p);
     for (int at = 0; at < n; at += p.batch) {
         int m = n - at < p.batch ? n - at : p.batch;
 
@@ -160,11 +155,17 @@ int dg_run_predict(dg_run *run, const char *const *paths, int n, double threshol
         for (int slot = 0; slot < m; slot++)
             DG_TRY(fill(&p, slot, paths[at + slot], d));
         DG_TRY(compute(&p, d));
-        DG_TRY(hand_over(&p, paths + at, m, take, ctx, d));
+        p.results = dg_arena_open();
+        rc = hand_over(&p, paths + at, m, take, ctx, d);
+        dg_arena_close(&p.results);
+        if (rc < 0)
+            goto out;
     }
 out:
     for (int i = 0; i < p.n_feeds; i++)
         dg_free(p.data[i]);
+    if (p.names)
+        p.names->close(p.names->self);
     dg_scratch_close(&p.scratch);
     dg_arena_close(&p.arena);
     return rc;
