@@ -40,7 +40,7 @@ static int print(const options *o, const dg_words *words, const dg_registry *r, 
         dg_schema_print(&out, r);
     else if (words->n == 0)
         dg_reference_list(&out, r);
-    for (int i = 0; i < words->n && !o->schema; i++) {
+    for (int i = 0; i < words->n; i++) {
         if (i)
             dg_str_add(&out, "\n");
         if (!dg_reference_print(&out, r, words->v[i]))
@@ -55,6 +55,12 @@ static int print(const options *o, const dg_words *words, const dg_registry *r, 
 static int run(const void *self, const dg_words *words, dg_arena *a)
 {
     const options *o = self;
+
+    if (o->schema && words->n) {
+        fprintf(stderr, "detrgraph nodes: --schema is of all classes, leave out \"%s\"\n",
+                words->v[0]);
+        return DG_EXIT_USAGE;
+    }
     dg_diag       *d = dg_diag_open();
     dg_registry   *r = dg_builtin_registry(d);
     int            rc = r ? 0 : -DG_EINTERNAL;

@@ -21,7 +21,7 @@ static const dg_option rows[] = {
     { "size", DG_OPTION_SIZE, offsetof(options, size), "WxH", NULL,
       "image size; the first of the sampler's if left out" },
     { "scope", DG_OPTION_STR, offsetof(options, scope), "ID", NULL,
-      "train (the default), evaluate, or its id" },
+      "train (the default), evaluate (the first), or its id" },
     { "precision", DG_OPTION_WORD, offsetof(options, precision), NULL, "f32|bf16|f64",
       "instead of what <train> says" },
     { "threads", DG_OPTION_INT, offsetof(options, threads), "N", NULL,
@@ -44,7 +44,7 @@ static const dg_scope *find_scope(const dg_graph *g, const char *id)
     for (int i = 0; i < g->n_evaluates; i++)
         if (strcmp(id, g->evaluates[i]->id) == 0)
             return g->evaluates[i];
-    return NULL;
+    return strcmp(id, "evaluate") == 0 && g->n_evaluates ? g->evaluates[0] : NULL;
 }
 
 static int64_t precision_of(const options *o, const dg_graph *g)
