@@ -152,7 +152,7 @@ static dg_scope *new_scope(dg_loader *l, const dg_item *item, dg_scope_kind kind
     if (other) {
         const dg_item_attr *a = dg_item_find(item, "id");
 
-        if (kind == DG_SCOPE_TRAIN)
+        if (kind == DG_SCOPE_TRAIN && other->kind == kind)
             dg_report_fail(&l->report, item->frame, item->at, "element-twice",
                            "a second <train>: a pipeline has one");
         else
@@ -162,8 +162,9 @@ static dg_scope *new_scope(dg_loader *l, const dg_item *item, dg_scope_kind kind
                            : other->kind == DG_SCOPE_TRAIN ? "train"
                                                            : "evaluate");
         dg_report_note(&l->report, other->where, "the first stands here");
-        if (kind != DG_SCOPE_TRAIN)
-            dg_report_help(&l->report, "give this one an id of its own");
+        if (kind != DG_SCOPE_TRAIN || other->kind != kind)
+            dg_report_help(&l->report, kind == DG_SCOPE_TRAIN ? "give that one another id"
+                                                              : "give this one an id of its own");
     }
     scope->kind = kind;
     scope->id = id ? id : dg_printf(l->arena, "?%d", item->at.line);
@@ -276,17 +277,40 @@ static void read_model(dg_loader *l, const dg_item *item)
     append(l, &g->models, &g->n_models, scope);
 }
 
+/* What happens every so often does not happen every 0 steps. */
+static void above_zero(dg_loader *l, const dg_item *item, const char *name, dg_when w)
+{
+    const dg_item_attr *a = dg_item_find(item, name);
+
+    if (a && !a->bad && w.unit != DG_NEVER && w.n <= 0)
+        dg_report_fail(&l->report, item->frame, a->value_at, "attr-value",
+                       "%s=\"%s\": expected more than 0", a->name, a->value);
+}
+
+static void train_length(dg_loader *l, const dg_item *item, const dg_train_conf *conf)
+{
+    const dg_item_attr *steps = dg_item_find(item, "steps"), *epochs = dg_item_find(item, "epochs"),
+                       *one = steps ? steps : epochs;
+
+    if (conf->steps > 0 && conf->epochs > 0)
+        dg_report_fail(&l->report, item->frame, epochs->at, "train-length",
+                       "<train> has both steps and epochs: one of them is its length");
+    else if (conf->steps <= 0 && conf->epochs <= 0 && one)
+        dg_report_fail(&l->report, item->frame, one->value_at, "train-length",
+                       "%s=\"%s\": a training has at least one", one->name, one->value);
+    else if (conf->steps <= 0 && conf->epochs <= 0)
+        dg_report_fail(&l->report, item->frame, item->at, "train-length",
+                       "<train> needs steps=\"...\" or epochs=\"...\"");
+}
+
 static void read_train(dg_loader *l, const dg_item *item)
 {
-    dg_train_conf       conf = { 0 };
-    dg_scope           *scope = new_scope(l, item, DG_SCOPE_TRAIN, "train");
-    const dg_item_attr *steps = dg_item_find(item, "steps"), *epochs = dg_item_find(item, "epochs");
+    dg_train_conf conf = { 0 };
+    dg_scope     *scope = new_scope(l, item, DG_SCOPE_TRAIN, "train");
 
-    if (read_structure(l, item, &conf, NULL) && (conf.steps > 0) == (conf.epochs > 0)) {
-        dg_report_fail(&l->report, item->frame, steps && epochs ? epochs->at : item->at,
-                       "train-length",
-                       conf.steps ? "<train> has both steps and epochs: one of them is its length"
-                                  : "<train> needs steps=\"...\" or epochs=\"...\"");
+    if (read_structure(l, item, &conf, NULL)) {
+        train_length(l, item, &conf);
+        above_zero(l, item, "patience", conf.patience);
     }
     scope->steps = conf.steps;
     scope->epochs = conf.epochs;
@@ -300,6 +324,15 @@ static void read_train(dg_loader *l, const dg_item *item)
         l->g->train = scope;
 }
 
+/* Does it make parameters of its own out of those that it is given? */
+static bool averages(const dg_node *node)
+{
+    for (int i = 0; i < node->n_in; i++)
+        if (node->in_types[i]->kind == DG_TYPE_PARAMETERS)
+            return true;
+    return node->broken;
+}
+
 static void read_evaluate(dg_loader *l, const dg_item *item)
 {
     dg_graph        *g = l->g;
@@ -308,7 +341,8 @@ static void read_evaluate(dg_loader *l, const dg_item *item)
     const dg_item_attr *weights = dg_item_find(item, "weights");
     const char         *rest;
 
-    read_structure(l, item, &conf, "id weights");
+    if (read_structure(l, item, &conf, "id weights"))
+        above_zero(l, item, "every", conf.every);
     scope->every = conf.every;
     scope->budget = conf.budget;
     scope->on = conf.on;
@@ -324,6 +358,8 @@ static void read_evaluate(dg_loader *l, const dg_item *item)
                            "weights=\"%s\": %s gives no parameters", weights->value,
                            dg_node_called(l->arena, scope->weights));
             dg_report_note(&l->report, scope->weights->where, "it stands here");
+        } else if (scope->weights && !averages(scope->weights)) {
+            scope->weights = NULL; /* an optimizer gives the weights as trained */
         }
     }
     read_nodes(l, item, scope);
@@ -361,7 +397,8 @@ static void read_checkpoint(dg_loader *l, const dg_item *item)
     const dg_item_attr *best = dg_item_find(item, "best");
 
     no_elements(l, item);
-    read_structure(l, item, &conf, "best");
+    if (read_structure(l, item, &conf, "best"))
+        above_zero(l, item, "every", conf.every);
     if (c->present) {
         dg_report_fail(&l->report, item->frame, item->at, "element-twice",
                        "a second <checkpoint>: a pipeline has one");
@@ -512,6 +549,12 @@ static void read_pipeline(dg_loader *l, const dg_item *root)
     for (const dg_item *k = root->first; k; k = k->next)
         if (k->name)
             read_top(l, k);
+    if (l->g->train && l->g->train->patience.unit != DG_NEVER && !l->g->checkpoint.best_key) {
+        dg_report_fail_unless_holes(&l->report, NULL, l->g->train->where, "patience-best",
+                                    "<train> has patience, but no <checkpoint best=\"@...\"> says "
+                                    "what has to become better");
+        dg_report_help(&l->report, "like <checkpoint best=\"@coco.AP\"/> after <evaluate>");
+    }
     if (!l->g->train && !l->g->n_evaluates)
         dg_report_fail_unless_holes(&l->report, NULL, root->at, "pipeline-empty",
                                     "nothing to do: a pipeline has a <train> or an <evaluate>");

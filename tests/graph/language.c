@@ -77,7 +77,7 @@ static void scopes(void **state)
          "<toy.log in='@loss.terms.loss_b'/></train>"
          "<evaluate every='153 steps' weights='@ema'>" DATA
          "<toy.score id='score' in='@out'/></evaluate>"
-         "<evaluate id='second' every='10 min'>" DATA "<toy.score id='other' in='@out'/></evaluate>"
+         "<evaluate id='second' every='10 min' weights='@opt'>" DATA "<toy.score id='other' in='@out'/></evaluate>"
          "<checkpoint to='runs/x' every='1 epoch' best='@score.AP/red cell' keep='3'/></pipeline>",
          NULL, 0);
     const dg_graph *g = w.g;
@@ -93,7 +93,7 @@ static void scopes(void **state)
     assert_int_equal(g->train->patience.unit, DG_EPOCHS);
     assert_int_equal(g->n_evaluates, 2);
     assert_ptr_equal(g->evaluates[0]->weights, node(&w, "train/ema"));
-    assert_null(g->evaluates[1]->weights);
+    assert_null(g->evaluates[1]->weights); /* what an optimizer gives are the weights as trained */
     assert_string_equal(g->evaluates[1]->id, "second");
     assert_int_equal(g->evaluates[1]->every.unit, DG_MINUTES);
     assert_int_equal(g->evaluates[0]->every.unit, DG_STEPS);
