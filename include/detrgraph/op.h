@@ -274,7 +274,6 @@ DG_PUBLIC dg_val dg_gradient_norm(dg_build *b, dg_val gradients);
 typedef struct dg_group {
     const char *match;        /* POSIX extended regular expression on the parameter's name; NULL: the rest */
     const char *unless;       /* and not this one; may be NULL */
-    double      lr_scale;     /* of the optimizer's learning rate */
     double      weight_decay;
 } dg_group;
 typedef struct dg_adamw_attr {

@@ -78,6 +78,25 @@ static const dg_rule rules[] = {
     { 0 },
 };
 
+/* Draws and changes are a function of the sample's place in the run, which a clock on the wall is not. */
+static void check(dg_check *k, const void *self)
+{
+    const conf *c = self;
+
+    for (int i = 0; i < c->steps.n; i++) {
+        const void    *s = c->steps.v[i].conf;
+        const int      kind = c->steps.v[i].kind;
+        const dg_when *until = kind == PHOTOMETRIC ? &((const photometric *)s)->until
+                               : kind == ZOOM_OUT  ? &((const zoom_out *)s)->until
+                               : kind == IOU_CROP  ? &((const iou_crop *)s)->until
+                                                   : &((const flip *)s)->until;
+
+        if (until->unit == DG_MINUTES)
+            dg_check_fail(k, NULL, "augment-until", "until=\"%g min\" of <%s>: say a step or an epoch, like \"epoch 71\"",
+                          until->n, children[kind].name);
+    }
+}
+
 static bool chance(dg_draw *r, double p)
 {
     return dg_draw_uniform(r) < p;
@@ -202,5 +221,6 @@ const dg_node_class dg_node_augment = {
     .rules = rules,
     .children = children,
     .children_offset = offsetof(conf, steps),
+    .check = check,
     .item = item,
 };

@@ -70,16 +70,17 @@ static void check(dg_check *k, const void *self)
     for (int i = 0; i < c->children.n; i++) {
         const group *g = c->children.v[i].conf;
 
+        if (c->children.v[i].kind == SCHEDULE)
+            dg_schedule_check(k, c->children.v[i].conf);
         if (c->children.v[i].kind == GROUP && g->lr >= 0 && (g->lr_scale < 1 || g->lr_scale > 1))
             dg_check_fail(k, NULL, "group-lr",
                           "group \"%s\" has both lr and lr_scale; one of them is enough", g->match);
     }
 }
 
-/* Over the optimizer's own. */
-static double lr_scale(const conf *c, const group *g)
+static double group_lr(const conf *c, const group *g)
 {
-    return g->lr < 0 ? g->lr_scale : c->lr > 0 ? g->lr / c->lr : 0;
+    return g->lr < 0 ? c->lr * g->lr_scale : g->lr;
 }
 
 static int collect(const conf *c, dg_group out[DG_MAX_GROUPS])
@@ -90,10 +91,10 @@ static int collect(const conf *c, dg_group out[DG_MAX_GROUPS])
         const group *g = c->children.v[i].conf;
 
         if (c->children.v[i].kind == GROUP)
-            out[n++] = (dg_group){ g->match, g->unless, lr_scale(c, g),
+            out[n++] = (dg_group){ g->match, g->unless,
                                    g->weight_decay < 0 ? c->weight_decay : g->weight_decay };
     }
-    out[n++] = (dg_group){ NULL, NULL, 1, c->weight_decay };
+    out[n++] = (dg_group){ NULL, NULL, c->weight_decay };
     return n;
 }
 
@@ -112,16 +113,17 @@ static void control(const void *self, const dg_clock *clock, dg_control *to)
 {
     const conf             *c = self;
     const dg_schedule_conf *schedule = NULL;
-    dg_group                groups[DG_MAX_GROUPS];
     double                  factor, t = (double)(clock->step + 1);
 
     for (int i = 0; i < c->children.n; i++)
         if (c->children.v[i].kind == SCHEDULE)
             schedule = c->children.v[i].conf;
     factor = dg_schedule_factor(schedule, clock);
-    to->n_groups = collect(c, groups);
-    for (int i = 0; i < to->n_groups; i++)
-        to->lr[i] = c->lr * groups[i].lr_scale * factor;
+    to->n_groups = 0;
+    for (int i = 0; i < c->children.n && to->n_groups < MOST_GROUPS; i++)
+        if (c->children.v[i].kind == GROUP)
+            to->lr[to->n_groups++] = factor * group_lr(c, c->children.v[i].conf);
+    to->lr[to->n_groups++] = factor * c->lr;
     to->bias1 = 1 - pow(c->beta1, t);
     to->bias2 = 1 - pow(c->beta2, t);
 }

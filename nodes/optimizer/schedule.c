@@ -22,6 +22,24 @@ const dg_attr dg_schedule_attrs[] = {
     { 0 },
 };
 
+/* Each setting belongs to one kind of decay. */
+void dg_schedule_check(dg_check *k, const dg_schedule_conf *s)
+{
+    if (s->hold.unit != DG_STEPS && s->hold.unit != DG_EPOCHS)
+        dg_check_fail(k, NULL, "schedule-hold",
+                      "hold of <schedule> is a step or an epoch, like \"step 952\"");
+    else if (s->decay != COSINE && s->hold.n > 0)
+        dg_check_fail(k, NULL, "schedule-unused", "hold of <schedule> needs decay=\"cosine\"");
+    if (s->decay != COSINE && s->to > 0)
+        dg_check_fail(k, NULL, "schedule-unused", "to of <schedule> needs decay=\"cosine\"");
+    if (s->decay != MULTISTEP && s->milestones.n)
+        dg_check_fail(k, NULL, "schedule-unused",
+                      "milestones of <schedule> need decay=\"multistep\"");
+    if (s->decay == MULTISTEP && !s->milestones.n)
+        dg_check_fail(k, NULL, "schedule-milestones",
+                      "decay=\"multistep\" of <schedule> needs milestones, like \"40,55\"");
+}
+
 static double steps_of(const dg_when *w, const dg_clock *clock)
 {
     return w->unit == DG_STEPS    ? w->n

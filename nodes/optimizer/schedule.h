@@ -13,6 +13,8 @@ typedef struct dg_schedule_conf {
 
 extern const dg_attr dg_schedule_attrs[];
 
+/* Reports settings that would have no effect. */
+void dg_schedule_check(dg_check *k, const dg_schedule_conf *s);
 /* The factor on the learning rate at the step that the clock names; s NULL: 1. */
 double dg_schedule_factor(const dg_schedule_conf *s, const dg_clock *clock);
 

@@ -355,7 +355,7 @@ static const dg_port step_ports[] = { DG_IN("gradients", "gradients", "gradients
 static const dg_attr step_attrs[] = { DG_NUM(step_conf, lr, 1e-3, 0, 1, "learning rate"), { 0 } };
 static void          step_lower(dg_build *b, const void *conf, const dg_val in[], dg_val out[])
 {
-    static const dg_group rest = { NULL, NULL, 1, 0 };
+    static const dg_group rest = { NULL, NULL, 0 };
     const dg_adamw_attr   attr = { 0.9, 0.999, 1e-8, 0, 0, 1, &rest };
 
     (void)conf;

@@ -32,6 +32,12 @@ static const fault faults[] = {
     { "decoder-queries", "", "", "queries='300'", "", "", "", 64, 64 },
     { "decoder-discrete", "", "", "method='discrete'", "", "", "", 96, 64 },
     { "group-lr", "", "", "", "<group match='norm' lr='1' lr_scale='2'/>", "", "", 64, 64 },
+    { "schedule-hold", "", "", "", "<schedule decay='cosine' hold='never'/>", "", "", 64, 64 },
+    { "schedule-hold", "", "", "", "<schedule decay='cosine' hold='10 min'/>", "", "", 64, 64 },
+    { "schedule-unused", "", "", "", "<schedule hold='step 5'/>", "", "", 64, 64 },
+    { "schedule-unused", "", "", "", "<schedule to='0.1'/>", "", "", 64, 64 },
+    { "schedule-unused", "", "", "", "<schedule decay='cosine' milestones='3'/>", "", "", 64, 64 },
+    { "schedule-milestones", "", "", "", "<schedule decay='multistep'/>", "", "", 64, 64 },
     { "allreduce-gradients", "", "", "", "", "<allreduce id='r' in='@grad' axis='dp' op='max'/>",
       "", 64, 64 },
     { "allreduce-parameters", "", "", "", "", "", "<allreduce id='r' in='@opt' axis='dp'/>", 64,
@@ -126,6 +132,9 @@ static void accepted(void **state)
         { "", "", "", "select='agnostic' learn_query_content='true'", "", "", "", 64, 64 },
         { "", "freeze_at='2'", "version='1'", "version='1' eval_idx='0'",
           "<group match='norm' lr='1e-5'/>", "", "", 64, 64 },
+        { "", "", "", "", "<schedule decay='cosine' hold='epoch 2' to='0.1' warmup='3'/>", "", "",
+          64, 64 },
+        { "", "", "", "", "<schedule decay='multistep' milestones='2,3'/>", "", "", 64, 64 },
     };
 
     (void)state;

@@ -226,9 +226,7 @@ static void groups(void **state)
 {
     rig               r = opened();
     dg_build         *b = r.b;
-    dg_group          g[3] = { { "norm", NULL, 1, 0 },
-                               { "weight", "norm", 0.1, 0.2 },
-                               { NULL, NULL, 1, 0.3 } };
+    dg_group          g[3] = { { "norm", NULL, 0 }, { "weight", "norm", 0.2 }, { NULL, NULL, 0.3 } };
     dg_adamw_attr     attr = { 0.9, 0.999, 1e-8, 0.3, 0.1, 2, g };
     dg_val            loss, grads, norm;
     const adamw_attr *a;
