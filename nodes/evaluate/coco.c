@@ -263,8 +263,8 @@ static int write_results(const state *s, dg_diag *d)
     return rc;
 }
 
-/* The score that these detections would have if a suspicion were true. */
-static double what_if(const state *s, bool any_class, double scale, dg_diag *d)
+/* AP50 if all objects were of one class. */
+static double without_class(const state *s, dg_diag *d)
 {
     const dg_dataset   *data = s->args.data;
     dg_detection       *v = malloc(((size_t)s->n + 1) * sizeof *v);
@@ -277,13 +277,11 @@ static double what_if(const state *s, bool any_class, double scale, dg_diag *d)
             memcpy(v, s->v, (size_t)s->n * sizeof *v);
         if (data->n_truths)
             memcpy(t, data->truths, (size_t)data->n_truths * sizeof *t);
-        for (int64_t i = 0; i < s->n; i++) {
-            v[i].label = any_class ? 0 : v[i].label;
-            v[i].x *= scale, v[i].y *= scale, v[i].w *= scale, v[i].h *= scale;
-        }
-        for (int64_t i = 0; any_class && i < data->n_truths; i++)
+        for (int64_t i = 0; i < s->n; i++)
+            v[i].label = 0;
+        for (int64_t i = 0; i < data->n_truths; i++)
             t[i].label = 0;
-        if (dg_score_open(&score, data->n_items, any_class ? 1 : data->n_classes, t, data->n_truths, v, s->n, d) == 0)
+        if (dg_score_open(&score, data->n_items, 1, t, data->n_truths, v, s->n, d) == 0)
             ap50 = dg_score_number(score, DG_AP50);
     }
     dg_score_close(&score);
@@ -295,7 +293,7 @@ static double what_if(const state *s, bool any_class, double scale, dg_diag *d)
 /* AP is 0 although there are truths and detections: names each cause for which there is evidence. */
 static void explain_zero(const state *s, dg_metrics *m, dg_diag *d)
 {
-    double best = 0, classless = what_if(s, true, 1, d);
+    double best = 0, classless = without_class(s, d);
     bool   found = false;
 
     for (int64_t i = 0; i < s->n; i++)

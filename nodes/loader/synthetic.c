@@ -26,7 +26,7 @@ static const dg_attr attrs[] = {
     DG_INT(conf, width, 160, 32, 4096, "pixels"),
     DG_INT(conf, height, 160, 32, 4096, "pixels"),
     DG_INT(conf, classes, 3, 1, 5, "disc, square, triangle, cross, ring: the first so many"),
-    DG_INT(conf, min_objects, 0, 0, 100, "objects of a scene, at least"),
+    DG_INT(conf, min_objects, 0, 0, 100, "objects of a scene, at least; one that finds no free place is left out"),
     DG_INT(conf, max_objects, 5, 0, 100, "objects of a scene, at most"),
     DG_NUM(conf, smallest, 0.15, 0.02, 1, "side of an object, of the shorter side of the image, at least"),
     DG_NUM(conf, largest, 0.4, 0.02, 1, "at most"),
@@ -239,6 +239,19 @@ static int64_t list(set *s, bool write)
     return n;
 }
 
+/* FNV-1a over all that scenes follow from. */
+static uint64_t digest(const conf *c, int64_t n)
+{
+    const double   v[] = { (double)c->images, (double)c->width, (double)c->height, (double)c->classes, (double)c->min_objects,
+                           (double)c->max_objects, c->smallest, c->largest, (double)c->seed, (double)n };
+    const uint8_t *bytes = (const uint8_t *)v;
+    uint64_t       h = UINT64_C(0xcbf29ce484222325);
+
+    for (size_t i = 0; i < sizeof v; i++)
+        h = (h ^ bytes[i]) * UINT64_C(0x100000001b3);
+    return h;
+}
+
 static int open_set(dg_dataset **data, const void *self, uint64_t seed, dg_diag *d)
 {
     const conf *c = self;
@@ -269,7 +282,7 @@ static int open_set(dg_dataset **data, const void *self, uint64_t seed, dg_diag 
     s->ds.truths = s->truths;
     s->ds.n_truths = n;
     s->ds.report = &s->report;
-    s->ds.digest = (uint64_t)n * UINT64_C(0x100000001b3) ^ (uint64_t)c->seed ^ (uint64_t)c->images << 32;
+    s->ds.digest = digest(c, n);
     *data = &s->ds;
     return 0;
 }

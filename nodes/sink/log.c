@@ -1,5 +1,5 @@
 /* log.c: <log>, numbers for the progress line and metrics.jsonl: the mean of each over the
- * batches between two reports. */
+ * batches between two reports, and of a tensor over its elements. */
 #include "nodes/builtin.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@ typedef struct conf {
 } conf;
 
 static const dg_port ports[] = {
-    DG_IN("in", "any", "a scalar, or a record of scalars"),
+    DG_IN("in", "any", "a number, a tensor, whose mean is shown, or a record of such"),
     { 0 },
 };
 
@@ -53,16 +53,26 @@ static int open_keys(state *s, const dg_sink_batch *b, dg_diag *d)
                                      "no memory for a log of %d numbers", b->n_in);
 }
 
-static double number(const dg_tensor *t)
+static double element(const dg_tensor *t, int64_t i)
 {
     switch (t->dtype) {
     case DG_F64:
-        return *(const double *)t->data;
+        return ((const double *)t->data)[i];
     case DG_I32:
-        return *(const int32_t *)t->data;
+        return ((const int32_t *)t->data)[i];
     default:
-        return (double)*(const float *)t->data;
+        return (double)((const float *)t->data)[i];
     }
+}
+
+static double mean(const dg_tensor *t)
+{
+    int64_t n = dg_shape_elements(t->shape);
+    double  sum = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        sum += element(t, i);
+    return n ? sum / (double)n : 0;
 }
 
 static int take(void *self, const dg_sink_batch *b, dg_diag *d)
@@ -72,7 +82,7 @@ static int take(void *self, const dg_sink_batch *b, dg_diag *d)
     if (!s->keys && open_keys(s, b, d))
         return -DG_EMEMORY;
     for (int i = 0; i < s->n && i < b->n_in; i++)
-        s->sums[i] += number(&b->in[i]);
+        s->sums[i] += mean(&b->in[i]);
     s->n_batches++;
     return 0;
 }
