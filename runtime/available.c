@@ -28,25 +28,75 @@ static int64_t least(int64_t a, int64_t b)
     return a < 0 || b < a ? b : a;
 }
 
-/* What a control group leaves; the page cache that it counts can be taken back. "max" is no number: no limit. */
+typedef struct hierarchy {
+    const char *controller, *root, *limit, *used, *cache;
+} hierarchy;
+
+/* The path of this process's control group, "/a/b"; "" for the root, and where nobody says. */
+static void own_group(char *path, size_t n, const char *controller)
+{
+    FILE  *f = fopen("/proc/self/cgroup", "re");
+    char   line[4096];
+    bool   found = false;
+
+    path[0] = '\0';
+    while (f && !found && fgets(line, sizeof line, f)) { /* "4:cpu,memory:/a/b"; of version 2 "0::/a/b" */
+        char *list = strchr(line, ':'), *at = list ? strchr(list + 1, ':') : NULL;
+
+        if (!at)
+            continue;
+        *at = '\0';
+        for (char *word = list + 1, *end; word && !found; word = *end ? end + 1 : NULL) {
+            end = word + strcspn(word, ",");
+            found = strlen(controller) == (size_t)(end - word) && strncmp(word, controller, (size_t)(end - word)) == 0;
+        }
+        if (found)
+            snprintf(path, n, "%.*s", (int)strcspn(at + 1, "\n"), at + 1);
+    }
+    if (f)
+        fclose(f);
+    if (strcmp(path, "/") == 0)
+        path[0] = '\0';
+}
+
+/* What one group leaves; the page cache that it counts can be taken back. "max" is no number: no limit. */
+static int64_t one_left(int64_t left, const hierarchy *h, const char *group)
+{
+    char    path[4400];
+    int64_t limit, used, cache = 0;
+
+    snprintf(path, sizeof path, "%s%s/%s", h->root, group, h->limit);
+    if (!read_number(path, NULL, &limit))
+        return left;
+    snprintf(path, sizeof path, "%s%s/%s", h->root, group, h->used);
+    if (!read_number(path, NULL, &used))
+        return left;
+    snprintf(path, sizeof path, "%s%s/memory.stat", h->root, group);
+    if (read_number(path, h->cache, &cache)) /* read a moment later: may be the larger */
+        used = used > cache ? used - cache : 0;
+    return least(left, limit > used ? limit - used : 0);
+}
+
+/* The least that this process's group and those around it leave. In a container the mount may begin at its own group,
+ * while the path is that of the host: what is not there is passed over. */
 static int64_t group_left(int64_t left)
 {
-    static const struct {
-        const char *limit, *used, *stat, *cache;
-    } groups[] = {
-        { "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory.stat", "inactive_file " },
-        { "/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes",
-          "/sys/fs/cgroup/memory/memory.stat", "total_inactive_file " },
+    static const hierarchy all[] = {
+        { "", "/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file " },
+        { "memory", "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file " },
     };
 
     for (int i = 0; i < 2; i++) {
-        int64_t limit, used, cache = 0;
+        char group[4096], *slash;
 
-        if (!read_number(groups[i].limit, NULL, &limit) || !read_number(groups[i].used, NULL, &used))
-            continue;
-        if (read_number(groups[i].stat, groups[i].cache, &cache)) /* read a moment later: may be the larger */
-            used = used > cache ? used - cache : 0;
-        left = least(left, limit > used ? limit - used : 0);
+        own_group(group, sizeof group, all[i].controller);
+        for (;;) {
+            left = one_left(left, &all[i], group);
+            slash = strrchr(group, '/');
+            if (!slash)
+                break;
+            *slash = '\0';
+        }
     }
     return left;
 }
