@@ -344,11 +344,3 @@ int dg_xml_parse(dg_xml **root, dg_arena *a, const char *text, size_t n, const c
         *root = r.root;
     return r.rc;
 }
-
-dg_xml_attr *dg_xml_find(const dg_xml *e, const char *name)
-{
-    for (int i = 0; i < e->n_attrs; i++)
-        if (strcmp(e->attrs[i].name, name) == 0)
-            return &e->attrs[i];
-    return NULL;
-}

@@ -38,7 +38,4 @@ typedef struct dg_xml {
 int dg_xml_parse(dg_xml **root, dg_arena *a, const char *text, size_t n, const char *file,
                  dg_diag *d) DG_MUST_USE;
 
-/* The attribute of that name, or NULL. */
-dg_xml_attr *dg_xml_find(const dg_xml *e, const char *name);
-
 #endif

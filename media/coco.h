@@ -1,5 +1,5 @@
-/* coco.h: what media adds to the COCO data sets of data.h: truth for scoring alone, detections
- * in COCO's result form, and the report as text. */
+/* coco.h: what media adds to the COCO data sets of data.h: truth for scoring alone, and
+ * detections in COCO's result form. */
 #ifndef DG_MEDIA_COCO_H
 #define DG_MEDIA_COCO_H
 
@@ -18,10 +18,6 @@ int dg_coco_parse(dg_coco **out, const char *text, size_t n, const char *name, b
 
 /* Fills the report; per_class: zeroed, one count a class. dg_coco_open has done it. */
 void dg_coco_count(dg_data_report *r, int64_t *per_class, const dg_coco *c);
-
-/* The report for people: counts, classes with their ids, the named boxes; several lines. */
-void dg_coco_print(dg_str *out, const dg_coco *c);
-void dg_coco_print_json(dg_str *out, const dg_coco *c);
 
 /* Detections of a file in COCO's result form: [{image_id, category_id, bbox, score}, ...]. An
  * image that the truth lacks is an error; categories it lacks are left out and counted in a

@@ -67,11 +67,6 @@ int dg_params_find_path(const dg_params *p, const char *path)
     return index_of(p, dg_map_get(p->by_path, path));
 }
 
-bool dg_params_sealed(const dg_params *p)
-{
-    return p->sealed;
-}
-
 enum { MAX_ELEMENTS_LOG2 = 40 }; /* far beyond any memory, and far from overflow */
 
 bool dg_shape_fits(dg_shape s)

@@ -16,6 +16,5 @@ int  dg_params_declare(dg_params *p, const dg_param_info *info, dg_diag *d) DG_M
 int  dg_params_find_path(const dg_params *p, const char *path); /* -1 */
 /* Every dimension is at least 1, and the elements are countable: what a parameter or value may be. */
 bool dg_shape_fits(dg_shape s);
-bool dg_params_sealed(const dg_params *p);
 
 #endif
