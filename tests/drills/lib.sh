@@ -19,7 +19,7 @@ now() { echo "${EPOCHREALTIME/,/.}"; }
 begin() {
   local name=$1
   shift
-  rm -rf "${name:?}" "$name.log" "$name.once"
+  rm -rf "${name:?}" "$name.log" "$name.once" "$name.pid"
   { exec "$detrgraph" run drill.xml --out "$name" --set once="$dir/$name.once" "$@" 2>&1 & echo $! >"$name.pid"; wait $! 2>/dev/null; echo "ended with $?"; } |
     while IFS= read -r line; do printf '%s %s\n' "$(now)" "$line"; done >"$name.log" &
   reader=$!
