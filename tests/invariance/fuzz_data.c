@@ -1,0 +1,377 @@
+/* fuzz_data.c: streams of the simulator. A list of items goes through the data nodes at the start
+ * of each epoch; samples come out of it in batches. */
+#include <string.h>
+
+#include "tests/invariance/fuzz_run.h"
+
+static const int width[4][4] = { { 64 }, { 64, 96 }, { 64, 96 }, { 64, 96, 96, 192 } };
+static const int height[4][4] = { { 64 }, { 64, 96 }, { 64, 64 }, { 64, 96, 64, 128 } };
+static const int aspect[4][4] = { { 0 }, { 0, 0 }, { 0, 1 }, { 0, 0, 1, 1 } };
+static const int has_aspects[4] = { 0, 0, 1, 1 };
+
+int fz_place(const fz_rank *k, int axis, int *n)
+{
+    const fz_model *m = k->sim->m;
+    int             at = 0;
+
+    *n = 1;
+    if (axis & FZ_DP) {
+        at = k->dp;
+        *n = m->dp;
+    }
+    if (axis & FZ_TP) {
+        at = at * m->tp + k->tp;
+        *n *= m->tp;
+    }
+    return at;
+}
+
+static fz_dice dice(const fz_rank *k, int node, int seed)
+{
+    uint64_t key = fz_mix(fz_mix(k->sim->seed, (uint64_t)node + 77), (uint64_t)k->plan);
+
+    return (fz_dice){ seed == FZ_SEED_RANK ? fz_mix(key, (uint64_t)k->r + 1) : key, 0 };
+}
+
+static void shuffle(fz_item *v, int n, fz_dice *d)
+{
+    for (int i = n - 1; i > 0; i--) {
+        int     j = fz_below(d, i + 1);
+        fz_item t = v[i];
+
+        v[i] = v[j];
+        v[j] = t;
+    }
+}
+
+/* --- nodes ------------------------------------------------------------------------------------- */
+
+static void load(const fz_rank *k, int node, fz_list *out)
+{
+    const fz_node *n = &k->sim->m->node[node];
+    uint64_t       files = n->files == 1 ? (uint64_t)k->r + 1 : 0;
+    fz_dice        d = { fz_mix(fz_mix(k->sim->seed, (uint64_t)node), files), 0 };
+    int            shy = fz_below(&d, 3);
+
+    out->n = 6 + fz_below(&d, 14);
+    for (int i = 0; i < out->n; i++) {
+        fz_item *it = &out->item[i];
+
+        *it = (fz_item){ .id = i + 20 * (int)(files % 3), .pick = FZ_NONE };
+        it->objects = fz_chance(&d, 35 + 20 * shy) ? 0 : 1 + fz_below(&d, 3);
+        it->aspect = fz_chance(&d, 40);
+    }
+}
+
+/* Notes what a rank was dealt, and looks whether another rank has some of it. */
+static void dealt(fz_rank *k, int node, const fz_list *out)
+{
+    fz_sim  *s = k->sim;
+    int      axis = fz_given(s->m->node[node].axis, 0), n, mine = fz_place(k, axis, &n);
+    uint64_t items = 0;
+
+    for (int i = 0; i < s->m->n_nodes; i++)
+        if (s->m->node[i].op == FZ_LOADER && s->m->node[i].files == 1)
+            return;
+    for (int i = 0; i < out->n; i++)
+        if (!out->item[i].padding)
+            items |= UINT64_C(1) << (out->item[i].id % 64);
+    s->dealt[node][k->r].plan = k->plan + 1;
+    s->dealt[node][k->r].items = items;
+    for (int r = 0; r < s->n_ranks; r++) {
+        fz_rank *o = &s->rank[r];
+        bool     mates = (axis & FZ_DP || o->dp == k->dp) && (axis & FZ_TP || o->tp == k->tp);
+
+        if (mates && fz_place(o, axis, &n) != mine && s->dealt[node][r].plan == k->plan + 1 &&
+            s->dealt[node][r].items & items)
+            fz_part(s, FZ_DEALT_TWICE, "ranks %d and %d got the same item of <%s id=\"%s\"> in epoch %d", r, k->r,
+                    fz_classes[s->m->node[node].op].name, s->m->node[node].id, k->epoch);
+    }
+}
+
+/* Deals the items [from, to) of in, or its picks, over the axis. */
+static void deal(const fz_rank *k, const fz_node *n, const fz_list *in, const int unit[], int n_units, fz_list *out)
+{
+    int ranks, mine = fz_place(k, fz_given(n->axis, 0), &ranks), equal = fz_given(n->equal, FZ_EQ_NONE);
+    int whole = equal == FZ_EQ_PAD ? (n_units + ranks - 1) / ranks * ranks
+                : equal == FZ_EQ_DROP ? n_units / ranks * ranks : n_units;
+
+    for (int i = mine; i < whole; i += ranks)
+        for (int j = 0; j < in->n; j++) {
+            int at = in->picks && !in->loose ? in->item[j].pick : j;
+
+            if (at != unit[i % n_units] || out->n == FZ_ITEMS)
+                continue;
+            out->item[out->n] = in->item[j];
+            out->item[out->n++].padding |= i >= n_units;
+        }
+}
+
+static void partition(fz_rank *k, int node, const fz_list *given, fz_list *out)
+{
+    const fz_node *n = &k->sim->m->node[node];
+    fz_dice        d = dice(k, node, fz_given(n->seed, FZ_SEED_RANK));
+    fz_list        in = *given;
+    int            unit[FZ_ITEMS], n_units = 0, kinds = n->aligned == 1 ? 8 : 1;
+
+    if (n->shuffle == 1 && !(in.picks && !in.loose))
+        shuffle(in.item, in.n, &d);
+    out->picks = in.picks;
+    out->loose = in.loose;
+    for (int c = 0; c < kinds; c++) {
+        n_units = 0;
+        for (int j = 0; j < in.n; j++) {
+            const fz_item *it = &in.item[j];
+            int            kind = in.picks ? it->w / 32 % 4 + 4 * (it->h / 64 % 2) : it->aspect;
+            int            at = in.picks && !in.loose ? it->pick : j;
+
+            if ((kinds == 1 || kind == c) && (!n_units || unit[n_units - 1] != at))
+                unit[n_units++] = at;
+        }
+        if (n->shuffle == 1 && in.picks && !in.loose)
+            for (int i = n_units - 1; i > 0; i--) {
+                int j = fz_below(&d, i + 1), t = unit[i];
+
+                unit[i] = unit[j];
+                unit[j] = t;
+            }
+        if (n_units)
+            deal(k, n, &in, unit, n_units, out);
+    }
+    /* pick numbers follow the new order */
+    for (int i = 0, last = FZ_NONE, number = FZ_NONE; out->picks && i < out->n; i++) {
+        number += out->item[i].pick != last;
+        last = out->item[i].pick;
+        out->item[i].pick = number;
+    }
+    dealt(k, node, out);
+}
+
+static int batch_of(const fz_node *n)
+{
+    return fz_given(n->batch, 2) < 1 ? 1 : fz_given(n->batch, 2) > 4 ? 4 : fz_given(n->batch, 2);
+}
+
+/* Cuts the items of one aspect into batches; with an axis, into batches of all its ranks. */
+static void cut(fz_rank *k, const fz_node *n, const fz_item *v, int n_items, int group, fz_dice *d, fz_list *out,
+                int *pick)
+{
+    int sizes = fz_given(n->sizes, 0), batch = batch_of(n), ranks, mine = fz_place(k, fz_given(n->axis, 0), &ranks);
+    int whole = batch * ranks, tail = fz_given(n->tail, FZ_TAIL_KEEP);
+
+    for (int from = 0; from < n_items; from += whole) {
+        int left = n_items - from, size, tries = 0;
+        /* with an axis, the last batch is kept by those ranks that have something of it */
+        bool kept = left >= whole || tail == FZ_TAIL_PAD || (tail == FZ_TAIL_KEEP && mine * batch < left);
+
+        do
+            size = fz_below(d, fz_n_sizes[sizes]);
+        while (aspect[sizes][size] != group && ++tries < 1000);
+        for (int j = 0; kept && j < batch && out->n < FZ_ITEMS; j++) {
+            int      at = mine * batch + j;
+            fz_item *it = &out->item[out->n++];
+
+            *it = v[at < left ? from + at : from + (at - left) % left];
+            it->padding |= at >= left;
+            if (at >= left && tail == FZ_TAIL_KEEP) { /* the last batch is smaller */
+                out->n--;
+                break;
+            }
+            it->pick = *pick;
+            it->w = width[sizes][size];
+            it->h = height[sizes][size];
+        }
+        ++*pick;
+    }
+}
+
+static void sample(fz_rank *k, int node, const fz_list *in, fz_list *out)
+{
+    const fz_node *n = &k->sim->m->node[node];
+    fz_dice        d = dice(k, node, fz_given(n->seed, FZ_SEED_SHARED));
+    int            sizes = fz_given(n->sizes, 0), pick = 0, n_picks, order[FZ_ITEMS];
+    fz_list        all = { 0 };
+
+    for (int g = 0; g <= has_aspects[sizes]; g++) {
+        fz_item v[FZ_ITEMS];
+        int     n_items = 0;
+
+        for (int i = 0; i < in->n; i++)
+            if (!has_aspects[sizes] || in->item[i].aspect == g)
+                v[n_items++] = in->item[i];
+        if (n->shuffle != 0)
+            shuffle(v, n_items, &d);
+        cut(k, n, v, n_items, g, &d, &all, &pick);
+    }
+    n_picks = pick;
+    for (int i = 0; i < n_picks; i++)
+        order[i] = i;
+    for (int i = n_picks - 1; i > 0 && n->shuffle != 0 && n->op == FZ_SAMPLER; i--) {
+        int j = fz_below(&d, i + 1), t = order[i];
+
+        order[i] = order[j];
+        order[j] = t;
+    }
+    pick = 0;
+    for (int i = 0; i < n_picks; i++) {
+        int before = out->n;
+
+        for (int j = 0; j < all.n; j++)
+            if (all.item[j].pick == order[i]) {
+                out->item[out->n] = all.item[j];
+                out->item[out->n++].pick = pick;
+            }
+        pick += out->n > before;
+    }
+    out->picks = true;
+    if (n->axis != FZ_NONE)
+        dealt(k, node, out);
+}
+
+static void augment(fz_rank *k, int node, const fz_list *in, fz_list *out)
+{
+    const fz_node *n = &k->sim->m->node[node];
+    int            seed = fz_given(n->seed, FZ_SEED_SAMPLE);
+    fz_dice        d = dice(k, node, seed);
+
+    *out = *in;
+    for (int i = 0; i < out->n; i++) {
+        fz_item *it = &out->item[i];
+        uint64_t h = fz_roll(&d);
+
+        if (seed == FZ_SEED_SAMPLE) /* its own, whoever draws it */
+            h = fz_mix(fz_mix(d.key, (uint64_t)it->id), it->padding);
+        it->draw = fz_mix(it->draw, h);
+        if (it->objects > 0 && h % 3 == 0)
+            it->objects--; /* cropped away */
+    }
+}
+
+static void filter(const fz_node *n, const fz_list *in, fz_list *out)
+{
+    out->picks = in->picks;
+    out->loose = in->picks;
+    for (int i = 0; i < in->n; i++)
+        if (in->item[i].objects >= fz_given(n->min_objects, 1))
+            out->item[out->n++] = in->item[i];
+}
+
+/* A node that declares that it may drop samples: by draws of the sample. */
+static void crop(fz_rank *k, int node, const fz_list *in, fz_list *out)
+{
+    out->picks = in->picks;
+    out->loose = in->picks;
+    for (int i = 0; i < in->n; i++)
+        if (fz_mix(fz_mix(k->sim->seed, (uint64_t)node + 5), (uint64_t)in->item[i].id + in->item[i].draw) % 4)
+            out->item[out->n++] = in->item[i];
+}
+
+static fz_end equalize(fz_rank *k, int node, const fz_list *in, fz_list *out)
+{
+    bool whole = in->picks && !in->loose; /* counts picks */
+    int  units = !whole ? in->n : in->n ? in->item[in->n - 1].pick + 1 : 0;
+
+    if (!k->answered)
+        k->ask = (fz_request){ .what = FZ_LEAST, .node = node, .axis = fz_given(k->sim->m->node[node].axis, 0),
+                               .least = units, .count = 1 };
+    if (!fz_meet(k))
+        return FZ_WAIT;
+    *out = *in;
+    while (out->n && (whole ? out->item[out->n - 1].pick >= k->ask.least : out->n > k->ask.least))
+        out->n--;
+    return FZ_WENT_ON;
+}
+
+fz_end fz_stream_node(fz_rank *k, int node)
+{
+    const fz_node *n = &k->sim->m->node[node];
+    const fz_list *in = n->n_in && n->in[0].node != FZ_NONE ? k->list[n->in[0].node] : NULL;
+    fz_list       *out;
+
+    if (!k->list[node]) {
+        for (int i = 0; i < FZ_LISTS; i++) {
+            bool taken = false;
+
+            for (int j = 0; j < k->sim->m->n_nodes; j++)
+                taken |= k->list[j] == &k->lists[i];
+            if (!taken) {
+                k->list[node] = &k->lists[i];
+                break;
+            }
+        }
+    }
+    out = k->list[node];
+    if (!out || (!in && n->op != FZ_LOADER))
+        return FZ_WENT_ON;
+    memset(out, 0, sizeof *out);
+    switch (n->op) {
+    case FZ_LOADER: load(k, node, out); break;
+    case FZ_PARTITION: partition(k, node, in, out); break;
+    case FZ_FILTER: filter(n, in, out); break;
+    case FZ_CROP: crop(k, node, in, out); break;
+    case FZ_EQUALIZE: return equalize(k, node, in, out);
+    case FZ_SAMPLER:
+    case FZ_PLAIN: sample(k, node, in, out); break;
+    case FZ_AUGMENT: augment(k, node, in, out); break;
+    default: *out = *in;
+    }
+    return FZ_WENT_ON;
+}
+
+/* --- batches ----------------------------------------------------------------------------------- */
+
+bool fz_stream_next(fz_rank *k)
+{
+    const fz_list *l = k->stream.last;
+    int            batch = 2, at = k->stream.at;
+
+    for (int i = 0; i < k->sim->m->n_nodes; i++)
+        if ((k->sim->m->node[i].op == FZ_SAMPLER || k->sim->m->node[i].op == FZ_PLAIN) && k->sim->m->node[i].scope == k->scope)
+            batch = batch_of(&k->sim->m->node[i]);
+    memset(&k->batch, 0, sizeof k->batch);
+    if (!l || at >= l->n)
+        return false;
+    while (k->stream.at < l->n && k->batch.n < batch && (l->loose || l->item[k->stream.at].pick == l->item[at].pick))
+        k->batch.item[k->batch.n++] = l->item[k->stream.at++];
+    k->w_px = k->batch.item[0].w;
+    k->h_px = k->batch.item[0].h;
+    return true;
+}
+
+static fz_val tensor(int nd, int a, int b, int c, int d)
+{
+    return (fz_val){ .there = true, .nd = nd, .dim = { a, b, c, d } };
+}
+
+void fz_stream_batch(fz_rank *k, int node)
+{
+    int      b = k->batch.n, objects = 0, most = 0, least = 1 << 20;
+    uint64_t h = (uint64_t)(k->w_px * 1000 + k->h_px);
+    fz_val  *out = k->out[node];
+
+    for (int i = 0; i < b; i++) {
+        const fz_item *it = &k->batch.item[i];
+
+        objects += it->objects;
+        most = it->objects > most ? it->objects : most;
+        least = it->objects < least ? it->objects : least;
+        h = fz_mix(fz_mix(h, (uint64_t)it->id), it->draw + (uint64_t)it->objects);
+    }
+    out[0] = tensor(4, b, k->h_px, k->w_px, 3);
+    if (h % 6) { /* else: nothing but black */
+        out[0].sum = fz_unit(h) * b;
+        out[0].max = fz_unit(fz_mix(h, 1));
+        out[0].min = fz_unit(fz_mix(h, 2)) * out[0].max;
+    }
+    out[1] = (fz_val){ .there = true, .sum = objects, .max = most, .min = least };
+    out[2] = tensor(2, b, 8, 0, 0);
+    out[2].sum = objects ? (double)(h % 3) : 0;
+    out[2].max = objects ? (double)(h % 3) : 0;
+    out[3] = tensor(3, b, 8, 4, 0);
+    out[3].sum = objects ? 0.1 + fz_unit(fz_mix(h, 3)) * objects : 0;
+    out[3].max = objects ? fz_unit(fz_mix(h, 4)) : 0;
+    out[4] = tensor(1, b, 0, 0, 0);
+    out[4].sum = objects;
+    out[4].max = most;
+    out[4].min = least;
+}

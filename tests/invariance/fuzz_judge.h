@@ -1,0 +1,23 @@
+/* fuzz_judge.h: what the engine says of a pipeline. */
+#ifndef DG_TESTS_INVARIANCE_FUZZ_JUDGE_H
+#define DG_TESTS_INVARIANCE_FUZZ_JUDGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { FZ_CODES = 12 };
+extern const char *const fz_codes[FZ_CODES]; /* "DG-PRES", ... */
+
+typedef struct fz_opinion {
+    uint32_t codes;  /* bit i: fz_codes[i] */
+    bool     broken; /* it has other errors */
+} fz_opinion;
+
+typedef struct fz_judge fz_judge;
+fz_judge  *fz_judge_open(void);
+void       fz_judge_close(fz_judge **j);
+/* text: NULL, or receives what was reported. */
+fz_opinion fz_judge_ask(fz_judge *j, const char *xml, size_t n, char *text, size_t text_n);
+
+#endif

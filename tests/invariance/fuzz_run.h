@@ -1,0 +1,156 @@
+/* fuzz_run.h: executes a model as the ranks of its mesh would, and watches whether they part.
+ *
+ * Every rank runs the nodes on values of its own until it reaches a collective; there it waits
+ * until all members of the group stand at one. If they stand at the same one (node, operation,
+ * element count, root, capture), they get its result and go on. If not, or if nobody can go on,
+ * the ranks have diverged. They also have if, at the end, state that all hold alike differs.
+ * Tensors are their dimensions and three numbers (sum, largest, smallest), for no more is ever
+ * asked of them. */
+#ifndef DG_TESTS_INVARIANCE_FUZZ_RUN_H
+#define DG_TESTS_INVARIANCE_FUZZ_RUN_H
+
+#include "tests/invariance/fuzz_model.h"
+
+enum { FZ_RANKS = 4, FZ_ITEMS = 48, FZ_LISTS = 16, FZ_KEYS = FZ_IN, FZ_PARAMS = 128 };
+
+typedef enum fz_verdict {
+    FZ_SAME,
+    FZ_OTHER_COLLECTIVE, /* two members of a group stand at different ones */
+    FZ_OTHER_COUNT,      /* at the same one with operands of different size */
+    FZ_WAITS,            /* one waits for ever */
+    FZ_OTHER_STATE,      /* weights, moments, average, running statistics, best */
+    FZ_OTHER_NORMALISER,
+    FZ_DEALT_TWICE,      /* two ranks got the same item of a partition */
+    FZ_WRONG_DEVICE,
+    FZ_NEVER_READY,      /* a bucket waits for a gradient that no wire can give */
+    FZ_MULTIPLIED,       /* in no run did the operands of a sum differ: it multiplies */
+    FZ_N_VERDICTS,
+} fz_verdict;
+extern const char *const fz_verdicts[FZ_N_VERDICTS];
+
+typedef struct fz_fault { fz_verdict kind; char text[400]; } fz_fault;
+
+/* What can be seen without a run: devices, parameters that no wire leads to. */
+bool fz_still(const fz_model *m, fz_fault *f);
+
+/* Operands of each allreduce with op="sum" over several runs, along either axis: how often it
+ * fired, and how often operands differed. */
+typedef struct fz_sums { int fired[2][FZ_NODES], differed[2][FZ_NODES]; } fz_sums;
+
+/* One run; true if the ranks diverge. sums: NULL, or counted up. */
+bool fz_run(const fz_model *m, uint64_t seed, fz_fault *f, fz_sums *sums);
+
+/* --- what follows is shared by the files of the simulator -------------------------------------- */
+
+typedef struct fz_set { uint64_t bits[2]; } fz_set; /* of parameters */
+
+typedef struct fz_val {
+    bool   there, bad; /* bad: not finite */
+    int    nd, dim[4];
+    double sum, max, min;
+    fz_set grad; /* parameters that it is connected to */
+} fz_val;
+
+typedef struct fz_grads { fz_set has; double g[FZ_PARAMS]; } fz_grads;
+
+/* An item of a stream: of a data set, or a sample of a pick. */
+typedef struct fz_item { int id, objects, aspect, pick, w, h; uint64_t draw; bool padding; } fz_item;
+typedef struct fz_list { int n; bool picks, loose; fz_item item[FZ_ITEMS]; } fz_list; /* loose: samples were lost */
+
+typedef enum fz_what {
+    FZ_BARRIER, FZ_COMBINE, FZ_GRADIENTS, FZ_ROOT, FZ_GATHER, FZ_VOTES, FZ_LEAST,
+} fz_what;
+typedef struct fz_request {
+    fz_what   what;
+    int       node, axis, root, how;
+    uint64_t  count; /* of elements, keys and all; 0: whatever comes */
+    bool      captured;
+    int       n_vals;
+    fz_val    v[FZ_KEYS + 1];
+    fz_grads *g;
+    long      least;
+} fz_request;
+
+typedef enum fz_state {
+    FZ_S_EPOCH, FZ_S_STREAM, FZ_S_HEAD, FZ_S_NODES, FZ_S_ITERATED, FZ_S_SCOPE_END, FZ_S_EPOCH_END, FZ_S_DONE,
+} fz_state;
+
+typedef struct fz_sim fz_sim;
+typedef struct fz_rank {
+    fz_sim    *sim;
+    int        r, dp, tp;
+    fz_state   state, back; /* back: where an evaluation returns to */
+    bool       blocked, answered;
+    fz_request ask;
+    fz_dice    own; /* numbers that no other rank has */
+    /* values */
+    fz_val   out[FZ_NODES][FZ_OUT], key[FZ_NODES][FZ_KEYS];
+    fz_grads grads[FZ_NODES];
+    double   w[FZ_PARAMS];
+    uint64_t state_of[FZ_NODES + FZ_PARAMS]; /* history of each piece of replicated state */
+    int      evaluated;
+    /* time */
+    int  epoch, step, scope, evaluation, iteration, plan;
+    bool stopped, ended, lost, begun; /* training, this evaluation, this batch; an epoch has begun */
+    /* stream of the scope, and the one that training goes on with after an evaluation */
+    struct stream { fz_list *last; int at, samples; } stream, kept;
+    int      kept_iteration, kept_plan;
+    fz_list *list[FZ_NODES];
+    fz_list  lists[FZ_LISTS];
+    fz_list  batch;
+    int      w_px, h_px;
+    int      late[FZ_NODES]; /* streams that loader threads exchange: at which iteration */
+    /* place in the iteration */
+    int  order[FZ_NODES], n_order, pos, loop, trips[FZ_NODES], used;
+    uint64_t turn; /* of the loops around */
+    uint64_t sizes_met[16];
+    int      n_sizes_met;
+    bool     captured;
+    /* metrics */
+    double metric[FZ_NODES], best;
+    int    without;
+} fz_rank;
+
+struct fz_sim {
+    const fz_model *m;
+    uint64_t        seed;
+    int             n_ranks;
+    bool            meets[2]; /* is there a collective in the scope? */
+    fz_rank         rank[FZ_RANKS];
+    fz_fault       *fault;
+    fz_sums        *sums;
+    struct { int plan; uint64_t items; } dealt[FZ_NODES][FZ_RANKS];
+    struct { bool there; double value; } divisor[FZ_NODES][FZ_RANKS][16];
+    long work;
+};
+
+/* What came of a node. */
+typedef enum fz_end { FZ_WENT_ON, FZ_WAIT, FZ_LOST_BATCH, FZ_LEFT_OUT } fz_end;
+
+fz_end fz_fire(fz_rank *k, int node);
+bool   fz_guard(const fz_rank *k, const fz_node *n);
+/* Posts what k->ask holds; true once the answer is there. */
+bool fz_meet(fz_rank *k);
+void fz_part(fz_sim *s, fz_verdict kind, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+const fz_val *fz_at(const fz_rank *k, fz_wire w);
+/* This rank's number among those of an axis, and how many they are. */
+int fz_place(const fz_rank *k, int axis, int *n);
+
+/* Streams: the list of a data node for this plan; WAIT at an equalize. */
+fz_end fz_stream_node(fz_rank *k, int node);
+/* Next batch into k->batch; false: the stream has ended. */
+bool fz_stream_next(fz_rank *k);
+void fz_stream_batch(fz_rank *k, int node); /* outputs of <batch> */
+
+static inline void fz_add(fz_set *s, int i)
+{
+    s->bits[i / 64] |= UINT64_C(1) << (i % 64);
+}
+static inline bool fz_in(const fz_set *s, int i)
+{
+    return s->bits[i / 64] >> (i % 64) & 1;
+}
+/* Parameters of a model's decoder: those of its denoising, box and class heads. */
+enum { FZ_P_DENOISING = 96, FZ_P_BOX = 104, FZ_P_CLASS = 112 };
+
+#endif
