@@ -154,6 +154,50 @@ static void offer_batch(drawer *w, int at)
     propose(w, (offer){ wire(at, 4), FZ_T_LABELS, 3, false, true, true, false });
 }
 
+static int equalize(drawer *w, int in)
+{
+    int at = stream(w, FZ_EQUALIZE, in);
+
+    w->m->node[at].axis = w->everywhere;
+    return at;
+}
+
+/* What happens to a data set before it is sampled. */
+static int choose_items(drawer *w, int at)
+{
+    if (fz_chance(w->d, 15))
+        at = stream(w, FZ_FILTER, at);
+    at = partition(w, at);
+    if (fz_chance(w->d, 30)) {
+        at = stream(w, FZ_FILTER, at);
+        if (fz_chance(w->d, 85))
+            at = equalize(w, at);
+    } else if (fz_chance(w->d, 25)) {
+        at = equalize(w, at);
+    }
+    return at;
+}
+
+/* What happens to samples. */
+static int change_samples(drawer *w, int at)
+{
+    for (int i = fz_below(w->d, 3); i > 0; i--) {
+        int k = fz_below(w->d, 100);
+
+        if (k < 75)
+            at = augment(w, at);
+        else if (k < 92)
+            at = resize(w, at);
+        else if (k < 97)
+            at = stream(w, FZ_CROP, at);
+        else {
+            at = stream(w, FZ_BROADCAST, at);
+            w->m->node[at].axis = FZ_DP;
+        }
+    }
+    return at;
+}
+
 static void data(drawer *w)
 {
     int at = stream(w, FZ_LOADER, FZ_NONE), kind = fz_below(w->d, 100);
@@ -165,45 +209,12 @@ static void data(drawer *w)
         if (fz_chance(w->d, 15))
             at = stream(w, FZ_FILTER, at);
         at = sampler(w, at, true);
-    } else if (kind < 85) {
-        at = partition(w, at);
-        if (fz_chance(w->d, 25))
-            at = stream(w, FZ_FILTER, at);
-        if (fz_chance(w->d, 50)) {
-            at = stream(w, FZ_EQUALIZE, at);
-            w->m->node[at].axis = w->everywhere;
-        }
-        at = sampler(w, at, false);
-        if (fz_chance(w->d, 70)) {
-            at = stream(w, FZ_EQUALIZE, at);
-            w->m->node[at].axis = w->everywhere;
-        }
-    } else if (kind < 93) {
-        at = sampler(w, at, false); /* every rank sees all */
+    } else if (kind < 88) {
+        at = sampler(w, choose_items(w, at), false);
     } else {
-        at = sampler(w, at, false);
-        at = partition(w, at);
+        at = sampler(w, at, false); /* every rank sees all */
     }
-    for (int i = fz_below(w->d, 3); i > 0; i--) {
-        int k = fz_below(w->d, 100);
-
-        if (k < 70)
-            at = augment(w, at);
-        else if (k < 84)
-            at = resize(w, at);
-        else if (k < 90)
-            at = stream(w, FZ_CROP, at);
-        else if (k < 98)
-            at = stream(w, FZ_FILTER, at);
-        else {
-            at = stream(w, FZ_BROADCAST, at);
-            w->m->node[at].axis = FZ_DP;
-        }
-        if (k >= 84 && k < 98 && fz_chance(w->d, 85)) {
-            at = stream(w, FZ_EQUALIZE, at);
-            w->m->node[at].axis = w->everywhere;
-        }
-    }
+    at = change_samples(w, at);
     at = stream(w, FZ_BATCH, at);
     offer_batch(w, at);
 }
