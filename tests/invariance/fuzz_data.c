@@ -157,7 +157,8 @@ static void cut(fz_rank *k, const fz_node *n, const fz_item *v, int n_items, int
                 int *pick)
 {
     int sizes = fz_given(n->sizes, 0), batch = batch_of(n), ranks, mine = fz_place(k, fz_given(n->axis, 0), &ranks);
-    int whole = batch * ranks, tail = fz_given(n->tail, FZ_TAIL_KEEP);
+    /* what a stream that never ends leaves over begins its next round */
+    int whole = batch * ranks, tail = n->repeat == 1 ? FZ_TAIL_DROP : fz_given(n->tail, FZ_TAIL_KEEP);
 
     for (int from = 0; from < n_items; from += whole) {
         int left = n_items - from, size, tries = 0;

@@ -184,13 +184,15 @@ static int change_samples(drawer *w, int at)
     for (int i = fz_below(w->d, 3); i > 0; i--) {
         int k = fz_below(w->d, 100);
 
-        if (k < 75)
+        if (k < 72)
             at = augment(w, at);
-        else if (k < 92)
+        else if (k < 87)
             at = resize(w, at);
-        else if (k < 97)
-            at = stream(w, FZ_CROP, at);
-        else {
+        else if (k < 97) {
+            at = stream(w, k < 92 ? FZ_CROP : FZ_FILTER, at);
+            if (fz_chance(w->d, 80))
+                at = equalize(w, at);
+        } else {
             at = stream(w, FZ_BROADCAST, at);
             w->m->node[at].axis = FZ_DP;
         }
@@ -211,8 +213,12 @@ static void data(drawer *w)
         at = sampler(w, at, true);
     } else if (kind < 88) {
         at = sampler(w, choose_items(w, at), false);
+        if (w->m->node[at].op == FZ_SAMPLER ? fz_chance(w->d, 80) : fz_chance(w->d, 10))
+            at = equalize(w, at);
     } else {
         at = sampler(w, at, false); /* every rank sees all */
+        if (fz_chance(w->d, 40))
+            at = partition(w, at);
     }
     at = change_samples(w, at);
     at = stream(w, FZ_BATCH, at);
@@ -645,6 +651,7 @@ static void detector_model(drawer *w)
     n = add(w, FZ_DECODER);
     n->in[0] = wire(bb + 1, 0);
     n->in[1] = wire(1, 0);
+    n->norm = fz_chance(w->d, 95) ? norm : FZ_NONE;
     w->scope = scope;
 }
 
@@ -786,7 +793,7 @@ void fz_bypass(fz_model *m, int node)
             if (n->in[k].node == node)
                 n->in[k] = (fz_wire){ from.node, from.port, n->in[k].key };
         if (n->when.node == node)
-            n->when = from;
+            n->when = (fz_wire){ from.node, from.port, n->when.key };
     }
     m->node[node].dead = true;
 }
@@ -841,6 +848,14 @@ static void spoil_node(drawer *w, fz_node *n, int i)
     }
 }
 
+static bool equalized(const fz_model *m, int scope)
+{
+    for (int i = 0; i < m->n_nodes; i++)
+        if (m->node[i].scope == scope && m->node[i].op == FZ_EQUALIZE && !m->node[i].dead)
+            return true;
+    return false;
+}
+
 /* A guard that comes from before the node. */
 static void spoil_guard(drawer *w, fz_node *n, int i)
 {
@@ -849,6 +864,9 @@ static void spoil_guard(drawer *w, fz_node *n, int i)
         fz_node *g = &w->m->node[at];
         bool     scalar = fz_classes[g->op].flags & FZ_SCALAR || g->op == FZ_TEST || g->op == FZ_MEAN;
 
+        /* what comes before the sampler is done once an epoch; what equalize counts has no guards */
+        if (fz_classes[n->op].flags & FZ_DATA && (n->op < FZ_AUGMENT || equalized(w->m, n->scope)))
+            return;
         if (at < i && scalar && g->scope == n->scope && !g->dead && n->op != FZ_LOADER && n->scope < FZ_IN_MODEL &&
             n->op != FZ_SKIP && n->op != FZ_STOP && n->op != FZ_BATCH) {
             n->when = wire(at, 0);
@@ -899,6 +917,14 @@ static void mesh(drawer *w)
         m->on_fail = fz_below(w->d, 2);
 }
 
+static bool learned(const fz_model *m)
+{
+    for (int i = 0; i < m->n_nodes; i++)
+        if (m->node[i].op == FZ_BACKWARD)
+            return true;
+    return false;
+}
+
 void fz_draw(fz_model *m, uint64_t seed)
 {
     drawer w = { .m = m, .dice = { fz_mix(seed, 4711), 0 }, .scope = FZ_IN_TRAIN, .loop = FZ_NONE };
@@ -931,8 +957,14 @@ void fz_draw(fz_model *m, uint64_t seed)
         }
     }
     step_of_training(&w);
-    if (fz_chance(w.d, 25))
+    if (fz_chance(w.d, 25)) {
+        int before = m->n_nodes;
+
         body(&w, 1 + fz_below(w.d, 3));
+        for (int i = before; i < m->n_nodes; i++) /* too late to learn anything */
+            if (fz_classes[m->node[i].op].flags & FZ_TRAINED && fz_chance(w.d, learned(m) ? 90 : 100))
+                m->node[i].frozen = 1;
+    }
     if (fz_chance(w.d, 35))
         evaluation(&w);
     if (fz_chance(w.d, 45))

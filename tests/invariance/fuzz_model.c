@@ -63,7 +63,7 @@ const fz_class fz_classes[FZ_N_OPS] = {
 #define AXES (OP(PARTITION) | OP(EQUALIZE) | OP(SAMPLER) | OP(PLAIN) | OP(ALLREDUCE) | OP(REDUCE) | OP(BROADCAST) | OP(AGREE) | \
               OP(ALLGATHER) | OP(ALLGATHERV) | OP(DENOISING) | OP(LOSS) | OP(METRIC) | OP(COCO))
 #define SAMPLERS (OP(SAMPLER) | OP(PLAIN))
-#define NORMS (OP(NORM) | OP(BACKBONE) | OP(ENCODER))
+#define NORMS (OP(NORM) | OP(BACKBONE) | OP(ENCODER) | OP(DECODER))
 const fz_attr fz_attrs[] = {
     ROW(images, FZ_INT, NULL, OP(LOADER)),
     ROW(files, FZ_WORD, "same|rank", OP(LOADER)),
@@ -200,7 +200,8 @@ bool fz_launches(const fz_model *m, int i)
     switch (n->op) {
     case FZ_NORM:
     case FZ_BACKBONE:
-    case FZ_ENCODER: return n->norm == FZ_SYNC_NORM;
+    case FZ_ENCODER:
+    case FZ_DECODER: return n->norm == FZ_SYNC_NORM;
     case FZ_DENOISING:
     case FZ_LOSS:
     case FZ_METRIC:

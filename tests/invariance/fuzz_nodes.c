@@ -289,23 +289,26 @@ static fz_end backbone(fz_rank *k, int node)
     return FZ_WENT_ON;
 }
 
-static void decoder(fz_rank *k, int node)
+static fz_end decoder(fz_rank *k, int node)
 {
     const fz_model *m = k->sim->m;
     const fz_node  *n = &m->node[node];
     fz_set          all = connections(k, n);
     int             model = n->scope - FZ_IN_MODEL;
 
+    if (norm(k, node) == FZ_WAIT)
+        return FZ_WAIT;
     linear(k, node);
     k->out[node][0].grad = all;
     own_params(&k->out[node][0].grad, m, node);
+    k->key[node][0].there = input(k, n, 1)->there; /* "dn" */
     if (n->frozen == 1)
-        return;
+        return FZ_WENT_ON;
     fz_add(&k->out[node][0].grad, FZ_P_BOX + model);
     fz_add(&k->out[node][0].grad, FZ_P_CLASS + model);
-    k->key[node][0].there = input(k, n, 1)->there; /* "dn" */
     if (input(k, n, 1)->there)
         fz_add(&k->out[node][0].grad, FZ_P_DENOISING + model);
+    return FZ_WENT_ON;
 }
 
 static fz_end use(fz_rank *k, int node)
@@ -582,7 +585,7 @@ static fz_end act(fz_rank *k, int node)
     case FZ_USE: return use(k, node);
     case FZ_BACKBONE:
     case FZ_ENCODER: return backbone(k, node);
-    case FZ_DECODER: decoder(k, node); break;
+    case FZ_DECODER: return decoder(k, node);
     case FZ_DENOISING: {
         double objects = k->batch.n ? input(k, n, 0)->sum : 0;
 
