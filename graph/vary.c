@@ -128,6 +128,13 @@ void dg_vary_root(dg_proof *p, const dg_node *node, dg_absence absent, dg_vary p
         DG_PUSH(p->arena, p->roots, ((dg_root){ node, absent, present }));
 }
 
+/* Where a loop has no round, what stands in it is missing for those who read it from outside. */
+static void leave_loop(dg_proof *p, const dg_walked *f, const dg_node *reader, const dg_wire *w)
+{
+    for (const dg_node *l = w->from ? w->from->loop : NULL; l && !is_inside(reader, l); l = l->loop)
+        dg_vary_root(p, w->from, DG_ABSENT_NODE, f->loops[l->index]->rate);
+}
+
 /* The one rank that everything that keeps this node from firing has in common; -1. */
 static int only_rank(const dg_visit *v, dg_vary around, dg_vary on)
 {
@@ -184,6 +191,8 @@ static int activate(dg_proof *p, dg_visit *v)
         if (!may_lack(p, node, i))
             v->own = dg_vary_join(v->own, v->in[i].present);
     }
+    for (int i = 0; i < node->n_in; i++)
+        leave_loop(p, v->f, node, &node->in[i]);
     v->own = dg_vary_join(v->own, group_present(node, v->in));
     v->fires = dg_vary_join(around, v->own);
     v->zeros = node->connect ? v->guard : (dg_vary){ 0 };
@@ -290,6 +299,7 @@ static void drive(dg_proof *p, dg_visit *v)
     for (int i = 0; i < v->node->n_in; i++) {
         if (!v->in[i].there || !v->in[i].stream)
             continue;
+        v->clock->rounds = dg_vary_join(v->clock->rounds, v->in[i].rate);
         if (!(v->in[i].endless && v->clock->timed))
             v->clock->rate = dg_vary_join(v->clock->rate, v->in[i].rate);
         if (v->in[i].size.axes) {

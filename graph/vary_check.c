@@ -42,14 +42,17 @@ static void check_rescue(dg_proof *p)
             node = s->nodes[i];
             at = where_of(node->item, "on_fail", node->where);
         }
-    if ((s->on_fail != DG_FAIL_SKIP && !node) || !p->clock->shared || !p->live)
+    if ((s->on_fail != DG_FAIL_SKIP && !node) || !(p->clock->shared || p->keeper) || !p->live)
         return;
     dg_vary v = dg_vary_source(p, p->live, node, at, false, "rescue",
                                "on_fail=\"skip\": the rank that fails leaves out its batch");
 
     dg_vary_fault(p, "DG-FAIL", at, v,
-                  "a rank that recovers alone leaves the others of %s waiting in %s",
-                  dg_vary_name(p, p->live), dg_vary_called(p, p->meetings.items[0].node))
+                  "a rank that recovers alone leaves the others of %s %s %s",
+                  dg_vary_name(p, p->live), p->clock->shared ? "waiting in" : "to go on with",
+                  dg_vary_called(p, p->meetings.n     ? p->meetings.items[0].node
+                                    : p->agreements.n ? p->agreements.items[0].node
+                                                      : p->keeper))
         ->help = "on_fail=\"abort\" stops all ranks, \"vote\" lets them decide together";
 }
 
@@ -103,8 +106,8 @@ static void begin_scope(dg_proof *p, const dg_scope *s)
     p->train = s->kind == DG_SCOPE_TRAIN;
     p->clock = DG_NEW(p->arena, dg_clocked);
     p->clock->timed = s->steps > 0;
-    p->meetings.n = 0;
-    p->skewed = NULL;
+    p->meetings.n = p->agreements.n = 0;
+    p->skewed = p->keeper = NULL;
     p->skew.axes = 0;
 }
 

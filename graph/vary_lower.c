@@ -89,6 +89,18 @@ static int *no_facts(dg_proof *p)
     return first;
 }
 
+/* Without what may be missing, no parameter reaches the loss: all of them lack a gradient. */
+static bool is_bare(dg_proof *p, const dg_absence *absent, const dg_diag *d, bool *missing)
+{
+    if (!absent || dg_diag_n(d) != 1 ||
+        strcmp(dg_diag_at(d, 0)->id, "loss-without-parameters") != 0)
+        return false;
+    *missing = true;
+    for (int i = 0; i < dg_params_n(p->params); i++)
+        missing[1 + i] = dg_params_at(p->params, i)->kind == DG_TRAINABLE;
+    return true;
+}
+
 /* Lowers the scope; facts and, where missing is given, the parameters without gradient. */
 static bool lower(dg_proof *p, dg_size size, int batch, const dg_absence *absent, dg_facts *facts,
                   int **first, bool *missing)
@@ -109,6 +121,8 @@ static bool lower(dg_proof *p, dg_size size, int batch, const dg_absence *absent
     }
     if (ok)
         dg_program_close(&program);
+    else if (missing)
+        ok = is_bare(p, absent, d, missing);
     dg_diag_close(&d);
     return ok;
 }

@@ -131,7 +131,7 @@ static void check_thread(dg_proof *p, const dg_node *node, uint32_t axes)
                  "step";
 }
 
-void dg_vary_firing(dg_proof *p, const dg_node *node, dg_vary fires, uint32_t axes)
+static void check_firing(dg_proof *p, const dg_node *node, dg_vary fires, uint32_t axes)
 {
     dg_vary v = dg_vary_only(fires, axes);
 
@@ -149,6 +149,17 @@ static void add_meeting(dg_proof *p, const dg_node *node, dg_clocked *clock, uin
     DG_PUSH(p->arena, p->meetings, ((dg_meeting){ node, clock, axes }));
     for (; clock; clock = clock->up)
         clock->shared = true;
+}
+
+void dg_vary_agreement(dg_proof *p, const dg_node *node, uint32_t axes, dg_vary fires,
+                       dg_clocked *clock)
+{
+    axes &= p->live;
+    if (!axes)
+        return;
+    check_firing(p, node, fires, axes);
+    DG_PUSH(p->arena, p->agreements, ((dg_meeting){ node, clock, axes }));
+    clock->shared = true;
 }
 
 static void set_result(dg_proof *p, const dg_node *node, const dg_rule *r, const dg_seen *in,
@@ -190,10 +201,10 @@ void dg_vary_collective(dg_proof *p, const dg_node *node, const dg_rule *r, cons
         check_thread(p, node, axes);
     else
         check_order(p, node, in, axes);
-    dg_vary_firing(p, node, fires, axes);
+    check_firing(p, node, fires, axes);
     if (r->kind == DG_RULE_BROADCAST && operand->present.axes & axes &&
         !(operand->only == dg_rule_int(node, "root", 0) && axes == p->live))
-        dg_vary_firing(p, node, operand->present, axes);
+        check_firing(p, node, operand->present, axes);
     if (r->to && r->kind != DG_RULE_AGREE && !operand->stream)
         check_operand(p, node, r, port, operand, axes);
     add_meeting(p, node, clock, axes);
@@ -201,24 +212,35 @@ void dg_vary_collective(dg_proof *p, const dg_node *node, const dg_rule *r, cons
         set_result(p, node, r, operand, fires, axes, out);
 }
 
+static void check_rate(dg_proof *p, const dg_meeting *m, dg_vary rate)
+{
+    dg_vary v = dg_vary_only(rate, m->axes);
+
+    if (v.axes)
+        dg_vary_fault(p, "DG-RATE", m->node->where, v,
+                      "%s over %s stands in a loop that may run more often on some ranks than on "
+                      "others",
+                      dg_vary_called(p, m->node), dg_vary_name(p, v.axes))
+            ->help = "make the counts equal (equal=\"drop\" or \"pad\", tail=\"drop\" or \"pad\", "
+                     "<equalize>), or decide together (<agree>, <broadcast>)";
+}
+
 void dg_vary_clocks(dg_proof *p)
 {
+    /* once an epoch: where steps are counted, the number of epochs follows the rate */
+    for (int i = 0; i < p->agreements.n; i++)
+        if (p->agreements.items[i].clock->timed)
+            check_rate(p, &p->agreements.items[i],
+                       dg_vary_join(p->agreements.items[i].clock->rate,
+                                    p->agreements.items[i].clock->rounds));
     for (int i = 0; i < p->meetings.n; i++) {
         const dg_meeting *m = &p->meetings.items[i];
 
-        for (const dg_clocked *c = m->clock; c; c = c->up) {
-            dg_vary v = dg_vary_only(c->rate, m->axes);
-
-            if (!v.axes)
-                continue;
-            dg_vary_fault(p, "DG-RATE", m->node->where, v,
-                          "%s over %s stands in a loop that may run more often on some ranks than on "
-                          "others",
-                          dg_vary_called(p, m->node), dg_vary_name(p, v.axes))
-                ->help = "make the counts equal (equal=\"drop\" or \"pad\", tail=\"drop\" or \"pad\", "
-                         "<equalize>), or decide together (<agree>, <broadcast>)";
-            break;
-        }
+        for (const dg_clocked *c = m->clock; c; c = c->up)
+            if (c->rate.axes & m->axes) {
+                check_rate(p, m, c->rate);
+                break;
+            }
     }
 }
 
@@ -230,8 +252,13 @@ void dg_vary_state(dg_proof *p, const dg_node *node, const dg_rule *r, const dg_
     int     port = dg_rule_input(node, r);
     dg_vary value = { 0 };
 
+    p->keeper = p->keeper ? p->keeper : node;
     if (port >= 0 && in[port].there)
         value = dg_vary_join(dg_vary_join(in[port].value, in[port].partial), in[port].inexact);
+    if (r->axis) { /* joined over it; the collective has said whether all take part */
+        value = dg_vary_minus(value, dg_rule_axes(p, node, r));
+        fires.axes = 0;
+    }
     if (fires.axes)
         dg_vary_fault(p, "DG-STATE", node->where, fires,
                       "%s %s on some ranks only: state that all ranks of %s hold alike would drift "

@@ -54,16 +54,20 @@ static void shape_output(dg_proof *p, dg_visit *v, const dg_rule *r, dg_seen *ou
         if (out->changes)
             out->size = dg_vary_join(out->size,
                                      r->from ? from_input(p, v, r) : from_source(p, v, r, false));
+        if (out->leads && !r->from && !r->axis) /* the smaller batch is anywhere in such a plan */
+            out->lead = dg_vary_join(out->lead, from_source(p, v, r, false));
         break;
     case DG_RULE_LEADING:
-        out->leads = true;
+        if (!r->axis)
+            out->leads = true;
+        else if (out->leads)
+            out->lead = dg_vary_join(out->lead, from_source(p, v, r, false));
         break;
     case DG_RULE_RATE:
         out->rate =
             dg_vary_join(out->rate, r->from ? from_input(p, v, r) : from_source(p, v, r, false));
         break;
     case DG_RULE_EQUAL:
-        dg_vary_firing(p, v->node, v->own, dg_rule_axes(p, v->node, r));
         out->rate = dg_vary_minus(out->rate, dg_rule_axes(p, v->node, r));
         break;
     case DG_RULE_ENDLESS:
@@ -150,6 +154,19 @@ static void open_loop(dg_proof *p, dg_visit *v, const dg_rule *r)
     v->f->loops[v->node->index] = c;
 }
 
+/* Ranks that share out a stream have the same one. */
+static void check_seed(dg_proof *p, const dg_visit *v, const dg_rule *r)
+{
+    uint32_t axes = dg_rule_axes(p, v->node, r);
+    dg_vary  order = r->from ? dg_vary_only(from_input(p, v, r), axes) : from_source(p, v, r, false);
+
+    if (order.axes)
+        dg_vary_fault(p, "DG-SEED", v->node->where, order,
+                      "%s %s: samples would be seen twice or never", dg_vary_called(p, v->node),
+                      r->why)
+            ->help = "seed=\"shared\": one order, drawn alike on every rank";
+}
+
 static void metric(dg_proof *p, dg_visit *v, const dg_rule *r, dg_seen *out)
 {
     uint32_t axes = dg_rule_axes(p, v->node, r) & p->live;
@@ -177,9 +194,11 @@ static void apply_row(dg_proof *p, dg_visit *v, const dg_rule *r)
         dg_vary_collective(p, node, r, v->in, dg_vary_join(v->fires, v->bypass), v->clock, out);
     switch (r->kind) {
     case DG_RULE_SEED:
-        dg_vary_fault(p, "DG-SEED", node->where, from_source(p, v, r, false),
-                      "%s %s: samples would be seen twice or never", dg_vary_called(p, node), r->why)
-            ->help = "seed=\"shared\": one order, drawn alike on every rank";
+        check_seed(p, v, r);
+        break;
+    case DG_RULE_EQUAL:
+        dg_vary_agreement(p, node, dg_rule_axes(p, node, r), dg_vary_join(v->own, v->f->fires),
+                          v->clock);
         break;
     case DG_RULE_CORRELATED:
         if (port >= 0 && v->in[port].value.axes)
@@ -256,9 +275,11 @@ static void apply_flags(dg_proof *p, dg_visit *v)
                                         dg_printf(p->arena, "flag %d", v->node->number), "%s %s",
                                         dg_vary_called(p, v->node), r.why);
 
-            if (flags & DG_PORT_DROPS)
+            if (flags & DG_PORT_DROPS) {
                 out->rate = dg_vary_join(out->rate, step);
-            else if (!v->node->connect) {
+                if (out->changes) /* other items stand at the same place */
+                    out->size = dg_vary_join(out->size, step);
+            } else if (!v->node->connect) {
                 out->present = dg_vary_join(out->present, step);
                 dg_vary_root(p, v->node, (dg_absence)1 << i, step);
             }

@@ -39,6 +39,7 @@ typedef struct dg_seen {
 typedef struct dg_clocked { /* a loop */
     struct dg_clocked *up;
     dg_vary            rate, skip, fires;
+    dg_vary            rounds; /* of its streams, those too that never end */
     bool               timed;  /* ends by a number of steps */
     bool               shared; /* has a collective */
 } dg_clocked;
@@ -96,12 +97,14 @@ typedef struct dg_proof {
     bool             train;
     /* of the scope */
     DG_VEC(dg_meeting) meetings;
+    DG_VEC(dg_meeting) agreements; /* of loaders, at the start of an epoch */
     DG_VEC(dg_root)    roots;
     bool               wants_sizes; /* a collective's operand may follow a size that varies */
     dg_facts           facts;      /* after lowering */
     int               *first_fact; /* by node number; -1 */
     bool               lowered;
     DG_VEC(dg_lost)    lost;
+    const dg_node     *keeper; /* updates state that all ranks hold alike */
     const dg_node     *skewed; /* who makes image sizes differ */
     dg_vary            skew;
     dg_clocked        *clock;
@@ -163,7 +166,8 @@ int         dg_rule_input(const dg_node *node, const dg_rule *r); /* port of r->
 /* --- vary_meet.c: what collectives, state and devices need */
 void dg_vary_collective(dg_proof *p, const dg_node *node, const dg_rule *r, const dg_seen in[],
                         dg_vary fires, dg_clocked *clock, dg_seen *out);
-void dg_vary_firing(dg_proof *p, const dg_node *node, dg_vary fires, uint32_t axes);
+void dg_vary_agreement(dg_proof *p, const dg_node *node, uint32_t axes, dg_vary fires,
+                       dg_clocked *clock);
 void dg_vary_state(dg_proof *p, const dg_node *node, const dg_rule *r, const dg_seen in[],
                    dg_vary fires);
 void dg_vary_clocks(dg_proof *p); /* meetings against clocks */

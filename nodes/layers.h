@@ -27,6 +27,18 @@ enum { DG_NORM_BATCH, DG_NORM_SYNC };
           .when = "norm=sync,!axis",                                                 \
           .why = "joins the batch-norm statistics of all ranks",                     \
           .flags = DG_RULE_TRAIN },                                                  \
+        { DG_RULE_STATE,                                                             \
+          .from = port,                                                              \
+          .axis = "axis",                                                            \
+          .when = "norm=sync,axis" given,                                            \
+          .why = "keeps running statistics of the images that its axis sees",        \
+          .flags = DG_RULE_TRAIN },                                                  \
+        { DG_RULE_STATE,                                                             \
+          .from = port,                                                              \
+          .axis = "=dp",                                                             \
+          .when = "norm=sync,!axis" given,                                           \
+          .why = "keeps running statistics of the images that dp sees",              \
+          .flags = DG_RULE_TRAIN },                                                  \
     {                                                                                \
         DG_RULE_STATE, .from = port, .when = "norm=batch" given,                     \
                        .why = "keeps running statistics of the images that it sees", \

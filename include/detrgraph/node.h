@@ -263,19 +263,21 @@ typedef enum dg_rule_kind {
     DG_RULE_VALUE,      /* the value of `to` differs over axis */
     DG_RULE_PRESENCE,   /* `to` is absent where `from` holds nothing: present with the value of from */
     DG_RULE_DIMS,       /* sizes that change from item to item differ over axis, or with the value of from */
-    DG_RULE_LEADING,    /* the leading dimension of `to` changes with the rate of the stream */
+    DG_RULE_LEADING,    /* the leading dimension of `to` changes with the rate of the stream; with axis: where it
+                         * does so already, it differs over axis */
     DG_RULE_RATE,       /* the number of items of `to` differs over axis, or with the value of from */
     DG_RULE_EQUAL,      /* `to` has equally many items on all ranks of axis */
     DG_RULE_ENDLESS,    /* `to` never ends: the loop that it drives must end by a number of steps */
     DG_RULE_INEXACT,    /* `to` may differ in the last bit from run to run */
     DG_RULE_PARTIAL,    /* `to` is a summand of a sum over the axes over which `from` differs */
     /* what the node needs */
-    DG_RULE_SEED,       /* an order is drawn here, and must be drawn alike over axis; `when` says where it is not */
+    DG_RULE_SEED,       /* an order is drawn here, and must be drawn alike over axis; `when` says where it is not.
+                         * With from: what is shared out over axis must be the same on all its ranks */
     DG_RULE_CORRELATED, /* draws that are the same on all ranks although `from` differs: a warning */
     DG_RULE_NORMALISER, /* `from` divides a loss: invariant, once it is reduced over axis (NULL: as it comes) */
     DG_RULE_NONLINEAR,  /* `from` must not be a pending sum; so it is without any row, too */
     DG_RULE_LINEAR,     /* pending sums pass as such */
-    DG_RULE_STATE,      /* replicated state is updated from `from` */
+    DG_RULE_STATE,      /* replicated state is updated from `from`; joined over axis, if one is named */
     DG_RULE_GRADIENTS,  /* `to` has the gradient of `from` for every trainable parameter */
     DG_RULE_METRIC,     /* `to` is a number about all items of `from`: joined over axis */
     /* collectives over axis, of operand `from`, with result `to`; to NULL: one of fixed size inside the node */

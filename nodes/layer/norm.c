@@ -29,6 +29,8 @@ static const dg_rule rules[] = {
       .why = "joins statistics over the ranks", .flags = DG_RULE_TRAIN },
     { DG_RULE_BYPASS, .from = "count", .when = "norm=sync,empty=absent",
       .why = "returns early where its rows are none" },
+    { DG_RULE_STATE, .from = "in", .axis = "=dp", .when = "norm=sync",
+      .why = "keeps running statistics of the rows of dp", .flags = DG_RULE_TRAIN },
     { DG_RULE_STATE, .from = "in", .when = "norm=batch",
       .why = "keeps running statistics of this rank's rows", .flags = DG_RULE_TRAIN },
     { DG_RULE_PROVED, .when = "norm=sync,empty=absent,count", .why = "an empty rank takes part" },

@@ -32,9 +32,10 @@ static const dg_attr attrs[] = {
 
 static const dg_rule rules[] = {
     { DG_RULE_VALUE, .to = "out", .axis = "axis", .when = "axis", .why = "deals batches over the axis" },
-    { DG_RULE_RATE, .to = "out", .axis = "axis", .when = "axis,tail=keep",
+    { DG_RULE_RATE, .to = "out", .axis = "axis", .when = "axis,tail=keep,!repeat",
       .why = "keeps the last batch, which may not be enough for every rank" },
-    { DG_RULE_LEADING, .to = "out", .when = "tail=keep", .why = "keeps a last batch that is smaller" },
+    { DG_RULE_LEADING, .to = "out", .when = "tail=keep,!repeat",
+      .why = "keeps a last batch that is smaller" },
     { DG_RULE_SEED, .to = "out", .axis = "axis", .when = "axis,shuffle,seed=rank",
       .why = "draws the order that is dealt on each rank for itself" },
     { DG_RULE_VALUE, .to = "out", .when = "shuffle,seed=rank", .why = "draws its order on each rank for itself" },

@@ -63,30 +63,56 @@ static void load(const fz_rank *k, int node, fz_list *out)
     }
 }
 
-/* Notes what a rank was dealt, and looks whether another rank has some of it. */
-static void dealt(fz_rank *k, int node, const fz_list *out)
+static uint64_t items_of(const fz_list *l)
 {
-    fz_sim  *s = k->sim;
-    int      axis = fz_given(s->m->node[node].axis, 0), n, mine = fz_place(k, axis, &n);
     uint64_t items = 0;
 
+    for (int i = 0; i < l->n; i++)
+        if (!l->item[i].padding)
+            items |= UINT64_C(1) << (l->item[i].id % 64);
+    return items;
+}
+
+static int bits_of(uint64_t items)
+{
+    int n = 0;
+
+    for (; items; items &= items - 1)
+        n++;
+    return n;
+}
+
+/* Notes what a rank was dealt, and looks whether another rank has some of it, or all have left out
+ * more than a remainder. */
+static void dealt(fz_rank *k, int node, const fz_list *in, const fz_list *out)
+{
+    fz_sim  *s = k->sim;
+    int      axis = fz_given(s->m->node[node].axis, 0), n, mine = fz_place(k, axis, &n), asked = 1;
+    uint64_t items = items_of(out), all_in = items_of(in), all_out = items;
+    bool     own_files = false;
+
     for (int i = 0; i < s->m->n_nodes; i++)
-        if (s->m->node[i].op == FZ_LOADER && s->m->node[i].files == 1)
-            return;
-    for (int i = 0; i < out->n; i++)
-        if (!out->item[i].padding)
-            items |= UINT64_C(1) << (out->item[i].id % 64);
+        own_files |= s->m->node[i].op == FZ_LOADER && s->m->node[i].files == 1;
     s->dealt[node][k->r].plan = k->plan + 1;
+    s->dealt[node][k->r].in = all_in;
     s->dealt[node][k->r].items = items;
     for (int r = 0; r < s->n_ranks; r++) {
         fz_rank *o = &s->rank[r];
-        bool     mates = (axis & FZ_DP || o->dp == k->dp) && (axis & FZ_TP || o->tp == k->tp);
 
-        if (mates && fz_place(o, axis, &n) != mine && s->dealt[node][r].plan == k->plan + 1 &&
-            s->dealt[node][r].items & items)
+        if (fz_place(o, axis, &n) == mine || !(axis & FZ_DP || o->dp == k->dp) || !(axis & FZ_TP || o->tp == k->tp) ||
+            s->dealt[node][r].plan != k->plan + 1)
+            continue;
+        asked++;
+        all_in |= s->dealt[node][r].in;
+        all_out |= s->dealt[node][r].items;
+        if (s->dealt[node][r].items & items && !own_files)
             fz_part(s, FZ_DEALT_TWICE, "ranks %d and %d got the same item of <%s id=\"%s\"> in epoch %d", r, k->r,
                     fz_classes[s->m->node[node].op].name, s->m->node[node].id, k->epoch);
     }
+    if (asked == n && s->m->node[node].op == FZ_PARTITION &&
+        s->m->node[node].aligned != 1 && bits_of(all_in & ~all_out) > 2 * n)
+        fz_part(s, FZ_DEALT_TWICE, "nobody got %d items of <partition id=\"%s\"> in epoch %d",
+                bits_of(all_in & ~all_out), s->m->node[node].id, k->epoch);
 }
 
 /* Deals the items [from, to) of in, or its picks, over the axis. */
@@ -144,7 +170,7 @@ static void partition(fz_rank *k, int node, const fz_list *given, fz_list *out)
         last = out->item[i].pick;
         out->item[i].pick = number;
     }
-    dealt(k, node, out);
+    dealt(k, node, given, out);
 }
 
 static int batch_of(const fz_node *n)
@@ -226,7 +252,7 @@ static void sample(fz_rank *k, int node, const fz_list *in, fz_list *out)
     }
     out->picks = true;
     if (n->axis != FZ_NONE)
-        dealt(k, node, out);
+        dealt(k, node, in, out);
 }
 
 static void augment(fz_rank *k, int node, const fz_list *in, fz_list *out)

@@ -608,7 +608,7 @@ static void step_of_training(drawer *w)
     }
     if (fz_chance(w->d, 15) && (n = add(w, FZ_GRADIENT_NORM))) {
         n->in[0] = fz_chance(w->d, 80) ? gradients : wire(gradients.node - 1, 0);
-        if (w->m->node[n->in[0].node].op != FZ_BACKWARD && w->m->node[n->in[0].node].op != FZ_ALLREDUCE)
+        if (w->m->node[n->in[0].node].op != FZ_BACKWARD)
             n->in[0] = gradients;
         n = add(w, FZ_ADAMW);
         if (n)

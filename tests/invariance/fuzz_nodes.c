@@ -444,7 +444,7 @@ static double source(fz_rank *k, int node)
     case FZ_STEP: return k->scope == FZ_IN_TRAIN ? k->step : k->iteration;
     case FZ_EPOCH: return k->epoch;
     case FZ_RANK: return k->r;
-    case FZ_CLOCK: return 100 * part(fz_roll(&k->own));
+    case FZ_CLOCK: return 5000 * part(fz_roll(&k->own));
     case FZ_MEMORY: return floor(1e10 * part(fz_roll(&k->own)));
     case FZ_FILE: return (double)(fz_mix(fz_mix(k->sim->seed, (uint64_t)node), (uint64_t)k->r + 1) & 1);
     default: {
@@ -615,6 +615,18 @@ static fz_end act(fz_rank *k, int node)
     return FZ_WENT_ON;
 }
 
+/* Can this rank never have the value, by its place (`on`)? */
+static bool elsewhere(const fz_rank *k, const fz_node *n)
+{
+    if (n->on != FZ_NONE && n->on != k->r)
+        return true;
+    for (int i = 0; i < n->n_in; i++)
+        if (n->in[i].node != FZ_NONE && !fz_input_optional(n->op, i) && n->op != FZ_BROADCAST &&
+            elsewhere(k, &k->sim->m->node[n->in[i].node]))
+            return true;
+    return false;
+}
+
 /* Are the inputs there that it cannot do without? */
 static bool fed(const fz_rank *k, const fz_node *n)
 {
@@ -622,7 +634,8 @@ static bool fed(const fz_rank *k, const fz_node *n)
 
     if (n->op == FZ_AGREE || n->op == FZ_RECORD)
         return true;
-    if (n->op == FZ_BROADCAST && fz_place(k, fz_given(n->axis, 0), &ranks) != fz_given(n->root, 0))
+    if (n->op == FZ_BROADCAST && fz_place(k, fz_given(n->axis, 0), &ranks) != fz_given(n->root, 0) &&
+        elsewhere(k, &k->sim->m->node[n->in[0].node]))
         return true;
     for (int i = 0; i < n->n_in; i++) {
         bool wired = n->in[i].node != FZ_NONE;

@@ -20,7 +20,7 @@ typedef enum fz_verdict {
     FZ_WAITS,            /* one waits for ever */
     FZ_OTHER_STATE,      /* weights, moments, average, running statistics, best */
     FZ_OTHER_NORMALISER,
-    FZ_DEALT_TWICE,      /* two ranks got the same item of a partition */
+    FZ_DEALT_TWICE,      /* two ranks got the same item of a partition, or nobody got it */
     FZ_WRONG_DEVICE,
     FZ_NEVER_READY,      /* a bucket waits for a gradient that no wire can give */
     FZ_MULTIPLIED,       /* in no run did the operands of a sum differ: it multiplies */
@@ -119,7 +119,7 @@ struct fz_sim {
     fz_rank         rank[FZ_RANKS];
     fz_fault       *fault;
     fz_sums        *sums;
-    struct { int plan; uint64_t items; } dealt[FZ_NODES][FZ_RANKS];
+    struct { int plan; uint64_t in, items; } dealt[FZ_NODES][FZ_RANKS];
     struct { bool there; double value; } divisor[FZ_NODES][FZ_RANKS][16];
     long work;
 };
