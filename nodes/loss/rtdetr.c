@@ -55,8 +55,9 @@ static const dg_attr attrs[] = {
     DG_STR(conf, axis, NULL,
            "mesh axis over which objects are counted; without it every rank counts its own"),
     DG_ENUM(conf, terms, ALL_TERMS, "all|class|box", "which terms are computed"),
-    DG_ENUM(conf, empty, 0, "zero|absent",
-            "when this rank's batch holds no object: terms as they come, those of boxes 0, or none"),
+    DG_ENUM(
+        conf, empty, 0, "zero|absent",
+        "when this rank's batch holds no object: terms as they come, those of boxes 0, or none"),
     { 0 },
 };
 
@@ -84,6 +85,7 @@ typedef struct sums {
 /* Pairs of queries and targets, and what a set's sums are divided by. */
 typedef struct pairs {
     dg_val query, gt, dn, normaliser;
+    dg_val here; /* 0 in a step without them: zeros are no pairs; none: they always are */
 } pairs;
 
 static dg_val objects(const sums *s)
@@ -111,6 +113,11 @@ static void add_term(sums *s, const char *kind, const char *set, dg_val sum, dou
     s->total = dg_has(s->total) ? dg_add(b, s->total, term) : term;
 }
 
+static dg_val if_here(dg_build *b, const pairs *p, dg_val sum)
+{
+    return dg_has(p->here) ? dg_select(b, p->here, sum, dg_number(b, 0)) : sum;
+}
+
 static void add_set(sums *s, const char *set, dg_val prediction, dg_val labels, const pairs *p)
 {
     dg_build          *b = s->b;
@@ -125,11 +132,12 @@ static void add_set(sums *s, const char *set, dg_val prediction, dg_val labels, 
                                  p->dn, &attr);
 
     if (c->terms != BOX_TERMS)
-        add_term(s, attr.focal ? "focal" : "vfl", set, class, c->class_weight, p->normaliser);
+        add_term(s, attr.focal ? "focal" : "vfl", set, if_here(b, p, class), c->class_weight,
+                 p->normaliser);
     if (c->terms == CLASS_TERMS)
         return;
-    add_term(s, "bbox", set, box.l1, c->l1_weight, p->normaliser);
-    add_term(s, "giou", set, box.giou, c->giou_weight, p->normaliser);
+    add_term(s, "bbox", set, if_here(b, p, box.l1), c->l1_weight, p->normaliser);
+    add_term(s, "giou", set, if_here(b, p, box.giou), c->giou_weight, p->normaliser);
 }
 
 /* A selection that ranks tokens by one logit knows one class: 0. */
@@ -201,6 +209,7 @@ static void add_denoising(sums *s, dg_val predictions, dg_val normaliser)
     p.query = dg_record_get(b, dn, "query");
     p.gt = dg_record_get(b, dn, "gt");
     p.dn = dg_record_get(b, dn, "meta");
+    p.here = dg_present(b, p.query);
     groups = dg_reshape(b, dg_slice(b, dg_real(b, p.dn), 0, 1, 2), DG_SCALAR);
     p.normaliser = dg_mul(b, normaliser, dg_max2(b, groups, dg_number(b, 1)));
     add_list(s, predictions, "dn", &p, DG_NONE);

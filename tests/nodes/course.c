@@ -329,6 +329,68 @@ static void one_batch_of_several_is_not(void **state)
     dg_diag_close(&d);
 }
 
+/* Denoising that does not fire: its terms are 0 and move nothing, the others are there. */
+static void no_denoising(void **state)
+{
+    static const char text[] =
+        "<pipeline version='1'><mesh dp='1'/><model id='m'><input id='images'/>"
+        "<input id='denoising' optional='true'/>"
+        "<backbone.presnet id='backbone' in='@images' depth='18'/>"
+        "<encoder.hybrid id='encoder' s8='@backbone.s8' s16='@backbone.s16' s32='@backbone.s32' "
+        "width='32' ffn='32' heads='4'/>"
+        "<decoder.rtdetr id='decoder' memory='@encoder.out' denoising='@denoising' classes='3' "
+        "queries='12' layers='1' width='32' ffn='32' heads='4'/></model>"
+        "<train steps='9'><loader.synthetic id='data' images='8' classes='3'/>"
+        "<sampler.bucket id='pick' in='@data' axis='dp' batch='2' sizes='64' tail='drop'/>"
+        "<augment id='aug' in='@pick'/><batch id='b' in='@aug' max_objects='5'/>"
+        "<test id='some' in='@b.targets.count' is='above' than='1'/>"
+        "<denoising id='dn' targets='@b.targets' classes='3' count='4' axis='dp' when='@some'/>"
+        "<use id='out' model='m' images='@b.images' denoising='@dn'/>"
+        "<loss.rtdetr id='loss' predictions='@out' targets='@b.targets' axis='dp'/>"
+        "<backward id='grad' loss='@loss.total'/>"
+        "<optimizer.adamw id='opt' gradients='@grad' lr='1e-4'/></train></pipeline>";
+    static double  images[2 * 64 * 64 * 3];
+    double         boxes[2 * 5 * 4], term, g[4 * 32];
+    int32_t        labels[2 * 5] = { 1, 2, 0, 0, 0, 1 }, count[2];
+    course         c = { .d = dg_diag_open() };
+    dg_run_options o = { .size = sizeof o, .file = "course.xml", .text = text, .threads = 1 };
+
+    (void)state;
+    if (dg_run_open(&c.run, &o, c.d) < 0 || dg_run_select(c.run, "train", 64, 64, c.d) < 0)
+        fail_msg("%s", dg_diag_text(c.d));
+    for (int i = 0; i < 2 * 64 * 64 * 3; i++)
+        images[i] = 0.5 + 0.4 * sin(0.37 * i);
+    for (int i = 0; i < 40; i++)
+        boxes[i] = i % 4 < 2 ? 0.5 : 0.2;
+    for (int some = 1; some >= 0; some--) {
+        double total = 0;
+
+        count[0] = 1 + some;
+        count[1] = 1;
+        if (dg_run_feed(c.run, "b.images", images, 2 * 64 * 64 * 3, c.d) < 0 ||
+            dg_run_feed(c.run, "b.targets.boxes", boxes, 40, c.d) < 0 ||
+            dg_run_feed(c.run, "b.targets.labels", labels, 10, c.d) < 0 ||
+            dg_run_feed(c.run, "b.targets.count", count, 2, c.d) < 0 || dg_run_step(c.run, c.d) < 0)
+            fail_msg("%s", dg_diag_text(c.d));
+        for (int i = 0; i < dg_run_n_values(c.run); i++) {
+            const char *name = dg_run_value_at(c.run, i).name;
+
+            if (strncmp(name, "loss.loss_", 10) != 0)
+                continue;
+            assert_int_equal(dg_run_read(c.run, name, &term, 1, c.d), 0);
+            assert_true(isfinite(term));
+            assert_true((term != 0) == (some || !strstr(name, "_dn_")));
+            total += term;
+        }
+        assert_int_equal(dg_run_read(c.run, "loss.total", &term, 1, c.d), 0);
+        assert_true(fabs(term - total) < 1e-4 * total);
+        get(&c, DG_RUN_GRADIENTS, "decoder.denoising_class_embed.weight", g, 4 * 32);
+        for (int i = 0; i < 4 * 32 && !some; i++)
+            assert_true(g[i] == 0);
+    }
+    close_course(&c);
+}
+
 typedef struct seen {
     int steps, names;
 } seen;
@@ -417,6 +479,7 @@ int main(void)
         cmocka_unit_test(an_update_is_skipped),
         cmocka_unit_test(one_batch_of_several_is_not),
         cmocka_unit_test(a_run_stops),
+        cmocka_unit_test(no_denoising),
         cmocka_unit_test(a_sink_does_not_fire),
         cmocka_unit_test(silence),
     };
