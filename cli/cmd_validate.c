@@ -71,7 +71,11 @@ static int run(const void *self, const dg_words *words, dg_arena *a)
     if (r && dg_graph_load(&g, words->v[0], sets, o->sets.n, r, d) == 0) {
         if (g->ranks_open)
             g->ranks = o->ranks > 0 ? o->ranks : 2;
-        rc = dg_graph_check(g, d);
+        else if (o->ranks > 0 && g->axis && o->ranks != g->ranks)
+            rc = dg_fail(d, DG_EINPUT, g->mesh.item->at, "ranks-mesh",
+                         "the mesh says dp=\"%lld\", --ranks %lld", (long long)g->ranks,
+                         (long long)o->ranks);
+        rc = rc < 0 ? rc : dg_graph_check(g, d);
         if (o->peer && rc == 0)
             rc = compare(g, o, sets, d);
     }

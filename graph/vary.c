@@ -237,6 +237,7 @@ static void union_of_inputs(const dg_visit *v, dg_seen *out)
             out->changes |= in->changes;
             out->leads |= in->leads;
             out->endless |= in->endless;
+            out->after = dg_vary_join(out->after, in->after);
             out->rate = dg_vary_join(out->rate, in->rate);
         }
         if (v->node->in_ports[i]->flags & DG_PORT_OPTIONAL) /* it may be left out on some ranks */
@@ -277,7 +278,7 @@ static void begin_outputs(dg_proof *p, dg_visit *v, int only)
         if (node->class->open)
             out->changes = true;
         if (out->stream)
-            out->rate = dg_vary_join(out->rate, v->own);
+            dg_vary_count(out, v->own);
         else
             out->present = present;
         if (!node->exact)
@@ -300,8 +301,9 @@ static void drive(dg_proof *p, dg_visit *v)
         if (!v->in[i].there || !v->in[i].stream)
             continue;
         v->clock->rounds = dg_vary_join(v->clock->rounds, v->in[i].rate);
-        if (!(v->in[i].endless && v->clock->timed))
-            v->clock->rate = dg_vary_join(v->clock->rate, v->in[i].rate);
+        v->clock->rate =
+            dg_vary_join(v->clock->rate, v->in[i].endless && v->clock->timed ? v->in[i].after
+                                                                             : v->in[i].rate);
         if (v->in[i].size.axes) {
             p->skewed = v->node;
             p->skew = v->in[i].size;

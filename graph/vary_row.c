@@ -28,6 +28,13 @@ static dg_vary from_input(dg_proof *p, const dg_visit *v, const dg_rule *r)
                         dg_vary_called(p, v->node), r->why);
 }
 
+void dg_vary_count(dg_seen *out, dg_vary rate)
+{
+    out->rate = dg_vary_join(out->rate, rate);
+    if (out->endless)
+        out->after = dg_vary_join(out->after, rate);
+}
+
 /* Rows about one output, or each of them. */
 static void shape_output(dg_proof *p, dg_visit *v, const dg_rule *r, dg_seen *out, int number)
 {
@@ -64,11 +71,11 @@ static void shape_output(dg_proof *p, dg_visit *v, const dg_rule *r, dg_seen *ou
             out->lead = dg_vary_join(out->lead, from_source(p, v, r, false));
         break;
     case DG_RULE_RATE:
-        out->rate =
-            dg_vary_join(out->rate, r->from ? from_input(p, v, r) : from_source(p, v, r, false));
+        dg_vary_count(out, r->from ? from_input(p, v, r) : from_source(p, v, r, false));
         break;
     case DG_RULE_EQUAL:
         out->rate = dg_vary_minus(out->rate, dg_rule_axes(p, v->node, r));
+        out->after = dg_vary_minus(out->after, dg_rule_axes(p, v->node, r));
         break;
     case DG_RULE_ENDLESS:
         out->endless = true;
@@ -276,7 +283,7 @@ static void apply_flags(dg_proof *p, dg_visit *v)
                                         dg_vary_called(p, v->node), r.why);
 
             if (flags & DG_PORT_DROPS) {
-                out->rate = dg_vary_join(out->rate, step);
+                dg_vary_count(out, step);
                 if (out->changes) /* other items stand at the same place */
                     out->size = dg_vary_join(out->size, step);
             } else if (!v->node->connect) {

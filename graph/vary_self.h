@@ -33,6 +33,7 @@ typedef struct dg_seen {
     int     only;       /* the one rank that has it, and no other reason for absence; -1 */
     int     collective; /* number of the last collective that it waits for */
     dg_vary value, present, rate, size, lead, partial, inexact;
+    dg_vary after; /* of rate: what came behind an endless sampler, which forgives what came before */
     const char *device; /* NULL: the host, on its way */
 } dg_seen;
 
@@ -181,6 +182,7 @@ void dg_vary_walk(dg_proof *p, dg_vary fires); /* p->scope, whose activation is 
 void dg_vary_root(dg_proof *p, const dg_node *node, dg_absence absent, dg_vary present);
 
 /* --- vary_row.c */
+void dg_vary_count(dg_seen *out, dg_vary rate); /* items of a stream: their number differs */
 void dg_vary_partial(dg_proof *p, dg_visit *v); /* uses of pending sums */
 void dg_vary_rows(dg_proof *p, dg_visit *v);
 
