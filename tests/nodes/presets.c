@@ -140,6 +140,55 @@ static const expected table[] = {
         { 1e-5, 1e-4, 23, 11190112 },
         { 1e-4, 0, 159, 35504 },
         { 1e-4, 1e-4, 98, 8948992 } } },
+    { "rtdetr_r34vd",
+      31441668,
+      31441668,
+      21308128,
+      4965120,
+      5168420,
+      404,
+      659,
+      4,
+      { { 1e-5, 0, 78, 17280 },
+        { 1e-5, 1e-4, 39, 21290848 },
+        { 1e-4, 0, 177, 40740 },
+        { 1e-4, 1e-4, 110, 10092800 } } },
+    { "rtdetr_r50vd_m",
+      36593772,
+      36565260,
+      23474016,
+      5653248,
+      7466508,
+      402,
+      760,
+      3,
+      { { 1e-5, 1e-4, 52, 23445504 },
+        { 1e-4, 0, 213, 51212 },
+        { 1e-4, 1e-4, 134, 13068544 } } },
+    { "rtdetr_r50vd",
+      42891372,
+      42862860,
+      23474016,
+      11950848,
+      7466508,
+      390,
+      736,
+      3,
+      { { 1e-5, 1e-4, 52, 23445504 },
+        { 1e-4, 0, 205, 57356 },
+        { 1e-4, 1e-4, 130, 19360000 } } },
+    { "rtdetr_r101vd",
+      76556268,
+      76527756,
+      42413920,
+      26577536,
+      7564812,
+      441,
+      991,
+      3,
+      { { 1e-6, 1e-4, 103, 42385408 },
+        { 1e-4, 0, 118, 39936 },
+        { 1e-4, 1e-4, 217, 34102412 } } },
 };
 
 static void check_counts(const dg_params *p, const expected *e)
@@ -320,6 +369,12 @@ static void names_r18vd_version1(void **state)
     check_names("rtdetr_r18vd", "params_r18vd.tsv", true);
 }
 
+static void names_r50vd_version1(void **state)
+{
+    (void)state;
+    check_names("rtdetr_r50vd", "params_r50vd.tsv", true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -327,6 +382,7 @@ int main(void)
         cmocka_unit_test(names_r18vd),
         cmocka_unit_test(names_r50vd),
         cmocka_unit_test(names_r18vd_version1),
+        cmocka_unit_test(names_r50vd_version1),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
