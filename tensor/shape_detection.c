@@ -143,7 +143,7 @@ int dg_shape_detect(dg_infer *s)
     if (logits.rank != 3 || !is_boxes(boxes) || logits.d[0] != boxes.d[0] ||
         logits.d[1] != boxes.d[1])
         return dg_infer_fail(s, "logits must be [B,Q,C], boxes [B,Q,4]");
-    if (a->n < 1 || a->n > logits.d[1] * logits.d[2])
+    if (a->n < 1 || a->n > logits.d[1] * logits.d[2] || logits.d[1] * logits.d[2] > INT32_MAX)
         return dg_infer_fail(s, "the %lld best of %lld", (long long)a->n,
                              (long long)(logits.d[1] * logits.d[2]));
     s->out[0] = s->out[1] = DG_SHAPE(logits.d[0], a->n);

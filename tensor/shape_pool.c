@@ -127,10 +127,11 @@ int dg_shape_topk(dg_infer *s)
     const index_attr *a = s->attr;
     dg_shape          x = s->in[0];
 
-    if (x.rank != 2)
-        return dg_infer_fail(s, "x must be [B,S]");
-    if (a->n < 1 || a->n > x.d[1])
-        return dg_infer_fail(s, "the %lld largest of %lld", (long long)a->n, (long long)x.d[1]);
+    if (x.rank != 2 && x.rank != 3)
+        return dg_infer_fail(s, "x must be [B,S] or [B,S,C]");
+    int64_t n = x.d[1] * (x.rank == 3 ? x.d[2] : 1);
+    if (a->n < 1 || a->n > n || n > INT32_MAX)
+        return dg_infer_fail(s, "the %lld largest of %lld", (long long)a->n, (long long)n);
     s->out[0] = DG_SHAPE(x.d[0], a->n);
     return 0;
 }

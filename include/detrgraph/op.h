@@ -167,7 +167,8 @@ DG_PUBLIC dg_val dg_upsample(dg_build *b, dg_val x, int factor);           /* ne
 DG_PUBLIC dg_val dg_gather(dg_build *b, dg_val x, dg_val index);
 /* table [V,D], index i32 [..] -> [..,D]; row `padding` (or -1) receives no gradient */
 DG_PUBLIC dg_val dg_embedding(dg_build *b, dg_val table, dg_val index, int64_t padding);
-/* x [B,S] -> i32 [B,k], indices of the k largest, descending; ties by the lower index. No gradient. */
+/* x [B,S] -> i32 [B,k], indices of the k largest, descending; ties by the lower index. Of x [B,S,C] the k largest values of
+ * an image, each by the index in S it stands at, which may come more than once. No gradient. */
 DG_PUBLIC dg_val dg_topk(dg_build *b, dg_val x, int64_t k);
 
 /* Multi-scale deformable attention, Zhu et al. 2021, eq. 3.

@@ -50,7 +50,7 @@ static void pick_best(const real *x, int64_t n, int64_t k, int32_t *heap, int32_
     }
 }
 
-/* Room for a heap, and for detect's k numbers, of one image. */
+/* Room for a heap and for the k best of one image. */
 static int prepare(dg_prepare *p)
 {
     const index_attr *f = p->attr;
@@ -60,13 +60,17 @@ static int prepare(dg_prepare *p)
     return 0;
 }
 
-/* x [B,S] -> index [B,k] */
+/* x [B,S] or [B,S,C] -> index [B,k] of rows */
 static int topk(const dg_args *a)
 {
-    int64_t s = dim(a, 0, 1), k = dim(a, 1, 1);
+    int64_t  c = a->t[0].shape.rank == 3 ? dim(a, 0, 2) : 1, n = dim(a, 0, 1) * c, k = dim(a, 1, 1);
+    int32_t *best = a->workspace, *heap = best + k;
 
-    for (int64_t b = 0; b < dim(a, 0, 0); b++)
-        pick_best(in(a, 0) + b * s, s, k, a->workspace, out_i32(a, 1) + b * k);
+    for (int64_t b = 0; b < dim(a, 0, 0); b++) {
+        pick_best(in(a, 0) + b * n, n, k, heap, best);
+        for (int64_t i = 0; i < k; i++)
+            out_i32(a, 1)[b * k + i] = (int32_t)(best[i] / c);
+    }
     return 0;
 }
 

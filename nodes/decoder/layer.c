@@ -105,7 +105,9 @@ dg_val dg_decoder_layer(const dg_place *at, const dg_decoder_stack *s, dg_val x,
     dg_place  linear1 = dg_place_in(at, "linear1"), linear2 = dg_place_in(at, "linear2");
     dg_place  norm1 = dg_place_in(at, "norm1"), norm2 = dg_place_in(at, "norm2"),
              norm3 = dg_place_in(at, "norm3");
-    dg_init glorot = dg_init_xavier(d, s->ffn);
+    /* version 1 keeps PyTorch's default here, whatever its other layers begin with */
+    dg_init wide = s->version1 ? dg_init_fan_in(d) : dg_init_xavier(d, s->ffn);
+    dg_init narrow = s->version1 ? dg_init_fan_in(s->ffn) : dg_init_xavier(s->ffn, d);
     dg_val  y;
 
     x = dg_layer_layer_norm(
@@ -113,8 +115,8 @@ dg_val dg_decoder_layer(const dg_place *at, const dg_decoder_stack *s, dg_val x,
         dg_add(b, x, dg_layer_attention(&self_attn, x, pos, (int)s->heads, s->dn, s->capacity)));
     x = dg_layer_layer_norm(&norm2,
                             dg_add(b, x, cross_attention(&cross_attn, s, dg_add(b, x, pos), ref)));
-    y = dg_relu(b, dg_layer_linear(&linear1, x, s->ffn, glorot));
-    x = dg_add(b, x, dg_layer_linear(&linear2, y, d, glorot));
+    y = dg_relu(b, dg_layer_linear(&linear1, x, s->ffn, wide));
+    x = dg_add(b, x, dg_layer_linear(&linear2, y, d, narrow));
     if (s->version1)
         x = dg_clamp(b, x, -HALF_MAX, HALF_MAX);
     return dg_layer_layer_norm(&norm3, x);

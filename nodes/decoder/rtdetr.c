@@ -27,7 +27,7 @@ typedef struct conf {
 
 enum { MEMORY, DENOISING };
 enum { METHOD_DEFAULT, METHOD_DISCRETE };
-enum { SELECT_CLASS, SELECT_AGNOSTIC };
+enum { SELECT_CLASS, SELECT_AGNOSTIC, SELECT_ONE2MANY };
 enum { N_LEVELS = 3, MOST_LAYERS = 32 };
 
 static const double LOGIT_EPS = 1e-5;
@@ -56,8 +56,9 @@ static const dg_attr attrs[] = {
     DG_INTS(conf, points, "4", "sampling points of a head: one number, or one for each level"),
     DG_ENUM(conf, method, METHOD_DEFAULT, "default|discrete",
             "bilinear samples, or the nearest pixel with frozen offsets (square images only)"),
-    DG_ENUM(conf, select, SELECT_CLASS, "class|agnostic",
-            "tokens are ranked by their best class, or by one logit for all classes"),
+    DG_ENUM(conf, select, SELECT_CLASS, "class|agnostic|one2many",
+            "tokens are ranked by their best class, by one logit for all classes, or by each class "
+            "(a token may then start several queries)"),
     DG_BOOL(conf, learn_query_content, false,
             "queries start from learned vectors, not from the selected tokens"),
     DG_SIZES(conf, eval_size, "640", "image size whose anchors version 2 stores in checkpoints"),
@@ -204,7 +205,9 @@ static selection choose(dg_build *b, const conf *c, dg_val memory, const dg_leve
 
     all = dg_name(b, scores(b, c, "enc_score_head", project(b, c, masked), n_scores),
                   "enc.logits_all");
-    index = dg_name(b, dg_topk(b, dg_reduce_max(b, all, 1u << 2, false), c->queries), "enc.topk");
+    if (c->select != SELECT_ONE2MANY)
+        all = dg_reduce_max(b, all, 1u << 2, false);
+    index = dg_name(b, dg_topk(b, all, c->queries), "enc.topk");
     s.content = project(b, c, dg_gather(b, masked, index));
     s.logits = dg_name(b, scores(b, c, "enc_score_head", s.content, n_scores), "enc.topk_logits");
     s.coords = dg_add(b, dg_layer_box_head(&head, s.content),

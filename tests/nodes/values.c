@@ -103,6 +103,34 @@ static void initial_values(void **state)
     close_run(&o);
 }
 
+static double longest_of(opened *o, const char *name, int64_t n)
+{
+    double v[32 * 32], longest = 0;
+
+    get(o, name, v, n);
+    for (int64_t i = 0; i < n; i++)
+        longest = fmax(longest, fabs(v[i]));
+    return longest;
+}
+
+/* The decoder's feed-forward parts: Glorot in version 2, PyTorch's default in version 1. */
+static void initial_values_by_version(void **state)
+{
+    static const char name[] = "decoder.decoder.layers.0.linear1.weight";
+    const double      glorot = sqrt(6.0 / 64), plain = 1 / sqrt(32);
+    opened            o;
+
+    (void)state;
+    open_run(&o, "", "", "pad", 96);
+    assert_true(longest_of(&o, name, 32 * 32) <= glorot &&
+                longest_of(&o, name, 32 * 32) > 0.99 * glorot);
+    close_run(&o);
+    open_run(&o, "version='1'", "version='1'", "pad", 96);
+    assert_true(longest_of(&o, name, 32 * 32) <= plain &&
+                longest_of(&o, name, 32 * 32) > 0.99 * plain);
+    close_run(&o);
+}
+
 static void feed(opened *o, int objects)
 {
     static const float boxes[4] = { 0.5F, 0.4F, 0.3F, 0.2F };
@@ -140,6 +168,7 @@ static void steps(void **state)
         { "", "", "absent" },
         { "version='1'", "version='1'", "pad" },
         { "expansion='1'", "select='agnostic' learn_query_content='true'", "pad" },
+        { "", "select='one2many'", "pad" },
     };
 
     (void)state;
@@ -209,6 +238,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(initial_values),
+        cmocka_unit_test(initial_values_by_version),
         cmocka_unit_test(steps),
         cmocka_unit_test(discrete),
         cmocka_unit_test(schedule),

@@ -1,6 +1,7 @@
 /* definitions: what the reference kernels promise and no other kernel can vouch for: assignments
- * are optimal, attention with a mask is the softmax over what is seen, draws depend on what they
- * are for alone, degenerate boxes stay finite, and an update that is not ok writes nothing. */
+ * are optimal, rows are ranked by each of their values, attention with a mask is the softmax over
+ * what is seen, draws depend on what they are for alone, degenerate boxes stay finite, and an
+ * update that is not ok writes nothing. */
 #include "tests/check.h"
 
 #include <math.h>
@@ -90,6 +91,21 @@ static void costs_that_are_not_finite_come_last(void **state)
     assert_int_equal(query[0], 1);
     assert_int_equal(query[1], 0);
     assert_int_equal(query[2], 2);
+}
+
+/* --- selection -------------------------------------------------------------------------------- */
+
+/* A row comes once for each of its values that is among the best. */
+static void rows_are_ranked_by_each_of_their_values(void **state)
+{
+    double  x[] = { 1, 9, 4, /**/ 7, 8, NAN, /**/ 4, -1, 4, /**/ 0, INFINITY, 2 };
+    int32_t best[6], expected[] = { 3, 0, 1, 1, 0, 2 };
+
+    (void)state;
+    const dg_tensor t[] = { real_tensor(DG_SHAPE(1, 4, 3), x), i32_tensor(DG_SHAPE(1, 6), best) };
+
+    run64(DG_OP(topk), t, 2, &(index_attr){ .n = 6 }, &(dg_control){ 0 });
+    assert_memory_equal(best, expected, sizeof expected);
 }
 
 /* --- attention -------------------------------------------------------------------------------- */
@@ -239,6 +255,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(assignments_are_optimal),
         cmocka_unit_test(costs_that_are_not_finite_come_last),
+        cmocka_unit_test(rows_are_ranked_by_each_of_their_values),
         cmocka_unit_test(a_mask_is_a_softmax_over_what_is_seen),
         cmocka_unit_test(draws_depend_on_what_they_are_for),
         cmocka_unit_test(boxes_without_an_area_stay_finite),

@@ -216,6 +216,8 @@ static void selection(samples *s)
     sample_fixed(s, -1, 1, DG_SHAPE(3, 50));
     ADD(s, topk, "all", index_attr, .n = 6);
     sample_fixed(s, -1, 1, DG_SHAPE(2, 6));
+    ADD(s, topk, "rows of several values", index_attr, .n = 7);
+    sample_fixed(s, -1, 1, DG_SHAPE(2, 5, 3));
     ADD(s, topk, "equals, infinities, no numbers", index_attr, .n = 8);
     sample_real_list(s, DG_SHAPE(1, 9), REALS(1, NAN, 2, 1, -INFINITY, INFINITY, NAN, 2, -0.0));
 }
