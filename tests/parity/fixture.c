@@ -12,6 +12,7 @@ static void control(void *ctx, dg_control *c)
 {
     fixture *f = ctx;
 
+    f->n_own = c->n_groups;
     for (int i = 0; i < c->n_groups; i++) {
         f->own_lr[i] = c->lr[i];
         if (i < f->n_groups)
@@ -59,14 +60,26 @@ static int64_t capacity_for_targets(const dg_json *root)
     return most > 100 ? most : 100;
 }
 
+/* Queries: as the fixture says, or as many as it lists. */
+static int64_t count_queries(const dg_json *root)
+{
+    const dg_json *tokens = dg_json_get(root, "enc_topk_indices");
+
+    return integer(root, "num_queries", tokens && tokens->n ? tokens->items[0].n : 300);
+}
+
+/* "NAME_dsp" is NAME with discrete sampling. */
 static int open_run(fixture *f, const char *preset)
 {
     static const char *const names[] = { [F32] = "f32", [F64] = "f64", [BF16] = "bf16" };
-    const char              *sets[3];
+    size_t                   n = strlen(preset);
+    bool                     discrete = n > 4 && strcmp(preset + n - 4, "_dsp") == 0;
+    const char              *sets[5];
     dg_run_options           o = {
                   .size = sizeof o,
-                  .file = dg_printf(f->arena, "%s/%s_coco.xml", f->set->pipelines, preset),
-                  .n_sets = 3,
+                  .file = dg_printf(f->arena, "%s/%.*s_coco.xml", f->set->pipelines,
+                                    (int)(discrete ? n - 4 : n), preset),
+                  .n_sets = discrete ? 5 : 4,
                   .sets = sets,
                   .precision = names[f->set->precision],
                   .threads = f->set->threads,
@@ -83,6 +96,8 @@ static int open_run(fixture *f, const char *preset)
     sets[0] = dg_printf(f->arena, "classes=%lld", (long long)f->classes);
     sets[1] = dg_printf(f->arena, "batch=%lld", (long long)f->batch);
     sets[2] = dg_printf(f->arena, "max_objects=%lld", (long long)capacity_for_targets(f->root));
+    sets[3] = dg_printf(f->arena, "queries=%lld", (long long)f->n_queries);
+    sets[4] = "method=discrete";
     return dg_run_open(&f->run, &o, f->d);
 }
 
@@ -105,6 +120,42 @@ static int set_weights(fixture *f)
     return rc ? rc : dg_run_reset_ema(f->run, f->d);
 }
 
+/* What is read below without a second look. */
+static int need_parts(const dg_json *root, const char *mode, dg_diag *d)
+{
+    static const struct {
+        const char  *mode, *key;
+        dg_json_kind kind;
+    } parts[] = {
+        { "train_step", "targets", DG_JSON_ARRAY },
+        { "train_step", "num_boxes", DG_JSON_NUMBER },
+        { "train_step", "denoising", DG_JSON_OBJECT },
+        { "train_step", "optimizer", DG_JSON_OBJECT },
+        { "train_step", "ema", DG_JSON_OBJECT },
+        { "train_step", "losses", DG_JSON_OBJECT },
+        { "train_step", "total_loss", DG_JSON_NUMBER },
+        { "train_step", "grad_norm", DG_JSON_NUMBER },
+        { "train_step", "enc_topk_indices", DG_JSON_ARRAY },
+        { "train_step", "matches", DG_JSON_OBJECT },
+        { "train_step", "param_grads", DG_JSON_OBJECT },
+        { "train_step", "params_after", DG_JSON_OBJECT },
+        { "eval", "enc_topk_indices", DG_JSON_ARRAY },
+        { "eval", "detections", DG_JSON_ARRAY },
+        { "eval", "orig_sizes_wh", DG_JSON_ARRAY },
+        { "trace", "image_names", DG_JSON_ARRAY },
+        { "trace", "batch_targets", DG_JSON_ARRAY },
+        { "trace", "optimizer", DG_JSON_OBJECT },
+        { "trace", "steps", DG_JSON_ARRAY },
+    };
+    const dg_json *found;
+    int            rc = 0;
+
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && !rc; i++)
+        if (strcmp(parts[i].mode, mode) == 0)
+            rc = dg_json_need(&found, root, parts[i].key, parts[i].kind, d);
+    return rc;
+}
+
 int fixture_open(fixture *f, const settings *set, const char *file, dg_diag *d)
 {
     const dg_json *format, *preset, *mode;
@@ -118,11 +169,12 @@ int fixture_open(fixture *f, const settings *set, const char *file, dg_diag *d)
                        "format is \"%s\", expected \"detrgraph-parity-1\"", format->text);
     DG_TRY(dg_json_need(&mode, f->root, "mode", DG_JSON_STRING, d));
     DG_TRY(dg_json_need(&preset, f->root, "preset", DG_JSON_STRING, d));
+    DG_TRY(need_parts(f->root, mode->text, d));
     f->batch = integer(f->root, "B", 1);
     f->h = integer(f->root, "H", 0);
     f->w = integer(f->root, "W", 0);
     f->classes = integer(f->root, "num_classes", 80);
-    f->n_queries = integer(f->root, "num_queries", 300);
+    f->n_queries = count_queries(f->root);
     DG_TRY(open_run(f, preset->text));
     DG_TRY(set_weights(f));
 out:
@@ -142,6 +194,14 @@ double fixture_bound(const fixture *f, double f64, double f32)
 }
 
 /* ---- inputs ---------------------------------------------------------------------------------- */
+
+const char *fixture_image(const fixture *f)
+{
+    const dg_json *one = dg_json_get(f->root, "image_name"),
+                  *all = dg_json_get(f->root, "image_names");
+
+    return one ? one->text : all && all->n ? all->items[0].text : "images";
+}
 
 int fixture_feed_images(fixture *f, const char *name)
 {

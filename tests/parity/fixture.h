@@ -29,6 +29,7 @@ typedef struct fixture {
     int64_t *
         rank; /* [B,Q]: our place of the query that the fixture has at this place; NULL: the same */
     int n_groups; /* learning rates to use; 0: the pipeline's own */
+    int n_own;    /* of the pipeline */
     double lr[DG_MAX_GROUPS], own_lr[DG_MAX_GROUPS];
 } fixture;
 
@@ -41,6 +42,7 @@ void fixture_close(fixture *f);
 double fixture_bound(const fixture *f, double f64, double f32);
 
 /* Inputs; draws: "label_mask", "new_label", "sign", "mag" of the denoising node. */
+const char *fixture_image(const fixture *f); /* name of the one batch */
 int fixture_feed_images(fixture *f, const char *name) DG_MUST_USE;
 int fixture_feed_targets(fixture *f, const dg_json *targets) DG_MUST_USE;
 /* The formula's draws; boxes: and the fixture's own boxes, which are rounded to single
@@ -64,7 +66,11 @@ typedef enum layout { AS_STORED, MAPS, SELECTED, DENOISING, QUERIES } layout;
 /* Compares the norm and the samples of a summary with ours: errors over l2 / sqrt(n). */
 void fixture_compare(fixture *f, const char *group, const char *name, const dg_json *expected,
                      const double *ours, dg_shape shape, layout kind, double bound);
-/* Makes rank from enc_topk_indices or topk_first8 and reports tokens that differ. */
+/* What is read until fixture_forget is forgotten then. */
+dg_arena *fixture_remember(fixture *f);
+void      fixture_forget(fixture *f, dg_arena *all);
+/* Makes rank from enc_topk_indices or topk_first8 and reports tokens that differ. Tokens whose
+ * anchor lies outside are all alike: one may stand for another. */
 int fixture_match_ranks(fixture *f, const dg_json *expected) DG_MUST_USE;
 /* moved: how many assignments differ, in part perhaps only by neighbours in rank that changed
  * places. */
