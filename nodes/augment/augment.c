@@ -3,9 +3,11 @@
  * RT-DETR's recipe (photometric distortion and zoom-out as in SSD, Liu et al. 2016, section 2.2; IoU crop from
  * the same place) is
  *     <augment><photometric p="0.5" until="epoch 71"/><zoom_out p="0.5" .../><iou_crop p="0.8" .../><flip p="0.5"/></augment>
- * Objects that a change leaves narrower or lower than a pixel are dropped. Draws are keyed by the run's seed,
+ * Objects narrower or lower than a pixel are dropped where <iou_crop> stands, cropped or not. Draws are keyed by the run's seed,
  * the node and the number of the sample, so they do not depend on threads, ranks or restarts. */
 #include <detrgraph/node.h>
+
+#include <math.h>
 
 typedef struct conf {
     int64_t     seed;
@@ -78,22 +80,29 @@ static const dg_rule rules[] = {
     { 0 },
 };
 
+static const dg_when *until_of(const dg_child *step)
+{
+    const void *s = step->conf;
+
+    switch (step->kind) {
+    case PHOTOMETRIC: return &((const photometric *)s)->until;
+    case ZOOM_OUT: return &((const zoom_out *)s)->until;
+    case IOU_CROP: return &((const iou_crop *)s)->until;
+    default: return &((const flip *)s)->until;
+    }
+}
+
 /* Draws and changes are a function of the sample's place in the run, which a clock on the wall is not. */
 static void check(dg_check *k, const void *self)
 {
     const conf *c = self;
 
     for (int i = 0; i < c->steps.n; i++) {
-        const void    *s = c->steps.v[i].conf;
-        const int      kind = c->steps.v[i].kind;
-        const dg_when *until = kind == PHOTOMETRIC ? &((const photometric *)s)->until
-                               : kind == ZOOM_OUT  ? &((const zoom_out *)s)->until
-                               : kind == IOU_CROP  ? &((const iou_crop *)s)->until
-                                                   : &((const flip *)s)->until;
+        const dg_when *until = until_of(&c->steps.v[i]);
 
         if (until->unit == DG_MINUTES)
             dg_check_fail(k, NULL, "augment-until", "until=\"%g min\" of <%s>: say a step or an epoch, like \"epoch 71\"",
-                          until->n, children[kind].name);
+                          until->n, children[c->steps.v[i].kind].name);
     }
 }
 
@@ -126,9 +135,17 @@ static void distort(const photometric *c, dg_sample *sm, dg_draw *r)
         dg_image_channels(&sm->image, orders[dg_draw_below(r, 6)]);
 }
 
+/* The largest factor that leaves the canvas an image: photographs of 20 megapixels do not reach 4. */
+static double room(const dg_image *im)
+{
+    double side = DG_IMAGE_MAX_SIDE / fmax(im->w, im->h), area = DG_IMAGE_MAX_PIXELS / ((double)im->w * im->h);
+
+    return fmax(1, fmin(side, sqrt(area)));
+}
+
 static int zoom(const zoom_out *c, dg_sample *sm, dg_draw *r, dg_diag *d)
 {
-    double        f = dg_draw_range(r, 1, c->most);
+    double        f = fmin(dg_draw_range(r, 1, c->most), room(&sm->image));
     int           w = (int)(sm->image.w * f), h = (int)(sm->image.h * f);
     int           x = (int)((w - sm->image.w) * dg_draw_uniform(r));
     int           y = (int)((h - sm->image.h) * dg_draw_uniform(r));
@@ -186,24 +203,24 @@ static int item(const void *self, dg_sample *sm, dg_draw *r, const dg_clock *clo
 
     for (int i = 0; i < c->steps.n && !rc; i++) {
         const void *s = c->steps.v[i].conf;
+        bool        on = !dg_reached(until_of(&c->steps.v[i]), clock);
 
         switch (c->steps.v[i].kind) {
         case PHOTOMETRIC:
-            if (!dg_reached(&((const photometric *)s)->until, clock))
+            if (on)
                 distort(s, sm, r);
             break;
         case ZOOM_OUT:
-            if (!dg_reached(&((const zoom_out *)s)->until, clock) && chance(r, ((const zoom_out *)s)->p))
+            if (on && chance(r, ((const zoom_out *)s)->p))
                 rc = zoom(s, sm, r, d);
             break;
         case IOU_CROP:
-            if (!dg_reached(&((const iou_crop *)s)->until, clock) && chance(r, ((const iou_crop *)s)->p)) {
+            if (on && chance(r, ((const iou_crop *)s)->p))
                 rc = crop(s, sm, r, d);
-                dg_sample_sanitize(sm, 1);
-            }
+            dg_sample_sanitize(sm, 1); /* of every image, as the reference has it */
             break;
         default:
-            if (!dg_reached(&((const flip *)s)->until, clock) && chance(r, ((const flip *)s)->p))
+            if (on && chance(r, ((const flip *)s)->p))
                 dg_sample_flip(sm);
         }
     }

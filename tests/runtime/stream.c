@@ -244,6 +244,22 @@ static void test_targets(void **state)
     close_data(&f);
 }
 
+/* A canvas is never larger than an image may be: sixteen times these sides would be. */
+static void test_large_canvas(void **state)
+{
+    uint64_t all[MOST];
+    fixture  f;
+
+    (void)state;
+    open_data(&f, "<loader.synthetic id=\"data\" images=\"4\" width=\"4096\" height=\"32\"/>"
+                  "<sampler.bucket id=\"pick\" in=\"@data\" batch=\"2\" sizes=\"64\" tail=\"drop\"/>"
+                  "<augment id=\"aug\" in=\"@pick\"><zoom_out p=\"1\" most=\"16\"/></augment><batch id=\"b\" in=\"@aug\"/>");
+    dg_stream_conf conf = conf_of(&f, 1);
+
+    assert_int_equal(run(&f, &conf, all, NULL), 4);
+    close_data(&f);
+}
+
 /* ---- a data set with one broken image --------------------------------------------------------------------- */
 
 static void write_set(const char *folder, dg_diag *d)
@@ -440,6 +456,7 @@ int main(void)
         cmocka_unit_test(test_threads),      cmocka_unit_test(test_begin_in_the_middle),
         cmocka_unit_test(test_padding),      cmocka_unit_test(test_ranks),
         cmocka_unit_test(test_targets),      cmocka_unit_test(test_broken_image),
+        cmocka_unit_test(test_large_canvas),
         cmocka_unit_test(test_no_batch),     cmocka_unit_test(test_too_many_objects),
         cmocka_unit_test(test_close_early),  cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_no_thread),
