@@ -57,12 +57,11 @@ static int take_box(reading *t, dg_json_reader *r, const dg_json_scalar *v)
     if (t->n_box == 4)
         return dg_json_fail(r, "record-value", "\"%s\" of this %s has more than 4 numbers",
                             t->field->name, t->section->noun);
-    if (!isfinite(x) || (t->n_box >= 2 && x < 0.0))
+    if (!isfinite(x))
         return dg_json_fail(r, "record-value",
-                            "\"%s\" of this %s has %.*s for its %s, which must be finite%s",
+                            "\"%s\" of this %s has %.*s for its %s, which must be finite",
                             t->field->name, t->section->noun, (int)v->n, v->text,
-                            (const char *const[]){ "left", "top", "width", "height" }[t->n_box],
-                            t->n_box >= 2 ? " and not negative" : "");
+                            (const char *const[]){ "left", "top", "width", "height" }[t->n_box]);
     box[t->n_box++] = x;
     return 0;
 }

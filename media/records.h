@@ -11,7 +11,7 @@ typedef enum dg_field_kind {
     DG_FIELD_REAL, /* double; finite */
     DG_FIELD_TEXT, /* const char *, in the arena */
     DG_FIELD_FLAG, /* bool; 0, 1, false or true */
-    DG_FIELD_BOX,  /* double[4]: left, top, width, height; finite, sides not negative */
+    DG_FIELD_BOX,  /* double[4]: left, top, width, height; finite; a side may be negative */
 } dg_field_kind;
 
 typedef struct dg_field {

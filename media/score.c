@@ -129,7 +129,7 @@ static int64_t choose(const scoring *w, const double *iou, int64_t n_truths, dou
             continue;
         if (m >= 0 && !w->ignore[m] && w->ignore[k])
             break;
-        if (iou[k] < best)
+        if (!(iou[k] >= best)) /* a box that is not a number takes nothing */
             continue;
         best = iou[k];
         m = k;

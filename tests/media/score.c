@@ -158,7 +158,8 @@ static void nothing_and_nonsense(void **state)
     place                   *p = *state;
     const dg_coco_annotation t = { .w = 10, .h = 10, .area = 100 };
     const dg_detection       bad = { .w = 1, .h = 1, .score = NAN },
-                       flat = { .w = 0, .h = 10, .score = 0.5 };
+                       flat = { .w = 0, .h = 10, .score = 0.5 },
+                       nowhere = { .x = NAN, .y = NAN, .w = NAN, .h = NAN, .score = 0.5 };
     dg_score *s;
 
     assert_int_equal(dg_score_open(&s, 3, 2, NULL, 0, NULL, 0, p->d), 0);
@@ -169,6 +170,9 @@ static void nothing_and_nonsense(void **state)
     assert_true(dg_score_number(s, DG_AP) == 0.0 && dg_score_number(s, DG_AR100) == 0.0);
     dg_score_close(&s);
     assert_int_equal(dg_score_open(&s, 1, 1, &t, 1, &flat, 1, p->d), 0);
+    assert_true(dg_score_number(s, DG_AP) == 0.0);
+    dg_score_close(&s);
+    assert_int_equal(dg_score_open(&s, 1, 1, &t, 1, &nowhere, 1, p->d), 0);
     assert_true(dg_score_number(s, DG_AP) == 0.0);
     dg_score_close(&s);
     assert_int_equal(dg_score_open(&s, 1, 1, &t, 1, &bad, 1, p->d), -DG_ENUMERIC);
