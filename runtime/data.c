@@ -44,6 +44,28 @@ static int check_all_classes(const dg_run *run, const dg_scope *scope, const dg_
     return rc;
 }
 
+/* Classes are numbered by the categories of each file: two files that list others would mean others by one number. */
+static int check_categories(const dg_run *run, const dg_scope *scope, const dg_dataset *data, dg_diag *d)
+{
+    for (int i = 0; i < run->data.n; i++) {
+        const dg_dataset *other = run->data.items[i].set;
+
+        for (int k = 0; k < data->n_classes && k < other->n_classes; k++) {
+            const dg_coco_class *a = &data->classes[k], *b = &other->classes[k];
+
+            if (a->id == b->id || strcmp(a->name, b->name) == 0)
+                continue;
+            dg_fail(d, DG_EINPUT, scope->where, "data-categories",
+                    "class %d is category %lld, %s, in %s, and category %lld, %s, in %s", k, (long long)a->id, a->name,
+                    data->name, (long long)b->id, b->name, other->name);
+            dg_note(d, run->data.items[i].scope->where, "<%s> uses that one", run->data.items[i].scope->id);
+            dg_help(d, "list the same categories in both files, those without objects too");
+            return -DG_EINPUT;
+        }
+    }
+    return 0;
+}
+
 int dg_run_data(dg_run *run, const dg_scope *scope, const dg_data **data, dg_diag *d)
 {
     dg_data new = { .scope = scope };
@@ -61,6 +83,7 @@ int dg_run_data(dg_run *run, const dg_scope *scope, const dg_data **data, dg_dia
     DG_PUSH(run->arena, run->data, new);
     *data = find(run, scope);
     DG_TRY(check_all_classes(run, scope, new.set, d));
+    DG_TRY(check_categories(run, scope, new.set, d));
     DG_TRY(dg_data_report_log(&run->env, scope, &new.chain, new.set, run->world.local_rank == 0, d));
     dg_run_log_warnings(run, d);
 out:

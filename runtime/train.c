@@ -107,13 +107,16 @@ out:
 
 static int read_data(dg_train *t, dg_diag *d)
 {
-    dg_run  *run = t->run;
-    dg_size *sizes;
-    int      n, rc;
+    dg_run        *run = t->run;
+    const dg_data *other;
+    dg_size       *sizes;
+    int            n, rc;
 
     DG_TRY(dg_run_prepare(run, true, run->graph->n_evaluates > 0, d));
     dg_run_log_start(run);
     DG_TRY(dg_run_data(run, t->scope, &t->data, d));
+    for (int i = 0; i < run->graph->n_evaluates; i++) /* their faults must not wait for the first evaluation */
+        DG_TRY(dg_run_data(run, run->graph->evaluates[i], &other, d));
     DG_TRY(dg_run_sizes(run, t->scope, t->arena, &sizes, &n, &t->batch, d));
     DG_TRY(count_steps(t, d));
 out:
