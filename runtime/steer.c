@@ -100,18 +100,25 @@ int dg_steer_begin(dg_train *t, const dg_stream_batch *b, dg_diag *d)
     dg_run *run = t->run;
     dg_word w = { .step = run->progress.step, .batch = run->progress.batch, .epoch = b->epoch, .index = b->index,
                   .n_in_epoch = b->n_in_epoch, .width = b->size.w, .height = b->size.h, .slots = b->n, .saved = -1 };
+    double  begin_s;
+    int     rc;
 
     if (!run->world.link)
         return 0;
+    begin_s = run->env.now_s();
     w.schedule = run->current->exchange;
-    return dg_link_begin(run->world.link, &w, d);
+    rc = dg_link_begin(run->world.link, &w, d);
+    t->steer_s += run->env.now_s() - begin_s;
+    return rc;
 }
 
 int dg_steer_end(dg_train *t, dg_diag *d)
 {
+    double    begin_s = t->run->env.now_s();
     dg_orders o;
     int       rc = dg_link_orders(t->run->world.link, &o, d);
 
+    t->steer_s += t->run->env.now_s() - begin_s;
     return rc < 0 || !o.save ? rc : dg_train_save(t, d);
 }
 

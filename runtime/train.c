@@ -411,6 +411,7 @@ static int log_ranks(const dg_train *t, dg_diag *d)
     dg_log_line(&t->run->env, DG_INFO, "a step has %.0f collectives: %.2f ms of adding and copying, %.2f ms of waiting for other ranks",
                 (double)(c->n - t->cost.n) / steps, 1e3 * (c->work_s - t->cost.work_s) / steps,
                 1e3 * (c->wait_s - t->cost.wait_s) / steps);
+    dg_log_line(&t->run->env, DG_INFO, "the control plane takes %.0f us of a step", 1e6 * t->steer_s / steps);
     dg_log_line(&t->run->env, DG_INFO, "batches without an object: %.0f of %.0f, all ranks together", empty,
                 steps * (double)t->identity.accumulate * w->ranks);
     return 0;

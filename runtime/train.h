@@ -23,6 +23,7 @@ typedef struct dg_train {
     double                      saved_minutes, *evaluated_minutes; /* when; one per evaluation */
     int64_t                     saved_step, first_step, n_empty; /* n_empty: batches of this rank */
     dg_comm_cost                cost;    /* before the first step */
+    double                      steer_s; /* that the compute thread spent on the control plane */
     bool                        crossed; /* the last step ended an epoch */
     int                         batch;   /* of all ranks together */
 } dg_train;
