@@ -1,5 +1,5 @@
-/* agree.c: <agree>, one word from what every rank has to say, over the control plane. A rank that
- * has nothing to say does not count, and gets the answer all the same.
+/* agree.c: <agree>, one word from what every rank has to say. A rank that has nothing to say does
+ * not count, and gets the answer all the same.
  *
  *   any   the largest of (some element is not 0)      all   the least of (none is 0)
  *   min, max  the least, the largest of the elements; all of them as reductions */
