@@ -36,7 +36,9 @@ static int put(void *ctx, const char *key, const void *bytes, size_t n)
         return -DG_EIO;
     pthread_mutex_lock(&b->lock);
     b->keys[b->n] = strdup(key);
-    b->bytes[b->n] = memcpy(malloc(n), bytes, n);
+    b->bytes[b->n] = malloc(n + 1);
+    if (n)
+        memcpy(b->bytes[b->n], bytes, n);
     b->sizes[b->n++] = n;
     pthread_cond_broadcast(&b->changed);
     pthread_mutex_unlock(&b->lock);
