@@ -35,6 +35,7 @@ static dg_seen read_wire(const dg_walked *f, const dg_wire *w, const dg_node *re
         in.present = dg_vary_join(in.present, f->loops[l->index]->rate);
         in.value = dg_vary_join(in.value, f->loops[l->index]->rate);
         in.only = f->loops[l->index]->rate.axes ? -1 : in.only;
+        in.may = true;
     }
     return in;
 }
@@ -77,11 +78,29 @@ static dg_vary group_present(const dg_node *node, const dg_seen in[])
     for (int i = 0; star && !(star->flags & DG_PORT_OPTIONAL) && i < node->n_in; i++) {
         if (!is_star(node, i) || !in[i].there)
             continue;
-        if (!in[i].present.axes)
+        if (!in[i].present.axes && !in[i].may)
             return (dg_vary){ 0 };
         v = dg_vary_join(v, in[i].present);
     }
     return v;
+}
+
+/* May it not fire where it could? Of a group, all may be missing. */
+static bool may_lack_input(const dg_node *node, const dg_seen in[])
+{
+    bool group = false, sure = false;
+
+    for (int i = 0; i < node->n_in; i++) {
+        if (!in[i].there)
+            continue;
+        if (is_star(node, i)) {
+            group = true;
+            sure |= !in[i].may && !in[i].present.axes;
+        } else if (in[i].may && !(node->in_ports[i]->flags & DG_PORT_OPTIONAL)) {
+            return true;
+        }
+    }
+    return group && !sure && !(star_of(node)->flags & DG_PORT_OPTIONAL);
 }
 
 /* The operand of a broadcast or a vote may be missing. */
@@ -270,7 +289,8 @@ static void begin_outputs(dg_proof *p, dg_visit *v, int only)
 
         *out = (dg_seen){ .there = true,
                           .stream = dg_contract_is_stream(node->out_contracts[i]),
-                          .only = only };
+                          .only = only,
+                          .may = (node->when.from && !node->connect) || may_lack_input(node, v->in) };
         union_of_inputs(v, out);
         out->value = dg_vary_join(out->value, v->zeros);
         out->endless &= !v->own.axes;
@@ -319,8 +339,14 @@ static void walk_use(dg_proof *p, dg_visit *v)
     };
 
     walk_frame(p, &inside);
-    for (int i = 0; i < v->node->n_out; i++)
-        v->out[i] = inside.out[m->output->index][i];
+    for (int i = 0; i < v->node->n_out; i++) {
+        dg_seen *out = &v->out[i], before = *out;
+
+        *out = inside.out[m->output->index][i];
+        out->may |= before.may;
+        if (!v->node->exact)
+            out->inexact = dg_vary_join(out->inexact, before.inexact);
+    }
 }
 
 static void mark(const dg_proof *p, const dg_visit *v)

@@ -126,6 +126,39 @@ static void add_patience(dg_proof *p)
         v = dg_vary_join(v, dg_vary_source(p, p->live, NULL, at, false, "patience",
                                            "patience in minutes is over by the clock of each rank"));
     p->clock->rate = dg_vary_join(p->clock->rate, v);
+    p->clock->ends = dg_vary_join(p->clock->ends, v);
+}
+
+/* Evaluations take place as long as training goes on. */
+static void remember_meeting(dg_proof *p)
+{
+    dg_visited v = { .scope = p->scope };
+
+    for (int i = 0; i < p->meetings.n + p->agreements.n; i++) {
+        const dg_meeting *m = i < p->meetings.n ? &p->meetings.items[i]
+                                                : &p->agreements.items[i - p->meetings.n];
+
+        v.node = v.node ? v.node : m->node;
+        v.axes |= m->axes;
+    }
+    if (v.node)
+        DG_PUSH(p->arena, p->visited, v);
+}
+
+static void check_visited(dg_proof *p)
+{
+    uint32_t said = 0;
+
+    for (int i = 0; i < p->meetings.n; i++)
+        said |= p->meetings.items[i].axes;
+    for (int i = 0; i < p->visited.n; i++) {
+        const dg_visited *v = &p->visited.items[i];
+        bool              counted = p->clock->timed || v->scope->every.unit == DG_STEPS;
+
+        dg_vary_rate(p, v->node,
+                     counted ? dg_vary_join(p->clock->rate, p->clock->rounds) : p->clock->ends,
+                     v->axes & ~said);
+    }
 }
 
 static void prove_scope(dg_proof *p, const dg_scope *s)
@@ -152,8 +185,12 @@ static void prove_scope(dg_proof *p, const dg_scope *s)
     check_rescue(p);
     check_skew(p);
     check_alone(p);
-    if (s->kind == DG_SCOPE_TRAIN)
-        p->shared = p->clock->shared;
+    if (s->kind != DG_SCOPE_TRAIN) {
+        remember_meeting(p);
+        return;
+    }
+    check_visited(p);
+    p->shared = p->clock->shared;
 }
 
 /* A number for all that is each rank's own; one rank's is that rank's to save. */

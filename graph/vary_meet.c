@@ -203,7 +203,7 @@ void dg_vary_collective(dg_proof *p, const dg_node *node, const dg_rule *r, cons
         check_order(p, node, in, axes);
     check_firing(p, node, fires, axes);
     if (r->kind == DG_RULE_BROADCAST && operand->present.axes & axes &&
-        !(operand->only == dg_rule_int(node, "root", 0) && axes == p->live))
+        !(operand->only == dg_rule_int(node, "root", 0) && axes == p->live && !operand->may))
         check_firing(p, node, operand->present, axes);
     if (r->to && r->kind != DG_RULE_AGREE && !operand->stream)
         check_operand(p, node, r, port, operand, axes);
@@ -212,47 +212,78 @@ void dg_vary_collective(dg_proof *p, const dg_node *node, const dg_rule *r, cons
         set_result(p, node, r, operand, fires, axes, out);
 }
 
-static void check_rate(dg_proof *p, const dg_meeting *m, dg_vary rate)
+void dg_vary_rate(dg_proof *p, const dg_node *node, dg_vary rate, uint32_t axes)
 {
-    dg_vary v = dg_vary_only(rate, m->axes);
+    dg_vary v = dg_vary_only(rate, axes);
 
     if (v.axes)
-        dg_vary_fault(p, "DG-RATE", m->node->where, v,
+        dg_vary_fault(p, "DG-RATE", node->where, v,
                       "%s over %s stands in a loop that may run more often on some ranks than on "
                       "others",
-                      dg_vary_called(p, m->node), dg_vary_name(p, v.axes))
+                      dg_vary_called(p, node), dg_vary_name(p, v.axes))
             ->help = "make the counts equal (equal=\"drop\" or \"pad\", tail=\"drop\" or \"pad\", "
                      "<equalize>), or decide together (<agree>, <broadcast>)";
 }
 
+/* Once an epoch: where steps are counted, the number of epochs follows the rate. */
+static void check_agreements(dg_proof *p)
+{
+    for (int i = 0; i < p->agreements.n; i++) {
+        const dg_meeting *m = &p->agreements.items[i];
+        const dg_clocked *c = m->clock;
+
+        if (p->train)
+            dg_vary_rate(p, m->node, c->timed ? dg_vary_join(c->rate, c->rounds) : c->ends, m->axes);
+    }
+}
+
+/* State that is updated in a loop of different length, where no collective has said so. */
+static void check_keeper(dg_proof *p, uint32_t said)
+{
+    for (const dg_clocked *c = p->keeper ? p->keeps : NULL; c; c = c->up) {
+        dg_vary v = dg_vary_minus(c->rate, said);
+
+        if (!v.axes)
+            continue;
+        dg_vary_fault(p, "DG-STATE", p->keeper->where, v,
+                      "%s stands in a loop that may run more often on some ranks of %s than on "
+                      "others: state that they hold alike would drift apart",
+                      dg_vary_called(p, p->keeper), dg_vary_name(p, v.axes))
+            ->help = "decide together when it ends: <agree>, <broadcast>";
+        return;
+    }
+}
+
 void dg_vary_clocks(dg_proof *p)
 {
-    /* once an epoch: where steps are counted, the number of epochs follows the rate */
-    for (int i = 0; i < p->agreements.n; i++)
-        if (p->agreements.items[i].clock->timed)
-            check_rate(p, &p->agreements.items[i],
-                       dg_vary_join(p->agreements.items[i].clock->rate,
-                                    p->agreements.items[i].clock->rounds));
+    uint32_t said = 0;
+
+    check_agreements(p);
     for (int i = 0; i < p->meetings.n; i++) {
         const dg_meeting *m = &p->meetings.items[i];
 
         for (const dg_clocked *c = m->clock; c; c = c->up)
             if (c->rate.axes & m->axes) {
-                check_rate(p, m, c->rate);
+                dg_vary_rate(p, m->node, c->rate, m->axes);
+                said |= m->axes;
                 break;
             }
     }
+    check_keeper(p, said);
 }
 
 /* --- state ----------------------------------------------------------------------------------- */
 
 void dg_vary_state(dg_proof *p, const dg_node *node, const dg_rule *r, const dg_seen in[],
-                   dg_vary fires)
+                   dg_vary fires, const dg_clocked *clock)
 {
     int     port = dg_rule_input(node, r);
     dg_vary value = { 0 };
 
-    p->keeper = p->keeper ? p->keeper : node;
+    if (!p->keeper) {
+        p->keeper = node;
+        p->keeps = clock;
+    }
     if (port >= 0 && in[port].there)
         value = dg_vary_join(dg_vary_join(in[port].value, in[port].partial), in[port].inexact);
     if (r->axis) { /* joined over it; the collective has said whether all take part */

@@ -52,6 +52,7 @@ static void shape_output(dg_proof *p, dg_visit *v, const dg_rule *r, dg_seen *ou
             out->value = dg_vary_join(out->value, from);
             break;
         }
+        out->may = true;
         out->present = dg_vary_join(out->present, from);
         out->only = from.axes ? -1 : out->only;
         dg_vary_root(p, v->node, (dg_absence)1 << number, from);
@@ -218,7 +219,7 @@ static void apply_row(dg_proof *p, dg_visit *v, const dg_rule *r)
         check_normaliser(p, v, r);
         break;
     case DG_RULE_STATE:
-        dg_vary_state(p, node, r, v->in, v->fires);
+        dg_vary_state(p, node, r, v->in, v->fires, v->clock);
         break;
     case DG_RULE_GRADIENTS:
         if (v->fires.axes)
@@ -240,6 +241,7 @@ static void apply_row(dg_proof *p, dg_visit *v, const dg_rule *r)
         break;
     case DG_RULE_STOP:
         v->clock->rate = dg_vary_join(v->clock->rate, v->fires);
+        v->clock->ends = dg_vary_join(v->clock->ends, v->fires);
         break;
     case DG_RULE_LOOP:
         open_loop(p, v, r);
@@ -287,6 +289,7 @@ static void apply_flags(dg_proof *p, dg_visit *v)
                 if (out->changes) /* other items stand at the same place */
                     out->size = dg_vary_join(out->size, step);
             } else if (!v->node->connect) {
+                out->may = true;
                 out->present = dg_vary_join(out->present, step);
                 dg_vary_root(p, v->node, (dg_absence)1 << i, step);
             }

@@ -28,6 +28,7 @@ typedef struct dg_cause {
 typedef struct dg_seen {
     bool    there;  /* false: nothing is wired */
     bool    stream;
+    bool    may;    /* it may be missing on ranks that could have it, if only on all of them together */
     bool    changes, leads; /* its image size, its leading dimension: other from item to item */
     bool    endless;
     int     only;       /* the one rank that has it, and no other reason for absence; -1 */
@@ -41,6 +42,7 @@ typedef struct dg_clocked { /* a loop */
     struct dg_clocked *up;
     dg_vary            rate, skip, fires;
     dg_vary            rounds; /* of its streams, those too that never end */
+    dg_vary            ends;   /* of rate: what ends it for good */
     bool               timed;  /* ends by a number of steps */
     bool               shared; /* has a collective */
 } dg_clocked;
@@ -50,6 +52,12 @@ typedef struct dg_meeting { /* a collective, to be held against the clocks when 
     const dg_clocked *clock;
     uint32_t          axes;
 } dg_meeting;
+
+typedef struct dg_visited { /* an evaluation in which ranks meet */
+    const dg_scope *scope;
+    const dg_node  *node; /* there first */
+    uint32_t        axes;
+} dg_visited;
 
 /* A node or output that may be missing on some ranks for a reason of its own. */
 typedef struct dg_root {
@@ -106,10 +114,12 @@ typedef struct dg_proof {
     bool               lowered;
     DG_VEC(dg_lost)    lost;
     const dg_node     *keeper; /* updates state that all ranks hold alike */
+    const dg_clocked  *keeps;  /* its loop */
     const dg_node     *skewed; /* who makes image sizes differ */
     dg_vary            skew;
     dg_clocked        *clock;
     /* of the whole graph */
+    DG_VEC(dg_visited) visited;
     dg_vary metric; /* of <checkpoint best>: how it differs */
     bool    shared; /* <train> has a collective */
 } dg_proof;
@@ -170,7 +180,8 @@ void dg_vary_collective(dg_proof *p, const dg_node *node, const dg_rule *r, cons
 void dg_vary_agreement(dg_proof *p, const dg_node *node, uint32_t axes, dg_vary fires,
                        dg_clocked *clock);
 void dg_vary_state(dg_proof *p, const dg_node *node, const dg_rule *r, const dg_seen in[],
-                   dg_vary fires);
+                   dg_vary fires, const dg_clocked *clock);
+void dg_vary_rate(dg_proof *p, const dg_node *node, dg_vary rate, uint32_t axes);
 void dg_vary_clocks(dg_proof *p); /* meetings against clocks */
 void dg_vary_device(dg_proof *p, const dg_node *node, const dg_seen in[], dg_seen *out);
 void dg_vary_mesh(dg_proof *p);   /* ranks on devices */

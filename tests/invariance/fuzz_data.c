@@ -138,7 +138,7 @@ static void partition(fz_rank *k, int node, const fz_list *given, fz_list *out)
     const fz_node *n = &k->sim->m->node[node];
     fz_dice        d = dice(k, node, fz_given(n->seed, FZ_SEED_RANK));
     fz_list        in = *given;
-    int            unit[FZ_ITEMS], n_units = 0, kinds = n->aligned == 1 ? 8 : 1;
+    int            unit[FZ_ITEMS], n_units = 0, kinds = n->aligned == 1 ? 64 : 1;
 
     if (n->shuffle == 1 && !(in.picks && !in.loose))
         shuffle(in.item, in.n, &d);
@@ -148,7 +148,7 @@ static void partition(fz_rank *k, int node, const fz_list *given, fz_list *out)
         n_units = 0;
         for (int j = 0; j < in.n; j++) {
             const fz_item *it = &in.item[j];
-            int            kind = in.picks ? it->w / 32 % 4 + 4 * (it->h / 64 % 2) : it->aspect;
+            int            kind = in.picks ? it->w / 32 + 8 * (it->h / 32) : it->aspect;
             int            at = in.picks && !in.loose ? it->pick : j;
 
             if ((kinds == 1 || kind == c) && (!n_units || unit[n_units - 1] != at))
@@ -351,15 +351,20 @@ bool fz_stream_next(fz_rank *k)
 {
     const fz_list *l = k->stream.last;
     int            batch = 2, at = k->stream.at;
+    bool           endless = false;
 
     for (int i = 0; i < k->sim->m->n_nodes; i++)
-        if ((k->sim->m->node[i].op == FZ_SAMPLER || k->sim->m->node[i].op == FZ_PLAIN) && k->sim->m->node[i].scope == k->scope)
+        if ((k->sim->m->node[i].op == FZ_SAMPLER || k->sim->m->node[i].op == FZ_PLAIN) && k->sim->m->node[i].scope == k->scope) {
             batch = batch_of(&k->sim->m->node[i]);
+            endless = k->sim->m->node[i].repeat == 1;
+        }
     memset(&k->batch, 0, sizeof k->batch);
     if (!l || at >= l->n)
         return false;
     while (k->stream.at < l->n && k->batch.n < batch && (l->loose || l->item[k->stream.at].pick == l->item[at].pick))
         k->batch.item[k->batch.n++] = l->item[k->stream.at++];
+    if (l->loose && endless && k->batch.n < batch)
+        return false; /* they begin the next round */
     k->w_px = k->batch.item[0].w;
     k->h_px = k->batch.item[0].h;
     return true;

@@ -615,14 +615,13 @@ static fz_end act(fz_rank *k, int node)
     return FZ_WENT_ON;
 }
 
-/* Can this rank never have the value, by its place (`on`)? */
-static bool elsewhere(const fz_rank *k, const fz_node *n)
+bool fz_elsewhere(const fz_rank *k, const fz_node *n)
 {
     if (n->on != FZ_NONE && n->on != k->r)
         return true;
     for (int i = 0; i < n->n_in; i++)
         if (n->in[i].node != FZ_NONE && !fz_input_optional(n->op, i) && n->op != FZ_BROADCAST &&
-            elsewhere(k, &k->sim->m->node[n->in[i].node]))
+            fz_elsewhere(k, &k->sim->m->node[n->in[i].node]))
             return true;
     return false;
 }
@@ -635,7 +634,7 @@ static bool fed(const fz_rank *k, const fz_node *n)
     if (n->op == FZ_AGREE || n->op == FZ_RECORD)
         return true;
     if (n->op == FZ_BROADCAST && fz_place(k, fz_given(n->axis, 0), &ranks) != fz_given(n->root, 0) &&
-        elsewhere(k, &k->sim->m->node[n->in[0].node]))
+        fz_elsewhere(k, &k->sim->m->node[n->in[0].node]))
         return true;
     for (int i = 0; i < n->n_in; i++) {
         bool wired = n->in[i].node != FZ_NONE;

@@ -561,14 +561,13 @@ static void judge_metrics(fz_rank *k)
     const fz_model *m = k->sim->m;
     bool            better;
 
-    k->evaluated = 1;
-    if (m->best.node == FZ_NONE)
+    if (m->best.node == FZ_NONE || fz_elsewhere(k, &m->node[m->best.node]))
         return;
     better = k->evaluation == 1 || k->metric[m->best.node] > k->best;
     if (better)
         k->best = k->metric[m->best.node];
     k->without = better ? 0 : k->without + 1;
-    k->state_of[m->best.node] = fz_mix(k->state_of[m->best.node], better);
+    k->choices |= (uint64_t)better << (k->n_choices++ % 64);
     k->stopped |= m->patience && k->without >= m->patience;
     k->stopped |= m->patience_minutes && k->without && fz_chance(&k->own, 50);
 }
@@ -664,21 +663,30 @@ static void advance(fz_rank *k)
 
 /* --- a run ------------------------------------------------------------------------------------- */
 
+/* As far as both have chosen, have they chosen the same? */
+static void compare_choices(fz_sim *s, const fz_rank *a, const fz_rank *b)
+{
+    int      n = a->n_choices < b->n_choices ? a->n_choices : b->n_choices;
+    uint64_t both = n < 64 ? (UINT64_C(1) << n) - 1 : UINT64_MAX;
+
+    if ((a->choices & both) != (b->choices & both))
+        fz_part(s, FZ_OTHER_STATE, "ranks %d and %d choose other checkpoints", a->r, b->r);
+}
+
 static void compare_states(fz_sim *s)
 {
     const fz_model *m = s->m;
 
-    for (int r = 1; r < s->n_ranks; r++)
+    for (int r = 1; r < s->n_ranks; r++) {
+        compare_choices(s, &s->rank[0], &s->rank[r]);
         for (int i = 0; i < FZ_NODES + FZ_PARAMS; i++) {
             int node = i < FZ_NODES ? i : i - FZ_NODES < FZ_NODES ? i - FZ_NODES : 0;
 
-            if (s->rank[r].state_of[i] == s->rank[0].state_of[i])
-                continue;
-            if (i < FZ_NODES && i == m->best.node && !(s->rank[r].evaluated && s->rank[0].evaluated))
-                continue;
-            fz_part(s, FZ_OTHER_STATE, "state of <%s id=\"%s\"> differs between ranks 0 and %d",
-                    fz_classes[m->node[node].op].name, m->node[node].id, r);
+            if (s->rank[r].state_of[i] != s->rank[0].state_of[i])
+                fz_part(s, FZ_OTHER_STATE, "state of <%s id=\"%s\"> differs between ranks 0 and %d",
+                        fz_classes[m->node[node].op].name, m->node[node].id, r);
         }
+    }
 }
 
 static void compare_divisors(fz_sim *s)

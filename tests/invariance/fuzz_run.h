@@ -88,7 +88,8 @@ typedef struct fz_rank {
     fz_grads grads[FZ_NODES];
     double   w[FZ_PARAMS];
     uint64_t state_of[FZ_NODES + FZ_PARAMS]; /* history of each piece of replicated state */
-    int      evaluated;
+    uint64_t choices;   /* of the best checkpoint, a bit each */
+    int      n_choices;
     /* time */
     int  epoch, step, scope, evaluation, iteration, plan;
     bool stopped, ended, lost, begun; /* training, this evaluation, this batch; an epoch has begun */
@@ -132,6 +133,7 @@ bool   fz_guard(const fz_rank *k, const fz_node *n);
 /* Posts what k->ask holds; true once the answer is there. */
 bool fz_meet(fz_rank *k);
 void fz_part(fz_sim *s, fz_verdict kind, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+bool fz_elsewhere(const fz_rank *k, const fz_node *n); /* can this rank never have it, by its place (on)? */
 const fz_val *fz_at(const fz_rank *k, fz_wire w);
 /* This rank's number among those of an axis, and how many they are. */
 int fz_place(const fz_rank *k, int axis, int *n);
