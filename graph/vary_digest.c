@@ -129,8 +129,8 @@ static int only_proved(const dg_graph *g, const dg_node *node, dg_where at, cons
                        dg_diag *d)
 {
     const char *called = node ? dg_vary_called(&(dg_proof){ .arena = g->arena }, node) : NULL;
-    int         rc = dg_fail(d, DG_EUNSUPPORTED, at, "only-proved", "%s%s%s", called ? called : "",
-                             called ? ": " : "", what);
+    int         rc = dg_fail(d, DG_EUNSUPPORTED, at, "only-proved", "%s%sproved, but not run: %s",
+                             called ? called : "", called ? ": " : "", what);
 
     dg_help(d, "validate understands it; to run the pipeline, take it out");
     return rc;
@@ -151,7 +151,9 @@ static int node_runs(const dg_graph *g, const dg_node *node, bool train, dg_diag
     dg_proof p = { .g = g, .arena = g->arena, .train = train };
     int      rc = 0;
 
-    if (node->class->choose && node->n_in > 0 && node->in_types[0]->kind != DG_TYPE_DATASET)
+    if (node->class->supply && node->scope->kind == DG_SCOPE_MODEL)
+        rc = only_proved(g, node, node->where, "numbers from outside come into <train> and <evaluate>", d);
+    else if (node->class->choose && node->n_in > 0 && node->in_types[0]->kind != DG_TYPE_DATASET)
         rc = dg_fail(d, DG_EINPUT, node->where, "data-choice",
                      "<%s> at run time chooses among the items of a data set: it stands "
                      "between loader and sampler",

@@ -1,8 +1,10 @@
 /* step.c: one batch forward and back, and the update where it is due. What must not happen is checked here: a
  * number that is not finite ends the run before anything was changed by it. */
+#include "runtime/available.h"
 #include "runtime/steer.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 void dg_run_compute_control(dg_run *run)
@@ -35,6 +37,53 @@ void dg_run_compute_control(dg_run *run)
         run->o.control(run->o.control_ctx, c);
 }
 
+/* What a number from outside the graph follows from: the batch's place in the run, and this rank. */
+static dg_supply_args supply_args(const dg_run *run, const dg_node *node, int64_t number)
+{
+    char           own[256];
+    dg_supply_args a = {
+        .clock = { .step = run->progress.step,
+                   .epoch = run->progress.epoch,
+                   .n_steps = run->n_steps,
+                   .n_epochs = run->n_epochs,
+                   .minutes = run->progress.minutes },
+        .rank = run->world.rank,
+        .seconds = 60 * run->progress.minutes,
+        .free_bytes = (double)dg_memory_available(),
+        .shared = dg_draw_begin(run->seed, node->path, (uint64_t)number),
+    };
+
+    snprintf(own, sizeof own, "%s/%d", node->path, run->world.rank);
+    a.own = dg_draw_begin(run->seed, own, (uint64_t)number);
+    return a;
+}
+
+/* Numbers from outside the graph, before each batch. */
+static int feed_numbers(dg_run *run, int64_t number, dg_diag *d)
+{
+    const dg_scope *s = run->current->scope;
+    int             rc = 0;
+
+    for (int i = 0; i < s->n_nodes && rc == 0; i++) {
+        const dg_node *node = s->nodes[i];
+        char           name[256];
+
+        if (!node->class->supply)
+            continue;
+        snprintf(name, sizeof name, "%s.%s", node->id, node->out_ports[0]->name);
+        if (!dg_program_input(run->current->program, name))
+            continue; /* nobody reads it */
+        dg_supply_args args = supply_args(run, node, number);
+        double         real = node->class->supply(node->conf, &args);
+        int32_t        whole = (int32_t)real;
+        bool           is_real = node->out_contracts[0]->dtype == DG_REAL;
+        dg_tensor      t = { is_real ? DG_F64 : DG_I32, DG_SCALAR, is_real ? (void *)&real : &whole };
+
+        rc = dg_exec_write(run->current->exec, name, &t, d);
+    }
+    return rc;
+}
+
 int dg_run_feed_batch(dg_run *run, const dg_stream_batch *batch, dg_diag *d)
 {
     dg_chain chain;
@@ -48,7 +97,7 @@ int dg_run_feed_batch(dg_run *run, const dg_stream_batch *batch, dg_diag *d)
         if (t.data && dg_program_input(run->current->program, name))
             rc = dg_exec_write(run->current->exec, name, &t, d);
     }
-    return rc;
+    return rc < 0 ? rc : feed_numbers(run, batch->number, d);
 }
 
 /* ---- what is not finite ------------------------------------------------------------------------------------ */

@@ -139,6 +139,15 @@ DG_PUBLIC double  dg_draw_uniform(dg_draw *r);                       /* [0,1) */
 DG_PUBLIC double  dg_draw_range(dg_draw *r, double lo, double hi);   /* [lo,hi) */
 DG_PUBLIC int64_t dg_draw_below(dg_draw *r, int64_t n);              /* 0 .. n-1 */
 
+/* What a number from outside the graph may follow from. */
+typedef struct dg_supply_args {
+    dg_clock clock;
+    int      rank;
+    double   seconds;     /* of the run, by this rank's clock */
+    double   free_bytes;  /* that this rank may still take; -1: not known */
+    dg_draw  shared, own; /* the same draws on every rank; this rank's */
+} dg_supply_args;
+
 /* ---- data: loader, sampler, augment, batch ----------------------------------------------------------------- */
 
 typedef struct dg_item_info {
@@ -364,6 +373,9 @@ typedef struct dg_node_class {
      * the caller frees), and rank 0 merges what the others have packed, in the order of ranks, before it finishes. */
     int (*pack)(void *state, void **bytes, size_t *n, dg_diag *d);
     int (*merge)(void *state, const void *bytes, size_t n, dg_diag *d);
+
+    /* A number from outside the graph: the scalar output of a node without lower, before each batch of its scope. */
+    double (*supply)(const void *conf, dg_supply_args *args);
 } dg_node_class;
 #define DG_NODE_CLASS .size = sizeof(dg_node_class), .port_size = sizeof(dg_port), .attr_size = sizeof(dg_attr), \
                       .rule_size = sizeof(dg_rule)

@@ -2,6 +2,8 @@
  * In a program they are inputs that the host writes. */
 #include "nodes/builtin.h"
 
+#include <unistd.h>
+
 typedef struct number {
     double value;
 } number;
@@ -27,28 +29,69 @@ static const dg_attr draw_attrs[] = {
     { 0 },
 };
 
-#define PROVED(text) { DG_RULE_PROVED, .why = text }, { 0 }
-static const dg_rule host_rules[] = { PROVED("the host feeds no such number to a step") };
 static const dg_rule rank_rules[] = {
     { DG_RULE_VALUE, .to = "out", .why = "is the number of this rank" },
-    PROVED("the host feeds no such number to a step"),
+    { 0 },
 };
 static const dg_rule clock_rules[] = {
     { DG_RULE_VALUE, .to = "out", .why = "is the time by this rank's clock" },
-    PROVED("the host feeds no such number to a step"),
+    { 0 },
 };
 static const dg_rule memory_rules[] = {
     { DG_RULE_VALUE, .to = "out", .why = "is what this rank has left" },
-    PROVED("the host feeds no such number to a step"),
+    { 0 },
 };
 static const dg_rule file_rules[] = {
     { DG_RULE_VALUE, .to = "out", .why = "looks at this rank's file system" },
-    PROVED("the host feeds no such number to a step"),
+    { 0 },
 };
 static const dg_rule draw_rules[] = {
     { DG_RULE_VALUE, .to = "out", .when = "seed!=shared", .why = "is drawn by each rank for itself" },
-    PROVED("the host feeds no such number to a step"),
+    { 0 },
 };
+
+static double step(const void *self, dg_supply_args *a)
+{
+    (void)self;
+    return (double)a->clock.step;
+}
+
+static double epoch(const void *self, dg_supply_args *a)
+{
+    (void)self;
+    return (double)a->clock.epoch;
+}
+
+static double rank_number(const void *self, dg_supply_args *a)
+{
+    (void)self;
+    return a->rank;
+}
+
+static double seconds(const void *self, dg_supply_args *a)
+{
+    (void)self;
+    return a->seconds;
+}
+
+static double free_bytes(const void *self, dg_supply_args *a)
+{
+    (void)self;
+    return a->free_bytes;
+}
+
+static double is_there(const void *self, dg_supply_args *a)
+{
+    (void)a;
+    return access(((const file *)self)->path, F_OK) == 0;
+}
+
+static double drawn(const void *self, dg_supply_args *a)
+{
+    const draw *c = self;
+
+    return dg_draw_range(c->seed ? &a->shared : &a->own, c->low, c->high);
+}
 
 static void lower_number(dg_build *b, const void *self, const dg_val in[], dg_val out[])
 {
@@ -69,18 +112,19 @@ const dg_node_class dg_node_source_number = {
     .lower = lower_number,
 };
 
-#define SOURCE(id, text, port_table, rule_table)                                                  \
+#define SOURCE(id, text, port_table, rule_table, function)                                        \
     const dg_node_class dg_node_source_##id = { DG_NODE_CLASS,                                     \
                                                 .name = "source." #id,                             \
                                                 .role = DG_ROLE_CONTROL,                           \
                                                 .brief = text,                                     \
                                                 .ports = port_table,                               \
-                                                .rules = rule_table }
-SOURCE(step, "The number of the step: the same on every rank.", whole, host_rules);
-SOURCE(epoch, "The number of the epoch: the same on every rank.", whole, host_rules);
-SOURCE(rank, "The number of this rank.", whole, rank_rules);
-SOURCE(clock, "Seconds since the start, by this rank's clock.", real, clock_rules);
-SOURCE(memory, "Free bytes on this rank.", real, memory_rules);
+                                                .rules = rule_table,                               \
+                                                .supply = function }
+SOURCE(step, "The number of the step, from 0: the same on every rank.", whole, NULL, step);
+SOURCE(epoch, "The number of the epoch, from 0: the same on every rank.", whole, NULL, epoch);
+SOURCE(rank, "The number of this rank.", whole, rank_rules, rank_number);
+SOURCE(clock, "Seconds of the run, by this rank's clock.", real, clock_rules, seconds);
+SOURCE(memory, "Free bytes on this rank.", real, memory_rules, free_bytes);
 
 const dg_node_class dg_node_source_file = {
     DG_NODE_CLASS,
@@ -91,6 +135,7 @@ const dg_node_class dg_node_source_file = {
     .attrs = file_attrs,
     .conf_size = sizeof(file),
     .rules = file_rules,
+    .supply = is_there,
 };
 const dg_node_class dg_node_source_random = {
     DG_NODE_CLASS,
@@ -101,4 +146,5 @@ const dg_node_class dg_node_source_random = {
     .attrs = draw_attrs,
     .conf_size = sizeof(draw),
     .rules = draw_rules,
+    .supply = drawn,
 };

@@ -1,8 +1,9 @@
 # check_PROGRAMS, tests_invariance_NAME_SOURCES, TESTS; data in EXTRA_DIST.
-invariance_tests = tests/invariance/cases tests/invariance/choose tests/invariance/fuzz
+invariance_tests = tests/invariance/cases tests/invariance/choose tests/invariance/fuzz tests/invariance/supply
 check_PROGRAMS += $(invariance_tests)
 tests_invariance_cases_SOURCES = tests/invariance/cases.c tests/check.h
 tests_invariance_choose_SOURCES = tests/invariance/choose.c tests/check.h
+tests_invariance_supply_SOURCES = tests/invariance/supply.c tests/check.h
 proof_fuzz = tests/invariance/fuzz
 tests_invariance_fuzz_SOURCES = $(proof_fuzz).c $(proof_fuzz)_cases.c $(proof_fuzz)_cases.h $(proof_fuzz)_data.c $(proof_fuzz)_draw.c $(proof_fuzz)_draw.h \
 	$(proof_fuzz)_judge.c $(proof_fuzz)_judge.h $(proof_fuzz)_model.c $(proof_fuzz)_model.h $(proof_fuzz)_nodes.c $(proof_fuzz)_run.c $(proof_fuzz)_run.h \
