@@ -2,7 +2,7 @@
  * In a program they are inputs that the host writes. */
 #include "nodes/builtin.h"
 
-#include <unistd.h>
+#include <stdio.h>
 
 typedef struct number {
     double value;
@@ -82,8 +82,12 @@ static double free_bytes(const void *self, dg_supply_args *a)
 
 static double is_there(const void *self, dg_supply_args *a)
 {
+    FILE *f = fopen(((const file *)self)->path, "rb");
+
     (void)a;
-    return access(((const file *)self)->path, F_OK) == 0;
+    if (f)
+        fclose(f);
+    return f != NULL;
 }
 
 static double drawn(const void *self, dg_supply_args *a)
@@ -130,7 +134,7 @@ const dg_node_class dg_node_source_file = {
     DG_NODE_CLASS,
     .name = "source.file",
     .role = DG_ROLE_CONTROL,
-    .brief = "1 where this rank sees a file, else 0.",
+    .brief = "1 where this rank can open a file, else 0.",
     .ports = whole,
     .attrs = file_attrs,
     .conf_size = sizeof(file),
