@@ -20,8 +20,8 @@ static const char good[] =
     "batch='2'/><toy.batch id='b' in='@pick'/>"
     "<use id='out' model='net' images='@b.images'/><toy.loss id='loss' predictions='@out' "
     "targets='@b.targets'/>"
-    "<toy.backward id='grad' loss='@loss'/><toy.step id='opt' gradients='@grad'/></train>"
-    "<evaluate weights='@opt'><toy.loader id='data'/><toy.sampler id='pick' in='@data' "
+    "<toy.backward id='grad' loss='@loss'/><toy.step id='opt' gradients='@grad'/><toy.ema id='ema' of='@opt'/></train>"
+    "<evaluate weights='@ema'><toy.loader id='data'/><toy.sampler id='pick' in='@data' "
     "batch='2'/><toy.batch id='b' in='@pick'/>"
     "<use id='out' model='net' images='@b.images'/><toy.score id='score' "
     "in='@out'/></evaluate><checkpoint best='@score.AP'/></pipeline>";
@@ -72,7 +72,7 @@ static void text(void **state)
     has(&w, "<B>a &lt; b</B>");
     has(&w, "<B>model net</B>");
     has(&w, "10 steps, f32");
-    has(&w, "weights of opt");
+    has(&w, "weights of ema");
     has(&w, "act=relu");
     has(&w,
         "f[B,H,W,3] <FONT COLOR=\"#263238\">[2,32,32,3]</FONT>");
