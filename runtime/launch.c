@@ -383,11 +383,30 @@ static void watch(launcher *l)
     }
 }
 
+/* Ranks of this machine have failed: what the coordinator makes of it is a moment away. */
+static void hear_verdict(launcher *l)
+{
+    double end = l->c->env->now_s() + l->c->lost_after_s;
+    bool   failed = false;
+
+    for (int i = 0; i < l->n; i++) {
+        int status = dg_crew_status(l->crew, i);
+
+        failed |= !WIFEXITED(status) || (WEXITSTATUS(status) != DG_LEFT_DONE && WEXITSTATUS(status) != DG_LEFT_STOPPED);
+    }
+    while (failed && !l->view.over && l->c->env->now_s() < end) {
+        wait_for_something(l, 20);
+        take_news(l);
+    }
+}
+
 /* The last words may still be on their way to the coordinator, and other machines' ranks on theirs to the end. */
 static void settle(launcher *l)
 {
     double end = l->c->env->now_s() + (l->c->nodes > 1 ? l->c->lost_after_s : SETTLE_S);
 
+    if (l->link)
+        hear_verdict(l);
     if (!l->coordinator)
         return;
     take_news(l);
