@@ -412,23 +412,41 @@ static void prune(dg_arena *a, const char *checkpoints, const dg_checkpoint_args
     int64_t *steps;
     int      n = list_steps(a, checkpoints, &steps);
 
-    for (int i = c->keep > 1 ? (int)c->keep : 1; i < n; i++)
+    int      newer = 0; /* what a run left behind that could not be read: no part of this count */
+
+    while (newer < n && steps[newer] > c->progress->step)
+        newer++;
+    for (int i = newer + (c->keep > 1 ? (int)c->keep : 1); i < n; i++)
         if (!c->progress->has_best || steps[i] != c->progress->best_step)
             remove_folder(a, folder_of(a, checkpoints, steps[i]));
 }
 
-void dg_checkpoint_clear(const char *out)
+int dg_checkpoint_later(const char *out, int64_t step)
+{
+    dg_arena *a = dg_arena_open();
+    int64_t  *steps;
+    int       n = list_steps(a, dg_path_join(a, out, "checkpoints"), &steps), later = 0;
+
+    while (later < n && steps[later] > step)
+        later++;
+    dg_arena_close(&a);
+    return later;
+}
+
+void dg_checkpoint_drop(const char *out, int64_t step)
 {
     dg_arena   *a = dg_arena_open();
     const char *checkpoints = dg_path_join(a, out, "checkpoints");
     int64_t    *steps;
     int         n = list_steps(a, checkpoints, &steps);
 
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n && steps[i] > step; i++)
         remove_folder(a, folder_of(a, checkpoints, steps[i]));
-    unlink(dg_path_join(a, checkpoints, "last"));
-    unlink(dg_path_join(a, checkpoints, "best"));
-    rmdir(checkpoints);
+    if (step < 0) {
+        unlink(dg_path_join(a, checkpoints, "last"));
+        unlink(dg_path_join(a, checkpoints, "best"));
+        rmdir(checkpoints);
+    }
     dg_arena_close(&a);
 }
 

@@ -39,8 +39,9 @@ typedef struct dg_checkpoint_args {
 
 int dg_checkpoint_write(const dg_checkpoint_args *a, dg_diag *d) DG_MUST_USE;
 
-/* Removes every checkpoint of a run. */
-void dg_checkpoint_clear(const char *out);
+/* How many checkpoints of a run come after this step, sound or not; removes them (step -1: all). */
+int  dg_checkpoint_later(const char *out, int64_t step);
+void dg_checkpoint_drop(const char *out, int64_t step);
 
 /* The newest complete checkpoint below out/checkpoints, or NULL; half-written ones are passed over with a line. */
 const char *dg_checkpoint_newest(dg_arena *a, const char *out, const dg_env *env);

@@ -50,18 +50,30 @@ static bool due(const dg_train *t, const dg_when *w, double last_minutes)
 }
 
 /* Is this the best value of the checkpoint's metric so far? */
-static void judge(dg_train *t, const dg_scope *scope, const dg_metrics *m)
+static int judge(dg_train *t, const dg_scope *scope, const dg_metrics *m, dg_diag *d)
 {
     dg_progress  *p = &t->run->progress;
-    const double *v = t->conf->best && t->conf->best->scope == scope ? dg_metrics_find(m, t->conf->best_key) : NULL;
+    const double *v;
 
-    if (!v || (p->has_best && *v <= p->best))
-        return;
+    if (!t->conf->best || t->conf->best->scope != scope)
+        return 0;
+    v = dg_metrics_find(m, t->conf->best_key);
+    if (!v) {
+        const char *near = dg_nearest(t->conf->best_key, m->names.items, m->names.n);
+
+        dg_fail(d, DG_EINPUT, t->conf->where, "best-unknown", "best=\"@%s.%s\": the evaluation gives no \"%s\"", t->conf->best->id,
+                t->conf->best_key, t->conf->best_key);
+        dg_help(d, "did you mean \"%s\"?", near ? near : m->names.n ? m->names.items[0] : "");
+        return -DG_EINPUT;
+    }
+    if (p->has_best && *v <= p->best)
+        return 0;
     p->has_best = true;
     p->best = *v;
     p->best_step = p->step;
     p->best_epoch = p->epoch;
     p->best_minutes = p->minutes;
+    return 0;
 }
 
 static int evaluate(dg_train *t, const dg_scope *scope, dg_diag *d)
@@ -77,7 +89,7 @@ static int evaluate(dg_train *t, const dg_scope *scope, dg_diag *d)
     DG_TRY(dg_run_evaluate_scope(run, &e, d));
     t->evaluate_s = run->env.now_s() - begin;
     DG_TRY(dg_train_tick(t, d));
-    judge(t, scope, e.metrics);
+    DG_TRY(judge(t, scope, e.metrics, d));
     if (t->o->report)
         t->o->report(t->o->ctx, &(dg_run_report){
             .step = run->progress.step, .n_steps = run->n_steps, .epoch = run->progress.epoch, .left_s = dg_train_left_s(t),

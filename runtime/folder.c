@@ -1,16 +1,20 @@
 /* folder.c: a run's folder: whether it may be used, and what stands in it before the first step. */
 #include <dirent.h>
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "runtime/train.h"
 
-/* What runs leave at the top of their folder, beside checkpoints/. */
-static const char *const left_by_runs[] = { "pipeline.xml", "metrics.jsonl", "run.log", "first-batches.jpg", "model.safetensors",
+/* What runs leave at the top of their folder, beside checkpoints/ and run.log, which is open already. */
+static const char *const left_by_runs[] = { "pipeline.xml", "metrics.jsonl", "first-batches.jpg", "model.safetensors",
                                             "ema.safetensors" };
+
+enum { LAST_BREATHS = 20 }; /* tenths of a second: a run that was killed may be ending */
 
 static bool is_empty(const char *folder)
 {
@@ -28,7 +32,7 @@ static void clear(dg_train *t)
 {
     for (size_t i = 0; i < sizeof left_by_runs / sizeof left_by_runs[0]; i++)
         unlink(dg_path_join(t->arena, t->out, left_by_runs[i]));
-    dg_checkpoint_clear(t->out);
+    dg_checkpoint_drop(t->out, -1);
 }
 
 static int refuse(dg_train *t, dg_diag *d)
@@ -40,18 +44,41 @@ static int refuse(dg_train *t, dg_diag *d)
     return -DG_EINPUT;
 }
 
+/* The log is also the lock: two runs in one folder would overwrite each other's checkpoints. */
 static int open_log(dg_train *t, bool resumed, dg_diag *d)
 {
     const char *log = dg_path_join(t->arena, t->out, "run.log");
+    FILE       *f = fopen(log, "ae");
+    bool        locked;
 
-    t->run->log_file = fopen(log, resumed ? "ae" : "we");
-    if (t->run->log_file)
-        return 0;
+    if (!f) {
+        char  buf[128];
+        char *reason = strerror_r(errno, buf, sizeof buf);
 
-    char  buf[128];
-    char *reason = strerror_r(errno, buf, sizeof buf);
+        return dg_fail(d, DG_EIO, (dg_where){ .file = log }, "log-open", "it cannot be written: %s", reason);
+    }
+    for (int i = 0; (locked = flock(fileno(f), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) == false && i < LAST_BREATHS; i++)
+        (void)poll(NULL, 0, 100);
+    if (!locked) {
+        fclose(f);
+        dg_fail(d, DG_EINPUT, (dg_where){ .file = t->out }, "out-busy", "another run is writing into this folder");
+        dg_help(d, "--out names another; detrgraph ctl %s status asks the run in it", t->out);
+        return -DG_EINPUT;
+    }
+    if (!resumed && ftruncate(fileno(f), 0)) {
+        /* a pipe or the like: what was there stays */
+    }
+    t->run->log_file = f;
+    return 0;
+}
 
-    return dg_fail(d, DG_EIO, (dg_where){ .file = log }, "log-open", "it cannot be written: %s", reason);
+/* Checkpoints that cannot be read are not nothing: another version may read them, or a repair. */
+static int refuse_unreadable(dg_train *t, dg_diag *d)
+{
+    dg_fail(d, DG_EINPUT, (dg_where){ .file = dg_path_join(t->arena, t->out, "checkpoints") }, "resume-unreadable",
+            "there are checkpoints, and none of them can be read: the lines above say why");
+    dg_help(d, "--force drops them and begins anew, --out names another folder");
+    return -DG_EINPUT;
 }
 
 int dg_folder_open(dg_train *t, const char **resume, dg_diag *d)
@@ -80,8 +107,9 @@ int dg_folder_open(dg_train *t, const char **resume, dg_diag *d)
     if (*resume && !dg_exists(dg_path_join(t->arena, *resume, "state.json")))
         return dg_fail(d, DG_EINPUT, (dg_where){ .file = *resume }, "resume-folder",
                        "--resume takes a checkpoint's folder, such as OUT/checkpoints/last");
-    if (used && !*resume)
-        clear(t);
+    if (o->resume == DG_RUN_RESUME_AUTO && !*resume && !o->force && dg_checkpoint_later(t->out, -1))
+        return refuse_unreadable(t, d);
+    t->clear = used && !*resume;
 
     int rc = dg_mkdirs(t->out, d);
 
@@ -150,6 +178,8 @@ int dg_folder_begin(dg_train *t, dg_diag *d)
 
     if (!t->out)
         return 0;
+    if (t->clear) /* not before data and memory were found to do */
+        clear(t);
     DG_TRY(dg_journal_open(&t->journal, dg_path_join(t->arena, t->out, "metrics.jsonl"), t->run->progress.step, d));
     DG_TRY(copy_pipeline(t, d));
 out:

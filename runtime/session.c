@@ -102,6 +102,17 @@ static int fit_world(dg_run *run, dg_diag *d)
     return 0;
 }
 
+/* Is name one of "dp+tp"? */
+static bool names_axis(const char *axes, const char *name)
+{
+    size_t n = strlen(name);
+
+    for (const char *a = axes; a; a = strchr(a, '+') ? strchr(a, '+') + 1 : NULL)
+        if (strncmp(a, name, n) == 0 && (a[n] == '\0' || a[n] == '+'))
+            return true;
+    return false;
+}
+
 const char *dg_run_axis(const dg_run *run, const dg_node *node)
 {
     const dg_attr *a = node->class->attrs;
@@ -110,7 +121,7 @@ const char *dg_run_axis(const dg_run *run, const dg_node *node)
     for (; run->world.ranks > 1 && a && a->name; a++)
         if (strcmp(a->name, "axis") == 0 && a->kind == DG_ATTR_STR)
             memcpy(&axis, (const char *)node->conf + a->offset, sizeof axis);
-    return axis;
+    return axis && names_axis(axis, run->graph->axis) ? axis : NULL;
 }
 
 static int load_graph(dg_run *run, dg_diag *d)

@@ -29,6 +29,10 @@ static int count_steps(dg_train *t, dg_diag *d)
                        "an epoch of %d images has no batch of %d", t->data->set->n_items, t->batch);
     run->n_epochs = t->scope->epochs;
     run->n_steps = t->scope->steps > 0 ? t->scope->steps : t->scope->epochs * run->per_epoch / k;
+    if (run->n_steps < 1)
+        return dg_fail(d, DG_EINPUT, t->scope->where, "steps-none",
+                       "%lld epochs of %lld batches make no step of accumulate=\"%lld\" batches", (long long)t->scope->epochs,
+                       (long long)run->per_epoch, (long long)k);
     dg_log_line(&run->env, DG_INFO, "%lld batches of %d an epoch (%lld images left out of each), %lld steps in all",
                 (long long)run->per_epoch, t->batch, (long long)dropped, (long long)run->n_steps);
     return 0;
@@ -66,11 +70,30 @@ static void count_fresh(dg_run *run)
     run->progress.step = step;
 }
 
+/* Going back to an earlier checkpoint leaves later ones, which would be taken for newer. */
+static int read_checkpoint(dg_train *t, const char *folder, dg_diag *d)
+{
+    dg_run *run = t->run;
+    int     rc = dg_checkpoint_read(folder, run->store, &run->progress, &t->identity, d), later;
+
+    if (rc < 0 || !t->out || t->o->resume != DG_RUN_RESUME || !t->o->resume_from)
+        return rc;
+    later = dg_checkpoint_later(t->out, run->progress.step);
+    if (later && !t->o->force) {
+        dg_fail(d, DG_EINPUT, (dg_where){ .file = t->out }, "resume-earlier", "it holds %d checkpoint%s after step %lld", later,
+                later == 1 ? "" : "s", (long long)run->progress.step);
+        dg_help(d, "--force drops %s, --out names another folder for the run from here", later == 1 ? "it" : "them");
+        return -DG_EINPUT;
+    }
+    dg_checkpoint_drop(t->out, run->progress.step);
+    return 0;
+}
+
 /* Rank 0 reads; the others have what it has. */
 static int resume_from(dg_train *t, const char *folder, dg_diag *d)
 {
     dg_run *run = t->run;
-    int     rc = run->world.rank == 0 ? dg_checkpoint_read(folder, run->store, &run->progress, &t->identity, d) : 0;
+    int     rc = run->world.rank == 0 ? read_checkpoint(t, folder, d) : 0;
 
     DG_TRY(dg_world_agree(&run->world, rc, "read a checkpoint", d));
     DG_TRY(dg_run_share(run, d));
@@ -193,7 +216,7 @@ static void advance(dg_train *t, const dg_stream_batch *b)
 {
     dg_progress *p = &t->run->progress;
 
-    p->epoch = b->epoch;
+    p->epoch = t->epoch = b->epoch;
     p->index = b->index + 1;
     p->sample = (int64_t)b->next_sample;
     if (p->index >= b->n_in_epoch) {
@@ -262,7 +285,7 @@ static int report_step(dg_train *t, dg_metrics *m, double seconds, dg_diag *d)
     double              loss = run->loss, rate = t->batch / seconds;
     int                 rc = dg_sinks_finish(&t->sinks, m, d);
     const dg_run_report r = {
-        .step = p->step, .n_steps = run->n_steps, .epoch = p->epoch, .loss = loss,
+        .step = p->step, .n_steps = run->n_steps, .epoch = t->epoch, .loss = loss,
         .images_per_s = (double)t->identity.accumulate * t->batch / t->step_s, .left_s = dg_train_left_s(t),
         .n = m->names.n, .names = m->names.items, .values = m->values.items,
     };
@@ -276,7 +299,7 @@ static int report_step(dg_train *t, dg_metrics *m, double seconds, dg_diag *d)
     dg_metric(m, seconds, "seconds");
     dg_metric(m, rate * (double)t->identity.accumulate, "images_per_s");
     if (rc == 0 && t->journal)
-        rc = dg_journal_add(t->journal, p->step, p->epoch, NULL, m, d);
+        rc = dg_journal_add(t->journal, p->step, t->epoch, NULL, m, d);
     return rc;
 }
 
@@ -341,9 +364,11 @@ static int interrupted(dg_train *t, dg_diag *d)
                             t->out ? t->out : "");
 }
 
-/* Asked to stop in the middle of an evaluation: the step before it is whole, and saved. */
+/* Asked to stop in the middle of an evaluation, or it failed: the step before it is whole, and saved. */
 static int leave_evaluation(dg_train *t, int rc, dg_diag *d)
 {
+    if (rc != -DG_ESTOP && t->run->world.ranks == 1 && dg_train_save(t, d) < 0) /* the steps before it are good */
+        return rc;
     if (rc != -DG_ESTOP || (t->run->world.ranks > 1 && t->run->world.comm->why[0]))
         return rc;
     dg_diag_clear(d);
@@ -375,6 +400,10 @@ static int loop(dg_train *t, dg_diag *d)
     if (rc < 0)
         return leave_evaluation(t, rc, d);
     while (!why) {
+        if (reason_to_stop(t)) {
+            dg_log_line(&t->run->env, DG_INFO, "stopped at step %lld: %s", (long long)t->run->progress.step, reason_to_stop(t));
+            return dg_train_save(t, d);
+        }
         DG_TRY(one_step(t, &end, d));
         why = end ? "the data of all epochs were seen" : reason_to_end(t);
         if (!end && !why) {
@@ -388,10 +417,6 @@ static int loop(dg_train *t, dg_diag *d)
         DG_TRY(asked_to_stop(t, &stop, d));
         if (stop)
             return interrupted(t, d);
-        if (!why && reason_to_stop(t)) {
-            dg_log_line(&t->run->env, DG_INFO, "stopped at step %lld: %s", (long long)t->run->progress.step, reason_to_stop(t));
-            return dg_train_save(t, d);
-        }
     }
     return finish(t, why, d);
 out:
@@ -454,6 +479,8 @@ out:
     dg_pictures_close(&t.first);
     dg_journal_close(&t.journal);
     if (run->log_file) {
+        if (rc < 0)
+            fputs(dg_diag_text(d), run->log_file);
         fclose(run->log_file);
         run->log_file = NULL;
     }
@@ -475,6 +502,8 @@ int dg_run_evaluate(dg_run *run, const char *folder, bool ema, void (*report)(vo
         dg_evaluation e = { .scope = run->graph->evaluates[i], .ema = ema, .metrics = dg_metrics_open(), .folder = folder };
         double        begin = run->env.now_s();
 
+        if (folder && run->graph->n_evaluates > 1)
+            e.folder = dg_path_join(run->arena, folder, e.scope->id);
         rc = dg_run_evaluate_scope(run, &e, d);
         if (rc == 0 && report)
             report(ctx, &(dg_run_report){

@@ -25,6 +25,8 @@ typedef struct dg_train {
     dg_comm_cost                cost;    /* before the first step */
     double                      steer_s; /* that the compute thread spent on the control plane */
     bool                        crossed; /* the last step ended an epoch */
+    bool                        clear;   /* the folder holds a run that this one replaces */
+    int64_t                     epoch;   /* of the last batch */
     int                         batch;   /* of all ranks together */
 } dg_train;
 

@@ -272,6 +272,14 @@ static bool resolve_groups(dg_build *b, const dg_adamw_attr *attr, adamw_attr *o
     return ok;
 }
 
+static bool emitted(const dg_build *b, const dg_op *op)
+{
+    for (int i = 0; i < b->p->instrs.n; i++)
+        if (b->p->instrs.items[i].op == op)
+            return true;
+    return false;
+}
+
 dg_val dg_adamw(dg_build *b, dg_val gradients, dg_val norm, const dg_adamw_attr *attr)
 {
     adamw_attr a = {
@@ -280,6 +288,8 @@ dg_val dg_adamw(dg_build *b, dg_val gradients, dg_val norm, const dg_adamw_attr 
 
     if (!want_gradients(b, gradients) || dg_is_poison(norm) || !resolve_groups(b, attr, &a))
         return DG_POISON;
+    if (emitted(b, DG_OP(adamw)))
+        return dg_error(b, "optimizer-twice", "there is an optimizer already: parameters have one pair of moments");
     dg_val w = dg_whole_space(b, DG_WEIGHTS);
     dg_val seen = dg_has(norm) ? norm : dg_gradient_norm(b, gradients);
     dg_val ok = finite(b, 2, (dg_val[]){ b->loss, seen });
@@ -301,6 +311,8 @@ dg_val dg_ema(dg_build *b, dg_val parameters)
     if (!b->p->ok)
         return dg_error(b, "ema-without-update",
                         "an average of parameters follows an optimizer of the same program");
+    if (emitted(b, DG_OP(ema)))
+        return dg_error(b, "ema-twice", "there is an average of the parameters already");
     e = dg_whole_space(b, DG_EMA);
     dg_emit(b, DG_OP(ema), NULL, 3, (dg_val[]){ e, parameters, { b->p->ok } }, NULL);
     return e;

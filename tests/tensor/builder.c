@@ -258,6 +258,11 @@ static void groups(void **state)
     attr.n_groups = 2;
     g[1].unless = "norm";
     assert_false(dg_is_poison(dg_adamw(b, grads, norm, &attr)));
+    dg_adamw(b, grads, norm, &attr);
+    reported(&r, "optimizer-twice", "");
+    dg_ema(b, dg_whole_space(b, DG_WEIGHTS));
+    dg_ema(b, dg_whole_space(b, DG_WEIGHTS));
+    reported(&r, "ema-twice", "");
     a = rig_find(&r, DG_OP(adamw))->attr;
     assert_int_equal(a->n_ranges, 3);
     assert_true(a->ranges[0].begin == 0 && a->ranges[0].end == 16 && a->ranges[0].group == 1 &&
