@@ -52,9 +52,11 @@ static bool diverges(const fz_model *m, uint64_t seed, bool thorough, fz_fault *
         if (fz_run(m, fz_mix(seed, (uint64_t)run), f, &sums))
             return true;
     for (int i = 0; i < m->n_nodes && thorough; i++)
-        if ((sums.fired[0][i] && !sums.differed[0][i]) || (sums.fired[1][i] && !sums.differed[1][i])) {
+        if ((sums.fired[0][i] && !sums.differed[0][i]) ||
+            (sums.fired[1][i] && !sums.differed[1][i])) {
             *f = (fz_fault){ .kind = FZ_MULTIPLIED };
-            snprintf(f->text, sizeof f->text, "<allreduce id=\"%s\"> adds what all ranks have", m->node[i].id);
+            snprintf(f->text, sizeof f->text, "<allreduce id=\"%s\"> adds what all ranks have",
+                     m->node[i].id);
             return true;
         }
     return false;
@@ -65,7 +67,7 @@ static bool diverges(const fz_model *m, uint64_t seed, bool thorough, fz_fault *
 typedef struct finding {
     fz_judge *judge;
     uint64_t  seed;
-    int       code; /* FZ_NONE: accepted and diverges; else: rejected for this alone, and does not */
+    int code; /* FZ_NONE: accepted and diverges; else: rejected for this alone, and does not */
 } finding;
 
 static bool holds(const finding *f, const fz_model *m)
@@ -233,8 +235,8 @@ static void print_tally(const tally *t, int count)
     printf("# %-10s %8s %8s %8s %8s\n", "code", "rejected", "diverge", "alone", "diverge");
     for (int c = 0; c < FZ_CODES; c++)
         if (t->by_code[c])
-            printf("# %-10s %8d %8d %8d %8d\n", fz_codes[c], t->by_code[c], t->shown_by_code[c], t->alone[c],
-                   t->shown_alone[c]);
+            printf("# %-10s %8d %8d %8d %8d\n", fz_codes[c], t->by_code[c], t->shown_by_code[c],
+                   t->alone[c], t->shown_alone[c]);
     for (int v = 1; v < FZ_N_VERDICTS; v++)
         if (t->verdicts[v])
             printf("# shown by %-20s %6d\n", fz_verdicts[v], t->verdicts[v]);
@@ -255,7 +257,8 @@ static int many(int count, uint64_t seed)
     ok[2] = t.shown * 10 >= t.rejected * 9 && t.accepted * 3 >= count && t.rejected * 5 >= count;
     printf("%s 1 - every drawn pipeline is one\n", ok[0] ? "ok" : "not ok");
     printf("%s 2 - no accepted pipeline diverges\n", ok[1] ? "ok" : "not ok");
-    printf("%s 3 - a good part is accepted, and nine of ten rejected ones diverge\n", ok[2] ? "ok" : "not ok");
+    printf("%s 3 - a good part is accepted, and nine of ten rejected ones diverge\n",
+           ok[2] ? "ok" : "not ok");
     return ok[0] && ok[1] && ok[2] ? 0 : 1;
 }
 
@@ -288,7 +291,8 @@ static int loose(const char *code, int count, uint64_t seed)
             o = opinion(j, &m, xml, NULL, 0);
             if (o.broken || o.codes != 1u << c || diverges(&m, seed + (uint64_t)i, true, &fault))
                 continue;
-            printf("# seed %llu: %s, and does not diverge\n", (unsigned long long)(seed + (uint64_t)i), code);
+            printf("# seed %llu: %s, and does not diverge\n",
+                   (unsigned long long)(seed + (uint64_t)i), code);
             shrink(&(finding){ j, seed + (uint64_t)i, c }, &m);
             print_model(j, &m, seed + (uint64_t)i);
             found++;
@@ -319,7 +323,7 @@ static int run_cases(const char *folder)
 {
     static fz_model m;
     struct dirent **list;
-    int             n = scandir(folder, &list, NULL, alphasort), read = 0, rejected = 0, shown = 0, wrong = 0;
+    int n = scandir(folder, &list, NULL, alphasort), read = 0, rejected = 0, shown = 0, wrong = 0;
 
     for (int i = 0; i < n; i++) {
         char     file[512], why[200], codes[128] = "";

@@ -99,28 +99,32 @@ static void dealt(fz_rank *k, int node, const fz_list *in, const fz_list *out)
     for (int r = 0; r < s->n_ranks; r++) {
         fz_rank *o = &s->rank[r];
 
-        if (fz_place(o, axis, &n) == mine || !(axis & FZ_DP || o->dp == k->dp) || !(axis & FZ_TP || o->tp == k->tp) ||
-            s->dealt[node][r].plan != k->plan + 1)
+        if (fz_place(o, axis, &n) == mine || !(axis & FZ_DP || o->dp == k->dp) ||
+            !(axis & FZ_TP || o->tp == k->tp) || s->dealt[node][r].plan != k->plan + 1)
             continue;
         asked++;
         all_in |= s->dealt[node][r].in;
         all_out |= s->dealt[node][r].items;
         if (s->dealt[node][r].items & items && !own_files)
-            fz_part(s, FZ_DEALT_TWICE, "ranks %d and %d got the same item of <%s id=\"%s\"> in epoch %d", r, k->r,
+            fz_part(s, FZ_DEALT_TWICE,
+                    "ranks %d and %d got the same item of <%s id=\"%s\"> in epoch %d", r, k->r,
                     fz_classes[s->m->node[node].op].name, s->m->node[node].id, k->epoch);
     }
-    if (asked == n && s->m->node[node].op == FZ_PARTITION &&
-        s->m->node[node].aligned != 1 && bits_of(all_in & ~all_out) > 2 * n)
+    if (asked == n && s->m->node[node].op == FZ_PARTITION && s->m->node[node].aligned != 1 &&
+        bits_of(all_in & ~all_out) > 2 * n)
         fz_part(s, FZ_DEALT_TWICE, "nobody got %d items of <partition id=\"%s\"> in epoch %d",
                 bits_of(all_in & ~all_out), s->m->node[node].id, k->epoch);
 }
 
 /* Deals the items [from, to) of in, or its picks, over the axis. */
-static void deal(const fz_rank *k, const fz_node *n, const fz_list *in, const int unit[], int n_units, fz_list *out)
+static void deal(const fz_rank *k, const fz_node *n, const fz_list *in, const int unit[],
+                 int n_units, fz_list *out)
 {
-    int ranks, mine = fz_place(k, fz_given(n->axis, 0), &ranks), equal = fz_given(n->equal, FZ_EQ_NONE);
-    int whole = equal == FZ_EQ_PAD ? (n_units + ranks - 1) / ranks * ranks
-                : equal == FZ_EQ_DROP ? n_units / ranks * ranks : n_units;
+    int ranks, mine = fz_place(k, fz_given(n->axis, 0), &ranks),
+               equal = fz_given(n->equal, FZ_EQ_NONE);
+    int whole = equal == FZ_EQ_PAD    ? (n_units + ranks - 1) / ranks * ranks
+                : equal == FZ_EQ_DROP ? n_units / ranks * ranks
+                                      : n_units;
 
     for (int i = mine; i < whole; i += ranks)
         for (int j = 0; j < in->n; j++) {
@@ -179,17 +183,20 @@ static int batch_of(const fz_node *n)
 }
 
 /* Cuts the items of one aspect into batches; with an axis, into batches of all its ranks. */
-static void cut(fz_rank *k, const fz_node *n, const fz_item *v, int n_items, int group, fz_dice *d, fz_list *out,
-                int *pick)
+static void cut(fz_rank *k, const fz_node *n, const fz_item *v, int n_items, int group, fz_dice *d,
+                fz_list *out, int *pick)
 {
-    int sizes = fz_given(n->sizes, 0), batch = batch_of(n), ranks, mine = fz_place(k, fz_given(n->axis, 0), &ranks);
+    int sizes = fz_given(n->sizes, 0), batch = batch_of(n), ranks,
+        mine = fz_place(k, fz_given(n->axis, 0), &ranks);
     /* what a stream that never ends leaves over begins its next round */
-    int whole = batch * ranks, tail = n->repeat == 1 ? FZ_TAIL_DROP : fz_given(n->tail, FZ_TAIL_KEEP);
+    int whole = batch * ranks,
+        tail = n->repeat == 1 ? FZ_TAIL_DROP : fz_given(n->tail, FZ_TAIL_KEEP);
 
     for (int from = 0; from < n_items; from += whole) {
         int left = n_items - from, size, tries = 0;
         /* with an axis, the last batch is kept by those ranks that have something of it */
-        bool kept = left >= whole || tail == FZ_TAIL_PAD || (tail == FZ_TAIL_KEEP && mine * batch < left);
+        bool kept =
+            left >= whole || tail == FZ_TAIL_PAD || (tail == FZ_TAIL_KEEP && mine * batch < left);
 
         do
             size = fz_below(d, fz_n_sizes[sizes]);
@@ -289,7 +296,9 @@ static void crop(fz_rank *k, int node, const fz_list *in, fz_list *out)
     out->picks = in->picks;
     out->loose = in->picks;
     for (int i = 0; i < in->n; i++)
-        if (fz_mix(fz_mix(k->sim->seed, (uint64_t)node + 5), (uint64_t)in->item[i].id + in->item[i].draw) % 4)
+        if (fz_mix(fz_mix(k->sim->seed, (uint64_t)node + 5),
+                   (uint64_t)in->item[i].id + in->item[i].draw) %
+            4)
             out->item[out->n++] = in->item[i];
 }
 
@@ -299,8 +308,11 @@ static fz_end equalize(fz_rank *k, int node, const fz_list *in, fz_list *out)
     int  units = !whole ? in->n : in->n ? in->item[in->n - 1].pick + 1 : 0;
 
     if (!k->answered)
-        k->ask = (fz_request){ .what = FZ_LEAST, .node = node, .axis = fz_given(k->sim->m->node[node].axis, 0),
-                               .least = units, .count = 1 };
+        k->ask = (fz_request){ .what = FZ_LEAST,
+                               .node = node,
+                               .axis = fz_given(k->sim->m->node[node].axis, 0),
+                               .least = units,
+                               .count = 1 };
     if (!fz_meet(k))
         return FZ_WAIT;
     *out = *in;
@@ -332,15 +344,29 @@ fz_end fz_stream_node(fz_rank *k, int node)
         return FZ_WENT_ON;
     memset(out, 0, sizeof *out);
     switch (n->op) {
-    case FZ_LOADER: load(k, node, out); break;
-    case FZ_PARTITION: partition(k, node, in, out); break;
-    case FZ_FILTER: filter(n, in, out); break;
-    case FZ_CROP: crop(k, node, in, out); break;
-    case FZ_EQUALIZE: return equalize(k, node, in, out);
+    case FZ_LOADER:
+        load(k, node, out);
+        break;
+    case FZ_PARTITION:
+        partition(k, node, in, out);
+        break;
+    case FZ_FILTER:
+        filter(n, in, out);
+        break;
+    case FZ_CROP:
+        crop(k, node, in, out);
+        break;
+    case FZ_EQUALIZE:
+        return equalize(k, node, in, out);
     case FZ_SAMPLER:
-    case FZ_PLAIN: sample(k, node, in, out); break;
-    case FZ_AUGMENT: augment(k, node, in, out); break;
-    default: *out = *in;
+    case FZ_PLAIN:
+        sample(k, node, in, out);
+        break;
+    case FZ_AUGMENT:
+        augment(k, node, in, out);
+        break;
+    default:
+        *out = *in;
     }
     return FZ_WENT_ON;
 }
@@ -354,14 +380,16 @@ bool fz_stream_next(fz_rank *k)
     bool           endless = false;
 
     for (int i = 0; i < k->sim->m->n_nodes; i++)
-        if ((k->sim->m->node[i].op == FZ_SAMPLER || k->sim->m->node[i].op == FZ_PLAIN) && k->sim->m->node[i].scope == k->scope) {
+        if ((k->sim->m->node[i].op == FZ_SAMPLER || k->sim->m->node[i].op == FZ_PLAIN) &&
+            k->sim->m->node[i].scope == k->scope) {
             batch = batch_of(&k->sim->m->node[i]);
             endless = k->sim->m->node[i].repeat == 1;
         }
     memset(&k->batch, 0, sizeof k->batch);
     if (!l || at >= l->n)
         return false;
-    while (k->stream.at < l->n && k->batch.n < batch && (l->loose || l->item[k->stream.at].pick == l->item[at].pick))
+    while (k->stream.at < l->n && k->batch.n < batch &&
+           (l->loose || l->item[k->stream.at].pick == l->item[at].pick))
         k->batch.item[k->batch.n++] = l->item[k->stream.at++];
     if (l->loose && endless && k->batch.n < batch)
         return false; /* they begin the next round */

@@ -10,8 +10,8 @@
 #include "tests/invariance/fuzz_toys.h"
 
 const char *const fz_codes[FZ_CODES] = {
-    "DG-PRES", "DG-KEYS", "DG-SHAPE", "DG-RATE", "DG-VALUE", "DG-GRAD",
-    "DG-SEED", "DG-STATE", "DG-ORDER", "DG-DEVICE", "DG-FAIL", "DG-DIGEST",
+    "DG-PRES", "DG-KEYS",  "DG-SHAPE", "DG-RATE",   "DG-VALUE", "DG-GRAD",
+    "DG-SEED", "DG-STATE", "DG-ORDER", "DG-DEVICE", "DG-FAIL",  "DG-DIGEST",
 };
 
 struct fz_judge {

@@ -15,8 +15,8 @@ typedef struct fz_opinion {
 } fz_opinion;
 
 typedef struct fz_judge fz_judge;
-fz_judge  *fz_judge_open(void);
-void       fz_judge_close(fz_judge **j);
+fz_judge               *fz_judge_open(void);
+void                    fz_judge_close(fz_judge **j);
 /* text: NULL, or receives what was reported. */
 fz_opinion fz_judge_ask(fz_judge *j, const char *xml, size_t n, char *text, size_t text_n);
 

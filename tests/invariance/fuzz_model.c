@@ -14,7 +14,8 @@ const fz_class fz_classes[FZ_N_OPS] = {
     [FZ_AUGMENT] = { "augment", "in", "out", FZ_DATA },
     [FZ_CROP] = { "toy.crop", "in", "out", FZ_DATA },
     [FZ_RESIZE] = { "resize", "in size", "out", FZ_DATA },
-    [FZ_BATCH] = { "batch", "in", "images targets targets.labels targets.boxes targets.count", FZ_DATA },
+    [FZ_BATCH] = { "batch", "in", "images targets targets.labels targets.boxes targets.count",
+                   FZ_DATA },
     [FZ_NUMBER] = { "source.number", "", "out", FZ_SCALAR },
     [FZ_STEP] = { "source.step", "", "out", FZ_SCALAR },
     [FZ_EPOCH] = { "source.epoch", "", "out", FZ_SCALAR },
@@ -58,17 +59,23 @@ const fz_class fz_classes[FZ_N_OPS] = {
     [FZ_COCO] = { "evaluate.coco", "in", "metrics", 0 },
 };
 
-#define ROW(field, kind, words, ops) { #field, kind, offsetof(fz_node, field), words, ops }
+#define ROW(field, kind, words, ops)                       \
+    {                                                      \
+#field, kind, offsetof(fz_node, field), words, ops \
+    }
 #define OP(x) (UINT64_C(1) << FZ_##x)
-#define AXES (OP(PARTITION) | OP(EQUALIZE) | OP(SAMPLER) | OP(PLAIN) | OP(ALLREDUCE) | OP(REDUCE) | OP(BROADCAST) | OP(AGREE) | \
-              OP(ALLGATHER) | OP(ALLGATHERV) | OP(DENOISING) | OP(LOSS) | OP(METRIC) | OP(COCO))
+#define AXES                                                                                 \
+    (OP(PARTITION) | OP(EQUALIZE) | OP(SAMPLER) | OP(PLAIN) | OP(ALLREDUCE) | OP(REDUCE) |   \
+     OP(BROADCAST) | OP(AGREE) | OP(ALLGATHER) | OP(ALLGATHERV) | OP(DENOISING) | OP(LOSS) | \
+     OP(METRIC) | OP(COCO))
 #define SAMPLERS (OP(SAMPLER) | OP(PLAIN))
 #define NORMS (OP(NORM) | OP(BACKBONE) | OP(ENCODER) | OP(DECODER))
 const fz_attr fz_attrs[] = {
     ROW(images, FZ_INT, NULL, OP(LOADER)),
     ROW(files, FZ_WORD, "same|rank", OP(LOADER)),
     ROW(axis, FZ_AXIS, NULL, AXES),
-    { "op", FZ_WORD, offsetof(fz_node, how), "sum|max|min|mean|any|all", OP(ALLREDUCE) | OP(REDUCE) | OP(AGREE) },
+    { "op", FZ_WORD, offsetof(fz_node, how), "sum|max|min|mean|any|all",
+      OP(ALLREDUCE) | OP(REDUCE) | OP(AGREE) },
     ROW(root, FZ_INT, NULL, OP(REDUCE) | OP(BROADCAST)),
     ROW(equal, FZ_WORD, "none|drop|pad", OP(PARTITION)),
     ROW(aligned, FZ_WORD, "false|true", OP(PARTITION)),
@@ -201,18 +208,22 @@ bool fz_launches(const fz_model *m, int i)
     case FZ_NORM:
     case FZ_BACKBONE:
     case FZ_ENCODER:
-    case FZ_DECODER: return n->norm == FZ_SYNC_NORM;
+    case FZ_DECODER:
+        return n->norm == FZ_SYNC_NORM;
     case FZ_DENOISING:
     case FZ_LOSS:
     case FZ_METRIC:
-    case FZ_COCO: return n->axis != FZ_NONE;
-    case FZ_EQUALIZE: return true;
+    case FZ_COCO:
+        return n->axis != FZ_NONE;
+    case FZ_EQUALIZE:
+        return true;
     case FZ_USE:
         for (int k = 0; k < m->n_nodes; k++)
             if (m->node[k].scope == FZ_IN_MODEL + n->model && fz_launches(m, k))
                 return true;
         return false;
-    default: return fz_classes[n->op].flags & FZ_COLLECTIVE;
+    default:
+        return fz_classes[n->op].flags & FZ_COLLECTIVE;
     }
 }
 

@@ -13,22 +13,84 @@ enum { FZ_NODES = 96, FZ_IN = 6, FZ_OUT = 6, FZ_ID = 24, FZ_NONE = -1 };
 
 /* Classes. What the simulator does not tell apart is one operation with several names. */
 typedef enum fz_op {
-    FZ_LOADER, FZ_PARTITION, FZ_FILTER, FZ_EQUALIZE, FZ_SAMPLER, FZ_PLAIN, FZ_AUGMENT, FZ_CROP, FZ_RESIZE, FZ_BATCH,
-    FZ_NUMBER, FZ_STEP, FZ_EPOCH, FZ_RANK, FZ_CLOCK, FZ_MEMORY, FZ_FILE, FZ_RANDOM,
-    FZ_TEST, FZ_SUM, FZ_RECORD, FZ_LINEAR, FZ_NORM, FZ_GRADIENT_NORM,
-    FZ_ALLREDUCE, FZ_REDUCE, FZ_BROADCAST, FZ_AGREE, FZ_ALLGATHER, FZ_ALLGATHERV,
-    FZ_SKIP, FZ_STOP, FZ_LOOP, FZ_BACKWARD, FZ_ADAMW, FZ_EMA, FZ_LOG,
-    FZ_MEAN, FZ_EMBED, FZ_NOISE, FZ_FIXED, FZ_METRIC,
-    FZ_INPUT, FZ_USE, FZ_BACKBONE, FZ_ENCODER, FZ_DECODER, FZ_DENOISING, FZ_LOSS, FZ_DETECT, FZ_COCO,
+    FZ_LOADER,
+    FZ_PARTITION,
+    FZ_FILTER,
+    FZ_EQUALIZE,
+    FZ_SAMPLER,
+    FZ_PLAIN,
+    FZ_AUGMENT,
+    FZ_CROP,
+    FZ_RESIZE,
+    FZ_BATCH,
+    FZ_NUMBER,
+    FZ_STEP,
+    FZ_EPOCH,
+    FZ_RANK,
+    FZ_CLOCK,
+    FZ_MEMORY,
+    FZ_FILE,
+    FZ_RANDOM,
+    FZ_TEST,
+    FZ_SUM,
+    FZ_RECORD,
+    FZ_LINEAR,
+    FZ_NORM,
+    FZ_GRADIENT_NORM,
+    FZ_ALLREDUCE,
+    FZ_REDUCE,
+    FZ_BROADCAST,
+    FZ_AGREE,
+    FZ_ALLGATHER,
+    FZ_ALLGATHERV,
+    FZ_SKIP,
+    FZ_STOP,
+    FZ_LOOP,
+    FZ_BACKWARD,
+    FZ_ADAMW,
+    FZ_EMA,
+    FZ_LOG,
+    FZ_MEAN,
+    FZ_EMBED,
+    FZ_NOISE,
+    FZ_FIXED,
+    FZ_METRIC,
+    FZ_INPUT,
+    FZ_USE,
+    FZ_BACKBONE,
+    FZ_ENCODER,
+    FZ_DECODER,
+    FZ_DENOISING,
+    FZ_LOSS,
+    FZ_DETECT,
+    FZ_COCO,
     FZ_N_OPS,
 } fz_op;
 
 typedef enum fz_type {
-    FZ_T_DATASET, FZ_T_PICKS, FZ_T_SAMPLES, FZ_T_INT, FZ_T_REAL, FZ_T_TENSOR, FZ_T_LABELS, FZ_T_RECORD,
-    FZ_T_GRADIENTS, FZ_T_PARAMETERS, FZ_T_METRICS, FZ_T_NOTHING,
+    FZ_T_DATASET,
+    FZ_T_PICKS,
+    FZ_T_SAMPLES,
+    FZ_T_INT,
+    FZ_T_REAL,
+    FZ_T_TENSOR,
+    FZ_T_LABELS,
+    FZ_T_RECORD,
+    FZ_T_GRADIENTS,
+    FZ_T_PARAMETERS,
+    FZ_T_METRICS,
+    FZ_T_NOTHING,
 } fz_type;
 
-enum { FZ_DATA = 1, FZ_SCALAR = 2, FZ_TENSOR_OP = 4, FZ_COLLECTIVE = 8, FZ_TRAINED = 16, FZ_ANY_NAMES = 32, FZ_INSIDE_MODEL = 64 };
+enum {
+    FZ_DATA = 1,
+    FZ_SCALAR = 2,
+    FZ_TENSOR_OP = 4,
+    FZ_COLLECTIVE = 8,
+    FZ_TRAINED = 16,
+    FZ_ANY_NAMES = 32,
+    FZ_INSIDE_MODEL = 64
+};
 typedef struct fz_class {
     const char *name;
     const char *ins;  /* input ports: "in count?"; FZ_ANY_NAMES: any attributes */
@@ -38,23 +100,25 @@ typedef struct fz_class {
 extern const fz_class fz_classes[FZ_N_OPS];
 
 /* A wire: output port of a node; key: of the record on that port, by the number of the input that made it. */
-typedef struct fz_wire { int node, port, key; } fz_wire;
+typedef struct fz_wire {
+    int node, port, key;
+} fz_wire;
 
 /* Numbers of words: FZ_NONE is "not given". */
-enum { FZ_DP = 1, FZ_TP = 2 };                                     /* axis */
-enum { FZ_SUMMED, FZ_MAX, FZ_MIN, FZ_MEANT, FZ_ANY, FZ_ALL };       /* how */
-enum { FZ_EQ_NONE, FZ_EQ_DROP, FZ_EQ_PAD };                        /* equal */
-enum { FZ_TAIL_DROP, FZ_TAIL_PAD, FZ_TAIL_KEEP };                  /* tail */
-enum { FZ_SEED_RANK, FZ_SEED_SHARED, FZ_SEED_SAMPLE };             /* seed */
+enum { FZ_DP = 1, FZ_TP = 2 };                                              /* axis */
+enum { FZ_SUMMED, FZ_MAX, FZ_MIN, FZ_MEANT, FZ_ANY, FZ_ALL };               /* how */
+enum { FZ_EQ_NONE, FZ_EQ_DROP, FZ_EQ_PAD };                                 /* equal */
+enum { FZ_TAIL_DROP, FZ_TAIL_PAD, FZ_TAIL_KEEP };                           /* tail */
+enum { FZ_SEED_RANK, FZ_SEED_SHARED, FZ_SEED_SAMPLE };                      /* seed */
 enum { FZ_POSITIVE, FZ_ZERO, FZ_FINITE, FZ_NONFINITE, FZ_ABOVE, FZ_BELOW }; /* is */
-enum { FZ_EMPTY_ABSENT, FZ_EMPTY_ZERO, FZ_EMPTY_PAD };             /* empty */
-enum { FZ_BATCH_NORM, FZ_SYNC_NORM };                              /* norm */
-enum { FZ_ABORT, FZ_VOTE, FZ_LEAVE_OUT };                          /* on_fail */
-enum { FZ_DEV_RANK, FZ_DEV_CPU, FZ_DEV_CUDA1 };                    /* device */
-enum { FZ_CAPTURE_NEVER, FZ_CAPTURE_ALWAYS, FZ_CAPTURE_SHAPE };    /* capture */
-enum { FZ_DOCUMENT, FZ_READY };                                    /* order */
-enum { FZ_TERMS_ALL, FZ_TERMS_CLASS, FZ_TERMS_BOX };               /* terms */
-enum { FZ_GPU_NONE, FZ_GPU_EACH, FZ_GPU_LIST, FZ_GPU_ONE };        /* devices of the mesh */
+enum { FZ_EMPTY_ABSENT, FZ_EMPTY_ZERO, FZ_EMPTY_PAD };                      /* empty */
+enum { FZ_BATCH_NORM, FZ_SYNC_NORM };                                       /* norm */
+enum { FZ_ABORT, FZ_VOTE, FZ_LEAVE_OUT };                                   /* on_fail */
+enum { FZ_DEV_RANK, FZ_DEV_CPU, FZ_DEV_CUDA1 };                             /* device */
+enum { FZ_CAPTURE_NEVER, FZ_CAPTURE_ALWAYS, FZ_CAPTURE_SHAPE };             /* capture */
+enum { FZ_DOCUMENT, FZ_READY };                                             /* order */
+enum { FZ_TERMS_ALL, FZ_TERMS_CLASS, FZ_TERMS_BOX };                        /* terms */
+enum { FZ_GPU_NONE, FZ_GPU_EACH, FZ_GPU_LIST, FZ_GPU_ONE }; /* devices of the mesh */
 
 typedef struct fz_node {
     int     op;
@@ -66,22 +130,22 @@ typedef struct fz_node {
     fz_wire in[FZ_IN];
     char    name[FZ_IN][FZ_ID]; /* of inputs, where any name will do */
     fz_wire when;
-    int     axis, how, root, equal, aligned, shuffle, seed, tail, repeat, files, is, connect, empty, norm, on,
-        budget, on_fail, device, exact, frozen, optional, times, batch, images, width, min_objects, sizes, size_pick,
-        model, terms, freeze_norm;
+    int     axis, how, root, equal, aligned, shuffle, seed, tail, repeat, files, is, connect, empty,
+        norm, on, budget, on_fail, device, exact, frozen, optional, times, batch, images, width,
+        min_objects, sizes, size_pick, model, terms, freeze_norm;
     double than, value, low, high; /* NAN: not given */
 } fz_node;
 enum { FZ_IN_TRAIN, FZ_IN_EVALUATE, FZ_IN_MODEL };
 
 typedef struct fz_model {
-    int      n_nodes;
-    fz_node  node[FZ_NODES]; /* models first, then train, then evaluate; document order */
-    int      dp, tp, order, devices, share_gpu;
-    int      steps, epochs, on_fail, capture, patience, patience_minutes;
-    int      evaluates, eval_on, eval_budget, every_epochs, every_steps, every_minutes;
-    int      n_models;
-    char     model_id[4][FZ_ID];
-    fz_wire  best; /* metrics of the evaluation that choose the checkpoint */
+    int     n_nodes;
+    fz_node node[FZ_NODES]; /* models first, then train, then evaluate; document order */
+    int     dp, tp, order, devices, share_gpu;
+    int     steps, epochs, on_fail, capture, patience, patience_minutes;
+    int     evaluates, eval_on, eval_budget, every_epochs, every_steps, every_minutes;
+    int     n_models;
+    char    model_id[4][FZ_ID];
+    fz_wire best; /* metrics of the evaluation that choose the checkpoint */
 } fz_model;
 
 /* Words of nodes, as they are written and read. */
@@ -93,9 +157,9 @@ typedef struct fz_attr {
     const char  *words; /* of WORD */
     uint64_t     ops;   /* bit of each class that has it; 0: all have */
 } fz_attr;
-extern const fz_attr fz_attrs[];
+extern const fz_attr     fz_attrs[];
 extern const char *const fz_sizes[4]; /* what sizes= may say; how many that lists: */
-extern const int fz_n_sizes[4];
+extern const int         fz_n_sizes[4];
 
 void fz_model_clear(fz_model *m);
 /* A new node with nothing given and nothing wired; NULL if the model is full. */
@@ -138,7 +202,9 @@ static inline double fz_unit(uint64_t h)
 {
     return (double)(h >> 11) * 0x1p-53;
 }
-typedef struct fz_dice { uint64_t key, n; } fz_dice;
+typedef struct fz_dice {
+    uint64_t key, n;
+} fz_dice;
 static inline uint64_t fz_roll(fz_dice *d)
 {
     return fz_mix(d->key, ++d->n);

@@ -20,29 +20,36 @@ typedef enum fz_verdict {
     FZ_WAITS,            /* one waits for ever */
     FZ_OTHER_STATE,      /* weights, moments, average, running statistics, best */
     FZ_OTHER_NORMALISER,
-    FZ_DEALT_TWICE,      /* two ranks got the same item of a partition, or nobody got it */
+    FZ_DEALT_TWICE, /* two ranks got the same item of a partition, or nobody got it */
     FZ_WRONG_DEVICE,
-    FZ_NEVER_READY,      /* a bucket waits for a gradient that no wire can give */
-    FZ_MULTIPLIED,       /* in no run did the operands of a sum differ: it multiplies */
+    FZ_NEVER_READY, /* a bucket waits for a gradient that no wire can give */
+    FZ_MULTIPLIED,  /* in no run did the operands of a sum differ: it multiplies */
     FZ_N_VERDICTS,
 } fz_verdict;
 extern const char *const fz_verdicts[FZ_N_VERDICTS];
 
-typedef struct fz_fault { fz_verdict kind; char text[400]; } fz_fault;
+typedef struct fz_fault {
+    fz_verdict kind;
+    char       text[400];
+} fz_fault;
 
 /* What can be seen without a run: devices, parameters that no wire leads to. */
 bool fz_still(const fz_model *m, fz_fault *f);
 
 /* Operands of each allreduce with op="sum" over several runs, along either axis: how often it
  * fired, and how often operands differed. */
-typedef struct fz_sums { int fired[2][FZ_NODES], differed[2][FZ_NODES]; } fz_sums;
+typedef struct fz_sums {
+    int fired[2][FZ_NODES], differed[2][FZ_NODES];
+} fz_sums;
 
 /* One run; true if the ranks diverge. sums: NULL, or counted up. */
 bool fz_run(const fz_model *m, uint64_t seed, fz_fault *f, fz_sums *sums);
 
 /* --- what follows is shared by the files of the simulator -------------------------------------- */
 
-typedef struct fz_set { uint64_t bits[2]; } fz_set; /* of parameters */
+typedef struct fz_set {
+    uint64_t bits[2];
+} fz_set; /* of parameters */
 
 typedef struct fz_val {
     bool   there, bad; /* bad: not finite */
@@ -51,14 +58,31 @@ typedef struct fz_val {
     fz_set grad; /* parameters that it is connected to */
 } fz_val;
 
-typedef struct fz_grads { fz_set has; double g[FZ_PARAMS]; } fz_grads;
+typedef struct fz_grads {
+    fz_set has;
+    double g[FZ_PARAMS];
+} fz_grads;
 
 /* An item of a stream: of a data set, or a sample of a pick. */
-typedef struct fz_item { int id, objects, aspect, pick, w, h; uint64_t draw; bool padding; } fz_item;
-typedef struct fz_list { int n; bool picks, loose; fz_item item[FZ_ITEMS]; } fz_list; /* loose: samples were lost */
+typedef struct fz_item {
+    int      id, objects, aspect, pick, w, h;
+    uint64_t draw;
+    bool     padding;
+} fz_item;
+typedef struct fz_list {
+    int     n;
+    bool    picks, loose;
+    fz_item item[FZ_ITEMS];
+} fz_list; /* loose: samples were lost */
 
 typedef enum fz_what {
-    FZ_BARRIER, FZ_COMBINE, FZ_GRADIENTS, FZ_ROOT, FZ_GATHER, FZ_VOTES, FZ_LEAST,
+    FZ_BARRIER,
+    FZ_COMBINE,
+    FZ_GRADIENTS,
+    FZ_ROOT,
+    FZ_GATHER,
+    FZ_VOTES,
+    FZ_LEAST,
 } fz_what;
 typedef struct fz_request {
     fz_what   what;
@@ -72,7 +96,14 @@ typedef struct fz_request {
 } fz_request;
 
 typedef enum fz_state {
-    FZ_S_EPOCH, FZ_S_STREAM, FZ_S_HEAD, FZ_S_NODES, FZ_S_ITERATED, FZ_S_SCOPE_END, FZ_S_EPOCH_END, FZ_S_DONE,
+    FZ_S_EPOCH,
+    FZ_S_STREAM,
+    FZ_S_HEAD,
+    FZ_S_NODES,
+    FZ_S_ITERATED,
+    FZ_S_SCOPE_END,
+    FZ_S_EPOCH_END,
+    FZ_S_DONE,
 } fz_state;
 
 typedef struct fz_sim fz_sim;
@@ -88,13 +119,17 @@ typedef struct fz_rank {
     fz_grads grads[FZ_NODES];
     double   w[FZ_PARAMS];
     uint64_t state_of[FZ_NODES + FZ_PARAMS]; /* history of each piece of replicated state */
-    uint64_t choices;   /* of the best checkpoint, a bit each */
+    uint64_t choices;                        /* of the best checkpoint, a bit each */
     int      n_choices;
     /* time */
     int  epoch, step, scope, evaluation, iteration, plan;
-    bool stopped, ended, lost, begun; /* training, this evaluation, this batch; an epoch has begun */
+    bool stopped, ended, lost,
+        begun; /* training, this evaluation, this batch; an epoch has begun */
     /* stream of the scope, and the one that training goes on with after an evaluation */
-    struct stream { fz_list *last; int at, samples; } stream, kept;
+    struct stream {
+        fz_list *last;
+        int      at, samples;
+    } stream, kept;
     int      kept_iteration, kept_plan;
     fz_list *list[FZ_NODES];
     fz_list  lists[FZ_LISTS];
@@ -102,7 +137,7 @@ typedef struct fz_rank {
     int      w_px, h_px;
     int      late[FZ_NODES]; /* streams that loader threads exchange: at which iteration */
     /* place in the iteration */
-    int  order[FZ_NODES], n_order, pos, loop, trips[FZ_NODES], used;
+    int      order[FZ_NODES], n_order, pos, loop, trips[FZ_NODES], used;
     uint64_t turn; /* of the loops around */
     uint64_t sizes_met[16];
     int      n_sizes_met;
@@ -120,8 +155,14 @@ struct fz_sim {
     fz_rank         rank[FZ_RANKS];
     fz_fault       *fault;
     fz_sums        *sums;
-    struct { int plan; uint64_t in, items; } dealt[FZ_NODES][FZ_RANKS];
-    struct { bool there; double value; } divisor[FZ_NODES][FZ_RANKS][16];
+    struct {
+        int      plan;
+        uint64_t in, items;
+    } dealt[FZ_NODES][FZ_RANKS];
+    struct {
+        bool   there;
+        double value;
+    } divisor[FZ_NODES][FZ_RANKS][16];
     long work;
 };
 
@@ -132,11 +173,24 @@ fz_end fz_fire(fz_rank *k, int node);
 bool   fz_guard(const fz_rank *k, const fz_node *n);
 /* Posts what k->ask holds; true once the answer is there. */
 bool fz_meet(fz_rank *k);
-void fz_part(fz_sim *s, fz_verdict kind, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-bool fz_elsewhere(const fz_rank *k, const fz_node *n); /* can this rank never have it, by its place (on)? */
+void fz_part(fz_sim *s, fz_verdict kind, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+bool          fz_elsewhere(const fz_rank *k,
+                           const fz_node *n); /* can this rank never have it, by its place (on)? */
 const fz_val *fz_at(const fz_rank *k, fz_wire w);
 /* This rank's number among those of an axis, and how many they are. */
 int fz_place(const fz_rank *k, int axis, int *n);
+
+/* Lets the group of a blocked rank go on if it is complete. */
+bool fz_settle(fz_sim *s, fz_rank *k);
+/* Nobody can go on: who waits for whom? */
+void fz_name_the_waiting(fz_sim *s);
+
+/* An iteration: nothing is there yet (loop FZ_NONE: of the scope); the order of nodes; running them (false: waits). */
+void fz_forget(fz_rank *k, int loop);
+void fz_put_in_order(fz_rank *k);
+bool fz_iterate(fz_rank *k);
+bool fz_is_stream(const fz_node *n); /* does it handle items, before <batch>? */
 
 /* Streams: the list of a data node for this plan; WAIT at an equalize. */
 fz_end fz_stream_node(fz_rank *k, int node);

@@ -19,17 +19,19 @@ static const dg_port noise_ports[] = {
     { 0 },
 };
 static const dg_node_class toy_noise = {
-    DG_NODE_CLASS, .name = "toy.noise", .brief = "A number of each rank's own.", .ports = noise_ports, .lower = mean,
+    DG_NODE_CLASS,        .name = "toy.noise", .brief = "A number of each rank's own.",
+    .ports = noise_ports, .lower = mean,
 };
 
 static const dg_port fixed_ports[] = {
     DG_IN("in", "f[...]", "anything"),
-    DG_OUT_FLAGS("out", "f[]", DG_PORT_INVARIANT, "a number that follows from the files of the run"),
+    DG_OUT_FLAGS("out", "f[]", DG_PORT_INVARIANT,
+                 "a number that follows from the files of the run"),
     { 0 },
 };
 static const dg_node_class toy_fixed = {
-    DG_NODE_CLASS, .name = "toy.fixed", .brief = "A number that is the same everywhere.", .ports = fixed_ports,
-    .lower = mean,
+    DG_NODE_CLASS,        .name = "toy.fixed", .brief = "A number that is the same everywhere.",
+    .ports = fixed_ports, .lower = mean,
 };
 
 /* --- an embedding ------------------------------------------------------------------------------ */
@@ -59,8 +61,9 @@ static void embed(dg_build *b, const void *conf, const dg_val in[], dg_val out[]
     out[0] = dg_mul(b, dg_record_get(b, in[0], "boxes"), w);
 }
 static const dg_node_class toy_embed = {
-    DG_NODE_CLASS, .name = "toy.embed", .brief = "An embedding of objects.", .ports = embed_ports,
-    .attrs = embed_attrs, .conf_size = sizeof(embed_conf), .rules = embed_rules, .lower = embed,
+    DG_NODE_CLASS,        .name = "toy.embed",  .brief = "An embedding of objects.",
+    .ports = embed_ports, .attrs = embed_attrs, .conf_size = sizeof(embed_conf),
+    .rules = embed_rules, .lower = embed,
 };
 
 /* --- samples ----------------------------------------------------------------------------------- */
@@ -76,8 +79,8 @@ static int crop(const void *conf, dg_sample *sm, dg_draw *draw, const dg_clock *
     return 0;
 }
 static const dg_node_class toy_crop = {
-    DG_NODE_CLASS, .name = "toy.crop", .role = DG_ROLE_AUGMENT, .brief = "Drops samples.", .ports = crop_ports,
-    .item = crop,
+    DG_NODE_CLASS,       .name = "toy.crop", .role = DG_ROLE_AUGMENT, .brief = "Drops samples.",
+    .ports = crop_ports, .item = crop,
 };
 
 /* --- a score ----------------------------------------------------------------------------------- */
@@ -90,9 +93,11 @@ static const dg_port metric_ports[] = {
     DG_OUT("metrics", "metrics", "score"),
     { 0 },
 };
-static const dg_attr metric_attrs[] = { DG_STR(metric_conf, axis, NULL, "ranks that are asked"), { 0 } };
+static const dg_attr metric_attrs[] = { DG_STR(metric_conf, axis, NULL, "ranks that are asked"),
+                                        { 0 } };
 static const dg_rule metric_rules[] = {
-    { DG_RULE_METRIC, .to = "metrics", .from = "in", .axis = "axis", .why = "scores what its rank had" },
+    { DG_RULE_METRIC, .to = "metrics", .from = "in", .axis = "axis",
+      .why = "scores what its rank had" },
     { 0 },
 };
 static int begin(void **state, const void *conf, const dg_sink_args *args, dg_diag *d)
@@ -112,8 +117,16 @@ static int finish(void **state, dg_metrics *m, dg_diag *d)
     return 0;
 }
 static const dg_node_class toy_metric = {
-    DG_NODE_CLASS, .name = "toy.metric", .role = DG_ROLE_EVALUATE, .brief = "A score.", .ports = metric_ports,
-    .attrs = metric_attrs, .conf_size = sizeof(metric_conf), .rules = metric_rules, .begin = begin, .take = take,
+    DG_NODE_CLASS,
+    .name = "toy.metric",
+    .role = DG_ROLE_EVALUATE,
+    .brief = "A score.",
+    .ports = metric_ports,
+    .attrs = metric_attrs,
+    .conf_size = sizeof(metric_conf),
+    .rules = metric_rules,
+    .begin = begin,
+    .take = take,
     .finish = finish,
 };
 

@@ -53,11 +53,20 @@ static void write_attr(FILE *to, const fz_attr *a, const fz_node *n)
         return;
     fprintf(to, " %s=\"", a->name);
     switch (a->kind) {
-    case FZ_WORD: write_word(to, a->words, word); break;
-    case FZ_AXIS: fputs(axis_text(word), to); break;
-    case FZ_SIZES: fputs(fz_sizes[word], to); break;
-    case FZ_BUDGET: fprintf(to, "%d min", word); break;
-    default: fprintf(to, "%d", word);
+    case FZ_WORD:
+        write_word(to, a->words, word);
+        break;
+    case FZ_AXIS:
+        fputs(axis_text(word), to);
+        break;
+    case FZ_SIZES:
+        fputs(fz_sizes[word], to);
+        break;
+    case FZ_BUDGET:
+        fprintf(to, "%d min", word);
+        break;
+    default:
+        fprintf(to, "%d", word);
     }
     fputc('"', to);
 }
@@ -66,15 +75,24 @@ static void write_attr(FILE *to, const fz_attr *a, const fz_node *n)
 static const char *constant(int op)
 {
     switch (op) {
-    case FZ_LOADER: return " width=\"64\" height=\"64\"";
-    case FZ_FILE: return " path=\"flag\"";
-    case FZ_BATCH: return " max_objects=\"8\"";
-    case FZ_DENOISING: return " classes=\"3\" count=\"4\"";
-    case FZ_BACKBONE: return " depth=\"18\"";
-    case FZ_ENCODER: return " width=\"16\" ffn=\"16\" heads=\"2\"";
-    case FZ_DECODER: return " classes=\"3\" queries=\"4\" layers=\"1\" width=\"16\" ffn=\"16\" heads=\"2\"";
-    case FZ_DETECT: return " most=\"4\"";
-    default: return "";
+    case FZ_LOADER:
+        return " width=\"64\" height=\"64\"";
+    case FZ_FILE:
+        return " path=\"flag\"";
+    case FZ_BATCH:
+        return " max_objects=\"8\"";
+    case FZ_DENOISING:
+        return " classes=\"3\" count=\"4\"";
+    case FZ_BACKBONE:
+        return " depth=\"18\"";
+    case FZ_ENCODER:
+        return " width=\"16\" ffn=\"16\" heads=\"2\"";
+    case FZ_DECODER:
+        return " classes=\"3\" queries=\"4\" layers=\"1\" width=\"16\" ffn=\"16\" heads=\"2\"";
+    case FZ_DETECT:
+        return " most=\"4\"";
+    default:
+        return "";
     }
 }
 
@@ -155,7 +173,9 @@ static void write_mesh(FILE *to, const fz_model *m)
 
 void fz_write(FILE *to, const fz_model *m)
 {
-    static const char *const fail[] = { "abort", "vote", "skip" }, *const capture[] = { "never", "always", "shape" };
+    static const char *const fail[] = { "abort", "vote", "skip" }, *const capture[] = { "never",
+                                                                                        "always",
+                                                                                        "shape" };
 
     fputs("<pipeline version=\"1\">\n", to);
     write_mesh(to, m);
@@ -164,7 +184,8 @@ void fz_write(FILE *to, const fz_model *m)
         write_scope(to, m, FZ_IN_MODEL + k);
         fputs("  </model>\n", to);
     }
-    fprintf(to, "  <train %s=\"%d\"", m->steps ? "steps" : "epochs", m->steps ? m->steps : m->epochs);
+    fprintf(to, "  <train %s=\"%d\"", m->steps ? "steps" : "epochs",
+            m->steps ? m->steps : m->epochs);
     if (m->on_fail != FZ_NONE)
         fprintf(to, " on_fail=\"%s\"", fail[m->on_fail]);
     if (m->capture != FZ_NONE)
@@ -206,12 +227,19 @@ typedef struct reader {
     char       *why;
     size_t      n;
     bool        bad;
-    int         scope, loop, skip; /* skip: depth inside an element whose children mean nothing here */
-    char        later[FZ_ID];      /* of best="@id.key" */
+    int  scope, loop, skip; /* skip: depth inside an element whose children mean nothing here */
+    char later[FZ_ID];      /* of best="@id.key" */
 } reader;
 
-typedef struct pair { char name[FZ_ID], value[64]; } pair;
-typedef struct tag { char name[32]; int n; pair a[16]; bool closes, empty; } tag;
+typedef struct pair {
+    char name[FZ_ID], value[64];
+} pair;
+typedef struct tag {
+    char name[32];
+    int  n;
+    pair a[16];
+    bool closes, empty;
+} tag;
 
 static void refuse(reader *r, const char *what, const char *which)
 {
@@ -307,14 +335,17 @@ static fz_wire wire_of(reader *r, const char *value)
     }
     rest += *rest == '.';
     /* the longest port name that fits; what follows is a key */
-    for (int k = 0, best = 0; *rest && (len = fz_word(fz_classes[r->m->node[w.node].op].outs, k, &port)); k++)
-        if (len > best && strncmp(rest, port, (size_t)len) == 0 && (!rest[len] || rest[len] == '.')) {
+    for (int k = 0, best = 0;
+         *rest && (len = fz_word(fz_classes[r->m->node[w.node].op].outs, k, &port)); k++)
+        if (len > best && strncmp(rest, port, (size_t)len) == 0 &&
+            (!rest[len] || rest[len] == '.')) {
             w.port = k;
             best = len;
         }
     if (*rest) {
         len = fz_word(fz_classes[r->m->node[w.node].op].outs, w.port, &port);
-        key = strncmp(rest, port, (size_t)len) == 0 && (!rest[len] || rest[len] == '.') ? rest + len : rest;
+        key = strncmp(rest, port, (size_t)len) == 0 && (!rest[len] || rest[len] == '.') ? rest + len
+                                                                                        : rest;
         key += *key == '.';
         if (*key) {
             record = fz_record_of(r->m, w.node);
@@ -330,10 +361,12 @@ static fz_wire wire_of(reader *r, const char *value)
 
 static bool ignored(const char *name)
 {
-    static const char *const known[] = { "width", "height", "path", "max_objects", "classes", "count", "depth", "ffn",
-                                         "heads", "queries", "layers", "most", "lr", "weight_decay", "clip", "decay",
-                                         "warmup", "eval_size", "root", "split", "recompute", "min_objects",
-                                         "per_class", "freeze_at", "points", "seed", NULL };
+    static const char *const known[] = {
+        "width",       "height",    "path",      "max_objects", "classes", "count", "depth",
+        "ffn",         "heads",     "queries",   "layers",      "most",    "lr",    "weight_decay",
+        "clip",        "decay",     "warmup",    "eval_size",   "root",    "split", "recompute",
+        "min_objects", "per_class", "freeze_at", "points",      "seed",    NULL
+    };
 
     for (int i = 0; known[i]; i++)
         if (strcmp(known[i], name) == 0)
@@ -350,9 +383,15 @@ static bool read_word(reader *r, fz_node *n, const pair *p)
         if (strcmp(a->name, p->name) != 0 || !has(a, n->op))
             continue;
         switch (a->kind) {
-        case FZ_NUM: *(double *)field = atof(p->value); return true;
-        case FZ_WORD: k = number_of(a->words, p->value); break;
-        case FZ_AXIS: k = axis_of(p->value); break;
+        case FZ_NUM:
+            *(double *)field = atof(p->value);
+            return true;
+        case FZ_WORD:
+            k = number_of(a->words, p->value);
+            break;
+        case FZ_AXIS:
+            k = axis_of(p->value);
+            break;
         case FZ_SIZES:
             for (int s = 0; s < 4; s++)
                 if (strcmp(fz_sizes[s], p->value) == 0)
@@ -360,7 +399,8 @@ static bool read_word(reader *r, fz_node *n, const pair *p)
             if (k == FZ_NONE)
                 k = strchr(p->value, 'x') ? 2 : strpbrk(p->value, ",:") ? 1 : 0;
             break;
-        default: k = atoi(p->value);
+        default:
+            k = atoi(p->value);
         }
         if (k == FZ_NONE)
             refuse(r, a->name, p->value);
@@ -452,8 +492,10 @@ static void read_mesh(reader *r, const tag *t)
     m->order = (v = get(t, "order")) && strcmp(v, "ready") == 0;
     m->share_gpu = (v = get(t, "share_gpu")) && strcmp(v, "test") == 0;
     v = get(t, "devices");
-    m->devices = !v || strcmp(v, "cpu") == 0 ? FZ_GPU_NONE : strcmp(v, "cuda") == 0 ? FZ_GPU_EACH
-                 : strchr(v, ',') ? FZ_GPU_LIST : FZ_GPU_ONE;
+    m->devices = !v || strcmp(v, "cpu") == 0 ? FZ_GPU_NONE
+                 : strcmp(v, "cuda") == 0    ? FZ_GPU_EACH
+                 : strchr(v, ',')            ? FZ_GPU_LIST
+                                             : FZ_GPU_ONE;
     for (const char *a = v; a && *a; a += strcspn(a, ","), a += *a == ',')
         for (const char *b = v; b < a; b += strcspn(b, ","), b += *b == ',')
             if (strcspn(a, ",") == strcspn(b, ",") && strncmp(a, b, strcspn(a, ",")) == 0)
@@ -509,7 +551,8 @@ static void read_tag(reader *r, const tag *t)
     } else if (strcmp(t->name, "checkpoint") == 0) {
         if ((v = get(t, "best")))
             take(r->later, FZ_ID, v + 1, strcspn(v + 1, "."));
-    } else if (strcmp(t->name, "model") == 0 || strcmp(t->name, "train") == 0 || strcmp(t->name, "evaluate") == 0) {
+    } else if (strcmp(t->name, "model") == 0 || strcmp(t->name, "train") == 0 ||
+               strcmp(t->name, "evaluate") == 0) {
         read_scope(r, t);
     } else if (strcmp(t->name, "loader.coco") == 0) {
         read_node(r, t, FZ_LOADER);

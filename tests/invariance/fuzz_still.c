@@ -1,0 +1,110 @@
+/* fuzz_still.c: what can be seen of a model without a run. */
+#include "tests/invariance/fuzz_run.h"
+
+static void reach(const fz_model *m, int node, fz_set *seen, const fz_node *through)
+{
+    const fz_node *n = &m->node[node];
+    int            ins = n->op == FZ_NORM || n->op == FZ_LOSS ? 1 : n->n_in;
+
+    if (n->dead || n->op == FZ_TEST || n->op == FZ_GRADIENT_NORM ||
+        fz_classes[n->op].flags & (FZ_COLLECTIVE | FZ_DATA))
+        return;
+    if (n->op == FZ_INPUT) {
+        for (int k = 0; through && fz_model_input(m, through->model, k) != FZ_NONE; k++)
+            if (fz_model_input(m, through->model, k) == node && through->in[k].node != FZ_NONE)
+                reach(m, through->in[k].node, seen, NULL);
+        return;
+    }
+    fz_add(seen, node);
+    for (int i = 0; i < ins; i++)
+        if (n->in[i].node != FZ_NONE) {
+            fz_wire w = n->in[i];
+
+            if (w.key != FZ_NONE && fz_record_of(m, w.node) != FZ_NONE)
+                w = m->node[fz_record_of(m, w.node)].in[w.key];
+            if (w.node != FZ_NONE)
+                reach(m, w.node, seen, through);
+        }
+    if (n->op == FZ_USE)
+        for (int i = m->n_nodes - 1; i >= 0; i--)
+            if (m->node[i].scope == FZ_IN_MODEL + n->model && !m->node[i].dead) {
+                reach(m, i, seen, n);
+                break;
+            }
+}
+
+/* A parameter that the reduction of gradients waits for, and that no wire connects with the loss. */
+static bool never_ready(const fz_model *m, fz_fault *f)
+{
+    fz_set seen = { { 0, 0 } };
+    bool   used[FZ_NODES] = { false }, reduced = false, box = false, class = false;
+    int    backward = FZ_NONE;
+
+    for (int i = 0; i < m->n_nodes; i++) {
+        const fz_node *n = &m->node[i];
+
+        if (n->dead || n->scope != FZ_IN_TRAIN)
+            continue;
+        if (n->op == FZ_BACKWARD)
+            backward = i;
+        reduced |= n->op == FZ_ALLREDUCE && backward != FZ_NONE && n->in[0].node == backward;
+        used[i] = true;
+        for (int k = 0; n->op == FZ_USE && k < m->n_nodes; k++)
+            used[k] |= m->node[k].scope == FZ_IN_MODEL + n->model;
+    }
+    if (backward == FZ_NONE || !reduced)
+        return false;
+    reach(m, backward, &seen, NULL);
+    for (int i = 0; i < m->n_nodes; i++)
+        if (m->node[i].op == FZ_LOSS && fz_in(&seen, i)) {
+            box |= m->node[i].terms != FZ_TERMS_CLASS;
+            class |= m->node[i].terms != FZ_TERMS_BOX;
+        }
+    for (int i = 0; i < m->n_nodes; i++) {
+        const fz_node *n = &m->node[i];
+
+        if (used[i] && !n->dead && n->frozen != 1 && fz_classes[n->op].flags & FZ_TRAINED &&
+            (!fz_in(&seen, i) || (n->op == FZ_DECODER && !(box && class)))) {
+            *f = (fz_fault){ .kind = FZ_NEVER_READY };
+            snprintf(f->text, sizeof f->text, "no wire leads from <%s id=\"%s\"> to <backward>",
+                     fz_classes[n->op].name, n->id);
+            return true;
+        }
+    }
+    return false;
+}
+
+static int device_of(const fz_model *m, const fz_node *n)
+{
+    int rank = m->devices == FZ_GPU_NONE ? FZ_DEV_CPU : FZ_DEV_RANK;
+
+    return n->device == FZ_NONE || n->device == FZ_DEV_RANK ? rank : n->device;
+}
+
+bool fz_still(const fz_model *m, fz_fault *f)
+{
+    *f = (fz_fault){ .kind = FZ_WRONG_DEVICE };
+    if (m->devices == FZ_GPU_ONE && m->share_gpu != 1 && m->dp * m->tp > 1) {
+        snprintf(f->text, sizeof f->text, "all ranks have cuda:0");
+        return true;
+    }
+    for (int i = 0; i < m->n_nodes; i++) {
+        const fz_node *n = &m->node[i];
+
+        for (int k = 0; k < n->n_in && !n->dead; k++) {
+            const fz_node *from = n->in[k].node == FZ_NONE ? NULL : &m->node[n->in[k].node];
+
+            if (!from ||
+                !(fz_classes[n->op].flags & FZ_TENSOR_OP ||
+                  (n->device != FZ_NONE && n->device != FZ_DEV_CPU)) ||
+                !(fz_classes[from->op].flags & FZ_TENSOR_OP || from->op == FZ_BATCH) ||
+                device_of(m, n) == device_of(m, from))
+                continue;
+            snprintf(f->text, sizeof f->text, "<%s id=\"%s\"> and its input are on two devices",
+                     fz_classes[n->op].name, n->id);
+            return true;
+        }
+    }
+    *f = (fz_fault){ .kind = FZ_SAME };
+    return never_ready(m, f);
+}
