@@ -3,7 +3,7 @@
  *     fuzz                    1500 pipelines, and the cases in tests/invariance/xml
  *     fuzz COUNT [SEED]       COUNT pipelines; deterministic by SEED
  *     fuzz --one SEED         that pipeline, its verdict and its first divergence
- *     fuzz --loose CODE COUNT [SEED]   pipelines that are rejected for this code alone and do not diverge
+ *     fuzz --loose CODE COUNT [SEED]   those rejected for this code alone that do not diverge
  *     fuzz --cases FOLDER     pipelines that people wrote, with the verdict that they expect
  *     fuzz FILE...            runs such pipelines
  *
@@ -62,7 +62,7 @@ static bool diverges(const fz_model *m, uint64_t seed, bool thorough, fz_fault *
     return false;
 }
 
-/* --- making a finding small -------------------------------------------------------------------- */
+/* --- making a finding small ------------------------------------------------------------------- */
 
 typedef struct finding {
     fz_judge *judge;
@@ -174,7 +174,7 @@ static void print_model(fz_judge *j, const fz_model *m, uint64_t seed)
         printf("#   no divergence in %d runs\n", RUNS);
 }
 
-/* --- counting ---------------------------------------------------------------------------------- */
+/* --- counting --------------------------------------------------------------------------------- */
 
 static void count_classes(tally *t, const fz_model *m)
 {
@@ -262,7 +262,7 @@ static int many(int count, uint64_t seed)
     return ok[0] && ok[1] && ok[2] ? 0 : 1;
 }
 
-/* --- looking closer ---------------------------------------------------------------------------- */
+/* --- looking closer --------------------------------------------------------------------------- */
 
 static int show_one(uint64_t seed)
 {

@@ -1,10 +1,10 @@
-/* fuzz_draw.c: draws a pipeline, put together as people write them; then, in half of them, something
- * is spoiled. */
+/* fuzz_draw.c: draws a pipeline, put together as people write them; then, in half of them,
+ * something is spoiled. */
 #include <string.h>
 
 #include "tests/invariance/fuzz_parts.h"
 
-/* --- a step of training ------------------------------------------------------------------------ */
+/* --- a step of training ----------------------------------------------------------------------- */
 
 /* Makes losses of the layers' outputs that nobody uses. */
 static void gather_losses(fz_drawer *w)
@@ -121,7 +121,7 @@ static void step_of_training(fz_drawer *w)
         n->in[0] = fz_wire_to(fz_last(w) - 1, 0);
 }
 
-/* --- the detector ------------------------------------------------------------------------------ */
+/* --- the detector ----------------------------------------------------------------------------- */
 
 static void detector_model(fz_drawer *w)
 {
@@ -201,7 +201,7 @@ static void detector_step(fz_drawer *w, int batch)
     w->losses[w->n_losses++] = fz_wire_to(loss, 0);
 }
 
-/* --- evaluation -------------------------------------------------------------------------------- */
+/* --- evaluation ------------------------------------------------------------------------------- */
 
 static void evaluation(fz_drawer *w)
 {
@@ -244,7 +244,7 @@ static void evaluation(fz_drawer *w)
             m->epochs = 4;
     }
 }
-/* --- a pipeline -------------------------------------------------------------------------------- */
+/* --- a pipeline ------------------------------------------------------------------------------- */
 
 static void mesh(fz_drawer *w)
 {

@@ -3,7 +3,7 @@
 
 #include "tests/invariance/fuzz_val.h"
 
-/* --- collectives ------------------------------------------------------------------------------- */
+/* --- collectives ------------------------------------------------------------------------------ */
 
 static int operand_type(const fz_model *m, fz_wire w)
 {
@@ -112,7 +112,7 @@ bool fz_inner(fz_rank *k, int node, int axis, int how, double x)
     return fz_meet(k);
 }
 
-/* --- layers ------------------------------------------------------------------------------------ */
+/* --- layers ----------------------------------------------------------------------------------- */
 
 void fz_linear(fz_rank *k, int node)
 {

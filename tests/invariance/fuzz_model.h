@@ -99,7 +99,8 @@ typedef struct fz_class {
 } fz_class;
 extern const fz_class fz_classes[FZ_N_OPS];
 
-/* A wire: output port of a node; key: of the record on that port, by the number of the input that made it. */
+/* A wire: output port of a node; key: of the record on that port, by the number of the input that
+ * made it. */
 typedef struct fz_wire {
     int node, port, key;
 } fz_wire;

@@ -19,7 +19,7 @@ bool fz_guard(const fz_rank *k, const fz_node *n)
     return g->there && (g->sum != 0 || g->bad);
 }
 
-/* --- gradients and state ------------------------------------------------------------------------ */
+/* --- gradients and state ---------------------------------------------------------------------- */
 
 static void backward(fz_rank *k, int node)
 {
@@ -72,7 +72,7 @@ static void ema(fz_rank *k, int node)
         k->state_of[node] = fz_mix(k->state_of[node], fz_bits(k->w[p]));
 }
 
-/* --- numbers ----------------------------------------------------------------------------------- */
+/* --- numbers ---------------------------------------------------------------------------------- */
 
 /* From 0 to 1; at times exactly 0, as every number may be. */
 static double part(uint64_t h)
@@ -192,7 +192,7 @@ static fz_end score(fz_rank *k, int node)
     return FZ_WENT_ON;
 }
 
-/* --- a node ------------------------------------------------------------------------------------ */
+/* --- a node ----------------------------------------------------------------------------------- */
 
 /* The size of this batch is known: has the step been captured at it? */
 static void capture(fz_rank *k)

@@ -58,7 +58,7 @@ static const fz_offer *choose(fz_drawer *w, uint32_t types, int want)
 #define T(x) (1u << FZ_T_##x)
 enum { SCALARS = 1u << FZ_T_INT | 1u << FZ_T_REAL, TENSORS = 1u << FZ_T_TENSOR };
 
-/* --- data -------------------------------------------------------------------------------------- */
+/* --- data ------------------------------------------------------------------------------------- */
 
 static int stream(fz_drawer *w, int op, int in)
 {
@@ -211,7 +211,7 @@ void fz_draw_data(fz_drawer *w)
     offer_batch(w, at);
 }
 
-/* --- numbers ----------------------------------------------------------------------------------- */
+/* --- numbers ---------------------------------------------------------------------------------- */
 
 void fz_draw_source(fz_drawer *w)
 {
@@ -314,7 +314,7 @@ static void collective(fz_drawer *w)
                            sure && (from.sure || op == FZ_AGREE), from.steady, false });
 }
 
-/* --- layers ------------------------------------------------------------------------------------ */
+/* --- layers ----------------------------------------------------------------------------------- */
 
 void fz_draw_layer(fz_drawer *w)
 {

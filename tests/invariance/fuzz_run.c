@@ -6,7 +6,7 @@
 
 enum { EPOCH_NODE = -2, MOST_WORK = 60000 };
 
-/* --- the course of a run ----------------------------------------------------------------------- */
+/* --- the course of a run ---------------------------------------------------------------------- */
 
 static void begin_scope(fz_rank *k, int scope, int plan)
 {
@@ -274,7 +274,7 @@ static void advance(fz_rank *k)
     }
 }
 
-/* --- a run ------------------------------------------------------------------------------------- */
+/* --- a run ------------------------------------------------------------------------------------ */
 
 /* As far as both have chosen, have they chosen the same? */
 static void compare_choices(fz_sim *s, const fz_rank *a, const fz_rank *b)

@@ -45,7 +45,7 @@ typedef struct fz_sums {
 /* One run; true if the ranks diverge. sums: NULL, or counted up. */
 bool fz_run(const fz_model *m, uint64_t seed, fz_fault *f, fz_sums *sums);
 
-/* --- what follows is shared by the files of the simulator -------------------------------------- */
+/* --- what follows is shared by the files of the simulator ------------------------------------- */
 
 typedef struct fz_set {
     uint64_t bits[2];
@@ -186,7 +186,8 @@ bool fz_settle(fz_sim *s, fz_rank *k);
 /* Nobody can go on: who waits for whom? */
 void fz_name_the_waiting(fz_sim *s);
 
-/* An iteration: nothing is there yet (loop FZ_NONE: of the scope); the order of nodes; running them (false: waits). */
+/* An iteration: nothing is there yet (loop FZ_NONE: of the scope); the order of nodes; running
+ * them (false: waits). */
 void fz_forget(fz_rank *k, int loop);
 void fz_put_in_order(fz_rank *k);
 bool fz_iterate(fz_rank *k);

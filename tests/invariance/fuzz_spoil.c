@@ -122,7 +122,7 @@ static void spoil_guard(fz_drawer *w, fz_node *n, int i)
         fz_node *g = &w->m->node[at];
         bool scalar = fz_classes[g->op].flags & FZ_SCALAR || g->op == FZ_TEST || g->op == FZ_MEAN;
 
-        /* what comes before the sampler is done once an epoch; what equalize counts has no guards */
+        /* before the sampler all is done once an epoch; what equalize counts has no guards */
         if (fz_classes[n->op].flags & FZ_DATA && (n->op < FZ_AUGMENT || equalized(w->m, n->scope)))
             return;
         if (at < i && scalar && g->scope == n->scope && !g->dead && n->op != FZ_LOADER &&

@@ -33,7 +33,7 @@ static void reach(const fz_model *m, int node, fz_set *seen, const fz_node *thro
             }
 }
 
-/* A parameter that the reduction of gradients waits for, and that no wire connects with the loss. */
+/* A parameter that the reduction of gradients waits for, and that no wire leads to the loss. */
 static bool never_ready(const fz_model *m, fz_fault *f)
 {
     fz_set seen = { { 0, 0 } };

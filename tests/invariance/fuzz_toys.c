@@ -5,7 +5,7 @@
 
 #include "tests/invariance/fuzz_toys.h"
 
-/* --- numbers ----------------------------------------------------------------------------------- */
+/* --- numbers ---------------------------------------------------------------------------------- */
 
 static void mean(dg_build *b, const void *conf, const dg_val in[], dg_val out[])
 {
@@ -34,7 +34,7 @@ static const dg_node_class toy_fixed = {
     .ports = fixed_ports, .lower = mean,
 };
 
-/* --- an embedding ------------------------------------------------------------------------------ */
+/* --- an embedding ----------------------------------------------------------------------------- */
 
 typedef struct embed_conf {
     int64_t empty;
@@ -66,7 +66,7 @@ static const dg_node_class toy_embed = {
     .rules = embed_rules, .lower = embed,
 };
 
-/* --- samples ----------------------------------------------------------------------------------- */
+/* --- samples ---------------------------------------------------------------------------------- */
 
 static const dg_port crop_ports[] = {
     DG_IN("in", "picks", "what was picked"),
@@ -83,7 +83,7 @@ static const dg_node_class toy_crop = {
     .ports = crop_ports, .item = crop,
 };
 
-/* --- a score ----------------------------------------------------------------------------------- */
+/* --- a score ---------------------------------------------------------------------------------- */
 
 typedef struct metric_conf {
     const char *axis;

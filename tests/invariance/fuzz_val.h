@@ -34,7 +34,8 @@ static inline fz_val fz_scalar(double x)
     return (fz_val){ .there = true, .sum = x, .max = x, .min = x };
 }
 
-/* A new value from a number that decides all of it: positive as often as not, at times 0, rarely not finite. */
+/* A new value from a number that decides all of it: positive as often as not, at times 0, rarely
+ * not finite. */
 static inline fz_val fz_drawn(fz_val like, uint64_t h)
 {
     like.there = true;
