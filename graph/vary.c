@@ -136,9 +136,8 @@ static dg_vary place_of(dg_proof *p, const dg_node *node)
     if (node->on < 0)
         return (dg_vary){ 0 };
     return dg_vary_source(p, p->live, node, a ? a->value_at : node->where, false,
-                          dg_printf(p->arena, "on %d", node->number),
-                          "%s fires on rank %lld only", dg_vary_called(p, node),
-                          (long long)node->on);
+                          dg_printf(p->arena, "on %d", node->number), "%s fires on rank %lld only",
+                          dg_vary_called(p, node), (long long)node->on);
 }
 
 void dg_vary_root(dg_proof *p, const dg_node *node, dg_absence absent, dg_vary present)
@@ -287,10 +286,11 @@ static void begin_outputs(dg_proof *p, dg_visit *v, int only)
     for (int i = 0; i < node->n_out; i++) {
         dg_seen *out = &v->out[i];
 
-        *out = (dg_seen){ .there = true,
-                          .stream = dg_contract_is_stream(node->out_contracts[i]),
-                          .only = only,
-                          .may = (node->when.from && !node->connect) || may_lack_input(node, v->in) };
+        *out =
+            (dg_seen){ .there = true,
+                       .stream = dg_contract_is_stream(node->out_contracts[i]),
+                       .only = only,
+                       .may = (node->when.from && !node->connect) || may_lack_input(node, v->in) };
         union_of_inputs(v, out);
         out->value = dg_vary_join(out->value, v->zeros);
         out->endless &= !v->own.axes;
@@ -321,9 +321,8 @@ static void drive(dg_proof *p, dg_visit *v)
         if (!v->in[i].there || !v->in[i].stream)
             continue;
         v->clock->rounds = dg_vary_join(v->clock->rounds, v->in[i].rate);
-        v->clock->rate =
-            dg_vary_join(v->clock->rate, v->in[i].endless && v->clock->timed ? v->in[i].after
-                                                                             : v->in[i].rate);
+        v->clock->rate = dg_vary_join(
+            v->clock->rate, v->in[i].endless && v->clock->timed ? v->in[i].after : v->in[i].rate);
         if (v->in[i].size.axes) {
             p->skewed = v->node;
             p->skew = v->in[i].size;
@@ -334,9 +333,7 @@ static void drive(dg_proof *p, dg_visit *v)
 static void walk_use(dg_proof *p, dg_visit *v)
 {
     const dg_scope *m = v->node->model;
-    dg_walked           inside = {
-                  .scope = m, .inputs = v->in, .fires = v->fires, .clock = v->clock
-    };
+    dg_walked       inside = { .scope = m, .inputs = v->in, .fires = v->fires, .clock = v->clock };
 
     walk_frame(p, &inside);
     for (int i = 0; i < v->node->n_out; i++) {
@@ -352,8 +349,9 @@ static void walk_use(dg_proof *p, dg_visit *v)
 static void mark(const dg_proof *p, const dg_visit *v)
 {
     for (int i = 0; p->marks && i < v->node->n_out; i++) {
-        dg_vary seen = dg_vary_join(v->out[i].value, dg_vary_join(v->out[i].present, v->out[i].rate));
-        dg_str  text = { 0 };
+        dg_vary seen =
+            dg_vary_join(v->out[i].value, dg_vary_join(v->out[i].present, v->out[i].rate));
+        dg_str text = { 0 };
 
         for (int k = 0; k < p->n_axes; k++)
             if (seen.axes >> k & 1)
@@ -366,11 +364,11 @@ static void mark(const dg_proof *p, const dg_visit *v)
 static void visit_node(dg_proof *p, dg_walked *f, const dg_node *node)
 {
     dg_visit v = { .f = f,
-                .node = node,
-                .clock = node->loop ? f->loops[node->loop->index] : f->clock,
-                .in = DG_NEW_N(p->arena, node->n_in, dg_seen),
-                .out = DG_NEW_N(p->arena, node->n_out, dg_seen) };
-    int   only;
+                   .node = node,
+                   .clock = node->loop ? f->loops[node->loop->index] : f->clock,
+                   .in = DG_NEW_N(p->arena, node->n_in, dg_seen),
+                   .out = DG_NEW_N(p->arena, node->n_out, dg_seen) };
+    int      only;
 
     f->out[node->index] = v.out;
     if (node->class == &dg_class_input) {

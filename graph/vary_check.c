@@ -47,8 +47,7 @@ static void check_rescue(dg_proof *p)
     dg_vary v = dg_vary_source(p, p->live, node, at, false, "rescue",
                                "on_fail=\"skip\": the rank that fails leaves out its batch");
 
-    dg_vary_fault(p, "DG-FAIL", at, v,
-                  "a rank that recovers alone leaves the others of %s %s %s",
+    dg_vary_fault(p, "DG-FAIL", at, v, "a rank that recovers alone leaves the others of %s %s %s",
                   dg_vary_name(p, p->live), p->clock->shared ? "waiting in" : "to go on with",
                   dg_vary_called(p, p->meetings.n     ? p->meetings.items[0].node
                                     : p->agreements.n ? p->agreements.items[0].node
@@ -71,10 +70,11 @@ static void check_skew(dg_proof *p)
         dg_vary captured = dg_vary_step(p, v, p->skewed, p->skewed->where, "capture",
                                         "image sizes differ, and with them what has been captured");
 
-        dg_vary_fault(p, "DG-ORDER", where_of(p->scope->item, "capture", p->scope->where), captured,
-                      "each size is captured when it is met again, which is not at the same step on "
-                      "all ranks of %s: a collective would be captured on some and not on others",
-                      dg_vary_name(p, captured.axes))
+        dg_vary_fault(
+            p, "DG-ORDER", where_of(p->scope->item, "capture", p->scope->where), captured,
+            "each size is captured when it is met again, which is not at the same step on "
+            "all ranks of %s: a collective would be captured on some and not on others",
+            dg_vary_name(p, captured.axes))
             ->help = "capture=\"always\" or \"never\", or sizes that all ranks choose together";
     }
     dg_vary_warn(p, "DG-W-SKEW", p->skewed->where, v,
@@ -92,8 +92,10 @@ static void check_alone(dg_proof *p)
 
         if (node->on >= 0 && node->class->role != DG_ROLE_CONTROL &&
             (node->class->lower || node->model))
-            dg_vary_warn(p, "DG-W-SKEW", where_of(node->item, "on", node->where), (dg_vary){ .axes = p->live },
-                         node->budget.unit ? "do it on every rank" : "say how long it may take: budget=\"10 min\"",
+            dg_vary_warn(p, "DG-W-SKEW", where_of(node->item, "on", node->where),
+                         (dg_vary){ .axes = p->live },
+                         node->budget.unit ? "do it on every rank"
+                                           : "say how long it may take: budget=\"10 min\"",
                          "%s runs on rank %lld alone, and the others wait for it at their next "
                          "collective",
                          dg_vary_called(p, node), (long long)node->on);
@@ -123,8 +125,9 @@ static void add_patience(dg_proof *p)
     v = dg_vary_step(p, p->metric, NULL, at, "patience",
                      "patience=\"...\" ends the loop by a number that each rank has for itself");
     if (s->patience.unit == DG_MINUTES)
-        v = dg_vary_join(v, dg_vary_source(p, p->live, NULL, at, false, "patience",
-                                           "patience in minutes is over by the clock of each rank"));
+        v = dg_vary_join(v,
+                         dg_vary_source(p, p->live, NULL, at, false, "patience",
+                                        "patience in minutes is over by the clock of each rank"));
     p->clock->rate = dg_vary_join(p->clock->rate, v);
     p->clock->ends = dg_vary_join(p->clock->ends, v);
 }
@@ -135,8 +138,8 @@ static void remember_meeting(dg_proof *p)
     dg_visited v = { .scope = p->scope };
 
     for (int i = 0; i < p->meetings.n + p->agreements.n; i++) {
-        const dg_meeting *m = i < p->meetings.n ? &p->meetings.items[i]
-                                                : &p->agreements.items[i - p->meetings.n];
+        const dg_meeting *m =
+            i < p->meetings.n ? &p->meetings.items[i] : &p->agreements.items[i - p->meetings.n];
 
         v.node = v.node ? v.node : m->node;
         v.axes |= m->axes;
@@ -212,23 +215,23 @@ static void check_waiting(dg_proof *p)
         const dg_scope *s = p->g->evaluates[i];
 
         if (s->on >= 0)
-            dg_vary_warn(p, "DG-W-SKEW", where_of(s->item, "on", s->where), (dg_vary){ .axes = p->live },
-                         s->budget.unit ? "evaluate on every rank: a sampler with axis, evaluate.coco with axis"
-                                        : "say how long it may take: budget=\"10 min\"",
-                         "<evaluate> takes place on rank %lld alone, and the others wait for it at "
-                         "their next step",
-                         (long long)s->on);
+            dg_vary_warn(
+                p, "DG-W-SKEW", where_of(s->item, "on", s->where), (dg_vary){ .axes = p->live },
+                s->budget.unit
+                    ? "evaluate on every rank: a sampler with axis, evaluate.coco with axis"
+                    : "say how long it may take: budget=\"10 min\"",
+                "<evaluate> takes place on rank %lld alone, and the others wait for it at "
+                "their next step",
+                (long long)s->on);
     }
 }
 
 static int prove(const dg_graph *g, dg_params *params, dg_vary_marks *marks, dg_arena *arena,
                  int64_t dp, bool two, dg_diag *d)
 {
-    dg_proof p = { .g = g,
-                   .arena = arena,
-                   .params = params,
-                   .marks = marks,
-                   .roots_by_key = dg_map_new(arena) };
+    dg_proof p = {
+        .g = g, .arena = arena, .params = params, .marks = marks, .roots_by_key = dg_map_new(arena)
+    };
 
     if (g->axis) {
         p.axes[p.n_axes++] = (dg_vary_axis){ g->axis, dp };

@@ -97,17 +97,17 @@ static int compare(const dg_item *a, const dg_item *b, int depth, dg_arena *aren
         const dg_item_attr *y = dg_item_find(b, x->name);
 
         return differs(a, b,
-                       y ? dg_printf(arena, "<%s %s=\"%s\"> here, %s=\"%s\" there", a->name, x->name,
-                                     x->value, x->name, y->value)
-                         : dg_printf(arena, "<%s> has %s=\"%s\" here and not there", a->name, x->name,
-                                     x->value),
+                       y ? dg_printf(arena, "<%s %s=\"%s\"> here, %s=\"%s\" there", a->name,
+                                     x->name, x->value, x->name, y->value)
+                         : dg_printf(arena, "<%s> has %s=\"%s\" here and not there", a->name,
+                                     x->name, x->value),
                        d);
     }
     if ((x = other_attr(b, a, depth)))
-        return differs(a, b,
-                       dg_printf(arena, "<%s> has %s=\"%s\" there and not here", a->name, x->name,
-                                 x->value),
-                       d);
+        return differs(
+            a, b,
+            dg_printf(arena, "<%s> has %s=\"%s\" there and not here", a->name, x->name, x->value),
+            d);
     const dg_item *k = skip_ends(a->first), *m = skip_ends(b->first);
 
     for (; k && m && rc == 0; k = skip_ends(k->next), m = skip_ends(m->next))
@@ -130,7 +130,7 @@ static int only_proved(const dg_graph *g, const dg_node *node, dg_where at, cons
 {
     const char *called = node ? dg_vary_called(&(dg_proof){ .arena = g->arena }, node) : NULL;
     int         rc = dg_fail(d, DG_EUNSUPPORTED, at, "only-proved", "%s%sproved, but not run: %s",
-                             called ? called : "", called ? ": " : "", what);
+                     called ? called : "", called ? ": " : "", what);
 
     dg_help(d, "validate understands it; to run the pipeline, take it out");
     return rc;
@@ -152,7 +152,8 @@ static int node_runs(const dg_graph *g, const dg_node *node, bool train, dg_diag
     int      rc = 0;
 
     if (node->class->supply && node->scope->kind == DG_SCOPE_MODEL)
-        rc = only_proved(g, node, node->where, "numbers from outside come into <train> and <evaluate>", d);
+        rc = only_proved(g, node, node->where,
+                         "numbers from outside come into <train> and <evaluate>", d);
     else if (node->class->choose && node->n_in > 0 && node->in_types[0]->kind != DG_TYPE_DATASET)
         rc = dg_fail(d, DG_EINPUT, node->where, "data-choice",
                      "<%s> at run time chooses among the items of a data set: it stands "

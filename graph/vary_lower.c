@@ -13,7 +13,7 @@ enum { MOST_ROOTS = 8, NONE = -1 };
 typedef struct watcher {
     dg_proof *p;
     dg_facts *facts;
-    int      *first; /* by node number */
+    int      *first;             /* by node number */
     bool      without, backward; /* backward: it has a loss */
 } watcher;
 
@@ -109,8 +109,8 @@ static bool lower(dg_proof *p, dg_size size, int batch, const dg_absence *absent
     dg_program *program;
     dg_diag    *d = dg_diag_open(); /* its faults are reported by who lowers for their sake */
     const int  *list;
-    bool        ok = dg_lower_without(&program, p->g, p->scope, size, batch, absent, p->params, watch,
-                                      &w, d) == 0;
+    bool ok = dg_lower_without(&program, p->g, p->scope, size, batch, absent, p->params, watch, &w,
+                               d) == 0;
 
     if (ok && missing) {
         int n = dg_uncovered(program, &list);
@@ -170,7 +170,7 @@ static int count(const dg_facts *facts, const int *first, const dg_fact *f)
 
 /* Returns how much is lost. */
 static int without(dg_proof *p, dg_size size, const dg_absence *absent, int root,
-                    const bool *missing)
+                   const bool *missing)
 {
     dg_facts facts = { 0 };
     int     *first, n = dg_params_n(p->params);
@@ -187,7 +187,8 @@ static int without(dg_proof *p, dg_size size, const dg_absence *absent, int root
             n_lost++;
         }
     }
-    for (int i = 0; gone[0] && i < n; i++) { /* where <backward> has no loss, the walk has said so */
+    for (int i = 0; gone[0] && i < n;
+         i++) { /* where <backward> has no loss, the walk has said so */
         bool known = missing[1 + i];
 
         for (int k = 0; k < p->lost.n; k++)
@@ -273,11 +274,12 @@ void dg_vary_gradients(dg_proof *p)
             continue;
         const char *more = n > 1 ? dg_printf(p->arena, " (and %d more)", n - 1) : "";
 
-        dg_vary_fault(p, "DG-GRAD", info->where, r->present,
-                      "parameter %s of \"%s\"%s gets a gradient on some ranks of %s only: its path to "
-                      "the loss may be missing",
-                      info->name, info->where.node ? info->where.node : "?", more,
-                      dg_vary_name(p, r->present.axes))
+        dg_vary_fault(
+            p, "DG-GRAD", info->where, r->present,
+            "parameter %s of \"%s\"%s gets a gradient on some ranks of %s only: its path to "
+            "the loss may be missing",
+            info->name, info->where.node ? info->where.node : "?", more,
+            dg_vary_name(p, r->present.axes))
             ->help = "empty=\"pad\" or connect=\"zero\" keeps the path on every rank with zero "
                      "gradients; or decide together: <agree in=\"...\" op=\"any\" axis=\"dp\"/>";
     }

@@ -25,8 +25,8 @@ static void lost_keys(dg_proof *p, const dg_node *node, int port, uint32_t axes,
     if (!key || !missing.axes)
         return;
     missing = dg_vary_step(p, missing, from, from->where, "key",
-                           "%s.%s comes from %s, which gives it only where \"%s\" is there", from->id,
-                           key, dg_vary_called(p, from), p->roots.items[root].node->id);
+                           "%s.%s comes from %s, which gives it only where \"%s\" is there",
+                           from->id, key, dg_vary_called(p, from), p->roots.items[root].node->id);
     dg_vary_fault(p, "DG-KEYS", node->where, missing,
                   "%s over %s needs key \"%s\"%s on every rank, but it may be missing on some",
                   dg_vary_called(p, node), dg_vary_name(p, missing.axes), key,
@@ -48,7 +48,8 @@ static dg_vary operand_shape(const dg_proof *p, const dg_node *node, int port, b
     dg_vary v = { 0 };
     bool    by_size = !p->lowered, by_lead = !p->lowered && !ragged;
 
-    for (int i = p->lowered ? p->first_fact[node->number] : -1; i >= 0; i = p->facts.items[i].next) {
+    for (int i = p->lowered ? p->first_fact[node->number] : -1; i >= 0;
+         i = p->facts.items[i].next) {
         const dg_fact *f = &p->facts.items[i];
 
         if (f->port != port)
@@ -106,15 +107,16 @@ static void check_order(dg_proof *p, const dg_node *node, const dg_seen in[], ui
     if (!p->g->mesh.ready || before == 0 || last == before)
         return;
     const dg_node *other = p->meetings.items[before - 1].node;
-    dg_vary        race = dg_vary_source(
-        p, axes | p->meetings.items[before - 1].axes, other, other->where, false, "order",
-        "%s does not wait for it, nor it for %s (order=\"ready\")", dg_vary_called(p, other),
-        dg_vary_called(p, other));
+    dg_vary        race =
+        dg_vary_source(p, axes | p->meetings.items[before - 1].axes, other, other->where, false,
+                       "order", "%s does not wait for it, nor it for %s (order=\"ready\")",
+                       dg_vary_called(p, other), dg_vary_called(p, other));
 
-    dg_vary_fault(p, "DG-ORDER", node->where, race,
-                  "%s over %s is launched as soon as its input is there: ranks may launch it and %s "
-                  "in different orders",
-                  dg_vary_called(p, node), dg_vary_name(p, axes), dg_vary_called(p, other))
+    dg_vary_fault(
+        p, "DG-ORDER", node->where, race,
+        "%s over %s is launched as soon as its input is there: ranks may launch it and %s "
+        "in different orders",
+        dg_vary_called(p, node), dg_vary_name(p, axes), dg_vary_called(p, other))
         ->help = "order=\"document\" on <mesh>: one list for all collectives";
 }
 
@@ -233,7 +235,8 @@ static void check_agreements(dg_proof *p)
         const dg_clocked *c = m->clock;
 
         if (p->train)
-            dg_vary_rate(p, m->node, c->timed ? dg_vary_join(c->rate, c->rounds) : c->ends, m->axes);
+            dg_vary_rate(p, m->node, c->timed ? dg_vary_join(c->rate, c->rounds) : c->ends,
+                         m->axes);
     }
 }
 
@@ -295,8 +298,9 @@ void dg_vary_state(dg_proof *p, const dg_node *node, const dg_rule *r, const dg_
                       "%s %s on some ranks only: state that all ranks of %s hold alike would drift "
                       "apart",
                       dg_vary_called(p, node), r->why, dg_vary_name(p, fires.axes))
-            ->help = "decide together: <agree in=\"...\" op=\"any\" axis=\"...\"/> gives one answer "
-                     "to all ranks";
+            ->help =
+            "decide together: <agree in=\"...\" op=\"any\" axis=\"...\"/> gives one answer "
+            "to all ranks";
     else if (value.axes)
         dg_vary_fault(p, "DG-STATE", node->where, value,
                       "%s %s from what differs among the ranks of %s: state that they hold alike "
@@ -364,13 +368,13 @@ void dg_vary_mesh(dg_proof *p)
             if (strcspn(s, ",") == strcspn(t, ",") && strncmp(s, t, strcspn(s, ",")) == 0)
                 twice = dg_strndup(p->arena, s, strcspn(s, ","));
     if (twice)
-        dg_vary_fault(p, "DG-DEVICE", a->value_at,
-                      dg_vary_source(p, p->live, NULL, a->value_at, false, "devices",
-                                     "the map from ranks to devices names %s for more than one rank",
-                                     twice),
-                      "two ranks of %s would have the same GPU, %s: the map from ranks to devices is "
-                      "not one to one",
-                      dg_vary_name(p, p->live), twice)
+        dg_vary_fault(
+            p, "DG-DEVICE", a->value_at,
+            dg_vary_source(p, p->live, NULL, a->value_at, false, "devices",
+                           "the map from ranks to devices names %s for more than one rank", twice),
+            "two ranks of %s would have the same GPU, %s: the map from ranks to devices is "
+            "not one to one",
+            dg_vary_name(p, p->live), twice)
             ->help = "devices=\"cuda\" gives each rank the GPU of its local number; in tests, "
                      "share_gpu=\"test\"";
 }

@@ -102,10 +102,11 @@ static void check_normaliser(dg_proof *p, const dg_visit *v, const dg_rule *r)
         return;
     left = dg_vary_minus(v->in[port].value, r->axis ? dg_rule_axes(p, v->node, r) : 0);
     if (left.axes)
-        dg_vary_fault(p, "DG-VALUE", v->node->where, left,
-                      "%s %s of each rank of %s alone: the mean over ranks is then a mean of ratios, "
-                      "and objects weigh differently on each rank",
-                      dg_vary_called(p, v->node), r->why, dg_vary_name(p, left.axes))
+        dg_vary_fault(
+            p, "DG-VALUE", v->node->where, left,
+            "%s %s of each rank of %s alone: the mean over ranks is then a mean of ratios, "
+            "and objects weigh differently on each rank",
+            dg_vary_called(p, v->node), r->why, dg_vary_name(p, left.axes))
             ->help = "axis=\"dp\" counts over all ranks, or bring the number from an <allreduce>";
 }
 
@@ -116,7 +117,8 @@ static void check_nonlinear(dg_proof *p, const dg_visit *v, int port)
     dg_vary_fault(p, "DG-VALUE", v->node->where, part,
                   "%s uses \"%s\" in a way that is not linear, and it is only this rank's summand "
                   "over %s: the norm of a partial sum is no partial norm",
-                  dg_vary_called(p, v->node), v->node->in[port].from->id, dg_vary_name(p, part.axes))
+                  dg_vary_called(p, v->node), v->node->in[port].from->id,
+                  dg_vary_name(p, part.axes))
         ->help = "put it after the <allreduce>";
     for (int i = 0; i < v->node->n_out; i++)
         v->out[i].value = dg_vary_minus(v->out[i].value, part.axes);
@@ -126,9 +128,8 @@ static void check_nonlinear(dg_proof *p, const dg_visit *v, int port)
 static bool takes_partial(const dg_proof *p, const dg_node *node, int port)
 {
     for (const dg_rule *r = node->class->rules; r && r->kind; r++)
-        if ((r->kind == DG_RULE_LINEAR ||
-             ((r->kind == DG_RULE_STATE || dg_rule_is_collective(r)) &&
-              dg_rule_input(node, r) == port)) &&
+        if ((r->kind == DG_RULE_LINEAR || ((r->kind == DG_RULE_STATE || dg_rule_is_collective(r)) &&
+                                           dg_rule_input(node, r) == port)) &&
             dg_rule_holds(p, node, r))
             return true;
     return false;
@@ -166,7 +167,7 @@ static void open_loop(dg_proof *p, dg_visit *v, const dg_rule *r)
 static void check_seed(dg_proof *p, const dg_visit *v, const dg_rule *r)
 {
     uint32_t axes = dg_rule_axes(p, v->node, r);
-    dg_vary  order = r->from ? dg_vary_only(from_input(p, v, r), axes) : from_source(p, v, r, false);
+    dg_vary order = r->from ? dg_vary_only(from_input(p, v, r), axes) : from_source(p, v, r, false);
 
     if (order.axes)
         dg_vary_fault(p, "DG-SEED", v->node->where, order,
@@ -212,8 +213,8 @@ static void apply_row(dg_proof *p, dg_visit *v, const dg_rule *r)
         if (port >= 0 && v->in[port].value.axes)
             dg_vary_warn(p, "DG-W-CORR", node->where, v->in[port].value,
                          "seed=\"sample\" or \"rank\" makes draws of different samples independent",
-                         "%s %s: what each of them changes is changed alike", dg_vary_called(p, node),
-                         r->why);
+                         "%s %s: what each of them changes is changed alike",
+                         dg_vary_called(p, node), r->why);
         break;
     case DG_RULE_NORMALISER:
         check_normaliser(p, v, r);
@@ -223,10 +224,11 @@ static void apply_row(dg_proof *p, dg_visit *v, const dg_rule *r)
         break;
     case DG_RULE_GRADIENTS:
         if (v->fires.axes)
-            dg_vary_fault(p, "DG-GRAD", node->where, v->fires,
-                          "%s may not take place on some ranks of %s: parameters would get a gradient "
-                          "on some ranks only",
-                          dg_vary_called(p, node), dg_vary_name(p, v->fires.axes))
+            dg_vary_fault(
+                p, "DG-GRAD", node->where, v->fires,
+                "%s may not take place on some ranks of %s: parameters would get a gradient "
+                "on some ranks only",
+                dg_vary_called(p, node), dg_vary_name(p, v->fires.axes))
                 ->help = "decide together: <agree in=\"...\" op=\"any\" axis=\"...\"/> gives one "
                          "answer to all ranks";
         break;
@@ -270,9 +272,10 @@ static void apply_flags(dg_proof *p, dg_visit *v)
 {
     for (int i = 0; i < v->node->n_out; i++) {
         uint32_t flags = v->node->out_ports[i]->flags;
-        dg_rule  r = { .why = flags & DG_PORT_VARIES  ? "has values of this rank's own"
-                              : flags & DG_PORT_DROPS ? "may drop items"
-                                                      : "gives nothing where its input holds nothing" };
+        dg_rule  r = { .why = flags & DG_PORT_VARIES ? "has values of this rank's own"
+                              : flags & DG_PORT_DROPS
+                                  ? "may drop items"
+                                  : "gives nothing where its input holds nothing" };
         dg_seen *out = &v->out[i];
 
         if (flags & DG_PORT_VARIES)

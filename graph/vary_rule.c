@@ -126,9 +126,8 @@ uint32_t dg_rule_axes(const dg_proof *p, const dg_node *node, const dg_rule *r)
     if (*r->axis == '=')
         return dg_vary_axes_of(p, r->axis + 1);
     a = attr_called(node, r->axis, strlen(r->axis));
-    return a && a->kind == DG_ATTR_STR
-               ? dg_vary_axes_of(p, *(const char *const *)value_of(node, a))
-               : 0;
+    return a && a->kind == DG_ATTR_STR ? dg_vary_axes_of(p, *(const char *const *)value_of(node, a))
+                                       : 0;
 }
 
 const char *dg_rule_word(const dg_proof *p, const dg_node *node, const char *attr)

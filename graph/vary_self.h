@@ -26,15 +26,16 @@ typedef struct dg_cause {
 
 /* What is known of an output, or of an input that is wired to one. */
 typedef struct dg_seen {
-    bool    there;  /* false: nothing is wired */
-    bool    stream;
-    bool    may;    /* it may be missing on ranks that could have it, if only on all of them together */
-    bool    changes, leads; /* its image size, its leading dimension: other from item to item */
-    bool    endless;
-    int     only;       /* the one rank that has it, and no other reason for absence; -1 */
-    int     collective; /* number of the last collective that it waits for */
+    bool there; /* false: nothing is wired */
+    bool stream;
+    bool may; /* it may be missing on ranks that could have it, if only on all of them together */
+    bool changes, leads; /* its image size, its leading dimension: other from item to item */
+    bool endless;
+    int  only;       /* the one rank that has it, and no other reason for absence; -1 */
+    int  collective; /* number of the last collective that it waits for */
     dg_vary value, present, rate, size, lead, partial, inexact;
-    dg_vary after; /* of rate: what came behind an endless sampler, which forgives what came before */
+    dg_vary
+        after; /* of rate: what came behind an endless sampler, which forgives what came before */
     const char *device; /* NULL: the host, on its way */
 } dg_seen;
 
@@ -98,8 +99,8 @@ typedef struct dg_proof {
     dg_vary_marks   *marks;
     dg_vary_axis     axes[DG_VARY_AXES];
     int              n_axes;
-    uint32_t         live; /* axes with more than one rank */
-    DG_VEC(dg_cause) causes; /* number 0 is none */
+    uint32_t         live;         /* axes with more than one rank */
+    DG_VEC(dg_cause) causes;       /* number 0 is none */
     dg_map          *roots_by_key; /* -> number of the first cause with that key, as int * */
     DG_VEC(dg_fault) faults;
     const dg_scope  *scope; /* being walked */
@@ -109,8 +110,8 @@ typedef struct dg_proof {
     DG_VEC(dg_meeting) agreements; /* of loaders, at the start of an epoch */
     DG_VEC(dg_root)    roots;
     bool               wants_sizes; /* a collective's operand may follow a size that varies */
-    dg_facts           facts;      /* after lowering */
-    int               *first_fact; /* by node number; -1 */
+    dg_facts           facts;       /* after lowering */
+    int               *first_fact;  /* by node number; -1 */
     bool               lowered;
     DG_VEC(dg_lost)    lost;
     const dg_node     *keeper; /* updates state that all ranks hold alike */
@@ -120,8 +121,8 @@ typedef struct dg_proof {
     dg_clocked        *clock;
     /* of the whole graph */
     DG_VEC(dg_visited) visited;
-    dg_vary metric; /* of <checkpoint best>: how it differs */
-    bool    shared; /* <train> has a collective */
+    dg_vary            metric; /* of <checkpoint best>: how it differs */
+    bool               shared; /* <train> has a collective */
 } dg_proof;
 
 /* A scope, or a model in use, while it is walked. */
@@ -142,7 +143,7 @@ typedef struct dg_visit {
     dg_seen       *in, *out;
     dg_vary        fires, guard, bypass;
     dg_vary        zeros; /* where connect puts zeros in the place of its result */
-    dg_vary        own; /* of fires: not that of the scope and the loops around it */
+    dg_vary        own;   /* of fires: not that of the scope and the loops around it */
     bool           never; /* a required input is wired to nothing */
 } dg_visit;
 
@@ -167,8 +168,8 @@ void dg_vary_warn(dg_proof *p, const char *code, dg_where at, dg_vary v, const c
 int dg_vary_report(dg_proof *p, bool two, dg_diag *d);
 
 /* --- vary_rule.c: rows of classes */
-bool        dg_rule_holds(const dg_proof *p, const dg_node *node, const dg_rule *r);
-uint32_t    dg_rule_axes(const dg_proof *p, const dg_node *node, const dg_rule *r); /* 0: none named */
+bool     dg_rule_holds(const dg_proof *p, const dg_node *node, const dg_rule *r);
+uint32_t dg_rule_axes(const dg_proof *p, const dg_node *node, const dg_rule *r); /* 0: none named */
 const char *dg_rule_word(const dg_proof *p, const dg_node *node, const char *attr); /* or NULL */
 int64_t     dg_rule_int(const dg_node *node, const char *attr, int64_t otherwise);
 bool        dg_rule_is_collective(const dg_rule *r);
@@ -184,7 +185,7 @@ void dg_vary_state(dg_proof *p, const dg_node *node, const dg_rule *r, const dg_
 void dg_vary_rate(dg_proof *p, const dg_node *node, dg_vary rate, uint32_t axes);
 void dg_vary_clocks(dg_proof *p); /* meetings against clocks */
 void dg_vary_device(dg_proof *p, const dg_node *node, const dg_seen in[], dg_seen *out);
-void dg_vary_mesh(dg_proof *p);   /* ranks on devices */
+void dg_vary_mesh(dg_proof *p); /* ranks on devices */
 
 /* --- vary.c */
 void dg_vary_walk(dg_proof *p, dg_vary fires); /* p->scope, whose activation is fires */
@@ -198,7 +199,7 @@ void dg_vary_partial(dg_proof *p, dg_visit *v); /* uses of pending sums */
 void dg_vary_rows(dg_proof *p, dg_visit *v);
 
 /* --- vary_lower.c: what only lowering shows */
-void dg_vary_lower(dg_proof *p); /* fills facts and lost */
+void dg_vary_lower(dg_proof *p);     /* fills facts and lost */
 void dg_vary_gradients(dg_proof *p); /* faults of parameters */
 
 const char *dg_vary_called(const dg_proof *p, const dg_node *node); /* <loss.rtdetr id="loss"> */

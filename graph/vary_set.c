@@ -160,9 +160,9 @@ dg_fault *dg_vary_fault(dg_proof *p, const char *code, dg_where at, dg_vary v, c
     va_start(ap, fmt);
     const char *text = dg_vprintf(p->arena, fmt, ap);
     va_end(ap);
-    DG_PUSH(p->arena, p->faults,
-            ((dg_fault){
-                .code = code, .at = at, .axes = v.axes, .cause = first_of(v), .text = text }));
+    DG_PUSH(
+        p->arena, p->faults,
+        ((dg_fault){ .code = code, .at = at, .axes = v.axes, .cause = first_of(v), .text = text }));
     return &p->faults.items[p->faults.n - 1];
 }
 
@@ -326,7 +326,8 @@ static void mark_path(const dg_proof *p, const dg_fault *f)
 static void report_one(const dg_fault *f, bool two, dg_diag *d)
 {
     if (two && !f->warning)
-        dg_warn(d, f->at, "two-ranks", "would be rejected with two ranks over dp, %s: %s", f->code, f->text);
+        dg_warn(d, f->at, "two-ranks", "would be rejected with two ranks over dp, %s: %s", f->code,
+                f->text);
     else if (f->warning)
         dg_warn(d, f->at, f->code, "%s", f->text);
     else

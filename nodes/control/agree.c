@@ -50,7 +50,7 @@ static dg_val speak(dg_build *b, const conf *c, dg_val x)
     switch (c->op) {
     case ANY:
         return dg_reduce_max(b, dg_truth(b, x, false), DG_ALL_AXES, false); /* absent: zeros */
-    case ALL: /* is some element 0? */
+    case ALL:                                                               /* is some element 0? */
         word = dg_reduce_max(b, dg_truth(b, x, true), DG_ALL_AXES, false);
         return dg_has(there) ? dg_truth(b, dg_mul(b, dg_real(b, word), dg_real(b, there)), false)
                              : word;

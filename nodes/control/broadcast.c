@@ -30,7 +30,8 @@ static const dg_attr reduce_attrs[] = {
 };
 
 static const dg_rule broadcast_rules[] = {
-    { DG_RULE_BROADCAST, .to = "out", .from = "in", .axis = "axis", .why = "sends the root's value" },
+    { DG_RULE_BROADCAST, .to = "out", .from = "in", .axis = "axis",
+      .why = "sends the root's value" },
     { 0 },
 };
 static const dg_rule reduce_rules[] = {
@@ -57,8 +58,9 @@ static dg_val each(dg_build *b, const conf *c, dg_val v, one_fn *one)
     dg_val out;
 
     if (dg_kind_of(b, v) == DG_KIND_GRADIENTS || dg_kind_of(b, v) == DG_KIND_PARAMETERS)
-        return dg_error(b, "collective-operand", "gradients go through <allreduce>, parameters "
-                                                 "are the same on every rank already");
+        return dg_error(b, "collective-operand",
+                        "gradients go through <allreduce>, parameters "
+                        "are the same on every rank already");
     if (dg_kind_of(b, v) != DG_KIND_RECORD)
         return dg_has(v) ? one(b, c, v) : v;
     out = dg_record(b);

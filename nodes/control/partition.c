@@ -31,7 +31,8 @@ static const dg_rule rules[] = {
     { DG_RULE_VALUE, .to = "out", .axis = "axis", .why = "deals items over the axis" },
     { DG_RULE_DIMS, .to = "out", .axis = "axis", .when = "!aligned",
       .why = "deals items of different sizes to ranks at the same step" },
-    { DG_RULE_LEADING, .to = "out", .axis = "axis", .why = "deals the smaller last batch to one rank" },
+    { DG_RULE_LEADING, .to = "out", .axis = "axis",
+      .why = "deals the smaller last batch to one rank" },
     { DG_RULE_RATE, .to = "out", .axis = "axis", .when = "equal=none",
       .why = "deals what there is, and equal is not given: ranks may hold different item counts" },
     { DG_RULE_SEED, .to = "out", .from = "in", .axis = "axis",
@@ -57,8 +58,9 @@ static int choose(dg_choice *out, const void *self, const dg_choose_args *a, dg_
 {
     const conf *c = self;
     int64_t     ranks = a->ranks, each = a->n / ranks, more = a->n % ranks;
-    int64_t     n = c->equal == DROP || !more ? each : c->equal == PAD ? each + 1
-                                                       : each + (a->rank < more);
+    int64_t     n = c->equal == DROP || !more ? each
+                    : c->equal == PAD         ? each + 1
+                                              : each + (a->rank < more);
     dg_draw     draw = dg_draw_begin(a->seed, "order", (uint64_t)a->epoch);
     int32_t    *all = a->alloc(a->arena, (size_t)(a->n + 1) * sizeof *all);
     int32_t    *own = a->alloc(a->arena, (size_t)(n + 1) * sizeof *own);

@@ -47,7 +47,8 @@ static void type_record(dg_typing *t, const void *self)
 static void check(dg_check *k, const void *self)
 {
     if (((const conf *)self)->names.n == 0)
-        dg_check_fail(k, NULL, "inputs-none", "has no input: give it wires under names of your own");
+        dg_check_fail(k, NULL, "inputs-none",
+                      "has no input: give it wires under names of your own");
 }
 
 static void lower_record(dg_build *b, const void *self, const dg_val in[], dg_val out[])

@@ -13,18 +13,12 @@ static const dg_rule stop_rules[] = {
 };
 
 const dg_node_class dg_node_skip = {
-    DG_NODE_CLASS,
-    .name = "skip",
-    .role = DG_ROLE_CONTROL,
-    .brief = "Leaves out the rest of the iteration, where `when` says so.",
-    .ports = ports,
-    .rules = skip_rules,
+    DG_NODE_CLASS,           .name = "skip",
+    .role = DG_ROLE_CONTROL, .brief = "Leaves out the rest of the iteration, where `when` says so.",
+    .ports = ports,          .rules = skip_rules,
 };
 const dg_node_class dg_node_stop = {
-    DG_NODE_CLASS,
-    .name = "stop",
-    .role = DG_ROLE_CONTROL,
-    .brief = "Ends the loop around it, where `when` says so.",
-    .ports = ports,
-    .rules = stop_rules,
+    DG_NODE_CLASS,           .name = "stop",
+    .role = DG_ROLE_CONTROL, .brief = "Ends the loop around it, where `when` says so.",
+    .ports = ports,          .rules = stop_rules,
 };

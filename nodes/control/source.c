@@ -46,7 +46,8 @@ static const dg_rule file_rules[] = {
     { 0 },
 };
 static const dg_rule draw_rules[] = {
-    { DG_RULE_VALUE, .to = "out", .when = "seed!=shared", .why = "is drawn by each rank for itself" },
+    { DG_RULE_VALUE, .to = "out", .when = "seed!=shared",
+      .why = "is drawn by each rank for itself" },
     { 0 },
 };
 
@@ -106,23 +107,14 @@ static void lower_number(dg_build *b, const void *self, const dg_val in[], dg_va
 }
 
 const dg_node_class dg_node_source_number = {
-    DG_NODE_CLASS,
-    .name = "source.number",
-    .role = DG_ROLE_CONTROL,
-    .brief = "A constant.",
-    .ports = real,
-    .attrs = number_attrs,
-    .conf_size = sizeof(number),
-    .lower = lower_number,
+    DG_NODE_CLASS, .name = "source.number", .role = DG_ROLE_CONTROL,     .brief = "A constant.",
+    .ports = real, .attrs = number_attrs,   .conf_size = sizeof(number), .lower = lower_number,
 };
 
-#define SOURCE(id, text, port_table, rule_table, function)                                        \
-    const dg_node_class dg_node_source_##id = { DG_NODE_CLASS,                                     \
-                                                .name = "source." #id,                             \
-                                                .role = DG_ROLE_CONTROL,                           \
-                                                .brief = text,                                     \
-                                                .ports = port_table,                               \
-                                                .rules = rule_table,                               \
+#define SOURCE(id, text, port_table, rule_table, function)                                      \
+    const dg_node_class dg_node_source_##id = { DG_NODE_CLASS,           .name = "source." #id, \
+                                                .role = DG_ROLE_CONTROL, .brief = text,         \
+                                                .ports = port_table,     .rules = rule_table,   \
                                                 .supply = function }
 SOURCE(step, "The number of the step, from 0: the same on every rank.", whole, NULL, step);
 SOURCE(epoch, "The number of the epoch, from 0: the same on every rank.", whole, NULL, epoch);

@@ -12,7 +12,8 @@ enum { BATCH, SYNC };
 
 static const dg_port ports[] = {
     DG_IN("in", "f[...,C]", "features"),
-    DG_IN_OPTIONAL("count", "i[...]", "how many rows (axis 0) are live: the sum of it; there may be none"),
+    DG_IN_OPTIONAL("count", "i[...]",
+                   "how many rows (axis 0) are live: the sum of it; there may be none"),
     DG_OUT("out", "f[...,C]", "normalised"),
     { 0 },
 };

@@ -100,7 +100,8 @@ static void check_verdict(const proved *v, const char *file, const char *verdict
             fail_msg("%s: expected %s:\n%s", file, verdict, said);
     for (int i = 0; i < dg_diag_n(v->d); i++)
         if (!strstr(verdict, dg_diag_at(v->d, i)->id))
-            fail_msg("%s: expected %s, found %s too:\n%s", file, verdict, dg_diag_at(v->d, i)->id, said);
+            fail_msg("%s: expected %s, found %s too:\n%s", file, verdict, dg_diag_at(v->d, i)->id,
+                     said);
     free(said);
 }
 
@@ -144,8 +145,8 @@ static void must_flip(const char *text, const char *file, const char *what, cons
 
     prove(&v, text, file);
     if (id ? !has_id(&v, id, strlen(id)) : dg_diag_n(v.d) == 0)
-        fail_msg("%s without %s is %s:\n%s", file, what, v.rejected ? "rejected otherwise" : "accepted",
-                 dg_diag_text(v.d));
+        fail_msg("%s without %s is %s:\n%s", file, what,
+                 v.rejected ? "rejected otherwise" : "accepted", dg_diag_text(v.d));
     forget(&v);
 }
 
@@ -263,9 +264,9 @@ static void picture(void **state)
 {
     static const char *const said[] = { "what differs over", "color=\"#ef6c00\"", "style=dashed",
                                         "penwidth=2", "may not take part" };
-    char  *text = read_case("nan-skip-local.xml");
-    dg_str dot = { 0 };
-    proved v;
+    char                    *text = read_case("nan-skip-local.xml");
+    dg_str                   dot = { 0 };
+    proved                   v;
 
     (void)state;
     prove(&v, text, "nan-skip-local.xml");
