@@ -266,10 +266,13 @@ int dg_coordinator_fd(const dg_coordinator *c)
 
 void dg_coordinator_begin(dg_coordinator *c, int ranks, uint32_t attempt)
 {
-    const dg_roster_conf conf = { .ranks = ranks, .attempt = attempt, .lost_after_s = c->conf.lost_after_s, .env = c->conf.env,
-                                  .look = c->conf.look, .ctx = c->conf.ctx };
+    dg_roster_conf conf = { .ranks = ranks, .attempt = attempt, .lost_after_s = c->conf.lost_after_s, .env = c->conf.env,
+                            .look = c->conf.look, .ctx = c->conf.ctx };
+    uint64_t       changed;
 
     pthread_mutex_lock(&c->lock);
+    if (c->roster && dg_roster_state(c->roster, &changed)->lr_from >= 0)
+        conf.lr = dg_roster_state(c->roster, &changed)->lr;
     forget_attempt(c);
     c->attempt_arena = dg_arena_open();
     c->values = dg_map_new(c->attempt_arena);

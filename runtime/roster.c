@@ -61,6 +61,10 @@ dg_roster *dg_roster_open(const dg_roster_conf *c, double now)
     r->conf = *c;
     r->ranks = DG_NEW_N(a, c->ranks, rank);
     r->state = (dg_state){ .confirmed = -1, .stop_after = -1, .save_after = -1, .lr_from = -1, .reason = "" };
+    if (c->lr > 0) {
+        r->state.lr = c->lr;
+        r->state.lr_from = 0;
+    }
     r->verdict = dg_diag_open();
     r->folder = "";
     r->saved = r->first = -1;

@@ -18,6 +18,7 @@ typedef struct dg_roster_conf {
     int           ranks;
     uint32_t      attempt;
     double        lost_after_s; /* silence that is a lost peer */
+    double        lr;           /* that was set in an earlier attempt; 0: none */
     const dg_env *env;          /* warnings of slow and silent ranks go to its log */
     /* Where a rank is now, if that can be seen without asking it (NULL: never); texts go to the arena. */
     bool        (*look)(void *ctx, int rank, dg_arena *a, dg_beat *out);

@@ -395,6 +395,16 @@ static void test_orders(void **state)
     assert_false(ask(f, "save", "", "the run is ending"));
 }
 
+/* A learning rate that somebody set holds over restarts. */
+static void test_rate_kept(void **state)
+{
+    fixture *f = *state;
+
+    f->r = dg_roster_open(&(dg_roster_conf){ .ranks = 1, .attempt = 5, .lost_after_s = 2, .lr = 0.5, .env = &f->env }, 0);
+    assert_int_equal(state_of(f)->lr_from, 0);
+    assert_true(state_of(f)->lr == 0.5);
+}
+
 static void test_strangers(void **state)
 {
     fixture *f = *state;
@@ -426,6 +436,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_own_error, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_left, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_orders, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_rate_kept, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_strangers, set_up, tear_down),
     };
 
