@@ -280,8 +280,10 @@ static void apply_flags(dg_proof *p, dg_visit *v)
 
         if (flags & DG_PORT_VARIES)
             out->value = dg_vary_join(out->value, from_source(p, v, &r, true));
-        if (flags & DG_PORT_INVARIANT)
-            out->value.axes = out->inexact.axes = out->partial.axes = 0;
+        if (flags & DG_PORT_INVARIANT) {
+            out->inexact.axes = out->partial.axes = 0;
+            out->value = v->zeros;
+        }
         if (flags & (DG_PORT_DROPS | DG_PORT_EMPTY_ABSENT)) {
             dg_vary step = dg_vary_step(p, out->value, v->node, v->node->where,
                                         dg_printf(p->arena, "flag %d", v->node->number), "%s %s",

@@ -34,6 +34,8 @@ static const dg_rule rules[] = {
       .why = "keeps running statistics of the rows of dp", .flags = DG_RULE_TRAIN },
     { DG_RULE_STATE, .from = "count", .axis = "=dp", .when = "norm=sync,count",
       .why = "keeps running statistics of the rows of dp", .flags = DG_RULE_TRAIN },
+    { DG_RULE_STATE, .from = "count", .when = "norm=batch,count",
+      .why = "keeps running statistics of this rank's rows", .flags = DG_RULE_TRAIN },
     { DG_RULE_STATE, .from = "in", .when = "norm=batch",
       .why = "keeps running statistics of this rank's rows", .flags = DG_RULE_TRAIN },
     { DG_RULE_PROVED, .when = "norm=sync,empty=absent,count", .why = "an empty rank takes part" },

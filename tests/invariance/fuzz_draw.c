@@ -229,10 +229,19 @@ static void evaluation(fz_drawer *w)
     fz_draw_data(w);
     batch = fz_last(w);
     fz_draw_body(w, fz_below(w->d, 4));
-    n = fz_add_node(w, FZ_METRIC);
+    if (m->n_models && (n = fz_add_node(w, FZ_USE))) { /* its norms are fixed, and ask nobody */
+        n->model = 0;
+        n->n_in = 2;
+        n->in[0] = fz_wire_to(batch, 0);
+        if ((n = fz_add_node(w, FZ_DETECT)))
+            n->in[0] = fz_wire_to(fz_last(w) - 1, 0);
+        n = fz_add_node(w, FZ_COCO);
+    } else {
+        n = fz_add_node(w, FZ_METRIC);
+    }
     if (!n)
         return;
-    n->in[0] = fz_wire_to(batch, 3);
+    n->in[0] = n->op == FZ_COCO ? fz_wire_to(fz_last(w) - 1, 0) : fz_wire_to(batch, 3);
     n->axis = fz_chance(w->d, 70) && m->eval_on == FZ_NONE ? w->everywhere : FZ_NONE;
     if (fz_chance(w->d, 60)) {
         m->best = fz_wire_to(fz_last(w), 0);

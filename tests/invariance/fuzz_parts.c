@@ -284,21 +284,29 @@ static int some_axis(fz_drawer *w)
 static void collective(fz_drawer *w)
 {
     static const int ops[] = { FZ_AGREE,     FZ_AGREE,  FZ_ALLREDUCE, FZ_ALLREDUCE,
-                               FZ_BROADCAST, FZ_REDUCE, FZ_ALLGATHER };
-    int              op = ops[fz_below(w->d, 7)];
+                               FZ_BROADCAST, FZ_REDUCE, FZ_ALLGATHER, FZ_ALLGATHERV };
+    int              op = ops[fz_below(w->d, 8)];
+    bool             gathers = op == FZ_ALLGATHER || op == FZ_ALLGATHERV;
     const fz_offer  *in = choose(w,
-                                op == FZ_AGREE       ? T(INT)
-                                 : op == FZ_ALLGATHER ? TENSORS
-                                                      : SCALARS | TENSORS | T(LABELS),
+                                op == FZ_AGREE ? T(INT)
+                                 : gathers      ? TENSORS
+                                                : SCALARS | TENSORS | T(LABELS),
                                 op == FZ_AGREE ? 0 : WANT_SURE | WANT_STEADY);
     fz_offer         from;
-    fz_node         *n = in ? fz_add_node(w, op) : NULL;
+    const fz_offer  *rows = op == FZ_ALLGATHERV ? choose(w, T(INT), WANT_SURE) : in;
+    fz_node         *n = in && rows ? fz_add_node(w, op) : NULL;
     bool             same = true, sure = true;
 
     if (!n)
         return;
+    if (op == FZ_ALLGATHERV && w->m->node[rows->wire.node].op != FZ_TEST) {
+        w->m->n_nodes--;
+        return;
+    }
     from = *in;
     n->in[0] = from.wire;
+    if (op == FZ_ALLGATHERV)
+        n->in[1] = rows->wire;
     n->axis = some_axis(w);
     if (op == FZ_AGREE)
         n->how = fz_chance(w->d, 70) ? FZ_ANY + fz_below(w->d, 2) : FZ_MAX + fz_below(w->d, 2);
@@ -309,7 +317,7 @@ static void collective(fz_drawer *w)
         n->how = FZ_MAX;
     fz_draw_guard(w, n, &same, &sure, 15);
     propose(w, (fz_offer){ fz_wire_to(fz_last(w), 0), from.type,
-                           op == FZ_ALLGATHER ? 100 + fz_last(w) : from.family,
+                           gathers ? 100 + fz_last(w) : from.family,
                            same && op != FZ_REDUCE && n->axis == w->everywhere,
                            sure && (from.sure || op == FZ_AGREE), from.steady, false });
 }
@@ -327,11 +335,12 @@ void fz_draw_layer(fz_drawer *w)
     if (!in)
         return;
     from = *in;
-    n = fz_add_node(w, kind < 50   ? FZ_LINEAR
-                       : kind < 65 ? FZ_NORM
-                       : kind < 80 ? FZ_EMBED
-                       : kind < 92 ? FZ_SUM
-                                   : FZ_NOISE);
+    n = fz_add_node(w, kind < 50             ? FZ_LINEAR
+                       : kind < 65           ? FZ_NORM
+                       : kind < 80           ? FZ_EMBED
+                       : kind < 92           ? FZ_SUM
+                       : fz_chance(w->d, 50) ? FZ_NOISE
+                                             : FZ_FIXED);
     if (!n)
         return;
     sure = from.sure;
@@ -382,7 +391,7 @@ void fz_draw_layer(fz_drawer *w)
         n->in[0] = from.wire;
         out.type = FZ_T_REAL;
         out.family = 0;
-        out.same = false;
+        out.same = n->op == FZ_FIXED;
         out.steady = true;
     }
     if (n->op != FZ_SUM && fz_chance(w->d, 4))
@@ -500,7 +509,7 @@ void fz_draw_body(fz_drawer *w, int n_nodes)
             test(w);
         else if (k < 64)
             collective(w);
-        else if (k < 85 && w->loop == FZ_NONE && w->scope == FZ_IN_TRAIN)
+        else if (k < 85 && w->scope == FZ_IN_TRAIN && (w->loop == FZ_NONE || fz_chance(w->d, 15)))
             fz_draw_layer(w);
         else if (k < 91 && w->scope == FZ_IN_TRAIN)
             record(w);
