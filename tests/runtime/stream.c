@@ -24,6 +24,38 @@ typedef struct fixture {
 
 static const char *const keys[] = { "images", "targets.labels", "targets.boxes", "targets.count" };
 
+/* ---- nodes that drop samples: all of them, or every other one ------------------------------------------------ */
+
+static int drops_all(const void *conf, dg_sample *sm, dg_draw *draw, const dg_clock *clock, dg_diag *d)
+{
+    (void)conf, (void)sm, (void)draw, (void)clock, (void)d;
+    return 1;
+}
+
+static int drops_odd(const void *conf, dg_sample *sm, dg_draw *draw, const dg_clock *clock, dg_diag *d)
+{
+    (void)conf, (void)draw, (void)clock, (void)d;
+    return sm->item % 2;
+}
+
+static const dg_port silent_ports[] = {
+    DG_IN("in", "picks", "samples"),
+    DG_OUT("out", "samples", "some of them, which is not said"),
+    { 0 },
+};
+static const dg_port declared_ports[] = {
+    DG_IN("in", "picks", "samples"),
+    DG_OUT_FLAGS("out", "samples", DG_PORT_DROPS, "some of them"),
+    { 0 },
+};
+static const dg_node_class silent = { DG_NODE_CLASS, .name = "drop.silent", .role = DG_ROLE_AUGMENT, .brief = "Drops.",
+                                      .ports = silent_ports, .item = drops_odd };
+static const dg_node_class declared = { DG_NODE_CLASS, .name = "drop.odd", .role = DG_ROLE_AUGMENT, .brief = "Drops.",
+                                        .ports = declared_ports, .item = drops_odd };
+static const dg_node_class greedy = { DG_NODE_CLASS, .name = "drop.all", .role = DG_ROLE_AUGMENT, .brief = "Drops.",
+                                      .ports = declared_ports, .item = drops_all };
+static const dg_node_class *const droppers[] = { &silent, &declared, &greedy, NULL };
+
 static void open_data(fixture *f, const char *nodes)
 {
     dg_str xml = { 0 };
@@ -33,6 +65,8 @@ static void open_data(fixture *f, const char *nodes)
     f->registry = dg_registry_open();
     for (int i = 0; dg_builtin_nodes[i]; i++)
         assert_int_equal(dg_registry_add(f->registry, dg_builtin_nodes[i], f->d), 0);
+    for (int i = 0; droppers[i]; i++)
+        assert_int_equal(dg_registry_add(f->registry, droppers[i], f->d), 0);
     dg_str_fmt(&xml, "<pipeline version=\"1\" name=\"t\" seed=\"3\"><train steps=\"1\">%s</train></pipeline>", nodes);
     rc = dg_graph_parse(&f->graph, xml.s, xml.n, "stream.xml", NULL, 0, f->registry, f->d);
     dg_str_free(&xml);
@@ -450,13 +484,61 @@ static void test_no_thread(void **state)
     close_data(&f);
 }
 
+static void open_dropper(fixture *f, const char *class)
+{
+    char xml[256];
+
+    snprintf(xml, sizeof xml,
+             SCENES "<sampler.bucket id=\"pick\" in=\"@data\" batch=\"4\" sizes=\"64\" tail=\"drop\"/>"
+                    "<%s id=\"drop\" in=\"@pick\"/><batch id=\"b\" in=\"@drop\"/>", class);
+    open_data(f, xml);
+}
+
+/* A node that says that it drops has another sample in its place; one that does not has broken its word. */
+static void test_dropped(void **state)
+{
+    static const char *const faults[][3] = {
+        { "drop.silent", "contract-drops", "port \"out\" dropped an item" },
+        { "drop.all", "samples-dropped", "items in a row were dropped" },
+    };
+    dg_stream       *s;
+    dg_stream_batch *b;
+    fixture          f;
+
+    (void)state;
+    open_dropper(&f, "drop.odd");
+    dg_stream_conf conf = conf_of(&f, 2);
+
+    assert_int_equal(dg_stream_open(&s, &conf, f.d), 0);
+    for (;;) {
+        assert_int_equal(dg_stream_next(s, &b, f.d), 0);
+        if (!b)
+            break;
+        for (int i = 0; i < b->n; i++)
+            assert_int_equal(b->samples[i].item % 2, 0);
+        dg_stream_give_back(s, b);
+    }
+    dg_stream_close(&s);
+    close_data(&f);
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
+        open_dropper(&f, faults[i][0]);
+        conf = conf_of(&f, 1);
+        assert_int_equal(dg_stream_open(&s, &conf, f.d), 0);
+        assert_true(dg_stream_next(s, &b, f.d) < 0);
+        assert_non_null(strstr(dg_diag_at(f.d, 0)->text, faults[i][2]));
+        check_only(f.d, faults[i][1]);
+        dg_stream_close(&s);
+        close_data(&f);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_threads),      cmocka_unit_test(test_begin_in_the_middle),
         cmocka_unit_test(test_padding),      cmocka_unit_test(test_ranks),
         cmocka_unit_test(test_targets),      cmocka_unit_test(test_broken_image),
-        cmocka_unit_test(test_large_canvas),
+        cmocka_unit_test(test_large_canvas), cmocka_unit_test(test_dropped),
         cmocka_unit_test(test_no_batch),     cmocka_unit_test(test_too_many_objects),
         cmocka_unit_test(test_close_early),  cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_no_thread),
