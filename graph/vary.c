@@ -150,7 +150,8 @@ void dg_vary_root(dg_proof *p, const dg_node *node, dg_absence absent, dg_vary p
 static void leave_loop(dg_proof *p, const dg_walked *f, const dg_node *reader, const dg_wire *w)
 {
     for (const dg_node *l = w->from ? w->from->loop : NULL; l && !is_inside(reader, l); l = l->loop)
-        dg_vary_root(p, w->from, DG_ABSENT_NODE, f->loops[l->index]->rate);
+        dg_vary_root(p, w->from, DG_ABSENT_NODE,
+                     dg_vary_join(f->loops[l->index]->rate, f->loops[l->index]->skip));
 }
 
 /* The one rank that everything that keeps this node from firing has in common; -1. */
@@ -233,6 +234,7 @@ static dg_vary output_present(dg_proof *p, const dg_visit *v)
     for (const dg_clocked *c = v->clock; c; c = c->up)
         without = dg_vary_join(without, dg_vary_join(c->fires, c->skip));
     without = dg_vary_join(without, place_of(p, v->node));
+    without = dg_vary_join(without, group_present(v->node, v->in));
     for (int i = 0; i < v->node->n_in; i++)
         if (!(v->node->in_ports[i]->flags & DG_PORT_OPTIONAL))
             without = dg_vary_join(without, v->in[i].present);

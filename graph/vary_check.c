@@ -156,7 +156,7 @@ static void check_visited(dg_proof *p)
         said |= p->meetings.items[i].axes;
     for (int i = 0; i < p->visited.n; i++) {
         const dg_visited *v = &p->visited.items[i];
-        bool              counted = p->clock->timed || v->scope->every.unit == DG_STEPS;
+        bool              counted = p->clock->timed || p->clock->stops || v->scope->every.unit == DG_STEPS;
 
         dg_vary_rate(p, v->node,
                      counted ? dg_vary_join(p->clock->rate, p->clock->rounds) : p->clock->ends,

@@ -235,7 +235,7 @@ static void check_agreements(dg_proof *p)
         const dg_clocked *c = m->clock;
 
         if (p->train)
-            dg_vary_rate(p, m->node, c->timed ? dg_vary_join(c->rate, c->rounds) : c->ends,
+            dg_vary_rate(p, m->node, c->timed || c->stops ? dg_vary_join(c->rate, c->rounds) : c->ends,
                          m->axes);
     }
 }

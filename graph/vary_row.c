@@ -244,6 +244,7 @@ static void apply_row(dg_proof *p, dg_visit *v, const dg_rule *r)
     case DG_RULE_STOP:
         v->clock->rate = dg_vary_join(v->clock->rate, v->fires);
         v->clock->ends = dg_vary_join(v->clock->ends, v->fires);
+        v->clock->stops = true;
         break;
     case DG_RULE_LOOP:
         open_loop(p, v, r);
@@ -281,7 +282,8 @@ static void apply_flags(dg_proof *p, dg_visit *v)
         if (flags & DG_PORT_VARIES)
             out->value = dg_vary_join(out->value, from_source(p, v, &r, true));
         if (flags & DG_PORT_INVARIANT) {
-            out->inexact.axes = out->partial.axes = 0;
+            out->inexact.axes = v->node->exact ? 0 : out->inexact.axes;
+            out->partial.axes = 0;
             out->value = v->zeros;
         }
         if (flags & (DG_PORT_DROPS | DG_PORT_EMPTY_ABSENT)) {

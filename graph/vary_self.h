@@ -45,6 +45,7 @@ typedef struct dg_clocked { /* a loop */
     dg_vary            rounds; /* of its streams, those too that never end */
     dg_vary            ends;   /* of rate: what ends it for good */
     bool               timed;  /* ends by a number of steps */
+    bool               stops;  /* has a <stop> */
     bool               shared; /* has a collective */
 } dg_clocked;
 

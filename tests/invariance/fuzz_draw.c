@@ -270,7 +270,7 @@ static void mesh(fz_drawer *w)
     }
     if (fz_chance(w->d, 40))
         m->steps = 5 + fz_below(w->d, 4);
-    if (fz_chance(w->d, 8))
+    if (fz_chance(w->d, 8) && m->order == FZ_DOCUMENT)
         m->capture = fz_below(w->d, 3);
     if (fz_chance(w->d, 5))
         m->on_fail = fz_below(w->d, 2);

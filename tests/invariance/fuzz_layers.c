@@ -137,14 +137,9 @@ fz_end fz_norm(fz_rank *k, int node)
     fz_val        *out = &k->out[node][0];
     double         mean = in->sum;
 
-    if (empty && fz_given(n->empty, FZ_EMPTY_ABSENT) == FZ_EMPTY_ABSENT) {
-        if (n->connect != 1)
-            return FZ_WENT_ON;
-        *out = (fz_val){ .there = true, .nd = in->nd, .grad = in->grad };
-        memcpy(out->dim, in->dim, sizeof out->dim);
-        fz_own_params(&out->grad, k->sim->m, node);
-        return FZ_WENT_ON;
-    }
+    /* it asks nobody, and leaves its statistics as they are */
+    fixed |=
+        empty && n->norm == FZ_SYNC_NORM && fz_given(n->empty, FZ_EMPTY_ABSENT) == FZ_EMPTY_ABSENT;
     if (n->norm == FZ_SYNC_NORM && !fixed) {
         if (!fz_inner(k, node, FZ_DP, FZ_SUMMED, empty ? 0 : mean))
             return FZ_WAIT;

@@ -202,7 +202,7 @@ bool fz_launches(const fz_model *m, int i)
 {
     const fz_node *n = &m->node[i];
 
-    if (n->dead)
+    if (n->dead || (n->axis == FZ_TP && m->tp == 1))
         return false;
     switch (n->op) {
     case FZ_NORM:

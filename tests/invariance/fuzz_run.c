@@ -221,9 +221,10 @@ static bool start_epoch(fz_rank *k)
     k->begun = true;
     if (k->sim->meets[FZ_IN_TRAIN]) {
         if (!k->answered)
-            k->ask = (fz_request){
-                .what = FZ_BARRIER, .node = EPOCH_NODE, .axis = FZ_DP | FZ_TP, .count = 1
-            };
+            k->ask = (fz_request){ .what = FZ_BARRIER,
+                                   .node = EPOCH_NODE,
+                                   .axis = k->sim->meets[FZ_IN_TRAIN],
+                                   .count = 1 };
         if (!fz_meet(k))
             return false;
     }
@@ -321,7 +322,7 @@ static void start(fz_sim *s)
 
     for (int i = 0; i < m->n_nodes; i++)
         if (m->node[i].scope <= FZ_IN_EVALUATE && fz_launches(m, i))
-            s->meets[m->node[i].scope] = true;
+            s->meets[m->node[i].scope] |= fz_given(m->node[i].axis, FZ_DP);
     for (int r = 0; r < s->n_ranks; r++) {
         fz_rank *k = &s->rank[r];
 

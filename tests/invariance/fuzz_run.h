@@ -151,7 +151,7 @@ struct fz_sim {
     const fz_model *m;
     uint64_t        seed;
     int             n_ranks;
-    bool            meets[2]; /* is there a collective in the scope? */
+    int             meets[2]; /* the axes of the collectives in the scope */
     fz_rank         rank[FZ_RANKS];
     fz_fault       *fault;
     fz_sums        *sums;
