@@ -42,7 +42,8 @@ static void check_rescue(dg_proof *p)
             node = s->nodes[i];
             at = where_of(node->item, "on_fail", node->where);
         }
-    if ((s->on_fail != DG_FAIL_SKIP && !node) || !(p->clock->shared || p->keeper) || !p->live)
+    if ((s->on_fail != DG_FAIL_SKIP && !node) || !p->live ||
+        !(p->clock->shared || p->keeper || (p->train && p->visited.n)))
         return;
     dg_vary v = dg_vary_source(p, p->live, node, at, false, "rescue",
                                "on_fail=\"skip\": the rank that fails leaves out its batch");
@@ -51,7 +52,8 @@ static void check_rescue(dg_proof *p)
                   dg_vary_name(p, p->live), p->clock->shared ? "waiting in" : "to go on with",
                   dg_vary_called(p, p->meetings.n     ? p->meetings.items[0].node
                                     : p->agreements.n ? p->agreements.items[0].node
-                                                      : p->keeper))
+                                    : p->keeper       ? p->keeper
+                                                      : p->visited.items[0].node))
         ->help = "on_fail=\"abort\" stops all ranks, \"vote\" lets them decide together";
 }
 
