@@ -21,12 +21,20 @@ static char **own_arguments(dg_arena *a)
 {
     DG_VEC(char *) args = { 0 };
     int     fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
-    size_t  n = 0, cap = 1 << 20;
+    size_t  n = 0, cap = 1 << 16;
     char   *text = dg_alloc(a, cap + 1);
     ssize_t k;
 
-    while (fd >= 0 && n < cap && (k = read(fd, text + n, cap - n)) > 0)
+    while (fd >= 0 && (k = read(fd, text + n, cap - n)) > 0) {
         n += (size_t)k;
+        if (n < cap)
+            continue;
+        char *larger = dg_alloc(a, 2 * cap + 1); /* zeroed: the last argument ends */
+
+        memcpy(larger, text, n);
+        text = larger;
+        cap *= 2;
+    }
     if (fd >= 0)
         close(fd);
     for (size_t i = 0; i < n; i += strlen(text + i) + 1)

@@ -90,10 +90,12 @@ int dg_folder_open(dg_train *t, const char **resume, dg_diag *d)
     t->out = o->out ? o->out : t->conf->present ? t->conf->to : NULL;
     if (o->resume == DG_RUN_RESUME && o->resume_from)
         *resume = o->resume_from;
-    if (!t->out)
-        return o->resume == DG_RUN_FRESH || *resume
-                   ? 0
-                   : dg_fail(d, DG_EINPUT, DG_NOWHERE, "resume-without-out", "--resume needs the run's folder: --out");
+    if (!t->out && o->resume != DG_RUN_FRESH && !*resume)
+        return dg_fail(d, DG_EINPUT, DG_NOWHERE, "resume-without-out", "--resume needs the run's folder: --out");
+    if (!t->out) {
+        dg_log_line(&t->run->env, DG_WARN, "nothing will be saved: --out DIR names a folder for weights, metrics and pictures");
+        return 0;
+    }
     used = dg_exists(t->out) && !(dg_is_folder(t->out) && is_empty(t->out));
     if (used && o->resume == DG_RUN_FRESH && !o->force)
         return refuse(t, d);
