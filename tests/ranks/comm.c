@@ -284,11 +284,20 @@ static const char *disagrees(dg_comm *c, void *ctx)
         rc = reduce(c, DG_F32, x, c->rank ? 64 : 63, DG_SUM);
     else if (which == 1)
         rc = reduce(c, DG_F32, x, 8, c->rank ? DG_SUM : DG_MAX);
-    else
+    else if (which == 2)
         rc = c->rank ? c->barrier(c) : c->broadcast(c, x, 8, 0);
+    else { /* as many gradients, of other parameters */
+        float *g = c->memory(c, 4096 * sizeof *g);
+
+        WRONG_UNLESS(g);
+        rc = reduce(c, DG_F32, g + 2048 * c->rank, 64, DG_SUM);
+    }
     WRONG_UNLESS(rc == -DG_EINTERNAL);
     WRONG_UNLESS(strstr(c->why, "rank 0 came to ") && strstr(c->why, "rank 1 to "));
-    WRONG_UNLESS(strstr(c->why, which == 0 ? "the sum of 63 f32" : which == 1 ? "the max of 8 f32" : "a broadcast of 8 bytes from rank 0"));
+    WRONG_UNLESS(strstr(c->why, which == 0   ? "the sum of 63 f32"
+                                  : which == 1 ? "the max of 8 f32"
+                                  : which == 2 ? "a broadcast of 8 bytes from rank 0"
+                                               : "the sum of 64 f32 in the gradients"));
     WRONG_UNLESS(c->barrier(c) == -DG_EINTERNAL);
     return NULL;
 }
@@ -296,7 +305,7 @@ static const char *disagrees(dg_comm *c, void *ctx)
 static void disagreements(void **state)
 {
     (void)state;
-    for (int which = 0; which < 3; which++)
+    for (int which = 0; which < 4; which++)
         crew_run(2, disagrees, &which);
 }
 
