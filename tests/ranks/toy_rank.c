@@ -152,14 +152,29 @@ bool toy_rank_main(int argc, char **argv, int *status)
     return true;
 }
 
+extern char **environ;
+
 /* ---- all of them ---------------------------------------------------------------------------------------------- */
+
+/* This process's, for one thread that sleeps while it waits. */
+static char **rank_environment(dg_arena *a)
+{
+    DG_VEC(char *) env = { 0 };
+
+    for (char **e = environ; *e; e++)
+        if (strncmp(*e, "OMP_", 4) != 0)
+            DG_PUSH(a, env, *e);
+    DG_PUSH(a, env, dg_strdup(a, "OMP_NUM_THREADS=1"));
+    DG_PUSH(a, env, dg_strdup(a, "OMP_WAIT_POLICY=passive"));
+    DG_PUSH(a, env, NULL);
+    return env.items;
+}
 
 static pid_t spawn(toy *t, const start *s, int rank, int fd)
 {
-    static char *const environment[] = { "OMP_NUM_THREADS=1", "OMP_WAIT_POLICY=passive", NULL };
-    dg_arena          *a = t->arena;
-    bool               odd = s->trick && rank == s->odd;
-    char              *argv[N_ARGS + 1] = {
+    dg_arena *a = t->arena;
+    bool      odd = s->trick && rank == s->odd;
+    char     *argv[N_ARGS + 1] = {
         [PROGRAM] = "ranks", [RANK_WORD] = "rank",
         [RANK] = dg_printf(a, "%d", rank),
         [RANKS] = dg_printf(a, "%d", s->ranks),
@@ -181,7 +196,7 @@ static pid_t spawn(toy *t, const start *s, int rank, int fd)
 
         memcpy(at, "width=\"13\"  ", 12);
     }
-    assert_int_equal(posix_spawn(&pid, "/proc/self/exe", NULL, NULL, argv, environment), 0);
+    assert_int_equal(posix_spawn(&pid, "/proc/self/exe", NULL, NULL, argv, rank_environment(a)), 0);
     return pid;
 }
 
