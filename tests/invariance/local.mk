@@ -4,11 +4,14 @@ check_PROGRAMS += $(invariance_tests)
 tests_invariance_cases_SOURCES = tests/invariance/cases.c tests/check.h
 tests_invariance_choose_SOURCES = tests/invariance/choose.c tests/check.h
 tests_invariance_supply_SOURCES = tests/invariance/supply.c tests/check.h
-proof_fuzz = tests/invariance/fuzz
-tests_invariance_fuzz_SOURCES = $(proof_fuzz).c $(proof_fuzz)_cases.c $(proof_fuzz)_cases.h $(proof_fuzz)_data.c \
-	$(proof_fuzz)_draw.c $(proof_fuzz)_draw.h $(proof_fuzz)_judge.c $(proof_fuzz)_judge.h $(proof_fuzz)_layers.c \
-	$(proof_fuzz)_meet.c $(proof_fuzz)_model.c $(proof_fuzz)_model.h $(proof_fuzz)_nodes.c $(proof_fuzz)_parts.c \
-	$(proof_fuzz)_parts.h $(proof_fuzz)_run.c $(proof_fuzz)_run.h $(proof_fuzz)_spoil.c $(proof_fuzz)_still.c \
-	$(proof_fuzz)_toys.c $(proof_fuzz)_toys.h $(proof_fuzz)_turn.c $(proof_fuzz)_val.h $(proof_fuzz)_xml.c
+tests_invariance_fuzz_SOURCES = \
+	tests/invariance/fuzz.c tests/invariance/fuzz_cases.c tests/invariance/fuzz_cases.h \
+	tests/invariance/fuzz_data.c tests/invariance/fuzz_draw.c tests/invariance/fuzz_draw.h \
+	tests/invariance/fuzz_judge.c tests/invariance/fuzz_judge.h tests/invariance/fuzz_layers.c \
+	tests/invariance/fuzz_meet.c tests/invariance/fuzz_model.c tests/invariance/fuzz_model.h \
+	tests/invariance/fuzz_nodes.c tests/invariance/fuzz_parts.c tests/invariance/fuzz_parts.h \
+	tests/invariance/fuzz_run.c tests/invariance/fuzz_run.h tests/invariance/fuzz_spoil.c \
+	tests/invariance/fuzz_still.c tests/invariance/fuzz_toys.c tests/invariance/fuzz_toys.h \
+	tests/invariance/fuzz_turn.c tests/invariance/fuzz_val.h tests/invariance/fuzz_xml.c
 TESTS += $(invariance_tests)
 EXTRA_DIST += tests/invariance/xml
