@@ -36,7 +36,8 @@ finish() {
 # whole NAME ARGUMENTS...: a run from beginning to end
 whole() { begin "$@"; finish "$1"; }
 
-ranks_of() { pgrep -P "$1"; } # LAUNCHER
+# From /proc alone: a minimal system has no pgrep.
+ranks_of() { cat "/proc/$1/task/"*/children 2>/dev/null | tr ' ' '\n' | sed '/^$/d' | sort -n; } # LAUNCHER
 rank_of() { ranks_of "$1" | sed -n "$(($2 + 1))p"; } # LAUNCHER RANK: they are started in order
 
 # reach NAME STEP: until the run has made so many steps
@@ -76,6 +77,8 @@ saved() { basename "$(readlink "$1/checkpoints/last" 2>/dev/null)" | sed 's/step
 
 # nothing_left: processes of this folder, shared memory
 nothing_left() {
-  pgrep -af "detrgraph run drill.xml --out" | grep -F "$dir" || true
+  for line in /proc/[0-9]*/cmdline; do
+    tr '\0' ' ' <"$line" 2>/dev/null | grep -F "detrgraph run drill.xml --out" | grep -F "$dir"
+  done
   ls /dev/shm 2>/dev/null | grep -i detrgraph || true
 }
