@@ -6,7 +6,7 @@ libgraph_la_SOURCES += \
 	graph/fire.c graph/fire.h graph/expand.c graph/expand.h \
 	graph/graph.c graph/graph.h \
 	graph/let.c graph/let.h \
-	graph/load.c graph/load.h \
+	graph/load.c graph/load_attr.c graph/load.h \
 	graph/lower.c graph/lower.h \
 	graph/node.c \
 	graph/plugin.c graph/plugin.h \

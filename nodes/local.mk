@@ -41,4 +41,5 @@ libnodes_la_SOURCES += \
 	nodes/optimizer/schedule.h \
 	nodes/sampler/bucket.c \
 	nodes/sampler/plain.c \
+	nodes/sampler/sampler.c nodes/sampler/sampler.h \
 	nodes/sink/log.c

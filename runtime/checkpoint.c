@@ -411,7 +411,6 @@ static void prune(dg_arena *a, const char *checkpoints, const dg_checkpoint_args
 {
     int64_t *steps;
     int      n = list_steps(a, checkpoints, &steps);
-
     int      newer = 0; /* what a run left behind that could not be read: no part of this count */
 
     while (newer < n && steps[newer] > c->progress->step)

@@ -63,7 +63,8 @@ static int judge(dg_train *t, const dg_scope *scope, const dg_metrics *m, dg_dia
 
         dg_fail(d, DG_EINPUT, t->conf->where, "best-unknown", "best=\"@%s.%s\": the evaluation gives no \"%s\"", t->conf->best->id,
                 t->conf->best_key, t->conf->best_key);
-        dg_help(d, "did you mean \"%s\"?", near ? near : m->names.n ? m->names.items[0] : "");
+        if (near)
+            dg_help(d, "did you mean \"%s\"?", near);
         return -DG_EINPUT;
     }
     if (p->has_best && *v <= p->best)

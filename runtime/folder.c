@@ -44,29 +44,36 @@ static int refuse(dg_train *t, dg_diag *d)
     return -DG_EINPUT;
 }
 
+/* False: another process has it, and keeps it. File systems without locks let everybody in. */
+static bool lock(FILE *f)
+{
+    for (int i = 0; flock(fileno(f), LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK; i++) {
+        if (i == LAST_BREATHS)
+            return false;
+        (void)poll(NULL, 0, 100);
+    }
+    return true;
+}
+
 /* The log is also the lock: two runs in one folder would overwrite each other's checkpoints. */
 static int open_log(dg_train *t, bool resumed, dg_diag *d)
 {
     const char *log = dg_path_join(t->arena, t->out, "run.log");
     FILE       *f = fopen(log, "ae");
-    bool        locked;
 
-    if (!f) {
-        char  buf[128];
-        char *reason = strerror_r(errno, buf, sizeof buf);
-
-        return dg_fail(d, DG_EIO, (dg_where){ .file = log }, "log-open", "it cannot be written: %s", reason);
-    }
-    for (int i = 0; (locked = flock(fileno(f), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) == false && i < LAST_BREATHS; i++)
-        (void)poll(NULL, 0, 100);
-    if (!locked) {
+    if (f && !lock(f)) {
         fclose(f);
         dg_fail(d, DG_EINPUT, (dg_where){ .file = t->out }, "out-busy", "another run is writing into this folder");
         dg_help(d, "--out names another; detrgraph ctl %s status asks the run in it", t->out);
         return -DG_EINPUT;
     }
-    if (!resumed && ftruncate(fileno(f), 0)) {
-        /* a pipe or the like: what was there stays */
+    if (!f || (!resumed && ftruncate(fileno(f), 0))) {
+        char  buf[128];
+        char *reason = strerror_r(errno, buf, sizeof buf);
+
+        if (f)
+            fclose(f);
+        return dg_fail(d, DG_EIO, (dg_where){ .file = log }, "log-open", "it cannot be written: %s", reason);
     }
     t->run->log_file = f;
     return 0;

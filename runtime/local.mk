@@ -46,6 +46,6 @@ libruntime_la_SOURCES += \
 	runtime/link.c runtime/link.h \
 	runtime/message.c runtime/message.h \
 	runtime/recorder.c runtime/recorder.h \
-	runtime/roster.c runtime/roster.h \
+	runtime/roster.c runtime/roster_ask.c runtime/roster.h runtime/roster_self.h \
 	runtime/socket.c runtime/socket.h \
 	runtime/steer.c runtime/steer.h

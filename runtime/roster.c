@@ -8,42 +8,13 @@
 #include <sys/wait.h>
 
 #include "runtime/facts.h"
+#include "runtime/roster_self.h"
 
 static const double SETTLE_S = 0.05, SECOND_HAND_S = 0.5, QUIET_S = 0.5, START_S = 60, SLOW_S = 10, STALL_S = 5;
 
-typedef struct rank {
-    dg_arena *arena;    /* of what it said last: beat and host have an arena each */
-    dg_arena *kept;
-    const char *host;
-    int64_t   process;
-    bool      hello, left, gone, failed, quiet;
-    int64_t   left_code;
-    int       status, worth; /* worth: of its errors, as a witness */
-    dg_diag  *errors;
-    double    heard_s, gone_s, slow_told_s;
-    dg_beat   beat;
-    bool      has_word;
-    dg_word   word;
-    int64_t   round; /* of the facts */
-    dg_rows   facts;
-} rank;
-
-struct dg_roster {
-    dg_arena      *arena;
-    dg_roster_conf conf;
-    rank          *ranks;
-    dg_state       state;
-    uint64_t       changed;
-    dg_diag       *verdict;
-    double         judge_s;              /* when errors of ranks are judged; 0: there are none */
-    double         differ_s;             /* when words differ */
-    const char    *folder;
-    int64_t        saved, first;         /* first: number of the first word, -1 */
-};
-
-static const char *name_of(const dg_roster *r, int i, char *buf, size_t n)
+const char *dg_roster_name(const dg_roster *r, int i, char *buf, size_t n)
 {
-    const rank *k = &r->ranks[i];
+    const dg_roster_rank *k = &r->ranks[i];
 
     if (k->host && *k->host)
         snprintf(buf, n, "rank %d (%s, process %lld)", i, k->host, (long long)k->process);
@@ -59,7 +30,7 @@ dg_roster *dg_roster_open(const dg_roster_conf *c, double now)
 
     r->arena = a;
     r->conf = *c;
-    r->ranks = DG_NEW_N(a, c->ranks, rank);
+    r->ranks = DG_NEW_N(a, c->ranks, dg_roster_rank);
     r->state = (dg_state){ .confirmed = -1, .stop_after = -1, .save_after = -1, .lr_from = -1, .reason = "" };
     if (c->lr > 0) {
         r->state.lr = c->lr;
@@ -94,14 +65,14 @@ void dg_roster_close(dg_roster **r)
     *r = NULL;
 }
 
-static bool over(const dg_roster *r)
+bool dg_roster_over(const dg_roster *r)
 {
     return r->state.over != DG_OVER_NO;
 }
 
 static void end(dg_roster *r, dg_over how, const char *reason)
 {
-    if (over(r))
+    if (dg_roster_over(r))
         return;
     r->state.over = how;
     r->state.reason = dg_strdup(r->arena, reason);
@@ -114,13 +85,13 @@ void dg_roster_end(dg_roster *r, const char *reason)
 }
 
 /* Where a rank is, as far as it has told. */
-static dg_where where_is(const rank *k)
+static dg_where where_is(const dg_roster_rank *k)
 {
     return *k->beat.node ? (dg_where){ *k->beat.file ? k->beat.file : NULL, (int)k->beat.line, (int)k->beat.column, k->beat.node }
                          : DG_NOWHERE;
 }
 
-static void add_where(dg_str *s, const rank *k)
+void dg_roster_add_where(dg_str *s, const dg_roster_rank *k)
 {
     if (k->beat.step >= 0)
         dg_str_fmt(s, " at step %lld", (long long)k->beat.step + 1);
@@ -145,7 +116,7 @@ static void fail(dg_roster *r, bool lost)
 
 /* ---- what ranks say ------------------------------------------------------------------------------------------ */
 
-static void take_beat(dg_roster *r, rank *k, const dg_beat *b)
+static void take_beat(dg_roster *r, dg_roster_rank *k, const dg_beat *b)
 {
     dg_arena *a = dg_arena_open();
 
@@ -180,7 +151,7 @@ static dg_rows keep_rows(dg_arena *a, const dg_rows *rows)
     return (dg_rows){ rows->n, v };
 }
 
-static void take_meet(dg_roster *r, rank *k, int64_t round, const dg_rows *facts)
+static void take_meet(dg_roster *r, dg_roster_rank *k, int64_t round, const dg_rows *facts)
 {
     const char *hosts[DG_MAX_RANKS];
     dg_rows     all[DG_MAX_RANKS];
@@ -238,9 +209,9 @@ static void judge_words(dg_roster *r)
     r->differ_s = 0;
     if (other == r->conf.ranks)
         return; /* it has said another thing since */
-    dg_str_fmt(&s, "%s %s ", name_of(r, odd, name, sizeof name), "left the common schedule: it");
+    dg_str_fmt(&s, "%s %s ", dg_roster_name(r, odd, name, sizeof name), "left the common schedule: it");
     add_word(&s, &r->ranks[odd].word);
-    dg_str_fmt(&s, "; %s ", name_of(r, other, other_name, sizeof other_name));
+    dg_str_fmt(&s, "; %s ", dg_roster_name(r, other, other_name, sizeof other_name));
     add_word(&s, &r->ranks[other].word);
     add_saved(r, &s);
     dg_fail(r->verdict, DG_EINTERNAL, where_is(&r->ranks[odd]), "words-differ", "%s", s.s);
@@ -257,7 +228,7 @@ static bool somebody_left(dg_roster *r, int i, const dg_word *w)
     for (int k = 0; k < r->conf.ranks; k++)
         if (r->ranks[k].left && !r->ranks[k].failed) {
             dg_fail(r->verdict, DG_EINTERNAL, DG_NOWHERE, "rank-left", "%s was done after step %lld, and %s begins step %lld",
-                    name_of(r, k, name, sizeof name), (long long)r->ranks[k].word.step + 1, name_of(r, i, other, sizeof other),
+                    dg_roster_name(r, k, name, sizeof name), (long long)r->ranks[k].word.step + 1, dg_roster_name(r, i, other, sizeof other),
                     (long long)w->step + 1);
             fail(r, false);
             return true;
@@ -276,7 +247,7 @@ static void take_word(dg_roster *r, int i, const dg_word *w, double now)
     if (somebody_left(r, i, w))
         return;
     for (int k = 0; k < r->conf.ranks; k++) {
-        const rank *o = &r->ranks[k];
+        const dg_roster_rank *o = &r->ranks[k];
 
         /* a word that is confirmed already is an older step's: that rank is still in it */
         if (!o->has_word || (o->word.batch == r->state.confirmed && w->batch != r->state.confirmed))
@@ -297,7 +268,7 @@ static bool is_second_hand(const dg_fault *f)
 }
 
 /* A diagnostic copies its text; id and position need an arena that lives as long. */
-static void take_fail(dg_roster *r, rank *k, const dg_fault *f, double now)
+static void take_fail(dg_roster *r, dg_roster_rank *k, const dg_fault *f, double now)
 {
     dg_where at = { .file = *f->file ? dg_strdup(r->arena, f->file) : NULL, .line = (int)f->line, .column = (int)f->column,
                     .node = *f->node ? dg_strdup(r->arena, f->node) : NULL };
@@ -331,7 +302,7 @@ static int best_witness(const dg_roster *r)
 static void judge_errors(dg_roster *r)
 {
     int         who = best_witness(r), same = 0;
-    const rank *k = &r->ranks[who];
+    const dg_roster_rank *k = &r->ranks[who];
     const char *text = dg_diag_at(k->errors, 0)->text;
     bool        early = !r->state.met; /* before the ranks have met they may all find the same */
 
@@ -355,7 +326,7 @@ static void judge_errors(dg_roster *r)
 
 void dg_roster_take(dg_roster *r, const dg_message *m, double now)
 {
-    rank *k = m->rank < (uint32_t)r->conf.ranks ? &r->ranks[m->rank] : NULL;
+    dg_roster_rank *k = m->rank < (uint32_t)r->conf.ranks ? &r->ranks[m->rank] : NULL;
 
     if (!k || m->attempt != r->conf.attempt)
         return;
@@ -364,7 +335,7 @@ void dg_roster_take(dg_roster *r, const dg_message *m, double now)
         dg_log_line(r->conf.env, DG_WARN, "rank %u is heard again", m->rank);
         k->quiet = false;
     }
-    if (over(r) && m->kind != DG_SAY_BYE)
+    if (dg_roster_over(r) && m->kind != DG_SAY_BYE)
         return;
     switch (m->kind) {
     case DG_SAY_HELLO:
@@ -394,13 +365,13 @@ static void describe_end(dg_str *s, int status)
 
 static void judge_gone(dg_roster *r, int i)
 {
-    rank  *k = &r->ranks[i];
+    dg_roster_rank *k = &r->ranks[i];
     char   name[160];
     dg_str s = { 0 };
 
-    dg_str_add(&s, name_of(r, i, name, sizeof name));
+    dg_str_add(&s, dg_roster_name(r, i, name, sizeof name));
     describe_end(&s, k->status);
-    add_where(&s, k);
+    dg_roster_add_where(&s, k);
     add_saved(r, &s);
     dg_fail(r->verdict, DG_EIO, where_is(k), "rank-died", "%s", s.s);
     if (WIFSIGNALED(k->status) && WTERMSIG(k->status) == SIGKILL)
@@ -411,7 +382,7 @@ static void judge_gone(dg_roster *r, int i)
 
 void dg_roster_gone(dg_roster *r, int i, int status, double now)
 {
-    rank *k = i >= 0 && i < r->conf.ranks ? &r->ranks[i] : NULL;
+    dg_roster_rank *k = i >= 0 && i < r->conf.ranks ? &r->ranks[i] : NULL;
 
     if (!k || k->gone)
         return;
@@ -419,7 +390,7 @@ void dg_roster_gone(dg_roster *r, int i, int status, double now)
     k->gone_s = now;
     look(r, i);
     k->status = status;
-    if (WIFSIGNALED(status) && !over(r) && !k->left && !k->failed)
+    if (WIFSIGNALED(status) && !dg_roster_over(r) && !k->left && !k->failed)
         judge_gone(r, i);
 }
 
@@ -427,7 +398,7 @@ void dg_roster_gone(dg_roster *r, int i, int status, double now)
 
 static void tick_silence(dg_roster *r, int i, double now)
 {
-    rank  *k = &r->ranks[i];
+    dg_roster_rank *k = &r->ranks[i];
     double silent = now - k->heard_s, limit = k->hello ? r->conf.lost_after_s : fmax(r->conf.lost_after_s, START_S);
     char   name[160];
     dg_str s = { 0 };
@@ -436,9 +407,9 @@ static void tick_silence(dg_roster *r, int i, double now)
         return;
     if (!k->quiet || silent >= limit)
         look(r, i);
-    dg_str_add(&s, name_of(r, i, name, sizeof name));
+    dg_str_add(&s, dg_roster_name(r, i, name, sizeof name));
     dg_str_fmt(&s, " has been silent for %.1f s", silent);
-    add_where(&s, k);
+    dg_roster_add_where(&s, k);
     if (silent >= limit) {
         add_saved(r, &s);
         dg_fail(r->verdict, DG_EIO, where_is(k), "rank-lost", "%s: it counts as lost", s.s);
@@ -452,7 +423,7 @@ static void tick_silence(dg_roster *r, int i, double now)
 
 static void tick_slow(dg_roster *r, int i)
 {
-    rank *k = &r->ranks[i];
+    dg_roster_rank *k = &r->ranks[i];
     char  name[160];
 
     if (k->beat.waits || !*k->beat.node || k->beat.since_s < SLOW_S) {
@@ -463,7 +434,7 @@ static void tick_slow(dg_roster *r, int i)
         return;
     k->slow_told_s = k->beat.since_s;
     dg_log_line(r->conf.env, DG_WARN, "%s is alive and has been in node \"%s\" (%s:%lld:%lld) for %.0f s: slow, or stuck",
-                name_of(r, i, name, sizeof name), k->beat.node, k->beat.file, (long long)k->beat.line, (long long)k->beat.column,
+                dg_roster_name(r, i, name, sizeof name), k->beat.node, k->beat.file, (long long)k->beat.line, (long long)k->beat.column,
                 k->beat.since_s);
 }
 
@@ -474,7 +445,7 @@ static void tick_stall(dg_roster *r)
     bool   apart = false;
 
     for (int i = 0; i < r->conf.ranks; i++) {
-        const rank *k = &r->ranks[i];
+        const dg_roster_rank *k = &r->ranks[i];
 
         if (k->gone || k->left || !k->beat.waits || k->beat.since_s < STALL_S)
             return;
@@ -491,14 +462,14 @@ static void tick_stall(dg_roster *r)
 
 void dg_roster_tick(dg_roster *r, double now)
 {
-    if (over(r))
+    if (dg_roster_over(r))
         return;
     if (r->judge_s > 0 && now >= r->judge_s)
         judge_errors(r);
     else if (r->differ_s > 0 && now >= r->differ_s)
         judge_words(r);
-    for (int i = 0; i < r->conf.ranks && !over(r); i++) {
-        const rank *k = &r->ranks[i];
+    for (int i = 0; i < r->conf.ranks && !dg_roster_over(r); i++) {
+        const dg_roster_rank *k = &r->ranks[i];
 
         if (k->gone && !k->left && !k->failed && now > k->gone_s + SETTLE_S) /* its last messages had time to arrive */
             judge_gone(r, i);
@@ -507,79 +478,8 @@ void dg_roster_tick(dg_roster *r, double now)
             tick_slow(r, i);
         }
     }
-    if (!over(r) && r->conf.ranks > 1)
+    if (!dg_roster_over(r) && r->conf.ranks > 1)
         tick_stall(r);
-}
-
-/* ---- questions --------------------------------------------------------------------------------------------------- */
-
-static void add_status(const dg_roster *r, dg_str *s, double now)
-{
-    dg_str_fmt(s, "%d rank%s, %s, last step on disk %s%lld\n", r->conf.ranks, r->conf.ranks > 1 ? "s" : "",
-               over(r) ? "ending" : r->state.stop_after >= 0 ? "stopping" : r->state.met ? "training" : "starting",
-               r->saved < 0 ? "none " : "", (long long)r->saved);
-    for (int i = 0; i < r->conf.ranks; i++) {
-        const rank *k = &r->ranks[i];
-        char        name[160];
-
-        dg_str_add(s, name_of(r, i, name, sizeof name));
-        if (k->gone || k->left)
-            dg_str_add(s, " has left");
-        else if (!k->hello)
-            dg_str_add(s, " has not come yet");
-        else
-            dg_str_fmt(s, " heard %.1f s ago", now - k->heard_s);
-        add_where(s, k);
-        dg_str_add(s, "\n");
-    }
-}
-
-static bool ask_set(dg_roster *r, const char *text, dg_str *answer)
-{
-    double lr;
-
-    if (strncmp(text, "lr=", 3) != 0 || !dg_parse_f64(text + 3, &lr) || !(lr > 0) || !isfinite(lr)) {
-        dg_str_fmt(answer, "set %s: lr=NUMBER is expected, a learning rate above 0", text);
-        return false;
-    }
-    if (r->state.lr_from > r->state.confirmed) { /* some ranks may have begun with that one, others not yet */
-        dg_str_add(answer, "the learning rate set before has not taken effect yet: try again after this step");
-        return false;
-    }
-    r->state.lr_before = r->state.lr;
-    r->state.lr = lr;
-    r->state.lr_from = r->state.confirmed + 2;
-    dg_str_fmt(answer, "learning rate %g from batch %lld on", lr, (long long)r->state.lr_from + 1);
-    return true;
-}
-
-bool dg_roster_ask(dg_roster *r, const char *verb, const char *text, dg_str *answer, double now)
-{
-    int64_t after = r->state.confirmed + 1;
-
-    if (strcmp(verb, "status") == 0) {
-        add_status(r, answer, now);
-        return true;
-    }
-    if (over(r)) {
-        dg_str_add(answer, "the run is ending");
-        return false;
-    }
-    if (strcmp(verb, "save") == 0) {
-        if (r->state.save_after < 0 || r->state.save_after < r->state.confirmed) /* else one is on its way */
-            r->state.save_after = after;
-        dg_str_fmt(answer, "saving after batch %lld", (long long)r->state.save_after + 1);
-    } else if (strcmp(verb, "stop") == 0) {
-        r->state.stop_after = r->state.stop_after >= 0 ? r->state.stop_after : after;
-        dg_str_fmt(answer, "saving and stopping after batch %lld", (long long)r->state.stop_after + 1);
-    } else if (strcmp(verb, "set") != 0) {
-        dg_str_fmt(answer, "there is no \"%s\": status, save, stop or set", verb);
-        return false;
-    } else if (!ask_set(r, text, answer)) {
-        return false;
-    }
-    r->changed++;
-    return true;
 }
 
 /* ---- what is known ------------------------------------------------------------------------------------------------ */
@@ -626,5 +526,5 @@ int dg_roster_left(const dg_roster *r)
 
 bool dg_roster_judging(const dg_roster *r)
 {
-    return !over(r) && (r->judge_s > 0 || r->differ_s > 0);
+    return !dg_roster_over(r) && (r->judge_s > 0 || r->differ_s > 0);
 }

@@ -1,15 +1,8 @@
 /* plain.c: <sampler.plain>, batches of one size, item after item. How many there are hangs on the
- * number of items alone. The plan is global, as sampler.bucket's is. */
-#include <detrgraph/node.h>
+ * number of items alone. */
+#include "nodes/sampler/sampler.h"
 
-typedef struct conf {
-    int64_t     batch, tail, seed;
-    dg_sizes    size;
-    bool        shuffle, repeat;
-    const char *axis;
-} conf;
-
-enum { DROP, PAD, KEEP };
+typedef dg_sampler_conf conf;
 
 static const dg_port ports[] = {
     DG_IN("in", "dataset", "what is sampled"),
@@ -19,10 +12,10 @@ static const dg_port ports[] = {
 
 static const dg_attr attrs[] = {
     DG_INT_REQUIRED(conf, batch, 1, 4096, "images of one rank at a step"),
-    DG_SIZES(conf, size, "640", "image size"),
+    { "size", DG_ATTR_SIZES, DG_FIELD_(conf, sizes, dg_sizes), false, 0, 0, 0, "640", "image size" },
     DG_BOOL(conf, shuffle, true, "draw the items in random order"),
     DG_ENUM(conf, seed, 0, "shared|rank", "the order is drawn alike on every rank, or by each for itself"),
-    DG_ENUM(conf, tail, KEEP, "drop|pad|keep",
+    DG_ENUM(conf, tail, DG_TAIL_KEEP, "drop|pad|keep",
             "items that do not fill a batch: leave them out, fill up with others, or (one rank only) fill up "
             "without counting"),
     DG_BOOL(conf, repeat, false, "never ends: what is left over begins the next round"),
@@ -45,58 +38,15 @@ static const dg_rule rules[] = {
     { 0 },
 };
 
-static int schedule(dg_schedule *out, const void *self, const dg_schedule_args *a, dg_diag *d)
-{
-    const conf *c = self;
-    int64_t     n = a->data->n_items, whole = c->batch * a->ranks;
-    int64_t     full = n / whole, more = n % whole && c->tail != DROP;
-    dg_draw     draw = dg_draw_begin(a->seed, "plan", (uint64_t)a->epoch);
-    int32_t    *items = a->alloc(a->arena, (size_t)((full + 1) * whole + n) * sizeof *items);
-    dg_pick    *picks = a->alloc(a->arena, (size_t)(full + 1) * sizeof *picks);
-
-    *out = (dg_schedule){ .picks = picks, .batch = (int)c->batch, .n_picks = full + more };
-    if (!items || !picks)
-        return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for the plan of %lld items",
-                       (long long)n);
-    if (!out->n_picks)
-        return dg_fail(d, DG_EINPUT, DG_NOWHERE, "sampler-empty", "%s has %lld images: not one batch of %lld over %d rank%s",
-                       a->data->name, (long long)n, (long long)c->batch, a->ranks, a->ranks == 1 ? "" : "s");
-    for (int64_t i = 0; i < n; i++)
-        items[i] = (int32_t)i;
-    for (int64_t i = n - 1; i > 0 && c->shuffle; i--) {
-        int64_t j = dg_draw_below(&draw, i + 1);
-        int32_t t = items[i];
-
-        items[i] = items[j];
-        items[j] = t;
-    }
-    for (int64_t i = n; i < out->n_picks * whole; i++)
-        items[i] = ~items[i % n];
-    for (int64_t k = 0; k < out->n_picks; k++)
-        picks[k] = (dg_pick){ c->size.v[0].w, c->size.v[0].h, items + k * whole };
-    out->padded = more ? whole - n % whole : 0;
-    out->dropped = more ? 0 : n % whole;
-    return 0;
-}
-
-static int list_sizes(const void *self, const dg_size **sizes, int *batch)
-{
-    const conf *c = self;
-
-    *sizes = c->size.v;
-    *batch = (int)c->batch;
-    return c->size.n;
-}
-
 static void check(dg_check *k, const void *self)
 {
     const conf *c = self;
 
-    if (c->size.n != 1)
-        dg_check_fail(k, "size", "sampler-size", "must be one size, found %d", c->size.n);
-    else if (c->size.v[0].w % 32 || c->size.v[0].h % 32)
+    if (c->sizes.n != 1)
+        dg_check_fail(k, "size", "sampler-size", "must be one size, found %d", c->sizes.n);
+    else if (c->sizes.v[0].w % 32 || c->sizes.v[0].h % 32)
         dg_check_fail(k, "size", "sampler-size", "%lldx%lld: both sides must be multiples of 32",
-                      (long long)c->size.v[0].w, (long long)c->size.v[0].h);
+                      (long long)c->sizes.v[0].w, (long long)c->sizes.v[0].h);
 }
 
 const dg_node_class dg_node_sampler_plain = {
@@ -109,6 +59,6 @@ const dg_node_class dg_node_sampler_plain = {
     .conf_size = sizeof(conf),
     .rules = rules,
     .check = check,
-    .schedule = schedule,
-    .sizes = list_sizes,
+    .schedule = dg_sampler_schedule,
+    .sizes = dg_sampler_sizes,
 };

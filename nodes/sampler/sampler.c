@@ -1,0 +1,155 @@
+/* sampler.c: see sampler.h.
+ *
+ *   1. Sizes of one aspect ratio form a group; an image belongs to the group nearest to its own ratio (in
+ *      logarithm). With square sizes only there is one group.
+ *   2. The items of each group are shuffled and cut into batches; each batch draws one size of its group, a
+ *      size that is listed twice being twice as likely.
+ *   3. What is left over in a group is dropped, or filled up (tail).
+ *   4. The batches of all groups are shuffled together. */
+#include "nodes/sampler/sampler.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void shuffle_items(int32_t *v, int64_t n, dg_draw *draw)
+{
+    for (int64_t i = n - 1; i > 0; i--) {
+        int64_t j = dg_draw_below(draw, i + 1);
+        int32_t t = v[i];
+
+        v[i] = v[j];
+        v[j] = t;
+    }
+}
+
+static void shuffle_picks(dg_pick *v, int64_t n, dg_draw *draw)
+{
+    for (int64_t i = n - 1; i > 0; i--) {
+        int64_t j = dg_draw_below(draw, i + 1);
+        dg_pick t = v[i];
+
+        v[i] = v[j];
+        v[j] = t;
+    }
+}
+
+/* The group of size k is the first size of the same aspect ratio. */
+static int group_of(const dg_sizes *s, int k)
+{
+    for (int i = 0; i < k; i++)
+        if (s->v[i].w * s->v[k].h == s->v[k].w * s->v[i].h)
+            return i;
+    return k;
+}
+
+static int nearest_group(const dg_sizes *s, int w, int h)
+{
+    double want = log((double)w / h), best = HUGE_VAL;
+    int    group = 0;
+
+    for (int k = 0; k < s->n; k++) {
+        double off = fabs(log((double)s->v[k].w / (double)s->v[k].h) - want);
+
+        if (group_of(s, k) == k && off < best) {
+            best = off;
+            group = k;
+        }
+    }
+    return group;
+}
+
+static dg_size draw_size(const dg_sizes *s, int group, dg_draw *draw)
+{
+    int n = 0, k;
+
+    for (int i = 0; i < s->n; i++)
+        n += group_of(s, i) == group;
+    k = (int)dg_draw_below(draw, n);
+    for (int i = 0;; i++)
+        if (group_of(s, i) == group && k-- == 0)
+            return s->v[i];
+}
+
+/* Cuts the n items of one group into global batches of `whole`. */
+static int cut(dg_schedule *out, dg_pick *picks, const dg_sampler_conf *c, const dg_sizes *sizes, int group, int32_t *items,
+               int64_t n, int64_t whole, dg_draw *draw, const dg_schedule_args *a)
+{
+    int64_t full = n / whole, left = n % whole, more = left > 0 && c->tail != DG_TAIL_DROP;
+
+    for (int64_t k = 0; k < full + more; k++) {
+        dg_size  size = draw_size(sizes, group, draw);
+        int32_t *slots = items + k * whole;
+
+        if (k == full) {
+            slots = a->alloc(a->arena, (size_t)whole * sizeof *slots);
+            if (!slots)
+                return -DG_EMEMORY;
+            memcpy(slots, items + k * whole, (size_t)left * sizeof *slots);
+            for (int64_t j = left; j < whole; j++)
+                slots[j] = ~items[(j - left) % n];
+            out->padded += whole - left;
+        }
+        picks[out->n_picks++] = (dg_pick){ size.w, size.h, slots };
+    }
+    if (!more)
+        out->dropped += left;
+    return 0;
+}
+
+int dg_sampler_schedule(dg_schedule *out, const void *self, const dg_schedule_args *a, dg_diag *d)
+{
+    const dg_sampler_conf *c = self;
+    dg_clock    clock = { .epoch = a->epoch, .step = a->epoch };
+    dg_sizes    sizes = c->base.n && dg_reached(&c->until, &clock) ? c->base : c->sizes;
+    dg_draw     draw = dg_draw_begin(a->seed, "plan", (uint64_t)a->epoch);
+    int64_t     n = a->data->n_items, whole = c->batch * a->ranks, at = 0;
+    int32_t    *items = a->alloc(a->arena, (size_t)(n + 1) * sizeof *items);
+    int        *group = a->alloc(a->arena, (size_t)(n + 1) * sizeof *group);
+    dg_pick    *picks = a->alloc(a->arena, (size_t)(n / whole + sizes.n + 1) * sizeof *picks);
+
+    *out = (dg_schedule){ .picks = picks, .batch = (int)c->batch };
+    if (!items || !group || !picks)
+        return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for the plan of %lld items",
+                       (long long)n);
+    for (int i = 0; i < n; i++) {
+        dg_item_info info;
+
+        a->data->info(a->data->self, i, &info);
+        group[i] = nearest_group(&sizes, info.w, info.h);
+    }
+    for (int g = 0; g < sizes.n; g++) {
+        int32_t *mine = items + at;
+        int64_t  n_mine = 0;
+
+        for (int i = 0; i < n; i++)
+            if (group[i] == g)
+                mine[n_mine++] = i;
+        if (c->shuffle)
+            shuffle_items(mine, n_mine, &draw);
+        if (n_mine && cut(out, picks, c, &sizes, g, mine, n_mine, whole, &draw, a) < 0)
+            return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for the plan of %lld items",
+                           (long long)n);
+        at += n_mine;
+    }
+    if (c->shuffle)
+        shuffle_picks(picks, out->n_picks, &draw);
+    if (!out->n_picks) {
+        int rc = dg_fail(d, DG_EINPUT, DG_NOWHERE, "sampler-empty",
+                         "%s has %lld images: not one batch of %lld over %d rank%s", a->data->name, (long long)n,
+                         (long long)c->batch, a->ranks, a->ranks == 1 ? "" : "s");
+
+        dg_help(d, "make batch smaller, or fill up with tail=\"pad\"");
+        return rc;
+    }
+    return 0;
+}
+
+int dg_sampler_sizes(const void *self, const dg_size **sizes, int *batch)
+{
+    const dg_sampler_conf *c = self;
+
+    *sizes = c->sizes.v;
+    *batch = (int)c->batch;
+    return c->sizes.n;
+}

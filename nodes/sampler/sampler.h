@@ -1,0 +1,25 @@
+/* sampler.h: the plan of an epoch, as every sampler makes it: which items form which batch, at which image size.
+ *
+ * The plan is global: a pure function of (data set, seed, epoch), made alike on every rank and then dealt out,
+ * so that all ranks meet the same size at the same step and have the same number of batches. */
+#ifndef DG_NODES_SAMPLER_SAMPLER_H
+#define DG_NODES_SAMPLER_SAMPLER_H
+
+#include <detrgraph/node.h>
+
+enum { DG_TAIL_DROP, DG_TAIL_PAD, DG_TAIL_KEEP };
+
+typedef struct dg_sampler_conf {
+    int64_t     batch, tail, seed;
+    dg_sizes    sizes;
+    bool        shuffle, repeat;
+    dg_when     until; /* from then on base alone */
+    dg_sizes    base;
+    const char *axis;
+} dg_sampler_conf;
+
+/* Callbacks of the classes; conf is a dg_sampler_conf. */
+int dg_sampler_schedule(dg_schedule *out, const void *conf, const dg_schedule_args *args, dg_diag *d);
+int dg_sampler_sizes(const void *conf, const dg_size **sizes, int *batch);
+
+#endif
