@@ -21,21 +21,6 @@ static bool needs(const dg_node *node, int port)
            !has_rule(node, DG_RULE_AGREE, p->name);
 }
 
-/* One of the inputs behind a port "*" of which one at least is needed. */
-static bool is_one_of(const dg_node *node, int port)
-{
-    const dg_port *star = node->class->ports;
-
-    while (star && star->name && strcmp(star->name, "*") != 0)
-        star++;
-    if (!star || !star->name || (star->flags & DG_PORT_OPTIONAL))
-        return false;
-    for (int i = 0; i < node->n_names; i++)
-        if (strcmp(node->names[i], node->in_ports[port]->name) == 0)
-            return true;
-    return false;
-}
-
 /* The guard under which an input is there; none: always. */
 static dg_val presence(dg_build *b, dg_val in, dg_val fired)
 {
@@ -58,7 +43,7 @@ static int begin_with_any(dg_build *b, const dg_node *node, const dg_val in[], c
     int     n = 0;
 
     for (int i = 0; i < node->n_in; i++) {
-        if (!is_one_of(node, i) || !dg_has(in[i]))
+        if (!dg_node_one_of(node, i) || !dg_has(in[i]))
             continue;
         flags[n] = presence(b, in[i], fired[i]);
         if (!dg_has(flags[n++]))

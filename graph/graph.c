@@ -93,3 +93,11 @@ int dg_graph_chain(dg_chain *chain, const dg_scope *scope, dg_diag *d)
 out:
     return rc;
 }
+
+bool dg_node_one_of(const dg_node *node, int port)
+{
+    for (int i = 0; node->needs_one && i < node->n_names; i++)
+        if (node->names[i] == node->in_ports[port]->name)
+            return true;
+    return false;
+}

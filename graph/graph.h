@@ -40,6 +40,7 @@ struct dg_node {
     const dg_port *const *in_ports, *const *out_ports;
     const char *const *names;     /* of the n_names inputs behind a port "*": dg_names */
     int                n_names;
+    bool               needs_one; /* of these inputs, one at least must be there */
     const char *const *out_types; /* port types after `type`, text */
     const dg_scope    *model;     /* of <use>: the model */
     const char *pretrained; /* path or NULL; a node whose class has a `reference` may have it */
@@ -148,6 +149,9 @@ int dg_graph_load(dg_graph **g, const char *file, const dg_set *sets, int n_sets
 int  dg_graph_parse(dg_graph **g, const char *text, size_t n, const char *file, const dg_set *sets,
                     int n_sets, dg_registry *registry, dg_diag *d) DG_MUST_USE;
 void dg_graph_close(dg_graph **g);
+
+/* Is this input one of those behind a port "*", of which one must be there? */
+bool dg_node_one_of(const dg_node *node, int port);
 
 /* For dg_diag_print: ctx is the graph. */
 const char *dg_graph_source(void *graph, const char *file, size_t *n);

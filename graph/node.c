@@ -187,6 +187,7 @@ static void take_free_ports(dg_loader *l, dg_node *node, const dg_port *star, co
     }
     node->names = names;
     node->n_names = n;
+    node->needs_one = !(star->flags & DG_PORT_OPTIONAL);
 }
 
 static void take_ports(dg_loader *l, dg_node *node)

@@ -53,30 +53,13 @@ static void read_key(dg_proof *p, const dg_node *node, int port, dg_seen *in)
     }
 }
 
-static const dg_port *star_of(const dg_node *node)
-{
-    for (const dg_port *p = node->class->ports; node->n_names && p && p->name; p++)
-        if (strcmp(p->name, "*") == 0)
-            return p;
-    return NULL;
-}
-
-static bool is_star(const dg_node *node, int port)
-{
-    for (int i = 0; i < node->n_names; i++)
-        if (node->names[i] == node->in_ports[port]->name)
-            return true;
-    return false;
-}
-
 /* One of a group must be there: it is missing where all are. */
 static dg_vary group_present(const dg_node *node, const dg_seen in[])
 {
-    const dg_port *star = star_of(node);
-    dg_vary        v = { 0 };
+    dg_vary v = { 0 };
 
-    for (int i = 0; star && !(star->flags & DG_PORT_OPTIONAL) && i < node->n_in; i++) {
-        if (!is_star(node, i) || !in[i].there)
+    for (int i = 0; i < node->n_in; i++) {
+        if (!dg_node_one_of(node, i) || !in[i].there)
             continue;
         if (!in[i].present.axes && !in[i].may)
             return (dg_vary){ 0 };
@@ -93,14 +76,14 @@ static bool may_lack_input(const dg_node *node, const dg_seen in[])
     for (int i = 0; i < node->n_in; i++) {
         if (!in[i].there)
             continue;
-        if (is_star(node, i)) {
+        if (dg_node_one_of(node, i)) {
             group = true;
             sure |= !in[i].may && !in[i].present.axes;
         } else if (in[i].may && !(node->in_ports[i]->flags & DG_PORT_OPTIONAL)) {
             return true;
         }
     }
-    return group && !sure && !(star_of(node)->flags & DG_PORT_OPTIONAL);
+    return group && !sure;
 }
 
 /* The operand of a broadcast or a vote may be missing. */

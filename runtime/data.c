@@ -131,13 +131,13 @@ static dg_planning planning(dg_run *run, const dg_data *data)
         .seed = run->seed,
         .rank = run->world.rank,
         .ranks = run->world.ranks,
-        .whole = run->world.ranks > 1 && !dg_run_axis(run, data->chain.sampler),
+        .whole = run->world.ranks > 1 && !dg_run_shares(run, data->chain.sampler),
         .least = run->world.ranks > 1 ? least : NULL,
         .ctx = &run->world,
     };
 
     for (int i = 0; i < data->chain.n_choices; i++)
-        p.dealt |= dg_run_axis(run, data->chain.choices[i]) ? 1u << i : 0;
+        p.dealt |= run->world.ranks > 1 && dg_run_shares(run, data->chain.choices[i]) ? 1u << i : 0;
     return p;
 }
 

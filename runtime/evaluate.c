@@ -38,7 +38,7 @@ static int run_batches(dg_run *run, dg_evaluation *e, const dg_data *data, dg_si
 {
     dg_stream       *stream = NULL;
     dg_stream_batch *batch = NULL;
-    bool             shared = run->world.ranks == 1 || (!data->chain.n_choices && dg_run_axis(run, data->chain.sampler));
+    bool             shared = run->world.ranks == 1 || (!data->chain.n_choices && dg_run_shares(run, data->chain.sampler));
     int              rc = dg_run_stream(run, e->scope, NULL, 1, &stream, d);
 
     while (rc == 0) {

@@ -31,9 +31,9 @@ static const struct kind {
     [DG_SAY_HELLO] = { "hello", 2, { AT(TEXT, hello.host), AT(WORD64, hello.process) } },
     [DG_SAY_FOLDER] = { "folder", 1, { AT(TEXT, folder.path) } },
     [DG_SAY_MEET] = { "meet", 2, { AT(WORD64, meet.round), AT(ROWS, meet.facts) } },
-    [DG_SAY_WORD] = { "word", 11, {
+    [DG_SAY_WORD] = { "word", 10, {
         AT(WORD64, word.step), AT(WORD64, word.batch), AT(WORD64, word.epoch), AT(WORD64, word.index),
-        AT(WORD64, word.n_in_epoch), AT(WORD64, word.schedule), AT(WORD64, word.broken), AT(WORD64, word.width),
+        AT(WORD64, word.n_in_epoch), AT(WORD64, word.schedule), AT(WORD64, word.width),
         AT(WORD64, word.height), AT(WORD64, word.slots), AT(WORD64, word.saved), } },
     [DG_SAY_BEAT] = { "beat", 8, {
         AT(TEXT, beat.node), AT(TEXT, beat.file), AT(WORD64, beat.line), AT(WORD64, beat.column), AT(WORD64, beat.waits),

@@ -80,7 +80,6 @@ typedef struct dg_message {
         struct dg_word {
             int64_t  step, batch, epoch, index, n_in_epoch; /* that it begins, from 0 */
             uint64_t schedule;                /* hash of what it will reduce: operations, types, dimensions */
-            uint64_t broken;                  /* bits of contracts that do not hold */
             int64_t  width, height, slots;    /* of its batch; told, not compared */
             int64_t  saved;                   /* last step on disk, -1: none */
         } word;

@@ -175,7 +175,7 @@ static void take_meet(dg_roster *r, dg_roster_rank *k, int64_t round, const dg_r
 static bool same_word(const dg_word *a, const dg_word *b)
 {
     return a->step == b->step && a->batch == b->batch && a->epoch == b->epoch && a->index == b->index &&
-           a->n_in_epoch == b->n_in_epoch && a->schedule == b->schedule && a->broken == b->broken;
+           a->n_in_epoch == b->n_in_epoch && a->schedule == b->schedule;
 }
 
 static int votes(const dg_roster *r, int i)

@@ -113,15 +113,14 @@ static bool names_axis(const char *axes, const char *name)
     return false;
 }
 
-const char *dg_run_axis(const dg_run *run, const dg_node *node)
+bool dg_run_shares(const dg_run *run, const dg_node *node)
 {
-    const dg_attr *a = node->class->attrs;
-    const char    *axis = NULL;
+    const char *axis = NULL;
 
-    for (; run->world.ranks > 1 && a && a->name; a++)
+    for (const dg_attr *a = node->class->attrs; a && a->name; a++)
         if (strcmp(a->name, "axis") == 0 && a->kind == DG_ATTR_STR)
             memcpy(&axis, (const char *)node->conf + a->offset, sizeof axis);
-    return axis && names_axis(axis, run->graph->axis) ? axis : NULL;
+    return run->graph->axis && names_axis(axis, run->graph->axis);
 }
 
 static int load_graph(dg_run *run, dg_diag *d)

@@ -62,8 +62,8 @@ int dg_run_sizes(const dg_run *run, const dg_scope *scope, dg_arena *a, dg_size 
 int dg_run_use(dg_run *run, const dg_scope *scope, dg_size size, bool ema, dg_diag *d) DG_MUST_USE;
 /* Plans the largest bucket of the scopes that this run will use, and refuses what does not fit into memory. */
 int dg_run_prepare(dg_run *run, bool train, bool evaluate, dg_diag *d) DG_MUST_USE;
-/* What a node's attribute axis says, where it joins or deals over several ranks; else NULL. */
-const char *dg_run_axis(const dg_run *run, const dg_node *node);
+/* Does the node join or deal over the ranks, however many there are: does its attribute axis name theirs? */
+bool dg_run_shares(const dg_run *run, const dg_node *node);
 int64_t dg_run_bytes(const dg_run *run, bool train); /* parameters, slab and batch, as planned so far */
 dg_bucket_conf dg_run_bucket_conf(const dg_run *run);
 

@@ -129,7 +129,7 @@ int dg_sinks_join(dg_sinks *s, dg_run *run, dg_diag *d)
     int rc = 0;
 
     for (int i = 0; i < s->sinks.n && rc == 0; i++)
-        if (s->sinks.items[i].node->class->pack && dg_run_axis(run, s->sinks.items[i].node))
+        if (s->sinks.items[i].node->class->pack && run->world.ranks > 1 && dg_run_shares(run, s->sinks.items[i].node))
             rc = join(&s->sinks.items[i], run, d);
     return rc;
 }

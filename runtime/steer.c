@@ -54,18 +54,12 @@ void dg_steer_folder(const dg_train *t)
 /* ---- fewer ranks ---------------------------------------------------------------------------------------------------- */
 
 /* The `batch` of a sampler that deals over the ranks, or NULL. */
-static int64_t *dealt_batch(const dg_node *n)
+static int64_t *dealt_batch(const dg_run *run, const dg_node *n)
 {
-    const dg_attr *batch = NULL;
-    const char    *axis = NULL;
-
-    for (const dg_attr *a = n->class->attrs; n->class->schedule && a && a->name; a++) {
-        if (strcmp(a->name, "axis") == 0 && a->kind == DG_ATTR_STR)
-            memcpy(&axis, (const char *)n->conf + a->offset, sizeof axis);
-        else if (strcmp(a->name, "batch") == 0 && a->kind == DG_ATTR_INT)
-            batch = a;
-    }
-    return axis && batch ? (int64_t *)(void *)((char *)n->conf + batch->offset) : NULL;
+    for (const dg_attr *a = n->class->attrs; n->class->schedule && a && a->name; a++)
+        if (strcmp(a->name, "batch") == 0 && a->kind == DG_ATTR_INT && dg_run_shares(run, n))
+            return (int64_t *)(void *)((char *)n->conf + a->offset);
+    return NULL;
 }
 
 static int indivisible(const dg_node *n, int64_t all, int ranks, dg_diag *d)
@@ -82,7 +76,7 @@ int dg_steer_deal(dg_run *run, dg_diag *d)
     const dg_scope *train = run->graph->train;
 
     for (int i = 0; train && w->least_ranks > 0 && i < train->n_nodes; i++) {
-        int64_t *batch = dealt_batch(train->nodes[i]), all = batch ? *batch * w->first_ranks : 0;
+        int64_t *batch = dealt_batch(run, train->nodes[i]), all = batch ? *batch * w->first_ranks : 0;
 
         for (int n = w->first_ranks; batch && n >= w->least_ranks; n--)
             if (all % n)

@@ -49,7 +49,7 @@ static dg_message sample(dg_message_kind kind)
     case DG_SAY_HELLO: m.hello.host = "b"; m.hello.process = INT64_MAX; break;
     case DG_SAY_FOLDER: m.folder.path = "/tmp/x y"; break;
     case DG_SAY_MEET: m.meet.round = 2; m.meet.facts = (dg_rows){ 3, rows }; break;
-    case DG_SAY_WORD: m.word = (dg_word){ .step = 57, .batch = INT64_MIN, .schedule = UINT64_MAX, .broken = 1, .saved = -1 }; break;
+    case DG_SAY_WORD: m.word = (dg_word){ .step = 57, .batch = INT64_MIN, .schedule = UINT64_MAX, .saved = -1 }; break;
     case DG_SAY_BEAT: m.beat = (dg_beat){ .node = "train/loss", .file = "p.xml", .line = 3, .waits = 1, .since_s = 0.25 }; break;
     case DG_SAY_FAIL:
         m.fail = (dg_fault){ .code = 1, .more = 2, .id = "image-read", .text = "a\nb\tc", .node = "n", .file = "f", .line = 1, .column = 2,
