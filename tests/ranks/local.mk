@@ -16,7 +16,8 @@ check_PROGRAMS += tests/ranks/course
 TESTS += tests/ranks/course
 tests_ranks_course_SOURCES = tests/ranks/course.c tests/ranks/crew.c tests/ranks/crew.h
 
-# Speed is measured, not tested: make tests/bench/comm. Whole pipelines are compared by tests/long/ranks.
-EXTRA_PROGRAMS += tests/bench/comm tests/ranks/equal
+# Speed is measured, not tested: make tests/bench/comm tests/bench/bare. Whole pipelines are compared by tests/long/ranks.
+EXTRA_PROGRAMS += tests/bench/comm tests/bench/bare tests/ranks/equal
 tests_ranks_equal_SOURCES = tests/ranks/equal.c
 tests_bench_comm_SOURCES = tests/bench/comm.c
+tests_bench_bare_SOURCES = tests/bench/bare.c
