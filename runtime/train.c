@@ -391,6 +391,16 @@ static int asked_to_stop(const dg_train *t, bool *stop, dg_diag *d)
     return dg_world_any(&t->run->world, t->o->stop && t->o->stop(t->o->ctx) > 0, stop, "ended a step", d);
 }
 
+/* What the ranks cost each other is counted from here on: once a run begins, and again after its first step, in which they
+ * wait for what each does but once. */
+static void begin_costs(dg_train *t)
+{
+    t->costs_from = t->run->progress.step;
+    t->steer_s = 0;
+    if (t->run->world.comm)
+        t->cost = t->run->world.comm->cost;
+}
+
 static int loop(dg_train *t, dg_diag *d)
 {
     const char *why = reason_to_end(t);
@@ -405,6 +415,8 @@ static int loop(dg_train *t, dg_diag *d)
             return dg_train_save(t, d);
         }
         DG_TRY(one_step(t, &end, d));
+        if (t->run->progress.step == t->first_step + 1)
+            begin_costs(t);
         why = end ? "the data of all epochs were seen" : reason_to_end(t);
         if (!end && !why) {
             rc = dg_train_evaluate(t, false, d);
@@ -428,7 +440,7 @@ static int log_ranks(const dg_train *t, dg_diag *d)
 {
     const dg_world     *w = &t->run->world;
     const dg_comm_cost *c = w->ranks > 1 ? &w->comm->cost : NULL;
-    double              steps = (double)(t->run->progress.step - t->first_step), empty = (double)t->n_empty;
+    double              steps = (double)(t->run->progress.step - t->costs_from), empty = (double)t->n_empty;
     int                 rc = c ? dg_world_sum(w, &empty, "counted empty batches", d) : 0;
 
     if (rc < 0 || !c || steps < 1)
@@ -438,7 +450,7 @@ static int log_ranks(const dg_train *t, dg_diag *d)
                 1e3 * (c->wait_s - t->cost.wait_s) / steps);
     dg_log_line(&t->run->env, DG_INFO, "the control plane takes %.0f us of a step", 1e6 * t->steer_s / steps);
     dg_log_line(&t->run->env, DG_INFO, "batches without an object: %.0f of %.0f, all ranks together", empty,
-                steps * (double)t->identity.accumulate * w->ranks);
+                (double)(t->run->progress.step - t->first_step) * (double)t->identity.accumulate * w->ranks);
     return 0;
 }
 
@@ -459,8 +471,7 @@ int dg_run_train(dg_run *run, const dg_run_train_options *o, dg_diag *d)
         DG_TRY(set_up(&t, d));
         run->started = true;
         t.first_step = run->progress.step;
-        if (run->world.comm)
-            t.cost = run->world.comm->cost;
+        begin_costs(&t);
         DG_TRY(loop(&t, d));
         DG_TRY(log_ranks(&t, d));
     } else {

@@ -22,8 +22,9 @@ typedef struct dg_train {
     double                      step_s, evaluate_s;      /* smoothed seconds */
     double                      saved_minutes, *evaluated_minutes; /* when; one per evaluation */
     int64_t                     saved_step, first_step, n_empty; /* n_empty: batches of this rank */
-    dg_comm_cost                cost;    /* before the first step */
-    double                      steer_s; /* that the compute thread spent on the control plane */
+    int64_t                     costs_from; /* the step after which cost and steer_s are counted */
+    dg_comm_cost                cost;       /* until then */
+    double                      steer_s;    /* that the compute thread spent on the control plane since then */
     bool                        crossed; /* the last step ended an epoch */
     bool                        clear;   /* the folder holds a run that this one replaces */
     int64_t                     epoch;   /* of the last batch */
