@@ -12,7 +12,10 @@ libruntime_la_SOURCES += \
 	runtime/evaluate.c \
 	runtime/folder.c \
 	runtime/journal.c runtime/journal.h \
+	runtime/machine.c runtime/machine.h \
 	runtime/meeting.c runtime/meeting.h \
+	runtime/nodecheck.c runtime/nodecheck.h runtime/nodecheck_self.h runtime/nodecheck_item.c runtime/nodecheck_probe.c \
+	runtime/nodecheck_tensor.c runtime/nodecheck_trial.c \
 	runtime/pictures.c \
 	runtime/pickle.c runtime/pickle.h \
 	runtime/predict.c \

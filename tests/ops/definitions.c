@@ -7,11 +7,11 @@
 #include <math.h>
 
 #include "tests/ops/formula.h"
-#include "tests/ops/machine.h"
+#include "runtime/machine.h"
 
 static void run64(const dg_op *op, const dg_tensor *t, int n, const void *attr, const dg_control *c)
 {
-    assert_int_equal(run_kernel(op->ref64, t, n, attr, c, 1), 0);
+    assert_int_equal(dg_machine_kernel(op->ref64, t, n, attr, c, 1), 0);
 }
 
 static dg_tensor real_tensor(dg_shape shape, double *data)

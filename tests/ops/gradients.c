@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-#include "tests/ops/machine.h"
+#include "runtime/machine.h"
 #include "tests/ops/sample_program.h"
 
 static const double STEP = 1e-5, TOLERANCE = 1e-7;
@@ -22,19 +22,19 @@ typedef struct walker {
     int     failures;
 } walker;
 
-static double loss_at(machine *m, const sample_program *sp, int operand_, int64_t i, double x)
+static double loss_at(dg_machine *m, const sample_program *sp, int operand_, int64_t i, double x)
 {
-    dg_tensor t = machine_tensor(m, (int32_t)sp->in[operand_].id);
+    dg_tensor t = dg_machine_tensor(m, (int32_t)sp->in[operand_].id);
 
-    tensor_set(&t, i, x);
-    assert_int_equal(machine_run(m, true), 0);
-    return machine_get(m, (int32_t)sp->loss.id, 0);
+    dg_tensor_set(&t, i, x);
+    assert_int_equal(dg_machine_run(m, true), 0);
+    return dg_machine_get(m, (int32_t)sp->loss.id, 0);
 }
 
-static void check_operand(walker *w, machine *m, const sample_program *sp, int k)
+static void check_operand(walker *w, dg_machine *m, const sample_program *sp, int k)
 {
     const sample *one = sp->one;
-    int32_t       v = (int32_t)sp->in[k].id, g = gradient_of(sp->p, sp->p->values.items[v].param);
+    int32_t       v = (int32_t)sp->in[k].id, g = dg_machine_gradient(sp->p, sp->p->values.items[v].param);
     int64_t       n = dg_shape_elements(one->in[k].shape), stride = (n + ELEMENTS - 1) / ELEMENTS;
     double        worst = 0, most = 0;
     tally        *t = &w->tally[one->op - dg_ops];
@@ -42,9 +42,9 @@ static void check_operand(walker *w, machine *m, const sample_program *sp, int k
     if (!g)
         fail_msg("sample \"%s\" of %s: operand %d has no gradient", one->what, one->op->name, k);
     for (int64_t i = 0; i < n; i++)
-        most = fmax(most, fabs(machine_get(m, g, i)));
+        most = fmax(most, fabs(dg_machine_get(m, g, i)));
     for (int64_t i = 0; i < n; i += stride) {
-        double own = machine_get(m, g, i), x = one->in[k].values[i], h = STEP * fmax(1, fabs(x));
+        double own = dg_machine_get(m, g, i), x = one->in[k].values[i], h = STEP * fmax(1, fabs(x));
         double slope = (loss_at(m, sp, k, i, x + h) - loss_at(m, sp, k, i, x - h)) / (2 * h);
 
         loss_at(m, sp, k, i, x);
@@ -70,11 +70,11 @@ static void check_sample(walker *w, const sample *one)
 
     sample_program_open(&sp, a, one);
 
-    machine *m = machine_open(a, sp.p, 64);
+    dg_machine *m = dg_machine_open(a, sp.p, 64);
 
     sample_program_fill(&sp, m);
     m->control.accumulated = 0;
-    assert_int_equal(machine_run(m, false), 0);
+    assert_int_equal(dg_machine_run(m, false), 0);
     for (int k = 0; k < one->n_in; k++)
         if (one->in[k].kind == OPERAND_LIVE)
             check_operand(w, m, &sp, k);

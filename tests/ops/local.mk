@@ -1,7 +1,7 @@
 ops_tests = tests/ops/definitions tests/ops/gradients tests/ops/stored tests/ops/twins
 check_PROGRAMS += $(ops_tests)
 TESTS += $(ops_tests)
-ops_shared = tests/check.h tests/ops/formula.h tests/ops/machine.h tests/ops/machine.c
+ops_shared = tests/check.h tests/ops/formula.h
 ops_samples = $(ops_shared) tests/ops/samples.h tests/ops/samples.c tests/ops/samples_layers.c \
 	tests/ops/samples_elements.c tests/ops/samples_detection.c tests/ops/samples_ranks.c tests/ops/sample_program.h tests/ops/sample_program.c
 tests_ops_twins_SOURCES = tests/ops/twins.c tests/ops/variants.h tests/ops/variants.c $(ops_samples)

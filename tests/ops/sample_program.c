@@ -69,10 +69,10 @@ void sample_program_close(sample_program *sp)
     dg_diag_close(&sp->d);
 }
 
-void sample_program_fill(const sample_program *sp, machine *m)
+void sample_program_fill(const sample_program *sp, dg_machine *m)
 {
     m->control = sp->one->control;
     for (int i = 0; i < sp->one->n_in; i++)
         if (dg_has(sp->in[i]))
-            machine_set(m, (int32_t)sp->in[i].id, sp->one->in[i].values);
+            dg_machine_set(m, (int32_t)sp->in[i].id, sp->one->in[i].values);
 }

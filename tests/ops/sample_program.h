@@ -3,7 +3,7 @@
 #ifndef DG_TESTS_OPS_SAMPLE_PROGRAM_H
 #define DG_TESTS_OPS_SAMPLE_PROGRAM_H
 
-#include "tests/ops/machine.h"
+#include "runtime/machine.h"
 #include "tests/ops/samples.h"
 
 typedef struct sample_program {
@@ -16,6 +16,6 @@ typedef struct sample_program {
 
 void sample_program_open(sample_program *sp, dg_arena *a, const sample *one);
 void sample_program_close(sample_program *sp);
-void sample_program_fill(const sample_program *sp, machine *m);
+void sample_program_fill(const sample_program *sp, dg_machine *m);
 
 #endif

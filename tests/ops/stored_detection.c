@@ -119,14 +119,14 @@ CASE(giou_pairwise)
         for (int i = 0; i < A * B; i++) {
             int at[2] = { i / B, i % B };
 
-            machine_set(m->m, (int32_t)a.id, list[swap] + at[swap] * 4);
-            machine_set(m->m, (int32_t)b.id, list[!swap] + at[!swap] * 4);
-            assert_int_equal(machine_run(m->m, false), 0);
-            model_check_number(m, machine_get(m->m, (int32_t)giou.id, 0),
+            dg_machine_set(m->m, (int32_t)a.id, list[swap] + at[swap] * 4);
+            dg_machine_set(m->m, (int32_t)b.id, list[!swap] + at[!swap] * 4);
+            assert_int_equal(dg_machine_run(m->m, false), 0);
+            model_check_number(m, dg_machine_get(m->m, (int32_t)giou.id, 0),
                                model_at(m, "out/data")->items[i].number, 1, "out");
             for (int k = 0; k < 4; k++)
                 grad[swap][at[swap] * 4 + k] +=
-                    up[i] * machine_get(m->m, gradient_of(m->p, dg_params_find(m->params, "a")), k);
+                    up[i] * dg_machine_get(m->m, dg_machine_gradient(m->p, dg_params_find(m->params, "a")), k);
         }
     for (int swap = 0; swap < 2; swap++) {
         const dg_json *stored = model_at(m, swap ? "grad/b/data" : "grad/a/data");
@@ -162,14 +162,14 @@ void stored_matcher(void **state)
 
             for (int i = 0; i < stored->n; i++) /* [Q,n] there, [M,Q] here */
                 model_check_number(
-                    &m, machine_get(m.m, (int32_t)cost.id, (b * SLOTS + i % n) * 6 + i / n),
+                    &m, dg_machine_get(m.m, (int32_t)cost.id, (b * SLOTS + i % n) * 6 + i / n),
                     stored->items[i].number, 4, "cost");
             for (int j = 0; j < SLOTS; j++)
                 if (j >= n)
-                    assert_true(machine_get(m.m, (int32_t)query.id, b * SLOTS + j) == -1);
+                    assert_true(dg_machine_get(m.m, (int32_t)query.id, b * SLOTS + j) == -1);
             for (int j = 0; j < q->n; j++)
                 assert_true(
-                    machine_get(m.m, (int32_t)query.id, b * SLOTS + (int)gt->items[j].number) ==
+                    dg_machine_get(m.m, (int32_t)query.id, b * SLOTS + (int)gt->items[j].number) ==
                     q->items[j].number);
         }
         model_close(&m);
@@ -216,18 +216,18 @@ static void check_denoising(model *m, const dg_denoising *dn, dg_val logit, dg_v
     int32_t size[4] = { n / 2 / groups, groups, n, n / groups };
 
     for (int k = 0; k < 4; k++)
-        assert_true(machine_get(m->m, (int32_t)dn->dn.id, k) == size[k]);
+        assert_true(dg_machine_get(m->m, (int32_t)dn->dn.id, k) == size[k]);
     for (int64_t b = 0; b < batch; b++) {
         for (int q = 0; q < DN_CAPACITY; q++) {
             int64_t at = b * DN_CAPACITY + q, stored = (b * n + q) * 4;
 
-            assert_true(machine_get(m->m, (int32_t)dn->labels.id, at) ==
+            assert_true(dg_machine_get(m->m, (int32_t)dn->labels.id, at) ==
                         (q < n ? labels->items[b].items[q].number : DN_CLASSES));
             for (int k = 0; k < 4; k++) {
-                model_check_number(m, machine_get(m->m, (int32_t)dn->boxes.id, at * 4 + k),
+                model_check_number(m, dg_machine_get(m->m, (int32_t)dn->boxes.id, at * 4 + k),
                                    q < n ? boxes->items[stored + k].number : 0, 1, "boxes");
                 if (q < n)
-                    model_check_number(m, machine_get(m->m, (int32_t)logit.id, at * 4 + k),
+                    model_check_number(m, dg_machine_get(m->m, (int32_t)logit.id, at * 4 + k),
                                        refs->items[stored + k].number, 11.5, "ref_unact");
             }
         }
@@ -235,9 +235,9 @@ static void check_denoising(model *m, const dg_denoising *dn, dg_val logit, dg_v
             int64_t at = b * (DN_CAPACITY / 2) + j;
             int     n_pairs = positive->items[b].n;
 
-            assert_true(machine_get(m->m, (int32_t)dn->query.id, at) ==
+            assert_true(dg_machine_get(m->m, (int32_t)dn->query.id, at) ==
                         (j < n_pairs ? positive->items[b].items[j].number : -1));
-            assert_true(machine_get(m->m, (int32_t)dn->gt.id, at) ==
+            assert_true(dg_machine_get(m->m, (int32_t)dn->gt.id, at) ==
                         (j < n_pairs ? j % (n_pairs / groups) : -1));
         }
     }
@@ -246,7 +246,7 @@ static void check_denoising(model *m, const dg_denoising *dn, dg_val logit, dg_v
             int row = i < n ? i : i - n + DN_CAPACITY, column = k < n ? k : k - n + DN_CAPACITY;
 
             assert_true(
-                (machine_get(m->m, (int32_t)seen.id, row * (DN_CAPACITY + DN_QUERIES) + column) >
+                (dg_machine_get(m->m, (int32_t)seen.id, row * (DN_CAPACITY + DN_QUERIES) + column) >
                  0) == (mask->items[i].text[k] == '0'));
         }
 }
@@ -301,8 +301,8 @@ CASE(dn_group_empty)
 static void set_space(const dg_tensor *space, const char *p, const char *q, double a_q, double b_q)
 {
     for (int i = 0; i < 6; i++) {
-        tensor_set(space, i, formula(p, i, 2, -1));
-        tensor_set(space, 16 + i, formula(q, i, a_q, b_q));
+        dg_tensor_set(space, i, formula(p, i, 2, -1));
+        dg_tensor_set(space, 16 + i, formula(q, i, a_q, b_q));
     }
 }
 
@@ -331,17 +331,17 @@ CASE(adamw_clip)
         const dg_op    *op[2] = { DG_OP(grad_norm), DG_OP(adamw) };
 
         set_space(&t[1], names->items[k].items[0].text, names->items[k].items[1].text, 0.02, -0.01);
-        assert_int_equal(run_kernel(m->bits == 64 ? op[0]->ref64 : op[0]->ref32, sized, 2,
+        assert_int_equal(dg_machine_kernel(m->bits == 64 ? op[0]->ref64 : op[0]->ref32, sized, 2,
                                     &(no_attr){ 0 }, &c, 1),
                          0);
         assert_int_equal(
-            run_kernel(m->bits == 64 ? op[1]->ref64 : op[1]->ref32, t, 7, &attr, &c, 1), 0);
-        model_check_number(m, tensor_get(&t[5], 0), dg_json_get(stored, "grad_norm")->number, 1,
+            dg_machine_kernel(m->bits == 64 ? op[1]->ref64 : op[1]->ref32, t, 7, &attr, &c, 1), 0);
+        model_check_number(m, dg_tensor_get(&t[5], 0), dg_json_get(stored, "grad_norm")->number, 1,
                            "grad_norm");
         for (int i = 0; i < 6; i++) {
-            model_check_number(m, tensor_get(&t[0], i), dg_json_get(stored, "p")->items[i].number,
+            model_check_number(m, dg_tensor_get(&t[0], i), dg_json_get(stored, "p")->items[i].number,
                                1, "p");
-            model_check_number(m, tensor_get(&t[0], 16 + i),
+            model_check_number(m, dg_tensor_get(&t[0], 16 + i),
                                dg_json_get(stored, "q")->items[i].number, 1, "q");
         }
     }

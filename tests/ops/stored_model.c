@@ -160,10 +160,10 @@ void model_run(model *m)
         (void)dg_autodiff(m->b, (int32_t)m->loss.id, NULL);
     if (dg_build_failed(m->b))
         fail_msg("%s does not build: %s", m->name, dg_diag_text(m->d));
-    m->m = machine_open(m->arena, m->p, m->bits);
+    m->m = dg_machine_open(m->arena, m->p, m->bits);
     for (int i = 0; i < m->set.n; i++)
-        machine_set(m->m, (int32_t)m->set.items[i].v.id, m->set.items[i].values);
-    assert_int_equal(machine_run(m->m, false), 0);
+        dg_machine_set(m->m, (int32_t)m->set.items[i].v.id, m->set.items[i].values);
+    assert_int_equal(dg_machine_run(m->m, false), 0);
 }
 
 static void judge(model *m, double error, const char *what)
@@ -197,9 +197,9 @@ static void check(model *m, int32_t v, const dg_json *stored, bool image, double
 
     if (stored->kind == DG_JSON_OBJECT)
         shape = shape_of(dg_json_get(stored, "shape"), false);
-    assert_int_equal(dg_shape_elements(machine_tensor(m->m, v).shape), n);
+    assert_int_equal(dg_shape_elements(dg_machine_tensor(m->m, v).shape), n);
     for (int i = 0; i < n; i++) {
-        double own = machine_get(m->m, v, place(shape, image, i)) * scale;
+        double own = dg_machine_get(m->m, v, place(shape, image, i)) * scale;
 
         worst = fmax(worst, isfinite(own) ? fabs(own - list->items[i].number) : INFINITY);
         most = fmax(most, fabs(list->items[i].number));
@@ -215,7 +215,7 @@ void model_check(model *m, dg_val v, const dg_json *stored, bool image, const ch
 void model_check_gradient(model *m, dg_val v, const dg_json *stored, bool image, double scale,
                           const char *what)
 {
-    int32_t g = gradient_of(m->p, m->p->values.items[v.id].param);
+    int32_t g = dg_machine_gradient(m->p, m->p->values.items[v.id].param);
 
     if (!g)
         fail_msg("%s: no gradient of %s", m->name, what);
@@ -228,7 +228,7 @@ void model_check_parameters(model *m)
 
     for (int i = 0; i < grads->n; i++) {
         int     param = dg_params_find(m->params, grads->items[i].key);
-        int32_t g = param < 0 ? 0 : gradient_of(m->p, param);
+        int32_t g = param < 0 ? 0 : dg_machine_gradient(m->p, param);
 
         if (!g)
             fail_msg("%s: no gradient of %s", m->name, grads->items[i].key);

@@ -5,7 +5,7 @@
 #define DG_TESTS_OPS_STORED_MODEL_H
 
 #include "media/json.h"
-#include "tests/ops/machine.h"
+#include "runtime/machine.h"
 
 typedef struct stored_value {
     dg_val        v;
@@ -26,7 +26,7 @@ typedef struct model {
     dg_params           *params;
     dg_program          *p;
     dg_build            *b;
-    machine             *m;
+    dg_machine             *m;
     dg_val               loss;
     DG_VEC(stored_value) set;
     stored_worst        *worst; /* by precision: [0] f32, [1] f64 */

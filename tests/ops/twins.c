@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "tests/ops/machine.h"
+#include "runtime/machine.h"
 #include "tests/ops/sample_program.h"
 #include "tests/ops/variants.h"
 
@@ -37,7 +37,7 @@ static double distance(const dg_tensor *a, const dg_tensor *b, double least)
     double worst = 0, most = least;
 
     for (int64_t i = 0; i < dg_shape_elements(a->shape); i++) {
-        double x = tensor_get(a, i), y = tensor_get(b, i);
+        double x = dg_tensor_get(a, i), y = dg_tensor_get(b, i);
 
         if (isfinite(x) && isfinite(y)) {
             worst = fmax(worst, fabs(x - y));
@@ -59,11 +59,11 @@ static dg_operand operand_of(const dg_instr *instr, int i)
 
 /* A copy of the operands, reals stored as `type`: bf16 where the signature allows it. Outputs
  * are full of rubbish. */
-static void copy_operands(walker *w, const machine *m, const dg_instr *instr, dg_dtype type,
+static void copy_operands(walker *w, const dg_machine *m, const dg_instr *instr, dg_dtype type,
                           dg_tensor *to)
 {
     dg_tensor from[DG_MAX_OPERANDS];
-    int       n = machine_operands(m, instr, from);
+    int       n = dg_machine_operands(m, instr, from);
 
     for (int i = 0; i < n; i++) {
         int64_t size = dg_shape_elements(from[i].shape);
@@ -78,7 +78,7 @@ static void copy_operands(walker *w, const machine *m, const dg_instr *instr, dg
         if (i >= instr->n_in)
             memset(to[i].data, 0xFF, (size_t)size * dg_dtype_size(to[i].dtype));
         for (int64_t k = 0; i < instr->n_in && k < size; k++)
-            tensor_set(&to[i], k, tensor_get(&from[i], k));
+            dg_tensor_set(&to[i], k, dg_tensor_get(&from[i], k));
     }
 }
 
@@ -116,7 +116,7 @@ static void compare(walker *w, const dg_instr *instr, const char *who, const dg_
 static void run(const dg_kernel *k, const dg_instr *instr, const dg_tensor *t, const dg_control *c,
                 int threads)
 {
-    assert_int_equal(run_kernel(k, t, instr->n_in + instr->n_out, instr->attr, c, threads), 0);
+    assert_int_equal(dg_machine_kernel(k, t, instr->n_in + instr->n_out, instr->attr, c, threads), 0);
 }
 
 /* Gives every bf16 operand's value to the f32 operand at the same place. */
@@ -125,10 +125,10 @@ static void widen_inputs(const dg_instr *instr, const dg_tensor *low, dg_tensor 
     for (int i = 0; i < instr->n_in; i++)
         for (int64_t k = 0;
              low[i].data && low[i].dtype == DG_BF16 && k < dg_shape_elements(low[i].shape); k++)
-            tensor_set(&wide[i], k, tensor_get(&low[i], k));
+            dg_tensor_set(&wide[i], k, dg_tensor_get(&low[i], k));
 }
 
-static void check_in_bf16(walker *w, const machine *m, const dg_instr *instr, const variant *host)
+static void check_in_bf16(walker *w, const dg_machine *m, const dg_instr *instr, const variant *host)
 {
     tally    *t = &w->tally[instr->op - dg_ops];
     dg_tensor ref[DG_MAX_OPERANDS], low[DG_MAX_OPERANDS];
@@ -147,7 +147,7 @@ static void check_in_bf16(walker *w, const machine *m, const dg_instr *instr, co
 }
 
 /* Against what ref has made of the instruction; on two threads in place. */
-static void check_host(walker *w, const machine *m, const dg_instr *instr, const dg_tensor *ref)
+static void check_host(walker *w, const dg_machine *m, const dg_instr *instr, const dg_tensor *ref)
 {
     const dg_op *op = instr->op;
     variant      hosts[MAX_VARIANTS];
@@ -166,7 +166,7 @@ static void check_host(walker *w, const machine *m, const dg_instr *instr, const
     }
 }
 
-static void check_instruction(walker *w, const machine *m, const dg_instr *instr)
+static void check_instruction(walker *w, const dg_machine *m, const dg_instr *instr)
 {
     const dg_op *op = instr->op;
     tally       *t = &w->tally[op - dg_ops];
@@ -197,16 +197,16 @@ static void check_sample(walker *w, const sample *one)
     w->sample = one;
     sample_program_open(&sp, w->arena, one);
 
-    machine *m = machine_open(w->arena, sp.p, 32);
+    dg_machine *m = dg_machine_open(w->arena, sp.p, 32);
 
     sample_program_fill(&sp, m);
     for (int i = 0; i < sp.p->instrs.n; i++) {
         const dg_instr *instr = &sp.p->instrs.items[i];
         dg_tensor       t[DG_MAX_OPERANDS];
-        int             n = machine_operands(m, instr, t);
+        int             n = dg_machine_operands(m, instr, t);
 
         check_instruction(w, m, instr);
-        assert_int_equal(run_kernel(instr->op->ref32, t, n, instr->attr, &m->control, 1), 0);
+        assert_int_equal(dg_machine_kernel(instr->op->ref32, t, n, instr->attr, &m->control, 1), 0);
     }
     sample_program_close(&sp);
     dg_arena_close(&w->arena);

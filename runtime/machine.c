@@ -1,0 +1,304 @@
+/* machine.c: see machine.h. */
+#include "runtime/machine.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+enum { GUARD = 64, GUARD_BYTE = 0xA5, OLD_RUBBISH = 0xFF, NEW_RUBBISH = 0x3C };
+
+static dg_dtype storage(int bits, dg_dtype t)
+{
+    return t != DG_REAL ? t : bits == 64 ? DG_F64 : DG_F32;
+}
+
+double dg_tensor_get(const dg_tensor *t, int64_t i)
+{
+    union {
+        uint32_t u;
+        float    f;
+    } wide;
+
+    switch (t->dtype) {
+    case DG_F32:
+        return ((const float *)t->data)[i];
+    case DG_F64:
+        return ((const double *)t->data)[i];
+    case DG_BF16:
+        wide.u = (uint32_t)((const uint16_t *)t->data)[i] << 16;
+        return wide.f;
+    case DG_I32:
+        return ((const int32_t *)t->data)[i];
+    default:
+        return ((const uint8_t *)t->data)[i];
+    }
+}
+
+void dg_tensor_set(const dg_tensor *t, int64_t i, double x)
+{
+    union {
+        uint32_t u;
+        float    f;
+    } wide;
+
+    switch (t->dtype) {
+    case DG_F32:
+        ((float *)t->data)[i] = (float)x;
+        break;
+    case DG_F64:
+        ((double *)t->data)[i] = x;
+        break;
+    case DG_BF16: /* to nearest even */
+        wide.f = (float)x;
+        wide.u += isnan(x) ? 0 : 0x7FFF + (wide.u >> 16 & 1);
+        ((uint16_t *)t->data)[i] = (uint16_t)(wide.u >> 16);
+        break;
+    case DG_I32:
+        ((int32_t *)t->data)[i] = (int32_t)x;
+        break;
+    case DG_U8:
+        ((uint8_t *)t->data)[i] = (uint8_t)x;
+        break;
+    default:
+        assert(!"a type that programs do not have");
+    }
+}
+
+/* Of room for bytes and two guard zones: where the bytes begin. */
+static void *guard(char *room, size_t bytes)
+{
+    memset(room, GUARD_BYTE, GUARD);
+    memset(room + GUARD + bytes, GUARD_BYTE, GUARD);
+    return room + GUARD;
+}
+
+static void *guarded(dg_arena *a, size_t bytes)
+{
+    return guard(dg_alloc(a, bytes + 2 * GUARD), bytes);
+}
+
+static size_t bytes_of(const dg_tensor *t)
+{
+    return (size_t)dg_shape_elements(t->shape) * dg_dtype_size(t->dtype);
+}
+
+static bool is_intact(const dg_tensor *t)
+{
+    const unsigned char *at = t->data;
+    size_t               bytes = bytes_of(t);
+
+    for (int i = 0; i < GUARD; i++)
+        if (at[i - GUARD] != GUARD_BYTE || at[bytes + (size_t)i] != GUARD_BYTE)
+            return false;
+    return true;
+}
+
+dg_machine *dg_machine_open(dg_arena *a, const dg_program *p, int bits)
+{
+    dg_machine *m = DG_NEW(a, dg_machine);
+
+    *m = (dg_machine){ .arena = a, .p = p, .bits = bits, .threads = 1 };
+    m->data = DG_NEW_N(a, p->values.n, void *);
+    for (int32_t v = 1; v < p->values.n; v++) {
+        const dg_value *x = &p->values.items[v];
+        dg_tensor       t = dg_machine_tensor(m, v);
+
+        t.data = m->data[v] = guarded(a, bytes_of(&t));
+        for (int64_t i = 0; x->constant && i < dg_shape_elements(t.shape); i++)
+            dg_tensor_set(&t, i,
+                          x->dtype == DG_I32 ? (double)((const int32_t *)x->constant)[i]
+                                             : ((const double *)x->constant)[i]);
+    }
+    return m;
+}
+
+dg_tensor dg_machine_tensor(const dg_machine *m, int32_t value)
+{
+    const dg_value *x = &m->p->values.items[value];
+
+    if (!value)
+        return (dg_tensor){ .dtype = DG_REAL, .shape.rank = -1 };
+    return (dg_tensor){ storage(m->bits, x->dtype), x->shape, m->data[value] };
+}
+
+void dg_machine_set(dg_machine *m, int32_t value, const double *numbers)
+{
+    dg_tensor t = dg_machine_tensor(m, value);
+
+    for (int64_t i = 0; i < dg_shape_elements(t.shape); i++)
+        dg_tensor_set(&t, i, numbers[i]);
+}
+
+double dg_machine_get(const dg_machine *m, int32_t value, int64_t i)
+{
+    dg_tensor t = dg_machine_tensor(m, value);
+
+    return dg_tensor_get(&t, i);
+}
+
+int dg_machine_operands(const dg_machine *m, const dg_instr *instr, dg_tensor t[DG_MAX_OPERANDS])
+{
+    for (int i = 0; i < instr->n_in + instr->n_out; i++)
+        t[i] = dg_machine_tensor(m, instr->v[i]);
+    return instr->n_in + instr->n_out;
+}
+
+/* With a workspace full of one byte, and guard zones around it. */
+static int run_kernel(const dg_kernel *k, const dg_tensor *t, int n, const void *attr,
+                      const dg_control *c, int threads, int rubbish, bool *outside)
+{
+    dg_tensor  shapes[DG_MAX_OPERANDS];
+    dg_prepare p = { .t = shapes, .n = n, .attr = attr, .threads = threads };
+
+    for (int i = 0; i < n; i++) {
+        shapes[i] = t[i];
+        shapes[i].data = NULL;
+    }
+    int   rc = k->prepare ? k->prepare(&p) : 0;
+    char *room = rc == 0 ? dg_try_alloc(p.workspace_bytes + 2 * GUARD) : NULL;
+
+    if (room) {
+        dg_tensor work = { DG_U8, DG_SHAPE((int64_t)p.workspace_bytes), guard(room, p.workspace_bytes) };
+
+        memset(work.data, rubbish, p.workspace_bytes);
+        rc = k->run(&(dg_args){ t, n, attr, c, work.data, p.handle, threads });
+        *outside = !is_intact(&work);
+        dg_free(room);
+    } else if (rc == 0) {
+        rc = -DG_EMEMORY;
+    }
+    if (k->release && p.handle)
+        k->release(p.handle);
+    return rc;
+}
+
+int dg_machine_kernel(const dg_kernel *k, const dg_tensor *t, int n, const void *attr,
+                      const dg_control *c, int threads)
+{
+    bool outside = false;
+
+    return run_kernel(k, t, n, attr, c, threads, OLD_RUBBISH, &outside);
+}
+
+static const dg_kernel *kernel_of(const dg_machine *m, const dg_op *op)
+{
+    return m->bits == 64 ? op->ref64 : m->host && op->host ? op->host : op->ref32;
+}
+
+/* ---- watching a kernel ----------------------------------------------------------------------- */
+
+/* May the instruction write operand i? */
+static bool is_own(const dg_instr *instr, int i)
+{
+    dg_signature s;
+
+    return i >= instr->n_in || (dg_signature_parse(&s, instr->op->signature) == 0 &&
+                                dg_signature_at(&s, instr->n_in, i)->state);
+}
+
+static void copy_operands(dg_arena *a, const dg_instr *instr, const dg_tensor *from, dg_tensor *to,
+                          int rubbish)
+{
+    for (int i = 0; i < instr->n_in + instr->n_out; i++) {
+        to[i] = from[i];
+        if (!from[i].data)
+            continue;
+        to[i].data = guarded(a, bytes_of(&from[i]));
+        if (i < instr->n_in)
+            memcpy(to[i].data, from[i].data, bytes_of(&from[i]));
+        else
+            memset(to[i].data, rubbish, bytes_of(&from[i]));
+    }
+}
+
+/* Once more on copies: other rubbish in outputs and workspace, or other threads, and the same bits. */
+static dg_fault_kind run_again(const dg_machine *m, const dg_instr *instr, const dg_tensor *before,
+                               const dg_tensor *t, int threads, int rubbish, int *operand)
+{
+    dg_arena  *a = dg_arena_open();
+    dg_tensor  other[DG_MAX_OPERANDS];
+    bool       outside = false;
+    dg_fault_kind kind = DG_FAULT_NONE;
+
+    copy_operands(a, instr, before, other, rubbish);
+    if (run_kernel(kernel_of(m, instr->op), other, instr->n_in + instr->n_out, instr->attr, &m->control,
+                   threads, rubbish, &outside))
+        kind = DG_FAULT_FAILED;
+    for (int i = 0; i < instr->n_in + instr->n_out && kind == DG_FAULT_NONE; i++)
+        if (t[i].data && is_own(instr, i) && memcmp(t[i].data, other[i].data, bytes_of(&t[i])) != 0) {
+            *operand = i;
+            kind = threads == m->threads ? DG_FAULT_RUBBISH : DG_FAULT_THREADS;
+        }
+    dg_arena_close(&a);
+    return kind;
+}
+
+static dg_fault_kind watch(const dg_machine *m, const dg_instr *instr, const dg_tensor *t, int *operand)
+{
+    dg_arena     *a = dg_arena_open();
+    int           n = instr->n_in + instr->n_out;
+    bool          outside = false, own = instr->op < dg_ops || instr->op >= dg_ops + DG_N_OPS;
+    dg_fault_kind kind = DG_FAULT_NONE;
+    dg_tensor     before[DG_MAX_OPERANDS];
+
+    copy_operands(a, instr, t, before, OLD_RUBBISH);
+    for (int i = instr->n_in; i < n; i++)
+        if (t[i].data)
+            memset(t[i].data, OLD_RUBBISH, bytes_of(&t[i]));
+    if (run_kernel(kernel_of(m, instr->op), t, n, instr->attr, &m->control, m->threads, OLD_RUBBISH, &outside))
+        kind = DG_FAULT_FAILED;
+    if (outside) {
+        kind = DG_FAULT_OUTSIDE;
+        *operand = -1;
+    }
+    for (int i = 0; i < n && kind == DG_FAULT_NONE; i++) {
+        *operand = i;
+        if (t[i].data && !is_intact(&t[i]))
+            kind = DG_FAULT_OUTSIDE;
+        else if (t[i].data && !is_own(instr, i) && memcmp(t[i].data, before[i].data, bytes_of(&t[i])) != 0)
+            kind = DG_FAULT_INPUT;
+    }
+    if (kind == DG_FAULT_NONE)
+        kind = run_again(m, instr, before, t, m->threads, NEW_RUBBISH, operand);
+    if (kind == DG_FAULT_NONE && own) /* those of the table have their own tests and tolerances */
+        kind = run_again(m, instr, before, t, m->threads + 2, OLD_RUBBISH, operand);
+    dg_arena_close(&a);
+    return kind;
+}
+
+int dg_machine_run(dg_machine *m, bool forward_only)
+{
+    m->fault = (dg_fault){ DG_FAULT_NONE, -1, -1 };
+    for (int i = 0; i < m->p->instrs.n; i++) {
+        const dg_instr *instr = &m->p->instrs.items[i];
+        dg_tensor       t[DG_MAX_OPERANDS];
+        int             n = dg_machine_operands(m, instr, t), rc = 0;
+
+        if (forward_only && instr->phase != DG_FORWARD)
+            continue;
+        assert(instr->op->effect != DG_COLLECTIVE);
+        if (m->watched) {
+            m->fault.kind = watch(m, instr, t, &m->fault.operand);
+            rc = m->fault.kind == DG_FAULT_NONE ? 0 : -DG_EINTERNAL;
+        } else {
+            rc = dg_machine_kernel(kernel_of(m, instr->op), t, n, instr->attr, &m->control, m->threads);
+            m->fault.kind = rc ? DG_FAULT_FAILED : DG_FAULT_NONE;
+        }
+        if (rc) {
+            m->fault.instr = i;
+            return rc;
+        }
+    }
+    return 0;
+}
+
+int32_t dg_machine_gradient(const dg_program *p, int param)
+{
+    for (int i = 0; i < p->instrs.n; i++) {
+        const dg_instr *instr = &p->instrs.items[i];
+
+        if (instr->op == DG_OP(accumulate) && p->values.items[instr->v[0]].param == param)
+            return instr->v[0];
+    }
+    return 0;
+}

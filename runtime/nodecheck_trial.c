@@ -1,0 +1,235 @@
+/* nodecheck_trial.c: one draw of a node: attributes as text, an element in a small pipeline, and sizes for the letters of its
+ * ports. The pipeline is read as any other, so what is drawn meets what a user's text meets. */
+#include "runtime/nodecheck_self.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "graph/attr.h"
+
+static bool flips(dg_rng *r, double p)
+{
+    return dg_rng_uniform(r) < p;
+}
+
+/* ---- attributes ------------------------------------------------------------------------------ */
+
+static const char *fixed_value(const dg_trial *t, const char *name)
+{
+    if (t->given && strcmp(t->given->name, name) == 0)
+        return t->given->value;
+    for (int i = 0; i < t->how->n_sets; i++)
+        if (strcmp(t->how->sets[i].name, name) == 0)
+            return t->how->sets[i].value;
+    return NULL;
+}
+
+/* A number from lo to hi: near the lower end, or the default, where the range is wide. */
+static double draw_between(dg_rng *r, double lo, double hi, double def)
+{
+    const double wide = 16;
+
+    if (!(hi - lo > wide))
+        return dg_rng_range(r, lo, hi);
+    double from = def - wide / 2 > lo ? def - wide / 2 : lo;
+
+    return dg_rng_range(r, isfinite(from) ? from : 0, fmin(hi, (isfinite(from) ? from : 0) + wide));
+}
+
+/* The attribute as drawn; NULL: it is left out. */
+static const char *draw_attr(dg_trial *t, dg_rng *r, const dg_attr *a)
+{
+    const char *const *words;
+    dg_str             text = { 0 };
+    const char        *value = fixed_value(t, a->name);
+
+    if (value)
+        return value;
+    if (t->ranks && strcmp(a->name, "axis") == 0)
+        return "dp";
+    if (!a->required && (t->kind != DG_TRIAL_DRAWN || flips(r, 0.4)))
+        return NULL;
+    switch (a->kind) {
+    case DG_ATTR_NUM:
+        dg_str_fmt(&text, "%.6g", draw_between(r, a->lo, a->hi, a->def));
+        break;
+    case DG_ATTR_INT:
+        dg_str_fmt(&text, "%lld", (long long)floor(draw_between(r, a->lo, a->hi + (a->hi < 1e15), a->def)));
+        break;
+    case DG_ATTR_BOOL:
+        return flips(r, 0.5) ? "true" : "false";
+    case DG_ATTR_ENUM:
+        return words[dg_rng_below(r, (uint64_t)dg_attr_words(&words, a, t->arena))];
+    case DG_ATTR_WHEN:
+        return flips(r, 0.5) ? "step 3" : "epoch 1";
+    default: /* texts, paths and lists mean what only their author knows */
+        return NULL;
+    }
+    value = dg_strdup(t->arena, text.s);
+    dg_str_free(&text);
+    return value;
+}
+
+static void add_attr(dg_str *element, const char *name, const char *value)
+{
+    dg_str_fmt(element, " %s=\"", name);
+    dg_str_xml(element, value);
+    dg_str_add(element, "\"");
+}
+
+/* ---- the pipeline ---------------------------------------------------------------------------- */
+
+/* Inputs get wires from <input>s of their name; two stand for "*". The node's element as it is shown has none. */
+static void write_inputs(dg_trial *t, dg_rng *r, dg_str *before, dg_str *wires)
+{
+    for (const dg_port *p = t->class->ports; p && p->name; p++) {
+        bool many = strcmp(p->name, "*") == 0;
+
+        if (p->flags & DG_PORT_OUT ||
+            (p->flags & DG_PORT_OPTIONAL && t->kind == DG_TRIAL_DRAWN && flips(r, 0.5)))
+            continue;
+        for (int i = 0; i < 1 + many; i++) {
+            const char *name = many ? (i ? "second" : "first") : p->name;
+
+            dg_str_fmt(before, "    <input id=\"%s\"/>\n", name);
+            dg_str_fmt(wires, " %s=\"@%s\"", name, name);
+        }
+    }
+}
+
+static void write_model(dg_trial *t, dg_rng *r, dg_str *out, const char *attrs)
+{
+    dg_str before = { 0 }, wires = { 0 };
+
+    write_inputs(t, r, &before, &wires);
+    dg_str_fmt(out, "  <model id=\"m\">\n%s    <%s id=\"node\"%s%s/>\n  </model>\n  <train steps=\"1\"/>\n", before.s ? before.s : "", t->class->name,
+               wires.s ? wires.s : "", attrs);
+    dg_str_free(&before);
+    dg_str_free(&wires);
+}
+
+/* A node on the way of samples stands behind a sampler. */
+static void write_train(const dg_trial *t, dg_str *out, const char *attrs)
+{
+    const char *in = "in";
+
+    for (const dg_port *p = t->class->ports; p && p->name; p++)
+        if (!(p->flags & DG_PORT_OUT)) {
+            in = p->name;
+            break;
+        }
+    dg_str_fmt(out,
+               "  <train steps=\"1\">\n"
+               "    <loader.synthetic id=\"data\" images=\"4\" width=\"64\" height=\"64\"/>\n"
+               "    <sampler.bucket id=\"pick\" in=\"@data\" batch=\"2\" sizes=\"64\"/>\n"
+               "    <%s id=\"node\" %s=\"@pick\"%s/>\n"
+               "  </train>\n",
+               t->class->name, in, attrs);
+}
+
+static int parse(dg_trial *t, const dg_str *text)
+{
+    int rc = dg_graph_parse(&t->g, text->s, text->n, "check-node", NULL, 0, t->registry, t->d);
+
+    for (int i = 0; rc == 0 && !t->node && i < t->g->n_models; i++)
+        t->node = t->g->models[i]->output;
+    for (int i = 0; rc == 0 && !t->node && t->g->train && i < t->g->train->n_nodes; i++)
+        if (t->g->train->nodes[i]->class == t->class)
+            t->node = t->g->train->nodes[i];
+    assert(rc < 0 || t->node);
+    return rc;
+}
+
+/* ---- letters --------------------------------------------------------------------------------- */
+
+static int root_of(const dg_dims *dims, int var)
+{
+    while (dims->vars.items[var].parent >= 0)
+        var = dims->vars.items[var].parent;
+    return var;
+}
+
+static int64_t draw_size(const dg_trial *t, const char *letter)
+{
+    static const int64_t sizes[] = { 1, 2, 3, 4, 5, 7, 8 };
+    dg_rng               r = dg_rng_begin(dg_rng_named(t->seed, letter), 0, 0);
+
+    for (int i = 0; i < t->how->n_dims; i++)
+        if (strcmp(t->how->dims[i].name, letter) == 0)
+            return (int64_t)t->how->dims[i].lo;
+    return t->kind == DG_TRIAL_SMALLEST ? 1 : sizes[dg_rng_below(&r, sizeof sizes / sizeof sizes[0])];
+}
+
+static void meet_term(dg_trial *t, const dg_dim_term *term)
+{
+    const dg_dims *dims = &t->g->dims;
+    int            root;
+
+    if (term->n)
+        return;
+    root = root_of(dims, term->var);
+    if (t->sizes[root])
+        return;
+    const char *letter = dims->vars.items[term->var].name;
+
+    t->sizes[root] = dims->vars.items[root].n ? dims->vars.items[root].n : draw_size(t, letter ? letter : "?");
+    t->least = t->sizes[root] < t->least ? t->sizes[root] : t->least;
+    dg_str_fmt(&t->dims, "%s%s=%lld", t->dims.n ? " " : "", letter ? letter : "?", (long long)t->sizes[root]);
+}
+
+static void meet_letters(dg_trial *t, const dg_contract *c)
+{
+    for (int i = 0; i < c->n_dims; i++)
+        meet_term(t, &c->dims[i].size);
+    for (int i = 0; i < c->n_fields; i++)
+        meet_letters(t, c->fields[i].type);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+
+int dg_trial_open(dg_trial *t)
+{
+    dg_rng r = dg_rng_begin(dg_rng_named(t->seed, "attributes"), 0, 0);
+    dg_str attrs = { 0 }, shown = { 0 }, text = { 0 };
+    int    rc;
+
+    t->arena = dg_arena_open();
+    t->d = dg_diag_open();
+    t->least = INT64_MAX;
+    for (const dg_attr *a = t->class->attrs; a && a->name; a++) {
+        const char *value = draw_attr(t, &r, a);
+
+        if (value)
+            add_attr(&attrs, a->name, value);
+    }
+    dg_str_fmt(&shown, "<%s%s/>", t->class->name, attrs.s ? attrs.s : "");
+    t->element = dg_strdup(t->arena, shown.s);
+    dg_str_fmt(&text, "<pipeline version=\"1\">\n");
+    if (t->ranks)
+        dg_str_fmt(&text, "  <mesh dp=\"%lld\"/>\n", (long long)t->ranks);
+    if (t->class->lower)
+        write_model(t, &r, &text, attrs.s ? attrs.s : "");
+    else
+        write_train(t, &text, attrs.s ? attrs.s : "");
+    dg_str_add(&text, "</pipeline>\n");
+    rc = parse(t, &text);
+    if (rc == 0) {
+        t->sizes = DG_NEW_N(t->arena, t->g->dims.vars.n + 1, int64_t);
+        for (int i = 0; i < t->node->n_in; i++)
+            if (t->node->in[i].from)
+                meet_letters(t, t->node->in_types[i]);
+    }
+    dg_str_free(&attrs);
+    dg_str_free(&shown);
+    dg_str_free(&text);
+    return rc < 0 ? 1 : 0;
+}
+
+void dg_trial_close(dg_trial *t)
+{
+    dg_graph_close(&t->g);
+    dg_str_free(&t->dims);
+    dg_diag_close(&t->d);
+    dg_arena_close(&t->arena);
+}
