@@ -1,8 +1,8 @@
 /* cli.h: what verbs share: their table, options, and how errors reach the terminal.
  *
- * A verb is one const struct in cmd_<verb>.c, listed in main.c. Its options are a table; the
- * parser, the help page and the error for an unknown option come from it. Exit codes: 0 done, 1
- * failed, 2 used wrongly, 130 interrupted. */
+ * A verb is one const struct in cmd_<verb>.c, listed in verbs.c. Its options are a table; the
+ * parser, `--help`, the man page, the completions of bash and zsh and the error for an unknown
+ * option come from it. Exit codes: 0 done, 1 failed, 2 used wrongly, 130 interrupted. */
 #ifndef DG_CLI_CLI_H
 #define DG_CLI_CLI_H
 
@@ -28,6 +28,11 @@ typedef struct dg_words {
     const char **v;
 } dg_words;
 
+/* What stands somewhere is said by a word, in a verb's args and in an option's value, and shells
+ * complete by it: FILE IMAGE PICTURE OTHER PIPELINE LIBRARY files, DIR RUN PATH folders (PATH: files too),
+ * CLASS node classes, NAME=VALUE lets of the pipeline that is named before, small|words|with|bars
+ * themselves; anything else is typed. */
+
 /* A row of a verb's options: --name VALUE or --name=VALUE, stored at offset in the verb's
  * struct. */
 typedef struct dg_option {
@@ -39,12 +44,21 @@ typedef struct dg_option {
     const char    *doc;
 } dg_option;
 
+typedef struct dg_example {
+    const char *command; /* without "detrgraph "; NULL ends the table */
+    const char *what;
+} dg_example;
+
+/* doc and manual are paragraphs: an empty line parts them, a line that begins with two spaces stays
+ * as it is, `words` in backquotes are printed bold. */
 typedef struct dg_verb {
-    const char      *name;
-    const char      *args; /* "FILE [OPTIONS]" */
-    const char      *brief;
-    const char      *doc; /* more lines for --help, or NULL */
-    const dg_option *options;
+    const char       *name;
+    const char       *args;   /* "FILE [OPTIONS]" */
+    const char       *brief;
+    const char       *doc;    /* more for --help and the man page, or NULL */
+    const char       *manual; /* still more, for the man page alone, or NULL */
+    const dg_example *examples;
+    const dg_option  *options;
     size_t           size;        /* of the struct that options fill; it begins zeroed */
     int              least, most; /* words that are not options; most -1: any number */
     /* options: the filled struct; words: the others. Returns an exit code. */
@@ -54,12 +68,27 @@ typedef struct dg_verb {
 extern const dg_verb dg_verb_run, dg_verb_evaluate, dg_verb_predict, dg_verb_score, dg_verb_bench;
 extern const dg_verb dg_verb_ctl, dg_verb_doctor, dg_verb_key;
 extern const dg_verb dg_verb_validate, dg_verb_render, dg_verb_plan, dg_verb_nodes;
+extern const dg_verb dg_verb_new, dg_verb_check_node;
+extern const dg_verb dg_verb_help;
+
+/* All verbs (verbs.c), in groups that `detrgraph help` prints. */
+typedef struct dg_verb_group {
+    const char           *title; /* NULL ends the table */
+    const dg_verb *const *verbs; /* NULL ends the list */
+} dg_verb_group;
+extern const dg_verb_group dg_verb_groups[];
+const dg_verb *dg_verb_find(const char *name);
+int            dg_verb_unknown(const char *name); /* says so, to standard error; returns DG_EXIT_USAGE */
 
 /* Fills options and words from argv (without program and verb). Returns 0, or DG_EXIT_USAGE
  * after saying why. */
 int  dg_options_read(const dg_verb *v, int argc, char **argv, void *options, dg_words *words,
                      dg_arena *a);
-void dg_verb_help(const dg_verb *v); /* to standard output */
+/* Pages and scripts that are printed from the tables. v NULL: the program as a whole. */
+void dg_help_text(dg_str *out, const dg_verb *v);
+void dg_help_man(dg_str *out, const dg_verb *v);
+void dg_help_bash(dg_str *out);
+void dg_help_zsh(dg_str *out);
 
 /* The "name=value" words of --set, as the option's table has them. */
 const dg_set *dg_sets(const dg_words *words, dg_arena *a);

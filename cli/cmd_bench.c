@@ -343,11 +343,17 @@ static int run(const void *given, const dg_words *words, dg_arena *a)
     return dg_launch((int)o->threads, &code) ? code : run_bench(o, words->v[0], a);
 }
 
+static const dg_example examples[] = {
+    { "bench quickstart.xml --precision bf16", "where the time of a step goes" },
+    { 0 },
+};
+
 const dg_verb dg_verb_bench = {
     .name = "bench",
     .args = "FILE [--size S] [--batch B] [--precision f32|bf16] [--steps N] [--format json]",
     .brief = "Measures training steps: images/s, time by node and by op, memory.",
     .doc = "Whole training steps on a batch of random images with about seven objects each; no data are read.",
+    .examples = examples,
     .options = options,
     .size = sizeof(opts),
     .least = 1,

@@ -47,6 +47,11 @@ out:
     return rc == 0 && done ? DG_EXIT_OK : DG_EXIT_FAILED;
 }
 
+static const dg_example examples[] = {
+    { "ctl runs/bccd save", "a checkpoint now, training goes on" },
+    { 0 },
+};
+
 const dg_verb dg_verb_ctl = {
     .name = "ctl",
     .args = "RUN status|save|stop|set [lr=NUMBER]",
@@ -56,6 +61,7 @@ const dg_verb dg_verb_ctl = {
            "  save            writes a checkpoint after the step\n"
            "  stop            saves and stops after the step, as Ctrl-C does\n"
            "  set lr=NUMBER   this learning rate from the next step on, for the group that the log shows; others in proportion",
+    .examples = examples,
     .options = options,
     .size = sizeof(opts),
     .least = 2,

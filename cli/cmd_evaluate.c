@@ -101,10 +101,16 @@ static int run(const void *given, const dg_words *words, dg_arena *a)
     return dg_launch((int)o->threads, &code) ? code : evaluate(o, words->v[0]);
 }
 
+static const dg_example examples[] = {
+    { "evaluate bccd_r18vd.xml --set data=/data/bccd --weights runs/bccd/weights.safetensors --format json", "the scores, for a script" },
+    { 0 },
+};
+
 const dg_verb dg_verb_evaluate = {
     .name = "evaluate",
     .args = "FILE --weights FILE [--out DIR] [--set NAME=VALUE]... [--format json]",
     .brief = "Runs a pipeline's evaluations on given weights.",
+    .examples = examples,
     .options = options,
     .size = sizeof(opts),
     .least = 1,

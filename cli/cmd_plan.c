@@ -120,11 +120,19 @@ static int run(const void *self, const dg_words *words, dg_arena *a)
     return fine ? DG_EXIT_OK : DG_EXIT_FAILED;
 }
 
+static const dg_example examples[] = {
+    { "plan bccd_r18vd.xml --summary", "memory and arithmetic without the instructions" },
+    { 0 },
+};
+
 const dg_verb dg_verb_plan = {
     .name = "plan",
     .args = "FILE [OPTIONS]",
     .brief =
         "Prints the instructions of a training step with their memory, and arithmetic by node.",
+    .doc = "Shapes and memory offsets of every instruction, peak memory, and arithmetic by node. With `--ranks`, also what the ranks\n"
+           "exchange, in its order.",
+    .examples = examples,
     .options = rows,
     .size = sizeof(options),
     .least = 1,

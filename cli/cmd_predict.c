@@ -199,11 +199,17 @@ static int run(const void *given, const dg_words *words, dg_arena *a)
     return dg_launch((int)o->threads, &code) ? code : predict(o, words, threshold, a);
 }
 
+static const dg_example examples[] = {
+    { "predict bccd_r18vd.xml --weights runs/bccd/weights.safetensors a.jpg b.jpg --out found", "prints what is found, and draws it" },
+    { 0 },
+};
+
 const dg_verb dg_verb_predict = {
     .name = "predict",
     .args = "FILE --weights FILE IMAGE... [--out DIR] [--threshold SCORE] [--format json]",
     .brief = "Finds objects in images with trained weights.",
     .doc = "FILE is the pipeline that the weights were trained with: images are prepared as its evaluation does.",
+    .examples = examples,
     .options = options,
     .size = sizeof(opts),
     .least = 2,

@@ -54,10 +54,16 @@ static int run(const void *self, const dg_words *words, dg_arena *a)
     return render(o, words->v[0], dg_sets(&o->sets, a), a);
 }
 
+static const dg_example examples[] = {
+    { "render bccd_r18vd.xml -o bccd.svg", "ports, contracts and shapes; errors in red" },
+    { 0 },
+};
+
 const dg_verb dg_verb_render = {
     .name = "render",
     .args = "FILE -o PICTURE [OPTIONS]",
     .brief = "Draws a pipeline: nodes, ports, contracts and shapes; errors in red.",
+    .examples = examples,
     .options = rows,
     .size = sizeof(options),
     .least = 1,

@@ -257,12 +257,29 @@ static int run(const void *given, const dg_words *words, dg_arena *a)
     return dg_launch_ranks(&launch, &code) ? code : train(o, words->v[0], (uint64_t)seed, max_minutes);
 }
 
+static const dg_example examples[] = {
+    { "run quickstart.xml", "trains on generated scenes; the pipeline names the folder" },
+    { "run bccd_r18vd.xml --set data=/data/bccd --out runs/bccd", "data and folder from the command line" },
+    { "run bccd_r18vd.xml --set data=/data/bccd --out runs/bccd --resume=auto --max-time \"8 h\"", "what a batch job repeats until the run is done" },
+    { "run bccd_r18vd.xml --ranks 4 --max-restarts 3", "four processes, which may be lost three times" },
+    { 0 },
+};
+
 const dg_verb dg_verb_run = {
     .name = "run",
     .args = "FILE [--out DIR] [--set NAME=VALUE]... [OPTIONS]",
     .brief = "Trains what a pipeline says.",
     .doc = "Ctrl-C (and SIGTERM, SIGUSR1, SIGHUP) finishes the step, saves and exits with 130; a second one stops at once.\n"
            "The run's folder holds the pipeline, metrics.jsonl, run.log, checkpoints, weights and pictures.",
+    .manual = "A folder that holds a run is refused unless `--resume` or `--force` is given.\n\n"
+              "With `--ranks` the processes share the cores, and `--threads` are those of each. The pipeline says how they share the\n"
+              "work: `<mesh dp=\"ranks\"/>`. When a rank dies or goes silent all stop; with `--max-restarts` they start again from the\n"
+              "last checkpoint, and the result is that of a run without the failure, bit for bit. `--elastic` is refused at the start\n"
+              "where the ranks that remain would not divide the batch.\n\n"
+              "On several machines the same command is given on each, with another `--node-rank`. The coordinator is machine 0; the key\n"
+              "was made by `detrgraph key` and copied to each. `--nodes slurm` takes number, rank and coordinator from srun, which\n"
+              "starts one such command on each machine.",
+    .examples = examples,
     .options = options,
     .size = sizeof(opts),
     .least = 1,

@@ -64,11 +64,17 @@ static int run(const void *options_of, const dg_words *words, dg_arena *a)
     return rc < 0 ? DG_EXIT_FAILED : DG_EXIT_OK;
 }
 
+static const dg_example examples[] = {
+    { "score --truth instances_val2017.json --detections dets.json", "of any detector that writes result files in COCO form" },
+    { 0 },
+};
+
 const dg_verb dg_verb_score = {
     .name = "score",
     .args = "--truth FILE --detections FILE [--format json]",
-    .brief = "COCO scores of a detection file",
+    .brief = "Gives the COCO scores of a detection file.",
     .doc = "The 12 numbers of the official evaluator, crowds and areas included, and AP of each class. -1: no truth to judge by.",
+    .examples = examples,
     .options = options,
     .size = sizeof(opts),
     .most = 0,

@@ -86,11 +86,21 @@ static int run(const void *self, const dg_words *words, dg_arena *a)
     return rc < 0 ? DG_EXIT_FAILED : said;
 }
 
+static const dg_example examples[] = {
+    { "validate bccd_r18vd.xml --set data=/data/bccd --ranks 8", "proved for eight ranks" },
+    { "validate mine.xml --format json", "for editors and scripts: id, file, line, column and text of each error" },
+    { 0 },
+};
+
 const dg_verb dg_verb_validate = {
     .name = "validate",
     .args = "FILE [OPTIONS]",
     .brief = "Checks a pipeline and reports all its errors.",
     .doc = "Exit status 0: no errors (there may be warnings); 1: errors.",
+    .manual = "The pipeline is read, expanded, checked and lowered at every image size; every trainable parameter has to reach the loss,\n"
+              "and no rank's own data, clock or failures may make ranks diverge. No data set is opened and nothing is computed.\n"
+              "All errors come at once, one for each cause, each with its place, the reason and the way out.",
+    .examples = examples,
     .options = rows,
     .size = sizeof(options),
     .least = 1,

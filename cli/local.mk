@@ -1,9 +1,13 @@
 detrgraph_SOURCES += \
 	cli/cli.h \
 	cli/cmd_bench.c \
+	cli/cmd_check_node.c \
 	cli/cmd_ctl.c \
 	cli/cmd_doctor.c \
 	cli/cmd_evaluate.c \
+	cli/cmd_help.c \
+	cli/cmd_key.c \
+	cli/cmd_new.c \
 	cli/cmd_nodes.c \
 	cli/cmd_plan.c \
 	cli/cmd_predict.c \
@@ -11,12 +15,24 @@ detrgraph_SOURCES += \
 	cli/cmd_run.c \
 	cli/cmd_score.c \
 	cli/cmd_validate.c \
+	cli/completion.c \
+	cli/help.c \
 	cli/launch.c cli/launch.h \
 	cli/machines.c \
 	cli/main.c \
-	cli/cmd_key.c \
 	cli/options.c \
 	cli/progress.c cli/progress.h \
 	cli/rank.c \
 	cli/signals.c cli/signals.h \
-	cli/terminal.c
+	cli/terminal.c \
+	cli/verbs.c
+
+# what `detrgraph new` writes, as numbers: string literals have a longest length
+BUILT_SOURCES += cli/templates.inc
+CLEANFILES += cli/templates.inc
+cli/templates.inc: $(templates)
+	$(AM_V_GEN)$(MKDIR_P) cli && { echo 'static const template_file templates[] = {'; \
+	  for f in $^; do \
+	    echo "    { \"$$(basename "$$(dirname "$$f")")\", \"$$(basename "$$f")\", (const char[]){"; \
+	    od -An -v -tu1 "$$f" | sed 's/[0-9][0-9]*/&,/g'; echo '    0 } },'; \
+	  done; echo '};'; } >$@.new && mv -f $@.new $@

@@ -1,5 +1,4 @@
-/* options.c: a verb's command line, read by its table, and its help page, printed from the same
- * table. */
+/* options.c: a verb's command line, read by its table. */
 #include <stdio.h>
 #include <string.h>
 
@@ -166,25 +165,6 @@ int dg_options_read(const dg_verb *v, int argc, char **argv, void *options, dg_w
     if (v->most >= 0 && words->n > v->most)
         return usage(v, "\"%s\" is one word too many", words->v[v->most]);
     return 0;
-}
-
-void dg_verb_help(const dg_verb *v)
-{
-    printf("usage: detrgraph %s %s\n\n%s\n", v->name, v->args, v->brief);
-    if (v->doc)
-        printf("\n%s\n", v->doc);
-    if (v->options && v->options->name)
-        printf("\n");
-    for (const dg_option *o = v->options; o && o->name; o++) {
-        char left[64];
-
-        snprintf(left, sizeof left, "--%s%s%s", o->name,
-                 o->kind == DG_OPTION_FLAG || o->kind == DG_OPTION_MAYBE ? "" : " ",
-                 o->kind == DG_OPTION_FLAG   ? ""
-                 : o->kind == DG_OPTION_WORD ? o->words
-                                             : o->value);
-        printf("  %-24s %s\n", left, o->doc);
-    }
 }
 
 const dg_set *dg_sets(const dg_words *words, dg_arena *a)

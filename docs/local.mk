@@ -1,3 +1,42 @@
 # Everything in docs is distributed; pages that are installed are named.
-dist_man_MANS += docs/detrgraph.1
+#
+# What stands in the tables of the program, the program prints: man pages, completions, the schema of the language.
+# A new verb has a line here.
+verb_pages = \
+	docs/man/detrgraph.1 \
+	docs/man/detrgraph-bench.1 \
+	docs/man/detrgraph-check-node.1 \
+	docs/man/detrgraph-ctl.1 \
+	docs/man/detrgraph-doctor.1 \
+	docs/man/detrgraph-evaluate.1 \
+	docs/man/detrgraph-help.1 \
+	docs/man/detrgraph-key.1 \
+	docs/man/detrgraph-new.1 \
+	docs/man/detrgraph-nodes.1 \
+	docs/man/detrgraph-plan.1 \
+	docs/man/detrgraph-predict.1 \
+	docs/man/detrgraph-render.1 \
+	docs/man/detrgraph-run.1 \
+	docs/man/detrgraph-score.1 \
+	docs/man/detrgraph-validate.1
+bashcompletiondir = $(datadir)/bash-completion/completions
+zshcompletiondir = $(datadir)/zsh/site-functions
+dist_man_MANS += $(verb_pages)
+nodist_bashcompletion_DATA = docs/completion/detrgraph
+nodist_zshcompletion_DATA = docs/completion/_detrgraph
+nodist_pkgdata_DATA = detrgraph.rng
+printed = $(verb_pages) docs/completion/detrgraph docs/completion/_detrgraph detrgraph.rng
+CLEANFILES += $(printed)
 EXTRA_DIST += docs
+
+# whole or not at all
+print = $(AM_V_GEN)$(MKDIR_P) $(@D) && ./detrgraph$(EXEEXT) $(1) >$@.new && mv -f $@.new $@
+$(printed): detrgraph$(EXEEXT)
+$(verb_pages):
+	$(call print,help --format man $(subst detrgraph,,$(subst detrgraph-,,$(basename $(@F)))))
+docs/completion/detrgraph:
+	$(call print,help --format bash)
+docs/completion/_detrgraph:
+	$(call print,help --format zsh)
+detrgraph.rng:
+	$(call print,nodes --schema)

@@ -1,2 +1,15 @@
-# Plugins are built by the tests, outside the tree, as their authors would.
-EXTRA_DIST += plugins/gate
+# plugins/gate is a worked example, built by the tests outside the tree, as its author would; plugins/template is what
+# `detrgraph new node` writes: the files of common and of one kind.
+templates = \
+	plugins/template/common/Makefile \
+	plugins/template/common/README.md \
+	plugins/template/item/my_node.c \
+	plugins/template/item/my_node.xml \
+	plugins/template/item/numbers.c \
+	plugins/template/op/my_node.c \
+	plugins/template/op/my_node.xml \
+	plugins/template/op/numbers.c \
+	plugins/template/tensor/my_node.c \
+	plugins/template/tensor/my_node.xml \
+	plugins/template/tensor/numbers.c
+EXTRA_DIST += plugins/gate $(templates)

@@ -1,0 +1,230 @@
+/* cmd_check_node.c: `detrgraph check-node`: holds the classes of a plugin to what they declare, and reports like a test run. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "cli/cli.h"
+#include "cli/launch.h"
+#include "runtime/nodecheck.h"
+
+typedef struct opts {
+    const char *seed, *format;
+    int64_t     draws;
+    dg_words    sets, dims, inputs;
+} opts;
+
+static const dg_option options[] = {
+    { "seed", DG_OPTION_STR, offsetof(opts, seed), "N", NULL, "of the first draw (1); a failure names the one to repeat it with" },
+    { "draws", DG_OPTION_INT, offsetof(opts, draws), "N", NULL, "how often each test draws attributes, dimensions and numbers (12)" },
+    { "set", DG_OPTION_LIST, offsetof(opts, sets), "ATTRIBUTE=VALUE", NULL, "an attribute that is not drawn; may be repeated" },
+    { "dim", DG_OPTION_LIST, offsetof(opts, dims), "LETTER=N", NULL, "a dimension that is not drawn" },
+    { "input", DG_OPTION_LIST, offsetof(opts, inputs), "PORT=LO:HI", NULL, "where the numbers of an input are drawn from (-1:1)" },
+    { "format", DG_OPTION_WORD, offsetof(opts, format), NULL, "tap|json", "how the results are printed (tap)" },
+    { 0 },
+};
+
+typedef struct reporter {
+    const char *library;
+    bool        json;
+    int         n, failed, skipped;
+    dg_str      out;
+} reporter;
+
+/* ---- results --------------------------------------------------------------------------------- */
+
+static void add_repeat(dg_str *s, const reporter *r, const dg_finding *f)
+{
+    dg_str_fmt(s, "detrgraph check-node %s %s --seed %llu --draws 1", r->library, f->class, (unsigned long long)f->seed);
+}
+
+static void print_tap(reporter *r, const dg_finding *f)
+{
+    dg_str *s = &r->out;
+
+    if (f->verdict == DG_VERDICT_OK)
+        dg_str_fmt(s, "ok %d - %s: %s (%s)\n", r->n, f->class, f->test, f->text);
+    else if (f->verdict == DG_VERDICT_SKIPPED)
+        dg_str_fmt(s, "ok %d - %s: %s # SKIP %s\n", r->n, f->class, f->test, f->text);
+    if (f->verdict != DG_VERDICT_FAILED)
+        return;
+    dg_str_fmt(s, "not ok %d - %s: %s\n#   %s\n", r->n, f->class, f->test, f->text);
+    if (f->element)
+        dg_str_fmt(s, "#   in %s%s%s\n", f->element, f->dims ? " with " : "", f->dims ? f->dims : "");
+    if (f->help)
+        dg_str_fmt(s, "#   help: %s\n", f->help);
+    if (f->element) {
+        dg_str_add(s, "#   repeat: ");
+        add_repeat(s, r, f);
+        dg_str_add(s, "\n");
+    }
+}
+
+static void add_field(dg_str *s, const char *name, const char *text)
+{
+    dg_str_fmt(s, ",\"%s\":", name);
+    dg_str_json(s, text);
+}
+
+static void print_json(reporter *r, const dg_finding *f)
+{
+    static const char *const verdicts[] = { "ok", "failed", "skipped" };
+    dg_str                  *s = &r->out, repeat = { 0 };
+
+    add_repeat(&repeat, r, f);
+    dg_str_fmt(s, "%s{\"class\":", r->n > 1 ? ",\n " : "");
+    dg_str_json(s, f->class);
+    add_field(s, "test", f->test);
+    add_field(s, "verdict", verdicts[f->verdict]);
+    add_field(s, "text", f->text);
+    if (f->verdict == DG_VERDICT_FAILED) {
+        add_field(s, "port", f->port);
+        add_field(s, "element", f->element);
+        add_field(s, "dims", f->dims);
+        add_field(s, "help", f->help);
+        dg_str_fmt(s, ",\"seed\":%llu", (unsigned long long)f->seed);
+        add_field(s, "repeat", f->element ? repeat.s : NULL);
+    }
+    dg_str_add(s, "}");
+    dg_str_free(&repeat);
+}
+
+static void found(void *ctx, const dg_finding *f)
+{
+    reporter *r = ctx;
+
+    r->n++;
+    r->failed += f->verdict == DG_VERDICT_FAILED;
+    r->skipped += f->verdict == DG_VERDICT_SKIPPED;
+    (r->json ? print_json : print_tap)(r, f);
+    fputs(r->out.s, stdout);
+    fflush(stdout); /* where a plugin crashes, the next test is where */
+    dg_str_free(&r->out);
+}
+
+/* ---- the command line ------------------------------------------------------------------------ */
+
+static int usage(const char *option, const char *value, const char *expected)
+{
+    fprintf(stderr, "detrgraph check-node: --%s %s: %s is expected\n", option, value, expected);
+    return DG_EXIT_USAGE;
+}
+
+/* "NAME=LO:HI", or "NAME=N". */
+static bool read_range(const char *text, bool single, dg_number_range *out, dg_arena *a)
+{
+    const char *equals = strchr(text, '='), *colon = equals ? strchr(equals, ':') : NULL;
+
+    if (!equals || equals == text || (colon != NULL) == single)
+        return false;
+    out->name = dg_strndup(a, text, (size_t)(equals - text));
+    if (single)
+        return dg_parse_f64(equals + 1, &out->lo) && out->lo >= 1 && out->lo <= 4096 && out->lo == (double)(int)out->lo;
+    return dg_parse_f64(dg_strndup(a, equals + 1, (size_t)(colon - equals - 1)), &out->lo) && dg_parse_f64(colon + 1, &out->hi) &&
+           out->lo <= out->hi;
+}
+
+static int read_options(dg_node_check *how, const opts *o, dg_arena *a)
+{
+    dg_number_range *dims = DG_NEW_N(a, o->dims.n + 1, dg_number_range), *ranges = DG_NEW_N(a, o->inputs.n + 1, dg_number_range);
+    int64_t          seed = 1;
+
+    if (o->seed && (!dg_parse_i64(o->seed, &seed) || seed < 0))
+        return usage("seed", o->seed, "a whole number from 0 on");
+    for (int i = 0; i < o->dims.n; i++)
+        if (!read_range(o->dims.v[i], true, &dims[i], a))
+            return usage("dim", o->dims.v[i], "a letter of the ports with a size from 1 to 4096, like D=8,");
+    for (int i = 0; i < o->inputs.n; i++)
+        if (!read_range(o->inputs.v[i], false, &ranges[i], a))
+            return usage("input", o->inputs.v[i], "an input with a range, like boxes=0:1,");
+    *how = (dg_node_check){ (uint64_t)seed, o->draws ? (int)o->draws : 12, o->sets.n, dg_sets(&o->sets, a),
+                            o->inputs.n, o->dims.n, ranges, dims };
+    return 0;
+}
+
+/* Names of the classes that a plugin adds, or that were asked for; NULL ends the list. */
+static const char **classes_of(const dg_registry *r, const dg_registry *builtin, const dg_words *words, dg_arena *a)
+{
+    DG_VEC(const char *) list = { 0 };
+
+    for (int i = 1; i < words->n; i++)
+        DG_PUSH(a, list, words->v[i]);
+    for (int i = 0; i < dg_registry_n(r) && words->n == 1; i++)
+        if (!dg_registry_find(builtin, dg_registry_at(r, i)->name))
+            DG_PUSH(a, list, dg_registry_at(r, i)->name);
+    DG_PUSH(a, list, NULL);
+    return list.items;
+}
+
+static int check(const dg_node_check *how, reporter *report, const dg_words *words, dg_registry *r, const dg_registry *builtin, dg_arena *a)
+{
+    const char **names = classes_of(r, builtin, words, a);
+
+    for (const char **name = names; *name; name++)
+        if (!dg_registry_find(r, *name)) {
+            fprintf(stderr, "detrgraph check-node: there is no class <%s> in %s; `detrgraph nodes --plugin %s` lists them\n", *name,
+                    words->v[0], words->v[0]);
+            return DG_EXIT_FAILED;
+        }
+    if (report->json)
+        fputs("[", stdout);
+    for (; *names; names++)
+        (void)dg_node_check_class(dg_registry_find(r, *names), r, how, found, report);
+    if (report->json)
+        puts("]");
+    else
+        printf("1..%d\n# %d passed, %d failed, %d skipped\n", report->n, report->n - report->failed - report->skipped, report->failed,
+               report->skipped);
+    return report->failed ? DG_EXIT_FAILED : DG_EXIT_OK;
+}
+
+static int run(const void *given, const dg_words *words, dg_arena *a)
+{
+    const opts   *o = given;
+    dg_node_check how;
+    reporter      report = { .library = words->v[0], .json = o->format && strcmp(o->format, "json") == 0 };
+    int           code, rc = read_options(&how, o, a);
+
+    if (rc)
+        return rc;
+    if (dg_launch(2, &code))
+        return code;
+    dg_diag     *d = dg_diag_open();
+    dg_registry *builtin = dg_builtin_registry(d), *r = dg_builtin_registry(d);
+
+    rc = r ? dg_registry_load(r, dg_path_join(a, ".", words->v[0]), DG_NOWHERE, d) : -DG_EINTERNAL;
+    dg_print_diag(d, NULL);
+    code = rc < 0 ? DG_EXIT_FAILED : check(&how, &report, words, r, builtin, a);
+    dg_registry_close(&r);
+    dg_registry_close(&builtin);
+    dg_diag_close(&d);
+    return code;
+}
+
+static const dg_example examples[] = {
+    { "check-node ./libgate.so", "every class of the plugin" },
+    { "check-node ./libgate.so gate_fuse --seed 17 --draws 1", "a draw that failed, once more" },
+    { "check-node ./libhead.so head --dim D=32 --input boxes=0:1", "where not every dimension and number makes sense" },
+    { 0 },
+};
+
+const dg_verb dg_verb_check_node = {
+    .name = "check-node",
+    .args = "LIBRARY [CLASS...] [OPTIONS]",
+    .brief = "Holds the nodes of a plugin to what they declare.",
+    .doc = "Attributes, dimensions and numbers are drawn; the report is that of a test run (TAP), and the exit status 1 if a test fails.",
+    .manual =
+        "Nodes that compute (`lower`): outputs have the shapes of their ports, and lower can be built for every dimension that the\n"
+        "ports allow; parameters are the same in training and evaluation and reach an output; gradients are central differences\n"
+        "in f64; kernels write all of their outputs and nothing else, whatever stood in memory before; the same bits come out\n"
+        "twice; f32 agrees with f64, and bf16 with f32; an empty batch gives finite numbers; flags and collectives are as declared.\n\n"
+        "Nodes that change samples (`item`): boxes stay inside the image, nothing is written beside what was given, samples are\n"
+        "dropped only where that is declared, and the same sample comes out on every thread.\n\n"
+        "A class may refuse a draw by dg_check_fail or dg_error; where it refuses all, that is a failure. The first draw has the\n"
+        "defaults of all attributes.",
+    .examples = examples,
+    .options = options,
+    .size = sizeof(opts),
+    .least = 1,
+    .most = -1,
+    .run = run,
+};

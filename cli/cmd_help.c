@@ -1,0 +1,56 @@
+/* cmd_help.c: `detrgraph help`: the tables of verbs and options as pages and as completions. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+typedef struct opts {
+    const char *format;
+} opts;
+
+static const dg_option options[] = {
+    { "format", DG_OPTION_WORD, offsetof(opts, format), NULL, "text|man|bash|zsh",
+      "man: as the source of a man page; bash, zsh: completions for that shell, of all verbs (text)" },
+    { 0 },
+};
+
+static int run(const void *given, const dg_words *words, dg_arena *a)
+{
+    const opts    *o = given;
+    const char    *format = o->format ? o->format : "text";
+    const dg_verb *v = words->n ? dg_verb_find(words->v[0]) : NULL;
+    dg_str         out = { 0 };
+
+    (void)a;
+    if (words->n && !v)
+        return dg_verb_unknown(words->v[0]);
+    if (strcmp(format, "bash") == 0)
+        dg_help_bash(&out);
+    else if (strcmp(format, "zsh") == 0)
+        dg_help_zsh(&out);
+    else if (strcmp(format, "man") == 0)
+        dg_help_man(&out, v);
+    else
+        dg_help_text(&out, v);
+    fputs(out.s, stdout);
+    dg_str_free(&out);
+    return DG_EXIT_OK;
+}
+
+static const dg_example examples[] = {
+    { "help run", "the options of `run`; so does `detrgraph run --help`" },
+    { "help --format bash > ~/.local/share/bash-completion/completions/detrgraph",
+      "completions for one user; `make install` puts them in place for all" },
+    { 0 },
+};
+
+const dg_verb dg_verb_help = {
+    .name = "help",
+    .args = "[VERB] [--format text|man|bash|zsh]",
+    .brief = "Lists the verbs, or the options of one.",
+    .examples = examples,
+    .options = options,
+    .size = sizeof(opts),
+    .most = 1,
+    .run = run,
+};

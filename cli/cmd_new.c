@@ -1,0 +1,136 @@
+/* cmd_new.c: `detrgraph new node`: a folder with a node, what builds and tests it, and a pipeline that uses it. The files
+ * are those of plugins/template, with another name. */
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "cli/cli.h"
+
+typedef struct opts {
+    const char *dir, *kind;
+} opts;
+
+static const dg_option options[] = {
+    { "dir", DG_OPTION_STR, offsetof(opts, dir), "DIR", NULL, "where the folder is made (here)" },
+    { "kind", DG_OPTION_WORD, offsetof(opts, kind), NULL, "tensor|item|op",
+      "tensor: computes with the engine's ops, item: changes samples, op: brings kernels of its own (tensor)" },
+    { 0 },
+};
+
+typedef struct template_file {
+    const char *kind, *name; /* kind "common": of every kind */
+    const char *text;
+} template_file;
+
+#include "cli/templates.inc"
+
+/* Small letters, digits and _ in parts separated by dots, as classes are called. */
+static bool is_class_name(const char *s)
+{
+    bool begin = true;
+
+    for (; *s; s++) {
+        if (begin ? !islower((unsigned char)*s) : !islower((unsigned char)*s) && !isdigit((unsigned char)*s) && *s != '_' && *s != '.')
+            return false;
+        begin = *s == '.';
+    }
+    return !begin;
+}
+
+/* my.node is the class, my_node what files and variables are called after it. */
+static void add_renamed(dg_str *out, const char *text, const char *class, const char *file)
+{
+    for (; *text; text++) {
+        const char *name = strncmp(text, "my.node", 7) == 0 ? class : strncmp(text, "my_node", 7) == 0 ? file : NULL;
+
+        if (name) {
+            dg_str_add(out, name);
+            text += 6;
+        } else {
+            dg_str_add_n(out, text, 1);
+        }
+    }
+}
+
+static int write_file(const template_file *t, const char *folder, const char *class, const char *file, dg_arena *a, dg_diag *d)
+{
+    dg_str name = { 0 }, text = { 0 };
+    int    rc;
+
+    add_renamed(&name, t->name, class, file);
+    add_renamed(&text, t->text, class, file);
+    rc = dg_file_write(dg_path_join(a, folder, name.s), text.s, text.n, d);
+    if (rc == 0)
+        printf("  %s/%s\n", folder, name.s);
+    dg_str_free(&name);
+    dg_str_free(&text);
+    return rc;
+}
+
+static int write_node(const char *class, const char *kind, const char *dir, dg_arena *a, dg_diag *d)
+{
+    char       *file = dg_strdup(a, class);
+    const char *folder;
+    int         rc = 0;
+
+    for (char *c = file; *c; c++)
+        *c = *c == '.' ? '_' : *c;
+    folder = dir ? dg_path_join(a, dir, file) : file;
+    if (dg_exists(folder)) {
+        dg_fail(d, DG_EINPUT, (dg_where){ .file = folder }, "new-exists", "there is something of this name already");
+        dg_help(d, "give the node another name, or another place: --dir DIR");
+        return -DG_EINPUT;
+    }
+    rc = dg_mkdirs(folder, d);
+    for (size_t i = 0; rc == 0 && i < sizeof templates / sizeof templates[0]; i++)
+        if (strcmp(templates[i].kind, "common") == 0 || strcmp(templates[i].kind, kind) == 0)
+            rc = write_file(&templates[i], folder, class, file, a, d);
+    if (rc == 0)
+        printf("\nNext: cd %s && make && make check\n", folder);
+    return rc;
+}
+
+static int run(const void *given, const dg_words *words, dg_arena *a)
+{
+    const opts *o = given;
+    const char *name = words->v[1];
+    dg_diag    *d;
+    int         rc;
+
+    if (strcmp(words->v[0], "node") != 0) {
+        fprintf(stderr, "detrgraph new: \"%s\": what can be made is a node\n", words->v[0]);
+        return DG_EXIT_USAGE;
+    }
+    if (!is_class_name(name)) {
+        fprintf(stderr, "detrgraph new: \"%s\": a class's name has small letters, digits and _, in parts separated by dots, like my_gate or head.mine\n",
+                name);
+        return DG_EXIT_USAGE;
+    }
+    d = dg_diag_open();
+    rc = write_node(name, o->kind ? o->kind : "tensor", o->dir, a, d);
+    fflush(stdout);
+    dg_print_diag(d, NULL);
+    dg_diag_close(&d);
+    return rc < 0 ? DG_EXIT_FAILED : DG_EXIT_OK;
+}
+
+static const dg_example examples[] = {
+    { "new node my_gate", "a folder my_gate with a node that computes" },
+    { "new node cutout --kind item --dir nodes", "an augmentation, in nodes/cutout" },
+    { 0 },
+};
+
+const dg_verb dg_verb_new = {
+    .name = "new",
+    .args = "node NAME [OPTIONS]",
+    .brief = "Begins a node of your own.",
+    .doc = "The folder has the node's source, a Makefile that needs nothing but an installed detrgraph, a test, and a pipeline that\n"
+           "uses the node. docs/writing-nodes.md goes on from there.",
+    .examples = examples,
+    .options = options,
+    .size = sizeof(opts),
+    .least = 2,
+    .most = 2,
+    .run = run,
+};

@@ -1,0 +1,273 @@
+/* help.c: what `detrgraph help` prints for people: pages for the terminal, and the same tables as
+ * man pages. */
+#include <string.h>
+
+#include "cli/cli.h"
+#include "config.h"
+
+static const char *const about =
+    "A pipeline is an XML file that describes a training run as a graph of nodes: loader, sampler, augmentation, model, "
+    "loss, optimizer, evaluation, checkpoints. detrgraph checks it as a whole, proves that its ranks cannot diverge, compiles "
+    "it to a plan of tensor instructions, and runs the plan.\n\n"
+    "Values that a pipeline declares with `<let>` can be replaced by `--set NAME=VALUE`: pipelines that need data name its "
+    "folder this way, `--set data=DIR`.";
+
+typedef struct row {
+    const char *name, *doc; /* name NULL ends a list */
+} row;
+
+static const row statuses[] = {
+    { "0", "done" },
+    { "1", "failed: the pipeline, the data or the machine; what and where is printed on standard error" },
+    { "2", "used wrongly: an option or a word that does not fit" },
+    { "130", "interrupted by a signal or by `detrgraph ctl RUN stop`, and saved" },
+    { 0 },
+};
+
+static const row variables[] = {
+    { "NO_COLOR", "set to anything but nothing: no colour. Without it, colour is for terminals only." },
+    { "SLURM_STEP_NODELIST, SLURM_STEP_NUM_NODES, SLURM_NODEID, SLURM_JOB_ID", "read by `run --nodes slurm`, as srun sets them" },
+    { 0 },
+};
+
+static const row files[] = {
+    { DG_PKGDATADIR "/pipelines", "pipelines to begin with: quickstart.xml, which needs no data, and presets for data in COCO form" },
+    { DG_PKGDATADIR "/detrgraph.rng", "the language as a RELAX NG schema, for editors and validators" },
+    { 0 },
+};
+
+static const dg_example first_steps[] = {
+    { "run quickstart.xml", "trains a small detector on generated scenes" },
+    { "validate bccd_r18vd.xml --set data=/data/bccd", "finds every mistake before a GPU hour is spent" },
+    { "run bccd_r18vd.xml --set data=/data/bccd --out runs/bccd", "trains on data of one's own" },
+    { "run bccd_r18vd.xml --set data=/data/bccd --out runs/bccd --resume", "goes on after a stop" },
+    { 0 },
+};
+
+static bool takes_value(const dg_option *o)
+{
+    return o->kind != DG_OPTION_FLAG && o->kind != DG_OPTION_MAYBE;
+}
+
+/* What the help page calls an option's value; "" for a flag. */
+static const char *value_of(const dg_option *o)
+{
+    return o->kind == DG_OPTION_FLAG ? "" : o->kind == DG_OPTION_WORD ? o->words : o->value;
+}
+
+/* ---- the terminal ---------------------------------------------------------------------------- */
+
+/* Without the backquotes, which mark what man pages print bold. */
+static void add_plain(dg_str *out, const char *text)
+{
+    for (const char *end; *text; text = *end ? end + 1 : end) {
+        end = text + strcspn(text, "`");
+        dg_str_add_n(out, text, (size_t)(end - text));
+    }
+}
+
+/* "  left    right", right below left where that is long. */
+static void add_row(dg_str *out, int width, const char *left, const char *right)
+{
+    if ((int)strlen(left) > width)
+        dg_str_fmt(out, "  %s\n  %-*s  ", left, width, "");
+    else
+        dg_str_fmt(out, "  %-*s  ", width, left);
+    add_plain(out, right);
+    dg_str_add(out, "\n");
+}
+
+static void add_program(dg_str *out)
+{
+    dg_str_add(out, "detrgraph trains DETR-family object detectors from XML pipelines.\n\nusage: detrgraph VERB ...\n");
+    for (const dg_verb_group *g = dg_verb_groups; g->title; g++) {
+        dg_str_fmt(out, "\n%s:\n", g->title);
+        for (const dg_verb *const *v = g->verbs; *v; v++)
+            add_row(out, 10, (*v)->name, (*v)->brief);
+    }
+    dg_str_add(out, "\n"
+                    "  detrgraph VERB --help   options of a verb\n"
+                    "  detrgraph --version     version\n\n"
+                    "Exit status: 0 done, 1 failed, 2 used wrongly, 130 interrupted.\n");
+}
+
+void dg_help_text(dg_str *out, const dg_verb *v)
+{
+    if (!v) {
+        add_program(out);
+        return;
+    }
+    dg_str_fmt(out, "usage: detrgraph %s %s\n\n%s\n", v->name, v->args, v->brief);
+    if (v->doc) {
+        dg_str_add(out, "\n");
+        add_plain(out, v->doc);
+        dg_str_add(out, "\n");
+    }
+    if (v->options && v->options->name)
+        dg_str_add(out, "\n");
+    for (const dg_option *o = v->options; o && o->name; o++) {
+        dg_str left = { 0 };
+
+        dg_str_fmt(&left, "--%s%s%s", o->name, takes_value(o) ? " " : "", value_of(o));
+        add_row(out, 22, left.s, o->doc);
+        dg_str_free(&left);
+    }
+    for (const dg_example *e = v->examples; e && e->command; e++) {
+        dg_str_fmt(out, "%s  detrgraph %s\n      ", e == v->examples ? "\nExamples:\n" : "", e->command);
+        add_plain(out, e->what);
+        dg_str_add(out, "\n");
+    }
+}
+
+/* ---- man pages ------------------------------------------------------------------------------- */
+
+/* One character of text; the first of a line must not look like a request. */
+static void add_roff(dg_str *out, char c, bool begin)
+{
+    if (begin && (c == '.' || c == '\''))
+        dg_str_add(out, "\\&");
+    if (c == '\\')
+        dg_str_add(out, "\\e");
+    else if (c == '-')
+        dg_str_add(out, "\\-");
+    else
+        dg_str_add_n(out, &c, 1);
+}
+
+static void add_line(dg_str *out, const char *text, size_t n, bool *bold)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (text[i] != '`') {
+            add_roff(out, text[i], i == 0);
+            continue;
+        }
+        *bold = !*bold;
+        dg_str_add(out, *bold ? "\\fB" : "\\fR");
+    }
+    dg_str_add(out, "\n");
+}
+
+/* Paragraphs, as cli.h describes them. */
+static void add_text(dg_str *out, const char *text)
+{
+    bool bold = false, verbatim = false;
+
+    for (const char *p = text; *p;) {
+        size_t n = strcspn(p, "\n");
+        bool   as_it_is = strncmp(p, "  ", 2) == 0;
+
+        if (as_it_is != verbatim)
+            dg_str_add(out, as_it_is ? ".nf\n" : ".fi\n");
+        verbatim = as_it_is;
+        if (n)
+            add_line(out, p, n, &bold);
+        else
+            dg_str_add(out, ".PP\n");
+        p += n + (p[n] == '\n');
+    }
+    if (verbatim)
+        dg_str_add(out, ".fi\n");
+}
+
+static void add_rows(dg_str *out, const char *title, const row *rows)
+{
+    dg_str_fmt(out, ".SH %s\n", title);
+    for (const row *r = rows; r->name; r++) {
+        dg_str_add(out, ".TP\n");
+        add_text(out, r->name);
+        add_text(out, r->doc);
+    }
+}
+
+static void add_options(dg_str *out, const dg_option *options)
+{
+    bool bold = false;
+
+    if (!options || !options->name)
+        return;
+    dg_str_add(out, ".SH OPTIONS\n");
+    for (const dg_option *o = options; o->name; o++) {
+        dg_str_add(out, ".TP\n\\fB\\-\\-");
+        for (const char *c = o->name; *c; c++)
+            add_roff(out, *c, false);
+        dg_str_fmt(out, "\\fR%s", takes_value(o) ? " \\fI" : "\\fI");
+        add_line(out, value_of(o), strlen(value_of(o)), &bold);
+        out->n--; /* the line goes on */
+        dg_str_add(out, "\\fR\n");
+        add_text(out, o->doc);
+    }
+}
+
+static void add_examples(dg_str *out, const dg_example *examples)
+{
+    bool bold = false;
+
+    if (!examples)
+        return;
+    dg_str_add(out, ".SH EXAMPLES\n");
+    for (const dg_example *e = examples; e->command; e++) {
+        dg_str_add(out, ".TP\n\\fBdetrgraph ");
+        add_line(out, e->command, strlen(e->command), &bold);
+        out->n--; /* the line goes on */
+        dg_str_add(out, "\\fR\n");
+        add_text(out, e->what);
+    }
+}
+
+static void add_name(dg_str *out, const dg_verb *v)
+{
+    const char *s = v ? v->brief : "train DETR-family object detectors from XML pipelines";
+
+    dg_str_add(out, ".TH DETRGRAPH");
+    for (const char *c = v ? v->name : ""; *c; c++)
+        dg_str_fmt(out, "%s%c", c == v->name ? "\\-" : "", *c >= 'a' && *c <= 'z' ? *c - 'a' + 'A' : *c);
+    dg_str_fmt(out, " 1 \"\" \"detrgraph %s\" \"User Commands\"\n.SH NAME\n", PACKAGE_VERSION);
+    dg_str_fmt(out, "detrgraph%s%s \\- ", v ? "\\-" : "", v ? v->name : "");
+    add_text(out, s);
+    if (out->s[out->n - 2] == '.') /* a sentence in the table, a phrase here */
+        out->s[--out->n - 1] = '\n';
+}
+
+static void add_verbs(dg_str *out)
+{
+    for (const dg_verb_group *g = dg_verb_groups; g->title; g++) {
+        dg_str_fmt(out, ".SS %s\n", g->title);
+        for (const dg_verb *const *v = g->verbs; *v; v++) {
+            dg_str_fmt(out, ".TP\n.BR detrgraph\\-%s (1)\n", (*v)->name);
+            add_text(out, (*v)->brief);
+        }
+    }
+}
+
+void dg_help_man(dg_str *out, const dg_verb *v)
+{
+    bool bold = false;
+
+    add_name(out, v);
+    dg_str_fmt(out, ".SH SYNOPSIS\n.B detrgraph %s\n", v ? v->name : "");
+    add_line(out, v ? v->args : "VERB [OPTIONS]", strlen(v ? v->args : "VERB [OPTIONS]"), &bold);
+    dg_str_add(out, v ? "" : ".br\n.B detrgraph\nVERB \\-\\-help\n.br\n.B detrgraph \\-\\-version\n");
+    dg_str_add(out, ".SH DESCRIPTION\n");
+    add_text(out, v ? v->brief : about);
+    if (v && v->doc) {
+        dg_str_add(out, ".PP\n");
+        add_text(out, v->doc);
+    }
+    if (v && v->manual) {
+        dg_str_add(out, ".PP\n");
+        add_text(out, v->manual);
+    }
+    if (!v) {
+        dg_str_add(out, ".SH VERBS\n");
+        add_verbs(out);
+    }
+    add_options(out, v ? v->options : NULL);
+    add_examples(out, v ? v->examples : first_steps);
+    add_rows(out, "EXIT STATUS", statuses);
+    if (!v) {
+        add_rows(out, "ENVIRONMENT", variables);
+        add_rows(out, "FILES", files);
+    }
+    dg_str_add(out, ".SH SEE ALSO\n");
+    dg_str_add(out, v ? ".BR detrgraph (1)\n" : ".BR xmllint (1)\n");
+}

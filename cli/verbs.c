@@ -1,0 +1,41 @@
+/* verbs.c: the table of verbs. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+#define VERBS(...) ((const dg_verb *const[]){ __VA_ARGS__, NULL })
+
+const dg_verb_group dg_verb_groups[] = {
+    { "Train, and use what was trained",
+      VERBS(&dg_verb_run, &dg_verb_evaluate, &dg_verb_predict, &dg_verb_score, &dg_verb_bench) },
+    { "Look after a run", VERBS(&dg_verb_ctl, &dg_verb_doctor, &dg_verb_key) },
+    { "Work on pipelines", VERBS(&dg_verb_validate, &dg_verb_render, &dg_verb_plan, &dg_verb_nodes) },
+    { "Write nodes", VERBS(&dg_verb_new, &dg_verb_check_node) },
+    { "Find out more", VERBS(&dg_verb_help) },
+    { 0 },
+};
+
+const dg_verb *dg_verb_find(const char *name)
+{
+    for (const dg_verb_group *g = dg_verb_groups; g->title; g++)
+        for (const dg_verb *const *v = g->verbs; *v; v++)
+            if (strcmp((*v)->name, name) == 0)
+                return *v;
+    return NULL;
+}
+
+int dg_verb_unknown(const char *name)
+{
+    const char *names[64], *near;
+    int         n = 0;
+
+    for (const dg_verb_group *g = dg_verb_groups; g->title; g++)
+        for (const dg_verb *const *v = g->verbs; *v && n < 64; v++)
+            names[n++] = (*v)->name;
+    near = dg_nearest(name, names, n);
+    fprintf(stderr, "detrgraph: there is no verb \"%s\"", name);
+    fprintf(stderr, near ? "; did you mean \"%s\"?\n" : "\n", near);
+    fprintf(stderr, "detrgraph --help lists them\n");
+    return DG_EXIT_USAGE;
+}
