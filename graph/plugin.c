@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 
 #define ENTRY "dg_plugin_v1"
+#define NEXT_ENTRY "dg_plugin_v2"
 
 int dg_library_open(void **handle, const dg_plugin **plugin, const char *path, dg_where at,
                     dg_diag *d)
@@ -16,11 +17,13 @@ int dg_library_open(void **handle, const dg_plugin **plugin, const char *path, d
     const dg_plugin *p = dlsym(*handle, ENTRY);
 
     if (!p) {
-        rc = dg_fail(d, DG_EINPUT, at, "plugin-entry",
-                     "%s has no symbol %s: it is no plugin, or of another version of the interface",
-                     path, ENTRY);
-        dg_help(d,
-                "DG_PLUGIN(\"name\", \"version\", &class, ...) of <detrgraph/plugin.h> defines it");
+        bool newer = dlsym(*handle, NEXT_ENTRY) != NULL;
+
+        rc = newer ? dg_fail(d, DG_EINPUT, at, "plugin-entry",
+                             "%s is a plugin of a newer interface, %s; this program knows %s", path, NEXT_ENTRY, ENTRY)
+                   : dg_fail(d, DG_EINPUT, at, "plugin-entry", "%s has no symbol %s: it is no plugin", path, ENTRY);
+        dg_help(d, newer ? "use a detrgraph as new as the plugin's headers, or compile the plugin with the headers of this one"
+                         : "DG_PLUGIN(\"name\", \"version\", &class, ...) of <detrgraph/plugin.h> defines it");
     } else if (p->size < sizeof *p || !p->name || !p->version || !p->classes) {
         rc = dg_fail(d, DG_EINPUT, at, "plugin-size",
                      "%s: its entry has %u bytes, this program expects %zu", path, p->size,

@@ -290,23 +290,36 @@ static void check_class(checker *k)
     check_rules(k);
 }
 
+/* Rows only grow at their end: an older, shorter one is understood, a longer one says more than this program knows. Tables
+ * of ports, attributes and rules have no room to grow. */
+static int check_sizes(const dg_node_class *c, dg_where at, dg_diag *d)
+{
+    bool rules = c->size > offsetof(dg_node_class, rule_size) && c->rules;
+    int  rc = 0;
+
+    if (c->size > sizeof *c) {
+        rc = dg_fail(d, DG_EINPUT, at, "class-size",
+                     "a class was compiled with newer headers: its row has %u bytes, this program knows %zu", c->size, sizeof *c);
+        dg_help(d, "use a detrgraph as new as the plugin's headers, or compile the plugin with the headers of this one");
+    } else if (c->size < offsetof(dg_node_class, check) || c->port_size != sizeof(dg_port) || c->attr_size != sizeof(dg_attr) ||
+               (rules && c->rule_size != sizeof(dg_rule))) {
+        rc = dg_fail(d, DG_EINPUT, at, "class-size",
+                     "a class was compiled with other headers: its class, ports, attributes and rules have %u, %u, %u and %u bytes, "
+                     "this program has %zu, %zu, %zu and %zu",
+                     c->size, c->port_size, c->attr_size, rules ? c->rule_size : 0, sizeof *c, sizeof(dg_port), sizeof(dg_attr),
+                     rules ? sizeof(dg_rule) : 0);
+        dg_help(d, "compile the plugin again with this version's headers");
+    }
+    return rc;
+}
+
 static int add(dg_registry *r, const dg_node_class *c, dg_where at, dg_diag *d)
 {
     checker k = { r, c, at, d, 0 };
+    int     rc = check_sizes(c, at, d);
 
-    if (c->size > sizeof *c || c->size < offsetof(dg_node_class, check) ||
-        c->port_size != sizeof(dg_port) || c->attr_size != sizeof(dg_attr) ||
-        (c->size > offsetof(dg_node_class, rule_size) && c->rules &&
-         c->rule_size != sizeof(dg_rule))) {
-        int rc = dg_fail(d, DG_EINPUT, at, "class-size",
-                         "a class was compiled with rows of %u, %u and %u bytes, this program has "
-                         "%zu, %zu and %zu",
-                         c->size, c->port_size, c->attr_size, sizeof *c, sizeof(dg_port),
-                         sizeof(dg_attr));
-
-        dg_help(d, "compile the plugin again with this version's headers");
+    if (rc < 0)
         return rc;
-    }
     if (c->size < sizeof *c) { /* an older, shorter row: what it lacks is absent */
         dg_node_class *whole = DG_NEW(r->arena, dg_node_class);
 

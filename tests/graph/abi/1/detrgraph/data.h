@@ -1,0 +1,255 @@
+/* data.h: images, objects and samples; COCO data sets and COCO scores. What loader, augment,
+ * batch and evaluate nodes are written with.
+ *
+ * Pixels are 8-bit RGB, rows top down without gaps. Boxes are x1, y1, x2, y2 in pixels of the
+ * image beside them; a pixel's left edge is its index, so a whole image is 0, 0, w, h. Functions
+ * that change an image in place cannot fail; functions that make one take the scratch it is to
+ * live in. None draws random numbers: factors and offsets are the caller's. */
+#ifndef DETRGRAPH_DATA_H
+#define DETRGRAPH_DATA_H
+
+#include <detrgraph/core.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- memory -------------------------------------------------------------------------------- */
+
+/* Memory of one sample or one batch on its way: grows while nodes work, is forgotten at once and
+ * used again. One thread at a time. */
+typedef struct dg_scratch dg_scratch;
+
+/* max_bytes: what it may hold at most; 0 for no limit. NULL when there is no memory at all. */
+DG_PUBLIC dg_scratch *dg_scratch_open(size_t max_bytes);
+DG_PUBLIC void        dg_scratch_close(dg_scratch **s);
+/* Forgets every piece; the memory stays for the next sample. */
+DG_PUBLIC void dg_scratch_reset(dg_scratch *s);
+/* Not zeroed, aligned to 64; NULL where the limit or the machine ends. */
+DG_PUBLIC void  *dg_scratch_alloc(dg_scratch *s, size_t bytes) DG_MUST_USE;
+DG_PUBLIC size_t dg_scratch_bytes(const dg_scratch *s);
+
+/* ---- images -------------------------------------------------------------------------------- */
+
+typedef struct dg_image {
+    int      w, h;
+    uint8_t *rgb; /* h rows of 3 w bytes; belongs to the scratch */
+} dg_image;
+
+enum { DG_IMAGE_MAX_SIDE = 32768, DG_IMAGE_MAX_PIXELS = 256 << 20 };
+
+/* A black image. Fails with "image-size" or "image-memory". */
+DG_PUBLIC int dg_image_new(dg_image *out, dg_scratch *s, int w, int h, dg_diag *d) DG_MUST_USE;
+DG_PUBLIC int dg_image_copy(dg_image *out, dg_scratch *s, const dg_image *in,
+                            dg_diag *d) DG_MUST_USE;
+
+/* Reads a JPEG or PNG, told apart by content, upright (EXIF orientation applied). Gray, palette,
+ * alpha (dropped), 16 bit (high byte), CMYK and YCCK become RGB as Pillow's convert("RGB") makes
+ * it. */
+DG_PUBLIC int dg_image_read(dg_image *out, dg_scratch *s, const char *path, dg_diag *d) DG_MUST_USE;
+/* The same from memory; name is what errors call it. */
+DG_PUBLIC int dg_image_decode(dg_image *out, dg_scratch *s, const void *bytes, size_t n,
+                              const char *name, dg_diag *d) DG_MUST_USE;
+/* Width and height of the upright image, from the file's header alone. */
+DG_PUBLIC int dg_image_size(int *w, int *h, const char *path, dg_diag *d) DG_MUST_USE;
+
+/* Antialiased bilinear (triangle filter scaled by the reduction), bit for bit as Pillow does it. */
+DG_PUBLIC int dg_image_resize(dg_image *out, dg_scratch *s, const dg_image *in, int w, int h,
+                              dg_diag *d) DG_MUST_USE;
+DG_PUBLIC int dg_image_resize_nearest(dg_image *out, dg_scratch *s, const dg_image *in, int w,
+                                      int h, dg_diag *d) DG_MUST_USE;
+/* Source index of output i when n_in become n_out: floor(i * n_in / n_out) with the ratio in
+ * single precision, as the reference's collate does it. That ratio rounds down for some sizes
+ * (640 -> 736: output 69 takes 59, not 60). */
+DG_PUBLIC int dg_nearest_index(int i, int n_in, int n_out);
+
+DG_PUBLIC int dg_image_crop(dg_image *out, dg_scratch *s, const dg_image *in, int x, int y, int w,
+                            int h, dg_diag *d) DG_MUST_USE;
+/* A canvas w x h of one colour with the image at (x, y), which must lie inside. */
+DG_PUBLIC int dg_image_paste(dg_image *out, dg_scratch *s, const dg_image *in, int w, int h, int x,
+                             int y, const uint8_t fill[3], dg_diag *d) DG_MUST_USE;
+DG_PUBLIC void dg_image_flip(dg_image *im); /* left and right */
+
+/* Photometric changes in Pillow's 8-bit arithmetic; factor 1 (hue: shift 0) leaves the image as
+ * it is. */
+DG_PUBLIC void dg_image_brightness(dg_image *im, double factor); /* away from black */
+DG_PUBLIC void dg_image_contrast(dg_image *im, double factor);   /* from the image's mean gray */
+DG_PUBLIC void dg_image_saturation(dg_image *im, double factor); /* from each pixel's gray */
+/* shift: -0.5 to 0.5 of the colour circle, in steps of 1/255 towards 0. */
+DG_PUBLIC void dg_image_hue(dg_image *im, double shift);
+/* New channel k is old channel order[k]. */
+DG_PUBLIC void dg_image_channels(dg_image *im, const int order[3]);
+
+/* value / 255 in single precision, [h, w, 3], correctly rounded. */
+DG_PUBLIC void dg_image_to_f32(float *out, const dg_image *im);
+
+/* ---- samples ------------------------------------------------------------------------------- */
+
+typedef struct dg_box {
+    double x1, y1, x2, y2;
+} dg_box;
+
+typedef struct dg_object {
+    dg_box box;
+    int    label; /* 0 .. classes - 1 */
+    bool   crowd;
+    double area;  /* of the object or its mask, as in the file, in the original image's pixels */
+} dg_object;
+
+/* One image with its objects. Everything it points to belongs to scratch. */
+typedef struct dg_sample {
+    size_t      size;     /* sizeof(dg_sample) of who made it */
+    uint64_t    index;    /* global sample index of the run: the key of random draws */
+    int         item;     /* index in the data set */
+    int64_t     image_id; /* as in the annotation file */
+    const char *path;
+    int         orig_w, orig_h; /* upright, before any augmentation */
+    dg_image    image;
+    int         n_objects;
+    dg_object  *objects;
+    dg_scratch *scratch;
+} dg_sample;
+
+/* Image and boxes together. */
+DG_PUBLIC int  dg_sample_resize(dg_sample *sm, int w, int h, dg_diag *d) DG_MUST_USE;
+DG_PUBLIC int  dg_sample_paste(dg_sample *sm, int w, int h, int x, int y, const uint8_t fill[3],
+                               dg_diag *d) DG_MUST_USE;
+/* Boxes are cut to the crop; those whose centre is not strictly inside it become 0,0,0,0, as the
+ * reference leaves them for sanitize to drop. */
+DG_PUBLIC int  dg_sample_crop(dg_sample *sm, int x, int y, int w, int h, dg_diag *d) DG_MUST_USE;
+DG_PUBLIC void dg_sample_flip(dg_sample *sm);
+/* Drops objects narrower or lower than min_size pixels or reaching outside the image; returns
+ * how many. */
+DG_PUBLIC int  dg_sample_sanitize(dg_sample *sm, double min_size);
+
+DG_PUBLIC double dg_box_iou(dg_box a, dg_box b); /* 0 where both are empty */
+
+/* ---- COCO data sets ------------------------------------------------------------------------ */
+
+/* An annotation file's index; read-only after open, shared by threads. */
+typedef struct dg_coco dg_coco;
+
+typedef struct dg_coco_class {
+    int64_t     id; /* category id of the file */
+    const char *name;
+} dg_coco_class;
+
+typedef struct dg_coco_image {
+    int64_t     id;
+    const char *file_name;
+    int         w, h;
+    int64_t     first; /* its annotations: first .. first + n - 1 */
+    int         n;
+} dg_coco_image;
+
+typedef struct dg_coco_annotation {
+    int64_t id;
+    int     image, label;
+    double  x, y, w, h; /* as in the file: left, top, width, height */
+    double  area;
+    bool    crowd;
+} dg_coco_annotation;
+
+/* Images stand by ascending id, classes by ascending category id (label = place), annotations by
+ * image in the file's order. Images without annotations are kept. Every error names file, line
+ * and what was found. */
+DG_PUBLIC int  dg_coco_open(dg_coco **out, const char *path, dg_diag *d) DG_MUST_USE;
+DG_PUBLIC void dg_coco_close(dg_coco **c);
+
+DG_PUBLIC const char *dg_coco_path(const dg_coco *c);
+DG_PUBLIC int         dg_coco_n_images(const dg_coco *c);
+DG_PUBLIC int         dg_coco_n_classes(const dg_coco *c);
+DG_PUBLIC int64_t     dg_coco_n_annotations(const dg_coco *c);
+DG_PUBLIC const dg_coco_image      *dg_coco_image_at(const dg_coco *c, int i);
+DG_PUBLIC const dg_coco_class      *dg_coco_class_at(const dg_coco *c, int label);
+DG_PUBLIC const dg_coco_annotation *dg_coco_annotation_at(const dg_coco *c, int64_t i);
+DG_PUBLIC int dg_coco_find_image(const dg_coco *c, int64_t id);    /* -1 where there is none */
+DG_PUBLIC int dg_coco_find_class(const dg_coco *c, int64_t id);    /* label, or -1 */
+
+/* The training rule for one image: no crowds, boxes cut to the image, empty ones dropped.
+ * Returns how many objects were written; room for dg_coco_image_at(i)->n is enough. */
+DG_PUBLIC int dg_coco_objects(dg_object *out, const dg_coco *c, int i);
+
+/* Reads image i of the set from folder with its objects into *out. sm->index is left to the
+ * caller. An image is turned upright unless the annotations' width and height say that they mean
+ * the stored, unturned pixels; any other disagreement of size is the error "image-differs". */
+DG_PUBLIC int dg_coco_sample(dg_sample *out, dg_scratch *s, const dg_coco *c, int i,
+                             const char *folder, dg_diag *d) DG_MUST_USE;
+/* The checks of dg_coco_sample on the file's header alone. */
+DG_PUBLIC int dg_coco_probe(const dg_coco *c, int i, const char *folder, dg_diag *d) DG_MUST_USE;
+
+/* What stands in a data set, and what the training rule does to it. */
+typedef enum dg_box_fault { DG_BOX_EMPTY, DG_BOX_OUTSIDE, DG_BOX_CUT } dg_box_fault;
+
+typedef struct dg_bad_box {
+    dg_box_fault fault;
+    int64_t      annotation; /* index */
+} dg_bad_box;
+
+enum { DG_REPORT_NAMED = 10 };
+
+typedef struct dg_data_report {
+    size_t     size;
+    int        n_images, n_empty;   /* empty: no object left for training */
+    int        n_classes;
+    int64_t    n_objects;           /* left for training */
+    int64_t    n_crowd;             /* kept for evaluation, not trained on */
+    int64_t    n_degenerate;        /* no width or no height: dropped */
+    int64_t    n_outside;           /* wholly outside the image: dropped */
+    int64_t    n_cut;               /* reach more than a pixel outside: cut to the image */
+    int        n_named;
+    dg_bad_box named[DG_REPORT_NAMED];
+    int        most_objects, most_objects_image;
+    const int64_t *per_class;       /* objects left for training by label; belongs to the index */
+} dg_data_report;
+
+DG_PUBLIC const dg_data_report *dg_coco_report(const dg_coco *c);
+
+/* ---- COCO scores --------------------------------------------------------------------------- */
+
+typedef struct dg_detection {
+    int    image, label;
+    double x, y, w, h;
+    double score;
+} dg_detection;
+
+/* Places of the 12 numbers; dg_score_name gives "AP", "AP50", "AP75", "APs", ... */
+enum {
+    DG_AP, DG_AP50, DG_AP75, DG_AP_SMALL, DG_AP_MEDIUM, DG_AP_LARGE,
+    DG_AR1, DG_AR10, DG_AR100, DG_AR_SMALL, DG_AR_MEDIUM, DG_AR_LARGE,
+    DG_N_SCORES,
+};
+enum { DG_SCORE_IOUS = 10, DG_SCORE_RECALLS = 101, DG_SCORE_AREAS = 4 };
+
+typedef struct dg_score dg_score;
+
+/* COCO bbox evaluation, equal to the official evaluator. Truths: n_truths annotations (image,
+ * label, box, area and crowd are read), in any order; of equal detections the earlier counts
+ * first. Numbers without a truth behind them are -1. */
+DG_PUBLIC int dg_score_open(dg_score **out, int n_images, int n_classes,
+                            const dg_coco_annotation *truths, int64_t n_truths,
+                            const dg_detection *detections, int64_t n_detections,
+                            dg_diag *d) DG_MUST_USE;
+DG_PUBLIC void        dg_score_close(dg_score **s);
+DG_PUBLIC const char *dg_score_name(int which);
+DG_PUBLIC double      dg_score_number(const dg_score *s, int which);
+DG_PUBLIC double      dg_score_class_ap(const dg_score *s, int label); /* of one class, or -1 */
+DG_PUBLIC double      dg_score_class_ap50(const dg_score *s, int label);
+/* Interpolated precision at recall 0, 0.01, .. 1 of a class; iou 0..9 is 0.50 .. 0.95; area 0..3
+ * is all, small, medium, large. 101 numbers, all -1 where the class has no truth. */
+DG_PUBLIC const double *dg_score_curve(const dg_score *s, int label, int iou, int area);
+
+/* All annotations of an index, as dg_score_open takes them. */
+DG_PUBLIC const dg_coco_annotation *dg_coco_annotations(const dg_coco *c);
+
+/* Writes detections as a COCO result file, one object a line, with the file's own image and
+ * category ids: image_ids by dg_detection.image, classes by label. The file appears whole or not
+ * at all. */
+DG_PUBLIC int dg_results_write(const char *path, const dg_detection *detections, int64_t n,
+                               const int64_t *image_ids, const dg_coco_class *classes,
+                               dg_diag *d) DG_MUST_USE;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
