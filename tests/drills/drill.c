@@ -1,5 +1,5 @@
 /* drill.c: a plugin for drills: <drill.net>, a detector of a few hundred weights that trains a step in a millisecond, and in
- * it a fault on order: at one step one rank kills or stops itself, leaves, fails, makes a NaN, or takes its time. A fault
+ * it a fault on order: at one step one rank kills or stops itself, kills its launcher, leaves, fails, makes a NaN, or takes its time. A fault
  * happens once: the file `once` is made when it does, and while it is there nothing happens. <drill.loss> goes with it. */
 #define _GNU_SOURCE
 #include <detrgraph/kernel.h>
@@ -16,7 +16,7 @@
 
 /* ---- the fault: an op that copies x, and has its moment -------------------------------------------------------------- */
 
-enum { NONE, KILL, STOP, EXIT, SEGV, ERROR, NAN_OUT, SLEEP };
+enum { NONE, KILL, STOP, EXIT, SEGV, ERROR, NAN_OUT, SLEEP, ORPHAN };
 
 typedef struct fault_attr {
     int64_t what, step, rank, batch, ranks;
@@ -50,6 +50,7 @@ static int happen(const fault_attr *f, const dg_tensor *y)
     switch (f->what) {
     case KILL: raise(SIGKILL); break;
     case STOP: raise(SIGSTOP); break;
+    case ORPHAN: kill(getppid(), SIGKILL); break;
     case EXIT: _exit(3);
     case SEGV: signal(SIGSEGV, SIG_DFL); raise(SIGSEGV); break;
     case ERROR: return -DG_EIO;
@@ -116,7 +117,7 @@ static const dg_port net_ports[] = {
     { 0 },
 };
 static const dg_attr net_attrs[] = {
-    DG_ENUM(net_conf, what, 0, "none|kill|stop|exit|segv|error|nan|sleep", "the fault"),
+    DG_ENUM(net_conf, what, 0, "none|kill|stop|exit|segv|error|nan|sleep|orphan", "the fault"),
     DG_INT(net_conf, step, 5, 0, 1e9, "steps finished before it"),
     DG_INT(net_conf, rank, 0, 0, 1e6, "whose"),
     DG_INT(net_conf, batch, 1, 1, 1e6, "batch of a rank"),
@@ -192,21 +193,26 @@ static const dg_node_class loss = {
 /* ---- augment: what a loader's thread may do wrong ---------------------------------------------------------------------- */
 
 typedef struct crop_conf {
-    int64_t image, drops;
+    int64_t     image, drops;
+    const char *once;
 } crop_conf;
 
 static const dg_port crop_ports[] = { DG_IN("in", "samples", "samples"), DG_OUT("out", "samples", "the same"), { 0 } };
 static const dg_attr crop_attrs[] = { DG_INT(crop_conf, image, -1, -1, 1e9, "this image fails"),
-                                      DG_INT(crop_conf, drops, -1, -1, 1e9, "this one is dropped"), { 0 } };
+                                      DG_INT(crop_conf, drops, -1, -1, 1e9, "this one is dropped"),
+                                      DG_STR(crop_conf, once, "", "file that is made when it happens"), { 0 } };
 
 static int crop_item(const void *conf, dg_sample *sm, dg_draw *draw, const dg_clock *clock, dg_diag *d)
 {
+    const crop_conf *c = conf;
+
     (void)draw, (void)clock;
-    if (sm->image_id == ((const crop_conf *)conf)->drops)
-        return 1;
-    return sm->image_id == ((const crop_conf *)conf)->image
-               ? dg_fail(d, DG_EINPUT, DG_NOWHERE, "drill-crop", "image %lld cannot be cropped", (long long)sm->image_id)
-               : 0;
+    if (sm->image_id != c->drops && sm->image_id != c->image)
+        return 0;
+    (void)first_time(c->once);
+    return sm->image_id == c->drops
+               ? 1
+               : dg_fail(d, DG_EINPUT, DG_NOWHERE, "drill-crop", "image %lld cannot be cropped", (long long)sm->image_id);
 }
 
 static const dg_node_class crop = {

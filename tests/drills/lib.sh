@@ -14,17 +14,25 @@ fi
 
 now() { echo "${EPOCHREALTIME/,/.}"; }
 
-# begin NAME ARGUMENTS...: a run in the background, $run its launcher; every line of its output stands in NAME.log after the
-# time when it came
-begin() {
-  local name=$1
-  shift
-  rm -rf "${name:?}" "$name.log" "$name.once" "$name.pid"
-  { exec "$detrgraph" run drill.xml --out "$name" --set once="$dir/$name.once" "$@" 2>&1 & echo $! >"$name.pid"; wait $! 2>/dev/null; echo "ended with $?"; } |
+# start NAME FOLDER COMMAND...: a command in the background, $run its process; every line of its output stands in NAME.log after
+# the time when it came
+start() {
+  local name=$1 folder=$2
+  shift 2
+  rm -f "$name.log" "$name.pid"
+  { cd "$folder" && exec "$@" 2>&1 & echo $! >"$name.pid"; wait $! 2>/dev/null; echo "ended with $?"; } |
     while IFS= read -r line; do printf '%s %s\n' "$(now)" "$line"; done >"$name.log" &
   reader=$!
   until [ -s "$name.pid" ]; do sleep 0.01; done
   run=$(cat "$name.pid")
+}
+
+# begin NAME ARGUMENTS...: a run in the background
+begin() {
+  local name=$1
+  shift
+  rm -rf "${name:?}" "$name.once"
+  start "$name" . "$detrgraph" run drill.xml --out "$name" --set once="$dir/$name.once" "$@"
 }
 
 # finish NAME: waits for the end of a run; its exit code
@@ -50,8 +58,10 @@ reach() {
   return 1
 }
 
-# message NAME ID: when the error of this id was printed, or nothing
-message() { grep -m1 -F "error[$2]" "$1.log" | cut -d' ' -f1; }
+# said NAME PATTERN: when the first line that matches was printed, or nothing; message: the error of this id; ended: the launcher
+said() { grep -s -m1 -E -- "$2" "$1.log" | cut -d' ' -f1; }
+message() { said "$1" "error\[$2\]"; }
+ended() { said "$1" '^[0-9.]+ ended with'; }
 since() { awk -v a="$1" -v b="$2" 'BEGIN { if (a == "" || b == "") print "never"; else printf "%.3f\n", b - a }'; } # FROM TO
 
 # gone PID...: waits until none of the processes is there; when that was, or nothing after 10 s
@@ -75,10 +85,21 @@ losses() { sed -nE 's/.*"loss":([-0-9.e+]+).*/\1/p' "$1/metrics.jsonl"; }
 # saved NAME: the step of its last checkpoint
 saved() { basename "$(readlink "$1/checkpoints/last" 2>/dev/null)" | sed 's/step-0*//'; }
 
-# nothing_left: processes of this folder, shared memory
+# nothing_left: what no run may leave in this folder or on this machine once it is over: processes; segments of shared memory;
+# sockets (in namespaces of its own, where all are ours); locks; a control file; files that were not finished
 nothing_left() {
-  for line in /proc/[0-9]*/cmdline; do
-    tr '\0' ' ' <"$line" 2>/dev/null | grep -F "detrgraph run drill.xml --out" | grep -F "$dir"
+  local file pid
+  for file in /proc/[0-9]*; do
+    pid=${file#/proc/}
+    case $(readlink "$file/exe" 2>/dev/null)=$(readlink "$file/cwd" 2>/dev/null) in *detrgraph*="$dir"*) echo "process $pid" ;; esac
   done
-  ls /dev/shm 2>/dev/null | grep -i detrgraph || true
+  if [ "${DRILLS_ALONE:-}" ]; then
+    find /dev/shm -mindepth 1 -printf 'shared memory %p\n'
+    sed '1d; s/^/socket /' /proc/net/unix
+    awk 'FNR > 1 && $10 > 0 { print "socket " $2 " to " $3 }' /proc/net/tcp /proc/net/tcp6 2>/dev/null
+  else
+    find /dev/shm -iname '*detrgraph*' -printf 'shared memory %p\n' 2>/dev/null
+  fi
+  command -v flock >/dev/null && find "$dir" -name run.log ! -exec flock -n {} true \; -printf 'locked %p\n'
+  find "$dir" \( -name control -o -name '*.tmp*' \) -printf 'file %p\n'
 }
