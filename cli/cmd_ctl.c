@@ -19,7 +19,7 @@ static bool understood(const dg_words *w)
 
     if ((set && w->n == 3) || (w->n == 2 && (strcmp(verb, "status") == 0 || strcmp(verb, "save") == 0 || strcmp(verb, "stop") == 0)))
         return true;
-    fprintf(stderr, "detrgraph ctl: status, save, stop or set lr=NUMBER is expected after the run's folder\n");
+    fprintf(stderr, "detrgraph ctl: status, save, stop, set lr=NUMBER or set lr=schedule is expected after the run's folder\n");
     return false;
 }
 
@@ -54,13 +54,14 @@ static const dg_example examples[] = {
 
 const dg_verb dg_verb_ctl = {
     .name = "ctl",
-    .args = "RUN status|save|stop|set [lr=NUMBER]",
+    .args = "RUN status|save|stop|set [lr=NUMBER|lr=schedule]",
     .brief = "Talks to a running job.",
     .doc = "RUN is the run's folder; its file control, which only its owner can read, says where the job listens.\n"
            "  status          where every rank is\n"
            "  save            writes a checkpoint after the step\n"
            "  stop            saves and stops after the step, as Ctrl-C does\n"
-           "  set lr=NUMBER   this learning rate from the next step on, for the group that the log shows; others in proportion",
+           "  set lr=NUMBER   this learning rate from the next step on, for the group that the log shows; others in proportion;\n"
+           "                  it is saved with the run, and holds until lr=schedule",
     .examples = examples,
     .options = options,
     .size = sizeof(opts),

@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "cli/cli.h"
-#include "runtime/launch.h"
+#include "runtime/keyfile.h"
 
 typedef struct opts {
     bool none;
@@ -13,7 +13,7 @@ static const dg_option options[] = { { 0 } };
 static int run(const void *given, const dg_words *words, dg_arena *a)
 {
     dg_diag *d = dg_diag_open();
-    int      rc = dg_launch_make_key(words->v[0], d);
+    int      rc = dg_key_file_make(words->v[0], d);
 
     (void)given, (void)a;
     if (rc < 0)

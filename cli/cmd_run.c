@@ -33,7 +33,7 @@ static const dg_option options[] = {
     { "ranks", DG_OPTION_INT, offsetof(opts, ranks), "N", NULL, "processes that train together (1)" },
     { "max-restarts", DG_OPTION_INT, offsetof(opts, max_restarts), "K", NULL,
       "when a rank is lost, start again from the last checkpoint, at most K times (0)" },
-    { "elastic", DG_OPTION_FLAG, offsetof(opts, elastic), NULL, NULL, "start again with one rank fewer, and the same batch over all ranks" },
+    { "elastic", DG_OPTION_FLAG, offsetof(opts, elastic), NULL, NULL, "start again without the rank or machine that was lost, and the same batch over all ranks" },
     { "nodes", DG_OPTION_STR, offsetof(opts, nodes), "N", NULL, "machines that train together, each with --ranks; slurm: as srun says" },
     { "node-rank", DG_OPTION_INT, offsetof(opts, node_rank), "I", NULL, "which of them this is, from 0" },
     { "coordinator", DG_OPTION_STR, offsetof(opts, coordinator), "HOST:PORT", NULL,
@@ -209,10 +209,6 @@ static bool read_machines(const opts *o, dg_launch_options *l, dg_arena *a)
                 (long long)l->node, (long long)l->nodes, (long long)l->ranks, DG_MAX_RANKS);
         return false;
     }
-    if (l->nodes > 1 && o->elastic) {
-        fprintf(stderr, "detrgraph run: --elastic is for the ranks of one machine\n");
-        return false;
-    }
     return true;
 }
 
@@ -228,7 +224,7 @@ static bool read_launch(const opts *o, dg_launch_options *l, dg_arena *a)
     }
     if (!read_machines(o, l, a))
         return false;
-    if (o->elastic && (l->ranks < 2 || l->max_restarts < 1)) {
+    if (o->elastic && (l->ranks * l->nodes < 2 || l->max_restarts < 1)) {
         fprintf(stderr, "detrgraph run: --elastic says how a run of several ranks starts again: it needs --ranks and --max-restarts\n");
         return false;
     }

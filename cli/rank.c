@@ -68,7 +68,8 @@ int dg_rank_open(dg_rank **out, dg_diag *d)
     r->world = (dg_world){ .rank = (int)m.rank, .ranks = (int)t->ranks, .node = (int)t->node, .nodes = (int)t->nodes,
                            .local_rank = (int)t->local_rank, .local_ranks = (int)t->local_ranks };
     r->world.first_ranks = (int)t->first_ranks;
-    r->world.least_ranks = (int)t->least_ranks;
+    r->world.machine_ranks = (int)t->machine_ranks;
+    r->world.may_lose = (int)t->may_lose;
     DG_TRY(dg_recorder_open(&recorder, (int)t->recorder_fd, d));
     r->recorder = recorder;
     DG_TRY(dg_link_open(&r->world.link, &(dg_link_conf){ .ticket = t, .rank = m.rank, .attempt = m.attempt, .recorder = recorder,

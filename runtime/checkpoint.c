@@ -54,6 +54,8 @@ static void state_text(dg_str *s, const dg_progress *p, const dg_identity *i)
     add_int(s, "index", p->index);
     add_int(s, "sample", p->sample);
     add_real(s, "minutes", p->minutes);
+    if (p->lr > 0)
+        add_real(s, "lr", p->lr);
     if (p->has_best) {
         add_real(s, "best", p->best);
         add_int(s, "best_step", p->best_step);
@@ -124,6 +126,7 @@ static int read_progress(const dg_json *o, dg_progress *p, dg_diag *d)
     DG_TRY(need_int(o, "index", &p->index, d));
     DG_TRY(need_int(o, "sample", &p->sample, d));
     p->minutes = real_or(o, "minutes", 0);
+    p->lr = fmax(0, real_or(o, "lr", 0));
     p->evaluated = (int64_t)fmax(-1, fmin(real_or(o, "evaluated", -1), (double)p->step));
     p->has_best = dg_json_get(o, "best") && dg_json_get(o, "best")->kind == DG_JSON_NUMBER;
     if (p->has_best) {

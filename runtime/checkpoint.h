@@ -13,6 +13,7 @@ typedef struct dg_progress {
     int64_t epoch, index;   /* the next batch: number index of the plan of this epoch */
     int64_t sample;         /* its first global sample */
     double  minutes;        /* of training, all its parts together */
+    double  lr;             /* that somebody has set; 0: the schedule's */
     int64_t evaluated;     /* the step after which all evaluations were last run; -1: none yet */
     bool    has_best;
     double  best;           /* the metric's best value, */

@@ -27,6 +27,7 @@ struct dg_coordinator {
     dg_map         *values;   /* what ranks put, in the attempt's arena */
     dg_arena       *attempt_arena;
     uint32_t        attempt;
+    dg_muster       muster;
     uint64_t        published; /* the state's changes that are out */
     int             n_unread;
     bool            closing, told;
@@ -96,12 +97,37 @@ static void give(dg_coordinator *c, const dg_peer *to, const dg_message *m)
     send_to(c, to, &reply);
 }
 
+/* A launcher is here; once the places are given out, it is told its own. It says so until then. */
+static void seat(dg_coordinator *c, const dg_peer *to, const dg_message *m)
+{
+    dg_message reply = { .kind = DG_SAY_JOIN, .attempt = m->attempt };
+    dg_seat    s;
+
+    if (m->attempt != c->muster.attempt)
+        return;
+    dg_muster_come(&c->muster, m->join.node);
+    poke(c->news_fd);
+    if (!c->muster.seated)
+        return;
+    s = dg_muster_seat(&c->muster, m->join.node);
+    reply.join.node = m->join.node;
+    reply.join.first = s.first;
+    reply.join.ranks = s.ranks;
+    reply.join.all = s.all;
+    reply.join.machines = s.machines;
+    send_to(c, to, &reply);
+}
+
 static void take(dg_coordinator *c, const dg_peer *from, const dg_message *m, double now)
 {
     bool rank = strcmp(from->who, "rank") == 0;
 
     if (m->kind == DG_SAY_ASK) {
         answer(c, from, m, now);
+        return;
+    }
+    if (rank && m->kind == DG_SAY_JOIN) {
+        seat(c, from, m);
         return;
     }
     if (!rank || !c->roster || m->attempt != c->attempt)
@@ -207,6 +233,7 @@ int dg_coordinator_open(dg_coordinator **out, const dg_coordinator_conf *conf, d
     *out = c;
     c->arena = a;
     c->conf = *conf;
+    dg_muster_open(&c->muster, a, conf->nodes, conf->ranks);
     c->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     c->news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     c->admitted[0] = (dg_admitted){ conf->rank_key, "rank" };
@@ -264,13 +291,13 @@ int dg_coordinator_fd(const dg_coordinator *c)
     return c->news_fd;
 }
 
-void dg_coordinator_begin(dg_coordinator *c, int ranks, uint32_t attempt)
+/* The lock is held. */
+static void begin(dg_coordinator *c, int ranks, uint32_t attempt)
 {
     dg_roster_conf conf = { .ranks = ranks, .attempt = attempt, .lost_after_s = c->conf.lost_after_s, .env = c->conf.env,
                             .look = c->conf.look, .ctx = c->conf.ctx };
     uint64_t       changed;
 
-    pthread_mutex_lock(&c->lock);
     if (c->roster && dg_roster_state(c->roster, &changed)->lr_from >= 0)
         conf.lr = dg_roster_state(c->roster, &changed)->lr;
     forget_attempt(c);
@@ -280,8 +307,43 @@ void dg_coordinator_begin(dg_coordinator *c, int ranks, uint32_t attempt)
     c->attempt = attempt;
     c->published = 0;
     c->told = false;
-    pthread_mutex_unlock(&c->lock);
     poke(c->wake_fd);
+}
+
+void dg_coordinator_begin(dg_coordinator *c, int ranks, uint32_t attempt)
+{
+    pthread_mutex_lock(&c->lock);
+    begin(c, ranks, attempt);
+    pthread_mutex_unlock(&c->lock);
+}
+
+void dg_coordinator_call(dg_coordinator *c, uint32_t attempt)
+{
+    pthread_mutex_lock(&c->lock);
+    dg_muster_call(&c->muster, attempt, c->roster);
+    pthread_mutex_unlock(&c->lock);
+}
+
+bool dg_coordinator_gathered(dg_coordinator *c)
+{
+    bool all;
+
+    pthread_mutex_lock(&c->lock);
+    all = dg_muster_complete(&c->muster);
+    pthread_mutex_unlock(&c->lock);
+    return all;
+}
+
+dg_seat dg_coordinator_seat(dg_coordinator *c)
+{
+    dg_seat own;
+
+    pthread_mutex_lock(&c->lock);
+    dg_muster_close(&c->muster);
+    own = dg_muster_seat(&c->muster, 0);
+    begin(c, own.all, c->muster.attempt);
+    pthread_mutex_unlock(&c->lock);
+    return own;
 }
 
 void dg_coordinator_gone(dg_coordinator *c, int rank, int status)

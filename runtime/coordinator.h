@@ -3,7 +3,7 @@
 #ifndef DG_RUNTIME_COORDINATOR_H
 #define DG_RUNTIME_COORDINATOR_H
 
-#include "runtime/roster.h"
+#include "runtime/muster.h"
 #include "runtime/socket.h"
 
 typedef struct dg_coordinator dg_coordinator;
@@ -13,6 +13,7 @@ typedef struct dg_coordinator_conf {
     const dg_key_pair *server;
     const char *rank_key, *ctl_key;      /* public keys that may come in */
     double      lost_after_s;
+    int         nodes, ranks;            /* machines, and how many ranks each has at first */
     const dg_env *env;
     bool      (*look)(void *ctx, int rank, dg_arena *a, dg_beat *out); /* as dg_roster_conf has it; called in the thread */
     void       *ctx;
@@ -25,6 +26,11 @@ const char *dg_coordinator_events(const dg_coordinator *c);
 
 /* From the launcher's thread. begin starts an attempt with so many ranks and forgets the one before. */
 void dg_coordinator_begin(dg_coordinator *c, int ranks, uint32_t attempt);
+/* For another attempt on those machines that are still there: call, and once all have gathered or enough time has passed, seat,
+ * which begins it. Each launcher that has come is told its seat. */
+void dg_coordinator_call(dg_coordinator *c, uint32_t attempt);
+bool dg_coordinator_gathered(dg_coordinator *c);
+dg_seat dg_coordinator_seat(dg_coordinator *c); /* the first machine's own */
 void dg_coordinator_gone(dg_coordinator *c, int rank, int status);
 void dg_coordinator_ask(dg_coordinator *c, const char *verb, const char *text);
 void dg_coordinator_end(dg_coordinator *c, const char *reason);

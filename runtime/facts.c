@@ -7,6 +7,8 @@
 
 #include "graph/expand.h"
 
+const char dg_fact_rate[] = "learning rate that was set";
+
 typedef struct list {
     dg_arena *a;
     DG_VEC(dg_row) rows;
@@ -109,6 +111,8 @@ dg_rows dg_facts_of_data(const dg_run *run, const dg_identity *id, int64_t n_ite
     add(&l, "digest of the data set", dg_printf(a, "%016llx", (unsigned long long)id->data));
     add(&l, "batches of an epoch", dg_printf(a, "%lld", (long long)id->per_epoch));
     add(&l, "batch", dg_printf(a, "%lld", (long long)id->batch));
+    if (run->progress.lr > 0)
+        add(&l, dg_fact_rate, dg_printf(a, "%g", run->progress.lr));
     add(&l, "where it begins", dg_printf(a, "step %lld, batch %lld", (long long)run->progress.step, (long long)run->progress.batch));
     return (dg_rows){ l.rows.n, l.rows.items };
 }

@@ -10,6 +10,9 @@
 dg_rows dg_facts_of_pipeline(const dg_run *run, dg_arena *a);
 dg_rows dg_facts_of_data(const dg_run *run, const dg_identity *identity, int64_t n_items, dg_arena *a);
 
+/* The name of the fact that a learning rate was set before the run was resumed; its value is the rate. */
+extern const char dg_fact_rate[];
+
 /* Rank by rank against rank 0: the first difference is an error, DG-DIGEST or DG-DEVICE. */
 int dg_facts_compare(const dg_rows *facts, int ranks, const char *const *hosts, dg_diag *d) DG_MUST_USE;
 

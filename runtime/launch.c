@@ -19,9 +19,10 @@
 #include "runtime/coordinator.h"
 #include "runtime/crew.h"
 #include "runtime/entrance.h"
+#include "runtime/keyfile.h"
 #include "runtime/link.h"
 
-static const double GRACE_S = 2, SETTLE_S = 1, COME_BACK_S = 60;
+static const double GRACE_S = 2, SETTLE_S = 1, COME_BACK_S = 60, GATHER_S = 5;
 
 typedef struct launcher {
     const dg_launch_conf *c;
@@ -32,7 +33,7 @@ typedef struct launcher {
     const char     *commands, *events; /* endpoints, as ranks are told */
     dg_crew        *crew;
     struct pollfd  *fds;
-    int             n;           /* processes of this attempt */
+    dg_seat         seat;        /* of this attempt: the processes here, and all */
     uint32_t        attempt;
     int             signal_fd, news_fd; /* news_fd: of the link */
     int             n_signals;
@@ -54,65 +55,16 @@ static bool controlled(const launcher *l)
     return l->coordinator || l->link;
 }
 
-/* ---- keys of several machines ---------------------------------------------------------------------------------------- */
-
-enum { KEY_FILE = 2 * (DG_KEY_TEXT - 1) + 2 }; /* two secrets, a line each */
-
-int dg_launch_make_key(const char *path, dg_diag *d)
-{
-    dg_key_pair server, ranks;
-    char        text[KEY_FILE + 1];
-    int         fd, rc;
-
-    DG_TRY(dg_key_make(&server, d));
-    DG_TRY(dg_key_make(&ranks, d));
-    snprintf(text, sizeof text, "%s\n%s\n", server.secret_key, ranks.secret_key);
-    fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0 || write(fd, text, KEY_FILE) != KEY_FILE)
-        rc = dg_fail(d, DG_EIO, (dg_where){ .file = path }, "key-file", "the key cannot be written: %s",
-                     strerror_r(errno, (char[128]){ 0 }, 128));
-    if (fd >= 0)
-        close(fd);
-    explicit_bzero(text, sizeof text);
-out:
-    explicit_bzero(&server, sizeof server);
-    explicit_bzero(&ranks, sizeof ranks);
-    return rc;
-}
-
-static int read_key(launcher *l, dg_diag *d)
-{
-    char  *text = NULL;
-    size_t n, line = DG_KEY_TEXT; /* with its newline */
-    int    rc;
-
-    DG_TRY(dg_file_read(&text, &n, l->c->key, 4096, d));
-    if (n != KEY_FILE || text[line - 1] != '\n') {
-        rc = dg_fail(d, DG_EINPUT, (dg_where){ .file = l->c->key }, "key-file", "it is no key of a run on several machines");
-        dg_help(d, "detrgraph key FILE makes one; copy it to every machine");
-        goto out;
-    }
-    memcpy(l->server.secret_key, text, line - 1);
-    memcpy(l->rank_key.secret_key, text + line, line - 1);
-    DG_TRY(dg_key_derive(&l->server, d));
-    DG_TRY(dg_key_derive(&l->rank_key, d));
-out:
-    if (text)
-        explicit_bzero(text, n);
-    dg_free(text);
-    return rc;
-}
-
 /* ---- the control plane ------------------------------------------------------------------------------------------------- */
 
 /* Ranks of this machine can be seen where they are. */
 static bool look(void *ctx, int rank, dg_arena *a, dg_beat *out)
 {
     const launcher *l = ctx;
-    int             i = rank - l->c->node * l->n;
+    int             i = rank - l->seat.first;
     uint64_t        changes;
 
-    if (i < 0 || i >= l->n)
+    if (i < 0 || i >= l->seat.ranks)
         return false;
     dg_recorder_look(dg_crew_recorder(l->crew, i), a, out, &changes);
     return true;
@@ -122,8 +74,8 @@ static int open_coordinator(launcher *l, const char *commands, const char *event
 {
     const dg_coordinator_conf conf = { .commands = commands, .events = events, .server = &l->server,
                                        .rank_key = l->rank_key.public_key, .ctl_key = l->ctl_key.public_key,
-                                       .lost_after_s = l->c->lost_after_s, .env = l->c->env,
-                                       .look = look, .ctx = l };
+                                       .lost_after_s = l->c->lost_after_s, .nodes = l->c->nodes, .ranks = l->c->ranks,
+                                       .env = l->c->env, .look = look, .ctx = l };
 
     return dg_coordinator_open(&l->coordinator, &conf, d);
 }
@@ -154,10 +106,10 @@ static void on_over(void *ctx)
 
 static int open_link(launcher *l, dg_diag *d)
 {
-    const dg_ticket    t = { .ranks = (int64_t)l->n * l->c->nodes, .alive_fd = -1, .lost_after_s = l->c->lost_after_s, .commands = l->commands,
+    const dg_ticket    t = { .ranks = l->seat.all, .alive_fd = -1, .lost_after_s = l->c->lost_after_s, .commands = l->commands,
                              .events = l->events, .server_public = l->server.public_key, .own_public = l->rank_key.public_key,
                              .own_secret = l->rank_key.secret_key };
-    const dg_link_conf conf = { .ticket = &t, .rank = (uint32_t)(l->c->node * l->n), .attempt = l->attempt, .launcher = true,
+    const dg_link_conf conf = { .ticket = &t, .rank = (uint32_t)l->seat.first, .attempt = l->attempt, .launcher = true,
                                 .on_over = on_over, .ctx = l };
 
     return dg_link_open(&l->link, &conf, d);
@@ -176,7 +128,7 @@ static int open_among_machines(launcher *l, dg_diag *d)
     if (getaddrinfo(host, colon + 1, NULL, &known) != 0)
         return dg_fail(d, DG_EIO, DG_NOWHERE, "coordinator-unknown", "--coordinator %s: this name is not known here", l->c->coordinator);
     freeaddrinfo(known);
-    DG_TRY(read_key(l, d));
+    DG_TRY(dg_key_file_read(l->c->key, &l->server, &l->rank_key, d));
     DG_TRY(dg_key_make(&l->ctl_key, d));
     if (l->c->node == 0) /* its own ranks need no network to reach it */
         host = "127.0.0.1";
@@ -193,6 +145,17 @@ out:
 
 /* ---- starting ------------------------------------------------------------------------------------------------------------ */
 
+static void begin(launcher *l)
+{
+    if (l->coordinator)
+        dg_coordinator_begin(l->coordinator, l->seat.all, l->attempt);
+}
+
+static int silent(dg_diag *d)
+{
+    return dg_fail(d, DG_EIO, DG_NOWHERE, "run-silent", "the first machine does not start the run again within %g s", COME_BACK_S);
+}
+
 /* A later attempt begins where the coordinator begins it. */
 static int await_coordinator(launcher *l, dg_diag *d)
 {
@@ -202,15 +165,7 @@ static int await_coordinator(launcher *l, dg_diag *d)
 
     while (!dg_link_state(l->link, &state, reason, sizeof reason) && l->c->env->now_s() < end)
         (void)poll(NULL, 0, 20);
-    return dg_link_state(l->link, &state, reason, sizeof reason) && !state.over
-               ? 0
-               : dg_fail(d, DG_EIO, DG_NOWHERE, "run-silent", "the first machine does not start the run again within %g s", COME_BACK_S);
-}
-
-/* Ranks that remain when every restart has cost one. */
-static int least_ranks(const launcher *l)
-{
-    return l->c->ranks > l->c->max_restarts ? l->c->ranks - l->c->max_restarts : 1;
+    return dg_link_state(l->link, &state, reason, sizeof reason) && !state.over ? 0 : silent(d);
 }
 
 static int start_ranks(launcher *l, dg_diag *d)
@@ -219,8 +174,9 @@ static int start_ranks(launcher *l, dg_diag *d)
     int        shared_fd = -1, rc = 0;
 
     m.ticket = (dg_ticket){
-        .first_ranks = (int64_t)l->c->ranks * l->c->nodes, .least_ranks = l->c->elastic ? least_ranks(l) : 0,
-        .ranks = (int64_t)l->n * l->c->nodes, .node = l->c->node, .nodes = l->c->nodes, .local_ranks = l->n,
+        .first_ranks = (int64_t)l->c->ranks * l->c->nodes, .machine_ranks = l->c->ranks,
+        .may_lose = l->c->elastic ? l->c->max_restarts : 0, .ranks = l->seat.all, .node = l->c->node,
+        .nodes = l->seat.machines, .local_ranks = l->seat.ranks,
         .lost_after_s = l->c->lost_after_s, .commands = l->commands, .events = l->events, .server_public = l->server.public_key,
         .own_public = l->rank_key.public_key, .own_secret = l->rank_key.secret_key, .coordinator = l->c->coordinator,
         .out = l->view.folder,
@@ -228,13 +184,11 @@ static int start_ranks(launcher *l, dg_diag *d)
     l->over_s = 0;
     l->told = false;
     l->view.over = DG_OVER_NO;
-    if (l->n > 1 && l->c->nodes == 1)
+    if (l->seat.ranks > 1 && l->seat.machines == 1)
         DG_TRY(dg_comm_shm_make(&shared_fd, d));
-    if (l->coordinator)
-        dg_coordinator_begin(l->coordinator, l->n * l->c->nodes, l->attempt);
     if (l->link && l->attempt > 0)
         DG_TRY(await_coordinator(l, d));
-    DG_TRY(dg_crew_start(l->crew, l->n, &m, (uint32_t)(l->c->node * l->n), shared_fd, d));
+    DG_TRY(dg_crew_start(l->crew, l->seat.ranks, &m, (uint32_t)l->seat.first, shared_fd, d));
 out:
     if (shared_fd >= 0)
         close(shared_fd);
@@ -272,7 +226,7 @@ static void take_signal(launcher *l)
 static void ended(void *ctx, int i, int status)
 {
     launcher *l = ctx;
-    int       rank = l->c->node * l->n + i;
+    int       rank = l->seat.first + i;
 
     if (l->coordinator)
         dg_coordinator_gone(l->coordinator, rank, status);
@@ -292,9 +246,9 @@ static void dump(launcher *l, const dg_diag *why)
     int         rc = *l->view.folder ? dg_mkdirs(folder, ignored) : -DG_EIO;
 
     (void)gethostname(host, sizeof host - 1);
-    for (int i = 0; i < l->n && rc == 0; i++)
-        rc = dg_recorder_dump(dg_crew_recorder(l->crew, i), dg_printf(l->arena, "%s/rank-%d.jsonl", folder, l->c->node * l->n + i),
-                              l->c->node * l->n + i, host, ignored);
+    for (int i = 0; i < l->seat.ranks && rc == 0; i++)
+        rc = dg_recorder_dump(dg_crew_recorder(l->crew, i), dg_printf(l->arena, "%s/rank-%d.jsonl", folder, l->seat.first + i),
+                              l->seat.first + i, host, ignored);
     dg_diag_json(&text, why);
     if (rc == 0)
         rc = dg_file_write(dg_path_join(l->arena, folder, "verdict.json"), text.s, text.n, ignored);
@@ -359,7 +313,7 @@ static void wait_for_something(launcher *l, int ms)
 
     l->fds[n++] = (struct pollfd){ .fd = l->signal_fd, .events = POLLIN };
     l->fds[n++] = (struct pollfd){ .fd = l->coordinator ? dg_coordinator_fd(l->coordinator) : l->news_fd, .events = POLLIN };
-    for (int i = 0; i < l->n; i++)
+    for (int i = 0; i < l->seat.ranks; i++)
         l->fds[n++] = (struct pollfd){ .fd = dg_crew_fd(l->crew, i), .events = POLLIN };
     (void)poll(l->fds, (nfds_t)n, ms);
     if (l->fds[0].revents)
@@ -389,7 +343,7 @@ static void hear_verdict(launcher *l)
     double end = l->c->env->now_s() + l->c->lost_after_s;
     bool   failed = false;
 
-    for (int i = 0; i < l->n; i++) {
+    for (int i = 0; i < l->seat.ranks; i++) {
         int status = dg_crew_status(l->crew, i);
 
         failed |= !WIFEXITED(status) || (WEXITSTATUS(status) != DG_LEFT_DONE && WEXITSTATUS(status) != DG_LEFT_STOPPED);
@@ -410,7 +364,7 @@ static void settle(launcher *l)
     if (!l->coordinator)
         return;
     take_news(l);
-    while (!l->view.over && (l->view.judging || l->view.left < l->n * l->c->nodes) && l->c->env->now_s() < end) {
+    while (!l->view.over && (l->view.judging || l->view.left < l->seat.all) && l->c->env->now_s() < end) {
         wait_for_something(l, 20);
         take_news(l);
     }
@@ -425,11 +379,11 @@ static int code_of(const launcher *l)
 
     if (l->view.over == DG_OVER_AT_ONCE)
         return DG_LEFT_STOPPED;
-    if (l->n == 1 && WIFSIGNALED(dg_crew_status(l->crew, 0)))
+    if (l->seat.ranks == 1 && WIFSIGNALED(dg_crew_status(l->crew, 0)))
         return 128 + WTERMSIG(dg_crew_status(l->crew, 0));
     if (l->view.over == DG_OVER_FAILED)
         return DG_LEFT_FAILED;
-    for (int i = 0; i < l->n; i++) {
+    for (int i = 0; i < l->seat.ranks; i++) {
         int status = dg_crew_status(l->crew, i), own = WIFEXITED(status) ? WEXITSTATUS(status) : DG_LEFT_FAILED;
 
         if (own != DG_LEFT_DONE && code != DG_LEFT_FAILED)
@@ -440,29 +394,74 @@ static int code_of(const launcher *l)
 
 /* ---- all of it -------------------------------------------------------------------------------------------------------------- */
 
-static bool again(launcher *l)
+static bool may_begin_again(const launcher *l)
 {
-    if (l->view.over != DG_OVER_FAILED || !l->view.lost || l->n_signals > 0 || (int)l->attempt >= l->c->max_restarts)
-        return false;
-    if (l->c->elastic && l->n > 1)
-        l->n--;
+    return l->view.over == DG_OVER_FAILED && l->view.lost && l->n_signals == 0 && (int)l->attempt < l->c->max_restarts;
+}
+
+/* The launchers of all machines that are still there; each hears which ranks are its own now. */
+static void gather(launcher *l)
+{
+    double end = l->c->env->now_s() + GATHER_S;
+
+    dg_coordinator_call(l->coordinator, l->attempt);
+    while (!dg_coordinator_gathered(l->coordinator) && l->c->env->now_s() < end && l->n_signals < 2) {
+        wait_for_something(l, 50);
+        take_news(l);
+    }
+    l->seat = dg_coordinator_seat(l->coordinator);
+    if (l->n_signals) /* it came while nobody trained */
+        dg_coordinator_ask(l->coordinator, "stop", "");
+}
+
+static int take_seat(launcher *l, dg_diag *d)
+{
+    double end = l->c->env->now_s() + COME_BACK_S;
+
+    while (!dg_link_join(l->link, l->c->node, &l->seat) && l->n_signals < 2) {
+        if (l->c->env->now_s() > end)
+            return silent(d);
+        wait_for_something(l, 50);
+        take_news(l);
+    }
+    if (!l->seat.ranks)
+        dg_log_line(l->c->env, DG_WARN, "the run goes on without this machine");
+    else if (l->n_signals)
+        dg_link_ask(l->link, "stop");
+    return 0;
+}
+
+/* Another attempt, with all ranks or with those that are left. */
+static int begin_again(launcher *l, dg_diag *d)
+{
+    int rc = 0;
+
     l->attempt++;
-    dg_log_line(l->c->env, DG_INFO, "starting again with %d rank%s from the last checkpoint (restart %u of %d)", l->n * l->c->nodes,
-                l->n * l->c->nodes > 1 ? "s" : "", l->attempt, l->c->max_restarts);
-    return true;
+    if (l->link) {
+        dg_link_close(&l->link);
+        DG_TRY(open_link(l, d));
+    }
+    if (l->c->elastic && l->c->nodes == 1 && l->seat.ranks > 1)
+        l->seat.all = --l->seat.ranks;
+    if (!l->c->elastic || l->c->nodes == 1)
+        begin(l);
+    else if (l->coordinator)
+        gather(l);
+    else
+        DG_TRY(take_seat(l, d));
+    if (l->seat.ranks && l->n_signals < 2)
+        dg_log_line(l->c->env, DG_INFO, "starting again with %d rank%s from the last checkpoint (restart %u of %d)", l->seat.all,
+                    l->seat.all > 1 ? "s" : "", l->attempt, l->c->max_restarts);
+out:
+    return rc;
 }
 
 static int run_attempts(launcher *l, int *code, dg_diag *d)
 {
-    int rc;
+    int rc = 0;
 
-    do {
-        if (l->link && l->attempt > 0) {
-            dg_link_close(&l->link);
-            rc = open_link(l, d);
-            if (rc < 0)
-                return rc;
-        }
+    begin(l);
+    while (l->seat.ranks && l->n_signals < 2) {
         rc = start_ranks(l, d);
         if (rc < 0)
             dg_crew_kill(l->crew, SIGKILL);
@@ -472,9 +471,13 @@ static int run_attempts(launcher *l, int *code, dg_diag *d)
         settle(l);
         if (l->over_s > 0)
             dg_log_line(l->c->env, DG_INFO, "all processes have ended after %.2f s", l->c->env->now_s() - l->over_s);
-    } while (again(l));
+        if (!may_begin_again(l))
+            break;
+        DG_TRY(begin_again(l, d));
+    }
     *code = code_of(l);
-    return 0;
+out:
+    return rc;
 }
 
 /* Signals come to a descriptor; threads that are made from here on never see them. */
@@ -497,7 +500,8 @@ int dg_launch_run(const dg_launch_conf *c, int *code, dg_diag *d)
     const dg_crew_conf crew = { .args = c->args, .environment = c->environment, .most = c->ranks, .threads = c->threads,
                                 .recorders = c->control, .deaf = c->control };
     dg_arena *a = dg_arena_open();
-    launcher  l = { .c = c, .arena = a, .n = c->ranks, .signal_fd = -1, .news_fd = -1 };
+    launcher  l = { .c = c, .arena = a, .signal_fd = -1, .news_fd = -1,
+                    .seat = { c->node * c->ranks, c->ranks, c->nodes * c->ranks, c->nodes } };
     int       rc;
 
     l.fds = DG_NEW_N(a, c->ranks + 2, struct pollfd);

@@ -16,7 +16,7 @@ typedef struct dg_launch_conf {
     bool         control;                   /* false: one process, and no control plane */
     int          nodes, node;               /* machines; which one this is */
     const char  *coordinator;               /* several machines: "HOST:PORT" of the first; the next port is used too */
-    const char  *key;                       /* several machines: the file of dg_launch_make_key, the same on all */
+    const char  *key;                       /* several machines: the file of dg_key_file_make, the same on all */
     double       lost_after_s;
     int          max_restarts;
     bool         elastic;                   /* start again with fewer ranks rather than with a new one */
@@ -27,8 +27,5 @@ typedef struct dg_launch_conf {
 
 /* Runs until all is over; *code: the exit code. An error: it could not even begin. */
 int dg_launch_run(const dg_launch_conf *c, int *code, dg_diag *d) DG_MUST_USE;
-
-/* A new file with the keys of one run on several machines, for its owner alone to read; to be copied to each of them. */
-int dg_launch_make_key(const char *path, dg_diag *d) DG_MUST_USE;
 
 #endif

@@ -35,7 +35,8 @@ struct dg_link {
     frame          *out, **out_end;
     dg_state        state; /* its reason is in `reason` */
     char            reason[1024];
-    bool            closing, told_over, heard;
+    bool            closing, told_over, heard, seated;
+    dg_seat         seat;
     int64_t         round; /* of the last meet */
     int64_t         first, batch, saved_asked; /* batches: of the first and the last begin; of the last save that was given */
     char           *value_name, *value;        /* what get waits for, and the answer */
@@ -162,6 +163,14 @@ static void take_value(dg_link *l, const dg_message *m)
     pthread_mutex_unlock(&l->lock);
 }
 
+static void take_seat(dg_link *l, const dg_message *m)
+{
+    pthread_mutex_lock(&l->lock);
+    l->seat = (dg_seat){ (int)m->join.first, (int)m->join.ranks, (int)m->join.all, (int)m->join.machines };
+    l->seated = true;
+    pthread_mutex_unlock(&l->lock);
+}
+
 static void receive_from(dg_link *l, dg_socket *s, pulse *p, double now)
 {
     dg_str   text = { 0 };
@@ -178,6 +187,8 @@ static void receive_from(dg_link *l, dg_socket *s, pulse *p, double now)
                 take_state(l, &m.state);
             else if (m.kind == DG_SAY_VALUE)
                 take_value(l, &m);
+            else if (m.kind == DG_SAY_JOIN)
+                take_seat(l, &m);
         }
         dg_diag_clear(d);
         dg_arena_close(&a);
@@ -440,6 +451,21 @@ bool dg_link_state(dg_link *l, dg_state *state, char *reason, size_t n)
     heard = l->heard || l->state.over;
     pthread_mutex_unlock(&l->lock);
     return heard;
+}
+
+bool dg_link_join(dg_link *l, int node, dg_seat *seat)
+{
+    dg_message m = { .kind = DG_SAY_JOIN };
+    bool       seated;
+
+    m.join.node = node;
+    pthread_mutex_lock(&l->lock);
+    seated = l->seated;
+    *seat = l->seat;
+    pthread_mutex_unlock(&l->lock);
+    if (!seated)
+        post(l, &m);
+    return seated;
 }
 
 void dg_link_gone(dg_link *l, int rank, int64_t process, int status)

@@ -9,6 +9,7 @@
 
 #include "base/diag.h"
 #include "runtime/message.h"
+#include "runtime/muster.h"
 #include "runtime/recorder.h"
 #include "runtime/socket.h"
 
@@ -43,7 +44,7 @@ typedef struct dg_orders {
     bool stop;
 } dg_orders;
 int    dg_link_orders(dg_link *l, dg_orders *o, dg_diag *d) DG_MUST_USE;
-double dg_link_lr(dg_link *l);   /* for the batch of the last begin; 0: as the pipeline says */
+double dg_link_lr(dg_link *l);   /* for the batch of the last begin; 0: nobody has set one; below 0: the schedule's */
 bool   dg_link_over(dg_link *l); /* leave, write nothing */
 /* What the coordinator said last; false: it has not said anything yet. reason: of the end, or "". */
 bool   dg_link_state(dg_link *l, dg_state *state, char *reason, size_t n);
@@ -55,6 +56,8 @@ int    dg_link_stop(dg_link *l);
 void dg_link_fail(dg_link *l, const dg_diag *d, int rc);
 void dg_link_bye(dg_link *l, int rc);
 void dg_link_ask(dg_link *l, const char *verb); /* a signal came to this process: "stop" */
+/* A launcher's: here is this machine, for the link's attempt; true: it has its seat now. To be asked again until then. */
+bool dg_link_join(dg_link *l, int node, dg_seat *seat);
 void dg_link_gone(dg_link *l, int rank, int64_t process, int status); /* a launcher's: a rank has ended */
 
 /* A store that all ranks share, for rendezvous of a data plane. get waits until somebody has put the name; the text

@@ -41,6 +41,8 @@ endif
 libruntime_la_SOURCES += \
 	runtime/comm_watched.c runtime/comm_watched.h \
 	runtime/coordinator.c runtime/coordinator.h \
+	runtime/keyfile.c runtime/keyfile.h \
+	runtime/muster.c runtime/muster.h \
 	runtime/crew.c runtime/crew.h \
 	runtime/doctor.c runtime/doctor.h \
 	runtime/entrance.c runtime/entrance.h \

@@ -14,17 +14,17 @@ typedef struct field {
 } field;
 
 #define AT(type, member) { type, offsetof(dg_message, member) }
-#define N_FIELDS 19
+#define N_FIELDS 20
 
 static const struct kind {
     const char *name;
     int         n;
     field       fields[N_FIELDS];
 } kinds[DG_SAY_END] = {
-    [DG_SAY_TICKET] = { "ticket", 19, {
+    [DG_SAY_TICKET] = { "ticket", 20, {
         AT(WORD64, ticket.ranks), AT(WORD64, ticket.node), AT(WORD64, ticket.nodes), AT(WORD64, ticket.local_rank),
         AT(WORD64, ticket.local_ranks), AT(WORD64, ticket.threads), AT(WORD64, ticket.first_ranks),
-        AT(WORD64, ticket.least_ranks), AT(WORD64, ticket.comm_fd), AT(WORD64, ticket.recorder_fd),
+        AT(WORD64, ticket.machine_ranks), AT(WORD64, ticket.may_lose), AT(WORD64, ticket.comm_fd), AT(WORD64, ticket.recorder_fd),
         AT(WORD64, ticket.alive_fd), AT(REAL, ticket.lost_after_s), AT(TEXT, ticket.commands), AT(TEXT, ticket.events),
         AT(TEXT, ticket.server_public), AT(TEXT, ticket.own_public), AT(TEXT, ticket.own_secret),
         AT(TEXT, ticket.coordinator), AT(TEXT, ticket.out), } },
@@ -47,7 +47,8 @@ static const struct kind {
         AT(WORD64, state.lr_from), AT(REAL, state.lr), AT(REAL, state.lr_before), AT(WORD64, state.over), AT(WORD64, state.lost), AT(TEXT, state.reason), } },
     [DG_SAY_ASK] = { "ask", 2, { AT(TEXT, ask.verb), AT(TEXT, ask.text) } },
     [DG_SAY_ANSWER] = { "answer", 2, { AT(WORD64, answer.done), AT(TEXT, answer.text) } },
-    [DG_SAY_JOIN] = { "join", 4, { AT(WORD64, join.node), AT(WORD64, join.first), AT(WORD64, join.ranks), AT(TEXT, join.host) } },
+    [DG_SAY_JOIN] = { "join", 5, {
+        AT(WORD64, join.node), AT(WORD64, join.first), AT(WORD64, join.ranks), AT(WORD64, join.all), AT(WORD64, join.machines), } },
     [DG_SAY_GONE] = { "gone", 2, { AT(WORD64, gone.process), AT(WORD64, gone.status) } },
     [DG_SAY_PUT] = { "put", 2, { AT(TEXT, put.name), AT(TEXT, put.text) } },
     [DG_SAY_GET] = { "get", 2, { AT(TEXT, put.name), AT(TEXT, put.text) } },

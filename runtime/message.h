@@ -27,7 +27,7 @@ typedef enum dg_message_kind {
     DG_SAY_STATE,      /* coordinator to all: everything they go by; a later one replaces all earlier */
     DG_SAY_ASK,        /* ctl: status, save, stop, set */
     DG_SAY_ANSWER,     /* coordinator to ctl */
-    DG_SAY_JOIN,       /* a second machine's launcher: its ranks are mine to watch */
+    DG_SAY_JOIN,       /* a further machine's launcher: here I am; the coordinator's answer: these ranks are yours */
     DG_SAY_GONE,       /* a second machine's launcher: a rank's process has ended */
     DG_SAY_PUT,        /* rank: keep this for the others */
     DG_SAY_GET,        /* rank: what did another keep under this name? */
@@ -66,7 +66,8 @@ typedef struct dg_message {
     union {
         struct dg_ticket {
             int64_t     ranks, node, nodes, local_rank, local_ranks, threads;
-            int64_t     first_ranks, least_ranks;       /* of the first attempt; that a later one may come down to */
+            int64_t     first_ranks, machine_ranks;     /* of the first attempt: all, and of each machine */
+            int64_t     may_lose;                       /* so often a rank or a machine may be lost for good */
             int64_t     comm_fd, recorder_fd, alive_fd; /* -1: none */
             double      lost_after_s;
             const char *commands, *events;              /* endpoints; "": no control plane */
@@ -101,15 +102,15 @@ typedef struct dg_message {
             int64_t     met;                  /* in so many rounds all ranks agreed */
             int64_t     confirmed;            /* every rank has begun this step, and alike; -1: none */
             int64_t     stop_after, save_after; /* steps done when that is due; -1: not asked */
-            int64_t     lr_from;              /* step from which lr holds; -1: not set */
-            double      lr, lr_before;        /* before: until then; 0: as the pipeline says */
+            int64_t     lr_from;              /* batch from which lr holds; -1: not set */
+            double      lr, lr_before;        /* before: until then; 0: nobody has set one; below 0: the schedule's again */
             int64_t     over;                 /* dg_over */
             int64_t     lost;                 /* over because a rank was lost: again may help */
             const char *reason;
         } state;
         struct { const char *verb, *text; } ask;
         struct { int64_t done; const char *text; } answer;
-        struct { int64_t node, first, ranks; const char *host; } join;
+        struct { int64_t node, first, ranks, all, machines; } join; /* as dg_seat has them */
         struct { int64_t process, status; } gone; /* status as wait has it */
         struct { const char *name, *text; } put;  /* also get (text "") and value */
     };

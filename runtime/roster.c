@@ -10,7 +10,9 @@
 #include "runtime/facts.h"
 #include "runtime/roster_self.h"
 
-static const double SETTLE_S = 0.05, SECOND_HAND_S = 0.5, QUIET_S = 0.5, START_S = 60, SLOW_S = 10, STALL_S = 5;
+static const double SETTLE_S = 0.05, SECOND_HAND_S = 0.5, MISSED_S = 0.4, QUIET_S = 0.5, START_S = 60, SLOW_S = 10, STALL_S = 5;
+
+enum { SECOND_HAND = 1, UNPLACED, PLACED }; /* what a rank's errors are worth */
 
 const char *dg_roster_name(const dg_roster *r, int i, char *buf, size_t n)
 {
@@ -32,7 +34,7 @@ dg_roster *dg_roster_open(const dg_roster_conf *c, double now)
     r->conf = *c;
     r->ranks = DG_NEW_N(a, c->ranks, dg_roster_rank);
     r->state = (dg_state){ .confirmed = -1, .stop_after = -1, .save_after = -1, .lr_from = -1, .reason = "" };
-    if (c->lr > 0) {
+    if (c->lr != 0) {
         r->state.lr = c->lr;
         r->state.lr_from = 0;
     }
@@ -275,7 +277,7 @@ static void take_fail(dg_roster *r, dg_roster_rank *k, const dg_fault *f, double
     double   wait_s = is_second_hand(f) ? SECOND_HAND_S : r->state.met ? SETTLE_S : 4 * SETTLE_S;
 
     if (!k->failed)
-        k->worth = is_second_hand(f) ? 1 : f->line > 0 ? 3 : 2;
+        k->worth = is_second_hand(f) ? SECOND_HAND : f->line > 0 ? PLACED : UNPLACED;
     k->failed = true;
     dg_fail(k->errors, f->code > 0 && f->code <= DG_EINTERNAL ? (dg_code)f->code : DG_EINTERNAL, at, dg_strdup(r->arena, f->id), "%s", f->text);
     for (int i = 0; i < f->remarks.n; i++)
@@ -299,13 +301,51 @@ static int best_witness(const dg_roster *r)
     return best;
 }
 
-static void judge_errors(dg_roster *r)
+/* A rank that was not heard of for so long, while others speak, is lost; the first of them, or -1. */
+static int lose_silent(dg_roster *r, double silent_s, double now)
 {
-    int         who = best_witness(r), same = 0;
+    int first = -1;
+
+    for (int i = r->conf.ranks - 1; i >= 0; i--) {
+        dg_roster_rank *k = &r->ranks[i];
+
+        if (!k->hello || k->left || k->failed || now - k->heard_s < silent_s)
+            continue;
+        k->lost = true;
+        first = i;
+    }
+    return first;
+}
+
+/* Others came to nothing in a collective, and this one is silent since: its machine went down with its launcher. */
+static void judge_silent(dg_roster *r, int i, int witness, double now)
+{
+    char   name[160];
+    dg_str s = { 0 };
+
+    look(r, i);
+    dg_str_fmt(&s, "%s has been silent for %.1f s", dg_roster_name(r, i, name, sizeof name), now - r->ranks[i].heard_s);
+    dg_roster_add_where(&s, &r->ranks[i]);
+    add_saved(r, &s);
+    dg_fail(r->verdict, DG_EIO, where_is(&r->ranks[i]), "rank-lost", "%s: it counts as lost, because rank %d says: %s", s.s, witness,
+            dg_diag_at(r->ranks[witness].errors, 0)->text);
+    fail(r, true);
+    dg_str_free(&s);
+}
+
+static void judge_errors(dg_roster *r, double now)
+{
+    int         who = best_witness(r), same = 0, silent = -1;
     const dg_roster_rank *k = &r->ranks[who];
     const char *text = dg_diag_at(k->errors, 0)->text;
     bool        early = !r->state.met; /* before the ranks have met they may all find the same */
 
+    if (k->worth == SECOND_HAND)
+        silent = lose_silent(r, MISSED_S, now);
+    if (silent >= 0) {
+        judge_silent(r, silent, who, now);
+        return;
+    }
     for (int i = 0; i < r->conf.ranks; i++)
         same += r->ranks[i].failed && strcmp(dg_diag_at(r->ranks[i].errors, 0)->text, text) == 0;
     for (int i = 0; i < dg_diag_n(k->errors); i++) {
@@ -369,6 +409,7 @@ static void judge_gone(dg_roster *r, int i)
     char   name[160];
     dg_str s = { 0 };
 
+    k->lost = true;
     dg_str_add(&s, dg_roster_name(r, i, name, sizeof name));
     describe_end(&s, k->status);
     dg_roster_add_where(&s, k);
@@ -388,7 +429,8 @@ void dg_roster_gone(dg_roster *r, int i, int status, double now)
         return;
     k->gone = true;
     k->gone_s = now;
-    look(r, i);
+    if (!dg_roster_over(r))
+        look(r, i);
     k->status = status;
     if (WIFSIGNALED(status) && !dg_roster_over(r) && !k->left && !k->failed)
         judge_gone(r, i);
@@ -411,6 +453,8 @@ static void tick_silence(dg_roster *r, int i, double now)
     dg_str_fmt(&s, " has been silent for %.1f s", silent);
     dg_roster_add_where(&s, k);
     if (silent >= limit) {
+        k->lost = true;
+        (void)lose_silent(r, limit - QUIET_S, now); /* the others of its machine */
         add_saved(r, &s);
         dg_fail(r->verdict, DG_EIO, where_is(k), "rank-lost", "%s: it counts as lost", s.s);
         fail(r, true);
@@ -465,7 +509,7 @@ void dg_roster_tick(dg_roster *r, double now)
     if (dg_roster_over(r))
         return;
     if (r->judge_s > 0 && now >= r->judge_s)
-        judge_errors(r);
+        judge_errors(r, now);
     else if (r->differ_s > 0 && now >= r->differ_s)
         judge_words(r);
     for (int i = 0; i < r->conf.ranks && !dg_roster_over(r); i++) {
@@ -498,6 +542,11 @@ const dg_diag *dg_roster_verdict(const dg_roster *r)
 bool dg_roster_lost(const dg_roster *r)
 {
     return r->state.lost != 0;
+}
+
+bool dg_roster_lost_rank(const dg_roster *r, int i)
+{
+    return i >= 0 && i < r->conf.ranks && r->ranks[i].lost;
 }
 
 const char *dg_roster_folder(const dg_roster *r)

@@ -18,7 +18,7 @@ typedef struct dg_roster_conf {
     int           ranks;
     uint32_t      attempt;
     double        lost_after_s; /* silence that is a lost peer */
-    double        lr;           /* that was set in an earlier attempt; 0: none */
+    double        lr;           /* that was set in an earlier attempt, as dg_state has it; 0: none */
     const dg_env *env;          /* warnings of slow and silent ranks go to its log */
     /* Where a rank is now, if that can be seen without asking it (NULL: never); texts go to the arena. */
     bool        (*look)(void *ctx, int rank, dg_arena *a, dg_beat *out);
@@ -42,6 +42,7 @@ const dg_state *dg_roster_state(const dg_roster *r, uint64_t *changed);
 /* Why it failed: errors, the first cause first; empty while it has not. */
 const dg_diag  *dg_roster_verdict(const dg_roster *r);
 bool            dg_roster_lost(const dg_roster *r);   /* it failed because a rank died or went silent: again may help */
+bool            dg_roster_lost_rank(const dg_roster *r, int rank); /* it is one of those */
 const char     *dg_roster_folder(const dg_roster *r); /* of the run, "" until known */
 const char     *dg_roster_host(const dg_roster *r, int rank); /* "" until known */
 int64_t         dg_roster_saved(const dg_roster *r);  /* last step on disk that is known of, -1 */

@@ -5,12 +5,39 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "runtime/facts.h"
+
+static void add_rate(dg_str *s, double lr)
+{
+    if (lr > 0)
+        dg_str_fmt(s, "learning rate %g", lr);
+    else
+        dg_str_add(s, "learning rate of the schedule");
+}
+
+/* Where it is not the schedule's alone: somebody set it now, or before the run was resumed. */
+static void add_set_rate(const dg_roster *r, dg_str *s)
+{
+    const dg_rows *facts = &r->ranks[0].facts;
+
+    if (r->state.lr_from >= 0) {
+        add_rate(s, r->state.lr);
+        if (r->state.lr_from > 0 && r->state.lr_from > r->state.confirmed)
+            dg_str_fmt(s, " from batch %lld on", (long long)r->state.lr_from + 1);
+        dg_str_add(s, ", as it was set\n");
+        return;
+    }
+    for (int i = 0; i < facts->n; i++)
+        if (strcmp(facts->v[i].name, dg_fact_rate) == 0)
+            dg_str_fmt(s, "learning rate %s, as it was set before the run was resumed\n", facts->v[i].value);
+}
 
 static void add_status(const dg_roster *r, dg_str *s, double now)
 {
     dg_str_fmt(s, "%d rank%s, %s, last step on disk %s%lld\n", r->conf.ranks, r->conf.ranks > 1 ? "s" : "",
                dg_roster_over(r) ? "ending" : r->state.stop_after >= 0 ? "stopping" : r->state.met ? "training" : "starting",
                r->saved < 0 ? "none " : "", (long long)r->saved);
+    add_set_rate(r, s);
     for (int i = 0; i < r->conf.ranks; i++) {
         const dg_roster_rank *k = &r->ranks[i];
         char        name[160];
@@ -27,12 +54,21 @@ static void add_status(const dg_roster *r, dg_str *s, double now)
     }
 }
 
+/* "lr=1e-4", or "lr=schedule": -1. */
+static bool read_rate(const char *text, double *lr)
+{
+    *lr = -1;
+    if (strncmp(text, "lr=", 3) != 0)
+        return false;
+    return strcmp(text + 3, "schedule") == 0 || (dg_parse_f64(text + 3, lr) && *lr > 0 && isfinite(*lr));
+}
+
 static bool ask_set(dg_roster *r, const char *text, dg_str *answer)
 {
     double lr;
 
-    if (strncmp(text, "lr=", 3) != 0 || !dg_parse_f64(text + 3, &lr) || !(lr > 0) || !isfinite(lr)) {
-        dg_str_fmt(answer, "set %s: lr=NUMBER is expected, a learning rate above 0", text);
+    if (!read_rate(text, &lr)) {
+        dg_str_fmt(answer, "set %s: lr=NUMBER is expected, a learning rate above 0, or lr=schedule", text);
         return false;
     }
     if (r->state.lr_from > r->state.confirmed) { /* some ranks may have begun with that one, others not yet */
@@ -42,7 +78,8 @@ static bool ask_set(dg_roster *r, const char *text, dg_str *answer)
     r->state.lr_before = r->state.lr;
     r->state.lr = lr;
     r->state.lr_from = r->state.confirmed + 2;
-    dg_str_fmt(answer, "learning rate %g from batch %lld on", lr, (long long)r->state.lr_from + 1);
+    add_rate(answer, lr);
+    dg_str_fmt(answer, " from batch %lld on", (long long)r->state.lr_from + 1);
     return true;
 }
 

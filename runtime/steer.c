@@ -66,8 +66,24 @@ static int indivisible(const dg_node *n, int64_t all, int ranks, dg_diag *d)
 {
     dg_fail(d, DG_EINPUT, n->where, "elastic-batch", "a batch of %lld over all ranks is not divided by the %d that may be left", (long long)all,
             ranks);
-    dg_help(d, "--elastic with --max-restarts K needs a batch that every number of ranks down to K fewer divides");
+    dg_help(d, "--elastic with --max-restarts K needs a batch that every number of ranks divides that K losses of a rank or of a machine may leave");
     return -DG_EINPUT;
+}
+
+/* A number of ranks that are left, or may be, and do not divide a batch of all; 0: there is none. */
+static int cannot_share(const dg_world *w, int64_t all)
+{
+    if (all % w->ranks)
+        return w->ranks;
+    for (int machines = 0, left; machines <= w->may_lose; machines++) {
+        left = w->first_ranks - machines * w->machine_ranks;
+        for (int k = 0; k <= w->may_lose - machines && left - k > 0; k++)
+            if (all % (left - k))
+                return left - k;
+        if (left <= 0)
+            break;
+    }
+    return 0;
 }
 
 int dg_steer_deal(dg_run *run, dg_diag *d)
@@ -75,12 +91,12 @@ int dg_steer_deal(dg_run *run, dg_diag *d)
     const dg_world *w = &run->world;
     const dg_scope *train = run->graph->train;
 
-    for (int i = 0; train && w->least_ranks > 0 && i < train->n_nodes; i++) {
+    for (int i = 0; train && w->may_lose > 0 && i < train->n_nodes; i++) {
         int64_t *batch = dealt_batch(run, train->nodes[i]), all = batch ? *batch * w->first_ranks : 0;
+        int      n = batch ? cannot_share(w, all) : 0;
 
-        for (int n = w->first_ranks; batch && n >= w->least_ranks; n--)
-            if (all % n)
-                return indivisible(train->nodes[i], all, n, d);
+        if (n)
+            return indivisible(train->nodes[i], all, n, d);
         if (batch)
             *batch = all / w->ranks;
     }
@@ -116,12 +132,14 @@ int dg_steer_end(dg_train *t, dg_diag *d)
     return rc < 0 || !o.save ? rc : dg_train_save(t, d);
 }
 
-void dg_steer_rates(const dg_run *run, dg_control *c)
+void dg_steer_rates(dg_run *run, dg_control *c)
 {
-    double lr = dg_link_lr(run->world.link), was = c->n_groups ? c->lr[c->n_groups - 1] : 0;
+    double set = dg_link_lr(run->world.link), was = c->n_groups ? c->lr[c->n_groups - 1] : 0;
 
-    for (int i = 0; lr > 0 && was > 0 && i < c->n_groups; i++)
-        c->lr[i] *= lr / was;
+    if (set != 0)
+        run->progress.lr = set > 0 ? set : 0;
+    for (int i = 0; run->progress.lr > 0 && was > 0 && i < c->n_groups; i++)
+        c->lr[i] *= run->progress.lr / was;
 }
 
 /* ---- where ----------------------------------------------------------------------------------------------------------- */

@@ -16,8 +16,8 @@ void dg_steer_folder(const dg_train *t); /* rank 0 has opened it */
 /* This rank begins a batch, and has ended one: then what was asked for is done. */
 int  dg_steer_begin(dg_train *t, const dg_stream_batch *b, dg_diag *d) DG_MUST_USE;
 int  dg_steer_end(dg_train *t, dg_diag *d) DG_MUST_USE;
-/* The learning rates of the step, if somebody has set one. */
-void dg_steer_rates(const dg_run *run, dg_control *c);
+/* The learning rates of the step, if somebody has set one, now or before the run was resumed. */
+void dg_steer_rates(dg_run *run, dg_control *c);
 
 /* For whoever asks where this rank is: in a node, or in another element of the pipeline under this name. */
 void dg_steer_at(const dg_run *run, const dg_where *at, const char *name);

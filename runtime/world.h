@@ -13,7 +13,8 @@ typedef struct dg_world {
     int      rank, ranks;             /* of the whole run, machine by machine */
     int      node, nodes;             /* which machine this is, of how many */
     int      local_rank, local_ranks; /* among the ranks of this machine */
-    int      first_ranks, least_ranks; /* as many the run began with, and may come down to; 0: as many as there are */
+    int      first_ranks, machine_ranks; /* as many the run began with, all and on each machine */
+    int      may_lose;                /* so often it may lose a rank or a machine for good, and go on */
     dg_comm *comm;                    /* data plane: collectives between all ranks */
     dg_link *link;                    /* control plane; NULL where only the data plane is wanted */
 } dg_world;

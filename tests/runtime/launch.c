@@ -12,6 +12,7 @@
 
 #include "base/file.h"
 #include "runtime/crew.h"
+#include "runtime/keyfile.h"
 #include "runtime/launch.h"
 
 typedef struct fixture {
@@ -61,11 +62,11 @@ static void test_key(void **state)
     const char *path = dg_path_join(f->a, f->folder, "key");
     struct stat st;
 
-    assert_int_equal(dg_launch_make_key(path, f->d), 0);
+    assert_int_equal(dg_key_file_make(path, f->d), 0);
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
     assert_int_equal(st.st_size, 82);
-    assert_int_equal(dg_launch_make_key(path, f->d), -DG_EIO); /* one that is there is not overwritten */
+    assert_int_equal(dg_key_file_make(path, f->d), -DG_EIO); /* one that is there is not overwritten */
     check_only(f->d, "key-file");
 }
 
@@ -84,7 +85,7 @@ static void test_machines(void **state)
     fixture    *f = *state;
     const char *key = dg_path_join(f->a, f->folder, "key"), *bad = dg_path_join(f->a, f->folder, "bad");
 
-    assert_int_equal(dg_launch_make_key(key, f->d), 0);
+    assert_int_equal(dg_key_file_make(key, f->d), 0);
     assert_int_equal(dg_file_write(bad, "secret", 6, f->d), 0);
     assert_int_equal(launch(f, "host", key, NULL), -DG_EINPUT);
     check_only(f->d, "coordinator-form");

@@ -59,7 +59,7 @@ static dg_message sample(dg_message_kind kind)
     case DG_SAY_STATE: m.state = (dg_state){ .met = 1, .confirmed = 9, .stop_after = -1, .lr = 1e-4, .over = 1, .reason = "r" }; break;
     case DG_SAY_ASK: m.ask.verb = "set"; m.ask.text = "lr=1e-4"; break;
     case DG_SAY_ANSWER: m.answer.done = 1; m.answer.text = "ok"; break;
-    case DG_SAY_JOIN: m.join.node = 1; m.join.first = 2; m.join.ranks = 2; m.join.host = "b"; break;
+    case DG_SAY_JOIN: m.join.node = 1; m.join.first = 2; m.join.ranks = 2; m.join.all = 4; m.join.machines = 2; break;
     case DG_SAY_GONE: m.gone.process = 12; m.gone.status = 9; break;
     default: m.put.name = "gloo/0"; m.put.text = "10.0.0.1"; break;
     }

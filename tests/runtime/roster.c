@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "runtime/facts.h"
-#include "runtime/roster.h"
+#include "runtime/muster.h"
 
 typedef struct fixture {
     dg_env     env;
@@ -306,8 +306,69 @@ static void test_second_hand(void **state)
     say(f, 0, fault(DG_EIO, "collective-failed", "rank 1 (process 101) has left"), 0);
     dg_roster_tick(f->r, 0.4);
     assert_int_equal(state_of(f)->over, DG_OVER_NO);
+    beat(f, 1, "train/sync", true, 0, 0.4);
     dg_roster_tick(f->r, 0.6);
     failed(f, "collective-failed", "rank 0 of 2", "has left", false);
+}
+
+/* Unless others are silent since: their machine is lost. */
+static void test_machine_lost(void **state)
+{
+    fixture *f = *state;
+
+    begin(f, 4);
+    beat(f, 1, "train/sync", true, 0, 1);
+    say(f, 0, fault(DG_EIO, "collective-failed", "connection closed by peer"), 1);
+    beat(f, 1, "train/sync", true, 0.4, 1.4);
+    dg_roster_tick(f->r, 1.5);
+    failed(f, "rank-lost", "rank 2 (host, process 102) has been silent for 1.5 s", "because rank 0 says: connection closed by peer", true);
+    assert_false(dg_roster_lost_rank(f->r, 0));
+    assert_false(dg_roster_lost_rank(f->r, 1));
+    assert_true(dg_roster_lost_rank(f->r, 2));
+    assert_true(dg_roster_lost_rank(f->r, 3));
+    assert_false(dg_roster_lost_rank(f->r, 4));
+}
+
+static void has_seat(const dg_muster *m, int node, dg_seat want)
+{
+    dg_seat s = dg_muster_seat(m, node);
+
+    assert_int_equal(s.first, want.first);
+    assert_int_equal(s.ranks, want.ranks);
+    assert_int_equal(s.all, want.all);
+    assert_int_equal(s.machines, want.machines);
+}
+
+/* Two machines with two ranks each: the first loses one; then its other one, and the second does not come. */
+static void test_muster(void **state)
+{
+    fixture  *f = *state;
+    dg_arena *a = dg_arena_open();
+    dg_muster m;
+
+    dg_muster_open(&m, a, 2, 2);
+    has_seat(&m, 1, (dg_seat){ 2, 2, 4, 2 });
+    begin(f, 4);
+    dg_roster_gone(f->r, 1, 9, 0.1);
+    dg_muster_call(&m, 1, f->r);
+    assert_false(dg_muster_complete(&m));
+    dg_muster_come(&m, 1);
+    dg_muster_come(&m, 7);
+    assert_true(dg_muster_complete(&m));
+    dg_muster_close(&m);
+    has_seat(&m, 0, (dg_seat){ 0, 1, 3, 2 });
+    has_seat(&m, 1, (dg_seat){ 1, 2, 3, 2 });
+    dg_roster_close(&f->r);
+
+    begin(f, 3);
+    dg_roster_gone(f->r, 0, 9, 0.1); /* the first machine's last one: it keeps one */
+    dg_muster_call(&m, 2, f->r);
+    dg_muster_close(&m); /* the other one has not come, */
+    dg_muster_come(&m, 1);
+    has_seat(&m, 0, (dg_seat){ 0, 1, 1, 1 });
+    has_seat(&m, 1, (dg_seat){ 1, 0, 1, 1 }); /* and it is too late */
+    has_seat(&m, 2, (dg_seat){ 0 });
+    dg_arena_close(&a);
 }
 
 /* Before the ranks have met they find the same errors, and these are said once. */
@@ -403,6 +464,22 @@ static void test_rate_kept(void **state)
     f->r = dg_roster_open(&(dg_roster_conf){ .ranks = 1, .attempt = 5, .lost_after_s = 2, .lr = 0.5, .env = &f->env }, 0);
     assert_int_equal(state_of(f)->lr_from, 0);
     assert_true(state_of(f)->lr == 0.5);
+    assert_true(ask(f, "status", "", "learning rate 0.5, as it was set"));
+}
+
+/* Until somebody wants the schedule's back; and what a run was resumed with is told too. */
+static void test_rate_of_schedule(void **state)
+{
+    fixture      *f = *state;
+    const dg_row  fact = { DG_ROW_SAME, dg_fact_rate, "0.25" };
+
+    begin(f, 1);
+    say(f, 0, (dg_message){ .kind = DG_SAY_MEET, .meet = { 2, { 1, &fact } } }, 0);
+    assert_true(ask(f, "status", "", "learning rate 0.25, as it was set before the run was resumed"));
+    assert_true(ask(f, "set", "lr=schedule", "learning rate of the schedule from batch 2 on"));
+    assert_true(state_of(f)->lr < 0);
+    assert_true(ask(f, "status", "", "learning rate of the schedule from batch 2 on, as it was set"));
+    assert_false(ask(f, "set", "lr=scheduled", "or lr=schedule"));
 }
 
 static void test_strangers(void **state)
@@ -432,11 +509,14 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_exit, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_error, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_second_hand, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_machine_lost, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_muster, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_same_errors, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_own_error, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_left, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_orders, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_rate_kept, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_rate_of_schedule, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_strangers, set_up, tear_down),
     };
 
