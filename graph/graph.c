@@ -68,7 +68,7 @@ static int put_first(const dg_node **list, int *n, const dg_node *node, dg_diag 
 
 int dg_graph_chain(dg_chain *chain, const dg_scope *scope, dg_diag *d)
 {
-    int rc;
+    int rc, behind = 0;
 
     *chain = (dg_chain){ 0 };
     rc = find_batch(chain, scope, d);
@@ -79,12 +79,14 @@ int dg_graph_chain(dg_chain *chain, const dg_scope *scope, dg_diag *d)
             chain->loader = n;
         } else if (n->class->schedule) {
             chain->sampler = n;
-        } else if (n->class->choose && chain->sampler) {
+            behind = chain->n_choices;
+        } else if (n->class->choose) {
             DG_TRY(put_first(chain->choices, &chain->n_choices, n, d));
         } else if (n->class->item && !chain->sampler) {
             DG_TRY(put_first(chain->items, &chain->n_items, n, d));
         }
     }
+    chain->n_before = chain->n_choices - behind;
     if (!chain->sampler || !chain->loader)
         return dg_fail(
             d, DG_EINPUT, chain->batch->where, "data-chain",

@@ -157,11 +157,11 @@ bool dg_node_one_of(const dg_node *node, int port);
 const char *dg_graph_source(void *graph, const char *file, size_t *n);
 
 /* The nodes of a scope's data chain, found by what their classes can do: loader (open), choices in
- * order (choose), sampler (schedule), items in order, batch (feeds). NULL where the scope has no
- * data. */
+ * order (choose), of which the first n_before stand before the sampler and the others behind it,
+ * sampler (schedule), items in order, batch (feeds). NULL where the scope has no data. */
 typedef struct dg_chain {
     const dg_node *loader, *sampler, *batch;
-    int            n_choices, n_items;
+    int            n_choices, n_before, n_items;
     const dg_node *choices[32], *items[32];
 } dg_chain;
 int dg_graph_chain(dg_chain *chain, const dg_scope *scope, dg_diag *d) DG_MUST_USE;

@@ -25,6 +25,9 @@ int dg_vary_check(const dg_graph *g, dg_params *params, dg_vary_marks *marks, dg
 /* Refuses words that are proved and that no run executes: id "only-proved". */
 int dg_graph_runnable(const dg_graph *g, dg_diag *d) DG_MUST_USE;
 
+/* Has the node's class a row of this kind that holds? */
+bool dg_node_has_row(const dg_graph *g, const dg_node *node, dg_rule_kind kind);
+
 /* The graph as ranks compare it: elements and attributes after expansion, without what cannot
  * matter; and its digest, 16 hexadecimal digits. */
 void     dg_graph_canonical(dg_str *out, const dg_graph *g);

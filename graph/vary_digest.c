@@ -1,10 +1,8 @@
-/* vary_digest.c: the graph as ranks compare it when they start, its digest, and where two differ;
- * and words that are proved, but that no run executes. */
+/* vary_digest.c: the graph as ranks compare it when they start, its digest, and where two differ. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "graph/structure.h"
 #include "graph/vary_self.h"
 
 /* --- canonical text -------------------------------------------------------------------------- */
@@ -121,93 +119,4 @@ static int compare(const dg_item *a, const dg_item *b, int depth, dg_arena *aren
 int dg_graph_compare(const dg_graph *g, const dg_graph *other, dg_diag *d)
 {
     return compare(g->root, other->root, 0, g->arena, d);
-}
-
-/* --- words that are only proved -------------------------------------------------------------- */
-
-static int only_proved(const dg_graph *g, const dg_node *node, dg_where at, const char *what,
-                       dg_diag *d)
-{
-    const char *called = node ? dg_vary_called(&(dg_proof){ .arena = g->arena }, node) : NULL;
-    int         rc = dg_fail(d, DG_EUNSUPPORTED, at, "only-proved", "%s%sproved, but not run: %s",
-                     called ? called : "", called ? ": " : "", what);
-
-    dg_help(d, "validate understands it; to run the pipeline, take it out");
-    return rc;
-}
-
-/* Nodes of a program, and those that take its results, may fire or not. */
-static bool is_in_step(const dg_node_class *c)
-{
-    bool course = false;
-
-    for (const dg_rule *r = c->rules; r && r->kind; r++)
-        course |= r->kind == DG_RULE_SKIP || r->kind == DG_RULE_STOP;
-    return course || c->lower || c->take || c == &dg_class_use;
-}
-
-static int node_runs(const dg_graph *g, const dg_node *node, bool train, dg_diag *d)
-{
-    dg_proof p = { .g = g, .arena = g->arena, .train = train };
-    int      rc = 0;
-
-    if (node->class->supply && node->scope->kind == DG_SCOPE_MODEL)
-        rc = only_proved(g, node, node->where,
-                         "numbers from outside come into <train> and <evaluate>", d);
-    else if (node->class->choose && node->n_in > 0 && node->in_types[0]->kind != DG_TYPE_DATASET)
-        rc = dg_fail(d, DG_EINPUT, node->where, "data-choice",
-                     "<%s> at run time chooses among the items of a data set: it stands "
-                     "between loader and sampler",
-                     node->element);
-    for (const dg_rule *r = node->class->rules; r && r->kind && rc == 0; r++)
-        if (r->kind == DG_RULE_PROVED && dg_rule_holds(&p, node, r))
-            rc = only_proved(g, node, node->where, r->why, d);
-    if ((node->when.from || node->on >= 0) && !is_in_step(node->class) && rc == 0)
-        rc = only_proved(g, node, node->where, "no run leaves out a node that handles data", d);
-    if (node->on_fail != DG_FAIL_ABORT && rc == 0)
-        rc = only_proved(g, node, node->where, "a failure stops all ranks (on_fail)", d);
-    if (node->device && strcmp(node->device, "rank") != 0 && rc == 0)
-        rc = only_proved(g, node, node->where, "no run places nodes on devices (device)", d);
-    return rc;
-}
-
-static int scope_runs(const dg_graph *g, const dg_scope *s, dg_diag *d)
-{
-    int rc = 0, own;
-
-    for (int i = 0; i < s->n_nodes; i++) {
-        own = node_runs(g, s->nodes[i], s->kind == DG_SCOPE_TRAIN, d);
-        rc = rc ? rc : own;
-    }
-    if (s->on >= 0)
-        rc = only_proved(g, NULL, s->where, "no run evaluates on one rank (on)", d);
-    if (s->on_fail != DG_FAIL_ABORT)
-        rc = only_proved(g, NULL, s->where, "a failure stops all ranks (on_fail)", d);
-    if (s->capture != DG_CAPTURE_NEVER)
-        rc = only_proved(g, NULL, s->where, "no run captures CUDA graphs (capture)", d);
-    return rc;
-}
-
-int dg_graph_runnable(const dg_graph *g, dg_diag *d)
-{
-    const dg_mesh *m = &g->mesh;
-    int            rc = 0, own;
-
-    if (m->item && (m->tp > 1 || m->ready || strcmp(m->devices, "cpu") != 0))
-        rc = only_proved(g, NULL, m->item->at,
-                         m->tp > 1  ? "no run has a second axis (tp)"
-                         : m->ready ? "collectives are launched in document order (order)"
-                                    : "no run places ranks on GPUs (devices)",
-                         d);
-    for (int i = 0; i < g->n_models; i++) {
-        own = scope_runs(g, g->models[i], d);
-        rc = rc ? rc : own;
-    }
-    own = g->train ? scope_runs(g, g->train, d) : 0;
-    rc = rc ? rc : own;
-    for (int i = 0; i < g->n_evaluates; i++) {
-        own = scope_runs(g, g->evaluates[i], d);
-        rc = rc ? rc : own;
-    }
-    return rc;
 }

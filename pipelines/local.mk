@@ -26,6 +26,7 @@ nobase_dist_pkgdata_DATA += \
 	pipelines/stories/4_conditional_forward.xml \
 	pipelines/stories/4_conditional_forward_wrong.xml \
 	pipelines/stories/5_unequal_buckets.xml \
+	pipelines/stories/5_unequal_buckets_equalize.xml \
 	pipelines/stories/5_unequal_buckets_wrong.xml \
 	pipelines/stories/parts/data.xml \
 	pipelines/stories/parts/update.xml

@@ -200,6 +200,8 @@ static int check_identity(const dg_json *o, const dg_identity *now, dg_diag *d)
     DG_TRY(differs(o, "batch_size", now->batch, "the batch size", d));
     DG_TRY(differs(o, "accumulate", now->accumulate, "accumulate", d));
     DG_TRY(differs(o, "batches_per_epoch", now->per_epoch, "the number of batches of an epoch", d));
+    if (now->by_ranks)
+        DG_TRY(differs(o, "ranks", now->ranks, "the number of ranks, each of which plans for itself,", d));
     if (pipeline != now->pipeline)
         dg_warn(d, o->at, "resume-pipeline",
                 "the pipeline was changed since the checkpoint was written: from here on the new one holds");

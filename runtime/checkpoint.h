@@ -27,6 +27,7 @@ typedef struct dg_identity {
     int64_t  batch, accumulate, per_epoch; /* batch: of all ranks together */
     const char *precision;         /* "bf16" */
     int         threads, ranks;
+    bool        by_ranks;          /* the plan of an epoch hangs on the number of ranks */
     const char *cpu, *versions;    /* "AVX-512 BF16 AMX"; "detrgraph 0.1.0, oneDNN 2.6.3" */
 } dg_identity;
 

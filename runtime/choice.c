@@ -1,4 +1,6 @@
-/* choice.c: see choice.h. The sampler sees what stayed as a data set of its own; its picks are translated back. */
+/* choice.c: see choice.h. Before the sampler a choice is made among the items of the data set, behind it among the batches
+ * of this rank: either way it sees a list, and what it leaves is a list. The sampler sees what stayed as a data set of its
+ * own; its picks are translated back. */
 #include "runtime/choice.h"
 
 typedef struct view {
@@ -9,6 +11,11 @@ typedef struct view {
 static int32_t item_of(int32_t item)
 {
     return item < 0 ? ~item : item;
+}
+
+static int32_t padding(int32_t item)
+{
+    return item < 0 ? item : ~item;
 }
 
 static void view_info(void *self, int item, dg_item_info *out)
@@ -29,20 +36,21 @@ static int64_t least_alone(void *ctx, int64_t n)
     return n;
 }
 
-/* The items that all choices leave. */
-static int choose(dg_choice *out, dg_arena *arena, const dg_planning *p, int64_t epoch, dg_diag *d)
+/* What choices first .. end - 1 leave of all items of the data. */
+static int choose(dg_choice *out, dg_arena *arena, const dg_planning *p, const dg_dataset *data, int first, int end, int64_t epoch,
+                  dg_diag *d)
 {
-    int32_t *all = DG_NEW_N(arena, p->data->n_items + 1, int32_t);
+    int32_t *all = DG_NEW_N(arena, data->n_items + 1, int32_t);
     int      rc = 0;
 
-    for (int i = 0; i < p->data->n_items; i++)
+    for (int i = 0; i < data->n_items; i++)
         all[i] = i;
-    *out = (dg_choice){ p->data->n_items, all };
-    for (int i = 0; i < p->chain->n_choices && rc == 0; i++) {
+    *out = (dg_choice){ data->n_items, all };
+    for (int i = first; i < end && rc == 0; i++) {
         const dg_node       *node = p->chain->choices[i];
         bool                 dealt = p->dealt >> i & 1;
         const dg_choose_args args = {
-            .data = p->data,
+            .data = data,
             .n = out->n,
             .items = out->items,
             .epoch = epoch,
@@ -60,51 +68,129 @@ static int choose(dg_choice *out, dg_arena *arena, const dg_planning *p, int64_t
     return rc;
 }
 
+/* ---- the sampler's batches ------------------------------------------------------------------------------------- */
+
 static int schedule(dg_schedule *plan, dg_arena *arena, const dg_planning *p, dg_dataset *data, int64_t epoch, dg_diag *d)
 {
     const dg_schedule_args args = {
         .data = data, .epoch = epoch, .seed = p->seed ^ dg_hash_str(p->chain->sampler->path), .ranks = p->whole ? 1 : p->ranks,
-        .alloc = arena_alloc, .arena = arena,
+        .alloc = arena_alloc, .arena = arena, .rank = p->rank,
     };
 
     return p->chain->sampler->class->schedule(plan, p->chain->sampler->conf, &args, d);
 }
 
-/* Places in the view become items: padding where the sampler, or a choice before it, made it so. */
-static const int32_t *translate(dg_arena *arena, const int32_t *slots, int64_t n, const int32_t *items)
+/* This rank's slots; places in the view become items: padding where the sampler, or a choice before it, made it so. */
+static void take_own(dg_schedule *plan, dg_arena *arena, const dg_planning *p, const int32_t *items)
 {
-    int32_t *out = DG_NEW_N(arena, n, int32_t);
+    dg_pick *picks = DG_NEW_N(arena, plan->n_picks + 1, dg_pick);
+    int32_t *out = items ? DG_NEW_N(arena, plan->n_picks * plan->batch + 1, int32_t) : NULL;
 
-    for (int64_t k = 0; k < n; k++) {
-        int32_t item = items[item_of(slots[k])];
+    for (int64_t i = 0; i < plan->n_picks; i++) {
+        const int32_t *slots = plan->picks[i].items + (p->whole ? 0 : (int64_t)p->rank * plan->batch);
 
-        out[k] = slots[k] < 0 && item >= 0 ? ~item : item;
+        picks[i] = plan->picks[i];
+        picks[i].items = items ? out : slots;
+        for (int k = 0; k < plan->batch && items; k++, out++) {
+            int32_t item = items[item_of(slots[k])];
+
+            *out = slots[k] < 0 ? padding(item) : item;
+        }
     }
-    return out;
+    plan->picks = picks;
 }
 
-int dg_plan_epoch(dg_schedule *plan, dg_arena *arena, const dg_planning *p, int64_t epoch, dg_diag *d)
+static int plan_items(dg_schedule *plan, dg_arena *arena, const dg_planning *p, int64_t epoch, dg_diag *d)
 {
     dg_dataset seen = *p->data;
     dg_choice  chosen;
     view       v;
-    dg_pick   *picks;
     int        rc;
 
-    if (!p->chain->n_choices)
-        return schedule(plan, arena, p, p->data, epoch, d);
-    DG_TRY(choose(&chosen, arena, p, epoch, d));
+    if (!p->chain->n_before) {
+        DG_TRY(schedule(plan, arena, p, p->data, epoch, d));
+        take_own(plan, arena, p, NULL);
+        return 0;
+    }
+    DG_TRY(choose(&chosen, arena, p, p->data, 0, p->chain->n_before, epoch, d));
     v = (view){ p->data, chosen.items };
     seen.n_items = (int)chosen.n;
     seen.self = &v;
     seen.info = view_info;
     DG_TRY(schedule(plan, arena, p, &seen, epoch, d));
-    picks = DG_NEW_N(arena, plan->n_picks + 1, dg_pick);
-    for (int64_t i = 0; i < plan->n_picks; i++) {
-        picks[i] = plan->picks[i];
-        picks[i].items = translate(arena, plan->picks[i].items, (int64_t)plan->batch * (p->whole ? 1 : p->ranks), chosen.items);
+    take_own(plan, arena, p, chosen.items);
+out:
+    return rc;
+}
+
+/* ---- choices among batches ------------------------------------------------------------------------------------- */
+
+typedef struct batches {
+    const dg_dataset  *of;
+    const dg_schedule *plan;
+} batches;
+
+static void batch_info(void *self, int item, dg_item_info *out)
+{
+    const batches *b = self;
+    const dg_pick *pick = &b->plan->picks[item];
+
+    *out = (dg_item_info){ .id = item, .name = "a batch", .w = (int)pick->w, .h = (int)pick->h };
+    for (int k = 0; k < b->plan->batch; k++) {
+        dg_item_info one;
+
+        if (pick->items[k] < 0)
+            continue;
+        b->of->info(b->of->self, pick->items[k], &one);
+        out->n_objects += one.n_objects;
+    }
+}
+
+/* A batch that is padding as a whole. */
+static const int32_t *all_padding(dg_arena *arena, const int32_t *items, int n)
+{
+    int32_t *out = DG_NEW_N(arena, n, int32_t);
+
+    for (int k = 0; k < n; k++)
+        out[k] = padding(items[k]);
+    return out;
+}
+
+static int choose_batches(dg_schedule *plan, dg_arena *arena, const dg_planning *p, int64_t epoch, dg_diag *d)
+{
+    const dg_schedule made = *plan;
+    batches           b = { p->data, &made };
+    const dg_dataset  data = {
+        .size = sizeof data, .n_items = (int)made.n_picks, .n_classes = p->data->n_classes, .classes = p->data->classes,
+        .name = p->data->name, .self = &b, .info = batch_info,
+    };
+    dg_choice         chosen;
+    dg_pick          *picks;
+    int               rc = choose(&chosen, arena, p, &data, p->chain->n_before, p->chain->n_choices, epoch, d);
+
+    if (rc < 0)
+        return rc;
+    picks = DG_NEW_N(arena, chosen.n + 1, dg_pick);
+    for (int64_t i = 0; i < chosen.n; i++) {
+        picks[i] = made.picks[item_of(chosen.items[i])];
+        if (chosen.items[i] < 0)
+            picks[i].items = all_padding(arena, picks[i].items, made.batch);
     }
     plan->picks = picks;
-out:
+    plan->n_picks = chosen.n;
+    return 0;
+}
+
+int dg_plan_epoch(dg_schedule *plan, dg_arena *arena, const dg_planning *p, int64_t epoch, dg_diag *d)
+{
+    int rc = plan_items(plan, arena, p, epoch, d);
+
+    if (rc == 0 && p->chain->n_choices > p->chain->n_before)
+        rc = choose_batches(plan, arena, p, epoch, d);
+    if (rc == 0 && plan->n_picks < 1) {
+        rc = dg_fail(d, DG_EINPUT, p->chain->sampler->where, "epoch-empty", "of the %d images of %s no batch of %d is left in epoch %lld",
+                     p->data->n_items, p->data->name, plan->batch, (long long)epoch + 1);
+        dg_help(d, "make batch smaller, or let more through what chooses");
+    }
     return rc;
 }

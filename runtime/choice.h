@@ -1,5 +1,5 @@
-/* choice.h: the plan of an epoch: which items of a data set stay (partition, filter, equalize), and the batches that the
- * sampler makes of them. */
+/* choice.h: the plan of an epoch: which items of a data set stay (partition, filter, equalize), the batches that the
+ * sampler makes of them, and which of these stay. */
 #ifndef DG_RUNTIME_CHOICE_H
 #define DG_RUNTIME_CHOICE_H
 
@@ -13,11 +13,13 @@ typedef struct dg_planning {
     int             rank, ranks;
     uint32_t        dealt;  /* bit i: choice i of the chain works over the ranks; else over one */
     bool            whole;  /* the sampler's plan is for this rank alone; else its batches are dealt to the ranks */
+    bool            own;    /* this rank has other images than the others */
     int64_t       (*least)(void *ctx, int64_t n); /* the least n of all ranks; NULL: n. < 0: a status */
     void           *ctx;
 } dg_planning;
 
-/* Picks name items of the data set, ~item where it is padding. */
+/* This rank's part of the plan: picks have plan->batch items each, which are those of the data set, ~item where it is
+ * padding. There is at least one pick, or it is an error. */
 int dg_plan_epoch(dg_schedule *plan, dg_arena *arena, const dg_planning *p, int64_t epoch, dg_diag *d) DG_MUST_USE;
 
 #endif

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "graph/vary.h"
 #include "runtime/datareport.h"
 
 static const dg_data *find(const dg_run *run, const dg_scope *scope)
@@ -66,6 +67,19 @@ static int check_categories(const dg_run *run, const dg_scope *scope, const dg_d
     return 0;
 }
 
+/* Texts of a loader whose ranks have files of their own: {rank} becomes this rank's number. */
+static void name_rank(dg_run *run, const dg_node *loader)
+{
+    for (const dg_attr *a = loader->class->attrs; a && a->name; a++) {
+        const char **text = (const char **)(void *)((char *)loader->conf + a->offset), *at;
+
+        if (a->kind != DG_ATTR_STR && a->kind != DG_ATTR_PATH)
+            continue;
+        while (*text && (at = strstr(*text, "{rank}")))
+            *text = dg_printf(run->arena, "%.*s%d%s", (int)(at - *text), *text, run->world.rank, at + strlen("{rank}"));
+    }
+}
+
 int dg_run_data(dg_run *run, const dg_scope *scope, const dg_data **data, dg_diag *d)
 {
     dg_data new = { .scope = scope };
@@ -75,7 +89,10 @@ int dg_run_data(dg_run *run, const dg_scope *scope, const dg_data **data, dg_dia
     if (*data)
         return 0;
     DG_TRY(dg_run_chain(scope, &new.chain, d));
-    rc = new.chain.loader->class->open(&new.set, new.chain.loader->conf, run->seed, d);
+    new.own_files = dg_node_has_row(run->graph, new.chain.loader, DG_RULE_VALUE);
+    if (new.own_files)
+        name_rank(run, new.chain.loader);
+    rc = new.chain.loader->class->open(&new.set, new.chain.loader->conf, new.own_files ? (uint64_t)run->world.rank : run->seed, d);
     if (rc < 0) {
         dg_note(d, new.chain.loader->where, "<%s id=\"%s\"> asks for it", new.chain.loader->class->name, new.chain.loader->id);
         return rc;
@@ -84,7 +101,7 @@ int dg_run_data(dg_run *run, const dg_scope *scope, const dg_data **data, dg_dia
     *data = find(run, scope);
     DG_TRY(check_all_classes(run, scope, new.set, d));
     DG_TRY(check_categories(run, scope, new.set, d));
-    DG_TRY(dg_data_report_log(&run->env, scope, &new.chain, new.set, run->world.local_rank == 0, d));
+    DG_TRY(dg_data_report_log(&run->env, scope, &new.chain, new.set, run->world.local_rank == 0 || new.own_files, d));
     dg_run_log_warnings(run, d);
 out:
     return rc;
@@ -123,36 +140,75 @@ static int64_t least(void *ctx, int64_t n)
     return rc < 0 ? rc : (int64_t)x;
 }
 
+/* Has each rank images of its own: files that only it sees, a part of what all have, or an order that it draws itself? */
+static bool is_own(const dg_graph *g, const dg_chain *c)
+{
+    bool own = dg_node_has_row(g, c->loader, DG_RULE_VALUE) || dg_node_has_row(g, c->sampler, DG_RULE_VALUE);
+
+    for (int i = 0; i < c->n_choices; i++)
+        own |= dg_node_has_row(g, c->choices[i], DG_RULE_VALUE);
+    return own;
+}
+
 static dg_planning planning(dg_run *run, const dg_data *data)
 {
-    dg_planning p = {
-        .chain = &data->chain,
+    const dg_chain *c = &data->chain;
+    bool            many = run->world.ranks > 1;
+    dg_planning     p = {
+        .chain = c,
         .data = data->set,
         .seed = run->seed,
         .rank = run->world.rank,
         .ranks = run->world.ranks,
-        .whole = run->world.ranks > 1 && !dg_run_shares(run, data->chain.sampler),
-        .least = run->world.ranks > 1 ? least : NULL,
+        .whole = many && !dg_run_shares(run, c->sampler),
+        .own = many && data->scope->on < 0 && is_own(run->graph, c),
+        .least = many ? least : NULL,
         .ctx = &run->world,
     };
 
-    for (int i = 0; i < data->chain.n_choices; i++)
-        p.dealt |= run->world.ranks > 1 && dg_run_shares(run, data->chain.choices[i]) ? 1u << i : 0;
+    for (int i = 0; i < c->n_choices; i++)
+        p.dealt |= many && dg_run_shares(run, c->choices[i]) ? 1u << i : 0;
     return p;
-}
-
-int dg_run_length(dg_run *run, const dg_data *data, int64_t *n, int64_t *dropped, dg_diag *d)
-{
-    const dg_planning p = planning(run, data);
-
-    return dg_stream_length(n, &p, run->progress.epoch, dropped, d);
 }
 
 bool dg_run_deals(dg_run *run, const dg_data *data)
 {
-    const dg_planning p = planning(run, data);
+    return planning(run, data).own;
+}
 
-    return run->world.ranks > 1 && (!p.whole || p.dealt);
+bool dg_run_plans_by_ranks(const dg_run *run, const dg_chain *c)
+{
+    bool by_ranks = is_own(run->graph, c) && !dg_run_shares(run, c->sampler);
+
+    for (int i = 0; i < c->n_choices; i++)
+        by_ranks |= dg_run_shares(run, c->choices[i]);
+    return by_ranks;
+}
+
+bool dg_run_endless(const dg_run *run, const dg_data *data)
+{
+    return dg_node_has_row(run->graph, data->chain.sampler, DG_RULE_ENDLESS);
+}
+
+int dg_run_length(dg_run *run, const dg_data *data, int64_t epoch, int64_t *n, int64_t *dropped, dg_diag *d)
+{
+    const dg_planning p = planning(run, data);
+    int               rc = dg_stream_length(n, &p, epoch, dropped, d);
+
+    if (run->world.ranks == 1 || !dg_run_endless(run, data))
+        return rc;
+    rc = dg_world_agree(&run->world, rc, "counted the batches of a round", d);
+    if (rc == 0 && (*n = least(&run->world, *n)) < 0)
+        rc = dg_fail(d, (dg_code)-*n, DG_NOWHERE, "collective-failed", "while the ranks counted the batches of a round: %s",
+                     run->world.comm->why);
+    return rc;
+}
+
+static dg_drawn drawn_by(const dg_run *run, const dg_node *node)
+{
+    return dg_node_has_row(run->graph, node, DG_RULE_CORRELATED) ? DG_DRAWN_ALIKE
+           : dg_node_has_row(run->graph, node, DG_RULE_VALUE)    ? DG_DRAWN_BY_RANK
+                                                                 : DG_DRAWN_BY_SAMPLE;
 }
 
 int dg_run_stream(dg_run *run, const dg_scope *scope, const dg_progress *p, int64_t epochs, dg_stream **s, dg_diag *d)
@@ -169,6 +225,7 @@ int dg_run_stream(dg_run *run, const dg_scope *scope, const dg_progress *p, int6
         .n_steps = run->n_steps,
         .n_epochs = run->n_epochs,
         .epochs = epochs,
+        .period = dg_run_endless(run, data) ? run->per_epoch : 0,
         .threads = run->env.threads,
         .ahead = 4,
     };
@@ -178,8 +235,9 @@ int dg_run_stream(dg_run *run, const dg_scope *scope, const dg_progress *p, int6
         conf.epoch = p->epoch;
         conf.index = p->index;
     }
-    if (conf.plan.dealt) /* ranks may have to agree on a plan: this thread makes it */
-        conf.epochs = conf.epoch + 1;
+    conf.one_plan = conf.plan.dealt != 0; /* ranks may have to agree on a plan: this thread makes it */
+    for (int i = 0; i < data->chain.n_items; i++)
+        conf.drawn[i] = drawn_by(run, data->chain.items[i]);
     conf.n_keys = wanted(run, scope, data->chain.batch, &conf.keys);
     return dg_stream_open(s, &conf, d);
 }

@@ -103,12 +103,24 @@ dg_rows dg_facts_of_pipeline(const dg_run *run, dg_arena *a)
     return (dg_rows){ l.rows.n, l.rows.items };
 }
 
-dg_rows dg_facts_of_data(const dg_run *run, const dg_identity *id, int64_t n_items, dg_arena *a)
+/* Files may be each rank's own; what a label means may not. */
+static void add_classes(list *l, const dg_dataset *data)
+{
+    add(l, "number of classes", dg_printf(l->a, "%d", data->n_classes));
+    for (int i = 0; i < data->n_classes; i++)
+        add(l, dg_printf(l->a, "class %d", i), dg_printf(l->a, "category %lld, %s", (long long)data->classes[i].id, data->classes[i].name));
+}
+
+dg_rows dg_facts_of_data(const dg_run *run, const dg_identity *id, const dg_data *data, dg_arena *a)
 {
     list l = { .a = a };
 
-    add(&l, "number of images", dg_printf(a, "%lld", (long long)n_items));
-    add(&l, "digest of the data set", dg_printf(a, "%016llx", (unsigned long long)id->data));
+    if (!data->own_files) {
+        add(&l, "number of images", dg_printf(a, "%d", data->set->n_items));
+        add(&l, "digest of the data set", dg_printf(a, "%016llx", (unsigned long long)id->data));
+    } else {
+        add_classes(&l, data->set);
+    }
     add(&l, "batches of an epoch", dg_printf(a, "%lld", (long long)id->per_epoch));
     add(&l, "batch", dg_printf(a, "%lld", (long long)id->batch));
     if (run->progress.lr > 0)

@@ -8,7 +8,7 @@
 /* Of the pipeline once it is read, and of the data once they are open: in the order in which a difference is worth
  * telling. The position of a node stands after a newline in its value and is not compared. */
 dg_rows dg_facts_of_pipeline(const dg_run *run, dg_arena *a);
-dg_rows dg_facts_of_data(const dg_run *run, const dg_identity *identity, int64_t n_items, dg_arena *a);
+dg_rows dg_facts_of_data(const dg_run *run, const dg_identity *identity, const dg_data *data, dg_arena *a);
 
 /* The name of the fact that a learning rate was set before the run was resumed; its value is the rate. */
 extern const char dg_fact_rate[];

@@ -18,6 +18,7 @@ typedef struct dg_data {
     const dg_scope *scope;
     dg_chain        chain;
     dg_dataset     *set;
+    bool            own_files; /* files="rank": what the other ranks have is another data set */
 } dg_data;
 
 struct dg_run {
@@ -69,11 +70,15 @@ dg_bucket_conf dg_run_bucket_conf(const dg_run *run);
 
 /* A scope's data set, opened at first use and kept; logs what stands in it. */
 int dg_run_data(dg_run *run, const dg_scope *scope, const dg_data **data, dg_diag *d) DG_MUST_USE;
-/* Batches of this rank in the epoch that progress names; a collective where ranks agree on it. */
-int dg_run_length(dg_run *run, const dg_data *data, int64_t *n, int64_t *dropped, dg_diag *d) DG_MUST_USE;
+/* Batches of this rank in an epoch; a collective where ranks agree on it. Of a sampler that never ends: those of its first
+ * round on the rank with the fewest. */
+int dg_run_length(dg_run *run, const dg_data *data, int64_t epoch, int64_t *n, int64_t *dropped, dg_diag *d) DG_MUST_USE;
+bool dg_run_endless(const dg_run *run, const dg_data *data);
 bool dg_run_deals(dg_run *run, const dg_data *data); /* has every rank images of its own? */
-/* Batches for a scope from where p stands (NULL: its beginning), for `epochs` epochs (0: without end); or for one, where
- * ranks agree on each epoch's plan: then open the next. */
+/* With another number of ranks an epoch has another plan: not one that is dealt, but one that each rank makes. */
+bool dg_run_plans_by_ranks(const dg_run *run, const dg_chain *c);
+/* Batches for a scope from where p stands (NULL: its beginning), for `epochs` epochs (0: without end); or for one plan, where
+ * ranks agree on each: then open the next. */
 int dg_run_stream(dg_run *run, const dg_scope *scope, const dg_progress *p, int64_t epochs, dg_stream **s, dg_diag *d) DG_MUST_USE;
 
 /* Are the weights (and, of a training, averages and moments) of all ranks the same, bit for bit? */
@@ -105,8 +110,8 @@ int  dg_sinks_take(dg_sinks *s, dg_run *run, const dg_stream_batch *batch, dg_di
 int  dg_sinks_finish(dg_sinks **s, dg_metrics *m, dg_diag *d); /* m NULL: abandon */
 /* What the ranks have taken becomes rank 0's: of every sink that joins over an axis. */
 int  dg_sinks_join(dg_sinks *s, dg_run *run, dg_diag *d) DG_MUST_USE;
-/* Rank 0's numbers and notes reach every rank. */
-int  dg_metrics_share(const dg_world *w, dg_metrics *m, dg_diag *d) DG_MUST_USE;
+/* The numbers and notes of rank root reach every rank. */
+int  dg_metrics_share(const dg_world *w, int root, dg_metrics *m, dg_diag *d) DG_MUST_USE;
 
 /* ---- pictures.c ------------------------------------------------------------------------------------------ */
 
@@ -134,6 +139,7 @@ typedef struct dg_evaluation {
     int64_t         n_images;  /* out */
 } dg_evaluation;
 int dg_run_evaluate_scope(dg_run *run, dg_evaluation *e, dg_diag *d) DG_MUST_USE;
+bool dg_run_evaluates(const dg_run *run, const dg_scope *scope); /* does this rank take part, or wait for the one of on="0"? */
 
 /* ---- predict.c ------------------------------------------------------------------------------------------- */
 

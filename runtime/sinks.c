@@ -164,7 +164,7 @@ static void read_metrics(dg_metrics *m, const char *text)
         dg_metric_note(m, "%s", at);
 }
 
-int dg_metrics_share(const dg_world *w, dg_metrics *m, dg_diag *d)
+int dg_metrics_share(const dg_world *w, int root, dg_metrics *m, dg_diag *d)
 {
     static const char what[] = "shared the scores";
     dg_str            text = { 0 };
@@ -174,14 +174,14 @@ int dg_metrics_share(const dg_world *w, dg_metrics *m, dg_diag *d)
 
     if (w->ranks == 1)
         return 0;
-    if (w->rank == 0)
+    if (w->rank == root)
         write_metrics(&text, m);
     n = text.n;
-    DG_TRY(dg_world_broadcast(w, &n, sizeof n, what, d));
-    other = w->rank == 0 ? NULL : dg_try_alloc((size_t)n);
-    DG_TRY(dg_world_agree(w, w->rank == 0 || other ? 0 : -DG_EMEMORY, what, d));
-    DG_TRY(dg_world_broadcast(w, w->rank == 0 ? text.s : other, (size_t)n, what, d));
-    if (w->rank > 0)
+    DG_TRY(dg_world_broadcast_from(w, root, &n, sizeof n, what, d));
+    other = w->rank == root ? NULL : dg_try_alloc((size_t)n);
+    DG_TRY(dg_world_agree(w, w->rank == root || other ? 0 : -DG_EMEMORY, what, d));
+    DG_TRY(dg_world_broadcast_from(w, root, w->rank == root ? text.s : other, (size_t)n, what, d));
+    if (w->rank != root)
         read_metrics(m, other);
 out:
     dg_str_free(&text);

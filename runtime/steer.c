@@ -35,7 +35,7 @@ static dg_rows of_data(const void *ctx, dg_arena *a)
 {
     const dg_train *t = ctx;
 
-    return dg_facts_of_data(t->run, &t->identity, t->data->set->n_items, a);
+    return dg_facts_of_data(t->run, &t->identity, t->data, a);
 }
 
 int dg_steer_meet_data(dg_train *t, dg_diag *d)
@@ -86,11 +86,28 @@ static int cannot_share(const dg_world *w, int64_t all)
     return 0;
 }
 
+/* Fewer ranks could not take up the plan of an epoch that each rank makes for itself. */
+static int check_plan(const dg_run *run, const dg_scope *train, dg_diag *d)
+{
+    dg_chain chain;
+    int      rc = dg_graph_chain(&chain, train, d);
+
+    if (rc < 0 || !chain.sampler || !dg_run_plans_by_ranks(run, &chain))
+        return rc;
+    dg_fail(d, DG_EINPUT, chain.sampler->where, "elastic-plan",
+            "each rank plans for its own share: with fewer ranks the rest of an epoch would be another one");
+    dg_help(d, "axis on the sampler deals one plan, which fewer ranks can go on with; or leave --elastic out");
+    return -DG_EINPUT;
+}
+
 int dg_steer_deal(dg_run *run, dg_diag *d)
 {
     const dg_world *w = &run->world;
     const dg_scope *train = run->graph->train;
+    int             rc = train && w->may_lose > 0 ? check_plan(run, train, d) : 0;
 
+    if (rc < 0)
+        return rc;
     for (int i = 0; train && w->may_lose > 0 && i < train->n_nodes; i++) {
         int64_t *batch = dealt_batch(run, train->nodes[i]), all = batch ? *batch * w->first_ranks : 0;
         int      n = batch ? cannot_share(w, all) : 0;

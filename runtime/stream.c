@@ -17,6 +17,7 @@ enum { REPLACEMENTS = 16 }; /* other items that are tried in place of an unreada
 
 typedef struct work { /* a batch with the memory behind it */
     dg_stream_batch pub;
+    const dg_node  *at;     /* the node that is at work */
     dg_scratch     *kept;   /* tensors and names of this batch */
     dg_scratch     *sample; /* pixels of one sample on its way */
     int32_t        *items;
@@ -37,7 +38,7 @@ struct dg_stream {
     bool           stopping;
     dg_arena      *plan_arena;
     dg_schedule    plan;
-    int64_t        number, epoch, index; /* of the batch that is claimed next */
+    int64_t        number, epoch, index; /* of the batch that is claimed next: in the run; its plan; there */
     dg_ring       *ring;
     pthread_mutex_t lock;
     pthread_cond_t  given_back;
@@ -66,6 +67,20 @@ static int plan_epoch(dg_stream *s, dg_diag *d)
     return dg_plan_epoch(&s->plan, s->plan_arena, &s->conf.plan, s->epoch, d);
 }
 
+static bool at_end(const dg_stream *s)
+{
+    const int64_t period = s->conf.period;
+
+    return s->conf.epochs && (period ? s->number / period : s->epoch) >= s->conf.epochs;
+}
+
+static task next_task(const dg_stream *s)
+{
+    const int64_t n = s->number, period = s->conf.period;
+
+    return period ? (task){ n, n / period, n % period, period, { 0 } } : (task){ n, s->epoch, s->index, s->plan.n_picks, { 0 } };
+}
+
 /* Takes the next number and its pick; false at the end. */
 static bool claim(dg_stream *s, work *w, task *t, int *rc)
 {
@@ -73,22 +88,21 @@ static bool claim(dg_stream *s, work *w, task *t, int *rc)
 
     pthread_mutex_lock(&s->lock);
     *rc = 0;
-    while (s->index >= s->plan.n_picks && !*rc) {
+    while (s->index >= s->plan.n_picks && more && !*rc) {
         s->index -= s->plan.n_picks;
         s->epoch++;
-        if (s->conf.epochs && s->epoch >= s->conf.epochs)
-            break;
-        *rc = plan_epoch(s, w->pub.diag);
+        more = !s->conf.one_plan && !at_end(s);
+        *rc = more ? plan_epoch(s, w->pub.diag) : 0;
     }
-    if (s->conf.epochs && s->epoch >= s->conf.epochs) {
+    if (!more || at_end(s)) {
         dg_ring_end(s->ring, (uint64_t)(s->number - s->conf.number));
         more = false;
     } else {
-        *t = (task){ s->number++, s->epoch, s->index, s->plan.n_picks, { 0 } };
+        *t = next_task(s);
+        s->number++;
         if (!*rc) {
             t->pick = s->plan.picks[s->index++];
-            memcpy(w->items, t->pick.items + (size_t)(s->conf.plan.whole ? 0 : s->conf.plan.rank) * (size_t)s->batch,
-                   (size_t)s->batch * sizeof *w->items);
+            memcpy(w->items, t->pick.items, (size_t)s->batch * sizeof *w->items);
             t->pick.items = w->items;
         }
     }
@@ -140,8 +154,10 @@ static int load_slot(dg_stream *s, work *w, int item, dg_sample *sm, uint64_t nu
 {
     dg_diag *d = dg_diag_open();
     dg_draw  draw = dg_draw_begin(s->conf.plan.seed, "replace", number);
-    int      rc = read_sample(s, w, item, sm, number, d);
+    int      rc;
 
+    w->at = s->conf.plan.chain->loader;
+    rc = read_sample(s, w, item, sm, number, d);
     for (int i = 0; rc < 0 && s->conf.plan.data->replace && i < REPLACEMENTS; i++)
         rc = read_sample(s, w, (int)dg_draw_below(&draw, s->conf.plan.data->n_items), sm, number, d);
     if (rc < 0) {
@@ -183,15 +199,28 @@ static int check_drop(const dg_node *n, const dg_sample *sm, dg_diag *d)
     return -DG_EINTERNAL;
 }
 
+/* own: the number of the sample among this rank's. */
+static dg_draw draws_of(const dg_stream *s, int node, uint64_t number, uint64_t own)
+{
+    const dg_planning *p = &s->conf.plan;
+    const char        *path = p->chain->items[node]->path;
+    dg_drawn           drawn = s->conf.drawn[node];
+    uint64_t           seed = drawn == DG_DRAWN_BY_RANK ? p->seed ^ (uint64_t)p->rank * 0x9e3779b97f4a7c15u : p->seed;
+
+    return dg_draw_begin(seed, path, drawn == DG_DRAWN_BY_SAMPLE ? number : own);
+}
+
 /* Through the nodes that change samples; 1: one of them has dropped it. */
 static int change_sample(dg_stream *s, work *w, const dg_clock *clock, dg_sample *sm)
 {
     const dg_chain *chain = s->conf.plan.chain;
+    const uint64_t  own = (uint64_t)(w->pub.number * w->pub.n) + (sm->index - w->pub.first_sample);
     int             rc = 0;
 
     for (int i = 0; i < chain->n_items && rc == 0; i++) {
-        dg_draw draw = dg_draw_begin(s->conf.plan.seed, chain->items[i]->path, sm->index);
+        dg_draw draw = draws_of(s, i, sm->index, own);
 
+        w->at = chain->items[i];
         rc = chain->items[i]->class->item(chain->items[i]->conf, sm, &draw, clock, w->pub.diag);
         if (rc > 0) {
             rc = check_drop(chain->items[i], sm, w->pub.diag);
@@ -230,8 +259,10 @@ static int fill_slot(dg_stream *s, work *w, const task *t, int slot)
 
     b->padding[slot] = item < 0;
     rc = prepare_sample(s, w, &clock, item < 0 ? ~item : item, sm, b->first_sample + (uint64_t)slot);
-    if (rc >= 0)
-        rc = chain->batch->class->fill(chain->batch->conf, b->size, b->n, slot, sm, b->data, b->diag);
+    if (rc < 0)
+        return rc;
+    w->at = chain->batch;
+    rc = chain->batch->class->fill(chain->batch->conf, b->size, b->n, slot, sm, b->data, b->diag);
     if (rc < 0)
         return rc;
     path = dg_scratch_alloc(w->kept, strlen(sm->path) + 1);
@@ -277,8 +308,8 @@ static int make_batch(dg_stream *s, work *w, const task *t)
 {
     dg_stream_batch *b = &w->pub;
     double           begin = dg_monotonic_s();
-    bool             alike = s->conf.plan.whole && !s->conf.plan.dealt; /* every rank has the same samples */
-    int              rank = alike ? 0 : s->conf.plan.rank, ranks = alike ? 1 : s->conf.plan.ranks, rc;
+    bool             own = s->conf.plan.own; /* else every rank has the same samples, under the same numbers */
+    int              rank = own ? s->conf.plan.rank : 0, ranks = own ? s->conf.plan.ranks : 1, rc;
 
     b->number = t->number;
     b->epoch = t->epoch;
@@ -317,12 +348,14 @@ static void *worker(void *self)
 
         dg_diag_clear(w->pub.diag);
         w->pub.n_replaced = 0;
+        w->at = NULL;
         if (!claim(s, w, &t, &rc))
             break;
         if (rc >= 0)
             rc = make_batch(s, w, &t);
-        w->failed = rc < 0;
-        if (dg_ring_put(s->ring, (uint64_t)(t.number - s->conf.number), w) < 0 || rc < 0)
+        w->pub.spoilt = rc < 0 && w->at && w->at->on_fail == DG_FAIL_VOTE;
+        w->failed = rc < 0 && !w->pub.spoilt;
+        if (dg_ring_put(s->ring, (uint64_t)(t.number - s->conf.number), w) < 0 || w->failed)
             break;
     }
     return NULL;
@@ -362,6 +395,10 @@ int dg_stream_open(dg_stream **out, const dg_stream_conf *conf, dg_diag *d)
     s->number = conf->number;
     s->epoch = conf->epoch;
     s->index = conf->index;
+    if (conf->period) {
+        s->epoch = 0;
+        s->index = conf->number;
+    }
     conf->plan.chain->sampler->class->sizes(conf->plan.chain->sampler->conf, &sizes, &s->batch);
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->given_back, NULL);
@@ -369,6 +406,11 @@ int dg_stream_open(dg_stream **out, const dg_stream_conf *conf, dg_diag *d)
     s->threads = calloc((size_t)conf->threads, sizeof *s->threads);
     DG_TRY(open_works(s, d));
     DG_TRY(plan_epoch(s, d));
+    while (conf->period && s->index >= s->plan.n_picks) { /* rounds that are over */
+        s->index -= s->plan.n_picks;
+        s->epoch++;
+        DG_TRY(plan_epoch(s, d));
+    }
     for (; s->n_threads < conf->threads; s->n_threads++)
         if (!s->threads || pthread_create(&s->threads[s->n_threads], NULL, worker, s) != 0)
             DG_TRY(dg_fail(d, DG_EMEMORY, DG_NOWHERE, "loader-thread", "cannot start loader thread %d of %d",

@@ -9,7 +9,7 @@
 #include "graph/graph.h"
 #include "runtime/choice.h"
 
-enum { DG_MAX_FEEDS = 16 };
+enum { DG_MAX_FEEDS = 16, DG_MAX_ITEMS = sizeof((dg_chain *)0)->items / sizeof *((dg_chain *)0)->items };
 
 typedef struct dg_stream dg_stream;
 
@@ -26,24 +26,33 @@ typedef struct dg_stream_batch {
     dg_feed    feeds[DG_MAX_FEEDS];
     void      *data[DG_MAX_FEEDS]; /* DG_REAL as f32; NULL where nobody wants it */
     int        n_replaced;
-    dg_diag   *diag;           /* warnings about replaced samples */
+    bool       spoilt;         /* it could not be made, and the node that failed says on_fail="vote": it holds nothing */
+    dg_diag   *diag;           /* warnings about replaced samples; why it is spoilt */
     double     seconds;        /* that a thread spent on it */
 } dg_stream_batch;
 
+/* Draws of a node that changes samples follow the number of the sample in the run, or this rank's own count of samples,
+ * in which case they are the same on all ranks, or each rank's own. */
+typedef enum dg_drawn { DG_DRAWN_BY_SAMPLE, DG_DRAWN_ALIKE, DG_DRAWN_BY_RANK } dg_drawn;
+
 typedef struct dg_stream_conf {
     dg_planning     plan;
+    dg_drawn        drawn[DG_MAX_ITEMS]; /* by plan.chain->items */
     int64_t         accumulate;          /* batches per step */
     int64_t         n_steps, n_epochs;   /* of the whole run, for schedules; 0 where unknown */
     int64_t         number, epoch, index; /* where to begin: 0, 0, 0, or where a checkpoint ended */
     int64_t         epochs;              /* end after the epoch before this one; 0: never */
+    int64_t         period;              /* batches of an epoch of a sampler that never ends, whose plans are rounds; 0: one
+                                          * plan is one epoch. number alone says where to begin */
+    bool            one_plan;            /* ends with the plan in which it begins */
     const char *const *keys;             /* feeds that are wanted */
     int             n_keys;
     int             threads;             /* at least 1 */
     int             ahead;               /* finished batches that may wait, at least 1 */
 } dg_stream_conf;
 
-/* Plans of epochs after the first are made by the stream's threads: where plan.least is a collective, a stream has one
- * epoch. conf is copied; what it points to stays the caller's and outlives the stream. */
+/* Plans after the first are made by the stream's threads: where plan.least is a collective, a stream has one_plan. conf is
+ * copied; what it points to stays the caller's and outlives the stream. */
 int  dg_stream_open(dg_stream **s, const dg_stream_conf *conf, dg_diag *d) DG_MUST_USE;
 void dg_stream_close(dg_stream **s);
 /* The next batch, NULL at the end. It is the caller's until dg_stream_give_back. */

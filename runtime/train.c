@@ -13,29 +13,49 @@ enum { FIRST_PICTURES = 12, FIRST_BATCHES = 3 };
 
 /* ---- before the first step --------------------------------------------------------------------------------- */
 
+/* Batches of all epochs: where items are chosen, or sizes end, no epoch tells another's. */
+static int count_batches(dg_train *t, int64_t *all, int64_t *fewest, int64_t *most, dg_diag *d)
+{
+    dg_run       *run = t->run;
+    const int64_t epochs = t->scope->epochs;
+
+    *all = *fewest = *most = run->per_epoch;
+    if (dg_run_endless(run, t->data))
+        *all *= epochs;
+    for (int64_t e = 1, n; e < epochs && !dg_run_endless(run, t->data); e++) {
+        int rc = dg_run_length(run, t->data, e, &n, NULL, d);
+
+        if (rc < 0)
+            return rc;
+        *all += n;
+        *fewest = n < *fewest ? n : *fewest;
+        *most = n > *most ? n : *most;
+    }
+    return 0;
+}
+
 static int count_steps(dg_train *t, dg_diag *d)
 {
     dg_run *run = t->run;
-    int64_t dropped = 0, k = t->scope->accumulate > 0 ? t->scope->accumulate : 1;
-    int     rc = dg_run_length(run, t->data, &run->per_epoch, &dropped, d);
+    int64_t dropped = 0, all = 0, fewest, most, k = t->scope->accumulate > 0 ? t->scope->accumulate : 1;
+    char    range[64];
+    int     rc;
 
     if (dg_run_deals(run, t->data))
         t->batch *= run->world.ranks;
-
-    if (rc < 0)
-        return rc;
-    if (run->per_epoch < 1)
-        return dg_fail(d, DG_EINPUT, t->data->chain.sampler->where, "epoch-empty",
-                       "an epoch of %d images has no batch of %d", t->data->set->n_items, t->batch);
+    DG_TRY(dg_run_length(run, t->data, 0, &run->per_epoch, &dropped, d));
+    DG_TRY(count_batches(t, &all, &fewest, &most, d));
     run->n_epochs = t->scope->epochs;
-    run->n_steps = t->scope->steps > 0 ? t->scope->steps : t->scope->epochs * run->per_epoch / k;
+    run->n_steps = t->scope->steps > 0 ? t->scope->steps : all / k;
     if (run->n_steps < 1)
         return dg_fail(d, DG_EINPUT, t->scope->where, "steps-none",
-                       "%lld epochs of %lld batches make no step of accumulate=\"%lld\" batches", (long long)t->scope->epochs,
-                       (long long)run->per_epoch, (long long)k);
-    dg_log_line(&run->env, DG_INFO, "%lld batches of %d an epoch (%lld images left out of each), %lld steps in all",
-                (long long)run->per_epoch, t->batch, (long long)dropped, (long long)run->n_steps);
-    return 0;
+                       "%lld batches in %lld epochs make no step of accumulate=\"%lld\" batches", (long long)all,
+                       (long long)t->scope->epochs, (long long)k);
+    snprintf(range, sizeof range, fewest < most ? "%lld to %lld" : "%lld", (long long)fewest, (long long)most);
+    dg_log_line(&run->env, DG_INFO, "%s batches of %d an epoch (%lld images left out of %s), %lld steps in all", range, t->batch,
+                (long long)dropped, fewest < most ? "the first" : "each", (long long)run->n_steps);
+out:
+    return rc;
 }
 
 static void identify(dg_train *t)
@@ -52,6 +72,7 @@ static void identify(dg_train *t)
         .precision = t->run->precision,
         .threads = t->run->env.threads,
         .ranks = t->run->world.ranks,
+        .by_ranks = dg_run_plans_by_ranks(t->run, &t->data->chain),
         .cpu = dg_strdup(t->arena, dg_cpu_features(features, sizeof features)),
         .versions = t->run->versions,
     };
@@ -139,7 +160,8 @@ static int read_data(dg_train *t, dg_diag *d)
     dg_run_log_start(run);
     DG_TRY(dg_run_data(run, t->scope, &t->data, d));
     for (int i = 0; i < run->graph->n_evaluates; i++) /* their faults must not wait for the first evaluation */
-        DG_TRY(dg_run_data(run, run->graph->evaluates[i], &other, d));
+        if (dg_run_evaluates(run, run->graph->evaluates[i]))
+            DG_TRY(dg_run_data(run, run->graph->evaluates[i], &other, d));
     DG_TRY(dg_run_sizes(run, t->scope, t->arena, &sizes, &n, &t->batch, d));
     DG_TRY(count_steps(t, d));
 out:
@@ -241,10 +263,34 @@ out:
     return rc;
 }
 
+/* Loader on_fail="vote": a batch that one rank cannot read is left out by all. It has its number, and is no step. */
+static int vote(dg_train *t, const dg_stream_batch *b, bool *leave, dg_diag *d)
+{
+    enum { MOST = 16 };
+    dg_run       *run = t->run;
+    const dg_err *why = b->spoilt ? dg_diag_at(b->diag, 0) : NULL;
+    int           rc;
+
+    *leave = false;
+    if (t->data->chain.loader->on_fail != DG_FAIL_VOTE)
+        return 0;
+    DG_TRY(dg_world_any(&run->world, b->spoilt, leave, "looked whether all could read their batches", d));
+    t->n_left_out = *leave ? t->n_left_out + 1 : 0;
+    if (why)
+        dg_warn(d, why->at, "batch-left-out", "%s: all ranks leave this batch out", why->text);
+    dg_run_log_warnings(run, d);
+    if (t->n_left_out > MOST)
+        rc = dg_fail(d, DG_EINPUT, t->data->chain.loader->where, "batches-left-out",
+                     "%d batches in a row could not be read by all ranks", t->n_left_out);
+out:
+    return rc;
+}
+
 static int one_batch(dg_train *t, bool *updated, bool *end, dg_diag *d)
 {
     dg_stream_batch *b = NULL;
     dg_run          *run = t->run;
+    bool             leave;
     int              rc;
 
     dg_steer_at(run, &t->data->chain.loader->where, NULL);
@@ -254,15 +300,20 @@ static int one_batch(dg_train *t, bool *updated, bool *end, dg_diag *d)
         return 0;
     run->progress.epoch = b->epoch;
     run->progress.sample = (int64_t)b->first_sample;
-    t->n_empty += is_empty(b);
-    DG_TRY(show_first(t, b, d));
     DG_TRY(dg_run_use(run, t->scope, b->size, false, d));
     DG_TRY(dg_steer_begin(t, b, d));
-    DG_TRY(dg_run_feed_batch(run, b, d));
-    DG_TRY(dg_run_train_batch(run, b, updated, d));
-    DG_TRY(dg_sinks_take(t->sinks, run, b, d));
-    if (b->diag)
-        dg_diag_merge(d, b->diag);
+    DG_TRY(vote(t, b, &leave, d));
+    if (leave) {
+        run->store->counter = ++run->progress.batch;
+    } else {
+        t->n_empty += is_empty(b);
+        DG_TRY(show_first(t, b, d));
+        DG_TRY(dg_run_feed_batch(run, b, d));
+        DG_TRY(dg_run_train_batch(run, b, updated, d));
+        DG_TRY(dg_sinks_take(t->sinks, run, b, d));
+        if (b->diag)
+            dg_diag_merge(d, b->diag);
+    }
     advance(t, b);
 out:
     if (b)

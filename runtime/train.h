@@ -27,6 +27,7 @@ typedef struct dg_train {
     double                      steer_s;    /* that the compute thread spent on the control plane since then */
     bool                        crossed; /* the last step ended an epoch */
     bool                        clear;   /* the folder holds a run that this one replaces */
+    int                         n_left_out; /* batches, in a row */
     int64_t                     epoch;   /* of the last batch */
     int                         batch;   /* of all ranks together */
 } dg_train;

@@ -10,9 +10,14 @@ static int failed(const dg_world *w, int rc, const char *what, dg_diag *d)
                              w->comm->why[0] ? w->comm->why : "the communicator failed");
 }
 
+int dg_world_broadcast_from(const dg_world *w, int root, void *p, size_t bytes, const char *what, dg_diag *d)
+{
+    return w->ranks == 1 ? 0 : failed(w, w->comm->broadcast(w->comm, p, bytes, root), what, d);
+}
+
 int dg_world_broadcast(const dg_world *w, void *p, size_t bytes, const char *what, dg_diag *d)
 {
-    return w->ranks == 1 ? 0 : failed(w, w->comm->broadcast(w->comm, p, bytes, 0), what, d);
+    return dg_world_broadcast_from(w, 0, p, bytes, what, d);
 }
 
 int dg_world_gather(const dg_world *w, const void *mine, size_t bytes, void *all, const char *what, dg_diag *d)

@@ -22,6 +22,7 @@ typedef struct dg_world {
 /* Collectives on the host: every rank calls them in the same order. With one rank they do nothing, and succeed. A failure
  * of the communicator is told with `what`, which completes "while the ranks ...". */
 int dg_world_broadcast(const dg_world *w, void *p, size_t bytes, const char *what, dg_diag *d) DG_MUST_USE; /* from rank 0 */
+int dg_world_broadcast_from(const dg_world *w, int root, void *p, size_t bytes, const char *what, dg_diag *d) DG_MUST_USE;
 int dg_world_gather(const dg_world *w, const void *mine, size_t bytes, void *all, const char *what, dg_diag *d) DG_MUST_USE;
 /* Bytes of every rank: *all (dg_free) holds them in rank order, sizes[r] each; sizes has room for w->ranks. */
 int dg_world_collect(const dg_world *w, const void *mine, size_t bytes, void **all, size_t *sizes, const char *what,

@@ -195,10 +195,12 @@ typedef struct dg_schedule_args {
     int               ranks;
     void           *(*alloc)(void *arena, size_t bytes); /* zeroed, for picks and items */
     void             *arena;
+    int               rank;   /* this one of the run: for a plan that each rank draws for itself */
 } dg_schedule_args;
 
-/* partition, filter, equalize: a data set's items become fewer, or others. items[i] is an item of data, or ~item
- * for padding (see dg_pick). */
+/* partition, filter, equalize: a stream's items become fewer, or others. items[i] is an item of data, or ~item
+ * for padding (see dg_pick). Behind a sampler an item is one of this rank's batches: data then has no samples, and its
+ * info says the size of the batch's images and how many objects they hold together. */
 typedef struct dg_choice {
     int64_t        n;
     const int32_t *items; /* in the arena */
@@ -308,6 +310,7 @@ typedef struct dg_rule {
     dg_rule_kind kind; /* DG_RULE_END ends the table */
     const char  *to, *from, *axis, *when, *why;
     uint32_t     flags;
+    const char  *help; /* of PROVED: what runs in its place */
 } dg_rule;
 
 /* An older form of the collective rows: one of fixed size inside the node. */
@@ -340,7 +343,8 @@ typedef struct dg_node_class {
     /* Writes this node's part of the control struct for the step that the clock names (learning rates, decay). */
     void (*control)(const void *conf, const dg_clock *clock, dg_control *c);
 
-    /* loader: opens the data set. Out: *data; its close frees it. */
+    /* loader: opens the data set. Out: *data; its close frees it. seed: of the run; where a row says that the output's
+     * value differs (every rank has files of its own): the number of this rank. */
     int (*open)(dg_dataset **data, const void *conf, uint64_t seed, dg_diag *d);
     /* sampler: the plan of an epoch; invariant inputs only. sizes lists every image size it may ever pick. */
     int (*schedule)(dg_schedule *out, const void *conf, const dg_schedule_args *args, dg_diag *d);

@@ -76,7 +76,6 @@ static const dg_attr attrs[] = {
 static const dg_rule rules[] = {
     { DG_RULE_VALUE, .to = "out", .when = "seed=rank", .why = "draws on each rank for itself" },
     { DG_RULE_CORRELATED, .from = "in", .when = "seed=shared", .why = "draws the same numbers on every rank" },
-    { DG_RULE_PROVED, .when = "seed!=sample", .why = "draws follow the sample" },
     { 0 },
 };
 

@@ -39,6 +39,8 @@ const dg_node_class dg_node_equalize = {
     .name = "equalize",
     .role = DG_ROLE_SAMPLER,
     .brief = "Keeps equally many items on all ranks of a mesh axis.",
+    .doc = "Between loader and sampler an item is an image; behind the sampler it is a batch. The ranks agree on the "
+           "number when an epoch begins; the others are left out of this epoch, those at the end of the list.",
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),

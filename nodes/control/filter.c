@@ -1,4 +1,5 @@
-/* filter.c: <filter>, items that have enough to show. How many stay hangs on the items. */
+/* filter.c: <filter>, items that have enough to show. How many stay hangs on the items. Behind a
+ * sampler an item is a whole batch: its plan stays as it is, but for the batches that are left out. */
 #include "nodes/builtin.h"
 
 typedef struct conf {
@@ -12,7 +13,7 @@ static const dg_port ports[] = {
 };
 
 static const dg_attr attrs[] = {
-    DG_INT(conf, min_objects, 1, 0, 100000, "objects that an item must have"),
+    DG_INT(conf, min_objects, 1, 0, 100000, "objects that an image, or behind a sampler a batch of this rank, must have"),
     { 0 },
 };
 
@@ -48,6 +49,8 @@ const dg_node_class dg_node_filter = {
     .name = "filter",
     .role = DG_ROLE_SAMPLER,
     .brief = "Leaves out items with too few objects.",
+    .doc = "Between loader and sampler an item is an image; behind the sampler it is a batch, with the objects of all "
+           "its images. Objects are those of the annotations, before any augmentation.",
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),

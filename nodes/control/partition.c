@@ -1,6 +1,12 @@
 /* partition.c: <partition>, items dealt over an axis: item i to rank i mod n. Before it all ranks
- * see the same items in the same order. */
+ * see the same items in the same order.
+ *
+ * aligned: items of one size form a group; a group is cut into rows of one item for each rank, and
+ * a row stands where its last item stood. Rows that do not reach every rank come last, the fullest
+ * first: so the k-th items of all ranks that have one are of one size, whatever becomes of the end. */
 #include "nodes/builtin.h"
+
+#include <stdlib.h>
 
 typedef struct conf {
     const char *axis;
@@ -39,7 +45,6 @@ static const dg_rule rules[] = {
       .why = "shares out what is not the same on all its ranks" },
     { DG_RULE_SEED, .to = "out", .axis = "axis", .when = "shuffle,seed=rank",
       .why = "draws the order that is dealt on each rank for itself" },
-    { DG_RULE_PROVED, .when = "aligned", .why = "items of a data set have no common size" },
     { 0 },
 };
 
@@ -54,31 +59,138 @@ static void shuffle_items(int32_t *v, int64_t n, dg_draw *draw)
     }
 }
 
+static int no_memory(const dg_choose_args *a, dg_diag *d)
+{
+    return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory to deal %lld items",
+                   (long long)a->n);
+}
+
+static int32_t padding(int32_t item)
+{
+    return item < 0 ? item : ~item;
+}
+
+/* --- in rows of one size ---------------------------------------------------------------------- */
+
+typedef struct unit {
+    int     w, h;
+    int64_t at;
+    int32_t item;
+} unit;
+typedef struct row {
+    int64_t     at, n; /* n: ranks that get something */
+    const unit *group, *first, *end;
+} row;
+
+static int by_size(const void *p, const void *q)
+{
+    const unit *a = p, *b = q;
+
+    if (a->w != b->w)
+        return a->w < b->w ? -1 : 1;
+    if (a->h != b->h)
+        return a->h < b->h ? -1 : 1;
+    return (a->at > b->at) - (a->at < b->at);
+}
+
+static int by_place(const void *p, const void *q)
+{
+    const row *a = p, *b = q;
+
+    if (a->n != b->n)
+        return a->n > b->n ? -1 : 1;
+    return (a->at > b->at) - (a->at < b->at);
+}
+
+/* Rows of the units of one size. */
+static row *cut(row *rows, const conf *c, const unit *group, const unit *end, int64_t ranks)
+{
+    for (const unit *u = group; u < end; u += ranks) {
+        int64_t n = end - u < ranks ? end - u : ranks;
+
+        if (n < ranks && c->equal == DROP)
+            break;
+        *rows++ = (row){ u[n - 1].at, c->equal == PAD ? ranks : n, group, u, end };
+    }
+    return rows;
+}
+
+static void deal_rows(dg_choice *out, const conf *c, const dg_choose_args *a, unit *units, row *rows,
+                      int32_t *own)
+{
+    row    *end = rows;
+    int64_t n = 0;
+
+    qsort(units, (size_t)a->n, sizeof *units, by_size);
+    for (int64_t i = 0, k; i < a->n; i = k) {
+        for (k = i; k < a->n && units[k].w == units[i].w && units[k].h == units[i].h;)
+            k++;
+        end = cut(end, c, units + i, units + k, a->ranks);
+    }
+    qsort(rows, (size_t)(end - rows), sizeof *rows, by_place);
+    for (const row *r = rows; r < end; r++) {
+        int64_t left = r->end - r->first;
+
+        if (a->rank < left && a->rank < r->n)
+            own[n++] = r->first[a->rank].item;
+        else if (a->rank < r->n)
+            own[n++] = padding(r->group[(a->rank - left) % (r->end - r->group)].item);
+    }
+    *out = (dg_choice){ n, own };
+}
+
+static int choose_aligned(dg_choice *out, const conf *c, const dg_choose_args *a, const int32_t *all,
+                          dg_diag *d)
+{
+    unit    *units = a->alloc(a->arena, (size_t)(a->n + 1) * sizeof *units);
+    row     *rows = a->alloc(a->arena, (size_t)(a->n + 1) * sizeof *rows);
+    int32_t *own = a->alloc(a->arena, (size_t)(a->n + 1) * sizeof *own);
+
+    if (!units || !rows || !own)
+        return no_memory(a, d);
+    for (int64_t i = 0; i < a->n; i++) {
+        dg_item_info info;
+
+        a->data->info(a->data->self, all[i] < 0 ? ~all[i] : all[i], &info);
+        units[i] = (unit){ info.w, info.h, i, all[i] };
+    }
+    deal_rows(out, c, a, units, rows, own);
+    return 0;
+}
+
+/* --- item by item ----------------------------------------------------------------------------- */
+
+static int choose_any(dg_choice *out, const conf *c, const dg_choose_args *a, const int32_t *all,
+                      dg_diag *d)
+{
+    int64_t  ranks = a->ranks, each = a->n / ranks, more = a->n % ranks;
+    int64_t  n = c->equal == DROP || !more ? each : c->equal == PAD ? each + 1 : each + (a->rank < more);
+    int32_t *own = a->alloc(a->arena, (size_t)(n + 1) * sizeof *own);
+
+    if (!own)
+        return no_memory(a, d);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t k = i * ranks + a->rank;
+
+        own[i] = k < a->n ? all[k] : padding(all[k % a->n]);
+    }
+    *out = (dg_choice){ n, own };
+    return 0;
+}
+
 static int choose(dg_choice *out, const void *self, const dg_choose_args *a, dg_diag *d)
 {
     const conf *c = self;
-    int64_t     ranks = a->ranks, each = a->n / ranks, more = a->n % ranks;
-    int64_t     n = c->equal == DROP || !more ? each
-                    : c->equal == PAD         ? each + 1
-                                              : each + (a->rank < more);
     dg_draw     draw = dg_draw_begin(a->seed, "order", (uint64_t)a->epoch);
     int32_t    *all = a->alloc(a->arena, (size_t)(a->n + 1) * sizeof *all);
-    int32_t    *own = a->alloc(a->arena, (size_t)(n + 1) * sizeof *own);
 
-    if (!all || !own)
-        return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory to deal %lld items",
-                       (long long)a->n);
+    if (!all)
+        return no_memory(a, d);
     for (int64_t i = 0; i < a->n; i++)
         all[i] = a->items[i];
     if (c->shuffle)
         shuffle_items(all, a->n, &draw);
-    for (int64_t i = 0; i < n; i++) {
-        int64_t k = i * ranks + a->rank;
-
-        own[i] = k < a->n ? all[k] : all[k % a->n] < 0 ? all[k % a->n] : ~all[k % a->n];
-    }
-    *out = (dg_choice){ n, own };
-    return 0;
+    return c->aligned ? choose_aligned(out, c, a, all, d) : choose_any(out, c, a, all, d);
 }
 
 const dg_node_class dg_node_partition = {
@@ -86,6 +198,7 @@ const dg_node_class dg_node_partition = {
     .name = "partition",
     .role = DG_ROLE_SAMPLER,
     .brief = "Deals items over a mesh axis.",
+    .doc = "Between loader and sampler an item is an image; behind the sampler it is a batch.",
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),

@@ -15,6 +15,7 @@ typedef struct conf {
 } conf;
 
 enum { OUT };
+enum { SAME, OWN }; /* files */
 
 static const dg_port ports[] = {
     DG_OUT("out", "dataset", "the scenes"),
@@ -31,14 +32,13 @@ static const dg_attr attrs[] = {
     DG_NUM(conf, smallest, 0.15, 0.02, 1, "side of an object, of the shorter side of the image, at least"),
     DG_NUM(conf, largest, 0.4, 0.02, 1, "at most"),
     DG_INT(conf, seed, 0, 0, 1000000000, "another seed gives other scenes: training and evaluation need different ones"),
-    DG_ENUM(conf, files, 0, "same|rank", "every rank has the same scenes, compared at the start, or its own"),
+    DG_ENUM(conf, files, SAME, "same|rank", "every rank has the same scenes, compared at the start, or its own"),
     { 0 },
 };
 
 static const dg_rule rules[] = {
     { DG_RULE_VALUE, .to = "out", .when = "files=rank", .why = "has scenes that only this rank sees" },
     { DG_RULE_RATE, .to = "out", .when = "files=rank", .why = "has scenes that only this rank sees" },
-    { DG_RULE_PROVED, .when = "files=rank", .why = "data sets are compared at the start" },
     { 0 },
 };
 
@@ -258,10 +258,10 @@ static int open_set(dg_dataset **data, const void *self, uint64_t seed, dg_diag 
     set        *s = calloc(1, sizeof *s);
     int64_t     n;
 
-    (void)seed; /* scenes follow from the loader's own seed: a run's seed does not change its data */
     if (!s)
         return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for %lld scenes", (long long)c->images);
-    s->conf = *c;
+    s->conf = *c; /* scenes follow from the loader's own seed: a run's seed does not change its data */
+    s->conf.seed += c->files == OWN ? 1000003 * (int64_t)seed : 0;
     s->ds = (dg_dataset){
         .size = sizeof s->ds, .n_items = (int)c->images, .n_classes = (int)c->classes, .classes = names,
         .name = "generated scenes", .self = s, .info = info, .sample = sample, .close = close_set,
@@ -282,7 +282,7 @@ static int open_set(dg_dataset **data, const void *self, uint64_t seed, dg_diag 
     s->ds.truths = s->truths;
     s->ds.n_truths = n;
     s->ds.report = &s->report;
-    s->ds.digest = digest(c, n);
+    s->ds.digest = digest(&s->conf, n);
     *data = &s->ds;
     return 0;
 }

@@ -19,7 +19,9 @@ static const dg_attr attrs[] = {
             "items that do not fill a batch: leave them out, fill up with others, or (one rank only) fill up "
             "without counting"),
     DG_ENUM(conf, seed, 0, "shared|rank", "the plan is drawn alike on every rank, or by each for itself"),
-    DG_BOOL(conf, repeat, false, "never ends: what is left over begins the next round"),
+    DG_BOOL(conf, repeat, false,
+            "never ends: round follows round, and what fills no batch waits for the next one; an epoch is then as many "
+            "batches as every rank's first round has"),
     DG_STR(conf, axis, NULL,
            "mesh axis over which the batches of one plan are dealt; without it every rank plans for the items that "
            "it has"),
@@ -39,8 +41,6 @@ static const dg_rule rules[] = {
       .why = "draws the plan that is dealt on each rank for itself" },
     { DG_RULE_VALUE, .to = "out", .when = "seed=rank", .why = "draws its plan on each rank for itself" },
     { DG_RULE_ENDLESS, .to = "out", .when = "repeat", .why = "never ends" },
-    { DG_RULE_PROVED, .when = "repeat", .why = "an epoch's plan is made at once" },
-    { DG_RULE_PROVED, .when = "seed=rank", .why = "plans are the same on every rank" },
     { 0 },
 };
 

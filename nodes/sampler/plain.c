@@ -18,7 +18,9 @@ static const dg_attr attrs[] = {
     DG_ENUM(conf, tail, DG_TAIL_KEEP, "drop|pad|keep",
             "items that do not fill a batch: leave them out, fill up with others, or (one rank only) fill up "
             "without counting"),
-    DG_BOOL(conf, repeat, false, "never ends: what is left over begins the next round"),
+    DG_BOOL(conf, repeat, false,
+            "never ends: round follows round, and what fills no batch waits for the next one; an epoch is then as many "
+            "batches as every rank's first round has"),
     DG_STR(conf, axis, NULL, "mesh axis over which batches are dealt"),
     { 0 },
 };
@@ -33,8 +35,6 @@ static const dg_rule rules[] = {
       .why = "draws the order that is dealt on each rank for itself" },
     { DG_RULE_VALUE, .to = "out", .when = "shuffle,seed=rank", .why = "draws its order on each rank for itself" },
     { DG_RULE_ENDLESS, .to = "out", .when = "repeat", .why = "never ends" },
-    { DG_RULE_PROVED, .when = "repeat", .why = "an epoch's plan is made at once" },
-    { DG_RULE_PROVED, .when = "seed=rank", .why = "plans are the same on every rank" },
     { 0 },
 };
 

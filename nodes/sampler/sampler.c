@@ -9,6 +9,7 @@
 #include "nodes/sampler/sampler.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,7 +76,8 @@ static dg_size draw_size(const dg_sizes *s, int group, dg_draw *draw)
 static int cut(dg_schedule *out, dg_pick *picks, const dg_sampler_conf *c, const dg_sizes *sizes, int group, int32_t *items,
                int64_t n, int64_t whole, dg_draw *draw, const dg_schedule_args *a)
 {
-    int64_t full = n / whole, left = n % whole, more = left > 0 && c->tail != DG_TAIL_DROP;
+    bool    drop = c->tail == DG_TAIL_DROP || (c->tail == DG_TAIL_KEEP && c->repeat); /* no batch is smaller where none is the last */
+    int64_t full = n / whole, left = n % whole, more = left > 0 && !drop;
 
     for (int64_t k = 0; k < full + more; k++) {
         dg_size  size = draw_size(sizes, group, draw);
@@ -97,12 +99,22 @@ static int cut(dg_schedule *out, dg_pick *picks, const dg_sampler_conf *c, const
     return 0;
 }
 
+/* Alike on every rank, or each rank's own; rank 0 draws the same either way. */
+static dg_draw begin_draws(const dg_sampler_conf *c, const dg_schedule_args *a)
+{
+    char name[32] = "plan";
+
+    if (c->seed == DG_SAMPLER_OWN && a->rank > 0)
+        snprintf(name, sizeof name, "plan of rank %d", a->rank);
+    return dg_draw_begin(a->seed, name, (uint64_t)a->epoch);
+}
+
 int dg_sampler_schedule(dg_schedule *out, const void *self, const dg_schedule_args *a, dg_diag *d)
 {
     const dg_sampler_conf *c = self;
     dg_clock    clock = { .epoch = a->epoch, .step = a->epoch };
     dg_sizes    sizes = c->base.n && dg_reached(&c->until, &clock) ? c->base : c->sizes;
-    dg_draw     draw = dg_draw_begin(a->seed, "plan", (uint64_t)a->epoch);
+    dg_draw     draw = begin_draws(c, a);
     int64_t     n = a->data->n_items, whole = c->batch * a->ranks, at = 0;
     int32_t    *items = a->alloc(a->arena, (size_t)(n + 1) * sizeof *items);
     int        *group = a->alloc(a->arena, (size_t)(n + 1) * sizeof *group);

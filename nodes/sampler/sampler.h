@@ -1,13 +1,15 @@
 /* sampler.h: the plan of an epoch, as every sampler makes it: which items form which batch, at which image size.
  *
  * The plan is global: a pure function of (data set, seed, epoch), made alike on every rank and then dealt out,
- * so that all ranks meet the same size at the same step and have the same number of batches. */
+ * so that all ranks meet the same size at the same step and have the same number of batches. Without axis it is this
+ * rank's alone; with seed="rank" it is drawn so too. */
 #ifndef DG_NODES_SAMPLER_SAMPLER_H
 #define DG_NODES_SAMPLER_SAMPLER_H
 
 #include <detrgraph/node.h>
 
 enum { DG_TAIL_DROP, DG_TAIL_PAD, DG_TAIL_KEEP };
+enum { DG_SAMPLER_SHARED, DG_SAMPLER_OWN }; /* seed */
 
 typedef struct dg_sampler_conf {
     int64_t     batch, tail, seed;

@@ -116,17 +116,13 @@ static void dealt(fz_rank *k, int node, const fz_list *in, const fz_list *out)
                 bits_of(all_in & ~all_out), s->m->node[node].id, k->epoch);
 }
 
-/* Deals the items [from, to) of in, or its picks, over the axis. */
+/* Deals units [from, to) of a group, items or picks, over the axis: a unit behind its last is padding. */
 static void deal(const fz_rank *k, const fz_node *n, const fz_list *in, const int unit[],
-                 int n_units, fz_list *out)
+                 int n_units, int from, int to, fz_list *out)
 {
-    int ranks, mine = fz_place(k, fz_given(n->axis, 0), &ranks),
-               equal = fz_given(n->equal, FZ_EQ_NONE);
-    int whole = equal == FZ_EQ_PAD    ? (n_units + ranks - 1) / ranks * ranks
-                : equal == FZ_EQ_DROP ? n_units / ranks * ranks
-                                      : n_units;
+    int ranks, mine = fz_place(k, fz_given(n->axis, 0), &ranks);
 
-    for (int i = mine; i < whole; i += ranks)
+    for (int i = from + mine; i < to; i += ranks)
         for (int j = 0; j < in->n; j++) {
             int at = in->picks && !in->loose ? in->item[j].pick : j;
 
@@ -137,25 +133,50 @@ static void deal(const fz_rank *k, const fz_node *n, const fz_list *in, const in
         }
 }
 
+typedef struct fz_groups {
+    int n, size[64], unit[64][FZ_ITEMS];
+} fz_groups;
+
+/* Rows of one unit for each rank, group by group; those that do not reach every rank last, the fullest first. */
+static void deal_groups(const fz_rank *k, const fz_node *n, const fz_list *in, const fz_groups *g,
+                        fz_list *out)
+{
+    int ranks, equal = fz_given(n->equal, FZ_EQ_NONE);
+
+    (void)fz_place(k, fz_given(n->axis, 0), &ranks);
+    for (int c = 0; c < g->n; c++) {
+        int full = g->size[c] / ranks * ranks;
+
+        if (equal == FZ_EQ_PAD && full < g->size[c])
+            full += ranks;
+        deal(k, n, in, g->unit[c], g->size[c], 0, full, out);
+    }
+    for (int left = ranks - 1; left > 0 && equal == FZ_EQ_NONE; left--)
+        for (int c = 0; c < g->n; c++)
+            if (g->size[c] % ranks == left)
+                deal(k, n, in, g->unit[c], g->size[c], g->size[c] - left, g->size[c], out);
+}
+
 static void partition(fz_rank *k, int node, const fz_list *given, fz_list *out)
 {
     const fz_node *n = &k->sim->m->node[node];
     fz_dice        d = dice(k, node, fz_given(n->seed, FZ_SEED_RANK));
     fz_list        in = *given;
-    int            unit[FZ_ITEMS], n_units = 0, kinds = n->aligned == 1 ? 64 : 1;
+    fz_groups      groups = { .n = n->aligned == 1 ? 64 : 1 };
 
     if (n->shuffle == 1 && !(in.picks && !in.loose))
         shuffle(in.item, in.n, &d);
     out->picks = in.picks;
     out->loose = in.loose;
-    for (int c = 0; c < kinds; c++) {
-        n_units = 0;
+    for (int c = 0; c < groups.n; c++) {
+        int *unit = groups.unit[c], n_units = 0;
+
         for (int j = 0; j < in.n; j++) {
             const fz_item *it = &in.item[j];
             int            kind = in.picks ? it->w / 32 + 8 * (it->h / 32) : it->aspect;
             int            at = in.picks && !in.loose ? it->pick : j;
 
-            if ((kinds == 1 || kind == c) && (!n_units || unit[n_units - 1] != at))
+            if ((groups.n == 1 || kind == c) && (!n_units || unit[n_units - 1] != at))
                 unit[n_units++] = at;
         }
         if (n->shuffle == 1 && in.picks && !in.loose)
@@ -165,9 +186,9 @@ static void partition(fz_rank *k, int node, const fz_list *given, fz_list *out)
                 unit[i] = unit[j];
                 unit[j] = t;
             }
-        if (n_units)
-            deal(k, n, &in, unit, n_units, out);
+        groups.size[c] = n_units;
     }
+    deal_groups(k, n, &in, &groups, out);
     /* pick numbers follow the new order */
     for (int i = 0, last = FZ_NONE, number = FZ_NONE; out->picks && i < out->n; i++) {
         number += out->item[i].pick != last;
@@ -281,13 +302,26 @@ static void augment(fz_rank *k, int node, const fz_list *in, fz_list *out)
     }
 }
 
+/* Behind a sampler a batch stays or goes as a whole, by the objects of all its items. */
 static void filter(const fz_node *n, const fz_list *in, fz_list *out)
 {
+    bool whole = in->picks && !in->loose;
+
     out->picks = in->picks;
-    out->loose = in->picks;
-    for (int i = 0; i < in->n; i++)
-        if (in->item[i].objects >= fz_given(n->min_objects, 1))
-            out->item[out->n++] = in->item[i];
+    out->loose = in->loose;
+    for (int i = 0, end, pick = 0; i < in->n; i = end) {
+        int objects = 0;
+
+        for (end = i; end < in->n && (whole ? in->item[end].pick == in->item[i].pick : end == i); end++)
+            objects += in->item[end].padding && whole ? 0 : in->item[end].objects;
+        if (objects < fz_given(n->min_objects, 1))
+            continue;
+        for (int j = i; j < end; j++) {
+            out->item[out->n] = in->item[j];
+            out->item[out->n++].pick = whole ? pick : in->item[j].pick;
+        }
+        pick++;
+    }
 }
 
 /* A node that declares that it may drop samples: by draws of the sample. */

@@ -1,6 +1,7 @@
 /* choice: which items of a data set stay, before a sampler plans: in order, over ranks, with padding, agreed among ranks. */
 #include "tests/check.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "graph/vary.h"
@@ -160,7 +161,7 @@ static void over_ranks(void **state)
     (void)state;
     assert_int_equal(open_chain(&f, "<share id=\"own\" in=\"@data\" axis=\"dp\"/><sampler.bucket id=\"pick\" in=\"@own\" " REST), 0);
     for (int r = 0; r < 2; r++)
-        first[r] = count(&f, &(dg_planning){ .chain = &f.chain, .data = f.data, .seed = 3, .rank = r, .ranks = 2, .dealt = 1, .whole = true,
+        first[r] = count(&f, &(dg_planning){ .chain = &f.chain, .data = f.data, .seed = 3, .rank = r, .ranks = 2, .dealt = 1, .whole = true, .own = true,
                                              .least = least, .ctx = &asked }, seen[r], &padding);
     for (int i = 0; i < 30; i++) /* 15 each, less two */
         assert_true(seen[0][i] == (i % 2 == 0 && i < 26) && seen[1][i] == (i % 2 == 1 && i < 26));
@@ -188,13 +189,82 @@ static void ranks_are_lost(void **state)
     close_chain(&f);
 }
 
+/* Behind the sampler, batches are chosen: every other one, of eight. */
 static void behind_a_sampler(void **state)
+{
+    fixture f;
+    int     seen[30] = { 0 }, padding = 0;
+
+    (void)state;
+    assert_int_equal(open_chain(&f, "<odd id=\"one\" in=\"@data\"/>"
+                                    "<sampler.bucket id=\"pick\" in=\"@one\" batch=\"4\" sizes=\"64\" shuffle=\"false\" tail=\"pad\"/>"
+                                    "<late id=\"l\" in=\"@pick\"/><batch id=\"b\" in=\"@l\"/>"), 0);
+    assert_int_equal(f.chain.n_choices, 2);
+    assert_int_equal(f.chain.n_before, 1);
+    count(&f, &(dg_planning){ .chain = &f.chain, .data = f.data, .seed = 3, .ranks = 1 }, seen, &padding);
+    for (int i = 0; i < 30; i++) /* 1 3 5 7 | 9 11 13 15 | 17 19 21 23 | 25 27 29 and one that pads */
+        assert_int_equal(seen[i], i % 2 && i / 8 % 2);
+    assert_int_equal(padding, 1);
+    close_chain(&f);
+}
+
+/* Sizes of the batches of a rank, and how often it has each item. */
+static int sizes_of(fixture *f, int rank, bool dealt, int64_t sizes[30], int seen[30], int *padding)
+{
+    dg_arena         *a = dg_arena_open();
+    const dg_planning p = { .chain = &f->chain, .data = f->data, .seed = 3, .rank = rank, .ranks = 2, .dealt = dealt, .whole = true };
+    dg_schedule       plan;
+
+    assert_int_equal(dg_plan_epoch(&plan, a, &p, 0, f->d), 0);
+    for (int64_t i = 0; i < plan.n_picks; i++) {
+        sizes[i] = plan.picks[i].w;
+        for (int k = 0; k < plan.batch; k++)
+            if (plan.picks[i].items[k] >= 0)
+                seen[plan.picks[i].items[k]]++;
+            else
+                ++*padding;
+    }
+    dg_arena_close(&a);
+    return (int)plan.n_picks;
+}
+
+/* Fifteen batches of two sizes: the k-th of both ranks are of one size, and none is of both. */
+static void aligned(void **state)
+{
+    static const char *const equal[] = { "none", "drop", "pad" };
+
+    (void)state;
+    for (int e = 0; e < 3; e++) {
+        fixture f;
+        int     seen[30] = { 0 }, padding = 0, n[2], once = 0;
+        int64_t sizes[2][30];
+        char    text[400];
+
+        snprintf(text, sizeof text, "<sampler.bucket id=\"all\" in=\"@data\" batch=\"2\" sizes=\"64,96\"/>"
+                 "<partition id=\"own\" in=\"@all\" axis=\"dp\" aligned=\"true\" equal=\"%s\"/><batch id=\"b\" in=\"@own\"/>", equal[e]);
+        assert_int_equal(open_chain(&f, text), 0);
+        assert_int_equal(dg_graph_runnable(f.graph, f.d), 0);
+        for (int r = 0; r < 2; r++)
+            n[r] = sizes_of(&f, r, true, sizes[r], seen, &padding);
+        assert_true(e == 0 ? n[0] + n[1] == 15 && n[0] > n[1] : n[0] == n[1]);
+        for (int k = 0; k < n[1]; k++)
+            assert_int_equal(sizes[0][k], sizes[1][k]);
+        for (int i = 0; i < 30; i++)
+            once += seen[i] == 1;
+        assert_int_equal(once, e == 1 ? 4 * n[0] : 30);
+        assert_int_equal(padding, e == 2 ? 4 * n[0] - 30 : 0);
+        close_chain(&f);
+    }
+}
+
+/* What augmentation makes of an item is not known when the plan is made. */
+static void behind_changes(void **state)
 {
     fixture f;
 
     (void)state;
-    assert_int_equal(open_chain(&f, "<sampler.bucket id=\"pick\" in=\"@data\" batch=\"4\" sizes=\"64\"/><late id=\"l\" in=\"@pick\"/>"
-                                    "<batch id=\"b\" in=\"@l\"/>"), 0);
+    assert_int_equal(open_chain(&f, "<sampler.bucket id=\"pick\" in=\"@data\" batch=\"4\" sizes=\"64\"/><augment id=\"aug\" in=\"@pick\"/>"
+                                    "<filter id=\"l\" in=\"@aug\"/><batch id=\"b\" in=\"@l\"/>"), 0);
     assert_int_equal(dg_graph_runnable(f.graph, f.d), -DG_EINPUT);
     check_only(f.d, "data-choice");
     close_chain(&f);
@@ -207,6 +277,8 @@ int main(void)
         cmocka_unit_test(over_ranks),
         cmocka_unit_test(ranks_are_lost),
         cmocka_unit_test(behind_a_sampler),
+        cmocka_unit_test(aligned),
+        cmocka_unit_test(behind_changes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

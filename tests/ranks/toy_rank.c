@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -265,4 +266,65 @@ outcome toy_ranks_run(toy *t, start s)
         read_losses(t, &o, r);
     }
     return o;
+}
+
+/* ---- what tests ask of runs -------------------------------------------------------------------------------------- */
+
+outcome toy_ranks_well(toy *t, start s)
+{
+    outcome o = toy_ranks_run(t, s);
+
+    for (int r = 0; r < s.ranks; r++)
+        if (o.status[r] != 0)
+            fail_msg("rank %d of %d: status %d: %s", r, s.ranks, o.status[r], o.said[r]);
+    for (int r = 1; r < s.ranks; r++)
+        assert_memory_equal(o.loss[r], o.loss[0], sizeof o.loss[0]);
+    return o;
+}
+
+void toy_same_file(toy *t, const char *a, const char *b)
+{
+    char  *x, *y;
+    size_t n, m;
+
+    assert_int_equal(dg_file_read(&x, &n, toy_path(t, a), 0, t->d), 0);
+    assert_int_equal(dg_file_read(&y, &m, toy_path(t, b), 0, t->d), 0);
+    assert_int_equal(n, m);
+    assert_memory_equal(x, y, n);
+    dg_free(x);
+    dg_free(y);
+}
+
+void toy_same_run(toy *t, const char *a, const char *b)
+{
+    static const char *const files[] = { "model.safetensors", "ema.safetensors", "checkpoints/last/optimizer.safetensors" };
+
+    for (int i = 0; i < 3; i++)
+        toy_same_file(t, dg_printf(t->arena, "%s/%s", a, files[i]), dg_printf(t->arena, "%s/%s", b, files[i]));
+}
+
+/* The line of the last evaluation in metrics.jsonl, without times. */
+char *toy_scores(toy *t, const char *out)
+{
+    char  *text, *at, *found = NULL;
+    size_t n;
+
+    assert_int_equal(dg_file_read(&text, &n, toy_path(t, dg_printf(t->arena, "%s/metrics.jsonl", out)), 0, t->d), 0);
+    for (at = text; (at = strstr(at, "\"AP\":")); at++)
+        found = at;
+    assert_non_null(found);
+    found = dg_strndup(t->arena, found, strcspn(found, "\n"));
+    at = strstr(found, "\"seconds\":");
+    assert_non_null(at);
+    *at = '\0';
+    dg_free(text);
+    return found;
+}
+
+void toy_same_losses(const outcome *one, const outcome *many, int n, double tolerance)
+{
+    assert_int_equal(one->n, many->n);
+    for (int i = 0; i < n; i++)
+        if (!(fabs(one->loss[0][i] - many->loss[0][i]) <= tolerance * fabs(one->loss[0][i])))
+            fail_msg("step %d: %.17g on one rank, %.17g on many", i + 1, one->loss[0][i], many->loss[0][i]);
 }

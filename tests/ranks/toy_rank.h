@@ -32,6 +32,13 @@ typedef struct outcome {
 /* What is the same in every run: sampler, gradients, log and evaluation over dp. train: attributes of <train>; loss: of the loss. */
 const char *toy_ranks_text(dg_arena *a, const char *train, const char *loss, const char *end);
 outcome     toy_ranks_run(toy *t, start s);
+outcome     toy_ranks_well(toy *t, start s); /* that ends well, with the same losses on every rank */
+
+/* Files below the test's folder; runs by their folders: their checkpoints; scores: of the last evaluation, without times. */
+void  toy_same_file(toy *t, const char *a, const char *b);
+void  toy_same_run(toy *t, const char *a, const char *b);
+char *toy_scores(toy *t, const char *out);
+void  toy_same_losses(const outcome *one, const outcome *many, int n, double tolerance);
 
 /* In main: is this process a rank? Then its exit status. */
 bool toy_rank_main(int argc, char **argv, int *status);

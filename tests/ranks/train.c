@@ -9,78 +9,19 @@
 
 #include "base/file.h"
 
-static outcome run_well(toy *t, start s)
-{
-    outcome o = toy_ranks_run(t, s);
-
-    for (int r = 0; r < s.ranks; r++)
-        if (o.status[r] != 0)
-            fail_msg("rank %d of %d: status %d: %s", r, s.ranks, o.status[r], o.said[r]);
-    for (int r = 1; r < s.ranks; r++)
-        assert_memory_equal(o.loss[r], o.loss[0], sizeof o.loss[0]);
-    return o;
-}
-
-static void same_file(toy *t, const char *a, const char *b)
-{
-    char  *x, *y;
-    size_t n, m;
-
-    assert_int_equal(dg_file_read(&x, &n, toy_path(t, a), 0, t->d), 0);
-    assert_int_equal(dg_file_read(&y, &m, toy_path(t, b), 0, t->d), 0);
-    assert_int_equal(n, m);
-    assert_memory_equal(x, y, n);
-    dg_free(x);
-    dg_free(y);
-}
-
-static void same_run(toy *t, const char *a, const char *b)
-{
-    static const char *const files[] = { "model.safetensors", "ema.safetensors", "checkpoints/last/optimizer.safetensors" };
-
-    for (int i = 0; i < 3; i++)
-        same_file(t, dg_printf(t->arena, "%s/%s", a, files[i]), dg_printf(t->arena, "%s/%s", b, files[i]));
-}
-
-/* The line of the last evaluation in metrics.jsonl, without times. */
-static char *scores(toy *t, const char *out)
-{
-    char  *text, *at, *found = NULL;
-    size_t n;
-
-    assert_int_equal(dg_file_read(&text, &n, toy_path(t, dg_printf(t->arena, "%s/metrics.jsonl", out)), 0, t->d), 0);
-    for (at = text; (at = strstr(at, "\"AP\":")); at++)
-        found = at;
-    assert_non_null(found);
-    found = dg_strndup(t->arena, found, strcspn(found, "\n"));
-    at = strstr(found, "\"seconds\":");
-    assert_non_null(at);
-    *at = '\0';
-    dg_free(text);
-    return found;
-}
-
-static void check_losses(const outcome *one, const outcome *many, int n, double tolerance)
-{
-    assert_int_equal(one->n, many->n);
-    for (int i = 0; i < n; i++)
-        if (!(fabs(one->loss[0][i] - many->loss[0][i]) <= tolerance * fabs(one->loss[0][i])))
-            fail_msg("step %d: %.17g on one rank, %.17g on many", i + 1, one->loss[0][i], many->loss[0][i]);
-}
-
 static void as_one(void **state)
 {
     toy    *t = *state;
-    outcome one = run_well(t, (start){ .ranks = 1, .out = "one" });
-    outcome single = run_well(t, (start){ .ranks = 1, .out = "single", .precision = "f32" });
+    outcome one = toy_ranks_well(t, (start){ .ranks = 1, .out = "one" });
+    outcome single = toy_ranks_well(t, (start){ .ranks = 1, .out = "single", .precision = "f32" });
 
     assert_int_equal(one.n, 12);
     for (int ranks = 2; ranks <= 4; ranks += 2) {
-        outcome many = run_well(t, (start){ .ranks = ranks, .out = dg_printf(t->arena, "many%d", ranks) });
-        outcome less = run_well(t, (start){ .ranks = ranks, .out = dg_printf(t->arena, "less%d", ranks), .precision = "f32" });
+        outcome many = toy_ranks_well(t, (start){ .ranks = ranks, .out = dg_printf(t->arena, "many%d", ranks) });
+        outcome less = toy_ranks_well(t, (start){ .ranks = ranks, .out = dg_printf(t->arena, "less%d", ranks), .precision = "f32" });
 
-        check_losses(&one, &many, 12, 1e-9);
-        check_losses(&single, &less, 1, 1e-5);
+        toy_same_losses(&one, &many, 12, 1e-9);
+        toy_same_losses(&single, &less, 1, 1e-5);
     }
 }
 
@@ -88,20 +29,20 @@ static void accumulated(void **state)
 {
     toy        *t = *state;
     const char *text = toy_ranks_text(t->arena, "steps=\"6\" accumulate=\"3\"", NULL, NULL);
-    outcome     one = run_well(t, (start){ .ranks = 1, .out = "one", .text = text });
-    outcome     two = run_well(t, (start){ .ranks = 2, .out = "two", .text = text });
+    outcome     one = toy_ranks_well(t, (start){ .ranks = 1, .out = "one", .text = text });
+    outcome     two = toy_ranks_well(t, (start){ .ranks = 2, .out = "two", .text = text });
 
-    check_losses(&one, &two, 6, 1e-9);
+    toy_same_losses(&one, &two, 6, 1e-9);
 }
 
 static void twice_the_same(void **state)
 {
     toy *t = *state;
 
-    run_well(t, (start){ .ranks = 2, .out = "a", .precision = "f32" });
-    run_well(t, (start){ .ranks = 2, .out = "b", .precision = "f32" });
-    same_run(t, "a", "b");
-    same_file(t, "a/evaluate/detections.json", "b/evaluate/detections.json");
+    toy_ranks_well(t, (start){ .ranks = 2, .out = "a", .precision = "f32" });
+    toy_ranks_well(t, (start){ .ranks = 2, .out = "b", .precision = "f32" });
+    toy_same_run(t, "a", "b");
+    toy_same_file(t, "a/evaluate/detections.json", "b/evaluate/detections.json");
 }
 
 /* With the same weights: every image once, whoever had it. */
@@ -109,13 +50,13 @@ static void scores_as_one(void **state)
 {
     toy *t = *state;
 
-    run_well(t, (start){ .ranks = 1, .out = "one", .lr = "0" });
+    toy_ranks_well(t, (start){ .ranks = 1, .out = "one", .lr = "0" });
     for (int ranks = 2; ranks <= 4; ranks += 2) {
         char *out = dg_printf(t->arena, "many%d", ranks);
 
-        run_well(t, (start){ .ranks = ranks, .out = out, .lr = "0" });
-        assert_string_equal(scores(t, "one"), scores(t, out));
-        same_file(t, "one/evaluate/detections.json", dg_printf(t->arena, "%s/evaluate/detections.json", out));
+        toy_ranks_well(t, (start){ .ranks = ranks, .out = out, .lr = "0" });
+        assert_string_equal(toy_scores(t, "one"), toy_scores(t, out));
+        toy_same_file(t, "one/evaluate/detections.json", dg_printf(t->arena, "%s/evaluate/detections.json", out));
     }
 }
 
@@ -123,25 +64,25 @@ static void resumed(void **state)
 {
     toy *t = *state;
 
-    run_well(t, (start){ .ranks = 2, .out = "whole" });
+    toy_ranks_well(t, (start){ .ranks = 2, .out = "whole" });
     for (int k = 3; k <= 6; k += 3) {
         char *out = dg_printf(t->arena, "cut%d", k);
 
-        run_well(t, (start){ .ranks = 2, .out = out, .steps = k });
-        run_well(t, (start){ .ranks = 2, .out = out, .resume = true });
-        same_run(t, "whole", out);
+        toy_ranks_well(t, (start){ .ranks = 2, .out = out, .steps = k });
+        toy_ranks_well(t, (start){ .ranks = 2, .out = out, .resume = true });
+        toy_same_run(t, "whole", out);
     }
-    run_well(t, (start){ .ranks = 4, .out = "cut3", .resume = true }); /* at its end: nothing is left to do */
+    toy_ranks_well(t, (start){ .ranks = 4, .out = "cut3", .resume = true }); /* at its end: nothing is left to do */
 }
 
 /* The same global batch on fewer ranks: the same run but for rounding. */
 static void resumed_by_others(void **state)
 {
     toy    *t = *state;
-    outcome whole = run_well(t, (start){ .ranks = 4, .out = "whole" }), rest;
+    outcome whole = toy_ranks_well(t, (start){ .ranks = 4, .out = "whole" }), rest;
 
-    run_well(t, (start){ .ranks = 4, .out = "cut", .steps = 5 });
-    rest = run_well(t, (start){ .ranks = 2, .out = "cut", .resume = true });
+    toy_ranks_well(t, (start){ .ranks = 4, .out = "cut", .steps = 5 });
+    rest = toy_ranks_well(t, (start){ .ranks = 2, .out = "cut", .resume = true });
     assert_int_equal(rest.n, 7);
     for (int i = 0; i < 7; i++)
         assert_true(fabs(rest.loss[0][i] - whole.loss[0][5 + i]) <= 1e-9 * fabs(whole.loss[0][5 + i]));
@@ -152,7 +93,7 @@ static void stopped(void **state)
 {
     toy *t = *state;
 
-    run_well(t, (start){ .ranks = 2, .out = "whole" });
+    toy_ranks_well(t, (start){ .ranks = 2, .out = "whole" });
     for (int k = 4; k <= 6; k += 2) { /* 6: in an evaluation */
         char   *out = dg_printf(t->arena, "cut%d", k);
         outcome o = toy_ranks_run(t, (start){ .ranks = 2, .out = out, .odd = 1, .trick = dg_printf(t->arena, "stop %d", k) });
@@ -161,8 +102,8 @@ static void stopped(void **state)
         assert_int_equal(o.status[1], -DG_ESTOP);
         assert_non_null(strstr(o.said[0], dg_printf(t->arena, "stopped after step %d", k)));
         assert_int_equal(o.n, k);
-        run_well(t, (start){ .ranks = 2, .out = out, .resume = true });
-        same_run(t, "whole", out);
+        toy_ranks_well(t, (start){ .ranks = 2, .out = out, .resume = true });
+        toy_same_run(t, "whole", out);
     }
 }
 
@@ -172,31 +113,10 @@ static void decided_together(void **state)
     toy        *t = *state;
     const char *text = toy_ranks_text(t->arena, "steps=\"400\" patience=\"12 steps\"", NULL,
                                       "<checkpoint every=\"1000 steps\" keep=\"1\" best=\"@coco.APl\"/>"); /* -1 for ever */
-    outcome     o = run_well(t, (start){ .ranks = 2, .out = "a", .text = text });
+    outcome     o = toy_ranks_well(t, (start){ .ranks = 2, .out = "a", .text = text });
 
     assert_int_equal(o.n, 18);
     assert_true(dg_exists(toy_path(t, "a/checkpoints/best/model.safetensors")));
-}
-
-/* Every rank chooses among its own items; how many are left is agreed at each epoch. */
-static void chosen_items(void **state)
-{
-    static const char sampler[] = "<sampler.bucket id=\"pick\" in=\"@data\" batch=\"$batch\" sizes=\"32\" tail=\"drop\" axis=\"dp\"/>";
-    static const char chain[] = "<partition id=\"own\" in=\"@data\" axis=\"dp\" shuffle=\"true\" seed=\"shared\"/>"
-                                "<filter id=\"good\" in=\"@own\" min_objects=\"2\"/><equalize id=\"same\" in=\"@good\" axis=\"dp\"/>"
-                                "<sampler.plain id=\"pick\" in=\"@same\" batch=\"$batch\" size=\"32\" tail=\"drop\"/>";
-    toy        *t = *state;
-    const char *text = toy_ranks_text(t->arena, "epochs=\"4\"", NULL, NULL), *at = strstr(text, sampler);
-    outcome     whole, rest;
-
-    assert_non_null(at);
-    text = dg_printf(t->arena, "%.*s%s%s", (int)(at - text), text, chain, at + sizeof sampler - 1);
-    whole = run_well(t, (start){ .ranks = 2, .out = "whole", .text = text, .global = 4 });
-    assert_in_range(whole.n, 8, 39); /* of 10 each, those with two objects or three */
-    run_well(t, (start){ .ranks = 2, .out = "cut", .text = text, .global = 4, .steps = whole.n / 2 });
-    rest = run_well(t, (start){ .ranks = 2, .out = "cut", .text = text, .global = 4, .resume = true });
-    assert_int_equal(rest.n, whole.n - whole.n / 2);
-    same_run(t, "whole", "cut");
 }
 
 /* ---- what goes wrong on one rank ------------------------------------------------------------------------------- */
@@ -278,7 +198,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         TEST(as_one), TEST(accumulated), TEST(twice_the_same), TEST(scores_as_one), TEST(resumed), TEST(resumed_by_others),
-        TEST(stopped), TEST(decided_together), TEST(chosen_items), TEST(not_finite), TEST(killed), TEST(not_the_same_weights),
+        TEST(stopped), TEST(decided_together), TEST(not_finite), TEST(killed), TEST(not_the_same_weights),
         TEST(not_the_same_pipeline), TEST(another_mesh),
     };
     int status;

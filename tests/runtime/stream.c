@@ -217,6 +217,7 @@ static void test_ranks(void **state)
 
         conf.plan.rank = rank;
         conf.plan.ranks = 3;
+        conf.plan.own = true;
         conf.epochs = 1;
         assert_int_equal(dg_stream_open(&s, &conf, f.d), 0);
         for (int k = 0; k < 2; k++) {

@@ -104,7 +104,65 @@ static const dg_node_class loss = {
     .conf_size = sizeof(loss_conf), .lower = loss_lower,
 };
 
-const dg_node_class *const toy_classes[] = { &net, &loss, NULL };
+/* ---- data of which one item cannot be read ------------------------------------------------------------------- */
+
+typedef struct data_conf { int64_t images, broken; } data_conf;
+typedef struct set { dg_dataset pub; data_conf conf; } set;
+static const dg_coco_class data_classes[] = { { 1, "dark" }, { 2, "light" } };
+static const dg_port data_ports[] = { DG_OUT("out", "dataset", "gray images with one box each"), { 0 } };
+static const dg_attr data_attrs[] = {
+    DG_INT(data_conf, images, 40, 1, 1000, "how many"),
+    DG_INT(data_conf, broken, -1, -1, 1000, "the first that cannot be read; those behind it cannot, either"),
+    { 0 },
+};
+
+static void data_info(void *self, int item, dg_item_info *out)
+{
+    (void)self;
+    *out = (dg_item_info){ .id = item, .name = "gray", .w = 32, .h = 32, .n_objects = 1 };
+}
+
+static int data_sample(void *self, int item, dg_sample *out, dg_scratch *s, dg_diag *d)
+{
+    const set *x = self;
+    int        rc;
+
+    if (x->conf.broken >= 0 && item >= x->conf.broken)
+        return dg_fail(d, DG_EINPUT, DG_NOWHERE, "toy-broken", "item %d is broken", item);
+    *out = (dg_sample){ .size = sizeof *out, .path = "gray", .orig_w = 32, .orig_h = 32, .n_objects = 1, .image_id = item, .scratch = s };
+    rc = dg_image_new(&out->image, s, 32, 32, d);
+    out->objects = rc < 0 ? NULL : dg_scratch_alloc(s, sizeof *out->objects);
+    if (!out->objects)
+        return -DG_EMEMORY;
+    memset(out->image.rgb, 6 * item, sizeof(uint8_t[32 * 32 * 3]));
+    out->objects[0] = (dg_object){ .box = { 4, 4, 12 + item % 16, 20 }, .label = item % 2, .area = 100 };
+    return 0;
+}
+
+static void data_close(void *self)
+{
+    free(self);
+}
+
+static int data_open(dg_dataset **out, const void *conf, uint64_t seed, dg_diag *d)
+{
+    set *x = calloc(1, sizeof *x);
+
+    (void)seed, (void)d;
+    assert_non_null(x);
+    x->conf = *(const data_conf *)conf;
+    x->pub = (dg_dataset){ .size = sizeof x->pub, .n_items = (int)x->conf.images, .n_classes = 2, .classes = data_classes, .name = "grays",
+                           .self = x, .info = data_info, .sample = data_sample, .close = data_close };
+    *out = &x->pub;
+    return 0;
+}
+
+static const dg_node_class data = {
+    DG_NODE_CLASS, .name = "toy.data", .role = DG_ROLE_LOADER, .brief = "Gray images.", .ports = data_ports, .attrs = data_attrs,
+    .conf_size = sizeof(data_conf), .open = data_open,
+};
+
+const dg_node_class *const toy_classes[] = { &net, &loss, &data, NULL };
 
 const char *toy_pipeline(dg_arena *a, toy_text t)
 {

@@ -11,7 +11,8 @@
 /* toy.net: a convolution, batch norm, and two linear heads: logits, boxes; `ballast` more elements on request.
  * With fixed="true" the norm has constant statistics.
  * toy.loss: record {loss_class, loss_box}; has a random draw in it; NaN once an image of the batch has more than
- * `breaks` objects; a gradient that is not finite with `cliff`. */
+ * `breaks` objects; a gradient that is not finite with `cliff`.
+ * toy.data: `images` gray images with one box each, of which those from item `broken` on cannot be read. */
 extern const dg_node_class *const toy_classes[];
 
 /* A pipeline with data of 40 generated scenes of 32x32 pixels, batch 4: 10 batches an epoch. Strings go into the

@@ -1,0 +1,184 @@
+/* runnable.c: words that the proof understands and that no run executes: refused before anything
+ * starts, each with what runs in its place. */
+#include <string.h>
+
+#include "graph/structure.h"
+#include "graph/vary_self.h"
+
+bool dg_node_has_row(const dg_graph *g, const dg_node *node, dg_rule_kind kind)
+{
+    const dg_proof p = { .g = g, .train = node->scope->kind == DG_SCOPE_TRAIN };
+
+    for (const dg_rule *r = node->class->rules; r && r->kind; r++)
+        if (r->kind == kind && dg_rule_holds(&p, node, r))
+            return true;
+    return false;
+}
+
+static int only_proved(const dg_graph *g, const dg_node *node, dg_where at, const char *what,
+                       const char *instead, dg_diag *d)
+{
+    const char *called = node ? dg_vary_called(&(dg_proof){ .arena = g->arena }, node) : NULL;
+    int         rc = dg_fail(d, DG_EUNSUPPORTED, at, "only-proved", "%s%sproved, but not run: %s",
+                     called ? called : "", called ? ": " : "", what);
+
+    dg_help(d, "%s", instead);
+    return rc;
+}
+
+/* --- nodes ----------------------------------------------------------------------------------- */
+
+/* Nodes of a program, and those that take its results, may fire or not. */
+static bool is_in_step(const dg_node_class *c)
+{
+    bool course = false;
+
+    for (const dg_rule *r = c->rules; r && r->kind; r++)
+        course |= r->kind == DG_RULE_SKIP || r->kind == DG_RULE_STOP;
+    return course || c->lower || c->take || c == &dg_class_use;
+}
+
+static int words_run(const dg_graph *g, const dg_node *node, dg_diag *d)
+{
+    bool in_step = is_in_step(node->class);
+    bool votes = node->on_fail == DG_FAIL_VOTE && node->class->open &&
+                 node->scope->kind == DG_SCOPE_TRAIN;
+
+    if ((node->when.from || node->on >= 0) && !in_step)
+        return only_proved(g, node, node->where, "no run leaves out a node that handles data",
+                           "when and on are for nodes of the step; <filter> leaves out items by "
+                           "what is in them",
+                           d);
+    if (node->on_fail != DG_FAIL_ABORT && !votes)
+        return only_proved(g, node, node->where, "a failure stops all ranks (on_fail)",
+                           "leave it out; on_fail=\"vote\" on the loader of <train> is run: a batch "
+                           "that one rank cannot read is left out by all",
+                           d);
+    if (node->device && strcmp(node->device, "rank") != 0)
+        return only_proved(g, node, node->where, "no run places nodes on devices (device)",
+                           "leave device out: a node runs where its inputs are", d);
+    return 0;
+}
+
+/* A choice is made from a plan, before any sample is read. */
+static bool is_late(const dg_node *node)
+{
+    return node->class->choose && node->n_in > 0 && node->in_types[0]->kind != DG_TYPE_DATASET &&
+           node->in_types[0]->kind != DG_TYPE_PICKS;
+}
+
+static int too_late(const dg_node *node, dg_diag *d)
+{
+    int rc = dg_fail(d, DG_EINPUT, node->where, "data-choice",
+                     "<%s> chooses by the manifest, before a sample is read: it stands behind the "
+                     "loader or the sampler, before what changes samples",
+                     node->element);
+
+    dg_help(d, "put it before <%s>", node->in[0].from->element);
+    return rc;
+}
+
+static int node_runs(const dg_graph *g, const dg_node *node, dg_diag *d)
+{
+    dg_proof p = { .g = g, .arena = g->arena, .train = node->scope->kind == DG_SCOPE_TRAIN };
+    int      rc = 0;
+
+    if (node->class->supply && node->scope->kind == DG_SCOPE_MODEL)
+        rc = only_proved(g, node, node->where,
+                         "numbers from outside come into <train> and <evaluate>",
+                         "put it there, and wire it to an <input> of the model", d);
+    else if (is_late(node))
+        rc = too_late(node, d);
+    for (const dg_rule *r = node->class->rules; r && r->kind && rc == 0; r++)
+        if (r->kind == DG_RULE_PROVED && dg_rule_holds(&p, node, r))
+            rc = only_proved(g, node, node->where, r->why, r->help ? r->help : "leave it out", d);
+    return rc ? rc : words_run(g, node, d);
+}
+
+/* --- scopes ---------------------------------------------------------------------------------- */
+
+static bool deals(const dg_node *node)
+{
+    return (node->class->schedule || node->class->choose) && dg_item_find(node->item, "axis");
+}
+
+/* What stands in an evaluation and makes no sense at run time. */
+static int evaluation_runs(const dg_graph *g, const dg_scope *s, dg_diag *d)
+{
+    const dg_node *own = NULL;
+
+    for (int i = 0; i < s->n_nodes; i++) {
+        const dg_node *node = s->nodes[i];
+
+        if (node->class->open && dg_node_has_row(g, node, DG_RULE_VALUE))
+            own = node;
+        if (node->class->schedule && dg_node_has_row(g, node, DG_RULE_ENDLESS))
+            return only_proved(g, node, node->where, "an evaluation ends with its data",
+                               "leave repeat out", d);
+        if (s->on >= 0 && deals(node))
+            return only_proved(g, node, node->where,
+                               "it deals items to ranks that take no part in this evaluation (on)",
+                               "leave axis out: the one rank evaluates all of them", d);
+        if (own && node->class->merge && dg_item_find(node->item, "axis"))
+            return only_proved(g, node, node->where,
+                               "what ranks found is joined by the numbers of the images, which mean "
+                               "other images on other ranks (files=\"rank\")",
+                               "evaluate on files that all ranks have", d);
+    }
+    return 0;
+}
+
+static int scope_runs(const dg_graph *g, const dg_scope *s, dg_diag *d)
+{
+    int rc = 0, own;
+
+    for (int i = 0; i < s->n_nodes; i++) {
+        own = node_runs(g, s->nodes[i], d);
+        rc = rc ? rc : own;
+    }
+    own = s->kind == DG_SCOPE_EVALUATE ? evaluation_runs(g, s, d) : 0;
+    rc = rc ? rc : own;
+    if (s->on_fail != DG_FAIL_ABORT)
+        rc = only_proved(g, NULL, s->where, "a failure stops all ranks (on_fail)",
+                         "leave it out; on_fail=\"vote\" on the loader is run: a batch that one "
+                         "rank cannot read is left out by all",
+                         d);
+    if (s->capture != DG_CAPTURE_NEVER)
+        rc = only_proved(g, NULL, s->where, "no run captures CUDA graphs (capture)",
+                         "leave capture out", d);
+    return rc;
+}
+
+static int mesh_runs(const dg_graph *g, dg_diag *d)
+{
+    const dg_mesh *m = &g->mesh;
+
+    if (m->item && m->tp > 1)
+        return only_proved(g, NULL, m->item->at, "no run has a second axis (tp)",
+                           "leave tp out: ranks share the work along dp", d);
+    if (m->item && m->ready)
+        return only_proved(g, NULL, m->item->at,
+                           "collectives are launched in document order (order)", "leave order out",
+                           d);
+    if (m->item && strcmp(m->devices, "cpu") != 0)
+        return only_proved(g, NULL, m->item->at, "no run places ranks on GPUs (devices)",
+                           "leave devices out: ranks compute on CPUs", d);
+    return 0;
+}
+
+int dg_graph_runnable(const dg_graph *g, dg_diag *d)
+{
+    int rc = mesh_runs(g, d), own;
+
+    for (int i = 0; i < g->n_models; i++) {
+        own = scope_runs(g, g->models[i], d);
+        rc = rc ? rc : own;
+    }
+    own = g->train ? scope_runs(g, g->train, d) : 0;
+    rc = rc ? rc : own;
+    for (int i = 0; i < g->n_evaluates; i++) {
+        own = scope_runs(g, g->evaluates[i], d);
+        rc = rc ? rc : own;
+    }
+    return rc;
+}
