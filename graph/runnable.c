@@ -78,6 +78,16 @@ static int too_late(const dg_node *node, dg_diag *d)
     return rc;
 }
 
+/* "what is missing; what runs in its place" */
+static int refuse_row(const dg_graph *g, const dg_node *node, const char *why, dg_diag *d)
+{
+    const char *end = strstr(why, "; ");
+
+    return only_proved(g, node, node->where,
+                       end ? dg_strndup(g->arena, why, (size_t)(end - why)) : why,
+                       end ? end + 2 : "leave it out", d);
+}
+
 static int node_runs(const dg_graph *g, const dg_node *node, dg_diag *d)
 {
     dg_proof p = { .g = g, .arena = g->arena, .train = node->scope->kind == DG_SCOPE_TRAIN };
@@ -91,7 +101,7 @@ static int node_runs(const dg_graph *g, const dg_node *node, dg_diag *d)
         rc = too_late(node, d);
     for (const dg_rule *r = node->class->rules; r && r->kind && rc == 0; r++)
         if (r->kind == DG_RULE_PROVED && dg_rule_holds(&p, node, r))
-            rc = only_proved(g, node, node->where, r->why, r->help ? r->help : "leave it out", d);
+            rc = refuse_row(g, node, r->why, d);
     return rc ? rc : words_run(g, node, d);
 }
 

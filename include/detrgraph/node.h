@@ -303,14 +303,14 @@ typedef enum dg_rule_kind {
     DG_RULE_SKIP,       /* where this node fires, the rest of the iteration does not take place */
     DG_RULE_STOP,       /* where this node fires, the loop ends */
     DG_RULE_LOOP,       /* what is inside is repeated as often as the value of `from` says */
-    DG_RULE_PROVED,     /* a word that validate understands and no run executes yet; why says what is missing */
+    DG_RULE_PROVED,     /* a word that validate understands and no run executes yet; why says what is missing and, behind "; ",
+                         * what runs in its place */
 } dg_rule_kind;
 enum { DG_RULE_TRAIN = 1 }; /* flags: only in <train> */
 typedef struct dg_rule {
     dg_rule_kind kind; /* DG_RULE_END ends the table */
     const char  *to, *from, *axis, *when, *why;
     uint32_t     flags;
-    const char  *help; /* of PROVED: what runs in its place */
 } dg_rule;
 
 /* An older form of the collective rows: one of fixed size inside the node. */

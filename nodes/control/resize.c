@@ -19,9 +19,8 @@ static const dg_attr attrs[] = {
 
 static const dg_rule rules[] = {
     { DG_RULE_DIMS, .to = "out", .from = "size", .why = "takes its size from a number" },
-    { DG_RULE_PROVED, .why = "batches have the size that their sampler planned",
-      .help = "the sampler draws sizes: sizes=\"...\" of <sampler.bucket>, the same on all ranks, "
-              "or with seed=\"rank\" each rank's own" },
+    { DG_RULE_PROVED, .why = "batches have the size that their sampler planned; sizes=\"...\" of "
+                             "<sampler.bucket> draws one for all ranks, with seed=\"rank\" for each" },
     { 0 },
 };
 

@@ -38,10 +38,10 @@ static const dg_rule rules[] = {
       .why = "keeps running statistics of this rank's rows", .flags = DG_RULE_TRAIN },
     { DG_RULE_STATE, .from = "in", .when = "norm=batch",
       .why = "keeps running statistics of this rank's rows", .flags = DG_RULE_TRAIN },
-    { DG_RULE_PROVED, .when = "norm=sync,empty=absent,count", .why = "an empty rank takes part",
-      .help = "empty=\"zero\"" },
-    { DG_RULE_PROVED, .when = "norm=batch,count", .why = "its statistics are those of all rows",
-      .help = "norm=\"sync\" empty=\"zero\" counts live rows, on one rank too" },
+    { DG_RULE_PROVED, .when = "norm=sync,empty=absent,count",
+      .why = "an empty rank takes part; say empty=\"zero\"" },
+    { DG_RULE_PROVED, .when = "norm=batch,count",
+      .why = "its statistics are those of all rows; norm=\"sync\" empty=\"zero\" counts live rows" },
     { 0 },
 };
 

@@ -70,8 +70,8 @@ static const dg_rule rules[] = {
       .why = "divides by the number of objects", .flags = DG_RULE_TRAIN },
     { DG_RULE_PRESENCE, .from = "targets", .when = "empty=absent",
       .why = "is absent when targets.count is 0 (empty=\"absent\")" },
-    { DG_RULE_PROVED, .when = "empty=absent", .why = "its terms are always computed",
-      .help = "empty=\"zero\": a batch without objects has the terms of its background" },
+    { DG_RULE_PROVED, .when = "empty=absent",
+      .why = "its terms are always computed; say empty=\"zero\": without objects there are those of the background" },
     { 0 },
 };
 

@@ -243,6 +243,9 @@ static void evaluates_alone(void **state)
         assert_true(dg_exists(toy_path(t, dg_printf(t->arena, "%s/checkpoints/best/model.safetensors", out))));
     }
     toy_same_file(t, "one/evaluate/detections.json", "alone0/evaluate/detections.json");
+    assert_false(log_says(t, "alone0", "its budget is"));
+    toy_ranks_well(t, (start){ .ranks = 2, .out = "late", .text = instead(t, alone(t, 0), "10 min", "0.0000001 min") });
+    assert_true(log_says(t, "late", "evaluate: rank 0 evaluates alone for 0.0 min now, its budget is 1e-07 min: the other ranks wait"));
 }
 
 /* The one that evaluates is asked to stop in the middle: all do, after the same step. */
