@@ -1,40 +1,152 @@
-/* cmd_doctor.c: `detrgraph doctor`: what happened to a run that failed. */
+/* cmd_doctor.c: `detrgraph doctor`: what happened to a run that failed, or what this machine gives a run. */
 #include <stdio.h>
+#include <string.h>
 
+#include "base/file.h"
 #include "cli/cli.h"
+#include "config.h"
 #include "runtime/doctor.h"
+#include "runtime/environment.h"
 
 typedef struct opts {
-    bool none;
+    const char *format;
 } opts;
 
-static const dg_option options[] = { { 0 } };
+static const dg_option options[] = {
+    { "format", DG_OPTION_WORD, offsetof(opts, format), NULL, "text|json", "how the findings are printed (text)" },
+    { 0 },
+};
 
-static int run(const void *given, const dg_words *words, dg_arena *a)
+/* ---- a run ----------------------------------------------------------------------------------- */
+
+enum { VERDICT_MAX = 1 << 20 };
+
+/* {"run": ..., "text": ..., "verdict": flight/verdict.json as it stands, or null} */
+static void add_run_json(dg_str *out, const char *folder, const char *text, dg_arena *a)
+{
+    const char *path = dg_path_join(a, folder, "flight/verdict.json");
+    dg_diag    *none = dg_diag_open();
+    char       *verdict = NULL;
+    size_t      n;
+
+    dg_str_add(out, "{\"run\":");
+    dg_str_json(out, folder);
+    dg_str_add(out, ",\"text\":");
+    dg_str_json(out, text);
+    dg_str_add(out, ",\"verdict\":");
+    dg_str_add(out, dg_exists(path) && dg_file_read(&verdict, &n, path, VERDICT_MAX, none) == 0 ? verdict : "null");
+    dg_str_add(out, "}\n");
+    dg_free(verdict);
+    dg_diag_close(&none);
+}
+
+static int examine(const char *folder, bool json, dg_arena *a)
 {
     dg_diag *d = dg_diag_open();
-    dg_str   text = { 0 };
-    int      rc = dg_doctor_examine(&text, words->v[0], d);
+    dg_str   text = { 0 }, out = { 0 };
+    int      rc = dg_doctor_examine(&text, folder, d);
 
-    (void)given, (void)a;
+    if (rc == 0 && json)
+        add_run_json(&out, folder, text.s, a);
     if (rc == 0)
-        fputs(text.s, stdout);
+        fputs(json ? out.s : text.s, stdout);
     else
         dg_print_diag(d, NULL);
     dg_str_free(&text);
+    dg_str_free(&out);
     dg_diag_close(&d);
     return rc < 0 ? DG_EXIT_FAILED : DG_EXIT_OK;
 }
 
+/* ---- the machine ----------------------------------------------------------------------------- */
+
+static bool is_new_topic(const dg_environment *e, int i)
+{
+    return i == 0 || strcmp(e->items[i].topic, e->items[i - 1].topic) != 0;
+}
+
+static void add_text(dg_str *out, const dg_environment *e)
+{
+    bool well = true;
+
+    dg_str_fmt(out, "detrgraph %s\n", PACKAGE_VERSION);
+    for (int i = 0; i < e->n; i++) {
+        const dg_finding_row *row = &e->items[i];
+
+        if (is_new_topic(e, i))
+            dg_str_fmt(out, "\n%s\n", row->topic);
+        dg_str_fmt(out, "  %-14s %s\n", row->name, row->value);
+        well = well && !row->brings;
+    }
+    dg_str_add(out, well ? "\nNothing is missing.\n" : "\nto be had\n");
+    for (int i = 0; i < e->n; i++)
+        if (e->items[i].brings)
+            dg_str_fmt(out, "  %-14s %s\n", e->items[i].name, e->items[i].brings);
+}
+
+/* {"version": ..., TOPIC: {NAME: {"value": ..., "brings": ...}}} */
+static void add_json(dg_str *out, const dg_environment *e)
+{
+    dg_str_add(out, "{\"version\":\"" PACKAGE_VERSION "\"");
+    for (int i = 0; i < e->n; i++) {
+        const dg_finding_row *row = &e->items[i];
+
+        if (is_new_topic(e, i)) {
+            dg_str_add(out, i ? "},\n " : ",\n ");
+            dg_str_json(out, row->topic);
+            dg_str_add(out, ":{");
+        } else {
+            dg_str_add(out, ",");
+        }
+        dg_str_json(out, row->name);
+        dg_str_add(out, ":{\"value\":");
+        dg_str_json(out, row->value);
+        dg_str_add(out, ",\"brings\":");
+        dg_str_json(out, row->brings);
+        dg_str_add(out, "}");
+    }
+    dg_str_add(out, "}}\n");
+}
+
+static int look_around(bool json, dg_arena *a)
+{
+    dg_environment e = { 0 };
+    dg_str         out = { 0 };
+
+    dg_environment_read(&e, a);
+    if (json)
+        add_json(&out, &e);
+    else
+        add_text(&out, &e);
+    fputs(out.s, stdout);
+    dg_str_free(&out);
+    return DG_EXIT_OK;
+}
+
+static int run(const void *given, const dg_words *words, dg_arena *a)
+{
+    const opts *o = given;
+    bool        json = o->format && strcmp(o->format, "json") == 0;
+
+    return words->n ? examine(words->v[0], json, a) : look_around(json, a);
+}
+
+static const dg_example examples[] = {
+    { "doctor", "what this machine gives a run, and what is to be had" },
+    { "doctor runs/bccd", "why that run ended" },
+    { 0 },
+};
+
 const dg_verb dg_verb_doctor = {
     .name = "doctor",
-    .args = "RUN",
-    .brief = "Says what happened to a run that failed.",
+    .args = "[RUN] [OPTIONS]",
+    .brief = "Says what happened to a run that failed, or what this machine has.",
     .doc = "RUN is the run's folder. Its folder flight holds the last steps and collectives of every rank: doctor names the\n"
-           "rank, the node and its line, and where the ranks parted.",
+           "rank, the node and its line, and where the ranks parted. Without RUN: processor, memory, limits, libraries with\n"
+           "their versions, GPUs, and what changing any of them would bring.",
+    .examples = examples,
     .options = options,
     .size = sizeof(opts),
-    .least = 1,
     .most = 1,
     .run = run,
 };

@@ -1,4 +1,5 @@
-/* verbs.c: the table of verbs. */
+/* verbs.c: the table of verbs. A new one has a row here, a declaration in cli.h, its file in cli/local.mk and its man page
+ * in docs/local.mk. */
 #include <stdio.h>
 #include <string.h>
 

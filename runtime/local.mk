@@ -9,6 +9,7 @@ libruntime_la_SOURCES += \
 	runtime/checkpoint.c runtime/checkpoint.h \
 	runtime/clocks.c \
 	runtime/data.c \
+	runtime/environment.c runtime/environment.h \
 	runtime/evaluate.c \
 	runtime/folder.c \
 	runtime/journal.c runtime/journal.h \
