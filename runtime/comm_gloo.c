@@ -6,6 +6,7 @@
 #ifdef DG_GLOO
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -332,8 +333,20 @@ static void close_lane(dg_comm **c)
     *c = NULL;
 }
 
+/* Gloo's thread and the lane write to sockets whose peers may be gone: that is an error to them, and no signal. They are
+ * born with the mask that holds here. */
+static void without_broken_pipes(sigset_t *before)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &set, before);
+}
+
 int dg_comm_gloo_open(dg_comm **comm, const char *address, int rank, int ranks, const dg_rendezvous *board, dg_diag *d)
 {
+    sigset_t before;
     char     why[DG_GLOO_WHY] = "";
     lane    *l = calloc(1, sizeof *l);
     dg_comm *c;
@@ -354,6 +367,7 @@ int dg_comm_gloo_open(dg_comm **comm, const char *address, int rank, int ranks, 
     l->stage = dg_try_alloc(STAGE + 64 * (size_t)ranks * sizeof(double)); /* slices end at 16 elements */
     if (!l->sizes || !l->send || !l->take || !l->from || !l->stage)
         dg_oom(STAGE);
+    without_broken_pipes(&before);
     rc = dg_gloo_open(&l->gloo, address, rank, ranks, board, why);
     if (rc < 0) {
         dg_fail(d, (dg_code)-rc, DG_NOWHERE, "comm-gloo", "rank %d at %s cannot reach the other ranks: %s", rank, address, why);
@@ -365,6 +379,7 @@ int dg_comm_gloo_open(dg_comm **comm, const char *address, int rank, int ranks, 
         DG_TRY(dg_fail(d, DG_EMEMORY, DG_NOWHERE, "comm-gloo", "rank %d cannot start a thread for its collectives", rank));
     *comm = c;
 out:
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc < 0)
         close_lane(&c);
     return rc;
