@@ -12,6 +12,7 @@
 #include "cli/progress.h"
 #include "config.h"
 #include "runtime/available.h"
+#include "runtime/profile.h"
 #include "runtime/session.h"
 
 typedef struct opts {
@@ -34,12 +35,6 @@ static const dg_option options[] = {
 
 enum { WARM = 5, PROFILED = 3 };
 
-typedef struct share { /* of a step's time */
-    const char *name;
-    double      seconds, flops, bytes, ref;
-} share;
-typedef DG_VEC(share) shares;
-
 typedef struct bench {
     dg_run   *run;
     dg_arena *arena;
@@ -47,8 +42,7 @@ typedef struct bench {
     double    first_s; /* process start to the end of the first step */
     int       n;
     double   *step_s;
-    shares    nodes, ops;
-    double    profiled_s, ref_s, flops, bytes;
+    dg_profile *profile; /* of PROFILED steps */
     int64_t   slab_bytes, planned_bytes, peak_bytes;
 } bench;
 
@@ -118,41 +112,11 @@ static int feed_random(bench *b, dg_diag *d)
 
 /* ---- where the time goes --------------------------------------------------------------------------------------- */
 
-static share *find_share(bench *b, shares *list, const char *name)
-{
-    for (int i = 0; i < list->n; i++)
-        if (strcmp(list->items[i].name, name) == 0)
-            return &list->items[i];
-    DG_PUSH(b->arena, *list, ((share){ .name = name }));
-    return &list->items[list->n - 1];
-}
-
 static void measure(void *ctx, int instr, double seconds)
 {
-    bench               *b = ctx;
-    const dg_bucket     *bucket = b->run->current;
-    const dg_instr      *in = &bucket->program->instrs.items[instr];
-    const dg_plan_instr *pi = &bucket->plan->instrs[instr];
-    share *of[2] = { find_share(b, &b->nodes, in->origin.where.node ? in->origin.where.node : "-"),
-                     find_share(b, &b->ops, in->op->name) };
+    bench *b = ctx;
 
-    for (int i = 0; i < 2; i++) {
-        of[i]->seconds += seconds / PROFILED;
-        of[i]->flops += pi->flops / PROFILED;
-        of[i]->bytes += pi->bytes / PROFILED;
-        of[i]->ref += pi->is_ref ? seconds / PROFILED : 0;
-    }
-    b->profiled_s += seconds / PROFILED;
-    b->ref_s += pi->is_ref ? seconds / PROFILED : 0;
-    b->flops += pi->flops / PROFILED;
-    b->bytes += pi->bytes / PROFILED;
-}
-
-static int by_seconds(const void *x, const void *y)
-{
-    const share *a = x, *b = y;
-
-    return (a->seconds < b->seconds) - (a->seconds > b->seconds);
+    dg_profile_add(b->profile, b->run->current->plan, instr, seconds);
 }
 
 static int by_value(const void *x, const void *y)
@@ -204,8 +168,7 @@ static int measure_all(bench *b, const opts *o, dg_diag *d)
     for (int i = 0; i < PROFILED; i++)
         DG_TRY(one_step(b, &ignored, d));
     dg_exec_hook(b->run->current->exec, NULL, NULL);
-    qsort(b->nodes.items, (size_t)b->nodes.n, sizeof *b->nodes.items, by_seconds);
-    qsort(b->ops.items, (size_t)b->ops.n, sizeof *b->ops.items, by_seconds);
+    dg_profile_sort(b->profile);
     b->slab_bytes = b->run->current->plan->slab_bytes;
     b->planned_bytes = dg_run_bytes(b->run, true);
     b->peak_bytes = dg_memory_peak();
@@ -228,19 +191,20 @@ static double quantile(const bench *b, double q)
     return b->step_s[(int)(q * (b->n - 1) + 0.5)];
 }
 
-static void print_shares(const bench *b, const char *title, const shares *list)
+static void print_shares(const bench *b, const char *title, const dg_shares *list)
 {
     printf("\n%-28s %9s %6s %9s %7s %6s\n", title, "ms", "%", "GFLOP/s", "GB/s", "ref %");
-    for (int i = 0; i < list->n && list->items[i].seconds > 0.001 * b->profiled_s; i++) {
-        const share *s = &list->items[i];
+    for (int i = 0; i < list->n && list->items[i].seconds > 0.001 * b->profile->all.seconds; i++) {
+        const dg_share *s = &list->items[i];
 
-        printf("%-28s %9.2f %6.1f %9.1f %7.1f %6.1f\n", s->name, 1e3 * s->seconds, 100 * s->seconds / b->profiled_s,
-               1e-9 * s->flops / s->seconds, 1e-9 * s->bytes / s->seconds, 100 * s->ref / s->seconds);
+        printf("%-28s %9.2f %6.1f %9.1f %7.1f %6.1f\n", s->name, 1e3 * s->seconds / PROFILED, 100 * s->seconds / b->profile->all.seconds,
+               1e-9 * s->flops / s->seconds, 1e-9 * s->bytes / s->seconds, 100 * s->ref_s / s->seconds);
     }
 }
 
 static void print_text(const bench *b)
 {
+    const dg_share *all = &b->profile->all;
     double median = quantile(b, 0.5);
     char   slab[32], planned[32], peak[32], features[128];
 
@@ -249,33 +213,20 @@ static void print_text(const bench *b)
            b->run->env.threads, dg_cpu_features(features, sizeof features));
     printf("median %.3f images/s, %.4f s a step (10 %% to 90 %%: %.4f to %.4f s, of %d steps)\n", images_per_s(b, median), median,
            quantile(b, 0.1), quantile(b, 0.9), b->n);
-    printf("%.1f GFLOP/s, %.1f GB/s of operands; %.2f GFLOP a step\n", 1e-9 * b->flops / median, 1e-9 * b->bytes / median,
-           1e-9 * b->flops);
-    printf("reference kernels: %.2f %% of a step's time\n", 100 * b->ref_s / b->profiled_s);
+    printf("%.1f GFLOP/s, %.1f GB/s of operands; %.2f GFLOP a step\n", 1e-9 * all->flops / PROFILED / median, 1e-9 * all->bytes / PROFILED / median,
+           1e-9 * all->flops / PROFILED);
+    printf("reference kernels: %.2f %% of a step's time\n", 100 * all->ref_s / all->seconds);
     printf("memory: peak %s; planned %s, of which %s intermediate values\n", dg_human_bytes((double)b->peak_bytes, peak, sizeof peak),
            dg_human_bytes((double)b->planned_bytes, planned, sizeof planned),
            dg_human_bytes((double)b->slab_bytes, slab, sizeof slab));
     printf("first step ended %.2f s after the process began\n", b->first_s);
-    print_shares(b, "node", &b->nodes);
-    print_shares(b, "op", &b->ops);
-}
-
-static void json_shares(dg_str *s, const char *key, const shares *list)
-{
-    dg_str_fmt(s, ",\"%s\":[", key);
-    for (int i = 0; i < list->n; i++) {
-        const share *x = &list->items[i];
-
-        dg_str_add(s, i ? ",\n{\"name\":" : "\n{\"name\":");
-        dg_str_json(s, x->name);
-        dg_str_fmt(s, ",\"seconds\":%.6f,\"gflops\":%.3f,\"gb\":%.4f,\"ref_seconds\":%.6f}", x->seconds, 1e-9 * x->flops,
-                   1e-9 * x->bytes, x->ref);
-    }
-    dg_str_add(s, "]");
+    print_shares(b, "node", &b->profile->nodes);
+    print_shares(b, "op", &b->profile->ops);
 }
 
 static void print_json(const bench *b)
 {
+    const dg_share *all = &b->profile->all;
     double median = quantile(b, 0.5);
     char   features[128];
     dg_str s = { 0 };
@@ -286,12 +237,14 @@ static void print_json(const bench *b)
     dg_str_json(&s, dg_cpu_features(features, sizeof features));
     dg_str_fmt(&s, ",\"images_per_s\":%.4f,\"step_s\":%.6f,\"step_s_10\":%.6f,\"step_s_90\":%.6f,\"steps\":%d",
                images_per_s(b, median), median, quantile(b, 0.1), quantile(b, 0.9), b->n);
-    dg_str_fmt(&s, ",\"gflops_per_s\":%.3f,\"gb_per_s\":%.3f,\"gflops_a_step\":%.3f,\"ref_share\":%.6f", 1e-9 * b->flops / median,
-               1e-9 * b->bytes / median, 1e-9 * b->flops, b->ref_s / b->profiled_s);
+    dg_str_fmt(&s, ",\"gflops_per_s\":%.3f,\"gb_per_s\":%.3f,\"gflops_a_step\":%.3f,\"ref_share\":%.6f", 1e-9 * all->flops / PROFILED / median,
+               1e-9 * all->bytes / PROFILED / median, 1e-9 * all->flops / PROFILED, all->ref_s / all->seconds);
     dg_str_fmt(&s, ",\"peak_bytes\":%lld,\"planned_bytes\":%lld,\"slab_bytes\":%lld,\"first_step_s\":%.3f",
                (long long)b->peak_bytes, (long long)b->planned_bytes, (long long)b->slab_bytes, b->first_s);
-    json_shares(&s, "nodes", &b->nodes);
-    json_shares(&s, "ops", &b->ops);
+    dg_str_add(&s, ",");
+    dg_profile_json(&s, "nodes", &b->profile->nodes, PROFILED);
+    dg_str_add(&s, ",");
+    dg_profile_json(&s, "ops", &b->profile->ops, PROFILED);
     dg_str_add(&s, "}");
     puts(s.s);
     dg_str_free(&s);
@@ -299,7 +252,7 @@ static void print_json(const bench *b)
 
 static int run_bench(const opts *o, const char *file, dg_arena *a)
 {
-    bench        b = { .arena = a };
+    bench        b = { .arena = a, .profile = dg_profile_open() };
     dg_diag     *d = dg_diag_open();
     const char **sets = DG_NEW_N(a, o->sets.n + 1, const char *);
     int          rc, n = o->sets.n;
@@ -330,6 +283,7 @@ static int run_bench(const opts *o, const char *file, dg_arena *a)
 out:
     fflush(stdout);
     dg_print_diag_files(d);
+    dg_profile_close(&b.profile);
     dg_run_close(&b.run);
     dg_diag_close(&d);
     return rc < 0 ? DG_EXIT_FAILED : DG_EXIT_OK;

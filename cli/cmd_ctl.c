@@ -6,10 +6,13 @@
 #include "runtime/entrance.h"
 
 typedef struct opts {
-    bool none;
+    const char *format;
 } opts;
 
-static const dg_option options[] = { { 0 } };
+static const dg_option options[] = {
+    { "format", DG_OPTION_WORD, offsetof(opts, format), NULL, "text|json", "how status is printed (text)" },
+    { 0 },
+};
 static const double     most_s = 5;
 
 static bool understood(const dg_words *w)
@@ -25,18 +28,19 @@ static bool understood(const dg_words *w)
 
 static int run(const void *given, const dg_words *words, dg_arena *a)
 {
+    const opts *o = given;
+    const char *text = words->n > 2 ? words->v[2] : o->format && strcmp(o->format, "json") == 0 ? "json" : "";
     dg_diag    *d;
     dg_str      answer = { 0 };
     dg_entrance e;
     bool        done = false;
     int         rc;
 
-    (void)given;
     if (!understood(words))
         return DG_EXIT_USAGE;
     d = dg_diag_open();
     DG_TRY(dg_entrance_read(words->v[0], &e, a, d));
-    DG_TRY(dg_entrance_ask(&e, words->v[1], words->n > 2 ? words->v[2] : "", most_s, &done, &answer, d));
+    DG_TRY(dg_entrance_ask(&e, words->v[1], text, most_s, &done, &answer, d));
     if (answer.n)
         fprintf(done ? stdout : stderr, "%s%s", answer.s, answer.s[answer.n - 1] == '\n' ? "" : "\n");
 out:

@@ -14,7 +14,8 @@ typedef struct opts {
     dg_words    sets;
     const char *nodes, *coordinator, *key;
     const char *out, *max_time, *resume, *precision, *seed;
-    int64_t     steps, threads, ranks, max_restarts, node_rank;
+    const char *trace;
+    int64_t     steps, threads, ranks, max_restarts, node_rank, metrics_port;
     double      lost_after;
     bool        force, elastic;
 } opts;
@@ -39,6 +40,8 @@ static const dg_option options[] = {
     { "coordinator", DG_OPTION_STR, offsetof(opts, coordinator), "HOST:PORT", NULL,
       "where machine 0 listens; the port after it is used too" },
     { "key", DG_OPTION_STR, offsetof(opts, key), "FILE", NULL, "of `detrgraph key`, the same on every machine" },
+    { "trace", DG_OPTION_MAYBE, offsetof(opts, trace), "[=STEPS]", NULL, "the time line of so many steps (5) goes into trace.json, for Perfetto" },
+    { "metrics-port", DG_OPTION_INT, offsetof(opts, metrics_port), "PORT", NULL, "Prometheus finds the numbers at 127.0.0.1:PORT/metrics" },
     { "lost-after", DG_OPTION_NUM, offsetof(opts, lost_after), "SECONDS", NULL, "so long a silence of a rank counts as its loss (30)" },
     { 0 },
 };
@@ -89,6 +92,18 @@ static bool has_checkpoint(const char *out)
     return has;
 }
 
+enum { TRACED = 5, TRACED_MOST = 10000 };
+
+/* 0: none; -1: that is no number of steps. */
+static int64_t trace_steps(const opts *o)
+{
+    int64_t n = TRACED;
+
+    if (!o->trace)
+        return 0;
+    return !*o->trace || (dg_parse_i64(o->trace, &n) && n >= 1 && n <= TRACED_MOST) ? n : -1;
+}
+
 static dg_run_train_options train_options(const opts *o, double max_minutes, watcher *w)
 {
     bool again = w->rank->attempt > 0 && *w->rank->out; /* a rank was lost: from where the run has come to */
@@ -103,6 +118,8 @@ static dg_run_train_options train_options(const opts *o, double max_minutes, wat
         .resume_from = o->resume && !automatic && !newest ? o->resume : NULL,
         .steps = o->steps,
         .max_minutes = max_minutes,
+        .trace = trace_steps(o),
+        .metrics_port = o->metrics_port,
         .stop = watched_stop,
         .report = w->rank->world.rank == 0 ? watched_report : NULL, /* one rank speaks for all */
         .ctx = w,
@@ -248,7 +265,11 @@ static int run(const void *given, const dg_words *words, dg_arena *a)
         fprintf(stderr, "detrgraph run: --seed %s: a whole number from 0 on is expected\n", o->seed);
         return DG_EXIT_USAGE;
     }
-    if (!read_launch(o, &launch, a))
+    if (trace_steps(o) < 0) {
+        fprintf(stderr, "detrgraph run: --trace=%s: a number of steps from 1 to %d is expected\n", o->trace, TRACED_MOST);
+        return DG_EXIT_USAGE;
+    }
+    if (!in_range("metrics-port", o->metrics_port, 65535) || !read_launch(o, &launch, a))
         return DG_EXIT_USAGE;
     return dg_launch_ranks(&launch, &code) ? code : train(o, words->v[0], (uint64_t)seed, max_minutes);
 }
@@ -266,7 +287,8 @@ const dg_verb dg_verb_run = {
     .args = "FILE [--out DIR] [--set NAME=VALUE]... [OPTIONS]",
     .brief = "Trains what a pipeline says.",
     .doc = "Ctrl-C (and SIGTERM, SIGUSR1, SIGHUP) finishes the step, saves and exits with 130; a second one stops at once.\n"
-           "The run's folder holds the pipeline, metrics.jsonl, run.log, checkpoints, weights and pictures.",
+           "The run's folder holds the pipeline, report.html, metrics.jsonl, run.log, checkpoints, weights, pictures, and what\n"
+           "TensorBoard reads.",
     .manual = "A folder that holds a run is refused unless `--resume` or `--force` is given.\n\n"
               "With `--ranks` the processes share the cores, and `--threads` are those of each. The pipeline says how they share the\n"
               "work: `<mesh dp=\"ranks\"/>`. When a rank dies or goes silent all stop; with `--max-restarts` they start again from the\n"

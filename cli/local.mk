@@ -12,8 +12,10 @@ detrgraph_SOURCES += \
 	cli/cmd_plan.c \
 	cli/cmd_predict.c \
 	cli/cmd_render.c \
+	cli/cmd_report.c \
 	cli/cmd_run.c \
 	cli/cmd_score.c \
+	cli/cmd_top.c \
 	cli/cmd_validate.c \
 	cli/completion.c \
 	cli/help.c \

@@ -16,8 +16,10 @@ verb_pages = \
 	docs/man/detrgraph-plan.1 \
 	docs/man/detrgraph-predict.1 \
 	docs/man/detrgraph-render.1 \
+	docs/man/detrgraph-report.1 \
 	docs/man/detrgraph-run.1 \
 	docs/man/detrgraph-score.1 \
+	docs/man/detrgraph-top.1 \
 	docs/man/detrgraph-validate.1
 bashcompletiondir = $(datadir)/bash-completion/completions
 zshcompletiondir = $(datadir)/zsh/site-functions

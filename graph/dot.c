@@ -2,6 +2,8 @@
  * class on the colour of its role, its attributes as written, a row of outputs; faults stand
  * below in red. Shapes come from lowering each scope at its first image size, where that is
  * possible. */
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/map.h"
@@ -40,6 +42,8 @@ typedef struct painter {
     dg_arena       *arena;
     dg_map         *shapes; /* "number.port[.key]" -> "[4,300,256]" */
     dg_vary_marks   marks;  /* varies is NULL where nothing was proved */
+    const dg_heat  *heat;   /* NULL: nodes have the colours of their roles */
+    double          hottest, all; /* seconds */
 } painter;
 
 /* --- shapes ---------------------------------------------------------------------------------- */
@@ -201,6 +205,39 @@ static void add_faults(painter *p, const dg_node *node)
     }
 }
 
+/* Seconds of a step that the node takes; below 0 where that is not told. */
+static double heat_of(const painter *p, const dg_node *node)
+{
+    for (int i = 0; i < p->heat->n; i++)
+        if (strcmp(p->heat->rows[i].path, node->path) == 0)
+            return p->heat->rows[i].seconds;
+    return -1;
+}
+
+/* White to orange by the square root of the share, so that small ones can be told apart; dark text stands on each. */
+static const char *heat_fill(const painter *p, double seconds)
+{
+    static const int from[] = { 0xff, 0xfa, 0xf0 }, to[] = { 0xf5, 0x8a, 0x2c };
+    double           t = seconds > 0 && p->hottest > 0 ? sqrt(seconds / p->hottest) : 0;
+
+    return dg_printf(p->arena, "#%02x%02x%02x", (unsigned)(from[0] + t * (to[0] - from[0])), (unsigned)(from[1] + t * (to[1] - from[1])),
+                     (unsigned)(from[2] + t * (to[2] - from[2])));
+}
+
+static void add_heat(painter *p, double seconds)
+{
+    char text[32];
+
+    if (seconds < 0)
+        return;
+    if (seconds < 0.01)
+        snprintf(text, sizeof text, "%.2f ms", 1e3 * seconds);
+    else
+        dg_human_time(seconds, text, sizeof text);
+    dg_str_fmt(p->out, "<BR/><FONT POINT-SIZE=\"10\"><B>%s</B>  %.1f %%</FONT>", text,
+               p->all > 0 ? 100 * seconds / p->all : 0);
+}
+
 static void add_node(painter *p, const dg_node *node)
 {
     bool faulty = is_faulty(p, node),
@@ -210,6 +247,12 @@ static void add_node(painter *p, const dg_node *node)
                        : structural                 ? "#fafafa"
                                                     : looks[node->class->role].fill;
     bool        named = dg_item_find(node->item, "id") != NULL;
+    double      heat = p->heat ? heat_of(p, node) : -1;
+
+    if (p->heat) {
+        fill = heat < 0 ? "#f5f5f5" : heat_fill(p, heat);
+        line = "#90a4ae";
+    }
 
     dg_str_fmt(p->out,
                "    n%d [label=<<TABLE BORDER=\"%d\" COLOR=\"%s\" CELLBORDER=\"0\" "
@@ -224,7 +267,9 @@ static void add_node(painter *p, const dg_node *node)
     }
     dg_str_fmt(p->out, "<FONT POINT-SIZE=\"%d\">", named ? 9 : 11);
     dg_str_xml(p->out, node->element);
-    dg_str_add(p->out, "</FONT></TD></TR>");
+    dg_str_add(p->out, "</FONT>");
+    add_heat(p, heat);
+    dg_str_add(p->out, "</TD></TR>");
     add_attributes(p, node);
     add_faults(p, node);
     add_ports(p, node->out_ports, node->n_out, true);
@@ -545,14 +590,20 @@ static void find_marks(painter *p)
     dg_params_close(&params);
 }
 
-void dg_render_dot(dg_str *out, const dg_graph *g, const dg_diag *faults)
+static void render(dg_str *out, const dg_graph *g, const dg_diag *faults, const dg_heat *heat)
 {
-    painter p = { .out = out, .g = g, .faults = faults, .arena = dg_arena_open() };
+    painter p = { .out = out, .g = g, .faults = faults, .arena = dg_arena_open(), .heat = heat };
     int     n = 0;
+
+    for (int i = 0; heat && i < heat->n; i++) {
+        p.hottest = fmax(p.hottest, heat->rows[i].seconds);
+        p.all += heat->rows[i].seconds;
+    }
 
     p.shapes = dg_map_new(p.arena);
     if (only_of_ranks(faults)) {
-        find_marks(&p);
+        if (!heat) /* one meaning of colour a picture */
+            find_marks(&p);
         for (int i = g->n_evaluates - 1; i >= 0; i--)
             find_shapes(&p, g->evaluates[i]);
         find_shapes(&p, g->train); /* last: a model that both use shows the training shapes */
@@ -586,4 +637,17 @@ void dg_render_dot(dg_str *out, const dg_graph *g, const dg_diag *faults)
     add_other_faults(&p);
     dg_str_add(out, "}\n");
     dg_arena_close(&p.arena);
+}
+
+void dg_render_dot(dg_str *out, const dg_graph *g, const dg_diag *faults)
+{
+    render(out, g, faults, NULL);
+}
+
+void dg_render_heat(dg_str *out, const dg_graph *g, const dg_heat *heat)
+{
+    dg_diag *none = dg_diag_open();
+
+    render(out, g, none, heat);
+    dg_diag_close(&none);
 }

@@ -22,7 +22,10 @@ static const char *format_of(const char *path)
     return NULL;
 }
 
-static int draw(const char *path, const char *format, const char *text, dg_diag *d)
+/* The picture's bytes are handed to take. */
+typedef int take_fn(void *ctx, const char *data, size_t n, dg_diag *d);
+
+static int draw(const char *format, const char *text, take_fn *take, void *ctx, dg_diag *d)
 {
     agerrlevel_t before = agseterr(AGMAX); /* it would write to standard error */
     GVC_t       *gvc = gvContext();
@@ -39,7 +42,7 @@ static int draw(const char *path, const char *format, const char *text, dg_diag 
         rc = dg_fail(d, DG_EUNSUPPORTED, DG_NOWHERE, "render-layout", "Graphviz cannot draw %s: %s",
                      format, aglasterr() ? aglasterr() : "?");
     else
-        rc = dg_file_write(path, data, n, d);
+        rc = take(ctx, data, n, d);
     if (data)
         gvFreeRenderData(data);
     if (graph) {
@@ -47,6 +50,33 @@ static int draw(const char *path, const char *format, const char *text, dg_diag 
         agclose(graph);
     }
     agseterr(before);
+    return rc;
+}
+
+static int write_picture(void *path, const char *data, size_t n, dg_diag *d)
+{
+    return dg_file_write(path, data, n, d);
+}
+
+/* From the tag on: a page has a prologue of its own. */
+static int keep_svg(void *out, const char *data, size_t n, dg_diag *d)
+{
+    const char *tag = memmem(data, n, "<svg", 4);
+
+    (void)d;
+    if (tag)
+        dg_str_add_n(out, tag, n - (size_t)(tag - data));
+    return 0;
+}
+
+int dg_render_svg(dg_str *out, const dg_graph *g, const dg_heat *heat, dg_diag *d)
+{
+    dg_str text = { 0 };
+    int    rc;
+
+    dg_render_heat(&text, g, heat);
+    rc = draw("svg", text.s, keep_svg, out, d);
+    dg_str_free(&text);
     return rc;
 }
 
@@ -65,7 +95,7 @@ int dg_render_file(const char *path, const dg_graph *g, const dg_diag *faults, d
     if (strcmp(format, "dot") == 0)
         rc = dg_file_write(path, text.s, text.n, d);
     else
-        rc = draw(path, format, text.s, d);
+        rc = draw(format, text.s, write_picture, (void *)(uintptr_t)path, d);
     dg_str_free(&text);
     return rc;
 }

@@ -9,6 +9,20 @@
  * graph that did not load well. */
 void dg_render_dot(dg_str *out, const dg_graph *g, const dg_diag *faults);
 
+/* Where the time of a step goes: seconds by path of node. */
+typedef struct dg_heat {
+    int n;
+    struct dg_heat_row {
+        const char *path;
+        double      seconds;
+    } *rows;
+} dg_heat;
+/* The same, laid out as SVG without a prologue, for a page; nodes are coloured by their share of the time, which stands
+ * beside it in words. heat may be empty. */
+int dg_render_svg(dg_str *out, const dg_graph *g, const dg_heat *heat, dg_diag *d) DG_MUST_USE;
+/* What dg_render_svg lays out. */
+void dg_render_heat(dg_str *out, const dg_graph *g, const dg_heat *heat);
+
 /* Laid out and written to path, by its extension: svg, png, pdf or dot. */
 int dg_render_file(const char *path, const dg_graph *g, const dg_diag *faults, dg_diag *d)
     DG_MUST_USE;

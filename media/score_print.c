@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "base/file.h"
+
 static const struct {
     const char *name, *meaning;
 } numbers[DG_N_SCORES] = {
@@ -62,4 +64,49 @@ void dg_score_print_json(dg_str *out, const dg_score *s, const dg_coco_class *cl
         dg_str_add(out, "}");
     }
     dg_str_add(out, "]}");
+}
+
+/* ---- curves ---------------------------------------------------------------------------------- */
+
+static void add_curve(dg_str *out, const double *precision)
+{
+    for (int r = 0; r < DG_SCORE_RECALLS; r++) {
+        dg_str_add(out, r ? "," : "[");
+        dg_str_json_real(out, round(precision[r] * 1e4) / 1e4);
+    }
+    dg_str_add(out, "]");
+}
+
+static void add_class(dg_str *out, const dg_score *s, const dg_coco_class *class, int label)
+{
+    static const struct {
+        const char *name;
+        int         iou;
+    } at[] = { { "0.50", 0 }, { "0.75", 5 }, { "0.90", 8 } };
+
+    dg_str_fmt(out, "%s\n{\"id\":%lld,\"name\":", label ? "," : "", (long long)class->id);
+    dg_str_json(out, class->name);
+    dg_str_add(out, ",");
+    add_number(out, "AP", dg_score_class_ap(s, label));
+    dg_str_add(out, ",");
+    add_number(out, "AP50", dg_score_class_ap50(s, label));
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
+        dg_str_fmt(out, "%s\"%s\":", i ? "," : ",\"precision\":{", at[i].name);
+        add_curve(out, dg_score_curve(s, label, at[i].iou, 0));
+    }
+    dg_str_add(out, "}}");
+}
+
+int dg_score_write_curves(const char *path, const dg_score *s, const dg_coco_class *classes, int n_classes, int64_t step, dg_diag *d)
+{
+    dg_str out = { 0 };
+    int    rc;
+
+    dg_str_fmt(&out, "{\"step\":%lld,\"recall\":%d,\"classes\":[", (long long)step, DG_SCORE_RECALLS);
+    for (int i = 0; i < n_classes; i++)
+        add_class(&out, s, &classes[i], i);
+    dg_str_add(&out, "]}\n");
+    rc = dg_file_write(path, out.s, out.n, d);
+    dg_str_free(&out);
+    return rc;
 }

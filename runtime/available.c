@@ -121,6 +121,18 @@ int64_t dg_memory_available(void)
     return address_space_left(group_left(read_number("/proc/meminfo", "MemAvailable:", &kib) ? kib * 1024 : -1));
 }
 
+int64_t dg_memory_resident(void)
+{
+    FILE     *f = fopen("/proc/self/statm", "re");
+    long long pages = 0;
+
+    if (f && fscanf(f, "%*d %lld", &pages) != 1)
+        pages = 0;
+    if (f)
+        fclose(f);
+    return (int64_t)pages * sysconf(_SC_PAGESIZE);
+}
+
 int64_t dg_memory_peak(void)
 {
     struct rusage use;

@@ -8,5 +8,6 @@
 int64_t dg_memory_available(void);
 /* Largest resident size of this process so far; 0 where nobody says. */
 int64_t dg_memory_peak(void);
+int64_t dg_memory_resident(void); /* now */
 
 #endif

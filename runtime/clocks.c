@@ -3,7 +3,9 @@
 #include "runtime/train.h"
 
 #include "base/file.h"
+#include "runtime/account.h"
 #include "runtime/steer.h"
+#include "runtime/tell.h"
 
 static double minutes_now(const dg_train *t)
 {
@@ -99,8 +101,10 @@ static int evaluate(dg_train *t, const dg_scope *scope, dg_diag *d)
             .n_notes = e.metrics->notes.n, .notes = e.metrics->notes.items });
     dg_metric(e.metrics, t->evaluate_s, "seconds");
     dg_metric(e.metrics, run->progress.minutes, "minutes");
-    if (t->journal)
-        DG_TRY(dg_journal_add(t->journal, run->progress.step, run->progress.epoch, scope->id, e.metrics, d));
+    dg_trace_span(t->trace, DG_LANE_STEP, begin, run->env.now_s(), NULL, "%s", scope->id);
+    DG_TRY(dg_tell(t, run->progress.epoch, scope->id, e.metrics, d));
+    DG_TRY(dg_account_gather(t, d));
+    dg_account_write(t, "running", "");
 out:
     dg_metrics_close(&e.metrics);
     return rc;

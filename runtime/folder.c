@@ -8,11 +8,11 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "runtime/train.h"
+#include "runtime/tell.h"
 
 /* What runs leave at the top of their folder, beside checkpoints/ and run.log, which is open already. */
 static const char *const left_by_runs[] = { "pipeline.xml", "metrics.jsonl", "first-batches.jpg", "model.safetensors",
-                                            "ema.safetensors" };
+                                            "ema.safetensors", "run.json", "report.html", "trace.json", "events.out.tfevents.detrgraph" };
 
 enum { LAST_BREATHS = 20 }; /* tenths of a second: a run that was killed may be ending */
 
@@ -189,7 +189,7 @@ int dg_folder_begin(dg_train *t, dg_diag *d)
         return 0;
     if (t->clear) /* not before data and memory were found to do */
         clear(t);
-    DG_TRY(dg_journal_open(&t->journal, dg_path_join(t->arena, t->out, "metrics.jsonl"), t->run->progress.step, d));
+    DG_TRY(dg_tell_open(t, d));
     DG_TRY(copy_pipeline(t, d));
 out:
     return rc;

@@ -1,4 +1,5 @@
 libruntime_la_SOURCES += \
+	runtime/account.c runtime/account.h \
 	runtime/archive.c runtime/archive.h \
 	runtime/available.c runtime/available.h \
 	runtime/bucket.c runtime/bucket.h \
@@ -11,22 +12,38 @@ libruntime_la_SOURCES += \
 	runtime/data.c \
 	runtime/environment.c runtime/environment.h \
 	runtime/evaluate.c \
+	runtime/events.c runtime/events.h \
 	runtime/folder.c \
+	runtime/follow.c runtime/follow.h \
+	runtime/history.c runtime/history.h \
 	runtime/journal.c runtime/journal.h \
 	runtime/machine.c runtime/machine.h \
 	runtime/meeting.c runtime/meeting.h \
 	runtime/nodecheck.c runtime/nodecheck.h runtime/nodecheck_self.h runtime/nodecheck_item.c runtime/nodecheck_probe.c \
 	runtime/nodecheck_tensor.c runtime/nodecheck_trial.c \
 	runtime/pictures.c \
+	runtime/profile.c runtime/profile.h \
+	runtime/report.c runtime/report.h \
+	runtime/report_diff.c \
+	runtime/report_page.c runtime/report_page.h \
+	runtime/report_headline.c \
+	runtime/report_parts.c \
+	runtime/report_scores.c \
+	runtime/report_setup.c \
+	runtime/report_style.c \
+	runtime/report_time.c \
 	runtime/pickle.c runtime/pickle.h \
 	runtime/predict.c \
 	runtime/pth.c \
 	runtime/run.c \
 	runtime/safetensors.c \
+	runtime/scrape.c runtime/scrape.h \
 	runtime/session.c runtime/session.h \
 	runtime/sinks.c \
 	runtime/step.c \
 	runtime/store.c runtime/store.h \
+	runtime/tell.c runtime/tell.h \
+	runtime/trace.c runtime/trace.h \
 	runtime/train.c runtime/train.h \
 	runtime/weights.c runtime/weights.h \
 	runtime/together.c \

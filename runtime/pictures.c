@@ -17,6 +17,7 @@ struct dg_pictures {
     int         most, n;
     dg_tile    *tiles;
     dg_labels   names;
+    bool        pairs; /* of truth and what was found */
 };
 
 dg_pictures *dg_pictures_open(int most, const dg_dataset *set)
@@ -27,7 +28,7 @@ dg_pictures *dg_pictures_open(int most, const dg_dataset *set)
 
     for (int i = 0; i < set->n_classes; i++)
         names[i] = set->classes[i].name;
-    *p = (dg_pictures){ a, dg_scratch_open(0), most, 0, DG_NEW_N(a, most, dg_tile), { names, set->n_classes } };
+    *p = (dg_pictures){ .arena = a, .scratch = dg_scratch_open(0), .most = most, .tiles = DG_NEW_N(a, most, dg_tile), .names = { names, set->n_classes } };
     return p;
 }
 
@@ -151,6 +152,18 @@ static dg_mark *marks_of(dg_arena *a, const double *labels, const double *scores
     return marks;
 }
 
+/* The picture with the objects that are there: it stands to the left of what was found. */
+static void add_truth(dg_pictures *p, const dg_image *im, const dg_sample *sm)
+{
+    dg_mark *marks = DG_NEW_N(p->arena, sm->n_objects + 1, dg_mark);
+
+    for (int i = 0; i < sm->n_objects; i++)
+        marks[i] = (dg_mark){ sm->objects[i].box, sm->objects[i].label, -1 };
+    p->tiles[p->n++] = (dg_tile){ im, marks, sm->n_objects,
+                                  dg_printf(p->arena, "%s: truth", dg_path_name(sm->path ? sm->path : "")) };
+    p->pairs = true;
+}
+
 int dg_pictures_add_found(dg_pictures *p, dg_run *run, const dg_data *data, const dg_stream_batch *b, double threshold, dg_diag *d)
 {
     dg_arena *a = dg_arena_open();
@@ -159,7 +172,7 @@ int dg_pictures_add_found(dg_pictures *p, dg_run *run, const dg_data *data, cons
            *boxes = result(a, run, "boxes", &s, d);
     int       rc = p->scratch ? 0 : no_memory(d);
 
-    for (int slot = 0; rc == 0 && labels && scores && boxes && slot < b->n && p->n < p->most; slot++) {
+    for (int slot = 0; rc == 0 && labels && scores && boxes && slot < b->n && p->n + 1 < p->most; slot++) {
         const dg_sample *from = &b->samples[slot];
         int64_t          k = shape.d[1];
         dg_sample        sm = { .size = sizeof sm };
@@ -173,9 +186,10 @@ int dg_pictures_add_found(dg_pictures *p, dg_run *run, const dg_data *data, cons
         if (rc < 0)
             break;
         im = dg_memdup(p->arena, &sm.image, sizeof sm.image);
+        add_truth(p, im, &sm);
         marks = marks_of(p->arena, labels + slot * k, scores + slot * k, boxes + 4 * slot * k, k, sm.image.w, sm.image.h,
                          threshold, &n);
-        p->tiles[p->n++] = (dg_tile){ im, marks, n, dg_strdup(p->arena, dg_path_name(sm.path ? sm.path : "")) };
+        p->tiles[p->n++] = (dg_tile){ im, marks, n, dg_printf(p->arena, "found, from %g on", threshold) };
     }
     dg_arena_close(&a);
     return rc;
@@ -183,7 +197,7 @@ int dg_pictures_add_found(dg_pictures *p, dg_run *run, const dg_data *data, cons
 
 int dg_pictures_write(dg_pictures *p, const char *path, dg_diag *d)
 {
-    int      columns = p->n > 4 ? 3 : p->n > 1 ? 2 : 1, rc;
+    int      columns = p->pairs ? (p->n > 2 ? 4 : 2) : p->n > 4 ? 3 : p->n > 1 ? 2 : 1, rc;
     dg_image out;
 
     if (!p->n)

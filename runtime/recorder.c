@@ -273,6 +273,22 @@ static void add_record(dg_str *s, const dg_recorder *r, uint64_t number, dg_aren
     dg_str_add(s, "}\n");
 }
 
+void dg_recorder_each(const dg_recorder *r, void (*take)(void *ctx, const dg_flight *x), void *ctx)
+{
+    uint64_t  n = r ? atomic_load_explicit(&r->n, memory_order_acquire) : 0, first = n > DG_RECORDS ? n - DG_RECORDS + 1 : 1;
+    dg_arena *a = dg_arena_open();
+
+    for (uint64_t i = first; i <= n; i++) {
+        const record *x = &r->ring[i % DG_RECORDS];
+        const place  *p = &r->places[known_place(r, x->place)];
+
+        if (atomic_load_explicit(&x->number, memory_order_acquire) == i)
+            take(ctx, &(dg_flight){ i, x->step, x->elements, x->begin_s, x->end_s, text_of(a, x->op, sizeof x->op),
+                                    text_of(a, x->type, sizeof x->type), text_of(a, p->node, sizeof p->node) });
+    }
+    dg_arena_close(&a);
+}
+
 int dg_recorder_dump(const dg_recorder *r, const char *path, int rank, const char *host, dg_diag *d)
 {
     uint64_t  n = atomic_load_explicit(&r->n, memory_order_acquire), first = n > DG_RECORDS ? n - DG_RECORDS + 1 : 1;

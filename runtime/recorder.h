@@ -33,6 +33,15 @@ void     dg_recorder_leave(dg_recorder *r);
 /* For readers, in any process: where it is now (texts go to the arena), and how often that has changed. */
 void     dg_recorder_look(const dg_recorder *r, dg_arena *a, dg_beat *out, uint64_t *changes);
 
+/* Its records, oldest first; texts hold during the call. */
+typedef struct dg_flight {
+    uint64_t    number;
+    int64_t     step, elements;
+    double      begin_s, end_s; /* of the monotonic clock; end_s 0: under way, or a word */
+    const char *op, *type, *node;
+} dg_flight;
+void dg_recorder_each(const dg_recorder *r, void (*take)(void *ctx, const dg_flight *x), void *ctx);
+
 /* As JSON lines: who it is and where it was, then its records, oldest first. */
 int dg_recorder_dump(const dg_recorder *r, const char *path, int rank, const char *host, dg_diag *d) DG_MUST_USE;
 

@@ -32,7 +32,7 @@ void       dg_roster_close(dg_roster **r);
 void dg_roster_take(dg_roster *r, const dg_message *m, double now);
 void dg_roster_gone(dg_roster *r, int rank, int status, double now); /* its process ended, with wait's status */
 void dg_roster_tick(dg_roster *r, double now);                       /* some ten times a second */
-/* What a person asks: status, save, stop, set. text: "lr=1e-4". The answer is appended. False: it makes no sense. */
+/* What a person asks: status (text "json": for programs), save, stop, set. text: "lr=1e-4". The answer is appended. False: it makes no sense. */
 bool dg_roster_ask(dg_roster *r, const char *verb, const char *text, dg_str *answer, double now);
 /* The run ends now, for a reason that is none of the ranks': "asked twice to stop". */
 void dg_roster_end(dg_roster *r, const char *reason);

@@ -32,10 +32,15 @@ static void add_set_rate(const dg_roster *r, dg_str *s)
             dg_str_fmt(s, "learning rate %s, as it was set before the run was resumed\n", facts->v[i].value);
 }
 
+static const char *word_of(const dg_roster *r)
+{
+    return dg_roster_over(r) ? "ending" : r->state.stop_after >= 0 ? "stopping" : r->state.met ? "training" : "starting";
+}
+
 static void add_status(const dg_roster *r, dg_str *s, double now)
 {
     dg_str_fmt(s, "%d rank%s, %s, last step on disk %s%lld\n", r->conf.ranks, r->conf.ranks > 1 ? "s" : "",
-               dg_roster_over(r) ? "ending" : r->state.stop_after >= 0 ? "stopping" : r->state.met ? "training" : "starting",
+               word_of(r),
                r->saved < 0 ? "none " : "", (long long)r->saved);
     add_set_rate(r, s);
     for (int i = 0; i < r->conf.ranks; i++) {
@@ -63,6 +68,33 @@ static bool read_rate(const char *text, double *lr)
     return strcmp(text + 3, "schedule") == 0 || (dg_parse_f64(text + 3, lr) && *lr > 0 && isfinite(*lr));
 }
 
+static void add_rank_json(dg_str *s, const dg_roster_rank *k, int i, double now)
+{
+    dg_str_fmt(s, "%s{\"rank\":%d,\"host\":", i ? ",\n" : "", i);
+    dg_str_json(s, k->host ? k->host : "");
+    dg_str_fmt(s, ",\"process\":%lld,\"state\":\"%s\",\"heard_seconds\":", (long long)k->process,
+               k->gone || k->left ? "left" : k->hello ? "here" : "absent");
+    dg_str_json_real(s, k->hello ? now - k->heard_s : -1);
+    dg_str_fmt(s, ",\"step\":%lld,\"node\":", (long long)k->beat.step + 1);
+    dg_str_json(s, k->beat.node);
+    dg_str_add(s, ",\"file\":");
+    dg_str_json(s, k->beat.file);
+    dg_str_fmt(s, ",\"line\":%lld,\"column\":%lld,\"waits\":%s,\"since_seconds\":", (long long)k->beat.line, (long long)k->beat.column,
+               k->beat.waits ? "true" : "false");
+    dg_str_json_real(s, k->beat.since_s);
+    dg_str_add(s, "}");
+}
+
+/* The same for programs. */
+static void add_status_json(const dg_roster *r, dg_str *s, double now)
+{
+    dg_str_fmt(s, "{\"ranks\":%d,\"state\":\"%s\",\"attempt\":%u,\"saved\":%lld,\"rank\":[", r->conf.ranks, word_of(r), r->conf.attempt,
+               (long long)r->saved);
+    for (int i = 0; i < r->conf.ranks; i++)
+        add_rank_json(s, &r->ranks[i], i, now);
+    dg_str_add(s, "]}\n");
+}
+
 static bool ask_set(dg_roster *r, const char *text, dg_str *answer)
 {
     double lr;
@@ -88,7 +120,10 @@ bool dg_roster_ask(dg_roster *r, const char *verb, const char *text, dg_str *ans
     int64_t after = r->state.confirmed + 1;
 
     if (strcmp(verb, "status") == 0) {
-        add_status(r, answer, now);
+        if (strcmp(text, "json") == 0)
+            add_status_json(r, answer, now);
+        else
+            add_status(r, answer, now);
         return true;
     }
     if (dg_roster_over(r)) {

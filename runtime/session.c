@@ -294,7 +294,7 @@ static int load_pretrained(dg_run *run, dg_diag *d)
 }
 
 /* Elements of the parameters of one kind, without the padding between them. */
-static int64_t count_kind(const dg_run *run, dg_param_kind kind)
+int64_t dg_run_count(const dg_run *run, dg_param_kind kind)
 {
     int64_t n = 0;
 
@@ -306,7 +306,7 @@ static int64_t count_kind(const dg_run *run, dg_param_kind kind)
 
 void dg_run_log_start(dg_run *run)
 {
-    int64_t trained = count_kind(run, DG_TRAINABLE), frozen = count_kind(run, DG_FROZEN);
+    int64_t trained = dg_run_count(run, DG_TRAINABLE), frozen = dg_run_count(run, DG_FROZEN);
     char    features[128], count[32], still[32];
 
     dg_cpu_features(features, sizeof features);

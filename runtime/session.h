@@ -66,6 +66,7 @@ int dg_run_prepare(dg_run *run, bool train, bool evaluate, dg_diag *d) DG_MUST_U
 /* Does the node join or deal over the ranks, however many there are: does its attribute axis name theirs? */
 bool dg_run_shares(const dg_run *run, const dg_node *node);
 int64_t dg_run_bytes(const dg_run *run, bool train); /* parameters, slab and batch, as planned so far */
+int64_t dg_run_count(const dg_run *run, dg_param_kind kind); /* elements of the parameters of one kind */
 dg_bucket_conf dg_run_bucket_conf(const dg_run *run);
 
 /* A scope's data set, opened at first use and kept; logs what stands in it. */
@@ -122,7 +123,8 @@ void         dg_pictures_close(dg_pictures **p);
 bool         dg_pictures_full(const dg_pictures *p);
 /* The batch as the network sees it: feeds "images" and "targets...". */
 int dg_pictures_add_batch(dg_pictures *p, const dg_stream_batch *batch, dg_diag *d) DG_MUST_USE;
-/* Detections of the current program's results on the images of the data set, those of at least this score. */
+/* Two pictures of each image of the data set: its objects, and beside them the detections among the current program's
+ * results, those of at least this score. */
 int dg_pictures_add_found(dg_pictures *p, dg_run *run, const dg_data *data, const dg_stream_batch *batch, double threshold,
                           dg_diag *d) DG_MUST_USE;
 int dg_pictures_write(dg_pictures *p, const char *path, dg_diag *d) DG_MUST_USE; /* nothing if there is none */

@@ -43,7 +43,7 @@ struct dg_stream {
     pthread_mutex_t lock;
     pthread_cond_t  given_back;
     pthread_t      *threads;
-    int             n_threads;
+    int             n_threads, n_numbered;
 };
 
 int dg_stream_length(int64_t *n, const dg_planning *planning, int64_t epoch, int64_t *dropped, dg_diag *d)
@@ -323,6 +323,7 @@ static int make_batch(dg_stream *s, work *w, const task *t)
     rc = make_tensors(s, w);
     for (int slot = 0; slot < b->n && rc >= 0; slot++)
         rc = fill_slot(s, w, t, slot);
+    b->begin_s = begin;
     b->seconds = dg_monotonic_s() - begin;
     return rc;
 }
@@ -336,10 +337,22 @@ static void step_back(void)
     (void)setpriority(PRIO_PROCESS, 0, NICE);
 }
 
+/* Of a thread, from 0. */
+static int take_number(dg_stream *s)
+{
+    int n;
+
+    pthread_mutex_lock(&s->lock);
+    n = s->n_numbered++;
+    pthread_mutex_unlock(&s->lock);
+    return n;
+}
+
 static void *worker(void *self)
 {
     dg_stream *s = self;
     work      *w;
+    int        number = take_number(s);
 
     step_back();
     while ((w = take_idle(s))) {
@@ -351,6 +364,7 @@ static void *worker(void *self)
         w->at = NULL;
         if (!claim(s, w, &t, &rc))
             break;
+        w->pub.thread = number;
         if (rc >= 0)
             rc = make_batch(s, w, &t);
         w->pub.spoilt = rc < 0 && w->at && w->at->on_fail == DG_FAIL_VOTE;

@@ -28,7 +28,9 @@ typedef struct dg_stream_batch {
     int        n_replaced;
     bool       spoilt;         /* it could not be made, and the node that failed says on_fail="vote": it holds nothing */
     dg_diag   *diag;           /* warnings about replaced samples; why it is spoilt */
-    double     seconds;        /* that a thread spent on it */
+    double     seconds;        /* that a thread spent on it, */
+    double     begin_s;        /* from here on of the monotonic clock, */
+    int        thread;         /* and which */
 } dg_stream_batch;
 
 /* Draws of a node that changes samples follow the number of the sample in the run, or this rank's own count of samples,

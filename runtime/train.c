@@ -7,7 +7,12 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "runtime/account.h"
+#include "runtime/available.h"
+#include "runtime/link.h"
+#include "runtime/report.h"
 #include "runtime/steer.h"
+#include "runtime/tell.h"
 
 enum { FIRST_PICTURES = 12, FIRST_BATCHES = 3 };
 
@@ -188,6 +193,7 @@ static int set_up(dg_train *t, dg_diag *d)
     dg_run_log_warnings(run, d);
     if (t->out && !resume)
         t->first = dg_pictures_open(FIRST_PICTURES, t->data->set);
+    DG_TRY(dg_world_agree(&run->world, dg_tell_port(t, d), "opened the metrics port", d));
     DG_TRY(dg_run_stream(run, t->scope, &run->progress, run->n_epochs, &t->stream, d));
 out:
     return rc;
@@ -286,30 +292,61 @@ out:
     return rc;
 }
 
+/* Waiting for a batch, and how it was made on a loader's thread meanwhile. */
+static void trace_batch(dg_train *t, const dg_stream_batch *b, double begin)
+{
+    dg_trace_span(t->trace, DG_LANE_STEP, begin, t->run->env.now_s(), NULL, "wait for data");
+    if (b)
+        dg_trace_span(t->trace, DG_LANE_LOADER + b->thread, b->begin_s, b->begin_s + b->seconds, t->data->chain.loader->path, "batch %lld, %d images",
+                      (long long)b->number + 1, b->n);
+}
+
+/* Forward, backward and the update, with whoever takes their time. */
+static int train_batch(dg_train *t, const dg_stream_batch *b, bool *updated, dg_diag *d)
+{
+    dg_run *run = t->run;
+    double  begin = run->env.now_s();
+    int     rc = dg_run_feed_batch(run, b, d);
+
+    dg_trace_span(t->trace, DG_LANE_STEP, begin, run->env.now_s(), NULL, "feed");
+    if (rc < 0)
+        return rc;
+    dg_account_hook(t, true);
+    rc = dg_run_train_batch(run, b, updated, d);
+    dg_account_hook(t, false);
+    dg_trace_end_node(t->trace);
+    return rc;
+}
+
 static int one_batch(dg_train *t, bool *updated, bool *end, dg_diag *d)
 {
     dg_stream_batch *b = NULL;
     dg_run          *run = t->run;
     bool             leave;
+    double           begin;
     int              rc;
 
     dg_steer_at(run, &t->data->chain.loader->where, NULL);
+    begin = run->env.now_s();
     DG_TRY(next_batch(t, &b, d));
+    t->data_s += run->env.now_s() - begin;
+    trace_batch(t, b, begin);
     *end = b == NULL;
     if (!b)
         return 0;
     run->progress.epoch = b->epoch;
     run->progress.sample = (int64_t)b->first_sample;
     DG_TRY(dg_run_use(run, t->scope, b->size, false, d));
+    begin = run->env.now_s();
     DG_TRY(dg_steer_begin(t, b, d));
+    dg_trace_span(t->trace, DG_LANE_CONTROL, begin, run->env.now_s(), NULL, "is the batch before confirmed?");
     DG_TRY(vote(t, b, &leave, d));
     if (leave) {
         run->store->counter = ++run->progress.batch;
     } else {
         t->n_empty += is_empty(b);
         DG_TRY(show_first(t, b, d));
-        DG_TRY(dg_run_feed_batch(run, b, d));
-        DG_TRY(dg_run_train_batch(run, b, updated, d));
+        DG_TRY(train_batch(t, b, updated, d));
         DG_TRY(dg_sinks_take(t->sinks, run, b, d));
         if (b->diag)
             dg_diag_merge(d, b->diag);
@@ -321,6 +358,16 @@ out:
     return rc;
 }
 
+/* Seconds that this rank has waited so far: for batches, and for other ranks. */
+typedef struct waits {
+    double data_s, wait_s;
+} waits;
+
+static waits waits_of(const dg_train *t)
+{
+    return (waits){ t->data_s, t->run->world.comm ? t->run->world.comm->cost.wait_s : 0 };
+}
+
 static double result_or(dg_run *run, const char *name, double other)
 {
     double v;
@@ -328,7 +375,7 @@ static double result_or(dg_run *run, const char *name, double other)
     return dg_program_result(run->current->program, name) && dg_exec_read(run->current->exec, name, &v, NULL) == 0 ? v : other;
 }
 
-static int report_step(dg_train *t, dg_metrics *m, double seconds, dg_diag *d)
+static int report_step(dg_train *t, dg_metrics *m, double seconds, const waits *waited, dg_diag *d)
 {
     dg_run             *run = t->run;
     const dg_control   *c = &run->control;
@@ -349,9 +396,38 @@ static int report_step(dg_train *t, dg_metrics *m, double seconds, dg_diag *d)
     dg_metric(m, c->n_groups ? c->lr[c->n_groups - 1] : 0, "lr");
     dg_metric(m, seconds, "seconds");
     dg_metric(m, rate * (double)t->identity.accumulate, "images_per_s");
-    if (rc == 0 && t->journal)
-        rc = dg_journal_add(t->journal, p->step, t->epoch, NULL, m, d);
+    dg_metric(m, waited->data_s, "data_seconds");
+    if (run->world.comm)
+        dg_metric(m, waited->wait_s, "wait_seconds");
+    dg_metric(m, (double)dg_memory_resident(), "memory_bytes");
+    return rc < 0 ? rc : dg_tell(t, t->epoch, NULL, m, d);
+}
+
+/* What was traced is written, by all ranks together. */
+static int end_trace(dg_train *t, dg_diag *d)
+{
+    const char *path = t->out ? dg_path_join(t->arena, t->out, "trace.json") : NULL;
+    int         rc = t->trace ? dg_trace_write(t->trace, &t->run->world, dg_link_recorder(t->run->world.link), path, d) : 0;
+
+    if (rc == 0 && t->trace && path)
+        dg_log_line(&t->run->env, DG_INFO, "traced up to step %lld: %s; ui.perfetto.dev shows it", (long long)t->run->progress.step, path);
+    dg_trace_close(&t->trace);
     return rc;
+}
+
+/* The steps after the first one, which also sets up kernels, are traced, as many as were asked for. */
+static int trace_step(dg_train *t, double begin, double seconds, dg_diag *d)
+{
+    int64_t n = t->run->progress.step - t->first_step;
+
+    if (t->o->trace <= 0)
+        return 0;
+    dg_trace_span(t->trace, DG_LANE_STEP, begin, begin + seconds, NULL, "step %lld", (long long)t->run->progress.step);
+    dg_trace_number(t->trace, "loss", t->run->loss);
+    dg_trace_number(t->trace, "memory, MiB", (double)dg_memory_resident() / (1 << 20));
+    if (n == 1)
+        return dg_trace_open(&t->trace, &t->run->world, d);
+    return n == t->o->trace + 1 ? end_trace(t, d) : 0;
 }
 
 static int one_step(dg_train *t, bool *end, dg_diag *d)
@@ -360,9 +436,11 @@ static int one_step(dg_train *t, bool *end, dg_diag *d)
     dg_metrics        *m = dg_metrics_open();
     bool               updated = false;
     double             begin = t->run->env.now_s(), seconds;
+    waits              before = waits_of(t), now;
     int                rc;
 
     t->crossed = false;
+    dg_account_begin_step(t);
     DG_TRY(dg_sinks_open(&t->sinks, t->scope, &args, d));
     while (!updated && !*end)
         DG_TRY(one_batch(t, &updated, end, d));
@@ -370,7 +448,10 @@ static int one_step(dg_train *t, bool *end, dg_diag *d)
     if (updated) {
         t->step_s = t->step_s > 0 ? 0.9 * t->step_s + 0.1 * seconds : seconds;
         DG_TRY(dg_train_tick(t, d));
-        DG_TRY(report_step(t, m, seconds, d));
+        dg_account_end_step(t, seconds);
+        now = waits_of(t);
+        DG_TRY(trace_step(t, begin, seconds, d));
+        DG_TRY(report_step(t, m, seconds, &(waits){ now.data_s - before.data_s, now.wait_s - before.wait_s }, d));
     }
 out:
     (void)dg_sinks_finish(&t->sinks, NULL, d);
@@ -405,9 +486,21 @@ static const char *reason_to_stop(const dg_train *t)
 
 /* ---- the loop ---------------------------------------------------------------------------------------------- */
 
+/* The end is agreed: what all have done is told, and saved. */
+static int end_with(dg_train *t, const char *state, const char *why, dg_diag *d)
+{
+    int rc = end_trace(t, d);
+
+    if (rc == 0)
+        rc = dg_account_gather(t, d);
+    t->state = state;
+    t->why = why;
+    return rc < 0 ? rc : dg_train_save(t, d);
+}
+
 static int interrupted(dg_train *t, dg_diag *d)
 {
-    int rc = dg_train_save(t, d);
+    int rc = end_with(t, "stopped", "it was asked to stop", d);
 
     return rc < 0 ? rc
                   : dg_fail(d, DG_ESTOP, DG_NOWHERE, "stopped", "stopped after step %lld%s%s",
@@ -433,7 +526,7 @@ static int finish(dg_train *t, const char *why, dg_diag *d)
     if (rc < 0)
         return leave_evaluation(t, rc, d);
     dg_log_line(&t->run->env, DG_INFO, "done: %s", why);
-    return dg_train_save(t, d);
+    return end_with(t, "done", why, d);
 }
 
 /* Whether any rank was asked to stop. */
@@ -447,7 +540,8 @@ static int asked_to_stop(const dg_train *t, bool *stop, dg_diag *d)
 static void begin_costs(dg_train *t)
 {
     t->costs_from = t->run->progress.step;
-    t->steer_s = 0;
+    t->steer_s = t->data_s = 0;
+    dg_account_restart(t);
     if (t->run->world.comm)
         t->cost = t->run->world.comm->cost;
 }
@@ -463,7 +557,7 @@ static int loop(dg_train *t, dg_diag *d)
     while (!why) {
         if (reason_to_stop(t)) {
             dg_log_line(&t->run->env, DG_INFO, "stopped at step %lld: %s", (long long)t->run->progress.step, reason_to_stop(t));
-            return dg_train_save(t, d);
+            return end_with(t, "stopped", reason_to_stop(t), d);
         }
         DG_TRY(one_step(t, &end, d));
         if (t->run->progress.step == t->first_step + 1)
@@ -505,6 +599,29 @@ static int log_ranks(const dg_train *t, dg_diag *d)
     return 0;
 }
 
+/* A page that cannot be written is no reason to fail: everything that stands in it lies in the folder. */
+static void write_report(const dg_train *t)
+{
+    dg_diag *d = dg_diag_open();
+
+    if (dg_report_write(dg_path_join(t->arena, t->out, "report.html"), &t->out, 1, t->run->graph, d) < 0)
+        dg_log_line(&t->run->env, DG_WARN, "no report: %s", dg_diag_at(d, 0)->text);
+    dg_diag_close(&d);
+}
+
+/* How it ended, for the run's folder. */
+static void tell_end(dg_train *t, int rc, dg_diag *d)
+{
+    bool failed = rc < 0 && !(rc == -DG_ESTOP && t->state);
+
+    if (failed)
+        dg_account_write(t, "failed", dg_diag_text(d));
+    else
+        dg_account_write(t, t->state, t->why);
+    if (!failed && t->out)
+        write_report(t);
+}
+
 int dg_run_train(dg_run *run, const dg_run_train_options *o, dg_diag *d)
 {
     dg_arena            *a = dg_arena_open();
@@ -522,7 +639,9 @@ int dg_run_train(dg_run *run, const dg_run_train_options *o, dg_diag *d)
         DG_TRY(set_up(&t, d));
         run->started = true;
         t.first_step = run->progress.step;
+        dg_account_open(&t);
         begin_costs(&t);
+        dg_account_write(&t, "running", "");
         DG_TRY(loop(&t, d));
         DG_TRY(log_ranks(&t, d));
     } else {
@@ -539,7 +658,12 @@ out:
     }
     dg_stream_close(&t.stream);
     dg_pictures_close(&t.first);
-    dg_journal_close(&t.journal);
+    dg_tell_close(&t);
+    dg_trace_close(&t.trace);
+    dg_str_free(&t.numbers);
+    dg_str_free(&t.scores);
+    tell_end(&t, rc, d);
+    dg_account_close(&t);
     if (run->log_file) {
         if (rc < 0)
             fputs(dg_diag_text(d), run->log_file);

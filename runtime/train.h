@@ -2,8 +2,13 @@
 #ifndef DG_RUNTIME_TRAIN_H
 #define DG_RUNTIME_TRAIN_H
 
+#include "runtime/events.h"
 #include "runtime/journal.h"
+#include "runtime/scrape.h"
 #include "runtime/session.h"
+#include "runtime/trace.h"
+
+typedef struct dg_account dg_account; /* runtime/account.h */
 
 typedef struct dg_train {
     dg_run                     *run;
@@ -13,7 +18,11 @@ typedef struct dg_train {
     dg_arena                   *arena;
     const char                 *out;     /* the run's folder, or NULL; rank 0 alone writes into one */
     dg_identity                 identity;
-    dg_journal                 *journal; /* NULL without a folder */
+    dg_journal                 *journal; /* NULL without a folder; */
+    dg_events                  *events;  /* these two also where they failed or were not asked for */
+    dg_scrape                  *scrape;
+    dg_str                      numbers, scores; /* what it says */
+    dg_trace                   *trace;   /* while steps are traced */
     dg_stream                  *stream;
     const dg_data              *data;
     dg_pictures                *first;   /* of the first batches, until written */
@@ -25,6 +34,9 @@ typedef struct dg_train {
     int64_t                     costs_from; /* the step after which cost and steer_s are counted */
     dg_comm_cost                cost;       /* until then */
     double                      steer_s;    /* that the compute thread spent on the control plane since then */
+    double                      data_s;     /* and waited for batches */
+    dg_account                 *account; /* NULL before the first step */
+    const char                 *state, *why; /* how it ended, for the account: "done"; NULL: it has not, or failed */
     bool                        crossed; /* the last step ended an epoch */
     bool                        clear;   /* the folder holds a run that this one replaces */
     int                         n_left_out; /* batches, in a row */

@@ -239,6 +239,12 @@ DG_PUBLIC double      dg_score_class_ap50(const dg_score *s, int label);
  * is all, small, medium, large. 101 numbers, all -1 where the class has no truth. */
 DG_PUBLIC const double *dg_score_curve(const dg_score *s, int label, int iou, int area);
 
+/* Writes the precision of each class over recall, at IoU 0.50, 0.75 and 0.90, as one JSON object: {"step", "recall":
+ * number of points from 0 to 1, "classes": [{"id", "name", "AP", "AP50", "precision": {"0.50": [..], ..}}]}. -1 is
+ * undefined. The file appears whole or not at all. */
+DG_PUBLIC int dg_score_write_curves(const char *path, const dg_score *s, const dg_coco_class *classes, int n_classes,
+                                    int64_t step, dg_diag *d) DG_MUST_USE;
+
 /* All annotations of an index, as dg_score_open takes them. */
 DG_PUBLIC const dg_coco_annotation *dg_coco_annotations(const dg_coco *c);
 

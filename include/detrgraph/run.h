@@ -133,6 +133,8 @@ typedef struct dg_run_train_options {
     int         (*stop)(void *ctx);
     void        (*report)(void *ctx, const dg_run_report *r);
     void         *ctx;
+    int64_t       trace;        /* so many steps after the first go into OUT/trace.json in full; 0: none */
+    int64_t       metrics_port; /* of 127.0.0.1, where Prometheus finds the numbers; 0: nowhere */
 } dg_run_train_options;
 
 DG_PUBLIC int dg_run_train(dg_run *run, const dg_run_train_options *o, dg_diag *d) DG_MUST_USE;

@@ -263,6 +263,20 @@ static int write_results(const state *s, dg_diag *d)
     return rc;
 }
 
+static int write_curves(const state *s, const dg_score *score, dg_diag *d)
+{
+    size_t n = strlen(s->args.folder) + 32;
+    char  *path = malloc(n);
+    int    rc;
+
+    if (!path)
+        return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory to write curves");
+    snprintf(path, n, "%s/curves.json", s->args.folder);
+    rc = dg_score_write_curves(path, score, s->args.data->classes, s->args.data->n_classes, s->args.step, d);
+    free(path);
+    return rc;
+}
+
 /* AP50 if all objects were of one class. */
 static double without_class(const state *s, dg_diag *d)
 {
@@ -352,8 +366,10 @@ static int report(const state *s, dg_metrics *m, dg_diag *d)
                        (long long)s->n_foreign, data->name, data->n_classes);
     if (dg_score_number(score, DG_AP) == 0 && data->n_truths && s->n)
         explain_zero(s, m, d);
+    if (s->args.folder)
+        rc = write_curves(s, score, d);
     dg_score_close(&score);
-    return s->args.folder ? write_results(s, d) : 0;
+    return rc == 0 && s->args.folder ? write_results(s, d) : rc;
 }
 
 static int finish(void **self, dg_metrics *m, dg_diag *d)
@@ -376,7 +392,8 @@ const dg_node_class dg_node_evaluate_coco = {
     .name = "evaluate.coco",
     .role = DG_ROLE_EVALUATE,
     .brief = "The 12 COCO box scores and AP per class, equal to the official evaluator's.",
-    .doc = "Writes detections.json in COCO result form with the data set's own ids. Padding and images seen "
+    .doc = "Writes detections.json in COCO result form with the data set's own ids, and curves.json, precision over "
+           "recall for each class. Padding and images seen "
            "twice count once.",
     .ports = ports,
     .attrs = attrs,

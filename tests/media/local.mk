@@ -1,7 +1,8 @@
 # check_PROGRAMS, tests_media_NAME_SOURCES, TESTS; data in EXTRA_DIST.
-media_tests = tests/media/coco tests/media/draw tests/media/image tests/media/json tests/media/ops tests/media/score
+media_tests = tests/media/chart tests/media/coco tests/media/draw tests/media/image tests/media/json tests/media/ops tests/media/score
 check_PROGRAMS += $(media_tests)
 TESTS += $(media_tests)
+tests_media_chart_SOURCES = tests/media/chart.c
 tests_media_coco_SOURCES = tests/media/coco.c tests/media/place.h
 tests_media_draw_SOURCES = tests/media/draw.c tests/media/place.h
 tests_media_image_SOURCES = tests/media/image.c tests/media/place.h

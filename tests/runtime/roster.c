@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "media/json.h"
 #include "runtime/facts.h"
 #include "runtime/muster.h"
 
@@ -122,6 +123,29 @@ static void test_words(void **state)
     }
     dg_roster_tick(f->r, 0.1);
     assert_int_equal(state_of(f)->over, DG_OVER_NO);
+}
+
+/* What programs are told of the ranks. */
+static void test_status_json(void **state)
+{
+    fixture       *f = *state;
+    dg_arena      *a = dg_arena_open();
+    dg_str         said = { 0 };
+    const dg_json *o, *ranks;
+
+    begin(f, 2);
+    beat(f, 1, "train/\"loss\"", true, 0.25, 1);
+    assert_true(dg_roster_ask(f->r, "status", "json", &said, 1.5));
+    assert_int_equal(dg_json_parse(&o, a, said.s, said.n, "status", f->d), 0);
+    assert_string_equal(dg_json_get(o, "state")->text, "training");
+    ranks = dg_json_get(o, "rank");
+    assert_int_equal(ranks->n, 2);
+    assert_string_equal(dg_json_get(&ranks->items[1], "node")->text, "train/\"loss\"");
+    assert_true(dg_json_get(&ranks->items[1], "waits")->truth);
+    assert_true(dg_json_get(&ranks->items[1], "process")->number == 101);
+    assert_true(dg_json_get(&ranks->items[1], "step")->number == 57);
+    dg_str_free(&said);
+    dg_arena_close(&a);
 }
 
 static void test_odd_word(void **state)
@@ -497,6 +521,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_words, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_status_json, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_odd_word, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_other_step, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_digest, set_up, tear_down),

@@ -1,0 +1,303 @@
+/* account.c: see account.h. */
+#include "runtime/account.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "runtime/available.h"
+#include "runtime/profile.h"
+
+/* A step in this many is timed, and a few of the first ones. */
+enum { TIMED_EVERY = 32, TIMED_FIRST = 5, SETTLED = 2 };
+
+typedef struct rank_cost { /* of the steps after t->costs_from */
+    char   host[64];
+    double steps, seconds, data_s, wait_s, work_s, control_s, collectives, bytes, peak_bytes;
+} rank_cost;
+
+struct dg_account {
+    dg_arena   *arena;
+    dg_profile *profile;
+    bool        timed;   /* this step */
+    double      seconds; /* of all steps */
+    rank_cost  *ranks;   /* as of the last gathering */
+    int         n_ranks; /* that were gathered */
+    const char *began;
+};
+
+/* "2026-11-21T18:30:05Z" */
+static const char *moment(dg_arena *a)
+{
+    struct timespec now;
+    struct tm       tm;
+    char            text[32];
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    gmtime_r(&now.tv_sec, &tm);
+    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &tm);
+    return dg_strdup(a, text);
+}
+
+void dg_account_open(dg_train *t)
+{
+    dg_arena   *a = dg_arena_open();
+    dg_account *k = DG_NEW(a, dg_account);
+
+    *k = (dg_account){ .arena = a, .profile = dg_profile_open(), .ranks = DG_NEW_N(a, t->run->world.ranks, rank_cost), .began = moment(a) };
+    t->account = k;
+}
+
+void dg_account_close(dg_train *t)
+{
+    dg_arena *a = t->account ? t->account->arena : NULL;
+
+    if (t->account)
+        dg_profile_close(&t->account->profile);
+    dg_arena_close(&a);
+    t->account = NULL;
+}
+
+void dg_account_restart(dg_train *t)
+{
+    t->account->seconds = 0;
+}
+
+/* ---- time ------------------------------------------------------------------------------------------------------------ */
+
+void dg_account_begin_step(dg_train *t)
+{
+    int64_t n = t->run->progress.step - t->first_step - SETTLED;
+
+    t->account->timed = n >= 0 && (n < TIMED_FIRST || n % TIMED_EVERY == 0);
+}
+
+static void measured(void *ctx, int instr, double seconds)
+{
+    dg_train *t = ctx;
+
+    if (t->account->timed)
+        dg_profile_add(t->account->profile, t->run->current->plan, instr, seconds);
+    dg_trace_instr(t->trace, t->run->current->plan, instr, seconds);
+}
+
+void dg_account_hook(dg_train *t, bool on)
+{
+    if (t->account->timed || t->trace)
+        dg_exec_hook(t->run->current->exec, on ? measured : NULL, t);
+}
+
+void dg_account_end_step(dg_train *t, double seconds)
+{
+    t->account->seconds += seconds;
+    t->account->profile->steps += t->account->timed;
+}
+
+int dg_account_gather(dg_train *t, dg_diag *d)
+{
+    const dg_world     *w = &t->run->world;
+    const dg_comm_cost *c = w->comm ? &w->comm->cost : NULL;
+    dg_account         *k = t->account;
+    rank_cost           own = { .steps = (double)(t->run->progress.step - t->costs_from), .seconds = k->seconds, .data_s = t->data_s,
+                                .control_s = t->steer_s, .peak_bytes = (double)dg_memory_peak() };
+    int                 rc;
+
+    (void)gethostname(own.host, sizeof own.host - 1);
+    if (c) {
+        own.wait_s = c->wait_s - t->cost.wait_s;
+        own.work_s = c->work_s - t->cost.work_s;
+        own.collectives = (double)(c->n - t->cost.n);
+        own.bytes = (double)(c->bytes - t->cost.bytes);
+    }
+    rc = dg_world_gather(w, &own, sizeof own, k->ranks, "told what they have done", d);
+    k->n_ranks = rc == 0 ? w->ranks : 0;
+    return rc;
+}
+
+/* ---- the file -------------------------------------------------------------------------------------------------------- */
+
+static void add_text(dg_str *s, const char *key, const char *v)
+{
+    dg_str_fmt(s, ",\n\"%s\":", key);
+    dg_str_json(s, v);
+}
+
+static void add_real(dg_str *s, const char *key, double v)
+{
+    dg_str_fmt(s, "%s\"%s\":", s->s[s->n - 1] == '{' ? "" : ",", key);
+    dg_str_json_real(s, v);
+}
+
+static void add_int(dg_str *s, const char *key, int64_t v)
+{
+    dg_str_fmt(s, ",\n\"%s\":%lld", key, (long long)v);
+}
+
+/* The processor's name as the kernel has it. */
+static const char *cpu_name(dg_arena *a)
+{
+    FILE       *f = fopen("/proc/cpuinfo", "re");
+    char        line[256];
+    const char *name = "";
+
+    while (f && !*name && fgets(line, sizeof line, f)) {
+        char *colon = strchr(line, ':');
+
+        if (colon && strncmp(line, "model name", 10) == 0)
+            name = dg_strndup(a, colon + 2, strcspn(colon + 2, "\n"));
+    }
+    if (f)
+        fclose(f);
+    return name;
+}
+
+static void add_machine(dg_str *s, const dg_train *t, dg_arena *a)
+{
+    struct utsname u;
+    char           host[256] = "";
+
+    (void)gethostname(host, sizeof host - 1);
+    add_text(s, "host", host);
+    if (uname(&u) == 0)
+        add_text(s, "system", dg_printf(a, "%s %s %s", u.sysname, u.release, u.machine));
+    add_text(s, "cpu", cpu_name(a));
+    add_text(s, "features", t->identity.cpu);
+    add_int(s, "cores", sysconf(_SC_NPROCESSORS_ONLN));
+    add_int(s, "memory_bytes", (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE));
+}
+
+static void add_pipeline(dg_str *s, const dg_train *t)
+{
+    const dg_run *run = t->run;
+
+    add_text(s, "pipeline", run->graph->name ? run->graph->name : "");
+    add_text(s, "file", run->graph->file);
+    dg_str_add(s, ",\n\"sets\":[");
+    for (int i = 0; i < run->o.n_sets; i++) {
+        dg_str_add(s, i ? "," : "");
+        dg_str_json(s, run->o.sets[i]);
+    }
+    dg_str_fmt(s, "],\n\"seed\":\"%llu\"", (unsigned long long)run->seed); /* a number would lose bits above 2^53 */
+    add_text(s, "versions", run->versions);
+    add_text(s, "precision", run->precision);
+    add_int(s, "threads", run->env.threads);
+    add_int(s, "ranks", run->world.ranks);
+    add_int(s, "machines", run->world.nodes);
+    add_int(s, "batch", t->batch);
+    add_int(s, "accumulate", t->identity.accumulate);
+    add_int(s, "batches_per_epoch", run->per_epoch);
+    add_int(s, "steps", run->n_steps);
+    add_int(s, "from_step", t->first_step);
+    add_int(s, "parameters", dg_run_count(run, DG_TRAINABLE));
+    add_int(s, "frozen", dg_run_count(run, DG_FROZEN));
+    add_int(s, "planned_bytes", dg_run_bytes(run, true));
+}
+
+static void add_data_set(dg_str *s, const dg_data *data, dg_arena *a)
+{
+    const dg_dataset *set = data->set;
+    int64_t          *n = DG_NEW_N(a, set->n_classes + 1, int64_t);
+
+    for (int64_t i = 0; i < set->n_truths; i++)
+        n[set->truths[i].label] += !set->truths[i].crowd;
+    dg_str_add(s, "{\"scope\":");
+    dg_str_json(s, data->scope->id);
+    add_text(s, "name", set->name);
+    add_int(s, "images", set->n_items);
+    if (set->report)
+        add_int(s, "empty", set->report->n_empty);
+    dg_str_fmt(s, ",\n\"digest\":\"%016llx\",\"classes\":[", (unsigned long long)set->digest);
+    for (int i = 0; i < set->n_classes; i++) {
+        dg_str_fmt(s, "%s{\"id\":%lld,\"name\":", i ? "," : "", (long long)set->classes[i].id);
+        dg_str_json(s, set->classes[i].name);
+        dg_str_fmt(s, ",\"objects\":%lld}", (long long)n[i]);
+    }
+    dg_str_add(s, "]}");
+}
+
+static void add_data(dg_str *s, const dg_train *t, dg_arena *a)
+{
+    dg_str_add(s, ",\n\"data\":[");
+    for (int i = 0; i < t->run->data.n; i++) {
+        dg_str_add(s, i ? ",\n" : "");
+        add_data_set(s, &t->run->data.items[i], a);
+    }
+    dg_str_add(s, "]");
+}
+
+static void add_profile(dg_str *s, dg_profile *p)
+{
+    dg_profile_sort(p);
+    dg_str_fmt(s, ",\n\"profile\":{\"steps\":%lld,\n", (long long)p->steps);
+    dg_profile_json(s, "nodes", &p->nodes, p->steps);
+    dg_str_add(s, ",\n");
+    dg_profile_json(s, "ops", &p->ops, p->steps);
+    dg_str_add(s, "}");
+}
+
+static void add_ranks(dg_str *s, const dg_account *k)
+{
+    dg_str_add(s, ",\n\"per_rank\":[");
+    for (int r = 0; r < k->n_ranks; r++) {
+        const rank_cost *c = &k->ranks[r];
+
+        dg_str_add(s, r ? ",\n{\"host\":" : "\n{\"host\":");
+        dg_str_json(s, c->host);
+        add_real(s, "steps", c->steps);
+        add_real(s, "seconds", c->seconds);
+        add_real(s, "data_seconds", c->data_s);
+        add_real(s, "wait_seconds", c->wait_s);
+        add_real(s, "work_seconds", c->work_s);
+        add_real(s, "control_seconds", c->control_s);
+        add_real(s, "collectives", c->collectives);
+        add_real(s, "bytes", c->bytes);
+        add_real(s, "peak_bytes", c->peak_bytes);
+        dg_str_add(s, "}");
+    }
+    dg_str_add(s, "]");
+}
+
+static void add_end(dg_str *s, const dg_train *t, const char *state, const char *why, dg_arena *a)
+{
+    const dg_progress *p = &t->run->progress;
+
+    dg_str_add(s, ",\n\"end\":{\"state\":");
+    dg_str_json(s, state);
+    dg_str_add(s, ",\"why\":");
+    dg_str_json(s, why);
+    add_real(s, "step", (double)p->step);
+    add_real(s, "epoch", (double)p->epoch);
+    add_real(s, "minutes", p->minutes);
+    add_real(s, "peak_bytes", (double)dg_memory_peak());
+    dg_str_add(s, ",\"at\":");
+    dg_str_json(s, moment(a));
+    dg_str_add(s, "}}\n");
+}
+
+void dg_account_write(dg_train *t, const char *state, const char *why)
+{
+    dg_arena *a;
+    dg_diag  *d;
+    dg_str    s = { 0 };
+
+    if (!t->out || !t->account)
+        return;
+    a = dg_arena_open();
+    d = dg_diag_open();
+    dg_str_add(&s, "{\"format\":1");
+    add_text(&s, "began", t->account->began);
+    add_pipeline(&s, t);
+    add_machine(&s, t, a);
+    add_data(&s, t, a);
+    add_profile(&s, t->account->profile);
+    add_ranks(&s, t->account);
+    add_end(&s, t, state, why, a);
+    if (dg_file_write(dg_path_join(a, t->out, "run.json"), s.s, s.n, d) < 0)
+        dg_log_line(&t->run->env, DG_WARN, "%s", dg_diag_at(d, 0)->text);
+    dg_str_free(&s);
+    dg_diag_close(&d);
+    dg_arena_close(&a);
+}

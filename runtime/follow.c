@@ -1,0 +1,162 @@
+/* follow.c: see follow.h. A file that became shorter is that of a run that began anew, or was resumed: it is read again. */
+#include "runtime/follow.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/diag.h"
+#include "base/file.h"
+#include "media/json.h"
+
+static const double KEEP = 0.9; /* of a running mean, by each step */
+
+struct dg_follow {
+    dg_arena   *arena, *look; /* look: of the last one's texts */
+    const char *metrics, *run;
+    long        at;
+    dg_now      now;
+    double      evaluate_s;   /* that the last evaluation took; */
+    int64_t     evaluated, gap; /* the step after it, and steps since the one before */
+};
+
+static const dg_now nothing = { .loss = NAN, .mean_loss = NAN, .lr = NAN, .images_per_s = NAN, .step_s = NAN, .data_share = NAN,
+                                .wait_share = NAN, .memory_bytes = NAN, .left_s = -1, .best_step = -1, .state = "", .why = "" };
+
+dg_follow *dg_follow_open(const char *folder)
+{
+    dg_arena  *a = dg_arena_open();
+    dg_follow *f = DG_NEW(a, dg_follow);
+
+    f->arena = a;
+    f->metrics = dg_path_join(a, folder, "metrics.jsonl");
+    f->run = dg_path_join(a, folder, "run.json");
+    f->now = nothing;
+    return f;
+}
+
+void dg_follow_close(dg_follow **f)
+{
+    dg_arena *a = *f ? (*f)->arena : NULL;
+
+    if (*f)
+        dg_arena_close(&(*f)->look);
+    dg_arena_close(&a);
+    *f = NULL;
+}
+
+static double number_of(const dg_json *o, const char *key)
+{
+    const dg_json *v = dg_json_get(o, key);
+
+    return v && v->kind == DG_JSON_NUMBER ? v->number : NAN;
+}
+
+static void mean_in(double *mean, double v)
+{
+    if (isfinite(v))
+        *mean = isfinite(*mean) ? KEEP * *mean + (1 - KEEP) * v : v;
+}
+
+static void take_evaluation(dg_follow *f, const dg_json *o)
+{
+    int64_t step = (int64_t)number_of(o, "step");
+    double  ap = number_of(o, "AP");
+
+    f->evaluate_s = fmax(number_of(o, "seconds"), 0);
+    f->gap = step > f->evaluated ? step - f->evaluated : f->gap;
+    f->evaluated = step;
+    if (isfinite(ap) && (f->now.best_step < 0 || ap > f->now.best)) {
+        f->now.best = ap;
+        f->now.best_step = step;
+    }
+}
+
+static void take_line(dg_follow *f, const dg_json *o)
+{
+    dg_now *n = &f->now;
+    double  seconds = number_of(o, "seconds");
+
+    if (!isfinite(number_of(o, "step")))
+        return;
+    if (dg_json_get(o, "evaluate")) {
+        take_evaluation(f, o);
+        return;
+    }
+    n->step = (int64_t)number_of(o, "step");
+    n->epoch = (int64_t)number_of(o, "epoch");
+    n->loss = number_of(o, "loss");
+    n->lr = number_of(o, "lr");
+    n->memory_bytes = number_of(o, "memory_bytes");
+    mean_in(&n->mean_loss, n->loss);
+    mean_in(&n->images_per_s, number_of(o, "images_per_s"));
+    mean_in(&n->step_s, seconds);
+    mean_in(&n->data_share, number_of(o, "data_seconds") / seconds);
+    mean_in(&n->wait_share, number_of(o, "wait_seconds") / seconds);
+}
+
+/* Whole lines alone: the last one may be on its way. */
+static void read_more(dg_follow *f)
+{
+    FILE    *file = fopen(f->metrics, "re");
+    dg_diag *ignored;
+    char    *line = NULL;
+    size_t   room = 0;
+    ssize_t  n;
+
+    if (!file)
+        return;
+    ignored = dg_diag_open();
+    if (fseek(file, 0, SEEK_END) == 0 && ftell(file) < f->at) {
+        f->now = nothing;
+        f->at = 0;
+        f->evaluated = f->gap = 0;
+    }
+    (void)!fseek(file, f->at, SEEK_SET);
+    while ((n = getline(&line, &room, file)) > 0 && line[n - 1] == '\n') {
+        dg_arena      *a = dg_arena_open();
+        const dg_json *o;
+
+        if (dg_json_parse(&o, a, line, (size_t)n, f->metrics, ignored) == 0)
+            take_line(f, o);
+        dg_arena_close(&a);
+        f->at += n;
+    }
+    free(line);
+    fclose(file);
+    dg_diag_close(&ignored);
+}
+
+static void read_run(dg_follow *f)
+{
+    dg_diag       *ignored = dg_diag_open();
+    const dg_json *o = NULL, *end, *text;
+
+    f->now.state = f->now.why = "";
+    if (dg_exists(f->run) && dg_json_read(&o, f->look, f->run, ignored) == 0) {
+        end = dg_json_get(o, "end");
+        f->now.n_steps = number_of(o, "steps") > 0 ? (int64_t)number_of(o, "steps") : 0;
+        text = dg_json_get(end, "state");
+        f->now.state = text && text->kind == DG_JSON_STRING ? text->text : "";
+        text = dg_json_get(end, "why");
+        f->now.why = text && text->kind == DG_JSON_STRING ? text->text : "";
+    }
+    dg_diag_close(&ignored);
+}
+
+const dg_now *dg_follow_look(dg_follow *f)
+{
+    dg_now *n = &f->now;
+
+    dg_arena_close(&f->look);
+    f->look = dg_arena_open();
+    read_more(f);
+    read_run(f);
+    n->left_s = -1;
+    if (n->n_steps > 0 && isfinite(n->step_s)) {
+        n->left_s = (double)(n->n_steps - n->step) * n->step_s;
+        n->left_s += f->gap > 0 ? (double)(n->n_steps - n->step) / (double)f->gap * f->evaluate_s : 0;
+    }
+    return n;
+}

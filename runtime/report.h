@@ -1,0 +1,15 @@
+/* report.h: a run as a page for people: one HTML file that opens without a network. Written from what lies in the run's
+ * folder, of a run that is done, goes on or failed; of several runs, with their curves in one picture and a table of what
+ * differs. */
+#ifndef DG_RUNTIME_REPORT_H
+#define DG_RUNTIME_REPORT_H
+
+#include "base/str.h"
+#include "graph/graph.h"
+
+/* graph: of the one run, where it is at hand; NULL: read from its folder. */
+int dg_report_write(const char *path, const char *const *folders, int n, const dg_graph *graph, dg_diag *d) DG_MUST_USE;
+/* The scores, speed and settings of the runs: JSON, or a table for a terminal. */
+int dg_report_summary(dg_str *out, const char *const *folders, int n, bool json, dg_diag *d) DG_MUST_USE;
+
+#endif
