@@ -42,6 +42,20 @@ static int compare(const dg_graph *g, const options *o, const dg_set *sets, dg_d
     return rc;
 }
 
+/* What is right and no run executes yet is said here, not first when somebody runs it. */
+static void say_what_is_refused(const dg_graph *g)
+{
+    dg_diag *d = dg_diag_open();
+
+    if (dg_graph_runnable(g, d) < 0)
+        for (int i = 0; i < dg_diag_n(d); i++) {
+            const dg_err *e = dg_diag_at(d, i);
+
+            printf("%s:%d:%d: run refuses this: %s\n", e->at.file, e->at.line, e->at.column, e->text);
+        }
+    dg_diag_close(&d);
+}
+
 static int report(const options *o, const dg_diag *d, dg_graph *g, const char *file)
 {
     int errors = dg_diag_errors(d), warnings = dg_diag_warnings(d);
@@ -56,6 +70,8 @@ static int report(const options *o, const dg_diag *d, dg_graph *g, const char *f
                 warnings ? ", and warnings" : "");
     else
         printf("%s: no errors\n", file);
+    if (!errors)
+        say_what_is_refused(g);
     return errors ? DG_EXIT_FAILED : DG_EXIT_OK;
 }
 
@@ -96,7 +112,7 @@ const dg_verb dg_verb_validate = {
     .name = "validate",
     .args = "FILE [OPTIONS]",
     .brief = "Checks a pipeline and reports all its errors.",
-    .doc = "Exit status 0: no errors (there may be warnings); 1: errors.",
+    .doc = "Exit status 0: no errors (there may be warnings); 1: errors. Words that are right and that no run executes are named.",
     .manual = "The pipeline is read, expanded, checked and lowered at every image size; every trainable parameter has to reach the loss,\n"
               "and no rank's own data, clock or failures may make ranks diverge. No data set is opened and nothing is computed.\n"
               "All errors come at once, one for each cause, each with its place, the reason and the way out.",

@@ -28,33 +28,33 @@ static int only_proved(const dg_graph *g, const dg_node *node, dg_where at, cons
 
 /* --- nodes ----------------------------------------------------------------------------------- */
 
-/* Nodes of a program, and those that take its results, may fire or not. */
+/* Nodes of a program, what comes into it and those that take its results may fire or not. */
 static bool is_in_step(const dg_node_class *c)
 {
     bool course = false;
 
     for (const dg_rule *r = c->rules; r && r->kind; r++)
         course |= r->kind == DG_RULE_SKIP || r->kind == DG_RULE_STOP;
-    return course || c->lower || c->take || c == &dg_class_use;
+    return course || c->lower || c->supply || c->take || c == &dg_class_use;
 }
 
 static int words_run(const dg_graph *g, const dg_node *node, dg_diag *d)
 {
-    bool in_step = is_in_step(node->class);
-    bool votes = node->on_fail == DG_FAIL_VOTE && node->class->open &&
+    const dg_node_class *c = node->class;
+    bool votes = node->on_fail == DG_FAIL_VOTE && (c->open || c->item || c->feeds) &&
                  node->scope->kind == DG_SCOPE_TRAIN;
 
-    if ((node->when.from || node->on >= 0) && !in_step)
+    if ((node->when.from || node->on >= 0) && !is_in_step(c))
         return only_proved(g, node, node->where, "no run leaves out a node that handles data",
                            "when and on are for nodes of the step; <filter> leaves out items by "
                            "what is in them",
                            d);
     if (node->on_fail != DG_FAIL_ABORT && !votes)
         return only_proved(g, node, node->where, "a failure stops all ranks (on_fail)",
-                           "leave it out; on_fail=\"vote\" on the loader of <train> is run: a batch "
-                           "that one rank cannot read is left out by all",
+                           "leave it out; on_fail=\"vote\" on <train> or its loader is run: a batch "
+                           "that one rank cannot make is left out by all",
                            d);
-    if (node->device && strcmp(node->device, "rank") != 0)
+    if (node->device && strcmp(node->device, "rank") != 0 && strcmp(node->device, "cpu") != 0)
         return only_proved(g, node, node->where, "no run places nodes on devices (device)",
                            "leave device out: a node runs where its inputs are", d);
     return 0;
@@ -148,10 +148,10 @@ static int scope_runs(const dg_graph *g, const dg_scope *s, dg_diag *d)
     }
     own = s->kind == DG_SCOPE_EVALUATE ? evaluation_runs(g, s, d) : 0;
     rc = rc ? rc : own;
-    if (s->on_fail != DG_FAIL_ABORT)
+    if (s->on_fail == DG_FAIL_SKIP)
         rc = only_proved(g, NULL, s->where, "a failure stops all ranks (on_fail)",
-                         "leave it out; on_fail=\"vote\" on the loader is run: a batch that one "
-                         "rank cannot read is left out by all",
+                         "on_fail=\"vote\" is run: a batch that one rank cannot make is left out by "
+                         "all",
                          d);
     if (s->capture != DG_CAPTURE_NEVER)
         rc = only_proved(g, NULL, s->where, "no run captures CUDA graphs (capture)",

@@ -59,6 +59,11 @@ int dg_stream_length(int64_t *n, const dg_planning *planning, int64_t epoch, int
     return rc;
 }
 
+bool dg_stream_votes(const dg_node *node)
+{
+    return node->on_fail == DG_FAIL_VOTE || node->scope->on_fail == DG_FAIL_VOTE;
+}
+
 /* Under the lock: the plan of s->epoch. */
 static int plan_epoch(dg_stream *s, dg_diag *d)
 {
@@ -367,7 +372,7 @@ static void *worker(void *self)
         w->pub.thread = number;
         if (rc >= 0)
             rc = make_batch(s, w, &t);
-        w->pub.spoilt = rc < 0 && w->at && w->at->on_fail == DG_FAIL_VOTE;
+        w->pub.spoilt = rc < 0 && w->at && dg_stream_votes(w->at);
         w->failed = rc < 0 && !w->pub.spoilt;
         if (dg_ring_put(s->ring, (uint64_t)(t.number - s->conf.number), w) < 0 || w->failed)
             break;

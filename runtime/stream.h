@@ -26,7 +26,7 @@ typedef struct dg_stream_batch {
     dg_feed    feeds[DG_MAX_FEEDS];
     void      *data[DG_MAX_FEEDS]; /* DG_REAL as f32; NULL where nobody wants it */
     int        n_replaced;
-    bool       spoilt;         /* it could not be made, and the node that failed says on_fail="vote": it holds nothing */
+    bool       spoilt;         /* it could not be made, and it is for the ranks to decide together (dg_stream_votes): it holds nothing */
     dg_diag   *diag;           /* warnings about replaced samples; why it is spoilt */
     double     seconds;        /* that a thread spent on it, */
     double     begin_s;        /* from here on of the monotonic clock, */
@@ -60,6 +60,9 @@ void dg_stream_close(dg_stream **s);
 /* The next batch, NULL at the end. It is the caller's until dg_stream_give_back. */
 int  dg_stream_next(dg_stream *s, dg_stream_batch **batch, dg_diag *d) DG_MUST_USE;
 void dg_stream_give_back(dg_stream *s, dg_stream_batch *batch);
+
+/* on_fail="vote", of the node or all of <train>: a batch in which it fails comes out spoilt. */
+bool dg_stream_votes(const dg_node *node);
 
 /* Batches of one rank in the plan of an epoch. */
 int  dg_stream_length(int64_t *n, const dg_planning *plan, int64_t epoch, int64_t *dropped, dg_diag *d) DG_MUST_USE;

@@ -269,7 +269,16 @@ out:
     return rc;
 }
 
-/* Loader on_fail="vote": a batch that one rank cannot read is left out by all. It has its number, and is no step. */
+static bool may_vote(const dg_chain *c)
+{
+    bool votes = dg_stream_votes(c->loader) || dg_stream_votes(c->batch);
+
+    for (int i = 0; i < c->n_items; i++)
+        votes |= dg_stream_votes(c->items[i]);
+    return votes;
+}
+
+/* on_fail="vote": a batch that one rank cannot make is left out by all. It has its number, and is no step. */
 static int vote(dg_train *t, const dg_stream_batch *b, bool *leave, dg_diag *d)
 {
     enum { MOST = 16 };
@@ -278,16 +287,16 @@ static int vote(dg_train *t, const dg_stream_batch *b, bool *leave, dg_diag *d)
     int           rc;
 
     *leave = false;
-    if (t->data->chain.loader->on_fail != DG_FAIL_VOTE)
+    if (!may_vote(&t->data->chain))
         return 0;
-    DG_TRY(dg_world_any(&run->world, b->spoilt, leave, "looked whether all could read their batches", d));
+    DG_TRY(dg_world_any(&run->world, b->spoilt, leave, "looked whether all could make their batches", d));
     t->n_left_out = *leave ? t->n_left_out + 1 : 0;
     if (why)
         dg_warn(d, why->at, "batch-left-out", "%s: all ranks leave this batch out", why->text);
     dg_run_log_warnings(run, d);
     if (t->n_left_out > MOST)
         rc = dg_fail(d, DG_EINPUT, t->data->chain.loader->where, "batches-left-out",
-                     "%d batches in a row could not be read by all ranks", t->n_left_out);
+                     "%d batches in a row could not be made by all ranks", t->n_left_out);
 out:
     return rc;
 }

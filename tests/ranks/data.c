@@ -207,13 +207,13 @@ static void left_out_by_all(void **state)
 static void nothing_can_be_read(void **state)
 {
     toy        *t = *state;
-    const char *text = instead(t, toy_ranks_text(t->arena, "epochs=\"3\"", NULL, NULL), LOADER,
-                               "<toy.data id=\"data\" images=\"40\" broken=\"0\" on_fail=\"vote\"/>");
+    const char *text = instead(t, toy_ranks_text(t->arena, "epochs=\"3\" on_fail=\"vote\"", NULL, NULL), LOADER,
+                               "<toy.data id=\"data\" images=\"40\" broken=\"0\"/>");
     outcome     o = toy_ranks_run(t, (start){ .ranks = 2, .out = "a", .text = text, .global = 4 });
 
     for (int r = 0; r < 2; r++) {
         assert_int_equal(o.status[r], -DG_EINPUT);
-        assert_non_null(strstr(o.said[r], "17 batches in a row could not be read by all ranks"));
+        assert_non_null(strstr(o.said[r], "17 batches in a row could not be made by all ranks"));
         assert_non_null(strstr(o.said[r], "batches-left-out"));
     }
 }
