@@ -7,6 +7,7 @@ libbase_la_SOURCES += \
 	base/map.c base/map.h \
 	base/metrics.c base/metrics.h \
 	base/pool.c base/pool.h \
+	base/proto.c base/proto.h \
 	base/ring.c base/ring.h \
 	base/rng.c base/rng.h \
 	base/str.c base/str.h \

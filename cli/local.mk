@@ -17,6 +17,7 @@ detrgraph_SOURCES += \
 	cli/cmd_score.c \
 	cli/cmd_top.c \
 	cli/cmd_validate.c \
+	cli/cmd_weights.c \
 	cli/completion.c \
 	cli/help.c \
 	cli/launch.c cli/launch.h \

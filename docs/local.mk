@@ -20,7 +20,8 @@ verb_pages = \
 	docs/man/detrgraph-run.1 \
 	docs/man/detrgraph-score.1 \
 	docs/man/detrgraph-top.1 \
-	docs/man/detrgraph-validate.1
+	docs/man/detrgraph-validate.1 \
+	docs/man/detrgraph-weights.1
 bashcompletiondir = $(datadir)/bash-completion/completions
 zshcompletiondir = $(datadir)/zsh/site-functions
 dist_man_MANS += $(verb_pages)

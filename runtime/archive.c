@@ -51,6 +51,17 @@ dg_archive *dg_archive_new(const char *file)
     return a;
 }
 
+void *dg_archive_hold(dg_archive *a, size_t bytes)
+{
+    void *p = dg_try_alloc(bytes);
+
+    if (!p)
+        return NULL;
+    if (a->n_heap == a->heap_cap)
+        a->heap = dg_grow(a->arena, a->heap, &a->heap_cap, sizeof *a->heap);
+    return a->heap[a->n_heap++] = p;
+}
+
 int dg_archive_open(dg_archive **out, const char *file, dg_diag *d)
 {
     dg_archive *a = dg_archive_new(file);
@@ -134,24 +145,41 @@ static double element(dg_stored type, const uint8_t *p)
     return 0;
 }
 
+/* Walks the elements in row-major order. */
+typedef struct walk {
+    const dg_entry *e;
+    int64_t         at[DG_MAX_DIMS];
+} walk;
+
+static const uint8_t *next(walk *w)
+{
+    const dg_entry *e = w->e;
+    int64_t         where = 0;
+
+    for (int k = 0; k < e->shape.rank; k++)
+        where += w->at[k] * e->strides[k];
+    for (int k = e->shape.rank - 1; k >= 0 && ++w->at[k] == e->shape.d[k]; k--)
+        w->at[k] = 0;
+    return (const uint8_t *)e->data + (size_t)where * types[e->type].size;
+}
+
 void dg_entry_read(const dg_entry *e, double *out)
 {
     const uint8_t *p = e->data;
     size_t         size = types[e->type].size;
-    int64_t        at[DG_MAX_DIMS] = { 0 };
+    walk           w = { .e = e };
 
-    if (!e->strides) {
-        for (int64_t i = 0; i < e->n; i++)
-            out[i] = element(e->type, p + (size_t)i * size);
-        return;
-    }
-    for (int64_t i = 0; i < e->n; i++) {
-        int64_t where = 0;
+    for (int64_t i = 0; i < e->n; i++)
+        out[i] = element(e->type, e->strides ? next(&w) : p + (size_t)i * size);
+}
 
-        for (int k = 0; k < e->shape.rank; k++)
-            where += at[k] * e->strides[k];
-        out[i] = element(e->type, p + (size_t)where * size);
-        for (int k = e->shape.rank - 1; k >= 0 && ++at[k] == e->shape.d[k]; k--)
-            at[k] = 0;
-    }
+void dg_entry_copy(const dg_entry *e, void *out)
+{
+    size_t size = types[e->type].size;
+    walk   w = { .e = e };
+
+    if (!e->strides && e->n)
+        memcpy(out, e->data, (size_t)e->n * size);
+    for (int64_t i = 0; e->strides && i < e->n; i++)
+        memcpy((uint8_t *)out + (size_t)i * size, next(&w), size);
 }

@@ -33,7 +33,7 @@ typedef struct dg_archive {
     dg_map     *by_name; /* -> dg_entry */
     const char *part;    /* which of a checkpoint's dictionaries this is: "ema.module"; NULL: the file has one */
     dg_mapping  mapping;
-    int         n_heap;  /* storages read from a .pth */
+    int         n_heap, heap_cap; /* dg_archive_hold */
     void      **heap;
 } dg_archive;
 
@@ -43,6 +43,8 @@ void dg_archive_close(dg_archive **a);
 const dg_entry *dg_archive_find(const dg_archive *a, const char *name);
 /* All n elements in row-major order. */
 void dg_entry_read(const dg_entry *e, double *out);
+/* The same as they are stored. */
+void dg_entry_copy(const dg_entry *e, void *out);
 
 /* The two formats, from memory (fuzzing, tests): bytes must outlive the archive. */
 int dg_safetensors_parse(dg_archive *a, const uint8_t *bytes, size_t n, dg_diag *d) DG_MUST_USE;
@@ -50,6 +52,8 @@ int dg_pth_parse(dg_archive *a, dg_diag *d) DG_MUST_USE; /* reads a->file */
 
 /* An archive without entries, for the parsers. */
 dg_archive *dg_archive_new(const char *file);
+/* Memory that closes with the archive, for tensors that are not in the file as they are; NULL: there is none. */
+void *dg_archive_hold(dg_archive *a, size_t bytes) DG_MUST_USE;
 
 /* ---- writing ------------------------------------------------------------------------------------------- */
 

@@ -21,6 +21,11 @@ libruntime_la_SOURCES += \
 	runtime/meeting.c runtime/meeting.h \
 	runtime/nodecheck.c runtime/nodecheck.h runtime/nodecheck_self.h runtime/nodecheck_item.c runtime/nodecheck_probe.c \
 	runtime/nodecheck_tensor.c runtime/nodecheck_trial.c \
+	runtime/dialect.c runtime/dialect.h \
+	runtime/hf.c runtime/hf.h \
+	runtime/inventory.c runtime/inventory.h \
+	runtime/onnx.c runtime/onnx.h \
+	runtime/onnx_ops.c runtime/onnx_self.h \
 	runtime/pictures.c \
 	runtime/profile.c runtime/profile.h \
 	runtime/report.c runtime/report.h \

@@ -26,7 +26,6 @@ typedef struct reader {
     zip_t      *zip;      /* NULL: the old form, all storages are known */
     const char *prefix;   /* "archive/" */
     uint64_t    unpacked;
-    int         heap_cap;
 } reader;
 
 static int broken(reader *r, const char *what, const char *name)
@@ -49,12 +48,9 @@ static int read_packed(reader *r, const char *name, uint64_t most, void **data, 
     if (st.size > most || (r->unpacked += st.size) > unpacked_max)
         return broken(r, "impossible size of", name);
     *n = st.size;
-    *data = dg_try_alloc(st.size + 1);
+    *data = dg_archive_hold(r->a, st.size + 1);
     if (!*data)
         return dg_fail(r->d, DG_EMEMORY, (dg_where){ .file = r->a->file }, "weights-memory", "no memory for its %s", name);
-    if (r->a->n_heap == r->heap_cap)
-        r->a->heap = dg_grow(r->a->arena, r->a->heap, &r->heap_cap, sizeof *r->a->heap);
-    r->a->heap[r->a->n_heap++] = *data;
     f = zip_fopen(r->zip, name, 0);
     while (f && got < st.size) {
         zip_int64_t k = zip_fread(f, (char *)*data + got, st.size - got);

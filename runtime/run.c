@@ -75,13 +75,17 @@ int dg_run_reset_ema(dg_run *run, dg_diag *d)
 
 int dg_run_load(dg_run *run, const char *file, dg_diag *d)
 {
+    return dg_run_load_part(run, file, false, d);
+}
+
+int dg_run_load_part(dg_run *run, const char *file, bool partial, dg_diag *d)
+{
     dg_archive *a = NULL;
     int         rc;
 
     DG_TRY(dg_archive_open(&a, file, d));
-    DG_TRY(dg_weights_load(run->store, DG_WEIGHTS, a, "", d));
+    DG_TRY(dg_weights_adopt(run->store, a, partial, &run->n_loaded, d));
     DG_TRY(dg_run_reset_ema(run, d));
-    run->n_loaded = dg_run_n_params(run);
     run->fresh = 0;
     dg_log_line(&run->env, DG_INFO, "%lld tensors from %s%s%s", (long long)run->n_loaded, file, a->part ? ", its " : "",
                 a->part ? a->part : "");

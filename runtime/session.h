@@ -54,6 +54,8 @@ struct dg_run {
     dg_arena         *visible_arena;
 };
 
+/* dg_run_load; partial: what the file lacks keeps its initial values, with a warning. */
+int dg_run_load_part(dg_run *run, const char *file, bool partial, dg_diag *d) DG_MUST_USE;
 /* A scope's loader, sampler and batch node; an error where it lacks one. */
 int dg_run_chain(const dg_scope *scope, dg_chain *chain, dg_diag *d) DG_MUST_USE;
 /* A scope's sampler: the sizes that it may pick, largest area first, and the slots of a batch. */

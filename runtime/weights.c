@@ -90,11 +90,15 @@ static void warn_unexpected(const dg_store *s, const dg_archive *a, size_t skip,
     dg_str_free(&names);
 }
 
-int dg_weights_load(dg_store *s, dg_space space, const dg_archive *a, const char *prefix, dg_diag *d)
+typedef struct tally {
+    int    n, n_missing, n_shapes;
+    dg_str missing, shapes;
+} tally;
+
+static int load_all(dg_store *s, dg_space space, const dg_archive *a, const char *prefix, tally *f, dg_diag *d)
 {
     dg_arena *names = dg_arena_open();
-    dg_str    missing = { 0 }, shapes = { 0 };
-    int       n_missing = 0, n_shapes = 0, rc = 0;
+    int       rc = 0;
 
     for (int i = 0; rc == 0 && i < dg_params_n(s->params); i++) {
         const dg_param_info *p = dg_params_at(s->params, i);
@@ -103,30 +107,100 @@ int dg_weights_load(dg_store *s, dg_space space, const dg_archive *a, const char
         if (!in_space(p, space))
             continue;
         if (!e)
-            list(&missing, &n_missing, "%s", p->name);
+            list(&f->missing, &f->n_missing, "%s", p->name);
         else if (!fits(e, p))
-            list_shape(&shapes, &n_shapes, e, p);
+            list_shape(&f->shapes, &f->n_shapes, e, p);
         else
             rc = load_one(s, space, i, a, e, d);
+        f->n += e && fits(e, p);
     }
-    end_list(&missing, n_missing);
-    end_list(&shapes, n_shapes);
-    if (rc == 0 && n_missing) {
-        rc = dg_fail(d, DG_EINPUT, (dg_where){ .file = a->file }, "weights-missing",
-                     "it lacks %d tensors of this model: %s", n_missing, missing.s);
+    end_list(&f->missing, f->n_missing);
+    end_list(&f->shapes, f->n_shapes);
+    dg_arena_close(&names);
+    return rc;
+}
+
+static int refuse(const dg_archive *a, const tally *f, dg_diag *d)
+{
+    if (f->n_missing) {
+        dg_fail(d, DG_EINPUT, (dg_where){ .file = a->file }, "weights-missing", "it lacks %d tensors of this model: %s",
+                f->n_missing, f->missing.s);
         dg_note(d, DG_NOWHERE, "it holds %d tensors%s%s", a->n, a->n ? ", the first is " : "", a->n ? a->entries[0].name : "");
         dg_help(d, "%s", which_pipeline);
     }
-    if (n_shapes) {
-        rc = dg_fail(d, DG_EINPUT, (dg_where){ .file = a->file }, "weights-shape",
-                     "%d tensors have another shape than in this model: %s", n_shapes, shapes.s);
+    if (f->n_shapes) {
+        dg_fail(d, DG_EINPUT, (dg_where){ .file = a->file }, "weights-shape",
+                "%d tensors have another shape than in this model: %s", f->n_shapes, f->shapes.s);
         dg_help(d, "%s", which_pipeline);
     }
+    return f->n_missing || f->n_shapes ? -DG_EINPUT : 0;
+}
+
+static void free_tally(tally *f)
+{
+    dg_str_free(&f->missing);
+    dg_str_free(&f->shapes);
+}
+
+int dg_weights_load(dg_store *s, dg_space space, const dg_archive *a, const char *prefix, dg_diag *d)
+{
+    tally f = { 0 };
+    int rc = load_all(s, space, a, prefix, &f, d);
+
+    if (rc == 0)
+        rc = refuse(a, &f, d);
     if (rc == 0)
         warn_unexpected(s, a, strlen(prefix), d);
-    dg_str_free(&missing);
-    dg_str_free(&shapes);
-    dg_arena_close(&names);
+    free_tally(&f);
+    return rc;
+}
+
+/* A part of the model is better than none, but not nothing of it. */
+static int accept_part(const dg_archive *a, const tally *f, dg_diag *d)
+{
+    dg_where at = { .file = a->file };
+
+    if (!f->n)
+        return refuse(a, f, d);
+    if (f->n_missing)
+        dg_warn(d, at, "weights-missing", "%d tensors keep their initial values, it lacks them: %s", f->n_missing,
+                f->missing.s);
+    if (f->n_shapes)
+        dg_warn(d, at, "weights-shape", "%d tensors keep their initial values, their shape differs: %s", f->n_shapes,
+                f->shapes.s);
+    return 0;
+}
+
+/* The number of training batches, which checkpoints repeat for every norm. */
+static int64_t counter_of(const dg_store *s, const dg_archive *a)
+{
+    for (int i = 0; i < dg_params_n(s->params); i++) {
+        const dg_param_info *p = dg_params_at(s->params, i);
+        const dg_entry      *e = p->kind == DG_EXPORT_COUNTER ? dg_archive_find(a, p->name) : NULL;
+        double               v;
+
+        if (!e || e->n != 1)
+            continue;
+        dg_entry_read(e, &v);
+        return v >= 0 && v < 0x1p53 ? (int64_t)v : 0;
+    }
+    return 0;
+}
+
+int dg_weights_adopt(dg_store *s, dg_archive *a, bool partial, int64_t *n, dg_diag *d)
+{
+    tally f = { 0 };
+    int rc;
+
+    DG_TRY(dg_archive_translate(a, dg_dialect_of_params(s->params), d));
+    DG_TRY(load_all(s, DG_WEIGHTS, a, "", &f, d));
+    DG_TRY(partial ? accept_part(a, &f, d) : refuse(a, &f, d));
+    warn_unexpected(s, a, 0, d);
+    s->counter = counter_of(s, a);
+    if (n)
+        *n = f.n;
+out:
+    free_tally(&f);
     return rc;
 }
 
@@ -211,6 +285,8 @@ int dg_weights_pretrained(dg_store *s, const dg_node *node, const dg_env *env, d
 
     rc = dg_archive_open(&a, node->pretrained, d);
     if (rc == 0)
+        rc = dg_archive_translate(a, dg_dialect_of_params(s->params), d);
+    if (rc == 0)
         rc = load_part(s, node, a, &c, d);
     if (rc < 0) {
         dg_note(d, node->pretrained_where, "<%s id=\"%s\"> asks for it", node->class->name, node->id);
@@ -276,26 +352,56 @@ static dg_out_entry export_of(const dg_param_info *p, const int64_t *counter)
     return (dg_out_entry){ .name = p->name, .type = types[p->stored], .shape = p->shape, .data = p->values, .from = DG_F64 };
 }
 
-int dg_weights_save(const dg_store *s, dg_space space, const char *file, const char *const *meta, dg_diag *d)
+/* Rows k/n of a tensor's: pieces of axis 0 lie one behind the other. */
+static dg_out_entry piece_of(const dg_out_entry *e, const char *name, int k, int n)
 {
-    dg_arena     *a = dg_arena_open();
-    dg_out_entry *e = DG_NEW_N(a, dg_params_n(s->params) + 1, dg_out_entry);
-    int64_t       counter = space == DG_WEIGHTS ? s->counter : 0;
-    const void   *view;
-    void         *copy = NULL;
-    int           n = 0, rc;
+    dg_out_entry p = *e;
+    size_t       bytes = (size_t)dg_shape_elements(e->shape) * dg_dtype_size(e->from);
 
+    p.name = name;
+    if (n > 1) {
+        p.shape.d[0] /= n;
+        p.data = (const char *)e->data + bytes / (size_t)n * (size_t)k;
+    }
+    return p;
+}
+
+int dg_weights_export(const dg_store *s, dg_space space, const char *file, dg_export *how, dg_diag *d)
+{
+    const dg_dialect *own = dg_dialect_of_params(s->params);
+    dg_arena         *a = dg_arena_open();
+    dg_out_entry     *e = DG_NEW_N(a, dg_params_n(s->params) * DG_MOST_PIECES + 1, dg_out_entry);
+    int64_t           counter = space == DG_WEIGHTS ? s->counter : 0;
+    const void       *view;
+    void             *copy = NULL;
+    int               n = 0, rc;
+
+    how->n_left = 0;
     DG_TRY(host_view(s, space, &view, &copy, d));
     for (int i = 0; i < dg_params_n(s->params); i++) {
         const dg_param_info *p = dg_params_at(s->params, i);
+        dg_spelling          said = dg_dialect_spell(how->to, own, p->name, a);
+        dg_out_entry         one = p->offset >= 0 ? entry_of(s, p, view) : export_of(p, &counter);
 
-        e[n++] = p->offset >= 0 ? entry_of(s, p, view) : export_of(p, &counter);
+        if (!said.n || (how->n_layers >= 0 && said.layer >= how->n_layers)) {
+            how->n_left++;
+            continue;
+        }
+        for (int k = 0; k < said.n; k++)
+            e[n++] = piece_of(&one, said.names[k], k, said.n);
     }
-    DG_TRY(dg_safetensors_write(file, e, n, meta, d));
+    DG_TRY(dg_safetensors_write(file, e, n, how->meta, d));
 out:
     dg_free(copy);
     dg_arena_close(&a);
     return rc;
+}
+
+int dg_weights_save(const dg_store *s, dg_space space, const char *file, const char *const *meta, dg_diag *d)
+{
+    dg_export how = { .to = dg_dialect_of_params(s->params), .n_layers = -1, .meta = meta };
+
+    return dg_weights_export(s, space, file, &how, d);
 }
 
 int dg_moments_save(const dg_store *s, const char *file, dg_diag *d)

@@ -1,0 +1,12 @@
+/* hf.h: a model as Hugging Face transformers reads it: a folder with model.safetensors, config.json and
+ * preprocessor_config.json. */
+#ifndef DG_RUNTIME_HF_H
+#define DG_RUNTIME_HF_H
+
+#include "runtime/session.h"
+
+/* Fails where transformers' RTDetr (version 1) or RTDetrV2 has no place for what the pipeline's model does. Class names
+ * come from the data of the pipeline's evaluation, else of its training; without them they are LABEL_0, LABEL_1. */
+int dg_hf_write(dg_run *run, dg_space space, const char *folder, dg_diag *d) DG_MUST_USE;
+
+#endif

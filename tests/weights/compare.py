@@ -1,0 +1,191 @@
+"""What PyTorch, transformers and onnxruntime make of the weights that detrgraph exports, and the other way round.
+
+    compare.py pth FROM.safetensors TO.pth        the file as torch.save writes a checkpoint of the reference
+    compare.py evil TO.pth                        a checkpoint that would run a command
+    compare.py pixels FOLDER SIDE OUT IMAGE...    the images as the exported preprocessor_config.json has them
+    compare.py noise N SIDE OUT                   pixels that are no images
+    compare.py hf FOLDER PIXELS OUT               transformers' logits and boxes; fails on missing or unexpected keys
+    compare.py onnx FILE PIXELS OUT               onnxruntime's
+    compare.py close WHAT FIRST SECOND N Q LOGITS BOXES    the largest differences, of which neither may be greater
+    compare.py random CONFIG-FOLDER OUT           random weights in a model of this configuration, as transformers saves it
+    compare.py predict FOLDER JSON         transformers' whole path against `detrgraph predict --format json`
+"""
+import json
+import os
+import sys
+
+import numpy as np
+
+
+def load_model(folder):
+    import torch
+    from transformers import AutoModelForObjectDetection
+
+    model, info = AutoModelForObjectDetection.from_pretrained(folder, output_loading_info=True)
+    for kind in ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs"):
+        if info.get(kind):
+            sys.exit(f"{kind}: {sorted(info[kind])[:10]}")
+
+    return model.eval()
+
+
+def processor(folder):
+    from transformers import AutoImageProcessor
+
+    for how in ({"backend": "pil"}, {"use_fast": False}):
+        try:
+            return AutoImageProcessor.from_pretrained(folder, **how)
+        except (ImportError, TypeError, ValueError):
+            pass
+    return AutoImageProcessor.from_pretrained(folder)
+
+
+def read_pixels(path):
+    return np.load(path)
+
+
+def pth(source, to):
+    import torch
+    from safetensors.torch import load_file
+
+    state = load_file(source)
+    averaged = {k: v.clone() for k, v in state.items()}
+    zeros = {k: torch.zeros_like(v) for k, v in state.items()}
+    torch.save({"date": "today", "last_epoch": 3, "model": zeros, "ema": {"module": averaged, "updates": 7}}, to)
+
+
+class Evil:
+    def __reduce__(self):
+        return os.system, ("touch was-run",)
+
+
+def evil(to):
+    import torch
+
+    torch.save({"model": {"w": torch.zeros(3)}, "extra": Evil()}, to)
+
+
+def keep(values, out):
+    np.save(out, values)
+    values.transpose(0, 2, 3, 1).tofile(out + ".f32")
+
+
+def noise(n, side, out):
+    draw = np.random.default_rng(0)
+    coarse = draw.random((int(n), 3, int(side) // 8, int(side) // 8), dtype=np.float32)
+    keep(np.clip(coarse.repeat(8, 2).repeat(8, 3) + 0.1 * draw.standard_normal((int(n), 3, int(side), int(side)), np.float32), 0, 1), out)
+
+
+def pixels(folder, side, out, *images):
+    from PIL import Image
+
+    opened = [Image.open(i).convert("RGB") for i in images]
+    values = np.asarray(processor(folder)(images=opened, return_tensors="np")["pixel_values"], dtype=np.float32)
+    if values.shape[2:] != (int(side), int(side)):
+        sys.exit(f"the processor makes images of {values.shape[2:]}, not {side}")
+    keep(values, out)
+
+
+def hf(folder, path, out):
+    import torch
+
+    with torch.no_grad():
+        result = load_model(folder)(pixel_values=torch.from_numpy(read_pixels(path)))
+    with open(out, "wb") as f:
+        f.write(result.logits.float().numpy().tobytes() + result.pred_boxes.float().numpy().tobytes())
+
+
+def onnx(file, path, out):
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+    values = read_pixels(path)
+    logits, boxes, labels, scores, found = session.run(["logits", "pred_boxes", "labels", "scores", "boxes"], {"images": values})
+    one = session.run(["logits"], {"images": values[:1]})[0]  # another number of images
+    if np.abs(one - logits[:1]).max() > 1e-3:
+        sys.exit("one image alone gives other logits")
+    flat = 1 / (1 + np.exp(-logits.reshape(len(logits), -1).astype(np.float64)))
+    order = np.argsort(-flat, axis=1, kind="stable")[:, : scores.shape[1]]
+    for i in range(len(logits)):
+        if (order[i] % logits.shape[2] != labels[i]).any() or np.abs(flat[i][order[i]] - scores[i]).max() > 1e-5:
+            sys.exit("labels and scores are not the best of logits")
+        if np.abs(boxes[i][order[i] // logits.shape[2]] - found[i]).max() > 0:
+            sys.exit("boxes are not those of the best logits")
+    with open(out, "wb") as f:
+        f.write(logits.tobytes() + boxes.tobytes())
+
+
+def close(what, first, second, n, queries, logits, boxes):
+    a, b = (np.fromfile(f, dtype=np.float32) for f in (first, second))
+    if a.shape != b.shape:
+        sys.exit(f"{what}: {a.size} numbers against {b.size}")
+    cut = a.size - int(n) * int(queries) * 4
+    gap = np.abs(a.astype(np.float64) - b)
+    print(f"{what}: largest difference {gap[:cut].max():.3g} in logits (of up to {np.abs(a[:cut]).max():.3g}), "
+          f"{gap[cut:].max():.3g} in boxes")
+    if not (gap[:cut].max() <= float(logits) and gap[cut:].max() <= float(boxes)):
+        sys.exit(1)
+
+
+def random(folder, out):
+    import torch
+    from transformers import AutoConfig, AutoModelForObjectDetection
+
+    torch.manual_seed(1)
+    model = AutoModelForObjectDetection.from_config(AutoConfig.from_pretrained(folder))
+    with torch.no_grad():
+        for name, v in list(model.named_parameters()) + list(model.named_buffers()):
+            if not v.is_floating_point() or name.endswith("n_points_scale"):
+                continue
+            if name.endswith("running_var") or (v.dim() == 1 and name.endswith("weight")):
+                v.uniform_(0.8, 1.2)
+            elif v.dim() == 1:
+                v.add_(torch.empty_like(v).uniform_(-0.1, 0.1))
+            elif "bbox_embed" in name or "sampling_offsets" in name or "attention_weights" in name:
+                v.add_(torch.empty_like(v).uniform_(-0.02, 0.02))
+    model.save_pretrained(out)
+    processor(folder).save_pretrained(out)
+
+
+def predict(folder, path):
+    """Boxes in pixels, best first, of both programs on the files that the JSON names."""
+    import torch
+    from PIL import Image
+
+    with open(path) as f:
+        ours = json.load(f)
+    model, prepare = load_model(folder), processor(folder)
+    worst_box = worst_score = 0.0
+    n = 0
+    for entry in ours:
+        image = Image.open(entry["image"]).convert("RGB")
+        with torch.no_grad():
+            out = model(**prepare(images=image, return_tensors="pt"))
+        found = prepare.post_process_object_detection(out, threshold=0.0, target_sizes=[(image.height, image.width)])[0]
+        theirs = [
+            (s.item(), label.item(), b.tolist()) for s, label, b in zip(found["scores"], found["labels"], found["boxes"])
+        ]
+        for mine in entry["detections"]:
+            x, y, w, h = mine["bbox"]
+            box = [x, y, x + w, y + h]
+            same = [t for t in theirs if t[1] == mine["label"] and abs(t[0] - mine["score"]) < 0.01]
+            if not same:
+                sys.exit(f"{entry['image']}: transformers does not find {mine}")
+            gaps = [(max(abs(p - q) for p, q in zip(t[2], box)), abs(t[0] - mine["score"])) for t in same]
+            gap = min(gaps)
+            worst_box, worst_score, n = max(worst_box, gap[0]), max(worst_score, gap[1]), n + 1
+            name = model.config.id2label[mine["label"]]
+            if mine.get("name", name) != name:
+                sys.exit(f"label {mine['label']} is {mine['name']} here and {name} there")
+    print(f"predict: {n} detections, largest difference {worst_box:.3g} pixels, {worst_score:.2g} in scores (printed with 4 digits)")
+    if n == 0 or worst_box > 0.5:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("TQDM_DISABLE", "1")
+    if len(sys.argv) < 2 or sys.argv[1] not in ("pth", "evil", "pixels", "noise", "hf", "onnx", "close", "random", "predict"):
+        sys.exit(__doc__)
+    globals()[sys.argv[1]](*sys.argv[2:])

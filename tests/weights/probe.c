@@ -1,0 +1,103 @@
+/* probe: what a pipeline's first evaluation computes from given pixels, for comparison with other programs.
+ *     probe PIPELINE WEIGHTS SIDE IMAGES OUT [NAME=VALUE...]
+ *     probe PIPELINE init OUT [NAME=VALUE...]        its initial weights
+ * IMAGES: f32 [N,SIDE,SIDE,3], with N the batch of the evaluation. OUT receives f32: the logits, then the boxes. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <detrgraph/run.h>
+
+static void fail(const char *what)
+{
+    fprintf(stderr, "probe: %s\n", what);
+    exit(1);
+}
+
+static void check(int rc, dg_diag *d)
+{
+    if (rc < 0)
+        fail(dg_diag_text(d));
+}
+
+/* The value called dec.LAYER.WHAT. */
+static bool is_output(const char *name, const char *what)
+{
+    size_t n = strlen(name), m = strlen(what);
+
+    return strncmp(name, "dec.", 4) == 0 && n > m && strcmp(name + n - m, what) == 0;
+}
+
+static void write_value(dg_run *run, const char *what, FILE *out, dg_diag *d)
+{
+    for (int i = dg_run_n_values(run) - 1; i >= 0; i--) {
+        dg_run_tensor t = dg_run_value_at(run, i);
+        int64_t       n = dg_shape_elements(t.shape);
+        double       *v;
+
+        if (!is_output(t.name, what))
+            continue;
+        v = calloc((size_t)n, sizeof *v);
+        if (!v)
+            fail("no memory");
+        check(dg_run_read(run, t.name, v, n, d), d);
+        for (int64_t k = 0; k < n; k++)
+            if (fwrite(&(float){ (float)v[k] }, sizeof(float), 1, out) != 1)
+                fail("cannot write");
+        free(v);
+        return;
+    }
+    fail("the evaluation has no such value");
+}
+
+int main(int argc, char **argv)
+{
+    dg_diag       *d = dg_diag_open();
+    dg_run        *run;
+    dg_run_options how = { .size = sizeof how, .precision = "f32", .no_pretrained = true, .keep_named = true };
+    FILE          *f;
+
+    bool init = argc > 3 && strcmp(argv[2], "init") == 0;
+    int  used = init ? 4 : 6;
+
+    if (argc < used)
+        fail("PIPELINE WEIGHTS SIDE IMAGES OUT are expected");
+    how.file = argv[1];
+    how.n_sets = argc - used;
+    how.sets = (const char *const *)argv + used;
+    check(dg_run_open(&run, &how, d), d);
+    if (init) {
+        check(dg_run_save(run, DG_RUN_WEIGHTS, argv[3], d), d);
+        dg_run_close(&run);
+        dg_diag_close(&d);
+        return 0;
+    }
+    check(dg_run_load(run, argv[2], d), d);
+    check(dg_run_select(run, "evaluate", atoi(argv[3]), atoi(argv[3]), d), d);
+
+    dg_run_tensor images = dg_run_input_at(run, 0);
+    int64_t       n = dg_shape_elements(images.shape);
+    float        *pixels = calloc((size_t)n, sizeof *pixels);
+    double       *wide = calloc((size_t)n, sizeof *wide);
+
+    f = fopen(argv[4], "rb");
+    if (!pixels || !wide || !f || fread(pixels, sizeof *pixels, (size_t)n, f) != (size_t)n || fgetc(f) != EOF)
+        fail("IMAGES do not fit the evaluation's batch and SIDE");
+    fclose(f);
+    for (int64_t i = 0; i < n; i++)
+        wide[i] = (double)pixels[i];
+    check(dg_run_feed(run, images.name, wide, n, d), d);
+    check(dg_run_forward(run, false, d), d);
+    f = fopen(argv[5], "wb");
+    if (!f)
+        fail("OUT cannot be written");
+    write_value(run, ".logits", f, d);
+    write_value(run, ".boxes", f, d);
+    if (fclose(f))
+        fail("OUT cannot be written");
+    free(pixels);
+    free(wide);
+    dg_run_close(&run);
+    dg_diag_close(&d);
+    return 0;
+}
