@@ -259,7 +259,7 @@ const dg_verb dg_verb_weights = {
     .doc = "  inspect PATH                                names, types and shapes\n"
            "  diff PATH PATH                              what differs, tensor by tensor, under the reference's names; exit\n"
            "                                              status 1 where anything does\n"
-           "  import PATH --pipeline P -o W.safetensors   for this pipeline's model, whatever names FILE has\n"
+           "  import PATH --pipeline P -o W.safetensors   for this pipeline's model, whatever names PATH has\n"
            "  export PATH --pipeline P --to hf -o DIR     for Hugging Face transformers; to onnx, or to a file in the names\n"
            "                                              of the reference, with -o FILE\n"
            "\nPATH is safetensors, a PyTorch checkpoint (nothing in it is run), or a folder: a run's, a checkpoint's, or one "
