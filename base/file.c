@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -117,6 +118,14 @@ int dg_file_map(dg_mapping *m, const char *path, dg_diag *d)
     }
     close(fd);
     return rc;
+}
+
+void dg_file_forget(const dg_mapping *m, size_t n)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+    if (m->n && n >= page)
+        (void)madvise((void *)(uintptr_t)m->p, n / page * page, MADV_DONTNEED);
 }
 
 void dg_file_unmap(dg_mapping *m)
@@ -323,4 +332,18 @@ const char *dg_path_name(const char *path)
     const char *slash = strrchr(path, '/');
 
     return slash ? slash + 1 : path;
+}
+
+char *dg_path_stem(dg_arena *a, const char *path)
+{
+    const char *name = dg_path_name(path), *dot = strrchr(name, '.');
+
+    return dot && dot > name ? dg_strndup(a, path, (size_t)(dot - path)) : dg_strdup(a, path);
+}
+
+bool dg_path_ends(const char *path, const char *end)
+{
+    size_t n = strlen(path), k = strlen(end);
+
+    return n > k && strcasecmp(path + n - k, end) == 0;
 }

@@ -14,6 +14,8 @@ typedef struct dg_mapping {
     size_t         n;
 } dg_mapping;
 int  dg_file_map(dg_mapping *m, const char *path, dg_diag *d) DG_MUST_USE;
+/* The first n bytes are not needed now: their memory is given back. They can be read again. */
+void dg_file_forget(const dg_mapping *m, size_t n);
 void dg_file_unmap(dg_mapping *m);
 
 /* A file that appears whole or not at all: written as PATH.tmp-PID beside it, fsynced, renamed
@@ -32,5 +34,7 @@ bool dg_is_folder(const char *path);
 char *dg_path_join(dg_arena *a, const char *folder, const char *name); /* name alone if absolute */
 char *dg_path_folder(dg_arena *a, const char *path);        /* "a/b/c" -> "a/b"; "c" -> "." */
 const char *dg_path_name(const char *path);                 /* "a/b/c" -> "c" */
+char *dg_path_stem(dg_arena *a, const char *path);          /* "a/b.c" -> "a/b" */
+bool  dg_path_ends(const char *path, const char *end);      /* in ".jpg", whatever the case */
 
 #endif

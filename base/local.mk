@@ -2,6 +2,7 @@ libbase_la_SOURCES += \
 	base/arena.c base/arena.h \
 	base/draw.c \
 	base/diag.c base/diag.h \
+	base/dir.c base/dir.h \
 	base/file.c base/file.h \
 	base/log.c base/log.h \
 	base/map.c base/map.h \

@@ -154,6 +154,24 @@ void dg_str_xml(dg_str *s, const char *text)
     s->s[s->n] = '\0';
 }
 
+void dg_str_base64(dg_str *s, const void *p, size_t n)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const uint8_t    *in = p;
+
+    reserve(s, (n + 2) / 3 * 4);
+    for (; n; in += 3) {
+        uint32_t v = (uint32_t)in[0] << 16 | (n > 1 ? (uint32_t)in[1] << 8 : 0) | (n > 2 ? in[2] : 0);
+
+        s->s[s->n++] = letters[v >> 18];
+        s->s[s->n++] = letters[v >> 12 & 63];
+        s->s[s->n++] = n > 1 ? letters[v >> 6 & 63] : '=';
+        s->s[s->n++] = n > 2 ? letters[v & 63] : '=';
+        n = n > 3 ? n - 3 : 0;
+    }
+    s->s[s->n] = '\0';
+}
+
 /* The "C" locale costs nothing to make in glibc, and keeping it would be a global. */
 void dg_str_json_real(dg_str *s, double v)
 {

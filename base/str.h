@@ -17,6 +17,7 @@ void dg_str_fmt(dg_str *s, const char *fmt, ...) DG_PRINTF(2, 3);
 void dg_str_vfmt(dg_str *s, const char *fmt, va_list ap) DG_PRINTF(2, 0);
 void dg_str_json(dg_str *s, const char *text);  /* as a quoted JSON string; NULL is null */
 void dg_str_xml(dg_str *s, const char *text);   /* escaped for XML text and attribute values */
+void dg_str_base64(dg_str *s, const void *p, size_t n); /* RFC 4648, padded, one line */
 void dg_str_json_real(dg_str *s, double v);     /* shortest that reads back; else null */
 
 /* Whole-string numbers: true if all of text was read and it is in range. No locale. */

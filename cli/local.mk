@@ -3,9 +3,11 @@ detrgraph_SOURCES += \
 	cli/cmd_bench.c \
 	cli/cmd_check_node.c \
 	cli/cmd_ctl.c \
+	cli/cmd_data.c \
 	cli/cmd_doctor.c \
 	cli/cmd_evaluate.c \
 	cli/cmd_help.c \
+	cli/cmd_init.c \
 	cli/cmd_key.c \
 	cli/cmd_new.c \
 	cli/cmd_nodes.c \

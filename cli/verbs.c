@@ -10,6 +10,7 @@
 const dg_verb_group dg_verb_groups[] = {
     { "Train, and use what was trained",
       VERBS(&dg_verb_run, &dg_verb_evaluate, &dg_verb_predict, &dg_verb_score, &dg_verb_bench) },
+    { "Begin with data", VERBS(&dg_verb_data, &dg_verb_init) },
     { "Look after a run", VERBS(&dg_verb_report, &dg_verb_top, &dg_verb_ctl, &dg_verb_doctor, &dg_verb_key) },
     { "Take weights along", VERBS(&dg_verb_weights) },
     { "Work on pipelines", VERBS(&dg_verb_validate, &dg_verb_render, &dg_verb_plan, &dg_verb_nodes) },

@@ -7,9 +7,11 @@ verb_pages = \
 	docs/man/detrgraph-bench.1 \
 	docs/man/detrgraph-check-node.1 \
 	docs/man/detrgraph-ctl.1 \
+	docs/man/detrgraph-data.1 \
 	docs/man/detrgraph-doctor.1 \
 	docs/man/detrgraph-evaluate.1 \
 	docs/man/detrgraph-help.1 \
+	docs/man/detrgraph-init.1 \
 	docs/man/detrgraph-key.1 \
 	docs/man/detrgraph-new.1 \
 	docs/man/detrgraph-nodes.1 \

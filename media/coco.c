@@ -1,7 +1,7 @@
 /* coco: the index of a COCO annotation file.
  *
- * One pass of events over the mapped file; polygons and all else that is not asked for leave no
- * trace. Lists may come in any order, so annotations keep the ids they were written with and
+ * One pass of events over the mapped file; polygons are stepped over, and all else that is not
+ * asked for leaves no trace. Lists may come in any order, so annotations keep the ids they were written with and
  * their place in the file until the end, when images and categories are sorted and annotations
  * are dealt to their images (counting sort). */
 #include "media/coco.h"
@@ -10,19 +10,8 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "media/index.h"
 #include "media/records.h"
-
-struct dg_coco {
-    dg_arena           *arena;
-    char               *path;
-    dg_coco_class      *classes;
-    dg_coco_image      *images;
-    dg_coco_annotation *annotations; /* heap */
-    int                 n_classes, n_images;
-    int64_t             n_annotations;
-    dg_data_report      report;
-    int64_t            *per_class;
-};
 
 /* ---- what the file holds ------------------------------------------------------------------- */
 
@@ -50,6 +39,14 @@ static const dg_field image_fields[] = {
     { "file_name", DG_FIELD_TEXT, true, offsetof(raw_image, file_name) },
     { "width", DG_FIELD_INT, true, offsetof(raw_image, w) },
     { "height", DG_FIELD_INT, true, offsetof(raw_image, h) },
+    { 0 },
+};
+
+static const dg_field survey_image_fields[] = {
+    { "id", DG_FIELD_INT, true, offsetof(raw_image, id) },
+    { "file_name", DG_FIELD_TEXT, true, offsetof(raw_image, file_name) },
+    { "width", DG_FIELD_INT, false, offsetof(raw_image, w) },
+    { "height", DG_FIELD_INT, false, offsetof(raw_image, h) },
     { 0 },
 };
 
@@ -88,8 +85,19 @@ typedef struct building {
     const char *text, *name;
     size_t      n, bytes, max_bytes;
     bool        for_training;
+    const dg_mapping *file; /* that the text is of, or NULL */
+    dg_faults  *faults; /* NULL: the first fault ends it */
     dg_diag    *d;
 } building;
+
+enum { PLACED = 20 }; /* faults of a kind whose line is looked for: that reads the file up to it */
+
+static dg_where place_of(const building *b, dg_fault_kind kind, size_t offset)
+{
+    if (b->faults && b->faults->of[kind].n >= PLACED)
+        return (dg_where){ .file = b->name };
+    return dg_json_where(b->text, b->n, b->name, offset);
+}
 
 static int no_memory(const building *b)
 {
@@ -124,14 +132,21 @@ static int take_image(void *ctx, dg_json_reader *r, const void *record, uint32_t
     building *b = ctx;
     raw_image x = *(const raw_image *)record;
 
+    (void)r;
     (void)has;
     x.offset = offset;
     if (b->for_training &&
-        (x.w < 1 || x.h < 1 || x.w > DG_IMAGE_MAX_SIDE || x.h > DG_IMAGE_MAX_SIDE))
-        return dg_json_fail_at(
-            r, offset, "record-value",
+        (x.w < 1 || x.h < 1 || x.w > DG_IMAGE_MAX_SIDE || x.h > DG_IMAGE_MAX_SIDE)) {
+        int rc = dg_fault_or_fail(
+            b->faults, b->d, DG_FAULT_IMAGE_SIZE, place_of(b, DG_FAULT_IMAGE_SIZE, offset),
+            "record-value",
             "image %lld is %lld x %lld by this file, sides from 1 to %d are accepted",
             (long long)x.id, (long long)x.w, (long long)x.h, DG_IMAGE_MAX_SIDE);
+
+        if (rc < 0)
+            return rc;
+        x.w = x.h = 0;
+    }
     if (b->images.n == INT32_MAX)
         return no_memory(b);
     return add(b, &b->images, &x, sizeof x);
@@ -176,22 +191,46 @@ static int by_id(const void *p, const void *q)
     return (a > b) - (a < b);
 }
 
-static int unknown(const building *b, const raw_annotation *x, const char *noun, int64_t id)
+static int image_order(const void *p, const void *q)
 {
-    return dg_fail(b->d, DG_EINPUT, dg_json_where(b->text, b->n, b->name, x->offset),
-                   "coco-unknown", "this annotation has %s_id %lld, but no %s has that id", noun,
-                   (long long)id, noun);
+    const raw_image *a = p, *b = q;
+    int              order = by_id(p, q);
+
+    return order ? order : (a->offset > b->offset) - (a->offset < b->offset);
 }
 
-static int duplicate(const building *b, const char *noun, int64_t id, size_t one, size_t other)
+static int class_order(const void *p, const void *q)
 {
-    int rc =
-        dg_fail(b->d, DG_EINPUT, dg_json_where(b->text, b->n, b->name, one > other ? one : other),
-                "coco-duplicate", "a second %s with id %lld", noun, (long long)id);
+    const raw_class *a = p, *b = q;
+    int              order = by_id(p, q);
 
-    dg_note(b->d, dg_json_where(b->text, b->n, b->name, one > other ? other : one),
-            "the first stands here");
+    return order ? order : (a->offset > b->offset) - (a->offset < b->offset);
+}
+
+static int unknown(const building *b, dg_fault_kind kind, const raw_annotation *x, const char *noun,
+                   int64_t id)
+{
+    return dg_fault_or_fail(b->faults, b->d, kind, place_of(b, kind, x->offset), "coco-unknown",
+                            "this annotation has %s_id %lld, but no %s has that id", noun,
+                            (long long)id, noun);
+}
+
+/* The later of two; the first stays. */
+static int duplicate(const building *b, dg_fault_kind kind, const char *noun, int64_t id,
+                     size_t first, size_t second)
+{
+    int rc = dg_fault_or_fail(b->faults, b->d, kind, place_of(b, kind, second), "coco-duplicate",
+                              "a second %s with id %lld", noun, (long long)id);
+
+    if (rc < 0)
+        dg_note(b->d, dg_json_where(b->text, b->n, b->name, first), "the first stands here");
     return rc;
+}
+
+static int empty(const building *b, const char *what)
+{
+    return dg_fail(b->d, DG_EINPUT, (dg_where){ b->name, 0, 0, NULL }, "coco-empty",
+                   "the list \"%s\" is empty", what);
 }
 
 static int finish_images(building *b)
@@ -200,18 +239,24 @@ static int finish_images(building *b)
     dg_coco         *c = b->c;
 
     if (b->images.n == 0)
-        return dg_fail(b->d, DG_EINPUT, (dg_where){ b->name, 0, 0, NULL }, "coco-empty",
-                       "the list \"images\" is empty");
-    qsort(b->images.items, (size_t)b->images.n, sizeof *raw, by_id);
-    c->n_images = (int)b->images.n;
-    c->images = DG_NEW_N(c->arena, c->n_images, dg_coco_image);
-    for (int i = 0; i < c->n_images; i++) {
-        if (i && raw[i].id == raw[i - 1].id)
-            return duplicate(b, "image", raw[i].id, raw[i].offset, raw[i - 1].offset);
-        c->images[i] = (dg_coco_image){ .id = raw[i].id,
-                                        .file_name = raw[i].file_name ? raw[i].file_name : "",
-                                        .w = (int)raw[i].w,
-                                        .h = (int)raw[i].h };
+        return empty(b, "images");
+    qsort(b->images.items, (size_t)b->images.n, sizeof *raw, image_order);
+    c->images = DG_NEW_N(c->arena, b->images.n, dg_coco_image);
+    for (int64_t i = 0, last = 0; i < b->images.n; i++) {
+        if (i && raw[i].id == raw[last].id) {
+            int rc = duplicate(b, DG_FAULT_IMAGE_TWICE, "image", raw[i].id, raw[last].offset,
+                               raw[i].offset);
+
+            if (rc < 0)
+                return rc;
+            continue;
+        }
+        last = i;
+        c->images[c->n_images++] =
+            (dg_coco_image){ .id = raw[i].id,
+                             .file_name = raw[i].file_name ? raw[i].file_name : "",
+                             .w = (int)raw[i].w,
+                             .h = (int)raw[i].h };
     }
     return 0;
 }
@@ -222,42 +267,88 @@ static int finish_classes(building *b)
     dg_coco         *c = b->c;
 
     if (b->classes.n == 0)
-        return dg_fail(b->d, DG_EINPUT, (dg_where){ b->name, 0, 0, NULL }, "coco-empty",
-                       "the list \"categories\" is empty");
-    qsort(b->classes.items, (size_t)b->classes.n, sizeof *raw, by_id);
-    c->n_classes = (int)b->classes.n;
-    c->classes = DG_NEW_N(c->arena, c->n_classes, dg_coco_class);
-    for (int i = 0; i < c->n_classes; i++) {
-        if (i && raw[i].id == raw[i - 1].id)
-            return duplicate(b, "category", raw[i].id, raw[i].offset, raw[i - 1].offset);
-        c->classes[i] = (dg_coco_class){ raw[i].id, raw[i].name };
+        return empty(b, "categories");
+    qsort(b->classes.items, (size_t)b->classes.n, sizeof *raw, class_order);
+    c->classes = DG_NEW_N(c->arena, b->classes.n, dg_coco_class);
+    for (int64_t i = 0, last = 0; i < b->classes.n; i++) {
+        if (i && raw[i].id == raw[last].id) {
+            int rc = duplicate(b, DG_FAULT_CLASS_TWICE, "category", raw[i].id, raw[last].offset,
+                               raw[i].offset);
+
+            if (rc < 0)
+                return rc;
+            continue;
+        }
+        last = i;
+        if (b->faults && dg_index_label(c, raw[i].name) >= 0)
+            dg_fault_note(b->faults, DG_FAULT_CLASS_TWICE, -1,
+                          place_of(b, DG_FAULT_CLASS_TWICE, raw[i].offset),
+                          "a second category with the name \"%s\"", raw[i].name);
+        c->classes[c->n_classes++] = (dg_coco_class){ raw[i].id, raw[i].name };
     }
     return 0;
 }
 
-static int finish_annotations(building *b)
+/* A fault that only a survey looks for: nothing depends on these ids. */
+static void note_ids_twice(const building *b)
+{
+    const raw_annotation *raw = (const raw_annotation *)(const void *)b->annotations.items;
+    const int64_t         n = b->annotations.n;
+    int64_t              *ids = dg_try_alloc((size_t)(n + 1) * sizeof *ids);
+
+    for (int64_t i = 0; ids && i < n; i++)
+        ids[i] = raw[i].id;
+    if (ids)
+        qsort(ids, (size_t)n, sizeof *ids, by_id);
+    for (int64_t i = 1; ids && i < n; i++)
+        if (ids[i] == ids[i - 1])
+            dg_fault_note(b->faults, DG_FAULT_ID_TWICE, -1, (dg_where){ .file = b->name },
+                          "two annotations have the id %lld", (long long)ids[i]);
+    dg_free(ids);
+}
+
+/* Ids become places; what belongs to nothing is left out. Returns how many stay, or an error. */
+static int64_t resolve(building *b)
 {
     raw_annotation *raw = (raw_annotation *)(void *)b->annotations.items;
     dg_coco        *c = b->c;
-    const int64_t   n = b->annotations.n;
-    int64_t         first = 0;
+    int64_t         n = 0;
 
+    for (int64_t i = 0; i < b->annotations.n; i++) {
+        raw_annotation x = raw[i];
+        int            image = dg_coco_find_image(c, x.image), label = dg_coco_find_class(c, x.category), rc = 0;
+
+        if (image < 0)
+            rc = unknown(b, DG_FAULT_IMAGE_UNKNOWN, &x, "image", x.image);
+        else if (label < 0)
+            rc = unknown(b, DG_FAULT_CLASS_UNKNOWN, &x, "category", x.category);
+        if (rc < 0)
+            return rc;
+        if (rc)
+            continue;
+        x.image = image;
+        x.category = label;
+        c->images[image].n++;
+        raw[n++] = x;
+    }
+    return n;
+}
+
+static int finish_annotations(building *b)
+{
+    const raw_annotation *raw = (const raw_annotation *)(void *)b->annotations.items;
+    dg_coco              *c = b->c;
+    int64_t               n, first = 0;
+
+    if (b->faults)
+        note_ids_twice(b);
+    n = resolve(b);
+    if (n < 0)
+        return (int)n;
     c->n_annotations = n;
     c->annotations = dg_try_alloc((size_t)(n ? n : 1) * sizeof *c->annotations);
     if (!c->annotations)
         return no_memory(b);
-    for (int64_t i = 0; i < n; i++) {
-        int image = dg_coco_find_image(c, raw[i].image),
-            label = dg_coco_find_class(c, raw[i].category);
-
-        if (image < 0)
-            return unknown(b, &raw[i], "image", raw[i].image);
-        if (label < 0)
-            return unknown(b, &raw[i], "category", raw[i].category);
-        raw[i].image = image;
-        raw[i].category = label;
-        c->images[image].n++;
-    }
     for (int i = 0; i < c->n_images; first += c->images[i].n, c->images[i++].n = 0)
         c->images[i].first = first;
     for (int64_t i = 0; i < n; i++) {
@@ -281,133 +372,85 @@ static int finish_annotations(building *b)
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
+/* Half a gigabyte of polygons need not stay in memory to be stepped over. */
+static void forget(void *ctx, size_t offset)
+{
+    const building *b = ctx;
+
+    dg_file_forget(b->file, offset);
+}
+
+/* Reads what b names; b->c is the index, closed again on failure. */
+static int build(dg_coco **out, building *b)
+{
+    const dg_field *const images = b->faults         ? survey_image_fields
+                                   : b->for_training ? image_fields
+                                                     : truth_image_fields;
+    const dg_section sections[] = {
+        { "images", "image", images, take_image, "segmentation", b->file ? forget : NULL },
+        { "annotations", "annotation", annotation_fields, take_annotation, NULL, NULL },
+        { "categories", "category", class_fields, take_class, NULL, NULL },
+    };
+    int rc;
+
+    b->c = dg_index_open(b->name);
+    DG_TRY(dg_records_read(b->text, b->n, b->name, sections, 3, b->c->arena, b, b->d));
+    DG_TRY(finish_images(b));
+    DG_TRY(finish_classes(b));
+    DG_TRY(finish_annotations(b));
+    if (b->for_training)
+        dg_index_count(b->c);
+    *out = b->c;
+out:
+    dg_free(b->images.items);
+    dg_free(b->classes.items);
+    dg_free(b->annotations.items);
+    if (rc < 0)
+        dg_coco_close(&b->c);
+    return rc;
+}
+
 int dg_coco_parse(dg_coco **out, const char *text, size_t n, const char *name, bool for_training,
                   size_t max_bytes, dg_diag *d)
 {
-    const dg_section sections[] = {
-        { "images", "image", for_training ? image_fields : truth_image_fields, take_image },
-        { "annotations", "annotation", annotation_fields, take_annotation },
-        { "categories", "category", class_fields, take_class },
-    };
-    building  b = { .text = text,
-                    .name = name,
-                    .n = n,
-                    .max_bytes = max_bytes,
-                    .for_training = for_training,
-                    .d = d };
-    dg_arena *a = dg_arena_open();
-    int       rc;
+    building b = { .text = text,
+                   .name = name,
+                   .n = n,
+                   .max_bytes = max_bytes,
+                   .for_training = for_training,
+                   .d = d };
 
-    b.c = DG_NEW(a, dg_coco);
-    b.c->arena = a;
-    b.c->path = dg_strdup(a, name);
-    DG_TRY(dg_records_read(text, n, name, sections, 3, a, &b, d));
-    DG_TRY(finish_images(&b));
-    DG_TRY(finish_classes(&b));
-    DG_TRY(finish_annotations(&b));
-    b.c->per_class = DG_NEW_N(a, b.c->n_classes, int64_t);
-    if (for_training)
-        dg_coco_count(&b.c->report, b.c->per_class, b.c);
-    *out = b.c;
+    return build(out, &b);
+}
+
+static int open_file(dg_coco **out, const char *path, building b)
+{
+    dg_mapping m = { 0 };
+    int        rc;
+
+    DG_TRY(dg_file_map(&m, path, b.d));
+    b.text = (const char *)m.p;
+    b.n = m.n;
+    b.file = &m;
+    b.name = path;
+    DG_TRY(build(out, &b));
 out:
-    dg_free(b.images.items);
-    dg_free(b.classes.items);
-    dg_free(b.annotations.items);
-    if (rc < 0)
-        dg_coco_close(&b.c);
+    dg_file_unmap(&m);
     return rc;
 }
 
 int dg_coco_open_as(dg_coco **out, const char *path, bool for_training, size_t max_bytes,
                     dg_diag *d)
 {
-    dg_mapping m = { 0 };
-    int        rc;
-
-    DG_TRY(dg_file_map(&m, path, d));
-    DG_TRY(dg_coco_parse(out, (const char *)m.p, m.n, path, for_training, max_bytes, d));
-out:
-    dg_file_unmap(&m);
-    return rc;
+    return open_file(out, path, (building){ .for_training = for_training, .max_bytes = max_bytes, .d = d });
 }
 
 int dg_coco_open(dg_coco **out, const char *path, dg_diag *d)
 {
-    return dg_coco_open_as(out, path, true, 0, d);
+    return open_file(out, path, (building){ .for_training = true, .d = d });
 }
 
-void dg_coco_close(dg_coco **c)
+int dg_coco_survey(dg_coco **out, const char *path, dg_faults *faults, dg_diag *d)
 {
-    if (!*c)
-        return;
-    dg_arena *a = (*c)->arena;
-
-    dg_free((*c)->annotations);
-    *c = NULL;
-    dg_arena_close(&a);
-}
-
-/* ---- looking ------------------------------------------------------------------------------- */
-
-const char *dg_coco_path(const dg_coco *c)
-{
-    return c->path;
-}
-
-int dg_coco_n_images(const dg_coco *c)
-{
-    return c->n_images;
-}
-
-int dg_coco_n_classes(const dg_coco *c)
-{
-    return c->n_classes;
-}
-
-int64_t dg_coco_n_annotations(const dg_coco *c)
-{
-    return c->n_annotations;
-}
-
-const dg_coco_image *dg_coco_image_at(const dg_coco *c, int i)
-{
-    return &c->images[i];
-}
-
-const dg_coco_class *dg_coco_class_at(const dg_coco *c, int label)
-{
-    return &c->classes[label];
-}
-
-const dg_coco_annotation *dg_coco_annotation_at(const dg_coco *c, int64_t i)
-{
-    return &c->annotations[i];
-}
-
-const dg_coco_annotation *dg_coco_annotations(const dg_coco *c)
-{
-    return c->annotations;
-}
-
-const dg_data_report *dg_coco_report(const dg_coco *c)
-{
-    return &c->report;
-}
-
-/* Place of id among n items of `bytes` each that begin with their ids, ascending. */
-static int find(const void *items, int n, size_t bytes, int64_t id)
-{
-    const uint8_t *found = bsearch(&id, items, (size_t)n, bytes, by_id);
-
-    return found ? (int)((size_t)(found - (const uint8_t *)items) / bytes) : -1;
-}
-
-int dg_coco_find_image(const dg_coco *c, int64_t id)
-{
-    return find(c->images, c->n_images, sizeof *c->images, id);
-}
-
-int dg_coco_find_class(const dg_coco *c, int64_t id)
-{
-    return find(c->classes, c->n_classes, sizeof *c->classes, id);
+    return open_file(out, path, (building){ .for_training = true, .faults = faults, .d = d });
 }

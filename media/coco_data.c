@@ -15,10 +15,7 @@ static double within(double v, double hi)
     return v < 0.0 ? 0.0 : v > hi ? hi : v;
 }
 
-/* What an annotation becomes; false: nothing to train on. *fault is -1 where there is nothing to
- * say. */
-static bool training_box(dg_box *out, int *fault, const dg_coco_annotation *x,
-                         const dg_coco_image *im)
+bool dg_coco_box(dg_box *out, int *fault, const dg_coco_annotation *x, const dg_coco_image *im)
 {
     const double x2 = x->x + x->w, y2 = x->y + x->h;
 
@@ -43,7 +40,7 @@ int dg_coco_objects(dg_object *out, const dg_coco *c, int i)
         const dg_coco_annotation *x = dg_coco_annotation_at(c, im->first + k);
         dg_box                    box;
 
-        if (!x->crowd && training_box(&box, &fault, x, im))
+        if (!x->crowd && dg_coco_box(&box, &fault, x, im))
             out[n++] = (dg_object){ .box = box, .label = x->label, .area = x->area };
     }
     return n;
@@ -62,7 +59,7 @@ static int count_box(dg_data_report *r, int64_t *per_class, const dg_coco *c, in
         r->n_crowd++;
         return 0;
     }
-    if (training_box(&box, &fault, x, dg_coco_image_at(c, x->image))) {
+    if (dg_coco_box(&box, &fault, x, dg_coco_image_at(c, x->image))) {
         per_class[x->label]++;
         r->n_objects++;
         kept = 1;
@@ -97,9 +94,8 @@ void dg_coco_count(dg_data_report *r, int64_t *per_class, const dg_coco *c)
 
 /* ---- samples ------------------------------------------------------------------------------- */
 
-/* Which orientation makes the file's image the one that the annotations describe. */
-static int choose_turn(int *orientation, const dg_image_header *h, const dg_coco_image *im,
-                       const char *path, dg_diag *d)
+int dg_coco_turn(int *orientation, const dg_image_header *h, const dg_coco_image *im,
+                 const char *path, dg_diag *d)
 {
     const bool swap = h->orientation >= 5;
 
@@ -151,7 +147,7 @@ int dg_coco_sample(dg_sample *out, dg_scratch *s, const dg_coco *c, int i, const
         return no_memory(im, d);
     DG_TRY(dg_file_read(&bytes, &n, path, DG_IMAGE_MAX_PIXELS, d));
     DG_TRY(dg_image_header_decode(&header, bytes, n, path, d));
-    DG_TRY(choose_turn(&orientation, &header, im, path, d));
+    DG_TRY(dg_coco_turn(&orientation, &header, im, path, d));
     DG_TRY(dg_image_decode_as(&image, s, bytes, n, path, (dg_decode){ .stored = true }, d));
     DG_TRY(dg_image_turn(&image, s, orientation, d));
     *out = (dg_sample){
@@ -180,7 +176,7 @@ int dg_coco_probe(const dg_coco *c, int i, const char *folder, dg_diag *d)
     int             rc, orientation;
 
     DG_TRY(dg_image_header_read(&header, path, d));
-    DG_TRY(choose_turn(&orientation, &header, im, path, d));
+    DG_TRY(dg_coco_turn(&orientation, &header, im, path, d));
 out:
     dg_arena_close(&a);
     return rc;

@@ -72,7 +72,7 @@ static int take(void *ctx, dg_json_reader *r, const void *record, uint32_t has, 
 int dg_detections_parse(dg_found *out, const char *text, size_t n, const char *name,
                         const dg_coco *truth, dg_diag *d)
 {
-    const dg_section list = { NULL, "detection", fields, take };
+    const dg_section list = { .noun = "detection", .fields = fields, .take = take };
     reading          t = { .out = out, .truth = truth, .name = name, .d = d };
     dg_arena        *a = dg_arena_open();
     int              rc;

@@ -145,6 +145,16 @@ int dg_image_size(int *w, int *h, const char *path, dg_diag *d)
     return 0;
 }
 
+bool dg_image_named(const char *path)
+{
+    static const char *const ends[] = { ".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp" };
+
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (dg_path_ends(path, ends[i]))
+            return true;
+    return false;
+}
+
 /* ---- turning ------------------------------------------------------------------------------- */
 
 int dg_image_turn(dg_image *im, dg_scratch *s, int orientation, dg_diag *d)
@@ -184,21 +194,14 @@ int dg_image_turn(dg_image *im, dg_scratch *s, int orientation, dg_diag *d)
 
 /* ---- writing ------------------------------------------------------------------------------- */
 
-static bool ends_in(const char *path, const char *end)
-{
-    size_t n = strlen(path), k = strlen(end);
-
-    return n > k && strcmp(path + n - k, end) == 0;
-}
-
 int dg_image_write(const char *path, const dg_image *im, dg_diag *d)
 {
     dg_encoded file = { 0 };
     int        rc;
 
-    if (ends_in(path, ".png"))
+    if (dg_path_ends(path, ".png"))
         rc = dg_png_encode(&file, im, path, d);
-    else if (ends_in(path, ".jpg") || ends_in(path, ".jpeg"))
+    else if (dg_path_ends(path, ".jpg") || dg_path_ends(path, ".jpeg"))
         rc = dg_jpeg_encode(&file, im, 90, path, d);
     else
         rc = dg_fail(d, DG_EINPUT, in_file(path), "image-kind",

@@ -23,6 +23,9 @@ int dg_image_header_decode(dg_image_header *out, const void *bytes, size_t n, co
                            dg_diag *d) DG_MUST_USE;
 int dg_image_header_read(dg_image_header *out, const char *path, dg_diag *d) DG_MUST_USE;
 
+/* Is this what an image's file is called? Also kinds that cannot be read, so that they are not passed over in silence. */
+bool dg_image_named(const char *path);
+
 /* The image as it is to be looked at. Orientation 1 (and 0) leaves *im; others allocate. */
 int dg_image_turn(dg_image *im, dg_scratch *s, int orientation, dg_diag *d) DG_MUST_USE;
 

@@ -11,13 +11,14 @@
 
 #include "base/str.h"
 
-enum { MAX_NUMBER = 400 };
+enum { MAX_NUMBER = 400, PASSED = 16 << 20 };
 
 struct dg_json_reader {
     const dg_json_events *events;
     void                 *ctx;
     const char           *text, *file;
     size_t                n, start; /* start: of the token being reported */
+    size_t                base;     /* of the piece that yajl is given */
     yajl_handle           yajl;
     int                   depth, skip_depth;
     bool                  skip, finishing;
@@ -165,7 +166,7 @@ void dg_json_skip(dg_json_reader *r)
 /* The parser has just read a token of `length` bytes. */
 static void mark(dg_json_reader *r, size_t length)
 {
-    size_t end = r->finishing ? r->n : yajl_get_bytes_consumed(r->yajl);
+    size_t end = r->finishing ? r->n : r->base + yajl_get_bytes_consumed(r->yajl);
 
     r->start = end >= length ? end - length : 0;
 }
@@ -293,6 +294,78 @@ static int syntax_error(dg_json_reader *r)
     return -DG_EINPUT;
 }
 
+/* ---- values that are stepped over ---------------------------------------------------------- */
+
+static size_t past_blanks(const dg_json_reader *r, size_t i)
+{
+    while (i < r->n && memchr(" \t\r\n", r->text[i], 4))
+        i++;
+    return i;
+}
+
+/* The next list or object under the key to drop, from byte i on; n: there is none. A quote that
+ * belongs to a key has no backslash before it; that of a string's text has one. */
+static size_t next_dropped(const dg_json_reader *r, size_t i)
+{
+    const size_t len = strlen(r->events->drop);
+
+    for (const char *p; (p = memmem(r->text + i, r->n - i, r->events->drop, len)); i++) {
+        i = (size_t)(p - r->text);
+        if (i == 0 || p[-1] != '"' || (i > 1 && p[-2] == '\\') || i + len >= r->n || p[len] != '"')
+            continue;
+
+        size_t at = past_blanks(r, i + len + 1);
+
+        if (at == r->n || r->text[at] != ':')
+            continue;
+        at = past_blanks(r, at + 1);
+        if (at < r->n && (r->text[at] == '[' || r->text[at] == '{'))
+            return at;
+    }
+    return r->n;
+}
+
+/* Past the list or object that begins at byte i; n where it does not end. */
+static size_t step_over(const dg_json_reader *r, size_t i)
+{
+    int depth = 0;
+
+    for (; i < r->n; i++) {
+        const char c = r->text[i];
+
+        if (c < '[' && c != '"') /* digits, commas, blanks */
+            continue;
+        if (c == '"') {
+            for (i++; i < r->n && r->text[i] != '"'; i++)
+                i += r->text[i] == '\\';
+        } else if (c == '[' || c == '{') {
+            depth++;
+        } else if ((c == ']' || c == '}') && --depth == 0) {
+            return i + 1;
+        }
+    }
+    return r->n;
+}
+
+static yajl_status parse(dg_json_reader *r)
+{
+    yajl_status status = yajl_status_ok;
+    size_t      passed = 0, value;
+
+    for (size_t at = 0; at < r->n && status == yajl_status_ok; at = step_over(r, value)) {
+        value = r->events->drop ? next_dropped(r, at) : r->n;
+        r->base = at;
+        status = yajl_parse(r->yajl, (const unsigned char *)r->text + at, value - at);
+        if (value == r->n || status != yajl_status_ok)
+            break;
+        r->base = value;
+        status = yajl_parse(r->yajl, (const unsigned char *)"null", 4);
+        if (r->events->passed && at - passed >= PASSED)
+            r->events->passed(r->ctx, passed = at);
+    }
+    return status;
+}
+
 int dg_json_events_read(const char *text, size_t n, const char *file, const dg_json_events *events,
                         void *ctx, dg_diag *d)
 {
@@ -309,7 +382,7 @@ int dg_json_events_read(const char *text, size_t n, const char *file, const dg_j
     r.yajl = yajl_alloc(&callbacks, NULL, &r);
     if (!r.yajl)
         dg_oom(sizeof r);
-    status = yajl_parse(r.yajl, (const unsigned char *)r.text, r.n);
+    status = parse(&r);
     if (status == yajl_status_ok) {
         r.finishing = true;
         status = yajl_complete_parse(r.yajl);

@@ -29,13 +29,18 @@ typedef struct dg_json_scalar {
 
 typedef struct dg_json_reader dg_json_reader;
 
-/* What is called as the text is read; all four must be there. A negative result ends the reading
- * and becomes its result; say why with dg_json_fail. kind is an array's or an object's. */
+/* What is called as the text is read; the first four must be there. A negative result ends the
+ * reading and becomes its result; say why with dg_json_fail. kind is an array's or an object's. */
 typedef struct dg_json_events {
     int (*value)(void *ctx, dg_json_reader *r, const dg_json_scalar *v);
     int (*key)(void *ctx, dg_json_reader *r, const char *text, size_t n);
     int (*begin)(void *ctx, dg_json_reader *r, dg_json_kind kind);
     int (*end)(void *ctx, dg_json_reader *r, dg_json_kind kind);
+    /* NULL, or a key whose lists and objects nobody wants, wherever they stand: null is reported
+     * in their place, and of what is inside only the end is looked for. */
+    const char *drop;
+    /* NULL, or called now and then when all before offset has been read. */
+    void (*passed)(void *ctx, size_t offset);
 } dg_json_events;
 
 /* Reads one JSON value that fills the n bytes at text. Fails with "json-syntax" or "json-depth". */

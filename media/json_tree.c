@@ -92,7 +92,12 @@ static int on_end(void *ctx, dg_json_reader *r, dg_json_kind kind)
     return push(t, r, v);
 }
 
-static const dg_json_events events = { on_value, on_key, on_begin, on_end };
+static const dg_json_events events = {
+    .value = on_value,
+    .key = on_key,
+    .begin = on_begin,
+    .end = on_end,
+};
 
 int dg_json_parse(const dg_json **out, dg_arena *a, const char *text, size_t n, const char *file,
                   dg_diag *d)

@@ -3,13 +3,17 @@ libmedia_la_SOURCES += \
 	media/coco.c media/coco.h \
 	media/coco_data.c \
 	media/color.c \
+	media/convert.c media/convert.h \
 	media/detections.c \
 	media/draw.c media/draw.h \
 	media/exif.c \
+	media/faults.c media/faults.h \
 	media/image.c media/image.h \
+	media/index.c media/index.h \
 	media/jpeg.c \
 	media/json.c media/json.h \
 	media/json_tree.c \
+	media/layout.c media/layout.h \
 	media/png.c \
 	media/records.c media/records.h \
 	media/resize.c \
@@ -17,4 +21,13 @@ libmedia_la_SOURCES += \
 	media/sample.c \
 	media/score.c media/score.h \
 	media/score_print.c \
-	media/scratch.c
+	media/scratch.c \
+	media/survey.c media/survey.h \
+	media/survey_html.c \
+	media/survey_images.c \
+	media/survey_text.c \
+	media/voc.c media/voc.h \
+	media/voc_xml.c \
+	media/yaml.c media/yaml.h \
+	media/yolo.c media/yolo.h \
+	media/yolo_label.c

@@ -196,11 +196,24 @@ static int on_end(void *ctx, dg_json_reader *r, dg_json_kind kind)
     return 0;
 }
 
-static const dg_json_events events = { on_value, on_key, on_begin, on_end };
+static void on_passed(void *ctx, size_t offset)
+{
+    const reading *t = ctx;
+
+    t->sections->passed(t->ctx, offset);
+}
 
 int dg_records_read(const char *text, size_t n, const char *file, const dg_section *sections,
                     int n_sections, dg_arena *a, void *ctx, dg_diag *d)
 {
+    const dg_json_events events = {
+        .value = on_value,
+        .key = on_key,
+        .begin = on_begin,
+        .end = on_end,
+        .drop = sections->drop,
+        .passed = sections->passed ? on_passed : NULL,
+    };
     reading t = { .sections = sections, .n_sections = n_sections, .arena = a, .ctx = ctx };
 
     return dg_json_events_read(text, n, file, &events, &t, d);

@@ -27,6 +27,9 @@ typedef struct dg_section {
     const dg_field *fields; /* ends with a name of NULL; at most 32 */
     /* One object was read: bit k of has is set if field k was there. offset: where it begins. */
     int (*take)(void *ctx, dg_json_reader *r, const void *record, uint32_t has, size_t offset);
+    /* As dg_json_events has them; those of the first section count. */
+    const char *drop;
+    void (*passed)(void *ctx, size_t offset);
 } dg_section;
 
 enum { DG_RECORD_MAX = 256 }; /* bytes */

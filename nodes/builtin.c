@@ -4,6 +4,8 @@
 
 const dg_node_class *const dg_builtin_nodes[] = {
     &dg_node_loader_coco,
+    &dg_node_loader_voc,
+    &dg_node_loader_yolo,
     &dg_node_loader_synthetic,
     &dg_node_sampler_bucket,
     &dg_node_augment,

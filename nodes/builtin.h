@@ -4,7 +4,8 @@
 
 #include <detrgraph/node.h>
 
-extern const dg_node_class dg_node_loader_coco, dg_node_loader_synthetic, dg_node_sampler_bucket,
+extern const dg_node_class dg_node_loader_coco, dg_node_loader_voc, dg_node_loader_yolo, dg_node_loader_synthetic,
+    dg_node_sampler_bucket,
     dg_node_augment, dg_node_batch;
 extern const dg_node_class dg_node_backbone_presnet, dg_node_encoder_hybrid, dg_node_denoising,
     dg_node_decoder_rtdetr, dg_node_detect;

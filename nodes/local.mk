@@ -32,7 +32,10 @@ libnodes_la_SOURCES += \
 	nodes/layers.c \
 	nodes/layers.h \
 	nodes/loader/coco.c \
+	nodes/loader/index.c nodes/loader/index.h \
 	nodes/loader/synthetic.c \
+	nodes/loader/voc.c \
+	nodes/loader/yolo.c \
 	nodes/loss/mean.c \
 	nodes/loss/rtdetr.c \
 	nodes/optimizer/adamw.c \

@@ -124,9 +124,10 @@ DG_PUBLIC int  dg_sample_sanitize(dg_sample *sm, double min_size);
 
 DG_PUBLIC double dg_box_iou(dg_box a, dg_box b); /* 0 where both are empty */
 
-/* ---- COCO data sets ------------------------------------------------------------------------ */
+/* ---- data sets ----------------------------------------------------------------------------- */
 
-/* An annotation file's index; read-only after open, shared by threads. */
+/* A data set's index, in COCO's terms whatever its files are; read-only after open, shared by
+ * threads. */
 typedef struct dg_coco dg_coco;
 
 typedef struct dg_coco_class {
@@ -147,7 +148,8 @@ typedef struct dg_coco_annotation {
     int     image, label;
     double  x, y, w, h; /* as in the file: left, top, width, height */
     double  area;
-    bool    crowd;
+    bool    crowd;      /* a region of many objects, or one too difficult: not trained on, ignored in scores */
+    bool    truncated;  /* by VOC's word: cut off by the image's edge or by what stands before it */
 } dg_coco_annotation;
 
 /* Images stand by ascending id, classes by ascending category id (label = place), annotations by
@@ -155,6 +157,26 @@ typedef struct dg_coco_annotation {
  * and what was found. */
 DG_PUBLIC int  dg_coco_open(dg_coco **out, const char *path, dg_diag *d) DG_MUST_USE;
 DG_PUBLIC void dg_coco_close(dg_coco **c);
+
+/* Data sets of other forms. Images stand by their names, ids count from 1; file_name is relative
+ * to dg_coco_folder. */
+typedef struct dg_data_source {
+    size_t      size;      /* sizeof(dg_data_source) of who made it */
+    const char *root;      /* a folder; for YOLO also its .yaml file */
+    const char *split;     /* "train"; NULL: the set is one */
+    const char *classes;   /* "nut,bolt": names in the order of labels; NULL: as the data set has them */
+    bool        difficult; /* VOC: difficult objects are objects like others; else they are crowds */
+    bool        from_one;  /* VOC: the leftmost pixel is called 1, and the last one belongs to the box */
+} dg_data_source;
+
+/* VOC: ROOT/JPEGImages, ROOT/Annotations and ImageSets/Main/SPLIT.txt, or a folder of .xml files
+ * and images. Classes that nothing names are those of all its .xml files, in alphabetical order. */
+DG_PUBLIC int dg_voc_open(dg_coco **out, const dg_data_source *from, dg_diag *d) DG_MUST_USE;
+/* YOLO: a .yaml file with path, train, val, names, or a folder with images/ and labels/. An image
+ * that cannot be read is 1 x 1 without objects until a probe says so. */
+DG_PUBLIC int dg_yolo_open(dg_coco **out, const dg_data_source *from, dg_diag *d) DG_MUST_USE;
+/* What file names are relative to, as dg_coco_sample wants it; NULL for one of dg_coco_open, which does not know. */
+DG_PUBLIC const char *dg_coco_folder(const dg_coco *c);
 
 DG_PUBLIC const char *dg_coco_path(const dg_coco *c);
 DG_PUBLIC int         dg_coco_n_images(const dg_coco *c);

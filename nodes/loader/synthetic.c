@@ -222,7 +222,7 @@ static int64_t list(set *s, bool write)
             const shape *p = &shapes[k];
 
             s->truths[n + k] = (dg_coco_annotation){ n + k + 1, i, p->label, p->x - p->r, p->y - p->r, 2 * p->r,
-                                                     2 * p->r, 4 * p->r * p->r, false };
+                                                     2 * p->r, 4 * p->r * p->r, false, false };
             s->per_class[p->label]++;
         }
         if (write)

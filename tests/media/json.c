@@ -55,7 +55,12 @@ static int on_end(void *ctx, dg_json_reader *r, dg_json_kind kind)
     return 0;
 }
 
-static const dg_json_events events = { on_value, on_key, on_begin, on_end };
+static const dg_json_events events = {
+    .value = on_value,
+    .key = on_key,
+    .begin = on_begin,
+    .end = on_end,
+};
 
 static void check_events(place *p, const char *text, const char *skip, const char *want)
 {

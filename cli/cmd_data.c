@@ -1,0 +1,230 @@
+/* cmd_data.c: `detrgraph data check`, what stands in a data set and what is wrong with it, and
+ * `detrgraph data convert`, the same in another form. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/pool.h"
+#include "cli/cli.h"
+#include "media/convert.h"
+#include "media/survey.h"
+
+typedef struct opts {
+    const char *format, *out, *split, *to, *images;
+    int64_t     threads;
+} opts;
+
+static const dg_option options[] = {
+    { "split", DG_OPTION_STR, offsetof(opts, split), "NAME,...", NULL, "these splits alone; those that belong together" },
+    { "format", DG_OPTION_WORD, offsetof(opts, format), NULL, "text|json|html", "check: how the findings are printed (text)" },
+    { "out", DG_OPTION_STR, offsetof(opts, out), "FILE", NULL, "check: writes them there; a name in .html or .json says the format" },
+    { "images", DG_OPTION_WORD, offsetof(opts, images), NULL, "skip|look|decode|link|copy",
+      "check: skip them, look at headers and ends (look), decode them; convert: link to them (link), copy" },
+    { "to", DG_OPTION_WORD, offsetof(opts, to), NULL, "coco|voc|yolo", "convert: the form of the new data set" },
+    { "threads", DG_OPTION_INT, offsetof(opts, threads), "N", NULL, "check: threads that read files (all cores)" },
+    { 0 },
+};
+
+static int misused(const char *what)
+{
+    fprintf(stderr, "detrgraph data: %s\nusage: detrgraph data check PATH | data convert FROM TO --to FORM\n", what);
+    return DG_EXIT_USAGE;
+}
+
+/* ---- progress ------------------------------------------------------------------------------ */
+
+typedef struct progress {
+    bool        terminal, shown;
+    const char *what;
+    double      begin_s, last_s;
+} progress;
+
+static void clear(progress *p)
+{
+    if (p->shown)
+        fprintf(stderr, "\r\033[K");
+    p->shown = false;
+}
+
+static void show(void *ctx, const char *what, int64_t done, int64_t all)
+{
+    progress *p = ctx;
+    double    now = dg_monotonic_s();
+    char      a[32], b[32], left[48];
+
+    if (!p->terminal)
+        return;
+    if (p->what != what) {
+        p->what = what;
+        p->begin_s = now;
+    } else if (now - p->last_s < 0.1) {
+        return;
+    }
+    p->last_s = now;
+    fprintf(stderr, "\r\033[K%s: %s of %s", what, dg_human_count(done, a, sizeof a), dg_human_count(all, b, sizeof b));
+    if (done > 0 && done < all)
+        fprintf(stderr, ", %s left", dg_human_time((now - p->begin_s) * (double)(all - done) / (double)done, left, sizeof left));
+    fflush(stderr);
+    p->shown = true;
+}
+
+/* ---- check --------------------------------------------------------------------------------- */
+
+static const char *format_of(const opts *o)
+{
+    return o->format                                ? o->format
+           : o->out && dg_path_ends(o->out, ".html") ? "html"
+           : o->out && dg_path_ends(o->out, ".json") ? "json"
+                                                     : "text";
+}
+
+static int print(const opts *o, const dg_survey *s, dg_diag *d)
+{
+    const char *format = format_of(o);
+    dg_str      text = { 0 };
+    int         rc = 0;
+
+    if (strcmp(format, "html") == 0)
+        rc = dg_survey_html(&text, s, d);
+    else if (strcmp(format, "json") == 0)
+        dg_survey_json(&text, s);
+    else
+        dg_survey_text(&text, s, !o->out && dg_colour(STDOUT_FILENO));
+    if (rc == 0 && o->out)
+        rc = dg_file_write(o->out, text.s, text.n, d);
+    else if (rc == 0)
+        fwrite(text.s, 1, text.n, stdout);
+    dg_str_free(&text);
+    if (rc == 0 && o->out) {
+        char a[32], b[32];
+
+        printf("%s: %s errors, %s warnings\n", o->out, dg_human_count(dg_faults_errors(&s->faults), a, sizeof a),
+               dg_human_count(dg_faults_warnings(&s->faults), b, sizeof b));
+    }
+    return rc;
+}
+
+static int check(const opts *o, const dg_words *words)
+{
+    progress          p = { .terminal = isatty(STDERR_FILENO) };
+    const char       *images = o->images ? o->images : "look";
+    dg_survey_options how = {
+        .splits = o->split,
+        .no_images = strcmp(images, "skip") == 0,
+        .decode = strcmp(images, "decode") == 0,
+        .threads = o->threads ? (int)o->threads : dg_threads_available(),
+        .progress = show,
+        .ctx = &p,
+    };
+    dg_survey *s = NULL;
+    dg_diag   *d;
+    int        rc;
+
+    if (words->n != 2)
+        return misused(words->n < 2 ? "check: PATH is missing" : "check: one PATH is expected");
+    if (o->to || strcmp(images, "link") == 0 || strcmp(images, "copy") == 0)
+        return misused(o->to ? "--to belongs to convert" : "check: --images is skip, look or decode");
+    d = dg_diag_open();
+    rc = dg_survey_open(&s, words->v[1], &how, d);
+    clear(&p);
+    if (rc == 0)
+        rc = print(o, s, d);
+    dg_print_diag(d, NULL);
+    if (rc == 0 && dg_faults_errors(&s->faults))
+        rc = -DG_EINPUT;
+    dg_survey_close(&s);
+    dg_diag_close(&d);
+    return rc < 0 ? DG_EXIT_FAILED : DG_EXIT_OK;
+}
+
+/* ---- convert ------------------------------------------------------------------------------- */
+
+static void lost(int64_t n, const char *what)
+{
+    char buf[32];
+
+    if (n)
+        printf("  left out: %s %s\n", dg_human_count(n, buf, sizeof buf), what);
+}
+
+static void print_converted(const dg_converted *c, const char *to, const dg_convert_options *how)
+{
+    char a[32], b[32];
+
+    printf("%s: %s, %d split%s, %s images (%s), %s objects, from %s\n", to, dg_form_name(how->to), c->n_splits,
+           c->n_splits == 1 ? "" : "s", dg_human_count(c->n_images, a, sizeof a), how->copy ? "copied" : "links to the old ones",
+           dg_human_count(c->n_objects, b, sizeof b), dg_form_name(c->from));
+    lost(c->n_crowd, "crowd regions or difficult objects");
+    lost(c->n_dropped, "boxes without width or height, or outside their image");
+    lost(c->n_truncated, "marks of truncated objects");
+    lost(c->n_areas, "areas of masks: those of the boxes take their place");
+    if (c->n_cut)
+        printf("  cut to their image: %s boxes\n", dg_human_count(c->n_cut, a, sizeof a));
+    if (c->n_renamed)
+        printf("  renamed: %s images, for others had their names\n", dg_human_count(c->n_renamed, a, sizeof a));
+}
+
+static int convert(const opts *o, const dg_words *words)
+{
+    progress           p = { .terminal = isatty(STDERR_FILENO) };
+    dg_convert_options how = { .splits = o->split, .copy = o->images && strcmp(o->images, "copy") == 0, .progress = show, .ctx = &p };
+    dg_converted       c;
+    dg_diag           *d;
+    int                rc;
+
+    if (words->n != 3)
+        return misused("convert: FROM and TO are expected");
+    if (!o->to)
+        return misused("convert: --to coco, voc or yolo is missing");
+    if (o->format || o->out || o->threads)
+        return misused("--format, --out and --threads belong to check");
+    if (o->images && !how.copy && strcmp(o->images, "link") != 0)
+        return misused("convert: --images is link or copy");
+    how.to = strcmp(o->to, "coco") == 0 ? DG_FORM_COCO : strcmp(o->to, "voc") == 0 ? DG_FORM_VOC : DG_FORM_YOLO;
+    d = dg_diag_open();
+    rc = dg_convert(&c, words->v[1], words->v[2], &how, d);
+    clear(&p);
+    if (rc == 0) {
+        print_converted(&c, words->v[2], &how);
+    } else if (dg_diag_at(d, 0)->code == DG_EINPUT && !dg_exists(words->v[2])) {
+        dg_help(d, "detrgraph data check %s names all that is wrong with it", words->v[1]);
+    }
+    dg_print_diag(d, NULL);
+    dg_diag_close(&d);
+    return rc < 0 ? DG_EXIT_FAILED : DG_EXIT_OK;
+}
+
+static int run(const void *given, const dg_words *words, dg_arena *a)
+{
+    (void)a;
+    if (strcmp(words->v[0], "check") == 0)
+        return check(given, words);
+    if (strcmp(words->v[0], "convert") == 0)
+        return convert(given, words);
+    return misused("check or convert is expected");
+}
+
+static const dg_example examples[] = {
+    { "data check DIR", "what stands in it, in the terminal" },
+    { "data check DIR --out page.html", "with pictures, the faulty ones first" },
+    { "data convert DIR new --to yolo --images copy", "a folder of its own in another form" },
+    { 0 },
+};
+
+const dg_verb dg_verb_data = {
+    .name = "data",
+    .args = "check|convert PATH [TO] [OPTIONS]",
+    .brief = "Looks a data set over, or writes it in another form.",
+    .doc = "PATH is a folder in the form of COCO, VOC or YOLO, or of images alone, or an annotation file.\n\n"
+           "  check     images, classes, sizes, and faults: boxes outside or drawn twice, images that are missing,\n"
+           "            broken, copies, or in two splits; exit status 1 if there are errors, 0 with warnings alone\n"
+           "  convert   writes the folder TO, whole or not at all",
+    .examples = examples,
+    .options = options,
+    .size = sizeof(opts),
+    .least = 1,
+    .most = 3,
+    .run = run,
+};

@@ -1,0 +1,392 @@
+/* cmd_init.c: `detrgraph init`: a pipeline for a data set, which validates and runs as it is and
+ * says where to change it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/pool.h"
+#include "cli/cli.h"
+#include "media/survey.h"
+
+typedef struct opts {
+    const char *data, *model, *out, *pretrained, *split;
+    bool        force;
+} opts;
+
+static const dg_option options[] = {
+    { "data", DG_OPTION_STR, offsetof(opts, data), "PATH", NULL, "the data set, in the form of COCO, VOC or YOLO" },
+    { "model", DG_OPTION_STR, offsetof(opts, model), "NAME", NULL, "rtdetrv2_r18vd, or another of those that --help lists" },
+    { "pretrained", DG_OPTION_STR, offsetof(opts, pretrained), "FILE", NULL,
+      "the backbone's weights (.pth or .safetensors); without it everything begins at random" },
+    { "split", DG_OPTION_STR, offsetof(opts, split), "NAME,...", NULL, "these splits alone" },
+    { "out", DG_OPTION_STR, offsetof(opts, out), "FILE", NULL, "the pipeline to be written (pipeline.xml)" },
+    { "force", DG_OPTION_FLAG, offsetof(opts, force), NULL, NULL, "overwrites it" },
+    { 0 },
+};
+
+/* The architectures of the presets; groups are those that train a pretrained backbone. */
+typedef struct model {
+    const char *name;
+    int         version, depth, width, ffn, layers, eval_idx;
+    const char *expansion, *groups;
+    bool        freeze; /* a pretrained backbone's first stage and norms */
+} model;
+
+#define NORM_GROUP "      <group match=\"norm|bn\" weight_decay=\"0\"/>\n"
+#define SMALL_GROUPS(rate)                                                   \
+    "      <group match=\"backbone.*norm\" lr=\"" rate "\" weight_decay=\"0\"/>\n"    \
+    "      <group match=\"backbone\" unless=\"norm\" lr=\"" rate "\"/>\n"             \
+    "      <group match=\"(encoder|decoder).*(norm|bn|bias)\" weight_decay=\"0\"/>\n"
+#define LARGE_GROUPS(rate)                                                   \
+    "      <group match=\"backbone\" unless=\"norm\" lr=\"" rate "\"/>\n"             \
+    "      <group match=\"(encoder|decoder).*(norm|bn)\" weight_decay=\"0\"/>\n"
+
+static const model models[] = {
+    { "rtdetrv2_r18vd", 2, 18, 256, 1024, 3, -1, "0.5", NORM_GROUP, false },
+    { "rtdetrv2_r34vd", 2, 34, 256, 1024, 4, -1, "0.5", SMALL_GROUPS("5e-5"), false },
+    { "rtdetrv2_r50vd_m", 2, 50, 256, 1024, 6, 2, "0.5", LARGE_GROUPS("1e-5"), true },
+    { "rtdetrv2_r50vd", 2, 50, 256, 1024, 6, -1, "1", LARGE_GROUPS("1e-5"), true },
+    { "rtdetrv2_r101vd", 2, 101, 384, 2048, 6, -1, "1", LARGE_GROUPS("1e-6"), true },
+    { "rtdetr_r18vd", 1, 18, 256, 1024, 3, -1, "0.5", SMALL_GROUPS("1e-5"), false },
+    { "rtdetr_r34vd", 1, 34, 256, 1024, 4, -1, "0.5", SMALL_GROUPS("1e-5"), false },
+    { "rtdetr_r50vd_m", 1, 50, 256, 1024, 6, 2, "0.5", LARGE_GROUPS("1e-5"), true },
+    { "rtdetr_r50vd", 1, 50, 256, 1024, 6, -1, "1", LARGE_GROUPS("1e-5"), true },
+    { "rtdetr_r101vd", 1, 101, 384, 2048, 6, -1, "1", LARGE_GROUPS("1e-6"), true },
+};
+enum { N_MODELS = sizeof models / sizeof *models };
+
+/* What the text is made of. */
+typedef struct plan {
+    const model     *model;
+    const dg_survey *survey;
+    const dg_split  *train, *val; /* val NULL: nothing is held out */
+    const char      *root, *pretrained;
+    int64_t          n_train;
+    int              batch, epochs, every, still; /* epochs; still: from then on images come unchanged */
+    int64_t          steps;
+} plan;
+
+/* ---- numbers that follow from the data ------------------------------------------------------- */
+
+static int64_t ceiling(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* Small sets are gone through more often: at least 1500 steps, at least 36 epochs, 72 from 500 images on. */
+static void size_up(plan *p)
+{
+    int64_t per_epoch;
+
+    p->batch = p->n_train < 1000 ? 4 : p->n_train < 10000 ? 8 : 16;
+    if (p->batch > p->n_train)
+        p->batch = (int)p->n_train;
+    per_epoch = p->n_train / p->batch;
+    p->epochs = p->n_train < 500 ? 36 : 72;
+    if (p->epochs * per_epoch < 1500)
+        p->epochs = (int)ceiling(1500, per_epoch);
+    p->steps = p->epochs * per_epoch;
+    p->every = per_epoch >= 500 ? 1 : (int)ceiling(100, per_epoch);
+    if (p->every > p->epochs)
+        p->every = p->epochs;
+    p->still = p->epochs > 60 ? p->epochs - 3 : p->epochs * 11 / 20;
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+/* As a literal in an attribute: `$` and a leading `@` mean themselves. */
+static void value(dg_str *out, const char *text)
+{
+    dg_str literal = { 0 };
+
+    if (*text == '@')
+        dg_str_add(&literal, "@");
+    for (; *text; text++)
+        dg_str_fmt(&literal, *text == '$' ? "$%c" : "%c", *text);
+    dg_str_xml(out, literal.s ? literal.s : "");
+    dg_str_free(&literal);
+}
+
+/* Text within a comment must not end it. */
+static void remark(dg_str *out, const char *text)
+{
+    for (; *text; text++)
+        dg_str_add_n(out, *text == '-' && text[1] == '-' ? "_" : text, 1);
+}
+
+static void loader(dg_str *out, const plan *p, const dg_split *s)
+{
+    const dg_survey *v = p->survey;
+    bool             broken = v->faults.of[DG_FAULT_IMAGE_MISSING].n || v->faults.of[DG_FAULT_IMAGE_UNREADABLE].n ||
+                  v->faults.of[DG_FAULT_IMAGE_SIZE].n || v->faults.of[DG_FAULT_IMAGE_CUT].n;
+
+    dg_str_fmt(out, "    <loader.%-8s id=\"data\" root=\"$data\"", dg_form_name(v->layout.form));
+    if (v->layout.form == DG_FORM_COCO && !(s->split && strcmp(s->images, "images") == 0)) {
+        dg_str_add(out, " annotations=\"");
+        value(out, s->annotations);
+        dg_str_add(out, "\" images=\"");
+        value(out, s->images);
+        dg_str_add(out, "\"");
+    } else if (s->split) {
+        dg_str_add(out, " split=\"");
+        value(out, s->split);
+        dg_str_add(out, "\"");
+    }
+    dg_str_add(out, broken ? " on_error=\"replace\"/> <!-- some images cannot be read: data check names them -->\n" : "/>\n");
+}
+
+static void head(dg_str *out, const plan *p)
+{
+    const dg_survey *v = p->survey;
+
+    dg_str_fmt(out, "<!-- %s on ", p->model->name);
+    remark(out, p->root);
+    dg_str_fmt(out, ":\n     %lld images to train on, %d classes (", (long long)p->n_train, v->n_classes);
+    for (int k = 0; k < v->n_classes && k < 10; k++) {
+        dg_str_add(out, k ? ", " : "");
+        remark(out, v->classes[k]);
+    }
+    dg_str_fmt(out, "%s), at most %d objects in one.\n     Written by detrgraph init. The option set of detrgraph run replaces "
+                    "what stands in <let>, as in set size=320. -->\n",
+               v->n_classes > 10 ? ", ..." : "", v->most_objects);
+    dg_str_fmt(out, "<pipeline version=\"1\" name=\"%s_%s\" seed=\"0\">\n", p->model->name, dg_form_name(v->layout.form));
+    dg_str_add(out, "  <let data=\"");
+    value(out, p->root);
+    dg_str_add(out, "\"/>\n");
+    if (p->pretrained) {
+        dg_str_add(out, "  <let pretrained=\"");
+        value(out, p->pretrained);
+        dg_str_add(out, "\"/>\n");
+    }
+    dg_str_fmt(out, "  <!-- size: pixels of a side, a multiple of 32; half of it is about four times as fast and sees smaller\n"
+                    "       objects worse. batch: images of a step on each rank; take more where memory allows.\n"
+                    "       queries: how many objects the network looks for, most of them in vain; tiny sizes have room for fewer.\n"
+                    "       precision: bf16 is fast on new processors, f32 exact. -->\n"
+                    "  <let size=\"%d\" batch=\"%d\" epochs=\"%d\" classes=\"%d\" max_objects=\"%d\" queries=\"300\"\n       precision=\"bf16\"/>\n"
+                    "  <mesh dp=\"ranks\"/>\n\n",
+               v->advice.size, p->batch, p->epochs, v->n_classes, v->advice.max_objects);
+}
+
+static void network(dg_str *out, const plan *p)
+{
+    const model *m = p->model;
+
+    dg_str_fmt(out, "  <model id=\"detr\">\n    <input id=\"images\"/> <input id=\"denoising\" optional=\"true\"/>\n");
+    if (!p->pretrained)
+        dg_str_add(out, "    <!-- Everything begins at random. Weights of a backbone that was trained on ImageNet help small data\n"
+                        "         sets most: init with the option pretrained. -->\n");
+    dg_str_fmt(out, "    <backbone.presnet id=\"backbone\" in=\"@images\" depth=\"%d\"%s%s/>\n", m->depth,
+               p->pretrained && m->freeze ? " freeze_at=\"0\" freeze_norm=\"true\"" : " norm=\"sync\"",
+               p->pretrained ? " pretrained=\"$pretrained\"" : "");
+    dg_str_fmt(out, "    <encoder.hybrid   id=\"encoder\"  s8=\"@backbone.s8\" s16=\"@backbone.s16\" s32=\"@backbone.s32\" version=\"%d\"\n"
+                    "                      width=\"%d\" ffn=\"%d\" expansion=\"%s\" norm=\"sync\"/>\n"
+                    "    <decoder.rtdetr   id=\"decoder\"  memory=\"@encoder.out\" denoising=\"@denoising\" version=\"%d\" classes=\"$classes\"\n"
+                    "                      queries=\"$queries\" layers=\"%d\" eval_idx=\"%d\" eval_size=\"$size\" norm=\"sync\"/>\n"
+                    "  </model>\n\n",
+               m->version, m->width, m->ffn, m->expansion, m->version, m->layers, m->eval_idx);
+}
+
+static void training(dg_str *out, const plan *p)
+{
+    const int64_t warmup = p->steps < 5000 ? 200 : p->steps < 50000 ? 1000 : 2000;
+
+    dg_str_add(out, "  <train epochs=\"$epochs\" precision=\"$precision\">\n");
+    loader(out, p, p->train);
+    dg_str_fmt(out, "    <sampler.bucket  id=\"pick\" in=\"@data\" batch=\"$batch\" sizes=\"$size\" tail=\"%s\" axis=\"dp\"/>\n"
+                    "    <!-- What makes new pictures of old ones. Take flip out where left and right differ (letters, traffic\n"
+                    "         signs), photometric where colours tell classes apart. -->\n"
+                    "    <augment         id=\"aug\"  in=\"@pick\">\n"
+                    "      <photometric p=\"0.5\" until=\"epoch %d\"/>\n"
+                    "      <zoom_out    p=\"0.5\" until=\"epoch %d\"/>\n"
+                    "      <iou_crop    p=\"0.8\" until=\"epoch %d\"/>\n"
+                    "      <flip        p=\"0.5\"/>\n"
+                    "    </augment>\n"
+                    "    <batch           id=\"b\"    in=\"@aug\" max_objects=\"$max_objects\"/>\n",
+               p->n_train < 64 ? "pad" : "drop", p->still, p->still, p->still);
+    dg_str_add(out, "    <denoising       id=\"dn\"   targets=\"@b.targets\" classes=\"$classes\" count=\"100\" empty=\"pad\" axis=\"dp\"/>\n"
+                    "    <use             id=\"out\"  model=\"detr\" images=\"@b.images\" denoising=\"@dn\"/>\n"
+                    "    <loss.rtdetr     id=\"loss\" predictions=\"@out\" targets=\"@b.targets\" axis=\"dp\"/>\n"
+                    "    <backward        id=\"grad\" loss=\"@loss.total\"/>\n"
+                    "    <allreduce       id=\"sync\" in=\"@grad\" axis=\"dp\" op=\"mean\"/>\n"
+                    "    <allreduce       id=\"terms\" in=\"@loss.terms\" axis=\"dp\" op=\"mean\"/>\n"
+                    "    <log             in=\"@terms\"/>\n"
+                    "    <!-- lr: the first number to try others of. -->\n");
+    dg_str_fmt(out, "    <optimizer.adamw id=\"opt\"  gradients=\"@sync\" lr=\"%s\" weight_decay=\"1e-4\" clip=\"0.1\">\n%s"
+                    "      <schedule warmup=\"%lld\" hold=\"epoch %d\" decay=\"cosine\" to=\"0.02\"/>\n"
+                    "    </optimizer.adamw>\n"
+                    "    <ema id=\"ema\" of=\"@opt\" decay=\"%s\" warmup=\"%lld\"/>\n"
+                    "  </train>\n\n",
+               p->pretrained ? "1e-4" : "4e-4", p->pretrained ? p->model->groups : NORM_GROUP, (long long)warmup, p->epochs * 11 / 20,
+               p->steps < 5000 ? "0.997" : p->steps < 50000 ? "0.9995" : "0.9999", (long long)warmup);
+}
+
+static void evaluation(dg_str *out, const plan *p)
+{
+    if (!p->val)
+        dg_str_add(out, "  <!-- There is no split for validation: these numbers say how well the training images are known by heart,\n"
+                        "       not how well others will be. Set some images aside. -->\n");
+    dg_str_fmt(out, "  <evaluate every=\"%d epoch%s\" weights=\"@ema\">\n", p->every, p->every == 1 ? "" : "s");
+    loader(out, p, p->val ? p->val : p->train);
+    dg_str_fmt(out, "    <sampler.bucket  id=\"pick\" in=\"@data\" batch=\"$batch\" sizes=\"$size\" shuffle=\"false\" tail=\"pad\" axis=\"dp\"/>\n"
+                    "    <batch           id=\"b\"    in=\"@pick\" max_objects=\"$max_objects\"/>\n"
+                    "    <use             id=\"out\"  model=\"detr\" images=\"@b.images\"/>\n"
+                    "    <detect          id=\"found\" in=\"@out\" most=\"300\"/>\n"
+                    "    <evaluate.coco   id=\"coco\" in=\"@found\" axis=\"dp\"/>\n"
+                    "  </evaluate>\n"
+                    "  <!-- best: the weights with this number at its highest are kept as checkpoints/best. -->\n"
+                    "  <checkpoint every=\"%d epoch%s\" best=\"@coco.AP\" keep=\"3\"/>\n"
+                    "</pipeline>\n",
+               p->every, p->every == 1 ? "" : "s");
+}
+
+/* ---- what the data have ---------------------------------------------------------------------- */
+
+static const dg_split *split_for(const dg_survey *s, const char *word)
+{
+    for (int i = 0; i < s->n_splits; i++)
+        if (dg_split_is(s->splits[i].split, word))
+            return s->splits[i].split;
+    return NULL;
+}
+
+static const dg_coco *index_of(const dg_survey *s, const dg_split *split)
+{
+    for (int i = 0; i < s->n_splits; i++)
+        if (s->splits[i].split == split)
+            return s->splits[i].index;
+    return NULL;
+}
+
+/* What a run would refuse, init refuses, with the same words. */
+static int must_open(dg_survey *s, const dg_split *split, dg_diag *d)
+{
+    dg_coco *c = NULL;
+    int      rc = dg_layout_open(&c, &s->layout, (int)(split - s->layout.splits.items), NULL, d);
+
+    if (rc < 0)
+        dg_help(d, "detrgraph data check names all that is wrong with the data set");
+    dg_coco_close(&c);
+    return rc;
+}
+
+static int make_plan(plan *p, dg_survey *s, const opts *o, dg_arena *a, dg_diag *d)
+{
+    char *real = realpath(s->layout.root, NULL), *weights = o->pretrained ? realpath(o->pretrained, NULL) : NULL;
+    int   rc = 0;
+
+    p->survey = s;
+    p->root = dg_strdup(a, real ? real : s->layout.root);
+    p->pretrained = weights ? dg_strdup(a, weights) : NULL;
+    free(real);
+    free(weights);
+    if (o->pretrained && !p->pretrained)
+        return dg_fail(d, DG_EIO, (dg_where){ .file = o->pretrained }, "init-pretrained", "there is no such file");
+    if (s->layout.form == DG_FORM_PLAIN)
+        return dg_fail(d, DG_EINPUT, (dg_where){ .file = s->layout.root }, "init-plain",
+                       "these images have no labels: nothing can be learned from them");
+    p->train = split_for(s, "train");
+    if (!p->train)
+        p->train = s->splits[0].split;
+    p->val = split_for(s, "val");
+    if (!p->val)
+        p->val = split_for(s, "test");
+    if (p->val == p->train)
+        p->val = NULL;
+    DG_TRY(must_open(s, p->train, d));
+    if (p->val)
+        DG_TRY(must_open(s, p->val, d));
+    p->n_train = index_of(s, p->train)->n_images;
+    size_up(p);
+out:
+    return rc;
+}
+
+static int write_pipeline(const opts *o, const model *m, dg_arena *a, dg_diag *d)
+{
+    const char             *to = o->out ? o->out : "pipeline.xml";
+    const dg_survey_options how = { .splits = o->split, .threads = dg_threads_available() };
+    plan                    p = { .model = m };
+    dg_survey              *s = NULL;
+    dg_str                  text = { 0 };
+    int                     rc;
+
+    if (!o->force && dg_exists(to)) {
+        dg_fail(d, DG_EINPUT, (dg_where){ .file = to }, "init-exists", "there is such a file already");
+        dg_help(d, "--force overwrites it, --out names another");
+        return -DG_EINPUT;
+    }
+    DG_TRY(dg_survey_open(&s, o->data, &how, d));
+    DG_TRY(make_plan(&p, s, o, a, d));
+    head(&text, &p);
+    network(&text, &p);
+    training(&text, &p);
+    evaluation(&text, &p);
+    DG_TRY(dg_file_write(to, text.s, text.n, d));
+    printf("%s: %s, %lld images, %d classes, size %d, batch %d, %d epochs (%lld steps)\n", to, m->name, (long long)p.n_train,
+           s->n_classes, s->advice.size, p.batch, p.epochs, (long long)p.steps);
+    if (dg_faults_errors(&s->faults) + dg_faults_warnings(&s->faults))
+        printf("  the data have %lld faults: detrgraph data check %s\n",
+               (long long)(dg_faults_errors(&s->faults) + dg_faults_warnings(&s->faults)), o->data);
+    if (!p.val)
+        dg_warn(d, (dg_where){ .file = o->data }, "init-no-validation",
+                "there is no split for validation: the pipeline is evaluated on the images that it trains on");
+    printf("  next: detrgraph run %s --out runs/first\n", to);
+out:
+    dg_str_free(&text);
+    dg_survey_close(&s);
+    return rc;
+}
+
+static int run(const void *given, const dg_words *words, dg_arena *a)
+{
+    const opts  *o = given;
+    const char  *name = o->model ? o->model : models[0].name, *names[N_MODELS], *near;
+    const model *m = NULL;
+    dg_diag     *d;
+    int          rc;
+
+    (void)words;
+    if (!o->data) {
+        fprintf(stderr, "detrgraph init: --data PATH is missing\nusage: detrgraph init --data PATH [OPTIONS]\n");
+        return DG_EXIT_USAGE;
+    }
+    for (int i = 0; i < N_MODELS; i++) {
+        names[i] = models[i].name;
+        if (strcmp(models[i].name, name) == 0)
+            m = &models[i];
+    }
+    if (!m) {
+        near = dg_nearest(name, names, N_MODELS);
+        fprintf(stderr, "detrgraph init: there is no model \"%s\"", name);
+        fprintf(stderr, near ? "; did you mean %s?\n" : "; detrgraph init --help lists them\n", near);
+        return DG_EXIT_USAGE;
+    }
+    d = dg_diag_open();
+    rc = write_pipeline(o, m, a, d);
+    fflush(stdout);
+    dg_print_diag(d, NULL);
+    dg_diag_close(&d);
+    return rc < 0 ? DG_EXIT_FAILED : DG_EXIT_OK;
+}
+
+static const dg_example examples[] = {
+    { "init --data DIR --out mine.xml", "a small network that begins at random" },
+    { "init --data DIR --model rtdetrv2_r50vd --pretrained ResNet50_vd_ssld_v2_pretrained_from_paddle.pth", "a larger one that does not" },
+    { 0 },
+};
+
+const dg_verb dg_verb_init = {
+    .name = "init",
+    .args = "--data PATH [OPTIONS]",
+    .brief = "Writes a pipeline for a data set.",
+    .doc = "The data set is looked over as `data check` does it: loader, classes, sizes, capacity, batch and epochs follow\n"
+           "from what is there.\n\n"
+           "Models:\n\n"
+           "  rtdetrv2_r18vd, rtdetrv2_r34vd, rtdetrv2_r50vd_m, rtdetrv2_r50vd, rtdetrv2_r101vd,\n"
+           "  rtdetr_r18vd, rtdetr_r34vd, rtdetr_r50vd_m, rtdetr_r50vd, rtdetr_r101vd",
+    .examples = examples,
+    .options = options,
+    .size = sizeof(opts),
+    .run = run,
+};

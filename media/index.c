@@ -1,0 +1,211 @@
+/* index: a data set in memory: made of parts, looked at, closed. */
+#include "media/index.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/str.h"
+
+enum { MAX_LIST = 1 << 20 };
+
+dg_coco *dg_index_open(const char *path)
+{
+    dg_arena *a = dg_arena_open();
+    dg_coco  *c = DG_NEW(a, dg_coco);
+
+    c->arena = a;
+    c->path = dg_strdup(a, path);
+    return c;
+}
+
+void dg_coco_close(dg_coco **c)
+{
+    if (!*c)
+        return;
+    dg_arena *a = (*c)->arena;
+
+    dg_free((*c)->annotations);
+    *c = NULL;
+    dg_arena_close(&a);
+}
+
+/* ---- made of parts ------------------------------------------------------------------------- */
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+int dg_index_classes(dg_coco *c, const char *text, char separator, dg_where at, dg_diag *d)
+{
+    int most = 1;
+
+    for (const char *p = text; *p; p++)
+        most += *p == separator;
+    c->classes = DG_NEW_N(c->arena, most, dg_coco_class);
+    for (const char *end = text; *end; text = end + (*end != '\0')) {
+        const char *last;
+
+        for (end = text; *end && *end != separator;)
+            end++;
+        for (last = end; last > text && is_blank(last[-1]);)
+            last--;
+        while (text < last && is_blank(*text))
+            text++;
+        if (text == last)
+            continue;
+
+        const char *name = dg_strndup(c->arena, text, (size_t)(last - text));
+
+        if (dg_index_label(c, name) >= 0)
+            return dg_fail(d, DG_EINPUT, at, "class-twice", "the class \"%s\" is listed twice", name);
+        c->classes[c->n_classes++] = (dg_coco_class){ c->n_classes + 1, name };
+    }
+    if (c->n_classes == 0)
+        return dg_fail(d, DG_EINPUT, at, "class-none", "no class is listed");
+    return 0;
+}
+
+int dg_index_classes_file(dg_coco *c, const char *path, dg_diag *d)
+{
+    char  *text;
+    size_t n;
+    int    rc = dg_file_read(&text, &n, path, MAX_LIST, d);
+
+    if (rc == 0)
+        rc = dg_index_classes(c, text, '\n', (dg_where){ .file = path }, d);
+    dg_free(text);
+    return rc;
+}
+
+int dg_index_no_split(const char *root, const dg_listing *has, dg_diag *d, const char *what)
+{
+    dg_str names = { 0 };
+
+    for (int i = 0; i < has->n; i++)
+        dg_str_fmt(&names, "%s\"%s\"", i ? ", " : "", has->v[i]);
+    dg_fail(d, DG_EINPUT, (dg_where){ .file = root }, "data-split", "%s", what);
+    if (has->n)
+        dg_help(d, "it has the split%s %s", has->n > 1 ? "s" : "", names.s);
+    dg_str_free(&names);
+    return -DG_EINPUT;
+}
+
+int dg_index_label(const dg_coco *c, const char *name)
+{
+    for (int i = 0; i < c->n_classes; i++)
+        if (strcmp(c->classes[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+int dg_index_join(dg_coco *c, const dg_coco_annotation *const *lists, const int *n, dg_diag *d)
+{
+    int64_t all = 0;
+
+    for (int i = 0; i < c->n_images; i++)
+        all += n[i];
+    c->annotations = dg_try_alloc((size_t)(all ? all : 1) * sizeof *c->annotations);
+    if (!c->annotations)
+        return dg_fail(d, DG_EMEMORY, (dg_where){ .file = c->path }, "coco-memory",
+                       "no memory for its index of %d images and %lld annotations", c->n_images, (long long)all);
+    for (int i = 0; i < c->n_images; i++) {
+        c->images[i].first = c->n_annotations;
+        c->images[i].n = n[i];
+        for (int k = 0; k < n[i]; k++) {
+            dg_coco_annotation *x = &c->annotations[c->n_annotations++];
+
+            *x = lists[i][k];
+            x->id = c->n_annotations;
+            x->image = i;
+        }
+    }
+    dg_index_count(c);
+    return 0;
+}
+
+void dg_index_count(dg_coco *c)
+{
+    c->per_class = DG_NEW_N(c->arena, c->n_classes, int64_t);
+    dg_coco_count(&c->report, c->per_class, c);
+}
+
+/* ---- looking ------------------------------------------------------------------------------- */
+
+const char *dg_coco_path(const dg_coco *c)
+{
+    return c->path;
+}
+
+const char *dg_coco_folder(const dg_coco *c)
+{
+    return c->folder;
+}
+
+int dg_coco_n_images(const dg_coco *c)
+{
+    return c->n_images;
+}
+
+int dg_coco_n_classes(const dg_coco *c)
+{
+    return c->n_classes;
+}
+
+int64_t dg_coco_n_annotations(const dg_coco *c)
+{
+    return c->n_annotations;
+}
+
+const dg_coco_image *dg_coco_image_at(const dg_coco *c, int i)
+{
+    return &c->images[i];
+}
+
+const dg_coco_class *dg_coco_class_at(const dg_coco *c, int label)
+{
+    return &c->classes[label];
+}
+
+const dg_coco_annotation *dg_coco_annotation_at(const dg_coco *c, int64_t i)
+{
+    return &c->annotations[i];
+}
+
+const dg_coco_annotation *dg_coco_annotations(const dg_coco *c)
+{
+    return c->annotations;
+}
+
+const dg_data_report *dg_coco_report(const dg_coco *c)
+{
+    return &c->report;
+}
+
+static int by_id(const void *p, const void *q)
+{
+    int64_t a, b; /* the first member of an image and of a class */
+
+    memcpy(&a, p, sizeof a);
+    memcpy(&b, q, sizeof b);
+    return (a > b) - (a < b);
+}
+
+/* Place of id among n items of `bytes` each that begin with their ids, ascending. */
+static int find(const void *items, int n, size_t bytes, int64_t id)
+{
+    const uint8_t *found = bsearch(&id, items, (size_t)n, bytes, by_id);
+
+    return found ? (int)((size_t)(found - (const uint8_t *)items) / bytes) : -1;
+}
+
+int dg_coco_find_image(const dg_coco *c, int64_t id)
+{
+    return find(c->images, c->n_images, sizeof *c->images, id);
+}
+
+int dg_coco_find_class(const dg_coco *c, int64_t id)
+{
+    return find(c->classes, c->n_classes, sizeof *c->classes, id);
+}

@@ -1,0 +1,39 @@
+/* index.h: a data set in memory: images, classes, boxes. What coco.c, voc.c and yolo.c make of
+ * their files; data.h calls it dg_coco, for it keeps to COCO's terms. */
+#ifndef DG_MEDIA_INDEX_H
+#define DG_MEDIA_INDEX_H
+
+#include "base/dir.h"
+#include "media/coco.h"
+#include "media/faults.h"
+
+struct dg_coco {
+    dg_arena           *arena; /* of all but the annotations */
+    char               *path;
+    const char         *folder; /* of the images; NULL: not known */
+    dg_coco_class      *classes;
+    dg_coco_image      *images;
+    dg_coco_annotation *annotations; /* dg_try_alloc */
+    int                 n_classes, n_images;
+    int64_t             n_annotations;
+    dg_data_report      report;
+    int64_t            *per_class;
+};
+
+dg_coco *dg_index_open(const char *path); /* empty; dg_coco_close */
+
+/* Names of classes, which readers number from 1, parted by commas or by lines; blanks around them
+ * do not count. A name that stands twice is an error ("class-twice"). */
+int dg_index_classes(dg_coco *c, const char *text, char separator, dg_where at, dg_diag *d) DG_MUST_USE;
+int dg_index_classes_file(dg_coco *c, const char *path, dg_diag *d) DG_MUST_USE; /* one a line */
+int dg_index_label(const dg_coco *c, const char *name); /* -1: there is none */
+
+/* Gives each image its place in the annotations, which are taken together from `lists`: list i,
+ * of n[i], has those of image i, whose number and label they have; ids are given. Counts the report. */
+int dg_index_join(dg_coco *c, const dg_coco_annotation *const *lists, const int *n, dg_diag *d) DG_MUST_USE;
+void dg_index_count(dg_coco *c);
+
+/* "data-split": what, and which splits root has. */
+int dg_index_no_split(const char *root, const dg_listing *has, dg_diag *d, const char *what);
+
+#endif

@@ -1,0 +1,372 @@
+/* layout: the form of a data set, by what stands in its folder.
+ *
+ *   a .yaml file with names            YOLO
+ *   annotations/X.json, X/_annotations.coco.json, X.json      COCO
+ *   .xml files in Annotations/, in the folder, or in folders  VOC
+ *   images/ with labels/               YOLO
+ *   images                             plain: no labels
+ *
+ * COCO files whose names end in train, val or test and begin alike (instances_train2017,
+ * instances_val2017) are one data set; others (captions_train2017) are sets of labels of their own. */
+#include "media/layout.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/diag.h"
+#include "base/file.h"
+#include "base/str.h"
+#include "media/image.h"
+#include "media/voc.h"
+#include "media/yolo.h"
+
+const char *dg_form_name(dg_form form)
+{
+    static const char *const names[] = { "coco", "voc", "yolo", "plain" };
+
+    return names[form];
+}
+
+/* ---- splits by name ------------------------------------------------------------------------ */
+
+/* Where the name's last word, which says what the split is for, begins: "instances_train2017" -> "train2017"; the whole
+ * name if none does. */
+static const char *purpose(const char *name)
+{
+    static const char *const words[] = { "train", "val", "test", "dev" };
+
+    for (const char *p = name + strlen(name); p-- > name;)
+        for (size_t i = 0; (p == name || strchr("_-.", p[-1])) && i < sizeof words / sizeof *words; i++)
+            if (strncmp(p, words[i], strlen(words[i])) == 0)
+                return p;
+    return name;
+}
+
+bool dg_split_is(const dg_split *s, const char *word)
+{
+    return strncmp(purpose(s->name), word, strlen(word)) == 0;
+}
+
+static int rank_of(const dg_split *s)
+{
+    return dg_split_is(s, "trainval") ? 1 : dg_split_is(s, "train") ? 0 : dg_split_is(s, "val") ? 2 : dg_split_is(s, "test") ? 3 : 4;
+}
+
+static int by_rank(const void *p, const void *q)
+{
+    const dg_split *a = p, *b = q;
+    int             order = rank_of(a) - rank_of(b);
+
+    return order ? order : strcmp(a->name, b->name);
+}
+
+static void add_names(dg_layout *l, const dg_listing *names)
+{
+    for (int i = 0; i < names->n; i++)
+        DG_PUSH(l->arena, l->splits, ((dg_split){ .name = names->v[i], .split = names->v[i] }));
+    if (names->n == 0)
+        DG_PUSH(l->arena, l->splits, ((dg_split){ .name = "all" }));
+}
+
+/* ---- COCO ---------------------------------------------------------------------------------- */
+
+static void add_file(dg_layout *l, const char *folder, const char *name)
+{
+    const char *stem = dg_path_stem(l->arena, name);
+    dg_split    s = { .name = stem, .annotations = *folder ? dg_path_join(l->arena, folder, name) : name };
+
+    if (strcmp(folder, "annotations") == 0)
+        s.split = stem;
+    if (strcmp(stem, "_annotations.coco") == 0)
+        s.name = folder;
+    DG_PUSH(l->arena, l->splits, s);
+}
+
+static void add_json(dg_layout *l, const char *folder)
+{
+    dg_diag    *quiet = dg_diag_open();
+    dg_listing  files = { 0 };
+    const char *path = *folder ? dg_path_join(l->arena, l->root, folder) : l->root;
+
+    if (dg_is_folder(path))
+        (void)!dg_dir_list(&files, NULL, l->arena, path, quiet);
+    for (int i = 0; i < files.n; i++)
+        if (dg_path_ends(files.v[i], ".json"))
+            add_file(l, folder, files.v[i]);
+    dg_diag_close(&quiet);
+}
+
+static bool find_coco(dg_layout *l)
+{
+    dg_diag   *quiet = dg_diag_open();
+    dg_listing folders = { 0 };
+
+    add_json(l, "annotations");
+    (void)!dg_dir_list(NULL, &folders, l->arena, l->root, quiet);
+    for (int i = 0, before = l->splits.n; before == 0 && i < folders.n; i++)
+        if (dg_exists(dg_printf(l->arena, "%s/%s/_annotations.coco.json", l->root, folders.v[i])))
+            add_file(l, folders.v[i], "_annotations.coco.json");
+    if (l->splits.n == 0)
+        add_json(l, "");
+    dg_diag_close(&quiet);
+    return l->splits.n > 0;
+}
+
+static size_t prefix_of(const dg_split *s)
+{
+    const char *p = purpose(s->name);
+
+    return p == s->name && strncmp(p, "train", 5) && strncmp(p, "val", 3) && strncmp(p, "test", 4) ? strlen(p) : (size_t)(p - s->name);
+}
+
+/* Of several sets of labels, the one without a name before its splits, or "instances", or the first stays. */
+static void choose_family(dg_layout *l)
+{
+    const dg_split *first = NULL;
+    size_t          n = 0;
+    int             kept = 0;
+
+    for (int pass = 0; pass < 3 && !first; pass++)
+        for (int i = 0; i < l->splits.n && !first; i++) {
+            n = prefix_of(&l->splits.items[i]);
+            if (pass == 2 || (pass == 0 && n == 0) || (pass == 1 && strncmp(l->splits.items[i].name, "instances", 9) == 0))
+                first = &l->splits.items[i];
+        }
+    const char *prefix = first ? dg_strndup(l->arena, first->name, n) : "";
+
+    for (int i = 0; i < l->splits.n; i++) {
+        const dg_split s = l->splits.items[i];
+
+        if (prefix_of(&s) == n && strncmp(s.name, prefix, n) == 0)
+            l->splits.items[kept++] = s;
+        else
+            DG_PUSH(l->arena, l->others, s.annotations);
+    }
+    l->splits.n = kept;
+    for (int i = 0; i < kept; i++)
+        if (strcmp(prefix, "instances_") == 0)
+            l->splits.items[i].name += n;
+}
+
+/* ---- finding ------------------------------------------------------------------------------- */
+
+static bool wants(const char *wanted, const char *name)
+{
+    const size_t n = strlen(name);
+
+    for (const char *p = wanted; *p; p += strcspn(p, ",") + (p[strcspn(p, ",")] == ','))
+        if (strcspn(p, ",") == n && strncmp(p, name, n) == 0)
+            return true;
+    return false;
+}
+
+static int count_wanted(const dg_layout *l, const char *wanted)
+{
+    int n = 0;
+
+    for (int i = 0; i < l->splits.n; i++)
+        n += wants(wanted, l->splits.items[i].name);
+    return n;
+}
+
+/* Only the splits that are wanted stay; every word must name one: of the family first, then of all. */
+static int choose_wanted(dg_layout *l, const char *wanted, dg_diag *d)
+{
+    dg_layout  all = *l;
+    dg_listing has;
+    int        kept = 0, words = 1;
+
+    for (const char *p = wanted; *p; p++)
+        words += *p == ',';
+    all.splits.items = dg_memdup(l->arena, l->splits.items, (size_t)l->splits.n * sizeof *l->splits.items);
+    if (l->form == DG_FORM_COCO)
+        choose_family(l);
+    if (count_wanted(l, wanted) != words)
+        *l = all;
+    has = (dg_listing){ DG_NEW_N(l->arena, l->splits.n + 1, const char *), 0 };
+    for (int i = 0; i < l->splits.n; i++)
+        has.v[has.n++] = l->splits.items[i].name;
+    for (int i = 0; i < l->splits.n; i++)
+        if (wants(wanted, l->splits.items[i].name))
+            l->splits.items[kept++] = l->splits.items[i];
+    if (kept != words)
+        return dg_index_no_split(l->root, &has, d, dg_printf(l->arena, "there are no such splits: %s", wanted));
+    l->splits.n = kept;
+    return 0;
+}
+
+/* train and val make trainval: the three together would be leaks of each other. */
+static void drop_unions(dg_layout *l)
+{
+    bool train = false, val = false;
+    int  kept = 0;
+
+    for (int i = 0; i < l->splits.n; i++) {
+        train |= strcmp(l->splits.items[i].name, "train") == 0;
+        val |= strcmp(l->splits.items[i].name, "val") == 0;
+    }
+    for (int i = 0; i < l->splits.n; i++)
+        if (!(train && val && strcmp(l->splits.items[i].name, "trainval") == 0))
+            l->splits.items[kept++] = l->splits.items[i];
+    l->splits.n = kept;
+}
+
+static bool has_images(dg_layout *l, dg_diag *d)
+{
+    dg_listing files = { 0 };
+
+    (void)!dg_dir_list_deep(&files, l->arena, l->root, d);
+    for (int i = 0; i < files.n; i++)
+        if (dg_image_named(files.v[i]))
+            return true;
+    return false;
+}
+
+static int find_in_folder(dg_layout *l, dg_diag *d)
+{
+    dg_listing  names = { 0 };
+    const char *yaml = dg_yolo_file(l->arena, l->root);
+
+    if (yaml && dg_yolo_splits(&names, l->arena, l->root)) {
+        l->form = DG_FORM_YOLO;
+        add_names(l, &names);
+    } else if (find_coco(l)) {
+        l->form = DG_FORM_COCO;
+    } else if (dg_voc_splits(&names, l->arena, l->root)) {
+        l->form = DG_FORM_VOC;
+        add_names(l, &names);
+    } else if (dg_yolo_splits(&names, l->arena, l->root)) {
+        l->form = DG_FORM_YOLO;
+        add_names(l, &names);
+    } else if (has_images(l, d)) {
+        l->form = DG_FORM_PLAIN;
+        add_names(l, &names);
+    } else {
+        dg_fail(d, DG_EINPUT, (dg_where){ .file = l->root }, "data-form", "no data set is found in this folder");
+        dg_help(d, "looked for: annotations/*.json (COCO), Annotations/*.xml (VOC), a .yaml file with `names` or images/ with "
+                   "labels/ (YOLO), JPEG and PNG images");
+        return -DG_EINPUT;
+    }
+    return 0;
+}
+
+int dg_layout_find(dg_layout *out, dg_arena *a, const char *path, const char *wanted, dg_diag *d)
+{
+    dg_layout l = { .arena = a, .root = path };
+    size_t    n = strlen(path);
+    int       rc = 0;
+
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    l.root = path = dg_strndup(a, path, n);
+    if (!dg_exists(path))
+        return dg_fail(d, DG_EIO, (dg_where){ .file = path }, "data-missing", "there is no such folder or file");
+    if (dg_is_folder(path)) {
+        rc = find_in_folder(&l, d);
+    } else if (dg_path_ends(path, ".json")) {
+        const char *folder = dg_path_folder(a, path);
+        const bool  beside = strcmp(dg_path_name(folder), "annotations") == 0;
+
+        l.form = DG_FORM_COCO;
+        l.root = beside ? dg_path_folder(a, folder) : folder;
+        add_file(&l, beside ? "annotations" : "", dg_path_name(path));
+    } else if (dg_yolo_file(a, path)) {
+        dg_listing names = { 0 };
+
+        l.form = DG_FORM_YOLO;
+        (void)dg_yolo_splits(&names, a, path);
+        add_names(&l, &names);
+    } else {
+        rc = dg_fail(d, DG_EINPUT, (dg_where){ .file = path }, "data-form",
+                     "expected a folder, an annotation file (.json) or a .yaml file");
+    }
+    if (rc == 0 && wanted)
+        rc = choose_wanted(&l, wanted, d);
+    else if (rc == 0 && l.form == DG_FORM_COCO)
+        choose_family(&l);
+    if (rc == 0 && !wanted)
+        drop_unions(&l);
+    if (rc == 0)
+        qsort(l.splits.items, (size_t)l.splits.n, sizeof *l.splits.items, by_rank);
+    *out = l;
+    return rc;
+}
+
+/* ---- opening ------------------------------------------------------------------------------- */
+
+/* The folder below root that has the images of a COCO file, by the first, the last and one between. */
+static const char *images_of(dg_layout *l, const dg_split *s, const dg_coco *c)
+{
+    const char *const last = purpose(s->name), *beside = dg_path_folder(l->arena, s->annotations);
+    const char *const tries[] = {
+        "images", last, s->name, dg_printf(l->arena, "images/%s", last), dg_printf(l->arena, "images/%s", s->name), ".", beside,
+    };
+    const char *best = "images";
+    int         most = 0;
+
+    for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
+        int found = 0;
+
+        for (int k = 0; k < 3; k++) {
+            const char *name = c->images[(int64_t)(c->n_images - 1) * k / 2].file_name;
+
+            found += dg_exists(dg_printf(l->arena, "%s/%s/%s", l->root, tries[i], name));
+        }
+        if (found > most) {
+            most = found;
+            best = tries[i];
+        }
+    }
+    return best;
+}
+
+/* Images without labels. */
+static int open_plain(dg_coco **out, const dg_layout *l, dg_diag *d)
+{
+    dg_coco   *c = dg_index_open(l->root);
+    dg_diag   *quiet = dg_diag_open();
+    dg_listing files;
+    int        rc = dg_dir_list_deep(&files, l->arena, l->root, d);
+
+    c->folder = c->path;
+    c->images = DG_NEW_N(c->arena, files.n, dg_coco_image);
+    for (int i = 0; rc == 0 && i < files.n; i++) {
+        dg_coco_image *im = &c->images[c->n_images];
+
+        if (!dg_image_named(files.v[i]))
+            continue;
+        *im = (dg_coco_image){ .id = ++c->n_images, .file_name = dg_strdup(c->arena, files.v[i]), .w = 1, .h = 1 };
+        (void)!dg_image_size(&im->w, &im->h, dg_path_join(l->arena, l->root, files.v[i]), quiet);
+        dg_diag_clear(quiet);
+    }
+    dg_diag_close(&quiet);
+    if (rc == 0)
+        rc = dg_index_join(c, NULL, DG_NEW_N(c->arena, c->n_images, int), d);
+    if (rc < 0)
+        dg_coco_close(&c);
+    *out = c;
+    return rc;
+}
+
+int dg_layout_open(dg_coco **out, dg_layout *l, int i, dg_faults *faults, dg_diag *d)
+{
+    dg_split            *s = &l->splits.items[i];
+    const dg_data_source from = { .size = sizeof from, .root = l->root, .split = s->split };
+    const char          *file;
+    int                  rc;
+
+    switch (l->form) {
+    case DG_FORM_VOC: return dg_voc_read(out, &from, faults, d);
+    case DG_FORM_YOLO: return dg_yolo_read(out, &from, faults, d);
+    case DG_FORM_PLAIN: return open_plain(out, l, d);
+    case DG_FORM_COCO: break;
+    }
+    file = dg_path_join(l->arena, l->root, s->annotations);
+    rc = faults ? dg_coco_survey(out, file, faults, d) : dg_coco_open(out, file, d);
+    if (rc < 0)
+        return rc;
+    s->images = images_of(l, s, *out);
+    (*out)->folder = strcmp(s->images, ".") == 0 ? dg_strdup((*out)->arena, l->root)
+                                                 : dg_path_join((*out)->arena, l->root, s->images);
+    return 0;
+}

@@ -1,0 +1,298 @@
+/* survey_text: a survey for people, with bars, and for programs, as JSON. */
+#include "media/survey.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { BAR = 30, CLASSES_SHOWN = 40, FAULTS_SHOWN = 5, NAME = 24 };
+
+typedef struct page {
+    dg_str *out;
+    bool    colour;
+} page;
+
+static const char *paint(const page *p, const char *escape)
+{
+    return p->colour ? escape : "";
+}
+
+static void heading(const page *p, const char *text)
+{
+    dg_str_fmt(p->out, "\n%s%s%s\n", paint(p, "\033[1m"), text, paint(p, "\033[0m"));
+}
+
+static const char *count_text(int64_t n, char buf[32])
+{
+    return dg_human_count(n, buf, 32);
+}
+
+/* Columns of UTF-8 text, for padding: every character is taken to be one wide. */
+static int width_of(const char *text)
+{
+    int n = 0;
+
+    for (; *text; text++)
+        n += ((unsigned char)*text & 0xC0) != 0x80;
+    return n;
+}
+
+static void bar(const page *p, const char *label, int64_t n, int64_t most, const char *more)
+{
+    char   buf[32];
+    int    full = most > 0 ? (int)(BAR * n / most) : 0, pad = NAME - width_of(label);
+    dg_str line = { 0 };
+
+    if (full == 0 && n > 0)
+        full = 1;
+    for (int i = 0; i < full; i++)
+        dg_str_add(&line, "#");
+    dg_str_fmt(p->out, "  %s%*s %9s  %s%s%s%s\n", label, pad > 0 ? pad : 0, "", count_text(n, buf), paint(p, "\033[36m"),
+               line.s ? line.s : "", paint(p, "\033[0m"), more);
+    dg_str_free(&line);
+}
+
+static void print_splits(const page *p, const dg_survey *s)
+{
+    char a[32], b[32], c[32];
+
+    dg_str_fmt(p->out, "\n  %-18s %9s %9s %9s %9s\n", "split", "images", "objects", "empty", "crowd");
+    for (int i = 0; i < s->n_splits; i++) {
+        const dg_coco *x = s->splits[i].index;
+
+        if (!x) {
+            dg_str_fmt(p->out, "  %-18s cannot be read\n", s->splits[i].name);
+            continue;
+        }
+        dg_str_fmt(p->out, "  %-18s %9s %9s %9d %9lld\n", s->splits[i].name, count_text(x->n_images, a),
+                   count_text(x->report.n_objects, b), x->report.n_empty, (long long)x->report.n_crowd);
+    }
+    if (s->n_splits > 1)
+        dg_str_fmt(p->out, "  %-18s %9s %9s %9s %9lld\n", "together", count_text(s->n_images, a), count_text(s->n_objects, b),
+                   count_text(s->n_empty, c), (long long)s->n_crowd);
+    if (s->n_truncated)
+        dg_str_fmt(p->out, "  %lld objects are marked as truncated\n", (long long)s->n_truncated);
+    for (int i = 0; i < s->layout.others.n; i++)
+        dg_str_fmt(p->out, "%s%s", i ? ", " : "  not looked at, other labels: ", s->layout.others.items[i]);
+    if (s->layout.others.n)
+        dg_str_add(p->out, "\n");
+}
+
+static void print_classes(const page *p, const dg_survey *s)
+{
+    int64_t most = 0;
+
+    for (int k = 0; k < s->n_classes; k++)
+        most = s->per_class[k] > most ? s->per_class[k] : most;
+    heading(p, "classes");
+    for (int k = 0; k < s->n_classes && k < CLASSES_SHOWN; k++) {
+        dg_str more = { 0 };
+
+        for (int i = 0; i < s->n_splits && s->n_splits > 1; i++)
+            dg_str_fmt(&more, "%s%s %lld", i ? ", " : "  ", s->splits[i].name, (long long)s->splits[i].per_class[k]);
+        bar(p, s->classes[k], s->per_class[k], most, more.s ? more.s : "");
+        dg_str_free(&more);
+    }
+    if (s->n_classes > CLASSES_SHOWN)
+        dg_str_fmt(p->out, "  and %d more (--format json has all)\n", s->n_classes - CLASSES_SHOWN);
+    if (dg_survey_imbalance(s) >= 10)
+        dg_str_fmt(p->out, "  the largest class has %.0f times the objects of the smallest\n", dg_survey_imbalance(s));
+}
+
+static void print_histogram(const page *p, const dg_histogram *h)
+{
+    int64_t most = 0;
+    int     first = h->n, last = -1;
+
+    for (int i = 0; i < h->n; i++)
+        if (h->count[i]) {
+            most = h->count[i] > most ? h->count[i] : most;
+            first = i < first ? i : first;
+            last = i;
+        }
+    if (last < 0)
+        return;
+    heading(p, h->title);
+    for (int i = first; i <= last; i++)
+        bar(p, h->label[i], h->count[i], most, "");
+}
+
+static void print_place(dg_str *out, const dg_survey *s, const dg_fault *x)
+{
+    if (x->split >= 0 && s->n_splits > 1)
+        dg_str_fmt(out, "%s: ", s->splits[x->split].name);
+    if (x->at.file)
+        dg_str_add(out, x->at.file);
+    if (x->at.line > 0)
+        dg_str_fmt(out, ":%d", x->at.line);
+    if (x->at.file)
+        dg_str_add(out, ": ");
+    dg_str_add(out, x->text);
+}
+
+static void print_faults(const page *p, const dg_survey *s)
+{
+    char buf[32];
+
+    for (int kind = 0; kind < DG_N_FAULTS; kind++) {
+        const dg_fault_row *row = dg_fault_row_of((dg_fault_kind)kind);
+        int64_t             n = s->faults.of[kind].n;
+        int                 shown = s->faults.of[kind].kept.n < FAULTS_SHOWN ? s->faults.of[kind].kept.n : FAULTS_SHOWN;
+
+        if (!n)
+            continue;
+        dg_str_fmt(p->out, "\n%s%s[%s]%s %s: %s\n", paint(p, row->error ? "\033[1;31m" : "\033[1;33m"),
+                   row->error ? "error" : "warning", row->id, paint(p, "\033[0m"), row->title, count_text(n, buf));
+        for (int i = 0; i < shown; i++) {
+            dg_str_add(p->out, "    ");
+            print_place(p->out, s, &s->faults.of[kind].kept.items[i]);
+            dg_str_add(p->out, "\n");
+        }
+        if (n > shown)
+            dg_str_fmt(p->out, "    and %s more\n", count_text(n - shown, buf));
+        dg_str_fmt(p->out, "  help: %s\n", row->help);
+    }
+}
+
+static void print_advice(const page *p, const dg_survey *s)
+{
+    heading(p, "what suits");
+    dg_str_fmt(p->out, "  sizes=\"%d\"", s->advice.size);
+    if (s->advice.small_side > 0)
+        dg_str_fmt(p->out, "           images have %.0f pixels on their longer side (median); a tenth of the boxes are smaller than"
+                           " %.0f pixels, %.0f at this size",
+                   s->advice.median_side, s->advice.small_side, s->advice.small_scaled);
+    dg_str_add(p->out, "\n");
+    if (s->advice.one_shape && fabs(s->advice.aspect - 1) > 0.2)
+        dg_str_fmt(p->out, "                        all have nearly one shape, %.2f : 1: sizes=\"%dx%d\" would keep it\n",
+                   s->advice.aspect, s->advice.aspect > 1 ? s->advice.size : (int)(32 * ceil(s->advice.size * s->advice.aspect / 32)),
+                   s->advice.aspect > 1 ? (int)(32 * ceil(s->advice.size / s->advice.aspect / 32)) : s->advice.size);
+    dg_str_fmt(p->out, "  max_objects=\"%d\"      ", s->advice.max_objects);
+    if (s->most_image)
+        dg_str_fmt(p->out, "the most in one image are %d, in %s", s->most_objects, s->most_image);
+    dg_str_add(p->out, "\n");
+}
+
+static void print_result(const page *p, const dg_survey *s)
+{
+    int64_t errors = dg_faults_errors(&s->faults), warnings = dg_faults_warnings(&s->faults);
+    char    a[32], b[32], size[32];
+
+    dg_str_add(p->out, "\n");
+    if (s->n_read)
+        dg_str_fmt(p->out, "%s images looked at (%s, %s)\n", count_text(s->n_read, a), dg_human_bytes((double)s->n_bytes, size, sizeof size),
+                   s->decoded ? "decoded" : "headers and ends; --images decode reads them whole");
+    else if (s->n_images)
+        dg_str_add(p->out, "no image was looked at\n");
+    dg_str_fmt(p->out, "%s%s error%s, %s warning%s%s\n", paint(p, errors ? "\033[1;31m" : warnings ? "\033[1;33m" : "\033[1;32m"),
+               errors ? count_text(errors, a) : "no", errors == 1 ? "" : "s", warnings ? count_text(warnings, b) : "no",
+               warnings == 1 ? "" : "s", paint(p, "\033[0m"));
+}
+
+void dg_survey_text(dg_str *out, const dg_survey *s, bool colour)
+{
+    const page p = { out, colour };
+
+    dg_str_fmt(out, "%s: %s, %d class%s\n", s->layout.root,
+               (const char *const[]){ "COCO", "VOC", "YOLO", "images without labels" }[s->layout.form], s->n_classes,
+               s->n_classes == 1 ? "" : "es");
+    print_splits(&p, s);
+    if (s->n_classes)
+        print_classes(&p, s);
+    for (int i = 0; i < DG_N_HISTS; i++)
+        if (s->n_objects || i == DG_HIST_IMAGES)
+            print_histogram(&p, &s->hist[i]);
+    print_faults(&p, s);
+    print_advice(&p, s);
+    print_result(&p, s);
+}
+
+/* ---- JSON ---------------------------------------------------------------------------------- */
+
+static void json_split(dg_str *out, const dg_survey *s, const dg_survey_split *x)
+{
+    const dg_data_report none = { 0 }, *r = x->index ? &x->index->report : &none;
+
+    dg_str_add(out, "{\"name\":");
+    dg_str_json(out, x->name);
+    dg_str_fmt(out, ",\"readable\":%s,\"images\":%d,\"objects\":%lld,\"empty\":%d,\"crowd\":%lld,\"truncated\":%lld,\"most_objects\":%d",
+               x->index ? "true" : "false", x->index ? x->index->n_images : 0, (long long)r->n_objects, r->n_empty,
+               (long long)r->n_crowd, (long long)x->n_truncated, r->most_objects);
+    dg_str_add(out, ",\"per_class\":[");
+    for (int k = 0; k < s->n_classes; k++)
+        dg_str_fmt(out, "%s%lld", k ? "," : "", (long long)x->per_class[k]);
+    dg_str_add(out, "]}");
+}
+
+static void json_fault(dg_str *out, const dg_survey *s, const dg_fault *x)
+{
+    dg_str_add(out, "{\"split\":");
+    dg_str_json(out, x->split >= 0 ? s->splits[x->split].name : NULL);
+    dg_str_add(out, ",\"file\":");
+    dg_str_json(out, x->at.file);
+    dg_str_fmt(out, ",\"line\":%d,\"message\":", x->at.line);
+    dg_str_json(out, x->text);
+    dg_str_add(out, "}");
+}
+
+static void json_faults(dg_str *out, const dg_survey *s)
+{
+    const char *comma = "";
+
+    dg_str_add(out, ",\"faults\":[");
+    for (int kind = 0; kind < DG_N_FAULTS; kind++) {
+        const dg_fault_row *row = dg_fault_row_of((dg_fault_kind)kind);
+
+        if (!s->faults.of[kind].n)
+            continue;
+        dg_str_fmt(out, "%s{\"id\":\"%s\",\"severity\":\"%s\",\"count\":%lld,\"title\":", comma, row->id,
+                   row->error ? "error" : "warning", (long long)s->faults.of[kind].n);
+        dg_str_json(out, row->title);
+        dg_str_add(out, ",\"cases\":[");
+        for (int i = 0; i < s->faults.of[kind].kept.n; i++) {
+            dg_str_add(out, i ? "," : "");
+            json_fault(out, s, &s->faults.of[kind].kept.items[i]);
+        }
+        dg_str_add(out, "]}");
+        comma = ",";
+    }
+    dg_str_add(out, "]");
+}
+
+void dg_survey_json(dg_str *out, const dg_survey *s)
+{
+    dg_str_fmt(out, "{\"form\":\"%s\",\"root\":", dg_form_name(s->layout.form));
+    dg_str_json(out, s->layout.root);
+    dg_str_fmt(out, ",\"images\":%lld,\"objects\":%lld,\"empty\":%lld,\"crowd\":%lld,\"truncated\":%lld",
+               (long long)s->n_images, (long long)s->n_objects, (long long)s->n_empty, (long long)s->n_crowd,
+               (long long)s->n_truncated);
+    dg_str_fmt(out, ",\"images_read\":%lld,\"bytes\":%lld,\"decoded\":%s", (long long)s->n_read, (long long)s->n_bytes,
+               s->decoded ? "true" : "false");
+    dg_str_add(out, ",\"splits\":[");
+    for (int i = 0; i < s->n_splits; i++) {
+        dg_str_add(out, i ? "," : "");
+        json_split(out, s, &s->splits[i]);
+    }
+    dg_str_add(out, "],\"classes\":[");
+    for (int k = 0; k < s->n_classes; k++) {
+        dg_str_add(out, k ? ",{\"name\":" : "{\"name\":");
+        dg_str_json(out, s->classes[k]);
+        dg_str_fmt(out, ",\"objects\":%lld}", (long long)s->per_class[k]);
+    }
+    dg_str_add(out, "],\"imbalance\":");
+    dg_str_json_real(out, dg_survey_imbalance(s));
+    dg_str_add(out, ",\"histograms\":{");
+    for (int i = 0; i < DG_N_HISTS; i++) {
+        dg_str_fmt(out, "%s\"%s\":[", i ? "," : "", s->hist[i].key);
+        for (int k = 0; k < s->hist[i].n; k++) {
+            dg_str_add(out, k ? ",{\"bin\":" : "{\"bin\":");
+            dg_str_json(out, s->hist[i].label[k]);
+            dg_str_fmt(out, ",\"count\":%lld}", (long long)s->hist[i].count[k]);
+        }
+        dg_str_add(out, "]");
+    }
+    dg_str_add(out, "}");
+    json_faults(out, s);
+    dg_str_fmt(out, ",\"errors\":%lld,\"warnings\":%lld", (long long)dg_faults_errors(&s->faults),
+               (long long)dg_faults_warnings(&s->faults));
+    dg_str_fmt(out, ",\"advice\":{\"sizes\":%d,\"max_objects\":%d}}\n", s->advice.size, s->advice.max_objects);
+}

@@ -1,0 +1,213 @@
+/* voc_xml: one VOC annotation through libxml2's reader; the only file of this room that knows
+ * libxml2.
+ *
+ *   <annotation> <filename> <size> <width> <height> </size>
+ *                <object> <name> <difficult> <truncated> <bndbox> <xmin> <ymin> <xmax> <ymax>
+ *
+ * Depth and the element around say what a name means, so that a <part> inside an object, which
+ * has a name and a box too, is not taken for it. */
+#include "media/voc.h"
+
+#include <math.h>
+#include <string.h>
+
+#include <libxml/xmlreader.h>
+
+#include "base/str.h"
+
+typedef enum scope { FILE_SCOPE, SIZE_SCOPE, OBJECT_SCOPE, BOX_SCOPE } scope;
+
+typedef struct field {
+    scope       scope;
+    const char *name;
+    bool        text;
+    size_t      offset; /* in dg_voc_file or dg_voc_object */
+    uint32_t    bit;
+} field;
+
+static const field fields[] = {
+    { FILE_SCOPE, "filename", true, offsetof(dg_voc_file, file_name), 0 },
+    { SIZE_SCOPE, "width", false, offsetof(dg_voc_file, w), 0 },
+    { SIZE_SCOPE, "height", false, offsetof(dg_voc_file, h), 0 },
+    { OBJECT_SCOPE, "name", true, offsetof(dg_voc_object, name), 0 },
+    { OBJECT_SCOPE, "difficult", false, offsetof(dg_voc_object, difficult), 0 },
+    { OBJECT_SCOPE, "truncated", false, offsetof(dg_voc_object, truncated), 0 },
+    { BOX_SCOPE, "xmin", false, offsetof(dg_voc_object, x1), 1 },
+    { BOX_SCOPE, "ymin", false, offsetof(dg_voc_object, y1), 2 },
+    { BOX_SCOPE, "xmax", false, offsetof(dg_voc_object, x2), 4 },
+    { BOX_SCOPE, "ymax", false, offsetof(dg_voc_object, y2), 8 },
+};
+enum { N_FIELDS = sizeof fields / sizeof *fields, MAX_DEPTH = 64 };
+
+typedef struct reader {
+    dg_voc_file     *out;
+    dg_arena        *arena;
+    const char      *name;
+    dg_voc_object   *object; /* that is open, or NULL */
+    const field     *field;  /* whose element is open, or NULL */
+    bool             in_size, in_box;
+    int              rc;
+    xmlTextReaderPtr xml;
+    dg_diag         *d;
+} reader;
+
+static int line_of(const reader *r)
+{
+    xmlNodePtr node = xmlTextReaderCurrentNode(r->xml);
+
+    return node ? (int)xmlGetLineNo(node) : 0;
+}
+
+static int refuse(reader *r, int line, const char *id, const char *fmt, ...) DG_PRINTF(4, 5);
+static int refuse(reader *r, int line, const char *id, const char *fmt, ...)
+{
+    va_list ap;
+
+    if (r->rc == 0) {
+        va_start(ap, fmt);
+        r->rc = dg_fail(r->d, DG_EINPUT, (dg_where){ r->name, line, 0, NULL }, id, "%s",
+                        dg_vprintf(r->arena, fmt, ap));
+        va_end(ap);
+    }
+    return r->rc;
+}
+
+static void fault(void *ctx, xmlErrorPtr error)
+{
+    reader     *r = ctx;
+    const char *message = error->message ? error->message : "not well-formed";
+
+    if (error->level >= XML_ERR_ERROR)
+        refuse(r, error->line, "voc-syntax", "%.*s", (int)strcspn(message, "\n"), message);
+}
+
+static int close_object(reader *r)
+{
+    const dg_voc_object *x = r->object;
+
+    r->object = NULL;
+    r->in_box = false;
+    if (!x)
+        return 0;
+    if (!x->name)
+        return refuse(r, x->line, "voc-object", "this <object> has no <name>");
+    if (x->has != 15)
+        return refuse(r, x->line, "voc-object",
+                      "this <object> (%s) has no <bndbox> with <xmin>, <ymin>, <xmax> and <ymax>", x->name);
+    return 0;
+}
+
+static int begin(reader *r, const char *name, int depth)
+{
+    if (depth >= MAX_DEPTH)
+        return refuse(r, line_of(r), "voc-syntax", "elements are nested more than %d deep", MAX_DEPTH);
+    if (depth == 0 && strcmp(name, "annotation") != 0)
+        return refuse(r, line_of(r), "voc-syntax", "this is a <%s>, expected an <annotation>", name);
+    if (depth == 1) {
+        if (close_object(r))
+            return r->rc;
+        r->in_size = strcmp(name, "size") == 0;
+        if (strcmp(name, "object") == 0) {
+            DG_PUSH(r->arena, r->out->objects, ((dg_voc_object){ .line = line_of(r) }));
+            r->object = &r->out->objects.items[r->out->objects.n - 1];
+        }
+    }
+    if (depth == 2)
+        r->in_box = r->object && strcmp(name, "bndbox") == 0;
+
+    const scope here = depth == 1                 ? FILE_SCOPE
+                       : depth == 2 && r->in_size ? SIZE_SCOPE
+                       : depth == 2               ? OBJECT_SCOPE
+                                                  : BOX_SCOPE;
+
+    r->field = NULL;
+    if ((depth == 3 && !r->in_box) || depth > 3 || depth == 0 || (here == OBJECT_SCOPE && !r->object))
+        return 0;
+    for (int i = 0; i < N_FIELDS && !r->field; i++)
+        if (fields[i].scope == here && strcmp(fields[i].name, name) == 0)
+            r->field = &fields[i];
+    return 0;
+}
+
+static int take(reader *r, const char *text)
+{
+    const field *f = r->field;
+    const size_t before = strspn(text, " \t\r\n");
+    size_t       n = strlen(text);
+
+    while (n > before && strchr(" \t\r\n", text[n - 1]))
+        n--;
+
+    char *value = dg_strndup(r->arena, text + before, n - before);
+    char *into = (char *)(f->scope <= SIZE_SCOPE ? (void *)r->out : (void *)r->object) + f->offset;
+
+    if (f->text) {
+        *(const char **)(void *)into = value;
+        return 0;
+    }
+
+    double *number = (double *)(void *)into;
+
+    if (!dg_parse_f64(value, number) || !isfinite(*number))
+        return refuse(r, line_of(r), "voc-value", "<%s> is \"%s\", expected a number", f->name, value);
+    if (f->scope == SIZE_SCOPE && (*number < 0 || *number > DG_IMAGE_MAX_SIDE || *number != floor(*number)))
+        return refuse(r, line_of(r), "voc-value", "<%s> is \"%s\", expected whole pixels, at most %d", f->name, value,
+                      DG_IMAGE_MAX_SIDE);
+    if (r->object)
+        r->object->has |= f->bit;
+    return 0;
+}
+
+static int read_nodes(reader *r)
+{
+    int more = 0;
+
+    while (r->rc == 0 && (more = xmlTextReaderRead(r->xml)) == 1) {
+        int depth = xmlTextReaderDepth(r->xml);
+
+        switch (xmlTextReaderNodeType(r->xml)) {
+        case XML_READER_TYPE_ELEMENT:
+            begin(r, (const char *)xmlTextReaderConstName(r->xml), depth);
+            if (xmlTextReaderIsEmptyElement(r->xml))
+                r->field = NULL;
+            break;
+        case XML_READER_TYPE_TEXT:
+        case XML_READER_TYPE_CDATA:
+            if (r->field)
+                take(r, (const char *)xmlTextReaderConstValue(r->xml));
+            r->field = NULL;
+            break;
+        case XML_READER_TYPE_END_ELEMENT:
+            r->field = NULL;
+            if (depth == 0)
+                close_object(r);
+            break;
+        default:
+            break;
+        }
+    }
+    return r->rc ? r->rc : more < 0 ? refuse(r, 0, "voc-syntax", "not well-formed") : 0;
+}
+
+void dg_voc_prepare(void)
+{
+    xmlInitParser();
+}
+
+int dg_voc_parse(dg_voc_file *out, dg_arena *a, const char *text, size_t n, const char *name, dg_diag *d)
+{
+    reader r = { .out = out, .arena = a, .name = name, .d = d };
+
+    *out = (dg_voc_file){ 0 };
+    if (memmem(text, n, "<!DOCTYPE", 9))
+        return refuse(&r, 0, "voc-syntax", "document types and entities are not read");
+    if (n == 0)
+        return refuse(&r, 0, "voc-syntax", "the file is empty");
+    r.xml = xmlReaderForMemory(text, (int)n, name, NULL, XML_PARSE_NONET);
+    if (!r.xml)
+        return dg_fail(d, DG_EMEMORY, (dg_where){ .file = name }, "out-of-memory", "no memory to read it");
+    xmlTextReaderSetStructuredErrorHandler(r.xml, fault, &r);
+    (void)read_nodes(&r);
+    xmlFreeTextReader(r.xml);
+    return r.rc;
+}

@@ -1,0 +1,507 @@
+/* survey: a data set with a fault of every kind, all of which are found, and a clean one, in which
+ * nothing is; then conversions there and back. */
+#include "tests/media/place.h"
+
+#include <math.h>
+
+#include "media/convert.h"
+#include "media/image.h"
+#include "media/json.h"
+#include "media/survey.h"
+
+/* ---- making -------------------------------------------------------------------------------- */
+
+enum { W = 64, H = 48 };
+
+static void write_text(place *p, const char *name, const char *text)
+{
+    const char *path = temporary(p, name);
+
+    assert_int_equal(dg_mkdirs(dg_path_folder(p->a, path), p->d), 0);
+    assert_int_equal(dg_file_write(path, text, strlen(text), p->d), 0);
+}
+
+/* Picture number `seed`: no two are alike. */
+static void write_image(place *p, const char *name, int seed)
+{
+    const char *path = temporary(p, name);
+    dg_image    im;
+
+    assert_int_equal(dg_mkdirs(dg_path_folder(p->a, path), p->d), 0);
+    assert_int_equal(dg_image_new(&im, p->s, W, H, p->d), 0);
+    for (int i = 0; i < W * H * 3; i++)
+        im.rgb[i] = (uint8_t)(i / 3 % W * 3 + seed * 17);
+    assert_int_equal(dg_image_write(path, &im, p->d), 0);
+}
+
+static void copy_file(place *p, const char *from, const char *to, double share)
+{
+    char  *bytes;
+    size_t n;
+
+    assert_int_equal(dg_file_read(&bytes, &n, temporary(p, from), 0, p->d), 0);
+    assert_int_equal(dg_file_write(temporary(p, to), bytes, (size_t)((double)n * share), p->d), 0);
+    dg_free(bytes);
+}
+
+static dg_survey *survey(place *p, const char *name, bool decode)
+{
+    const dg_survey_options o = { .threads = 2, .decode = decode };
+    dg_survey              *s = NULL;
+
+    if (dg_survey_open(&s, temporary(p, name), &o, p->d) < 0)
+        fail_msg("%s", dg_diag_text(p->d));
+    return s;
+}
+
+/* Exactly so many faults of each kind, and of the others none. */
+typedef struct expected {
+    dg_fault_kind kind;
+    int           n;
+    const char   *says; /* NULL, or a part of the first one's text or place */
+} expected;
+
+static void check_faults(const dg_survey *s, const expected *e, int n)
+{
+    for (int kind = 0; kind < DG_N_FAULTS; kind++) {
+        const expected *x = NULL;
+
+        for (int i = 0; i < n; i++)
+            x = (int)e[i].kind == kind ? &e[i] : x;
+        for (int i = 0; s->faults.of[kind].n != (x ? x->n : 0) && i < s->faults.of[kind].kept.n; i++)
+            print_message("# %s: %s %s\n", dg_fault_row_of((dg_fault_kind)kind)->id, s->faults.of[kind].kept.items[i].at.file,
+                          s->faults.of[kind].kept.items[i].text);
+        if (s->faults.of[kind].n != (x ? x->n : 0))
+            fail_msg("%s: %d, expected %d", dg_fault_row_of((dg_fault_kind)kind)->id, (int)s->faults.of[kind].n, x ? x->n : 0);
+        if (x && x->says && !strstr(s->faults.of[kind].kept.items[0].text, x->says) &&
+            !strstr(s->faults.of[kind].kept.items[0].at.file, x->says))
+            fail_msg("%s: \"%s\" does not say \"%s\"", dg_fault_row_of((dg_fault_kind)kind)->id,
+                     s->faults.of[kind].kept.items[0].text, x->says);
+    }
+}
+
+#define IMAGE(id, name) "{\"id\": " #id ", \"file_name\": \"" name "\", \"width\": 64, \"height\": 48}"
+#define BOX(id, image, class, x, y, w, h)                                                                      \
+    "{\"id\": " #id ", \"image_id\": " #image ", \"category_id\": " #class ", \"bbox\": [" #x ", " #y ", " #w ", " #h "]}"
+#define CLASSES "\"categories\": [{\"id\": 1, \"name\": \"nut\"}, {\"id\": 2, \"name\": \"bolt\"}]"
+
+static void make_clean(place *p)
+{
+    for (int i = 1; i <= 5; i++)
+        write_image(p, dg_printf(p->a, "clean/images/%d.%s", i, i % 2 ? "jpg" : "png"), i);
+    write_text(p, "clean/annotations/train.json",
+               "{\"images\": [" IMAGE(1, "1.jpg") ", " IMAGE(2, "2.png") ", " IMAGE(3, "3.jpg") "],\n\"annotations\": [\n" BOX(
+                   1, 1, 1, 2, 3, 20, 30) ",\n" BOX(2, 1, 2, 2, 3, 20, 10) ",\n" BOX(3, 2, 1, 44.5, 3.25, 20, 44.5)
+                   "],\n" CLASSES "}");
+    write_text(p, "clean/annotations/val.json",
+               "{\"images\": [" IMAGE(1, "4.png") ", " IMAGE(2, "5.jpg") "],\n\"annotations\": [\n" BOX(1, 1, 2, 0, 0, 64, 48)
+                   "],\n" CLASSES "}");
+}
+
+/* ---- nothing to find ----------------------------------------------------------------------- */
+
+static void clean(void **state)
+{
+    place     *p = *state;
+    dg_survey *s;
+
+    make_clean(p);
+    s = survey(p, "clean", true);
+    check_faults(s, NULL, 0);
+    assert_int_equal(s->layout.form, DG_FORM_COCO);
+    assert_int_equal(s->n_splits, 2);
+    assert_string_equal(s->splits[0].name, "train");
+    assert_int_equal(s->n_images, 5);
+    assert_int_equal(s->n_read, 5);
+    assert_int_equal(s->n_objects, 4);
+    assert_int_equal(s->n_empty, 2);
+    assert_int_equal(s->per_class[0], 2);
+    assert_int_equal(s->splits[1].per_class[1], 1);
+    assert_int_equal(s->most_objects, 2);
+    assert_int_equal(s->hist[DG_HIST_OBJECTS].count[0], 2);
+    assert_int_equal(s->hist[DG_HIST_OBJECTS].count[1], 2);
+    assert_int_equal(s->hist[DG_HIST_OBJECTS].count[2], 1);
+    assert_int_equal(s->hist[DG_HIST_SIDE].count[2], 1); /* 20 x 10: 14.1 */
+    assert_int_equal(s->hist[DG_HIST_SIDE].count[3], 2);
+    assert_int_equal(s->hist[DG_HIST_SIDE].count[4], 1);
+    assert_string_equal(s->hist[DG_HIST_IMAGES].label[0], "64 x 48");
+    assert_int_equal(s->hist[DG_HIST_IMAGES].count[0], 5);
+    assert_true(s->advice.size == 320 && s->advice.max_objects == 10 && s->advice.one_shape);
+    assert_true(fabs(dg_survey_imbalance(s) - (1)) <= 0);
+    dg_survey_close(&s);
+    assert_null(s);
+    no_diagnostics(p);
+}
+
+/* ---- a fault of every kind ------------------------------------------------------------------- */
+
+static void plant(place *p)
+{
+    static const char train[] =
+        "{\"images\": [" IMAGE(1, "1.jpg") ", " IMAGE(2, "2.jpg") ", " IMAGE(3, "gone.jpg") ",\n" IMAGE(
+            4, "text.jpg") ", " IMAGE(5, "cut.jpg") ", {\"id\": 6, \"file_name\": \"6.jpg\", \"width\": 48, \"height\": 64},\n" IMAGE(
+            2, "2.jpg") ", " IMAGE(7, "copy.jpg") "],\n"
+        "\"annotations\": [\n" BOX(1, 1, 1, 2, 3, 20, 30) ",\n" BOX(2, 1, 2, 2, 3, 20, 10) ",\n" BOX(2, 2, 4, 5, 5, 9, 9) ",\n" BOX(
+            3, 1, 99, 5, 5, 9, 9) ",\n" BOX(4, 999, 1, 5, 5, 9, 9) ",\n" BOX(5, 2, 1, 5, 5, 0, 9) ",\n" BOX(
+            6, 2, 1, 70, 5, 9, 9) ",\n" BOX(7, 2, 1, 60, 5, 9, 9) ",\n" BOX(8, 7, 1, 10, 10, 20, 20) ",\n" BOX(
+            9, 7, 2, 10, 10, 20, 20.5) "],\n"
+        "\"categories\": [{\"id\": 1, \"name\": \"nut\"}, {\"id\": 2, \"name\": \"bolt\"}, {\"id\": 2, \"name\": \"bolt\"},\n"
+        "{\"id\": 3, \"name\": \"empty\"}, {\"id\": 4, \"name\": \"nail\"}]}";
+    static const char val[] =
+        "{\"images\": [" IMAGE(1, "leak.jpg") "],\n\"annotations\": [\n" BOX(1, 1, 1, 1, 1, 9, 9) ", " BOX(2, 1, 4, 20, 1, 9, 9)
+        "],\n\"categories\": [{\"id\": 1, \"name\": \"nut\"}, {\"id\": 2, \"name\": \"bolt\"},\n"
+        "{\"id\": 3, \"name\": \"empty\"}, {\"id\": 4, \"name\": \"screw\"}]}";
+
+    for (int i = 1; i <= 6; i++)
+        write_image(p, dg_printf(p->a, "bad/images/%d.jpg", i), i);
+    copy_file(p, "bad/images/1.jpg", "bad/images/leak.jpg", 1);
+    copy_file(p, "bad/images/2.jpg", "bad/images/copy.jpg", 1);
+    copy_file(p, "bad/images/5.jpg", "bad/images/cut.jpg", 0.9);
+    write_text(p, "bad/images/text.jpg", "this is not an image");
+    for (int i = 3; i <= 4; i++)
+        unlink(temporary(p, dg_printf(p->a, "bad/images/%d.jpg", i)));
+    write_text(p, "bad/annotations/train.json", train);
+    write_text(p, "bad/annotations/val.json", val);
+    write_text(p, "bad/annotations/test.json", "{\"images\": [");
+}
+
+/* The twenty kinds of faults, each planted once. */
+static const expected planted[] = {
+    { DG_FAULT_ANNOTATION, 1, "not valid JSON" },       /* test.json is cut */
+    { DG_FAULT_IMAGE_MISSING, 1, "gone.jpg" },          /* listed, and not there */
+    { DG_FAULT_IMAGE_UNREADABLE, 1, "text.jpg" },       /* text under an image's name */
+    { DG_FAULT_IMAGE_CUT, 1, "cut.jpg" },               /* the last tenth of the file is missing */
+    { DG_FAULT_IMAGE_SIZE, 1, "48 x 64" },              /* annotated as portrait, is landscape */
+    { DG_FAULT_IMAGE_TWICE, 1, "image with id 2" },     /* two entries of one id */
+    { DG_FAULT_ID_TWICE, 1, "the id 2" },               /* two boxes of one id */
+    { DG_FAULT_CLASS_TWICE, 1, "category with id 2" },  /* two entries of one class */
+    { DG_FAULT_CLASS_UNKNOWN, 1, "category_id 99" },    /* a box of a class that is not listed */
+    { DG_FAULT_IMAGE_UNKNOWN, 1, "image_id 999" },      /* a box of an image that is not listed */
+    { DG_FAULT_CLASSES_DIFFER, 1, "class 3 is \"screw\"" }, /* val lists another class */
+    { DG_FAULT_LEAK, 1, "leak.jpg" },                   /* one content in train and val */
+    { DG_FAULT_BOX_EMPTY, 1, "width 0" },               /* no width */
+    { DG_FAULT_BOX_OUTSIDE, 1, "left 70" },             /* wholly outside */
+    { DG_FAULT_BOX_CUT, 1, "left 60" },                 /* partly outside */
+    { DG_FAULT_BOX_TWICE, 1, "nut and bolt" },          /* two boxes of one object */
+    { DG_FAULT_IMAGE_COPY, 1, "content of" },           /* one content twice in train */
+    { DG_FAULT_UNLISTED, 1, "5.jpg" },                  /* a file that nothing lists */
+    { DG_FAULT_CLASS_EMPTY, 1, "empty" },               /* a class without objects */
+    { DG_FAULT_CLASS_UNTRAINED, 1, "screw" },           /* a class with objects in val alone */
+};
+
+static void every_fault(void **state)
+{
+    place     *p = *state;
+    dg_survey *s;
+
+    plant(p);
+    for (int decode = 0; decode < 2; decode++) {
+        s = survey(p, "bad", decode);
+        check_faults(s, planted, sizeof planted / sizeof *planted);
+        assert_int_equal(dg_faults_errors(&s->faults), 12);
+        assert_int_equal(dg_faults_warnings(&s->faults), 8);
+        dg_survey_close(&s);
+    }
+    no_diagnostics(p);
+}
+
+static void faults_of_other_forms(void **state)
+{
+    static const expected voc[] = {
+        { DG_FAULT_ANNOTATION, 2, NULL },
+        { DG_FAULT_CLASS_UNKNOWN, 1, "gnat" },
+        { DG_FAULT_IMAGE_TWICE, 1, "listed twice" },
+        { DG_FAULT_UNLISTED, 2, "without an .xml" },
+    };
+    static const expected yolo[] = {
+        { DG_FAULT_ANNOTATION, 1, "numbers behind the class" },
+        { DG_FAULT_IMAGE_UNREADABLE, 1, "c.jpg" },
+        { DG_FAULT_CLASS_UNKNOWN, 1, "class 7" },
+        { DG_FAULT_IMAGE_TWICE, 1, "listed twice" },
+        { DG_FAULT_UNLISTED, 1, "lonely.txt" },
+    };
+    place     *p = *state;
+    dg_survey *s;
+
+    for (int i = 0; i < 4; i++)
+        write_image(p, dg_printf(p->a, "voc/JPEGImages/%c.jpg", 'a' + i), i);
+    write_text(p, "voc/Annotations/a.xml",
+               "<annotation><object><name>ant</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>9</xmax><ymax>9</ymax></bndbox></object>"
+               "<object><name>gnat</name><bndbox><xmin>1</xmin><ymin>20</ymin><xmax>9</xmax><ymax>29</ymax></bndbox></object></annotation>");
+    write_text(p, "voc/Annotations/b.xml", "<annotation>");
+    write_text(p, "voc/classes.txt", "ant\n");
+    write_text(p, "voc/ImageSets/Main/train.txt", "a\nb\nmissing\na\n");
+    s = survey(p, "voc", false);
+    check_faults(s, voc, 4);
+    dg_survey_close(&s);
+
+    for (int i = 0; i < 3; i++)
+        write_image(p, dg_printf(p->a, "yolo/images/train/%c.jpg", 'a' + i), i);
+    write_text(p, "yolo/images/train/c.jpg", "");
+    write_text(p, "yolo/labels/train/a.txt", "0 0.5 0.5 0.5 0.5\n7 0.2 0.2 0.1 0.1\n");
+    write_text(p, "yolo/labels/train/b.txt", "0 0.5\n");
+    write_text(p, "yolo/labels/train/lonely.txt", "");
+    write_text(p, "yolo/data.yaml", "train: [images/train, twice.txt]\nnames: [ant]\n");
+    write_text(p, "yolo/twice.txt", "images/train/b.jpg\n");
+    s = survey(p, "yolo", false);
+    check_faults(s, yolo, 5);
+    dg_survey_close(&s);
+    no_diagnostics(p);
+}
+
+/* ---- what is printed ------------------------------------------------------------------------- */
+
+static void has(const dg_str *text, const char *part)
+{
+    if (!strstr(text->s, part))
+        fail_msg("no \"%s\" in\n%s", part, text->s);
+}
+
+static void printed(void **state)
+{
+    place         *p = *state;
+    dg_survey     *s;
+    dg_str         text = { 0 }, json = { 0 }, page = { 0 };
+    const dg_json *tree;
+
+    plant(p);
+    s = survey(p, "bad", false);
+    dg_survey_text(&text, s, false);
+    has(&text, "error[image-missing] images that are missing: 1");
+    has(&text, "bad/images/gone.jpg: there is no such file");
+    has(&text, "12 errors, 8 warnings");
+    assert_null(strchr(text.s, '\033'));
+    dg_survey_json(&json, s);
+    assert_int_equal(dg_json_parse(&tree, p->a, json.s, json.n, "check.json", p->d), 0);
+    assert_int_equal(dg_json_get(tree, "errors")->number, 12);
+    assert_int_equal(dg_json_get(tree, "faults")->n, DG_N_FAULTS);
+    assert_int_equal(dg_json_get(tree, "splits")->n, 3);
+    assert_int_equal(dg_survey_html(&page, s, p->d), 0);
+    has(&page, "data:image/jpeg;base64,/9j/");
+    has(&page, "<svg");
+    has(&page, "gone.jpg");
+    assert_null(strstr(page.s, "http"));
+    dg_str_free(&text);
+    dg_str_free(&json);
+    dg_str_free(&page);
+    dg_survey_close(&s);
+    no_diagnostics(p);
+}
+
+/* ---- which form ------------------------------------------------------------------------------ */
+
+static void check_layout(place *p, const char *path, const char *wanted, dg_form form, const char *splits, int others)
+{
+    dg_layout l;
+    dg_str    names = { 0 };
+
+    if (dg_layout_find(&l, p->a, temporary(p, path), wanted, p->d) < 0)
+        fail_msg("%s: %s", path, dg_diag_text(p->d));
+    for (int i = 0; i < l.splits.n; i++)
+        dg_str_fmt(&names, "%s%s", i ? " " : "", l.splits.items[i].name);
+    assert_string_equal(names.s, splits);
+    assert_int_equal(l.form, form);
+    assert_int_equal(l.others.n, others);
+    dg_str_free(&names);
+}
+
+static void layouts(void **state)
+{
+    place    *p = *state;
+    dg_layout l;
+
+    write_text(p, "coco/annotations/captions_train2017.json", "{}");
+    write_text(p, "coco/annotations/instances_val2017.json", "{}");
+    write_text(p, "coco/annotations/instances_train2017.json", "{}");
+    check_layout(p, "coco", NULL, DG_FORM_COCO, "train2017 val2017", 1);
+    check_layout(p, "coco", "val2017", DG_FORM_COCO, "val2017", 1);
+    check_layout(p, "coco", "captions_train2017", DG_FORM_COCO, "captions_train2017", 0);
+    check_layout(p, "coco/annotations/captions_train2017.json", NULL, DG_FORM_COCO, "captions_train2017", 0);
+    write_text(p, "two/annotations/train.json", "{}");
+    write_text(p, "two/annotations/king_train.json", "{}");
+    write_text(p, "two/annotations/king_test.json", "{}");
+    check_layout(p, "two", NULL, DG_FORM_COCO, "train", 2);
+    check_layout(p, "two", "king_test,king_train", DG_FORM_COCO, "king_train king_test", 0);
+    write_text(p, "robo/train/_annotations.coco.json", "{}");
+    write_text(p, "robo/valid/_annotations.coco.json", "{}");
+    check_layout(p, "robo/", NULL, DG_FORM_COCO, "train valid", 0);
+    write_text(p, "voc/Annotations/a.xml", "");
+    check_layout(p, "voc", NULL, DG_FORM_VOC, "all", 0);
+    write_text(p, "voc/ImageSets/Main/val.txt", "");
+    write_text(p, "voc/ImageSets/Main/trainval.txt", "");
+    check_layout(p, "voc", NULL, DG_FORM_VOC, "trainval val", 0);
+    write_text(p, "voc/ImageSets/Main/train.txt", "");
+    check_layout(p, "voc", NULL, DG_FORM_VOC, "train val", 0);
+    check_layout(p, "voc", "trainval", DG_FORM_VOC, "trainval", 0);
+    write_text(p, "yolo/data.yml", "val: images/val\ntrain: images/train\nnames: [a]\n");
+    check_layout(p, "yolo", NULL, DG_FORM_YOLO, "train val", 0);
+    check_layout(p, "yolo/data.yml", NULL, DG_FORM_YOLO, "train val", 0);
+    write_text(p, "plain/a/b.jpg", "");
+    check_layout(p, "plain", NULL, DG_FORM_PLAIN, "all", 0);
+    no_diagnostics(p);
+
+    write_text(p, "other/notes.txt", "");
+    assert_int_equal(dg_layout_find(&l, p->a, temporary(p, "other"), NULL, p->d), -DG_EINPUT);
+    check_says(p, "data-form", "no data set");
+    assert_int_equal(dg_layout_find(&l, p->a, temporary(p, "other/notes.txt"), NULL, p->d), -DG_EINPUT);
+    check_says(p, "data-form", "expected a folder");
+    assert_int_equal(dg_layout_find(&l, p->a, temporary(p, "none"), NULL, p->d), -DG_EIO);
+    check_says(p, "data-missing", "no such");
+    assert_int_equal(dg_layout_find(&l, p->a, temporary(p, "voc"), "train,vall", p->d), -DG_EINPUT);
+    check_says(p, "data-split", "train,vall");
+}
+
+/* ---- conversions ----------------------------------------------------------------------------- */
+
+static void convert(place *p, const char *from, const char *to, dg_form form, dg_converted *said)
+{
+    const dg_convert_options o = { .to = form, .copy = form == DG_FORM_VOC };
+
+    if (dg_convert(said, temporary(p, from), temporary(p, to), &o, p->d) < 0)
+        fail_msg("%s", dg_diag_text(p->d));
+}
+
+static dg_coco *open_split(place *p, const char *path, int split)
+{
+    dg_layout l;
+    dg_coco  *c = NULL;
+
+    assert_int_equal(dg_layout_find(&l, p->a, temporary(p, path), NULL, p->d), 0);
+    if (dg_layout_open(&c, &l, split, NULL, p->d) < 0)
+        fail_msg("%s", dg_diag_text(p->d));
+    return c;
+}
+
+static int image_named(const dg_coco *c, const char *name)
+{
+    for (int i = 0; i < dg_coco_n_images(c); i++)
+        if (strcmp(dg_path_name(dg_coco_image_at(c, i)->file_name), dg_path_name(name)) == 0)
+            return i;
+    fail_msg("no %s", name);
+    return -1;
+}
+
+/* The same images by name, and the same boxes, classes by name; crowds where they are kept. */
+static void check_same(const dg_coco *a, const dg_coco *b, bool crowds)
+{
+    assert_int_equal(dg_coco_n_images(a), dg_coco_n_images(b));
+    assert_int_equal(dg_coco_n_classes(a), dg_coco_n_classes(b));
+    for (int i = 0; i < dg_coco_n_images(a); i++) {
+        const dg_coco_image *x = dg_coco_image_at(a, i), *y = dg_coco_image_at(b, image_named(b, x->file_name));
+        int                  k = 0;
+
+        assert_int_equal(x->w, y->w);
+        assert_int_equal(x->h, y->h);
+        for (int j = 0; j < x->n; j++) {
+            const dg_coco_annotation *p = dg_coco_annotation_at(a, x->first + j), *q;
+
+            if (p->crowd && !crowds)
+                continue;
+            assert_true(k < y->n);
+            q = dg_coco_annotation_at(b, y->first + k++);
+            assert_string_equal(dg_coco_class_at(a, p->label)->name, dg_coco_class_at(b, q->label)->name);
+            assert_true(fabs(p->x - (q->x)) <= 1e-9);
+            assert_true(fabs(p->y - (q->y)) <= 1e-9);
+            assert_true(fabs(p->w - (q->w)) <= 1e-9);
+            assert_true(fabs(p->h - (q->h)) <= 1e-9);
+            assert_int_equal(p->crowd, q->crowd);
+        }
+        assert_int_equal(k, y->n);
+    }
+}
+
+static void there_and_back(void **state)
+{
+    place       *p = *state;
+    dg_converted said;
+    dg_survey   *s;
+
+    make_clean(p);
+    write_text(p, "clean/annotations/val.json", /* with a crowd, and an area that is not its box's */
+               "{\"images\": [" IMAGE(7, "4.png") ", " IMAGE(9, "5.jpg") "],\n\"annotations\": [\n" BOX(1, 7, 2, 0, 0, 64, 48)
+                   ",\n{\"id\": 2, \"image_id\": 7, \"category_id\": 1, \"bbox\": [3.3, 4.4, 5.123456789, 6], \"area\": 3, \"iscrowd\": 1}"
+                   "],\n" CLASSES "}");
+    convert(p, "clean", "voc", DG_FORM_VOC, &said);
+    assert_true(said.n_splits == 2 && said.n_images == 5 && said.n_objects == 5 && said.n_areas == 1 && said.n_crowd == 0);
+    convert(p, "voc", "again", DG_FORM_COCO, &said);
+    convert(p, "clean", "yolo", DG_FORM_YOLO, &said);
+    assert_true(said.n_objects == 4 && said.n_crowd == 1 && said.n_dropped == 0 && said.n_cut == 0);
+    convert(p, "yolo", "once_more", DG_FORM_COCO, &said);
+    convert(p, "yolo", "voc_of_yolo", DG_FORM_VOC, &said);
+    for (int split = 0; split < 2; split++) {
+        static const char *const sets[] = { "voc", "again", "yolo", "once_more", "voc_of_yolo" };
+        dg_coco                 *first = open_split(p, "clean", split);
+
+        for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
+            dg_coco *c = open_split(p, sets[i], split);
+
+            check_same(first, c, i < 2);
+            dg_coco_close(&c);
+        }
+        dg_coco_close(&first);
+    }
+    for (int i = 0; i < 3; i++) {
+        s = survey(p, (const char *const[]){ "voc", "yolo", "again" }[i], false);
+        check_faults(s, NULL, 0); /* whole, with its images, and nothing besides */
+        dg_survey_close(&s);
+    }
+    no_diagnostics(p);
+}
+
+static void names_and_refusals(void **state)
+{
+    const dg_convert_options voc = { .to = DG_FORM_VOC };
+    place       *p = *state;
+    dg_converted said;
+    dg_coco     *c;
+
+    /* two images of one name, a name that must be escaped, and what YOLO cannot hold */
+    write_image(p, "names/images/x/1.jpg", 1);
+    write_image(p, "names/images/y/1.jpg", 2);
+    write_text(p, "names/annotations/train.json",
+               "{\"images\": [" IMAGE(1, "x/1.jpg") ", " IMAGE(2, "y/1.jpg") "],\n\"annotations\": [\n" BOX(1, 1, 1, 60, 3, 20, 30)
+                   ",\n" BOX(2, 2, 1, 80, 3, 2, 2) ",\n" BOX(3, 2, 1, 8, 3, 0, 2)
+                   "],\n\"categories\": [{\"id\": 1, \"name\": \"a: \\\"<b>\\\" & c\"}]}");
+    convert(p, "names", "out/voc", DG_FORM_VOC, &said);
+    assert_true(said.n_renamed == 1 && said.n_objects == 3);
+    c = open_split(p, "out/voc", 0);
+    assert_string_equal(dg_coco_class_at(c, 0)->name, "a: \"<b>\" & c");
+    assert_string_equal(dg_coco_image_at(c, 1)->file_name, "JPEGImages/1_2.jpg");
+    dg_coco_close(&c);
+    convert(p, "names", "out/yolo", DG_FORM_YOLO, &said);
+    assert_true(said.n_cut == 1 && said.n_dropped == 2 && said.n_objects == 1);
+    c = open_split(p, "out/yolo", 0);
+    assert_string_equal(dg_coco_class_at(c, 0)->name, "a: \"<b>\" & c");
+    assert_true(fabs(dg_coco_annotation_at(c, 0)->w - 4) <= 1e-9);
+    dg_coco_close(&c);
+    no_diagnostics(p);
+
+    assert_int_equal(dg_convert(&said, temporary(p, "names"), temporary(p, "out/voc"), &voc, p->d), -DG_EINPUT);
+    check_says(p, "dir-exists", "there already");
+    unlink(temporary(p, "names/images/y/1.jpg"));
+    assert_int_equal(dg_convert(&said, temporary(p, "names"), temporary(p, "out/half"), &voc, p->d), -DG_EIO);
+    check_says(p, "convert-link", "No such file");
+    assert_false(dg_exists(temporary(p, "out/half")));
+    assert_false(dg_exists(dg_printf(p->a, "%s/out/half.tmp-%ld", p->folder, (long)getpid())));
+    write_text(p, "names/annotations/val.json", "{\"images\": [" IMAGE(1, "x/1.jpg") "], \"annotations\": [], " CLASSES "}");
+    assert_int_equal(dg_convert(&said, temporary(p, "names"), temporary(p, "out/half"), &voc, p->d), -DG_EINPUT);
+    check_says(p, "convert-classes", "not those of");
+    write_image(p, "plain/1.jpg", 1);
+    assert_int_equal(dg_convert(&said, temporary(p, "plain"), temporary(p, "out/half"), &voc, p->d), -DG_EINPUT);
+    check_says(p, "convert-plain", "no labels");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(clean, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(every_fault, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(faults_of_other_forms, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(printed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(layouts, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(there_and_back, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(names_and_refusals, set_up, tear_down),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
