@@ -1,13 +1,15 @@
 /* cmd_nodes.c: the node reference and the schema, printed from the tables. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/file.h"
 #include "cli/cli.h"
 #include "graph/schema.h"
 
 typedef struct options {
-    bool     schema;
-    dg_words plugins;
+    bool        schema;
+    const char *format;
+    dg_words    plugins;
 } options;
 
 static const dg_option rows[] = {
@@ -15,6 +17,7 @@ static const dg_option rows[] = {
       "a RELAX NG schema for editors and validators" },
     { "plugin", DG_OPTION_LIST, offsetof(options, plugins), "LIBRARY", NULL,
       "loads a plugin first; may be repeated" },
+    { "format", DG_OPTION_WORD, offsetof(options, format), NULL, "text|json", "how classes are printed (text)" },
     { 0 },
 };
 
@@ -29,6 +32,25 @@ static int unknown(const dg_registry *r, const char *name, dg_arena *a)
     fprintf(stderr, "detrgraph nodes: there is no node class <%s>", name);
     fprintf(stderr, near ? "; did you mean <%s>?\n" : "; `detrgraph nodes` lists them\n", near);
     return DG_EXIT_FAILED;
+}
+
+/* One array of the classes that were asked for, or of all. */
+static int print_json(const dg_words *words, const dg_registry *r, dg_arena *a)
+{
+    dg_str out = { 0 };
+    int    n = words->n ? words->n : dg_registry_n(r), rc = DG_EXIT_OK;
+
+    for (int i = 0; i < n && rc == DG_EXIT_OK; i++) {
+        const char *name = words->n ? words->v[i] : dg_registry_at(r, i)->name;
+
+        dg_str_add(&out, i ? ",\n" : "[");
+        if (!dg_reference_json(&out, r, name))
+            rc = unknown(r, name, a);
+    }
+    if (rc == DG_EXIT_OK)
+        printf("%s]\n", out.s);
+    dg_str_free(&out);
+    return rc;
 }
 
 static int print(const options *o, const dg_words *words, const dg_registry *r, dg_arena *a)
@@ -61,6 +83,10 @@ static int run(const void *self, const dg_words *words, dg_arena *a)
                 words->v[0]);
         return DG_EXIT_USAGE;
     }
+    if (o->schema && o->format) {
+        fprintf(stderr, "detrgraph nodes: --schema has one format, leave out --format\n");
+        return DG_EXIT_USAGE;
+    }
     dg_diag       *d = dg_diag_open();
     dg_registry   *r = dg_builtin_registry(d);
     int            rc = r ? 0 : -DG_EINTERNAL;
@@ -69,7 +95,10 @@ static int run(const void *self, const dg_words *words, dg_arena *a)
          i++) /* a path, never a name that the linker looks for */
         rc = dg_registry_load(r, dg_path_join(a, ".", o->plugins.v[i]), DG_NOWHERE, d);
     dg_print_diag(d, NULL);
-    rc = rc < 0 ? DG_EXIT_FAILED : print(o, words, r, a);
+    if (rc < 0)
+        rc = DG_EXIT_FAILED;
+    else
+        rc = o->format && strcmp(o->format, "json") == 0 ? print_json(words, r, a) : print(o, words, r, a);
     dg_registry_close(&r);
     dg_diag_close(&d);
     return rc;

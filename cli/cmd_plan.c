@@ -12,7 +12,7 @@
 typedef struct options {
     dg_words    sets;
     dg_size     size;
-    const char *scope, *precision;
+    const char *scope, *precision, *format;
     int64_t     threads, ranks;
     bool        summary;
 } options;
@@ -30,6 +30,7 @@ static const dg_option rows[] = {
       "where the mesh says dp=\"ranks\": one of so many; 1 without it" },
     { "summary", DG_OPTION_FLAG, offsetof(options, summary), NULL, NULL,
       "without the instructions" },
+    { "format", DG_OPTION_WORD, offsetof(options, format), NULL, "text|json", "how the plan is printed (text)" },
     { "set", DG_OPTION_LIST, offsetof(options, sets), "NAME=VALUE", NULL,
       "replaces a top-level <let>; may be repeated" },
     { 0 },
@@ -76,9 +77,13 @@ static int print_plan(const options *o, const dg_graph *g, const dg_scope *scope
     DG_TRY(dg_passes(p, base, low, (int)g->ranks, d));
     DG_TRY(dg_plan_open(&plan, p, backend,
                         o->threads > 0 ? (int)o->threads : dg_threads_available(), d));
-    if (reason)
-        printf("%s\n", reason);
-    dg_plan_print(&out, plan, !o->summary);
+    if (o->format && strcmp(o->format, "json") == 0) {
+        dg_plan_json(&out, plan, !o->summary);
+    } else {
+        if (reason)
+            dg_str_fmt(&out, "%s\n", reason);
+        dg_plan_print(&out, plan, !o->summary);
+    }
     fputs(out.s ? out.s : "", stdout);
 out:
     dg_str_free(&out);

@@ -10,7 +10,7 @@ libgraph_la_SOURCES += \
 	graph/lower.c graph/lower.h \
 	graph/node.c \
 	graph/plugin.c graph/plugin.h \
-	graph/reference.c graph/schema.c graph/schema.h \
+	graph/reference.c graph/reference_json.c graph/schema.c graph/schema.h \
 	graph/registry.c graph/registry.h \
 	graph/render.c graph/render.h \
 	graph/report.c graph/report.h \

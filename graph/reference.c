@@ -19,6 +19,11 @@ static const char *const roles[] = {
 };
 enum { N_ROLES = sizeof roles / sizeof *roles };
 
+const char *dg_role_name(dg_role role)
+{
+    return (int)role < (int)N_ROLES ? roles[role] : "";
+}
+
 /* text in lines of WIDTH columns that begin at column `indent`; the first continues the line at
  * column `at`. */
 static void wrap(dg_str *out, const char *text, int indent, int at)
@@ -154,7 +159,7 @@ static void print_rules(dg_str *out, const dg_rule *r)
 
 static void print_class(dg_str *out, const dg_node_class *c)
 {
-    dg_str_fmt(out, "<%s>  %s\n", c->name, (int)c->role < (int)N_ROLES ? roles[c->role] : "");
+    dg_str_fmt(out, "<%s>  %s\n", c->name, dg_role_name(c->role));
     dg_str_add(out, "  ");
     wrap(out, c->brief, 2, 2);
     if (c->doc) {

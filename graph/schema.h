@@ -9,6 +9,9 @@
 void dg_reference_list(dg_str *out, const dg_registry *r);
 /* One class or element in full; false if there is none of that name. */
 bool dg_reference_print(dg_str *out, const dg_registry *r, const char *name);
+/* The same as one JSON object. */
+bool dg_reference_json(dg_str *out, const dg_registry *r, const char *name);
+const char *dg_role_name(dg_role role); /* "loader" */
 /* A RELAX NG schema of pipelines and parts, with all classes of the registry. */
 void dg_schema_print(dg_str *out, const dg_registry *r);
 

@@ -185,6 +185,11 @@ static const dg_kernel *kernel_of(const dg_machine *m, const dg_op *op)
     return m->bits == 64 ? op->ref64 : m->host && op->host ? op->host : op->ref32;
 }
 
+static bool is_own_op(const dg_op *op)
+{
+    return op < dg_ops || op >= dg_ops + DG_N_OPS;
+}
+
 /* ---- watching a kernel ----------------------------------------------------------------------- */
 
 /* May the instruction write operand i? */
@@ -237,7 +242,7 @@ static dg_fault_kind watch(const dg_machine *m, const dg_instr *instr, const dg_
 {
     dg_arena     *a = dg_arena_open();
     int           n = instr->n_in + instr->n_out;
-    bool          outside = false, own = instr->op < dg_ops || instr->op >= dg_ops + DG_N_OPS;
+    bool          outside = false;
     dg_fault_kind kind = DG_FAULT_NONE;
     dg_tensor     before[DG_MAX_OPERANDS];
 
@@ -260,10 +265,28 @@ static dg_fault_kind watch(const dg_machine *m, const dg_instr *instr, const dg_
     }
     if (kind == DG_FAULT_NONE)
         kind = run_again(m, instr, before, t, m->threads, NEW_RUBBISH, operand);
-    if (kind == DG_FAULT_NONE && own) /* those of the table have their own tests and tolerances */
+    if (kind == DG_FAULT_NONE && is_own_op(instr->op)) /* those of the table have their own tests and tolerances */
         kind = run_again(m, instr, before, t, m->threads + 2, OLD_RUBBISH, operand);
     dg_arena_close(&a);
     return kind;
+}
+
+/* Does the gradient end here: a detached value, a selection, a comparison? An op of a plugin's that gives reals may have
+ * forgotten its gradient. */
+static bool is_frozen(const dg_machine *m, const dg_instr *instr)
+{
+    bool real = false, moves = false, passes = false;
+
+    for (int i = 0; i < instr->n_in + instr->n_out; i++) {
+        const dg_value *x = &m->p->values.items[instr->v[i]];
+
+        if (i < instr->n_in)
+            moves = moves || x->needs_gradient;
+        else
+            passes = passes || x->needs_gradient;
+        real = real || (i >= instr->n_in && instr->v[i] && x->dtype == DG_REAL);
+    }
+    return moves && !passes && !(real && is_own_op(instr->op));
 }
 
 int dg_machine_run(dg_machine *m, bool forward_only)
@@ -274,7 +297,7 @@ int dg_machine_run(dg_machine *m, bool forward_only)
         dg_tensor       t[DG_MAX_OPERANDS];
         int             n = dg_machine_operands(m, instr, t), rc = 0;
 
-        if (forward_only && instr->phase != DG_FORWARD)
+        if ((forward_only && instr->phase != DG_FORWARD) || (m->frozen && is_frozen(m, instr)))
             continue;
         assert(instr->op->effect != DG_COLLECTIVE);
         if (m->watched) {

@@ -27,6 +27,7 @@ typedef struct dg_machine {
     int               bits;
     int               threads;
     bool              host;    /* kernels of the host where an op has one (32 bits), else reference kernels */
+    bool              frozen;  /* ops through which no gradient flows keep what they gave: what autodiff differentiates */
     bool              watched; /* every kernel is watched for faults; slow */
     dg_control        control;
     void            **data; /* of value i; guard zones stand around it */

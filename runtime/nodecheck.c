@@ -112,19 +112,27 @@ static bool is_refused(dg_trial *t, const char **why, dg_arena *a)
 static void run_test(dg_node_test *k, const dg_node_class *c, dg_registry *r, const dg_node_check *how, const test *one)
 {
     int         n = one->kind == DG_TRIAL_DRAWN ? how->draws : 1, refused = 0;
-    const char *why = NULL;
+    const char *why = NULL; /* the first refusal: of the defaults, if there is one */
 
     for (int i = 0; i < n && k->f.verdict != DG_VERDICT_FAILED; i++) {
-        dg_trial t = trial_of(c, r, how, one, how->seed + (uint64_t)i);
-        int      rc = dg_trial_open(&t);
+        dg_trial    t = trial_of(c, r, how, one, how->seed + (uint64_t)i);
+        int         rc = dg_trial_open(&t);
+        const char *said = NULL;
 
+        if (rc == 1 && one->ranks && !t.unasked) { /* an axis that only some settings ask */
+            dg_trial_close(&t);
+            t = trial_of(c, r, how, one, how->seed + (uint64_t)i);
+            t.unasked = true;
+            rc = dg_trial_open(&t);
+        }
         if (rc == 1)
-            why = dg_strdup(k->arena, first_text(t.d));
-        else if (is_refused(&t, &why, k->arena))
+            said = first_text(t.d);
+        else if (is_refused(&t, &said, k->arena))
             rc = 1;
         else
             (void)one->run(k, &t);
         refused += rc == 1;
+        why = rc == 1 && !why ? dg_strdup(k->arena, said) : why;
         dg_trial_close(&t);
     }
     conclude(k, n, refused, why);

@@ -22,6 +22,7 @@ typedef struct dg_trial {
     dg_trial_kind        kind;
     const dg_set        *given; /* one more attribute that is not drawn, or NULL */
     int64_t              ranks; /* on axis dp; 0: there is no such axis */
+    bool                 unasked; /* an attribute axis is left out all the same, unless it is required */
     dg_arena            *arena;
     const char          *element;
     dg_graph            *g;

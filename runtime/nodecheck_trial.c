@@ -37,16 +37,27 @@ static double draw_between(dg_rng *r, double lo, double hi, double def)
     return dg_rng_range(r, isfinite(from) ? from : 0, fmin(hi, (isfinite(from) ? from : 0) + wide));
 }
 
+/* Where the range is wide, mostly powers of two: widths and heads have to divide. */
+static int64_t draw_whole(dg_rng *r, const dg_attr *a)
+{
+    double n = exp2((double)dg_rng_below(r, 9));
+
+    if (a->hi - a->lo > 64 && n >= a->lo && n <= a->hi && flips(r, 0.7))
+        return (int64_t)n;
+    return (int64_t)floor(draw_between(r, a->lo, a->hi + (a->hi < 1e15), a->def));
+}
+
 /* The attribute as drawn; NULL: it is left out. */
 static const char *draw_attr(dg_trial *t, dg_rng *r, const dg_attr *a)
 {
     const char *const *words;
+    int                n_words;
     dg_str             text = { 0 };
     const char        *value = fixed_value(t, a->name);
 
     if (value)
         return value;
-    if (t->ranks && strcmp(a->name, "axis") == 0)
+    if (t->ranks && strcmp(a->name, "axis") == 0 && (a->required || !t->unasked))
         return "dp";
     if (!a->required && (t->kind != DG_TRIAL_DRAWN || flips(r, 0.4)))
         return NULL;
@@ -55,12 +66,13 @@ static const char *draw_attr(dg_trial *t, dg_rng *r, const dg_attr *a)
         dg_str_fmt(&text, "%.6g", draw_between(r, a->lo, a->hi, a->def));
         break;
     case DG_ATTR_INT:
-        dg_str_fmt(&text, "%lld", (long long)floor(draw_between(r, a->lo, a->hi + (a->hi < 1e15), a->def)));
+        dg_str_fmt(&text, "%lld", (long long)draw_whole(r, a));
         break;
     case DG_ATTR_BOOL:
         return flips(r, 0.5) ? "true" : "false";
     case DG_ATTR_ENUM:
-        return words[dg_rng_below(r, (uint64_t)dg_attr_words(&words, a, t->arena))];
+        n_words = dg_attr_words(&words, a, t->arena);
+        return words[dg_rng_below(r, (uint64_t)n_words)];
     case DG_ATTR_WHEN:
         return flips(r, 0.5) ? "step 3" : "epoch 1";
     default: /* texts, paths and lists mean what only their author knows */
@@ -197,6 +209,9 @@ int dg_trial_open(dg_trial *t)
     t->arena = dg_arena_open();
     t->d = dg_diag_open();
     t->least = INT64_MAX;
+    for (const dg_attr *a = t->class->attrs; a && a->name; a++)
+        if (a->required && strcmp(a->name, "axis") == 0 && !t->ranks)
+            t->ranks = 1; /* an axis with one rank, as on a laptop */
     for (const dg_attr *a = t->class->attrs; a && a->name; a++) {
         const char *value = draw_attr(t, &r, a);
 

@@ -24,6 +24,7 @@ libtensor_la_SOURCES += \
 	tensor/precision.c \
 	tensor/place.c tensor/place.h \
 	tensor/plan.c tensor/plan.h \
+	tensor/plan_json.c \
 	tensor/plan_print.c \
 	tensor/plan_trace.c \
 	tensor/plan_verify.c \

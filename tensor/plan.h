@@ -49,5 +49,6 @@ uint64_t dg_plan_digest(const dg_plan *plan);
 
 /* The instruction listing with spaces and offsets, then memory, FLOPs and bytes by node. */
 void dg_plan_print(dg_str *out, const dg_plan *plan, bool instructions);
+void dg_plan_json(dg_str *out, const dg_plan *plan, bool instructions); /* one object */
 
 #endif
