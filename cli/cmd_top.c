@@ -206,7 +206,7 @@ static void add_numbers(dg_str *s, const top *t)
 static void add_rank(dg_str *s, const top *t, int i, bool late)
 {
     const dg_json *r = rank_at(t, i);
-    char           bytes[32], where[96], host[32];
+    char           bytes[32], where[96], host[32], share[16];
     double         memory = memory_of(r);
     bool           here = strcmp(text_of(r, "state"), "here") == 0;
 
@@ -215,9 +215,9 @@ static void add_rank(dg_str *s, const top *t, int i, bool late)
         snprintf(where, sizeof where, "%s", text_of(r, "node"));
     else
         snprintf(where, sizeof where, "%s", here ? "between nodes" : strcmp(text_of(r, "state"), "left") == 0 ? "has left" : "has not come yet");
-    dg_str_fmt(s, "%s%4d  %-16s %8.0f %7.0f  %4.0f %%  %9s  %s%s", late && t->colour ? "\033[33m" : "", i, host, number_of(r, "process"),
-               fmax(number_of(r, "step"), 0), 100 * t->rows[i].waited / fmax(t->rows[i].looks, 1),
-               isfinite(memory) ? dg_human_bytes(memory, bytes, sizeof bytes) : "-", where, late ? "  <- the others wait for it" : "");
+    snprintf(share, sizeof share, t->rows[i].looks > 1.5 ? "%.0f %%" : "-", 100 * t->rows[i].waited / fmax(t->rows[i].looks, 1));
+    dg_str_fmt(s, "%s%4d  %-16s %8.0f %7.0f  %6s  %9s  %s%s", late && t->colour ? "\033[33m" : "", i, host, number_of(r, "process"),
+               fmax(number_of(r, "step"), 0), share, isfinite(memory) ? dg_human_bytes(memory, bytes, sizeof bytes) : "-", where, late ? "  <- the others wait for it" : "");
     if (waits(r))
         dg_str_add(s, " (waits)");
     if (number_of(r, "since_seconds") >= 1) {

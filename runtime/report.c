@@ -11,6 +11,10 @@ static void head(dg_page *p)
 {
     const dg_history *h = p->runs[0];
     const char       *pipeline = dg_history_text(h, "pipeline"), *began = dg_history_text(h, "began");
+    bool              scored = false;
+
+    for (int r = 0; r < p->n; r++)
+        scored |= p->runs[r]->evaluations.n > 0;
 
     dg_str_add(p->out, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">"
                        "<meta name=\"color-scheme\" content=\"light dark\"><title>");
@@ -29,8 +33,9 @@ static void head(dg_page *p)
     if (p->n == 1)
         dg_page_text(p, "%s%s%s%s%s", pipeline ? "pipeline " : "", pipeline ? pipeline : "", began ? ", began " : "", began ? began : "",
                      dg_history_text(h, "host") ? dg_printf(p->arena, " on %s", dg_history_text(h, "host")) : "");
-    dg_str_add(p->out, "</p>\n<nav><a href=\"#scores\">Scores</a><a href=\"#pictures\">Pictures</a><a href=\"#losses\">Losses</a><a href=\"#time\">Time</a>"
-                       "<a href=\"#graph\">Graph</a><a href=\"#data\">Data</a><a href=\"#setup\">Setup</a></nav></header>\n<main>\n");
+    dg_str_fmt(p->out, "</p>\n<nav>%s<a href=\"#pictures\">Pictures</a><a href=\"#losses\">Losses</a><a href=\"#time\">Time</a>"
+                       "<a href=\"#graph\">Graph</a><a href=\"#data\">Data</a><a href=\"#setup\">Setup</a></nav></header>\n<main>\n",
+               scored ? "<a href=\"#scores\">Scores</a>" : "");
 }
 
 static void write_page(dg_page *p)

@@ -50,13 +50,19 @@ void dg_report_pictures(dg_page *p)
             dg_page_text(p, "%s", h->name);
             dg_str_add(p->out, "</h3>");
         }
+        int n = 0;
+
         for (int e = 0; e < h->evaluations.n; e++) {
             const char *path = h->evaluations.items[e].pictures;
 
-            if (path)
-                add_picture(p, path, dg_printf(p->arena, "%s, step %lld: each image with its truth, and with what was found", h->evaluations.items[e].scope,
+            if (!path)
+                continue;
+            n++;
+            add_picture(p, path, dg_printf(p->arena, "%s, step %lld: each image with its truth, and with what was found", h->evaluations.items[e].scope,
                                                strtoll(dg_path_name(path) + 5, NULL, 10)));
         }
+        if (!n)
+            dg_str_add(p->out, "<p class=\"note\">No evaluation has left pictures yet.</p>");
         dg_str_add(p->out, "<details><summary>The first batches, as the network saw them</summary>");
         add_picture(p, dg_path_join(p->arena, h->folder, "first-batches.jpg"), "after augmentation, with the boxes that it was given");
         dg_str_add(p->out, "</details>\n");

@@ -26,7 +26,7 @@ static void score_figure(dg_page *p, const char *scope, const char *title, const
     dg_figure_draw(p, &f);
 }
 
-static void score_table(dg_page *p, const dg_history *h, const dg_track *t)
+static void score_table(dg_page *p, const dg_track *t)
 {
     const dg_series *ap = dg_track_find(t, "AP");
     int              best = 0;
@@ -51,7 +51,6 @@ static void score_table(dg_page *p, const dg_history *h, const dg_track *t)
         dg_str_add(p->out, "</tr>\n");
     }
     dg_str_add(p->out, "</table></div>\n");
-    (void)h;
 }
 
 /* Precision over recall, as one of a page's series. */
@@ -230,10 +229,10 @@ static double ap_in(dg_page *p, int run, const char *scope, const char *class)
     return NAN;
 }
 
-static void compare_classes(dg_page *p, const dg_track *t)
+static void compare_classes(dg_page *p, const dg_history *h, const dg_track *t)
 {
     int          n;
-    class_score *c = classes_of(p, p->runs[0], t, &n);
+    class_score *c = classes_of(p, h, t, &n);
 
     if (!n)
         return;
@@ -255,35 +254,52 @@ static void compare_classes(dg_page *p, const dg_track *t)
     dg_str_add(p->out, "</table></div>\n");
 }
 
-void dg_report_scores(dg_page *p)
+static void scope_section(dg_page *p, const dg_history *h, const dg_track *t, int number)
 {
     static const char *const main_names[] = { "AP", "AP50", "AP75" }, *const sizes[] = { "APs", "APm", "APl" }, *const recalls[] = { "AR1", "AR10", "AR100" };
+    static const char *const of_sizes[] = { "AP of small objects", "AP of medium objects", "AP of large objects" };
 
-    for (int e = 0; e < p->runs[0]->evaluations.n; e++) {
-        const dg_track *t = &p->runs[0]->evaluations.items[e];
-        bool            only = p->runs[0]->evaluations.n == 1;
-
-        dg_page_section(p, only ? "scores" : dg_printf(p->arena, "scores-%d", e), only ? "Scores" : dg_printf(p->arena, "Scores of %s", t->scope));
-        score_table(p, p->runs[0], t);
-        dg_page_figures(p);
-        if (p->n > 1) {
-            for (int i = 0; i < 3; i++)
-                score_figure(p, t->scope, main_names[i], &main_names[i], 1);
-            for (int i = 0; i < 3; i++)
-                score_figure(p, t->scope, i == 0 ? "AP of small objects" : i == 1 ? "AP of medium objects" : "AP of large objects", &sizes[i], 1);
-            compare_precision(p, t->scope, "0.50");
-            compare_precision(p, t->scope, "0.75");
-        } else {
-            score_figure(p, t->scope, "Average precision", main_names, 3);
-            score_figure(p, t->scope, "By size of the object", sizes, 3);
-            score_figure(p, t->scope, "Average recall", recalls, 3);
-            precision_figures(p, p->runs[0], t);
-        }
-        dg_page_end_figures(p);
-        if (p->n > 1)
-            compare_classes(p, t);
-        else
-            class_table(p, p->runs[0], t);
-        dg_page_end_section(p);
+    dg_page_section(p, number ? dg_printf(p->arena, "scores-%d", number) : "scores",
+                    strcmp(t->scope, "evaluate") == 0 ? "Scores" : dg_printf(p->arena, "Scores of %s", t->scope));
+    score_table(p, t);
+    dg_page_figures(p);
+    for (int i = 0; p->n > 1 && i < 3; i++)
+        score_figure(p, t->scope, main_names[i], &main_names[i], 1);
+    for (int i = 0; p->n > 1 && i < 3; i++)
+        score_figure(p, t->scope, of_sizes[i], &sizes[i], 1);
+    if (p->n > 1) {
+        compare_precision(p, t->scope, "0.50");
+        compare_precision(p, t->scope, "0.75");
+    } else {
+        score_figure(p, t->scope, "Average precision", main_names, 3);
+        score_figure(p, t->scope, "By size of the object", sizes, 3);
+        score_figure(p, t->scope, "Average recall", recalls, 3);
+        precision_figures(p, h, t);
     }
+    dg_page_end_figures(p);
+    if (p->n > 1)
+        compare_classes(p, h, t);
+    else
+        class_table(p, h, t);
+    dg_page_end_section(p);
+}
+
+/* Has a run before this one an evaluation of that name? */
+static bool was_shown(const dg_page *p, int run, const char *scope)
+{
+    for (int r = 0; r < run; r++)
+        for (int e = 0; e < p->runs[r]->evaluations.n; e++)
+            if (strcmp(p->runs[r]->evaluations.items[e].scope, scope) == 0)
+                return true;
+    return false;
+}
+
+void dg_report_scores(dg_page *p)
+{
+    int n = 0;
+
+    for (int r = 0; r < p->n; r++)
+        for (int e = 0; e < p->runs[r]->evaluations.n; e++)
+            if (!was_shown(p, r, p->runs[r]->evaluations.items[e].scope))
+                scope_section(p, p->runs[r], &p->runs[r]->evaluations.items[e], n++);
 }

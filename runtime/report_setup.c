@@ -154,7 +154,7 @@ static void settings_table(dg_page *p)
     for (int i = 0; i < N_SETTINGS; i++) {
         const char *own = value_of(p, p->runs[0], &settings[i]);
 
-        if (p->n > 1 ? settings[i].kind == MOMENT || !differs(p, &settings[i]) : !*own)
+        if (p->n > 1 ? settings[i].kind == MOMENT || !differs(p, &settings[i]) : !*own || (settings[i].kind == COUNT && strcmp(own, "0") == 0))
             continue;
         dg_str_fmt(p->out, "<tr><th>%s</th>", settings[i].name);
         for (int r = 0; r < p->n; r++) {

@@ -255,7 +255,9 @@ static void ranks_of(dg_page *p, const dg_history *h)
 
     if (items_of(ranks) < 2)
         return;
-    dg_str_add(p->out, "<h3>Ranks, ms a step</h3><div class=\"scroll\"><table><tr><th>rank</th><th>host</th><th class=\"n\">step</th><th class=\"n\">waiting for data</th>"
+    dg_str_add(p->out, "<h3>");
+    dg_page_text(p, p->n > 1 ? "Ranks of %s, ms a step" : "Ranks, ms a step", h->name);
+    dg_str_add(p->out, "</h3><div class=\"scroll\"><table><tr><th>rank</th><th>host</th><th class=\"n\">step</th><th class=\"n\">waiting for data</th>"
                        "<th class=\"n\">waiting for ranks</th><th></th><th class=\"n\">adding, copying</th><th class=\"n\">control plane</th>"
                        "<th class=\"n\">collectives</th><th class=\"n\">bytes</th><th class=\"n\">memory</th></tr>\n");
     for (int i = 0; i < ranks->n; i++) {
@@ -288,11 +290,8 @@ void dg_report_time(dg_page *p)
         compare_nodes(p);
     else
         profile_of(p, p->runs[0]);
-    for (int r = 0; r < p->n; r++) {
-        if (p->n > 1 && items_of(dg_json_get(p->runs[r]->run, "per_rank")) > 1)
-            dg_page_text(p, "%s", p->runs[r]->name);
+    for (int r = 0; r < p->n; r++)
         ranks_of(p, p->runs[r]);
-    }
     dg_page_end_section(p);
     dg_page_section(p, "graph", p->n > 1 ? "Graphs" : "Graph");
     for (int r = 0; r < p->n; r++) {
