@@ -373,6 +373,17 @@ int dg_lower(dg_program **p, const dg_graph *g, const dg_scope *scope, dg_size s
     return dg_lower_without(p, g, scope, size, batch, NULL, params, watch, ctx, d);
 }
 
+static void name_axes(dg_build *b, const dg_graph *g)
+{
+    if (g->axis)
+        dg_build_axis(b, g->axis, g->ranks);
+    if (!g->axis || g->mesh.tp < 2)
+        return;
+    dg_build_axis(b, "tp", g->mesh.tp);
+    dg_build_axis(b, "dp+tp", g->ranks * g->mesh.tp);
+    dg_build_axis(b, "tp+dp", g->ranks * g->mesh.tp);
+}
+
 int dg_lower_without(dg_program **p, const dg_graph *g, const dg_scope *scope, dg_size size,
                      int batch, const dg_absence *absent, dg_params *params, dg_lowered_fn *watch,
                      void *ctx, dg_diag *d)
@@ -400,8 +411,7 @@ int dg_lower_without(dg_program **p, const dg_graph *g, const dg_scope *scope, d
     w.arena = dg_arena_open();
     w.bound = DG_NEW_N(w.arena, g->dims.vars.n, int64_t);
     w.b = dg_build_open(*p, d);
-    if (g->axis)
-        dg_build_axis(w.b, g->axis, g->ranks);
+    name_axes(w.b, g);
     lower_nodes(&w, &act);
     if (dg_build_failed(w.b) && w.rc == 0)
         w.rc = -DG_EINPUT;

@@ -97,12 +97,14 @@ static bool may_lack(const dg_proof *p, const dg_node *node, int port)
     return false;
 }
 
-static dg_vary guard_of(dg_proof *p, const dg_walked *f, const dg_node *node)
+/* collective: the last one that the guard waits for. */
+static dg_vary guard_of(dg_proof *p, const dg_walked *f, const dg_node *node, int *collective)
 {
     const dg_wire *w = &node->when;
     dg_seen        g = read_wire(f, w, node);
     const char    *key, *from;
 
+    *collective = g.collective;
     if (!g.there)
         return (dg_vary){ 0 };
     key = dg_printf(p->arena, "when %d.%d.%s", w->from->number, w->port, w->key ? w->key : "");
@@ -125,8 +127,12 @@ static dg_vary place_of(dg_proof *p, const dg_node *node)
 
 void dg_vary_root(dg_proof *p, const dg_node *node, dg_absence absent, dg_vary present)
 {
-    if (present.axes && !p->lowered)
+    if (p->lowered)
+        return;
+    if (present.axes)
         DG_PUSH(p->arena, p->roots, ((dg_root){ node, absent, present }));
+    else
+        DG_PUSH(p->arena, p->together, ((dg_root){ node, absent, present }));
 }
 
 /* Where a loop has no round, what stands in it is missing for those who read it from outside. */
@@ -175,6 +181,13 @@ static bool only_lacked(const dg_proof *p, const dg_node *node)
     return n > 0;
 }
 
+/* Whatever it launches waits for its guard, and for who might leave out the rest of the iteration. */
+static void wait(dg_visit *v)
+{
+    for (const dg_clocked *c = v->clock; c; c = c->up)
+        v->after = c->after > v->after ? c->after : v->after;
+}
+
 static int activate(dg_proof *p, dg_visit *v)
 {
     const dg_node *node = v->node;
@@ -182,11 +195,13 @@ static int activate(dg_proof *p, dg_visit *v)
 
     for (const dg_clocked *c = v->clock; c; c = c->up)
         around = dg_vary_join(around, dg_vary_join(c->fires, c->skip));
-    v->guard = guard_of(p, v->f, node);
+    v->guard = guard_of(p, v->f, node, &v->after);
+    wait(v);
     v->own = dg_vary_join(v->guard, on);
     for (int i = 0; i < node->n_in; i++) {
         v->in[i] = read_wire(v->f, &node->in[i], node);
         read_key(p, node, i, &v->in[i]);
+        v->after = v->in[i].collective > v->after ? v->in[i].collective : v->after;
         if (node->in_ports[i]->flags & DG_PORT_OPTIONAL)
             continue;
         v->never |= !v->in[i].there;
@@ -200,8 +215,10 @@ static int activate(dg_proof *p, dg_visit *v)
     v->zeros = node->connect ? v->guard : (dg_vary){ 0 };
     if (node->connect)
         v->guard.axes = 0;
-    if (v->guard.axes || !only_lacked(p, node))
+    if (v->guard.axes || (on.axes && !only_lacked(p, node)))
         dg_vary_root(p, node, DG_ABSENT_NODE, dg_vary_join(v->guard, on));
+    else if (node->when.from && !node->connect)
+        dg_vary_root(p, node, DG_ABSENT_NODE, (dg_vary){ 0 });
     return only_rank(v, around, on);
 }
 
@@ -235,7 +252,6 @@ static void union_of_inputs(const dg_visit *v, dg_seen *out)
         out->inexact = dg_vary_join(out->inexact, in->inexact);
         out->size = dg_vary_join(out->size, in->size);
         out->lead = dg_vary_join(out->lead, in->lead);
-        out->collective = in->collective > out->collective ? in->collective : out->collective;
         if (in->stream) {
             out->changes |= in->changes;
             out->leads |= in->leads;
@@ -263,6 +279,25 @@ static void plan_sizes(const dg_node *node, dg_seen *out)
         out->changes |= sizes[i].w != sizes[0].w || sizes[i].h != sizes[0].h;
 }
 
+dg_vary dg_vary_own_kernels(dg_proof *p, const dg_node *node)
+{
+    if (node->exact)
+        return (dg_vary){ 0 };
+    return dg_vary_source(p, p->live, node, node->where, false,
+                          dg_printf(p->arena, "exact %d", node->number),
+                          "%s may differ in the last bit from run to run (exact=\"false\")",
+                          dg_vary_called(p, node));
+}
+
+/* Items are left out where the node does not fire: others stand in their place. */
+static void leave_out(dg_seen *out, dg_vary own)
+{
+    dg_vary_count(out, own);
+    out->value = dg_vary_join(out->value, own);
+    if (out->changes)
+        out->size = dg_vary_join(out->size, own);
+}
+
 static void begin_outputs(dg_proof *p, dg_visit *v, int only)
 {
     const dg_node *node = v->node;
@@ -275,6 +310,7 @@ static void begin_outputs(dg_proof *p, dg_visit *v, int only)
             (dg_seen){ .there = true,
                        .stream = dg_contract_is_stream(node->out_contracts[i]),
                        .only = only,
+                       .collective = v->after,
                        .may = (node->when.from && !node->connect) || may_lack_input(node, v->in) };
         union_of_inputs(v, out);
         out->value = dg_vary_join(out->value, v->zeros);
@@ -283,15 +319,11 @@ static void begin_outputs(dg_proof *p, dg_visit *v, int only)
         if (node->class->open)
             out->changes = true;
         if (out->stream)
-            dg_vary_count(out, v->own);
+            leave_out(out, v->own);
         else
             out->present = present;
         if (!node->exact)
-            out->inexact = dg_vary_source(p, p->live, node, node->where, false,
-                                          dg_printf(p->arena, "exact %d", node->number),
-                                          "%s may differ in the last bit from run to run "
-                                          "(exact=\"false\")",
-                                          dg_vary_called(p, node));
+            out->inexact = dg_vary_own_kernels(p, node);
     }
 }
 

@@ -31,17 +31,26 @@ static dg_vary scope_fires(dg_proof *p, const dg_scope *s)
     return v;
 }
 
+/* The first node, also in models that are used, that leaves out its rank's batch when it fails. */
+static const dg_node *rescuer(const dg_scope *s)
+{
+    const dg_node *found = NULL;
+
+    for (int i = 0; i < s->n_nodes && !found; i++)
+        found = s->nodes[i]->on_fail == DG_FAIL_SKIP ? s->nodes[i]
+                : s->nodes[i]->model                 ? rescuer(s->nodes[i]->model)
+                                                     : NULL;
+    return found;
+}
+
 static void check_rescue(dg_proof *p)
 {
     const dg_scope *s = p->scope;
     dg_where        at = where_of(s->item, "on_fail", s->where);
-    const dg_node  *node = NULL;
+    const dg_node  *node = s->on_fail == DG_FAIL_SKIP ? NULL : rescuer(s);
 
-    for (int i = 0; i < s->n_nodes && s->on_fail != DG_FAIL_SKIP && !node; i++)
-        if (s->nodes[i]->on_fail == DG_FAIL_SKIP) {
-            node = s->nodes[i];
-            at = where_of(node->item, "on_fail", node->where);
-        }
+    if (node)
+        at = where_of(node->item, "on_fail", node->where);
     if ((s->on_fail != DG_FAIL_SKIP && !node) || !p->live ||
         !(p->clock->shared || p->keeper || (p->train && p->visited.n)))
         return;
@@ -134,6 +143,14 @@ static void add_patience(dg_proof *p)
     p->clock->ends = dg_vary_join(p->clock->ends, v);
 }
 
+/* A number about all items hangs on how many rounds there were. */
+static void score(dg_proof *p)
+{
+    for (const dg_clocked *c = p->scored; c; c = c->up)
+        p->metric = dg_vary_join(p->metric, dg_vary_minus(c->rate, p->joined));
+    p->scored = NULL;
+}
+
 /* Evaluations take place as long as training goes on. */
 static void remember_meeting(dg_proof *p)
 {
@@ -173,7 +190,7 @@ static void prove_scope(dg_proof *p, const dg_scope *s)
 
     begin_scope(p, s);
     p->lowered = p->wants_sizes = false;
-    p->roots.n = p->facts.n = p->lost.n = 0;
+    p->roots.n = p->together.n = p->facts.n = p->lost.n = 0;
     fires = scope_fires(p, s);
     dg_vary_walk(p, fires);
     if (p->roots.n || p->wants_sizes) {
@@ -191,6 +208,7 @@ static void prove_scope(dg_proof *p, const dg_scope *s)
     check_skew(p);
     check_alone(p);
     if (s->kind != DG_SCOPE_TRAIN) {
+        score(p);
         remember_meeting(p);
         return;
     }

@@ -168,36 +168,52 @@ static int count(const dg_facts *facts, const int *first, const dg_fact *f)
     return n;
 }
 
-/* Returns how much is lost. */
-static int without(dg_proof *p, dg_size size, const dg_absence *absent, int root,
-                   const bool *missing)
-{
-    dg_facts facts = { 0 };
-    int     *first, n = dg_params_n(p->params);
-    bool    *gone = DG_NEW_N(p->arena, n + 1, bool);
-    int      n_lost = 0;
+/* What a lowering has: keys by fact, and parameters. */
+typedef struct view {
+    dg_facts facts;
+    int     *first;
+    bool    *missing; /* [0]: something is differentiated; then by parameter */
+} view;
 
-    if (!lower(p, size, 0, absent, &facts, &first, gone))
-        memset(gone, 1, (size_t)n + 1); /* nothing is known: everything may be gone */
+static view look(dg_proof *p, dg_size size, const dg_absence *absent)
+{
+    int  n = dg_params_n(p->params);
+    view v = { .missing = DG_NEW_N(p->arena, n + 1, bool) };
+
+    if (!lower(p, size, 0, absent, &v.facts, &v.first, v.missing))
+        memset(v.missing, 1, (size_t)n + 1); /* nothing is known: everything may be gone */
+    return v;
+}
+
+static bool is_lost(const dg_proof *p, int param)
+{
+    for (int k = 0; k < p->lost.n; k++)
+        if (p->lost.items[k].param == param)
+            return true;
+    return false;
+}
+
+/* What is there before and not after is lost with the root. Returns how much that is. */
+static int compare(dg_proof *p, const view *before, const view *after, int root)
+{
+    int n_lost = 0;
+
     for (int i = 0; i < p->facts.n; i++) {
         dg_fact *f = &p->facts.items[i];
 
-        if (f->lost < 0 && count(&facts, first, f) < count(&p->facts, p->first_fact, f)) {
+        if (f->lost < 0 &&
+            count(&after->facts, after->first, f) < count(&before->facts, before->first, f)) {
             f->lost = root;
             n_lost++;
         }
     }
-    for (int i = 0; gone[0] && i < n;
-         i++) { /* where <backward> has no loss, the walk has said so */
-        bool known = missing[1 + i];
-
-        for (int k = 0; k < p->lost.n; k++)
-            known |= p->lost.items[k].param == i;
-        if (gone[1 + i] && !known && dg_params_at(p->params, i)->kind == DG_TRAINABLE) {
+    /* where <backward> has no loss, the walk has said so */
+    for (int i = 0; after->missing[0] && i < dg_params_n(p->params); i++)
+        if (after->missing[1 + i] && !before->missing[1 + i] && !is_lost(p, i) &&
+            dg_params_at(p->params, i)->kind == DG_TRAINABLE) {
             DG_PUSH(p->arena, p->lost, ((dg_lost){ i, root }));
             n_lost++;
         }
-    }
     return n_lost;
 }
 
@@ -206,15 +222,71 @@ static void merge(dg_absence *absent, const dg_root *r)
     absent[r->node->number] |= r->absent;
 }
 
-void dg_vary_lower(dg_proof *p)
+/* Something that all ranks may lack at once can leave no other way than one that some lack. */
+static int compare_together(dg_proof *p, dg_size size, const dg_absence *roots, int root)
 {
-    dg_diag    *d = dg_diag_open();
+    int n = p->together.n < MOST_ROOTS ? p->together.n : MOST_ROOTS, n_lost = 0;
+
+    for (int i = p->together.n > 1 ? -1 : 0; i < n; i++) {
+        dg_absence *absent = DG_NEW_N(p->arena, p->g->n_nodes, dg_absence);
+
+        for (int k = 0; k < p->together.n; k++)
+            if (i < 0 || k == i)
+                merge(absent, &p->together.items[k]);
+        view before = look(p, size, absent);
+
+        for (int k = 0; k < p->g->n_nodes; k++)
+            absent[k] |= roots[k];
+        view after = look(p, size, absent);
+
+        n_lost += compare(p, &before, &after, root);
+    }
+    return n_lost;
+}
+
+/* A root that stands for all of them. */
+static int any_root(dg_proof *p)
+{
+    dg_root any = p->roots.items[0];
+
+    for (int i = 1; i < p->roots.n; i++)
+        any.present = dg_vary_join(any.present, p->roots.items[i].present);
+    DG_PUSH(p->arena, p->roots, any);
+    return p->roots.n - 1;
+}
+
+static void look_for_losses(dg_proof *p, dg_size size)
+{
     dg_absence *absent = DG_NEW_N(p->arena, p->g->n_nodes, dg_absence);
     dg_absence *all = DG_NEW_N(p->arena, p->g->n_nodes, dg_absence);
-    dg_chain    chain;
-    dg_size     size;
-    int         n = p->roots.n < MOST_ROOTS ? p->roots.n : MOST_ROOTS;
-    bool       *missing = NULL;
+    int         n = p->roots.n < MOST_ROOTS ? p->roots.n : MOST_ROOTS, any;
+    view        whole = look(p, size, NULL), bare;
+
+    for (int i = 0; i < p->roots.n; i++)
+        merge(all, &p->roots.items[i]);
+    any = any_root(p);
+    bare = look(p, size, all);
+    if (compare(p, &whole, &bare, any) + compare_together(p, size, all, any) == 0)
+        return; /* nothing is lost, even without all of them */
+    for (int i = 0; i < p->facts.n; i++)
+        p->facts.items[i].lost = NONE;
+    p->lost.n = 0;
+    for (int i = 0; i < n; i++) {
+        absent[p->roots.items[i].node->number] = p->roots.items[i].absent;
+        view without = look(p, size, absent);
+
+        (void)compare(p, &whole, &without, i);
+        absent[p->roots.items[i].node->number] = 0;
+    }
+    (void)compare(p, &whole, &bare, any); /* what has several ways, of which all may fail */
+    (void)compare_together(p, size, all, any);
+}
+
+void dg_vary_lower(dg_proof *p)
+{
+    dg_diag *d = dg_diag_open();
+    dg_chain chain;
+    dg_size  size;
 
     p->facts.n = 0;
     p->lost.n = 0;
@@ -232,27 +304,8 @@ void dg_vary_lower(dg_proof *p)
         compare_shapes(p, (dg_size){ size.w + 32, size.h + 32 }, 0, true);
         compare_shapes(p, size, batch + 1, false);
     }
-    if (n == 0)
-        return;
-    missing = DG_NEW_N(p->arena, dg_params_n(p->params) + 1, bool);
-    dg_facts unused = { 0 };
-    int     *first;
-
-    (void)lower(p, size, 0, NULL, &unused, &first, missing);
-    for (int i = 0; i < p->roots.n; i++)
-        merge(all, &p->roots.items[i]);
-    if (without(p, size, all, 0, missing) == 0)
-        return; /* nothing is lost, even without all of them */
-    for (int i = 0; i < p->facts.n; i++)
-        p->facts.items[i].lost = NONE;
-    p->lost.n = 0;
-    for (int i = 0; i < n; i++) {
-        absent[p->roots.items[i].node->number] = p->roots.items[i].absent;
-        (void)without(p, size, absent, i, missing);
-        absent[p->roots.items[i].node->number] = 0;
-    }
-    if (n > 1)
-        (void)without(p, size, all, 0, missing); /* what has several ways, of which all may fail */
+    if (p->roots.n)
+        look_for_losses(p, size);
 }
 
 /* --- gradients ------------------------------------------------------------------------------- */

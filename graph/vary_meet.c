@@ -8,21 +8,25 @@
 
 /* --- operands -------------------------------------------------------------------------------- */
 
-/* Keys that are lost with one root are one fault: the first, and how many more. */
-static void lost_keys(dg_proof *p, const dg_node *node, int port, uint32_t axes, int root)
+/* Keys that are lost with one root are one fault: the first, and how many more. Where the whole
+ * record may be missing, nobody asks for its keys. */
+static void lost_keys(dg_proof *p, const dg_node *node, int port, dg_vary present, uint32_t axes,
+                      int root)
 {
     const dg_node *from = node->in[port].from;
     const char    *key = NULL;
     dg_vary        missing = dg_vary_only(p->roots.items[root].present, axes);
-    int            n = 0;
+    int            n = 0, all = 0;
 
     for (int i = p->first_fact[node->number]; i >= 0; i = p->facts.items[i].next)
-        if (p->facts.items[i].port == port && p->facts.items[i].lost == root &&
-            *p->facts.items[i].key) {
+        if (p->facts.items[i].port == port && *p->facts.items[i].key) {
+            all++;
+            if (p->facts.items[i].lost != root)
+                continue;
             key = p->facts.items[i].key; /* the list begins with the last one */
             n++;
         }
-    if (!key || !missing.axes)
+    if (!key || !missing.axes || (n == all && !(missing.axes & ~present.axes)))
         return;
     missing = dg_vary_step(p, missing, from, from->where, "key",
                            "%s.%s comes from %s, which gives it only where \"%s\" is there",
@@ -35,10 +39,10 @@ static void lost_keys(dg_proof *p, const dg_node *node, int port, uint32_t axes,
                  "connect=\"zero\"), or decide together with <agree>";
 }
 
-static void operand_keys(dg_proof *p, const dg_node *node, int port, uint32_t axes)
+static void operand_keys(dg_proof *p, const dg_node *node, int port, dg_vary present, uint32_t axes)
 {
     for (int root = 0; p->lowered && root < p->roots.n; root++)
-        lost_keys(p, node, port, axes, root);
+        lost_keys(p, node, port, present, axes, root);
 }
 
 /* What varies of the operand's shape. */
@@ -71,7 +75,7 @@ static void check_operand(dg_proof *p, const dg_node *node, const dg_rule *r, in
     bool        ragged = r->kind == DG_RULE_ALLGATHERV;
     dg_vary     known = dg_vary_join(in->value, in->partial);
 
-    operand_keys(p, node, port, axes);
+    operand_keys(p, node, port, in->present, axes);
     if (in->size.axes & axes || in->lead.axes & axes) {
         dg_vary shape = dg_vary_only(operand_shape(p, node, port, ragged, in), axes);
 
@@ -98,15 +102,13 @@ static void check_operand(dg_proof *p, const dg_node *node, const dg_rule *r, in
 
 /* --- collectives ----------------------------------------------------------------------------- */
 
-static void check_order(dg_proof *p, const dg_node *node, const dg_seen in[], uint32_t axes)
+static void check_order(dg_proof *p, const dg_node *node, int after, uint32_t axes)
 {
-    int last = 0, before = p->meetings.n;
+    int            before = p->meetings.n;
+    const dg_node *other = before ? p->meetings.items[before - 1].node : NULL;
 
-    for (int i = 0; i < node->n_in; i++)
-        last = in[i].collective > last ? in[i].collective : last;
-    if (!p->g->mesh.ready || before == 0 || last == before)
+    if (!p->g->mesh.ready || before == 0 || after == before || other == node)
         return;
-    const dg_node *other = p->meetings.items[before - 1].node;
     dg_vary        race =
         dg_vary_source(p, axes | p->meetings.items[before - 1].axes, other, other->where, false,
                        "order", "%s does not wait for it, nor it for %s (order=\"ready\")",
@@ -182,7 +184,9 @@ static void set_result(dg_proof *p, const dg_node *node, const dg_rule *r, const
                                                  dg_vary_called(p, node)));
     out->value = dg_vary_minus(value, axes);
     out->partial = dg_vary_minus(in->partial, axes);
-    out->inexact = dg_vary_minus(in->inexact, axes);
+    out->inexact = dg_vary_join(dg_vary_minus(in->inexact, axes), dg_vary_own_kernels(p, node));
+    if (r->kind == DG_RULE_ALLGATHERV) /* all have all rows */
+        out->lead = dg_vary_minus(out->lead, axes);
     out->present = fires;
     if (r->kind == DG_RULE_BROADCAST)
         out->present = dg_vary_join(fires, dg_vary_minus(in->present, axes));
@@ -190,7 +194,7 @@ static void set_result(dg_proof *p, const dg_node *node, const dg_rule *r, const
 }
 
 void dg_vary_collective(dg_proof *p, const dg_node *node, const dg_rule *r, const dg_seen in[],
-                        dg_vary fires, dg_clocked *clock, dg_seen *out)
+                        dg_vary fires, int after, dg_clocked *clock, dg_seen *out)
 {
     static const dg_seen nothing = { .only = -1 };
     uint32_t             axes = dg_rule_axes(p, node, r) & p->live;
@@ -202,7 +206,7 @@ void dg_vary_collective(dg_proof *p, const dg_node *node, const dg_rule *r, cons
     if (operand->stream)
         check_thread(p, node, axes);
     else
-        check_order(p, node, in, axes);
+        check_order(p, node, after, axes);
     check_firing(p, node, fires, axes);
     if (r->kind == DG_RULE_BROADCAST && operand->present.axes & axes &&
         !(operand->only == dg_rule_int(node, "root", 0) && axes == p->live && !operand->may))
@@ -291,8 +295,9 @@ void dg_vary_state(dg_proof *p, const dg_node *node, const dg_rule *r, const dg_
         value = dg_vary_join(dg_vary_join(in[port].value, in[port].partial), in[port].inexact);
     if (r->axis) { /* joined over it; the collective has said whether all take part */
         value = dg_vary_minus(value, dg_rule_axes(p, node, r));
-        fires.axes = 0;
+        fires = dg_vary_minus(fires, dg_rule_axes(p, node, r));
     }
+    value = dg_vary_join(value, dg_vary_own_kernels(p, node));
     if (fires.axes)
         dg_vary_fault(p, "DG-STATE", node->where, fires,
                       "%s %s on some ranks only: state that all ranks of %s hold alike would drift "

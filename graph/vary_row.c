@@ -4,10 +4,13 @@
 
 #include "graph/vary_self.h"
 
+/* Over the axes that are named; where an attribute could name them and does not, over all. */
 static dg_vary from_source(dg_proof *p, const dg_visit *v, const dg_rule *r, bool value)
 {
     uint32_t axes = dg_rule_axes(p, v->node, r);
 
+    if (!axes && r->axis && r->kind != DG_RULE_SEED)
+        axes = p->live;
     return dg_vary_source(p, axes, v->node, v->node->where, value,
                           dg_printf(p->arena, "row %d.%d", v->node->number, (int)r->kind),
                           "%s %s: it differs over %s", dg_vary_called(p, v->node), r->why,
@@ -20,8 +23,10 @@ static dg_vary from_input(dg_proof *p, const dg_visit *v, const dg_rule *r)
 
     if (port < 0 || !v->in[port].there)
         return (dg_vary){ 0 };
-    dg_vary value = v->in[port].stream ? v->in[port].value
-                                       : dg_vary_join(v->in[port].present, v->in[port].value);
+    dg_vary value = v->in[port].value;
+
+    if (!v->in[port].stream)
+        value = dg_vary_join(dg_vary_join(v->in[port].present, value), v->in[port].inexact);
 
     return dg_vary_step(p, value, v->node, v->node->where,
                         dg_printf(p->arena, "row %d.%d", v->node->number, (int)r->kind), "%s %s",
@@ -100,7 +105,8 @@ static void check_normaliser(dg_proof *p, const dg_visit *v, const dg_rule *r)
 
     if (port < 0 || !v->in[port].there)
         return;
-    left = dg_vary_minus(v->in[port].value, r->axis ? dg_rule_axes(p, v->node, r) : 0);
+    left = dg_vary_join(dg_vary_join(v->in[port].value, v->in[port].present), v->in[port].inexact);
+    left = dg_vary_minus(left, r->axis ? dg_rule_axes(p, v->node, r) : 0);
     if (left.axes)
         dg_vary_fault(
             p, "DG-VALUE", v->node->where, left,
@@ -124,13 +130,20 @@ static void check_nonlinear(dg_proof *p, const dg_visit *v, int port)
         v->out[i].value = dg_vary_minus(v->out[i].value, part.axes);
 }
 
-/* Is a pending sum allowed at this input: reduced here, passed on, or reported as state? */
+static bool is_linear(const dg_proof *p, const dg_node *node)
+{
+    for (const dg_rule *r = node->class->rules; r && r->kind; r++)
+        if (r->kind == DG_RULE_LINEAR && dg_rule_holds(p, node, r))
+            return true;
+    return false;
+}
+
+/* Is a pending sum reduced at this input, or reported as state? */
 static bool takes_partial(const dg_proof *p, const dg_node *node, int port)
 {
     for (const dg_rule *r = node->class->rules; r && r->kind; r++)
-        if ((r->kind == DG_RULE_LINEAR || ((r->kind == DG_RULE_STATE || dg_rule_is_collective(r)) &&
-                                           dg_rule_input(node, r) == port)) &&
-            dg_rule_holds(p, node, r))
+        if ((r->kind == DG_RULE_STATE || dg_rule_is_collective(r)) &&
+            dg_rule_input(node, r) == port && dg_rule_holds(p, node, r))
             return true;
     return false;
 }
@@ -140,10 +153,10 @@ void dg_vary_partial(dg_proof *p, dg_visit *v)
     for (int i = 0; i < v->node->n_in && v->node->n_out; i++) {
         if (!v->in[i].there || !v->in[i].partial.axes)
             continue;
-        if (!takes_partial(p, v->node, i))
+        if (!is_linear(p, v->node) && !takes_partial(p, v->node, i))
             check_nonlinear(p, v, i);
-        else if (v->node->class->rules->kind == DG_RULE_LINEAR)
-            v->out[0].partial = dg_vary_join(v->out[0].partial, v->in[i].partial);
+        for (int o = 0; o < v->node->n_out && is_linear(p, v->node); o++)
+            v->out[o].partial = dg_vary_join(v->out[o].partial, v->in[i].partial);
     }
 }
 
@@ -154,6 +167,7 @@ static void open_loop(dg_proof *p, dg_visit *v, const dg_rule *r)
 
     c->up = v->clock;
     c->fires = v->fires;
+    c->after = v->after;
     if (port >= 0 && v->in[port].there)
         c->rate = dg_vary_step(
             p,
@@ -180,10 +194,13 @@ static void metric(dg_proof *p, dg_visit *v, const dg_rule *r, dg_seen *out)
 {
     uint32_t axes = dg_rule_axes(p, v->node, r) & p->live;
 
-    dg_vary_collective(p, v->node, r, v->in, v->fires, v->clock, out);
+    dg_vary_collective(p, v->node, r, v->in, v->fires, v->after, v->clock, out);
     out->value = dg_vary_minus(out->value, axes);
-    if (v->node == p->g->checkpoint.best)
-        p->metric = dg_vary_join(dg_vary_join(out->value, out->present), out->inexact);
+    if (v->node != p->g->checkpoint.best)
+        return;
+    p->metric = dg_vary_join(dg_vary_join(out->value, out->present), out->inexact);
+    p->scored = v->clock;
+    p->joined = axes;
 }
 
 static void apply_row(dg_proof *p, dg_visit *v, const dg_rule *r)
@@ -200,7 +217,8 @@ static void apply_row(dg_proof *p, dg_visit *v, const dg_rule *r)
     }
     out = out ? out : &other;
     if (dg_rule_is_collective(r))
-        dg_vary_collective(p, node, r, v->in, dg_vary_join(v->fires, v->bypass), v->clock, out);
+        dg_vary_collective(p, node, r, v->in, dg_vary_join(v->fires, v->bypass), v->after,
+                           v->clock, out);
     switch (r->kind) {
     case DG_RULE_SEED:
         check_seed(p, v, r);
@@ -240,8 +258,10 @@ static void apply_row(dg_proof *p, dg_visit *v, const dg_rule *r)
         break;
     case DG_RULE_SKIP:
         v->clock->skip = dg_vary_join(v->clock->skip, v->fires);
+        v->clock->after = v->after;
         break;
     case DG_RULE_STOP:
+        v->clock->after = v->after;
         v->clock->rate = dg_vary_join(v->clock->rate, v->fires);
         v->clock->ends = dg_vary_join(v->clock->ends, v->fires);
         v->clock->stops = true;
@@ -265,7 +285,7 @@ static void apply_rows(dg_proof *p, dg_visit *v)
         dg_rule r = { DG_RULE_ALLREDUCE, .from = c->operand, .axis = c->axis, .why = c->kind };
 
         if (c->axis)
-            dg_vary_collective(p, v->node, &r, v->in, v->fires, v->clock, NULL);
+            dg_vary_collective(p, v->node, &r, v->in, v->fires, v->after, v->clock, NULL);
     }
 }
 

@@ -47,6 +47,7 @@ typedef struct dg_clocked { /* a loop */
     bool               timed;  /* ends by a number of steps */
     bool               stops;  /* has a <stop> */
     bool               shared; /* has a collective */
+    int                after;  /* the last collective that a <skip> or its count waits for */
 } dg_clocked;
 
 typedef struct dg_meeting { /* a collective, to be held against the clocks when they are known */
@@ -110,6 +111,7 @@ typedef struct dg_proof {
     DG_VEC(dg_meeting) meetings;
     DG_VEC(dg_meeting) agreements; /* of loaders, at the start of an epoch */
     DG_VEC(dg_root)    roots;
+    DG_VEC(dg_root)    together; /* what may be missing on all ranks at once */
     bool               wants_sizes; /* a collective's operand may follow a size that varies */
     dg_facts           facts;       /* after lowering */
     int               *first_fact;  /* by node number; -1 */
@@ -123,6 +125,8 @@ typedef struct dg_proof {
     /* of the whole graph */
     DG_VEC(dg_visited) visited;
     dg_vary            metric; /* of <checkpoint best>: how it differs */
+    const dg_clocked  *scored; /* its loop */
+    uint32_t           joined; /* axes over which it is joined */
     bool               shared; /* <train> has a collective */
 } dg_proof;
 
@@ -145,7 +149,8 @@ typedef struct dg_visit {
     dg_vary        fires, guard, bypass;
     dg_vary        zeros; /* where connect puts zeros in the place of its result */
     dg_vary        own;   /* of fires: not that of the scope and the loops around it */
-    bool           never; /* a required input is wired to nothing */
+    bool    never; /* a required input is wired to nothing */
+    int     after; /* number of the last collective that it waits for */
 } dg_visit;
 
 /* --- vary_set.c: sets, causes, faults */
@@ -178,7 +183,7 @@ int         dg_rule_input(const dg_node *node, const dg_rule *r); /* port of r->
 
 /* --- vary_meet.c: what collectives, state and devices need */
 void dg_vary_collective(dg_proof *p, const dg_node *node, const dg_rule *r, const dg_seen in[],
-                        dg_vary fires, dg_clocked *clock, dg_seen *out);
+                        dg_vary fires, int after, dg_clocked *clock, dg_seen *out);
 void dg_vary_agreement(dg_proof *p, const dg_node *node, uint32_t axes, dg_vary fires,
                        dg_clocked *clock);
 void dg_vary_state(dg_proof *p, const dg_node *node, const dg_rule *r, const dg_seen in[],
@@ -189,9 +194,11 @@ void dg_vary_device(dg_proof *p, const dg_node *node, const dg_seen in[], dg_see
 void dg_vary_mesh(dg_proof *p); /* ranks on devices */
 
 /* --- vary.c */
+dg_vary dg_vary_own_kernels(dg_proof *p, const dg_node *node); /* where exact="false" */
 void dg_vary_walk(dg_proof *p, dg_vary fires); /* p->scope, whose activation is fires */
 
-/* Notes that a node or outputs of it may be missing for a reason of their own. */
+/* Notes that a node or outputs of it may be missing for a reason of their own; present: over which
+ * axes that differs. */
 void dg_vary_root(dg_proof *p, const dg_node *node, dg_absence absent, dg_vary present);
 
 /* --- vary_row.c */

@@ -45,6 +45,8 @@ static const dg_rule rules[] = {
       .why = "shares out what is not the same on all its ranks" },
     { DG_RULE_SEED, .to = "out", .axis = "axis", .when = "shuffle,seed=rank",
       .why = "draws the order that is dealt on each rank for itself" },
+    { DG_RULE_VALUE, .to = "out", .when = "shuffle,seed=rank", .why = "draws its order on each rank for itself" },
+    { DG_RULE_DIMS, .to = "out", .when = "shuffle,seed=rank", .why = "draws its order on each rank for itself" },
     { 0 },
 };
 

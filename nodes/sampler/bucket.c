@@ -37,6 +37,8 @@ static const dg_rule rules[] = {
     { DG_RULE_LEADING, .to = "out", .when = "tail=keep,!repeat",
       .why = "keeps a last batch that is smaller" },
     { DG_RULE_DIMS, .to = "out", .when = "seed=rank", .why = "draws its sizes on each rank for itself" },
+    { DG_RULE_SEED, .to = "out", .from = "in", .axis = "axis", .when = "axis",
+      .why = "shares out what is not the same on all its ranks" },
     { DG_RULE_SEED, .to = "out", .axis = "axis", .when = "axis,shuffle,seed=rank",
       .why = "draws the plan that is dealt on each rank for itself" },
     { DG_RULE_VALUE, .to = "out", .when = "seed=rank", .why = "draws its plan on each rank for itself" },

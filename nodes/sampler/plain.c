@@ -31,6 +31,8 @@ static const dg_rule rules[] = {
       .why = "keeps the last batch, which may not be enough for every rank" },
     { DG_RULE_LEADING, .to = "out", .when = "tail=keep,!repeat",
       .why = "keeps a last batch that is smaller" },
+    { DG_RULE_SEED, .to = "out", .from = "in", .axis = "axis", .when = "axis",
+      .why = "shares out what is not the same on all its ranks" },
     { DG_RULE_SEED, .to = "out", .axis = "axis", .when = "axis,shuffle,seed=rank",
       .why = "draws the order that is dealt on each rank for itself" },
     { DG_RULE_VALUE, .to = "out", .when = "shuffle,seed=rank", .why = "draws its order on each rank for itself" },

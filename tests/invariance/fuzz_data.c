@@ -2,7 +2,7 @@
  * of each epoch; samples come out of it in batches. */
 #include <string.h>
 
-#include "tests/invariance/fuzz_run.h"
+#include "tests/invariance/fuzz_val.h"
 
 static const int width[4][4] = { { 64 }, { 64, 96 }, { 64, 96 }, { 64, 96, 96, 192 } };
 static const int height[4][4] = { { 64 }, { 64, 96 }, { 64, 64 }, { 64, 96, 64, 128 } };
@@ -11,7 +11,7 @@ static const int has_aspects[4] = { 0, 0, 1, 1 };
 
 int fz_place(const fz_rank *k, int axis, int *n)
 {
-    const fz_model *m = k->sim->m;
+    const fz_model *m = k->m;
     int             at = 0;
 
     *n = 1;
@@ -48,18 +48,20 @@ static void shuffle(fz_item *v, int n, fz_dice *d)
 
 static void load(const fz_rank *k, int node, fz_list *out)
 {
-    const fz_node *n = &k->sim->m->node[node];
+    const fz_node *n = &k->m->node[node];
     uint64_t       files = n->files == 1 ? (uint64_t)k->r + 1 : 0;
     fz_dice        d = { fz_mix(fz_mix(k->sim->seed, (uint64_t)node), files), 0 };
-    int            shy = fz_below(&d, 3);
+    fz_mood        mood = fz_mood_of(k, node);
+    int            shy = mood == FZ_EMPTY ? 90 : mood == FZ_UP ? 5 : 35 + 20 * fz_below(&d, 3);
+    int            tall = mood == FZ_DOWN ? 10 : 40;
 
-    out->n = 6 + fz_below(&d, 14);
+    out->n = mood == FZ_BROKEN ? 2 + fz_below(&d, 5) : 6 + fz_below(&d, 14);
     for (int i = 0; i < out->n; i++) {
         fz_item *it = &out->item[i];
 
         *it = (fz_item){ .id = i + 20 * (int)(files % 3), .pick = FZ_NONE };
-        it->objects = fz_chance(&d, 35 + 20 * shy) ? 0 : 1 + fz_below(&d, 3);
-        it->aspect = fz_chance(&d, 40);
+        it->objects = fz_chance(&d, shy) ? 0 : 1 + fz_below(&d, 3);
+        it->aspect = fz_chance(&d, tall);
     }
 }
 
@@ -80,6 +82,22 @@ static int bits_of(uint64_t items)
     for (; items; items &= items - 1)
         n++;
     return n;
+}
+
+static int batch_of(const fz_node *n)
+{
+    return fz_given(n->batch, 2) < 1 ? 1 : fz_given(n->batch, 2) > 4 ? 4 : fz_given(n->batch, 2);
+}
+
+/* The most items that dealing over n ranks may leave out. */
+static int remainder_of(const fz_node *d, int n, bool picks)
+{
+    int kinds = d->op == FZ_PARTITION ? (d->aligned == 1 ? 4 : 1)
+                                      : 1 + has_aspects[fz_given(d->sizes, 0)];
+
+    if (d->op == FZ_PARTITION)
+        return fz_given(d->equal, FZ_EQ_NONE) == FZ_EQ_DROP ? (n - 1) * kinds * (picks ? 4 : 1) : 0;
+    return d->tail == FZ_TAIL_DROP || d->repeat == 1 ? (batch_of(d) * n - 1) * kinds : 0;
 }
 
 /* Notes what a rank was dealt, and looks whether another rank has some of it, or all have left out
@@ -110,10 +128,10 @@ static void dealt(fz_rank *k, int node, const fz_list *in, const fz_list *out)
                     "ranks %d and %d got the same item of <%s id=\"%s\"> in epoch %d", r, k->r,
                     fz_classes[s->m->node[node].op].name, s->m->node[node].id, k->epoch);
     }
-    if (asked == n && s->m->node[node].op == FZ_PARTITION && s->m->node[node].aligned != 1 &&
-        bits_of(all_in & ~all_out) > 2 * n)
-        fz_part(s, FZ_DEALT_TWICE, "nobody got %d items of <partition id=\"%s\"> in epoch %d",
-                bits_of(all_in & ~all_out), s->m->node[node].id, k->epoch);
+    if (asked == n && bits_of(all_in & ~all_out) > remainder_of(&s->m->node[node], n, in->picks))
+        fz_part(s, FZ_DEALT_TWICE, "nobody got %d items of <%s id=\"%s\"> in epoch %d",
+                bits_of(all_in & ~all_out), fz_classes[s->m->node[node].op].name,
+                s->m->node[node].id, k->epoch);
 }
 
 /* Deals units [from, to) of a group, items or picks, over the axis: a unit behind its last is padding. */
@@ -159,7 +177,7 @@ static void deal_groups(const fz_rank *k, const fz_node *n, const fz_list *in, c
 
 static void partition(fz_rank *k, int node, const fz_list *given, fz_list *out)
 {
-    const fz_node *n = &k->sim->m->node[node];
+    const fz_node *n = &k->m->node[node];
     fz_dice        d = dice(k, node, fz_given(n->seed, FZ_SEED_RANK));
     fz_list        in = *given;
     fz_groups      groups = { .n = n->aligned == 1 ? 64 : 1 };
@@ -196,11 +214,6 @@ static void partition(fz_rank *k, int node, const fz_list *given, fz_list *out)
         out->item[i].pick = number;
     }
     dealt(k, node, given, out);
-}
-
-static int batch_of(const fz_node *n)
-{
-    return fz_given(n->batch, 2) < 1 ? 1 : fz_given(n->batch, 2) > 4 ? 4 : fz_given(n->batch, 2);
 }
 
 /* Cuts the items of one aspect into batches; with an axis, into batches of all its ranks. */
@@ -242,7 +255,7 @@ static void cut(fz_rank *k, const fz_node *n, const fz_item *v, int n_items, int
 
 static void sample(fz_rank *k, int node, const fz_list *in, fz_list *out)
 {
-    const fz_node *n = &k->sim->m->node[node];
+    const fz_node *n = &k->m->node[node];
     fz_dice        d = dice(k, node, fz_given(n->seed, FZ_SEED_SHARED));
     int            sizes = fz_given(n->sizes, 0), pick = 0, n_picks, order[FZ_ITEMS];
     fz_list        all = { 0 };
@@ -285,7 +298,7 @@ static void sample(fz_rank *k, int node, const fz_list *in, fz_list *out)
 
 static void augment(fz_rank *k, int node, const fz_list *in, fz_list *out)
 {
-    const fz_node *n = &k->sim->m->node[node];
+    const fz_node *n = &k->m->node[node];
     int            seed = fz_given(n->seed, FZ_SEED_SAMPLE);
     fz_dice        d = dice(k, node, seed);
 
@@ -344,7 +357,7 @@ static fz_end equalize(fz_rank *k, int node, const fz_list *in, fz_list *out)
     if (!k->answered)
         k->ask = (fz_request){ .what = FZ_LEAST,
                                .node = node,
-                               .axis = fz_given(k->sim->m->node[node].axis, 0),
+                               .axis = fz_given(k->m->node[node].axis, 0),
                                .least = units,
                                .count = 1 };
     if (!fz_meet(k))
@@ -357,7 +370,7 @@ static fz_end equalize(fz_rank *k, int node, const fz_list *in, fz_list *out)
 
 fz_end fz_stream_node(fz_rank *k, int node)
 {
-    const fz_node *n = &k->sim->m->node[node];
+    const fz_node *n = &k->m->node[node];
     const fz_list *in = n->n_in && n->in[0].node != FZ_NONE ? k->list[n->in[0].node] : NULL;
     fz_list       *out;
 
@@ -365,7 +378,7 @@ fz_end fz_stream_node(fz_rank *k, int node)
         for (int i = 0; i < FZ_LISTS; i++) {
             bool taken = false;
 
-            for (int j = 0; j < k->sim->m->n_nodes; j++)
+            for (int j = 0; j < k->m->n_nodes; j++)
                 taken |= k->list[j] == &k->lists[i];
             if (!taken) {
                 k->list[node] = &k->lists[i];
@@ -413,11 +426,11 @@ bool fz_stream_next(fz_rank *k)
     int            batch = 2, at = k->stream.at;
     bool           endless = false;
 
-    for (int i = 0; i < k->sim->m->n_nodes; i++)
-        if ((k->sim->m->node[i].op == FZ_SAMPLER || k->sim->m->node[i].op == FZ_PLAIN) &&
-            k->sim->m->node[i].scope == k->scope) {
-            batch = batch_of(&k->sim->m->node[i]);
-            endless = k->sim->m->node[i].repeat == 1;
+    for (int i = 0; i < k->m->n_nodes; i++)
+        if ((k->m->node[i].op == FZ_SAMPLER || k->m->node[i].op == FZ_PLAIN) &&
+            k->m->node[i].scope == k->scope) {
+            batch = batch_of(&k->m->node[i]);
+            endless = k->m->node[i].repeat == 1;
         }
     memset(&k->batch, 0, sizeof k->batch);
     if (!l || at >= l->n)

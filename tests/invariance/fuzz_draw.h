@@ -11,5 +11,7 @@ void fz_draw(fz_model *m, uint64_t seed);
 void fz_remove(fz_model *m, int node);
 /* Takes a node out of the wire that goes through it. */
 void fz_bypass(fz_model *m, int node);
+/* What the last rank has read: a file without a node that others have, or the same graph. */
+void fz_peer(fz_model *peer, const fz_model *m);
 
 #endif

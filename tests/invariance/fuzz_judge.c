@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "graph/graph.h"
+#include "graph/vary.h"
 #include "nodes/builtin.h"
 #include "tests/invariance/fuzz_toys.h"
 
@@ -13,6 +14,7 @@ const char *const fz_codes[FZ_CODES] = {
     "DG-PRES", "DG-KEYS",  "DG-SHAPE", "DG-RATE",   "DG-VALUE", "DG-GRAD",
     "DG-SEED", "DG-STATE", "DG-ORDER", "DG-DEVICE", "DG-FAIL",  "DG-DIGEST",
 };
+const char *const fz_warnings[FZ_WARNINGS] = { "DG-W-SKEW", "DG-W-CORR" };
 
 struct fz_judge {
     dg_diag     *d;
@@ -48,20 +50,24 @@ void fz_judge_close(fz_judge **j)
     *j = NULL;
 }
 
-fz_opinion fz_judge_ask(fz_judge *j, const char *xml, size_t n, char *text, size_t text_n)
+fz_opinion fz_judge_ask(fz_judge *j, const char *xml, const char *other, char *text, size_t n)
 {
     fz_opinion out = { 0 };
-    dg_graph  *g = NULL;
+    dg_graph  *g = NULL, *peer = NULL;
     int        rc;
 
     dg_diag_clear(j->d);
-    rc = dg_graph_parse(&g, xml, n, "fuzz.xml", NULL, 0, j->r, j->d);
+    rc = dg_graph_parse(&g, xml, strlen(xml), "fuzz.xml", NULL, 0, j->r, j->d);
+    if (rc == 0 && other)
+        rc = dg_graph_parse(&peer, other, strlen(other), "other.xml", NULL, 0, j->r, j->d);
     if (rc == 0)
-        rc = dg_graph_check(g, j->d);
+        (void)(dg_graph_check(g, j->d) + (other ? dg_graph_compare(g, peer, j->d) : 0));
     for (int i = 0; i < dg_diag_n(j->d); i++) {
         const dg_err *e = dg_diag_at(j->d, i);
         bool          known = e->severity == DG_WARNING;
 
+        for (int w = 0; w < FZ_WARNINGS; w++)
+            out.warnings |= strcmp(e->id, fz_warnings[w]) == 0 ? 1u << w : 0;
         for (int c = 0; c < FZ_CODES; c++)
             if (strcmp(e->id, fz_codes[c]) == 0 && !known) {
                 out.codes |= 1u << c;
@@ -70,7 +76,8 @@ fz_opinion fz_judge_ask(fz_judge *j, const char *xml, size_t n, char *text, size
         out.broken |= !known;
     }
     if (text)
-        snprintf(text, text_n, "%s", dg_diag_text(j->d));
+        snprintf(text, n, "%s", dg_diag_text(j->d));
+    dg_graph_close(&peer);
     dg_graph_close(&g);
     return out;
 }

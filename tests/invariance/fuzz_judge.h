@@ -6,18 +6,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { FZ_CODES = 12 };
+enum { FZ_CODES = 12, FZ_WARNINGS = 2 };
 extern const char *const fz_codes[FZ_CODES]; /* "DG-PRES", ... */
+extern const char *const fz_warnings[FZ_WARNINGS];
 
 typedef struct fz_opinion {
-    uint32_t codes;  /* bit i: fz_codes[i] */
-    bool     broken; /* it has other errors */
+    uint32_t codes;    /* bit i: fz_codes[i] */
+    uint32_t warnings; /* fz_warnings[i] */
+    bool     broken;   /* it has other errors */
 } fz_opinion;
 
 typedef struct fz_judge fz_judge;
 fz_judge               *fz_judge_open(void);
 void                    fz_judge_close(fz_judge **j);
-/* text: NULL, or receives what was reported. */
-fz_opinion fz_judge_ask(fz_judge *j, const char *xml, size_t n, char *text, size_t text_n);
+/* other: NULL, or the file of another rank. text: NULL, or receives what was reported. */
+fz_opinion fz_judge_ask(fz_judge *j, const char *xml, const char *other, char *text, size_t n);
 
 #endif

@@ -24,8 +24,8 @@ static int operand_type(const fz_model *m, fz_wire w)
 
 fz_end fz_reduce(fz_rank *k, int node)
 {
-    const fz_node *n = &k->sim->m->node[node];
-    int            type = operand_type(k->sim->m, n->in[0]);
+    const fz_node *n = &k->m->node[node];
+    int            type = operand_type(k->m, n->in[0]);
     fz_val        *out = k->out[node];
 
     if (!k->answered) {
@@ -72,7 +72,7 @@ fz_end fz_reduce(fz_rank *k, int node)
 /* broadcast, agree, allgather: one value, which may be missing. */
 fz_end fz_exchange(fz_rank *k, int node, fz_what what)
 {
-    const fz_node *n = &k->sim->m->node[node];
+    const fz_node *n = &k->m->node[node];
     const fz_val  *in = fz_input(k, n, 0);
     fz_val         part = *in;
 
@@ -87,7 +87,7 @@ fz_end fz_exchange(fz_rank *k, int node, fz_what what)
         k->ask.n_vals = 1 + (what == FZ_ROOT ? FZ_KEYS - 1 : 0);
         k->ask.v[0] = *in;
         k->ask.count = what == FZ_VOTES ? 1 : in->there ? fz_count(&part) : 0;
-        if (what == FZ_ROOT && operand_type(k->sim->m, n->in[0]) == FZ_T_RECORD)
+        if (what == FZ_ROOT && operand_type(k->m, n->in[0]) == FZ_T_RECORD)
             for (int i = 1; i < FZ_KEYS; i++)
                 k->ask.v[i] = k->key[n->in[0].node][i - 1];
     }
@@ -116,26 +116,27 @@ bool fz_inner(fz_rank *k, int node, int axis, int how, double x)
 
 void fz_linear(fz_rank *k, int node)
 {
-    const fz_node *n = &k->sim->m->node[node];
+    const fz_node *n = &k->m->node[node];
     const fz_val  *in = fz_input(k, n, 0);
     fz_val        *out = &k->out[node][0];
 
     *out = *in;
     if (out->nd)
         out->dim[out->nd - 1] = fz_given(n->width, 8);
-    *out = fz_drawn(*out, fz_mix(fz_mix(fz_digest(in), fz_bits(k->w[node])), (uint64_t)node));
-    fz_own_params(&out->grad, k->sim->m, node);
+    *out = fz_drawn(k, node, *out, fz_mix(fz_mix(fz_digest(in), fz_bits(k->w[node])), (uint64_t)node));
+    fz_own_params(&out->grad, k->m, node);
 }
 
 /* Batch norm: its statistics are those of this rank, or of all. */
 fz_end fz_norm(fz_rank *k, int node)
 {
-    const fz_node *n = &k->sim->m->node[node];
+    const fz_node *n = &k->m->node[node];
     const fz_val  *in = fz_input(k, n, 0), *rows = fz_input(k, n, 1);
     bool           empty = n->op == FZ_NORM && rows->there && rows->sum == 0;
     bool           fixed = n->freeze_norm == 1 || !fz_training(k);
     fz_val        *out = &k->out[node][0];
-    double         mean = in->sum;
+    /* of the rows that live, if they are counted */
+    double         mean = in->sum + (n->op == FZ_NORM && rows->there ? 0.1 * rows->sum : 0);
 
     /* it asks nobody, and leaves its statistics as they are */
     fixed |=
@@ -145,12 +146,12 @@ fz_end fz_norm(fz_rank *k, int node)
             return FZ_WAIT;
         mean = k->ask.v[0].sum;
     }
-    *out = fz_drawn(*in, fz_mix(fz_mix(fz_digest(in), fz_bits(mean)), fz_bits(k->w[node])));
+    *out = fz_drawn(k, node, *in, fz_mix(fz_mix(fz_digest(in), fz_bits(mean)), fz_bits(k->w[node])));
     if (empty) {
         out->sum = out->max = out->min = 0;
         out->bad = false;
     }
-    fz_own_params(&out->grad, k->sim->m, node);
+    fz_own_params(&out->grad, k->m, node);
     if (!fixed)
         k->state_of[node] = fz_mix(k->state_of[node], fz_bits(mean));
     return FZ_WENT_ON;
@@ -158,7 +159,7 @@ fz_end fz_norm(fz_rank *k, int node)
 
 fz_end fz_backbone(fz_rank *k, int node)
 {
-    const fz_node *n = &k->sim->m->node[node];
+    const fz_node *n = &k->m->node[node];
     fz_end         end;
     fz_val         x = *fz_input(k, n, 0);
 
@@ -175,7 +176,7 @@ fz_end fz_backbone(fz_rank *k, int node)
 
 fz_end fz_decoder(fz_rank *k, int node)
 {
-    const fz_model *m = k->sim->m;
+    const fz_model *m = k->m;
     const fz_node  *n = &m->node[node];
     fz_set          all = fz_connections(k, n);
     int             model = n->scope - FZ_IN_MODEL;
@@ -197,7 +198,7 @@ fz_end fz_decoder(fz_rank *k, int node)
 
 fz_end fz_use(fz_rank *k, int node)
 {
-    const fz_model *m = k->sim->m;
+    const fz_model *m = k->m;
     const fz_node  *n = &m->node[node];
     int             scope = FZ_IN_MODEL + n->model, last = FZ_NONE;
 
@@ -213,6 +214,8 @@ fz_end fz_use(fz_rank *k, int node)
             !m->node[k->used].dead) {
             fz_end end = fz_fire(k, k->used);
 
+            if (end == FZ_LEFT_OUT)
+                k->used = 0;
             if (end != FZ_WENT_ON)
                 return end;
         }
@@ -232,20 +235,19 @@ fz_end fz_loss(fz_rank *k, int node)
     double         boxes = k->batch.n ? fz_input(k, n, 1)->sum : 0, divisor;
     int            terms = fz_given(n->terms, FZ_TERMS_ALL);
     fz_val         total;
+    bool           given;
 
     if (boxes == 0 && fz_given(n->empty, FZ_EMPTY_ZERO) == FZ_EMPTY_ABSENT && n->connect != 1)
         return FZ_WENT_ON;
-    divisor = objects->there ? objects->sum : boxes;
-    if (n->axis != FZ_NONE && !objects->there) {
+    given = n->in[2].node != FZ_NONE; /* none is 0 */
+    divisor = !given ? boxes : objects->there ? objects->sum : 0;
+    if (n->axis != FZ_NONE && !given) {
         if (!fz_inner(k, node, n->axis, FZ_SUMMED, boxes))
             return FZ_WAIT;
         divisor = k->ask.v[0].sum;
     }
-    if (fz_training(k)) {
-        s->divisor[node][k->r][k->step % 16].there = true;
-        s->divisor[node][k->r][k->step % 16].value = divisor;
-    }
-    total = fz_drawn((fz_val){ .grad = x->grad, .bad = x->bad },
+    fz_compare(k, node, divisor);
+    total = fz_drawn(k, node, (fz_val){ .grad = x->grad, .bad = x->bad },
                      fz_mix(fz_digest(x), fz_bits(divisor)));
     if (terms != FZ_TERMS_ALL)
         for (int i = 0; i < 8; i++)

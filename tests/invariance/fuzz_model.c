@@ -59,9 +59,9 @@ const fz_class fz_classes[FZ_N_OPS] = {
     [FZ_COCO] = { "evaluate.coco", "in", "metrics", 0 },
 };
 
-#define ROW(field, kind, words, ops)                       \
-    {                                                      \
-#field, kind, offsetof(fz_node, field), words, ops \
+#define ROW(field, kind, words, ops, otherwise)                       \
+    {                                                                 \
+#field, kind, offsetof(fz_node, field), words, ops, otherwise \
     }
 #define OP(x) (UINT64_C(1) << FZ_##x)
 #define AXES                                                                                 \
@@ -71,42 +71,42 @@ const fz_class fz_classes[FZ_N_OPS] = {
 #define SAMPLERS (OP(SAMPLER) | OP(PLAIN))
 #define NORMS (OP(NORM) | OP(BACKBONE) | OP(ENCODER) | OP(DECODER))
 const fz_attr fz_attrs[] = {
-    ROW(images, FZ_INT, NULL, OP(LOADER)),
-    ROW(files, FZ_WORD, "same|rank", OP(LOADER)),
-    ROW(axis, FZ_AXIS, NULL, AXES),
+    ROW(images, FZ_INT, NULL, OP(LOADER), FZ_NONE),
+    ROW(files, FZ_WORD, "same|rank", OP(LOADER), 0),
+    ROW(axis, FZ_AXIS, NULL, AXES, FZ_NONE),
     { "op", FZ_WORD, offsetof(fz_node, how), "sum|max|min|mean|any|all",
-      OP(ALLREDUCE) | OP(REDUCE) | OP(AGREE) },
-    ROW(root, FZ_INT, NULL, OP(REDUCE) | OP(BROADCAST)),
-    ROW(equal, FZ_WORD, "none|drop|pad", OP(PARTITION)),
-    ROW(aligned, FZ_WORD, "false|true", OP(PARTITION)),
-    ROW(shuffle, FZ_WORD, "false|true", OP(PARTITION) | SAMPLERS),
-    ROW(seed, FZ_WORD, "rank|shared|sample", OP(PARTITION) | OP(AUGMENT) | OP(RANDOM)),
-    { "seed", FZ_WORD, offsetof(fz_node, seed), "rank|shared", SAMPLERS },
-    ROW(tail, FZ_WORD, "drop|pad|keep", SAMPLERS),
-    ROW(repeat, FZ_WORD, "false|true", SAMPLERS),
-    ROW(batch, FZ_INT, NULL, SAMPLERS),
-    ROW(sizes, FZ_SIZES, NULL, OP(SAMPLER) | OP(RESIZE)),
-    { "size", FZ_SIZES, offsetof(fz_node, sizes), NULL, OP(PLAIN) },
-    ROW(min_objects, FZ_INT, NULL, OP(FILTER)),
-    ROW(is, FZ_WORD, "positive|zero|finite|nonfinite|above|below", OP(TEST)),
-    ROW(than, FZ_NUM, NULL, OP(TEST)),
-    ROW(value, FZ_NUM, NULL, OP(NUMBER)),
-    ROW(low, FZ_NUM, NULL, OP(RANDOM)),
-    ROW(high, FZ_NUM, NULL, OP(RANDOM)),
-    ROW(width, FZ_INT, NULL, OP(LINEAR)),
-    ROW(norm, FZ_WORD, "batch|sync", NORMS),
-    ROW(freeze_norm, FZ_WORD, "false|true", OP(BACKBONE)),
-    ROW(empty, FZ_WORD, "absent|zero|pad", OP(NORM) | OP(EMBED) | OP(DENOISING) | OP(LOSS)),
-    ROW(terms, FZ_WORD, "all|class|box", OP(LOSS)),
-    ROW(times, FZ_INT, NULL, OP(LOOP)),
-    ROW(optional, FZ_WORD, "false|true", OP(INPUT)),
-    ROW(connect, FZ_WORD, "none|zero", 0),
-    ROW(on, FZ_INT, NULL, 0),
-    ROW(budget, FZ_BUDGET, NULL, 0),
-    ROW(on_fail, FZ_WORD, "abort|vote|skip", 0),
-    ROW(device, FZ_WORD, "rank|cpu|cuda:1", 0),
-    ROW(exact, FZ_WORD, "false|true", 0),
-    ROW(frozen, FZ_WORD, "false|true", 0),
+      OP(ALLREDUCE) | OP(REDUCE) | OP(AGREE), FZ_NONE },
+    ROW(root, FZ_INT, NULL, OP(REDUCE) | OP(BROADCAST), FZ_NONE),
+    ROW(equal, FZ_WORD, "none|drop|pad", OP(PARTITION), FZ_EQ_NONE),
+    ROW(aligned, FZ_WORD, "false|true", OP(PARTITION), 0),
+    ROW(shuffle, FZ_WORD, "false|true", OP(PARTITION) | SAMPLERS, FZ_NONE),
+    ROW(seed, FZ_WORD, "rank|shared|sample", OP(PARTITION) | OP(AUGMENT) | OP(RANDOM), FZ_NONE),
+    { "seed", FZ_WORD, offsetof(fz_node, seed), "rank|shared", SAMPLERS, FZ_SEED_SHARED },
+    ROW(tail, FZ_WORD, "drop|pad|keep", SAMPLERS, FZ_TAIL_KEEP),
+    ROW(repeat, FZ_WORD, "false|true", SAMPLERS, 0),
+    ROW(batch, FZ_INT, NULL, SAMPLERS, FZ_NONE),
+    ROW(sizes, FZ_SIZES, NULL, OP(SAMPLER) | OP(RESIZE), FZ_NONE),
+    { "size", FZ_SIZES, offsetof(fz_node, sizes), NULL, OP(PLAIN), FZ_NONE },
+    ROW(min_objects, FZ_INT, NULL, OP(FILTER), FZ_NONE),
+    ROW(is, FZ_WORD, "positive|zero|finite|nonfinite|above|below", OP(TEST), FZ_NONE),
+    ROW(than, FZ_NUM, NULL, OP(TEST), FZ_NONE),
+    ROW(value, FZ_NUM, NULL, OP(NUMBER), FZ_NONE),
+    ROW(low, FZ_NUM, NULL, OP(RANDOM), FZ_NONE),
+    ROW(high, FZ_NUM, NULL, OP(RANDOM), FZ_NONE),
+    ROW(width, FZ_INT, NULL, OP(LINEAR), FZ_NONE),
+    ROW(norm, FZ_WORD, "batch|sync", NORMS, FZ_BATCH_NORM),
+    ROW(freeze_norm, FZ_WORD, "false|true", OP(BACKBONE), 0),
+    ROW(empty, FZ_WORD, "absent|zero|pad", OP(NORM) | OP(EMBED) | OP(DENOISING) | OP(LOSS), FZ_NONE),
+    ROW(terms, FZ_WORD, "all|class|box", OP(LOSS), FZ_TERMS_ALL),
+    ROW(times, FZ_INT, NULL, OP(LOOP), FZ_NONE),
+    ROW(optional, FZ_WORD, "false|true", OP(INPUT), 0),
+    ROW(connect, FZ_WORD, "none|zero", 0, 0),
+    ROW(on, FZ_INT, NULL, 0, FZ_NONE),
+    ROW(budget, FZ_BUDGET, NULL, 0, FZ_NONE),
+    ROW(on_fail, FZ_WORD, "abort|vote|skip", 0, FZ_ABORT),
+    ROW(device, FZ_WORD, "rank|cpu|cuda:1", 0, FZ_DEV_RANK),
+    ROW(exact, FZ_WORD, "false|true", 0, 1),
+    ROW(frozen, FZ_WORD, "false|true", 0, 0),
     { 0 },
 };
 const char *const fz_sizes[4] = { "64", "64,96", "64,96x64", "64,96,96x64,192x128" };
@@ -119,7 +119,7 @@ void fz_model_clear(fz_model *m)
     m->tp = 1;
     m->epochs = 2;
     m->eval_on = m->on_fail = m->capture = m->share_gpu = FZ_NONE;
-    m->best.node = FZ_NONE;
+    m->best.node = m->peer = FZ_NONE;
 }
 
 fz_node *fz_model_add(fz_model *m, int op, int scope)

@@ -119,6 +119,7 @@ enum { FZ_DEV_RANK, FZ_DEV_CPU, FZ_DEV_CUDA1 };                             /* d
 enum { FZ_CAPTURE_NEVER, FZ_CAPTURE_ALWAYS, FZ_CAPTURE_SHAPE };             /* capture */
 enum { FZ_DOCUMENT, FZ_READY };                                             /* order */
 enum { FZ_TERMS_ALL, FZ_TERMS_CLASS, FZ_TERMS_BOX };                        /* terms */
+enum { FZ_REWRITTEN = -2 };                                                 /* peer */
 enum { FZ_GPU_NONE, FZ_GPU_EACH, FZ_GPU_LIST, FZ_GPU_ONE }; /* devices of the mesh */
 
 typedef struct fz_node {
@@ -147,6 +148,8 @@ typedef struct fz_model {
     int     n_models;
     char    model_id[4][FZ_ID];
     fz_wire best; /* metrics of the evaluation that choose the checkpoint */
+    int     peer; /* what the last rank has read: FZ_NONE the same file, FZ_REWRITTEN the same graph
+                     in another file, else a file without this node */
 } fz_model;
 
 /* Words of nodes, as they are written and read. */
@@ -157,6 +160,7 @@ typedef struct fz_attr {
     size_t       at;    /* in fz_node */
     const char  *words; /* of WORD */
     uint64_t     ops;   /* bit of each class that has it; 0: all have */
+    int          otherwise; /* the word that is meant where none is given; FZ_NONE: it depends */
 } fz_attr;
 extern const fz_attr     fz_attrs[];
 extern const char *const fz_sizes[4]; /* what sizes= may say; how many that lists: */

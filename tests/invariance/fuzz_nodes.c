@@ -23,7 +23,7 @@ bool fz_guard(const fz_rank *k, const fz_node *n)
 
 static void backward(fz_rank *k, int node)
 {
-    const fz_node *n = &k->sim->m->node[node];
+    const fz_node *n = &k->m->node[node];
     const fz_val  *l = fz_input(k, n, 0);
     fz_grads      *g = &k->grads[node];
 
@@ -52,7 +52,7 @@ static double length(const fz_grads *g)
 
 static void adamw(fz_rank *k, int node)
 {
-    const fz_node  *n = &k->sim->m->node[node];
+    const fz_node  *n = &k->m->node[node];
     const fz_grads *g = gradients(k, n);
     double          clip = fz_input(k, n, 1)->there ? fz_input(k, n, 1)->sum : length(g);
 
@@ -74,15 +74,23 @@ static void ema(fz_rank *k, int node)
 
 /* --- numbers ---------------------------------------------------------------------------------- */
 
-/* From 0 to 1; at times exactly 0, as every number may be. */
-static double part(uint64_t h)
+/* Is it exactly 0 this time, as every number may be? */
+static bool is_zero(const fz_rank *k, int node, uint64_t h)
 {
-    return h % 5 == 0 ? 0 : fz_unit(h);
+    return h % 5 == 0 || (fz_mood_of(k, node) == FZ_EMPTY && h % 5 < 4);
+}
+
+/* From 0 to 1, by this rank's own draws. */
+static double part(fz_rank *k, int node)
+{
+    uint64_t h = fz_roll(&k->own);
+
+    return is_zero(k, node, h) ? 0 : fz_unit(h);
 }
 
 static double source(fz_rank *k, int node)
 {
-    const fz_node *n = &k->sim->m->node[node];
+    const fz_node *n = &k->m->node[node];
     double         low = isnan(n->low) ? 0 : n->low, high = isnan(n->high) ? 1 : n->high;
 
     switch (n->op) {
@@ -91,20 +99,20 @@ static double source(fz_rank *k, int node)
     case FZ_STEP:
         return k->scope == FZ_IN_TRAIN ? k->step : k->iteration;
     case FZ_EPOCH:
-        return k->epoch;
+        return k->first + k->epoch;
     case FZ_RANK:
         return k->r;
     case FZ_CLOCK:
-        return 5000 * part(fz_roll(&k->own));
+        return 5000 * part(k, node);
     case FZ_MEMORY:
-        return floor(1e10 * part(fz_roll(&k->own)));
+        return floor(1e10 * part(k, node));
     case FZ_FILE:
-        return (double)(fz_mix(fz_mix(k->sim->seed, (uint64_t)node), (uint64_t)k->r + 1) & 1);
+        return fz_below(&k->own, 2); /* files come and go */
     default: {
         uint64_t h =
             fz_given(n->seed, FZ_SEED_RANK) == FZ_SEED_RANK ? fz_roll(&k->own) : fz_moment(k, node);
 
-        return low <= 0 && high > 0 && h % 5 == 0 ? 0 : low + (high - low) * fz_unit(h);
+        return low <= 0 && high > 0 && is_zero(k, node, h) ? 0 : low + (high - low) * fz_unit(h);
     }
     }
 }
@@ -131,7 +139,7 @@ static double test(const fz_node *n, const fz_val *x)
 
 static void add_up(fz_rank *k, int node)
 {
-    const fz_node *n = &k->sim->m->node[node];
+    const fz_node *n = &k->m->node[node];
     fz_val        *out = &k->out[node][0];
 
     *out = (fz_val){ 0 };
@@ -156,7 +164,7 @@ static void add_up(fz_rank *k, int node)
 
 static void record(fz_rank *k, int node)
 {
-    const fz_node *n = &k->sim->m->node[node];
+    const fz_node *n = &k->m->node[node];
 
     k->out[node][0] = fz_scalar(0);
     for (int i = 0; i < n->n_in && i < FZ_KEYS; i++)
@@ -165,7 +173,7 @@ static void record(fz_rank *k, int node)
 
 static void embed(fz_rank *k, int node)
 {
-    const fz_node *n = &k->sim->m->node[node];
+    const fz_node *n = &k->m->node[node];
     const fz_val  *targets = fz_input(k, n, 0);
     double         objects = k->out[n->in[0].node][4].sum;
     bool           absent = objects == 0 && fz_given(n->empty, FZ_EMPTY_ABSENT) == FZ_EMPTY_ABSENT;
@@ -173,14 +181,20 @@ static void embed(fz_rank *k, int node)
     if (!targets->there || (absent && n->connect != 1))
         return;
     k->out[node][0] = (fz_val){ .nd = 3, .dim = { k->out[n->in[0].node][4].dim[0], 8, 4 } };
-    fz_own_params(&k->out[node][0].grad, k->sim->m, node);
-    k->out[node][0] = fz_drawn(k->out[node][0], fz_mix(fz_bits(objects), fz_bits(k->w[node])));
+    fz_own_params(&k->out[node][0].grad, k->m, node);
+    k->out[node][0] = fz_drawn(k, node, k->out[node][0], fz_mix(fz_bits(objects), fz_bits(k->w[node])));
+}
+
+/* What a kernel that is not exact may add. */
+static double other_bit(fz_rank *k)
+{
+    return 0.25 * (fz_below(&k->own, 3) - 1);
 }
 
 /* A number about an evaluation: batch by batch, of this rank or of all. */
 static fz_end score(fz_rank *k, int node)
 {
-    const fz_node *n = &k->sim->m->node[node];
+    const fz_node *n = &k->m->node[node];
     double         x = fz_input(k, n, 0)->sum;
 
     if (n->axis != FZ_NONE) {
@@ -188,7 +202,7 @@ static fz_end score(fz_rank *k, int node)
             return FZ_WAIT;
         x = k->ask.v[0].sum;
     }
-    k->metric[node] += x + (n->exact == 0 ? (double)fz_below(&k->own, 3) * 0.25 : 0);
+    k->metric[node] += x + (n->exact == 0 ? other_bit(k) : 0);
     return FZ_WENT_ON;
 }
 
@@ -197,7 +211,7 @@ static fz_end score(fz_rank *k, int node)
 /* The size of this batch is known: has the step been captured at it? */
 static void capture(fz_rank *k)
 {
-    const fz_model *m = k->sim->m;
+    const fz_model *m = k->m;
     uint64_t        size = (uint64_t)(k->w_px * 10000 + k->h_px);
 
     if (k->scope != FZ_IN_TRAIN || fz_given(m->capture, FZ_CAPTURE_NEVER) != FZ_CAPTURE_SHAPE)
@@ -210,7 +224,7 @@ static void capture(fz_rank *k)
 
 static fz_end act(fz_rank *k, int node)
 {
-    const fz_node *n = &k->sim->m->node[node];
+    const fz_node *n = &k->m->node[node];
     fz_val        *out = &k->out[node][0];
 
     switch (n->op) {
@@ -234,6 +248,7 @@ static fz_end act(fz_rank *k, int node)
         return fz_norm(k, node);
     case FZ_GRADIENT_NORM:
         *out = fz_scalar(length(gradients(k, n)));
+        fz_compare(k, node, out->sum);
         break;
     case FZ_ALLREDUCE:
     case FZ_REDUCE:
@@ -255,14 +270,16 @@ static fz_end act(fz_rank *k, int node)
         ema(k, node);
         break;
     case FZ_MEAN:
-        *out = fz_drawn((fz_val){ .grad = fz_input(k, n, 0)->grad, .bad = fz_input(k, n, 0)->bad },
+        *out = fz_drawn(k, node,
+                        (fz_val){ .grad = fz_input(k, n, 0)->grad, .bad = fz_input(k, n, 0)->bad },
                         fz_mix(fz_digest(fz_input(k, n, 0)), (uint64_t)node));
+        out->sum = out->max = out->min = fabs(out->sum); /* of squares */
         break;
     case FZ_EMBED:
         embed(k, node);
         break;
     case FZ_NOISE:
-        *out = fz_drawn((fz_val){ .grad = fz_input(k, n, 0)->grad }, fz_roll(&k->own));
+        *out = fz_drawn(k, node, (fz_val){ .grad = fz_input(k, n, 0)->grad }, fz_roll(&k->own));
         break;
     case FZ_FIXED:
         *out = fz_scalar((double)(fz_mix(k->sim->seed, (uint64_t)node) % 3));
@@ -284,14 +301,14 @@ static fz_end act(fz_rank *k, int node)
             return FZ_WAIT;
         if (objects == 0 && fz_given(n->empty, FZ_EMPTY_ABSENT) == FZ_EMPTY_ABSENT)
             break;
-        *out = fz_drawn((fz_val){ .there = true }, fz_mix(fz_bits(objects), fz_moment(k, node)));
+        *out = fz_drawn(k, node, (fz_val){ .there = true }, fz_mix(fz_bits(objects), fz_moment(k, node)));
         out->bad = false;
         break;
     }
     case FZ_LOSS:
         return fz_loss(k, node);
     case FZ_DETECT:
-        *out = fz_drawn(*fz_input(k, n, 0), fz_digest(fz_input(k, n, 0)));
+        *out = fz_drawn(k, node, *fz_input(k, n, 0), fz_digest(fz_input(k, n, 0)));
         break;
     case FZ_RESIZE: {
         int              sizes = fz_given(n->sizes, 0);
@@ -315,7 +332,7 @@ bool fz_elsewhere(const fz_rank *k, const fz_node *n)
         return true;
     for (int i = 0; i < n->n_in; i++)
         if (n->in[i].node != FZ_NONE && !fz_input_optional(n->op, i) && n->op != FZ_BROADCAST &&
-            fz_elsewhere(k, &k->sim->m->node[n->in[i].node]))
+            fz_elsewhere(k, &k->m->node[n->in[i].node]))
             return true;
     return false;
 }
@@ -329,11 +346,11 @@ static bool fed(const fz_rank *k, const fz_node *n)
         return true;
     if (n->op == FZ_BROADCAST &&
         fz_place(k, fz_given(n->axis, 0), &ranks) != fz_given(n->root, 0) &&
-        fz_elsewhere(k, &k->sim->m->node[n->in[0].node]))
+        fz_elsewhere(k, &k->m->node[n->in[0].node]))
         return true;
     for (int i = 0; i < n->n_in; i++) {
         bool wired = n->in[i].node != FZ_NONE;
-        int  op = wired ? k->sim->m->node[n->in[i].node].op : FZ_LOG;
+        int  op = wired ? k->m->node[n->in[i].node].op : FZ_LOG;
         bool stream = fz_classes[op].flags & FZ_DATA && op != FZ_BATCH;
 
         if (wired && !stream && !fz_at(k, n->in[i])->there && !fz_input_optional(n->op, i))
@@ -349,12 +366,16 @@ static void disturb(fz_rank *k, int node)
 
     if (!out->there)
         return;
-    out->sum += (double)fz_below(&k->own, 3) * 0.25;
-    out->max += (double)fz_below(&k->own, 3) * 0.25;
-    out->min += (double)fz_below(&k->own, 3) * 0.25;
+    out->sum += other_bit(k);
+    out->max = out->nd ? out->max + other_bit(k) : out->sum;
+    out->min = out->nd ? out->min + other_bit(k) : out->sum;
+    for (int i = 0; i < FZ_KEYS; i++)
+        k->key[node][i].sum += k->key[node][i].there ? other_bit(k) : 0;
     for (int p = 0; p < FZ_PARAMS; p++)
-        if (k->sim->m->node[node].op == FZ_BACKWARD && fz_in(&k->grads[node].has, p))
-            k->grads[node].g[p] += (double)fz_below(&k->own, 3) * 0.25;
+        if (fz_in(&k->grads[node].has, p))
+            k->grads[node].g[p] += other_bit(k);
+    if (k->state_of[node] && fz_chance(&k->own, 50))
+        k->state_of[node] = fz_mix(k->state_of[node], fz_roll(&k->own));
 }
 
 static void forget(fz_rank *k, int node)
@@ -367,7 +388,7 @@ static void forget(fz_rank *k, int node)
 
 fz_end fz_fire(fz_rank *k, int node)
 {
-    const fz_model *m = k->sim->m;
+    const fz_model *m = k->m;
     const fz_node  *n = &m->node[node];
     bool            guard = fz_guard(k, n), here = n->on == FZ_NONE || n->on == k->r;
     bool            data = fz_classes[n->op].flags & FZ_DATA && n->op != FZ_BATCH;
@@ -405,9 +426,11 @@ fz_end fz_fire(fz_rank *k, int node)
         }
         return data ? FZ_LOST_BATCH : FZ_WENT_ON;
     }
-    if (!k->answered && fz_training(k) && n->scope == FZ_IN_TRAIN &&
+    if (!k->answered && fz_training(k) && n->scope != FZ_IN_EVALUATE &&
         fz_given(n->on_fail, fz_given(m->on_fail, FZ_ABORT)) == FZ_LEAVE_OUT &&
-        fz_chance(&k->own, n->on_fail == FZ_LEAVE_OUT ? 10 : 2))
+        fz_chance(&k->own, n->on_fail == FZ_LEAVE_OUT       ? 20
+                           : fz_mood_of(k, node) == FZ_ANYHOW ? 2
+                                                              : 10))
         return FZ_LEFT_OUT;
     end = act(k, node);
     if (end == FZ_WENT_ON && n->exact == 0)

@@ -38,9 +38,9 @@ static const fz_offer *choose(fz_drawer *w, uint32_t types, int want)
     const fz_offer *best = NULL;
     int             seen = 0;
 
-    if (fz_chance(w->d, 3))
+    if (fz_slip(w, 4))
         want = 0;
-    for (int pass = 0; pass < 2 && !seen; pass++)
+    for (int pass = 0; pass < (w->careful ? 1 : 2) && !seen; pass++)
         for (int i = 0; i < w->n_offers; i++) {
             const fz_offer *o = &w->offers[i];
 
@@ -69,19 +69,20 @@ static int stream(fz_drawer *w, int op, int in)
     return n ? fz_last(w) : in;
 }
 
-static int partition(fz_drawer *w, int in)
+static int partition(fz_drawer *w, int in, bool picks)
 {
     int      at = stream(w, FZ_PARTITION, in);
     fz_node *n = &w->m->node[at];
 
     n->axis = FZ_DP;
-    n->equal = fz_chance(w->d, 93)   ? 1 + fz_below(w->d, 2)
+    n->equal = !fz_slip(w, 7)        ? 1 + fz_below(w->d, 2)
                : fz_chance(w->d, 50) ? FZ_NONE
                                      : FZ_EQ_NONE;
-    n->aligned = fz_chance(w->d, 20) ? 1 : FZ_NONE;
+    if (picks && fz_chance(w->d, 40)) /* items have no size yet */
+        n->aligned = 1;
     if (fz_chance(w->d, 30)) {
         n->shuffle = 1;
-        n->seed = fz_chance(w->d, 93) ? FZ_SEED_SHARED : FZ_NONE;
+        n->seed = fz_slip(w, 7) ? FZ_NONE : FZ_SEED_SHARED;
     }
     return at;
 }
@@ -93,7 +94,7 @@ static int sampler(fz_drawer *w, int in, bool deals)
 
     w->batch = n->batch = fz_chance(w->d, 15) ? 1 : 2;
     n->sizes = n->op == FZ_PLAIN ? 0 : deals ? fz_below(w->d, 4) : 2 + fz_below(w->d, 2);
-    n->tail = fz_chance(w->d, 94)   ? fz_below(w->d, 2)
+    n->tail = !fz_slip(w, 6)        ? fz_below(w->d, 2)
               : fz_chance(w->d, 50) ? FZ_NONE
                                     : FZ_TAIL_KEEP;
     if (deals)
@@ -101,7 +102,7 @@ static int sampler(fz_drawer *w, int in, bool deals)
     if (fz_chance(w->d, 20))
         n->shuffle = fz_below(w->d, 2);
     if (fz_chance(w->d, 10))
-        n->seed = fz_chance(w->d, 80) ? FZ_SEED_SHARED : FZ_SEED_RANK;
+        n->seed = fz_slip(w, 20) ? FZ_SEED_RANK : FZ_SEED_SHARED;
     if (fz_chance(w->d, 8) && w->scope == FZ_IN_TRAIN && w->m->steps)
         n->repeat = 1;
     w->steady = deals || n->sizes == 0;
@@ -148,15 +149,25 @@ static int equalize(fz_drawer *w, int in)
     return at;
 }
 
+static int filter(fz_drawer *w, int in)
+{
+    int at = stream(w, FZ_FILTER, in);
+
+    if (w->filtered || fz_chance(w->d, 30)) /* what has passed one passes its like */
+        w->m->node[at].min_objects = 2 + fz_below(w->d, 2);
+    w->filtered = true;
+    return at;
+}
+
 /* What happens to a data set before it is sampled. */
 static int choose_items(fz_drawer *w, int at)
 {
     if (fz_chance(w->d, 15))
-        at = stream(w, FZ_FILTER, at);
-    at = partition(w, at);
+        at = filter(w, at);
+    at = partition(w, at, false);
     if (fz_chance(w->d, 30)) {
-        at = stream(w, FZ_FILTER, at);
-        if (fz_chance(w->d, 85))
+        at = filter(w, at);
+        if (!fz_slip(w, 15))
             at = equalize(w, at);
     } else if (fz_chance(w->d, 25)) {
         at = equalize(w, at);
@@ -170,41 +181,40 @@ static int change_samples(fz_drawer *w, int at)
     for (int i = fz_below(w->d, 3); i > 0; i--) {
         int k = fz_below(w->d, 100);
 
-        if (k < 72)
+        if (k < 80)
             at = augment(w, at);
-        else if (k < 87)
-            at = resize(w, at);
-        else if (k < 97) {
-            at = stream(w, k < 92 ? FZ_CROP : FZ_FILTER, at);
-            if (fz_chance(w->d, 80))
+        else if (k < 98 || w->scope != FZ_IN_TRAIN || w->careful) {
+            at = fz_chance(w->d, 50) ? stream(w, FZ_CROP, at) : filter(w, at);
+            if (!fz_slip(w, 20))
                 at = equalize(w, at);
         } else {
             at = stream(w, FZ_BROADCAST, at);
             w->m->node[at].axis = FZ_DP;
         }
     }
-    return at;
+    return w->steady && fz_chance(w->d, 12) ? resize(w, at) : at;
 }
 
 void fz_draw_data(fz_drawer *w)
 {
-    int at = stream(w, FZ_LOADER, FZ_NONE), kind = fz_below(w->d, 100);
+    int at = stream(w, FZ_LOADER, FZ_NONE), kind = w->alone ? 99 : fz_below(w->d, 100);
 
+    w->filtered = false;
     w->m->node[at].images = 64;
-    if (fz_chance(w->d, 4))
+    if (fz_slip(w, 4))
         w->m->node[at].files = 1;
     if (kind < 50) {
         if (fz_chance(w->d, 15))
-            at = stream(w, FZ_FILTER, at);
+            at = filter(w, at);
         at = sampler(w, at, true);
     } else if (kind < 88) {
-        at = sampler(w, choose_items(w, at), false);
-        if (w->m->node[at].op == FZ_SAMPLER ? fz_chance(w->d, 80) : fz_chance(w->d, 10))
+        at = sampler(w, choose_items(w, at), fz_slip(w, 2));
+        if (w->m->node[at].op == FZ_SAMPLER ? !fz_slip(w, 20) : fz_chance(w->d, 10))
             at = equalize(w, at);
     } else {
         at = sampler(w, at, false); /* every rank sees all */
-        if (fz_chance(w->d, 40))
-            at = partition(w, at);
+        if (!w->alone && fz_chance(w->d, 40))
+            at = partition(w, at, true);
     }
     at = change_samples(w, at);
     at = stream(w, FZ_BATCH, at);
@@ -224,7 +234,7 @@ void fz_draw_source(fz_drawer *w)
     if (!n)
         return;
     if (op == FZ_NUMBER)
-        n->value = fz_below(w->d, 4);
+        n->value = 1 + fz_below(w->d, 3);
     if (op == FZ_RANDOM) {
         n->seed = fz_chance(w->d, 50)   ? FZ_SEED_SHARED
                   : fz_chance(w->d, 50) ? FZ_SEED_RANK
@@ -256,27 +266,29 @@ void fz_draw_guard(fz_drawer *w, fz_node *n, bool *same, bool *sure, int percent
 
 static void test(fz_drawer *w)
 {
-    const fz_offer *in = choose(w, SCALARS | TENSORS | T(LABELS), 0);
-    fz_node        *n = in ? fz_add_node(w, FZ_TEST) : NULL;
-    bool            same, sure;
+    static const int is[] = { FZ_POSITIVE, FZ_ZERO, FZ_ABOVE, FZ_BELOW, FZ_FINITE, FZ_NONFINITE };
+    const fz_offer  *in = choose(w, SCALARS | TENSORS | T(LABELS), 0);
+    fz_node         *n;
+    bool             same, sure;
+
+    /* of a number that never changes, nothing is asked */
+    n = in && w->m->node[in->wire.node].op != FZ_NUMBER ? fz_add_node(w, FZ_TEST) : NULL;
 
     if (!n)
         return;
     same = in->same;
     sure = in->sure;
     n->in[0] = in->wire;
-    n->is = in->trained || in->type == FZ_T_REAL ? fz_below(w->d, 6)
-            : fz_below(w->d, 2)                  ? fz_below(w->d, 2)
-                                                 : FZ_ABOVE;
-    if (n->is >= FZ_ABOVE)
-        n->than = in->type == FZ_T_LABELS ? fz_below(w->d, 2) : 0.25 * fz_below(w->d, 4);
+    n->is = is[fz_below(w->d, in->trained ? 6 : in->family == 2 ? 3 : 4)]; /* padded boxes are 0 */
+    if (n->is >= FZ_ABOVE) /* nothing that is counted is below 0 */
+        n->than = (in->type == FZ_T_LABELS ? 1 : 0.25) * (fz_below(w->d, 3) + (n->is == FZ_BELOW));
     fz_draw_guard(w, n, &same, &sure, 8);
     propose(w, (fz_offer){ fz_wire_to(fz_last(w), 0), FZ_T_INT, 0, same, sure, true, false });
 }
 
 static int some_axis(fz_drawer *w)
 {
-    if (w->everywhere == FZ_DP || fz_chance(w->d, 70))
+    if (w->everywhere == FZ_DP || !fz_slip(w, 30))
         return w->everywhere;
     return fz_chance(w->d, 60) ? FZ_DP : FZ_TP;
 }
@@ -294,8 +306,11 @@ static void collective(fz_drawer *w)
                                 op == FZ_AGREE ? 0 : WANT_SURE | WANT_STEADY);
     fz_offer         from;
     const fz_offer  *rows = op == FZ_ALLGATHERV ? choose(w, T(INT), WANT_SURE) : in;
-    fz_node         *n = in && rows ? fz_add_node(w, op) : NULL;
+    fz_node         *n;
     bool             same = true, sure = true;
+
+    op = op == FZ_REDUCE && in && in->same ? FZ_ALLREDUCE : op; /* all have it */
+    n = in && rows ? fz_add_node(w, op) : NULL;
 
     if (!n)
         return;
@@ -308,6 +323,8 @@ static void collective(fz_drawer *w)
     if (op == FZ_ALLGATHERV)
         n->in[1] = rows->wire;
     n->axis = some_axis(w);
+    if ((op == FZ_BROADCAST || op == FZ_REDUCE) && fz_chance(w->d, 30))
+        n->root = fz_below(w->d, n->axis == FZ_TP ? w->m->tp : w->m->dp);
     if (op == FZ_AGREE)
         n->how = fz_chance(w->d, 70) ? FZ_ANY + fz_below(w->d, 2) : FZ_MAX + fz_below(w->d, 2);
     else if (op == FZ_ALLREDUCE || op == FZ_REDUCE)
@@ -327,6 +344,7 @@ static void collective(fz_drawer *w)
 void fz_draw_layer(fz_drawer *w)
 {
     const fz_offer *in = choose(w, TENSORS, WANT_SURE);
+    const fz_offer *rows = fz_chance(w->d, 50) ? choose(w, T(LABELS), WANT_SURE) : NULL;
     int             kind = fz_below(w->d, 100);
     fz_offer        from, out;
     fz_node        *n;
@@ -335,7 +353,8 @@ void fz_draw_layer(fz_drawer *w)
     if (!in)
         return;
     from = *in;
-    n = fz_add_node(w, kind < 50             ? FZ_LINEAR
+    n = fz_add_node(w, w->net && from.family == 1 && fz_chance(w->d, 60) ? FZ_USE
+                       : kind < 50           ? FZ_LINEAR
                        : kind < 65           ? FZ_NORM
                        : kind < 80           ? FZ_EMBED
                        : kind < 92           ? FZ_SUM
@@ -349,6 +368,14 @@ void fz_draw_layer(fz_drawer *w)
         fz_wire_to(fz_last(w), 0), FZ_T_TENSOR, from.family, same, sure, from.steady, true
     };
     switch (n->op) {
+    case FZ_USE:
+        n->model = 0;
+        n->n_in = 2;
+        n->in[0] = from.wire;
+        if (rows && rows->family == 3)
+            n->in[1] = rows->wire;
+        out.family = 5;
+        break;
     case FZ_LINEAR:
         n->in[0] = from.wire;
         n->width = 4 * (1 + fz_below(w->d, 2));
@@ -360,8 +387,8 @@ void fz_draw_layer(fz_drawer *w)
         n->in[0] = from.wire;
         if (count && count->family == 3)
             n->in[1] = count->wire;
-        n->norm = fz_chance(w->d, 94) ? FZ_SYNC_NORM : FZ_NONE;
-        n->empty = fz_chance(w->d, 94) ? FZ_EMPTY_ZERO : FZ_NONE;
+        n->norm = fz_slip(w, 6) ? FZ_NONE : FZ_SYNC_NORM;
+        n->empty = w->filtered || !fz_slip(w, 6) ? FZ_EMPTY_ZERO : FZ_NONE;
         break;
     }
     case FZ_EMBED: {
@@ -371,7 +398,7 @@ void fz_draw_layer(fz_drawer *w)
             if (w->m->node[i].op == FZ_BATCH && w->m->node[i].scope == w->scope)
                 batch = i;
         n->in[0] = fz_wire_to(batch, 1);
-        n->empty = fz_chance(w->d, 92) ? FZ_EMPTY_ZERO : FZ_EMPTY_ABSENT;
+        n->empty = w->filtered || !fz_slip(w, 8) ? FZ_EMPTY_ZERO : FZ_EMPTY_ABSENT;
         sure = n->empty == FZ_EMPTY_ZERO;
         out.family = 2;
         out.steady = true;
@@ -394,7 +421,7 @@ void fz_draw_layer(fz_drawer *w)
         out.same = n->op == FZ_FIXED;
         out.steady = true;
     }
-    if (n->op != FZ_SUM && fz_chance(w->d, 4))
+    if (n->op != FZ_SUM && n->op != FZ_USE && fz_chance(w->d, 4))
         n->frozen = 1;
     fz_draw_guard(w, n, &same, &sure, 12);
     if (n->when.node != FZ_NONE && fz_chance(w->d, 35)) {
@@ -469,8 +496,9 @@ static void leave(fz_drawer *w)
     const fz_offer *g = choose(w, SCALARS, WANT_SAME);
     fz_node        *n;
 
-    /* what is always so says little */
-    if (!g || (w->m->node[g->wire.node].op == FZ_NUMBER && fz_chance(w->d, 90)))
+    /* few numbers are 0: behind what is nearly always left out nothing happens */
+    if (!g || w->m->node[g->wire.node].op == FZ_NUMBER ||
+        (fz_classes[w->m->node[g->wire.node].op].flags & FZ_SCALAR && fz_chance(w->d, 85)))
         return;
     n = fz_add_node(w, fz_chance(w->d, 60) ? FZ_SKIP : FZ_STOP);
     if (n)

@@ -19,8 +19,18 @@ typedef struct fz_drawer {
     fz_offer  offers[FZ_NODES * 2];
     fz_wire   losses[FZ_IN];
     bool      steady;     /* image sizes are the same on all ranks */
+    bool      careful;    /* makes no mistakes before something is spoiled */
+    bool      alone;      /* one rank evaluates */
+    bool      filtered;   /* items without objects are left out */
+    bool      detector, net; /* what the model is, if there is one */
     int       everywhere; /* the mask of all axes */
 } fz_drawer;
+
+/* A mistake, by chance. */
+static inline bool fz_slip(fz_drawer *w, int percent)
+{
+    return fz_chance(w->d, percent) && !w->careful;
+}
 
 fz_wire  fz_wire_to(int node, int port);
 int      fz_last(const fz_drawer *w);       /* the node added last */
@@ -34,5 +44,7 @@ void     fz_draw_body(fz_drawer *w, int n_nodes);        /* anything */
 void fz_draw_guard(fz_drawer *w, fz_node *n, bool *same, bool *sure, int percent);
 /* Makes a fault or two, if it comes to that (fuzz_spoil.c). */
 void fz_spoil(fz_drawer *w);
+/* Says what is so anyway: defaults. */
+void fz_say_more(fz_drawer *w);
 
 #endif

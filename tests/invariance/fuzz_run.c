@@ -10,7 +10,7 @@ enum { EPOCH_NODE = -2, MOST_WORK = 60000 };
 
 static void begin_scope(fz_rank *k, int scope, int plan)
 {
-    const fz_model *m = k->sim->m;
+    const fz_model *m = k->m;
 
     k->scope = scope;
     k->plan = plan;
@@ -27,7 +27,7 @@ static void begin_scope(fz_rank *k, int scope, int plan)
 /* Builds the lists of the scope's data nodes; false: waits. */
 static bool build(fz_rank *k)
 {
-    const fz_model *m = k->sim->m;
+    const fz_model *m = k->m;
 
     for (; k->pos < m->n_nodes; k->pos++) {
         const fz_node *n = &m->node[k->pos];
@@ -50,7 +50,7 @@ static bool build(fz_rank *k)
 enum { EARLY = -2, LATE = 100 };
 static bool exchange_streams(fz_rank *k, int scope, int now)
 {
-    const fz_model *m = k->sim->m;
+    const fz_model *m = k->m;
 
     for (int i = 0; i < m->n_nodes; i++) {
         const fz_node *n = &m->node[i];
@@ -75,7 +75,7 @@ static bool exchange_streams(fz_rank *k, int scope, int now)
 
 static bool has_batch(const fz_rank *k)
 {
-    const fz_model *m = k->sim->m;
+    const fz_model *m = k->m;
 
     for (int i = 0; i < m->n_nodes; i++)
         if (m->node[i].scope == k->scope && m->node[i].op == FZ_BATCH && !m->node[i].dead)
@@ -85,7 +85,7 @@ static bool has_batch(const fz_rank *k)
 
 static bool repeats(const fz_rank *k)
 {
-    const fz_model *m = k->sim->m;
+    const fz_model *m = k->m;
 
     for (int i = 0; i < m->n_nodes; i++)
         if (m->node[i].scope == k->scope && m->node[i].repeat == 1)
@@ -96,7 +96,7 @@ static bool repeats(const fz_rank *k)
 /* Head of the loop over batches; false: waits. */
 static bool head(fz_rank *k)
 {
-    const fz_model *m = k->sim->m;
+    const fz_model *m = k->m;
     bool            train = k->scope == FZ_IN_TRAIN;
 
     if (!exchange_streams(k, k->scope, k->iteration))
@@ -130,7 +130,7 @@ static bool head(fz_rank *k)
 
 static void evaluate(fz_rank *k, fz_state back)
 {
-    const fz_model *m = k->sim->m;
+    const fz_model *m = k->m;
 
     k->back = back;
     if (m->eval_on != FZ_NONE && m->eval_on != k->r) {
@@ -149,7 +149,7 @@ static void evaluate(fz_rank *k, fz_state back)
 
 static bool time_to_evaluate(fz_rank *k, bool epoch)
 {
-    const fz_model *m = k->sim->m;
+    const fz_model *m = k->m;
 
     if (!m->evaluates)
         return false;
@@ -162,7 +162,7 @@ static bool time_to_evaluate(fz_rank *k, bool epoch)
 /* What follows from the numbers of an evaluation. */
 static void judge_metrics(fz_rank *k)
 {
-    const fz_model *m = k->sim->m;
+    const fz_model *m = k->m;
     bool            better;
 
     if (m->best.node == FZ_NONE || fz_elsewhere(k, &m->node[m->best.node]))
@@ -210,7 +210,7 @@ static void iterated(fz_rank *k)
 
 static bool start_epoch(fz_rank *k)
 {
-    const fz_model *m = k->sim->m;
+    const fz_model *m = k->m;
 
     if (k->stopped || (m->steps ? k->step >= m->steps || k->epoch > 20 : k->epoch >= m->epochs)) {
         k->state = FZ_S_DONE;
@@ -303,20 +303,20 @@ static void compare_states(fz_sim *s)
     }
 }
 
-static void compare_divisors(fz_sim *s)
+static void compare_wholes(fz_sim *s)
 {
     for (int i = 0; i < s->m->n_nodes; i++)
         for (int r = 1; r < s->n_ranks; r++)
             for (int t = 0; t < 16; t++)
-                if (s->divisor[i][r][t].there && s->divisor[i][0][t].there &&
-                    s->divisor[i][r][t].value != s->divisor[i][0][t].value)
+                if (s->whole[i][r][t].step && s->whole[i][r][t].step == s->whole[i][0][t].step &&
+                    s->whole[i][r][t].value != s->whole[i][0][t].value)
                     fz_part(s, FZ_OTHER_NORMALISER,
-                            "<loss id=\"%s\"> counts %g objects on rank 0, %g on rank %d",
-                            s->m->node[i].id, s->divisor[i][0][t].value, s->divisor[i][r][t].value,
+                            "<%s id=\"%s\"> has %g on rank 0, %g on rank %d",
+                            fz_classes[s->m->node[i].op].name, s->m->node[i].id, s->whole[i][0][t].value, s->whole[i][r][t].value,
                             r);
 }
 
-static void start(fz_sim *s)
+static void start(fz_sim *s, const fz_model *peer)
 {
     const fz_model *m = s->m;
 
@@ -327,11 +327,13 @@ static void start(fz_sim *s)
         fz_rank *k = &s->rank[r];
 
         k->sim = s;
+        k->m = r == s->n_ranks - 1 ? peer : m;
         k->r = r;
         k->dp = r / m->tp;
         k->tp = r % m->tp;
         k->own = (fz_dice){ fz_mix(s->seed, (uint64_t)r + 100), 0 };
         k->loop = FZ_NONE;
+        k->first = (int)(s->seed % 3);
         for (int i = 0; i < FZ_NODES; i++)
             k->late[i] = FZ_NONE;
         for (int p = 0; p < FZ_PARAMS; p++)
@@ -339,7 +341,7 @@ static void start(fz_sim *s)
     }
 }
 
-bool fz_run(const fz_model *m, uint64_t seed, fz_fault *f, fz_sums *sums)
+bool fz_run(const fz_model *m, const fz_model *peer, uint64_t seed, fz_fault *f, fz_sums *sums)
 {
     fz_sim *s = calloc(1, sizeof *s);
     bool    moved = true;
@@ -352,7 +354,7 @@ bool fz_run(const fz_model *m, uint64_t seed, fz_fault *f, fz_sums *sums)
     s->n_ranks = m->dp * m->tp;
     s->fault = f;
     s->sums = sums;
-    start(s);
+    start(s, peer);
     while (moved && f->kind == FZ_SAME && s->work < MOST_WORK) {
         moved = false;
         for (int r = 0; r < s->n_ranks; r++)
@@ -369,7 +371,7 @@ bool fz_run(const fz_model *m, uint64_t seed, fz_fault *f, fz_sums *sums)
     if (s->work < MOST_WORK && f->kind == FZ_SAME)
         compare_states(s);
     if (f->kind == FZ_SAME)
-        compare_divisors(s);
+        compare_wholes(s);
     free(s);
     return f->kind != FZ_SAME;
 }

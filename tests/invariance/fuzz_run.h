@@ -42,8 +42,9 @@ typedef struct fz_sums {
     int fired[2][FZ_NODES], differed[2][FZ_NODES];
 } fz_sums;
 
-/* One run; true if the ranks diverge. sums: NULL, or counted up. */
-bool fz_run(const fz_model *m, uint64_t seed, fz_fault *f, fz_sums *sums);
+/* One run; true if the ranks diverge. peer: what the last rank has read, with nodes of the same
+ * numbers. sums: NULL, or counted up. */
+bool fz_run(const fz_model *m, const fz_model *peer, uint64_t seed, fz_fault *f, fz_sums *sums);
 
 /* --- what follows is shared by the files of the simulator ------------------------------------- */
 
@@ -108,7 +109,8 @@ typedef enum fz_state {
 
 typedef struct fz_sim fz_sim;
 typedef struct fz_rank {
-    fz_sim    *sim;
+    fz_sim         *sim;
+    const fz_model *m; /* what this rank has read */
     int        r, dp, tp;
     fz_state   state, back; /* back: where an evaluation returns to */
     bool       blocked, answered;
@@ -122,6 +124,7 @@ typedef struct fz_rank {
     uint64_t choices;                        /* of the best checkpoint, a bit each */
     int      n_choices;
     /* time */
+    int  first; /* epoch: it may go on from a checkpoint */
     int  epoch, step, scope, evaluation, iteration, plan;
     bool stopped, ended, lost,
         begun; /* training, this evaluation, this batch; an epoch has begun */
@@ -160,9 +163,9 @@ struct fz_sim {
         uint64_t in, items;
     } dealt[FZ_NODES][FZ_RANKS];
     struct {
-        bool   there;
+        int    step; /* + 1; 0: none */
         double value;
-    } divisor[FZ_NODES][FZ_RANKS][16];
+    } whole[FZ_NODES][FZ_RANKS][16]; /* numbers that mean something only if all ranks have the same */
     long work;
 };
 

@@ -56,6 +56,17 @@ static bool on_the_way(int op)
            op == FZ_ALLREDUCE;
 }
 
+void fz_peer(fz_model *peer, const fz_model *m)
+{
+    *peer = *m;
+    if (m->peer < 0)
+        return;
+    if (on_the_way(m->node[m->peer].op))
+        fz_bypass(peer, m->peer);
+    else
+        fz_remove(peer, m->peer);
+}
+
 static void spoil_node(fz_drawer *w, fz_node *n, int i)
 {
     static const int word[] = { FZ_NONE, FZ_NONE, 0, 1 };
@@ -76,7 +87,7 @@ static void spoil_node(fz_drawer *w, fz_node *n, int i)
             n->seed = FZ_SEED_RANK;
         return;
     case 3:
-        if (n->op == FZ_NORM || n->op == FZ_EMBED || n->op == FZ_DENOISING)
+        if (!w->filtered && (n->op == FZ_NORM || n->op == FZ_EMBED || n->op == FZ_DENOISING))
             n->empty = FZ_NONE;
         n->connect = FZ_NONE;
         return;
@@ -93,11 +104,12 @@ static void spoil_node(fz_drawer *w, fz_node *n, int i)
             n->axis = fz_chance(w->d, 50) ? FZ_DP : FZ_TP;
         return;
     case 6:
-        if (fz_classes[n->op].flags & FZ_TENSOR_OP && n->scope < FZ_IN_MODEL)
+        if (((fz_classes[n->op].flags & FZ_TENSOR_OP) && n->scope < FZ_IN_MODEL) ||
+            fz_classes[n->op].flags & FZ_COLLECTIVE || n->op == FZ_ADAMW || n->op == FZ_EMA)
             n->exact = 0;
         return;
     default:
-        if (fz_classes[n->op].flags & FZ_TENSOR_OP && n->scope == FZ_IN_TRAIN &&
+        if (fz_classes[n->op].flags & FZ_TENSOR_OP && n->scope != FZ_IN_EVALUATE &&
             fz_chance(w->d, 30))
             n->on_fail = fz_below(w->d, 3);
         else if (fz_classes[n->op].flags & FZ_TENSOR_OP && n->scope == FZ_IN_TRAIN &&
@@ -149,5 +161,25 @@ void fz_spoil(fz_drawer *w)
             m->on_fail = FZ_LEAVE_OUT;
         else
             spoil_node(w, n, i);
+    }
+}
+
+void fz_say_more(fz_drawer *w)
+{
+    for (int tries = 0; tries < 30; tries++) {
+        fz_node *n = &w->m->node[fz_below(w->d, w->m->n_nodes)];
+        int      k = 0;
+
+        while (fz_attrs[k].name)
+            k++;
+        const fz_attr *a = &fz_attrs[fz_below(w->d, k)];
+        bool           has = a->ops ? a->ops >> n->op & 1 : fz_classes[n->op].flags & FZ_TENSOR_OP;
+
+        if (has && a->kind == FZ_WORD && a->otherwise != FZ_NONE && n->op != FZ_USE &&
+            *(int *)((char *)n + a->at) == FZ_NONE) {
+            *(int *)((char *)n + a->at) = a->otherwise;
+            if (n->device == FZ_DEV_RANK && !w->m->devices && fz_chance(w->d, 50))
+                n->device = FZ_DEV_CPU;
+        }
     }
 }

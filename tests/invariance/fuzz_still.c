@@ -33,11 +33,12 @@ static void reach(const fz_model *m, int node, fz_set *seen, const fz_node *thro
             }
 }
 
-/* A parameter that the reduction of gradients waits for, and that no wire leads to the loss. */
+/* A parameter that is to be trained, and that no wire leads to the loss: whoever waits for its
+ * gradient waits for ever. */
 static bool never_ready(const fz_model *m, fz_fault *f)
 {
     fz_set seen = { { 0, 0 } };
-    bool   used[FZ_NODES] = { false }, reduced = false, box = false, class = false;
+    bool   used[FZ_NODES] = { false }, box = false, class = false;
     int    backward = FZ_NONE;
 
     for (int i = 0; i < m->n_nodes; i++) {
@@ -47,12 +48,11 @@ static bool never_ready(const fz_model *m, fz_fault *f)
             continue;
         if (n->op == FZ_BACKWARD)
             backward = i;
-        reduced |= n->op == FZ_ALLREDUCE && backward != FZ_NONE && n->in[0].node == backward;
         used[i] = true;
         for (int k = 0; n->op == FZ_USE && k < m->n_nodes; k++)
             used[k] |= m->node[k].scope == FZ_IN_MODEL + n->model;
     }
-    if (backward == FZ_NONE || !reduced)
+    if (backward == FZ_NONE)
         return false;
     reach(m, backward, &seen, NULL);
     for (int i = 0; i < m->n_nodes; i++)

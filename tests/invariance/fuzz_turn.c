@@ -5,7 +5,7 @@
 
 void fz_forget(fz_rank *k, int loop)
 {
-    const fz_model *m = k->sim->m;
+    const fz_model *m = k->m;
 
     for (int i = 0; i < m->n_nodes; i++)
         if (loop == FZ_NONE ? m->node[i].scope == k->scope : fz_inside(m, i, loop)) {
@@ -29,7 +29,7 @@ static bool needs(const fz_model *m, int node, int other)
 /* Nodes [at, end) of the order that stay together: one, or a loop with its body. */
 static int unit_end(const fz_rank *k, int at, int end)
 {
-    const fz_model *m = k->sim->m;
+    const fz_model *m = k->m;
     int             to = at + 1;
 
     while (m->node[k->order[at]].op == FZ_LOOP && to < end &&
@@ -51,7 +51,7 @@ static bool unit_needs(const fz_model *m, const int *order, int from, int to, in
 /* Puts the units of [at, end) into any order that wires allow. */
 static void shuffle_units(fz_rank *k, int at, int end)
 {
-    const fz_model *m = k->sim->m;
+    const fz_model *m = k->m;
     int             was[FZ_NODES], first[FZ_NODES + 1], n = 0, put = at;
     bool            done[FZ_NODES] = { false };
 
@@ -81,7 +81,7 @@ static void shuffle_units(fz_rank *k, int at, int end)
 /* Document order; with order="ready", any order between <skip> and <stop> that wires allow. */
 void fz_put_in_order(fz_rank *k)
 {
-    const fz_model *m = k->sim->m;
+    const fz_model *m = k->m;
 
     k->n_order = 0;
     for (int i = 0; i < m->n_nodes; i++)
@@ -100,7 +100,7 @@ void fz_put_in_order(fz_rank *k)
 /* The position after p, going round the loops that end there. */
 static int onward(fz_rank *k, int p)
 {
-    const fz_model *m = k->sim->m;
+    const fz_model *m = k->m;
 
     while (k->loop != FZ_NONE && (p >= k->n_order || !fz_inside(m, k->order[p], k->loop))) {
         if (--k->trips[k->loop] > 0) {
@@ -118,14 +118,14 @@ static int onward(fz_rank *k, int p)
 
 static int end_of(const fz_rank *k, int loop, int p)
 {
-    while (p < k->n_order && fz_inside(k->sim->m, k->order[p], loop))
+    while (p < k->n_order && fz_inside(k->m, k->order[p], loop))
         p++;
     return p;
 }
 
 static void enter(fz_rank *k, int node)
 {
-    const fz_node *n = &k->sim->m->node[node];
+    const fz_node *n = &k->m->node[node];
     bool           wired = n->in[0].node != FZ_NONE;
     const fz_val  *count = wired ? fz_at(k, n->in[0]) : NULL;
     int            trips = fz_given(n->times, 0) < 4 ? fz_given(n->times, 0) : 4;
@@ -170,7 +170,7 @@ bool fz_is_stream(const fz_node *n)
 /* Runs nodes until the iteration ends; false: waits. */
 bool fz_iterate(fz_rank *k)
 {
-    const fz_model *m = k->sim->m;
+    const fz_model *m = k->m;
 
     while (k->pos < k->n_order) {
         int            i = k->order[k->pos];

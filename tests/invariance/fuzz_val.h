@@ -34,19 +34,35 @@ static inline fz_val fz_scalar(double x)
     return (fz_val){ .there = true, .sum = x, .max = x, .min = x };
 }
 
-/* A new value from a number that decides all of it: positive as often as not, at times 0, rarely
- * not finite. */
-static inline fz_val fz_drawn(fz_val like, uint64_t h)
+/* What a run makes of a node's numbers: in some runs they are mostly 0, mostly not finite, all of
+ * one sign. What is rare in one run is so the rule in another. */
+typedef enum fz_mood { FZ_BROKEN, FZ_EMPTY, FZ_UP, FZ_DOWN, FZ_ANYHOW } fz_mood;
+static inline fz_mood fz_mood_of(const fz_rank *k, int node)
 {
+    uint64_t h = fz_mix(k->sim->seed, (uint64_t)node + 500) % 10;
+
+    return h < FZ_ANYHOW ? (fz_mood)h : FZ_ANYHOW;
+}
+
+/* A new value from a number that decides all of it: as a mood has it, else positive as often as
+ * not, at times 0, rarely not finite. */
+static inline fz_val fz_drawn(const fz_rank *k, int node, fz_val like, uint64_t h)
+{
+    fz_mood mood = fz_mood_of(k, node);
+    double  big = fz_unit(fz_mix(h, 2)), small = -fz_unit(fz_mix(h, 3)), part = fz_unit(fz_mix(h, 1));
+
     like.there = true;
-    like.bad |= h % 29 == 0;
-    if (like.bad || h % 8 == 1) {
-        like.sum = like.max = like.min = 0;
+    like.bad |= h % (mood == FZ_BROKEN ? 2 : 29) == 0;
+    like.sum = like.max = like.min = 0;
+    if (like.bad || h % 8 == 1 || (mood == FZ_EMPTY && h % 8 < 6))
         return like;
-    }
-    like.sum = 2 * fz_unit(fz_mix(h, 1)) - 1;
-    like.max = fz_unit(fz_mix(h, 2));
-    like.min = -fz_unit(fz_mix(h, 3));
+    if (mood == FZ_UP)
+        small = big * part;
+    else if (mood == FZ_DOWN)
+        big = small * part;
+    like.sum = small + (big - small) * part;
+    like.max = like.nd ? big : like.sum;
+    like.min = like.nd ? small : like.sum;
     return like;
 }
 
@@ -85,6 +101,15 @@ static inline void fz_own_params(fz_set *s, const fz_model *m, int node)
 
     if (n->frozen != 1 && fz_classes[n->op].flags & FZ_TRAINED)
         fz_add(s, node);
+}
+
+/* A divisor, a norm of the gradient: the same on all ranks, or it is none. */
+static inline void fz_compare(fz_rank *k, int node, double x)
+{
+    if (!fz_training(k))
+        return;
+    k->sim->whole[node][k->r][k->step % 16].step = k->step + 1;
+    k->sim->whole[node][k->r][k->step % 16].value = x;
 }
 
 /* Everything that a use of a model could be connected to. */

@@ -1,11 +1,13 @@
 # check_PROGRAMS, tests_invariance_NAME_SOURCES, TESTS; data in EXTRA_DIST.
 invariance_tests = tests/invariance/cases tests/invariance/choose tests/invariance/fuzz tests/invariance/supply
 check_PROGRAMS += $(invariance_tests)
-tests_invariance_cases_SOURCES = tests/invariance/cases.c tests/check.h
+tests_invariance_cases_SOURCES = tests/invariance/cases.c tests/invariance/declared.c tests/invariance/declared.h \
+	tests/check.h
 tests_invariance_choose_SOURCES = tests/invariance/choose.c tests/check.h
 tests_invariance_supply_SOURCES = tests/invariance/supply.c tests/check.h
 tests_invariance_fuzz_SOURCES = \
 	tests/invariance/fuzz.c tests/invariance/fuzz_cases.c tests/invariance/fuzz_cases.h \
+	tests/invariance/fuzz_cover.c tests/invariance/fuzz_cover.h tests/invariance/fuzz_find.c tests/invariance/fuzz_find.h \
 	tests/invariance/fuzz_data.c tests/invariance/fuzz_draw.c tests/invariance/fuzz_draw.h \
 	tests/invariance/fuzz_judge.c tests/invariance/fuzz_judge.h tests/invariance/fuzz_layers.c \
 	tests/invariance/fuzz_meet.c tests/invariance/fuzz_model.c tests/invariance/fuzz_model.h \
