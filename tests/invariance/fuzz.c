@@ -179,11 +179,12 @@ static int run_file(const char *file)
 }
 
 /* What people say of their pipelines, held against what the simulator sees. */
-static int run_cases(const char *folder)
+static int run_cases(const char *folder, bool all)
 {
     static fz_model m;
     struct dirent **list;
-    int n = scandir(folder, &list, NULL, alphasort), read = 0, rejected = 0, shown = 0, wrong = 0;
+    int n = scandir(folder, &list, NULL, alphasort), read = 0, unread = 0, rejected = 0, shown = 0,
+        wrong = 0;
 
     for (int i = 0; i < n; i++) {
         char     file[512], why[200], codes[128] = "";
@@ -196,7 +197,9 @@ static int run_cases(const char *folder)
         if (expected < 0 || (expected && !strstr(codes, "DG-")))
             continue;
         if (!fz_read_file(&m, file, why, sizeof why)) {
-            printf("# %s: not read: %s\n", file, why);
+            unread++;
+            if (all)
+                printf("# %s: not read: %s\n", file, why);
             continue;
         }
         read++;
@@ -213,7 +216,8 @@ static int run_cases(const char *folder)
     }
     if (n >= 0)
         free(list);
-    printf("# %d cases read, %d to be rejected, of them %d diverge\n", read, rejected, shown);
+    printf("# %d cases read, %d to be rejected, of them %d diverge; %d have what a model cannot say\n",
+           read, rejected, shown, unread);
     printf("%s - of the cases, no accepted one diverges, and nine of ten rejected ones do\n",
            read && !wrong && shown * 10 >= rejected * 9 ? "ok" : "not ok");
     return read && !wrong && shown * 10 >= rejected * 9 ? 0 : 1;
@@ -226,7 +230,7 @@ static int check(void)
     int         rc = many(1500, 1, false);
 
     snprintf(folder, sizeof folder, "%s/tests/invariance/xml", top ? top : ".");
-    rc |= run_cases(folder);
+    rc |= run_cases(folder, false);
     printf("1..4\n");
     return rc;
 }
@@ -243,7 +247,7 @@ int main(int argc, char **argv)
     if (argc > 3 && strcmp(argv[1], "--loose") == 0)
         return loose(argv[2], atoi(argv[3]), argc > 4 ? strtoull(argv[4], NULL, 10) : seed);
     if (argc > 2 && strcmp(argv[1], "--cases") == 0)
-        return run_cases(argv[2]);
+        return run_cases(argv[2], true);
     if (argv[1][0] >= '0' && argv[1][0] <= '9')
         return many(atoi(argv[1]), argc > 2 ? strtoull(argv[2], NULL, 10) : seed, true);
     for (int i = 1; i < argc; i++)

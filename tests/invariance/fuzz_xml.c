@@ -531,7 +531,8 @@ static void read_scope(reader *r, const tag *t)
         }
     } else {
         r->scope = FZ_IN_EVALUATE;
-        m->evaluates = 1;
+        if (m->evaluates++)
+            refuse(r, "more than one", t->name);
         v = get(t, "every");
         m->every_minutes = v && strstr(v, "min") ? 1 : 0;
         m->every_steps = v && strstr(v, "step") ? 2 : 0;
