@@ -10,7 +10,7 @@
 #include "media/draw.h"
 #include "media/image.h"
 
-enum { PICTURES = 12, FAULT_PICTURES = 6, TILE_W = 320, TILE_H = 260, ROW = 20, BAR = 260, CLASSES = 100 };
+enum { PICTURES = 12, FAULT_PICTURES = 6, TILE_W = 320, TILE_H = 400, ROW = 20, BAR = 260, CLASSES = 100 };
 
 static const char style[] =
     ":root{color-scheme:light dark}body{font:15px/1.5 system-ui,sans-serif;max-width:1100px;margin:2em auto;padding:0 1em}"
@@ -78,6 +78,14 @@ static void bars(dg_str *out, const char *title, const char *const *label, const
 
 /* ---- pictures ------------------------------------------------------------------------------ */
 
+/* Of a tile, so that the image fills it; tall ones are drawn narrower. */
+static int height_for(const dg_image *im)
+{
+    int h = (int)((int64_t)TILE_W * im->h / im->w);
+
+    return h < 40 ? 40 : h > TILE_H ? TILE_H : h;
+}
+
 /* An image with its boxes as a figure; one that cannot be read is left out. */
 static void picture(dg_str *out, const dg_survey *s, int split, int image, dg_scratch *scratch)
 {
@@ -102,7 +110,7 @@ static void picture(dg_str *out, const dg_survey *s, int split, int image, dg_sc
     const dg_tile one = { &whole, marks, im->n, NULL };
 
     if (dg_image_read(&whole, scratch, dg_path_join(a, c->folder, im->file_name), quiet) == 0 &&
-        dg_draw_mosaic(&tile, scratch, &one, 1, 1, TILE_W, TILE_H, (dg_labels){ names, c->n_classes }, quiet) == 0 &&
+        dg_draw_mosaic(&tile, scratch, &one, 1, 1, TILE_W, height_for(&whole), (dg_labels){ names, c->n_classes }, quiet) == 0 &&
         dg_jpeg_encode(&file, &tile, 82, "picture", quiet) == 0) {
         dg_str_add(out, "<figure><img alt=\"\" src=\"data:image/jpeg;base64,");
         dg_str_base64(out, file.p, file.n);

@@ -8,18 +8,6 @@
 
 /* ---- pictures --------------------------------------------------------------------------------------------------------------- */
 
-static void add_base64(dg_str *out, const uint8_t *b, size_t n)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-    for (size_t i = 0; i < n; i += 3) {
-        uint32_t v = (uint32_t)b[i] << 16 | (i + 1 < n ? (uint32_t)b[i + 1] << 8 : 0) | (i + 2 < n ? b[i + 2] : 0);
-        char     four[4] = { digits[v >> 18], digits[v >> 12 & 63], i + 1 < n ? digits[v >> 6 & 63] : '=', i + 2 < n ? digits[v & 63] : '=' };
-
-        dg_str_add_n(out, four, sizeof four);
-    }
-}
-
 static void add_picture(dg_page *p, const char *path, const char *words)
 {
     dg_diag *ignored = dg_diag_open();
@@ -32,7 +20,7 @@ static void add_picture(dg_page *p, const char *path, const char *words)
         dg_str_add(p->out, "</p><img alt=\"");
         dg_page_text(p, "%s", words);
         dg_str_add(p->out, "\" src=\"data:image/jpeg;base64,");
-        add_base64(p->out, (const uint8_t *)bytes, n);
+        dg_str_base64(p->out, bytes, n);
         dg_str_add(p->out, "\">\n");
     }
     dg_free(bytes);

@@ -1,6 +1,6 @@
 # A target is tests/fuzz/<name>.c with a corpus of that name; see tests/fuzz/fuzz.h.
 fuzz = tests/fuzz/archive tests/fuzz/coco tests/fuzz/image tests/fuzz/json tests/fuzz/pickle \
-	tests/fuzz/message tests/fuzz/program tests/fuzz/xml tests/fuzz/contract
+	tests/fuzz/message tests/fuzz/program tests/fuzz/voc tests/fuzz/xml tests/fuzz/yolo tests/fuzz/contract
 check_PROGRAMS += $(fuzz)
 tests_fuzz_archive_SOURCES = tests/fuzz/archive.c $(fuzz_main)
 tests_fuzz_coco_SOURCES = tests/fuzz/coco.c $(fuzz_main)
@@ -9,7 +9,9 @@ tests_fuzz_json_SOURCES = tests/fuzz/json.c $(fuzz_main)
 tests_fuzz_message_SOURCES = tests/fuzz/message.c $(fuzz_main)
 tests_fuzz_pickle_SOURCES = tests/fuzz/pickle.c $(fuzz_main)
 tests_fuzz_program_SOURCES = tests/fuzz/program.c tests/tensor/wild.c tests/tensor/wild.h $(fuzz_main)
+tests_fuzz_voc_SOURCES = tests/fuzz/voc.c $(fuzz_main)
 tests_fuzz_xml_SOURCES = tests/fuzz/xml.c tests/graph/toy.c tests/graph/toy.h $(fuzz_main)
+tests_fuzz_yolo_SOURCES = tests/fuzz/yolo.c $(fuzz_main)
 tests_fuzz_contract_SOURCES = tests/fuzz/contract.c $(fuzz_main)
 tests_fuzz_archive_LDFLAGS = $(AM_LDFLAGS) $(DG_FUZZ)
 tests_fuzz_coco_LDFLAGS = $(AM_LDFLAGS) $(DG_FUZZ)
@@ -18,7 +20,9 @@ tests_fuzz_json_LDFLAGS = $(AM_LDFLAGS) $(DG_FUZZ)
 tests_fuzz_message_LDFLAGS = $(AM_LDFLAGS) $(DG_FUZZ)
 tests_fuzz_pickle_LDFLAGS = $(AM_LDFLAGS) $(DG_FUZZ)
 tests_fuzz_program_LDFLAGS = $(AM_LDFLAGS) $(DG_FUZZ)
+tests_fuzz_voc_LDFLAGS = $(AM_LDFLAGS) $(DG_FUZZ)
 tests_fuzz_xml_LDFLAGS = $(AM_LDFLAGS) $(DG_FUZZ)
+tests_fuzz_yolo_LDFLAGS = $(AM_LDFLAGS) $(DG_FUZZ)
 tests_fuzz_contract_LDFLAGS = $(AM_LDFLAGS) $(DG_FUZZ)
 EXTRA_DIST += tests/fuzz/corpus tests/fuzz/run tests/fuzz/replay.c
 
