@@ -341,3 +341,18 @@ uint64_t dg_hash_str(const char *s)
 {
     return dg_hash(s, strlen(s));
 }
+
+uint64_t dg_hash_more(uint64_t h, const void *p, size_t n)
+{
+    const char *bytes = p;
+    size_t      i = 0;
+
+    for (; i + sizeof h <= n; i += sizeof h) {
+        uint64_t word;
+
+        memcpy(&word, bytes + i, sizeof word);
+        h = (h ^ word) * 0x100000001b3u;
+        h ^= h >> 32; /* a product carries upwards only */
+    }
+    return i < n ? (h ^ dg_hash(bytes + i, n - i)) * 0x100000001b3u : h;
+}

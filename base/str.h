@@ -34,5 +34,6 @@ char *dg_human_time(double seconds, char *buf, size_t n);
 
 uint64_t dg_hash(const void *p, size_t n); /* FNV-1a, 64 bit */
 uint64_t dg_hash_str(const char *s);
+uint64_t dg_hash_more(uint64_t h, const void *p, size_t n); /* for much memory: eight bytes at a time; begin with 0 */
 
 #endif

@@ -6,6 +6,7 @@
 #include "base/pool.h"
 #include "cli/cli.h"
 #include "graph/lower.h"
+#include "graph/monitor.h"
 #include "tensor/passes.h"
 #include "tensor/plan.h"
 
@@ -14,7 +15,7 @@ typedef struct options {
     dg_size     size;
     const char *scope, *precision, *format;
     int64_t     threads, ranks;
-    bool        summary;
+    bool        summary, monitors;
 } options;
 
 static const dg_option rows[] = {
@@ -30,7 +31,11 @@ static const dg_option rows[] = {
       "where the mesh says dp=\"ranks\": one of so many; 1 without it" },
     { "summary", DG_OPTION_FLAG, offsetof(options, summary), NULL, NULL,
       "without the instructions" },
-    { "format", DG_OPTION_WORD, offsetof(options, format), NULL, "text|json", "how the plan is printed (text)" },
+    { "monitors", DG_OPTION_FLAG, offsetof(options, monitors), NULL, NULL,
+      "instead: what is taken on trust from classes, and how it is watched in a run, on two ranks "
+      "if --ranks does not say" },
+    { "format", DG_OPTION_WORD, offsetof(options, format), NULL, "text|json",
+      "how plan or monitors are printed (text)" },
     { "set", DG_OPTION_LIST, offsetof(options, sets), "NAME=VALUE", NULL,
       "replaces a top-level <let>; may be repeated" },
     { 0 },
@@ -93,8 +98,28 @@ out:
     return rc;
 }
 
+static int print_monitors(const options *o, dg_graph *g, dg_arena *a, dg_diag *d)
+{
+    dg_monitors *m;
+    dg_str       out = { 0 };
+    int          rc;
+
+    if (g->ranks_open && o->ranks <= 0)
+        g->ranks = 2;
+    DG_TRY(dg_graph_check(g, d));
+    DG_TRY(dg_monitors_make(&m, g, a, d));
+    if (o->format && strcmp(o->format, "json") == 0)
+        dg_monitors_json(&out, m);
+    else
+        dg_monitors_print(&out, m);
+    fputs(out.s ? out.s : "", stdout);
+out:
+    dg_str_free(&out);
+    return rc;
+}
+
 static int plan_file(const options *o, const char *file, const dg_set *sets, dg_graph **g,
-                     dg_registry *r, dg_diag *d)
+                     dg_registry *r, dg_arena *a, dg_diag *d)
 {
     int rc = dg_graph_load(g, file, sets, o->sets.n, r, d);
 
@@ -107,7 +132,7 @@ static int plan_file(const options *o, const char *file, const dg_set *sets, dg_
                        "--scope %s: the pipeline has no such <train> or <evaluate>", o->scope);
     if ((*g)->ranks_open && o->ranks > 0)
         (*g)->ranks = o->ranks;
-    return print_plan(o, *g, scope, d);
+    return o->monitors ? print_monitors(o, *g, a, d) : print_plan(o, *g, scope, d);
 }
 
 static int run(const void *self, const dg_words *words, dg_arena *a)
@@ -116,7 +141,7 @@ static int run(const void *self, const dg_words *words, dg_arena *a)
     dg_diag       *d = dg_diag_open();
     dg_registry   *r = dg_builtin_registry(d);
     dg_graph      *g = NULL;
-    bool           fine = r && plan_file(o, words->v[0], dg_sets(&o->sets, a), &g, r, d) == 0;
+    bool           fine = r && plan_file(o, words->v[0], dg_sets(&o->sets, a), &g, r, a, d) == 0;
 
     dg_print_diag(d, g);
     dg_graph_close(&g);

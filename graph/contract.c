@@ -402,6 +402,12 @@ static bool on_its_way(dg_type_kind kind)
            kind == DG_TYPE_SAMPLES; /* a pick is a sample that is not loaded yet */
 }
 
+bool dg_contract_flows(const dg_contract *c)
+{
+    return c->kind < DG_TYPE_DATASET || c->kind == DG_TYPE_GRADIENTS ||
+           c->kind == DG_TYPE_PARAMETERS;
+}
+
 bool dg_contract_is_stream(const dg_contract *c)
 {
     return c->kind == DG_TYPE_DATASET || on_its_way(c->kind) || c->kind == DG_TYPE_STREAM;

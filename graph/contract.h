@@ -90,6 +90,8 @@ typedef struct dg_renamed {
 typedef DG_VEC(dg_renamed) dg_renaming;
 const dg_contract *dg_contract_copy(dg_dims *dims, const dg_contract *c, dg_renaming *map);
 
+/* A value of a program, not data or metrics on the host. */
+bool dg_contract_flows(const dg_contract *c);
 /* A data set, picks or samples. */
 bool dg_contract_is_stream(const dg_contract *c);
 

@@ -15,6 +15,7 @@
 typedef struct dg_node  dg_node;
 typedef struct dg_scope dg_scope;
 typedef struct dg_graph dg_graph;
+typedef struct dg_monitors dg_monitors; /* graph/monitor.h */
 
 /* One input of a node: who feeds it. */
 typedef struct dg_wire {
@@ -132,6 +133,7 @@ struct dg_graph {
     int                n_nodes;
     dg_dims            dims; /* dimensions of all ports */
     bool keep_names; /* dg_graph_lower copies it into its programs: named values stay readable */
+    const dg_monitors *monitors; /* NULL, or: dg_graph_lower keeps what they watch readable */
 };
 
 typedef struct dg_set dg_set; /* --set name=value */
@@ -159,10 +161,11 @@ const char *dg_graph_source(void *graph, const char *file, size_t *n);
 /* The nodes of a scope's data chain, found by what their classes can do: loader (open), choices in
  * order (choose), of which the first n_before stand before the sampler and the others behind it,
  * sampler (schedule), items in order, batch (feeds). NULL where the scope has no data. */
+enum { DG_MAX_CHAIN = 32 };
 typedef struct dg_chain {
     const dg_node *loader, *sampler, *batch;
     int            n_choices, n_before, n_items;
-    const dg_node *choices[32], *items[32];
+    const dg_node *choices[DG_MAX_CHAIN], *items[DG_MAX_CHAIN];
 } dg_chain;
 int dg_graph_chain(dg_chain *chain, const dg_scope *scope, dg_diag *d) DG_MUST_USE;
 

@@ -10,6 +10,8 @@
 #include <string.h>
 
 #include "graph/fire.h"
+#include "graph/keeps.h"
+#include "graph/monitor.h"
 #include "graph/structure.h"
 #include "graph/vary.h"
 #include "tensor/build.h"
@@ -27,6 +29,7 @@ typedef struct lowering {
     const dg_absence *absent; /* by node number; NULL: everything is there */
     int             n_losses, rc;
     dg_arena       *arena;
+    int            *turns; /* by node number: how often it was lowered before; with monitors */
 } lowering;
 
 /* A scope while its nodes are lowered: the outputs so far. */
@@ -68,67 +71,6 @@ static dg_val value_on(lowering *w, const activation *act, const dg_wire *wire, 
     dg_val v = wire->from ? act->out[wire->from->index][wire->port] : DG_NONE;
 
     return wire->key ? take_key(w, v, wire->key, optional) : v;
-}
-
-static bool flows(const dg_contract *c)
-{
-    return c->kind < DG_TYPE_DATASET || c->kind == DG_TYPE_GRADIENTS ||
-           c->kind == DG_TYPE_PARAMETERS;
-}
-
-/* --- declared and lowered types -------------------------------------------------------------- */
-
-static void differs(lowering *w, const dg_node *node, const dg_port *port, const char *key,
-                    const dg_contract *c, dg_val v)
-{
-    char   shape[96];
-    dg_str type = { 0 };
-
-    dg_contract_print(&type, &w->g->dims, c);
-    w->rc =
-        dg_fail(w->d, DG_EINPUT, node->where, "contract-shape",
-                "<%s> declares \"%s%s%s\" as %s, but here it is %s%s", node->element, port->name,
-                *key ? "." : "", key, type.s, dg_is_record(v) ? "a record" : "",
-                dg_is_record(v) ? "" : dg_shape_print(dg_shape_of(w->b, v), shape, sizeof shape));
-    for (int i = 0; i < node->n_in; i++)
-        if (node->in_ports[i] == port && node->in[i].from)
-            dg_note(w->d, node->in[i].from->where, "it comes from \"%s\"", node->in[i].from->id);
-    dg_str_free(&type);
-}
-
-static void compare(lowering *w, const dg_node *node, const dg_port *port, const char *key,
-                    const dg_contract *c, dg_val v)
-{
-    if (!dg_has(v) || dg_is_poison(v) || c->kind == DG_TYPE_ANY || !flows(c))
-        return;
-    if (c->kind == DG_TYPE_RECORD && dg_is_record(v)) {
-        for (int i = 0; i < c->n_fields; i++)
-            if (!c->fields[i].wildcard && dg_record_has(w->b, v, c->fields[i].key))
-                compare(w, node, port, c->fields[i].key, c->fields[i].type,
-                        dg_record_get(w->b, v, c->fields[i].key));
-        return;
-    }
-    if (c->kind == DG_TYPE_TENSOR && dg_kind_of(w->b, v) == DG_KIND_TENSOR &&
-        dg_contract_holds(&w->g->dims, c, dg_build_program(w->b)->values.items[v.id].dtype,
-                          dg_shape_of(w->b, v), w->bound))
-        return;
-    if ((c->kind == DG_TYPE_GRADIENTS && dg_kind_of(w->b, v) == DG_KIND_GRADIENTS) ||
-        (c->kind == DG_TYPE_PARAMETERS && dg_kind_of(w->b, v) == DG_KIND_PARAMETERS))
-        return;
-    differs(w, node, port, key, c, v);
-}
-
-static void compare_ports(lowering *w, const dg_node *node, const dg_val in[], const dg_val out[])
-{
-    for (int i = 0; i < node->n_in; i++)
-        compare(w, node, node->in_ports[i], "", node->in_types[i], in[i]);
-    for (int i = 0; i < node->n_out && !node->model;
-         i++) /* a model's output was compared at its own node */
-        compare(w, node, node->out_ports[i], "", node->out_contracts[i], out[i]);
-    for (int i = 0; i < node->n_in; i++)
-        dg_contract_unbind(&w->g->dims, node->in_types[i], w->bound);
-    for (int i = 0; i < node->n_out; i++)
-        dg_contract_unbind(&w->g->dims, node->out_contracts[i], w->bound);
 }
 
 /* --- nodes ----------------------------------------------------------------------------------- */
@@ -185,7 +127,7 @@ static bool missing_input(lowering *w, const dg_node *node, const dg_val in[])
 {
     for (int i = 0; i < node->n_in; i++)
         if (!(node->in_ports[i]->flags & DG_PORT_OPTIONAL) && !dg_has(in[i]) &&
-            flows(node->in_types[i])) {
+            dg_contract_flows(node->in_types[i])) {
             if (w->absent)
                 return true;
             w->rc = dg_fail(w->d, DG_EINPUT, node->in[i].where, "lower-missing",
@@ -220,6 +162,26 @@ static void publish(lowering *w, const activation *act, const dg_node *node, con
             dg_result(w->b, name, out[i]);
         else if (dg_kind_of(w->b, out[i]) == DG_KIND_TENSOR)
             dg_result(w->b, dg_printf(w->arena, "%s.%s", name, node->out_ports[i]->name), out[i]);
+}
+
+/* What has a monitor stays readable: "watch/NUMBER[.key]" is compared, of "fires/NUMBER" whether it
+ * is 0. */
+static void keep_watched(lowering *w, const dg_node *node, dg_val fired, const dg_val out[])
+{
+    const dg_monitors *m = w->g->monitors;
+    int                turn = m ? w->turns[node->number]++ : 0;
+
+    for (int i = 0; m && i < m->list.n; i++) {
+        const dg_monitor *x = &m->list.items[i];
+
+        if (x->node != node || x->scope != w->scope || x->turn != turn)
+            continue;
+        if (x->kind == DG_MONITOR_FIRING && dg_has(fired))
+            dg_result(w->b, dg_printf(w->arena, "fires/%d", i), fired);
+        if (x->kind == DG_MONITOR_VALUE && (dg_kind_of(w->b, out[x->output]) == DG_KIND_TENSOR ||
+                                            dg_kind_of(w->b, out[x->output]) == DG_KIND_RECORD))
+            dg_result(w->b, dg_printf(w->arena, "watch/%d", i), out[x->output]);
+    }
 }
 
 /* The first poison in a value, or none. */
@@ -286,6 +248,7 @@ static void fire(lowering *w, activation *act, const dg_node *node, const dg_val
     dg_build_freeze(w->b, false);
     dg_fire_end(w->b, node, guards, out);
     act->fired[node->index] = node->connect ? dg_guard_now(w->b) : now;
+    keep_watched(w, node, now, out);
     dg_fire_course(w->b, node, now);
 }
 
@@ -295,6 +258,7 @@ static void lower_node(lowering *w, activation *act, const dg_node *node)
            *fired = DG_NEW_N(w->arena, node->n_in, dg_val),
            *out = DG_NEW_N(w->arena, node->n_out, dg_val);
     dg_origin origin = { node->where, node->number, node->recompute || act->recompute };
+    int       first = dg_build_program(w->b)->instrs.n, pending = dg_build_pending(w->b);
 
     act->out[node->index] = out;
     if (w->absent && w->absent[node->number] == DG_ABSENT_NODE)
@@ -323,7 +287,8 @@ static void lower_node(lowering *w, activation *act, const dg_node *node)
     if (w->rc < 0)
         return;
     dg_build_enter(w->b, origin, "", "");
-    compare_ports(w, node, in, out);
+    w->rc = dg_lowered_keeps(&(dg_lowered){ w->g, w->b, w->d, w->bound, first, pending, w->absent != NULL }, node,
+                             in, out);
     for (int i = 0; i < node->n_out; i++)
         if (stays_away(w, node, i))
             out[i] = DG_NONE;
@@ -410,6 +375,7 @@ int dg_lower_without(dg_program **p, const dg_graph *g, const dg_scope *scope, d
     (*p)->keep_names = g->keep_names;
     w.arena = dg_arena_open();
     w.bound = DG_NEW_N(w.arena, g->dims.vars.n, int64_t);
+    w.turns = DG_NEW_N(w.arena, g->n_nodes + 1, int);
     w.b = dg_build_open(*p, d);
     name_axes(w.b, g);
     lower_nodes(&w, &act);

@@ -388,6 +388,7 @@ static void visit_node(dg_proof *p, dg_walked *f, const dg_node *node)
     int      only;
 
     f->out[node->index] = v.out;
+    v.turn = p->monitors ? p->turns[node->number]++ : 0;
     if (node->class == &dg_class_input) {
         for (int i = 0; f->inputs && i < f->scope->n_inputs; i++)
             if (f->scope->inputs[i] == node)
@@ -410,6 +411,7 @@ static void visit_node(dg_proof *p, dg_walked *f, const dg_node *node)
     dg_vary_device(p, node, v.in, v.out);
     drive(p, &v);
     mark(p, &v);
+    dg_vary_trust(p, &v);
 }
 
 static void walk_frame(dg_proof *p, dg_walked *f)

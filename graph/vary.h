@@ -22,6 +22,11 @@ typedef struct dg_vary_marks {
 int dg_vary_check(const dg_graph *g, dg_params *params, dg_vary_marks *marks, dg_arena *arena,
                   dg_diag *d) DG_MUST_USE;
 
+/* Appends what the proof takes on trust. opaque, by node number: what the node computes is known to
+ * its class alone. */
+void dg_vary_monitors(dg_monitors *m, const bool *opaque, const dg_graph *g, dg_params *params,
+                      dg_arena *arena);
+
 /* Refuses words that are proved and that no run executes: id "only-proved". */
 int dg_graph_runnable(const dg_graph *g, dg_diag *d) DG_MUST_USE;
 

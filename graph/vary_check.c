@@ -122,6 +122,8 @@ static void begin_scope(dg_proof *p, const dg_scope *s)
     p->meetings.n = p->agreements.n = 0;
     p->skewed = p->keeper = NULL;
     p->skew.axes = 0;
+    if (p->monitors)
+        p->turns = DG_NEW_N(p->arena, p->g->n_nodes + 1, int);
 }
 
 /* The loop of <train> ends when `patience` is over. */
@@ -185,7 +187,7 @@ static void check_visited(dg_proof *p)
 
 static void prove_scope(dg_proof *p, const dg_scope *s)
 {
-    int     before = p->faults.n;
+    int     before = p->faults.n, listed = p->monitors ? p->monitors->list.n : 0;
     dg_vary fires;
 
     begin_scope(p, s);
@@ -197,6 +199,8 @@ static void prove_scope(dg_proof *p, const dg_scope *s)
         dg_vary_lower(p);
         if (p->lowered) {
             p->faults.n = before;
+            if (p->monitors)
+                p->monitors->list.n = listed;
             begin_scope(p, s);
             dg_vary_walk(p, fires);
             dg_vary_gradients(p);
@@ -246,12 +250,9 @@ static void check_waiting(dg_proof *p)
     }
 }
 
-static int prove(const dg_graph *g, dg_params *params, dg_vary_marks *marks, dg_arena *arena,
-                 int64_t dp, bool two, dg_diag *d)
+static dg_proof begin_proof(const dg_graph *g, dg_params *params, dg_arena *arena, int64_t dp)
 {
-    dg_proof p = {
-        .g = g, .arena = arena, .params = params, .marks = marks, .roots_by_key = dg_map_new(arena)
-    };
+    dg_proof p = { .g = g, .arena = arena, .params = params, .roots_by_key = dg_map_new(arena) };
 
     if (g->axis) {
         p.axes[p.n_axes++] = (dg_vary_axis){ g->axis, dp };
@@ -261,14 +262,38 @@ static int prove(const dg_graph *g, dg_params *params, dg_vary_marks *marks, dg_
     for (int i = 0; i < p.n_axes; i++)
         p.live |= p.axes[i].size > 1 ? 1u << i : 0;
     DG_PUSH(arena, p.causes, ((dg_cause){ .text = "" }));
+    return p;
+}
+
+static void prove_scopes(dg_proof *p)
+{
+    for (int i = 0; i < p->g->n_evaluates; i++)
+        prove_scope(p, p->g->evaluates[i]);
+    check_best(p);
+    if (p->g->train)
+        prove_scope(p, p->g->train);
+    check_waiting(p);
+}
+
+static int prove(const dg_graph *g, dg_params *params, dg_vary_marks *marks, dg_arena *arena,
+                 int64_t dp, bool two, dg_diag *d)
+{
+    dg_proof p = begin_proof(g, params, arena, dp);
+
+    p.marks = marks;
     dg_vary_mesh(&p);
-    for (int i = 0; i < g->n_evaluates; i++)
-        prove_scope(&p, g->evaluates[i]);
-    check_best(&p);
-    if (g->train)
-        prove_scope(&p, g->train);
-    check_waiting(&p);
+    prove_scopes(&p);
     return dg_vary_report(&p, two, d);
+}
+
+void dg_vary_monitors(dg_monitors *m, const bool *opaque, const dg_graph *g, dg_params *params,
+                      dg_arena *arena)
+{
+    dg_proof p = begin_proof(g, params, arena, g->ranks);
+
+    p.monitors = m;
+    p.opaque = opaque;
+    prove_scopes(&p);
 }
 
 static int check_axes(const dg_graph *g, const dg_scope *s, dg_arena *arena, dg_diag *d)

@@ -4,6 +4,7 @@
 #define DG_GRAPH_VARY_SELF_H
 
 #include "graph/lower.h"
+#include "graph/monitor.h"
 #include "graph/vary.h"
 
 enum { DG_VARY_AXES = 4 };
@@ -99,6 +100,9 @@ typedef struct dg_proof {
     dg_arena        *arena;
     dg_params       *params;
     dg_vary_marks   *marks;
+    dg_monitors     *monitors; /* NULL, or: what is taken on trust is added */
+    const bool      *opaque;   /* by node number: what it computes is known to its class alone */
+    int             *turns;    /* by node number: visits so far in this walk; with monitors */
     dg_vary_axis     axes[DG_VARY_AXES];
     int              n_axes;
     uint32_t         live;         /* axes with more than one rank */
@@ -151,6 +155,7 @@ typedef struct dg_visit {
     dg_vary        own;   /* of fires: not that of the scope and the loops around it */
     bool    never; /* a required input is wired to nothing */
     int     after; /* number of the last collective that it waits for */
+    int     turn;  /* with monitors: visits of this node before */
 } dg_visit;
 
 /* --- vary_set.c: sets, causes, faults */
@@ -205,6 +210,9 @@ void dg_vary_root(dg_proof *p, const dg_node *node, dg_absence absent, dg_vary p
 void dg_vary_count(dg_seen *out, dg_vary rate); /* items of a stream: their number differs */
 void dg_vary_partial(dg_proof *p, dg_visit *v); /* uses of pending sums */
 void dg_vary_rows(dg_proof *p, dg_visit *v);
+
+/* --- vary_trust.c: attributes of the node that have a monitor */
+void dg_vary_trust(dg_proof *p, const dg_visit *v);
 
 /* --- vary_lower.c: what only lowering shows */
 void dg_vary_lower(dg_proof *p);     /* fills facts and lost */

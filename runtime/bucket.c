@@ -103,6 +103,8 @@ int dg_bucket_compile(dg_bucket *b, const dg_bucket_conf *c, dg_memory *m, const
     b->exchange = dg_plan_digest(b->plan);
     if (c->recorder)
         dg_exec_watch(b->exec, c->recorder);
+    if (c->witness)
+        dg_exec_attend(b->exec, c->witness);
 out:
     return rc;
 }

@@ -33,6 +33,7 @@ typedef struct dg_bucket_conf {
     int               ranks;
     dg_comm          *comm;    /* NULL: one rank */
     struct dg_recorder *recorder; /* is told whose instructions run, or NULL */
+    struct dg_witness  *witness;  /* sees what monitors watch, or NULL */
 } dg_bucket_conf;
 
 /* Lowers; parameters are declared, and must not be sealed before every scope was lowered once. */

@@ -38,7 +38,7 @@ static int64_t least_alone(void *ctx, int64_t n)
 
 /* What choices first .. end - 1 leave of all items of the data. */
 static int choose(dg_choice *out, dg_arena *arena, const dg_planning *p, const dg_dataset *data, int first, int end, int64_t epoch,
-                  dg_diag *d)
+                  int64_t *left, dg_diag *d)
 {
     int32_t *all = DG_NEW_N(arena, data->n_items + 1, int32_t);
     int      rc = 0;
@@ -64,11 +64,41 @@ static int choose(dg_choice *out, dg_arena *arena, const dg_planning *p, const d
         };
 
         rc = node->class->choose(out, node->conf, &args, d);
+        if (left)
+            left[i] = out->n;
     }
     return rc;
 }
 
 /* ---- the sampler's batches ------------------------------------------------------------------------------------- */
+
+static bool is_listed(const dg_size *sizes, int n, const dg_pick *pick)
+{
+    for (int i = 0; i < n; i++)
+        if (sizes[i].w == pick->w && sizes[i].h == pick->h)
+            return true;
+    return false;
+}
+
+/* Programs were made, and memory was laid out, for the sizes that the sampler lists. */
+static int check_plan(const dg_schedule *plan, const dg_node *sampler, dg_diag *d)
+{
+    const dg_size *sizes;
+    int            batch, n = sampler->class->sizes(sampler->conf, &sizes, &batch);
+
+    for (int64_t i = 0; plan->batch == batch && i < plan->n_picks; i++)
+        if (!is_listed(sizes, n, &plan->picks[i])) {
+            dg_fail(d, DG_EINTERNAL, sampler->where, "contract-size",
+                    "broke a declared contract: node \"%s\" picked %lldx%lld for batch %lld, and does not list that size", sampler->path,
+                    (long long)plan->picks[i].w, (long long)plan->picks[i].h, (long long)i + 1);
+            dg_help(d, "`sizes` of <%s> lists every image size that `schedule` may pick", sampler->class->name);
+            return -DG_EINTERNAL;
+        }
+    return plan->batch == batch ? 0
+                                : dg_fail(d, DG_EINTERNAL, sampler->where, "contract-size",
+                                          "broke a declared contract: node \"%s\" plans batches of %d, declared %d", sampler->path,
+                                          plan->batch, batch);
+}
 
 static int schedule(dg_schedule *plan, dg_arena *arena, const dg_planning *p, dg_dataset *data, int64_t epoch, dg_diag *d)
 {
@@ -77,7 +107,9 @@ static int schedule(dg_schedule *plan, dg_arena *arena, const dg_planning *p, dg
         .alloc = arena_alloc, .arena = arena, .rank = p->rank,
     };
 
-    return p->chain->sampler->class->schedule(plan, p->chain->sampler->conf, &args, d);
+    int rc = p->chain->sampler->class->schedule(plan, p->chain->sampler->conf, &args, d);
+
+    return rc < 0 ? rc : check_plan(plan, p->chain->sampler, d);
 }
 
 /* This rank's slots; places in the view become items: padding where the sampler, or a choice before it, made it so. */
@@ -100,7 +132,7 @@ static void take_own(dg_schedule *plan, dg_arena *arena, const dg_planning *p, c
     plan->picks = picks;
 }
 
-static int plan_items(dg_schedule *plan, dg_arena *arena, const dg_planning *p, int64_t epoch, dg_diag *d)
+static int plan_items(dg_schedule *plan, dg_arena *arena, const dg_planning *p, int64_t epoch, int64_t *left, dg_diag *d)
 {
     dg_dataset seen = *p->data;
     dg_choice  chosen;
@@ -112,7 +144,7 @@ static int plan_items(dg_schedule *plan, dg_arena *arena, const dg_planning *p, 
         take_own(plan, arena, p, NULL);
         return 0;
     }
-    DG_TRY(choose(&chosen, arena, p, p->data, 0, p->chain->n_before, epoch, d));
+    DG_TRY(choose(&chosen, arena, p, p->data, 0, p->chain->n_before, epoch, left, d));
     v = (view){ p->data, chosen.items };
     seen.n_items = (int)chosen.n;
     seen.self = &v;
@@ -156,7 +188,7 @@ static const int32_t *all_padding(dg_arena *arena, const int32_t *items, int n)
     return out;
 }
 
-static int choose_batches(dg_schedule *plan, dg_arena *arena, const dg_planning *p, int64_t epoch, dg_diag *d)
+static int choose_batches(dg_schedule *plan, dg_arena *arena, const dg_planning *p, int64_t epoch, int64_t *left, dg_diag *d)
 {
     const dg_schedule made = *plan;
     batches           b = { p->data, &made };
@@ -166,7 +198,7 @@ static int choose_batches(dg_schedule *plan, dg_arena *arena, const dg_planning 
     };
     dg_choice         chosen;
     dg_pick          *picks;
-    int               rc = choose(&chosen, arena, p, &data, p->chain->n_before, p->chain->n_choices, epoch, d);
+    int               rc = choose(&chosen, arena, p, &data, p->chain->n_before, p->chain->n_choices, epoch, left, d);
 
     if (rc < 0)
         return rc;
@@ -181,12 +213,12 @@ static int choose_batches(dg_schedule *plan, dg_arena *arena, const dg_planning 
     return 0;
 }
 
-int dg_plan_epoch(dg_schedule *plan, dg_arena *arena, const dg_planning *p, int64_t epoch, dg_diag *d)
+int dg_plan_epoch(dg_schedule *plan, dg_arena *arena, const dg_planning *p, int64_t epoch, int64_t *left, dg_diag *d)
 {
-    int rc = plan_items(plan, arena, p, epoch, d);
+    int rc = plan_items(plan, arena, p, epoch, left, d);
 
     if (rc == 0 && p->chain->n_choices > p->chain->n_before)
-        rc = choose_batches(plan, arena, p, epoch, d);
+        rc = choose_batches(plan, arena, p, epoch, left, d);
     if (rc == 0 && plan->n_picks < 1) {
         rc = dg_fail(d, DG_EINPUT, p->chain->sampler->where, "epoch-empty", "of the %d images of %s no batch of %d is left in epoch %lld",
                      p->data->n_items, p->data->name, plan->batch, (long long)epoch + 1);

@@ -19,7 +19,7 @@ typedef struct dg_planning {
 } dg_planning;
 
 /* This rank's part of the plan: picks have plan->batch items each, which are those of the data set, ~item where it is
- * padding. There is at least one pick, or it is an error. */
-int dg_plan_epoch(dg_schedule *plan, dg_arena *arena, const dg_planning *p, int64_t epoch, dg_diag *d) DG_MUST_USE;
+ * padding. There is at least one pick, or it is an error. left (or NULL) receives how many items, or batches, each choice has left. */
+int dg_plan_epoch(dg_schedule *plan, dg_arena *arena, const dg_planning *p, int64_t epoch, int64_t *left, dg_diag *d) DG_MUST_USE;
 
 #endif

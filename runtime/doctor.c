@@ -130,11 +130,13 @@ static void add_entry(dg_str *s, const entry *e)
 {
     if (strcmp(e->op, "step") == 0)
         dg_str_fmt(s, "began step %lld with schedule %s", (long long)e->step + 1, e->schedule);
+    else if (strcmp(e->op, "seen") == 0)
+        dg_str_fmt(s, "told what it had seen at step %lld", (long long)e->step + 1);
     else if (e->elements > 0)
         dg_str_fmt(s, "began %s of %lld %s", e->op, (long long)e->elements, e->type);
     else
         dg_str_fmt(s, "began %s", e->op);
-    if (strcmp(e->op, "step") != 0)
+    if (strcmp(e->op, "step") != 0 && strcmp(e->op, "seen") != 0)
         add_place(s, e->node, e->file, e->line, e->column);
 }
 
@@ -164,10 +166,11 @@ static const entry *numbered(const chart *c, int64_t number)
     return i >= 0 && i < c->n && c->entries[i].number == number ? &c->entries[i] : NULL;
 }
 
+/* Of what was seen each rank may lack a part; if it differs where it must not, the verdict says so. */
 static bool alike(const entry *a, const entry *b)
 {
     return strcmp(a->op, b->op) == 0 && strcmp(a->type, b->type) == 0 && strcmp(a->node, b->node) == 0 &&
-           strcmp(a->schedule, b->schedule) == 0 && a->elements == b->elements && a->step == b->step;
+           (strcmp(a->schedule, b->schedule) == 0 || strcmp(a->op, "seen") == 0) && a->elements == b->elements && a->step == b->step;
 }
 
 /* The first number for which some rank's record is not rank 0's; 0: there is none. */

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "runtime/collective.h"
 #include "runtime/recorder.h"
+#include "runtime/watched.h"
 
 typedef struct drawn {
     const double *values; /* NULL: nothing */
@@ -28,6 +29,8 @@ struct dg_exec {
     void             *hook_ctx;
     dg_recorder      *recorder;
     uint32_t         *places; /* of every instruction, as the recorder numbers them */
+    dg_witness       *witness;
+    dg_watched       *watched;
 };
 
 /* ---- numbers in and out of device memory ----------------------------------------------------- */
@@ -295,6 +298,17 @@ void dg_exec_watch(dg_exec *x, dg_recorder *r)
         x->places[i] = dg_recorder_place(r, &x->p->instrs.items[i].origin.where);
 }
 
+void dg_exec_attend(dg_exec *x, dg_witness *w)
+{
+    x->witness = w;
+    x->watched = dg_watched_find(x->arena, x->p);
+}
+
+int dg_exec_see_inputs(dg_exec *x)
+{
+    return x->witness ? dg_watched_see(x->watched, x->witness, x, x->backend, x->p->instrs.n, false) : 0;
+}
+
 /* ---- running --------------------------------------------------------------------------------- */
 
 static int run_collective(dg_exec *x, int i, dg_diag *d)
@@ -372,11 +386,15 @@ int dg_exec_run(dg_exec *x, dg_segment segment, const dg_control *control, dg_di
             continue;
         if (x->recorder && x->places[i] != place)
             dg_recorder_at(x->recorder, place = x->places[i]);
+        if (x->p->instrs.items[i].op->effect == DG_COLLECTIVE) /* it, or the next one, may wait for ever */
+            dg_witness_tell(x->witness);
         rc = is_off(x, i, &off);
         if (rc == 0 && off)
             rc = leave(x, i);
         else if (rc == 0 && !x->plan->instrs[i].alias)
             rc = run_instr(x, i, control, d);
+        if (rc == 0 && x->witness)
+            rc = dg_watched_see(x->watched, x->witness, x, x->backend, i, off);
         if (rc < 0)
             return rc;
         if (off || x->plan->instrs[i].alias)
@@ -388,5 +406,6 @@ int dg_exec_run(dg_exec *x, dg_segment segment, const dg_control *control, dg_di
             x->hook(x->hook_ctx, i, dg_monotonic_s() - begin);
         }
     }
+    dg_witness_tell(x->witness);
     return x->backend->finish(x->backend);
 }

@@ -49,4 +49,10 @@ void         dg_exec_hook(dg_exec *x, dg_exec_hook_fn *hook, void *ctx);
 typedef struct dg_recorder dg_recorder;
 void                       dg_exec_watch(dg_exec *x, dg_recorder *r);
 
+/* From now on the witness sees the results named "watch/.." and "fires/..": those that an
+ * instruction makes when it has run, and before a collective the coordinator is told. */
+typedef struct dg_witness dg_witness;
+void                      dg_exec_attend(dg_exec *x, dg_witness *w);
+int                       dg_exec_see_inputs(dg_exec *x) DG_MUST_USE; /* those that the host has written */
+
 #endif

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include "graph/expand.h"
+#include "graph/monitor.h"
+#include "tensor/print.h"
 
 const char dg_fact_rate[] = "learning rate that was set";
 
@@ -71,6 +73,29 @@ static void add_graph(list *l, const dg_run *run)
         add_scope(l, g->evaluates[i]);
 }
 
+/* What `lower` of the nodes has made of them, without places: another version of a plugin makes something else. */
+static void add_programs(list *l, const dg_run *run)
+{
+    for (int i = 0; i < run->buckets.n; i++) {
+        const dg_program *p = run->buckets.items[i]->program;
+        dg_str            s = { 0 };
+
+        dg_str_add(&s, "");
+        for (int k = 0; k < p->instrs.n; k++) {
+            const dg_instr *in = &p->instrs.items[k];
+
+            dg_str_add(&s, in->op->name);
+            dg_print_attr(&s, in->op, in->attr);
+            for (int v = 0; v < in->n_in + in->n_out; v++)
+                dg_print_value(&s, p, in->v[v]);
+            dg_print_guard(&s, in);
+        }
+        add(l, dg_printf(l->a, "program of <%s>", run->buckets.items[i]->scope->id),
+            dg_printf(l->a, "digest %016llx", (unsigned long long)dg_hash(s.s, s.n)));
+        dg_str_free(&s);
+    }
+}
+
 static void add_parameters(list *l, const dg_run *run)
 {
     static const char *const kinds[] = { "trainable", "frozen", "buffer", "constant", "counter" };
@@ -86,6 +111,24 @@ static void add_parameters(list *l, const dg_run *run)
     }
 }
 
+/* By these a difference in what the ranks see is named; a place is told, not compared. */
+static void add_monitors(list *l, const dg_run *run)
+{
+    for (int i = 0; i < run->monitors->list.n; i++) {
+        const dg_monitor *m = &run->monitors->list.items[i];
+        const char       *port = dg_monitor_port(m);
+        dg_str            value = { 0 };
+
+        dg_monitor_declares(&value, m);
+        dg_str_fmt(&value, "\n%s:%d:%d", m->node->where.file ? m->node->where.file : "", m->node->where.line, m->node->where.column);
+        DG_PUSH(l->a, l->rows, ((dg_row){ DG_ROW_WATCH,
+                                          dg_printf(l->a, "%s of node \"%s\"%s%s%s", dg_monitor_attribute(m), m->node->path,
+                                                    *port ? " port \"" : "", port, *port ? "\"" : ""),
+                                          dg_strdup(l->a, value.s) }));
+        dg_str_free(&value);
+    }
+}
+
 dg_rows dg_facts_of_pipeline(const dg_run *run, dg_arena *a)
 {
     list l = { .a = a };
@@ -98,6 +141,8 @@ dg_rows dg_facts_of_pipeline(const dg_run *run, dg_arena *a)
     add(&l, "seed", dg_printf(a, "%llu", (unsigned long long)run->seed));
     add_graph(&l, run);
     add_parameters(&l, run);
+    add_programs(&l, run);
+    add_monitors(&l, run);
     (void)gethostname(buf, sizeof buf - 1);
     DG_PUSH(a, l.rows, ((dg_row){ DG_ROW_DISTINCT, "device", dg_printf(a, "process %ld of %s", (long)getpid(), buf) }));
     return (dg_rows){ l.rows.n, l.rows.items };
@@ -120,6 +165,13 @@ dg_rows dg_facts_of_data(const dg_run *run, const dg_identity *id, const dg_data
         add(&l, "digest of the data set", dg_printf(a, "%016llx", (unsigned long long)id->data));
     } else {
         add_classes(&l, data->set);
+    }
+    for (int i = 0; i < run->data.n; i++) {
+        const dg_data *e = &run->data.items[i];
+
+        if (e->scope->kind == DG_SCOPE_EVALUATE && e->scope->on < 0 && !e->own_files)
+            add(&l, dg_printf(a, "digest of the data set of <%s>", e->scope->id),
+                dg_printf(a, "%016llx", (unsigned long long)e->set->digest));
     }
     add(&l, "batches of an epoch", dg_printf(a, "%lld", (long long)id->per_epoch));
     add(&l, "batch", dg_printf(a, "%lld", (long long)id->batch));

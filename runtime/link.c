@@ -383,6 +383,18 @@ int dg_link_begin(dg_link *l, const dg_word *w, dg_diag *d)
     return 0;
 }
 
+void dg_link_see(dg_link *l, const dg_sight *s)
+{
+    dg_message m = { .kind = DG_SAY_SEEN };
+
+    if (!l)
+        return;
+    if (s->scope == 0) /* in evaluations ranks may have unequally many batches */
+        dg_recorder_seen(l->conf.recorder, &s->digests);
+    m.seen = *s;
+    post(l, &m);
+}
+
 int dg_link_orders(dg_link *l, dg_orders *o, dg_diag *d)
 {
     int rc;

@@ -38,6 +38,9 @@ int dg_link_meet(dg_link *l, const dg_rows *facts, dg_diag *d) DG_MUST_USE;
  * the run is over. */
 int dg_link_begin(dg_link *l, const dg_word *w, dg_diag *d) DG_MUST_USE;
 
+/* What this rank has seen of values that are declared alike; the coordinator compares. */
+void dg_link_see(dg_link *l, const dg_sight *s);
+
 /* What the coordinator wants after the batch of the last begin: the same answer on every rank. */
 typedef struct dg_orders {
     bool save; /* once for each time that it was asked for */

@@ -52,6 +52,8 @@ libruntime_la_SOURCES += \
 	runtime/train.c runtime/train.h \
 	runtime/weights.c runtime/weights.h \
 	runtime/together.c \
+	runtime/watched.c runtime/watched.h \
+	runtime/witness.c runtime/witness.h \
 	runtime/world.c runtime/world.h
 libruntime_la_SOURCES += \
 	runtime/datareport.c runtime/datareport.h \
@@ -74,6 +76,6 @@ libruntime_la_SOURCES += \
 	runtime/link.c runtime/link.h \
 	runtime/message.c runtime/message.h \
 	runtime/recorder.c runtime/recorder.h \
-	runtime/roster.c runtime/roster_ask.c runtime/roster.h runtime/roster_self.h \
+	runtime/roster.c runtime/roster_ask.c runtime/roster_seen.c runtime/roster.h runtime/roster_self.h \
 	runtime/socket.c runtime/socket.h \
 	runtime/steer.c runtime/steer.h

@@ -3,10 +3,10 @@
 
 #include <string.h>
 
-enum { HEADER = 20, ROWS_MAX = 1 << 16 };
+enum { HEADER = 20, ROWS_MAX = 1 << 16, DIGESTS_MAX = 1 << 16 };
 static const char magic[4] = { 'D', 'G', 'C', 'P' };
 
-typedef enum field_type { WORD64, REAL, TEXT, ROWS } field_type; /* i64 and u64 look the same on the wire */
+typedef enum field_type { WORD64, REAL, TEXT, ROWS, DIGESTS } field_type; /* i64 and u64 look the same on the wire */
 
 typedef struct field {
     field_type type;
@@ -31,10 +31,10 @@ static const struct kind {
     [DG_SAY_HELLO] = { "hello", 2, { AT(TEXT, hello.host), AT(WORD64, hello.process) } },
     [DG_SAY_FOLDER] = { "folder", 1, { AT(TEXT, folder.path) } },
     [DG_SAY_MEET] = { "meet", 2, { AT(WORD64, meet.round), AT(ROWS, meet.facts) } },
-    [DG_SAY_WORD] = { "word", 10, {
+    [DG_SAY_WORD] = { "word", 11, {
         AT(WORD64, word.step), AT(WORD64, word.batch), AT(WORD64, word.epoch), AT(WORD64, word.index),
         AT(WORD64, word.n_in_epoch), AT(WORD64, word.schedule), AT(WORD64, word.width),
-        AT(WORD64, word.height), AT(WORD64, word.slots), AT(WORD64, word.saved), } },
+        AT(WORD64, word.height), AT(WORD64, word.slots), AT(WORD64, word.saved), AT(DIGESTS, word.seen), } },
     [DG_SAY_BEAT] = { "beat", 8, {
         AT(TEXT, beat.node), AT(TEXT, beat.file), AT(WORD64, beat.line), AT(WORD64, beat.column), AT(WORD64, beat.waits),
         AT(WORD64, beat.step), AT(WORD64, beat.saved), AT(REAL, beat.since_s), } },
@@ -53,6 +53,7 @@ static const struct kind {
     [DG_SAY_PUT] = { "put", 2, { AT(TEXT, put.name), AT(TEXT, put.text) } },
     [DG_SAY_GET] = { "get", 2, { AT(TEXT, put.name), AT(TEXT, put.text) } },
     [DG_SAY_VALUE] = { "value", 2, { AT(TEXT, put.name), AT(TEXT, put.text) } },
+    [DG_SAY_SEEN] = { "seen", 4, { AT(WORD64, seen.scope), AT(WORD64, seen.step), AT(WORD64, seen.batch), AT(DIGESTS, seen.digests) } },
 };
 
 const char *dg_message_name(dg_message_kind kind)
@@ -124,6 +125,13 @@ static void put_rows(dg_str *out, const dg_rows *rows)
     }
 }
 
+static void put_digests(dg_str *out, const dg_digests *digests)
+{
+    put(out, (uint64_t)digests->n, 4);
+    for (int i = 0; i < digests->n; i++)
+        put(out, digests->v[i], 8);
+}
+
 static void put_field(dg_str *out, const dg_message *m, const field *f)
 {
     const void *p = (const char *)m + f->offset;
@@ -140,6 +148,9 @@ static void put_field(dg_str *out, const dg_message *m, const field *f)
         break;
     case ROWS:
         put_rows(out, p);
+        break;
+    case DIGESTS:
+        put_digests(out, p);
     }
 }
 
@@ -223,6 +234,21 @@ static void take_rows(reader *r, dg_rows *rows)
     *rows = (dg_rows){ (int)n, v };
 }
 
+static void take_digests(reader *r, dg_digests *digests)
+{
+    size_t    n = (size_t)take(r, 4);
+    uint64_t *v;
+
+    if (r->fault || n > r->n / 8 || n > DIGESTS_MAX) {
+        r->fault = r->fault ? r->fault : "it counts more digests than it holds";
+        return;
+    }
+    v = DG_NEW_N(r->a, n + 1, uint64_t);
+    for (size_t i = 0; i < n; i++)
+        v[i] = take(r, 8);
+    *digests = (dg_digests){ (int)n, v };
+}
+
 static void take_field(reader *r, dg_message *m, const field *f)
 {
     void    *p = (char *)m + f->offset;
@@ -239,6 +265,9 @@ static void take_field(reader *r, dg_message *m, const field *f)
         break;
     case ROWS:
         take_rows(r, p);
+        break;
+    case DIGESTS:
+        take_digests(r, p);
     }
 }
 

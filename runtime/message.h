@@ -6,6 +6,7 @@
  *     i64 u64 f64    8 bytes
  *     text           u32 length, then UTF-8 without control characters but newline and tab
  *     rows           u32 count, then of each: u8 tag, text, text
+ *     digests        u32 count, then of each: u64
  * The reader believes no length, no count and no number that it has not compared with what is there. */
 #ifndef DG_RUNTIME_MESSAGE_H
 #define DG_RUNTIME_MESSAGE_H
@@ -32,6 +33,7 @@ typedef enum dg_message_kind {
     DG_SAY_PUT,        /* rank: keep this for the others */
     DG_SAY_GET,        /* rank: what did another keep under this name? */
     DG_SAY_VALUE,      /* coordinator: this */
+    DG_SAY_SEEN,       /* rank: what it has seen of values that are declared alike */
     DG_SAY_END
 } dg_message_kind;
 
@@ -41,6 +43,7 @@ typedef enum dg_row_tag {
     DG_ROW_DISTINCT, /* meet: no two ranks may have the same value */
     DG_ROW_NOTE,     /* fail: value is a note about the place name, "file:3:7" or "" */
     DG_ROW_HELP,     /* fail: value is the way out */
+    DG_ROW_WATCH,    /* meet: a monitor: name is what it watches, value what is declared of it; same on every rank */
     DG_N_ROW_TAGS
 } dg_row_tag;
 typedef struct dg_row {
@@ -51,6 +54,12 @@ typedef struct dg_rows {
     int           n;
     const dg_row *v;
 } dg_rows;
+
+/* By the number of the monitor; 0: nothing was seen of it. */
+typedef struct dg_digests {
+    int             n;
+    const uint64_t *v;
+} dg_digests;
 
 typedef enum dg_over { /* has the run ended? */
     DG_OVER_NO,
@@ -83,6 +92,7 @@ typedef struct dg_message {
             uint64_t schedule;                /* hash of what it will reduce: operations, types, dimensions */
             int64_t  width, height, slots;    /* of its batch; told, not compared */
             int64_t  saved;                   /* last step on disk, -1: none */
+            dg_digests seen;                  /* of values that the host has made for this batch */
         } word;
         struct dg_beat {
             const char *node, *file;          /* where it is: "train/backbone"; "" outside nodes */
@@ -113,6 +123,10 @@ typedef struct dg_message {
         struct { int64_t node, first, ranks, all, machines; } join; /* as dg_seat has them */
         struct { int64_t process, status; } gone; /* status as wait has it */
         struct { const char *name, *text; } put;  /* also get (text "") and value */
+        struct dg_sight {
+            int64_t    scope, step, batch;    /* scope: 0 <train>, else the number of the <evaluate> */
+            dg_digests digests;               /* of this batch, as far as it has come */
+        } seen;
     };
 } dg_message;
 
@@ -121,6 +135,7 @@ typedef struct dg_word   dg_word;
 typedef struct dg_beat   dg_beat;
 typedef struct dg_fault  dg_fault;
 typedef struct dg_state  dg_state;
+typedef struct dg_sight  dg_sight;
 
 /* Appends m's frame to out. A text that a frame may not hold is cleaned: bad bytes become '?'. */
 void dg_message_write(dg_str *out, const dg_message *m);

@@ -22,7 +22,7 @@ typedef struct record {
     _Atomic uint64_t number; /* from 1; 0: being written */
     int64_t  step;
     double   begin_s, end_s; /* end_s 0: under way, or a word */
-    uint64_t schedule;       /* of a word */
+    uint64_t schedule;       /* of a word; of what was seen, a hash of the digests */
     int64_t  elements;       /* of a collective */
     uint32_t place;
     char     op[20], type[8];
@@ -163,6 +163,20 @@ void dg_recorder_word(dg_recorder *r, const dg_word *w)
     x = next_record(r, &number);
     x->schedule = w->schedule;
     copy(x->op, sizeof x->op, "step");
+    copy(x->type, sizeof x->type, "");
+    publish(r, x, number);
+}
+
+void dg_recorder_seen(dg_recorder *r, const dg_digests *seen)
+{
+    uint64_t number;
+    record  *x;
+
+    if (!r)
+        return;
+    x = next_record(r, &number);
+    x->schedule = dg_hash_more(0, seen->v, (size_t)seen->n * sizeof *seen->v);
+    copy(x->op, sizeof x->op, "seen");
     copy(x->type, sizeof x->type, "");
     publish(r, x, number);
 }

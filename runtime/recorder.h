@@ -22,6 +22,7 @@ void dg_recorder_reset(dg_recorder *r); /* for another attempt of the same rank 
 uint32_t dg_recorder_place(dg_recorder *r, const dg_where *at);
 void     dg_recorder_at(dg_recorder *r, uint32_t place); /* the compute thread is here now */
 void     dg_recorder_word(dg_recorder *r, const dg_word *w);
+void     dg_recorder_seen(dg_recorder *r, const dg_digests *seen); /* told the coordinator */
 void     dg_recorder_saved(dg_recorder *r, int64_t step); /* is on disk */
 
 /* A collective begins here; the number is for the end. Between enter and leave the thread waits for other ranks. */

@@ -10,7 +10,7 @@
 #include "runtime/facts.h"
 #include "runtime/roster_self.h"
 
-static const double SETTLE_S = 0.05, SECOND_HAND_S = 0.5, MISSED_S = 0.4, QUIET_S = 0.5, START_S = 60, SLOW_S = 10, STALL_S = 5;
+static const double SETTLE_S = DG_SETTLE_S, SECOND_HAND_S = 0.5, MISSED_S = 0.4, QUIET_S = 0.5, START_S = 60, SLOW_S = 10, STALL_S = 5;
 
 enum { SECOND_HAND = 1, UNPLACED, PLACED }; /* what a rank's errors are worth */
 
@@ -40,7 +40,7 @@ dg_roster *dg_roster_open(const dg_roster_conf *c, double now)
     }
     r->verdict = dg_diag_open();
     r->folder = "";
-    r->saved = r->first = -1;
+    r->saved = r->first = r->broken = -1;
     for (int i = 0; i < c->ranks; i++) {
         r->ranks[i].heard_s = now;
         r->ranks[i].kept = dg_arena_open();
@@ -101,14 +101,13 @@ void dg_roster_add_where(dg_str *s, const dg_roster_rank *k)
         dg_str_fmt(s, " in node \"%s\"%s", k->beat.node, k->beat.waits ? ", waiting for other ranks" : "");
 }
 
-static void add_saved(dg_roster *r, dg_str *s)
+void dg_roster_add_saved(const dg_roster *r, dg_str *s)
 {
     if (r->saved >= 0)
         dg_str_fmt(s, "; nothing was written after step %lld", (long long)r->saved);
 }
 
-/* The run fails for what is now the verdict's last error. */
-static void fail(dg_roster *r, bool lost)
+void dg_roster_fail(dg_roster *r, bool lost)
 {
     r->state.lost = lost;
     if (lost)
@@ -132,7 +131,7 @@ static void take_beat(dg_roster *r, dg_roster_rank *k, const dg_beat *b)
 }
 
 /* Its last beat is a moment old; what it did since can be seen where its recorder can be. */
-static void look(dg_roster *r, int i)
+void dg_roster_look(dg_roster *r, int i)
 {
     dg_arena *a = dg_arena_open();
     dg_beat   b = { 0 };
@@ -167,9 +166,10 @@ static void take_meet(dg_roster *r, dg_roster_rank *k, int64_t round, const dg_r
         hosts[i] = r->ranks[i].host ? r->ranks[i].host : "";
     }
     if (dg_facts_compare(all, r->conf.ranks, hosts, r->verdict) < 0) {
-        fail(r, false);
+        dg_roster_fail(r, false);
         return;
     }
+    dg_roster_keep_watches(r, &r->ranks[0].facts);
     r->state.met = round;
     r->changed++;
 }
@@ -215,10 +215,10 @@ static void judge_words(dg_roster *r)
     add_word(&s, &r->ranks[odd].word);
     dg_str_fmt(&s, "; %s ", dg_roster_name(r, other, other_name, sizeof other_name));
     add_word(&s, &r->ranks[other].word);
-    add_saved(r, &s);
+    dg_roster_add_saved(r, &s);
     dg_fail(r->verdict, DG_EINTERNAL, where_is(&r->ranks[odd]), "words-differ", "%s", s.s);
     dg_help(r->verdict, "detrgraph doctor OUT compares what the ranks did before");
-    fail(r, false);
+    dg_roster_fail(r, false);
     dg_str_free(&s);
 }
 
@@ -232,7 +232,7 @@ static bool somebody_left(dg_roster *r, int i, const dg_word *w)
             dg_fail(r->verdict, DG_EINTERNAL, DG_NOWHERE, "rank-left", "%s was done after step %lld, and %s begins step %lld",
                     dg_roster_name(r, k, name, sizeof name), (long long)r->ranks[k].word.step + 1, dg_roster_name(r, i, other, sizeof other),
                     (long long)w->step + 1);
-            fail(r, false);
+            dg_roster_fail(r, false);
             return true;
         }
     return false;
@@ -244,7 +244,9 @@ static void take_word(dg_roster *r, int i, const dg_word *w, double now)
 
     if (w->saved > r->saved)
         r->saved = w->saved;
+    dg_roster_take_seen(r, i, &(dg_sight){ 0, w->step, w->batch, w->seen }, now);
     r->ranks[i].word = *w;
+    r->ranks[i].word.seen = (dg_digests){ 0 }; /* it lives no longer than the message */
     r->ranks[i].has_word = true;
     if (somebody_left(r, i, w))
         return;
@@ -323,13 +325,13 @@ static void judge_silent(dg_roster *r, int i, int witness, double now)
     char   name[160];
     dg_str s = { 0 };
 
-    look(r, i);
+    dg_roster_look(r, i);
     dg_str_fmt(&s, "%s has been silent for %.1f s", dg_roster_name(r, i, name, sizeof name), now - r->ranks[i].heard_s);
     dg_roster_add_where(&s, &r->ranks[i]);
-    add_saved(r, &s);
+    dg_roster_add_saved(r, &s);
     dg_fail(r->verdict, DG_EIO, where_is(&r->ranks[i]), "rank-lost", "%s: it counts as lost, because rank %d says: %s", s.s, witness,
             dg_diag_at(r->ranks[witness].errors, 0)->text);
-    fail(r, true);
+    dg_roster_fail(r, true);
     dg_str_free(&s);
 }
 
@@ -360,6 +362,8 @@ static void judge_errors(dg_roster *r, double now)
                 dg_help(r->verdict, "%s", e->remarks[n].text);
             else
                 dg_note(r->verdict, e->remarks[n].at, "%s", e->remarks[n].text);
+        if (r->state.met && strncmp(e->id, "contract-", 9) == 0)
+            dg_roster_note_peers(r, who);
     }
     end(r, DG_OVER_FAILED, dg_diag_at(r->verdict, 0)->text);
 }
@@ -386,6 +390,7 @@ void dg_roster_take(dg_roster *r, const dg_message *m, double now)
     case DG_SAY_FOLDER: r->folder = dg_strdup(r->arena, m->folder.path); r->changed++; break;
     case DG_SAY_MEET: take_meet(r, k, m->meet.round, &m->meet.facts); break;
     case DG_SAY_WORD: take_word(r, (int)m->rank, &m->word, now); break;
+    case DG_SAY_SEEN: dg_roster_take_seen(r, (int)m->rank, &m->seen, now); break;
     case DG_SAY_BEAT: take_beat(r, k, &m->beat); break;
     case DG_SAY_FAIL: take_fail(r, k, &m->fail, now); break;
     case DG_SAY_BYE: k->left = true; k->left_code = m->bye.code; break;
@@ -413,11 +418,11 @@ static void judge_gone(dg_roster *r, int i)
     dg_str_add(&s, dg_roster_name(r, i, name, sizeof name));
     describe_end(&s, k->status);
     dg_roster_add_where(&s, k);
-    add_saved(r, &s);
+    dg_roster_add_saved(r, &s);
     dg_fail(r->verdict, DG_EIO, where_is(k), "rank-died", "%s", s.s);
     if (WIFSIGNALED(k->status) && WTERMSIG(k->status) == SIGKILL)
         dg_help(r->verdict, "nobody killed it by hand? Then the kernel did, for want of memory: see dmesg; a smaller batch helps");
-    fail(r, true);
+    dg_roster_fail(r, true);
     dg_str_free(&s);
 }
 
@@ -430,7 +435,7 @@ void dg_roster_gone(dg_roster *r, int i, int status, double now)
     k->gone = true;
     k->gone_s = now;
     if (!dg_roster_over(r))
-        look(r, i);
+        dg_roster_look(r, i);
     k->status = status;
     if (WIFSIGNALED(status) && !dg_roster_over(r) && !k->left && !k->failed)
         judge_gone(r, i);
@@ -448,16 +453,16 @@ static void tick_silence(dg_roster *r, int i, double now)
     if (silent < QUIET_S || (!k->hello && silent < limit))
         return;
     if (!k->quiet || silent >= limit)
-        look(r, i);
+        dg_roster_look(r, i);
     dg_str_add(&s, dg_roster_name(r, i, name, sizeof name));
     dg_str_fmt(&s, " has been silent for %.1f s", silent);
     dg_roster_add_where(&s, k);
     if (silent >= limit) {
         k->lost = true;
         (void)lose_silent(r, limit - QUIET_S, now); /* the others of its machine */
-        add_saved(r, &s);
+        dg_roster_add_saved(r, &s);
         dg_fail(r->verdict, DG_EIO, where_is(k), "rank-lost", "%s: it counts as lost", s.s);
-        fail(r, true);
+        dg_roster_fail(r, true);
     } else if (!k->quiet) {
         k->quiet = true;
         dg_log_line(r->conf.env, DG_WARN, "%s; after %.3g s it counts as lost", s.s, limit);
@@ -500,7 +505,7 @@ static void tick_stall(dg_roster *r)
     for (int i = 0; i < r->conf.ranks; i++)
         dg_str_fmt(&s, "%srank %d in \"%s\" (step %lld)", i ? ", " : "", i, r->ranks[i].beat.node, (long long)r->ranks[i].beat.step + 1);
     dg_fail(r->verdict, DG_EINTERNAL, where_is(&r->ranks[0]), "ranks-apart", "every rank waits for the others, in different places: %s", s.s);
-    fail(r, false);
+    dg_roster_fail(r, false);
     dg_str_free(&s);
 }
 
@@ -508,7 +513,9 @@ void dg_roster_tick(dg_roster *r, double now)
 {
     if (dg_roster_over(r))
         return;
-    if (r->judge_s > 0 && now >= r->judge_s)
+    if (r->broken >= 0 && now >= r->differ_s) /* what follows from it goes behind */
+        dg_roster_judge_seen(r);
+    else if (r->judge_s > 0 && now >= r->judge_s)
         judge_errors(r, now);
     else if (r->differ_s > 0 && now >= r->differ_s)
         judge_words(r);

@@ -6,12 +6,14 @@
 #include <string.h>
 
 #include "base/pool.h"
+#include "graph/monitor.h"
 #include "graph/vary.h"
 #include "nodes/builtin.h"
 #include "runtime/available.h"
 #include "runtime/link.h"
 #include "runtime/steer.h"
 #include "runtime/weights.h"
+#include "runtime/watched.h"
 
 /* ---- log ------------------------------------------------------------------------------------------------- */
 
@@ -229,6 +231,7 @@ dg_bucket_conf dg_run_bucket_conf(const dg_run *run)
         .ranks = run->world.ranks,
         .comm = run->world.ranks > 1 ? run->world.comm : NULL,
         .recorder = dg_link_recorder(run->world.link),
+        .witness = run->witness,
     };
 }
 
@@ -330,6 +333,9 @@ static int read_pipeline(dg_run *run, dg_diag *d)
     run->seed = run->o.has_seed ? run->o.seed : run->graph->seed;
     DG_TRY(dg_pool_check(run->env.threads, d));
     run->params = dg_params_open();
+    DG_TRY(dg_monitors_make(&run->monitors, run->graph, run->arena, d));
+    run->graph->monitors = run->monitors;
+    run->witness = dg_witness_open(run->arena, run->monitors, &run->world);
     DG_TRY(lower_scopes(run, d));
     DG_TRY(choose_precision(run, d));
 out:
@@ -412,7 +418,8 @@ static void list_visible(dg_run *run)
     run->visible_arena = dg_arena_open();
     memset(&run->visible, 0, sizeof run->visible);
     for (int i = 0; i < p->results.n; i++)
-        DG_PUSH(run->visible_arena, run->visible, p->results.items[i]);
+        if (!dg_watched_is(p->results.items[i].name))
+            DG_PUSH(run->visible_arena, run->visible, p->results.items[i]);
     for (int32_t v = 1; p->keep_names && v < p->values.n; v++)
         if (p->values.items[v].name && p->values.items[v].producer >= 0)
             DG_PUSH(run->visible_arena, run->visible, ((dg_binding){ p->values.items[v].name, v }));

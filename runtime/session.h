@@ -46,6 +46,8 @@ struct dg_run {
     int64_t           n_steps, n_epochs, per_epoch; /* of the whole run, batches of an epoch; 0: unknown */
     int64_t           n_loaded;   /* parameters that came from a file; -1: trained here */
     double            loss;       /* of the last update, over all ranks */
+    dg_monitors      *monitors;   /* what the proof takes on trust */
+    struct dg_witness *witness;   /* NULL: there is nobody to compare with */
     const char       *stopped_by; /* id of a <stop> that fired in the last step, or NULL */
     double            fresh;      /* share of the averages that is still their first value */
     dg_control        control;    /* of the last step */

@@ -5,6 +5,7 @@
 
 #include "runtime/facts.h"
 #include "runtime/link.h"
+#include "runtime/witness.h"
 
 static int meet(const dg_run *run, dg_rows (*facts)(const void *ctx, dg_arena *a), const void *ctx, dg_diag *d)
 {
@@ -134,6 +135,7 @@ int dg_steer_begin(dg_train *t, const dg_stream_batch *b, dg_diag *d)
         return 0;
     begin_s = run->env.now_s();
     w.schedule = run->current->exchange;
+    w.seen = dg_witness_take(run->witness);
     rc = dg_link_begin(run->world.link, &w, d);
     t->steer_s += run->env.now_s() - begin_s;
     return rc;

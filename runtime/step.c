@@ -2,6 +2,7 @@
  * number that is not finite ends the run before anything was changed by it. */
 #include "runtime/available.h"
 #include "runtime/steer.h"
+#include "runtime/watched.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -84,11 +85,61 @@ static int feed_numbers(dg_run *run, int64_t number, dg_diag *d)
     return rc;
 }
 
+static const dg_feed *find_feed(const dg_stream_batch *b, const char *key)
+{
+    for (int i = 0; i < b->n_feeds; i++)
+        if (strcmp(b->feeds[i].key, key) == 0 && b->data[i])
+            return &b->feeds[i];
+    return NULL;
+}
+
+static int broken_feed(const dg_node *node, const char *key, const dg_stream_batch *b, const dg_feed *f, dg_shape declared, dg_diag *d)
+{
+    char   found[96], wanted[96];
+    size_t n = strcspn(key, ".");
+
+    if (f)
+        dg_fail(d, DG_EINTERNAL, node->where, "contract-shape",
+                "broke a declared contract: node \"%s\" port \"%.*s\" gave %s%s for batch %lld, declared %s", node->path, (int)n, key,
+                key, dg_shape_print(f->shape, found, sizeof found), (long long)b->number + 1,
+                dg_shape_print(declared, wanted, sizeof wanted));
+    else
+        dg_fail(d, DG_EINTERNAL, node->where, "contract-absent",
+                "broke a declared contract: node \"%s\" port \"%.*s\" gave no %s for batch %lld, declared always there", node->path,
+                (int)n, key, key, (long long)b->number + 1);
+    dg_help(d, "`feeds` of <%s> lists the same tensors each time that it is asked for the same image size", node->class->name);
+    return -DG_EINTERNAL;
+}
+
+/* What the batch node gives is what its program was made for. */
+static int check_feeds(const dg_run *run, const dg_node *node, const dg_stream_batch *b, dg_diag *d)
+{
+    const dg_program *p = run->current->program;
+    size_t            n = strlen(node->id);
+
+    for (int i = 0; i < p->inputs.n; i++) {
+        const dg_binding *in = &p->inputs.items[i];
+        const char       *key = in->name + n + 1;
+        dg_shape          declared = p->values.items[in->value].shape;
+
+        if (strncmp(in->name, node->id, n) != 0 || in->name[n] != '.')
+            continue;
+        const dg_feed *f = find_feed(b, key);
+
+        if (!f || !dg_shape_equal(f->shape, declared))
+            return broken_feed(node, key, b, f, declared, d);
+    }
+    return 0;
+}
+
 int dg_run_feed_batch(dg_run *run, const dg_stream_batch *batch, dg_diag *d)
 {
     dg_chain chain;
     int      rc = dg_graph_chain(&chain, run->current->scope, d);
 
+    dg_witness_begin(run->witness, run->graph, run->current->scope, run->progress.step, batch);
+    if (rc == 0)
+        rc = check_feeds(run, chain.batch, batch, d);
     for (int i = 0; rc == 0 && i < batch->n_feeds; i++) {
         const dg_feed  *f = &batch->feeds[i];
         char           *name = dg_printf(run->visible_arena, "%s.%s", chain.batch->id, f->key);
@@ -97,7 +148,9 @@ int dg_run_feed_batch(dg_run *run, const dg_stream_batch *batch, dg_diag *d)
         if (t.data && dg_program_input(run->current->program, name))
             rc = dg_exec_write(run->current->exec, name, &t, d);
     }
-    return rc < 0 ? rc : feed_numbers(run, batch->number, d);
+    if (rc == 0)
+        rc = feed_numbers(run, batch->number, d);
+    return rc < 0 ? rc : dg_exec_see_inputs(run->current->exec);
 }
 
 /* ---- what is not finite ------------------------------------------------------------------------------------ */
@@ -110,7 +163,7 @@ static bool is_term(const dg_program *p, int i)
     const char     *name = p->results.items[i].name;
     bool            sums = dg_program_result(p, "loss.total") != 0;
 
-    if (dg_shape_elements(v->shape) != 1 || strcmp(name, "grad_norm") == 0)
+    if (dg_shape_elements(v->shape) != 1 || strcmp(name, "grad_norm") == 0 || dg_watched_is(name))
         return false;
     return !sums || (strncmp(name, "loss.", 5) == 0 && strcmp(name, "loss.total") != 0);
 }

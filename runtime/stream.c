@@ -38,6 +38,7 @@ struct dg_stream {
     bool           stopping;
     dg_arena      *plan_arena;
     dg_schedule    plan;
+    int64_t        left[DG_MAX_CHAIN]; /* items, or batches, by each choice of that plan */
     int64_t        number, epoch, index; /* of the batch that is claimed next: in the run; its plan; there */
     dg_ring       *ring;
     pthread_mutex_t lock;
@@ -50,7 +51,7 @@ int dg_stream_length(int64_t *n, const dg_planning *planning, int64_t epoch, int
 {
     dg_arena   *arena = dg_arena_open();
     dg_schedule plan = { 0 };
-    int         rc = dg_plan_epoch(&plan, arena, planning, epoch, d);
+    int         rc = dg_plan_epoch(&plan, arena, planning, epoch, NULL, d);
 
     *n = plan.n_picks;
     if (dropped)
@@ -69,7 +70,7 @@ static int plan_epoch(dg_stream *s, dg_diag *d)
 {
     dg_arena_close(&s->plan_arena);
     s->plan_arena = dg_arena_open();
-    return dg_plan_epoch(&s->plan, s->plan_arena, &s->conf.plan, s->epoch, d);
+    return dg_plan_epoch(&s->plan, s->plan_arena, &s->conf.plan, s->epoch, s->left, d);
 }
 
 static bool at_end(const dg_stream *s)
@@ -109,6 +110,7 @@ static bool claim(dg_stream *s, work *w, task *t, int *rc)
             t->pick = s->plan.picks[s->index++];
             memcpy(w->items, t->pick.items, (size_t)s->batch * sizeof *w->items);
             t->pick.items = w->items;
+            memcpy(w->pub.left, s->left, sizeof s->left);
         }
     }
     pthread_mutex_unlock(&s->lock);
@@ -321,6 +323,8 @@ static int make_batch(dg_stream *s, work *w, const task *t)
     b->index = t->index;
     b->n_in_epoch = t->n_in_epoch;
     b->size = (dg_size){ t->pick.w, t->pick.h };
+    b->n_choices = s->conf.plan.chain->n_choices;
+    b->choices = s->conf.plan.chain->choices;
     b->n = s->batch;
     b->first_sample = ((uint64_t)t->number * (uint64_t)ranks + (uint64_t)rank) * (uint64_t)s->batch;
     b->next_sample = (uint64_t)(t->number + 1) * (uint64_t)ranks * (uint64_t)s->batch;

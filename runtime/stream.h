@@ -16,6 +16,9 @@ typedef struct dg_stream dg_stream;
 typedef struct dg_stream_batch {
     int64_t    number;         /* of the run, from 0 */
     int64_t    epoch, index, n_in_epoch;
+    int        n_choices;      /* nodes that chose items in this epoch, and how many items each has left */
+    const dg_node *const *choices;
+    int64_t    left[DG_MAX_CHAIN];
     dg_size    size;
     int        n;              /* slots of this rank */
     uint64_t   first_sample;   /* global number of slot 0: control.sample */

@@ -63,27 +63,12 @@ out:
     return rc;
 }
 
-/* As dg_hash, a word at a time. */
-static uint64_t digest(uint64_t h, const char *p, size_t n)
-{
-    size_t i = 0;
-
-    for (; i + sizeof h <= n; i += sizeof h) {
-        uint64_t word;
-
-        memcpy(&word, p + i, sizeof word);
-        h = (h ^ word) * 0x100000001b3u;
-        h ^= h >> 32; /* a product carries upwards only */
-    }
-    return i < n ? (h ^ dg_hash(p + i, n - i)) * 0x100000001b3u : h;
-}
-
 static int hash_piece(dg_run *run, void *ctx, char *piece, size_t n, bool *changed, dg_diag *d)
 {
     uint64_t *h = ctx;
 
     (void)run, (void)changed, (void)d;
-    *h = digest(*h, piece, n);
+    *h = dg_hash_more(*h, piece, n);
     return 0;
 }
 

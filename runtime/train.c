@@ -13,6 +13,7 @@
 #include "runtime/report.h"
 #include "runtime/steer.h"
 #include "runtime/tell.h"
+#include "runtime/witness.h"
 
 enum { FIRST_PICTURES = 12, FIRST_BATCHES = 3 };
 
@@ -311,17 +312,27 @@ static void trace_batch(dg_train *t, const dg_stream_batch *b, double begin)
 }
 
 /* Forward, backward and the update, with whoever takes their time. */
-static int train_batch(dg_train *t, const dg_stream_batch *b, bool *updated, dg_diag *d)
+/* Before the batch's word, which says what the host has made of it. */
+static int feed(dg_train *t, const dg_stream_batch *b, dg_diag *d)
 {
     dg_run *run = t->run;
     double  begin = run->env.now_s();
-    int     rc = dg_run_feed_batch(run, b, d);
+    int     rc = 0;
 
+    if (b->spoilt) /* nothing of it is there */
+        dg_witness_begin(run->witness, run->graph, t->scope, run->progress.step, NULL);
+    else
+        rc = dg_run_feed_batch(run, b, d);
     dg_trace_span(t->trace, DG_LANE_STEP, begin, run->env.now_s(), NULL, "feed");
-    if (rc < 0)
-        return rc;
+    return rc;
+}
+
+static int train_batch(dg_train *t, const dg_stream_batch *b, bool *updated, dg_diag *d)
+{
+    int rc;
+
     dg_account_hook(t, true);
-    rc = dg_run_train_batch(run, b, updated, d);
+    rc = dg_run_train_batch(t->run, b, updated, d);
     dg_account_hook(t, false);
     dg_trace_end_node(t->trace);
     return rc;
@@ -346,6 +357,7 @@ static int one_batch(dg_train *t, bool *updated, bool *end, dg_diag *d)
     run->progress.epoch = b->epoch;
     run->progress.sample = (int64_t)b->first_sample;
     DG_TRY(dg_run_use(run, t->scope, b->size, false, d));
+    DG_TRY(feed(t, b, d));
     begin = run->env.now_s();
     DG_TRY(dg_steer_begin(t, b, d));
     dg_trace_span(t->trace, DG_LANE_CONTROL, begin, run->env.now_s(), NULL, "is the batch before confirmed?");
@@ -550,6 +562,7 @@ static void begin_costs(dg_train *t)
 {
     t->costs_from = t->run->progress.step;
     t->steer_s = t->data_s = 0;
+    t->watched_s = dg_witness_seconds(t->run->witness);
     dg_account_restart(t);
     if (t->run->world.comm)
         t->cost = t->run->world.comm->cost;
@@ -602,7 +615,8 @@ static int log_ranks(const dg_train *t, dg_diag *d)
     dg_log_line(&t->run->env, DG_INFO, "a step has %.0f collectives: %.2f ms of adding and copying, %.2f ms of waiting for other ranks",
                 (double)(c->n - t->cost.n) / steps, 1e3 * (c->work_s - t->cost.work_s) / steps,
                 1e3 * (c->wait_s - t->cost.wait_s) / steps);
-    dg_log_line(&t->run->env, DG_INFO, "the control plane takes %.0f us of a step", 1e6 * t->steer_s / steps);
+    dg_log_line(&t->run->env, DG_INFO, "the control plane takes %.0f us of a step, monitors %.1f us more", 1e6 * t->steer_s / steps,
+                1e6 * (dg_witness_seconds(t->run->witness) - t->watched_s) / steps);
     dg_log_line(&t->run->env, DG_INFO, "batches without an object: %.0f of %.0f, all ranks together", empty,
                 (double)(t->run->progress.step - t->first_step) * (double)t->identity.accumulate * w->ranks);
     return 0;

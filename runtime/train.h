@@ -33,6 +33,7 @@ typedef struct dg_train {
     int64_t                     saved_step, first_step, n_empty; /* n_empty: batches of this rank */
     int64_t                     costs_from; /* the step after which cost and steer_s are counted */
     dg_comm_cost                cost;       /* until then */
+    double                      watched_s; /* that monitors had taken then */
     double                      steer_s;    /* that the compute thread spent on the control plane since then */
     double                      data_s;     /* and waited for batches */
     dg_account                 *account; /* NULL before the first step */

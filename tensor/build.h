@@ -10,6 +10,7 @@ dg_build   *dg_build_open(dg_program *p, dg_diag *d);
 void        dg_build_close(dg_build **b);
 dg_program *dg_build_program(dg_build *b);
 bool        dg_build_failed(const dg_build *b); /* some value was poisoned */
+int         dg_build_pending(const dg_build *b); /* running statistics whose update waits for the loss */
 
 /* From here on, instructions come from this node; parameter paths are prefix.relative and reference
  * names reference.relative (either may be "": then relative alone). */

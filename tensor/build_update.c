@@ -30,6 +30,11 @@ void dg_stat_update_counted(dg_build *b, dg_val running_mean, dg_val running_var
             }));
 }
 
+int dg_build_pending(const dg_build *b)
+{
+    return b->pending.n;
+}
+
 /* The statistics wait for `ok`, so that a batch whose loss is not finite leaves no trace. */
 static void flush_statistics(dg_build *b)
 {

@@ -1,6 +1,7 @@
 /* drill.c: a plugin for drills: <drill.net>, a detector of a few hundred weights that trains a step in a millisecond, and in
  * it a fault on order: at one step one rank kills or stops itself, kills its launcher, leaves, fails, makes a NaN, or takes its time. A fault
- * happens once: the file `once` is made when it does, and while it is there nothing happens. <drill.loss> goes with it. */
+ * happens once: the file `once` is made when it does, and while it is there nothing happens. <drill.loss> goes with it. The
+ * others break what their tables say: an item that is dropped, a number that differs, a tensor that is not there. */
 #define _GNU_SOURCE
 #include <detrgraph/kernel.h>
 #include <detrgraph/plugin.h>
@@ -16,7 +17,7 @@
 
 /* ---- the fault: an op that copies x, and has its moment -------------------------------------------------------------- */
 
-enum { NONE, KILL, STOP, EXIT, SEGV, ERROR, NAN_OUT, SLEEP, ORPHAN };
+enum { NONE, KILL, STOP, EXIT, SEGV, ERROR, NAN_OUT, SLEEP, ORPHAN, LIE };
 
 typedef struct fault_attr {
     int64_t what, step, rank, batch, ranks;
@@ -54,6 +55,12 @@ static int happen(const fault_attr *f, const dg_tensor *y)
     case EXIT: _exit(3);
     case SEGV: signal(SIGSEGV, SIG_DFL); raise(SIGSEGV); break;
     case ERROR: return -DG_EIO;
+    case LIE: /* a number that others do not have */
+        if (y->dtype == DG_F64)
+            ((double *)y->data)[0] += 1;
+        else
+            ((float *)y->data)[0] += 1;
+        break;
     case NAN_OUT:
         if (y->dtype == DG_F64)
             ((double *)y->data)[0] = NAN;
@@ -228,4 +235,136 @@ static const dg_node_class sieve = {
     .attrs = crop_attrs, .conf_size = sizeof(crop_conf), .item = crop_item,
 };
 
-DG_PLUGIN("drill", "1", &net, &loss, &crop, &sieve);
+/* ---- lies: numbers that no table says may differ among ranks ------------------------------------------------------------- */
+
+enum { LIES_NOT, LIES_FLAG, LIES_PULSE };
+
+typedef struct lie_conf {
+    int64_t     lies, step, rank, batch, ranks;
+    const char *once;
+} lie_conf;
+
+static const dg_attr lie_attrs[] = {
+    DG_ENUM(lie_conf, lies, 0, "none|flag|pulse", "who lies"),
+    DG_INT(lie_conf, step, 5, 0, 1e9, "steps finished before it"),
+    DG_INT(lie_conf, rank, 0, 0, 1e6, "whose"),
+    DG_INT(lie_conf, batch, 1, 1, 1e6, "batch of a rank"),
+    DG_INT(lie_conf, ranks, 1, 1, 1e6, "ranks"),
+    DG_STR(lie_conf, once, "", "file that is made when it happens"),
+    { 0 },
+};
+
+/* From the host: 0, but once 1. */
+static const dg_port flag_ports[] = { DG_OUT("out", "i[]", "0"), { 0 } };
+
+static double flag_supply(const void *self, dg_supply_args *a)
+{
+    const lie_conf *c = self;
+
+    return c->lies == LIES_FLAG && a->clock.step == c->step && a->rank == c->rank && first_time(c->once);
+}
+
+static const dg_node_class flag = {
+    DG_NODE_CLASS, .name = "drill.flag", .role = DG_ROLE_CONTROL, .brief = "0.", .ports = flag_ports, .attrs = lie_attrs,
+    .conf_size = sizeof(lie_conf), .supply = flag_supply,
+};
+
+/* From an op of its own: 0, but once 1. */
+static const dg_port pulse_ports[] = { DG_OUT("out", "f[]", "0"), { 0 } };
+
+static void pulse_lower(dg_build *b, const void *self, const dg_val in[], dg_val out[])
+{
+    const lie_conf *c = self;
+    dg_val          x = dg_number(b, 0);
+    fault_attr      f = { .what = c->lies == LIES_PULSE ? LIE : NONE, .step = c->step, .rank = c->rank, .batch = c->batch, .ranks = c->ranks };
+
+    (void)in;
+    strncpy(f.once, c->once, sizeof f.once - 1);
+    dg_emit(b, &fault, &f, 1, &x, out);
+}
+
+static const dg_node_class pulse = {
+    DG_NODE_CLASS, .name = "drill.pulse", .role = DG_ROLE_CONTROL, .brief = "0.", .ports = pulse_ports, .attrs = lie_attrs,
+    .conf_size = sizeof(lie_conf), .lower = pulse_lower,
+};
+
+/* Batches that lack a tensor, or have one of another shape, from an image on. `seen` is what a careless class would keep. */
+typedef struct batch_conf {
+    int64_t max_objects, lies, image;
+} batch_conf;
+enum { LIES_ABSENT = 1, LIES_SHAPE };
+static _Atomic int seen;
+
+static const dg_port batch_ports[] = {
+    DG_IN("in", "samples", "samples"),
+    DG_OUT_MAIN("images", "f[B,H,W,3]", "pixels"),
+    DG_OUT("targets", "{labels:i[B,M],boxes:f[B,M,4],count:i[B]}", "objects"),
+    { 0 },
+};
+static const dg_attr batch_attrs[] = {
+    DG_INT(batch_conf, max_objects, 4, 1, 100, "slots"),
+    DG_ENUM(batch_conf, lies, 0, "none|absent|shape", "from that image on"),
+    DG_INT(batch_conf, image, -1, -1, 1e9, "this one"),
+    { 0 },
+};
+
+static int batch_feeds(const void *self, dg_size size, int batch, dg_feed out[], int n)
+{
+    const batch_conf *c = self;
+    int64_t           m = c->max_objects, channels = seen && c->lies == LIES_SHAPE ? 4 : 3;
+    const dg_feed     all[] = { { "images", DG_REAL, DG_SHAPE(batch, size.h, size.w, channels) },
+                                { "targets.labels", DG_I32, DG_SHAPE(batch, m) },
+                                { "targets.boxes", DG_REAL, DG_SHAPE(batch, m, 4) },
+                                { "targets.count", DG_I32, DG_SHAPE(batch) } };
+    int               have = seen && c->lies == LIES_ABSENT ? 3 : 4;
+
+    for (int i = 0; i < have && i < n; i++)
+        out[i] = all[i];
+    return have;
+}
+
+static int batch_fill(const void *self, dg_size size, int batch, int slot, dg_sample *sm, void *const data[], dg_diag *d)
+{
+    const batch_conf *c = self;
+
+    (void)batch, (void)d;
+    if (c->image >= 0 && sm->image_id == c->image)
+        seen = 1;
+    if (data[0])
+        dg_image_to_f32((float *)data[0] + slot * size.h * size.w * 3, &sm->image);
+    return 0;
+}
+
+static const dg_node_class careless = {
+    DG_NODE_CLASS, .name = "drill.batch", .role = DG_ROLE_BATCH, .brief = "Pixels, and no objects.", .ports = batch_ports,
+    .attrs = batch_attrs, .conf_size = sizeof(batch_conf), .feeds = batch_feeds, .fill = batch_fill,
+};
+
+/* Deals items, and forgets the last one of a rank after the first epoch: how many stay is not the same then. */
+typedef struct deal_conf {
+    const char *axis;
+    int64_t     rank;
+} deal_conf;
+
+static const dg_port deal_ports[] = { DG_IN("in", "dataset", "images"), DG_OUT("out", "dataset", "this rank's"), { 0 } };
+static const dg_attr deal_attrs[] = { DG_STR_REQUIRED(deal_conf, axis, "mesh axis"), DG_INT(deal_conf, rank, -1, -1, 1e6, "who loses one"), { 0 } };
+static const dg_rule deal_rules[] = { { DG_RULE_VALUE, .to = "out", .axis = "axis", .why = "deals items over the axis" }, { 0 } };
+
+static int deal_choose(dg_choice *out, const void *self, const dg_choose_args *a, dg_diag *d)
+{
+    int32_t *own = a->alloc(a->arena, (size_t)(a->n + 1) * sizeof *own);
+    int64_t  n = a->n / a->ranks;
+
+    (void)d;
+    for (int64_t i = 0; i < n; i++)
+        own[i] = a->items[i * a->ranks + a->rank];
+    *out = (dg_choice){ n - (a->epoch > 0 && a->rank == ((const deal_conf *)self)->rank), own };
+    return 0;
+}
+
+static const dg_node_class deal = {
+    DG_NODE_CLASS, .name = "drill.deal", .role = DG_ROLE_SAMPLER, .brief = "Deals items.", .ports = deal_ports, .attrs = deal_attrs,
+    .conf_size = sizeof(deal_conf), .rules = deal_rules, .choose = deal_choose,
+};
+
+DG_PLUGIN("drill", "1", &net, &loss, &crop, &sieve, &flag, &pulse, &careless, &deal);

@@ -22,6 +22,9 @@ TESTS += $(control_tests)
 tests_runtime_control_SOURCES = tests/runtime/control.c
 tests_runtime_launch_SOURCES = tests/runtime/launch.c
 tests_runtime_message_SOURCES = tests/runtime/message.c
+# Speed is measured, not tested: make tests/bench/monitor
+EXTRA_PROGRAMS += tests/bench/monitor
+tests_bench_monitor_SOURCES = tests/bench/monitor.c
 tests_runtime_recorder_SOURCES = tests/runtime/recorder.c
 tests_runtime_roster_SOURCES = tests/runtime/roster.c
 threaded += tests/runtime/control

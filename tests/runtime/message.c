@@ -38,6 +38,7 @@ static int tear_down(void **state)
 static dg_message sample(dg_message_kind kind)
 {
     static const dg_row rows[] = { { DG_ROW_SAME, "precision", "bf16" }, { DG_ROW_DISTINCT, "device", "Gerät 1" }, { DG_ROW_HELP, "", "" } };
+    static const uint64_t digests[] = { 0, UINT64_MAX, 1 };
     dg_message          m = { .kind = kind, .attempt = 3, .rank = 7 };
 
     switch (kind) {
@@ -49,7 +50,7 @@ static dg_message sample(dg_message_kind kind)
     case DG_SAY_HELLO: m.hello.host = "b"; m.hello.process = INT64_MAX; break;
     case DG_SAY_FOLDER: m.folder.path = "/tmp/x y"; break;
     case DG_SAY_MEET: m.meet.round = 2; m.meet.facts = (dg_rows){ 3, rows }; break;
-    case DG_SAY_WORD: m.word = (dg_word){ .step = 57, .batch = INT64_MIN, .schedule = UINT64_MAX, .saved = -1 }; break;
+    case DG_SAY_WORD: m.word = (dg_word){ .step = 57, .batch = INT64_MIN, .schedule = UINT64_MAX, .saved = -1, .seen = { 3, digests } }; break;
     case DG_SAY_BEAT: m.beat = (dg_beat){ .node = "train/loss", .file = "p.xml", .line = 3, .waits = 1, .since_s = 0.25 }; break;
     case DG_SAY_FAIL:
         m.fail = (dg_fault){ .code = 1, .more = 2, .id = "image-read", .text = "a\nb\tc", .node = "n", .file = "f", .line = 1, .column = 2,
@@ -61,6 +62,7 @@ static dg_message sample(dg_message_kind kind)
     case DG_SAY_ANSWER: m.answer.done = 1; m.answer.text = "ok"; break;
     case DG_SAY_JOIN: m.join.node = 1; m.join.first = 2; m.join.ranks = 2; m.join.all = 4; m.join.machines = 2; break;
     case DG_SAY_GONE: m.gone.process = 12; m.gone.status = 9; break;
+    case DG_SAY_SEEN: m.seen = (dg_sight){ .scope = 1, .step = 4, .batch = INT64_MAX, .digests = { 2, digests } }; break;
     default: m.put.name = "gloo/0"; m.put.text = "10.0.0.1"; break;
     }
     return m;
@@ -104,6 +106,8 @@ static void test_values(void **state)
     assert_true(back.word.batch == INT64_MIN);
     assert_true(back.word.schedule == UINT64_MAX);
     assert_int_equal(back.word.saved, -1);
+    assert_int_equal(back.word.seen.n, 3);
+    assert_true(back.word.seen.v[1] == UINT64_MAX && back.word.seen.v[2] == 1);
 }
 
 /* Every frame cut short at every length, and longer by a byte. */

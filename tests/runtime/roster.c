@@ -64,6 +64,23 @@ static dg_rows facts(const char *lr, const char *device)
     return (dg_rows){ 3, v };
 }
 
+/* What they tell first: facts, and three monitors. */
+static dg_rows facts_and_watches(const char *device)
+{
+    static const dg_row watches[] = {
+        { DG_ROW_WATCH, "value of node \"train/flag\" port \"out\"", "declared the same on all ranks of dp (4 ranks)\np.xml:31:5" },
+        { DG_ROW_WATCH, "firing of node \"train/e\"", "proved to be on all ranks or on none of dp (4 ranks)\np.xml:33:5" },
+        { DG_ROW_WATCH, "count of node \"train/pick\" port \"out\"", "declared equal on all ranks of dp (4 ranks)\np.xml:12:5" },
+    };
+    static dg_row rows[DG_MAX_RANKS][6];
+    static int    next;
+    dg_row       *v = rows[next++ % DG_MAX_RANKS];
+
+    memcpy(v, facts("lr=1", device).v, 3 * sizeof *v);
+    memcpy(v + 3, watches, sizeof watches);
+    return (dg_rows){ 6, v };
+}
+
 /* Ranks that have come and agree, at time 0. */
 static void begin(fixture *f, int ranks)
 {
@@ -74,7 +91,7 @@ static void begin(fixture *f, int ranks)
     for (int i = 0; i < ranks; i++)
         say(f, i, (dg_message){ .kind = DG_SAY_HELLO, .hello = { "host", 100 + i } }, 0);
     for (int i = 0; i < ranks; i++)
-        say(f, i, (dg_message){ .kind = DG_SAY_MEET, .meet = { 1, facts("lr=1", devices[i]) } }, 0);
+        say(f, i, (dg_message){ .kind = DG_SAY_MEET, .meet = { 1, facts_and_watches(devices[i]) } }, 0);
 }
 
 static const dg_state *state_of(const fixture *f)
@@ -93,6 +110,14 @@ static void beat(fixture *f, int rank, const char *node, bool waits, double sinc
 {
     say(f, rank, (dg_message){ .kind = DG_SAY_BEAT, .beat = { .node = node, .file = "p.xml", .line = 7, .column = 3, .waits = waits, .step = 56,
                                                               .saved = 50, .since_s = since } }, now);
+}
+
+/* In batch 4 of <train> a rank has seen this of the three. */
+static void see(fixture *f, int rank, uint64_t a, uint64_t b, uint64_t c, double now)
+{
+    const uint64_t v[] = { a, b, c };
+
+    say(f, rank, (dg_message){ .kind = DG_SAY_SEEN, .seen = { .step = 4, .batch = 4, .digests = { 3, v } } }, now);
 }
 
 /* The run failed with this error, whose text holds all of these. */
@@ -174,6 +199,67 @@ static void test_other_step(void **state)
     word(f, 1, 3, 1, 0);
     dg_roster_tick(f->r, 0.2);
     failed(f, "words-differ", "step 5", "step 4", false);
+}
+
+static void test_seen(void **state)
+{
+    fixture       *f = *state;
+    const uint64_t fewer[] = { 1, 2 };
+
+    begin(f, 4);
+    for (int i = 0; i < 4; i++)
+        see(f, i, 7, 0, 0, 0);
+    see(f, 0, 7, 8, 0, 0); /* in parts; what a rank has not seen is not compared */
+    see(f, 1, 7, 0, 9, 0);
+    see(f, 2, 7, 8, 9, 0);
+    say(f, 3, (dg_message){ .kind = DG_SAY_SEEN, .seen = { .step = 4, .batch = 5, .digests = { 3, (uint64_t[]){ 8, 8, 8 } } } }, 0); /* ahead */
+    see(f, 3, 7, 8, 9, 0);
+    say(f, 3, (dg_message){ .kind = DG_SAY_SEEN, .seen = { .step = 4, .batch = 5, .digests = { 2, fewer } } }, 0);
+    say(f, 2, (dg_message){ .kind = DG_SAY_SEEN, .seen = { .scope = 1, .step = 4, .batch = 4, .digests = { 3, (uint64_t[]){ 1, 1, 1 } } } }, 0);
+    dg_roster_tick(f->r, 0.2);
+    assert_int_equal(state_of(f)->over, DG_OVER_NO);
+}
+
+/* One of four is the odd one, and what it brings about is not the verdict. */
+static void test_seen_differs(void **state)
+{
+    fixture      *f = *state;
+    const dg_err *e;
+
+    begin(f, 4);
+    for (int i = 0; i < 4; i++)
+        beat(f, i, i == 2 ? "train/e" : "train/sync", i != 2, 0, 0);
+    see(f, 2, 7, 8, 0, 0);
+    see(f, 0, 7, 9, 0, 0);
+    say(f, 0, (dg_message){ .kind = DG_SAY_FAIL, .fail = { .code = DG_EINTERNAL, .id = "collective-failed", .text = "other collectives", .node = "", .file = "" } }, 0);
+    see(f, 1, 7, 9, 0, 0.01);
+    see(f, 3, 7, 9, 0, 0.01);
+    dg_roster_tick(f->r, 0.02);
+    assert_int_equal(state_of(f)->over, DG_OVER_NO);
+    dg_roster_tick(f->r, 0.1);
+    failed(f, "contract-differs", "rank 2 (host, process 102) broke a contract at step 5: firing of node \"train/e\" is not what it is on rank 0, "
+           "proved to be on all ranks or on none of dp (4 ranks); nothing was written after step 50", "", false);
+    e = dg_diag_at(dg_roster_verdict(f->r), 0);
+    assert_int_equal(e->at.line, 33);
+    assert_int_equal(e->at.column, 5);
+    assert_string_equal(e->at.file, "p.xml");
+    assert_string_equal(e->at.node, "train/e");
+    assert_string_equal(e->remarks[0].text, "stopped: ranks 0-1 at step 57 in node \"train/sync\", waiting for other ranks, rank 2 at step 57 in node "
+                                            "\"train/e\", rank 3 at step 57 in node \"train/sync\", waiting for other ranks");
+}
+
+/* Of two ranks none is the odd one. What the host makes comes with the word. */
+static void test_seen_in_words(void **state)
+{
+    fixture       *f = *state;
+    const uint64_t a[] = { 1, 0, 3 }, b[] = { 2, 0, 4 };
+
+    begin(f, 2);
+    say(f, 0, (dg_message){ .kind = DG_SAY_WORD, .word = { .step = 4, .batch = 4, .n_in_epoch = 9, .saved = -1, .seen = { 3, a } } }, 0);
+    say(f, 1, (dg_message){ .kind = DG_SAY_WORD, .word = { .step = 4, .batch = 4, .n_in_epoch = 8, .saved = -1, .seen = { 3, b } } }, 0);
+    dg_roster_tick(f->r, 0.1);
+    failed(f, "contract-differs", "rank 1 (host, process 101) or rank 0 (host, process 100) broke a contract at step 5: value of node \"train/flag\" port "
+           "\"out\" differs between them, declared the same", "", false);
 }
 
 static void test_digest(void **state)
@@ -524,6 +610,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_status_json, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_odd_word, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_other_step, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_seen, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_seen_differs, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_seen_in_words, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_digest, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_facts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_silence, set_up, tear_down),

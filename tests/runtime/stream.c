@@ -54,7 +54,47 @@ static const dg_node_class declared = { DG_NODE_CLASS, .name = "drop.odd", .role
                                         .ports = declared_ports, .item = drops_odd };
 static const dg_node_class greedy = { DG_NODE_CLASS, .name = "drop.all", .role = DG_ROLE_AUGMENT, .brief = "Drops.",
                                       .ports = declared_ports, .item = drops_all };
-static const dg_node_class *const droppers[] = { &silent, &declared, &greedy, NULL };
+/* ---- samplers that plan what they do not list ------------------------------------------------------------------ */
+
+static const dg_port plan_ports[] = { DG_IN("in", "dataset", "images"), DG_OUT("out", "picks", "one batch"), { 0 } };
+
+static int plan_one(dg_schedule *out, const dg_schedule_args *a, int64_t side, int batch)
+{
+    int32_t *items = a->alloc(a->arena, (size_t)batch * (size_t)a->ranks * sizeof *items);
+    dg_pick *pick = a->alloc(a->arena, sizeof *pick);
+
+    *pick = (dg_pick){ side, side, items };
+    *out = (dg_schedule){ .n_picks = 1, .picks = pick, .batch = batch };
+    return 0;
+}
+
+static int plan_wide(dg_schedule *out, const void *conf, const dg_schedule_args *a, dg_diag *d)
+{
+    (void)conf, (void)d;
+    return plan_one(out, a, 96, 2);
+}
+
+static int plan_many(dg_schedule *out, const void *conf, const dg_schedule_args *a, dg_diag *d)
+{
+    (void)conf, (void)d;
+    return plan_one(out, a, 64, 3);
+}
+
+static int list_one(const void *conf, const dg_size **sizes, int *batch)
+{
+    static const dg_size one = { 64, 64 };
+
+    (void)conf;
+    *sizes = &one;
+    *batch = 2;
+    return 1;
+}
+
+static const dg_node_class wide = { DG_NODE_CLASS, .name = "plan.wide", .role = DG_ROLE_SAMPLER, .brief = "Plans.",
+                                    .ports = plan_ports, .schedule = plan_wide, .sizes = list_one };
+static const dg_node_class many = { DG_NODE_CLASS, .name = "plan.many", .role = DG_ROLE_SAMPLER, .brief = "Plans.",
+                                    .ports = plan_ports, .schedule = plan_many, .sizes = list_one };
+static const dg_node_class *const droppers[] = { &silent, &declared, &greedy, &wide, &many, NULL };
 
 static void open_data(fixture *f, const char *nodes)
 {
@@ -393,6 +433,32 @@ static void test_too_many_objects(void **state)
     close_data(&f);
 }
 
+/* Memory is laid out for what a sampler lists. */
+static void test_unlisted(void **state)
+{
+    static const struct {
+        const char *class, *said;
+    } cases[] = { { "plan.wide", "node \"train/pick\" picked 96x96 for batch 1, and does not list that size" },
+                  { "plan.many", "node \"train/pick\" plans batches of 3, declared 2" } };
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        dg_str     xml = { 0 };
+        dg_stream *s;
+        fixture    f;
+
+        dg_str_fmt(&xml, SCENES "<%s id=\"pick\" in=\"@data\"/><batch id=\"b\" in=\"@pick\"/>", cases[i].class);
+        open_data(&f, xml.s);
+        dg_stream_conf conf = conf_of(&f, 1);
+
+        assert_true(dg_stream_open(&s, &conf, f.d) < 0);
+        assert_non_null(strstr(dg_diag_at(f.d, 0)->text, cases[i].said));
+        check_only(f.d, "contract-size");
+        close_data(&f);
+        dg_str_free(&xml);
+    }
+}
+
 static void test_no_batch(void **state)
 {
     dg_stream *s;
@@ -540,6 +606,7 @@ int main(void)
         cmocka_unit_test(test_padding),      cmocka_unit_test(test_ranks),
         cmocka_unit_test(test_targets),      cmocka_unit_test(test_broken_image),
         cmocka_unit_test(test_large_canvas), cmocka_unit_test(test_dropped),
+        cmocka_unit_test(test_unlisted),
         cmocka_unit_test(test_no_batch),     cmocka_unit_test(test_too_many_objects),
         cmocka_unit_test(test_close_early),  cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_no_thread),
