@@ -184,6 +184,8 @@ void dg_roster_note_peers(dg_roster *r, int who)
             dg_str_add(&own, next.s);
         }
     }
+    if (who >= 0) /* else the error has said it */
+        dg_roster_add_saved(r, &all);
     if (all.n)
         dg_note(r->verdict, DG_NOWHERE, "stopped: %s", all.s);
     dg_str_free(&all);

@@ -23,7 +23,7 @@ const char *toy_ranks_text(dg_arena *a, const char *train, const char *loss, con
         "<pipeline version=\"1\" name=\"toy\" seed=\"3\">\n"
         "  <let batch=\"4\" lr=\"1e-2\"/>\n"
         "  <mesh dp=\"ranks\"/>\n"
-        "  <model id=\"m\"><input id=\"images\"/><toy.net id=\"net\" images=\"@images\" fixed=\"true\"/></model>\n"
+        "  <model id=\"m\"><input id=\"images\"/><toy.net id=\"net\" images=\"@images\" width=\"8\" fixed=\"true\"/></model>\n"
         "  <train %s>\n"
         "    <loader.synthetic id=\"data\" images=\"40\" width=\"32\" height=\"32\" classes=\"2\" max_objects=\"3\" seed=\"1\"/>\n"
         "    <sampler.bucket id=\"pick\" in=\"@data\" batch=\"$batch\" sizes=\"32\" tail=\"drop\" axis=\"dp\"/>\n"
@@ -193,9 +193,9 @@ static pid_t spawn(toy *t, const start *s, int rank, int fd)
     pid_t pid;
 
     if (odd && strcmp(s->trick, "width") == 0) {
-        char *at = strstr(argv[TEXT], "fixed=\"true\"");
+        char *at = strstr(argv[TEXT], "width=\"8\"");
 
-        memcpy(at, "width=\"13\"  ", 12);
+        memcpy(at, "width=\"9\"", 9);
     }
     assert_int_equal(posix_spawn(&pid, "/proc/self/exe", NULL, NULL, argv, rank_environment(a)), 0);
     return pid;

@@ -60,9 +60,13 @@ static void net_lower(dg_build *b, const void *self, const dg_val in[], dg_val o
     dg_record_set(b, out[0], "boxes", dg_sigmoid(b, boxes));
 }
 
+static const dg_rule net_rules[] = {
+    { DG_RULE_STATE, .from = "images", .when = "!fixed", .why = "keeps running statistics of the images that it sees", .flags = DG_RULE_TRAIN },
+    { 0 },
+};
 static const dg_node_class net = {
     DG_NODE_CLASS, .name = "toy.net", .role = DG_ROLE_BACKBONE, .brief = "A few hundred weights.", .ports = net_ports,
-    .attrs = net_attrs, .conf_size = sizeof(net_conf), .reference = "net", .lower = net_lower,
+    .attrs = net_attrs, .conf_size = sizeof(net_conf), .reference = "net", .lower = net_lower, .rules = net_rules,
 };
 
 /* ---- the loss ---------------------------------------------------------------------------------------------- */
