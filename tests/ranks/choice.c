@@ -215,7 +215,7 @@ static int sizes_of(fixture *f, int rank, bool dealt, int64_t sizes[30], int see
     const dg_planning p = { .chain = &f->chain, .data = f->data, .seed = 3, .rank = rank, .ranks = 2, .dealt = dealt, .whole = true };
     dg_schedule       plan;
 
-    assert_int_equal(dg_plan_epoch(&plan, a, &p, 0, f->d), 0);
+    assert_int_equal(dg_plan_epoch(&plan, a, &p, 0, NULL, f->d), 0);
     for (int64_t i = 0; i < plan.n_picks; i++) {
         sizes[i] = plan.picks[i].w;
         for (int k = 0; k < plan.batch; k++)
