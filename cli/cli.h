@@ -30,8 +30,8 @@ typedef struct dg_words {
 
 /* What stands somewhere is said by a word, in a verb's args and in an option's value, and shells
  * complete by it: FILE IMAGE PICTURE OTHER PIPELINE LIBRARY files, DIR RUN PATH folders (PATH: files too),
- * CLASS node classes, NAME=VALUE lets of the pipeline that is named before, small|words|with|bars
- * themselves; anything else is typed. */
+ * CLASS node classes, NAME=VALUE lets of the pipeline that is named before, small|words themselves;
+ * anything else is typed. */
 
 /* A row of a verb's options: --name VALUE or --name=VALUE, stored at offset in the verb's
  * struct. */

@@ -19,7 +19,7 @@ static bool is_among(const char *const *list, const char *word, size_t n)
     return false;
 }
 
-/* file, dir, class, verb, let, typed, or "" for words with bars, which complete as themselves. */
+/* file, dir, class, verb, let, typed, or "" for small words, which complete as themselves. */
 static const char *kind_of(const char *word, size_t n)
 {
     static const char *const files[] = { "FILE", "IMAGE", "PICTURE", "OTHER", "PIPELINE", "LIBRARY", "PATH", NULL };
@@ -35,7 +35,7 @@ static const char *kind_of(const char *word, size_t n)
         return "verb";
     if (is_among((const char *const[]){ "NAME=VALUE", NULL }, word, n))
         return "let";
-    return memchr(word, '|', n) && islower((unsigned char)*word) ? "" : "typed";
+    return islower((unsigned char)*word) && !memchr(word, '=', n) ? "" : "typed";
 }
 
 /* The next word of a verb's args that is no option; false at the end. */
