@@ -23,6 +23,12 @@ typedef struct drawing {
     dg_point      **smooth;         /* one array per line, NULL: it is not smoothed */
 } drawing;
 
+/* Numbers beyond these are no measurements, and axes could not tell them apart. */
+static bool shown(double v)
+{
+    return isfinite(v) && fabs(v) < 1e30;
+}
+
 void dg_chart_number(dg_str *out, double v, int digits)
 {
     char   text[40];
@@ -58,7 +64,7 @@ static dg_point *smoothed(dg_arena *a, const dg_line *l)
     double    b = 1 - 1 / fmax(2, l->n / 40.0), mean = 0, weight = 0;
 
     for (int i = 0; i < l->n; i++) {
-        if (isfinite(l->p[i].y)) {
+        if (shown(l->p[i].y)) {
             mean = b * mean + (1 - b) * l->p[i].y;
             weight = b * weight + (1 - b);
         }
@@ -74,7 +80,7 @@ static void range_of_line(drawing *d, int k)
     int            n = 0;
 
     for (int i = 0; i < l->n; i++)
-        if (isfinite(l->p[i].y)) {
+        if (shown(l->p[i].y) && shown(l->p[i].x)) {
             widen(&d->x0, &d->x1, l->p[i].x);
             y[n++] = l->p[i].y;
             if (d->smooth[k] && i > l->n / 50)
@@ -114,8 +120,10 @@ static void find_range(drawing *d)
         d->y0 = fmin(d->y0, 0);
     if (d->c->y_end > 0)
         d->y1 = d->c->y_end;
-    d->x1 += d->x1 > d->x0 ? 0 : 1;
-    d->y1 += d->y1 > d->y0 ? 0 : fabs(d->y0) > 1e-12 ? 0.1 * fabs(d->y0) : 1;
+    d->x1 = fmax(d->x1, d->x0 + (d->x1 > d->x0 ? 1e-6 * fabs(d->x0) : fmax(1, 0.1 * fabs(d->x0))));
+    if (d->y1 <= d->y0)
+        d->y1 = d->y0 + (fabs(d->y0) > 1e-12 ? 0.1 * fabs(d->y0) : 1);
+    d->y1 = fmax(d->y1, d->y0 + 1e-6 * fabs(d->y0)); /* ticks must be further apart than neighbouring numbers */
     if (d->c->y_end <= 0) { /* to whole ticks */
         double step = step_of(d->y1 - d->y0, 5);
 
@@ -179,7 +187,7 @@ static void draw_path(drawing *d, const dg_point *p, int n)
         int    low = -1, high = -1, end = i;
 
         for (; end < n && floor(at_x(d, p[end].x)) <= column; end++) {
-            if (!isfinite(p[end].y))
+            if (!shown(p[end].y))
                 continue;
             low = low < 0 || p[end].y < p[low].y ? end : low;
             high = high < 0 || p[end].y > p[high].y ? end : high;
@@ -206,7 +214,7 @@ static void draw_line(drawing *d, int k)
     draw_path(d, d->smooth[k] ? d->smooth[k] : l->p, l->n);
     dg_str_add(d->out, "\"/>");
     for (int i = 0; l->n <= MARKED && !d->smooth[k] && i < l->n; i++)
-        if (isfinite(l->p[i].y))
+        if (shown(l->p[i].y))
             dg_str_fmt(d->out, "<circle class=\"dot c%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"2.5\"/>", l->color % COLORS, at_x(d, l->p[i].x),
                        at_y(d, l->p[i].y));
 }
@@ -217,7 +225,7 @@ static const dg_point *next_to(const dg_point *p, int n, double x, double reach)
     const dg_point *best = NULL;
 
     for (int i = 0; i < n; i++)
-        if (isfinite(p[i].y) && fabs(p[i].x - x) <= reach && (!best || fabs(p[i].x - x) < fabs(best->x - x)))
+        if (shown(p[i].y) && fabs(p[i].x - x) <= reach && (!best || fabs(p[i].x - x) < fabs(best->x - x)))
             best = &p[i];
     return best;
 }

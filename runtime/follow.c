@@ -78,14 +78,14 @@ static void take_line(dg_follow *f, const dg_json *o)
     dg_now *n = &f->now;
     double  seconds = number_of(o, "seconds");
 
-    if (!isfinite(number_of(o, "step")))
+    if (!(fabs(number_of(o, "step")) < 1e15))
         return;
     if (dg_json_get(o, "evaluate")) {
         take_evaluation(f, o);
         return;
     }
     n->step = (int64_t)number_of(o, "step");
-    n->epoch = (int64_t)number_of(o, "epoch");
+    n->epoch = fabs(number_of(o, "epoch")) < 1e15 ? (int64_t)number_of(o, "epoch") : 0;
     n->loss = number_of(o, "loss");
     n->lr = number_of(o, "lr");
     n->memory_bytes = number_of(o, "memory_bytes");
@@ -136,7 +136,7 @@ static void read_run(dg_follow *f)
     f->now.state = f->now.why = "";
     if (dg_exists(f->run) && dg_json_read(&o, f->look, f->run, ignored) == 0) {
         end = dg_json_get(o, "end");
-        f->now.n_steps = number_of(o, "steps") > 0 ? (int64_t)number_of(o, "steps") : 0;
+        f->now.n_steps = number_of(o, "steps") > 0 && number_of(o, "steps") < 1e15 ? (int64_t)number_of(o, "steps") : 0;
         text = dg_json_get(end, "state");
         f->now.state = text && text->kind == DG_JSON_STRING ? text->text : "";
         text = dg_json_get(end, "why");

@@ -49,7 +49,7 @@ static void take_line(reading *r, const dg_json *o, dg_arena *scratch)
     const dg_json *step = dg_json_get(o, "step"), *scope = dg_json_get(o, "evaluate");
     dg_track      *t = track_of(r->h, scope && scope->kind == DG_JSON_STRING ? scope->text : NULL);
 
-    if (!step || step->kind != DG_JSON_NUMBER)
+    if (!step || step->kind != DG_JSON_NUMBER || !(fabs(step->number) < 1e15))
         return;
     for (int i = 0; i < o->n; i++) {
         const dg_json *v = &o->items[i];
@@ -173,7 +173,7 @@ static bool is_alive(dg_history *h)
     char           here[256] = "";
 
     (void)gethostname(here, sizeof here - 1);
-    if (!process || process->kind != DG_JSON_NUMBER)
+    if (!process || process->kind != DG_JSON_NUMBER || !(process->number > 0 && process->number < INT32_MAX))
         return false;
     return (host && strcmp(host, here) != 0) || kill((pid_t)process->number, 0) == 0 || errno == EPERM;
 }

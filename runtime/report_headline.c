@@ -187,7 +187,9 @@ static void compare(dg_page *p)
         dg_page_cell(p, score_at(h, "AP50", h->best_step), 3);
         dg_page_cell(p, settled(dg_track_find(&h->train, "loss")), 3);
         dg_page_cell(p, median(p->arena, dg_track_find(&h->train, "images_per_s")), 1);
-        dg_str_fmt(p->out, "<td class=\"n\">%s</td><td class=\"n\">%s</td></tr>\n", human_time(p, 60 * minutes_of(h)), human_bytes(p, peak_of(h)));
+        dg_str_fmt(p->out, "<td class=\"n\">%s</td>", human_time(p, 60 * minutes_of(h)));
+        dg_page_bytes(p, peak_of(h));
+        dg_str_add(p->out, "</tr>\n");
     }
     dg_str_add(p->out, "</table></div>\n<p class=\"note\">loss: mean of the last tenth of the steps; images/s: median; memory: peak of rank 0</p>\n");
 }

@@ -43,6 +43,13 @@ void dg_page_cell(dg_page *p, double v, int decimals)
         dg_str_add(p->out, "<td class=\"n\">–</td>");
 }
 
+void dg_page_bytes(dg_page *p, double v)
+{
+    char text[32];
+
+    dg_str_fmt(p->out, "<td class=\"n\">%s</td>", isfinite(v) ? dg_human_bytes(v, text, sizeof text) : "–");
+}
+
 void dg_page_bar(dg_page *p, double share, int color)
 {
     dg_str_fmt(p->out, "<td class=\"bar\"><span class=\"fill c%d\" style=\"width:%.1f%%\"></span></td>", color,

@@ -24,6 +24,7 @@ void dg_page_end_section(dg_page *p);
 void dg_page_number(dg_page *p, double v, int digits); /* a dash where it is not finite */
 /* A number in a cell of a table, with `decimals`. */
 void dg_page_cell(dg_page *p, double v, int decimals);
+void dg_page_bytes(dg_page *p, double v);
 void dg_page_bar(dg_page *p, double share, int color); /* a bar in a cell */
 
 /* Charts stand in rows of figures. A line is taken from a series; smooth figures draw running means. */

@@ -199,8 +199,10 @@ static void class_table(dg_page *p, const dg_history *h, const dg_track *t)
 
     if (!n)
         return;
-    dg_str_fmt(p->out, "<h3>Classes, step %.0f</h3><div class=\"scroll\"><table><tr><th>class</th><th class=\"n\">objects</th><th class=\"n\">AP</th>"
-                       "<th></th><th class=\"n\">AP50</th></tr>\n", number_of(t->curves, "step"));
+    dg_str_add(p->out, "<h3>Classes, step ");
+    dg_page_number(p, number_of(t->curves, "step"), 6);
+    dg_str_add(p->out, "</h3><div class=\"scroll\"><table><tr><th>class</th><th class=\"n\">objects</th><th class=\"n\">AP</th><th></th>"
+                       "<th class=\"n\">AP50</th></tr>\n");
     for (int i = 0; i < n; i++) {
         dg_str_add(p->out, "<tr><td>");
         dg_page_text(p, "%s", c[i].name);

@@ -133,8 +133,9 @@ static void profile_of(dg_page *p, const dg_history *h)
 
     if (!items_of(nodes))
         return;
-    dg_str_fmt(p->out, "<p class=\"note\">Nodes and ops: mean of the %.0f steps that were timed instruction by instruction.</p>\n",
-               number_of(profile, "steps"));
+    dg_str_add(p->out, "<p class=\"note\">Nodes and ops: mean of the ");
+    dg_page_number(p, number_of(profile, "steps"), 6);
+    dg_str_add(p->out, " steps that were timed instruction by instruction.</p>\n");
     dg_str_add(p->out, "<div class=\"row wide\"><div class=\"scroll\">");
     share_table(p, "node", nodes);
     dg_str_add(p->out, "</div><div class=\"scroll\">");
@@ -251,7 +252,6 @@ static void draw_graph(dg_page *p, const dg_history *h)
 static void ranks_of(dg_page *p, const dg_history *h)
 {
     const dg_json *ranks = dg_json_get(h->run, "per_rank");
-    char           text[32];
 
     if (items_of(ranks) < 2)
         return;
@@ -274,8 +274,9 @@ static void ranks_of(dg_page *p, const dg_history *h)
         dg_page_cell(p, 1e3 * number_of(o, "work_seconds") / n, 2);
         dg_page_cell(p, 1e3 * number_of(o, "control_seconds") / n, 3);
         dg_page_cell(p, number_of(o, "collectives") / n, 0);
-        dg_str_fmt(p->out, "<td class=\"n\">%s</td>", dg_human_bytes(number_of(o, "bytes") / n, text, sizeof text));
-        dg_str_fmt(p->out, "<td class=\"n\">%s</td></tr>\n", dg_human_bytes(number_of(o, "peak_bytes"), text, sizeof text));
+        dg_page_bytes(p, number_of(o, "bytes") / n);
+        dg_page_bytes(p, number_of(o, "peak_bytes"));
+        dg_str_add(p->out, "</tr>\n");
     }
     dg_str_add(p->out, "</table></div><p class=\"note\">The rank that waits least is the one that the others wait for.</p>\n");
 }

@@ -70,6 +70,13 @@ static void test_odd(void **state)
     dg_str_free(&s);
     s = draw(&lines[1], 1, false);
     dg_str_free(&s);
+    for (double v = 1; v < 1e300; v *= 1e7) { /* neighbours, of any size */
+        const dg_point pair[] = { { v, v }, { nextafter(v, INFINITY), nextafter(v, INFINITY) } };
+
+        s = draw(&(dg_line){ "pair", pair, 2, 0 }, 1, false);
+        assert_true(s.n < 10000);
+        dg_str_free(&s);
+    }
     s = draw(&(dg_line){ "nothing", nothing, 1, 0 }, 1, true);
     assert_int_equal(count(s.s, "class=\"band\""), 0);
     dg_str_free(&s);

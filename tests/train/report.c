@@ -201,6 +201,11 @@ static void of_a_torso(void **state)
     static const char metrics[] = "{\"step\":1,\"epoch\":0,\"loss\":3,\"lr\":1e-3,\"seconds\":0.5,\"images_per_s\":8}\n"
                                   "{\"step\":1,\"epoch\":0,\"evaluate\":\"evaluate\",\"AP\":0.25,\"AP50\":-1,\"seconds\":1}\n"
                                   "{\"step\":2,\"epoch\":0,\"loss\":null,\"lr\":1e-3,\"sec";
+    static const char *const odd[] = {
+        "[]", "{\"end\":3,\"data\":{\"a\":1},\"profile\":[1],\"per_rank\":\"x\",\"classes\":[1,{}],\"sets\":[1]}",
+        "{\"steps\":1e300,\"batch\":-1e300,\"data\":[1,[],{\"classes\":[3]}],\"profile\":{\"steps\":0,\"nodes\":[{},1]},\"per_rank\":[1,2],"
+        "\"recall\":1,\"step\":1e400,\"classes\":[{\"precision\":{\"0.50\":[1]}},{\"precision\":{\"0.50\":[0,1,\"x\"]},\"AP\":\"y\"}]}",
+    };
     toy              *t = *state;
     const char       *folder = toy_path(t, "old");
     dg_history       *h;
@@ -215,6 +220,14 @@ static void of_a_torso(void **state)
     dg_history_close(&h);
     check_ok(t, dg_report_write(toy_path(t, "old.html"), &folder, 1, NULL, t->d));
     opens_alone(text_of(t, "old.html"));
+    /* Files that are JSON and nothing else. */
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+        check_ok(t, dg_file_write(toy_path(t, "old/run.json"), odd[i], strlen(odd[i]), t->d));
+        check_ok(t, dg_mkdirs(toy_path(t, "old/evaluate"), t->d));
+        check_ok(t, dg_file_write(toy_path(t, "old/evaluate/curves.json"), odd[i], strlen(odd[i]), t->d));
+        check_ok(t, dg_report_write(toy_path(t, "old.html"), &folder, 1, NULL, t->d));
+        opens_alone(text_of(t, "old.html"));
+    }
 }
 
 /* ---- TensorBoard --------------------------------------------------------------------------------------------------------- */
