@@ -65,7 +65,8 @@ void dg_proto_head(dg_str *s, int field, size_t n)
 void dg_proto_bytes(dg_str *s, int field, const void *p, size_t n)
 {
     dg_proto_head(s, field, n);
-    dg_str_add_n(s, p, n);
+    if (n)
+        dg_str_add_n(s, p, n);
 }
 
 void dg_proto_text(dg_str *s, int field, const char *text)
@@ -75,6 +76,6 @@ void dg_proto_text(dg_str *s, int field, const char *text)
 
 void dg_proto_message(dg_str *s, int field, dg_str *m)
 {
-    dg_proto_bytes(s, field, m->s ? m->s : "", m->n);
+    dg_proto_bytes(s, field, m->s, m->n);
     dg_str_free(m);
 }

@@ -3,7 +3,7 @@
  *
  * A record:  u64 length   u32 mask(crc(length))   data   u32 mask(crc(data)),  little-endian;
  *            mask(c) = (c >> 15 | c << 17) + 0xa282ead8,  crc: CRC-32C (Castagnoli), reflected.
- * A field:   varint (number << 3 | type), then by its type: 0 varint, 1 eight bytes, 2 length and bytes, 5 four bytes. */
+ * A field:   base/proto.h. */
 #include "runtime/events.h"
 
 #include <errno.h>
@@ -14,12 +14,13 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/proto.h"
 #include <detrgraph/data.h>
 
 const char dg_events_name[] = "events.out.tfevents.detrgraph";
 
 enum { HEAD = 12, TAIL = 4, MOST = 64 << 20 };
-enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 };
+enum { VARINT = 0, FIXED64 = 1 }; /* types of fields, where a file is read again */
 enum { EVENT_TIME = 1, EVENT_STEP = 2, EVENT_VERSION = 3, EVENT_GRAPH = 4, EVENT_SUMMARY = 5 };
 enum { SUMMARY_VALUE = 1, VALUE_TAG = 1, VALUE_NUMBER = 2, VALUE_IMAGE = 4 };
 enum { IMAGE_HEIGHT = 1, IMAGE_WIDTH = 2, IMAGE_CHANNELS = 3, IMAGE_BYTES = 4 };
@@ -55,7 +56,7 @@ static uint32_t masked(const void *p, size_t n)
     return (c >> 15 | c << 17) + 0xa282ead8u;
 }
 
-/* ---- fields ------------------------------------------------------------------------------------------------------------- */
+/* ---- bytes -------------------------------------------------------------------------------------------------------------- */
 
 static void put_little(dg_str *s, uint64_t v, int bytes)
 {
@@ -64,57 +65,6 @@ static void put_little(dg_str *s, uint64_t v, int bytes)
 
         dg_str_add_n(s, &b, 1);
     }
-}
-
-static void put_varint(dg_str *s, uint64_t v)
-{
-    for (; v >= 0x80; v >>= 7)
-        put_little(s, v | 0x80, 1);
-    put_little(s, v, 1);
-}
-
-static void put_int(dg_str *s, int field, int64_t v)
-{
-    put_varint(s, (uint64_t)field << 3 | VARINT);
-    put_varint(s, (uint64_t)v);
-}
-
-static void put_bytes(dg_str *s, int field, const char *p, size_t n)
-{
-    put_varint(s, (uint64_t)field << 3 | BYTES);
-    put_varint(s, n);
-    if (n)
-        dg_str_add_n(s, p, n);
-}
-
-static void put_text(dg_str *s, int field, const char *text)
-{
-    put_bytes(s, field, text, strlen(text));
-}
-
-/* A message inside another; it is emptied. */
-static void put_message(dg_str *s, int field, dg_str *m)
-{
-    put_bytes(s, field, m->s, m->n);
-    dg_str_free(m);
-}
-
-static void put_double(dg_str *s, int field, double v)
-{
-    uint64_t bits;
-
-    memcpy(&bits, &v, sizeof bits);
-    put_varint(s, (uint64_t)field << 3 | FIXED64);
-    put_little(s, bits, 8);
-}
-
-static void put_float(dg_str *s, int field, float v)
-{
-    uint32_t bits;
-
-    memcpy(&bits, &v, sizeof bits);
-    put_varint(s, (uint64_t)field << 3 | FIXED32);
-    put_little(s, bits, 4);
 }
 
 /* ---- records ------------------------------------------------------------------------------------------------------------ */
@@ -155,9 +105,9 @@ static int add_event(dg_events *e, int64_t step, int field, dg_str *what, dg_dia
     int             rc;
 
     clock_gettime(CLOCK_REALTIME, &now);
-    put_double(&event, EVENT_TIME, (double)now.tv_sec + 1e-9 * (double)now.tv_nsec);
-    put_int(&event, EVENT_STEP, step);
-    put_message(&event, field, what);
+    dg_proto_double(&event, EVENT_TIME, (double)now.tv_sec + 1e-9 * (double)now.tv_nsec);
+    dg_proto_int(&event, EVENT_STEP, step);
+    dg_proto_message(&event, field, what);
     put_little(&record, event.n, 8);
     put_little(&record, masked(record.s, 8), 4);
     dg_str_add_n(&record, event.s, event.n);
@@ -227,26 +177,26 @@ static void put_attr(dg_str *node, const char *key, const char *text)
 {
     dg_str value = { 0 }, pair = { 0 };
 
-    put_text(&value, VALUE_TEXT, text);
-    put_text(&pair, ATTR_KEY, key);
-    put_message(&pair, ATTR_VALUE, &value);
-    put_message(node, NODE_ATTR, &pair);
+    dg_proto_text(&value, VALUE_TEXT, text);
+    dg_proto_text(&pair, ATTR_KEY, key);
+    dg_proto_message(&pair, ATTR_VALUE, &value);
+    dg_proto_message(node, NODE_ATTR, &pair);
 }
 
 static void put_node(dg_str *graph, const dg_node *n, dg_arena *a)
 {
     dg_str node = { 0 };
 
-    put_text(&node, NODE_NAME, clean(a, n->path));
-    put_text(&node, NODE_OP, n->element);
+    dg_proto_text(&node, NODE_NAME, clean(a, n->path));
+    dg_proto_text(&node, NODE_OP, n->element);
     for (int i = 0; i < n->n_in; i++)
         if (n->in[i].from)
-            put_text(&node, NODE_INPUT, clean(a, n->in[i].from->path));
+            dg_proto_text(&node, NODE_INPUT, clean(a, n->in[i].from->path));
     if (n->model && n->model->output) /* a <use> does what its model does */
-        put_text(&node, NODE_INPUT, clean(a, n->model->output->path));
+        dg_proto_text(&node, NODE_INPUT, clean(a, n->model->output->path));
     for (int i = 0; i < n->item->n_attrs; i++)
         put_attr(&node, n->item->attrs[i].name, n->item->attrs[i].value);
-    put_message(graph, GRAPH_NODE, &node);
+    dg_proto_message(graph, GRAPH_NODE, &node);
 }
 
 static void put_scope(dg_str *graph, const dg_scope *s, dg_arena *a)
@@ -321,7 +271,7 @@ static void put_tag(dg_str *value, const char *scope, const char *name)
     dg_str tag = { 0 };
 
     dg_str_fmt(&tag, "%s/%s", scope, name);
-    put_text(value, VALUE_TAG, tag.s);
+    dg_proto_text(value, VALUE_TAG, tag.s);
     dg_str_free(&tag);
 }
 
@@ -333,8 +283,8 @@ int dg_events_scalars(dg_events *e, int64_t step, const char *scope, const dg_me
         dg_str value = { 0 };
 
         put_tag(&value, scope, m->names.items[i]);
-        put_float(&value, VALUE_NUMBER, (float)m->values.items[i]);
-        put_message(&summary, SUMMARY_VALUE, &value);
+        dg_proto_float(&value, VALUE_NUMBER, (float)m->values.items[i]);
+        dg_proto_message(&summary, SUMMARY_VALUE, &value);
     }
     return add_event(e, step, EVENT_SUMMARY, &summary, d);
 }
@@ -348,13 +298,13 @@ int dg_events_picture(dg_events *e, int64_t step, const char *tag, const char *f
 
     DG_TRY(dg_image_size(&w, &h, file, d));
     DG_TRY(dg_file_read(&bytes, &n, file, MOST, d));
-    put_int(&image, IMAGE_HEIGHT, h);
-    put_int(&image, IMAGE_WIDTH, w);
-    put_int(&image, IMAGE_CHANNELS, 3);
-    put_bytes(&image, IMAGE_BYTES, bytes, n);
-    put_text(&value, VALUE_TAG, tag);
-    put_message(&value, VALUE_IMAGE, &image);
-    put_message(&summary, SUMMARY_VALUE, &value);
+    dg_proto_int(&image, IMAGE_HEIGHT, h);
+    dg_proto_int(&image, IMAGE_WIDTH, w);
+    dg_proto_int(&image, IMAGE_CHANNELS, 3);
+    dg_proto_bytes(&image, IMAGE_BYTES, bytes, n);
+    dg_proto_text(&value, VALUE_TAG, tag);
+    dg_proto_message(&value, VALUE_IMAGE, &image);
+    dg_proto_message(&summary, SUMMARY_VALUE, &value);
     rc = add_event(e, step, EVENT_SUMMARY, &summary, d);
 out:
     dg_free(bytes);
