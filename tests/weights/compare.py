@@ -70,10 +70,15 @@ def keep(values, out):
     values.transpose(0, 2, 3, 1).tofile(out + ".f32")
 
 
-def noise(n, side, out):
+def blocks(n, side):
+    """Squares of random colours with noise on them."""
     draw = np.random.default_rng(0)
-    coarse = draw.random((int(n), 3, int(side) // 8, int(side) // 8), dtype=np.float32)
-    keep(np.clip(coarse.repeat(8, 2).repeat(8, 3) + 0.1 * draw.standard_normal((int(n), 3, int(side), int(side)), np.float32), 0, 1), out)
+    coarse = draw.random((n, 3, side // 8, side // 8), dtype=np.float32).repeat(8, 2).repeat(8, 3)
+    return np.clip(coarse + 0.1 * draw.standard_normal((n, 3, side, side), np.float32), 0, 1)
+
+
+def noise(n, side, out):
+    keep(blocks(int(n), int(side)), out)
 
 
 def pixels(folder, side, out, *images):
@@ -140,6 +145,11 @@ def close(what, first, second, n, queries, logits, boxes):
         sys.exit(1)
 
 
+def take_statistics(norm, inputs):
+    norm.running_mean.copy_(inputs[0].mean((0, 2, 3)))
+    norm.running_var.copy_(inputs[0].var((0, 2, 3)))
+
+
 def random(folder, out):
     import torch
     from transformers import AutoConfig, AutoModelForObjectDetection
@@ -157,6 +167,12 @@ def random(folder, out):
             elif "bbox_embed" in name or "sampling_offsets" in name or "attention_weights" in name:
                 v.add_(torch.empty_like(v).uniform_(-0.02, 0.02))
         model.model.enc_score_head.weight.normal_(0, 0.3)
+        # Norms take the statistics of what reaches them, or every token would look like every other.
+        for norm in model.modules():
+            if hasattr(norm, "running_var"):
+                norm.register_forward_pre_hook(take_statistics)
+        size = processor(folder).size
+        model.eval()(pixel_values=torch.from_numpy(blocks(2, size["height"])))
     model.save_pretrained(out)
     processor(folder).save_pretrained(out)
 
