@@ -454,6 +454,39 @@ void dg_checkpoint_drop(const char *out, int64_t step)
     dg_arena_close(&a);
 }
 
+/* "model.safetensors.tmp-4711", as writers call what will be renamed. */
+static bool is_unfinished(const char *name)
+{
+    const char *mark = strstr(name, ".tmp-");
+
+    return mark && mark[5] && !mark[5 + strspn(mark + 5, "0123456789")];
+}
+
+static void sweep(dg_arena *a, const char *folder)
+{
+    DIR *dir = opendir(folder);
+
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        size_t n = strlen(e->d_name);
+
+        if (is_unfinished(e->d_name))
+            unlink(dg_path_join(a, folder, e->d_name));
+        else if (step_of(dg_strndup(a, e->d_name, n > 4 ? n - 4 : 0)) >= 0 && strcmp(e->d_name + n - 4, ".tmp") == 0)
+            remove_folder(a, dg_path_join(a, folder, e->d_name));
+    }
+    if (dir)
+        closedir(dir);
+}
+
+void dg_checkpoint_sweep(const char *out)
+{
+    dg_arena *a = dg_arena_open();
+
+    sweep(a, out);
+    sweep(a, dg_path_join(a, out, "checkpoints"));
+    dg_arena_close(&a);
+}
+
 int dg_checkpoint_write(const dg_checkpoint_args *c, dg_diag *d)
 {
     dg_arena   *a = dg_arena_open();

@@ -45,6 +45,9 @@ int dg_checkpoint_write(const dg_checkpoint_args *a, dg_diag *d) DG_MUST_USE;
 int  dg_checkpoint_later(const char *out, int64_t step);
 void dg_checkpoint_drop(const char *out, int64_t step);
 
+/* Removes what a run that was killed left unfinished, in its folder and among its checkpoints. */
+void dg_checkpoint_sweep(const char *out);
+
 /* The newest complete checkpoint below out/checkpoints, or NULL; half-written ones are passed over with a line. */
 const char *dg_checkpoint_newest(dg_arena *a, const char *out, const dg_env *env);
 

@@ -92,6 +92,7 @@ int dg_folder_open(dg_train *t, const char **resume, dg_diag *d)
 {
     const dg_run_train_options *o = t->o;
     bool                        used;
+    int                         rc;
 
     *resume = NULL;
     t->out = o->out ? o->out : t->conf->present ? t->conf->to : NULL;
@@ -119,10 +120,11 @@ int dg_folder_open(dg_train *t, const char **resume, dg_diag *d)
     if (o->resume == DG_RUN_RESUME_AUTO && !*resume && !o->force && dg_checkpoint_later(t->out, -1))
         return refuse_unreadable(t, d);
     t->clear = used && !*resume;
-
-    int rc = dg_mkdirs(t->out, d);
-
-    return rc < 0 ? rc : open_log(t, *resume != NULL, d);
+    DG_TRY(dg_mkdirs(t->out, d));
+    DG_TRY(open_log(t, *resume != NULL, d));
+    dg_checkpoint_sweep(t->out); /* it is ours now, and nobody writes into it yet */
+out:
+    return rc;
 }
 
 uint64_t dg_folder_digest(const dg_run *run)
