@@ -17,9 +17,12 @@ typedef struct opts {
 } opts;
 
 static const dg_option options[] = {
-    { "split", DG_OPTION_STR, offsetof(opts, split), "NAME,...", NULL, "these splits alone; those that belong together" },
-    { "format", DG_OPTION_WORD, offsetof(opts, format), NULL, "text|json|html", "check: how the findings are printed (text)" },
-    { "out", DG_OPTION_STR, offsetof(opts, out), "FILE", NULL, "check: writes them there; a name in .html or .json says the format" },
+    { "split", DG_OPTION_STR, offsetof(opts, split), "NAME,...", NULL,
+      "these splits alone; those that belong together" },
+    { "format", DG_OPTION_WORD, offsetof(opts, format), NULL, "text|json|html",
+      "check: how the findings are printed (text)" },
+    { "out", DG_OPTION_STR, offsetof(opts, out), "FILE", NULL,
+      "check: writes them there; a name in .html or .json says the format" },
     { "images", DG_OPTION_WORD, offsetof(opts, images), NULL, "skip|look|decode|link|copy",
       "check: skip them, look at headers and ends (look), decode them; convert: link to them (link), copy" },
     { "to", DG_OPTION_WORD, offsetof(opts, to), NULL, "coco|voc|yolo", "convert: the form of the new data set" },
@@ -169,7 +172,9 @@ static void print_converted(const dg_converted *c, const char *to, const dg_conv
 static int convert(const opts *o, const dg_words *words)
 {
     progress           p = { .terminal = isatty(STDERR_FILENO) };
-    dg_convert_options how = { .splits = o->split, .copy = o->images && strcmp(o->images, "copy") == 0, .progress = show, .ctx = &p };
+    dg_convert_options how = {
+        .splits = o->split, .copy = o->images && strcmp(o->images, "copy") == 0, .progress = show, .ctx = &p
+    };
     dg_converted       c;
     dg_diag           *d;
     int                rc;

@@ -159,13 +159,17 @@ static void head(dg_str *out, const plan *p)
         value(out, p->pretrained);
         dg_str_add(out, "\"/>\n");
     }
-    dg_str_fmt(out, "  <!-- size: pixels of a side, a multiple of 32; half of it is about four times as fast and sees smaller\n"
-                    "       objects worse. batch: images of a step on each rank; take more where memory allows.\n"
-                    "       queries: how many objects the network looks for, most of them in vain; tiny sizes have room for fewer.\n"
-                    "       precision: bf16 is fast on new processors, f32 exact. -->\n"
-                    "  <let size=\"%d\" batch=\"%d\" epochs=\"%d\" classes=\"%d\" max_objects=\"%d\" queries=\"300\"\n       precision=\"bf16\"/>\n"
-                    "  <mesh dp=\"ranks\"/>\n\n",
-               v->advice.size, p->batch, p->epochs, v->n_classes, v->advice.max_objects);
+    dg_str_fmt(
+        out,
+        "  <!-- size: pixels of a side, a multiple of 32; half of it is about four times as fast and sees smaller\n"
+        "       objects worse. batch: images of a step on each rank; take more where memory allows.\n"
+        "       queries: how many objects the network looks for, most of them in vain; tiny sizes have room for "
+        "fewer.\n"
+        "       precision: bf16 is fast on new processors, f32 exact. -->\n"
+        "  <let size=\"%d\" batch=\"%d\" epochs=\"%d\" classes=\"%d\" max_objects=\"%d\" queries=\"300\"\n       "
+        "precision=\"bf16\"/>\n"
+        "  <mesh dp=\"ranks\"/>\n\n",
+        v->advice.size, p->batch, p->epochs, v->n_classes, v->advice.max_objects);
 }
 
 static void network(dg_str *out, const plan *p)
@@ -174,16 +178,21 @@ static void network(dg_str *out, const plan *p)
 
     dg_str_fmt(out, "  <model id=\"detr\">\n    <input id=\"images\"/> <input id=\"denoising\" optional=\"true\"/>\n");
     if (!p->pretrained)
-        dg_str_add(out, "    <!-- Everything begins at random. Weights of a backbone that was trained on ImageNet help small data\n"
+        dg_str_add(out, "    <!-- Everything begins at random. Weights of a backbone that was trained on ImageNet "
+                        "help small data\n"
                         "         sets most: init with the option pretrained. -->\n");
     dg_str_fmt(out, "    <backbone.presnet id=\"backbone\" in=\"@images\" depth=\"%d\"%s%s/>\n", m->depth,
                p->pretrained && m->freeze ? " freeze_at=\"0\" freeze_norm=\"true\"" : " norm=\"sync\"",
                p->pretrained ? " pretrained=\"$pretrained\"" : "");
-    dg_str_fmt(out, "    <encoder.hybrid   id=\"encoder\"  s8=\"@backbone.s8\" s16=\"@backbone.s16\" s32=\"@backbone.s32\" version=\"%d\"\n"
-                    "                      width=\"%d\" ffn=\"%d\" expansion=\"%s\" norm=\"sync\"/>\n"
-                    "    <decoder.rtdetr   id=\"decoder\"  memory=\"@encoder.out\" denoising=\"@denoising\" version=\"%d\" classes=\"$classes\"\n"
-                    "                      queries=\"$queries\" layers=\"%d\" eval_idx=\"%d\" eval_size=\"$size\" norm=\"sync\"/>\n"
-                    "  </model>\n\n",
+    dg_str_fmt(out,
+               "    <encoder.hybrid   id=\"encoder\"  s8=\"@backbone.s8\" s16=\"@backbone.s16\" "
+               "s32=\"@backbone.s32\" version=\"%d\"\n"
+               "                      width=\"%d\" ffn=\"%d\" expansion=\"%s\" norm=\"sync\"/>\n"
+               "    <decoder.rtdetr   id=\"decoder\"  memory=\"@encoder.out\" denoising=\"@denoising\" "
+               "version=\"%d\" classes=\"$classes\"\n"
+               "                      queries=\"$queries\" layers=\"%d\" eval_idx=\"%d\" eval_size=\"$size\" "
+               "norm=\"sync\"/>\n"
+               "  </model>\n\n",
                m->version, m->width, m->ffn, m->expansion, m->version, m->layers, m->eval_idx);
 }
 
@@ -204,7 +213,8 @@ static void training(dg_str *out, const plan *p)
                     "    </augment>\n"
                     "    <batch           id=\"b\"    in=\"@aug\" max_objects=\"$max_objects\"/>\n",
                p->n_train < 64 ? "pad" : "drop", p->still, p->still, p->still);
-    dg_str_add(out, "    <denoising       id=\"dn\"   targets=\"@b.targets\" classes=\"$classes\" count=\"100\" empty=\"pad\" axis=\"dp\"/>\n"
+    dg_str_add(out, "    <denoising       id=\"dn\"   targets=\"@b.targets\" classes=\"$classes\" count=\"100\" "
+                    "empty=\"pad\" axis=\"dp\"/>\n"
                     "    <use             id=\"out\"  model=\"detr\" images=\"@b.images\" denoising=\"@dn\"/>\n"
                     "    <loss.rtdetr     id=\"loss\" predictions=\"@out\" targets=\"@b.targets\" axis=\"dp\"/>\n"
                     "    <backward        id=\"grad\" loss=\"@loss.total\"/>\n"
@@ -212,31 +222,40 @@ static void training(dg_str *out, const plan *p)
                     "    <allreduce       id=\"terms\" in=\"@loss.terms\" axis=\"dp\" op=\"mean\"/>\n"
                     "    <log             in=\"@terms\"/>\n"
                     "    <!-- lr: the first number to try others of. -->\n");
-    dg_str_fmt(out, "    <optimizer.adamw id=\"opt\"  gradients=\"@sync\" lr=\"%s\" weight_decay=\"1e-4\" clip=\"0.1\">\n%s"
-                    "      <schedule warmup=\"%lld\" hold=\"epoch %d\" decay=\"cosine\" to=\"0.02\"/>\n"
-                    "    </optimizer.adamw>\n"
-                    "    <ema id=\"ema\" of=\"@opt\" decay=\"%s\" warmup=\"%lld\"/>\n"
-                    "  </train>\n\n",
-               p->pretrained ? "1e-4" : "4e-4", p->pretrained ? p->model->groups : NORM_GROUP, (long long)warmup, p->epochs * 11 / 20,
-               p->steps < 5000 ? "0.997" : p->steps < 50000 ? "0.9995" : "0.9999", (long long)warmup);
+    dg_str_fmt(
+        out,
+        "    <optimizer.adamw id=\"opt\"  gradients=\"@sync\" lr=\"%s\" weight_decay=\"1e-4\" clip=\"0.1\">\n%s"
+        "      <schedule warmup=\"%lld\" hold=\"epoch %d\" decay=\"cosine\" to=\"0.02\"/>\n"
+        "    </optimizer.adamw>\n"
+        "    <ema id=\"ema\" of=\"@opt\" decay=\"%s\" warmup=\"%lld\"/>\n"
+        "  </train>\n\n",
+        p->pretrained ? "1e-4" : "4e-4", p->pretrained ? p->model->groups : NORM_GROUP, (long long)warmup,
+        p->epochs * 11 / 20,
+        p->steps < 5000    ? "0.997"
+        : p->steps < 50000 ? "0.9995"
+                           : "0.9999",
+        (long long)warmup);
 }
 
 static void evaluation(dg_str *out, const plan *p)
 {
     if (!p->val)
-        dg_str_add(out, "  <!-- There is no split for validation: these numbers say how well the training images are known by heart,\n"
+        dg_str_add(out, "  <!-- There is no split for validation: these numbers say how well the training images are "
+                        "known by heart,\n"
                         "       not how well others will be. Set some images aside. -->\n");
     dg_str_fmt(out, "  <evaluate every=\"%d epoch%s\" weights=\"@ema\">\n", p->every, p->every == 1 ? "" : "s");
     loader(out, p, p->val ? p->val : p->train);
-    dg_str_fmt(out, "    <sampler.bucket  id=\"pick\" in=\"@data\" batch=\"$batch\" sizes=\"$size\" shuffle=\"false\" tail=\"pad\" axis=\"dp\"/>\n"
-                    "    <batch           id=\"b\"    in=\"@pick\" max_objects=\"$max_objects\"/>\n"
-                    "    <use             id=\"out\"  model=\"detr\" images=\"@b.images\"/>\n"
-                    "    <detect          id=\"found\" in=\"@out\" most=\"300\"/>\n"
-                    "    <evaluate.coco   id=\"coco\" in=\"@found\" axis=\"dp\"/>\n"
-                    "  </evaluate>\n"
-                    "  <!-- best: the weights with this number at its highest are kept as checkpoints/best. -->\n"
-                    "  <checkpoint every=\"%d epoch%s\" best=\"@coco.AP\" keep=\"3\"/>\n"
-                    "</pipeline>\n",
+    dg_str_fmt(out,
+               "    <sampler.bucket  id=\"pick\" in=\"@data\" batch=\"$batch\" sizes=\"$size\" shuffle=\"false\" "
+               "tail=\"pad\" axis=\"dp\"/>\n"
+               "    <batch           id=\"b\"    in=\"@pick\" max_objects=\"$max_objects\"/>\n"
+               "    <use             id=\"out\"  model=\"detr\" images=\"@b.images\"/>\n"
+               "    <detect          id=\"found\" in=\"@out\" most=\"300\"/>\n"
+               "    <evaluate.coco   id=\"coco\" in=\"@found\" axis=\"dp\"/>\n"
+               "  </evaluate>\n"
+               "  <!-- best: the weights with this number at its highest are kept as checkpoints/best. -->\n"
+               "  <checkpoint every=\"%d epoch%s\" best=\"@coco.AP\" keep=\"3\"/>\n"
+               "</pipeline>\n",
                p->every, p->every == 1 ? "" : "s");
 }
 
@@ -372,7 +391,8 @@ static int run(const void *given, const dg_words *words, dg_arena *a)
 
 static const dg_example examples[] = {
     { "init --data DIR --out mine.xml", "a small network that begins at random" },
-    { "init --data DIR --model rtdetrv2_r50vd --pretrained ResNet50_vd_ssld_v2_pretrained_from_paddle.pth", "a larger one that does not" },
+    { "init --data DIR --model rtdetrv2_r50vd --pretrained ResNet50_vd_ssld_v2_pretrained_from_paddle.pth",
+      "a larger one that does not" },
     { 0 },
 };
 

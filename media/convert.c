@@ -195,7 +195,9 @@ static void voc_file(dg_str *out, const dg_coco *c, const dg_coco_image *im, con
 
         dg_str_add(out, "  <object>\n    <name>");
         dg_str_xml(out, c->classes[x->label].name);
-        dg_str_fmt(out, "</name>\n    <pose>Unspecified</pose>\n    <truncated>%d</truncated>\n    <difficult>%d</difficult>\n    <bndbox>",
+        dg_str_fmt(out,
+                   "</name>\n    <pose>Unspecified</pose>\n    <truncated>%d</truncated>\n    "
+                   "<difficult>%d</difficult>\n    <bndbox>",
                    x->truncated, x->crowd);
         voc_number(out, "xmin", x->x);
         voc_number(out, "ymin", x->y);
@@ -289,7 +291,10 @@ static int write_yaml(writing *w, const dg_coco *c)
 
     for (int i = 0; i < w->layout.splits.n; i++) {
         const dg_split *s = &w->layout.splits.items[i];
-        const char     *key = dg_split_is(s, "train") ? "train" : dg_split_is(s, "val") ? "val" : dg_split_is(s, "test") ? "test" : s->name;
+        const char     *key = dg_split_is(s, "train")  ? "train"
+                              : dg_split_is(s, "val")  ? "val"
+                              : dg_split_is(s, "test") ? "test"
+                                                       : s->name;
 
         dg_str_fmt(&text, "%s: images/%s\n", key, s->name);
     }
@@ -360,7 +365,9 @@ static int write_splits(writing *w)
 int dg_convert(dg_converted *out, const char *from, const char *to, const dg_convert_options *o, dg_diag *d)
 {
     dg_arena *a = dg_arena_open();
-    writing   w = { .o = o, .said = out, .arena = a, .names = dg_map_new(a), .taken = dg_map_new(a), .done = dg_map_new(a), .d = d };
+    writing   w = {
+          .o = o, .said = out, .arena = a, .names = dg_map_new(a), .taken = dg_map_new(a), .done = dg_map_new(a), .d = d
+    };
     char     *partial = NULL;
     int       rc;
 

@@ -29,16 +29,23 @@ const char *dg_form_name(dg_form form)
 
 /* ---- splits by name ------------------------------------------------------------------------ */
 
+static bool says_purpose(const char *word)
+{
+    static const char *const words[] = { "train", "val", "test", "dev" };
+
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strncmp(word, words[i], strlen(words[i])) == 0)
+            return true;
+    return false;
+}
+
 /* Where the name's last word, which says what the split is for, begins: "instances_train2017" -> "train2017"; the whole
  * name if none does. */
 static const char *purpose(const char *name)
 {
-    static const char *const words[] = { "train", "val", "test", "dev" };
-
     for (const char *p = name + strlen(name); p-- > name;)
-        for (size_t i = 0; (p == name || strchr("_-.", p[-1])) && i < sizeof words / sizeof *words; i++)
-            if (strncmp(p, words[i], strlen(words[i])) == 0)
-                return p;
+        if ((p == name || strchr("_-.", p[-1])) && says_purpose(p))
+            return p;
     return name;
 }
 
@@ -49,7 +56,11 @@ bool dg_split_is(const dg_split *s, const char *word)
 
 static int rank_of(const dg_split *s)
 {
-    return dg_split_is(s, "trainval") ? 1 : dg_split_is(s, "train") ? 0 : dg_split_is(s, "val") ? 2 : dg_split_is(s, "test") ? 3 : 4;
+    return dg_split_is(s, "trainval") ? 1
+           : dg_split_is(s, "train")  ? 0
+           : dg_split_is(s, "val")    ? 2
+           : dg_split_is(s, "test")   ? 3
+                                      : 4;
 }
 
 static int by_rank(const void *p, const void *q)
@@ -116,7 +127,7 @@ static size_t prefix_of(const dg_split *s)
 {
     const char *p = purpose(s->name);
 
-    return p == s->name && strncmp(p, "train", 5) && strncmp(p, "val", 3) && strncmp(p, "test", 4) ? strlen(p) : (size_t)(p - s->name);
+    return says_purpose(p) ? (size_t)(p - s->name) : strlen(p);
 }
 
 /* Of several sets of labels, the one without a name before its splits, or "instances", or the first stays. */

@@ -50,9 +50,9 @@ static void compare_classes(dg_survey *s, int first, int i)
         if (x && y && strcmp(x, y) == 0)
             continue;
         s->faults.split = i;
-        dg_fault_note(&s->faults, DG_FAULT_CLASSES_DIFFER, -1, (dg_where){ .file = b->path }, "class %d is %s%s%s, in %s %s%s%s", k,
-                      y ? "\"" : "", y ? y : "none", y ? "\"" : "", s->splits[first].name, x ? "\"" : "", x ? x : "none",
-                      x ? "\"" : "");
+        dg_fault_note(&s->faults, DG_FAULT_CLASSES_DIFFER, -1, (dg_where){ .file = b->path },
+                      "class %d is %s%s%s, in %s %s%s%s", k, y ? "\"" : "", y ? y : "none", y ? "\"" : "",
+                      s->splits[first].name, x ? "\"" : "", x ? x : "none", x ? "\"" : "");
         s->faults.split = -1;
         return;
     }
@@ -172,8 +172,8 @@ static void look_at_boxes(dg_survey *s, dg_survey_split *split)
             (void)dg_coco_box(&box, &fault, x, im);
             if (fault >= 0)
                 dg_fault_note(&s->faults, kinds[fault], i, in_image(im),
-                              "%s, box %lld: left %g, top %g, width %g, height %g in an image of %d x %d", c->classes[x->label].name,
-                              (long long)x->id, x->x, x->y, x->w, x->h, im->w, im->h);
+                              "%s, box %lld: left %g, top %g, width %g, height %g in an image of %d x %d",
+                              c->classes[x->label].name, (long long)x->id, x->x, x->y, x->w, x->h, im->w, im->h);
         }
         note_twice(s, c, i);
     }
@@ -201,8 +201,8 @@ static void count_shapes(dg_survey *s)
                                         "256 .. 512", "512 ..", NULL };
     static const char *const aspect[] = { "< 1:4", "1:4 .. 1:2.8", "1:2.8 .. 1:2", "1:2 .. 1:1.4", "1:1.4 .. 1:1",
                                           "1:1 .. 1.4:1", "1.4:1 .. 2:1", "2:1 .. 2.8:1", "2.8:1 .. 4:1", "> 4:1", NULL };
-    static const char *const objects[] = { "0", "1", "2", "3 .. 4", "5 .. 8", "9 .. 16", "17 .. 32", "33 .. 64", "65 .. 128", "129 ..",
-                                           NULL };
+    static const char *const objects[] = { "0",        "1",        "2",         "3 .. 4", "5 .. 8", "9 .. 16",
+                                           "17 .. 32", "33 .. 64", "65 .. 128", "129 ..", NULL };
     dg_histogram *h = s->hist;
 
     set_labels(&h[DG_HIST_SIDE], "box side in pixels (root of the area)", "box_side", side);
@@ -309,7 +309,8 @@ static double quantile(float *v, int64_t n, double q)
  * smallest tenth of the boxes would shrink below 10 pixels. */
 static void advise(dg_survey *s)
 {
-    float  *sides = dg_try_alloc((size_t)(s->n_images + 1) * sizeof *sides), *aspects = dg_try_alloc((size_t)(s->n_images + 1) * sizeof *aspects);
+    float *sides = dg_try_alloc((size_t)(s->n_images + 1) * sizeof *sides),
+          *aspects = dg_try_alloc((size_t)(s->n_images + 1) * sizeof *aspects);
     float  *boxes = dg_try_alloc((size_t)(s->n_objects + 1) * sizeof *boxes);
     int64_t n = 0, m = 0;
 

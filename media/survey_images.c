@@ -209,7 +209,8 @@ static void note_same(looking *l, const look *first, look *x, bool path)
     if (first->split != x->split && path)
         dg_fault_note(f, DG_FAULT_LEAK, x->image, at, "is in %s and in %s", in, l->s->splits[x->split].name);
     else if (first->split != x->split)
-        dg_fault_note(f, DG_FAULT_LEAK, x->image, at, "in %s has the content of %s in %s", l->s->splits[x->split].name, other, in);
+        dg_fault_note(f, DG_FAULT_LEAK, x->image, at, "in %s has the content of %s in %s",
+                      l->s->splits[x->split].name, other, in);
     else if (path)
         dg_fault_note(f, DG_FAULT_IMAGE_TWICE, x->image, at, "is listed twice, as image %lld and %lld",
                       (long long)image_of(l, first)->id, (long long)image_of(l, x)->id);

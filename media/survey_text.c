@@ -158,13 +158,17 @@ static void print_advice(const page *p, const dg_survey *s)
     heading(p, "what suits");
     dg_str_fmt(p->out, "  sizes=\"%d\"", s->advice.size);
     if (s->advice.small_side > 0)
-        dg_str_fmt(p->out, "           images have %.0f pixels on their longer side (median); a tenth of the boxes are smaller than"
-                           " %.0f pixels, %.0f at this size",
-                   s->advice.median_side, s->advice.small_side, s->advice.small_scaled);
+        dg_str_fmt(
+            p->out,
+            "           images have %.0f pixels on their longer side (median); a tenth of the boxes are smaller than"
+            " %.0f pixels, %.0f at this size",
+            s->advice.median_side, s->advice.small_side, s->advice.small_scaled);
     dg_str_add(p->out, "\n");
     if (s->advice.one_shape && fabs(s->advice.aspect - 1) > 0.2)
-        dg_str_fmt(p->out, "                        all have nearly one shape, %.2f : 1: sizes=\"%dx%d\" would keep it\n",
-                   s->advice.aspect, s->advice.aspect > 1 ? s->advice.size : (int)(32 * ceil(s->advice.size * s->advice.aspect / 32)),
+        dg_str_fmt(p->out,
+                   "                        all have nearly one shape, %.2f : 1: sizes=\"%dx%d\" would keep it\n",
+                   s->advice.aspect,
+                   s->advice.aspect > 1 ? s->advice.size : (int)(32 * ceil(s->advice.size * s->advice.aspect / 32)),
                    s->advice.aspect > 1 ? (int)(32 * ceil(s->advice.size / s->advice.aspect / 32)) : s->advice.size);
     dg_str_fmt(p->out, "  max_objects=\"%d\"      ", s->advice.max_objects);
     if (s->most_image)
@@ -179,7 +183,8 @@ static void print_result(const page *p, const dg_survey *s)
 
     dg_str_add(p->out, "\n");
     if (s->n_read)
-        dg_str_fmt(p->out, "%s images looked at (%s, %s)\n", count_text(s->n_read, a), dg_human_bytes((double)s->n_bytes, size, sizeof size),
+        dg_str_fmt(p->out, "%s images looked at (%s, %s)\n", count_text(s->n_read, a),
+                   dg_human_bytes((double)s->n_bytes, size, sizeof size),
                    s->decoded ? "decoded" : "headers and ends; --images decode reads them whole");
     else if (s->n_images)
         dg_str_add(p->out, "no image was looked at\n");
@@ -214,7 +219,9 @@ static void json_split(dg_str *out, const dg_survey *s, const dg_survey_split *x
 
     dg_str_add(out, "{\"name\":");
     dg_str_json(out, x->name);
-    dg_str_fmt(out, ",\"readable\":%s,\"images\":%d,\"objects\":%lld,\"empty\":%d,\"crowd\":%lld,\"truncated\":%lld,\"most_objects\":%d",
+    dg_str_fmt(out,
+               ",\"readable\":%s,\"images\":%d,\"objects\":%lld,\"empty\":%d,\"crowd\":%lld,\"truncated\":%lld,"
+               "\"most_objects\":%d",
                x->index ? "true" : "false", x->index ? x->index->n_images : 0, (long long)r->n_objects, r->n_empty,
                (long long)r->n_crowd, (long long)x->n_truncated, r->most_objects);
     dg_str_add(out, ",\"per_class\":[");

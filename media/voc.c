@@ -245,8 +245,9 @@ static int find_entries(reading *r)
     if (!split)
         return dg_index_no_split(root, &has, r->d, "its .xml files stand in a folder for each split");
     if (!find_place(&one, r->arena, root, split))
-        return dg_index_no_split(root, &has, r->d, dg_printf(r->arena, "there is no ImageSets/Main/%s.txt, nor a folder %s/ with .xml files",
-                                           split, split));
+        return dg_index_no_split(
+            root, &has, r->d,
+            dg_printf(r->arena, "there is no ImageSets/Main/%s.txt, nor a folder %s/ with .xml files", split, split));
     for (int i = 0; rc == 0 && i < has.n; i++)
         rc = find_place(&p, r->arena, root, has.v[i]) ? add_place(r, p) : 0;
     want_place(r, one);

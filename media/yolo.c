@@ -120,7 +120,8 @@ static int yaml_names(reading *r)
     if (n < 1 || n > MAX_CLASSES || (names && names->kind != DG_JSON_ARRAY && names->kind != DG_JSON_OBJECT))
         return dg_fail(r->d, DG_EINPUT, at, "yolo-names", "expected `names`, a list of the classes' names, or of number: name");
     if (nc && names && nc->number != n)
-        return dg_fail(r->d, DG_EINPUT, nc->at, "yolo-names", "nc is %s, but `names` has %d", nc->text ? nc->text : "no number", n);
+        return dg_fail(r->d, DG_EINPUT, nc->at, "yolo-names", "nc is %s, but `names` has %d",
+                       nc->text ? nc->text : "no number", n);
     c->classes = DG_NEW_N(c->arena, n, dg_coco_class);
     for (int i = 0; i < n; i++) {
         const dg_json *x = names ? &names->items[i] : NULL;
@@ -246,7 +247,8 @@ static int add_source(reading *r, const dg_json *source)
     if (source->kind == DG_JSON_ARRAY)
         return rc;
     if (!text || !*text)
-        return dg_fail(r->d, DG_EINPUT, source->at, "yolo-source", "expected a folder of images, a .txt list of them, or several");
+        return dg_fail(r->d, DG_EINPUT, source->at, "yolo-source",
+                       "expected a folder of images, a .txt list of them, or several");
     path = dg_path_join(r->arena, r->base, text);
     if (!dg_exists(path) && strncmp(text, "../", 3) == 0)
         path = dg_path_join(r->arena, r->base, text + 3);
@@ -314,8 +316,10 @@ static int find_in_folders(reading *r)
                                  has.n ? "which split?" : "there is no .yaml file with `names`, and no images/ with labels/");
     for (int i = 0; i < has.n; i++)
         if (strcmp(has.v[i], split) == 0)
-            return add_folder(r, dg_printf(r->arena, both(r->arena, r->folder, "images", "labels") ? "%s/images/%s" : "%s/%s/images",
-                                           r->folder, split));
+            return add_folder(
+                r,
+                dg_printf(r->arena, both(r->arena, r->folder, "images", "labels") ? "%s/images/%s" : "%s/%s/images",
+                          r->folder, split));
     return dg_index_no_split(r->folder, &has, r->d, dg_printf(r->arena, "there is no images/%s with labels/%s", split, split));
 }
 

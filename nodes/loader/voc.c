@@ -10,14 +10,18 @@ typedef struct conf {
 } conf;
 
 static const dg_attr attrs[] = {
-    DG_PATH_REQUIRED(conf, root, "folder of the data set; with files=\"rank\", {rank} stands for the rank's number here and in split"),
-    DG_STR(conf, split, NULL, "reads ROOT/ImageSets/Main/SPLIT.txt, or the folder ROOT/SPLIT; all of the set without it"),
+    DG_PATH_REQUIRED(
+        conf, root,
+        "folder of the data set; with files=\"rank\", {rank} stands for the rank's number here and in split"),
+    DG_STR(conf, split, NULL,
+           "reads ROOT/ImageSets/Main/SPLIT.txt, or the folder ROOT/SPLIT; all of the set without it"),
     DG_STR(conf, classes, NULL,
            "names of the classes, parted by commas, in the order of their numbers; without it they stand in "
            "ROOT/classes.txt, or are those of all .xml files in alphabetical order"),
     DG_ENUM(conf, difficult, 0, "ignore|keep",
             "difficult objects: not trained on and ignored in scores, or objects like others"),
-    DG_INT(conf, first_pixel, 0, 0, 1, "what the files call the leftmost pixel: most tools 0, the original VOC sets 1"),
+    DG_INT(conf, first_pixel, 0, 0, 1,
+           "what the files call the leftmost pixel: most tools 0, the original VOC sets 1"),
     DG_LOADER_ATTRS(conf),
     { 0 },
 };

@@ -10,12 +10,16 @@ typedef struct conf {
 } conf;
 
 static const dg_attr attrs[] = {
-    DG_PATH_REQUIRED(conf, root, "folder of the data set, or its .yaml file; with files=\"rank\", {rank} stands for the rank's number "
-                                 "here and in split"),
-    DG_STR(conf, split, NULL, "\"train\", \"val\", \"test\": as in the .yaml file, or a folder; all of images/ without it"),
-    DG_STR(conf, classes, NULL,
-           "names of the classes, parted by commas, in the order of their numbers; without it they stand in the .yaml "
-           "file, or in classes.txt"),
+    DG_PATH_REQUIRED(
+        conf, root,
+        "folder of the data set, or its .yaml file; with files=\"rank\", {rank} stands for the rank's number "
+        "here and in split"),
+    DG_STR(conf, split, NULL,
+           "\"train\", \"val\", \"test\": as in the .yaml file, or a folder; all of images/ without it"),
+    DG_STR(
+        conf, classes, NULL,
+        "names of the classes, parted by commas, in the order of their numbers; without it they stand in the .yaml "
+        "file, or in classes.txt"),
     DG_LOADER_ATTRS(conf),
     { 0 },
 };

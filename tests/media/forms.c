@@ -61,7 +61,8 @@ static void make_voc(place *p)
     write_text(p, "voc/Annotations/a.xml",
                "<?xml version=\"1.0\"?>\n<annotation><filename>other.jpg</filename>" SIZE OBJECT("dog", PART, 5, 6, 15, 26)
                    OBJECT(" cat ", "<difficult>1</difficult><truncated>1</truncated>", 0.5, 0, 40, 30) "</annotation>");
-    write_text(p, "voc/Annotations/b.xml", "<annotation><filename>b.png</filename>" OBJECT("ant", "", 1, 1, 2, 2) "</annotation>");
+    write_text(p, "voc/Annotations/b.xml",
+               "<annotation><filename>b.png</filename>" OBJECT("ant", "", 1, 1, 2, 2) "</annotation>");
     write_text(p, "voc/Annotations/c.xml", "<annotation><filename>c.png</filename>" SIZE "</annotation>");
     write_text(p, "voc/ImageSets/Main/train.txt", "c\na 1\n\n");
     write_text(p, "voc/ImageSets/Main/val.txt", "b\r\n");
@@ -264,7 +265,9 @@ static void yolo_shapes(void **state)
     unlink(temporary(p, "yolo/labels/classes.txt"));
     check_yolo(p, "train: images/train\nval: images/val\nnames: [nut, bolt]\n", "yolo", NULL);
     check_yolo(p, "path: .\ntrain: images/train\nnames:\n  0: nut\n  1: bolt\n", "yolo/data.yaml", NULL);
-    check_yolo(p, "# as some tools write it\npath: ../somewhere/else\ntrain: ../images/train\nnc: 2\nnames:\n- 'nut'\n- \"bolt\"\n",
+    check_yolo(p,
+               "# as some tools write it\npath: ../somewhere/else\ntrain: ../images/train\nnc: 2\nnames:\n- 'nut'\n- "
+               "\"bolt\"\n",
                "yolo", NULL);
     check_yolo(p, "train: [images/train/]\nnames: {1: bolt, 0: nut}\n", "yolo", NULL);
     check_yolo(p, dg_printf(p->a, "path: %s\ntrain: images/train\nnames: [nut, bolt]\n", temporary(p, "yolo")), "yolo", NULL);
@@ -356,7 +359,8 @@ static const struct {
 static void yolo_refused(void **state)
 {
     place         *p = *state;
-    dg_data_source train = from(p, "yolo/data.yaml", "train"), folder = from(p, "yolo", NULL), missing = from(p, "nothing", "train");
+    dg_data_source train = from(p, "yolo/data.yaml", "train"), folder = from(p, "yolo", NULL),
+                   missing = from(p, "nothing", "train");
     dg_str         many = { 0 };
     const dg_json *tree;
     dg_coco       *c = NULL;

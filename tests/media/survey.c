@@ -138,18 +138,21 @@ static void clean(void **state)
 static void plant(place *p)
 {
     static const char train[] =
-        "{\"images\": [" IMAGE(1, "1.jpg") ", " IMAGE(2, "2.jpg") ", " IMAGE(3, "gone.jpg") ",\n" IMAGE(
-            4, "text.jpg") ", " IMAGE(5, "cut.jpg") ", {\"id\": 6, \"file_name\": \"6.jpg\", \"width\": 48, \"height\": 64},\n" IMAGE(
-            2, "2.jpg") ", " IMAGE(7, "copy.jpg") "],\n"
-        "\"annotations\": [\n" BOX(1, 1, 1, 2, 3, 20, 30) ",\n" BOX(2, 1, 2, 2, 3, 20, 10) ",\n" BOX(2, 2, 4, 5, 5, 9, 9) ",\n" BOX(
-            3, 1, 99, 5, 5, 9, 9) ",\n" BOX(4, 999, 1, 5, 5, 9, 9) ",\n" BOX(5, 2, 1, 5, 5, 0, 9) ",\n" BOX(
-            6, 2, 1, 70, 5, 9, 9) ",\n" BOX(7, 2, 1, 60, 5, 9, 9) ",\n" BOX(8, 7, 1, 10, 10, 20, 20) ",\n" BOX(
-            9, 7, 2, 10, 10, 20, 20.5) "],\n"
-        "\"categories\": [{\"id\": 1, \"name\": \"nut\"}, {\"id\": 2, \"name\": \"bolt\"}, {\"id\": 2, \"name\": \"bolt\"},\n"
-        "{\"id\": 3, \"name\": \"empty\"}, {\"id\": 4, \"name\": \"nail\"}]}";
+        "{\"images\": [\n"
+        IMAGE(1, "1.jpg") ", " IMAGE(2, "2.jpg") ", " IMAGE(3, "gone.jpg") ", " IMAGE(4, "text.jpg") ",\n"
+        IMAGE(5, "cut.jpg") ", {\"id\": 6, \"file_name\": \"6.jpg\", \"width\": 48, \"height\": 64},\n"
+        IMAGE(2, "2.jpg") ", " IMAGE(7, "copy.jpg") "],\n"
+        "\"annotations\": [\n"
+        BOX(1, 1, 1, 2, 3, 20, 30) ",\n" BOX(2, 1, 2, 2, 3, 20, 10) ",\n"
+        BOX(2, 2, 4, 5, 5, 9, 9) ",\n" BOX(3, 1, 99, 5, 5, 9, 9) ",\n" BOX(4, 999, 1, 5, 5, 9, 9) ",\n"
+        BOX(5, 2, 1, 5, 5, 0, 9) ",\n" BOX(6, 2, 1, 70, 5, 9, 9) ",\n" BOX(7, 2, 1, 60, 5, 9, 9) ",\n"
+        BOX(8, 7, 1, 10, 10, 20, 20) ",\n" BOX(9, 7, 2, 10, 10, 20, 20.5) "],\n"
+        "\"categories\": [{\"id\": 1, \"name\": \"nut\"}, {\"id\": 2, \"name\": \"bolt\"},\n"
+        "{\"id\": 2, \"name\": \"bolt\"}, {\"id\": 3, \"name\": \"empty\"}, {\"id\": 4, \"name\": \"nail\"}]}";
     static const char val[] =
-        "{\"images\": [" IMAGE(1, "leak.jpg") "],\n\"annotations\": [\n" BOX(1, 1, 1, 1, 1, 9, 9) ", " BOX(2, 1, 4, 20, 1, 9, 9)
-        "],\n\"categories\": [{\"id\": 1, \"name\": \"nut\"}, {\"id\": 2, \"name\": \"bolt\"},\n"
+        "{\"images\": [" IMAGE(1, "leak.jpg") "],\n"
+        "\"annotations\": [\n" BOX(1, 1, 1, 1, 1, 9, 9) ", " BOX(2, 1, 4, 20, 1, 9, 9) "],\n"
+        "\"categories\": [{\"id\": 1, \"name\": \"nut\"}, {\"id\": 2, \"name\": \"bolt\"},\n"
         "{\"id\": 3, \"name\": \"empty\"}, {\"id\": 4, \"name\": \"screw\"}]}";
 
     for (int i = 1; i <= 6; i++)
@@ -226,8 +229,10 @@ static void faults_of_other_forms(void **state)
     for (int i = 0; i < 4; i++)
         write_image(p, dg_printf(p->a, "voc/JPEGImages/%c.jpg", 'a' + i), i);
     write_text(p, "voc/Annotations/a.xml",
-               "<annotation><object><name>ant</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>9</xmax><ymax>9</ymax></bndbox></object>"
-               "<object><name>gnat</name><bndbox><xmin>1</xmin><ymin>20</ymin><xmax>9</xmax><ymax>29</ymax></bndbox></object></annotation>");
+               "<annotation><object><name>ant</name>"
+               "<bndbox><xmin>1</xmin><ymin>1</ymin><xmax>9</xmax><ymax>9</ymax></bndbox></object>"
+               "<object><name>gnat</name>"
+               "<bndbox><xmin>1</xmin><ymin>20</ymin><xmax>9</xmax><ymax>29</ymax></bndbox></object></annotation>");
     write_text(p, "voc/Annotations/b.xml", "<annotation>");
     write_text(p, "voc/classes.txt", "ant\n");
     write_text(p, "voc/ImageSets/Main/train.txt", "a\nb\nmissing\na\n");
@@ -419,7 +424,8 @@ static void there_and_back(void **state)
     make_clean(p);
     write_text(p, "clean/annotations/val.json", /* with a crowd, and an area that is not its box's */
                "{\"images\": [" IMAGE(7, "4.png") ", " IMAGE(9, "5.jpg") "],\n\"annotations\": [\n" BOX(1, 7, 2, 0, 0, 64, 48)
-                   ",\n{\"id\": 2, \"image_id\": 7, \"category_id\": 1, \"bbox\": [3.3, 4.4, 5.123456789, 6], \"area\": 3, \"iscrowd\": 1}"
+                   ",\n{\"id\": 2, \"image_id\": 7, \"category_id\": 1, \"bbox\": [3.3, 4.4, 5.123456789, 6],\n"
+               " \"area\": 3, \"iscrowd\": 1}"
                    "],\n" CLASSES "}");
     convert(p, "clean", "voc", DG_FORM_VOC, &said);
     assert_true(said.n_splits == 2 && said.n_images == 5 && said.n_objects == 5 && said.n_areas == 1 && said.n_crowd == 0);
@@ -483,7 +489,8 @@ static void names_and_refusals(void **state)
     check_says(p, "convert-link", "No such file");
     assert_false(dg_exists(temporary(p, "out/half")));
     assert_false(dg_exists(dg_printf(p->a, "%s/out/half.tmp-%ld", p->folder, (long)getpid())));
-    write_text(p, "names/annotations/val.json", "{\"images\": [" IMAGE(1, "x/1.jpg") "], \"annotations\": [], " CLASSES "}");
+    write_text(p, "names/annotations/val.json",
+               "{\"images\": [" IMAGE(1, "x/1.jpg") "], \"annotations\": [], " CLASSES "}");
     assert_int_equal(dg_convert(&said, temporary(p, "names"), temporary(p, "out/half"), &voc, p->d), -DG_EINPUT);
     check_says(p, "convert-classes", "not those of");
     write_image(p, "plain/1.jpg", 1);
