@@ -94,6 +94,27 @@ static void skipping(void **state)
                  "0:{ 1:s= 7:t= 11:[ 12:{ 13:s= 19:} 21:6 22:] 23:} ");
 }
 
+/* Lists and objects under the key to drop are null, whatever they hold; its other values are themselves, and in a
+ * string it is no key. */
+static void dropping(void **state)
+{
+    static const char text[] = "{\"big\":[1,\"]\\\"\",{\"x\":[2]}],\"t\":4,\"s\":\"a\\\"big\\\": [\",\"big\": {\"}\":[]} ,\"big\":7}";
+    static const char cut[] = "{\"t\": 1,\n\"big\":[1,\"]\"";
+    place            *p = *state;
+    dg_json_events    dropping_big = events;
+    trace             t = { 0 };
+
+    dropping_big.drop = "big";
+    assert_int_equal(dg_json_events_read(text, sizeof text - 1, "x.json", &dropping_big, &t, p->d), 0);
+    assert_string_equal(t.s.s, "0:{ 1:big= 7:null 27:t= 31:4 33:s= 39:'a\"big\": [ 51:big= 58:null 68:big= 74:7 75:} ");
+    dg_str_free(&t.s);
+    no_diagnostics(p);
+    assert_int_equal(dg_json_events_read(cut, sizeof cut - 1, "x.json", &dropping_big, &t, p->d), -DG_EINPUT);
+    assert_int_equal(dg_diag_at(p->d, 0)->at.line, 2);
+    check_says(p, "json-syntax", "premature EOF");
+    dg_str_free(&t.s);
+}
+
 static void stopped(void **state)
 {
     place      *p = *state;
@@ -274,6 +295,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(events_in_order, set_up, tear_down),
         cmocka_unit_test_setup_teardown(skipping, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(dropping, set_up, tear_down),
         cmocka_unit_test_setup_teardown(stopped, set_up, tear_down),
         cmocka_unit_test_setup_teardown(bad_texts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(limits, set_up, tear_down),

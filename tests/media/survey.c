@@ -465,7 +465,8 @@ static void names_and_refusals(void **state)
     write_image(p, "names/images/x/1.jpg", 1);
     write_image(p, "names/images/y/1.jpg", 2);
     write_text(p, "names/annotations/train.json",
-               "{\"images\": [" IMAGE(1, "x/1.jpg") ", " IMAGE(2, "y/1.jpg") "],\n\"annotations\": [\n" BOX(1, 1, 1, 60, 3, 20, 30)
+               "{\"images\": [" IMAGE(1, "x/1.jpg") ", " IMAGE(2, "y/1.jpg") "],\n"
+               "\"annotations\": [\n" BOX(1, 1, 1, 60, 3, 20, 30)
                    ",\n" BOX(2, 2, 1, 80, 3, 2, 2) ",\n" BOX(3, 2, 1, 8, 3, 0, 2)
                    "],\n\"categories\": [{\"id\": 1, \"name\": \"a: \\\"<b>\\\" & c\"}]}");
     convert(p, "names", "out/voc", DG_FORM_VOC, &said);
