@@ -222,26 +222,42 @@ static void merge(dg_absence *absent, const dg_root *r)
     absent[r->node->number] |= r->absent;
 }
 
-/* Something that all ranks may lack at once can leave no other way than one that some lack. */
-static int compare_together(dg_proof *p, dg_size size, const dg_absence *roots, int root)
+static bool lacks(const dg_proof *p, const view *before, const view *after)
 {
-    int n = p->together.n < MOST_ROOTS ? p->together.n : MOST_ROOTS, n_lost = 0;
+    for (int i = 0; i < p->facts.n; i++)
+        if (count(&after->facts, after->first, &p->facts.items[i]) <
+            count(&before->facts, before->first, &p->facts.items[i]))
+            return true;
+    for (int i = 0; i < dg_params_n(p->params); i++)
+        if (after->missing[1 + i] && !before->missing[1 + i])
+            return true;
+    return false;
+}
+
+/* Something that all ranks may lack at once can leave no other way than one that some lack. bare:
+ * without the roots. */
+static void compare_together(dg_proof *p, dg_size size, const dg_absence *roots, const view *bare,
+                             int root)
+{
+    int n = p->together.n < MOST_ROOTS ? p->together.n : MOST_ROOTS;
 
     for (int i = p->together.n > 1 ? -1 : 0; i < n; i++) {
         dg_absence *absent = DG_NEW_N(p->arena, p->g->n_nodes, dg_absence);
+        dg_absence *both = DG_NEW_N(p->arena, p->g->n_nodes, dg_absence);
 
         for (int k = 0; k < p->together.n; k++)
             if (i < 0 || k == i)
                 merge(absent, &p->together.items[k]);
+        for (int k = 0; k < p->g->n_nodes; k++)
+            both[k] = absent[k] | roots[k];
+        view after = look(p, size, both);
+
+        if (!lacks(p, bare, &after))
+            continue;
         view before = look(p, size, absent);
 
-        for (int k = 0; k < p->g->n_nodes; k++)
-            absent[k] |= roots[k];
-        view after = look(p, size, absent);
-
-        n_lost += compare(p, &before, &after, root);
+        (void)compare(p, &before, &after, root);
     }
-    return n_lost;
 }
 
 /* A root that stands for all of them. */
@@ -264,10 +280,14 @@ static void look_for_losses(dg_proof *p, dg_size size)
 
     for (int i = 0; i < p->roots.n; i++)
         merge(all, &p->roots.items[i]);
+    memcpy(absent, all, (size_t)p->g->n_nodes * sizeof *absent);
+    for (int i = 0; i < p->together.n; i++)
+        merge(absent, &p->together.items[i]);
     any = any_root(p);
-    bare = look(p, size, all);
-    if (compare(p, &whole, &bare, any) + compare_together(p, size, all, any) == 0)
-        return; /* nothing is lost, even without all of them */
+    bare = look(p, size, absent);
+    if (compare(p, &whole, &bare, any) == 0)
+        return; /* nothing is lost, even without all that may be missing */
+    memset(absent, 0, (size_t)p->g->n_nodes * sizeof *absent);
     for (int i = 0; i < p->facts.n; i++)
         p->facts.items[i].lost = NONE;
     p->lost.n = 0;
@@ -278,8 +298,9 @@ static void look_for_losses(dg_proof *p, dg_size size)
         (void)compare(p, &whole, &without, i);
         absent[p->roots.items[i].node->number] = 0;
     }
+    bare = look(p, size, all);
     (void)compare(p, &whole, &bare, any); /* what has several ways, of which all may fail */
-    (void)compare_together(p, size, all, any);
+    compare_together(p, size, all, &bare, any);
 }
 
 void dg_vary_lower(dg_proof *p)

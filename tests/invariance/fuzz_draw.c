@@ -336,14 +336,13 @@ static void mesh(fz_drawer *w)
         m->on_fail = fz_below(w->d, 2);
 }
 
-/* Does training need other ranks, or keep what they have, too? */
+/* Does it need other ranks, or keep what they have, too? */
 static bool shares(const fz_model *m)
 {
     for (int i = 0; i < m->n_nodes; i++) {
         const fz_node *n = &m->node[i];
 
-        if (n->scope != FZ_IN_EVALUATE &&
-            (fz_launches(m, i) || n->op == FZ_NORM || n->op == FZ_ADAMW))
+        if (fz_launches(m, i) || n->op == FZ_NORM || n->op == FZ_ADAMW)
             return true;
     }
     return false;
@@ -360,6 +359,8 @@ static int lacking(fz_drawer *w)
                        (n->op == FZ_ADAMW || n->op == FZ_EMA || n->op == FZ_AGREE ||
                         n->op == FZ_ALLREDUCE);
 
+        if (n->op == FZ_SKIP || n->op == FZ_STOP)
+            break; /* what comes then may never come */
         if (!n->dead && matters && n->scope == FZ_IN_TRAIN && fz_below(w->d, ++seen) == 0)
             out = i;
     }

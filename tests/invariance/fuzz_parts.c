@@ -92,7 +92,7 @@ static int sampler(fz_drawer *w, int in, bool deals)
     int      at = stream(w, fz_chance(w->d, deals ? 20 : 75) ? FZ_PLAIN : FZ_SAMPLER, in);
     fz_node *n = &w->m->node[at];
 
-    w->batch = n->batch = fz_chance(w->d, 15) ? 1 : 2;
+    w->batch = n->batch = fz_chance(w->d, 4) ? 1 : 2;
     n->sizes = n->op == FZ_PLAIN ? 0 : deals ? fz_below(w->d, 4) : 2 + fz_below(w->d, 2);
     n->tail = !fz_slip(w, 6)        ? fz_below(w->d, 2)
               : fz_chance(w->d, 50) ? FZ_NONE
@@ -240,7 +240,7 @@ void fz_draw_source(fz_drawer *w)
                   : fz_chance(w->d, 50) ? FZ_SEED_RANK
                                         : FZ_NONE;
         n->low = -1;
-        n->high = 1 + fz_below(w->d, 3);
+        n->high = 2 + fz_below(w->d, 3);
         same = n->seed == FZ_SEED_SHARED;
     }
     propose(w, (fz_offer){ fz_wire_to(fz_last(w), 0),
@@ -280,8 +280,11 @@ static void test(fz_drawer *w)
     sure = in->sure;
     n->in[0] = in->wire;
     n->is = is[fz_below(w->d, in->trained ? 6 : in->family == 2 ? 3 : 4)]; /* padded boxes are 0 */
+    if (w->filtered && n->is <= FZ_ZERO && (in->type == FZ_T_LABELS || in->family == 2))
+        n->is = FZ_ABOVE; /* there are objects, but how many? */
     if (n->is >= FZ_ABOVE) /* nothing that is counted is below 0 */
-        n->than = (in->type == FZ_T_LABELS ? 1 : 0.25) * (fz_below(w->d, 3) + (n->is == FZ_BELOW));
+        n->than = (in->type == FZ_T_LABELS ? 1 : 0.25) *
+                  (fz_below(w->d, 3) + (n->is == FZ_BELOW || w->filtered));
     fz_draw_guard(w, n, &same, &sure, 8);
     propose(w, (fz_offer){ fz_wire_to(fz_last(w), 0), FZ_T_INT, 0, same, sure, true, false });
 }
@@ -493,7 +496,7 @@ static void record(fz_drawer *w)
 
 static void leave(fz_drawer *w)
 {
-    const fz_offer *g = choose(w, SCALARS, WANT_SAME);
+    const fz_offer *g = choose(w, T(INT), WANT_SAME);
     fz_node        *n;
 
     /* few numbers are 0: behind what is nearly always left out nothing happens */
