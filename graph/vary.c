@@ -138,9 +138,13 @@ void dg_vary_root(dg_proof *p, const dg_node *node, dg_absence absent, dg_vary p
 /* Where a loop has no round, what stands in it is missing for those who read it from outside. */
 static void leave_loop(dg_proof *p, const dg_walked *f, const dg_node *reader, const dg_wire *w)
 {
-    for (const dg_node *l = w->from ? w->from->loop : NULL; l && !is_inside(reader, l); l = l->loop)
+    for (const dg_node *l = w->from ? w->from->loop : NULL; l && !is_inside(reader, l);
+         l = l->loop) {
+        const dg_clocked *c = f->loops[l->index];
+
         dg_vary_root(p, w->from, DG_ABSENT_NODE,
-                     dg_vary_join(f->loops[l->index]->rate, f->loops[l->index]->skip));
+                     dg_vary_join(dg_vary_join(c->rate, c->skip), c->own));
+    }
 }
 
 /* The one rank that everything that keeps this node from firing has in common; -1. */

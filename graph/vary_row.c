@@ -167,6 +167,7 @@ static void open_loop(dg_proof *p, dg_visit *v, const dg_rule *r)
 
     c->up = v->clock;
     c->fires = v->fires;
+    c->own = v->own;
     c->after = v->after;
     if (port >= 0 && v->in[port].there)
         c->rate = dg_vary_step(

@@ -43,6 +43,7 @@ typedef struct dg_seen {
 typedef struct dg_clocked { /* a loop */
     struct dg_clocked *up;
     dg_vary            rate, skip, fires;
+    dg_vary            own;    /* of fires: not that of what is around it */
     dg_vary            rounds; /* of its streams, those too that never end */
     dg_vary            ends;   /* of rate: what ends it for good */
     bool               timed;  /* ends by a number of steps */
