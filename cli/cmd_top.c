@@ -217,7 +217,8 @@ static void add_rank(dg_str *s, const top *t, int i, bool late)
         snprintf(where, sizeof where, "%s", here ? "between nodes" : strcmp(text_of(r, "state"), "left") == 0 ? "has left" : "has not come yet");
     snprintf(share, sizeof share, t->rows[i].looks > 1.5 ? "%.0f %%" : "-", 100 * t->rows[i].waited / fmax(t->rows[i].looks, 1));
     dg_str_fmt(s, "%s%4d  %-16s %8.0f %7.0f  %6s  %9s  %s%s", late && t->colour ? "\033[33m" : "", i, host, number_of(r, "process"),
-               fmax(number_of(r, "step"), 0), share, isfinite(memory) ? dg_human_bytes(memory, bytes, sizeof bytes) : "-", where, here && waits(r) ? " (waits)" : "");
+               fmax(number_of(r, "step"), 0), share, isfinite(memory) ? dg_human_bytes(memory, bytes, sizeof bytes) : "-", where,
+               here && waits(r) ? " (waits)" : "");
     if (here && number_of(r, "since_seconds") >= 1) {
         dg_str_add(s, " since ");
         add_time(s, number_of(r, "since_seconds"));

@@ -16,7 +16,8 @@ static void head(dg_page *p)
     for (int r = 0; r < p->n; r++)
         scored |= p->runs[r]->evaluations.n > 0;
 
-    dg_str_add(p->out, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">"
+    dg_str_add(p->out, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+                       "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">"
                        "<meta name=\"color-scheme\" content=\"light dark\"><title>");
     dg_page_text(p, p->n > 1 ? "%s and %d more: detrgraph" : "%s: detrgraph", h->name, p->n - 1);
     dg_str_add(p->out, "</title><style>\n");

@@ -171,7 +171,8 @@ static void compare(dg_page *p)
     for (int i = 0; i < p->n; i++)
         if (p->runs[i]->best_step >= 0 && (p->runs[best]->best_step < 0 || p->runs[i]->best > p->runs[best]->best))
             best = i;
-    dg_str_add(p->out, "<div class=\"scroll\"><table style=\"margin-top:20px\"><tr><th>run</th><th>state</th><th class=\"n\">steps</th><th class=\"n\">best AP</th>"
+    dg_str_add(p->out, "<div class=\"scroll\"><table style=\"margin-top:20px\"><tr>"
+                       "<th>run</th><th>state</th><th class=\"n\">steps</th><th class=\"n\">best AP</th>"
                        "<th class=\"n\">at step</th><th class=\"n\">AP50 there</th><th class=\"n\">loss</th><th class=\"n\">images/s</th>"
                        "<th class=\"n\">time</th><th class=\"n\">memory</th></tr>\n");
     for (int i = 0; i < p->n; i++) {

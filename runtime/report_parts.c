@@ -46,7 +46,8 @@ void dg_report_pictures(dg_page *p)
             if (!path)
                 continue;
             n++;
-            add_picture(p, path, dg_printf(p->arena, "%s, step %lld: each image with its truth, and with what was found", h->evaluations.items[e].scope,
+            add_picture(p, path, dg_printf(p->arena, "%s, step %lld: each image with its truth, and with what was found",
+                                           h->evaluations.items[e].scope,
                                                strtoll(dg_path_name(path) + 5, NULL, 10)));
         }
         if (!n)
@@ -63,7 +64,8 @@ void dg_report_pictures(dg_page *p)
 /* What every line has besides the terms of the loss and what <log> writes. */
 static bool is_common(const char *name)
 {
-    static const char *const common[] = { "epoch", "loss", "grad_norm", "lr", "seconds", "images_per_s", "data_seconds", "wait_seconds", "memory_bytes" };
+    static const char *const common[] = { "epoch", "loss", "grad_norm", "lr", "seconds", "images_per_s", "data_seconds", "wait_seconds",
+                                          "memory_bytes" };
 
     for (size_t i = 0; i < sizeof common / sizeof *common; i++)
         if (strcmp(name, common[i]) == 0)

@@ -258,7 +258,8 @@ static void compare_classes(dg_page *p, const dg_history *h, const dg_track *t)
 
 static void scope_section(dg_page *p, const dg_history *h, const dg_track *t, int number)
 {
-    static const char *const main_names[] = { "AP", "AP50", "AP75" }, *const sizes[] = { "APs", "APm", "APl" }, *const recalls[] = { "AR1", "AR10", "AR100" };
+    static const char *const main_names[] = { "AP", "AP50", "AP75" }, *const sizes[] = { "APs", "APm", "APl" };
+    static const char *const recalls[] = { "AR1", "AR10", "AR100" };
     static const char *const of_sizes[] = { "AP of small objects", "AP of medium objects", "AP of large objects" };
 
     dg_page_section(p, number ? dg_printf(p->arena, "scores-%d", number) : "scores",

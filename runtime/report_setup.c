@@ -122,7 +122,8 @@ static const char *value_of(dg_page *p, const dg_history *h, const setting *s)
     if (text)
         return text;
     if (fabs(number) < 1e15)
-        return dg_strdup(p->arena, s->kind == BYTES ? dg_human_bytes(number, human, sizeof human) : dg_human_count((int64_t)number, human, sizeof human));
+        return dg_strdup(p->arena, s->kind == BYTES ? dg_human_bytes(number, human, sizeof human)
+                                                    : dg_human_count((int64_t)number, human, sizeof human));
     for (int i = 0; list && list->kind == DG_JSON_ARRAY && i < list->n; i++)
         dg_str_fmt(&joined, "%s%s", i ? "  " : "", list->items[i].kind == DG_JSON_STRING ? list->items[i].text : "");
     text = dg_strdup(p->arena, joined.s ? joined.s : "");

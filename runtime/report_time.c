@@ -103,7 +103,8 @@ static void share_table(dg_page *p, const char *head, const dg_json *shares)
 /* What a step is made of: the nodes' time as measured, waiting as the ranks have summed it, and what is left. */
 static void budget(dg_page *p, const dg_history *h)
 {
-    const dg_json *profile = dg_json_get(h->run, "profile"), *ranks = dg_json_get(h->run, "per_rank"), *own = items_of(ranks) ? &ranks->items[0] : NULL;
+    const dg_json *profile = dg_json_get(h->run, "profile"), *ranks = dg_json_get(h->run, "per_rank");
+    const dg_json *own = items_of(ranks) ? &ranks->items[0] : NULL;
     double         steps = number_of(own, "steps"), step = number_of(own, "seconds") / steps, nodes = sum_of(dg_json_get(profile, "nodes"));
     double         data = number_of(own, "data_seconds") / steps, wait = number_of(own, "wait_seconds") / steps;
     double         computing = fmin(fmax(nodes - wait, 0), step - data - wait); /* nodes are of other steps than the mean */
@@ -234,7 +235,9 @@ static void draw_graph(dg_page *p, const dg_history *h)
     int           rc = p->graph ? dg_render_svg(&svg, p->graph, &heat, d) : h->pipeline ? load_and_draw(p, h, &svg, d) : -DG_EINPUT;
 
     if (rc == 0) {
-        dg_str_add(p->out, heat.n ? "<p class=\"note\">Darker nodes took more of a step. Grey: the loader's threads, and what computes nothing of its own.</p>\n" : "");
+        if (heat.n)
+            dg_str_add(p->out, "<p class=\"note\">Darker nodes took more of a step. Grey: the loader's threads, and what computes nothing of "
+                               "its own.</p>\n");
         dg_str_add(p->out, "<div class=\"graph\">");
         dg_str_add_n(p->out, svg.s, svg.n);
         dg_str_add(p->out, "</div>\n");
@@ -257,7 +260,8 @@ static void ranks_of(dg_page *p, const dg_history *h)
         return;
     dg_str_add(p->out, "<h3>");
     dg_page_text(p, p->n > 1 ? "Ranks of %s, ms a step" : "Ranks, ms a step", h->name);
-    dg_str_add(p->out, "</h3><div class=\"scroll\"><table><tr><th>rank</th><th>host</th><th class=\"n\">step</th><th class=\"n\">waiting for data</th>"
+    dg_str_add(p->out, "</h3><div class=\"scroll\"><table><tr><th>rank</th><th>host</th><th class=\"n\">step</th>"
+                       "<th class=\"n\">waiting for data</th>"
                        "<th class=\"n\">waiting for ranks</th><th></th><th class=\"n\">adding, copying</th><th class=\"n\">control plane</th>"
                        "<th class=\"n\">collectives</th><th class=\"n\">bytes</th><th class=\"n\">memory</th></tr>\n");
     for (int i = 0; i < ranks->n; i++) {

@@ -192,7 +192,8 @@ static void add_all(dg_str *s, const dg_trace *t, const dg_world *w)
     for (int i = 0; i < t->spans.n; i++)
         add_span(s, t, &t->spans.items[i], w->rank);
     if (t->n_lost)
-        dg_str_fmt(s, "{\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"name\":\"process_labels\",\"args\":{\"labels\":\"%lld events more were left out\"}},\n", w->rank,
+        dg_str_fmt(s, "{\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"name\":\"process_labels\",\"args\":{\"labels\":\"%lld events more were left out\"}},\n",
+                   w->rank,
                    (long long)t->n_lost);
 }
 
