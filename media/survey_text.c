@@ -170,10 +170,9 @@ static void print_advice(const page *p, const dg_survey *s)
                    s->advice.aspect,
                    s->advice.aspect > 1 ? s->advice.size : (int)(32 * ceil(s->advice.size * s->advice.aspect / 32)),
                    s->advice.aspect > 1 ? (int)(32 * ceil(s->advice.size / s->advice.aspect / 32)) : s->advice.size);
-    dg_str_fmt(p->out, "  max_objects=\"%d\"      ", s->advice.max_objects);
     if (s->most_image)
-        dg_str_fmt(p->out, "the most in one image are %d, in %s", s->most_objects, s->most_image);
-    dg_str_add(p->out, "\n");
+        dg_str_fmt(p->out, "  max_objects=\"%d\"      the most in one image are %d, in %s\n", s->advice.max_objects,
+                   s->most_objects, s->most_image);
 }
 
 static void print_result(const page *p, const dg_survey *s)

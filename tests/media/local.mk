@@ -3,6 +3,7 @@ media_tests = tests/media/chart tests/media/coco tests/media/draw tests/media/fo
 	tests/media/ops tests/media/score tests/media/survey
 check_PROGRAMS += $(media_tests)
 TESTS += $(media_tests)
+threaded += tests/media/forms tests/media/survey
 tests_media_chart_SOURCES = tests/media/chart.c
 tests_media_coco_SOURCES = tests/media/coco.c tests/media/place.h
 tests_media_draw_SOURCES = tests/media/draw.c tests/media/place.h
