@@ -1,4 +1,5 @@
-/* archive: any bytes as a weight file, safetensors or .pth, through a file in memory; every entry is read. */
+/* archive: any bytes as a weight file, safetensors or .pth, through a file in memory; every entry is read, and all are
+ * translated from whatever dialect their names are of. */
 #include "runtime/archive.h"
 
 #include <stdio.h>
@@ -6,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/diag.h"
+#include "runtime/dialect.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { MOST = 1 << 20 }; /* elements of an entry that is looked at */
@@ -29,6 +31,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
                 dg_entry_read(e, out);
             dg_free(out);
         }
+        if (a && dg_archive_translate(a, dg_dialects[1], d) < 0)
+            (void)dg_diag_text(d);
         dg_archive_close(&a);
     }
     if (fd >= 0)
