@@ -146,7 +146,8 @@ void dg_roster_judge_seen(dg_roster *r)
     dg_str_fmt(&s, "%s", dg_roster_name(r, odd, name, sizeof name));
     if (tie)
         dg_str_fmt(&s, " or %s", dg_roster_name(r, other, other_name, sizeof other_name));
-    dg_str_fmt(&s, " broke a contract at step %lld: %s %s, %.*s", (long long)r->broken_in.step + 1, row->name,
+    dg_str_fmt(&s, " broke a contract %s %lld: %s %s, %.*s", r->broken_in.scope ? "in an evaluation after step" : "at step",
+               (long long)r->broken_in.step + !r->broken_in.scope, row->name,
                tie ? "differs between them" : dg_printf(r->arena, "is not what it is on rank %d", other), (int)strcspn(row->value, "\n"),
                row->value);
     dg_roster_add_saved(r, &s);

@@ -29,8 +29,11 @@ static void hash(size_t bytes)
     char    *p = calloc(1, bytes);
     uint64_t h = 0;
     size_t   rounds = ((size_t)1 << 30) / bytes < 1000000 ? ((size_t)1 << 30) / bytes : 1000000;
-    double   begin = cpu_s(), s;
+    double   begin, s;
 
+    if (p)
+        memset(p, 1, bytes);
+    begin = cpu_s();
     for (size_t i = 0; p && i < rounds; i++)
         h = dg_hash_more(h, p, bytes);
     s = (cpu_s() - begin) / (double)rounds;
