@@ -262,6 +262,13 @@ double dg_history_number(const dg_history *h, const char *key)
     return v && v->kind == DG_JSON_NUMBER ? v->number : NAN;
 }
 
+double dg_history_step(const dg_history *h)
+{
+    const dg_series *s = dg_track_find(&h->train, "loss"); /* run.json is as old as the last evaluation */
+
+    return s && s->points.n ? s->points.items[s->points.n - 1].x : dg_history_number(h, "end.step");
+}
+
 const char *dg_history_state(const dg_history *h)
 {
     const char *state = dg_history_text(h, "end.state");

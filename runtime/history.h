@@ -40,6 +40,7 @@ double dg_series_last(const dg_series *s);                           /* NaN wher
 /* Of run.json, by key, or by "end.why"; NULL and NaN where it is not there. */
 const char *dg_history_text(const dg_history *h, const char *key);
 double      dg_history_number(const dg_history *h, const char *key);
+double      dg_history_step(const dg_history *h);  /* that is done; NaN: not known */
 const char *dg_history_state(const dg_history *h); /* "done", "stopped", "failed", "running", "unknown" */
 
 #endif

@@ -106,7 +106,7 @@ static void summary_json(dg_str *out, const dg_history *h)
     dg_str_add(out, "{\"run\":");
     dg_str_json(out, h->folder);
     dg_str_fmt(out, ",\"state\":\"%s\",\"steps\":", dg_history_state(h));
-    dg_str_json_real(out, dg_history_number(h, "end.step"));
+    dg_str_json_real(out, dg_history_step(h));
     dg_str_add(out, ",\"best_step\":");
     dg_str_json_real(out, h->best_step >= 0 ? (double)h->best_step : NAN);
     dg_str_add(out, ",\"best_AP\":");
@@ -138,7 +138,7 @@ static void summary_text(dg_str *out, const dg_history *h, int width)
 {
     double loss = dg_series_last(dg_track_find(&h->train, "loss")), speed = dg_series_last(dg_track_find(&h->train, "images_per_s"));
 
-    dg_str_fmt(out, "%-*s  %-8s %7.0f  ", width, h->folder, dg_history_state(h), dg_history_number(h, "end.step"));
+    dg_str_fmt(out, "%-*s  %-8s %7.0f  ", width, h->folder, dg_history_state(h), dg_history_step(h));
     if (h->best_step >= 0)
         dg_str_fmt(out, "%7.3f %7lld  ", h->best, (long long)h->best_step);
     else

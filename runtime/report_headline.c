@@ -50,13 +50,6 @@ static double score_at(const dg_history *h, const char *name, int64_t step)
     return NAN;
 }
 
-static double last_step(const dg_history *h)
-{
-    const dg_series *s = dg_track_find(&h->train, "loss");
-
-    return s && s->points.n ? s->points.items[s->points.n - 1].x : dg_history_number(h, "end.step");
-}
-
 static double minutes_of(const dg_history *h)
 {
     double m = dg_history_number(h, "end.minutes");
@@ -107,7 +100,7 @@ static const char *human_time(dg_page *p, double seconds)
 static void cards(dg_page *p, const dg_history *h)
 {
     double steps = dg_history_number(h, "steps"), speed = median(p->arena, dg_track_find(&h->train, "images_per_s"));
-    double loss = settled(dg_track_find(&h->train, "loss")), step = last_step(h), ap50 = score_at(h, "AP50", h->best_step);
+    double loss = settled(dg_track_find(&h->train, "loss")), step = dg_history_step(h), ap50 = score_at(h, "AP50", h->best_step);
 
     dg_str_add(p->out, "<div class=\"cards\">\n");
     if (h->best_step >= 0)
@@ -182,7 +175,7 @@ static void compare(dg_page *p)
         dg_str_add(p->out, "<tr>");
         run_cell(p, i);
         dg_str_fmt(p->out, "<td>%s</td>", dg_history_state(h));
-        dg_page_cell(p, last_step(h), 0);
+        dg_page_cell(p, dg_history_step(h), 0);
         dg_str_fmt(p->out, "<td class=\"n%s\">%s</td>", i == best && scored ? " best" : "", scored ? dg_printf(p->arena, "%.3f", h->best) : "–");
         dg_page_cell(p, scored ? (double)h->best_step : NAN, 0);
         dg_page_cell(p, score_at(h, "AP50", h->best_step), 3);
