@@ -2,7 +2,7 @@
 # make bundle: a folder, packed, with the program, its libraries, fonts, pipelines, documents and the licences of all of it, which
 # runs from wherever it is unpacked, on machines where nothing can be installed. The C library is the machine's: it must be
 # as new as the one here.
-#     ./bundle SOURCE BUILD VERSION
+#     ./bundle.sh SOURCE BUILD VERSION
 set -euo pipefail
 source=$1 build=$2 name=detrgraph-$3-$(uname -m)
 root=$build/$name
