@@ -82,6 +82,8 @@ int dg_graph_chain(dg_chain *chain, const dg_scope *scope, dg_diag *d)
             behind = chain->n_choices;
         } else if (n->class->choose) {
             DG_TRY(put_first(chain->choices, &chain->n_choices, n, d));
+        } else if (n->class->sizes) {
+            chain->resize = chain->resize ? chain->resize : n;
         } else if (n->class->item && !chain->sampler) {
             DG_TRY(put_first(chain->items, &chain->n_items, n, d));
         }
@@ -94,6 +96,13 @@ int dg_graph_chain(dg_chain *chain, const dg_scope *scope, dg_diag *d)
             chain->batch->id, chain->sampler ? "loader" : "sampler");
 out:
     return rc;
+}
+
+int dg_chain_sizes(const dg_chain *chain, const dg_size **sizes, int *batch)
+{
+    int n = chain->sampler->class->sizes(chain->sampler->conf, sizes, batch), unused;
+
+    return chain->resize ? chain->resize->class->sizes(chain->resize->conf, sizes, &unused) : n;
 }
 
 bool dg_node_one_of(const dg_node *node, int port)

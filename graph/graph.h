@@ -160,14 +160,17 @@ const char *dg_graph_source(void *graph, const char *file, size_t *n);
 
 /* The nodes of a scope's data chain, found by what their classes can do: loader (open), choices in
  * order (choose), of which the first n_before stand before the sampler and the others behind it,
- * sampler (schedule), items in order, batch (feeds). NULL where the scope has no data. */
+ * sampler (schedule), resize (sizes alone), items in order, batch (feeds). NULL where the scope has
+ * none. */
 enum { DG_MAX_CHAIN = 32 };
 typedef struct dg_chain {
-    const dg_node *loader, *sampler, *batch;
+    const dg_node *loader, *sampler, *resize, *batch;
     int            n_choices, n_before, n_items;
     const dg_node *choices[DG_MAX_CHAIN], *items[DG_MAX_CHAIN];
 } dg_chain;
 int dg_graph_chain(dg_chain *chain, const dg_scope *scope, dg_diag *d) DG_MUST_USE;
+/* The image sizes that its batches may have; batch: slots of one rank. */
+int dg_chain_sizes(const dg_chain *chain, const dg_size **sizes, int *batch);
 
 /* One program: the scope's nodes that lower, at one image size. Inputs are named "node id.key"
  * after the batch node's feeds ("b.images", "b.targets.boxes"). Results: the tensor inputs of

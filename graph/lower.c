@@ -316,7 +316,7 @@ static int sampler_sizes(const dg_size **sizes, int *n, int *batch, const dg_sco
     *n = *batch = 0;
     if (rc < 0 || !chain.sampler)
         return rc;
-    *n = chain.sampler->class->sizes(chain.sampler->conf, sizes, batch);
+    *n = dg_chain_sizes(&chain, sizes, batch);
     if (*n < 1 || *batch < 1)
         return dg_fail(d, DG_EINPUT, chain.sampler->where, "sampler-sizes",
                        "\"%s\" lists no image size", chain.sampler->id);

@@ -258,8 +258,8 @@ static void check_functions(checker *k)
 
     if ((c->feeds != NULL) != (c->fill != NULL))
         bad_class(k, "class-functions", "feeds and fill come together");
-    if ((c->schedule != NULL) != (c->sizes != NULL))
-        bad_class(k, "class-functions", "schedule and sizes come together");
+    if (c->schedule && !c->sizes)
+        bad_class(k, "class-functions", "schedule comes with sizes");
     if ((c->begin != NULL) != (c->take != NULL) || (c->take != NULL) != (c->finish != NULL))
         bad_class(k, "class-functions", "begin, take and finish come together");
     if (c->children && (c->children_offset > c->conf_size ||

@@ -15,6 +15,30 @@ bool dg_node_has_row(const dg_graph *g, const dg_node *node, dg_rule_kind kind)
     return false;
 }
 
+/* --- numbers that are known before their batch ------------------------------------------------ */
+
+const dg_wire *dg_resize_wire(const dg_node *node)
+{
+    for (int i = 0; i < node->n_in; i++)
+        if (!dg_contract_is_stream(node->in_types[i]))
+            return &node->in[i];
+    return NULL;
+}
+
+const dg_node *dg_wire_foreseen(const dg_wire *wire, int *root)
+{
+    const dg_node *from = wire ? wire->from : NULL;
+
+    *root = -1;
+    for (const dg_rule *r = from ? from->class->rules : NULL; r && r->kind; r++)
+        if (r->kind == DG_RULE_BROADCAST && !from->when.from && from->on < 0 && from->n_in > 0) {
+            *root = (int)dg_rule_int(from, "root", 0);
+            from = from->in[0].from;
+            break;
+        }
+    return from && from->class->foreseen && !from->when.from && from->on == (from->on < 0 ? -1 : *root) ? from : NULL;
+}
+
 static int only_proved(const dg_graph *g, const dg_node *node, dg_where at, const char *what,
                        const char *instead, dg_diag *d)
 {
@@ -78,6 +102,23 @@ static int too_late(const dg_node *node, dg_diag *d)
     return rc;
 }
 
+/* Batches are made ahead of their step: what chooses their size must be known then. */
+static int resize_runs(const dg_graph *g, const dg_node *node, dg_diag *d)
+{
+    int root;
+
+    if (node->in_types[0]->kind == DG_TYPE_DATASET)
+        return only_proved(g, node, node->where, "items of a data set have no common size",
+                           "put it behind the sampler, whose batches have one", d);
+    if (!dg_wire_foreseen(dg_resize_wire(node), &root))
+        return only_proved(g, node, node->where,
+                           "batches are made ahead, before a step could compute their size",
+                           "take the number from source.random, source.step, source.epoch, "
+                           "source.rank or source.number, or a <broadcast> of one",
+                           d);
+    return 0;
+}
+
 /* "what is missing; what runs in its place" */
 static int refuse_row(const dg_graph *g, const dg_node *node, const char *why, dg_diag *d)
 {
@@ -93,12 +134,14 @@ static int node_runs(const dg_graph *g, const dg_node *node, dg_diag *d)
     dg_proof p = { .g = g, .arena = g->arena, .train = node->scope->kind == DG_SCOPE_TRAIN };
     int      rc = 0;
 
-    if (node->class->supply && node->scope->kind == DG_SCOPE_MODEL)
+    if (node->class->supply && !node->class->lower && node->scope->kind == DG_SCOPE_MODEL)
         rc = only_proved(g, node, node->where,
                          "numbers from outside come into <train> and <evaluate>",
                          "put it there, and wire it to an <input> of the model", d);
     else if (is_late(node))
         rc = too_late(node, d);
+    else if (node->class->sizes && !node->class->schedule)
+        rc = resize_runs(g, node, d);
     for (const dg_rule *r = node->class->rules; r && r->kind && rc == 0; r++)
         if (r->kind == DG_RULE_PROVED && dg_rule_holds(&p, node, r))
             rc = refuse_row(g, node, r->why, d);

@@ -30,6 +30,11 @@ void dg_vary_monitors(dg_monitors *m, const bool *opaque, const dg_graph *g, dg_
 /* Refuses words that are proved and that no run executes: id "only-proved". */
 int dg_graph_runnable(const dg_graph *g, dg_diag *d) DG_MUST_USE;
 
+/* Who gives a number that is known before its batch: a source, or where the wire comes from a
+ * <broadcast> of one, that of rank *root (else -1). NULL: it is known in the step alone. */
+const dg_node *dg_wire_foreseen(const dg_wire *wire, int *root);
+/* The number by which a resize node chooses. */
+const dg_wire *dg_resize_wire(const dg_node *node);
 /* Has the node's class a row of this kind that holds? */
 bool dg_node_has_row(const dg_graph *g, const dg_node *node, dg_rule_kind kind);
 

@@ -211,6 +211,23 @@ static dg_drawn drawn_by(const dg_run *run, const dg_node *node)
                                                                  : DG_DRAWN_BY_SAMPLE;
 }
 
+typedef struct sizing {
+    const dg_run  *run;
+    const dg_node *node;
+} sizing;
+
+/* <resize>: number `size` of its list. */
+static dg_size size_of(void *ctx, int64_t number, int64_t epoch)
+{
+    const sizing  *s = ctx;
+    const dg_size *sizes;
+    int            unused, root, n = s->node->class->sizes(s->node->conf, &sizes, &unused);
+    const dg_node *from = dg_wire_foreseen(dg_resize_wire(s->node), &root);
+    double         x = dg_run_foresee(s->run, from, root < 0 ? s->run->world.rank : root, number, epoch);
+
+    return sizes[x >= n - 1 ? n - 1 : x > 0 ? (int)x : 0];
+}
+
 int dg_run_stream(dg_run *run, const dg_scope *scope, const dg_progress *p, int64_t epochs, dg_stream **s, dg_diag *d)
 {
     const dg_data *data;
@@ -238,6 +255,13 @@ int dg_run_stream(dg_run *run, const dg_scope *scope, const dg_progress *p, int6
     conf.one_plan = conf.plan.dealt != 0; /* ranks may have to agree on a plan: this thread makes it */
     for (int i = 0; i < data->chain.n_items; i++)
         conf.drawn[i] = drawn_by(run, data->chain.items[i]);
+    if (data->chain.resize) {
+        sizing *ctx = DG_NEW(run->arena, sizing);
+
+        *ctx = (sizing){ run, data->chain.resize };
+        conf.resize = size_of;
+        conf.resize_ctx = ctx;
+    }
     conf.n_keys = wanted(run, scope, data->chain.batch, &conf.keys);
     return dg_stream_open(s, &conf, d);
 }

@@ -213,7 +213,7 @@ int dg_run_sizes(const dg_run *run, const dg_scope *scope, dg_arena *a, dg_size 
     (void)run;
     if (rc < 0)
         return rc;
-    *n = chain.sampler->class->sizes(chain.sampler->conf, &listed, batch);
+    *n = dg_chain_sizes(&chain, &listed, batch);
     *sizes = dg_memdup(a, listed, (size_t)*n * sizeof **sizes);
     qsort(*sizes, (size_t)*n, sizeof **sizes, largest_first);
     return 0;

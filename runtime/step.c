@@ -39,24 +39,29 @@ void dg_run_compute_control(dg_run *run)
 }
 
 /* What a number from outside the graph follows from: the batch's place in the run, and this rank. */
-static dg_supply_args supply_args(const dg_run *run, const dg_node *node, int64_t number)
+static dg_supply_args supply_args(const dg_run *run, const dg_node *node, int rank, int64_t number)
 {
     char           own[256];
     dg_supply_args a = {
-        .clock = { .step = run->progress.step,
-                   .epoch = run->progress.epoch,
-                   .n_steps = run->n_steps,
-                   .n_epochs = run->n_epochs,
-                   .minutes = run->progress.minutes },
-        .rank = run->world.rank,
-        .seconds = 60 * run->progress.minutes,
-        .free_bytes = (double)dg_memory_available(),
+        .clock = { .n_steps = run->n_steps, .n_epochs = run->n_epochs },
+        .rank = rank,
+        .free_bytes = -1,
         .shared = dg_draw_begin(run->seed, node->path, (uint64_t)number),
     };
 
-    snprintf(own, sizeof own, "%s/%d", node->path, run->world.rank);
+    snprintf(own, sizeof own, "%s/%d", node->path, rank);
     a.own = dg_draw_begin(run->seed, own, (uint64_t)number);
     return a;
+}
+
+double dg_run_foresee(const dg_run *run, const dg_node *node, int rank, int64_t number, int64_t epoch)
+{
+    const dg_scope *s = node->scope;
+    dg_supply_args  a = supply_args(run, node, rank, number);
+
+    a.clock.step = number / (s->accumulate > 0 ? s->accumulate : 1);
+    a.clock.epoch = epoch;
+    return node->class->supply(node->conf, &a);
 }
 
 /* Numbers from outside the graph, before each batch. */
@@ -69,12 +74,20 @@ static int feed_numbers(dg_run *run, int64_t number, dg_diag *d)
         const dg_node *node = s->nodes[i];
         char           name[256];
 
-        if (!node->class->supply)
+        if (!node->class->supply || node->class->lower)
             continue;
         snprintf(name, sizeof name, "%s.%s", node->id, node->out_ports[0]->name);
         if (!dg_program_input(run->current->program, name))
             continue; /* nobody reads it */
-        dg_supply_args args = supply_args(run, node, number);
+
+        dg_supply_args args = supply_args(run, node, run->world.rank, number);
+
+        args.clock.step = run->progress.step;
+        args.clock.epoch = run->progress.epoch;
+        args.clock.minutes = run->progress.minutes;
+        args.seconds = 60 * run->progress.minutes;
+        args.free_bytes = (double)dg_memory_available();
+
         double         real = node->class->supply(node->conf, &args);
         int32_t        whole = (int32_t)real;
         bool           is_real = node->out_contracts[0]->dtype == DG_REAL;

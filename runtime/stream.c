@@ -322,7 +322,7 @@ static int make_batch(dg_stream *s, work *w, const task *t)
     b->epoch = t->epoch;
     b->index = t->index;
     b->n_in_epoch = t->n_in_epoch;
-    b->size = (dg_size){ t->pick.w, t->pick.h };
+    b->size = s->conf.resize ? s->conf.resize(s->conf.resize_ctx, t->number, t->epoch) : (dg_size){ t->pick.w, t->pick.h };
     b->n_choices = s->conf.plan.chain->n_choices;
     b->choices = s->conf.plan.chain->choices;
     b->n = s->batch;

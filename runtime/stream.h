@@ -50,6 +50,8 @@ typedef struct dg_stream_conf {
     int64_t         period;              /* batches of an epoch of a sampler that never ends, whose plans are rounds; 0: one
                                           * plan is one epoch. number alone says where to begin */
     bool            one_plan;            /* ends with the plan in which it begins */
+    dg_size       (*resize)(void *ctx, int64_t number, int64_t epoch); /* of a batch, instead of what is planned; or NULL */
+    void           *resize_ctx;
     const char *const *keys;             /* feeds that are wanted */
     int             n_keys;
     int             threads;             /* at least 1 */

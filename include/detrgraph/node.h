@@ -348,7 +348,7 @@ typedef struct dg_node_class {
     int (*open)(dg_dataset **data, const void *conf, uint64_t seed, dg_diag *d);
     /* sampler: the plan of an epoch; invariant inputs only. sizes lists every image size it may ever pick. */
     int (*schedule)(dg_schedule *out, const void *conf, const dg_schedule_args *args, dg_diag *d);
-    int (*sizes)(const void *conf, const dg_size **sizes, int *batch);
+    int (*sizes)(const void *conf, const dg_size **sizes, int *batch); /* without schedule: of batches that others plan */
     /* augment: changes the sample; a pure function of sample, draws and clock, on any thread. 1: it drops the sample, as an
      * output with DG_PORT_DROPS may; another one stands in for it. Where no output says so, that ends the run. */
     int (*item)(const void *conf, dg_sample *sm, dg_draw *draw, const dg_clock *clock, dg_diag *d);
@@ -380,6 +380,7 @@ typedef struct dg_node_class {
 
     /* A number from outside the graph: the scalar output of a node without lower, before each batch of its scope. */
     double (*supply)(const void *conf, dg_supply_args *args);
+    bool foreseen; /* supply follows from the clock's step and epoch, the rank and the draws: it is known before its batch */
 } dg_node_class;
 #define DG_NODE_CLASS .size = sizeof(dg_node_class), .port_size = sizeof(dg_port), .attr_size = sizeof(dg_attr), \
                       .rule_size = sizeof(dg_rule)

@@ -19,18 +19,29 @@ static const dg_attr attrs[] = {
 
 static const dg_rule rules[] = {
     { DG_RULE_DIMS, .to = "out", .from = "size", .why = "takes its size from a number" },
-    { DG_RULE_PROVED, .why = "batches have the size that their sampler planned; sizes=\"...\" of "
-                             "<sampler.bucket> draws one for all ranks, with seed=\"rank\" for each" },
     { 0 },
 };
+
+static int list(const void *self, const dg_size **sizes, int *batch)
+{
+    const conf *c = self;
+
+    *sizes = c->sizes.v;
+    *batch = 0;
+    return c->sizes.n;
+}
 
 const dg_node_class dg_node_resize = {
     DG_NODE_CLASS,
     .name = "resize",
     .role = DG_ROLE_AUGMENT,
     .brief = "Batches at a size that a number chooses.",
+    .doc = "Of sizes it is number `size`, counted from 0, rounded down; what lies outside is the first or the last. Batches are "
+           "made ahead of their step: the number comes from source.random, source.step, source.epoch, source.rank or "
+           "source.number, or a <broadcast> of one.",
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),
     .rules = rules,
+    .sizes = list,
 };

@@ -63,6 +63,14 @@ static double epoch(const void *self, dg_supply_args *a)
     return (double)a->clock.epoch;
 }
 
+static double constant(const void *self, dg_supply_args *a)
+{
+    const number *c = self;
+
+    (void)a;
+    return c->value;
+}
+
 static double rank_number(const void *self, dg_supply_args *a)
 {
     (void)self;
@@ -109,18 +117,19 @@ static void lower_number(dg_build *b, const void *self, const dg_val in[], dg_va
 const dg_node_class dg_node_source_number = {
     DG_NODE_CLASS, .name = "source.number", .role = DG_ROLE_CONTROL,     .brief = "A constant.",
     .ports = real, .attrs = number_attrs,   .conf_size = sizeof(number), .lower = lower_number,
+    .supply = constant, .foreseen = true,
 };
 
-#define SOURCE(id, text, port_table, rule_table, function)                                      \
+#define SOURCE(id, text, port_table, rule_table, function, before)                              \
     const dg_node_class dg_node_source_##id = { DG_NODE_CLASS,           .name = "source." #id, \
                                                 .role = DG_ROLE_CONTROL, .brief = text,         \
                                                 .ports = port_table,     .rules = rule_table,   \
-                                                .supply = function }
-SOURCE(step, "The number of the step, from 0: the same on every rank.", whole, NULL, step);
-SOURCE(epoch, "The number of the epoch, from 0: the same on every rank.", whole, NULL, epoch);
-SOURCE(rank, "The number of this rank.", whole, rank_rules, rank_number);
-SOURCE(clock, "Seconds of the run, by this rank's clock.", real, clock_rules, seconds);
-SOURCE(memory, "Free bytes on this rank.", real, memory_rules, free_bytes);
+                                                .supply = function,      .foreseen = before }
+SOURCE(step, "The number of the step, from 0: the same on every rank.", whole, NULL, step, true);
+SOURCE(epoch, "The number of the epoch, from 0: the same on every rank.", whole, NULL, epoch, true);
+SOURCE(rank, "The number of this rank.", whole, rank_rules, rank_number, true);
+SOURCE(clock, "Seconds of the run, by this rank's clock.", real, clock_rules, seconds, false);
+SOURCE(memory, "Free bytes on this rank.", real, memory_rules, free_bytes, false);
 
 const dg_node_class dg_node_source_file = {
     DG_NODE_CLASS,
@@ -143,4 +152,5 @@ const dg_node_class dg_node_source_random = {
     .conf_size = sizeof(draw),
     .rules = draw_rules,
     .supply = drawn,
+    .foreseen = true,
 };

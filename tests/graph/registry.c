@@ -134,9 +134,9 @@ static int begin(void **state, const void *self, const dg_sink_args *args, dg_di
     return 0;
 }
 
-static int sizes(const void *self, const dg_size **list, int *batch)
+static int schedule(dg_schedule *out, const void *self, const dg_schedule_args *args, dg_diag *d)
 {
-    (void)self, (void)list, (void)batch;
+    (void)out, (void)self, (void)args, (void)d;
     return 0;
 }
 
@@ -152,7 +152,7 @@ static void functions(void **state)
     c.begin = begin;
     refused(c, "class-functions");
     c = good;
-    c.sizes = sizes;
+    c.schedule = schedule;
     refused(c, "class-functions");
     c = good;
     c.children = kids;

@@ -175,6 +175,29 @@ static void own_draws(void **state)
     }
 }
 
+/* A size drawn for each batch, by all alike or by rank 0 for all: the same run on two ranks as on one. */
+static void drawn_sizes(void **state)
+{
+    static const char *const numbers[] = {
+        "<source.random id=\"n\" seed=\"shared\" low=\"0\" high=\"3\"/>",
+        "<source.random id=\"own\" on=\"0\" low=\"0\" high=\"3\"/><broadcast id=\"n\" in=\"@own\" axis=\"dp\"/>",
+        "<source.step id=\"n\"/>",
+    };
+    toy *t = *state;
+
+    for (int i = 0; i < 3; i++) {
+        const char *text = toy_ranks_text(t->arena, NULL, NULL, NULL);
+        char       *name = dg_printf(t->arena, "sizes%d", i);
+        outcome     one, two;
+
+        text = instead(t, text, AUGMENT, "<augment id=\"aug\" in=\"@sized\">");
+        text = instead(t, text, SAMPLER, dg_printf(t->arena, "%s%s<resize id=\"sized\" in=\"@pick\" size=\"@n\" sizes=\"32,64,96\"/>", SAMPLER, numbers[i]));
+        one = toy_ranks_well(t, (start){ .ranks = 1, .out = dg_printf(t->arena, "one%d", i), .text = text, .global = 4 });
+        two = whole_and_cut_as(t, name, text, 7);
+        toy_same_losses(&one, &two, 12, 1e-9);
+    }
+}
+
 /* Scenes that only one rank sees: others than the rank beside it has. */
 static void own_files(void **state)
 {
@@ -282,7 +305,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         TEST(chosen_items), TEST(chosen_batches), TEST(dealt_behind_the_sampler), TEST(equal_already), TEST(nothing_left),
-        TEST(never_ends), TEST(own_order), TEST(own_draws), TEST(own_files), TEST(left_out_by_all), TEST(nothing_can_be_read),
+        TEST(never_ends), TEST(own_order), TEST(own_draws), TEST(drawn_sizes), TEST(own_files), TEST(left_out_by_all), TEST(nothing_can_be_read),
         TEST(evaluates_alone), TEST(stopped_alone), TEST(nobody_to_evaluate),
     };
     int status;
