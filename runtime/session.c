@@ -125,20 +125,17 @@ bool dg_run_shares(const dg_run *run, const dg_node *node)
     return run->graph->axis && names_axis(axis, run->graph->axis);
 }
 
-/* Whoever is to do something alone must be there. */
-static int check_places(const dg_run *run, const dg_scope *s, dg_diag *d)
+/* Scores that nobody makes would be missed by all who wait for them. */
+static int check_places(const dg_run *run, dg_diag *d)
 {
-    const dg_node *node = NULL;
-    int64_t        on = s->on;
+    for (int i = 0; i < run->graph->n_evaluates; i++) {
+        const dg_scope *s = run->graph->evaluates[i];
 
-    for (int i = 0; i < s->n_nodes && on < run->world.ranks; i++) {
-        node = s->nodes[i];
-        on = node->on;
+        if (s->on >= run->world.ranks)
+            return dg_fail(d, DG_EINPUT, s->where, "on-rank", "on=\"%lld\": there is no such rank: %d %s started, counted from 0",
+                           (long long)s->on, run->world.ranks, run->world.ranks == 1 ? "is" : "are");
     }
-    if (on < run->world.ranks)
-        return 0;
-    return dg_fail(d, DG_EINPUT, node ? node->where : s->where, "on-rank", "on=\"%lld\": there is no such rank: %d %s started, counted from 0",
-                   (long long)on, run->world.ranks, run->world.ranks == 1 ? "is" : "are");
+    return 0;
 }
 
 static int load_graph(dg_run *run, dg_diag *d)
@@ -158,10 +155,7 @@ static int load_graph(dg_run *run, dg_diag *d)
     DG_TRY(dg_steer_deal(run, d));
     DG_TRY(dg_graph_check(run->graph, d));
     DG_TRY(dg_graph_runnable(run->graph, d));
-    for (int i = 0; i < run->graph->n_evaluates; i++)
-        DG_TRY(check_places(run, run->graph->evaluates[i], d));
-    if (run->graph->train)
-        DG_TRY(check_places(run, run->graph->train, d));
+    DG_TRY(check_places(run, d));
 out:
     return rc;
 }
