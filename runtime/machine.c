@@ -60,7 +60,7 @@ void dg_tensor_set(const dg_tensor *t, int64_t i, double x)
         ((uint8_t *)t->data)[i] = (uint8_t)x;
         break;
     default:
-        assert(!"a type that programs do not have");
+        assert(t->dtype == DG_U8); /* programs have no other type */
     }
 }
 
