@@ -285,7 +285,7 @@ static void look_for_losses(dg_proof *p, dg_size size)
         merge(absent, &p->together.items[i]);
     any = any_root(p);
     bare = look(p, size, absent);
-    if (compare(p, &whole, &bare, any) == 0)
+    if (compare(p, &whole, &bare, any) == 0 && (bare.missing[0] || !whole.missing[0]))
         return; /* nothing is lost, even without all that may be missing */
     memset(absent, 0, (size_t)p->g->n_nodes * sizeof *absent);
     for (int i = 0; i < p->facts.n; i++)

@@ -6,6 +6,10 @@ static void reach(const fz_model *m, int node, fz_set *seen, const fz_node *thro
     const fz_node *n = &m->node[node];
     int            ins = n->op == FZ_NORM || n->op == FZ_LOSS ? 1 : n->n_in;
 
+    if (!n->dead && fz_classes[n->op].flags & FZ_COLLECTIVE && n->axis == FZ_DP && m->dp == 1) {
+        reach(m, n->in[0].node, seen, through); /* of one rank: nothing happens */
+        return;
+    }
     if (n->dead || n->op == FZ_TEST || n->op == FZ_GRADIENT_NORM ||
         fz_classes[n->op].flags & (FZ_COLLECTIVE | FZ_DATA))
         return;
