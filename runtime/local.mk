@@ -45,6 +45,7 @@ libruntime_la_SOURCES += \
 	runtime/scrape.c runtime/scrape.h \
 	runtime/session.c runtime/session.h \
 	runtime/sinks.c \
+	runtime/start.c \
 	runtime/step.c \
 	runtime/store.c runtime/store.h \
 	runtime/tell.c runtime/tell.h \

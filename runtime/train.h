@@ -1,4 +1,4 @@
-/* train.h: what the parts of a whole training share: its folder, its clocks. For runtime/train.c and folder.c. */
+/* train.h: what the parts of a whole training share: its folder, its clocks. For what is named below. */
 #ifndef DG_RUNTIME_TRAIN_H
 #define DG_RUNTIME_TRAIN_H
 
@@ -44,6 +44,9 @@ typedef struct dg_train {
     int64_t                     epoch;   /* of the last batch */
     int                         batch;   /* of all ranks together */
 } dg_train;
+
+/* start.c: all that comes before the first step: folder, data, checkpoint, and that the ranks agree. */
+int dg_train_start(dg_train *t, dg_diag *d) DG_MUST_USE;
 
 /* folder.c: makes the run's folder, or takes an existing one where that was asked for, and opens run.log in it; finds
  * what to resume from (NULL: begin). */
