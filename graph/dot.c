@@ -1,54 +1,23 @@
-/* dot.c: a graph in Graphviz' language. Each node is a small table: a row of inputs, its id and
- * class on the colour of its role, its attributes as written, a row of outputs; faults stand
- * below in red. Shapes come from lowering each scope at its first image size, where that is
- * possible. */
+/* dot.c: a graph in Graphviz' language: scopes, and wires with shapes and what varies over ranks. Shapes come from lowering
+ * each scope at its first image size, where that is possible. */
+#include "graph/dot.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/map.h"
 #include "graph/lower.h"
-#include "graph/render.h"
 #include "graph/structure.h"
-#include "graph/vary.h"
 
-#define FONT "DejaVu Sans"
-#define RED "#c62828"
-#define INK "#263238"
-#define FAINT "#607d8b"
 #define OVER_DP "#ef6c00"
 #define OVER_TP "#6a1b9a"
 #define OVER_BOTH "#ad1457"
 
-enum { LINES = 7, LINE = 34 }; /* of a label on a wire, and bytes of a line of text in a node */
-
-static const struct {
-    const char *fill, *line;
-} looks[] = {
-    [DG_ROLE_OTHER] = { "#eceff1", "#90a4ae" },    [DG_ROLE_LOADER] = { "#bbdefb", "#64b5f6" },
-    [DG_ROLE_SAMPLER] = { "#c5cae9", "#7986cb" },  [DG_ROLE_AUGMENT] = { "#b3e5fc", "#4fc3f7" },
-    [DG_ROLE_BATCH] = { "#90caf9", "#42a5f5" },    [DG_ROLE_BACKBONE] = { "#c8e6c9", "#66bb6a" },
-    [DG_ROLE_ENCODER] = { "#b2dfdb", "#4db6ac" },  [DG_ROLE_DENOISING] = { "#f8bbd0", "#f06292" },
-    [DG_ROLE_DECODER] = { "#d1c4e9", "#9575cd" },  [DG_ROLE_LOSS] = { "#ffe0b2", "#ffb74d" },
-    [DG_ROLE_GRADIENT] = { "#d7ccc8", "#a1887f" }, [DG_ROLE_OPTIMIZER] = { "#fff9c4", "#fbc02d" },
-    [DG_ROLE_EVALUATE] = { "#b2ebf2", "#26c6da" }, [DG_ROLE_CONTROL] = { "#f0f4c3", "#c0ca33" },
-    [DG_ROLE_SINK] = { "#cfd8dc", "#78909c" },
-};
-
-typedef struct painter {
-    dg_str         *out;
-    const dg_graph *g;
-    const dg_diag  *faults;
-    dg_arena       *arena;
-    dg_map         *shapes; /* "number.port[.key]" -> "[4,300,256]" */
-    dg_vary_marks   marks;  /* varies is NULL where nothing was proved */
-    const dg_heat  *heat;   /* NULL: nodes have the colours of their roles */
-    double          hottest, all; /* seconds */
-} painter;
+enum { LINES = 7, LINE = 34 }; /* of a label on a wire, and bytes of one */
 
 /* --- shapes ---------------------------------------------------------------------------------- */
 
-static void keep_shape(painter *p, dg_build *b, const char *name, dg_val v)
+static void keep_shape(dg_painter *p, dg_build *b, const char *name, dg_val v)
 {
     char text[96];
 
@@ -72,7 +41,7 @@ static void keep_shape(painter *p, dg_build *b, const char *name, dg_val v)
 static void watch(void *ctx, dg_build *b, const dg_node *node, const dg_val in[],
                   const dg_val out[])
 {
-    painter *p = ctx;
+    dg_painter *p = ctx;
 
     (void)in;
     for (int i = 0; i < node->n_out; i++)
@@ -80,7 +49,7 @@ static void watch(void *ctx, dg_build *b, const dg_node *node, const dg_val in[]
                    out[i]);
 }
 
-static void find_shapes(painter *p, const dg_scope *scope)
+static void find_shapes(dg_painter *p, const dg_scope *scope)
 {
     dg_params  *params = dg_params_open();
     dg_program *program = NULL;
@@ -94,192 +63,10 @@ static void find_shapes(painter *p, const dg_scope *scope)
     dg_diag_close(&d);
 }
 
-/* --- text ------------------------------------------------------------------------------------ */
-
-/* May a line end after n bytes of text? */
-static bool may_break(const char *text, int n)
-{
-    return text[n] == ' ' || text[n - 1] == ',' || text[n - 1] == '/' || text[n - 1] == '_';
-}
-
-/* Text for a label: in lines of at most `width` bytes, cut after `most` lines. */
-static void add_lines(dg_str *out, const char *text, int width, int most)
-{
-    char line[128];
-
-    for (int k = 0; *text && k < most; k++) {
-        int n = (int)strlen(text);
-
-        if (n > width) {
-            n = width;
-            while (n > width / 2 && !may_break(text, n))
-                n--;
-            if (!may_break(text, n))
-                n = width;
-            while (n > 1 && ((unsigned char)text[n] & 0xC0) == 0x80) /* not inside a character */
-                n--;
-        }
-        memcpy(line, text, (size_t)n);
-        line[n] = '\0';
-        dg_str_add(out, k ? "<BR ALIGN=\"LEFT\"/>" : "");
-        dg_str_xml(out, line);
-        text += n;
-        text += *text == ' ';
-    }
-    if (*text)
-        dg_str_add(out, "...");
-    dg_str_add(out, "<BR ALIGN=\"LEFT\"/>");
-}
-
-/* --- nodes ----------------------------------------------------------------------------------- */
-
-static bool is_fault_of(const dg_err *e, const dg_node *node)
-{
-    if (e->severity != DG_ERROR)
-        return false;
-    if (e->at.node)
-        return strcmp(e->at.node, node->path) == 0;
-    return e->at.file && e->at.line == node->where.line && e->at.column == node->where.column &&
-           strcmp(e->at.file, node->where.file) == 0;
-}
-
-static bool is_faulty(const painter *p, const dg_node *node)
-{
-    for (int i = 0; i < dg_diag_n(p->faults); i++)
-        if (is_fault_of(dg_diag_at(p->faults, i), node))
-            return true;
-    return false;
-}
-
-static void add_ports(painter *p, const dg_port *const *ports, int n, bool outputs)
-{
-    if (n == 0)
-        return;
-    dg_str_add(p->out, "<TR><TD BORDER=\"0\" CELLPADDING=\"0\"><TABLE BORDER=\"0\" "
-                       "CELLBORDER=\"0\" CELLSPACING=\"0\" CELLPADDING=\"3\"><TR>");
-    for (int i = 0; i < n; i++) {
-        dg_str_fmt(p->out, "<TD PORT=\"%c%d\"><FONT POINT-SIZE=\"8\" COLOR=\"" FAINT "\">",
-                   outputs ? 'o' : 'i', i);
-        dg_str_xml(p->out, ports[i]->name);
-        dg_str_add(p->out, "</FONT></TD>");
-    }
-    dg_str_add(p->out, "</TR></TABLE></TD></TR>");
-}
-
-static void add_attributes(painter *p, const dg_node *node)
-{
-    dg_str text = { 0 };
-
-    for (int i = 0; i < node->item->n_attrs; i++) {
-        const dg_item_attr *a = &node->item->attrs[i];
-
-        if (strcmp(a->name, "id") == 0 || (a->value[0] == '@' && a->value[1] != '@'))
-            continue;
-        dg_str_fmt(&text, "%s%s=%s", text.n ? " " : "", a->name, a->value);
-    }
-    for (const dg_item *k = node->item->first; k; k = k->next)
-        if (k->name)
-            dg_str_fmt(&text, "%s<%s>", text.n ? " " : "", k->name);
-    if (text.s) {
-        dg_str_add(p->out,
-                   "<TR><TD BALIGN=\"LEFT\" CELLPADDING=\"4\"><FONT POINT-SIZE=\"8\" COLOR=\"" FAINT
-                   "\">");
-        add_lines(p->out, text.s, LINE, 6);
-        dg_str_add(p->out, "</FONT></TD></TR>");
-    }
-    dg_str_free(&text);
-}
-
-static void add_faults(painter *p, const dg_node *node)
-{
-    for (int i = 0; i < dg_diag_n(p->faults); i++) {
-        const dg_err *e = dg_diag_at(p->faults, i);
-
-        if (!is_fault_of(e, node))
-            continue;
-        dg_str_add(p->out,
-                   "<TR><TD BGCOLOR=\"#ffebee\" BALIGN=\"LEFT\"><FONT POINT-SIZE=\"9\" COLOR=\"" RED
-                   "\">");
-        add_lines(p->out, dg_printf(p->arena, "line %d: %s", e->at.line, e->text), LINE + 6, 8);
-        dg_str_add(p->out, "</FONT></TD></TR>");
-    }
-}
-
-/* Seconds of a step that the node takes; below 0 where that is not told. */
-static double heat_of(const painter *p, const dg_node *node)
-{
-    for (int i = 0; i < p->heat->n; i++)
-        if (strcmp(p->heat->rows[i].path, node->path) == 0)
-            return p->heat->rows[i].seconds;
-    return -1;
-}
-
-/* White to orange by the square root of the share, so that small ones can be told apart; dark text stands on each. */
-static const char *heat_fill(const painter *p, double seconds)
-{
-    static const int from[] = { 0xff, 0xfa, 0xf0 }, to[] = { 0xf5, 0x8a, 0x2c };
-    double           t = seconds > 0 && p->hottest > 0 ? sqrt(seconds / p->hottest) : 0;
-
-    return dg_printf(p->arena, "#%02x%02x%02x", (unsigned)(from[0] + t * (to[0] - from[0])), (unsigned)(from[1] + t * (to[1] - from[1])),
-                     (unsigned)(from[2] + t * (to[2] - from[2])));
-}
-
-static void add_heat(painter *p, double seconds)
-{
-    char text[32];
-
-    if (seconds < 0)
-        return;
-    if (seconds < 0.01)
-        snprintf(text, sizeof text, "%.2f ms", 1e3 * seconds);
-    else
-        dg_human_time(seconds, text, sizeof text);
-    dg_str_fmt(p->out, "<BR/><FONT POINT-SIZE=\"10\"><B>%s</B>  %.1f %%</FONT>", text,
-               p->all > 0 ? 100 * seconds / p->all : 0);
-}
-
-static void add_node(painter *p, const dg_node *node)
-{
-    bool faulty = is_faulty(p, node),
-         structural = node->class == &dg_class_input || node->class == &dg_class_use;
-    const char *line = faulty ? RED : structural ? "#90a4ae" : looks[node->class->role].line;
-    const char *fill = node->broken && !node->model ? "#ffcdd2"
-                       : structural                 ? "#fafafa"
-                                                    : looks[node->class->role].fill;
-    bool        named = dg_item_find(node->item, "id") != NULL;
-    double      heat = p->heat ? heat_of(p, node) : -1;
-
-    if (p->heat) {
-        fill = heat < 0 ? "#f5f5f5" : heat_fill(p, heat);
-        line = "#90a4ae";
-    }
-
-    dg_str_fmt(p->out,
-               "    n%d [label=<<TABLE BORDER=\"%d\" COLOR=\"%s\" CELLBORDER=\"0\" "
-               "CELLSPACING=\"0\" CELLPADDING=\"3\" BGCOLOR=\"white\" STYLE=\"ROUNDED\">",
-               node->number, faulty ? 2 : 1, line);
-    add_ports(p, node->in_ports, node->n_in, false);
-    dg_str_fmt(p->out, "<TR><TD BGCOLOR=\"%s\" CELLPADDING=\"6\">", fill);
-    if (named) {
-        dg_str_add(p->out, "<B>");
-        dg_str_xml(p->out, node->id);
-        dg_str_add(p->out, "</B><BR/>");
-    }
-    dg_str_fmt(p->out, "<FONT POINT-SIZE=\"%d\">", named ? 9 : 11);
-    dg_str_xml(p->out, node->element);
-    dg_str_add(p->out, "</FONT>");
-    add_heat(p, heat);
-    dg_str_add(p->out, "</TD></TR>");
-    add_attributes(p, node);
-    add_faults(p, node);
-    add_ports(p, node->out_ports, node->n_out, true);
-    dg_str_add(p->out, "</TABLE>>];\n");
-}
-
 /* --- wires ----------------------------------------------------------------------------------- */
 
 /* Was a record lowered at this name? Its keys have shapes then. */
-static bool has_keys(const painter *p, const char *name)
+static bool has_keys(const dg_painter *p, const char *name)
 {
     size_t len = strlen(name);
 
@@ -291,7 +78,7 @@ static bool has_keys(const painter *p, const char *name)
 }
 
 /* One line of a label: key, type, and the shape where it was lowered. */
-static void add_line(painter *p, dg_str *label, int *n, const char *key, const char *name,
+static void add_line(dg_painter *p, dg_str *label, int *n, const char *key, const char *name,
                      const dg_contract *c)
 {
     const char *shape = dg_map_get(p->shapes, name);
@@ -314,12 +101,12 @@ static void add_line(painter *p, dg_str *label, int *n, const char *key, const c
     else if (c->kind == DG_TYPE_TENSOR || !shape)
         dg_str_xml(label, type.n > LINE ? "..." : type.s);
     if (shape && strcmp(shape, "[]") != 0)
-        dg_str_fmt(label, " <FONT COLOR=\"" INK "\">%s</FONT>", shape);
+        dg_str_fmt(label, " <FONT COLOR=\"" DG_DOT_INK "\">%s</FONT>", shape);
     dg_str_add(label, " <BR ALIGN=\"LEFT\"/>");
     dg_str_free(&type);
 }
 
-static void add_type(painter *p, dg_str *label, int *n, const char *key, const char *name,
+static void add_type(dg_painter *p, dg_str *label, int *n, const char *key, const char *name,
                      const dg_contract *c)
 {
     if (c->kind != DG_TYPE_RECORD) {
@@ -347,7 +134,7 @@ static void add_type(painter *p, dg_str *label, int *n, const char *key, const c
     }
 }
 
-static bool wire_is_faulty(const painter *p, const dg_wire *w)
+static bool wire_is_faulty(const dg_painter *p, const dg_wire *w)
 {
     for (int i = 0; i < dg_diag_n(p->faults); i++) {
         const dg_err *e = dg_diag_at(p->faults, i);
@@ -361,7 +148,7 @@ static bool wire_is_faulty(const painter *p, const dg_wire *w)
 }
 
 /* What a wire carries differs over an axis: its colour; NULL where it is the same everywhere. */
-static const char *colour_of(const painter *p, const dg_wire *w)
+static const char *colour_of(const dg_painter *p, const dg_wire *w)
 {
     const char *axes =
         p->marks.varies ? p->marks.varies[w->from->number][w->port] : NULL;
@@ -372,23 +159,23 @@ static const char *colour_of(const painter *p, const dg_wire *w)
 }
 
 /* Does a wire lie on the way from a rank's own data to a rejection? */
-static bool is_on_path(const painter *p, const dg_wire *w, const dg_node *to)
+static bool is_on_path(const dg_painter *p, const dg_wire *w, const dg_node *to)
 {
     return p->marks.varies && p->marks.path[w->from->number] &&
-           (p->marks.path[to->number] || is_faulty(p, to));
+           (p->marks.path[to->number] || dg_dot_is_faulty(p, to));
 }
 
 /* The wire of a guard: dashed, from the flag to the node's title. */
-static void add_guard(painter *p, const dg_node *node)
+static void add_guard(dg_painter *p, const dg_node *node)
 {
     const dg_wire *w = &node->when;
-    const char    *colour = is_on_path(p, w, node) ? RED : colour_of(p, w);
+    const char    *colour = is_on_path(p, w, node) ? DG_DOT_RED : colour_of(p, w);
 
     dg_str_fmt(p->out, "    n%d:o%d:s -> n%d [style=dashed, color=\"%s\", label=<when>];\n",
-               w->from->number, w->port, node->number, colour ? colour : FAINT);
+               w->from->number, w->port, node->number, colour ? colour : DG_DOT_FAINT);
 }
 
-static void add_wire(painter *p, const dg_node *node, int port)
+static void add_wire(dg_painter *p, const dg_node *node, int port)
 {
     const dg_wire     *w = &node->in[port];
     const dg_port     *from = w->from->out_ports[w->port], *to = node->in_ports[port];
@@ -407,10 +194,10 @@ static void add_wire(painter *p, const dg_node *node, int port)
         p->out,
         "    n%d:o%d:s -> n%d:i%d:n [color=\"%s\"%s, label=<<FONT COLOR=\"%s\">%s</FONT>>];\n",
         w->from->number, w->port, node->number, port,
-        faulty              ? RED
+        faulty              ? DG_DOT_RED
         : colour_of(p, w) ? colour_of(p, w)
-                            : FAINT,
-        faulty ? ", penwidth=2" : "", faulty ? RED : "#78909c", label.s ? label.s : " ");
+                            : DG_DOT_FAINT,
+        faulty ? ", penwidth=2" : "", faulty ? DG_DOT_RED : "#78909c", label.s ? label.s : " ");
     dg_str_free(&label);
 }
 
@@ -427,7 +214,7 @@ static void add_when(dg_str *out, const char *before, dg_when w)
                    w.n != 1 && w.unit != DG_MINUTES ? "s" : "");
 }
 
-static void add_title(painter *p, const dg_scope *s)
+static void add_title(dg_painter *p, const dg_scope *s)
 {
     static const char *const precisions[] = { "f32", "bf16", "f64" };
     dg_str                   t = { 0 };
@@ -449,7 +236,7 @@ static void add_title(painter *p, const dg_scope *s)
     dg_str_xml(p->out, s->kind == DG_SCOPE_MODEL ? dg_printf(p->arena, "model %s", s->id) : s->id);
     dg_str_add(p->out, "</B>");
     if (t.s) {
-        dg_str_add(p->out, "   <FONT POINT-SIZE=\"10\" COLOR=\"" FAINT "\">");
+        dg_str_add(p->out, "   <FONT POINT-SIZE=\"10\" COLOR=\"" DG_DOT_FAINT "\">");
         dg_str_xml(p->out, t.s);
         dg_str_add(p->out, "</FONT>");
     }
@@ -457,7 +244,7 @@ static void add_title(painter *p, const dg_scope *s)
     dg_str_free(&t);
 }
 
-static void add_scope(painter *p, const dg_scope *s, int number)
+static void add_scope(dg_painter *p, const dg_scope *s, int number)
 {
     static const char *const fills[] = {
         [DG_SCOPE_MODEL] = "#f3faf4", [DG_SCOPE_TRAIN] = "#f6f8fc", [DG_SCOPE_EVALUATE] = "#f2fbfc"
@@ -469,7 +256,7 @@ static void add_scope(painter *p, const dg_scope *s, int number)
                number, fills[s->kind]);
     add_title(p, s);
     for (int i = 0; i < s->n_nodes; i++)
-        add_node(p, s->nodes[i]);
+        dg_dot_node(p, s->nodes[i]);
     dg_str_add(p->out, "  }\n");
     for (int i = 0; i < s->n_nodes; i++)
         for (int k = 0; k < s->nodes[i]->n_in; k++)
@@ -482,7 +269,7 @@ static void add_scope(painter *p, const dg_scope *s, int number)
 
 /* Dashed lines between scopes: whose weights an evaluation takes, and which number chooses the
  * best checkpoint. */
-static void add_upward(painter *p)
+static void add_upward(dg_painter *p)
 {
     const dg_checkpoint_conf *c = &p->g->checkpoint;
 
@@ -513,7 +300,7 @@ static void add_upward(painter *p)
     dg_str_free(&when);
     dg_str_add(p->out, ">];\n");
     if (c->best) {
-        dg_str_fmt(p->out, "  n%d -> checkpoint [style=dashed, color=\"" FAINT "\", label=<best ",
+        dg_str_fmt(p->out, "  n%d -> checkpoint [style=dashed, color=\"" DG_DOT_FAINT "\", label=<best ",
                    c->best->number);
         dg_str_xml(p->out, c->best_key);
         dg_str_add(p->out, ">];\n");
@@ -528,7 +315,7 @@ static const dg_scope *scope_at(const dg_graph *g, int i)
                                               : g->train;
 }
 
-static bool belongs(const painter *p, const dg_err *e)
+static bool belongs(const dg_painter *p, const dg_err *e)
 {
     const dg_graph *g = p->g;
 
@@ -536,14 +323,14 @@ static bool belongs(const painter *p, const dg_err *e)
         const dg_scope *s = scope_at(g, i);
 
         for (int k = 0; s && k < s->n_nodes; k++)
-            if (is_fault_of(e, s->nodes[k]))
+            if (dg_dot_is_fault_of(e, s->nodes[k]))
                 return true;
     }
     return false;
 }
 
 /* Faults that no node shows. */
-static void add_other_faults(painter *p)
+static void add_other_faults(dg_painter *p)
 {
     dg_str text = { 0 };
 
@@ -551,12 +338,12 @@ static void add_other_faults(painter *p)
         const dg_err *e = dg_diag_at(p->faults, i);
 
         if (e->severity == DG_ERROR && !belongs(p, e))
-            add_lines(&text, dg_printf(p->arena, "line %d: %s", e->at.line, e->text), 60, 4);
+            dg_dot_lines(&text, dg_printf(p->arena, "line %d: %s", e->at.line, e->text), 60, 4);
     }
     if (text.s)
         dg_str_fmt(p->out,
-                   "  faults [shape=box, style=\"rounded,filled\", color=\"" RED
-                   "\", fillcolor=\"#ffebee\", fontcolor=\"" RED "\", label=<%s>];\n",
+                   "  faults [shape=box, style=\"rounded,filled\", color=\"" DG_DOT_RED
+                   "\", fillcolor=\"#ffebee\", fontcolor=\"" DG_DOT_RED "\", label=<%s>];\n",
                    text.s);
     dg_str_free(&text);
 }
@@ -571,7 +358,7 @@ static bool only_of_ranks(const dg_diag *faults)
     return true;
 }
 
-static void find_marks(painter *p)
+static void find_marks(dg_painter *p)
 {
     dg_params *params = dg_params_open();
     dg_diag   *d = dg_diag_open(); /* said already */
@@ -592,7 +379,7 @@ static void find_marks(painter *p)
 
 static void render(dg_str *out, const dg_graph *g, const dg_diag *faults, const dg_heat *heat)
 {
-    painter p = { .out = out, .g = g, .faults = faults, .arena = dg_arena_open(), .heat = heat };
+    dg_painter p = { .out = out, .g = g, .faults = faults, .arena = dg_arena_open(), .heat = heat };
     int     n = 0;
 
     for (int i = 0; heat && i < heat->n; i++) {
@@ -610,14 +397,14 @@ static void render(dg_str *out, const dg_graph *g, const dg_diag *faults, const 
     }
     dg_str_add(
         out, "digraph pipeline {\n"
-             "  graph [rankdir=TB, fontname=\"" FONT "\", fontsize=13, fontcolor=\"" INK
+             "  graph [rankdir=TB, fontname=\"" DG_DOT_FONT "\", fontsize=13, fontcolor=\"" DG_DOT_INK
              "\", bgcolor=white, pad=0.3, nodesep=0.35, ranksep=0.45, labelloc=t, newrank=false];\n"
-             "  node [shape=plain, fontname=\"" FONT "\", fontsize=11, fontcolor=\"" INK "\"];\n"
-             "  edge [fontname=\"" FONT "\", fontsize=8, fontcolor=\"" FAINT "\", color=\"" FAINT
+             "  node [shape=plain, fontname=\"" DG_DOT_FONT "\", fontsize=11, fontcolor=\"" DG_DOT_INK "\"];\n"
+             "  edge [fontname=\"" DG_DOT_FONT "\", fontsize=8, fontcolor=\"" DG_DOT_FAINT "\", color=\"" DG_DOT_FAINT
              "\", arrowsize=0.6];\n"
              "  label=<<B>");
     dg_str_xml(out, g->name);
-    dg_str_fmt(out, "</B>   <FONT POINT-SIZE=\"10\" COLOR=\"" FAINT "\">seed %llu</FONT>",
+    dg_str_fmt(out, "</B>   <FONT POINT-SIZE=\"10\" COLOR=\"" DG_DOT_FAINT "\">seed %llu</FONT>",
                (unsigned long long)g->seed);
     if (p.marks.varies && g->mesh.item && (g->ranks > 1 || g->mesh.tp > 1))
         dg_str_fmt(out,

@@ -2,7 +2,7 @@ libgraph_la_SOURCES += \
 	graph/attr.c graph/attr.h \
 	graph/check.c \
 	graph/contract.c graph/contract.h \
-	graph/dot.c \
+	graph/dot.c graph/dot.h graph/dot_node.c \
 	graph/fire.c graph/fire.h graph/expand.c graph/expand.h \
 	graph/graph.c graph/graph.h \
 	graph/keeps.c graph/keeps.h \
