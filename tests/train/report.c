@@ -203,8 +203,8 @@ static void of_a_torso(void **state)
                                   "{\"step\":2,\"epoch\":0,\"loss\":null,\"lr\":1e-3,\"sec";
     static const char *const odd[] = {
         "[]", "{\"end\":3,\"data\":{\"a\":1},\"profile\":[1],\"per_rank\":\"x\",\"classes\":[1,{}],\"sets\":[1]}",
-        "{\"steps\":1e300,\"batch\":-1e300,\"data\":[1,[],{\"classes\":[3]}],\"profile\":{\"steps\":0,\"nodes\":[{},1]},\"per_rank\":[1,2],"
-        "\"recall\":1,\"step\":1e400,\"classes\":[{\"precision\":{\"0.50\":[1]}},{\"precision\":{\"0.50\":[0,1,\"x\"]},\"AP\":\"y\"}]}",
+        ("{\"steps\":1e300,\"batch\":-1e300,\"data\":[1,[],{\"classes\":[3]}],\"profile\":{\"steps\":0,\"nodes\":[{},1]},\"per_rank\":[1,2],"
+         "\"recall\":1,\"step\":1e400,\"classes\":[{\"precision\":{\"0.50\":[1]}},{\"precision\":{\"0.50\":[0,1,\"x\"]},\"AP\":\"y\"}]}"),
     };
     toy              *t = *state;
     const char       *folder = toy_path(t, "old");
