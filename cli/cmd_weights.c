@@ -21,7 +21,7 @@ typedef struct opts {
 static const dg_option options[] = {
     { "pipeline", DG_OPTION_STR, offsetof(opts, pipeline), "PIPELINE", NULL, "whose model it is; a run's folder has its own" },
     { "to", DG_OPTION_WORD, offsetof(opts, to), NULL, "reference|reference-v1|hf|onnx", "export: whose names and form" },
-    { "out", DG_OPTION_STR, offsetof(opts, out), "PATH", NULL, "where it goes; for hf a folder (also -o)" },
+    { "out", DG_OPTION_STR, offsetof(opts, out), "PATH", NULL, "where it goes; for hf a new folder (also -o)" },
     { "set", DG_OPTION_LIST, offsetof(opts, sets), "NAME=VALUE", NULL, "another value for a <let> of the pipeline" },
     { "which", DG_OPTION_WORD, offsetof(opts, which), NULL, "ema|model", "of a folder: averaged or as trained (ema)" },
     { "partial", DG_OPTION_FLAG, offsetof(opts, partial), NULL, NULL, "import: what the file lacks keeps its initial values" },
@@ -260,8 +260,8 @@ const dg_verb dg_verb_weights = {
            "  diff PATH PATH                              what differs, tensor by tensor, under the reference's names; exit\n"
            "                                              status 1 where anything does\n"
            "  import PATH --pipeline P -o W.safetensors   for this pipeline's model, whatever names PATH has\n"
-           "  export PATH --pipeline P --to hf -o DIR     for Hugging Face transformers; to onnx, or to a file in the names\n"
-           "                                              of the reference, with -o FILE\n"
+           "  export PATH --pipeline P --to hf -o DIR     for Hugging Face transformers: a new folder, whole or not at all;\n"
+           "                                              to onnx, or to a file in the names of the reference, with -o FILE\n"
            "\nPATH is safetensors, a PyTorch checkpoint (nothing in it is run), or a folder: a run's, a checkpoint's, or one "
            "of transformers.",
     .examples = examples,

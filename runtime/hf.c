@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/dir.h"
 #include "base/file.h"
 #include "runtime/weights.h"
 
@@ -305,23 +306,40 @@ static int write_text(const model *m, const char *folder, const char *name, void
     return rc;
 }
 
+/* A run's and a checkpoint's folder have a model.safetensors of their own, which nothing brings back: the way out that
+ * dg_dir_begin names, to remove the folder, is none there. */
+static int refuse_trained(const char *folder, dg_arena *a, dg_diag *d)
+{
+    if (!dg_exists(dg_path_join(a, folder, "metrics.jsonl")) && !dg_exists(dg_path_join(a, folder, "state.json")))
+        return 0;
+    dg_fail(d, DG_EINPUT, (dg_where){ .file = folder }, "hf-trained",
+            "this is the folder of a run or a checkpoint: model.safetensors would take the place of its own");
+    dg_help(d, "name another folder");
+    return -DG_EINPUT;
+}
+
 int dg_hf_write(dg_run *run, dg_space space, const char *folder, dg_diag *d)
 {
     static const char *const meta[] = { "format", "pt", NULL };
     model                    m = { .run = run };
     dg_export                how = { .to = dg_dialect_find("hf"), .meta = meta };
+    char                    *partial = NULL;
     int                      rc;
 
+    DG_TRY(refuse_trained(folder, run->arena, d));
     DG_TRY(find_size(&m, d));
     DG_TRY(find_nodes(&m, d));
     DG_TRY(check(&m, d));
     how.n_layers = m.n_layers;
     open_names(&m, d);
-    DG_TRY(dg_mkdirs(folder, d));
-    DG_TRY(dg_weights_export(run->store, space, dg_path_join(run->arena, folder, "model.safetensors"), &how, d));
-    DG_TRY(write_text(&m, folder, "preprocessor_config.json", add_preprocessor, d));
-    DG_TRY(write_text(&m, folder, "config.json", add_config, d));
+    DG_TRY(dg_dir_begin(&partial, run->arena, folder, d));
+    DG_TRY(dg_weights_export(run->store, space, dg_path_join(run->arena, partial, "model.safetensors"), &how, d));
+    DG_TRY(write_text(&m, partial, "preprocessor_config.json", add_preprocessor, d));
+    DG_TRY(write_text(&m, partial, "config.json", add_config, d));
+    DG_TRY(dg_dir_commit(partial, folder, d));
 out:
+    if (rc < 0 && partial)
+        dg_dir_remove(partial);
     if (m.names)
         m.names->close(m.names->self);
     return rc;
