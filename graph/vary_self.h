@@ -87,14 +87,14 @@ typedef struct dg_lost {
     int param, root;
 } dg_lost;
 
-typedef struct dg_fault {
+typedef struct dg_vary_finding {
     const char *code;
     bool        warning;
     dg_where    at;
     uint32_t    axes;
     int32_t     cause;
     const char *text, *help, *way; /* help and way may be NULL */
-} dg_fault;
+} dg_vary_finding;
 
 typedef struct dg_proof {
     const dg_graph  *g;
@@ -109,7 +109,7 @@ typedef struct dg_proof {
     uint32_t         live;         /* axes with more than one rank */
     DG_VEC(dg_cause) causes;       /* number 0 is none */
     dg_map          *roots_by_key; /* -> number of the first cause with that key, as int * */
-    DG_VEC(dg_fault) faults;
+    DG_VEC(dg_vary_finding) faults;
     const dg_scope  *scope; /* being walked */
     bool             train;
     /* of the scope */
@@ -172,7 +172,7 @@ dg_vary dg_vary_source(dg_proof *p, uint32_t axes, const dg_node *node, dg_where
 dg_vary dg_vary_step(dg_proof *p, dg_vary from, const dg_node *node, dg_where at, const char *key,
                      const char *fmt, ...) DG_PRINTF(6, 7);
 /* Adds a fault; help and way are set in the one returned. */
-dg_fault *dg_vary_fault(dg_proof *p, const char *code, dg_where at, dg_vary v, const char *fmt, ...)
+dg_vary_finding *dg_vary_fault(dg_proof *p, const char *code, dg_where at, dg_vary v, const char *fmt, ...)
     DG_PRINTF(5, 6);
 void dg_vary_warn(dg_proof *p, const char *code, dg_where at, dg_vary v, const char *help,
                   const char *fmt, ...) DG_PRINTF(6, 7);

@@ -153,7 +153,7 @@ dg_vary dg_vary_step(dg_proof *p, dg_vary from, const dg_node *node, dg_where at
 
 /* --- faults ---------------------------------------------------------------------------------- */
 
-dg_fault *dg_vary_fault(dg_proof *p, const char *code, dg_where at, dg_vary v, const char *fmt, ...)
+dg_vary_finding *dg_vary_fault(dg_proof *p, const char *code, dg_where at, dg_vary v, const char *fmt, ...)
 {
     va_list ap;
 
@@ -162,7 +162,7 @@ dg_fault *dg_vary_fault(dg_proof *p, const char *code, dg_where at, dg_vary v, c
     va_end(ap);
     DG_PUSH(
         p->arena, p->faults,
-        ((dg_fault){ .code = code, .at = at, .axes = v.axes, .cause = first_of(v), .text = text }));
+        ((dg_vary_finding){ .code = code, .at = at, .axes = v.axes, .cause = first_of(v), .text = text }));
     return &p->faults.items[p->faults.n - 1];
 }
 
@@ -174,7 +174,7 @@ void dg_vary_warn(dg_proof *p, const char *code, dg_where at, dg_vary v, const c
     va_start(ap, fmt);
     const char *text = dg_vprintf(p->arena, fmt, ap);
     va_end(ap);
-    dg_fault *f = dg_vary_fault(p, code, at, v, "%s", text);
+    dg_vary_finding *f = dg_vary_fault(p, code, at, v, "%s", text);
 
     f->warning = true;
     f->help = help;
@@ -187,7 +187,7 @@ static bool same_place(dg_where a, dg_where b)
 }
 
 /* Do two faults have one root? What only a value leads to has the code and the source in common. */
-static bool belong(const dg_proof *p, const dg_fault *a, const dg_fault *b)
+static bool belong(const dg_proof *p, const dg_vary_finding *a, const dg_vary_finding *b)
 {
     const dg_cause *x = &p->causes.items[a->cause], *y = &p->causes.items[b->cause];
 
@@ -215,7 +215,7 @@ static bool is_said(const dg_proof *p, const int *group, int i)
 }
 
 /* "DG-PRES at line 12, DG-STATE at line 14": what is folded into a primary error. */
-static void note_folded(const dg_proof *p, const dg_fault *first, const int *group, int number,
+static void note_folded(const dg_proof *p, const dg_vary_finding *first, const int *group, int number,
                         dg_diag *d)
 {
     enum { MOST = 6 };
@@ -223,7 +223,7 @@ static void note_folded(const dg_proof *p, const dg_fault *first, const int *gro
     int    n = 0;
 
     for (int i = 0; i < p->faults.n; i++) {
-        const dg_fault *f = &p->faults.items[i];
+        const dg_vary_finding *f = &p->faults.items[i];
 
         if (group[i] != number || f == first || f->warning || is_said(p, group, i))
             continue;
@@ -302,7 +302,7 @@ static const dg_node *node_at(const dg_proof *p, const char *path)
     return NULL;
 }
 
-static void mark_path(const dg_proof *p, const dg_fault *f)
+static void mark_path(const dg_proof *p, const dg_vary_finding *f)
 {
     const dg_node *to;
 
@@ -323,7 +323,7 @@ static void mark_path(const dg_proof *p, const dg_fault *f)
 
 /* --- reports --------------------------------------------------------------------------------- */
 
-static void report_one(const dg_fault *f, bool two, dg_diag *d)
+static void report_one(const dg_vary_finding *f, bool two, dg_diag *d)
 {
     if (two && !f->warning)
         dg_warn(d, f->at, "two-ranks", "would be rejected with two ranks over dp, %s: %s", f->code,
@@ -351,7 +351,7 @@ int dg_vary_report(dg_proof *p, bool two, dg_diag *d)
         group[i] = k;
     }
     for (int i = 0; i < p->faults.n; i++) {
-        const dg_fault *f = &p->faults.items[i];
+        const dg_vary_finding *f = &p->faults.items[i];
         bool            folded = first[group[i]] != i;
 
         mark_path(p, f);

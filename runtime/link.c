@@ -501,7 +501,7 @@ static void post_error(dg_link *l, const dg_err *e, int64_t more)
         rows[i] = (dg_row){ r->help ? DG_ROW_HELP : DG_ROW_NOTE,
                             r->at.file ? dg_printf(a, "%s:%d:%d", r->at.file, r->at.line, r->at.column) : "", r->text };
     }
-    m.fail = (dg_fault){ .code = e->code, .more = more, .id = e->id, .text = e->text, .node = e->at.node, .file = e->at.file,
+    m.fail = (dg_rank_fault){ .code = e->code, .more = more, .id = e->id, .text = e->text, .node = e->at.node, .file = e->at.file,
                          .line = e->at.line, .column = e->at.column, .remarks = { e->n_remarks, rows } };
     post(l, &m);
     dg_arena_close(&a);

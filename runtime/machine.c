@@ -217,33 +217,33 @@ static void copy_operands(dg_arena *a, const dg_instr *instr, const dg_tensor *f
 }
 
 /* Once more on copies: other rubbish in outputs and workspace, or other threads, and the same bits. */
-static dg_fault_kind run_again(const dg_machine *m, const dg_instr *instr, const dg_tensor *before,
+static dg_kernel_fault_kind run_again(const dg_machine *m, const dg_instr *instr, const dg_tensor *before,
                                const dg_tensor *t, int threads, int rubbish, int *operand)
 {
     dg_arena  *a = dg_arena_open();
     dg_tensor  other[DG_MAX_OPERANDS];
     bool       outside = false;
-    dg_fault_kind kind = DG_FAULT_NONE;
+    dg_kernel_fault_kind kind = DG_KERNEL_NONE;
 
     copy_operands(a, instr, before, other, rubbish);
     if (run_kernel(kernel_of(m, instr->op), other, instr->n_in + instr->n_out, instr->attr, &m->control,
                    threads, rubbish, &outside))
-        kind = DG_FAULT_FAILED;
-    for (int i = 0; i < instr->n_in + instr->n_out && kind == DG_FAULT_NONE; i++)
+        kind = DG_KERNEL_FAILED;
+    for (int i = 0; i < instr->n_in + instr->n_out && kind == DG_KERNEL_NONE; i++)
         if (t[i].data && is_own(instr, i) && memcmp(t[i].data, other[i].data, bytes_of(&t[i])) != 0) {
             *operand = i;
-            kind = threads == m->threads ? DG_FAULT_RUBBISH : DG_FAULT_THREADS;
+            kind = threads == m->threads ? DG_KERNEL_RUBBISH : DG_KERNEL_THREADS;
         }
     dg_arena_close(&a);
     return kind;
 }
 
-static dg_fault_kind watch(const dg_machine *m, const dg_instr *instr, const dg_tensor *t, int *operand)
+static dg_kernel_fault_kind watch(const dg_machine *m, const dg_instr *instr, const dg_tensor *t, int *operand)
 {
     dg_arena     *a = dg_arena_open();
     int           n = instr->n_in + instr->n_out;
     bool          outside = false;
-    dg_fault_kind kind = DG_FAULT_NONE;
+    dg_kernel_fault_kind kind = DG_KERNEL_NONE;
     dg_tensor     before[DG_MAX_OPERANDS];
 
     copy_operands(a, instr, t, before, OLD_RUBBISH);
@@ -251,21 +251,21 @@ static dg_fault_kind watch(const dg_machine *m, const dg_instr *instr, const dg_
         if (t[i].data)
             memset(t[i].data, OLD_RUBBISH, bytes_of(&t[i]));
     if (run_kernel(kernel_of(m, instr->op), t, n, instr->attr, &m->control, m->threads, OLD_RUBBISH, &outside))
-        kind = DG_FAULT_FAILED;
+        kind = DG_KERNEL_FAILED;
     if (outside) {
-        kind = DG_FAULT_OUTSIDE;
+        kind = DG_KERNEL_OUTSIDE;
         *operand = -1;
     }
-    for (int i = 0; i < n && kind == DG_FAULT_NONE; i++) {
+    for (int i = 0; i < n && kind == DG_KERNEL_NONE; i++) {
         *operand = i;
         if (t[i].data && !is_intact(&t[i]))
-            kind = DG_FAULT_OUTSIDE;
+            kind = DG_KERNEL_OUTSIDE;
         else if (t[i].data && !is_own(instr, i) && memcmp(t[i].data, before[i].data, bytes_of(&t[i])) != 0)
-            kind = DG_FAULT_INPUT;
+            kind = DG_KERNEL_INPUT;
     }
-    if (kind == DG_FAULT_NONE)
+    if (kind == DG_KERNEL_NONE)
         kind = run_again(m, instr, before, t, m->threads, NEW_RUBBISH, operand);
-    if (kind == DG_FAULT_NONE && is_own_op(instr->op)) /* those of the table have their own tests and tolerances */
+    if (kind == DG_KERNEL_NONE && is_own_op(instr->op)) /* those of the table have their own tests and tolerances */
         kind = run_again(m, instr, before, t, m->threads + 2, OLD_RUBBISH, operand);
     dg_arena_close(&a);
     return kind;
@@ -291,7 +291,7 @@ static bool is_frozen(const dg_machine *m, const dg_instr *instr)
 
 int dg_machine_run(dg_machine *m, bool forward_only)
 {
-    m->fault = (dg_fault){ DG_FAULT_NONE, -1, -1 };
+    m->fault = (dg_kernel_fault){ DG_KERNEL_NONE, -1, -1 };
     for (int i = 0; i < m->p->instrs.n; i++) {
         const dg_instr *instr = &m->p->instrs.items[i];
         dg_tensor       t[DG_MAX_OPERANDS];
@@ -302,10 +302,10 @@ int dg_machine_run(dg_machine *m, bool forward_only)
         assert(instr->op->effect != DG_COLLECTIVE);
         if (m->watched) {
             m->fault.kind = watch(m, instr, t, &m->fault.operand);
-            rc = m->fault.kind == DG_FAULT_NONE ? 0 : -DG_EINTERNAL;
+            rc = m->fault.kind == DG_KERNEL_NONE ? 0 : -DG_EINTERNAL;
         } else {
             rc = dg_machine_kernel(kernel_of(m, instr->op), t, n, instr->attr, &m->control, m->threads);
-            m->fault.kind = rc ? DG_FAULT_FAILED : DG_FAULT_NONE;
+            m->fault.kind = rc ? DG_KERNEL_FAILED : DG_KERNEL_NONE;
         }
         if (rc) {
             m->fault.instr = i;

@@ -7,19 +7,19 @@
 #include "tensor/ops.h"
 
 /* What a kernel did that it must not do. */
-typedef enum dg_fault_kind {
-    DG_FAULT_NONE,
-    DG_FAULT_FAILED,   /* it returned an error */
-    DG_FAULT_OUTSIDE,  /* it wrote beside an operand */
-    DG_FAULT_INPUT,    /* it changed an operand that is not its to change */
-    DG_FAULT_RUBBISH,  /* an output depends on what stood there before, or in the workspace */
-    DG_FAULT_THREADS,  /* more threads, other bits */
-} dg_fault_kind;
+typedef enum dg_kernel_fault_kind {
+    DG_KERNEL_NONE,
+    DG_KERNEL_FAILED,   /* it returned an error */
+    DG_KERNEL_OUTSIDE,  /* it wrote beside an operand */
+    DG_KERNEL_INPUT,    /* it changed an operand that is not its to change */
+    DG_KERNEL_RUBBISH,  /* an output depends on what stood there before, or in the workspace */
+    DG_KERNEL_THREADS,  /* more threads, other bits */
+} dg_kernel_fault_kind;
 
-typedef struct dg_fault {
-    dg_fault_kind kind;
-    int           instr, operand; /* operand: place in the instruction's list */
-} dg_fault;
+typedef struct dg_kernel_fault {
+    dg_kernel_fault_kind kind;
+    int                  instr, operand; /* operand: place in the instruction's list */
+} dg_kernel_fault;
 
 typedef struct dg_machine {
     dg_arena         *arena;
@@ -31,7 +31,7 @@ typedef struct dg_machine {
     bool              watched; /* every kernel is watched for faults; slow */
     dg_control        control;
     void            **data; /* of value i; guard zones stand around it */
-    dg_fault          fault; /* of the last run */
+    dg_kernel_fault   fault; /* of the last run */
 } dg_machine;
 
 /* Values are zero, constants are set. bits: 32 or 64. */

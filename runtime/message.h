@@ -100,7 +100,7 @@ typedef struct dg_message {
             int64_t     step, saved;
             double      since_s;
         } beat;
-        struct dg_fault {
+        struct dg_rank_fault {
             int64_t     code;                 /* dg_code */
             int64_t     more;                 /* further errors that follow in messages of their own */
             const char *id, *text, *node, *file;
@@ -130,12 +130,12 @@ typedef struct dg_message {
     };
 } dg_message;
 
-typedef struct dg_ticket dg_ticket;
-typedef struct dg_word   dg_word;
-typedef struct dg_beat   dg_beat;
-typedef struct dg_fault  dg_fault;
-typedef struct dg_state  dg_state;
-typedef struct dg_sight  dg_sight;
+typedef struct dg_ticket     dg_ticket;
+typedef struct dg_word       dg_word;
+typedef struct dg_beat       dg_beat;
+typedef struct dg_rank_fault dg_rank_fault;
+typedef struct dg_state      dg_state;
+typedef struct dg_sight      dg_sight;
 
 /* Appends m's frame to out. A text that a frame may not hold is cleaned: bad bytes become '?'. */
 void dg_message_write(dg_str *out, const dg_message *m);

@@ -208,7 +208,7 @@ bool dg_test_gradients(dg_node_test *k, dg_trial *t)
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-static const char *fault_text(dg_trial *t, const dg_instr *instr, const dg_fault *f)
+static const char *fault_text(dg_trial *t, const dg_instr *instr, const dg_kernel_fault *f)
 {
     dg_signature s;
     const char  *operand = "workspace";
@@ -219,12 +219,12 @@ static const char *fault_text(dg_trial *t, const dg_instr *instr, const dg_fault
         operand = dg_printf(t->arena, "operand \"%.*s\"", o->len, o->name);
     }
     switch (f->kind) {
-    case DG_FAULT_OUTSIDE: return dg_printf(t->arena, "writes beside its %s", operand);
-    case DG_FAULT_INPUT: return dg_printf(t->arena, "changes its %s, which is an input", operand);
-    case DG_FAULT_RUBBISH:
+    case DG_KERNEL_OUTSIDE: return dg_printf(t->arena, "writes beside its %s", operand);
+    case DG_KERNEL_INPUT: return dg_printf(t->arena, "changes its %s, which is an input", operand);
+    case DG_KERNEL_RUBBISH:
         return dg_printf(t->arena, "gives its %s from what stood in memory before: an element is not written, or workspace is read before it is",
                          operand);
-    case DG_FAULT_THREADS: return dg_printf(t->arena, "gives its %s other bits with more threads", operand);
+    case DG_KERNEL_THREADS: return dg_printf(t->arena, "gives its %s other bits with more threads", operand);
     default: return "returns an error";
     }
 }

@@ -266,13 +266,13 @@ static void take_word(dg_roster *r, int i, const dg_word *w, double now)
 }
 
 /* What a collective says of ranks that are gone is not the first cause; that they came with different ones may be. */
-static bool is_second_hand(const dg_fault *f)
+static bool is_second_hand(const dg_rank_fault *f)
 {
     return f->code == DG_ESTOP || (f->code != DG_EINTERNAL && strcmp(f->id, "collective-failed") == 0);
 }
 
 /* A diagnostic copies its text; id and position need an arena that lives as long. */
-static void take_fail(dg_roster *r, dg_roster_rank *k, const dg_fault *f, double now)
+static void take_fail(dg_roster *r, dg_roster_rank *k, const dg_rank_fault *f, double now)
 {
     dg_where at = { .file = *f->file ? dg_strdup(r->arena, f->file) : NULL, .line = (int)f->line, .column = (int)f->column,
                     .node = *f->node ? dg_strdup(r->arena, f->node) : NULL };

@@ -53,7 +53,7 @@ static dg_message sample(dg_message_kind kind)
     case DG_SAY_WORD: m.word = (dg_word){ .step = 57, .batch = INT64_MIN, .schedule = UINT64_MAX, .saved = -1, .seen = { 3, digests } }; break;
     case DG_SAY_BEAT: m.beat = (dg_beat){ .node = "train/loss", .file = "p.xml", .line = 3, .waits = 1, .since_s = 0.25 }; break;
     case DG_SAY_FAIL:
-        m.fail = (dg_fault){ .code = 1, .more = 2, .id = "image-read", .text = "a\nb\tc", .node = "n", .file = "f", .line = 1, .column = 2,
+        m.fail = (dg_rank_fault){ .code = 1, .more = 2, .id = "image-read", .text = "a\nb\tc", .node = "n", .file = "f", .line = 1, .column = 2,
                              .remarks = { 2, rows + 1 } };
         break;
     case DG_SAY_BYE: m.bye.code = 6; break;
