@@ -166,7 +166,7 @@ static void print_converted(const dg_converted *c, const char *to, const dg_conv
     if (c->n_cut)
         printf("  cut to their image: %s boxes\n", dg_human_count(c->n_cut, a, sizeof a));
     if (c->n_renamed)
-        printf("  renamed: %s images, for others had their names\n", dg_human_count(c->n_renamed, a, sizeof a));
+        printf("  renamed: %s images, for others had their names or blanks stood in them\n", dg_human_count(c->n_renamed, a, sizeof a));
 }
 
 static int convert(const opts *o, const dg_words *words)

@@ -25,6 +25,7 @@ typedef struct writing {
     const char               *root; /* the folder that is being filled */
     dg_layout                 layout;
     dg_coco                 **index; /* of each split */
+    dg_map                  **listed; /* of each split: path of an image -> its record */
     dg_map                   *names; /* path of an image -> its new name */
     dg_map                   *taken; /* stems of new names */
     dg_map                   *done;  /* files of this folder that stand already */
@@ -55,6 +56,21 @@ static int make_folders(writing *w, const char *const *names, int n)
 
 /* ---- images -------------------------------------------------------------------------------- */
 
+/* Lists of VOC part their words at blanks. */
+static const char *without_blanks(writing *w, const char *name)
+{
+    char *s = dg_strdup(w->arena, name);
+    bool  same = true;
+
+    for (char *p = s; *p; p++)
+        if ((unsigned char)*p <= ' ') {
+            *p = '_';
+            same = false;
+        }
+    w->said->n_renamed += !same;
+    return s;
+}
+
 /* The image's name in the new folder, without folders, and its stem no other's. */
 static const char *name_of(writing *w, const dg_coco *c, const dg_coco_image *im)
 {
@@ -63,6 +79,8 @@ static const char *name_of(writing *w, const dg_coco *c, const dg_coco_image *im
 
     if (name)
         return name;
+    if (w->o->to == DG_FORM_VOC)
+        plain = without_blanks(w, plain);
     name = plain;
     stem = dg_path_stem(w->arena, plain);
     end = plain + strlen(stem);
@@ -89,19 +107,25 @@ static int link_image(const char *from, const char *to, dg_diag *d)
                  : 0;
 }
 
+/* Only what is an image: annotations may name any file. */
 static int place_image(writing *w, const dg_coco *c, const dg_coco_image *im, const char *to)
 {
-    const char *from = dg_path_join(w->arena, c->folder, im->file_name);
-    dg_mapping  m;
-    int         rc;
+    const char     *from = dg_path_join(w->arena, c->folder, im->file_name);
+    dg_image_header header;
+    dg_mapping      m;
+    int             rc;
 
     if (dg_map_has(w->done, to))
         return 0;
     dg_map_set(w->done, to, w);
     to = dg_path_join(w->arena, w->root, to);
-    if (!w->o->copy)
-        return link_image(from, to, w->d);
+    if (!w->o->copy) {
+        rc = link_image(from, to, w->d);
+        return rc < 0 ? rc : dg_image_header_read(&header, from, w->d);
+    }
     rc = dg_file_map(&m, from, w->d);
+    if (rc == 0)
+        rc = dg_image_header_decode(&header, m.p, m.n, from, w->d);
     if (rc == 0)
         rc = dg_dir_put(to, m.p, m.n, w->d);
     dg_file_unmap(&m);
@@ -285,23 +309,42 @@ static void yolo_line(writing *w, dg_str *out, const dg_coco_annotation *x, cons
     w->said->n_objects++;
 }
 
+enum { N_KEYS = 3 };
+static const char *const keys[N_KEYS] = { "train", "val", "test" };
+
+/* Which key of data.yaml a split belongs to; -1: none. A set in one piece is there to learn from. */
+static int key_of(const writing *w, int split)
+{
+    const dg_split *s = &w->layout.splits.items[split];
+
+    for (int k = 0; k < N_KEYS; k++)
+        if (dg_split_is(s, keys[k]))
+            return k;
+    return dg_split_is(s, "dev") ? 1 : w->layout.splits.n == 1 ? 0 : -1;
+}
+
+/* Splits of one key (train2014, train2017) are a list. */
 static int write_yaml(writing *w, const dg_coco *c)
 {
     dg_str text = { 0 };
 
-    for (int i = 0; i < w->layout.splits.n; i++) {
-        const dg_split *s = &w->layout.splits.items[i];
-        const char     *key = dg_split_is(s, "train")  ? "train"
-                              : dg_split_is(s, "val")  ? "val"
-                              : dg_split_is(s, "test") ? "test"
-                                                       : s->name;
+    for (int key = 0; key < N_KEYS; key++) {
+        int n = 0;
 
-        dg_str_fmt(&text, "%s: images/%s\n", key, s->name);
+        for (int i = 0; i < w->layout.splits.n; i++) {
+            if (key_of(w, i) != key)
+                continue;
+            if (n++ == 0)
+                dg_str_fmt(&text, "%s:\n", keys[key]);
+            dg_str_add(&text, "  - ");
+            dg_str_json(&text, dg_printf(w->arena, "images/%s", split_name(w, i))); /* in quotes, as YAML reads it too */
+            dg_str_add(&text, "\n");
+        }
     }
     dg_str_add(&text, "names:\n");
     for (int k = 0; k < c->n_classes; k++) {
         dg_str_fmt(&text, "  %d: ", k);
-        dg_str_json(&text, c->classes[k].name); /* in quotes, as YAML reads it too */
+        dg_str_json(&text, c->classes[k].name);
         dg_str_add(&text, "\n");
     }
     return put(w, "data.yaml", &text);
@@ -346,6 +389,76 @@ static int check_classes(const writing *w, int split)
     return 0;
 }
 
+static bool same_objects(const dg_coco *a, const dg_coco_image *x, const dg_coco *b, const dg_coco_image *y)
+{
+    for (int k = 0; k < x->n && x->n == y->n; k++) {
+        const dg_coco_annotation *p = &a->annotations[x->first + k], *q = &b->annotations[y->first + k];
+
+        if (p->label != q->label || p->crowd != q->crowd || p->truncated != q->truncated ||
+            memcmp(&p->x, &q->x, 4 * sizeof p->x) != 0)
+            return false;
+    }
+    return x->n == y->n;
+}
+
+/* An image has one file of labels: in VOC over all splits, in YOLO in each. */
+static int check_images(writing *w, int split)
+{
+    const dg_coco *c = w->index[split];
+    dg_map        *here = dg_map_new(w->arena);
+
+    for (int i = 0; i < c->n_images; i++) {
+        const dg_coco_image *im = &c->images[i];
+        const char          *path = dg_path_join(w->arena, c->folder, im->file_name);
+
+        if (dg_map_has(here, path))
+            return dg_fail(w->d, DG_EINPUT, (dg_where){ .file = c->path }, "convert-twice",
+                           "%s is listed twice; keep one of the entries, with all of its objects", im->file_name);
+        dg_map_set(here, path, (void *)(uintptr_t)im);
+        for (int k = 0; w->o->to == DG_FORM_VOC && k < split; k++) {
+            const dg_coco_image *other = dg_map_get(w->listed[k], path);
+
+            if (other && !same_objects(w->index[k], other, c, im))
+                return dg_fail(w->d, DG_EINPUT, (dg_where){ .file = c->path }, "convert-twice",
+                               "%s is in %s, too, with other objects; VOC has one list of objects for an image", im->file_name,
+                               w->index[k]->path);
+        }
+    }
+    w->listed[split] = here;
+    return 0;
+}
+
+/* What the new form has no words for. */
+static int check_names(const writing *w, int split)
+{
+    const dg_coco *c = w->index[split];
+    const dg_where at = { .file = c->path };
+
+    if (w->o->to == DG_FORM_YOLO && key_of(w, split) < 0)
+        return dg_fail(w->d, DG_EINPUT, at, "convert-split",
+                       "YOLO has train, val and test, and \"%s\" is none of them; rename it, or choose others with --split",
+                       split_name(w, split));
+    for (int k = 0; w->o->to == DG_FORM_VOC && k < c->n_classes; k++) {
+        const char  *name = c->classes[k].name;
+        const size_t n = strlen(name);
+        bool         bad = n == 0 || name[0] == ' ' || name[n - 1] == ' ';
+
+        for (size_t i = 0; i < n && !bad; i++)
+            bad = (unsigned char)name[i] < ' ';
+        if (bad) {
+            dg_str quoted = { 0 };
+            int    rc;
+
+            dg_str_json(&quoted, name);
+            rc = dg_fail(w->d, DG_EINPUT, at, "convert-class",
+                         "VOC cannot hold the class name %s: no blanks around it, no control characters; rename it", quoted.s);
+            dg_str_free(&quoted);
+            return rc;
+        }
+    }
+    return 0;
+}
+
 static int write_splits(writing *w)
 {
     static int (*const write[])(writing *, int) = {
@@ -380,11 +493,14 @@ int dg_convert(dg_converted *out, const char *from, const char *to, const dg_con
     out->from = w.layout.form;
     out->n_splits = w.layout.splits.n;
     w.index = DG_NEW_N(a, w.layout.splits.n, dg_coco *);
+    w.listed = DG_NEW_N(a, w.layout.splits.n, dg_map *);
     for (int i = 0; i < w.layout.splits.n; i++) {
         if (strcmp(w.layout.splits.items[i].name, "all") == 0)
             w.layout.splits.items[i].name = "train";
         DG_TRY(dg_layout_open(&w.index[i], &w.layout, i, NULL, d));
         DG_TRY(check_classes(&w, i));
+        DG_TRY(check_names(&w, i));
+        DG_TRY(check_images(&w, i));
     }
     DG_TRY(dg_dir_begin(&partial, a, to, d));
     w.root = partial;

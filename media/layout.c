@@ -89,7 +89,7 @@ static void add_file(dg_layout *l, const char *folder, const char *name)
     if (strcmp(folder, "annotations") == 0)
         s.split = stem;
     if (strcmp(stem, "_annotations.coco") == 0)
-        s.name = folder;
+        s.name = *folder ? folder : "all";
     DG_PUSH(l->arena, l->splits, s);
 }
 

@@ -499,6 +499,71 @@ static void names_and_refusals(void **state)
     check_says(p, "convert-plain", "no labels");
 }
 
+/* What a form cannot hold is refused before anything is made; splits of one purpose are one key of data.yaml. */
+static void refused_beforehand(void **state)
+{
+    static const struct {
+        const char *train, *id, *says;
+        dg_form     to;
+    } bad[] = {
+        { "{\"images\": [" IMAGE(1, "1.jpg") ", " IMAGE(2, "1.jpg") "], \"annotations\": [], " CLASSES "}", "convert-twice",
+          "1.jpg is listed twice", DG_FORM_COCO },
+        { "{\"images\": [" IMAGE(1, "1.jpg") "], \"annotations\": [], " CLASSES "}", "convert-twice", "other objects",
+          DG_FORM_VOC },
+        { "{\"images\": [" IMAGE(1, "1.jpg")
+          "], \"annotations\": [], \"categories\": [{\"id\": 1, \"name\": \"a\\u0001\"}]}", "convert-class",
+          "\"a\\u0001\"", DG_FORM_VOC },
+        { "{\"images\": [" IMAGE(1, "1.jpg")
+          "], \"annotations\": [], \"categories\": [{\"id\": 1, \"name\": \"a \"}]}", "convert-class", "\"a \"",
+          DG_FORM_VOC },
+        { "{\"images\": [" IMAGE(1, "../../secret.txt") "], \"annotations\": [], " CLASSES "}", "image-unknown", "JPEG",
+          DG_FORM_COCO },
+    };
+    place       *p = *state;
+    dg_converted said;
+    dg_coco     *c;
+
+    write_image(p, "bad/images/1.jpg", 1);
+    write_text(p, "secret.txt", "secret");
+    write_text(p, "bad/annotations/val.json",
+               "{\"images\": [" IMAGE(1, "1.jpg") "], \"annotations\": [" BOX(1, 1, 1, 2, 3, 20, 30) "], " CLASSES "}");
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        const dg_convert_options o = { .to = bad[i].to, .copy = true, .splits = i == 1 ? NULL : "train" };
+
+        write_text(p, "bad/annotations/train.json", bad[i].train);
+        assert_int_equal(dg_convert(&said, temporary(p, "bad"), temporary(p, "new"), &o, p->d), -DG_EINPUT);
+        check_says(p, bad[i].id, bad[i].says);
+    }
+    write_image(p, "years/images/a b.jpg", 1);
+    write_image(p, "years/images/2.jpg", 2);
+    write_text(p, "years/annotations/train2014.json",
+               "{\"images\": [" IMAGE(1, "a b.jpg") "], \"annotations\": [], " CLASSES "}");
+    write_text(p, "years/annotations/train2017.json", "{\"images\": [" IMAGE(1, "2.jpg") "], \"annotations\": [], " CLASSES "}");
+    convert(p, "years", "years_yolo", DG_FORM_YOLO, &said);
+    c = open_split(p, "years_yolo", 0);
+    assert_int_equal(dg_coco_n_images(c), 2);
+    dg_coco_close(&c);
+    convert(p, "years", "years_voc", DG_FORM_VOC, &said);
+    assert_int_equal(said.n_renamed, 1);
+    c = open_split(p, "years_voc", 0);
+    assert_string_equal(dg_coco_image_at(c, 0)->file_name, "JPEGImages/a_b.jpg");
+    dg_coco_close(&c);
+    write_text(p, "years/annotations/other.json", "{\"images\": [" IMAGE(1, "2.jpg") "], \"annotations\": [], " CLASSES "}");
+
+    const dg_convert_options two = { .to = DG_FORM_YOLO, .splits = "train2014,other" };
+
+    assert_int_equal(dg_convert(&said, temporary(p, "years"), temporary(p, "new"), &two, p->d), -DG_EINPUT);
+    check_says(p, "convert-split", "\"other\" is none of them");
+    assert_false(dg_exists(temporary(p, "new")));
+
+    /* a file in the root has no folder's name to take */
+    write_image(p, "flat/1.jpg", 1);
+    write_text(p, "flat/_annotations.coco.json", "{\"images\": [" IMAGE(1, "1.jpg") "], \"annotations\": [], " CLASSES "}");
+    convert(p, "flat", "flat_voc", DG_FORM_VOC, &said);
+    assert_true(dg_exists(temporary(p, "flat_voc/ImageSets/Main/train.txt")));
+    no_diagnostics(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -509,6 +574,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(layouts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(there_and_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(names_and_refusals, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(refused_beforehand, set_up, tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
