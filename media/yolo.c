@@ -110,10 +110,15 @@ static const char *base_of(dg_arena *a, const char *folder, const dg_json *doc)
     return dg_is_folder(base) ? base : folder;
 }
 
+static bool is_count(const dg_json *x)
+{
+    return x->kind == DG_JSON_NUMBER && x->number >= 1 && x->number <= MAX_CLASSES && x->number == (int)x->number;
+}
+
 static int yaml_names(reading *r)
 {
     const dg_json *names = dg_json_get(r->doc, "names"), *nc = dg_json_get(r->doc, "nc");
-    int            n = names ? names->n : nc && nc->kind == DG_JSON_NUMBER && nc->number <= MAX_CLASSES ? (int)nc->number : 0;
+    int            n = names ? names->n : nc && is_count(nc) ? (int)nc->number : 0;
     dg_coco       *c = r->c;
     dg_where       at = names ? names->at : nc ? nc->at : (dg_where){ .file = r->file };
 

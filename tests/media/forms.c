@@ -346,6 +346,8 @@ static const struct {
     { "train: images/trian\nnames: [nut]\n", "yolo-source", "there is no" },
     { "train: {a: b}\nnames: [nut]\n", "yolo-source", "expected a folder" },
     { "train: images/train\n", "yolo-names", "expected `names`" },
+    { "train: images/train\nnc: -3e9\n", "yolo-names", "expected `names`" },
+    { "train: images/train\nnc: 1.5\n", "yolo-names", "expected `names`" },
     { "train: images/train\nnames: []\n", "yolo-names", "expected `names`" },
     { "train: images/train\nnames: [nut, [bolt]]\n", "yolo-names", "one word or text" },
     { "train: images/train\nnames: {0: nut, 2: bolt}\n", "yolo-names", "numbered from 0 to 1" },
