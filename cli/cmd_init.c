@@ -108,11 +108,11 @@ static void value(dg_str *out, const char *text)
     dg_str_free(&literal);
 }
 
-/* Text within a comment must not end it. */
+/* Text within a comment must not end it, and XML has no control characters. */
 static void remark(dg_str *out, const char *text)
 {
     for (; *text; text++)
-        dg_str_add_n(out, *text == '-' && text[1] == '-' ? "_" : text, 1);
+        dg_str_add_n(out, (unsigned char)*text < ' ' || (*text == '-' && text[1] == '-') ? "_" : text, 1);
 }
 
 static void loader(dg_str *out, const plan *p, const dg_split *s)

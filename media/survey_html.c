@@ -116,8 +116,12 @@ static void picture(dg_str *out, const dg_survey *s, int split, int image, dg_sc
         dg_str_base64(out, file.p, file.n);
         dg_str_add(out, "\"><figcaption><code>");
         text(out, im->file_name);
-        dg_str_fmt(out, "</code> <span class=\"note\">%s, %d x %d, %d object%s</span></figcaption></figure>\n",
-                   s->n_splits > 1 ? s->splits[split].name : "", im->w, im->h, im->n, im->n == 1 ? "" : "s");
+        dg_str_add(out, "</code> <span class=\"note\">");
+        if (s->n_splits > 1) {
+            text(out, s->splits[split].name);
+            dg_str_add(out, ", ");
+        }
+        dg_str_fmt(out, "%d x %d, %d object%s</span></figcaption></figure>\n", im->w, im->h, im->n, im->n == 1 ? "" : "s");
     }
     free(file.p);
     dg_arena_close(&a);
