@@ -1,5 +1,6 @@
 /* pictures.c: batches as the network sees them, and what it found, drawn for people. */
 #include "runtime/session.h"
+#include "runtime/watched.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -115,7 +116,7 @@ int dg_pictures_add_batch(dg_pictures *p, const dg_stream_batch *b, dg_diag *d)
 
 /* ---- what was found ---------------------------------------------------------------------------------------- */
 
-/* A result whose name ends in .FIELD, as numbers; NULL if there is none. */
+/* A result of the graph's whose name ends in .FIELD, as numbers; NULL if there is none. */
 static double *result(dg_arena *a, dg_run *run, const char *field, dg_shape *shape, dg_diag *d)
 {
     const dg_program *p = run->current->program;
@@ -124,7 +125,7 @@ static double *result(dg_arena *a, dg_run *run, const char *field, dg_shape *sha
         const char *dot = strrchr(p->results.items[i].name, '.');
         int32_t     v = p->results.items[i].value;
 
-        if (!dot || strcmp(dot + 1, field) != 0)
+        if (!dot || strcmp(dot + 1, field) != 0 || dg_watched_is(p->results.items[i].name))
             continue;
         *shape = p->values.items[v].shape;
         double *x = DG_NEW_N(a, dg_shape_elements(*shape), double);
@@ -167,12 +168,13 @@ static void add_truth(dg_pictures *p, const dg_image *im, const dg_sample *sm)
 int dg_pictures_add_found(dg_pictures *p, dg_run *run, const dg_data *data, const dg_stream_batch *b, double threshold, dg_diag *d)
 {
     dg_arena *a = dg_arena_open();
-    dg_shape  shape = DG_SCALAR, s;
+    dg_shape  shape = DG_SCALAR, s = DG_SCALAR, sides = DG_SCALAR;
     double   *labels = result(a, run, "labels", &shape, d), *scores = result(a, run, "scores", &s, d),
-           *boxes = result(a, run, "boxes", &s, d);
+           *boxes = result(a, run, "boxes", &sides, d);
+    bool      fit = shape.rank == 2 && dg_shape_equal(shape, s) && sides.rank == 3 && sides.d[1] == shape.d[1] && sides.d[2] == 4;
     int       rc = p->scratch ? 0 : no_memory(d);
 
-    for (int slot = 0; rc == 0 && labels && scores && boxes && slot < b->n && p->n + 1 < p->most; slot++) {
+    for (int slot = 0; rc == 0 && labels && scores && boxes && fit && slot < b->n && p->n + 1 < p->most; slot++) {
         const dg_sample *from = &b->samples[slot];
         int64_t          k = shape.d[1];
         dg_sample        sm = { .size = sizeof sm };

@@ -54,14 +54,31 @@ out:
     return rc;
 }
 
-static void identify(dg_train *t)
+/* Of the data of all ranks, where each has files of its own. */
+static int digest_data(const dg_train *t, uint64_t *digest, dg_diag *d)
 {
-    char features[128];
+    const dg_world *w = &t->run->world;
+    uint64_t       *all = DG_NEW_N(t->arena, w->ranks, uint64_t);
+    int             rc;
+
+    *digest = t->data->set->digest;
+    if (!t->data->own_files || w->ranks == 1)
+        return 0;
+    rc = dg_world_gather(w, digest, sizeof *digest, all, "looked at the data", d);
+    *digest = dg_hash(all, (size_t)w->ranks * sizeof *all);
+    return rc;
+}
+
+static int identify(dg_train *t, dg_diag *d)
+{
+    char     features[128];
+    uint64_t digest;
+    int      rc = digest_data(t, &digest, d);
 
     t->identity = (dg_identity){
         .seed = t->run->seed,
         .pipeline = dg_folder_digest(t->run),
-        .data = t->data->set->digest,
+        .data = digest,
         .batch = t->batch,
         .accumulate = t->scope->accumulate > 0 ? t->scope->accumulate : 1,
         .per_epoch = t->run->per_epoch,
@@ -72,6 +89,7 @@ static void identify(dg_train *t)
         .cpu = dg_strdup(t->arena, dg_cpu_features(features, sizeof features)),
         .versions = t->run->versions,
     };
+    return rc;
 }
 
 /* The share of the averages' first value after p->step steps, as if they were all made here. */
@@ -172,7 +190,7 @@ int dg_train_start(dg_train *t, dg_diag *d)
 
     DG_TRY(open_folder(t, &resume, d));
     DG_TRY(dg_world_agree(&run->world, read_data(t, d), "looked at the data", d));
-    identify(t);
+    DG_TRY(identify(t, d));
     if (resume)
         DG_TRY(resume_from(t, resume, d));
     DG_TRY(dg_steer_meet_data(t, d));

@@ -102,8 +102,12 @@ static void add_numbers(dg_str *s, const char *scope, const dg_metrics *m)
 /* The last step's numbers, and of each evaluation the last ones. */
 static void put_scrape(dg_train *t, int64_t epoch, const char *scope, const dg_metrics *m)
 {
-    dg_str all = { 0 }, *part = scope ? &t->scores : &t->numbers;
+    const dg_graph *g = t->run->graph;
+    dg_str          all = { 0 }, *part = &t->numbers;
 
+    for (int i = 0; scope && i < g->n_evaluates; i++)
+        if (strcmp(g->evaluates[i]->id, scope) == 0)
+            part = &t->scores[i];
     dg_str_free(part);
     add_numbers(part, scope, m);
     add_sample(&all, "step", "Updates of the weights so far.", (double)t->run->progress.step);
@@ -114,7 +118,8 @@ static void put_scrape(dg_train *t, int64_t epoch, const char *scope, const dg_m
     dg_str_add(&all, "# HELP detrgraph_train Numbers of the last step, by the names of metrics.jsonl.\n# TYPE detrgraph_train gauge\n");
     dg_str_add(&all, t->numbers.s ? t->numbers.s : "");
     dg_str_add(&all, "# HELP detrgraph_score Numbers of the last evaluation.\n# TYPE detrgraph_score gauge\n");
-    dg_str_add(&all, t->scores.s ? t->scores.s : "");
+    for (int i = 0; i < g->n_evaluates; i++)
+        dg_str_add(&all, t->scores[i].s ? t->scores[i].s : "");
     dg_scrape_put(t->scrape, &all);
 }
 

@@ -128,7 +128,6 @@ static void trace_batch(dg_train *t, const dg_stream_batch *b, double begin)
                       (long long)b->number + 1, b->n);
 }
 
-/* Forward, backward and the update, with whoever takes their time. */
 /* Before the batch's word, which says what the host has made of it. */
 static int feed(dg_train *t, const dg_stream_batch *b, dg_diag *d)
 {
@@ -144,6 +143,7 @@ static int feed(dg_train *t, const dg_stream_batch *b, dg_diag *d)
     return rc;
 }
 
+/* Forward, backward and the update, with whoever takes their time. */
 static int train_batch(dg_train *t, const dg_stream_batch *b, bool *updated, dg_diag *d)
 {
     int rc;
@@ -475,6 +475,7 @@ int dg_run_train(dg_run *run, const dg_run_train_options *o, dg_diag *d)
     if (run->progress.step == 0)
         run->progress.evaluated = -1;
     t.evaluated_minutes = DG_NEW_N(a, run->graph->n_evaluates + 1, double);
+    t.scores = DG_NEW_N(a, run->graph->n_evaluates + 1, dg_str);
     if (t.scope) {
         DG_TRY(dg_train_start(&t, d));
         run->started = true;
@@ -501,7 +502,8 @@ out:
     dg_tell_close(&t);
     dg_trace_close(&t.trace);
     dg_str_free(&t.numbers);
-    dg_str_free(&t.scores);
+    for (int i = 0; t.scores && i < run->graph->n_evaluates; i++)
+        dg_str_free(&t.scores[i]);
     tell_end(&t, rc, d);
     dg_account_close(&t);
     if (run->log_file) {

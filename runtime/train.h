@@ -21,7 +21,7 @@ typedef struct dg_train {
     dg_journal                 *journal; /* NULL without a folder; */
     dg_events                  *events;  /* these two also where they failed or were not asked for */
     dg_scrape                  *scrape;
-    dg_str                      numbers, scores; /* what it says */
+    dg_str                      numbers, *scores; /* what it says: of the last step, and of each evaluation's last time */
     dg_trace                   *trace;   /* while steps are traced */
     dg_stream                  *stream;
     const dg_data              *data;
