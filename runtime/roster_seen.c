@@ -58,6 +58,13 @@ static dg_roster_sight *keep_sight(dg_roster *r, dg_roster_rank *k, const dg_sig
     return to;
 }
 
+/* What rank i has seen of the monitor that broke. The first word counts. */
+static void keep_digest(dg_roster *r, int i, const dg_roster_sight *s)
+{
+    if (s && !r->broken_as[i])
+        r->broken_as[i] = s->digests[r->broken];
+}
+
 void dg_roster_take_seen(dg_roster *r, int i, const dg_sight *s, double now)
 {
     const dg_roster_sight *mine;
@@ -65,30 +72,29 @@ void dg_roster_take_seen(dg_roster *r, int i, const dg_sight *s, double now)
     if (!s->digests.n || s->digests.n != r->watches.n)
         return;
     mine = keep_sight(r, &r->ranks[i], s);
-    for (int k = 0; k < r->conf.ranks && r->broken < 0; k++) {
-        r->broken = k == i ? -1 : find_difference(r, mine, sight_of(r, k, mine));
-        if (r->broken < 0)
-            continue;
-        r->broken_in = *mine;
-        r->differ_s = now + DG_SETTLE_S; /* the others of that batch may say which of the two is the odd one */
+    if (r->broken >= 0) { /* the others of that batch may say which of the two is the odd one */
+        keep_digest(r, i, same_batch(mine, &r->broken_in) ? mine : NULL);
+        return;
     }
+    for (int k = 0; k < r->conf.ranks && r->broken < 0; k++)
+        r->broken = k == i ? -1 : find_difference(r, mine, sight_of(r, k, mine));
+    if (r->broken < 0)
+        return;
+    r->differ_s = now + DG_SETTLE_S;
+    r->broken_in = *mine;
+    r->broken_as = DG_NEW_N(r->arena, r->conf.ranks, uint64_t);
+    for (int k = 0; k < r->conf.ranks; k++)
+        keep_digest(r, k, sight_of(r, k, mine));
 }
 
 /* ---- the verdict ------------------------------------------------------------------------------------------------------ */
-
-static uint64_t digest_of(const dg_roster *r, int i)
-{
-    const dg_roster_sight *s = sight_of(r, i, &r->broken_in);
-
-    return s ? s->digests[r->broken] : 0;
-}
 
 static int votes(const dg_roster *r, int i)
 {
     int n = 0;
 
     for (int k = 0; k < r->conf.ranks; k++)
-        n += digest_of(r, k) == digest_of(r, i);
+        n += r->broken_as[k] == r->broken_as[i];
     return n;
 }
 
@@ -138,10 +144,10 @@ void dg_roster_judge_seen(dg_roster *r)
     bool          tie;
 
     for (int i = r->conf.ranks - 1; i >= 0; i--)
-        if (digest_of(r, i) && (odd < 0 || votes(r, i) < votes(r, odd)))
+        if (r->broken_as[i] && (odd < 0 || votes(r, i) < votes(r, odd)))
             odd = i;
-    while (!digest_of(r, other) || digest_of(r, other) == digest_of(r, odd))
-        other++;
+    while (other < r->conf.ranks - 1 && (!r->broken_as[other] || r->broken_as[other] == r->broken_as[odd]))
+        other++; /* there is one: two that differ were kept */
     tie = votes(r, odd) == votes(r, other);
     dg_str_fmt(&s, "%s", dg_roster_name(r, odd, name, sizeof name));
     if (tie)

@@ -40,6 +40,7 @@ struct dg_roster {
     dg_rows        watches;              /* monitors by number */
     int            broken;               /* the first of which two ranks have not seen the same; -1 */
     dg_roster_sight broken_in;           /* its batch */
+    uint64_t       *broken_as;           /* and what each rank has seen of it there, as ranks go on to other batches; 0: nothing yet */
     const char    *folder;
     int64_t        saved, first;         /* first: number of the first word, -1 */
 };

@@ -248,6 +248,22 @@ static void test_seen_differs(void **state)
                                             "\"train/e\", rank 3 at step 57 in node \"train/sync\", waiting for other ranks");
 }
 
+/* Ranks that go on to other batches before the verdict do not take with them what they have seen. */
+static void test_seen_and_gone_on(void **state)
+{
+    fixture *f = *state;
+
+    begin(f, 4);
+    see(f, 0, 7, 9, 0, 0);
+    see(f, 3, 7, 8, 0, 0);
+    for (int64_t batch = 0; batch < 3; batch++)
+        for (int i = 0; i < 4; i += 3)
+            say(f, i, (dg_message){ .kind = DG_SAY_SEEN, .seen = { .scope = 1, .step = 4, .batch = batch, .digests = { 3, (uint64_t[]){ 1, 1, 1 } } } }, 0.01);
+    see(f, 1, 7, 9, 0, 0.02);
+    dg_roster_tick(f->r, 0.1);
+    failed(f, "contract-differs", "rank 3 (host, process 103) broke a contract at step 5: firing of node \"train/e\" is not what it is on rank 0", "", false);
+}
+
 /* Of two ranks none is the odd one. What the host makes comes with the word. */
 static void test_seen_in_words(void **state)
 {
@@ -612,6 +628,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_other_step, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_seen, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_seen_differs, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_seen_and_gone_on, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_seen_in_words, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_digest, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_facts, set_up, tear_down),
