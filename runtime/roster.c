@@ -36,7 +36,8 @@ dg_roster *dg_roster_open(const dg_roster_conf *c, double now)
     r->state = (dg_state){ .confirmed = -1, .stop_after = -1, .save_after = -1, .lr_from = -1, .reason = "" };
     if (c->lr != 0) {
         r->state.lr = c->lr;
-        r->state.lr_from = 0;
+        r->state.lr_from = c->lr_from;
+        r->state.lr_before = c->lr_before;
     }
     r->verdict = dg_diag_open();
     r->folder = "";

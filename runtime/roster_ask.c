@@ -97,17 +97,19 @@ static void add_status_json(const dg_roster *r, dg_str *s, double now)
 
 static bool ask_set(dg_roster *r, const char *text, dg_str *answer)
 {
+    bool   pending = r->state.lr_from > r->state.confirmed, far = r->state.confirmed >= 0 && r->state.lr_from > r->state.confirmed + 2;
     double lr;
 
     if (!read_rate(text, &lr)) {
         dg_str_fmt(answer, "set %s: lr=NUMBER is expected, a learning rate above 0, or lr=schedule", text);
         return false;
     }
-    if (r->state.lr_from > r->state.confirmed) { /* some ranks may have begun with that one, others not yet */
+    if (pending && !far) { /* some ranks may have begun with that one, others not yet; far: it was set in an earlier attempt */
         dg_str_add(answer, "the learning rate set before has not taken effect yet: try again after this step");
         return false;
     }
-    r->state.lr_before = r->state.lr;
+    if (!pending)
+        r->state.lr_before = r->state.lr;
     r->state.lr = lr;
     r->state.lr_from = r->state.confirmed + 2;
     add_rate(answer, lr);

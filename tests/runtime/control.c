@@ -233,6 +233,27 @@ static void test_orders(void **state)
     }
 }
 
+/* The next attempt does again what was done before the learning rate was set, without it. */
+static void test_rate_next_attempt(void **state)
+{
+    fixture      *f = *state;
+    dg_link      *l;
+    dg_state      s = { 0 };
+    char          reason[64];
+
+    f->ticket.ranks = 1;
+    dg_coordinator_begin(f->c, 1, 1);
+    dg_coordinator_ask(f->c, "set", "lr=0.5");
+    dg_coordinator_begin(f->c, 1, 2);
+    assert_int_equal(dg_link_open(&l, &(dg_link_conf){ .ticket = &f->ticket, .attempt = 2 }, f->d), 0);
+    for (int i = 0; i < 200 && !dg_link_state(l, &s, reason, sizeof reason); i++)
+        usleep(10000);
+    assert_true(s.lr == 0.5);
+    assert_int_equal(s.lr_from, 1);
+    assert_true(s.lr_before == 0);
+    dg_link_close(&l);
+}
+
 static void failed_with(fixture *f, const char *id, const char *text)
 {
     for (int i = 0; i < 100 && dg_diag_n(f->d) == 0; i++) {
@@ -429,6 +450,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_whole_run, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_orders, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_rate_next_attempt, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_error, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_odd_word, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_digest, set_up, tear_down),

@@ -582,6 +582,22 @@ static void test_orders(void **state)
     assert_false(ask(f, "save", "", "the run is ending"));
 }
 
+/* Set in an earlier attempt, it holds from the batch from which it held there, unless another is set before. */
+static void test_rate_done_again(void **state)
+{
+    fixture *f = *state;
+
+    f->r = dg_roster_open(&(dg_roster_conf){ .ranks = 1, .attempt = 5, .lost_after_s = 2, .lr = 0.5, .lr_before = 0.25, .lr_from = 101, .env = &f->env }, 0);
+    assert_int_equal(state_of(f)->lr_from, 101);
+    assert_true(state_of(f)->lr_before == 0.25);
+    assert_false(ask(f, "set", "lr=0.125", "has not taken effect yet")); /* nobody knows yet with which batch it begins */
+    word(f, 0, 80, 1, 0);
+    assert_true(ask(f, "status", "", "learning rate 0.5 from batch 102 on, as it was set"));
+    assert_true(ask(f, "set", "lr=0.125", "learning rate 0.125 from batch 83 on"));
+    assert_true(state_of(f)->lr_before == 0.25);
+    assert_false(ask(f, "set", "lr=1", "has not taken effect yet"));
+}
+
 /* A learning rate that somebody set holds over restarts. */
 static void test_rate_kept(void **state)
 {
@@ -646,6 +662,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_own_error, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_left, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_orders, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_rate_done_again, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_rate_kept, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_rate_of_schedule, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_strangers, set_up, tear_down),
