@@ -49,6 +49,12 @@ static const dg_rule rules[] = {
     { 0 },
 };
 
+/* Of a fusion block. */
+static int64_t inner_width(const conf *c)
+{
+    return (int64_t)((double)c->width * c->expansion);
+}
+
 static void check(dg_check *k, const void *self)
 {
     const conf *c = self;
@@ -57,6 +63,9 @@ static void check(dg_check *k, const void *self)
         dg_check_fail(k, "width", "encoder-width",
                       "must be a multiple of 4 and of heads (%lld), found %lld",
                       (long long)c->heads, (long long)c->width);
+    if (inner_width(c) < 1)
+        dg_check_fail(k, "expansion", "encoder-expansion", "%lld channels times %g leave the fusion blocks none",
+                      (long long)c->width, c->expansion);
     dg_norm_check(k, c->norm, c->axis);
 }
 
@@ -134,7 +143,7 @@ static dg_val rep_vgg(const dg_place *at, dg_val x, const conf *c)
 static dg_val csp(dg_build *b, const char *list, int i, dg_val top, dg_val bottom, const conf *c)
 {
     dg_place at = dg_place_at(b, "%s.%d", list, i);
-    int64_t  inner = (int64_t)((double)c->width * c->expansion);
+    int64_t  inner = inner_width(c);
     int      n = (int)nearbyint(3 * c->depth); /* to even, as Python rounds */
     dg_val   x = dg_concat(b, 3, 2, (dg_val[]){ top, bottom });
     dg_val   deep = conv_norm(&at, "conv1", x, inner, 1, 1, DG_LAYER_SILU, c);
