@@ -1,4 +1,5 @@
 /* cmd_check_node.c: `detrgraph check-node`: holds the classes of a plugin to what they declare, and reports like a test run. */
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -25,6 +26,7 @@ static const dg_option options[] = {
 
 typedef struct reporter {
     const char *library;
+    const opts *o;
     bool        json;
     int         n, failed, skipped;
     dg_str      out;
@@ -32,9 +34,37 @@ typedef struct reporter {
 
 /* ---- results --------------------------------------------------------------------------------- */
 
+/* As a shell reads it back. */
+static void add_word(dg_str *s, const char *word)
+{
+    bool plain = *word != '\0';
+
+    for (const char *c = word; *c; c++)
+        plain &= isalnum((unsigned char)*c) || strchr("-+=_.,:/@%", *c);
+    if (!plain)
+        dg_str_add(s, "'");
+    for (; *word; word++)
+        dg_str_add_n(s, *word == '\'' ? "'\\''" : word, *word == '\'' ? 4 : 1);
+    if (!plain)
+        dg_str_add(s, "'");
+}
+
+static void add_list(dg_str *s, const char *option, const dg_words *list)
+{
+    for (int i = 0; i < list->n; i++) {
+        dg_str_fmt(s, " --%s ", option);
+        add_word(s, list->v[i]);
+    }
+}
+
 static void add_repeat(dg_str *s, const reporter *r, const dg_finding *f)
 {
-    dg_str_fmt(s, "detrgraph check-node %s %s --seed %llu --draws 1", r->library, f->class, (unsigned long long)f->seed);
+    dg_str_add(s, "detrgraph check-node ");
+    add_word(s, r->library);
+    dg_str_fmt(s, " %s --seed %llu --draws 1", f->class, (unsigned long long)f->seed);
+    add_list(s, "set", &r->o->sets);
+    add_list(s, "dim", &r->o->dims);
+    add_list(s, "input", &r->o->inputs);
 }
 
 static void print_tap(reporter *r, const dg_finding *f)
@@ -181,7 +211,7 @@ static int run(const void *given, const dg_words *words, dg_arena *a)
 {
     const opts   *o = given;
     dg_node_check how;
-    reporter      report = { .library = words->v[0], .json = o->format && strcmp(o->format, "json") == 0 };
+    reporter      report = { .library = words->v[0], .o = o, .json = o->format && strcmp(o->format, "json") == 0 };
     int           code, rc = read_options(&how, o, a);
 
     if (rc)
