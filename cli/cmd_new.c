@@ -4,8 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/dir.h"
 #include "base/file.h"
 #include "cli/cli.h"
+#include "graph/registry.h"
+#include "graph/structure.h"
 
 typedef struct opts {
     const char *dir, *kind;
@@ -38,7 +41,35 @@ static bool is_class_name(const char *s)
     return !begin;
 }
 
-/* my.node is the class, my_node what files and variables are called after it. */
+/* Of a class that comes with the engine, or of an element inside one, as <flip> in <augment>. */
+static bool is_builtin(const dg_registry *r, const char *name)
+{
+    for (int i = 0; i < dg_registry_n(r); i++)
+        for (const dg_child_class *c = dg_registry_at(r, i)->children; c && c->name; c++)
+            if (strcmp(c->name, name) == 0)
+                return true;
+    return dg_registry_find(r, name) != NULL;
+}
+
+/* Says what has the name already. */
+static bool is_taken(const char *class, dg_diag *d)
+{
+    dg_registry *r = dg_builtin_registry(d);
+    const char  *by = NULL;
+
+    if (dg_structure_find(class) || dg_structure_class(class))
+        by = "an element of the language";
+    else if (r && is_builtin(r, class))
+        by = "an element that comes with the engine";
+    else if (strcmp(class, "numbers") == 0)
+        by = "the test beside it, numbers.c";
+    dg_registry_close(&r);
+    if (by)
+        fprintf(stderr, "detrgraph new: \"%s\" is the name of %s: give the node another, like my_%s\n", class, by, class);
+    return by != NULL;
+}
+
+/* my.node is the class, my_node what files are called after it. */
 static void add_renamed(dg_str *out, const char *text, const char *class, const char *file)
 {
     for (; *text; text++) {
@@ -60,9 +91,7 @@ static int write_file(const template_file *t, const char *folder, const char *cl
 
     add_renamed(&name, t->name, class, file);
     add_renamed(&text, t->text, class, file);
-    rc = dg_file_write(dg_path_join(a, folder, name.s), text.s, text.n, d);
-    if (rc == 0)
-        printf("  %s/%s\n", folder, name.s);
+    rc = dg_dir_put(dg_path_join(a, folder, name.s), text.s, text.n, d);
     dg_str_free(&name);
     dg_str_free(&text);
     return rc;
@@ -70,9 +99,10 @@ static int write_file(const template_file *t, const char *folder, const char *cl
 
 static int write_node(const char *class, const char *kind, const char *dir, dg_arena *a, dg_diag *d)
 {
-    char       *file = dg_strdup(a, class);
+    char       *file = dg_strdup(a, class), *partial = NULL;
     const char *folder;
-    int         rc = 0;
+    dg_listing  files = { 0 };
+    int         rc;
 
     for (char *c = file; *c; c++)
         *c = *c == '.' ? '_' : *c;
@@ -82,12 +112,18 @@ static int write_node(const char *class, const char *kind, const char *dir, dg_a
         dg_help(d, "give the node another name, or another place: --dir DIR");
         return -DG_EINPUT;
     }
-    rc = dg_mkdirs(folder, d);
-    for (size_t i = 0; rc == 0 && i < sizeof templates / sizeof templates[0]; i++)
+    DG_TRY(dg_dir_begin(&partial, a, folder, d));
+    for (size_t i = 0; i < sizeof templates / sizeof templates[0]; i++)
         if (strcmp(templates[i].kind, "common") == 0 || strcmp(templates[i].kind, kind) == 0)
-            rc = write_file(&templates[i], folder, class, file, a, d);
-    if (rc == 0)
-        printf("\nNext: cd %s && make && make check\n", folder);
+            DG_TRY(write_file(&templates[i], partial, class, file, a, d));
+    DG_TRY(dg_dir_commit(partial, folder, d));
+    DG_TRY(dg_dir_list(&files, NULL, a, folder, d));
+    for (int i = 0; i < files.n; i++)
+        printf("  %s/%s\n", folder, files.v[i]);
+    printf("\nNext: cd %s && make && make check\n", folder);
+out:
+    if (rc < 0 && partial)
+        dg_dir_remove(partial);
     return rc;
 }
 
@@ -108,6 +144,10 @@ static int run(const void *given, const dg_words *words, dg_arena *a)
         return DG_EXIT_USAGE;
     }
     d = dg_diag_open();
+    if (is_taken(name, d)) {
+        dg_diag_close(&d);
+        return DG_EXIT_USAGE;
+    }
     rc = write_node(name, o->kind ? o->kind : "tensor", o->dir, a, d);
     fflush(stdout);
     dg_print_diag(d, NULL);

@@ -42,7 +42,7 @@ static int item(const void *self, dg_sample *sm, dg_draw *draw, const dg_clock *
     return 0;
 }
 
-static const dg_node_class my_node = {
+static const dg_node_class node_class = {
     DG_NODE_CLASS,
     .name = "my.node",
     .role = DG_ROLE_AUGMENT,
@@ -53,4 +53,4 @@ static const dg_node_class my_node = {
     .item = item,
 };
 
-DG_PLUGIN("my_node", "1.0", &my_node);
+DG_PLUGIN("my_node", "1.0", &node_class);

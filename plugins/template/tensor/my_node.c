@@ -33,7 +33,7 @@ static void lower(dg_build *b, const void *self, const dg_val in[], dg_val out[]
     out[Y] = dg_mul(b, in[X], gain);
 }
 
-static const dg_node_class my_node = {
+static const dg_node_class node_class = {
     DG_NODE_CLASS,
     .name = "my.node",
     .role = DG_ROLE_ENCODER,
@@ -44,4 +44,4 @@ static const dg_node_class my_node = {
     .lower = lower,
 };
 
-DG_PLUGIN("my_node", "1.0", &my_node);
+DG_PLUGIN("my_node", "1.0", &node_class);
