@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/diag.h"
 #include "base/file.h"
 #include "base/str.h"
 
@@ -100,6 +101,23 @@ int dg_index_label(const dg_coco *c, const char *name)
     return -1;
 }
 
+int dg_index_size(dg_coco *c, int *w, int *h, const char *path, int n, bool replace, dg_diag *d)
+{
+    dg_diag *quiet = replace ? dg_diag_open() : NULL;
+    int      rc = dg_image_size(w, h, path, replace ? quiet : d);
+
+    if (rc < 0) {
+        *w = *h = 0;
+        c->n_unsized++;
+        c->n_lost += n;
+    }
+    if (rc < 0 && !replace)
+        dg_help(d, "objects are marked in it: mend or remove both, or let a loader take another in its place: "
+                   "on_error=\"replace\"");
+    dg_diag_close(&quiet);
+    return replace ? 0 : rc;
+}
+
 int dg_index_join(dg_coco *c, const dg_coco_annotation *const *lists, const int *n, dg_diag *d)
 {
     int64_t all = 0;
@@ -122,6 +140,10 @@ int dg_index_join(dg_coco *c, const dg_coco_annotation *const *lists, const int 
         }
     }
     dg_index_count(c);
+    if (c->n_unsized)
+        dg_warn(d, (dg_where){ .file = c->path }, "data-unsized",
+                "%lld images cannot be read; the %lld objects that are marked in them are left out", (long long)c->n_unsized,
+                (long long)c->n_lost);
     return 0;
 }
 

@@ -16,6 +16,7 @@ struct dg_coco {
     dg_coco_annotation *annotations; /* dg_try_alloc */
     int                 n_classes, n_images;
     int64_t             n_annotations;
+    int64_t             n_unsized, n_lost; /* images whose size cannot be read, and their objects, which are left out */
     dg_data_report      report;
     int64_t            *per_class;
 };
@@ -32,6 +33,9 @@ int dg_index_label(const dg_coco *c, const char *name); /* -1: there is none */
  * of n[i], has those of image i, whose number and label they have; ids are given. Counts the report. */
 int dg_index_join(dg_coco *c, const dg_coco_annotation *const *lists, const int *n, dg_diag *d) DG_MUST_USE;
 void dg_index_count(dg_coco *c);
+
+/* The size of an image that has n objects. One that cannot be read is an error, or counted; *w is 0 then. */
+int dg_index_size(dg_coco *c, int *w, int *h, const char *path, int n, bool replace, dg_diag *d) DG_MUST_USE;
 
 /* "data-split": what, and which splits root has. */
 int dg_index_no_split(const char *root, const dg_listing *has, dg_diag *d, const char *what);

@@ -419,12 +419,19 @@ static int make_index(reading *r)
     for (int i = 0; i < all; i++) {
         const entry        *e = r->wanted.items[i];
         dg_coco_annotation *list = DG_NEW_N(r->arena, e->file.objects.n + 1, dg_coco_annotation);
-        const bool          sized = e->file.w >= 1 && e->file.h >= 1;
+        int                 w = (int)e->file.w, h = (int)e->file.h, rc = 0;
+
+        if ((w < 1 || h < 1) && e->file.objects.n && !r->faults)
+            rc = dg_index_size(c, &w, &h, path_of(r, e->image), e->file.objects.n, r->from->replace, r->d);
+        if (rc < 0)
+            return rc;
+
+        const bool sized = w >= 1 && h >= 1;
 
         c->images[i] = (dg_coco_image){ .id = i + 1,
                                         .file_name = dg_strdup(c->arena, e->image),
-                                        .w = sized ? (int)e->file.w : 1,
-                                        .h = sized ? (int)e->file.h : 1 };
+                                        .w = sized ? w : 1,
+                                        .h = sized ? h : 1 };
         n[i] = sized ? annotate(r, e, list) : 0;
         if (n[i] < 0)
             return n[i];

@@ -473,9 +473,14 @@ static int make_index(reading *r)
     c->images = DG_NEW_N(c->arena, all, dg_coco_image);
     c->n_images = all;
     for (int i = 0; i < all; i++) {
-        const entry        *e = &r->entries.items[i];
+        entry              *e = &r->entries.items[i];
         dg_coco_annotation *list = DG_NEW_N(r->arena, e->found.of.n + 1, dg_coco_annotation);
+        int                 rc = 0;
 
+        if (!e->w && e->found.of.n && !r->faults)
+            rc = dg_index_size(c, &e->w, &e->h, e->path, e->found.of.n, r->from->replace, r->d);
+        if (rc < 0)
+            return rc;
         c->images[i] = (dg_coco_image){ .id = i + 1,
                                         .file_name = dg_strdup(c->arena, e->name),
                                         .w = e->w ? e->w : 1,

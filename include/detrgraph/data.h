@@ -167,13 +167,14 @@ typedef struct dg_data_source {
     const char *classes;   /* "nut,bolt": names in the order of labels; NULL: as the data set has them */
     bool        difficult; /* VOC: difficult objects are objects like others; else they are crowds */
     bool        from_one;  /* VOC: the leftmost pixel is called 1, and the last one belongs to the box */
+    bool        replace;   /* an image whose size cannot be read stays, without its objects, which a warning counts */
 } dg_data_source;
 
 /* VOC: ROOT/JPEGImages, ROOT/Annotations and ImageSets/Main/SPLIT.txt, or a folder of .xml files
  * and images. Classes that nothing names are those of all its .xml files, in alphabetical order. */
 DG_PUBLIC int dg_voc_open(dg_coco **out, const dg_data_source *from, dg_diag *d) DG_MUST_USE;
 /* YOLO: a .yaml file with path, train, val, names, or a folder with images/ and labels/. An image
- * that cannot be read is 1 x 1 without objects until a probe says so. */
+ * that cannot be read ends it if it has objects; else it is 1 x 1 until a probe says so. */
 DG_PUBLIC int dg_yolo_open(dg_coco **out, const dg_data_source *from, dg_diag *d) DG_MUST_USE;
 /* What file names are relative to, as dg_coco_sample wants it; NULL for one of dg_coco_open, which does not know. */
 DG_PUBLIC const char *dg_coco_folder(const dg_coco *c);

@@ -36,6 +36,7 @@ static int open_set(dg_dataset **data, const void *self, uint64_t seed, dg_diag 
         .classes = c->classes,
         .difficult = c->difficult == 1,
         .from_one = c->first_pixel == 1,
+        .replace = c->on_error == 1,
     };
     dg_coco *index = NULL;
     int      rc = dg_voc_open(&index, &from, d);

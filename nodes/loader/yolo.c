@@ -27,7 +27,9 @@ static const dg_attr attrs[] = {
 static int open_set(dg_dataset **data, const void *self, uint64_t seed, dg_diag *d)
 {
     const conf          *c = self;
-    const dg_data_source from = { .size = sizeof from, .root = c->root, .split = c->split, .classes = c->classes };
+    const dg_data_source from = {
+        .size = sizeof from, .root = c->root, .split = c->split, .classes = c->classes, .replace = c->on_error == 1
+    };
     dg_coco             *index = NULL;
     int                  rc = dg_yolo_open(&index, &from, d);
 

@@ -175,7 +175,7 @@ static void voc_refused(void **state)
 {
     place         *p = *state;
     dg_data_source train = from(p, "voc", "train"), other = from(p, "voc", "minival"), none = from(p, "nothing", NULL);
-    dg_data_source empty = from(p, "empty", NULL);
+    dg_data_source empty = from(p, "empty", NULL), val = from(p, "voc", "val");
     dg_coco       *c = NULL;
 
     make_voc(p);
@@ -199,6 +199,9 @@ static void voc_refused(void **state)
     assert_int_equal(dg_diag_at(p->d, 0)->at.line, 2);
     check_says(p, "voc-class", "\"cat\" is not among the 1");
     train.classes = NULL;
+    write_text(p, "voc/JPEGImages/b.png", "no image");
+    assert_int_equal(dg_voc_open(&c, &val, p->d), -DG_EINPUT);
+    check_says(p, "image-unknown", "neither a JPEG nor a PNG");
     write_text(p, "voc/ImageSets/Main/train.txt", "c\na\nc\n");
     assert_int_equal(dg_voc_open(&c, &train, p->d), -DG_EINPUT);
     assert_int_equal(dg_diag_at(p->d, 0)->at.line, 3);
@@ -391,10 +394,14 @@ static void yolo_refused(void **state)
     assert_int_equal(dg_yolo_open(&c, &folder, p->d), -DG_EINPUT);
     check_only(p->d, "yolo-label");
 
-    /* an image that cannot be read is the probe's to say */
+    /* an image that cannot be read: an error, or the probe's to say where others take its place */
     write_text(p, "yolo/labels/train/a.txt", "0 0.5 0.5 0.1 0.1\n");
     write_text(p, "yolo/images/train/a.png", "no image");
+    assert_int_equal(dg_yolo_open(&c, &folder, p->d), -DG_EINPUT);
+    check_says(p, "image-unknown", "neither a JPEG nor a PNG");
+    folder.replace = true;
     assert_int_equal(dg_yolo_open(&c, &folder, p->d), 0);
+    check_says(p, "data-unsized", "1 images cannot be read; the 1 objects");
     assert_int_equal(dg_coco_n_annotations(c), 0);
     assert_int_equal(dg_coco_probe(c, 0, dg_coco_folder(c), p->d), -DG_EINPUT);
     check_only(p->d, "image-unknown");
