@@ -36,10 +36,27 @@ static int64_t least_alone(void *ctx, int64_t n)
     return n;
 }
 
+/* A choice's question to the other ranks. */
+typedef struct question {
+    const dg_planning *p;
+    dg_diag           *d;
+    bool              *ended; /* the ranks ask no more */
+} question;
+
+static int64_t ask(void *ctx, int64_t n)
+{
+    const question *q = ctx;
+    int64_t         least = q->p->least(q->p->ctx, n, q->d);
+
+    *q->ended |= least < 0;
+    return least;
+}
+
 /* What choices first .. end - 1 leave of all items of the data. */
 static int choose(dg_choice *out, dg_arena *arena, const dg_planning *p, const dg_dataset *data, int first, int end, int64_t epoch,
-                  int64_t *left, dg_diag *d)
+                  int64_t *left, bool *ended, dg_diag *d)
 {
+    question q = { p, d, ended };
     int32_t *all = DG_NEW_N(arena, data->n_items + 1, int32_t);
     int      rc = 0;
 
@@ -57,8 +74,8 @@ static int choose(dg_choice *out, dg_arena *arena, const dg_planning *p, const d
             .seed = p->seed ^ dg_hash_str(node->path),
             .rank = dealt ? p->rank : 0,
             .ranks = dealt ? p->ranks : 1,
-            .least = dealt && p->least ? p->least : least_alone,
-            .ctx = p->ctx,
+            .least = dealt && p->least ? ask : least_alone,
+            .ctx = &q,
             .alloc = arena_alloc,
             .arena = arena,
         };
@@ -132,7 +149,7 @@ static void take_own(dg_schedule *plan, dg_arena *arena, const dg_planning *p, c
     plan->picks = picks;
 }
 
-static int plan_items(dg_schedule *plan, dg_arena *arena, const dg_planning *p, int64_t epoch, int64_t *left, dg_diag *d)
+static int plan_items(dg_schedule *plan, dg_arena *arena, const dg_planning *p, int64_t epoch, int64_t *left, bool *ended, dg_diag *d)
 {
     dg_dataset seen = *p->data;
     dg_choice  chosen;
@@ -144,7 +161,7 @@ static int plan_items(dg_schedule *plan, dg_arena *arena, const dg_planning *p, 
         take_own(plan, arena, p, NULL);
         return 0;
     }
-    DG_TRY(choose(&chosen, arena, p, p->data, 0, p->chain->n_before, epoch, left, d));
+    DG_TRY(choose(&chosen, arena, p, p->data, 0, p->chain->n_before, epoch, left, ended, d));
     v = (view){ p->data, chosen.items };
     seen.n_items = (int)chosen.n;
     seen.self = &v;
@@ -188,7 +205,7 @@ static const int32_t *all_padding(dg_arena *arena, const int32_t *items, int n)
     return out;
 }
 
-static int choose_batches(dg_schedule *plan, dg_arena *arena, const dg_planning *p, int64_t epoch, int64_t *left, dg_diag *d)
+static int choose_batches(dg_schedule *plan, dg_arena *arena, const dg_planning *p, int64_t epoch, int64_t *left, bool *ended, dg_diag *d)
 {
     const dg_schedule made = *plan;
     batches           b = { p->data, &made };
@@ -198,7 +215,7 @@ static int choose_batches(dg_schedule *plan, dg_arena *arena, const dg_planning 
     };
     dg_choice         chosen;
     dg_pick          *picks;
-    int               rc = choose(&chosen, arena, p, &data, p->chain->n_before, p->chain->n_choices, epoch, left, d);
+    int               rc = choose(&chosen, arena, p, &data, p->chain->n_before, p->chain->n_choices, epoch, left, ended, d);
 
     if (rc < 0)
         return rc;
@@ -215,14 +232,20 @@ static int choose_batches(dg_schedule *plan, dg_arena *arena, const dg_planning 
 
 int dg_plan_epoch(dg_schedule *plan, dg_arena *arena, const dg_planning *p, int64_t epoch, int64_t *left, dg_diag *d)
 {
-    int rc = plan_items(plan, arena, p, epoch, left, d);
+    bool ended = false;
+    int  rc = plan_items(plan, arena, p, epoch, left, &ended, d);
 
     if (rc == 0 && p->chain->n_choices > p->chain->n_before)
-        rc = choose_batches(plan, arena, p, epoch, left, d);
+        rc = choose_batches(plan, arena, p, epoch, left, &ended, d);
     if (rc == 0 && plan->n_picks < 1) {
         rc = dg_fail(d, DG_EINPUT, p->chain->sampler->where, "epoch-empty", "of the %d images of %s no batch of %d is left in epoch %lld",
                      p->data->n_items, p->data->name, plan->batch, (long long)epoch + 1);
         dg_help(d, "make batch smaller, or let more through what chooses");
+    }
+    if (p->joint && !ended) { /* who has failed meets the others' next question, or this one */
+        int64_t least = p->least(p->ctx, rc < 0 ? -1 : plan->n_picks, d);
+
+        rc = rc == 0 && least < 0 ? (int)least : rc;
     }
     return rc;
 }

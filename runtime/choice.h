@@ -14,8 +14,10 @@ typedef struct dg_planning {
     uint32_t        dealt;  /* bit i: choice i of the chain works over the ranks; else over one */
     bool            whole;  /* the sampler's plan is for this rank alone; else its batches are dealt to the ranks */
     bool            own;    /* this rank has other images than the others */
-    int64_t       (*least)(void *ctx, int64_t n); /* the least n of all ranks; NULL: n. < 0: a status */
+    int64_t       (*least)(void *ctx, int64_t n, dg_diag *d); /* the least n of all ranks; NULL: n. < 0: a status, and why in d.
+                                                              * n < 0: this rank asks no more, and the others need not */
     void           *ctx;
+    bool            joint;  /* choices ask `least`: ranks end each plan together, those that could not make theirs too */
 } dg_planning;
 
 /* This rank's part of the plan: picks have plan->batch items each, which are those of the data set, ~item where it is

@@ -128,8 +128,8 @@ static int wanted(dg_run *run, const dg_scope *scope, const dg_node *batch, cons
     return n;
 }
 
-/* Over all ranks; who fails leaves the others to the communicator. */
-static int64_t least(void *ctx, int64_t n)
+/* Over all ranks. Who asks with less than 0 has failed, and the others end with it. */
+static int64_t least(void *ctx, int64_t n, dg_diag *d)
 {
     const dg_world *w = ctx;
     double          x = (double)n;
@@ -137,7 +137,11 @@ static int64_t least(void *ctx, int64_t n)
     int             rc = w->comm->start(w->comm, (dg_tensor){ DG_F64, DG_SCALAR, &x }, DG_MIN, &ticket);
 
     rc = rc < 0 ? rc : w->comm->wait(w->comm, ticket);
-    return rc < 0 ? rc : (int64_t)x;
+    if (rc < 0)
+        return dg_fail(d, (dg_code)-rc, DG_NOWHERE, "collective-failed", "while the ranks counted what they have: %s", w->comm->why);
+    return x < 0 && n >= 0 ? dg_fail(d, DG_ESTOP, DG_NOWHERE, "rank-failed",
+                                     "another rank could not go on while the ranks counted what they have; see what it says")
+                           : (int64_t)x;
 }
 
 /* Has each rank images of its own: files that only it sees, a part of what all have, or an order that it draws itself? */
@@ -167,7 +171,10 @@ static dg_planning planning(dg_run *run, const dg_data *data)
     };
 
     for (int i = 0; i < c->n_choices; i++)
-        p.dealt |= many && dg_run_shares(run, c->choices[i]) ? 1u << i : 0;
+        if (many && dg_run_shares(run, c->choices[i])) {
+            p.dealt |= 1u << i;
+            p.joint |= dg_node_has_row(run->graph, c->choices[i], DG_RULE_EQUAL);
+        }
     return p;
 }
 
@@ -197,11 +204,8 @@ int dg_run_length(dg_run *run, const dg_data *data, int64_t epoch, int64_t *n, i
 
     if (run->world.ranks == 1 || !dg_run_endless(run, data))
         return rc;
-    rc = dg_world_agree(&run->world, rc, "counted the batches of a round", d);
-    if (rc == 0 && (*n = least(&run->world, *n)) < 0)
-        rc = dg_fail(d, (dg_code)-*n, DG_NOWHERE, "collective-failed", "while the ranks counted the batches of a round: %s",
-                     run->world.comm->why);
-    return rc;
+    *n = least(&run->world, rc < 0 ? -1 : *n, d);
+    return rc < 0 ? rc : *n < 0 ? (int)*n : 0;
 }
 
 static dg_drawn drawn_by(const dg_run *run, const dg_node *node)

@@ -167,8 +167,7 @@ static int read_data(dg_train *t, dg_diag *d)
 {
     dg_run        *run = t->run;
     const dg_data *other;
-    dg_size       *sizes;
-    int            n, rc;
+    int            rc;
 
     DG_TRY(dg_run_prepare(run, true, run->graph->n_evaluates > 0, d));
     dg_run_log_start(run);
@@ -176,6 +175,17 @@ static int read_data(dg_train *t, dg_diag *d)
     for (int i = 0; i < run->graph->n_evaluates; i++) /* their faults must not wait for the first evaluation */
         if (dg_run_evaluates(run, run->graph->evaluates[i]))
             DG_TRY(dg_run_data(run, run->graph->evaluates[i], &other, d));
+out:
+    return rc;
+}
+
+/* Ranks may ask each other how many they have: each has its data. */
+static int count_data(dg_train *t, dg_diag *d)
+{
+    dg_run  *run = t->run;
+    dg_size *sizes;
+    int      n, rc;
+
     DG_TRY(dg_run_sizes(run, t->scope, t->arena, &sizes, &n, &t->batch, d));
     DG_TRY(count_steps(t, d));
 out:
@@ -190,6 +200,7 @@ int dg_train_start(dg_train *t, dg_diag *d)
 
     DG_TRY(open_folder(t, &resume, d));
     DG_TRY(dg_world_agree(&run->world, read_data(t, d), "looked at the data", d));
+    DG_TRY(dg_world_agree(&run->world, count_data(t, d), "counted the batches", d));
     DG_TRY(identify(t, d));
     if (resume)
         DG_TRY(resume_from(t, resume, d));

@@ -212,7 +212,8 @@ typedef struct dg_choose_args {
     int64_t           epoch;
     uint64_t          seed;  /* of the run and the node: the same on every rank */
     int               rank, ranks;         /* this rank's place on the node's axis, and how many stand on it */
-    int64_t         (*least)(void *ctx, int64_t n); /* the least n of all ranks of the axis: every rank asks */
+    int64_t         (*least)(void *ctx, int64_t n); /* the least n of all ranks of the axis: every rank asks; < 0: it failed, and
+                                                     * d says why: choose returns it */
     void             *ctx;
     void           *(*alloc)(void *arena, size_t bytes); /* zeroed, for items */
     void             *arena;

@@ -146,8 +146,9 @@ static void in_order(void **state)
     close_chain(&f);
 }
 
-static int64_t least(void *ctx, int64_t n)
+static int64_t least(void *ctx, int64_t n, dg_diag *d)
 {
+    (void)d;
     ++*(int *)ctx;
     return n - 2;
 }
@@ -171,22 +172,61 @@ static void over_ranks(void **state)
     close_chain(&f);
 }
 
-static int64_t lost(void *ctx, int64_t n)
+static int64_t lost(void *ctx, int64_t n, dg_diag *d)
 {
-    (void)ctx, (void)n;
-    return -DG_EIO;
+    ++*(int *)ctx;
+    return dg_fail(d, DG_EIO, DG_NOWHERE, "collective-failed", "%lld: rank 1 has left", (long long)n);
 }
 
 static void ranks_are_lost(void **state)
 {
     fixture f;
     int64_t n;
+    int     asked = 0;
 
     (void)state;
-    assert_int_equal(open_chain(&f, "<share id=\"own\" in=\"@data\" axis=\"dp\"/><sampler.bucket id=\"pick\" in=\"@own\" " REST), 0);
-    assert_int_equal(dg_stream_length(&n, &(dg_planning){ .chain = &f.chain, .data = f.data, .ranks = 2, .dealt = 1, .least = lost }, 0, NULL,
-                                      f.d), -DG_EIO);
+    assert_int_equal(open_chain(&f, "<equalize id=\"own\" in=\"@data\" axis=\"dp\"/><sampler.bucket id=\"pick\" in=\"@own\" " REST), 0);
+    assert_int_equal(dg_stream_length(&n, &(dg_planning){ .chain = &f.chain, .data = f.data, .ranks = 2, .dealt = 1, .joint = true, .least = lost,
+                                                          .ctx = &asked }, 0, NULL, f.d), -DG_EIO);
+    assert_int_equal(asked, 1);
+    check_only(f.d, "collective-failed");
     close_chain(&f);
+}
+
+static int64_t note(void *ctx, int64_t n, dg_diag *d)
+{
+    int64_t *last = ctx;
+
+    (void)d;
+    last[0]++;
+    last[1] = n;
+    return n;
+}
+
+/* A rank whose plan fails asks once more, with less than 0; one whose plan stands asks how that ended. */
+static void plans_end_together(void **state)
+{
+    static const struct {
+        const char *nodes;
+        int         status;
+        int64_t     asked, last;
+    } cases[] = {
+        { "<equalize id=\"own\" in=\"@data\" axis=\"dp\"/><sampler.bucket id=\"pick\" in=\"@own\" " REST, 0, 2, 8 },
+        { "<filter id=\"no\" in=\"@data\" min_objects=\"99\"/><equalize id=\"own\" in=\"@no\" axis=\"dp\"/>"
+          "<sampler.bucket id=\"pick\" in=\"@own\" " REST, -DG_EINPUT, 2, -1 },
+    };
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        fixture f;
+        int64_t n, last[2] = { 0 };
+
+        assert_int_equal(open_chain(&f, cases[i].nodes), 0);
+        assert_int_equal(dg_stream_length(&n, &(dg_planning){ .chain = &f.chain, .data = f.data, .ranks = 2, .dealt = 3, .whole = true, .joint = true,
+                                                              .least = note, .ctx = last }, 0, NULL, f.d), cases[i].status);
+        assert_true(last[0] == cases[i].asked && last[1] == cases[i].last);
+        close_chain(&f);
+    }
 }
 
 /* Behind the sampler, batches are chosen: every other one, of eight. */
@@ -275,7 +315,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(in_order),
         cmocka_unit_test(over_ranks),
-        cmocka_unit_test(ranks_are_lost),
+        cmocka_unit_test(ranks_are_lost), cmocka_unit_test(plans_end_together),
         cmocka_unit_test(behind_a_sampler),
         cmocka_unit_test(aligned),
         cmocka_unit_test(behind_changes),
