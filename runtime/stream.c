@@ -357,6 +357,12 @@ static int take_number(dg_stream *s)
     return n;
 }
 
+/* What lies in the data, or on the way to them; not that a node breaks its contract, or lack of memory. */
+static bool may_vote(const work *w, int rc)
+{
+    return (rc == -DG_EINPUT || rc == -DG_EIO) && w->at && dg_stream_votes(w->at);
+}
+
 static void *worker(void *self)
 {
     dg_stream *s = self;
@@ -376,7 +382,7 @@ static void *worker(void *self)
         w->pub.thread = number;
         if (rc >= 0)
             rc = make_batch(s, w, &t);
-        w->pub.spoilt = rc < 0 && w->at && dg_stream_votes(w->at);
+        w->pub.spoilt = may_vote(w, rc);
         w->failed = rc < 0 && !w->pub.spoilt;
         if (dg_ring_put(s->ring, (uint64_t)(t.number - s->conf.number), w) < 0 || w->failed)
             break;

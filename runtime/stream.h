@@ -66,7 +66,7 @@ void dg_stream_close(dg_stream **s);
 int  dg_stream_next(dg_stream *s, dg_stream_batch **batch, dg_diag *d) DG_MUST_USE;
 void dg_stream_give_back(dg_stream *s, dg_stream_batch *batch);
 
-/* on_fail="vote", of the node or all of <train>: a batch in which it fails comes out spoilt. */
+/* on_fail="vote", of the node or all of <train>: a batch in which it fails for its input comes out spoilt. */
 bool dg_stream_votes(const dg_node *node);
 
 /* Batches of one rank in the plan of an epoch. */
