@@ -71,6 +71,12 @@ static const char *value_of(const dg_option *o)
     return o->kind == DG_OPTION_WORD ? o->words : o->value;
 }
 
+/* options.c: -o is --out. */
+static bool has_letter(const dg_option *o)
+{
+    return strcmp(o->name, "out") == 0;
+}
+
 /* ---- bash ------------------------------------------------------------------------------------ */
 
 static void add_kind(dg_str *out, const char *word, size_t n)
@@ -83,7 +89,16 @@ static void add_kind(dg_str *out, const char *word, size_t n)
         dg_str_add_n(out, word, n);
 }
 
-/* run) echo '--out=dir --force -- file' ;; */
+static void add_bash_option(dg_str *out, const char *name, const dg_option *o)
+{
+    dg_str_fmt(out, "%s%s", name, o->kind == DG_OPTION_FLAG ? " " : o->kind == DG_OPTION_MAYBE ? "=:" : "=");
+    if (o->kind == DG_OPTION_FLAG)
+        return;
+    add_kind(out, value_of(o), strlen(value_of(o)));
+    dg_str_add(out, " ");
+}
+
+/* run) echo '--out=dir -o=dir --resume=:dir --force -- file' ;; */
 static void add_bash_row(dg_str *out, const dg_verb *v)
 {
     const char *args = v->args;
@@ -91,10 +106,10 @@ static void add_bash_row(dg_str *out, const dg_verb *v)
 
     dg_str_fmt(out, "    %s) echo '", v->name);
     for (const dg_option *o = v->options; o && o->name; o++) {
-        dg_str_fmt(out, "--%s%s", o->name, o->kind == DG_OPTION_FLAG ? "" : "=");
-        if (o->kind != DG_OPTION_FLAG)
-            add_kind(out, value_of(o), strlen(value_of(o)));
-        dg_str_add(out, " ");
+        dg_str_add(out, "--");
+        add_bash_option(out, o->name, o);
+        if (has_letter(o))
+            add_bash_option(out, "-o", o);
     }
     dg_str_add(out, "--help --");
     while (next_place(&args, &p)) {
@@ -115,7 +130,7 @@ static void add_bash_verbs(dg_str *out)
 static const char *const bash_begin =
     "# Completions of detrgraph for bash, printed by `detrgraph help --format bash`.\n"
     "\n"
-    "# A verb's options, --name or --name=WHAT, then what its words are.\n"
+    "# A verb's options, --name, --name=WHAT, or --name=:WHAT where it may stand alone, then what its words are.\n"
     "_detrgraph_row() {\n"
     "  case $1 in\n";
 
@@ -132,17 +147,18 @@ static const char *const bash_end =
     "}\n"
     "\n"
     "_detrgraph() {\n"
-    "  local cur=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} row kind= word kinds place=0 i\n"
+    "  local cur=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} row kind= maybe= equals= word kinds place=0 i\n"
     "  COMPREPLY=()\n"
     "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
     "    mapfile -t COMPREPLY < <(compgen -W \"$_detrgraph_verbs --help --version\" -- \"$cur\")\n"
     "    return\n"
     "  fi\n"
     "  row=$(_detrgraph_row \"${COMP_WORDS[1]}\")\n"
-    "  if [ \"$cur\" = = ]; then cur=; elif [ \"$before\" = = ]; then before=${COMP_WORDS[COMP_CWORD-2]}; fi\n"
+    "  if [ \"$cur\" = = ]; then cur= equals=yes; elif [ \"$before\" = = ]; then before=${COMP_WORDS[COMP_CWORD-2]} equals=yes; fi\n"
     "  for word in ${row%% -- *}; do\n"
     "    [ \"${word%%=*}\" = \"$before\" ] && [ \"$word\" != \"$before\" ] && kind=${word#*=}\n"
     "  done\n"
+    "  case $kind in :*) maybe=${kind#:} kind=${equals:+${kind#:}} ;; esac\n"
     "  if [ -z \"$kind\" ] && [ \"${COMP_WORDS[COMP_CWORD-1]}\" = = ]; then\n"
     "    kind=file # the value after --set name=\n"
     "  elif [ -z \"$kind\" ] && [ \"${cur#-}\" != \"$cur\" ]; then\n"
@@ -154,7 +170,11 @@ static const char *const bash_end =
     "      word=${COMP_WORDS[i]}\n"
     "      case $word in\n"
     "        =) i=$((i + 1)) ;;\n"
-    "        -*) case \" $row\" in *\" $word=\"*) [ \"${COMP_WORDS[i+1]}\" = = ] || i=$((i + 1)) ;; esac ;;\n"
+    "        -*)\n"
+    "          case \" $row\" in\n"
+    "            *\" $word=:\"*) if [ \"${COMP_WORDS[i+1]}\" = auto ] || [ -d \"${COMP_WORDS[i+1]}\" ]; then i=$((i + 1)); fi ;;\n"
+    "            *\" $word=\"*) [ \"${COMP_WORDS[i+1]}\" = = ] || i=$((i + 1)) ;;\n"
+    "          esac ;;\n"
     "        *) place=$((place + 1)) ;;\n"
     "      esac\n"
     "    done\n"
@@ -162,6 +182,7 @@ static const char *const bash_end =
     "    for ((i = 0; i < ${#kinds[@]}; i++)); do\n"
     "      case ${kinds[i]} in *...) [ $place -ge $i ] && kind=${kinds[i]%...} ;; *) [ $place -eq $i ] && kind=${kinds[i]} ;; esac\n"
     "    done\n"
+    "    kind=${kind:-$maybe}\n"
     "  fi\n"
     "  case $kind in\n"
     "    file) compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- \"$cur\") ;;\n"
@@ -223,6 +244,17 @@ static void add_zsh_action(dg_str *out, const char *word, size_t n)
     dg_str_add(out, ")");
 }
 
+/* before: (what it excludes), or "*": may be repeated. */
+static void add_zsh_option(dg_str *out, const char *before, const char *name, const dg_option *o)
+{
+    dg_str_fmt(out, " \\\n      '%s%s[", before, name);
+    add_zsh_text(out, o->doc, strlen(o->doc));
+    dg_str_add(out, o->kind == DG_OPTION_MAYBE ? "]:" : "]");
+    if (o->kind != DG_OPTION_FLAG)
+        add_zsh_action(out, value_of(o), strlen(value_of(o)));
+    dg_str_add(out, "'");
+}
+
 static void add_zsh_row(dg_str *out, const dg_verb *v)
 {
     const char *args = v->args;
@@ -230,15 +262,13 @@ static void add_zsh_row(dg_str *out, const dg_verb *v)
 
     dg_str_fmt(out, "    %s) _arguments", v->name);
     for (const dg_option *o = v->options; o && o->name; o++) {
-        const char *value = value_of(o);
+        dg_str name = { 0 };
 
-        dg_str_fmt(out, " \\\n      '%s--%s%s[", o->kind == DG_OPTION_LIST ? "*" : "", o->name,
-                   o->kind == DG_OPTION_FLAG ? "" : o->kind == DG_OPTION_MAYBE ? "=-" : "=");
-        add_zsh_text(out, o->doc, strlen(o->doc));
-        dg_str_add(out, o->kind == DG_OPTION_MAYBE ? "]:" : "]");
-        if (o->kind != DG_OPTION_FLAG)
-            add_zsh_action(out, value, strlen(value));
-        dg_str_add(out, "'");
+        dg_str_fmt(&name, "--%s%s", o->name, o->kind == DG_OPTION_FLAG ? "" : o->kind == DG_OPTION_MAYBE ? "=-" : "=");
+        add_zsh_option(out, o->kind == DG_OPTION_LIST ? "*" : has_letter(o) ? "(-o)" : "", name.s, o);
+        if (has_letter(o))
+            add_zsh_option(out, "(--out)", "-o", o);
+        dg_str_free(&name);
     }
     dg_str_add(out, " \\\n      '(- *)--help[the options of this verb]'");
     for (int i = 1; next_place(&args, &p); i++) {
