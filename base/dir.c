@@ -56,10 +56,11 @@ int dg_dir_list(dg_listing *files, dg_listing *folders, dg_arena *a, const char 
 {
     DG_VEC(const char *) found[2] = { { 0 }, { 0 } }; /* files, folders */
     DIR *dir = opendir(path);
+    int  error;
 
     if (!dir)
         return fail(d, path, errno, "file-open", "cannot list the folder");
-    for (struct dirent *e; (e = readdir(dir));) {
+    for (struct dirent *e; errno = 0, (e = readdir(dir));) {
         bool file, folder;
 
         if (e->d_name[0] == '.')
@@ -70,7 +71,10 @@ int dg_dir_list(dg_listing *files, dg_listing *folders, dg_arena *a, const char 
         else if (file && files)
             DG_PUSH(a, found[0], dg_strdup(a, e->d_name));
     }
+    error = errno;
     closedir(dir);
+    if (error)
+        return fail(d, path, error, "file-open", "cannot list the folder");
     if (files)
         *files = sorted(found[0].items, found[0].n);
     if (folders)
@@ -84,23 +88,47 @@ typedef struct walk {
     dg_diag  *d;
 } walk;
 
-static int list_below(walk *w, const char *path, const char *prefix, int depth)
-{
-    dg_listing files, folders;
-    int        rc = dg_dir_list(&files, &folders, w->arena, path, w->d);
+/* A folder and those above it: a link may lead back to one of them. */
+typedef struct above {
+    const struct above *up;
+    dev_t               dev;
+    ino_t               ino;
+} above;
 
+static bool leads_back(const above *here)
+{
+    for (const above *x = here->up; x; x = x->up)
+        if (x->dev == here->dev && x->ino == here->ino)
+            return true;
+    return false;
+}
+
+static int list_below(walk *w, const char *path, const char *prefix, int depth, const above *up)
+{
+    dg_listing  files, folders;
+    struct stat st = { 0 };
+    int         rc;
+
+    if (stat(path, &st) < 0)
+        return fail(w->d, path, errno, "file-open", "cannot list the folder");
+
+    const above here = { up, st.st_dev, st.st_ino };
+
+    if (leads_back(&here))
+        return 0;
+    rc = dg_dir_list(&files, &folders, w->arena, path, w->d);
     for (int i = 0; rc == 0 && i < files.n; i++)
         DG_PUSH(w->arena, w->found, dg_printf(w->arena, "%s%s", prefix, files.v[i]));
     for (int i = 0; rc == 0 && depth < MAX_DEPTH && i < folders.n; i++)
         rc = list_below(w, dg_path_join(w->arena, path, folders.v[i]),
-                        dg_printf(w->arena, "%s%s/", prefix, folders.v[i]), depth + 1);
+                        dg_printf(w->arena, "%s%s/", prefix, folders.v[i]), depth + 1, &here);
     return rc;
 }
 
 int dg_dir_list_deep(dg_listing *files, dg_arena *a, const char *path, dg_diag *d)
 {
     walk w = { .arena = a, .d = d };
-    int  rc = list_below(&w, path, "", 0);
+    int  rc = list_below(&w, path, "", 0, NULL);
 
     *files = sorted(w.found.items, w.found.n);
     return rc;

@@ -14,7 +14,7 @@ typedef struct dg_listing {
  * Either list may be NULL. */
 int dg_dir_list(dg_listing *files, dg_listing *folders, dg_arena *a, const char *path,
                 dg_diag *d) DG_MUST_USE;
-/* All files below path, at most 8 folders deep, by names relative to it. */
+/* All files below path, at most 8 folders deep, by names relative to it; links that lead back up are not followed. */
 int dg_dir_list_deep(dg_listing *files, dg_arena *a, const char *path, dg_diag *d) DG_MUST_USE;
 
 /* A folder that appears whole or not at all: is made as PATH.tmp-PID, whose name is *partial, is

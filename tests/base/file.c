@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/dir.h"
 #include "base/file.h"
 
 typedef struct place {
@@ -301,6 +302,20 @@ static void folders(void **state)
     check_only(p->d, "folder-create");
 }
 
+/* A link that leads back up is not followed: each file is found once. */
+static void a_loop_of_folders(void **state)
+{
+    place     *p = *state;
+    dg_listing files;
+
+    assert_int_equal(dg_mkdirs(in(p, "loop/in"), p->d), 0);
+    assert_int_equal(dg_file_write(in(p, "loop/in/x"), "x", 1, p->d), 0);
+    assert_int_equal(symlink("..", in(p, "loop/in/up")), 0);
+    assert_int_equal(dg_dir_list_deep(&files, p->arena, in(p, "loop"), p->d), 0);
+    assert_int_equal(files.n, 1);
+    assert_string_equal(files.v[0], "in/x");
+}
+
 static void paths(void **state)
 {
     place *p = *state;
@@ -333,6 +348,7 @@ int main(void)
         IN_A_FOLDER(what_cannot_be_written),
         IN_A_FOLDER(a_folder_that_cannot_be_synced),
         IN_A_FOLDER(folders),
+        IN_A_FOLDER(a_loop_of_folders),
         IN_A_FOLDER(paths),
     };
 
