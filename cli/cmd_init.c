@@ -289,6 +289,21 @@ static int must_open(dg_survey *s, const dg_split *split, dg_diag *d)
     return rc;
 }
 
+/* Labels are numbers: a run scores one split by what it learned from the other. */
+static int same_classes(const dg_coco *a, const dg_coco *b, dg_diag *d)
+{
+    for (int k = 0; k < a->n_classes || k < b->n_classes; k++) {
+        const char *x = k < a->n_classes ? a->classes[k].name : "none", *y = k < b->n_classes ? b->classes[k].name : "none";
+
+        if (strcmp(x, y) == 0)
+            continue;
+        dg_fail(d, DG_EINPUT, (dg_where){ .file = b->path }, "init-classes", "class %d is %s, but %s in %s", k, y, x, a->path);
+        dg_help(d, "list the same classes in both, or choose other splits with --split");
+        return -DG_EINPUT;
+    }
+    return 0;
+}
+
 static int make_plan(plan *p, dg_survey *s, const opts *o, dg_arena *a, dg_diag *d)
 {
     char *real = realpath(s->layout.root, NULL), *weights = o->pretrained ? realpath(o->pretrained, NULL) : NULL;
@@ -315,6 +330,8 @@ static int make_plan(plan *p, dg_survey *s, const opts *o, dg_arena *a, dg_diag 
     DG_TRY(must_open(s, p->train, d));
     if (p->val)
         DG_TRY(must_open(s, p->val, d));
+    if (p->val)
+        DG_TRY(same_classes(index_of(s, p->train), index_of(s, p->val), d));
     p->n_train = index_of(s, p->train)->n_images;
     size_up(p);
 out:
