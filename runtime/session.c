@@ -125,19 +125,6 @@ bool dg_run_shares(const dg_run *run, const dg_node *node)
     return run->graph->axis && names_axis(axis, run->graph->axis);
 }
 
-/* Scores that nobody makes would be missed by all who wait for them. */
-static int check_places(const dg_run *run, dg_diag *d)
-{
-    for (int i = 0; i < run->graph->n_evaluates; i++) {
-        const dg_scope *s = run->graph->evaluates[i];
-
-        if (s->on >= run->world.ranks)
-            return dg_fail(d, DG_EINPUT, s->where, "on-rank", "on=\"%lld\": there is no such rank: %d %s started, counted from 0",
-                           (long long)s->on, run->world.ranks, run->world.ranks == 1 ? "is" : "are");
-    }
-    return 0;
-}
-
 static int load_graph(dg_run *run, dg_diag *d)
 {
     dg_set *sets;
@@ -155,7 +142,8 @@ static int load_graph(dg_run *run, dg_diag *d)
     DG_TRY(dg_steer_deal(run, d));
     DG_TRY(dg_graph_check(run->graph, d));
     DG_TRY(dg_graph_runnable(run->graph, d));
-    DG_TRY(check_places(run, d));
+    if (run->o.world) /* ranks are started to train: said before they meet, it is said once */
+        DG_TRY(dg_steer_places(run, d));
 out:
     return rc;
 }

@@ -198,6 +198,7 @@ int dg_train_start(dg_train *t, dg_diag *d)
     const char *resume;
     int         rc;
 
+    DG_TRY(dg_steer_places(run, d));
     DG_TRY(open_folder(t, &resume, d));
     DG_TRY(dg_world_agree(&run->world, read_data(t, d), "looked at the data", d));
     DG_TRY(dg_world_agree(&run->world, count_data(t, d), "counted the batches", d));

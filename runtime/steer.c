@@ -121,6 +121,38 @@ int dg_steer_deal(dg_run *run, dg_diag *d)
     return 0;
 }
 
+/* So many ranks are left at least: whole machines are lost first, but never the first one's last rank. */
+static int fewest_left(const dg_world *w)
+{
+    int left = w->first_ranks, lose = w->may_lose;
+
+    if (lose <= 0)
+        return w->ranks;
+    for (; lose > 0 && left > w->machine_ranks; lose--)
+        left -= w->machine_ranks;
+    return left - lose > 1 ? left - lose : 1;
+}
+
+int dg_steer_places(const dg_run *run, dg_diag *d)
+{
+    const dg_world *w = &run->world;
+
+    for (int i = 0; i < run->graph->n_evaluates; i++) {
+        const dg_scope *s = run->graph->evaluates[i];
+
+        if (s->on < fewest_left(w))
+            continue;
+        if (w->may_lose <= 0)
+            return dg_fail(d, DG_EINPUT, s->where, "on-rank", "on=\"%lld\": there is no such rank: %d %s started, counted from 0",
+                           (long long)s->on, w->ranks, w->ranks == 1 ? "is" : "are");
+        dg_fail(d, DG_EINPUT, s->where, "on-rank", "on=\"%lld\": losses may leave %d of %d ranks, counted from 0, and not this one",
+                (long long)s->on, fewest_left(w), w->first_ranks);
+        dg_help(d, "on=\"0\": there is always a rank 0; or fewer --max-restarts, or leave --elastic out");
+        return -DG_EINPUT;
+    }
+    return 0;
+}
+
 /* ---- words --------------------------------------------------------------------------------------------------------- */
 
 int dg_steer_begin(dg_train *t, const dg_stream_batch *b, dg_diag *d)

@@ -8,6 +8,9 @@
 /* A run that began with more ranks keeps its batch: each of those that are left takes more of it. Refuses at the start a
  * batch that those who may be left do not divide. */
 int  dg_steer_deal(dg_run *run, dg_diag *d) DG_MUST_USE;
+/* Scores that nobody makes would be missed by all who wait for them: before a training or an evaluation, is there every rank that
+ * evaluates alone, and will there be whatever is lost? */
+int  dg_steer_places(const dg_run *run, dg_diag *d) DG_MUST_USE;
 /* Before anything depends on it: is this the same pipeline on every rank? Before the first step: the same data? */
 int  dg_steer_meet_pipeline(dg_run *run, dg_diag *d) DG_MUST_USE;
 int  dg_steer_meet_data(dg_train *t, dg_diag *d) DG_MUST_USE;

@@ -524,6 +524,7 @@ int dg_run_evaluate(dg_run *run, const char *folder, bool ema, void (*report)(vo
     if (!run->graph->n_evaluates)
         return dg_fail(d, DG_EINPUT, (dg_where){ .file = run->graph->file }, "pipeline-without-evaluate",
                        "the pipeline has no <evaluate>");
+    DG_TRY(dg_steer_places(run, d));
     dg_run_log_start(run);
     DG_TRY(dg_run_prepare(run, false, true, d));
     for (int i = 0; i < run->graph->n_evaluates; i++) {
