@@ -354,6 +354,15 @@ static void hear_verdict(launcher *l)
     }
 }
 
+/* Other machines hear that it is over. */
+static void let_hear(launcher *l)
+{
+    double end = l->c->env->now_s() + 0.3;
+
+    while (l->c->nodes > 1 && l->view.over && l->c->env->now_s() < end)
+        wait_for_something(l, 20);
+}
+
 /* The last words may still be on their way to the coordinator, and other machines' ranks on theirs to the end. */
 static void settle(launcher *l)
 {
@@ -368,9 +377,7 @@ static void settle(launcher *l)
         wait_for_something(l, 20);
         take_news(l);
     }
-    end = l->c->env->now_s() + 0.3; /* other machines hear that it is over */
-    while (l->c->nodes > 1 && l->view.over && l->c->env->now_s() < end)
-        wait_for_something(l, 20);
+    let_hear(l);
 }
 
 static int code_of(const launcher *l)
@@ -409,9 +416,30 @@ static void gather(launcher *l)
         wait_for_something(l, 50);
         take_news(l);
     }
+    if (l->n_signals >= 2) { /* no seats: the launchers that wait for one hear that this attempt is over */
+        dg_coordinator_begin(l->coordinator, 1, l->attempt);
+        dg_coordinator_end(l->coordinator, "it was asked to stop at once");
+        l->view.over = DG_OVER_AT_ONCE;
+        let_hear(l);
+        return;
+    }
     l->seat = dg_coordinator_seat(l->coordinator);
     if (l->n_signals) /* it came while nobody trained */
         dg_coordinator_ask(l->coordinator, "stop", "");
+}
+
+/* Somebody stopped the run instead, before the places were given out. */
+static bool stopped_instead(launcher *l)
+{
+    dg_state state;
+    char     reason[8];
+
+    if (!dg_link_state(l->link, &state, reason, sizeof reason) || state.over != DG_OVER_AT_ONCE)
+        return false;
+    l->view.over = DG_OVER_NO; /* that of the attempt before */
+    hear_link(l);
+    l->seat.ranks = 0;
+    return true;
 }
 
 static int take_seat(launcher *l, dg_diag *d)
@@ -422,8 +450,11 @@ static int take_seat(launcher *l, dg_diag *d)
         if (l->c->env->now_s() > end)
             return silent(d);
         wait_for_something(l, 50);
-        take_news(l);
+        if (stopped_instead(l))
+            return 0;
     }
+    if (l->n_signals >= 2)
+        return 0;
     if (!l->seat.ranks)
         dg_log_line(l->c->env, DG_WARN, "the run goes on without this machine");
     else if (l->n_signals)

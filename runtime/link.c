@@ -473,7 +473,8 @@ bool dg_link_join(dg_link *l, int node, dg_seat *seat)
     m.join.node = node;
     pthread_mutex_lock(&l->lock);
     seated = l->seated;
-    *seat = l->seat;
+    if (seated)
+        *seat = l->seat;
     pthread_mutex_unlock(&l->lock);
     if (!seated)
         post(l, &m);

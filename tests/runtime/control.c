@@ -69,7 +69,7 @@ static int set_up(void **state)
         return -1;
     conf = (dg_coordinator_conf){ .commands = "tcp://127.0.0.1:*", .events = dg_printf(f->a, "ipc://@dg-test-%ld", (long)getpid()),
                                   .server = &f->server, .rank_key = f->rank_key.public_key, .ctl_key = f->ctl_key.public_key,
-                                  .lost_after_s = 20, .env = &f->env };
+                                  .lost_after_s = 20, .nodes = 2, .ranks = 1, .env = &f->env };
     if (dg_coordinator_open(&f->c, &conf, f->d) < 0)
         return -1;
     dg_coordinator_begin(f->c, RANKS, 0);
@@ -251,6 +251,37 @@ static void test_rate_next_attempt(void **state)
     assert_true(s.lr == 0.5);
     assert_int_equal(s.lr_from, 1);
     assert_true(s.lr_before == 0);
+    dg_link_close(&l);
+}
+
+/* A launcher that waits for its seat hears that somebody stopped the run instead, and keeps the seat that it had. */
+static void test_no_seat(void **state)
+{
+    fixture *f = *state;
+    dg_link *l;
+    dg_state s = { 0 };
+    dg_seat  seat = { 1, 1, 2, 2 };
+    char     reason[64];
+
+    dg_coordinator_call(f->c, 1);
+    assert_int_equal(dg_link_open(&l, &(dg_link_conf){ .ticket = &f->ticket, .rank = 1, .attempt = 1, .launcher = true }, f->d), 0);
+    for (int i = 0; i < 500 && !dg_coordinator_gathered(f->c); i++) {
+        assert_false(dg_link_join(l, 1, &seat));
+        usleep(10000);
+    }
+    assert_true(dg_coordinator_gathered(f->c));
+    dg_coordinator_begin(f->c, 1, 1);
+    dg_coordinator_end(f->c, "it was asked to stop at once");
+    for (int i = 0; i < 500 && !s.over; i++) {
+        (void)dg_link_state(l, &s, reason, sizeof reason);
+        usleep(10000);
+    }
+    assert_int_equal(s.over, DG_OVER_AT_ONCE);
+    assert_string_equal(reason, "it was asked to stop at once");
+    assert_false(dg_link_join(l, 1, &seat));
+    assert_int_equal(seat.first, 1);
+    assert_int_equal(seat.ranks, 1);
+    assert_int_equal(seat.all, 2);
     dg_link_close(&l);
 }
 
@@ -451,6 +482,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_whole_run, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_orders, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_rate_next_attempt, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_no_seat, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_error, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_odd_word, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_digest, set_up, tear_down),
