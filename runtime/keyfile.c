@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -15,15 +16,16 @@ int dg_key_file_make(const char *path, dg_diag *d)
 {
     dg_key_pair server, ranks;
     char        text[SIZE + 1];
+    ssize_t     n = 0;
     int         fd, rc;
 
     DG_TRY(dg_key_make(&server, d));
     DG_TRY(dg_key_make(&ranks, d));
     snprintf(text, sizeof text, "%s\n%s\n", server.secret_key, ranks.secret_key);
     fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0 || write(fd, text, SIZE) != SIZE) {
+    if (fd < 0 || (n = write(fd, text, SIZE)) != SIZE) {
         rc = dg_fail(d, DG_EIO, (dg_where){ .file = path }, "key-file", "the key cannot be written: %s",
-                     strerror_r(errno, (char[128]){ 0 }, 128));
+                     strerror_r(n > 0 ? ENOSPC : errno, (char[128]){ 0 }, 128));
         if (fd >= 0)
             unlink(path);
     }
@@ -36,12 +38,26 @@ out:
     return rc;
 }
 
+/* Nobody but its owner may read it, or others could join the run. */
+static int check_owner_alone(const char *path, dg_diag *d)
+{
+    struct stat st;
+
+    if (stat(path, &st) < 0 || (st.st_mode & 077) == 0) /* one that is not there: reading says so */
+        return 0;
+    dg_fail(d, DG_EINPUT, (dg_where){ .file = path }, "key-file", "others may read or write it (mode %03o): a key is its owner's alone",
+            (unsigned)(st.st_mode & 0777));
+    dg_help(d, "chmod 600 %s", path);
+    return -DG_EINPUT;
+}
+
 int dg_key_file_read(const char *path, dg_key_pair *server, dg_key_pair *ranks, dg_diag *d)
 {
     char  *text = NULL;
     size_t n;
     int    rc;
 
+    DG_TRY(check_owner_alone(path, d));
     DG_TRY(dg_file_read(&text, &n, path, 4096, d));
     if (n != SIZE || text[LINE - 1] != '\n') {
         rc = dg_fail(d, DG_EINPUT, (dg_where){ .file = path }, "key-file", "it is no key of a run on several machines");

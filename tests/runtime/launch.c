@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -70,6 +71,26 @@ static void test_key(void **state)
     check_only(f->d, "key-file");
 }
 
+/* The disk takes half of it. */
+static void test_key_cut_short(void **state)
+{
+    fixture      *f = *state;
+    const char   *path = dg_path_join(f->a, f->folder, "key");
+    struct rlimit before, less;
+    struct stat   st;
+    int           rc;
+
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    less = (struct rlimit){ 40, before.rlim_max };
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &less), 0);
+    rc = dg_key_file_make(path, f->d);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(rc, -DG_EIO);
+    assert_string_equal(dg_diag_at(f->d, 0)->text, "the key cannot be written: No space left on device");
+    check_only(f->d, "key-file");
+    assert_int_equal(stat(path, &st), -1); /* nothing half-written */
+}
+
 static int launch(fixture *f, const char *coordinator, const char *key, char *const *environment)
 {
     char                 name[] = "detrgraph", *args[] = { name, NULL }, *nothing[] = { NULL };
@@ -87,6 +108,7 @@ static void test_machines(void **state)
 
     assert_int_equal(dg_key_file_make(key, f->d), 0);
     assert_int_equal(dg_file_write(bad, "secret", 6, f->d), 0);
+    assert_int_equal(chmod(bad, 0600), 0);
     assert_int_equal(launch(f, "host", key, NULL), -DG_EINPUT);
     check_only(f->d, "coordinator-form");
     assert_int_equal(launch(f, ":80", key, NULL), -DG_EINPUT);
@@ -98,6 +120,11 @@ static void test_machines(void **state)
     assert_int_equal(launch(f, "nowhere.invalid:29500", key, NULL), -DG_EIO);
     check_only(f->d, "coordinator-unknown");
     assert_int_equal(launch(f, "localhost:29500", bad, NULL), -DG_EINPUT);
+    assert_string_equal(dg_diag_at(f->d, 0)->text, "it is no key of a run on several machines");
+    check_only(f->d, "key-file");
+    assert_int_equal(chmod(key, 0640), 0);
+    assert_int_equal(launch(f, "localhost:29500", key, NULL), -DG_EINPUT);
+    assert_string_equal(dg_diag_at(f->d, 0)->text, "others may read or write it (mode 640): a key is its owner's alone");
     check_only(f->d, "key-file");
 }
 
@@ -171,6 +198,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_key, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_key_cut_short, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_machines, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_cannot_start, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_tickets, set_up, tear_down),
