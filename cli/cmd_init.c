@@ -115,11 +115,16 @@ static void remark(dg_str *out, const char *text)
         dg_str_add_n(out, (unsigned char)*text < ' ' || (*text == '-' && text[1] == '-') ? "_" : text, 1);
 }
 
+/* Are there images in whose place the loader takes others? */
+static bool broken(const dg_survey *s)
+{
+    return s->faults.of[DG_FAULT_IMAGE_MISSING].n || s->faults.of[DG_FAULT_IMAGE_UNREADABLE].n ||
+           s->faults.of[DG_FAULT_IMAGE_SIZE].n || s->faults.of[DG_FAULT_IMAGE_CUT].n;
+}
+
 static void loader(dg_str *out, const plan *p, const dg_split *s)
 {
     const dg_survey *v = p->survey;
-    bool             broken = v->faults.of[DG_FAULT_IMAGE_MISSING].n || v->faults.of[DG_FAULT_IMAGE_UNREADABLE].n ||
-                  v->faults.of[DG_FAULT_IMAGE_SIZE].n || v->faults.of[DG_FAULT_IMAGE_CUT].n;
 
     dg_str_fmt(out, "    <loader.%-8s id=\"data\" root=\"$data\"", dg_form_name(v->layout.form));
     if (v->layout.form == DG_FORM_COCO && !(s->split && strcmp(s->images, "images") == 0)) {
@@ -133,7 +138,7 @@ static void loader(dg_str *out, const plan *p, const dg_split *s)
         value(out, s->split);
         dg_str_add(out, "\"");
     }
-    dg_str_add(out, broken ? " on_error=\"replace\"/> <!-- some images cannot be read: data check names them -->\n" : "/>\n");
+    dg_str_add(out, broken(v) ? " on_error=\"replace\"/> <!-- some images cannot be read: data check names them -->\n" : "/>\n");
 }
 
 static void head(dg_str *out, const plan *p)
@@ -281,7 +286,10 @@ static const dg_coco *index_of(const dg_survey *s, const dg_split *split)
 static int must_open(dg_survey *s, const dg_split *split, dg_diag *d)
 {
     dg_coco *c = NULL;
-    int      rc = dg_layout_open(&c, &s->layout, (int)(split - s->layout.splits.items), NULL, d);
+    int      rc;
+
+    s->layout.replace = broken(s);
+    rc = dg_layout_open(&c, &s->layout, (int)(split - s->layout.splits.items), NULL, d);
 
     if (rc < 0)
         dg_help(d, "detrgraph data check names all that is wrong with the data set");

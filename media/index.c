@@ -142,7 +142,7 @@ int dg_index_join(dg_coco *c, const dg_coco_annotation *const *lists, const int 
     dg_index_count(c);
     if (c->n_unsized)
         dg_warn(d, (dg_where){ .file = c->path }, "data-unsized",
-                "%lld images cannot be read; the %lld objects that are marked in them are left out", (long long)c->n_unsized,
+                "images that cannot be read: %lld; objects marked in them, which are left out: %lld", (long long)c->n_unsized,
                 (long long)c->n_lost);
     return 0;
 }

@@ -362,7 +362,7 @@ static int open_plain(dg_coco **out, const dg_layout *l, dg_diag *d)
 int dg_layout_open(dg_coco **out, dg_layout *l, int i, dg_faults *faults, dg_diag *d)
 {
     dg_split            *s = &l->splits.items[i];
-    const dg_data_source from = { .size = sizeof from, .root = l->root, .split = s->split };
+    const dg_data_source from = { .size = sizeof from, .root = l->root, .split = s->split, .replace = l->replace };
     const char          *file;
     int                  rc;
 

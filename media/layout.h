@@ -19,6 +19,7 @@ typedef struct dg_layout {
     const char *root; /* a folder; YOLO: or the .yaml file that was named */
     DG_VEC(dg_split) splits; /* training first, then validation, then test */
     DG_VEC(const char *) others; /* annotation files of other sets of labels, below root, that were passed over */
+    bool      replace; /* splits open as loaders do with on_error="replace" */
     dg_arena *arena;
 } dg_layout;
 

@@ -401,7 +401,7 @@ static void yolo_refused(void **state)
     check_says(p, "image-unknown", "neither a JPEG nor a PNG");
     folder.replace = true;
     assert_int_equal(dg_yolo_open(&c, &folder, p->d), 0);
-    check_says(p, "data-unsized", "1 images cannot be read; the 1 objects");
+    check_says(p, "data-unsized", "cannot be read: 1; objects");
     assert_int_equal(dg_coco_n_annotations(c), 0);
     assert_int_equal(dg_coco_probe(c, 0, dg_coco_folder(c), p->d), -DG_EINPUT);
     check_only(p->d, "image-unknown");
