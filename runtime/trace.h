@@ -26,7 +26,8 @@ void dg_trace_instr(dg_trace *t, const dg_plan *plan, int instr, double seconds)
 void dg_trace_end_node(dg_trace *t); /* what comes next is none */
 void dg_trace_number(dg_trace *t, const char *name, double v); /* now */
 
-/* All ranks' events into one file of rank 0; r holds this rank's collectives. */
-int  dg_trace_write(dg_trace *t, const dg_world *w, const dg_recorder *r, const char *path, dg_diag *d) DG_MUST_USE;
+/* All ranks' events into one file of rank 0; r holds this rank's collectives. Where the file cannot be written `file` says
+ * why, and all ranks still have 0: d is of what they do together. */
+int  dg_trace_write(dg_trace *t, const dg_world *w, const dg_recorder *r, const char *path, dg_diag *file, dg_diag *d) DG_MUST_USE;
 
 #endif

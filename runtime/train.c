@@ -241,15 +241,19 @@ static int report_step(dg_train *t, dg_metrics *m, double seconds, const waits *
     return rc < 0 ? rc : dg_tell(t, t->epoch, NULL, m, d);
 }
 
-/* What was traced is written, by all ranks together. */
+/* What was traced is gathered from all ranks, and written by rank 0; where it cannot be, the run goes on without. */
 static int end_trace(dg_train *t, dg_diag *d)
 {
     const char *path = t->out ? dg_path_join(t->arena, t->out, "trace.json") : NULL;
-    int         rc = t->trace ? dg_trace_write(t->trace, &t->run->world, dg_link_recorder(t->run->world.link), path, d) : 0;
+    dg_diag    *own = dg_diag_open();
+    int         rc = t->trace ? dg_trace_write(t->trace, &t->run->world, dg_link_recorder(t->run->world.link), path, own, d) : 0;
 
-    if (rc == 0 && t->trace && path)
+    if (dg_diag_n(own))
+        dg_log_line(&t->run->env, DG_WARN, "no trace: %s: %s", path, dg_diag_at(own, 0)->text);
+    else if (rc == 0 && t->trace && path)
         dg_log_line(&t->run->env, DG_INFO, "traced up to step %lld: %s; ui.perfetto.dev shows it", (long long)t->run->progress.step, path);
     dg_trace_close(&t->trace);
+    dg_diag_close(&own);
     return rc;
 }
 

@@ -535,6 +535,19 @@ static void scrape(void **state)
     socklen_t          n = sizeof here;
     int                fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
+/* It is a copy for people: without it the run goes on, and saves. */
+static void trace_that_cannot_be_written(void **state)
+{
+    toy *t = *state;
+
+    check_ok(t, dg_mkdirs(toy_path(t, "a/trace.json"), t->d)); /* no file can be there */
+    check_ok(t, train(t, "a", (toy_text){ 0 }, (dg_run_train_options){ .resume = DG_RUN_RESUME_AUTO, .trace = 30 })); /* till the end */
+    has(t->log.s, "no trace: ");
+    assert_string_equal(at(at(json_of(t, "a/run.json"), "end"), "state")->text, "done");
+    assert_int_equal(at(json_of(t, "a/run.json"), "per_rank")->n, 1);
+    assert_true(dg_exists(toy_path(t, "a/checkpoints/step-000012")));
+}
+
     assert_int_equal(bind(fd, (struct sockaddr *)&here, sizeof here), 0);
     assert_int_equal(listen(fd, 1), 0);
     assert_int_equal(getsockname(fd, (struct sockaddr *)&here, &n), 0);
@@ -548,8 +561,9 @@ static void scrape(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(account), TEST(curves), TEST(page), TEST(compared), TEST(of_a_failure), TEST(of_nothing), TEST(of_a_torso),
-        TEST(event_file), TEST(event_file_resumed), TEST(event_file_that_is_full), TEST(trace), TEST(follow), TEST(scrape),
+        TEST(account), TEST(curves), TEST(page), TEST(compared), TEST(of_a_failure), TEST(of_nothing), TEST(of_a_torso), TEST(of_a_stranger), TEST(long_pipelines),
+        TEST(event_file), TEST(event_file_resumed), TEST(event_file_that_is_full), TEST(trace),
+        TEST(trace_that_cannot_be_written), TEST(follow), TEST(scrape),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
