@@ -19,6 +19,12 @@ typedef struct reading {
     dg_map     *places; /* "SCOPE\nNAME" -> 1 + place in its track */
 } reading;
 
+/* An evaluation's name is also its folder's: what could lead elsewhere is none. */
+static bool is_scope(const char *name)
+{
+    return *name && *name != '.' && !strchr(name, '/');
+}
+
 static dg_track *track_of(dg_history *h, const char *scope)
 {
     if (!scope)
@@ -47,10 +53,12 @@ static dg_series *series_of(reading *r, dg_track *t, const char *name, dg_arena 
 static void take_line(reading *r, const dg_json *o, dg_arena *scratch)
 {
     const dg_json *step = dg_json_get(o, "step"), *scope = dg_json_get(o, "evaluate");
-    dg_track      *t = track_of(r->h, scope && scope->kind == DG_JSON_STRING ? scope->text : NULL);
+    dg_track      *t;
 
-    if (!step || step->kind != DG_JSON_NUMBER || !(fabs(step->number) < 1e15))
+    if (!step || step->kind != DG_JSON_NUMBER || !(fabs(step->number) < 1e15) ||
+        (scope && (scope->kind != DG_JSON_STRING || !is_scope(scope->text))))
         return;
+    t = track_of(r->h, scope ? scope->text : NULL);
     for (int i = 0; i < o->n; i++) {
         const dg_json *v = &o->items[i];
         bool           number = v->kind == DG_JSON_NUMBER || v->kind == DG_JSON_NULL;
@@ -142,15 +150,14 @@ static const char *last_pictures(dg_history *h, const char *scope)
 static void find_best(dg_history *h)
 {
     h->best_step = -1;
-    for (int i = 0; i < h->evaluations.n; i++) {
+    for (int i = 0; i < h->evaluations.n && h->best_step < 0; i++) { /* the first evaluation that has AP */
         const dg_series *ap = dg_track_find(&h->evaluations.items[i], "AP");
 
-        for (int k = 0; ap && h->best_step < 0 && k < ap->points.n; k++) /* the first evaluation that has AP */
-            h->best_scope = h->evaluations.items[i].scope;
-        for (int k = 0; ap && strcmp(h->best_scope, h->evaluations.items[i].scope) == 0 && k < ap->points.n; k++)
-            if (h->best_step < 0 || ap->points.items[k].y > h->best) {
+        for (int k = 0; ap && k < ap->points.n; k++)
+            if (isfinite(ap->points.items[k].y) && (h->best_step < 0 || ap->points.items[k].y > h->best)) {
                 h->best = ap->points.items[k].y;
                 h->best_step = (int64_t)ap->points.items[k].x;
+                h->best_scope = h->evaluations.items[i].scope;
             }
     }
 }
@@ -271,11 +278,13 @@ double dg_history_step(const dg_history *h)
 
 const char *dg_history_state(const dg_history *h)
 {
-    const char *state = dg_history_text(h, "end.state");
+    static const char *const known[] = { "done", "stopped", "failed", "running", NULL };
+    const char              *state = dg_history_text(h, "end.state");
 
-    if (!state)
-        return "unknown";
-    if (strcmp(state, "running") == 0 && !h->alive)
+    if (state && strcmp(state, "running") == 0 && !h->alive)
         return "failed"; /* nobody was left to say so */
-    return state;
+    for (int i = 0; state && known[i]; i++)
+        if (strcmp(state, known[i]) == 0)
+            return known[i];
+    return "unknown";
 }

@@ -8,11 +8,12 @@ enum { LINES = 2000, AROUND = 3 };
 typedef struct text {
     const char **line;
     int          n;
+    bool         cut; /* there are more lines */
 } text;
 
 static text split(dg_arena *a, const char *s)
 {
-    text t = { DG_NEW_N(a, LINES, const char *), 0 };
+    text t = { .line = DG_NEW_N(a, LINES, const char *) };
 
     while (s && *s && t.n < LINES) {
         size_t len = strcspn(s, "\n");
@@ -20,6 +21,7 @@ static text split(dg_arena *a, const char *s)
         t.line[t.n++] = dg_strndup(a, s, len);
         s += len + (s[len] == '\n');
     }
+    t.cut = s && *s;
     return t;
 }
 
@@ -68,6 +70,9 @@ static bool near_change(const change *c, int n, int i)
 
 bool dg_report_diff(dg_page *p, const char *a, const char *b)
 {
+    if (strcmp(a, b) == 0)
+        return false;
+
     text    x = split(p->arena, a), y = split(p->arena, b);
     change *c = DG_NEW_N(p->arena, x.n + y.n + 1, change);
     int     n = walk(c, x, y, measure(p->arena, x, y)), shown = -1;
@@ -83,5 +88,7 @@ bool dg_report_diff(dg_page *p, const char *a, const char *b)
     }
     if (shown >= 0)
         dg_str_add(p->out, "</pre>\n");
-    return shown >= 0;
+    if (x.cut || y.cut)
+        dg_str_fmt(p->out, "<p class=\"note\">The files differ. Their first %d lines are compared, what follows is not.</p>\n", LINES);
+    return shown >= 0 || x.cut || y.cut;
 }

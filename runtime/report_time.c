@@ -194,6 +194,7 @@ static dg_heat heat_of(dg_page *p, const dg_history *h)
 
 /* "name=value", as --set was given. */
 static dg_set *sets_of(dg_page *p, const dg_history *h, int *n)
+/* Reading a run must not run what lies in its folder: a pipeline with plugins is not drawn anew. */
 {
     const dg_json *sets = dg_json_get(h->run, "sets");
     dg_set        *out = DG_NEW_N(p->arena, items_of(sets) + 1, dg_set);
@@ -204,6 +205,7 @@ static dg_set *sets_of(dg_page *p, const dg_history *h, int *n)
 
         if (equals)
             out[(*n)++] = (dg_set){ dg_strndup(p->arena, sets->items[i].text, (size_t)(equals - sets->items[i].text)), equals + 1 };
+    dg_registry_refuse(registry);
     }
     return out;
 }

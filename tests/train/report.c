@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "graph/registry.h"
 #include "media/json.h"
 #include "runtime/events.h"
 #include "runtime/follow.h"
@@ -228,6 +229,78 @@ static void of_a_torso(void **state)
         check_ok(t, dg_report_write(toy_path(t, "old.html"), &folder, 1, NULL, t->d));
         opens_alone(text_of(t, "old.html"));
     }
+}
+
+static const char *page_of(toy *t, const char *folder)
+{
+    check_ok(t, dg_report_write(toy_path(t, "page.html"), &folder, 1, NULL, t->d));
+    opens_alone(text_of(t, "page.html"));
+    return text_of(t, "page.html");
+}
+
+static void write_file(toy *t, const char *name, const char *text)
+{
+    check_ok(t, dg_file_write(toy_path(t, name), text, strlen(text), t->d));
+}
+
+/* What somebody else has left in a folder is read, never run, and leads nowhere else. */
+static void of_a_stranger(void **state)
+{
+    toy         *t = *state;
+    const char  *folder = toy_path(t, "odd");
+    dg_registry *r = dg_registry_open();
+    dg_str       json = { 0 };
+    dg_history  *h;
+
+    check_ok(t, dg_mkdirs(folder, t->d));
+    check_ok(t, dg_mkdirs(toy_path(t, "other"), t->d));
+    write_file(t, "other/step-000001.jpg", "a secret");
+    write_file(t, "odd/evil.so", "no library");
+    write_file(t, "odd/pipeline.xml", "<pipeline name=\"p\" version=\"1\"><plugin path=\"evil.so\"/></pipeline>");
+    write_file(t, "odd/run.json", "{\"end\":{\"state\":\"<script>\\\"\"}}");
+    write_file(t, "odd/metrics.jsonl", "{\"step\":1,\"epoch\":0,\"evaluate\":\"../other\",\"AP\":0.9}\n"
+                                       "{\"step\":1,\"epoch\":0,\"evaluate\":\".\",\"AP\":0.9}\n"
+                                       "{\"step\":1,\"epoch\":0,\"evaluate\":[1],\"loss\":3}\n"
+                                       "{\"step\":1,\"epoch\":0,\"evaluate\":\"e\",\"AP\":null}\n"
+                                       "{\"step\":2,\"epoch\":0,\"evaluate\":\"e\",\"AP\":0.25}\n"
+                                       "{\"step\":3,\"epoch\":0,\"evaluate\":\"e\",\"AP\":null}\n");
+    check_ok(t, dg_history_open(&h, folder, t->d));
+    assert_int_equal(h->evaluations.n, 1);
+    assert_int_equal(h->train.series.n, 0);
+    assert_int_equal(h->best_step, 2);
+    assert_true(h->best == 0.25);
+    assert_string_equal(dg_history_state(h), "unknown");
+    dg_history_close(&h);
+    has(page_of(t, folder), "the pipeline is only looked at: the plugin ");
+    check_ok(t, dg_report_summary(&json, &folder, 1, true, t->d));
+    has(json.s, "\"state\":\"unknown\"");
+    dg_str_free(&json);
+    dg_registry_refuse(r);
+    assert_int_equal(dg_registry_load(r, "evil.so", DG_NOWHERE, t->d), -DG_EINPUT);
+    check_only(t->d, "plugin-refused");
+    dg_registry_close(&r);
+}
+
+/* Pipelines that are equal as far as they are compared are not told equal. */
+static void long_pipelines(void **state)
+{
+    toy        *t = *state;
+    dg_str      text = { 0 };
+    const char *folders[] = { toy_path(t, "a"), toy_path(t, "b") }, *page;
+
+    dg_str_add(&text, "<pipeline>");
+    for (int i = 0; i < 2500; i++)
+        dg_str_add(&text, "\n");
+    for (int i = 0; i < 2; i++) {
+        check_ok(t, dg_mkdirs(folders[i], t->d));
+        write_file(t, i ? "b/run.json" : "a/run.json", "{}");
+        write_file(t, i ? "b/pipeline.xml" : "a/pipeline.xml", dg_printf(t->arena, "%s</%d>", text.s, i));
+    }
+    dg_str_free(&text);
+    check_ok(t, dg_report_write(toy_path(t, "both.html"), folders, 2, NULL, t->d));
+    page = text_of(t, "both.html");
+    has(page, "Their first 2000 lines are compared");
+    assert_null(strstr(page, "The files are equal"));
 }
 
 /* ---- TensorBoard --------------------------------------------------------------------------------------------------------- */
@@ -462,6 +535,19 @@ static void trace(void **state)
     assert_true(nodes >= 2);
 }
 
+/* It is a copy for people: without it the run goes on, and saves. */
+static void trace_that_cannot_be_written(void **state)
+{
+    toy *t = *state;
+
+    check_ok(t, dg_mkdirs(toy_path(t, "a/trace.json"), t->d)); /* no file can be there */
+    check_ok(t, train(t, "a", (toy_text){ 0 }, (dg_run_train_options){ .resume = DG_RUN_RESUME_AUTO, .trace = 30 })); /* till the end */
+    has(t->log.s, "no trace: ");
+    assert_string_equal(at(at(json_of(t, "a/run.json"), "end"), "state")->text, "done");
+    assert_int_equal(at(json_of(t, "a/run.json"), "per_rank")->n, 1);
+    assert_true(dg_exists(toy_path(t, "a/checkpoints/step-000012")));
+}
+
 /* ---- looking on ------------------------------------------------------------------------------------------------------------ */
 
 static void follow(void **state)
@@ -534,19 +620,6 @@ static void scrape(void **state)
     struct sockaddr_in here = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     socklen_t          n = sizeof here;
     int                fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-/* It is a copy for people: without it the run goes on, and saves. */
-static void trace_that_cannot_be_written(void **state)
-{
-    toy *t = *state;
-
-    check_ok(t, dg_mkdirs(toy_path(t, "a/trace.json"), t->d)); /* no file can be there */
-    check_ok(t, train(t, "a", (toy_text){ 0 }, (dg_run_train_options){ .resume = DG_RUN_RESUME_AUTO, .trace = 30 })); /* till the end */
-    has(t->log.s, "no trace: ");
-    assert_string_equal(at(at(json_of(t, "a/run.json"), "end"), "state")->text, "done");
-    assert_int_equal(at(json_of(t, "a/run.json"), "per_rank")->n, 1);
-    assert_true(dg_exists(toy_path(t, "a/checkpoints/step-000012")));
-}
 
     assert_int_equal(bind(fd, (struct sockaddr *)&here, sizeof here), 0);
     assert_int_equal(listen(fd, 1), 0);
