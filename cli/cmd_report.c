@@ -11,8 +11,8 @@ typedef struct opts {
 } opts;
 
 static const dg_option options[] = {
-    { "out", DG_OPTION_STR, offsetof(opts, out), "FILE", NULL, "(or -o) the page (RUN/report.html; of several runs report.html)" },
-    { "format", DG_OPTION_WORD, offsetof(opts, format), NULL, "html|text|json", "a page, or a summary on standard output (html)" },
+    { "out", DG_OPTION_STR, offsetof(opts, out), "FILE", NULL, "(or -o) where it goes (RUN/report.html; of several runs report.html; summaries: standard output)" },
+    { "format", DG_OPTION_WORD, offsetof(opts, format), NULL, "html|text|json", "a page, or a summary (html)" },
     { 0 },
 };
 
@@ -33,7 +33,9 @@ static int run(const void *given, const dg_words *words, dg_arena *a)
     int         rc = page ? dg_report_write(path, words->v, words->n, NULL, d)
                           : dg_report_summary(&text, words->v, words->n, strcmp(o->format, "json") == 0, d);
 
-    if (rc == 0 && page)
+    if (rc == 0 && !page && o->out)
+        rc = dg_file_write(o->out, text.s, text.n, d);
+    if (rc == 0 && (page || o->out))
         printf("%s\n", path);
     else if (rc == 0)
         fputs(text.s, stdout);

@@ -50,6 +50,11 @@ typedef struct top {
     int            columns, height, drawn; /* lines that stand on the terminal */
 } top;
 
+static bool as_json(const top *t)
+{
+    return t->o->format && strcmp(t->o->format, "json") == 0;
+}
+
 /* ---- asking ---------------------------------------------------------------------------------------------------------------- */
 
 static int items(const top *t)
@@ -296,7 +301,7 @@ static void show(top *t)
 {
     dg_str s = { 0 };
 
-    if (t->o->format && strcmp(t->o->format, "json") == 0)
+    if (as_json(t))
         add_json(&s, t);
     else
         add_all(&s, t);
@@ -312,22 +317,23 @@ static void measure_terminal(top *t)
 {
     struct winsize w = { 0 };
 
-    t->terminal = !t->o->once && !(t->o->format && strcmp(t->o->format, "json") == 0) && isatty(STDOUT_FILENO) &&
-                  ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0;
-    t->columns = w.ws_col > 20 ? w.ws_col : 120;
+    t->terminal = !t->o->once && !as_json(t) && isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0; t->columns = w.ws_col > 20 ? w.ws_col : 120;
     t->height = w.ws_row;
     t->colour = dg_colour(STDOUT_FILENO);
 }
 
-/* The job is gone: how it ended, if it has said so. */
-static int say_end(top *t)
+/* The job does not answer: how it ended, if it has said so; else it may well go on, and d says what is known. */
+static int say_end(top *t, const dg_diag *d)
 {
     const dg_now *n = dg_follow_look(t->follow);
 
-    if (strcmp(n->state, "running") == 0 || !*n->state)
-        printf("the job is gone and has not said why: detrgraph doctor %s may know\n", t->folder);
-    else
-        printf("the job has ended at step %lld: %s%s%.*s\n", (long long)n->step, n->state, *n->why ? ", " : "", (int)strcspn(n->why, "\n"), n->why);
+    if (strcmp(n->state, "running") == 0 || !*n->state) {
+        dg_print_diag(d, NULL);
+        fprintf(stderr, "the job has not said that it ended: detrgraph doctor %s may know more\n", t->folder);
+        return DG_EXIT_FAILED;
+    }
+    fprintf(as_json(t) ? stderr : stdout, "the job has ended at step %lld: %s%s%.*s\n", (long long)n->step, n->state, *n->why ? ", " : "",
+            (int)strcspn(n->why, "\n"), n->why);
     return strcmp(n->state, "failed") == 0 ? DG_EXIT_FAILED : DG_EXIT_OK;
 }
 
@@ -356,7 +362,7 @@ static int watch(top *t, const sigset_t *ends, dg_diag *d)
             rc = ask(t, d);
         }
     }
-    return t->now ? say_end(t) : DG_EXIT_FAILED;
+    return t->now ? say_end(t, d) : DG_EXIT_FAILED;
 }
 
 static const dg_example examples[] = {
