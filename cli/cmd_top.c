@@ -69,20 +69,6 @@ static const dg_json *rank_at(const top *t, int i)
     return &dg_json_get(t->status, "rank")->items[i];
 }
 
-static const char *text_of(const dg_json *o, const char *key)
-{
-    const dg_json *v = dg_json_get(o, key);
-
-    return v && v->kind == DG_JSON_STRING ? v->text : "";
-}
-
-static double number_of(const dg_json *o, const char *key)
-{
-    const dg_json *v = dg_json_get(o, key);
-
-    return v && v->kind == DG_JSON_NUMBER ? v->number : NAN;
-}
-
 static bool waits(const dg_json *rank)
 {
     const dg_json *v = dg_json_get(rank, "waits");
@@ -123,7 +109,7 @@ static int straggler(const top *t)
     for (int i = 0; i < items(t); i++) {
         double share = t->rows[i].waited / fmax(t->rows[i].looks, 1);
 
-        if (t->rows[i].looks < JUDGED * 0.6 || strcmp(text_of(rank_at(t, i), "state"), "here") != 0)
+        if (t->rows[i].looks < JUDGED * 0.6 || strcmp(dg_json_text(rank_at(t, i), "state"), "here") != 0)
             return -1;
         other = share < least ? least : fmin(other, share);
         who = share < least ? i : who;
@@ -141,9 +127,9 @@ static double memory_of(const dg_json *rank)
     int       n = 0;
 
     (void)gethostname(host, sizeof host - 1);
-    if (strcmp(host, text_of(rank, "host")) != 0)
+    if (strcmp(host, dg_json_text(rank, "host")) != 0)
         return NAN;
-    snprintf(path, sizeof path, "/proc/%.0f/statm", number_of(rank, "process"));
+    snprintf(path, sizeof path, "/proc/%.0f/statm", dg_json_number(rank, "process"));
     f = fopen(path, "re");
     if (f) {
         n = fscanf(f, "%*d %lld", &pages);
@@ -173,7 +159,7 @@ static void add_progress(dg_str *s, const top *t)
             dg_str_add(s, i < full ? "=" : i == full ? ">" : " ");
         dg_str_fmt(s, "] %.0f %%", 100.0 * (double)n->step / (double)n->n_steps);
     }
-    dg_str_fmt(s, "  epoch %lld  %s", (long long)n->epoch + 1, text_of(t->status, "state"));
+    dg_str_fmt(s, "  epoch %lld  %s", (long long)n->epoch + 1, dg_json_text(t->status, "state"));
     if (n->left_s >= 0) {
         dg_str_add(s, "  ");
         add_time(s, n->left_s);
@@ -203,8 +189,8 @@ static void add_numbers(dg_str *s, const top *t)
     dg_str_add(s, "\n");
     if (n->best_step >= 0)
         dg_str_fmt(s, "best AP %.3f at step %lld  ", n->best, (long long)n->best_step);
-    if (number_of(t->status, "saved") >= 0)
-        dg_str_fmt(s, "last step on disk %.0f", number_of(t->status, "saved"));
+    if (dg_json_number(t->status, "saved") >= 0)
+        dg_str_fmt(s, "last step on disk %.0f", dg_json_number(t->status, "saved"));
     dg_str_add(s, "\n");
 }
 
@@ -213,20 +199,20 @@ static void add_rank(dg_str *s, const top *t, int i, bool late)
     const dg_json *r = rank_at(t, i);
     char           bytes[32], where[96], host[32], share[16];
     double         memory = memory_of(r);
-    bool           here = strcmp(text_of(r, "state"), "here") == 0;
+    bool           here = strcmp(dg_json_text(r, "state"), "here") == 0;
 
-    snprintf(host, sizeof host, "%.24s", text_of(r, "host"));
-    if (here && *text_of(r, "node"))
-        snprintf(where, sizeof where, "%s", text_of(r, "node"));
+    snprintf(host, sizeof host, "%.24s", dg_json_text(r, "host"));
+    if (here && *dg_json_text(r, "node"))
+        snprintf(where, sizeof where, "%s", dg_json_text(r, "node"));
     else
-        snprintf(where, sizeof where, "%s", here ? "between nodes" : strcmp(text_of(r, "state"), "left") == 0 ? "has left" : "has not come yet");
+        snprintf(where, sizeof where, "%s", here ? "between nodes" : strcmp(dg_json_text(r, "state"), "left") == 0 ? "has left" : "has not come yet");
     snprintf(share, sizeof share, t->rows[i].looks > 1.5 ? "%.0f %%" : "-", 100 * t->rows[i].waited / fmax(t->rows[i].looks, 1));
-    dg_str_fmt(s, "%s%4d  %-16s %8.0f %7.0f  %6s  %9s  %s%s", late && t->colour ? "\033[33m" : "", i, host, number_of(r, "process"),
-               fmax(number_of(r, "step"), 0), share, isfinite(memory) ? dg_human_bytes(memory, bytes, sizeof bytes) : "-", where,
+    dg_str_fmt(s, "%s%4d  %-16s %8.0f %7.0f  %6s  %9s  %s%s", late && t->colour ? "\033[33m" : "", i, host, dg_json_number(r, "process"),
+               fmax(dg_json_number(r, "step"), 0), share, isfinite(memory) ? dg_human_bytes(memory, bytes, sizeof bytes) : "-", where,
                here && waits(r) ? " (waits)" : "");
-    if (here && number_of(r, "since_seconds") >= 1) {
+    if (here && dg_json_number(r, "since_seconds") >= 1) {
         dg_str_add(s, " since ");
-        add_time(s, number_of(r, "since_seconds"));
+        add_time(s, dg_json_number(r, "since_seconds"));
     }
     dg_str_add(s, late ? "  <- the others wait for it" : "");
     dg_str_add(s, late && t->colour ? "\033[0m\n" : "\n");
@@ -317,7 +303,8 @@ static void measure_terminal(top *t)
 {
     struct winsize w = { 0 };
 
-    t->terminal = !t->o->once && !as_json(t) && isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0; t->columns = w.ws_col > 20 ? w.ws_col : 120;
+    t->terminal = !t->o->once && !as_json(t) && isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0;
+    t->columns = w.ws_col > 20 ? w.ws_col : 120;
     t->height = w.ws_row;
     t->colour = dg_colour(STDOUT_FILENO);
 }

@@ -85,6 +85,9 @@ int dg_json_read(const dg_json **out, dg_arena *a, const char *path, dg_diag *d)
 
 /* The last of that key, or NULL; NULL also if o is NULL or no object. */
 const dg_json *dg_json_get(const dg_json *o, const char *key);
+/* The same as a value: "" where there is no such string, NaN where there is no such number. */
+const char *dg_json_text(const dg_json *o, const char *key);
+double      dg_json_number(const dg_json *o, const char *key);
 /* The same, where it must be there and of that kind: "json-key", "json-kind". */
 int dg_json_need(const dg_json **out, const dg_json *o, const char *key, dg_json_kind kind,
                  dg_diag *d) DG_MUST_USE;

@@ -2,6 +2,7 @@
  * container ends and then move into an array of exactly its size. */
 #include "media/json.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -139,6 +140,20 @@ const dg_json *dg_json_get(const dg_json *o, const char *key)
         if (strcmp(o->items[i].key, key) == 0)
             return &o->items[i];
     return NULL;
+}
+
+const char *dg_json_text(const dg_json *o, const char *key)
+{
+    const dg_json *v = dg_json_get(o, key);
+
+    return v && v->kind == DG_JSON_STRING ? v->text : "";
+}
+
+double dg_json_number(const dg_json *o, const char *key)
+{
+    const dg_json *v = dg_json_get(o, key);
+
+    return v && v->kind == DG_JSON_NUMBER ? v->number : NAN;
 }
 
 int dg_json_need(const dg_json **out, const dg_json *o, const char *key, dg_json_kind kind,

@@ -29,28 +29,21 @@ typedef struct chart { /* of one rank */
     entry      *entries;
 } chart;
 
-static const char *text_of(const dg_json *o, const char *key)
+static int64_t whole_of(const dg_json *o, const char *key)
 {
-    const dg_json *v = dg_json_get(o, key);
+    const double v = dg_json_number(o, key);
 
-    return v && v->kind == DG_JSON_STRING ? v->text : "";
-}
-
-static int64_t number_of(const dg_json *o, const char *key)
-{
-    const dg_json *v = dg_json_get(o, key);
-
-    return v && v->kind == DG_JSON_NUMBER && v->number > -1e15 && v->number < 1e15 ? (int64_t)v->number : -1;
+    return v > -1e15 && v < 1e15 ? (int64_t)v : -1;
 }
 
 static entry read_entry(const dg_json *o)
 {
     const dg_json *end = dg_json_get(o, "end");
 
-    return (entry){ .number = number_of(o, "number"), .step = number_of(o, "step"), .elements = number_of(o, "elements"),
-                    .line = number_of(o, "line"), .column = number_of(o, "column"), .op = text_of(o, "op"),
-                    .type = text_of(o, "type"), .node = text_of(o, "node"), .file = text_of(o, "file"),
-                    .schedule = text_of(o, "schedule"), .ended = end && end->kind == DG_JSON_NUMBER && end->number > 0 };
+    return (entry){ .number = whole_of(o, "number"), .step = whole_of(o, "step"), .elements = whole_of(o, "elements"),
+                    .line = whole_of(o, "line"), .column = whole_of(o, "column"), .op = dg_json_text(o, "op"),
+                    .type = dg_json_text(o, "type"), .node = dg_json_text(o, "node"), .file = dg_json_text(o, "file"),
+                    .schedule = dg_json_text(o, "schedule"), .ended = end && end->kind == DG_JSON_NUMBER && end->number > 0 };
 }
 
 /* One JSON value a line; the first says whose it is. */
@@ -72,13 +65,13 @@ static int read_chart(chart *c, const char *path, dg_arena *a, dg_diag *d)
         if (rc == 0 && i == 0) {
             const dg_json *waits = dg_json_get(o, "waits");
 
-            c->rank = (int)number_of(o, "rank");
-            c->host = text_of(o, "host");
-            c->node = text_of(o, "node");
-            c->file = text_of(o, "file");
-            c->line = number_of(o, "line");
-            c->column = number_of(o, "column");
-            c->step = number_of(o, "step");
+            c->rank = (int)whole_of(o, "rank");
+            c->host = dg_json_text(o, "host");
+            c->node = dg_json_text(o, "node");
+            c->file = dg_json_text(o, "file");
+            c->line = whole_of(o, "line");
+            c->column = whole_of(o, "column");
+            c->step = whole_of(o, "step");
             c->waits = waits && waits->truth;
         } else if (rc == 0) {
             c->entries[c->n++] = read_entry(o);
@@ -148,10 +141,10 @@ static void add_verdict(dg_str *s, const dg_json *v)
         dg_str_add(s, "No verdict was written.\n");
         return;
     }
-    dg_str_fmt(s, "The run ended because of %s: %s", text_of(first, "id"), text_of(first, "message"));
-    if (*text_of(first, "file") && number_of(first, "line") > 0)
-        dg_str_fmt(s, " (%s:%lld:%lld)", text_of(first, "file"), (long long)number_of(first, "line"),
-                   (long long)number_of(first, "column"));
+    dg_str_fmt(s, "The run ended because of %s: %s", dg_json_text(first, "id"), dg_json_text(first, "message"));
+    if (*dg_json_text(first, "file") && whole_of(first, "line") > 0)
+        dg_str_fmt(s, " (%s:%lld:%lld)", dg_json_text(first, "file"), (long long)whole_of(first, "line"),
+                   (long long)whole_of(first, "column"));
     dg_str_add(s, ".\n");
     help = dg_json_get(first, "help");
     for (int i = 0; help && help->kind == DG_JSON_ARRAY && i < help->n; i++)

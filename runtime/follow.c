@@ -46,13 +46,6 @@ void dg_follow_close(dg_follow **f)
     *f = NULL;
 }
 
-static double number_of(const dg_json *o, const char *key)
-{
-    const dg_json *v = dg_json_get(o, key);
-
-    return v && v->kind == DG_JSON_NUMBER ? v->number : NAN;
-}
-
 static void mean_in(double *mean, double v)
 {
     if (isfinite(v))
@@ -61,10 +54,10 @@ static void mean_in(double *mean, double v)
 
 static void take_evaluation(dg_follow *f, const dg_json *o)
 {
-    int64_t step = (int64_t)number_of(o, "step");
-    double  ap = number_of(o, "AP");
+    int64_t step = (int64_t)dg_json_number(o, "step");
+    double  ap = dg_json_number(o, "AP");
 
-    f->evaluate_s = fmax(number_of(o, "seconds"), 0);
+    f->evaluate_s = fmax(dg_json_number(o, "seconds"), 0);
     f->gap = step > f->evaluated ? step - f->evaluated : f->gap;
     f->evaluated = step;
     if (isfinite(ap) && (f->now.best_step < 0 || ap > f->now.best)) {
@@ -76,24 +69,24 @@ static void take_evaluation(dg_follow *f, const dg_json *o)
 static void take_line(dg_follow *f, const dg_json *o)
 {
     dg_now *n = &f->now;
-    double  seconds = number_of(o, "seconds");
+    double  seconds = dg_json_number(o, "seconds");
 
-    if (!(fabs(number_of(o, "step")) < 1e15))
+    if (!(fabs(dg_json_number(o, "step")) < 1e15))
         return;
     if (dg_json_get(o, "evaluate")) {
         take_evaluation(f, o);
         return;
     }
-    n->step = (int64_t)number_of(o, "step");
-    n->epoch = fabs(number_of(o, "epoch")) < 1e15 ? (int64_t)number_of(o, "epoch") : 0;
-    n->loss = number_of(o, "loss");
-    n->lr = number_of(o, "lr");
-    n->memory_bytes = number_of(o, "memory_bytes");
+    n->step = (int64_t)dg_json_number(o, "step");
+    n->epoch = fabs(dg_json_number(o, "epoch")) < 1e15 ? (int64_t)dg_json_number(o, "epoch") : 0;
+    n->loss = dg_json_number(o, "loss");
+    n->lr = dg_json_number(o, "lr");
+    n->memory_bytes = dg_json_number(o, "memory_bytes");
     mean_in(&n->mean_loss, n->loss);
-    mean_in(&n->images_per_s, number_of(o, "images_per_s"));
+    mean_in(&n->images_per_s, dg_json_number(o, "images_per_s"));
     mean_in(&n->step_s, seconds);
-    mean_in(&n->data_share, number_of(o, "data_seconds") / seconds);
-    mean_in(&n->wait_share, number_of(o, "wait_seconds") / seconds);
+    mean_in(&n->data_share, dg_json_number(o, "data_seconds") / seconds);
+    mean_in(&n->wait_share, dg_json_number(o, "wait_seconds") / seconds);
 }
 
 /* Whole lines alone: the last one may be on its way. */
@@ -131,16 +124,14 @@ static void read_more(dg_follow *f)
 static void read_run(dg_follow *f)
 {
     dg_diag       *ignored = dg_diag_open();
-    const dg_json *o = NULL, *end, *text;
+    const dg_json *o = NULL, *end;
 
     f->now.state = f->now.why = "";
     if (dg_exists(f->run) && dg_json_read(&o, f->look, f->run, ignored) == 0) {
         end = dg_json_get(o, "end");
-        f->now.n_steps = number_of(o, "steps") > 0 && number_of(o, "steps") < 1e15 ? (int64_t)number_of(o, "steps") : 0;
-        text = dg_json_get(end, "state");
-        f->now.state = text && text->kind == DG_JSON_STRING ? text->text : "";
-        text = dg_json_get(end, "why");
-        f->now.why = text && text->kind == DG_JSON_STRING ? text->text : "";
+        f->now.n_steps = dg_json_number(o, "steps") > 0 && dg_json_number(o, "steps") < 1e15 ? (int64_t)dg_json_number(o, "steps") : 0;
+        f->now.state = dg_json_text(end, "state");
+        f->now.why = dg_json_text(end, "why");
     }
     dg_diag_close(&ignored);
 }

@@ -103,13 +103,6 @@ static int by_ap(const void *a, const void *b)
     return (x->ap < y->ap) - (x->ap > y->ap);
 }
 
-static double number_of(const dg_json *o, const char *key)
-{
-    const dg_json *v = dg_json_get(o, key);
-
-    return v && v->kind == DG_JSON_NUMBER ? v->number : NAN;
-}
-
 /* Objects of a class in the data of an evaluation. */
 static double objects_of(const dg_history *h, const char *scope, const char *class)
 {
@@ -122,7 +115,7 @@ static double objects_of(const dg_history *h, const char *scope, const char *cla
             const dg_json *name = dg_json_get(&classes->items[k], "name");
 
             if (name && name->kind == DG_JSON_STRING && strcmp(name->text, class) == 0)
-                return number_of(&classes->items[k], "objects");
+                return dg_json_number(&classes->items[k], "objects");
         }
     }
     return NAN;
@@ -140,8 +133,8 @@ static class_score *classes_of(dg_page *p, const dg_history *h, const dg_track *
         const dg_json *c = &classes->items[i], *name = dg_json_get(c, "name");
 
         out[i].name = name && name->kind == DG_JSON_STRING ? name->text : "?";
-        out[i].ap = number_of(c, "AP");
-        out[i].ap50 = number_of(c, "AP50");
+        out[i].ap = dg_json_number(c, "AP");
+        out[i].ap50 = dg_json_number(c, "AP50");
         out[i].precision = dg_json_get(c, "precision");
         out[i].objects = objects_of(h, t->scope, out[i].name);
         out[i].ap = out[i].ap >= 0 ? out[i].ap : NAN;
@@ -200,7 +193,7 @@ static void class_table(dg_page *p, const dg_history *h, const dg_track *t)
     if (!n)
         return;
     dg_str_add(p->out, "<h3>Classes, step ");
-    dg_page_number(p, number_of(t->curves, "step"), 6);
+    dg_page_number(p, dg_json_number(t->curves, "step"), 6);
     dg_str_add(p->out, "</h3><div class=\"scroll\"><table><tr><th>class</th><th class=\"n\">objects</th><th class=\"n\">AP</th><th></th>"
                        "<th class=\"n\">AP50</th></tr>\n");
     for (int i = 0; i < n; i++) {

@@ -8,20 +8,6 @@
 
 enum { CLASSES = 40, LOG_LINES = 30 };
 
-static const char *text_of(const dg_json *o, const char *key)
-{
-    const dg_json *v = dg_json_get(o, key);
-
-    return v && v->kind == DG_JSON_STRING ? v->text : "";
-}
-
-static double number_of(const dg_json *o, const char *key)
-{
-    const dg_json *v = dg_json_get(o, key);
-
-    return v && v->kind == DG_JSON_NUMBER ? v->number : NAN;
-}
-
 /* ---- data ------------------------------------------------------------------------------------------------------------------- */
 
 static double objects_in(const dg_json *classes, double *most)
@@ -30,7 +16,7 @@ static double objects_in(const dg_json *classes, double *most)
 
     *most = 0;
     for (int i = 0; classes && i < classes->n; i++) {
-        double n = number_of(&classes->items[i], "objects");
+        double n = dg_json_number(&classes->items[i], "objects");
 
         sum += n;
         *most = fmax(*most, n);
@@ -44,22 +30,22 @@ static void data_set(dg_page *p, const dg_json *set)
     double         most, sum = objects_in(classes, &most);
 
     dg_str_add(p->out, "<div><h3>");
-    dg_page_text(p, "%s", text_of(set, "scope"));
+    dg_page_text(p, "%s", dg_json_text(set, "scope"));
     dg_str_add(p->out, "</h3><p>");
-    dg_page_text(p, "%s: ", text_of(set, "name"));
-    dg_page_number(p, number_of(set, "images"), 6);
+    dg_page_text(p, "%s: ", dg_json_text(set, "name"));
+    dg_page_number(p, dg_json_number(set, "images"), 6);
     dg_str_add(p->out, " images, ");
     dg_page_number(p, sum, 6);
     dg_str_add(p->out, " objects");
-    if (number_of(set, "empty") > 0)
-        dg_str_fmt(p->out, ", %.0f images without one", number_of(set, "empty"));
+    if (dg_json_number(set, "empty") > 0)
+        dg_str_fmt(p->out, ", %.0f images without one", dg_json_number(set, "empty"));
     dg_str_add(p->out, "</p><table><tr><th>class</th><th class=\"n\">objects</th><th></th></tr>\n");
     for (int i = 0; classes && i < classes->n && i < CLASSES; i++) {
         dg_str_add(p->out, "<tr><td>");
-        dg_page_text(p, "%s", text_of(&classes->items[i], "name"));
+        dg_page_text(p, "%s", dg_json_text(&classes->items[i], "name"));
         dg_str_add(p->out, "</td>");
-        dg_page_cell(p, number_of(&classes->items[i], "objects"), 0);
-        dg_page_bar(p, number_of(&classes->items[i], "objects") / fmax(most, 1), 5);
+        dg_page_cell(p, dg_json_number(&classes->items[i], "objects"), 0);
+        dg_page_bar(p, dg_json_number(&classes->items[i], "objects") / fmax(most, 1), 5);
         dg_str_add(p->out, "</tr>\n");
     }
     dg_str_add(p->out, "</table>");

@@ -12,20 +12,6 @@
 
 enum { ROWS = 14 };
 
-static const char *text_of(const dg_json *o, const char *key)
-{
-    const dg_json *v = dg_json_get(o, key);
-
-    return v && v->kind == DG_JSON_STRING ? v->text : "";
-}
-
-static double number_of(const dg_json *o, const char *key)
-{
-    const dg_json *v = dg_json_get(o, key);
-
-    return v && v->kind == DG_JSON_NUMBER ? v->number : NAN;
-}
-
 static int items_of(const dg_json *list)
 {
     return list && list->kind == DG_JSON_ARRAY ? list->n : 0;
@@ -67,7 +53,7 @@ static double sum_of(const dg_json *shares)
     double sum = 0;
 
     for (int i = 0; i < items_of(shares); i++)
-        sum += fmax(number_of(&shares->items[i], "seconds"), 0);
+        sum += fmax(dg_json_number(&shares->items[i], "seconds"), 0);
     return sum;
 }
 
@@ -79,18 +65,18 @@ static void share_table(dg_page *p, const char *head, const dg_json *shares)
     dg_str_fmt(p->out, "<table><tr><th>%s</th><th class=\"n\">ms</th><th class=\"n\">%%</th><th></th><th class=\"n\">GFLOP/s</th></tr>\n", head);
     for (int i = 0; i < n; i++) {
         const dg_json *o = &shares->items[i];
-        double         s = number_of(o, "seconds"), rate = number_of(o, "gflops") / s;
+        double         s = dg_json_number(o, "seconds"), rate = dg_json_number(o, "gflops") / s;
 
         if (i >= ROWS) {
             rest += s;
             continue;
         }
         dg_str_add(p->out, "<tr><td>");
-        dg_page_text(p, "%s", text_of(o, "name"));
+        dg_page_text(p, "%s", dg_json_text(o, "name"));
         dg_str_add(p->out, "</td>");
         dg_page_cell(p, 1e3 * s, 1e3 * s < 9.95 ? 2 : 1);
         dg_page_cell(p, 100 * s / all, 1);
-        dg_page_bar(p, s / fmax(number_of(&shares->items[0], "seconds"), 1e-12), 4);
+        dg_page_bar(p, s / fmax(dg_json_number(&shares->items[0], "seconds"), 1e-12), 4);
         dg_page_cell(p, rate >= 0.5 ? rate : NAN, 0);
         dg_str_add(p->out, "</tr>\n");
     }
@@ -105,8 +91,8 @@ static void budget(dg_page *p, const dg_history *h)
 {
     const dg_json *profile = dg_json_get(h->run, "profile"), *ranks = dg_json_get(h->run, "per_rank");
     const dg_json *own = items_of(ranks) ? &ranks->items[0] : NULL;
-    double         steps = number_of(own, "steps"), step = number_of(own, "seconds") / steps, nodes = sum_of(dg_json_get(profile, "nodes"));
-    double         data = number_of(own, "data_seconds") / steps, wait = number_of(own, "wait_seconds") / steps;
+    double         steps = dg_json_number(own, "steps"), step = dg_json_number(own, "seconds") / steps, nodes = sum_of(dg_json_get(profile, "nodes"));
+    double         data = dg_json_number(own, "data_seconds") / steps, wait = dg_json_number(own, "wait_seconds") / steps;
     double         computing = fmin(fmax(nodes - wait, 0), step - data - wait); /* nodes are of other steps than the mean */
     const struct {
         const char *name;
@@ -135,7 +121,7 @@ static void profile_of(dg_page *p, const dg_history *h)
     if (!items_of(nodes))
         return;
     dg_str_add(p->out, "<p class=\"note\">Nodes and ops: mean of the ");
-    dg_page_number(p, number_of(profile, "steps"), 6);
+    dg_page_number(p, dg_json_number(profile, "steps"), 6);
     dg_str_add(p->out, " steps that were timed instruction by instruction.</p>\n");
     dg_str_add(p->out, "<div class=\"row wide\"><div class=\"scroll\">");
     share_table(p, "node", nodes);
@@ -149,8 +135,8 @@ static double seconds_of(const dg_history *h, const char *node)
     const dg_json *nodes = dg_json_get(dg_json_get(h->run, "profile"), "nodes");
 
     for (int i = 0; i < items_of(nodes); i++)
-        if (strcmp(text_of(&nodes->items[i], "name"), node) == 0)
-            return number_of(&nodes->items[i], "seconds");
+        if (strcmp(dg_json_text(&nodes->items[i], "name"), node) == 0)
+            return dg_json_number(&nodes->items[i], "seconds");
     return NAN;
 }
 
@@ -169,10 +155,10 @@ static void compare_nodes(dg_page *p)
     dg_str_add(p->out, "</tr>\n");
     for (int i = 0; i < items_of(nodes) && i < ROWS; i++) {
         dg_str_add(p->out, "<tr><td>");
-        dg_page_text(p, "%s", text_of(&nodes->items[i], "name"));
+        dg_page_text(p, "%s", dg_json_text(&nodes->items[i], "name"));
         dg_str_add(p->out, "</td>");
         for (int r = 0; r < p->n; r++)
-            dg_page_cell(p, 1e3 * seconds_of(p->runs[r], text_of(&nodes->items[i], "name")), 2);
+            dg_page_cell(p, 1e3 * seconds_of(p->runs[r], dg_json_text(&nodes->items[i], "name")), 2);
         dg_str_add(p->out, "</tr>\n");
     }
     dg_str_add(p->out, "</table></div>\n");
@@ -186,15 +172,14 @@ static dg_heat heat_of(dg_page *p, const dg_history *h)
     dg_heat        heat = { items_of(nodes), DG_NEW_N(p->arena, items_of(nodes) + 1, struct dg_heat_row) };
 
     for (int i = 0; i < heat.n; i++) {
-        heat.rows[i].path = text_of(&nodes->items[i], "name");
-        heat.rows[i].seconds = number_of(&nodes->items[i], "seconds");
+        heat.rows[i].path = dg_json_text(&nodes->items[i], "name");
+        heat.rows[i].seconds = dg_json_number(&nodes->items[i], "seconds");
     }
     return heat;
 }
 
 /* "name=value", as --set was given. */
 static dg_set *sets_of(dg_page *p, const dg_history *h, int *n)
-/* Reading a run must not run what lies in its folder: a pipeline with plugins is not drawn anew. */
 {
     const dg_json *sets = dg_json_get(h->run, "sets");
     dg_set        *out = DG_NEW_N(p->arena, items_of(sets) + 1, dg_set);
@@ -205,11 +190,11 @@ static dg_set *sets_of(dg_page *p, const dg_history *h, int *n)
 
         if (equals)
             out[(*n)++] = (dg_set){ dg_strndup(p->arena, sets->items[i].text, (size_t)(equals - sets->items[i].text)), equals + 1 };
-    dg_registry_refuse(registry);
     }
     return out;
 }
 
+/* Reading a run must not run what lies in its folder: a pipeline with plugins is not drawn anew. */
 static int load_and_draw(dg_page *p, const dg_history *h, dg_str *svg, dg_diag *d)
 {
     const dg_heat heat = heat_of(p, h);
@@ -220,6 +205,7 @@ static int load_and_draw(dg_page *p, const dg_history *h, dg_str *svg, dg_diag *
 
     for (int i = 0; rc == 0 && dg_builtin_nodes[i]; i++)
         rc = dg_registry_add(registry, dg_builtin_nodes[i], d);
+    dg_registry_refuse(registry);
     if (rc == 0)
         rc = dg_graph_load(&g, dg_path_join(p->arena, h->folder, "pipeline.xml"), sets, n_sets, registry, d);
     if (rc == 0)
@@ -268,20 +254,20 @@ static void ranks_of(dg_page *p, const dg_history *h)
                        "<th class=\"n\">collectives</th><th class=\"n\">bytes</th><th class=\"n\">memory</th></tr>\n");
     for (int i = 0; i < ranks->n; i++) {
         const dg_json *o = &ranks->items[i];
-        double         n = number_of(o, "steps"), wait = number_of(o, "wait_seconds"), all = number_of(o, "seconds");
+        double         n = dg_json_number(o, "steps"), wait = dg_json_number(o, "wait_seconds"), all = dg_json_number(o, "seconds");
 
         dg_str_fmt(p->out, "<tr><td class=\"n\">%d</td><td>", i);
-        dg_page_text(p, "%s", text_of(o, "host"));
+        dg_page_text(p, "%s", dg_json_text(o, "host"));
         dg_str_add(p->out, "</td>");
         dg_page_cell(p, 1e3 * all / n, 1);
-        dg_page_cell(p, 1e3 * number_of(o, "data_seconds") / n, 2);
+        dg_page_cell(p, 1e3 * dg_json_number(o, "data_seconds") / n, 2);
         dg_page_cell(p, 1e3 * wait / n, 2);
         dg_page_bar(p, wait / all, 2);
-        dg_page_cell(p, 1e3 * number_of(o, "work_seconds") / n, 2);
-        dg_page_cell(p, 1e3 * number_of(o, "control_seconds") / n, 3);
-        dg_page_cell(p, number_of(o, "collectives") / n, 0);
-        dg_page_bytes(p, number_of(o, "bytes") / n);
-        dg_page_bytes(p, number_of(o, "peak_bytes"));
+        dg_page_cell(p, 1e3 * dg_json_number(o, "work_seconds") / n, 2);
+        dg_page_cell(p, 1e3 * dg_json_number(o, "control_seconds") / n, 3);
+        dg_page_cell(p, dg_json_number(o, "collectives") / n, 0);
+        dg_page_bytes(p, dg_json_number(o, "bytes") / n);
+        dg_page_bytes(p, dg_json_number(o, "peak_bytes"));
         dg_str_add(p->out, "</tr>\n");
     }
     dg_str_add(p->out, "</table></div><p class=\"note\">The rank that waits least is the one that the others wait for.</p>\n");
