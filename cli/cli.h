@@ -49,6 +49,14 @@ typedef struct dg_example {
     const char *what;
 } dg_example;
 
+/* What a verb does, where its first word says so. In needs (options that must be given) and takes (further ones that mean
+ * something to it) names are separated by spaces; "images=skip|look": with these words alone. */
+typedef struct dg_action {
+    const char *name; /* NULL ends the table */
+    const char *args; /* the words behind it: "FROM TO" */
+    const char *needs, *takes;
+} dg_action;
+
 /* doc and manual are paragraphs: an empty line parts them, a line that begins with two spaces stays
  * as it is, `words` in backquotes are printed bold. */
 typedef struct dg_verb {
@@ -59,6 +67,7 @@ typedef struct dg_verb {
     const char       *manual; /* still more, for the man page alone, or NULL */
     const dg_example *examples;
     const dg_option  *options;
+    const dg_action  *actions;    /* NULL: its words are no actions */
     size_t           size;        /* of the struct that options fill; it begins zeroed */
     int              least, most; /* words that are not options; most -1: any number */
     /* options: the filled struct; words: the others. Returns an exit code. */
@@ -86,6 +95,7 @@ int            dg_verb_unknown(const char *name); /* says so, to standard error;
  * after saying why. */
 int  dg_options_read(const dg_verb *v, int argc, char **argv, void *options, dg_words *words,
                      dg_arena *a);
+int  dg_action_find(const dg_action *actions, const char *name); /* its place in the table, or -1 */
 /* Pages and scripts that are printed from the tables. v NULL: the program as a whole. */
 void dg_help_text(dg_str *out, const dg_verb *v);
 void dg_help_man(dg_str *out, const dg_verb *v);

@@ -30,11 +30,13 @@ static const dg_option options[] = {
     { 0 },
 };
 
-static int misused(const char *what)
-{
-    fprintf(stderr, "detrgraph data: %s\nusage: detrgraph data check PATH | data convert FROM TO --to FORM\n", what);
-    return DG_EXIT_USAGE;
-}
+enum { CHECK, CONVERT };
+
+static const dg_action actions[] = {
+    [CHECK] = { "check", "PATH", "", "split format out threads images=skip|look|decode" },
+    [CONVERT] = { "convert", "FROM TO", "to", "split images=link|copy" },
+    { 0 },
+};
 
 /* ---- progress ------------------------------------------------------------------------------ */
 
@@ -125,10 +127,6 @@ static int check(const opts *o, const dg_words *words)
     dg_diag   *d;
     int        rc;
 
-    if (words->n != 2)
-        return misused(words->n < 2 ? "check: PATH is missing" : "check: one PATH is expected");
-    if (o->to || strcmp(images, "link") == 0 || strcmp(images, "copy") == 0)
-        return misused(o->to ? "--to belongs to convert" : "check: --images is skip, look or decode");
     d = dg_diag_open();
     rc = dg_survey_open(&s, words->v[1], &how, d);
     clear(&p);
@@ -179,14 +177,6 @@ static int convert(const opts *o, const dg_words *words)
     dg_diag           *d;
     int                rc;
 
-    if (words->n != 3)
-        return misused("convert: FROM and TO are expected");
-    if (!o->to)
-        return misused("convert: --to coco, voc or yolo is missing");
-    if (o->format || o->out || o->threads)
-        return misused("--format, --out and --threads belong to check");
-    if (o->images && !how.copy && strcmp(o->images, "link") != 0)
-        return misused("convert: --images is link or copy");
     how.to = strcmp(o->to, "coco") == 0 ? DG_FORM_COCO : strcmp(o->to, "voc") == 0 ? DG_FORM_VOC : DG_FORM_YOLO;
     d = dg_diag_open();
     rc = dg_convert(&c, words->v[1], words->v[2], &how, d);
@@ -204,11 +194,7 @@ static int convert(const opts *o, const dg_words *words)
 static int run(const void *given, const dg_words *words, dg_arena *a)
 {
     (void)a;
-    if (strcmp(words->v[0], "check") == 0)
-        return check(given, words);
-    if (strcmp(words->v[0], "convert") == 0)
-        return convert(given, words);
-    return misused("check or convert is expected");
+    return dg_action_find(actions, words->v[0]) == CHECK ? check(given, words) : convert(given, words);
 }
 
 static const dg_example examples[] = {
@@ -228,6 +214,7 @@ const dg_verb dg_verb_data = {
            "  convert   writes the folder TO, whole or not at all",
     .examples = examples,
     .options = options,
+    .actions = actions,
     .size = sizeof(opts),
     .least = 1,
     .most = 3,

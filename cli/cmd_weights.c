@@ -42,14 +42,6 @@ typedef struct call {
     dg_diag        *d;
 } call;
 
-typedef struct action {
-    const char *name;
-    int         words;
-    const char *needs; /* options that must be given, " one two " */
-    const char *takes; /* further ones that mean something to it */
-    int       (*run)(call *c); /* an exit code, or negative */
-} action;
-
 /* ---- inspect, diff --------------------------------------------------------------------------------------- */
 
 static int print(dg_str *out, int rc)
@@ -154,91 +146,35 @@ out:
 
 /* ---- the verb -------------------------------------------------------------------------------------------- */
 
-static const action actions[] = {
-    { "inspect", 1, "", " which statistics format ", inspect },
-    { "diff", 2, "", " which tolerance format ", diff },
-    { "import", 1, " out ", " pipeline set which partial ", import },
-    { "export", 1, " to out ", " pipeline set which ", export },
+static const dg_action actions[] = {
+    { "inspect", "PATH", "", "which statistics format" },
+    { "diff", "PATH PATH", "", "which tolerance format" },
+    { "import", "PATH", "out", "pipeline set which partial" },
+    { "export", "PATH", "to out", "pipeline set which" },
+    { 0 },
 };
 
-static bool given(const opts *o, const dg_option *row)
-{
-    const void *at = (const char *)o + row->offset;
-
-    switch (row->kind) {
-    case DG_OPTION_FLAG: return *(const bool *)at;
-    case DG_OPTION_LIST: return ((const dg_words *)at)->n > 0;
-    default: return *(const char *const *)at != NULL;
-    }
-}
-
-static bool listed(const char *names, const char *name)
-{
-    char word[32];
-
-    snprintf(word, sizeof word, " %s ", name);
-    return strstr(names, word) != NULL;
-}
-
-static bool understood(const action *a, const opts *o, const dg_words *words)
-{
-    if (words->n != a->words + 1) {
-        fprintf(stderr, "detrgraph weights %s: %s expected after it\n", a->name, a->words == 1 ? "one file is" : "two files are");
-        return false;
-    }
-    for (const dg_option *row = options; row->name; row++) {
-        bool needs = listed(a->needs, row->name), has = given(o, row);
-
-        if (needs && !has) {
-            fprintf(stderr, "detrgraph weights %s: --%s %s is needed\n", a->name, row->name,
-                    row->words ? row->words : row->value);
-            return false;
-        }
-        if (has && !needs && !listed(a->takes, row->name)) {
-            fprintf(stderr, "detrgraph weights %s: --%s means nothing to it\n", a->name, row->name);
-            return false;
-        }
-    }
-    if (listed(a->takes, "pipeline") && !o->pipeline && !dg_is_folder(words->v[1])) {
-        fprintf(stderr, "detrgraph weights %s: --pipeline PIPELINE is needed; only a run's folder has one of its own\n", a->name);
-        return false;
-    }
-    return true;
-}
-
-static const action *find_action(const char *name)
-{
-    enum { N = sizeof actions / sizeof *actions };
-    const char *names[N], *near;
-
-    for (int i = 0; i < N; i++) {
-        names[i] = actions[i].name;
-        if (strcmp(name, names[i]) == 0)
-            return &actions[i];
-    }
-    near = dg_nearest(name, names, N);
-    fprintf(stderr, "detrgraph weights: inspect, diff, import or export is expected, not \"%s\"", name);
-    fprintf(stderr, near ? "; did you mean \"%s\"?\n" : "\n", near);
-    return NULL;
-}
+/* An exit code, or negative. */
+static int (*const runs[])(call *c) = { inspect, diff, import, export };
 
 static int run(const void *self, const dg_words *words, dg_arena *a)
 {
-    const opts   *o = self;
-    const action *act = find_action(words->v[0]);
-    call          c = { .o = o, .words = words->v + 1, .arena = a, .json = o->format && strcmp(o->format, "json") == 0 };
-    int           rc;
+    const opts *o = self;
+    int         action = dg_action_find(actions, words->v[0]), rc;
+    call        c = { .o = o, .words = words->v + 1, .arena = a, .json = o->format && strcmp(o->format, "json") == 0 };
 
-    if (!act || !understood(act, o, words))
+    if ((runs[action] == import || runs[action] == export) && !o->pipeline && !dg_is_folder(words->v[1])) {
+        fprintf(stderr, "detrgraph weights: %s needs --pipeline PIPELINE; only a run's folder has one of its own\n", words->v[0]);
         return DG_EXIT_USAGE;
+    }
     if (o->tolerance && (!dg_parse_f64(o->tolerance, &c.tolerance) || !(c.tolerance >= 0))) {
         fprintf(stderr, "detrgraph weights diff: --tolerance %s: a number from 0 is expected\n", o->tolerance);
         return DG_EXIT_USAGE;
     }
-    for (int i = 0; i < act->words; i++)
+    for (int i = 0; i + 1 < words->n; i++)
         c.files[i] = dg_weights_file(a, c.words[i], o->which && strcmp(o->which, "model") == 0);
     c.d = dg_diag_open();
-    rc = act->run(&c);
+    rc = runs[action](&c);
     fflush(stdout);
     dg_print_diag_files(c.d);
     dg_diag_close(&c.d);
@@ -266,6 +202,7 @@ const dg_verb dg_verb_weights = {
            "of transformers.",
     .examples = examples,
     .options = options,
+    .actions = actions,
     .size = sizeof(opts),
     .least = 1,
     .most = 3,

@@ -18,14 +18,20 @@ static int usage(const dg_verb *v, const char *fmt, ...)
     return DG_EXIT_USAGE;
 }
 
+/* words: "text|json", up to a space or the end */
 static bool has_word(const char *words, const char *word)
 {
     size_t len = strlen(word);
 
-    for (const char *w = words; *w; w += strcspn(w, "|") + (w[strcspn(w, "|")] == '|'))
-        if (strcspn(w, "|") == len && memcmp(w, word, len) == 0)
+    for (const char *w = words;; w++) {
+        size_t n = strcspn(w, "| ");
+
+        if (n == len && memcmp(w, word, len) == 0)
             return true;
-    return false;
+        w += n;
+        if (*w != '|')
+            return false;
+    }
 }
 
 static bool read_size(const char *text, dg_size *out)
@@ -107,6 +113,91 @@ static int unknown_option(const dg_verb *v, const char *arg)
                 : usage(v, "there is no option %s", arg);
 }
 
+/* ---- actions --------------------------------------------------------------------------------- */
+
+static bool is_given(const dg_option *o, const void *options)
+{
+    const void *at = (const char *)options + o->offset;
+
+    switch (o->kind) {
+    case DG_OPTION_FLAG: return *(const bool *)at;
+    case DG_OPTION_INT: return *(const int64_t *)at != 0;
+    case DG_OPTION_NUM: return *(const double *)at > 0 || *(const double *)at < 0;
+    case DG_OPTION_SIZE: return ((const dg_size *)at)->w != 0;
+    case DG_OPTION_LIST: return ((const dg_words *)at)->n > 0;
+    case DG_OPTION_STR:
+    case DG_OPTION_WORD:
+    case DG_OPTION_MAYBE: break;
+    }
+    return *(const char *const *)at != NULL;
+}
+
+/* What follows the name in "split images=link|copy": "", or the words that may stand there; NULL: it is not in the list. */
+static const char *listed(const char *list, const char *name)
+{
+    size_t len = strlen(name);
+
+    for (const char *at = list; *at; at += strcspn(at, " "), at += strspn(at, " "))
+        if (strcspn(at, "= ") == len && memcmp(at, name, len) == 0)
+            return at[len] == '=' ? at + len + 1 : "";
+    return NULL;
+}
+
+static int check_option(const dg_verb *v, const dg_action *a, const dg_option *o, const void *options)
+{
+    const char *needed = listed(a->needs, o->name), *words = needed ? needed : listed(a->takes, o->name), *value;
+
+    if (!is_given(o, options))
+        return needed ? usage(v, "%s needs --%s %s", a->name, o->name, o->words ? o->words : o->value) : 0;
+    if (!words)
+        return usage(v, "--%s means nothing to %s", o->name, a->name);
+    if (!*words)
+        return 0;
+    value = *(const char *const *)(const void *)((const char *)options + o->offset);
+    return has_word(words, value) ? 0
+                                  : usage(v, "%s takes --%s %.*s, not %s", a->name, o->name, (int)strcspn(words, " "), words, value);
+}
+
+int dg_action_find(const dg_action *actions, const char *name)
+{
+    for (int i = 0; actions[i].name; i++)
+        if (strcmp(actions[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+static int unknown_action(const dg_verb *v, const char *name)
+{
+    const char *names[16], *near;
+    int         n = 0, len = (int)strcspn(v->args, " ");
+
+    for (; v->actions[n].name && n < 16; n++)
+        names[n] = v->actions[n].name;
+    near = dg_nearest(name, names, n);
+    return near ? usage(v, "expected %.*s, found \"%s\"; did you mean \"%s\"?", len, v->args, name, near)
+                : usage(v, "expected %.*s, found \"%s\"", len, v->args, name);
+}
+
+static int check_action(const dg_verb *v, const void *options, const dg_words *words)
+{
+    const dg_action *a = v->actions;
+    int              at = dg_action_find(a, words->v[0]), expected = 0;
+
+    if (at < 0)
+        return unknown_action(v, words->v[0]);
+    a += at;
+    for (const char *w = a->args; *w; w += strcspn(w, " "), w += strspn(w, " "))
+        expected++;
+    if (words->n != expected + 1)
+        return usage(v, "%s is followed by %s, found %d word%s", a->name, a->args, words->n - 1, words->n == 2 ? "" : "s");
+    for (const dg_option *o = v->options; o->name; o++)
+        if (check_option(v, a, o, options))
+            return DG_EXIT_USAGE;
+    return 0;
+}
+
+/* ---- the line -------------------------------------------------------------------------------- */
+
 int dg_options_read(const dg_verb *v, int argc, char **argv, void *options, dg_words *words,
                     dg_arena *a)
 {
@@ -164,7 +255,7 @@ int dg_options_read(const dg_verb *v, int argc, char **argv, void *options, dg_w
         return usage(v, "more is expected after \"%s\"", words->v[words->n - 1]);
     if (v->most >= 0 && words->n > v->most)
         return usage(v, "\"%s\" is one word too many", words->v[v->most]);
-    return 0;
+    return v->actions ? check_action(v, options, words) : 0;
 }
 
 const dg_set *dg_sets(const dg_words *words, dg_arena *a)
