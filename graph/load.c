@@ -199,6 +199,15 @@ static void above_zero(dg_loader *l, const dg_item *item, const char *name, dg_w
                        "%s=\"%s\": expected more than 0", a->name, a->value);
 }
 
+void dg_load_minutes(dg_loader *l, const dg_item *item, const char *name, dg_when w)
+{
+    const dg_item_attr *a = dg_item_find(item, name);
+
+    if (a && !a->bad && w.unit != DG_NEVER && w.unit != DG_MINUTES)
+        dg_report_fail(&l->report, item->frame, a->value_at, "attr-value",
+                       "%s=\"%s\": expected minutes, like \"10 min\"", a->name, a->value);
+}
+
 static void train_length(dg_loader *l, const dg_item *item, const dg_train_conf *conf)
 {
     const dg_item_attr *steps = dg_item_find(item, "steps"), *epochs = dg_item_find(item, "epochs"),
@@ -253,8 +262,10 @@ static void read_evaluate(dg_loader *l, const dg_item *item)
     const dg_item_attr *weights = dg_item_find(item, "weights");
     const char         *rest;
 
-    if (read_structure(l, item, &conf, "id weights"))
+    if (read_structure(l, item, &conf, "id weights")) {
         above_zero(l, item, "every", conf.every);
+        dg_load_minutes(l, item, "budget", conf.budget);
+    }
     scope->every = conf.every;
     scope->budget = conf.budget;
     scope->on = conf.on;

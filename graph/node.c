@@ -513,6 +513,7 @@ static void check_words(dg_loader *l, const dg_node *node)
         counted == (((const dg_loop_conf *)node->conf)->times > 0))
         dg_report_fail(&l->report, node->item->frame, node->where, "loop-count",
                        "<loop> needs count=\"@...\" or times=\"n\", one of them");
+    dg_load_minutes(l, node->item, "budget", node->budget);
     a = dg_item_find(node->item, "device");
     if (a && node->device && strcmp(node->device, "rank") != 0 && strcmp(node->device, "cpu") != 0 &&
         (strncmp(node->device, "cuda:", 5) != 0 || !node->device[5] ||
