@@ -8,7 +8,7 @@
 enum { N_PICTURES = 12 }; /* of six images */
 static const double picture_threshold = 0.4;
 
-/* Ranks that share one plan have equally many batches: one that is asked to stop stops all. So does one that evaluates
+/* Ranks that share one plan, or each have all of it, have equally many batches: one that is asked to stop stops all. So does one that evaluates
  * alone. Others go on to the end, unless they are told to stop at once. */
 static int stop_together(dg_run *run, const dg_evaluation *e, bool shared, dg_diag *d)
 {
@@ -52,7 +52,8 @@ static int run_batches(dg_run *run, dg_evaluation *e, const dg_data *data, dg_si
 {
     dg_stream       *stream = NULL;
     dg_stream_batch *batch = NULL;
-    bool             shared = run->world.ranks == 1 || (e->scope->on < 0 && !data->chain.n_choices && dg_run_shares(run, data->chain.sampler));
+    bool             dealt = !data->chain.n_choices && dg_run_shares(run, data->chain.sampler);
+    bool             shared = run->world.ranks == 1 || (e->scope->on < 0 && (dealt || !dg_run_deals(run, data)));
     bool             told = false;
     double           begin_s = run->env.now_s();
     int              rc = dg_run_stream(run, e->scope, NULL, 1, &stream, d);
