@@ -4,21 +4,30 @@
 
 #include <stdio.h>
 
+#include "graph/vary.h"
 #include "runtime/steer.h"
 #include "runtime/tell.h"
 
-enum { FIRST_PICTURES = 12 };
+enum { FIRST_PICTURES = 12, PLANNED_EPOCHS = 1000 };
 
-/* Batches of all epochs: where items are chosen, or sizes end, no epoch tells another's. */
+/* Nothing is chosen, and the number of batches hangs on the number of items alone. */
+static bool epochs_alike(const dg_run *run, const dg_chain *c)
+{
+    return dg_node_has_row(run->graph, c->sampler, DG_RULE_ENDLESS) ||
+           (!c->n_choices && !dg_node_has_row(run->graph, c->sampler, DG_RULE_RATE));
+}
+
+/* Batches of all epochs: where items are chosen, or sizes end, no epoch tells another's, and each is planned; of very many the
+ * last ones count as the last that was. */
 static int count_batches(dg_train *t, int64_t *all, int64_t *fewest, int64_t *most, dg_diag *d)
 {
     dg_run       *run = t->run;
     const int64_t epochs = t->scope->epochs;
+    const int64_t planned = epochs_alike(run, &t->data->chain) ? 1 : epochs < PLANNED_EPOCHS ? epochs : PLANNED_EPOCHS;
+    int64_t       n = run->per_epoch;
 
-    *all = *fewest = *most = run->per_epoch;
-    if (dg_run_endless(run, t->data))
-        *all *= epochs;
-    for (int64_t e = 1, n; e < epochs && !dg_run_endless(run, t->data); e++) {
+    *all = *fewest = *most = n;
+    for (int64_t e = 1; e < planned; e++) {
         int rc = dg_run_length(run, t->data, e, &n, NULL, d);
 
         if (rc < 0)
@@ -27,6 +36,7 @@ static int count_batches(dg_train *t, int64_t *all, int64_t *fewest, int64_t *mo
         *fewest = n < *fewest ? n : *fewest;
         *most = n > *most ? n : *most;
     }
+    *all += epochs > planned ? (epochs - planned) * n : 0;
     return 0;
 }
 
