@@ -27,6 +27,7 @@ libnodes_la_SOURCES += \
 	nodes/gradient/allreduce.c \
 	nodes/gradient/backward.c \
 	nodes/gradient/norm.c \
+	nodes/items.c nodes/items.h \
 	nodes/layer/linear.c \
 	nodes/layer/norm.c \
 	nodes/layers.c \

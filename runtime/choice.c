@@ -3,26 +3,18 @@
  * own; its picks are translated back. */
 #include "runtime/choice.h"
 
+#include "nodes/items.h"
+
 typedef struct view {
     const dg_dataset *of;
     const int32_t    *items;
 } view;
 
-static int32_t item_of(int32_t item)
-{
-    return item < 0 ? ~item : item;
-}
-
-static int32_t padding(int32_t item)
-{
-    return item < 0 ? item : ~item;
-}
-
 static void view_info(void *self, int item, dg_item_info *out)
 {
     const view *v = self;
 
-    v->of->info(v->of->self, item_of(v->items[item]), out);
+    v->of->info(v->of->self, dg_item_of(v->items[item]), out);
 }
 
 static void *arena_alloc(void *arena, size_t bytes)
@@ -141,9 +133,9 @@ static void take_own(dg_schedule *plan, dg_arena *arena, const dg_planning *p, c
         picks[i] = plan->picks[i];
         picks[i].items = items ? out : slots;
         for (int k = 0; k < plan->batch && items; k++, out++) {
-            int32_t item = items[item_of(slots[k])];
+            int32_t item = items[dg_item_of(slots[k])];
 
-            *out = slots[k] < 0 ? padding(item) : item;
+            *out = slots[k] < 0 ? dg_item_padding(item) : item;
         }
     }
     plan->picks = picks;
@@ -201,7 +193,7 @@ static const int32_t *all_padding(dg_arena *arena, const int32_t *items, int n)
     int32_t *out = DG_NEW_N(arena, n, int32_t);
 
     for (int k = 0; k < n; k++)
-        out[k] = padding(items[k]);
+        out[k] = dg_item_padding(items[k]);
     return out;
 }
 
@@ -221,7 +213,7 @@ static int choose_batches(dg_schedule *plan, dg_arena *arena, const dg_planning 
         return rc;
     picks = DG_NEW_N(arena, chosen.n + 1, dg_pick);
     for (int64_t i = 0; i < chosen.n; i++) {
-        picks[i] = made.picks[item_of(chosen.items[i])];
+        picks[i] = made.picks[dg_item_of(chosen.items[i])];
         if (chosen.items[i] < 0)
             picks[i].items = all_padding(arena, picks[i].items, made.batch);
     }

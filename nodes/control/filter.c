@@ -1,6 +1,7 @@
 /* filter.c: <filter>, items that have enough to show. How many stay hangs on the items. Behind a
  * sampler an item is a whole batch: its plan stays as it is, but for the batches that are left out. */
 #include "nodes/builtin.h"
+#include "nodes/items.h"
 
 typedef struct conf {
     int64_t min_objects;
@@ -36,7 +37,7 @@ static int choose(dg_choice *out, const void *self, const dg_choose_args *a, dg_
         int32_t      item = a->items[i];
         dg_item_info info;
 
-        a->data->info(a->data->self, item < 0 ? ~item : item, &info);
+        a->data->info(a->data->self, dg_item_of(item), &info);
         if (info.n_objects >= c->min_objects)
             kept[n++] = item;
     }

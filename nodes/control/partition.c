@@ -8,6 +8,8 @@
 
 #include <stdlib.h>
 
+#include "nodes/items.h"
+
 typedef struct conf {
     const char *axis;
     int64_t     equal, seed;
@@ -50,26 +52,10 @@ static const dg_rule rules[] = {
     { 0 },
 };
 
-static void shuffle_items(int32_t *v, int64_t n, dg_draw *draw)
-{
-    for (int64_t i = n - 1; i > 0; i--) {
-        int64_t j = dg_draw_below(draw, i + 1);
-        int32_t t = v[i];
-
-        v[i] = v[j];
-        v[j] = t;
-    }
-}
-
 static int no_memory(const dg_choose_args *a, dg_diag *d)
 {
     return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory to deal %lld items",
                    (long long)a->n);
-}
-
-static int32_t padding(int32_t item)
-{
-    return item < 0 ? item : ~item;
 }
 
 /* --- in rows of one size ---------------------------------------------------------------------- */
@@ -136,7 +122,7 @@ static void deal_rows(dg_choice *out, const conf *c, const dg_choose_args *a, un
         if (a->rank < left && a->rank < r->n)
             own[n++] = r->first[a->rank].item;
         else if (a->rank < r->n)
-            own[n++] = padding(r->group[(a->rank - left) % (r->end - r->group)].item);
+            own[n++] = dg_item_padding(r->group[(a->rank - left) % (r->end - r->group)].item);
     }
     *out = (dg_choice){ n, own };
 }
@@ -153,7 +139,7 @@ static int choose_aligned(dg_choice *out, const conf *c, const dg_choose_args *a
     for (int64_t i = 0; i < a->n; i++) {
         dg_item_info info;
 
-        a->data->info(a->data->self, all[i] < 0 ? ~all[i] : all[i], &info);
+        a->data->info(a->data->self, dg_item_of(all[i]), &info);
         units[i] = (unit){ info.w, info.h, i, all[i] };
     }
     deal_rows(out, c, a, units, rows, own);
@@ -174,7 +160,7 @@ static int choose_any(dg_choice *out, const conf *c, const dg_choose_args *a, co
     for (int64_t i = 0; i < n; i++) {
         int64_t k = i * ranks + a->rank;
 
-        own[i] = k < a->n ? all[k] : padding(all[k % a->n]);
+        own[i] = k < a->n ? all[k] : dg_item_padding(all[k % a->n]);
     }
     *out = (dg_choice){ n, own };
     return 0;
@@ -191,7 +177,7 @@ static int choose(dg_choice *out, const void *self, const dg_choose_args *a, dg_
     for (int64_t i = 0; i < a->n; i++)
         all[i] = a->items[i];
     if (c->shuffle)
-        shuffle_items(all, a->n, &draw);
+        dg_items_shuffle(all, a->n, &draw);
     return c->aligned ? choose_aligned(out, c, a, all, d) : choose_any(out, c, a, all, d);
 }
 

@@ -13,16 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void shuffle_items(int32_t *v, int64_t n, dg_draw *draw)
-{
-    for (int64_t i = n - 1; i > 0; i--) {
-        int64_t j = dg_draw_below(draw, i + 1);
-        int32_t t = v[i];
-
-        v[i] = v[j];
-        v[j] = t;
-    }
-}
+#include "nodes/items.h"
 
 static void shuffle_picks(dg_pick *v, int64_t n, dg_draw *draw)
 {
@@ -138,7 +129,7 @@ int dg_sampler_schedule(dg_schedule *out, const void *self, const dg_schedule_ar
             if (group[i] == g)
                 mine[n_mine++] = i;
         if (c->shuffle)
-            shuffle_items(mine, n_mine, &draw);
+            dg_items_shuffle(mine, n_mine, &draw);
         if (n_mine && cut(out, picks, c, &sizes, g, mine, n_mine, whole, &draw, a) < 0)
             return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for the plan of %lld items",
                            (long long)n);
