@@ -304,9 +304,9 @@ void dg_exec_attend(dg_exec *x, dg_witness *w)
     x->watched = dg_watched_find(x->arena, x->p);
 }
 
-int dg_exec_see_inputs(dg_exec *x)
+int dg_exec_see_inputs(dg_exec *x, dg_diag *d)
 {
-    return x->witness ? dg_watched_see(x->watched, x->witness, x, x->backend, x->p->instrs.n, false) : 0;
+    return x->witness ? dg_watched_see(x->watched, x->witness, x, x->backend, x->p->instrs.n, false, d) : 0;
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -394,7 +394,7 @@ int dg_exec_run(dg_exec *x, dg_segment segment, const dg_control *control, dg_di
         else if (rc == 0 && !x->plan->instrs[i].alias)
             rc = run_instr(x, i, control, d);
         if (rc == 0 && x->witness)
-            rc = dg_watched_see(x->watched, x->witness, x, x->backend, i, off);
+            rc = dg_watched_see(x->watched, x->witness, x, x->backend, i, off, d);
         if (rc < 0)
             return rc;
         if (off || x->plan->instrs[i].alias)

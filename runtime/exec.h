@@ -53,6 +53,6 @@ void                       dg_exec_watch(dg_exec *x, dg_recorder *r);
  * instruction makes when it has run, and before a collective the coordinator is told. */
 typedef struct dg_witness dg_witness;
 void                      dg_exec_attend(dg_exec *x, dg_witness *w);
-int                       dg_exec_see_inputs(dg_exec *x) DG_MUST_USE; /* those that the host has written */
+int                       dg_exec_see_inputs(dg_exec *x, dg_diag *d) DG_MUST_USE; /* those that the host has written */
 
 #endif

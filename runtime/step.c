@@ -155,15 +155,16 @@ int dg_run_feed_batch(dg_run *run, const dg_stream_batch *batch, dg_diag *d)
         rc = check_feeds(run, chain.batch, batch, d);
     for (int i = 0; rc == 0 && i < batch->n_feeds; i++) {
         const dg_feed  *f = &batch->feeds[i];
-        char           *name = dg_printf(run->visible_arena, "%s.%s", chain.batch->id, f->key);
         const dg_tensor t = { f->dtype == DG_REAL ? DG_F32 : f->dtype, f->shape, batch->data[i] };
+        char            name[256];
 
+        snprintf(name, sizeof name, "%s.%s", chain.batch->id, f->key);
         if (t.data && dg_program_input(run->current->program, name))
             rc = dg_exec_write(run->current->exec, name, &t, d);
     }
     if (rc == 0)
         rc = feed_numbers(run, batch->number, d);
-    return rc < 0 ? rc : dg_exec_see_inputs(run->current->exec);
+    return rc < 0 ? rc : dg_exec_see_inputs(run->current->exec, d);
 }
 
 /* ---- what is not finite ------------------------------------------------------------------------------------ */

@@ -96,12 +96,21 @@ static bool may_vote(const dg_chain *c)
     return votes;
 }
 
+/* Warnings of images that were replaced may stand before it. */
+static const dg_err *first_error(const dg_diag *d)
+{
+    for (int i = 0; i < dg_diag_n(d); i++)
+        if (dg_diag_at(d, i)->severity == DG_ERROR)
+            return dg_diag_at(d, i);
+    return NULL;
+}
+
 /* on_fail="vote": a batch that one rank cannot make is left out by all. It has its number, and is no step. */
 static int vote(dg_train *t, const dg_stream_batch *b, bool *leave, dg_diag *d)
 {
     enum { MOST = 16 };
     dg_run       *run = t->run;
-    const dg_err *why = b->spoilt ? dg_diag_at(b->diag, 0) : NULL;
+    const dg_err *why = b->spoilt ? first_error(b->diag) : NULL;
     int           rc;
 
     *leave = false;

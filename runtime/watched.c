@@ -97,7 +97,7 @@ static int see_flag(const one *o, dg_witness *w, const dg_tensor *t, const dg_ba
     return rc;
 }
 
-int dg_watched_see(const dg_watched *l, dg_witness *w, const dg_exec *x, const dg_backend *b, int i, bool off)
+int dg_watched_see(const dg_watched *l, dg_witness *w, const dg_exec *x, const dg_backend *b, int i, bool off, dg_diag *d)
 {
     int rc = 0;
 
@@ -109,6 +109,8 @@ int dg_watched_see(const dg_watched *l, dg_witness *w, const dg_exec *x, const d
             rc = see_flag(o, w, &t, b);
         else if (!off)
             rc = see_value(o, w, &t, b);
+        if (rc < 0)
+            rc = dg_fail(d, (dg_code)-rc, dg_witness_where(w, o->monitor), "device-copy", "the device refused to copy what is watched here");
         if (o->last)
             dg_witness_end(w, o->monitor);
     }

@@ -87,6 +87,11 @@ void dg_witness_end(dg_witness *w, int i)
     w->seen[i] = w->part[i];
 }
 
+dg_where dg_witness_where(const dg_witness *w, int i)
+{
+    return w->monitors->list.items[i].node->where;
+}
+
 void dg_witness_tell(dg_witness *w)
 {
     if (!w || !w->news || w->alone)

@@ -21,6 +21,7 @@ void dg_witness_begin(dg_witness *w, const dg_graph *g, const dg_scope *scope, i
 /* n bytes of monitor i's value, in pieces, and then its end: what is told is whole. */
 void dg_witness_see(dg_witness *w, int i, const void *bytes, size_t n);
 void dg_witness_end(dg_witness *w, int i);
+dg_where dg_witness_where(const dg_witness *w, int i); /* of the monitor's node */
 /* Tells the coordinator what it has not heard yet: before a collective, be it skipped, and when the program has run. */
 void dg_witness_tell(dg_witness *w);
 /* The same for a word that is about to be told: so far, and then it counts as told. */
