@@ -159,7 +159,8 @@ int dg_steer_begin(dg_train *t, const dg_stream_batch *b, dg_diag *d)
 {
     dg_run *run = t->run;
     dg_word w = { .step = run->progress.step, .batch = run->progress.batch, .epoch = b->epoch, .index = b->index,
-                  .n_in_epoch = b->n_in_epoch, .width = b->size.w, .height = b->size.h, .slots = b->n, .saved = -1 };
+                  .n_in_epoch = b->n_in_epoch, .width = b->size.w, .height = b->size.h, .slots = b->n,
+                  .saved = t->out ? t->saved_step : -1 };
     double  begin_s;
     int     rc;
 
