@@ -221,13 +221,13 @@ typedef struct sizing {
 } sizing;
 
 /* <resize>: number `size` of its list. */
-static dg_size size_of(void *ctx, int64_t number, int64_t epoch)
+static dg_size size_of(void *ctx, int64_t number, const dg_clock *clock)
 {
     const sizing  *s = ctx;
     const dg_size *sizes;
     int            unused, root, n = s->node->class->sizes(s->node->conf, &sizes, &unused);
     const dg_node *from = dg_wire_foreseen(dg_resize_wire(s->node), &root);
-    double         x = dg_run_foresee(s->run, from, root < 0 ? s->run->world.rank : root, number, epoch);
+    double         x = dg_run_foresee(s->run, from, root < 0 ? s->run->world.rank : root, number, clock);
 
     return sizes[x >= n - 1 ? n - 1 : x > 0 ? (int)x : 0];
 }
@@ -247,6 +247,9 @@ int dg_run_stream(dg_run *run, const dg_scope *scope, const dg_progress *p, int6
         .n_epochs = run->n_epochs,
         .epochs = epochs,
         .period = dg_run_endless(run, data) ? run->per_epoch : 0,
+        .still = scope->kind == DG_SCOPE_EVALUATE,
+        .now = { .step = run->progress.step, .epoch = run->progress.epoch, .n_steps = run->n_steps, .n_epochs = run->n_epochs,
+                 .steps_per_epoch = run->per_epoch },
         .threads = run->env.threads,
         .ahead = 4,
     };

@@ -71,7 +71,7 @@ out:
 
 static int compute(predictor *p, dg_diag *d)
 {
-    dg_stream_batch b = { .n = p->batch, .n_feeds = p->n_feeds };
+    dg_stream_batch b = { .n = p->batch, .n_feeds = p->n_feeds, .clock = { .step = p->run->progress.step, .epoch = p->run->progress.epoch } };
     int             rc;
 
     memcpy(b.feeds, p->feeds, sizeof b.feeds);

@@ -106,7 +106,7 @@ void dg_run_compute_control(dg_run *run);
 int dg_run_train_batch(dg_run *run, const dg_stream_batch *batch, bool *updated, dg_diag *d) DG_MUST_USE;
 int dg_run_feed_batch(dg_run *run, const dg_stream_batch *batch, dg_diag *d) DG_MUST_USE;
 /* What a source that is foreseen says on this rank of batch `number`; from any thread. */
-double dg_run_foresee(const dg_run *run, const dg_node *node, int rank, int64_t number, int64_t epoch);
+double dg_run_foresee(const dg_run *run, const dg_node *node, int rank, int64_t number, const dg_clock *clock);
 
 /* ---- sinks.c --------------------------------------------------------------------------------------------- */
 

@@ -43,7 +43,6 @@ static dg_supply_args supply_args(const dg_run *run, const dg_node *node, int ra
 {
     char           own[256];
     dg_supply_args a = {
-        .clock = { .n_steps = run->n_steps, .n_epochs = run->n_epochs },
         .rank = rank,
         .free_bytes = -1,
         .shared = dg_draw_begin(run->seed, node->path, (uint64_t)number),
@@ -54,18 +53,16 @@ static dg_supply_args supply_args(const dg_run *run, const dg_node *node, int ra
     return a;
 }
 
-double dg_run_foresee(const dg_run *run, const dg_node *node, int rank, int64_t number, int64_t epoch)
+double dg_run_foresee(const dg_run *run, const dg_node *node, int rank, int64_t number, const dg_clock *clock)
 {
-    const dg_scope *s = node->scope;
-    dg_supply_args  a = supply_args(run, node, rank, number);
+    dg_supply_args a = supply_args(run, node, rank, number);
 
-    a.clock.step = number / (s->accumulate > 0 ? s->accumulate : 1);
-    a.clock.epoch = epoch;
+    a.clock = *clock;
     return node->class->supply(node->conf, &a);
 }
 
-/* Numbers from outside the graph, before each batch. */
-static int feed_numbers(dg_run *run, int64_t number, dg_diag *d)
+/* Numbers from outside the graph, before each batch: by its clock, as what was foreseen of it. */
+static int feed_numbers(dg_run *run, const dg_stream_batch *batch, dg_diag *d)
 {
     const dg_scope *s = run->current->scope;
     int             rc = 0;
@@ -80,10 +77,9 @@ static int feed_numbers(dg_run *run, int64_t number, dg_diag *d)
         if (!dg_program_input(run->current->program, name))
             continue; /* nobody reads it */
 
-        dg_supply_args args = supply_args(run, node, run->world.rank, number);
+        dg_supply_args args = supply_args(run, node, run->world.rank, batch->number);
 
-        args.clock.step = run->progress.step;
-        args.clock.epoch = run->progress.epoch;
+        args.clock = batch->clock;
         args.clock.minutes = run->progress.minutes;
         args.seconds = 60 * run->progress.minutes;
         args.free_bytes = (double)dg_memory_available();
@@ -163,7 +159,7 @@ int dg_run_feed_batch(dg_run *run, const dg_stream_batch *batch, dg_diag *d)
             rc = dg_exec_write(run->current->exec, name, &t, d);
     }
     if (rc == 0)
-        rc = feed_numbers(run, batch->number, d);
+        rc = feed_numbers(run, batch, d);
     return rc < 0 ? rc : dg_exec_see_inputs(run->current->exec, d);
 }
 

@@ -183,6 +183,8 @@ static dg_clock clock_of(const dg_stream *s, const task *t)
 {
     int64_t k = s->conf.accumulate > 1 ? s->conf.accumulate : 1;
 
+    if (s->conf.still)
+        return s->conf.now;
     return (dg_clock){
         .step = t->number / k, .epoch = t->epoch, .n_steps = s->conf.n_steps, .n_epochs = s->conf.n_epochs,
         .steps_per_epoch = t->n_in_epoch / k,
@@ -260,12 +262,11 @@ static int fill_slot(dg_stream *s, work *w, const task *t, int slot)
     const dg_chain *chain = s->conf.plan.chain;
     dg_stream_batch *b = &w->pub;
     dg_sample       *sm = &b->samples[slot];
-    dg_clock         clock = clock_of(s, t);
     int              item = t->pick.items[slot], rc;
     char            *path;
 
     b->padding[slot] = item < 0;
-    rc = prepare_sample(s, w, &clock, item < 0 ? ~item : item, sm, b->first_sample + (uint64_t)slot);
+    rc = prepare_sample(s, w, &b->clock, item < 0 ? ~item : item, sm, b->first_sample + (uint64_t)slot);
     if (rc < 0)
         return rc;
     w->at = chain->batch;
@@ -322,7 +323,8 @@ static int make_batch(dg_stream *s, work *w, const task *t)
     b->epoch = t->epoch;
     b->index = t->index;
     b->n_in_epoch = t->n_in_epoch;
-    b->size = s->conf.resize ? s->conf.resize(s->conf.resize_ctx, t->number, t->epoch) : (dg_size){ t->pick.w, t->pick.h };
+    b->clock = clock_of(s, t);
+    b->size = s->conf.resize ? s->conf.resize(s->conf.resize_ctx, t->number, &b->clock) : (dg_size){ t->pick.w, t->pick.h };
     b->n_choices = s->conf.plan.chain->n_choices;
     b->choices = s->conf.plan.chain->choices;
     b->n = s->batch;

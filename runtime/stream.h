@@ -19,6 +19,7 @@ typedef struct dg_stream_batch {
     int        n_choices;      /* nodes that chose items in this epoch, and how many items each has left */
     const dg_node *const *choices;
     int64_t    left[DG_MAX_CHAIN];
+    dg_clock   clock;          /* that its nodes have seen, and the program is to see */
     dg_size    size;
     int        n;              /* slots of this rank */
     uint64_t   first_sample;   /* global number of slot 0: control.sample */
@@ -50,7 +51,9 @@ typedef struct dg_stream_conf {
     int64_t         period;              /* batches of an epoch of a sampler that never ends, whose plans are rounds; 0: one
                                           * plan is one epoch. number alone says where to begin */
     bool            one_plan;            /* ends with the plan in which it begins */
-    dg_size       (*resize)(void *ctx, int64_t number, int64_t epoch); /* of a batch, instead of what is planned; or NULL */
+    bool            still;               /* a scope that makes no steps: every batch has `now`; else its number and epoch say when */
+    dg_clock        now;
+    dg_size       (*resize)(void *ctx, int64_t number, const dg_clock *clock); /* of a batch, instead of what is planned; or NULL */
     void           *resize_ctx;
     const char *const *keys;             /* feeds that are wanted */
     int             n_keys;

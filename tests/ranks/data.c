@@ -225,6 +225,9 @@ static void left_out_by_all(void **state)
     toy_same_losses(&one, &two, 27, 1e-9);
     assert_true(log_says(t, "one", "item 39 is broken: all ranks leave this batch out [batch-left-out]"));
     assert_true(log_says(t, "whole", "done: the data of all epochs were seen"));
+    text = instead(t, instead(t, text, AUGMENT, "<augment id=\"aug\" in=\"@sized\">"), SAMPLER,
+                   SAMPLER "<source.step id=\"n\"/><resize id=\"sized\" in=\"@pick\" size=\"@n\" sizes=\"32,64,96\"/>");
+    whole_and_cut_as(t, "sized", text, 15); /* sizes by the step, behind a batch that was none */
 }
 
 static void nothing_can_be_read(void **state)

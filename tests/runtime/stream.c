@@ -551,6 +551,42 @@ static void test_no_thread(void **state)
     close_data(&f);
 }
 
+static dg_size by_clock(void *ctx, int64_t number, const dg_clock *clock)
+{
+    (void)ctx, (void)number;
+    return clock->step % 2 ? (dg_size){ 96, 96 } : (dg_size){ 64, 64 };
+}
+
+/* A batch carries the clock by which its size was chosen: that of its number, or of the step at which a scope is gone through. */
+static void test_clock(void **state)
+{
+    (void)state;
+    for (int still = 0; still < 2; still++) {
+        dg_stream       *s;
+        dg_stream_batch *b;
+        fixture          f;
+
+        open_data(&f, SCENES "<sampler.bucket id=\"pick\" in=\"@data\" batch=\"4\" sizes=\"64\" tail=\"drop\"/><batch id=\"b\" in=\"@pick\"/>");
+        dg_stream_conf conf = conf_of(&f, 2);
+
+        conf.accumulate = 2;
+        conf.still = still;
+        conf.now = (dg_clock){ .step = 7, .epoch = 3 };
+        conf.resize = by_clock;
+        assert_int_equal(dg_stream_open(&s, &conf, f.d), 0);
+        for (int64_t i = 0; i < 4; i++) {
+            assert_int_equal(dg_stream_next(s, &b, f.d), 0);
+            assert_non_null(b);
+            assert_int_equal(b->clock.step, still ? 7 : i / 2);
+            assert_int_equal(b->clock.epoch, still ? 3 : b->epoch);
+            assert_int_equal(b->size.w, by_clock(NULL, i, &b->clock).w);
+            dg_stream_give_back(s, b);
+        }
+        dg_stream_close(&s);
+        close_data(&f);
+    }
+}
+
 static void open_dropper(fixture *f, const char *class)
 {
     char xml[256];
@@ -606,6 +642,7 @@ int main(void)
         cmocka_unit_test(test_padding),      cmocka_unit_test(test_ranks),
         cmocka_unit_test(test_targets),      cmocka_unit_test(test_broken_image),
         cmocka_unit_test(test_large_canvas), cmocka_unit_test(test_dropped),
+        cmocka_unit_test(test_clock),
         cmocka_unit_test(test_unlisted),
         cmocka_unit_test(test_no_batch),     cmocka_unit_test(test_too_many_objects),
         cmocka_unit_test(test_close_early),  cmocka_unit_test(test_no_memory),
