@@ -330,11 +330,7 @@ char *dg_human_time(double seconds, char *buf, size_t n)
 
 uint64_t dg_hash(const void *p, size_t n)
 {
-    uint64_t h = 0xcbf29ce484222325u;
-
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ ((const unsigned char *)p)[i]) * 0x100000001b3u;
-    return h;
+    return dg_digest(DG_DIGEST, p, n);
 }
 
 uint64_t dg_hash_str(const char *s)

@@ -68,6 +68,17 @@ DG_PUBLIC void dg_help(dg_diag *d, const char *fmt, ...) DG_PRINTF(2, 3);
             goto out;        \
     } while (0)
 
+/* FNV-1a, 64 bit: h after n bytes more. It begins with DG_DIGEST; the same bytes in several calls give the same. */
+#define DG_DIGEST UINT64_C(0xcbf29ce484222325)
+static inline uint64_t dg_digest(uint64_t h, const void *p, size_t n)
+{
+    const unsigned char *bytes = (const unsigned char *)p;
+
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ bytes[i]) * UINT64_C(0x100000001b3);
+    return h;
+}
+
 #ifdef __cplusplus
 }
 #endif

@@ -58,31 +58,24 @@ static void close_set(void *self)
     free(s);
 }
 
-/* FNV-1a over what the plan of a run depends on: ids, sizes, boxes. */
-static uint64_t mix(uint64_t h, const void *p, size_t n)
-{
-    for (const uint8_t *b = p; n--; b++)
-        h = (h ^ *b) * UINT64_C(0x100000001b3);
-    return h;
-}
-
+/* What the plan of a run depends on: ids, sizes, boxes. */
 static uint64_t digest(const dg_coco *c)
 {
-    uint64_t h = UINT64_C(0xcbf29ce484222325);
+    uint64_t h = DG_DIGEST;
     int64_t  n = dg_coco_n_annotations(c);
 
     for (int i = 0; i < dg_coco_n_images(c); i++) {
         const dg_coco_image *im = dg_coco_image_at(c, i);
         const int64_t v[] = { im->id, im->w, im->h, im->n };
 
-        h = mix(h, v, sizeof v);
-        h = mix(h, im->file_name, strlen(im->file_name));
+        h = dg_digest(h, v, sizeof v);
+        h = dg_digest(h, im->file_name, strlen(im->file_name));
     }
     for (int64_t i = 0; i < n; i++) {
         const dg_coco_annotation *a = dg_coco_annotation_at(c, i);
         const double v[] = { a->x, a->y, a->w, a->h, a->label, a->crowd };
 
-        h = mix(h, v, sizeof v);
+        h = dg_digest(h, v, sizeof v);
     }
     return h;
 }

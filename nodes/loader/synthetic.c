@@ -239,17 +239,13 @@ static int64_t list(set *s, bool write)
     return n;
 }
 
-/* FNV-1a over all that scenes follow from. */
+/* Of all that scenes follow from. */
 static uint64_t digest(const conf *c, int64_t n)
 {
-    const double   v[] = { (double)c->images, (double)c->width, (double)c->height, (double)c->classes, (double)c->min_objects,
-                           (double)c->max_objects, c->smallest, c->largest, (double)c->seed, (double)n };
-    const uint8_t *bytes = (const uint8_t *)v;
-    uint64_t       h = UINT64_C(0xcbf29ce484222325);
+    const double v[] = { (double)c->images, (double)c->width, (double)c->height, (double)c->classes, (double)c->min_objects,
+                         (double)c->max_objects, c->smallest, c->largest, (double)c->seed, (double)n };
 
-    for (size_t i = 0; i < sizeof v; i++)
-        h = (h ^ bytes[i]) * UINT64_C(0x100000001b3);
-    return h;
+    return dg_digest(DG_DIGEST, v, sizeof v);
 }
 
 static int open_set(dg_dataset **data, const void *self, uint64_t seed, dg_diag *d)
