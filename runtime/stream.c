@@ -374,6 +374,7 @@ static void *worker(void *self)
     step_back();
     while ((w = take_idle(s))) {
         task t;
+        bool failed;
         int  rc;
 
         dg_diag_clear(w->pub.diag);
@@ -385,8 +386,8 @@ static void *worker(void *self)
         if (rc >= 0)
             rc = make_batch(s, w, &t);
         w->pub.spoilt = may_vote(w, rc);
-        w->failed = rc < 0 && !w->pub.spoilt;
-        if (dg_ring_put(s->ring, (uint64_t)(t.number - s->conf.number), w) < 0 || w->failed)
+        w->failed = failed = rc < 0 && !w->pub.spoilt;
+        if (dg_ring_put(s->ring, (uint64_t)(t.number - s->conf.number), w) < 0 || failed) /* w is another's from here on */
             break;
     }
     return NULL;
