@@ -1,137 +1,11 @@
 /* What the coordinator concludes from messages and the time: no process, no socket, no clock. */
-#include "tests/check.h"
+#include "tests/runtime/roster_rig.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "media/json.h"
 #include "runtime/facts.h"
-#include "runtime/muster.h"
-
-typedef struct fixture {
-    dg_env     env;
-    dg_str     log;
-    dg_roster *r;
-    int        ranks;
-    dg_diag   *d;
-} fixture;
-
-static void take_line(void *ctx, dg_level level, const char *line)
-{
-    (void)level;
-    dg_str_fmt(&((fixture *)ctx)->log, "%s\n", line);
-}
-
-static int set_up(void **state)
-{
-    fixture *f = calloc(1, sizeof *f);
-
-    f->env = (dg_env){ .log = take_line, .log_ctx = f, .threads = 1 };
-    dg_str_add(&f->log, "");
-    f->d = dg_diag_open();
-    *state = f;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    fixture *f = *state;
-
-    dg_roster_close(&f->r);
-    dg_str_free(&f->log);
-    dg_diag_close(&f->d);
-    free(f);
-    return 0;
-}
-
-static void say(fixture *f, int rank, dg_message m, double now)
-{
-    m.rank = (uint32_t)rank;
-    m.attempt = 5;
-    dg_roster_take(f->r, &m, now);
-}
-
-static dg_rows facts(const char *lr, const char *device)
-{
-    static dg_row rows[DG_MAX_RANKS][3];
-    static int    next;
-    dg_row       *v = rows[next++ % DG_MAX_RANKS];
-
-    v[0] = (dg_row){ DG_ROW_SAME, "precision", "f32" };
-    v[1] = (dg_row){ DG_ROW_SAME, "node train/opt", lr };
-    v[2] = (dg_row){ DG_ROW_DISTINCT, "device", device };
-    return (dg_rows){ 3, v };
-}
-
-/* What they tell first: facts, and three monitors. */
-static dg_rows facts_and_watches(const char *device)
-{
-    static const dg_row watches[] = {
-        { DG_ROW_WATCH, "value of node \"train/flag\" port \"out\"", "declared the same on all ranks of dp (4 ranks)\np.xml:31:5" },
-        { DG_ROW_WATCH, "firing of node \"train/e\"", "proved to be on all ranks or on none of dp (4 ranks)\np.xml:33:5" },
-        { DG_ROW_WATCH, "count of node \"train/pick\" port \"out\"", "declared equal on all ranks of dp (4 ranks)\np.xml:12:5" },
-    };
-    static dg_row rows[DG_MAX_RANKS][6];
-    static int    next;
-    dg_row       *v = rows[next++ % DG_MAX_RANKS];
-
-    memcpy(v, facts("lr=1", device).v, 3 * sizeof *v);
-    memcpy(v + 3, watches, sizeof watches);
-    return (dg_rows){ 6, v };
-}
-
-/* Ranks that have come and agree, at time 0. */
-static void begin(fixture *f, int ranks)
-{
-    static const char *const devices[] = { "a", "b", "c", "d" };
-
-    f->ranks = ranks;
-    f->r = dg_roster_open(&(dg_roster_conf){ .ranks = ranks, .attempt = 5, .lost_after_s = 2, .env = &f->env }, 0);
-    for (int i = 0; i < ranks; i++)
-        say(f, i, (dg_message){ .kind = DG_SAY_HELLO, .hello = { "host", 100 + i } }, 0);
-    for (int i = 0; i < ranks; i++)
-        say(f, i, (dg_message){ .kind = DG_SAY_MEET, .meet = { 1, facts_and_watches(devices[i]) } }, 0);
-}
-
-static const dg_state *state_of(const fixture *f)
-{
-    uint64_t changed;
-
-    return dg_roster_state(f->r, &changed);
-}
-
-static void word(fixture *f, int rank, int64_t batch, uint64_t schedule, double now)
-{
-    say(f, rank, (dg_message){ .kind = DG_SAY_WORD, .word = { .step = batch, .batch = batch, .n_in_epoch = 9, .schedule = schedule, .saved = -1 } }, now);
-}
-
-static void beat(fixture *f, int rank, const char *node, bool waits, double since, double now)
-{
-    say(f, rank, (dg_message){ .kind = DG_SAY_BEAT, .beat = { .node = node, .file = "p.xml", .line = 7, .column = 3, .waits = waits, .step = 56,
-                                                              .saved = 50, .since_s = since } }, now);
-}
-
-/* In batch 4 of <train> a rank has seen this of the three. */
-static void see(fixture *f, int rank, uint64_t a, uint64_t b, uint64_t c, double now)
-{
-    const uint64_t v[] = { a, b, c };
-
-    say(f, rank, (dg_message){ .kind = DG_SAY_SEEN, .seen = { .step = 4, .batch = 4, .digests = { 3, v } } }, now);
-}
-
-/* The run failed with this error, whose text holds all of these. */
-static void failed(const fixture *f, const char *id, const char *a, const char *b, bool lost)
-{
-    const dg_diag *v = dg_roster_verdict(f->r);
-
-    assert_int_equal(state_of(f)->over, DG_OVER_FAILED);
-    assert_true(dg_diag_n(v) >= 1);
-    assert_string_equal(dg_diag_at(v, 0)->id, id);
-    if (!strstr(dg_diag_at(v, 0)->text, a) || !strstr(dg_diag_at(v, 0)->text, b))
-        fail_msg("%s", dg_diag_at(v, 0)->text);
-    assert_int_equal(dg_roster_lost(f->r), lost);
-}
 
 static void test_words(void **state)
 {
@@ -199,83 +73,6 @@ static void test_other_step(void **state)
     word(f, 1, 3, 1, 0);
     dg_roster_tick(f->r, 0.2);
     failed(f, "words-differ", "step 5", "step 4", false);
-}
-
-static void test_seen(void **state)
-{
-    fixture       *f = *state;
-    const uint64_t fewer[] = { 1, 2 };
-
-    begin(f, 4);
-    for (int i = 0; i < 4; i++)
-        see(f, i, 7, 0, 0, 0);
-    see(f, 0, 7, 8, 0, 0); /* in parts; what a rank has not seen is not compared */
-    see(f, 1, 7, 0, 9, 0);
-    see(f, 2, 7, 8, 9, 0);
-    say(f, 3, (dg_message){ .kind = DG_SAY_SEEN, .seen = { .step = 4, .batch = 5, .digests = { 3, (uint64_t[]){ 8, 8, 8 } } } }, 0); /* ahead */
-    see(f, 3, 7, 8, 9, 0);
-    say(f, 3, (dg_message){ .kind = DG_SAY_SEEN, .seen = { .step = 4, .batch = 5, .digests = { 2, fewer } } }, 0);
-    say(f, 2, (dg_message){ .kind = DG_SAY_SEEN, .seen = { .scope = 1, .step = 4, .batch = 4, .digests = { 3, (uint64_t[]){ 1, 1, 1 } } } }, 0);
-    dg_roster_tick(f->r, 0.2);
-    assert_int_equal(state_of(f)->over, DG_OVER_NO);
-}
-
-/* One of four is the odd one, and what it brings about is not the verdict. */
-static void test_seen_differs(void **state)
-{
-    fixture      *f = *state;
-    const dg_err *e;
-
-    begin(f, 4);
-    for (int i = 0; i < 4; i++)
-        beat(f, i, i == 2 ? "train/e" : "train/sync", i != 2, 0, 0);
-    see(f, 2, 7, 8, 0, 0);
-    see(f, 0, 7, 9, 0, 0);
-    say(f, 0, (dg_message){ .kind = DG_SAY_FAIL, .fail = { .code = DG_EINTERNAL, .id = "collective-failed", .text = "other collectives", .node = "", .file = "" } }, 0);
-    see(f, 1, 7, 9, 0, 0.01);
-    see(f, 3, 7, 9, 0, 0.01);
-    dg_roster_tick(f->r, 0.02);
-    assert_int_equal(state_of(f)->over, DG_OVER_NO);
-    dg_roster_tick(f->r, 0.1);
-    failed(f, "contract-differs", "rank 2 (host, process 102) broke a contract at step 5: firing of node \"train/e\" is not what it is on rank 0, "
-           "proved to be on all ranks or on none of dp (4 ranks); nothing was written after step 50", "", false);
-    e = dg_diag_at(dg_roster_verdict(f->r), 0);
-    assert_int_equal(e->at.line, 33);
-    assert_int_equal(e->at.column, 5);
-    assert_string_equal(e->at.file, "p.xml");
-    assert_string_equal(e->at.node, "train/e");
-    assert_string_equal(e->remarks[0].text, "stopped: ranks 0-1 at step 57 in node \"train/sync\", waiting for other ranks, rank 2 at step 57 in node "
-                                            "\"train/e\", rank 3 at step 57 in node \"train/sync\", waiting for other ranks");
-}
-
-/* Ranks that go on to other batches before the verdict do not take with them what they have seen. */
-static void test_seen_and_gone_on(void **state)
-{
-    fixture *f = *state;
-
-    begin(f, 4);
-    see(f, 0, 7, 9, 0, 0);
-    see(f, 3, 7, 8, 0, 0);
-    for (int64_t batch = 0; batch < 3; batch++)
-        for (int i = 0; i < 4; i += 3)
-            say(f, i, (dg_message){ .kind = DG_SAY_SEEN, .seen = { .scope = 1, .step = 4, .batch = batch, .digests = { 3, (uint64_t[]){ 1, 1, 1 } } } }, 0.01);
-    see(f, 1, 7, 9, 0, 0.02);
-    dg_roster_tick(f->r, 0.1);
-    failed(f, "contract-differs", "rank 3 (host, process 103) broke a contract at step 5: firing of node \"train/e\" is not what it is on rank 0", "", false);
-}
-
-/* Of two ranks none is the odd one. What the host makes comes with the word. */
-static void test_seen_in_words(void **state)
-{
-    fixture       *f = *state;
-    const uint64_t a[] = { 1, 0, 3 }, b[] = { 2, 0, 4 };
-
-    begin(f, 2);
-    say(f, 0, (dg_message){ .kind = DG_SAY_WORD, .word = { .step = 4, .batch = 4, .n_in_epoch = 9, .saved = -1, .seen = { 3, a } } }, 0);
-    say(f, 1, (dg_message){ .kind = DG_SAY_WORD, .word = { .step = 4, .batch = 4, .n_in_epoch = 8, .saved = -1, .seen = { 3, b } } }, 0);
-    dg_roster_tick(f->r, 0.1);
-    failed(f, "contract-differs", "rank 1 (host, process 101) or rank 0 (host, process 100) broke a contract at step 5: value of node \"train/flag\" port "
-           "\"out\" differs between them, declared the same", "", false);
 }
 
 static void test_digest(void **state)
@@ -455,48 +252,6 @@ static void test_machine_lost(void **state)
     assert_false(dg_roster_lost_rank(f->r, 4));
 }
 
-static void has_seat(const dg_muster *m, int node, dg_seat want)
-{
-    dg_seat s = dg_muster_seat(m, node);
-
-    assert_int_equal(s.first, want.first);
-    assert_int_equal(s.ranks, want.ranks);
-    assert_int_equal(s.all, want.all);
-    assert_int_equal(s.machines, want.machines);
-}
-
-/* Two machines with two ranks each: the first loses one; then its other one, and the second does not come. */
-static void test_muster(void **state)
-{
-    fixture  *f = *state;
-    dg_arena *a = dg_arena_open();
-    dg_muster m;
-
-    dg_muster_open(&m, a, 2, 2);
-    has_seat(&m, 1, (dg_seat){ 2, 2, 4, 2 });
-    begin(f, 4);
-    dg_roster_gone(f->r, 1, 9, 0.1);
-    dg_muster_call(&m, 1, f->r);
-    assert_false(dg_muster_complete(&m));
-    dg_muster_come(&m, 1);
-    dg_muster_come(&m, 7);
-    assert_true(dg_muster_complete(&m));
-    dg_muster_close(&m);
-    has_seat(&m, 0, (dg_seat){ 0, 1, 3, 2 });
-    has_seat(&m, 1, (dg_seat){ 1, 2, 3, 2 });
-    dg_roster_close(&f->r);
-
-    begin(f, 3);
-    dg_roster_gone(f->r, 0, 9, 0.1); /* the first machine's last one: it keeps one */
-    dg_muster_call(&m, 2, f->r);
-    dg_muster_close(&m); /* the other one has not come, */
-    dg_muster_come(&m, 1);
-    has_seat(&m, 0, (dg_seat){ 0, 1, 1, 1 });
-    has_seat(&m, 1, (dg_seat){ 1, 0, 1, 1 }); /* and it is too late */
-    has_seat(&m, 2, (dg_seat){ 0 });
-    dg_arena_close(&a);
-}
-
 /* Before the ranks have met they find the same errors, and these are said once. */
 static void test_same_errors(void **state)
 {
@@ -638,34 +393,29 @@ static void test_strangers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_words, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_status_json, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_odd_word, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_other_step, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_seen, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_seen_differs, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_seen_and_gone_on, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_seen_in_words, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_digest, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_facts, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_silence, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_heard_again, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_slow, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_apart, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_killed, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_exit, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_error, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_second_hand, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_machine_lost, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_muster, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_same_errors, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_own_error, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_left, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_orders, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_rate_done_again, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_rate_kept, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_rate_of_schedule, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_strangers, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_words, roster_set_up, roster_tear_down),
+        cmocka_unit_test_setup_teardown(test_status_json, roster_set_up, roster_tear_down),
+        cmocka_unit_test_setup_teardown(test_odd_word, roster_set_up, roster_tear_down),
+        cmocka_unit_test_setup_teardown(test_other_step, roster_set_up, roster_tear_down),
+        cmocka_unit_test_setup_teardown(test_digest, roster_set_up, roster_tear_down),
+        cmocka_unit_test_setup_teardown(test_facts, roster_set_up, roster_tear_down),
+        cmocka_unit_test_setup_teardown(test_silence, roster_set_up, roster_tear_down),
+        cmocka_unit_test_setup_teardown(test_heard_again, roster_set_up, roster_tear_down),
+        cmocka_unit_test_setup_teardown(test_slow, roster_set_up, roster_tear_down),
+        cmocka_unit_test_setup_teardown(test_apart, roster_set_up, roster_tear_down),
+        cmocka_unit_test_setup_teardown(test_killed, roster_set_up, roster_tear_down),
+        cmocka_unit_test_setup_teardown(test_exit, roster_set_up, roster_tear_down),
+        cmocka_unit_test_setup_teardown(test_error, roster_set_up, roster_tear_down),
+        cmocka_unit_test_setup_teardown(test_second_hand, roster_set_up, roster_tear_down),
+        cmocka_unit_test_setup_teardown(test_machine_lost, roster_set_up, roster_tear_down),
+        cmocka_unit_test_setup_teardown(test_same_errors, roster_set_up, roster_tear_down),
+        cmocka_unit_test_setup_teardown(test_own_error, roster_set_up, roster_tear_down),
+        cmocka_unit_test_setup_teardown(test_left, roster_set_up, roster_tear_down),
+        cmocka_unit_test_setup_teardown(test_orders, roster_set_up, roster_tear_down),
+        cmocka_unit_test_setup_teardown(test_rate_done_again, roster_set_up, roster_tear_down),
+        cmocka_unit_test_setup_teardown(test_rate_kept, roster_set_up, roster_tear_down),
+        cmocka_unit_test_setup_teardown(test_rate_of_schedule, roster_set_up, roster_tear_down),
+        cmocka_unit_test_setup_teardown(test_strangers, roster_set_up, roster_tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
