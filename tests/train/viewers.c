@@ -1,0 +1,355 @@
+/* viewers: what a run leaves and offers for programs that look on: TensorBoard's file, the trace, the numbers of a run that
+ * goes on, in its folder and over HTTP. */
+#include "tests/train/leavings.h"
+
+#include <arpa/inet.h>
+#include <math.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "runtime/events.h"
+#include "runtime/follow.h"
+#include "runtime/scrape.h"
+
+/* ---- TensorBoard --------------------------------------------------------------------------------------------------------- */
+
+/* A reader of its own: CRC-32C bit by bit, and of the messages what is looked for. */
+static uint32_t slow_crc(const uint8_t *p, size_t n)
+{
+    uint32_t c = 0xffffffff;
+
+    for (size_t i = 0; i < n; i++) {
+        c ^= p[i];
+        for (int k = 0; k < 8; k++)
+            c = c & 1 ? c >> 1 ^ 0x82f63b78 : c >> 1;
+    }
+    return ~c;
+}
+
+static uint64_t little(const uint8_t *p, int bytes)
+{
+    uint64_t v = 0;
+
+    for (int i = 0; i < bytes; i++)
+        v |= (uint64_t)p[i] << 8 * i;
+    return v;
+}
+
+typedef struct field {
+    int            number, type;
+    uint64_t       value; /* or the length */
+    const uint8_t *p;
+} field;
+
+/* The next field; false at the end. */
+static bool next_field(const uint8_t **p, const uint8_t *end, field *f)
+{
+    uint64_t v[2] = { 0, 0 };
+
+    if (*p == end)
+        return false;
+    for (int k = 0; k < 2; k++) {
+        for (int shift = 0;; shift += 7) {
+            assert_true(*p < end && shift < 64);
+            v[k] |= (uint64_t)(**p & 0x7f) << shift;
+            if (*(*p)++ < 0x80)
+                break;
+        }
+        f->number = (int)(v[0] >> 3);
+        f->type = (int)(v[0] & 7);
+        if (f->type == 1 || f->type == 5)
+            break;
+    }
+    f->value = v[1];
+    f->p = *p;
+    if (f->type == 1 || f->type == 5) {
+        f->value = little(*p, f->type == 1 ? 8 : 4);
+        *p += f->type == 1 ? 8 : 4;
+    } else if (f->type == 2) {
+        *p += f->value;
+    }
+    assert_true(*p <= end);
+    return true;
+}
+
+typedef struct found {
+    int     records, scalars, pictures, graph_nodes, versions;
+    int64_t steps[64];
+    int     n_steps; /* events with scalars of the training */
+    bool    repeated;
+} found;
+
+static void read_value(const field *value, found *out, int64_t step)
+{
+    const uint8_t *p = value->p;
+    char           tag[64] = "";
+    field          f;
+
+    while (next_field(&p, value->p + value->value, &f)) {
+        if (f.number == 1)
+            snprintf(tag, sizeof tag, "%.*s", (int)f.value, (const char *)f.p);
+        out->scalars += f.number == 2 && f.type == 5;
+        out->pictures += f.number == 4;
+    }
+    if (strcmp(tag, "train/loss") == 0) {
+        for (int i = 0; i < out->n_steps; i++)
+            out->repeated |= out->steps[i] == step;
+        out->steps[out->n_steps++ & 63] = step;
+    }
+}
+
+static void read_event(const uint8_t *p, uint64_t n, found *out)
+{
+    const uint8_t *end = p + n, *inner;
+    int64_t        step = -1;
+    field          f, g;
+
+    while (next_field(&p, end, &f)) {
+        step = f.number == 2 ? (int64_t)f.value : step;
+        out->versions += f.number == 3;
+        inner = f.p;
+        while (f.number == 4 && next_field(&inner, f.p + f.value, &g))
+            out->graph_nodes += g.number == 1;
+        while (f.number == 5 && next_field(&inner, f.p + f.value, &g))
+            read_value(&g, out, step);
+    }
+}
+
+static found read_events(toy *t, const char *name)
+{
+    found  out = { 0 };
+    char  *bytes;
+    size_t n, at = 0;
+
+    check_ok(t, dg_file_read(&bytes, &n, toy_path(t, name), 0, t->d));
+    while (at < n) {
+        const uint8_t *p = (const uint8_t *)bytes + at;
+        uint64_t       len = little(p, 8);
+        uint32_t       c = slow_crc(p, 8);
+
+        assert_true(n - at >= 16 && len <= n - at - 16);
+        assert_int_equal(little(p + 8, 4), (uint32_t)((c >> 15 | c << 17) + 0xa282ead8u));
+        c = slow_crc(p + 12, len);
+        assert_int_equal(little(p + 12 + len, 4), (uint32_t)((c >> 15 | c << 17) + 0xa282ead8u));
+        read_event(p + 12, len, &out);
+        out.records++;
+        at += 16 + len;
+    }
+    dg_free(bytes);
+    return out;
+}
+
+static const char events_of_a[] = "a/events.out.tfevents.detrgraph";
+
+static void event_file(void **state)
+{
+    toy  *t = *state;
+    found f;
+
+    assert_int_equal(dg_crc32c("123456789", 9), 0xe3069283); /* the check value of CRC-32C */
+    check_ok(t, train(t, "a", (toy_text){ 0 }, (dg_run_train_options){ 0 }));
+    f = read_events(t, events_of_a);
+    assert_int_equal(f.versions, 1);
+    assert_int_equal(f.n_steps, 12);
+    assert_int_equal(f.pictures, 2);
+    assert_int_equal(f.records, 2 + 12 + 2 * 2);
+    assert_int_equal(f.graph_nodes, 2 + 10 + 6); /* of the model, <train>, <evaluate> */
+    assert_false(f.repeated);
+}
+
+static void event_file_resumed(void **state)
+{
+    toy  *t = *state;
+    found f;
+    FILE *torn;
+
+    check_ok(t, train(t, "a", (toy_text){ .end = "<checkpoint every=\"4 steps\" keep=\"9\"/>" }, (dg_run_train_options){ .steps = 8 }));
+    assert_int_equal(read_events(t, events_of_a).n_steps, 8);
+    torn = fopen(toy_path(t, events_of_a), "ab"); /* killed while it wrote */
+    assert_non_null(torn);
+    assert_true(fwrite("\x40\0\0\0\0\0\0\0half", 1, 12, torn) == 12);
+    fclose(torn);
+    check_ok(t, train(t, "a", (toy_text){ .end = "<checkpoint every=\"4 steps\" keep=\"9\"/>" },
+                      (dg_run_train_options){ .resume = DG_RUN_RESUME, .resume_from = toy_path(t, "a/checkpoints/step-000004"), .force = true }));
+    f = read_events(t, events_of_a);
+    assert_int_equal(f.n_steps, 12);
+    assert_int_equal(f.versions, 1);
+    assert_false(f.repeated);
+}
+
+static void event_file_that_is_full(void **state)
+{
+    toy       *t = *state;
+    dg_events *e;
+    dg_graph   none = { 0 };
+
+    assert_int_equal(dg_events_open(&e, "/dev/full", 0, &none, t->d), -DG_EIO);
+    assert_null(e);
+    assert_true(dg_diag_n(t->d) >= 1);
+    assert_string_equal(dg_diag_at(t->d, 0)->id, "events-write");
+    dg_diag_clear(t->d);
+    /* The run goes on without it, and says so. */
+    check_ok(t, dg_mkdirs(toy_path(t, "full/events.out.tfevents.detrgraph"), t->d)); /* no file can be there */
+    check_ok(t, train(t, "full", (toy_text){ 0 }, (dg_run_train_options){ .resume = DG_RUN_RESUME_AUTO }));
+    has(t->log.s, "TensorBoard sees the run up to step 0");
+    assert_string_equal(at(at(json_of(t, "full/run.json"), "end"), "state")->text, "done");
+}
+
+/* ---- the trace ------------------------------------------------------------------------------------------------------------- */
+
+static double number(const dg_json *o, const char *key)
+{
+    assert_int_equal(at(o, key)->kind, DG_JSON_NUMBER);
+    return at(o, key)->number;
+}
+
+/* Spans of one track lie inside or beside each other, within what a clock's rounding leaves open. */
+static void nest(const dg_json *a, const dg_json *b)
+{
+    double from = number(a, "ts"), to = from + number(a, "dur"), begin = number(b, "ts"), end = begin + number(b, "dur");
+
+    if (number(a, "tid") == number(b, "tid") && from < begin - 0.01 && begin < to - 0.01 && end > to + 0.01)
+        fail_msg("%s (%g to %g) and %s (%g to %g) overlap", at(a, "name")->text, from, to, at(b, "name")->text, begin, end);
+}
+
+static void trace(void **state)
+{
+    toy           *t = *state;
+    const dg_json *events;
+    int            steps = 0, nodes = 0, loaders = 0, ops = 0;
+
+    check_ok(t, train(t, "a", (toy_text){ 0 }, (dg_run_train_options){ .trace = 2 }));
+    events = at(json_of(t, "a/trace.json"), "traceEvents");
+    for (int i = 0; i < events->n; i++) {
+        const dg_json *e = &events->items[i];
+        const char    *ph = at(e, "ph")->text, *name = at(e, "name")->text;
+
+        assert_true(number(e, "pid") == 0);
+        assert_true(strcmp(ph, "X") == 0 || strcmp(ph, "C") == 0 || strcmp(ph, "M") == 0);
+        if (strcmp(ph, "X") != 0)
+            continue;
+        assert_true(number(e, "dur") >= 0);
+        steps += strncmp(name, "step ", 5) == 0;
+        nodes += strcmp(name, "m/net") == 0;
+        ops += strcmp(name, "conv2d") == 0;
+        loaders += number(e, "tid") >= 16;
+        for (int k = 0; k < events->n; k++)
+            if (strcmp(at(&events->items[k], "ph")->text, "X") == 0)
+                nest(e, &events->items[k]);
+    }
+    assert_int_equal(steps, 2);
+    assert_int_equal(ops, 2);
+    assert_int_equal(loaders, 2);
+    assert_true(nodes >= 2);
+}
+
+/* It is a copy for people: without it the run goes on, and saves. */
+static void trace_that_cannot_be_written(void **state)
+{
+    toy *t = *state;
+
+    check_ok(t, dg_mkdirs(toy_path(t, "a/trace.json"), t->d)); /* no file can be there */
+    check_ok(t, train(t, "a", (toy_text){ 0 }, (dg_run_train_options){ .resume = DG_RUN_RESUME_AUTO, .trace = 30 })); /* till the end */
+    has(t->log.s, "no trace: ");
+    assert_string_equal(at(at(json_of(t, "a/run.json"), "end"), "state")->text, "done");
+    assert_int_equal(at(json_of(t, "a/run.json"), "per_rank")->n, 1);
+    assert_true(dg_exists(toy_path(t, "a/checkpoints/step-000012")));
+}
+
+/* ---- looking on ------------------------------------------------------------------------------------------------------------ */
+
+static void follow(void **state)
+{
+    toy          *t = *state;
+    dg_follow    *f = dg_follow_open(toy_path(t, "a"));
+    const dg_now *n = dg_follow_look(f);
+    FILE         *more;
+
+    assert_int_equal(n->step, 0);
+    assert_string_equal(n->state, "");
+    check_ok(t, train(t, "a", (toy_text){ 0 }, (dg_run_train_options){ 0 }));
+    n = dg_follow_look(f);
+    assert_int_equal(n->step, 12);
+    assert_int_equal(n->n_steps, 12);
+    assert_true(n->left_s >= 0 && n->images_per_s > 0 && n->memory_bytes > 0 && isfinite(n->mean_loss));
+    assert_string_equal(n->state, "done");
+    more = fopen(toy_path(t, "a/metrics.jsonl"), "ab");
+    assert_non_null(more);
+    fputs("{\"step\":13,\"epoch\":1,\"loss\":0.5}\n{\"step\":14,", more);
+    fclose(more);
+    n = dg_follow_look(f);
+    assert_int_equal(n->step, 13);
+    assert_true(n->loss == 0.5);
+    dg_follow_close(&f);
+}
+
+/* What a server on this port answers to a request. */
+static void ask(int port, const char *request, char *reply, size_t room)
+{
+    struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    int                fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    size_t             n = 0;
+    ssize_t            k;
+
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    assert_int_equal(write(fd, request, strlen(request)), (ssize_t)strlen(request));
+    while (n + 1 < room && (k = read(fd, reply + n, room - n - 1)) > 0)
+        n += (size_t)k;
+    reply[n] = '\0';
+    close(fd);
+}
+
+static void scrape(void **state)
+{
+    toy       *t = *state;
+    dg_scrape *s, *other;
+    dg_str     text = { 0 };
+    char       reply[4096];
+
+    if (dg_scrape_open(&s, 0, t->d) < 0) {
+        check_only(t->d, "metrics-port");
+        print_message("without libmicrohttpd\n");
+        skip();
+    }
+    ask(dg_scrape_port(s), "GET /metrics HTTP/1.0\r\n\r\n", reply, sizeof reply);
+    has(reply, " 200 ");
+    dg_str_add(&text, "detrgraph_step 7\n");
+    dg_scrape_put(s, &text);
+    ask(dg_scrape_port(s), "GET /metrics HTTP/1.0\r\n\r\n", reply, sizeof reply);
+    has(reply, "text/plain; version=0.0.4");
+    has(reply, "\r\n\r\ndetrgraph_step 7\n");
+    ask(dg_scrape_port(s), "GET / HTTP/1.0\r\n\r\n", reply, sizeof reply);
+    has(reply, " 404 ");
+    ask(dg_scrape_port(s), "POST /metrics HTTP/1.0\r\nContent-Length: 0\r\n\r\n", reply, sizeof reply);
+    has(reply, " 405 ");
+    dg_scrape_close(&s);
+    dg_scrape_close(&s);
+    /* Somebody else listens there. */
+    struct sockaddr_in here = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    socklen_t          n = sizeof here;
+    int                fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    assert_int_equal(bind(fd, (struct sockaddr *)&here, sizeof here), 0);
+    assert_int_equal(listen(fd, 1), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&here, &n), 0);
+    assert_int_equal(dg_scrape_open(&other, ntohs(here.sin_port), t->d), -DG_EIO);
+    check_only(t->d, "metrics-port");
+    close(fd);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, toy_set_up, toy_tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(event_file), TEST(event_file_resumed), TEST(event_file_that_is_full), TEST(trace),
+        TEST(trace_that_cannot_be_written), TEST(follow), TEST(scrape),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
