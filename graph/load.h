@@ -26,9 +26,9 @@ bool dg_load_attr(dg_loader *l, const dg_item *item, const dg_item_attr *a, cons
  * that are dealt with elsewhere, separated by spaces, or NULL. Returns whether all is well. */
 bool dg_load_attrs(dg_loader *l, const dg_item *item, const char *called, const dg_attr *table,
                    void *conf, const char *others);
-/* Reports attribute a as unknown; names: what is known. */
 /* Fails where w counts anything else than minutes. */
 void dg_load_minutes(dg_loader *l, const dg_item *item, const char *name, dg_when w);
+/* Reports attribute a as unknown; names: what is known. */
 void dg_load_unknown(dg_loader *l, const dg_item *item, const dg_item_attr *a, const char *called,
                      const char *const names[], int n);
 

@@ -12,10 +12,13 @@ EXTRA_DIST += \
 	tests/runtime/data/old.pth \
 	tests/runtime/data/plain.pth \
 	tests/runtime/data/reference.pth
-check_PROGRAMS += tests/runtime/stream
-TESTS += tests/runtime/stream
-tests_runtime_stream_SOURCES = tests/runtime/stream.c
-threaded += tests/runtime/stream
+stream_tests = tests/runtime/stream tests/runtime/stream_faults
+stream_rig = tests/runtime/stream_rig.c tests/runtime/stream_rig.h
+check_PROGRAMS += $(stream_tests)
+TESTS += $(stream_tests)
+tests_runtime_stream_SOURCES = tests/runtime/stream.c $(stream_rig)
+tests_runtime_stream_faults_SOURCES = tests/runtime/stream_faults.c $(stream_rig)
+threaded += $(stream_tests)
 control_tests = tests/runtime/control tests/runtime/launch tests/runtime/message tests/runtime/recorder \
 	tests/runtime/roster tests/runtime/seen tests/runtime/muster
 check_PROGRAMS += $(control_tests)
