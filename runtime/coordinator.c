@@ -298,13 +298,8 @@ static void begin(dg_coordinator *c, int ranks, uint32_t attempt)
                             .look = c->conf.look, .ctx = c->conf.ctx };
     uint64_t       changed;
 
-    if (c->roster && dg_roster_state(c->roster, &changed)->lr_from >= 0) {
-        const dg_state *s = dg_roster_state(c->roster, &changed);
-
-        conf.lr = s->lr;
-        conf.lr_before = s->lr_before;
-        conf.lr_from = s->lr_from;
-    }
+    if (c->roster)
+        conf.rates = dg_roster_state(c->roster, &changed)->rates;
     forget_attempt(c);
     c->attempt_arena = dg_arena_open();
     c->values = dg_map_new(c->attempt_arena);

@@ -261,7 +261,7 @@ int dg_link_open(dg_link **out, const dg_link_conf *conf, dg_diag *d)
     l->alive_fd = (int)t->alive_fd;
     l->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     l->out_end = &l->out;
-    l->state = (dg_state){ .confirmed = -1, .stop_after = -1, .save_after = -1, .lr_from = -1 };
+    l->state = (dg_state){ .confirmed = -1, .stop_after = -1, .save_after = -1 };
     l->first = l->batch = l->saved_asked = -1;
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->news, NULL);
@@ -417,13 +417,12 @@ int dg_link_orders(dg_link *l, dg_orders *o, dg_diag *d)
 
 double dg_link_lr(dg_link *l)
 {
-    double lr = 0;
+    double lr;
 
     if (!l)
         return 0;
     pthread_mutex_lock(&l->lock);
-    if (l->state.lr_from >= 0)
-        lr = l->batch >= l->state.lr_from ? l->state.lr : l->state.lr_before;
+    lr = dg_rates_at(&l->state.rates, l->batch);
     pthread_mutex_unlock(&l->lock);
     return lr;
 }

@@ -6,7 +6,7 @@
 enum { HEADER = 20, ROWS_MAX = 1 << 16, DIGESTS_MAX = 1 << 16 };
 static const char magic[4] = { 'D', 'G', 'C', 'P' };
 
-typedef enum field_type { WORD64, REAL, TEXT, ROWS, DIGESTS } field_type; /* i64 and u64 look the same on the wire */
+typedef enum field_type { WORD64, REAL, TEXT, ROWS, DIGESTS, RATES } field_type; /* i64 and u64 look the same on the wire */
 
 typedef struct field {
     field_type type;
@@ -42,9 +42,9 @@ static const struct kind {
         AT(WORD64, fail.code), AT(WORD64, fail.more), AT(TEXT, fail.id), AT(TEXT, fail.text), AT(TEXT, fail.node),
         AT(TEXT, fail.file), AT(WORD64, fail.line), AT(WORD64, fail.column), AT(ROWS, fail.remarks), } },
     [DG_SAY_BYE] = { "bye", 1, { AT(WORD64, bye.code) } },
-    [DG_SAY_STATE] = { "state", 10, {
+    [DG_SAY_STATE] = { "state", 8, {
         AT(WORD64, state.met), AT(WORD64, state.confirmed), AT(WORD64, state.stop_after), AT(WORD64, state.save_after),
-        AT(WORD64, state.lr_from), AT(REAL, state.lr), AT(REAL, state.lr_before), AT(WORD64, state.over), AT(WORD64, state.lost), AT(TEXT, state.reason), } },
+        AT(RATES, state.rates), AT(WORD64, state.over), AT(WORD64, state.lost), AT(TEXT, state.reason), } },
     [DG_SAY_ASK] = { "ask", 2, { AT(TEXT, ask.verb), AT(TEXT, ask.text) } },
     [DG_SAY_ANSWER] = { "answer", 2, { AT(WORD64, answer.done), AT(TEXT, answer.text) } },
     [DG_SAY_JOIN] = { "join", 5, {
@@ -132,6 +132,18 @@ static void put_digests(dg_str *out, const dg_digests *digests)
         put(out, digests->v[i], 8);
 }
 
+static void put_rates(dg_str *out, const dg_rates *rates)
+{
+    uint64_t bits;
+
+    put(out, (uint64_t)rates->n, 4);
+    for (int i = 0; i < rates->n; i++) {
+        memcpy(&bits, &rates->v[i].lr, sizeof bits);
+        put(out, (uint64_t)rates->v[i].from, 8);
+        put(out, bits, 8);
+    }
+}
+
 static void put_field(dg_str *out, const dg_message *m, const field *f)
 {
     const void *p = (const char *)m + f->offset;
@@ -151,6 +163,9 @@ static void put_field(dg_str *out, const dg_message *m, const field *f)
         break;
     case DIGESTS:
         put_digests(out, p);
+        break;
+    case RATES:
+        put_rates(out, p);
     }
 }
 
@@ -249,6 +264,23 @@ static void take_digests(reader *r, dg_digests *digests)
     *digests = (dg_digests){ (int)n, v };
 }
 
+static void take_rates(reader *r, dg_rates *rates)
+{
+    size_t n = (size_t)take(r, 4);
+
+    if (r->fault || n > r->n / 16 || n > DG_RATES_MAX) {
+        r->fault = r->fault ? r->fault : "it counts more learning rates than it holds";
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        uint64_t from = take(r, 8), bits = take(r, 8);
+
+        memcpy(&rates->v[i].from, &from, sizeof from);
+        memcpy(&rates->v[i].lr, &bits, sizeof bits);
+    }
+    rates->n = (int)n;
+}
+
 static void take_field(reader *r, dg_message *m, const field *f)
 {
     void    *p = (char *)m + f->offset;
@@ -268,6 +300,9 @@ static void take_field(reader *r, dg_message *m, const field *f)
         break;
     case DIGESTS:
         take_digests(r, p);
+        break;
+    case RATES:
+        take_rates(r, p);
     }
 }
 

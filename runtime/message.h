@@ -13,6 +13,7 @@
 
 #include "base/arena.h"
 #include "base/str.h"
+#include "runtime/rates.h"
 
 enum { DG_FRAME_VERSION = 1, DG_FRAME_MAX = 16 << 20, DG_MAX_RANKS = 1024 };
 
@@ -112,8 +113,7 @@ typedef struct dg_message {
             int64_t     met;                  /* in so many rounds all ranks agreed */
             int64_t     confirmed;            /* every rank has begun this step, and alike; -1: none */
             int64_t     stop_after, save_after; /* steps done when that is due; -1: not asked */
-            int64_t     lr_from;              /* batch from which lr holds; -1: not set */
-            double      lr, lr_before;        /* before: until then; 0: nobody has set one; below 0: the schedule's again */
+            dg_rates    rates;                /* that people have set */
             int64_t     over;                 /* dg_over */
             int64_t     lost;                 /* over because a rank was lost: again may help */
             const char *reason;

@@ -33,12 +33,7 @@ dg_roster *dg_roster_open(const dg_roster_conf *c, double now)
     r->arena = a;
     r->conf = *c;
     r->ranks = DG_NEW_N(a, c->ranks, dg_roster_rank);
-    r->state = (dg_state){ .confirmed = -1, .stop_after = -1, .save_after = -1, .lr_from = -1, .reason = "" };
-    if (c->lr != 0) {
-        r->state.lr = c->lr;
-        r->state.lr_from = c->lr_from;
-        r->state.lr_before = c->lr_before;
-    }
+    r->state = (dg_state){ .confirmed = -1, .stop_after = -1, .save_after = -1, .rates = c->rates, .reason = "" };
     r->verdict = dg_diag_open();
     r->folder = "";
     r->saved = r->first = r->broken = -1;

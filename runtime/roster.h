@@ -18,8 +18,7 @@ typedef struct dg_roster_conf {
     int           ranks;
     uint32_t      attempt;
     double        lost_after_s; /* silence that is a lost peer */
-    double        lr, lr_before; /* what was set in earlier attempts, and from which batch on, as dg_state has it: batches that are */
-    int64_t       lr_from;      /* done again have the rate that they had; lr 0: none */
+    dg_rates      rates;        /* that were set in earlier attempts */
     const dg_env *env;          /* warnings of slow and silent ranks go to its log */
     /* Where a rank is now, if that can be seen without asking it (NULL: never); texts go to the arena. */
     bool        (*look)(void *ctx, int rank, dg_arena *a, dg_beat *out);

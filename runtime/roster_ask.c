@@ -18,16 +18,20 @@ static void add_rate(dg_str *s, double lr)
 /* Where it is not the schedule's alone: somebody set it now, or before the run was resumed. */
 static void add_set_rate(const dg_roster *r, dg_str *s)
 {
-    const dg_rows *facts = &r->ranks[0].facts;
+    const dg_rows  *facts = &r->ranks[0].facts;
+    const dg_rates *rates = &r->state.rates;
 
-    if (r->state.lr_from >= 0) {
-        add_rate(s, r->state.lr);
-        if (r->state.lr_from > 0 && r->state.lr_from > r->state.confirmed)
-            dg_str_fmt(s, " from batch %lld on", (long long)r->state.lr_from + 1);
+    for (int i = 0; i < rates->n; i++) {
+        bool comes = rates->v[i].from > 0 && rates->v[i].from > r->state.confirmed;
+
+        if (!comes && i + 1 < rates->n && rates->v[i + 1].from <= r->state.confirmed)
+            continue; /* it is over */
+        add_rate(s, rates->v[i].lr);
+        if (comes)
+            dg_str_fmt(s, " from batch %lld on", (long long)rates->v[i].from + 1);
         dg_str_add(s, ", as it was set\n");
-        return;
     }
-    for (int i = 0; i < facts->n; i++)
+    for (int i = 0; i < facts->n && !rates->n; i++)
         if (strcmp(facts->v[i].name, dg_fact_rate) == 0)
             dg_str_fmt(s, "learning rate %s, as it was set before the run was resumed\n", facts->v[i].value);
 }
@@ -97,23 +101,22 @@ static void add_status_json(const dg_roster *r, dg_str *s, double now)
 
 static bool ask_set(dg_roster *r, const char *text, dg_str *answer)
 {
-    bool   pending = r->state.lr_from > r->state.confirmed, far = r->state.confirmed >= 0 && r->state.lr_from > r->state.confirmed + 2;
-    double lr;
+    const dg_rates *rates = &r->state.rates;
+    int64_t         now = r->state.confirmed;
+    double          lr;
 
     if (!read_rate(text, &lr)) {
         dg_str_fmt(answer, "set %s: lr=NUMBER is expected, a learning rate above 0, or lr=schedule", text);
         return false;
     }
-    if (pending && !far) { /* some ranks may have begun with that one, others not yet; far: it was set in an earlier attempt */
-        dg_str_add(answer, "the learning rate set before has not taken effect yet: try again after this step");
-        return false;
-    }
-    if (!pending)
-        r->state.lr_before = r->state.lr;
-    r->state.lr = lr;
-    r->state.lr_from = r->state.confirmed + 2;
+    for (int i = 0; i < rates->n; i++)
+        if (rates->v[i].from > now && (now < 0 || rates->v[i].from <= now + 2)) { /* some ranks may have begun with that one, others not yet */
+            dg_str_add(answer, "the learning rate set before has not taken effect yet: try again after this step");
+            return false;
+        }
+    dg_rates_set(&r->state.rates, now + 2, lr);
     add_rate(answer, lr);
-    dg_str_fmt(answer, " from batch %lld on", (long long)r->state.lr_from + 1);
+    dg_str_fmt(answer, " from batch %lld on", (long long)now + 3);
     return true;
 }
 

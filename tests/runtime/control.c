@@ -248,9 +248,9 @@ static void test_rate_next_attempt(void **state)
     assert_int_equal(dg_link_open(&l, &(dg_link_conf){ .ticket = &f->ticket, .attempt = 2 }, f->d), 0);
     for (int i = 0; i < 200 && !dg_link_state(l, &s, reason, sizeof reason); i++)
         usleep(10000);
-    assert_true(s.lr == 0.5);
-    assert_int_equal(s.lr_from, 1);
-    assert_true(s.lr_before == 0);
+    assert_int_equal(s.rates.n, 1);
+    assert_true(dg_rates_at(&s.rates, 1) == 0.5);
+    assert_true(dg_rates_at(&s.rates, 0) == 0);
     dg_link_close(&l);
 }
 

@@ -57,7 +57,7 @@ static dg_message sample(dg_message_kind kind)
                              .remarks = { 2, rows + 1 } };
         break;
     case DG_SAY_BYE: m.bye.code = 6; break;
-    case DG_SAY_STATE: m.state = (dg_state){ .met = 1, .confirmed = 9, .stop_after = -1, .lr = 1e-4, .over = 1, .reason = "r" }; break;
+    case DG_SAY_STATE: m.state = (dg_state){ .met = 1, .confirmed = 9, .stop_after = -1, .rates = { 2, { { 7, 1e-4 }, { INT64_MAX, -1 } } }, .over = 1, .reason = "r" }; break;
     case DG_SAY_ASK: m.ask.verb = "set"; m.ask.text = "lr=1e-4"; break;
     case DG_SAY_ANSWER: m.answer.done = 1; m.answer.text = "ok"; break;
     case DG_SAY_JOIN: m.join.node = 1; m.join.first = 2; m.join.ranks = 2; m.join.all = 4; m.join.machines = 2; break;

@@ -315,13 +315,13 @@ static void test_orders(void **state)
     assert_true(ask(f, "save", "", "saving after batch 2"));
     assert_int_equal(state_of(f)->save_after, 1); /* rank 1 may have ended batch 0, and knows of it before it ends batch 1 */
     assert_true(ask(f, "set", "lr=1e-3", "learning rate 0.001 from batch 3 on"));
-    assert_int_equal(state_of(f)->lr_from, 2);
+    assert_true(dg_rates_at(&state_of(f)->rates, 2) == 1e-3 && dg_rates_at(&state_of(f)->rates, 1) == 0);
     assert_false(ask(f, "set", "lr=1e-4", "has not taken effect yet"));
     word(f, 1, 1, 1, 0);
     word(f, 0, 2, 1, 0);
     word(f, 1, 2, 1, 0);
     assert_true(ask(f, "set", "lr=1e-4", "from batch 5 on"));
-    assert_true(state_of(f)->lr_before == 1e-3);
+    assert_true(dg_rates_at(&state_of(f)->rates, 3) == 1e-3 && dg_rates_at(&state_of(f)->rates, 4) == 1e-4);
     assert_true(ask(f, "save", "", "saving after batch 4"));
     assert_true(ask(f, "save", "", "saving after batch 4")); /* the one that is on its way */
     assert_true(ask(f, "stop", "", "stopping after batch 4"));
@@ -337,20 +337,36 @@ static void test_orders(void **state)
     assert_false(ask(f, "save", "", "the run is ending"));
 }
 
-/* Set in an earlier attempt, it holds from the batch from which it held there, unless another is set before. */
+/* Set in an earlier attempt, each holds from the batch from which it held there, unless another is set before. */
 static void test_rate_done_again(void **state)
 {
-    fixture *f = *state;
+    fixture       *f = *state;
+    const dg_rates earlier = { 3, { { 20, 0.25 }, { 101, 0.5 }, { 120, -1 } } };
 
-    f->r = dg_roster_open(&(dg_roster_conf){ .ranks = 1, .attempt = 5, .lost_after_s = 2, .lr = 0.5, .lr_before = 0.25, .lr_from = 101, .env = &f->env }, 0);
-    assert_int_equal(state_of(f)->lr_from, 101);
-    assert_true(state_of(f)->lr_before == 0.25);
+    f->r = dg_roster_open(&(dg_roster_conf){ .ranks = 1, .attempt = 5, .lost_after_s = 2, .rates = earlier, .env = &f->env }, 0);
+    assert_true(dg_rates_at(&state_of(f)->rates, 100) == 0.25 && dg_rates_at(&state_of(f)->rates, 119) == 0.5);
     assert_false(ask(f, "set", "lr=0.125", "has not taken effect yet")); /* nobody knows yet with which batch it begins */
     word(f, 0, 80, 1, 0);
-    assert_true(ask(f, "status", "", "learning rate 0.5 from batch 102 on, as it was set"));
+    assert_true(ask(f, "status", "", "learning rate 0.25, as it was set\nlearning rate 0.5 from batch 102 on, as it was set\n"
+                                     "learning rate of the schedule from batch 121 on"));
     assert_true(ask(f, "set", "lr=0.125", "learning rate 0.125 from batch 83 on"));
-    assert_true(state_of(f)->lr_before == 0.25);
+    assert_true(dg_rates_at(&state_of(f)->rates, 81) == 0.25 && dg_rates_at(&state_of(f)->rates, 1000) == 0.125);
     assert_false(ask(f, "set", "lr=1", "has not taken effect yet"));
+}
+
+static void test_rates_are_many(void **state)
+{
+    dg_rates r = { 0 };
+
+    (void)state;
+    for (int i = 0; i < 2 * DG_RATES_MAX; i++)
+        dg_rates_set(&r, 10 * i, i + 1);
+    assert_int_equal(r.n, DG_RATES_MAX);
+    assert_true(dg_rates_at(&r, 10 * (2 * DG_RATES_MAX - 1)) == 2 * DG_RATES_MAX);
+    assert_true(dg_rates_at(&r, 10 * DG_RATES_MAX + 9) == DG_RATES_MAX + 1);
+    assert_true(dg_rates_at(&r, 10 * DG_RATES_MAX - 1) == 0); /* forgotten */
+    dg_rates_set(&r, 10 * DG_RATES_MAX + 5, 0.5);
+    assert_int_equal(r.n, 2);
 }
 
 /* A learning rate that somebody set holds over restarts. */
@@ -358,9 +374,8 @@ static void test_rate_kept(void **state)
 {
     fixture *f = *state;
 
-    f->r = dg_roster_open(&(dg_roster_conf){ .ranks = 1, .attempt = 5, .lost_after_s = 2, .lr = 0.5, .env = &f->env }, 0);
-    assert_int_equal(state_of(f)->lr_from, 0);
-    assert_true(state_of(f)->lr == 0.5);
+    f->r = dg_roster_open(&(dg_roster_conf){ .ranks = 1, .attempt = 5, .lost_after_s = 2, .rates = { 1, { { 0, 0.5 } } }, .env = &f->env }, 0);
+    assert_true(dg_rates_at(&state_of(f)->rates, 0) == 0.5);
     assert_true(ask(f, "status", "", "learning rate 0.5, as it was set"));
 }
 
@@ -374,7 +389,7 @@ static void test_rate_of_schedule(void **state)
     say(f, 0, (dg_message){ .kind = DG_SAY_MEET, .meet = { 2, { 1, &fact } } }, 0);
     assert_true(ask(f, "status", "", "learning rate 0.25, as it was set before the run was resumed"));
     assert_true(ask(f, "set", "lr=schedule", "learning rate of the schedule from batch 2 on"));
-    assert_true(state_of(f)->lr < 0);
+    assert_true(dg_rates_at(&state_of(f)->rates, 1) < 0);
     assert_true(ask(f, "status", "", "learning rate of the schedule from batch 2 on, as it was set"));
     assert_false(ask(f, "set", "lr=scheduled", "or lr=schedule"));
 }
@@ -413,6 +428,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_left, roster_set_up, roster_tear_down),
         cmocka_unit_test_setup_teardown(test_orders, roster_set_up, roster_tear_down),
         cmocka_unit_test_setup_teardown(test_rate_done_again, roster_set_up, roster_tear_down),
+        cmocka_unit_test(test_rates_are_many),
         cmocka_unit_test_setup_teardown(test_rate_kept, roster_set_up, roster_tear_down),
         cmocka_unit_test_setup_teardown(test_rate_of_schedule, roster_set_up, roster_tear_down),
         cmocka_unit_test_setup_teardown(test_strangers, roster_set_up, roster_tear_down),
