@@ -30,7 +30,7 @@ static int run(const void *given, const dg_words *words, dg_arena *a)
     dg_str      text = { 0 };
     const char *path = o->out ? o->out : words->n > 1 ? "report.html" : dg_path_join(a, words->v[0], "report.html");
     bool        page = !o->format || strcmp(o->format, "html") == 0;
-    int         rc = page ? dg_report_write(path, words->v, words->n, NULL, d)
+    int         rc = page ? dg_report_write(path, words->v, words->n, d)
                           : dg_report_summary(&text, words->v, words->n, strcmp(o->format, "json") == 0, d);
 
     if (rc == 0 && !page && o->out)

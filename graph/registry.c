@@ -19,7 +19,6 @@ struct dg_registry {
         const char *path;
         void       *handle;
     }) plugins;
-    bool refuses;
 };
 
 dg_registry *dg_registry_open(void)
@@ -344,11 +343,6 @@ int dg_registry_add(dg_registry *r, const dg_node_class *c, dg_diag *d)
     return add(r, c, DG_NOWHERE, d);
 }
 
-void dg_registry_refuse(dg_registry *r)
-{
-    r->refuses = true;
-}
-
 int dg_registry_load(dg_registry *r, const char *path, dg_where at, dg_diag *d)
 {
     const dg_plugin *p;
@@ -358,9 +352,6 @@ int dg_registry_load(dg_registry *r, const char *path, dg_where at, dg_diag *d)
     for (int i = 0; i < r->plugins.n; i++)
         if (strcmp(r->plugins.items[i].path, path) == 0)
             return 0; /* a pipeline that is read twice */
-    if (r->refuses)
-        return dg_fail(d, DG_EINPUT, at, "plugin-refused", "the pipeline is only looked at: the plugin %s, which is a program, is not loaded",
-                       path);
     rc = dg_library_open(&handle, &p, path, at, d);
     if (rc < 0)
         return rc;

@@ -14,8 +14,6 @@ void         dg_registry_close(dg_registry **r); /* unloads plugins */
 int  dg_registry_add(dg_registry *r, const dg_node_class *c, dg_diag *d) DG_MUST_USE;
 /* A plugin: its classes. at: where the pipeline names it. */
 int  dg_registry_load(dg_registry *r, const char *path, dg_where at, dg_diag *d) DG_MUST_USE;
-/* From here on no plugin is loaded ("plugin-refused"): for pipelines of people who are not trusted. */
-void dg_registry_refuse(dg_registry *r);
 const dg_node_class *dg_registry_find(const dg_registry *r, const char *name);
 int  dg_registry_n(const dg_registry *r);
 const dg_node_class *dg_registry_at(const dg_registry *r, int i); /* by name */

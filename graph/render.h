@@ -18,9 +18,9 @@ typedef struct dg_heat {
     } *rows;
 } dg_heat;
 /* The same, laid out as SVG without a prologue, for a page; nodes are coloured by their share of the time, which stands
- * beside it in words. heat may be empty. */
+ * beside it in words; heat NULL: by their roles. */
 int dg_render_svg(dg_str *out, const dg_graph *g, const dg_heat *heat, dg_diag *d) DG_MUST_USE;
-/* What dg_render_svg lays out. */
+/* What dg_render_svg lays out where there is heat. */
 void dg_render_heat(dg_str *out, const dg_graph *g, const dg_heat *heat);
 
 /* Laid out and written to path, by its extension: svg, png, pdf or dot. */

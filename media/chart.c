@@ -12,7 +12,7 @@
 
 #include "base/arena.h"
 
-enum { LEFT = 48, RIGHT = 10, TOP = 8, BOTTOM = 24, MARKED = 24, BANDS = 60, COLORS = 8, SMOOTHED = 24 };
+enum { LEFT = 56, RIGHT = 10, TOP = 8, BOTTOM = 24, MARKED = 24, BANDS = 60, COLORS = 8, SMOOTHED = 24 };
 
 typedef struct drawing {
     dg_str         *out;

@@ -26,7 +26,8 @@ void dg_coco_close(dg_coco **c)
         return;
     dg_arena *a = (*c)->arena;
 
-    dg_free((*c)->annotations);
+    if (!(*c)->lent)
+        dg_free((*c)->annotations);
     *c = NULL;
     dg_arena_close(&a);
 }
@@ -145,6 +146,33 @@ int dg_index_join(dg_coco *c, const dg_coco_annotation *const *lists, const int 
                 "images that cannot be read: %lld; objects marked in them, which are left out: %lld", (long long)c->n_unsized,
                 (long long)c->n_lost);
     return 0;
+}
+
+bool dg_index_over(dg_coco *c, const dg_coco_annotation *truths, int64_t n)
+{
+    bool     sorted = true;
+    int64_t *next;
+
+    for (int64_t i = 0; i < n; i++) {
+        c->images[truths[i].image].n++;
+        sorted &= i == 0 || truths[i - 1].image <= truths[i].image;
+    }
+    for (int i = 0; i < c->n_images; i++)
+        c->images[i].first = i ? c->images[i - 1].first + c->images[i - 1].n : 0;
+    c->n_annotations = n;
+    c->lent = sorted;
+    if (sorted) {
+        c->annotations = (dg_coco_annotation *)(uintptr_t)truths;
+    } else {
+        c->annotations = dg_try_alloc((size_t)n * sizeof *c->annotations);
+        next = DG_NEW_N(c->arena, c->n_images, int64_t);
+        if (!c->annotations)
+            return false;
+        for (int64_t i = 0; i < n; i++)
+            c->annotations[c->images[truths[i].image].first + next[truths[i].image]++] = truths[i];
+    }
+    dg_index_count(c);
+    return true;
 }
 
 void dg_index_count(dg_coco *c)

@@ -13,7 +13,8 @@ struct dg_coco {
     const char         *folder; /* of the images; NULL: not known */
     dg_coco_class      *classes;
     dg_coco_image      *images;
-    dg_coco_annotation *annotations; /* dg_try_alloc */
+    dg_coco_annotation *annotations; /* dg_try_alloc; lent: another's, only read here */
+    bool                lent;
     int                 n_classes, n_images;
     int64_t             n_annotations;
     int64_t             n_unsized, n_lost; /* images whose size cannot be read, and their objects, which are left out */
@@ -33,6 +34,10 @@ int dg_index_label(const dg_coco *c, const char *name); /* -1: there is none */
  * of n[i], has those of image i, whose number and label they have; ids are given. Counts the report. */
 int dg_index_join(dg_coco *c, const dg_coco_annotation *const *lists, const int *n, dg_diag *d) DG_MUST_USE;
 void dg_index_count(dg_coco *c);
+
+/* Images and classes are there; truths, in any order, stay their owner's, and are copied only where images are mixed up in
+ * them. Counts the report. False: no memory. */
+bool dg_index_over(dg_coco *c, const dg_coco_annotation *truths, int64_t n) DG_MUST_USE;
 
 /* The size of an image that has n objects. One that cannot be read is an error, or counted; *w is 0 then. */
 int dg_index_size(dg_coco *c, int *w, int *h, const char *path, int n, bool replace, dg_diag *d) DG_MUST_USE;

@@ -25,6 +25,8 @@ libmedia_la_SOURCES += \
 	media/survey.c media/survey.h \
 	media/survey_html.c \
 	media/survey_images.c \
+	media/survey_json.c \
+	media/survey_shapes.c \
 	media/survey_text.c \
 	media/voc.c media/voc.h \
 	media/voc_xml.c \

@@ -2,7 +2,6 @@
  * and what suits a training. Files are looked at in survey_images.c. */
 #include "media/survey.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -180,227 +179,103 @@ static void look_at_boxes(dg_survey *s, dg_survey_split *split)
     s->faults.split = -1;
 }
 
-/* ---- histograms ---------------------------------------------------------------------------- */
-
-static void set_labels(dg_histogram *h, const char *title, const char *key, const char *const labels[])
-{
-    h->title = title;
-    h->key = key;
-    for (h->n = 0; labels[h->n]; h->n++)
-        h->label[h->n] = labels[h->n];
-}
-
-static int within(const dg_histogram *h, int bin)
-{
-    return bin < 0 ? 0 : bin >= h->n ? h->n - 1 : bin;
-}
-
-static void count_shapes(dg_survey *s)
-{
-    static const char *const side[] = { "< 4", "4 .. 8", "8 .. 16", "16 .. 32", "32 .. 64", "64 .. 128", "128 .. 256",
-                                        "256 .. 512", "512 ..", NULL };
-    static const char *const aspect[] = { "< 1:4", "1:4 .. 1:2.8", "1:2.8 .. 1:2", "1:2 .. 1:1.4", "1:1.4 .. 1:1",
-                                          "1:1 .. 1.4:1", "1.4:1 .. 2:1", "2:1 .. 2.8:1", "2.8:1 .. 4:1", "> 4:1", NULL };
-    static const char *const objects[] = { "0",        "1",        "2",         "3 .. 4", "5 .. 8", "9 .. 16",
-                                           "17 .. 32", "33 .. 64", "65 .. 128", "129 ..", NULL };
-    dg_histogram *h = s->hist;
-
-    set_labels(&h[DG_HIST_SIDE], "box side in pixels (root of the area)", "box_side", side);
-    set_labels(&h[DG_HIST_ASPECT], "box aspect (width : height)", "box_aspect", aspect);
-    set_labels(&h[DG_HIST_OBJECTS], "objects in an image", "objects_per_image", objects);
-    for (int i = 0; i < s->n_splits; i++) {
-        const dg_coco *c = s->splits[i].index;
-
-        for (int k = 0; c && k < c->n_images; k++) {
-            const dg_coco_image *im = &c->images[k];
-            int                  n = 0;
-
-            for (int j = 0; j < im->n; j++) {
-                const dg_coco_annotation *x = &c->annotations[im->first + j];
-                dg_box                    box;
-                int                       fault;
-
-                if (x->crowd || !dg_coco_box(&box, &fault, x, im))
-                    continue;
-                double w = box.x2 - box.x1, h2 = box.y2 - box.y1;
-
-                n++;
-                h[DG_HIST_SIDE].count[within(&h[DG_HIST_SIDE], (int)floor(log2(sqrt(w * h2))) - 1)]++;
-                h[DG_HIST_ASPECT].count[within(&h[DG_HIST_ASPECT], (int)floor(2 * log2(w / h2)) + 5)]++;
-            }
-            h[DG_HIST_OBJECTS].count[within(&h[DG_HIST_OBJECTS], n < 2 ? n : (int)ceil(log2(n)) + 1)]++;
-        }
-    }
-}
-
-typedef struct size_count {
-    int     w, h;
-    int64_t n;
-} size_count;
-
-static int by_size(const void *p, const void *q)
-{
-    const size_count *a = p, *b = q;
-
-    return a->w != b->w ? a->w - b->w : a->h - b->h;
-}
-
-static int by_count(const void *p, const void *q)
-{
-    const size_count *a = p, *b = q;
-
-    return a->n != b->n ? (a->n < b->n) - (a->n > b->n) : by_size(p, q);
-}
-
-/* The sizes that most images have, by how many have them. */
-static void count_sizes(dg_survey *s)
-{
-    dg_histogram *h = &s->hist[DG_HIST_IMAGES];
-    size_count   *v = dg_try_alloc((size_t)(s->n_images + 1) * sizeof *v);
-    int64_t       n = 0, kinds = 0, rest = 0;
-
-    h->title = "image size";
-    h->key = "image_size";
-    if (!v)
-        return;
-    for (int i = 0; i < s->n_splits; i++)
-        for (int k = 0; s->splits[i].index && k < s->splits[i].index->n_images; k++)
-            v[n++] = (size_count){ s->splits[i].index->images[k].w, s->splits[i].index->images[k].h, 1 };
-    qsort(v, (size_t)n, sizeof *v, by_size);
-    for (int64_t i = 0; i < n; i++)
-        if (kinds && by_size(&v[kinds - 1], &v[i]) == 0)
-            v[kinds - 1].n++;
-        else
-            v[kinds++] = v[i];
-    qsort(v, (size_t)kinds, sizeof *v, by_count);
-    for (int64_t i = 0; i < kinds; i++) {
-        if (i >= 8 && kinds > 9) {
-            rest += v[i].n;
-            continue;
-        }
-        h->label[h->n] = dg_printf(s->arena, "%d x %d", v[i].w, v[i].h);
-        h->count[h->n++] = v[i].n;
-    }
-    if (rest) {
-        h->label[h->n] = dg_printf(s->arena, "%lld others", (long long)(kinds - 8));
-        h->count[h->n++] = rest;
-    }
-    dg_free(v);
-}
-
-/* ---- advice -------------------------------------------------------------------------------- */
-
-static int by_real(const void *p, const void *q)
-{
-    float a = *(const float *)p, b = *(const float *)q;
-
-    return (a > b) - (a < b);
-}
-
-static double quantile(float *v, int64_t n, double q)
-{
-    if (n == 0)
-        return 0;
-    qsort(v, (size_t)n, sizeof *v, by_real);
-    return (double)v[(int64_t)(q * (double)(n - 1))];
-}
-
-/* The longer side of most images, in steps of 32, from 320 to 640; more, up to 1024, where the
- * smallest tenth of the boxes would shrink below 10 pixels. */
-static void advise(dg_survey *s)
-{
-    float *sides = dg_try_alloc((size_t)(s->n_images + 1) * sizeof *sides),
-          *aspects = dg_try_alloc((size_t)(s->n_images + 1) * sizeof *aspects);
-    float  *boxes = dg_try_alloc((size_t)(s->n_objects + 1) * sizeof *boxes);
-    int64_t n = 0, m = 0;
-
-    for (int i = 0; sides && aspects && boxes && i < s->n_splits; i++) {
-        const dg_coco *c = s->splits[i].index;
-
-        for (int k = 0; c && k < c->n_images; k++) {
-            const dg_coco_image *im = &c->images[k];
-
-            if (im->w < 2 || im->h < 2) /* not known */
-                continue;
-            sides[n] = (float)(im->w > im->h ? im->w : im->h);
-            aspects[n++] = (float)im->w / (float)im->h;
-            for (int j = 0; j < im->n; j++) {
-                const dg_coco_annotation *x = &c->annotations[im->first + j];
-                dg_box                    box;
-                int                       fault;
-
-                if (!x->crowd && dg_coco_box(&box, &fault, x, im) && m < s->n_objects)
-                    boxes[m++] = (float)sqrt((box.x2 - box.x1) * (box.y2 - box.y1));
-            }
-        }
-    }
-    if (sides && aspects && boxes && n) {
-        double low = quantile(aspects, n, 0.05), high = quantile(aspects, n, 0.95);
-
-        s->advice.aspect = quantile(aspects, n, 0.5);
-        s->advice.one_shape = high / low < 1.1;
-        s->advice.median_side = quantile(sides, n, 0.5);
-        s->advice.small_side = quantile(boxes, m, 0.1);
-    }
-    double side = s->advice.median_side > 0 ? s->advice.median_side : 640, size = fmin(fmax(32 * ceil(side / 32), 320), 640);
-
-    while (size + 64 <= fmin(32 * ceil(side / 32), 1024) && s->advice.small_side * size / side < 10 && m)
-        size += 64;
-    s->advice.size = (int)size;
-    s->advice.small_scaled = s->advice.small_side * size / side;
-    s->advice.max_objects = s->most_objects < 10 ? 10 : (s->most_objects + 9) / 10 * 10;
-    dg_free(sides);
-    dg_free(aspects);
-    dg_free(boxes);
-}
-
 /* ---- all of it ----------------------------------------------------------------------------- */
 
 static void sum_up(dg_survey *s)
 {
     for (int i = 0; i < s->n_splits; i++) {
-        const dg_coco *c = s->splits[i].index;
+        dg_survey_split *x = &s->splits[i];
+        const dg_coco   *c = x->index;
 
         if (!c)
             continue;
-        s->n_images += c->n_images;
-        s->n_objects += c->report.n_objects;
-        s->n_crowd += c->report.n_crowd;
-        s->n_empty += c->report.n_empty;
-        s->n_truncated += s->splits[i].n_truncated;
-        if (c->report.most_objects > s->most_objects) {
-            s->most_objects = c->report.most_objects;
+        x->readable = true;
+        x->path = c->path;
+        s->n_images += x->n_images = c->n_images;
+        s->n_objects += x->n_objects = c->report.n_objects;
+        s->n_crowd += x->n_crowd = c->report.n_crowd;
+        s->n_empty += x->n_empty = c->report.n_empty;
+        s->n_truncated += x->n_truncated;
+        x->most_objects = c->report.most_objects;
+        if (x->most_objects > s->most_objects) {
+            s->most_objects = x->most_objects;
             s->most_image = c->images[c->report.most_objects_image].file_name;
         }
     }
 }
 
-int dg_survey_open(dg_survey **out, const char *path, const dg_survey_options *o, dg_diag *d)
+/* What the annotations say. */
+static void look_at_annotations(dg_survey *s)
 {
-    dg_arena  *a = dg_arena_open();
-    dg_survey *s = DG_NEW(a, dg_survey);
-    int        rc;
-
-    s->arena = a;
-    s->faults.arena = a;
-    s->faults.split = -1;
-    DG_TRY(dg_layout_find(&s->layout, a, path, o->splits, d));
-    open_splits(s, o);
     join_classes(s);
     for (int i = 0; i < s->n_splits; i++)
         if (s->splits[i].index)
             look_at_boxes(s, &s->splits[i]);
     note_classes(s);
     sum_up(s);
-    count_shapes(s);
-    count_sizes(s);
-    advise(s);
+    dg_survey_shapes(s);
+}
+
+static dg_survey *new_survey(void)
+{
+    dg_arena  *a = dg_arena_open();
+    dg_survey *s = DG_NEW(a, dg_survey);
+
+    s->arena = a;
+    s->faults.arena = a;
+    s->faults.split = -1;
+    return s;
+}
+
+int dg_survey_open(dg_survey **out, const char *path, const dg_survey_options *o, dg_diag *d)
+{
+    dg_survey *s = new_survey();
+    int        rc;
+
+    DG_TRY(dg_layout_find(&s->layout, s->arena, path, o->splits, d));
+    s->form = dg_form_name(s->layout.form);
+    s->root = s->layout.root;
+    open_splits(s, o);
+    look_at_annotations(s);
     DG_TRY(dg_survey_images(s, o, d));
     *out = s;
 out:
     if (rc < 0)
         dg_survey_close(&s);
     return rc;
+}
+
+static void take_faults(dg_survey *s, const dg_faults *found, int split)
+{
+    for (int kind = 0; kind < DG_N_FAULTS; kind++) {
+        for (int i = 0; i < found->of[kind].kept.n; i++) {
+            dg_fault x = found->of[kind].kept.items[i];
+
+            x.split = split;
+            if (s->faults.of[kind].kept.n < DG_FAULTS_KEPT)
+                DG_PUSH(s->arena, s->faults.of[kind].kept, x);
+        }
+        s->faults.of[kind].n += found->of[kind].n;
+    }
+}
+
+dg_survey *dg_survey_of(const char *form, const char *root, const dg_survey_source *sources, int n)
+{
+    dg_survey *s = new_survey();
+    dg_split  *splits = DG_NEW_N(s->arena, n + 1, dg_split);
+
+    s->form = dg_strdup(s->arena, form);
+    s->root = dg_strdup(s->arena, root);
+    s->n_splits = n;
+    s->splits = DG_NEW_N(s->arena, n + 1, dg_survey_split);
+    for (int i = 0; i < n; i++) {
+        splits[i].name = dg_strdup(s->arena, sources[i].name);
+        s->splits[i] = (dg_survey_split){ .split = &splits[i], .name = splits[i].name, .index = sources[i].index };
+        if (sources[i].found)
+            take_faults(s, sources[i].found, i);
+    }
+    look_at_annotations(s);
+    return s;
 }
 
 void dg_survey_close(dg_survey **s)

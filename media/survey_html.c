@@ -10,16 +10,28 @@
 #include "media/draw.h"
 #include "media/image.h"
 
-enum { PICTURES = 12, FAULT_PICTURES = 6, TILE_W = 320, TILE_H = 400, ROW = 20, BAR = 260, CLASSES = 100 };
+enum { PICTURES = 12, FAULT_PICTURES = 6, TILE_W = 320, TILE_H = 400, ROW = 20, LABEL = 130, WIDTH = 460, COUNT = 76, CLASSES = 100, LONG = 30 };
 
 static const char style[] =
-    ":root{color-scheme:light dark}body{font:15px/1.5 system-ui,sans-serif;max-width:1100px;margin:2em auto;padding:0 1em}"
-    "h1{font-size:1.5em}h2{font-size:1.15em;margin-top:2em;border-bottom:1px solid #8885}"
-    "table{border-collapse:collapse}td,th{padding:.15em .8em;text-align:right}td:first-child,th:first-child{text-align:left}"
-    "th{font-weight:600;border-bottom:1px solid #8885}.row{display:flex;flex-wrap:wrap;gap:1em}figure{margin:0;max-width:320px}"
-    "img{max-width:100%;height:auto}.error{color:#c62828}.warning{color:#b26a00}.good{color:#2e7d32}"
-    "code{font-size:.9em}ul{margin:.3em 0}li{overflow-wrap:anywhere}svg text{fill:currentColor;font-size:12px}"
-    ".note{opacity:.75}details{margin:.6em 0}summary{cursor:pointer}";
+    ":root{color-scheme:light dark}body{font:15px/1.5 system-ui,\"DejaVu Sans\",sans-serif;max-width:1100px;margin:2em auto;padding:0 1em}"
+    "h1{font-size:1.5em;overflow-wrap:anywhere}h2{font-size:1.15em;margin-top:2em;border-bottom:1px solid #8885}"
+    "@media print{:root{color-scheme:light}body{max-width:none;margin:0;padding:0}}";
+
+const char dg_survey_style[] =
+    ".survey table{border-collapse:collapse}.survey td,.survey th{padding:.15em .8em;text-align:right;white-space:nowrap}"
+    ".survey td:first-child,.survey th:first-child{text-align:left;padding-left:0}"
+    ".survey th{font-weight:600;border-bottom:1px solid #8885}.survey .wide{overflow-x:auto}"
+    ".survey .share{min-width:120px;vertical-align:middle}.survey .share i{display:block;height:.7em;min-width:1px;background:#3b82c4}"
+    ".survey .bars{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(320px,100%),1fr));gap:1em 2em;margin:1.2em 0}"
+    ".survey .tiles{display:flex;flex-wrap:wrap;gap:1em;margin:.6em 0}.survey .tiles figure{max-width:320px}.survey figure{margin:0;min-width:0}"
+    ".survey img{max-width:100%;height:auto}.survey svg{display:block;width:100%;height:auto}.survey svg text{fill:currentColor;font-size:12px}"
+    ".survey .error{color:#c62828}.survey .warning{color:#b26a00}.survey .good{color:#2e7d32}.survey code{font-size:.9em}"
+    ".survey ul{margin:.3em 0;padding-left:1.4em}.survey li{overflow-wrap:anywhere}.survey .note{opacity:.75}"
+    ".survey details{margin:.6em 0}.survey summary{cursor:pointer}"
+    "@media(prefers-color-scheme:dark){.survey .error{color:#ff8a73}.survey .warning{color:#efbb4a}.survey .good{color:#6fce91}}"
+    "@media print{.survey .error{color:#c62828}.survey .warning{color:#b26a00}.survey .good{color:#2e7d32}"
+    ".survey figure,.survey li,.survey tr,.survey .wide{break-inside:avoid}.survey summary,.survey>p,.survey h2,.survey h3{break-after:avoid}"
+    ".survey .wide{overflow:visible}}";
 
 static void text(dg_str *out, const char *t)
 {
@@ -30,21 +42,55 @@ static void text(dg_str *out, const char *t)
 
 static void splits(dg_str *out, const dg_survey *s)
 {
-    dg_str_add(out, "<table><tr><th>split</th><th>images</th><th>objects</th><th>without objects</th><th>crowd</th>"
+    dg_str_add(out, "<div class=\"wide\"><table><tr><th>split</th><th>images</th><th>objects</th><th>without objects</th><th>crowd</th>"
                     "<th>most in one</th></tr>\n");
     for (int i = 0; i < s->n_splits; i++) {
-        const dg_coco *c = s->splits[i].index;
+        const dg_survey_split *x = &s->splits[i];
 
         dg_str_add(out, "<tr><td>");
-        text(out, s->splits[i].name);
-        if (c)
-            dg_str_fmt(out, "</td><td>%d</td><td>%lld</td><td>%d</td><td>%lld</td><td>%d</td></tr>\n", c->n_images,
-                       (long long)c->report.n_objects, c->report.n_empty, (long long)c->report.n_crowd, c->report.most_objects);
+        text(out, x->name);
+        if (x->readable)
+            dg_str_fmt(out, "</td><td>%lld</td><td>%lld</td><td>%lld</td><td>%lld</td><td>%lld</td></tr>\n", (long long)x->n_images,
+                       (long long)x->n_objects, (long long)x->n_empty, (long long)x->n_crowd, (long long)x->most_objects);
         else
             dg_str_add(out, "</td><td colspan=\"5\" class=\"error\">cannot be read</td></tr>\n");
     }
-    dg_str_fmt(out, "<tr><th>together</th><th>%lld</th><th>%lld</th><th>%lld</th><th>%lld</th><th>%d</th></tr></table>\n",
-               (long long)s->n_images, (long long)s->n_objects, (long long)s->n_empty, (long long)s->n_crowd, s->most_objects);
+    if (s->n_splits > 1)
+        dg_str_fmt(out, "<tr><th>together</th><th>%lld</th><th>%lld</th><th>%lld</th><th>%lld</th><th>%lld</th></tr>\n",
+                   (long long)s->n_images, (long long)s->n_objects, (long long)s->n_empty, (long long)s->n_crowd, (long long)s->most_objects);
+    dg_str_add(out, "</table></div>\n");
+}
+
+/* Objects of each class in each split. */
+static void classes(dg_str *out, const dg_survey *s)
+{
+    int64_t most = 1;
+    int     n = s->n_classes < CLASSES ? s->n_classes : CLASSES;
+
+    for (int k = 0; k < n; k++)
+        most = s->per_class[k] > most ? s->per_class[k] : most;
+    if (n > LONG)
+        dg_str_fmt(out, "<details><summary>%d classes</summary>", s->n_classes);
+    dg_str_add(out, "<div class=\"wide\"><table><tr><th>class</th>");
+    for (int i = 0; i < s->n_splits && s->n_splits > 1; i++) {
+        dg_str_add(out, "<th>");
+        text(out, s->splits[i].name);
+        dg_str_add(out, "</th>");
+    }
+    dg_str_add(out, "<th>objects</th><th class=\"share\"></th></tr>\n");
+    for (int k = 0; k < n; k++) {
+        dg_str_add(out, "<tr><td>");
+        text(out, s->classes[k]);
+        dg_str_add(out, "</td>");
+        for (int i = 0; i < s->n_splits && s->n_splits > 1; i++)
+            dg_str_fmt(out, "<td>%lld</td>", (long long)s->splits[i].per_class[k]);
+        dg_str_fmt(out, "<td>%lld</td><td class=\"share\"><i style=\"width:%.1f%%\"></i></td></tr>\n", (long long)s->per_class[k],
+                   100 * (double)s->per_class[k] / (double)most);
+    }
+    dg_str_add(out, "</table></div>");
+    if (s->n_classes > n)
+        dg_str_fmt(out, "<p class=\"note\">and %d more</p>", s->n_classes - n);
+    dg_str_add(out, n > LONG ? "</details>\n" : "\n");
 }
 
 static void bars(dg_str *out, const char *title, const char *const *label, const int64_t *count, int n)
@@ -60,18 +106,18 @@ static void bars(dg_str *out, const char *title, const char *const *label, const
         }
     if (last < 0)
         return;
-    dg_str_fmt(out, "<figure style=\"max-width:none\"><figcaption><b>");
+    dg_str_add(out, "<figure><figcaption><b>");
     text(out, title);
-    dg_str_fmt(out, "</b></figcaption><svg width=\"500\" height=\"%d\" role=\"img\">\n", ROW * (last - first + 1) + 4);
+    dg_str_fmt(out, "</b></figcaption><svg viewBox=\"0 0 %d %d\" role=\"img\">\n", WIDTH, ROW * (last - first + 1) + 4);
     for (int i = first; i <= last; i++) {
         int    y = ROW * (i - first);
-        double w = (double)BAR * (double)count[i] / (double)most;
+        double w = (double)(WIDTH - LABEL - COUNT) * (double)count[i] / (double)most;
 
-        dg_str_fmt(out, "<text x=\"150\" y=\"%d\" text-anchor=\"end\">", y + 15);
+        dg_str_fmt(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">", LABEL - 8, y + 15);
         text(out, label[i]);
-        dg_str_fmt(out, "</text><rect x=\"158\" y=\"%d\" width=\"%.1f\" height=\"%d\" fill=\"#3b82c4\"/>"
+        dg_str_fmt(out, "</text><rect x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\" fill=\"#3b82c4\"/>"
                         "<text x=\"%.1f\" y=\"%d\">%lld</text>\n",
-                   y + 3, w < 1 && count[i] ? 1 : w, ROW - 5, 164 + w, y + 15, (long long)count[i]);
+                   LABEL, y + 3, w < 1 && count[i] ? 1 : w, ROW - 5, LABEL + 6 + w, y + 15, (long long)count[i]);
     }
     dg_str_add(out, "</svg></figure>\n");
 }
@@ -139,7 +185,7 @@ static void gallery(dg_str *out, const dg_survey *s, dg_scratch *scratch)
             continue;
         dg_str_add(out, "<details open><summary>");
         text(out, s->splits[i].name);
-        dg_str_add(out, "</summary><div class=\"row\">\n");
+        dg_str_add(out, "</summary><div class=\"tiles\">\n");
         for (int k = 0; k < n; k++)
             picture(out, s, i, (int)((int64_t)c->n_images * k / n), scratch);
         dg_str_add(out, "</div></details>\n");
@@ -174,27 +220,36 @@ static void fault_list(dg_str *out, const dg_survey *s, int kind)
     dg_str_add(out, "</ul>\n");
 }
 
+/* Some images that have it. */
+static void fault_pictures(dg_str *out, const dg_survey *s, int kind, dg_scratch *scratch)
+{
+    int shown = 0, split = -1, image = -1;
+
+    dg_str_add(out, "<div class=\"tiles\">\n");
+    for (int i = 0; i < s->faults.of[kind].kept.n && shown < FAULT_PICTURES; i++) {
+        const dg_fault *x = &s->faults.of[kind].kept.items[i];
+
+        if (x->image < 0 || x->split < 0 || (x->image == image && x->split == split))
+            continue;
+        picture(out, s, split = x->split, image = x->image, scratch);
+        shown++;
+    }
+    dg_str_add(out, "</div>\n");
+}
+
+/* scratch NULL: without pictures. */
 static void faults(dg_str *out, const dg_survey *s, dg_scratch *scratch)
 {
     for (int kind = 0; kind < DG_N_FAULTS; kind++) {
         const dg_fault_row *row = dg_fault_row_of((dg_fault_kind)kind);
-        int                 shown = 0, split = -1, image = -1;
 
         if (!s->faults.of[kind].n)
             continue;
         dg_str_fmt(out, "<details%s><summary class=\"%s\"><b>%s: %lld</b> <code>%s</code></summary>\n<p class=\"note\">%s</p>\n",
                    s->faults.of[kind].kept.n <= 10 ? " open" : "", row->error ? "error" : "warning", row->title,
                    (long long)s->faults.of[kind].n, row->id, row->help);
-        dg_str_add(out, "<div class=\"row\">\n");
-        for (int i = 0; i < s->faults.of[kind].kept.n && shown < FAULT_PICTURES; i++) {
-            const dg_fault *x = &s->faults.of[kind].kept.items[i];
-
-            if (x->image < 0 || x->split < 0 || (x->image == image && x->split == split))
-                continue;
-            picture(out, s, split = x->split, image = x->image, scratch);
-            shown++;
-        }
-        dg_str_add(out, "</div>\n");
+        if (scratch)
+            fault_pictures(out, s, kind, scratch);
         fault_list(out, s, kind);
         dg_str_add(out, "</details>\n");
     }
@@ -202,33 +257,51 @@ static void faults(dg_str *out, const dg_survey *s, dg_scratch *scratch)
 
 /* ---- the page ------------------------------------------------------------------------------ */
 
-int dg_survey_html(dg_str *out, const dg_survey *s, dg_diag *d)
+static void part(dg_str *out, const dg_survey *s, const char *heading, dg_scratch *scratch)
 {
-    int64_t     errors = dg_faults_errors(&s->faults), warnings = dg_faults_warnings(&s->faults);
-    dg_scratch *scratch = dg_scratch_open(0);
+    int64_t errors = dg_faults_errors(&s->faults), warnings = dg_faults_warnings(&s->faults);
 
-    if (!scratch)
-        return dg_fail(d, DG_EMEMORY, (dg_where){ .file = s->layout.root }, "out-of-memory", "no memory for pictures");
-    dg_str_add(out, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
-                    "<meta name=\"viewport\" content=\"width=device-width\"><title>");
-    text(out, s->layout.root);
-    dg_str_fmt(out, "</title><style>%s</style></head><body>\n<h1>", style);
-    text(out, s->layout.root);
-    dg_str_fmt(out, "</h1>\n<p>%s, %d classes, %lld images. <span class=\"%s\">%lld errors, %lld warnings.</span></p>\n",
-               dg_form_name(s->layout.form), s->n_classes, (long long)s->n_images,
-               errors ? "error" : warnings ? "warning" : "good", (long long)errors, (long long)warnings);
+    dg_str_add(out, "<p>");
+    text(out, s->form);
+    dg_str_fmt(out, ", %d class%s, %lld images. <span class=\"%s\">%lld error%s, %lld warning%s.</span></p>\n", s->n_classes,
+               s->n_classes == 1 ? "" : "es", (long long)s->n_images, errors ? "error" : warnings ? "warning" : "good", (long long)errors,
+               errors == 1 ? "" : "s", (long long)warnings, warnings == 1 ? "" : "s");
     splits(out, s);
     if (errors + warnings) {
-        dg_str_add(out, "<h2>What to look at</h2>\n");
+        dg_str_fmt(out, "<%s>What to look at</%s>\n", heading, heading);
         faults(out, s, scratch);
     }
-    dg_str_add(out, "<h2>What is in it</h2>\n<div class=\"row\">\n");
-    bars(out, "objects of each class", s->classes, s->per_class, s->n_classes < CLASSES ? s->n_classes : CLASSES);
+    dg_str_fmt(out, "<%s>What is in %s</%s>\n", heading, s->n_splits > 1 ? "all splits together" : "it", heading);
+    if (s->n_classes)
+        classes(out, s);
+    dg_str_add(out, "<div class=\"bars\">\n");
     for (int i = 0; i < DG_N_HISTS; i++)
         if (s->n_objects || i == DG_HIST_IMAGES)
             bars(out, s->hist[i].title, s->hist[i].label, s->hist[i].count, s->hist[i].n);
-    dg_str_fmt(out, "</div>\n<h2>What suits</h2>\n<p><code>sizes=\"%d\"</code> <code>max_objects=\"%d\"</code></p>\n",
+    dg_str_fmt(out, "</div>\n<%s>What suits</%s>\n<p><code>sizes=\"%d\"</code> <code>max_objects=\"%d\"</code></p>\n", heading, heading,
                s->advice.size, s->advice.max_objects);
+}
+
+void dg_survey_html_part(dg_str *out, const dg_survey *s)
+{
+    dg_str_add(out, "<div class=\"survey\">\n");
+    part(out, s, "h3", NULL);
+    dg_str_add(out, "</div>\n");
+}
+
+int dg_survey_html(dg_str *out, const dg_survey *s, dg_diag *d)
+{
+    dg_scratch *scratch = dg_scratch_open(0);
+
+    if (!scratch)
+        return dg_fail(d, DG_EMEMORY, (dg_where){ .file = s->root }, "out-of-memory", "no memory for pictures");
+    dg_str_add(out, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+                    "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><title>");
+    text(out, s->root);
+    dg_str_fmt(out, "</title><style>%s%s</style></head><body class=\"survey\">\n<h1>", style, dg_survey_style);
+    text(out, s->root);
+    dg_str_add(out, "</h1>\n");
+    part(out, s, "h2", scratch);
     if (s->n_read) {
         dg_str_add(out, "<h2>Pictures</h2>\n");
         gallery(out, s, scratch);

@@ -57,14 +57,14 @@ static void print_splits(const page *p, const dg_survey *s)
 
     dg_str_fmt(p->out, "\n  %-18s %9s %9s %9s %9s\n", "split", "images", "objects", "empty", "crowd");
     for (int i = 0; i < s->n_splits; i++) {
-        const dg_coco *x = s->splits[i].index;
+        const dg_survey_split *x = &s->splits[i];
 
-        if (!x) {
-            dg_str_fmt(p->out, "  %-18s cannot be read\n", s->splits[i].name);
+        if (!x->readable) {
+            dg_str_fmt(p->out, "  %-18s cannot be read\n", x->name);
             continue;
         }
-        dg_str_fmt(p->out, "  %-18s %9s %9s %9d %9lld\n", s->splits[i].name, count_text(x->n_images, a),
-                   count_text(x->report.n_objects, b), x->report.n_empty, (long long)x->report.n_crowd);
+        dg_str_fmt(p->out, "  %-18s %9s %9s %9lld %9lld\n", x->name, count_text(x->n_images, a), count_text(x->n_objects, b),
+                   (long long)x->n_empty, (long long)x->n_crowd);
     }
     if (s->n_splits > 1)
         dg_str_fmt(p->out, "  %-18s %9s %9s %9s %9lld\n", "together", count_text(s->n_images, a), count_text(s->n_objects, b),
@@ -171,8 +171,8 @@ static void print_advice(const page *p, const dg_survey *s)
                    s->advice.aspect > 1 ? s->advice.size : (int)(32 * ceil(s->advice.size * s->advice.aspect / 32)),
                    s->advice.aspect > 1 ? (int)(32 * ceil(s->advice.size / s->advice.aspect / 32)) : s->advice.size);
     if (s->most_image)
-        dg_str_fmt(p->out, "  max_objects=\"%d\"      the most in one image are %d, in %s\n", s->advice.max_objects,
-                   s->most_objects, s->most_image);
+        dg_str_fmt(p->out, "  max_objects=\"%d\"      the most in one image are %lld, in %s\n", s->advice.max_objects,
+                   (long long)s->most_objects, s->most_image);
 }
 
 static void print_result(const page *p, const dg_survey *s)
@@ -208,97 +208,4 @@ void dg_survey_text(dg_str *out, const dg_survey *s, bool colour)
     print_faults(&p, s);
     print_advice(&p, s);
     print_result(&p, s);
-}
-
-/* ---- JSON ---------------------------------------------------------------------------------- */
-
-static void json_split(dg_str *out, const dg_survey *s, const dg_survey_split *x)
-{
-    const dg_data_report none = { 0 }, *r = x->index ? &x->index->report : &none;
-
-    dg_str_add(out, "{\"name\":");
-    dg_str_json(out, x->name);
-    dg_str_fmt(out,
-               ",\"readable\":%s,\"images\":%d,\"objects\":%lld,\"empty\":%d,\"crowd\":%lld,\"truncated\":%lld,"
-               "\"most_objects\":%d",
-               x->index ? "true" : "false", x->index ? x->index->n_images : 0, (long long)r->n_objects, r->n_empty,
-               (long long)r->n_crowd, (long long)x->n_truncated, r->most_objects);
-    dg_str_add(out, ",\"per_class\":[");
-    for (int k = 0; k < s->n_classes; k++)
-        dg_str_fmt(out, "%s%lld", k ? "," : "", (long long)x->per_class[k]);
-    dg_str_add(out, "]}");
-}
-
-static void json_fault(dg_str *out, const dg_survey *s, const dg_fault *x)
-{
-    dg_str_add(out, "{\"split\":");
-    dg_str_json(out, x->split >= 0 ? s->splits[x->split].name : NULL);
-    dg_str_add(out, ",\"file\":");
-    dg_str_json(out, x->at.file);
-    dg_str_fmt(out, ",\"line\":%d,\"message\":", x->at.line);
-    dg_str_json(out, x->text);
-    dg_str_add(out, "}");
-}
-
-static void json_faults(dg_str *out, const dg_survey *s)
-{
-    const char *comma = "";
-
-    dg_str_add(out, ",\"faults\":[");
-    for (int kind = 0; kind < DG_N_FAULTS; kind++) {
-        const dg_fault_row *row = dg_fault_row_of((dg_fault_kind)kind);
-
-        if (!s->faults.of[kind].n)
-            continue;
-        dg_str_fmt(out, "%s{\"id\":\"%s\",\"severity\":\"%s\",\"count\":%lld,\"title\":", comma, row->id,
-                   row->error ? "error" : "warning", (long long)s->faults.of[kind].n);
-        dg_str_json(out, row->title);
-        dg_str_add(out, ",\"cases\":[");
-        for (int i = 0; i < s->faults.of[kind].kept.n; i++) {
-            dg_str_add(out, i ? "," : "");
-            json_fault(out, s, &s->faults.of[kind].kept.items[i]);
-        }
-        dg_str_add(out, "]}");
-        comma = ",";
-    }
-    dg_str_add(out, "]");
-}
-
-void dg_survey_json(dg_str *out, const dg_survey *s)
-{
-    dg_str_fmt(out, "{\"form\":\"%s\",\"root\":", dg_form_name(s->layout.form));
-    dg_str_json(out, s->layout.root);
-    dg_str_fmt(out, ",\"images\":%lld,\"objects\":%lld,\"empty\":%lld,\"crowd\":%lld,\"truncated\":%lld",
-               (long long)s->n_images, (long long)s->n_objects, (long long)s->n_empty, (long long)s->n_crowd,
-               (long long)s->n_truncated);
-    dg_str_fmt(out, ",\"images_read\":%lld,\"bytes\":%lld,\"decoded\":%s", (long long)s->n_read, (long long)s->n_bytes,
-               s->decoded ? "true" : "false");
-    dg_str_add(out, ",\"splits\":[");
-    for (int i = 0; i < s->n_splits; i++) {
-        dg_str_add(out, i ? "," : "");
-        json_split(out, s, &s->splits[i]);
-    }
-    dg_str_add(out, "],\"classes\":[");
-    for (int k = 0; k < s->n_classes; k++) {
-        dg_str_add(out, k ? ",{\"name\":" : "{\"name\":");
-        dg_str_json(out, s->classes[k]);
-        dg_str_fmt(out, ",\"objects\":%lld}", (long long)s->per_class[k]);
-    }
-    dg_str_add(out, "],\"imbalance\":");
-    dg_str_json_real(out, dg_survey_imbalance(s));
-    dg_str_add(out, ",\"histograms\":{");
-    for (int i = 0; i < DG_N_HISTS; i++) {
-        dg_str_fmt(out, "%s\"%s\":[", i ? "," : "", s->hist[i].key);
-        for (int k = 0; k < s->hist[i].n; k++) {
-            dg_str_add(out, k ? ",{\"bin\":" : "{\"bin\":");
-            dg_str_json(out, s->hist[i].label[k]);
-            dg_str_fmt(out, ",\"count\":%lld}", (long long)s->hist[i].count[k]);
-        }
-        dg_str_add(out, "]");
-    }
-    dg_str_add(out, "}");
-    json_faults(out, s);
-    dg_str_fmt(out, ",\"errors\":%lld,\"warnings\":%lld", (long long)dg_faults_errors(&s->faults),
-               (long long)dg_faults_warnings(&s->faults));
-    dg_str_fmt(out, ",\"advice\":{\"sizes\":%d,\"max_objects\":%d}}\n", s->advice.size, s->advice.max_objects);
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "graph/render.h"
 #include "runtime/available.h"
 #include "runtime/profile.h"
 
@@ -23,6 +24,7 @@ struct dg_account {
     dg_arena   *arena;
     dg_profile *profile;
     bool        timed;   /* this step */
+    enum { UNDRAWN, DRAWN, COLOURED } graph;
     double      seconds; /* of all steps */
     rank_cost  *ranks;   /* as of the last gathering */
     int         n_ranks; /* that were gathered */
@@ -277,6 +279,27 @@ static void add_end(dg_str *s, const dg_train *t, const char *state, const char 
     dg_str_add(s, "}}\n");
 }
 
+static void draw_graph(dg_train *t, bool ended, dg_arena *a, dg_diag *d)
+{
+    const dg_profile *p = t->account->profile;
+    dg_heat           heat = { p->nodes.n, DG_NEW_N(a, p->nodes.n + 1, struct dg_heat_row) };
+    dg_str            svg = { 0 };
+    int               rc;
+
+    if (!ended && t->account->graph >= (p->steps ? COLOURED : DRAWN))
+        return;
+    for (int i = 0; i < heat.n; i++)
+        heat.rows[i] = (struct dg_heat_row){ p->nodes.items[i].name, p->nodes.items[i].seconds / (double)p->steps };
+    rc = dg_render_svg(&svg, t->run->graph, p->steps ? &heat : NULL, d);
+    if (rc == 0)
+        rc = dg_file_write(dg_path_join(a, t->out, "graph.svg"), svg.s, svg.n, d);
+    if (rc < 0)
+        dg_log_line(&t->run->env, DG_WARN, "no picture of the graph: %s", dg_diag_at(d, 0)->text);
+    dg_diag_clear(d);
+    dg_str_free(&svg);
+    t->account->graph = p->steps ? COLOURED : DRAWN;
+}
+
 void dg_account_write(dg_train *t, const char *state, const char *why)
 {
     dg_arena *a;
@@ -297,6 +320,8 @@ void dg_account_write(dg_train *t, const char *state, const char *why)
     add_end(&s, t, state, why, a);
     if (dg_file_write(dg_path_join(a, t->out, "run.json"), s.s, s.n, d) < 0)
         dg_log_line(&t->run->env, DG_WARN, "%s", dg_diag_at(d, 0)->text);
+    dg_diag_clear(d);
+    draw_graph(t, strcmp(state, "running") != 0, a, d);
     dg_str_free(&s);
     dg_diag_close(&d);
     dg_arena_close(&a);

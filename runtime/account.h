@@ -1,6 +1,8 @@
 /* account.h: OUT/run.json: what a run tells of itself besides the numbers of its steps: pipeline, machine, versions, sizes,
  * data, where the time of its steps goes, what each rank did, and how it ended. Written at the start, at each evaluation and
- * at the end, always whole; docs/reports.md lists its fields. A file that cannot be written is a warning, never the end. */
+ * at the end, always whole; docs/reports.md lists its fields. And OUT/graph.svg, the pipeline in the colours of that time,
+ * which who reads the folder could draw only with its plugins: at the start still without them, once there is a profile, and
+ * at the end. A file that cannot be written is a warning, never the end. */
 #ifndef DG_RUNTIME_ACCOUNT_H
 #define DG_RUNTIME_ACCOUNT_H
 

@@ -82,7 +82,7 @@ static void name_rank(dg_run *run, const dg_node *loader)
 
 int dg_run_data(dg_run *run, const dg_scope *scope, const dg_data **data, dg_diag *d)
 {
-    dg_data new = { .scope = scope };
+    dg_data new = { .scope = scope, .faults = { .arena = run->arena, .split = -1 } };
     int     rc;
 
     *data = find(run, scope);
@@ -101,7 +101,7 @@ int dg_run_data(dg_run *run, const dg_scope *scope, const dg_data **data, dg_dia
     *data = find(run, scope);
     DG_TRY(check_all_classes(run, scope, new.set, d));
     DG_TRY(check_categories(run, scope, new.set, d));
-    DG_TRY(dg_data_report_log(&run->env, scope, &new.chain, new.set, run->world.local_rank == 0 || new.own_files, d));
+    DG_TRY(dg_data_report_log(&run->env, &run->data.items[run->data.n - 1], run->world.local_rank == 0 || new.own_files, d));
     dg_run_log_warnings(run, d);
 out:
     return rc;

@@ -1,11 +1,14 @@
-/* datareport.c: the data report before training. */
+/* datareport.c: see datareport.h. */
 #include "runtime/datareport.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/diag.h"
 #include "base/pool.h"
+#include "base/file.h"
 #include "base/str.h"
+#include "media/survey.h"
 
 enum { NAMED = 10 };
 
@@ -81,8 +84,8 @@ static void probe_range(void *ctx, int64_t begin, int64_t end, int thread)
     dg_diag_close(&d);
 }
 
-/* The first few faults again, for their texts. */
-static int name_unreadable(const dg_env *env, dg_dataset *data, const bool *bad, int64_t n, dg_diag *d)
+/* The faults that are told again, for their texts. */
+static int name_unreadable(const dg_env *env, dg_dataset *data, const bool *bad, int64_t n, dg_faults *faults, dg_diag *d)
 {
     dg_diag *why = dg_diag_open();
     bool     replace = data->replace && n < data->n_items;
@@ -93,24 +96,26 @@ static int name_unreadable(const dg_env *env, dg_dataset *data, const bool *bad,
     if (!replace)
         rc = dg_fail(d, DG_EINPUT, DG_NOWHERE, "data-unreadable", "%s: %lld of %d images cannot be read", data->name,
                      (long long)n, data->n_items);
-    for (int i = 0; i < data->n_items && named < NAMED; i++) {
+    for (int i = 0; i < data->n_items && named < DG_FAULTS_KEPT; i++) {
         if (!bad[i] || data->probe(data->self, i, why) >= 0)
             continue;
         const dg_err *e = dg_diag_at(why, 0);
 
-        dg_log_line(env, DG_WARN, "    %s: %s", e->at.file ? e->at.file : data->name, e->text);
-        if (rc)
-            dg_note(d, e->at, "%s", e->text);
-        dg_diag_clear(why);
-        named++;
+        if (named++ < NAMED) {
+            dg_log_line(env, DG_WARN, "    %s: %s", e->at.file ? e->at.file : data->name, e->text);
+            if (rc)
+                dg_note(d, e->at, "%s", e->text);
+        }
+        dg_fault_take(faults, DG_FAULT_IMAGE_UNREADABLE, i, why);
     }
+    faults->of[DG_FAULT_IMAGE_UNREADABLE].n = n;
     if (rc && !data->replace)
         dg_help(d, "mend or remove them, or let the loader take others in their place: on_error=\"replace\"");
     dg_diag_close(&why);
     return rc;
 }
 
-static int probe_all(const dg_env *env, dg_dataset *data, dg_diag *d)
+static int probe_all(const dg_env *env, dg_dataset *data, dg_faults *faults, dg_diag *d)
 {
     probing p = { data, calloc((size_t)data->n_items + 1, sizeof *p.bad) };
     int64_t n = 0;
@@ -122,7 +127,7 @@ static int probe_all(const dg_env *env, dg_dataset *data, dg_diag *d)
     for (int i = 0; i < data->n_items; i++)
         n += p.bad[i];
     if (n)
-        rc = name_unreadable(env, data, p.bad, n, d);
+        rc = name_unreadable(env, data, p.bad, n, faults, d);
     free(p.bad);
     return rc;
 }
@@ -148,9 +153,10 @@ static int check_capacity(const dg_chain *chain, const dg_dataset *data, dg_diag
     return rc;
 }
 
-int dg_data_report_log(const dg_env *env, const dg_scope *scope, const dg_chain *chain, dg_dataset *data, bool probe,
-                       dg_diag *d)
+int dg_data_report_log(const dg_env *env, dg_data *own, bool probe, dg_diag *d)
 {
+    const dg_scope       *scope = own->scope;
+    dg_dataset           *data = own->set;
     const dg_data_report *r = data->report;
     char                  a[32], b[32];
     int                   rc = 0, rc2;
@@ -167,10 +173,78 @@ int dg_data_report_log(const dg_env *env, const dg_scope *scope, const dg_chain 
         log_classes(env, data);
     }
     if (scope->kind == DG_SCOPE_TRAIN)
-        rc = check_capacity(chain, data, d);
+        rc = check_capacity(&own->chain, data, d);
     if (data->probe && probe) {
-        rc2 = probe_all(env, data, d);
+        rc2 = probe_all(env, data, &own->faults, d);
         rc = rc ? rc : rc2;
     }
+    return rc;
+}
+
+/* ---- kept ---------------------------------------------------------------------------------------------- */
+
+static dg_coco *index_of(const dg_dataset *data)
+{
+    dg_coco *c = dg_index_open(data->name);
+
+    c->n_classes = data->n_classes;
+    c->classes = DG_NEW_N(c->arena, data->n_classes + 1, dg_coco_class);
+    memcpy(c->classes, data->classes, (size_t)data->n_classes * sizeof *c->classes);
+    c->n_images = data->n_items;
+    c->images = DG_NEW_N(c->arena, data->n_items + 1, dg_coco_image);
+    for (int i = 0; i < data->n_items; i++) {
+        dg_item_info info;
+
+        data->info(data->self, i, &info);
+        c->images[i] = (dg_coco_image){ .id = info.id, .file_name = dg_strdup(c->arena, info.name ? info.name : ""), .w = (int)info.w, .h = (int)info.h };
+    }
+    if (!dg_index_over(c, data->truths, data->n_truths))
+        dg_coco_close(&c);
+    return c;
+}
+
+static bool are_same(const dg_data *a, const dg_data *b)
+{
+    return a->set->digest == b->set->digest && strcmp(a->set->name, b->set->name) == 0;
+}
+
+/* Data that several scopes use are told once. */
+static int sources_of(dg_survey_source *out, const dg_run *run, dg_arena *a)
+{
+    int *which = DG_NEW_N(a, run->data.n + 1, int), n = 0;
+
+    for (int i = 0; i < run->data.n; i++) {
+        const dg_data *data = &run->data.items[i];
+        const char    *name = data->own_files && run->world.ranks > 1 ? dg_printf(a, "%s of rank 0", data->scope->id) : data->scope->id;
+        int            same = 0;
+
+        while (same < n && !are_same(&run->data.items[which[same]], data))
+            same++;
+        if (same < n) {
+            out[same].name = dg_printf(a, "%s, %s", out[same].name, name);
+            continue;
+        }
+        out[n].index = index_of(data->set);
+        out[n].name = name;
+        out[n].found = &data->faults;
+        which[n++] = i;
+    }
+    return n;
+}
+
+int dg_data_report_write(const char *path, const dg_run *run, dg_diag *d)
+{
+    const dg_data    *first = run->data.items;
+    dg_arena         *a = dg_arena_open();
+    dg_survey_source *sources = DG_NEW_N(a, run->data.n + 1, dg_survey_source);
+    dg_survey        *s = dg_survey_of(first->chain.loader->class->name, first->set->name, sources, sources_of(sources, run, a));
+    dg_str            json = { 0 };
+    int               rc;
+
+    dg_survey_json(&json, s);
+    rc = dg_file_write(path, json.s, json.n, d);
+    dg_str_free(&json);
+    dg_survey_close(&s);
+    dg_arena_close(&a);
     return rc;
 }

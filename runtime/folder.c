@@ -12,7 +12,7 @@
 
 /* What runs leave at the top of their folder, beside checkpoints/ and run.log, which is open already. */
 static const char *const left_by_runs[] = { "pipeline.xml", "metrics.jsonl", "first-batches.jpg", "model.safetensors",
-                                            "ema.safetensors", "run.json", "report.html", "trace.json", "events.out.tfevents.detrgraph" };
+                                            "ema.safetensors", "run.json", "data.json", "graph.svg", "report.html", "trace.json", "events.out.tfevents.detrgraph" };
 
 enum { LAST_BREATHS = 20 }; /* tenths of a second: a run that was killed may be ending */
 

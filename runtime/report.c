@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "media/survey.h"
 #include "runtime/report_page.h"
 
 static void head(dg_page *p)
@@ -23,6 +24,7 @@ static void head(dg_page *p)
     dg_str_add(p->out, "</title><style>\n");
     for (int i = 0; dg_report_style[i]; i++)
         dg_str_add(p->out, dg_report_style[i]);
+    dg_str_add(p->out, dg_survey_style);
     dg_str_add(p->out, "</style></head><body>\n<header><h1>");
     if (p->n > 1) {
         dg_page_text(p, "%d runs compared", p->n);
@@ -83,10 +85,10 @@ static void close_runs(dg_page *p)
     dg_arena_close(&p->arena);
 }
 
-int dg_report_write(const char *path, const char *const *folders, int n, const dg_graph *graph, dg_diag *d)
+int dg_report_write(const char *path, const char *const *folders, int n, dg_diag *d)
 {
     dg_str  out = { 0 };
-    dg_page p = { .out = &out, .graph = graph };
+    dg_page p = { .out = &out };
     int     rc;
 
     DG_TRY(open_runs(&p, folders, n, d));

@@ -5,10 +5,9 @@
 #define DG_RUNTIME_REPORT_H
 
 #include "base/str.h"
-#include "graph/graph.h"
+#include <detrgraph/core.h>
 
-/* graph: of the one run, where it is at hand; NULL: read from its folder. */
-int dg_report_write(const char *path, const char *const *folders, int n, const dg_graph *graph, dg_diag *d) DG_MUST_USE;
+int dg_report_write(const char *path, const char *const *folders, int n, dg_diag *d) DG_MUST_USE;
 /* The scores, speed and settings of the runs: JSON, or a table for a terminal. */
 int dg_report_summary(dg_str *out, const char *const *folders, int n, bool json, dg_diag *d) DG_MUST_USE;
 

@@ -4,6 +4,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/diag.h"
+#include "base/file.h"
+
 enum { WIDTH = 420, HEIGHT = 220, COLORS = 8 };
 
 void dg_page_text(dg_page *p, const char *fmt, ...)
@@ -54,6 +57,26 @@ void dg_page_bar(dg_page *p, double share, int color)
 {
     dg_str_fmt(p->out, "<td class=\"bar\"><span class=\"fill c%d\" style=\"width:%.1f%%\"></span></td>", color,
                isfinite(share) ? 100 * fmin(fmax(share, 0), 1) : 0);
+}
+
+bool dg_page_image(dg_page *p, const char *path, const char *kind, const char *words)
+{
+    enum { MOST = 64 << 20 };
+    dg_diag *ignored = dg_diag_open();
+    char    *bytes = NULL;
+    size_t   n = 0;
+    bool     there = dg_exists(path) && dg_file_read(&bytes, &n, path, MOST, ignored) == 0;
+
+    if (there) {
+        dg_str_add(p->out, "<img alt=\"");
+        dg_page_text(p, "%s", words);
+        dg_str_fmt(p->out, "\" src=\"data:image/%s;base64,", kind);
+        dg_str_base64(p->out, bytes, n);
+        dg_str_add(p->out, "\">\n");
+    }
+    dg_free(bytes);
+    dg_diag_close(&ignored);
+    return there;
 }
 
 /* ---- figures ------------------------------------------------------------------------------------------------------------ */

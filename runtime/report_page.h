@@ -2,7 +2,6 @@
 #ifndef DG_RUNTIME_REPORT_PAGE_H
 #define DG_RUNTIME_REPORT_PAGE_H
 
-#include "graph/graph.h"
 #include "runtime/history.h"
 
 typedef struct dg_page {
@@ -10,7 +9,6 @@ typedef struct dg_page {
     dg_arena       *arena;
     int             n;      /* runs; with one of them colours are terms, with several they are runs */
     dg_history    **runs;
-    const dg_graph *graph;  /* of the one run, or NULL: read it */
     int             figures; /* in the row that is open */
 } dg_page;
 
@@ -26,6 +24,8 @@ void dg_page_number(dg_page *p, double v, int digits); /* a dash where it is not
 void dg_page_cell(dg_page *p, double v, int decimals);
 void dg_page_bytes(dg_page *p, double v);
 void dg_page_bar(dg_page *p, double share, int color); /* a bar in a cell */
+/* A file of that kind ("jpeg") as a picture, in which nothing of it runs. False: there is none. */
+bool dg_page_image(dg_page *p, const char *path, const char *kind, const char *words);
 
 /* Charts stand in rows of figures. A line is taken from a series; smooth figures draw running means. */
 void dg_page_figures(dg_page *p);

@@ -10,21 +10,11 @@
 
 static void add_picture(dg_page *p, const char *path, const char *words)
 {
-    dg_diag *ignored = dg_diag_open();
-    char    *bytes = NULL;
-    size_t   n = 0;
-
-    if (path && dg_exists(path) && dg_file_read(&bytes, &n, path, 64 << 20, ignored) == 0) {
-        dg_str_add(p->out, "<p class=\"note\">");
-        dg_page_text(p, "%s", words);
-        dg_str_add(p->out, "</p><img alt=\"");
-        dg_page_text(p, "%s", words);
-        dg_str_add(p->out, "\" src=\"data:image/jpeg;base64,");
-        dg_str_base64(p->out, bytes, n);
-        dg_str_add(p->out, "\">\n");
-    }
-    dg_free(bytes);
-    dg_diag_close(&ignored);
+    dg_str_add(p->out, "<p class=\"note\">");
+    dg_page_text(p, "%s", words);
+    dg_str_add(p->out, "</p>");
+    if (!dg_page_image(p, path, "jpeg", words))
+        dg_str_add(p->out, "<p>The picture is not in the folder.</p>\n");
 }
 
 void dg_report_pictures(dg_page *p)

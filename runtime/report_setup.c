@@ -4,72 +4,68 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/diag.h"
 #include "base/file.h"
+#include "media/survey.h"
 
-enum { CLASSES = 40, LOG_LINES = 30 };
+enum { LOG_LINES = 30 };
 
 /* ---- data ------------------------------------------------------------------------------------------------------------------- */
 
-static double objects_in(const dg_json *classes, double *most)
+static void data_of(dg_page *p, const dg_history *h)
 {
-    double sum = 0;
+    dg_diag    *d = dg_diag_open();
+    dg_survey  *s = NULL;
+    const char *path = dg_path_join(p->arena, h->folder, "data.json");
 
-    *most = 0;
-    for (int i = 0; classes && i < classes->n; i++) {
-        double n = dg_json_number(&classes->items[i], "objects");
-
-        sum += n;
-        *most = fmax(*most, n);
+    if (!dg_exists(path)) {
+        dg_str_add(p->out, "<p class=\"note\">The folder has no data.json, which a run writes before its first step.</p>\n");
+    } else if (dg_survey_read(&s, path, d) < 0) {
+        dg_str_add(p->out, "<p class=\"note\">");
+        dg_page_text(p, "data.json cannot be read: %s", dg_diag_at(d, 0)->text);
+        dg_str_add(p->out, "</p>\n");
+    } else {
+        dg_survey_html_part(p->out, s);
     }
-    return sum;
+    dg_survey_close(&s);
+    dg_diag_close(&d);
 }
 
-static void data_set(dg_page *p, const dg_json *set)
+static bool have_same_data(const dg_history *a, const dg_history *b)
 {
-    const dg_json *classes = dg_json_get(set, "classes");
-    double         most, sum = objects_in(classes, &most);
+    const dg_json *x = dg_json_get(a->run, "data"), *y = dg_json_get(b->run, "data");
+    bool           same = x && y && x->kind == DG_JSON_ARRAY && y->kind == DG_JSON_ARRAY && x->n == y->n;
 
-    dg_str_add(p->out, "<div><h3>");
-    dg_page_text(p, "%s", dg_json_text(set, "scope"));
-    dg_str_add(p->out, "</h3><p>");
-    dg_page_text(p, "%s: ", dg_json_text(set, "name"));
-    dg_page_number(p, dg_json_number(set, "images"), 6);
-    dg_str_add(p->out, " images, ");
-    dg_page_number(p, sum, 6);
-    dg_str_add(p->out, " objects");
-    if (dg_json_number(set, "empty") > 0)
-        dg_str_fmt(p->out, ", %.0f images without one", dg_json_number(set, "empty"));
-    dg_str_add(p->out, "</p><table><tr><th>class</th><th class=\"n\">objects</th><th></th></tr>\n");
-    for (int i = 0; classes && i < classes->n && i < CLASSES; i++) {
-        dg_str_add(p->out, "<tr><td>");
-        dg_page_text(p, "%s", dg_json_text(&classes->items[i], "name"));
-        dg_str_add(p->out, "</td>");
-        dg_page_cell(p, dg_json_number(&classes->items[i], "objects"), 0);
-        dg_page_bar(p, dg_json_number(&classes->items[i], "objects") / fmax(most, 1), 5);
-        dg_str_add(p->out, "</tr>\n");
-    }
-    dg_str_add(p->out, "</table>");
-    if (classes && classes->n > CLASSES)
-        dg_str_fmt(p->out, "<p class=\"note\">and %d classes more</p>", classes->n - CLASSES);
-    dg_str_add(p->out, "</div>\n");
+    for (int i = 0; same && i < x->n; i++)
+        same = *dg_json_text(&x->items[i], "digest") && strcmp(dg_json_text(&x->items[i], "digest"), dg_json_text(&y->items[i], "digest")) == 0;
+    return same;
+}
+
+/* The first run with the same data. */
+static int first_with_data_of(const dg_page *p, int r)
+{
+    int first = 0;
+
+    while (first < r && !have_same_data(p->runs[first], p->runs[r]))
+        first++;
+    return first;
 }
 
 static void data(dg_page *p)
 {
-    const dg_json *sets = dg_json_get(p->runs[0]->run, "data");
-
-    if (!sets || sets->kind != DG_JSON_ARRAY || !sets->n)
-        return;
     dg_page_section(p, "data", "Data");
-    if (p->n > 1) {
-        dg_str_add(p->out, "<p class=\"note\">");
-        dg_page_text(p, "of %s; the table below names what differs", p->runs[0]->name);
-        dg_str_add(p->out, "</p>");
+    for (int r = 0; r < p->n; r++) {
+        int first = first_with_data_of(p, r);
+
+        if (p->n > 1) {
+            dg_str_fmt(p->out, "<details%s><summary>", r == 0 ? " open" : "");
+            dg_page_text(p, first < r ? "%s: as %s" : "%s", p->runs[r]->name, p->runs[first]->name);
+            dg_str_add(p->out, "</summary>\n");
+        }
+        if (first == r)
+            data_of(p, p->runs[r]);
+        dg_str_add(p->out, p->n > 1 ? "</details>\n" : "");
     }
-    dg_str_add(p->out, "<div class=\"row\">");
-    for (int i = 0; i < sets->n; i++)
-        data_set(p, &sets->items[i]);
-    dg_str_add(p->out, "</div>\n");
     dg_page_end_section(p);
 }
 

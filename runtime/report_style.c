@@ -10,7 +10,7 @@ const char *const dg_report_style[] = {
     "--c6:#b7a6e0;--c7:#aab4be}}\n"
     "@media print{:root{--bg:#fff;--card:#fff;--ink:#000;--muted:#444;--rule:#bbb;--add:#e3f4ea;--cut:#fdebe3;--bad:#a8321a;"
     "--c0:#0072b2;--c1:#d55e00;--c2:#009e73;--c3:#b8578f;--c4:#c78500;--c5:#3a9ad0;--c6:#6b5b95;--c7:#6c757d}"
-    "nav{display:none}figure,.card,tr,h2{break-inside:avoid}h2{break-after:avoid}body{max-width:none!important;padding:0!important}}\n"
+    "}\n"
     "*{box-sizing:border-box}\n"
     "body{margin:0 auto;max-width:1240px;padding:28px 24px 64px;background:var(--bg);color:var(--ink);"
     "font:15px/1.5 system-ui,-apple-system,\"Segoe UI\",Roboto,\"Helvetica Neue\",\"DejaVu Sans\",sans-serif;"
@@ -19,7 +19,7 @@ const char *const dg_report_style[] = {
     "h2{font-size:18px;margin:44px 0 14px;padding-top:14px;border-top:1px solid var(--rule)}\n"
     "h3{font-size:15px;margin:24px 0 8px}\n"
     "p{margin:6px 0;max-width:90ch}.sub,.note,figcaption span,small{color:var(--muted)}.note{font-size:13px}\n"
-    "nav{margin:14px 0 0;font-size:14px}nav a{color:var(--muted);margin-right:18px;text-decoration:none}nav a:hover{color:var(--ink);text-decoration:underline}\n"
+    "nav{display:flex;flex-wrap:wrap;gap:2px 18px;margin:14px 0 0;font-size:14px}nav a{color:var(--muted);text-decoration:none}nav a:hover{color:var(--ink);text-decoration:underline}\n"
     ".state{display:inline-block;font-size:13px;font-weight:600;padding:1px 10px;border-radius:10px;border:1px solid currentColor;"
     "vertical-align:3px;margin-left:10px}.state.done{color:var(--c2)}.state.running{color:var(--c0)}.state.stopped{color:var(--c4)}"
     ".state.failed,.state.unknown{color:var(--bad)}\n"
@@ -39,7 +39,7 @@ const char *const dg_report_style[] = {
     ".dot{fill:currentColor}.band{fill:transparent}.band:hover{fill:var(--muted);fill-opacity:.14}\n",
     ".c0{color:var(--c0)}.c1{color:var(--c1)}.c2{color:var(--c2)}.c3{color:var(--c3)}.c4{color:var(--c4)}.c5{color:var(--c5)}"
     ".c6{color:var(--c6)}.c7{color:var(--c7)}\n"
-    ".scroll{overflow-x:auto;margin-bottom:14px}table{border-collapse:collapse;font-size:14px;font-variant-numeric:tabular-nums}\n"
+    ".scroll{overflow-x:auto;margin-bottom:14px}.scroll td:first-child{white-space:nowrap}table{border-collapse:collapse;font-size:14px;font-variant-numeric:tabular-nums}\n"
     "th,td{padding:4px 14px 4px 0;text-align:left;border-bottom:1px solid var(--rule);vertical-align:top}"
     "th{font-weight:600;color:var(--muted);font-size:13px;white-space:nowrap}td.n,th.n{text-align:right;white-space:nowrap}"
     "td.best{font-weight:700}td.bar{min-width:110px;vertical-align:middle}\n"
@@ -52,10 +52,18 @@ const char *const dg_report_style[] = {
     "font:12.5px/1.5 ui-monospace,\"DejaVu Sans Mono\",Menlo,Consolas,monospace;margin:8px 0}\n"
     "pre ins{background:var(--add);text-decoration:none;display:block}pre del{background:var(--cut);text-decoration:none;display:block}\n"
     "img{max-width:100%;height:auto;border-radius:6px;display:block}\n"
-    ".graph{background:#fff;border:1px solid var(--rule);border-radius:8px;overflow:auto;max-height:900px}"
-    ".graph svg{display:block;margin:0 auto;max-width:100%;height:auto}@media print{.graph{max-height:none;overflow:visible}"
-    ".graph svg{max-height:24cm}}\n"
+    ".graph{background:#fff;color:#1c2430;border:1px solid var(--rule);border-radius:8px;overflow-x:auto}.graph img{margin:0 auto;border-radius:0}"
+    ".graph p{padding:0 16px}@media(max-width:700px){.graph img{max-width:900px}}\n"
     "details{margin:10px 0}summary{cursor:pointer;color:var(--muted);font-size:14px}summary:hover{color:var(--ink)}\n"
     "footer{margin-top:56px;padding-top:12px;border-top:1px solid var(--rule);font-size:13px;color:var(--muted)}\n",
+    /* On paper nothing scrolls, and what belongs together stays on one page. */
+    "@media print{@page{margin:14mm 12mm}body{max-width:none;padding:0;font-size:11px}nav{display:none}"
+    "h1{font-size:20px}h2{font-size:15px;margin:22px 0 8px;padding-top:8px}h3{font-size:12px;margin:14px 0 4px}"
+    "h2,h3,.note,summary,tr:first-child{break-after:avoid}figure,.card,tr,img,.graph,.stack{break-inside:avoid}"
+    ".cards{grid-template-columns:repeat(4,1fr);gap:8px}.card{padding:6px 10px}.card b{font-size:16px}.card span,.note,figcaption{font-size:11px}"
+    ".row,.row.wide{grid-template-columns:repeat(2,minmax(0,1fr));gap:12px 22px;margin:10px 0}"
+    ".scroll{overflow:visible}table{font-size:10.5px}th,td{padding:2px 8px 2px 0}th,th.n{font-size:10px;white-space:normal;vertical-align:bottom}td.bar{min-width:60px}"
+    "pre{overflow:visible;white-space:pre-wrap;overflow-wrap:anywhere;font-size:9.5px;padding:8px 10px}"
+    "img{max-height:23cm;width:auto}#graph{break-before:page}.graph{border:0;overflow:visible}.graph img{max-height:22cm}}\n",
     NULL,
 };

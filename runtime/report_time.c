@@ -1,14 +1,11 @@
-/* report_time.c: of a report where the time went: speed, memory, nodes, the graph in their colours, ranks. */
+/* report_time.c: of a report where the time went: speed, memory, nodes, ranks, the graph in its colours. */
 #include "runtime/report_page.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/diag.h"
 #include "base/file.h"
-#include "graph/render.h"
-#include "nodes/builtin.h"
 
 enum { ROWS = 14 };
 
@@ -166,76 +163,16 @@ static void compare_nodes(dg_page *p)
 
 /* ---- the graph --------------------------------------------------------------------------------------------------------------- */
 
-static dg_heat heat_of(dg_page *p, const dg_history *h)
+static void graph_of(dg_page *p, const dg_history *h)
 {
-    const dg_json *nodes = dg_json_get(dg_json_get(h->run, "profile"), "nodes");
-    dg_heat        heat = { items_of(nodes), DG_NEW_N(p->arena, items_of(nodes) + 1, struct dg_heat_row) };
+    bool coloured = items_of(dg_json_get(dg_json_get(h->run, "profile"), "nodes")) > 0;
 
-    for (int i = 0; i < heat.n; i++) {
-        heat.rows[i].path = dg_json_text(&nodes->items[i], "name");
-        heat.rows[i].seconds = dg_json_number(&nodes->items[i], "seconds");
-    }
-    return heat;
-}
-
-/* "name=value", as --set was given. */
-static dg_set *sets_of(dg_page *p, const dg_history *h, int *n)
-{
-    const dg_json *sets = dg_json_get(h->run, "sets");
-    dg_set        *out = DG_NEW_N(p->arena, items_of(sets) + 1, dg_set);
-
-    *n = 0;
-    for (int i = 0; i < items_of(sets); i++) {
-        const char *equals = sets->items[i].kind == DG_JSON_STRING ? strchr(sets->items[i].text, '=') : NULL;
-
-        if (equals)
-            out[(*n)++] = (dg_set){ dg_strndup(p->arena, sets->items[i].text, (size_t)(equals - sets->items[i].text)), equals + 1 };
-    }
-    return out;
-}
-
-/* Reading a run must not run what lies in its folder: a pipeline with plugins is not drawn anew. */
-static int load_and_draw(dg_page *p, const dg_history *h, dg_str *svg, dg_diag *d)
-{
-    const dg_heat heat = heat_of(p, h);
-    dg_registry  *registry = dg_registry_open();
-    dg_graph     *g = NULL;
-    int           rc = 0, n_sets;
-    dg_set       *sets = sets_of(p, h, &n_sets);
-
-    for (int i = 0; rc == 0 && dg_builtin_nodes[i]; i++)
-        rc = dg_registry_add(registry, dg_builtin_nodes[i], d);
-    dg_registry_refuse(registry);
-    if (rc == 0)
-        rc = dg_graph_load(&g, dg_path_join(p->arena, h->folder, "pipeline.xml"), sets, n_sets, registry, d);
-    if (rc == 0)
-        rc = dg_render_svg(svg, g, &heat, d);
-    dg_graph_close(&g);
-    dg_registry_close(&registry);
-    return rc;
-}
-
-static void draw_graph(dg_page *p, const dg_history *h)
-{
-    const dg_heat heat = heat_of(p, h);
-    dg_diag      *d = dg_diag_open();
-    dg_str        svg = { 0 };
-    int           rc = p->graph ? dg_render_svg(&svg, p->graph, &heat, d) : h->pipeline ? load_and_draw(p, h, &svg, d) : -DG_EINPUT;
-
-    if (rc == 0) {
-        if (heat.n)
-            dg_str_add(p->out, "<p class=\"note\">Darker nodes took more of a step. Grey: the loader's threads, and what computes nothing of "
-                               "its own.</p>\n");
-        dg_str_add(p->out, "<div class=\"graph\">");
-        dg_str_add_n(p->out, svg.s, svg.n);
-        dg_str_add(p->out, "</div>\n");
-    } else {
-        dg_str_add(p->out, "<p class=\"note\">");
-        dg_page_text(p, "The graph cannot be drawn: %s", dg_diag_n(d) ? dg_diag_at(d, 0)->text : "the folder has no pipeline.xml");
-        dg_str_add(p->out, "</p>\n");
-    }
-    dg_str_free(&svg);
-    dg_diag_close(&d);
+    dg_str_add(p->out, coloured ? "<p class=\"note\">Darker nodes took more of a step. Grey: the loader's threads, and what computes nothing "
+                                  "of its own.</p>\n" : "");
+    dg_str_add(p->out, "<div class=\"graph\">");
+    if (!dg_page_image(p, dg_path_join(p->arena, h->folder, "graph.svg"), "svg+xml", "the pipeline as a graph"))
+        dg_str_add(p->out, "<p>The folder has no graph.svg; <code>detrgraph render</code> draws its pipeline.xml.</p>");
+    dg_str_add(p->out, "</div>\n");
 }
 
 /* ---- ranks ------------------------------------------------------------------------------------------------------------------- */
@@ -293,7 +230,7 @@ void dg_report_time(dg_page *p)
             dg_page_text(p, "%s", p->runs[r]->name);
             dg_str_add(p->out, "</summary>\n");
         }
-        draw_graph(p, p->runs[r]);
+        graph_of(p, p->runs[r]);
         dg_str_add(p->out, p->n > 1 ? "</details>\n" : "");
     }
     dg_page_end_section(p);

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "graph/graph.h"
+#include "media/faults.h"
 #include "runtime/bucket.h"
 #include "runtime/checkpoint.h"
 #include "runtime/store.h"
@@ -19,6 +20,7 @@ typedef struct dg_data {
     dg_chain        chain;
     dg_dataset     *set;
     bool            own_files; /* files="rank": what the other ranks have is another data set */
+    dg_faults       faults;    /* of its files, as far as this rank has looked at them */
 } dg_data;
 
 struct dg_run {

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "runtime/account.h"
 #include "runtime/available.h"
+#include "runtime/datareport.h"
 #include "runtime/link.h"
 #include "runtime/report.h"
 #include "runtime/steer.h"
@@ -452,12 +453,22 @@ static int log_ranks(const dg_train *t, dg_diag *d)
     return 0;
 }
 
+/* What stands in the data is told once: a run does not end with another look at them. */
+static void write_data_report(const dg_train *t)
+{
+    dg_diag *d = dg_diag_open();
+
+    if (t->out && dg_data_report_write(dg_path_join(t->arena, t->out, "data.json"), t->run, d) < 0)
+        dg_log_line(&t->run->env, DG_WARN, "no data report: %s", dg_diag_at(d, 0)->text);
+    dg_diag_close(&d);
+}
+
 /* A page that cannot be written is no reason to fail: everything that stands in it lies in the folder. */
 static void write_report(const dg_train *t)
 {
     dg_diag *d = dg_diag_open();
 
-    if (dg_report_write(dg_path_join(t->arena, t->out, "report.html"), &t->out, 1, t->run->graph, d) < 0)
+    if (dg_report_write(dg_path_join(t->arena, t->out, "report.html"), &t->out, 1, d) < 0)
         dg_log_line(&t->run->env, DG_WARN, "no report: %s", dg_diag_at(d, 0)->text);
     dg_diag_close(&d);
 }
@@ -496,6 +507,7 @@ int dg_run_train(dg_run *run, const dg_run_train_options *o, dg_diag *d)
         dg_account_open(&t);
         begin_costs(&t);
         dg_account_write(&t, "running", "");
+        write_data_report(&t);
         DG_TRY(loop(&t, d));
         DG_TRY(log_ranks(&t, d));
     } else {

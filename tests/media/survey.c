@@ -293,6 +293,74 @@ static void printed(void **state)
     no_diagnostics(p);
 }
 
+/* What was written is read back whole, and drawn alike. */
+static void read_back(void **state)
+{
+    place     *p = *state;
+    dg_survey *s, *again;
+    dg_str     json = { 0 }, twice = { 0 }, page = { 0 }, part = { 0 };
+
+    plant(p);
+    s = survey(p, "bad", false);
+    dg_survey_json(&json, s);
+    write_text(p, "check.json", json.s);
+    assert_int_equal(dg_survey_read(&again, temporary(p, "check.json"), p->d), 0);
+    dg_survey_json(&twice, again);
+    assert_string_equal(json.s, twice.s);
+    dg_survey_html_part(&page, s);
+    dg_survey_html_part(&part, again);
+    assert_string_equal(page.s, part.s);
+    has(&part, "gone.jpg");
+    assert_null(strstr(part.s, "<img"));
+    dg_str_free(&json);
+    dg_str_free(&twice);
+    dg_str_free(&page);
+    dg_str_free(&part);
+    dg_survey_close(&s);
+    dg_survey_close(&again);
+    no_diagnostics(p);
+    write_text(p, "check.json", "{\"splits\":[]}");
+    assert_int_equal(dg_survey_read(&again, temporary(p, "check.json"), p->d), -DG_EINPUT);
+    check_only(p->d, "data-survey");
+}
+
+/* An index over annotations of somebody else, whose images are mixed up. */
+static void lent(void **state)
+{
+    static const dg_coco_annotation mixed[] = {
+        { .id = 1, .image = 1, .w = 8, .h = 8 }, { .id = 2, .image = 0, .w = 0, .h = 8 }, { .id = 3, .image = 1, .label = 1, .w = 16, .h = 8 },
+    };
+    place           *p = *state;
+    dg_survey_source source = { .name = "train" };
+    dg_faults        found = { .arena = p->a, .split = -1 };
+    dg_survey       *s;
+
+    for (int n = 0; n <= 3; n++) {
+        dg_coco *c = dg_index_open("somewhere");
+
+        c->n_images = c->n_classes = 2;
+        c->images = DG_NEW_N(c->arena, 2, dg_coco_image);
+        c->classes = DG_NEW_N(c->arena, 2, dg_coco_class);
+        for (int i = 0; i < 2; i++) {
+            c->images[i] = (dg_coco_image){ .id = i, .file_name = i ? "b.jpg" : "a.jpg", .w = 32, .h = 32 };
+            c->classes[i] = (dg_coco_class){ i, i ? "nut" : "bolt" };
+        }
+        assert_true(dg_index_over(c, mixed, n));
+        assert_int_equal(c->lent, n < 2);
+        dg_fault_note(&found, DG_FAULT_IMAGE_UNREADABLE, 0, (dg_where){ .file = "a.jpg" }, "no image");
+        source.index = c;
+        source.found = &found;
+        s = dg_survey_of("loader.own", "somewhere", &source, 1);
+        assert_int_equal(s->n_objects, n > 0 ? n - (n > 1) : 0);
+        assert_int_equal(s->per_class[0], n > 0);
+        assert_int_equal(s->per_class[1], n > 2);
+        assert_int_equal(s->faults.of[DG_FAULT_BOX_EMPTY].n, n > 1);
+        assert_int_equal(s->faults.of[DG_FAULT_IMAGE_UNREADABLE].n, n + 1);
+        assert_int_equal(s->hist[DG_HIST_ASPECT].count[7], n > 2);
+        dg_survey_close(&s);
+    }
+}
+
 /* ---- which form ------------------------------------------------------------------------------ */
 
 static void check_layout(place *p, const char *path, const char *wanted, dg_form form, const char *splits, int others)
@@ -571,6 +639,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(every_fault, set_up, tear_down),
         cmocka_unit_test_setup_teardown(faults_of_other_forms, set_up, tear_down),
         cmocka_unit_test_setup_teardown(printed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(read_back, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(lent, set_up, tear_down),
         cmocka_unit_test_setup_teardown(layouts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(there_and_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(names_and_refusals, set_up, tear_down),

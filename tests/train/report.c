@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "graph/registry.h"
 #include "runtime/history.h"
 #include "runtime/report.h"
 
@@ -22,6 +21,13 @@ static void opens_alone(const char *page)
     assert_null(strstr(page, "src=\"http"));
     assert_null(strstr(page, ">nan"));
     assert_null(strstr(page, " nan"));
+}
+
+static const char *page_of(toy *t, const char *folder)
+{
+    check_ok(t, dg_report_write(toy_path(t, "page.html"), &folder, 1, t->d));
+    opens_alone(text_of(t, "page.html"));
+    return text_of(t, "page.html");
 }
 
 /* ---- run.json and the page ---------------------------------------------------------------------------------------------- */
@@ -75,15 +81,39 @@ static void page(void **state)
     has(text, "<h2>Scores</h2>");
     has(text, "loss_box");
     has(text, "data:image/jpeg;base64,/9j/");
-    has(text, "<g id=\"graph0\""); /* of Graphviz: the graph that the run had */
     has(text, "&lt;toy.net"); /* the pipeline itself */
-    /* The verb does not know the classes of this test: the page has all but the graph, and says why. */
+    has(text, "data:image/svg+xml;base64,PHN2Zy"); /* "<svg": the graph, */
+    has(text, "box aspect (width : height)");      /* and the data report, */
+    has(text_of(t, "first/graph.svg"), "<g id=\"graph0\"");
+    has(text_of(t, "first/graph.svg"), " ms</text>");
+    /* for which the page needs nothing but the folder. */
     folder = toy_path(t, "first");
-    check_ok(t, dg_report_write(toy_path(t, "again.html"), &folder, 1, NULL, t->d));
-    text = text_of(t, "again.html");
-    opens_alone(text);
-    has(text, "The graph cannot be drawn: ");
-    has(text, "toy.net");
+    assert_string_equal(page_of(t, folder), text);
+    assert_int_equal(unlink(toy_path(t, "first/graph.svg")), 0);
+    assert_int_equal(unlink(toy_path(t, "first/data.json")), 0);
+    text = page_of(t, folder);
+    has(text, "The folder has no graph.svg");
+    has(text, "The folder has no data.json");
+}
+
+/* The data report of a run is the one of `data check`, as far as annotations tell. */
+static void data_report(void **state)
+{
+    toy           *t = *state;
+    const dg_json *all, *first;
+
+    check_ok(t, train(t, "a", (toy_text){ 0 }, (dg_run_train_options){ 0 }));
+    all = json_of(t, "a/data.json");
+    assert_string_equal(at(all, "form")->text, "loader.synthetic");
+    assert_int_equal(at(all, "splits")->n, 2);
+    first = &at(all, "splits")->items[0];
+    assert_string_equal(at(first, "name")->text, "train");
+    assert_true(at(first, "images")->number > 0);
+    assert_true(at(first, "objects")->number > 0);
+    assert_int_equal(at(all, "classes")->n, 2);
+    assert_int_equal(at(first, "per_class")->n, 2);
+    assert_int_equal(at(at(all, "histograms"), "box_side")->n, 9);
+    assert_true(at(all, "images_read")->number == 0);
 }
 
 static void compared(void **state)
@@ -96,7 +126,7 @@ static void compared(void **state)
     check_ok(t, train(t, "fast", (toy_text){ .train = "steps=\"14\"" }, (dg_run_train_options){ 0 }));
     folders[0] = toy_path(t, "slow");
     folders[1] = toy_path(t, "fast");
-    check_ok(t, dg_report_write(toy_path(t, "both.html"), folders, 2, NULL, t->d));
+    check_ok(t, dg_report_write(toy_path(t, "both.html"), folders, 2, t->d));
     text = text_of(t, "both.html");
     opens_alone(text);
     has(text, "2 runs compared");
@@ -124,7 +154,7 @@ static void of_a_failure(void **state)
     dg_diag_clear(t->d);
     assert_string_equal(at(at(json_of(t, "broken/run.json"), "end"), "state")->text, "failed");
     folder = toy_path(t, "broken");
-    check_ok(t, dg_report_write(toy_path(t, "broken.html"), &folder, 1, NULL, t->d));
+    check_ok(t, dg_report_write(toy_path(t, "broken.html"), &folder, 1, t->d));
     text = text_of(t, "broken.html");
     opens_alone(text);
     has(text, "loss-not-finite");
@@ -137,7 +167,7 @@ static void of_nothing(void **state)
     const char *folder = toy_path(t, "empty");
 
     check_ok(t, dg_mkdirs(folder, t->d));
-    assert_int_equal(dg_report_write(toy_path(t, "x.html"), &folder, 1, NULL, t->d), -DG_EINPUT);
+    assert_int_equal(dg_report_write(toy_path(t, "x.html"), &folder, 1, t->d), -DG_EINPUT);
     check_only(t->d, "report-nothing");
     assert_false(dg_exists(toy_path(t, "x.html")));
 }
@@ -165,23 +195,18 @@ static void of_a_torso(void **state)
     assert_true(dg_series_last(dg_track_find(&h->train, "loss")) == 3);
     assert_string_equal(dg_history_state(h), "unknown");
     dg_history_close(&h);
-    check_ok(t, dg_report_write(toy_path(t, "old.html"), &folder, 1, NULL, t->d));
+    check_ok(t, dg_report_write(toy_path(t, "old.html"), &folder, 1, t->d));
     opens_alone(text_of(t, "old.html"));
     /* Files that are JSON and nothing else. */
     for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
         check_ok(t, dg_file_write(toy_path(t, "old/run.json"), odd[i], strlen(odd[i]), t->d));
         check_ok(t, dg_mkdirs(toy_path(t, "old/evaluate"), t->d));
         check_ok(t, dg_file_write(toy_path(t, "old/evaluate/curves.json"), odd[i], strlen(odd[i]), t->d));
-        check_ok(t, dg_report_write(toy_path(t, "old.html"), &folder, 1, NULL, t->d));
+        check_ok(t, dg_report_write(toy_path(t, "old.html"), &folder, 1, t->d));
         opens_alone(text_of(t, "old.html"));
+        check_ok(t, dg_file_write(toy_path(t, "old/data.json"), odd[i], strlen(odd[i]), t->d));
+        has(page_of(t, folder), "data.json cannot be read: this is not what data check writes");
     }
-}
-
-static const char *page_of(toy *t, const char *folder)
-{
-    check_ok(t, dg_report_write(toy_path(t, "page.html"), &folder, 1, NULL, t->d));
-    opens_alone(text_of(t, "page.html"));
-    return text_of(t, "page.html");
 }
 
 static void write_file(toy *t, const char *name, const char *text)
@@ -194,7 +219,6 @@ static void of_a_stranger(void **state)
 {
     toy         *t = *state;
     const char  *folder = toy_path(t, "odd");
-    dg_registry *r = dg_registry_open();
     dg_str       json = { 0 };
     dg_history  *h;
 
@@ -217,14 +241,14 @@ static void of_a_stranger(void **state)
     assert_true(h->best == 0.25);
     assert_string_equal(dg_history_state(h), "unknown");
     dg_history_close(&h);
-    has(page_of(t, folder), "the pipeline is only looked at: the plugin ");
+    write_file(t, "odd/graph.svg", "<svg><script>alert(1)</script></svg>"); /* in a picture nothing runs */
+    write_file(t, "odd/data.json", "{\"splits\":[{\"name\":\"<script>\",\"images\":-1,\"per_class\":[1,2,\"x\"]},3],\"classes\":[{\"name\":\"<b>\"},4],"
+                                   "\"histograms\":{\"box_side\":[1,{\"bin\":\"<i>\",\"count\":1e300}],\"image_size\":{}},"
+                                   "\"objects\":1,\"faults\":[1,{\"id\":\"box-empty\",\"count\":9,\"cases\":[{\"file\":\"<u>\",\"line\":1e12}]}]}");
+    has(page_of(t, folder), "&lt;script&gt;");
     check_ok(t, dg_report_summary(&json, &folder, 1, true, t->d));
     has(json.s, "\"state\":\"unknown\"");
     dg_str_free(&json);
-    dg_registry_refuse(r);
-    assert_int_equal(dg_registry_load(r, "evil.so", DG_NOWHERE, t->d), -DG_EINPUT);
-    check_only(t->d, "plugin-refused");
-    dg_registry_close(&r);
 }
 
 /* Pipelines that are equal as far as they are compared are not told equal. */
@@ -243,7 +267,7 @@ static void long_pipelines(void **state)
         write_file(t, i ? "b/pipeline.xml" : "a/pipeline.xml", dg_printf(t->arena, "%s</%d>", text.s, i));
     }
     dg_str_free(&text);
-    check_ok(t, dg_report_write(toy_path(t, "both.html"), folders, 2, NULL, t->d));
+    check_ok(t, dg_report_write(toy_path(t, "both.html"), folders, 2, t->d));
     page = text_of(t, "both.html");
     has(page, "Their first 2000 lines are compared");
     assert_null(strstr(page, "The files are equal"));
@@ -254,7 +278,7 @@ static void long_pipelines(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(account), TEST(curves), TEST(page), TEST(compared), TEST(of_a_failure), TEST(of_nothing),
+        TEST(account), TEST(curves), TEST(page), TEST(data_report), TEST(compared), TEST(of_a_failure), TEST(of_nothing),
         TEST(of_a_torso), TEST(of_a_stranger), TEST(long_pipelines),
     };
 
