@@ -234,6 +234,7 @@ static const dg_example examples[] = {
     { "check-node ./libgate.so", "every class of the plugin" },
     { "check-node ./libgate.so gate_fuse --seed 17 --draws 1", "a draw that failed, once more" },
     { "check-node ./libhead.so head --dim D=32 --input boxes=0:1", "where not every dimension and number makes sense" },
+    { "check-node ./libmine.so loader.mine --set list=train.csv", "a loader, on data of its form" },
     { 0 },
 };
 
@@ -249,6 +250,15 @@ const dg_verb dg_verb_check_node = {
         "twice; f32 agrees with f64, and bf16 with f32; an empty batch gives finite numbers; flags and collectives are as declared.\n\n"
         "Nodes that change samples (`item`): boxes stay inside the image, nothing is written beside what was given, samples are\n"
         "dropped only where that is declared, and the same sample comes out on every thread.\n\n"
+        "Loaders (`open`): items are what `info` says of them, and the same in any order, on any thread, and when the data are\n"
+        "opened again; other data have another digest. Samplers (`schedule`): plans have items that exist at sizes that are listed,\n"
+        "follow from data, seed and epoch alone, are the same on all ranks and independent of what items hold, unless a row of\n"
+        "`rules` says otherwise. Filters and partitions (`choose`): the same, padding stays padding, shares are disjoint and equally\n"
+        "many where that is declared, and every rank asks the others equally often. Batches (`feeds`, `fill`): tensors are those of\n"
+        "the ports, a slot is filled and nothing beside it, more objects than `capacity` are refused.\n\n"
+        "Evaluations and logs (`begin`, `take`, `finish`): padding does not count, two at a time do not disturb each other, and one\n"
+        "without images reports finite numbers; where a row DG_RULE_METRIC stands, neither the order of images nor the cut of batches\n"
+        "matters, and ranks that are joined report what one rank does. Numbers (`supply`): they follow from what is declared alone.\n\n"
         "A class may refuse a draw by dg_check_fail or dg_error; where it refuses all, that is a failure. The first draw has the\n"
         "defaults of all attributes.",
     .examples = examples,

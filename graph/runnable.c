@@ -5,14 +5,19 @@
 #include "graph/structure.h"
 #include "graph/vary_self.h"
 
-bool dg_node_has_row(const dg_graph *g, const dg_node *node, dg_rule_kind kind)
+const dg_rule *dg_node_row(const dg_graph *g, const dg_node *node, dg_rule_kind kind, const dg_rule *after)
 {
     const dg_proof p = { .g = g, .train = node->scope->kind == DG_SCOPE_TRAIN };
 
-    for (const dg_rule *r = node->class->rules; r && r->kind; r++)
+    for (const dg_rule *r = after ? after + 1 : node->class->rules; r && r->kind; r++)
         if (r->kind == kind && dg_rule_holds(&p, node, r))
-            return true;
-    return false;
+            return r;
+    return NULL;
+}
+
+bool dg_node_has_row(const dg_graph *g, const dg_node *node, dg_rule_kind kind)
+{
+    return dg_node_row(g, node, kind, NULL) != NULL;
 }
 
 /* --- numbers that are known before their batch ------------------------------------------------ */

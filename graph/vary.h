@@ -37,6 +37,8 @@ const dg_node *dg_wire_foreseen(const dg_wire *wire, int *root);
 const dg_wire *dg_resize_wire(const dg_node *node);
 /* Has the node's class a row of this kind that holds? */
 bool dg_node_has_row(const dg_graph *g, const dg_node *node, dg_rule_kind kind);
+/* The first of them behind `after`, or of all (NULL); NULL where there is none. */
+const dg_rule *dg_node_row(const dg_graph *g, const dg_node *node, dg_rule_kind kind, const dg_rule *after);
 
 /* The graph as ranks compare it: elements and attributes after expansion, without what cannot
  * matter; and its digest, 16 hexadecimal digits. */

@@ -19,7 +19,9 @@ libruntime_la_SOURCES += \
 	runtime/journal.c runtime/journal.h \
 	runtime/machine.c runtime/machine.h \
 	runtime/meeting.c runtime/meeting.h \
-	runtime/nodecheck.c runtime/nodecheck.h runtime/nodecheck_self.h runtime/nodecheck_item.c runtime/nodecheck_probe.c \
+	runtime/nodecheck.c runtime/nodecheck.h runtime/nodecheck_self.h runtime/nodecheck_batch.c \
+	runtime/nodecheck_choice.c runtime/nodecheck_item.c runtime/nodecheck_loader.c runtime/nodecheck_number.c \
+	runtime/nodecheck_plan.c runtime/nodecheck_probe.c runtime/nodecheck_set.c runtime/nodecheck_sink.c \
 	runtime/nodecheck_tensor.c runtime/nodecheck_trial.c \
 	runtime/dialect.c runtime/dialect.h \
 	runtime/hf.c runtime/hf.h \

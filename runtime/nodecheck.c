@@ -1,6 +1,7 @@
 /* nodecheck.c: the list of tests, and how each is repeated over draws. */
 #include "runtime/nodecheck.h"
 
+#include <pthread.h>
 #include <string.h>
 
 #include "graph/attr.h"
@@ -12,6 +13,10 @@ struct dg_node_test {
     int         tried; /* of what, in all draws */
     const char *what;
     double      worst;
+    bool        refused; /* the class would not have this draw, */
+    const char *why;     /* and said so */
+    int         n_idle;  /* draws for which nothing is declared */
+    const char *idle;    /* what is not */
 };
 
 typedef struct test {
@@ -41,6 +46,73 @@ static const test item_tests[] = {
     { 0 },
 };
 
+static const test loader_tests[] = {
+    { "items are what the data set says of them", DG_TRIAL_DRAWN, 0, dg_test_items },
+    { "the same items in any order, on threads side by side", DG_TRIAL_DRAWN, 0, dg_test_items_repeat },
+    { "the same data when they are opened again", DG_TRIAL_DRAWN, 0, dg_test_reopen },
+    { "other data have another digest", DG_TRIAL_DRAWN, 0, dg_test_digest },
+    { 0 },
+};
+
+static const test sampler_tests[] = {
+    { "plans have items that exist, at sizes that are listed", DG_TRIAL_DRAWN, 0, dg_test_plan },
+    { "the same plan of an epoch, in any order, on threads side by side", DG_TRIAL_DRAWN, 0, dg_test_plan_repeat },
+    { "ranks plan alike, or it is declared", DG_TRIAL_DRAWN, 3, dg_test_plan_ranks },
+    { "plans follow from what items hold only where it is declared", DG_TRIAL_DRAWN, 0, dg_test_plan_content },
+    { "one item, and none", DG_TRIAL_SMALLEST, 0, dg_test_plan_few },
+    { 0 },
+};
+
+static const test sizes_tests[] = {
+    { "sizes are listed", DG_TRIAL_DRAWN, 0, dg_test_sizes },
+    { 0 },
+};
+
+static const test choice_tests[] = {
+    { "what is left are items, and padding stays padding", DG_TRIAL_DRAWN, 0, dg_test_choice },
+    { "the same choice for an epoch, in any order, on threads side by side", DG_TRIAL_DRAWN, 0, dg_test_choice_repeat },
+    { "ranks are left what is declared", DG_TRIAL_DRAWN, 3, dg_test_choice_ranks },
+    { "how many stay follows from what items hold only where it is declared", DG_TRIAL_DRAWN, 0, dg_test_choice_content },
+    { "one item, and none", DG_TRIAL_SMALLEST, 0, dg_test_choice },
+    { 0 },
+};
+
+static const test batch_tests[] = {
+    { "tensors are those of the ports", DG_TRIAL_DRAWN, 0, dg_test_feeds },
+    { "a slot is filled, and nothing beside it", DG_TRIAL_DRAWN, 0, dg_test_fill },
+    { "the same bits on every thread", DG_TRIAL_DRAWN, 0, dg_test_fill_repeat },
+    { "no objects, and as many as it says", DG_TRIAL_DRAWN, 0, dg_test_capacity },
+    { 0 },
+};
+
+static const test sink_tests[] = {
+    { "every number has a name of its own", DG_TRIAL_DRAWN, 0, dg_test_metrics },
+    { "the same numbers again, beside another evaluation", DG_TRIAL_DRAWN, 0, dg_test_metrics_repeat },
+    { "padding does not count", DG_TRIAL_DRAWN, 0, dg_test_padding },
+    { "the order of images and the cut of batches do not matter, where that is declared", DG_TRIAL_DRAWN, 0, dg_test_order },
+    { "ranks join to what one rank has, where that is declared", DG_TRIAL_DRAWN, 3, dg_test_joined },
+    { "an evaluation of nothing, and one that is abandoned", DG_TRIAL_SMALLEST, 0, dg_test_nothing },
+    { 0 },
+};
+
+static const test number_tests[] = {
+    { "a number that its output can hold", DG_TRIAL_DRAWN, 0, dg_test_number },
+    { "it follows from what is declared alone", DG_TRIAL_DRAWN, 0, dg_test_number_ranks },
+    { 0 },
+};
+
+/* A class is held to the contract of every function that it has. */
+static const struct kind {
+    size_t      does; /* offset of the function in dg_node_class */
+    const test *tests;
+} kinds[] = {
+    { offsetof(dg_node_class, lower), tensor_tests },     { offsetof(dg_node_class, open), loader_tests },
+    { offsetof(dg_node_class, choose), choice_tests },    { offsetof(dg_node_class, schedule), sampler_tests },
+    { offsetof(dg_node_class, sizes), sizes_tests },      { offsetof(dg_node_class, item), item_tests },
+    { offsetof(dg_node_class, feeds), batch_tests },      { offsetof(dg_node_class, begin), sink_tests },
+    { offsetof(dg_node_class, supply), number_tests },
+};
+
 bool dg_test_miss(dg_node_test *k, const dg_trial *t, const char *port, const char *help, const char *fmt, ...)
 {
     va_list ap;
@@ -64,9 +136,60 @@ void dg_test_tally(dg_node_test *k, int n, const char *what, double worst)
     k->worst = worst > k->worst ? worst : k->worst;
 }
 
-static const char *first_text(const dg_diag *d)
+const char *dg_test_why(const dg_diag *d)
 {
-    return dg_diag_n(d) ? dg_diag_at(d, 0)->text : "for a reason that it keeps to itself";
+    return dg_diag_n(d) ? dg_diag_at(d, 0)->text : "it does not say why";
+}
+
+bool dg_test_refuse(dg_node_test *k, const dg_diag *d)
+{
+    k->refused = true;
+    k->why = dg_strdup(k->arena, dg_test_why(d));
+    return true;
+}
+
+bool dg_test_idle(dg_node_test *k, const char *why)
+{
+    k->n_idle++;
+    k->idle = why;
+    return true;
+}
+
+bool dg_test_refused(const dg_node_test *k)
+{
+    return k->refused;
+}
+
+bool dg_test_objects(dg_node_test *k, dg_trial *t, const dg_sample *s, int n_classes)
+{
+    const double slack = 1e-6;
+
+    for (int i = 0; i < s->n_objects; i++) {
+        dg_box b = s->objects[i].box;
+
+        if (!(b.x1 >= -slack && b.y1 >= -slack && b.x2 <= s->image.w + slack && b.y2 <= s->image.h + slack && b.x1 <= b.x2 + slack &&
+              b.y1 <= b.y2 + slack))
+            return dg_test_miss(k, t, "objects", "move boxes with the pixels, and cut them to the image (dg_sample_crop, dg_sample_sanitize)",
+                                "object %d has the box %g,%g,%g,%g in an image of %dx%d", i, b.x1, b.y1, b.x2, b.y2, s->image.w, s->image.h);
+        if (s->objects[i].label < 0 || s->objects[i].label >= n_classes)
+            return dg_test_miss(k, t, "objects", NULL, "object %d has the label %d, and labels are 0 to %d", i, s->objects[i].label,
+                                n_classes - 1);
+    }
+    return true;
+}
+
+void dg_test_at_once(void *(*run)(void *each), void *things, size_t bytes, int n)
+{
+    pthread_t thread[8];
+    bool      started[8];
+
+    for (int i = 0; i < n && i < 8; i++)
+        started[i] = pthread_create(&thread[i], NULL, run, (char *)things + (size_t)i * bytes) == 0;
+    for (int i = 0; i < n && i < 8; i++)
+        if (started[i])
+            pthread_join(thread[i], NULL);
+        else
+            run((char *)things + (size_t)i * bytes);
 }
 
 /* A seed is tried with defaults if it is odd, so that the first draw is one of these. */
@@ -86,6 +209,12 @@ static void conclude(dg_node_test *k, int n, int refused, const char *why)
         k->f.verdict = DG_VERDICT_FAILED;
         k->f.text = dg_printf(k->arena, "it refuses whatever is drawn: %s", why);
         k->f.help = "give what it needs: --set NAME=VALUE for an attribute, --dim LETTER=N for a dimension";
+        k->refused = true;
+        return;
+    }
+    if (k->n_idle == n - refused) {
+        k->f.verdict = DG_VERDICT_SKIPPED;
+        k->f.text = k->idle;
         return;
     }
     k->f.text = dg_printf(k->arena, "%d draw%s%s%s%s", n - refused, n - refused == 1 ? "" : "s",
@@ -104,7 +233,7 @@ static bool is_refused(dg_trial *t, const char **why, dg_arena *a)
         return false;
     refused = dg_probe_open(&pr, t, true) == 1;
     if (refused)
-        *why = dg_strdup(a, first_text(pr.d));
+        *why = dg_strdup(a, dg_test_why(pr.d));
     dg_probe_close(&pr);
     return refused;
 }
@@ -126,11 +255,13 @@ static void run_test(dg_node_test *k, const dg_node_class *c, dg_registry *r, co
             rc = dg_trial_open(&t);
         }
         if (rc == 1)
-            said = first_text(t.d);
+            said = dg_test_why(t.d);
         else if (is_refused(&t, &said, k->arena))
             rc = 1;
         else
-            (void)one->run(k, &t);
+            rc = one->run(k, &t) && k->refused;
+        said = k->refused ? k->why : said;
+        k->refused = false;
         refused += rc == 1;
         why = rc == 1 && !why ? dg_strdup(k->arena, said) : why;
         dg_trial_close(&t);
@@ -204,17 +335,13 @@ static bool is_testable(const dg_contract *c)
     return fine;
 }
 
-/* Why the class cannot be tested by itself; NULL: it can. */
+/* Why lower cannot be tested by itself; NULL: it can. */
 static const char *unsuited(const dg_node_class *c, dg_registry *r, const dg_node_check *how, dg_arena *a)
 {
     static const test one = { "", DG_TRIAL_DEFAULT, 0, NULL };
     dg_trial          t = trial_of(c, r, how, &one, how->seed);
     const char       *why = NULL;
 
-    if (!c->lower && !c->item)
-        return "what it does with data or results shows in a run: this command tries nodes that compute (lower) or change samples (item)";
-    if (c->item)
-        return NULL;
     if (dg_trial_open(&t) == 0)
         for (int i = 0; i < t.node->n_in; i++)
             if (t.node->in[i].from && !is_testable(t.node->in_types[i]))
@@ -223,31 +350,64 @@ static const char *unsuited(const dg_node_class *c, dg_registry *r, const dg_nod
     return why;
 }
 
-int dg_node_check_class(const dg_node_class *c, dg_registry *r, const dg_node_check *how,
+static bool does(const dg_node_class *c, const struct kind *kind)
+{
+    void (*function)(void);
+
+    memcpy(&function, (const char *)c + kind->does, sizeof function);
+    return function != NULL && (kind->tests != sizes_tests || !c->schedule);
+}
+
+typedef struct report {
+    dg_arena *arena;
+    void    (*found)(void *ctx, const dg_finding *f);
+    void     *ctx;
+    int       failed;
+} report;
+
+static dg_node_test begin_test(const report *r, const dg_node_class *c, const char *name, const char *skipped)
+{
+    dg_finding f = { .class = c->name, .test = name, .text = skipped, .verdict = skipped ? DG_VERDICT_SKIPPED : DG_VERDICT_OK };
+
+    return (dg_node_test){ .arena = r->arena, .f = f, .worst = -1 };
+}
+
+/* Did it fail? */
+static bool end_test(report *r, const dg_node_test *k)
+{
+    bool failed = k->f.verdict == DG_VERDICT_FAILED;
+
+    r->failed += failed;
+    r->found(r->ctx, &k->f);
+    return failed;
+}
+
+int dg_node_check_class(const dg_node_class *c, dg_registry *registry, const dg_node_check *how,
                         void (*found)(void *ctx, const dg_finding *f), void *ctx)
 {
-    dg_arena   *a = dg_arena_open();
-    const test *tests = c->lower ? tensor_tests : item_tests;
-    const char *why = unsuited(c, r, how, a);
-    int         failed = 0;
+    report       r = { dg_arena_open(), found, ctx, 0 };
+    const char  *why = c->lower ? unsuited(c, registry, how, r.arena) : NULL;
+    dg_node_test k = begin_test(&r, c, "attributes have usable defaults and ranges", why);
+    int          n = 0;
 
-    for (int i = -1; i < 0 || tests[i].run; i++) {
-        dg_node_test k = { .arena = a, .f = { .class = c->name, .test = i < 0 ? "attributes have usable defaults and ranges" : tests[i].name },
-                           .worst = -1 };
+    if (!why)
+        test_attributes(&k, c, registry, how);
+    (void)end_test(&r, &k);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        const char *skip = kinds[i].tests == tensor_tests ? why : NULL;
 
-        if (why) {
-            k.f.verdict = DG_VERDICT_SKIPPED;
-            k.f.text = why;
-        } else if (i < 0) {
-            test_attributes(&k, c, r, how);
-        } else {
-            run_test(&k, c, r, how, &tests[i]);
+        for (const test *one = kinds[i].tests; does(c, &kinds[i]) && one->run; one++, n++) {
+            k = begin_test(&r, c, one->name, skip);
+            if (!skip)
+                run_test(&k, c, registry, how, one);
+            if (end_test(&r, &k) && (k.refused || one->run == dg_test_shapes))
+                skip = k.refused ? "it refuses whatever is drawn" : "shapes come first";
         }
-        failed += k.f.verdict == DG_VERDICT_FAILED;
-        found(ctx, &k.f);
-        if (k.f.verdict == DG_VERDICT_FAILED && i >= 0 && tests[i].run == dg_test_shapes)
-            why = "shapes come first";
     }
-    dg_arena_close(&a);
-    return failed;
+    if (!n) {
+        k = begin_test(&r, c, "what it does", "it has none of the functions that can be tried by themselves: it shows in a run");
+        (void)end_test(&r, &k);
+    }
+    dg_arena_close(&r.arena);
+    return r.failed;
 }

@@ -2,8 +2,6 @@
  * several threads, between guard zones. */
 #include "runtime/nodecheck_self.h"
 
-#include <math.h>
-#include <pthread.h>
 #include <string.h>
 
 enum { GUARD = 64, GUARD_BYTE = 0xA5, MOST_OBJECTS = 8, THREADS = 4 };
@@ -43,7 +41,7 @@ static void draw_objects(passage *p, dg_rng *r, dg_object *out)
         double x = dg_rng_range(r, 0, w), y = dg_rng_range(r, 0, h);
 
         out[i].box = (dg_box){ x, y, dg_rng_range(r, x, w), dg_rng_range(r, y, h) };
-        out[i].label = (int)dg_rng_below(r, 3);
+        out[i].label = (int)dg_rng_below(r, DG_DRAWN_CLASSES);
         out[i].area = (out[i].box.x2 - x) * (out[i].box.y2 - y);
     }
 }
@@ -95,24 +93,6 @@ static bool may_drop(const dg_node_class *c)
     return false;
 }
 
-static bool check_objects(dg_node_test *k, dg_trial *t, const passage *p)
-{
-    const dg_sample *s = &p->sample;
-    const double     slack = 1e-6;
-
-    for (int i = 0; i < s->n_objects; i++) {
-        dg_box b = s->objects[i].box;
-
-        if (!(b.x1 >= -slack && b.y1 >= -slack && b.x2 <= s->image.w + slack && b.y2 <= s->image.h + slack && b.x1 <= b.x2 + slack &&
-              b.y1 <= b.y2 + slack))
-            return dg_test_miss(k, t, "objects", "move boxes with the pixels, and cut them to the image (dg_sample_crop, dg_sample_sanitize)",
-                                "object %d has the box %g,%g,%g,%g in an image of %dx%d", i, b.x1, b.y1, b.x2, b.y2, s->image.w, s->image.h);
-        if (s->objects[i].label < 0 || s->objects[i].label > 2)
-            return dg_test_miss(k, t, "objects", NULL, "object %d has the label %d, and labels were 0 to 2", i, s->objects[i].label);
-    }
-    return true;
-}
-
 static bool check_passage(dg_node_test *k, dg_trial *t, const passage *p)
 {
     const dg_sample *s = &p->sample, *b = &p->before;
@@ -123,7 +103,7 @@ static bool check_passage(dg_node_test *k, dg_trial *t, const passage *p)
         return dg_test_miss(k, t, "objects", "more objects need a new array: dg_scratch_alloc(sm->scratch, ...)", "it writes beside the list of objects");
     if (p->rc < 0)
         return dg_test_miss(k, t, NULL, NULL, "it fails on an image of %dx%d with %d objects: %s", b->image.w, b->image.h, b->n_objects,
-                            dg_diag_n(p->d) ? dg_diag_at(p->d, 0)->text : "without a word");
+                            dg_test_why(p->d));
     if (p->rc > 0 && !may_drop(t->class))
         return dg_test_miss(k, t, NULL, "declare the output with DG_PORT_DROPS: the proof has to know of it",
                             "it drops a sample, and no output is declared to drop any");
@@ -134,7 +114,7 @@ static bool check_passage(dg_node_test *k, dg_trial *t, const passage *p)
     if (s->n_objects < 0 || s->item != b->item || s->index != b->index || s->image_id != b->image_id || s->orig_w != b->orig_w ||
         s->orig_h != b->orig_h)
         return dg_test_miss(k, t, NULL, "index, item, image_id, orig_w and orig_h belong to the data set", "it changes what says which sample this is");
-    return check_objects(k, t, p);
+    return dg_test_objects(k, t, s, DG_DRAWN_CLASSES);
 }
 
 bool dg_test_item(dg_node_test *k, dg_trial *t)
@@ -162,19 +142,12 @@ static bool same_sample(const dg_sample *a, const dg_sample *b)
 /* The same sample on several threads at once. */
 bool dg_test_item_repeat(dg_node_test *k, dg_trial *t)
 {
-    passage   p[THREADS];
-    pthread_t thread[THREADS];
-    bool      fine = true, started[THREADS];
+    passage p[THREADS];
+    bool    fine = true;
 
     for (int i = 0; i < THREADS; i++)
         p[i] = passage_open(t);
-    for (int i = 0; i < THREADS; i++)
-        started[i] = pthread_create(&thread[i], NULL, pass, &p[i]) == 0;
-    for (int i = 0; i < THREADS; i++)
-        if (started[i])
-            pthread_join(thread[i], NULL);
-        else
-            pass(&p[i]);
+    dg_test_at_once(pass, p, sizeof *p, THREADS);
     for (int i = 1; i < THREADS && fine; i++)
         if (p[i].rc != p[0].rc || (p[0].rc == 0 && !same_sample(&p[0].sample, &p[i].sample)))
             fine = dg_test_miss(k, t, NULL, "draw from the dg_draw that it is given alone, and keep nothing between calls",

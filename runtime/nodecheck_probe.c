@@ -13,7 +13,7 @@
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-static const dg_number_range *range_of(const dg_trial *t, const char *name)
+const dg_number_range *dg_trial_range(const dg_trial *t, const char *name)
 {
     for (int i = 0; i < t->how->n_ranges; i++)
         if (strcmp(t->how->ranges[i].name, name) == 0)
@@ -23,7 +23,7 @@ static const dg_number_range *range_of(const dg_trial *t, const char *name)
 
 static void draw_numbers(const dg_trial *t, const char *name, double lo, double hi, bool whole, int64_t n, double *out)
 {
-    const dg_number_range *given = range_of(t, name);
+    const dg_number_range *given = dg_trial_range(t, name);
     dg_rng                 r = dg_rng_begin(dg_rng_named(t->seed, name), 1, 0);
 
     for (int64_t i = 0; i < n; i++) {
@@ -63,7 +63,7 @@ void dg_probe_integers(const dg_probe *pr, const dg_leaf *leaf, double *out)
 
 /* ---- inputs ---------------------------------------------------------------------------------- */
 
-static dg_shape shape_of(const dg_trial *t, const dg_contract *c)
+dg_shape dg_trial_shape(const dg_trial *t, const dg_contract *c)
 {
     dg_shape s = { 0 };
     dg_rng   r = dg_rng_begin(dg_rng_named(t->seed, "ellipsis"), 0, 0);
@@ -108,7 +108,7 @@ static dg_val feed_record(dg_probe *pr, dg_build *b, const dg_contract *c, const
 
 static dg_val feed(dg_probe *pr, dg_build *b, const dg_contract *c, const char *name)
 {
-    dg_shape shape = c->kind == DG_TYPE_ANY ? DG_SHAPE(2, 3) : shape_of(pr->trial, c);
+    dg_shape shape = c->kind == DG_TYPE_ANY ? DG_SHAPE(2, 3) : dg_trial_shape(pr->trial, c);
     dg_leaf  leaf = { name, 0, -1 };
     dg_val   v;
 

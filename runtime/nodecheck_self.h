@@ -1,5 +1,5 @@
 /* nodecheck_self.h: what the files of nodecheck share: a draw (attributes, dimensions, numbers), the program that lower makes
- * of it, and its execution. */
+ * of it and its execution, and a data set that is drawn. */
 #ifndef DG_RUNTIME_NODECHECK_SELF_H
 #define DG_RUNTIME_NODECHECK_SELF_H
 
@@ -36,6 +36,17 @@ typedef struct dg_trial {
 /* 0; 1: the class refuses these attributes, d says why; -DG_E...: they cannot be tried, d says why. */
 int  dg_trial_open(dg_trial *t);
 void dg_trial_close(dg_trial *t);
+
+/* Of the draw: where the numbers of an input come from, or NULL; the shape of a type. */
+const dg_number_range *dg_trial_range(const dg_trial *t, const char *name);
+dg_shape               dg_trial_shape(const dg_trial *t, const dg_contract *c);
+bool                   dg_trial_shares(const dg_trial *t); /* its attribute axis names the ranks' */
+/* Does a row of this kind hold that says from what it follows (from), or over what (not from)? */
+bool dg_trial_declares(const dg_trial *t, dg_rule_kind kind, bool from);
+
+/* n items of 3 classes, without files, in the arena. Those with other objects or sizes are alike in all else. */
+enum { DG_OTHER_OBJECTS = 1, DG_OTHER_SIZES = 2, DG_DRAWN_CLASSES = 3 };
+const dg_dataset *dg_trial_data(const dg_trial *t, int n, unsigned other);
 
 typedef struct dg_leaf { /* a tensor among a node's inputs or outputs */
     const char *name; /* "targets.boxes" */
@@ -86,6 +97,17 @@ bool dg_test_miss(dg_node_test *k, const dg_trial *t, const char *port, const ch
 /* What was tried: so many things, with this largest error, relative to a tensor's largest; negative: no numbers were compared. */
 void dg_test_tally(dg_node_test *k, int n, const char *what, double worst);
 
+/* The class refuses the draw, and says why. */
+bool        dg_test_refuse(dg_node_test *k, const dg_diag *d); /* true */
+/* Nothing is declared that could be broken; a test that is idle in all draws is skipped. why: a constant. */
+bool        dg_test_idle(dg_node_test *k, const char *why); /* true */
+bool        dg_test_refused(const dg_node_test *k);
+const char *dg_test_why(const dg_diag *d);                     /* what the class has said first */
+/* Boxes inside the image, labels below n_classes? */
+bool dg_test_objects(dg_node_test *k, dg_trial *t, const dg_sample *s, int n_classes);
+/* run(each), for each of n things of so many bytes, on threads side by side. */
+void dg_test_at_once(void *(*run)(void *each), void *things, size_t bytes, int n);
+
 bool dg_test_shapes(dg_node_test *k, dg_trial *t);
 bool dg_test_parameters(dg_node_test *k, dg_trial *t);
 bool dg_test_gradients(dg_node_test *k, dg_trial *t);
@@ -97,5 +119,31 @@ bool dg_test_empty(dg_node_test *k, dg_trial *t);
 bool dg_test_ranks(dg_node_test *k, dg_trial *t);
 bool dg_test_item(dg_node_test *k, dg_trial *t);
 bool dg_test_item_repeat(dg_node_test *k, dg_trial *t);
+bool dg_test_items(dg_node_test *k, dg_trial *t);
+bool dg_test_items_repeat(dg_node_test *k, dg_trial *t);
+bool dg_test_reopen(dg_node_test *k, dg_trial *t);
+bool dg_test_digest(dg_node_test *k, dg_trial *t);
+bool dg_test_sizes(dg_node_test *k, dg_trial *t);
+bool dg_test_plan(dg_node_test *k, dg_trial *t);
+bool dg_test_plan_repeat(dg_node_test *k, dg_trial *t);
+bool dg_test_plan_ranks(dg_node_test *k, dg_trial *t);
+bool dg_test_plan_content(dg_node_test *k, dg_trial *t);
+bool dg_test_plan_few(dg_node_test *k, dg_trial *t);
+bool dg_test_choice(dg_node_test *k, dg_trial *t);
+bool dg_test_choice_repeat(dg_node_test *k, dg_trial *t);
+bool dg_test_choice_ranks(dg_node_test *k, dg_trial *t);
+bool dg_test_choice_content(dg_node_test *k, dg_trial *t);
+bool dg_test_feeds(dg_node_test *k, dg_trial *t);
+bool dg_test_fill(dg_node_test *k, dg_trial *t);
+bool dg_test_fill_repeat(dg_node_test *k, dg_trial *t);
+bool dg_test_capacity(dg_node_test *k, dg_trial *t);
+bool dg_test_metrics(dg_node_test *k, dg_trial *t);
+bool dg_test_metrics_repeat(dg_node_test *k, dg_trial *t);
+bool dg_test_padding(dg_node_test *k, dg_trial *t);
+bool dg_test_order(dg_node_test *k, dg_trial *t);
+bool dg_test_joined(dg_node_test *k, dg_trial *t);
+bool dg_test_nothing(dg_node_test *k, dg_trial *t);
+bool dg_test_number(dg_node_test *k, dg_trial *t);
+bool dg_test_number_ranks(dg_node_test *k, dg_trial *t);
 
 #endif

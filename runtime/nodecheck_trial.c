@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "graph/attr.h"
+#include "graph/vary.h"
 
 static bool flips(dg_rng *r, double p)
 {
@@ -48,17 +49,13 @@ static int64_t draw_whole(dg_rng *r, const dg_attr *a)
 }
 
 /* The attribute as drawn; NULL: it is left out. */
-static const char *draw_attr(dg_trial *t, dg_rng *r, const dg_attr *a)
+static const char *draw_value(dg_trial *t, dg_rng *r, const dg_attr *a)
 {
     const char *const *words;
     int                n_words;
     dg_str             text = { 0 };
-    const char        *value = fixed_value(t, a->name);
+    const char        *value;
 
-    if (value)
-        return value;
-    if (t->ranks && strcmp(a->name, "axis") == 0 && (a->required || !t->unasked))
-        return "dp";
     if (!a->required && (t->kind != DG_TRIAL_DRAWN || flips(r, 0.4)))
         return NULL;
     switch (a->kind) {
@@ -81,6 +78,18 @@ static const char *draw_attr(dg_trial *t, dg_rng *r, const dg_attr *a)
     value = dg_strdup(t->arena, text.s);
     dg_str_free(&text);
     return value;
+}
+
+/* The node's own: given, or drawn. */
+static const char *draw_attr(dg_trial *t, dg_rng *r, const dg_attr *a)
+{
+    const char *value = fixed_value(t, a->name);
+
+    if (value)
+        return value;
+    if (t->ranks && strcmp(a->name, "axis") == 0 && (a->required || !t->unasked))
+        return "dp";
+    return draw_value(t, r, a);
 }
 
 static void add_attr(dg_str *element, const char *name, const char *value)
@@ -110,34 +119,62 @@ static void write_inputs(dg_trial *t, dg_rng *r, dg_str *before, dg_str *wires)
     }
 }
 
-static void write_model(dg_trial *t, dg_rng *r, dg_str *out, const char *attrs)
+static void write_model(dg_trial *t, dg_rng *r, dg_str *out, const char *inside)
 {
     dg_str before = { 0 }, wires = { 0 };
 
     write_inputs(t, r, &before, &wires);
-    dg_str_fmt(out, "  <model id=\"m\">\n%s    <%s id=\"node\"%s%s/>\n  </model>\n  <train steps=\"1\"/>\n", before.s ? before.s : "", t->class->name,
-               wires.s ? wires.s : "", attrs);
+    dg_str_fmt(out, "  <model id=\"m\">\n%s    <%s id=\"node\"%s%s\n  </model>\n  <train steps=\"1\"/>\n", before.s ? before.s : "", t->class->name,
+               wires.s ? wires.s : "", inside);
     dg_str_free(&before);
     dg_str_free(&wires);
 }
 
-/* A node on the way of samples stands behind a sampler. */
-static void write_train(const dg_trial *t, dg_str *out, const char *attrs)
+/* Data on their way come from a loader, and behind a sampler; other inputs from a number. */
+static const char *source_of(const dg_port *p)
 {
-    const char *in = "in";
+    if (strcmp(p->type, "dataset") == 0 || strcmp(p->type, "stream") == 0)
+        return "data";
+    return strcmp(p->type, "picks") == 0 || strcmp(p->type, "samples") == 0 ? "pick" : "number";
+}
+
+static void write_train(const dg_trial *t, dg_str *out, const char *inside)
+{
+    dg_str wires = { 0 };
 
     for (const dg_port *p = t->class->ports; p && p->name; p++)
-        if (!(p->flags & DG_PORT_OUT)) {
-            in = p->name;
-            break;
-        }
+        if (!(p->flags & DG_PORT_OUT))
+            dg_str_fmt(&wires, " %s=\"@%s\"", p->name, source_of(p));
     dg_str_fmt(out,
                "  <train steps=\"1\">\n"
                "    <loader.synthetic id=\"data\" images=\"4\" width=\"64\" height=\"64\"/>\n"
                "    <sampler.bucket id=\"pick\" in=\"@data\" batch=\"2\" sizes=\"64\"/>\n"
-               "    <%s id=\"node\" %s=\"@pick\"%s/>\n"
+               "    <source.number id=\"number\"/>\n"
+               "    <%s id=\"node\"%s%s\n"
                "  </train>\n",
-               t->class->name, in, attrs);
+               t->class->name, wires.s ? wires.s : "", inside);
+    dg_str_free(&wires);
+}
+
+/* Elements inside the node's: by default one of each that asks for nothing. */
+static void write_children(dg_trial *t, dg_rng *r, dg_str *out)
+{
+    for (const dg_child_class *c = t->class->children; c && c->name; c++) {
+        bool drawn = t->kind == DG_TRIAL_DRAWN, wanted = !drawn || flips(r, 0.6);
+
+        for (const dg_attr *a = c->attrs; a && a->name; a++)
+            wanted = wanted && !a->required;
+        if (!wanted)
+            continue;
+        dg_str_fmt(out, "<%s", c->name);
+        for (const dg_attr *a = c->attrs; a && a->name; a++) {
+            const char *value = draw_value(t, r, a);
+
+            if (value)
+                add_attr(out, a->name, value);
+        }
+        dg_str_add(out, "/>");
+    }
 }
 
 static int parse(dg_trial *t, const dg_str *text)
@@ -203,7 +240,7 @@ static void meet_letters(dg_trial *t, const dg_contract *c)
 int dg_trial_open(dg_trial *t)
 {
     dg_rng r = dg_rng_begin(dg_rng_named(t->seed, "attributes"), 0, 0);
-    dg_str attrs = { 0 }, shown = { 0 }, text = { 0 };
+    dg_str inside = { 0 }, children = { 0 }, text = { 0 };
     int    rc;
 
     t->arena = dg_arena_open();
@@ -216,17 +253,21 @@ int dg_trial_open(dg_trial *t)
         const char *value = draw_attr(t, &r, a);
 
         if (value)
-            add_attr(&attrs, a->name, value);
+            add_attr(&inside, a->name, value);
     }
-    dg_str_fmt(&shown, "<%s%s/>", t->class->name, attrs.s ? attrs.s : "");
-    t->element = dg_strdup(t->arena, shown.s);
+    write_children(t, &r, &children);
+    if (children.n)
+        dg_str_fmt(&inside, ">%s</%s>", children.s, t->class->name);
+    else
+        dg_str_add(&inside, "/>");
+    t->element = dg_printf(t->arena, "<%s%s", t->class->name, inside.s);
     dg_str_fmt(&text, "<pipeline version=\"1\">\n");
     if (t->ranks)
         dg_str_fmt(&text, "  <mesh dp=\"%lld\"/>\n", (long long)t->ranks);
-    if (t->class->lower)
-        write_model(t, &r, &text, attrs.s ? attrs.s : "");
+    if (t->class->lower || t->class->begin)
+        write_model(t, &r, &text, inside.s);
     else
-        write_train(t, &text, attrs.s ? attrs.s : "");
+        write_train(t, &text, inside.s);
     dg_str_add(&text, "</pipeline>\n");
     rc = parse(t, &text);
     if (rc == 0) {
@@ -235,8 +276,8 @@ int dg_trial_open(dg_trial *t)
             if (t->node->in[i].from)
                 meet_letters(t, t->node->in_types[i]);
     }
-    dg_str_free(&attrs);
-    dg_str_free(&shown);
+    dg_str_free(&inside);
+    dg_str_free(&children);
     dg_str_free(&text);
     return rc < 0 ? 1 : 0;
 }
@@ -247,4 +288,25 @@ void dg_trial_close(dg_trial *t)
     dg_str_free(&t->dims);
     dg_diag_close(&t->d);
     dg_arena_close(&t->arena);
+}
+
+/* ---- what is declared ------------------------------------------------------------------------ */
+
+bool dg_trial_shares(const dg_trial *t)
+{
+    for (const dg_attr *a = t->class->attrs; a && a->name; a++)
+        if (strcmp(a->name, "axis") == 0 && a->kind == DG_ATTR_STR) {
+            const char *axis = *(const char *const *)(const void *)((const char *)t->node->conf + a->offset);
+
+            return axis && strcmp(axis, "dp") == 0;
+        }
+    return false;
+}
+
+bool dg_trial_declares(const dg_trial *t, dg_rule_kind kind, bool from)
+{
+    for (const dg_rule *r = dg_node_row(t->g, t->node, kind, NULL); r; r = dg_node_row(t->g, t->node, kind, r))
+        if ((r->from != NULL) == from)
+            return true;
+    return false;
 }
