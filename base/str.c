@@ -74,11 +74,12 @@ void dg_str_fmt(dg_str *s, const char *fmt, ...)
     va_end(ap);
 }
 
-/* Bytes of the well-formed UTF-8 sequence at s, 0 if there is none (Unicode 15, table 3-7). */
-static size_t utf8_bytes(const unsigned char *s)
+/* Unicode 15, table 3-7. */
+size_t dg_utf8_bytes(const char *text)
 {
-    unsigned char lo = 0x80, hi = 0xBF;
-    size_t        n = 4;
+    const unsigned char *s = (const unsigned char *)text;
+    unsigned char        lo = 0x80, hi = 0xBF;
+    size_t               n = 4;
 
     if (s[0] < 0x80)
         n = 1;
@@ -100,6 +101,27 @@ static size_t utf8_bytes(const unsigned char *s)
     return n;
 }
 
+bool dg_is_utf8(const char *text)
+{
+    for (size_t n; *text; text += n)
+        if ((n = dg_utf8_bytes(text)) == 0)
+            return false;
+    return true;
+}
+
+size_t dg_mark_bytes(const char *text)
+{
+    return strncmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
+}
+
+void dg_str_plain(dg_str *s, const char *text)
+{
+    for (size_t n; *text; text += n ? n : 1) {
+        n = dg_utf8_bytes(text);
+        dg_str_add_n(s, n == 0 || (unsigned char)*text < 0x20 || *text == 0x7F ? "?" : text, n ? n : 1);
+    }
+}
+
 void dg_str_json(dg_str *s, const char *text)
 {
     if (!text) {
@@ -108,7 +130,7 @@ void dg_str_json(dg_str *s, const char *text)
     }
     dg_str_add(s, "\"");
     for (const unsigned char *p = (const unsigned char *)text; *p;) {
-        size_t n = utf8_bytes(p);
+        size_t n = dg_utf8_bytes((const char *)p);
 
         if (n == 0) {
             dg_str_add(s, "\\ufffd");
@@ -132,7 +154,7 @@ void dg_str_json(dg_str *s, const char *text)
 void dg_str_xml(dg_str *s, const char *text)
 {
     for (const unsigned char *p = (const unsigned char *)text; *p;) {
-        size_t n = utf8_bytes(p);
+        size_t n = dg_utf8_bytes((const char *)p);
 
         if (*p == '&')
             dg_str_add(s, "&amp;");

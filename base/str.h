@@ -17,8 +17,13 @@ void dg_str_fmt(dg_str *s, const char *fmt, ...) DG_PRINTF(2, 3);
 void dg_str_vfmt(dg_str *s, const char *fmt, va_list ap) DG_PRINTF(2, 0);
 void dg_str_json(dg_str *s, const char *text);  /* as a quoted JSON string; NULL is null */
 void dg_str_xml(dg_str *s, const char *text);   /* escaped for XML text and attribute values */
+void dg_str_plain(dg_str *s, const char *text); /* for a line of a terminal: what is no character of UTF-8, or controls, is "?" */
 void dg_str_base64(dg_str *s, const void *p, size_t n); /* RFC 4648, padded, one line */
 void dg_str_json_real(dg_str *s, double v);     /* shortest that reads back; else null */
+
+size_t dg_utf8_bytes(const char *s);    /* of the well-formed UTF-8 character at s; 0: there is none */
+bool   dg_is_utf8(const char *text);
+size_t dg_mark_bytes(const char *text); /* of the byte order mark that some editors begin a file with: 3 or 0 */
 
 /* Whole-string numbers: true if all of text was read and it is in range. No locale. */
 bool dg_parse_i64(const char *text, int64_t *out);

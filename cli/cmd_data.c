@@ -147,24 +147,25 @@ static void lost(int64_t n, const char *what)
     char buf[32];
 
     if (n)
-        printf("  left out: %s %s\n", dg_human_count(n, buf, sizeof buf), what);
+        printf("  left out, %s: %s\n", what, dg_human_count(n, buf, sizeof buf));
 }
 
 static void print_converted(const dg_converted *c, const char *to, const dg_convert_options *how)
 {
     char a[32], b[32];
 
-    printf("%s: %s, %d split%s, %s images (%s), %s objects, from %s\n", to, dg_form_name(how->to), c->n_splits,
-           c->n_splits == 1 ? "" : "s", dg_human_count(c->n_images, a, sizeof a), how->copy ? "copied" : "links to the old ones",
-           dg_human_count(c->n_objects, b, sizeof b), dg_form_name(c->from));
+    printf("%s: %s, %d split%s, %s image%s (%s), %s object%s, from %s\n", to, dg_form_name(how->to), c->n_splits,
+           c->n_splits == 1 ? "" : "s", dg_human_count(c->n_images, a, sizeof a), c->n_images == 1 ? "" : "s",
+           how->copy ? "copied" : "links to the old ones", dg_human_count(c->n_objects, b, sizeof b),
+           c->n_objects == 1 ? "" : "s", dg_form_name(c->from));
     lost(c->n_crowd, "crowd regions or difficult objects");
     lost(c->n_dropped, "boxes without width or height, or outside their image");
     lost(c->n_truncated, "marks of truncated objects");
-    lost(c->n_areas, "areas of masks: those of the boxes take their place");
+    lost(c->n_areas, "areas of masks (those of the boxes take their place)");
     if (c->n_cut)
-        printf("  cut to their image: %s boxes\n", dg_human_count(c->n_cut, a, sizeof a));
+        printf("  boxes cut to their image: %s\n", dg_human_count(c->n_cut, a, sizeof a));
     if (c->n_renamed)
-        printf("  renamed: %s images, for others had their names or blanks stood in them\n", dg_human_count(c->n_renamed, a, sizeof a));
+        printf("  images renamed, for others had their names, or the form cannot hold them: %s\n", dg_human_count(c->n_renamed, a, sizeof a));
 }
 
 static int convert(const opts *o, const dg_words *words)

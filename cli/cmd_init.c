@@ -111,8 +111,23 @@ static void value(dg_str *out, const char *text)
 /* Text within a comment must not end it, and XML has no control characters. */
 static void remark(dg_str *out, const char *text)
 {
-    for (; *text; text++)
-        dg_str_add_n(out, (unsigned char)*text < ' ' || (*text == '-' && text[1] == '-') ? "_" : text, 1);
+    for (size_t n; *text; text += n ? n : 1) {
+        const bool bad = (n = dg_utf8_bytes(text)) == 0 || (unsigned char)*text < ' ' || (*text == '-' && text[1] == '-');
+
+        dg_str_add_n(out, bad ? "_" : text, bad ? 1 : n);
+    }
+}
+
+/* A name that no attribute can hold is refused: XML has no control characters but these, and is UTF-8. */
+static int check_name(const char *name, dg_diag *d)
+{
+    bool bad = name && !dg_is_utf8(name);
+
+    for (const char *p = name; p && *p && !bad; p++)
+        bad = (unsigned char)*p < ' ' && !strchr("\t\n\r", *p);
+    return bad ? dg_fail(d, DG_EINPUT, (dg_where){ .file = name }, "init-name",
+                         "a pipeline cannot hold this name, for it has control characters or is not UTF-8: rename it")
+               : 0;
 }
 
 /* Are there images in whose place the loader takes others? */
@@ -285,9 +300,14 @@ static const dg_coco *index_of(const dg_survey *s, const dg_split *split)
 /* What a run would refuse, init refuses, with the same words. */
 static int must_open(dg_survey *s, const dg_split *split, dg_diag *d)
 {
+    const char *const names[] = { split->split, split->annotations, split->images };
     dg_coco *c = NULL;
-    int      rc;
+    int      rc = 0;
 
+    for (int i = 0; i < 3 && rc == 0; i++)
+        rc = check_name(names[i], d);
+    if (rc < 0)
+        return rc;
     s->layout.replace = broken(s);
     rc = dg_layout_open(&c, &s->layout, (int)(split - s->layout.splits.items), NULL, d);
 
@@ -310,6 +330,22 @@ static int same_classes(const dg_coco *a, const dg_coco *b, dg_diag *d)
         return -DG_EINPUT;
     }
     return 0;
+}
+
+/* Not one image: most often they are in another place than the annotations say. */
+static int must_have_images(const dg_survey *s, dg_diag *d)
+{
+    const dg_faults *f = &s->faults;
+    const int        kind = f->of[DG_FAULT_IMAGE_MISSING].n ? DG_FAULT_IMAGE_MISSING : DG_FAULT_IMAGE_UNREADABLE;
+
+    if (s->n_images == 0 || f->of[DG_FAULT_IMAGE_MISSING].n + f->of[DG_FAULT_IMAGE_UNREADABLE].n < s->n_images)
+        return 0;
+    dg_fail(d, DG_EINPUT, (dg_where){ .file = f->of[kind].kept.items[0].at.file }, "init-images",
+            "%s; nor can any other of the %lld images be read", f->of[kind].kept.items[0].text, (long long)s->n_images);
+    if (s->layout.form == DG_FORM_COCO)
+        dg_help(d, "the annotations name their files below a folder: images/, one of the split's name, or any other beside "
+                   "annotations/; put or link it there");
+    return -DG_EINPUT;
 }
 
 static int make_plan(plan *p, dg_survey *s, const opts *o, dg_arena *a, dg_diag *d)
@@ -335,6 +371,9 @@ static int make_plan(plan *p, dg_survey *s, const opts *o, dg_arena *a, dg_diag 
         p->val = split_for(s, "test");
     if (p->val == p->train)
         p->val = NULL;
+    DG_TRY(check_name(p->root, d));
+    DG_TRY(check_name(p->pretrained, d));
+    DG_TRY(must_have_images(s, d));
     DG_TRY(must_open(s, p->train, d));
     if (p->val)
         DG_TRY(must_open(s, p->val, d));
@@ -367,10 +406,10 @@ static int write_pipeline(const opts *o, const model *m, dg_arena *a, dg_diag *d
     training(&text, &p);
     evaluation(&text, &p);
     DG_TRY(dg_file_write(to, text.s, text.n, d));
-    printf("%s: %s, %lld images, %d classes, size %d, batch %d, %d epochs (%lld steps)\n", to, m->name, (long long)p.n_train,
-           s->n_classes, s->advice.size, p.batch, p.epochs, (long long)p.steps);
+    printf("%s: %s, %lld images to train on, classes: %d, size %d, batch %d, %d epochs (%lld steps)\n", to, m->name,
+           (long long)p.n_train, s->n_classes, s->advice.size, p.batch, p.epochs, (long long)p.steps);
     if (dg_faults_errors(&s->faults) + dg_faults_warnings(&s->faults))
-        printf("  the data have %lld faults: detrgraph data check %s\n",
+        printf("  faults in the data: %lld, see detrgraph data check %s\n",
                (long long)(dg_faults_errors(&s->faults) + dg_faults_warnings(&s->faults)), o->data);
     if (!p.val)
         dg_warn(d, (dg_where){ .file = o->data }, "init-no-validation",

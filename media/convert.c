@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/diag.h"
 #include "base/file.h"
 #include "base/map.h"
 #include "base/str.h"
@@ -56,39 +57,50 @@ static int make_folders(writing *w, const char *const *names, int n)
 
 /* ---- images -------------------------------------------------------------------------------- */
 
-/* Lists of VOC part their words at blanks. */
-static const char *without_blanks(writing *w, const char *name)
+/* What every reader finds again: no hidden file, characters of UTF-8, an ending that images have. Lists of VOC part
+ * their words at blanks. */
+static const char *plain_name(const writing *w, const char *path)
 {
-    char *s = dg_strdup(w->arena, name);
-    bool  same = true;
+    char           *name = dg_strdup(w->arena, dg_path_name(path));
+    dg_image_header header;
+    dg_mapping      m;
+    dg_diag        *quiet = dg_diag_open();
 
-    for (char *p = s; *p; p++)
-        if ((unsigned char)*p <= ' ') {
+    if (*name == '.')
+        *name = '_';
+    for (char *p = name; *p; p++) {
+        const size_t n = dg_utf8_bytes(p);
+
+        if (n == 0 || (w->o->to == DG_FORM_VOC && (unsigned char)*p <= ' '))
             *p = '_';
-            same = false;
-        }
-    w->said->n_renamed += !same;
-    return s;
+        else
+            p += n - 1;
+    }
+    if (!dg_image_named(name) && dg_file_map(&m, path, quiet) == 0) {
+        if (dg_image_header_decode(&header, m.p, m.n, path, quiet) == 0)
+            name = dg_printf(w->arena, "%s.%s", name, dg_is_png(m.p, m.n) ? "png" : "jpg");
+        dg_file_unmap(&m);
+    }
+    dg_diag_close(&quiet);
+    return name;
 }
 
 /* The image's name in the new folder, without folders, and its stem no other's. */
 static const char *name_of(writing *w, const dg_coco *c, const dg_coco_image *im)
 {
     const char *path = dg_path_join(w->arena, c->folder, im->file_name), *name = dg_map_get(w->names, path);
-    const char *plain = dg_path_name(im->file_name), *stem, *end;
+    const char *plain, *stem, *end;
 
     if (name)
         return name;
-    if (w->o->to == DG_FORM_VOC)
-        plain = without_blanks(w, plain);
-    name = plain;
+    name = plain = plain_name(w, path);
     stem = dg_path_stem(w->arena, plain);
     end = plain + strlen(stem);
     for (int i = 2; dg_map_has(w->taken, stem); i++) {
         stem = dg_printf(w->arena, "%.*s_%d", (int)(end - plain), plain, i);
         name = dg_printf(w->arena, "%s%s", stem, end);
-        w->said->n_renamed += i == 2;
     }
+    w->said->n_renamed += strcmp(name, dg_path_name(im->file_name)) != 0;
     dg_map_set(w->taken, stem, w);
     name = dg_strdup(w->arena, name);
     dg_map_set(w->names, path, (void *)(uintptr_t)name);
@@ -119,15 +131,13 @@ static int place_image(writing *w, const dg_coco *c, const dg_coco_image *im, co
         return 0;
     dg_map_set(w->done, to, w);
     to = dg_path_join(w->arena, w->root, to);
-    if (!w->o->copy) {
-        rc = link_image(from, to, w->d);
-        return rc < 0 ? rc : dg_image_header_read(&header, from, w->d);
-    }
     rc = dg_file_map(&m, from, w->d);
     if (rc == 0)
         rc = dg_image_header_decode(&header, m.p, m.n, from, w->d);
+    if (rc < 0)
+        dg_help(w->d, "%s lists it: mend it, or take its entry out", c->path);
     if (rc == 0)
-        rc = dg_dir_put(to, m.p, m.n, w->d);
+        rc = w->o->copy ? dg_dir_put(to, m.p, m.n, w->d) : link_image(from, to, w->d);
     dg_file_unmap(&m);
     return rc;
 }
@@ -428,6 +438,16 @@ static int check_images(writing *w, int split)
     return 0;
 }
 
+static bool is_wild(const char *name)
+{
+    const size_t n = strlen(name);
+    bool         wild = n == 0 || name[0] == ' ' || name[n - 1] == ' ';
+
+    for (size_t i = 0; i < n && !wild; i++)
+        wild = (unsigned char)name[i] < ' ';
+    return wild;
+}
+
 /* What the new form has no words for. */
 static int check_names(const writing *w, int split)
 {
@@ -438,23 +458,21 @@ static int check_names(const writing *w, int split)
         return dg_fail(w->d, DG_EINPUT, at, "convert-split",
                        "YOLO has train, val and test, and \"%s\" is none of them; rename it, or choose others with --split",
                        split_name(w, split));
-    for (int k = 0; w->o->to == DG_FORM_VOC && k < c->n_classes; k++) {
-        const char  *name = c->classes[k].name;
-        const size_t n = strlen(name);
-        bool         bad = n == 0 || name[0] == ' ' || name[n - 1] == ' ';
+    for (int k = 0; w->o->to != DG_FORM_COCO && k < c->n_classes; k++) {
+        const char *name = c->classes[k].name;
+        const bool  twice = dg_index_label(c, name) != k;
+        dg_str      quoted = { 0 };
+        int         rc;
 
-        for (size_t i = 0; i < n && !bad; i++)
-            bad = (unsigned char)name[i] < ' ';
-        if (bad) {
-            dg_str quoted = { 0 };
-            int    rc;
-
-            dg_str_json(&quoted, name);
-            rc = dg_fail(w->d, DG_EINPUT, at, "convert-class",
-                         "VOC cannot hold the class name %s: no blanks around it, no control characters; rename it", quoted.s);
-            dg_str_free(&quoted);
-            return rc;
-        }
+        if (!twice && !(w->o->to == DG_FORM_VOC && is_wild(name)))
+            continue;
+        dg_str_json(&quoted, name);
+        rc = twice ? dg_fail(w->d, DG_EINPUT, at, "convert-class", "two classes have the name %s, by which the new form tells them apart",
+                             quoted.s)
+                   : dg_fail(w->d, DG_EINPUT, at, "convert-class",
+                             "VOC cannot hold the class name %s: no blanks around it, no control characters; rename it", quoted.s);
+        dg_str_free(&quoted);
+        return rc;
     }
     return 0;
 }
@@ -497,7 +515,11 @@ int dg_convert(dg_converted *out, const char *from, const char *to, const dg_con
     for (int i = 0; i < w.layout.splits.n; i++) {
         if (strcmp(w.layout.splits.items[i].name, "all") == 0)
             w.layout.splits.items[i].name = "train";
-        DG_TRY(dg_layout_open(&w.index[i], &w.layout, i, NULL, d));
+        rc = dg_layout_open(&w.index[i], &w.layout, i, NULL, d);
+        if (rc < 0 && w.layout.splits.n > 1)
+            dg_help(d, "or leave this split out: --split names the others");
+        if (rc < 0)
+            goto out;
         DG_TRY(check_classes(&w, i));
         DG_TRY(check_names(&w, i));
         DG_TRY(check_images(&w, i));

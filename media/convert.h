@@ -22,12 +22,13 @@ typedef struct dg_converted {
     int64_t n_cut;       /* YOLO: boxes cut to their image */
     int64_t n_truncated; /* not VOC: marks left out */
     int64_t n_areas;     /* not COCO: areas of masks, which are not those of boxes, left out */
-    int64_t n_renamed;   /* images whose name another one had, or which VOC's lists cannot hold */
+    int64_t n_renamed;   /* images whose name another one had, or which the form cannot hold */
 } dg_converted;
 
 /* The new folder appears whole or not at all. What a loader would refuse ends it. Fails with "convert-classes" where
  * splits list other classes, "convert-plain" where there are no labels, "convert-twice" where an image has two lists of
- * objects, "convert-split" and "convert-class" where the form has no word for a name. */
+ * objects, "convert-split" and "convert-class" where the form has no word for a name. Nothing is written outside of the new folder,
+ * whatever the annotations call their files. */
 int dg_convert(dg_converted *out, const char *from, const char *to, const dg_convert_options *o, dg_diag *d) DG_MUST_USE;
 
 #endif

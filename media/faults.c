@@ -86,10 +86,19 @@ void dg_fault_note(dg_faults *f, dg_fault_kind kind, int image, dg_where at, con
 
 void dg_fault_take(dg_faults *f, dg_fault_kind kind, int image, dg_diag *d)
 {
-    for (int i = 0; i < dg_diag_n(d); i++)
-        if (dg_diag_at(d, i)->severity == DG_ERROR)
-            add(f, kind, image, dg_diag_at(d, i)->at, dg_diag_at(d, i)->text);
+    dg_arena *a = dg_arena_open();
+
+    for (int i = 0; i < dg_diag_n(d); i++) {
+        const dg_err *e = dg_diag_at(d, i);
+        const char   *text = e->text;
+
+        for (int k = 0; k < e->n_remarks; k++)
+            text = dg_printf(a, "%s; %s", text, e->remarks[k].text);
+        if (e->severity == DG_ERROR)
+            add(f, kind, image, e->at, text);
+    }
     dg_diag_clear(d);
+    dg_arena_close(&a);
 }
 
 static int64_t count(const dg_faults *f, bool error)

@@ -6,6 +6,7 @@
 
 #include "base/diag.h"
 #include "base/file.h"
+#include "base/pool.h"
 #include "base/str.h"
 
 enum { MAX_LIST = 1 << 20 };
@@ -43,6 +44,7 @@ int dg_index_classes(dg_coco *c, const char *text, char separator, dg_where at, 
 {
     int most = 1;
 
+    text += dg_mark_bytes(text);
     for (const char *p = text; *p; p++)
         most += *p == separator;
     c->classes = DG_NEW_N(c->arena, most, dg_coco_class);
@@ -60,6 +62,8 @@ int dg_index_classes(dg_coco *c, const char *text, char separator, dg_where at, 
 
         const char *name = dg_strndup(c->arena, text, (size_t)(last - text));
 
+        if (!dg_is_utf8(name))
+            return dg_fail(d, DG_EINPUT, at, "class-encoding", "the class \"%s\" is not in UTF-8: save the list in that encoding", name);
         if (dg_index_label(c, name) >= 0)
             return dg_fail(d, DG_EINPUT, at, "class-twice", "the class \"%s\" is listed twice", name);
         c->classes[c->n_classes++] = (dg_coco_class){ c->n_classes + 1, name };
@@ -117,6 +121,54 @@ int dg_index_size(dg_coco *c, int *w, int *h, const char *path, int n, bool repl
                    "on_error=\"replace\"");
     dg_diag_close(&quiet);
     return replace ? 0 : rc;
+}
+
+/* ---- many files ----------------------------------------------------------------------------- */
+
+typedef struct pass {
+    dg_index_files *f;
+    bool           *refused; /* of each file */
+} pass;
+
+static void read_range(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    pass    *p = ctx;
+    dg_diag *d = dg_diag_open();
+
+    for (int64_t i = begin; i < end; i++) {
+        p->refused[i] = p->f->read(p->f->ctx, i, p->f->arenas[thread], d) < 0;
+        dg_diag_clear(d);
+    }
+    dg_diag_close(&d);
+}
+
+/* Files that are refused are read once more, in their order, for the words. */
+int dg_index_files_read(dg_index_files *f, int64_t n, dg_faults *faults, dg_diag *d)
+{
+    int  threads = dg_threads_available();
+    pass p = { .f = f };
+
+    for (int i = 0; i < DG_INDEX_THREADS; i++)
+        f->arenas[i] = dg_arena_open();
+    p.refused = DG_NEW_N(f->arenas[0], n, bool);
+    dg_parallel_for(threads < DG_INDEX_THREADS ? threads : DG_INDEX_THREADS, n, read_range, &p);
+    for (int64_t i = 0; i < n; i++) {
+        int rc = p.refused[i] ? f->read(f->ctx, i, f->arenas[0], d) : 0;
+
+        if (rc < 0 && !faults)
+            return rc;
+        if (rc < 0) {
+            dg_fault_take(faults, DG_FAULT_ANNOTATION, -1, d);
+            f->drop(f->ctx, i);
+        }
+    }
+    return 0;
+}
+
+void dg_index_files_close(dg_index_files *f)
+{
+    for (int i = 0; i < DG_INDEX_THREADS; i++)
+        dg_arena_close(&f->arenas[i]);
 }
 
 int dg_index_join(dg_coco *c, const dg_coco_annotation *const *lists, const int *n, dg_diag *d)

@@ -25,7 +25,7 @@ struct dg_coco {
 dg_coco *dg_index_open(const char *path); /* empty; dg_coco_close */
 
 /* Names of classes, which readers number from 1, parted by commas or by lines; blanks around them
- * do not count. A name that stands twice is an error ("class-twice"). */
+ * do not count. A name that stands twice is an error ("class-twice"), or is no UTF-8 ("class-encoding"). */
 int dg_index_classes(dg_coco *c, const char *text, char separator, dg_where at, dg_diag *d) DG_MUST_USE;
 int dg_index_classes_file(dg_coco *c, const char *path, dg_diag *d) DG_MUST_USE; /* one a line */
 int dg_index_label(const dg_coco *c, const char *name); /* -1: there is none */
@@ -41,6 +41,19 @@ bool dg_index_over(dg_coco *c, const dg_coco_annotation *truths, int64_t n) DG_M
 
 /* The size of an image that has n objects. One that cannot be read is an error, or counted; *w is 0 then. */
 int dg_index_size(dg_coco *c, int *w, int *h, const char *path, int n, bool replace, dg_diag *d) DG_MUST_USE;
+
+/* Many small files, read on several threads; everything that depends on order happens afterwards, on one. */
+enum { DG_INDEX_THREADS = 8 };
+typedef struct dg_index_files {
+    int  (*read)(void *ctx, int64_t i, dg_arena *a, dg_diag *d); /* file i, in any order; what it finds lives in a */
+    void (*drop)(void *ctx, int64_t i); /* faults are noted, and file i, which read refuses, stays without objects */
+    void     *ctx;
+    dg_arena *arenas[DG_INDEX_THREADS];
+} dg_index_files;
+
+/* Without faults the first file that is refused ends it. The arenas stay open until dg_index_files_close. */
+int  dg_index_files_read(dg_index_files *f, int64_t n, dg_faults *faults, dg_diag *d) DG_MUST_USE;
+void dg_index_files_close(dg_index_files *f);
 
 /* "data-split": what, and which splits root has. */
 int dg_index_no_split(const char *root, const dg_listing *has, dg_diag *d, const char *what);

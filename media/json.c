@@ -279,13 +279,24 @@ static const yajl_callbacks callbacks = {
     .yajl_end_array = on_end_array,
 };
 
+/* Is it a word for no number that stands where reading ended? */
+static bool is_infinite(const dg_json_reader *r)
+{
+    const size_t begin = r->start > 8 ? r->start - 8 : 0, n = r->n - begin < 20 ? r->n - begin : 20;
+
+    return memmem(r->text + begin, n, "NaN", 3) || memmem(r->text + begin, n, "Infinity", 8);
+}
+
 static int syntax_error(dg_json_reader *r)
 {
     unsigned char *text = yajl_get_error(r->yajl, 0, NULL, 0);
     size_t         n = text ? strcspn((char *)text, "\n") : 0;
 
+    n -= n && text[n - 1] == '.';
     mark(r, 0);
     (void)dg_json_fail(r, "json-syntax", "not valid JSON: %.*s", (int)n, text ? (char *)text : "");
+    if (is_infinite(r))
+        dg_help(r->d, "JSON has no NaN and no Infinity, which Python's json.dump writes all the same: take them out");
     if (r->finishing)
         dg_help(r->d, "the file ends too early: it may have been cut short while it was copied or "
                       "downloaded");

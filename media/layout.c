@@ -68,6 +68,8 @@ static int by_rank(const void *p, const void *q)
     const dg_split *a = p, *b = q;
     int             order = rank_of(a) - rank_of(b);
 
+    if (order == 0) /* "train" stands before "my_train", which other tools leave beside it */
+        order = (purpose(a->name) != a->name) - (purpose(b->name) != b->name);
     return order ? order : strcmp(a->name, b->name);
 }
 
@@ -305,27 +307,41 @@ int dg_layout_find(dg_layout *out, dg_arena *a, const char *path, const char *wa
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
-/* The folder below root that has the images of a COCO file, by the first, the last and one between. */
+/* How many of the first, the last and one between stand in a folder below root. */
+static int count_images(const dg_layout *l, const char *folder, const dg_coco *c)
+{
+    int found = 0;
+
+    for (int k = 0; k < 3; k++) {
+        const char *name = c->images[(int64_t)(c->n_images - 1) * k / 2].file_name;
+
+        found += *name && dg_exists(dg_printf(l->arena, "%s/%s/%s", l->root, folder, name));
+    }
+    return found;
+}
+
+/* The folder below root that has the images of a COCO file: by its name, else whichever has them. */
 static const char *images_of(dg_layout *l, const dg_split *s, const dg_coco *c)
 {
     const char *const last = purpose(s->name), *beside = dg_path_folder(l->arena, s->annotations);
     const char *const tries[] = {
         "images", last, s->name, dg_printf(l->arena, "images/%s", last), dg_printf(l->arena, "images/%s", s->name), ".", beside,
     };
+    const int   n = sizeof tries / sizeof *tries;
+    dg_listing  folders = { 0 };
+    dg_diag    *quiet = dg_diag_open();
     const char *best = "images";
     int         most = 0;
 
-    for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
-        int found = 0;
+    (void)!dg_dir_list(NULL, &folders, l->arena, l->root, quiet);
+    dg_diag_close(&quiet);
+    for (int i = 0; i < n + (most ? 0 : folders.n); i++) {
+        const char *folder = i < n ? tries[i] : folders.v[i - n];
+        const int   found = count_images(l, folder, c);
 
-        for (int k = 0; k < 3; k++) {
-            const char *name = c->images[(int64_t)(c->n_images - 1) * k / 2].file_name;
-
-            found += dg_exists(dg_printf(l->arena, "%s/%s/%s", l->root, tries[i], name));
-        }
         if (found > most) {
             most = found;
-            best = tries[i];
+            best = folder;
         }
     }
     return best;

@@ -329,8 +329,8 @@ static const char *labels_beside(dg_arena *a, const char *folder)
     return at ? dg_printf(a, "%.*s/labels/%s", (int)(at - path), path, at + strlen("/images/")) : NULL;
 }
 
-/* Labels whose image is not there. */
-static void find_lonely_labels(dg_survey *s, dg_arena *a, const char *folder, const dg_map *stems)
+/* Labels whose image is not there; name: the folder's in stems. */
+static void find_lonely_labels(dg_survey *s, dg_arena *a, const char *folder, const char *name, const dg_map *stems)
 {
     const char *labels = labels_beside(a, folder);
     dg_diag    *quiet = dg_diag_open();
@@ -340,9 +340,24 @@ static void find_lonely_labels(dg_survey *s, dg_arena *a, const char *folder, co
         (void)!dg_dir_list(&files, NULL, a, labels, quiet);
     for (int i = 0; i < files.n; i++)
         if (dg_path_ends(files.v[i], ".txt") && strcmp(files.v[i], "classes.txt") != 0 &&
-            !dg_map_has(stems, dg_path_join(a, folder, dg_path_stem(a, files.v[i]))))
+            !dg_map_has(stems, dg_path_join(a, name, dg_path_stem(a, files.v[i]))))
             note_unlisted(s, dg_path_join(a, labels, files.v[i]), "labels without an image");
     dg_diag_close(&quiet);
+}
+
+/* One name for a folder that is reached on several ways; `real` knows those that were asked for. */
+static const char *real_folder(dg_map *real, dg_arena *a, const char *folder)
+{
+    const char *name = dg_map_get(real, folder);
+
+    if (!name) {
+        char *found = realpath(folder, NULL);
+
+        name = dg_strdup(a, found ? found : folder);
+        free(found);
+        dg_map_set(real, folder, (void *)(uintptr_t)name);
+    }
+    return name;
 }
 
 /* Images in the folders of listed ones that no split lists; only where all splits were looked at. */
@@ -350,29 +365,31 @@ static void find_unlisted(looking *l, bool all_splits)
 {
     dg_survey *s = l->s;
     dg_arena  *a = dg_arena_open();
-    dg_map    *listed = dg_map_new(a), *folders = dg_map_new(a), *stems = dg_map_new(a);
+    dg_map    *listed = dg_map_new(a), *folders = dg_map_new(a), *stems = dg_map_new(a), *real = dg_map_new(a);
     dg_diag   *quiet = dg_diag_open();
 
     for (int64_t i = 0; i < l->n; i++) {
-        const char *path = path_of(l, &l->v[i], a);
+        const char *path = path_of(l, &l->v[i], a), *folder = dg_path_folder(a, path), *name = real_folder(real, a, folder);
 
+        path = dg_path_join(a, name, dg_path_name(path));
         dg_map_set(listed, path, s);
         dg_map_set(stems, dg_path_stem(a, path), s);
-        dg_map_set(folders, dg_path_folder(a, path), s);
+        if (!dg_map_has(folders, name))
+            dg_map_set(folders, name, (void *)(uintptr_t)folder);
     }
     for (int i = 0; all_splits && i < dg_map_n(folders); i++) {
-        const char *folder = dg_map_key(folders, i);
+        const char *name = dg_map_key(folders, i), *folder = dg_map_value(folders, i);
         dg_listing  files = { 0 };
 
         if (dg_is_folder(folder))
             (void)!dg_dir_list(&files, NULL, a, folder, quiet);
         for (int k = 0; k < files.n; k++)
-            if (dg_image_named(files.v[k]) && !dg_map_has(listed, dg_path_join(a, folder, files.v[k])))
+            if (dg_image_named(files.v[k]) && !dg_map_has(listed, dg_path_join(a, name, files.v[k])))
                 note_unlisted(s, dg_path_join(a, folder, files.v[k]),
                               s->layout.form == DG_FORM_VOC ? "an image that no split lists, or without an .xml file"
                                                             : "an image that no split lists");
         if (s->layout.form == DG_FORM_YOLO)
-            find_lonely_labels(s, a, folder, stems);
+            find_lonely_labels(s, a, folder, name, stems);
     }
     dg_diag_close(&quiet);
     dg_arena_close(&a);

@@ -31,7 +31,7 @@ static void json_fault(dg_str *out, const dg_survey *s, const dg_fault *x)
     dg_str_json(out, x->split >= 0 ? s->splits[x->split].name : NULL);
     dg_str_add(out, ",\"file\":");
     dg_str_json(out, x->at.file);
-    dg_str_fmt(out, ",\"line\":%d,\"message\":", x->at.line);
+    dg_str_fmt(out, ",\"line\":%d,\"column\":%d,\"message\":", x->at.line, x->at.column);
     dg_str_json(out, x->text);
     dg_str_add(out, "}");
 }
@@ -207,7 +207,8 @@ static void read_fault(dg_survey *s, const dg_json *o)
             const dg_json *c = &cases->items[i];
 
             DG_PUSH(s->arena, s->faults.of[kind].kept,
-                    ((dg_fault){ .at = { .file = text_or_null(c, "file"), .line = small_count_of(c, "line") },
+                    ((dg_fault){ .at = { .file = text_or_null(c, "file"), .line = small_count_of(c, "line"),
+                                         .column = small_count_of(c, "column") },
                                  .text = dg_json_text(c, "message"), .split = split_named(s, dg_json_text(c, "split")), .image = -1 }));
         }
     }

@@ -46,8 +46,12 @@ static void bar(const page *p, const char *label, int64_t n, int64_t most, const
         full = 1;
     for (int i = 0; i < full; i++)
         dg_str_add(&line, "#");
-    dg_str_fmt(p->out, "  %s%*s %9s  %s%s%s%s\n", label, pad > 0 ? pad : 0, "", count_text(n, buf), paint(p, "\033[36m"),
-               line.s ? line.s : "", paint(p, "\033[0m"), more);
+    dg_str_add(p->out, "  ");
+    dg_str_plain(p->out, label);
+    dg_str_fmt(p->out, "%*s %9s  %s%s%s", pad > 0 ? pad : 0, "", count_text(n, buf), paint(p, "\033[36m"),
+               line.s ? line.s : "", paint(p, "\033[0m"));
+    dg_str_plain(p->out, more);
+    dg_str_add(p->out, "\n");
     dg_str_free(&line);
 }
 
@@ -70,7 +74,7 @@ static void print_splits(const page *p, const dg_survey *s)
         dg_str_fmt(p->out, "  %-18s %9s %9s %9s %9lld\n", "together", count_text(s->n_images, a), count_text(s->n_objects, b),
                    count_text(s->n_empty, c), (long long)s->n_crowd);
     if (s->n_truncated)
-        dg_str_fmt(p->out, "  %lld objects are marked as truncated\n", (long long)s->n_truncated);
+        dg_str_fmt(p->out, "  objects marked as truncated: %s\n", count_text(s->n_truncated, a));
     for (int i = 0; i < s->layout.others.n; i++)
         dg_str_fmt(p->out, "%s%s", i ? ", " : "  not looked at, other labels: ", s->layout.others.items[i]);
     if (s->layout.others.n)
@@ -118,15 +122,19 @@ static void print_histogram(const page *p, const dg_histogram *h)
 
 static void print_place(dg_str *out, const dg_survey *s, const dg_fault *x)
 {
-    if (x->split >= 0 && s->n_splits > 1)
-        dg_str_fmt(out, "%s: ", s->splits[x->split].name);
+    if (x->split >= 0 && s->n_splits > 1) {
+        dg_str_plain(out, s->splits[x->split].name);
+        dg_str_add(out, ": ");
+    }
     if (x->at.file)
-        dg_str_add(out, x->at.file);
+        dg_str_plain(out, x->at.file);
     if (x->at.line > 0)
         dg_str_fmt(out, ":%d", x->at.line);
+    if (x->at.line > 0 && x->at.column > 0)
+        dg_str_fmt(out, ":%d", x->at.column);
     if (x->at.file)
         dg_str_add(out, ": ");
-    dg_str_add(out, x->text);
+    dg_str_plain(out, x->text);
 }
 
 static void print_faults(const page *p, const dg_survey *s)
@@ -171,8 +179,10 @@ static void print_advice(const page *p, const dg_survey *s)
                    s->advice.aspect > 1 ? s->advice.size : (int)(32 * ceil(s->advice.size * s->advice.aspect / 32)),
                    s->advice.aspect > 1 ? (int)(32 * ceil(s->advice.size / s->advice.aspect / 32)) : s->advice.size);
     if (s->most_image)
-        dg_str_fmt(p->out, "  max_objects=\"%d\"      the most in one image are %lld, in %s\n", s->advice.max_objects,
-                   (long long)s->most_objects, s->most_image);
+        dg_str_fmt(p->out, "  max_objects=\"%d\"      the most in one image are %lld, in ", s->advice.max_objects,
+                   (long long)s->most_objects);
+    dg_str_plain(p->out, s->most_image ? s->most_image : "");
+    dg_str_add(p->out, s->most_image ? "\n" : "");
 }
 
 static void print_result(const page *p, const dg_survey *s)
@@ -182,7 +192,7 @@ static void print_result(const page *p, const dg_survey *s)
 
     dg_str_add(p->out, "\n");
     if (s->n_read)
-        dg_str_fmt(p->out, "%s images looked at (%s, %s)\n", count_text(s->n_read, a),
+        dg_str_fmt(p->out, "%s image%s looked at (%s, %s)\n", count_text(s->n_read, a), s->n_read == 1 ? "" : "s",
                    dg_human_bytes((double)s->n_bytes, size, sizeof size),
                    s->decoded ? "decoded" : "headers and ends; --images decode reads them whole");
     else if (s->n_images)

@@ -12,10 +12,10 @@
 #include "base/diag.h"
 #include "base/file.h"
 #include "base/map.h"
-#include "base/pool.h"
+#include "base/str.h"
 #include "media/image.h"
 
-enum { THREADS = 8, MAX_BYTES = 16 << 20 };
+enum { MAX_BYTES = 16 << 20 };
 
 /* Where one part of the data set stands, relative to root; "" is root itself. */
 typedef struct place {
@@ -33,8 +33,7 @@ typedef struct reading {
     const dg_data_source *from;
     dg_faults            *faults;
     dg_diag              *d;
-    dg_arena             *arena;           /* of the reading */
-    dg_arena             *threads[THREADS]; /* of what the threads read */
+    dg_arena             *arena;
     dg_coco              *c;
     DG_VEC(entry *) entries;
     dg_map               *by_stem; /* "PLACE STEM" -> entry */
@@ -89,21 +88,41 @@ static bool find_place(place *p, dg_arena *a, const char *root, const char *base
 
 /* ---- what there is ------------------------------------------------------------------------- */
 
-/* Splits of ImageSets/Main: those of single classes (aeroplane_train) aside. */
+/* Is this a list of one class's images, "dog_train" beside "train"? Its lines have a mark behind the name: "000012 -1". */
+static bool is_of_one_class(const dg_listing *files, dg_arena *a, const char *folder, const char *name)
+{
+    const char *split = NULL;
+    dg_diag    *quiet = dg_diag_open();
+    char       *text = NULL;
+    size_t      n;
+    bool        marked = false;
+
+    for (const char *p = name; (p = strchr(p, '_')) && !split; p++)
+        for (int i = 0; i < files->n && !split; i++)
+            split = strcmp(files->v[i], p + 1) == 0 ? p + 1 : NULL;
+    if (split && dg_file_read(&text, &n, dg_path_join(a, folder, name), 0, quiet) == 0) {
+        const size_t word = strcspn(text, " \t\r\n"), blanks = strspn(text + word, " \t");
+
+        marked = text[word + blanks] == '-' || (text[word + blanks] >= '0' && text[word + blanks] <= '9');
+    }
+    dg_free(text);
+    dg_diag_close(&quiet);
+    return marked;
+}
+
+/* Splits of ImageSets/Main. */
 static void list_sets(dg_listing *out, dg_arena *a, const char *root)
 {
     dg_diag    *quiet = dg_diag_open();
     const char *folder = dg_path_join(a, root, "ImageSets/Main");
+    dg_listing  files = { 0 };
 
-    *out = (dg_listing){ 0 };
     if (dg_is_folder(folder))
-        (void)!dg_dir_list(out, NULL, a, folder, quiet);
-    int n = 0;
-
-    for (int i = 0; i < out->n; i++)
-        if (dg_path_ends(out->v[i], ".txt") && !strchr(out->v[i], '_'))
-            out->v[n++] = dg_path_stem(a, out->v[i]);
-    out->n = n;
+        (void)!dg_dir_list(&files, NULL, a, folder, quiet);
+    *out = (dg_listing){ DG_NEW_N(a, files.n, const char *), 0 };
+    for (int i = 0; i < files.n; i++)
+        if (dg_path_ends(files.v[i], ".txt") && !is_of_one_class(&files, a, folder, files.v[i]))
+            out->v[out->n++] = dg_path_stem(a, files.v[i]);
     dg_diag_close(&quiet);
 }
 
@@ -194,7 +213,7 @@ static int want_listed(reading *r, place p)
     size_t n;
     int    rc = dg_file_read(&text, &n, r->list, 0, r->d), number = 1;
 
-    for (char *line = text, *end; rc == 0 && line; line = end, number++) {
+    for (char *line = rc == 0 ? text + dg_mark_bytes(text) : NULL, *end; rc == 0 && line; line = end, number++) {
         end = strchr(line, '\n');
         if (end)
             *end++ = '\0';
@@ -280,56 +299,35 @@ static void settle(const reading *r, entry *e, dg_arena *a)
     }
 }
 
-static int read_entry(const reading *r, entry *e, dg_arena *a, dg_diag *d)
+/* Files that are not wanted are read for their classes; what is wrong with them is the affair of their split. */
+static int read_entry(void *ctx, int64_t i, dg_arena *a, dg_diag *d)
 {
+    reading    *r = ctx;
+    entry      *e = r->entries.items[i];
     const char *path = dg_path_join(a, r->from->root, e->xml);
     char       *text;
     size_t      n;
-    int         rc = dg_file_read(&text, &n, path, MAX_BYTES, d);
+    int         rc;
 
+    if (!e->wanted && r->c->n_classes)
+        return 0;
+    rc = dg_file_read(&text, &n, path, MAX_BYTES, d);
     if (rc == 0)
         rc = dg_voc_parse(&e->file, a, text, n, path, d);
     dg_free(text);
-    if (rc == 0 && e->wanted)
+    e->read = rc == 0;
+    if (e->read && e->wanted)
         settle(r, e, a);
-    return rc;
+    return e->wanted ? rc : 0;
 }
 
-static void read_range(void *ctx, int64_t begin, int64_t end, int thread)
+static void drop_objects(void *ctx, int64_t i)
 {
     reading *r = ctx;
-    dg_diag *d = dg_diag_open();
-    bool     all = !r->c->n_classes;
+    entry   *e = r->entries.items[i];
 
-    for (int64_t i = begin; i < end; i++) {
-        entry *e = r->entries.items[i];
-
-        if (!e->wanted && !all)
-            continue;
-        e->read = read_entry(r, e, r->threads[thread], d) == 0;
-        dg_diag_clear(d);
-    }
-    dg_diag_close(&d);
-}
-
-/* Files that could not be read, once more for the words; those of other splits are their affair.
- * A survey keeps the image, without objects. */
-static int name_bad(reading *r)
-{
-    for (int i = 0; i < r->wanted.n; i++) {
-        entry *e = r->wanted.items[i];
-        int    rc = e->read ? 0 : read_entry(r, e, r->arena, r->d);
-
-        if (rc < 0 && !r->faults)
-            return rc;
-        if (rc < 0) {
-            dg_fault_take(r->faults, DG_FAULT_ANNOTATION, -1, r->d);
-            e->file = (dg_voc_file){ 0 };
-            settle(r, e, r->arena);
-        }
-        e->read = true;
-    }
-    return 0;
+    e->file = (dg_voc_file){ 0 };
+    settle(r, e, r->arena);
 }
 
 /* ---- the index ----------------------------------------------------------------------------- */
@@ -446,26 +444,23 @@ static int make_index(reading *r)
 
 int dg_voc_read(dg_coco **out, const dg_data_source *from, dg_faults *faults, dg_diag *d)
 {
-    reading r = { .from = from, .faults = faults, .d = d, .arena = dg_arena_open() };
-    int     threads = dg_threads_available(), rc;
+    reading        r = { .from = from, .faults = faults, .d = d, .arena = dg_arena_open() };
+    dg_index_files files = { .read = read_entry, .drop = drop_objects, .ctx = &r };
+    int            rc;
 
-    for (int i = 0; i < THREADS; i++)
-        r.threads[i] = dg_arena_open();
     r.c = dg_index_open(from->split ? dg_printf(r.arena, "%s (%s)", from->root, from->split) : from->root);
     r.c->folder = dg_strdup(r.c->arena, from->root);
     r.by_stem = dg_map_new(r.arena);
     DG_TRY(find_entries(&r));
     DG_TRY(listed_classes(&r));
     dg_voc_prepare();
-    dg_parallel_for(threads < THREADS ? threads : THREADS, r.entries.n, read_range, &r);
-    DG_TRY(name_bad(&r));
+    DG_TRY(dg_index_files_read(&files, r.entries.n, faults, d));
     if (!r.c->n_classes)
         found_classes(&r);
     DG_TRY(make_index(&r));
     *out = r.c;
 out:
-    for (int i = 0; i < THREADS; i++)
-        dg_arena_close(&r.threads[i]);
+    dg_index_files_close(&files);
     dg_arena_close(&r.arena);
     if (rc < 0)
         dg_coco_close(&r.c);

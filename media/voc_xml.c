@@ -10,6 +10,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <strings.h>
 
 #include <libxml/xmlreader.h>
 
@@ -17,25 +18,27 @@
 
 typedef enum scope { FILE_SCOPE, SIZE_SCOPE, OBJECT_SCOPE, BOX_SCOPE } scope;
 
+typedef enum kind { TEXT, NUMBER, FLAG } kind; /* FLAG: a number too, or a word for one */
+
 typedef struct field {
     scope       scope;
     const char *name;
-    bool        text;
+    kind        kind;
     size_t      offset; /* in dg_voc_file or dg_voc_object */
     uint32_t    bit;
 } field;
 
 static const field fields[] = {
-    { FILE_SCOPE, "filename", true, offsetof(dg_voc_file, file_name), 0 },
-    { SIZE_SCOPE, "width", false, offsetof(dg_voc_file, w), 0 },
-    { SIZE_SCOPE, "height", false, offsetof(dg_voc_file, h), 0 },
-    { OBJECT_SCOPE, "name", true, offsetof(dg_voc_object, name), 0 },
-    { OBJECT_SCOPE, "difficult", false, offsetof(dg_voc_object, difficult), 0 },
-    { OBJECT_SCOPE, "truncated", false, offsetof(dg_voc_object, truncated), 0 },
-    { BOX_SCOPE, "xmin", false, offsetof(dg_voc_object, x1), 1 },
-    { BOX_SCOPE, "ymin", false, offsetof(dg_voc_object, y1), 2 },
-    { BOX_SCOPE, "xmax", false, offsetof(dg_voc_object, x2), 4 },
-    { BOX_SCOPE, "ymax", false, offsetof(dg_voc_object, y2), 8 },
+    { FILE_SCOPE, "filename", TEXT, offsetof(dg_voc_file, file_name), 0 },
+    { SIZE_SCOPE, "width", NUMBER, offsetof(dg_voc_file, w), 0 },
+    { SIZE_SCOPE, "height", NUMBER, offsetof(dg_voc_file, h), 0 },
+    { OBJECT_SCOPE, "name", TEXT, offsetof(dg_voc_object, name), 0 },
+    { OBJECT_SCOPE, "difficult", FLAG, offsetof(dg_voc_object, difficult), 0 },
+    { OBJECT_SCOPE, "truncated", FLAG, offsetof(dg_voc_object, truncated), 0 },
+    { BOX_SCOPE, "xmin", NUMBER, offsetof(dg_voc_object, x1), 1 },
+    { BOX_SCOPE, "ymin", NUMBER, offsetof(dg_voc_object, y1), 2 },
+    { BOX_SCOPE, "xmax", NUMBER, offsetof(dg_voc_object, x2), 4 },
+    { BOX_SCOPE, "ymax", NUMBER, offsetof(dg_voc_object, y2), 8 },
 };
 enum { N_FIELDS = sizeof fields / sizeof *fields, MAX_DEPTH = 64 };
 
@@ -129,6 +132,19 @@ static int begin(reader *r, const char *name, int depth)
     return 0;
 }
 
+/* What tools write for 0 and 1. */
+static bool is_word(const char *value, double *number)
+{
+    static const char *const words[] = { "true", "yes", "false", "no", "unspecified", "" };
+
+    for (int i = 0; i < 6; i++)
+        if (strcasecmp(value, words[i]) == 0) {
+            *number = i < 2;
+            return true;
+        }
+    return false;
+}
+
 static int take(reader *r, const char *text)
 {
     const field *f = r->field;
@@ -141,13 +157,15 @@ static int take(reader *r, const char *text)
     char *value = dg_strndup(r->arena, text + before, n - before);
     char *into = (char *)(f->scope <= SIZE_SCOPE ? (void *)r->out : (void *)r->object) + f->offset;
 
-    if (f->text) {
+    if (f->kind == TEXT) {
         *(const char **)(void *)into = value;
         return 0;
     }
 
     double *number = (double *)(void *)into;
 
+    if (f->kind == FLAG && is_word(value, number))
+        return 0;
     if (!dg_parse_f64(value, number) || !isfinite(*number))
         return refuse(r, line_of(r), "voc-value", "<%s> is \"%s\", expected a number", f->name, value);
     if (f->scope == SIZE_SCOPE && (*number < 0 || *number > DG_IMAGE_MAX_SIDE || *number != floor(*number)))

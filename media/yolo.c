@@ -6,29 +6,30 @@
  *   path: ../coco          relative to the file; where that is no folder, the file's own is taken
  *   train: images/train    a folder, a .txt list, or several; "../x" that is not there: "x"
  *   names: [a, b]          or {0: a, 1: b}; or nc: 2
+ *   kpt_shape: [17, 3]     keypoints behind each box, which are passed over
  *
  * or without one by folders. Labels of .../images/a.jpg are .../labels/a.txt, the last "images" of
  * a path counting, or stand beside it. */
 #include "media/yolo.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/diag.h"
 #include "base/file.h"
 #include "base/map.h"
-#include "base/pool.h"
+#include "base/str.h"
 #include "media/image.h"
 #include "media/yaml.h"
 
-enum { THREADS = 8, MAX_BYTES = 64 << 20, MAX_CLASSES = 32767 };
+enum { MAX_BYTES = 64 << 20, MAX_CLASSES = 32767, MAX_POINTS = 10000 };
 
 typedef struct entry {
     const char    *name;          /* relative to the index's folder, or absolute */
     const char    *path, *labels; /* of the files */
     int            w, h;          /* 0: cannot be read */
     dg_yolo_labels found;
-    bool           bad;
 } entry;
 
 typedef struct reading {
@@ -36,11 +37,11 @@ typedef struct reading {
     dg_faults            *faults;
     dg_diag              *d;
     dg_arena             *arena;
-    dg_arena             *threads[THREADS];
     dg_coco              *c;
     const char           *file; /* .yaml, or NULL */
     const dg_json        *doc;
     const char           *folder, *base; /* of the data set; what the file's paths are relative to */
+    int                   n_points;      /* numbers of keypoints behind each box */
     DG_VEC(entry) entries;
 } reading;
 
@@ -153,6 +154,23 @@ static int yaml_names(reading *r)
     return 0;
 }
 
+/* kpt_shape: [17, 3], how many keypoints stand behind each box, and of how many numbers. */
+static int count_points(reading *r)
+{
+    const dg_json *shape = dg_json_get(r->doc, "kpt_shape");
+    double         n = 1;
+
+    if (!shape)
+        return 0;
+    for (int i = 0; i < shape->n; i++)
+        n *= shape->items[i].kind == DG_JSON_NUMBER ? shape->items[i].number : 0;
+    if (shape->kind != DG_JSON_ARRAY || shape->n != 2 || n < 1 || n > MAX_POINTS || n != floor(n))
+        return dg_fail(r->d, DG_EINPUT, shape->at, "yolo-keypoints",
+                       "expected kpt_shape: [keypoints of an object, numbers of each]");
+    r->n_points = (int)n;
+    return 0;
+}
+
 static int read_classes(reading *r)
 {
     static const char *const lists[] = { "classes.txt", "labels/classes.txt", "obj.names" };
@@ -227,7 +245,7 @@ static int add_list(reading *r, const char *path)
     size_t n;
     int    rc = dg_file_read(&text, &n, path, MAX_BYTES, r->d);
 
-    for (char *line = text, *end; rc == 0 && line; line = end) {
+    for (char *line = rc == 0 ? text + dg_mark_bytes(text) : NULL, *end; rc == 0 && line; line = end) {
         end = strchr(line, '\n');
         if (end)
             *end++ = '\0';
@@ -244,7 +262,7 @@ static int add_list(reading *r, const char *path)
 static int add_source(reading *r, const dg_json *source)
 {
     const char *const text = source->text;
-    const char       *path;
+    const char       *path, *inside;
     int               rc = 0;
 
     for (int i = 0; source->kind == DG_JSON_ARRAY && rc == 0 && i < source->n; i++)
@@ -254,17 +272,18 @@ static int add_source(reading *r, const dg_json *source)
     if (!text || !*text)
         return dg_fail(r->d, DG_EINPUT, source->at, "yolo-source",
                        "expected a folder of images, a .txt list of them, or several");
+    inside = strncmp(text, "../", 3) == 0 ? dg_path_join(r->arena, r->base, text + 3) : NULL;
     path = dg_path_join(r->arena, r->base, text);
-    if (!dg_exists(path) && strncmp(text, "../", 3) == 0)
-        path = dg_path_join(r->arena, r->base, text + 3);
+    if (!dg_exists(path) && inside)
+        path = inside;
     if (!dg_exists(path))
         path = dg_path_join(r->arena, r->folder, text);
     if (dg_is_folder(path))
         return add_folder(r, path);
     if (dg_exists(path))
         return add_list(r, path);
-    return dg_fail(r->d, DG_EINPUT, source->at, "yolo-source", "there is no %s, folder or list",
-                   dg_path_join(r->arena, r->base, text));
+    return dg_fail(r->d, DG_EINPUT, source->at, "yolo-source", "there is no %s%s%s, folder or list",
+                   dg_path_join(r->arena, r->base, text), inside ? ", nor " : "", inside ? inside : "");
 }
 
 static bool both(dg_arena *a, const char *folder, const char *images, const char *labels)
@@ -356,50 +375,33 @@ static int find_images(reading *r)
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
-static int read_labels(entry *e, dg_arena *a, dg_diag *d)
+/* The labels of image i, and its header. */
+static int read_entry(void *ctx, int64_t i, dg_arena *a, dg_diag *d)
 {
-    char  *text;
-    size_t n;
-    int    rc;
+    reading *r = ctx;
+    entry   *e = &r->entries.items[i];
+    dg_diag *quiet = dg_diag_open();
+    char    *text;
+    size_t   n;
+    int      rc = 0;
 
+    if (dg_image_size(&e->w, &e->h, e->path, quiet) < 0)
+        e->w = e->h = 0;
+    dg_diag_close(&quiet);
     if (!dg_exists(e->labels)) /* nothing is labelled: an image without objects */
         return 0;
     rc = dg_file_read(&text, &n, e->labels, MAX_BYTES, d);
     if (rc == 0)
-        rc = dg_yolo_parse(&e->found, a, text, n, e->labels, d);
+        rc = dg_yolo_parse(&e->found, a, text, n, r->n_points, e->labels, d);
     dg_free(text);
     return rc;
 }
 
-static void read_range(void *ctx, int64_t begin, int64_t end, int thread)
+static void drop_labels(void *ctx, int64_t i)
 {
     reading *r = ctx;
-    dg_diag *d = dg_diag_open();
 
-    for (int64_t i = begin; i < end; i++) {
-        entry *e = &r->entries.items[i];
-
-        e->bad = read_labels(e, r->threads[thread], d) < 0;
-        if (dg_image_size(&e->w, &e->h, e->path, d) < 0)
-            e->w = e->h = 0;
-        dg_diag_clear(d);
-    }
-    dg_diag_close(&d);
-}
-
-static int name_bad(reading *r)
-{
-    for (int i = 0; i < r->entries.n; i++) {
-        int rc = r->entries.items[i].bad ? read_labels(&r->entries.items[i], r->arena, r->d) : 0;
-
-        if (rc < 0 && !r->faults)
-            return rc;
-        if (rc < 0) {
-            dg_fault_take(r->faults, DG_FAULT_ANNOTATION, -1, r->d);
-            r->entries.items[i].found.of.n = 0;
-        }
-    }
-    return 0;
+    r->entries.items[i].found.of.n = 0;
 }
 
 /* ---- the index ----------------------------------------------------------------------------- */
@@ -495,23 +497,21 @@ static int make_index(reading *r)
 
 int dg_yolo_read(dg_coco **out, const dg_data_source *from, dg_faults *faults, dg_diag *d)
 {
-    reading r = { .from = from, .faults = faults, .d = d, .arena = dg_arena_open() };
-    int     threads = dg_threads_available(), rc;
+    reading        r = { .from = from, .faults = faults, .d = d, .arena = dg_arena_open() };
+    dg_index_files files = { .read = read_entry, .drop = drop_labels, .ctx = &r };
+    int            rc;
 
-    for (int i = 0; i < THREADS; i++)
-        r.threads[i] = dg_arena_open();
     r.c = dg_index_open(from->split ? dg_printf(r.arena, "%s (%s)", from->root, from->split) : from->root);
     DG_TRY(find_images(&r));
     r.c->folder = dg_strdup(r.c->arena, r.folder);
     DG_TRY(read_classes(&r));
     DG_TRY(sort_entries(&r));
-    dg_parallel_for(threads < THREADS ? threads : THREADS, r.entries.n, read_range, &r);
-    DG_TRY(name_bad(&r));
+    DG_TRY(count_points(&r));
+    DG_TRY(dg_index_files_read(&files, r.entries.n, faults, d));
     DG_TRY(make_index(&r));
     *out = r.c;
 out:
-    for (int i = 0; i < THREADS; i++)
-        dg_arena_close(&r.threads[i]);
+    dg_index_files_close(&files);
     dg_arena_close(&r.arena);
     if (rc < 0)
         dg_coco_close(&r.c);

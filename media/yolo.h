@@ -13,8 +13,8 @@ typedef struct dg_yolo_labels {
     DG_VEC(dg_yolo_label) of;
 } dg_yolo_labels;
 
-/* Fails with "yolo-label". */
-int dg_yolo_parse(dg_yolo_labels *out, dg_arena *a, const char *text, size_t n, const char *name,
+/* n_points: numbers of keypoints that stand behind each box and are passed over. Fails with "yolo-label". */
+int dg_yolo_parse(dg_yolo_labels *out, dg_arena *a, const char *text, size_t n, int n_points, const char *name,
                   dg_diag *d) DG_MUST_USE;
 
 /* dg_yolo_open; with faults it goes on where that would end. */

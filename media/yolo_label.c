@@ -1,7 +1,8 @@
 /* yolo_label: the lines of a label file.
  *
  *   CLASS CX CY W H                  shares of the image's width and height
- *   CLASS X1 Y1 X2 Y2 X3 Y3 ...      a polygon, of which the box is taken */
+ *   CLASS X1 Y1 X2 Y2 X3 Y3 ...      a polygon, of which the box is taken
+ *   CLASS CX CY W H X1 Y1 V1 ...     with n_points numbers of keypoints, which are passed over */
 #include "media/yolo.h"
 
 #include <math.h>
@@ -13,7 +14,7 @@ enum { WORD_MAX = 63, FAR = 10 }; /* coordinates beyond FAR images away are pixe
 
 typedef struct line {
     const char *name;
-    int         number, n; /* n: coordinates */
+    int         number, n, n_points; /* n: coordinates */
     double      first[4], lo[2], hi[2];
     dg_diag    *d;
 } line;
@@ -83,9 +84,14 @@ static int take_line(dg_yolo_labels *out, dg_arena *a, line *l, const char *p, c
     x.label = (int)v;
     for (l->n = 0; p < end;) {
         DG_TRY(take_number(l, &v, p, end, &p));
-        DG_TRY(take_coordinate(l, v));
+        if (l->n_points && l->n >= 4) /* of a keypoint */
+            l->n++;
+        else
+            DG_TRY(take_coordinate(l, v));
     }
-    if (l->n == 4) {
+    if (l->n_points && l->n != 4 + l->n_points)
+        return refuse(l, "%d numbers behind the class, expected 4 (centre and sides) and %d of keypoints", l->n, l->n_points);
+    if (l->n == 4 + l->n_points) {
         x.cx = l->first[0];
         x.cy = l->first[1];
         x.w = l->first[2];
@@ -103,13 +109,15 @@ out:
     return rc;
 }
 
-int dg_yolo_parse(dg_yolo_labels *out, dg_arena *a, const char *text, size_t n, const char *name, dg_diag *d)
+int dg_yolo_parse(dg_yolo_labels *out, dg_arena *a, const char *text, size_t n, int n_points, const char *name, dg_diag *d)
 {
     const char *end = text + n;
-    line        l = { .name = name, .d = d };
+    line        l = { .name = name, .n_points = n_points, .d = d };
     int         rc = 0;
 
     *out = (dg_yolo_labels){ 0 };
+    if (n >= 3)
+        text += dg_mark_bytes(text);
     while (text < end && rc == 0) {
         const char *stop = memchr(text, '\n', (size_t)(end - text));
         const char *last = stop ? stop : end;

@@ -50,6 +50,10 @@ static void escapes(void **state)
     check_text(dg_str_xml, "", "");
     check_text(dg_str_xml, "<a b=\"c & d\">\n\002",
                "&lt;a b=&quot;c &amp; d&quot;&gt;&#10;\xEF\xBF\xBD");
+    check_text(dg_str_plain, "a\033[31m\n\xE2\x82\xAC\xE2\x82\x7F", "a?[31m?\xE2\x82\xAC???");
+    assert_true(dg_is_utf8("\xE2\x82\xAC") && dg_is_utf8("") && !dg_is_utf8("b\xE4r"));
+    assert_int_equal(dg_mark_bytes("\xEF\xBB\xBF" "a"), 3);
+    assert_int_equal(dg_mark_bytes("a"), 0);
 }
 
 static void check_real(double v, const char *expected)

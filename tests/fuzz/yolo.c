@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     if (dg_yaml_parse(&tree, a, text, head, "fuzz.yaml", d) == 0)
         (void)dg_json_get(tree, "names");
     if (head < n)
-        (void)!dg_yolo_parse(&labels, a, text + head + 1, n - head - 1, "fuzz.txt", d);
+        (void)!dg_yolo_parse(&labels, a, text + head + 1, n - head - 1, (int)(n % 3) * 2, "fuzz.txt", d);
     (void)dg_diag_text(d);
     dg_diag_close(&d);
     dg_arena_close(&a);

@@ -111,6 +111,37 @@ static void voc_sets(void **state)
     no_diagnostics(p);
 }
 
+/* What other tools write: words for marks, no size, boxes in any order, byte order marks, splits whose names have an underscore. */
+static void voc_dialects(void **state)
+{
+    place         *p = *state;
+    dg_data_source train = from(p, "voc", "train_2");
+    dg_listing     splits;
+    dg_coco       *c = NULL;
+
+    make_voc(p);
+    write_text(p, "voc/ImageSets/Main/train_2.txt", "\xEF\xBB\xBF" "a\r\nb\r\n");
+    write_text(p, "voc/ImageSets/Main/my_val.txt", "b\n");
+    write_text(p, "voc/Annotations/a.xml",
+               "\xEF\xBB\xBF<annotation><object><difficult>Unspecified</difficult><bndbox><ymax>26</ymax><xmax> 15.5 </xmax>"
+               "<ymin>6</ymin><xmin>5</xmin></bndbox><name>a &amp; b</name><truncated>True</truncated></object></annotation>");
+    assert_true(dg_voc_splits(&splits, p->a, temporary(p, "voc")));
+    assert_int_equal(splits.n, 4); /* dog_train is of one class */
+    assert_string_equal(splits.v[0], "my_val");
+    assert_string_equal(splits.v[2], "train_2");
+    assert_int_equal(dg_voc_open(&c, &train, p->d), 0);
+    assert_int_equal(dg_coco_n_images(c), 2);
+    assert_int_equal(dg_coco_image_at(c, 0)->w, 40);
+    assert_string_equal(dg_coco_class_at(c, 0)->name, "a & b");
+    check_box(c, 0, 0, 0, 5, 6, 10.5, 20);
+    assert_true(!dg_coco_annotation_at(c, 0)->crowd && dg_coco_annotation_at(c, 0)->truncated);
+    dg_coco_close(&c);
+    write_text(p, "voc/classes.txt", "a & b\nb\xE4r\n");
+    assert_int_equal(dg_voc_open(&c, &train, p->d), -DG_EINPUT);
+    check_says(p, "class-encoding", "not in UTF-8");
+    no_diagnostics(p);
+}
+
 static void voc_folders(void **state)
 {
     place         *p = *state;
@@ -277,6 +308,18 @@ static void yolo_shapes(void **state)
     write_text(p, "yolo/train.txt", "./images/train/a.png\nimages/train/b.jpg\r\n\nimages/train/c.jpg");
     check_yolo(p, "train: train.txt\nnames: [nut, bolt]\n", "yolo", NULL);
     check_yolo(p, "train: [train.txt]\nval:\nnames: [x, y]\n", "yolo", "nut,bolt");
+
+    /* as Windows writes it: with a byte order mark and two characters at a line's end */
+    write_text(p, "yolo/train.txt", "\xEF\xBB\xBF./images/train/a.png\r\nimages/train/b.jpg\r\nimages/train/c.jpg\r\n");
+    write_text(p, "yolo/labels/train/a.txt", "\xEF\xBB\xBF" "1 0.5 0.5 0.25 0.5\r\n0 0.1 0.1 0.3 0.2 0.2 0.6\r\n");
+    check_yolo(p, "\xEF\xBB\xBFtrain: train.txt\r\nnames:\r\n  0: nut\r\n  1: bolt\r\n", "yolo", NULL);
+    unlink(temporary(p, "yolo/data.yaml"));
+    write_text(p, "yolo/classes.txt", "\xEF\xBB\xBFnut\r\nbolt\r\n");
+    check_yolo(p, NULL, "yolo", NULL);
+
+    /* keypoints behind the boxes, which a polygon would have too */
+    write_text(p, "yolo/labels/train/a.txt", "1 0.5 0.5 0.25 0.5 0.5 0.5 2 0 0 0\n0 0.2 0.35 0.2 0.5 0.9 0.9 1 0.9 0.9 1\n");
+    check_yolo(p, "train: images/train\nnames: [nut, bolt]\nkpt_shape: [2, 3]\n", "yolo", NULL);
     no_diagnostics(p);
 }
 
@@ -331,7 +374,7 @@ static void yolo_labels(void **state)
     dg_yolo_labels x;
 
     for (size_t i = 0; i < sizeof bad_labels / sizeof *bad_labels; i++) {
-        assert_int_equal(dg_yolo_parse(&x, p->a, bad_labels[i].text, strlen(bad_labels[i].text), "x.txt", p->d), -DG_EINPUT);
+        assert_int_equal(dg_yolo_parse(&x, p->a, bad_labels[i].text, strlen(bad_labels[i].text), 0, "x.txt", p->d), -DG_EINPUT);
         assert_int_equal(dg_diag_at(p->d, 0)->at.line, bad_labels[i].line);
         check_says(p, "yolo-label", bad_labels[i].says);
     }
@@ -359,6 +402,9 @@ static const struct {
     { "train: images/train\nnames: [nut]\n", "yolo-class", "class 1, but the last of 1 classes is 0" },
     { "train: [images/train, images/train/]\nnames: [nut, bolt]\n", "yolo-twice", "a.png is listed twice" },
     { "train: none\nnames: [nut, bolt]\n", "yolo-empty", "no image" },
+    { "train: ../images/trian\nnames: [nut]\n", "yolo-source", ", nor " },
+    { "train: images/train\nnames: [nut, bolt]\nkpt_shape: [17, none]\n", "yolo-keypoints", "kpt_shape: [" },
+    { "train: images/train\nnames: [nut, bolt]\nkpt_shape: [17, 3]\n", "yolo-label", "and 51 of keypoints" },
 };
 
 static void yolo_refused(void **state)
@@ -418,6 +464,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(voc_sets, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(voc_dialects, set_up, tear_down),
         cmocka_unit_test_setup_teardown(voc_folders, set_up, tear_down),
         cmocka_unit_test_setup_teardown(voc_errors, set_up, tear_down),
         cmocka_unit_test_setup_teardown(voc_refused, set_up, tear_down),

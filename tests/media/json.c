@@ -166,6 +166,12 @@ static void bad_texts(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         check_bad(p, cases[i].text, strlen(cases[i].text), "json-syntax", cases[i].says,
                   cases[i].line);
+
+    const dg_json *v;
+
+    assert_int_equal(dg_json_parse(&v, p->a, "{\"a\": [-Infinity]}", 18, "bad.json", p->d), -DG_EINPUT);
+    assert_non_null(strstr(dg_diag_at(p->d, 0)->remarks[0].text, "JSON has no NaN"));
+    check_only(p->d, "json-syntax");
 }
 
 static void limits(void **state)

@@ -1,38 +1,12 @@
 /* survey: a data set with a fault of every kind, all of which are found, and a clean one, in which
- * nothing is; then conversions there and back. */
-#include "tests/media/place.h"
+ * nothing is. */
+#include "tests/media/sets.h"
 
 #include <math.h>
 
-#include "media/convert.h"
-#include "media/image.h"
 #include "media/json.h"
-#include "media/survey.h"
 
 /* ---- making -------------------------------------------------------------------------------- */
-
-enum { W = 64, H = 48 };
-
-static void write_text(place *p, const char *name, const char *text)
-{
-    const char *path = temporary(p, name);
-
-    assert_int_equal(dg_mkdirs(dg_path_folder(p->a, path), p->d), 0);
-    assert_int_equal(dg_file_write(path, text, strlen(text), p->d), 0);
-}
-
-/* Picture number `seed`: no two are alike. */
-static void write_image(place *p, const char *name, int seed)
-{
-    const char *path = temporary(p, name);
-    dg_image    im;
-
-    assert_int_equal(dg_mkdirs(dg_path_folder(p->a, path), p->d), 0);
-    assert_int_equal(dg_image_new(&im, p->s, W, H, p->d), 0);
-    for (int i = 0; i < W * H * 3; i++)
-        im.rgb[i] = (uint8_t)(i / 3 % W * 3 + seed * 17);
-    assert_int_equal(dg_image_write(path, &im, p->d), 0);
-}
 
 static void copy_file(place *p, const char *from, const char *to, double share)
 {
@@ -42,16 +16,6 @@ static void copy_file(place *p, const char *from, const char *to, double share)
     assert_int_equal(dg_file_read(&bytes, &n, temporary(p, from), 0, p->d), 0);
     assert_int_equal(dg_file_write(temporary(p, to), bytes, (size_t)((double)n * share), p->d), 0);
     dg_free(bytes);
-}
-
-static dg_survey *survey(place *p, const char *name, bool decode)
-{
-    const dg_survey_options o = { .threads = 2, .decode = decode };
-    dg_survey              *s = NULL;
-
-    if (dg_survey_open(&s, temporary(p, name), &o, p->d) < 0)
-        fail_msg("%s", dg_diag_text(p->d));
-    return s;
 }
 
 /* Exactly so many faults of each kind, and of the others none. */
@@ -78,24 +42,6 @@ static void check_faults(const dg_survey *s, const expected *e, int n)
             fail_msg("%s: \"%s\" does not say \"%s\"", dg_fault_row_of((dg_fault_kind)kind)->id,
                      s->faults.of[kind].kept.items[0].text, x->says);
     }
-}
-
-#define IMAGE(id, name) "{\"id\": " #id ", \"file_name\": \"" name "\", \"width\": 64, \"height\": 48}"
-#define BOX(id, image, class, x, y, w, h)                                                                      \
-    "{\"id\": " #id ", \"image_id\": " #image ", \"category_id\": " #class ", \"bbox\": [" #x ", " #y ", " #w ", " #h "]}"
-#define CLASSES "\"categories\": [{\"id\": 1, \"name\": \"nut\"}, {\"id\": 2, \"name\": \"bolt\"}]"
-
-static void make_clean(place *p)
-{
-    for (int i = 1; i <= 5; i++)
-        write_image(p, dg_printf(p->a, "clean/images/%d.%s", i, i % 2 ? "jpg" : "png"), i);
-    write_text(p, "clean/annotations/train.json",
-               "{\"images\": [" IMAGE(1, "1.jpg") ", " IMAGE(2, "2.png") ", " IMAGE(3, "3.jpg") "],\n\"annotations\": [\n" BOX(
-                   1, 1, 1, 2, 3, 20, 30) ",\n" BOX(2, 1, 2, 2, 3, 20, 10) ",\n" BOX(3, 2, 1, 44.5, 3.25, 20, 44.5)
-                   "],\n" CLASSES "}");
-    write_text(p, "clean/annotations/val.json",
-               "{\"images\": [" IMAGE(1, "4.png") ", " IMAGE(2, "5.jpg") "],\n\"annotations\": [\n" BOX(1, 1, 2, 0, 0, 64, 48)
-                   "],\n" CLASSES "}");
 }
 
 /* ---- nothing to find ----------------------------------------------------------------------- */
@@ -424,214 +370,6 @@ static void layouts(void **state)
     check_says(p, "data-split", "train,vall");
 }
 
-/* ---- conversions ----------------------------------------------------------------------------- */
-
-static void convert(place *p, const char *from, const char *to, dg_form form, dg_converted *said)
-{
-    const dg_convert_options o = { .to = form, .copy = form == DG_FORM_VOC };
-
-    if (dg_convert(said, temporary(p, from), temporary(p, to), &o, p->d) < 0)
-        fail_msg("%s", dg_diag_text(p->d));
-}
-
-static dg_coco *open_split(place *p, const char *path, int split)
-{
-    dg_layout l;
-    dg_coco  *c = NULL;
-
-    assert_int_equal(dg_layout_find(&l, p->a, temporary(p, path), NULL, p->d), 0);
-    if (dg_layout_open(&c, &l, split, NULL, p->d) < 0)
-        fail_msg("%s", dg_diag_text(p->d));
-    return c;
-}
-
-static int image_named(const dg_coco *c, const char *name)
-{
-    for (int i = 0; i < dg_coco_n_images(c); i++)
-        if (strcmp(dg_path_name(dg_coco_image_at(c, i)->file_name), dg_path_name(name)) == 0)
-            return i;
-    fail_msg("no %s", name);
-    return -1;
-}
-
-/* The same images by name, and the same boxes, classes by name; crowds where they are kept. */
-static void check_same(const dg_coco *a, const dg_coco *b, bool crowds)
-{
-    assert_int_equal(dg_coco_n_images(a), dg_coco_n_images(b));
-    assert_int_equal(dg_coco_n_classes(a), dg_coco_n_classes(b));
-    for (int i = 0; i < dg_coco_n_images(a); i++) {
-        const dg_coco_image *x = dg_coco_image_at(a, i), *y = dg_coco_image_at(b, image_named(b, x->file_name));
-        int                  k = 0;
-
-        assert_int_equal(x->w, y->w);
-        assert_int_equal(x->h, y->h);
-        for (int j = 0; j < x->n; j++) {
-            const dg_coco_annotation *p = dg_coco_annotation_at(a, x->first + j), *q;
-
-            if (p->crowd && !crowds)
-                continue;
-            assert_true(k < y->n);
-            q = dg_coco_annotation_at(b, y->first + k++);
-            assert_string_equal(dg_coco_class_at(a, p->label)->name, dg_coco_class_at(b, q->label)->name);
-            assert_true(fabs(p->x - (q->x)) <= 1e-9);
-            assert_true(fabs(p->y - (q->y)) <= 1e-9);
-            assert_true(fabs(p->w - (q->w)) <= 1e-9);
-            assert_true(fabs(p->h - (q->h)) <= 1e-9);
-            assert_int_equal(p->crowd, q->crowd);
-        }
-        assert_int_equal(k, y->n);
-    }
-}
-
-static void there_and_back(void **state)
-{
-    place       *p = *state;
-    dg_converted said;
-    dg_survey   *s;
-
-    make_clean(p);
-    write_text(p, "clean/annotations/val.json", /* with a crowd, and an area that is not its box's */
-               "{\"images\": [" IMAGE(7, "4.png") ", " IMAGE(9, "5.jpg") "],\n\"annotations\": [\n" BOX(1, 7, 2, 0, 0, 64, 48)
-                   ",\n{\"id\": 2, \"image_id\": 7, \"category_id\": 1, \"bbox\": [3.3, 4.4, 5.123456789, 6],\n"
-               " \"area\": 3, \"iscrowd\": 1}"
-                   "],\n" CLASSES "}");
-    convert(p, "clean", "voc", DG_FORM_VOC, &said);
-    assert_true(said.n_splits == 2 && said.n_images == 5 && said.n_objects == 5 && said.n_areas == 1 && said.n_crowd == 0);
-    convert(p, "voc", "again", DG_FORM_COCO, &said);
-    convert(p, "clean", "yolo", DG_FORM_YOLO, &said);
-    assert_true(said.n_objects == 4 && said.n_crowd == 1 && said.n_dropped == 0 && said.n_cut == 0);
-    convert(p, "yolo", "once_more", DG_FORM_COCO, &said);
-    convert(p, "yolo", "voc_of_yolo", DG_FORM_VOC, &said);
-    for (int split = 0; split < 2; split++) {
-        static const char *const sets[] = { "voc", "again", "yolo", "once_more", "voc_of_yolo" };
-        dg_coco                 *first = open_split(p, "clean", split);
-
-        for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
-            dg_coco *c = open_split(p, sets[i], split);
-
-            check_same(first, c, i < 2);
-            dg_coco_close(&c);
-        }
-        dg_coco_close(&first);
-    }
-    for (int i = 0; i < 3; i++) {
-        s = survey(p, (const char *const[]){ "voc", "yolo", "again" }[i], false);
-        check_faults(s, NULL, 0); /* whole, with its images, and nothing besides */
-        dg_survey_close(&s);
-    }
-    no_diagnostics(p);
-}
-
-static void names_and_refusals(void **state)
-{
-    const dg_convert_options voc = { .to = DG_FORM_VOC };
-    place       *p = *state;
-    dg_converted said;
-    dg_coco     *c;
-
-    /* two images of one name, a name that must be escaped, and what YOLO cannot hold */
-    write_image(p, "names/images/x/1.jpg", 1);
-    write_image(p, "names/images/y/1.jpg", 2);
-    write_text(p, "names/annotations/train.json",
-               "{\"images\": [" IMAGE(1, "x/1.jpg") ", " IMAGE(2, "y/1.jpg") "],\n"
-               "\"annotations\": [\n" BOX(1, 1, 1, 60, 3, 20, 30)
-                   ",\n" BOX(2, 2, 1, 80, 3, 2, 2) ",\n" BOX(3, 2, 1, 8, 3, 0, 2)
-                   "],\n\"categories\": [{\"id\": 1, \"name\": \"a: \\\"<b>\\\" & c\"}]}");
-    convert(p, "names", "out/voc", DG_FORM_VOC, &said);
-    assert_true(said.n_renamed == 1 && said.n_objects == 3);
-    c = open_split(p, "out/voc", 0);
-    assert_string_equal(dg_coco_class_at(c, 0)->name, "a: \"<b>\" & c");
-    assert_string_equal(dg_coco_image_at(c, 1)->file_name, "JPEGImages/1_2.jpg");
-    dg_coco_close(&c);
-    convert(p, "names", "out/yolo", DG_FORM_YOLO, &said);
-    assert_true(said.n_cut == 1 && said.n_dropped == 2 && said.n_objects == 1);
-    c = open_split(p, "out/yolo", 0);
-    assert_string_equal(dg_coco_class_at(c, 0)->name, "a: \"<b>\" & c");
-    assert_true(fabs(dg_coco_annotation_at(c, 0)->w - 4) <= 1e-9);
-    dg_coco_close(&c);
-    no_diagnostics(p);
-
-    assert_int_equal(dg_convert(&said, temporary(p, "names"), temporary(p, "out/voc"), &voc, p->d), -DG_EINPUT);
-    check_says(p, "dir-exists", "there already");
-    unlink(temporary(p, "names/images/y/1.jpg"));
-    assert_int_equal(dg_convert(&said, temporary(p, "names"), temporary(p, "out/half"), &voc, p->d), -DG_EIO);
-    check_says(p, "convert-link", "No such file");
-    assert_false(dg_exists(temporary(p, "out/half")));
-    assert_false(dg_exists(dg_printf(p->a, "%s/out/half.tmp-%ld", p->folder, (long)getpid())));
-    write_text(p, "names/annotations/val.json",
-               "{\"images\": [" IMAGE(1, "x/1.jpg") "], \"annotations\": [], " CLASSES "}");
-    assert_int_equal(dg_convert(&said, temporary(p, "names"), temporary(p, "out/half"), &voc, p->d), -DG_EINPUT);
-    check_says(p, "convert-classes", "not those of");
-    write_image(p, "plain/1.jpg", 1);
-    assert_int_equal(dg_convert(&said, temporary(p, "plain"), temporary(p, "out/half"), &voc, p->d), -DG_EINPUT);
-    check_says(p, "convert-plain", "no labels");
-}
-
-/* What a form cannot hold is refused before anything is made; splits of one purpose are one key of data.yaml. */
-static void refused_beforehand(void **state)
-{
-    static const struct {
-        const char *train, *id, *says;
-        dg_form     to;
-    } bad[] = {
-        { "{\"images\": [" IMAGE(1, "1.jpg") ", " IMAGE(2, "1.jpg") "], \"annotations\": [], " CLASSES "}", "convert-twice",
-          "1.jpg is listed twice", DG_FORM_COCO },
-        { "{\"images\": [" IMAGE(1, "1.jpg") "], \"annotations\": [], " CLASSES "}", "convert-twice", "other objects",
-          DG_FORM_VOC },
-        { "{\"images\": [" IMAGE(1, "1.jpg")
-          "], \"annotations\": [], \"categories\": [{\"id\": 1, \"name\": \"a\\u0001\"}]}", "convert-class",
-          "\"a\\u0001\"", DG_FORM_VOC },
-        { "{\"images\": [" IMAGE(1, "1.jpg")
-          "], \"annotations\": [], \"categories\": [{\"id\": 1, \"name\": \"a \"}]}", "convert-class", "\"a \"",
-          DG_FORM_VOC },
-        { "{\"images\": [" IMAGE(1, "../../secret.txt") "], \"annotations\": [], " CLASSES "}", "image-unknown", "JPEG",
-          DG_FORM_COCO },
-    };
-    place       *p = *state;
-    dg_converted said;
-    dg_coco     *c;
-
-    write_image(p, "bad/images/1.jpg", 1);
-    write_text(p, "secret.txt", "secret");
-    write_text(p, "bad/annotations/val.json",
-               "{\"images\": [" IMAGE(1, "1.jpg") "], \"annotations\": [" BOX(1, 1, 1, 2, 3, 20, 30) "], " CLASSES "}");
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        const dg_convert_options o = { .to = bad[i].to, .copy = true, .splits = i == 1 ? NULL : "train" };
-
-        write_text(p, "bad/annotations/train.json", bad[i].train);
-        assert_int_equal(dg_convert(&said, temporary(p, "bad"), temporary(p, "new"), &o, p->d), -DG_EINPUT);
-        check_says(p, bad[i].id, bad[i].says);
-    }
-    write_image(p, "years/images/a b.jpg", 1);
-    write_image(p, "years/images/2.jpg", 2);
-    write_text(p, "years/annotations/train2014.json",
-               "{\"images\": [" IMAGE(1, "a b.jpg") "], \"annotations\": [], " CLASSES "}");
-    write_text(p, "years/annotations/train2017.json", "{\"images\": [" IMAGE(1, "2.jpg") "], \"annotations\": [], " CLASSES "}");
-    convert(p, "years", "years_yolo", DG_FORM_YOLO, &said);
-    c = open_split(p, "years_yolo", 0);
-    assert_int_equal(dg_coco_n_images(c), 2);
-    dg_coco_close(&c);
-    convert(p, "years", "years_voc", DG_FORM_VOC, &said);
-    assert_int_equal(said.n_renamed, 1);
-    c = open_split(p, "years_voc", 0);
-    assert_string_equal(dg_coco_image_at(c, 0)->file_name, "JPEGImages/a_b.jpg");
-    dg_coco_close(&c);
-    write_text(p, "years/annotations/other.json", "{\"images\": [" IMAGE(1, "2.jpg") "], \"annotations\": [], " CLASSES "}");
-
-    const dg_convert_options two = { .to = DG_FORM_YOLO, .splits = "train2014,other" };
-
-    assert_int_equal(dg_convert(&said, temporary(p, "years"), temporary(p, "new"), &two, p->d), -DG_EINPUT);
-    check_says(p, "convert-split", "\"other\" is none of them");
-    assert_false(dg_exists(temporary(p, "new")));
-
-    /* a file in the root has no folder's name to take */
-    write_image(p, "flat/1.jpg", 1);
-    write_text(p, "flat/_annotations.coco.json", "{\"images\": [" IMAGE(1, "1.jpg") "], \"annotations\": [], " CLASSES "}");
-    convert(p, "flat", "flat_voc", DG_FORM_VOC, &said);
-    assert_true(dg_exists(temporary(p, "flat_voc/ImageSets/Main/train.txt")));
-    no_diagnostics(p);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -642,9 +380,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(read_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(lent, set_up, tear_down),
         cmocka_unit_test_setup_teardown(layouts, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(there_and_back, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(names_and_refusals, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(refused_beforehand, set_up, tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
