@@ -16,8 +16,8 @@ typedef struct opts {
 
 static const dg_option options[] = {
     { "dir", DG_OPTION_STR, offsetof(opts, dir), "DIR", NULL, "where the folder is made (here)" },
-    { "kind", DG_OPTION_WORD, offsetof(opts, kind), NULL, "tensor|item|op",
-      "tensor: computes with the engine's ops, item: changes samples, op: brings kernels of its own (tensor)" },
+    { "kind", DG_OPTION_WORD, offsetof(opts, kind), NULL, "tensor|op|loader|item|sink",
+      "what it begins as (tensor)" },
     { 0 },
 };
 
@@ -158,6 +158,7 @@ static int run(const void *given, const dg_words *words, dg_arena *a)
 static const dg_example examples[] = {
     { "new node my_gate", "a folder my_gate with a node that computes" },
     { "new node cutout --kind item --dir nodes", "an augmentation, in nodes/cutout" },
+    { "new node loader.ours --kind loader", "a loader of data in a form of its own" },
     { 0 },
 };
 
@@ -166,7 +167,12 @@ const dg_verb dg_verb_new = {
     .args = "node NAME [OPTIONS]",
     .brief = "Begins a node of your own.",
     .doc = "The folder has the node's source, a Makefile that needs nothing but an installed detrgraph, a test, and a pipeline that\n"
-           "uses the node. docs/writing-nodes.md goes on from there.",
+           "uses the node. docs/writing-nodes.md goes on from there.\n\n"
+           "  tensor    computes with the engine's ops, and is differentiated\n"
+           "  op        computes with kernels of its own, forward and backward\n"
+           "  loader    reads data in a form of their own\n"
+           "  item      changes samples on their way: an augmentation\n"
+           "  sink      looks at results: an evaluation",
     .examples = examples,
     .options = options,
     .size = sizeof(opts),

@@ -6,9 +6,15 @@ templates = \
 	plugins/template/item/my_node.c \
 	plugins/template/item/my_node.xml \
 	plugins/template/item/numbers.c \
+	plugins/template/loader/my_node.c \
+	plugins/template/loader/my_node.xml \
+	plugins/template/loader/numbers.c \
 	plugins/template/op/my_node.c \
 	plugins/template/op/my_node.xml \
 	plugins/template/op/numbers.c \
+	plugins/template/sink/my_node.c \
+	plugins/template/sink/my_node.xml \
+	plugins/template/sink/numbers.c \
 	plugins/template/tensor/my_node.c \
 	plugins/template/tensor/my_node.xml \
 	plugins/template/tensor/numbers.c
