@@ -235,8 +235,8 @@ static void voc_file(dg_str *out, const dg_coco *c, const dg_coco_image *im, con
                    x->truncated, x->crowd);
         voc_number(out, "xmin", x->x);
         voc_number(out, "ymin", x->y);
-        voc_number(out, "xmax", x->x + x->w);
-        voc_number(out, "ymax", x->y + x->h);
+        voc_number(out, "xmax", dg_index_round(x->x + x->w));
+        voc_number(out, "ymax", dg_index_round(x->y + x->h));
         dg_str_add(out, "</bndbox>\n  </object>\n");
     }
     dg_str_add(out, "</annotation>\n");

@@ -1,6 +1,7 @@
 /* index: a data set in memory: made of parts, looked at, closed. */
 #include "media/index.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -121,6 +122,11 @@ int dg_index_size(dg_coco *c, int *w, int *h, const char *path, int n, bool repl
                    "on_error=\"replace\"");
     dg_diag_close(&quiet);
     return replace ? 0 : rc;
+}
+
+double dg_index_round(double pixels)
+{
+    return fabs(pixels) < 1e6 ? rint(pixels * 1e9) / 1e9 : pixels;
 }
 
 /* ---- many files ----------------------------------------------------------------------------- */

@@ -42,6 +42,9 @@ bool dg_index_over(dg_coco *c, const dg_coco_annotation *truths, int64_t n) DG_M
 /* The size of an image that has n objects. One that cannot be read is an error, or counted; *w is 0 then. */
 int dg_index_size(dg_coco *c, int *w, int *h, const char *path, int n, bool replace, dg_diag *d) DG_MUST_USE;
 
+/* To a billionth of a pixel: decimals that went through sums and shares come back as they were. */
+double dg_index_round(double pixels);
+
 /* Many small files, read on several threads; everything that depends on order happens afterwards, on one. */
 enum { DG_INDEX_THREADS = 8 };
 typedef struct dg_index_files {

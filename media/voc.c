@@ -387,8 +387,8 @@ static int annotate(reading *r, const entry *e, dg_coco_annotation *out)
             .label = label,
             .x = x->x1 - first,
             .y = x->y1 - first,
-            .w = x->x2 - x->x1 + first,
-            .h = x->y2 - x->y1 + first,
+            .w = dg_index_round(x->x2 - x->x1 + first),
+            .h = dg_index_round(x->y2 - x->y1 + first),
             .crowd = x->difficult != 0 && !r->from->difficult,
             .truncated = x->truncated != 0,
         };

@@ -428,14 +428,15 @@ static int annotate(reading *r, const entry *e, dg_coco_annotation *out)
                 return rc;
             continue;
         }
-        out[n++] = (dg_coco_annotation){
+        out[n] = (dg_coco_annotation){
             .label = x->label,
-            .x = (x->cx - x->w / 2) * e->w,
-            .y = (x->cy - x->h / 2) * e->h,
-            .w = x->w * e->w,
-            .h = x->h * e->h,
-            .area = x->w * e->w * x->h * e->h,
+            .x = dg_index_round((x->cx - x->w / 2) * e->w),
+            .y = dg_index_round((x->cy - x->h / 2) * e->h),
+            .w = dg_index_round(x->w * e->w),
+            .h = dg_index_round(x->h * e->h),
         };
+        out[n].area = fabs(out[n].w * out[n].h);
+        n++;
     }
     return n;
 }

@@ -52,10 +52,10 @@ static void check_same(const dg_coco *a, const dg_coco *b, bool crowds)
             assert_true(k < y->n);
             q = dg_coco_annotation_at(b, y->first + k++);
             assert_string_equal(dg_coco_class_at(a, p->label)->name, dg_coco_class_at(b, q->label)->name);
-            assert_true(fabs(p->x - (q->x)) <= 1e-9);
-            assert_true(fabs(p->y - (q->y)) <= 1e-9);
-            assert_true(fabs(p->w - (q->w)) <= 1e-9);
-            assert_true(fabs(p->h - (q->h)) <= 1e-9);
+            assert_memory_equal(&p->x, &q->x, sizeof p->x); /* to the bit */
+            assert_memory_equal(&p->y, &q->y, sizeof p->y);
+            assert_memory_equal(&p->w, &q->w, sizeof p->w);
+            assert_memory_equal(&p->h, &q->h, sizeof p->h);
             assert_int_equal(p->crowd, q->crowd);
         }
         assert_int_equal(k, y->n);
