@@ -6,6 +6,7 @@
     compare.py noise N SIDE OUT                   pixels that are no images
     compare.py hf FOLDER PIXELS OUT               transformers' logits and boxes; fails on missing or unexpected keys
     compare.py onnx FILE PIXELS OUT               onnxruntime's
+    compare.py check FILE                         what ONNX's own checker says of it, shapes inferred through every node
     compare.py close WHAT FIRST SECOND N Q LOGITS BOXES    the largest differences, of which neither may be greater
     compare.py random CONFIG-FOLDER OUT           random weights in a model of this configuration, as transformers saves it
     compare.py predict FOLDER JSON         transformers' whole path against `detrgraph predict --format json`
@@ -120,6 +121,12 @@ def onnx(file, path, out):
         f.write(logits.tobytes() + boxes.tobytes())
 
 
+def check(file):
+    from onnx import checker
+
+    checker.check_model(file, full_check=True)
+
+
 def rows(path, n, queries):
     """[N,Q,C+4]: the logits and the box of every query."""
     values = np.fromfile(path, dtype=np.float32).astype(np.float64)
@@ -218,6 +225,7 @@ if __name__ == "__main__":
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("TQDM_DISABLE", "1")
-    if len(sys.argv) < 2 or sys.argv[1] not in ("pth", "evil", "pixels", "noise", "hf", "onnx", "close", "random", "predict"):
+    verbs = ("pth", "evil", "pixels", "noise", "hf", "onnx", "check", "close", "random", "predict")
+    if len(sys.argv) < 2 or sys.argv[1] not in verbs:
         sys.exit(__doc__)
     globals()[sys.argv[1]](*sys.argv[2:])
