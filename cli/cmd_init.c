@@ -7,7 +7,9 @@
 #include "base/file.h"
 #include "base/pool.h"
 #include "cli/cli.h"
+#include "cli/models.h"
 #include "media/survey.h"
+#include "runtime/dialect.h"
 
 typedef struct opts {
     const char *data, *model, *out, *pretrained, *split;
@@ -17,51 +19,21 @@ typedef struct opts {
 static const dg_option options[] = {
     { "data", DG_OPTION_STR, offsetof(opts, data), "PATH", NULL, "the data set, in the form of COCO, VOC or YOLO" },
     { "model", DG_OPTION_STR, offsetof(opts, model), "NAME", NULL, "rtdetrv2_r18vd, or another of those that --help lists" },
-    { "pretrained", DG_OPTION_STR, offsetof(opts, pretrained), "FILE", NULL,
-      "the backbone's weights (.pth or .safetensors); without it everything begins at random" },
+    { "pretrained", DG_OPTION_STR, offsetof(opts, pretrained), "PATH", NULL,
+      "weights to begin with, of a backbone or a whole model, also a folder; without it everything begins at random" },
     { "split", DG_OPTION_STR, offsetof(opts, split), "NAME,...", NULL, "these splits alone" },
     { "out", DG_OPTION_STR, offsetof(opts, out), "FILE", NULL, "the pipeline to be written (pipeline.xml)" },
     { "force", DG_OPTION_FLAG, offsetof(opts, force), NULL, NULL, "overwrites it" },
     { 0 },
 };
 
-/* The architectures of the presets; groups are those that train a pretrained backbone. */
-typedef struct model {
-    const char *name;
-    int         version, depth, width, ffn, layers, eval_idx;
-    const char *expansion, *groups;
-    bool        freeze; /* a pretrained backbone's first stage and norms */
-} model;
-
-#define NORM_GROUP "      <group match=\"norm|bn\" weight_decay=\"0\"/>\n"
-#define SMALL_GROUPS(rate)                                                   \
-    "      <group match=\"backbone.*norm\" lr=\"" rate "\" weight_decay=\"0\"/>\n"    \
-    "      <group match=\"backbone\" unless=\"norm\" lr=\"" rate "\"/>\n"             \
-    "      <group match=\"(encoder|decoder).*(norm|bn|bias)\" weight_decay=\"0\"/>\n"
-#define LARGE_GROUPS(rate)                                                   \
-    "      <group match=\"backbone\" unless=\"norm\" lr=\"" rate "\"/>\n"             \
-    "      <group match=\"(encoder|decoder).*(norm|bn)\" weight_decay=\"0\"/>\n"
-
-static const model models[] = {
-    { "rtdetrv2_r18vd", 2, 18, 256, 1024, 3, -1, "0.5", NORM_GROUP, false },
-    { "rtdetrv2_r34vd", 2, 34, 256, 1024, 4, -1, "0.5", SMALL_GROUPS("5e-5"), false },
-    { "rtdetrv2_r50vd_m", 2, 50, 256, 1024, 6, 2, "0.5", LARGE_GROUPS("1e-5"), true },
-    { "rtdetrv2_r50vd", 2, 50, 256, 1024, 6, -1, "1", LARGE_GROUPS("1e-5"), true },
-    { "rtdetrv2_r101vd", 2, 101, 384, 2048, 6, -1, "1", LARGE_GROUPS("1e-6"), true },
-    { "rtdetr_r18vd", 1, 18, 256, 1024, 3, -1, "0.5", SMALL_GROUPS("1e-5"), false },
-    { "rtdetr_r34vd", 1, 34, 256, 1024, 4, -1, "0.5", SMALL_GROUPS("1e-5"), false },
-    { "rtdetr_r50vd_m", 1, 50, 256, 1024, 6, 2, "0.5", LARGE_GROUPS("1e-5"), true },
-    { "rtdetr_r50vd", 1, 50, 256, 1024, 6, -1, "1", LARGE_GROUPS("1e-5"), true },
-    { "rtdetr_r101vd", 1, 101, 384, 2048, 6, -1, "1", LARGE_GROUPS("1e-6"), true },
-};
-enum { N_MODELS = sizeof models / sizeof *models };
-
 /* What the text is made of. */
 typedef struct plan {
-    const model     *model;
+    const dg_model  *model;
     const dg_survey *survey;
     const dg_split  *train, *val; /* val NULL: nothing is held out */
     const char      *root, *pretrained;
+    bool             whole; /* pretrained has more than a backbone */
     int64_t          n_train;
     int              batch, epochs, every, still; /* epochs; still: from then on images come unchanged */
     int64_t          steps;
@@ -194,7 +166,8 @@ static void head(dg_str *out, const plan *p)
 
 static void network(dg_str *out, const plan *p)
 {
-    const model *m = p->model;
+    const dg_model *m = p->model;
+    const char     *head = p->whole ? " pretrained=\"$pretrained\"" : "";
 
     dg_str_fmt(out, "  <model id=\"detr\">\n    <input id=\"images\"/> <input id=\"denoising\" optional=\"true\"/>\n");
     if (!p->pretrained)
@@ -207,13 +180,13 @@ static void network(dg_str *out, const plan *p)
     dg_str_fmt(out,
                "    <encoder.hybrid   id=\"encoder\"  s8=\"@backbone.s8\" s16=\"@backbone.s16\" "
                "s32=\"@backbone.s32\" version=\"%d\"\n"
-               "                      width=\"%d\" ffn=\"%d\" expansion=\"%s\" norm=\"sync\"/>\n"
+               "                      width=\"%d\" ffn=\"%d\" expansion=\"%s\" norm=\"sync\"%s/>\n"
                "    <decoder.rtdetr   id=\"decoder\"  memory=\"@encoder.out\" denoising=\"@denoising\" "
                "version=\"%d\" classes=\"$classes\"\n"
                "                      queries=\"$queries\" layers=\"%d\" eval_idx=\"%d\" eval_size=\"$size\" "
-               "norm=\"sync\"/>\n"
+               "norm=\"sync\"%s/>\n"
                "  </model>\n\n",
-               m->version, m->width, m->ffn, m->expansion, m->version, m->layers, m->eval_idx);
+               m->version, m->width, m->ffn, m->expansion, head, m->version, m->layers, m->eval_idx, head);
 }
 
 static void training(dg_str *out, const plan *p)
@@ -249,7 +222,7 @@ static void training(dg_str *out, const plan *p)
         "    </optimizer.adamw>\n"
         "    <ema id=\"ema\" of=\"@opt\" decay=\"%s\" warmup=\"%lld\"/>\n"
         "  </train>\n\n",
-        p->pretrained ? "1e-4" : "4e-4", p->pretrained ? p->model->groups : NORM_GROUP, (long long)warmup,
+        p->pretrained ? "1e-4" : "4e-4", p->pretrained ? p->model->groups : DG_NORM_GROUP, (long long)warmup,
         p->epochs * 11 / 20,
         p->steps < 5000    ? "0.997"
         : p->steps < 50000 ? "0.9995"
@@ -348,6 +321,36 @@ static int must_have_images(const dg_survey *s, dg_diag *d)
     return -DG_EINPUT;
 }
 
+/* What a whole model is of decides on the model, unless --model does. */
+static void choose_model(plan *p, const dg_archive *a, const opts *o, dg_diag *d)
+{
+    const dg_model *theirs = dg_model_of(a);
+
+    if (theirs && !o->model)
+        p->model = theirs;
+    if (!theirs || !dg_models_alike(theirs, p->model))
+        dg_warn(d, (dg_where){ .file = o->pretrained }, "init-model",
+                "these weights are of %s, the pipeline is for %s: what does not fit begins at random",
+                theirs ? theirs->name : "a model that init does not know", p->model->name);
+}
+
+/* Are they of a backbone, or of a whole model? Broken ones are refused here and not by the run. */
+static int look_at_weights(plan *p, const opts *o, dg_diag *d)
+{
+    dg_archive *a = NULL;
+    int         rc;
+
+    DG_TRY(dg_archive_open(&a, p->pretrained, d));
+    DG_TRY(dg_archive_translate(a, dg_dialects[0], d));
+    for (int i = 0; i < a->n; i++)
+        p->whole |= strncmp(a->entries[i].name, "decoder.", 8) == 0;
+    if (p->whole)
+        choose_model(p, a, o, d);
+out:
+    dg_archive_close(&a);
+    return rc;
+}
+
 static int make_plan(plan *p, dg_survey *s, const opts *o, dg_arena *a, dg_diag *d)
 {
     char *real = realpath(s->layout.root, NULL), *weights = o->pretrained ? realpath(o->pretrained, NULL) : NULL;
@@ -360,6 +363,8 @@ static int make_plan(plan *p, dg_survey *s, const opts *o, dg_arena *a, dg_diag 
     free(weights);
     if (o->pretrained && !p->pretrained)
         return dg_fail(d, DG_EIO, (dg_where){ .file = o->pretrained }, "init-pretrained", "there is no such file");
+    if (p->pretrained)
+        DG_TRY(look_at_weights(p, o, d));
     if (s->layout.form == DG_FORM_PLAIN)
         return dg_fail(d, DG_EINPUT, (dg_where){ .file = s->layout.root }, "init-plain",
                        "these images have no labels: nothing can be learned from them");
@@ -385,7 +390,7 @@ out:
     return rc;
 }
 
-static int write_pipeline(const opts *o, const model *m, dg_arena *a, dg_diag *d)
+static int write_pipeline(const opts *o, const dg_model *m, dg_arena *a, dg_diag *d)
 {
     const char             *to = o->out ? o->out : "pipeline.xml";
     const dg_survey_options how = { .splits = o->split, .threads = dg_threads_available() };
@@ -406,8 +411,10 @@ static int write_pipeline(const opts *o, const model *m, dg_arena *a, dg_diag *d
     training(&text, &p);
     evaluation(&text, &p);
     DG_TRY(dg_file_write(to, text.s, text.n, d));
-    printf("%s: %s, %lld images to train on, classes: %d, size %d, batch %d, %d epochs (%lld steps)\n", to, m->name,
+    printf("%s: %s, %lld images to train on, classes: %d, size %d, batch %d, %d epochs (%lld steps)\n", to, p.model->name,
            (long long)p.n_train, s->n_classes, s->advice.size, p.batch, p.epochs, (long long)p.steps);
+    if (p.pretrained)
+        printf("  begins with %s: %s\n", o->pretrained, p.whole ? "a whole model" : "a backbone");
     if (dg_faults_errors(&s->faults) + dg_faults_warnings(&s->faults))
         printf("  faults in the data: %lld, see detrgraph data check %s\n",
                (long long)(dg_faults_errors(&s->faults) + dg_faults_warnings(&s->faults)), o->data);
@@ -423,25 +430,20 @@ out:
 
 static int run(const void *given, const dg_words *words, dg_arena *a)
 {
-    const opts  *o = given;
-    const char  *name = o->model ? o->model : models[0].name, *names[N_MODELS], *near;
-    const model *m = NULL;
-    dg_diag     *d;
-    int          rc;
+    const opts     *o = given;
+    const dg_model *m = dg_model_find(o->model ? o->model : "rtdetrv2_r18vd");
+    const char     *near;
+    dg_diag        *d;
+    int             rc;
 
     (void)words;
     if (!o->data) {
         fprintf(stderr, "detrgraph init: --data PATH is missing\nusage: detrgraph init --data PATH [OPTIONS]\n");
         return DG_EXIT_USAGE;
     }
-    for (int i = 0; i < N_MODELS; i++) {
-        names[i] = models[i].name;
-        if (strcmp(models[i].name, name) == 0)
-            m = &models[i];
-    }
     if (!m) {
-        near = dg_nearest(name, names, N_MODELS);
-        fprintf(stderr, "detrgraph init: there is no model \"%s\"", name);
+        near = dg_model_near(o->model);
+        fprintf(stderr, "detrgraph init: there is no model \"%s\"", o->model);
         fprintf(stderr, near ? "; did you mean %s?\n" : "; detrgraph init --help lists them\n", near);
         return DG_EXIT_USAGE;
     }
@@ -457,6 +459,8 @@ static const dg_example examples[] = {
     { "init --data DIR --out mine.xml", "a small network that begins at random" },
     { "init --data DIR --model rtdetrv2_r50vd --pretrained ResNet50_vd_ssld_v2_pretrained_from_paddle.pth",
       "a larger one that does not" },
+    { "init --data DIR --model rtdetr_r18vd --pretrained rtdetr_r18vd-hf",
+      "goes on with a trained detector, here a folder of transformers, for other classes" },
     { 0 },
 };
 

@@ -157,13 +157,18 @@ static const dg_action actions[] = {
 /* An exit code, or negative. */
 static int (*const runs[])(call *c) = { inspect, diff, import, export };
 
+static bool has_pipeline(const char *place, dg_arena *a)
+{
+    return dg_is_folder(place) && dg_exists(dg_path_join(a, place, "pipeline.xml"));
+}
+
 static int run(const void *self, const dg_words *words, dg_arena *a)
 {
     const opts *o = self;
     int         action = dg_action_find(actions, words->v[0]), rc;
     call        c = { .o = o, .words = words->v + 1, .arena = a, .json = o->format && strcmp(o->format, "json") == 0 };
 
-    if ((runs[action] == import || runs[action] == export) && !o->pipeline && !dg_is_folder(words->v[1])) {
+    if ((runs[action] == import || runs[action] == export) && !o->pipeline && !has_pipeline(words->v[1], a)) {
         fprintf(stderr, "detrgraph weights: %s needs --pipeline PIPELINE; only a run's folder has one of its own\n", words->v[0]);
         return DG_EXIT_USAGE;
     }
@@ -172,7 +177,7 @@ static int run(const void *self, const dg_words *words, dg_arena *a)
         return DG_EXIT_USAGE;
     }
     for (int i = 0; i + 1 < words->n; i++)
-        c.files[i] = dg_weights_file(a, c.words[i], o->which && strcmp(o->which, "model") == 0);
+        c.files[i] = dg_archive_place(a, c.words[i], o->which && strcmp(o->which, "model") == 0);
     c.d = dg_diag_open();
     rc = runs[action](&c);
     fflush(stdout);

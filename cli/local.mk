@@ -25,6 +25,7 @@ detrgraph_SOURCES += \
 	cli/launch.c cli/launch.h \
 	cli/machines.c \
 	cli/main.c \
+	cli/models.c cli/models.h \
 	cli/options.c \
 	cli/progress.c cli/progress.h \
 	cli/rank.c \

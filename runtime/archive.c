@@ -1,8 +1,10 @@
-/* archive.c: tells the formats apart, and turns stored elements into doubles. */
+/* archive.c: finds the weights of a folder, tells the formats apart, and turns stored elements into doubles. */
 #include "runtime/archive.h"
 
 #include <math.h>
 #include <string.h>
+
+#include "base/str.h"
 
 static const struct {
     const char *name;
@@ -62,28 +64,84 @@ void *dg_archive_hold(dg_archive *a, size_t bytes)
     return a->heap[a->n_heap++] = p;
 }
 
-int dg_archive_open(dg_archive **out, const char *file, dg_diag *d)
+/* What holds the weights of a folder; the first that is there counts. */
+static const char *const places[] = {
+    "ema.safetensors", "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json",
+};
+enum { N_PLACES = sizeof places / sizeof *places };
+
+const char *dg_archive_place(dg_arena *a, const char *place, bool trained)
+{
+    for (int i = trained; i < N_PLACES && dg_is_folder(place); i++)
+        if (dg_exists(dg_path_join(a, place, places[i])))
+            return dg_path_join(a, place, places[i]);
+    return place;
+}
+
+/* A zip file begins with "PK", a pickle with opcode 0x80 (PROTO). Either as a safetensors' length would need a header of a
+ * terabyte; such a file of 0x80 bytes of header is told by its '{'. */
+static bool is_pth(const dg_mapping *m)
+{
+    const uint8_t *p = m->p;
+    size_t         n = m->n;
+
+    return (n >= 4 && memcmp(p, "PK\3\4", 4) == 0) ||
+           (n >= 2 && p[0] == 0x80 && p[1] >= 2 && p[1] <= 5 && !(n > 8 && p[8] == '{'));
+}
+
+/* JSON has no zeros, the length of a header has some. */
+static bool is_index(const dg_mapping *m)
+{
+    return m->n > 8 && m->p[0] == '{' && !memchr(m->p, 0, 8);
+}
+
+static int open_as(dg_archive **out, const char *file, bool with_index, dg_diag *d)
 {
     dg_archive *a = dg_archive_new(file);
     int         rc;
 
     *out = NULL;
     DG_TRY(dg_file_map(&a->mapping, a->file, d));
-    /* A zip file begins with "PK", a pickle with opcode 0x80 (PROTO). Either as a safetensors' length would
-     * need a header of a terabyte; such a file of 0x80 bytes of header is told by its '{'. */
-    const uint8_t *p = a->mapping.p;
-    size_t         n = a->mapping.n;
-    bool           zip = n >= 4 && memcmp(p, "PK\3\4", 4) == 0;
-    bool           pickle = n >= 2 && p[0] == 0x80 && p[1] >= 2 && p[1] <= 5 && !(n > 8 && p[8] == '{');
-
-    if (zip || pickle)
+    if (is_pth(&a->mapping))
         DG_TRY(dg_pth_parse(a, d));
+    else if (with_index && is_index(&a->mapping))
+        DG_TRY(dg_shards_parse(a, d));
     else
-        DG_TRY(dg_safetensors_parse(a, p, n, d));
+        DG_TRY(dg_safetensors_parse(a, a->mapping.p, a->mapping.n, d));
     *out = a;
     return 0;
 out:
     dg_archive_close(&a);
+    return rc;
+}
+
+int dg_archive_open_file(dg_archive **a, const char *file, dg_diag *d)
+{
+    return open_as(a, file, false, d);
+}
+
+static int no_weights(const char *folder, dg_diag *d)
+{
+    dg_str names = { 0 };
+
+    for (int i = 0; i < N_PLACES; i++)
+        dg_str_fmt(&names, "%s%s", i == 0 ? "" : i + 1 < N_PLACES ? ", " : " or ", places[i]);
+    dg_fail(d, DG_EINPUT, (dg_where){ .file = folder }, "weights-folder", "no weights in this folder, which would be %s",
+            names.s);
+    dg_str_free(&names);
+    return -DG_EINPUT;
+}
+
+int dg_archive_open(dg_archive **out, const char *place, dg_diag *d)
+{
+    dg_arena   *arena = dg_arena_open();
+    const char *file = dg_archive_place(arena, place, false);
+    int         rc;
+
+    *out = NULL;
+    rc = dg_is_folder(file) ? no_weights(file, d) : open_as(out, file, true, d);
+
+    dg_arena_close(&arena);
     return rc;
 }
 
@@ -93,6 +151,11 @@ void dg_archive_close(dg_archive **a)
         return;
     dg_arena *arena = (*a)->arena;
 
+    for (int i = 0; (*a)->shards && i < dg_map_n((*a)->shards); i++) {
+        dg_archive *shard = dg_map_value((*a)->shards, i);
+
+        dg_archive_close(&shard);
+    }
     for (int i = 0; i < (*a)->n_heap; i++)
         dg_free((*a)->heap[i]);
     dg_file_unmap(&(*a)->mapping);

@@ -1,5 +1,5 @@
-/* archive.h: named tensors in a file: safetensors, and the reference's .pth. What is read stays as stored
- * until dg_entry_read makes doubles of it. */
+/* archive.h: named tensors in a file: safetensors, and the reference's .pth; or in several, which an index names. What is
+ * read stays as stored until dg_entry_read makes doubles of it. */
 #ifndef DG_RUNTIME_ARCHIVE_H
 #define DG_RUNTIME_ARCHIVE_H
 
@@ -33,12 +33,19 @@ typedef struct dg_archive {
     dg_map     *by_name; /* -> dg_entry */
     const char *part;    /* which of a checkpoint's dictionaries this is: "ema.module"; NULL: the file has one */
     dg_mapping  mapping;
+    dg_map     *shards;  /* name -> dg_archive, those of an index; NULL: this file holds the tensors itself */
     int         n_heap, heap_cap; /* dg_archive_hold */
     void      **heap;
 } dg_archive;
 
-/* Opens by content. Fails with -DG_EINPUT where the file is neither, or broken: nothing of it is trusted. */
-int  dg_archive_open(dg_archive **a, const char *file, dg_diag *d) DG_MUST_USE;
+/* place, or where it is a folder (a run's, a checkpoint's, one of transformers) the file in it that holds its weights or
+ * their index: the averaged ones if there are any, unless trained. */
+const char *dg_archive_place(dg_arena *a, const char *place, bool trained);
+/* Opens by content a file, an index with all of its files, or what dg_archive_place finds in a folder. Fails with
+ * -DG_EINPUT where it is none of them, or broken: nothing of it is trusted. */
+int  dg_archive_open(dg_archive **a, const char *place, dg_diag *d) DG_MUST_USE;
+/* The same for one file that holds its tensors itself. */
+int  dg_archive_open_file(dg_archive **a, const char *file, dg_diag *d) DG_MUST_USE;
 void dg_archive_close(dg_archive **a);
 const dg_entry *dg_archive_find(const dg_archive *a, const char *name);
 /* All n elements in row-major order. */
@@ -46,9 +53,10 @@ void dg_entry_read(const dg_entry *e, double *out);
 /* The same as they are stored. */
 void dg_entry_copy(const dg_entry *e, void *out);
 
-/* The two formats, from memory (fuzzing, tests): bytes must outlive the archive. */
+/* The formats. bytes must outlive the archive; the others read a->file, which is mapped. */
 int dg_safetensors_parse(dg_archive *a, const uint8_t *bytes, size_t n, dg_diag *d) DG_MUST_USE;
-int dg_pth_parse(dg_archive *a, dg_diag *d) DG_MUST_USE; /* reads a->file */
+int dg_pth_parse(dg_archive *a, dg_diag *d) DG_MUST_USE;
+int dg_shards_parse(dg_archive *a, dg_diag *d) DG_MUST_USE;
 
 /* An archive without entries, for the parsers. */
 dg_archive *dg_archive_new(const char *file);

@@ -257,6 +257,20 @@ dg_spelling dg_dialect_spell(const dg_dialect *to, const dg_dialect *from, const
     return s;
 }
 
+/* What stands before every name where the model was wrapped when it was saved. */
+static const char *const wrappers[] = { "module.", "_orig_mod." }; /* DataParallel, torch.compile */
+
+static const char *unwrapped(const char *name)
+{
+    for (size_t i = 0; i < sizeof wrappers / sizeof *wrappers; i++) {
+        size_t n = strlen(wrappers[i]);
+
+        if (strncmp(name, wrappers[i], n) == 0)
+            return unwrapped(name + n);
+    }
+    return name;
+}
+
 /* ---- whose names are these ------------------------------------------------------------------------------- */
 
 /* Does a row that changes something know the name? */
@@ -284,7 +298,7 @@ enum { N_DIALECTS = sizeof dg_dialects / sizeof *dg_dialects - 1 };
 static void count(int *n, const char *name)
 {
     for (int i = 0; i < N_DIALECTS; i++)
-        n[i] += speaks(dg_dialects[i], name);
+        n[i] += speaks(dg_dialects[i], unwrapped(name));
 }
 
 const dg_dialect *dg_dialect_of_archive(const dg_archive *a)
@@ -374,10 +388,11 @@ static bool collect(translation *t, const char *ours, const match *m, const dg_e
  * where the first was not there. */
 static int take(translation *t, const dg_entry *e, bool others, dg_diag *d)
 {
+    const char *name = unwrapped(e->name);
     match       m;
     bool        second = false;
-    const row  *r = find_theirs(t->from, e->name, &m, &second);
-    const char *ours = r ? fill(r->ours, &m, 0, t->a->arena) : e->name;
+    const row  *r = find_theirs(t->from, name, &m, &second);
+    const char *ours = r ? fill(r->ours, &m, 0, t->a->arena) : name;
     dg_spelling s = dg_dialect_spell(t->to, dg_dialects[0], ours, t->a->arena);
     dg_entry    whole = *e;
     pieces     *p;
@@ -410,12 +425,20 @@ static void add_incomplete(translation *t)
     }
 }
 
+static bool any_wrapped(const dg_archive *a)
+{
+    for (int i = 0; i < a->n; i++)
+        if (unwrapped(a->entries[i].name) != a->entries[i].name)
+            return true;
+    return false;
+}
+
 int dg_archive_translate(dg_archive *a, const dg_dialect *to, dg_diag *d)
 {
     translation t = { .a = a, .from = dg_dialect_of_archive(a), .to = to };
     int         rc = 0;
 
-    if (t.from == to)
+    if (t.from == to && !any_wrapped(a))
         return 0;
     t.by_name = dg_map_new(a->arena);
     t.waiting = dg_map_new(a->arena);

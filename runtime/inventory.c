@@ -4,17 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "runtime/dialect.h"
-
-const char *dg_weights_file(dg_arena *a, const char *place, bool trained)
-{
-    const char *ema = dg_path_join(a, place, "ema.safetensors");
-
-    if (!dg_is_folder(place))
-        return place;
-    return !trained && dg_exists(ema) ? ema : dg_path_join(a, place, "model.safetensors");
-}
 
 static int no_memory(const dg_archive *a, const dg_entry *e, dg_diag *d)
 {
@@ -121,9 +111,11 @@ static void add_head(dg_str *out, const dg_archive *a, bool json)
         bytes += a->entries[i].n * (int64_t)dg_stored_size(a->entries[i].type);
     }
     if (!json) {
-        dg_str_fmt(out, "%s%s%s: %d tensors, %s elements, %s; %s\n", a->file, a->part ? ", its " : "", a->part ? a->part : "",
-                   a->n, dg_human_count(n, count, sizeof count), dg_human_bytes((double)bytes, size, sizeof size),
-                   dg_dialect_brief(l));
+        dg_str_fmt(out, "%s%s%s: %d tensors, ", a->file, a->part ? ", its " : "", a->part ? a->part : "", a->n);
+        if (a->shards)
+            dg_str_fmt(out, "in %d files, ", dg_map_n(a->shards));
+        dg_str_fmt(out, "%s elements, %s; %s\n", dg_human_count(n, count, sizeof count),
+                   dg_human_bytes((double)bytes, size, sizeof size), dg_dialect_brief(l));
         return;
     }
     dg_str_add(out, "{\"file\":");

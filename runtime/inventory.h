@@ -5,10 +5,6 @@
 #include "base/str.h"
 #include "runtime/archive.h"
 
-/* place, or where it is a folder (a run's, a checkpoint's, one of transformers) the weights in it: the averaged ones if
- * there are any, unless trained. */
-const char *dg_weights_file(dg_arena *a, const char *place, bool trained);
-
 /* Name, type and shape of every tensor; statistics: also least, largest, mean, root of the mean square and how many
  * elements are not finite. */
 int dg_weights_inspect(dg_str *out, const char *file, bool statistics, bool json, dg_diag *d) DG_MUST_USE;

@@ -46,6 +46,7 @@ libruntime_la_SOURCES += \
 	runtime/safetensors.c \
 	runtime/scrape.c runtime/scrape.h \
 	runtime/session.c runtime/session.h \
+	runtime/shards.c \
 	runtime/sinks.c \
 	runtime/start.c \
 	runtime/step.c \

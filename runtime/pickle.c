@@ -5,7 +5,6 @@
 
 #include <string.h>
 
-
 enum { MAX_VALUES = 16 << 20, MAX_MEMO = 16 << 20 };
 
 typedef struct machine {
@@ -17,6 +16,7 @@ typedef struct machine {
     DG_VEC(int) marks;
     DG_VEC(dg_pickle *) memo;
     int64_t        n_values;
+    dg_pickle      storages; /* a list */
 } machine;
 
 /* What a REDUCE or NEWOBJ of a name makes. */
@@ -33,6 +33,11 @@ static const struct {
     { "collections.Counter", MAKE_DICT },
     { "torch.Size", MAKE_TUPLE },
     { "torch.device", MAKE_OTHER },
+    { "argparse.Namespace", MAKE_OTHER }, /* these stand beside the weights: options, best results */
+    { "numpy.core.multiarray.scalar", MAKE_OTHER },
+    { "numpy._core.multiarray.scalar", MAKE_OTHER },
+    { "numpy.dtype", MAKE_OTHER },
+    { "_codecs.encode", MAKE_OTHER },
     { "builtins.dict", ONLY_NAME },
     { "builtins.list", ONLY_NAME },
     { "builtins.int", ONLY_NAME },
@@ -338,6 +343,7 @@ static int persistent(machine *m)
     v = make(m, DG_PK_STORAGE);
     v->items = id->items;
     v->n = id->n;
+    append(m, &m->storages, v);
     push(m, v);
     return 0;
 }
@@ -399,7 +405,8 @@ static int step(machine *m)
 #undef LE
 }
 
-int dg_pickle_parse(dg_pickle **out, dg_arena *a, const uint8_t *bytes, size_t n, size_t *used, const char *file, dg_diag *d)
+int dg_pickle_parse(dg_pickle **out, dg_arena *a, const uint8_t *bytes, size_t n, size_t *used, dg_pickle *storages,
+                    const char *file, dg_diag *d)
 {
     machine m = { .arena = a, .p = bytes, .begin = bytes, .end = bytes + n, .file = file, .d = d };
     int     rc = 0;
@@ -417,6 +424,8 @@ int dg_pickle_parse(dg_pickle **out, dg_arena *a, const uint8_t *bytes, size_t n
     *out = pop(&m);
     if (used)
         *used = (size_t)(m.p - bytes);
+    if (storages)
+        *storages = m.storages;
     return *out ? 0 : broken(&m, "it holds nothing");
 }
 

@@ -26,10 +26,10 @@ typedef struct dg_pickle {
 
 const char *dg_pickle_kind_name(dg_pickle_kind kind);
 
-/* Reads the one value of the pickle at bytes; *used (or NULL) becomes the length of the pickle. file is what
- * errors name. */
-int dg_pickle_parse(dg_pickle **out, dg_arena *a, const uint8_t *bytes, size_t n, size_t *used, const char *file,
-                    dg_diag *d) DG_MUST_USE;
+/* Reads the one value of the pickle at bytes; *used (or NULL) becomes the length of the pickle, the items of storages (or
+ * NULL) every storage that is named in it. file is what errors name. */
+int dg_pickle_parse(dg_pickle **out, dg_arena *a, const uint8_t *bytes, size_t n, size_t *used, dg_pickle *storages,
+                    const char *file, dg_diag *d) DG_MUST_USE;
 
 /* The value of a text key, the latest; NULL where there is none or v is no dictionary. */
 const dg_pickle *dg_pickle_get(const dg_pickle *v, const char *key);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <zip.h>
 
+#include "base/str.h"
 #include "runtime/pickle.h"
 
 enum { PICKLE_MAX = 64 << 20 };
@@ -226,6 +227,22 @@ static const dg_pickle *state_of(const dg_pickle *root, const char **part)
     return root;
 }
 
+static int no_tensor(reader *r, const dg_pickle *state)
+{
+    dg_str keys = { 0 };
+
+    for (int i = 0; i < state->n && i < 20; i += 2)
+        if (state->items[i]->kind == DG_PK_TEXT)
+            dg_str_fmt(&keys, "%s%s", keys.n ? ", " : "", state->items[i]->text);
+    dg_fail(r->d, DG_EINPUT, (dg_where){ .file = r->a->file }, "pth-no-state", "its dictionary%s%s holds no tensor",
+            r->a->part ? " " : "", r->a->part ? r->a->part : "");
+    if (keys.n)
+        dg_note(r->d, DG_NOWHERE, "it holds %s; tensors are looked for in itself and in ema.module, model and state_dict",
+                keys.s);
+    dg_str_free(&keys);
+    return -DG_EINPUT;
+}
+
 static int add_state(reader *r, const dg_pickle *root)
 {
     const dg_pickle *state = state_of(root, &r->a->part);
@@ -238,35 +255,30 @@ static int add_state(reader *r, const dg_pickle *root)
     for (int i = 0; rc == 0 && i < state->n; i += 2)
         if (state->items[i]->kind == DG_PK_TEXT && state->items[i + 1]->kind == DG_PK_TENSOR)
             rc = add_tensor(r, state->items[i]->text, state->items[i + 1]);
-    if (rc == 0 && r->a->n == 0)
-        rc = dg_fail(r->d, DG_EINPUT, (dg_where){ .file = r->a->file }, "pth-no-state",
-                     "its dictionary%s%s holds no tensor", r->a->part ? " " : "", r->a->part ? r->a->part : "");
-    return rc;
+    return rc == 0 && r->a->n == 0 ? no_tensor(r, state) : rc;
 }
 
 /* ---- the form before 1.6 --------------------------------------------------------------------------------- */
 
-static int skip_pickle(reader *r, size_t *at, dg_pickle **out)
+static int next_pickle(reader *r, size_t *at, dg_pickle **out, dg_pickle *storages)
 {
     const dg_mapping *m = &r->a->mapping;
     size_t            used = 0;
-    int rc = dg_pickle_parse(out, r->a->arena, m->p + *at, m->n - *at, &used, r->a->file, r->d);
+    int rc = dg_pickle_parse(out, r->a->arena, m->p + *at, m->n - *at, &used, storages, r->a->file, r->d);
 
     *at += used;
     return rc;
 }
 
-/* Collects every storage that tensors of the state dictionary name, so that sizes are known. */
-static int find_types(reader *r, const dg_pickle *state)
+/* Notes what every storage holds, wanted or not: their bytes follow one another. */
+static int find_types(reader *r, const dg_pickle *storages)
 {
-    for (int i = 1; i < state->n; i += 2) {
-        const dg_pickle *v = state->items[i], *id = v->kind == DG_PK_TENSOR && v->n ? v->items[0] : NULL;
+    for (int i = 0; i < storages->n; i++) {
+        const dg_pickle *id = storages->items[i];
         dg_stored        type;
 
-        if (!id)
-            continue;
-        if (id->kind != DG_PK_STORAGE || id->n < 5 || !storage_type(id->items[1], &type) ||
-            id->items[2]->kind != DG_PK_TEXT || id->items[4]->kind != DG_PK_INT)
+        if (id->n < 5 || !storage_type(id->items[1], &type) || id->items[2]->kind != DG_PK_TEXT ||
+            id->items[4]->kind != DG_PK_INT)
             return broken(r, "a tensor without a storage of a known type", NULL);
         storage *s = DG_NEW(r->a->arena, storage);
 
@@ -280,24 +292,23 @@ static int find_types(reader *r, const dg_pickle *state)
 static int parse_old(reader *r)
 {
     const dg_mapping *m = &r->a->mapping;
-    dg_pickle        *ignored, *root, *keys;
-    const char       *part;
+    dg_pickle        *ignored, *root, *keys, storages;
     size_t            at = 0;
     int               rc = 0;
 
     for (int i = 0; i < 3; i++) /* magic number, protocol, machine */
-        DG_TRY(skip_pickle(r, &at, &ignored));
-    DG_TRY(skip_pickle(r, &at, &root));
-    DG_TRY(skip_pickle(r, &at, &keys));
+        DG_TRY(next_pickle(r, &at, &ignored, NULL));
+    DG_TRY(next_pickle(r, &at, &root, &storages));
+    DG_TRY(next_pickle(r, &at, &keys, NULL));
     if (keys->kind != DG_PK_LIST)
         return broken(r, "its list of storages is missing", NULL);
-    DG_TRY(find_types(r, state_of(root, &part)));
+    DG_TRY(find_types(r, &storages));
     for (int i = 0; i < keys->n; i++) {
         storage *s = keys->items[i]->kind == DG_PK_TEXT ? dg_map_get(r->storages, keys->items[i]->text) : NULL;
         int64_t  n;
 
         if (!s)
-            return broken(r, "it holds more than one dictionary in a form that is no longer written; save it anew", NULL);
+            return broken(r, "its list of storages has one that no tensor is in", NULL);
         if (m->n - at < 8)
             return broken(r, "it ends before the storage", keys->items[i]->text);
         memcpy(&n, m->p + at, 8);
@@ -334,7 +345,7 @@ int dg_pth_parse(dg_archive *a, dg_diag *d)
         goto out;
     DG_TRY(check_order(&r));
     DG_TRY(read_packed(&r, dg_printf(a->arena, "%sdata.pkl", r.prefix), PICKLE_MAX, &bytes, &n));
-    DG_TRY(dg_pickle_parse(&root, a->arena, bytes, n, NULL, a->file, d));
+    DG_TRY(dg_pickle_parse(&root, a->arena, bytes, n, NULL, NULL, a->file, d));
     DG_TRY(add_state(&r, root));
 out:
     zip_discard(r.zip);

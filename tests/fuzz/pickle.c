@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     dg_pickle *out = NULL;
     size_t     used = 0;
 
-    if (dg_pickle_parse(&out, a, data, n, &used, "fuzz.pkl", d) == 0)
+    if (dg_pickle_parse(&out, a, data, n, &used, NULL, "fuzz.pkl", d) == 0)
         (void)dg_pickle_get(out, "ema");
     (void)dg_diag_text(d);
     dg_diag_close(&d);

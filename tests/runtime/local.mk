@@ -1,7 +1,8 @@
-runtime_tests = tests/runtime/archive tests/runtime/session
+runtime_tests = tests/runtime/archive tests/runtime/session tests/runtime/shards
 check_PROGRAMS += $(runtime_tests)
 TESTS += $(runtime_tests)
 tests_runtime_archive_SOURCES = tests/runtime/archive.c
+tests_runtime_shards_SOURCES = tests/runtime/shards.c
 tests_runtime_session_SOURCES = tests/runtime/session.c tests/train/toy.c tests/train/toy.h
 EXTRA_DIST += \
 	tests/runtime/data/deflated.pth \

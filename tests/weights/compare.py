@@ -1,6 +1,8 @@
 """What PyTorch, transformers and onnxruntime make of the weights that detrgraph exports, and the other way round.
 
     compare.py pth FROM.safetensors TO.pth        the file as torch.save writes a checkpoint of the reference
+    compare.py old FROM.safetensors TO.pth        the same of a model on several GPUs, in the form before PyTorch 1.6
+    compare.py shards FOLDER OUT                  the model as transformers saves large ones, in several files
     compare.py evil TO.pth                        a checkpoint that would run a command
     compare.py pixels FOLDER SIDE OUT IMAGE...    the images as the exported preprocessor_config.json has them
     compare.py noise N SIDE OUT                   pixels that are no images
@@ -45,14 +47,35 @@ def read_pixels(path):
     return np.load(path)
 
 
-def pth(source, to):
+def checkpoint(source, prefix=""):
     import torch
     from safetensors.torch import load_file
 
     state = load_file(source)
-    averaged = {k: v.clone() for k, v in state.items()}
-    zeros = {k: torch.zeros_like(v) for k, v in state.items()}
-    torch.save({"date": "today", "last_epoch": 3, "model": zeros, "ema": {"module": averaged, "updates": 7}}, to)
+    averaged = {prefix + k: v.clone() for k, v in state.items()}
+    zeros = {prefix + k: torch.zeros_like(v) for k, v in state.items()}
+    return {"date": "today", "last_epoch": 3, "model": zeros, "ema": {"module": averaged, "updates": 7}}
+
+
+def pth(source, to):
+    import torch
+
+    torch.save(checkpoint(source), to)
+
+
+def old(source, to):
+    import argparse
+
+    import torch
+
+    beside = {"args": argparse.Namespace(lr=1e-4), "best": np.float64(0.5), "optimizer": {"state": {0: {"step": torch.ones(1)}}}}
+    torch.save(checkpoint(source, "module.") | beside, to, _use_new_zipfile_serialization=False)
+
+
+def shards(folder, out):
+    load_model(folder).save_pretrained(out, max_shard_size="200KB")
+    if len([f for f in os.listdir(out) if f.endswith(".safetensors")]) < 2:
+        sys.exit("one file holds all of it")
 
 
 class Evil:
@@ -225,7 +248,7 @@ if __name__ == "__main__":
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("TQDM_DISABLE", "1")
-    verbs = ("pth", "evil", "pixels", "noise", "hf", "onnx", "check", "close", "random", "predict")
+    verbs = ("pth", "old", "shards", "evil", "pixels", "noise", "hf", "onnx", "check", "close", "random", "predict")
     if len(sys.argv) < 2 or sys.argv[1] not in verbs:
         sys.exit(__doc__)
     globals()[sys.argv[1]](*sys.argv[2:])
