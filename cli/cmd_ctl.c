@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/job.h"
 #include "runtime/entrance.h"
 
 typedef struct opts {
@@ -26,21 +27,41 @@ static bool understood(const dg_words *w)
     return false;
 }
 
+/* What `top` says of it, for programs. */
+static int print_json(const char *folder, dg_diag *d)
+{
+    dg_job *job = dg_job_open(folder);
+    dg_str  text = { 0 };
+    int     rc = dg_job_ask(job, d);
+
+    if (rc == 0) {
+        dg_job_json(&text, job, dg_job_look(job));
+        fputs(text.s, stdout);
+    }
+    dg_str_free(&text);
+    dg_job_close(&job);
+    return rc;
+}
+
 static int run(const void *given, const dg_words *words, dg_arena *a)
 {
     const opts *o = given;
-    const char *text = words->n > 2 ? words->v[2] : o->format && strcmp(o->format, "json") == 0 ? "json" : "";
+    bool        json = o->format && strcmp(o->format, "json") == 0 && strcmp(words->v[1], "status") == 0;
     dg_diag    *d;
     dg_str      answer = { 0 };
     dg_entrance e;
-    bool        done = false;
+    bool        done = json;
     int         rc;
 
     if (!understood(words))
         return DG_EXIT_USAGE;
     d = dg_diag_open();
+    if (json) {
+        rc = print_json(words->v[0], d);
+        goto out;
+    }
     DG_TRY(dg_entrance_read(words->v[0], &e, a, d));
-    DG_TRY(dg_entrance_ask(&e, words->v[1], text, most_s, &done, &answer, d));
+    DG_TRY(dg_entrance_ask(&e, words->v[1], words->n > 2 ? words->v[2] : "", most_s, &done, &answer, d));
     if (answer.n)
         fprintf(done ? stdout : stderr, "%s%s", answer.s, answer.s[answer.n - 1] == '\n' ? "" : "\n");
 out:

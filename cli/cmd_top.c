@@ -1,6 +1,6 @@
-/* cmd_top.c: `detrgraph top`: a running job at a glance, again and again. It is asked what `ctl status` asks; the numbers of
- * its steps are read from metrics.jsonl. Lines are rewritten in place with no mode of the terminal changed, so there is
- * nothing to restore however it ends. */
+/* cmd_top.c: `detrgraph top`: a running job at a glance, again and again. Lines are rewritten in place with no mode of the
+ * terminal changed, so there is nothing to restore however it ends; they are made for its width. */
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -10,12 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "cli/cli.h"
-#include "media/json.h"
-#include "runtime/entrance.h"
-#include "runtime/follow.h"
-#include "runtime/message.h"
+#include "cli/job.h"
 
 typedef struct opts {
     const char *format;
@@ -30,24 +26,15 @@ static const dg_option options[] = {
     { 0 },
 };
 
-enum { BAR = 24, RANKS_SHOWN = 64, LOOKS = 4, JUDGED = 12 };
-static const double most_s = 5, behind = 0.15;
-
-typedef struct rank_row {
-    double looks, waited; /* how often it was looked at, and waited for other ranks then; older looks count less */
-} rank_row;
+enum { BAR = 24, RANKS_SHOWN = 64, LOOKS = 4, FOR_HOSTS = 90, FOR_MEMORY = 60 }; /* columns from which there is room for these */
 
 typedef struct top {
-    const opts    *o;
-    const char    *folder;
-    dg_arena      *arena;
-    dg_follow     *follow;
-    const dg_now  *now;
-    const dg_json *status;
-    const char    *answer;   /* its text */
-    rank_row       rows[DG_MAX_RANKS];
-    bool           terminal, colour;
-    int            columns, height, drawn; /* lines that stand on the terminal */
+    const opts   *o;
+    const char   *folder;
+    dg_job       *job;
+    const dg_now *now;
+    bool          terminal, colour;
+    int           columns, height, drawn; /* lines that stand on the terminal */
 } top;
 
 static bool as_json(const top *t)
@@ -55,181 +42,173 @@ static bool as_json(const top *t)
     return t->o->format && strcmp(t->o->format, "json") == 0;
 }
 
-/* ---- asking ---------------------------------------------------------------------------------------------------------------- */
-
-static int items(const top *t)
-{
-    const dg_json *ranks = dg_json_get(t->status, "rank");
-
-    return ranks && ranks->kind == DG_JSON_ARRAY ? ranks->n < DG_MAX_RANKS ? ranks->n : DG_MAX_RANKS : 0;
-}
-
-static const dg_json *rank_at(const top *t, int i)
-{
-    return &dg_json_get(t->status, "rank")->items[i];
-}
-
-static bool waits(const dg_json *rank)
-{
-    const dg_json *v = dg_json_get(rank, "waits");
-
-    return v && v->kind == DG_JSON_BOOL && v->truth;
-}
-
-/* One look at the job; an error where it does not answer. */
-static int ask(top *t, dg_diag *d)
-{
-    dg_entrance e;
-    dg_str      answer = { 0 };
-    bool        done;
-    int         rc;
-
-    dg_arena_close(&t->arena);
-    t->arena = dg_arena_open();
-    t->status = NULL;
-    DG_TRY(dg_entrance_read(t->folder, &e, t->arena, d));
-    DG_TRY(dg_entrance_ask(&e, "status", "json", most_s, &done, &answer, d));
-    t->answer = dg_strndup(t->arena, answer.s, answer.n);
-    DG_TRY(dg_json_parse(&t->status, t->arena, answer.s, answer.n, "status", d));
-    for (int i = 0; i < items(t); i++) {
-        t->rows[i].looks = 0.95 * t->rows[i].looks + 1;
-        t->rows[i].waited = 0.95 * t->rows[i].waited + waits(rank_at(t, i));
-    }
-out:
-    dg_str_free(&answer);
-    return rc;
-}
-
-/* The rank that waits clearly less than the others: they wait for it; -1: there is none. */
-static int straggler(const top *t)
-{
-    double least = 1, other = 1;
-    int    who = -1;
-
-    for (int i = 0; i < items(t); i++) {
-        double share = t->rows[i].waited / fmax(t->rows[i].looks, 1);
-
-        if (t->rows[i].looks < JUDGED * 0.6 || strcmp(dg_json_text(rank_at(t, i), "state"), "here") != 0)
-            return -1;
-        other = share < least ? least : fmin(other, share);
-        who = share < least ? i : who;
-        least = fmin(least, share);
-    }
-    return items(t) > 1 && other - least > behind ? who : -1;
-}
-
-/* Resident bytes of a process of this machine; NaN elsewhere. */
-static double memory_of(const dg_json *rank)
-{
-    char      path[48], host[256] = "";
-    long long pages = 0;
-    FILE     *f;
-    int       n = 0;
-
-    (void)gethostname(host, sizeof host - 1);
-    if (strcmp(host, dg_json_text(rank, "host")) != 0)
-        return NAN;
-    snprintf(path, sizeof path, "/proc/%.0f/statm", dg_json_number(rank, "process"));
-    f = fopen(path, "re");
-    if (f) {
-        n = fscanf(f, "%*d %lld", &pages);
-        fclose(f);
-    }
-    return n == 1 ? (double)pages * (double)sysconf(_SC_PAGESIZE) : NAN;
-}
-
 /* ---- text ------------------------------------------------------------------------------------------------------------------ */
 
-static void add_time(dg_str *s, double seconds)
-{
-    char text[32];
+/* Lines of parts that stay whole: one that would reach over the edge begins the next line. */
+typedef struct lines {
+    dg_str *s;
+    int     columns, at;
+} lines;
 
-    dg_str_add(s, seconds >= 0 ? dg_human_time(seconds, text, sizeof text) : "?");
+static void DG_PRINTF(2, 3) add_part(lines *l, const char *fmt, ...)
+{
+    dg_str  part = { 0 };
+    va_list ap;
+
+    va_start(ap, fmt);
+    dg_str_vfmt(&part, fmt, ap);
+    va_end(ap);
+    if (l->at > 0 && l->at + 2 + (int)part.n >= l->columns) {
+        dg_str_add(l->s, "\n");
+        l->at = 0;
+    }
+    dg_str_fmt(l->s, "%s%s", l->at ? "  " : "", part.s);
+    l->at += (l->at ? 2 : 0) + (int)part.n;
+    dg_str_free(&part);
 }
 
-static void add_progress(dg_str *s, const top *t)
+static void end_line(lines *l)
 {
-    const dg_now *n = t->now;
-    int           full = n->n_steps > 0 ? (int)(BAR * n->step / n->n_steps) : 0;
-
-    dg_str_fmt(s, "%s  step %lld", t->folder, (long long)n->step);
-    if (n->n_steps > 0) {
-        dg_str_fmt(s, "/%lld [", (long long)n->n_steps);
-        for (int i = 0; i < BAR; i++)
-            dg_str_add(s, i < full ? "=" : i == full ? ">" : " ");
-        dg_str_fmt(s, "] %.0f %%", 100.0 * (double)n->step / (double)n->n_steps);
-    }
-    dg_str_fmt(s, "  epoch %lld  %s", (long long)n->epoch + 1, dg_json_text(t->status, "state"));
-    if (n->left_s >= 0) {
-        dg_str_add(s, "  ");
-        add_time(s, n->left_s);
-        dg_str_add(s, " left");
-    }
-    dg_str_add(s, "\n");
+    dg_str_add(l->s, "\n");
+    l->at = 0;
 }
 
-static void add_numbers(dg_str *s, const top *t)
+static const char *time_of(double seconds, char text[32])
+{
+    return seconds >= 0 ? dg_human_time(seconds, text, 32) : "?";
+}
+
+static void add_bar(lines *l, const dg_now *n)
+{
+    char bar[BAR + 1];
+    int  full = (int)(BAR * n->step / n->n_steps);
+
+    for (int i = 0; i < BAR; i++)
+        bar[i] = i < full ? '=' : i == full ? '>' : ' ';
+    bar[BAR] = '\0';
+    add_part(l, "step %lld/%lld [%s] %.0f %%", (long long)n->step, (long long)n->n_steps, bar, 100.0 * (double)n->step / (double)n->n_steps);
+}
+
+static void add_progress(lines *l, const top *t)
 {
     const dg_now *n = t->now;
-    char          bytes[32];
+    char          left[32];
 
-    if (!isfinite(n->loss)) {
-        dg_str_add(s, "no step is done yet\n");
+    add_part(l, "%s", t->folder);
+    if (n->n_steps > 0)
+        add_bar(l, n);
+    else
+        add_part(l, "step %lld", (long long)n->step);
+    add_part(l, "epoch %lld", (long long)n->epoch + 1);
+    add_part(l, "%s", dg_json_text(dg_job_status(t->job), "state"));
+    if (n->left_s > 0)
+        add_part(l, "%s left", time_of(n->left_s, left));
+    end_line(l);
+}
+
+static void add_numbers(lines *l, const top *t)
+{
+    const dg_now *n = t->now;
+    double        saved = dg_json_number(dg_job_status(t->job), "saved");
+    char          text[32];
+
+    if (isfinite(n->loss)) {
+        add_part(l, "loss %.4g (mean %.4g)", n->loss, n->mean_loss);
+        add_part(l, "lr %.3g", n->lr);
+        add_part(l, "%.1f images/s", n->images_per_s);
+        add_part(l, "%s a step", time_of(n->step_s, text));
+        if (isfinite(n->wait_share))
+            add_part(l, "waiting: %.0f %% for data, %.0f %% for ranks", 100 * n->data_share, 100 * n->wait_share);
+        else if (isfinite(n->data_share))
+            add_part(l, "waiting: %.0f %% for data", 100 * n->data_share);
+        if (isfinite(n->memory_bytes))
+            add_part(l, "%s", dg_human_bytes(n->memory_bytes, text, sizeof text));
+    } else {
+        add_part(l, "no step is done yet");
+    }
+    end_line(l);
+    if (n->best_step >= 0)
+        add_part(l, "best AP %.3f at step %lld", n->best, (long long)n->best_step);
+    if (saved >= 0)
+        add_part(l, "last step on disk %.0f", saved);
+    else
+        add_part(l, "nothing is saved yet");
+    end_line(l);
+}
+
+/* What of a row there is room for. */
+static bool has_hosts(const top *t)
+{
+    return t->columns >= FOR_HOSTS;
+}
+
+static bool has_memory(const top *t)
+{
+    return t->columns >= FOR_MEMORY;
+}
+
+static void add_head(dg_str *s, const top *t)
+{
+    dg_str_fmt(s, "%srank  ", t->colour ? "\033[1m" : "");
+    if (has_hosts(t))
+        dg_str_fmt(s, "%-16s %8s ", "host", "process");
+    dg_str_fmt(s, "%7s  %6s  ", "step", "waits");
+    if (has_memory(t))
+        dg_str_fmt(s, "%9s  ", "memory");
+    dg_str_fmt(s, "node%s\n", t->colour ? "\033[0m" : "");
+}
+
+static void add_place(dg_str *s, const top *t, int i)
+{
+    const dg_json *r = dg_job_rank(t->job, i);
+    const char    *state = dg_json_text(r, "state"), *node = dg_json_text(r, "node");
+    char           text[32];
+
+    if (strcmp(state, "here") != 0) {
+        dg_str_add(s, strcmp(state, "left") == 0 ? "has left" : "has not come yet");
         return;
     }
-    dg_str_fmt(s, "loss %.4g (mean %.4g)  lr %.3g  %.1f images/s  ", n->loss, n->mean_loss, n->lr, n->images_per_s);
-    add_time(s, n->step_s);
-    dg_str_add(s, " a step");
-    if (isfinite(n->data_share))
-        dg_str_fmt(s, ", of it %.0f %% waiting for data", 100 * n->data_share);
-    if (isfinite(n->wait_share))
-        dg_str_fmt(s, ", %.0f %% for ranks", 100 * n->wait_share);
-    if (isfinite(n->memory_bytes))
-        dg_str_fmt(s, "  %s", dg_human_bytes(n->memory_bytes, bytes, sizeof bytes));
-    dg_str_add(s, "\n");
-    if (n->best_step >= 0)
-        dg_str_fmt(s, "best AP %.3f at step %lld  ", n->best, (long long)n->best_step);
-    if (dg_json_number(t->status, "saved") >= 0)
-        dg_str_fmt(s, "last step on disk %.0f", dg_json_number(t->status, "saved"));
-    dg_str_add(s, "\n");
+    dg_str_fmt(s, "%s%s", *node ? node : "between nodes", dg_job_waits(t->job, i) ? " (waits)" : "");
+    if (dg_json_number(r, "since_seconds") >= 1)
+        dg_str_fmt(s, " since %s", time_of(dg_json_number(r, "since_seconds"), text));
 }
 
 static void add_rank(dg_str *s, const top *t, int i, bool late)
 {
-    const dg_json *r = rank_at(t, i);
-    char           bytes[32], where[96], host[32], share[16];
-    double         memory = memory_of(r);
-    bool           here = strcmp(dg_json_text(r, "state"), "here") == 0;
+    const dg_json *r = dg_job_rank(t->job, i);
+    double         memory = dg_job_memory(t->job, i), share = dg_job_waited(t->job, i);
+    char           text[32];
 
-    snprintf(host, sizeof host, "%.24s", dg_json_text(r, "host"));
-    if (here && *dg_json_text(r, "node"))
-        snprintf(where, sizeof where, "%s", dg_json_text(r, "node"));
-    else
-        snprintf(where, sizeof where, "%s", here ? "between nodes" : strcmp(dg_json_text(r, "state"), "left") == 0 ? "has left" : "has not come yet");
-    snprintf(share, sizeof share, t->rows[i].looks > 1.5 ? "%.0f %%" : "-", 100 * t->rows[i].waited / fmax(t->rows[i].looks, 1));
-    dg_str_fmt(s, "%s%4d  %-16s %8.0f %7.0f  %6s  %9s  %s%s", late && t->colour ? "\033[33m" : "", i, host, dg_json_number(r, "process"),
-               fmax(dg_json_number(r, "step"), 0), share, isfinite(memory) ? dg_human_bytes(memory, bytes, sizeof bytes) : "-", where,
-               here && waits(r) ? " (waits)" : "");
-    if (here && dg_json_number(r, "since_seconds") >= 1) {
-        dg_str_add(s, " since ");
-        add_time(s, dg_json_number(r, "since_seconds"));
-    }
-    dg_str_add(s, late ? "  <- the others wait for it" : "");
+    dg_str_fmt(s, "%s%4d  ", late && t->colour ? "\033[33m" : "", i);
+    if (has_hosts(t))
+        dg_str_fmt(s, "%-16.16s %8.0f ", dg_json_text(r, "host"), dg_json_number(r, "process"));
+    snprintf(text, sizeof text, isfinite(share) ? "%.0f %%" : "-", 100 * share);
+    dg_str_fmt(s, "%7.0f  %6s  ", fmax(dg_json_number(r, "step"), 0), text);
+    if (has_memory(t))
+        dg_str_fmt(s, "%9s  ", isfinite(memory) ? dg_human_bytes(memory, text, sizeof text) : "-");
+    add_place(s, t, i);
+    dg_str_add(s, !late ? "" : has_hosts(t) ? "  <- the others wait for it" : "  <-");
     dg_str_add(s, late && t->colour ? "\033[0m\n" : "\n");
 }
 
 static void add_all(dg_str *s, const top *t)
 {
-    int late = straggler(t), room = t->terminal && t->height > 8 ? t->height - 6 : RANKS_SHOWN;
+    int   late = dg_job_straggler(t->job), n = dg_job_ranks(t->job), room = RANKS_SHOWN;
+    lines l = { s, t->columns, 0 };
 
-    add_progress(s, t);
-    add_numbers(s, t);
-    dg_str_fmt(s, "%srank  %-16s %8s %7s  %6s  %9s  %s%s\n", t->colour ? "\033[1m" : "", "host", "process", "step", "waits", "memory", "node",
-               t->colour ? "\033[0m" : "");
-    for (int i = 0; i < items(t) && i < room; i++)
+    add_progress(&l, t);
+    add_numbers(&l, t);
+    if (t->terminal && t->height) { /* below these lines, the head and, where it comes to that, "and 3 ranks more" */
+        room = t->height - 3;
+        for (const char *c = s->s; *c; c++)
+            room -= *c == '\n';
+        room = room < 1 ? 1 : room;
+    }
+    add_head(s, t);
+    for (int i = 0; i < n && i < room; i++)
         add_rank(s, t, i, i == late);
-    if (items(t) > room)
-        dg_str_fmt(s, "  and %d ranks more\n", items(t) - room);
+    if (n > room)
+        dg_str_fmt(s, "  and %d rank%s more\n", n - room, n - room > 1 ? "s" : "");
 }
 
 /* ---- showing --------------------------------------------------------------------------------------------------------------- */
@@ -260,35 +239,12 @@ static void redraw(top *t, const char *text)
     fflush(stdout);
 }
 
-static void add_json(dg_str *s, const top *t)
-{
-    const dg_now *n = t->now;
-    const struct {
-        const char *key;
-        double      v;
-    } numbers[] = { { "step", (double)n->step }, { "steps", (double)n->n_steps }, { "epoch", (double)n->epoch }, { "loss", n->loss },
-                    { "mean_loss", n->mean_loss }, { "lr", n->lr }, { "images_per_s", n->images_per_s }, { "step_seconds", n->step_s },
-                    { "data_share", n->data_share }, { "wait_share", n->wait_share }, { "memory_bytes", n->memory_bytes },
-                    { "left_seconds", n->left_s }, { "best_AP", n->best_step >= 0 ? n->best : NAN }, { "best_step", (double)n->best_step } };
-    int late = straggler(t);
-
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        dg_str_fmt(s, "%s\"%s\":", i ? "," : "{", numbers[i].key);
-        dg_str_json_real(s, numbers[i].v);
-    }
-    dg_str_fmt(s, ",\"straggler\":%d,\"status\":", late);
-    for (const char *c = t->answer; *c; c++)
-        if (*c != '\n')
-            dg_str_add_n(s, c, 1);
-    dg_str_add(s, "}\n");
-}
-
 static void show(top *t)
 {
     dg_str s = { 0 };
 
     if (as_json(t))
-        add_json(&s, t);
+        dg_job_json(&s, t->job, t->now);
     else
         add_all(&s, t);
     if (t->terminal)
@@ -299,29 +255,41 @@ static void show(top *t)
     dg_str_free(&s);
 }
 
+/* Where the width has changed, nobody knows what became of the lines that stood there. */
 static void measure_terminal(top *t)
 {
+    const char    *term = getenv("TERM");
     struct winsize w = { 0 };
+    int            before = t->columns;
 
-    t->terminal = !t->o->once && !as_json(t) && isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0;
-    t->columns = w.ws_col > 20 ? w.ws_col : 120;
+    t->terminal = !t->o->once && !as_json(t) && isatty(STDOUT_FILENO) && !(term && strcmp(term, "dumb") == 0) &&
+                  ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0;
+    t->columns = !t->terminal ? INT_MAX : w.ws_col >= 20 ? w.ws_col : 80;
     t->height = w.ws_row;
     t->colour = dg_colour(STDOUT_FILENO);
+    if (t->drawn && t->columns != before) {
+        printf("\033[H\033[J");
+        t->drawn = 0;
+    }
 }
 
 /* The job does not answer: how it ended, if it has said so; else it may well go on, and d says what is known. */
 static int say_end(top *t, const dg_diag *d)
 {
-    const dg_now *n = dg_follow_look(t->follow);
+    const dg_now *n = dg_job_look(t->job);
+    bool          failed = strcmp(n->state, "failed") == 0;
 
     if (strcmp(n->state, "running") == 0 || !*n->state) {
         dg_print_diag(d, NULL);
-        fprintf(stderr, "the job has not said that it ended: detrgraph doctor %s may know more\n", t->folder);
+        if (*n->state)
+            fprintf(stderr, "the job has not said that it ended: detrgraph doctor %s may know more\n", t->folder);
         return DG_EXIT_FAILED;
     }
     fprintf(as_json(t) ? stderr : stdout, "the job has ended at step %lld: %s%s%.*s\n", (long long)n->step, n->state, *n->why ? ", " : "",
             (int)strcspn(n->why, "\n"), n->why);
-    return strcmp(n->state, "failed") == 0 ? DG_EXIT_FAILED : DG_EXIT_OK;
+    if (failed && !as_json(t))
+        printf("detrgraph doctor %s says where each rank was\n", t->folder);
+    return failed ? DG_EXIT_FAILED : DG_EXIT_OK;
 }
 
 /* Sleeps; false: a signal came that means the end. */
@@ -335,21 +303,21 @@ static bool rest(const sigset_t *ends, double seconds)
 static int watch(top *t, const sigset_t *ends, dg_diag *d)
 {
     double every = t->o->every > 0 ? t->o->every : 1;
-    int    rc = ask(t, d);
+    int    rc = dg_job_ask(t->job, d);
 
     while (rc == 0) {
         measure_terminal(t);
-        t->now = dg_follow_look(t->follow);
+        t->now = dg_job_look(t->job);
         show(t);
         if (t->o->once)
             return DG_EXIT_OK;
         for (int i = 0; i < LOOKS && rc == 0; i++) { /* who waits changes quickly */
             if (!rest(ends, every / LOOKS))
                 return DG_EXIT_INTERRUPTED;
-            rc = ask(t, d);
+            rc = dg_job_ask(t->job, d);
         }
     }
-    return t->now ? say_end(t, d) : DG_EXIT_FAILED;
+    return say_end(t, d);
 }
 
 static const dg_example examples[] = {
@@ -365,17 +333,14 @@ static int run(const void *given, const dg_words *words, dg_arena *a)
     sigset_t ends;
     int      code;
 
-    *t = (top){ .o = given, .folder = words->v[0], .follow = dg_follow_open(words->v[0]) };
+    *t = (top){ .o = given, .folder = words->v[0], .job = dg_job_open(words->v[0]) };
     sigemptyset(&ends);
     sigaddset(&ends, SIGINT);
     sigaddset(&ends, SIGTERM);
     sigaddset(&ends, SIGHUP);
     sigprocmask(SIG_BLOCK, &ends, NULL);
     code = watch(t, &ends, d);
-    if (!t->now)
-        dg_print_diag(d, NULL);
-    dg_follow_close(&t->follow);
-    dg_arena_close(&t->arena);
+    dg_job_close(&t->job);
     dg_diag_close(&d);
     return code;
 }

@@ -22,6 +22,7 @@ detrgraph_SOURCES += \
 	cli/cmd_weights.c \
 	cli/completion.c \
 	cli/help.c \
+	cli/job.c cli/job.h \
 	cli/launch.c cli/launch.h \
 	cli/machines.c \
 	cli/main.c \

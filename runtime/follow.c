@@ -9,12 +9,13 @@
 #include "base/diag.h"
 #include "base/file.h"
 #include "media/json.h"
+#include "runtime/history.h"
 
 static const double KEEP = 0.9; /* of a running mean, by each step */
 
 struct dg_follow {
     dg_arena   *arena, *look; /* look: of the last one's texts */
-    const char *metrics, *run;
+    const char *metrics, *run, *folder, *control;
     long        at;
     dg_now      now;
     double      evaluate_s;   /* that the last evaluation took; */
@@ -32,6 +33,8 @@ dg_follow *dg_follow_open(const char *folder)
     f->arena = a;
     f->metrics = dg_path_join(a, folder, "metrics.jsonl");
     f->run = dg_path_join(a, folder, "run.json");
+    f->folder = dg_strdup(a, folder);
+    f->control = dg_path_join(a, folder, "control");
     f->now = nothing;
     return f;
 }
@@ -124,7 +127,7 @@ static void read_more(dg_follow *f)
 static void read_run(dg_follow *f)
 {
     dg_diag       *ignored = dg_diag_open();
-    const dg_json *o = NULL, *end;
+    const dg_json *o = NULL, *end, *verdict;
 
     f->now.state = f->now.why = "";
     if (dg_exists(f->run) && dg_json_read(&o, f->look, f->run, ignored) == 0) {
@@ -132,6 +135,11 @@ static void read_run(dg_follow *f)
         f->now.n_steps = dg_json_number(o, "steps") > 0 && dg_json_number(o, "steps") < 1e15 ? (int64_t)dg_json_number(o, "steps") : 0;
         f->now.state = dg_json_text(end, "state");
         f->now.why = dg_json_text(end, "why");
+    }
+    if ((strcmp(f->now.state, "failed") == 0 || strcmp(f->now.state, "running") == 0) && !dg_exists(f->control) &&
+        (verdict = dg_verdict_of(f->look, f->folder, o))) {
+        f->now.state = "failed";
+        f->now.why = dg_json_text(verdict, "message");
     }
     dg_diag_close(&ignored);
 }

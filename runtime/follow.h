@@ -15,7 +15,9 @@ typedef struct dg_now {
     double  memory_bytes, left_s;  /* of rank 0; left_s below 0: not known */
     double  best;                  /* AP */
     int64_t best_step;             /* -1: no evaluation yet */
-    const char *state, *why;       /* of run.json: how it ended, or "running"; "": there is none */
+    const char *state, *why;       /* of run.json: how it ended, or "running"; "": there is none. Where the launcher has said
+                                    * why a run failed, state is "failed", and why its word: a rank knows only what it saw,
+                                    * and one that was killed nothing */
 } dg_now;
 
 dg_follow *dg_follow_open(const char *folder);

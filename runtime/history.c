@@ -6,6 +6,8 @@
 #include <math.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/diag.h"
@@ -114,6 +116,23 @@ static const dg_json *read_json(dg_history *h, const char *name)
     return o;
 }
 
+const dg_json *dg_verdict_of(dg_arena *a, const char *folder, const dg_json *run)
+{
+    const char    *path = dg_path_join(a, folder, "flight/verdict.json");
+    const dg_json *o = NULL, *first = NULL;
+    dg_diag       *ignored = dg_diag_open();
+    struct stat    st;
+    struct tm      tm;
+    char           written[32] = "";
+
+    if (stat(path, &st) == 0 && gmtime_r(&st.st_mtime, &tm))
+        strftime(written, sizeof written, "%Y-%m-%dT%H:%M:%SZ", &tm); /* as run.json has it */
+    if (*written && strcmp(written, dg_json_text(run, "began")) >= 0 && dg_json_read(&o, a, path, ignored) == 0 && o->kind == DG_JSON_ARRAY && o->n)
+        first = &o->items[0];
+    dg_diag_close(&ignored);
+    return *dg_json_text(first, "message") ? first : NULL;
+}
+
 static const char *read_text(dg_history *h, const char *name)
 {
     enum { MOST = 4 << 20 };
@@ -202,7 +221,7 @@ int dg_history_open(dg_history **out, const char *folder, dg_diag *d)
     else if (!h->run)
         rc = dg_fail(d, DG_EINPUT, (dg_where){ .file = h->folder }, "report-nothing",
                      "this is no run's folder: it has neither metrics.jsonl nor run.json");
-    h->verdict = read_json(h, "flight/verdict.json");
+    h->verdict = dg_verdict_of(a, h->folder, h->run);
     h->alive = is_alive(h);
     h->pipeline = read_text(h, "pipeline.xml");
     for (int i = 0; i < h->evaluations.n; i++) {

@@ -24,7 +24,7 @@ typedef struct dg_history {
     dg_track    train;
     DG_VEC(dg_track) evaluations;
     const dg_json *run;         /* run.json */
-    const dg_json *verdict;     /* flight/verdict.json of a run that failed */
+    const dg_json *verdict;     /* dg_verdict_of */
     bool        alive;          /* it has a control file: it goes on, or was killed with its launcher */
     const char *pipeline;       /* text of pipeline.xml */
     double      best;           /* AP, */
@@ -34,6 +34,9 @@ typedef struct dg_history {
 
 int  dg_history_open(dg_history **h, const char *folder, dg_diag *d) DG_MUST_USE;
 void dg_history_close(dg_history **h);
+
+/* The launcher's error of the part of a run that its run.json tells of; NULL: there is none, or it is of a part before. */
+const dg_json *dg_verdict_of(dg_arena *a, const char *folder, const dg_json *run);
 
 const dg_series *dg_track_find(const dg_track *t, const char *name); /* NULL: there is none */
 double dg_series_last(const dg_series *s);                           /* NaN where there is none, or s is NULL */

@@ -124,16 +124,15 @@ static void cards(dg_page *p, const dg_history *h)
 static void trouble(dg_page *p, const dg_history *h)
 {
     const char    *state = dg_history_state(h), *why = dg_history_text(h, "end.why");
-    const dg_json *first = h->verdict && h->verdict->kind == DG_JSON_ARRAY && h->verdict->n ? &h->verdict->items[0] : NULL;
-    const dg_json *said = dg_json_get(first, "message"), *help = dg_json_get(first, "help");
+    const dg_json *help = dg_json_get(h->verdict, "help");
 
     if (strcmp(state, "failed") != 0)
         return;
     dg_str_add(p->out, "<div class=\"trouble\"><b>");
     dg_page_text(p, p->n > 1 ? "%s failed" : "The run failed%s", p->n > 1 ? h->name : "");
     dg_str_add(p->out, "</b><p>");
-    if (said && said->kind == DG_JSON_STRING)
-        dg_page_text(p, "%s.", said->text);
+    if (h->verdict)
+        dg_page_text(p, "%s.", dg_json_text(h->verdict, "message"));
     else if (why && *why)
         dg_page_text(p, "%s", why);
     else

@@ -43,9 +43,11 @@ static const char *word_of(const dg_roster *r)
 
 static void add_status(const dg_roster *r, dg_str *s, double now)
 {
-    dg_str_fmt(s, "%d rank%s, %s, last step on disk %s%lld\n", r->conf.ranks, r->conf.ranks > 1 ? "s" : "",
-               word_of(r),
-               r->saved < 0 ? "none " : "", (long long)r->saved);
+    dg_str_fmt(s, "%d rank%s, %s, ", r->conf.ranks, r->conf.ranks > 1 ? "s" : "", word_of(r));
+    if (r->saved < 0)
+        dg_str_add(s, "nothing is saved yet\n");
+    else
+        dg_str_fmt(s, "last step on disk %lld\n", (long long)r->saved);
     add_set_rate(r, s);
     for (int i = 0; i < r->conf.ranks; i++) {
         const dg_roster_rank *k = &r->ranks[i];

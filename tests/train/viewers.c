@@ -3,12 +3,14 @@
 #include "tests/train/leavings.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <math.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -288,6 +290,30 @@ static void follow(void **state)
     dg_follow_close(&f);
 }
 
+/* The launcher knows better than a rank why a run failed; what it said of a part before does not count. */
+static void follow_a_failure(void **state)
+{
+    static const char   run[] = "{\"began\":\"2026-01-02T03:04:05Z\",\"steps\":9,\"end\":{\"state\":\"running\",\"why\":\"\"}}",
+                        verdict[] = "[{\"message\":\"rank 1 died\"}]";
+    const struct timespec before[] = { { 1767322000, 0 }, { 1767322000, 0 } }, after[] = { { 1767333333, 0 }, { 1767333333, 0 } };
+    toy                *t = *state;
+    const char         *path = toy_path(t, "lost/flight/verdict.json");
+    dg_follow          *f = dg_follow_open(toy_path(t, "lost"));
+
+    check_ok(t, dg_mkdirs(toy_path(t, "lost/flight"), t->d));
+    check_ok(t, dg_file_write(toy_path(t, "lost/run.json"), run, sizeof run - 1, t->d));
+    assert_string_equal(dg_follow_look(f)->state, "running");
+    check_ok(t, dg_file_write(path, verdict, sizeof verdict - 1, t->d));
+    assert_int_equal(utimensat(AT_FDCWD, path, before, 0), 0);
+    assert_string_equal(dg_follow_look(f)->state, "running");
+    assert_int_equal(utimensat(AT_FDCWD, path, after, 0), 0);
+    assert_string_equal(dg_follow_look(f)->state, "failed");
+    assert_string_equal(dg_follow_look(f)->why, "rank 1 died");
+    check_ok(t, dg_file_write(toy_path(t, "lost/control"), "{}", 2, t->d)); /* it goes on */
+    assert_string_equal(dg_follow_look(f)->state, "running");
+    dg_follow_close(&f);
+}
+
 /* What a server on this port answers to a request. */
 static void ask(int port, const char *request, char *reply, size_t room)
 {
@@ -348,7 +374,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(event_file), TEST(event_file_resumed), TEST(event_file_that_is_full), TEST(trace),
-        TEST(trace_that_cannot_be_written), TEST(follow), TEST(scrape),
+        TEST(trace_that_cannot_be_written), TEST(follow), TEST(follow_a_failure), TEST(scrape),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
