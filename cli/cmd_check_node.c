@@ -1,7 +1,12 @@
 /* cmd_check_node.c: `detrgraph check-node`: holds the classes of a plugin to what they declare, and reports like a test run. */
 #include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "cli/cli.h"
@@ -29,6 +34,7 @@ typedef struct reporter {
     const opts *o;
     bool        json;
     int         n, failed, skipped;
+    int         pipe; /* of a class's process: where it tells what it does */
     dg_str      out;
 } reporter;
 
@@ -118,17 +124,95 @@ static void print_json(reporter *r, const dg_finding *f)
     dg_str_free(&repeat);
 }
 
-static void found(void *ctx, const dg_finding *f)
+static void count(reporter *r, dg_verdict verdict)
 {
-    reporter *r = ctx;
-
     r->n++;
-    r->failed += f->verdict == DG_VERDICT_FAILED;
-    r->skipped += f->verdict == DG_VERDICT_SKIPPED;
+    r->failed += verdict == DG_VERDICT_FAILED;
+    r->skipped += verdict == DG_VERDICT_SKIPPED;
+}
+
+static void print(reporter *r, const dg_finding *f)
+{
+    count(r, f->verdict);
     (r->json ? print_json : print_tap)(r, f);
     fputs(r->out.s, stdout);
-    fflush(stdout); /* where a plugin crashes, the next test is where */
+    fflush(stdout);
     dg_str_free(&r->out);
+}
+
+/* ---- a process of its own -------------------------------------------------------------------- */
+
+/* A class is tried in a process of its own, so that one that crashes takes no other along. It tells what it tries, and what came
+ * of it. */
+typedef struct told {
+    bool       done;
+    dg_verdict verdict;
+    uint64_t   seed;
+    char       test[128], element[512];
+} told;
+
+static void tell(const reporter *r, const told *t)
+{
+    if (write(r->pipe, t, sizeof *t) != sizeof *t)
+        _exit(DG_EXIT_FAILED); /* nobody listens any more */
+}
+
+static void trying(void *ctx, const dg_finding *f)
+{
+    told t = { .seed = f->seed };
+
+    snprintf(t.test, sizeof t.test, "%s", f->test);
+    snprintf(t.element, sizeof t.element, "%s", f->element ? f->element : "");
+    tell(ctx, &t);
+}
+
+static void found(void *ctx, const dg_finding *f)
+{
+    print(ctx, f);
+    tell(ctx, &(told){ .done = true, .verdict = f->verdict });
+}
+
+static void print_crash(reporter *r, const char *class, const told *last, int status, dg_arena *a)
+{
+    const char *how = WIFSIGNALED(status) ? dg_printf(a, "it crashes the program: %s", strsignal(WTERMSIG(status)))
+                                          : dg_printf(a, "it ends the program, with status %d", WEXITSTATUS(status));
+    dg_finding  f = { .class = class, .test = last->test, .verdict = DG_VERDICT_FAILED, .text = how, .element = *last->element ? last->element : NULL,
+                      .help = "a debugger shows where, and so does a plugin built with -g -fsanitize=address", .seed = last->seed };
+
+    print(r, &f);
+}
+
+static int check_class(const dg_node_check *how, reporter *r, const dg_node_class *class, dg_registry *registry, dg_arena *a)
+{
+    dg_node_check told_of = *how;
+    told          now, last = { 0 };
+    int           ends[2], status = 0;
+    pid_t         child = pipe2(ends, O_CLOEXEC) == 0 ? fork() : -1;
+
+    if (child < 0) {
+        fprintf(stderr, "detrgraph check-node: no process for <%s>: %s\n", class->name, strerror(errno));
+        return DG_EXIT_FAILED;
+    }
+    if (child == 0) {
+        close(ends[0]);
+        r->pipe = ends[1];
+        told_of.trying = trying;
+        told_of.ctx = r;
+        (void)dg_node_check_class(class, registry, &told_of, found, r);
+        exit(DG_EXIT_OK);
+    }
+    close(ends[1]);
+    while (read(ends[0], &now, sizeof now) == sizeof now) { /* shorter than PIPE_BUF: it comes whole */
+        last = now;
+        if (now.done)
+            count(r, now.verdict);
+    }
+    close(ends[0]);
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (status)
+        print_crash(r, class->name, &last, status, a);
+    return DG_EXIT_OK;
 }
 
 /* ---- the command line ------------------------------------------------------------------------ */
@@ -166,8 +250,8 @@ static int read_options(dg_node_check *how, const opts *o, dg_arena *a)
     for (int i = 0; i < o->inputs.n; i++)
         if (!read_range(o->inputs.v[i], false, &ranges[i], a))
             return usage("input", o->inputs.v[i], "an input with a range, like boxes=0:1,");
-    *how = (dg_node_check){ (uint64_t)seed, o->draws ? (int)o->draws : 12, o->sets.n, dg_sets(&o->sets, a),
-                            o->inputs.n, o->dims.n, ranges, dims };
+    *how = (dg_node_check){ .seed = (uint64_t)seed, .draws = o->draws ? (int)o->draws : 12, .n_sets = o->sets.n, .sets = dg_sets(&o->sets, a),
+                            .n_ranges = o->inputs.n, .n_dims = o->dims.n, .ranges = ranges, .dims = dims };
     return 0;
 }
 
@@ -197,8 +281,12 @@ static int check(const dg_node_check *how, reporter *report, const dg_words *wor
         }
     if (report->json)
         fputs("[", stdout);
-    for (; *names; names++)
-        (void)dg_node_check_class(dg_registry_find(r, *names), r, how, found, report);
+    fflush(stdout);
+    for (int rc; *names; names++) {
+        rc = check_class(how, report, dg_registry_find(r, *names), r, a);
+        if (rc)
+            return rc;
+    }
     if (report->json)
         puts("]");
     else
@@ -260,7 +348,8 @@ const dg_verb dg_verb_check_node = {
         "without images reports finite numbers; where a row DG_RULE_METRIC stands, neither the order of images nor the cut of batches\n"
         "matters, and ranks that are joined report what one rank does. Numbers (`supply`): they follow from what is declared alone.\n\n"
         "A class may refuse a draw by dg_check_fail or dg_error; where it refuses all, that is a failure. The first draw has the\n"
-        "defaults of all attributes.",
+        "defaults of all attributes. A test that says nothing because an earlier one failed is left out. A class that crashes fails,\n"
+        "and the next one is tried.",
     .examples = examples,
     .options = options,
     .size = sizeof(opts),

@@ -216,7 +216,7 @@ static void copy_operands(dg_arena *a, const dg_instr *instr, const dg_tensor *f
     }
 }
 
-/* Once more on copies: other rubbish in outputs and workspace, or other threads, and the same bits. */
+/* Once more on copies: as before, with other rubbish in outputs and workspace, or other threads, and the same bits. */
 static dg_kernel_fault_kind run_again(const dg_machine *m, const dg_instr *instr, const dg_tensor *before,
                                const dg_tensor *t, int threads, int rubbish, int *operand)
 {
@@ -232,7 +232,7 @@ static dg_kernel_fault_kind run_again(const dg_machine *m, const dg_instr *instr
     for (int i = 0; i < instr->n_in + instr->n_out && kind == DG_KERNEL_NONE; i++)
         if (t[i].data && is_own(instr, i) && memcmp(t[i].data, other[i].data, bytes_of(&t[i])) != 0) {
             *operand = i;
-            kind = threads == m->threads ? DG_KERNEL_RUBBISH : DG_KERNEL_THREADS;
+            kind = threads != m->threads ? DG_KERNEL_THREADS : rubbish != OLD_RUBBISH ? DG_KERNEL_RUBBISH : DG_KERNEL_STATE;
         }
     dg_arena_close(&a);
     return kind;
@@ -263,6 +263,8 @@ static dg_kernel_fault_kind watch(const dg_machine *m, const dg_instr *instr, co
         else if (t[i].data && !is_own(instr, i) && memcmp(t[i].data, before[i].data, bytes_of(&t[i])) != 0)
             kind = DG_KERNEL_INPUT;
     }
+    if (kind == DG_KERNEL_NONE)
+        kind = run_again(m, instr, before, t, m->threads, OLD_RUBBISH, operand);
     if (kind == DG_KERNEL_NONE)
         kind = run_again(m, instr, before, t, m->threads, NEW_RUBBISH, operand);
     if (kind == DG_KERNEL_NONE && is_own_op(instr->op)) /* those of the table have their own tests and tolerances */
@@ -300,7 +302,10 @@ int dg_machine_run(dg_machine *m, bool forward_only)
         if ((forward_only && instr->phase != DG_FORWARD) || (m->frozen && is_frozen(m, instr)))
             continue;
         assert(instr->op->effect != DG_COLLECTIVE);
-        if (m->watched) {
+        if (!kernel_of(m, instr->op)) {
+            m->fault.kind = DG_KERNEL_MISSING;
+            rc = -DG_EUNSUPPORTED;
+        } else if (m->watched) {
             m->fault.kind = watch(m, instr, t, &m->fault.operand);
             rc = m->fault.kind == DG_KERNEL_NONE ? 0 : -DG_EINTERNAL;
         } else {

@@ -9,9 +9,11 @@
 /* What a kernel did that it must not do. */
 typedef enum dg_kernel_fault_kind {
     DG_KERNEL_NONE,
+    DG_KERNEL_MISSING,  /* there is none */
     DG_KERNEL_FAILED,   /* it returned an error */
     DG_KERNEL_OUTSIDE,  /* it wrote beside an operand */
     DG_KERNEL_INPUT,    /* it changed an operand that is not its to change */
+    DG_KERNEL_STATE,    /* it gives other bits when it is called again */
     DG_KERNEL_RUBBISH,  /* an output depends on what stood there before, or in the workspace */
     DG_KERNEL_THREADS,  /* more threads, other bits */
 } dg_kernel_fault_kind;

@@ -19,85 +19,87 @@ struct dg_node_test {
     const char *idle;    /* what is not */
 };
 
+typedef bool run_fn(dg_node_test *k, dg_trial *t);
 typedef struct test {
     const char   *name;
     dg_trial_kind kind;
     int64_t       ranks;
-    bool (*run)(dg_node_test *k, dg_trial *t);
+    run_fn       *run;
+    run_fn       *after; /* the test without which this one says nothing; NULL: there is none */
 } test;
 
 static const test tensor_tests[] = {
-    { "shapes are those of the ports", DG_TRIAL_DRAWN, 0, dg_test_shapes },
-    { "parameters are the same in training and evaluation", DG_TRIAL_DRAWN, 0, dg_test_parameters },
-    { "gradients are central differences", DG_TRIAL_DRAWN, 0, dg_test_gradients },
-    { "kernels write their outputs and nothing else", DG_TRIAL_DRAWN, 0, dg_test_kernels },
-    { "the same bits when it is run again", DG_TRIAL_DRAWN, 0, dg_test_repeat },
-    { "f32 agrees with f64", DG_TRIAL_DRAWN, 0, dg_test_f32 },
-    { "bf16 agrees with f32", DG_TRIAL_DRAWN, 0, dg_test_bf16 },
-    { "an empty batch gives finite numbers", DG_TRIAL_SMALLEST, 0, dg_test_empty },
-    { "what is declared for several ranks holds", DG_TRIAL_DEFAULT, 2, dg_test_ranks },
+    { "shapes are those of the ports", DG_TRIAL_DRAWN, 0, dg_test_shapes, NULL },
+    { "parameters are the same in training and evaluation", DG_TRIAL_DRAWN, 0, dg_test_parameters, dg_test_shapes },
+    { "kernels write their outputs and nothing else", DG_TRIAL_DRAWN, 0, dg_test_kernels, dg_test_shapes },
+    { "gradients are central differences", DG_TRIAL_DRAWN, 0, dg_test_gradients, dg_test_kernels },
+    { "the same bits when it is run again", DG_TRIAL_DRAWN, 0, dg_test_repeat, dg_test_kernels },
+    { "f32 agrees with f64", DG_TRIAL_DRAWN, 0, dg_test_f32, dg_test_repeat },
+    { "bf16 agrees with f32", DG_TRIAL_DRAWN, 0, dg_test_bf16, dg_test_repeat },
+    { "an empty batch gives finite numbers", DG_TRIAL_SMALLEST, 0, dg_test_empty, dg_test_kernels },
+    { "what is declared for several ranks holds", DG_TRIAL_DEFAULT, 2, dg_test_ranks, dg_test_shapes },
     { 0 },
 };
 
 static const test item_tests[] = {
-    { "samples come out whole", DG_TRIAL_DRAWN, 0, dg_test_item },
-    { "the same sample on every thread", DG_TRIAL_DRAWN, 0, dg_test_item_repeat },
-    { "one pixel without objects", DG_TRIAL_SMALLEST, 0, dg_test_item },
+    { "samples come out whole", DG_TRIAL_DRAWN, 0, dg_test_item, NULL },
+    { "the same sample on every thread", DG_TRIAL_DRAWN, 0, dg_test_item_repeat, dg_test_item },
+    { "one pixel without objects", DG_TRIAL_SMALLEST, 0, dg_test_item, NULL },
     { 0 },
 };
 
 static const test loader_tests[] = {
-    { "items are what the data set says of them", DG_TRIAL_DRAWN, 0, dg_test_items },
-    { "the same items in any order, on threads side by side", DG_TRIAL_DRAWN, 0, dg_test_items_repeat },
-    { "the same data when they are opened again", DG_TRIAL_DRAWN, 0, dg_test_reopen },
-    { "other data have another digest", DG_TRIAL_DRAWN, 0, dg_test_digest },
+    { "items are what the data set says of them", DG_TRIAL_DRAWN, 0, dg_test_items, NULL },
+    { "the same items in any order, on threads side by side", DG_TRIAL_DRAWN, 0, dg_test_items_repeat, dg_test_items },
+    { "the same data when they are opened again", DG_TRIAL_DRAWN, 0, dg_test_reopen, dg_test_items_repeat },
+    { "other data have another digest", DG_TRIAL_DRAWN, 0, dg_test_digest, dg_test_reopen },
     { 0 },
 };
 
 static const test sampler_tests[] = {
-    { "plans have items that exist, at sizes that are listed", DG_TRIAL_DRAWN, 0, dg_test_plan },
-    { "the same plan of an epoch, in any order, on threads side by side", DG_TRIAL_DRAWN, 0, dg_test_plan_repeat },
-    { "ranks plan alike, or it is declared", DG_TRIAL_DRAWN, 3, dg_test_plan_ranks },
-    { "plans follow from what items hold only where it is declared", DG_TRIAL_DRAWN, 0, dg_test_plan_content },
-    { "one item, and none", DG_TRIAL_SMALLEST, 0, dg_test_plan_few },
+    { "plans have items that exist, at sizes that are listed", DG_TRIAL_DRAWN, 0, dg_test_plan, NULL },
+    { "the same plan of an epoch, in any order, on threads side by side", DG_TRIAL_DRAWN, 0, dg_test_plan_repeat, dg_test_plan },
+    { "ranks plan alike, or it is declared", DG_TRIAL_DRAWN, 3, dg_test_plan_ranks, dg_test_plan_repeat },
+    { "plans follow from what items hold only where it is declared", DG_TRIAL_DRAWN, 0, dg_test_plan_content, dg_test_plan_repeat },
+    { "one item, and none", DG_TRIAL_SMALLEST, 0, dg_test_plan_few, dg_test_plan },
     { 0 },
 };
 
 static const test sizes_tests[] = {
-    { "sizes are listed", DG_TRIAL_DRAWN, 0, dg_test_sizes },
+    { "sizes are listed", DG_TRIAL_DRAWN, 0, dg_test_sizes, NULL },
     { 0 },
 };
 
 static const test choice_tests[] = {
-    { "what is left are items, and padding stays padding", DG_TRIAL_DRAWN, 0, dg_test_choice },
-    { "the same choice for an epoch, in any order, on threads side by side", DG_TRIAL_DRAWN, 0, dg_test_choice_repeat },
-    { "ranks are left what is declared", DG_TRIAL_DRAWN, 3, dg_test_choice_ranks },
-    { "how many stay follows from what items hold only where it is declared", DG_TRIAL_DRAWN, 0, dg_test_choice_content },
-    { "one item, and none", DG_TRIAL_SMALLEST, 0, dg_test_choice },
+    { "what is left are items, and padding stays padding", DG_TRIAL_DRAWN, 0, dg_test_choice, NULL },
+    { "the same choice for an epoch, in any order, on threads side by side", DG_TRIAL_DRAWN, 0, dg_test_choice_repeat, dg_test_choice },
+    { "ranks are left what is declared", DG_TRIAL_DRAWN, 3, dg_test_choice_ranks, dg_test_choice_repeat },
+    { "how many stay follows from what items hold only where it is declared", DG_TRIAL_DRAWN, 0, dg_test_choice_content, dg_test_choice_repeat },
+    { "one item, and none", DG_TRIAL_SMALLEST, 0, dg_test_choice, NULL },
     { 0 },
 };
 
 static const test batch_tests[] = {
-    { "tensors are those of the ports", DG_TRIAL_DRAWN, 0, dg_test_feeds },
-    { "a slot is filled, and nothing beside it", DG_TRIAL_DRAWN, 0, dg_test_fill },
-    { "the same bits on every thread", DG_TRIAL_DRAWN, 0, dg_test_fill_repeat },
-    { "no objects, and as many as it says", DG_TRIAL_DRAWN, 0, dg_test_capacity },
+    { "tensors are those of the ports", DG_TRIAL_DRAWN, 0, dg_test_feeds, NULL },
+    { "a slot is filled, and nothing beside it", DG_TRIAL_DRAWN, 0, dg_test_fill, dg_test_feeds },
+    { "the same bits on every thread", DG_TRIAL_DRAWN, 0, dg_test_fill_repeat, dg_test_fill },
+    { "no objects, and as many as it says", DG_TRIAL_DRAWN, 0, dg_test_capacity, dg_test_fill },
     { 0 },
 };
 
 static const test sink_tests[] = {
-    { "every number has a name of its own", DG_TRIAL_DRAWN, 0, dg_test_metrics },
-    { "the same numbers again, beside another evaluation", DG_TRIAL_DRAWN, 0, dg_test_metrics_repeat },
-    { "padding does not count", DG_TRIAL_DRAWN, 0, dg_test_padding },
-    { "the order of images and the cut of batches do not matter, where that is declared", DG_TRIAL_DRAWN, 0, dg_test_order },
-    { "ranks join to what one rank has, where that is declared", DG_TRIAL_DRAWN, 3, dg_test_joined },
-    { "an evaluation of nothing, and one that is abandoned", DG_TRIAL_SMALLEST, 0, dg_test_nothing },
+    { "every number has a name of its own", DG_TRIAL_DRAWN, 0, dg_test_metrics, NULL },
+    { "the same numbers again, beside another evaluation", DG_TRIAL_DRAWN, 0, dg_test_metrics_repeat, dg_test_metrics },
+    { "padding does not count", DG_TRIAL_DRAWN, 0, dg_test_padding, dg_test_metrics_repeat },
+    { "the order of images and the cut of batches do not matter, where that is declared", DG_TRIAL_DRAWN, 0, dg_test_order, dg_test_padding },
+    { "ranks join to what one rank has, where that is declared", DG_TRIAL_DRAWN, 3, dg_test_joined, dg_test_order },
+    { "an evaluation of nothing, and one that is abandoned", DG_TRIAL_SMALLEST, 0, dg_test_nothing, dg_test_metrics },
     { 0 },
 };
 
 static const test number_tests[] = {
-    { "a number that its output can hold", DG_TRIAL_DRAWN, 0, dg_test_number },
-    { "it follows from what is declared alone", DG_TRIAL_DRAWN, 0, dg_test_number_ranks },
+    { "a number that its output can hold", DG_TRIAL_DRAWN, 0, dg_test_number, NULL },
+    { "it follows from what is declared alone", DG_TRIAL_DRAWN, 0, dg_test_number_ranks, dg_test_number },
     { 0 },
 };
 
@@ -132,7 +134,7 @@ bool dg_test_miss(dg_node_test *k, const dg_trial *t, const char *port, const ch
 void dg_test_tally(dg_node_test *k, int n, const char *what, double worst)
 {
     k->tried += n;
-    k->what = what;
+    k->what = dg_strdup(k->arena, what);
     k->worst = worst > k->worst ? worst : k->worst;
 }
 
@@ -151,7 +153,7 @@ bool dg_test_refuse(dg_node_test *k, const dg_diag *d)
 bool dg_test_idle(dg_node_test *k, const char *why)
 {
     k->n_idle++;
-    k->idle = why;
+    k->idle = dg_strdup(k->arena, why);
     return true;
 }
 
@@ -238,6 +240,16 @@ static bool is_refused(dg_trial *t, const char **why, dg_arena *a)
     return refused;
 }
 
+/* Says what is about to be tried. */
+static void announce(const dg_node_check *how, const dg_node_test *k, const dg_trial *t)
+{
+    const dg_finding f = { .class = k->f.class, .test = k->f.test, .verdict = DG_VERDICT_FAILED, .text = "it crashes the program",
+                           .element = t ? t->element : NULL, .seed = t ? t->seed : how->seed };
+
+    if (how->trying)
+        how->trying(how->ctx, &f);
+}
+
 static void run_test(dg_node_test *k, const dg_node_class *c, dg_registry *r, const dg_node_check *how, const test *one)
 {
     int         n = one->kind == DG_TRIAL_DRAWN ? how->draws : 1, refused = 0;
@@ -254,6 +266,7 @@ static void run_test(dg_node_test *k, const dg_node_class *c, dg_registry *r, co
             t.unasked = true;
             rc = dg_trial_open(&t);
         }
+        announce(how, k, &t);
         if (rc == 1)
             said = dg_test_why(t.d);
         else if (is_refused(&t, &said, k->arena))
@@ -292,18 +305,21 @@ static int edges_of(const char *list[], const dg_attr *a, dg_arena *arena)
     return n;
 }
 
-/* The class's check or lower may refuse a value in words of its own; it must not end in an error of the builder. */
+/* The class's check or lower may refuse a value in words of its own; it must not end in an error of the builder. a NULL: none
+ * is given. */
 static bool try_edge(dg_node_test *k, const dg_node_class *c, dg_registry *r, const dg_node_check *how, const dg_attr *a, const char *value)
 {
-    static const test one = { "", DG_TRIAL_DEFAULT, 0, NULL };
-    dg_set            given = { a->name, value };
+    static const test one = { "", DG_TRIAL_DEFAULT, 0, NULL, NULL };
+    dg_set            given = { a ? a->name : NULL, value };
     dg_trial          t = trial_of(c, r, how, &one, how->seed);
     bool              fine = true;
 
-    t.given = &given;
-    if (dg_trial_open(&t) == 0 && c->lower)
+    t.given = a ? &given : NULL;
+    if (dg_trial_open(&t) == 0 && c->lower) {
+        announce(how, k, &t);
         fine = dg_test_shapes(k, &t);
-    if (!fine)
+    }
+    if (!fine && a)
         k->f.port = a->name;
     dg_trial_close(&t);
     return fine;
@@ -311,9 +327,15 @@ static bool try_edge(dg_node_test *k, const dg_node_class *c, dg_registry *r, co
 
 static void test_attributes(dg_node_test *k, const dg_node_class *c, dg_registry *r, const dg_node_check *how)
 {
-    const char *edges[16];
-    int         tried = 0;
+    const char  *edges[16];
+    int          tried = 0;
+    dg_node_test plain = *k;
 
+    if (!try_edge(&plain, c, r, how, NULL, NULL)) {
+        k->f.verdict = DG_VERDICT_SKIPPED;
+        k->f.text = "shapes come first";
+        return;
+    }
     for (const dg_attr *a = c->attrs; a && a->name; a++) {
         int n = edges_of(edges, a, k->arena);
 
@@ -338,7 +360,7 @@ static bool is_testable(const dg_contract *c)
 /* Why lower cannot be tested by itself; NULL: it can. */
 static const char *unsuited(const dg_node_class *c, dg_registry *r, const dg_node_check *how, dg_arena *a)
 {
-    static const test one = { "", DG_TRIAL_DEFAULT, 0, NULL };
+    static const test one = { "", DG_TRIAL_DEFAULT, 0, NULL, NULL };
     dg_trial          t = trial_of(c, r, how, &one, how->seed);
     const char       *why = NULL;
 
@@ -359,17 +381,21 @@ static bool does(const dg_node_class *c, const struct kind *kind)
 }
 
 typedef struct report {
-    dg_arena *arena;
-    void    (*found)(void *ctx, const dg_finding *f);
-    void     *ctx;
-    int       failed;
+    dg_arena            *arena;
+    const dg_node_check *how;
+    void (*found)(void *ctx, const dg_finding *f);
+    void *ctx;
+    int   failed;
+    DG_VEC(const test *) broken; /* that failed, or were left out because of such */
 } report;
 
 static dg_node_test begin_test(const report *r, const dg_node_class *c, const char *name, const char *skipped)
 {
-    dg_finding f = { .class = c->name, .test = name, .text = skipped, .verdict = skipped ? DG_VERDICT_SKIPPED : DG_VERDICT_OK };
+    dg_finding   f = { .class = c->name, .test = name, .text = skipped, .verdict = skipped ? DG_VERDICT_SKIPPED : DG_VERDICT_OK };
+    dg_node_test k = { .arena = r->arena, .f = f, .worst = -1 };
 
-    return (dg_node_test){ .arena = r->arena, .f = f, .worst = -1 };
+    announce(r->how, &k, NULL);
+    return k;
 }
 
 /* Did it fail? */
@@ -382,10 +408,18 @@ static bool end_test(report *r, const dg_node_test *k)
     return failed;
 }
 
+static const char *comes_after(const report *r, const test *one)
+{
+    for (int i = 0; one->after && i < r->broken.n; i++)
+        if (r->broken.items[i]->run == one->after)
+            return dg_printf(r->arena, "it comes after: %s", r->broken.items[i]->name);
+    return NULL;
+}
+
 int dg_node_check_class(const dg_node_class *c, dg_registry *registry, const dg_node_check *how,
                         void (*found)(void *ctx, const dg_finding *f), void *ctx)
 {
-    report       r = { dg_arena_open(), found, ctx, 0 };
+    report       r = { .arena = dg_arena_open(), .how = how, .found = found, .ctx = ctx };
     const char  *why = c->lower ? unsuited(c, registry, how, r.arena) : NULL;
     dg_node_test k = begin_test(&r, c, "attributes have usable defaults and ranges", why);
     int          n = 0;
@@ -394,14 +428,18 @@ int dg_node_check_class(const dg_node_class *c, dg_registry *registry, const dg_
         test_attributes(&k, c, registry, how);
     (void)end_test(&r, &k);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        const char *skip = kinds[i].tests == tensor_tests ? why : NULL;
+        const char *none = kinds[i].tests == tensor_tests ? why : NULL;
 
         for (const test *one = kinds[i].tests; does(c, &kinds[i]) && one->run; one++, n++) {
+            const char *skip = none ? none : comes_after(&r, one);
+
             k = begin_test(&r, c, one->name, skip);
             if (!skip)
                 run_test(&k, c, registry, how, one);
-            if (end_test(&r, &k) && (k.refused || one->run == dg_test_shapes))
-                skip = k.refused ? "it refuses whatever is drawn" : "shapes come first";
+            if (end_test(&r, &k) || (skip && !none))
+                DG_PUSH(r.arena, r.broken, one);
+            if (k.refused)
+                none = "it refuses whatever is drawn";
         }
     }
     if (!n) {

@@ -10,15 +10,6 @@ typedef struct dg_number_range { /* of the numbers of an input, "port" or "port.
     double      lo, hi;
 } dg_number_range;
 
-typedef struct dg_node_check {
-    uint64_t               seed;   /* of the first draw; the next has the next */
-    int                    draws;
-    int                    n_sets; /* attributes that are not drawn */
-    const dg_set          *sets;
-    int                    n_ranges, n_dims;
-    const dg_number_range *ranges, *dims;
-} dg_node_check;
-
 typedef enum dg_verdict { DG_VERDICT_OK, DG_VERDICT_FAILED, DG_VERDICT_SKIPPED } dg_verdict;
 
 /* What one test of a class came to. */
@@ -33,6 +24,18 @@ typedef struct dg_finding {
     const char *help;
     uint64_t    seed;    /* of the draw */
 } dg_finding;
+
+typedef struct dg_node_check {
+    uint64_t               seed;   /* of the first draw; the next has the next */
+    int                    draws;
+    int                    n_sets; /* attributes that are not drawn */
+    const dg_set          *sets;
+    int                    n_ranges, n_dims;
+    const dg_number_range *ranges, *dims;
+    /* Told of each draw before it is tried, as of the failure that it is if nothing else is heard of it; or NULL. */
+    void (*trying)(void *ctx, const dg_finding *f);
+    void *ctx;
+} dg_node_check;
 
 /* Tells found of every test, in order; returns how many failed. The class stands in r. Strings last as long as the call. */
 int dg_node_check_class(const dg_node_class *c, dg_registry *r, const dg_node_check *how,

@@ -139,6 +139,23 @@ static void describe(dg_probe *pr, const char *name, const dg_contract *c, const
     dg_str_free(&type);
 }
 
+/* What the letters are that inputs have; nothing where an output has others. */
+static const char *expected(const dg_trial *t, const dg_contract *c)
+{
+    char shape[96];
+
+    for (int i = 0; i < c->n_dims; i++) {
+        int var = c->dims[i].size.var;
+
+        while (!c->dims[i].size.n && t->g->dims.vars.items[var].parent >= 0)
+            var = t->g->dims.vars.items[var].parent;
+        if (!c->dims[i].size.n && !t->sizes[var])
+            return "";
+    }
+    return c->ellipsis >= 0 ? "" : dg_printf(t->arena, ": here that is %s%s", c->dtype == DG_I32 ? "i32 " : "",
+                                             dg_shape_print(dg_trial_shape(t, c), shape, sizeof shape));
+}
+
 /* Values are real, i32 or u8 as the program says; what the contract calls them is compared by dg_contract_holds. */
 static void take(dg_probe *pr, dg_build *b, const dg_contract *c, const char *name, dg_val v, int64_t *bound)
 {
@@ -168,8 +185,8 @@ static void take(dg_probe *pr, dg_build *b, const dg_contract *c, const char *na
     dg_dtype dtype = pr->p->values.items[v.id].dtype;
 
     if (c->kind == DG_TYPE_TENSOR && !dg_contract_holds(&pr->trial->g->dims, c, dtype, dg_shape_of(b, v), bound))
-        describe(pr, name, c, dg_printf(pr->trial->arena, "%s%s", dtype == DG_I32 ? "i32 " : "",
-                                        dg_shape_print(dg_shape_of(b, v), shape, sizeof shape)));
+        describe(pr, name, c, dg_printf(pr->trial->arena, "%s%s%s", dtype == DG_I32 ? "i32 " : "",
+                                        dg_shape_print(dg_shape_of(b, v), shape, sizeof shape), expected(pr->trial, c)));
 }
 
 static dg_val weighted_sum(dg_probe *pr, dg_build *b, const dg_leaf *leaf)

@@ -129,6 +129,18 @@ static const char *own_ops(const dg_probe *pr)
     return text;
 }
 
+/* Why no output has a gradient. */
+static const char *why_none(const dg_probe *pr)
+{
+    for (int i = 0; i < pr->p->instrs.n; i++) {
+        const dg_op *op = pr->p->instrs.items[i].op;
+
+        if ((op < dg_ops || op >= dg_ops + DG_N_OPS) && !op->grad)
+            return dg_printf(pr->trial->arena, "no gradient flows: the op \"%s\" has no grad", op->name);
+    }
+    return "no gradient flows from its outputs to an input or a parameter";
+}
+
 static double loss_at(dg_machine *m, const dg_probe *pr, int32_t v, int64_t i, double x)
 {
     dg_tensor t = dg_machine_tensor(m, v);
@@ -151,7 +163,8 @@ static double slope_at(dg_machine *m, const dg_probe *pr, int32_t v, int64_t i)
     return fabs(far - near) <= 1e-4 * fmax(1, fabs(far)) ? far : NAN;
 }
 
-static bool check_leaf(dg_node_test *k, dg_trial *t, const dg_probe *pr, dg_machine *m, int32_t v, int *tried, double *worst)
+/* lost: an input from which the outputs follow, and to which no gradient flows. */
+static bool check_leaf(dg_node_test *k, dg_trial *t, const dg_probe *pr, dg_machine *m, int32_t v, int *tried, double *worst, const char **lost)
 {
     int         param = pr->p->values.items[v].param;
     const char *path = dg_params_at(pr->params, param)->path, *name = path + strcspn(path, ".") + 1;
@@ -171,8 +184,10 @@ static bool check_leaf(dg_node_test *k, dg_trial *t, const dg_probe *pr, dg_mach
         ++*tried;
         most = fmax(most, isfinite(slope) ? fabs(slope) : 0);
         off = isfinite(own) ? fabs(own - slope) / most : INFINITY;
-        if (!g && off > GRADIENT && dg_probe_is_input(pr, param))
-            return true; /* detached on purpose: other nodes rely on it as little as on a constant */
+        if (!g && off > GRADIENT && dg_probe_is_input(pr, param)) {
+            *lost = name; /* detached on purpose: other nodes rely on it as little as on a constant */
+            return true;
+        }
         *worst = fmax(*worst, off);
         if (off > GRADIENT)
             return dg_test_miss(k, t, name, own_ops(pr),
@@ -186,9 +201,12 @@ bool dg_test_gradients(dg_node_test *k, dg_trial *t)
 {
     dg_probe pr;
     bool     refused, fine = probe(k, t, &pr, true, &refused);
-    int      tried = 0;
-    double   worst = 0;
+    int         tried = 0;
+    double      worst = 0;
+    const char *lost = NULL;
 
+    if (fine && !refused && !pr.loss)
+        fine = dg_test_idle(k, why_none(&pr));
     if (fine && !refused && pr.loss) {
         dg_machine *m = dg_probe_machine(&pr, 64);
         int         values = pr.p->values.n;
@@ -199,8 +217,9 @@ bool dg_test_gradients(dg_node_test *k, dg_trial *t)
         for (int32_t v = 1; v < values && fine; v++)
             if (pr.p->values.items[v].space == DG_WEIGHTS && pr.p->values.items[v].param >= 0 &&
                 dg_params_at(pr.params, pr.p->values.items[v].param)->kind == DG_TRAINABLE)
-                fine = check_leaf(k, t, &pr, m, v, &tried, &worst);
-        dg_test_tally(k, tried, "derivatives", worst);
+                fine = check_leaf(k, t, &pr, m, v, &tried, &worst, &lost);
+        dg_test_tally(k, tried, lost ? dg_printf(t->arena, "derivatives; outputs follow from input \"%s\", to which no gradient flows", lost)
+                                     : "derivatives", worst);
     }
     dg_probe_close(&pr);
     return fine;
@@ -219,6 +238,10 @@ static const char *fault_text(dg_trial *t, const dg_instr *instr, const dg_kerne
         operand = dg_printf(t->arena, "operand \"%.*s\"", o->len, o->name);
     }
     switch (f->kind) {
+    case DG_KERNEL_MISSING: return "is not there";
+    case DG_KERNEL_STATE:
+        return dg_printf(t->arena, "gives its %s other numbers when it is called again with the same operands: it keeps something between calls",
+                         operand);
     case DG_KERNEL_OUTSIDE: return dg_printf(t->arena, "writes beside its %s", operand);
     case DG_KERNEL_INPUT: return dg_printf(t->arena, "changes its %s, which is an input", operand);
     case DG_KERNEL_RUBBISH:
@@ -247,7 +270,8 @@ bool dg_test_kernels(dg_node_test *k, dg_trial *t)
         if (dg_machine_run(m, false) < 0) {
             const dg_instr *instr = &pr.p->instrs.items[m->fault.instr];
 
-            fine = dg_test_miss(k, t, NULL, NULL, "op \"%s\", %s: it %s", instr->op->name, ways[i].name, fault_text(t, instr, &m->fault));
+            fine = dg_test_miss(k, t, NULL,
+                                m->fault.kind == DG_KERNEL_MISSING ? "every op has ref32, and ref64, in which gradients are checked" : NULL, "op \"%s\", %s: it %s", instr->op->name, ways[i].name, fault_text(t, instr, &m->fault));
         }
     }
     dg_probe_close(&pr);

@@ -2,7 +2,9 @@
 #include <detrgraph/plugin.h>
 
 #include <math.h>
+#include <signal.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define LOWER(name) static void name##_lower(dg_build *b, const void *self, const dg_val in[], dg_val out[])
@@ -140,6 +142,26 @@ OP(random, 2, 0, y[0] += (float)(atomic_fetch_add(&calls, 1) % 7) * 1e-3f);
 OP(threads, 2, 0, y[0] += (float)k->threads * 1e-3f);
 OP(rounded, 2, 0, y[0] = sizeof *y == 4 ? (float)(floor((double)y[0] * 64) / 64) : y[0]);
 
+static const dg_op        half_op = { DG_OP_ROW, .name = "half", .signature = "x -> y", .precision = DG_WIDE, .shape = same_shape,
+                                      .ref32 = &threads_kernel_32 };
+SAME(half);
+LOWER(half)
+{
+    (void)self;
+    dg_emit(b, &half_op, NULL, 1, in, out);
+}
+NODE(half, "half", .doc = NULL);
+
+static const dg_op flat_op = { DG_OP_ROW, .name = "flat", .signature = "x -> y", .precision = DG_WIDE, .shape = same_shape,
+                               .ref32 = &gradient_kernel_32, .ref64 = &gradient_kernel_64 };
+SAME(flat);
+LOWER(flat)
+{
+    (void)self;
+    dg_emit(b, &flat_op, NULL, 1, in, out);
+}
+NODE(flat, "flat", .doc = NULL);
+
 /* ---- samples --------------------------------------------------------------------------------- */
 
 static const dg_port item_ports[] = { DG_IN("in", "picks", "samples"), DG_OUT("out", "samples", "samples"), { 0 } };
@@ -158,7 +180,9 @@ ITEM(drops, if (sm->n_objects > 2) return 1);
 ITEM(shared, sm->image.rgb[0] = (uint8_t)(atomic_fetch_add(&calls, 1) & 255));
 ITEM(beyond, sm->image.rgb[3 * sm->image.w * sm->image.h] = 1);
 ITEM(renamed, sm->image_id = 1);
+ITEM(crash, if (sm->n_objects > 2) raise(SIGSEGV));
+ITEM(quits, exit(3));
 ITEM(fine, dg_sample_flip(sm));
 
 DG_PLUGIN("broken", "1", &shape, &dims, &missing, &mode, &unused, &empty, &range, &invariant, &collective, &gradient, &outside, &input,
-          &unwritten, &random, &threads, &rounded, &boxes, &drops, &shared, &beyond, &renamed, &fine);
+          &unwritten, &random, &threads, &rounded, &half, &flat, &boxes, &drops, &shared, &beyond, &renamed, &crash, &quits, &fine);

@@ -186,6 +186,14 @@ static const dg_rule differs[] = { { DG_RULE_VALUE, .to = "out", .axis = "axis",
                                    { 0 } };
 static const dg_rule equal[] = { { DG_RULE_EQUAL, .to = "out", .axis = "axis", .why = "keeps the least count" }, { 0 } };
 
+static int n_objects(const dg_dataset *data, int32_t item)
+{
+    dg_item_info info;
+
+    data->info(data->self, item < 0 ? ~item : item, &info);
+    return info.n_objects;
+}
+
 #define CHOICE(id, text, rows, ...)                                                               \
     static int id##_choose(dg_choice *out, const void *self, const dg_choose_args *a, dg_diag *d) \
     {                                                                                             \
@@ -209,7 +217,7 @@ CHOICE(c_input, "input", NULL, EACH(true, a->items[i]); if (a->n) memset((void *
 CHOICE(c_twice, "twice", shares, EACH(i % a->ranks == a->rank || i == 0, a->items[i]));
 CHOICE(c_value, "value", NULL, EACH(i != a->rank, a->items[i]));
 CHOICE(c_rate, "rate", differs, EACH(i % a->ranks == a->rank, a->items[i]));
-CHOICE(c_filter, "filter", NULL, dg_item_info info; EACH((a->data->info(a->data->self, a->items[i] < 0 ? ~a->items[i] : a->items[i], &info), info.n_objects > 2), a->items[i]));
+CHOICE(c_filter, "filter", NULL, EACH(n_objects(a->data, a->items[i]) > 2, a->items[i]));
 CHOICE(c_draws, "draws", NULL, int skip = atomic_fetch_add(&calls, 1) % 3; EACH(i != skip, a->items[i]));
 CHOICE(c_asks, "asks", NULL, EACH(true, a->items[i]); (void)a->least(a->ctx, n));
 CHOICE(c_hangs, "hangs", equal, EACH(true, a->items[i]); if (a->rank == 0) (void)a->least(a->ctx, n));
@@ -218,7 +226,8 @@ CHOICE(c_unequal, "unequal", equal, EACH(true, a->items[i]));
 
 /* ---- batches ------------------------------------------------------------------------------------ */
 
-static const dg_port batch_ports[] = { DG_IN("in", "samples", "samples"), DG_OUT_MAIN("images", "f[B,H,W,3]", "pixels"), DG_OUT("count", "i[B]", "objects"), { 0 } };
+static const dg_port batch_ports[] = { DG_IN("in", "samples", "samples"), DG_OUT_MAIN("images", "f[B,H,W,3]", "pixels"),
+                                       DG_OUT("count", "i[B]", "objects"), { 0 } };
 #define BATCH(id, text, key, channels, most, ...)                                                                                     \
     static int id##_feeds(const void *self, dg_size size, int batch, dg_feed out[], int n)                                            \
     {                                                                                                                                 \
