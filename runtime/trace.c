@@ -2,6 +2,7 @@
  * track must lie inside or beside each other: collectives, which overlap, are dealt over as many tracks as they need. */
 #include "runtime/trace.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -72,7 +73,7 @@ void dg_trace_span(dg_trace *t, int lane, double begin_s, double end_s, const ch
 
 void dg_trace_number(dg_trace *t, const char *name, double v)
 {
-    if (t)
+    if (t && isfinite(v)) /* the format has no word for others */
         add(t, (span){ .name = name, .begin_s = dg_monotonic_s(), .end_s = v, .number = true });
 }
 
@@ -201,13 +202,13 @@ static void add_all(dg_str *s, const dg_trace *t, const dg_world *w)
 static int write_file(const char *path, const char *events, size_t n, dg_diag *d)
 {
     static const char head[] = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
-    static const char last[] = "{\"ph\":\"M\",\"pid\":0,\"tid\":0,\"name\":\"trace\",\"args\":{\"program\":\"detrgraph\"}}\n]}\n";
+    static const char last[] = "\n],\"otherData\":{\"program\":\"detrgraph\"}}\n";
     dg_outfile       *f = NULL;
     int               rc;
 
     DG_TRY(dg_outfile_open(&f, path, d));
     DG_TRY(dg_outfile_write(f, head, sizeof head - 1, d));
-    DG_TRY(dg_outfile_write(f, events, n, d));
+    DG_TRY(dg_outfile_write(f, events, n > 2 ? n - 2 : 0, d)); /* without the last ",\n" */
     DG_TRY(dg_outfile_write(f, last, sizeof last - 1, d));
     DG_TRY(dg_outfile_commit(f, d));
 out:

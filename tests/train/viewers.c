@@ -210,6 +210,41 @@ static double number(const dg_json *o, const char *key)
     return at(o, key)->number;
 }
 
+/* Members of an event by its kind, as trace.schema.json has them: the format's own and no others. */
+static void check_form(const dg_json *e)
+{
+    static const struct {
+        const char *ph, *needs, *may;
+    } kinds[] = { { "X", " ph pid tid name ts dur ", " args " }, { "C", " ph pid tid name ts args ", "" }, { "M", " ph pid tid name args ", "" } };
+    static const char *const names[] = { "process_name", "process_labels", "process_sort_index", "thread_name", "thread_sort_index" };
+    const char *ph = at(e, "ph")->text;
+    size_t      k = 0, known = 0;
+    int         needed = 0;
+
+    while (k < 2 && strcmp(kinds[k].ph, ph) != 0)
+        k++;
+    assert_string_equal(kinds[k].ph, ph);
+    for (int i = 0; i < e->n; i++) {
+        char word[32];
+
+        snprintf(word, sizeof word, " %s ", e->items[i].key);
+        if (!strstr(kinds[k].needs, word) && !strstr(kinds[k].may, word))
+            fail_msg("a \"%s\" has \"%s\"", ph, e->items[i].key);
+        needed += strstr(kinds[k].needs, word) != NULL;
+    }
+    for (const char *c = kinds[k].needs + 1; *c; c++)
+        needed -= *c == ' ';
+    assert_int_equal(needed, 0);
+    assert_true(number(e, "pid") == 0 && number(e, "tid") >= 0 && *at(e, "name")->text);
+    if (k == 0)
+        assert_true(number(e, "dur") >= 0 && isfinite(number(e, "ts")));
+    if (k == 1)
+        assert_true(isfinite(number(at(e, "args"), "value")));
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        known += strcmp(names[i], at(e, "name")->text) == 0;
+    assert_true(k < 2 || known == 1);
+}
+
 /* Spans of one track lie inside or beside each other, within what a clock's rounding leaves open. */
 static void nest(const dg_json *a, const dg_json *b)
 {
@@ -231,11 +266,9 @@ static void trace(void **state)
         const dg_json *e = &events->items[i];
         const char    *ph = at(e, "ph")->text, *name = at(e, "name")->text;
 
-        assert_true(number(e, "pid") == 0);
-        assert_true(strcmp(ph, "X") == 0 || strcmp(ph, "C") == 0 || strcmp(ph, "M") == 0);
+        check_form(e);
         if (strcmp(ph, "X") != 0)
             continue;
-        assert_true(number(e, "dur") >= 0);
         steps += strncmp(name, "step ", 5) == 0;
         nodes += strcmp(name, "m/net") == 0;
         ops += strcmp(name, "conv2d") == 0;
