@@ -94,6 +94,8 @@ static int import(call *c)
     int     rc;
 
     DG_TRY(open_model(c, &run));
+    DG_TRY(dg_hf_check(run, dg_path_folder(c->arena, c->files[0]), c->d));
+    dg_run_log_warnings(run, c->d);
     DG_TRY(dg_run_save(run, DG_RUN_WEIGHTS, c->o->out, c->d));
     printf("%s: %lld tensors from %s\n", c->o->out, (long long)run->n_loaded, c->files[0]);
 out:

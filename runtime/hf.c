@@ -8,6 +8,7 @@
 
 #include "base/dir.h"
 #include "base/file.h"
+#include "media/json.h"
 #include "runtime/weights.h"
 
 enum { BACKBONE, ENCODER, DECODER, N_PARTS };
@@ -264,7 +265,7 @@ static void add_preprocessor(dg_str *s, const model *m)
                (long long)m->size.h, (long long)m->size.w);
 }
 
-/* ---- the folder -------------------------------------------------------------------------------------------- */
+/* ---- what the run knows -------------------------------------------------------------------------------------------- */
 
 static const dg_scope *scope_of(const dg_run *run)
 {
@@ -294,6 +295,99 @@ static void open_names(model *m, dg_diag *d)
     }
     dg_diag_close(&own);
 }
+
+/* ---- somebody else's folder ---------------------------------------------------------------------------------- */
+
+/* What decides over the boxes and shows in no shape of a tensor. */
+static const char *const decisive[] = {
+    "activation_function", "batch_norm_eps", "decoder_activation_function", "decoder_attention_heads", "decoder_layers",
+    "decoder_method", "decoder_n_points", "decoder_offset_scale", "encode_proj_layers", "encoder_activation_function",
+    "encoder_attention_heads", "encoder_layers", "feat_strides", "layer_norm_eps", "learn_initial_query", "normalize_before",
+    "num_queries", "positional_encoding_temperature", /* config.json; what follows, preprocessor_config.json */
+    "do_normalize", "do_rescale", "do_resize", "resample", "rescale_factor", "size",
+};
+
+static const dg_json *item(const dg_json *v, int i, const dg_json *like)
+{
+    return v->kind == DG_JSON_OBJECT ? dg_json_get(v, like->items[i].key) : &v->items[i];
+}
+
+static bool same(const dg_json *x, const dg_json *y)
+{
+    if (!y || x->kind != y->kind || x->n != y->n)
+        return false;
+    for (int i = 0; i < x->n; i++)
+        if (!same(&x->items[i], item(y, i, x)))
+            return false;
+    return x->kind == DG_JSON_NUMBER   ? fabs(x->number - y->number) <= 1e-6 * fabs(x->number)
+           : x->kind == DG_JSON_STRING ? strcmp(x->text, y->text) == 0
+                                       : x->truth == y->truth;
+}
+
+static void add_value(dg_str *s, const dg_json *v)
+{
+    if (v->kind == DG_JSON_NUMBER)
+        dg_str_fmt(s, "%.9g", v->number);
+    else if (v->kind == DG_JSON_STRING)
+        dg_str_add(s, v->text);
+    else if (v->kind == DG_JSON_BOOL)
+        dg_str_add(s, v->truth ? "true" : "false");
+    else
+        dg_str_add(s, v->n ? "" : "nothing");
+    for (int i = 0; i < v->n; i++) {
+        dg_str_add(s, i ? " " : "");
+        add_value(s, &v->items[i]);
+    }
+}
+
+/* Warns of what a file of theirs says otherwise than ours would. */
+static int compare(const model *m, const char *file, void (*add)(dg_str *, const model *), dg_diag *d)
+{
+    const dg_json *ours, *theirs;
+    dg_str         text = { 0 }, said = { 0 };
+    int            rc = 0;
+
+    if (!dg_exists(file))
+        return 0;
+    add(&text, m);
+    DG_TRY(dg_json_parse(&ours, m->run->arena, text.s, text.n, file, d));
+    DG_TRY(dg_json_read(&theirs, m->run->arena, file, d));
+    for (size_t i = 0; i < sizeof decisive / sizeof *decisive; i++) {
+        const dg_json *x = dg_json_get(ours, decisive[i]), *y = dg_json_get(theirs, decisive[i]);
+
+        if (!x || !y || same(x, y))
+            continue;
+        dg_str_fmt(&said, "%s%s ", said.n ? ", " : "", decisive[i]);
+        add_value(&said, y);
+        dg_str_add(&said, " (here ");
+        add_value(&said, x);
+        dg_str_add(&said, ")");
+    }
+    if (said.n)
+        dg_warn(d, (dg_where){ .file = file }, "hf-config", "the weights are of another model or for other images: %s", said.s);
+out:
+    dg_str_free(&text);
+    dg_str_free(&said);
+    return rc;
+}
+
+int dg_hf_check(dg_run *run, const char *folder, dg_diag *d)
+{
+    model    m = { .run = run };
+    dg_diag *own = dg_diag_open(); /* what transformers has no place for is no concern of who only reads */
+    bool     comparable = find_size(&m, own) == 0 && find_nodes(&m, own) == 0 && check(&m, own) == 0;
+    int      rc = 0;
+
+    dg_diag_close(&own);
+    if (!comparable)
+        return 0;
+    DG_TRY(compare(&m, dg_path_join(run->arena, folder, "config.json"), add_config, d));
+    DG_TRY(compare(&m, dg_path_join(run->arena, folder, "preprocessor_config.json"), add_preprocessor, d));
+out:
+    return rc;
+}
+
+/* ---- a folder of our own --------------------------------------------------------------------------------------- */
 
 static int write_text(const model *m, const char *folder, const char *name, void (*add)(dg_str *, const model *), dg_diag *d)
 {
