@@ -269,9 +269,9 @@ bool dg_test_kernels(dg_node_test *k, dg_trial *t)
         m->host = ways[i].host;
         if (dg_machine_run(m, false) < 0) {
             const dg_instr *instr = &pr.p->instrs.items[m->fault.instr];
+            const char     *help = m->fault.kind == DG_KERNEL_MISSING ? "every op has ref32, and ref64, in which gradients are checked" : NULL;
 
-            fine = dg_test_miss(k, t, NULL,
-                                m->fault.kind == DG_KERNEL_MISSING ? "every op has ref32, and ref64, in which gradients are checked" : NULL, "op \"%s\", %s: it %s", instr->op->name, ways[i].name, fault_text(t, instr, &m->fault));
+            fine = dg_test_miss(k, t, NULL, help, "op \"%s\", %s: it %s", instr->op->name, ways[i].name, fault_text(t, instr, &m->fault));
         }
     }
     dg_probe_close(&pr);

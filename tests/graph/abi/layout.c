@@ -33,6 +33,18 @@ int main(void)
     M(dg_sample, orig_h), M(dg_sample, image), M(dg_sample, n_objects), M(dg_sample, objects), M(dg_sample, scratch);
     M(dg_clock, step), M(dg_clock, epoch), M(dg_clock, n_steps), M(dg_clock, n_epochs), M(dg_clock, steps_per_epoch), M(dg_clock, minutes);
     M(dg_dataset, size), M(dg_dataset, n_items), M(dg_dataset, n_classes), M(dg_dataset, self), M(dg_dataset, info), M(dg_dataset, sample);
+    M(dg_dataset, classes), M(dg_dataset, truths), M(dg_dataset, n_truths), M(dg_dataset, report), M(dg_dataset, digest), M(dg_dataset, name);
+    M(dg_dataset, probe), M(dg_dataset, replace), M(dg_dataset, close);
+    M(dg_item_info, id), M(dg_item_info, name), M(dg_item_info, w), M(dg_item_info, h), M(dg_item_info, n_objects);
+    M(dg_coco_class, id), M(dg_coco_class, name), M(dg_coco_annotation, id), M(dg_coco_annotation, image), M(dg_coco_annotation, label);
+    M(dg_coco_annotation, x), M(dg_coco_annotation, y), M(dg_coco_annotation, w), M(dg_coco_annotation, h), M(dg_coco_annotation, area);
+    M(dg_coco_annotation, crowd), M(dg_pick, w), M(dg_pick, h), M(dg_pick, items), M(dg_feed, key), M(dg_feed, dtype), M(dg_feed, shape);
+    M(dg_schedule, n_picks), M(dg_schedule, picks), M(dg_schedule, batch), M(dg_schedule, dropped), M(dg_schedule, padded);
+    M(dg_schedule_args, data), M(dg_schedule_args, epoch), M(dg_schedule_args, seed), M(dg_schedule_args, ranks), M(dg_schedule_args, alloc);
+    M(dg_schedule_args, arena), M(dg_object, box), M(dg_object, label), M(dg_object, crowd), M(dg_object, area);
+    M(dg_sink_args, data), M(dg_sink_args, folder), M(dg_sink_args, scope), M(dg_sink_args, step), M(dg_sink_args, ema);
+    M(dg_sink_args, ema_weight), M(dg_sink_args, n_loaded), M(dg_sink_batch, n), M(dg_sink_batch, samples), M(dg_sink_batch, padding);
+    M(dg_sink_batch, n_in), M(dg_sink_batch, keys), M(dg_sink_batch, in);
     M(dg_control, seed), M(dg_control, step), M(dg_control, batch), M(dg_control, epoch), M(dg_control, sample), M(dg_control, lr);
     return 0;
 }
