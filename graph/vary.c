@@ -36,6 +36,9 @@ static dg_seen read_wire(const dg_walked *f, const dg_wire *w, const dg_node *re
         in.value = dg_vary_join(in.value, f->loops[l->index]->rate);
         in.only = f->loops[l->index]->rate.axes ? -1 : in.only;
         in.may = true;
+        in.flag = 0;
+        in.needs = 0;
+        in.enough = DG_VARY_NEVER;
     }
     return in;
 }
@@ -53,6 +56,15 @@ static void read_key(dg_proof *p, const dg_node *node, int port, dg_seen *in)
     }
 }
 
+/* Wherever this one of a group is there, is another one, on all ranks alike? */
+static bool is_followed(const dg_node *node, const dg_seen in[], int port)
+{
+    for (int i = 0; i < node->n_in; i++)
+        if (i != port && dg_node_one_of(node, i) && in[i].there && !in[i].present.axes && !(in[i].enough & ~in[port].needs))
+            return true;
+    return false;
+}
+
 /* One of a group must be there: it is missing where all are. */
 static dg_vary group_present(const dg_node *node, const dg_seen in[])
 {
@@ -63,9 +75,31 @@ static dg_vary group_present(const dg_node *node, const dg_seen in[])
             continue;
         if (!in[i].present.axes && !in[i].may)
             return (dg_vary){ 0 };
-        v = dg_vary_join(v, in[i].present);
+        if (!is_followed(node, in, i))
+            v = dg_vary_join(v, in[i].present);
     }
     return v;
+}
+
+/* The number of a guard's value in p->flags; -1: it cannot be told from others. */
+static int flag_of(dg_proof *p, const dg_seen *g, const dg_wire *w)
+{
+    if (w->key || !g->flag)
+        return -1;
+    for (int i = 0; i < p->flags.n; i++)
+        if (p->flags.items[i] == g->flag)
+            return i;
+    DG_PUSH(p->arena, p->flags, g->flag);
+    return p->flags.n - 1;
+}
+
+/* Hangs on the guard. */
+static void need_guard(dg_visit *v)
+{
+    bool known = v->flag >= 0 && v->flag < DG_VARY_FLAGS;
+
+    v->needs |= known ? UINT64_C(1) << v->flag : 0;
+    v->enough |= known ? UINT64_C(1) << v->flag : DG_VARY_NEVER;
 }
 
 /* May it not fire where it could? Of a group, all may be missing. */
@@ -97,16 +131,43 @@ static bool may_lack(const dg_proof *p, const dg_node *node, int port)
     return false;
 }
 
-/* collective: the last one that the guard waits for. */
-static dg_vary guard_of(dg_proof *p, const dg_walked *f, const dg_node *node, int *collective)
+/* Guards that the node's firing hangs on, by its inputs: all that it requires, one of a group. */
+static void need_inputs(const dg_proof *p, dg_visit *v)
 {
+    uint64_t some = ~DG_VARY_NEVER, sure = DG_VARY_NEVER;
+    bool     group = false;
+
+    for (int i = 0; i < v->node->n_in; i++) {
+        const dg_seen *in = &v->in[i];
+
+        if (in->there && dg_node_one_of(v->node, i)) {
+            group = true;
+            some &= in->needs;
+            sure = sure & DG_VARY_NEVER && !in->present.axes ? in->enough : sure;
+        } else if (in->there && !(v->node->in_ports[i]->flags & DG_PORT_OPTIONAL) && !may_lack(p, v->node, i)) {
+            v->needs |= in->needs;
+            v->enough |= in->enough;
+        }
+    }
+    if (group) {
+        v->needs |= some;
+        v->enough |= sure;
+    }
+}
+
+static dg_vary guard_of(dg_proof *p, dg_visit *v)
+{
+    const dg_node *node = v->node;
     const dg_wire *w = &node->when;
-    dg_seen        g = read_wire(f, w, node);
+    dg_seen        g = read_wire(v->f, w, node);
     const char    *key, *from;
 
-    *collective = g.collective;
+    v->after = g.collective;
+    v->flag = -1;
     if (!g.there)
         return (dg_vary){ 0 };
+    v->flag = flag_of(p, &g, w);
+    need_guard(v);
     key = dg_printf(p->arena, "when %d.%d.%s", w->from->number, w->port, w->key ? w->key : "");
     from = dg_printf(p->arena, "%s%s%s", w->from->id, w->key ? "." : "", w->key ? w->key : "");
     return dg_vary_step(p, dg_vary_join(dg_vary_join(g.present, g.value), g.inexact), node,
@@ -125,14 +186,14 @@ static dg_vary place_of(dg_proof *p, const dg_node *node)
                           dg_vary_called(p, node), (long long)node->on);
 }
 
-void dg_vary_root(dg_proof *p, const dg_node *node, dg_absence absent, dg_vary present)
+void dg_vary_root(dg_proof *p, const dg_node *node, dg_absence absent, dg_vary present, int flag)
 {
     if (p->lowered)
         return;
     if (present.axes)
-        DG_PUSH(p->arena, p->roots, ((dg_root){ node, absent, present }));
+        DG_PUSH(p->arena, p->roots, ((dg_root){ node, absent, present, flag }));
     else
-        DG_PUSH(p->arena, p->together, ((dg_root){ node, absent, present }));
+        DG_PUSH(p->arena, p->together, ((dg_root){ node, absent, present, flag }));
 }
 
 /* Where a loop has no round, what stands in it is missing for those who read it from outside. */
@@ -143,7 +204,7 @@ static void leave_loop(dg_proof *p, const dg_walked *f, const dg_node *reader, c
         const dg_clocked *c = f->loops[l->index];
 
         dg_vary_root(p, w->from, DG_ABSENT_NODE,
-                     dg_vary_join(dg_vary_join(c->rate, c->skip), c->own));
+                     dg_vary_join(dg_vary_join(c->rate, c->skip), c->own), -1);
     }
 }
 
@@ -188,8 +249,10 @@ static bool only_lacked(const dg_proof *p, const dg_node *node)
 /* Whatever it launches waits for its guard, and for who might leave out the rest of the iteration. */
 static void wait(dg_visit *v)
 {
+    v->after = v->f->after > v->after ? v->f->after : v->after;
     for (const dg_clocked *c = v->clock; c; c = c->up)
         v->after = c->after > v->after ? c->after : v->after;
+    v->waits = v->after;
 }
 
 static int activate(dg_proof *p, dg_visit *v)
@@ -199,7 +262,9 @@ static int activate(dg_proof *p, dg_visit *v)
 
     for (const dg_clocked *c = v->clock; c; c = c->up)
         around = dg_vary_join(around, dg_vary_join(c->fires, c->skip));
-    v->guard = guard_of(p, v->f, node, &v->after);
+    v->needs = v->f->needs;
+    v->enough = v->f->enough;
+    v->guard = guard_of(p, v);
     wait(v);
     v->own = dg_vary_join(v->guard, on);
     for (int i = 0; i < node->n_in; i++) {
@@ -212,6 +277,7 @@ static int activate(dg_proof *p, dg_visit *v)
         if (!may_lack(p, node, i))
             v->own = dg_vary_join(v->own, v->in[i].present);
     }
+    need_inputs(p, v);
     for (int i = 0; i < node->n_in; i++)
         leave_loop(p, v->f, node, &node->in[i]);
     v->own = dg_vary_join(v->own, group_present(node, v->in));
@@ -220,9 +286,9 @@ static int activate(dg_proof *p, dg_visit *v)
     if (node->connect)
         v->guard.axes = 0;
     if (v->guard.axes || (on.axes && !only_lacked(p, node)))
-        dg_vary_root(p, node, DG_ABSENT_NODE, dg_vary_join(v->guard, on));
+        dg_vary_root(p, node, DG_ABSENT_NODE, dg_vary_join(v->guard, on), v->flag);
     else if (node->when.from && !node->connect)
-        dg_vary_root(p, node, DG_ABSENT_NODE, (dg_vary){ 0 });
+        dg_vary_root(p, node, DG_ABSENT_NODE, (dg_vary){ 0 }, v->flag);
     return only_rank(v, around, on);
 }
 
@@ -315,7 +381,10 @@ static void begin_outputs(dg_proof *p, dg_visit *v, int only)
                        .stream = dg_contract_is_stream(node->out_contracts[i]),
                        .only = only,
                        .collective = v->after,
+                       .flag = ++p->n_values,
                        .may = (node->when.from && !node->connect) || may_lack_input(node, v->in) };
+        out->needs = node->connect ? 0 : v->needs;
+        out->enough = !node->connect ? v->enough : out->may ? DG_VARY_NEVER : 0;
         union_of_inputs(v, out);
         out->value = dg_vary_join(out->value, v->zeros);
         out->endless &= !v->own.axes;
@@ -342,8 +411,8 @@ static void drive(dg_proof *p, dg_visit *v)
         if (!v->in[i].there || !v->in[i].stream)
             continue;
         v->clock->rounds = dg_vary_join(v->clock->rounds, v->in[i].rate);
-        v->clock->rate = dg_vary_join(
-            v->clock->rate, v->in[i].endless && v->clock->timed ? v->in[i].after : v->in[i].rate);
+        v->clock->endless |= v->in[i].endless && p->train;
+        v->clock->rate = dg_vary_join(v->clock->rate, v->in[i].endless && p->train ? v->in[i].after : v->in[i].rate);
         if (v->in[i].size.axes) {
             p->skewed = v->node;
             p->skew = v->in[i].size;
@@ -354,7 +423,8 @@ static void drive(dg_proof *p, dg_visit *v)
 static void walk_use(dg_proof *p, dg_visit *v)
 {
     const dg_scope *m = v->node->model;
-    dg_walked       inside = { .scope = m, .inputs = v->in, .fires = v->fires, .clock = v->clock };
+    dg_walked inside = { .scope = m, .inputs = v->in, .fires = v->fires, .clock = v->clock, .after = v->waits,
+                         .needs = v->needs, .enough = v->enough };
 
     walk_frame(p, &inside);
     for (int i = 0; i < v->node->n_out; i++) {
@@ -362,6 +432,14 @@ static void walk_use(dg_proof *p, dg_visit *v)
 
         *out = inside.out[m->output->index][i];
         out->may |= before.may;
+        if (v->node->connect) { /* zeros, wherever nothing came of it */
+            out->may = before.may;
+            out->needs = before.needs;
+            out->enough = before.enough;
+            out->value = dg_vary_join(out->value, dg_vary_join(out->present, v->zeros));
+            out->present = before.present;
+            out->only = before.only;
+        }
         if (!v->node->exact)
             out->inexact = dg_vary_join(out->inexact, before.inexact);
     }

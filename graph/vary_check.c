@@ -24,10 +24,6 @@ static dg_vary scope_fires(dg_proof *p, const dg_scope *s)
         v = dg_vary_source(p, p->live, NULL, where_of(s->item, "on", s->where), false,
                            dg_printf(p->arena, "scope %s", s->id),
                            "<evaluate> takes place on rank %lld only", (long long)s->on);
-    if (s->every.unit == DG_MINUTES)
-        v = dg_vary_join(v, dg_vary_source(p, p->live, NULL, where_of(s->item, "every", s->where),
-                                           false, dg_printf(p->arena, "clock %s", s->id),
-                                           "its time comes by the clock of each rank"));
     return v;
 }
 
@@ -119,28 +115,25 @@ static void begin_scope(dg_proof *p, const dg_scope *s)
     p->train = s->kind == DG_SCOPE_TRAIN;
     p->clock = DG_NEW(p->arena, dg_clocked);
     p->clock->timed = s->steps > 0;
-    p->meetings.n = p->agreements.n = 0;
+    p->meetings.n = p->agreements.n = p->flags.n = p->n_values = 0;
     p->skewed = p->keeper = NULL;
     p->skew.axes = 0;
     if (p->monitors)
         p->turns = DG_NEW_N(p->arena, p->g->n_nodes + 1, int);
 }
 
-/* The loop of <train> ends when `patience` is over. */
+/* The loop of <train> ends when `patience` is over. Where one rank evaluates, all go by its scores; time is rank 0's. */
 static void add_patience(dg_proof *p)
 {
     const dg_scope *s = p->scope;
     dg_where        at = where_of(s->item, "patience", s->where);
     dg_vary         v = { 0 };
 
-    if (s->kind != DG_SCOPE_TRAIN || s->patience.unit == DG_NEVER)
+    if (s->kind != DG_SCOPE_TRAIN || s->patience.unit == DG_NEVER || !p->g->checkpoint.best ||
+        p->g->checkpoint.best->scope->on >= 0)
         return;
     v = dg_vary_step(p, p->metric, NULL, at, "patience",
                      "patience=\"...\" ends the loop by a number that each rank has for itself");
-    if (s->patience.unit == DG_MINUTES)
-        v = dg_vary_join(v,
-                         dg_vary_source(p, p->live, NULL, at, false, "patience",
-                                        "patience in minutes is over by the clock of each rank"));
     p->clock->rate = dg_vary_join(p->clock->rate, v);
     p->clock->ends = dg_vary_join(p->clock->ends, v);
 }
@@ -177,7 +170,8 @@ static void check_visited(dg_proof *p)
         said |= p->meetings.items[i].axes;
     for (int i = 0; i < p->visited.n; i++) {
         const dg_visited *v = &p->visited.items[i];
-        bool              counted = p->clock->timed || p->clock->stops || v->scope->every.unit == DG_STEPS;
+        dg_unit           unit = v->scope->every.unit;
+        bool              counted = p->clock->timed || p->clock->stops || unit == DG_STEPS || unit == DG_MINUTES;
 
         dg_vary_rate(p, v->node,
                      counted ? dg_vary_join(p->clock->rate, p->clock->rounds) : p->clock->ends,
@@ -296,26 +290,69 @@ void dg_vary_monitors(dg_monitors *m, const bool *opaque, const dg_graph *g, dg_
     prove_scopes(&p);
 }
 
-static int check_axes(const dg_graph *g, const dg_scope *s, dg_arena *arena, dg_diag *d)
+/* The attribute of a node that names axes, or NULL. */
+static const dg_item_attr *axes_attr(const dg_node *node)
 {
-    dg_proof p = { .g = g, .arena = arena };
-    int      rc = 0;
+    const char *name = NULL;
 
-    p.axes[p.n_axes++].name = "dp";
-    p.axes[p.n_axes++].name = "tp";
-    for (int i = 0; i < s->n_nodes; i++) {
-        const dg_item_attr *a = dg_item_find(s->nodes[i]->item, "axis");
-        const char         *text = a ? a->value : "";
+    for (const dg_rule *r = node->class->rules; r && r->kind && !name; r++)
+        name = r->axis && *r->axis != '=' ? r->axis : NULL;
+    for (const dg_collective *c = node->class->collectives; c && c->kind && !name; c++)
+        name = c->axis;
+    return dg_item_find(node->item, name ? name : "axis");
+}
 
-        for (; *text; text += strcspn(text, "+"), text += *text == '+') {
-            const char *name = dg_strndup(arena, text, strcspn(text, "+"));
+/* "dp", "tp", or both with a plus between them. */
+static int check_axes(const dg_node *node, dg_arena *arena, dg_diag *d)
+{
+    dg_proof            p = { .axes = { { "dp", 0 }, { "tp", 0 } }, .n_axes = 2 };
+    const dg_item_attr *a = axes_attr(node);
+    uint32_t            seen = 0;
 
-            if (dg_vary_axes_of(&p, name))
-                continue;
-            rc = dg_fail(d, DG_EINPUT, a->value_at, "axis-unknown",
-                         "axis=\"%s\": there is no axis \"%s\"", a->value, name);
-            dg_help(d, "the axes of a mesh are dp and tp; \"dp+tp\" are both");
+    for (const char *text = a ? a->value : NULL, *next; text; text = next) {
+        const char *name = dg_strndup(arena, text, strcspn(text, "+"));
+        uint32_t    axis = dg_vary_axes_of(&p, name);
+
+        next = strchr(text, '+');
+        next = next ? next + 1 : NULL;
+        if (axis && !(axis & seen)) {
+            seen |= axis;
+            continue;
         }
+        if (axis)
+            dg_fail(d, DG_EINPUT, a->value_at, "axis-twice", "%s=\"%s\" names \"%s\" twice",
+                    a->name, a->value, name);
+        else
+            dg_fail(d, DG_EINPUT, a->value_at, "axis-unknown",
+                    "%s=\"%s\": there is no axis \"%s\"", a->name, a->value, name);
+        dg_help(d, "the axes of a mesh are dp and tp; \"dp+tp\" are both");
+        return -DG_EINPUT;
+    }
+    return 0;
+}
+
+/* A rank that the mesh does not have never comes to what it alone does. Where as many are started as one likes, who starts
+ * them knows. */
+static int check_on(const dg_graph *g, const dg_item *item, int64_t on, dg_diag *d)
+{
+    int64_t ranks = g->ranks * g->mesh.tp;
+
+    if (!g->mesh.item || g->ranks_open || on < ranks)
+        return 0;
+    return dg_fail(d, DG_EINPUT, where_of(item, "on", DG_NOWHERE), "on-rank",
+                   "on=\"%lld\": there is no such rank: the mesh has %lld, counted from 0", (long long)on,
+                   (long long)ranks);
+}
+
+static int check_places(const dg_graph *g, const dg_scope *s, dg_arena *arena, dg_diag *d)
+{
+    int rc = check_on(g, s->item, s->on, d), own;
+
+    for (int i = 0; i < s->n_nodes; i++) {
+        own = check_axes(s->nodes[i], arena, d);
+        rc = rc ? rc : own;
+        own = check_on(g, s->nodes[i]->item, s->nodes[i]->on, d);
+        rc = rc ? rc : own;
     }
     return rc;
 }
@@ -325,17 +362,15 @@ int dg_vary_check(const dg_graph *g, dg_params *params, dg_vary_marks *marks, dg
 {
     int rc = 0, own;
 
-    if (!g->mesh.item)
-        return 0;
     for (int i = 0; i < g->n_models + g->n_evaluates + 1; i++) {
         const dg_scope *s = i < g->n_models                    ? g->models[i]
                             : i < g->n_models + g->n_evaluates ? g->evaluates[i - g->n_models]
                                                                : g->train;
 
-        own = s ? check_axes(g, s, arena, d) : 0;
+        own = s ? check_places(g, s, arena, d) : 0;
         rc = rc ? rc : own;
     }
-    if (rc)
+    if (rc || !g->mesh.item)
         return rc;
     rc = prove(g, params, marks, arena, g->ranks, false, d);
     if (g->ranks == 1) {

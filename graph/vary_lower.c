@@ -8,7 +8,7 @@
 
 #include "tensor/build.h"
 
-enum { MOST_ROOTS = 8, NONE = -1 };
+enum { MOST_ROOTS = 8, MOST_GROUPS = 4, NONE = -1 };
 
 typedef struct watcher {
     dg_proof *p;
@@ -234,22 +234,92 @@ static bool lacks(const dg_proof *p, const view *before, const view *after)
     return false;
 }
 
-/* Something that all ranks may lack at once can leave no other way than one that some lack. bare:
- * without the roots. */
+/* Does what hangs on this node come to a loss, or to a collective? */
+static bool matters(const dg_proof *p, const dg_node *node)
+{
+    const dg_scope *s = p->scope;
+    bool           *hangs = DG_NEW_N(p->arena, s->n_nodes, bool);
+
+    if (node->scope != s)
+        return true; /* in a model */
+    hangs[node->index] = true;
+    for (int i = node->index + 1; i < s->n_nodes; i++)
+        for (int k = 0; k <= s->nodes[i]->n_in; k++) {
+            const dg_node *from = k < s->nodes[i]->n_in ? s->nodes[i]->in[k].from : s->nodes[i]->when.from;
+
+            if (!from || !hangs[from->index])
+                continue;
+            hangs[i] = true;
+            for (const dg_rule *r = s->nodes[i]->class->rules; r && r->kind; r++)
+                if (dg_rule_input(s->nodes[i], r) == k && (r->kind == DG_RULE_GRADIENTS || (dg_rule_is_collective(r) && r->to)))
+                    return true;
+        }
+    return false;
+}
+
+/* What all ranks lack at once: by guards, each one group, and by other reasons, each its own. Returns how many; more than
+ * can be gone through, where one node hangs on several. */
+static int group_together(const dg_proof *p, dg_absence *absent[])
+{
+    int flags[MOST_GROUPS] = { 0 }, n = 0;
+
+    for (int i = 0; i < p->together.n; i++) {
+        const dg_root *r = &p->together.items[i];
+        int            k = 0;
+
+        for (int j = 0; j < i; j++)
+            if (p->together.items[j].node == r->node && p->together.items[j].flag != r->flag)
+                return MOST_GROUPS + 1; /* of a model that is used twice */
+        if (!matters(p, r->node))
+            continue;
+        while (k < n && (r->flag < 0 || flags[k] != r->flag))
+            k++;
+        if (k == MOST_GROUPS)
+            return MOST_GROUPS + 1;
+        if (k == n) {
+            flags[n] = r->flag;
+            absent[n++] = DG_NEW_N(p->arena, p->g->n_nodes, dg_absence);
+        }
+        merge(absent[k], r);
+    }
+    return n;
+}
+
+static void unite(dg_absence *to, const dg_absence *with, int n)
+{
+    for (int i = 0; with && i < n; i++)
+        to[i] |= with[i];
+}
+
+/* Something that all ranks may lack at once can leave no other way than one that some lack: is there a choice of groups
+ * without which a way is left that is gone without the roots? bare: without the roots. Where there are too many choices,
+ * what has a way only with all groups or with roots has none for sure. */
 static void compare_together(dg_proof *p, dg_size size, const dg_absence *roots, const view *bare,
                              int root)
 {
-    int n = p->together.n < MOST_ROOTS ? p->together.n : MOST_ROOTS;
+    dg_absence *group[MOST_GROUPS], *all = DG_NEW_N(p->arena, p->g->n_nodes, dg_absence);
+    int         n = group_together(p, group);
+    bool        any = false;
 
-    for (int i = p->together.n > 1 ? -1 : 0; i < n; i++) {
+    for (int i = 0; i < p->roots.n; i++)
+        any |= matters(p, p->roots.items[i].node);
+    for (int i = 0; i < p->together.n; i++)
+        merge(all, &p->together.items[i]);
+    unite(all, roots, p->g->n_nodes);
+    view last = look(p, size, all);
+
+    if (!any || n == 0 || !lacks(p, bare, &last))
+        return;
+    if (n > MOST_GROUPS)
+        (void)compare(p, bare, &last, root);
+    for (unsigned choice = 1; n <= MOST_GROUPS && choice < 1u << n; choice++) {
         dg_absence *absent = DG_NEW_N(p->arena, p->g->n_nodes, dg_absence);
         dg_absence *both = DG_NEW_N(p->arena, p->g->n_nodes, dg_absence);
 
-        for (int k = 0; k < p->together.n; k++)
-            if (i < 0 || k == i)
-                merge(absent, &p->together.items[k]);
-        for (int k = 0; k < p->g->n_nodes; k++)
-            both[k] = absent[k] | roots[k];
+        for (int i = 0; i < n; i++)
+            unite(absent, choice >> i & 1 ? group[i] : NULL, p->g->n_nodes);
+        unite(both, absent, p->g->n_nodes);
+        unite(both, roots, p->g->n_nodes);
         view after = look(p, size, both);
 
         if (!lacks(p, bare, &after))

@@ -87,7 +87,8 @@ static void check_operand(dg_proof *p, const dg_node *node, const dg_rule *r, in
                           dg_vary_called(p, node), dg_vary_name(p, shape.axes))
                 ->help = "choose the size together (<broadcast>), or gather with <allgatherv>";
     }
-    if (r->kind == DG_RULE_ALLREDUCE && op && strcmp(op, "sum") == 0 && axes & ~known.axes) {
+    if ((r->kind == DG_RULE_ALLREDUCE || r->kind == DG_RULE_REDUCE) && op && strcmp(op, "sum") == 0 &&
+        axes & ~known.axes) {
         dg_vary none = dg_vary_source(p, axes & ~known.axes, node, node->where, true, "sum",
                                       "what it sums is the same on all ranks of %s",
                                       dg_vary_name(p, axes & ~known.axes));
@@ -239,7 +240,7 @@ static void check_agreements(dg_proof *p)
         const dg_clocked *c = m->clock;
 
         if (p->train)
-            dg_vary_rate(p, m->node, c->timed || c->stops ? dg_vary_join(c->rate, c->rounds) : c->ends,
+            dg_vary_rate(p, m->node, c->timed || c->stops || c->endless ? dg_vary_join(c->rate, c->rounds) : c->ends,
                          m->axes);
     }
 }
@@ -292,7 +293,8 @@ void dg_vary_state(dg_proof *p, const dg_node *node, const dg_rule *r, const dg_
         p->keeps = clock;
     }
     if (port >= 0 && in[port].there)
-        value = dg_vary_join(dg_vary_join(in[port].value, in[port].partial), in[port].inexact);
+        value = dg_vary_join(dg_vary_join(in[port].value, in[port].present),
+                             dg_vary_join(in[port].partial, in[port].inexact));
     if (r->axis) { /* joined over it; the collective has said whether all take part */
         value = dg_vary_minus(value, dg_rule_axes(p, node, r));
         fires = dg_vary_minus(fires, dg_rule_axes(p, node, r));

@@ -58,9 +58,10 @@ static void shape_output(dg_proof *p, dg_visit *v, const dg_rule *r, dg_seen *ou
             break;
         }
         out->may = true;
+        out->enough = DG_VARY_NEVER;
         out->present = dg_vary_join(out->present, from);
         out->only = from.axes ? -1 : out->only;
-        dg_vary_root(p, v->node, (dg_absence)1 << number, from);
+        dg_vary_root(p, v->node, (dg_absence)1 << number, from, -1);
         break;
     case DG_RULE_DIMS:
         out->changes |= scalar;
@@ -318,8 +319,9 @@ static void apply_flags(dg_proof *p, dg_visit *v)
                     out->size = dg_vary_join(out->size, step);
             } else if (!v->node->connect) {
                 out->may = true;
+                out->enough = DG_VARY_NEVER;
                 out->present = dg_vary_join(out->present, step);
-                dg_vary_root(p, v->node, (dg_absence)1 << i, step);
+                dg_vary_root(p, v->node, (dg_absence)1 << i, step, -1);
             }
         }
         if (out->leads && out->stream)

@@ -7,7 +7,8 @@
 #include "graph/monitor.h"
 #include "graph/vary.h"
 
-enum { DG_VARY_AXES = 4 };
+enum { DG_VARY_AXES = 4, DG_VARY_FLAGS = 62 };
+#define DG_VARY_NEVER (UINT64_C(1) << 63)
 
 /* A set of axes, and for each what brought it in (a number in dg_proof.causes). */
 typedef struct dg_vary {
@@ -32,6 +33,9 @@ typedef struct dg_seen {
     bool may; /* it may be missing on ranks that could have it, if only on all of them together */
     bool changes, leads; /* its image size, its leading dimension: other from item to item */
     bool endless;
+    int  flag;       /* number of the value, by which guards are told apart; 0 */
+    uint64_t needs;  /* bits of p->flags: guards that hold wherever it is there */
+    uint64_t enough; /* that make it be there, but for what `present` says; NEVER: there is more to it */
     int  only;       /* the one rank that has it, and no other reason for absence; -1 */
     int  collective; /* number of the last collective that it waits for */
     dg_vary value, present, rate, size, lead, partial, inexact;
@@ -47,6 +51,7 @@ typedef struct dg_clocked { /* a loop */
     dg_vary            rounds; /* of its streams, those too that never end */
     dg_vary            ends;   /* of rate: what ends it for good */
     bool               timed;  /* ends by a number of steps */
+    bool               endless; /* has a stream that never ends: how long its epochs are is agreed */
     bool               stops;  /* has a <stop> */
     bool               shared; /* has a collective */
     int                after;  /* the last collective that a <skip> or its count waits for */
@@ -69,6 +74,7 @@ typedef struct dg_root {
     const dg_node *node;
     dg_absence     absent;
     dg_vary        present;
+    int            flag; /* number in p->flags of its guard; -1: another reason */
 } dg_root;
 
 /* What lowering showed of an input: a tensor, or one key of a record. */
@@ -127,6 +133,8 @@ typedef struct dg_proof {
     const dg_node     *skewed; /* who makes image sizes differ */
     dg_vary            skew;
     dg_clocked        *clock;
+    DG_VEC(int)        flags;    /* values that are guards: numbers as in dg_seen */
+    int                n_values; /* numbered so far */
     /* of the whole graph */
     DG_VEC(dg_visited) visited;
     dg_vary            metric; /* of <checkpoint best>: how it differs */
@@ -141,6 +149,8 @@ typedef struct dg_walked {
     const dg_seen  *inputs; /* of the model */
     dg_vary         fires;
     dg_clocked     *clock;
+    int             after; /* the last collective that its guard waits for */
+    uint64_t        needs, enough; /* as in dg_seen: of the use around it */
     dg_clocked    **loops; /* by node->index */
     dg_seen       **out;   /* by node->index */
 } dg_walked;
@@ -154,8 +164,11 @@ typedef struct dg_visit {
     dg_vary        fires, guard, bypass;
     dg_vary        zeros; /* where connect puts zeros in the place of its result */
     dg_vary        own;   /* of fires: not that of the scope and the loops around it */
+    int      flag;          /* number in p->flags of its guard; -1 */
+    uint64_t needs, enough; /* as in dg_seen, of its firing */
     bool    never; /* a required input is wired to nothing */
-    int     after; /* number of the last collective that it waits for */
+    int     waits; /* number of the last collective that its guard waits for */
+    int     after; /* and that it waits for */
     int     turn;  /* with monitors: visits of this node before */
 } dg_visit;
 
@@ -204,8 +217,8 @@ dg_vary dg_vary_own_kernels(dg_proof *p, const dg_node *node); /* where exact="f
 void dg_vary_walk(dg_proof *p, dg_vary fires); /* p->scope, whose activation is fires */
 
 /* Notes that a node or outputs of it may be missing for a reason of their own; present: over which
- * axes that differs. */
-void dg_vary_root(dg_proof *p, const dg_node *node, dg_absence absent, dg_vary present);
+ * axes that differs; flag: number in p->flags of the guard that it hangs on, or -1. */
+void dg_vary_root(dg_proof *p, const dg_node *node, dg_absence absent, dg_vary present, int flag);
 
 /* --- vary_row.c */
 void dg_vary_count(dg_seen *out, dg_vary rate); /* items of a stream: their number differs */

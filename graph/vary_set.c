@@ -19,7 +19,7 @@ uint32_t dg_vary_axes_of(const dg_proof *p, const char *text)
     uint32_t axes = 0;
 
     for (const char *s = text; s && *s;) {
-        size_t n = strcspn(s, "+, ");
+        size_t n = strcspn(s, "+");
 
         for (int i = 0; i < p->n_axes; i++)
             if (strlen(p->axes[i].name) == n && strncmp(p->axes[i].name, s, n) == 0)
@@ -334,6 +334,18 @@ static void report_one(const dg_vary_finding *f, bool two, dg_diag *d)
         (void)dg_fail(d, DG_EINPUT, f->at, f->code, "%s", f->text);
 }
 
+/* Has an error said so, for the ranks that there are? */
+static bool is_error(const dg_vary_finding *f, const dg_diag *d)
+{
+    for (int i = 0; i < dg_diag_n(d); i++) {
+        const dg_err *e = dg_diag_at(d, i);
+
+        if (strcmp(e->id, f->code) == 0 && same_place(e->at, f->at))
+            return true;
+    }
+    return false;
+}
+
 int dg_vary_report(dg_proof *p, bool two, dg_diag *d)
 {
     int *group = DG_NEW_N(p->arena, p->faults.n + 1, int), n_groups = 0, n_errors = 0;
@@ -357,7 +369,7 @@ int dg_vary_report(dg_proof *p, bool two, dg_diag *d)
         mark_path(p, f);
         if ((f->warning && (n_errors || two || folded)) || (two && folded) ||
             (folded && (is_said(p, group, i) || ++n_folded > MOST_FOLDED)) ||
-            (two && !f->warning && !f->axes))
+            (two && !f->warning && (!f->axes || is_error(f, d))))
             continue;
         report_one(f, two, d);
         note_path(p, f->cause, d);

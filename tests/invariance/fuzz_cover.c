@@ -156,7 +156,7 @@ static void see_pipeline(fz_cover *c, const fz_model *m, const fz_opinion *o)
     see(c, o, BOTH, m->capture == FZ_CAPTURE_ALWAYS, "train capture=always");
     see(c, o, BOTH, m->capture == FZ_CAPTURE_SHAPE, "train capture=shape");
     see(c, o, BOTH, m->patience > 0, "train patience, in epochs");
-    see(c, o, REJECTED, m->patience_minutes > 0, "train patience, in minutes");
+    see(c, o, BOTH, m->patience_minutes > 0, "train patience, in minutes");
     see(c, o, BOTH, m->evaluates && m->every_epochs, "evaluate every, in epochs");
     see(c, o, BOTH, m->evaluates && m->every_steps, "evaluate every, in steps");
     see(c, o, BOTH, m->evaluates && m->every_minutes, "evaluate every, in minutes");

@@ -109,6 +109,7 @@ static void step_of_training(fz_drawer *w)
         n->in[0] = !fz_slip(w, 20) ? gradients : fz_wire_to(gradients.node - 1, 0);
         if (w->m->node[n->in[0].node].op != FZ_BACKWARD)
             n->in[0] = gradients;
+        fz_draw_guard(w, n, &same, &sure, 25);
         n = fz_add_node(w, FZ_ADAMW);
         if (n)
             n->in[1] = fz_wire_to(fz_last(w) - 1, 0);
@@ -263,10 +264,6 @@ static void evaluation(fz_drawer *w)
         m->every_steps = 1 + fz_below(w->d, 2);
     else
         m->every_minutes = 10;
-    if (!m->every_epochs && !m->every_steps && !fz_slip(w, 30)) {
-        m->every_minutes = 0;
-        m->every_epochs = 1;
-    }
     if (fz_chance(w->d, 20)) {
         m->eval_on = 0;
         m->eval_budget = 5;
@@ -302,9 +299,9 @@ static void evaluation(fz_drawer *w)
         m->best = fz_wire_to(fz_last(w), 0);
         if (m->every_epochs && fz_chance(w->d, 85)) /* else there is but one to choose from */
             m->steps = 0;
-        if (fz_chance(w->d, 40) && m->every_epochs)
+        if (m->eval_on == FZ_NONE && fz_chance(w->d, 40) && m->every_epochs)
             m->patience = 1;
-        else if (fz_slip(w, 4))
+        else if (m->eval_on == FZ_NONE && fz_chance(w->d, 20))
             m->patience_minutes = 10;
         m->epochs = 4;
     }

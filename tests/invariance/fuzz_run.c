@@ -93,6 +93,9 @@ static bool repeats(const fz_rank *k)
     return false;
 }
 
+/* Batches of an epoch of a stream that never ends: agreed at the start. */
+enum { AGREED = 3 };
+
 /* Head of the loop over batches; false: waits. */
 static bool head(fz_rank *k)
 {
@@ -106,8 +109,12 @@ static bool head(fz_rank *k)
         k->state = FZ_S_SCOPE_END;
         return true;
     }
+    if (train && repeats(k) && !m->steps && k->iteration >= AGREED) {
+        k->state = FZ_S_SCOPE_END;
+        return true;
+    }
     if (has_batch(k) && !fz_stream_next(k)) {
-        if (train && repeats(k) && m->steps) {
+        if (train && repeats(k)) {
             k->sim->work += 1000; /* a stream of nothing never gives anything: no verdict */
             k->plan++;
             k->stream = (struct stream){ 0 };
@@ -147,6 +154,12 @@ static void evaluate(fz_rank *k, fz_state back)
     begin_scope(k, FZ_IN_EVALUATE, 1000 + k->evaluation);
 }
 
+/* Time is rank 0's: what it decides is decided alike. */
+static bool decided_by_time(const fz_rank *k, int percent)
+{
+    return fz_mix(fz_mix(k->sim->seed, (uint64_t)k->step), (uint64_t)k->epoch) % 100 < (uint64_t)percent;
+}
+
 static bool time_to_evaluate(fz_rank *k, bool epoch)
 {
     const fz_model *m = k->m;
@@ -154,7 +167,7 @@ static bool time_to_evaluate(fz_rank *k, bool epoch)
     if (!m->evaluates)
         return false;
     if (m->every_minutes)
-        return fz_chance(&k->own, 40);
+        return decided_by_time(k, 40);
     return epoch ? !m->every_steps && (k->epoch + 1) % (m->every_epochs ? m->every_epochs : 1) == 0
                  : m->every_steps && k->step % m->every_steps == 0;
 }
@@ -173,7 +186,7 @@ static void judge_metrics(fz_rank *k)
     k->without = better ? 0 : k->without + 1;
     k->choices |= (uint64_t)better << (k->n_choices++ % 64);
     k->stopped |= m->patience && k->without >= m->patience;
-    k->stopped |= m->patience_minutes && k->without && fz_chance(&k->own, 50);
+    k->stopped |= m->patience_minutes && k->without && decided_by_time(k, 50);
 }
 
 static void end_scope(fz_rank *k)

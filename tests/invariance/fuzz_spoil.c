@@ -93,7 +93,7 @@ static void spoil_node(fz_drawer *w, fz_node *n, int i)
         return;
     case 4:
         if (!(fz_classes[n->op].flags & FZ_DATA) && n->scope < FZ_IN_MODEL) {
-            n->on = fz_below(w->d, 2);
+            n->on = fz_below(w->d, w->m->dp * (w->m->tp > 1 ? w->m->tp : 1) > 1 ? 2 : 1);
             n->budget = 5;
         }
         return;
