@@ -158,10 +158,10 @@ static void draw_axes(drawing *d)
     }
     step = step_of(d->x1 - d->x0, d->w > 300 ? 6 : 4);
     for (double x = ceil(d->x0 / step - 1e-9) * step; x <= d->x1 + 1e-9 * step; x += step) {
-        bool last = at_x(d, x) > LEFT + d->w - 14;
+        bool last = at_x(d, x) > LEFT + d->w - 14, first = at_x(d, x) < LEFT + 10; /* beside it stands what x is */
 
-        dg_str_fmt(d->out, "<text class=\"tick%s\" x=\"%.1f\" y=\"%.1f\">", last ? " end" : "", last ? LEFT + d->w + 2 : at_x(d, x),
-                   TOP + d->h + 15);
+        dg_str_fmt(d->out, "<text class=\"tick%s\" x=\"%.1f\" y=\"%.1f\">", last ? " end" : first ? " start" : "",
+                   last ? LEFT + d->w + 2 : first ? LEFT - 3 : at_x(d, x), TOP + d->h + 15);
         dg_chart_number(d->out, x, 6);
         dg_str_add(d->out, "</text>");
     }

@@ -14,7 +14,7 @@ enum { PICTURES = 12, FAULT_PICTURES = 6, TILE_W = 320, TILE_H = 400, ROW = 20, 
 
 static const char style[] =
     ":root{color-scheme:light dark}body{font:15px/1.5 system-ui,\"DejaVu Sans\",sans-serif;max-width:1100px;margin:2em auto;padding:0 1em}"
-    "h1{font-size:1.5em;overflow-wrap:anywhere}h2{font-size:1.15em;margin-top:2em;border-bottom:1px solid #8885}"
+    "h1{font-size:1.5em;overflow-wrap:anywhere}h2{font-size:1.15em;margin-top:2em;border-bottom:1px solid #8885}.note{opacity:.75}"
     "@media print{:root{color-scheme:light}body{max-width:none;margin:0;padding:0}}";
 
 const char dg_survey_style[] =
@@ -26,7 +26,7 @@ const char dg_survey_style[] =
     ".survey .tiles{display:flex;flex-wrap:wrap;gap:1em;margin:.6em 0}.survey .tiles figure{max-width:320px}.survey figure{margin:0;min-width:0}"
     ".survey img{max-width:100%;height:auto}.survey svg{display:block;width:100%;height:auto}.survey svg text{fill:currentColor;font-size:12px}"
     ".survey .error{color:#c62828}.survey .warning{color:#b26a00}.survey .good{color:#2e7d32}.survey code{font-size:.9em}"
-    ".survey ul{margin:.3em 0;padding-left:1.4em}.survey li{overflow-wrap:anywhere}.survey .note{opacity:.75}"
+    ".survey ul{margin:.3em 0;padding-left:1.4em}.survey li{overflow-wrap:anywhere}"
     ".survey details{margin:.6em 0}.survey summary{cursor:pointer}"
     "@media(prefers-color-scheme:dark){.survey .error{color:#ff8a73}.survey .warning{color:#efbb4a}.survey .good{color:#6fce91}}"
     "@media print{.survey .error{color:#c62828}.survey .warning{color:#b26a00}.survey .good{color:#2e7d32}"

@@ -34,7 +34,7 @@ const char *const dg_report_style[] = {
     ".legend i.dash{border-top-style:dashed}\n"
     ".chart{display:block;width:100%;height:auto;overflow:visible}\n"
     ".grid{stroke:var(--rule);stroke-width:1;fill:none}.axis{stroke:var(--muted);stroke-width:1;fill:none}\n"
-    ".tick{font-size:11px;fill:var(--muted);text-anchor:middle;font-variant-numeric:tabular-nums}.tick.y,.tick.end{text-anchor:end}\n"
+    ".tick{font-size:11px;fill:var(--muted);text-anchor:middle;font-variant-numeric:tabular-nums}.tick.start{text-anchor:start}.tick.y,.tick.end{text-anchor:end}\n"
     ".line{fill:none;stroke:currentColor;stroke-width:1.8;stroke-linejoin:round}.faint{stroke-width:1;opacity:.28}.line.dash{stroke-dasharray:5 3}\n"
     ".dot{fill:currentColor}.band{fill:transparent}.band:hover{fill:var(--muted);fill-opacity:.14}\n",
     ".c0{color:var(--c0)}.c1{color:var(--c1)}.c2{color:var(--c2)}.c3{color:var(--c3)}.c4{color:var(--c4)}.c5{color:var(--c5)}"
@@ -64,6 +64,6 @@ const char *const dg_report_style[] = {
     ".row,.row.wide{grid-template-columns:repeat(2,minmax(0,1fr));gap:12px 22px;margin:10px 0}"
     ".scroll{overflow:visible}table{font-size:10.5px}th,td{padding:2px 8px 2px 0}th,th.n{font-size:10px;white-space:normal;vertical-align:bottom}td.bar{min-width:60px}"
     "pre{overflow:visible;white-space:pre-wrap;overflow-wrap:anywhere;font-size:9.5px;padding:8px 10px}"
-    "img{max-height:23cm;width:auto}#graph{break-before:page}.graph{border:0;overflow:visible}.graph img{max-height:22cm}}\n",
+    ".row.wide>*{break-inside:avoid}footer{margin-top:14px}img{max-height:23cm;width:auto}#graph{break-before:page}.graph{border:0;overflow:visible}.graph img{max-height:22cm}}\n",
     NULL,
 };
