@@ -37,6 +37,7 @@ typedef struct plan {
     int64_t          n_train;
     int              batch, epochs, every, still; /* epochs; still: from then on images come unchanged */
     int64_t          steps;
+    double           hold_out; /* the share of train that takes the place of a split for validation */
 } plan;
 
 /* ---- numbers that follow from the data ------------------------------------------------------- */
@@ -109,7 +110,7 @@ static bool broken(const dg_survey *s)
            s->faults.of[DG_FAULT_IMAGE_SIZE].n || s->faults.of[DG_FAULT_IMAGE_CUT].n;
 }
 
-static void loader(dg_str *out, const plan *p, const dg_split *s)
+static void loader(dg_str *out, const plan *p, const dg_split *s, const char *part)
 {
     const dg_survey *v = p->survey;
 
@@ -125,6 +126,8 @@ static void loader(dg_str *out, const plan *p, const dg_split *s)
         value(out, s->split);
         dg_str_add(out, "\"");
     }
+    if (p->hold_out > 0)
+        dg_str_fmt(out, " hold_out=\"$hold_out\" part=\"%s\"", part);
     dg_str_add(out, broken(v) ? " on_error=\"replace\"/> <!-- some images cannot be read: data check names them -->\n" : "/>\n");
 }
 
@@ -151,6 +154,13 @@ static void head(dg_str *out, const plan *p)
         value(out, p->pretrained);
         dg_str_add(out, "\"/>\n");
     }
+    if (p->hold_out > 0)
+        dg_str_fmt(out,
+                   "  <!-- There is no split for validation: this share of the images, chosen by their names, is kept from training and\n"
+                   "       evaluated on. Pictures of one scene that have come to both parts make the scores too good: where there are\n"
+                   "       such, deal them out into splits yourself. -->\n"
+                   "  <let hold_out=\"%g\"/>\n",
+                   p->hold_out);
     dg_str_fmt(
         out,
         "  <!-- size: pixels of a side, a multiple of 32; half of it is about four times as fast and sees smaller\n"
@@ -194,7 +204,7 @@ static void training(dg_str *out, const plan *p)
     const int64_t warmup = p->steps < 5000 ? 200 : p->steps < 50000 ? 1000 : 2000;
 
     dg_str_add(out, "  <train epochs=\"$epochs\" precision=\"$precision\">\n");
-    loader(out, p, p->train);
+    loader(out, p, p->train, "rest");
     dg_str_fmt(out, "    <sampler.bucket  id=\"pick\" in=\"@data\" batch=\"$batch\" sizes=\"$size\" tail=\"%s\" axis=\"dp\"/>\n"
                     "    <!-- What makes new pictures of old ones. Take flip out where left and right differ (letters, traffic\n"
                     "         signs), photometric where colours tell classes apart. -->\n"
@@ -232,12 +242,12 @@ static void training(dg_str *out, const plan *p)
 
 static void evaluation(dg_str *out, const plan *p)
 {
-    if (!p->val)
+    if (!p->val && p->hold_out <= 0)
         dg_str_add(out, "  <!-- There is no split for validation: these numbers say how well the training images are "
                         "known by heart,\n"
                         "       not how well others will be. Set some images aside. -->\n");
     dg_str_fmt(out, "  <evaluate every=\"%d epoch%s\" weights=\"@ema\">\n", p->every, p->every == 1 ? "" : "s");
-    loader(out, p, p->val ? p->val : p->train);
+    loader(out, p, p->val ? p->val : p->train, "held");
     dg_str_fmt(out,
                "    <sampler.bucket  id=\"pick\" in=\"@data\" batch=\"$batch\" sizes=\"$size\" shuffle=\"false\" "
                "tail=\"pad\" axis=\"dp\"/>\n"
@@ -385,6 +395,9 @@ static int make_plan(plan *p, dg_survey *s, const opts *o, dg_arena *a, dg_diag 
     if (p->val)
         DG_TRY(same_classes(index_of(s, p->train), index_of(s, p->val), d));
     p->n_train = index_of(s, p->train)->n_images;
+    if (!p->val && p->n_train >= 10)
+        p->hold_out = p->n_train < 500 ? 0.2 : 0.1;
+    p->n_train -= dg_coco_n_held((int)p->n_train, p->hold_out);
     size_up(p);
 out:
     return rc;
@@ -418,7 +431,10 @@ static int write_pipeline(const opts *o, const dg_model *m, dg_arena *a, dg_diag
     if (dg_faults_errors(&s->faults) + dg_faults_warnings(&s->faults))
         printf("  faults in the data: %lld, see detrgraph data check %s\n",
                (long long)(dg_faults_errors(&s->faults) + dg_faults_warnings(&s->faults)), o->data);
-    if (!p.val)
+    if (p.hold_out > 0)
+        printf("  no split for validation: %d of the images are kept from training and evaluated on\n",
+               dg_coco_n_held(index_of(s, p.train)->n_images, p.hold_out));
+    else if (!p.val)
         dg_warn(d, (dg_where){ .file = o->data }, "init-no-validation",
                 "there is no split for validation: the pipeline is evaluated on the images that it trains on");
     printf("  next: detrgraph run %s --out runs/first\n", to);

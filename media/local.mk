@@ -8,6 +8,7 @@ libmedia_la_SOURCES += \
 	media/draw.c media/draw.h \
 	media/exif.c \
 	media/faults.c media/faults.h \
+	media/hold_out.c \
 	media/image.c media/image.h \
 	media/index.c media/index.h \
 	media/jpeg.c \

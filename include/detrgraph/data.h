@@ -179,6 +179,12 @@ DG_PUBLIC int dg_yolo_open(dg_coco **out, const dg_data_source *from, dg_diag *d
 /* What file names are relative to, as dg_coco_sample wants it; NULL for one of dg_coco_open, which does not know. */
 DG_PUBLIC const char *dg_coco_folder(const dg_coco *c);
 
+/* Leaves of an index that nobody reads yet the images that are held out for evaluation, or the others: a share of all, at
+ * least one, chosen by their names without folders, so that it is the same whatever machine, form and order. Fails with
+ * "data-hold-out" where a part would be empty. */
+DG_PUBLIC int dg_coco_hold_out(dg_coco *c, double share, bool held, dg_diag *d) DG_MUST_USE;
+DG_PUBLIC int dg_coco_n_held(int n, double share); /* how many of n images */
+
 DG_PUBLIC const char *dg_coco_path(const dg_coco *c);
 DG_PUBLIC int         dg_coco_n_images(const dg_coco *c);
 DG_PUBLIC int         dg_coco_n_classes(const dg_coco *c);

@@ -11,7 +11,7 @@
 
 typedef struct conf {
     const char *root, *split, *images, *annotations;
-    int64_t     on_error, files;
+    DG_LOADER_FIELDS;
 } conf;
 
 static const dg_attr attrs[] = {
@@ -49,7 +49,7 @@ static int open_set(dg_dataset **data, const void *self, uint64_t seed, dg_diag 
     else
         rc = dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory to open %s", c->root);
     if (rc == 0)
-        rc = dg_loader_open(data, coco, folder, c->on_error == 1, d);
+        rc = dg_loader_open(data, coco, folder, DG_LOADER_HOW(c), d);
     free(file);
     free(folder);
     return rc;
@@ -59,6 +59,7 @@ static void check(dg_check *k, const void *self)
 {
     const conf *c = self;
 
+    dg_loader_check(k, DG_LOADER_HOW(c));
     if (!c->split && !c->annotations) {
         dg_check_fail(k, NULL, "loader-split", "needs split=\"...\" or annotations=\"...\"");
         dg_check_help(k, "split=\"train\" reads annotations/train.json below root");

@@ -80,11 +80,24 @@ static uint64_t digest(const dg_coco *c)
     return h;
 }
 
-int dg_loader_open(dg_dataset **data, dg_coco *c, const char *folder, bool replace, dg_diag *d)
+void dg_loader_check(dg_check *k, const dg_loader_how *how)
+{
+    if (how->held && how->hold_out <= 0) {
+        dg_check_fail(k, "part", "loader-part", "needs hold_out, the share of the images that is set aside");
+        dg_check_help(k, "hold_out=\"0.1\", the same in <train> and in <evaluate>");
+    }
+}
+
+int dg_loader_open(dg_dataset **data, dg_coco *c, const char *folder, const dg_loader_how *how, dg_diag *d)
 {
     const int n = dg_coco_n_classes(c);
-    set      *s = calloc(1, sizeof *s);
+    set      *s;
 
+    if (how->hold_out > 0 && dg_coco_hold_out(c, how->hold_out, how->held, d) < 0) {
+        dg_coco_close(&c);
+        return -DG_EINPUT;
+    }
+    s = calloc(1, sizeof *s);
     if (s) {
         s->coco = c;
         s->folder = strdup(folder);
@@ -115,7 +128,7 @@ int dg_loader_open(dg_dataset **data, dg_coco *c, const char *folder, bool repla
         .info = info,
         .sample = sample,
         .probe = probe,
-        .replace = replace,
+        .replace = how->replace,
         .close = close_set,
     };
     *data = &s->ds;

@@ -6,7 +6,8 @@
 
 typedef struct conf {
     const char *root, *split, *classes;
-    int64_t     difficult, first_pixel, on_error, files;
+    int64_t     difficult, first_pixel;
+    DG_LOADER_FIELDS;
 } conf;
 
 static const dg_attr attrs[] = {
@@ -42,7 +43,14 @@ static int open_set(dg_dataset **data, const void *self, uint64_t seed, dg_diag 
     int      rc = dg_voc_open(&index, &from, d);
 
     (void)seed;
-    return rc < 0 ? rc : dg_loader_open(data, index, dg_coco_folder(index), c->on_error == 1, d);
+    return rc < 0 ? rc : dg_loader_open(data, index, dg_coco_folder(index), DG_LOADER_HOW(c), d);
+}
+
+static void check(dg_check *k, const void *self)
+{
+    const conf *c = self;
+
+    dg_loader_check(k, DG_LOADER_HOW(c));
 }
 
 const dg_node_class dg_node_loader_voc = {
@@ -56,5 +64,6 @@ const dg_node_class dg_node_loader_voc = {
     .attrs = attrs,
     .conf_size = sizeof(conf),
     .rules = dg_loader_rules,
+    .check = check,
     .open = open_set,
 };

@@ -6,7 +6,7 @@
 
 typedef struct conf {
     const char *root, *split, *classes;
-    int64_t     on_error, files;
+    DG_LOADER_FIELDS;
 } conf;
 
 static const dg_attr attrs[] = {
@@ -34,7 +34,14 @@ static int open_set(dg_dataset **data, const void *self, uint64_t seed, dg_diag 
     int                  rc = dg_yolo_open(&index, &from, d);
 
     (void)seed;
-    return rc < 0 ? rc : dg_loader_open(data, index, dg_coco_folder(index), c->on_error == 1, d);
+    return rc < 0 ? rc : dg_loader_open(data, index, dg_coco_folder(index), DG_LOADER_HOW(c), d);
+}
+
+static void check(dg_check *k, const void *self)
+{
+    const conf *c = self;
+
+    dg_loader_check(k, DG_LOADER_HOW(c));
 }
 
 const dg_node_class dg_node_loader_yolo = {
@@ -49,5 +56,6 @@ const dg_node_class dg_node_loader_yolo = {
     .attrs = attrs,
     .conf_size = sizeof(conf),
     .rules = dg_loader_rules,
+    .check = check,
     .open = open_set,
 };

@@ -278,6 +278,63 @@ static void wild_names(void **state)
     assert_false(dg_exists(temporary(p, "new/long")));
 }
 
+/* The same images are held out in every form, each image is in one of the two parts, and its boxes are with it. */
+static void held_out(void **state)
+{
+    static const char *const sets[] = { "many", "many_voc", "many_yolo" };
+    place       *p = *state;
+    dg_converted said;
+    dg_coco     *c, *first[2];
+    dg_str       images = { 0 }, boxes = { 0 };
+
+    for (int i = 1; i <= 25; i++) {
+        write_image(p, dg_printf(p->a, "many/images/%02d.png", i), i);
+        dg_str_fmt(&images, "%s{\"id\": %d, \"file_name\": \"%02d.png\", \"width\": 64, \"height\": 48}", i > 1 ? ", " : "", i, i);
+        for (int k = 0; k < i % 3; k++)
+            dg_str_fmt(&boxes, "%s{\"id\": %d, \"image_id\": %d, \"category_id\": 1, \"bbox\": [%d, %d, 8, 9]}",
+                       boxes.n ? ", " : "", 100 * k + i, i, i, 10 * k);
+    }
+    write_text(p, "many/annotations/train.json",
+               dg_printf(p->a, "{\"images\": [%s], \"annotations\": [%s], " CLASSES "}", images.s, boxes.s));
+    convert(p, "many", "many_voc", DG_FORM_VOC, &said);
+    convert(p, "many", "many_yolo", DG_FORM_YOLO, &said);
+    for (int i = 0; i < 3; i++)
+        for (int held = 0; held < 2; held++) {
+            c = open_split(p, sets[i], 0);
+            assert_int_equal(dg_coco_hold_out(c, 0.2, held, p->d), 0);
+            assert_int_equal(dg_coco_n_images(c), held ? 5 : 20);
+            if (i == 0)
+                first[held] = c;
+            for (int k = 0; k < dg_coco_n_images(c); k++) {
+                const dg_coco_image *im = dg_coco_image_at(c, k), *x = dg_coco_image_at(first[held], k);
+                const int            number = atoi(dg_path_name(im->file_name));
+
+                assert_string_equal(dg_path_name(im->file_name), dg_path_name(x->file_name));
+                assert_int_equal(im->n, number % 3);
+                for (int j = 0; j < im->n; j++) {
+                    assert_int_equal(dg_coco_annotation_at(c, im->first + j)->image, k);
+                    assert_int_equal((int)dg_coco_annotation_at(c, im->first + j)->x, number);
+                }
+            }
+            if (i)
+                dg_coco_close(&c);
+        }
+    assert_int_equal(dg_coco_n_annotations(first[0]) + dg_coco_n_annotations(first[1]), 25);
+    assert_int_equal(dg_coco_report(first[0])->n_objects, dg_coco_n_annotations(first[0]));
+    for (int i = 0; i < 5; i++)
+        for (int k = 0; k < 20; k++)
+            assert_true(dg_coco_image_at(first[1], i)->id != dg_coco_image_at(first[0], k)->id);
+    assert_int_equal(dg_coco_hold_out(first[1], 0.01, true, p->d), 0); /* at least one */
+    assert_int_equal(dg_coco_n_images(first[1]), 1);
+    assert_int_equal(dg_coco_hold_out(first[1], 0.5, true, p->d), -DG_EINPUT);
+    check_says(p, "data-hold-out", "of 1 image leaves none");
+    dg_coco_close(&first[0]);
+    dg_coco_close(&first[1]);
+    dg_str_free(&images);
+    dg_str_free(&boxes);
+    no_diagnostics(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -285,6 +342,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(names_and_refusals, set_up, tear_down),
         cmocka_unit_test_setup_teardown(refused_beforehand, set_up, tear_down),
         cmocka_unit_test_setup_teardown(wild_names, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(held_out, set_up, tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
