@@ -12,6 +12,7 @@
 #define OVER_DP "#ef6c00"
 #define OVER_TP "#6a1b9a"
 #define OVER_BOTH "#ad1457"
+#define BLANK "\302\240" /* does not break: SVG leaves others out where a line begins */
 
 enum { LINES = 7, LINE = 34 }; /* of a label on a wire, and bytes of one */
 
@@ -93,15 +94,15 @@ static void add_line(dg_painter *p, dg_str *label, int *n, const char *key, cons
         return;
     }
     dg_contract_print(&type, &p->g->dims, c);
-    dg_str_add(label, " ");
+    dg_str_add(label, BLANK); /* beside the wire */
     dg_str_xml(label, key);
     dg_str_add(label, *key ? " " : "");
     if (record)
         dg_str_add(label, "{...}");
     else if (c->kind == DG_TYPE_TENSOR || !shape)
         dg_str_xml(label, type.n > LINE ? "..." : type.s);
-    if (shape && strcmp(shape, "[]") != 0)
-        dg_str_fmt(label, " <FONT COLOR=\"" DG_DOT_INK "\">%s</FONT>", shape);
+    if (shape && strcmp(shape, "[]") != 0) /* a single tensor has two short lines: wires beside each other need room */
+        dg_str_fmt(label, "%s<FONT COLOR=\"" DG_DOT_INK "\">%s</FONT>", *key ? " " : "<BR ALIGN=\"LEFT\"/>" BLANK, shape);
     dg_str_add(label, " <BR ALIGN=\"LEFT\"/>");
     dg_str_free(&type);
 }
@@ -300,7 +301,7 @@ static void add_upward(dg_painter *p)
     dg_str_free(&when);
     dg_str_add(p->out, ">];\n");
     if (c->best) {
-        dg_str_fmt(p->out, "  n%d -> checkpoint [style=dashed, color=\"" DG_DOT_FAINT "\", label=<best ",
+        dg_str_fmt(p->out, "  n%d -> checkpoint [style=dashed, color=\"" DG_DOT_FAINT "\", label=<" BLANK "best ",
                    c->best->number);
         dg_str_xml(p->out, c->best_key);
         dg_str_add(p->out, ">];\n");
@@ -408,7 +409,7 @@ static void render(dg_str *out, const dg_graph *g, const dg_diag *faults, const 
                (unsigned long long)g->seed);
     if (p.marks.varies && g->mesh.item && (g->ranks > 1 || g->mesh.tp > 1))
         dg_str_fmt(out,
-                   "<BR/><FONT POINT-SIZE=\"10\">what differs over <FONT COLOR=\"" OVER_DP
+                   "<BR/><FONT POINT-SIZE=\"10\">what differs over" BLANK "<FONT COLOR=\"" OVER_DP
                    "\">dp</FONT>%s</FONT>",
                    g->mesh.tp > 1 ? ", <FONT COLOR=\"" OVER_TP "\">tp</FONT>, <FONT COLOR=\"" OVER_BOTH
                                     "\">both</FONT>"

@@ -75,7 +75,7 @@ static void text(void **state)
     has(&w, "weights of ema");
     has(&w, "act=relu");
     has(&w,
-        "f[B,H,W,3] <FONT COLOR=\"#263238\">[2,32,32,3]</FONT>");
+        "f[B,H,W,3]<BR ALIGN=\"LEFT\"/>\302\240<FONT COLOR=\"#263238\">[2,32,32,3]</FONT>");
     has(&w, "logits f[B,C] <FONT COLOR=\"#263238\">[2,3]</FONT>");
     has(&w, "PORT=\"o1\"><FONT POINT-SIZE=\"8\" COLOR=\"#607d8b\">targets");
     has(&w, "best AP");
