@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 #include "cli/progress.h"
 #include "config.h"
+#include "media/json.h"
 #include "runtime/hf.h"
 #include "runtime/inventory.h"
 #include "runtime/onnx.h"
@@ -19,7 +20,7 @@ typedef struct opts {
 } opts;
 
 static const dg_option options[] = {
-    { "pipeline", DG_OPTION_STR, offsetof(opts, pipeline), "PIPELINE", NULL, "whose model it is; a run's folder has its own" },
+    { "pipeline", DG_OPTION_STR, offsetof(opts, pipeline), "PIPELINE", NULL, "whose model it is; a run's folder has its own, and what was set" },
     { "to", DG_OPTION_WORD, offsetof(opts, to), NULL, "reference|reference-v1|hf|onnx", "export: whose names and form" },
     { "out", DG_OPTION_STR, offsetof(opts, out), "PATH", NULL, "where it goes; for hf a new folder (also -o)" },
     { "set", DG_OPTION_LIST, offsetof(opts, sets), "NAME=VALUE", NULL, "another value for a <let> of the pipeline" },
@@ -70,21 +71,50 @@ static int diff(call *c)
 
 /* ---- import, export -------------------------------------------------------------------------------------- */
 
+/* What the run was started with, and then what is said here: the last one counts. */
+static int find_sets(call *c, dg_words *out)
+{
+    const char    *file = dg_path_join(c->arena, c->words[0], "run.json");
+    const dg_json *root = NULL, *sets;
+    int            n;
+
+    if (!c->o->pipeline && dg_exists(file)) {
+        int rc = dg_json_read(&root, c->arena, file, c->d);
+
+        if (rc < 0)
+            return rc;
+    }
+    sets = dg_json_get(root, "sets");
+    n = sets ? sets->n : 0;
+    out->v = DG_NEW_N(c->arena, n + c->o->sets.n + 1, const char *);
+    for (int i = 0; i < n; i++)
+        if (sets->items[i].kind == DG_JSON_STRING)
+            out->v[out->n++] = sets->items[i].text;
+    for (int i = 0; i < c->o->sets.n; i++)
+        out->v[out->n++] = c->o->sets.v[i];
+    return 0;
+}
+
 static int open_model(call *c, dg_run **run)
 {
+    dg_words sets = { 0 };
+    int      rc = find_sets(c, &sets);
+
+    if (rc < 0)
+        return rc;
     const dg_run_options how = {
         .size = sizeof how,
         .file = c->o->pipeline ? c->o->pipeline : dg_path_join(c->arena, c->words[0], "pipeline.xml"),
-        .n_sets = c->o->sets.n,
-        .sets = c->o->sets.v,
+        .n_sets = sets.n,
+        .sets = sets.v,
         .precision = "f32",
         .program = "detrgraph " PACKAGE_VERSION,
         .threads = 1,
         .no_pretrained = true,
         .log = dg_log_warning,
     };
-    int rc = dg_run_open(run, &how, c->d);
 
+    rc = dg_run_open(run, &how, c->d);
     return rc < 0 ? rc : dg_run_load_part(*run, c->files[0], c->o->partial, c->d);
 }
 
@@ -172,6 +202,11 @@ static int run(const void *self, const dg_words *words, dg_arena *a)
 
     if ((runs[action] == import || runs[action] == export) && !o->pipeline && !has_pipeline(words->v[1], a)) {
         fprintf(stderr, "detrgraph weights: %s needs --pipeline PIPELINE; only a run's folder has one of its own\n", words->v[0]);
+        return DG_EXIT_USAGE;
+    }
+    if (o->out && (dg_path_ends(o->out, ".pth") || dg_path_ends(o->out, ".pt"))) {
+        fprintf(stderr, "detrgraph weights: --out %s: no PyTorch checkpoint is written here, but safetensors or what --to says; "
+                        "give it such a name\n", o->out);
         return DG_EXIT_USAGE;
     }
     if (o->tolerance && (!dg_parse_f64(o->tolerance, &c.tolerance) || !(c.tolerance >= 0))) {

@@ -1,297 +1,58 @@
-/* hf.c: config.json and preprocessor_config.json from the attributes of the model's nodes. The keys are those of
- * transformers' RTDetrConfig, RTDetrV2Config, RTDetrResNetConfig and RTDetrImageProcessor. */
+/* hf.c: folders of transformers: ours are written, what somebody else's say is compared. */
 #include "runtime/hf.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/dir.h"
 #include "base/file.h"
 #include "media/json.h"
+#include "runtime/hf_self.h"
 #include "runtime/weights.h"
 
-enum { BACKBONE, ENCODER, DECODER, N_PARTS };
+/* ---- names of classes ------------------------------------------------------------------------------------------- */
 
-static const char *const classes[N_PARTS] = { "backbone.presnet", "encoder.hybrid", "decoder.rtdetr" };
-
-typedef struct model {
-    dg_run        *run;
-    const dg_node *nodes[N_PARTS];
-    int64_t        version, n_layers; /* 1 or 2; decoder layers up to the one that evaluation reads */
-    dg_size        size;
-    dg_dataset    *names; /* NULL: not known */
-} model;
-
-/* ---- attributes ------------------------------------------------------------------------------------------ */
-
-static const dg_attr *find_attr(const dg_node *node, const char *name)
+/* As the run that left its pipeline here wrote them down: its data may be elsewhere now, or a path no longer lead there. */
+static bool names_of_run(dg_hf_model *m)
 {
-    const dg_attr *a = node->class->attrs;
+    dg_arena      *a = m->run->arena;
+    const char    *file = dg_path_join(a, dg_path_folder(a, m->run->graph->file), "run.json");
+    dg_diag       *own = dg_diag_open();
+    const dg_json *root = NULL, *data, *classes = NULL;
 
-    while (strcmp(a->name, name) != 0)
-        a++;
-    return a;
+    if (dg_exists(file) && dg_json_read(&root, a, file, own) < 0)
+        root = NULL;
+    dg_diag_close(&own);
+    data = dg_json_get(root, "data");
+    for (int i = 0; data && i < data->n; i++)
+        if (strcmp(dg_json_text(&data->items[i], "scope"), dg_hf_scope(m->run)->id) == 0)
+            classes = dg_json_get(&data->items[i], "classes");
+    if (!classes || classes->kind != DG_JSON_ARRAY)
+        return false;
+    m->names = DG_NEW_N(a, classes->n + 1, const char *);
+    for (int i = 0; i < classes->n; i++)
+        m->names[m->n_names++] = dg_json_text(&classes->items[i], "name");
+    return m->n_names > 0;
 }
 
-/* Of NUM, INT, BOOL and ENUM (the number of the word). */
-static double number(const dg_node *node, const char *name)
+/* They are worth a warning, not a failure. */
+static void find_names(dg_hf_model *m, dg_diag *d)
 {
-    const dg_attr *a = find_attr(node, name);
-    const char    *at = (const char *)node->conf + a->offset;
+    const dg_scope *scope = dg_hf_scope(m->run);
+    dg_dataset     *set = NULL;
+    dg_chain        chain;
+    dg_diag        *own;
 
-    switch (a->kind) {
-    case DG_ATTR_NUM: return *(const double *)(const void *)at;
-    case DG_ATTR_BOOL: return *(const bool *)(const void *)at;
-    default: return (double)*(const int64_t *)(const void *)at;
-    }
-}
-
-static dg_ints integers(const dg_node *node, const char *name)
-{
-    return *(const dg_ints *)(const void *)((const char *)node->conf + find_attr(node, name)->offset);
-}
-
-/* ---- what transformers can say ----------------------------------------------------------------------------- */
-
-static int unlike(const model *m, const dg_node *node, dg_diag *d, const char *what)
-{
-    return dg_fail(d, DG_EUNSUPPORTED, node->where, "hf-unlike", "transformers' %s has no %s",
-                   m->version == 1 ? "RTDetr" : "RTDetrV2", what);
-}
-
-static int find_nodes(model *m, dg_diag *d)
-{
-    const dg_graph *g = m->run->graph;
-    dg_where        at = { .file = g->file };
-
-    if (g->n_models != 1)
-        return dg_fail(d, DG_EUNSUPPORTED, at, "hf-model", "one <model> is expected, found %d", g->n_models);
-    for (int i = 0; i < g->models[0]->n_nodes; i++) {
-        const dg_node *node = g->models[0]->nodes[i];
-        bool           known = strcmp(node->class->name, "input") == 0;
-
-        for (int k = 0; k < N_PARTS; k++)
-            if (strcmp(node->class->name, classes[k]) == 0 && !m->nodes[k]) {
-                m->nodes[k] = node;
-                known = true;
-            }
-        if (!known)
-            return dg_fail(d, DG_EUNSUPPORTED, node->where, "hf-model",
-                           "<%s> has no counterpart in transformers' RTDetr and RTDetrV2", node->class->name);
-    }
-    for (int k = 0; k < N_PARTS; k++)
-        if (!m->nodes[k])
-            return dg_fail(d, DG_EUNSUPPORTED, g->models[0]->where, "hf-model", "the model has no <%s>", classes[k]);
-    return 0;
-}
-
-static bool equal(dg_ints v)
-{
-    for (int i = 1; i < v.n; i++)
-        if (v.v[i] != v.v[0])
-            return false;
-    return true;
-}
-
-static int check(model *m, dg_diag *d)
-{
-    const dg_node *encoder = m->nodes[ENCODER], *decoder = m->nodes[DECODER];
-    double         eval = number(decoder, "eval_idx"), layers = number(decoder, "layers");
-
-    m->version = (int64_t)number(decoder, "version") + 1;
-    m->n_layers = (int64_t)(eval < 0 ? layers + eval : eval) + 1;
-    if (number(encoder, "version") != number(decoder, "version"))
-        return unlike(m, encoder, d, "encoder of another version than the decoder's");
-    if (nearbyint(3 * number(encoder, "depth")) != 3)
-        return unlike(m, encoder, d, "fusion blocks with other than three RepVGG blocks (depth)");
-    if (!equal(integers(decoder, "points")))
-        return unlike(m, decoder, d, "number of sampling points for each level of its own (points)");
-    if (number(decoder, "select") != 0)
-        return unlike(m, decoder, d, "selection of queries other than by their best class (select)");
-    if (m->version == 1 && number(decoder, "method") != 0)
-        return unlike(m, decoder, d, "discrete sampling (method)");
-    if (m->size.w != m->size.h)
-        dg_warn(d, encoder->where, "hf-square",
-                "images are %lldx%lld: transformers lays out the encoder's positions differently where they are not square, and "
-                "finds other boxes", (long long)m->size.w, (long long)m->size.h);
-    return 0;
-}
-
-/* ---- config.json ------------------------------------------------------------------------------------------- */
-
-static const struct {
-    const char *key;
-    int         part;
-    const char *attr;
-} numbers[] = {
-    { "encoder_hidden_dim", ENCODER, "width" },
-    { "encoder_ffn_dim", ENCODER, "ffn" },
-    { "encoder_attention_heads", ENCODER, "heads" },
-    { "d_model", DECODER, "width" },
-    { "num_queries", DECODER, "queries" },
-    { "decoder_ffn_dim", DECODER, "ffn" },
-    { "decoder_attention_heads", DECODER, "heads" },
-};
-
-/* What every RT-DETR has. */
-static const char constants[] =
-    "  \"activation_dropout\": 0.0,\n"
-    "  \"activation_function\": \"silu\",\n"
-    "  \"anchor_image_size\": null,\n"
-    "  \"attention_dropout\": 0.0,\n"
-    "  \"batch_norm_eps\": 1e-05,\n"
-    "  \"decoder_activation_function\": \"relu\",\n"
-    "  \"dropout\": 0.0,\n"
-    "  \"encode_proj_layers\": [2],\n"
-    "  \"encoder_activation_function\": \"gelu\",\n"
-    "  \"encoder_layers\": 1,\n"
-    "  \"eval_size\": null,\n"
-    "  \"feat_strides\": [8, 16, 32],\n"
-    "  \"is_encoder_decoder\": true,\n"
-    "  \"layer_norm_eps\": 1e-05,\n"
-    "  \"normalize_before\": false,\n"
-    "  \"num_feature_levels\": 3,\n"
-    "  \"positional_encoding_temperature\": 10000,\n"
-    "  \"use_pretrained_backbone\": false,\n"
-    "  \"use_timm_backbone\": false,\n"
-    "  \"with_box_refine\": true,\n";
-
-static const struct {
-    const char *blocks; /* of each stage */
-    bool        bottleneck;
-} depths[] = { { "2, 2, 2, 2", false }, { "3, 4, 6, 3", false }, { "3, 4, 6, 3", true }, { "3, 4, 23, 3", true } };
-
-static void add_backbone(dg_str *s, const model *m)
-{
-    const char *blocks = depths[(int)number(m->nodes[BACKBONE], "depth")].blocks;
-    bool        bottleneck = depths[(int)number(m->nodes[BACKBONE], "depth")].bottleneck;
-    int         k = bottleneck ? 4 : 1;
-
-    dg_str_fmt(s,
-               "  \"backbone\": null,\n"
-               "  \"backbone_config\": {\n"
-               "    \"depths\": [%s],\n"
-               "    \"downsample_in_bottleneck\": false,\n"
-               "    \"downsample_in_first_stage\": false,\n"
-               "    \"embedding_size\": 64,\n"
-               "    \"hidden_act\": \"relu\",\n"
-               "    \"hidden_sizes\": [%d, %d, %d, %d],\n"
-               "    \"layer_type\": \"%s\",\n"
-               "    \"model_type\": \"rt_detr_resnet\",\n"
-               "    \"num_channels\": 3,\n"
-               "    \"out_features\": [\"stage2\", \"stage3\", \"stage4\"],\n"
-               "    \"out_indices\": [2, 3, 4]\n"
-               "  },\n",
-               blocks, 64 * k, 128 * k, 256 * k, 512 * k, bottleneck ? "bottleneck" : "basic");
-    dg_str_fmt(s, "  \"encoder_in_channels\": [%d, %d, %d],\n", 128 * k, 256 * k, 512 * k);
-    dg_str_fmt(s, "  \"freeze_backbone_batch_norms\": %s,\n",
-               number(m->nodes[BACKBONE], "freeze_norm") != 0 ? "true" : "false");
-}
-
-/* "nut" or, where names are not known, "LABEL_3". */
-static void add_label(dg_str *s, const model *m, int i)
-{
-    char name[24];
-
-    if (m->names && i < m->names->n_classes) {
-        dg_str_json(s, m->names->classes[i].name);
+    if (names_of_run(m))
         return;
-    }
-    snprintf(name, sizeof name, "\"LABEL_%d\"", i);
-    dg_str_add(s, name);
-}
-
-static void add_labels(dg_str *s, const model *m)
-{
-    int n = (int)number(m->nodes[DECODER], "classes");
-
-    dg_str_add(s, "  \"id2label\": {");
-    for (int i = 0; i < n; i++) {
-        dg_str_fmt(s, "%s\"%d\": ", i ? ", " : "", i);
-        add_label(s, m, i);
-    }
-    dg_str_add(s, "},\n  \"label2id\": {");
-    for (int i = 0; i < n; i++) {
-        dg_str_add(s, i ? ", " : "");
-        add_label(s, m, i);
-        dg_str_fmt(s, ": %d", i);
-    }
-    dg_str_add(s, "},\n");
-}
-
-static void add_config(dg_str *s, const model *m)
-{
-    const dg_node *encoder = m->nodes[ENCODER], *decoder = m->nodes[DECODER];
-    long long      width = (long long)number(encoder, "width");
-
-    dg_str_fmt(s, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n",
-               m->version == 1 ? "RTDetrForObjectDetection" : "RTDetrV2ForObjectDetection",
-               m->version == 1 ? "rt_detr" : "rt_detr_v2");
-    add_backbone(s, m);
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        dg_str_fmt(s, "  \"%s\": %lld,\n", numbers[i].key, (long long)number(m->nodes[numbers[i].part], numbers[i].attr));
-    dg_str_fmt(s, "  \"hidden_expansion\": %.17g%s,\n", number(encoder, "expansion"),
-               number(encoder, "expansion") == nearbyint(number(encoder, "expansion")) ? ".0" : "");
-    dg_str_fmt(s, "  \"decoder_in_channels\": [%lld, %lld, %lld],\n", width, width, width);
-    dg_str_fmt(s, "  \"decoder_layers\": %lld,\n", (long long)m->n_layers);
-    dg_str_fmt(s, "  \"decoder_n_points\": %lld,\n", (long long)integers(decoder, "points").v[0]);
-    dg_str_fmt(s, "  \"learn_initial_query\": %s,\n", number(decoder, "learn_query_content") != 0 ? "true" : "false");
-    if (m->version == 2)
-        dg_str_fmt(s, "  \"decoder_method\": \"%s\",\n  \"decoder_n_levels\": 3,\n  \"decoder_offset_scale\": 0.5,\n",
-                   number(decoder, "method") != 0 ? "discrete" : "default");
-    add_labels(s, m);
-    dg_str_add(s, constants);
-    dg_str_add(s, "  \"num_denoising\": 100\n}\n");
-}
-
-static void add_preprocessor(dg_str *s, const model *m)
-{
-    dg_str_fmt(s,
-               "{\n"
-               "  \"do_convert_annotations\": true,\n"
-               "  \"do_normalize\": false,\n"
-               "  \"do_pad\": false,\n"
-               "  \"do_rescale\": true,\n"
-               "  \"do_resize\": true,\n"
-               "  \"format\": \"coco_detection\",\n"
-               "  \"image_mean\": [0.485, 0.456, 0.406],\n"
-               "  \"image_processor_type\": \"RTDetrImageProcessor\",\n"
-               "  \"image_std\": [0.229, 0.224, 0.225],\n"
-               "  \"resample\": 2,\n"
-               "  \"rescale_factor\": 0.00392156862745098,\n"
-               "  \"size\": {\"height\": %lld, \"width\": %lld}\n"
-               "}\n",
-               (long long)m->size.h, (long long)m->size.w);
-}
-
-/* ---- what the run knows -------------------------------------------------------------------------------------------- */
-
-static const dg_scope *scope_of(const dg_run *run)
-{
-    return run->graph->n_evaluates ? run->graph->evaluates[0] : run->graph->train;
-}
-
-static int find_size(model *m, dg_diag *d)
-{
-    dg_size *sizes;
-    int      n, batch, rc = dg_run_sizes(m->run, scope_of(m->run), m->run->arena, &sizes, &n, &batch, d);
-
-    if (rc == 0)
-        m->size = sizes[0];
-    return rc;
-}
-
-/* Class names are worth a warning, not a failure. */
-static void open_names(model *m, dg_diag *d)
-{
-    dg_chain chain;
-    dg_diag *own = dg_diag_open();
-
-    if (dg_run_chain(scope_of(m->run), &chain, own) < 0 ||
-        chain.loader->class->open(&m->names, chain.loader->conf, m->run->seed, own) < 0) {
-        m->names = NULL;
-        dg_warn(d, scope_of(m->run)->where, "hf-names", "its data cannot be opened: classes are called LABEL_0, LABEL_1, ...");
+    own = dg_diag_open();
+    if (dg_run_chain(scope, &chain, own) < 0 || chain.loader->class->open(&set, chain.loader->conf, m->run->seed, own) < 0) {
+        dg_warn(d, scope->where, "hf-names", "its data cannot be opened: classes are called LABEL_0, LABEL_1, ...");
+    } else {
+        m->names = DG_NEW_N(m->run->arena, set->n_classes + 1, const char *);
+        for (int i = 0; i < set->n_classes; i++)
+            m->names[m->n_names++] = dg_strdup(m->run->arena, set->classes[i].name);
+        set->close(set->self);
     }
     dg_diag_close(&own);
 }
@@ -341,7 +102,7 @@ static void add_value(dg_str *s, const dg_json *v)
 }
 
 /* Warns of what a file of theirs says otherwise than ours would. */
-static int compare(const model *m, const char *file, void (*add)(dg_str *, const model *), dg_diag *d)
+static int compare(const dg_hf_model *m, const char *file, void (*add)(dg_str *, const dg_hf_model *), dg_diag *d)
 {
     const dg_json *ours, *theirs;
     dg_str         text = { 0 }, said = { 0 };
@@ -373,23 +134,23 @@ out:
 
 int dg_hf_check(dg_run *run, const char *folder, dg_diag *d)
 {
-    model    m = { .run = run };
-    dg_diag *own = dg_diag_open(); /* what transformers has no place for is no concern of who only reads */
-    bool     comparable = find_size(&m, own) == 0 && find_nodes(&m, own) == 0 && check(&m, own) == 0;
-    int      rc = 0;
+    dg_hf_model m;
+    dg_diag    *own = dg_diag_open(); /* what transformers has no place for is no concern of who only reads */
+    bool        comparable = dg_hf_describe(&m, run, own) == 0;
+    int         rc = 0;
 
     dg_diag_close(&own);
     if (!comparable)
         return 0;
-    DG_TRY(compare(&m, dg_path_join(run->arena, folder, "config.json"), add_config, d));
-    DG_TRY(compare(&m, dg_path_join(run->arena, folder, "preprocessor_config.json"), add_preprocessor, d));
+    DG_TRY(compare(&m, dg_path_join(run->arena, folder, "config.json"), dg_hf_config, d));
+    DG_TRY(compare(&m, dg_path_join(run->arena, folder, "preprocessor_config.json"), dg_hf_preprocessor, d));
 out:
     return rc;
 }
 
 /* ---- a folder of our own --------------------------------------------------------------------------------------- */
 
-static int write_text(const model *m, const char *folder, const char *name, void (*add)(dg_str *, const model *), dg_diag *d)
+static int write_text(const dg_hf_model *m, const char *folder, const char *name, void (*add)(dg_str *, const dg_hf_model *), dg_diag *d)
 {
     dg_str s = { 0 };
     int    rc;
@@ -415,26 +176,22 @@ static int refuse_trained(const char *folder, dg_arena *a, dg_diag *d)
 int dg_hf_write(dg_run *run, dg_space space, const char *folder, dg_diag *d)
 {
     static const char *const meta[] = { "format", "pt", NULL };
-    model                    m = { .run = run };
+    dg_hf_model              m;
     dg_export                how = { .to = dg_dialect_find("hf"), .meta = meta };
     char                    *partial = NULL;
     int                      rc;
 
     DG_TRY(refuse_trained(folder, run->arena, d));
-    DG_TRY(find_size(&m, d));
-    DG_TRY(find_nodes(&m, d));
-    DG_TRY(check(&m, d));
+    DG_TRY(dg_hf_describe(&m, run, d));
     how.n_layers = m.n_layers;
-    open_names(&m, d);
+    find_names(&m, d);
     DG_TRY(dg_dir_begin(&partial, run->arena, folder, d));
     DG_TRY(dg_weights_export(run->store, space, dg_path_join(run->arena, partial, "model.safetensors"), &how, d));
-    DG_TRY(write_text(&m, partial, "preprocessor_config.json", add_preprocessor, d));
-    DG_TRY(write_text(&m, partial, "config.json", add_config, d));
+    DG_TRY(write_text(&m, partial, "preprocessor_config.json", dg_hf_preprocessor, d));
+    DG_TRY(write_text(&m, partial, "config.json", dg_hf_config, d));
     DG_TRY(dg_dir_commit(partial, folder, d));
 out:
     if (rc < 0 && partial)
         dg_dir_remove(partial);
-    if (m.names)
-        m.names->close(m.names->self);
     return rc;
 }

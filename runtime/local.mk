@@ -25,6 +25,7 @@ libruntime_la_SOURCES += \
 	runtime/nodecheck_tensor.c runtime/nodecheck_trial.c \
 	runtime/dialect.c runtime/dialect.h \
 	runtime/hf.c runtime/hf.h \
+	runtime/hf_config.c runtime/hf_self.h \
 	runtime/inventory.c runtime/inventory.h \
 	runtime/onnx.c runtime/onnx.h \
 	runtime/onnx_ops.c runtime/onnx_self.h \
