@@ -138,15 +138,21 @@ void dg_test_tally(dg_node_test *k, int n, const char *what, double worst)
     k->worst = worst > k->worst ? worst : k->worst;
 }
 
-const char *dg_test_why(const dg_diag *d)
+const char *dg_test_why(dg_arena *a, const dg_diag *d)
 {
-    return dg_diag_n(d) ? dg_diag_at(d, 0)->text : "it does not say why";
+    const dg_err *e = dg_diag_n(d) ? dg_diag_at(d, 0) : NULL;
+
+    if (!e)
+        return "it does not say why";
+    if (!e->at.file || strcmp(e->at.file, DG_TRIAL_FILE) == 0)
+        return e->text;
+    return e->at.line ? dg_printf(a, "%s:%d: %s", e->at.file, e->at.line, e->text) : dg_printf(a, "%s: %s", e->at.file, e->text);
 }
 
 bool dg_test_refuse(dg_node_test *k, const dg_diag *d)
 {
     k->refused = true;
-    k->why = dg_strdup(k->arena, dg_test_why(d));
+    k->why = dg_strdup(k->arena, dg_test_why(k->arena, d));
     return true;
 }
 
@@ -235,7 +241,7 @@ static bool is_refused(dg_trial *t, const char **why, dg_arena *a)
         return false;
     refused = dg_probe_open(&pr, t, true) == 1;
     if (refused)
-        *why = dg_strdup(a, dg_test_why(pr.d));
+        *why = dg_strdup(a, dg_test_why(a, pr.d));
     dg_probe_close(&pr);
     return refused;
 }
@@ -268,7 +274,7 @@ static void run_test(dg_node_test *k, const dg_node_class *c, dg_registry *r, co
         }
         announce(how, k, &t);
         if (rc == 1)
-            said = dg_test_why(t.d);
+            said = dg_test_why(k->arena, t.d);
         else if (is_refused(&t, &said, k->arena))
             rc = 1;
         else

@@ -75,7 +75,7 @@ static int try_fill(dg_trial *t, const tensors *x, int slot, int item, int objec
 static const dg_contract *declared(const dg_node *node, const char *key)
 {
     size_t n = strcspn(key, ".");
-    bool   optional;
+    bool   optional = false;
 
     for (int i = 0; i < node->n_out; i++)
         if (strlen(node->out_ports[i]->name) == n && memcmp(node->out_ports[i]->name, key, n) == 0) {
@@ -193,13 +193,13 @@ bool dg_test_fill(dg_node_test *k, dg_trial *t)
 
         slots = x.batch;
         if (try_fill(t, &x, slot, slot, few(t), t->d) < 0)
-            return dg_test_miss(k, t, NULL, NULL, "`fill` fails on an image with %d objects: %s", few(t), dg_test_why(t->d));
+            return dg_test_miss(k, t, NULL, NULL, "`fill` fails on an image with %d objects: %s", few(t), dg_test_why(t->arena, t->d));
         fine = check_beside(k, t, &x, slot, before);
         for (int i = 0; fine && i < x.n; i++) { /* what nobody wants is not there */
             x.data[i] = NULL;
             if (try_fill(t, &x, slot, slot, few(t), t->d) < 0)
                 fine = dg_test_miss(k, t, x.feeds[i].key, NULL, "`fill` fails where nobody wants \"%s\" (data[%d] is NULL): %s",
-                                    x.feeds[i].key, i, dg_test_why(t->d));
+                                    x.feeds[i].key, i, dg_test_why(t->arena, t->d));
         }
         dg_test_tally(k, 1, "slots", -1);
     }
@@ -248,12 +248,12 @@ bool dg_test_capacity(dg_node_test *k, dg_trial *t)
 
     if (try_fill(t, &x, 0, 0, 0, t->d) < 0)
         return dg_test_miss(k, t, NULL, "images without objects are part of a data set", "`fill` fails on an image without objects: %s",
-                            dg_test_why(t->d));
+                            dg_test_why(t->arena, t->d));
     if (most < 1 || most > 100000)
         return true;
     if (try_fill(t, &x, 0, 0, (int)most, t->d) < 0)
         return dg_test_miss(k, t, NULL, NULL, "`capacity` says %lld objects, and `fill` fails on so many: %s", (long long)most,
-                            dg_test_why(t->d));
+                            dg_test_why(t->arena, t->d));
     if (!check_beside(k, t, &x, 0, 0))
         return false;
     return try_fill(t, &x, 0, 0, (int)most + 1, t->d) < 0 ||

@@ -165,7 +165,7 @@ bool dg_test_choice(dg_node_test *k, dg_trial *t)
 static const char *difference(dg_arena *a, const chooser *x, const chooser *y)
 {
     if ((x->rc < 0) != (y->rc < 0))
-        return dg_printf(a, "it can be made, and cannot (%s)", dg_test_why(x->rc < 0 ? x->d : y->d));
+        return dg_printf(a, "it can be made, and cannot (%s)", dg_test_why(a, x->rc < 0 ? x->d : y->d));
     if (x->rc < 0)
         return NULL;
     if (x->out.n != y->out.n)

@@ -104,7 +104,7 @@ static bool check_passage(dg_node_test *k, dg_trial *t, const passage *p)
     if (!is_intact(p->objects, p->object_bytes))
         return dg_test_miss(k, t, "objects", "more objects need a new array: dg_scratch_alloc(sm->scratch, ...)", "it writes beside the list of objects");
     if (p->rc < 0)
-        return dg_test_miss(k, t, NULL, NULL, "it fails: %s", dg_test_why(p->d));
+        return dg_test_miss(k, t, NULL, NULL, "it fails: %s", dg_test_why(t->arena, p->d));
     if (p->rc > 0 && !may_drop(t->class))
         return dg_test_miss(k, t, NULL, "declare the output with DG_PORT_DROPS: the proof has to know of it",
                             "it drops a sample, and no output is declared to drop any");

@@ -168,9 +168,9 @@ static bool check_item(dg_node_test *k, dg_trial *t, const dg_dataset *set, int 
         fine = dg_test_miss(k, t, NULL, "`probe` says of every item whether `sample` can read it",
                             r.rc < 0 ? "item %d: `probe` finds nothing, and it cannot be read: %s"
                                      : "item %d: `probe` finds it unreadable, and it is read: %s",
-                            item, dg_test_why(r.rc < 0 ? r.d : t->d));
+                            item, dg_test_why(t->arena, r.rc < 0 ? r.d : t->d));
     else if (r.rc < 0)
-        fine = set->replace || dg_test_miss(k, t, NULL, NULL, "item %d cannot be read: %s", item, dg_test_why(r.d));
+        fine = set->replace || dg_test_miss(k, t, NULL, NULL, "item %d cannot be read: %s", item, dg_test_why(t->arena, r.d));
     else
         fine = check_sample(k, t, &r);
     forget_item(&r);
@@ -198,7 +198,7 @@ static bool same_reading(dg_node_test *k, dg_trial *t, const reading *a, const r
 {
     if ((a->rc < 0) != (b->rc < 0))
         return dg_test_miss(k, t, NULL, help, "item %d can be read, and cannot, %s: %s", a->item, when,
-                            dg_test_why(a->rc < 0 ? a->d : b->d));
+                            dg_test_why(t->arena, a->rc < 0 ? a->d : b->d));
     for (int i = 0; i < N_PARTS; i++)
         if (a->digest[i] != b->digest[i])
             return dg_test_miss(k, t, NULL, help, "item %d (\"%s\"): its %s is another %s", a->item, info_of(a->set, a->item).name,
@@ -314,7 +314,7 @@ bool dg_test_reopen(dg_node_test *k, dg_trial *t)
         return dg_test_refuse(k, t->d);
     if (open_set(&b, t, t->seed) < 0) {
         fine = dg_test_miss(k, t, NULL, "training and evaluation may open the same data", "it cannot be opened a second time: %s",
-                            dg_test_why(t->d));
+                            dg_test_why(t->arena, t->d));
     } else {
         pass one = { .set = a }, two = { .set = b, .first = 1 };
 

@@ -193,7 +193,7 @@ static const char *difference(dg_arena *a, const planned *x, const planned *y)
     const dg_schedule *p = &x->plan, *q = &y->plan;
 
     if ((x->rc < 0) != (y->rc < 0))
-        return dg_printf(a, "it can be made, and cannot (%s)", dg_test_why(x->rc < 0 ? x->d : y->d));
+        return dg_printf(a, "it can be made, and cannot (%s)", dg_test_why(a, x->rc < 0 ? x->d : y->d));
     if (x->rc < 0)
         return NULL;
     if (p->n_picks != q->n_picks)

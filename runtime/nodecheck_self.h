@@ -13,6 +13,8 @@ typedef enum dg_trial_kind {
     DG_TRIAL_SMALLEST, /* so, every dimension 1, every number 0 */
 } dg_trial_kind;
 
+#define DG_TRIAL_FILE "check-node" /* what messages call the pipeline of a draw */
+
 /* One draw. */
 typedef struct dg_trial {
     const dg_node_class *class;
@@ -102,7 +104,7 @@ bool        dg_test_refuse(dg_node_test *k, const dg_diag *d); /* true */
 /* Nothing is declared that could be broken; a test that is idle in all draws is skipped. why: a constant. */
 bool        dg_test_idle(dg_node_test *k, const char *why); /* true */
 bool        dg_test_refused(const dg_node_test *k);
-const char *dg_test_why(const dg_diag *d);                     /* what the class has said first */
+const char *dg_test_why(dg_arena *a, const dg_diag *d);        /* what the class has said first, and about which file */
 /* Boxes inside the image, labels below n_classes? */
 bool dg_test_objects(dg_node_test *k, dg_trial *t, const dg_sample *s, int n_classes);
 /* run(each), for each of n things of so many bytes, on threads side by side. */

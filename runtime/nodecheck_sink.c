@@ -206,7 +206,7 @@ static void forget(evaluation *e)
 
 static bool failed(dg_node_test *k, dg_trial *t, const evaluation *e, const char *what)
 {
-    return e->rc < 0 && !dg_test_miss(k, t, NULL, NULL, "it fails %s: %s", what, dg_test_why(e->d));
+    return e->rc < 0 && !dg_test_miss(k, t, NULL, NULL, "it fails %s: %s", what, dg_test_why(t->arena, e->d));
 }
 
 /* close: sums may be in another order. */

@@ -179,7 +179,7 @@ static void write_children(dg_trial *t, dg_rng *r, dg_str *out)
 
 static int parse(dg_trial *t, const dg_str *text)
 {
-    int rc = dg_graph_parse(&t->g, text->s, text->n, "check-node", NULL, 0, t->registry, t->d);
+    int rc = dg_graph_parse(&t->g, text->s, text->n, DG_TRIAL_FILE, NULL, 0, t->registry, t->d);
 
     for (int i = 0; rc == 0 && !t->node && i < t->g->n_models; i++)
         t->node = t->g->models[i]->output;

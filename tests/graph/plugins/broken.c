@@ -180,7 +180,7 @@ ITEM(drops, if (sm->n_objects > 2) return 1);
 ITEM(shared, sm->image.rgb[0] = (uint8_t)(atomic_fetch_add(&calls, 1) & 255));
 ITEM(beyond, sm->image.rgb[3 * sm->image.w * sm->image.h] = 1);
 ITEM(renamed, sm->image_id = 1);
-ITEM(crash, if (sm->n_objects > 2) raise(SIGSEGV));
+ITEM(crash, if (sm->n_objects > 2) raise(SIGKILL));
 ITEM(quits, exit(3));
 ITEM(fine, dg_sample_flip(sm));
 
