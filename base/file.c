@@ -135,13 +135,29 @@ void dg_file_unmap(dg_mapping *m)
     *m = (dg_mapping){ 0 };
 }
 
+/* What a file must not take the place of: devices, pipes, and links to what this process has open, which may be files. */
+static bool is_stream(const char *path)
+{
+    static const char *const open_ones[] = { "/dev/std", "/dev/fd/", "/proc/" };
+    struct stat              st;
+
+    if (stat(path, &st))
+        return false;
+    for (size_t i = 0; i < sizeof open_ones / sizeof *open_ones; i++)
+        if (strncmp(path, open_ones[i], strlen(open_ones[i])) == 0)
+            return true;
+    return !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+}
+
 int dg_outfile_open(dg_outfile **f, const char *path, dg_diag *d)
 {
-    dg_str partial = { 0 };
+    const bool stream = is_stream(path);
+    dg_str     partial = { 0 };
 
     *f = NULL;
-    dg_str_fmt(&partial, "%s.tmp-%ld", path, (long)getpid());
-    int fd = open(partial.s, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (!stream)
+        dg_str_fmt(&partial, "%s.tmp-%ld", path, (long)getpid());
+    int fd = stream ? open(path, O_WRONLY | O_CLOEXEC) : open(partial.s, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
 
     if (fd < 0) {
         int error = errno;
@@ -235,6 +251,8 @@ int dg_outfile_commit(dg_outfile *f, dg_diag *d)
     f->fd = -1;
     if (!synced)
         return fail(d, f->path, error, "file-write", "cannot write");
+    if (!f->partial)
+        return 0;
     if (rename(f->partial, f->path))
         return fail(d, f->path, errno, "file-rename", "cannot put the new file into its place");
     f->done = true;
@@ -249,7 +267,7 @@ void dg_outfile_close(dg_outfile **f)
         return;
     if (o->fd >= 0)
         close(o->fd);
-    if (!o->done)
+    if (!o->done && o->partial)
         unlink(o->partial);
     free(o->partial);
     free(o->path);

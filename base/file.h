@@ -19,7 +19,8 @@ void dg_file_forget(const dg_mapping *m, size_t n);
 void dg_file_unmap(dg_mapping *m);
 
 /* A file that appears whole or not at all: written as PATH.tmp-PID beside it, fsynced, renamed
- * over path, and the folder fsynced. Without commit, close removes the partial file. */
+ * over path, and the folder fsynced. Without commit, close removes the partial file. What is no file of a file system (a pipe,
+ * a terminal, /dev/stdout) is written as it is, and stays. */
 typedef struct dg_outfile dg_outfile;
 int  dg_outfile_open(dg_outfile **f, const char *path, dg_diag *d) DG_MUST_USE;
 int  dg_outfile_write(dg_outfile *f, const void *p, size_t n, dg_diag *d) DG_MUST_USE;

@@ -269,6 +269,27 @@ static void what_cannot_be_written(void **state)
 }
 
 /* Root may open every folder, so this is tried as nobody. */
+/* A pipe, or a device, stays what it is. */
+static void what_is_no_file(void **state)
+{
+    place      *p = *state;
+    const char *path = dg_path_join(p->arena, p->folder, "pipe");
+    char        got[4] = "";
+    struct stat st;
+    int         fd;
+
+    assert_int_equal(mkfifo(path, 0600), 0);
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(dg_file_write(path, "abc", 3, p->d), 0);
+    assert_int_equal(read(fd, got, 3), 3);
+    assert_string_equal(got, "abc");
+    close(fd);
+    assert_int_equal(lstat(path, &st), 0);
+    assert_true(S_ISFIFO(st.st_mode));
+    assert_int_equal(dg_diag_n(p->d), 0);
+}
+
 static void a_folder_that_cannot_be_synced(void **state)
 {
     enum { NOBODY = 65534 };
@@ -346,6 +367,7 @@ int main(void)
         IN_A_FOLDER(an_old_file_survives_a_failed_write),
         IN_A_FOLDER(a_full_disk),
         IN_A_FOLDER(what_cannot_be_written),
+        IN_A_FOLDER(what_is_no_file),
         IN_A_FOLDER(a_folder_that_cannot_be_synced),
         IN_A_FOLDER(folders),
         IN_A_FOLDER(a_loop_of_folders),
