@@ -194,25 +194,33 @@ static bool has_pipeline(const char *place, dg_arena *a)
     return dg_is_folder(place) && dg_exists(dg_path_join(a, place, "pipeline.xml"));
 }
 
+/* Says what is wrong with the words and options; true if anything is. */
+static bool misused(call *c, const dg_words *words, bool makes)
+{
+    const opts *o = c->o;
+
+    if (makes && !o->pipeline && !has_pipeline(words->v[1], c->arena))
+        fprintf(stderr, "detrgraph weights: %s needs --pipeline PIPELINE; only a run's folder has one of its own\n", words->v[0]);
+    else if (makes && (dg_path_ends(o->out, ".pth") || dg_path_ends(o->out, ".pt")))
+        fprintf(stderr, "detrgraph weights: --out %s: no PyTorch checkpoint is written here, but safetensors or what --to says; "
+                        "give it such a name\n", o->out);
+    else if (o->tolerance && (!dg_parse_f64(o->tolerance, &c->tolerance) || !(c->tolerance >= 0)))
+        fprintf(stderr, "detrgraph weights diff: --tolerance %s: a number from 0 is expected\n", o->tolerance);
+    else if (o->which && !dg_is_folder(words->v[1]) && !(words->n > 2 && dg_is_folder(words->v[2])))
+        fprintf(stderr, "detrgraph weights: --which chooses among the files of a folder, and %s is none\n", words->v[1]);
+    else
+        return false;
+    return true;
+}
+
 static int run(const void *self, const dg_words *words, dg_arena *a)
 {
     const opts *o = self;
     int         action = dg_action_find(actions, words->v[0]), rc;
     call        c = { .o = o, .words = words->v + 1, .arena = a, .json = o->format && strcmp(o->format, "json") == 0 };
 
-    if ((runs[action] == import || runs[action] == export) && !o->pipeline && !has_pipeline(words->v[1], a)) {
-        fprintf(stderr, "detrgraph weights: %s needs --pipeline PIPELINE; only a run's folder has one of its own\n", words->v[0]);
+    if (misused(&c, words, runs[action] == import || runs[action] == export))
         return DG_EXIT_USAGE;
-    }
-    if (o->out && (dg_path_ends(o->out, ".pth") || dg_path_ends(o->out, ".pt"))) {
-        fprintf(stderr, "detrgraph weights: --out %s: no PyTorch checkpoint is written here, but safetensors or what --to says; "
-                        "give it such a name\n", o->out);
-        return DG_EXIT_USAGE;
-    }
-    if (o->tolerance && (!dg_parse_f64(o->tolerance, &c.tolerance) || !(c.tolerance >= 0))) {
-        fprintf(stderr, "detrgraph weights diff: --tolerance %s: a number from 0 is expected\n", o->tolerance);
-        return DG_EXIT_USAGE;
-    }
     for (int i = 0; i + 1 < words->n; i++)
         c.files[i] = dg_archive_place(a, c.words[i], o->which && strcmp(o->which, "model") == 0);
     c.d = dg_diag_open();
@@ -240,8 +248,8 @@ const dg_verb dg_verb_weights = {
            "  import PATH --pipeline P -o W.safetensors   for this pipeline's model, whatever names PATH has\n"
            "  export PATH --pipeline P --to hf -o DIR     for Hugging Face transformers: a new folder, whole or not at all;\n"
            "                                              to onnx, or to a file in the names of the reference, with -o FILE\n"
-           "\nPATH is safetensors, a PyTorch checkpoint (nothing in it is run), or a folder: a run's, a checkpoint's, or one "
-           "of transformers.",
+           "\nPATH is safetensors, a PyTorch checkpoint (nothing in it is run), the index of several files, or a folder: a run's,\n"
+           "a checkpoint's, or one of transformers.",
     .examples = examples,
     .options = options,
     .actions = actions,
