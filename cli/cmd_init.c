@@ -167,11 +167,15 @@ static void head(dg_str *out, const plan *p)
         "       objects worse. batch: images of a step on each rank; take more where memory allows.\n"
         "       queries: how many objects the network looks for, most of them in vain; tiny sizes have room for "
         "fewer.\n"
-        "       precision: bf16 is fast on new processors, f32 exact. -->\n"
-        "  <let size=\"%d\" batch=\"%d\" epochs=\"%d\" classes=\"%d\" max_objects=\"%d\" queries=\"300\"\n       "
-        "precision=\"bf16\"/>\n"
+        "       precision: bf16 is fast on new processors, f32 exact.\n"
+        "       max_objects: room for the objects of an image; it has to be enough for the fullest one. -->\n"
+        "  <let size=\"%d\" batch=\"%d\" classes=\"%d\" max_objects=\"%d\" queries=\"300\" precision=\"bf16\"/>\n"
+        "  <!-- epochs: how often all images are gone through, here in %lld steps. From epoch `hold` on the learning rate\n"
+        "       falls, from epoch `still` on images come as they are: with other epochs, give both the same share. -->\n"
+        "  <let epochs=\"%d\" hold=\"%d\" still=\"%d\"/>\n"
         "  <mesh dp=\"ranks\"/>\n\n",
-        v->advice.size, p->batch, p->epochs, v->n_classes, v->advice.max_objects);
+        v->advice.size, p->batch, v->n_classes, v->advice.max_objects, (long long)p->steps, p->epochs, p->epochs * 11 / 20,
+        p->still);
 }
 
 static void network(dg_str *out, const plan *p)
@@ -209,14 +213,15 @@ static void training(dg_str *out, const plan *p)
                     "    <!-- What makes new pictures of old ones. Take flip out where left and right differ (letters, traffic\n"
                     "         signs), photometric where colours tell classes apart. -->\n"
                     "    <augment         id=\"aug\"  in=\"@pick\">\n"
-                    "      <photometric p=\"0.5\" until=\"epoch %d\"/>\n"
-                    "      <zoom_out    p=\"0.5\" until=\"epoch %d\"/>\n"
-                    "      <iou_crop    p=\"0.8\" until=\"epoch %d\"/>\n"
+                    "      <photometric p=\"0.5\" until=\"epoch $still\"/>\n"
+                    "      <zoom_out    p=\"0.5\" until=\"epoch $still\"/>\n"
+                    "      <iou_crop    p=\"0.8\" until=\"epoch $still\"/>\n"
                     "      <flip        p=\"0.5\"/>\n"
                     "    </augment>\n"
                     "    <batch           id=\"b\"    in=\"@aug\" max_objects=\"$max_objects\"/>\n",
-               p->n_train < 64 ? "pad" : "drop", p->still, p->still, p->still);
-    dg_str_add(out, "    <denoising       id=\"dn\"   targets=\"@b.targets\" classes=\"$classes\" count=\"100\" "
+               p->n_train < 64 ? "pad" : "drop");
+    dg_str_add(out, "    <!-- Boxes of the truth with noise on them, which the decoder learns to mend; in training alone. -->\n"
+                    "    <denoising       id=\"dn\"   targets=\"@b.targets\" classes=\"$classes\" count=\"100\" "
                     "empty=\"pad\" axis=\"dp\"/>\n"
                     "    <use             id=\"out\"  model=\"detr\" images=\"@b.images\" denoising=\"@dn\"/>\n"
                     "    <loss.rtdetr     id=\"loss\" predictions=\"@out\" targets=\"@b.targets\" axis=\"dp\"/>\n"
@@ -224,16 +229,17 @@ static void training(dg_str *out, const plan *p)
                     "    <allreduce       id=\"sync\" in=\"@grad\" axis=\"dp\" op=\"mean\"/>\n"
                     "    <allreduce       id=\"terms\" in=\"@loss.terms\" axis=\"dp\" op=\"mean\"/>\n"
                     "    <log             in=\"@terms\"/>\n"
-                    "    <!-- lr: the first number to try others of. -->\n");
+                    "    <!-- lr: the first number to try others of. It rises for `warmup` steps, stays, and falls to `to` of itself;\n"
+                    "         clip bounds the length of a step's gradient. -->\n");
     dg_str_fmt(
         out,
         "    <optimizer.adamw id=\"opt\"  gradients=\"@sync\" lr=\"%s\" weight_decay=\"1e-4\" clip=\"0.1\">\n%s"
-        "      <schedule warmup=\"%lld\" hold=\"epoch %d\" decay=\"cosine\" to=\"0.02\"/>\n"
+        "      <schedule warmup=\"%lld\" hold=\"epoch $hold\" decay=\"cosine\" to=\"0.02\"/>\n"
         "    </optimizer.adamw>\n"
+        "    <!-- An average of the weights over their last steps, which is what is evaluated. -->\n"
         "    <ema id=\"ema\" of=\"@opt\" decay=\"%s\" warmup=\"%lld\"/>\n"
         "  </train>\n\n",
         p->pretrained ? "1e-4" : "4e-4", p->pretrained ? p->model->groups : DG_NORM_GROUP, (long long)warmup,
-        p->epochs * 11 / 20,
         p->steps < 5000    ? "0.997"
         : p->steps < 50000 ? "0.9995"
                            : "0.9999",
