@@ -2,6 +2,7 @@
  * histograms are drawn as SVG, and there is no script. */
 #include "media/survey.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +25,7 @@ const char dg_survey_style[] =
     ".survey .share{min-width:120px;vertical-align:middle}.survey .share i{display:block;height:.7em;min-width:1px;background:#3b82c4}"
     ".survey .bars{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(320px,100%),1fr));gap:1em 2em;margin:1.2em 0}"
     ".survey .tiles{display:flex;flex-wrap:wrap;gap:1em;margin:.6em 0}.survey .tiles figure{max-width:320px}.survey figure{margin:0;min-width:0}"
-    ".survey img{max-width:100%;height:auto}.survey svg{display:block;width:100%;height:auto}.survey svg text{fill:currentColor;font-size:12px}"
+    ".survey code,.survey li{overflow-wrap:anywhere}.survey img{max-width:100%;height:auto}.survey svg{display:block;width:100%;height:auto}.survey svg text{fill:currentColor;font-size:12px}"
     ".survey .error{color:#c62828}.survey .warning{color:#b26a00}.survey .good{color:#2e7d32}.survey code{font-size:.9em}"
     ".survey ul{margin:.3em 0;padding-left:1.4em}.survey li{overflow-wrap:anywhere}"
     ".survey details{margin:.6em 0}.survey summary{cursor:pointer}"
@@ -124,12 +125,15 @@ static void bars(dg_str *out, const char *title, const char *const *label, const
 
 /* ---- pictures ------------------------------------------------------------------------------ */
 
-/* Of a tile, so that the image fills it; tall ones are drawn narrower. */
-static int height_for(const dg_image *im)
+/* Makes an image that is larger than a tile as large as that, with its marks. */
+static int shrink(dg_image *im, dg_scratch *scratch, dg_mark *marks, int n, dg_diag *d)
 {
-    int h = (int)((int64_t)TILE_W * im->h / im->w);
+    const double scale = fmin(1, fmin((double)TILE_W / im->w, (double)TILE_H / im->h));
+    const int    w = (int)fmax(1, rint(scale * im->w)), h = (int)fmax(1, rint(scale * im->h));
 
-    return h < 40 ? 40 : h > TILE_H ? TILE_H : h;
+    for (int k = 0; k < n; k++)
+        marks[k].box = (dg_box){ marks[k].box.x1 * scale, marks[k].box.y1 * scale, marks[k].box.x2 * scale, marks[k].box.y2 * scale };
+    return scale < 1 ? dg_image_resize(im, scratch, im, w, h, d) : 0;
 }
 
 /* An image with its boxes as a figure; one that cannot be read is left out. */
@@ -156,7 +160,8 @@ static void picture(dg_str *out, const dg_survey *s, int split, int image, dg_sc
     const dg_tile one = { &whole, marks, im->n, NULL };
 
     if (dg_image_read(&whole, scratch, dg_path_join(a, c->folder, im->file_name), quiet) == 0 &&
-        dg_draw_mosaic(&tile, scratch, &one, 1, 1, TILE_W, height_for(&whole), (dg_labels){ names, c->n_classes }, quiet) == 0 &&
+        shrink(&whole, scratch, marks, im->n, quiet) == 0 &&
+        dg_draw_picture(&tile, scratch, &one, (dg_labels){ names, c->n_classes }, TILE_W / 2, quiet) == 0 &&
         dg_jpeg_encode(&file, &tile, 82, "picture", quiet) == 0) {
         dg_str_add(out, "<figure><img alt=\"\" src=\"data:image/jpeg;base64,");
         dg_str_base64(out, file.p, file.n);
@@ -210,6 +215,8 @@ static void fault_list(dg_str *out, const dg_survey *s, int kind)
             text(out, x->at.file);
             if (x->at.line > 0)
                 dg_str_fmt(out, ":%d", x->at.line);
+            if (x->at.line > 0 && x->at.column > 0)
+                dg_str_fmt(out, ":%d", x->at.column);
             dg_str_add(out, "</code> ");
         }
         text(out, x->text);
