@@ -109,6 +109,9 @@ const dg_set *dg_sets(const dg_words *words, dg_arena *a);
 dg_registry *dg_builtin_registry(dg_diag *d);
 
 bool dg_colour(int fd); /* a terminal, and NO_COLOR is not set */
+/* "next: ./detrgraph run mine.xml": what people may type now, under the name by which they called the program; to standard
+ * error, and on terminals alone. */
+void dg_next(const char *fmt, ...) DG_PRINTF(1, 2);
 /* Prints all of d to standard error; g (may be NULL) gives the lines. */
 void dg_print_diag(const dg_diag *d, dg_graph *g);
 /* The same as one JSON array to standard output. */

@@ -133,6 +133,8 @@ static int check(const opts *o, const dg_words *words)
     if (rc == 0)
         rc = print(o, s, d);
     dg_print_diag(d, NULL);
+    if (rc == 0 && s->layout.form != DG_FORM_PLAIN)
+        dg_next("init --data %s", words->v[1]);
     if (rc == 0 && dg_faults_errors(&s->faults))
         rc = -DG_EINPUT;
     dg_survey_close(&s);
@@ -184,6 +186,7 @@ static int convert(const opts *o, const dg_words *words)
     clear(&p);
     if (rc == 0) {
         print_converted(&c, words->v[2], &how);
+        dg_next("data check %s", words->v[2]);
     } else if (dg_diag_at(d, 0)->code == DG_EINPUT && !dg_exists(words->v[2])) {
         dg_help(d, "detrgraph data check %s names all that is wrong with it", words->v[1]);
     }

@@ -6,6 +6,7 @@
 #include "cli/cli.h"
 #include "cli/launch.h"
 #include "cli/progress.h"
+#include "cli/trained.h"
 #include "config.h"
 
 typedef struct opts {
@@ -15,7 +16,7 @@ typedef struct opts {
 } opts;
 
 static const dg_option options[] = {
-    { "weights", DG_OPTION_STR, offsetof(opts, weights), "FILE", NULL, "safetensors, or a PyTorch checkpoint" },
+    { "weights", DG_OPTION_STR, offsetof(opts, weights), "FILE", NULL, "safetensors, a PyTorch checkpoint, or a run's folder" },
     { "out", DG_OPTION_STR, offsetof(opts, out), "DIR", NULL, "where detections.json and pictures go" },
     { "set", DG_OPTION_LIST, offsetof(opts, sets), "NAME=VALUE", NULL, "another value for a <let> of the pipeline" },
     { "format", DG_OPTION_WORD, offsetof(opts, format), NULL, "text|json", "how the numbers are printed (text)" },
@@ -57,7 +58,7 @@ static void print_json(void *ctx, const dg_run_report *r)
     dg_str_free(&s);
 }
 
-static int evaluate(const opts *o, const char *file)
+static int evaluate(const opts *o, const dg_trained *t)
 {
     bool                 json = o->format && strcmp(o->format, "json") == 0;
     dg_bar               bar = dg_bar_begin();
@@ -66,9 +67,9 @@ static int evaluate(const opts *o, const char *file)
     int                  rc;
     const dg_run_options how = {
         .size = sizeof how,
-        .file = file,
-        .n_sets = o->sets.n,
-        .sets = o->sets.v,
+        .file = t->file,
+        .n_sets = t->sets.n,
+        .sets = t->sets.v,
         .precision = o->precision,
         .program = "detrgraph " PACKAGE_VERSION,
         .threads = (int)o->threads,
@@ -78,7 +79,7 @@ static int evaluate(const opts *o, const char *file)
     };
 
     DG_TRY(dg_run_open(&run, &how, d));
-    DG_TRY(dg_run_load(run, o->weights, d));
+    DG_TRY(dg_run_load(run, t->weights, d));
     DG_TRY(dg_run_evaluate(run, o->out, false, json ? print_json : print_text, NULL, d));
 out:
     fflush(stdout);
@@ -91,25 +92,25 @@ out:
 static int run(const void *given, const dg_words *words, dg_arena *a)
 {
     const opts *o = given;
+    dg_trained  t;
     int         code;
 
-    (void)a;
-    if (!o->weights) {
-        fprintf(stderr, "detrgraph evaluate: --weights FILE is needed\n");
+    if (!dg_trained_find(&t, "evaluate", words->v[0], o->weights, &o->sets, a))
         return DG_EXIT_USAGE;
-    }
-    return dg_launch((int)o->threads, &code) ? code : evaluate(o, words->v[0]);
+    return dg_launch((int)o->threads, &code) ? code : evaluate(o, &t);
 }
 
 static const dg_example examples[] = {
-    { "evaluate bccd_r18vd.xml --set data=/data/bccd --weights runs/bccd/weights.safetensors --format json", "the scores, for a script" },
+    { "evaluate runs/bccd", "what a run has come to" },
+    { "evaluate bccd_r18vd.xml --set data=/data/bccd --weights bccd.safetensors --format json", "the scores, for a script" },
     { 0 },
 };
 
 const dg_verb dg_verb_evaluate = {
     .name = "evaluate",
-    .args = "FILE --weights FILE [--out DIR] [--set NAME=VALUE]... [--format json]",
+    .args = "PATH [--weights FILE] [--out DIR] [--set NAME=VALUE]... [--format json]",
     .brief = "Runs a pipeline's evaluations on given weights.",
+    .doc = "PATH is a pipeline, or a run's folder, which has pipeline and weights: the averaged ones, if it has them.",
     .examples = examples,
     .options = options,
     .size = sizeof(opts),

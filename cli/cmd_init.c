@@ -32,7 +32,7 @@ typedef struct plan {
     const dg_model  *model;
     const dg_survey *survey;
     const dg_split  *train, *val; /* val NULL: nothing is held out */
-    const char      *root, *pretrained;
+    const char      *root, *pretrained, *folder; /* folder: of its run */
     bool             whole; /* pretrained has more than a backbone */
     int64_t          n_train;
     int              batch, epochs, every, still; /* epochs; still: from then on images come unchanged */
@@ -254,7 +254,7 @@ static void evaluation(dg_str *out, const plan *p)
                         "       not how well others will be. Set some images aside. -->\n");
     dg_str_fmt(out, "  <evaluate every=\"%d epoch%s\" weights=\"@ema\">\n", p->every, p->every == 1 ? "" : "s");
     loader(out, p, p->val ? p->val : p->train, "held");
-    dg_str_fmt(out,
+    dg_str_add(out,
                "    <sampler.bucket  id=\"pick\" in=\"@data\" batch=\"$batch\" sizes=\"$size\" shuffle=\"false\" "
                "tail=\"pad\" axis=\"dp\"/>\n"
                "    <batch           id=\"b\"    in=\"@pick\" max_objects=\"$max_objects\"/>\n"
@@ -262,10 +262,11 @@ static void evaluation(dg_str *out, const plan *p)
                "    <detect          id=\"found\" in=\"@out\" most=\"300\"/>\n"
                "    <evaluate.coco   id=\"coco\" in=\"@found\" axis=\"dp\"/>\n"
                "  </evaluate>\n"
-               "  <!-- best: the weights with this number at its highest are kept as checkpoints/best. -->\n"
-               "  <checkpoint every=\"%d epoch%s\" best=\"@coco.AP\" keep=\"3\"/>\n"
-               "</pipeline>\n",
-               p->every, p->every == 1 ? "" : "s");
+               "  <!-- to: the run's folder, below the one where detrgraph is started. best: the weights with this number at its\n"
+               "       highest are kept as checkpoints/best. -->\n"
+               "  <checkpoint to=\"");
+    value(out, p->folder);
+    dg_str_fmt(out, "\" every=\"%d epoch%s\" best=\"@coco.AP\" keep=\"3\"/>\n</pipeline>\n", p->every, p->every == 1 ? "" : "s");
 }
 
 /* ---- what the data have ---------------------------------------------------------------------- */
@@ -367,12 +368,21 @@ out:
     return rc;
 }
 
-static int make_plan(plan *p, dg_survey *s, const opts *o, dg_arena *a, dg_diag *d)
+/* "sets/mine.xml" -> "runs/mine" */
+static const char *run_folder(const char *pipeline, dg_arena *a)
+{
+    const char *name = dg_path_name(pipeline), *end = strrchr(name, '.');
+
+    return dg_printf(a, "runs/%.*s", end && end > name ? (int)(end - name) : (int)strlen(name), name);
+}
+
+static int make_plan(plan *p, dg_survey *s, const opts *o, const char *to, dg_arena *a, dg_diag *d)
 {
     char *real = realpath(s->layout.root, NULL), *weights = o->pretrained ? realpath(o->pretrained, NULL) : NULL;
     int   rc = 0;
 
     p->survey = s;
+    p->folder = run_folder(to, a);
     p->root = dg_strdup(a, real ? real : s->layout.root);
     p->pretrained = weights ? dg_strdup(a, weights) : NULL;
     free(real);
@@ -381,9 +391,13 @@ static int make_plan(plan *p, dg_survey *s, const opts *o, dg_arena *a, dg_diag 
         return dg_fail(d, DG_EIO, (dg_where){ .file = o->pretrained }, "init-pretrained", "there is no such file");
     if (p->pretrained)
         DG_TRY(look_at_weights(p, o, d));
-    if (s->layout.form == DG_FORM_PLAIN)
-        return dg_fail(d, DG_EINPUT, (dg_where){ .file = s->layout.root }, "init-plain",
-                       "these images have no labels: nothing can be learned from them");
+    if (s->layout.form == DG_FORM_PLAIN) {
+        dg_fail(d, DG_EINPUT, (dg_where){ .file = s->layout.root }, "init-plain",
+                "these images have no labels: nothing can be learned from them");
+        dg_help(d, "name the folder that holds both; where labels are looked for: annotations/*.json (COCO), Annotations/*.xml or "
+                   ".xml files beside the images (VOC), labels/ beside images/ (YOLO)");
+        return -DG_EINPUT;
+    }
     p->train = split_for(s, "train");
     if (!p->train)
         p->train = s->splits[0].split;
@@ -424,7 +438,7 @@ static int write_pipeline(const opts *o, const dg_model *m, dg_arena *a, dg_diag
         return -DG_EINPUT;
     }
     DG_TRY(dg_survey_open(&s, o->data, &how, d));
-    DG_TRY(make_plan(&p, s, o, a, d));
+    DG_TRY(make_plan(&p, s, o, to, a, d));
     head(&text, &p);
     network(&text, &p);
     training(&text, &p);
@@ -435,15 +449,15 @@ static int write_pipeline(const opts *o, const dg_model *m, dg_arena *a, dg_diag
     if (p.pretrained)
         printf("  begins with %s: %s\n", o->pretrained, p.whole ? "a whole model" : "a backbone");
     if (dg_faults_errors(&s->faults) + dg_faults_warnings(&s->faults))
-        printf("  faults in the data: %lld, see detrgraph data check %s\n",
-               (long long)(dg_faults_errors(&s->faults) + dg_faults_warnings(&s->faults)), o->data);
+        printf("  errors in the data: %lld, warnings: %lld; detrgraph data check %s names them\n",
+               (long long)dg_faults_errors(&s->faults), (long long)dg_faults_warnings(&s->faults), o->data);
     if (p.hold_out > 0)
         printf("  no split for validation: %d of the images are kept from training and evaluated on\n",
                dg_coco_n_held(index_of(s, p.train)->n_images, p.hold_out));
     else if (!p.val)
         dg_warn(d, (dg_where){ .file = o->data }, "init-no-validation",
                 "there is no split for validation: the pipeline is evaluated on the images that it trains on");
-    printf("  next: detrgraph run %s --out runs/first\n", to);
+    dg_next("run %s", to);
 out:
     dg_str_free(&text);
     dg_survey_close(&s);
@@ -458,9 +472,9 @@ static int run(const void *given, const dg_words *words, dg_arena *a)
     dg_diag        *d;
     int             rc;
 
-    (void)words;
-    if (!o->data) {
-        fprintf(stderr, "detrgraph init: --data PATH is missing\nusage: detrgraph init --data PATH [OPTIONS]\n");
+    if (!o->data || words->n) {
+        fprintf(stderr, "detrgraph init: %s%s\nusage: detrgraph init --data PATH [OPTIONS]\n",
+                words->n ? "the data set is named by --data, found the word " : "--data PATH is missing", words->n ? words->v[0] : "");
         return DG_EXIT_USAGE;
     }
     if (!m) {
@@ -498,5 +512,6 @@ const dg_verb dg_verb_init = {
     .examples = examples,
     .options = options,
     .size = sizeof(opts),
+    .most = 1, /* refused with the option that is meant */
     .run = run,
 };

@@ -8,6 +8,7 @@
 #include "cli/cli.h"
 #include "cli/launch.h"
 #include "cli/progress.h"
+#include "cli/trained.h"
 #include "config.h"
 #include "media/draw.h"
 #include "media/image.h"
@@ -20,7 +21,7 @@ typedef struct opts {
 } opts;
 
 static const dg_option options[] = {
-    { "weights", DG_OPTION_STR, offsetof(opts, weights), "FILE", NULL, "safetensors, or a PyTorch checkpoint" },
+    { "weights", DG_OPTION_STR, offsetof(opts, weights), "FILE", NULL, "safetensors, a PyTorch checkpoint, or a run's folder" },
     { "out", DG_OPTION_STR, offsetof(opts, out), "DIR", NULL, "where the images go with their boxes drawn" },
     { "threshold", DG_OPTION_STR, offsetof(opts, threshold), "SCORE", NULL, "lowest score that counts, 0 to 1 (0.4)" },
     { "set", DG_OPTION_LIST, offsetof(opts, sets), "NAME=VALUE", NULL, "another value for a <let> of the pipeline" },
@@ -36,6 +37,7 @@ typedef struct printer {
     const opts *o;
     dg_arena   *arena;
     bool        json;
+    double      threshold;
     int         n; /* printed so far */
     dg_map     *kept; /* files that no drawing may replace: the images themselves, and what was drawn */
 } printer;
@@ -68,9 +70,12 @@ static void print_json(printer *s, const dg_prediction *p)
     dg_str_free(&out);
 }
 
-static void print_text(const dg_prediction *p)
+static void print_text(const dg_prediction *p, double threshold)
 {
-    printf("%s: %d x %d, %d found\n", p->path, p->image->w, p->image->h, p->n);
+    printf("%s: %d x %d, %d found", p->path, p->image->w, p->image->h, p->n);
+    if (p->n == 0 && threshold > 0)
+        printf(" with a score of %g or more", threshold);
+    printf("\n");
     for (int i = 0; i < p->n; i++) {
         const dg_mark *m = &p->marks[i];
         const char    *name = class_name(p, m->label);
@@ -142,22 +147,22 @@ static int take(void *ctx, const dg_prediction *p, dg_diag *d)
     if (s->json)
         print_json(s, p);
     else
-        print_text(p);
+        print_text(p, s->threshold);
     s->n++;
     return s->o->out ? draw(s, p, d) : 0;
 }
 
-static int predict(const opts *o, const dg_words *words, double threshold, dg_arena *a)
+static int predict(const opts *o, const dg_trained *t, const dg_words *words, double threshold, dg_arena *a)
 {
-    printer              s = { o, a, o->format && strcmp(o->format, "json") == 0, 0, dg_map_new(a) };
+    printer              s = { o, a, o->format && strcmp(o->format, "json") == 0, threshold, 0, dg_map_new(a) };
     dg_diag             *d = dg_diag_open();
     dg_run              *opened = NULL;
     int                  rc;
     const dg_run_options how = {
         .size = sizeof how,
-        .file = words->v[0],
-        .n_sets = o->sets.n,
-        .sets = o->sets.v,
+        .file = t->file,
+        .n_sets = t->sets.n,
+        .sets = t->sets.v,
         .precision = o->precision,
         .program = "detrgraph " PACKAGE_VERSION,
         .threads = (int)o->threads,
@@ -166,7 +171,7 @@ static int predict(const opts *o, const dg_words *words, double threshold, dg_ar
     };
 
     DG_TRY(dg_run_open(&opened, &how, d));
-    DG_TRY(dg_run_load(opened, o->weights, d));
+    DG_TRY(dg_run_load(opened, t->weights, d));
     if (o->out)
         DG_TRY(dg_mkdirs(o->out, d));
     for (int i = 1; o->out && i < words->n; i++)
@@ -186,29 +191,30 @@ static int run(const void *given, const dg_words *words, dg_arena *a)
 {
     const opts *o = given;
     double      threshold = 0.4;
+    dg_trained  t;
     int         code;
 
-    if (!o->weights) {
-        fprintf(stderr, "detrgraph predict: --weights FILE is needed\n");
+    if (!dg_trained_find(&t, "predict", words->v[0], o->weights, &o->sets, a))
         return DG_EXIT_USAGE;
-    }
     if (o->threshold && (!dg_parse_f64(o->threshold, &threshold) || threshold < 0 || threshold > 1)) {
         fprintf(stderr, "detrgraph predict: --threshold %s: a score from 0 to 1 is expected\n", o->threshold);
         return DG_EXIT_USAGE;
     }
-    return dg_launch((int)o->threads, &code) ? code : predict(o, words, threshold, a);
+    return dg_launch((int)o->threads, &code) ? code : predict(o, &t, words, threshold, a);
 }
 
 static const dg_example examples[] = {
-    { "predict bccd_r18vd.xml --weights runs/bccd/weights.safetensors a.jpg b.jpg --out found", "prints what is found, and draws it" },
+    { "predict runs/bccd a.jpg b.jpg --out found", "prints what is found, and draws it" },
+    { "predict bccd_r18vd.xml --weights bccd.safetensors a.jpg", "with weights from elsewhere" },
     { 0 },
 };
 
 const dg_verb dg_verb_predict = {
     .name = "predict",
-    .args = "FILE --weights FILE IMAGE... [--out DIR] [--threshold SCORE] [--format json]",
+    .args = "PATH [--weights FILE] IMAGE... [--out DIR] [--threshold SCORE] [--format json]",
     .brief = "Finds objects in images with trained weights.",
-    .doc = "FILE is the pipeline that the weights were trained with: images are prepared as its evaluation does.",
+    .doc = "PATH is a run's folder, or the pipeline that the weights were trained with: images are prepared as its\n"
+           "evaluation does. A run's weights are the averaged ones, if it has them.",
     .examples = examples,
     .options = options,
     .size = sizeof(opts),

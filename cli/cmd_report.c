@@ -35,9 +35,11 @@ static int run(const void *given, const dg_words *words, dg_arena *a)
 
     if (rc == 0 && !page && o->out)
         rc = dg_file_write(o->out, text.s, text.n, d);
-    if (rc == 0 && (page || o->out))
+    if (rc == 0 && (page || o->out)) {
         printf("%s\n", path);
-    else if (rc == 0)
+        if (page && words->n == 1)
+            dg_next("predict %s IMAGE...   (%s opens in any browser)", words->v[0], path);
+    } else if (rc == 0)
         fputs(text.s, stdout);
     dg_print_diag(d, NULL);
     dg_str_free(&text);

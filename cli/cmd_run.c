@@ -9,6 +9,7 @@
 #include "cli/launch.h"
 #include "cli/progress.h"
 #include "config.h"
+#include "runtime/session.h"
 
 typedef struct opts {
     dg_words    sets;
@@ -126,6 +127,15 @@ static dg_run_train_options train_options(const opts *o, double max_minutes, wat
     };
 }
 
+static void say_next(const opts *o, const dg_run *run)
+{
+    const dg_checkpoint_conf *c = &run->graph->checkpoint;
+    const char               *folder = o->out ? o->out : c->present ? c->to : NULL;
+
+    if (folder)
+        dg_next("predict %s IMAGE...   (%s/report.html tells about the run)", folder, folder);
+}
+
 static int train(const opts *o, const char *file, uint64_t seed, double max_minutes)
 {
     watcher                    w = { .bar = dg_bar_begin() };
@@ -155,6 +165,8 @@ static int train(const opts *o, const char *file, uint64_t seed, double max_minu
     DG_TRY(dg_run_train(run, &how, d));
 out:
     dg_bar_clear(&w.bar);
+    if (rc == 0 && w.rank->world.rank == 0)
+        say_next(o, run);
     dg_rank_tell(w.rank, d, rc);
     dg_run_close(&run);
     dg_rank_close(&w.rank);

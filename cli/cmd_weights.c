@@ -6,8 +6,8 @@
 #include "base/file.h"
 #include "cli/cli.h"
 #include "cli/progress.h"
+#include "cli/trained.h"
 #include "config.h"
-#include "media/json.h"
 #include "runtime/hf.h"
 #include "runtime/inventory.h"
 #include "runtime/onnx.h"
@@ -71,37 +71,9 @@ static int diff(call *c)
 
 /* ---- import, export -------------------------------------------------------------------------------------- */
 
-/* What the run was started with, and then what is said here: the last one counts. */
-static int find_sets(call *c, dg_words *out)
-{
-    const char    *file = dg_path_join(c->arena, c->words[0], "run.json");
-    const dg_json *root = NULL, *sets;
-    int            n;
-
-    if (!c->o->pipeline && dg_exists(file)) {
-        int rc = dg_json_read(&root, c->arena, file, c->d);
-
-        if (rc < 0)
-            return rc;
-    }
-    sets = dg_json_get(root, "sets");
-    n = sets ? sets->n : 0;
-    out->v = DG_NEW_N(c->arena, n + c->o->sets.n + 1, const char *);
-    for (int i = 0; i < n; i++)
-        if (sets->items[i].kind == DG_JSON_STRING)
-            out->v[out->n++] = sets->items[i].text;
-    for (int i = 0; i < c->o->sets.n; i++)
-        out->v[out->n++] = c->o->sets.v[i];
-    return 0;
-}
-
 static int open_model(call *c, dg_run **run)
 {
-    dg_words sets = { 0 };
-    int      rc = find_sets(c, &sets);
-
-    if (rc < 0)
-        return rc;
+    const dg_words       sets = c->o->pipeline ? c->o->sets : dg_trained_sets(c->words[0], &c->o->sets, c->arena);
     const dg_run_options how = {
         .size = sizeof how,
         .file = c->o->pipeline ? c->o->pipeline : dg_path_join(c->arena, c->words[0], "pipeline.xml"),
@@ -113,8 +85,8 @@ static int open_model(call *c, dg_run **run)
         .no_pretrained = true,
         .log = dg_log_warning,
     };
+    int rc = dg_run_open(run, &how, c->d);
 
-    rc = dg_run_open(run, &how, c->d);
     return rc < 0 ? rc : dg_run_load_part(*run, c->files[0], c->o->partial, c->d);
 }
 

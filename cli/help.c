@@ -66,14 +66,39 @@ static void add_plain(dg_str *out, const char *text)
     }
 }
 
+enum { COLUMNS = 80 };
+
+/* Words in lines of `room` characters, the later ones indented. */
+static void add_wrapped(dg_str *out, const char *text, int indent, int room)
+{
+    int used = 0;
+
+    for (const char *word = text; *word;) {
+        int n = (int)strcspn(word, " ");
+
+        if (used && used + 1 + n > room) {
+            dg_str_fmt(out, "\n%*s", indent, "");
+            used = 0;
+        }
+        dg_str_fmt(out, "%s%.*s", used ? " " : "", n, word);
+        used += (used ? 1 : 0) + n;
+        word += n;
+        word += strspn(word, " ");
+    }
+}
+
 /* "  left    right", right below left where that is long. */
 static void add_row(dg_str *out, int width, const char *left, const char *right)
 {
+    dg_str plain = { 0 };
+
     if ((int)strlen(left) > width)
         dg_str_fmt(out, "  %s\n  %-*s  ", left, width, "");
     else
         dg_str_fmt(out, "  %-*s  ", width, left);
-    add_plain(out, right);
+    add_plain(&plain, right);
+    add_wrapped(out, plain.s ? plain.s : "", width + 4, COLUMNS - width - 4);
+    dg_str_free(&plain);
     dg_str_add(out, "\n");
 }
 
@@ -85,7 +110,11 @@ static void add_program(dg_str *out)
         for (const dg_verb *const *v = g->verbs; *v; v++)
             add_row(out, 10, (*v)->name, (*v)->brief);
     }
-    dg_str_add(out, "\n"
+    dg_str_add(out, "\nFirst steps:\n"
+                    "  detrgraph run pipelines/quickstart.xml   trains on generated scenes, needs no data\n"
+                    "  detrgraph data check DIR                 what is in a data set of yours\n"
+                    "  detrgraph init --data DIR                a pipeline for it, for detrgraph run\n"
+                    "\n"
                     "  detrgraph VERB --help   options of a verb\n"
                     "  detrgraph --version     version\n\n"
                     "Exit status: 0 done, 1 failed, 2 used wrongly, 130 interrupted.\n");

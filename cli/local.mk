@@ -32,6 +32,7 @@ detrgraph_SOURCES += \
 	cli/rank.c \
 	cli/signals.c cli/signals.h \
 	cli/terminal.c \
+	cli/trained.c cli/trained.h \
 	cli/verbs.c
 
 # what `detrgraph new` writes, as numbers: string literals have a longest length

@@ -38,7 +38,8 @@ int main(int argc, char **argv)
         return DG_EXIT_OK;
     }
     if (!*name) {
-        fprintf(stderr, "usage: detrgraph VERB ...\ndetrgraph --help lists the verbs\n");
+        fprintf(stderr, "usage: detrgraph VERB ...\n"
+                        "detrgraph --help lists the verbs, detrgraph init --data DIR begins with data of yours\n");
         return DG_EXIT_USAGE;
     }
     const dg_verb *v = dg_verb_find(name);

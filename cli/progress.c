@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "cli/cli.h"
 
-enum { BAR = 24 };
+enum { BAR = 24, BAR_LEAST = 6, NUMBERS = 50 }; /* characters: of the bar at most and at least, of what stands after it */
 static const double every_s = 10;
 
 dg_bar dg_bar_begin(void)
@@ -52,27 +52,36 @@ static void add_numbers(dg_str *s, const dg_run_report *r)
     char left[48];
 
     dg_str_fmt(s, "loss %.4g  %.1f img/s", r->loss, r->images_per_s);
-    if (r->left_s >= 0)
+    if (r->left_s > 0)
         dg_str_fmt(s, "  %s left", dg_human_time(r->left_s, left, sizeof left));
 }
 
 static void draw_bar(dg_bar *b, const dg_run_report *r)
 {
-    dg_str s = { 0 };
-    int    full = r->n_steps > 0 ? (int)(BAR * r->step / r->n_steps) : 0;
+    dg_str  s = { 0 }, numbers = { 0 };
+    int     width, room;
+    int64_t full;
 
     dg_str_fmt(&s, "%lld", (long long)r->step);
     if (r->n_steps > 0)
         dg_str_fmt(&s, "/%lld", (long long)r->n_steps);
-    dg_str_add(&s, " [");
-    for (int i = 0; i < BAR; i++)
-        dg_str_add(&s, i < full ? "=" : i == full ? ">" : " ");
-    dg_str_fmt(&s, "] epoch %lld  ", (long long)r->epoch + 1);
-    add_numbers(&s, r);
+    dg_str_fmt(&numbers, " epoch %lld  ", (long long)r->epoch + 1);
+    add_numbers(&numbers, r);
+    room = b->columns - 1 - (int)s.n - (numbers.n > NUMBERS ? (int)numbers.n : NUMBERS) - (int)strlen(" []");
+    width = room < BAR ? room : BAR;
+    full = r->n_steps > 0 ? width * r->step / r->n_steps : 0;
+    if (width >= BAR_LEAST) {
+        dg_str_add(&s, " [");
+        for (int i = 0; i < width; i++)
+            dg_str_add(&s, i < full ? "=" : i == full ? ">" : " ");
+        dg_str_add(&s, "]");
+    }
+    dg_str_add(&s, numbers.s);
     printf("\r%.*s\033[K", b->columns - 1, s.s);
     fflush(stdout);
     b->shown = true;
     dg_str_free(&s);
+    dg_str_free(&numbers);
 }
 
 static void report_step(dg_bar *b, const dg_run_report *r)
@@ -103,10 +112,14 @@ void dg_bar_report(void *ctx, const dg_run_report *r)
         return;
     }
     dg_bar_clear(b);
-    printf("%s at step %lld:", r->scope, (long long)r->step);
-    for (int i = 0; i < r->n && i < 12; i++) /* the 12 numbers; those of each class stand in metrics.jsonl */
-        printf("  %s %.3f", r->names[i], r->values[i]);
-    printf("  (%.1f img/s)\n", r->images_per_s);
+    printf("%s at step %lld (%.1f img/s):", r->scope, (long long)r->step, r->images_per_s);
+    for (int i = 0; i < r->n && i < 12; i++) { /* the 12 numbers; those of each class stand in metrics.jsonl */
+        char number[32];
+
+        snprintf(number, sizeof number, "%.3f", r->values[i]);
+        printf("%s%s %s", i % 6 ? "  " : "\n  ", r->names[i], r->values[i] == -1 ? "-" : number); /* -1: of no object, no score */
+    }
+    printf("\n");
     for (int i = 0; i < r->n_notes; i++)
         printf("  %s\n", r->notes[i]);
     fflush(stdout);

@@ -1,4 +1,6 @@
 /* terminal.c: how errors reach people and scripts, and the classes that come with the engine. */
+#include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +14,21 @@ bool dg_colour(int fd)
     const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
 
     return isatty(fd) && !(no && *no) && !(term && strcmp(term, "dumb") == 0);
+}
+
+void dg_next(const char *fmt, ...)
+{
+    bool    bundled = strstr(program_invocation_name, "/libexec/") != NULL; /* bin/detrgraph has called it */
+    va_list args;
+
+    if (!isatty(STDERR_FILENO))
+        return;
+    fflush(stdout);
+    fprintf(stderr, "next: %s ", bundled ? program_invocation_short_name : program_invocation_name);
+    va_start(args, fmt);
+    vfprintf(stderr, fmt, args);
+    va_end(args);
+    fputc('\n', stderr);
 }
 
 static const char *source(void *g, const char *file, size_t *n)

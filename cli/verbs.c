@@ -28,15 +28,32 @@ const dg_verb *dg_verb_find(const char *name)
     return NULL;
 }
 
+/* What the same is called elsewhere. */
+static const struct {
+    const char *other, *ours;
+} others[] = {
+    { "train", "run" },           { "fit", "run" },             { "resume", "run --resume" },  { "eval", "evaluate" },
+    { "test", "evaluate" },       { "val", "evaluate" },        { "detect", "predict" },       { "infer", "predict" },
+    { "inference", "predict" },   { "check", "validate" },      { "lint", "validate" },        { "draw", "render" },
+    { "convert", "data convert" }, { "export", "weights export" }, { "import", "weights import" }, { "inspect", "weights inspect" },
+    { "stop", "ctl RUN stop" },   { "status", "ctl RUN status" }, { "compare", "report" },      { "benchmark", "bench" },
+};
+enum { N_OTHERS = sizeof others / sizeof *others };
+
 int dg_verb_unknown(const char *name)
 {
-    const char *names[64], *near;
+    const char *names[64 + N_OTHERS], *near;
     int         n = 0;
 
     for (const dg_verb_group *g = dg_verb_groups; g->title; g++)
         for (const dg_verb *const *v = g->verbs; *v && n < 64; v++)
             names[n++] = (*v)->name;
+    for (int i = 0; i < N_OTHERS; i++)
+        names[n++] = others[i].other;
     near = dg_nearest(name, names, n);
+    for (int i = 0; near && i < N_OTHERS; i++)
+        if (near == others[i].other)
+            near = others[i].ours;
     fprintf(stderr, "detrgraph: there is no verb \"%s\"", name);
     fprintf(stderr, near ? "; did you mean \"%s\"?\n" : "\n", near);
     fprintf(stderr, "detrgraph --help lists them\n");

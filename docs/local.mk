@@ -33,8 +33,8 @@ nodist_pkgdata_DATA = detrgraph.rng
 printed = $(verb_pages) docs/completion/detrgraph docs/completion/_detrgraph detrgraph.rng
 CLEANFILES += $(printed)
 EXTRA_DIST += docs
-dist_doc_DATA += docs/control.md docs/data.md docs/editors.md docs/invariance.md docs/ops.md docs/performance.md docs/ranks.md docs/reports.md \
-	docs/tour.md docs/weights.md docs/writing-nodes.md docs/writing-ops.md docs/xml.md
+dist_doc_DATA += docs/control.md docs/data.md docs/editors.md docs/first-hour.md docs/invariance.md docs/ops.md docs/performance.md docs/ranks.md \
+	docs/reports.md docs/tour.md docs/weights.md docs/writing-nodes.md docs/writing-ops.md docs/xml.md
 
 # whole or not at all
 print = $(AM_V_GEN)$(MKDIR_P) $(@D) && ./detrgraph$(EXEEXT) $(1) >$@.new && mv -f $@.new $@

@@ -263,6 +263,16 @@ static int find_in_folder(dg_layout *l, dg_diag *d)
     return 0;
 }
 
+static bool is_packed(const char *path)
+{
+    static const char *const ends[] = { ".zip", ".tar", ".gz", ".tgz", ".xz", ".bz2", ".zst", ".7z", ".rar" };
+    bool                     is = false;
+
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        is |= dg_path_ends(path, ends[i]);
+    return is;
+}
+
 int dg_layout_find(dg_layout *out, dg_arena *a, const char *path, const char *wanted, dg_diag *d)
 {
     dg_layout l = { .arena = a, .root = path };
@@ -292,6 +302,7 @@ int dg_layout_find(dg_layout *out, dg_arena *a, const char *path, const char *wa
     } else {
         rc = dg_fail(d, DG_EINPUT, (dg_where){ .file = path }, "data-form",
                      "expected a folder, an annotation file (.json) or a .yaml file");
+        dg_help(d, is_packed(path) ? "unpack it, and name the folder" : "name the folder in which images and labels are");
     }
     if (rc == 0 && wanted)
         rc = choose_wanted(&l, wanted, d);

@@ -168,13 +168,14 @@ static void print_advice(const page *p, const dg_survey *s)
     if (s->advice.small_side > 0)
         dg_str_fmt(
             p->out,
-            "           images have %.0f pixels on their longer side (median); a tenth of the boxes are smaller than"
-            " %.0f pixels, %.0f at this size",
+            "           images have %.0f pixels on their longer side (median); of\n"
+            "                        the boxes a tenth are smaller than %.0f pixels, %.0f at this size",
             s->advice.median_side, s->advice.small_side, s->advice.small_scaled);
     dg_str_add(p->out, "\n");
     if (s->advice.one_shape && fabs(s->advice.aspect - 1) > 0.2)
         dg_str_fmt(p->out,
-                   "                        all have nearly one shape, %.2f : 1: sizes=\"%dx%d\" would keep it\n",
+                   "                        all have nearly one shape, %.2f : 1:\n"
+                   "                        sizes=\"%dx%d\" would keep it\n",
                    s->advice.aspect,
                    s->advice.aspect > 1 ? s->advice.size : (int)(32 * ceil(s->advice.size * s->advice.aspect / 32)),
                    s->advice.aspect > 1 ? (int)(32 * ceil(s->advice.size / s->advice.aspect / 32)) : s->advice.size);

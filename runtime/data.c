@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/file.h"
+#include "graph/expand.h"
 #include "graph/vary.h"
 #include "runtime/datareport.h"
 
@@ -80,6 +82,32 @@ static void name_rank(dg_run *run, const dg_node *loader)
     }
 }
 
+static const dg_item_attr *attribute(const dg_item *item, const char *name)
+{
+    for (int i = 0; i < item->n_attrs; i++)
+        if (strcmp(item->attrs[i].name, name) == 0)
+            return &item->attrs[i];
+    return NULL;
+}
+
+/* There is no such folder, and it is that of root="$data" in the pipeline's own file: the command line may name another. */
+static void help_find(dg_run *run, const dg_node *loader, dg_diag *d)
+{
+    const dg_item_attr *root = attribute(loader->item, "root");
+    size_t              n;
+    const char         *text = dg_graph_source(run->graph, run->graph->file, &n), *end = text + n;
+
+    if (!root || !text || loader->item->frame || dg_exists(root->value) ||
+        (root->folder && dg_exists(dg_path_join(run->arena, root->folder, root->value))))
+        return;
+    for (int line = 1; line < root->value_at.line && text; line++)
+        text = (text = memchr(text, '\n', (size_t)(end - text))) ? text + 1 : NULL;
+    if (text && root->value_at.column > 0 && end - text > root->value_at.column && text[root->value_at.column - 1] == '$') {
+        text += root->value_at.column;
+        dg_help(d, "--set %.*s=DIR says where the data are", (int)strcspn(text, "\"'/"), text);
+    }
+}
+
 int dg_run_data(dg_run *run, const dg_scope *scope, const dg_data **data, dg_diag *d)
 {
     dg_data new = { .scope = scope, .faults = { .arena = run->arena, .split = -1 } };
@@ -95,6 +123,8 @@ int dg_run_data(dg_run *run, const dg_scope *scope, const dg_data **data, dg_dia
     rc = new.chain.loader->class->open(&new.set, new.chain.loader->conf, new.own_files ? (uint64_t)run->world.rank : run->seed, d);
     if (rc < 0) {
         dg_note(d, new.chain.loader->where, "<%s id=\"%s\"> asks for it", new.chain.loader->class->name, new.chain.loader->id);
+        if (rc == -DG_EIO)
+            help_find(run, new.chain.loader, d);
         return rc;
     }
     DG_PUSH(run->arena, run->data, new);

@@ -58,9 +58,13 @@ int dg_entrance_read(const char *folder, dg_entrance *e, dg_arena *a, dg_diag *d
     const dg_json *root, *endpoint, *server, *own, *secret, *process;
     int            rc;
 
-    if (!dg_exists(path))
-        return dg_fail(d, DG_EINPUT, (dg_where){ .file = folder }, "run-not-running",
-                       "no job is running in this folder: it has no file \"%s\"", name);
+    if (!dg_exists(path)) {
+        dg_fail(d, DG_EINPUT, (dg_where){ .file = folder }, "run-not-running",
+                "no job is running in this folder: it has no file \"%s\"", name);
+        if (dg_exists(dg_path_join(a, folder, "run.json")))
+            dg_help(d, "one has been: detrgraph report %s --format text says how it ended", folder);
+        return -DG_EINPUT;
+    }
     DG_TRY(dg_json_read(&root, a, path, d));
     DG_TRY(dg_json_need(&endpoint, root, "endpoint", DG_JSON_STRING, d));
     DG_TRY(dg_json_need(&server, root, "server", DG_JSON_STRING, d));

@@ -16,13 +16,14 @@ static const char *const left_by_runs[] = { "pipeline.xml", "metrics.jsonl", "fi
 
 enum { LAST_BREATHS = 20 }; /* tenths of a second: a run that was killed may be ending */
 
+/* The log alone is of a run that ended before it began: of a misspelt folder of data, say. */
 static bool is_empty(const char *folder)
 {
     DIR *dir = opendir(folder);
     int  n = 0;
 
     for (struct dirent *e; dir && (e = readdir(dir));)
-        n += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
+        n += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 && strcmp(e->d_name, "run.log") != 0;
     if (dir)
         closedir(dir);
     return n == 0;

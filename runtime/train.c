@@ -409,7 +409,8 @@ static int loop(dg_train *t, dg_diag *d)
         return leave_evaluation(t, rc, d);
     while (!why) {
         if (reason_to_stop(t)) {
-            dg_log_line(&t->run->env, DG_INFO, "stopped at step %lld: %s", (long long)t->run->progress.step, reason_to_stop(t));
+            dg_log_line(&t->run->env, DG_INFO, "stopped at step %lld: %s%s", (long long)t->run->progress.step, reason_to_stop(t),
+                        t->out ? "; --resume goes on from here" : "");
             return end_with(t, "stopped", reason_to_stop(t), d);
         }
         DG_TRY(one_step(t, &end, d));

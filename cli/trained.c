@@ -1,0 +1,50 @@
+/* trained.c: see trained.h. */
+#include "cli/trained.h"
+
+#include <stdio.h>
+
+#include "base/file.h"
+#include "media/json.h"
+
+/* A folder whose run.json cannot be read still has its pipeline. */
+static const dg_json *run_sets(const char *folder, dg_arena *a)
+{
+    const char    *path = dg_path_join(a, folder, "run.json");
+    const dg_json *root = NULL, *sets;
+    dg_diag       *ignored = dg_diag_open();
+
+    if (!dg_exists(path) || dg_json_read(&root, a, path, ignored) < 0)
+        root = NULL;
+    dg_diag_close(&ignored);
+    sets = dg_json_get(root, "sets");
+    return sets && sets->kind == DG_JSON_ARRAY ? sets : NULL;
+}
+
+dg_words dg_trained_sets(const char *run, const dg_words *given, dg_arena *a)
+{
+    const dg_json *sets = run_sets(run, a);
+    const int      n = sets ? sets->n : 0;
+    const char   **all = DG_NEW_N(a, n + given->n, const char *);
+    dg_words       joined = { 0, all };
+
+    for (int i = 0; i < n; i++)
+        if (sets->items[i].kind == DG_JSON_STRING)
+            all[joined.n++] = sets->items[i].text;
+    for (int i = 0; i < given->n; i++)
+        all[joined.n++] = given->v[i];
+    return joined;
+}
+
+bool dg_trained_find(dg_trained *t, const char *verb, const char *place, const char *weights, const dg_words *sets, dg_arena *a)
+{
+    bool run = dg_is_folder(place);
+
+    if (!run && !weights) {
+        fprintf(stderr, "detrgraph %s: --weights FILE is needed, or a run's folder in the place of the pipeline\n", verb);
+        return false;
+    }
+    t->file = run ? dg_path_join(a, place, "pipeline.xml") : place;
+    t->weights = weights ? weights : place; /* of a folder the averaged ones, if it has them */
+    t->sets = run ? dg_trained_sets(place, sets, a) : *sets;
+    return true;
+}
