@@ -183,10 +183,16 @@ int dg_data_report_log(const dg_env *env, dg_data *own, bool probe, dg_diag *d)
 
 /* ---- kept ---------------------------------------------------------------------------------------------- */
 
+/* NULL where there is no memory for it, or a loader of somebody else's names images or classes that it does not have. */
 static dg_coco *index_of(const dg_dataset *data)
 {
-    dg_coco *c = dg_index_open(data->name);
+    dg_coco *c;
 
+    for (int64_t i = 0; i < data->n_truths; i++)
+        if (data->truths[i].image < 0 || data->truths[i].image >= data->n_items || data->truths[i].label < 0 ||
+            data->truths[i].label >= data->n_classes)
+            return NULL;
+    c = dg_index_open(data->name);
     c->n_classes = data->n_classes;
     c->classes = DG_NEW_N(c->arena, data->n_classes + 1, dg_coco_class);
     memcpy(c->classes, data->classes, (size_t)data->n_classes * sizeof *c->classes);
