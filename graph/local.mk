@@ -18,7 +18,7 @@ libgraph_la_SOURCES += \
 	graph/report.c graph/report.h \
 	graph/structure.c graph/structure.h \
 	graph/vary.c graph/vary.h graph/vary_self.h \
-	graph/runnable.c graph/vary_check.c graph/vary_digest.c graph/vary_lower.c graph/vary_meet.c \
+	graph/runnable.c graph/vary_check.c graph/vary_digest.c graph/vary_fire.c graph/vary_lower.c graph/vary_meet.c \
 	graph/vary_row.c graph/vary_rule.c graph/vary_set.c graph/vary_trust.c \
 	graph/wire.c \
 	graph/xml.c graph/xml.h

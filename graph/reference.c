@@ -125,6 +125,7 @@ static const char *const rules[] = {
     [DG_RULE_ALLGATHERV] = "all-gather", [DG_RULE_BYPASS] = "bypass",
     [DG_RULE_SKIP] = "skip",             [DG_RULE_STOP] = "stop",
     [DG_RULE_LOOP] = "loop",             [DG_RULE_PROVED] = "only proved",
+    [DG_RULE_KEYS] = "keys",
 };
 
 /* "image size   of out, from in, over axis; where aligned is not given: deals items ..." */

@@ -239,7 +239,7 @@ static void check_condition(checker *k, const dg_rule *r)
 static void check_rules(checker *k)
 {
     for (const dg_rule *r = k->c->rules; r && r->kind != DG_RULE_END; r++) {
-        if (r->kind > DG_RULE_PROVED)
+        if (r->kind > DG_RULE_KEYS)
             bad_class(k, "class-rule", "there is no row of kind %d", (int)r->kind);
         if (r->to && !find_port(k->c, r->to, strlen(r->to), true))
             bad_class(k, "class-rule", "a row names the output \"%s\", which there is not", r->to);

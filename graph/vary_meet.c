@@ -68,12 +68,32 @@ static dg_vary operand_shape(const dg_proof *p, const dg_node *node, int port, b
     return v;
 }
 
+/* What is the same on all ranks has no sum. key: of the operand, "" for itself. */
+static void check_sum(dg_proof *p, const dg_node *node, const dg_seen *in, const char *key, uint32_t axes)
+{
+    uint32_t same = axes & ~dg_vary_join(in->value, in->partial).axes;
+
+    for (int i = 0; i < in->n_keys; i++)
+        check_sum(p, node, &in->keys[i].seen,
+                  dg_printf(p->arena, "%s%s%s", key, *key ? "." : "", in->keys[i].name), axes);
+    if (in->n_keys || !same)
+        return;
+    dg_vary none = dg_vary_source(p, same, node, node->where, true, "sum",
+                                  "what it sums is the same on all ranks of %s", dg_vary_name(p, same));
+
+    dg_vary_fault(p, "DG-VALUE", node->where, none,
+                  "%s sums over %s a value%s that is the same on all its ranks: it is multiplied "
+                  "by their number",
+                  dg_vary_called(p, node), dg_vary_name(p, same),
+                  *key ? dg_printf(p->arena, ", its key \"%s\",", key) : "")
+        ->help = "op=\"mean\" or \"max\", or leave the collective out";
+}
+
 static void check_operand(dg_proof *p, const dg_node *node, const dg_rule *r, int port,
                           const dg_seen *in, uint32_t axes)
 {
     const char *op = dg_rule_word(p, node, "op");
     bool        ragged = r->kind == DG_RULE_ALLGATHERV;
-    dg_vary     known = dg_vary_join(in->value, in->partial);
 
     operand_keys(p, node, port, in->present, axes);
     if (in->size.axes & axes || in->lead.axes & axes) {
@@ -87,18 +107,8 @@ static void check_operand(dg_proof *p, const dg_node *node, const dg_rule *r, in
                           dg_vary_called(p, node), dg_vary_name(p, shape.axes))
                 ->help = "choose the size together (<broadcast>), or gather with <allgatherv>";
     }
-    if ((r->kind == DG_RULE_ALLREDUCE || r->kind == DG_RULE_REDUCE) && op && strcmp(op, "sum") == 0 &&
-        axes & ~known.axes) {
-        dg_vary none = dg_vary_source(p, axes & ~known.axes, node, node->where, true, "sum",
-                                      "what it sums is the same on all ranks of %s",
-                                      dg_vary_name(p, axes & ~known.axes));
-
-        dg_vary_fault(p, "DG-VALUE", node->where, none,
-                      "%s sums over %s a value that is the same on all its ranks: it is multiplied "
-                      "by their number",
-                      dg_vary_called(p, node), dg_vary_name(p, none.axes))
-            ->help = "op=\"mean\" or \"max\", or leave the collective out";
-    }
+    if ((r->kind == DG_RULE_ALLREDUCE || r->kind == DG_RULE_REDUCE) && op && strcmp(op, "sum") == 0)
+        check_sum(p, node, in, "", axes);
 }
 
 /* --- collectives ----------------------------------------------------------------------------- */
@@ -194,6 +204,22 @@ static void set_result(dg_proof *p, const dg_node *node, const dg_rule *r, const
     out->only = -1;
 }
 
+/* Of a record, each key has a result of its own. */
+static void set_results(dg_proof *p, const dg_node *node, const dg_rule *r, const dg_seen *in,
+                        dg_vary fires, uint32_t axes, dg_seen *out)
+{
+    dg_keyed *keys = DG_NEW_N(p->arena, in->n_keys, dg_keyed);
+
+    set_result(p, node, r, in, fires, axes, out);
+    out->keys = keys;
+    out->n_keys = in->n_keys;
+    for (int i = 0; i < in->n_keys; i++) {
+        keys[i] = in->keys[i];
+        keys[i].seen.flag = ++p->n_values;
+        set_results(p, node, r, &in->keys[i].seen, fires, axes, &keys[i].seen);
+    }
+}
+
 void dg_vary_collective(dg_proof *p, const dg_node *node, const dg_rule *r, const dg_seen in[],
                         dg_vary fires, int after, dg_clocked *clock, dg_seen *out)
 {
@@ -216,7 +242,7 @@ void dg_vary_collective(dg_proof *p, const dg_node *node, const dg_rule *r, cons
         check_operand(p, node, r, port, operand, axes);
     add_meeting(p, node, clock, axes);
     if (r->to)
-        set_result(p, node, r, operand, fires, axes, out);
+        set_results(p, node, r, operand, fires, axes, out);
 }
 
 void dg_vary_rate(dg_proof *p, const dg_node *node, dg_vary rate, uint32_t axes)

@@ -40,6 +40,19 @@ void dg_vary_count(dg_seen *out, dg_vary rate)
         out->after = dg_vary_join(out->after, rate);
 }
 
+/* Each input stays a value of its own, under its name; unless zeros or kernels make them alike. */
+static void give_keys(dg_proof *p, const dg_visit *v, dg_seen *out)
+{
+    dg_keyed *keys = DG_NEW_N(p->arena, v->node->n_in, dg_keyed);
+
+    if (v->node->connect || !v->node->exact)
+        return;
+    out->keys = keys;
+    for (int i = 0; i < v->node->n_in; i++)
+        if (v->in[i].there)
+            keys[out->n_keys++] = (dg_keyed){ v->node->in_ports[i]->name, v->in[i] };
+}
+
 /* Rows about one output, or each of them. */
 static void shape_output(dg_proof *p, dg_visit *v, const dg_rule *r, dg_seen *out, int number)
 {
@@ -89,6 +102,9 @@ static void shape_output(dg_proof *p, dg_visit *v, const dg_rule *r, dg_seen *ou
         break;
     case DG_RULE_INEXACT:
         out->inexact = dg_vary_join(out->inexact, from_source(p, v, r, false));
+        break;
+    case DG_RULE_KEYS:
+        give_keys(p, v, out);
         break;
     case DG_RULE_PARTIAL:
         if (port >= 0)

@@ -26,6 +26,7 @@ typedef struct dg_cause {
     int32_t        source; /* the oldest */
 } dg_cause;
 
+struct dg_keyed;
 /* What is known of an output, or of an input that is wired to one. */
 typedef struct dg_seen {
     bool there; /* false: nothing is wired */
@@ -42,7 +43,14 @@ typedef struct dg_seen {
     dg_vary
         after; /* of rate: what came behind an endless sampler, which forgives what came before */
     const char *device; /* NULL: the host, on its way */
+    const struct dg_keyed *keys; /* of a record whose keys are values of their own */
+    int                    n_keys;
 } dg_seen;
+
+typedef struct dg_keyed {
+    const char *name;
+    dg_seen     seen;
+} dg_keyed;
 
 typedef struct dg_clocked { /* a loop */
     struct dg_clocked *up;
@@ -211,6 +219,11 @@ void dg_vary_rate(dg_proof *p, const dg_node *node, dg_vary rate, uint32_t axes)
 void dg_vary_clocks(dg_proof *p); /* meetings against clocks */
 void dg_vary_device(dg_proof *p, const dg_node *node, const dg_seen in[], dg_seen *out);
 void dg_vary_mesh(dg_proof *p); /* ranks on devices */
+
+/* --- vary_fire.c */
+int     dg_vary_activate(dg_proof *p, dg_visit *v); /* inputs, activation; the one rank that fires, or -1 */
+bool    dg_vary_may_lack(const dg_node *node, const dg_seen in[]); /* an input that it needs */
+dg_vary dg_vary_present(dg_proof *p, const dg_visit *v);           /* of its outputs, before the rows */
 
 /* --- vary.c */
 dg_vary dg_vary_own_kernels(dg_proof *p, const dg_node *node); /* where exact="false" */

@@ -306,6 +306,7 @@ typedef enum dg_rule_kind {
     DG_RULE_LOOP,       /* what is inside is repeated as often as the value of `from` says */
     DG_RULE_PROVED,     /* a word that validate understands and no run executes yet; why says what is missing and, behind "; ",
                          * what runs in its place */
+    DG_RULE_KEYS,       /* `to` is a record in which every input is a key, by its name */
 } dg_rule_kind;
 enum { DG_RULE_TRAIN = 1 }; /* flags: only in <train> */
 typedef struct dg_rule {

@@ -19,6 +19,11 @@ static const dg_port sum_ports[] = {
     { 0 },
 };
 
+static const dg_rule record_rules[] = {
+    { DG_RULE_KEYS, .to = "out", .why = "gives each value under its name" },
+    { DG_RULE_LINEAR, .why = "keeps values as they are" },
+    { 0 },
+};
 static const dg_rule sum_rules[] = {
     { DG_RULE_LINEAR, .why = "adds" },
     { 0 },
@@ -78,6 +83,7 @@ const dg_node_class dg_node_record = {
     .ports = record_ports,
     .conf_size = sizeof(conf),
     .names_offset = offsetof(conf, names),
+    .rules = record_rules,
     .type = type_record,
     .check = check,
     .lower = lower_record,

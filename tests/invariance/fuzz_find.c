@@ -52,12 +52,14 @@ bool fz_diverges(const fz_model *m, uint64_t seed, bool thorough, fz_fault *f)
     for (int run = 0; run < FZ_RUNS; run++)
         if (fz_run(m, peer, fz_mix(seed, (uint64_t)run), f, &sums))
             return true;
-    for (int i = 0; i < m->n_nodes && thorough; i++)
-        if ((sums.fired[0][i] && !sums.differed[0][i]) ||
-            (sums.fired[1][i] && !sums.differed[1][i])) {
+    for (int i = 0; i < m->n_nodes * FZ_KEYS && thorough; i++)
+        for (int axis = 0; axis < 2; axis++) {
+            int node = i / FZ_KEYS, key = i % FZ_KEYS;
+
+            if (!sums.fired[axis][node][key] || sums.differed[axis][node][key])
+                continue;
             *f = (fz_fault){ .kind = FZ_MULTIPLIED };
-            snprintf(f->text, sizeof f->text, "<allreduce id=\"%s\"> adds what all ranks have",
-                     m->node[i].id);
+            snprintf(f->text, sizeof f->text, "\"%s\" adds what all ranks have", m->node[node].id);
             return true;
         }
     return false;

@@ -124,19 +124,20 @@ static void count_sums(fz_sim *s, fz_rank *const v[], int n)
     int node = v[0]->ask.node;
 
     if (!s->sums || v[0]->ask.what != FZ_COMBINE || v[0]->ask.how != FZ_SUMMED ||
-        s->m->node[node].op != FZ_ALLREDUCE)
+        (s->m->node[node].op != FZ_ALLREDUCE && s->m->node[node].op != FZ_REDUCE))
         return;
     for (int axis = 0; axis < 2; axis++)
         for (int r = 1; r < n; r++) {
             bool beside = axis == 0 ? v[r]->dp != v[0]->dp && v[r]->tp == v[0]->tp
                                     : v[r]->dp == v[0]->dp && v[r]->tp != v[0]->tp;
-            bool differ = false;
 
-            for (int i = 0; i < v[0]->ask.n_vals; i++)
-                differ |= v[r]->ask.v[i].there &&
-                          memcmp(&v[r]->ask.v[i].sum, &v[0]->ask.v[i].sum, sizeof(double)) != 0;
-            s->sums->fired[axis][node] += beside;
-            s->sums->differed[axis][node] += beside && differ;
+            for (int i = 0; i < v[0]->ask.n_vals && beside; i++) {
+                const fz_val *a = &v[0]->ask.v[i], *b = &v[r]->ask.v[i];
+
+                s->sums->fired[axis][node][i] += a->there && b->there;
+                s->sums->differed[axis][node][i] +=
+                    b->there && memcmp(&a->sum, &b->sum, sizeof(double)) != 0;
+            }
         }
 }
 

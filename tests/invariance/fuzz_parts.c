@@ -312,7 +312,7 @@ static void collective(fz_drawer *w)
     fz_node         *n;
     bool             same = true, sure = true;
 
-    op = op == FZ_REDUCE && in && in->same ? FZ_ALLREDUCE : op; /* all have it */
+    op = op == FZ_REDUCE && in && in->same && !fz_slip(w, 20) ? FZ_ALLREDUCE : op; /* all have it */
     n = in && rows ? fz_add_node(w, op) : NULL;
 
     if (!n)

@@ -36,10 +36,10 @@ typedef struct fz_fault {
 /* What can be seen without a run: devices, parameters that no wire leads to. */
 bool fz_still(const fz_model *m, fz_fault *f);
 
-/* Operands of each allreduce with op="sum" over several runs, along either axis: how often it
- * fired, and how often operands differed. */
+/* Operands of each allreduce and reduce with op="sum" over several runs, along either axis, key by
+ * key: how often it fired, and how often operands differed. */
 typedef struct fz_sums {
-    int fired[2][FZ_NODES], differed[2][FZ_NODES];
+    int fired[2][FZ_NODES][FZ_KEYS], differed[2][FZ_NODES][FZ_KEYS];
 } fz_sums;
 
 /* One run; true if the ranks diverge. peer: what the last rank has read, with nodes of the same
