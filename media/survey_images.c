@@ -92,6 +92,8 @@ static int inspect(const looking *l, look *x, dg_scratch *scratch, dg_arena *a, 
 
     if (stat(path, &st) < 0 && (errno == ENOENT || errno == ENOTDIR)) {
         dg_fail(d, DG_EINPUT, (dg_where){ .file = path }, "image-missing", "there is no such file");
+        if (strchr(im->file_name, '\\'))
+            dg_help(d, "folders are parted by / here, not by \\ as on Windows");
         return DG_FAULT_IMAGE_MISSING;
     }
     if (dg_file_map(&m, path, d) < 0)

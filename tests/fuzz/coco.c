@@ -1,4 +1,4 @@
-/* coco: any bytes as an annotation file, and as detections of its first part. */
+/* coco: any bytes as an annotation file, whose images are dealt out, and as detections of its first part. */
 #include "media/coco.h"
 
 #include <string.h>
@@ -19,6 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         if (head < n &&
             dg_detections_parse(&found, text + head + 1, n - head - 1, "found.json", c, d) == 0)
             dg_detections_free(&found);
+        (void)!dg_coco_hold_out(c, 0.3, n % 3 == 0, d);
     }
     (void)dg_diag_text(d);
     dg_coco_close(&c);

@@ -85,7 +85,7 @@ static void plant(place *p)
 {
     static const char train[] =
         "{\"images\": [\n"
-        IMAGE(1, "1.jpg") ", " IMAGE(2, "2.jpg") ", " IMAGE(3, "gone.jpg") ", " IMAGE(4, "text.jpg") ",\n"
+        IMAGE(1, "1.jpg") ", " IMAGE(2, "2.jpg") ", " IMAGE(3, "by\\\\gone.jpg") ", " IMAGE(4, "text.jpg") ",\n"
         IMAGE(5, "cut.jpg") ", {\"id\": 6, \"file_name\": \"6.jpg\", \"width\": 48, \"height\": 64},\n"
         IMAGE(2, "2.jpg") ", " IMAGE(7, "copy.jpg") "],\n"
         "\"annotations\": [\n"
@@ -219,7 +219,7 @@ static void printed(void **state)
     s = survey(p, "bad", false);
     dg_survey_text(&text, s, false);
     has(&text, "error[image-missing] images that are missing: 1");
-    has(&text, "bad/images/gone.jpg: there is no such file");
+    has(&text, "bad/images/by\\gone.jpg: there is no such file; folders are parted by /");
     has(&text, "12 errors, 8 warnings");
     assert_null(strchr(text.s, '\033'));
     dg_survey_json(&json, s);
