@@ -44,6 +44,19 @@ static int64_t ask(void *ctx, int64_t n)
     return least;
 }
 
+/* Whatever is read behind a node is read by these numbers. */
+static int check_items(const int32_t *items, int64_t n, int n_items, const dg_node *node, dg_diag *d)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (dg_item_of(items[i]) >= n_items) {
+            dg_fail(d, DG_EINTERNAL, node->where, "contract-item", "broke a declared contract: node \"%s\" gave item %d, of %d items",
+                    node->path, dg_item_of(items[i]), n_items);
+            dg_help(d, "items count from 0; ~item is padding, which is computed and does not count");
+            return -DG_EINTERNAL;
+        }
+    return 0;
+}
+
 /* What choices first .. end - 1 leave of all items of the data. */
 static int choose(dg_choice *out, dg_arena *arena, const dg_planning *p, const dg_dataset *data, int first, int end, int64_t epoch,
                   int64_t *left, bool *ended, dg_diag *d)
@@ -73,6 +86,7 @@ static int choose(dg_choice *out, dg_arena *arena, const dg_planning *p, const d
         };
 
         rc = node->class->choose(out, node->conf, &args, d);
+        rc = rc < 0 ? rc : check_items(out->items, out->n, data->n_items, node, d);
         if (left)
             left[i] = out->n;
     }
@@ -90,7 +104,7 @@ static bool is_listed(const dg_size *sizes, int n, const dg_pick *pick)
 }
 
 /* Programs were made, and memory was laid out, for the sizes that the sampler lists. */
-static int check_plan(const dg_schedule *plan, const dg_node *sampler, dg_diag *d)
+static int check_plan(const dg_schedule *plan, const dg_node *sampler, int ranks, int n_items, dg_diag *d)
 {
     const dg_size *sizes;
     int            batch, n = sampler->class->sizes(sampler->conf, &sizes, &batch);
@@ -103,6 +117,9 @@ static int check_plan(const dg_schedule *plan, const dg_node *sampler, dg_diag *
             dg_help(d, "`sizes` of <%s> lists every image size that `schedule` may pick", sampler->class->name);
             return -DG_EINTERNAL;
         }
+    for (int64_t i = 0; plan->batch == batch && i < plan->n_picks; i++)
+        if (check_items(plan->picks[i].items, (int64_t)batch * ranks, n_items, sampler, d) < 0)
+            return -DG_EINTERNAL;
     return plan->batch == batch ? 0
                                 : dg_fail(d, DG_EINTERNAL, sampler->where, "contract-size",
                                           "broke a declared contract: node \"%s\" plans batches of %d, declared %d", sampler->path,
@@ -118,7 +135,7 @@ static int schedule(dg_schedule *plan, dg_arena *arena, const dg_planning *p, dg
 
     int rc = p->chain->sampler->class->schedule(plan, p->chain->sampler->conf, &args, d);
 
-    return rc < 0 ? rc : check_plan(plan, p->chain->sampler, d);
+    return rc < 0 ? rc : check_plan(plan, p->chain->sampler, args.ranks, data->n_items, d);
 }
 
 /* This rank's slots; places in the view become items: padding where the sampler, or a choice before it, made it so. */

@@ -69,6 +69,27 @@ static int plan_many(dg_schedule *out, const void *conf, const dg_schedule_args 
     return plan_one(out, a, 64, 3);
 }
 
+static int plan_beyond(dg_schedule *out, const void *conf, const dg_schedule_args *a, dg_diag *d)
+{
+    int rc = plan_one(out, a, 64, 2);
+
+    (void)conf, (void)d;
+    ((int32_t *)(uintptr_t)out->picks[0].items)[1] = a->data->n_items;
+    return rc;
+}
+
+static const dg_port stream_ports[] = { DG_IN("in", "stream", "images"), DG_OUT("out", "stream", "one too many"), { 0 } };
+
+static int choose_beyond(dg_choice *out, const void *conf, const dg_choose_args *a, dg_diag *d)
+{
+    int32_t *items = a->alloc(a->arena, sizeof *items);
+
+    (void)conf, (void)d;
+    *items = ~a->data->n_items;
+    *out = (dg_choice){ 1, items };
+    return 0;
+}
+
 static int list_one(const void *conf, const dg_size **sizes, int *batch)
 {
     static const dg_size one = { 64, 64 };
@@ -83,7 +104,11 @@ static const dg_node_class wide = { DG_NODE_CLASS, .name = "plan.wide", .role = 
                                     .ports = plan_ports, .schedule = plan_wide, .sizes = list_one };
 static const dg_node_class many = { DG_NODE_CLASS, .name = "plan.many", .role = DG_ROLE_SAMPLER, .brief = "Plans.",
                                     .ports = plan_ports, .schedule = plan_many, .sizes = list_one };
-static const dg_node_class *const wrong[] = { &silent, &declared, &greedy, &wide, &many, NULL };
+static const dg_node_class beyond = { DG_NODE_CLASS, .name = "plan.beyond", .role = DG_ROLE_SAMPLER, .brief = "Plans.",
+                                      .ports = plan_ports, .schedule = plan_beyond, .sizes = list_one };
+static const dg_node_class chosen = { DG_NODE_CLASS, .name = "choose.beyond", .role = DG_ROLE_SAMPLER, .brief = "Chooses.",
+                                      .ports = stream_ports, .choose = choose_beyond };
+static const dg_node_class *const wrong[] = { &silent, &declared, &greedy, &wide, &many, &beyond, &chosen, NULL };
 
 /* ---- a data set with one broken image --------------------------------------------------------------------- */
 
@@ -204,6 +229,35 @@ static void test_unlisted(void **state)
         assert_true(dg_stream_open(&s, &conf, f.d) < 0);
         assert_non_null(strstr(dg_diag_at(f.d, 0)->text, cases[i].said));
         check_only(f.d, "contract-size");
+        close_data(&f);
+        dg_str_free(&xml);
+    }
+}
+
+/* Items that are none: of a sampler, of a choice before it and of one behind it, where an item is a batch. */
+static void test_beyond(void **state)
+{
+    static const struct {
+        const char *nodes, *said;
+    } cases[] = { { "<plan.beyond id=\"pick\" in=\"@data\"/>", "node \"train/pick\" gave item " },
+                  { "<choose.beyond id=\"some\" in=\"@data\"/><sampler.bucket id=\"pick\" in=\"@some\" batch=\"2\" sizes=\"64\"/>",
+                    "node \"train/some\" gave item " },
+                  { "<sampler.bucket id=\"all\" in=\"@data\" batch=\"2\" sizes=\"64\"/><choose.beyond id=\"pick\" in=\"@all\"/>",
+                    "node \"train/pick\" gave item " } };
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        dg_str     xml = { 0 };
+        dg_stream *s;
+        fixture    f;
+
+        dg_str_fmt(&xml, SCENES "%s<batch id=\"b\" in=\"@pick\"/>", cases[i].nodes);
+        open_data_with(&f, xml.s, wrong);
+        dg_stream_conf conf = conf_of(&f, 1);
+
+        assert_true(dg_stream_open(&s, &conf, f.d) < 0);
+        assert_non_null(strstr(dg_diag_at(f.d, 0)->text, cases[i].said));
+        check_only(f.d, "contract-item");
         close_data(&f);
         dg_str_free(&xml);
     }
@@ -332,6 +386,7 @@ int main(void)
         cmocka_unit_test(test_broken_image),
         cmocka_unit_test(test_too_many_objects),
         cmocka_unit_test(test_unlisted),
+        cmocka_unit_test(test_beyond),
         cmocka_unit_test(test_no_batch),
         cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_no_thread),
