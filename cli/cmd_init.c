@@ -444,15 +444,15 @@ static int write_pipeline(const opts *o, const dg_model *m, dg_arena *a, dg_diag
     training(&text, &p);
     evaluation(&text, &p);
     DG_TRY(dg_file_write(to, text.s, text.n, d));
-    printf("%s: %s, %lld images to train on, classes: %d, size %d, batch %d, %d epochs (%lld steps)\n", to, p.model->name,
-           (long long)p.n_train, s->n_classes, s->advice.size, p.batch, p.epochs, (long long)p.steps);
+    printf("%s: %s, %lld images, %d class%s, size %d, batch %d, %d epochs (%lld steps)\n", to, p.model->name,
+           (long long)p.n_train, s->n_classes, s->n_classes == 1 ? "" : "es", s->advice.size, p.batch, p.epochs, (long long)p.steps);
     if (p.pretrained)
         printf("  begins with %s: %s\n", o->pretrained, p.whole ? "a whole model" : "a backbone");
     if (dg_faults_errors(&s->faults) + dg_faults_warnings(&s->faults))
         printf("  errors in the data: %lld, warnings: %lld; detrgraph data check %s names them\n",
                (long long)dg_faults_errors(&s->faults), (long long)dg_faults_warnings(&s->faults), o->data);
     if (p.hold_out > 0)
-        printf("  no split for validation: %d of the images are kept from training and evaluated on\n",
+        printf("  there is no split for validation: %d more are held out for it\n",
                dg_coco_n_held(index_of(s, p.train)->n_images, p.hold_out));
     else if (!p.val)
         dg_warn(d, (dg_where){ .file = o->data }, "init-no-validation",
@@ -505,7 +505,7 @@ const dg_verb dg_verb_init = {
     .args = "--data PATH [OPTIONS]",
     .brief = "Writes a pipeline for a data set.",
     .doc = "The data set is looked over as `data check` does it: loader, classes, sizes, capacity, batch and epochs follow\n"
-           "from what is there.\n\n"
+           "from what is there. Where there is no split for validation, a share of the images is held out for it.\n\n"
            "Models:\n\n"
            "  rtdetrv2_r18vd, rtdetrv2_r34vd, rtdetrv2_r50vd_m, rtdetrv2_r50vd, rtdetrv2_r101vd,\n"
            "  rtdetr_r18vd, rtdetr_r34vd, rtdetr_r50vd_m, rtdetr_r50vd, rtdetr_r101vd",
