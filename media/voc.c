@@ -36,7 +36,7 @@ typedef struct reading {
     dg_arena             *arena;
     dg_coco              *c;
     DG_VEC(entry *) entries;
-    dg_map               *by_stem; /* "PLACE STEM" -> entry */
+    dg_map               *by_stem; /* "PLACE\nSTEM" -> entry */
     DG_VEC(entry *) wanted;
     const char           *list;    /* the file that names the wanted ones; NULL: all of a place */
 } reading;
@@ -179,21 +179,31 @@ static int add_place(reading *r, place p)
         e->image = dg_map_get(images, stem);
         e->images = p.images;
         DG_PUSH(r->arena, r->entries, e);
-        dg_map_set(r->by_stem, dg_printf(r->arena, "%s %s", p.xml, stem), e);
+        dg_map_set(r->by_stem, dg_printf(r->arena, "%s\n%s", p.xml, stem), e);
     }
     return rc;
 }
 
 /* ---- which are wanted ---------------------------------------------------------------------- */
 
+/* A line is a name, which may have blanks in it, or a name and a mark: "000012 -1". */
 static int want(reading *r, place p, const char *line, int number)
 {
-    const size_t n = strcspn(line, " \t\r");
-    const char  *word = dg_strndup(r->arena, line, n), *stem = dg_image_named(word) ? dg_path_stem(r->arena, word) : word;
-    entry       *e = dg_map_get(r->by_stem, dg_printf(r->arena, "%s %s", p.xml, stem));
-    dg_where     at = { r->list, number, 0, NULL };
-    int          rc = 0;
+    const char *word = "", *stem = "";
+    entry      *e = NULL;
+    dg_where    at = { r->list, number, 0, NULL };
+    size_t      n = strlen(line);
+    int         rc = 0;
 
+    for (int pass = 0; pass < 2 && !e; pass++) {
+        if (pass == 1)
+            n = strcspn(line, " \t\r");
+        while (n && strchr(" \t\r", line[n - 1]))
+            n--;
+        word = dg_strndup(r->arena, line, n);
+        stem = dg_image_named(word) ? dg_path_stem(r->arena, word) : word;
+        e = dg_map_get(r->by_stem, dg_printf(r->arena, "%s\n%s", p.xml, stem));
+    }
     if (!*word)
         return 0;
     if (!e)

@@ -121,20 +121,26 @@ static void voc_dialects(void **state)
 
     make_voc(p);
     write_text(p, "voc/ImageSets/Main/train_2.txt", "\xEF\xBB\xBF" "a\r\nb\r\n");
+    write_text(p, "voc/ImageSets/Main/blank.txt", "c d \r\nb 1\n");
+    write_text(p, "voc/Annotations/c d.xml", "<annotation>" SIZE "</annotation>");
     write_text(p, "voc/ImageSets/Main/my_val.txt", "b\n");
     write_text(p, "voc/Annotations/a.xml",
                "\xEF\xBB\xBF<annotation><object><difficult>Unspecified</difficult><bndbox><ymax>26</ymax><xmax> 15.5 </xmax>"
                "<ymin>6</ymin><xmin>5</xmin></bndbox><name>a &amp; b</name><truncated>True</truncated></object></annotation>");
     assert_true(dg_voc_splits(&splits, p->a, temporary(p, "voc")));
-    assert_int_equal(splits.n, 4); /* dog_train is of one class */
-    assert_string_equal(splits.v[0], "my_val");
-    assert_string_equal(splits.v[2], "train_2");
+    assert_int_equal(splits.n, 5); /* dog_train is of one class */
+    assert_string_equal(splits.v[1], "my_val");
+    assert_string_equal(splits.v[3], "train_2");
     assert_int_equal(dg_voc_open(&c, &train, p->d), 0);
     assert_int_equal(dg_coco_n_images(c), 2);
     assert_int_equal(dg_coco_image_at(c, 0)->w, 40);
     assert_string_equal(dg_coco_class_at(c, 0)->name, "a & b");
     check_box(c, 0, 0, 0, 5, 6, 10.5, 20);
     assert_true(!dg_coco_annotation_at(c, 0)->crowd && dg_coco_annotation_at(c, 0)->truncated);
+    dg_coco_close(&c);
+    train.split = "blank";
+    assert_int_equal(dg_voc_open(&c, &train, p->d), 0);
+    assert_string_equal(dg_coco_image_at(c, 1)->file_name, "JPEGImages/c d.jpg");
     dg_coco_close(&c);
     write_text(p, "voc/classes.txt", "a & b\nb\xE4r\n");
     assert_int_equal(dg_voc_open(&c, &train, p->d), -DG_EINPUT);
