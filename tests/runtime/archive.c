@@ -9,6 +9,7 @@
 
 #include "base/str.h"
 #include "runtime/archive.h"
+#include "runtime/dialect.h"
 #include "runtime/pickle.h"
 
 static dg_diag *diag;
@@ -188,6 +189,34 @@ static void reads_checkpoints(void **state)
     dg_archive_close(&a);
 }
 
+/* In the form before 1.6, of a model on several GPUs, with tensors, options and numbers beside it that nobody wants. */
+static void reads_old_checkpoints(void **state)
+{
+    dg_archive *a;
+
+    (void)state;
+    assert_int_equal(dg_archive_open(&a, data("old_checkpoint.pth"), diag), 0);
+    assert_string_equal(a->part, "ema.module");
+    check_values(a, "module.w", 2, (double[]){ 1, 2 });
+    assert_int_equal(dg_archive_translate(a, dg_dialects[0], diag), 0);
+    check_values(a, "w", 2, (double[]){ 1, 2 });
+    check_values(a, "p", 1, (double[]){ 5 });
+    dg_archive_close(&a);
+}
+
+static void unwraps_names(void **state)
+{
+    dg_archive *a;
+
+    (void)state;
+    assert_int_equal(open_header(&a, "{\"module._orig_mod.encoder.input_proj.0.1.weight\":{\"dtype\":\"F32\",\"shape\":[1],"
+                                     "\"data_offsets\":[0,4]}}", 4), 0);
+    assert_string_equal(dg_dialect_name(dg_dialect_of_archive(a)), "reference-v1");
+    assert_int_equal(dg_archive_translate(a, dg_dialects[0], diag), 0);
+    assert_non_null(dg_archive_find(a, "encoder.input_proj.0.norm.weight"));
+    dg_archive_close(&a);
+}
+
 static void refuses_other_contents(void **state)
 {
     dg_archive *a;
@@ -217,12 +246,12 @@ static void runs_nothing(void **state)
 /* Every file cut at every length, and with every byte changed, is read or refused, and never with two errors. */
 static void survives_damage(void **state)
 {
-    static const char *const files[] = { "plain.pth", "old.pth", "reference.pth" };
+    static const char *const files[] = { "plain.pth", "old.pth", "old_checkpoint.pth", "reference.pth" };
     char                     path[64];
 
     (void)state;
     scratch_path(path, sizeof path);
-    for (int f = 0; f < 3; f++) {
+    for (int f = 0; f < 4; f++) {
         char  *bytes;
         size_t n;
 
@@ -311,6 +340,8 @@ int main(void)
         cmocka_unit_test(refuses_headers),
         cmocka_unit_test(reads_torch),
         cmocka_unit_test(reads_checkpoints),
+        cmocka_unit_test(reads_old_checkpoints),
+        cmocka_unit_test(unwraps_names),
         cmocka_unit_test(refuses_other_contents),
         cmocka_unit_test(runs_nothing),
         cmocka_unit_test(refuses_pickles),

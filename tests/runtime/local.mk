@@ -11,6 +11,7 @@ EXTRA_DIST += \
 	tests/runtime/data/list.pth \
 	tests/runtime/data/model.pth \
 	tests/runtime/data/old.pth \
+	tests/runtime/data/old_checkpoint.pth \
 	tests/runtime/data/plain.pth \
 	tests/runtime/data/reference.pth
 stream_tests = tests/runtime/stream tests/runtime/stream_faults
