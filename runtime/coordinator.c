@@ -26,7 +26,9 @@ struct dg_coordinator {
     dg_roster      *roster;
     dg_map         *values;   /* what ranks put, in the attempt's arena */
     dg_arena       *attempt_arena;
+    dg_peer        *peers;    /* where each rank spoke from last, in the same */
     uint32_t        attempt;
+    int             n_ranks;
     dg_muster       muster;
     uint64_t        published; /* the state's changes that are out */
     int             n_unread;
@@ -118,6 +120,13 @@ static void seat(dg_coordinator *c, const dg_peer *to, const dg_message *m)
     send_to(c, to, &reply);
 }
 
+static void take_word(dg_coordinator *c, const dg_peer *from, const dg_message *m, double now)
+{
+    if (m->rank < (uint32_t)c->n_ranks)
+        c->peers[m->rank] = *from;
+    dg_roster_take(c->roster, m, now);
+}
+
 static void take(dg_coordinator *c, const dg_peer *from, const dg_message *m, double now)
 {
     bool rank = strcmp(from->who, "rank") == 0;
@@ -139,7 +148,7 @@ static void take(dg_coordinator *c, const dg_peer *from, const dg_message *m, do
     else if (m->kind == DG_SAY_GONE)
         dg_roster_gone(c->roster, (int)m->rank, (int)m->gone.status, now);
     else
-        dg_roster_take(c->roster, m, now);
+        take_word(c, from, m, now);
     if (m->kind == DG_SAY_BYE || m->kind == DG_SAY_FOLDER)
         poke(c->news_fd);
 }
@@ -174,6 +183,19 @@ static void receive_all(dg_coordinator *c, double now)
     dg_str_free(&frame);
 }
 
+/* Silence is no evidence, and a closed connection is: of whom nothing is heard, is his there? */
+static void probe(dg_coordinator *c, double now)
+{
+    const dg_message m = { .kind = DG_SAY_PROBE, .attempt = c->attempt };
+    dg_str           frame = { 0 };
+
+    dg_message_write(&frame, &m);
+    for (int i = 0; i < c->n_ranks; i++)
+        if (dg_roster_missed(c->roster, i, now) && dg_socket_is_closed(c->commands, &c->peers[i], frame.s, frame.n))
+            dg_roster_closed(c->roster, i);
+    dg_str_free(&frame);
+}
+
 static void turn_away(dg_coordinator *c)
 {
     int n = dg_hub_n_refused(c->hub);
@@ -203,6 +225,7 @@ static void *serve(void *ctx)
         receive_all(c, now);
         turn_away(c);
         if (c->roster) {
+            probe(c, now);
             dg_roster_tick(c->roster, now);
             (void)dg_roster_state(c->roster, &changed);
             if (changed != c->published || now - last >= BEACON_S) {
@@ -303,6 +326,8 @@ static void begin(dg_coordinator *c, int ranks, uint32_t attempt)
     forget_attempt(c);
     c->attempt_arena = dg_arena_open();
     c->values = dg_map_new(c->attempt_arena);
+    c->peers = DG_NEW_N(c->attempt_arena, ranks, dg_peer);
+    c->n_ranks = ranks;
     c->roster = dg_roster_open(&conf, c->conf.env->now_s());
     c->attempt = attempt;
     c->published = 0;

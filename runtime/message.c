@@ -53,6 +53,7 @@ static const struct kind {
     [DG_SAY_PUT] = { "put", 2, { AT(TEXT, put.name), AT(TEXT, put.text) } },
     [DG_SAY_GET] = { "get", 2, { AT(TEXT, put.name), AT(TEXT, put.text) } },
     [DG_SAY_VALUE] = { "value", 2, { AT(TEXT, put.name), AT(TEXT, put.text) } },
+    [DG_SAY_PROBE] = { "probe", 0, { { 0 } } },
     [DG_SAY_SEEN] = { "seen", 4, { AT(WORD64, seen.scope), AT(WORD64, seen.step), AT(WORD64, seen.batch), AT(DIGESTS, seen.digests) } },
 };
 

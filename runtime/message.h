@@ -35,6 +35,7 @@ typedef enum dg_message_kind {
     DG_SAY_GET,        /* rank: what did another keep under this name? */
     DG_SAY_VALUE,      /* coordinator: this */
     DG_SAY_SEEN,       /* rank: what it has seen of values that are declared alike */
+    DG_SAY_PROBE,      /* coordinator to a rank that is silent: nothing; that it can be sent is the point */
     DG_SAY_END
 } dg_message_kind;
 

@@ -299,7 +299,7 @@ static int best_witness(const dg_roster *r)
     return best;
 }
 
-/* A rank that was not heard of for so long, while others speak, is lost; the first of them, or -1. */
+/* A rank that was not heard of for so long, while others speak, or whose connection is closed, is lost; the first of them, or -1. */
 static int lose_silent(dg_roster *r, double silent_s, double now)
 {
     int first = -1;
@@ -307,7 +307,7 @@ static int lose_silent(dg_roster *r, double silent_s, double now)
     for (int i = r->conf.ranks - 1; i >= 0; i--) {
         dg_roster_rank *k = &r->ranks[i];
 
-        if (!k->hello || k->left || k->failed || now - k->heard_s < silent_s)
+        if (!k->hello || k->left || k->failed || (!k->closed && now - k->heard_s < silent_s))
             continue;
         k->lost = true;
         first = i;
@@ -371,6 +371,7 @@ void dg_roster_take(dg_roster *r, const dg_message *m, double now)
     if (!k || m->attempt != r->conf.attempt)
         return;
     k->heard_s = now;
+    k->closed = false;
     if (k->quiet) {
         dg_log_line(r->conf.env, DG_WARN, "rank %u is heard again", m->rank);
         k->quiet = false;
@@ -439,23 +440,42 @@ void dg_roster_gone(dg_roster *r, int i, int status, double now)
 
 /* ---- time ------------------------------------------------------------------------------------------------------ */
 
+bool dg_roster_missed(const dg_roster *r, int rank, double now)
+{
+    const dg_roster_rank *k = &r->ranks[rank];
+
+    return !dg_roster_over(r) && k->hello && !k->left && !k->gone && !k->failed && now - k->heard_s >= MISSED_S / 2;
+}
+
+void dg_roster_closed(dg_roster *r, int rank)
+{
+    r->ranks[rank].closed = true;
+}
+
+/* Who died with the launcher that would have told of it leaves a closed connection. One that broke is soon made again. */
+static double limit_of(const dg_roster *r, const dg_roster_rank *k)
+{
+    return k->closed ? MISSED_S : k->hello ? r->conf.lost_after_s : fmax(r->conf.lost_after_s, START_S);
+}
+
 static void tick_silence(dg_roster *r, int i, double now)
 {
     dg_roster_rank *k = &r->ranks[i];
-    double silent = now - k->heard_s, limit = k->hello ? r->conf.lost_after_s : fmax(r->conf.lost_after_s, START_S);
+    double silent = now - k->heard_s, limit = limit_of(r, k);
     char   name[160];
     dg_str s = { 0 };
 
-    if (silent < QUIET_S || (!k->hello && silent < limit))
+    if (silent < fmin(QUIET_S, limit) || (!k->hello && silent < limit))
         return;
     if (!k->quiet || silent >= limit)
         dg_roster_look(r, i);
     dg_str_add(&s, dg_roster_name(r, i, name, sizeof name));
     dg_str_fmt(&s, " has been silent for %.1f s", silent);
     dg_roster_add_where(&s, k);
+    dg_str_add(&s, k->closed ? ", and its connection is closed" : "");
     if (silent >= limit) {
         k->lost = true;
-        (void)lose_silent(r, limit - QUIET_S, now); /* the others of its machine */
+        (void)lose_silent(r, fmax(limit - QUIET_S, MISSED_S), now); /* the others of its machine */
         dg_roster_add_saved(r, &s);
         dg_fail(r->verdict, DG_EIO, where_is(k), "rank-lost", "%s: it counts as lost", s.s);
         dg_roster_fail(r, true);

@@ -31,6 +31,9 @@ void       dg_roster_close(dg_roster **r);
 /* Messages of ranks; those of other attempts and of ranks that there are not are left out. */
 void dg_roster_take(dg_roster *r, const dg_message *m, double now);
 void dg_roster_gone(dg_roster *r, int rank, int status, double now); /* its process ended, with wait's status */
+/* Nothing was heard of this rank for a moment: does its connection stand? Where it does not, it is soon lost. */
+bool dg_roster_missed(const dg_roster *r, int rank, double now);
+void dg_roster_closed(dg_roster *r, int rank);
 void dg_roster_tick(dg_roster *r, double now);                       /* some ten times a second */
 /* What a person asks: status (text "json": for programs), save, stop, set. text: "lr=1e-4". The answer is appended. False: it makes no sense. */
 bool dg_roster_ask(dg_roster *r, const char *verb, const char *text, dg_str *answer, double now);

@@ -15,7 +15,7 @@ typedef struct dg_roster_rank {
     dg_arena *kept;
     const char *host;
     int64_t   process;
-    bool      hello, left, gone, failed, quiet, lost;
+    bool      hello, left, gone, failed, quiet, closed, lost; /* closed: its connection */
     int64_t   left_code;
     int       status, worth; /* worth: of its errors, as a witness */
     dg_diag  *errors;

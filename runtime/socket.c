@@ -98,6 +98,8 @@ static int configure(void *s, dg_socket_kind kind, const dg_key_pair *own, const
     set_int(s, ZMQ_SNDHWM, 10000);
     set_int(s, ZMQ_RCVHWM, 10000);
     set_int(s, ZMQ_CURVE_SERVER, server == NULL);
+    if (kind == DG_ROUTER)
+        set_int(s, ZMQ_ROUTER_MANDATORY, 1); /* says so where nobody is there to send to */
     if (zmq_setsockopt(s, ZMQ_MAXMSGSIZE, &(int64_t){ DG_FRAME_MAX }, sizeof(int64_t)) != 0 ||
         zmq_setsockopt(s, ZMQ_CURVE_SECRETKEY, own->secret_key, strlen(own->secret_key)) != 0)
         return -1;
@@ -146,6 +148,11 @@ bool dg_socket_send(dg_socket *s, const dg_peer *to, const void *frame, size_t n
     if (to && zmq_send(s->zmq, to->id, to->n, ZMQ_DONTWAIT | ZMQ_SNDMORE) < 0)
         return false;
     return zmq_send(s->zmq, frame, n, ZMQ_DONTWAIT) >= 0;
+}
+
+bool dg_socket_is_closed(dg_socket *s, const dg_peer *to, const void *probe, size_t n)
+{
+    return !dg_socket_send(s, to, probe, n) && errno == EHOSTUNREACH;
 }
 
 /* Reads one part; its bytes into id or frame. Returns -1 at the end, else whether more follow. */

@@ -40,6 +40,8 @@ typedef struct dg_peer { /* who sent; where an answer of a router goes */
 } dg_peer;
 /* Never waits. False: no peer there or no room, and the frame is gone. to: for a router. */
 bool dg_socket_send(dg_socket *s, const dg_peer *to, const void *frame, size_t n);
+/* Has this peer of a router closed its connection, or its system for it? It is sent the probe, to find out. */
+bool dg_socket_is_closed(dg_socket *s, const dg_peer *to, const void *probe, size_t n);
 /* The next frame, into a zeroed or used string; false: there is none. from: of a router, may be NULL elsewhere. */
 bool dg_socket_receive(dg_socket *s, dg_peer *from, dg_str *frame);
 

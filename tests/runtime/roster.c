@@ -122,6 +122,30 @@ static void test_silence(void **state)
            "nothing was written after step 50", true);
 }
 
+/* Its machine's launcher was killed with it, and can tell nothing. */
+static void test_closed(void **state)
+{
+    fixture *f = *state;
+
+    begin(f, 2);
+    beat(f, 1, "train/sync", true, 0, 1);
+    beat(f, 0, "train/sync", true, 0, 1.1);
+    assert_false(dg_roster_missed(f->r, 1, 1.15));
+    assert_true(dg_roster_missed(f->r, 1, 1.25));
+    dg_roster_closed(f->r, 1);
+    dg_roster_tick(f->r, 1.3);
+    assert_int_equal(state_of(f)->over, DG_OVER_NO); /* it may come again */
+    beat(f, 1, "train/sync", true, 0, 1.35);
+    beat(f, 0, "train/sync", true, 0, 1.45);
+    dg_roster_tick(f->r, 1.76);
+    assert_int_equal(state_of(f)->over, DG_OVER_NO); /* it did */
+    dg_roster_closed(f->r, 1);
+    dg_roster_tick(f->r, 1.76);
+    failed(f, "rank-lost", "rank 1 (host, process 101) has been silent for 0.4 s at step 57 in node \"train/sync\", waiting for other ranks, and its connection is closed",
+           "it counts as lost", true);
+    assert_false(dg_roster_lost_rank(f->r, 0));
+}
+
 static void test_heard_again(void **state)
 {
     fixture *f = *state;
@@ -415,6 +439,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_digest, roster_set_up, roster_tear_down),
         cmocka_unit_test_setup_teardown(test_facts, roster_set_up, roster_tear_down),
         cmocka_unit_test_setup_teardown(test_silence, roster_set_up, roster_tear_down),
+        cmocka_unit_test_setup_teardown(test_closed, roster_set_up, roster_tear_down),
         cmocka_unit_test_setup_teardown(test_heard_again, roster_set_up, roster_tear_down),
         cmocka_unit_test_setup_teardown(test_slow, roster_set_up, roster_tear_down),
         cmocka_unit_test_setup_teardown(test_apart, roster_set_up, roster_tear_down),
