@@ -108,7 +108,8 @@ const dg_set *dg_sets(const dg_words *words, dg_arena *a);
 /* A registry with the classes that come with the engine. */
 dg_registry *dg_builtin_registry(dg_diag *d);
 
-bool dg_colour(int fd); /* a terminal, and NO_COLOR is not set */
+bool dg_rewrites(int fd); /* a terminal whose lines can be written anew */
+bool dg_colour(int fd);   /* such a terminal, and NO_COLOR is not set */
 /* "next: ./detrgraph run mine.xml": what people may type now, under the name by which they called the program; to standard
  * error, and on terminals alone. */
 void dg_next(const char *fmt, ...) DG_PRINTF(1, 2);

@@ -113,7 +113,7 @@ static int print(const opts *o, const dg_survey *s, dg_diag *d)
 
 static int check(const opts *o, const dg_words *words)
 {
-    progress          p = { .terminal = isatty(STDERR_FILENO) };
+    progress          p = { .terminal = dg_rewrites(STDERR_FILENO) };
     const char       *images = o->images ? o->images : "look";
     dg_survey_options how = {
         .splits = o->split,
@@ -172,7 +172,7 @@ static void print_converted(const dg_converted *c, const char *to, const dg_conv
 
 static int convert(const opts *o, const dg_words *words)
 {
-    progress           p = { .terminal = isatty(STDERR_FILENO) };
+    progress           p = { .terminal = dg_rewrites(STDERR_FILENO) };
     dg_convert_options how = {
         .splits = o->split, .copy = o->images && strcmp(o->images, "copy") == 0, .progress = show, .ctx = &p
     };

@@ -258,11 +258,10 @@ static void show(top *t)
 /* Where the width has changed, nobody knows what became of the lines that stood there. */
 static void measure_terminal(top *t)
 {
-    const char    *term = getenv("TERM");
     struct winsize w = { 0 };
     int            before = t->columns;
 
-    t->terminal = !t->o->once && !as_json(t) && isatty(STDOUT_FILENO) && !(term && strcmp(term, "dumb") == 0) &&
+    t->terminal = !t->o->once && !as_json(t) && dg_rewrites(STDOUT_FILENO) &&
                   ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0;
     t->columns = !t->terminal ? INT_MAX : w.ws_col >= 20 ? w.ws_col : 80;
     t->height = w.ws_row;

@@ -48,14 +48,14 @@ static void say(void *ctx, dg_level level, const char *line)
 {
     (void)ctx;
     if (level != DG_DEBUG)
-        fprintf(stderr, "%s%s%s\n", isatty(STDERR_FILENO) && isatty(STDOUT_FILENO) ? "\r\033[K" : "",
+        fprintf(stderr, "%s%s%s\n", dg_rewrites(STDERR_FILENO) && isatty(STDOUT_FILENO) ? "\r\033[K" : "",
                 level == DG_WARN ? "warning: " : "", line);
 }
 
 static void failed(void *ctx, const dg_diag *why)
 {
     (void)ctx;
-    if (isatty(STDOUT_FILENO) && isatty(STDERR_FILENO))
+    if (isatty(STDOUT_FILENO) && dg_rewrites(STDERR_FILENO))
         fprintf(stderr, "\r\033[K");
     dg_print_diag_files(why);
 }

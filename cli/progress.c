@@ -16,7 +16,7 @@ static const double every_s = 10;
 dg_bar dg_bar_begin(void)
 {
     struct winsize w = { 0 };
-    bool           terminal = isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0;
+    bool           terminal = dg_rewrites(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0;
 
     return (dg_bar){ .terminal = terminal, .columns = w.ws_col > 20 ? w.ws_col : 80, .last_s = -1 };
 }

@@ -9,11 +9,18 @@
 #include "cli/cli.h"
 #include "nodes/builtin.h"
 
+bool dg_rewrites(int fd)
+{
+    const char *term = getenv("TERM");
+
+    return isatty(fd) && !(term && strcmp(term, "dumb") == 0);
+}
+
 bool dg_colour(int fd)
 {
-    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+    const char *no = getenv("NO_COLOR");
 
-    return isatty(fd) && !(no && *no) && !(term && strcmp(term, "dumb") == 0);
+    return dg_rewrites(fd) && !(no && *no);
 }
 
 void dg_next(const char *fmt, ...)
