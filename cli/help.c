@@ -37,10 +37,12 @@ static const row files[] = {
 };
 
 static const dg_example first_steps[] = {
-    { "run quickstart.xml", "trains a small detector on generated scenes" },
-    { "validate bccd_r18vd.xml --set data=/data/bccd", "finds every mistake before a GPU hour is spent" },
-    { "run bccd_r18vd.xml --set data=/data/bccd --out runs/bccd", "trains on data of one's own" },
-    { "run bccd_r18vd.xml --set data=/data/bccd --out runs/bccd --resume", "goes on after a stop" },
+    { "run quickstart.xml", "trains a small detector on generated scenes; the file stands in pipelines/, or " DG_PKGDATADIR "/pipelines" },
+    { "data check DIR", "what is in a data set of one's own, and what is wrong with it" },
+    { "init --data DIR --out mine.xml", "a pipeline for it" },
+    { "validate mine.xml", "finds every mistake before an hour of computing is spent" },
+    { "run mine.xml", "trains, into runs/mine; with --resume it goes on after a stop" },
+    { "predict runs/mine IMAGE...", "what it finds in other images" },
     { 0 },
 };
 
@@ -110,11 +112,10 @@ static void add_program(dg_str *out)
         for (const dg_verb *const *v = g->verbs; *v; v++)
             add_row(out, 10, (*v)->name, (*v)->brief);
     }
-    dg_str_add(out, "\nFirst steps:\n"
-                    "  detrgraph run pipelines/quickstart.xml   trains on generated scenes, needs no data\n"
-                    "  detrgraph data check DIR                 what is in a data set of yours\n"
-                    "  detrgraph init --data DIR                a pipeline for it, for detrgraph run\n"
-                    "\n"
+    dg_str_add(out, "\nFirst steps, each after the word detrgraph:\n");
+    for (const dg_example *e = first_steps; e->command; e++)
+        add_row(out, 31, e->command, e->what);
+    dg_str_add(out, "\n"
                     "  detrgraph VERB --help   options of a verb\n"
                     "  detrgraph --version     version\n\n"
                     "Exit status: 0 done, 1 failed, 2 used wrongly, 130 interrupted.\n");
