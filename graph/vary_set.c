@@ -260,8 +260,8 @@ static const dg_wire *wire_at(const dg_node *node, int i)
     return i < node->n_in ? &node->in[i] : &node->when;
 }
 
-/* One way along wires from `from` down to `to`, marked. */
-static void mark_way(const dg_proof *p, const dg_node *from, const dg_node *to)
+/* One way along wires from `from` down to `to`, marked; guard: by the guard of `to`, if it can be. */
+static void mark_way(const dg_proof *p, const dg_node *from, const dg_node *to, bool guard)
 {
     const dg_scope *s = from->scope;
     bool           *reached = DG_NEW_N(p->arena, s->n_nodes, bool);
@@ -277,7 +277,13 @@ static void mark_way(const dg_proof *p, const dg_node *from, const dg_node *to)
             reached[i] |= before && reached[before->index];
         }
     for (const dg_node *n = to; reached[to->index] && n != from;) {
+        const dg_node *when = guard && n == to ? n->when.from : NULL;
+
         p->marks->path[n->number] = true;
+        if (when && reached[when->index]) {
+            n = when;
+            continue;
+        }
         for (int k = 0; k <= n->n_in; k++)
             if (wire_at(n, k)->from && reached[wire_at(n, k)->from->index]) {
                 n = wire_at(n, k)->from;
@@ -305,6 +311,7 @@ static const dg_node *node_at(const dg_proof *p, const char *path)
 static void mark_path(const dg_proof *p, const dg_vary_finding *f)
 {
     const dg_node *to;
+    bool           guard = false;
 
     if (!p->marks || f->warning)
         return;
@@ -316,8 +323,9 @@ static void mark_path(const dg_proof *p, const dg_vary_finding *f)
             continue;
         p->marks->path[node->number] = true;
         if (to)
-            mark_way(p, node, to);
+            mark_way(p, node, to, guard);
         to = node;
+        guard = node->when.from && same_place(node->when.where, p->causes.items[c].where);
     }
 }
 
