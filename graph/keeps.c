@@ -12,13 +12,14 @@
 static int differs(const dg_lowered *l, const dg_node *node, const dg_port *port, const char *key,
                    const dg_contract *c, dg_val v)
 {
-    char   shape[96];
-    dg_str type = { 0 };
+    char        shape[96];
+    dg_str      type = { 0 };
+    const char *found = dg_is_record(v) ? "a record" : dg_build_program(l->b)->values.items[v.id].dtype == DG_I32 ? "i" : "f";
 
     dg_contract_print(&type, &l->g->dims, c);
     dg_fail(l->d, DG_EINPUT, node->where, "contract-shape",
             "<%s> declares \"%s%s%s\" as %s, but here it is %s%s", node->element, port->name,
-            *key ? "." : "", key, type.s, dg_is_record(v) ? "a record" : "",
+            *key ? "." : "", key, type.s, found,
             dg_is_record(v) ? "" : dg_shape_print(dg_shape_of(l->b, v), shape, sizeof shape));
     for (int i = 0; i < node->n_in; i++)
         if (node->in_ports[i] == port && node->in[i].from)

@@ -439,6 +439,35 @@ static int check_coverage(const dg_program *p, const dg_scope *scope, dg_diag *d
     return rc;
 }
 
+static bool has_params(const dg_params *params, int n, const char *node)
+{
+    for (int i = 0; i < n; i++) {
+        const char *other = dg_params_at(params, i)->where.node;
+
+        if (other && strcmp(other, node) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Nodes that evaluations alone use stay as they were at the start. before: parameters of training. */
+static int check_evaluated(const dg_params *params, int before, dg_diag *d)
+{
+    int rc = 0;
+
+    for (int i = before; i < dg_params_n(params); i++) {
+        const dg_param_info *info = dg_params_at(params, i);
+
+        if (info->kind != DG_TRAINABLE || !info->where.node || has_params(params, i, info->where.node))
+            continue;
+        rc = dg_fail(d, DG_EINPUT, info->where, "DG-GRAD",
+                     "parameter %s of \"%s\" is evaluated and never trained: <train> does not use it", info->name,
+                     info->where.node);
+        dg_help(d, "evaluate the model that is trained, or freeze this one (frozen=\"true\")");
+    }
+    return rc;
+}
+
 static bool seen(const dg_size *sizes, int i)
 {
     for (int k = 0; k < i; k++)
@@ -447,9 +476,9 @@ static bool seen(const dg_size *sizes, int i)
     return false;
 }
 
-/* lowered: cleared where that fails. */
+/* lowered: cleared where that fails; trained: set where there are gradients. */
 static int check_scope(const dg_graph *g, const dg_scope *scope, dg_params *params, bool *lowered,
-                       dg_diag *d)
+                       bool *trained, dg_diag *d)
 {
     static const dg_size none[1];
     const dg_size       *sizes = none;
@@ -461,6 +490,7 @@ static int check_scope(const dg_graph *g, const dg_scope *scope, dg_params *para
             continue;
         rc = dg_lower(&p, g, scope, sizes[i], batch, params, NULL, NULL, d);
         *lowered &= rc == 0;
+        *trained |= rc == 0 && p->grads;
         if (rc == 0 && i == 0 && scope->kind == DG_SCOPE_TRAIN)
             rc = check_coverage(p, scope, d);
         dg_program_close(&p);
@@ -521,8 +551,8 @@ int dg_graph_check(const dg_graph *g, dg_diag *d)
 {
     dg_params     *params = dg_params_open();
     const dg_node *first = NULL;
-    bool           lowered = true;
-    int            rc = check_digest(g, d), own;
+    bool           lowered = true, trained = false;
+    int            rc = check_digest(g, d), own, n;
 
     if (g->n_models == 1) {
         own = check_classes(g->models[0], &first, d);
@@ -533,13 +563,16 @@ int dg_graph_check(const dg_graph *g, dg_diag *d)
         rc = rc ? rc : own;
     }
     if (g->train) {
-        own = check_scope(g, g->train, params, &lowered, d);
+        own = check_scope(g, g->train, params, &lowered, &trained, d);
         rc = rc ? rc : own;
     }
+    n = dg_params_n(params);
     for (int i = 0; i < g->n_evaluates; i++) {
-        own = check_scope(g, g->evaluates[i], params, &lowered, d);
+        own = check_scope(g, g->evaluates[i], params, &lowered, &trained, d);
         rc = rc ? rc : own;
     }
+    own = lowered && trained ? check_evaluated(params, n, d) : 0;
+    rc = rc ? rc : own;
     own = lowered ? check_ranks(g, params, d) : 0;
     rc = rc ? rc : own;
     dg_params_close(&params);

@@ -205,7 +205,8 @@ static void check_seed(dg_proof *p, const dg_visit *v, const dg_rule *r)
         dg_vary_fault(p, "DG-SEED", v->node->where, order,
                       "%s %s: samples would be seen twice or never", dg_vary_called(p, v->node),
                       r->why)
-            ->help = "seed=\"shared\": one order, drawn alike on every rank";
+            ->help = r->from ? "share out once, what every rank has alike"
+                             : "seed=\"shared\": one order, drawn alike on every rank";
 }
 
 static void metric(dg_proof *p, dg_visit *v, const dg_rule *r, dg_seen *out)

@@ -48,7 +48,7 @@ static bool never_ready(const fz_model *m, fz_fault *f)
     for (int i = 0; i < m->n_nodes; i++) {
         const fz_node *n = &m->node[i];
 
-        if (n->dead || n->scope != FZ_IN_TRAIN)
+        if (n->dead || (n->scope != FZ_IN_TRAIN && n->scope != FZ_IN_EVALUATE))
             continue;
         if (n->op == FZ_BACKWARD)
             backward = i;
