@@ -331,13 +331,13 @@ static int check_axes(const dg_node *node, dg_arena *arena, dg_diag *d)
     return 0;
 }
 
-/* A rank that the mesh does not have never comes to what it alone does. Where as many are started as one likes, who starts
- * them knows. */
+/* A rank that the mesh does not have never comes to what it alone does. One rank may run what several were meant for, and
+ * where as many are started as one likes, who starts them knows. */
 static int check_on(const dg_graph *g, const dg_item *item, int64_t on, dg_diag *d)
 {
     int64_t ranks = g->ranks * g->mesh.tp;
 
-    if (!g->mesh.item || g->ranks_open || on < ranks)
+    if (!g->mesh.item || g->ranks_open || ranks == 1 || on < ranks)
         return 0;
     return dg_fail(d, DG_EINPUT, where_of(item, "on", DG_NOWHERE), "on-rank",
                    "on=\"%lld\": there is no such rank: the mesh has %lld, counted from 0", (long long)on,
