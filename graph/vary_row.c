@@ -147,10 +147,27 @@ static void check_nonlinear(dg_proof *p, const dg_visit *v, int port)
         v->out[i].value = dg_vary_minus(v->out[i].value, part.axes);
 }
 
-static bool is_linear(const dg_proof *p, const dg_node *node)
+/* What all ranks have, added to what is this rank's summand, would count once for each rank. */
+static void check_added(dg_proof *p, const dg_visit *v, int port)
+{
+    for (int i = 0; i < v->node->n_in; i++) {
+        dg_vary twice = dg_vary_minus(v->in[port].partial, v->in[i].value.axes | v->in[i].partial.axes);
+
+        if (!v->in[i].there || !twice.axes)
+            continue;
+        dg_vary_fault(p, "DG-VALUE", v->node->where, twice,
+                      "%s adds \"%s\", which all ranks have, to a summand of each rank of %s: in the "
+                      "sum over them it counts once for each rank",
+                      dg_vary_called(p, v->node), v->node->in[i].from->id, dg_vary_name(p, twice.axes))
+            ->help = "add it behind the <allreduce>";
+        return;
+    }
+}
+
+static bool has_row(const dg_proof *p, const dg_node *node, dg_rule_kind kind)
 {
     for (const dg_rule *r = node->class->rules; r && r->kind; r++)
-        if (r->kind == DG_RULE_LINEAR && dg_rule_holds(p, node, r))
+        if (r->kind == kind && dg_rule_holds(p, node, r))
             return true;
     return false;
 }
@@ -167,12 +184,16 @@ static bool takes_partial(const dg_proof *p, const dg_node *node, int port)
 
 void dg_vary_partial(dg_proof *p, dg_visit *v)
 {
+    bool linear = has_row(p, v->node, DG_RULE_LINEAR), apart = has_row(p, v->node, DG_RULE_KEYS);
+
     for (int i = 0; i < v->node->n_in && v->node->n_out; i++) {
         if (!v->in[i].there || !v->in[i].partial.axes)
             continue;
-        if (!is_linear(p, v->node) && !takes_partial(p, v->node, i))
+        if (linear && !apart)
+            check_added(p, v, i);
+        if (!linear && !takes_partial(p, v->node, i))
             check_nonlinear(p, v, i);
-        for (int o = 0; o < v->node->n_out && is_linear(p, v->node); o++)
+        for (int o = 0; o < v->node->n_out && linear; o++)
             v->out[o].partial = dg_vary_join(v->out[o].partial, v->in[i].partial);
     }
 }
