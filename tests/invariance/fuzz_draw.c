@@ -420,8 +420,12 @@ void fz_draw(fz_model *m, uint64_t seed)
     }
     if (fz_chance(w.d, 35))
         evaluation(&w);
-    if (!shares(m) && fz_chance(w.d, 40)) /* a rank may leave out what concerns nobody else */
-        m->on_fail = FZ_LEAVE_OUT;
+    if (!shares(m) && fz_chance(w.d, 40)) { /* a rank may leave out what concerns nobody else */
+        fz_node *n = &m->node[fz_below(w.d, m->n_nodes)];
+        bool     one = n->scope == FZ_IN_TRAIN && fz_classes[n->op].flags & FZ_TENSOR_OP;
+
+        *(one ? &n->on_fail : &m->on_fail) = FZ_LEAVE_OUT;
+    }
     if (fz_chance(w.d, w.careful ? 32 : 55))
         fz_spoil(&w);
     if (fz_chance(w.d, 20))

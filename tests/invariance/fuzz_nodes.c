@@ -54,7 +54,8 @@ static void adamw(fz_rank *k, int node)
 {
     const fz_node  *n = &k->m->node[node];
     const fz_grads *g = gradients(k, n);
-    double          clip = fz_input(k, n, 1)->there ? fz_input(k, n, 1)->sum : length(g);
+    bool            given = n->in[1].node != FZ_NONE; /* one that is missing is 0 */
+    double clip = !given ? length(g) : fz_input(k, n, 1)->there ? fz_input(k, n, 1)->sum : 0;
 
     for (int p = 0; p < FZ_PARAMS; p++)
         if (fz_in(&g->has, p)) {

@@ -539,6 +539,8 @@ static void read_scope(reader *r, const tag *t)
         m->every_epochs = 1;
         if ((v = get(t, "on")))
             m->eval_on = atoi(v);
+        if (m->eval_on != FZ_NONE && (m->patience || m->patience_minutes))
+            refuse(r, "scores that one rank tells the others", "patience");
         m->eval_budget = get(t, "budget") != NULL;
     }
 }
