@@ -298,8 +298,9 @@ static void loading(void **state)
     says(t, "weights-format", "neither a safetensors file nor a PyTorch checkpoint");
     assert_int_equal(load(t, toy_path(t, "nothing")), -DG_EIO);
     says(t, "file-open", "cannot open: No such file or directory");
-    assert_int_equal(load(t, t->folder), -DG_EIO);
-    says(t, "file-kind", "a file is expected, this is a folder");
+    assert_int_equal(load(t, t->folder), -DG_EINPUT);
+    says(t, "weights-folder", "no weights in this folder, which would be ema.safetensors, model.safetensors, model.safetensors.index.json, "
+                              "pytorch_model.bin or pytorch_model.bin.index.json");
 }
 
 static void more_than_wanted(void **state)
