@@ -10,7 +10,7 @@
 #include "runtime/facts.h"
 #include "runtime/roster_self.h"
 
-static const double SETTLE_S = DG_SETTLE_S, SECOND_HAND_S = 0.5, MISSED_S = 0.4, QUIET_S = 0.5, START_S = 60, SLOW_S = 10, STALL_S = 5;
+static const double SETTLE_S = DG_SETTLE_S, SECOND_HAND_S = 0.5, MISSED_S = 0.4, LAST_WORDS_S = 0.5, QUIET_S = 0.5, START_S = 60, SLOW_S = 10, STALL_S = 5;
 
 enum { SECOND_HAND = 1, UNPLACED, PLACED }; /* what a rank's errors are worth */
 
@@ -538,7 +538,7 @@ void dg_roster_tick(dg_roster *r, double now)
     for (int i = 0; i < r->conf.ranks && !dg_roster_over(r); i++) {
         const dg_roster_rank *k = &r->ranks[i];
 
-        if (k->gone && !k->left && !k->failed && now > k->gone_s + SETTLE_S) /* its last messages had time to arrive */
+        if (k->gone && !k->left && !k->failed && now > k->gone_s + LAST_WORDS_S) /* a busy machine takes a while to read them */
             judge_gone(r, i);
         else if (!k->gone && !k->left) {
             tick_silence(r, i, now);

@@ -10,7 +10,7 @@
 #include "base/arena.h"
 #include "runtime/message.h"
 
-enum { MAX_SOCKETS = 6, LINGER_MS = 300, RAW_KEY = 32 };
+enum { MAX_SOCKETS = 6, LINGER_MS = 1000, RAW_KEY = 32 };
 
 struct dg_socket {
     void *zmq;

@@ -17,7 +17,7 @@ typedef struct dg_hub    dg_hub;
 typedef struct dg_socket dg_socket;
 
 dg_hub *dg_hub_open(void);
-void    dg_hub_close(dg_hub **h); /* closes its sockets; gives what was sent up to 0.3 s to leave */
+void    dg_hub_close(dg_hub **h); /* closes its sockets; gives what was sent up to 1 s to leave */
 
 /* Whoever connects to this hub's sockets must have one of these public keys; who ("rank", "ctl") is told with each
  * message. Names and keys are kept by pointer. */

@@ -208,9 +208,9 @@ static void test_exit(void **state)
 
     begin(f, 2);
     dg_roster_gone(f->r, 1, 3 << 8, 0.1);
-    dg_roster_tick(f->r, 0.11); /* its last words may be on their way */
+    dg_roster_tick(f->r, 0.5); /* its last words may be on their way */
     assert_int_equal(state_of(f)->over, DG_OVER_NO);
-    dg_roster_tick(f->r, 0.3);
+    dg_roster_tick(f->r, 0.7);
     failed(f, "rank-died", "rank 1 (host, process 101) ended with status 3 without a word", "", true);
 }
 
