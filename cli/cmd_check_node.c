@@ -145,7 +145,7 @@ static void print(reporter *r, const dg_finding *f)
 /* A class is tried in a process of its own, so that one that crashes takes no other along. It tells what it tries, and what came
  * of it. */
 typedef struct told {
-    bool       done;
+    bool       done, over; /* this test; all of them */
     dg_verdict verdict;
     uint64_t   seed;
     char       test[128], element[512];
@@ -172,12 +172,14 @@ static void found(void *ctx, const dg_finding *f)
     tell(ctx, &(told){ .done = true, .verdict = f->verdict });
 }
 
+/* Also where it left with status 0: what it left untried counts as failed. */
 static void print_crash(reporter *r, const char *class, const told *last, int status, dg_arena *a)
 {
     const char *how = WIFSIGNALED(status) ? dg_printf(a, "it crashes the program: %s", strsignal(WTERMSIG(status)))
                                           : dg_printf(a, "it ends the program, with status %d", WEXITSTATUS(status));
-    dg_finding  f = { .class = class, .test = last->test, .verdict = DG_VERDICT_FAILED, .text = how, .element = *last->element ? last->element : NULL,
-                      .help = "a debugger shows where, and so does a plugin built with -g -fsanitize=address", .seed = last->seed };
+    dg_finding  f = { .class = class, .test = *last->test ? last->test : "its process ends well", .verdict = DG_VERDICT_FAILED, .text = how,
+                      .element = *last->element ? last->element : NULL, .seed = last->seed,
+                      .help = "a debugger shows where, and so does a plugin built with -g -fsanitize=address" };
 
     print(r, &f);
 }
@@ -199,6 +201,7 @@ static int check_class(const dg_node_check *how, reporter *r, const dg_node_clas
         told_of.trying = trying;
         told_of.ctx = r;
         (void)dg_node_check_class(class, registry, &told_of, found, r);
+        tell(r, &(told){ .over = true });
         exit(DG_EXIT_OK);
     }
     close(ends[1]);
@@ -210,7 +213,7 @@ static int check_class(const dg_node_check *how, reporter *r, const dg_node_clas
     close(ends[0]);
     while (waitpid(child, &status, 0) < 0 && errno == EINTR)
         ;
-    if (status)
+    if (status || !last.over)
         print_crash(r, class->name, &last, status, a);
     return DG_EXIT_OK;
 }

@@ -182,7 +182,8 @@ ITEM(beyond, sm->image.rgb[3 * sm->image.w * sm->image.h] = 1);
 ITEM(renamed, sm->image_id = 1);
 ITEM(crash, if (sm->n_objects > 2) raise(SIGKILL));
 ITEM(quits, exit(3));
+ITEM(leaves, exit(0));
 ITEM(fine, dg_sample_flip(sm));
 
 DG_PLUGIN("broken", "1", &shape, &dims, &missing, &mode, &unused, &empty, &range, &invariant, &collective, &gradient, &outside, &input,
-          &unwritten, &random, &threads, &rounded, &half, &flat, &boxes, &drops, &shared, &beyond, &renamed, &crash, &quits, &fine);
+          &unwritten, &random, &threads, &rounded, &half, &flat, &boxes, &drops, &shared, &beyond, &renamed, &crash, &quits, &leaves, &fine);
