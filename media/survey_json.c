@@ -104,11 +104,14 @@ void dg_survey_json(dg_str *out, const dg_survey *s)
 /* ---- reading ------------------------------------------------------------------------------- */
 
 /* A count; 0 where there is none that makes sense. */
+static int64_t count(double v)
+{
+    return v >= 0 && v < 9e15 ? (int64_t)v : 0;
+}
+
 static int64_t count_of(const dg_json *o, const char *key)
 {
-    double v = dg_json_number(o, key);
-
-    return v >= 0 && v < 9e15 ? (int64_t)v : 0;
+    return count(dg_json_number(o, key));
 }
 
 static int small_count_of(const dg_json *o, const char *key)
@@ -167,7 +170,7 @@ static void read_splits(dg_survey *s, const dg_json *list)
             .per_class = DG_NEW_N(s->arena, s->n_classes + 1, int64_t),
         };
         for (int k = 0; k < counts->n && k < s->n_classes; k++)
-            x->per_class[k] = counts->items[k].kind == DG_JSON_NUMBER && counts->items[k].number < 9e15 ? (int64_t)counts->items[k].number : 0;
+            x->per_class[k] = counts->items[k].kind == DG_JSON_NUMBER ? count(counts->items[k].number) : 0;
         s->most_objects = x->most_objects > s->most_objects ? x->most_objects : s->most_objects;
     }
 }

@@ -264,6 +264,13 @@ static void read_back(void **state)
     dg_str_free(&part);
     dg_survey_close(&s);
     dg_survey_close(&again);
+    write_text(p, "check.json", "{\"splits\":[{\"name\":\"a\",\"images\":-1,\"per_class\":[-1e300,1e300,null,2]}],\"histograms\":{},"
+                                "\"classes\":[{\"name\":\"a\"},{\"name\":\"b\"},{\"name\":\"c\"},{\"name\":\"d\"}]}");
+    assert_int_equal(dg_survey_read(&again, temporary(p, "check.json"), p->d), 0);
+    assert_int_equal(again->splits[0].n_images, 0);
+    for (int k = 0; k < 4; k++)
+        assert_int_equal(again->splits[0].per_class[k], k == 3 ? 2 : 0);
+    dg_survey_close(&again);
     no_diagnostics(p);
     write_text(p, "check.json", "{\"splits\":[]}");
     assert_int_equal(dg_survey_read(&again, temporary(p, "check.json"), p->d), -DG_EINPUT);
