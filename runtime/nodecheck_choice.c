@@ -322,15 +322,17 @@ bool dg_test_choice_ranks(dg_node_test *k, dg_trial *t)
 {
     const dg_dataset *data = dg_trial_data(t, n_items(t), 0);
     bool              equal = dg_trial_declares(t, DG_RULE_EQUAL, false), fine = true;
+    const int32_t    *before;
     chooser           c[RANKS];
 
     if (!dg_trial_shares(t))
         return dg_test_idle(k, "it has no attribute axis: it is not told of ranks");
     for (int r = 0; r < RANKS; r++)
         c[r] = chooser_of(t, data, 1, r);
+    before = dg_memdup(t->arena, c[0].items, (size_t)(c[0].n + 1) * sizeof *before); /* alike on all */
     meet(c);
     for (int r = 0; r < RANKS && fine && !dg_test_refused(k); r++)
-        fine = c[r].rc >= 0 || dg_test_refuse(k, c[r].d);
+        fine = c[r].rc >= 0 ? check_left(k, t, &c[r], before) : dg_test_refuse(k, c[r].d);
     if (fine && !dg_test_refused(k)) {
         fine = check_questions(k, t, c, equal);
         meet(c);

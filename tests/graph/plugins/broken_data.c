@@ -215,6 +215,7 @@ CHOICE(c_fine, "choice", shares, EACH(i % a->ranks == a->rank, a->items[i]));
 CHOICE(c_padding, "padding", NULL, EACH(true, a->items[i] < 0 ? ~a->items[i] : a->items[i]));
 CHOICE(c_input, "input", NULL, EACH(true, a->items[i]); if (a->n) memset((void *)(uintptr_t)a->items, 0, sizeof *a->items));
 CHOICE(c_twice, "twice", shares, EACH(i % a->ranks == a->rank || i == 0, a->items[i]));
+CHOICE(c_beyond, "beyond", shares, EACH(i % a->ranks == a->rank, a->ranks > 1 ? 1000000 : a->items[i]));
 CHOICE(c_value, "value", NULL, EACH(i != a->rank, a->items[i]));
 CHOICE(c_rate, "rate", differs, EACH(i % a->ranks == a->rank, a->items[i]));
 CHOICE(c_filter, "filter", NULL, EACH(n_objects(a->data, a->items[i]) > 2, a->items[i]));
@@ -374,6 +375,6 @@ NUMBER(n_late, "late", true, a->seconds);
 NUMBER(n_counts, "counter", true, ((void)a, atomic_fetch_add(&calls, 1)));
 
 DG_PLUGIN("broken_data", "1", &l_fine, &l_order, &l_threads, &l_reopen, &l_digest, &l_counts, &l_label, &l_sizes, &l_probe, &s_fine, &s_unlisted,
-          &s_outside, &s_dropped, &s_repeated, &s_rank, &s_content, &s_dims, &c_fine, &c_padding, &c_input, &c_twice, &c_value, &c_rate, &c_filter,
+          &s_outside, &s_dropped, &s_repeated, &s_rank, &s_content, &s_dims, &c_fine, &c_padding, &c_input, &c_twice, &c_beyond, &c_value, &c_rate, &c_filter,
           &c_draws, &c_asks, &c_hangs, &c_deaf, &c_unequal, &b_fine, &b_wide, &b_key, &b_slot, &b_silent, &b_empty, &b_state, &m_fine, &m_padded,
           &m_batches, &m_alone, &m_forgets, &m_nan, &m_common, &m_names, &n_fine, &n_half, &n_rank, &n_late, &n_counts);
