@@ -157,7 +157,8 @@ int dg_outfile_open(dg_outfile **f, const char *path, dg_diag *d)
     *f = NULL;
     if (!stream)
         dg_str_fmt(&partial, "%s.tmp-%ld", path, (long)getpid());
-    int fd = stream ? open(path, O_WRONLY | O_CLOEXEC) : open(partial.s, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
+    int fd = stream ? open(path, O_WRONLY | O_APPEND | O_CLOEXEC) /* behind what stands there: `>>FILE` is opened anew */
+                    : open(partial.s, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
 
     if (fd < 0) {
         int error = errno;

@@ -268,13 +268,13 @@ static void what_cannot_be_written(void **state)
     assert_int_equal(entries(p->folder), 1);
 }
 
-/* Root may open every folder, so this is tried as nobody. */
-/* A pipe, or a device, stays what it is. */
+/* A pipe, or a device, stays what it is, and so does what stands in a file that is open as standard output. */
 static void what_is_no_file(void **state)
 {
     place      *p = *state;
-    const char *path = dg_path_join(p->arena, p->folder, "pipe");
-    char        got[4] = "";
+    const char *path = dg_path_join(p->arena, p->folder, "pipe"), *file = dg_path_join(p->arena, p->folder, "file");
+    char        got[8] = "", *text;
+    size_t      n;
     struct stat st;
     int         fd;
 
@@ -287,9 +287,18 @@ static void what_is_no_file(void **state)
     close(fd);
     assert_int_equal(lstat(path, &st), 0);
     assert_true(S_ISFIFO(st.st_mode));
+
+    fd = open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    assert_int_equal(write(fd, "old,", 4), 4);
+    assert_int_equal(dg_file_write(dg_printf(p->arena, "/dev/fd/%d", fd), "new", 3, p->d), 0);
+    close(fd);
+    assert_int_equal(dg_file_read(&text, &n, file, 0, p->d), 0);
+    assert_string_equal(text, "old,new");
+    dg_free(text);
     assert_int_equal(dg_diag_n(p->d), 0);
 }
 
+/* Root may open every folder, so this is tried as nobody. */
 static void a_folder_that_cannot_be_synced(void **state)
 {
     enum { NOBODY = 65534 };
