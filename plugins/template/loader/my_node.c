@@ -116,7 +116,7 @@ static bool read_object(dg_coco_annotation *a, const char *line, const set *s)
            a->h > 0 && x2 <= (double)s->c->width && y2 <= (double)s->c->height;
 }
 
-/* The digest is of all that the data hold: ranks compare it, and a run that goes on. */
+/* The digest is of sizes and objects: ranks compare it, and a run that goes on. */
 static int read_objects(set *s, FILE *f, dg_diag *d)
 {
     char line[256];
@@ -158,9 +158,9 @@ static int open_set(dg_dataset **data, const void *self, uint64_t seed, dg_diag 
     s->bytes = 3 * (size_t)c->width * (size_t)c->height;
     s->ds = (dg_dataset){ .size = sizeof s->ds, .n_classes = N_CLASSES, .classes = classes, .name = c->boxes, .self = s, .info = info,
                           .sample = sample, .close = close_set };
-    s->ds.digest = dg_digest(DG_DIGEST, (int64_t[]){ c->width, c->height }, 2 * sizeof(int64_t));
     DG_TRY(boxes ? 0 : dg_fail(d, DG_EIO, (dg_where){ .file = c->boxes }, "my-boxes", "cannot be read: %s", strerror(errno)));
     DG_TRY(read_images(s, d));
+    s->ds.digest = dg_digest(DG_DIGEST, (int64_t[]){ c->width, c->height, s->ds.n_items }, 3 * sizeof(int64_t));
     DG_TRY(read_objects(s, boxes, d));
     *data = &s->ds;
 out:
