@@ -16,11 +16,15 @@ static const dg_option options[] = {
 };
 static const double     most_s = 5;
 
-static bool understood(const dg_words *w)
+static bool understood(const opts *o, const dg_words *w)
 {
     const char *verb = w->v[1];
     bool        set = strcmp(verb, "set") == 0;
 
+    if (o->format && strcmp(verb, "status") != 0) {
+        fprintf(stderr, "detrgraph ctl: --format says how status is printed; %s prints nothing for programs\n", verb);
+        return false;
+    }
     if ((set && w->n == 3) || (w->n == 2 && (strcmp(verb, "status") == 0 || strcmp(verb, "save") == 0 || strcmp(verb, "stop") == 0)))
         return true;
     fprintf(stderr, "detrgraph ctl: status, save, stop, set lr=NUMBER or set lr=schedule is expected after the run's folder\n");
@@ -46,14 +50,14 @@ static int print_json(const char *folder, dg_diag *d)
 static int run(const void *given, const dg_words *words, dg_arena *a)
 {
     const opts *o = given;
-    bool        json = o->format && strcmp(o->format, "json") == 0 && strcmp(words->v[1], "status") == 0;
+    bool        json = o->format && strcmp(o->format, "json") == 0;
     dg_diag    *d;
     dg_str      answer = { 0 };
     dg_entrance e;
     bool        done = json;
     int         rc;
 
-    if (!understood(words))
+    if (!understood(o, words))
         return DG_EXIT_USAGE;
     d = dg_diag_open();
     if (json) {
