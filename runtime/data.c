@@ -127,6 +127,8 @@ int dg_run_data(dg_run *run, const dg_scope *scope, const dg_data **data, dg_dia
             help_find(run, new.chain.loader, d);
         return rc;
     }
+    if (!new.set->name) /* it is for messages: a loader of somebody else's may have left it out */
+        new.set->name = new.chain.loader->id;
     DG_PUSH(run->arena, run->data, new);
     *data = find(run, scope);
     DG_TRY(check_all_classes(run, scope, new.set, d));

@@ -155,7 +155,7 @@ static int data_open(dg_dataset **out, const void *conf, uint64_t seed, dg_diag 
     (void)seed, (void)d;
     assert_non_null(x);
     x->conf = *(const data_conf *)conf;
-    x->pub = (dg_dataset){ .size = sizeof x->pub, .n_items = (int)x->conf.images, .n_classes = 2, .classes = data_classes, .name = "grays",
+    x->pub = (dg_dataset){ .size = sizeof x->pub, .n_items = (int)x->conf.images, .n_classes = 2, .classes = data_classes,
                            .self = x, .info = data_info, .sample = data_sample, .close = data_close };
     *out = &x->pub;
     return 0;
