@@ -38,6 +38,7 @@ detrgraph_SOURCES += \
 # what `detrgraph new` writes, as numbers: string literals have a longest length
 BUILT_SOURCES += cli/templates.inc
 CLEANFILES += cli/templates.inc
+cli/detrgraph-cmd_new.$(OBJEXT): cli/templates.inc
 cli/templates.inc: $(templates)
 	$(AM_V_GEN)$(MKDIR_P) cli && { echo 'static const template_file templates[] = {'; \
 	  for f in $^; do \

@@ -208,7 +208,7 @@ static void turn_away(dg_coordinator *c)
 static void *serve(void *ctx)
 {
     dg_coordinator *c = ctx;
-    double          last = 0, before = c->conf.env->now_s(), late = 0;
+    double          last = 0, probed = 0, before = c->conf.env->now_s(), late = 0;
 
     for (bool closing = false; !closing;) {
         uint64_t changed = 0;
@@ -225,7 +225,10 @@ static void *serve(void *ctx)
         receive_all(c, now);
         turn_away(c);
         if (c->roster) {
-            probe(c, now);
+            if (now - probed >= BEACON_S) {
+                probe(c, now);
+                probed = now;
+            }
             dg_roster_tick(c->roster, now);
             (void)dg_roster_state(c->roster, &changed);
             if (changed != c->published || now - last >= BEACON_S) {

@@ -31,11 +31,16 @@ static const dg_rule rules[] = {
     { 0 },
 };
 
+/* What ranks tell each other: numbers, and no pointers. */
+typedef struct tally {
+    double  off;
+    int64_t n_images;
+} tally;
+
 typedef struct state {
     const conf       *conf;
     const dg_dataset *data;
-    double            off;
-    int64_t           n_images;
+    tally             t;
 } state;
 
 static int begin(void **out, const void *self, const dg_sink_args *args, dg_diag *d)
@@ -74,8 +79,8 @@ static int take(void *self, const dg_sink_batch *b, dg_diag *d)
         for (int64_t i = slot * k; i < (slot + 1) * k; i++)
             found += number(scores, i) >= s->conf->least;
         s->data->info(s->data->self, b->samples[slot].item, &there);
-        s->off += fabs((double)(found - there.n_objects));
-        s->n_images++;
+        s->t.off += fabs((double)(found - there.n_objects));
+        s->t.n_images++;
     }
     return 0;
 }
@@ -87,7 +92,7 @@ static int finish(void **self, dg_metrics *m, dg_diag *d)
 
     (void)d;
     if (m)
-        dg_metric(m, s->n_images ? s->off / (double)s->n_images : -1, "miscount");
+        dg_metric(m, s->t.n_images ? s->t.off / (double)s->t.n_images : -1, "miscount");
     free(s);
     *self = NULL;
     return 0;
@@ -96,22 +101,26 @@ static int finish(void **self, dg_metrics *m, dg_diag *d)
 /* Several ranks: each packs what it has counted, rank 0 adds it to its own. */
 static int pack(void *self, void **bytes, size_t *n, dg_diag *d)
 {
-    *n = sizeof(state);
+    const state *s = self;
+
+    *n = sizeof s->t;
     *bytes = malloc(*n);
     if (!*bytes)
         return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory to send a count");
-    memcpy(*bytes, self, *n);
+    memcpy(*bytes, &s->t, *n);
     return 0;
 }
 
 static int merge(void *self, const void *bytes, size_t n, dg_diag *d)
 {
-    state *s = self, other;
+    state *s = self;
+    tally  other;
 
-    (void)n, (void)d;
-    memcpy(&other, bytes, sizeof other);
-    s->off += other.off;
-    s->n_images += other.n_images;
+    if (n != sizeof other)
+        return dg_fail(d, DG_EINTERNAL, DG_NOWHERE, "count-size", "a rank sent %zu bytes, where a count has %zu", n, sizeof other);
+    memcpy(&other, bytes, n);
+    s->t.off += other.off;
+    s->t.n_images += other.n_images;
     return 0;
 }
 
