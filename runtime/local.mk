@@ -81,7 +81,7 @@ libruntime_la_SOURCES += \
 	runtime/link.c runtime/link.h \
 	runtime/message.c runtime/message.h \
 	runtime/recorder.c runtime/recorder.h \
-	runtime/roster.c runtime/roster_ask.c runtime/roster_seen.c runtime/roster.h runtime/roster_self.h \
+	runtime/roster.c runtime/roster_ask.c runtime/roster_seen.c runtime/roster_time.c runtime/roster.h runtime/roster_self.h \
 	runtime/socket.c runtime/socket.h \
 	runtime/rates.c runtime/rates.h \
 	runtime/steer.c runtime/steer.h

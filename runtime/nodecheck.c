@@ -186,6 +186,11 @@ bool dg_test_objects(dg_node_test *k, dg_trial *t, const dg_sample *s, int n_cla
     return true;
 }
 
+void *dg_test_alloc(void *arena, size_t bytes)
+{
+    return dg_alloc(arena, bytes);
+}
+
 void dg_test_at_once(void *(*run)(void *each), void *things, size_t bytes, int n)
 {
     pthread_t thread[8];

@@ -27,11 +27,6 @@ typedef struct chooser {
     bool              fails; /* the others have failed: it is told so */
 } chooser;
 
-static void *arena_alloc(void *arena, size_t bytes)
-{
-    return dg_alloc(arena, bytes);
-}
-
 static int64_t least(void *ctx, int64_t n)
 {
     chooser *c = ctx;
@@ -57,7 +52,7 @@ static void *choose(void *ctx)
                                   .ranks = c->ranks,
                                   .least = least,
                                   .ctx = c,
-                                  .alloc = arena_alloc,
+                                  .alloc = dg_test_alloc,
                                   .arena = c->arena };
 
     c->asked = 0;

@@ -21,16 +21,11 @@ typedef struct planned {
     int               rc;
 } planned;
 
-static void *arena_alloc(void *arena, size_t bytes)
-{
-    return dg_alloc(arena, bytes);
-}
-
 static void *make(void *ctx)
 {
     planned               *p = ctx;
     const dg_schedule_args args = {
-        .data = p->data, .epoch = p->epoch, .seed = p->t->seed, .ranks = p->ranks, .alloc = arena_alloc, .arena = p->arena, .rank = p->rank
+        .data = p->data, .epoch = p->epoch, .seed = p->t->seed, .ranks = p->ranks, .alloc = dg_test_alloc, .arena = p->arena, .rank = p->rank
     };
 
     p->rc = p->t->class->schedule(&p->plan, p->t->node->conf, &args, p->d);

@@ -107,6 +107,8 @@ bool        dg_test_refused(const dg_node_test *k);
 const char *dg_test_why(dg_arena *a, const dg_diag *d);        /* what the class has said first, and about which file */
 /* Boxes inside the image, labels below n_classes? */
 bool dg_test_objects(dg_node_test *k, dg_trial *t, const dg_sample *s, int n_classes);
+/* As classes ask for memory. */
+void *dg_test_alloc(void *arena, size_t bytes);
 /* run(each), for each of n things of so many bytes, on threads side by side. */
 void dg_test_at_once(void *(*run)(void *each), void *things, size_t bytes, int n);
 

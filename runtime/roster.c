@@ -2,7 +2,6 @@
  * messages, and what one rank does wrong often reaches others as a failed wait. */
 #include "runtime/roster.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -10,7 +9,7 @@
 #include "runtime/facts.h"
 #include "runtime/roster_self.h"
 
-static const double SETTLE_S = DG_SETTLE_S, SECOND_HAND_S = 0.5, MISSED_S = 0.4, LAST_WORDS_S = 0.5, QUIET_S = 0.5, START_S = 60, SLOW_S = 10, STALL_S = 5;
+static const double SETTLE_S = DG_SETTLE_S, SECOND_HAND_S = 0.5, LAST_WORDS_S = 0.5;
 
 enum { SECOND_HAND = 1, UNPLACED, PLACED }; /* what a rank's errors are worth */
 
@@ -83,7 +82,7 @@ void dg_roster_end(dg_roster *r, const char *reason)
 }
 
 /* Where a rank is, as far as it has told. */
-static dg_where where_is(const dg_roster_rank *k)
+dg_where dg_roster_where_is(const dg_roster_rank *k)
 {
     return *k->beat.node ? (dg_where){ *k->beat.file ? k->beat.file : NULL, (int)k->beat.line, (int)k->beat.column, k->beat.node }
                          : DG_NOWHERE;
@@ -212,7 +211,7 @@ static void judge_words(dg_roster *r)
     dg_str_fmt(&s, "; %s ", dg_roster_name(r, other, other_name, sizeof other_name));
     add_word(&s, &r->ranks[other].word);
     dg_roster_add_saved(r, &s);
-    dg_fail(r->verdict, DG_EINTERNAL, where_is(&r->ranks[odd]), "words-differ", "%s", s.s);
+    dg_fail(r->verdict, DG_EINTERNAL, dg_roster_where_is(&r->ranks[odd]), "words-differ", "%s", s.s);
     dg_help(r->verdict, "detrgraph doctor OUT compares what the ranks did before");
     dg_roster_fail(r, false);
     dg_str_free(&s);
@@ -299,22 +298,6 @@ static int best_witness(const dg_roster *r)
     return best;
 }
 
-/* A rank that was not heard of for so long, while others speak, or whose connection is closed, is lost; the first of them, or -1. */
-static int lose_silent(dg_roster *r, double silent_s, double now)
-{
-    int first = -1;
-
-    for (int i = r->conf.ranks - 1; i >= 0; i--) {
-        dg_roster_rank *k = &r->ranks[i];
-
-        if (!k->hello || k->left || k->failed || (!k->closed && now - k->heard_s < silent_s))
-            continue;
-        k->lost = true;
-        first = i;
-    }
-    return first;
-}
-
 /* Others came to nothing in a collective, and this one is silent since: its machine went down with its launcher. */
 static void judge_silent(dg_roster *r, int i, int witness, double now)
 {
@@ -325,7 +308,7 @@ static void judge_silent(dg_roster *r, int i, int witness, double now)
     dg_str_fmt(&s, "%s has been silent for %.1f s", dg_roster_name(r, i, name, sizeof name), now - r->ranks[i].heard_s);
     dg_roster_add_where(&s, &r->ranks[i]);
     dg_roster_add_saved(r, &s);
-    dg_fail(r->verdict, DG_EIO, where_is(&r->ranks[i]), "rank-lost", "%s: it counts as lost, because rank %d says: %s", s.s, witness,
+    dg_fail(r->verdict, DG_EIO, dg_roster_where_is(&r->ranks[i]), "rank-lost", "%s: it counts as lost, because rank %d says: %s", s.s, witness,
             dg_diag_at(r->ranks[witness].errors, 0)->text);
     dg_roster_fail(r, true);
     dg_str_free(&s);
@@ -339,7 +322,7 @@ static void judge_errors(dg_roster *r, double now)
     bool        early = !r->state.met; /* before the ranks have met they may all find the same */
 
     if (k->worth == SECOND_HAND)
-        silent = lose_silent(r, MISSED_S, now);
+        silent = dg_roster_lose_silent(r, DG_MISSED_S, now);
     if (silent >= 0) {
         judge_silent(r, silent, who, now);
         return;
@@ -416,7 +399,7 @@ static void judge_gone(dg_roster *r, int i)
     describe_end(&s, k->status);
     dg_roster_add_where(&s, k);
     dg_roster_add_saved(r, &s);
-    dg_fail(r->verdict, DG_EIO, where_is(k), "rank-died", "%s", s.s);
+    dg_fail(r->verdict, DG_EIO, dg_roster_where_is(k), "rank-died", "%s", s.s);
     if (WIFSIGNALED(k->status) && WTERMSIG(k->status) == SIGKILL)
         dg_help(r->verdict, "nobody killed it by hand? Then the kernel did, for want of memory: see dmesg; a smaller batch helps");
     dg_roster_fail(r, true);
@@ -440,91 +423,6 @@ void dg_roster_gone(dg_roster *r, int i, int status, double now)
 
 /* ---- time ------------------------------------------------------------------------------------------------------ */
 
-bool dg_roster_missed(const dg_roster *r, int rank, double now)
-{
-    const dg_roster_rank *k = &r->ranks[rank];
-
-    return !dg_roster_over(r) && k->hello && !k->left && !k->gone && !k->failed && now - k->heard_s >= MISSED_S / 2;
-}
-
-void dg_roster_closed(dg_roster *r, int rank)
-{
-    r->ranks[rank].closed = true;
-}
-
-/* Who died with the launcher that would have told of it leaves a closed connection. One that broke is soon made again. */
-static double limit_of(const dg_roster *r, const dg_roster_rank *k)
-{
-    return k->closed ? MISSED_S : k->hello ? r->conf.lost_after_s : fmax(r->conf.lost_after_s, START_S);
-}
-
-static void tick_silence(dg_roster *r, int i, double now)
-{
-    dg_roster_rank *k = &r->ranks[i];
-    double silent = now - k->heard_s, limit = limit_of(r, k);
-    char   name[160];
-    dg_str s = { 0 };
-
-    if (silent < fmin(QUIET_S, limit) || (!k->hello && silent < limit))
-        return;
-    if (!k->quiet || silent >= limit)
-        dg_roster_look(r, i);
-    dg_str_add(&s, dg_roster_name(r, i, name, sizeof name));
-    dg_str_fmt(&s, " has been silent for %.1f s", silent);
-    dg_roster_add_where(&s, k);
-    dg_str_add(&s, k->closed ? ", and its connection is closed" : "");
-    if (silent >= limit) {
-        k->lost = true;
-        (void)lose_silent(r, fmax(limit - QUIET_S, MISSED_S), now); /* the others of its machine */
-        dg_roster_add_saved(r, &s);
-        dg_fail(r->verdict, DG_EIO, where_is(k), "rank-lost", "%s: it counts as lost", s.s);
-        dg_roster_fail(r, true);
-    } else if (!k->quiet) {
-        k->quiet = true;
-        dg_log_line(r->conf.env, DG_WARN, "%s; after %.3g s it counts as lost", s.s, limit);
-    }
-    dg_str_free(&s);
-}
-
-static void tick_slow(dg_roster *r, int i)
-{
-    dg_roster_rank *k = &r->ranks[i];
-    char  name[160];
-
-    if (k->beat.waits || !*k->beat.node || k->beat.since_s < SLOW_S) {
-        k->slow_told_s = 0;
-        return;
-    }
-    if (k->beat.since_s < 2 * k->slow_told_s)
-        return;
-    k->slow_told_s = k->beat.since_s;
-    dg_log_line(r->conf.env, DG_WARN, "%s is alive and has been in node \"%s\" (%s:%lld:%lld) for %.0f s: slow, or stuck",
-                dg_roster_name(r, i, name, sizeof name), k->beat.node, k->beat.file, (long long)k->beat.line, (long long)k->beat.column,
-                k->beat.since_s);
-}
-
-/* All wait for one another, and not in the same place: nobody will ever come. */
-static void tick_stall(dg_roster *r)
-{
-    dg_str s = { 0 };
-    bool   apart = false;
-
-    for (int i = 0; i < r->conf.ranks; i++) {
-        const dg_roster_rank *k = &r->ranks[i];
-
-        if (k->gone || k->left || !k->beat.waits || k->beat.since_s < STALL_S)
-            return;
-        apart |= strcmp(k->beat.node, r->ranks[0].beat.node) != 0 || k->beat.step != r->ranks[0].beat.step;
-    }
-    if (!apart)
-        return;
-    for (int i = 0; i < r->conf.ranks; i++)
-        dg_str_fmt(&s, "%srank %d in \"%s\" (step %lld)", i ? ", " : "", i, r->ranks[i].beat.node, (long long)r->ranks[i].beat.step + 1);
-    dg_fail(r->verdict, DG_EINTERNAL, where_is(&r->ranks[0]), "ranks-apart", "every rank waits for the others, in different places: %s", s.s);
-    dg_roster_fail(r, false);
-    dg_str_free(&s);
-}
-
 void dg_roster_tick(dg_roster *r, double now)
 {
     if (dg_roster_over(r))
@@ -541,12 +439,12 @@ void dg_roster_tick(dg_roster *r, double now)
         if (k->gone && !k->left && !k->failed && now > k->gone_s + LAST_WORDS_S) /* a busy machine takes a while to read them */
             judge_gone(r, i);
         else if (!k->gone && !k->left) {
-            tick_silence(r, i, now);
-            tick_slow(r, i);
+            dg_roster_tick_silence(r, i, now);
+            dg_roster_tick_slow(r, i);
         }
     }
     if (!dg_roster_over(r) && r->conf.ranks > 1)
-        tick_stall(r);
+        dg_roster_tick_stall(r);
 }
 
 /* ---- what is known ------------------------------------------------------------------------------------------------ */

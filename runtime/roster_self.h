@@ -1,4 +1,5 @@
-/* roster_self.h: the roster from the inside, for roster.c, which judges, and roster_ask.c, which answers. */
+/* roster_self.h: the roster from the inside, for roster.c and roster_seen.c, which judge, roster_time.c, which waits, and
+ * roster_ask.c, which answers. */
 #ifndef DG_RUNTIME_ROSTER_SELF_H
 #define DG_RUNTIME_ROSTER_SELF_H
 
@@ -50,11 +51,22 @@ bool dg_roster_over(const dg_roster *r);
 const char *dg_roster_name(const dg_roster *r, int i, char *buf, size_t n);
 /* Evidence is collected for a moment before it is judged. */
 #define DG_SETTLE_S 0.05
+/* Four beats that did not come. */
+#define DG_MISSED_S 0.4
 
 /* ---- roster.c */
 void dg_roster_look(dg_roster *r, int i); /* where is it now? */
 void dg_roster_add_saved(const dg_roster *r, dg_str *s);
 void dg_roster_fail(dg_roster *r, bool lost); /* for what is now the verdict's last error */
+
+dg_where dg_roster_where_is(const dg_roster_rank *k);
+
+/* ---- roster_time.c */
+/* A rank that was not heard of for so long, while others speak, or whose connection is closed, is lost; the first of them, or -1. */
+int  dg_roster_lose_silent(dg_roster *r, double silent_s, double now);
+void dg_roster_tick_silence(dg_roster *r, int i, double now);
+void dg_roster_tick_slow(dg_roster *r, int i);
+void dg_roster_tick_stall(dg_roster *r);
 
 /* ---- roster_seen.c */
 void dg_roster_keep_watches(dg_roster *r, const dg_rows *facts);
