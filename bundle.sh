@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# make bundle: a folder, packed, with the program, its libraries, fonts, pipelines, documents and the licences of all of it, which
-# runs from wherever it is unpacked, on machines where nothing can be installed. The C library is the machine's: it must be
-# as new as the one here.
+# make bundle: packs a folder with the program, its libraries, fonts, pipelines, documents and all
+# their licences. It runs from where it is unpacked, without installation. Only the C library is the
+# machine's, and must be as new as this machine's.
 #     ./bundle.sh SOURCE BUILD VERSION
 set -euo pipefail
 source=$1 build=$2 name=detrgraph-$3-$(uname -m)
@@ -14,29 +14,36 @@ die() {
   echo "bundle: $*" >&2
   exit 1
 }
-# closure FILE...: the shared objects that they need, but for the C library's, by path
-closure() { ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u | while read -r path; do
-  basename "$path" | grep -qE "$libc" || echo "$path"
-done; }
+# closure FILE...: paths of the shared objects that they need, except the C library's
+closure() {
+  ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u | while read -r path; do
+    basename "$path" | grep -qE "$libc" || echo "$path"
+  done
+}
 
 # --- the installed tree, moved to the top of the bundle
 rm -rf "$root"
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
-make -s -C "$build" install DESTDIR="$stage" >"$stage/log" 2>&1 || die "make install failed: $(tail -n 5 "$stage/log")"
+make -s -C "$build" install DESTDIR="$stage" >"$stage/log" 2>&1 ||
+  die "make install failed: $(tail -n 5 "$stage/log")"
 pc=$(find "$stage" -name detrgraph.pc)
 prefix=$(sed -n 's/^prefix=//p' "$pc")
 mkdir -p "$root/libexec" "$root/licences"
 cp -a "$stage$prefix/." "$root"
 rm -f "$root"/lib/*.la
 mv "$root/bin/detrgraph" "$root/libexec/detrgraph"
-sed -i "s|^prefix=.*|prefix=\${pcfiledir}/../..|; s|^exec_prefix=.*|exec_prefix=\${prefix}|" "$root/lib/pkgconfig/detrgraph.pc"
+sed -i "s|^prefix=.*|prefix=\${pcfiledir}/../..|; s|^exec_prefix=.*|exec_prefix=\${prefix}|" \
+  "$root/lib/pkgconfig/detrgraph.pc"
 mkdir -p "$root/share/doc/detrgraph"
-(cd "$source/docs" && find . -name '*.md' -print0 | xargs -0 cp --parents -t "$root/share/doc/detrgraph")
+(cd "$source/docs" && find . -name '*.md' -print0 |
+  xargs -0 cp --parents -t "$root/share/doc/detrgraph")
 cp "$source/LICENSE" "$root"
-if command -v strip >/dev/null; then strip --strip-unneeded "$root/libexec/detrgraph" "$root"/lib/libdetrgraph.so.*.*; fi
+if command -v strip >/dev/null; then
+  strip --strip-unneeded "$root/libexec/detrgraph" "$root"/lib/libdetrgraph.so.*.*
+fi
 
-# --- Graphviz loads what draws by a list of its own
+# --- Graphviz's plugins, and its list of them
 config=$(find /usr/lib /usr/lib64 -name 'config6*' -path '*graphviz*' 2>/dev/null | head -n 1)
 plugins=()
 if [ -n "$config" ]; then
@@ -55,16 +62,18 @@ libraries=()
 while read -r path; do
   case $path in */libdetrgraph.so*) continue ;; esac
   libraries+=("$path")
-  real=$(readlink -f "$path") # its name says its version
+  real=$(readlink -f "$path") # its name has the version
   cp "$real" "$root/lib"
-  [ "$(basename "$real")" = "$(basename "$path")" ] || ln -sf "$(basename "$real")" "$root/lib/$(basename "$path")"
+  [ "$(basename "$real")" = "$(basename "$path")" ] ||
+    ln -sf "$(basename "$real")" "$root/lib/$(basename "$path")"
 done < <(closure "$root/libexec/detrgraph" "${plugins[@]}")
 
-# --- letters in drawings
+# --- fonts for drawings
 fonts=()
 if [ -d /usr/share/fonts/truetype/dejavu ]; then
   mkdir -p "$root/share/fonts"
-  fonts=(/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf /usr/share/fonts/truetype/dejavu/DejaVuSans-Bold.ttf)
+  fonts=(/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf
+    /usr/share/fonts/truetype/dejavu/DejaVuSans-Bold.ttf)
   cp "${fonts[@]}" "$root/share/fonts"
 fi
 cat >"$root/share/fonts.conf" <<'END'
@@ -79,31 +88,43 @@ END
 mkdir -p "$root/bin"
 cat >"$root/bin/detrgraph" <<'END'
 #!/bin/sh
-# detrgraph with the libraries beside it, wherever that is
+# runs detrgraph with the libraries beside it
 here=$(dirname "$(dirname "$(readlink -f "$0")")")
-export LD_LIBRARY_PATH="$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" GVBINDIR="$here/lib/graphviz" FONTCONFIG_FILE="$here/share/fonts.conf"
+export LD_LIBRARY_PATH="$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+export GVBINDIR="$here/lib/graphviz" FONTCONFIG_FILE="$here/share/fonts.conf"
 exec "$here/libexec/detrgraph" "$@"
 END
 chmod 755 "$root/bin/detrgraph"
 
-# --- licences, of every package that a file came from
+# --- licences of every package that files came from
 for path in "${libraries[@]}" "${plugins[@]}" "${fonts[@]}"; do
   real=$(readlink -f "$path")
   package=$({ dpkg -S "$real" || dpkg -S "${real#/usr}"; } 2>/dev/null | head -n 1 | cut -d: -f1)
-  [ -n "$package" ] || { echo "bundle: no package is known to own $path: add its licence by hand" >&2; continue; }
-  cp -L "/usr/share/doc/$package/copyright" "$root/licences/$package" 2>/dev/null || echo "bundle: $package has no copyright file" >&2
+  if [ -z "$package" ]; then
+    echo "bundle: no package is known to own $path: add its licence by hand" >&2
+    continue
+  fi
+  cp -L "/usr/share/doc/$package/copyright" "$root/licences/$package" 2>/dev/null ||
+    echo "bundle: $package has no copyright file" >&2
 done
-for path in /usr/share/common-licenses/*; do # what those files refer to
+for path in /usr/share/common-licenses/*; do # the licences that those files refer to
   grep -qrF "$path" "$root/licences" && cp -L "$path" "$root/licences"
 done
 
-# --- does it stand by itself?
-outside=$(LD_LIBRARY_PATH=$root/lib ldd "$root/libexec/detrgraph" "$root"/lib/graphviz/*.so.* 2>/dev/null |
-  awk '/not found/ { print $1, "is missing" } $2 == "=>" && $3 ~ /^\// { print $3 }' | grep -vF "$root/" |
-  while read -r path rest; do basename "$path" | grep -qE "$libc" || echo "$path $rest"; done | sort -u)
+# --- check that it needs nothing else
+outside=$(
+  LD_LIBRARY_PATH=$root/lib ldd "$root/libexec/detrgraph" "$root"/lib/graphviz/*.so.* 2>/dev/null |
+    awk '/not found/ { print $1, "is missing" } $2 == "=>" && $3 ~ /^\// { print $3 }' |
+    grep -vF "$root/" | while read -r path rest; do
+      basename "$path" | grep -qE "$libc" || echo "$path $rest"
+    done | sort -u)
 [ -z "$outside" ] || die "these are not in the bundle: $outside"
-env -i PATH="$PATH" HOME=/ "$root/bin/detrgraph" validate "$root/share/detrgraph/pipelines/quickstart.xml" >/dev/null || die "it does not run"
+env -i PATH="$PATH" HOME=/ "$root/bin/detrgraph" \
+  validate "$root/share/detrgraph/pipelines/quickstart.xml" >/dev/null || die "it does not run"
 
 tar -C "$build" --sort=name --owner=0 --group=0 --numeric-owner -czf "$build/$name.tar.gz" "$name"
-echo "$name.tar.gz: $(du -h "$build/$name.tar.gz" | cut -f1), $(du -sh "$root" | cut -f1) unpacked, ${#libraries[@]} libraries, $(find "$root/licences" -type f | wc -l) licences"
-echo "try: tar xf $name.tar.gz && $name/bin/detrgraph run $name/share/detrgraph/pipelines/quickstart.xml"
+size=$(du -h "$build/$name.tar.gz" | cut -f1) unpacked=$(du -sh "$root" | cut -f1)
+licences=$(find "$root/licences" -type f | wc -l)
+echo "$name.tar.gz: $size, $unpacked unpacked, ${#libraries[@]} libraries, $licences licences"
+echo "try: tar xf $name.tar.gz &&" \
+  "$name/bin/detrgraph run $name/share/detrgraph/pipelines/quickstart.xml"

@@ -1,7 +1,7 @@
-/* arena.c: a list of blocks, each cut from the front; a block is as large as all before it
- * together, within limits, so that a small arena stays small and a large one makes few calls.
- * Under AddressSanitizer every piece is a block of its own, so that a write past its end is
- * seen. */
+/* arena.c: a list of blocks, each cut from the front. A new block is as large as all earlier ones
+ * together, within BLOCK_MIN..BLOCK_MAX: small arenas stay small, large ones call calloc rarely.
+ * Under AddressSanitizer every allocation is its own block, so that a write past its end is
+ * caught. */
 #include "base/arena.h"
 
 #include <signal.h>
@@ -14,22 +14,22 @@ enum { ALIGN = 16, BLOCK_MIN = 4096, BLOCK_MAX = 1 << 20, HEAP_ALIGN = 64 };
 
 typedef struct block {
     struct block *next;
-    size_t        cap, used;
+    size_t cap, used;
     _Alignas(ALIGN) unsigned char data[];
 } block;
 
 struct dg_arena {
-    block *head; /* the one pieces are cut from; full and oversized ones follow */
+    block *head; /* the block that allocations are cut from; full and oversized blocks follow */
     size_t bytes;
 };
 
 _Noreturn void dg_oom(size_t bytes)
 {
     char line[96];
-    int  n = snprintf(line, sizeof line, "detrgraph: out of memory (%zu bytes asked for)\n", bytes);
+    int n = snprintf(line, sizeof line, "detrgraph: out of memory (%zu bytes asked for)\n", bytes);
 
     if (n > 0 && write(STDERR_FILENO, line, (size_t)n) < 0) {
-        /* nobody is left to tell */
+        /* standard error is closed: nothing more to do */
     }
     for (;;) {
         signal(SIGABRT, SIG_DFL);
@@ -83,7 +83,7 @@ void *dg_alloc(dg_arena *a, size_t bytes)
     if (DG_PIECEWISE || !b || b->cap - b->used < size) {
         size_t cap = a->bytes < BLOCK_MIN ? BLOCK_MIN : a->bytes > BLOCK_MAX ? BLOCK_MAX : a->bytes;
 
-        if (DG_PIECEWISE || size > cap / 4) { /* a block of its own, behind the one in use */
+        if (DG_PIECEWISE || size > cap / 4) { /* give it its own block, behind the current one */
             block *own = add_block(a, size);
 
             own->used = size;
@@ -112,7 +112,7 @@ void *dg_alloc_n(dg_arena *a, size_t n, size_t bytes_each)
 char *dg_strndup(dg_arena *a, const char *s, size_t n)
 {
     size_t len = strnlen(s, n);
-    char  *copy = dg_alloc(a, len + 1);
+    char *copy = dg_alloc(a, len + 1);
 
     memcpy(copy, s, len);
     return copy;
@@ -141,7 +141,7 @@ char *dg_vprintf(dg_arena *a, const char *fmt, va_list ap)
     va_end(again);
 
     size_t len = n > 0 ? (size_t)n : 0;
-    char  *s = dg_alloc(a, len + 1);
+    char *s = dg_alloc(a, len + 1);
 
     vsnprintf(s, len + 1, fmt, ap);
     return s;
@@ -176,13 +176,13 @@ void *dg_grow(dg_arena *a, const void *items, int *cap, size_t bytes_each)
     return p;
 }
 
-/* calloc hands out untouched zero pages for large sizes, which aligned_alloc and memset would
- * touch; the pointer to free stands before the aligned piece. Sanitizers want the exact end
- * instead. */
+/* Uses calloc because it hands out untouched zero pages for large sizes; aligned_alloc + memset
+ * would touch every page. The pointer to free is stored just before the aligned piece. Under
+ * sanitizers posix_memalign gives the exact end instead. */
 void *dg_try_alloc(size_t bytes)
 {
     size_t size = bytes ? bytes : 1;
-    void  *p = NULL;
+    void *p = NULL;
 
     if (DG_PIECEWISE) {
         if (posix_memalign(&p, HEAP_ALIGN, size))
@@ -191,12 +191,12 @@ void *dg_try_alloc(size_t bytes)
     }
     if (size > PTRDIFF_MAX - 2 * HEAP_ALIGN)
         return NULL;
-    char *raw = calloc(1, size + HEAP_ALIGN + sizeof raw);
+    char *raw = calloc(1, size + HEAP_ALIGN + sizeof(void *));
 
     if (!raw)
         return NULL;
-    uintptr_t first = (uintptr_t)raw + sizeof raw;
-    char     *piece = raw + sizeof raw + (HEAP_ALIGN - first % HEAP_ALIGN) % HEAP_ALIGN;
+    uintptr_t first = (uintptr_t)raw + sizeof(void *);
+    char *piece = raw + sizeof(void *) + (HEAP_ALIGN - first % HEAP_ALIGN) % HEAP_ALIGN;
 
     memcpy(piece - sizeof raw, &raw, sizeof raw);
     return piece;

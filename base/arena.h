@@ -1,11 +1,11 @@
-/* arena.h: memory that is freed all at once. Graphs, programs, plans and one step's scratch each
- * own one. */
+/* arena.h: memory that is freed all at once. Each graph, program, plan and step's scratch owns an
+ * arena. */
 #ifndef DG_BASE_ARENA_H
 #define DG_BASE_ARENA_H
 
 #include <detrgraph/core.h>
 
-/* AddressSanitizer sees into arenas that give each piece memory of its own. */
+/* 1: every allocation is its own block, so that AddressSanitizer sees overruns inside arenas */
 #if defined(__SANITIZE_ADDRESS__)
 #define DG_PIECEWISE 1
 #elif defined(__has_feature)
@@ -19,42 +19,42 @@
 
 typedef struct dg_arena dg_arena;
 
-/* Metadata allocation never returns NULL: when even that fails the process says so and stops
- * (dg_oom). Sizes that a user's file decides (images, slabs, indices) go through dg_try_alloc
- * instead. */
+/* Metadata allocation never returns NULL; out of memory ends the process (dg_oom). Sizes that come
+ * from a user's file (images, slabs, indices) use dg_try_alloc instead. */
 dg_arena *dg_arena_open(void);
-void      dg_arena_close(dg_arena **a); /* frees everything, sets *a to NULL; NULL is fine */
-void     *dg_alloc(dg_arena *a, size_t bytes); /* zeroed, aligned to 16 */
-void     *dg_alloc_n(dg_arena *a, size_t n, size_t bytes_each); /* zeroed; overflow stops too */
-char     *dg_strdup(dg_arena *a, const char *s);
-char     *dg_strndup(dg_arena *a, const char *s, size_t n);
-char     *dg_printf(dg_arena *a, const char *fmt, ...) DG_PRINTF(2, 3);
-char     *dg_vprintf(dg_arena *a, const char *fmt, va_list ap) DG_PRINTF(2, 0);
-void     *dg_memdup(dg_arena *a, const void *p, size_t bytes);
-size_t    dg_arena_bytes(const dg_arena *a); /* held by a, for reports */
+void dg_arena_close(dg_arena **a);         /* frees everything, sets *a to NULL; *a may be NULL */
+void *dg_alloc(dg_arena *a, size_t bytes); /* zeroed, aligned to 16 */
+/* zeroed; n * bytes_each overflowing also ends in dg_oom */
+void *dg_alloc_n(dg_arena *a, size_t n, size_t bytes_each);
+char *dg_strdup(dg_arena *a, const char *s);
+char *dg_strndup(dg_arena *a, const char *s, size_t n);
+char *dg_printf(dg_arena *a, const char *fmt, ...) DG_PRINTF(2, 3);
+char *dg_vprintf(dg_arena *a, const char *fmt, va_list ap) DG_PRINTF(2, 0);
+void *dg_memdup(dg_arena *a, const void *p, size_t bytes);
+size_t dg_arena_bytes(const dg_arena *a); /* memory held, for reports */
 
 #define DG_NEW(arena, type) ((type *)dg_alloc((arena), sizeof(type)))
 #define DG_NEW_N(arena, n, type) ((type *)dg_alloc_n((arena), (size_t)(n), sizeof(type)))
 
-/* Heap memory whose size the outside decides: zeroed, aligned to 64, NULL when there is none. */
+/* Heap memory whose size comes from outside: zeroed, aligned to 64; NULL if out of memory. */
 void *dg_try_alloc(size_t bytes) DG_MUST_USE;
-void  dg_free(void *p);
+void dg_free(void *p);
 
-/* Appends to a DG_VEC, which grows inside the arena. */
-#define DG_PUSH(arena, vec, value)                                                            \
-    do {                                                                                      \
-        if ((vec).n == (vec).cap)                                                             \
-            (vec).items = dg_grow((arena), (vec).items, &(vec).cap, sizeof(*(vec).items));    \
-        (vec).items[(vec).n++] = (value);                                                     \
+/* Appends value to a DG_VEC; grows it inside the arena. */
+#define DG_PUSH(arena, vec, value)                                                         \
+    do {                                                                                   \
+        if ((vec).n == (vec).cap)                                                          \
+            (vec).items = dg_grow((arena), (vec).items, &(vec).cap, sizeof(*(vec).items)); \
+        (vec).items[(vec).n++] = (value);                                                  \
     } while (0)
-/* A growing array inside an arena: doubles; the old piece stays with the arena until it closes. */
+/* A growing array inside an arena. Capacity doubles; the old block stays until the arena closes. */
 #define DG_VEC(type) \
     struct {         \
         type *items; \
-        int   n, cap;\
+        int n, cap;  \
     }
 void *dg_grow(dg_arena *a, const void *items, int *cap, size_t bytes_each);
 
-_Noreturn void dg_oom(size_t bytes); /* writes one line to standard error and raises SIGABRT */
+_Noreturn void dg_oom(size_t bytes); /* writes one line to standard error, then raises SIGABRT */
 
 #endif

@@ -1,23 +1,24 @@
-/* diag.c: keeps up to DG_DIAG_MAX errors and as many warnings, copied into an arena of its own,
- * and prints them for people (place, line, caret, notes, help) or as JSON. */
+/* diag.c: keeps up to DG_DIAG_MAX errors and as many warnings, copied into its own arena; prints
+ * them for people (place, line, caret, notes, help) or as JSON. */
 #include "base/diag.h"
 
 #include <string.h>
 
-enum { EXCERPT = 100 }; /* bytes shown of a source line; a longer line is cut around the column */
+/* bytes of a source line that are shown; longer lines are cut around the column */
+enum { EXCERPT = 100 };
 
 struct dg_diag {
-    dg_arena      *arena;
+    dg_arena *arena;
     DG_VEC(dg_err) kept;
-    int            count[2]; /* by severity, kept or not */
-    int            n_kept[2];
-    bool           last_is_kept; /* else notes and help have nothing to hang on */
+    int count[2]; /* by severity, including those not kept */
+    int n_kept[2];
+    bool last_is_kept; /* false: the latest diagnostic was dropped, and so are its notes and help */
 };
 
 dg_diag *dg_diag_open(void)
 {
     dg_arena *a = dg_arena_open();
-    dg_diag  *d = DG_NEW(a, dg_diag);
+    dg_diag *d = DG_NEW(a, dg_diag);
 
     d->arena = a;
     return d;
@@ -65,7 +66,7 @@ static dg_where copy_where(dg_arena *a, dg_where at)
     return at;
 }
 
-/* Makes room for one more of its severity; NULL when there is none. */
+/* Adds a diagnostic; NULL when DG_DIAG_MAX of its severity are kept already. */
 static dg_err *add(dg_diag *d, dg_severity severity)
 {
     d->count[severity]++;
@@ -92,6 +93,7 @@ static void add_text(dg_diag *d, dg_severity severity, dg_code code, dg_where at
     e->at = copy_where(d->arena, at);
 }
 
+#undef dg_fail
 int dg_fail(dg_diag *d, dg_code code, dg_where at, const char *id, const char *fmt, ...)
 {
     va_list ap;
@@ -115,7 +117,7 @@ static void add_remark(dg_diag *d, bool help, dg_where at, const char *text)
 {
     dg_err *e = &d->kept.items[d->kept.n - 1];
 
-    if ((e->n_remarks & (e->n_remarks - 1)) == 0) { /* full at 0, 1, 2, 4, ... */
+    if ((e->n_remarks & (e->n_remarks - 1)) == 0) { /* remarks are full at 0, 1, 2, 4, ... */
         dg_remark *grown = DG_NEW_N(d->arena, e->n_remarks ? 2 * e->n_remarks : 1, dg_remark);
 
         if (e->n_remarks)
@@ -163,7 +165,7 @@ void dg_diag_merge(dg_diag *d, const dg_diag *from)
 {
     for (int i = 0; i < from->kept.n; i++) {
         const dg_err *e = &from->kept.items[i];
-        dg_err       *copy = add(d, e->severity);
+        dg_err *copy = add(d, e->severity);
 
         if (!copy)
             continue;
@@ -197,7 +199,7 @@ static bool same(const dg_err *a, const dg_err *b)
            strcmp(a->text, b->text) == 0;
 }
 
-/* Neighbours that say the same; what two users of one model find in it is one fault. */
+/* Drops repeats of the neighbour: two users of one model report its fault twice. */
 static void drop_repeats(dg_diag *d)
 {
     int n = 0;
@@ -217,7 +219,7 @@ static void drop_repeats(dg_diag *d)
 
 void dg_diag_sort(dg_diag *d)
 {
-    for (int i = 1; i < d->kept.n; i++) /* few, and mostly in order */
+    for (int i = 1; i < d->kept.n; i++) /* insertion sort: few items, mostly in order */
         for (int k = i; k > 0 && compare(d->kept.items[k - 1].at, d->kept.items[k].at) > 0; k--) {
             dg_err swap = d->kept.items[k];
 
@@ -225,16 +227,16 @@ void dg_diag_sort(dg_diag *d)
             d->kept.items[k - 1] = swap;
         }
     drop_repeats(d);
-    d->last_is_kept = false; /* the one added last may stand elsewhere now */
+    d->last_is_kept = false; /* sorting may have moved the latest */
 }
 
-/* --- printing ---------------------------------------------------------------------- */
+/* ---- printing -------------------------------------------------------------------------------- */
 
 typedef struct printer {
-    dg_str       *out;
+    dg_str *out;
     dg_source_fn *source;
-    void         *ctx;
-    bool          colour;
+    void *ctx;
+    bool colour;
 } printer;
 
 static void paint(const printer *p, const char *escape)
@@ -243,36 +245,16 @@ static void paint(const printer *p, const char *escape)
         dg_str_add(p->out, escape);
 }
 
-/* Bytes of the UTF-8 character at the start of text, of which `most` are there; 0 if it is none. */
-static size_t character(const char *text, size_t most)
-{
-    const unsigned char c = (unsigned char)*text;
-    size_t n = c < 0x80 ? 1 : c < 0xC2 ? 0 : c < 0xE0 ? 2 : c < 0xF0 ? 3 : c < 0xF5 ? 4 : 0;
-
-    for (size_t i = 1; i < n; i++)
-        if (i >= most || ((unsigned char)text[i] & 0xC0) != 0x80)
-            return 0;
-    return n;
-}
-
-/* Words from a user's file may hold anything: neither terminal escapes nor broken characters
- * (n = 0) get through. */
-static void add_character(const printer *p, const char *text, size_t n)
-{
-    bool control = ((unsigned char)*text < 0x20 && *text != '\t') || *text == 0x7F;
-
-    dg_str_add_n(p->out, n == 0 || control ? "?" : text, n && !control ? n : 1);
-}
-
-/* A line's end is indented. */
+/* Prints text from files as dg_str_plain does; indents the lines after the first. */
 static void add_clean(const printer *p, const char *text)
 {
-    for (size_t n; *text; text += n ? n : 1) {
-        n = character(text, strlen(text));
+    for (size_t n = strlen(text), k, skip; n; text += k, n -= k) {
+        k = dg_shown_bytes(text, n, &skip);
         if (*text == '\n')
             dg_str_add(p->out, "\n    ");
         else
-            add_character(p, text, n);
+            dg_str_add_n(p->out, k || *text == '\t' ? text : "?", k ? k : 1);
+        k = k ? k : skip;
     }
 }
 
@@ -290,7 +272,7 @@ static void add_place(const printer *p, dg_where at)
     dg_str_add(p->out, ": ");
 }
 
-/* Line number `line` of text[0..n-1]; NULL if it has fewer. */
+/* Line number `line` (from 1) of text[0..n-1]; NULL if it has fewer lines. */
 static const char *find_line(const char *text, size_t n, int line, size_t *len)
 {
     const char *end = text + n;
@@ -317,7 +299,7 @@ static bool continues(char c)
 
 static void add_excerpt(const printer *p, dg_where at)
 {
-    size_t      n = 0, len = 0;
+    size_t n = 0, len = 0;
     const char *text = p->source && at.file && at.line > 0 ? p->source(p->ctx, at.file, &n) : NULL;
     const char *line = text ? find_line(text, n, at.line, &len) : NULL;
 
@@ -332,9 +314,12 @@ static void add_excerpt(const printer *p, dg_where at)
     while (to < len && continues(line[to]))
         to++;
     dg_str_fmt(p->out, "%5d | %s", at.line, from ? "..." : "");
-    for (size_t i = from, k; i < to; i += k ? k : 1) {
-        k = character(line + i, to - i);
-        add_character(p, line + i, k);
+    for (size_t i = from, k; i < to; i += k) {
+        size_t skip;
+
+        k = dg_shown_bytes(line + i, to - i, &skip);
+        dg_str_add_n(p->out, k || line[i] == '\t' ? line + i : "?", k ? k : 1);
+        k = k ? k : skip;
     }
     dg_str_fmt(p->out, "%s\n", to < len ? "..." : "");
     if (at.column <= 0 || (size_t)at.column > len + 1)
@@ -376,7 +361,7 @@ static void print_one(const printer *p, const dg_err *e)
 void dg_diag_print(dg_str *out, const dg_diag *d, dg_source_fn *source, void *ctx, bool colour)
 {
     static const char *const names[2] = { [DG_ERROR] = "error", [DG_WARNING] = "warning" };
-    printer                  p = { out, source, ctx, colour };
+    printer p = { out, source, ctx, colour };
 
     for (int i = 0; i < d->kept.n; i++)
         if (!d->kept.items[i].folded)
@@ -391,7 +376,7 @@ void dg_diag_print(dg_str *out, const dg_diag *d, dg_source_fn *source, void *ct
 
 const char *dg_diag_text(dg_diag *d)
 {
-    dg_str      out = { 0 };
+    dg_str out = { 0 };
     const char *text;
 
     dg_diag_print(&out, d, NULL, NULL, false);

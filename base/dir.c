@@ -1,6 +1,7 @@
-/* dir.c: folders listed, made beside their place and renamed, and removed. */
+/* dir.c: lists, creates (atomically, by rename) and removes folders. */
 #include "base/dir.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,13 +18,13 @@ enum { MAX_DEPTH = 8 };
 
 static int fail(dg_diag *d, const char *path, int error, const char *id, const char *what)
 {
-    char  buf[128];
+    char buf[128];
     char *reason = strerror_r(error, buf, sizeof buf);
 
     return dg_fail(d, DG_EIO, (dg_where){ .file = path }, id, "%s: %s", what, reason);
 }
 
-/* ---- listing ------------------------------------------------------------------------------- */
+/* ---- listing --------------------------------------------------------------------------------- */
 
 static int by_bytes(const void *a, const void *b)
 {
@@ -41,10 +42,12 @@ static bool is_folder_at(int fd, const struct dirent *e, bool *file)
 {
     struct stat st;
 
+    assert(fd >= 0);
     *file = e->d_type == DT_REG;
     if (e->d_type == DT_REG || e->d_type == DT_DIR)
         return e->d_type == DT_DIR;
-    if (fstatat(fd, e->d_name, &st, 0) < 0) { /* a link that leads nowhere is a file that is missing */
+    /* a dangling link counts as a missing file */
+    if (fstatat(fd, e->d_name, &st, 0) < 0) {
         *file = e->d_type == DT_LNK;
         return false;
     }
@@ -54,9 +57,9 @@ static bool is_folder_at(int fd, const struct dirent *e, bool *file)
 
 int dg_dir_list(dg_listing *files, dg_listing *folders, dg_arena *a, const char *path, dg_diag *d)
 {
-    DG_VEC(const char *) found[2] = { { 0 }, { 0 } }; /* files, folders */
+    DG_VEC(const char *) found[2] = { { 0 }, { 0 } }; /* 0: files, 1: folders */
     DIR *dir = opendir(path);
-    int  error;
+    int error;
 
     if (!dir)
         return fail(d, path, errno, "file-open", "cannot list the folder");
@@ -85,14 +88,14 @@ int dg_dir_list(dg_listing *files, dg_listing *folders, dg_arena *a, const char 
 typedef struct walk {
     dg_arena *arena;
     DG_VEC(const char *) found;
-    dg_diag  *d;
+    dg_diag *d;
 } walk;
 
-/* A folder and those above it: a link may lead back to one of them. */
+/* A folder and its parents, to detect links that lead back to one of them. */
 typedef struct above {
     const struct above *up;
-    dev_t               dev;
-    ino_t               ino;
+    dev_t dev;
+    ino_t ino;
 } above;
 
 static bool leads_back(const above *here)
@@ -105,9 +108,9 @@ static bool leads_back(const above *here)
 
 static int list_below(walk *w, const char *path, const char *prefix, int depth, const above *up)
 {
-    dg_listing  files, folders;
+    dg_listing files, folders;
     struct stat st = { 0 };
-    int         rc;
+    int rc;
 
     if (stat(path, &st) < 0)
         return fail(w->d, path, errno, "file-open", "cannot list the folder");
@@ -128,13 +131,13 @@ static int list_below(walk *w, const char *path, const char *prefix, int depth, 
 int dg_dir_list_deep(dg_listing *files, dg_arena *a, const char *path, dg_diag *d)
 {
     walk w = { .arena = a, .d = d };
-    int  rc = list_below(&w, path, "", 0, NULL);
+    int rc = list_below(&w, path, "", 0, NULL);
 
     *files = sorted(w.found.items, w.found.n);
     return rc;
 }
 
-/* ---- making --------------------------------------------------------------------------------- */
+/* ---- making ---------------------------------------------------------------------------------- */
 
 static bool is_there(const char *path)
 {
@@ -163,7 +166,7 @@ int dg_dir_begin(char **partial, dg_arena *a, const char *path, dg_diag *d)
 int dg_dir_commit(const char *partial, const char *path, dg_diag *d)
 {
     dg_arena *a = dg_arena_open();
-    int       fd = open(partial, O_RDONLY | O_DIRECTORY | O_CLOEXEC), error = 0, rc = 0;
+    int fd = open(partial, O_RDONLY | O_DIRECTORY | O_CLOEXEC), error = 0, rc = 0;
 
     if (fd < 0 || syncfs(fd) < 0)
         error = errno;
@@ -174,7 +177,8 @@ int dg_dir_commit(const char *partial, const char *path, dg_diag *d)
     else if (rename(partial, path))
         rc = fail(d, path, errno, "file-rename", "cannot put the new folder into its place");
     else if ((fd = open(dg_path_folder(a, path), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) >= 0) {
-        (void)fsync(fd); /* the folder stands; a file system that cannot sync its entry has no better */
+        /* Best effort: the folder is complete, and some file systems cannot sync a folder. */
+        (void)fsync(fd);
         close(fd);
     }
     dg_arena_close(&a);
@@ -200,7 +204,7 @@ void dg_dir_remove(const char *path)
 
 int dg_dir_put(const char *path, const void *p, size_t n, dg_diag *d)
 {
-    int         fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666), rc = 0;
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666), rc = 0;
     const char *from = p;
 
     if (fd < 0)

@@ -1,4 +1,4 @@
-/* file.c: files read whole or mapped, and written beside their place, fsynced and renamed. */
+/* file.c: reads files whole or mapped; writes them beside their place, fsyncs and renames. */
 #include "base/file.h"
 
 #include <errno.h>
@@ -13,26 +13,27 @@
 
 #include "base/str.h"
 
-enum { BUFFER = 1 << 16 };
+enum { BUFFER = 1 << 16, COPIED = 16 << 20 };
 
 struct dg_outfile {
-    int    fd; /* -1 once closed */
-    char  *path, *partial;
+    int fd; /* -1 after close */
+    char *path, *partial;
     size_t used;
-    bool   failed, done;
-    char   buffer[BUFFER];
+    bool failed, done;
+    char buffer[BUFFER];
 };
 
 /* An error about a file: "PATH: error[ID]: WHAT: No such file or directory". */
 static int fail(dg_diag *d, const char *path, int error, const char *id, const char *what)
 {
-    char  buf[128];
+    char buf[128];
     char *reason = strerror_r(error, buf, sizeof buf);
 
     return dg_fail(d, DG_EIO, (dg_where){ .file = path }, id, "%s: %s", what, reason);
 }
 
-/* Opens a regular file; a FIFO or device would make a run wait for ever. */
+/* Opens a regular file. FIFOs and devices are refused, because reading them could block a run
+ * forever. */
 static int open_regular(int *fd, size_t *n, const char *path, dg_diag *d)
 {
     struct stat st;
@@ -59,33 +60,26 @@ static int too_large(dg_diag *d, const char *path, size_t n, size_t max)
                    dg_human_bytes((double)max, most, sizeof most));
 }
 
-int dg_file_read(char **text, size_t *n, const char *path, size_t max, dg_diag *d)
+/* Reads what a file holds, up to its size when it was opened. */
+static int read_open(int fd, const char *path, size_t size, char **text, size_t *n, dg_diag *d)
 {
-    int    fd, rc;
-    size_t size, got = 0;
-    char  *buf = NULL;
+    char *buf = dg_try_alloc(size + 1);
+    size_t got = 0;
+    int rc = 0;
 
-    *text = NULL;
-    *n = 0;
-    rc = open_regular(&fd, &size, path, d);
-    if (rc < 0)
-        return rc;
-    if (max && size > max)
-        rc = too_large(d, path, size, max);
-    else if (!(buf = dg_try_alloc(size + 1)))
-        rc = dg_fail(d, DG_EMEMORY, (dg_where){ .file = path }, "file-memory",
-                     "no memory for its %zu bytes", size);
+    if (!buf)
+        return dg_fail(d, DG_EMEMORY, (dg_where){ .file = path }, "file-memory",
+                       "no memory for its %zu bytes", size);
     while (rc == 0 && got < size) {
         ssize_t k = read(fd, buf + got, size - got);
 
         if (k > 0)
             got += (size_t)k;
         else if (k == 0)
-            break; /* it became shorter meanwhile: what is there counts */
+            break; /* truncated since fstat: return what there is */
         else if (errno != EINTR)
             rc = fail(d, path, errno, "file-read", "cannot read");
     }
-    close(fd);
     if (rc < 0) {
         dg_free(buf);
         return rc;
@@ -96,6 +90,21 @@ int dg_file_read(char **text, size_t *n, const char *path, size_t max, dg_diag *
     return 0;
 }
 
+int dg_file_read(char **text, size_t *n, const char *path, size_t max, dg_diag *d)
+{
+    int fd, rc;
+    size_t size;
+
+    *text = NULL;
+    *n = 0;
+    rc = open_regular(&fd, &size, path, d);
+    if (rc < 0)
+        return rc;
+    rc = max && size > max ? too_large(d, path, size, max) : read_open(fd, path, size, text, n, d);
+    close(fd);
+    return rc;
+}
+
 int dg_file_map(dg_mapping *m, const char *path, dg_diag *d)
 {
     int fd, rc;
@@ -104,8 +113,11 @@ int dg_file_map(dg_mapping *m, const char *path, dg_diag *d)
     rc = open_regular(&fd, &m->n, path, d);
     if (rc < 0)
         return rc;
-    if (m->n == 0) {
-        m->p = (const uint8_t *)"";
+    if (m->n <= COPIED) {
+        rc = read_open(fd, path, m->n, &m->copy, &m->n, d);
+        m->p = (const uint8_t *)m->copy;
+        if (rc < 0)
+            *m = (dg_mapping){ 0 };
     } else {
         void *p = mmap(NULL, m->n, PROT_READ, MAP_PRIVATE, fd, 0);
 
@@ -124,22 +136,25 @@ void dg_file_forget(const dg_mapping *m, size_t n)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
-    if (m->n && n >= page)
+    if (!m->copy && m->n && n >= page)
         (void)madvise((void *)(uintptr_t)m->p, n / page * page, MADV_DONTNEED);
 }
 
 void dg_file_unmap(dg_mapping *m)
 {
-    if (m->n)
+    if (m->copy)
+        dg_free(m->copy);
+    else if (m->n)
         munmap((void *)(uintptr_t)m->p, m->n);
     *m = (dg_mapping){ 0 };
 }
 
-/* What a file must not take the place of: devices, pipes, and links to what this process has open, which may be files. */
+/* Paths that must be written in place rather than replaced: devices, pipes, and /dev/fd links to
+ * this process's open files (which may be regular files). */
 static bool is_stream(const char *path)
 {
     static const char *const open_ones[] = { "/dev/std", "/dev/fd/", "/proc/" };
-    struct stat              st;
+    struct stat st;
 
     if (stat(path, &st))
         return false;
@@ -152,12 +167,13 @@ static bool is_stream(const char *path)
 int dg_outfile_open(dg_outfile **f, const char *path, dg_diag *d)
 {
     const bool stream = is_stream(path);
-    dg_str     partial = { 0 };
+    dg_str partial = { 0 };
 
     *f = NULL;
     if (!stream)
         dg_str_fmt(&partial, "%s.tmp-%ld", path, (long)getpid());
-    int fd = stream ? open(path, O_WRONLY | O_APPEND | O_CLOEXEC) /* behind what stands there: `>>FILE` is opened anew */
+    /* Append, because `>>FILE` is opened anew here. */
+    int fd = stream ? open(path, O_WRONLY | O_APPEND | O_CLOEXEC)
                     : open(partial.s, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
 
     if (fd < 0) {
@@ -167,7 +183,7 @@ int dg_outfile_open(dg_outfile **f, const char *path, dg_diag *d)
         return fail(d, path, error, "file-create", "cannot create");
     }
     dg_outfile *o = malloc(sizeof *o);
-    char       *copy = strdup(path);
+    char *copy = strdup(path);
 
     if (!o || !copy)
         dg_oom(sizeof *o);
@@ -180,7 +196,7 @@ int dg_outfile_open(dg_outfile **f, const char *path, dg_diag *d)
     return 0;
 }
 
-static int put(dg_outfile *f, const char *p, size_t n, dg_diag *d)
+static int write_all(dg_outfile *f, const char *p, size_t n, dg_diag *d)
 {
     while (n) {
         ssize_t k = write(f->fd, p, n);
@@ -202,7 +218,7 @@ static int flush(dg_outfile *f, dg_diag *d)
     size_t n = f->used;
 
     f->used = 0;
-    return put(f, f->buffer, n, d);
+    return write_all(f, f->buffer, n, d);
 }
 
 int dg_outfile_write(dg_outfile *f, const void *p, size_t n, dg_diag *d)
@@ -210,11 +226,12 @@ int dg_outfile_write(dg_outfile *f, const void *p, size_t n, dg_diag *d)
     int rc = 0;
 
     if (f->failed)
-        return -DG_EIO; /* reported when it happened */
-    if (n > BUFFER - f->used || n > BUFFER / 2) /* a large piece goes past the buffer, after what waits in it */
+        return -DG_EIO; /* reported when writing failed */
+    /* a piece larger than half the buffer is written directly, after the buffered bytes */
+    if (n > BUFFER - f->used || n > BUFFER / 2)
         rc = flush(f, d);
     if (rc == 0 && n > BUFFER / 2)
-        return put(f, p, n, d);
+        return write_all(f, p, n, d);
     if (rc == 0 && n) {
         memcpy(f->buffer + f->used, p, n);
         f->used += n;
@@ -222,13 +239,30 @@ int dg_outfile_write(dg_outfile *f, const void *p, size_t n, dg_diag *d)
     return rc;
 }
 
-/* A renamed file survives a power cut only if its folder's entry does. */
+bool dg_outfile_is_stream(const dg_outfile *f)
+{
+    return !f->partial;
+}
+
+int dg_outfile_patch(dg_outfile *f, size_t at, const void *p, size_t n, dg_diag *d)
+{
+    int rc = f->failed ? -DG_EIO : flush(f, d);
+
+    if (rc == 0 && pwrite(f->fd, p, n, (off_t)at) != (ssize_t)n) {
+        f->failed = true;
+        rc = fail(d, f->path, errno, "file-write", "cannot write");
+    }
+    return rc;
+}
+
+/* A rename survives a power cut only after its folder is synced. */
 static int sync_folder(const char *path, dg_diag *d)
 {
     dg_arena *a = dg_arena_open();
-    int       fd = open(dg_path_folder(a, path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    bool synced = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL); /* EINVAL: it has no such thing */
-    int  error = errno;
+    int fd = open(dg_path_folder(a, path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    /* EINVAL: the file system cannot sync folders */
+    bool synced = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL);
+    int error = errno;
 
     if (fd >= 0)
         close(fd);
@@ -243,7 +277,7 @@ int dg_outfile_commit(dg_outfile *f, dg_diag *d)
     if (rc < 0)
         return rc;
     bool synced = fsync(f->fd) == 0 || errno == EINVAL;
-    int  error = errno;
+    int error = errno;
 
     if (close(f->fd) && synced) {
         synced = false;
@@ -279,7 +313,7 @@ void dg_outfile_close(dg_outfile **f)
 int dg_file_write(const char *path, const void *p, size_t n, dg_diag *d)
 {
     dg_outfile *f = NULL;
-    int         rc;
+    int rc;
 
     DG_TRY(dg_outfile_open(&f, path, d));
     DG_TRY(dg_outfile_write(f, p, n, d));
@@ -292,7 +326,7 @@ out:
 int dg_mkdirs(const char *path, dg_diag *d)
 {
     dg_str s = { 0 };
-    int    rc = 0;
+    int rc = 0;
 
     dg_str_add(&s, path);
     for (size_t i = 1; rc == 0 && i <= s.n; i++) {

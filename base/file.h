@@ -1,41 +1,48 @@
-/* file.h: whole files and paths. Every error names the file and what the operating system said. */
+/* file.h: whole files and paths. Every error names the file and the operating system's reason. */
 #ifndef DG_BASE_FILE_H
 #define DG_BASE_FILE_H
 
 #include "base/arena.h"
 
-/* Reads all of path into the heap (dg_free), NUL-terminated beyond *n. max: refuse larger files
- * (0: no limit). */
+/* Reads all of path into heap memory (dg_free), with a NUL after *n bytes. Files larger than max
+ * are refused (0: no limit). */
 int dg_file_read(char **text, size_t *n, const char *path, size_t max, dg_diag *d) DG_MUST_USE;
 
-/* Maps path for reading. */
+/* A read-only view of a whole file. Small ones are copied: a mapped file that somebody cuts while
+ * it is read ends the process by SIGBUS. */
 typedef struct dg_mapping {
     const uint8_t *p;
-    size_t         n;
+    size_t n;
+    char *copy; /* or NULL */
 } dg_mapping;
-int  dg_file_map(dg_mapping *m, const char *path, dg_diag *d) DG_MUST_USE;
-/* The first n bytes are not needed now: their memory is given back. They can be read again. */
+int dg_file_map(dg_mapping *m, const char *path, dg_diag *d) DG_MUST_USE;
+/* Releases the physical memory of the first n bytes; reading them again reloads them. */
 void dg_file_forget(const dg_mapping *m, size_t n);
 void dg_file_unmap(dg_mapping *m);
 
-/* A file that appears whole or not at all: written as PATH.tmp-PID beside it, fsynced, renamed
- * over path, and the folder fsynced. Without commit, close removes the partial file. What is no file of a file system (a pipe,
- * a terminal, /dev/stdout) is written as it is, and stays. */
+/* A file that appears whole or not at all: written as PATH.tmp-PID, fsynced, renamed over path, and
+ * its folder fsynced. Closing without commit removes the partial file. Pipes, terminals and
+ * /dev/stdout are written in place. */
 typedef struct dg_outfile dg_outfile;
-int  dg_outfile_open(dg_outfile **f, const char *path, dg_diag *d) DG_MUST_USE;
-int  dg_outfile_write(dg_outfile *f, const void *p, size_t n, dg_diag *d) DG_MUST_USE;
-int  dg_outfile_commit(dg_outfile *f, dg_diag *d) DG_MUST_USE;
+int dg_outfile_open(dg_outfile **f, const char *path, dg_diag *d) DG_MUST_USE;
+int dg_outfile_write(dg_outfile *f, const void *p, size_t n, dg_diag *d) DG_MUST_USE;
+/* Replaces bytes that were written before; not of a pipe (dg_outfile_is_stream). */
+int dg_outfile_patch(dg_outfile *f, size_t at, const void *p, size_t n, dg_diag *d) DG_MUST_USE;
+bool dg_outfile_is_stream(const dg_outfile *f);
+int dg_outfile_commit(dg_outfile *f, dg_diag *d) DG_MUST_USE;
 void dg_outfile_close(dg_outfile **f);
-/* All in one. */
+/* open, write, commit and close in one */
 int dg_file_write(const char *path, const void *p, size_t n, dg_diag *d) DG_MUST_USE;
 
-int  dg_mkdirs(const char *path, dg_diag *d) DG_MUST_USE; /* like mkdir -p */
+/* like mkdir -p; existing folders are fine */
+int dg_mkdirs(const char *path, dg_diag *d) DG_MUST_USE;
 bool dg_exists(const char *path);
 bool dg_is_folder(const char *path);
-char *dg_path_join(dg_arena *a, const char *folder, const char *name); /* name alone if absolute */
-char *dg_path_folder(dg_arena *a, const char *path);        /* "a/b/c" -> "a/b"; "c" -> "." */
-const char *dg_path_name(const char *path);                 /* "a/b/c" -> "c" */
-char *dg_path_stem(dg_arena *a, const char *path);          /* "a/b.c" -> "a/b" */
-bool  dg_path_ends(const char *path, const char *end);      /* in ".jpg", whatever the case */
+/* name itself if it is absolute */
+char *dg_path_join(dg_arena *a, const char *folder, const char *name);
+char *dg_path_folder(dg_arena *a, const char *path);  /* "a/b/c" -> "a/b"; "c" -> "." */
+const char *dg_path_name(const char *path);           /* "a/b/c" -> "c" */
+char *dg_path_stem(dg_arena *a, const char *path);    /* "a/b.c" -> "a/b" */
+bool dg_path_ends(const char *path, const char *end); /* in ".jpg", ignoring case */
 
 #endif

@@ -1,6 +1,9 @@
 libbase_la_SOURCES += \
 	base/arena.c base/arena.h \
+	base/cgroup.c base/cgroup.h \
+	base/checksum.c base/checksum.h \
 	base/draw.c \
+	base/element.c base/element.h \
 	base/diag.c base/diag.h \
 	base/dir.c base/dir.h \
 	base/file.c base/file.h \

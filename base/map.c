@@ -1,5 +1,4 @@
-/* map.c: entries in insertion order, and beside them a table of entry numbers with linear
- * probing. */
+/* map.c: entries in insertion order, plus a hash table of entry numbers with linear probing. */
 #include "base/map.h"
 
 #include <string.h>
@@ -8,15 +7,15 @@
 
 typedef struct entry {
     const char *key;
-    uint64_t    hash;
-    void       *value;
+    uint64_t hash;
+    void *value;
 } entry;
 
 struct dg_map {
-    dg_arena     *arena;
+    dg_arena *arena;
     DG_VEC(entry) entries;
-    int          *slots;   /* entry number + 1, or 0 */
-    size_t        n_slots; /* a power of two, more than twice the entries; 0 at first */
+    int *slots;     /* entry number + 1; 0: free */
+    size_t n_slots; /* a power of two, more than twice the entries; 0 before the first */
 };
 
 dg_map *dg_map_new(dg_arena *a)
@@ -27,7 +26,7 @@ dg_map *dg_map_new(dg_arena *a)
     return m;
 }
 
-/* The slot that holds key, or the free one where it belongs. */
+/* The slot that holds key, or else the free slot where it belongs. */
 static size_t find(const dg_map *m, const char *key, uint64_t hash)
 {
     size_t i = hash & (m->n_slots - 1);
@@ -45,7 +44,7 @@ static const entry *get(const dg_map *m, const char *key)
 {
     if (!m->n_slots)
         return NULL;
-    int k = m->slots[find(m, key, dg_hash_str(key))];
+    int k = m->slots[find(m, key, dg_fnv1a_text(key))];
 
     return k ? &m->entries.items[k - 1] : NULL;
 }
@@ -77,7 +76,7 @@ static void grow(dg_map *m)
 
 void dg_map_set(dg_map *m, const char *key, void *value)
 {
-    uint64_t hash = dg_hash_str(key);
+    uint64_t hash = dg_fnv1a_text(key);
 
     if (2 * ((size_t)m->entries.n + 1) > m->n_slots)
         grow(m);

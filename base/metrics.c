@@ -1,11 +1,12 @@
-/* metrics.c: collecting what sinks report, and when a moment of a run has come. */
+/* metrics.c: collects the numbers and notes that evaluation sinks report; compares `until="..."`
+ * moments with the clock. */
 #include "base/metrics.h"
 
 #include <string.h>
 
 dg_metrics *dg_metrics_open(void)
 {
-    dg_arena   *a = dg_arena_open();
+    dg_arena *a = dg_arena_open();
     dg_metrics *m = DG_NEW(a, dg_metrics);
 
     m->arena = a;
@@ -52,10 +53,14 @@ const double *dg_metrics_find(const dg_metrics *m, const char *name)
 bool dg_reached(const dg_when *w, const dg_clock *c)
 {
     switch (w->unit) {
-    case DG_STEPS: return (double)c->step >= w->n;
-    case DG_EPOCHS: return (double)c->epoch >= w->n;
-    case DG_MINUTES: return c->minutes >= w->n;
-    case DG_NEVER: break;
+    case DG_STEPS:
+        return (double)c->step >= w->n;
+    case DG_EPOCHS:
+        return (double)c->epoch >= w->n;
+    case DG_MINUTES:
+        return c->minutes >= w->n;
+    case DG_NEVER:
+        break;
     }
     return false;
 }

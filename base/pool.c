@@ -1,36 +1,38 @@
-/* pool.c: range k of `threads` over 0..n-1 is [n k / threads, n (k+1) / threads), sizes
- * differing by at most one. With OpenMP the ranges go to its team, so that own loops and oneDNN
- * share threads; built with DG_NO_OPENMP, for ThreadSanitizer, which does not understand
- * libgomp, to threads made for the call. */
+/* pool.c: splits 0..n-1 into ranges and runs them on OpenMP's team, so that our loops and oneDNN
+ * share threads. Built with DG_NO_OPENMP it creates threads per call instead: ThreadSanitizer does
+ * not understand libgomp. */
 #include "base/pool.h"
 
+#include <math.h>
 #include <sched.h>
-#include <stdio.h>
 #include <unistd.h>
+
+#include "base/cgroup.h"
 
 #ifdef DG_NO_OPENMP
 #include <pthread.h>
 #else
-/* What gcc makes of `#pragma omp parallel`. Called by name, it is the runtime oneDNN uses with
- * every compiler; clang's pragma would bring a second one. */
+/* What gcc compiles `#pragma omp parallel` to. Calling it directly selects libgomp, which oneDNN
+ * uses, with every compiler; clang's pragma would load a second OpenMP runtime. */
 void GOMP_parallel(void (*region)(void *), void *ctx, unsigned threads, unsigned flags);
-int  omp_in_parallel(void);
-int  omp_get_thread_num(void);
-int  omp_get_num_threads(void);
-int  omp_get_max_threads(void);
+int omp_in_parallel(void);
+int omp_get_thread_num(void);
+int omp_get_num_threads(void);
+int omp_get_max_threads(void);
 void omp_set_num_threads(int threads);
 #endif
 
 typedef struct job {
     dg_range_fn *body;
-    void        *ctx;
-    int64_t      n;
-    int          threads;
+    void *ctx;
+    int64_t n;
+    int threads;
 } job;
 
 static void run_range(const job *j, int k)
 {
-    int64_t each = j->n / j->threads, more = j->n % j->threads; /* ranges 0..more-1 have one more */
+    /* ranges 0..more-1 get one index more */
+    int64_t each = j->n / j->threads, more = j->n % j->threads;
     int64_t begin = each * k + (k < more ? k : more);
 
     j->body(j->ctx, begin, begin + each + (k < more), k);
@@ -40,9 +42,9 @@ static void run_range(const job *j, int k)
 
 typedef struct worker {
     const job *job;
-    int        k;
-    bool       started;
-    pthread_t  thread;
+    int k;
+    bool started;
+    pthread_t thread;
 } worker;
 
 static _Thread_local bool inside;
@@ -52,7 +54,7 @@ static bool in_parallel(void)
     return inside;
 }
 
-static void *work(void *w)
+static void *thread_work(void *w)
 {
     inside = true;
     run_range(((const worker *)w)->job, ((const worker *)w)->k);
@@ -69,7 +71,7 @@ static void run_all(job *j)
 
         for (int k = 1; k < n; k++) {
             w[k] = (worker){ .job = j, .k = base + k };
-            w[k].started = pthread_create(&w[k].thread, NULL, work, &w[k]) == 0;
+            w[k].started = pthread_create(&w[k].thread, NULL, thread_work, &w[k]) == 0;
         }
         inside = true;
         run_range(j, base);
@@ -90,7 +92,7 @@ static bool in_parallel(void)
     return omp_in_parallel();
 }
 
-static void work(void *ctx)
+static void thread_work(void *ctx)
 {
     const job *j = ctx;
 
@@ -100,7 +102,7 @@ static void work(void *ctx)
 
 static void run_all(job *j)
 {
-    GOMP_parallel(work, j, (unsigned)j->threads, 0);
+    GOMP_parallel(thread_work, j, (unsigned)j->threads, 0);
 }
 
 static void count_team(void *got)
@@ -139,29 +141,16 @@ int dg_pool_team(int threads)
 #endif
 }
 
-/* The quota of a container, in cores, rounded up; 0 where there is none. */
-static int cgroup_cores(void)
-{
-    FILE *f = fopen("/sys/fs/cgroup/cpu.max", "re");
-    long  quota = 0, period = 0;
-
-    if (!f)
-        return 0;
-    if (fscanf(f, "%ld %ld", &quota, &period) != 2) /* "max 100000": no limit */
-        quota = 0;
-    fclose(f);
-    return quota > 0 && period > 0 ? (int)((quota + period - 1) / period) : 0;
-}
-
 int dg_threads_available(void)
 {
     cpu_set_t set;
-    int       quota = cgroup_cores(), n;
+    int quota = (int)ceil(dg_cgroup_cores("")), n;
 
     if (sched_getaffinity(0, sizeof set, &set) == 0)
         n = CPU_COUNT(&set);
     else
-        n = (int)sysconf(_SC_NPROCESSORS_ONLN); /* more cores than the set has room for */
+        /* the affinity mask does not fit cpu_set_t: more cores than CPU_SETSIZE */
+        n = (int)sysconf(_SC_NPROCESSORS_ONLN);
     if (quota && quota < n)
         n = quota;
     return n > 0 ? n : 1;

@@ -1,5 +1,6 @@
-/* proto.c: see proto.h. A field is a key, field << 3 | wire type, and a value: 0 a varint (seven bits a byte, low first,
- * the top bit says that more follow), 1 eight bytes, 2 a length and so many bytes, 5 four bytes; little-endian. */
+/* proto.c: see proto.h. A field is a varint key, field << 3 | wire type, then its value: type 0 a
+ * varint (seven bits a byte, low first, top bit set on all but the last), 1 eight bytes, 2 a length
+ * and that many bytes, 5 four bytes; little-endian. */
 #include "base/proto.h"
 
 #include <string.h>
@@ -8,7 +9,7 @@ enum { VARINT = 0, EIGHT = 1, BYTES = 2, FOUR = 5 };
 
 static void add_varint(dg_str *s, uint64_t v)
 {
-    char   buf[10];
+    char buf[10];
     size_t n = 0;
 
     do {

@@ -1,5 +1,5 @@
-/* ring.c: item k lives in slot k mod capacity from its put to its take; one lock, one condition
- * for both sides. */
+/* ring.c: item k lives in slot k mod capacity from put to take; one lock and one condition for both
+ * sides. */
 #include "base/ring.h"
 
 #include <assert.h>
@@ -9,21 +9,21 @@
 #include "base/arena.h"
 
 typedef struct slot {
-    bool  full;
+    bool full;
     void *item;
 } slot;
 
 struct dg_ring {
     pthread_mutex_t lock;
-    pthread_cond_t  changed;
-    uint64_t        capacity, taken, end;
-    bool            stopped;
-    slot            slots[];
+    pthread_cond_t changed;
+    uint64_t capacity, taken, end;
+    bool stopped;
+    slot slots[];
 };
 
 dg_ring *dg_ring_open(int capacity)
 {
-    size_t   n = capacity > 0 ? (size_t)capacity : 1;
+    size_t n = capacity > 0 ? (size_t)capacity : 1;
     dg_ring *r = calloc(1, sizeof *r + n * sizeof *r->slots);
 
     if (!r)
@@ -55,7 +55,7 @@ int dg_ring_put(dg_ring *r, uint64_t k, void *item)
     if (!stopped) {
         slot *s = &r->slots[k % r->capacity];
 
-        assert(k >= r->taken && !s->full); /* every number is put once */
+        assert(k >= r->taken && !s->full); /* every k is put once */
         *s = (slot){ true, item };
         pthread_cond_broadcast(&r->changed);
     }
@@ -80,6 +80,19 @@ int dg_ring_take(dg_ring *r, void **item)
     }
     pthread_mutex_unlock(&r->lock);
     return over ? -DG_ESTOP : 0;
+}
+
+void *dg_ring_peek(const dg_ring *r)
+{
+    pthread_mutex_t *lock = (pthread_mutex_t *)&r->lock;
+    const slot *s;
+    void *item;
+
+    pthread_mutex_lock(lock);
+    s = &r->slots[r->taken % r->capacity];
+    item = s->full && !r->stopped ? s->item : NULL;
+    pthread_mutex_unlock(lock);
+    return item;
 }
 
 void dg_ring_end(dg_ring *r, uint64_t n)
@@ -115,7 +128,7 @@ void *dg_ring_drain(dg_ring *r)
 int dg_ring_ready(const dg_ring *r)
 {
     pthread_mutex_t *lock = (pthread_mutex_t *)&r->lock;
-    uint64_t         n = 0;
+    uint64_t n = 0;
 
     pthread_mutex_lock(lock);
     while (n < r->capacity && r->slots[(r->taken + n) % r->capacity].full)

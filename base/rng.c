@@ -1,7 +1,7 @@
-/* rng.c: Philox4x32-10, Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2,
- * 3" (SC 2011). One round of the bijection, with (hi, lo) the halves of a 64-bit product:
+/* rng.c: Philox4x32-10; Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3"
+ * (SC 2011). One round, with (hi, lo) the halves of a 64-bit product:
  *     (c0, c1, c2, c3) -> (hi(M1 c2) ^ c1 ^ k0, lo(M1 c2), hi(M0 c0) ^ c3 ^ k1, lo(M0 c0))
- * and the key grows by (W0, W1) between rounds. */
+ * The key grows by (W0, W1) between rounds. */
 #include "base/rng.h"
 
 #include <math.h>
@@ -9,12 +9,12 @@
 #include "base/str.h"
 
 enum { ROUNDS = 10 };
-/* Multipliers and key increments of the paper; the latter are the golden ratio and sqrt(3) - 1. */
+/* Multipliers and key increments of the paper; the increments are the golden ratio and sqrt(3) -
+ * 1. */
 static const uint32_t M0 = 0xD2511F53u, M1 = 0xCD9E8D57u;
 static const uint32_t W0 = 0x9E3779B9u, W1 = 0xBB67AE85u;
 
-/* The seed is spread by the finaliser of SplitMix64, so that seeds 1, 2, 3 share no bits with
- * names. */
+/* Mixes the seed with SplitMix64's finaliser, so that seeds 1, 2, 3 give unrelated keys. */
 dg_rng_key dg_rng_hashed(uint64_t seed, uint64_t hash)
 {
     uint64_t x = seed + 0x9E3779B97F4A7C15u;
@@ -28,7 +28,7 @@ dg_rng_key dg_rng_hashed(uint64_t seed, uint64_t hash)
 
 dg_rng_key dg_rng_named(uint64_t seed, const char *name)
 {
-    return dg_rng_hashed(seed, dg_hash_str(name));
+    return dg_rng_hashed(seed, dg_fnv1a_text(name));
 }
 
 void dg_philox(dg_rng_key key, const uint32_t counter[4], uint32_t out[4])
@@ -84,12 +84,13 @@ double dg_rng_range(dg_rng *r, double lo, double hi)
 {
     double v = lo + (hi - lo) * dg_rng_uniform(r);
 
-    return v < hi ? v : lo; /* rounding may reach hi, which is outside */
+    return v < hi ? v : lo; /* rounding may reach hi, which is excluded */
 }
 
 uint64_t dg_rng_below(dg_rng *r, uint64_t n)
 {
-    uint64_t uneven = n ? -n % n : 0; /* 2^64 mod n: so many draws would favour the small results */
+    /* 2^64 mod n: draws below it are rejected, else small results would be favoured */
+    uint64_t uneven = n ? -n % n : 0;
     uint64_t v;
 
     do

@@ -1,4 +1,4 @@
-/* str.c: growing strings, numbers without a locale, nearest names, readable quantities. */
+/* str.c: growing strings, locale-free numbers, nearest names, readable quantities. */
 #include "base/str.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 
 #include "base/arena.h"
 
-enum { NEAREST_MAX = 63 }; /* longer names are compared with nothing */
+enum { NEAREST_MAX = 63 }; /* longer names have no suggestions */
 
 static void reserve(dg_str *s, size_t more)
 {
@@ -74,12 +74,12 @@ void dg_str_fmt(dg_str *s, const char *fmt, ...)
     va_end(ap);
 }
 
-/* Unicode 15, table 3-7. */
+/* Well-formed sequences: Unicode 15, table 3-7. */
 size_t dg_utf8_bytes(const char *text)
 {
     const unsigned char *s = (const unsigned char *)text;
-    unsigned char        lo = 0x80, hi = 0xBF;
-    size_t               n = 4;
+    unsigned char lo = 0x80, hi = 0xBF;
+    size_t n = 4;
 
     if (s[0] < 0x80)
         n = 1;
@@ -114,12 +114,55 @@ size_t dg_mark_bytes(const char *text)
     return strncmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
 }
 
+/* C1 controls; marks and overrides of direction; line and paragraph separators */
+static bool is_invisible(uint32_t c)
+{
+    return (c >= 0x80 && c < 0xA0) || c == 0x61C || c == 0x200E || c == 0x200F ||
+           (c >= 0x2028 && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069) || c == 0xFEFF;
+}
+
+size_t dg_shown_bytes(const char *text, size_t most, size_t *skip)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    size_t n = *p < 0x80 ? 1 : *p < 0xC2 ? 0 : *p < 0xE0 ? 2 : *p < 0xF0 ? 3 : *p < 0xF5 ? 4 : 0;
+    uint32_t c = n < 2 ? *p : *p & (0xFFu >> (n + 1));
+
+    *skip = 1;
+    for (size_t i = 1; i < n; i++) {
+        if (i >= most || (p[i] & 0xC0) != 0x80)
+            return 0;
+        c = c << 6 | (p[i] & 0x3Fu);
+    }
+    if (n == 0 || c < 0x20 || c == 0x7F)
+        return 0;
+    if (!is_invisible(c))
+        return n;
+    *skip = n;
+    return 0;
+}
+
+static void add_shown(dg_str *s, const char *text, const char *keep)
+{
+    size_t left = strlen(text), skip;
+
+    while (left) {
+        size_t n = strchr(keep, *text) ? 1 : dg_shown_bytes(text, left, &skip);
+
+        dg_str_add_n(s, n ? text : "?", n ? n : 1);
+        n = n ? n : skip;
+        text += n;
+        left -= n;
+    }
+}
+
 void dg_str_plain(dg_str *s, const char *text)
 {
-    for (size_t n; *text; text += n ? n : 1) {
-        n = dg_utf8_bytes(text);
-        dg_str_add_n(s, n == 0 || (unsigned char)*text < 0x20 || *text == 0x7F ? "?" : text, n ? n : 1);
-    }
+    add_shown(s, text, "");
+}
+
+void dg_str_shown(dg_str *s, const char *text)
+{
+    add_shown(s, text, "\n\t");
 }
 
 void dg_str_json(dg_str *s, const char *text)
@@ -143,6 +186,11 @@ void dg_str_json(dg_str *s, const char *text)
             dg_str_add(s, "\\t");
         } else if (*p < 0x20 || *p == 0x7F) {
             dg_str_fmt(s, "\\u%04x", *p);
+        } else if (n > 1 && dg_shown_bytes((const char *)p, n, &(size_t){ 0 }) == 0) {
+            const uint32_t c = n == 2 ? (p[0] & 0x1Fu) << 6 | (p[1] & 0x3Fu)
+                                      : (p[0] & 0xFu) << 12 | (p[1] & 0x3Fu) << 6 | (p[2] & 0x3Fu);
+
+            dg_str_fmt(s, "\\u%04x", c); /* JSON is printed, too */
         } else {
             dg_str_add_n(s, (const char *)p, n);
         }
@@ -165,9 +213,9 @@ void dg_str_xml(dg_str *s, const char *text)
         else if (*p == '"')
             dg_str_add(s, "&quot;");
         else if (*p == '\t' || *p == '\n' || *p == '\r')
-            dg_str_fmt(s, "&#%d;", *p); /* else an attribute's value would come back with spaces */
+            dg_str_fmt(s, "&#%d;", *p); /* parsers turn literal ones in attributes into spaces */
         else if (n == 0 || *p < 0x20)
-            dg_str_add(s, "\xEF\xBF\xBD"); /* no XML text may hold these: U+FFFD stands in */
+            dg_str_add(s, "\xEF\xBF\xBD"); /* not allowed in XML text: becomes U+FFFD */
         else
             dg_str_add_n(s, (const char *)p, n);
         p += n ? n : 1;
@@ -178,12 +226,14 @@ void dg_str_xml(dg_str *s, const char *text)
 
 void dg_str_base64(dg_str *s, const void *p, size_t n)
 {
-    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const uint8_t    *in = p;
+    static const char letters[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const uint8_t *in = p;
 
     reserve(s, (n + 2) / 3 * 4);
     for (; n; in += 3) {
-        uint32_t v = (uint32_t)in[0] << 16 | (n > 1 ? (uint32_t)in[1] << 8 : 0) | (n > 2 ? in[2] : 0);
+        uint32_t v =
+            (uint32_t)in[0] << 16 | (n > 1 ? (uint32_t)in[1] << 8 : 0) | (n > 2 ? in[2] : 0);
 
         s->s[s->n++] = letters[v >> 18];
         s->s[s->n++] = letters[v >> 12 & 63];
@@ -194,7 +244,7 @@ void dg_str_base64(dg_str *s, const void *p, size_t n)
     s->s[s->n] = '\0';
 }
 
-/* The "C" locale costs nothing to make in glibc, and keeping it would be a global. */
+/* Makes the "C" locale on each call: glibc makes that free, and caching it would need a global. */
 void dg_str_json_real(dg_str *s, double v)
 {
     if (!isfinite(v)) {
@@ -202,7 +252,7 @@ void dg_str_json_real(dg_str *s, double v)
         return;
     }
     locale_t c = newlocale(LC_ALL_MASK, "C", NULL), before = uselocale(c);
-    char     buf[40];
+    char buf[40];
 
     for (int digits = 15; digits <= 17; digits++) {
         snprintf(buf, sizeof buf, "%.*g", digits, v);
@@ -219,7 +269,7 @@ void dg_str_json_real(dg_str *s, double v)
 bool dg_parse_i64(const char *text, int64_t *out)
 {
     const char *digits = text + (*text == '-' || *text == '+');
-    char       *end = NULL;
+    char *end = NULL;
 
     if (*digits < '0' || *digits > '9')
         return false;
@@ -237,8 +287,8 @@ bool dg_parse_f64(const char *text, double *out)
     if (!*text || text[strspn(text, "0123456789+-.eE")]) /* no spaces, inf, nan or hexadecimal */
         return false;
     locale_t c = newlocale(LC_ALL_MASK, "C", NULL);
-    char    *end = NULL;
-    double   v = strtod_l(text, &end, c);
+    char *end = NULL;
+    double v = strtod_l(text, &end, c);
 
     freelocale(c);
     if (end == text || *end || !isfinite(v))
@@ -247,10 +297,10 @@ bool dg_parse_f64(const char *text, double *out)
     return true;
 }
 
-/* Edit distance with swaps of neighbours (optimal string alignment). */
+/* Edit distance with transpositions of neighbours (optimal string alignment). */
 static int distance(const char *a, int n, const char *b, int m)
 {
-    int  rows[3][NEAREST_MAX + 1];
+    int rows[3][NEAREST_MAX + 1];
     int *before = rows[0], *above = rows[1], *row = rows[2];
 
     for (int j = 0; j <= m; j++)
@@ -280,9 +330,9 @@ static int distance(const char *a, int n, const char *b, int m)
 
 const char *dg_nearest(const char *name, const char *const candidates[], int n)
 {
-    size_t      len = strlen(name);
+    size_t len = strlen(name);
     const char *nearest = NULL;
-    int         best = 0;
+    int best = 0;
 
     if (len == 0 || len > NEAREST_MAX)
         return NULL;
@@ -304,7 +354,7 @@ const char *dg_nearest(const char *name, const char *const candidates[], int n)
 char *dg_human_bytes(double bytes, char *buf, size_t n)
 {
     static const char units[][4] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB" };
-    size_t            u = 0;
+    size_t u = 0;
 
     while (fabs(bytes) >= (u ? 1023.95 : 1024) && u < sizeof units / sizeof *units - 1) {
         bytes /= 1024;
@@ -317,7 +367,7 @@ char *dg_human_bytes(double bytes, char *buf, size_t n)
 char *dg_human_count(int64_t count, char *buf, size_t n)
 {
     char digits[24], spaced[32];
-    int  len = snprintf(digits, sizeof digits, "%lld", (long long)count), o = 0;
+    int len = snprintf(digits, sizeof digits, "%lld", (long long)count), o = 0;
 
     for (int i = 0; i < len; i++) {
         if (i && digits[i - 1] != '-' && (len - i) % 3 == 0)
@@ -350,27 +400,27 @@ char *dg_human_time(double seconds, char *buf, size_t n)
     return buf;
 }
 
-uint64_t dg_hash(const void *p, size_t n)
+uint64_t dg_fnv1a(const void *p, size_t n)
 {
     return dg_digest(DG_DIGEST, p, n);
 }
 
-uint64_t dg_hash_str(const char *s)
+uint64_t dg_fnv1a_text(const char *s)
 {
-    return dg_hash(s, strlen(s));
+    return dg_fnv1a(s, strlen(s));
 }
 
-uint64_t dg_hash_more(uint64_t h, const void *p, size_t n)
+uint64_t dg_hash64(uint64_t h, const void *p, size_t n)
 {
     const char *bytes = p;
-    size_t      i = 0;
+    size_t i = 0;
 
     for (; i + sizeof h <= n; i += sizeof h) {
         uint64_t word;
 
         memcpy(&word, bytes + i, sizeof word);
         h = (h ^ word) * 0x100000001b3u;
-        h ^= h >> 32; /* a product carries upwards only */
+        h ^= h >> 32; /* a product carries only upwards: fold the high bits down */
     }
-    return i < n ? (h ^ dg_hash(bytes + i, n - i)) * 0x100000001b3u : h;
+    return i < n ? (h ^ dg_fnv1a(bytes + i, n - i)) * 0x100000001b3u : h;
 }

@@ -1,15 +1,16 @@
-/* tensor.c: the dtype and shape helpers that every room and every plugin shares. */
+/* tensor.c: helpers for dtypes and shapes, shared by every room and by plugins. */
 #include <detrgraph/tensor.h>
 
 #include <stdio.h>
 
 static const struct {
-    size_t      bytes;
+    size_t bytes;
     const char *name;
 } dtypes[DG_N_DTYPES] = {
-    [DG_REAL] = { 0, "real" }, /* has no storage yet */
-    [DG_F32] = { 4, "f32" },   [DG_F64] = { 8, "f64" }, [DG_BF16] = { 2, "bf16" },
-    [DG_I32] = { 4, "i32" },   [DG_I64] = { 8, "i64" }, [DG_U8] = { 1, "u8" },
+    /* abstract: has no storage */
+    [DG_REAL] = { 0, "real" }, [DG_F32] = { 4, "f32" }, [DG_F64] = { 8, "f64" },
+    [DG_BF16] = { 2, "bf16" }, [DG_I32] = { 4, "i32" }, [DG_I64] = { 8, "i64" },
+    [DG_U8] = { 1, "u8" },
 };
 
 size_t dg_dtype_size(dg_dtype t)
@@ -42,7 +43,7 @@ bool dg_shape_equal(dg_shape a, dg_shape b)
 
 char *dg_shape_print(dg_shape s, char *buf, size_t n)
 {
-    char   text[DG_MAX_DIMS * 21 + 3] = "[";
+    char text[DG_MAX_DIMS * 21 + 3] = "[";
     size_t o = 1;
 
     for (int i = 0; i < s.rank; i++)

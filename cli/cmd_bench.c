@@ -1,5 +1,6 @@
-/* cmd_bench.c: `detrgraph bench`: how fast a pipeline trains, and where the time goes. The batch lies in memory: random
- * pixels and about seven objects an image; every step is a whole one, with matching, clipping, AdamW and EMA. */
+/* cmd_bench.c: `detrgraph bench`: how fast a pipeline trains, and where the time goes. The batch is
+ * in memory: random pixels and about seven objects per image; every step is complete, with
+ * matching, clipping, AdamW and EMA. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,51 +12,62 @@
 #include "cli/launch.h"
 #include "cli/progress.h"
 #include "config.h"
-#include "runtime/available.h"
-#include "runtime/profile.h"
-#include "runtime/session.h"
+#include "report/memory_info.h"
+#include "report/profile.h"
+#include "runtime/programs.h"
+#include "runtime/step.h"
 
 typedef struct opts {
-    dg_words    sets;
-    dg_size     size;
-    const char *format, *precision;
-    int64_t     batch, steps, threads;
+    dg_words sets;
+    dg_size size;
+    const char *format, *precision, *device;
+    int64_t batch, steps, threads;
 } opts;
 
 static const dg_option options[] = {
-    { "size", DG_OPTION_SIZE, offsetof(opts, size), "S|WxH", NULL, "image size (the largest of the pipeline's)" },
-    { "batch", DG_OPTION_INT, offsetof(opts, batch), "B", NULL, "images of a batch: --set batch=B" },
-    { "steps", DG_OPTION_INT, offsetof(opts, steps), "N", NULL, "measured steps (10), after five that are not" },
-    { "set", DG_OPTION_LIST, offsetof(opts, sets), "NAME=VALUE", NULL, "another value for a <let> of the pipeline" },
-    { "precision", DG_OPTION_WORD, offsetof(opts, precision), NULL, "f32|bf16|f64", "instead of the pipeline's" },
-    { "threads", DG_OPTION_INT, offsetof(opts, threads), "N", NULL, "threads of the kernels (all cores)" },
-    { "format", DG_OPTION_WORD, offsetof(opts, format), NULL, "text|json", "how the numbers are printed (text)" },
+    { "size", DG_OPTION_SIZE, offsetof(opts, size), "S|WxH", NULL,
+      "image size (default: the pipeline's largest)" },
+    { "batch", DG_OPTION_INT, offsetof(opts, batch), "B", NULL,
+      "images per batch; the same as --set batch=B" },
+    { "steps", DG_OPTION_COUNT, offsetof(opts, steps), "N", NULL,
+      "steps to measure (10), after five warm-up steps" },
+    { "set", DG_OPTION_LIST, offsetof(opts, sets), "NAME=VALUE", NULL,
+      "override a top-level <let>; may be repeated" },
+    { "precision", DG_OPTION_WORD, offsetof(opts, precision), NULL, "f32|bf16|f64",
+      "override the pipeline's precision" },
+    { "device", DG_OPTION_STR, offsetof(opts, device), "NAME", NULL,
+      "where kernels run: cpu, ref (reference kernels), far (a test device) (cpu)" },
+    { "threads", DG_OPTION_INT, offsetof(opts, threads), "N", NULL, "kernel threads (all cores)" },
+    { "format", DG_OPTION_WORD, offsetof(opts, format), NULL, "text|json", "output format (text)" },
     { 0 },
 };
 
 enum { WARM = 5, PROFILED = 3 };
 
 typedef struct bench {
-    dg_run   *run;
+    dg_run *run;
+    dg_programs *programs;
     dg_arena *arena;
-    int64_t   batch;
-    double    first_s; /* process start to the end of the first step */
-    int       n;
-    double   *step_s;
-    dg_profile *profile; /* of PROFILED steps */
-    int64_t   slab_bytes, planned_bytes, peak_bytes;
+    int64_t batch;
+    double first_s; /* from process start to the end of the first step */
+    int n;
+    double *step_s;
+    double waits, launches, replays; /* per step */
+    dg_profile *profile;             /* of PROFILED steps */
+    int64_t slab_bytes, planned_bytes, peak_bytes;
 } bench;
 
-/* ---- the process ------------------------------------------------------------------------------------------- */
+/* ---- the process ----------------------------------------------------------------------------- */
 
-/* Seconds since a process began, to a hundredth: field 22 of /proc/PID/stat, in ticks since the machine started. */
+/* Seconds since a process started, to a hundredth: field 22 of /proc/PID/stat, in clock ticks since
+ * boot. */
 static double age_of(long pid)
 {
-    char               path[48], text[1024];
+    char path[48], text[1024];
     unsigned long long ticks = 0;
-    struct timespec    now;
-    FILE              *f;
-    size_t             n;
+    struct timespec now;
+    FILE *f;
+    size_t n;
 
     snprintf(path, sizeof path, "/proc/%ld/stat", pid);
     f = fopen(path, "re");
@@ -63,17 +75,18 @@ static double age_of(long pid)
     if (f)
         fclose(f);
     text[n] = '\0';
-    const char *at = strrchr(text, ')'); /* the name before it may hold anything */
+    const char *at = strrchr(text, ')'); /* the name before it may contain anything */
 
     for (int field = 2; at && field < 22; field++)
         at = strchr(at + 1, ' ');
     if (!at || sscanf(at, " %llu", &ticks) != 1)
         return 0;
     clock_gettime(CLOCK_BOOTTIME, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec - (double)ticks / (double)sysconf(_SC_CLK_TCK);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec -
+           (double)ticks / (double)sysconf(_SC_CLK_TCK);
 }
 
-/* ---- a batch in memory --------------------------------------------------------------------------------------- */
+/* ---- a batch in memory ----------------------------------------------------------------------- */
 
 static bool ends_in(const char *name, const char *end)
 {
@@ -85,19 +98,20 @@ static bool ends_in(const char *name, const char *end)
 static int feed_random(bench *b, dg_diag *d)
 {
     dg_rng rng = dg_rng_begin(dg_rng_named(1, "bench"), 0, 0);
-    int    rc = 0;
+    int rc = 0;
 
     for (int i = 0; rc == 0 && i < dg_run_n_inputs(b->run); i++) {
         dg_run_tensor t = dg_run_input_at(b->run, i);
-        int64_t       n = dg_shape_elements(t.shape);
-        double       *real = dg_try_alloc((size_t)n * sizeof *real);
-        int32_t      *whole = (int32_t *)real;
+        int64_t n = dg_shape_elements(t.shape);
+        double *real = dg_try_alloc((size_t)n * sizeof *real);
+        int32_t *whole = (int32_t *)real;
 
         if (!real)
             return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "memory-plan", "no memory for the batch");
+        /* mean 7; labels are 0 */
         for (int64_t k = 0; k < n; k++)
             if (t.dtype == DG_I32)
-                whole[k] = ends_in(t.name, "count") ? (int32_t)(5 + dg_rng_below(&rng, 5)) : 0; /* 7 in the mean; labels 0 */
+                whole[k] = ends_in(t.name, "count") ? (int32_t)(5 + dg_rng_below(&rng, 5)) : 0;
             else if (ends_in(t.name, "boxes"))
                 real[k] = k % 4 < 2 ? dg_rng_range(&rng, 0.3, 0.7) : dg_rng_range(&rng, 0.05, 0.5);
             else
@@ -110,13 +124,13 @@ static int feed_random(bench *b, dg_diag *d)
     return rc;
 }
 
-/* ---- where the time goes --------------------------------------------------------------------------------------- */
+/* ---- where the time goes --------------------------------------------------------------------- */
 
 static void measure(void *ctx, int instr, double seconds)
 {
     bench *b = ctx;
 
-    dg_profile_add(b->profile, b->run->current->plan, instr, seconds);
+    dg_profile_add(b->profile, b->programs->current->plan, instr, seconds);
 }
 
 static int by_value(const void *x, const void *y)
@@ -126,13 +140,13 @@ static int by_value(const void *x, const void *y)
     return (*a > *b) - (*a < *b);
 }
 
-/* ---- measuring --------------------------------------------------------------------------------------------------- */
+/* ---- measuring ------------------------------------------------------------------------------- */
 
 static int one_step(bench *b, double *seconds, dg_diag *d)
 {
     double begin = dg_monotonic_s();
-    bool   updated = false;
-    int    rc = 0;
+    bool updated = false;
+    int rc = 0;
 
     while (rc == 0 && !updated)
         rc = dg_run_train_batch(b->run, NULL, &updated, d);
@@ -140,20 +154,32 @@ static int one_step(bench *b, double *seconds, dg_diag *d)
     return rc;
 }
 
+static void count_work(bench *b, dg_exec_counts before)
+{
+    dg_exec_counts now = dg_exec_count(b->programs->current->exec);
+
+    b->waits = (double)(now.waits - before.waits) / b->n;
+    b->launches = (double)(now.launches - before.launches) / b->n;
+    b->replays = (double)(now.replays - before.replays) / b->n;
+}
+
 static int measure_all(bench *b, const opts *o, dg_diag *d)
 {
-    double  ignored;
+    const dg_exec_observer profile = { .ctx = b, .ran = measure };
+    const dg_graph *g = dg_run_pipeline(b->run)->graph;
+    double ignored;
     dg_size size = o->size, *sizes;
-    int     n, batch, rc;
+    dg_exec_counts before;
+    int n, batch, rc;
 
-    if (!b->run->graph->train)
-        return dg_fail(d, DG_EINPUT, (dg_where){ .file = b->run->graph->file }, "pipeline-without-train",
+    if (!g->train)
+        return dg_fail(d, DG_EINPUT, (dg_where){ .file = g->file }, "pipeline-without-train",
                        "the pipeline has no <train>: there is nothing to measure");
-    DG_TRY(dg_run_sizes(b->run, b->run->graph->train, b->arena, &sizes, &n, &batch, d));
+    DG_TRY(dg_scope_sizes(g->train, b->arena, &sizes, &n, &batch, d));
     if (!size.w)
         size = sizes[0];
-    b->run->n_steps = b->run->graph->train->steps;
-    DG_TRY(dg_run_use(b->run, b->run->graph->train, size, false, d));
+    dg_run_horizon(b->run)->n_steps = g->train->steps;
+    DG_TRY(dg_programs_use(b->programs, g->train, size, false, d));
     DG_TRY(feed_random(b, d));
     DG_TRY(one_step(b, &ignored, d));
     b->first_s = age_of(getppid());
@@ -161,26 +187,28 @@ static int measure_all(bench *b, const opts *o, dg_diag *d)
         DG_TRY(one_step(b, &ignored, d));
     b->n = o->steps > 0 ? (int)o->steps : 10;
     b->step_s = DG_NEW_N(b->arena, b->n, double);
+    before = dg_exec_count(b->programs->current->exec);
     for (int i = 0; i < b->n; i++)
         DG_TRY(one_step(b, &b->step_s[i], d));
+    count_work(b, before);
     qsort(b->step_s, (size_t)b->n, sizeof *b->step_s, by_value);
-    dg_exec_hook(b->run->current->exec, measure, b);
+    dg_exec_observe(b->programs->current->exec, &profile);
     for (int i = 0; i < PROFILED; i++)
         DG_TRY(one_step(b, &ignored, d));
-    dg_exec_hook(b->run->current->exec, NULL, NULL);
+    dg_exec_unobserve(b->programs->current->exec, &profile);
     dg_profile_sort(b->profile);
-    b->slab_bytes = b->run->current->plan->slab_bytes;
-    b->planned_bytes = dg_run_bytes(b->run, true);
+    b->slab_bytes = b->programs->current->plan->slab_bytes;
+    b->planned_bytes = dg_programs_bytes(b->programs, true);
     b->peak_bytes = dg_memory_peak();
 out:
     return rc;
 }
 
-/* ---- printing ---------------------------------------------------------------------------------------------------- */
+/* ---- printing -------------------------------------------------------------------------------- */
 
 static double images_per_s(const bench *b, double seconds)
 {
-    int accumulate = b->run->current->program->accumulate;
+    int accumulate = b->programs->current->program->accumulate;
 
     return (double)b->batch * (accumulate > 0 ? accumulate : 1) / seconds;
 }
@@ -197,26 +225,45 @@ static void print_shares(const bench *b, const char *title, const dg_shares *lis
     for (int i = 0; i < list->n && list->items[i].seconds > 0.001 * b->profile->all.seconds; i++) {
         const dg_share *s = &list->items[i];
 
-        printf("%-28s %9.2f %6.1f %9.1f %7.1f %6.1f\n", s->name, 1e3 * s->seconds / PROFILED, 100 * s->seconds / b->profile->all.seconds,
-               1e-9 * s->flops / s->seconds, 1e-9 * s->bytes / s->seconds, 100 * s->ref_s / s->seconds);
+        printf("%-28s %9.2f %6.1f %9.1f %7.1f %6.1f\n", s->name, 1e3 * s->seconds / PROFILED,
+               100 * s->seconds / b->profile->all.seconds, 1e-9 * s->flops / s->seconds,
+               1e-9 * s->bytes / s->seconds, 100 * s->ref_s / s->seconds);
     }
+}
+
+static void print_staged(const bench *b)
+{
+    dg_str ops = { 0 };
+
+    dg_plan_staged(&ops, b->programs->current->plan);
+    if (ops.n)
+        printf("on the host, for want of kernels of the device: %s\n", ops.s);
+    dg_str_free(&ops);
 }
 
 static void print_text(const bench *b)
 {
     const dg_share *all = &b->profile->all;
+    const dg_graph *g = b->programs->conf.graph;
     double median = quantile(b, 0.5);
-    char   slab[32], planned[32], peak[32], features[128];
+    char slab[32], planned[32], peak[32], features[128];
 
-    printf("%s, %lldx%lld, batch %lld, %s, %d threads, CPU %s\n", b->run->graph->name ? b->run->graph->name : b->run->graph->file,
-           (long long)b->run->current->size.w, (long long)b->run->current->size.h, (long long)b->batch, b->run->precision,
-           b->run->env.threads, dg_cpu_features(features, sizeof features));
-    printf("median %.3f images/s, %.4f s a step (10 %% to 90 %%: %.4f to %.4f s, of %d steps)\n", images_per_s(b, median), median,
-           quantile(b, 0.1), quantile(b, 0.9), b->n);
-    printf("%.1f GFLOP/s, %.1f GB/s of operands; %.2f GFLOP a step\n", 1e-9 * all->flops / PROFILED / median, 1e-9 * all->bytes / PROFILED / median,
+    printf("%s, %lldx%lld, batch %lld, %s, %d threads, CPU %s\n", g->name ? g->name : g->file,
+           (long long)b->programs->current->size.w, (long long)b->programs->current->size.h,
+           (long long)b->batch, b->programs->precision, b->programs->conf.threads,
+           dg_cpu_features(features, sizeof features));
+    printf("median %.3f images/s, %.4f s a step (10 %% to 90 %%: %.4f to %.4f s, of %d steps)\n",
+           images_per_s(b, median), median, quantile(b, 0.1), quantile(b, 0.9), b->n);
+    printf("%.1f GFLOP/s, %.1f GB/s of operands; %.2f GFLOP a step\n",
+           1e-9 * all->flops / PROFILED / median, 1e-9 * all->bytes / PROFILED / median,
            1e-9 * all->flops / PROFILED);
     printf("reference kernels: %.2f %% of a step's time\n", 100 * all->ref_s / all->seconds);
-    printf("memory: peak %s; planned %s, of which %s intermediate values\n", dg_human_bytes((double)b->peak_bytes, peak, sizeof peak),
+    if (b->waits > 0)
+        printf("a step: %.1f waits of the host for the device, %.1f launches, %.1f replays\n",
+               b->waits, b->launches, b->replays);
+    print_staged(b);
+    printf("memory: peak %s; planned %s, of which %s intermediate values\n",
+           dg_human_bytes((double)b->peak_bytes, peak, sizeof peak),
            dg_human_bytes((double)b->planned_bytes, planned, sizeof planned),
            dg_human_bytes((double)b->slab_bytes, slab, sizeof slab));
     printf("first step ended %.2f s after the process began\n", b->first_s);
@@ -228,19 +275,34 @@ static void print_json(const bench *b)
 {
     const dg_share *all = &b->profile->all;
     double median = quantile(b, 0.5);
-    char   features[128];
-    dg_str s = { 0 };
+    char features[128];
+    dg_str s = { 0 }, staged = { 0 };
 
-    dg_str_fmt(&s, "{\"width\":%lld,\"height\":%lld,\"batch\":%lld,\"precision\":\"%s\",\"threads\":%d,\"cpu\":",
-               (long long)b->run->current->size.w, (long long)b->run->current->size.h, (long long)b->batch, b->run->precision,
-               b->run->env.threads);
+    dg_plan_staged(&staged, b->programs->current->plan);
+    dg_str_fmt(&s,
+               "{\"width\":%lld,\"height\":%lld,\"batch\":%lld,\"precision\":\"%s\",\"threads\":%d,"
+               "\"cpu\":",
+               (long long)b->programs->current->size.w, (long long)b->programs->current->size.h,
+               (long long)b->batch, b->programs->precision, b->programs->conf.threads);
     dg_str_json(&s, dg_cpu_features(features, sizeof features));
-    dg_str_fmt(&s, ",\"images_per_s\":%.4f,\"step_s\":%.6f,\"step_s_10\":%.6f,\"step_s_90\":%.6f,\"steps\":%d",
-               images_per_s(b, median), median, quantile(b, 0.1), quantile(b, 0.9), b->n);
-    dg_str_fmt(&s, ",\"gflops_per_s\":%.3f,\"gb_per_s\":%.3f,\"gflops_a_step\":%.3f,\"ref_share\":%.6f", 1e-9 * all->flops / PROFILED / median,
-               1e-9 * all->bytes / PROFILED / median, 1e-9 * all->flops / PROFILED, all->ref_s / all->seconds);
-    dg_str_fmt(&s, ",\"peak_bytes\":%lld,\"planned_bytes\":%lld,\"slab_bytes\":%lld,\"first_step_s\":%.3f",
-               (long long)b->peak_bytes, (long long)b->planned_bytes, (long long)b->slab_bytes, b->first_s);
+    dg_str_fmt(
+        &s,
+        ",\"images_per_s\":%.4f,\"step_s\":%.6f,\"step_s_10\":%.6f,\"step_s_90\":%.6f,\"steps\":%d",
+        images_per_s(b, median), median, quantile(b, 0.1), quantile(b, 0.9), b->n);
+    dg_str_fmt(&s,
+               ",\"gflops_per_s\":%.3f,\"gb_per_s\":%.3f,\"gflops_a_step\":%.3f,\"ref_share\":%.6f,"
+               "\"host_waits\":%.2f,\"launches\":%.2f,"
+               "\"replays\":%.2f",
+               1e-9 * all->flops / PROFILED / median, 1e-9 * all->bytes / PROFILED / median,
+               1e-9 * all->flops / PROFILED, all->ref_s / all->seconds, b->waits, b->launches,
+               b->replays);
+    dg_str_fmt(
+        &s, ",\"peak_bytes\":%lld,\"planned_bytes\":%lld,\"slab_bytes\":%lld,\"first_step_s\":%.3f",
+        (long long)b->peak_bytes, (long long)b->planned_bytes, (long long)b->slab_bytes,
+        b->first_s);
+    dg_str_add(&s, ",\"staged\":");
+    dg_str_json(&s, staged.s ? staged.s : "");
+    dg_str_free(&staged);
     dg_str_add(&s, ",");
     dg_profile_json(&s, "nodes", &b->profile->nodes, PROFILED);
     dg_str_add(&s, ",");
@@ -252,10 +314,10 @@ static void print_json(const bench *b)
 
 static int run_bench(const opts *o, const char *file, dg_arena *a)
 {
-    bench        b = { .arena = a, .profile = dg_profile_open() };
-    dg_diag     *d = dg_diag_open();
+    bench b = { .arena = a, .profile = dg_profile_open() };
+    dg_diag *d = dg_diag_open();
     const char **sets = DG_NEW_N(a, o->sets.n + 1, const char *);
-    int          rc, n = o->sets.n;
+    int rc, n = o->sets.n;
 
     if (n)
         memcpy(sets, o->sets.v, (size_t)n * sizeof *sets);
@@ -268,6 +330,7 @@ static int run_bench(const opts *o, const char *file, dg_arena *a)
         .n_sets = n,
         .sets = sets,
         .precision = o->precision,
+        .device = dg_device_asked(o->device),
         .program = "detrgraph " PACKAGE_VERSION,
         .threads = (int)o->threads,
         .no_pretrained = true,
@@ -275,6 +338,7 @@ static int run_bench(const opts *o, const char *file, dg_arena *a)
     };
 
     DG_TRY(dg_run_open(&b.run, &how, d));
+    b.programs = dg_run_programs(b.run);
     DG_TRY(measure_all(&b, o, d));
     if (o->format && strcmp(o->format, "json") == 0)
         print_json(&b);
@@ -289,28 +353,29 @@ out:
     return rc < 0 ? DG_EXIT_FAILED : DG_EXIT_OK;
 }
 
-static int run(const void *given, const dg_words *words, dg_arena *a)
+static int verb_bench(const void *given, const dg_words *words, dg_arena *a)
 {
     const opts *o = given;
-    int         code;
+    int code;
 
-    return dg_launch((int)o->threads, &code) ? code : run_bench(o, words->v[0], a);
+    return dg_launch_alone((int)o->threads, &code) ? code : run_bench(o, words->v[0], a);
 }
 
 static const dg_example examples[] = {
-    { "bench quickstart.xml --precision bf16", "where the time of a step goes" },
+    { "bench quickstart.xml --precision bf16", "Show where the time of a step goes." },
     { 0 },
 };
 
 const dg_verb dg_verb_bench = {
     .name = "bench",
     .args = "FILE [--size S] [--batch B] [--precision f32|bf16] [--steps N] [--format json]",
-    .brief = "Measures training steps: images/s, time by node and by op, memory.",
-    .doc = "Whole training steps on a batch of random images with about seven objects each; no data are read.",
+    .brief = "Benchmark training steps: images/s, time per node and op, memory.",
+    .doc = "Runs whole training steps on one batch of random images with about seven objects each; "
+           "reads no data.",
     .examples = examples,
     .options = options,
     .size = sizeof(opts),
     .least = 1,
     .most = 1,
-    .run = run,
+    .run = verb_bench,
 };

@@ -1,4 +1,5 @@
-/* cmd_check_node.c: `detrgraph check-node`: holds the classes of a plugin to what they declare, and reports like a test run. */
+/* cmd_check_node.c: `detrgraph check-node`: tests the classes of a plugin against their
+ * declarations; prints TAP. */
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -9,38 +10,43 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "check/check.h"
 #include "cli/cli.h"
 #include "cli/launch.h"
-#include "runtime/nodecheck.h"
 
 typedef struct opts {
     const char *seed, *format;
-    int64_t     draws;
-    dg_words    sets, dims, inputs;
+    int64_t draws;
+    dg_words sets, dims, inputs;
 } opts;
 
 static const dg_option options[] = {
-    { "seed", DG_OPTION_STR, offsetof(opts, seed), "N", NULL, "of the first draw (1); a failure names the one to repeat it with" },
-    { "draws", DG_OPTION_INT, offsetof(opts, draws), "N", NULL, "how often each test draws attributes, dimensions and numbers (12)" },
-    { "set", DG_OPTION_LIST, offsetof(opts, sets), "ATTRIBUTE=VALUE", NULL, "an attribute that is not drawn; may be repeated" },
-    { "dim", DG_OPTION_LIST, offsetof(opts, dims), "LETTER=N", NULL, "a dimension that is not drawn" },
-    { "input", DG_OPTION_LIST, offsetof(opts, inputs), "PORT=LO:HI", NULL, "where the numbers of an input are drawn from (-1:1)" },
-    { "format", DG_OPTION_WORD, offsetof(opts, format), NULL, "tap|json", "how the results are printed (tap)" },
+    { "seed", DG_OPTION_STR, offsetof(opts, seed), "N", NULL,
+      "seed of the first draw (1); a failure prints the seed that repeats it" },
+    { "draws", DG_OPTION_INT, offsetof(opts, draws), "N", NULL,
+      "draws of attributes, dimensions and numbers per test (12)" },
+    { "set", DG_OPTION_LIST, offsetof(opts, sets), "ATTRIBUTE=VALUE", NULL,
+      "fix an attribute instead of drawing it; may be repeated" },
+    { "dim", DG_OPTION_LIST, offsetof(opts, dims), "LETTER=N", NULL,
+      "fix a dimension instead of drawing it; may be repeated" },
+    { "input", DG_OPTION_LIST, offsetof(opts, inputs), "PORT=LO:HI", NULL,
+      "draw the numbers of an input from this range (-1:1); may be repeated" },
+    { "format", DG_OPTION_WORD, offsetof(opts, format), NULL, "tap|json", "output format (tap)" },
     { 0 },
 };
 
 typedef struct reporter {
     const char *library;
     const opts *o;
-    bool        json;
-    int         n, failed, skipped;
-    int         pipe; /* of a class's process: where it tells what it does */
-    dg_str      out;
+    bool json;
+    int n, failed, skipped;
+    int pipe; /* in a class's process: for its reports */
+    dg_str out;
 } reporter;
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-/* As a shell reads it back. */
+/* Appends a word quoted for a shell. */
 static void add_word(dg_str *s, const char *word)
 {
     bool plain = *word != '\0';
@@ -85,7 +91,8 @@ static void print_tap(reporter *r, const dg_finding *f)
         return;
     dg_str_fmt(s, "not ok %d - %s: %s\n#   %s\n", r->n, f->class, f->test, f->text);
     if (f->element)
-        dg_str_fmt(s, "#   in %s%s%s\n", f->element, f->dims ? " with " : "", f->dims ? f->dims : "");
+        dg_str_fmt(s, "#   in %s%s%s\n", f->element, f->dims ? " with " : "",
+                   f->dims ? f->dims : "");
     if (f->help)
         dg_str_fmt(s, "#   help: %s\n", f->help);
     if (f->element) {
@@ -104,7 +111,7 @@ static void add_field(dg_str *s, const char *name, const char *text)
 static void print_json(reporter *r, const dg_finding *f)
 {
     static const char *const verdicts[] = { "ok", "failed", "skipped" };
-    dg_str                  *s = &r->out, repeat = { 0 };
+    dg_str *s = &r->out, repeat = { 0 };
 
     add_repeat(&repeat, r, f);
     dg_str_fmt(s, "%s{\"class\":", r->n > 1 ? ",\n " : "");
@@ -131,7 +138,7 @@ static void count(reporter *r, dg_verdict verdict)
     r->skipped += verdict == DG_VERDICT_SKIPPED;
 }
 
-static void print(reporter *r, const dg_finding *f)
+static void print_finding(reporter *r, const dg_finding *f)
 {
     count(r, f->verdict);
     (r->json ? print_json : print_tap)(r, f);
@@ -140,21 +147,22 @@ static void print(reporter *r, const dg_finding *f)
     dg_str_free(&r->out);
 }
 
-/* ---- a process of its own -------------------------------------------------------------------- */
+/* ---- separate processes
+ * ----------------------------------------------------------------------- */
 
-/* A class is tried in a process of its own, so that one that crashes takes no other along. It tells what it tries, and what came
- * of it. */
+/* Each class is tested in a separate process, so that a crash affects no other class. It reports
+ * what it tries, and the results. */
 typedef struct told {
-    bool       done, over; /* this test; all of them */
+    bool done, over; /* done: this test is finished; over: all are */
     dg_verdict verdict;
-    uint64_t   seed;
-    char       test[128], element[512];
+    uint64_t seed;
+    char test[128], element[512];
 } told;
 
 static void tell(const reporter *r, const told *t)
 {
     if (write(r->pipe, t, sizeof *t) != sizeof *t)
-        _exit(DG_EXIT_FAILED); /* nobody listens any more */
+        _exit(DG_EXIT_FAILED); /* the parent is gone */
 }
 
 static void trying(void *ctx, const dg_finding *f)
@@ -168,31 +176,41 @@ static void trying(void *ctx, const dg_finding *f)
 
 static void found(void *ctx, const dg_finding *f)
 {
-    print(ctx, f);
+    print_finding(ctx, f);
     tell(ctx, &(told){ .done = true, .verdict = f->verdict });
 }
 
-/* Also where it left with status 0: what it left untried counts as failed. */
+/* Reports a crash, or an exit with status 0 before the last test: the rest counts as failed. */
 static void print_crash(reporter *r, const char *class, const told *last, int status, dg_arena *a)
 {
-    const char *how = WIFSIGNALED(status) ? dg_printf(a, "it crashes the program: %s", strsignal(WTERMSIG(status)))
-                                          : dg_printf(a, "it ends the program, with status %d", WEXITSTATUS(status));
-    dg_finding  f = { .class = class, .test = *last->test ? last->test : "its process ends well", .verdict = DG_VERDICT_FAILED, .text = how,
-                      .element = *last->element ? last->element : NULL, .seed = last->seed,
-                      .help = "a debugger shows where, and so does a plugin built with -g -fsanitize=address" };
+    const char *how =
+        WIFSIGNALED(status)
+            ? dg_printf(a, "it crashes the program: %s", strsignal(WTERMSIG(status)))
+            : dg_printf(a, "it ends the program, with status %d", WEXITSTATUS(status));
+    dg_finding f = {
+        .class = class,
+        .test = *last->test ? last->test : "its process ends well",
+        .verdict = DG_VERDICT_FAILED,
+        .text = how,
+        .element = *last->element ? last->element : NULL,
+        .seed = last->seed,
+        .help = "a debugger shows where, and so does a plugin built with -g -fsanitize=address"
+    };
 
-    print(r, &f);
+    print_finding(r, &f);
 }
 
-static int check_class(const dg_node_check *how, reporter *r, const dg_node_class *class, dg_registry *registry, dg_arena *a)
+static int check_class(const dg_check_node *how, reporter *r, const dg_node_class *class,
+                       dg_registry *registry, dg_arena *a)
 {
-    dg_node_check told_of = *how;
-    told          now, last = { 0 };
-    int           ends[2], status = 0;
-    pid_t         child = pipe2(ends, O_CLOEXEC) == 0 ? fork() : -1;
+    dg_check_node told_of = *how;
+    told now, last = { 0 };
+    int ends[2], status = 0;
+    pid_t child = pipe2(ends, O_CLOEXEC) == 0 ? fork() : -1;
 
     if (child < 0) {
-        fprintf(stderr, "detrgraph check-node: no process for <%s>: %s\n", class->name, strerror(errno));
+        fprintf(stderr, "detrgraph check-node: no process for <%s>: %s\n", class->name,
+                strerror(errno));
         return DG_EXIT_FAILED;
     }
     if (child == 0) {
@@ -200,12 +218,13 @@ static int check_class(const dg_node_check *how, reporter *r, const dg_node_clas
         r->pipe = ends[1];
         told_of.trying = trying;
         told_of.ctx = r;
-        (void)dg_node_check_class(class, registry, &told_of, found, r);
+        (void)dg_check_node_class(class, registry, &told_of, found, r);
         tell(r, &(told){ .over = true });
         exit(DG_EXIT_OK);
     }
     close(ends[1]);
-    while (read(ends[0], &now, sizeof now) == sizeof now) { /* shorter than PIPE_BUF: it comes whole */
+    /* shorter than PIPE_BUF, so it arrives whole */
+    while (read(ends[0], &now, sizeof now) == sizeof now) {
         last = now;
         if (now.done)
             count(r, now.verdict);
@@ -226,7 +245,7 @@ static int usage(const char *option, const char *value, const char *expected)
     return DG_EXIT_USAGE;
 }
 
-/* "NAME=LO:HI", or "NAME=N". */
+/* Parses "NAME=LO:HI", or "NAME=N". */
 static bool read_range(const char *text, bool single, dg_number_range *out, dg_arena *a)
 {
     const char *equals = strchr(text, '='), *colon = equals ? strchr(equals, ':') : NULL;
@@ -235,31 +254,41 @@ static bool read_range(const char *text, bool single, dg_number_range *out, dg_a
         return false;
     out->name = dg_strndup(a, text, (size_t)(equals - text));
     if (single)
-        return dg_parse_f64(equals + 1, &out->lo) && out->lo >= 1 && out->lo <= 4096 && out->lo == (double)(int)out->lo;
-    return dg_parse_f64(dg_strndup(a, equals + 1, (size_t)(colon - equals - 1)), &out->lo) && dg_parse_f64(colon + 1, &out->hi) &&
-           out->lo <= out->hi;
+        return dg_parse_f64(equals + 1, &out->lo) && out->lo >= 1 && out->lo <= 4096 &&
+               out->lo == (double)(int)out->lo;
+    return dg_parse_f64(dg_strndup(a, equals + 1, (size_t)(colon - equals - 1)), &out->lo) &&
+           dg_parse_f64(colon + 1, &out->hi) && out->lo <= out->hi;
 }
 
-static int read_options(dg_node_check *how, const opts *o, dg_arena *a)
+static int read_options(dg_check_node *how, const opts *o, dg_arena *a)
 {
-    dg_number_range *dims = DG_NEW_N(a, o->dims.n + 1, dg_number_range), *ranges = DG_NEW_N(a, o->inputs.n + 1, dg_number_range);
-    int64_t          seed = 1;
+    dg_number_range *dims = DG_NEW_N(a, o->dims.n + 1, dg_number_range),
+                    *ranges = DG_NEW_N(a, o->inputs.n + 1, dg_number_range);
+    int64_t seed = 1;
 
     if (o->seed && (!dg_parse_i64(o->seed, &seed) || seed < 0))
         return usage("seed", o->seed, "a whole number from 0 on");
     for (int i = 0; i < o->dims.n; i++)
         if (!read_range(o->dims.v[i], true, &dims[i], a))
-            return usage("dim", o->dims.v[i], "a letter of the ports with a size from 1 to 4096, like D=8,");
+            return usage("dim", o->dims.v[i],
+                         "a letter of the ports with a size from 1 to 4096, like D=8,");
     for (int i = 0; i < o->inputs.n; i++)
         if (!read_range(o->inputs.v[i], false, &ranges[i], a))
             return usage("input", o->inputs.v[i], "an input with a range, like boxes=0:1,");
-    *how = (dg_node_check){ .seed = (uint64_t)seed, .draws = o->draws ? (int)o->draws : 12, .n_sets = o->sets.n, .sets = dg_sets(&o->sets, a),
-                            .n_ranges = o->inputs.n, .n_dims = o->dims.n, .ranges = ranges, .dims = dims };
+    *how = (dg_check_node){ .seed = (uint64_t)seed,
+                            .draws = o->draws ? (int)o->draws : 12,
+                            .n_sets = o->sets.n,
+                            .sets = dg_sets(&o->sets, a),
+                            .n_ranges = o->inputs.n,
+                            .n_dims = o->dims.n,
+                            .ranges = ranges,
+                            .dims = dims };
     return 0;
 }
 
-/* Names of the classes that a plugin adds, or that were asked for; NULL ends the list. */
-static const char **classes_of(const dg_registry *r, const dg_registry *builtin, const dg_words *words, dg_arena *a)
+/* The classes that a plugin adds, or that were asked for; NULL-terminated. */
+static const char **classes_of(const dg_registry *r, const dg_registry *builtin,
+                               const dg_words *words, dg_arena *a)
 {
     DG_VEC(const char *) list = { 0 };
 
@@ -272,14 +301,17 @@ static const char **classes_of(const dg_registry *r, const dg_registry *builtin,
     return list.items;
 }
 
-static int check(const dg_node_check *how, reporter *report, const dg_words *words, dg_registry *r, const dg_registry *builtin, dg_arena *a)
+static int check_classes(const dg_check_node *how, reporter *report, const dg_words *words,
+                         dg_registry *r, const dg_registry *builtin, dg_arena *a)
 {
     const char **names = classes_of(r, builtin, words, a);
 
     for (const char **name = names; *name; name++)
         if (!dg_registry_find(r, *name)) {
-            fprintf(stderr, "detrgraph check-node: there is no class <%s> in %s; `detrgraph nodes --plugin %s` lists them\n", *name,
-                    words->v[0], words->v[0]);
+            fprintf(stderr,
+                    "detrgraph check-node: there is no class <%s> in %s; `detrgraph nodes --plugin "
+                    "%s` lists them\n",
+                    *name, words->v[0], words->v[0]);
             return DG_EXIT_FAILED;
         }
     if (report->json)
@@ -293,28 +325,30 @@ static int check(const dg_node_check *how, reporter *report, const dg_words *wor
     if (report->json)
         puts("]");
     else
-        printf("1..%d\n# %d passed, %d failed, %d skipped\n", report->n, report->n - report->failed - report->skipped, report->failed,
-               report->skipped);
+        printf("1..%d\n# %d passed, %d failed, %d skipped\n", report->n,
+               report->n - report->failed - report->skipped, report->failed, report->skipped);
     return report->failed ? DG_EXIT_FAILED : DG_EXIT_OK;
 }
 
-static int run(const void *given, const dg_words *words, dg_arena *a)
+static int verb_check_node(const void *given, const dg_words *words, dg_arena *a)
 {
-    const opts   *o = given;
-    dg_node_check how;
-    reporter      report = { .library = words->v[0], .o = o, .json = o->format && strcmp(o->format, "json") == 0 };
-    int           code, rc = read_options(&how, o, a);
+    const opts *o = given;
+    dg_check_node how;
+    reporter report = { .library = words->v[0],
+                        .o = o,
+                        .json = o->format && strcmp(o->format, "json") == 0 };
+    int code, rc = read_options(&how, o, a);
 
     if (rc)
         return rc;
-    if (dg_launch(2, &code))
+    if (dg_launch_alone(2, &code))
         return code;
-    dg_diag     *d = dg_diag_open();
+    dg_diag *d = dg_diag_open();
     dg_registry *builtin = dg_builtin_registry(d), *r = dg_builtin_registry(d);
 
     rc = r ? dg_registry_load(r, dg_path_join(a, ".", words->v[0]), DG_NOWHERE, d) : -DG_EINTERNAL;
     dg_print_diag(d, NULL);
-    code = rc < 0 ? DG_EXIT_FAILED : check(&how, &report, words, r, builtin, a);
+    code = rc < 0 ? DG_EXIT_FAILED : check_classes(&how, &report, words, r, builtin, a);
     dg_registry_close(&r);
     dg_registry_close(&builtin);
     dg_diag_close(&d);
@@ -322,41 +356,64 @@ static int run(const void *given, const dg_words *words, dg_arena *a)
 }
 
 static const dg_example examples[] = {
-    { "check-node ./libgate.so", "every class of the plugin" },
-    { "check-node ./libgate.so gate_fuse --seed 17 --draws 1", "a draw that failed, once more" },
-    { "check-node ./libhead.so head --dim D=32 --input boxes=0:1", "where not every dimension and number makes sense" },
-    { "check-node ./libmine.so loader.mine --set list=train.csv", "a loader, on data of its form" },
+    { "check-node ./libgate.so", "Test every class of the plugin." },
+    { "check-node ./libgate.so gate_fuse --seed 17 --draws 1", "Repeat a draw that failed." },
+    { "check-node ./libhead.so head --dim D=32 --input boxes=0:1",
+      "Restrict dimensions and numbers to those that make sense." },
+    { "check-node ./libmine.so loader.mine --set list=train.csv", "Test a loader on real data." },
     { 0 },
 };
 
 const dg_verb dg_verb_check_node = {
     .name = "check-node",
     .args = "LIBRARY [CLASS...] [OPTIONS]",
-    .brief = "Holds the nodes of a plugin to what they declare.",
-    .doc = "Attributes, dimensions and numbers are drawn; the report is that of a test run (TAP), and the exit status 1 if a test fails.",
+    .brief = "Test the nodes of a plugin against what they declare.",
+    .doc = "Draws attributes, dimensions and numbers at random. Reports in TAP format; exits with "
+           "1 if a test\n"
+           "fails.",
     .manual =
-        "Nodes that compute (`lower`): outputs have the shapes of their ports, and lower can be built for every dimension that the\n"
-        "ports allow; parameters are the same in training and evaluation and reach an output; gradients are central differences\n"
-        "in f64; kernels write all of their outputs and nothing else, whatever stood in memory before; the same bits come out\n"
-        "twice; f32 agrees with f64, and bf16 with f32; an empty batch gives finite numbers; flags and collectives are as declared.\n\n"
-        "Nodes that change samples (`item`): boxes stay inside the image, nothing is written beside what was given, samples are\n"
-        "dropped only where that is declared, and the same sample comes out on every thread.\n\n"
-        "Loaders (`open`): items are what `info` says of them, and the same in any order, on any thread, and when the data are\n"
-        "opened again; other data have another digest. Samplers (`schedule`): plans have items that exist at sizes that are listed,\n"
-        "follow from data, seed and epoch alone, are the same on all ranks and independent of what items hold, unless a row of\n"
-        "`rules` says otherwise. Filters and partitions (`choose`): the same, padding stays padding, shares are disjoint and equally\n"
-        "many where that is declared, and every rank asks the others equally often. Batches (`feeds`, `fill`): tensors are those of\n"
-        "the ports, a slot is filled and nothing beside it, more objects than `capacity` are refused.\n\n"
-        "Evaluations and logs (`begin`, `take`, `finish`): padding does not count, two at a time do not disturb each other, and one\n"
-        "without images reports finite numbers; where a row DG_RULE_METRIC stands, neither the order of images nor the cut of batches\n"
-        "matters, and ranks that are joined report what one rank does. Numbers (`supply`): they follow from what is declared alone.\n\n"
-        "A class may refuse a draw by dg_check_fail or dg_error; where it refuses all, that is a failure. The first draw has the\n"
-        "defaults of all attributes. A test that says nothing because an earlier one failed is left out. A class that crashes fails,\n"
-        "and the next one is tried.",
+        "Compute nodes (`lower`): outputs have the shapes of their ports, and lower succeeds for "
+        "every\n"
+        "dimension that the ports allow; training and evaluation have the same parameters, and "
+        "each reaches an\n"
+        "output; gradients agree with central differences in f64; kernels write all of their "
+        "outputs and\n"
+        "nothing else, whatever memory held before; two runs give the same bits; f32 agrees with "
+        "f64, and bf16\n"
+        "with f32; an empty batch gives finite numbers; flags and collectives are as declared.\n\n"
+        "Augmentations (`item`): boxes stay inside the image, nothing outside the sample is "
+        "written, samples\n"
+        "are dropped only if declared, and every thread produces the same sample.\n\n"
+        "Loaders (`open`): items agree with what `info` says of them, and are the same in any "
+        "order, on any\n"
+        "thread, and when the data are opened again; other data have another digest. Samplers "
+        "(`schedule`):\n"
+        "plans contain existing items at listed sizes, depend on data, seed and epoch only, are "
+        "the same on\n"
+        "all ranks, and do not depend on the contents of items, unless a row of `rules` says "
+        "otherwise.\n"
+        "Filters and partitions (`choose`): the same; also, padding stays padding, shares are "
+        "disjoint and of\n"
+        "equal size where declared, and every rank asks the others equally often. Batches "
+        "(`feeds`, `fill`):\n"
+        "tensors match the ports, only the given slot is written, and more objects than `capacity` "
+        "are refused.\n\n"
+        "Evaluations and logs (`begin`, `take`, `finish`): padding does not count, two at a time "
+        "do not\n"
+        "interfere, and one without images reports finite numbers; with a row DG_RULE_METRIC, "
+        "neither the\n"
+        "order of images nor the division into batches matters, and joined ranks report what one "
+        "rank would.\n"
+        "Numbers (`supply`): they depend only on what is declared.\n\n"
+        "A class may refuse a draw with dg_check_fail or dg_error; refusing all draws is a "
+        "failure. The first\n"
+        "draw uses the default of every attribute. A test that could only repeat an earlier "
+        "failure is\n"
+        "skipped. A class that crashes fails, and the next one is tested.",
     .examples = examples,
     .options = options,
     .size = sizeof(opts),
     .least = 1,
     .most = -1,
-    .run = run,
+    .run = verb_check_node,
 };

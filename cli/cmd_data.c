@@ -1,5 +1,5 @@
-/* cmd_data.c: `detrgraph data check`, what stands in a data set and what is wrong with it, and
- * `detrgraph data convert`, the same in another form. */
+/* cmd_data.c: `detrgraph data check`: contents and faults of a data set; `detrgraph data convert`:
+ * writes it in another form. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,20 +13,21 @@
 
 typedef struct opts {
     const char *format, *out, *split, *to, *images;
-    int64_t     threads;
+    int64_t threads;
 } opts;
 
 static const dg_option options[] = {
     { "split", DG_OPTION_STR, offsetof(opts, split), "NAME,...", NULL,
-      "these splits alone; those that belong together" },
+      "use these splits only (default: those that belong together)" },
     { "format", DG_OPTION_WORD, offsetof(opts, format), NULL, "text|json|html",
-      "check: how the findings are printed (text)" },
+      "check: output format (text)" },
     { "out", DG_OPTION_STR, offsetof(opts, out), "FILE", NULL,
-      "check: writes them there; a name in .html or .json says the format" },
+      "check: write the report to FILE; .html or .json chooses the format" },
     { "images", DG_OPTION_WORD, offsetof(opts, images), NULL, "skip|look|decode|link|copy",
-      "check: skip them, look at headers and ends (look), decode them; convert: link to them (link), copy" },
-    { "to", DG_OPTION_WORD, offsetof(opts, to), NULL, "coco|voc|yolo", "convert: the form of the new data set" },
-    { "threads", DG_OPTION_INT, offsetof(opts, threads), "N", NULL, "check: threads that read files (all cores)" },
+      "check: skip, look at headers and ends (look), or decode; convert: link or copy (link)" },
+    { "to", DG_OPTION_WORD, offsetof(opts, to), NULL, "coco|voc|yolo", "convert: target format" },
+    { "threads", DG_OPTION_INT, offsetof(opts, threads), "N", NULL,
+      "check: threads that read files (all cores)" },
     { 0 },
 };
 
@@ -38,26 +39,26 @@ static const dg_action actions[] = {
     { 0 },
 };
 
-/* ---- progress ------------------------------------------------------------------------------ */
+/* ---- progress -------------------------------------------------------------------------------- */
 
 typedef struct progress {
-    bool        terminal, shown;
+    bool terminal, shown;
     const char *what;
-    double      begin_s, last_s;
+    double begin_s, last_s;
 } progress;
 
-static void clear(progress *p)
+static void clear_progress(progress *p)
 {
     if (p->shown)
         fprintf(stderr, "\r\033[K");
     p->shown = false;
 }
 
-static void show(void *ctx, const char *what, int64_t done, int64_t all)
+static void show_progress(void *ctx, const char *what, int64_t done, int64_t all)
 {
     progress *p = ctx;
-    double    now = dg_monotonic_s();
-    char      a[32], b[32], left[48];
+    double now = dg_monotonic_s();
+    char a[32], b[32], left[48];
 
     if (!p->terminal)
         return;
@@ -68,28 +69,31 @@ static void show(void *ctx, const char *what, int64_t done, int64_t all)
         return;
     }
     p->last_s = now;
-    fprintf(stderr, "\r\033[K%s: %s of %s", what, dg_human_count(done, a, sizeof a), dg_human_count(all, b, sizeof b));
+    fprintf(stderr, "\r\033[K%s: %s of %s", what, dg_human_count(done, a, sizeof a),
+            dg_human_count(all, b, sizeof b));
     if (done > 0 && done < all)
-        fprintf(stderr, ", %s left", dg_human_time((now - p->begin_s) * (double)(all - done) / (double)done, left, sizeof left));
+        fprintf(stderr, ", %s left",
+                dg_human_time((now - p->begin_s) * (double)(all - done) / (double)done, left,
+                              sizeof left));
     fflush(stderr);
     p->shown = true;
 }
 
-/* ---- check --------------------------------------------------------------------------------- */
+/* ---- check ----------------------------------------------------------------------------------- */
 
 static const char *format_of(const opts *o)
 {
-    return o->format                                ? o->format
+    return o->format                                 ? o->format
            : o->out && dg_path_ends(o->out, ".html") ? "html"
            : o->out && dg_path_ends(o->out, ".json") ? "json"
                                                      : "text";
 }
 
-static int print(const opts *o, const dg_survey *s, dg_diag *d)
+static int print_survey(const opts *o, const dg_survey *s, dg_diag *d)
 {
     const char *format = format_of(o);
-    dg_str      text = { 0 };
-    int         rc = 0;
+    dg_str text = { 0 };
+    int rc = 0;
 
     if (strcmp(format, "html") == 0)
         rc = dg_survey_html(&text, s, d);
@@ -105,33 +109,34 @@ static int print(const opts *o, const dg_survey *s, dg_diag *d)
     if (rc == 0 && o->out) {
         char a[32], b[32];
 
-        printf("%s: %s errors, %s warnings\n", o->out, dg_human_count(dg_faults_errors(&s->faults), a, sizeof a),
+        printf("%s: %s errors, %s warnings\n", o->out,
+               dg_human_count(dg_faults_errors(&s->faults), a, sizeof a),
                dg_human_count(dg_faults_warnings(&s->faults), b, sizeof b));
     }
     return rc;
 }
 
-static int check(const opts *o, const dg_words *words)
+static int check_data(const opts *o, const dg_words *words)
 {
-    progress          p = { .terminal = dg_rewrites(STDERR_FILENO) };
-    const char       *images = o->images ? o->images : "look";
+    progress p = { .terminal = dg_rewrites(STDERR_FILENO) };
+    const char *images = o->images ? o->images : "look";
     dg_survey_options how = {
         .splits = o->split,
         .no_images = strcmp(images, "skip") == 0,
         .decode = strcmp(images, "decode") == 0,
         .threads = o->threads ? (int)o->threads : dg_threads_available(),
-        .progress = show,
+        .progress = show_progress,
         .ctx = &p,
     };
     dg_survey *s = NULL;
-    dg_diag   *d;
-    int        rc;
+    dg_diag *d;
+    int rc;
 
     d = dg_diag_open();
     rc = dg_survey_open(&s, words->v[1], &how, d);
-    clear(&p);
+    clear_progress(&p);
     if (rc == 0)
-        rc = print(o, s, d);
+        rc = print_survey(o, s, d);
     dg_print_diag(d, NULL);
     if (rc == 0 && s->layout.form != DG_FORM_PLAIN)
         dg_next("init --data %s", words->v[1]);
@@ -142,7 +147,7 @@ static int check(const opts *o, const dg_words *words)
     return rc < 0 ? DG_EXIT_FAILED : DG_EXIT_OK;
 }
 
-/* ---- convert ------------------------------------------------------------------------------- */
+/* ---- convert --------------------------------------------------------------------------------- */
 
 static void lost(int64_t n, const char *what)
 {
@@ -156,10 +161,11 @@ static void print_converted(const dg_converted *c, const char *to, const dg_conv
 {
     char a[32], b[32];
 
-    printf("%s: %s, %d split%s, %s image%s (%s), %s object%s, from %s\n", to, dg_form_name(how->to), c->n_splits,
-           c->n_splits == 1 ? "" : "s", dg_human_count(c->n_images, a, sizeof a), c->n_images == 1 ? "" : "s",
-           how->copy ? "copied" : "links to the old ones", dg_human_count(c->n_objects, b, sizeof b),
-           c->n_objects == 1 ? "" : "s", dg_form_name(c->from));
+    printf("%s: %s, %d split%s, %s image%s (%s), %s object%s, from %s\n", to, dg_form_name(how->to),
+           c->n_splits, c->n_splits == 1 ? "" : "s", dg_human_count(c->n_images, a, sizeof a),
+           c->n_images == 1 ? "" : "s", how->copy ? "copied" : "links to the old ones",
+           dg_human_count(c->n_objects, b, sizeof b), c->n_objects == 1 ? "" : "s",
+           dg_form_name(c->from));
     lost(c->n_crowd, "crowd regions or difficult objects");
     lost(c->n_dropped, "boxes without width or height, or outside their image");
     lost(c->n_truncated, "marks of truncated objects");
@@ -167,23 +173,27 @@ static void print_converted(const dg_converted *c, const char *to, const dg_conv
     if (c->n_cut)
         printf("  boxes cut to their image: %s\n", dg_human_count(c->n_cut, a, sizeof a));
     if (c->n_renamed)
-        printf("  images renamed, for others had their names, or the form cannot hold them: %s\n", dg_human_count(c->n_renamed, a, sizeof a));
+        printf("  images renamed, for others had their names, or the form cannot hold them: %s\n",
+               dg_human_count(c->n_renamed, a, sizeof a));
 }
 
 static int convert(const opts *o, const dg_words *words)
 {
-    progress           p = { .terminal = dg_rewrites(STDERR_FILENO) };
-    dg_convert_options how = {
-        .splits = o->split, .copy = o->images && strcmp(o->images, "copy") == 0, .progress = show, .ctx = &p
-    };
-    dg_converted       c;
-    dg_diag           *d;
-    int                rc;
+    progress p = { .terminal = dg_rewrites(STDERR_FILENO) };
+    dg_convert_options how = { .splits = o->split,
+                               .copy = o->images && strcmp(o->images, "copy") == 0,
+                               .progress = show_progress,
+                               .ctx = &p };
+    dg_converted c;
+    dg_diag *d;
+    int rc;
 
-    how.to = strcmp(o->to, "coco") == 0 ? DG_FORM_COCO : strcmp(o->to, "voc") == 0 ? DG_FORM_VOC : DG_FORM_YOLO;
+    how.to = strcmp(o->to, "coco") == 0  ? DG_FORM_COCO
+             : strcmp(o->to, "voc") == 0 ? DG_FORM_VOC
+                                         : DG_FORM_YOLO;
     d = dg_diag_open();
     rc = dg_convert(&c, words->v[1], words->v[2], &how, d);
-    clear(&p);
+    clear_progress(&p);
     if (rc == 0) {
         print_converted(&c, words->v[2], &how);
         dg_next("data check %s", words->v[2]);
@@ -195,32 +205,37 @@ static int convert(const opts *o, const dg_words *words)
     return rc < 0 ? DG_EXIT_FAILED : DG_EXIT_OK;
 }
 
-static int run(const void *given, const dg_words *words, dg_arena *a)
+static int verb_data(const void *given, const dg_words *words, dg_arena *a)
 {
     (void)a;
-    return dg_action_find(actions, words->v[0]) == CHECK ? check(given, words) : convert(given, words);
+    return dg_action_find(actions, words->v[0]) == CHECK ? check_data(given, words)
+                                                         : convert(given, words);
 }
 
 static const dg_example examples[] = {
-    { "data check DIR", "what stands in it, in the terminal" },
-    { "data check DIR --out page.html", "with pictures, the faulty ones first" },
-    { "data convert DIR new --to yolo --images copy", "a folder of its own in another form" },
+    { "data check DIR", "Print contents and faults." },
+    { "data check DIR --out page.html", "Write a page with pictures, faulty ones first." },
+    { "data convert DIR new --to yolo --images copy",
+      "Convert to YOLO, with copies of the images." },
     { 0 },
 };
 
 const dg_verb dg_verb_data = {
     .name = "data",
     .args = "check|convert PATH [TO] [OPTIONS]",
-    .brief = "Looks a data set over, or writes it in another form.",
-    .doc = "PATH is a folder in the form of COCO, VOC or YOLO, or of images alone, or an annotation file.\n\n"
-           "  check     images, classes, sizes, and faults: boxes outside or drawn twice, images that are missing,\n"
-           "            broken, copies, or in two splits; exit status 1 if there are errors, 0 with warnings alone\n"
-           "  convert   writes the folder TO, whole or not at all",
+    .brief = "Check a data set, or convert it to another format.",
+    .doc = "PATH is a folder in COCO, VOC or YOLO format, a folder of images, or an annotation "
+           "file.\n\n"
+           "  check     reports images, classes, sizes, and faults: boxes outside the image or "
+           "duplicated,\n"
+           "            images missing, broken, duplicated or in two splits; exits with 1 if there "
+           "are errors\n"
+           "  convert   writes the folder TO completely or not at all",
     .examples = examples,
     .options = options,
     .actions = actions,
     .size = sizeof(opts),
     .least = 1,
     .most = 3,
-    .run = run,
+    .run = verb_data,
 };

@@ -1,19 +1,20 @@
-/* cmd_doctor.c: `detrgraph doctor`: what happened to a run that failed, or what this machine gives a run. */
+/* cmd_doctor.c: `detrgraph doctor`: why a run failed, or what this machine offers a run. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "cli/cli.h"
 #include "config.h"
-#include "runtime/doctor.h"
-#include "runtime/environment.h"
+#include "control/doctor.h"
+#include "media/json.h"
+#include "report/environment.h"
 
 typedef struct opts {
     const char *format;
 } opts;
 
 static const dg_option options[] = {
-    { "format", DG_OPTION_WORD, offsetof(opts, format), NULL, "text|json", "how the findings are printed (text)" },
+    { "format", DG_OPTION_WORD, offsetof(opts, format), NULL, "text|json", "output format (text)" },
     { 0 },
 };
 
@@ -21,20 +22,23 @@ static const dg_option options[] = {
 
 enum { VERDICT_MAX = 1 << 20 };
 
-/* {"run": ..., "text": ..., "verdict": flight/verdict.json as it stands, or null} */
+/* {"run": ..., "text": ..., "verdict": contents of flight/verdict.json, or null} */
 static void add_run_json(dg_str *out, const char *folder, const char *text, dg_arena *a)
 {
     const char *path = dg_path_join(a, folder, "flight/verdict.json");
-    dg_diag    *none = dg_diag_open();
-    char       *verdict = NULL;
-    size_t      n;
+    dg_diag *none = dg_diag_open();
+    const dg_json *ignored;
+    char *verdict = NULL;
+    size_t n;
+    bool sound = dg_exists(path) && dg_file_read(&verdict, &n, path, VERDICT_MAX, none) == 0 &&
+                 dg_json_parse(&ignored, a, verdict, n, path, none) == 0;
 
     dg_str_add(out, "{\"run\":");
     dg_str_json(out, folder);
     dg_str_add(out, ",\"text\":");
     dg_str_json(out, text);
     dg_str_add(out, ",\"verdict\":");
-    dg_str_add(out, dg_exists(path) && dg_file_read(&verdict, &n, path, VERDICT_MAX, none) == 0 ? verdict : "null");
+    dg_str_add(out, sound ? verdict : "null");
     dg_str_add(out, "}\n");
     dg_free(verdict);
     dg_diag_close(&none);
@@ -43,8 +47,8 @@ static void add_run_json(dg_str *out, const char *folder, const char *text, dg_a
 static int examine(const char *folder, bool json, dg_arena *a)
 {
     dg_diag *d = dg_diag_open();
-    dg_str   text = { 0 }, out = { 0 };
-    int      rc = dg_doctor_examine(&text, folder, d);
+    dg_str text = { 0 }, out = { 0 };
+    int rc = dg_doctor_examine(&text, folder, d);
 
     if (rc == 0 && json)
         add_run_json(&out, folder, text.s, a);
@@ -111,7 +115,7 @@ static void add_json(dg_str *out, const dg_environment *e)
 static int look_around(bool json, dg_arena *a)
 {
     dg_environment e = { 0 };
-    dg_str         out = { 0 };
+    dg_str out = { 0 };
 
     dg_environment_read(&e, a);
     if (json)
@@ -123,30 +127,33 @@ static int look_around(bool json, dg_arena *a)
     return DG_EXIT_OK;
 }
 
-static int run(const void *given, const dg_words *words, dg_arena *a)
+static int verb_doctor(const void *given, const dg_words *words, dg_arena *a)
 {
     const opts *o = given;
-    bool        json = o->format && strcmp(o->format, "json") == 0;
+    bool json = o->format && strcmp(o->format, "json") == 0;
 
     return words->n ? examine(words->v[0], json, a) : look_around(json, a);
 }
 
 static const dg_example examples[] = {
-    { "doctor", "what this machine gives a run, and what is to be had" },
-    { "doctor runs/bccd", "why that run ended" },
+    { "doctor", "Show what this machine offers a run, and what could improve it." },
+    { "doctor runs/bccd", "Explain why that run ended." },
     { 0 },
 };
 
 const dg_verb dg_verb_doctor = {
     .name = "doctor",
     .args = "[RUN] [OPTIONS]",
-    .brief = "Says what happened to a run that failed, or what this machine has.",
-    .doc = "RUN is the run's folder. Its folder flight holds the last steps and collectives of every rank: doctor names the\n"
-           "rank, the node and its line, and where the ranks parted. Without RUN: processor, memory, limits, libraries with\n"
-           "their versions, GPUs, and what changing any of them would bring.",
+    .brief = "Explain why a run failed, or describe this machine.",
+    .doc = "RUN is the run's folder. From the last steps and collectives of every rank, in "
+           "RUN/flight, doctor\n"
+           "names the rank, node and line that failed, and where the ranks diverged. Without RUN "
+           "it lists\n"
+           "processor, memory, limits, library versions and GPUs, and what a change to any of them "
+           "would bring.",
     .examples = examples,
     .options = options,
     .size = sizeof(opts),
     .most = 1,
-    .run = run,
+    .run = verb_doctor,
 };

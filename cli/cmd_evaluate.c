@@ -1,4 +1,4 @@
-/* cmd_evaluate.c: `detrgraph evaluate`: what a pipeline's <evaluate> says about given weights. */
+/* cmd_evaluate.c: `detrgraph evaluate`: runs a pipeline's <evaluate> with given weights. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,18 +10,24 @@
 #include "config.h"
 
 typedef struct opts {
-    dg_words    sets;
-    const char *weights, *out, *format, *precision;
-    int64_t     threads;
+    dg_words sets;
+    const char *weights, *out, *format, *precision, *device;
+    int64_t threads;
 } opts;
 
 static const dg_option options[] = {
-    { "weights", DG_OPTION_STR, offsetof(opts, weights), "FILE", NULL, "safetensors, a PyTorch checkpoint, or a run's folder" },
-    { "out", DG_OPTION_STR, offsetof(opts, out), "DIR", NULL, "where detections.json and pictures go" },
-    { "set", DG_OPTION_LIST, offsetof(opts, sets), "NAME=VALUE", NULL, "another value for a <let> of the pipeline" },
-    { "format", DG_OPTION_WORD, offsetof(opts, format), NULL, "text|json", "how the numbers are printed (text)" },
-    { "precision", DG_OPTION_WORD, offsetof(opts, precision), NULL, "f32|bf16|f64", "instead of the pipeline's" },
-    { "threads", DG_OPTION_INT, offsetof(opts, threads), "N", NULL, "threads of the kernels (all cores)" },
+    { "weights", DG_OPTION_STR, offsetof(opts, weights), "FILE", NULL,
+      "safetensors, a PyTorch checkpoint, or a folder" },
+    { "out", DG_OPTION_STR, offsetof(opts, out), "DIR", NULL,
+      "write detections.json and pictures here" },
+    { "set", DG_OPTION_LIST, offsetof(opts, sets), "NAME=VALUE", NULL,
+      "override a top-level <let>; may be repeated" },
+    { "format", DG_OPTION_WORD, offsetof(opts, format), NULL, "text|json", "output format (text)" },
+    { "precision", DG_OPTION_WORD, offsetof(opts, precision), NULL, "f32|bf16|f64",
+      "override the pipeline's precision" },
+    { "device", DG_OPTION_STR, offsetof(opts, device), "NAME", NULL,
+      "where kernels run: cpu, ref (reference kernels), far (a test device) (cpu)" },
+    { "threads", DG_OPTION_INT, offsetof(opts, threads), "N", NULL, "kernel threads (all cores)" },
     { 0 },
 };
 
@@ -58,22 +64,23 @@ static void print_json(void *ctx, const dg_run_report *r)
     dg_str_free(&s);
 }
 
-static int evaluate(const opts *o, const dg_trained *t)
+static int evaluate_scopes(const opts *o, const dg_trained *t)
 {
-    bool                 json = o->format && strcmp(o->format, "json") == 0;
-    dg_bar               bar = dg_bar_begin();
-    dg_diag             *d = dg_diag_open();
-    dg_run              *run = NULL;
-    int                  rc;
+    bool json = o->format && strcmp(o->format, "json") == 0;
+    dg_bar bar = dg_bar_begin();
+    dg_diag *d = dg_diag_open();
+    dg_run *run = NULL;
+    int rc;
     const dg_run_options how = {
         .size = sizeof how,
         .file = t->file,
         .n_sets = t->sets.n,
         .sets = t->sets.v,
         .precision = o->precision,
+        .device = dg_device_asked(o->device),
         .program = "detrgraph " PACKAGE_VERSION,
         .threads = (int)o->threads,
-        .no_pretrained = true, /* --weights brings all of them */
+        .no_pretrained = true, /* --weights has all of them */
         .log = json ? dg_log_warning : dg_bar_log,
         .log_ctx = &bar,
     };
@@ -89,32 +96,35 @@ out:
     return rc < 0 ? DG_EXIT_FAILED : DG_EXIT_OK;
 }
 
-static int run(const void *given, const dg_words *words, dg_arena *a)
+static int verb_evaluate(const void *given, const dg_words *words, dg_arena *a)
 {
     const opts *o = given;
-    dg_trained  t;
-    int         code;
+    dg_trained t;
+    int code;
 
     if (!dg_trained_find(&t, "evaluate", words->v[0], o->weights, &o->sets, a))
         return DG_EXIT_USAGE;
-    return dg_launch((int)o->threads, &code) ? code : evaluate(o, &t);
+    return dg_launch_alone((int)o->threads, &code) ? code : evaluate_scopes(o, &t);
 }
 
 static const dg_example examples[] = {
-    { "evaluate runs/bccd", "what a run has come to" },
-    { "evaluate bccd_r18vd.xml --set data=/data/bccd --weights bccd.safetensors --format json", "the scores, for a script" },
+    { "evaluate runs/bccd", "Score a run." },
+    { "evaluate bccd_r18vd.xml --set data=/data/bccd --weights bccd.safetensors --format json",
+      "Print the scores for a script." },
     { 0 },
 };
 
 const dg_verb dg_verb_evaluate = {
     .name = "evaluate",
     .args = "PATH [--weights FILE] [--out DIR] [--set NAME=VALUE]... [--format json]",
-    .brief = "Runs a pipeline's evaluations on given weights.",
-    .doc = "PATH is a pipeline, or a run's folder, which has pipeline and weights: the averaged ones, if it has them.",
+    .brief = "Run a pipeline's evaluations on given weights.",
+    .doc = "PATH is a pipeline, or a run's folder, which holds both pipeline and weights. A run's "
+           "averaged\n"
+           "weights are used if it has them.",
     .examples = examples,
     .options = options,
     .size = sizeof(opts),
     .least = 1,
     .most = 1,
-    .run = run,
+    .run = verb_evaluate,
 };

@@ -1,4 +1,4 @@
-/* cmd_help.c: `detrgraph help`: the tables of verbs and options as pages and as completions. */
+/* cmd_help.c: `detrgraph help`: prints the tables of verbs and options as pages and completions. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,16 +10,16 @@ typedef struct opts {
 
 static const dg_option options[] = {
     { "format", DG_OPTION_WORD, offsetof(opts, format), NULL, "text|man|bash|zsh",
-      "man: as the source of a man page; bash, zsh: completions for that shell, of all verbs (text)" },
+      "output format (text); man: source of a man page; bash, zsh: completions for all verbs" },
     { 0 },
 };
 
-static int run(const void *given, const dg_words *words, dg_arena *a)
+static int verb_help(const void *given, const dg_words *words, dg_arena *a)
 {
-    const opts    *o = given;
-    const char    *format = o->format ? o->format : "text";
+    const opts *o = given;
+    const char *format = o->format ? o->format : "text";
     const dg_verb *v = words->n ? dg_verb_find(words->v[0]) : NULL;
-    dg_str         out = { 0 };
+    dg_str out = { 0 };
 
     (void)a;
     if (words->n && !v)
@@ -38,19 +38,19 @@ static int run(const void *given, const dg_words *words, dg_arena *a)
 }
 
 static const dg_example examples[] = {
-    { "help run", "the options of `run`; so does `detrgraph run --help`" },
+    { "help run", "Print the options of `run`, as `detrgraph run --help` does." },
     { "help --format bash > ~/.local/share/bash-completion/completions/detrgraph",
-      "completions for one user; `make install` puts them in place for all" },
+      "Install completions for one user; `make install` does so for all." },
     { 0 },
 };
 
 const dg_verb dg_verb_help = {
     .name = "help",
     .args = "[VERB] [--format text|man|bash|zsh]",
-    .brief = "Lists the verbs, or the options of one.",
+    .brief = "List the verbs, or the options of one.",
     .examples = examples,
     .options = options,
     .size = sizeof(opts),
     .most = 1,
-    .run = run,
+    .run = verb_help,
 };

@@ -1,5 +1,6 @@
-/* cmd_init.c: `detrgraph init`: a pipeline for a data set, which validates and runs as it is and
- * says where to change it. */
+/* cmd_init.c: `detrgraph init`: writes a pipeline for a data set that runs unchanged, with remarks
+ * on what to change. */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,35 +10,38 @@
 #include "cli/cli.h"
 #include "cli/models.h"
 #include "media/survey.h"
-#include "runtime/dialect.h"
+#include "weights/weight_names.h"
 
 typedef struct opts {
     const char *data, *model, *out, *pretrained, *split;
-    bool        force;
+    bool force;
 } opts;
 
 static const dg_option options[] = {
-    { "data", DG_OPTION_STR, offsetof(opts, data), "PATH", NULL, "the data set, in the form of COCO, VOC or YOLO" },
-    { "model", DG_OPTION_STR, offsetof(opts, model), "NAME", NULL, "rtdetrv2_r18vd, or another of those that --help lists" },
+    { "data", DG_OPTION_STR, offsetof(opts, data), "PATH", NULL,
+      "data set in COCO, VOC or YOLO format" },
+    { "model", DG_OPTION_STR, offsetof(opts, model), "NAME", NULL,
+      "one of the models listed above (rtdetrv2_r18vd)" },
     { "pretrained", DG_OPTION_STR, offsetof(opts, pretrained), "PATH", NULL,
-      "weights to begin with, of a backbone or a whole model, also a folder; without it everything begins at random" },
-    { "split", DG_OPTION_STR, offsetof(opts, split), "NAME,...", NULL, "these splits alone" },
-    { "out", DG_OPTION_STR, offsetof(opts, out), "FILE", NULL, "the pipeline to be written (pipeline.xml)" },
-    { "force", DG_OPTION_FLAG, offsetof(opts, force), NULL, NULL, "overwrites it" },
+      "initial weights of a backbone or a whole model: a file or a folder (default: random)" },
+    { "split", DG_OPTION_STR, offsetof(opts, split), "NAME,...", NULL, "use these splits only" },
+    { "out", DG_OPTION_STR, offsetof(opts, out), "FILE", NULL, "pipeline to write (pipeline.xml)" },
+    { "force", DG_OPTION_FLAG, offsetof(opts, force), NULL, NULL, "overwrite it" },
     { 0 },
 };
 
-/* What the text is made of. */
+/* The values that the text is made of. */
 typedef struct plan {
-    const dg_model  *model;
+    const dg_model *model;
     const dg_survey *survey;
-    const dg_split  *train, *val; /* val NULL: nothing is held out */
-    const char      *root, *pretrained, *folder; /* folder: of its run */
-    bool             whole; /* pretrained has more than a backbone */
-    int64_t          n_train;
-    int              batch, epochs, every, still; /* epochs; still: from then on images come unchanged */
-    int64_t          steps;
-    double           hold_out; /* the share of train that takes the place of a split for validation */
+    const dg_split *train, *val;            /* val NULL: no validation split */
+    const char *root, *pretrained, *folder; /* folder: of its run */
+    bool whole_model;                       /* pretrained has a whole model, not only a backbone */
+    int64_t n_train;
+    /* epochs; still: the epoch from which images are not augmented */
+    int batch, epochs, every, still;
+    int64_t steps;
+    double hold_out; /* share of train held out in place of a validation split */
 } plan;
 
 /* ---- numbers that follow from the data ------------------------------------------------------- */
@@ -47,7 +51,8 @@ static int64_t ceiling(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
-/* Small sets are gone through more often: at least 1500 steps, at least 36 epochs, 72 from 500 images on. */
+/* Chooses the length: at least 1500 steps and 36 epochs, 72 from 500 images on; small data sets are
+ * repeated more often. */
 static void size_up(plan *p)
 {
     int64_t per_epoch;
@@ -68,7 +73,7 @@ static void size_up(plan *p)
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/* As a literal in an attribute: `$` and a leading `@` mean themselves. */
+/* Appends text as an attribute's value, escaping `$` and a leading `@`. */
 static void value(dg_str *out, const char *text)
 {
     dg_str literal = { 0 };
@@ -81,17 +86,19 @@ static void value(dg_str *out, const char *text)
     dg_str_free(&literal);
 }
 
-/* Text within a comment must not end it, and XML has no control characters. */
+/* Appends text inside a comment: without its end mark and control characters. */
 static void remark(dg_str *out, const char *text)
 {
     for (size_t n; *text; text += n ? n : 1) {
-        const bool bad = (n = dg_utf8_bytes(text)) == 0 || (unsigned char)*text < ' ' || (*text == '-' && text[1] == '-');
+        const bool bad = (n = dg_utf8_bytes(text)) == 0 || (unsigned char)*text < ' ' ||
+                         (*text == '-' && text[1] == '-');
 
         dg_str_add_n(out, bad ? "_" : text, bad ? 1 : n);
     }
 }
 
-/* A name that no attribute can hold is refused: XML has no control characters but these, and is UTF-8. */
+/* Refuses names that attributes cannot contain: not UTF-8, or with control characters that XML
+ * excludes. */
 static int check_name(const char *name, dg_diag *d)
 {
     bool bad = name && !dg_is_utf8(name);
@@ -99,11 +106,12 @@ static int check_name(const char *name, dg_diag *d)
     for (const char *p = name; p && *p && !bad; p++)
         bad = (unsigned char)*p < ' ' && !strchr("\t\n\r", *p);
     return bad ? dg_fail(d, DG_EINPUT, (dg_where){ .file = name }, "init-name",
-                         "a pipeline cannot hold this name, for it has control characters or is not UTF-8: rename it")
+                         "a pipeline cannot hold this name, for it has control characters or is "
+                         "not UTF-8: rename it")
                : 0;
 }
 
-/* Are there images in whose place the loader takes others? */
+/* True if the loader must replace some images. */
 static bool broken(const dg_survey *s)
 {
     return s->faults.of[DG_FAULT_IMAGE_MISSING].n || s->faults.of[DG_FAULT_IMAGE_UNREADABLE].n ||
@@ -128,7 +136,11 @@ static void loader(dg_str *out, const plan *p, const dg_split *s, const char *pa
     }
     if (p->hold_out > 0)
         dg_str_fmt(out, " hold_out=\"$hold_out\" part=\"%s\"", part);
-    dg_str_add(out, broken(v) ? " on_error=\"replace\"/> <!-- some images cannot be read: data check names them -->\n" : "/>\n");
+    dg_str_add(
+        out,
+        broken(v)
+            ? " on_error=\"replace\"/> <!-- some images cannot be read: data check names them -->\n"
+            : "/>\n");
 }
 
 static void head(dg_str *out, const plan *p)
@@ -137,15 +149,19 @@ static void head(dg_str *out, const plan *p)
 
     dg_str_fmt(out, "<!-- %s on ", p->model->name);
     remark(out, p->root);
-    dg_str_fmt(out, ":\n     %lld images to train on, %d classes (", (long long)p->n_train, v->n_classes);
+    dg_str_fmt(out, ":\n     %lld images to train on, %d classes (", (long long)p->n_train,
+               v->n_classes);
     for (int k = 0; k < v->n_classes && k < 10; k++) {
         dg_str_add(out, k ? ", " : "");
         remark(out, v->classes[k]);
     }
-    dg_str_fmt(out, "%s), at most %d objects in one.\n     Written by detrgraph init. The option set of detrgraph run replaces "
-                    "what stands in <let>, as in set size=320. -->\n",
+    dg_str_fmt(out,
+               "%s), at most %d objects in one.\n     Written by detrgraph init. The option set of "
+               "detrgraph run replaces "
+               "what stands in <let>, as in set size=320. -->\n",
                v->n_classes > 10 ? ", ..." : "", (int)v->most_objects);
-    dg_str_fmt(out, "<pipeline version=\"1\" name=\"%s_%s\" seed=\"0\">\n", p->model->name, dg_form_name(v->layout.form));
+    dg_str_fmt(out, "<pipeline version=\"1\" name=\"%s_%s\" seed=\"0\">\n", p->model->name,
+               dg_form_name(v->layout.form));
     dg_str_add(out, "  <let data=\"");
     value(out, p->root);
     dg_str_add(out, "\"/>\n");
@@ -156,51 +172,65 @@ static void head(dg_str *out, const plan *p)
     }
     if (p->hold_out > 0)
         dg_str_fmt(out,
-                   "  <!-- There is no split for validation: this share of the images, chosen by their names, is kept from training and\n"
-                   "       evaluated on. Pictures of one scene that have come to both parts make the scores too good: where there are\n"
+                   "  <!-- There is no split for validation: this share of the images, chosen by "
+                   "their names, is kept from training and\n"
+                   "       evaluated on. Pictures of one scene that have come to both parts make "
+                   "the scores too good: where there are\n"
                    "       such, deal them out into splits yourself. -->\n"
                    "  <let hold_out=\"%g\"/>\n",
                    p->hold_out);
-    dg_str_fmt(
-        out,
-        "  <!-- size: pixels of a side, a multiple of 32; half of it is about four times as fast and sees smaller\n"
-        "       objects worse. batch: images of a step on each rank; take more where memory allows.\n"
-        "       queries: how many objects the network looks for, most of them in vain; tiny sizes have room for "
-        "fewer.\n"
-        "       precision: bf16 is fast on new processors, f32 exact.\n"
-        "       max_objects: room for the objects of an image; it has to be enough for the fullest one. -->\n"
-        "  <let size=\"%d\" batch=\"%d\" classes=\"%d\" max_objects=\"%d\" queries=\"300\" precision=\"bf16\"/>\n"
-        "  <!-- epochs: how often all images are gone through, here in %lld steps. From epoch `hold` on the learning rate\n"
-        "       falls, from epoch `still` on images come as they are: with other epochs, give both the same share. -->\n"
-        "  <let epochs=\"%d\" hold=\"%d\" still=\"%d\"/>\n"
-        "  <mesh dp=\"ranks\"/>\n\n",
-        v->advice.size, p->batch, v->n_classes, v->advice.max_objects, (long long)p->steps, p->epochs, p->epochs * 11 / 20,
-        p->still);
+    dg_str_fmt(out,
+               "  <!-- size: pixels of a side, a multiple of 32; half of it is about four times as "
+               "fast and sees smaller\n"
+               "       objects worse. batch: images of a step on each rank; take more where memory "
+               "allows.\n"
+               "       queries: how many objects the network looks for, most of them in vain; tiny "
+               "sizes have room for "
+               "fewer.\n"
+               "       precision: bf16 is fast on new processors, f32 exact.\n"
+               "       max_objects: room for the objects of an image; it has to be enough for the "
+               "fullest one. -->\n"
+               "  <let size=\"%d\" batch=\"%d\" classes=\"%d\" max_objects=\"%d\" queries=\"300\" "
+               "precision=\"bf16\"/>\n"
+               "  <!-- epochs: how often all images are gone through, here in %lld steps. From "
+               "epoch `hold` on the learning rate\n"
+               "       falls, from epoch `still` on images come as they are: with other epochs, "
+               "give both the same share. -->\n"
+               "  <let epochs=\"%d\" hold=\"%d\" still=\"%d\"/>\n"
+               "  <mesh dp=\"ranks\"/>\n\n",
+               v->advice.size, p->batch, v->n_classes, v->advice.max_objects, (long long)p->steps,
+               p->epochs, p->epochs * 11 / 20, p->still);
 }
 
 static void network(dg_str *out, const plan *p)
 {
     const dg_model *m = p->model;
-    const char     *head = p->whole ? " pretrained=\"$pretrained\"" : "";
+    const char *head = p->whole_model ? " pretrained=\"$pretrained\"" : "";
 
-    dg_str_fmt(out, "  <model id=\"detr\">\n    <input id=\"images\"/> <input id=\"denoising\" optional=\"true\"/>\n");
+    dg_str_fmt(out, "  <model id=\"detr\">\n    <input id=\"images\"/> <input id=\"denoising\" "
+                    "optional=\"true\"/>\n");
     if (!p->pretrained)
-        dg_str_add(out, "    <!-- Everything begins at random. Weights of a backbone that was trained on ImageNet "
+        dg_str_add(out, "    <!-- Everything begins at random. Weights of a backbone that was "
+                        "trained on ImageNet "
                         "help small data\n"
                         "         sets most: init with the option pretrained. -->\n");
-    dg_str_fmt(out, "    <backbone.presnet id=\"backbone\" in=\"@images\" depth=\"%d\"%s%s/>\n", m->depth,
-               p->pretrained && m->freeze ? " freeze_at=\"0\" freeze_norm=\"true\"" : " norm=\"sync\"",
+    dg_str_fmt(out, "    <backbone.presnet id=\"backbone\" in=\"@images\" depth=\"%d\"%s%s/>\n",
+               m->depth,
+               p->pretrained && m->freeze ? " freeze_at=\"0\" freeze_norm=\"true\""
+                                          : " norm=\"sync\"",
                p->pretrained ? " pretrained=\"$pretrained\"" : "");
-    dg_str_fmt(out,
-               "    <encoder.hybrid   id=\"encoder\"  s8=\"@backbone.s8\" s16=\"@backbone.s16\" "
-               "s32=\"@backbone.s32\" version=\"%d\"\n"
-               "                      width=\"%d\" ffn=\"%d\" expansion=\"%s\" norm=\"sync\"%s/>\n"
-               "    <decoder.rtdetr   id=\"decoder\"  memory=\"@encoder.out\" denoising=\"@denoising\" "
-               "version=\"%d\" classes=\"$classes\"\n"
-               "                      queries=\"$queries\" layers=\"%d\" eval_idx=\"%d\" eval_size=\"$size\" "
-               "norm=\"sync\"%s/>\n"
-               "  </model>\n\n",
-               m->version, m->width, m->ffn, m->expansion, head, m->version, m->layers, m->eval_idx, head);
+    dg_str_fmt(
+        out,
+        "    <encoder.hybrid   id=\"encoder\"  s8=\"@backbone.s8\" s16=\"@backbone.s16\" "
+        "s32=\"@backbone.s32\" version=\"%d\"\n"
+        "                      width=\"%d\" ffn=\"%d\" expansion=\"%s\" norm=\"sync\"%s/>\n"
+        "    <decoder.rtdetr   id=\"decoder\"  memory=\"@encoder.out\" denoising=\"@denoising\" "
+        "version=\"%d\" classes=\"$classes\"\n"
+        "                      queries=\"$queries\" layers=\"%d\" eval_idx=\"%d\" "
+        "eval_size=\"$size\" "
+        "norm=\"sync\"%s/>\n"
+        "  </model>\n\n",
+        m->version, m->width, m->ffn, m->expansion, head, m->version, m->layers, m->eval_idx, head);
 }
 
 static void training(dg_str *out, const plan *p)
@@ -209,37 +239,49 @@ static void training(dg_str *out, const plan *p)
 
     dg_str_add(out, "  <train epochs=\"$epochs\" precision=\"$precision\">\n");
     loader(out, p, p->train, "rest");
-    dg_str_fmt(out, "    <sampler.bucket  id=\"pick\" in=\"@data\" batch=\"$batch\" sizes=\"$size\" tail=\"%s\" axis=\"dp\"/>\n"
-                    "    <!-- What makes new pictures of old ones. Take flip out where left and right differ (letters, traffic\n"
-                    "         signs), photometric where colours tell classes apart. -->\n"
-                    "    <augment         id=\"aug\"  in=\"@pick\">\n"
-                    "      <photometric p=\"0.5\" until=\"epoch $still\"/>\n"
-                    "      <zoom_out    p=\"0.5\" until=\"epoch $still\"/>\n"
-                    "      <iou_crop    p=\"0.8\" until=\"epoch $still\"/>\n"
-                    "      <flip        p=\"0.5\"/>\n"
-                    "    </augment>\n"
-                    "    <batch           id=\"b\"    in=\"@aug\" max_objects=\"$max_objects\"/>\n",
+    dg_str_fmt(out,
+               "    <sampler.bucket  id=\"pick\" in=\"@data\" batch=\"$batch\" sizes=\"$size\" "
+               "tail=\"%s\" axis=\"dp\"/>\n"
+               "    <!-- What makes new pictures of old ones. Take flip out where left and right "
+               "differ (letters, traffic\n"
+               "         signs), photometric where colours tell classes apart. -->\n"
+               "    <augment         id=\"aug\"  in=\"@pick\">\n"
+               "      <photometric p=\"0.5\" until=\"epoch $still\"/>\n"
+               "      <zoom_out    p=\"0.5\" until=\"epoch $still\"/>\n"
+               "      <iou_crop    p=\"0.8\" until=\"epoch $still\"/>\n"
+               "      <flip        p=\"0.5\"/>\n"
+               "    </augment>\n"
+               "    <batch           id=\"b\"    in=\"@aug\" max_objects=\"$max_objects\"/>\n",
                p->n_train < 64 ? "pad" : "drop");
-    dg_str_add(out, "    <!-- Boxes of the truth with noise on them, which the decoder learns to mend; in training alone. -->\n"
-                    "    <denoising       id=\"dn\"   targets=\"@b.targets\" classes=\"$classes\" count=\"100\" "
-                    "empty=\"pad\" axis=\"dp\"/>\n"
-                    "    <use             id=\"out\"  model=\"detr\" images=\"@b.images\" denoising=\"@dn\"/>\n"
-                    "    <loss.rtdetr     id=\"loss\" predictions=\"@out\" targets=\"@b.targets\" axis=\"dp\"/>\n"
-                    "    <backward        id=\"grad\" loss=\"@loss.total\"/>\n"
-                    "    <allreduce       id=\"sync\" in=\"@grad\" axis=\"dp\" op=\"mean\"/>\n"
-                    "    <allreduce       id=\"terms\" in=\"@loss.terms\" axis=\"dp\" op=\"mean\"/>\n"
-                    "    <log             in=\"@terms\"/>\n"
-                    "    <!-- lr: the first number to try others of. It rises for `warmup` steps, stays, and falls to `to` of itself;\n"
-                    "         clip bounds the length of a step's gradient. -->\n");
+    dg_str_add(
+        out,
+        "    <!-- Boxes of the truth with noise on them, which the decoder learns to mend; in "
+        "training alone. -->\n"
+        "    <denoising       id=\"dn\"   targets=\"@b.targets\" classes=\"$classes\" "
+        "count=\"100\" "
+        "empty=\"pad\" axis=\"dp\"/>\n"
+        "    <use             id=\"out\"  model=\"detr\" images=\"@b.images\" denoising=\"@dn\"/>\n"
+        "    <loss.rtdetr     id=\"loss\" predictions=\"@out\" targets=\"@b.targets\" "
+        "axis=\"dp\"/>\n"
+        "    <backward        id=\"grad\" loss=\"@loss.total\"/>\n"
+        "    <allreduce       id=\"sync\" in=\"@grad\" axis=\"dp\" op=\"mean\"/>\n"
+        "    <allreduce       id=\"terms\" in=\"@loss.terms\" axis=\"dp\" op=\"mean\"/>\n"
+        "    <log             in=\"@terms\"/>\n"
+        "    <!-- lr: the first number to try others of. It rises for `warmup` steps, stays, and "
+        "falls to `to` of itself;\n"
+        "         clip bounds the length of a step's gradient. -->\n");
     dg_str_fmt(
         out,
-        "    <optimizer.adamw id=\"opt\"  gradients=\"@sync\" lr=\"%s\" weight_decay=\"1e-4\" clip=\"0.1\">\n%s"
+        "    <optimizer.adamw id=\"opt\"  gradients=\"@sync\" lr=\"%s\" weight_decay=\"1e-4\" "
+        "clip=\"0.1\">\n%s"
         "      <schedule warmup=\"%lld\" hold=\"epoch $hold\" decay=\"cosine\" to=\"0.02\"/>\n"
         "    </optimizer.adamw>\n"
-        "    <!-- An average of the weights over their last steps, which is what is evaluated. -->\n"
+        "    <!-- An average of the weights over their last steps, which is what is evaluated. "
+        "-->\n"
         "    <ema id=\"ema\" of=\"@opt\" decay=\"%s\" warmup=\"%lld\"/>\n"
         "  </train>\n\n",
-        p->pretrained ? "1e-4" : "4e-4", p->pretrained ? p->model->groups : DG_NORM_GROUP, (long long)warmup,
+        p->pretrained ? "1e-4" : "4e-4", p->pretrained ? p->model->groups : DG_NORM_GROUP,
+        (long long)warmup,
         p->steps < 5000    ? "0.997"
         : p->steps < 50000 ? "0.9995"
                            : "0.9999",
@@ -249,24 +291,28 @@ static void training(dg_str *out, const plan *p)
 static void evaluation(dg_str *out, const plan *p)
 {
     if (!p->val && p->hold_out <= 0)
-        dg_str_add(out, "  <!-- There is no split for validation: these numbers say how well the training images are "
+        dg_str_add(out, "  <!-- There is no split for validation: these numbers say how well the "
+                        "training images are "
                         "known by heart,\n"
                         "       not how well others will be. Set some images aside. -->\n");
-    dg_str_fmt(out, "  <evaluate every=\"%d epoch%s\" weights=\"@ema\">\n", p->every, p->every == 1 ? "" : "s");
+    dg_str_fmt(out, "  <evaluate every=\"%d epoch%s\" weights=\"@ema\">\n", p->every,
+               p->every == 1 ? "" : "s");
     loader(out, p, p->val ? p->val : p->train, "held");
-    dg_str_add(out,
-               "    <sampler.bucket  id=\"pick\" in=\"@data\" batch=\"$batch\" sizes=\"$size\" shuffle=\"false\" "
-               "tail=\"pad\" axis=\"dp\"/>\n"
-               "    <batch           id=\"b\"    in=\"@pick\" max_objects=\"$max_objects\"/>\n"
-               "    <use             id=\"out\"  model=\"detr\" images=\"@b.images\"/>\n"
-               "    <detect          id=\"found\" in=\"@out\" most=\"300\"/>\n"
-               "    <evaluate.coco   id=\"coco\" in=\"@found\" axis=\"dp\"/>\n"
-               "  </evaluate>\n"
-               "  <!-- to: the run's folder, below the one where detrgraph is started. best: the weights with this number at its\n"
-               "       highest are kept as checkpoints/best. -->\n"
-               "  <checkpoint to=\"");
+    dg_str_add(out, "    <sampler.bucket  id=\"pick\" in=\"@data\" batch=\"$batch\" "
+                    "sizes=\"$size\" shuffle=\"false\" "
+                    "tail=\"pad\" axis=\"dp\"/>\n"
+                    "    <batch           id=\"b\"    in=\"@pick\" max_objects=\"$max_objects\"/>\n"
+                    "    <use             id=\"out\"  model=\"detr\" images=\"@b.images\"/>\n"
+                    "    <detect          id=\"found\" in=\"@out\" most=\"300\"/>\n"
+                    "    <evaluate.coco   id=\"coco\" in=\"@found\" axis=\"dp\"/>\n"
+                    "  </evaluate>\n"
+                    "  <!-- to: the run's folder, below the one where detrgraph is started. best: "
+                    "the weights with this number at its\n"
+                    "       highest are kept as checkpoints/best. -->\n"
+                    "  <checkpoint to=\"");
     value(out, p->folder);
-    dg_str_fmt(out, "\" every=\"%d epoch%s\" best=\"@coco.AP\" keep=\"3\"/>\n</pipeline>\n", p->every, p->every == 1 ? "" : "s");
+    dg_str_fmt(out, "\" every=\"%d epoch%s\" best=\"@coco.AP\" keep=\"3\"/>\n</pipeline>\n",
+               p->every, p->every == 1 ? "" : "s");
 }
 
 /* ---- what the data have ---------------------------------------------------------------------- */
@@ -287,12 +333,14 @@ static const dg_coco *index_of(const dg_survey *s, const dg_split *split)
     return NULL;
 }
 
-/* What a run would refuse, init refuses, with the same words. */
+/* Opens a split, with the errors that a run would give. */
 static int must_open(dg_survey *s, const dg_split *split, dg_diag *d)
 {
-    const char *const names[] = { split->split, split->annotations, split->images };
     dg_coco *c = NULL;
-    int      rc = 0;
+    int rc = 0;
+
+    assert(split);
+    const char *const names[] = { split->split, split->annotations, split->images };
 
     for (int i = 0; i < 3 && rc == 0; i++)
         rc = check_name(names[i], d);
@@ -307,38 +355,64 @@ static int must_open(dg_survey *s, const dg_split *split, dg_diag *d)
     return rc;
 }
 
-/* Labels are numbers: a run scores one split by what it learned from the other. */
+/* Refuses splits with different classes: a run scores one by what it learned from the other. */
 static int same_classes(const dg_coco *a, const dg_coco *b, dg_diag *d)
 {
     for (int k = 0; k < a->n_classes || k < b->n_classes; k++) {
-        const char *x = k < a->n_classes ? a->classes[k].name : "none", *y = k < b->n_classes ? b->classes[k].name : "none";
+        const char *x = k < a->n_classes ? a->classes[k].name : "none",
+                   *y = k < b->n_classes ? b->classes[k].name : "none";
 
         if (strcmp(x, y) == 0)
             continue;
-        dg_fail(d, DG_EINPUT, (dg_where){ .file = b->path }, "init-classes", "class %d is %s, but %s in %s", k, y, x, a->path);
+        dg_fail(d, DG_EINPUT, (dg_where){ .file = b->path }, "init-classes",
+                "class %d is %s, but %s in %s", k, y, x, a->path);
         dg_help(d, "list the same classes in both, or choose other splits with --split");
         return -DG_EINPUT;
     }
     return 0;
 }
 
-/* Not one image: most often they are in another place than the annotations say. */
+/* Refuses data without any image; usually they are elsewhere than the annotations say. */
 static int must_have_images(const dg_survey *s, dg_diag *d)
 {
     const dg_faults *f = &s->faults;
-    const int        kind = f->of[DG_FAULT_IMAGE_MISSING].n ? DG_FAULT_IMAGE_MISSING : DG_FAULT_IMAGE_UNREADABLE;
+    const int kind =
+        f->of[DG_FAULT_IMAGE_MISSING].n ? DG_FAULT_IMAGE_MISSING : DG_FAULT_IMAGE_UNREADABLE;
 
-    if (s->n_images == 0 || f->of[DG_FAULT_IMAGE_MISSING].n + f->of[DG_FAULT_IMAGE_UNREADABLE].n < s->n_images)
+    if (s->n_images == 0 ||
+        f->of[DG_FAULT_IMAGE_MISSING].n + f->of[DG_FAULT_IMAGE_UNREADABLE].n < s->n_images)
         return 0;
     dg_fail(d, DG_EINPUT, (dg_where){ .file = f->of[kind].kept.items[0].at.file }, "init-images",
-            "%s; nor can any other of the %lld images be read", f->of[kind].kept.items[0].text, (long long)s->n_images);
+            "%s; nor can any other of the %lld images be read", f->of[kind].kept.items[0].text,
+            (long long)s->n_images);
     if (s->layout.form == DG_FORM_COCO)
-        dg_help(d, "the annotations name their files below a folder: images/, one of the split's name, or any other beside "
+        dg_help(d, "the annotations name their files below a folder: images/, one of the split's "
+                   "name, or any other beside "
                    "annotations/; put or link it there");
     return -DG_EINPUT;
 }
 
-/* What a whole model is of decides on the model, unless --model does. */
+/* Refuses what a run would learn nothing, or nonsense, from. */
+static int must_be_boxes(const dg_survey *s, dg_diag *d)
+{
+    static const dg_fault_kind kinds[] = { DG_FAULT_NO_OBJECTS, DG_FAULT_BOX_NORMALIZED,
+                                           DG_FAULT_BOX_FORM };
+
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        const dg_fault_row *row = dg_fault_row_of(kinds[i]);
+        const dg_fault *fault;
+
+        if (s->faults.of[kinds[i]].n == 0)
+            continue;
+        fault = &s->faults.of[kinds[i]].kept.items[0];
+        dg_fail(d, DG_EINPUT, fault->at, row->id, "%s", fault->text);
+        dg_help(d, "%s", row->help);
+        return -DG_EINPUT;
+    }
+    return 0;
+}
+
+/* A whole model determines the model, unless --model is given. */
 static void choose_model(plan *p, const dg_archive *a, const opts *o, dg_diag *d)
 {
     const dg_model *theirs = dg_model_of(a);
@@ -346,22 +420,23 @@ static void choose_model(plan *p, const dg_archive *a, const opts *o, dg_diag *d
     if (theirs && !o->model)
         p->model = theirs;
     if (!theirs || !dg_models_alike(theirs, p->model))
-        dg_warn(d, (dg_where){ .file = o->pretrained }, "init-model",
-                "these weights are of %s, the pipeline is for %s: what does not fit begins at random",
-                theirs ? theirs->name : "a model that init does not know", p->model->name);
+        dg_warn(
+            d, (dg_where){ .file = o->pretrained }, "init-model",
+            "these weights are of %s, the pipeline is for %s: what does not fit begins at random",
+            theirs ? theirs->name : "a model that init does not know", p->model->name);
 }
 
-/* Are they of a backbone, or of a whole model? Broken ones are refused here and not by the run. */
+/* Finds out whether the weights are a backbone's or a whole model's; refuses broken files. */
 static int look_at_weights(plan *p, const opts *o, dg_diag *d)
 {
     dg_archive *a = NULL;
-    int         rc;
+    int rc;
 
     DG_TRY(dg_archive_open(&a, p->pretrained, d));
-    DG_TRY(dg_archive_translate(a, dg_dialects[0], d));
+    DG_TRY(dg_archive_translate(a, dg_weight_names_all[0], d));
     for (int i = 0; i < a->n; i++)
-        p->whole |= strncmp(a->entries[i].name, "decoder.", 8) == 0;
-    if (p->whole)
+        p->whole_model |= strncmp(a->entries[i].name, "decoder.", 8) == 0;
+    if (p->whole_model)
         choose_model(p, a, o, d);
 out:
     dg_archive_close(&a);
@@ -373,13 +448,15 @@ static const char *run_folder(const char *pipeline, dg_arena *a)
 {
     const char *name = dg_path_name(pipeline), *end = strrchr(name, '.');
 
-    return dg_printf(a, "runs/%.*s", end && end > name ? (int)(end - name) : (int)strlen(name), name);
+    return dg_printf(a, "runs/%.*s", end && end > name ? (int)(end - name) : (int)strlen(name),
+                     name);
 }
 
 static int make_plan(plan *p, dg_survey *s, const opts *o, const char *to, dg_arena *a, dg_diag *d)
 {
-    char *real = realpath(s->layout.root, NULL), *weights = o->pretrained ? realpath(o->pretrained, NULL) : NULL;
-    int   rc = 0;
+    char *real = realpath(s->layout.root, NULL),
+         *weights = o->pretrained ? realpath(o->pretrained, NULL) : NULL;
+    int rc = 0;
 
     p->survey = s;
     p->folder = run_folder(to, a);
@@ -388,13 +465,15 @@ static int make_plan(plan *p, dg_survey *s, const opts *o, const char *to, dg_ar
     free(real);
     free(weights);
     if (o->pretrained && !p->pretrained)
-        return dg_fail(d, DG_EIO, (dg_where){ .file = o->pretrained }, "init-pretrained", "there is no such file");
+        return dg_fail(d, DG_EIO, (dg_where){ .file = o->pretrained }, "init-pretrained",
+                       "there is no such file");
     if (p->pretrained)
         DG_TRY(look_at_weights(p, o, d));
     if (s->layout.form == DG_FORM_PLAIN) {
         dg_fail(d, DG_EINPUT, (dg_where){ .file = s->layout.root }, "init-plain",
                 "these images have no labels: nothing can be learned from them");
-        dg_help(d, "name the folder that holds both; where labels are looked for: annotations/*.json (COCO), Annotations/*.xml or "
+        dg_help(d, "name the folder that holds both; where labels are looked for: "
+                   "annotations/*.json (COCO), Annotations/*.xml or "
                    ".xml files beside the images (VOC), labels/ beside images/ (YOLO)");
         return -DG_EINPUT;
     }
@@ -409,6 +488,7 @@ static int make_plan(plan *p, dg_survey *s, const opts *o, const char *to, dg_ar
     DG_TRY(check_name(p->root, d));
     DG_TRY(check_name(p->pretrained, d));
     DG_TRY(must_have_images(s, d));
+    DG_TRY(must_be_boxes(s, d));
     DG_TRY(must_open(s, p->train, d));
     if (p->val)
         DG_TRY(must_open(s, p->val, d));
@@ -425,15 +505,16 @@ out:
 
 static int write_pipeline(const opts *o, const dg_model *m, dg_arena *a, dg_diag *d)
 {
-    const char             *to = o->out ? o->out : "pipeline.xml";
+    const char *to = o->out ? o->out : "pipeline.xml";
     const dg_survey_options how = { .splits = o->split, .threads = dg_threads_available() };
-    plan                    p = { .model = m };
-    dg_survey              *s = NULL;
-    dg_str                  text = { 0 };
-    int                     rc;
+    plan p = { .model = m };
+    dg_survey *s = NULL;
+    dg_str text = { 0 };
+    int rc;
 
     if (!o->force && dg_exists(to)) {
-        dg_fail(d, DG_EINPUT, (dg_where){ .file = to }, "init-exists", "there is such a file already");
+        dg_fail(d, DG_EINPUT, (dg_where){ .file = to }, "init-exists",
+                "there is such a file already");
         dg_help(d, "--force overwrites it, --out names another");
         return -DG_EINPUT;
     }
@@ -444,19 +525,23 @@ static int write_pipeline(const opts *o, const dg_model *m, dg_arena *a, dg_diag
     training(&text, &p);
     evaluation(&text, &p);
     DG_TRY(dg_file_write(to, text.s, text.n, d));
-    printf("%s: %s, %lld images, %d class%s, size %d, batch %d, %d epochs (%lld steps)\n", to, p.model->name,
-           (long long)p.n_train, s->n_classes, s->n_classes == 1 ? "" : "es", s->advice.size, p.batch, p.epochs, (long long)p.steps);
+    printf("%s: %s, %lld images, %d class%s, size %d, batch %d, %d epochs (%lld steps)\n", to,
+           p.model->name, (long long)p.n_train, s->n_classes, s->n_classes == 1 ? "" : "es",
+           s->advice.size, p.batch, p.epochs, (long long)p.steps);
     if (p.pretrained)
-        printf("  begins with %s: %s\n", o->pretrained, p.whole ? "a whole model" : "a backbone");
+        printf("  begins with %s: %s\n", o->pretrained,
+               p.whole_model ? "a whole model" : "a backbone");
     if (dg_faults_errors(&s->faults) + dg_faults_warnings(&s->faults))
         printf("  errors in the data: %lld, warnings: %lld; detrgraph data check %s names them\n",
-               (long long)dg_faults_errors(&s->faults), (long long)dg_faults_warnings(&s->faults), o->data);
+               (long long)dg_faults_errors(&s->faults), (long long)dg_faults_warnings(&s->faults),
+               o->data);
     if (p.hold_out > 0)
         printf("  there is no split for validation: %d more are held out for it\n",
                dg_coco_n_held(index_of(s, p.train)->n_images, p.hold_out));
     else if (!p.val)
         dg_warn(d, (dg_where){ .file = o->data }, "init-no-validation",
-                "there is no split for validation: the pipeline is evaluated on the images that it trains on");
+                "there is no split for validation: the pipeline is evaluated on the images that it "
+                "trains on");
     dg_next("run %s", to);
 out:
     dg_str_free(&text);
@@ -464,23 +549,26 @@ out:
     return rc;
 }
 
-static int run(const void *given, const dg_words *words, dg_arena *a)
+static int verb_init(const void *given, const dg_words *words, dg_arena *a)
 {
-    const opts     *o = given;
+    const opts *o = given;
     const dg_model *m = dg_model_find(o->model ? o->model : "rtdetrv2_r18vd");
-    const char     *near;
-    dg_diag        *d;
-    int             rc;
+    const char *near;
+    dg_diag *d;
+    int rc;
 
     if (!o->data || words->n) {
         fprintf(stderr, "detrgraph init: %s%s\nusage: detrgraph init --data PATH [OPTIONS]\n",
-                words->n ? "the data set is named by --data, found the word " : "--data PATH is missing", words->n ? words->v[0] : "");
+                words->n ? "the data set is named by --data, found the word "
+                         : "--data PATH is missing",
+                words->n ? words->v[0] : "");
         return DG_EXIT_USAGE;
     }
     if (!m) {
         near = dg_model_near(o->model);
         fprintf(stderr, "detrgraph init: there is no model \"%s\"", o->model);
-        fprintf(stderr, near ? "; did you mean %s?\n" : "; detrgraph init --help lists them\n", near);
+        fprintf(stderr, near ? "; did you mean %s?\n" : "; detrgraph init --help lists them\n",
+                near);
         return DG_EXIT_USAGE;
     }
     d = dg_diag_open();
@@ -492,26 +580,28 @@ static int run(const void *given, const dg_words *words, dg_arena *a)
 }
 
 static const dg_example examples[] = {
-    { "init --data DIR --out mine.xml", "a small network that begins at random" },
-    { "init --data DIR --model rtdetrv2_r50vd --pretrained ResNet50_vd_ssld_v2_pretrained_from_paddle.pth",
-      "a larger one that does not" },
+    { "init --data DIR --out mine.xml", "Train a small network from random weights." },
+    { "init --data DIR --model rtdetrv2_r50vd --pretrained "
+      "ResNet50_vd_ssld_v2_pretrained_from_paddle.pth",
+      "Train a larger one from a pretrained backbone." },
     { "init --data DIR --model rtdetr_r18vd --pretrained rtdetr_r18vd-hf",
-      "goes on with a trained detector, here a folder of transformers, for other classes" },
+      "Fine-tune a trained detector, here a Hugging Face folder, on new classes." },
     { 0 },
 };
 
 const dg_verb dg_verb_init = {
     .name = "init",
     .args = "--data PATH [OPTIONS]",
-    .brief = "Writes a pipeline for a data set.",
-    .doc = "The data set is looked over as `data check` does it: loader, classes, sizes, capacity, batch and epochs follow\n"
-           "from what is there. Where there is no split for validation, a share of the images is held out for it.\n\n"
+    .brief = "Write a pipeline for a data set.",
+    .doc = "Examines the data as `data check` does and chooses loader, classes, sizes, capacity, "
+           "batch and\n"
+           "epochs to suit. If there is no validation split, a share of the images is held out.\n\n"
            "Models:\n\n"
            "  rtdetrv2_r18vd, rtdetrv2_r34vd, rtdetrv2_r50vd_m, rtdetrv2_r50vd, rtdetrv2_r101vd,\n"
            "  rtdetr_r18vd, rtdetr_r34vd, rtdetr_r50vd_m, rtdetr_r50vd, rtdetr_r101vd",
     .examples = examples,
     .options = options,
     .size = sizeof(opts),
-    .most = 1, /* refused with the option that is meant */
-    .run = run,
+    .most = 1, /* a second word gets an error that suggests --data */
+    .run = verb_init,
 };

@@ -1,8 +1,8 @@
-/* cmd_key.c: `detrgraph key`: the secret of a run on several machines. */
+/* cmd_key.c: `detrgraph key`: creates the secret of a run on several machines. */
 #include <stdio.h>
 
 #include "cli/cli.h"
-#include "runtime/keyfile.h"
+#include "control/keyfile.h"
 
 typedef struct opts {
     bool none;
@@ -10,10 +10,10 @@ typedef struct opts {
 
 static const dg_option options[] = { { 0 } };
 
-static int run(const void *given, const dg_words *words, dg_arena *a)
+static int verb_key(const void *given, const dg_words *words, dg_arena *a)
 {
     dg_diag *d = dg_diag_open();
-    int      rc = dg_key_file_make(words->v[0], d);
+    int rc = dg_key_file_make(words->v[0], d);
 
     (void)given, (void)a;
     if (rc < 0)
@@ -25,11 +25,13 @@ static int run(const void *given, const dg_words *words, dg_arena *a)
 const dg_verb dg_verb_key = {
     .name = "key",
     .args = "FILE",
-    .brief = "Makes the key of a run on several machines.",
-    .doc = "Only its owner can read FILE. Copy it to every machine, and name it with --key: who has it can join the run.",
+    .brief = "Create the key for a run on several machines.",
+    .doc = "FILE is readable by its owner only. Copy it to every machine and pass it with `run "
+           "--key`. Anyone\n"
+           "who has it can join the run.",
     .options = options,
     .size = sizeof(opts),
     .least = 1,
     .most = 1,
-    .run = run,
+    .run = verb_key,
 };

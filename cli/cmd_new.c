@@ -1,5 +1,5 @@
-/* cmd_new.c: `detrgraph new node`: a folder with a node, what builds and tests it, and a pipeline that uses it. The files
- * are those of plugins/template, with another name. */
+/* cmd_new.c: `detrgraph new node`: creates a folder with a node, its makefile and test, and a
+ * pipeline that uses it: renamed copies of plugins/template. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,33 +15,35 @@ typedef struct opts {
 } opts;
 
 static const dg_option options[] = {
-    { "dir", DG_OPTION_STR, offsetof(opts, dir), "DIR", NULL, "where the folder is made (here)" },
+    { "dir", DG_OPTION_STR, offsetof(opts, dir), "DIR", NULL, "parent folder (the current one)" },
     { "kind", DG_OPTION_WORD, offsetof(opts, kind), NULL, "tensor|op|loader|item|sink",
-      "what it begins as (tensor)" },
+      "kind of node to start from (tensor)" },
     { 0 },
 };
 
 typedef struct template_file {
-    const char *kind, *name; /* kind "common": of every kind */
+    const char *kind, *name; /* kind "common": for every kind */
     const char *text;
 } template_file;
 
 #include "cli/templates.inc"
 
-/* Small letters, digits and _ in parts separated by dots, as classes are called. */
+/* True for class names: lower-case letters, digits and _ in parts separated by dots. */
 static bool is_class_name(const char *s)
 {
     bool begin = true;
 
     for (; *s; s++) {
-        if (begin ? !islower((unsigned char)*s) : !islower((unsigned char)*s) && !isdigit((unsigned char)*s) && *s != '_' && *s != '.')
+        if (begin ? !islower((unsigned char)*s)
+                  : !islower((unsigned char)*s) && !isdigit((unsigned char)*s) && *s != '_' &&
+                        *s != '.')
             return false;
         begin = *s == '.';
     }
     return !begin;
 }
 
-/* Of a class that comes with the engine, or of an element inside one, as <flip> in <augment>. */
+/* True for built-in classes and elements inside them, such as <flip> in <augment>. */
 static bool is_builtin(const dg_registry *r, const char *name)
 {
     for (int i = 0; i < dg_registry_n(r); i++)
@@ -51,11 +53,11 @@ static bool is_builtin(const dg_registry *r, const char *name)
     return dg_registry_find(r, name) != NULL;
 }
 
-/* Says what has the name already. */
+/* Reports what has the name already. */
 static bool is_taken(const char *class, dg_diag *d)
 {
     dg_registry *r = dg_builtin_registry(d);
-    const char  *by = NULL;
+    const char *by = NULL;
 
     if (dg_structure_find(class) || dg_structure_class(class))
         by = "an element of the language";
@@ -65,15 +67,19 @@ static bool is_taken(const char *class, dg_diag *d)
         by = "the test beside it, numbers.c";
     dg_registry_close(&r);
     if (by)
-        fprintf(stderr, "detrgraph new: \"%s\" is the name of %s: give the node another, like my_%s\n", class, by, class);
+        fprintf(stderr,
+                "detrgraph new: \"%s\" is the name of %s: give the node another, like my_%s\n",
+                class, by, class);
     return by != NULL;
 }
 
-/* my.node is the class, my_node what files are called after it. */
+/* Appends text with my.node replaced by the class, my_node by the file name. */
 static void add_renamed(dg_str *out, const char *text, const char *class, const char *file)
 {
     for (; *text; text++) {
-        const char *name = strncmp(text, "my.node", 7) == 0 ? class : strncmp(text, "my_node", 7) == 0 ? file : NULL;
+        const char *name = strncmp(text, "my.node", 7) == 0   ? class
+                           : strncmp(text, "my_node", 7) == 0 ? file
+                                                              : NULL;
 
         if (name) {
             dg_str_add(out, name);
@@ -84,10 +90,11 @@ static void add_renamed(dg_str *out, const char *text, const char *class, const 
     }
 }
 
-static int write_file(const template_file *t, const char *folder, const char *class, const char *file, dg_arena *a, dg_diag *d)
+static int write_file(const template_file *t, const char *folder, const char *class,
+                      const char *file, dg_arena *a, dg_diag *d)
 {
     dg_str name = { 0 }, text = { 0 };
-    int    rc;
+    int rc;
 
     add_renamed(&name, t->name, class, file);
     add_renamed(&text, t->text, class, file);
@@ -99,16 +106,17 @@ static int write_file(const template_file *t, const char *folder, const char *cl
 
 static int write_node(const char *class, const char *kind, const char *dir, dg_arena *a, dg_diag *d)
 {
-    char       *file = dg_strdup(a, class), *partial = NULL;
+    char *file = dg_strdup(a, class), *partial = NULL;
     const char *folder;
-    dg_listing  files = { 0 };
-    int         rc;
+    dg_listing files = { 0 };
+    int rc;
 
     for (char *c = file; *c; c++)
         *c = *c == '.' ? '_' : *c;
     folder = dir ? dg_path_join(a, dir, file) : file;
     if (dg_exists(folder)) {
-        dg_fail(d, DG_EINPUT, (dg_where){ .file = folder }, "new-exists", "there is something of this name already");
+        dg_fail(d, DG_EINPUT, (dg_where){ .file = folder }, "new-exists",
+                "there is something of this name already");
         dg_help(d, "give the node another name, or another place: --dir DIR");
         return -DG_EINPUT;
     }
@@ -127,19 +135,21 @@ out:
     return rc;
 }
 
-static int run(const void *given, const dg_words *words, dg_arena *a)
+static int verb_new(const void *given, const dg_words *words, dg_arena *a)
 {
     const opts *o = given;
     const char *name = words->v[1];
-    dg_diag    *d;
-    int         rc;
+    dg_diag *d;
+    int rc;
 
     if (strcmp(words->v[0], "node") != 0) {
         fprintf(stderr, "detrgraph new: \"%s\": what can be made is a node\n", words->v[0]);
         return DG_EXIT_USAGE;
     }
     if (!is_class_name(name)) {
-        fprintf(stderr, "detrgraph new: \"%s\": a class's name has small letters, digits and _, in parts separated by dots, like my_gate or head.mine\n",
+        fprintf(stderr,
+                "detrgraph new: \"%s\": a class's name has small letters, digits and _, in parts "
+                "separated by dots, like my_gate or head.mine\n",
                 name);
         return DG_EXIT_USAGE;
     }
@@ -156,27 +166,28 @@ static int run(const void *given, const dg_words *words, dg_arena *a)
 }
 
 static const dg_example examples[] = {
-    { "new node my_gate", "a folder my_gate with a node that computes" },
-    { "new node cutout --kind item --dir nodes", "an augmentation, in nodes/cutout" },
-    { "new node loader.ours --kind loader", "a loader of data in a form of its own" },
+    { "new node my_gate", "Create my_gate/ with a node that computes." },
+    { "new node cutout --kind item --dir nodes", "Create an augmentation in nodes/cutout/." },
+    { "new node loader.ours --kind loader", "Create a loader for your own data format." },
     { 0 },
 };
 
 const dg_verb dg_verb_new = {
     .name = "new",
     .args = "node NAME [OPTIONS]",
-    .brief = "Begins a node of your own.",
-    .doc = "The folder has the node's source, a Makefile that needs nothing but an installed detrgraph, a test, and a pipeline that\n"
-           "uses the node. docs/writing-nodes.md goes on from there.\n\n"
-           "  tensor    computes with the engine's ops, and is differentiated\n"
-           "  op        computes with kernels of its own, forward and backward\n"
-           "  loader    reads data in a form of their own\n"
-           "  item      changes samples on their way: an augmentation\n"
-           "  sink      looks at results: an evaluation",
+    .brief = "Create a custom node from a template.",
+    .doc = "The folder holds the node's source, a Makefile that needs only an installed detrgraph, "
+           "a test, and\n"
+           "a pipeline that uses the node. docs/writing-nodes.md continues from there.\n\n"
+           "  tensor    computes with the engine's ops, which differentiate themselves\n"
+           "  op        computes with its own kernels, forward and backward\n"
+           "  loader    reads a data format of its own\n"
+           "  item      changes samples: an augmentation\n"
+           "  sink      consumes results: an evaluation",
     .examples = examples,
     .options = options,
     .size = sizeof(opts),
     .least = 2,
     .most = 2,
-    .run = run,
+    .run = verb_new,
 };

@@ -1,4 +1,4 @@
-/* cmd_nodes.c: the node reference and the schema, printed from the tables. */
+/* cmd_nodes.c: `detrgraph nodes`: prints the node reference and the schema from the tables. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,23 +7,24 @@
 #include "graph/schema.h"
 
 typedef struct options {
-    bool        schema;
+    bool schema;
     const char *format;
-    dg_words    plugins;
+    dg_words plugins;
 } options;
 
 static const dg_option rows[] = {
     { "schema", DG_OPTION_FLAG, offsetof(options, schema), NULL, NULL,
-      "a RELAX NG schema for editors and validators" },
+      "print a RELAX NG schema for editors and validators" },
     { "plugin", DG_OPTION_LIST, offsetof(options, plugins), "LIBRARY", NULL,
-      "loads a plugin first; may be repeated" },
-    { "format", DG_OPTION_WORD, offsetof(options, format), NULL, "text|json", "how classes are printed (text)" },
+      "load a plugin first; may be repeated" },
+    { "format", DG_OPTION_WORD, offsetof(options, format), NULL, "text|json",
+      "output format of classes (text)" },
     { 0 },
 };
 
 static int unknown(const dg_registry *r, const char *name, dg_arena *a)
 {
-    int          n = dg_registry_n(r);
+    int n = dg_registry_n(r);
     const char **names = DG_NEW_N(a, n, const char *), *near;
 
     for (int i = 0; i < n; i++)
@@ -34,11 +35,11 @@ static int unknown(const dg_registry *r, const char *name, dg_arena *a)
     return DG_EXIT_FAILED;
 }
 
-/* One array of the classes that were asked for, or of all. */
+/* Prints an array of the named classes, or of all. */
 static int print_json(const dg_words *words, const dg_registry *r, dg_arena *a)
 {
     dg_str out = { 0 };
-    int    n = words->n ? words->n : dg_registry_n(r), rc = DG_EXIT_OK;
+    int n = words->n ? words->n : dg_registry_n(r), rc = DG_EXIT_OK;
 
     for (int i = 0; i < n && rc == DG_EXIT_OK; i++) {
         const char *name = words->n ? words->v[i] : dg_registry_at(r, i)->name;
@@ -53,10 +54,10 @@ static int print_json(const dg_words *words, const dg_registry *r, dg_arena *a)
     return rc;
 }
 
-static int print(const options *o, const dg_words *words, const dg_registry *r, dg_arena *a)
+static int print_classes(const options *o, const dg_words *words, const dg_registry *r, dg_arena *a)
 {
     dg_str out = { 0 };
-    int    rc = DG_EXIT_OK;
+    int rc = DG_EXIT_OK;
 
     if (o->schema)
         dg_schema_print(&out, r);
@@ -74,7 +75,7 @@ static int print(const options *o, const dg_words *words, const dg_registry *r, 
     return rc;
 }
 
-static int run(const void *self, const dg_words *words, dg_arena *a)
+static int verb_nodes(const void *self, const dg_words *words, dg_arena *a)
 {
     const options *o = self;
 
@@ -87,38 +88,44 @@ static int run(const void *self, const dg_words *words, dg_arena *a)
         fprintf(stderr, "detrgraph nodes: --schema has one format, leave out --format\n");
         return DG_EXIT_USAGE;
     }
-    dg_diag       *d = dg_diag_open();
-    dg_registry   *r = dg_builtin_registry(d);
-    int            rc = r ? 0 : -DG_EINTERNAL;
+    dg_diag *d = dg_diag_open();
+    dg_registry *r = dg_builtin_registry(d);
+    int rc = r ? 0 : -DG_EINTERNAL;
 
     for (int i = 0; i < o->plugins.n && rc == 0;
-         i++) /* a path, never a name that the linker looks for */
+         /* a path, not a name for the linker to look up */
+         i++)
         rc = dg_registry_load(r, dg_path_join(a, ".", o->plugins.v[i]), DG_NOWHERE, d);
     dg_print_diag(d, NULL);
     if (rc < 0)
         rc = DG_EXIT_FAILED;
     else
-        rc = o->format && strcmp(o->format, "json") == 0 ? print_json(words, r, a) : print(o, words, r, a);
+        rc = o->format && strcmp(o->format, "json") == 0 ? print_json(words, r, a)
+                                                         : print_classes(o, words, r, a);
     dg_registry_close(&r);
     dg_diag_close(&d);
     return rc;
 }
 
 static const dg_example examples[] = {
-    { "nodes decoder.rtdetr", "ports, attributes with ranges and defaults, and what the class declares for the proof" },
-    { "nodes --schema --plugin ./libgate.so > my.rng", "a schema that knows a plugin of one's own" },
+    { "nodes decoder.rtdetr", "Print ports, attributes with ranges and defaults, and what the "
+                              "class declares to the proof." },
+    { "nodes --schema --plugin ./libgate.so > my.rng",
+      "Write a schema that includes a plugin's elements." },
     { 0 },
 };
 
 const dg_verb dg_verb_nodes = {
     .name = "nodes",
     .args = "[CLASS...] [OPTIONS]",
-    .brief = "Prints the reference of node classes, or a schema of the language.",
-    .doc = "Without a class, the list of all, with the elements of the language. The schema is RELAX NG: editors complete and check by\n"
-           "it. Errors of wiring and of values that depend on one another are found by `detrgraph validate`.",
+    .brief = "Print the reference of node classes, or a schema of the language.",
+    .doc = "Without CLASS, lists all classes and the elements of the language. Editors complete "
+           "and check\n"
+           "against the RELAX NG schema; wiring errors and values that depend on one another need\n"
+           "`detrgraph validate`.",
     .examples = examples,
     .options = rows,
     .size = sizeof(options),
     .most = -1,
-    .run = run,
+    .run = verb_nodes,
 };

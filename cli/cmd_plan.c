@@ -1,5 +1,5 @@
-/* cmd_plan.c: the plan of one scope at one image size: instructions with shapes, spaces and
- * offsets, memory, and arithmetic by node. Nothing runs and no data is opened. */
+/* cmd_plan.c: `detrgraph plan`: prints the plan of one scope at one image size: instructions with
+ * shapes, spaces and offsets, memory, and arithmetic by node. Runs nothing and opens no data. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,37 +7,38 @@
 #include "cli/cli.h"
 #include "graph/lower.h"
 #include "graph/monitor.h"
+#include "proof/proof.h"
 #include "tensor/passes.h"
 #include "tensor/plan.h"
 
 typedef struct options {
-    dg_words    sets;
-    dg_size     size;
+    dg_words sets;
+    dg_size size;
     const char *scope, *precision, *format;
-    int64_t     threads, ranks;
-    bool        summary, monitors;
+    int64_t threads, ranks;
+    bool summary, monitors;
 } options;
 
 static const dg_option rows[] = {
     { "size", DG_OPTION_SIZE, offsetof(options, size), "WxH", NULL,
-      "image size; the first of the sampler's if left out" },
+      "image size (default: the first of the sampler's)" },
     { "scope", DG_OPTION_STR, offsetof(options, scope), "ID", NULL,
-      "train (the default), evaluate (the first), or its id" },
+      "train, evaluate (the first), or an id (train)" },
     { "precision", DG_OPTION_WORD, offsetof(options, precision), NULL, "f32|bf16|f64",
-      "instead of what <train> says" },
+      "override the pipeline's precision" },
     { "threads", DG_OPTION_INT, offsetof(options, threads), "N", NULL,
-      "that the plan is made for; all cores if left out" },
+      "kernel threads to plan for (all cores)" },
     { "ranks", DG_OPTION_INT, offsetof(options, ranks), "N", NULL,
-      "where the mesh says dp=\"ranks\": one of so many; 1 without it" },
+      "number of ranks where the mesh says dp=\"ranks\" (1)" },
     { "summary", DG_OPTION_FLAG, offsetof(options, summary), NULL, NULL,
-      "without the instructions" },
+      "leave out the instructions" },
     { "monitors", DG_OPTION_FLAG, offsetof(options, monitors), NULL, NULL,
-      "instead: what is taken on trust from classes, and how it is watched in a run, on two ranks "
-      "if --ranks does not say" },
+      "list what the proof takes on trust and how a run monitors it (on two ranks unless --ranks "
+      "is given)" },
     { "format", DG_OPTION_WORD, offsetof(options, format), NULL, "text|json",
-      "how plan or monitors are printed (text)" },
+      "output format (text)" },
     { "set", DG_OPTION_LIST, offsetof(options, sets), "NAME=VALUE", NULL,
-      "replaces a top-level <let>; may be repeated" },
+      "override a top-level <let>; may be repeated" },
     { 0 },
 };
 
@@ -62,24 +63,25 @@ static int64_t precision_of(const options *o, const dg_graph *g)
 
 static int print_plan(const options *o, const dg_graph *g, const dg_scope *scope, dg_diag *d)
 {
-    dg_params        *params = dg_params_open();
-    dg_program       *p = NULL;
-    dg_plan          *plan = NULL;
-    dg_str            out = { 0 };
-    int64_t           precision = precision_of(o, g);
-    const dg_backend *backend = precision == 2 ? &dg_backend_ref : &dg_backend_host;
-    dg_dtype          base = precision == 2 ? DG_F64 : DG_F32, low = base;
-    dg_size           size = o->size;
-    const char       *reason = NULL;
-    int               rc = 0;
+    dg_params *params = dg_params_open();
+    dg_program *p = NULL;
+    dg_plan *plan = NULL;
+    dg_str out = { 0 };
+    int64_t precision = precision_of(o, g);
+    dg_backend *backend = NULL;
+    dg_dtype base = precision == 2 ? DG_F64 : DG_F32, low = base;
+    dg_size size = o->size;
+    const char *reason = NULL;
+    int rc = 0;
 
+    DG_TRY(dg_backend_open(&backend, "cpu", d));
     if (!size.w)
         DG_TRY(dg_scope_size(&size, scope, d));
     if (precision == 1)
         low = backend->low_precision(backend, &reason);
     DG_TRY(dg_graph_lower(&p, g, scope, size, params, d));
     dg_params_seal(params);
-    DG_TRY(dg_passes(p, base, low, (int)g->ranks, d));
+    DG_TRY(dg_passes(p, base, low, backend, (int)g->ranks, d));
     DG_TRY(dg_plan_open(&plan, p, backend,
                         o->threads > 0 ? (int)o->threads : dg_threads_available(), d));
     if (o->format && strcmp(o->format, "json") == 0) {
@@ -95,14 +97,15 @@ out:
     dg_plan_close(&plan);
     dg_program_close(&p);
     dg_params_close(&params);
+    dg_backend_close(&backend);
     return rc;
 }
 
 static int print_monitors(const options *o, dg_graph *g, dg_arena *a, dg_diag *d)
 {
     dg_monitors *m;
-    dg_str       out = { 0 };
-    int          rc;
+    dg_str out = { 0 };
+    int rc;
 
     if (g->ranks_open && o->ranks <= 0)
         g->ranks = 2;
@@ -135,13 +138,13 @@ static int plan_file(const options *o, const char *file, const dg_set *sets, dg_
     return o->monitors ? print_monitors(o, *g, a, d) : print_plan(o, *g, scope, d);
 }
 
-static int run(const void *self, const dg_words *words, dg_arena *a)
+static int verb_plan(const void *self, const dg_words *words, dg_arena *a)
 {
     const options *o = self;
-    dg_diag       *d = dg_diag_open();
-    dg_registry   *r = dg_builtin_registry(d);
-    dg_graph      *g = NULL;
-    bool           fine = r && plan_file(o, words->v[0], dg_sets(&o->sets, a), &g, r, a, d) == 0;
+    dg_diag *d = dg_diag_open();
+    dg_registry *r = dg_builtin_registry(d);
+    dg_graph *g = NULL;
+    bool fine = r && plan_file(o, words->v[0], dg_sets(&o->sets, a), &g, r, a, d) == 0;
 
     dg_print_diag(d, g);
     dg_graph_close(&g);
@@ -151,21 +154,21 @@ static int run(const void *self, const dg_words *words, dg_arena *a)
 }
 
 static const dg_example examples[] = {
-    { "plan bccd_r18vd.xml --summary", "memory and arithmetic without the instructions" },
+    { "plan bccd_r18vd.xml --summary", "Print memory and arithmetic without the instructions." },
     { 0 },
 };
 
 const dg_verb dg_verb_plan = {
     .name = "plan",
     .args = "FILE [OPTIONS]",
-    .brief =
-        "Prints the instructions of a training step with their memory, and arithmetic by node.",
-    .doc = "Shapes and memory offsets of every instruction, peak memory, and arithmetic by node. With `--ranks`, also what the ranks\n"
-           "exchange, in its order.",
+    .brief = "Print the instructions of a step, their memory, and arithmetic per node.",
+    .doc = "Lists every instruction with shapes and memory offsets, then peak memory and "
+           "arithmetic per node.\n"
+           "With `--ranks`, also lists the collectives in order.",
     .examples = examples,
     .options = rows,
     .size = sizeof(options),
     .least = 1,
     .most = 1,
-    .run = run,
+    .run = verb_plan,
 };

@@ -1,8 +1,9 @@
-/* cmd_predict.c: `detrgraph predict`: detections on images, as JSON and drawn. */
+/* cmd_predict.c: `detrgraph predict`: detections on images, as JSON and as pictures. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/dir.h"
 #include "base/file.h"
 #include "base/map.h"
 #include "cli/cli.h"
@@ -12,22 +13,29 @@
 #include "config.h"
 #include "media/draw.h"
 #include "media/image.h"
-#include "runtime/session.h"
+#include "runtime/predict.h"
 
 typedef struct opts {
-    dg_words    sets;
-    const char *weights, *out, *format, *precision, *threshold;
-    int64_t     threads;
+    dg_words sets;
+    const char *weights, *out, *format, *precision, *device, *threshold;
+    int64_t threads;
 } opts;
 
 static const dg_option options[] = {
-    { "weights", DG_OPTION_STR, offsetof(opts, weights), "FILE", NULL, "safetensors, a PyTorch checkpoint, or a run's folder" },
-    { "out", DG_OPTION_STR, offsetof(opts, out), "DIR", NULL, "where the images go with their boxes drawn" },
-    { "threshold", DG_OPTION_STR, offsetof(opts, threshold), "SCORE", NULL, "lowest score that counts, 0 to 1 (0.4)" },
-    { "set", DG_OPTION_LIST, offsetof(opts, sets), "NAME=VALUE", NULL, "another value for a <let> of the pipeline" },
-    { "format", DG_OPTION_WORD, offsetof(opts, format), NULL, "text|json", "how the detections are printed (text)" },
-    { "precision", DG_OPTION_WORD, offsetof(opts, precision), NULL, "f32|bf16|f64", "instead of the pipeline's" },
-    { "threads", DG_OPTION_INT, offsetof(opts, threads), "N", NULL, "threads of the kernels (all cores)" },
+    { "weights", DG_OPTION_STR, offsetof(opts, weights), "FILE", NULL,
+      "safetensors, a PyTorch checkpoint, or a folder" },
+    { "out", DG_OPTION_STR, offsetof(opts, out), "DIR", NULL,
+      "write the images here with boxes drawn" },
+    { "threshold", DG_OPTION_STR, offsetof(opts, threshold), "SCORE", NULL,
+      "minimum score, 0 to 1 (0.4)" },
+    { "set", DG_OPTION_LIST, offsetof(opts, sets), "NAME=VALUE", NULL,
+      "override a top-level <let>; may be repeated" },
+    { "format", DG_OPTION_WORD, offsetof(opts, format), NULL, "text|json", "output format (text)" },
+    { "precision", DG_OPTION_WORD, offsetof(opts, precision), NULL, "f32|bf16|f64",
+      "override the pipeline's precision" },
+    { "device", DG_OPTION_STR, offsetof(opts, device), "NAME", NULL,
+      "where kernels run: cpu, ref (reference kernels), far (a test device) (cpu)" },
+    { "threads", DG_OPTION_INT, offsetof(opts, threads), "N", NULL, "kernel threads (all cores)" },
     { 0 },
 };
 
@@ -35,11 +43,11 @@ enum { MIN_SIDE = 480 };
 
 typedef struct printer {
     const opts *o;
-    dg_arena   *arena;
-    bool        json;
-    double      threshold;
-    int         n; /* printed so far */
-    dg_map     *kept; /* files that no drawing may replace: the images themselves, and what was drawn */
+    dg_arena *arena;
+    bool json;
+    double threshold;
+    int n;        /* images printed so far */
+    dg_map *kept; /* files that must not be overwritten: the images, and earlier pictures */
 } printer;
 
 static const char *class_name(const dg_prediction *p, int label)
@@ -59,11 +67,12 @@ static void print_json(printer *s, const dg_prediction *p)
 
         dg_str_fmt(&out, "%s{\"label\":%d", i ? "," : "", m->label);
         if (class_name(p, m->label)) {
-            dg_str_fmt(&out, ",\"category_id\":%lld,\"name\":", (long long)p->names->classes[m->label].id);
+            dg_str_fmt(&out, ",\"category_id\":%lld,\"name\":",
+                       (long long)p->names->classes[m->label].id);
             dg_str_json(&out, class_name(p, m->label));
         }
-        dg_str_fmt(&out, ",\"bbox\":[%.2f,%.2f,%.2f,%.2f],\"score\":%.4f}", m->box.x1, m->box.y1, m->box.x2 - m->box.x1,
-                   m->box.y2 - m->box.y1, m->score);
+        dg_str_fmt(&out, ",\"bbox\":[%.2f,%.2f,%.2f,%.2f],\"score\":%.4f}", m->box.x1, m->box.y1,
+                   m->box.x2 - m->box.x1, m->box.y2 - m->box.y1, m->score);
     }
     dg_str_add(&out, "]}");
     fputs(out.s, stdout);
@@ -78,24 +87,26 @@ static void print_text(const dg_prediction *p, double threshold)
     printf("\n");
     for (int i = 0; i < p->n; i++) {
         const dg_mark *m = &p->marks[i];
-        const char    *name = class_name(p, m->label);
-        char           number[24];
+        const char *name = class_name(p, m->label);
+        char number[24];
 
         snprintf(number, sizeof number, "class %d", m->label);
-        printf("  %.3f  %-16s %7.1f %7.1f %7.1f %7.1f\n", m->score, name ? name : number, m->box.x1, m->box.y1, m->box.x2,
-               m->box.y2);
+        printf("  %.3f  %-16s %7.1f %7.1f %7.1f %7.1f\n", m->score, name ? name : number, m->box.x1,
+               m->box.y1, m->box.x2, m->box.y2);
     }
 }
 
-/* What tells a file from all others, whatever it is called; NULL where there is none. */
+/* A key that identifies a file whatever its path; NULL if it does not exist. */
 static const char *identity(dg_arena *a, const char *path)
 {
     struct stat st;
 
-    return stat(path, &st) ? NULL : dg_printf(a, "%llu:%llu", (unsigned long long)st.st_dev, (unsigned long long)st.st_ino);
+    return stat(path, &st) ? NULL
+                           : dg_printf(a, "%llu:%llu", (unsigned long long)st.st_dev,
+                                       (unsigned long long)st.st_ino);
 }
 
-static void keep(printer *s, const char *path)
+static void keep_file(printer *s, const char *path)
 {
     const char *id = identity(s->arena, path);
 
@@ -103,10 +114,10 @@ static void keep(printer *s, const char *path)
         dg_map_set(s->kept, id, s);
 }
 
-/* OUT/NAME.png, or NAME-2.png and so on where that is one of the images or was drawn for another of this name. */
+/* OUT/NAME.png, or NAME-2.png and so on if that is one of the images or an earlier picture. */
 static const char *picture_path(printer *s, const char *path)
 {
-    char       *stem = dg_strdup(s->arena, dg_path_name(path));
+    char *stem = dg_strdup(s->arena, dg_path_name(path));
     const char *id, *to;
 
     if (strrchr(stem, '.'))
@@ -117,30 +128,31 @@ static const char *picture_path(printer *s, const char *path)
     return to;
 }
 
-/* Best marks last, so that they lie on top. */
-static int draw(printer *s, const dg_prediction *p, dg_diag *d)
+/* Draws the best marks last, on top. */
+static int draw_picture(printer *s, const dg_prediction *p, dg_diag *d)
 {
-    dg_scratch  *scratch = dg_scratch_open(0);
-    dg_mark     *marks = DG_NEW_N(s->arena, p->n + 1, dg_mark);
+    dg_scratch *scratch = dg_scratch_open(0);
+    dg_mark *marks = DG_NEW_N(s->arena, p->n + 1, dg_mark);
     const char **names = DG_NEW_N(s->arena, p->names ? p->names->n_classes + 1 : 1, const char *);
-    dg_tile      tile = { p->image, marks, p->n, NULL };
-    dg_image     out;
-    const char  *to = picture_path(s, p->path);
-    int          rc;
+    dg_tile tile = { p->image, marks, p->n, NULL };
+    dg_image out;
+    const char *to = picture_path(s, p->path);
+    int rc;
 
     for (int i = 0; i < p->n; i++)
         marks[i] = p->marks[p->n - 1 - i];
     for (int i = 0; p->names && i < p->names->n_classes; i++)
         names[i] = p->names->classes[i].name;
-    DG_TRY(dg_draw_picture(&out, scratch, &tile, (dg_labels){ names, p->names ? p->names->n_classes : 0 }, MIN_SIDE, d));
+    DG_TRY(dg_draw_picture(&out, scratch, &tile,
+                           (dg_labels){ names, p->names ? p->names->n_classes : 0 }, MIN_SIDE, d));
     DG_TRY(dg_image_write(to, &out, d));
-    keep(s, to);
+    keep_file(s, to);
 out:
     dg_scratch_close(&scratch);
     return rc;
 }
 
-static int take(void *ctx, const dg_prediction *p, dg_diag *d)
+static int take_prediction(void *ctx, const dg_prediction *p, dg_diag *d)
 {
     printer *s = ctx;
 
@@ -149,34 +161,64 @@ static int take(void *ctx, const dg_prediction *p, dg_diag *d)
     else
         print_text(p, s->threshold);
     s->n++;
-    return s->o->out ? draw(s, p, d) : 0;
+    return s->o->out ? draw_picture(s, p, d) : 0;
 }
 
-static int predict(const opts *o, const dg_trained *t, const dg_words *words, double threshold, dg_arena *a)
+/* The images of all words: a folder stands for those in it, in the order of their names. */
+static int find_images(dg_words *out, const dg_words *words, dg_arena *a, dg_diag *d)
 {
-    printer              s = { o, a, o->format && strcmp(o->format, "json") == 0, threshold, 0, dg_map_new(a) };
-    dg_diag             *d = dg_diag_open();
-    dg_run              *opened = NULL;
-    int                  rc;
+    DG_VEC(const char *) found = { 0 };
+    int rc = 0;
+
+    for (int i = 1; i < words->n && rc == 0; i++) {
+        dg_listing files = { 0 };
+        const int before = found.n;
+
+        if (!dg_is_folder(words->v[i])) {
+            DG_PUSH(a, found, words->v[i]);
+            continue;
+        }
+        rc = dg_dir_list(&files, NULL, a, words->v[i], d);
+        for (int k = 0; rc == 0 && k < files.n; k++)
+            if (dg_image_named(files.v[k]))
+                DG_PUSH(a, found, dg_path_join(a, words->v[i], files.v[k]));
+        if (rc == 0 && found.n == before)
+            rc = dg_fail(d, DG_EINPUT, (dg_where){ .file = words->v[i] }, "predict-no-images",
+                         "there is no image in this folder");
+    }
+    *out = (dg_words){ found.n, found.items };
+    return rc;
+}
+
+static int predict_images(const opts *o, const dg_trained *t, const dg_words *words,
+                          double threshold, dg_arena *a)
+{
+    printer s = { o, a, o->format && strcmp(o->format, "json") == 0, threshold, 0, dg_map_new(a) };
+    dg_diag *d = dg_diag_open();
+    dg_run *opened = NULL;
+    dg_words images;
+    int rc;
     const dg_run_options how = {
         .size = sizeof how,
         .file = t->file,
         .n_sets = t->sets.n,
         .sets = t->sets.v,
         .precision = o->precision,
+        .device = dg_device_asked(o->device),
         .program = "detrgraph " PACKAGE_VERSION,
         .threads = (int)o->threads,
         .no_pretrained = true,
         .log = dg_log_warning,
     };
 
+    DG_TRY(find_images(&images, words, a, d));
     DG_TRY(dg_run_open(&opened, &how, d));
     DG_TRY(dg_run_load(opened, t->weights, d));
     if (o->out)
         DG_TRY(dg_mkdirs(o->out, d));
-    for (int i = 1; o->out && i < words->n; i++)
-        keep(&s, words->v[i]);
-    DG_TRY(dg_run_predict(opened, words->v + 1, words->n - 1, threshold, false, take, &s, d));
+    for (int i = 0; o->out && i < images.n; i++)
+        keep_file(&s, images.v[i]);
+    DG_TRY(dg_run_predict(opened, images.v, images.n, threshold, false, take_prediction, &s, d));
 out:
     if (s.json)
         puts(s.n ? "\n]" : "[]");
@@ -187,38 +229,46 @@ out:
     return rc < 0 ? DG_EXIT_FAILED : DG_EXIT_OK;
 }
 
-static int run(const void *given, const dg_words *words, dg_arena *a)
+static int verb_predict(const void *given, const dg_words *words, dg_arena *a)
 {
     const opts *o = given;
-    double      threshold = 0.4;
-    dg_trained  t;
-    int         code;
+    double threshold = 0.4;
+    dg_trained t;
+    int code;
 
     if (!dg_trained_find(&t, "predict", words->v[0], o->weights, &o->sets, a))
         return DG_EXIT_USAGE;
-    if (o->threshold && (!dg_parse_f64(o->threshold, &threshold) || threshold < 0 || threshold > 1)) {
-        fprintf(stderr, "detrgraph predict: --threshold %s: a score from 0 to 1 is expected\n", o->threshold);
+    if (o->threshold &&
+        (!dg_parse_f64(o->threshold, &threshold) || threshold < 0 || threshold > 1)) {
+        fprintf(stderr, "detrgraph predict: --threshold %s: a score from 0 to 1 is expected\n",
+                o->threshold);
         return DG_EXIT_USAGE;
     }
-    return dg_launch((int)o->threads, &code) ? code : predict(o, &t, words, threshold, a);
+    return dg_launch_alone((int)o->threads, &code) ? code
+                                                   : predict_images(o, &t, words, threshold, a);
 }
 
 static const dg_example examples[] = {
-    { "predict runs/bccd a.jpg b.jpg --out found", "prints what is found, and draws it" },
-    { "predict bccd_r18vd.xml --weights bccd.safetensors a.jpg", "with weights from elsewhere" },
+    { "predict runs/bccd a.jpg b.jpg --out found", "Print the detections and draw them." },
+    { "predict runs/bccd photos --format json", "Detect on all images of a folder." },
+    { "predict bccd_r18vd.xml --weights bccd.safetensors a.jpg", "Use other weights." },
     { 0 },
 };
 
 const dg_verb dg_verb_predict = {
     .name = "predict",
     .args = "PATH [--weights FILE] IMAGE... [--out DIR] [--threshold SCORE] [--format json]",
-    .brief = "Finds objects in images with trained weights.",
-    .doc = "PATH is a run's folder, or the pipeline that the weights were trained with: images are prepared as its\n"
-           "evaluation does. A run's weights are the averaged ones, if it has them.",
+    .brief = "Detect objects in images.",
+    .doc =
+        "PATH is a run's folder, or the pipeline that the weights were trained with. Images are "
+        "prepared as\n"
+        "in the pipeline's evaluation. A run's averaged weights are used if it has them. A folder "
+        "stands\n"
+        "for the images in it. A file that cannot be read is reported, and the others are done.",
     .examples = examples,
     .options = options,
     .size = sizeof(opts),
     .least = 2,
     .most = -1,
-    .run = run,
+    .run = verb_predict,
 };

@@ -1,33 +1,34 @@
-/* cmd_render.c: draws a pipeline, its errors in red. */
+/* cmd_render.c: `detrgraph render`: draws a pipeline, with errors in red. */
 #include <stdio.h>
 
 #include "cli/cli.h"
-#include "graph/render.h"
+#include "proof/proof.h"
+#include "report/render.h"
 
 typedef struct options {
-    dg_words    sets;
+    dg_words sets;
     const char *out;
 } options;
 
 static const dg_option rows[] = {
     { "out", DG_OPTION_STR, offsetof(options, out), "FILE", NULL,
-      "(or -o) the picture: .svg, .png, .pdf or .dot" },
+      "(or -o) picture to write: .svg, .png, .pdf or .dot" },
     { "set", DG_OPTION_LIST, offsetof(options, sets), "NAME=VALUE", NULL,
-      "replaces a top-level <let>; may be repeated" },
+      "override a top-level <let>; may be repeated" },
     { 0 },
 };
 
 static int render(const options *o, const char *file, const dg_set *sets, dg_arena *a)
 {
-    dg_diag     *d = dg_diag_open(), *own = dg_diag_open();
+    dg_diag *d = dg_diag_open(), *own = dg_diag_open();
     dg_registry *r = dg_builtin_registry(d);
-    dg_graph    *g = NULL;
-    int          rc = r ? dg_graph_load(&g, file, sets, o->sets.n, r, d) : -DG_EINTERNAL;
+    dg_graph *g = NULL;
+    int rc = r ? dg_graph_load(&g, file, sets, o->sets.n, r, d) : -DG_EINTERNAL;
 
     (void)a;
     if (rc == 0) {
         if (g->ranks_open)
-            g->ranks = 2; /* as validate does */
+            g->ranks = 2; /* as in validate */
         rc = dg_graph_check(g, d);
     }
     if (g && dg_render_file(o->out, g, d, own) == 0)
@@ -43,7 +44,7 @@ static int render(const options *o, const char *file, const dg_set *sets, dg_are
     return rc < 0 ? DG_EXIT_FAILED : DG_EXIT_OK;
 }
 
-static int run(const void *self, const dg_words *words, dg_arena *a)
+static int verb_render(const void *self, const dg_words *words, dg_arena *a)
 {
     const options *o = self;
 
@@ -55,18 +56,19 @@ static int run(const void *self, const dg_words *words, dg_arena *a)
 }
 
 static const dg_example examples[] = {
-    { "render bccd_r18vd.xml -o bccd.svg", "ports, contracts and shapes; errors in red" },
+    { "render bccd_r18vd.xml -o bccd.svg",
+      "Draw ports, contracts and shapes, with errors in red." },
     { 0 },
 };
 
 const dg_verb dg_verb_render = {
     .name = "render",
     .args = "FILE -o PICTURE [OPTIONS]",
-    .brief = "Draws a pipeline: nodes, ports, contracts and shapes; errors in red.",
+    .brief = "Draw a pipeline: nodes, ports, contracts and shapes; errors in red.",
     .examples = examples,
     .options = rows,
     .size = sizeof(options),
     .least = 1,
     .most = 1,
-    .run = run,
+    .run = verb_render,
 };

@@ -1,4 +1,5 @@
-/* cmd_score.c: `detrgraph score`: COCO scores of a detection file against an annotation file. */
+/* cmd_score.c: `detrgraph score`: COCO scores of a file of detections against an annotation
+ * file. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,25 +12,26 @@ typedef struct opts {
 } opts;
 
 static const dg_option options[] = {
-    { "truth", DG_OPTION_STR, offsetof(opts, truth), "FILE", NULL, "annotations in COCO form" },
-    { "detections", DG_OPTION_STR, offsetof(opts, detections), "FILE", NULL, "detections in COCO result form" },
-    { "format", DG_OPTION_WORD, offsetof(opts, format), NULL, "text|json", "how the numbers are printed (text)" },
+    { "truth", DG_OPTION_STR, offsetof(opts, truth), "FILE", NULL, "annotations in COCO format" },
+    { "detections", DG_OPTION_STR, offsetof(opts, detections), "FILE", NULL,
+      "detections in COCO result format" },
+    { "format", DG_OPTION_WORD, offsetof(opts, format), NULL, "text|json", "output format (text)" },
     { 0 },
 };
 
 static int score_files(const opts *o, dg_diag *d)
 {
-    dg_coco  *truth = NULL;
-    dg_found  found = { 0 };
+    dg_coco *truth = NULL;
+    dg_found found = { 0 };
     dg_score *score = NULL;
-    dg_str    out = { 0 };
-    int       rc, n;
+    dg_str out = { 0 };
+    int rc, n;
 
     DG_TRY(dg_coco_open_as(&truth, o->truth, false, 0, d));
     DG_TRY(dg_detections_read(&found, o->detections, truth, d));
     n = dg_coco_n_classes(truth);
-    DG_TRY(dg_score_open(&score, dg_coco_n_images(truth), n, dg_coco_annotations(truth), dg_coco_n_annotations(truth),
-                         found.items, found.n, d));
+    DG_TRY(dg_score_open(&score, dg_coco_n_images(truth), n, dg_coco_annotations(truth),
+                         dg_coco_n_annotations(truth), found.items, found.n, d));
     if (o->format && strcmp(o->format, "json") == 0) {
         dg_score_print_json(&out, score, n ? dg_coco_class_at(truth, 0) : NULL, n);
         dg_str_add(&out, "\n");
@@ -45,11 +47,11 @@ out:
     return rc;
 }
 
-static int run(const void *options_of, const dg_words *words, dg_arena *a)
+static int verb_score(const void *options_of, const dg_words *words, dg_arena *a)
 {
     const opts *o = options_of;
-    dg_diag    *d = dg_diag_open();
-    int         rc;
+    dg_diag *d = dg_diag_open();
+    int rc;
 
     (void)words;
     (void)a;
@@ -65,18 +67,21 @@ static int run(const void *options_of, const dg_words *words, dg_arena *a)
 }
 
 static const dg_example examples[] = {
-    { "score --truth instances_val2017.json --detections dets.json", "of any detector that writes result files in COCO form" },
+    { "score --truth instances_val2017.json --detections dets.json",
+      "Score the result file of any detector." },
     { 0 },
 };
 
 const dg_verb dg_verb_score = {
     .name = "score",
     .args = "--truth FILE --detections FILE [--format json]",
-    .brief = "Gives the COCO scores of a detection file.",
-    .doc = "The 12 numbers of the official evaluator, crowds and areas included, and AP of each class. -1: no truth to judge by.",
+    .brief = "Compute the COCO scores of a detection file.",
+    .doc = "Prints the 12 numbers of the official evaluator, including crowds and areas, and AP "
+           "per class.\n"
+           "-1 means that there is no ground truth.",
     .examples = examples,
     .options = options,
     .size = sizeof(opts),
     .most = 0,
-    .run = run,
+    .run = verb_score,
 };

@@ -1,5 +1,6 @@
-/* cmd_top.c: `detrgraph top`: a running job at a glance, again and again. Lines are rewritten in place with no mode of the
- * terminal changed, so there is nothing to restore however it ends; they are made for its width. */
+/* cmd_top.c: `detrgraph top`: shows a running job, refreshed. Rewrites lines in place without
+ * changing the terminal's mode, so nothing needs to be restored at the end; lines are fitted to its
+ * width. */
 #include <limits.h>
 #include <math.h>
 #include <signal.h>
@@ -15,26 +16,28 @@
 
 typedef struct opts {
     const char *format;
-    double      every;
-    bool        once;
+    double every;
+    bool once;
 } opts;
 
 static const dg_option options[] = {
-    { "once", DG_OPTION_FLAG, offsetof(opts, once), NULL, NULL, "print the state and end" },
-    { "every", DG_OPTION_NUM, offsetof(opts, every), "SECONDS", NULL, "how often it is looked at (1)" },
-    { "format", DG_OPTION_WORD, offsetof(opts, format), NULL, "text|json", "json: an object a line (text)" },
+    { "once", DG_OPTION_FLAG, offsetof(opts, once), NULL, NULL, "print the state once and exit" },
+    { "every", DG_OPTION_NUM, offsetof(opts, every), "SECONDS", NULL, "refresh interval (1)" },
+    { "format", DG_OPTION_WORD, offsetof(opts, format), NULL, "text|json",
+      "output format (text); json: one object per line" },
     { 0 },
 };
 
-enum { BAR = 24, RANKS_SHOWN = 64, LOOKS = 4, FOR_HOSTS = 90, FOR_MEMORY = 60 }; /* columns from which there is room for these */
+/* FOR_HOSTS, FOR_MEMORY: columns from which these are shown */
+enum { BAR = 24, RANKS_SHOWN = 64, LOOKS = 4, FOR_HOSTS = 90, FOR_MEMORY = 60 };
 
 typedef struct top {
-    const opts   *o;
-    const char   *folder;
-    dg_job       *job;
+    const opts *o;
+    const char *folder;
+    dg_job *job;
     const dg_now *now;
-    bool          terminal, colour;
-    int           columns, height, drawn; /* lines that stand on the terminal */
+    bool terminal, colour;
+    int columns, height, drawn; /* drawn: number of lines on the terminal */
 } top;
 
 static bool as_json(const top *t)
@@ -42,17 +45,17 @@ static bool as_json(const top *t)
     return t->o->format && strcmp(t->o->format, "json") == 0;
 }
 
-/* ---- text ------------------------------------------------------------------------------------------------------------------ */
+/* ---- text ------------------------------------------------------------------------------------ */
 
-/* Lines of parts that stay whole: one that would reach over the edge begins the next line. */
+/* Builds lines from parts that are not divided: a part that does not fit begins the next line. */
 typedef struct lines {
     dg_str *s;
-    int     columns, at;
+    int columns, at;
 } lines;
 
 static void DG_PRINTF(2, 3) add_part(lines *l, const char *fmt, ...)
 {
-    dg_str  part = { 0 };
+    dg_str part = { 0 };
     va_list ap;
 
     va_start(ap, fmt);
@@ -81,18 +84,19 @@ static const char *time_of(double seconds, char text[32])
 static void add_bar(lines *l, const dg_now *n)
 {
     char bar[BAR + 1];
-    int  full = (int)(BAR * n->step / n->n_steps);
+    int full = (int)(BAR * n->step / n->n_steps);
 
     for (int i = 0; i < BAR; i++)
         bar[i] = i < full ? '=' : i == full ? '>' : ' ';
     bar[BAR] = '\0';
-    add_part(l, "step %lld/%lld [%s] %.0f %%", (long long)n->step, (long long)n->n_steps, bar, 100.0 * (double)n->step / (double)n->n_steps);
+    add_part(l, "step %lld/%lld [%s] %.0f %%", (long long)n->step, (long long)n->n_steps, bar,
+             100.0 * (double)n->step / (double)n->n_steps);
 }
 
 static void add_progress(lines *l, const top *t)
 {
     const dg_now *n = t->now;
-    char          left[32];
+    char left[32];
 
     add_part(l, "%s", t->folder);
     if (n->n_steps > 0)
@@ -109,8 +113,8 @@ static void add_progress(lines *l, const top *t)
 static void add_numbers(lines *l, const top *t)
 {
     const dg_now *n = t->now;
-    double        saved = dg_json_number(dg_job_status(t->job), "saved");
-    char          text[32];
+    double saved = dg_json_number(dg_job_status(t->job), "saved");
+    char text[32];
 
     if (isfinite(n->loss)) {
         add_part(l, "loss %.4g (mean %.4g)", n->loss, n->mean_loss);
@@ -118,7 +122,8 @@ static void add_numbers(lines *l, const top *t)
         add_part(l, "%.1f images/s", n->images_per_s);
         add_part(l, "%s a step", time_of(n->step_s, text));
         if (isfinite(n->wait_share))
-            add_part(l, "waiting: %.0f %% for data, %.0f %% for ranks", 100 * n->data_share, 100 * n->wait_share);
+            add_part(l, "waiting: %.0f %% for data, %.0f %% for ranks", 100 * n->data_share,
+                     100 * n->wait_share);
         else if (isfinite(n->data_share))
             add_part(l, "waiting: %.0f %% for data", 100 * n->data_share);
         if (isfinite(n->memory_bytes))
@@ -136,7 +141,7 @@ static void add_numbers(lines *l, const top *t)
     end_line(l);
 }
 
-/* What of a row there is room for. */
+/* Which columns there is room for. */
 static bool has_hosts(const top *t)
 {
     return t->columns >= FOR_HOSTS;
@@ -161,14 +166,15 @@ static void add_head(dg_str *s, const top *t)
 static void add_place(dg_str *s, const top *t, int i)
 {
     const dg_json *r = dg_job_rank(t->job, i);
-    const char    *state = dg_json_text(r, "state"), *node = dg_json_text(r, "node");
-    char           text[32];
+    const char *state = dg_json_text(r, "state"), *node = dg_json_text(r, "node");
+    char text[32];
 
     if (strcmp(state, "here") != 0) {
         dg_str_add(s, strcmp(state, "left") == 0 ? "has left" : "has not come yet");
         return;
     }
-    dg_str_fmt(s, "%s%s", *node ? node : "between nodes", dg_job_waits(t->job, i) ? " (waits)" : "");
+    dg_str_fmt(s, "%s%s", *node ? node : "between nodes",
+               dg_job_waits(t->job, i) ? " (waits)" : "");
     if (dg_json_number(r, "since_seconds") >= 1)
         dg_str_fmt(s, " since %s", time_of(dg_json_number(r, "since_seconds"), text));
 }
@@ -176,8 +182,8 @@ static void add_place(dg_str *s, const top *t, int i)
 static void add_rank(dg_str *s, const top *t, int i, bool late)
 {
     const dg_json *r = dg_job_rank(t->job, i);
-    double         memory = dg_job_memory(t->job, i), share = dg_job_waited(t->job, i);
-    char           text[32];
+    double memory = dg_job_memory(t->job, i), share = dg_job_waited(t->job, i);
+    char text[32];
 
     dg_str_fmt(s, "%s%4d  ", late && t->colour ? "\033[33m" : "", i);
     if (has_hosts(t))
@@ -193,12 +199,13 @@ static void add_rank(dg_str *s, const top *t, int i, bool late)
 
 static void add_all(dg_str *s, const top *t)
 {
-    int   late = dg_job_straggler(t->job), n = dg_job_ranks(t->job), room = RANKS_SHOWN;
+    int late = dg_job_straggler(t->job), n = dg_job_ranks(t->job), room = RANKS_SHOWN;
     lines l = { s, t->columns, 0 };
 
     add_progress(&l, t);
     add_numbers(&l, t);
-    if (t->terminal && t->height) { /* below these lines, the head and, where it comes to that, "and 3 ranks more" */
+    /* lines left below these, for the head and perhaps "and 3 ranks more" */
+    if (t->terminal && t->height) {
         room = t->height - 3;
         for (const char *c = s->s; *c; c++)
             room -= *c == '\n';
@@ -211,9 +218,9 @@ static void add_all(dg_str *s, const top *t)
         dg_str_fmt(s, "  and %d rank%s more\n", n - room, n - room > 1 ? "s" : "");
 }
 
-/* ---- showing --------------------------------------------------------------------------------------------------------------- */
+/* ---- showing --------------------------------------------------------------------------------- */
 
-/* Bytes of a line that fill at most `columns` places; escapes and the later bytes of a character fill none. */
+/* Bytes of a line that fill at most `columns` columns; escapes and continuation bytes fill none. */
 static size_t fits(const char *line, size_t n, int columns)
 {
     bool escape = false;
@@ -227,7 +234,7 @@ static size_t fits(const char *line, size_t n, int columns)
     return n;
 }
 
-/* Over what stood there before. */
+/* Writes over the previous lines. */
 static void redraw(top *t, const char *text)
 {
     if (t->drawn)
@@ -239,7 +246,7 @@ static void redraw(top *t, const char *text)
     fflush(stdout);
 }
 
-static void show(top *t)
+static void draw_screen(top *t)
 {
     dg_str s = { 0 };
 
@@ -255,11 +262,12 @@ static void show(top *t)
     dg_str_free(&s);
 }
 
-/* Where the width has changed, nobody knows what became of the lines that stood there. */
+/* Measures the terminal. If its width changed, the old lines may have been reflowed: do not write
+ * over them. */
 static void measure_terminal(top *t)
 {
     struct winsize w = { 0 };
-    int            before = t->columns;
+    int before = t->columns;
 
     t->terminal = !t->o->once && !as_json(t) && dg_rewrites(STDOUT_FILENO) &&
                   ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0;
@@ -272,26 +280,29 @@ static void measure_terminal(top *t)
     }
 }
 
-/* The job does not answer: how it ended, if it has said so; else it may well go on, and d says what is known. */
+/* The job does not answer: prints how it ended, if known; otherwise it may still be running, and d
+ * has what is known. */
 static int say_end(top *t, const dg_diag *d)
 {
     const dg_now *n = dg_job_look(t->job);
-    bool          failed = strcmp(n->state, "failed") == 0;
+    bool failed = strcmp(n->state, "failed") == 0;
 
     if (strcmp(n->state, "running") == 0 || !*n->state) {
         dg_print_diag(d, NULL);
         if (*n->state)
-            fprintf(stderr, "the job has not said that it ended: detrgraph doctor %s may know more\n", t->folder);
+            fprintf(stderr,
+                    "the job has not said that it ended: detrgraph doctor %s may know more\n",
+                    t->folder);
         return DG_EXIT_FAILED;
     }
-    fprintf(as_json(t) ? stderr : stdout, "the job has ended at step %lld: %s%s%.*s\n", (long long)n->step, n->state, *n->why ? ", " : "",
-            (int)strcspn(n->why, "\n"), n->why);
+    fprintf(as_json(t) ? stderr : stdout, "the job has ended at step %lld: %s%s%.*s\n",
+            (long long)n->step, n->state, *n->why ? ", " : "", (int)strcspn(n->why, "\n"), n->why);
     if (failed && !as_json(t))
         printf("detrgraph doctor %s says where each rank was\n", t->folder);
     return failed ? DG_EXIT_FAILED : DG_EXIT_OK;
 }
 
-/* Sleeps; false: a signal came that means the end. */
+/* Sleeps; false if a signal asked to end. */
 static bool rest(const sigset_t *ends, double seconds)
 {
     const struct timespec time = { (time_t)seconds, (long)(1e9 * (seconds - floor(seconds))) };
@@ -302,15 +313,16 @@ static bool rest(const sigset_t *ends, double seconds)
 static int watch(top *t, const sigset_t *ends, dg_diag *d)
 {
     double every = t->o->every > 0 ? t->o->every : 1;
-    int    rc = dg_job_ask(t->job, d);
+    int rc = dg_job_ask(t->job, d);
 
     while (rc == 0) {
         measure_terminal(t);
         t->now = dg_job_look(t->job);
-        show(t);
+        draw_screen(t);
         if (t->o->once)
             return DG_EXIT_OK;
-        for (int i = 0; i < LOOKS && rc == 0; i++) { /* who waits changes quickly */
+        /* looks often, because waiting changes quickly */
+        for (int i = 0; i < LOOKS && rc == 0; i++) {
             if (!rest(ends, every / LOOKS))
                 return DG_EXIT_INTERRUPTED;
             rc = dg_job_ask(t->job, d);
@@ -320,17 +332,17 @@ static int watch(top *t, const sigset_t *ends, dg_diag *d)
 }
 
 static const dg_example examples[] = {
-    { "top runs/first", "until the run ends, or Ctrl-C" },
-    { "top runs/first --once --format json", "for scripts" },
+    { "top runs/first", "Follow the run until it ends, or until Ctrl-C." },
+    { "top runs/first --once --format json", "Print the state for a script." },
     { 0 },
 };
 
-static int run(const void *given, const dg_words *words, dg_arena *a)
+static int verb_top(const void *given, const dg_words *words, dg_arena *a)
 {
     dg_diag *d = dg_diag_open();
-    top     *t = DG_NEW(a, top);
+    top *t = DG_NEW(a, top);
     sigset_t ends;
-    int      code;
+    int code;
 
     *t = (top){ .o = given, .folder = words->v[0], .job = dg_job_open(words->v[0]) };
     sigemptyset(&ends);
@@ -347,14 +359,16 @@ static int run(const void *given, const dg_words *words, dg_arena *a)
 const dg_verb dg_verb_top = {
     .name = "top",
     .args = "RUN [--once] [--every SECONDS] [--format json]",
-    .brief = "Shows a running job: steps, speed, and where its ranks are.",
-    .doc = "RUN is the run's folder. The screen is rewritten in place; where standard output is no terminal, lines follow one\n"
-           "another. It ends with the job. \"waits\" is how often a rank waited for the others when it was looked at: the one\n"
-           "that waits clearly less holds them up, and is marked.",
+    .brief = "Watch a running job: steps, speed, and what its ranks are doing.",
+    .doc = "RUN is the run's folder. On a terminal the screen is redrawn in place; otherwise lines "
+           "are appended.\n"
+           "top ends with the job. \"waits\" is the share of looks at which a rank was waiting for "
+           "the others: a\n"
+           "rank that waits clearly less holds the others up, and is marked.",
     .examples = examples,
     .options = options,
     .size = sizeof(opts),
     .least = 1,
     .most = 1,
-    .run = run,
+    .run = verb_top,
 };

@@ -1,36 +1,36 @@
-/* cmd_validate.c: reads a pipeline, checks it as far as that is possible without data and
- * kernels. */
+/* cmd_validate.c: `detrgraph validate`: checks a pipeline without data and kernels. */
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/cli.h"
-#include "graph/vary.h"
+#include "graph/digest.h"
+#include "proof/proof.h"
 
 typedef struct options {
-    dg_words    sets;
+    dg_words sets;
     const char *format, *peer;
-    int64_t     ranks;
+    int64_t ranks;
 } options;
 
 static const dg_option rows[] = {
     { "set", DG_OPTION_LIST, offsetof(options, sets), "NAME=VALUE", NULL,
-      "replaces a top-level <let>; may be repeated" },
+      "override a top-level <let>; may be repeated" },
     { "format", DG_OPTION_WORD, offsetof(options, format), NULL, "text|json",
-      "of the errors; json goes to standard output" },
+      "output format of errors (text); json goes to standard output" },
     { "ranks", DG_OPTION_INT, offsetof(options, ranks), "N", NULL,
-      "where the mesh says dp=\"ranks\": prove it for so many; 2 without it" },
+      "number of ranks to prove where the mesh says dp=\"ranks\" (2)" },
     { "peer", DG_OPTION_STR, offsetof(options, peer), "OTHER", NULL,
-      "another rank's pipeline: compares the graphs as ranks do when they start" },
+      "another rank's pipeline: compare the graphs as ranks do when they start" },
     { 0 },
 };
 
-/* What the ranks of a run do first: the graphs that they read must be one. */
-static int compare(const dg_graph *g, const options *o, const dg_set *sets, dg_diag *d)
+/* Compares two pipelines, as the ranks of a run do at the start. */
+static int compare_peer(const dg_graph *g, const options *o, const dg_set *sets, dg_diag *d)
 {
-    dg_diag     *own = dg_diag_open();
+    dg_diag *own = dg_diag_open();
     dg_registry *r = dg_builtin_registry(own);
-    dg_graph    *other = NULL;
-    int          rc = r ? dg_graph_load(&other, o->peer, sets, o->sets.n, r, own) : -DG_EINTERNAL;
+    dg_graph *other = NULL;
+    int rc = r ? dg_graph_load(&other, o->peer, sets, o->sets.n, r, own) : -DG_EINTERNAL;
 
     if (rc < 0)
         dg_diag_merge(d, own);
@@ -42,7 +42,7 @@ static int compare(const dg_graph *g, const options *o, const dg_set *sets, dg_d
     return rc;
 }
 
-/* What is right and no run executes yet is said here, not first when somebody runs it. */
+/* Warns about what is proved but cannot be executed yet. */
 static void say_what_is_refused(const dg_graph *g)
 {
     dg_diag *d = dg_diag_open();
@@ -51,7 +51,8 @@ static void say_what_is_refused(const dg_graph *g)
         for (int i = 0; i < dg_diag_n(d); i++) {
             const dg_err *e = dg_diag_at(d, i);
 
-            printf("%s:%d:%d: run refuses this: %s\n", e->at.file, e->at.line, e->at.column, e->text);
+            printf("%s:%d:%d: run refuses this: %s\n", e->at.file, e->at.line, e->at.column,
+                   e->text);
         }
     dg_diag_close(&d);
 }
@@ -75,14 +76,14 @@ static int report(const options *o, const dg_diag *d, dg_graph *g, const char *f
     return errors ? DG_EXIT_FAILED : DG_EXIT_OK;
 }
 
-static int run(const void *self, const dg_words *words, dg_arena *a)
+static int verb_validate(const void *self, const dg_words *words, dg_arena *a)
 {
     const options *o = self;
-    dg_diag       *d = dg_diag_open();
-    dg_registry   *r = dg_builtin_registry(d);
-    dg_graph      *g = NULL;
-    const dg_set  *sets = dg_sets(&o->sets, a);
-    int            rc = 0, said;
+    dg_diag *d = dg_diag_open();
+    dg_registry *r = dg_builtin_registry(d);
+    dg_graph *g = NULL;
+    const dg_set *sets = dg_sets(&o->sets, a);
+    int rc = 0, said;
 
     if (r && dg_graph_load(&g, words->v[0], sets, o->sets.n, r, d) == 0) {
         if (g->ranks_open)
@@ -93,7 +94,7 @@ static int run(const void *self, const dg_words *words, dg_arena *a)
                          (long long)o->ranks);
         rc = rc < 0 ? rc : dg_graph_check(g, d);
         if (o->peer && rc == 0)
-            rc = compare(g, o, sets, d);
+            rc = compare_peer(g, o, sets, d);
     }
     said = report(o, d, g, words->v[0]);
     dg_graph_close(&g);
@@ -103,23 +104,30 @@ static int run(const void *self, const dg_words *words, dg_arena *a)
 }
 
 static const dg_example examples[] = {
-    { "validate bccd_r18vd.xml --set data=/data/bccd --ranks 8", "proved for eight ranks" },
-    { "validate mine.xml --format json", "for editors and scripts: id, file, line, column and text of each error" },
+    { "validate bccd_r18vd.xml --set data=/data/bccd --ranks 8",
+      "Prove the pipeline for eight ranks." },
+    { "validate mine.xml --format json",
+      "Print id, file, line, column and text of each error for an editor or script." },
     { 0 },
 };
 
 const dg_verb dg_verb_validate = {
     .name = "validate",
     .args = "FILE [OPTIONS]",
-    .brief = "Checks a pipeline and reports all its errors.",
-    .doc = "Exit status 0: no errors (there may be warnings); 1: errors. Words that are right and that no run executes are named.",
-    .manual = "The pipeline is read, expanded, checked and lowered at every image size; every trainable parameter has to reach the loss,\n"
-              "and no rank's own data, clock or failures may make ranks diverge. No data set is opened and nothing is computed.\n"
-              "All errors come at once, one for each cause, each with its place, the reason and the way out.",
+    .brief = "Check a pipeline and report all its errors.",
+    .doc = "Exits with 0 if there are no errors (there may be warnings), else with 1. Names what "
+           "is correct but\n"
+           "not executed by run yet.",
+    .manual = "Reads, expands, checks and lowers the pipeline at every image size. Every trainable "
+              "parameter must\n"
+              "reach the loss, and no rank's own data, clock or failures may make ranks diverge. "
+              "Opens no data set\n"
+              "and computes nothing. Reports all errors at once, one per cause, with place, reason "
+              "and fix.",
     .examples = examples,
     .options = rows,
     .size = sizeof(options),
     .least = 1,
     .most = 1,
-    .run = run,
+    .run = verb_validate,
 };

@@ -1,5 +1,5 @@
-/* cmd_weights.c: `detrgraph weights`: looks into files of weights, compares them, and takes them to and from other
- * programs. */
+/* cmd_weights.c: `detrgraph weights`: inspects and compares weight files, and exchanges them with
+ * other programs. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,44 +8,54 @@
 #include "cli/progress.h"
 #include "cli/trained.h"
 #include "config.h"
-#include "runtime/hf.h"
-#include "runtime/inventory.h"
-#include "runtime/onnx.h"
-#include "runtime/weights.h"
+#include "runtime/programs.h"
+#include "weights/hf.h"
+#include "weights/onnx.h"
+#include "weights/weights.h"
+#include "weights/weights_inspect.h"
 
 typedef struct opts {
-    dg_words    sets;
+    dg_words sets;
     const char *pipeline, *to, *out, *which, *tolerance, *format;
-    bool        statistics, partial;
+    bool statistics, partial;
 } opts;
 
 static const dg_option options[] = {
-    { "pipeline", DG_OPTION_STR, offsetof(opts, pipeline), "PIPELINE", NULL, "whose model it is; a run's folder has its own, and what was set" },
-    { "to", DG_OPTION_WORD, offsetof(opts, to), NULL, "reference|reference-v1|hf|onnx", "export: whose names and form" },
-    { "out", DG_OPTION_STR, offsetof(opts, out), "PATH", NULL, "where it goes; for hf a new folder (also -o)" },
-    { "set", DG_OPTION_LIST, offsetof(opts, sets), "NAME=VALUE", NULL, "another value for a <let> of the pipeline" },
-    { "which", DG_OPTION_WORD, offsetof(opts, which), NULL, "ema|model", "of a folder: averaged or as trained (ema)" },
-    { "partial", DG_OPTION_FLAG, offsetof(opts, partial), NULL, NULL, "import: what the file lacks keeps its initial values" },
-    { "statistics", DG_OPTION_FLAG, offsetof(opts, statistics), NULL, NULL, "inspect: min, max, mean and rms of every tensor" },
-    { "tolerance", DG_OPTION_STR, offsetof(opts, tolerance), "X", NULL, "diff: differences up to it do not count (0)" },
-    { "format", DG_OPTION_WORD, offsetof(opts, format), NULL, "text|json", "how inspect and diff print (text)" },
+    { "pipeline", DG_OPTION_STR, offsetof(opts, pipeline), "PIPELINE", NULL,
+      "pipeline of the model; a run's folder has its own, with its --set values" },
+    { "to", DG_OPTION_WORD, offsetof(opts, to), NULL, "reference|reference-v1|hf|onnx",
+      "export: target format" },
+    { "out", DG_OPTION_STR, offsetof(opts, out), "PATH", NULL,
+      "(or -o) file to write; for hf a new folder" },
+    { "set", DG_OPTION_LIST, offsetof(opts, sets), "NAME=VALUE", NULL,
+      "override a top-level <let>; may be repeated" },
+    { "which", DG_OPTION_WORD, offsetof(opts, which), NULL, "ema|model",
+      "weights to take from a folder: averaged, or as trained (ema)" },
+    { "partial", DG_OPTION_FLAG, offsetof(opts, partial), NULL, NULL,
+      "import: keep initial values for what the file lacks" },
+    { "statistics", DG_OPTION_FLAG, offsetof(opts, statistics), NULL, NULL,
+      "inspect: add min, max, mean and rms of every tensor" },
+    { "tolerance", DG_OPTION_STR, offsetof(opts, tolerance), "X", NULL,
+      "diff: ignore differences up to X (0)" },
+    { "format", DG_OPTION_WORD, offsetof(opts, format), NULL, "text|json",
+      "output format of inspect and diff (text)" },
     { 0 },
 };
 
-/* What an action is given. */
+/* Arguments of an action. */
 typedef struct call {
-    const opts     *o;
-    const char    **words;    /* behind its name */
-    const char     *files[2]; /* the same, with folders made files */
-    double          tolerance;
-    bool            json;
-    dg_arena       *arena;
-    dg_diag        *d;
+    const opts *o;
+    const char **words;   /* after the action's name */
+    const char *files[2]; /* the same, with folders replaced by the files in them */
+    double tolerance;
+    bool json;
+    dg_arena *arena;
+    dg_diag *d;
 } call;
 
-/* ---- inspect, diff --------------------------------------------------------------------------------------- */
+/* ---- inspect, diff --------------------------------------------------------------------------- */
 
-static int print(dg_str *out, int rc)
+static int print_text(dg_str *out, int rc)
 {
     if (rc >= 0 && out->s)
         fputs(out->s, stdout);
@@ -57,26 +67,29 @@ static int inspect(call *c)
 {
     dg_str out = { 0 };
 
-    return print(&out, dg_weights_inspect(&out, c->files[0], c->o->statistics, c->json, c->d));
+    return print_text(&out, dg_weights_inspect(&out, c->files[0], c->o->statistics, c->json, c->d));
 }
 
 static int diff(call *c)
 {
     dg_str out = { 0 };
-    bool   same = false;
-    int    rc = print(&out, dg_weights_diff(&out, c->files[0], c->files[1], c->tolerance, c->json, &same, c->d));
+    bool same = false;
+    int rc = print_text(&out, dg_weights_diff(&out, c->files[0], c->files[1], c->tolerance, c->json,
+                                              &same, c->d));
 
     return rc < 0 ? rc : same ? DG_EXIT_OK : DG_EXIT_FAILED;
 }
 
-/* ---- import, export -------------------------------------------------------------------------------------- */
+/* ---- import, export -------------------------------------------------------------------------- */
 
 static int open_model(call *c, dg_run **run)
 {
-    const dg_words       sets = c->o->pipeline ? c->o->sets : dg_trained_sets(c->words[0], &c->o->sets, c->arena);
+    const dg_words sets =
+        c->o->pipeline ? c->o->sets : dg_trained_sets(c->words[0], &c->o->sets, c->arena);
     const dg_run_options how = {
         .size = sizeof how,
-        .file = c->o->pipeline ? c->o->pipeline : dg_path_join(c->arena, c->words[0], "pipeline.xml"),
+        .file =
+            c->o->pipeline ? c->o->pipeline : dg_path_join(c->arena, c->words[0], "pipeline.xml"),
         .n_sets = sets.n,
         .sets = sets.v,
         .precision = "f32",
@@ -93,13 +106,14 @@ static int open_model(call *c, dg_run **run)
 static int import(call *c)
 {
     dg_run *run = NULL;
-    int     rc;
+    int rc;
 
     DG_TRY(open_model(c, &run));
-    DG_TRY(dg_hf_check(run, dg_path_folder(c->arena, c->files[0]), c->d));
-    dg_run_log_warnings(run, c->d);
+    DG_TRY(dg_hf_check(dg_run_pipeline(run)->graph, dg_path_folder(c->arena, c->files[0]), c->d));
+    dg_log_warnings(dg_run_env(run), c->d);
     DG_TRY(dg_run_save(run, DG_RUN_WEIGHTS, c->o->out, c->d));
-    printf("%s: %lld tensors from %s\n", c->o->out, (long long)run->n_loaded, c->files[0]);
+    printf("%s: %lld tensors from %s\n", c->o->out, (long long)dg_run_programs(run)->n_loaded,
+           c->files[0]);
 out:
     dg_run_close(&run);
     return rc;
@@ -107,18 +121,20 @@ out:
 
 static int export_names(call *c, dg_run *run)
 {
-    dg_export how = { .to = dg_dialect_find(c->o->to), .n_layers = -1 };
-    int       rc = dg_weights_export(run->store, DG_WEIGHTS, c->o->out, &how, c->d);
+    dg_export how = { .to = dg_weight_names_find(c->o->to), .n_layers = -1 };
+    const dg_store *store = dg_run_programs(run)->store;
+    int rc = dg_weights_export(store, DG_WEIGHTS, c->o->out, &how, c->d);
 
     if (rc == 0)
-        printf("%s: %d tensors, %s; %d left out\n", c->o->out, dg_params_n(run->params) - how.n_left,
-               dg_dialect_brief(how.to), how.n_left);
+        printf("%s: %d tensors, %s; %d left out\n", c->o->out,
+               dg_params_n(store->params) - how.n_left, dg_weight_names_brief(how.to), how.n_left);
     return rc;
 }
 
 static int export_hf(call *c, dg_run *run)
 {
-    int rc = dg_hf_write(run, DG_WEIGHTS, c->o->out, c->d);
+    int rc = dg_hf_write(dg_run_pipeline(run)->graph, dg_run_programs(run)->store, DG_WEIGHTS,
+                         c->o->out, c->d);
 
     if (rc == 0)
         printf("%s: model.safetensors, config.json, preprocessor_config.json\n", c->o->out);
@@ -127,7 +143,17 @@ static int export_hf(call *c, dg_run *run)
 
 static int export_onnx(call *c, dg_run *run)
 {
-    int rc = dg_onnx_write(run, DG_WEIGHTS, c->o->out, c->d);
+    const dg_pipeline *p = dg_run_pipeline(run);
+    const dg_programs *programs = dg_run_programs(run);
+    const dg_graph *g = p->graph;
+    const dg_onnx_source from = {
+        .graph = g,
+        .program = g->n_evaluates ? dg_programs_of(programs, g->evaluates[0])->program : NULL,
+        .store = programs->store,
+        .space = DG_WEIGHTS,
+        .versions = p->versions,
+    };
+    int rc = dg_onnx_write(&from, c->o->out, c->d);
 
     if (rc == 0)
         printf("%s: ONNX, opset %d\n", c->o->out, DG_ONNX_OPSET);
@@ -137,18 +163,20 @@ static int export_onnx(call *c, dg_run *run)
 static int export(call *c)
 {
     const char *to = c->o->to;
-    dg_run     *run = NULL;
-    int         rc;
+    dg_run *run = NULL;
+    int rc;
 
     DG_TRY(open_model(c, &run));
-    DG_TRY(strcmp(to, "hf") == 0 ? export_hf(c, run) : strcmp(to, "onnx") == 0 ? export_onnx(c, run) : export_names(c, run));
-    dg_run_log_warnings(run, c->d);
+    DG_TRY(strcmp(to, "hf") == 0     ? export_hf(c, run)
+           : strcmp(to, "onnx") == 0 ? export_onnx(c, run)
+                                     : export_names(c, run));
+    dg_log_warnings(dg_run_env(run), c->d);
 out:
     dg_run_close(&run);
     return rc;
 }
 
-/* ---- the verb -------------------------------------------------------------------------------------------- */
+/* ---- the verb -------------------------------------------------------------------------------- */
 
 static const dg_action actions[] = {
     { "inspect", "PATH", "", "which statistics format" },
@@ -158,7 +186,7 @@ static const dg_action actions[] = {
     { 0 },
 };
 
-/* An exit code, or negative. */
+/* By action; returns an exit code, or a negative status. */
 static int (*const runs[])(call *c) = { inspect, diff, import, export };
 
 static bool has_pipeline(const char *place, dg_arena *a)
@@ -166,30 +194,42 @@ static bool has_pipeline(const char *place, dg_arena *a)
     return dg_is_folder(place) && dg_exists(dg_path_join(a, place, "pipeline.xml"));
 }
 
-/* Says what is wrong with the words and options; true if anything is. */
+/* Reports wrong words and options; true if there are any. */
 static bool misused(call *c, const dg_words *words, bool makes)
 {
     const opts *o = c->o;
 
     if (makes && !o->pipeline && !has_pipeline(words->v[1], c->arena))
-        fprintf(stderr, "detrgraph weights: %s needs --pipeline PIPELINE; only a run's folder has one of its own\n", words->v[0]);
+        fprintf(stderr,
+                "detrgraph weights: %s needs --pipeline PIPELINE; only a run's folder has one of "
+                "its own\n",
+                words->v[0]);
     else if (makes && (dg_path_ends(o->out, ".pth") || dg_path_ends(o->out, ".pt")))
-        fprintf(stderr, "detrgraph weights: --out %s: no PyTorch checkpoint is written here, but safetensors or what --to says; "
-                        "give it such a name\n", o->out);
+        fprintf(stderr,
+                "detrgraph weights: --out %s: no PyTorch checkpoint is written here, but "
+                "safetensors or what --to says; "
+                "give it such a name\n",
+                o->out);
     else if (o->tolerance && (!dg_parse_f64(o->tolerance, &c->tolerance) || !(c->tolerance >= 0)))
-        fprintf(stderr, "detrgraph weights diff: --tolerance %s: a number from 0 is expected\n", o->tolerance);
+        fprintf(stderr, "detrgraph weights diff: --tolerance %s: a number from 0 is expected\n",
+                o->tolerance);
     else if (o->which && !dg_is_folder(words->v[1]) && !(words->n > 2 && dg_is_folder(words->v[2])))
-        fprintf(stderr, "detrgraph weights: --which chooses among the files of a folder, and %s is none\n", words->v[1]);
+        fprintf(stderr,
+                "detrgraph weights: --which chooses among the files of a folder, and %s is none\n",
+                words->v[1]);
     else
         return false;
     return true;
 }
 
-static int run(const void *self, const dg_words *words, dg_arena *a)
+static int verb_weights(const void *self, const dg_words *words, dg_arena *a)
 {
     const opts *o = self;
-    int         action = dg_action_find(actions, words->v[0]), rc;
-    call        c = { .o = o, .words = words->v + 1, .arena = a, .json = o->format && strcmp(o->format, "json") == 0 };
+    int action = dg_action_find(actions, words->v[0]), rc;
+    call c = { .o = o,
+               .words = words->v + 1,
+               .arena = a,
+               .json = o->format && strcmp(o->format, "json") == 0 };
 
     if (misused(&c, words, runs[action] == import || runs[action] == export))
         return DG_EXIT_USAGE;
@@ -204,29 +244,36 @@ static int run(const void *self, const dg_words *words, dg_arena *a)
 }
 
 static const dg_example examples[] = {
-    { "weights inspect runs/first --statistics", "what a run has learned, in numbers" },
-    { "weights import rtdetrv2_r18vd.pth --pipeline p.xml -o w.safetensors", "a checkpoint of the PyTorch reference" },
-    { "weights export runs/first --to hf -o first-hf", "a folder that from_pretrained of transformers reads" },
+    { "weights inspect runs/first --statistics", "Print statistics of a run's weights." },
+    { "weights import rtdetrv2_r18vd.pth --pipeline p.xml -o w.safetensors",
+      "Import a checkpoint of the PyTorch reference." },
+    { "weights export runs/first --to hf -o first-hf",
+      "Write a folder for from_pretrained of transformers." },
     { 0 },
 };
 
 const dg_verb dg_verb_weights = {
     .name = "weights",
     .args = "inspect|diff|import|export PATH... [OPTIONS]",
-    .brief = "Looks into weights, and takes them to and from other programs.",
-    .doc = "  inspect PATH                                names, types and shapes\n"
-           "  diff PATH PATH                              what differs, tensor by tensor, under the reference's names; exit\n"
-           "                                              status 1 where anything does\n"
-           "  import PATH --pipeline P -o W.safetensors   for this pipeline's model, whatever names PATH has\n"
-           "  export PATH --pipeline P --to hf -o DIR     for Hugging Face transformers: a new folder, whole or not at all;\n"
-           "                                              to onnx, or to a file in the names of the reference, with -o FILE\n"
-           "\nPATH is safetensors, a PyTorch checkpoint (nothing in it is run), the index of several files, or a folder: a run's,\n"
-           "a checkpoint's, or one of transformers.",
+    .brief = "Inspect, compare, import and export weights.",
+    .doc = "  inspect PATH                                list names, types and shapes\n"
+           "  diff PATH PATH                              compare tensor by tensor, under the "
+           "reference's names;\n"
+           "                                              exits with 1 if anything differs\n"
+           "  import PATH --pipeline P -o W.safetensors   convert any known names to those of P's "
+           "model\n"
+           "  export PATH --pipeline P --to hf -o DIR     write a new folder for Hugging Face "
+           "transformers;\n"
+           "                                              with -o FILE: onnx, or the reference's "
+           "names\n\n"
+           "PATH is safetensors, a PyTorch checkpoint (no code in it is executed), an index of "
+           "several files, or\n"
+           "the folder of a run, a checkpoint or a transformers model.",
     .examples = examples,
     .options = options,
     .actions = actions,
     .size = sizeof(opts),
     .least = 1,
     .most = 3,
-    .run = run,
+    .run = verb_weights,
 };

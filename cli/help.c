@@ -1,48 +1,53 @@
-/* help.c: what `detrgraph help` prints for people: pages for the terminal, and the same tables as
- * man pages. */
+/* help.c: prints the tables as help pages for the terminal and as man pages. */
 #include <string.h>
 
 #include "cli/cli.h"
 #include "config.h"
 
 static const char *const about =
-    "A pipeline is an XML file that describes a training run as a graph of nodes: loader, sampler, augmentation, model, "
-    "loss, optimizer, evaluation, checkpoints. detrgraph checks it as a whole, proves that its ranks cannot diverge, compiles "
-    "it to a plan of tensor instructions, and runs the plan.\n\n"
-    "Values that a pipeline declares with `<let>` can be replaced by `--set NAME=VALUE`: pipelines that need data name its "
-    "folder this way, `--set data=DIR`.";
+    "A pipeline is an XML file that describes a training run as a graph of nodes: loader, sampler, "
+    "augmentation, model, loss, optimizer, evaluation, checkpoints. detrgraph checks it as a "
+    "whole, proves that its ranks cannot diverge, compiles it to a plan of tensor instructions, "
+    "and runs the plan.\n\n"
+    "`--set NAME=VALUE` overrides a value that the pipeline declares with `<let>`. Pipelines that "
+    "need data take its folder this way: `--set data=DIR`.";
 
 typedef struct row {
-    const char *name, *doc; /* name NULL ends a list */
+    const char *name, *doc; /* name NULL terminates a list */
 } row;
 
 static const row statuses[] = {
     { "0", "done" },
-    { "1", "failed: the pipeline, the data or the machine; what and where is printed on standard error" },
-    { "2", "used wrongly: an option or a word that does not fit" },
-    { "130", "interrupted by a signal or by `detrgraph ctl RUN stop`, and saved" },
+    { "1", "failure of the pipeline, the data or the machine; standard error says what and where" },
+    { "2", "usage error: wrong option or argument" },
+    { "130", "interrupted by a signal or by `detrgraph ctl RUN stop`, after saving" },
     { 0 },
 };
 
 static const row variables[] = {
-    { "NO_COLOR", "set to anything but nothing: no colour. Without it, colour is for terminals only." },
-    { "SLURM_STEP_NODELIST, SLURM_STEP_NUM_NODES, SLURM_NODEID, SLURM_JOB_ID", "read by `run --nodes slurm`, as srun sets them" },
+    { "NO_COLOR", "if not empty, disables colour. Otherwise colour is used on terminals only." },
+    { "SLURM_STEP_NODELIST, SLURM_STEP_NUM_NODES, SLURM_NODEID, SLURM_JOB_ID",
+      "set by srun, read by `run --nodes slurm`" },
     { 0 },
 };
 
 static const row files[] = {
-    { DG_PKGDATADIR "/pipelines", "pipelines to begin with: quickstart.xml, which needs no data, and presets for data in COCO form" },
-    { DG_PKGDATADIR "/detrgraph.rng", "the language as a RELAX NG schema, for editors and validators" },
+    { DG_PKGDATADIR "/pipelines", "example pipelines: quickstart.xml, which needs no data, and "
+                                  "presets for data in COCO format" },
+    { DG_PKGDATADIR "/detrgraph.rng",
+      "RELAX NG schema of the language, for editors and validators" },
     { 0 },
 };
 
 static const dg_example first_steps[] = {
-    { "run quickstart.xml", "trains a small detector on generated scenes; the file stands in pipelines/, or " DG_PKGDATADIR "/pipelines" },
-    { "data check DIR", "what is in a data set of one's own, and what is wrong with it" },
-    { "init --data DIR --out mine.xml", "a pipeline for it" },
-    { "validate mine.xml", "finds every mistake before an hour of computing is spent" },
-    { "run mine.xml", "trains, into runs/mine; with --resume it goes on after a stop" },
-    { "predict runs/mine IMAGE...", "what it finds in other images" },
+    { "run quickstart.xml",
+      "train a small detector on generated scenes; the file is in pipelines/ or " DG_PKGDATADIR
+      "/pipelines" },
+    { "data check DIR", "list contents and faults of your data set" },
+    { "init --data DIR --out mine.xml", "write a pipeline for it" },
+    { "validate mine.xml", "find mistakes before spending hours of computing" },
+    { "run mine.xml", "train into runs/mine; --resume continues after a stop" },
+    { "predict runs/mine IMAGE...", "detect objects in other images" },
     { 0 },
 };
 
@@ -51,7 +56,7 @@ static bool takes_value(const dg_option *o)
     return o->kind != DG_OPTION_FLAG && o->kind != DG_OPTION_MAYBE;
 }
 
-/* What the help page calls an option's value; "" for a flag. */
+/* The placeholder of an option's value; "" for a flag. */
 static const char *value_of(const dg_option *o)
 {
     return o->kind == DG_OPTION_FLAG ? "" : o->kind == DG_OPTION_WORD ? o->words : o->value;
@@ -59,7 +64,7 @@ static const char *value_of(const dg_option *o)
 
 /* ---- the terminal ---------------------------------------------------------------------------- */
 
-/* Without the backquotes, which mark what man pages print bold. */
+/* Appends text without backquotes, which mark bold text in man pages. */
 static void add_plain(dg_str *out, const char *text)
 {
     for (const char *end; *text; text = *end ? end + 1 : end) {
@@ -70,7 +75,7 @@ static void add_plain(dg_str *out, const char *text)
 
 enum { COLUMNS = 80 };
 
-/* Words in lines of `room` characters, the later ones indented. */
+/* Wraps words to lines of `room` characters; indents the lines after the first. */
 static void add_wrapped(dg_str *out, const char *text, int indent, int room)
 {
     int used = 0;
@@ -89,7 +94,7 @@ static void add_wrapped(dg_str *out, const char *text, int indent, int room)
     }
 }
 
-/* "  left    right", right below left where that is long. */
+/* Appends "  left    right"; right begins on the next line if left is long. */
 static void add_row(dg_str *out, int width, const char *left, const char *right)
 {
     dg_str plain = { 0 };
@@ -106,19 +111,20 @@ static void add_row(dg_str *out, int width, const char *left, const char *right)
 
 static void add_program(dg_str *out)
 {
-    dg_str_add(out, "detrgraph trains DETR-family object detectors from XML pipelines.\n\nusage: detrgraph VERB ...\n");
+    dg_str_add(out, "detrgraph trains DETR-family object detectors from XML pipelines.\n\nusage: "
+                    "detrgraph VERB ...\n");
     for (const dg_verb_group *g = dg_verb_groups; g->title; g++) {
         dg_str_fmt(out, "\n%s:\n", g->title);
         for (const dg_verb *const *v = g->verbs; *v; v++)
             add_row(out, 10, (*v)->name, (*v)->brief);
     }
-    dg_str_add(out, "\nFirst steps, each after the word detrgraph:\n");
+    dg_str_add(out, "\nFirst steps (type detrgraph before each):\n");
     for (const dg_example *e = first_steps; e->command; e++)
         add_row(out, 31, e->command, e->what);
     dg_str_add(out, "\n"
                     "  detrgraph VERB --help   options of a verb\n"
                     "  detrgraph --version     version\n\n"
-                    "Exit status: 0 done, 1 failed, 2 used wrongly, 130 interrupted.\n");
+                    "Exit status: 0 done, 1 failed, 2 usage error, 130 interrupted.\n");
 }
 
 void dg_help_text(dg_str *out, const dg_verb *v)
@@ -143,7 +149,8 @@ void dg_help_text(dg_str *out, const dg_verb *v)
         dg_str_free(&left);
     }
     for (const dg_example *e = v->examples; e && e->command; e++) {
-        dg_str_fmt(out, "%s  detrgraph %s\n      ", e == v->examples ? "\nExamples:\n" : "", e->command);
+        dg_str_fmt(out, "%s  detrgraph %s\n      ", e == v->examples ? "\nExamples:\n" : "",
+                   e->command);
         add_plain(out, e->what);
         dg_str_add(out, "\n");
     }
@@ -151,7 +158,7 @@ void dg_help_text(dg_str *out, const dg_verb *v)
 
 /* ---- man pages ------------------------------------------------------------------------------- */
 
-/* One character of text; the first of a line must not look like a request. */
+/* Appends one character; the first of a line must not look like a roff request. */
 static void add_roff(dg_str *out, char c, bool begin)
 {
     if (begin && (c == '.' || c == '\''))
@@ -177,14 +184,14 @@ static void add_line(dg_str *out, const char *text, size_t n, bool *bold)
     dg_str_add(out, "\n");
 }
 
-/* Paragraphs, as cli.h describes them. */
+/* Appends paragraphs, as described in cli.h. */
 static void add_text(dg_str *out, const char *text)
 {
     bool bold = false, verbatim = false;
 
     for (const char *p = text; *p;) {
         size_t n = strcspn(p, "\n");
-        bool   as_it_is = strncmp(p, "  ", 2) == 0;
+        bool as_it_is = strncmp(p, "  ", 2) == 0;
 
         if (as_it_is != verbatim)
             dg_str_add(out, as_it_is ? ".nf\n" : ".fi\n");
@@ -222,7 +229,7 @@ static void add_options(dg_str *out, const dg_option *options)
             add_roff(out, *c, false);
         dg_str_fmt(out, "\\fR%s", takes_value(o) ? " \\fI" : "\\fI");
         add_line(out, value_of(o), strlen(value_of(o)), &bold);
-        out->n--; /* the line goes on */
+        out->n--; /* continue the line */
         dg_str_add(out, "\\fR\n");
         add_text(out, o->doc);
     }
@@ -238,7 +245,7 @@ static void add_examples(dg_str *out, const dg_example *examples)
     for (const dg_example *e = examples; e->command; e++) {
         dg_str_add(out, ".TP\n\\fBdetrgraph ");
         add_line(out, e->command, strlen(e->command), &bold);
-        out->n--; /* the line goes on */
+        out->n--; /* continue the line */
         dg_str_add(out, "\\fR\n");
         add_text(out, e->what);
     }
@@ -250,7 +257,8 @@ static void add_name(dg_str *out, const dg_verb *v)
 
     dg_str_add(out, ".TH DETRGRAPH");
     for (const char *c = v ? v->name : ""; *c; c++)
-        dg_str_fmt(out, "%s%c", c == v->name ? "\\-" : "", *c >= 'a' && *c <= 'z' ? *c - 'a' + 'A' : *c);
+        dg_str_fmt(out, "%s%c", c == v->name ? "\\-" : "",
+                   *c >= 'a' && *c <= 'z' ? *c - 'a' + 'A' : *c);
     dg_str_fmt(out, " 1 \"\" \"detrgraph %s\" \"User Commands\"\n.SH NAME\n", PACKAGE_VERSION);
     dg_str_fmt(out, "detrgraph%s%s \\- ", v ? "\\-" : "", v ? v->name : "");
     add_text(out, s);
@@ -276,7 +284,8 @@ void dg_help_man(dg_str *out, const dg_verb *v)
     add_name(out, v);
     dg_str_fmt(out, ".SH SYNOPSIS\n.B detrgraph %s\n", v ? v->name : "");
     add_line(out, v ? v->args : "VERB [OPTIONS]", strlen(v ? v->args : "VERB [OPTIONS]"), &bold);
-    dg_str_add(out, v ? "" : ".br\n.B detrgraph\nVERB \\-\\-help\n.br\n.B detrgraph \\-\\-version\n");
+    dg_str_add(out,
+               v ? "" : ".br\n.B detrgraph\nVERB \\-\\-help\n.br\n.B detrgraph \\-\\-version\n");
     dg_str_add(out, ".SH DESCRIPTION\n");
     add_text(out, v ? v->brief : about);
     if (v && v->doc) {

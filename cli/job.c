@@ -6,30 +6,32 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "runtime/entrance.h"
-#include "runtime/message.h"
+#include "control/control_file.h"
+#include "control/message.h"
 
-enum { JUDGED = 12 }; /* looks before a rank is called late */
+enum { JUDGED = 12 }; /* looks before a rank may be called late */
 static const double most_s = 5, behind = 0.15, forgets = 0.95;
 
 struct dg_job {
-    dg_arena      *arena, *answer; /* answer: of the last one */
-    const char    *folder;
-    dg_follow     *follow;
+    dg_arena *arena, *answer; /* answer: owns the latest answer */
+    const char *folder;
+    dg_metrics_tail *follow;
     const dg_json *status;
     struct {
-        double looks, waited; /* how often it was looked at, and waited for other ranks then; older looks count less */
+        /* number of looks, and of those in which it waited for other ranks; older ones count
+         * less */
+        double looks, waited;
     } rows[DG_MAX_RANKS];
 };
 
 dg_job *dg_job_open(const char *folder)
 {
     dg_arena *a = dg_arena_open();
-    dg_job   *j = DG_NEW(a, dg_job);
+    dg_job *j = DG_NEW(a, dg_job);
 
     j->arena = a;
     j->folder = dg_strdup(a, folder);
-    j->follow = dg_follow_open(folder);
+    j->follow = dg_metrics_tail_open(folder);
     return j;
 }
 
@@ -38,7 +40,7 @@ void dg_job_close(dg_job **j)
     dg_arena *a = *j ? (*j)->arena : NULL;
 
     if (*j) {
-        dg_follow_close(&(*j)->follow);
+        dg_metrics_tail_close(&(*j)->follow);
         dg_arena_close(&(*j)->answer);
     }
     dg_arena_close(&a);
@@ -47,16 +49,16 @@ void dg_job_close(dg_job **j)
 
 int dg_job_ask(dg_job *j, dg_diag *d)
 {
-    dg_entrance e;
-    dg_str      answer = { 0 };
-    bool        done;
-    int         rc;
+    dg_control_file e;
+    dg_str answer = { 0 };
+    bool done;
+    int rc;
 
     dg_arena_close(&j->answer);
     j->answer = dg_arena_open();
     j->status = NULL;
-    DG_TRY(dg_entrance_read(j->folder, &e, j->answer, d));
-    DG_TRY(dg_entrance_ask(&e, "status", "json", most_s, &done, &answer, d));
+    DG_TRY(dg_control_file_read(j->folder, &e, j->answer, d));
+    DG_TRY(dg_control_file_ask(&e, "status", "json", most_s, &done, &answer, d));
     DG_TRY(dg_json_parse(&j->status, j->answer, answer.s, answer.n, "status", d));
     for (int i = 0; i < dg_job_ranks(j); i++) {
         j->rows[i].looks = forgets * j->rows[i].looks + 1;
@@ -69,10 +71,10 @@ out:
 
 const dg_now *dg_job_look(dg_job *j)
 {
-    return dg_follow_look(j->follow);
+    return dg_metrics_tail_look(j->follow);
 }
 
-/* ---- ranks ----------------------------------------------------------------------------------------------------------------- */
+/* ---- ranks ----------------------------------------------------------------------------------- */
 
 const dg_json *dg_job_status(const dg_job *j)
 {
@@ -83,7 +85,8 @@ int dg_job_ranks(const dg_job *j)
 {
     const dg_json *ranks = dg_json_get(j->status, "rank");
 
-    return ranks && ranks->kind == DG_JSON_ARRAY ? ranks->n < DG_MAX_RANKS ? ranks->n : DG_MAX_RANKS : 0;
+    return ranks && ranks->kind == DG_JSON_ARRAY ? ranks->n < DG_MAX_RANKS ? ranks->n : DG_MAX_RANKS
+                                                 : 0;
 }
 
 const dg_json *dg_job_rank(const dg_job *j, int i)
@@ -106,10 +109,10 @@ double dg_job_waited(const dg_job *j, int i)
 double dg_job_memory(const dg_job *j, int i)
 {
     const dg_json *rank = dg_job_rank(j, i);
-    char           path[48], host[256] = "";
-    long long      pages = 0;
-    FILE          *f;
-    int            n = 0;
+    char path[48], host[256] = "";
+    long long pages = 0;
+    FILE *f;
+    int n = 0;
 
     (void)gethostname(host, sizeof host - 1);
     if (strcmp(host, dg_json_text(rank, "host")) != 0)
@@ -126,12 +129,13 @@ double dg_job_memory(const dg_job *j, int i)
 int dg_job_straggler(const dg_job *j)
 {
     double least = 1, other = 1;
-    int    who = -1;
+    int who = -1;
 
     for (int i = 0; i < dg_job_ranks(j); i++) {
         double share = j->rows[i].waited / fmax(j->rows[i].looks, 1);
 
-        if (j->rows[i].looks < JUDGED * 0.6 || strcmp(dg_json_text(dg_job_rank(j, i), "state"), "here") != 0)
+        if (j->rows[i].looks < JUDGED * 0.6 ||
+            strcmp(dg_json_text(dg_job_rank(j, i), "state"), "here") != 0)
             return -1;
         other = share < least ? least : fmin(other, share);
         who = share < least ? i : who;
@@ -140,7 +144,8 @@ int dg_job_straggler(const dg_job *j)
     return dg_job_ranks(j) > 1 && other - least > behind ? who : -1;
 }
 
-/* ---- for programs ---------------------------------------------------------------------------------------------------------- */
+/* ---- JSON
+ * ------------------------------------------------------------------------------------- */
 
 static void add_value(dg_str *s, const dg_json *v)
 {
@@ -152,7 +157,7 @@ static void add_value(dg_str *s, const dg_json *v)
         dg_str_json_real(s, v->kind == DG_JSON_NUMBER ? v->number : NAN);
 }
 
-/* The plain values of an object, behind an open brace. */
+/* Appends the plain values of an object, after an opening brace. */
 static void add_plain(dg_str *s, const dg_json *o)
 {
     for (int i = 0; o && i < o->n; i++) {
@@ -176,11 +181,21 @@ void dg_job_json(dg_str *s, const dg_job *j, const dg_now *n)
 {
     const struct {
         const char *key;
-        double      v;
-    } numbers[] = { { "step", (double)n->step }, { "steps", (double)n->n_steps }, { "epoch", (double)n->epoch }, { "loss", n->loss },
-                    { "mean_loss", n->mean_loss }, { "lr", n->lr }, { "images_per_s", n->images_per_s }, { "step_seconds", n->step_s },
-                    { "data_share", n->data_share }, { "wait_share", n->wait_share }, { "memory_bytes", n->memory_bytes },
-                    { "left_seconds", n->left_s }, { "best_AP", n->best_step >= 0 ? n->best : NAN }, { "best_step", (double)n->best_step },
+        double v;
+    } numbers[] = { { "step", (double)n->step },
+                    { "steps", (double)n->n_steps },
+                    { "epoch", (double)n->epoch },
+                    { "loss", n->loss },
+                    { "mean_loss", n->mean_loss },
+                    { "lr", n->lr },
+                    { "images_per_s", n->images_per_s },
+                    { "step_seconds", n->step_s },
+                    { "data_share", n->data_share },
+                    { "wait_share", n->wait_share },
+                    { "memory_bytes", n->memory_bytes },
+                    { "left_seconds", n->left_s },
+                    { "best_AP", n->best_step >= 0 ? n->best : NAN },
+                    { "best_step", (double)n->best_step },
                     { "straggler", dg_job_straggler(j) } };
 
     dg_str_add(s, "{");

@@ -35,7 +35,7 @@ detrgraph_SOURCES += \
 	cli/trained.c cli/trained.h \
 	cli/verbs.c
 
-# what `detrgraph new` writes, as numbers: string literals have a longest length
+# the templates of `detrgraph new`, as numbers: the length of string literals is limited
 BUILT_SOURCES += cli/templates.inc
 CLEANFILES += cli/templates.inc
 cli/detrgraph-cmd_new.$(OBJEXT): cli/templates.inc

@@ -1,5 +1,5 @@
-/* machines.c: ranks of several machines find each other: the address of this one, as the others reach it, and the control
- * plane as the board on which Gloo leaves its addresses. */
+/* machines.c: connects ranks of several machines: this machine's address as others reach it, and
+ * the control plane as rendezvous for Gloo. */
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,19 +8,19 @@
 
 #include "base/arena.h"
 #include "cli/launch.h"
-#include "runtime/comm_gloo.h"
+#include "comm/gloo.h"
 
-/* The address that this machine has on the way to the coordinator, "HOST:PORT". A datagram socket that is connected
- * sends nothing, and knows its own end. */
+/* This machine's address on the way to the coordinator ("HOST:PORT"). Connecting a datagram socket
+ * sends nothing but selects the local address. */
 static bool own_address(const char *coordinator, char *out, size_t n)
 {
-    const struct addrinfo   hints = { .ai_socktype = SOCK_DGRAM };
+    const struct addrinfo hints = { .ai_socktype = SOCK_DGRAM };
     struct sockaddr_storage own;
-    struct addrinfo        *list = NULL;
-    socklen_t               len = sizeof own;
-    const char             *colon = strrchr(coordinator, ':');
-    char                    name[256];
-    bool                    found = false;
+    struct addrinfo *list = NULL;
+    socklen_t len = sizeof own;
+    const char *colon = strrchr(coordinator, ':');
+    char name[256];
+    bool found = false;
 
     if (!colon)
         return false;
@@ -30,8 +30,10 @@ static bool own_address(const char *coordinator, char *out, size_t n)
     for (struct addrinfo *a = list; a && !found; a = a->ai_next) {
         int fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
 
-        found = fd >= 0 && connect(fd, a->ai_addr, a->ai_addrlen) == 0 && getsockname(fd, (struct sockaddr *)&own, &len) == 0 &&
-                getnameinfo((struct sockaddr *)&own, len, out, (socklen_t)n, NULL, 0, NI_NUMERICHOST) == 0;
+        found = fd >= 0 && connect(fd, a->ai_addr, a->ai_addrlen) == 0 &&
+                getsockname(fd, (struct sockaddr *)&own, &len) == 0 &&
+                getnameinfo((struct sockaddr *)&own, len, out, (socklen_t)n, NULL, 0,
+                            NI_NUMERICHOST) == 0;
         if (fd >= 0)
             close(fd);
     }
@@ -39,12 +41,12 @@ static bool own_address(const char *coordinator, char *out, size_t n)
     return found;
 }
 
-/* Texts of messages hold no arbitrary bytes: each is written as two digits. */
-static int put(void *ctx, const char *key, const void *bytes, size_t n)
+/* Stores bytes as hexadecimal text, because messages cannot contain arbitrary bytes. */
+static int put_on_board(void *ctx, const char *key, const void *bytes, size_t n)
 {
     const unsigned char *p = bytes;
-    dg_str               text = { 0 };
-    int                  rc;
+    dg_str text = { 0 };
+    int rc;
 
     dg_str_add(&text, "");
     for (size_t i = 0; i < n; i++)
@@ -54,12 +56,12 @@ static int put(void *ctx, const char *key, const void *bytes, size_t n)
     return rc;
 }
 
-static int get(void *ctx, const char *key, double seconds, void **bytes, size_t *n)
+static int get_from_board(void *ctx, const char *key, double seconds, void **bytes, size_t *n)
 {
-    dg_arena   *a = dg_arena_open();
-    dg_diag    *d = dg_diag_open();
+    dg_arena *a = dg_arena_open();
+    dg_diag *d = dg_diag_open();
     const char *text;
-    int         rc = dg_link_get(ctx, key, &text, a, seconds, d);
+    int rc = dg_link_get(ctx, key, &text, a, seconds, d);
 
     *n = rc == 0 ? strlen(text) / 2 : 0;
     *bytes = rc == 0 ? malloc(*n + 1) : NULL;
@@ -73,12 +75,14 @@ static int get(void *ctx, const char *key, double seconds, void **bytes, size_t 
     return rc < 0 ? rc : *bytes ? 0 : -DG_EMEMORY;
 }
 
-int dg_machines_comm(dg_comm **comm, dg_link *link, const char *coordinator, int rank, int ranks, dg_diag *d)
+int dg_machines_comm(dg_comm **comm, dg_link *link, const char *coordinator, int rank, int ranks,
+                     dg_diag *d)
 {
-    const dg_rendezvous board = { link, put, get };
-    char                address[256];
+    const dg_rendezvous board = { link, put_on_board, get_from_board };
+    char address[256];
 
     if (!own_address(coordinator, address, sizeof address))
-        return dg_fail(d, DG_EIO, DG_NOWHERE, "coordinator-unknown", "--coordinator %s: there is no way to it from here", coordinator);
+        return dg_fail(d, DG_EIO, DG_NOWHERE, "coordinator-unknown",
+                       "--coordinator %s: there is no way to it from here", coordinator);
     return dg_comm_gloo_open(comm, address, rank, ranks, &board, d);
 }

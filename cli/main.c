@@ -1,6 +1,8 @@
 /* main.c: detrgraph VERB ...: finds the verb, reads its options, runs it. */
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 #include "config.h"
@@ -13,9 +15,9 @@ static bool is_word(const char *arg, const char *a, const char *b)
 static int run_verb(const dg_verb *v, int argc, char **argv)
 {
     dg_arena *a = dg_arena_open();
-    void     *options = dg_alloc(a, v->size);
-    dg_words  words = { 0 };
-    int       rc = dg_options_read(v, argc, argv, options, &words, a);
+    void *options = dg_alloc(a, v->size);
+    dg_words words = { 0 };
+    int rc = dg_options_read(v, argc, argv, options, &words, a);
 
     if (rc == 0)
         rc = v->run(options, &words, a);
@@ -27,9 +29,31 @@ static int run_verb(const dg_verb *v, int argc, char **argv)
     return rc;
 }
 
+/* A large file is mapped, and reading what is not there any more cannot be continued from. */
+static void say_cut(int signal_number)
+{
+    static const char text[] =
+        "detrgraph: a file was cut while it was read, or its disk has failed "
+        "(SIGBUS): files of data and weights must not change during a run\n";
+    ssize_t ignored = write(STDERR_FILENO, text, sizeof text - 1);
+
+    (void)ignored;
+    raise(signal_number); /* delivered on return, with its default action */
+}
+
+static void guard_files(void)
+{
+    const struct sigaction cut = { .sa_handler = say_cut, .sa_flags = (int)SA_RESETHAND };
+
+    signal(SIGXFSZ, SIG_IGN); /* writing beyond `ulimit -f` fails with EFBIG, which is reported */
+    sigaction(SIGBUS, &cut, NULL);
+}
+
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
+
+    guard_files();
 
     if (is_word(name, "--help", "-h"))
         return run_verb(&dg_verb_help, 0, NULL);
@@ -39,7 +63,8 @@ int main(int argc, char **argv)
     }
     if (!*name) {
         fprintf(stderr, "usage: detrgraph VERB ...\n"
-                        "detrgraph --help lists the verbs, detrgraph init --data DIR begins with data of yours\n");
+                        "detrgraph --help lists the verbs, detrgraph init --data DIR begins with "
+                        "data of yours\n");
         return DG_EXIT_USAGE;
     }
     const dg_verb *v = dg_verb_find(name);

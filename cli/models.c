@@ -1,6 +1,6 @@
-/* models.c: see models.h. What a file of weights is of follows from its tensors: bottleneck blocks and their number from
- * the backbone, width and expansion from the encoder's shapes, layers from the decoder, the version from the point scales
- * that only version 2 keeps. Names: the reference's. */
+/* models.c: see models.h. Recognises a model from its tensors: type and number of blocks from the
+ * backbone, width and expansion from the encoder's shapes, layers from the decoder, the version
+ * from the point scales, which only version 2 stores. Uses the reference's names. */
 #include "cli/models.h"
 
 #include <stdio.h>
@@ -9,12 +9,12 @@
 
 #include "base/str.h"
 
-#define SMALL_GROUPS(rate)                                                   \
-    "      <group match=\"backbone.*norm\" lr=\"" rate "\" weight_decay=\"0\"/>\n"    \
-    "      <group match=\"backbone\" unless=\"norm\" lr=\"" rate "\"/>\n"             \
+#define SMALL_GROUPS(rate)                                                         \
+    "      <group match=\"backbone.*norm\" lr=\"" rate "\" weight_decay=\"0\"/>\n" \
+    "      <group match=\"backbone\" unless=\"norm\" lr=\"" rate "\"/>\n"          \
     "      <group match=\"(encoder|decoder).*(norm|bn|bias)\" weight_decay=\"0\"/>\n"
-#define LARGE_GROUPS(rate)                                                   \
-    "      <group match=\"backbone\" unless=\"norm\" lr=\"" rate "\"/>\n"             \
+#define LARGE_GROUPS(rate)                                                \
+    "      <group match=\"backbone\" unless=\"norm\" lr=\"" rate "\"/>\n" \
     "      <group match=\"(encoder|decoder).*(norm|bn)\" weight_decay=\"0\"/>\n"
 
 static const dg_model models[] = {
@@ -48,9 +48,10 @@ const char *dg_model_near(const char *name)
     return dg_nearest(name, names, N_MODELS);
 }
 
-/* ---- of which model ---------------------------------------------------------------------------------------- */
+/* ---- recognising models
+ * ----------------------------------------------------------------------- */
 
-/* Of the channels that a tensor makes: axis 0; -1: it is not there. */
+/* Output channels of a tensor (axis 0); -1: absent. */
 static int64_t channels(const dg_archive *a, const char *name)
 {
     const dg_entry *e = dg_archive_find(a, name);
@@ -70,7 +71,7 @@ static int depth_of(const dg_archive *a)
 static int layers_of(const dg_archive *a)
 {
     char name[64];
-    int  n = 0;
+    int n = 0;
 
     do
         snprintf(name, sizeof name, "decoder.decoder.layers.%d.linear1.weight", n);
@@ -82,15 +83,17 @@ const dg_model *dg_model_of(const dg_archive *a)
 {
     int64_t width = channels(a, "encoder.input_proj.0.conv.weight");
     int64_t inner = channels(a, "encoder.fpn_blocks.0.conv1.conv.weight");
-    int     version = dg_archive_find(a, "decoder.decoder.layers.0.cross_attn.num_points_scale") ? 2 : 1;
-    int     depth = depth_of(a), layers = layers_of(a);
+    int version =
+        dg_archive_find(a, "decoder.decoder.layers.0.cross_attn.num_points_scale") ? 2 : 1;
+    int depth = depth_of(a), layers = layers_of(a);
 
     for (int i = 0; i < N_MODELS; i++) {
         const dg_model *m = &models[i];
 
-        /* Whoever only evaluates keeps no layers behind the one that he evaluates. */
+        /* exports for evaluation lack the layers after the evaluated one */
         if (m->version == version && m->depth == depth && m->width == width &&
-            (double)inner == strtod(m->expansion, NULL) * m->width && (layers == m->layers || layers == m->eval_idx + 1))
+            (double)inner == strtod(m->expansion, NULL) * m->width &&
+            (layers == m->layers || layers == m->eval_idx + 1))
             return m;
     }
     return NULL;
@@ -98,5 +101,6 @@ const dg_model *dg_model_of(const dg_archive *a)
 
 bool dg_models_alike(const dg_model *a, const dg_model *b)
 {
-    return a->depth == b->depth && a->width == b->width && a->layers == b->layers && strcmp(a->expansion, b->expansion) == 0;
+    return a->depth == b->depth && a->width == b->width && a->layers == b->layers &&
+           strcmp(a->expansion, b->expansion) == 0;
 }

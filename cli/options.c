@@ -1,5 +1,6 @@
-/* options.c: a verb's command line, read by its table. */
+/* options.c: parses a verb's command line by its table. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -18,7 +19,7 @@ static int usage(const dg_verb *v, const char *fmt, ...)
     return DG_EXIT_USAGE;
 }
 
-/* words: "text|json", up to a space or the end */
+/* words: "text|json", ended by a space or NUL */
 static bool has_word(const char *words, const char *word)
 {
     size_t len = strlen(word);
@@ -36,12 +37,12 @@ static bool has_word(const char *words, const char *word)
 
 static bool read_size(const char *text, dg_size *out)
 {
-    char  copy[48];
+    char copy[48];
     char *times;
 
     if (strlen(text) >= sizeof copy)
         return false;
-    strcpy(copy, text);
+    memcpy(copy, text, strlen(text) + 1);
     times = strchr(copy, 'x');
     if (times)
         *times = '\0';
@@ -65,16 +66,21 @@ static int set_option(const dg_verb *v, const dg_option *o, const char *value, v
                       dg_arena *a)
 {
     void *at = (char *)options + o->offset;
+    int least;
 
     switch (o->kind) {
     case DG_OPTION_FLAG:
         *(bool *)at = true;
         return 0;
     case DG_OPTION_INT:
-        if (dg_parse_i64(value, at) && *(int64_t *)at >= 0 && *(int64_t *)at <= INT32_MAX)
+    case DG_OPTION_COUNT:
+        least = o->kind == DG_OPTION_COUNT;
+        if (dg_parse_i64(value, at) && *(int64_t *)at >= least && *(int64_t *)at <= INT32_MAX)
             return 0;
-        return usage(v, "--%s %s: expected a whole number%s", o->name, value,
-                     dg_parse_i64(value, at) ? ", from 0 to 2147483647" : "");
+        if (!dg_parse_i64(value, at))
+            return usage(v, "--%s %s: expected a whole number", o->name, value);
+        return usage(v, "--%s %s: expected a whole number, from %d to 2147483647", o->name, value,
+                     least);
     case DG_OPTION_NUM:
         if (dg_parse_f64(value, at))
             return 0;
@@ -104,7 +110,7 @@ static int set_option(const dg_verb *v, const dg_option *o, const char *value, v
 static int unknown_option(const dg_verb *v, const char *arg)
 {
     const char *names[64], *near;
-    int         n = 0;
+    int n = 0;
 
     for (const dg_option *o = v->options; o && o->name && n < 64; o++)
         names[n++] = o->name;
@@ -120,19 +126,27 @@ static bool is_given(const dg_option *o, const void *options)
     const void *at = (const char *)options + o->offset;
 
     switch (o->kind) {
-    case DG_OPTION_FLAG: return *(const bool *)at;
-    case DG_OPTION_INT: return *(const int64_t *)at != 0;
-    case DG_OPTION_NUM: return *(const double *)at > 0 || *(const double *)at < 0;
-    case DG_OPTION_SIZE: return ((const dg_size *)at)->w != 0;
-    case DG_OPTION_LIST: return ((const dg_words *)at)->n > 0;
+    case DG_OPTION_FLAG:
+        return *(const bool *)at;
+    case DG_OPTION_INT:
+    case DG_OPTION_COUNT:
+        return *(const int64_t *)at != 0;
+    case DG_OPTION_NUM:
+        return *(const double *)at > 0 || *(const double *)at < 0;
+    case DG_OPTION_SIZE:
+        return ((const dg_size *)at)->w != 0;
+    case DG_OPTION_LIST:
+        return ((const dg_words *)at)->n > 0;
     case DG_OPTION_STR:
     case DG_OPTION_WORD:
-    case DG_OPTION_MAYBE: break;
+    case DG_OPTION_MAYBE:
+        break;
     }
     return *(const char *const *)at != NULL;
 }
 
-/* What follows the name in "split images=link|copy": "", or the words that may stand there; NULL: it is not in the list. */
+/* What follows the name in "split images=link|copy": "", or the allowed values; NULL: not
+ * listed. */
 static const char *listed(const char *list, const char *name)
 {
     size_t len = strlen(name);
@@ -143,19 +157,24 @@ static const char *listed(const char *list, const char *name)
     return NULL;
 }
 
-static int check_option(const dg_verb *v, const dg_action *a, const dg_option *o, const void *options)
+static int check_option(const dg_verb *v, const dg_action *a, const dg_option *o,
+                        const void *options)
 {
-    const char *needed = listed(a->needs, o->name), *words = needed ? needed : listed(a->takes, o->name), *value;
+    const char *needed = listed(a->needs, o->name),
+               *words = needed ? needed : listed(a->takes, o->name), *value;
 
     if (!is_given(o, options))
-        return needed ? usage(v, "%s needs --%s %s", a->name, o->name, o->words ? o->words : o->value) : 0;
+        return needed
+                   ? usage(v, "%s needs --%s %s", a->name, o->name, o->words ? o->words : o->value)
+                   : 0;
     if (!words)
         return usage(v, "--%s means nothing to %s", o->name, a->name);
     if (!*words)
         return 0;
     value = *(const char *const *)(const void *)((const char *)options + o->offset);
     return has_word(words, value) ? 0
-                                  : usage(v, "%s takes --%s %.*s, not %s", a->name, o->name, (int)strcspn(words, " "), words, value);
+                                  : usage(v, "%s takes --%s %.*s, not %s", a->name, o->name,
+                                          (int)strcspn(words, " "), words, value);
 }
 
 int dg_action_find(const dg_action *actions, const char *name)
@@ -169,19 +188,20 @@ int dg_action_find(const dg_action *actions, const char *name)
 static int unknown_action(const dg_verb *v, const char *name)
 {
     const char *names[16], *near;
-    int         n = 0, len = (int)strcspn(v->args, " ");
+    int n = 0, len = (int)strcspn(v->args, " ");
 
-    for (; v->actions[n].name && n < 16; n++)
+    for (; n < 16 && v->actions[n].name; n++)
         names[n] = v->actions[n].name;
     near = dg_nearest(name, names, n);
-    return near ? usage(v, "expected %.*s, found \"%s\"; did you mean \"%s\"?", len, v->args, name, near)
+    return near ? usage(v, "expected %.*s, found \"%s\"; did you mean \"%s\"?", len, v->args, name,
+                        near)
                 : usage(v, "expected %.*s, found \"%s\"", len, v->args, name);
 }
 
 static int check_action(const dg_verb *v, const void *options, const dg_words *words)
 {
     const dg_action *a = v->actions;
-    int              at = dg_action_find(a, words->v[0]), expected = 0;
+    int at = dg_action_find(a, words->v[0]), expected = 0;
 
     if (at < 0)
         return unknown_action(v, words->v[0]);
@@ -189,14 +209,16 @@ static int check_action(const dg_verb *v, const void *options, const dg_words *w
     for (const char *w = a->args; *w; w += strcspn(w, " "), w += strspn(w, " "))
         expected++;
     if (words->n != expected + 1)
-        return usage(v, "%s is followed by %s, found %d word%s", a->name, a->args, words->n - 1, words->n == 2 ? "" : "s");
+        return usage(v, "%s is followed by %s, found %d word%s", a->name, a->args, words->n - 1,
+                     words->n == 2 ? "" : "s");
     for (const dg_option *o = v->options; o->name; o++)
         if (check_option(v, a, o, options))
             return DG_EXIT_USAGE;
     return 0;
 }
 
-/* ---- the line -------------------------------------------------------------------------------- */
+/* ---- the command line
+ * ------------------------------------------------------------------------- */
 
 int dg_options_read(const dg_verb *v, int argc, char **argv, void *options, dg_words *words,
                     dg_arena *a)
@@ -205,7 +227,7 @@ int dg_options_read(const dg_verb *v, int argc, char **argv, void *options, dg_w
 
     for (int i = 0; i < argc; i++) {
         const char *arg = argv[i], *equals = strchr(arg, '=');
-        size_t      len = equals ? (size_t)(equals - arg) : strlen(arg);
+        size_t len = equals ? (size_t)(equals - arg) : strlen(arg);
 
         if (only_words || arg[0] != '-' || arg[1] == '\0') {
             add_word(words, arg, a);
@@ -216,7 +238,7 @@ int dg_options_read(const dg_verb *v, int argc, char **argv, void *options, dg_w
             continue;
         const dg_option *o = v->options;
 
-        if (strcmp(arg, "-o") == 0) { /* the one short option */
+        if (strcmp(arg, "-o") == 0) { /* the only short option */
             arg = "--out";
             len = strlen(arg);
         }
@@ -228,7 +250,8 @@ int dg_options_read(const dg_verb *v, int argc, char **argv, void *options, dg_w
             return unknown_option(v, dg_strndup(a, arg, len));
         if (o->kind == DG_OPTION_MAYBE && !equals) {
             const char *next = i + 1 < argc ? argv[i + 1] : "-";
-            bool no_word = v->most >= 0 && words->n >= v->most && next[0] != '-'; /* all are there */
+            /* all words are given */
+            bool no_word = v->most >= 0 && words->n >= v->most && next[0] != '-';
             bool follows = strcmp(next, "auto") == 0 || dg_is_folder(next) || no_word;
             int rc = set_option(v, o, follows ? argv[++i] : "", options, a);
 
@@ -268,4 +291,11 @@ const dg_set *dg_sets(const dg_words *words, dg_arena *a)
         all[i] = (dg_set){ dg_strndup(a, words->v[i], (size_t)(equals - words->v[i])), equals + 1 };
     }
     return all;
+}
+
+const char *dg_device_asked(const char *option)
+{
+    const char *device = option ? option : getenv("DETRGRAPH_DEVICE");
+
+    return device && *device ? device : NULL;
 }

@@ -1,4 +1,5 @@
-/* progress.c: one line that is rewritten on a terminal; elsewhere a line every ten seconds. */
+/* progress.c: a progress line that is rewritten on a terminal; elsewhere a line every ten
+ * seconds. */
 #include "cli/progress.h"
 
 #include <stdio.h>
@@ -10,13 +11,14 @@
 #include "base/log.h"
 #include "cli/cli.h"
 
-enum { BAR = 24, BAR_LEAST = 6, NUMBERS = 50 }; /* characters: of the bar at most and at least, of what stands after it */
+/* characters: most and least of the bar; of what follows it */
+enum { BAR = 24, BAR_LEAST = 6, NUMBERS = 50 };
 static const double every_s = 10;
 
 dg_bar dg_bar_begin(void)
 {
     struct winsize w = { 0 };
-    bool           terminal = dg_rewrites(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0;
+    bool terminal = dg_rewrites(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0;
 
     return (dg_bar){ .terminal = terminal, .columns = w.ws_col > 20 ? w.ws_col : 80, .last_s = -1 };
 }
@@ -58,8 +60,8 @@ static void add_numbers(dg_str *s, const dg_run_report *r)
 
 static void draw_bar(dg_bar *b, const dg_run_report *r)
 {
-    dg_str  s = { 0 }, numbers = { 0 };
-    int     width, room;
+    dg_str s = { 0 }, numbers = { 0 };
+    int width, room;
     int64_t full;
 
     dg_str_fmt(&s, "%lld", (long long)r->step);
@@ -67,7 +69,8 @@ static void draw_bar(dg_bar *b, const dg_run_report *r)
         dg_str_fmt(&s, "/%lld", (long long)r->n_steps);
     dg_str_fmt(&numbers, " epoch %lld  ", (long long)r->epoch + 1);
     add_numbers(&numbers, r);
-    room = b->columns - 1 - (int)s.n - (numbers.n > NUMBERS ? (int)numbers.n : NUMBERS) - (int)strlen(" []");
+    room = b->columns - 1 - (int)s.n - (numbers.n > NUMBERS ? (int)numbers.n : NUMBERS) -
+           (int)strlen(" []");
     width = room < BAR ? room : BAR;
     full = r->n_steps > 0 ? width * r->step / r->n_steps : 0;
     if (width >= BAR_LEAST) {
@@ -97,8 +100,8 @@ static void report_step(dg_bar *b, const dg_run_report *r)
         return;
     b->last_s = now;
     add_numbers(&s, r);
-    printf("step %lld%s%.0lld  epoch %lld  %s\n", (long long)r->step, r->n_steps > 0 ? "/" : "", (long long)r->n_steps,
-           (long long)r->epoch + 1, s.s);
+    printf("step %lld%s%.0lld  epoch %lld  %s\n", (long long)r->step, r->n_steps > 0 ? "/" : "",
+           (long long)r->n_steps, (long long)r->epoch + 1, s.s);
     fflush(stdout);
     dg_str_free(&s);
 }
@@ -113,11 +116,14 @@ void dg_bar_report(void *ctx, const dg_run_report *r)
     }
     dg_bar_clear(b);
     printf("%s at step %lld (%.1f img/s):", r->scope, (long long)r->step, r->images_per_s);
-    for (int i = 0; i < r->n && i < 12; i++) { /* the 12 numbers; those of each class stand in metrics.jsonl */
+    for (int i = 0; i < r->n && i < 12;
+         /* the 12 numbers; metrics.jsonl has those per class */
+         i++) {
         char number[32];
 
         snprintf(number, sizeof number, "%.3f", r->values[i]);
-        printf("%s%s %s", i % 6 ? "  " : "\n  ", r->names[i], r->values[i] == -1 ? "-" : number); /* -1: of no object, no score */
+        /* -1: undefined, because there is no object */
+        printf("%s%s %s", i % 6 ? "  " : "\n  ", r->names[i], r->values[i] == -1 ? "-" : number);
     }
     printf("\n");
     for (int i = 0; i < r->n_notes; i++)
@@ -125,17 +131,18 @@ void dg_bar_report(void *ctx, const dg_run_report *r)
     fflush(stdout);
 }
 
-/* ---- errors with their lines ------------------------------------------------------------------------------- */
+/* ---- errors with their lines ----------------------------------------------------------------- */
 
 enum { SOURCE_MAX = 4 << 20 };
 
 static const char *source(void *ctx, const char *file, size_t *n)
 {
     dg_diag *ignored = dg_diag_open();
-    char    *text = NULL;
+    char *text = NULL;
     const char *kept = NULL;
 
-    if (dg_file_read(&text, n, file, SOURCE_MAX, ignored) == 0 && memchr(text, '<', *n)) /* a pipeline, not a tensor file */
+    /* a pipeline, not a tensor file */
+    if (dg_file_read(&text, n, file, SOURCE_MAX, ignored) == 0 && memchr(text, '<', *n))
         kept = dg_strndup(ctx, text, *n);
     dg_free(text);
     dg_diag_close(&ignored);
@@ -145,7 +152,7 @@ static const char *source(void *ctx, const char *file, size_t *n)
 void dg_print_diag_files(const dg_diag *d)
 {
     dg_arena *a = dg_arena_open();
-    dg_str    out = { 0 };
+    dg_str out = { 0 };
 
     dg_diag_print(&out, d, source, a, dg_colour(STDERR_FILENO));
     if (out.s)

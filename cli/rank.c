@@ -1,18 +1,18 @@
-/* rank.c: what a rank is told at birth, and the two planes that join it to the others. */
+/* rank.c: a rank's ticket, and its control and data planes. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
-#include "cli/launch.h"
 #include "cli/cli.h"
+#include "cli/launch.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
-#include "runtime/comm_shm.h"
-#include "runtime/comm_watched.h"
-#include "runtime/crew.h"
-#include "runtime/launch.h"
+#include "comm/shm.h"
+#include "control/comm_recorded.h"
+#include "control/launch.h"
+#include "control/rank_processes.h"
 
 static void on_over(void *ctx)
 {
@@ -23,7 +23,7 @@ static void on_over(void *ctx)
         comm->abort(comm);
 }
 
-/* A signal that reaches this process alone stops all ranks, together. */
+/* A signal to this process stops all ranks together. */
 static void on_signal(void *ctx)
 {
     dg_link_ask(ctx, "stop");
@@ -32,48 +32,59 @@ static void on_signal(void *ctx)
 static int open_comm(dg_rank *r, const dg_ticket *t, dg_recorder *recorder, dg_diag *d)
 {
     dg_comm *comm;
-    int      rc;
+    int rc;
 
     if (r->world.ranks < 2)
         return 0;
     if (r->world.nodes > 1)
-        rc = dg_machines_comm(&comm, r->world.link, t->coordinator, r->world.rank, r->world.ranks, d);
+        rc = dg_machines_comm(&comm, r->world.link, t->coordinator, r->world.rank, r->world.ranks,
+                              d);
     else
         rc = dg_comm_shm_open(&comm, (int)t->comm_fd, r->world.rank, r->world.ranks, d);
     if (rc < 0)
         return rc;
-    r->world.comm = dg_comm_watched(comm, recorder);
+    r->world.comm = dg_comm_recorded(comm, recorder);
     atomic_store(&r->open, r->world.comm);
-    if (dg_link_over(r->world.link)) /* it ended before there was something to end */
+    if (dg_link_over(r->world.link)) /* the run ended before the communicator was opened */
         on_over(r);
     return 0;
 }
 
 int dg_rank_open(dg_rank **out, dg_diag *d)
 {
-    dg_arena        *a = dg_arena_open();
-    dg_rank         *r = DG_NEW(a, dg_rank);
-    dg_recorder     *recorder = NULL;
-    dg_message       m;
+    dg_arena *a = dg_arena_open();
+    dg_rank *r = DG_NEW(a, dg_rank);
+    dg_recorder *recorder = NULL;
+    dg_message m;
     const dg_ticket *t = &m.ticket;
-    int              rc;
+    int rc;
 
     *out = r;
     r->arena = a;
-    DG_TRY(dg_crew_ticket(&m, getenv(dg_crew_variable), a, d));
-    unsetenv(dg_crew_variable); /* whatever this process starts is no rank */
+    DG_TRY(dg_rank_processes_ticket(&m, getenv(dg_rank_processes_variable), a, d));
+    unsetenv(dg_rank_processes_variable); /* processes started by this one are not ranks */
     r->attempt = m.attempt;
     r->out = t->out;
     r->threads = (int)t->threads;
-    r->world = (dg_world){ .rank = (int)m.rank, .ranks = (int)t->ranks, .node = (int)t->node, .nodes = (int)t->nodes,
-                           .local_rank = (int)t->local_rank, .local_ranks = (int)t->local_ranks };
+    r->world = (dg_world){ .rank = (int)m.rank,
+                           .ranks = (int)t->ranks,
+                           .node = (int)t->node,
+                           .nodes = (int)t->nodes,
+                           .local_rank = (int)t->local_rank,
+                           .local_ranks = (int)t->local_ranks };
     r->world.first_ranks = (int)t->first_ranks;
     r->world.machine_ranks = (int)t->machine_ranks;
     r->world.may_lose = (int)t->may_lose;
     DG_TRY(dg_recorder_open(&recorder, (int)t->recorder_fd, d));
     r->recorder = recorder;
-    DG_TRY(dg_link_open(&r->world.link, &(dg_link_conf){ .ticket = t, .rank = m.rank, .attempt = m.attempt, .recorder = recorder,
-                                                        .on_over = on_over, .ctx = r }, d));
+    DG_TRY(dg_link_open(&r->world.link,
+                        &(dg_link_conf){ .ticket = t,
+                                         .rank = m.rank,
+                                         .attempt = m.attempt,
+                                         .recorder = recorder,
+                                         .on_over = on_over,
+                                         .ctx = r },
+                        d));
     r->signals = dg_signals_open(on_signal, r->world.link);
     DG_TRY(open_comm(r, t, recorder, d));
 out:
@@ -87,10 +98,11 @@ out:
     return rc;
 }
 
-/* Asked to stop, and saved: that is no error. */
+/* True if the run was asked to stop and has saved: not an error. */
 static bool was_asked(const dg_diag *d, int rc)
 {
-    return rc == -DG_ESTOP && dg_diag_n(d) > 0 && strcmp(dg_diag_at(d, dg_diag_n(d) - 1)->id, "stopped") == 0;
+    return rc == -DG_ESTOP && dg_diag_n(d) > 0 &&
+           strcmp(dg_diag_at(d, dg_diag_n(d) - 1)->id, "stopped") == 0;
 }
 
 void dg_rank_tell(dg_rank *r, const dg_diag *d, int rc)
@@ -108,13 +120,13 @@ void dg_rank_tell(dg_rank *r, const dg_diag *d, int rc)
 
 void dg_rank_close(dg_rank **out)
 {
-    dg_rank  *r = *out;
+    dg_rank *r = *out;
     dg_arena *a;
 
     if (!r)
         return;
     dg_signals_close(&r->signals);
-    dg_link_close(&r->world.link); /* before what it may abort */
+    dg_link_close(&r->world.link); /* before the communicator, which it may abort */
     if (r->world.comm)
         r->world.comm->close(&r->world.comm);
     dg_recorder_close(&r->recorder);

@@ -1,4 +1,5 @@
-/* signals.c: a thread that waits for signals, so that nothing runs in a signal handler and no global is needed. */
+/* signals.c: a thread that waits for signals, so that nothing runs in a signal handler and no
+ * globals are needed. */
 #include "cli/signals.h"
 
 #include <pthread.h>
@@ -7,17 +8,17 @@
 #include <stdlib.h>
 
 struct dg_signals {
-    pthread_t  thread;
-    sigset_t   set;
-    void     (*came)(void *ctx);
-    void      *ctx;
+    pthread_t thread;
+    sigset_t set;
+    void (*came)(void *ctx);
+    void *ctx;
     atomic_int closing;
 };
 
 static void *wait_for_signals(void *ctx)
 {
     dg_signals *s = ctx;
-    int         sig;
+    int sig;
 
     while (sigwait(&s->set, &sig) == 0 && !atomic_load(&s->closing))
         s->came(s->ctx);

@@ -1,4 +1,4 @@
-/* terminal.c: how errors reach people and scripts, and the classes that come with the engine. */
+/* terminal.c: prints errors for people and for programs; the registry with the built-in classes. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -25,7 +25,8 @@ bool dg_colour(int fd)
 
 void dg_next(const char *fmt, ...)
 {
-    bool    bundled = strstr(program_invocation_name, "/libexec/") != NULL; /* bin/detrgraph has called it */
+    /* called by bin/detrgraph */
+    bool bundled = strstr(program_invocation_name, "/libexec/") != NULL;
     va_list args;
 
     if (!isatty(STDERR_FILENO))

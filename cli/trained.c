@@ -6,12 +6,12 @@
 #include "base/file.h"
 #include "media/json.h"
 
-/* A folder whose run.json cannot be read still has its pipeline. */
+/* A folder with an unreadable run.json still has its pipeline. */
 static const dg_json *run_sets(const char *folder, dg_arena *a)
 {
-    const char    *path = dg_path_join(a, folder, "run.json");
+    const char *path = dg_path_join(a, folder, "run.json");
     const dg_json *root = NULL, *sets;
-    dg_diag       *ignored = dg_diag_open();
+    dg_diag *ignored = dg_diag_open();
 
     if (!dg_exists(path) || dg_json_read(&root, a, path, ignored) < 0)
         root = NULL;
@@ -23,9 +23,9 @@ static const dg_json *run_sets(const char *folder, dg_arena *a)
 dg_words dg_trained_sets(const char *run, const dg_words *given, dg_arena *a)
 {
     const dg_json *sets = run_sets(run, a);
-    const int      n = sets ? sets->n : 0;
-    const char   **all = DG_NEW_N(a, n + given->n, const char *);
-    dg_words       joined = { 0, all };
+    const int n = sets ? sets->n : 0;
+    const char **all = DG_NEW_N(a, n + given->n, const char *);
+    dg_words joined = { 0, all };
 
     for (int i = 0; i < n; i++)
         if (sets->items[i].kind == DG_JSON_STRING)
@@ -35,16 +35,20 @@ dg_words dg_trained_sets(const char *run, const dg_words *given, dg_arena *a)
     return joined;
 }
 
-bool dg_trained_find(dg_trained *t, const char *verb, const char *place, const char *weights, const dg_words *sets, dg_arena *a)
+bool dg_trained_find(dg_trained *t, const char *verb, const char *place, const char *weights,
+                     const dg_words *sets, dg_arena *a)
 {
     bool run = dg_is_folder(place);
 
     if (!run && !weights) {
-        fprintf(stderr, "detrgraph %s: --weights FILE is needed, or a run's folder in the place of the pipeline\n", verb);
+        fprintf(stderr,
+                "detrgraph %s: --weights FILE is needed, or a run's folder in the place of the "
+                "pipeline\n",
+                verb);
         return false;
     }
     t->file = run ? dg_path_join(a, place, "pipeline.xml") : place;
-    t->weights = weights ? weights : place; /* of a folder the averaged ones, if it has them */
+    t->weights = weights ? weights : place; /* of a folder: the averages, if present */
     t->sets = run ? dg_trained_sets(place, sets, a) : *sets;
     return true;
 }

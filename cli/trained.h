@@ -1,5 +1,5 @@
-/* trained.h: a model that was trained, as verbs are told of it: a pipeline and a file of weights, or a run's folder, which has
- * both and knows what was set. */
+/* trained.h: a trained model as verbs name it: a pipeline and a file of weights, or a run's folder,
+ * which has both, and its settings. */
 #ifndef DG_CLI_TRAINED_H
 #define DG_CLI_TRAINED_H
 
@@ -7,12 +7,14 @@
 
 typedef struct dg_trained {
     const char *file, *weights;
-    dg_words    sets; /* of the run, then those given: the last of a name counts */
+    dg_words sets; /* the run's, then the given ones: the last of a name counts */
 } dg_trained;
 
-/* place: a pipeline, or a run's folder; weights: a file, a folder that holds some, or NULL: those of the run. False, after
- * saying so for the verb: there are none. */
-bool     dg_trained_find(dg_trained *t, const char *verb, const char *place, const char *weights, const dg_words *sets, dg_arena *a);
-dg_words dg_trained_sets(const char *run, const dg_words *given, dg_arena *a); /* these alone */
+/* place: a pipeline, or a run's folder; weights: a file, a folder with weights, or NULL: the run's.
+ * False if there are none, after reporting that for the verb. */
+bool dg_trained_find(dg_trained *t, const char *verb, const char *place, const char *weights,
+                     const dg_words *sets, dg_arena *a);
+/* only the settings */
+dg_words dg_trained_sets(const char *run, const dg_words *given, dg_arena *a);
 
 #endif

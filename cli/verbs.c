@@ -1,5 +1,5 @@
-/* verbs.c: the table of verbs. A new one has a row here, a declaration in cli.h, its file in cli/local.mk and its man page
- * in docs/local.mk. */
+/* verbs.c: the table of verbs. To add a verb: a row here, a declaration in cli.h, its file in
+ * cli/local.mk and its man page in docs/local.mk. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,14 +8,16 @@
 #define VERBS(...) ((const dg_verb *const[]){ __VA_ARGS__, NULL })
 
 const dg_verb_group dg_verb_groups[] = {
-    { "Train, and use what was trained",
+    { "Train, evaluate, detect",
       VERBS(&dg_verb_run, &dg_verb_evaluate, &dg_verb_predict, &dg_verb_score, &dg_verb_bench) },
-    { "Begin with data", VERBS(&dg_verb_data, &dg_verb_init) },
-    { "Look after a run", VERBS(&dg_verb_report, &dg_verb_top, &dg_verb_ctl, &dg_verb_doctor, &dg_verb_key) },
-    { "Take weights along", VERBS(&dg_verb_weights) },
-    { "Work on pipelines", VERBS(&dg_verb_validate, &dg_verb_render, &dg_verb_plan, &dg_verb_nodes) },
+    { "Prepare data", VERBS(&dg_verb_data, &dg_verb_init) },
+    { "Watch and manage runs",
+      VERBS(&dg_verb_report, &dg_verb_top, &dg_verb_ctl, &dg_verb_doctor, &dg_verb_key) },
+    { "Exchange weights", VERBS(&dg_verb_weights) },
+    { "Work on pipelines",
+      VERBS(&dg_verb_validate, &dg_verb_render, &dg_verb_plan, &dg_verb_nodes) },
     { "Write nodes", VERBS(&dg_verb_new, &dg_verb_check_node) },
-    { "Find out more", VERBS(&dg_verb_help) },
+    { "Help", VERBS(&dg_verb_help) },
     { 0 },
 };
 
@@ -28,22 +30,37 @@ const dg_verb *dg_verb_find(const char *name)
     return NULL;
 }
 
-/* What the same is called elsewhere. */
+/* Names that other programs use for our verbs. */
 static const struct {
     const char *other, *ours;
 } others[] = {
-    { "train", "run" },           { "fit", "run" },             { "resume", "run --resume" },  { "eval", "evaluate" },
-    { "test", "evaluate" },       { "val", "evaluate" },        { "detect", "predict" },       { "infer", "predict" },
-    { "inference", "predict" },   { "check", "validate" },      { "lint", "validate" },        { "draw", "render" },
-    { "convert", "data convert" }, { "export", "weights export" }, { "import", "weights import" }, { "inspect", "weights inspect" },
-    { "stop", "ctl RUN stop" },   { "status", "ctl RUN status" }, { "compare", "report" },      { "benchmark", "bench" },
+    { "train", "run" },
+    { "fit", "run" },
+    { "resume", "run --resume" },
+    { "eval", "evaluate" },
+    { "test", "evaluate" },
+    { "val", "evaluate" },
+    { "detect", "predict" },
+    { "infer", "predict" },
+    { "inference", "predict" },
+    { "check", "validate" },
+    { "lint", "validate" },
+    { "draw", "render" },
+    { "convert", "data convert" },
+    { "export", "weights export" },
+    { "import", "weights import" },
+    { "inspect", "weights inspect" },
+    { "stop", "ctl RUN stop" },
+    { "status", "ctl RUN status" },
+    { "compare", "report" },
+    { "benchmark", "bench" },
 };
 enum { N_OTHERS = sizeof others / sizeof *others };
 
 int dg_verb_unknown(const char *name)
 {
     const char *names[64 + N_OTHERS], *near;
-    int         n = 0;
+    int n = 0;
 
     for (const dg_verb_group *g = dg_verb_groups; g->title; g++)
         for (const dg_verb *const *v = g->verbs; *v && n < 64; v++)

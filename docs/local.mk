@@ -1,7 +1,7 @@
 # Everything in docs is distributed; pages that are installed are named.
 #
-# What stands in the tables of the program, the program prints: man pages, completions, the schema of the language.
-# A new verb has a line here.
+# The program generates man pages, completions and the language's schema from its tables.
+# Add a line here for a new verb.
 verb_pages = \
 	docs/man/detrgraph.1 \
 	docs/man/detrgraph-bench.1 \
@@ -33,10 +33,12 @@ nodist_pkgdata_DATA = detrgraph.rng
 printed = $(verb_pages) docs/completion/detrgraph docs/completion/_detrgraph detrgraph.rng
 CLEANFILES += $(printed)
 EXTRA_DIST += docs
-dist_doc_DATA += docs/control.md docs/data.md docs/editors.md docs/first-hour.md docs/invariance.md docs/ops.md docs/performance.md docs/ranks.md \
-	docs/reports.md docs/tour.md docs/weights.md docs/writing-nodes.md docs/writing-ops.md docs/xml.md
+dist_doc_DATA += docs/commands.md docs/control.md docs/data.md docs/editors.md \
+	docs/first-hour.md docs/invariance.md docs/ops.md docs/performance.md docs/ranks.md \
+	docs/reports.md docs/tour.md docs/weights.md docs/writing-nodes.md docs/writing-ops.md \
+	docs/xml.md
 
-# whole or not at all
+# writes the file whole or not at all
 print = $(AM_V_GEN)$(MKDIR_P) $(@D) && ./detrgraph$(EXEEXT) $(1) >$@.new && mv -f $@.new $@
 $(printed): detrgraph$(EXEEXT)
 $(verb_pages):

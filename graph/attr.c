@@ -1,4 +1,4 @@
-/* attr.c: numbers, words, moments, lists and paths as people write them in attributes. */
+/* attr.c: parses attribute values: numbers, words, moments, lists and paths. */
 #include "graph/attr.h"
 
 #include <math.h>
@@ -7,12 +7,12 @@
 
 #include "base/file.h"
 
-/* A number that no attribute reaches: beyond it a bound is not worth printing. */
+/* Larger bounds are not printed: no attribute reaches them. */
 #define UNBOUNDED 1e15
 
 static const struct {
     const char *name;
-    size_t      bytes;
+    size_t bytes;
 } kinds[] = {
     [DG_ATTR_NUM] = { "number", sizeof(double) },
     [DG_ATTR_INT] = { "integer", sizeof(int64_t) },
@@ -70,12 +70,12 @@ int dg_attr_words(const char *const **words, const dg_attr *a, dg_arena *arena)
     return n;
 }
 
-/* --- values ---------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 static bool read_word(const dg_attr *a, const char *text, int64_t *out, dg_arena *arena)
 {
     const char *const *words;
-    int                n = dg_attr_words(&words, a, arena);
+    int n = dg_attr_words(&words, a, arena);
 
     for (int i = 0; i < n; i++)
         if (strcmp(words[i], text) == 0) {
@@ -90,16 +90,16 @@ static bool read_when(const char *text, dg_when *out)
 {
     static const struct {
         const char *word;
-        dg_unit     unit;
-        bool        first;
+        dg_unit unit;
+        bool first;
     } units[] = {
         { "step", DG_STEPS, true },    { "epoch", DG_EPOCHS, true },
         { "step", DG_STEPS, false },   { "steps", DG_STEPS, false },
         { "epoch", DG_EPOCHS, false }, { "epochs", DG_EPOCHS, false },
         { "min", DG_MINUTES, false },  { "minutes", DG_MINUTES, false },
     };
-    char   copy[64];
-    char  *space;
+    char copy[64];
+    char *space;
     double n;
 
     if (strcmp(text, "never") == 0) {
@@ -108,7 +108,7 @@ static bool read_when(const char *text, dg_when *out)
     }
     if (strlen(text) >= sizeof copy)
         return false;
-    strcpy(copy, text);
+    memcpy(copy, text, strlen(text) + 1);
     space = strchr(copy, ' ');
     if (!space)
         return false;
@@ -129,7 +129,7 @@ static bool read_when(const char *text, dg_when *out)
 }
 
 typedef struct list {
-    int      n;
+    int n;
     dg_size *v;
 } list;
 
@@ -143,7 +143,7 @@ static bool add_range(list *l, int64_t first, int64_t last, int64_t step)
     return true;
 }
 
-/* One piece: "480", "256:320:32", or, of sizes, "640x480". */
+/* Parses one item of a list: "480", "256:320:32", or, for sizes, "640x480". */
 static bool read_piece(char *piece, list *l, bool sizes)
 {
     char *colon = strchr(piece, ':'), *times = strchr(piece, 'x'),
@@ -173,16 +173,17 @@ static bool read_piece(char *piece, list *l, bool sizes)
 
 static bool read_list(const char *text, list *l, bool sizes, dg_arena *arena)
 {
-    size_t  commas = 0;
-    char   *copy = dg_strdup(arena, text), *p = copy;
+    size_t commas = 0;
+    char *copy = dg_strdup(arena, text), *p = copy;
     dg_size room[DG_ATTR_MAX_LIST];
+    bool fine = true;
 
     for (const char *c = text; *c; c++)
         commas += *c == ',';
     if (commas >= DG_ATTR_MAX_LIST)
         return false;
     l->v = room;
-    for (bool more = true; more;) {
+    for (bool more = true; fine && more;) {
         char *end;
 
         p += strspn(p, " ");
@@ -190,22 +191,20 @@ static bool read_list(const char *text, list *l, bool sizes, dg_arena *arena)
         char *comma = end + strspn(end, " ");
 
         more = *comma == ',';
-        if (*comma && !more)
-            return false;
+        fine = more || !*comma;
         *end = '\0';
-        if (!read_piece(p, l, sizes))
-            return false;
+        fine = fine && read_piece(p, l, sizes);
         p = comma + 1;
     }
-    l->v = dg_memdup(arena, room, (size_t)l->n * sizeof *room);
-    return true;
+    l->v = fine ? dg_memdup(arena, room, (size_t)l->n * sizeof *room) : NULL;
+    return fine;
 }
 
-/* A relative path belongs to the folder of the file that wrote it, or to the current one if only
- * that has it. */
+/* Makes a path absolute: relative to the folder of the file that contains it, or to the current
+ * folder if there is none. */
 static const char *read_path(const char *text, const char *folder, dg_arena *arena)
 {
-    char        here[4096];
+    char here[4096];
     const char *cwd = getcwd(here, sizeof here) ? here : ".";
     const char *plain = dg_path_join(arena, cwd, text);
 
@@ -221,10 +220,10 @@ static const char *read_path(const char *text, const char *folder, dg_arena *are
 bool dg_attr_read(const dg_attr *a, void *conf, const char *text, const char *folder,
                   dg_arena *arena)
 {
-    void   *at = (char *)conf + a->offset;
-    list    l = { 0 };
+    void *at = (char *)conf + a->offset;
+    list l = { 0 };
     int64_t i;
-    double  x;
+    double x;
 
     switch (a->kind) {
     case DG_ATTR_NUM:
@@ -272,7 +271,7 @@ bool dg_attr_read(const dg_attr *a, void *conf, const char *text, const char *fo
     return false;
 }
 
-/* --- words about values ---------------------------------------------------------------------- */
+/* ---- descriptions of values ----------------------------------------------------------------- */
 
 static void add_bounds(dg_str *out, const dg_attr *a)
 {
@@ -329,6 +328,53 @@ void dg_attr_expected(dg_str *out, const dg_attr *a)
     }
 }
 
+/* Attributes that the engine reads. Classes built before flags existed are recognised by these
+ * names. */
+static const struct {
+    unsigned flag;
+    dg_attr_kind kind;
+    const char *name;
+} engine_reads[] = {
+    { DG_ATTR_AXES, DG_ATTR_STR, "axis" },
+    { DG_ATTR_BATCH, DG_ATTR_INT, "batch" },
+    { DG_ATTR_REDUCTION, DG_ATTR_ENUM, "op" },
+    { DG_ATTR_ROOT, DG_ATTR_INT, "root" },
+};
+enum { N_READ = sizeof engine_reads / sizeof *engine_reads };
+
+bool dg_attr_flags_fit(const dg_attr *a)
+{
+    unsigned known = 0;
+
+    for (int i = 0; i < N_READ; i++)
+        if (a->flags & engine_reads[i].flag && a->kind == engine_reads[i].kind)
+            known |= engine_reads[i].flag;
+    return known == a->flags;
+}
+
+static const dg_attr *find_unflagged(const dg_attr *table, unsigned flag)
+{
+    int i = 0;
+    const dg_attr *a;
+
+    while (i < N_READ && engine_reads[i].flag != flag)
+        i++;
+    a = i < N_READ ? dg_attr_find(table, engine_reads[i].name) : NULL;
+    return a && a->kind == engine_reads[i].kind ? a : NULL;
+}
+
+const dg_attr *dg_attr_flagged(const dg_attr *table, unsigned flag)
+{
+    unsigned any = 0;
+
+    for (const dg_attr *a = table; a && a->name; a++) {
+        if (a->flags & flag)
+            return a;
+        any |= a->flags;
+    }
+    return any ? NULL : find_unflagged(table, flag);
+}
+
 void dg_attr_defaults(const dg_attr *table, void *conf, dg_arena *arena)
 {
     for (const dg_attr *a = table; a && a->name; a++) {
@@ -341,7 +387,7 @@ void dg_attr_defaults(const dg_attr *table, void *conf, dg_arena *arena)
         else if (a->kind == DG_ATTR_BOOL)
             *(bool *)at = a->def != 0;
         else if (a->text && !dg_attr_read(a, conf, a->text, NULL, arena))
-            continue; /* the registry refuses such tables */
+            continue; /* the registry rejects such tables */
     }
 }
 

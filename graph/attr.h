@@ -1,4 +1,4 @@
-/* attr.h: attribute text -> member of a conf struct, by a table of node.h. */
+/* attr.h: converts attribute text to members of a conf struct, by a table of node.h. */
 #ifndef DG_GRAPH_ATTR_H
 #define DG_GRAPH_ATTR_H
 
@@ -6,23 +6,28 @@
 #include "base/str.h"
 #include <detrgraph/node.h>
 
-enum { DG_ATTR_MAX_LIST = 256 }; /* numbers or sizes in one attribute */
+enum { DG_ATTR_MAX_LIST = 256 }; /* most numbers or sizes in one attribute */
 
-/* Writes text's value into conf. folder: what a relative path is relative to; NULL: the current
- * folder. False where the text is no such value: dg_attr_expected says what would be. */
+/* Parses text and writes the value into conf. folder: for relative paths; NULL: the current folder.
+ * False if text is not such a value; dg_attr_expected describes one. */
 bool dg_attr_read(const dg_attr *a, void *conf, const char *text, const char *folder,
                   dg_arena *arena);
-/* "an integer from 1 to 300"; one noun phrase. */
+/* Appends a noun phrase such as "an integer from 1 to 300". */
 void dg_attr_expected(dg_str *out, const dg_attr *a);
-/* All defaults of a table; text defaults are parsed. */
+/* Writes all defaults of a table into conf. */
 void dg_attr_defaults(const dg_attr *table, void *conf, dg_arena *arena);
-/* The default as one would write it; false if the attribute has none. */
+/* Appends the default as a user would write it; false if there is none. */
 bool dg_attr_default_text(dg_str *out, const dg_attr *a);
-/* Words of an ENUM, in the arena; returns how many. */
-int            dg_attr_words(const char *const **words, const dg_attr *a, dg_arena *arena);
-size_t         dg_attr_bytes(dg_attr_kind kind);     /* size of the member */
-const char    *dg_attr_kind_name(dg_attr_kind kind); /* "integer" */
-int            dg_attr_n(const dg_attr *table);
-const dg_attr *dg_attr_find(const dg_attr *table, const char *name); /* NULL; table may be NULL */
+/* The words of an ENUM, in the arena; returns their number. */
+int dg_attr_words(const char *const **words, const dg_attr *a, dg_arena *arena);
+size_t dg_attr_bytes(dg_attr_kind kind);          /* size of the conf member */
+const char *dg_attr_kind_name(dg_attr_kind kind); /* "integer" */
+bool dg_attr_flags_fit(const dg_attr *a);         /* its flags are known and fit its kind */
+int dg_attr_n(const dg_attr *table);
+/* The attribute with this flag (DG_ATTR_AXES, ...) and the kind that the flag requires; NULL:
+ * none. */
+const dg_attr *dg_attr_flagged(const dg_attr *table, unsigned flag);
+/* NULL if unknown; table may be NULL */
+const dg_attr *dg_attr_find(const dg_attr *table, const char *name);
 
 #endif

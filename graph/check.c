@@ -1,38 +1,38 @@
-/* check.c: what a class says about its node beyond its tables: contracts of its ports, `type`,
- * `check`; and the functions of node.h that those call. */
+/* check.c: a class's own checks of its node: contracts of its ports, `type` and `check`, and the
+ * functions of node.h for those. */
 #include <string.h>
 
 #include "graph/load.h"
 
 struct dg_check {
     dg_loader *l;
-    dg_node   *node;
+    dg_node *node;
 };
 
 struct dg_typing {
-    dg_loader   *l;
-    dg_node     *node;
-    const char **text; /* per output */
+    dg_loader *l;
+    dg_node *node;
+    const char **text; /* one per output */
 };
 
-/* --- contracts ------------------------------------------------------------------------------- */
+/* ---- contracts ------------------------------------------------------------------------------- */
 
 static const dg_contract *parse(dg_loader *l, dg_node *node, dg_letters *letters,
                                 const dg_port *port, const char *text)
 {
-    const char        *why;
-    int                at;
+    const char *why;
+    int at;
     const dg_contract *c = dg_contract_parse(letters, text, port->flags, &at, &why);
 
     if (c)
         return c;
-    dg_report_fail(&l->report, node->item->frame, node->where, "class-type",
-                   "%s, port \"%s\": \"%s\" is no type: %s at character %d",
-                   dg_node_called(l->arena, node), port->name, text, why, at + 1);
+    dg_load_error(&l->report, node->item->frame, node->where, "class-type",
+                  "%s, port \"%s\": \"%s\" is no type: %s at character %d",
+                  dg_node_called(l->arena, node), port->name, text, why, at + 1);
     return &dg_contract_any;
 }
 
-/* <use>: the model's types, with dimensions of their own for each use. */
+/* For <use>: copies the model's types, with separate dimensions for each use. */
 static void copy_model(dg_loader *l, dg_node *node)
 {
     dg_renaming map = { 0 };
@@ -59,7 +59,7 @@ static const char **print_types(dg_loader *l, const dg_node *node)
     return text;
 }
 
-/* What takes any stream, or anything, gives what it takes. */
+/* Outputs of stream or any type get the type of the input. */
 static void follow_streams(dg_node *node)
 {
     const dg_contract *stream = NULL;
@@ -83,7 +83,7 @@ static void follow_streams(dg_node *node)
 void dg_load_contracts(dg_loader *l, dg_node *node, bool conf_ok)
 {
     dg_letters letters = { .dims = &l->g->dims };
-    dg_typing  typing = { l, node, DG_NEW_N(l->arena, node->n_out, const char *) };
+    dg_typing typing = { l, node, DG_NEW_N(l->arena, node->n_out, const char *) };
 
     node->in_types = DG_NEW_N(l->arena, node->n_in, const dg_contract *);
     node->out_contracts = DG_NEW_N(l->arena, node->n_out, const dg_contract *);
@@ -117,12 +117,12 @@ void dg_type(dg_typing *t, const char *port, const char *fmt, ...)
             t->text[i] = text;
             return;
         }
-    dg_report_fail(&t->l->report, t->node->item->frame, t->node->where, "class-type",
-                   "the class gives a type to \"%s\", which is no output of %s", port,
-                   dg_node_called(t->l->arena, t->node));
+    dg_load_error(&t->l->report, t->node->item->frame, t->node->where, "class-type",
+                  "the class gives a type to \"%s\", which is no output of %s", port,
+                  dg_node_called(t->l->arena, t->node));
 }
 
-/* --- check ----------------------------------------------------------------------------------- */
+/* ---- check ----------------------------------------------------------------------------------- */
 
 void dg_load_check(dg_loader *l, dg_node *node)
 {
@@ -134,22 +134,22 @@ void dg_load_check(dg_loader *l, dg_node *node)
 
 void dg_check_fail(dg_check *c, const char *attr, const char *id, const char *fmt, ...)
 {
-    const dg_item      *item = c->node->item;
+    const dg_item *item = c->node->item;
     const dg_item_attr *a = attr ? dg_item_find(item, attr) : NULL;
-    const char         *called = dg_node_called(c->l->arena, c->node);
-    va_list             ap;
+    const char *called = dg_node_called(c->l->arena, c->node);
+    va_list ap;
 
     va_start(ap, fmt);
     const char *text = dg_vprintf(c->l->arena, fmt, ap);
     va_end(ap);
     if (a)
-        dg_report_fail(&c->l->report, item->frame, a->value_at, id, "%s=\"%s\": %s", a->name,
-                       a->value, text);
+        dg_load_error(&c->l->report, item->frame, a->value_at, id, "%s=\"%s\": %s", a->name,
+                      a->value, text);
     else if (attr)
-        dg_report_fail(&c->l->report, item->frame, c->node->where, id, "%s: %s: %s", called, attr,
-                       text);
+        dg_load_error(&c->l->report, item->frame, c->node->where, id, "%s: %s: %s", called, attr,
+                      text);
     else
-        dg_report_fail(&c->l->report, item->frame, c->node->where, id, "%s: %s", called, text);
+        dg_load_error(&c->l->report, item->frame, c->node->where, id, "%s: %s", called, text);
 }
 
 void dg_check_help(dg_check *c, const char *fmt, ...)
@@ -157,7 +157,7 @@ void dg_check_help(dg_check *c, const char *fmt, ...)
     va_list ap;
 
     va_start(ap, fmt);
-    dg_report_help(&c->l->report, "%s", dg_vprintf(c->l->arena, fmt, ap));
+    dg_load_error_help(&c->l->report, "%s", dg_vprintf(c->l->arena, fmt, ap));
     va_end(ap);
 }
 

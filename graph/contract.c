@@ -1,9 +1,9 @@
-/* contract.c: the port language of node.h: read, printed, unified.
+/* contract.c: the port type language of node.h: parses, prints and unifies types.
  *
  *     type  = ("f" | "i") "[" [dim {"," dim}] "]" | "{" field {"," field} "}" | word
  *     dim   = term | term "<=" term | "..."        term = number | Letter {letter | digit | "_"}
  *     field = key ["?" | "*"] ":" type
- * Variables are united as in Tarjan's union-find, without ranks: there are few. */
+ * Variables are unified with Tarjan's union-find, without ranks, because there are few. */
 #include "graph/contract.h"
 
 #include <ctype.h>
@@ -14,7 +14,7 @@ enum { MAX_DEPTH = 8, MAX_FIELDS = 64, MAX_KEY = 63 };
 const dg_contract dg_contract_any = { .kind = DG_TYPE_ANY, .ellipsis = -1 };
 
 static const struct {
-    const char  *word;
+    const char *word;
     dg_type_kind kind;
 } words[] = {
     { "any", DG_TYPE_ANY },
@@ -29,7 +29,7 @@ static const struct {
 };
 enum { N_WORDS = sizeof words / sizeof *words };
 
-/* --- variables ------------------------------------------------------------------------------- */
+/* ---- variables ------------------------------------------------------------------------------- */
 
 static int root_of(const dg_dims *d, int var)
 {
@@ -62,19 +62,19 @@ static bool unite(dg_dims *d, dg_dim_term a, dg_dim_term b)
     int ra = root_of(d, a.var), rb = root_of(d, b.var);
 
     if (ra != rb) {
-        d->vars.items[rb].parent = ra; /* the producer's letter stays the name */
+        d->vars.items[rb].parent = ra; /* keep the producer's letter as the name */
         d->vars.items[ra].n = na ? na : nb;
     }
     return true;
 }
 
-/* --- reading --------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 typedef struct scanner {
     dg_letters *letters;
-    dg_arena   *arena;
+    dg_arena *arena;
     const char *text, *p, *why;
-    uint32_t    flags;
+    uint32_t flags;
 } scanner;
 
 static bool wrong(scanner *s, const char *why)
@@ -110,7 +110,7 @@ static bool read_term(scanner *s, dg_dim_term *t)
                      "expected a dimension: a number or a name that begins with a capital letter");
     while (isalnum((unsigned char)*s->p) || *s->p == '_')
         s->p++;
-    size_t   len = (size_t)(s->p - begin);
+    size_t len = (size_t)(s->p - begin);
     dg_dims *d = s->letters->dims;
 
     for (int i = 0; i < s->letters->n; i++) {
@@ -232,7 +232,7 @@ static const dg_contract *read_type(scanner *s, int depth)
 const dg_contract *dg_contract_parse(dg_letters *letters, const char *text, uint32_t flags, int *at,
                                      const char **why)
 {
-    scanner            s = { letters, letters->dims->arena, text, text, NULL, flags };
+    scanner s = { letters, letters->dims->arena, text, text, NULL, flags };
     const dg_contract *c = read_type(&s, 0);
 
     if (c && *s.p) {
@@ -244,7 +244,7 @@ const dg_contract *dg_contract_parse(dg_letters *letters, const char *text, uint
     return c;
 }
 
-/* --- printing -------------------------------------------------------------------------------- */
+/* ---- printing -------------------------------------------------------------------------------- */
 
 static void print_term(dg_str *out, const dg_dims *d, dg_dim_term t)
 {
@@ -295,7 +295,7 @@ void dg_contract_print(dg_str *out, const dg_dims *dims, const dg_contract *c)
     }
 }
 
-/* --- agreement ------------------------------------------------------------------------------- */
+/* ---- agreement ------------------------------------------------------------------------------- */
 
 static void explain(dg_str *why, const dg_dims *d, const dg_contract *from, const dg_contract *to)
 {
@@ -306,7 +306,7 @@ static void explain(dg_str *why, const dg_dims *d, const dg_contract *from, cons
     dg_str_add(why, " is expected");
 }
 
-/* Dimension i, counted from the left if i >= 0, else from the right (-1 is the last). */
+/* Dimension i, from the left if i >= 0, else from the right (-1: the last). */
 static const dg_dim_type *dim_at(const dg_contract *c, int i)
 {
     return &c->dims[i >= 0 ? i : c->n_dims + i];
@@ -316,7 +316,7 @@ static bool unify_dim(dg_dims *d, const dg_contract *from, const dg_contract *to
                       dg_str *why)
 {
     const dg_dim_type *a = dim_at(from, i), *b = dim_at(to, i);
-    int64_t            na = known(d, a->size), nb = known(d, b->size);
+    int64_t na = known(d, a->size), nb = known(d, b->size);
 
     if (unite(d, a->size, b->size) && (!a->capacity || !b->capacity || unite(d, a->live, b->live)))
         return true;
@@ -328,7 +328,7 @@ static bool unify_dim(dg_dims *d, const dg_contract *from, const dg_contract *to
 
 static bool unify_tensor(dg_dims *d, const dg_contract *from, const dg_contract *to, dg_str *why)
 {
-    int  least = from->n_dims > to->n_dims ? from->n_dims : to->n_dims;
+    int least = from->n_dims > to->n_dims ? from->n_dims : to->n_dims;
     bool open = from->ellipsis >= 0 || to->ellipsis >= 0;
 
     if (from->dtype != to->dtype || (from->ellipsis < 0 && least > from->n_dims) ||
@@ -338,7 +338,7 @@ static bool unify_tensor(dg_dims *d, const dg_contract *from, const dg_contract 
     }
     int left = open ? 0 : from->n_dims, right = 0;
 
-    if (open) { /* what stands left and right of both ellipses */
+    if (open) { /* compare what is left and right of both ellipses */
         int la = from->ellipsis >= 0 ? from->ellipsis : from->n_dims,
             lb = to->ellipsis >= 0 ? to->ellipsis : to->n_dims;
 
@@ -398,8 +398,8 @@ static bool unify_record(dg_dims *d, const dg_contract *from, const dg_contract 
 
 static bool on_its_way(dg_type_kind kind)
 {
-    return kind == DG_TYPE_PICKS ||
-           kind == DG_TYPE_SAMPLES; /* a pick is a sample that is not loaded yet */
+    /* a pick is a sample that is not loaded yet */
+    return kind == DG_TYPE_PICKS || kind == DG_TYPE_SAMPLES;
 }
 
 bool dg_contract_flows(const dg_contract *c)
@@ -431,7 +431,7 @@ bool dg_contract_unify(dg_dims *dims, const dg_contract *from, const dg_contract
 static dg_dim_term copy_term(dg_dims *d, dg_dim_term t, dg_renaming *map)
 {
     int64_t n = known(d, t);
-    int     r = n ? -1 : root_of(d, t.var);
+    int r = n ? -1 : root_of(d, t.var);
 
     if (n)
         return (dg_dim_term){ n, 0 };
@@ -444,7 +444,7 @@ static dg_dim_term copy_term(dg_dims *d, dg_dim_term t, dg_renaming *map)
 
 const dg_contract *dg_contract_copy(dg_dims *dims, const dg_contract *c, dg_renaming *map)
 {
-    dg_contract   *copy = dg_memdup(dims->arena, c, sizeof *c);
+    dg_contract *copy = dg_memdup(dims->arena, c, sizeof *c);
     dg_field_type *fields =
         c->n_fields ? dg_memdup(dims->arena, c->fields, (size_t)c->n_fields * sizeof *fields)
                     : NULL;
@@ -464,7 +464,7 @@ const dg_contract *dg_contract_key(const dg_contract *c, const char *key,
                                    const dg_contract **record, bool *optional)
 {
     for (;;) {
-        size_t               len = strcspn(key, ".");
+        size_t len = strcspn(key, ".");
         const dg_field_type *f;
 
         *record = c;
@@ -483,13 +483,13 @@ const dg_contract *dg_contract_key(const dg_contract *c, const char *key,
 
 static bool holds_term(const dg_dims *d, dg_dim_term t, int64_t n, int64_t *bound)
 {
-    int64_t *b = t.n ? NULL : &bound[root_of(d, t.var)],
-            want = b ? (*b ? *b : d->vars.items[root_of(d, t.var)].n) : t.n;
+    if (t.n)
+        return t.n == n;
+    const int root = root_of(d, t.var);
 
-    if (want)
-        return want == n;
-    *b = n;
-    return true;
+    if (!bound[root])
+        bound[root] = d->vars.items[root].n ? d->vars.items[root].n : n;
+    return bound[root] == n;
 }
 
 bool dg_contract_holds(const dg_dims *dims, const dg_contract *c, dg_dtype dtype, dg_shape shape,

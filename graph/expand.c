@@ -1,7 +1,7 @@
-/* expand.c: <include> with parameters, <stack>, and what remains when they are gone.
+/* expand.c: expands <include> with parameters and <stack>.
  *
- * A repetition costs what its text costs, so the number of elements is bounded: nested stacks would
- * otherwise be a billion laughs. */
+ * The number of elements and turns of stacks is bounded, because nested stacks could otherwise grow
+ * exponentially ("billion laughs"). */
 #include "graph/expand.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 enum {
     MAX_ITEMS = 100000,
-    MAX_INCLUDES = 16, /* nested */
+    MAX_INCLUDES = 16, /* depth of nesting */
     MAX_REPEAT = 1000,
 };
 
@@ -30,9 +30,9 @@ const dg_item_attr *dg_item_find(const dg_item *item, const char *name)
             return &item->attrs[i];
     return NULL;
 }
-/* --- elements -------------------------------------------------------------------------------- */
+/* ---- elements -------------------------------------------------------------------------------- */
 
-static void expand_children(dg_expander *x, const dg_place *p, dg_item *into, const dg_xml *e,
+static void expand_children(dg_expander *x, const dg_expansion *p, dg_item *into, const dg_xml *e,
                             const dg_var *env, const dg_parameters *given);
 
 static void append(dg_item *into, dg_item *item)
@@ -52,20 +52,29 @@ static void close_frame(dg_expander *x, dg_item *into, dg_frame *frame)
     append(into, mark);
 }
 
-/* The element with its attributes replaced; NULL when the bound is reached. */
-static dg_item *make_item(dg_expander *x, const dg_place *p, const dg_xml *e, const dg_var *env)
+/* Counts an element, or a turn of a <stack>, which needs memory even if it is empty; false at the
+ * bound. */
+static bool count_item(dg_expander *x, const dg_expansion *p, const dg_xml *e)
 {
-    dg_item *item = DG_NEW(x->arena, dg_item);
+    if (++x->n_items <= MAX_ITEMS && x->n_attrs <= DG_EXPAND_MAX_ATTRS)
+        return true;
+    if (!x->full)
+        dg_load_error(x->report, p->frame, e->at, "expand-too-many",
+                      "the pipeline becomes larger than %d elements or %d attributes", MAX_ITEMS,
+                      DG_EXPAND_MAX_ATTRS);
+    x->full = true;
+    return false;
+}
+
+/* Makes the element with $names replaced in its attributes; NULL at the bound. */
+static dg_item *make_item(dg_expander *x, const dg_expansion *p, const dg_xml *e, const dg_var *env)
+{
+    dg_item *item;
 
     x->n_attrs += e->n_attrs;
-    if (++x->n_items > MAX_ITEMS || x->n_attrs > DG_EXPAND_MAX_ATTRS) {
-        if (!x->full)
-            dg_report_fail(x->report, p->frame, e->at, "expand-too-many",
-                           "the pipeline becomes larger than %d elements or %d attributes",
-                           MAX_ITEMS, DG_EXPAND_MAX_ATTRS);
-        x->full = true;
+    if (!count_item(x, p, e))
         return NULL;
-    }
+    item = DG_NEW(x->arena, dg_item);
     item->name = e->name;
     item->at = e->at;
     item->frame = p->frame;
@@ -84,24 +93,24 @@ static dg_item *make_item(dg_expander *x, const dg_place *p, const dg_xml *e, co
     return item;
 }
 
-/* --- include --------------------------------------------------------------------------------- */
+/* ---- include --------------------------------------------------------------------------------- */
 
-/* The root of a file, parsed once; NULL after an error. */
-static dg_xml *open_file(dg_expander *x, const dg_place *p, const char *path, const char *real,
+/* Returns the root of a file, parsing it once; NULL after an error. */
+static dg_xml *open_file(dg_expander *x, const dg_expansion *p, const char *path, const char *real,
                          dg_where at)
 {
     dg_xml *root = dg_map_get(x->files, real);
-    char   *text = NULL;
-    size_t  n;
+    char *text = NULL;
+    size_t n;
 
     if (dg_map_has(x->files, real))
-        return root; /* NULL: its faults were reported */
+        return root; /* NULL: its errors were reported before */
     dg_diag *own = dg_diag_open();
-    int      rc = dg_file_read(&text, &n, path, DG_XML_MAX_BYTES, own);
+    int rc = dg_file_read(&text, &n, path, DG_XML_MAX_BYTES, own);
 
     if (rc < 0) {
-        dg_report_fail(x->report, p->frame, at, "include-unreadable", "%s: %s", path,
-                       dg_diag_at(own, 0)->text);
+        dg_load_error(x->report, p->frame, at, "include-unreadable", "%s: %s", path,
+                      dg_diag_at(own, 0)->text);
     } else {
         dg_source *source = DG_NEW(x->arena, dg_source);
 
@@ -119,63 +128,64 @@ static dg_xml *open_file(dg_expander *x, const dg_place *p, const char *path, co
     return root;
 }
 
-static bool includes_itself(dg_expander *x, const dg_place *p, const char *real, dg_where at,
+static bool includes_itself(dg_expander *x, const dg_expansion *p, const char *real, dg_where at,
                             const char *path)
 {
     int depth = 0;
 
-    for (const dg_place *k = p; k; k = k->up, depth++)
+    for (const dg_expansion *k = p; k; k = k->up, depth++)
         if (strcmp(k->path, real) == 0) {
-            dg_report_fail(x->report, p->frame, at, "include-cycle", "%s includes itself", path);
+            dg_load_error(x->report, p->frame, at, "include-cycle", "%s includes itself", path);
             return true;
         }
     if (depth >= MAX_INCLUDES)
-        dg_report_fail(x->report, p->frame, at, "include-too-deep",
-                       "files include each other more than %d deep", MAX_INCLUDES);
+        dg_load_error(x->report, p->frame, at, "include-too-deep",
+                      "files include each other more than %d deep", MAX_INCLUDES);
     return depth >= MAX_INCLUDES;
 }
 
 static const char *real_path(dg_arena *a, const char *path)
 {
-    char       *real = realpath(path, NULL);
+    char *real = realpath(path, NULL);
     const char *copy = dg_strdup(a, real ? real : path);
 
     free(real);
     return copy;
 }
 
-static void check_parameters(dg_expander *x, const dg_place *p, const dg_item *item,
+static void check_parameters(dg_expander *x, const dg_expansion *p, const dg_item *item,
                              dg_parameters given)
 {
     for (; given.n > 0; given.n--, given.first = given.first->next)
         if (!*given.first->used) {
             const dg_item_attr *a = dg_item_find(item, given.first->name);
 
-            dg_report_fail(x->report, p->frame, a->at, "include-parameter",
-                           "the included part never uses $%s", a->name);
+            dg_load_error(x->report, p->frame, a->at, "include-parameter",
+                          "the included part never uses $%s", a->name);
         }
 }
 
-/* The prefix of ids inside, after checking the id; an include may have none. */
-static const char *frame_prefix(dg_expander *x, const dg_place *p, const dg_item_attr *id)
+/* Checks an include's id and returns the prefix for ids inside; without an id that is the outer
+ * prefix. */
+static const char *frame_prefix(dg_expander *x, const dg_expansion *p, const dg_item_attr *id)
 {
     const char *outer = p->frame ? p->frame->prefix : "";
 
     if (!id)
         return outer;
     if (!dg_is_name(id->value)) {
-        dg_report_fail(x->report, p->frame, id->value_at, "id-syntax",
-                       "id=\"%s\": an id has letters, digits, _ and -, and begins with a letter",
-                       id->value);
+        dg_load_error(x->report, p->frame, id->value_at, "id-syntax",
+                      "id=\"%s\": an id has letters, digits, _ and -, and begins with a letter",
+                      id->value);
         return outer;
     }
     return dg_printf(x->arena, "%s%s.", outer, id->value);
 }
 
-static void expand_include(dg_expander *x, const dg_place *p, dg_item *into, const dg_xml *e,
+static void expand_include(dg_expander *x, const dg_expansion *p, dg_item *into, const dg_xml *e,
                            const dg_var *env)
 {
-    dg_item            *item = make_item(x, p, e, env);
+    dg_item *item = make_item(x, p, e, env);
     const dg_item_attr *file = item ? dg_item_find(item, "file") : NULL,
                        *id = item ? dg_item_find(item, "id") : NULL;
     dg_parameters given = { 0 };
@@ -185,11 +195,12 @@ static void expand_include(dg_expander *x, const dg_place *p, dg_item *into, con
     dg_no_children(x, p, e);
     x->report->holes |= !file;
     if (!file) {
-        dg_report_fail(x->report, p->frame, e->at, "attr-missing", "<include> needs file=\"...\"");
+        dg_load_error(x->report, p->frame, e->at, "attr-missing", "<include> needs file=\"...\"");
         return;
     }
-    const char *path = dg_path_join(
-        x->arena, file->folder && strcmp(file->folder, ".") != 0 ? file->folder : "", file->value);
+    const char *path =
+        dg_path_join(x->arena, file->folder && strcmp(file->folder, ".") != 0 ? file->folder : "",
+                     file->value);
     const char *real = real_path(x->arena, path);
 
     if (includes_itself(x, p, real, file->value_at, path)) {
@@ -203,14 +214,14 @@ static void expand_include(dg_expander *x, const dg_place *p, dg_item *into, con
         return;
     if (strcmp(root->name, "part") != 0) {
         x->report->holes = true;
-        dg_report_fail(x->report, p->frame, root->at, "include-root",
-                       "an included file is a <part>, this one is a <%s>", root->name);
-        dg_report_note(x->report, file->value_at, "included here");
+        dg_load_error(x->report, p->frame, root->at, "include-root",
+                      "an included file is a <part>, this one is a <%s>", root->name);
+        dg_load_error_note(x->report, file->value_at, "included here");
         return;
     }
     for (int i = 0; i < root->n_attrs; i++)
-        dg_report_fail(x->report, p->frame, root->attrs[i].at, "attr-unknown",
-                       "<part> has no attributes; its parameters are <let>s");
+        dg_load_error(x->report, p->frame, root->attrs[i].at, "attr-unknown",
+                      "<part> has no attributes; its parameters are <let>s");
     for (int i = 0; i < item->n_attrs; i++)
         if (&item->attrs[i] != file && &item->attrs[i] != id) {
             env = dg_let_push(x, env,
@@ -221,7 +232,7 @@ static void expand_include(dg_expander *x, const dg_place *p, dg_item *into, con
         }
     given.first = env;
     dg_frame *frame = DG_NEW(x->arena, dg_frame);
-    dg_place  inside = { dg_path_folder(x->arena, path), real, frame, p };
+    dg_expansion inside = { dg_path_folder(x->arena, path), real, frame, p };
 
     *frame = (dg_frame){
         .up = p->frame, .prefix = frame_prefix(x, p, id), .id = id ? id->value : NULL, .at = e->at
@@ -232,14 +243,14 @@ static void expand_include(dg_expander *x, const dg_place *p, dg_item *into, con
         check_parameters(x, p, item, given);
 }
 
-/* --- stack ----------------------------------------------------------------------------------- */
+/* ---- stack ----------------------------------------------------------------------------------- */
 
-static void expand_stack(dg_expander *x, const dg_place *p, dg_item *into, const dg_xml *e,
+static void expand_stack(dg_expander *x, const dg_expansion *p, dg_item *into, const dg_xml *e,
                          const dg_var *env)
 {
     static const char *const names[] = { "id", "count", "in" };
-    dg_item                 *item = make_item(x, p, e, env);
-    const dg_item_attr      *count = item ? dg_item_find(item, "count") : NULL,
+    dg_item *item = make_item(x, p, e, env);
+    const dg_item_attr *count = item ? dg_item_find(item, "count") : NULL,
                        *id = item ? dg_item_find(item, "id") : NULL;
     int64_t n = 0;
 
@@ -248,28 +259,28 @@ static void expand_stack(dg_expander *x, const dg_place *p, dg_item *into, const
     for (int i = 0; i < item->n_attrs; i++)
         if (strcmp(item->attrs[i].name, "id") != 0 && strcmp(item->attrs[i].name, "count") != 0 &&
             strcmp(item->attrs[i].name, "in") != 0) {
-            dg_report_fail(x->report, p->frame, item->attrs[i].at, "attr-unknown",
-                           "<stack> has no attribute \"%s\"", item->attrs[i].name);
-            dg_report_nearest(x->report, item->attrs[i].name, names, 3, "its attributes");
+            dg_load_error(x->report, p->frame, item->attrs[i].at, "attr-unknown",
+                          "<stack> has no attribute \"%s\"", item->attrs[i].name);
+            dg_load_error_nearest(x->report, item->attrs[i].name, names, 3, "its attributes");
         }
     x->report->holes |= !id || !count;
     if (!id || !count) {
-        dg_report_fail(x->report, p->frame, e->at, "attr-missing", "<stack> needs %s=\"...\"",
-                       id ? "count" : "id");
+        dg_load_error(x->report, p->frame, e->at, "attr-missing", "<stack> needs %s=\"...\"",
+                      id ? "count" : "id");
         return;
     }
     if (!dg_parse_i64(count->value, &n) || n < 1 || n > MAX_REPEAT) {
         x->report->holes = true;
-        dg_report_fail(x->report, p->frame, count->value_at, "attr-value",
-                       "count=\"%s\": expected an integer from 1 to %d", count->value, MAX_REPEAT);
+        dg_load_error(x->report, p->frame, count->value_at, "attr-value",
+                      "count=\"%s\": expected an integer from 1 to %d", count->value, MAX_REPEAT);
         return;
     }
     const char *prefix = frame_prefix(x, p, id);
-    dg_frame   *before = NULL;
+    dg_frame *before = NULL;
 
-    for (int64_t k = 0; k < n && !x->full; k++) {
-        dg_frame   *frame = DG_NEW(x->arena, dg_frame);
-        dg_place    inside = *p;
+    for (int64_t k = 0; k < n && !x->full && count_item(x, p, e); k++) {
+        dg_frame *frame = DG_NEW(x->arena, dg_frame);
+        dg_expansion inside = *p;
         const char *index = dg_printf(x->arena, "%lld", (long long)k);
 
         *frame = (dg_frame){
@@ -278,17 +289,18 @@ static void expand_stack(dg_expander *x, const dg_place *p, dg_item *into, const
         frame->prefix = dg_printf(x->arena, "%s%s.", prefix, index);
         frame->in = dg_item_find(item, "in");
         inside.frame = frame;
-        expand_children(
-            x, &inside, into, e,
-            dg_let_push(x, env, (dg_var){ .name = "index", .value = index, .folder = p->folder }),
-            NULL);
+        expand_children(x, &inside, into, e,
+                        dg_let_push(x, env,
+                                    (dg_var){
+                                        .name = "index", .value = index, .folder = p->folder }),
+                        NULL);
         before = frame;
     }
     if (before)
         close_frame(x, into, before);
 }
 
-static void expand_element(dg_expander *x, const dg_place *p, dg_item *into, const dg_xml *e,
+static void expand_element(dg_expander *x, const dg_expansion *p, dg_item *into, const dg_xml *e,
                            const dg_var *env)
 {
     if (strcmp(e->name, "include") == 0) {
@@ -305,7 +317,7 @@ static void expand_element(dg_expander *x, const dg_place *p, dg_item *into, con
     }
 }
 
-static void expand_children(dg_expander *x, const dg_place *p, dg_item *into, const dg_xml *e,
+static void expand_children(dg_expander *x, const dg_expansion *p, dg_item *into, const dg_xml *e,
                             const dg_var *env, const dg_parameters *given)
 {
     const dg_var *outer = env;
@@ -317,16 +329,17 @@ static void expand_children(dg_expander *x, const dg_place *p, dg_item *into, co
             expand_element(x, p, into, k, env);
 }
 
-/* --- the whole ------------------------------------------------------------------------------- */
+/* ---- the document
+ * ----------------------------------------------------------------------------- */
 
 static void warn_unused(dg_expander *x, const dg_xml *e)
 {
     for (; e; e = e->next) {
         for (int i = 0; i < e->n_attrs && strcmp(e->name, "let") == 0; i++)
             if (!e->attrs[i].used && dg_is_name(e->attrs[i].name))
-                dg_report_warn(x->report, NULL, e->attrs[i].at, "let-unused",
-                               "%s is defined, but $%s is never used", e->attrs[i].name,
-                               e->attrs[i].name);
+                dg_load_error_warn(x->report, NULL, e->attrs[i].at, "let-unused",
+                                   "%s is defined, but $%s is never used", e->attrs[i].name,
+                                   e->attrs[i].name);
         warn_unused(x, e->first);
     }
 }
@@ -335,15 +348,15 @@ static void check_sets(dg_expander *x)
 {
     for (int k = 0; k < x->n_sets; k++)
         if (!x->set_used[k]) {
-            dg_report_fail(x->report, NULL, DG_NOWHERE, "set-unknown",
-                           "--set %s=%s: the pipeline has no <let %s=...> at its top level",
-                           x->sets[k].name, x->sets[k].value, x->sets[k].name);
-            dg_report_nearest(x->report, x->sets[k].name, x->top_lets.items, x->top_lets.n,
-                              "its lets");
+            dg_load_error(x->report, NULL, DG_NOWHERE, "set-unknown",
+                          "--set %s=%s: the pipeline has no <let %s=...> at its top level",
+                          x->sets[k].name, x->sets[k].value, x->sets[k].name);
+            dg_load_error_nearest(x->report, x->sets[k].name, x->top_lets.items, x->top_lets.n,
+                                  "its lets");
         }
 }
 
-int dg_items_read(dg_item **root, dg_reporter *r, const char *text, size_t n, const char *file,
+int dg_items_read(dg_item **root, dg_load_errors *r, const char *text, size_t n, const char *file,
                   const dg_set *sets, int n_sets, dg_map *sources)
 {
     dg_expander x = { .report = r,
@@ -352,9 +365,9 @@ int dg_items_read(dg_item **root, dg_reporter *r, const char *text, size_t n, co
                       .sources = sources,
                       .sets = sets,
                       .n_sets = n_sets };
-    dg_source  *source = DG_NEW(r->arena, dg_source);
-    dg_xml     *xml;
-    dg_place    top = { dg_path_folder(r->arena, file), real_path(r->arena, file), NULL, NULL };
+    dg_source *source = DG_NEW(r->arena, dg_source);
+    dg_xml *xml;
+    dg_expansion top = { dg_path_folder(r->arena, file), real_path(r->arena, file), NULL, NULL };
 
     *root = NULL;
     x.set_used = DG_NEW_N(r->arena, n_sets, bool);

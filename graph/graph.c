@@ -1,7 +1,10 @@
-/* graph.c: a loaded graph's questions: its sources, its data chain. */
+/* graph.c: queries on a loaded graph: sources, data chains, axes. */
 #include "graph/graph.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+#include "graph/attr.h"
 
 void dg_graph_close(dg_graph **g)
 {
@@ -15,14 +18,14 @@ void dg_graph_close(dg_graph **g)
 
 const char *dg_graph_source(void *graph, const char *file, size_t *n)
 {
-    const dg_graph  *g = graph;
+    const dg_graph *g = graph;
     const dg_source *s = dg_map_get(g->sources, file);
 
     *n = s ? s->n : 0;
     return s ? s->text : NULL;
 }
 
-/* Who feeds a node's first input that carries data. */
+/* The producer of a node's first data input. */
 static const dg_node *feeder(const dg_node *node)
 {
     for (int i = 0; i < node->n_in; i++) {
@@ -55,7 +58,7 @@ static int find_batch(dg_chain *chain, const dg_scope *scope, dg_diag *d)
 
 static int put_first(const dg_node **list, int *n, const dg_node *node, dg_diag *d)
 {
-    enum { MOST = sizeof ((dg_chain *)0)->items / sizeof *((dg_chain *)0)->items };
+    enum { MOST = sizeof((dg_chain *)0)->items / sizeof *((dg_chain *)0)->items };
 
     if (*n == MOST)
         return dg_fail(d, DG_EINPUT, node->where, "data-too-long",
@@ -103,6 +106,82 @@ int dg_chain_sizes(const dg_chain *chain, const dg_size **sizes, int *batch)
     int n = chain->sampler->class->sizes(chain->sampler->conf, sizes, batch), unused;
 
     return chain->resize ? chain->resize->class->sizes(chain->resize->conf, sizes, &unused) : n;
+}
+
+int dg_scope_chain(dg_chain *chain, const dg_scope *scope, dg_diag *d)
+{
+    int rc = dg_graph_chain(chain, scope, d);
+
+    if (rc < 0 || (chain->loader && chain->sampler && chain->batch))
+        return rc;
+    return dg_fail(d, DG_EINPUT, scope->where, "scope-without-data",
+                   "<%s> needs a loader, a sampler and a batch node to run", scope->id);
+}
+
+static int compare_area(const void *a, const void *b)
+{
+    const dg_size *x = a, *y = b;
+    int64_t n = x->w * x->h, m = y->w * y->h;
+
+    return (n < m) - (n > m);
+}
+
+int dg_scope_sizes(const dg_scope *scope, dg_arena *a, dg_size **sizes, int *n, int *batch,
+                   dg_diag *d)
+{
+    const dg_size *listed = NULL;
+    dg_chain chain;
+    int rc = dg_scope_chain(&chain, scope, d);
+
+    if (rc < 0)
+        return rc;
+    *n = dg_chain_sizes(&chain, &listed, batch);
+    *sizes = dg_memdup(a, listed, (size_t)*n * sizeof **sizes);
+    qsort(*sizes, (size_t)*n, sizeof **sizes, compare_area);
+    return 0;
+}
+
+/* True if name is one of "dp+tp". */
+static bool names_axis(const char *axes, const char *name)
+{
+    size_t n = strlen(name);
+
+    for (const char *a = axes; a; a = strchr(a, '+') ? strchr(a, '+') + 1 : NULL)
+        if (strncmp(a, name, n) == 0 && (a[n] == '\0' || a[n] == '+'))
+            return true;
+    return false;
+}
+
+/* The conf member of the attribute with this flag; NULL: the class has none. */
+static void *flagged_member(const dg_node *node, unsigned flag)
+{
+    const dg_attr *a = dg_attr_flagged(node->class->attrs, flag);
+
+    return a ? (char *)node->conf + a->offset : NULL;
+}
+
+const char *dg_node_axes(const dg_node *node)
+{
+    const char *const *axes = flagged_member(node, DG_ATTR_AXES);
+
+    return axes ? *axes : NULL;
+}
+
+const dg_item_attr *dg_node_axes_given(const dg_node *node)
+{
+    const dg_attr *a = dg_attr_flagged(node->class->attrs, DG_ATTR_AXES);
+
+    return a ? dg_item_find(node->item, a->name) : NULL;
+}
+
+bool dg_node_is_dealt(const dg_graph *g, const dg_node *node)
+{
+    return g->axis && names_axis(dg_node_axes(node), g->axis);
+}
+
+int64_t *dg_node_batch_size(const dg_node *node)
+{
+    return flagged_member(node, DG_ATTR_BATCH);
 }
 
 bool dg_node_one_of(const dg_node *node, int port)

@@ -4,17 +4,21 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "graph/vary_self.h"
+#include "graph/rule.h"
+#include "kernels/attrs.h"
 #include "tensor/build.h"
+#include "tensor/ops.h"
 
-/* --- types ----------------------------------------------------------------------------------- */
+/* ---- types ----------------------------------------------------------------------------------- */
 
 static int differs(const dg_lowered *l, const dg_node *node, const dg_port *port, const char *key,
                    const dg_contract *c, dg_val v)
 {
-    char        shape[96];
-    dg_str      type = { 0 };
-    const char *found = dg_is_record(v) ? "a record" : dg_build_program(l->b)->values.items[v.id].dtype == DG_I32 ? "i" : "f";
+    char shape[96];
+    dg_str type = { 0 };
+    const char *found = dg_is_record(v)                                              ? "a record"
+                        : dg_build_program(l->b)->values.items[v.id].dtype == DG_I32 ? "i"
+                                                                                     : "f";
 
     dg_contract_print(&type, &l->g->dims, c);
     dg_fail(l->d, DG_EINPUT, node->where, "contract-shape",
@@ -65,8 +69,8 @@ static int compare_ports(const dg_lowered *l, const dg_node *node, const dg_val 
         own = compare(l, node, node->in_ports[i], "", node->in_types[i], in[i]);
         rc = rc ? rc : own;
     }
-    for (int i = 0; i < node->n_out && !node->model; i++) { /* a model's output was compared at its
-                                                               own node */
+    /* a model's output was compared at its own node */
+    for (int i = 0; i < node->n_out && !node->model; i++) {
         own = compare(l, node, node->out_ports[i], "", node->out_contracts[i], out[i]);
         rc = rc ? rc : own;
     }
@@ -77,7 +81,7 @@ static int compare_ports(const dg_lowered *l, const dg_node *node, const dg_val 
     return rc;
 }
 
-/* --- keys -------------------------------------------------------------------------------------- */
+/* ---- keys ------------------------------------------------------------------------------------ */
 
 static bool is_declared(const dg_contract *c, const char *key)
 {
@@ -101,7 +105,7 @@ static int wrong_key(const dg_lowered *l, const dg_node *node, int port, const c
     return -DG_EINPUT;
 }
 
-/* The set of a record's keys is closed: what is reduced key by key hangs on it. */
+/* Checks that a record has only declared keys: reductions go key by key. */
 static int check_keys(const dg_lowered *l, const dg_node *node, int port, dg_val v)
 {
     const dg_contract *c = node->out_contracts[port];
@@ -118,60 +122,181 @@ static int check_keys(const dg_lowered *l, const dg_node *node, int port, dg_val
     return 0;
 }
 
-/* --- what the proof knows by rows --------------------------------------------------------------- */
+/* ---- what the proof knows from rules --------------------------------------------------------- */
 
-/* Gradients and state ask all ranks whether the loss is finite: those rows say, too, that all must
- * be there. */
-static bool speaks_of_exchange(const dg_rule *r)
+enum { DP = 1, TP = 2 }; /* axes of a mesh, as bits */
+
+static int contract(const dg_lowered *l, const dg_node *node, const char *help, const char *fmt,
+                    ...) DG_PRINTF(4, 5);
+static int contract(const dg_lowered *l, const dg_node *node, const char *help, const char *fmt,
+                    ...)
 {
-    return dg_rule_is_collective(r) || r->kind == DG_RULE_METRIC || r->kind == DG_RULE_GRADIENTS ||
-           r->kind == DG_RULE_STATE;
+    va_list ap;
+
+    va_start(ap, fmt);
+    const char *what = dg_vprintf(dg_build_program(l->b)->arena, fmt, ap);
+    va_end(ap);
+    dg_fail(l->d, DG_EINPUT, node->where, "contract-undeclared", "<%s> %s", node->element, what);
+    dg_help(l->d, "%s", help);
+    return -DG_EINPUT;
 }
 
-static bool has_row(const dg_node *node, bool train, bool collective)
+static bool has_row(const dg_node *node, bool train, dg_rule_kind kind)
 {
-    const dg_proof p = { .train = train };
-
     for (const dg_rule *r = node->class->rules; r && r->kind; r++)
-        if ((collective ? speaks_of_exchange(r) : r->kind == DG_RULE_STATE) &&
-            dg_rule_holds(&p, node, r))
-            return true;
-    for (const dg_collective *c = node->class->collectives; collective && c && c->kind; c++)
-        if (c->axis)
+        if (r->kind == kind && dg_rule_holds(node, train, r))
             return true;
     return false;
 }
 
-static int undeclared(const dg_lowered *l, const dg_node *node, const char *what, const char *row)
+static unsigned one_axis(const dg_graph *g, const char *name, size_t n)
 {
-    dg_fail(l->d, DG_EINPUT, node->where, "contract-undeclared",
-            "<%s> %s, and no row of its class says so here: the proof would not know of it",
-            node->element, what);
-    dg_help(l->d, "a row %s in the rules of the class", row);
-    return -DG_EINPUT;
+    if (strlen(g->axis) == n && strncmp(g->axis, name, n) == 0)
+        return g->ranks > 1 ? DP : 0;
+    return n == 2 && strncmp(name, "tp", 2) == 0 && g->mesh.tp > 1 ? TP : 0;
 }
 
-static int check_rows(const dg_lowered *l, const dg_node *node)
+/* The axes with several ranks that a text names; NULL: all. */
+static unsigned axes_of(const dg_graph *g, const char *text)
+{
+    unsigned axes = text ? 0 : one_axis(g, g->axis, strlen(g->axis)) | one_axis(g, "tp", 2);
+
+    for (const char *s = text; s && *s; s += strcspn(s, "+"), s += *s == '+') {
+        unsigned next = one_axis(g, s, strcspn(s, "+"));
+
+        if (next & axes)
+            return 0; /* an error of its own */
+        axes |= next;
+    }
+    return axes;
+}
+
+/* The axes of a collective; 0: no collective over axes of the mesh. */
+static unsigned axes_met(const dg_graph *g, const dg_instr *i)
+{
+    static const char *const names[] = { "tp", "dp+tp", "tp+dp" };
+    const reduce_attr *a = i->attr;
+
+    if (i->op->effect != DG_COLLECTIVE || i->op->attr_bytes != sizeof *a)
+        return 0;
+    if ((uint64_t)a->axis == dg_fnv1a_text(g->axis))
+        return DP;
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+        if ((uint64_t)a->axis == dg_fnv1a_text(names[k]))
+            return axes_of(g, names[k]);
+    return 0;
+}
+
+static const char *print_axes(unsigned axes)
+{
+    return axes == (DP | TP) ? "dp+tp" : axes == TP ? "tp" : "dp";
+}
+
+static int tensors_in(const dg_lowered *l, dg_val v)
+{
+    int n = dg_has(v) && !dg_is_record(v);
+
+    for (int i = 0; dg_is_record(v) && i < dg_record_n(l->b, v); i++)
+        n += tensors_in(l, dg_record_get(l->b, v, dg_record_key(l->b, v, i)));
+    return n;
+}
+
+/* Collectives of a node over some axes. */
+typedef struct exchanges {
+    int most, least, n; /* by the rows, at most and at least; emitted */
+    bool open;          /* a row of one inside the node, which may stand for many */
+    const dg_rule *row;
+} exchanges;
+
+static void count_declared(const dg_lowered *l, const dg_node *node, const dg_val in[],
+                           exchanges by_axes[])
+{
+    bool train = dg_build_program(l->b)->training;
+
+    for (const dg_rule *r = node->class->rules; r && r->kind; r++) {
+        int port = dg_rule_input(node, r);
+        unsigned axes = axes_of(l->g, dg_rule_axes(node, r));
+        exchanges *e = &by_axes[axes];
+
+        if (!axes || !dg_rule_is_collective(r) || !dg_rule_holds(node, train, r))
+            continue;
+        e->row = r;
+        e->open |= !r->to;
+        e->most += r->kind == DG_RULE_AGREE || port < 0 ? 1 : tensors_in(l, in[port]);
+        e->most += r->kind == DG_RULE_ALLGATHERV; /* the counts */
+        e->least |= r->kind == DG_RULE_AGREE || port < 0 || tensors_in(l, in[port]) > 0;
+    }
+    for (const dg_collective *c = node->class->collectives; c && c->kind; c++) {
+        dg_rule r = { .axis = c->axis };
+        exchanges *e = &by_axes[c->axis ? axes_of(l->g, dg_rule_axes(node, &r)) : 0];
+
+        e->open = true;
+    }
+}
+
+/* True for the question whether all losses are finite, which gradients and state ask all ranks. */
+static bool asks_finite(const dg_lowered *l, const dg_node *node, const dg_instr *i)
 {
     const dg_program *p = dg_build_program(l->b);
-    char              what[96];
+    int producer = i->n_in ? p->values.items[i->v[0]].producer : -1;
+
+    return producer >= 0 &&
+           (p->instrs.items[producer].op == DG_OP(finite) ||
+            p->instrs.items[producer].op->effect == DG_COLLECTIVE) &&
+           (has_row(node, true, DG_RULE_STATE) || has_row(node, true, DG_RULE_GRADIENTS));
+}
+
+/* Compares the node's collectives with its rows, by the axes. */
+static int check_exchanges(const dg_lowered *l, const dg_node *node, const dg_val in[])
+{
+    const dg_program *p = dg_build_program(l->b);
+    exchanges by_axes[4] = { 0 };
+
+    count_declared(l, node, in, by_axes);
+    for (int i = l->first; i < p->instrs.n; i++) {
+        const dg_instr *x = &p->instrs.items[i];
+        unsigned axes = axes_met(l->g, x);
+        exchanges *e = &by_axes[axes];
+
+        if (!axes || x->origin.node != node->number || x->phase == DG_GRADIENT ||
+            asks_finite(l, node, x))
+            continue;
+        if (!e->most && !e->open)
+            return contract(l, node,
+                            "a row DG_RULE_ALLREDUCE, DG_RULE_BROADCAST, ... with operand and axis "
+                            "in the rules of the class",
+                            "exchanges values with other ranks (%s) over %s, and no row of its "
+                            "class says so here: the proof would not know of it",
+                            x->op->name, print_axes(axes));
+        if (++e->n > e->most && !e->open)
+            return contract(l, node,
+                            "a row for each collective, or one without `to` for those of fixed "
+                            "size inside the node",
+                            "exchanges values with other ranks %d times over %s, and its rows "
+                            "speak of %d: the proof would not know of it",
+                            e->n, print_axes(axes), e->most);
+    }
+    for (unsigned axes = DP; axes <= (DP | TP); axes++)
+        if (by_axes[axes].least && !by_axes[axes].n)
+            return contract(
+                l, node, "call the collective with the axis of the attribute, or take the row out",
+                "declares that it %s over %s, and exchanges nothing over it: the proof "
+                "would take what differs among ranks to be the same",
+                by_axes[axes].row->why, print_axes(axes));
+    return 0;
+}
+
+static int check_rows(const dg_lowered *l, const dg_node *node, const dg_val in[])
+{
+    bool train = dg_build_program(l->b)->training;
 
     if (node->model || !l->g->axis) /* without a mesh nothing is proved */
         return 0;
-    if (p->training && dg_build_pending(l->b) > l->pending && !has_row(node, true, false))
-        return undeclared(l, node, "keeps running statistics",
-                          "DG_RULE_STATE with what they are made from");
-    for (int i = l->first; i < p->instrs.n; i++) {
-        const dg_instr *in = &p->instrs.items[i];
-
-        if (in->op->effect != DG_COLLECTIVE || in->origin.node != node->number ||
-            in->phase == DG_GRADIENT || has_row(node, p->training, true))
-            continue;
-        snprintf(what, sizeof what, "exchanges values with other ranks (%s)", in->op->name);
-        return undeclared(l, node, what,
-                          "DG_RULE_ALLREDUCE, DG_RULE_BROADCAST, ... with operand and axis");
-    }
-    return 0;
+    if (train && dg_build_pending(l->b) > l->pending && !has_row(node, true, DG_RULE_STATE))
+        return contract(l, node, "a row DG_RULE_STATE with what they are made from in its rules",
+                        "keeps running statistics, and no row of its class says so here: the proof "
+                        "would not know of it");
+    return l->without || dg_build_failed(l->b) ? 0 : check_exchanges(l, node, in);
 }
 
 int dg_lowered_keeps(const dg_lowered *l, const dg_node *node, const dg_val in[],
@@ -181,5 +306,5 @@ int dg_lowered_keeps(const dg_lowered *l, const dg_node *node, const dg_val in[]
 
     for (int i = 0; i < node->n_out && rc == 0 && !node->model; i++)
         rc = check_keys(l, node, i, out[i]);
-    return rc ? rc : check_rows(l, node);
+    return rc ? rc : check_rows(l, node, in);
 }

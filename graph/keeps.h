@@ -1,5 +1,5 @@
-/* keeps.h: does a node keep in its instructions what its tables say? What can be seen there need not
- * be trusted. */
+/* keeps.h: checks that a node's instructions match its tables. What these checks cover need not be
+ * trusted. */
 #ifndef DG_GRAPH_KEEPS_H
 #define DG_GRAPH_KEEPS_H
 
@@ -7,16 +7,16 @@
 
 typedef struct dg_lowered {
     const dg_graph *g;
-    dg_build       *b;
-    dg_diag        *d;
-    int64_t        *bound;   /* what letters are, one entry per variable, 0: not yet; left so */
-    int             first;   /* the node's first instruction */
-    int             pending; /* statistics that waited for their update before it */
-    bool            without; /* something was left out on purpose */
+    dg_build *b;
+    dg_diag *d;
+    int64_t *bound; /* size of each letter, per variable; 0: unbound; restored afterwards */
+    int first;      /* index of the node's first instruction */
+    int pending;    /* statistics that were waiting for their update before the node */
+    bool without;   /* something was left out on purpose */
 } dg_lowered;
 
-/* Types of its ports, keys of its records; collectives and state, which the proof knows by rows of
- * its class alone. */
+/* Checks types of ports, keys of records, and that collectives and state are declared by the
+ * class's rules, the only way for the proof to know them. */
 int dg_lowered_keeps(const dg_lowered *l, const dg_node *node, const dg_val in[],
                      const dg_val out[]) DG_MUST_USE;
 

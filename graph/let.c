@@ -1,8 +1,8 @@
 /* let.c: <let> and $name.
  *
- * A name is looked up among: parameters of the include, lets of the file, lets of the including
- * file, and so on outward. Lets of lets would be a billion laughs, so the length of a value and of
- * all values is bounded. */
+ * Looks a name up among the parameters of the include, the lets of the file, the lets of the
+ * including file, and so on outwards. Lets of lets could grow exponentially, so the length of each
+ * value and of all values is bounded. */
 #include "graph/let.h"
 
 #include <string.h>
@@ -10,10 +10,10 @@
 enum {
     MAX_VALUE = 64 << 10,
     MAX_VALUES = 16 << 20,
-    MAX_LETS = 1024, /* known at one place */
+    MAX_LETS = 1024, /* visible at one place */
 };
 
-/* --- $name ----------------------------------------------------------------------------------- */
+/* ---- $name ----------------------------------------------------------------------------------- */
 
 static const dg_var *find(const dg_var *env, const char *name, size_t len)
 {
@@ -22,35 +22,36 @@ static const dg_var *find(const dg_var *env, const char *name, size_t len)
     return env;
 }
 
-static void unknown_name(dg_expander *x, const dg_place *p, const dg_var *env, dg_where at,
+static void unknown_name(dg_expander *x, const dg_expansion *p, const dg_var *env, dg_where at,
                          const char *name)
 {
     DG_VEC(const char *) names = { 0 };
 
-    dg_report_fail(x->report, p->frame, at, "let-unknown",
-                   "$%s: there is no <let %s=...> before this place", name, name);
+    dg_load_error(x->report, p->frame, at, "let-unknown",
+                  "$%s: there is no <let %s=...> before this place", name, name);
     if (x->report->muted)
         return;
     for (; env; env = env->next)
         DG_PUSH(x->arena, names, env->name);
-    dg_report_nearest(x->report, name, names.items, names.n, "known names");
+    dg_load_error_nearest(x->report, name, names.items, names.n, "known names");
 }
 
-/* The text after '$' at *s: what it stands for; NULL after an error. *s moves behind it. */
-static const dg_var *take_name(dg_expander *x, const dg_place *p, const dg_var *env, const char **s,
-                               dg_where at)
+/* Parses the name after '$' at *s, moves *s past it and returns its variable; NULL after an
+ * error. */
+static const dg_var *take_name(dg_expander *x, const dg_expansion *p, const dg_var *env,
+                               const char **s, dg_where at)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
-    bool              braces = **s == '{';
-    const char       *name = *s + braces;
-    size_t            len = strspn(name, letters);
-    const dg_var     *v = len ? find(env, name, len) : NULL;
+    bool braces = **s == '{';
+    const char *name = *s + braces;
+    size_t len = strspn(name, letters);
+    const dg_var *v = len ? find(env, name, len) : NULL;
 
     *s = name + len;
     if (len == 0 || (braces && **s != '}')) {
-        dg_report_fail(x->report, p->frame, at, "let-syntax",
-                       "a $ stands before a name: $name or ${name}");
-        dg_report_help(x->report, "$$ is a dollar sign");
+        dg_load_error(x->report, p->frame, at, "let-syntax",
+                      "a $ stands before a name: $name or ${name}");
+        dg_load_error_help(x->report, "$$ is a dollar sign");
         return NULL;
     }
     *s += braces;
@@ -61,9 +62,9 @@ static const dg_var *take_name(dg_expander *x, const dg_place *p, const dg_var *
     return v;
 }
 
-/* text with names replaced. *folder: of the file in which the result's first letters stand. */
-const char *dg_let_replace(dg_expander *x, const dg_place *p, const dg_var *env, const char *text,
-                           dg_where at, const char **folder)
+/* text with $names replaced. *folder: of the file that the beginning of the result comes from. */
+const char *dg_let_replace(dg_expander *x, const dg_expansion *p, const dg_var *env,
+                           const char *text, dg_where at, const char **folder)
 {
     dg_str out = { 0 };
 
@@ -71,7 +72,7 @@ const char *dg_let_replace(dg_expander *x, const dg_place *p, const dg_var *env,
     if (!strchr(text, '$'))
         return text;
     for (const char *s = text; *s && out.n <= MAX_VALUE;) {
-        size_t   plain = strcspn(s, "$");
+        size_t plain = strcspn(s, "$");
         dg_where here = at;
 
         dg_str_add_n(&out, s, plain);
@@ -91,10 +92,10 @@ const char *dg_let_replace(dg_expander *x, const dg_place *p, const dg_var *env,
     }
     if (out.n > MAX_VALUE || (x->n_bytes += out.n) > MAX_VALUES) {
         if (!x->full)
-            dg_report_fail(x->report, p->frame, at, "expand-too-long",
-                           "this text becomes too long when names are replaced (limit: %d KiB "
-                           "here, %d MiB in all)",
-                           MAX_VALUE >> 10, MAX_VALUES >> 20);
+            dg_load_error(x->report, p->frame, at, "expand-too-long",
+                          "this text becomes too long when names are replaced (limit: %d KiB "
+                          "here, %d MiB in all)",
+                          MAX_VALUE >> 10, MAX_VALUES >> 20);
         x->full = true;
         out.n = 0;
     }
@@ -104,7 +105,7 @@ const char *dg_let_replace(dg_expander *x, const dg_place *p, const dg_var *env,
     return result;
 }
 
-/* --- let ------------------------------------------------------------------------------------- */
+/* ---- let ------------------------------------------------------------------------------------- */
 
 const dg_var *dg_let_push(dg_expander *x, const dg_var *env, dg_var v)
 {
@@ -115,11 +116,11 @@ const dg_var *dg_let_push(dg_expander *x, const dg_var *env, dg_var v)
     return dg_memdup(x->arena, &v, sizeof v);
 }
 
-void dg_no_children(dg_expander *x, const dg_place *p, const dg_xml *e)
+void dg_no_children(dg_expander *x, const dg_expansion *p, const dg_xml *e)
 {
     if (e->first)
-        dg_report_fail(x->report, p->frame, e->first->at, "element-misplaced",
-                       "<%s> has no elements inside", e->name);
+        dg_load_error(x->report, p->frame, e->first->at, "element-misplaced",
+                      "<%s> has no elements inside", e->name);
 }
 
 static bool shadowed(const dg_parameters *given, const char *name)
@@ -132,7 +133,7 @@ static bool shadowed(const dg_parameters *given, const char *name)
     return false;
 }
 
-/* The same name, defined inside the element that also holds this let; NULL if there is none. */
+/* An earlier let of that name in the same element; NULL: none. */
 static const dg_var *find_twin(const dg_var *env, const dg_var *outer, const char *name)
 {
     const dg_var *other = find(env, name, strlen(name));
@@ -143,20 +144,20 @@ static const dg_var *find_twin(const dg_var *env, const dg_var *outer, const cha
     return NULL;
 }
 
-/* outer: the names known before the element that holds this let. */
-const dg_var *dg_let_read(dg_expander *x, const dg_place *p, const dg_xml *e, const dg_var *env,
+/* outer: the names visible before the enclosing element. */
+const dg_var *dg_let_read(dg_expander *x, const dg_expansion *p, const dg_xml *e, const dg_var *env,
                           const dg_var *outer, const dg_parameters *given)
 {
     bool top = !p->up && e->parent && !e->parent->parent;
 
     dg_no_children(x, p, e);
     for (int i = 0; i < e->n_attrs && !x->full; i++) {
-        dg_xml_attr  *a = &e->attrs[i];
+        dg_xml_attr *a = &e->attrs[i];
         const dg_var *twin = find_twin(env, outer, a->name);
-        dg_var        v = { .name = a->name, .attr = a, .used = &a->used };
+        dg_var v = { .name = a->name, .attr = a, .used = &a->used };
 
         if (!dg_is_name(a->name) || strchr(a->name, '-')) {
-            dg_report_fail(
+            dg_load_error(
                 x->report, p->frame, a->at, "let-name",
                 "\"%s\" is no name for a let: letters, digits and _, beginning with a letter",
                 a->name);
@@ -168,9 +169,9 @@ const dg_var *dg_let_read(dg_expander *x, const dg_place *p, const dg_xml *e, co
             continue;
         }
         if (twin) {
-            dg_report_fail(x->report, p->frame, a->at, "let-twice", "%s is defined twice", a->name);
+            dg_load_error(x->report, p->frame, a->at, "let-twice", "%s is defined twice", a->name);
             if (twin->attr)
-                dg_report_note(x->report, twin->attr->at, "first defined here");
+                dg_load_error_note(x->report, twin->attr->at, "first defined here");
         }
         v.value = dg_let_replace(x, p, env, a->value, a->value_at, &v.folder);
         for (int k = 0; top && k < x->n_sets; k++)
@@ -182,9 +183,9 @@ const dg_var *dg_let_read(dg_expander *x, const dg_place *p, const dg_xml *e, co
         if (top)
             DG_PUSH(x->arena, x->top_lets, a->name);
         if (++x->n_attrs > DG_EXPAND_MAX_ATTRS || (env && env->depth >= MAX_LETS)) {
-            dg_report_fail(x->report, p->frame, a->at, "expand-too-many",
-                           "more than %d names are known here, or %d lets and attributes in all",
-                           MAX_LETS, DG_EXPAND_MAX_ATTRS);
+            dg_load_error(x->report, p->frame, a->at, "expand-too-many",
+                          "more than %d names are known here, or %d lets and attributes in all",
+                          MAX_LETS, DG_EXPAND_MAX_ATTRS);
             x->full = true;
         }
         env = dg_let_push(x, env, v);

@@ -1,5 +1,5 @@
-/* load.c: items -> scopes: pipeline, plugin, mesh, model, train, evaluate, checkpoint. Nodes are
- * made in node.c. */
+/* load.c: turns items into scopes: pipeline, plugin, mesh, model, train, evaluate, checkpoint.
+ * node.c makes the nodes. */
 #include "graph/load.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "graph/attr.h"
 
-/* A structural element's own attributes. */
+/* Reads the attributes of a structural element. */
 static bool read_structure(dg_loader *l, const dg_item *item, void *conf, const char *others)
 {
     const dg_structure *s = dg_structure_find(item->name);
@@ -19,26 +19,26 @@ static void no_elements(dg_loader *l, const dg_item *item)
 {
     for (const dg_item *k = item->first; k; k = k->next)
         if (k->name)
-            dg_report_fail(&l->report, k->frame, k->at, "element-misplaced",
-                           "<%s> has no elements inside", item->name);
+            dg_load_error(&l->report, k->frame, k->at, "element-misplaced",
+                          "<%s> has no elements inside", item->name);
 }
 
-/* --- scopes ---------------------------------------------------------------------------------- */
+/* ---- scopes ---------------------------------------------------------------------------------- */
 
-/* The id of model or evaluate; NULL after an error. */
+/* The id of a model or evaluate; NULL after an error. */
 static const char *scope_id(dg_loader *l, const dg_item *item, const char *fallback)
 {
     const dg_item_attr *a = dg_item_find(item, "id");
 
     if (!a && !fallback) {
-        dg_report_fail(&l->report, item->frame, item->at, "attr-missing", "<%s> needs id=\"...\"",
-                       item->name);
+        dg_load_error(&l->report, item->frame, item->at, "attr-missing", "<%s> needs id=\"...\"",
+                      item->name);
         return NULL;
     }
     if (a && !dg_is_name(a->value)) {
-        dg_report_fail(&l->report, item->frame, a->value_at, "id-syntax",
-                       "id=\"%s\": an id has letters, digits, _ and -, and begins with a letter",
-                       a->value);
+        dg_load_error(&l->report, item->frame, a->value_at, "id-syntax",
+                      "id=\"%s\": an id has letters, digits, _ and -, and begins with a letter",
+                      a->value);
         return NULL;
     }
     return dg_printf(l->arena, "%s%s", item->frame ? item->frame->prefix : "",
@@ -58,25 +58,26 @@ static const dg_scope *find_scope(const dg_graph *g, const char *id)
 
 static dg_scope *new_scope(dg_loader *l, const dg_item *item, dg_scope_kind kind, const char *id)
 {
-    dg_scope       *scope = DG_NEW(l->arena, dg_scope);
+    dg_scope *scope = DG_NEW(l->arena, dg_scope);
     const dg_scope *other = id ? find_scope(l->g, id) : NULL;
 
     if (other) {
         const dg_item_attr *a = dg_item_find(item, "id");
 
         if (kind == DG_SCOPE_TRAIN && other->kind == kind)
-            dg_report_fail(&l->report, item->frame, item->at, "element-twice",
-                           "a second <train>: a pipeline has one");
+            dg_load_error(&l->report, item->frame, item->at, "element-twice",
+                          "a second <train>: a pipeline has one");
         else
-            dg_report_fail(&l->report, item->frame, a ? a->value_at : item->at, "id-twice",
-                           "the id \"%s\" belongs to an earlier <%s>", id,
-                           other->kind == DG_SCOPE_MODEL   ? "model"
-                           : other->kind == DG_SCOPE_TRAIN ? "train"
-                                                           : "evaluate");
-        dg_report_note(&l->report, other->where, "the first stands here");
+            dg_load_error(&l->report, item->frame, a ? a->value_at : item->at, "id-twice",
+                          "the id \"%s\" belongs to an earlier <%s>", id,
+                          other->kind == DG_SCOPE_MODEL   ? "model"
+                          : other->kind == DG_SCOPE_TRAIN ? "train"
+                                                          : "evaluate");
+        dg_load_error_note(&l->report, other->where, "the first stands here");
         if (kind != DG_SCOPE_TRAIN || other->kind != kind)
-            dg_report_help(&l->report, kind == DG_SCOPE_TRAIN ? "give that one another id"
-                                                              : "give this one an id of its own");
+            dg_load_error_help(&l->report, kind == DG_SCOPE_TRAIN
+                                               ? "give that one another id"
+                                               : "give this one an id of its own");
     }
     scope->kind = kind;
     scope->id = id ? id : dg_printf(l->arena, "?%d", item->at.line);
@@ -106,7 +107,7 @@ static void collect_ids(dg_loader *l, const dg_item *item)
     }
 }
 
-/* An include or stack ends: its id stands for the last node inside. */
+/* At the end of an include or stack: its id refers to the last node inside. */
 static void close_frame(dg_loader *l, const dg_frame *f)
 {
     if (!f->id || !f->last || f == l->top)
@@ -114,10 +115,10 @@ static void close_frame(dg_loader *l, const dg_frame *f)
     const char *id = dg_load_id(l, f->up, f->id);
 
     if (dg_map_has(l->scope->ids, id)) {
-        dg_report_fail(&l->report, f->up, f->at, "id-twice",
-                       "there is a node \"%s\" in this scope already", id);
-        dg_report_note(&l->report, ((const dg_node *)dg_map_get(l->scope->ids, id))->where,
-                       "it stands here");
+        dg_load_error(&l->report, f->up, f->at, "id-twice",
+                      "there is a node \"%s\" in this scope already", id);
+        dg_load_error_note(&l->report, ((const dg_node *)dg_map_get(l->scope->ids, id))->where,
+                           "it stands here");
         return;
     }
     dg_map_set(l->scope->ids, id, f->last);
@@ -148,7 +149,7 @@ static void read_nodes(dg_loader *l, const dg_item *item, dg_scope *scope)
     l->later = dg_map_new(l->arena);
     l->counts = dg_map_new(l->arena);
     l->references = dg_map_new(l->arena);
-    l->nodes.n = l->nodes.cap = 0; /* the nodes of the scope before keep their array */
+    l->nodes.n = l->nodes.cap = 0; /* the previous scope keeps its array of nodes */
     l->nodes.items = NULL;
     collect_ids(l, item);
     read_items(l, item);
@@ -157,7 +158,7 @@ static void read_nodes(dg_loader *l, const dg_item *item, dg_scope *scope)
     l->scope = NULL;
 }
 
-/* Doubles the list when n is 0, 1, 2, 4, ... */
+/* Appends; doubles the list when n is 0, 1, 2, 4, ... */
 static void append(dg_loader *l, dg_scope ***list, int *n, dg_scope *scope)
 {
     if ((*n & (*n - 1)) == 0) {
@@ -184,19 +185,19 @@ static void read_model(dg_loader *l, const dg_item *item)
         else
             scope->output = scope->nodes[i];
     if (!scope->output)
-        dg_report_fail_unless_holes(&l->report, item->frame, item->at, "model-empty",
-                                    "<model id=\"%s\"> has no nodes", scope->id);
+        dg_load_error_unless_holes(&l->report, item->frame, item->at, "model-empty",
+                                   "<model id=\"%s\"> has no nodes", scope->id);
     append(l, &g->models, &g->n_models, scope);
 }
 
-/* What happens every so often does not happen every 0 steps. */
+/* Refuses an interval of 0. */
 static void above_zero(dg_loader *l, const dg_item *item, const char *name, dg_when w)
 {
     const dg_item_attr *a = dg_item_find(item, name);
 
     if (a && !a->bad && w.unit != DG_NEVER && w.n <= 0)
-        dg_report_fail(&l->report, item->frame, a->value_at, "attr-value",
-                       "%s=\"%s\": expected more than 0", a->name, a->value);
+        dg_load_error(&l->report, item->frame, a->value_at, "attr-value",
+                      "%s=\"%s\": expected more than 0", a->name, a->value);
 }
 
 void dg_load_minutes(dg_loader *l, const dg_item *item, const char *name, dg_when w)
@@ -204,8 +205,8 @@ void dg_load_minutes(dg_loader *l, const dg_item *item, const char *name, dg_whe
     const dg_item_attr *a = dg_item_find(item, name);
 
     if (a && !a->bad && w.unit != DG_NEVER && w.unit != DG_MINUTES)
-        dg_report_fail(&l->report, item->frame, a->value_at, "attr-value",
-                       "%s=\"%s\": expected minutes, like \"10 min\"", a->name, a->value);
+        dg_load_error(&l->report, item->frame, a->value_at, "attr-value",
+                      "%s=\"%s\": expected minutes, like \"10 min\"", a->name, a->value);
 }
 
 static void train_length(dg_loader *l, const dg_item *item, const dg_train_conf *conf)
@@ -214,20 +215,20 @@ static void train_length(dg_loader *l, const dg_item *item, const dg_train_conf 
                        *one = steps ? steps : epochs;
 
     if (conf->steps > 0 && conf->epochs > 0)
-        dg_report_fail(&l->report, item->frame, epochs->at, "train-length",
-                       "<train> has both steps and epochs: one of them is its length");
+        dg_load_error(&l->report, item->frame, epochs->at, "train-length",
+                      "<train> has both steps and epochs: one of them is its length");
     else if (conf->steps <= 0 && conf->epochs <= 0 && one)
-        dg_report_fail(&l->report, item->frame, one->value_at, "train-length",
-                       "%s=\"%s\": a training has at least one", one->name, one->value);
+        dg_load_error(&l->report, item->frame, one->value_at, "train-length",
+                      "%s=\"%s\": a training has at least one", one->name, one->value);
     else if (conf->steps <= 0 && conf->epochs <= 0)
-        dg_report_fail(&l->report, item->frame, item->at, "train-length",
-                       "<train> needs steps=\"...\" or epochs=\"...\"");
+        dg_load_error(&l->report, item->frame, item->at, "train-length",
+                      "<train> needs steps=\"...\" or epochs=\"...\"");
 }
 
 static void read_train(dg_loader *l, const dg_item *item)
 {
     dg_train_conf conf = { 0 };
-    dg_scope     *scope = new_scope(l, item, DG_SCOPE_TRAIN, "train");
+    dg_scope *scope = new_scope(l, item, DG_SCOPE_TRAIN, "train");
 
     if (read_structure(l, item, &conf, NULL)) {
         train_length(l, item, &conf);
@@ -245,7 +246,7 @@ static void read_train(dg_loader *l, const dg_item *item)
         l->g->train = scope;
 }
 
-/* Does it make parameters of its own out of those that it is given? */
+/* True if the node outputs parameters other than its input's. */
 static bool averages(const dg_node *node)
 {
     for (int i = 0; i < node->n_in; i++)
@@ -256,11 +257,11 @@ static bool averages(const dg_node *node)
 
 static void read_evaluate(dg_loader *l, const dg_item *item)
 {
-    dg_graph        *g = l->g;
+    dg_graph *g = l->g;
     dg_evaluate_conf conf = { 0 };
-    dg_scope        *scope = new_scope(l, item, DG_SCOPE_EVALUATE, scope_id(l, item, "evaluate"));
+    dg_scope *scope = new_scope(l, item, DG_SCOPE_EVALUATE, scope_id(l, item, "evaluate"));
     const dg_item_attr *weights = dg_item_find(item, "weights");
-    const char         *rest;
+    const char *rest;
 
     if (read_structure(l, item, &conf, "id weights")) {
         above_zero(l, item, "every", conf.every);
@@ -277,12 +278,12 @@ static void read_evaluate(dg_loader *l, const dg_item *item)
         for (int i = 0; scope->weights && i < scope->weights->n_out; i++)
             gives |= scope->weights->out_contracts[i]->kind == DG_TYPE_PARAMETERS;
         if (scope->weights && (!gives || *rest)) {
-            dg_report_fail(&l->report, item->frame, weights->value_at, "weights-kind",
-                           "weights=\"%s\": %s gives no parameters", weights->value,
-                           dg_node_called(l->arena, scope->weights));
-            dg_report_note(&l->report, scope->weights->where, "it stands here");
+            dg_load_error(&l->report, item->frame, weights->value_at, "weights-kind",
+                          "weights=\"%s\": %s gives no parameters", weights->value,
+                          dg_node_called(l->arena, scope->weights));
+            dg_load_error_note(&l->report, scope->weights->where, "it stands here");
         } else if (scope->weights && !averages(scope->weights)) {
-            scope->weights = NULL; /* an optimizer gives the weights as trained */
+            scope->weights = NULL; /* an optimizer outputs the weights being trained */
         }
     }
     read_nodes(l, item, scope);
@@ -292,7 +293,7 @@ static void read_evaluate(dg_loader *l, const dg_item *item)
 static void read_best(dg_loader *l, const dg_item *item, const dg_item_attr *a)
 {
     dg_checkpoint_conf *c = &l->g->checkpoint;
-    const dg_node      *node =
+    const dg_node *node =
         dg_load_upward(l, item, a, l->g->evaluates, l->g->n_evaluates, "<evaluate>", &c->best_key);
     bool measures = node && node->broken;
 
@@ -302,14 +303,15 @@ static void read_best(dg_loader *l, const dg_item *item, const dg_item_attr *a)
 
             measures = true;
             if (strncmp(c->best_key, node->out_ports[i]->name, len) == 0 && c->best_key[len] == '.')
-                c->best_key += len + 1; /* @coco.metrics.AP says the same as @coco.AP */
+                c->best_key += len + 1; /* @coco.metrics.AP means @coco.AP */
         }
     c->best = node;
     if (node && (!measures || !*c->best_key)) {
-        dg_report_fail(&l->report, item->frame, a->value_at, "best-kind",
-                       "best=\"%s\": expected a number of an evaluation, like \"@coco.AP\"",
-                       a->value);
-        dg_report_note(&l->report, node->where, "%s stands here", dg_node_called(l->arena, node));
+        dg_load_error(&l->report, item->frame, a->value_at, "best-kind",
+                      "best=\"%s\": expected a number of an evaluation, like \"@coco.AP\"",
+                      a->value);
+        dg_load_error_note(&l->report, node->where, "%s stands here",
+                           dg_node_called(l->arena, node));
     }
 }
 
@@ -323,9 +325,9 @@ static void read_checkpoint(dg_loader *l, const dg_item *item)
     if (read_structure(l, item, &conf, "best"))
         above_zero(l, item, "every", conf.every);
     if (c->present) {
-        dg_report_fail(&l->report, item->frame, item->at, "element-twice",
-                       "a second <checkpoint>: a pipeline has one");
-        dg_report_note(&l->report, c->where, "the first stands here");
+        dg_load_error(&l->report, item->frame, item->at, "element-twice",
+                      "a second <checkpoint>: a pipeline has one");
+        dg_load_error_note(&l->report, c->where, "the first stands here");
         return;
     }
     *c = (dg_checkpoint_conf){
@@ -335,7 +337,7 @@ static void read_checkpoint(dg_loader *l, const dg_item *item)
         read_best(l, item, best);
 }
 
-/* "cpu", "cuda", or GPUs: "cuda:0,cuda:1"; returns how many are named, -1 if it is none of that. */
+/* Counts the GPUs in "cuda:0,cuda:1"; 0 for "cpu" and "cuda"; -1: invalid. */
 static int count_devices(const char *text)
 {
     int n = 0;
@@ -356,17 +358,17 @@ static int count_devices(const char *text)
 static void check_devices(dg_loader *l, const dg_item *item, const char *text)
 {
     const dg_item_attr *a = dg_item_find(item, "devices");
-    int                 n = count_devices(text);
-    int64_t             ranks = l->g->ranks * l->g->mesh.tp;
+    int n = count_devices(text);
+    int64_t ranks = l->g->ranks * l->g->mesh.tp;
 
     if (n < 0)
-        dg_report_fail(&l->report, item->frame, a->value_at, "attr-value",
-                       "devices=\"%s\": expected \"cpu\", \"cuda\", or GPUs like \"cuda:0,cuda:1\"",
-                       text);
+        dg_load_error(&l->report, item->frame, a->value_at, "attr-value",
+                      "devices=\"%s\": expected \"cpu\", \"cuda\", or GPUs like \"cuda:0,cuda:1\"",
+                      text);
     else if (n > 1 && !l->g->ranks_open && n != ranks)
-        dg_report_fail(&l->report, item->frame, a->value_at, "mesh-devices",
-                       "devices=\"%s\": %d devices for %lld rank%s", text, n, (long long)ranks,
-                       ranks == 1 ? "" : "s");
+        dg_load_error(&l->report, item->frame, a->value_at, "mesh-devices",
+                      "devices=\"%s\": %d devices for %lld rank%s", text, n, (long long)ranks,
+                      ranks == 1 ? "" : "s");
 }
 
 static void read_mesh(dg_loader *l, const dg_item *item)
@@ -377,8 +379,8 @@ static void read_mesh(dg_loader *l, const dg_item *item)
     if (!read_structure(l, item, &conf, NULL))
         return;
     if (l->g->axis)
-        dg_report_fail(&l->report, item->frame, item->at, "element-twice",
-                       "a second <mesh>: a pipeline has one");
+        dg_load_error(&l->report, item->frame, item->at, "element-twice",
+                      "a second <mesh>: a pipeline has one");
     l->g->axis = "dp";
     l->g->mesh = (dg_mesh){ .item = item,
                             .tp = conf.tp,
@@ -389,9 +391,9 @@ static void read_mesh(dg_loader *l, const dg_item *item)
     if (l->g->ranks_open)
         l->g->ranks = 1;
     else if (!dg_parse_i64(conf.dp, &l->g->ranks) || l->g->ranks < 1 || l->g->ranks > 65536)
-        dg_report_fail(&l->report, item->frame, dg_item_find(item, "dp")->value_at, "attr-value",
-                       "dp=\"%s\": expected a number of ranks from 1 to 65536, or \"ranks\"",
-                       conf.dp);
+        dg_load_error(&l->report, item->frame, dg_item_find(item, "dp")->value_at, "attr-value",
+                      "dp=\"%s\": expected a number of ranks from 1 to 65536, or \"ranks\"",
+                      conf.dp);
     check_devices(l, item, conf.devices);
 }
 
@@ -404,34 +406,35 @@ static void read_plugin(dg_loader *l, const dg_item *item)
         dg_registry_load(l->g->registry, conf.path, dg_item_find(item, "path")->value_at,
                          l->report.diag) < 0) {
         l->report.n++;
-        l->report.holes = true; /* its classes would be unknown ones */
+        l->report.holes = true; /* its classes would be reported as unknown */
     }
 }
 
 static void misplaced(dg_loader *l, const dg_item *item)
 {
-    const dg_structure  *s = dg_structure_find(item->name);
+    const dg_structure *s = dg_structure_find(item->name);
     const dg_node_class *c = dg_registry_find(l->g->registry, item->name);
-    const char          *names[16];
-    int                  n = 0;
+    const char *names[16];
+    int n = 0;
 
     if (s || c || dg_structure_class(item->name)) {
-        dg_report_fail(&l->report, item->frame, item->at, "element-misplaced",
-                       "<%s> does not stand inside <pipeline> itself", item->name);
-        dg_report_help(&l->report, strcmp(item->name, "input") == 0 ? "inputs stand inside <model>"
-                                   : strcmp(item->name, "part") == 0
-                                       ? "a part is a file of its own, for <include file=\"...\"/>"
-                                   : strcmp(item->name, "pipeline") == 0
-                                       ? "a pipeline is a file's outermost element"
-                                       : "nodes stand inside <model>, <train> or <evaluate>");
+        dg_load_error(&l->report, item->frame, item->at, "element-misplaced",
+                      "<%s> does not stand inside <pipeline> itself", item->name);
+        dg_load_error_help(&l->report,
+                           strcmp(item->name, "input") == 0 ? "inputs stand inside <model>"
+                           : strcmp(item->name, "part") == 0
+                               ? "a part is a file of its own, for <include file=\"...\"/>"
+                           : strcmp(item->name, "pipeline") == 0
+                               ? "a pipeline is a file's outermost element"
+                               : "nodes stand inside <model>, <train> or <evaluate>");
         return;
     }
     for (s = dg_structures; s->name; s++)
         if (dg_is_among(s->inside, "pipeline"))
             names[n++] = s->name;
-    dg_report_fail(&l->report, item->frame, item->at, "element-unknown", "there is no element <%s>",
-                   item->name);
-    dg_report_nearest(&l->report, item->name, names, n, "inside <pipeline> stand");
+    dg_load_error(&l->report, item->frame, item->at, "element-unknown", "there is no element <%s>",
+                  item->name);
+    dg_load_error_nearest(&l->report, item->name, names, n, "inside <pipeline> stand");
 }
 
 static void read_top(dg_loader *l, const dg_item *item)
@@ -457,11 +460,11 @@ static void read_pipeline(dg_loader *l, const dg_item *root)
     dg_pipeline_conf conf = { 0 };
 
     if (strcmp(root->name, "pipeline") != 0) {
-        dg_report_fail(&l->report, NULL, root->at, "pipeline-root",
-                       "the outermost element is <%s>, expected <pipeline>", root->name);
+        dg_load_error(&l->report, NULL, root->at, "pipeline-root",
+                      "the outermost element is <%s>, expected <pipeline>", root->name);
         if (strcmp(root->name, "part") == 0)
-            dg_report_help(&l->report,
-                           "this file is a part: pipelines use it by <include file=\"...\"/>");
+            dg_load_error_help(&l->report,
+                               "this file is a part: pipelines use it by <include file=\"...\"/>");
         return;
     }
     read_structure(l, root, &conf, NULL);
@@ -473,14 +476,14 @@ static void read_pipeline(dg_loader *l, const dg_item *root)
         if (k->name)
             read_top(l, k);
     if (l->g->train && l->g->train->patience.unit != DG_NEVER && !l->g->checkpoint.best_key) {
-        dg_report_fail_unless_holes(&l->report, NULL, l->g->train->where, "patience-best",
-                                    "<train> has patience, but no <checkpoint best=\"@...\"> says "
-                                    "what has to become better");
-        dg_report_help(&l->report, "like <checkpoint best=\"@coco.AP\"/> after <evaluate>");
+        dg_load_error_unless_holes(&l->report, NULL, l->g->train->where, "patience-best",
+                                   "<train> has patience, but no <checkpoint best=\"@...\"> says "
+                                   "what has to become better");
+        dg_load_error_help(&l->report, "like <checkpoint best=\"@coco.AP\"/> after <evaluate>");
     }
     if (!l->g->train && !l->g->n_evaluates)
-        dg_report_fail_unless_holes(&l->report, NULL, root->at, "pipeline-empty",
-                                    "nothing to do: a pipeline has a <train> or an <evaluate>");
+        dg_load_error_unless_holes(&l->report, NULL, root->at, "pipeline-empty",
+                                   "nothing to do: a pipeline has a <train> or an <evaluate>");
 }
 
 int dg_graph_parse(dg_graph **out, const char *text, size_t n, const char *file, const dg_set *sets,
@@ -491,7 +494,7 @@ int dg_graph_parse(dg_graph **out, const char *text, size_t n, const char *file,
     dg_loader l = { .g = g,
                     .arena = a,
                     .report = { .arena = a, .diag = d, .seen = dg_map_new(a) } };
-    dg_item  *root;
+    dg_item *root;
 
     g->arena = a;
     g->file = dg_strdup(a, file);
@@ -512,9 +515,9 @@ int dg_graph_parse(dg_graph **out, const char *text, size_t n, const char *file,
 int dg_graph_load(dg_graph **g, const char *file, const dg_set *sets, int n_sets,
                   dg_registry *registry, dg_diag *d)
 {
-    char  *text;
+    char *text;
     size_t n;
-    int    rc = dg_file_read(&text, &n, file, DG_XML_MAX_BYTES, d);
+    int rc = dg_file_read(&text, &n, file, DG_XML_MAX_BYTES, d);
 
     *g = NULL;
     if (rc < 0)

@@ -1,4 +1,4 @@
-/* load_attr.c: attributes of an element into its conf struct, by the table of its class. */
+/* load_attr.c: reads an element's attributes into its conf struct, by the table of its class. */
 #include "graph/load.h"
 
 #include <string.h>
@@ -9,29 +9,29 @@ bool dg_load_attr(dg_loader *l, const dg_item *item, const dg_item_attr *a, cons
                   void *conf)
 {
     const char *text = a->value;
-    dg_str      expected = { 0 };
+    dg_str expected = { 0 };
 
     if (a->bad)
         return false;
     if (text[0] == '@' && text[1] != '@') {
-        dg_report_fail(&l->report, item->frame, a->value_at, "attr-wire",
-                       "%s=\"%s\": this attribute takes no wire", a->name, text);
-        dg_report_help(&l->report, "@@ is a literal @");
+        dg_load_error(&l->report, item->frame, a->value_at, "attr-wire",
+                      "%s=\"%s\": this attribute takes no wire", a->name, text);
+        dg_load_error_help(&l->report, "@@ is a literal @");
         return false;
     }
     if (dg_attr_read(row, conf, text + (text[0] == '@'), a->folder, l->arena))
         return true;
     dg_attr_expected(&expected, row);
-    dg_report_fail(&l->report, item->frame, a->value_at, "attr-value", "%s=\"%s\": expected %s",
-                   a->name, text, expected.s);
+    dg_load_error(&l->report, item->frame, a->value_at, "attr-value", "%s=\"%s\": expected %s",
+                  a->name, text, expected.s);
     dg_str_free(&expected);
     if (row->kind == DG_ATTR_ENUM) {
         const char *const *words, *near;
-        int                n = dg_attr_words(&words, row, l->arena);
+        int n = dg_attr_words(&words, row, l->arena);
 
         near = dg_nearest(text, words, n);
         if (near)
-            dg_report_help(&l->report, "did you mean \"%s\"?", near);
+            dg_load_error_help(&l->report, "did you mean \"%s\"?", near);
     }
     return false;
 }
@@ -39,13 +39,12 @@ bool dg_load_attr(dg_loader *l, const dg_item *item, const dg_item_attr *a, cons
 void dg_load_unknown(dg_loader *l, const dg_item *item, const dg_item_attr *a, const char *called,
                      const char *const names[], int n)
 {
-    dg_report_fail(&l->report, item->frame, a->at, "attr-unknown", "%s has no attribute \"%s\"",
-                   called, a->name);
-    dg_report_nearest(&l->report, a->name, names, n, "its attributes");
+    dg_load_error(&l->report, item->frame, a->at, "attr-unknown", "%s has no attribute \"%s\"",
+                  called, a->name);
+    dg_load_error_nearest(&l->report, a->name, names, n, "its attributes");
 }
 
-/* Is there an unknown attribute that is nearly called that? It is reported; the missing one need
- * not be as well. */
+/* True if an unknown attribute with a similar name is reported instead of the missing one. */
 static bool misspelt(const dg_item *item, const dg_attr *table, const char *others,
                      const char *name)
 {
@@ -62,7 +61,7 @@ bool dg_load_attrs(dg_loader *l, const dg_item *item, const char *called, const 
                    void *conf, const char *others)
 {
     const char *names[128];
-    int         n = 0, before = l->report.n;
+    int n = 0, before = l->report.n;
 
     dg_attr_defaults(table, conf, l->arena);
     for (const dg_attr *row = table; row && row->name && n < 100; row++) {
@@ -72,8 +71,8 @@ bool dg_load_attrs(dg_loader *l, const dg_item *item, const char *called, const 
             dg_str expected = { 0 };
 
             dg_attr_expected(&expected, row);
-            dg_report_fail(&l->report, item->frame, item->at, "attr-missing",
-                           "%s needs %s=\"...\": %s (%s)", called, row->name, expected.s, row->doc);
+            dg_load_error(&l->report, item->frame, item->at, "attr-missing",
+                          "%s needs %s=\"...\": %s (%s)", called, row->name, expected.s, row->doc);
             dg_str_free(&expected);
         }
     }
@@ -81,7 +80,7 @@ bool dg_load_attrs(dg_loader *l, const dg_item *item, const char *called, const 
         names[n++] = dg_strndup(l->arena, p, strcspn(p, " "));
     for (int i = 0; i < item->n_attrs; i++) {
         const dg_item_attr *a = &item->attrs[i];
-        const dg_attr      *row = dg_attr_find(table, a->name);
+        const dg_attr *row = dg_attr_find(table, a->name);
 
         if (row)
             dg_load_attr(l, item, a, row, conf);

@@ -1,6 +1,5 @@
-/* lower.c: a scope -> a tensor program, node by node in document order; and what can only be
- * checked there: that nodes keep the types of their ports, and that every trainable parameter
- * reaches the loss.
+/* lower.c: lowers a scope to a tensor program, node by node in document order, and checks that
+ * nodes keep the types of their ports.
  *
  * <use> lowers the model's nodes again with its own inputs; parameters are named after the
  * declaration, so all uses share them. */
@@ -12,45 +11,47 @@
 #include "graph/fire.h"
 #include "graph/keeps.h"
 #include "graph/monitor.h"
+#include "graph/rule.h"
 #include "graph/structure.h"
-#include "graph/vary.h"
 #include "tensor/build.h"
 
 typedef struct lowering {
     const dg_graph *g;
     const dg_scope *scope;
-    dg_build       *b;
-    dg_diag        *d;
-    dg_size         size;
-    int             batch;
-    dg_lowered_fn  *watch;
-    void           *ctx;
-    int64_t        *bound; /* what a node's dimensions are; one entry per variable */
-    const dg_absence *absent; /* by node number; NULL: everything is there */
-    int             n_losses, rc;
-    dg_arena       *arena;
-    int            *turns; /* by node number: how often it was lowered before; with monitors */
+    dg_build *b;
+    dg_diag *d;
+    dg_size size;
+    int batch;
+    dg_lowered_fn *watch;
+    void *ctx;
+    int64_t *bound;           /* size of each dimension variable; 0: unbound */
+    const dg_absence *absent; /* by node number; NULL: nothing is absent */
+    dg_zeros_fn *zeros;
+    int n_losses, rc;
+    dg_val inner_total; /* total of the latest loss node inside a model */
+    dg_arena *arena;
+    int *turns; /* by node number: number of earlier lowerings; for monitors */
 } lowering;
 
-/* A scope while its nodes are lowered: the outputs so far. */
+/* A scope, or a model in use, being lowered: the outputs so far. */
 typedef struct activation {
     const dg_scope *scope;
-    const dg_node  *use;    /* that runs this model; NULL: the scope itself */
-    const dg_val   *inputs; /* of the model */
-    bool            recompute;
-    dg_val        **out;   /* by node->index */
-    dg_val         *fired; /* by node->index: the guard under which it fires; none: always */
+    const dg_node *use;   /* the <use> that runs this model; NULL: the scope itself */
+    const dg_val *inputs; /* of the model */
+    bool recompute;
+    dg_val **out;  /* by node->index */
+    dg_val *fired; /* by node->index: the guard under which it fires; DG_NONE: always */
 } activation;
 
-/* --- values on wires ------------------------------------------------------------------------- */
+/* ---- values on wires ------------------------------------------------------------------------- */
 
-/* Does this node, or one of its outputs, stay away in the program that is made? */
+/* True if this node, or one of its outputs, is absent in the program being made. */
 static bool stays_away(const lowering *w, const dg_node *node, int output)
 {
     return w->absent && (w->absent[node->number] >> output & 1);
 }
 
-/* Below a record; DG_NONE where an optional key is missing. */
+/* The value of a key path; DG_NONE if an optional key is missing. */
 static dg_val take_key(lowering *w, dg_val v, const char *path, bool optional)
 {
     optional |= w->absent != NULL;
@@ -73,22 +74,34 @@ static dg_val value_on(lowering *w, const activation *act, const dg_wire *wire, 
     return wire->key ? take_key(w, v, wire->key, optional) : v;
 }
 
-/* --- nodes ----------------------------------------------------------------------------------- */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
 static void lower_nodes(lowering *w, activation *act);
 
-/* The batch node's tensors become inputs of the program; keys below a port become a record. */
+/* An input of the program, "ID.KEY", that the node feeds. */
+static dg_val feed_input(lowering *w, const dg_node *node, const char *key, dg_dtype dtype,
+                         dg_shape shape)
+{
+    const char *name = dg_printf(w->arena, "%s.%s", node->id, key);
+
+    return dg_input_as(w->b,
+                       &(dg_binding){ .name = name,
+                                      .index = node->number,
+                                      .key = name + strlen(node->id) + 1 },
+                       dtype, shape);
+}
+
+/* Makes the batch node's tensors inputs of the program; keys below a port form a record. */
 static void lower_feeds(lowering *w, const dg_node *node, dg_val out[])
 {
     enum { MOST = 64 };
     dg_feed feeds[MOST];
-    int     n = node->class->feeds(node->conf, w->size, w->batch, feeds, MOST);
+    int n = node->class->feeds(node->conf, w->size, w->batch, feeds, MOST);
 
     for (int i = 0; i < n && i < MOST; i++) {
         const char *key = feeds[i].key, *rest = key + strcspn(key, ".");
-        int         port = 0;
-        dg_val      v = dg_input(w->b, dg_printf(w->arena, "%s.%s", node->id, key), feeds[i].dtype,
-                                 feeds[i].shape);
+        int port = 0;
+        dg_val v = feed_input(w, node, key, feeds[i].dtype, feeds[i].shape);
 
         while (port < node->n_out &&
                (strlen(node->out_ports[port]->name) != (size_t)(rest - key) ||
@@ -114,8 +127,8 @@ static void lower_use(lowering *w, const activation *act, const dg_node *node, c
                       dg_val out[])
 {
     const dg_scope *m = node->model;
-    activation      inside = {
-             .scope = m, .use = node, .inputs = in, .recompute = node->recompute || act->recompute
+    activation inside = {
+        .scope = m, .use = node, .inputs = in, .recompute = node->recompute || act->recompute
     };
 
     lower_nodes(w, &inside);
@@ -139,37 +152,95 @@ static bool missing_input(lowering *w, const dg_node *node, const dg_val in[])
     return false;
 }
 
-/* Results are published at once: later passes may fuse what nobody reads. */
+/* Zeros for what a connected node does not have. */
+static void stand_in(lowering *w, const dg_node *node, dg_val in[])
+{
+    for (int i = 0; i < node->n_in; i++)
+        if (node->in[i].from && !dg_has(in[i]) && dg_contract_flows(node->in_types[i]))
+            in[i] = w->zeros(w->ctx, w->b, node, i);
+}
+
+/* Publishes an input of a host node as "ID.PORT". */
+static void publish_taken(lowering *w, const dg_node *node, const char *port, dg_val in)
+{
+    const char *name = dg_printf(w->arena, "%s.%s", node->id, port);
+
+    if (dg_kind_of(w->b, in) == DG_KIND_TENSOR || dg_kind_of(w->b, in) == DG_KIND_RECORD)
+        dg_result_as(w->b,
+                     &(dg_binding){ .name = name,
+                                    .kind = DG_RESULT_TAKEN,
+                                    .index = node->number,
+                                    .key = name + strlen(node->id) + 1 },
+                     in);
+}
+
+static bool is_total(lowering *w, const dg_node *node, int i, dg_val out)
+{
+    return dg_kind_of(w->b, out) == DG_KIND_TENSOR &&
+           strcmp(node->out_ports[i]->name, "total") == 0;
+}
+
+/* Publishes terms and total of a loss node: "loss.PORT", keys of a record as "loss.KEY". */
+static void publish_loss(lowering *w, const dg_node *node, const dg_val out[])
+{
+    int index = w->n_losses++;
+    const char *prefix = index ? node->id : "loss";
+
+    for (int i = 0; i < node->n_out; i++) {
+        dg_binding as = { .name = prefix, .kind = DG_RESULT_LOSS_TERM, .index = index };
+
+        if (is_total(w, node, i, out[i]))
+            as.kind = DG_RESULT_LOSS_TOTAL;
+        if (dg_kind_of(w->b, out[i]) == DG_KIND_TENSOR)
+            as.name = dg_printf(w->arena, "%s.%s", prefix, node->out_ports[i]->name);
+        if (dg_kind_of(w->b, out[i]) == DG_KIND_TENSOR ||
+            dg_kind_of(w->b, out[i]) == DG_KIND_RECORD)
+            dg_result_as(w->b, &as, out[i]);
+    }
+}
+
+/* Keeps the total of a loss inside a model, in case the scope has no other. */
+static void remember_inner_total(lowering *w, const dg_node *node, const dg_val out[])
+{
+    for (int i = 0; i < node->n_out; i++)
+        if (is_total(w, node, i, out[i]))
+            w->inner_total = out[i];
+}
+
+static void publish_inner_total(lowering *w)
+{
+    dg_program *p = dg_build_program(w->b);
+    dg_val v = w->inner_total;
+
+    if (dg_has(v) && p->values.items[v.id].producer > -2 &&
+        !dg_program_result_of(p, DG_RESULT_LOSS_TOTAL, 0))
+        dg_result_as(w->b, &(dg_binding){ .name = "loss.total", .kind = DG_RESULT_LOSS_TOTAL }, v);
+}
+
+/* Publishes a node's results immediately, because later passes may fuse unread values. */
 static void publish(lowering *w, const activation *act, const dg_node *node, const dg_val in[],
                     const dg_val out[])
 {
     const dg_node_class *c = node->class;
 
+    bool loss = c->role == DG_ROLE_LOSS && w->scope->kind == DG_SCOPE_TRAIN;
+
+    if (act->use && loss)
+        remember_inner_total(w, node, out);
     if (act->use)
         return;
     if (c->take || c->role == DG_ROLE_SINK || c->role == DG_ROLE_EVALUATE)
         for (int i = 0; i < node->n_in; i++)
-            if (dg_kind_of(w->b, in[i]) == DG_KIND_TENSOR ||
-                dg_kind_of(w->b, in[i]) == DG_KIND_RECORD)
-                dg_result(w->b, dg_printf(w->arena, "%s.%s", node->id, node->in_ports[i]->name),
-                          in[i]);
-    if (c->role != DG_ROLE_LOSS || w->scope->kind != DG_SCOPE_TRAIN)
-        return;
-    const char *name = w->n_losses++ ? node->id : "loss";
-
-    for (int i = 0; i < node->n_out; i++)
-        if (dg_kind_of(w->b, out[i]) == DG_KIND_RECORD)
-            dg_result(w->b, name, out[i]);
-        else if (dg_kind_of(w->b, out[i]) == DG_KIND_TENSOR)
-            dg_result(w->b, dg_printf(w->arena, "%s.%s", name, node->out_ports[i]->name), out[i]);
+            publish_taken(w, node, node->in_ports[i]->name, in[i]);
+    if (loss)
+        publish_loss(w, node, out);
 }
 
-/* What has a monitor stays readable: "watch/NUMBER[.key]" is compared, of "fires/NUMBER" whether it
- * is 0. */
+/* Keeps values with a monitor readable. */
 static void keep_watched(lowering *w, const dg_node *node, dg_val fired, const dg_val out[])
 {
     const dg_monitors *m = w->g->monitors;
-    int                turn = m ? w->turns[node->number]++ : 0;
+    int turn = m ? w->turns[node->number]++ : 0;
 
     for (int i = 0; m && i < m->list.n; i++) {
         const dg_monitor *x = &m->list.items[i];
@@ -177,14 +248,22 @@ static void keep_watched(lowering *w, const dg_node *node, dg_val fired, const d
         if (x->node != node || x->scope != w->scope || x->turn != turn)
             continue;
         if (x->kind == DG_MONITOR_FIRING && dg_has(fired))
-            dg_result(w->b, dg_printf(w->arena, "fires/%d", i), fired);
+            dg_result_as(w->b,
+                         &(dg_binding){ .name = dg_printf(w->arena, "fires/%d", i),
+                                        .kind = DG_RESULT_MONITOR_FIRING,
+                                        .index = i },
+                         fired);
         if (x->kind == DG_MONITOR_VALUE && (dg_kind_of(w->b, out[x->output]) == DG_KIND_TENSOR ||
                                             dg_kind_of(w->b, out[x->output]) == DG_KIND_RECORD))
-            dg_result(w->b, dg_printf(w->arena, "watch/%d", i), out[x->output]);
+            dg_result_as(w->b,
+                         &(dg_binding){ .name = dg_printf(w->arena, "watch/%d", i),
+                                        .kind = DG_RESULT_MONITOR_VALUE,
+                                        .index = i },
+                         out[x->output]);
     }
 }
 
-/* The first poison in a value, or none. */
+/* The first poison in a value; DG_NONE if there is none. */
 static dg_val poison_in(dg_build *b, dg_val v)
 {
     dg_val found = DG_NONE;
@@ -196,7 +275,7 @@ static dg_val poison_in(dg_build *b, dg_val v)
     return found;
 }
 
-/* A node that is fed from a failed one fails in silence: one error per root cause. */
+/* True if an input is poison: then the outputs are, without another error. */
 static bool passes_poison_on(lowering *w, const dg_node *node, const dg_val in[], dg_val out[])
 {
     dg_val poison = DG_NONE;
@@ -208,18 +287,32 @@ static bool passes_poison_on(lowering *w, const dg_node *node, const dg_val in[]
     return dg_has(poison);
 }
 
-/* A node that only the host can compute: its outputs are inputs of the program, or what it takes. */
+/* A node that only the host can compute: its outputs are inputs of the program, or its own
+ * inputs. */
 static void lower_outside(lowering *w, const dg_node *node, const dg_val in[], dg_val out[])
 {
     for (int i = 0; i < node->n_out; i++) {
         const dg_contract *c = node->out_contracts[i];
 
         if (c->kind == DG_TYPE_TENSOR && c->n_dims == 0 && c->ellipsis < 0)
-            out[i] = dg_input(w->b, dg_printf(w->arena, "%s.%s", node->id, node->out_ports[i]->name),
-                              c->dtype, DG_SCALAR);
+            out[i] = feed_input(w, node, node->out_ports[i]->name, c->dtype, DG_SCALAR);
         else if (c->kind == DG_TYPE_ANY && node->n_in > 0)
             out[i] = in[0];
     }
+}
+
+/* Keeps the loss that is differentiated readable: a sum of several has no name otherwise. */
+static void publish_differentiated(lowering *w, const dg_node *node, const dg_val in[])
+{
+    const dg_rule *r = dg_node_row(node, DG_RULE_GRADIENTS, NULL);
+    int port = r ? dg_rule_input(node, r) : -1;
+
+    if (port >= 0 && dg_kind_of(w->b, in[port]) == DG_KIND_TENSOR &&
+        in[port].id != dg_program_result_of(dg_build_program(w->b), DG_RESULT_LOSS_TOTAL, 0))
+        dg_result_as(w->b,
+                     &(dg_binding){ .name = "loss/differentiated",
+                                    .kind = DG_RESULT_DIFFERENTIATED },
+                     in[port]);
 }
 
 static void run_class(lowering *w, const activation *act, const dg_node *node, const dg_val in[],
@@ -235,14 +328,15 @@ static void run_class(lowering *w, const activation *act, const dg_node *node, c
         lower_outside(w, node, in, out);
 }
 
-/* Emits the node where it fires. */
+/* Emits the node's instructions under its guards. */
 static void fire(lowering *w, activation *act, const dg_node *node, const dg_val in[],
                  const dg_val fired[], dg_val out[])
 {
     dg_val when = value_on(w, act, &node->when, false), now;
-    int    guards = dg_fire_begin(w->b, w->g, node, when, in, fired);
+    int guards = dg_fire_begin(w->b, w->g, node, when, in, fired);
 
     now = dg_guard_now(w->b);
+    publish_differentiated(w, node, in);
     dg_build_freeze(w->b, node->frozen);
     run_class(w, act, node, in, out);
     dg_build_freeze(w->b, false);
@@ -258,7 +352,7 @@ static void lower_node(lowering *w, activation *act, const dg_node *node)
            *fired = DG_NEW_N(w->arena, node->n_in, dg_val),
            *out = DG_NEW_N(w->arena, node->n_out, dg_val);
     dg_origin origin = { node->where, node->number, node->recompute || act->recompute };
-    int       first = dg_build_program(w->b)->instrs.n, pending = dg_build_pending(w->b);
+    int first = dg_build_program(w->b)->instrs.n, pending = dg_build_pending(w->b);
 
     act->out[node->index] = out;
     if (w->absent && w->absent[node->number] == DG_ABSENT_NODE)
@@ -279,6 +373,8 @@ static void lower_node(lowering *w, activation *act, const dg_node *node)
     }
     if (w->absent && w->watch)
         w->watch(w->ctx, w->b, node, in, NULL);
+    if (w->absent && node->connect)
+        stand_in(w, node, in);
     if (missing_input(w, node, in) || passes_poison_on(w, node, in, out))
         return;
     dg_build_enter(w->b, origin, dg_printf(w->arena, "%s.%s", act->scope->id, node->id),
@@ -287,8 +383,9 @@ static void lower_node(lowering *w, activation *act, const dg_node *node)
     if (w->rc < 0)
         return;
     dg_build_enter(w->b, origin, "", "");
-    w->rc = dg_lowered_keeps(&(dg_lowered){ w->g, w->b, w->d, w->bound, first, pending, w->absent != NULL }, node,
-                             in, out);
+    w->rc = dg_lowered_keeps(&(dg_lowered){ w->g, w->b, w->d, w->bound, first, pending,
+                                            w->absent != NULL },
+                             node, in, out);
     for (int i = 0; i < node->n_out; i++)
         if (stays_away(w, node, i))
             out[i] = DG_NONE;
@@ -305,13 +402,12 @@ static void lower_nodes(lowering *w, activation *act)
         lower_node(w, act, act->scope->nodes[i]);
 }
 
-/* --- programs -------------------------------------------------------------------------------- */
+/* ---- programs -------------------------------------------------------------------------------- */
 
-static int sampler_sizes(const dg_size **sizes, int *n, int *batch, const dg_scope *scope,
-                         dg_diag *d)
+int dg_scope_listed(const dg_size **sizes, int *n, int *batch, const dg_scope *scope, dg_diag *d)
 {
     dg_chain chain;
-    int      rc = dg_graph_chain(&chain, scope, d);
+    int rc = dg_graph_chain(&chain, scope, d);
 
     *n = *batch = 0;
     if (rc < 0 || !chain.sampler)
@@ -326,7 +422,7 @@ static int sampler_sizes(const dg_size **sizes, int *n, int *batch, const dg_sco
 int dg_scope_size(dg_size *size, const dg_scope *scope, dg_diag *d)
 {
     const dg_size *sizes;
-    int            n, batch, rc = sampler_sizes(&sizes, &n, &batch, scope, d);
+    int n, batch, rc = dg_scope_listed(&sizes, &n, &batch, scope, d);
 
     *size = rc == 0 && n ? sizes[0] : (dg_size){ 0, 0 };
     return rc;
@@ -342,15 +438,12 @@ static void name_axes(dg_build *b, const dg_graph *g)
 {
     if (g->axis)
         dg_build_axis(b, g->axis, g->ranks);
-    if (!g->axis || g->mesh.tp < 2)
-        return;
-    dg_build_axis(b, "tp", g->mesh.tp);
-    dg_build_axis(b, "dp+tp", g->ranks * g->mesh.tp);
-    dg_build_axis(b, "tp+dp", g->ranks * g->mesh.tp);
+    if (g->axis && g->mesh.tp > 1)
+        dg_build_axis(b, "tp", g->mesh.tp);
 }
 
 int dg_lower_without(dg_program **p, const dg_graph *g, const dg_scope *scope, dg_size size,
-                     int batch, const dg_absence *absent, dg_params *params, dg_lowered_fn *watch,
+                     int batch, const dg_without *without, dg_params *params, dg_lowered_fn *watch,
                      void *ctx, dg_diag *d)
 {
     lowering w = { .g = g,
@@ -360,14 +453,15 @@ int dg_lower_without(dg_program **p, const dg_graph *g, const dg_scope *scope, d
                    .batch = batch,
                    .watch = watch,
                    .ctx = ctx,
-                   .absent = absent };
-    activation     act = { .scope = scope };
+                   .absent = without ? without->absent : NULL,
+                   .zeros = without ? without->zeros : NULL };
+    activation act = { .scope = scope };
     const dg_size *sizes;
-    int            n;
+    int n;
 
     *p = NULL;
     if (!batch)
-        w.rc = sampler_sizes(&sizes, &n, &w.batch, scope, d);
+        w.rc = dg_scope_listed(&sizes, &n, &w.batch, scope, d);
     if (w.rc < 0)
         return w.rc;
     *p = dg_program_open(params, scope->kind == DG_SCOPE_TRAIN);
@@ -379,6 +473,7 @@ int dg_lower_without(dg_program **p, const dg_graph *g, const dg_scope *scope, d
     w.b = dg_build_open(*p, d);
     name_axes(w.b, g);
     lower_nodes(&w, &act);
+    publish_inner_total(&w);
     if (dg_build_failed(w.b) && w.rc == 0)
         w.rc = -DG_EINPUT;
     dg_build_close(&w.b);
@@ -392,190 +487,4 @@ int dg_graph_lower(dg_program **p, const dg_graph *g, const dg_scope *scope, dg_
                    dg_params *params, dg_diag *d)
 {
     return dg_lower(p, g, scope, size, 0, params, NULL, NULL, d);
-}
-
-/* --- coverage -------------------------------------------------------------------------------- */
-
-static bool reported_before(const dg_program *p, const int *missing, int k)
-{
-    const char *node = dg_params_at(p->params, missing[k])->where.node;
-
-    for (int i = 0; i < k; i++) {
-        const char *other = dg_params_at(p->params, missing[i])->where.node;
-
-        if (node && other && strcmp(node, other) == 0)
-            return true;
-    }
-    return false;
-}
-
-static int check_coverage(const dg_program *p, const dg_scope *scope, dg_diag *d)
-{
-    const int *missing;
-    int        n = dg_uncovered(p, &missing), rc = 0;
-
-    if (n && !p->grads)
-        return dg_fail(d, DG_EINPUT, scope->where, "gradient-none",
-                       "<train> has parameters and no <backward>: nothing would be trained");
-    for (int k = 0; k < n; k++) {
-        const dg_param_info *info = dg_params_at(p->params, missing[k]);
-        int                  more = 0;
-
-        if (reported_before(p, missing, k))
-            continue;
-        for (int i = k + 1; i < n; i++) {
-            const char *node = dg_params_at(p->params, missing[i])->where.node;
-
-            more += node && info->where.node && strcmp(node, info->where.node) == 0;
-        }
-        rc = dg_fail(d, DG_EINPUT, info->where, "DG-GRAD",
-                     "parameter %s of \"%s\" never reaches the loss: there is no differentiable path "
-                     "from it to <backward>",
-                     info->name, info->where.node ? info->where.node : "?");
-        if (more)
-            dg_note(d, DG_NOWHERE, "%d of this node's parameters do not", more + 1);
-        dg_help(d, "wire the node to the loss, freeze it (frozen=\"true\"), or take it out");
-    }
-    return rc;
-}
-
-static bool has_params(const dg_params *params, int n, const char *node)
-{
-    for (int i = 0; i < n; i++) {
-        const char *other = dg_params_at(params, i)->where.node;
-
-        if (other && strcmp(other, node) == 0)
-            return true;
-    }
-    return false;
-}
-
-/* Nodes that evaluations alone use stay as they were at the start. before: parameters of training. */
-static int check_evaluated(const dg_params *params, int before, dg_diag *d)
-{
-    int rc = 0;
-
-    for (int i = before; i < dg_params_n(params); i++) {
-        const dg_param_info *info = dg_params_at(params, i);
-
-        if (info->kind != DG_TRAINABLE || !info->where.node || has_params(params, i, info->where.node))
-            continue;
-        rc = dg_fail(d, DG_EINPUT, info->where, "DG-GRAD",
-                     "parameter %s of \"%s\" is evaluated and never trained: <train> does not use it", info->name,
-                     info->where.node);
-        dg_help(d, "evaluate the model that is trained, or freeze this one (frozen=\"true\")");
-    }
-    return rc;
-}
-
-static bool seen(const dg_size *sizes, int i)
-{
-    for (int k = 0; k < i; k++)
-        if (sizes[k].w == sizes[i].w && sizes[k].h == sizes[i].h)
-            return true;
-    return false;
-}
-
-/* lowered: cleared where that fails; trained: set where there are gradients. */
-static int check_scope(const dg_graph *g, const dg_scope *scope, dg_params *params, bool *lowered,
-                       bool *trained, dg_diag *d)
-{
-    static const dg_size none[1];
-    const dg_size       *sizes = none;
-    dg_program          *p;
-    int                  n, batch, rc = sampler_sizes(&sizes, &n, &batch, scope, d);
-
-    for (int i = 0; i < (n ? n : 1) && rc == 0; i++) {
-        if (seen(sizes, i))
-            continue;
-        rc = dg_lower(&p, g, scope, sizes[i], batch, params, NULL, NULL, d);
-        *lowered &= rc == 0;
-        *trained |= rc == 0 && p->grads;
-        if (rc == 0 && i == 0 && scope->kind == DG_SCOPE_TRAIN)
-            rc = check_coverage(p, scope, d);
-        dg_program_close(&p);
-    }
-    return rc;
-}
-
-/* Nodes that tell classes apart tell the same ones apart: labels of one index tables of another. */
-static int check_classes(const dg_scope *scope, const dg_node **first, dg_diag *d)
-{
-    int rc = 0;
-
-    for (int i = 0; i < scope->n_nodes; i++) {
-        const dg_node *node = scope->nodes[i], *other = *first;
-        int64_t        n = node->class->classes ? node->class->classes(node->conf) : 0;
-
-        if (!n)
-            continue;
-        *first = other ? other : node;
-        if (!other || other->class->classes(other->conf) == n)
-            continue;
-        rc = dg_fail(d, DG_EINPUT, node->where, "classes-differ",
-                     "<%s id=\"%s\"> has classes=\"%lld\", <%s id=\"%s\"> has %lld",
-                     node->element, node->id, (long long)n, other->element, other->id,
-                     (long long)other->class->classes(other->conf));
-        dg_note(d, other->where, "the other stands here");
-        dg_help(d, "one <let classes=\"...\"/> serves both");
-    }
-    return rc;
-}
-
-static int check_digest(const dg_graph *g, dg_diag *d)
-{
-    char text[24];
-    int  rc;
-
-    snprintf(text, sizeof text, "%016llx", (unsigned long long)dg_graph_digest(g));
-    if (!g->digest || strcmp(g->digest, text) == 0)
-        return 0;
-    rc = dg_fail(d, DG_EINPUT, dg_item_find(g->root, "digest")->value_at, "DG-DIGEST",
-                 "the pipeline is pinned to the graph %s, and this graph is %s: ranks that read the "
-                 "one would refuse the other at the start",
-                 g->digest, text);
-    dg_help(d, "take back the change, or pin the new graph: digest=\"%s\"", text);
-    return rc;
-}
-
-static int check_ranks(const dg_graph *g, dg_params *params, dg_diag *d)
-{
-    dg_arena *a = dg_arena_open();
-    int       rc = dg_vary_check(g, params, NULL, a, d);
-
-    dg_arena_close(&a);
-    return rc;
-}
-
-int dg_graph_check(const dg_graph *g, dg_diag *d)
-{
-    dg_params     *params = dg_params_open();
-    const dg_node *first = NULL;
-    bool           lowered = true, trained = false;
-    int            rc = check_digest(g, d), own, n;
-
-    if (g->n_models == 1) {
-        own = check_classes(g->models[0], &first, d);
-        rc = rc ? rc : own;
-    }
-    if (g->n_models == 1 && g->train) {
-        own = check_classes(g->train, &first, d);
-        rc = rc ? rc : own;
-    }
-    if (g->train) {
-        own = check_scope(g, g->train, params, &lowered, &trained, d);
-        rc = rc ? rc : own;
-    }
-    n = dg_params_n(params);
-    for (int i = 0; i < g->n_evaluates; i++) {
-        own = check_scope(g, g->evaluates[i], params, &lowered, &trained, d);
-        rc = rc ? rc : own;
-    }
-    own = lowered && trained ? check_evaluated(params, n, d) : 0;
-    rc = rc ? rc : own;
-    own = lowered ? check_ranks(g, params, d) : 0;
-    rc = rc ? rc : own;
-    dg_params_close(&params);
-    dg_diag_sort(d);
-    return rc;
 }

@@ -1,6 +1,6 @@
-/* node.c: an element inside a scope -> a node: its class, id, attributes, wires, contracts, and
- * what its class has to say about them. An element of an unknown class becomes a broken node, so
- * that wires to it are not errors too. */
+/* node.c: makes a node from an element inside a scope: class, id, attributes, wires, contracts, and
+ * the class's own checks. An element of an unknown class becomes a broken node, so that wires to it
+ * are not reported as well. */
 #include <string.h>
 
 #include "graph/attr.h"
@@ -8,26 +8,26 @@
 
 const dg_attr dg_common_attrs[] = {
     DG_BOOL(dg_node, recompute, false,
-            "activations are computed again in the backward pass instead of being kept"),
+            "recompute activations in the backward pass instead of keeping them"),
     DG_ENUM(dg_node, connect, 0, "none|zero",
-            "where `when` or emptiness keeps it from its result: nothing, or zeros with zero "
-            "gradients"),
-    DG_INT(dg_node, on, -1, -1, 65535, "the one rank that it fires on; -1: all of them"),
-    DG_WHEN(dg_node, budget, NULL, "how long others may have to wait for it"),
+            "the output when `when` or an empty input prevents a result: nothing, or zeros with "
+            "zero gradients"),
+    DG_INT(dg_node, on, -1, -1, 65535, "the only rank that it runs on; -1: all ranks"),
+    DG_WHEN(dg_node, budget, NULL, "longest time that other ranks wait for it"),
     DG_ENUM(dg_node, on_fail, 0, "abort|vote|skip",
-            "when it fails on one rank: all stop, all decide together, or this rank alone leaves "
-            "out its batch"),
+            "if it fails on one rank: all stop, all vote on skipping the batch, or this rank alone "
+            "skips its batch"),
     DG_STR(dg_node, device, NULL, "where it runs: rank, cpu, or a GPU like cuda:1"),
-    DG_BOOL(dg_node, exact, true, "gives the same bits in every run"),
-    DG_BOOL(dg_node, frozen, false, "its parameters are not trained"),
+    DG_BOOL(dg_node, exact, true, "produce the same bits in every run"),
+    DG_BOOL(dg_node, frozen, false, "do not train its parameters"),
     { 0 },
 };
 static const dg_attr pretrained_attr = DG_PATH(dg_node, pretrained, NULL, "weights of this node");
-/* The names that are every node's, beside id; a class that has one of its own keeps it. */
+/* Names of dg_common_attrs; a class may have an attribute of the same name. */
 static const char common_names[] = "when recompute connect on budget on_fail device exact frozen";
-static const dg_port        broken_port = DG_OUT("out", "any", "");
+static const dg_port broken_port = DG_OUT("out", "any", "");
 static const dg_port *const broken_out[] = { &broken_port };
-static const dg_node_class  broken_class = { DG_NODE_CLASS, .name = "?" };
+static const dg_node_class broken_class = { DG_NODE_CLASS, .name = "?" };
 
 const char *dg_node_called(dg_arena *a, const dg_node *node)
 {
@@ -35,26 +35,26 @@ const char *dg_node_called(dg_arena *a, const dg_node *node)
                                           : dg_printf(a, "<%s>", node->element);
 }
 
-/* --- class and id ---------------------------------------------------------------------------- */
+/* ---- class and id ---------------------------------------------------------------------------- */
 
 static void unknown_class(dg_loader *l, const dg_item *item)
 {
-    const dg_registry  *r = l->g->registry;
-    int                 n = dg_registry_n(r), k = 0;
+    const dg_registry *r = l->g->registry;
+    int n = dg_registry_n(r), k = 0;
     const dg_structure *s = dg_structure_find(item->name);
 
     if (s) {
-        dg_report_fail(&l->report, item->frame, item->at, "element-misplaced",
-                       "<%s> does not stand inside <%s>", item->name,
-                       l->scope->kind == DG_SCOPE_MODEL   ? "model"
-                       : l->scope->kind == DG_SCOPE_TRAIN ? "train"
-                                                          : "evaluate");
+        dg_load_error(&l->report, item->frame, item->at, "element-misplaced",
+                      "<%s> does not stand inside <%s>", item->name,
+                      l->scope->kind == DG_SCOPE_MODEL   ? "model"
+                      : l->scope->kind == DG_SCOPE_TRAIN ? "train"
+                                                         : "evaluate");
         if (*s->inside)
-            dg_report_help(&l->report, "it stands inside: %s", s->inside);
+            dg_load_error_help(&l->report, "it stands inside: %s", s->inside);
         return;
     }
-    dg_report_fail_unless_holes(&l->report, item->frame, item->at, "element-unknown",
-                                "there is no node class <%s>", item->name);
+    dg_load_error_unless_holes(&l->report, item->frame, item->at, "element-unknown",
+                               "there is no node class <%s>", item->name);
     if (l->report.muted)
         return;
     const char **names = DG_NEW_N(l->arena, n + 6, const char *);
@@ -71,9 +71,9 @@ static void unknown_class(dg_loader *l, const dg_item *item)
     const char *near = dg_nearest(item->name, names, k);
 
     if (near)
-        dg_report_help(&l->report, "did you mean <%s>?", near);
+        dg_load_error_help(&l->report, "did you mean <%s>?", near);
     else
-        dg_report_help(
+        dg_load_error_help(
             &l->report,
             "`detrgraph nodes` lists the classes; a <plugin> stands before its first use");
 }
@@ -87,8 +87,8 @@ static const dg_node_class *find_class(dg_loader *l, const dg_item *item)
     if (strcmp(item->name, "input") == 0 && l->scope->kind == DG_SCOPE_MODEL)
         return &dg_class_input;
     if (!c && strcmp(item->name, "input") == 0) {
-        dg_report_fail(&l->report, item->frame, item->at, "element-misplaced",
-                       "<input> stands inside <model>");
+        dg_load_error(&l->report, item->frame, item->at, "element-misplaced",
+                      "<input> stands inside <model>");
         return NULL;
     }
     if (!c)
@@ -117,29 +117,29 @@ static const char *made_id(dg_loader *l, const dg_item *item)
 
 static void take_id(dg_loader *l, dg_node *node)
 {
-    const dg_item      *item = node->item;
+    const dg_item *item = node->item;
     const dg_item_attr *a = dg_item_find(item, "id");
-    dg_node            *other;
+    dg_node *other;
 
     if (a && !dg_is_name(a->value)) {
-        dg_report_fail(&l->report, item->frame, a->value_at, "id-syntax",
-                       "id=\"%s\": an id has letters, digits, _ and -, and begins with a letter",
-                       a->value);
+        dg_load_error(&l->report, item->frame, a->value_at, "id-syntax",
+                      "id=\"%s\": an id has letters, digits, _ and -, and begins with a letter",
+                      a->value);
         a = NULL;
     } else if (!a && node->class == &dg_class_input) {
-        dg_report_fail(&l->report, item->frame, item->at, "attr-missing",
-                       "<input> needs id=\"...\"");
+        dg_load_error(&l->report, item->frame, item->at, "attr-missing",
+                      "<input> needs id=\"...\"");
     } else if (a && node->class == &dg_class_input &&
                dg_is_among("id model recompute pretrained", a->value)) {
-        dg_report_fail(&l->report, item->frame, a->value_at, "id-taken",
-                       "id=\"%s\": <use> has an attribute of this name already", a->value);
+        dg_load_error(&l->report, item->frame, a->value_at, "id-taken",
+                      "id=\"%s\": <use> has an attribute of this name already", a->value);
     }
     node->id = dg_load_id(l, item->frame, a ? a->value : made_id(l, item));
     other = a ? dg_map_get(l->scope->ids, node->id) : NULL;
     if (other) {
-        dg_report_fail(&l->report, item->frame, a->value_at, "id-twice",
-                       "there is a node \"%s\" in this scope already", node->id);
-        dg_report_note(&l->report, other->where, "it stands here");
+        dg_load_error(&l->report, item->frame, a->value_at, "id-twice",
+                      "there is a node \"%s\" in this scope already", node->id);
+        dg_load_error_note(&l->report, other->where, "it stands here");
     } else if (a) {
         dg_map_set(l->scope->ids, node->id, node);
     }
@@ -150,14 +150,14 @@ static void take_id(dg_loader *l, dg_node *node)
         item->attrs[i].at.node = item->attrs[i].value_at.node = node->path;
 }
 
-/* --- ports ----------------------------------------------------------------------------------- */
+/* ---- ports ----------------------------------------------------------------------------------- */
 
 static bool is_wire(const dg_item_attr *a)
 {
     return a->value[0] == '@' && a->value[1] != '@';
 }
 
-/* Is this attribute of the element one of the inputs that the port "*" stands for? */
+/* True if this attribute is an input of the port "*". */
 static bool is_free(const dg_node *node, const dg_item_attr *a)
 {
     if (!is_wire(a) || dg_attr_find(node->class->attrs, a->name) ||
@@ -169,15 +169,15 @@ static bool is_free(const dg_node *node, const dg_item_attr *a)
     return true;
 }
 
-/* The inputs behind "*", and their names for the class. */
+/* Collects the inputs of the port "*", and their names for the class. */
 static void take_free_ports(dg_loader *l, dg_node *node, const dg_port *star, const dg_port **in)
 {
     const char **names = DG_NEW_N(l->arena, node->item->n_attrs, const char *);
-    int          n = 0;
+    int n = 0;
 
     for (int i = 0; i < node->item->n_attrs; i++) {
         const dg_item_attr *a = &node->item->attrs[i];
-        dg_port            *p = DG_NEW(l->arena, dg_port);
+        dg_port *p = DG_NEW(l->arena, dg_port);
 
         if (!is_free(node, a))
             continue;
@@ -193,7 +193,7 @@ static void take_free_ports(dg_loader *l, dg_node *node, const dg_port *star, co
 static void take_ports(dg_loader *l, dg_node *node)
 {
     const dg_port *table = node->class->ports;
-    int            n = 0;
+    int n = 0;
 
     while (table && table[n].name)
         n++;
@@ -211,7 +211,7 @@ static void take_ports(dg_loader *l, dg_node *node)
     node->out_ports = out;
 }
 
-/* The model of <use>, found like a wire: in the includes around it, then outside. */
+/* Finds the model of <use> as wires are found: in the enclosing includes, then outside. */
 static const dg_scope *find_model(dg_loader *l, const dg_node *node, const dg_item_attr *a)
 {
     const dg_graph *g = l->g;
@@ -226,26 +226,26 @@ static const dg_scope *find_model(dg_loader *l, const dg_node *node, const dg_it
             break;
     }
     if (l->scope->kind == DG_SCOPE_MODEL && strcmp(l->scope->id, a->value) == 0)
-        dg_report_fail(&l->report, node->item->frame, a->value_at, "model-unknown",
-                       "model=\"%s\": a model cannot use itself", a->value);
+        dg_load_error(&l->report, node->item->frame, a->value_at, "model-unknown",
+                      "model=\"%s\": a model cannot use itself", a->value);
     else
-        dg_report_fail_unless_holes(&l->report, node->item->frame, a->value_at, "model-unknown",
-                                    "there is no <model id=\"%s\"> before this place", a->value);
+        dg_load_error_unless_holes(&l->report, node->item->frame, a->value_at, "model-unknown",
+                                   "there is no <model id=\"%s\"> before this place", a->value);
     if (l->report.muted)
         return NULL;
     const char **names = DG_NEW_N(l->arena, g->n_models, const char *);
 
     for (int i = 0; i < g->n_models; i++)
         names[i] = g->models[i]->id;
-    dg_report_nearest(&l->report, a->value, names, g->n_models, "models");
+    dg_load_error_nearest(&l->report, a->value, names, g->n_models, "models");
     return NULL;
 }
 
-/* <use> has the model's inputs, and the outputs of its last node. */
+/* Gives <use> the model's inputs and the outputs of its last node. */
 static void take_model_ports(dg_loader *l, dg_node *node)
 {
     const dg_item_attr *a = dg_item_find(node->item, "model");
-    const dg_scope     *m = a ? find_model(l, node, a) : NULL;
+    const dg_scope *m = a ? find_model(l, node, a) : NULL;
 
     node->model = m;
     if (!m || !m->output) {
@@ -258,7 +258,7 @@ static void take_model_ports(dg_loader *l, dg_node *node)
 
     for (int i = 0; i < m->n_inputs; i++) {
         dg_port *p = DG_NEW(l->arena, dg_port);
-        bool     optional = ((const dg_input_conf *)m->inputs[i]->conf)->optional;
+        bool optional = ((const dg_input_conf *)m->inputs[i]->conf)->optional;
 
         *p = (dg_port){ m->inputs[i]->id, "any", optional ? DG_PORT_OPTIONAL : 0,
                         "input of the model" };
@@ -271,14 +271,14 @@ static void take_model_ports(dg_loader *l, dg_node *node)
     node->broken = m->output->broken;
 }
 
-/* What stands in for a class that is not known: every wire of the element is an input. */
+/* Makes ports for an unknown class: every wire of the element is an input. */
 static void take_broken_ports(dg_loader *l, dg_node *node)
 {
     const dg_port **in = DG_NEW_N(l->arena, node->item->n_attrs, const dg_port *);
 
     for (int i = 0; i < node->item->n_attrs; i++) {
         const dg_item_attr *a = &node->item->attrs[i];
-        dg_port            *p = DG_NEW(l->arena, dg_port);
+        dg_port *p = DG_NEW(l->arena, dg_port);
 
         *p = (dg_port)DG_IN_OPTIONAL(a->name, "any", "");
         if (is_wire(a))
@@ -298,11 +298,11 @@ static int find_port(const dg_node *node, const char *name)
     return -1;
 }
 
-/* --- attributes ------------------------------------------------------------------------------ */
+/* ---- attributes ------------------------------------------------------------------------------ */
 
 static void unknown_attr(dg_loader *l, const dg_node *node, const dg_item_attr *a)
 {
-    int          n = 0;
+    int n = 0;
     const char **names =
         DG_NEW_N(l->arena, dg_attr_n(node->class->attrs) + node->n_in + 16, const char *);
 
@@ -315,16 +315,16 @@ static void unknown_attr(dg_loader *l, const dg_node *node, const dg_item_attr *
     if (node->class->reference)
         names[n++] = "pretrained";
     if (strcmp(a->name, "pretrained") == 0) {
-        dg_report_fail(&l->report, node->item->frame, a->at, "attr-pretrained",
-                       "%s has no parameters that a file could bring",
-                       dg_node_called(l->arena, node));
+        dg_load_error(&l->report, node->item->frame, a->at, "attr-pretrained",
+                      "%s has no parameters that a file could bring",
+                      dg_node_called(l->arena, node));
         return;
     }
-    const char *common[] = { "when", "connect", "on", "budget", "on_fail", "device", "exact",
-                             "frozen" };
+    const char *common[] = { "when",    "connect", "on",    "budget",
+                             "on_fail", "device",  "exact", "frozen" };
 
     for (size_t i = 0; !dg_nearest(a->name, names, n) && i < sizeof common / sizeof *common; i++)
-        if (dg_nearest(a->name, &common[i], 1)) /* listed only where it may be meant */
+        if (dg_nearest(a->name, &common[i], 1)) /* suggested only if similar */
             names[n++] = common[i];
     dg_load_unknown(l, node->item, a, dg_node_called(l->arena, node), names, n);
 }
@@ -339,9 +339,9 @@ static void take_port(dg_loader *l, dg_node *node, int port, const dg_item_attr 
             node->in[port].from = NULL;
         return;
     }
-    dg_report_fail(&l->report, node->item->frame, a->value_at, "wire-expected",
-                   "%s=\"%s\": an input takes a wire, like \"@node\" or \"@node.port\"", a->name,
-                   a->value);
+    dg_load_error(&l->report, node->item->frame, a->value_at, "wire-expected",
+                  "%s=\"%s\": an input takes a wire, like \"@node\" or \"@node.port\"", a->name,
+                  a->value);
 }
 
 static void take_guard(dg_loader *l, dg_node *node, const dg_item_attr *a)
@@ -350,8 +350,8 @@ static void take_guard(dg_loader *l, dg_node *node, const dg_item_attr *a)
     if (a->bad)
         return;
     if (!is_wire(a))
-        dg_report_fail(&l->report, node->item->frame, a->value_at, "wire-expected",
-                       "%s=\"%s\": a guard is a wire, like \"@node\"", a->name, a->value);
+        dg_load_error(&l->report, node->item->frame, a->value_at, "wire-expected",
+                      "%s=\"%s\": a guard is a wire, like \"@node\"", a->name, a->value);
     else if (!dg_load_wire(l, node, &node->when, a))
         node->when.from = NULL;
     else
@@ -364,8 +364,8 @@ static void take_attrs(dg_loader *l, dg_node *node)
     dg_attr_defaults(dg_common_attrs, node, l->arena);
     for (int i = 0; i < node->item->n_attrs; i++) {
         const dg_item_attr *a = &node->item->attrs[i];
-        const dg_attr      *row = dg_attr_find(node->class->attrs, a->name);
-        int                 port = find_port(node, a->name);
+        const dg_attr *row = dg_attr_find(node->class->attrs, a->name);
+        int port = find_port(node, a->name);
 
         if (port >= 0)
             take_port(l, node, port, a);
@@ -383,8 +383,7 @@ static void take_attrs(dg_loader *l, dg_node *node)
     }
 }
 
-/* Is there an unknown attribute that is nearly called that? It is reported; the missing one need
- * not be as well. */
+/* True if an unknown attribute with a similar name is reported instead of the missing one. */
 static bool misspelt(const dg_node *node, const char *name)
 {
     for (int i = 0; i < node->item->n_attrs; i++) {
@@ -407,37 +406,38 @@ static void require(dg_loader *l, dg_node *node)
             dg_str expected = { 0 };
 
             dg_attr_expected(&expected, row);
-            dg_report_fail(&l->report, node->item->frame, node->where, "attr-missing",
-                           "%s needs %s=\"...\": %s (%s)", called, row->name, expected.s, row->doc);
+            dg_load_error(&l->report, node->item->frame, node->where, "attr-missing",
+                          "%s needs %s=\"...\": %s (%s)", called, row->name, expected.s, row->doc);
             dg_str_free(&expected);
         }
     for (int i = 0; i < node->n_in; i++)
         if (!(node->in_ports[i]->flags & DG_PORT_OPTIONAL) && !node->in[i].where.line &&
             !misspelt(node, node->in_ports[i]->name))
-            dg_report_fail(&l->report, node->item->frame, node->where, "port-missing",
-                           "%s needs %s=\"@...\": %s", called, node->in_ports[i]->name,
-                           node->in_ports[i]->doc);
+            dg_load_error(&l->report, node->item->frame, node->where, "port-missing",
+                          "%s needs %s=\"@...\": %s", called, node->in_ports[i]->name,
+                          node->in_ports[i]->doc);
 }
 
-/* --- elements inside a node's element -------------------------------------------------------- */
+/* ---- child elements
+ * --------------------------------------------------------------------------- */
 
 static void unknown_child(dg_loader *l, const dg_node *node, const dg_item *k)
 {
     const char *names[64];
-    int         n = 0;
+    int n = 0;
 
     for (const dg_child_class *c = node->class->children; c && c->name && n < 64; c++)
         names[n++] = c->name;
-    dg_report_fail(&l->report, k->frame, k->at, "element-misplaced",
-                   n ? "<%s> has no element <%s>" : "<%s> has no elements inside, here is <%s>",
-                   node->element, k->name);
-    dg_report_nearest(&l->report, k->name, names, n, "its elements");
+    dg_load_error(&l->report, k->frame, k->at, "element-misplaced",
+                  n ? "<%s> has no element <%s>" : "<%s> has no elements inside, here is <%s>",
+                  node->element, k->name);
+    dg_load_error_nearest(&l->report, k->name, names, n, "its elements");
 }
 
 static void take_children(dg_loader *l, dg_node *node)
 {
     const dg_child_class *table = node->class->children;
-    int                   n = 0, counts[64] = { 0 };
+    int n = 0, counts[64] = { 0 };
 
     for (const dg_item *k = node->item->first; k; k = k->next)
         n += k->name != NULL;
@@ -456,15 +456,15 @@ static void take_children(dg_loader *l, dg_node *node)
             continue;
         }
         if (kind < 64 && ++counts[kind] > table[kind].most && table[kind].most)
-            dg_report_fail(&l->report, k->frame, k->at, "child-too-many",
-                           "<%s> takes at most %d <%s>", node->element, table[kind].most, k->name);
+            dg_load_error(&l->report, k->frame, k->at, "child-too-many",
+                          "<%s> takes at most %d <%s>", node->element, table[kind].most, k->name);
         void *conf = dg_alloc(l->arena, table[kind].conf_size);
 
         dg_load_attrs(l, k, dg_printf(l->arena, "<%s>", k->name), table[kind].attrs, conf, NULL);
         for (const dg_item *inner = k->first; inner; inner = inner->next)
             if (inner->name)
-                dg_report_fail(&l->report, inner->frame, inner->at, "element-misplaced",
-                               "<%s> has no elements inside", k->name);
+                dg_load_error(&l->report, inner->frame, inner->at, "element-misplaced",
+                              "<%s> has no elements inside", k->name);
         list[n] = (dg_child){ kind, conf, k->at };
         list[n++].where.node = node->path;
     }
@@ -473,13 +473,14 @@ static void take_children(dg_loader *l, dg_node *node)
             (dg_children){ n, list };
 }
 
-/* --- the whole ------------------------------------------------------------------------------- */
+/* ---- the node
+ * --------------------------------------------------------------------------------- */
 
-/* Names in checkpoints: the class's for its first node, the node's own for others, so that no
- * two nodes share one. */
+/* Sets the name in checkpoints: the class's for its first node, the node's own for others, so that
+ * no two nodes share one. */
 static void take_reference(dg_loader *l, dg_node *node)
 {
-    bool first = l->g->n_models == 0; /* this scope is the first model, if it is one */
+    bool first = l->g->n_models == 0; /* if this scope is a model, it is the first */
 
     if (l->scope->kind != DG_SCOPE_MODEL || !first) {
         node->reference = dg_printf(l->arena, "%s.%s", l->scope->id, node->id);
@@ -494,40 +495,39 @@ static void take_reference(dg_loader *l, dg_node *node)
     node->reference = node->class->reference;
 }
 
-/* Common words that make no sense on this node. */
+/* Reports common attributes that make no sense on this node. */
 static void check_words(dg_loader *l, const dg_node *node)
 {
     const dg_item_attr *a = dg_item_find(node->item, "frozen");
-    bool                counted = dg_item_find(node->item, "count") != NULL;
+    bool counted = dg_item_find(node->item, "count") != NULL;
 
     for (int i = 0; i < node->item->n_attrs && node->class == &dg_class_input; i++)
         if (dg_is_among("when connect on budget on_fail device exact frozen",
                         node->item->attrs[i].name))
-            dg_load_unknown(l, node->item, &node->item->attrs[i],
-                            dg_node_called(l->arena, node),
+            dg_load_unknown(l, node->item, &node->item->attrs[i], dg_node_called(l->arena, node),
                             (const char *const[]){ "id", "optional" }, 2);
     if (node->frozen && node->class == &dg_class_use)
-        dg_report_fail(&l->report, node->item->frame, a->at, "frozen-use",
-                       "a model's parameters belong to its nodes: frozen=\"true\" stands there");
-    if (node->class == &dg_class_loop &&
-        counted == (((const dg_loop_conf *)node->conf)->times > 0))
-        dg_report_fail(&l->report, node->item->frame, node->where, "loop-count",
-                       "<loop> needs count=\"@...\" or times=\"n\", one of them");
+        dg_load_error(&l->report, node->item->frame, a->at, "frozen-use",
+                      "a model's parameters belong to its nodes: frozen=\"true\" stands there");
+    if (node->class == &dg_class_loop && counted == (((const dg_loop_conf *)node->conf)->times > 0))
+        dg_load_error(&l->report, node->item->frame, node->where, "loop-count",
+                      "<loop> needs count=\"@...\" or times=\"n\", one of them");
     dg_load_minutes(l, node->item, "budget", node->budget);
     a = dg_item_find(node->item, "device");
-    if (a && node->device && strcmp(node->device, "rank") != 0 && strcmp(node->device, "cpu") != 0 &&
+    if (a && node->device && strcmp(node->device, "rank") != 0 &&
+        strcmp(node->device, "cpu") != 0 &&
         (strncmp(node->device, "cuda:", 5) != 0 || !node->device[5] ||
          node->device[5 + strspn(node->device + 5, "0123456789")]))
-        dg_report_fail(&l->report, node->item->frame, a->value_at, "attr-value",
-                       "device=\"%s\": expected \"rank\", \"cpu\", or a GPU like \"cuda:1\"",
-                       node->device);
+        dg_load_error(&l->report, node->item->frame, a->value_at, "attr-value",
+                      "device=\"%s\": expected \"rank\", \"cpu\", or a GPU like \"cuda:1\"",
+                      node->device);
 }
 
 void dg_load_node(dg_loader *l, const dg_item *item)
 {
     const dg_node_class *class = find_class(l, item);
     dg_node *node = DG_NEW(l->arena, dg_node);
-    int      before = l->report.n;
+    int before = l->report.n;
 
     node->class = class ? class : &broken_class;
     node->item = item;

@@ -1,4 +1,5 @@
-/* plugin.c: dlopen. The symbol carries the version of the interface, the struct its size. */
+/* plugin.c: loads plugins with dlopen. The symbol's name has the version of the interface, the
+ * struct its size. */
 #include "graph/plugin.h"
 
 #include <dlfcn.h>
@@ -20,10 +21,14 @@ int dg_library_open(void **handle, const dg_plugin **plugin, const char *path, d
         bool newer = dlsym(*handle, NEXT_ENTRY) != NULL;
 
         rc = newer ? dg_fail(d, DG_EINPUT, at, "plugin-entry",
-                             "%s is a plugin of a newer interface, %s; this program knows %s", path, NEXT_ENTRY, ENTRY)
-                   : dg_fail(d, DG_EINPUT, at, "plugin-entry", "%s has no symbol %s: it is no plugin", path, ENTRY);
-        dg_help(d, newer ? "use a detrgraph as new as the plugin's headers, or compile the plugin with the headers of this one"
-                         : "DG_PLUGIN(\"name\", \"version\", &class, ...) of <detrgraph/plugin.h> defines it");
+                             "%s is a plugin of a newer interface, %s; this program knows %s", path,
+                             NEXT_ENTRY, ENTRY)
+                   : dg_fail(d, DG_EINPUT, at, "plugin-entry",
+                             "%s has no symbol %s: it is no plugin", path, ENTRY);
+        dg_help(d, newer ? "use a detrgraph as new as the plugin's headers, or compile the plugin "
+                           "with the headers of this one"
+                         : "DG_PLUGIN(\"name\", \"version\", &class, ...) of <detrgraph/plugin.h> "
+                           "defines it");
     } else if (p->size < sizeof *p || !p->name || !p->version || !p->classes) {
         rc = dg_fail(d, DG_EINPUT, at, "plugin-size",
                      "%s: its entry has %u bytes, this program expects %zu", path, p->size,

@@ -1,11 +1,11 @@
-/* reference.c: the node reference, printed from the tables. */
+/* reference.c: prints the node reference from the tables. */
 #include <string.h>
 
 #include "graph/attr.h"
 #include "graph/schema.h"
 #include "graph/structure.h"
 
-enum { WIDTH = 100, NAMES = 20 }; /* columns of a line, and of the names at its left */
+enum { WIDTH = 100, NAMES = 20 }; /* columns per line, and of the names at the left */
 
 static const char *const roles[] = {
     [DG_ROLE_OTHER] = "other",         [DG_ROLE_LOADER] = "loader",
@@ -24,7 +24,7 @@ const char *dg_role_name(dg_role role)
     return (int)role < (int)N_ROLES ? roles[role] : "";
 }
 
-/* text in lines of WIDTH columns that begin at column `indent`; the first continues the line at
+/* Wraps text to lines of WIDTH columns that begin at column `indent`; the first line continues at
  * column `at`. */
 static void wrap(dg_str *out, const char *text, int indent, int at)
 {
@@ -50,7 +50,7 @@ static void wrap(dg_str *out, const char *text, int indent, int at)
     dg_str_add(out, "\n");
 }
 
-/* "  name            text", continued below itself. */
+/* Prints "  name            text", wrapping the text below itself. */
 static void row(dg_str *out, int indent, const char *name, const char *text)
 {
     int at = indent + (int)strlen(name), column = indent + NAMES;
@@ -111,24 +111,39 @@ static void print_attrs(dg_str *out, const dg_attr *attrs, int indent)
 }
 
 static const char *const rules[] = {
-    [DG_RULE_VALUE] = "value",           [DG_RULE_PRESENCE] = "presence",
-    [DG_RULE_DIMS] = "image size",       [DG_RULE_LEADING] = "leading dimension",
-    [DG_RULE_RATE] = "rate",             [DG_RULE_EQUAL] = "equal counts",
-    [DG_RULE_ENDLESS] = "endless",       [DG_RULE_INEXACT] = "inexact",
-    [DG_RULE_PARTIAL] = "pending sum",   [DG_RULE_SEED] = "seed",
-    [DG_RULE_CORRELATED] = "same draws", [DG_RULE_NORMALISER] = "normaliser",
-    [DG_RULE_NONLINEAR] = "not linear",  [DG_RULE_LINEAR] = "linear",
-    [DG_RULE_STATE] = "state",           [DG_RULE_GRADIENTS] = "gradients",
-    [DG_RULE_METRIC] = "metric",         [DG_RULE_ALLREDUCE] = "all-reduce",
-    [DG_RULE_REDUCE] = "reduce",         [DG_RULE_BROADCAST] = "broadcast",
-    [DG_RULE_AGREE] = "agree",           [DG_RULE_ALLGATHER] = "all-gather",
-    [DG_RULE_ALLGATHERV] = "all-gather", [DG_RULE_BYPASS] = "bypass",
-    [DG_RULE_SKIP] = "skip",             [DG_RULE_STOP] = "stop",
-    [DG_RULE_LOOP] = "loop",             [DG_RULE_PROVED] = "only proved",
+    [DG_RULE_VALUE] = "value",
+    [DG_RULE_PRESENCE] = "presence",
+    [DG_RULE_DIMS] = "image size",
+    [DG_RULE_LEADING] = "leading dimension",
+    [DG_RULE_RATE] = "rate",
+    [DG_RULE_EQUAL] = "equal counts",
+    [DG_RULE_ENDLESS] = "endless",
+    [DG_RULE_INEXACT] = "inexact",
+    [DG_RULE_PARTIAL] = "pending sum",
+    [DG_RULE_SEED] = "seed",
+    [DG_RULE_CORRELATED] = "same draws",
+    [DG_RULE_NORMALISER] = "normaliser",
+    [DG_RULE_NONLINEAR] = "not linear",
+    [DG_RULE_LINEAR] = "linear",
+    [DG_RULE_STATE] = "state",
+    [DG_RULE_GRADIENTS] = "gradients",
+    [DG_RULE_METRIC] = "metric",
+    [DG_RULE_ALLREDUCE] = "all-reduce",
+    [DG_RULE_REDUCE] = "reduce",
+    [DG_RULE_BROADCAST] = "broadcast",
+    [DG_RULE_AGREE] = "agree",
+    [DG_RULE_ALLGATHER] = "all-gather",
+    [DG_RULE_ALLGATHERV] = "all-gather",
+    [DG_RULE_BYPASS] = "bypass",
+    [DG_RULE_SKIP] = "skip",
+    [DG_RULE_STOP] = "stop",
+    [DG_RULE_LOOP] = "loop",
+    [DG_RULE_PROVED] = "only proved",
     [DG_RULE_KEYS] = "keys",
 };
 
-/* "image size   of out, from in, over axis; where aligned is not given: deals items ..." */
+/* Prints rules: "image size   of out, from in, over axis; where aligned is not given: deals items
+ * ..." */
 static void print_rules(dg_str *out, const dg_rule *r)
 {
     const char *title = "rank invariance\n";
@@ -213,7 +228,7 @@ static void print_structure(dg_str *out, const dg_structure *s)
 
 void dg_reference_list(dg_str *out, const dg_registry *r)
 {
-    for (int role = 1; role <= N_ROLES; role++) { /* OTHER last */
+    for (int role = 1; role <= N_ROLES; role++) { /* OTHER is last */
         const char *title = roles[role % N_ROLES];
 
         for (int i = 0; i < dg_registry_n(r); i++) {
@@ -238,7 +253,7 @@ void dg_reference_list(dg_str *out, const dg_registry *r)
 bool dg_reference_print(dg_str *out, const dg_registry *r, const char *name)
 {
     const dg_node_class *c = dg_registry_find(r, name);
-    const dg_structure  *s = dg_structure_find(name);
+    const dg_structure *s = dg_structure_find(name);
 
     if (dg_structure_class(name))
         c = dg_structure_class(name);

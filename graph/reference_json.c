@@ -1,4 +1,4 @@
-/* reference_json.c: the node reference for programs: the same tables as JSON. */
+/* reference_json.c: the node reference as JSON. */
 #include <string.h>
 
 #include "graph/attr.h"
@@ -115,8 +115,9 @@ static void add_structure(dg_str *out, const dg_structure *s)
 
 bool dg_reference_json(dg_str *out, const dg_registry *r, const char *name)
 {
-    const dg_node_class *c = dg_structure_class(name) ? dg_structure_class(name) : dg_registry_find(r, name);
-    const dg_structure  *s = dg_structure_find(name);
+    const dg_node_class *c =
+        dg_structure_class(name) ? dg_structure_class(name) : dg_registry_find(r, name);
+    const dg_structure *s = dg_structure_find(name);
 
     if (c)
         add_class(out, c);

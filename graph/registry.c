@@ -1,6 +1,5 @@
-/* registry.c: the node classes by name. A class is checked as it comes in: a mistake in its
- * tables is found when it is loaded, by its author, not when somebody's pipeline happens to use
- * it. */
+/* registry.c: the node classes by name. Checks a class when it is added, so that its author finds
+ * mistakes in its tables when loading it, before any pipeline uses it. */
 #include "graph/registry.h"
 
 #include <ctype.h>
@@ -13,17 +12,17 @@
 #include "graph/structure.h"
 
 struct dg_registry {
-    dg_arena                     *arena;
-    DG_VEC(const dg_node_class *) classes; /* by name */
+    dg_arena *arena;
+    DG_VEC(const dg_node_class *) classes; /* ordered by name */
     DG_VEC(struct loaded {
         const char *path;
-        void       *handle;
+        void *handle;
     }) plugins;
 };
 
 dg_registry *dg_registry_open(void)
 {
-    dg_arena    *a = dg_arena_open();
+    dg_arena *a = dg_arena_open();
     dg_registry *r = DG_NEW(a, dg_registry);
 
     r->arena = a;
@@ -52,7 +51,7 @@ const dg_node_class *dg_registry_at(const dg_registry *r, int i)
     return r->classes.items[i];
 }
 
-/* The place of name, or where it would stand. */
+/* The index of name, or where it would be inserted. */
 static int place_of(const dg_registry *r, const char *name)
 {
     int lo = 0, hi = r->classes.n;
@@ -76,14 +75,14 @@ const dg_node_class *dg_registry_find(const dg_registry *r, const char *name)
                                                                             : NULL;
 }
 
-/* --- a class's own tables -------------------------------------------------------------------- */
+/* ---- a class's own tables -------------------------------------------------------------------- */
 
 typedef struct checker {
-    dg_registry         *r;
+    dg_registry *r;
     const dg_node_class *c;
-    dg_where             at;
-    dg_diag             *d;
-    int                  rc;
+    dg_where at;
+    dg_diag *d;
+    int rc;
 } checker;
 
 static void bad_class(checker *k, const char *id, const char *fmt, ...) DG_PRINTF(3, 4);
@@ -97,7 +96,7 @@ static void bad_class(checker *k, const char *id, const char *fmt, ...)
     va_end(ap);
 }
 
-/* role.kind in small letters, digits and _ */
+/* True for role.kind in lower-case letters, digits and _. */
 static bool is_class_name(const char *s)
 {
     bool begin = true;
@@ -128,15 +127,15 @@ static bool is_port(const dg_node_class *c, const char *name)
 
 static void check_ports(checker *k)
 {
-    dg_dims    dims = { .arena = k->r->arena };
+    dg_dims dims = { .arena = k->r->arena };
     dg_letters letters = { .dims = &dims };
-    int        n_main = 0;
+    int n_main = 0;
 
     if (!k->c->ports)
         bad_class(k, "class-table", "it has no port table");
     for (const dg_port *p = k->c->ports; p && p->name; p++) {
         const char *why;
-        int         at;
+        int at;
 
         if (!is_member_name(p->name) &&
             (strcmp(p->name, "*") != 0 || p->flags & DG_PORT_OUT || !k->c->names_offset))
@@ -162,11 +161,11 @@ static void check_ports(checker *k)
 static void check_default(checker *k, const dg_attr *a, const char *what)
 {
     dg_arena *tmp = dg_arena_open();
-    void     *room = dg_alloc(tmp, a->offset + dg_attr_bytes(a->kind));
+    void *room = dg_alloc(tmp, a->offset + dg_attr_bytes(a->kind));
 
     if (a->kind == DG_ATTR_ENUM) {
         const char *const *words;
-        int                n = a->text ? dg_attr_words(&words, a, tmp) : 0;
+        int n = a->text ? dg_attr_words(&words, a, tmp) : 0;
 
         if (n < 1 || !(a->def >= 0 && a->def < n))
             bad_class(k, "class-default", "%s \"%s\": the default is none of its words", what,
@@ -195,12 +194,16 @@ static void check_attrs(checker *k, const dg_attr *table, size_t conf_size, cons
             bad_class(k, "class-conf", "%s \"%s\" lies outside the conf struct", what, a->name);
         else
             check_default(k, a, what);
+        if (!dg_attr_flags_fit(a))
+            bad_class(k, "class-flags", "%s \"%s\": its flags %u are not for its kind", what,
+                      a->name, a->flags);
         if (!a->doc)
             bad_class(k, "class-doc", "%s \"%s\" is not documented", what, a->name);
     }
 }
 
-/* --- rows of rank invariance ----------------------------------------------------------------- */
+/* ---- rules of rank invariance
+ * ----------------------------------------------------------------- */
 
 static bool is_called(const char *name, const char *word, size_t n)
 {
@@ -223,12 +226,12 @@ static bool is_attr(const dg_node_class *c, const char *word, size_t n)
     return false;
 }
 
-/* Names in a row's condition are attributes or inputs. */
+/* Checks that the names in a rule's condition are attributes or inputs. */
 static void check_condition(checker *k, const dg_rule *r)
 {
     for (const char *p = r->when; p && *p; p += strcspn(p, ","), p += *p == ',') {
         const char *name = p + (*p == '!');
-        size_t      n = strcspn(name, "=!,");
+        size_t n = strcspn(name, "=!,");
 
         if (!is_attr(k->c, name, n) && !find_port(k->c, name, n, false))
             bad_class(k, "class-rule", "a row's condition \"%s\" names no attribute and no input",
@@ -290,24 +293,28 @@ static void check_class(checker *k)
     check_rules(k);
 }
 
-/* Rows only grow at their end: an older, shorter one is understood, a longer one says more than this program knows. Tables
- * of ports, attributes and rules have no room to grow. */
+/* Checks struct sizes. The class struct may be older and shorter; a longer one comes from a newer
+ * program and is refused. Entries of port, attribute and rule tables cannot grow. */
 static int check_sizes(const dg_node_class *c, dg_where at, dg_diag *d)
 {
     bool rules = c->size > offsetof(dg_node_class, rule_size) && c->rules;
-    int  rc = 0;
+    int rc = 0;
 
     if (c->size > sizeof *c) {
+        rc = dg_fail(
+            d, DG_EINPUT, at, "class-size",
+            "a class was compiled with newer headers: its row has %u bytes, this program knows %zu",
+            c->size, sizeof *c);
+        dg_help(d, "use a detrgraph as new as the plugin's headers, or compile the plugin with the "
+                   "headers of this one");
+    } else if (c->size < offsetof(dg_node_class, check) || c->port_size != sizeof(dg_port) ||
+               c->attr_size != sizeof(dg_attr) || (rules && c->rule_size != sizeof(dg_rule))) {
         rc = dg_fail(d, DG_EINPUT, at, "class-size",
-                     "a class was compiled with newer headers: its row has %u bytes, this program knows %zu", c->size, sizeof *c);
-        dg_help(d, "use a detrgraph as new as the plugin's headers, or compile the plugin with the headers of this one");
-    } else if (c->size < offsetof(dg_node_class, check) || c->port_size != sizeof(dg_port) || c->attr_size != sizeof(dg_attr) ||
-               (rules && c->rule_size != sizeof(dg_rule))) {
-        rc = dg_fail(d, DG_EINPUT, at, "class-size",
-                     "a class was compiled with other headers: its class, ports, attributes and rules have %u, %u, %u and %u bytes, "
+                     "a class was compiled with other headers: its class, ports, attributes and "
+                     "rules have %u, %u, %u and %u bytes, "
                      "this program has %zu, %zu, %zu and %zu",
-                     c->size, c->port_size, c->attr_size, rules ? c->rule_size : 0, sizeof *c, sizeof(dg_port), sizeof(dg_attr),
-                     rules ? sizeof(dg_rule) : 0);
+                     c->size, c->port_size, c->attr_size, rules ? c->rule_size : 0, sizeof *c,
+                     sizeof(dg_port), sizeof(dg_attr), rules ? sizeof(dg_rule) : 0);
         dg_help(d, "compile the plugin again with this version's headers");
     }
     return rc;
@@ -316,11 +323,11 @@ static int check_sizes(const dg_node_class *c, dg_where at, dg_diag *d)
 static int add(dg_registry *r, const dg_node_class *c, dg_where at, dg_diag *d)
 {
     checker k = { r, c, at, d, 0 };
-    int     rc = check_sizes(c, at, d);
+    int rc = check_sizes(c, at, d);
 
     if (rc < 0)
         return rc;
-    if (c->size < sizeof *c) { /* an older, shorter row: what it lacks is absent */
+    if (c->size < sizeof *c) { /* an older, shorter struct: missing members are zero */
         dg_node_class *whole = DG_NEW(r->arena, dg_node_class);
 
         memcpy(whole, c, c->size);
@@ -346,12 +353,12 @@ int dg_registry_add(dg_registry *r, const dg_node_class *c, dg_diag *d)
 int dg_registry_load(dg_registry *r, const char *path, dg_where at, dg_diag *d)
 {
     const dg_plugin *p;
-    void            *handle;
-    int              rc;
+    void *handle;
+    int rc;
 
     for (int i = 0; i < r->plugins.n; i++)
         if (strcmp(r->plugins.items[i].path, path) == 0)
-            return 0; /* a pipeline that is read twice */
+            return 0; /* the pipeline was read before */
     rc = dg_library_open(&handle, &p, path, at, d);
     if (rc < 0)
         return rc;

@@ -1,9 +1,9 @@
-/* schema.c: RELAX NG from the tables, so that editors complete and check pipelines.
+/* schema.c: generates a RELAX NG schema from the tables, for completion and checks in editors.
  *
- * Optional attributes are grouped by the type of their value, each group a repetition over a
- * choice of names: libxml2's validator takes exponential time in optional attributes that are
- * present, and a repetition costs nothing. Any value may instead be text with a $name. Plugins'
- * classes are there if they were loaded. */
+ * Optional attributes are grouped by value type, each group as a repetition over a choice of names,
+ * because libxml2's validator takes exponential time in the number of optional attributes that are
+ * present, but none for a repetition. Any value may also be text with a $name. Includes the classes
+ * of loaded plugins. */
 #include "graph/schema.h"
 
 #include <string.h>
@@ -25,15 +25,16 @@ static const struct {
 };
 
 static const char *const value_of[] = {
-    /* NULL: written out at each place */
+    /* NULL: written out at each use */
     [DG_ATTR_NUM] = "number", [DG_ATTR_INT] = "integer",   [DG_ATTR_BOOL] = "bool",
     [DG_ATTR_STR] = "text",   [DG_ATTR_PATH] = "text",     [DG_ATTR_ENUM] = NULL,
     [DG_ATTR_WHEN] = "when",  [DG_ATTR_INTS] = "integers", [DG_ATTR_SIZES] = "sizes",
 };
 
-/* What every node may carry, by the kind of its value. */
-#define COMMON                                                                                    \
-    "wire when text connect integer on when budget text on_fail text device bool exact bool frozen"
+/* Common attributes of nodes: pairs of value type and name. */
+#define COMMON                                                                                \
+    "wire when text connect integer on when budget text on_fail text device bool exact bool " \
+    "frozen"
 
 static void print_doc(dg_str *out, const char *doc)
 {
@@ -76,7 +77,7 @@ static void print_required(dg_str *out, const char *name, const char *doc, const
     dg_str_add(out, "</attribute>\n");
 }
 
-/* A group of optional attributes: begin, names, end. */
+/* A group of optional attributes of one type: begin, names, end. */
 static void begin_group(dg_str *out)
 {
     dg_str_add(out, "    <zeroOrMore><attribute><choice>");
@@ -92,7 +93,7 @@ static void end_group(dg_str *out, const char *value, const dg_attr *words)
     dg_str_add(out, "</attribute></zeroOrMore>\n");
 }
 
-/* more: further optional names of a value type, "bool recompute text pretrained": pairs, or
+/* True if `more` has names for this value type. more: pairs "bool recompute text pretrained", or
  * NULL. */
 static bool has_more(const char *more, const char *value)
 {
@@ -111,9 +112,9 @@ static bool has_more(const char *more, const char *value)
 static void print_more(dg_str *out, const char *more, const char *value)
 {
     for (const char *p = more; p && *p;) {
-        size_t      n = strcspn(p, " ");
+        size_t n = strcspn(p, " ");
         const char *name = p + n + 1;
-        size_t      len = strcspn(name, " ");
+        size_t len = strcspn(name, " ");
 
         if (strlen(value) == n && memcmp(p, value, n) == 0)
             dg_str_fmt(out, "<name>%.*s</name>", (int)len, name);

@@ -1,16 +1,16 @@
-/* structure.c: pipeline, plugin, mesh, let, include, part, stack, model, input, use, loop, train,
- * evaluate, checkpoint. */
+/* structure.c: the language's elements: pipeline, plugin, mesh, let, include, part, stack, model,
+ * input, use, loop, train, evaluate, checkpoint. */
 #include "graph/structure.h"
 
 #include <string.h>
 
 static const dg_attr pipeline_attrs[] = {
-    { "version", DG_ATTR_INT, offsetof(dg_pipeline_conf, version), true, 0, 1, 1, NULL,
-      "of the language: 1" },
-    DG_STR(dg_pipeline_conf, name, NULL, "for people; the file's name if left out"),
-    DG_INT(dg_pipeline_conf, seed, 0, 0, 9007199254740992.0, "of all random numbers"),
+    { "version", DG_ATTR_INT, offsetof(dg_pipeline_conf, version), true, 0, 0, 1, 1, NULL,
+      "version of the language: 1" },
+    DG_STR(dg_pipeline_conf, name, NULL, "name shown to people; if omitted, the file's name"),
+    DG_INT(dg_pipeline_conf, seed, 0, 0, 9007199254740992.0, "seed of all random numbers"),
     DG_STR(dg_pipeline_conf, digest, NULL,
-           "of the canonical graph, as validate prints it: another graph is refused"),
+           "digest of the canonical graph, as validate prints it; any other graph is refused"),
     { 0 },
 };
 static const dg_attr plugin_attrs[] = {
@@ -18,51 +18,52 @@ static const dg_attr plugin_attrs[] = {
     { 0 },
 };
 static const dg_attr mesh_attrs[] = {
-    DG_STR_REQUIRED(dg_mesh_conf, dp,
-                    "size of the axis dp: a number, or \"ranks\" for as many as are started"),
-    DG_INT(dg_mesh_conf, tp, 1, 1, 65536, "size of the axis tp: ranks that share one batch"),
+    DG_STR_REQUIRED(
+        dg_mesh_conf, dp,
+        "size of the axis dp: a number, or \"ranks\" for the number of ranks that are started"),
+    DG_INT(dg_mesh_conf, tp, 1, 1, 65536, "size of the axis tp, whose ranks share one batch"),
     DG_ENUM(dg_mesh_conf, order, 0, "document|ready",
-            "in which order collectives are launched: one list for all axes, or each as soon as "
-            "its input is there"),
+            "order of launching collectives: one list for all axes, or each as soon as its input "
+            "is ready"),
     DG_STR(dg_mesh_conf, devices, "cpu",
-           "cpu, cuda (each rank the GPU of its local number), one GPU for all (cuda:0), or a list "
-           "with one for each rank"),
-    DG_ENUM(dg_mesh_conf, share_gpu, 0, "no|test", "test: several ranks may have one GPU"),
+           "cpu, cuda (each rank uses the GPU of its local number), cuda:0 (one GPU for all "
+           "ranks), or a list with one entry per rank"),
+    DG_ENUM(dg_mesh_conf, share_gpu, 0, "no|test", "test: let several ranks share a GPU"),
     { 0 },
 };
 static const dg_attr train_attrs[] = {
-    DG_INT(dg_train_conf, steps, 0, 0, 1e12, "length: so many optimizer steps"),
+    DG_INT(dg_train_conf, steps, 0, 0, 1e12, "length of the run in optimizer steps"),
     DG_INT(dg_train_conf, epochs, 0, 0, 1e9,
-           "length: so many passes over the data; one of steps and epochs is given"),
+           "length of the run in passes over the data; give either steps or epochs"),
     DG_INT(dg_train_conf, accumulate, 1, 1, 65536, "batches per optimizer step"),
     DG_ENUM(dg_train_conf, precision, 0, "f32|bf16|f64",
-            "of arithmetic; bf16 keeps f32 weights, f64 runs reference kernels"),
+            "precision of arithmetic; bf16 keeps f32 weights, f64 runs reference kernels"),
     DG_WHEN(dg_train_conf, patience, NULL,
-            "stop early when the checkpoint's best has not improved for so long"),
+            "stop early if the checkpoint's best has not improved for this long"),
     DG_ENUM(dg_train_conf, on_fail, 0, "abort|vote|skip",
-            "when something fails on one rank: all stop, all decide together, or this rank alone "
-            "leaves out its batch"),
+            "if something fails on one rank: all stop, all vote on skipping the batch, or this "
+            "rank alone skips its batch"),
     DG_ENUM(dg_train_conf, capture, 0, "never|always|shape",
-            "CUDA-graph capture; shape: each image size when it is met again"),
+            "CUDA-graph capture; shape: capture each image size when it recurs"),
     { 0 },
 };
 static const dg_attr evaluate_attrs[] = {
-    DG_WHEN(dg_evaluate_conf, every, NULL,
-            "how often during training; only at its end if left out"),
-    DG_INT(dg_evaluate_conf, on, -1, -1, 65535, "the one rank that evaluates; -1: all of them"),
-    DG_WHEN(dg_evaluate_conf, budget, NULL, "how long the others may have to wait for it"),
+    DG_WHEN(dg_evaluate_conf, every, NULL, "interval during training; if omitted, only at the end"),
+    DG_INT(dg_evaluate_conf, on, -1, -1, 65535, "the only rank that evaluates; -1: all ranks"),
+    DG_WHEN(dg_evaluate_conf, budget, NULL, "longest time that the other ranks wait for it"),
     { 0 },
 };
 static const dg_attr checkpoint_attrs[] = {
     DG_STR(dg_checkpoint_attrs, to, NULL,
-           "the run's folder, seen from the current one; --out goes before it"),
-    DG_WHEN(dg_checkpoint_attrs, every, NULL, "how often; only at the end if left out"),
-    DG_INT(dg_checkpoint_attrs, keep, 1, 1, 10000, "newest ones that are kept, beside the best"),
+           "the run's folder, relative to the current one; --out overrides it"),
+    DG_WHEN(dg_checkpoint_attrs, every, NULL, "interval; if omitted, only at the end"),
+    DG_INT(dg_checkpoint_attrs, keep, 1, 1, 10000,
+           "number of newest checkpoints to keep, besides the best"),
     { 0 },
 };
 static const dg_attr input_attrs[] = {
     DG_BOOL(dg_input_conf, optional, false,
-            "a <use> may leave it out; what it feeds must be optional too"),
+            "a <use> may omit it; inputs that it feeds must be optional too"),
     { 0 },
 };
 static const dg_attr use_attrs[] = {
@@ -70,7 +71,7 @@ static const dg_attr use_attrs[] = {
     { 0 },
 };
 static const dg_attr loop_attrs[] = {
-    DG_INT(dg_loop_conf, times, 0, 0, 1e9, "how often; 0: as count says"),
+    DG_INT(dg_loop_conf, times, 0, 0, 1e9, "number of repetitions; 0: as given by count"),
     { 0 },
 };
 
@@ -90,60 +91,59 @@ const dg_structure dg_structures[] = {
       CONF(dg_mesh_conf, mesh_attrs) },
     { .name = "let",
       .inside = "pipeline part model train evaluate stack",
-      .brief = "Names values: $name stands for them from here on.",
-      .doc = "A let is known to what follows it inside the same element. --set name=value replaces "
-             "those of the pipeline's top level.",
+      .brief = "Names values; $name then means the value.",
+      .doc = "Visible to what follows inside the same element. --set name=value overrides those at "
+             "the pipeline's top level.",
       .free = "a name and its value" },
     { .name = "include",
       .inside = "pipeline part model train evaluate stack",
-      .brief = "Puts the elements of a part's file here.",
-      .doc = "file=\"...\" is relative to this file. id=\"p\" is a prefix of the ids inside "
-             "(\"p.\"); @p is the part's last node.",
-      .free = "a parameter: it takes the place of the part's <let> of that name" },
+      .brief = "Inserts the elements of a part's file.",
+      .doc = "file=\"...\" is relative to this file. id=\"p\" prefixes the ids inside with \"p.\"; "
+             "@p is the part's last node.",
+      .free = "a parameter: overrides the part's <let> of that name" },
     { .name = "part",
       .inside = "",
       .brief = "The root of a file that others include.",
-      .doc = "Its lets are its parameters with their defaults." },
+      .doc = "Its lets are its parameters, with their default values." },
     { .name = "stack",
       .inside = "model train evaluate part stack",
-      .brief = "Repeats its elements, each time on the result of the time before.",
-      .doc = "id and count=\"n\" are needed. @in is in=\"@...\" the first time and then the last "
-             "node of the repetition before;\n"
-             "$index counts from 0; ids are \"id.index.inner\"; after it, @id is the last node of "
-             "the last repetition.",
+      .brief = "Repeats its elements, each repetition reading the previous one's result.",
+      .doc = "Needs id and count=\"n\". @in is in=\"@...\" in the first repetition, then the last "
+             "node of the previous one;\n$index counts from 0; ids are \"id.index.inner\"; "
+             "afterwards @id is the last node of the last repetition.",
       .wires = "in" },
     { .name = "model",
       .inside = "pipeline",
-      .brief = "A network: nodes with parameters, used by <use>.",
-      .doc = "id is needed. Its output is its last node's." },
+      .brief = "A network: nodes with parameters, run by <use>.",
+      .doc = "Needs an id. Its output is that of its last node." },
     { .name = "train",
       .inside = "pipeline",
-      .brief = "The training step.",
+      .brief = "The training scope: the nodes of a step.",
       CONF(dg_train_conf, train_attrs) },
     { .name = "evaluate",
       .inside = "pipeline",
       .brief = "A pass over held-out data.",
-      .doc = "weights=\"@ema\" names a node of <train> that gives parameters; without it the "
-             "weights are those being trained.",
+      .doc = "weights=\"@ema\" names a node of <train> that outputs parameters; if omitted, the "
+             "weights being trained.",
       CONF(dg_evaluate_conf, evaluate_attrs),
       .wires = "weights" },
     { .name = "checkpoint",
       .inside = "pipeline",
-      .brief = "Where and how often the state is saved.",
-      .doc =
-          "best=\"@coco.AP\" names a number of an evaluation; the best checkpoint so far is kept.",
+      .brief = "Saves the run's state at intervals.",
+      .doc = "best=\"@coco.AP\" names a number of an evaluation; the checkpoint with its best "
+             "value is kept.",
       CONF(dg_checkpoint_attrs, checkpoint_attrs),
       .wires = "best" },
     { .name = NULL },
 };
 
 static const dg_port input_ports[] = {
-    DG_OUT("out", "any", "what <use> wires to the attribute of this id"),
+    DG_OUT("out", "any", "what <use> wires to the attribute of this name"),
     { 0 },
 };
 static const dg_port no_ports[] = { { 0 } };
 static const dg_port loop_ports[] = {
-    DG_IN_OPTIONAL("count", "any", "a scalar: how often"),
+    DG_IN_OPTIONAL("count", "any", "a scalar: number of repetitions"),
     { 0 },
 };
 static const dg_rule loop_rules[] = {
@@ -154,14 +154,18 @@ static const dg_rule loop_rules[] = {
 };
 
 const dg_node_class dg_class_input = {
-    DG_NODE_CLASS,        .name = "input",      .brief = "An input of a model.",
-    .ports = input_ports, .attrs = input_attrs, .conf_size = sizeof(dg_input_conf),
+    DG_NODE_CLASS,
+    .name = "input",
+    .brief = "An input of a model.",
+    .ports = input_ports,
+    .attrs = input_attrs,
+    .conf_size = sizeof(dg_input_conf),
 };
 const dg_node_class dg_class_use = {
     DG_NODE_CLASS,
     .name = "use",
-    .brief = "Runs a model: one wire for each of its inputs, and the ports of its last node.",
-    .doc = "Every use of a model has the same parameters.",
+    .brief = "Runs a model: takes a wire per input of the model, has the ports of its last node.",
+    .doc = "All uses of a model share its parameters.",
     .ports = no_ports,
     .attrs = use_attrs,
     .conf_size = sizeof(dg_use_conf),
@@ -170,8 +174,8 @@ const dg_node_class dg_class_use = {
 const dg_node_class dg_class_loop = {
     DG_NODE_CLASS,
     .name = "loop",
-    .brief = "Repeats the nodes inside it within one iteration of its scope.",
-    .doc = "Needs count=\"@...\" or times=\"n\". Nodes inside belong to the scope around it.",
+    .brief = "Repeats its nodes within one iteration of its scope.",
+    .doc = "Needs count=\"@...\" or times=\"n\". Its nodes belong to the enclosing scope.",
     .ports = loop_ports,
     .attrs = loop_attrs,
     .conf_size = sizeof(dg_loop_conf),

@@ -1,31 +1,30 @@
-/* structure.h: the elements that belong to the language itself, as tables like those of node
- * classes. */
+/* structure.h: the language's own elements, as tables like those of node classes. */
 #ifndef DG_GRAPH_STRUCTURE_H
 #define DG_GRAPH_STRUCTURE_H
 
 #include <detrgraph/node.h>
 
 typedef struct dg_structure {
-    const char    *name;
-    const char    *inside; /* where it may stand, words separated by spaces */
-    const char    *brief;
-    const char    *doc;
+    const char *name;
+    const char *inside; /* allowed parents, separated by spaces */
+    const char *brief;
+    const char *doc;
     const dg_attr *attrs; /* or NULL */
-    size_t         conf_size;
-    const char    *wires; /* attributes that are wires, words separated by spaces; or NULL */
-    const char    *free;  /* what any other attribute is; NULL: there is none */
+    size_t conf_size;
+    const char *wires; /* attributes that are wires, separated by spaces; or NULL */
+    const char *free;  /* what any other attribute means; NULL: not allowed */
 } dg_structure;
 
-extern const dg_structure dg_structures[]; /* a name of NULL ends it */
-const dg_structure       *dg_structure_find(const char *name);
+extern const dg_structure dg_structures[]; /* terminated by a NULL name */
+const dg_structure *dg_structure_find(const char *name);
 
-/* Is word one of the words of a list separated by spaces? */
+/* True if word is in a space-separated list. */
 bool dg_is_among(const char *list, const char *word);
 
 typedef struct dg_pipeline_conf {
-    int64_t     version;
+    int64_t version;
     const char *name;
-    int64_t     seed;
+    int64_t seed;
     const char *digest;
 } dg_pipeline_conf;
 typedef struct dg_plugin_conf {
@@ -33,7 +32,7 @@ typedef struct dg_plugin_conf {
 } dg_plugin_conf;
 typedef struct dg_mesh_conf {
     const char *dp, *devices;
-    int64_t     tp, order, share_gpu;
+    int64_t tp, order, share_gpu;
 } dg_mesh_conf;
 typedef struct dg_train_conf {
     int64_t steps, epochs, accumulate, precision, on_fail, capture;
@@ -45,8 +44,8 @@ typedef struct dg_evaluate_conf {
 } dg_evaluate_conf;
 typedef struct dg_checkpoint_attrs {
     const char *to;
-    dg_when     every;
-    int64_t     keep;
+    dg_when every;
+    int64_t keep;
 } dg_checkpoint_attrs;
 typedef struct dg_input_conf {
     bool optional;
@@ -55,7 +54,7 @@ typedef struct dg_use_conf {
     const char *model;
 } dg_use_conf;
 typedef struct dg_loop_conf {
-    int64_t times; /* 0: as often as the input count says */
+    int64_t times; /* 0: the input `count` gives the number */
 } dg_loop_conf;
 
 /* Classes of the structural elements that are nodes. */

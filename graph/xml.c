@@ -1,11 +1,11 @@
-/* xml.c: reads XML with libxml2's SAX2 interface over the whole file in memory; the only file
- * that knows libxml2.
+/* xml.c: reads XML with libxml2's SAX2 interface over the whole file in memory; the only file of
+ * this room that uses libxml2.
  *
- * Positions: when a start tag is reported, consumed + (cur - base) lies just before its '>', and
- * '<' cannot stand in an attribute's value, so walking back to '<' finds the tag's beginning;
- * attributes are then found by walking the tag. Before the parser sees a byte, a scan refuses
- * what would cost time or memory: long tags, many attributes (the parser compares each with
- * each), and what no pipeline has: text, DOCTYPE, other encodings than UTF-8. */
+ * Positions: when a start tag is reported, consumed + (cur - base) is just before its '>', and '<'
+ * cannot occur in attribute values, so walking back to '<' finds the tag; walking the tag finds its
+ * attributes. Before parsing, a scan refuses what would cost time or memory: long tags, many
+ * attributes (the parser compares all pairs), and what pipelines may not contain: text, DOCTYPE,
+ * encodings other than UTF-8. */
 #include "graph/xml.h"
 
 #include <string.h>
@@ -15,14 +15,14 @@
 #include <libxml/parserInternals.h>
 
 typedef struct reader {
-    dg_arena   *arena;
-    dg_diag    *diag;
+    dg_arena *arena;
+    dg_diag *diag;
     const char *text, *file;
-    size_t      n;
-    size_t      at,
-        line_start; /* a cursor that only moves forward: byte, and the first byte of its line */
-    int              line, depth, n_elements, rc;
-    dg_xml          *root, *open;
+    size_t n;
+    /* a cursor that moves forward: byte, and first byte of its line */
+    size_t at, line_start;
+    int line, depth, n_elements, rc;
+    dg_xml *root, *open;
     xmlParserCtxtPtr parser;
 } reader;
 
@@ -30,7 +30,7 @@ static dg_where where(reader *r, size_t byte)
 {
     if (byte > r->n)
         byte = r->n;
-    if (byte < r->at) { /* an error may stand before the last tag that was read */
+    if (byte < r->at) { /* an error may be before the last tag */
         r->at = r->line_start = 0;
         r->line = 1;
     }
@@ -58,10 +58,11 @@ static int refuse(reader *r, size_t byte, const char *id, const char *fmt, ...)
     return r->rc;
 }
 
-/* --- the scan before parsing ----------------------------------------------------------------- */
+/* ---- scan before parsing
+ * ---------------------------------------------------------------------- */
 
-/* The first byte that is not UTF-8 (Unicode 15, table 3-7) or not allowed in XML; n if all is
- * well. */
+/* The first byte that is not valid UTF-8 (Unicode 15, table 3-7) or not allowed in XML; n if there
+ * is none. */
 static size_t first_bad_byte(const char *text, size_t n)
 {
     const unsigned char *s = (const unsigned char *)text;
@@ -107,10 +108,10 @@ static size_t skip_past(const reader *r, size_t i, const char *end)
     return p ? (size_t)(p - r->text) + strlen(end) : r->n;
 }
 
-/* The declared encoding must be UTF-8, whatever its case. */
+/* Checks that the declared encoding is UTF-8, ignoring case. */
 static int scan_declaration(reader *r, size_t begin)
 {
-    char   text[256]; /* of the declaration; a longer one is no good either */
+    char text[256]; /* the declaration; a longer one is invalid anyway */
     size_t n = skip_past(r, begin, "?>") - begin;
 
     if (n >= sizeof text)
@@ -134,8 +135,8 @@ static int scan_declaration(reader *r, size_t begin)
 static int scan_tag(reader *r, size_t *i)
 {
     size_t begin = *i, k = begin + 1;
-    int    n_attrs = 0;
-    char   quote = 0;
+    int n_attrs = 0;
+    char quote = 0;
 
     for (; k < r->n; k++) {
         char c = r->text[k];
@@ -148,7 +149,7 @@ static int scan_tag(reader *r, size_t *i)
             n_attrs++;
         else if (c == '>')
             break;
-        if (c == '<') /* not well-formed: the parser says so, and reads no further */
+        if (c == '<') /* not well-formed: the parser reports it and stops */
             break;
         if (k - begin >= DG_XML_MAX_TAG)
             return refuse(r, begin, "xml-tag-too-long", "this tag is longer than %d KiB",
@@ -196,7 +197,8 @@ static int scan(reader *r)
     return 0;
 }
 
-/* --- what the parser reports ----------------------------------------------------------------- */
+/* ---- parser callbacks
+ * ------------------------------------------------------------------------- */
 
 static size_t byte_of(const reader *r)
 {
@@ -205,8 +207,8 @@ static size_t byte_of(const reader *r)
     return n < 0 ? 0 : (size_t)n;
 }
 
-/* Walks the start tag at byte `tag` and gives each attribute its place; they are reported in
- * order of writing. */
+/* Walks the start tag at byte `tag` and sets the positions of its attributes, which are in document
+ * order. */
 static void place_attributes(reader *r, dg_xml *e, size_t tag)
 {
     size_t i = tag + 1 + strlen(e->name);
@@ -233,7 +235,7 @@ static void start(void *ctx, const xmlChar *name, const xmlChar *prefix, const x
                   const xmlChar **attrs)
 {
     reader *r = ctx;
-    size_t  tag = byte_of(r);
+    size_t tag = byte_of(r);
 
     (void)uri, (void)namespaces, (void)n_defaulted;
     if (r->rc)
@@ -293,7 +295,7 @@ static void end(void *ctx, const xmlChar *name, const xmlChar *prefix, const xml
 static void instruction(void *ctx, const xmlChar *target, const xmlChar *data)
 {
     reader *r = ctx;
-    size_t  i = byte_of(r);
+    size_t i = byte_of(r);
 
     (void)data;
     while (i > 0 && !begins(r, i, "<?"))
@@ -304,7 +306,7 @@ static void instruction(void *ctx, const xmlChar *target, const xmlChar *data)
 
 static void fault(void *ctx, xmlErrorPtr error)
 {
-    reader     *r = ctx;
+    reader *r = ctx;
     const char *message = error->message ? error->message : "not well-formed";
 
     if (error->level < XML_ERR_ERROR)
@@ -315,7 +317,7 @@ static void fault(void *ctx, xmlErrorPtr error)
 int dg_xml_parse(dg_xml **root, dg_arena *a, const char *text, size_t n, const char *file,
                  dg_diag *d)
 {
-    reader        r = { .arena = a, .diag = d, .text = text, .n = n, .file = file, .line = 1 };
+    reader r = { .arena = a, .diag = d, .text = text, .n = n, .file = file, .line = 1 };
     xmlSAXHandler sax = { .initialized = XML_SAX2_MAGIC,
                           .startElementNs = start,
                           .endElementNs = end,
@@ -329,7 +331,7 @@ int dg_xml_parse(dg_xml **root, dg_arena *a, const char *text, size_t n, const c
     if (scan(&r))
         return r.rc;
     r.parser = xmlCreateMemoryParserCtxt(text, (int)n);
-    if (!r.parser) /* an empty text has no parser */
+    if (!r.parser) /* libxml2 makes no parser for empty text */
         return refuse(&r, 0, "xml-syntax", "the file is empty");
     xmlSAXHandler *own = r.parser->sax;
 

@@ -1,36 +1,125 @@
-/* backend.h: a device, as the planner and the executor see it. The host backend is kernels/host/backend.c;
- * the CUDA backend will be a module that fills the same table. */
+/* backend.h: a device, as the planner and the executor see it: memory, lanes of work, kernels.
+ *
+ * A backend may work later than it is called. What is put on a lane is done in the order of that
+ * lane; lanes do not wait for each other, except for events. On the host every call is done when it
+ * returns, an event is always in the past, and none of this costs anything.
+ *
+ * Host memory: what alloc_pinned gave may be read and written by a lane until its work is done, so
+ * the caller leaves it alone until an event behind that work has passed. Any other host memory is
+ * finished with when the call returns: an upload has copied it, a download has waited.
+ *
+ * Status: 0 or -DG_E...; a fault that shows later is returned by the next call that waits, and
+ * `fault` says where it began. After a fault every call that waits returns it again.
+ *
+ * docs/decisions/backend.md tells why; kernels/host is the host, kernels/far a device whose memory
+ * and clock are far away, for tests. */
 #ifndef DG_KERNELS_BACKEND_H
 #define DG_KERNELS_BACKEND_H
 
 #include <detrgraph/kernel.h>
 
 typedef struct dg_backend dg_backend;
-typedef enum dg_device_kind { DG_HOST, DG_CUDA } dg_device_kind;
+typedef struct dg_event dg_event;         /* a place in a lane */
+typedef struct dg_recording dg_recording; /* work of a lane, to be done again */
+
+typedef enum dg_lane {
+    DG_LANE_COMPUTE, /* kernels */
+    DG_LANE_COPY,    /* the next batch in, checkpoints out */
+    DG_LANE_COMM,    /* collectives */
+    DG_N_LANES
+} dg_lane;
+
+enum { DG_NO_MARK = -1 };
+
+/* A kernel (NULL: nothing to compute) with its operands. It and all that it points to stay as they
+ * are until the lane has run it, and for as long as a recording has it. */
+typedef struct dg_launch {
+    const dg_kernel *kernel;
+    const dg_args *args;
+    /* Device memory, or NULL. Where it holds 0 the kernel does not run; output 0 then becomes a
+     * copy of operand `otherwise`, or, if that is -1, the outputs in zero_outputs become zeros. */
+    const int32_t *guard;
+    int otherwise;
+    uint32_t zero_outputs; /* bit k: operand n_in + k */
+    int n_in;
+    int mark; /* the caller's number for it, which `fault` gives back */
+} dg_launch;
 
 struct dg_backend {
-    const char    *name; /* "host" */
-    dg_device_kind kind;
-    /* Memory on the device, aligned to 64, zeroed. */
-    void *(*alloc)(const dg_backend *self, size_t bytes);
-    void  (*free)(const dg_backend *self, void *p);
-    /* Copies between host and device memory; on the host a memcpy. Ordered with runs. */
-    int   (*upload)(const dg_backend *self, void *device, const void *host, size_t bytes);
-    int   (*download)(const dg_backend *self, void *host, const void *device, size_t bytes);
-    /* On the device: zeros, and a copy between places that do not overlap. */
-    int   (*clear)(const dg_backend *self, void *p, size_t bytes);
-    int   (*copy)(const dg_backend *self, void *to, const void *from, size_t bytes);
-    int   (*finish)(const dg_backend *self); /* waits until all that was started is done */
-    /* The kernel of an op for operands of these types; NULL: this backend cannot run it. *is_ref: a reference kernel. */
-    const dg_kernel *(*select)(const dg_backend *self, const dg_op *op, const dg_tensor *t, int n, bool *is_ref);
-    /* The fastest storage for DG_LOW ops when bf16 was asked for: DG_BF16, or DG_F32 where bf16 would be slower;
-     * reason is one line for the log. */
-    dg_dtype (*low_precision)(const dg_backend *self, const char **reason);
+    const char *name; /* as it was opened: "cpu", "far" */
+    /* Work is done when a call returns, and device memory is host memory. */
+    bool immediate;
+    size_t alignment; /* of what alloc gives, and of every operand: bytes */
+    int n_marks;      /* the callers': marks in use are below, so that plans do not share one */
+
+    void (*close)(dg_backend **self);
+    /* One line for people: "AVX-512 BF16, 2 threads"; into buf, which is returned. */
+    const char *(*describe)(dg_backend *self, char *buf, size_t n);
+    int (*memory)(dg_backend *self, int64_t *free_bytes, int64_t *total_bytes);
+
+    /* Zeroed; NULL where there is not enough. free waits until no lane uses the memory. */
+    void *(*alloc)(dg_backend *self, size_t bytes);
+    void (*free)(dg_backend *self, void *p);
+    void *(*alloc_pinned)(dg_backend *self, size_t bytes);
+    void (*free_pinned)(dg_backend *self, void *p);
+
+    int (*upload)(dg_backend *self, dg_lane lane, void *device, const void *host, size_t bytes);
+    int (*download)(dg_backend *self, dg_lane lane, void *host, const void *device, size_t bytes);
+    /* On the device; the places of a copy do not overlap. */
+    int (*copy)(dg_backend *self, dg_lane lane, void *to, const void *from, size_t bytes);
+    int (*clear)(dg_backend *self, dg_lane lane, void *p, size_t bytes);
+    int (*launch)(dg_backend *self, dg_lane lane, const dg_launch *l);
+    /* A function of the host in the lane's order. It sees pinned memory, no device memory, and may
+     * wait for other ranks; its status is the work's. */
+    int (*call)(dg_backend *self, dg_lane lane, int (*fn)(void *ctx), void *ctx, int mark);
+    /* The lane writes value to *word, any host memory that outlives the backend: its position, for
+     * observers. */
+    int (*sign)(dg_backend *self, dg_lane lane, uint32_t *word, uint32_t value);
+
+    /* NULL: no memory. One that was never recorded is in the past. */
+    dg_event *(*event_open)(dg_backend *self);
+    void (*event_close)(dg_backend *self, dg_event **e);
+    int (*event_record)(dg_backend *self, dg_event *e, dg_lane lane);
+    int (*lane_wait)(dg_backend *self, dg_lane lane, dg_event *e); /* the lane, not the caller */
+    int (*event_wait)(dg_backend *self, dg_event *e);              /* the caller */
+
+    /* Waits until all lanes are empty. */
+    int (*finish)(dg_backend *self);
+    /* After a failure: the mark of the work that failed first, or DG_NO_MARK. */
+    int (*fault)(dg_backend *self);
+
+    /* Between begin and end the calls above put work on the lane's recording and do none of it;
+     * what needs pageable memory or waits is refused with -DG_EUNSUPPORTED. NULL where a walk is as
+     * fast. */
+    int (*record_begin)(dg_backend *self, dg_lane lane);
+    int (*record_end)(dg_backend *self, dg_recording **r);
+    int (*replay)(dg_backend *self, dg_lane lane, const dg_recording *r);
+    void (*recording_close)(dg_backend *self, dg_recording **r);
+
+    /* The kernel of an op for operands of these types; NULL: this backend cannot run it, and a late
+     * device's executor brings the operands to the host's kernel. *is_ref: a reference kernel. */
+    const dg_kernel *(*select)(dg_backend *self, const dg_op *op, const dg_tensor *t, int n,
+                               bool *is_ref);
+    /* Whether an op whose row prefers bf16 runs faster in f32 with operands of these shapes. */
+    bool (*prefers_wide)(dg_backend *self, const dg_op *op, const dg_tensor *t, int n);
+    /* The fastest storage for DG_LOW ops when bf16 was asked for: DG_BF16, or DG_F32 where bf16
+     * would be slower; reason is one line for the log. */
+    dg_dtype (*low_precision)(dg_backend *self, const char **reason);
 };
 
-/* f32 and bf16 by host kernels, f64 by ref kernels. ref_only: ref kernels for f32 too. */
-extern const dg_backend dg_backend_host;
-extern const dg_backend dg_backend_ref;
+/* Opens the device of that name: "cpu" (f32 and bf16 by host kernels, f64 by ref kernels), "ref"
+ * (ref kernels for f32 too), "far" (the kernels of cpu, on a device for tests). -DG_EINPUT with the
+ * list of names for any other. */
+int dg_backend_open(dg_backend **b, const char *device, dg_diag *d) DG_MUST_USE;
+void dg_backend_close(dg_backend **b);
+/* "cpu, ref, far" */
+const char *dg_backend_names(char *buf, size_t n);
+
+/* The host's kernel of an op; NULL: it has none either. What stands in where a device lacks one. */
+const dg_kernel *dg_host_kernel(const dg_op *op, const dg_tensor *t, int n, bool *is_ref);
+
+/* What launch does on the host, now: guard, kernel, or what a skipped kernel leaves. */
+int dg_launch_now(const dg_launch *l);
 
 /* What the CPU can do, for logs and reports: "AVX-512 BF16 AMX". */
 const char *dg_cpu_features(char *buf, size_t n);

@@ -1,13 +1,14 @@
-/* comm.h: collectives between the ranks of a run, as the executor and the session see them. runtime/comm_shm.c fills
- * this table for CPU ranks of one machine, comm_gloo for several, the CUDA module's nccl for GPUs.
+/* comm.h: collectives between the ranks of a run. comm/shm.c implements this table for CPU ranks of
+ * one machine, comm_gloo for several machines, the CUDA module's nccl for GPUs.
  *
- * Every rank calls the same collectives in the same order from one thread; only abort may come from another. Each
- * gives the same bits on every rank, and the same bits in every run. A rank that comes with something else than the
- * others (kind, operator, type, size), or never, ends the wait of all with an error: it is not waited for in vain.
+ * Every rank calls the same collectives in the same order from one thread; only abort may be called
+ * from another. Results have the same bits on every rank and in every run. If a rank's collective
+ * differs from the others' (kind, operator or root, type, size, place), or a rank never arrives,
+ * the wait of every rank ends with an error, before anything is combined.
  *
- * Status: 0; -DG_ESTOP after abort; -DG_EIO where a peer was lost; -DG_EINTERNAL where the ranks came with different
- * collectives; -DG_EUNSUPPORTED for a type or operator that the communicator does not know. `why` then says what was
- * seen. After a failure every further call fails alike. */
+ * Status: 0; -DG_ESTOP after abort; -DG_EIO after losing a peer; -DG_EINTERNAL if the ranks'
+ * collectives differ; -DG_EUNSUPPORTED for an unknown type or operator. `why` then holds the
+ * reason. After a failure every further call fails with the same status. */
 #ifndef DG_KERNELS_COMM_H
 #define DG_KERNELS_COMM_H
 
@@ -15,36 +16,48 @@
 
 typedef struct dg_comm dg_comm;
 
-/* What the collectives of one rank have cost so far. */
+/* Where in the pipeline a rank calls: set it before a call. Ranks that call at the same time must
+ * have the same id; the texts are for the error. Zeros: nobody says. */
+enum { DG_COMM_TEXT = 112, DG_COMM_WHY = 512 };
+typedef struct dg_comm_place {
+    uint64_t id;
+    char text[DG_COMM_TEXT]; /* "of train/mean (x.xml:8:5)" */
+} dg_comm_place;
+
+/* Totals of one rank's collectives. */
 typedef struct dg_comm_cost {
-    int64_t n, bytes; /* collectives; bytes of this rank that took part in them */
-    double  wait_s;   /* this rank slept until the others came: what is not hidden */
-    double  work_s;   /* it copied and added */
+    int64_t n, bytes; /* collectives; bytes that this rank contributed */
+    double wait_s;    /* time asleep waiting for other ranks, i.e. not overlapped */
+    double work_s;    /* time copying and adding */
 } dg_comm_cost;
 
 struct dg_comm {
-    const char  *name; /* "shm" */
-    int          rank, ranks;
-    char         why[192]; /* of the last failure, for people; "" before */
+    const char *name; /* e.g. "shm" */
+    int rank, ranks;
+    char why[DG_COMM_WHY]; /* the last failure, for people; "" before */
+    dg_comm_place place;   /* of the next call */
     dg_comm_cost cost;
-    bool         device; /* operands are in device memory (nccl); else in the host's */
-    /* Begins the reduction of x over all ranks, in place: f32, f64, i32; sum, max, min (a NaN wins), mean (of whole
-     * numbers rounded towards zero). x must not be touched until wait has returned. Several may be under way; wait takes
-     * tickets in any order. Values of wait for tickets that were waited for already: 0. */
+    bool device; /* operands are in device memory (nccl); false: host memory */
+    /* Begins the in-place reduction of x over all ranks: f32, f64 or i32; sum, max, min (NaN wins),
+     * mean (integers round towards zero). Do not touch x until wait returns. Several may be in
+     * flight, and wait takes tickets in any order; waiting again for a finished ticket returns
+     * 0. */
     int (*start)(dg_comm *self, dg_tensor x, dg_reduce op, int64_t *ticket);
     int (*wait)(dg_comm *self, int64_t ticket);
-    /* The root's bytes reach every rank. */
+    /* Copies the root's bytes to every rank. */
     int (*broadcast)(dg_comm *self, void *p, size_t bytes, int root);
     /* all: ranks * bytes, in rank order. */
     int (*gather)(dg_comm *self, const void *mine, size_t bytes, void *all);
-    /* bytes[r] of each rank r, the same array on every rank; all holds their sum, in rank order. */
+    /* Rank r contributes bytes[r], the same array on every rank; all holds their sum, in rank
+     * order. */
     int (*gather_ragged)(dg_comm *self, const void *mine, const size_t bytes[], void *all);
     int (*barrier)(dg_comm *self);
-    /* Zeroed memory of this rank in which reductions need no copy: the gradient space. A collective: every rank asks
-     * for the same size. Belongs to the communicator; NULL where there is none. The slot may be NULL: use any memory. */
+    /* Zeroed memory that is reduced without copying, for the gradient space; owned by the
+     * communicator; NULL if it has none. A collective: every rank asks for the same size. The
+     * pointer may be NULL: use any memory. */
     void *(*memory)(dg_comm *self, size_t bytes);
-    /* Makes every call return -DG_ESTOP, now and later; from any thread, at any time, again and again. Where memory is
-     * shared this holds for all ranks of the machine at once. */
+    /* Makes every call, current and future, return -DG_ESTOP. Any thread may call it, any number of
+     * times. With shared memory it stops all ranks of the machine at once. */
     void (*abort)(dg_comm *self);
     void (*close)(dg_comm **self);
 };

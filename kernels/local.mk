@@ -1,11 +1,26 @@
-# ref_sources are compiled twice (f32, f64), host_simd_sources once per instruction set, libhost once.
-libhost_la_SOURCES += kernels/attrs.h kernels/backend.h kernels/comm.h kernels/host/host.h \
-	kernels/addition.h kernels/host/addition.c kernels/host/dnn.c kernels/host/dispatch.c kernels/host/backend.c
-ref_sources += kernels/ref/ref.h kernels/ref/product.h kernels/ref/box.h \
-	kernels/ref/conv.c kernels/ref/matmul.c kernels/ref/norm.c kernels/ref/attention.c kernels/ref/deform.c \
-	kernels/ref/elementwise.c kernels/ref/shape.c kernels/ref/pool.c kernels/ref/gather.c kernels/ref/topk.c \
-	kernels/ref/random.c kernels/ref/denoise.c kernels/ref/match.c kernels/ref/loss.c kernels/ref/ranks.c kernels/ref/update.c
+# ref_sources are compiled twice (f32, f64), host_simd_sources once per instruction set, libhost
+# once.
+libhost_la_SOURCES += kernels/ops.def kernels/attrs.h kernels/backend.c kernels/backend.h \
+	kernels/comm.h kernels/host/host.h kernels/addition.h kernels/host/addition.c \
+	kernels/host/dnn.c kernels/host/weight_gradient.h kernels/host/weight_gradient.c \
+	kernels/host/dispatch.c kernels/host/backend.c kernels/far/far.h \
+	kernels/far/far_internal.h kernels/far/far.c kernels/far/far_memory.c \
+	kernels/far/far_queue.c kernels/far/far_record.c
+ref_sources += kernels/ref/ref.h kernels/ref/product.h kernels/ref/box.h kernels/ref/conv.c \
+	kernels/ref/matmul.c kernels/ref/norm.c kernels/ref/attention.c kernels/ref/deform.c \
+	kernels/ref/elementwise.c kernels/ref/shape.c kernels/ref/pool.c kernels/ref/gather.c \
+	kernels/ref/topk.c kernels/ref/random.c kernels/ref/denoise.c kernels/ref/match.c \
+	kernels/ref/loss.c kernels/ref/ranks.c kernels/ref/update.c
 host_simd_sources += kernels/host/simd/simd.h kernels/host/simd/vmath.h kernels/host/simd/cast.h \
-	kernels/host/simd/batch_norm.c kernels/host/simd/cast.c kernels/host/simd/elementwise.c kernels/host/simd/shape.c \
-	kernels/host/simd/norm.c kernels/host/simd/reduce.c kernels/host/simd/loss.c kernels/host/simd/update.c \
-	kernels/host/simd/pool.c kernels/host/simd/gather.c kernels/host/simd/attention.c kernels/host/simd/deform.c
+	kernels/host/simd/batch_norm.c kernels/host/simd/cast.c kernels/host/simd/elementwise.c \
+	kernels/host/simd/shape.c kernels/host/simd/norm.c kernels/host/simd/reduce.c \
+	kernels/host/simd/loss.c kernels/host/simd/update.c kernels/host/simd/pool.c \
+	kernels/host/simd/gather.c kernels/host/simd/attention.c kernels/host/simd/deform.c
+
+# names for the places of operands
+BUILT_SOURCES += kernels/operands.h
+CLEANFILES += kernels/operands.h
+EXTRA_DIST += kernels/operands.awk
+kernels/operands.h: kernels/ops.def kernels/operands.awk
+	$(AM_V_GEN)$(MKDIR_P) kernels && \
+	awk -f $(srcdir)/kernels/operands.awk $(srcdir)/kernels/ops.def >$@.new && mv -f $@.new $@

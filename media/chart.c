@@ -1,9 +1,10 @@
 /* chart.c: curves as SVG.
  *
- * Many points become one pair a pixel column: the least and the greatest. The running mean is
+ * Each pixel column draws only the least and the greatest of its points. The running mean is
  *     m_i = b m_{i-1} + (1 - b) y_i,   divided by 1 - b^i,   b = 1 - 1 / max(2, n / 40)
- * so that it has no memory of a beginning at 0. Axes end at the range of the means and of 98 % of the points: one spike
- * does not flatten the rest; it leaves the picture. Ticks are 1, 2 or 5 times a power of ten. */
+ * the division corrects the start at 0. The y axis spans the means and the central 98 % of the
+ * points, so that a spike leaves the picture instead of flattening the rest. Ticks are 1, 2 or 5
+ * times a power of ten. */
 #include "media/chart.h"
 
 #include <math.h>
@@ -12,18 +13,27 @@
 
 #include "base/arena.h"
 
-enum { LEFT = 56, RIGHT = 10, TOP = 8, BOTTOM = 24, MARKED = 24, BANDS = 60, COLORS = 8, SMOOTHED = 24 };
+enum {
+    LEFT = 56,
+    RIGHT = 10,
+    TOP = 8,
+    BOTTOM = 24,
+    MARKED = 24,
+    BANDS = 60,
+    COLORS = 8,
+    SMOOTHED = 24
+};
 
 typedef struct drawing {
-    dg_str         *out;
+    dg_str *out;
     const dg_chart *c;
-    dg_arena       *arena;
-    double          x0, x1, y0, y1; /* what the axes show */
-    double          w, h;           /* of the field */
-    dg_point      **smooth;         /* one array per line, NULL: it is not smoothed */
+    dg_arena *arena;
+    double x0, x1, y0, y1; /* the range of the axes */
+    double w, h;           /* the plotting area, in px */
+    dg_point **smooth;     /* one running mean per line; NULL: not smoothed */
 } drawing;
 
-/* Numbers beyond these are no measurements, and axes could not tell them apart. */
+/* Larger values are not measurements, and the axes could not resolve them. */
 static bool shown(double v)
 {
     return isfinite(v) && fabs(v) < 1e30;
@@ -31,7 +41,7 @@ static bool shown(double v)
 
 void dg_chart_number(dg_str *out, double v, int digits)
 {
-    char   text[40];
+    char text[40];
     double size = fabs(v);
 
     if (!isfinite(v)) {
@@ -43,7 +53,7 @@ void dg_chart_number(dg_str *out, double v, int digits)
     }
 }
 
-/* ---- the range of the axes ---------------------------------------------------------------------------------------------- */
+/* ---- the range of the axes ------------------------------------------------------------------- */
 
 static int by_value(const void *a, const void *b)
 {
@@ -61,7 +71,7 @@ static void widen(double *low, double *high, double v)
 static dg_point *smoothed(dg_arena *a, const dg_line *l)
 {
     dg_point *m = DG_NEW_N(a, l->n + 1, dg_point);
-    double    b = 1 - 1 / fmax(2, l->n / 40.0), mean = 0, weight = 0;
+    double b = 1 - 1 / fmax(2, l->n / 40.0), mean = 0, weight = 0;
 
     for (int i = 0; i < l->n; i++) {
         if (shown(l->p[i].y)) {
@@ -76,8 +86,8 @@ static dg_point *smoothed(dg_arena *a, const dg_line *l)
 static void range_of_line(drawing *d, int k)
 {
     const dg_line *l = &d->c->lines[k];
-    double        *y = DG_NEW_N(d->arena, l->n + 1, double);
-    int            n = 0;
+    double *y = DG_NEW_N(d->arena, l->n + 1, double);
+    int n = 0;
 
     for (int i = 0; i < l->n; i++)
         if (shown(l->p[i].y) && shown(l->p[i].x)) {
@@ -112,7 +122,8 @@ static void find_range(drawing *d)
     }
     if (d->c->x_end > 0)
         d->x1 = d->c->x_end;
-    if (d->x0 > 0 && d->x0 < 0.3 * d->x1) /* a run from its beginning; else one that was resumed */
+    /* the run began near 0: show its start; a resumed run begins where it resumed */
+    if (d->x0 > 0 && d->x0 < 0.3 * d->x1)
         d->x0 = 0;
     if (d->x0 == d->x1 || d->c->x_end > 0)
         d->x0 = fmin(d->x0, 0);
@@ -123,8 +134,9 @@ static void find_range(drawing *d)
     d->x1 = fmax(d->x1, d->x0 + (d->x1 > d->x0 ? 1e-6 * fabs(d->x0) : fmax(1, 0.1 * fabs(d->x0))));
     if (d->y1 <= d->y0)
         d->y1 = d->y0 + (fabs(d->y0) > 1e-12 ? 0.1 * fabs(d->y0) : 1);
-    d->y1 = fmax(d->y1, d->y0 + 1e-6 * fabs(d->y0)); /* ticks must be further apart than neighbouring numbers */
-    if (d->c->y_end <= 0) { /* to whole ticks */
+    /* ticks must be further apart than adjacent doubles */
+    d->y1 = fmax(d->y1, d->y0 + 1e-6 * fabs(d->y0));
+    if (d->c->y_end <= 0) { /* round to whole ticks */
         double step = step_of(d->y1 - d->y0, 5);
 
         d->y0 = floor(d->y0 / step + 1e-9) * step;
@@ -132,7 +144,7 @@ static void find_range(drawing *d)
     }
 }
 
-/* ---- drawing ------------------------------------------------------------------------------------------------------------- */
+/* ---- drawing --------------------------------------------------------------------------------- */
 
 static double at_x(const drawing *d, double x)
 {
@@ -143,25 +155,48 @@ static double at_y(const drawing *d, double y)
 {
     double v = TOP + d->h * (1 - (y - d->y0) / (d->y1 - d->y0));
 
-    return fmin(fmax(v, -1e4), 1e4); /* outside, but a number */
+    return fmin(fmax(v, -1e4), 1e4); /* off the canvas, but finite */
+}
+
+/* Ticks are multiples of step: from this one to that one. */
+static int64_t first_tick(double from, double step)
+{
+    return (int64_t)ceil(from / step - 1e-9);
+}
+
+static int64_t last_tick(double to, double step)
+{
+    return (int64_t)floor(to / step + 1e-9);
 }
 
 static void draw_axes(drawing *d)
 {
     double step = step_of(d->y1 - d->y0, 5);
 
-    for (double y = ceil(d->y0 / step - 1e-9) * step; y <= d->y1 + 1e-9 * step; y += step) {
-        dg_str_fmt(d->out, "<path class=\"grid\" d=\"M%d %.1fH%.1f\"/><text class=\"tick y\" x=\"%d\" y=\"%.1f\">", LEFT, at_y(d, y),
-                   LEFT + d->w, LEFT - 6, at_y(d, y) + 3.5);
-        dg_chart_number(d->out, fabs(y) < 1e-9 * step ? 0 : y, 4);
+    for (int64_t k = first_tick(d->y0, step); k <= last_tick(d->y1, step); k++) {
+        double y = (double)k * step;
+
+        dg_str_fmt(
+            d->out,
+            "<path class=\"grid\" d=\"M%d %.1fH%.1f\"/><text class=\"tick y\" x=\"%d\" y=\"%.1f\">",
+            LEFT, at_y(d, y), LEFT + d->w, LEFT - 6, at_y(d, y) + 3.5);
+        dg_chart_number(d->out, y, 4);
         dg_str_add(d->out, "</text>");
     }
     step = step_of(d->x1 - d->x0, d->w > 300 ? 6 : 4);
-    for (double x = ceil(d->x0 / step - 1e-9) * step; x <= d->x1 + 1e-9 * step; x += step) {
-        bool last = at_x(d, x) > LEFT + d->w - 14, first = at_x(d, x) < LEFT + 10; /* beside it stands what x is */
+    for (int64_t k = first_tick(d->x0, step); k <= last_tick(d->x1, step); k++) {
+        double x = (double)k * step;
+        /* keep the labels at both ends clear of the axis names */
+        bool last = at_x(d, x) > LEFT + d->w - 14, first = at_x(d, x) < LEFT + 10;
 
-        dg_str_fmt(d->out, "<text class=\"tick%s\" x=\"%.1f\" y=\"%.1f\">", last ? " end" : first ? " start" : "",
-                   last ? LEFT + d->w + 2 : first ? LEFT - 3 : at_x(d, x), TOP + d->h + 15);
+        dg_str_fmt(d->out, "<text class=\"tick%s\" x=\"%.1f\" y=\"%.1f\">",
+                   last    ? " end"
+                   : first ? " start"
+                           : "",
+                   last    ? LEFT + d->w + 2
+                   : first ? LEFT - 3
+                           : at_x(d, x),
+                   TOP + d->h + 15);
         dg_chart_number(d->out, x, 6);
         dg_str_add(d->out, "</text>");
     }
@@ -177,14 +212,14 @@ static void add_point(drawing *d, dg_point p, bool *open)
     *open = true;
 }
 
-/* The line in the pixel columns: what lies between its least and its greatest in each is not drawn. */
+/* Draws the line by pixel columns: only the extremes of each column. */
 static void draw_path(drawing *d, const dg_point *p, int n)
 {
     bool open = false;
 
     for (int i = 0; i < n;) {
         double column = floor(at_x(d, p[i].x));
-        int    low = -1, high = -1, end = i;
+        int low = -1, high = -1, end = i;
 
         for (; end < n && floor(at_x(d, p[end].x)) <= column; end++) {
             if (!shown(p[end].y))
@@ -203,7 +238,7 @@ static void draw_path(drawing *d, const dg_point *p, int n)
 static void draw_line(drawing *d, int k)
 {
     const dg_line *l = &d->c->lines[k];
-    const char    *dash = l->color / COLORS % 2 ? " dash" : "";
+    const char *dash = l->color / COLORS % 2 ? " dash" : "";
 
     if (d->smooth[k]) {
         dg_str_fmt(d->out, "<path class=\"line faint c%d\" d=\"", l->color % COLORS);
@@ -215,39 +250,42 @@ static void draw_line(drawing *d, int k)
     dg_str_add(d->out, "\"/>");
     for (int i = 0; l->n <= MARKED && !d->smooth[k] && i < l->n; i++)
         if (shown(l->p[i].y))
-            dg_str_fmt(d->out, "<circle class=\"dot c%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"2.5\"/>", l->color % COLORS, at_x(d, l->p[i].x),
-                       at_y(d, l->p[i].y));
+            dg_str_fmt(d->out, "<circle class=\"dot c%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"2.5\"/>",
+                       l->color % COLORS, at_x(d, l->p[i].x), at_y(d, l->p[i].y));
 }
 
-/* The point of a line next to x, or NULL. */
+/* The point of a line nearest to x, or NULL if none is within reach. */
 static const dg_point *next_to(const dg_point *p, int n, double x, double reach)
 {
     const dg_point *best = NULL;
 
     for (int i = 0; i < n; i++)
-        if (shown(p[i].y) && fabs(p[i].x - x) <= reach && (!best || fabs(p[i].x - x) < fabs(best->x - x)))
+        if (shown(p[i].y) && fabs(p[i].x - x) <= reach &&
+            (!best || fabs(p[i].x - x) < fabs(best->x - x)))
             best = &p[i];
     return best;
 }
 
-/* Invisible columns with the numbers as their titles. */
+/* Invisible columns whose titles show the numbers under the pointer. */
 static void draw_bands(drawing *d)
 {
     double width = d->w / BANDS, reach = (d->x1 - d->x0) / BANDS;
 
     for (int b = 0; b < BANDS; b++) {
         double x = d->x0 + (b + 0.5) * reach;
-        int    said = 0;
+        int said = 0;
 
         for (int k = 0; k < d->c->n; k++) {
-            const dg_line  *l = &d->c->lines[k];
+            const dg_line *l = &d->c->lines[k];
             const dg_point *p = next_to(d->smooth[k] ? d->smooth[k] : l->p, l->n, x, reach / 2);
 
             if (!p)
                 continue;
             if (!said++) {
-                dg_str_fmt(d->out, "<rect class=\"band\" x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"%.1f\"><title>", LEFT + b * width, TOP,
-                           width, d->h);
+                dg_str_fmt(d->out,
+                           "<rect class=\"band\" x=\"%.1f\" y=\"%d\" width=\"%.1f\" "
+                           "height=\"%.1f\"><title>",
+                           LEFT + b * width, TOP, width, d->h);
                 dg_str_xml(d->out, d->c->x_name);
                 dg_str_add(d->out, " ");
                 dg_chart_number(d->out, p->x, 6);
@@ -266,19 +304,25 @@ static void draw_bands(drawing *d)
 
 void dg_chart_svg(dg_str *out, const dg_chart *c)
 {
-    drawing d = { .out = out, .c = c, .arena = dg_arena_open(), .w = c->width - LEFT - RIGHT, .h = c->height - TOP - BOTTOM };
+    drawing d = { .out = out,
+                  .c = c,
+                  .arena = dg_arena_open(),
+                  .w = c->width - LEFT - RIGHT,
+                  .h = c->height - TOP - BOTTOM };
 
     d.smooth = DG_NEW_N(d.arena, c->n + 1, dg_point *);
     for (int k = 0; k < c->n; k++)
         if (c->smooth && c->lines[k].n >= SMOOTHED)
             d.smooth[k] = smoothed(d.arena, &c->lines[k]);
     find_range(&d);
-    dg_str_fmt(out, "<svg class=\"chart\" viewBox=\"0 0 %d %d\" role=\"img\">", c->width, c->height);
+    dg_str_fmt(out, "<svg class=\"chart\" viewBox=\"0 0 %d %d\" role=\"img\">", c->width,
+               c->height);
     draw_axes(&d);
-    /* a viewport of its own cuts off what leaves the field */
-    dg_str_fmt(out, "<svg x=\"%d\" y=\"%d\" width=\"%.0f\" height=\"%.0f\" viewBox=\"%d %d %.0f %.0f\">", LEFT - 3, TOP - 3, d.w + 6, d.h + 6,
-               LEFT - 3, TOP - 3, d.w + 6, d.h + 6);
-    for (int k = c->n; k-- > 0;) /* the first line stands over the others */
+    /* a nested viewport clips what leaves the plotting area */
+    dg_str_fmt(out,
+               "<svg x=\"%d\" y=\"%d\" width=\"%.0f\" height=\"%.0f\" viewBox=\"%d %d %.0f %.0f\">",
+               LEFT - 3, TOP - 3, d.w + 6, d.h + 6, LEFT - 3, TOP - 3, d.w + 6, d.h + 6);
+    for (int k = c->n; k-- > 0;) /* the first line is drawn last, on top */
         draw_line(&d, k);
     dg_str_add(out, "</svg>");
     draw_bands(&d);

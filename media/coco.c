@@ -1,96 +1,98 @@
-/* coco: the index of a COCO annotation file.
+/* coco.c: builds the index of a COCO annotation file.
  *
- * One pass of events over the mapped file; polygons are stepped over, and all else that is not
- * asked for leaves no trace. Lists may come in any order, so annotations keep the ids they were written with and
- * their place in the file until the end, when images and categories are sorted and annotations
- * are dealt to their images (counting sort). */
+ * One pass of JSON events over the mapped file; only wanted fields are stored, polygons are
+ * skipped. The lists may come in any order, so annotations keep their original ids and file offsets
+ * until the end; then images and categories are sorted, and a counting sort groups the annotations
+ * by image. */
 #include "media/coco.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
+#include "base/map.h"
 #include "media/index.h"
 #include "media/records.h"
 
-/* ---- what the file holds ------------------------------------------------------------------- */
+/* ---- what the file holds --------------------------------------------------------------------- */
 
 typedef struct raw_image {
-    int64_t     id, w, h;
+    int64_t id, w, h;
     const char *file_name;
-    size_t      offset;
+    size_t offset;
 } raw_image;
 
 typedef struct raw_class {
-    int64_t     id;
+    int64_t id;
     const char *name;
-    size_t      offset;
+    size_t offset;
 } raw_class;
 
 typedef struct raw_annotation {
     int64_t id, image, category;
-    double  box[4], area;
-    bool    crowd;
-    size_t  offset;
+    double box[4], area;
+    bool crowd;
+    size_t offset;
 } raw_annotation;
 
-static const dg_field image_fields[] = {
-    { "id", DG_FIELD_INT, true, offsetof(raw_image, id) },
-    { "file_name", DG_FIELD_TEXT, true, offsetof(raw_image, file_name) },
-    { "width", DG_FIELD_INT, true, offsetof(raw_image, w) },
-    { "height", DG_FIELD_INT, true, offsetof(raw_image, h) },
+static const dg_json_field image_fields[] = {
+    { "id", DG_JSON_INT, true, offsetof(raw_image, id) },
+    { "file_name", DG_JSON_TEXT, true, offsetof(raw_image, file_name) },
+    { "width", DG_JSON_INT, true, offsetof(raw_image, w) },
+    { "height", DG_JSON_INT, true, offsetof(raw_image, h) },
     { 0 },
 };
 
-static const dg_field survey_image_fields[] = {
-    { "id", DG_FIELD_INT, true, offsetof(raw_image, id) },
-    { "file_name", DG_FIELD_TEXT, true, offsetof(raw_image, file_name) },
-    { "width", DG_FIELD_INT, false, offsetof(raw_image, w) },
-    { "height", DG_FIELD_INT, false, offsetof(raw_image, h) },
+static const dg_json_field survey_image_fields[] = {
+    { "id", DG_JSON_INT, true, offsetof(raw_image, id) },
+    { "file_name", DG_JSON_TEXT, true, offsetof(raw_image, file_name) },
+    { "width", DG_JSON_INT, false, offsetof(raw_image, w) },
+    { "height", DG_JSON_INT, false, offsetof(raw_image, h) },
     { 0 },
 };
 
-static const dg_field truth_image_fields[] = {
-    { "id", DG_FIELD_INT, true, offsetof(raw_image, id) },
-    { "file_name", DG_FIELD_TEXT, false, offsetof(raw_image, file_name) },
+static const dg_json_field truth_image_fields[] = {
+    { "id", DG_JSON_INT, true, offsetof(raw_image, id) },
+    { "file_name", DG_JSON_TEXT, false, offsetof(raw_image, file_name) },
     { 0 },
 };
 
-static const dg_field class_fields[] = {
-    { "id", DG_FIELD_INT, true, offsetof(raw_class, id) },
-    { "name", DG_FIELD_TEXT, true, offsetof(raw_class, name) },
+static const dg_json_field class_fields[] = {
+    { "id", DG_JSON_INT, true, offsetof(raw_class, id) },
+    { "name", DG_JSON_TEXT, true, offsetof(raw_class, name) },
     { 0 },
 };
 
-enum { ANNOTATION_ID = 0, ANNOTATION_AREA = 4 }; /* places below that are asked for by number */
-static const dg_field annotation_fields[] = {
-    { "id", DG_FIELD_INT, false, offsetof(raw_annotation, id) },
-    { "image_id", DG_FIELD_INT, true, offsetof(raw_annotation, image) },
-    { "category_id", DG_FIELD_INT, true, offsetof(raw_annotation, category) },
-    { "bbox", DG_FIELD_BOX, true, offsetof(raw_annotation, box) },
-    { "area", DG_FIELD_REAL, false, offsetof(raw_annotation, area) },
-    { "iscrowd", DG_FIELD_FLAG, false, offsetof(raw_annotation, crowd) },
+enum { ANNOTATION_ID = 0, ANNOTATION_AREA = 4 }; /* indices into annotation_fields */
+static const dg_json_field annotation_fields[] = {
+    { "id", DG_JSON_INT, false, offsetof(raw_annotation, id) },
+    { "image_id", DG_JSON_INT, true, offsetof(raw_annotation, image) },
+    { "category_id", DG_JSON_INT, true, offsetof(raw_annotation, category) },
+    { "bbox", DG_JSON_BOX, true, offsetof(raw_annotation, box) },
+    { "area", DG_JSON_REAL, false, offsetof(raw_annotation, area) },
+    { "iscrowd", DG_JSON_FLAG, false, offsetof(raw_annotation, crowd) },
     { 0 },
 };
 
-/* A growing array on the heap that counts towards a limit. */
+/* A growing heap array whose size counts towards a limit. */
 typedef struct list {
     uint8_t *items;
-    int64_t  n, cap;
+    int64_t n, cap;
 } list;
 
 typedef struct building {
-    list        images, classes, annotations;
-    dg_coco    *c;
+    list images, classes, annotations;
+    dg_coco *c;
     const char *text, *name;
-    size_t      n, bytes, max_bytes;
-    bool        for_training;
-    const dg_mapping *file; /* that the text is of, or NULL */
-    dg_faults  *faults; /* NULL: the first fault ends it */
-    dg_diag    *d;
+    size_t n, bytes, max_bytes;
+    bool for_training;
+    const dg_mapping *file; /* the mapped file that holds the text, or NULL */
+    dg_faults *faults;      /* NULL: stop at the first fault */
+    dg_diag *d;
 } building;
 
-enum { PLACED = 20 }; /* faults of a kind whose line is looked for: that reads the file up to it */
+/* For the first PLACED faults of a kind, find the line: that reads the file up to it. */
+enum { PLACED = 20 };
 
 static dg_where place_of(const building *b, dg_fault_kind kind, size_t offset)
 {
@@ -99,7 +101,7 @@ static dg_where place_of(const building *b, dg_fault_kind kind, size_t offset)
     return dg_json_where(b->text, b->n, b->name, offset);
 }
 
-static int no_memory(const building *b)
+static int no_memory_for_index(const building *b)
 {
     return dg_fail(b->d, DG_EMEMORY, (dg_where){ b->name, 0, 0, NULL }, "coco-memory",
                    "no memory for its index of %lld images and %lld annotations so far",
@@ -110,13 +112,13 @@ static int add(building *b, list *l, const void *item, size_t bytes)
 {
     if (l->n == l->cap) {
         const int64_t cap = l->cap ? 2 * l->cap : 256;
-        uint8_t      *grown = NULL;
+        uint8_t *grown = NULL;
 
         b->bytes += (size_t)(cap - l->cap) * bytes;
         if (b->max_bytes == 0 || b->bytes <= b->max_bytes)
             grown = dg_try_alloc((size_t)cap * bytes);
         if (!grown)
-            return no_memory(b);
+            return no_memory_for_index(b);
         if (l->n)
             memcpy(grown, l->items, (size_t)l->n * bytes);
         dg_free(l->items);
@@ -148,7 +150,7 @@ static int take_image(void *ctx, dg_json_reader *r, const void *record, uint32_t
         x.w = x.h = 0;
     }
     if (b->images.n == INT32_MAX)
-        return no_memory(b);
+        return no_memory_for_index(b);
     return add(b, &b->images, &x, sizeof x);
 }
 
@@ -161,14 +163,14 @@ static int take_class(void *ctx, dg_json_reader *r, const void *record, uint32_t
     (void)has;
     x.offset = offset;
     if (b->classes.n == INT32_MAX)
-        return no_memory(b);
+        return no_memory_for_index(b);
     return add(b, &b->classes, &x, sizeof x);
 }
 
 static int take_annotation(void *ctx, dg_json_reader *r, const void *record, uint32_t has,
                            size_t offset)
 {
-    building      *b = ctx;
+    building *b = ctx;
     raw_annotation x = *(const raw_annotation *)record;
 
     (void)r;
@@ -180,11 +182,11 @@ static int take_annotation(void *ctx, dg_json_reader *r, const void *record, uin
     return add(b, &b->annotations, &x, sizeof x);
 }
 
-/* ---- sorting and joining ------------------------------------------------------------------- */
+/* ---- sorting and joining --------------------------------------------------------------------- */
 
 static int by_id(const void *p, const void *q)
 {
-    int64_t a, b; /* the first member of every raw struct */
+    int64_t a, b; /* id is the first member of every raw struct */
 
     memcpy(&a, p, sizeof a);
     memcpy(&b, q, sizeof b);
@@ -194,7 +196,7 @@ static int by_id(const void *p, const void *q)
 static int image_order(const void *p, const void *q)
 {
     const raw_image *a = p, *b = q;
-    int              order = by_id(p, q);
+    int order = by_id(p, q);
 
     return order ? order : (a->offset > b->offset) - (a->offset < b->offset);
 }
@@ -202,7 +204,7 @@ static int image_order(const void *p, const void *q)
 static int class_order(const void *p, const void *q)
 {
     const raw_class *a = p, *b = q;
-    int              order = by_id(p, q);
+    int order = by_id(p, q);
 
     return order ? order : (a->offset > b->offset) - (a->offset < b->offset);
 }
@@ -215,7 +217,7 @@ static int unknown(const building *b, dg_fault_kind kind, const raw_annotation *
                             (long long)id, noun);
 }
 
-/* The later of two; the first stays. */
+/* Reports the later of two records that share an id; the first one is kept. */
 static int duplicate(const building *b, dg_fault_kind kind, const char *noun, int64_t id,
                      size_t first, size_t second)
 {
@@ -236,7 +238,7 @@ static int empty(const building *b, const char *what)
 static int finish_images(building *b)
 {
     const raw_image *raw = (const raw_image *)(void *)b->images.items;
-    dg_coco         *c = b->c;
+    dg_coco *c = b->c;
 
     if (b->images.n == 0)
         return empty(b, "images");
@@ -264,12 +266,14 @@ static int finish_images(building *b)
 static int finish_classes(building *b)
 {
     const raw_class *raw = (const raw_class *)(void *)b->classes.items;
-    dg_coco         *c = b->c;
+    dg_coco *c = b->c;
+    dg_map *names;
 
     if (b->classes.n == 0)
         return empty(b, "categories");
     qsort(b->classes.items, (size_t)b->classes.n, sizeof *raw, class_order);
     c->classes = DG_NEW_N(c->arena, b->classes.n, dg_coco_class);
+    names = dg_map_new(c->arena);
     for (int64_t i = 0, last = 0; i < b->classes.n; i++) {
         if (i && raw[i].id == raw[last].id) {
             int rc = duplicate(b, DG_FAULT_CLASS_TWICE, "category", raw[i].id, raw[last].offset,
@@ -280,21 +284,23 @@ static int finish_classes(building *b)
             continue;
         }
         last = i;
-        if (b->faults && dg_index_label(c, raw[i].name) >= 0)
+        if (b->faults && dg_map_has(names, raw[i].name))
             dg_fault_note(b->faults, DG_FAULT_CLASS_TWICE, -1,
                           place_of(b, DG_FAULT_CLASS_TWICE, raw[i].offset),
                           "a second category with the name \"%s\"", raw[i].name);
+        if (b->faults)
+            dg_map_set(names, raw[i].name, NULL);
         c->classes[c->n_classes++] = (dg_coco_class){ raw[i].id, raw[i].name };
     }
     return 0;
 }
 
-/* A fault that only a survey looks for: nothing depends on these ids. */
+/* Notes repeated annotation ids. Surveys only: nothing else uses these ids. */
 static void note_ids_twice(const building *b)
 {
     const raw_annotation *raw = (const raw_annotation *)(const void *)b->annotations.items;
-    const int64_t         n = b->annotations.n;
-    int64_t              *ids = dg_try_alloc((size_t)(n + 1) * sizeof *ids);
+    const int64_t n = b->annotations.n;
+    int64_t *ids = dg_try_alloc((size_t)(n + 1) * sizeof *ids);
 
     for (int64_t i = 0; ids && i < n; i++)
         ids[i] = raw[i].id;
@@ -307,16 +313,18 @@ static void note_ids_twice(const building *b)
     dg_free(ids);
 }
 
-/* Ids become places; what belongs to nothing is left out. Returns how many stay, or an error. */
+/* Replaces ids by indices and drops annotations without an image or class. Returns the number kept,
+ * or an error. */
 static int64_t resolve(building *b)
 {
     raw_annotation *raw = (raw_annotation *)(void *)b->annotations.items;
-    dg_coco        *c = b->c;
-    int64_t         n = 0;
+    dg_coco *c = b->c;
+    int64_t n = 0;
 
     for (int64_t i = 0; i < b->annotations.n; i++) {
         raw_annotation x = raw[i];
-        int            image = dg_coco_find_image(c, x.image), label = dg_coco_find_class(c, x.category), rc = 0;
+        int image = dg_coco_find_image(c, x.image), label = dg_coco_find_class(c, x.category),
+            rc = 0;
 
         if (image < 0)
             rc = unknown(b, DG_FAULT_IMAGE_UNKNOWN, &x, "image", x.image);
@@ -337,8 +345,8 @@ static int64_t resolve(building *b)
 static int finish_annotations(building *b)
 {
     const raw_annotation *raw = (const raw_annotation *)(void *)b->annotations.items;
-    dg_coco              *c = b->c;
-    int64_t               n, first = 0;
+    dg_coco *c = b->c;
+    int64_t n, first = 0;
 
     if (b->faults)
         note_ids_twice(b);
@@ -348,12 +356,12 @@ static int finish_annotations(building *b)
     c->n_annotations = n;
     c->annotations = dg_try_alloc((size_t)(n ? n : 1) * sizeof *c->annotations);
     if (!c->annotations)
-        return no_memory(b);
+        return no_memory_for_index(b);
     for (int i = 0; i < c->n_images; first += c->images[i].n, c->images[i++].n = 0)
         c->images[i].first = first;
     for (int64_t i = 0; i < n; i++) {
         const raw_annotation *x = &raw[i];
-        dg_coco_image        *im = &c->images[x->image];
+        dg_coco_image *im = &c->images[x->image];
 
         c->annotations[im->first + im->n++] = (dg_coco_annotation){
             .id = x->id,
@@ -370,9 +378,9 @@ static int finish_annotations(building *b)
     return 0;
 }
 
-/* ---- opening ------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
-/* Half a gigabyte of polygons need not stay in memory to be stepped over. */
+/* Releases the pages already read: half a gigabyte of polygons need not stay in memory. */
 static void forget(void *ctx, size_t offset)
 {
     const building *b = ctx;
@@ -380,12 +388,12 @@ static void forget(void *ctx, size_t offset)
     dg_file_forget(b->file, offset);
 }
 
-/* Reads what b names; b->c is the index, closed again on failure. */
+/* Builds the index of b's text; on failure the caller closes b->c. */
 static int build(dg_coco **out, building *b)
 {
-    const dg_field *const images = b->faults         ? survey_image_fields
-                                   : b->for_training ? image_fields
-                                                     : truth_image_fields;
+    const dg_json_field *const images = b->faults         ? survey_image_fields
+                                        : b->for_training ? image_fields
+                                                          : truth_image_fields;
     const dg_section sections[] = {
         { "images", "image", images, take_image, "segmentation", b->file ? forget : NULL },
         { "annotations", "annotation", annotation_fields, take_annotation, NULL, NULL },
@@ -426,7 +434,7 @@ int dg_coco_parse(dg_coco **out, const char *text, size_t n, const char *name, b
 static int open_file(dg_coco **out, const char *path, building b)
 {
     dg_mapping m = { 0 };
-    int        rc;
+    int rc;
 
     DG_TRY(dg_file_map(&m, path, b.d));
     b.text = (const char *)m.p;
@@ -442,7 +450,8 @@ out:
 int dg_coco_open_as(dg_coco **out, const char *path, bool for_training, size_t max_bytes,
                     dg_diag *d)
 {
-    return open_file(out, path, (building){ .for_training = for_training, .max_bytes = max_bytes, .d = d });
+    return open_file(out, path,
+                     (building){ .for_training = for_training, .max_bytes = max_bytes, .d = d });
 }
 
 int dg_coco_open(dg_coco **out, const char *path, dg_diag *d)

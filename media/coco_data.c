@@ -1,8 +1,7 @@
-/* coco_data: a COCO index as training data: which boxes are trained on, what the report says,
- * and samples.
+/* coco_data.c: a COCO index as training data: which boxes are trained on, the report, and samples.
  *
- * The rule for boxes is the reference's: no crowds; [x, y, w, h] to corners; corners cut to the
- * image; kept where x2 > x1 and y2 > y1. */
+ * Boxes follow the reference's rule: no crowds; [x, y, w, h] to corners; corners cut to the image;
+ * kept where x2 > x1 and y2 > y1. */
 #include "media/coco.h"
 
 #include <string.h>
@@ -34,11 +33,11 @@ bool dg_coco_box(dg_box *out, int *fault, const dg_coco_annotation *x, const dg_
 int dg_coco_objects(dg_object *out, const dg_coco *c, int i)
 {
     const dg_coco_image *im = dg_coco_image_at(c, i);
-    int                  n = 0, fault;
+    int n = 0, fault;
 
     for (int k = 0; k < im->n; k++) {
         const dg_coco_annotation *x = dg_coco_annotation_at(c, im->first + k);
-        dg_box                    box;
+        dg_box box;
 
         if (!x->crowd && dg_coco_box(&box, &fault, x, im))
             out[n++] = (dg_object){ .box = box, .label = x->label, .area = x->area };
@@ -46,14 +45,14 @@ int dg_coco_objects(dg_object *out, const dg_coco *c, int i)
     return n;
 }
 
-/* ---- the report ---------------------------------------------------------------------------- */
+/* ---- the report ------------------------------------------------------------------------------ */
 
-/* Returns 1 if it is trained on. */
+/* Returns 1 if the annotation is trained on. */
 static int count_box(dg_data_report *r, int64_t *per_class, const dg_coco *c, int64_t k)
 {
     const dg_coco_annotation *x = dg_coco_annotation_at(c, k);
-    dg_box                    box;
-    int                       fault, kept = 0;
+    dg_box box;
+    int fault, kept = 0;
 
     if (x->crowd) {
         r->n_crowd++;
@@ -80,7 +79,7 @@ void dg_coco_count(dg_data_report *r, int64_t *per_class, const dg_coco *c)
                            .per_class = per_class };
     for (int i = 0; i < r->n_images; i++) {
         const dg_coco_image *im = dg_coco_image_at(c, i);
-        int                  kept = 0;
+        int kept = 0;
 
         for (int k = 0; k < im->n; k++)
             kept += count_box(r, per_class, c, im->first + k);
@@ -92,7 +91,7 @@ void dg_coco_count(dg_data_report *r, int64_t *per_class, const dg_coco *c)
     }
 }
 
-/* ---- samples ------------------------------------------------------------------------------- */
+/* ---- samples --------------------------------------------------------------------------------- */
 
 int dg_coco_turn(int *orientation, const dg_image_header *h, const dg_coco_image *im,
                  const char *path, dg_diag *d)
@@ -112,9 +111,9 @@ int dg_coco_turn(int *orientation, const dg_image_header *h, const dg_coco_image
 
 static char *join(dg_scratch *s, const char *folder, const char *name)
 {
-    const bool   alone = name[0] == '/' || !folder || !*folder;
+    const bool alone = name[0] == '/' || !folder || !*folder;
     const size_t k = alone ? 0 : strlen(folder), n = strlen(name);
-    char        *path = dg_scratch_alloc(s, k + n + 2);
+    char *path = dg_scratch_alloc(s, k + n + 2);
 
     if (!path)
         return NULL;
@@ -126,7 +125,7 @@ static char *join(dg_scratch *s, const char *folder, const char *name)
     return path;
 }
 
-static int no_memory(const dg_coco_image *im, dg_diag *d)
+static int no_memory_for_sample(const dg_coco_image *im, dg_diag *d)
 {
     return dg_fail(d, DG_EMEMORY, (dg_where){ im->file_name, 0, 0, NULL }, "image-memory",
                    "no memory for its sample");
@@ -136,15 +135,15 @@ int dg_coco_sample(dg_sample *out, dg_scratch *s, const dg_coco *c, int i, const
                    dg_diag *d)
 {
     const dg_coco_image *im = dg_coco_image_at(c, i);
-    char                *path = join(s, folder, im->file_name), *bytes = NULL;
-    dg_object           *objects = dg_scratch_alloc(s, sizeof(dg_object) * (size_t)im->n);
-    dg_image_header      header;
-    dg_image             image;
-    size_t               n = 0;
-    int                  rc, orientation;
+    char *path = join(s, folder, im->file_name), *bytes = NULL;
+    dg_object *objects = dg_scratch_alloc(s, sizeof(dg_object) * (size_t)im->n);
+    dg_image_header header;
+    dg_image image;
+    size_t n = 0;
+    int rc, orientation;
 
     if (!path || !objects)
-        return no_memory(im, d);
+        return no_memory_for_sample(im, d);
     DG_TRY(dg_file_read(&bytes, &n, path, DG_IMAGE_MAX_PIXELS, d));
     DG_TRY(dg_image_header_decode(&header, bytes, n, path, d));
     DG_TRY(dg_coco_turn(&orientation, &header, im, path, d));
@@ -170,10 +169,10 @@ out:
 int dg_coco_probe(const dg_coco *c, int i, const char *folder, dg_diag *d)
 {
     const dg_coco_image *im = dg_coco_image_at(c, i);
-    dg_arena            *a = dg_arena_open();
+    dg_arena *a = dg_arena_open();
     const char *path = folder && *folder ? dg_path_join(a, folder, im->file_name) : im->file_name;
     dg_image_header header;
-    int             rc, orientation;
+    int rc, orientation;
 
     DG_TRY(dg_image_header_read(&header, path, d));
     DG_TRY(dg_coco_turn(&orientation, &header, im, path, d));

@@ -1,11 +1,12 @@
-/* color: photometric changes in the 8-bit arithmetic of Pillow, in which the reference trains.
+/* color.c: photometric changes in the 8-bit arithmetic of Pillow, in which the reference trains.
  *
- * Blending (ImageEnhance): out = a + f (b - a), a the degenerate image (black, mean gray, gray),
- * in single
- *   precision, cut to 0..255, fraction dropped.
- * Gray: (19595 R + 38470 G + 7471 B + 2^15) >> 16. Hue: to HSV with hue and saturation in 0..255
- * (fractions dropped), hue shifted modulo 256, back with
- *   rounding. Travis' hexagon formulas (colorsys). */
+ * Blending (ImageEnhance): out = a + f (b - a), where a is the degenerate image (black, mean gray
+ * or gray); in single precision, clamped to 0..255, fraction dropped.
+ *
+ * Gray: (19595 R + 38470 G + 7471 B + 2^15) >> 16.
+ *
+ * Hue: to HSV with hue and saturation in 0..255 (fractions dropped), hue shifted modulo 256, and
+ * back with rounding; Travis' hexagon formulas (Python's colorsys). */
 #include "media/image.h"
 
 static size_t n_bytes(const dg_image *im)
@@ -25,7 +26,7 @@ static uint8_t blend(uint8_t from, uint8_t to, float f)
     return v <= 0.0F ? 0 : v >= 255.0F ? 255 : (uint8_t)v;
 }
 
-/* One degenerate value for all pixels: 256 cases decide the image. */
+/* Blends with one value for all pixels, through a table of the 256 cases. */
 static void blend_all(dg_image *im, uint8_t from, float f)
 {
     uint8_t table[256];
@@ -75,8 +76,8 @@ static void to_hsv(uint8_t hsv[3], const uint8_t p[3])
     const uint8_t r = p[0], g = p[1], b = p[2];
     const uint8_t hi = r > g ? (r > b ? r : b) : (g > b ? g : b);
     const uint8_t lo = r < g ? (r < b ? r : b) : (g < b ? g : b);
-    float         span, hue, rc, gc, bc;
-    double        turn;
+    float span, hue, rc, gc, bc;
+    double turn;
 
     hsv[2] = hi;
     if (hi == lo) {
@@ -93,7 +94,7 @@ static void to_hsv(uint8_t hsv[3], const uint8_t p[3])
         hue = (float)(2.0 + (double)rc - (double)bc);
     else
         hue = (float)(4.0 + (double)gc - (double)rc);
-    turn = (double)hue / 6.0 + 1.0; /* 5/6 to 2 */
+    turn = (double)hue / 6.0 + 1.0; /* in [5/6, 2] */
     hue = (float)(turn < 1.0 ? turn : turn - 1.0);
     hsv[0] = clip((int)((double)hue * 255.0));
     hsv[1] = clip((int)((double)(span / (float)hi) * 255.0));
@@ -101,10 +102,10 @@ static void to_hsv(uint8_t hsv[3], const uint8_t p[3])
 
 static void from_hsv(uint8_t p[3], const uint8_t hsv[3])
 {
-    const float   v = hsv[2], s = (float)(hsv[1] / 255.0);
-    const double  place = (double)hsv[0] * 6.0 / 255.0;
-    const int     sector = (int)place;
-    const float   f = (float)(place - sector);
+    const float v = hsv[2], s = (float)(hsv[1] / 255.0);
+    const double place = (double)hsv[0] * 6.0 / 255.0;
+    const int sector = (int)place;
+    const float f = (float)(place - sector);
     const uint8_t whole = hsv[2];
     const uint8_t low = clip(nearest((double)v * (1.0 - (double)s)));
     const uint8_t fall = clip(nearest((double)v * (1.0 - (double)(s * f))));
@@ -120,8 +121,9 @@ static void from_hsv(uint8_t p[3], const uint8_t hsv[3])
 
 void dg_image_hue(dg_image *im, double shift)
 {
-    const uint8_t step = (uint8_t)(int)(shift * 255.0); /* towards zero, then modulo 256 */
-    uint8_t       hsv[3];
+    /* truncated towards zero, then modulo 256 */
+    const uint8_t step = (uint8_t)(int)(shift * 255.0);
+    uint8_t hsv[3];
 
     for (size_t i = 0, n = n_bytes(im); i < n; i += 3) {
         to_hsv(hsv, im->rgb + i);

@@ -1,10 +1,10 @@
-/* convert: a data set written in another form, into a folder that is renamed when it is whole.
+/* convert.c: writes a data set in another form, into a folder that is renamed when complete.
  *
  *   COCO   images/A.jpg              annotations/SPLIT.json
  *   VOC    JPEGImages/A.jpg          Annotations/A.xml  ImageSets/Main/SPLIT.txt  classes.txt
  *   YOLO   images/SPLIT/A.jpg        labels/SPLIT/A.txt data.yaml
  *
- * Numbers are written with as many digits as read back the same. */
+ * Numbers get enough digits to read back exactly. */
 #include "media/convert.h"
 
 #include <errno.h>
@@ -21,16 +21,16 @@
 
 typedef struct writing {
     const dg_convert_options *o;
-    dg_converted             *said;
-    dg_arena                 *arena;
-    const char               *root; /* the folder that is being filled */
-    dg_layout                 layout;
-    dg_coco                 **index; /* of each split */
-    dg_map                  **listed; /* of each split: path of an image -> its record */
-    dg_map                   *names; /* path of an image -> its new name */
-    dg_map                   *taken; /* stems of new names */
-    dg_map                   *done;  /* files of this folder that stand already */
-    dg_diag                  *d;
+    dg_converted *said;
+    dg_arena *arena;
+    const char *root; /* the folder being filled */
+    dg_layout layout;
+    dg_coco **index; /* one per split */
+    dg_map **listed; /* one per split: image path -> its record */
+    dg_map *names;   /* image path -> its new name */
+    dg_map *taken;   /* stems of new names */
+    dg_map *done;    /* files already written to the folder */
+    dg_diag *d;
 } writing;
 
 static const char *split_name(const writing *w, int split)
@@ -40,7 +40,8 @@ static const char *split_name(const writing *w, int split)
 
 static int put(writing *w, const char *name, dg_str *text)
 {
-    int rc = dg_dir_put(dg_path_join(w->arena, w->root, name), text->s ? text->s : "", text->n, w->d);
+    int rc =
+        dg_dir_put(dg_path_join(w->arena, w->root, name), text->s ? text->s : "", text->n, w->d);
 
     dg_str_free(text);
     return rc;
@@ -55,16 +56,16 @@ static int make_folders(writing *w, const char *const *names, int n)
     return rc;
 }
 
-/* ---- images -------------------------------------------------------------------------------- */
+/* ---- images ---------------------------------------------------------------------------------- */
 
-/* What every reader finds again: no hidden file, characters of UTF-8, an ending that images have. Lists of VOC part
- * their words at blanks. */
+/* Makes a file name that every reader accepts: not hidden, valid UTF-8, with an image's extension;
+ * without blanks for VOC, whose lists split at blanks. */
 static const char *plain_name(const writing *w, const char *path)
 {
-    char           *name = dg_strdup(w->arena, dg_path_name(path));
+    char *name = dg_strdup(w->arena, dg_path_name(path));
     dg_image_header header;
-    dg_mapping      m;
-    dg_diag        *quiet = dg_diag_open();
+    dg_mapping m;
+    dg_diag *quiet = dg_diag_open();
 
     if (*name == '.')
         *name = '_';
@@ -85,10 +86,11 @@ static const char *plain_name(const writing *w, const char *path)
     return name;
 }
 
-/* The image's name in the new folder, without folders, and its stem no other's. */
+/* The image's file name in the new folder, with a unique stem. */
 static const char *name_of(writing *w, const dg_coco *c, const dg_coco_image *im)
 {
-    const char *path = dg_path_join(w->arena, c->folder, im->file_name), *name = dg_map_get(w->names, path);
+    const char *path = dg_path_join(w->arena, c->folder, im->file_name),
+               *name = dg_map_get(w->names, path);
     const char *plain, *stem, *end;
 
     if (name)
@@ -110,22 +112,22 @@ static const char *name_of(writing *w, const dg_coco *c, const dg_coco_image *im
 static int link_image(const char *from, const char *to, dg_diag *d)
 {
     char *real = realpath(from, NULL);
-    int   error = !real || symlink(real, to) ? errno : 0;
-    char  buf[128];
+    int error = !real || symlink(real, to) ? errno : 0;
+    char buf[128];
 
     free(real);
-    return error ? dg_fail(d, DG_EIO, (dg_where){ .file = from }, "convert-link", "cannot link to the image: %s",
-                           strerror_r(error, buf, sizeof buf))
+    return error ? dg_fail(d, DG_EIO, (dg_where){ .file = from }, "convert-link",
+                           "cannot link to the image: %s", strerror_r(error, buf, sizeof buf))
                  : 0;
 }
 
-/* Only what is an image: annotations may name any file. */
+/* Copies or links only files that are images: annotations may name any file. */
 static int place_image(writing *w, const dg_coco *c, const dg_coco_image *im, const char *to)
 {
-    const char     *from = dg_path_join(w->arena, c->folder, im->file_name);
+    const char *from = dg_path_join(w->arena, c->folder, im->file_name);
     dg_image_header header;
-    dg_mapping      m;
-    int             rc;
+    dg_mapping m;
+    int rc;
 
     if (dg_map_has(w->done, to))
         return 0;
@@ -145,17 +147,19 @@ static int place_image(writing *w, const dg_coco *c, const dg_coco_image *im, co
 static void count_losses(writing *w, const dg_coco_annotation *x)
 {
     w->said->n_truncated += x->truncated && w->o->to != DG_FORM_VOC;
-    w->said->n_areas += w->o->to != DG_FORM_COCO && fabs(x->area - x->w * x->h) > 1e-6 * fabs(x->area) + 1e-9;
+    w->said->n_areas +=
+        w->o->to != DG_FORM_COCO && fabs(x->area - x->w * x->h) > 1e-6 * fabs(x->area) + 1e-9;
 }
 
-/* ---- COCO ---------------------------------------------------------------------------------- */
+/* ---- COCO ------------------------------------------------------------------------------------ */
 
 static void coco_box(dg_str *out, const dg_coco *c, const dg_coco_annotation *x)
 {
     const double box[] = { x->x, x->y, x->w, x->h };
 
-    dg_str_fmt(out, "{\"id\":%lld,\"image_id\":%lld,\"category_id\":%lld,\"bbox\":[", (long long)x->id,
-               (long long)c->images[x->image].id, (long long)c->classes[x->label].id);
+    dg_str_fmt(out, "{\"id\":%lld,\"image_id\":%lld,\"category_id\":%lld,\"bbox\":[",
+               (long long)x->id, (long long)c->images[x->image].id,
+               (long long)c->classes[x->label].id);
     for (int i = 0; i < 4; i++) {
         dg_str_add(out, i ? "," : "");
         dg_str_json_real(out, box[i]);
@@ -168,12 +172,15 @@ static void coco_box(dg_str *out, const dg_coco *c, const dg_coco_annotation *x)
 static int write_coco(writing *w, int split)
 {
     const dg_coco *c = w->index[split];
-    dg_outfile    *f = NULL;
-    dg_str         out = { 0 };
-    int            rc;
+    dg_outfile *f = NULL;
+    dg_str out = { 0 };
+    int rc;
 
     DG_TRY(make_folders(w, (const char *const[]){ "images", "annotations" }, 2));
-    DG_TRY(dg_outfile_open(&f, dg_printf(w->arena, "%s/annotations/%s.json", w->root, split_name(w, split)), w->d));
+    DG_TRY(dg_outfile_open(&f,
+                           dg_printf(w->arena, "%s/annotations/%s.json", w->root,
+                                     split_name(w, split)),
+                           w->d));
     dg_str_add(&out, "{\"categories\":[\n");
     for (int k = 0; k < c->n_classes; k++) {
         dg_str_fmt(&out, "%s{\"id\":%lld,\"name\":", k ? ",\n" : "", (long long)c->classes[k].id);
@@ -185,8 +192,8 @@ static int write_coco(writing *w, int split)
         const char *name = name_of(w, c, &c->images[i]);
 
         DG_TRY(place_image(w, c, &c->images[i], dg_path_join(w->arena, "images", name)));
-        dg_str_fmt(&out, "%s{\"id\":%lld,\"width\":%d,\"height\":%d,\"file_name\":", i ? ",\n" : "", (long long)c->images[i].id,
-                   c->images[i].w, c->images[i].h);
+        dg_str_fmt(&out, "%s{\"id\":%lld,\"width\":%d,\"height\":%d,\"file_name\":", i ? ",\n" : "",
+                   (long long)c->images[i].id, c->images[i].w, c->images[i].h);
         dg_str_json(&out, name);
         dg_str_add(&out, "}");
     }
@@ -210,7 +217,7 @@ out:
     return rc;
 }
 
-/* ---- VOC ----------------------------------------------------------------------------------- */
+/* ---- VOC ------------------------------------------------------------------------------------- */
 
 static void voc_number(dg_str *out, const char *name, double v)
 {
@@ -223,7 +230,9 @@ static void voc_file(dg_str *out, const dg_coco *c, const dg_coco_image *im, con
 {
     dg_str_add(out, "<annotation>\n  <folder>JPEGImages</folder>\n  <filename>");
     dg_str_xml(out, name);
-    dg_str_fmt(out, "</filename>\n  <size><width>%d</width><height>%d</height><depth>3</depth></size>\n", im->w, im->h);
+    dg_str_fmt(out,
+               "</filename>\n  <size><width>%d</width><height>%d</height><depth>3</depth></size>\n",
+               im->w, im->h);
     for (int k = 0; k < im->n; k++) {
         const dg_coco_annotation *x = &c->annotations[im->first + k];
 
@@ -245,21 +254,22 @@ static void voc_file(dg_str *out, const dg_coco *c, const dg_coco_image *im, con
 static int write_voc(writing *w, int split)
 {
     const dg_coco *c = w->index[split];
-    dg_str         list = { 0 }, text = { 0 };
-    int            rc;
+    dg_str list = { 0 }, text = { 0 };
+    int rc;
 
-    DG_TRY(make_folders(w, (const char *const[]){ "JPEGImages", "Annotations", "ImageSets/Main" }, 3));
+    DG_TRY(
+        make_folders(w, (const char *const[]){ "JPEGImages", "Annotations", "ImageSets/Main" }, 3));
     for (int i = 0; i < c->n_images; i++) {
         const dg_coco_image *im = &c->images[i];
-        const char          *name = name_of(w, c, im), *stem = dg_path_stem(w->arena, name);
-        const bool           again = dg_map_has(w->done, dg_path_join(w->arena, "JPEGImages", name));
+        const char *name = name_of(w, c, im), *stem = dg_path_stem(w->arena, name);
+        const bool again = dg_map_has(w->done, dg_path_join(w->arena, "JPEGImages", name));
 
         DG_TRY(place_image(w, c, im, dg_path_join(w->arena, "JPEGImages", name)));
         dg_str_fmt(&list, "%s\n", stem);
         for (int k = 0; k < im->n; k++)
             count_losses(w, &c->annotations[im->first + k]);
         w->said->n_objects += im->n;
-        if (again) /* in a split before this one, too */
+        if (again) /* written already for an earlier split */
             continue;
         voc_file(&text, c, im, name);
         DG_TRY(put(w, dg_printf(w->arena, "Annotations/%s.xml", stem), &text));
@@ -275,9 +285,9 @@ out:
     return rc;
 }
 
-/* ---- YOLO ---------------------------------------------------------------------------------- */
+/* ---- YOLO ------------------------------------------------------------------------------------ */
 
-/* Centre and sides as shares; false: readers would refuse them. */
+/* Centre and size as fractions of the image; false: readers would refuse them. */
 static bool yolo_shares(double v[4], dg_box box, const dg_coco_image *im)
 {
     v[0] = (box.x1 + box.x2) / 2 / im->w;
@@ -290,12 +300,12 @@ static bool yolo_shares(double v[4], dg_box box, const dg_coco_image *im)
     return true;
 }
 
-/* A box that reaches outside stays as it is where its centre and its sides permit. */
+/* Writes a box. One that reaches outside is kept uncut if its fractions allow. */
 static void yolo_line(writing *w, dg_str *out, const dg_coco_annotation *x, const dg_coco_image *im)
 {
     dg_box box;
     double v[4];
-    int    fault;
+    int fault;
 
     count_losses(w, x);
     if (x->crowd) {
@@ -322,7 +332,7 @@ static void yolo_line(writing *w, dg_str *out, const dg_coco_annotation *x, cons
 enum { N_KEYS = 3 };
 static const char *const keys[N_KEYS] = { "train", "val", "test" };
 
-/* Which key of data.yaml a split belongs to; -1: none. A set in one piece is there to learn from. */
+/* The key of data.yaml for a split; -1: none. A data set without splits is for training. */
 static int key_of(const writing *w, int split)
 {
     const dg_split *s = &w->layout.splits.items[split];
@@ -333,7 +343,7 @@ static int key_of(const writing *w, int split)
     return dg_split_is(s, "dev") ? 1 : w->layout.splits.n == 1 ? 0 : -1;
 }
 
-/* Splits of one key (train2014, train2017) are a list. */
+/* Several splits under one key (train2014, train2017) become a list. */
 static int write_yaml(writing *w, const dg_coco *c)
 {
     dg_str text = { 0 };
@@ -347,7 +357,8 @@ static int write_yaml(writing *w, const dg_coco *c)
             if (n++ == 0)
                 dg_str_fmt(&text, "%s:\n", keys[key]);
             dg_str_add(&text, "  - ");
-            dg_str_json(&text, dg_printf(w->arena, "images/%s", split_name(w, i))); /* in quotes, as YAML reads it too */
+            /* JSON quoting is valid YAML */
+            dg_str_json(&text, dg_printf(w->arena, "images/%s", split_name(w, i)));
             dg_str_add(&text, "\n");
         }
     }
@@ -363,20 +374,21 @@ static int write_yaml(writing *w, const dg_coco *c)
 static int write_yolo(writing *w, int split)
 {
     const dg_coco *c = w->index[split];
-    const char    *images = dg_printf(w->arena, "images/%s", split_name(w, split));
-    const char    *labels = dg_printf(w->arena, "labels/%s", split_name(w, split));
-    dg_str         text = { 0 };
-    int            rc;
+    const char *images = dg_printf(w->arena, "images/%s", split_name(w, split));
+    const char *labels = dg_printf(w->arena, "labels/%s", split_name(w, split));
+    dg_str text = { 0 };
+    int rc;
 
     DG_TRY(make_folders(w, (const char *const[]){ images, labels }, 2));
     for (int i = 0; i < c->n_images; i++) {
         const dg_coco_image *im = &c->images[i];
-        const char          *name = name_of(w, c, im);
+        const char *name = name_of(w, c, im);
 
         DG_TRY(place_image(w, c, im, dg_path_join(w->arena, images, name)));
         for (int k = 0; k < im->n; k++)
             yolo_line(w, &text, &c->annotations[im->first + k], im);
-        DG_TRY(put(w, dg_printf(w->arena, "%s/%s.txt", labels, dg_path_stem(w->arena, name)), &text));
+        DG_TRY(
+            put(w, dg_printf(w->arena, "%s/%s.txt", labels, dg_path_stem(w->arena, name)), &text));
     }
     if (split == 0)
         DG_TRY(write_yaml(w, c));
@@ -385,7 +397,7 @@ out:
     return rc;
 }
 
-/* ---- all of it ----------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 /* VOC and YOLO have one list of classes for all splits. */
 static int check_classes(const writing *w, int split)
@@ -393,16 +405,19 @@ static int check_classes(const writing *w, int split)
     const dg_coco *a = w->index[0], *b = w->index[split];
 
     for (int k = 0; k < a->n_classes || k < b->n_classes; k++)
-        if (k >= a->n_classes || k >= b->n_classes || strcmp(a->classes[k].name, b->classes[k].name) != 0)
+        if (k >= a->n_classes || k >= b->n_classes ||
+            strcmp(a->classes[k].name, b->classes[k].name) != 0)
             return dg_fail(w->d, DG_EINPUT, (dg_where){ .file = b->path }, "convert-classes",
                            "its classes are not those of %s; splits need the same list", a->path);
     return 0;
 }
 
-static bool same_objects(const dg_coco *a, const dg_coco_image *x, const dg_coco *b, const dg_coco_image *y)
+static bool same_objects(const dg_coco *a, const dg_coco_image *x, const dg_coco *b,
+                         const dg_coco_image *y)
 {
     for (int k = 0; k < x->n && x->n == y->n; k++) {
-        const dg_coco_annotation *p = &a->annotations[x->first + k], *q = &b->annotations[y->first + k];
+        const dg_coco_annotation *p = &a->annotations[x->first + k],
+                                 *q = &b->annotations[y->first + k];
 
         if (p->label != q->label || p->crowd != q->crowd || p->truncated != q->truncated ||
             memcmp(&p->x, &q->x, 4 * sizeof p->x) != 0)
@@ -411,27 +426,30 @@ static bool same_objects(const dg_coco *a, const dg_coco_image *x, const dg_coco
     return x->n == y->n;
 }
 
-/* An image has one file of labels: in VOC over all splits, in YOLO in each. */
+/* Refuses images with two lists of objects: VOC has one label file per image over all splits, YOLO
+ * one per split. */
 static int check_images(writing *w, int split)
 {
     const dg_coco *c = w->index[split];
-    dg_map        *here = dg_map_new(w->arena);
+    dg_map *here = dg_map_new(w->arena);
 
     for (int i = 0; i < c->n_images; i++) {
         const dg_coco_image *im = &c->images[i];
-        const char          *path = dg_path_join(w->arena, c->folder, im->file_name);
+        const char *path = dg_path_join(w->arena, c->folder, im->file_name);
 
         if (dg_map_has(here, path))
             return dg_fail(w->d, DG_EINPUT, (dg_where){ .file = c->path }, "convert-twice",
-                           "%s is listed twice; keep one of the entries, with all of its objects", im->file_name);
+                           "%s is listed twice; keep one of the entries, with all of its objects",
+                           im->file_name);
         dg_map_set(here, path, (void *)(uintptr_t)im);
         for (int k = 0; w->o->to == DG_FORM_VOC && k < split; k++) {
             const dg_coco_image *other = dg_map_get(w->listed[k], path);
 
             if (other && !same_objects(w->index[k], other, c, im))
                 return dg_fail(w->d, DG_EINPUT, (dg_where){ .file = c->path }, "convert-twice",
-                               "%s is in %s, too, with other objects; VOC has one list of objects for an image", im->file_name,
-                               w->index[k]->path);
+                               "%s is in %s, too, with other objects; VOC has one list of objects "
+                               "for an image",
+                               im->file_name, w->index[k]->path);
         }
     }
     w->listed[split] = here;
@@ -441,14 +459,14 @@ static int check_images(writing *w, int split)
 static bool is_wild(const char *name)
 {
     const size_t n = strlen(name);
-    bool         wild = n == 0 || name[0] == ' ' || name[n - 1] == ' ';
+    bool wild = n == 0 || name[0] == ' ' || name[n - 1] == ' ';
 
     for (size_t i = 0; i < n && !wild; i++)
         wild = (unsigned char)name[i] < ' ';
     return wild;
 }
 
-/* What the new form has no words for. */
+/* Refuses names that the new form cannot express. */
 static int check_names(const writing *w, int split)
 {
     const dg_coco *c = w->index[split];
@@ -456,21 +474,25 @@ static int check_names(const writing *w, int split)
 
     if (w->o->to == DG_FORM_YOLO && key_of(w, split) < 0)
         return dg_fail(w->d, DG_EINPUT, at, "convert-split",
-                       "YOLO has train, val and test, and \"%s\" is none of them; rename it, or choose others with --split",
+                       "YOLO has train, val and test, and \"%s\" is none of them; rename it, or "
+                       "choose others with --split",
                        split_name(w, split));
     for (int k = 0; w->o->to != DG_FORM_COCO && k < c->n_classes; k++) {
         const char *name = c->classes[k].name;
-        const bool  twice = dg_index_label(c, name) != k;
-        dg_str      quoted = { 0 };
-        int         rc;
+        const bool twice = dg_index_label(c, name) != k;
+        dg_str quoted = { 0 };
+        int rc;
 
         if (!twice && !(w->o->to == DG_FORM_VOC && is_wild(name)))
             continue;
         dg_str_json(&quoted, name);
-        rc = twice ? dg_fail(w->d, DG_EINPUT, at, "convert-class", "two classes have the name %s, by which the new form tells them apart",
+        rc = twice ? dg_fail(w->d, DG_EINPUT, at, "convert-class",
+                             "two classes have the name %s, by which the new form tells them apart",
                              quoted.s)
                    : dg_fail(w->d, DG_EINPUT, at, "convert-class",
-                             "VOC cannot hold the class name %s: no blanks around it, no control characters; rename it", quoted.s);
+                             "VOC cannot hold the class name %s: no blanks around it, no control "
+                             "characters; rename it",
+                             quoted.s);
         dg_str_free(&quoted);
         return rc;
     }
@@ -493,19 +515,25 @@ static int write_splits(writing *w)
     return rc;
 }
 
-int dg_convert(dg_converted *out, const char *from, const char *to, const dg_convert_options *o, dg_diag *d)
+int dg_convert(dg_converted *out, const char *from, const char *to, const dg_convert_options *o,
+               dg_diag *d)
 {
     dg_arena *a = dg_arena_open();
-    writing   w = {
-          .o = o, .said = out, .arena = a, .names = dg_map_new(a), .taken = dg_map_new(a), .done = dg_map_new(a), .d = d
-    };
-    char     *partial = NULL;
-    int       rc;
+    writing w = { .o = o,
+                  .said = out,
+                  .arena = a,
+                  .names = dg_map_new(a),
+                  .taken = dg_map_new(a),
+                  .done = dg_map_new(a),
+                  .d = d };
+    char *partial = NULL;
+    int rc;
 
     *out = (dg_converted){ 0 };
     DG_TRY(dg_layout_find(&w.layout, a, from, o->splits, d));
     if (w.layout.form == DG_FORM_PLAIN) {
-        rc = dg_fail(d, DG_EINPUT, (dg_where){ .file = from }, "convert-plain", "these images have no labels to convert");
+        rc = dg_fail(d, DG_EINPUT, (dg_where){ .file = from }, "convert-plain",
+                     "these images have no labels to convert");
         goto out;
     }
     out->from = w.layout.form;

@@ -1,4 +1,4 @@
-/* detections: COCO's result files,
+/* detections.c: reads COCO's result files,
  * [{"image_id":..,"category_id":..,"bbox":[x,y,w,h],"score":..}, ...]. */
 #include "media/coco.h"
 
@@ -10,30 +10,31 @@
 
 typedef struct raw_detection {
     int64_t image, category;
-    double  box[4], score;
+    double box[4], score;
 } raw_detection;
 
-static const dg_field fields[] = {
-    { "image_id", DG_FIELD_INT, true, offsetof(raw_detection, image) },
-    { "category_id", DG_FIELD_INT, true, offsetof(raw_detection, category) },
-    { "bbox", DG_FIELD_BOX, true, offsetof(raw_detection, box) },
-    { "score", DG_FIELD_REAL, true, offsetof(raw_detection, score) },
+static const dg_json_field fields[] = {
+    { "image_id", DG_JSON_INT, true, offsetof(raw_detection, image) },
+    { "category_id", DG_JSON_INT, true, offsetof(raw_detection, category) },
+    { "bbox", DG_JSON_BOX, true, offsetof(raw_detection, box) },
+    { "score", DG_JSON_REAL, true, offsetof(raw_detection, score) },
     { 0 },
 };
 
 typedef struct reading {
-    dg_found      *out;
-    int64_t        cap, n_unknown, first_unknown;
+    dg_found *out;
+    int64_t cap, n_unknown, first_unknown;
     const dg_coco *truth;
-    const char    *name;
-    dg_diag       *d;
+    const char *name;
+    dg_diag *d;
 } reading;
 
-static int take(void *ctx, dg_json_reader *r, const void *record, uint32_t has, size_t offset)
+static int take_detection(void *ctx, dg_json_reader *r, const void *record, uint32_t has,
+                          size_t offset)
 {
-    reading             *t = ctx;
+    reading *t = ctx;
     const raw_detection *x = record;
-    const int            image = dg_coco_find_image(t->truth, x->image),
+    const int image = dg_coco_find_image(t->truth, x->image),
               label = dg_coco_find_class(t->truth, x->category);
 
     (void)has;
@@ -72,10 +73,10 @@ static int take(void *ctx, dg_json_reader *r, const void *record, uint32_t has, 
 int dg_detections_parse(dg_found *out, const char *text, size_t n, const char *name,
                         const dg_coco *truth, dg_diag *d)
 {
-    const dg_section list = { .noun = "detection", .fields = fields, .take = take };
-    reading          t = { .out = out, .truth = truth, .name = name, .d = d };
-    dg_arena        *a = dg_arena_open();
-    int              rc;
+    const dg_section list = { .noun = "detection", .fields = fields, .take = take_detection };
+    reading t = { .out = out, .truth = truth, .name = name, .d = d };
+    dg_arena *a = dg_arena_open();
+    int rc;
 
     *out = (dg_found){ 0 };
     DG_TRY(dg_records_read(text, n, name, &list, 1, a, &t, d));
@@ -94,7 +95,7 @@ out:
 int dg_detections_read(dg_found *out, const char *path, const dg_coco *truth, dg_diag *d)
 {
     dg_mapping m = { 0 };
-    int        rc;
+    int rc;
 
     *out = (dg_found){ 0 };
     DG_TRY(dg_file_map(&m, path, d));

@@ -1,8 +1,7 @@
-/* draw: pictures with boxes, names and scores, through cairo.
+/* draw.c: draws boxes, names and scores on pictures, with cairo.
  *
- * Colours walk round the hue circle by the golden angle, so that any few neighbouring labels lie
- * far apart. A name stands on a chip of its class's colour: above its box, or where the first
- * free place of a few is. */
+ * Colours step round the hue circle by the golden angle, so that neighbouring labels differ
+ * clearly. Each name is on a chip in its class's colour, at the first free place around its box. */
 #include "media/draw.h"
 
 #include <math.h>
@@ -22,11 +21,11 @@ typedef struct area {
 
 typedef struct canvas {
     cairo_surface_t *surface;
-    cairo_t         *c;
-    int              w, h;
-    dg_labels        names;
-    area            *taken; /* of the picture at hand: small boxes, then chips */
-    int              n_small, n_taken;
+    cairo_t *c;
+    int w, h;
+    dg_labels names;
+    area *taken; /* areas of the current picture that chips avoid: small boxes, then chips */
+    int n_small, n_taken;
 } canvas;
 
 void dg_draw_color(uint8_t rgb[3], int label)
@@ -34,7 +33,8 @@ void dg_draw_color(uint8_t rgb[3], int label)
     const double hue = fmod(0.02 + label * 0.6180339887498949, 1.0) * 6.0;
     const double value = label / 6 % 2 ? 0.80 : 1.0, low = label / 6 % 2 ? 0.25 : 0.15;
 
-    for (int c = 0; c < 3; c++) { /* each channel is a trapezoid over the circle, thirds apart */
+    /* each channel is a trapezoid over the hue circle, a third apart */
+    for (int c = 0; c < 3; c++) {
         double k = fmod(hue + 6.0 - 2.0 * c, 6.0), up = fmin(fabs(k - 3.0) - 1.0, 1.0);
 
         rgb[c] = (uint8_t)(255.0 * value * (low + (1.0 - low) * fmax(0.0, up)) + 0.5);
@@ -49,9 +49,9 @@ static void set_color(cairo_t *c, int label, double alpha)
     cairo_set_source_rgba(c, rgb[0] / 255.0, rgb[1] / 255.0, rgb[2] / 255.0, alpha);
 }
 
-/* ---- text ---------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
-/* Bytes of the UTF-8 character at s, or 0. */
+/* Bytes of the UTF-8 character at s; 0: malformed. */
 static int utf8_length(const char *s)
 {
     const unsigned char b = (unsigned char)s[0];
@@ -63,11 +63,11 @@ static int utf8_length(const char *s)
             return 0;
     if ((b == 0xE0 && next < 0xA0) || (b == 0xED && next > 0x9F) || (b == 0xF0 && next < 0x90) ||
         (b == 0xF4 && next > 0x8F))
-        return 0; /* overlong, surrogate, beyond U+10FFFF */
+        return 0; /* overlong, surrogate, or beyond U+10FFFF */
     return n;
 }
 
-/* Cairo stops at text that is not UTF-8: a '?' for each byte that is not; cut at TEXT_MAX. */
+/* Copies text up to TEXT_MAX, with '?' for each malformed byte: cairo stops at invalid UTF-8. */
 static void clean(char out[TEXT_MAX], const char *text)
 {
     int k = 0;
@@ -87,11 +87,11 @@ static void clean(char out[TEXT_MAX], const char *text)
     out[k] = '\0';
 }
 
-/* Drops characters at the end until the text is at most `room` wide. */
+/* Drops characters from the end until the text is at most `room` px wide; returns its width. */
 static double fit(cairo_t *c, char *text, double room)
 {
     cairo_text_extents_t e;
-    size_t               n = strlen(text);
+    size_t n = strlen(text);
 
     cairo_text_extents(c, text, &e);
     while (n > 4 && e.x_advance > room) {
@@ -111,14 +111,14 @@ static void set_font(cairo_t *c, double size, bool bold)
     cairo_set_font_size(c, size);
 }
 
-/* ---- marks --------------------------------------------------------------------------------- */
+/* ---- marks ----------------------------------------------------------------------------------- */
 
 static bool overlap(area a, area b)
 {
     return a.x < b.x + b.w && b.x < a.x + a.w && a.y < b.y + b.h && b.y < a.y + a.h;
 }
 
-/* Is `a` inside and over none of the areas that are taken, from number `first` on? */
+/* True if `a` is inside `inside` and overlaps no taken area from number `first` on. */
 static bool is_free(const canvas *v, area a, area inside, int first)
 {
     if (a.x < inside.x || a.y < inside.y || a.x + a.w > inside.x + inside.w ||
@@ -135,18 +135,19 @@ static double clamp(double v, double lo, double hi)
     return v > hi ? (hi < lo ? lo : hi) : v < lo ? lo : v;
 }
 
-/* Where a chip of w x h goes for box b: above, below, beside it, inside at the top or the bottom,
- * left then right; over small objects only where there is no other place. False: all taken; its
- * box's colour must do, for names over names can all not be read. */
-static bool place(area *out, const canvas *v, area b, double w, double h, area inside)
+/* Finds a place for the w x h chip of box b: above, below, beside, then inside the box at top or
+ * bottom; first without covering small objects, then over them. False: no place; the name is left
+ * out, because overlapping names are unreadable. */
+static bool place_chip(area *out, const canvas *v, area b, double w, double h, area inside)
 {
     const double left = clamp(b.x, inside.x, inside.x + inside.w - w);
     const double right = clamp(b.x + b.w - w, inside.x, inside.x + inside.w - w);
-    const area   tries[] = {
-          { left, b.y - h, w, h },   { left, b.y + b.h, w, h },      { right, b.y - h, w, h },
-          { right, b.y + b.h, w, h }, { b.x + b.w, b.y, w, h },       { b.x - w, b.y, w, h },
-          { left, b.y, w, h },       { left, b.y + b.h - h, w, h },  { right, b.y, w, h },
-          { right, b.y + b.h - h, w, h },
+    const area tries[] = {
+        { left, b.y - h, w, h },  { left, b.y + b.h, w, h },
+        { right, b.y - h, w, h }, { right, b.y + b.h, w, h },
+        { b.x + b.w, b.y, w, h }, { b.x - w, b.y, w, h },
+        { left, b.y, w, h },      { left, b.y + b.h - h, w, h },
+        { right, b.y, w, h },     { right, b.y + b.h - h, w, h },
     };
 
     for (int first = 0;; first = v->n_small) {
@@ -162,10 +163,10 @@ static bool place(area *out, const canvas *v, area b, double w, double h, area i
 
 static void draw_chip(canvas *v, const dg_mark *m, area b, area inside, double size)
 {
-    char    name[TEXT_MAX], text[TEXT_MAX + 16];
+    char name[TEXT_MAX], text[TEXT_MAX + 16];
     uint8_t rgb[3];
-    double  w, luma;
-    area    chip;
+    double w, luma;
+    area chip;
 
     if (m->label >= 0 && m->label < v->names.n && v->names.name[m->label])
         clean(name, v->names.name[m->label]);
@@ -177,7 +178,7 @@ static void draw_chip(canvas *v, const dg_mark *m, area b, area inside, double s
         (void)snprintf(text, sizeof text, "%s", name);
     set_font(v->c, size, true);
     w = fit(v->c, text, inside.w - size) + 0.6 * size;
-    if (v->n_taken == TAKEN_MAX || !place(&chip, v, b, w, 1.3 * size, inside))
+    if (v->n_taken == TAKEN_MAX || !place_chip(&chip, v, b, w, 1.3 * size, inside))
         return;
     v->taken[v->n_taken++] = chip;
     dg_draw_color(rgb, m->label);
@@ -193,11 +194,11 @@ static void draw_chip(canvas *v, const dg_mark *m, area b, area inside, double s
 
 static void draw_box(const canvas *v, const dg_mark *m, area b, double line)
 {
-    const double half = fmod(line, 2.0) / 2.0; /* whole pixels: sharp lines */
+    const double half = fmod(line, 2.0) / 2.0; /* align to whole pixels for sharp lines */
     const double x = floor(b.x) + half, y = floor(b.y) + half;
 
     cairo_rectangle(v->c, x, y, floor(b.x + b.w) + half - x, floor(b.y + b.h) + half - y);
-    /* A dark edge, so that no ground swallows the colour. */
+    /* a dark edge keeps the colour visible on any background */
     cairo_set_source_rgba(v->c, 0.0, 0.0, 0.0, 0.35);
     cairo_set_line_width(v->c, line + 2.0);
     cairo_stroke_preserve(v->c);
@@ -216,14 +217,14 @@ static area scaled(dg_box b, area in, double sx, double sy)
     return (area){ in.x + b.x1 * sx, in.y + b.y1 * sy, (b.x2 - b.x1) * sx, (b.y2 - b.y1) * sy };
 }
 
-/* Picture and marks into the area `in`, which has the picture's proportions. */
+/* Draws the picture and its marks into the area `in`, which has the picture's proportions. */
 static int draw_tile(canvas *v, dg_scratch *s, const dg_tile *t, area in, dg_diag *d)
 {
     const double sx = in.w / t->image->w, sy = in.h / t->image->h, side = fmin(in.w, in.h);
     const double line = floor(clamp(side / 200.0, 2.0, 4.0)), size = clamp(side / 32.0, 9.0, 22.0);
     unsigned char *pixels;
-    int            stride, rc;
-    dg_image       fitted;
+    int stride, rc;
+    dg_image fitted;
 
     rc = dg_image_resize(&fitted, s, t->image, (int)in.w, (int)in.h, d);
     if (rc < 0)
@@ -236,7 +237,7 @@ static int draw_tile(canvas *v, dg_scratch *s, const dg_tile *t, area in, dg_dia
 
         for (int x = 0; x < fitted.w; x++) {
             const uint8_t *p = fitted.rgb + 3 * ((size_t)y * (size_t)fitted.w + (size_t)x);
-            uint32_t       q = 0xFF000000u | (uint32_t)p[0] << 16 | (uint32_t)p[1] << 8 | p[2];
+            uint32_t q = 0xFF000000u | (uint32_t)p[0] << 16 | (uint32_t)p[1] << 8 | p[2];
 
             memcpy(row + 4 * ((int)in.x + x), &q, 4);
         }
@@ -253,10 +254,11 @@ static int draw_tile(canvas *v, dg_scratch *s, const dg_tile *t, area in, dg_dia
             continue;
         draw_box(v, &t->marks[i], b, line);
         if (fmin(b.w, b.h) < 3.0 * size && v->n_taken < TAKEN_MAX / 2)
-            v->taken[v->n_taken++] = b; /* a name would hide all of it */
+            v->taken[v->n_taken++] = b; /* a name would hide it */
     }
     v->n_small = v->n_taken;
-    /* All boxes first: no line crosses a name. The best mark, the last, chooses its place first. */
+    /* Boxes first, so that no line crosses a name; then names, best mark (the last) first, so that
+     * it gets the best place. */
     for (int i = t->n_marks; i-- > 0;)
         if (finite_box(t->marks[i].box))
             draw_chip(v, &t->marks[i], scaled(t->marks[i].box, in, sx, sy), in, size);
@@ -264,7 +266,7 @@ static int draw_tile(canvas *v, dg_scratch *s, const dg_tile *t, area in, dg_dia
     return 0;
 }
 
-/* ---- canvases ------------------------------------------------------------------------------ */
+/* ---- canvases -------------------------------------------------------------------------------- */
 
 static int open_canvas(canvas *v, dg_scratch *s, int w, int h, dg_labels names, dg_diag *d)
 {
@@ -281,7 +283,7 @@ static int open_canvas(canvas *v, dg_scratch *s, int w, int h, dg_labels names, 
 static int read_back(dg_image *out, dg_scratch *s, canvas *v, dg_diag *d)
 {
     const unsigned char *pixels;
-    int                  stride, rc;
+    int stride, rc;
 
     rc = dg_image_alloc(out, s, v->w, v->h, d);
     if (rc < 0)
@@ -308,14 +310,14 @@ static void close_canvas(canvas *v)
     cairo_surface_destroy(v->surface);
 }
 
-int dg_draw_picture(dg_image *out, dg_scratch *s, const dg_tile *tile, dg_labels names, int min_side,
-                    dg_diag *d)
+int dg_draw_picture(dg_image *out, dg_scratch *s, const dg_tile *tile, dg_labels names,
+                    int min_side, dg_diag *d)
 {
     const int longer = tile->image->w > tile->image->h ? tile->image->w : tile->image->h;
     const int factor = min_side > longer ? (min_side + longer - 1) / longer : 1;
     const int w = tile->image->w * factor, h = tile->image->h * factor;
-    canvas    v;
-    int       rc;
+    canvas v;
+    int rc;
 
     DG_TRY(open_canvas(&v, s, w, h, names, d));
     DG_TRY(draw_tile(&v, s, tile, (area){ 0, 0, w, h }, d));
@@ -328,7 +330,7 @@ out:
 static void draw_caption(canvas *v, const char *caption, area cell, double strip)
 {
     const double size = strip * 0.5;
-    char         text[TEXT_MAX + 16];
+    char text[TEXT_MAX + 16];
 
     clean(text, caption);
     set_font(v->c, size, false);
@@ -338,7 +340,7 @@ static void draw_caption(canvas *v, const char *caption, area cell, double strip
     cairo_show_text(v->c, text);
 }
 
-/* The size at which an image fits into w x h. */
+/* The largest size at which an image fits into w x h, keeping its proportions. */
 static void fit_image(double *fit_w, double *fit_h, const dg_image *im, int w, int h)
 {
     const double scale = fmin((double)w / im->w, (double)h / im->h);
@@ -350,13 +352,13 @@ static void fit_image(double *fit_w, double *fit_h, const dg_image *im, int w, i
 int dg_draw_mosaic(dg_image *out, dg_scratch *s, const dg_tile *tiles, int n, int columns,
                    int tile_w, int tile_h, dg_labels names, dg_diag *d)
 {
-    const int strip = tile_h / 20 + 14; /* for the caption */
+    const int strip = tile_h / 20 + 14; /* height of the caption, px */
     const int wide = n < columns ? n : columns, rows = (n + columns - 1) / columns;
-    double    w, h, highest = 1.0;
-    canvas    v;
-    int       rc;
+    double w, h, highest = 1.0;
+    canvas v;
+    int rc;
 
-    for (int i = 0; i < n; i++) { /* wide pictures need no high cells */
+    for (int i = 0; i < n; i++) { /* shrink the cells to the tallest fitted image */
         fit_image(&w, &h, tiles[i].image, tile_w, tile_h);
         highest = fmax(highest, h);
     }

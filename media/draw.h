@@ -1,39 +1,39 @@
-/* draw.h: boxes with names and scores on pictures, and many pictures as one, for people to look
- * at. */
+/* draw.h: draws boxes with names and scores on pictures, and mosaics of pictures. */
 #ifndef DG_MEDIA_DRAW_H
 #define DG_MEDIA_DRAW_H
 
 #include <detrgraph/data.h>
 
 typedef struct dg_mark {
-    dg_box box; /* in pixels of its image */
-    int    label;
-    double score; /* below 0: none is shown */
+    dg_box box; /* in pixels of the image */
+    int label;
+    double score; /* negative: not shown */
 } dg_mark;
 
 typedef struct dg_tile {
     const dg_image *image;
-    const dg_mark  *marks; /* best last: drawn in order */
-    int             n_marks;
-    const char     *caption; /* NULL: none */
+    const dg_mark *marks; /* drawn in order: best last */
+    int n_marks;
+    const char *caption; /* NULL: none */
 } dg_tile;
 
-/* Names by label; label past the end, and NULL, show as "class 7". */
+/* Names by label; a label past the end or a NULL name shows as "class 7". */
 typedef struct dg_labels {
     const char *const *name;
-    int                n;
+    int n;
 } dg_labels;
 
-/* The picture with its marks, enlarged by a whole factor until its longer side has at least
- * min_side pixels, so that names on small pictures can be read; 0: never enlarged. */
-int dg_draw_picture(dg_image *out, dg_scratch *s, const dg_tile *tile, dg_labels names, int min_side,
-                    dg_diag *d) DG_MUST_USE;
+/* Draws the picture with its marks, enlarged by a whole factor until its longer side has at least
+ * min_side pixels, so that names on small pictures are legible; 0: never enlarged. */
+int dg_draw_picture(dg_image *out, dg_scratch *s, const dg_tile *tile, dg_labels names,
+                    int min_side, dg_diag *d) DG_MUST_USE;
 
-/* All n >= 1 tiles in rows of `columns` >= 1, each fitted into tile_w x tile_h, captions below. */
+/* Draws n >= 1 tiles in rows of `columns` >= 1, each fitted into tile_w x tile_h px, with captions
+ * below. */
 int dg_draw_mosaic(dg_image *out, dg_scratch *s, const dg_tile *tiles, int n, int columns,
                    int tile_w, int tile_h, dg_labels names, dg_diag *d) DG_MUST_USE;
 
-/* The colour of a class, R, G, B: far apart for neighbouring labels. */
+/* The colour (R, G, B) of a class; neighbouring labels differ clearly. */
 void dg_draw_color(uint8_t rgb[3], int label);
 
 #endif

@@ -1,20 +1,21 @@
-/* exif: the orientation tag (EXIF 2.3, tag 0x0112 of IFD 0), read by libexif. */
+/* exif.c: reads the orientation tag (EXIF 2.3, tag 0x0112 of IFD 0) with libexif. */
 #include "media/image.h"
 
 #include <libexif/exif-data.h>
 
 int dg_exif_orientation(const uint8_t *p, size_t n)
 {
-    ExifData  *data;
+    ExifData *data;
     ExifEntry *e;
-    int        orientation = 1;
+    int orientation = 1;
 
     if (n < 14 || n > 1 << 20)
         return 1;
     data = exif_data_new();
     if (!data)
         return 1;
-    exif_data_unset_option(data, EXIF_DATA_OPTION_FOLLOW_SPECIFICATION); /* read, do not repair */
+    /* take tags as they are, without repairs */
+    exif_data_unset_option(data, EXIF_DATA_OPTION_FOLLOW_SPECIFICATION);
     exif_data_load_data(data, p, (unsigned)n);
     e = exif_content_get_entry(data->ifd[EXIF_IFD_0], EXIF_TAG_ORIENTATION);
     if (e && e->format == EXIF_FORMAT_SHORT && e->components >= 1 && e->size >= 2 && e->data) {

@@ -1,8 +1,8 @@
-/* hold_out: a share of a data set's images set aside for evaluation.
+/* hold_out.c: sets a share of a data set's images aside for evaluation.
  *
- * Every image draws a number from its name without folders, and those with the smallest are set aside: the choice is the
- * same on every machine, in every form of the set and whatever the order of its files, and images that come later move few
- * of the others from one part to the other. */
+ * Each image gets a hash of its file name without folders; those with the smallest hashes are set
+ * aside. The choice is therefore the same on every machine, in every form of the data set and in
+ * any file order, and adding images moves few others between the parts. */
 #include "media/index.h"
 
 #include <math.h>
@@ -13,15 +13,15 @@
 #include "base/rng.h"
 
 typedef struct lot {
-    double      drawn;
+    double drawn;
     const char *name;
-    int         image;
+    int image;
 } lot;
 
 static int by_lot(const void *p, const void *q)
 {
     const lot *a = p, *b = q;
-    int        order = (a->drawn > b->drawn) - (a->drawn < b->drawn);
+    int order = (a->drawn > b->drawn) - (a->drawn < b->drawn);
 
     if (order == 0)
         order = strcmp(a->name, b->name);
@@ -35,18 +35,19 @@ int dg_coco_n_held(int n, double share)
     return share <= 0 || n < 2 ? 0 : held < 1 ? 1 : held >= n ? n - 1 : held;
 }
 
-/* Only the images that are wanted stay, with their annotations. */
-static void keep(dg_coco *c, const bool *wanted)
+/* Drops images that are not wanted, and their annotations. */
+static void keep_wanted(dg_coco *c, const bool *wanted)
 {
     int64_t n = 0;
-    int     kept = 0;
+    int kept = 0;
 
     for (int i = 0; i < c->n_images; i++) {
         const dg_coco_image im = c->images[i];
 
         if (!wanted[i])
             continue;
-        for (int k = 0; k < im.n; k++) { /* from places behind, or the same */
+        /* moves towards the front, so a source is not overwritten before it is read */
+        for (int k = 0; k < im.n; k++) {
             c->annotations[n + k] = c->annotations[im.first + k];
             c->annotations[n + k].image = kept;
         }
@@ -61,12 +62,13 @@ static void keep(dg_coco *c, const bool *wanted)
 int dg_coco_hold_out(dg_coco *c, double share, bool held, dg_diag *d)
 {
     const int n = c->n_images, n_held = dg_coco_n_held(n, share);
-    lot      *lots;
-    bool     *wanted;
+    lot *lots;
+    bool *wanted;
 
     if (n_held == 0)
         return dg_fail(d, DG_EINPUT, (dg_where){ .file = c->path }, "data-hold-out",
-                       "hold_out=\"%g\" of %d image%s leaves none for one of the two parts", share, n, n == 1 ? "" : "s");
+                       "hold_out=\"%g\" of %d image%s leaves none for one of the two parts", share,
+                       n, n == 1 ? "" : "s");
     lots = DG_NEW_N(c->arena, n, lot);
     wanted = DG_NEW_N(c->arena, n, bool);
     for (int i = 0; i < n; i++) {
@@ -77,8 +79,9 @@ int dg_coco_hold_out(dg_coco *c, double share, bool held, dg_diag *d)
     qsort(lots, (size_t)n, sizeof *lots, by_lot);
     for (int i = 0; i < n; i++)
         wanted[lots[i].image] = held == (i < n_held);
-    keep(c, wanted);
-    c->path = dg_printf(c->arena, held ? "%s (%d held out)" : "%s (without %d held out)", c->path, n_held);
+    keep_wanted(c, wanted);
+    c->path = dg_printf(c->arena, held ? "%s (%d held out)" : "%s (without %d held out)", c->path,
+                        n_held);
     dg_index_count(c);
     return 0;
 }

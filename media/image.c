@@ -1,10 +1,10 @@
-/* image: the images of data.h: made, read from files of any kind, turned upright, written.
+/* image.c: the images of data.h: allocated, decoded, turned upright, written.
  *
- * EXIF orientation o says where the stored row 0 and column 0 belong: in source coordinates the
- * upright pixel (x, y) of a w x h result is
- *     1: (x, y)          2: (w-1-x, y)         3: (w-1-x, h-1-y)        4: (x, h-1-y)
- *     5: (y, x)          6: (y, w-1-x)         7: (h-1-y, w-1-x)        8: (h-1-y, x)
- * with the result's w and h; 5 to 8 exchange the sides. */
+ * EXIF orientation o tells where the stored row 0 and column 0 belong. The upright pixel (x, y) of
+ * a w x h result comes from source pixel
+ *    1: (x, y)          2: (w-1-x, y)         3: (w-1-x, h-1-y)        4: (x, h-1-y)
+ *    5: (y, x)          6: (y, w-1-x)         7: (h-1-y, w-1-x)        8: (h-1-y, x)
+ * where w and h are the result's; 5 to 8 exchange the sides. */
 #include "media/image.h"
 
 #include <stdlib.h>
@@ -31,7 +31,7 @@ int dg_image_check_size(int64_t w, int64_t h, const char *name, dg_diag *d)
 int dg_image_alloc(dg_image *out, dg_scratch *s, int w, int h, dg_diag *d)
 {
     uint8_t *rgb;
-    int      rc = dg_image_check_size(w, h, NULL, d);
+    int rc = dg_image_check_size(w, h, NULL, d);
 
     if (rc < 0)
         return rc;
@@ -54,15 +54,15 @@ int dg_image_new(dg_image *out, dg_scratch *s, int w, int h, dg_diag *d)
 
 int dg_image_copy(dg_image *out, dg_scratch *s, const dg_image *in, dg_diag *d)
 {
-    const uint8_t *rgb = in->rgb; /* out may be in */
-    int            rc = dg_image_alloc(out, s, in->w, in->h, d);
+    const uint8_t *rgb = in->rgb; /* read before out is written: out may be in */
+    int rc = dg_image_alloc(out, s, in->w, in->h, d);
 
     if (rc == 0)
         memcpy(out->rgb, rgb, (size_t)out->w * (size_t)out->h * 3);
     return rc;
 }
 
-/* ---- reading ------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static int decode(dg_image *out, dg_image_header *header, dg_scratch *s, const void *bytes,
                   size_t n, const char *name, int reduce, dg_diag *d)
@@ -84,7 +84,7 @@ int dg_image_decode_as(dg_image *out, dg_scratch *s, const void *bytes, size_t n
                        dg_decode how, dg_diag *d)
 {
     dg_image_header header = { 0 };
-    int             rc = decode(out, &header, s, bytes, n, name, how.reduce, d);
+    int rc = decode(out, &header, s, bytes, n, name, how.reduce, d);
 
     if (rc < 0 || how.stored)
         return rc;
@@ -99,9 +99,9 @@ int dg_image_decode(dg_image *out, dg_scratch *s, const void *bytes, size_t n, c
 
 int dg_image_read_as(dg_image *out, dg_scratch *s, const char *path, dg_decode how, dg_diag *d)
 {
-    char  *bytes = NULL;
+    char *bytes = NULL;
     size_t n = 0;
-    int    rc;
+    int rc;
 
     DG_TRY(dg_file_read(&bytes, &n, path, DG_IMAGE_MAX_PIXELS, d));
     DG_TRY(dg_image_decode_as(out, s, bytes, n, path, how, d));
@@ -124,7 +124,7 @@ int dg_image_header_decode(dg_image_header *out, const void *bytes, size_t n, co
 int dg_image_header_read(dg_image_header *out, const char *path, dg_diag *d)
 {
     dg_mapping m = { 0 };
-    int        rc;
+    int rc;
 
     DG_TRY(dg_file_map(&m, path, d));
     DG_TRY(dg_image_header_decode(out, m.p, m.n, path, d));
@@ -135,8 +135,8 @@ out:
 
 int dg_image_size(int *w, int *h, const char *path, dg_diag *d)
 {
-    dg_image_header header;
-    int             rc = dg_image_header_read(&header, path, d);
+    dg_image_header header = { 0 };
+    int rc = dg_image_header_read(&header, path, d);
 
     if (rc < 0)
         return rc;
@@ -147,7 +147,8 @@ int dg_image_size(int *w, int *h, const char *path, dg_diag *d)
 
 bool dg_image_named(const char *path)
 {
-    static const char *const ends[] = { ".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp" };
+    static const char *const ends[] = { ".jpg", ".jpeg", ".png",  ".bmp",
+                                        ".gif", ".tif",  ".tiff", ".webp" };
 
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         if (dg_path_ends(path, ends[i]))
@@ -155,25 +156,25 @@ bool dg_image_named(const char *path)
     return false;
 }
 
-/* ---- turning ------------------------------------------------------------------------------- */
+/* ---- turning --------------------------------------------------------------------------------- */
 
 int dg_image_turn(dg_image *im, dg_scratch *s, int orientation, dg_diag *d)
 {
     const dg_image in = *im;
-    const bool     swap = orientation >= 5;
+    const bool swap = orientation >= 5;
     const bool right = orientation == 2 || orientation == 3 || orientation == 6 || orientation == 7;
     const bool down = orientation == 3 || orientation == 4 || orientation == 7 || orientation == 8;
-    ptrdiff_t  row = (ptrdiff_t)in.w * 3, dx, dy;
+    ptrdiff_t row = (ptrdiff_t)in.w * 3, dx, dy;
     const uint8_t *start = in.rgb;
-    int            rc;
+    int rc;
 
     if (orientation <= 1 || orientation > 8)
         return 0;
     rc = dg_image_alloc(im, s, swap ? in.h : in.w, swap ? in.w : in.h, d);
     if (rc < 0)
         return rc;
-    /* Steps in the source for one step right and down in the result; a mirrored axis starts at
-     * its end. */
+    /* Source offsets, in bytes, of one step right and one step down in the result; mirrored axes
+     * start at their end. */
     dx = swap ? row : 3;
     dy = swap ? 3 : row;
     if (right)
@@ -184,7 +185,7 @@ int dg_image_turn(dg_image *im, dg_scratch *s, int orientation, dg_diag *d)
     dy = down ? -dy : dy;
     for (int y = 0; y < im->h; y++) {
         const uint8_t *src = start + dy * y;
-        uint8_t       *dst = im->rgb + (ptrdiff_t)y * im->w * 3;
+        uint8_t *dst = im->rgb + (ptrdiff_t)y * im->w * 3;
 
         for (int x = 0; x < im->w; x++, src += dx, dst += 3)
             memcpy(dst, src, 3);
@@ -192,12 +193,12 @@ int dg_image_turn(dg_image *im, dg_scratch *s, int orientation, dg_diag *d)
     return 0;
 }
 
-/* ---- writing ------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 int dg_image_write(const char *path, const dg_image *im, dg_diag *d)
 {
     dg_encoded file = { 0 };
-    int        rc;
+    int rc;
 
     if (dg_path_ends(path, ".png"))
         rc = dg_png_encode(&file, im, path, d);

@@ -1,4 +1,4 @@
-/* index: a data set in memory: made of parts, looked at, closed. */
+/* index.c: a data set in memory: built, queried, closed. */
 #include "media/index.h"
 
 #include <math.h>
@@ -7,6 +7,7 @@
 
 #include "base/diag.h"
 #include "base/file.h"
+#include "base/map.h"
 #include "base/pool.h"
 #include "base/str.h"
 
@@ -15,7 +16,7 @@ enum { MAX_LIST = 1 << 20 };
 dg_coco *dg_index_open(const char *path)
 {
     dg_arena *a = dg_arena_open();
-    dg_coco  *c = DG_NEW(a, dg_coco);
+    dg_coco *c = DG_NEW(a, dg_coco);
 
     c->arena = a;
     c->path = dg_strdup(a, path);
@@ -34,7 +35,7 @@ void dg_coco_close(dg_coco **c)
     dg_arena_close(&a);
 }
 
-/* ---- made of parts ------------------------------------------------------------------------- */
+/* ---- made of parts --------------------------------------------------------------------------- */
 
 static bool is_blank(char c)
 {
@@ -43,12 +44,14 @@ static bool is_blank(char c)
 
 int dg_index_classes(dg_coco *c, const char *text, char separator, dg_where at, dg_diag *d)
 {
+    dg_map *names;
     int most = 1;
 
     text += dg_mark_bytes(text);
     for (const char *p = text; *p; p++)
         most += *p == separator;
     c->classes = DG_NEW_N(c->arena, most, dg_coco_class);
+    names = dg_map_new(c->arena);
     for (const char *end = text; *end; text = end + (*end != '\0')) {
         const char *last;
 
@@ -64,10 +67,15 @@ int dg_index_classes(dg_coco *c, const char *text, char separator, dg_where at, 
         const char *name = dg_strndup(c->arena, text, (size_t)(last - text));
 
         if (!dg_is_utf8(name))
-            return dg_fail(d, DG_EINPUT, at, "class-encoding", "the class \"%s\" is not in UTF-8: save the list in that encoding", name);
-        if (dg_index_label(c, name) >= 0)
-            return dg_fail(d, DG_EINPUT, at, "class-twice", "the class \"%s\" is listed twice", name);
-        c->classes[c->n_classes++] = (dg_coco_class){ c->n_classes + 1, name };
+            return dg_fail(d, DG_EINPUT, at, "class-encoding",
+                           "the class \"%s\" is not in UTF-8: save the list in that encoding",
+                           name);
+        if (dg_map_has(names, name))
+            return dg_fail(d, DG_EINPUT, at, "class-twice", "the class \"%s\" is listed twice",
+                           name);
+        dg_map_set(names, name, NULL);
+        c->classes[c->n_classes] = (dg_coco_class){ .id = c->n_classes + 1, .name = name };
+        c->n_classes++;
     }
     if (c->n_classes == 0)
         return dg_fail(d, DG_EINPUT, at, "class-none", "no class is listed");
@@ -76,9 +84,9 @@ int dg_index_classes(dg_coco *c, const char *text, char separator, dg_where at, 
 
 int dg_index_classes_file(dg_coco *c, const char *path, dg_diag *d)
 {
-    char  *text;
+    char *text;
     size_t n;
-    int    rc = dg_file_read(&text, &n, path, MAX_LIST, d);
+    int rc = dg_file_read(&text, &n, path, MAX_LIST, d);
 
     if (rc == 0)
         rc = dg_index_classes(c, text, '\n', (dg_where){ .file = path }, d);
@@ -110,7 +118,7 @@ int dg_index_label(const dg_coco *c, const char *name)
 int dg_index_size(dg_coco *c, int *w, int *h, const char *path, int n, bool replace, dg_diag *d)
 {
     dg_diag *quiet = replace ? dg_diag_open() : NULL;
-    int      rc = dg_image_size(w, h, path, replace ? quiet : d);
+    int rc = dg_image_size(w, h, path, replace ? quiet : d);
 
     if (rc < 0) {
         *w = *h = 0;
@@ -118,7 +126,8 @@ int dg_index_size(dg_coco *c, int *w, int *h, const char *path, int n, bool repl
         c->n_lost += n;
     }
     if (rc < 0 && !replace)
-        dg_help(d, "objects are marked in it: mend or remove both, or let a loader take another in its place: "
+        dg_help(d, "objects are marked in it: mend or remove both, or let a loader take another in "
+                   "its place: "
                    "on_error=\"replace\"");
     dg_diag_close(&quiet);
     return replace ? 0 : rc;
@@ -129,16 +138,16 @@ double dg_index_round(double pixels)
     return fabs(pixels) < 1e6 ? rint(pixels * 1e9) / 1e9 : pixels;
 }
 
-/* ---- many files ----------------------------------------------------------------------------- */
+/* ---- many files ------------------------------------------------------------------------------ */
 
 typedef struct pass {
     dg_index_files *f;
-    bool           *refused; /* of each file */
+    bool *refused; /* per file */
 } pass;
 
 static void read_range(void *ctx, int64_t begin, int64_t end, int thread)
 {
-    pass    *p = ctx;
+    pass *p = ctx;
     dg_diag *d = dg_diag_open();
 
     for (int64_t i = begin; i < end; i++) {
@@ -148,10 +157,11 @@ static void read_range(void *ctx, int64_t begin, int64_t end, int thread)
     dg_diag_close(&d);
 }
 
-/* Files that are refused are read once more, in their order, for the words. */
+/* Reads all files in parallel, then rereads the refused ones in order, so that their errors come in
+ * file order. */
 int dg_index_files_read(dg_index_files *f, int64_t n, dg_faults *faults, dg_diag *d)
 {
-    int  threads = dg_threads_available();
+    int threads = dg_threads_available();
     pass p = { .f = f };
 
     for (int i = 0; i < DG_INDEX_THREADS; i++)
@@ -186,7 +196,8 @@ int dg_index_join(dg_coco *c, const dg_coco_annotation *const *lists, const int 
     c->annotations = dg_try_alloc((size_t)(all ? all : 1) * sizeof *c->annotations);
     if (!c->annotations)
         return dg_fail(d, DG_EMEMORY, (dg_where){ .file = c->path }, "coco-memory",
-                       "no memory for its index of %d images and %lld annotations", c->n_images, (long long)all);
+                       "no memory for its index of %d images and %lld annotations", c->n_images,
+                       (long long)all);
     for (int i = 0; i < c->n_images; i++) {
         c->images[i].first = c->n_annotations;
         c->images[i].n = n[i];
@@ -200,15 +211,16 @@ int dg_index_join(dg_coco *c, const dg_coco_annotation *const *lists, const int 
     }
     dg_index_count(c);
     if (c->n_unsized)
-        dg_warn(d, (dg_where){ .file = c->path }, "data-unsized",
-                "images that cannot be read: %lld; objects marked in them, which are left out: %lld", (long long)c->n_unsized,
-                (long long)c->n_lost);
+        dg_warn(
+            d, (dg_where){ .file = c->path }, "data-unsized",
+            "images that cannot be read: %lld; objects marked in them, which are left out: %lld",
+            (long long)c->n_unsized, (long long)c->n_lost);
     return 0;
 }
 
 bool dg_index_over(dg_coco *c, const dg_coco_annotation *truths, int64_t n)
 {
-    bool     sorted = true;
+    bool sorted = true;
     int64_t *next;
 
     for (int64_t i = 0; i < n; i++) {
@@ -239,7 +251,7 @@ void dg_index_count(dg_coco *c)
     dg_coco_count(&c->report, c->per_class, c);
 }
 
-/* ---- looking ------------------------------------------------------------------------------- */
+/* ---- looking --------------------------------------------------------------------------------- */
 
 const char *dg_coco_path(const dg_coco *c)
 {
@@ -293,14 +305,14 @@ const dg_data_report *dg_coco_report(const dg_coco *c)
 
 static int by_id(const void *p, const void *q)
 {
-    int64_t a, b; /* the first member of an image and of a class */
+    int64_t a, b; /* id is the first member of images and of classes */
 
     memcpy(&a, p, sizeof a);
     memcpy(&b, q, sizeof b);
     return (a > b) - (a < b);
 }
 
-/* Place of id among n items of `bytes` each that begin with their ids, ascending. */
+/* Index of id among n items of `bytes` each that begin with their ids, ascending; -1 if absent. */
 static int find(const void *items, int n, size_t bytes, int64_t id)
 {
     const uint8_t *found = bsearch(&id, items, (size_t)n, bytes, by_id);

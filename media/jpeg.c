@@ -1,8 +1,7 @@
-/* jpeg: JPEG files through libjpeg-turbo.
+/* jpeg.c: JPEG files through libjpeg-turbo.
  *
- * Decoding uses the library's defaults (slow integer IDCT, fancy upsampling), which is what
- * Pillow uses, so that both give the same pixels. Four-component files are taken as Adobe writes
- * them, inverted:
+ * Decodes with the library's defaults (slow integer IDCT, fancy upsampling), which Pillow uses too:
+ * both give the same pixels. Four-component files are taken as inverted, as Adobe writes them:
  *     R = k - (255 - c) k / 255   with stored c and k, rounded as Pillow rounds. */
 #include "media/image.h"
 
@@ -17,18 +16,18 @@
 
 enum { MAX_SCANS = 500, MAX_MEMORY = 0x60000000 };
 
-/* All that must survive a longjmp lives here, so that no local can be lost in a register. */
+/* All state that must survive longjmp: locals could be lost in registers. */
 typedef struct job {
-    struct jpeg_error_mgr         err;
-    struct jpeg_progress_mgr      progress;
+    struct jpeg_error_mgr err;
+    struct jpeg_progress_mgr progress;
     struct jpeg_decompress_struct in;
-    struct jpeg_compress_struct   out;
-    jmp_buf                       escape;
-    uint8_t                      *cmyk; /* one row of a four-component file */
-    unsigned char                *file; /* what is written */
-    unsigned long                 file_bytes;
-    bool                          ended; /* the data ran out; an end marker was invented */
-    char                          text[JMSG_LENGTH_MAX];
+    struct jpeg_compress_struct out;
+    jmp_buf escape;
+    uint8_t *cmyk;       /* one row of a four-component file */
+    unsigned char *file; /* the encoded output */
+    unsigned long file_bytes;
+    bool ended; /* the data ran out; the library made up an end marker */
+    char text[JMSG_LENGTH_MAX];
 } job;
 
 static _Noreturn void on_error(j_common_ptr c)
@@ -45,7 +44,7 @@ static _Noreturn void give_up(job *j, const char *text)
     longjmp(j->escape, 1);
 }
 
-/* A missing end marker is harmless by itself; missing data after it is not. */
+/* Warnings: a missing end marker alone is harmless; missing data after it is not. */
 static void on_message(j_common_ptr c, int level)
 {
     job *j = c->client_data;
@@ -63,7 +62,7 @@ static void on_output(j_common_ptr c)
     (void)c;
 }
 
-/* Hundreds of scans over a large image are an attack, not a picture. */
+/* Limits scans: hundreds of scans over a large image are an attack. */
 static void on_progress(j_common_ptr c)
 {
     job *j = c->client_data;
@@ -117,12 +116,12 @@ static void read_rows(job *j, dg_image *out)
     }
 }
 
-/* Runs behind setjmp: library errors leave through on_error. */
+/* Called after setjmp; library errors leave through on_error. */
 static int decode(job *j, dg_image *out, dg_image_header *header, dg_scratch *s, const char *name,
                   int reduce, dg_diag *d)
 {
     struct jpeg_decompress_struct *in = &j->in;
-    int                            rc = 0;
+    int rc = 0;
 
     jpeg_save_markers(in, JPEG_APP0 + 1, 0xFFFF);
     (void)jpeg_read_header(in, TRUE);
@@ -141,7 +140,7 @@ static int decode(job *j, dg_image *out, dg_image_header *header, dg_scratch *s,
     jpeg_calc_output_dimensions(in);
     DG_TRY(dg_image_alloc(out, s, (int)in->output_width, (int)in->output_height, d));
     (void)jpeg_start_decompress(in);
-    if (j->ended && jpeg_has_multiple_scans(in)) /* all scans were read; some are missing */
+    if (j->ended && jpeg_has_multiple_scans(in)) /* all scans were read, and some are missing */
         give_up(j, "the file ends before the image does");
     if (in->output_components == 4)
         j->cmyk = malloc((size_t)in->output_width * 4);
@@ -156,8 +155,8 @@ int dg_jpeg_decode(dg_image *out, dg_image_header *header, dg_scratch *s, const 
                    size_t n, const char *name, int reduce, dg_diag *d)
 {
     dg_where at = { name, 0, 0, NULL };
-    job     *j = calloc(1, sizeof *j);
-    int      rc;
+    job *j = calloc(1, sizeof *j);
+    int rc;
 
     if (!j)
         return dg_fail(d, DG_EMEMORY, at, "image-memory", "no memory to decode with");
@@ -199,15 +198,15 @@ static void encode(job *j, const dg_image *im, int quality)
 int dg_jpeg_encode(dg_encoded *out, const dg_image *im, int quality, const char *name, dg_diag *d)
 {
     dg_where at = { name, 0, 0, NULL };
-    job     *j = calloc(1, sizeof *j);
-    int      rc;
+    job *j = calloc(1, sizeof *j);
+    int rc;
 
     if (!j)
         return dg_fail(d, DG_EMEMORY, at, "image-memory", "no memory to encode with");
     set_handlers(j, (struct jpeg_common_struct *)&j->out);
     if (setjmp(j->escape)) {
-        /* The library has moved its buffer without telling: nothing to free that is known to be
-         * there. */
+        /* The library may have moved its buffer without updating j->file, so freeing it is not
+         * safe: leak it. */
         rc = dg_fail(d, DG_EMEMORY, at, "image-memory", "cannot encode as JPEG: %s", j->text);
     } else {
         encode(j, im, quality);

@@ -1,5 +1,4 @@
-/* json: a thin layer over yajl's event parser: positions, a depth limit, numbers without a
- * locale. */
+/* json.c: a thin layer over yajl's event parser: positions, a depth limit, locale-free numbers. */
 #include "media/json.h"
 
 #include <math.h>
@@ -15,15 +14,15 @@ enum { MAX_NUMBER = 400, PASSED = 16 << 20 };
 
 struct dg_json_reader {
     const dg_json_events *events;
-    void                 *ctx;
-    const char           *text, *file;
-    size_t                n, start; /* start: of the token being reported */
-    size_t                base;     /* of the piece that yajl is given */
-    yajl_handle           yajl;
-    int                   depth, skip_depth;
-    bool                  skip, finishing;
-    int                   rc;
-    dg_diag              *d;
+    void *ctx;
+    const char *text, *file;
+    size_t n, start; /* start: offset of the token being reported */
+    size_t base;     /* offset of the piece that yajl is parsing */
+    yajl_handle yajl;
+    int depth, skip_depth;
+    bool skip, finishing;
+    int rc;
+    dg_diag *d;
 };
 
 const char *dg_json_kind_name(dg_json_kind kind)
@@ -34,20 +33,20 @@ const char *dg_json_kind_name(dg_json_kind kind)
     return names[kind];
 }
 
-/* ---- numbers ------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
-/* Up to 15 digits and a power of ten that f64 holds exactly: one rounding, hence the nearest f64
- * (Clinger 1990). True if text is of that kind. */
+/* Parses a real of up to 15 digits times a power of ten that f64 holds exactly: one rounding gives
+ * the nearest f64 (Clinger 1990). False: text is not of that kind. */
 static bool simple_real(const char *p, size_t n, double *out)
 {
     static const double ten[] = { 1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
                                   1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
                                   1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22 };
-    const char *const   end = p + n;
-    const bool          minus = p < end && *p == '-';
-    uint64_t            digits = 0;
-    int                 n_digits = 0, n_after = 0;
-    bool                point = false;
+    const char *const end = p + n;
+    const bool minus = p < end && *p == '-';
+    uint64_t digits = 0;
+    int n_digits = 0, n_after = 0;
+    bool point = false;
 
     for (p += minus; p < end; p++) {
         if (*p == '.' && !point) {
@@ -78,14 +77,14 @@ bool dg_json_real(const dg_json_scalar *v, double *out)
         return true;
     memcpy(copy, v->text, v->n);
     copy[v->n] = '\0';
-    if (!dg_parse_f64(copy, out)) /* well-formed, so it is too large */
+    if (!dg_parse_f64(copy, out)) /* well-formed, so it overflows */
         *out = copy[0] == '-' ? -INFINITY : INFINITY;
     return true;
 }
 
 bool dg_json_int(const dg_json_scalar *v, int64_t *out)
 {
-    char   copy[32];
+    char copy[32];
     double real;
 
     if (v->kind != DG_JSON_NUMBER)
@@ -102,11 +101,11 @@ bool dg_json_int(const dg_json_scalar *v, int64_t *out)
     return true;
 }
 
-/* ---- positions and errors ------------------------------------------------------------------ */
+/* ---- positions and errors -------------------------------------------------------------------- */
 
 dg_where dg_json_where(const char *text, size_t n, const char *file, size_t offset)
 {
-    dg_where    at = { file, 1, 1, NULL };
+    dg_where at = { file, 1, 1, NULL };
     const char *line = text, *end = text + (offset < n ? offset : n);
 
     for (const char *p; (p = memchr(line, '\n', (size_t)(end - line))) != NULL; line = p + 1)
@@ -125,7 +124,7 @@ static int fail_at(const dg_json_reader *r, size_t offset, const char *id, const
                    va_list ap)
 {
     dg_str text = { 0 };
-    int    rc;
+    int rc;
 
     dg_str_vfmt(&text, fmt, ap);
     rc = dg_fail(r->d, DG_EINPUT, dg_json_where(r->text, r->n, r->file, offset), id, "%s", text.s);
@@ -136,7 +135,7 @@ static int fail_at(const dg_json_reader *r, size_t offset, const char *id, const
 int dg_json_fail(const dg_json_reader *r, const char *id, const char *fmt, ...)
 {
     va_list ap;
-    int     rc;
+    int rc;
 
     va_start(ap, fmt);
     rc = fail_at(r, r->start, id, fmt, ap);
@@ -147,7 +146,7 @@ int dg_json_fail(const dg_json_reader *r, const char *id, const char *fmt, ...)
 int dg_json_fail_at(const dg_json_reader *r, size_t offset, const char *id, const char *fmt, ...)
 {
     va_list ap;
-    int     rc;
+    int rc;
 
     va_start(ap, fmt);
     rc = fail_at(r, offset, id, fmt, ap);
@@ -161,10 +160,10 @@ void dg_json_skip(dg_json_reader *r)
     r->skip_depth = r->depth;
 }
 
-/* ---- yajl's callbacks: 0 stops it ---------------------------------------------------------- */
+/* ---- yajl's callbacks: 0 stops it ------------------------------------------------------------ */
 
-/* The parser has just read a token of `length` bytes. */
-static void mark(dg_json_reader *r, size_t length)
+/* Records the start of the token of `length` bytes that the parser has just read. */
+static void mark_token(dg_json_reader *r, size_t length)
 {
     size_t end = r->finishing ? r->n : r->base + yajl_get_bytes_consumed(r->yajl);
 
@@ -177,7 +176,7 @@ static int scalar(dg_json_reader *r, const dg_json_scalar *v, size_t length)
         r->skip = r->depth != r->skip_depth;
         return 1;
     }
-    mark(r, length);
+    mark_token(r, length);
     if (v->kind == DG_JSON_NUMBER && v->n > MAX_NUMBER)
         r->rc = dg_json_fail(r, "json-syntax", "a number of %zu characters; at most %d are read",
                              v->n, MAX_NUMBER);
@@ -215,7 +214,7 @@ static int on_key(void *ctx, const unsigned char *text, size_t n)
 
     if (r->skip)
         return 1;
-    mark(r, n + 2);
+    mark_token(r, n + 2);
     r->rc = r->events->key(r->ctx, r, (const char *)text, n);
     return r->rc == 0;
 }
@@ -223,14 +222,14 @@ static int on_key(void *ctx, const unsigned char *text, size_t n)
 static int begin(dg_json_reader *r, dg_json_kind kind)
 {
     if (r->depth == DG_JSON_MAX_DEPTH) {
-        mark(r, 1);
+        mark_token(r, 1);
         r->rc = dg_json_fail(r, "json-depth", "nested more than %d deep", DG_JSON_MAX_DEPTH);
         return 0;
     }
     r->depth++;
     if (r->skip)
         return 1;
-    mark(r, 1);
+    mark_token(r, 1);
     r->rc = r->events->begin(r->ctx, r, kind);
     return r->rc == 0;
 }
@@ -242,7 +241,7 @@ static int end(dg_json_reader *r, dg_json_kind kind)
         r->skip = r->depth != r->skip_depth;
         return 1;
     }
-    mark(r, 1);
+    mark_token(r, 1);
     r->rc = r->events->end(r->ctx, r, kind);
     return r->rc == 0;
 }
@@ -279,7 +278,7 @@ static const yajl_callbacks callbacks = {
     .yajl_end_array = on_end_array,
 };
 
-/* Is it a word for no number that stands where reading ended? */
+/* True if reading stopped at NaN or Infinity. */
 static bool is_infinite(const dg_json_reader *r)
 {
     const size_t begin = r->start > 8 ? r->start - 8 : 0, n = r->n - begin < 20 ? r->n - begin : 20;
@@ -290,13 +289,14 @@ static bool is_infinite(const dg_json_reader *r)
 static int syntax_error(dg_json_reader *r)
 {
     unsigned char *text = yajl_get_error(r->yajl, 0, NULL, 0);
-    size_t         n = text ? strcspn((char *)text, "\n") : 0;
+    size_t n = text ? strcspn((char *)text, "\n") : 0;
 
     n -= n && text[n - 1] == '.';
-    mark(r, 0);
+    mark_token(r, 0);
     (void)dg_json_fail(r, "json-syntax", "not valid JSON: %.*s", (int)n, text ? (char *)text : "");
     if (is_infinite(r))
-        dg_help(r->d, "JSON has no NaN and no Infinity, which Python's json.dump writes all the same: take them out");
+        dg_help(r->d, "JSON has no NaN and no Infinity, which Python's json.dump writes all the "
+                      "same: take them out");
     if (r->finishing)
         dg_help(r->d, "the file ends too early: it may have been cut short while it was copied or "
                       "downloaded");
@@ -305,7 +305,7 @@ static int syntax_error(dg_json_reader *r)
     return -DG_EINPUT;
 }
 
-/* ---- values that are stepped over ---------------------------------------------------------- */
+/* ---- skipped values -------------------------------------------------------------------------- */
 
 static size_t past_blanks(const dg_json_reader *r, size_t i)
 {
@@ -314,8 +314,8 @@ static size_t past_blanks(const dg_json_reader *r, size_t i)
     return i;
 }
 
-/* The next list or object under the key to drop, from byte i on; n: there is none. A quote that
- * belongs to a key has no backslash before it; that of a string's text has one. */
+/* Offset of the next list or object under events->drop, from byte i on; n: none. A key's opening
+ * quote has no backslash before it, unlike a quote inside a string. */
 static size_t next_dropped(const dg_json_reader *r, size_t i)
 {
     const size_t len = strlen(r->events->drop);
@@ -336,7 +336,7 @@ static size_t next_dropped(const dg_json_reader *r, size_t i)
     return r->n;
 }
 
-/* Past the list or object that begins at byte i; n where it does not end. */
+/* Offset past the list or object that begins at byte i; n if it does not end. */
 static size_t step_over(const dg_json_reader *r, size_t i)
 {
     int depth = 0;
@@ -361,7 +361,7 @@ static size_t step_over(const dg_json_reader *r, size_t i)
 static yajl_status parse(dg_json_reader *r)
 {
     yajl_status status = yajl_status_ok;
-    size_t      passed = 0, value;
+    size_t passed = 0, value;
 
     for (size_t at = 0; at < r->n && status == yajl_status_ok; at = step_over(r, value)) {
         value = r->events->drop ? next_dropped(r, at) : r->n;
@@ -380,15 +380,15 @@ static yajl_status parse(dg_json_reader *r)
 int dg_json_events_read(const char *text, size_t n, const char *file, const dg_json_events *events,
                         void *ctx, dg_diag *d)
 {
-    const bool marked =
-        n >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0; /* a byte order mark is no JSON */
+    /* skip a byte order mark, which is not JSON */
+    const bool marked = n >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0;
     dg_json_reader r = { .events = events,
                          .ctx = ctx,
                          .text = text + 3 * marked,
                          .file = file,
                          .n = n - 3 * (size_t)marked,
                          .d = d };
-    yajl_status    status;
+    yajl_status status;
 
     r.yajl = yajl_alloc(&callbacks, NULL, &r);
     if (!r.yajl)

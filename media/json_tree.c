@@ -1,5 +1,5 @@
-/* json_tree: a whole JSON text as a read-only tree. Values wait in one stack until their
- * container ends and then move into an array of exactly its size. */
+/* json_tree.c: a whole JSON text as a read-only tree. Values wait on one stack until their
+ * container ends, then move to an exactly sized array. */
 #include "media/json.h"
 
 #include <math.h>
@@ -8,26 +8,26 @@
 #include "base/file.h"
 
 typedef struct frame {
-    int         first; /* of its values in the stack */
-    const char *key;   /* the container's own */
-    dg_where    at;
+    int first;       /* index of its first value on the stack */
+    const char *key; /* the container's own key */
+    dg_where at;
 } frame;
 
 typedef struct tree {
-    dg_arena       *arena, *scratch;
+    dg_arena *arena, *scratch;
     DG_VEC(dg_json) waiting;
-    frame           frames[DG_JSON_MAX_DEPTH];
-    int             depth, n_values;
-    const char     *key; /* of the value to come */
-    const char     *text, *file;
-    size_t          n, seen; /* lines are counted up to byte seen */
-    dg_where        at;
+    frame frames[DG_JSON_MAX_DEPTH];
+    int depth, n_values;
+    const char *key; /* of the next value */
+    const char *text, *file;
+    size_t n, seen; /* lines are counted up to byte `seen` */
+    dg_where at;
 } tree;
 
-/* Positions only grow: each byte is looked at once. */
+/* Position of the current event; events come in order, so each byte is scanned once. */
 static dg_where where(tree *t, const dg_json_reader *r)
 {
-    size_t   offset = dg_json_offset(r);
+    size_t offset = dg_json_offset(r);
     dg_where more;
 
     if (offset > t->seen && offset <= t->n) {
@@ -51,7 +51,7 @@ static int push(tree *t, dg_json_reader *r, dg_json v)
 
 static int on_value(void *ctx, dg_json_reader *r, const dg_json_scalar *s)
 {
-    tree   *t = ctx;
+    tree *t = ctx;
     dg_json v = { .kind = s->kind, .truth = s->truth, .at = where(t, r) };
 
     if (s->kind == DG_JSON_STRING)
@@ -81,10 +81,10 @@ static int on_begin(void *ctx, dg_json_reader *r, dg_json_kind kind)
 
 static int on_end(void *ctx, dg_json_reader *r, dg_json_kind kind)
 {
-    tree       *t = ctx;
+    tree *t = ctx;
     const frame f = t->frames[--t->depth];
-    const int   n = t->waiting.n - f.first;
-    dg_json     v = { .kind = kind, .n = n, .at = f.at };
+    const int n = t->waiting.n - f.first;
+    dg_json v = { .kind = kind, .n = n, .at = f.at };
 
     if (n)
         v.items = dg_memdup(t->arena, t->waiting.items + f.first, sizeof(dg_json) * (size_t)n);
@@ -104,7 +104,7 @@ int dg_json_parse(const dg_json **out, dg_arena *a, const char *text, size_t n, 
                   dg_diag *d)
 {
     tree *t;
-    int   rc;
+    int rc;
 
     if (n > DG_JSON_MAX_BYTES)
         return dg_fail(d, DG_EINPUT, (dg_where){ file, 0, 0, NULL }, "json-size",
@@ -123,9 +123,9 @@ out:
 
 int dg_json_read(const dg_json **out, dg_arena *a, const char *path, dg_diag *d)
 {
-    char  *text = NULL;
+    char *text = NULL;
     size_t n = 0;
-    int    rc;
+    int rc;
 
     DG_TRY(dg_file_read(&text, &n, path, DG_JSON_MAX_BYTES, d));
     DG_TRY(dg_json_parse(out, a, text, n, path, d));

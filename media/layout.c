@@ -1,4 +1,4 @@
-/* layout: the form of a data set, by what stands in its folder.
+/* layout.c: tells the form of a data set from the contents of its folder.
  *
  *   a .yaml file with names            YOLO
  *   annotations/X.json, X/_annotations.coco.json, X.json      COCO
@@ -6,8 +6,9 @@
  *   images/ with labels/               YOLO
  *   images                             plain: no labels
  *
- * COCO files whose names end in train, val or test and begin alike (instances_train2017,
- * instances_val2017) are one data set; others (captions_train2017) are sets of labels of their own. */
+ * COCO files whose names end in train, val or test and have a common prefix (instances_train2017,
+ * instances_val2017) form one data set; files with another prefix (captions_train2017) are separate
+ * label sets. */
 #include "media/layout.h"
 
 #include <stdlib.h>
@@ -27,7 +28,7 @@ const char *dg_form_name(dg_form form)
     return names[form];
 }
 
-/* ---- splits by name ------------------------------------------------------------------------ */
+/* ---- splits by name -------------------------------------------------------------------------- */
 
 static bool says_purpose(const char *word)
 {
@@ -39,8 +40,8 @@ static bool says_purpose(const char *word)
     return false;
 }
 
-/* Where the name's last word, which says what the split is for, begins: "instances_train2017" -> "train2017"; the whole
- * name if none does. */
+/* Start of the name's last word if it tells the split's purpose: "instances_train2017" ->
+ * "train2017"; else the whole name. */
 static const char *purpose(const char *name)
 {
     for (const char *p = name + strlen(name); p-- > name;)
@@ -66,9 +67,9 @@ static int rank_of(const dg_split *s)
 static int by_rank(const void *p, const void *q)
 {
     const dg_split *a = p, *b = q;
-    int             order = rank_of(a) - rank_of(b);
+    int order = rank_of(a) - rank_of(b);
 
-    if (order == 0) /* "train" stands before "my_train", which other tools leave beside it */
+    if (order == 0) /* "train" before "my_train", which other tools leave beside it */
         order = (purpose(a->name) != a->name) - (purpose(b->name) != b->name);
     return order ? order : strcmp(a->name, b->name);
 }
@@ -81,12 +82,13 @@ static void add_names(dg_layout *l, const dg_listing *names)
         DG_PUSH(l->arena, l->splits, ((dg_split){ .name = "all" }));
 }
 
-/* ---- COCO ---------------------------------------------------------------------------------- */
+/* ---- COCO ------------------------------------------------------------------------------------ */
 
 static void add_file(dg_layout *l, const char *folder, const char *name)
 {
     const char *stem = dg_path_stem(l->arena, name);
-    dg_split    s = { .name = stem, .annotations = *folder ? dg_path_join(l->arena, folder, name) : name };
+    dg_split s = { .name = stem,
+                   .annotations = *folder ? dg_path_join(l->arena, folder, name) : name };
 
     if (strcmp(folder, "annotations") == 0)
         s.split = stem;
@@ -97,8 +99,8 @@ static void add_file(dg_layout *l, const char *folder, const char *name)
 
 static void add_json(dg_layout *l, const char *folder)
 {
-    dg_diag    *quiet = dg_diag_open();
-    dg_listing  files = { 0 };
+    dg_diag *quiet = dg_diag_open();
+    dg_listing files = { 0 };
     const char *path = *folder ? dg_path_join(l->arena, l->root, folder) : l->root;
 
     if (dg_is_folder(path))
@@ -111,7 +113,7 @@ static void add_json(dg_layout *l, const char *folder)
 
 static bool find_coco(dg_layout *l)
 {
-    dg_diag   *quiet = dg_diag_open();
+    dg_diag *quiet = dg_diag_open();
     dg_listing folders = { 0 };
 
     add_json(l, "annotations");
@@ -132,17 +134,18 @@ static size_t prefix_of(const dg_split *s)
     return says_purpose(p) ? (size_t)(p - s->name) : strlen(p);
 }
 
-/* Of several sets of labels, the one without a name before its splits, or "instances", or the first stays. */
+/* Keeps one label set of several: the one without a prefix, else "instances", else the first. */
 static void choose_family(dg_layout *l)
 {
     const dg_split *first = NULL;
-    size_t          n = 0;
-    int             kept = 0;
+    size_t n = 0;
+    int kept = 0;
 
     for (int pass = 0; pass < 3 && !first; pass++)
         for (int i = 0; i < l->splits.n && !first; i++) {
             n = prefix_of(&l->splits.items[i]);
-            if (pass == 2 || (pass == 0 && n == 0) || (pass == 1 && strncmp(l->splits.items[i].name, "instances", 9) == 0))
+            if (pass == 2 || (pass == 0 && n == 0) ||
+                (pass == 1 && strncmp(l->splits.items[i].name, "instances", 9) == 0))
                 first = &l->splits.items[i];
         }
     const char *prefix = first ? dg_strndup(l->arena, first->name, n) : "";
@@ -161,9 +164,9 @@ static void choose_family(dg_layout *l)
             l->splits.items[i].name += n;
 }
 
-/* ---- finding ------------------------------------------------------------------------------- */
+/* ---- finding --------------------------------------------------------------------------------- */
 
-static bool wants(const char *wanted, const char *name)
+static bool is_wanted(const char *wanted, const char *name)
 {
     const size_t n = strlen(name);
 
@@ -178,20 +181,22 @@ static int count_wanted(const dg_layout *l, const char *wanted)
     int n = 0;
 
     for (int i = 0; i < l->splits.n; i++)
-        n += wants(wanted, l->splits.items[i].name);
+        n += is_wanted(wanted, l->splits.items[i].name);
     return n;
 }
 
-/* Only the splits that are wanted stay; every word must name one: of the family first, then of all. */
+/* Keeps the wanted splits, looking in the chosen family first, then in all; every word must
+ * match. */
 static int choose_wanted(dg_layout *l, const char *wanted, dg_diag *d)
 {
-    dg_layout  all = *l;
+    dg_layout all = *l;
     dg_listing has;
-    int        kept = 0, words = 1;
+    int kept = 0, words = 1;
 
     for (const char *p = wanted; *p; p++)
         words += *p == ',';
-    all.splits.items = dg_memdup(l->arena, l->splits.items, (size_t)l->splits.n * sizeof *l->splits.items);
+    all.splits.items =
+        dg_memdup(l->arena, l->splits.items, (size_t)l->splits.n * sizeof *l->splits.items);
     if (l->form == DG_FORM_COCO)
         choose_family(l);
     if (count_wanted(l, wanted) != words)
@@ -200,19 +205,20 @@ static int choose_wanted(dg_layout *l, const char *wanted, dg_diag *d)
     for (int i = 0; i < l->splits.n; i++)
         has.v[has.n++] = l->splits.items[i].name;
     for (int i = 0; i < l->splits.n; i++)
-        if (wants(wanted, l->splits.items[i].name))
+        if (is_wanted(wanted, l->splits.items[i].name))
             l->splits.items[kept++] = l->splits.items[i];
     if (kept != words)
-        return dg_index_no_split(l->root, &has, d, dg_printf(l->arena, "there are no such splits: %s", wanted));
+        return dg_index_no_split(l->root, &has, d,
+                                 dg_printf(l->arena, "there are no such splits: %s", wanted));
     l->splits.n = kept;
     return 0;
 }
 
-/* train and val make trainval: the three together would be leaks of each other. */
+/* Drops trainval where train or val exists: it would leak one into the other. */
 static void drop_unions(dg_layout *l)
 {
     bool train = false, val = false;
-    int  kept = 0;
+    int kept = 0;
 
     for (int i = 0; i < l->splits.n; i++) {
         train |= strcmp(l->splits.items[i].name, "train") == 0;
@@ -237,9 +243,10 @@ static bool has_images(dg_layout *l, dg_diag *d)
 
 static int find_in_folder(dg_layout *l, dg_diag *d)
 {
-    dg_listing  names = { 0 };
+    dg_listing names = { 0 };
     const char *yaml = dg_yolo_file(l->arena, l->root);
 
+    /* in this order; NOLINTNEXTLINE(bugprone-branch-clone) */
     if (yaml && dg_yolo_splits(&names, l->arena, l->root)) {
         l->form = DG_FORM_YOLO;
         add_names(l, &names);
@@ -255,8 +262,10 @@ static int find_in_folder(dg_layout *l, dg_diag *d)
         l->form = DG_FORM_PLAIN;
         add_names(l, &names);
     } else {
-        dg_fail(d, DG_EINPUT, (dg_where){ .file = l->root }, "data-form", "no data set is found in this folder");
-        dg_help(d, "looked for: annotations/*.json (COCO), Annotations/*.xml (VOC), a .yaml file with `names` or images/ with "
+        dg_fail(d, DG_EINPUT, (dg_where){ .file = l->root }, "data-form",
+                "no data set is found in this folder");
+        dg_help(d, "looked for: annotations/*.json (COCO), Annotations/*.xml (VOC), a .yaml file "
+                   "with `names` or images/ with "
                    "labels/ (YOLO), JPEG and PNG images");
         return -DG_EINPUT;
     }
@@ -265,8 +274,9 @@ static int find_in_folder(dg_layout *l, dg_diag *d)
 
 static bool is_packed(const char *path)
 {
-    static const char *const ends[] = { ".zip", ".tar", ".gz", ".tgz", ".xz", ".bz2", ".zst", ".7z", ".rar" };
-    bool                     is = false;
+    static const char *const ends[] = { ".zip", ".tar", ".gz", ".tgz", ".xz",
+                                        ".bz2", ".zst", ".7z", ".rar" };
+    bool is = false;
 
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         is |= dg_path_ends(path, ends[i]);
@@ -276,19 +286,20 @@ static bool is_packed(const char *path)
 int dg_layout_find(dg_layout *out, dg_arena *a, const char *path, const char *wanted, dg_diag *d)
 {
     dg_layout l = { .arena = a, .root = path };
-    size_t    n = strlen(path);
-    int       rc = 0;
+    size_t n = strlen(path);
+    int rc = 0;
 
     while (n > 1 && path[n - 1] == '/')
         n--;
     l.root = path = dg_strndup(a, path, n);
     if (!dg_exists(path))
-        return dg_fail(d, DG_EIO, (dg_where){ .file = path }, "data-missing", "there is no such folder or file");
+        return dg_fail(d, DG_EIO, (dg_where){ .file = path }, "data-missing",
+                       "there is no such folder or file");
     if (dg_is_folder(path)) {
         rc = find_in_folder(&l, d);
     } else if (dg_path_ends(path, ".json")) {
         const char *folder = dg_path_folder(a, path);
-        const bool  beside = strcmp(dg_path_name(folder), "annotations") == 0;
+        const bool beside = strcmp(dg_path_name(folder), "annotations") == 0;
 
         l.form = DG_FORM_COCO;
         l.root = beside ? dg_path_folder(a, folder) : folder;
@@ -302,7 +313,8 @@ int dg_layout_find(dg_layout *out, dg_arena *a, const char *path, const char *wa
     } else {
         rc = dg_fail(d, DG_EINPUT, (dg_where){ .file = path }, "data-form",
                      "expected a folder, an annotation file (.json) or a .yaml file");
-        dg_help(d, is_packed(path) ? "unpack it, and name the folder" : "name the folder in which images and labels are");
+        dg_help(d, is_packed(path) ? "unpack it, and name the folder"
+                                   : "name the folder in which images and labels are");
     }
     if (rc == 0 && wanted)
         rc = choose_wanted(&l, wanted, d);
@@ -310,15 +322,15 @@ int dg_layout_find(dg_layout *out, dg_arena *a, const char *path, const char *wa
         choose_family(&l);
     if (rc == 0 && !wanted)
         drop_unions(&l);
-    if (rc == 0)
+    if (rc == 0 && l.splits.n)
         qsort(l.splits.items, (size_t)l.splits.n, sizeof *l.splits.items, by_rank);
     *out = l;
     return rc;
 }
 
-/* ---- opening ------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
-/* How many of the first, the last and one between stand in a folder below root. */
+/* How many of the first, middle and last image exist in a folder below root. */
 static int count_images(const dg_layout *l, const char *folder, const dg_coco *c)
 {
     int found = 0;
@@ -331,24 +343,31 @@ static int count_images(const dg_layout *l, const char *folder, const dg_coco *c
     return found;
 }
 
-/* The folder below root that has the images of a COCO file: by its name, else whichever has them. */
+/* The folder below root that holds the images of a COCO file: guessed from its name, else any
+ * folder that has them. */
 static const char *images_of(dg_layout *l, const dg_split *s, const dg_coco *c)
 {
     const char *const last = purpose(s->name), *beside = dg_path_folder(l->arena, s->annotations);
     const char *const tries[] = {
-        "images", last, s->name, dg_printf(l->arena, "images/%s", last), dg_printf(l->arena, "images/%s", s->name), ".", beside,
+        "images",
+        last,
+        s->name,
+        dg_printf(l->arena, "images/%s", last),
+        dg_printf(l->arena, "images/%s", s->name),
+        ".",
+        beside,
     };
-    const int   n = sizeof tries / sizeof *tries;
-    dg_listing  folders = { 0 };
-    dg_diag    *quiet = dg_diag_open();
+    const int n = sizeof tries / sizeof *tries;
+    dg_listing folders = { 0 };
+    dg_diag *quiet = dg_diag_open();
     const char *best = "images";
-    int         most = 0;
+    int most = 0;
 
     (void)!dg_dir_list(NULL, &folders, l->arena, l->root, quiet);
     dg_diag_close(&quiet);
     for (int i = 0; i < n + (most ? 0 : folders.n); i++) {
         const char *folder = i < n ? tries[i] : folders.v[i - n];
-        const int   found = count_images(l, folder, c);
+        const int found = count_images(l, folder, c);
 
         if (found > most) {
             most = found;
@@ -358,13 +377,13 @@ static const char *images_of(dg_layout *l, const dg_split *s, const dg_coco *c)
     return best;
 }
 
-/* Images without labels. */
+/* Opens images without labels. */
 static int open_plain(dg_coco **out, const dg_layout *l, dg_diag *d)
 {
-    dg_coco   *c = dg_index_open(l->root);
-    dg_diag   *quiet = dg_diag_open();
+    dg_coco *c = dg_index_open(l->root);
+    dg_diag *quiet = dg_diag_open();
     dg_listing files;
-    int        rc = dg_dir_list_deep(&files, l->arena, l->root, d);
+    int rc = dg_dir_list_deep(&files, l->arena, l->root, d);
 
     c->folder = c->path;
     c->images = DG_NEW_N(c->arena, files.n, dg_coco_image);
@@ -373,7 +392,9 @@ static int open_plain(dg_coco **out, const dg_layout *l, dg_diag *d)
 
         if (!dg_image_named(files.v[i]))
             continue;
-        *im = (dg_coco_image){ .id = ++c->n_images, .file_name = dg_strdup(c->arena, files.v[i]), .w = 1, .h = 1 };
+        *im = (dg_coco_image){
+            .id = ++c->n_images, .file_name = dg_strdup(c->arena, files.v[i]), .w = 1, .h = 1
+        };
         (void)!dg_image_size(&im->w, &im->h, dg_path_join(l->arena, l->root, files.v[i]), quiet);
         dg_diag_clear(quiet);
     }
@@ -388,16 +409,22 @@ static int open_plain(dg_coco **out, const dg_layout *l, dg_diag *d)
 
 int dg_layout_open(dg_coco **out, dg_layout *l, int i, dg_faults *faults, dg_diag *d)
 {
-    dg_split            *s = &l->splits.items[i];
-    const dg_data_source from = { .size = sizeof from, .root = l->root, .split = s->split, .replace = l->replace };
-    const char          *file;
-    int                  rc;
+    dg_split *s = &l->splits.items[i];
+    const dg_data_source from = {
+        .size = sizeof from, .root = l->root, .split = s->split, .replace = l->replace
+    };
+    const char *file;
+    int rc;
 
     switch (l->form) {
-    case DG_FORM_VOC: return dg_voc_read(out, &from, faults, d);
-    case DG_FORM_YOLO: return dg_yolo_read(out, &from, faults, d);
-    case DG_FORM_PLAIN: return open_plain(out, l, d);
-    case DG_FORM_COCO: break;
+    case DG_FORM_VOC:
+        return dg_voc_read(out, &from, faults, d);
+    case DG_FORM_YOLO:
+        return dg_yolo_read(out, &from, faults, d);
+    case DG_FORM_PLAIN:
+        return open_plain(out, l, d);
+    case DG_FORM_COCO:
+        break;
     }
     file = dg_path_join(l->arena, l->root, s->annotations);
     rc = faults ? dg_coco_survey(out, file, faults, d) : dg_coco_open(out, file, d);

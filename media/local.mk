@@ -1,4 +1,5 @@
 libmedia_la_SOURCES += \
+	media/box_form.c media/box_form.h \
 	media/chart.c media/chart.h \
 	media/coco.c media/coco.h \
 	media/coco_data.c \

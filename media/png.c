@@ -1,6 +1,6 @@
-/* png: PNG files through libpng. Everything becomes 8-bit RGB: palettes and 1, 2, 4 bit grays
- * are expanded, 16-bit samples keep their high byte, alpha is dropped (not blended), gamma is
- * left alone. */
+/* png.c: PNG files through libpng. Everything becomes 8-bit RGB: palettes and 1, 2, 4 bit grays are
+ * expanded, 16-bit samples keep their high byte, alpha is dropped (not blended), gamma is
+ * ignored. */
 #include "media/image.h"
 
 #include <setjmp.h>
@@ -12,16 +12,16 @@
 
 enum { MAX_CHUNK = 8 << 20, MAX_EXIF = 1 << 16 };
 
-/* All that must survive a longjmp lives here. */
+/* All state that must survive longjmp. */
 typedef struct job {
-    png_structp    png;
-    png_infop      info;
-    const uint8_t *p; /* what is left to read */
-    size_t         n;
-    dg_encoded     file; /* what was written */
-    size_t         cap;
-    int            w, h;
-    char           text[128];
+    png_structp png;
+    png_infop info;
+    const uint8_t *p; /* input not read yet */
+    size_t n;
+    dg_encoded file; /* output */
+    size_t cap;
+    int w, h;
+    char text[128];
 } job;
 
 bool dg_is_png(const uint8_t *p, size_t n)
@@ -59,7 +59,7 @@ static void on_write(png_structp png, png_bytep p, size_t n)
     job *j = png_get_io_ptr(png);
 
     if (j->cap - j->file.n < n) {
-        size_t   cap = (j->cap + n) * 2;
+        size_t cap = (j->cap + n) * 2;
         uint8_t *grown = realloc(j->file.p, cap);
 
         if (!grown)
@@ -76,13 +76,13 @@ static void on_flush(png_structp png)
     (void)png;
 }
 
-/* The eXIf chunk holds what a JPEG has after "Exif\0\0". */
+/* Reads orientation from the eXIf chunk, which lacks JPEG's leading "Exif\0\0". */
 static int find_orientation(job *j)
 {
-    png_bytep   p = NULL;
+    png_bytep p = NULL;
     png_uint_32 n = 0;
-    uint8_t    *block;
-    int         orientation;
+    uint8_t *block;
+    int orientation;
 
     if (!png_get_eXIf_1(j->png, j->info, &n, &p) || n > MAX_EXIF)
         return 1;
@@ -98,7 +98,8 @@ static int find_orientation(job *j)
 
 static void read_header(job *j, dg_image_header *header)
 {
-    png_set_user_limits(j->png, 0x7FFFFFFF, 0x7FFFFFFF); /* dg_image_check_size says it better */
+    /* dg_image_check_size gives a better message */
+    png_set_user_limits(j->png, 0x7FFFFFFF, 0x7FFFFFFF);
     png_set_chunk_malloc_max(j->png, MAX_CHUNK);
     png_set_read_fn(j->png, j, on_read);
     png_read_info(j->png, j->info);
@@ -122,10 +123,10 @@ static void read_rows(job *j, dg_image *out)
     for (int pass = 0; pass < passes; pass++)
         for (int y = 0; y < out->h; y++)
             png_read_row(j->png, out->rgb + (size_t)y * (size_t)out->w * 3, NULL);
-    png_read_end(j->png, NULL); /* a file cut after the pixels is cut all the same */
+    png_read_end(j->png, NULL); /* also detects a file that was cut after the pixels */
 }
 
-/* Header first, then the image where out is wanted; each step behind its own setjmp. */
+/* Reads the header, then the pixels if out is not NULL; each behind its own setjmp. */
 static int step(job *j, dg_image_header *header, dg_image *out, const char *name, dg_diag *d)
 {
     if (setjmp(png_jmpbuf(j->png)))

@@ -1,7 +1,7 @@
-/* records: lists of like objects out of JSON events. Depth says what an event is:
+/* records.c: reads lists of like objects from JSON events. The depth tells what an event is:
  *
- *     { "images": [ { "id": 7, "bbox": [ 1, 2, 3, 4 ] } ] }
- *     1           2 3                  4                       a list without a key begins at 2 */
+ *    { "images": [ { "id": 7, "bbox": [ 1, 2, 3, 4 ] } ] }
+ *    1           2 3                  4                       a list without a key begins at 2 */
 #include "media/records.h"
 
 #include <math.h>
@@ -12,19 +12,19 @@ enum { TOP = 1, LIST = 2, RECORD = 3, BOX = 4 };
 
 typedef struct reading {
     const dg_section *sections, *section; /* section: of the list being read */
-    int               n_sections;
-    uint32_t          seen; /* sections */
-    int               depth;
-    const dg_field   *field; /* that the next value belongs to */
-    uint32_t          has;
-    size_t            start; /* of the record */
-    int               n_box;
-    dg_arena         *arena;
-    void             *ctx;
+    int n_sections;
+    uint32_t seen; /* bit set of sections */
+    int depth;
+    const dg_json_field *field; /* the field of the next value */
+    uint32_t has;
+    size_t start; /* offset of the record */
+    int n_box;
+    dg_arena *arena;
+    void *ctx;
     alignas(16) uint8_t record[DG_RECORD_MAX];
 } reading;
 
-static const char *expected(const dg_field *f)
+static const char *expected(const dg_json_field *f)
 {
     static const char *const text[] = { "a whole number", "a number", "a string", "0 or 1",
                                         "4 numbers" };
@@ -70,8 +70,8 @@ static int on_value(void *ctx, dg_json_reader *r, const dg_json_scalar *v)
 {
     reading *t = ctx;
     uint8_t *place;
-    bool     fits = false;
-    int64_t  i;
+    bool fits = false;
+    int64_t i;
 
     if (t->depth == BOX)
         return take_box(t, r, v);
@@ -81,26 +81,26 @@ static int on_value(void *ctx, dg_json_reader *r, const dg_json_scalar *v)
         return 0;
     place = t->record + t->field->offset;
     switch (t->field->kind) {
-    case DG_FIELD_INT:
+    case DG_JSON_INT:
         fits = dg_json_int(v, (int64_t *)(void *)place);
         break;
-    case DG_FIELD_REAL:
+    case DG_JSON_REAL:
         fits = dg_json_real(v, (double *)(void *)place);
         if (fits && !isfinite(*(double *)(void *)place))
             return dg_json_fail(r, "record-value", "\"%s\" of this %s is %.*s, which is not finite",
                                 t->field->name, t->section->noun, (int)v->n, v->text);
         break;
-    case DG_FIELD_TEXT:
+    case DG_JSON_TEXT:
         fits = v->kind == DG_JSON_STRING;
         if (fits)
             *(const char **)(void *)place = dg_strndup(t->arena, v->text, v->n);
         break;
-    case DG_FIELD_FLAG:
+    case DG_JSON_FLAG:
         fits = v->kind == DG_JSON_BOOL || (dg_json_int(v, &i) && (i == 0 || i == 1));
         if (fits)
             *(bool *)place = v->kind == DG_JSON_BOOL ? v->truth : i == 1;
         break;
-    case DG_FIELD_BOX:
+    case DG_JSON_BOX:
         break;
     }
     if (!fits)
@@ -111,7 +111,7 @@ static int on_value(void *ctx, dg_json_reader *r, const dg_json_scalar *v)
     return 0;
 }
 
-static bool same(const char *name, const char *text, size_t n)
+static bool same_name(const char *name, const char *text, size_t n)
 {
     return strlen(name) == n && memcmp(name, text, n) == 0;
 }
@@ -122,7 +122,7 @@ static int on_key(void *ctx, dg_json_reader *r, const char *text, size_t n)
 
     if (t->depth == TOP) {
         for (int i = 0; i < t->n_sections; i++) {
-            if (!same(t->sections[i].key, text, n))
+            if (!same_name(t->sections[i].key, text, n))
                 continue;
             t->section = &t->sections[i];
             if (t->seen & 1u << i)
@@ -133,7 +133,7 @@ static int on_key(void *ctx, dg_json_reader *r, const char *text, size_t n)
         }
     } else {
         for (t->field = t->section->fields; t->field->name; t->field++)
-            if (same(t->field->name, text, n))
+            if (same_name(t->field->name, text, n))
                 return 0;
     }
     dg_json_skip(r);
@@ -142,9 +142,9 @@ static int on_key(void *ctx, dg_json_reader *r, const char *text, size_t n)
 
 static int on_begin(void *ctx, dg_json_reader *r, dg_json_kind kind)
 {
-    reading           *t = ctx;
-    const bool         box = t->depth == RECORD && t->field->kind == DG_FIELD_BOX;
-    const bool         list = t->depth == TOP || (t->depth == 0 && !t->sections->key) || box;
+    reading *t = ctx;
+    const bool box = t->depth == RECORD && t->field->kind == DG_JSON_BOX;
+    const bool list = t->depth == TOP || (t->depth == 0 && !t->sections->key) || box;
     const dg_json_kind want = list ? DG_JSON_ARRAY : DG_JSON_OBJECT;
 
     if (kind != want || t->depth == BOX || (t->depth == RECORD && !box))
@@ -166,7 +166,7 @@ static int on_begin(void *ctx, dg_json_reader *r, dg_json_kind kind)
 
 static int end_record(reading *t, dg_json_reader *r)
 {
-    const dg_field *f = t->section->fields;
+    const dg_json_field *f = t->section->fields;
 
     for (int i = 0; f[i].name; i++)
         if (f[i].needed && !(t->has & 1u << i))
@@ -178,7 +178,7 @@ static int end_record(reading *t, dg_json_reader *r)
 static int on_end(void *ctx, dg_json_reader *r, dg_json_kind kind)
 {
     reading *t = ctx;
-    int      depth = t->depth--;
+    int depth = t->depth--;
 
     (void)kind;
     if (depth == RECORD)

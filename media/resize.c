@@ -1,11 +1,10 @@
-/* resize: bilinear with antialiasing, in the fixed-point arithmetic of Pillow, and nearest.
+/* resize.c: bilinear resizing with antialiasing, in Pillow's fixed-point arithmetic, and nearest.
  *
  * Output i of n_out samples the source around c = (i + 1/2) r with r = n_in / n_out. Its weights
- * are a triangle of half-width f = max(r, 1), over source pixels j whose centres lie within f of
- * c:
+ * are a triangle of half-width f = max(r, 1), over source pixels j whose centres lie within f of c:
  *     t(j) = max(0, 1 - |j + 1/2 - c| / f),   k(j) = round(2^22 t(j) / sum t),
  *     out = (sum k(j) in(j) + 2^21) >> 22
- * Columns first, into 8 bits, then rows: both roundings belong to the definition. */
+ * Columns first, rounded to 8 bits, then rows: both roundings are part of the definition. */
 #include "media/image.h"
 
 #include <math.h>
@@ -14,13 +13,13 @@
 enum { BITS = 22, BLOCK = 96 };
 
 typedef struct taps {
-    int      n;     /* weights an output, some of them 0 */
-    int     *first; /* [n_out] source index of the first */
-    int     *count; /* [n_out] */
-    int32_t *k;     /* [n_out][n] */
+    int n;      /* weights per output; some may be 0 */
+    int *first; /* [n_out] source index of the first weight */
+    int *count; /* [n_out] */
+    int32_t *k; /* [n_out][n] weights, scaled by 2^22 */
 } taps;
 
-static int no_memory(dg_diag *d, int w, int h)
+static int no_memory_to_resize(dg_diag *d, int w, int h)
 {
     return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "image-memory",
                    "no memory to resize an image to %d x %d", w, h);
@@ -47,9 +46,9 @@ static bool make_taps(taps *t, dg_scratch *s, int n_in, int n_out)
         return false;
     for (int i = 0; i < n_out; i++) {
         const double centre = (i + 0.5) * ratio;
-        int          lo = (int)(centre - half + 0.5), hi = (int)(centre + half + 0.5);
-        int32_t     *k = t->k + (size_t)i * (size_t)t->n;
-        double       sum = 0.0;
+        int lo = (int)(centre - half + 0.5), hi = (int)(centre + half + 0.5);
+        int32_t *k = t->k + (size_t)i * (size_t)t->n;
+        double sum = 0.0;
 
         lo = lo < 0 ? 0 : lo;
         hi = hi > n_in ? n_in : hi;
@@ -73,12 +72,12 @@ static void resize_columns(dg_image *out, const dg_image *in, const taps *t)
 {
     for (int y = 0; y < out->h; y++) {
         const uint8_t *row = in->rgb + (size_t)y * (size_t)in->w * 3;
-        uint8_t       *dst = out->rgb + (size_t)y * (size_t)out->w * 3;
+        uint8_t *dst = out->rgb + (size_t)y * (size_t)out->w * 3;
 
         for (int x = 0; x < out->w; x++, dst += 3) {
             const uint8_t *src = row + (size_t)t->first[x] * 3;
             const int32_t *k = t->k + (size_t)x * (size_t)t->n;
-            int32_t        r = 1 << (BITS - 1), g = r, b = r;
+            int32_t r = 1 << (BITS - 1), g = r, b = r;
 
             for (int j = 0; j < t->count[x]; j++, src += 3) {
                 r += k[j] * src[0];
@@ -92,7 +91,7 @@ static void resize_columns(dg_image *out, const dg_image *in, const taps *t)
     }
 }
 
-/* A block of a row at a time, so that sums stay in registers or the nearest cache. */
+/* Resizes part of a row, so that the sums stay in registers or L1 cache. */
 static void resize_block(uint8_t *dst, const uint8_t *src, size_t stride, const int32_t *k,
                          int count, size_t n)
 {
@@ -113,9 +112,9 @@ static void resize_rows(dg_image *out, const dg_image *in, const taps *t)
 
     for (int y = 0; y < out->h; y++) {
         const uint8_t *src = in->rgb + (size_t)t->first[y] * stride;
-        uint8_t       *dst = out->rgb + (size_t)y * stride;
+        uint8_t *dst = out->rgb + (size_t)y * stride;
         const int32_t *k = t->k + (size_t)y * (size_t)t->n;
-        size_t         x = 0;
+        size_t x = 0;
 
         for (; x + BLOCK <= stride; x += BLOCK)
             resize_block(dst + x, src + x, stride, k, t->count[y], BLOCK);
@@ -126,22 +125,22 @@ static void resize_rows(dg_image *out, const dg_image *in, const taps *t)
 int dg_image_resize(dg_image *out, dg_scratch *s, const dg_image *in, int w, int h, dg_diag *d)
 {
     dg_image wide = *in, done;
-    taps     t;
-    int      rc = 0;
+    taps t;
+    int rc = 0;
 
     if (w == in->w && h == in->h)
         return dg_image_copy(out, s, in, d);
     if (w != in->w) {
         DG_TRY(dg_image_alloc(&wide, s, w, in->h, d));
         if (!make_taps(&t, s, in->w, w))
-            return no_memory(d, w, h);
+            return no_memory_to_resize(d, w, h);
         resize_columns(&wide, in, &t);
     }
     done = wide;
     if (h != in->h) {
         DG_TRY(dg_image_alloc(&done, s, w, h, d));
         if (!make_taps(&t, s, in->h, h))
-            return no_memory(d, w, h);
+            return no_memory_to_resize(d, w, h);
         resize_rows(&done, &wide, &t);
     }
     *out = done;
@@ -165,17 +164,17 @@ int dg_image_resize_nearest(dg_image *out, dg_scratch *s, const dg_image *in, in
                             dg_diag *d)
 {
     dg_image done;
-    int     *column = dg_scratch_alloc(s, sizeof(int) * (size_t)(w > 0 ? w : 1));
-    int      rc;
+    int *column = dg_scratch_alloc(s, sizeof(int) * (size_t)(w > 0 ? w : 1));
+    int rc;
 
     if (!column)
-        return no_memory(d, w, h);
+        return no_memory_to_resize(d, w, h);
     DG_TRY(dg_image_alloc(&done, s, w, h, d));
     for (int x = 0; x < w; x++)
         column[x] = 3 * dg_nearest_index(x, in->w, w);
     for (int y = 0; y < h; y++) {
         const uint8_t *src = in->rgb + (size_t)dg_nearest_index(y, in->h, h) * (size_t)in->w * 3;
-        uint8_t       *dst = done.rgb + (size_t)y * (size_t)w * 3;
+        uint8_t *dst = done.rgb + (size_t)y * (size_t)w * 3;
 
         for (int x = 0; x < w; x++)
             memcpy(dst + 3 * x, src + column[x], 3);

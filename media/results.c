@@ -1,4 +1,4 @@
-/* results.c: detections as a COCO result file, a list of
+/* results.c: writes detections as a COCO result file, a list of
  * {"image_id":..,"category_id":..,"bbox":[x,y,w,h],"score":..} */
 #include <inttypes.h>
 
@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "base/str.h"
 
-/* Boxes to a hundredth of a pixel, as result files of the field have them; scores as they are. */
+/* Box to a hundredth of a pixel, as usual in COCO result files; score exactly. */
 static void add(dg_str *s, const dg_detection *t, int64_t image, int64_t category)
 {
     dg_str_fmt(s,
@@ -22,8 +22,8 @@ int dg_results_write(const char *path, const dg_detection *detections, int64_t n
                      const int64_t *image_ids, const dg_coco_class *classes, dg_diag *d)
 {
     dg_outfile *f = NULL;
-    dg_str      s = { 0 };
-    int         rc;
+    dg_str s = { 0 };
+    int rc;
 
     DG_TRY(dg_outfile_open(&f, path, d));
     dg_str_add(&s, "[");

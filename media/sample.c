@@ -1,4 +1,4 @@
-/* sample: geometry of images, and of an image with its objects. */
+/* sample.c: geometry of images, and of an image with its objects. */
 #include "media/image.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@ int dg_image_crop(dg_image *out, dg_scratch *s, const dg_image *in, int x, int y
                   dg_diag *d)
 {
     dg_image done;
-    int      rc;
+    int rc;
 
     if (x < 0 || y < 0 || w < 1 || h < 1 || w > in->w - x || h > in->h - y)
         return dg_fail(d, DG_EINPUT, DG_NOWHERE, "image-crop",
@@ -27,7 +27,7 @@ int dg_image_paste(dg_image *out, dg_scratch *s, const dg_image *in, int w, int 
                    const uint8_t fill[3], dg_diag *d)
 {
     dg_image done;
-    int      rc;
+    int rc;
 
     if (x < 0 || y < 0 || in->w > w - x || in->h > h - y)
         return dg_fail(d, DG_EINPUT, DG_NOWHERE, "image-paste",
@@ -59,18 +59,17 @@ void dg_image_flip(dg_image *im)
     }
 }
 
-/* ---- samples ------------------------------------------------------------------------------- */
+/* ---- samples --------------------------------------------------------------------------------- */
 
 int dg_sample_resize(dg_sample *sm, int w, int h, dg_diag *d)
 {
     const double from_w = sm->image.w, from_h = sm->image.h;
-    int          rc = dg_image_resize(&sm->image, sm->scratch, &sm->image, w, h, d);
+    int rc = dg_image_resize(&sm->image, sm->scratch, &sm->image, w, h, d);
 
     for (int i = 0; rc == 0 && i < sm->n_objects; i++) {
         dg_box *b = &sm->objects[i].box;
 
-        /* Multiplied first: a box that ends at the edge still does, and is not dropped as
-         * outside. */
+        /* Multiply first: a box on the edge stays on it and is not dropped as outside. */
         *b = (dg_box){ b->x1 * w / from_w, b->y1 * h / from_h, b->x2 * w / from_w,
                        b->y2 * h / from_h };
     }
@@ -100,7 +99,7 @@ int dg_sample_crop(dg_sample *sm, int x, int y, int w, int h, dg_diag *d)
 
     for (int i = 0; rc == 0 && i < sm->n_objects; i++) {
         dg_box *b = &sm->objects[i].box;
-        double  cx = 0.5 * (b->x1 + b->x2) - x, cy = 0.5 * (b->y1 + b->y2) - y;
+        double cx = 0.5 * (b->x1 + b->x2) - x, cy = 0.5 * (b->y1 + b->y2) - y;
 
         if (cx > 0.0 && cx < w && cy > 0.0 && cy < h)
             *b = (dg_box){ between(b->x1 - x, w), between(b->y1 - y, h), between(b->x2 - x, w),

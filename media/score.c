@@ -1,22 +1,22 @@
-/* score: COCO bounding-box evaluation, number for number that of the official evaluator
+/* score.c: COCO bounding-box evaluation, with the same numbers as the official evaluator
  * (pycocotools).
  *
- * For each class and image the 100 best detections, by falling score, take truths greedily: of
- * the truths not taken yet the one of largest IoU that reaches the threshold; a truth that
- * counts goes before one that is ignored; crowds are ignored and may be taken by many, with IoU
- * over the detection's area alone. A truth is also ignored outside the area range; a detection
- * that took an ignored truth, or took none and lies outside the range itself, counts neither for
- * nor against. Then over all images by falling score
+ * For each class and image the 100 best detections, by descending score, take truths greedily:
+ * among the truths not taken, the one of largest IoU that reaches the threshold. Truths that count
+ * are preferred to ignored ones. Crowds are ignored truths and may be taken repeatedly; their IoU
+ * is over the detection's area. A truth is also ignored outside the area range. A detection counts
+ * neither for nor against if it took an ignored truth, or took none and is itself outside the
+ * range. Then over all images by descending score
  *
  *     recall_i = tp_i / truths,   precision_i = tp_i / (tp_i + fp_i + eps),
  *     p_i = max_{j >= i} precision_j,
  *
- * sampled at the first recall >= r for r = 0, 0.01, .. 1 (0 beyond the last). AP is the mean of
- * the samples over thresholds 0.50 .. 0.95 and the classes that have truths; AR the mean of the
- * last recalls.
+ * sampled at the first recall >= r for r = 0, 0.01, .. 1 (0 beyond the last). AP is the mean of the
+ * samples over thresholds 0.50 .. 0.95 and the classes that have truths; AR the mean of the last
+ * recalls.
  *
- * One difference: the official evaluator takes a truth whose annotation id is 0 for no match at
- * all. */
+ * One difference: the official evaluator treats a match with a truth of annotation id 0 as no
+ * match. */
 #include "media/score.h"
 
 #include <assert.h>
@@ -33,55 +33,55 @@ enum {
     AREAS = DG_SCORE_AREAS,
     LIMITS = 3,
     BEST = 100,
-    MAX_CLASSES = 1 << 16, /* whose curves take 2 GB */
+    MAX_CLASSES = 1 << 16, /* their curves take 2 GB */
 };
 
-static const int    limits[LIMITS] = { 1, 10, BEST };
+static const int limits[LIMITS] = { 1, 10, BEST };
 static const double area_from[AREAS] = { 0.0, 0.0, 32.0 * 32.0, 96.0 * 96.0 };
 static const double area_to[AREAS] = { 1e10, 32.0 * 32.0, 96.0 * 96.0, 1e10 };
 
 struct dg_score {
-    int     n_classes;
+    int n_classes;
     double *precision; /* [class][area][iou][recall] */
     double *recall;    /* [class][area][limit][iou] */
-    double  numbers[DG_N_SCORES];
+    double numbers[DG_N_SCORES];
 };
 
-/* A truth's or a detection's place in the order of work. */
+/* A truth or a detection, for sorting by class and image. */
 typedef struct entry {
-    int     label, image;
-    double  score; /* 0 for truths */
-    int64_t index; /* in the caller's list: what keeps equals in order */
+    int label, image;
+    double score;  /* 0 for truths */
+    int64_t index; /* in the caller's list; keeps ties in order */
 } entry;
 
-/* One of the best 100 of its image, as the curves need it. */
+/* A detection among the best 100 of its image. */
 typedef struct hit {
-    double   score;
-    int      rank;                         /* within its image */
-    int64_t  order;                        /* by image, then rank */
-    uint16_t taken[AREAS], ignored[AREAS]; /* bit per threshold */
+    double score;
+    int rank;                              /* within its image */
+    int64_t order;                         /* by image, then rank */
+    uint16_t taken[AREAS], ignored[AREAS]; /* bit t: at threshold t */
 } hit;
 
 typedef struct scoring {
-    dg_score                 *s;
+    dg_score *s;
     const dg_coco_annotation *truths;
-    const dg_detection       *detections;
-    entry                    *by_truth, *by_detection;
-    int64_t                   n_truths, n_detections;
-    double                    thresholds[IOUS], recalls[RECALLS];
-    hit                      *hits; /* of the class at hand */
-    int64_t                   n_hits;
-    int64_t                   counted[AREAS]; /* truths of the class that count */
-    /* of the image at hand: */
-    double  *iou;   /* [detection][truth in order of matching] */
-    int64_t *order; /* truths in order of matching */
+    const dg_detection *detections;
+    entry *by_truth, *by_detection;
+    int64_t n_truths, n_detections;
+    double thresholds[IOUS], recalls[RECALLS];
+    hit *hits; /* of the current class */
+    int64_t n_hits;
+    int64_t counted[AREAS]; /* truths of the class that count */
+    /* of the current image: */
+    double *iou;    /* [detection][truth in matching order] */
+    int64_t *order; /* truths in matching order */
     uint8_t *ignore, *used;
-    int64_t  most;      /* truths of one class in one image */
-    double  *precision; /* [n_hits] of the curve at hand */
+    int64_t most;      /* most truths of one class in one image */
+    double *precision; /* [n_hits], of the current curve */
     int64_t *tp, *fp;
 } scoring;
 
-/* ---- matching ------------------------------------------------------------------------------ */
+/* ---- matching -------------------------------------------------------------------------------- */
 
 static double iou_of(const dg_detection *d, const dg_coco_annotation *g)
 {
@@ -97,7 +97,8 @@ static bool outside(double area, int range)
     return area < area_from[range] || area > area_to[range];
 }
 
-/* Truths that count first, each kind in the caller's order; returns how many count. */
+/* Orders truths: those that count first, each kind in the caller's order; returns how many
+ * count. */
 static int64_t order_truths(scoring *w, const entry *g, int64_t n_truths, int range)
 {
     int64_t n = 0, counted;
@@ -105,7 +106,7 @@ static int64_t order_truths(scoring *w, const entry *g, int64_t n_truths, int ra
     for (int pass = 0; pass < 2; pass++) {
         for (int64_t k = 0; k < n_truths; k++) {
             const dg_coco_annotation *t = &w->truths[g[k].index];
-            const bool                ignore = t->crowd || outside(t->area, range);
+            const bool ignore = t->crowd || outside(t->area, range);
 
             if (ignore != (pass == 1))
                 continue;
@@ -118,10 +119,10 @@ static int64_t order_truths(scoring *w, const entry *g, int64_t n_truths, int ra
     return counted;
 }
 
-/* The truth that detection takes, or -1. */
-static int64_t choose(const scoring *w, const double *iou, int64_t n_truths, double threshold)
+/* The truth that the detection takes, or -1. */
+static int64_t choose_truth(const scoring *w, const double *iou, int64_t n_truths, double threshold)
 {
-    double  best = fmin(threshold, 1.0 - 1e-10);
+    double best = fmin(threshold, 1.0 - 1e-10);
     int64_t m = -1;
 
     for (int64_t k = 0; k < n_truths; k++) {
@@ -129,7 +130,7 @@ static int64_t choose(const scoring *w, const double *iou, int64_t n_truths, dou
             continue;
         if (m >= 0 && !w->ignore[m] && w->ignore[k])
             break;
-        if (!(iou[k] >= best)) /* a box that is not a number takes nothing */
+        if (!(iou[k] >= best)) /* false for NaN boxes: they match nothing */
             continue;
         best = iou[k];
         m = k;
@@ -147,8 +148,8 @@ static void match_range(scoring *w, const entry *d, int n_detections, int64_t n_
         memset(w->used, 0, (size_t)n_truths);
         for (int i = 0; i < n_detections; i++) {
             const dg_detection *x = &w->detections[d[i].index];
-            const int64_t       m = choose(w, w->iou + i * n_truths, n_truths, w->thresholds[t]);
-            const bool          ignored = m >= 0 ? w->ignore[m] : outside(x->w * x->h, range);
+            const int64_t m = choose_truth(w, w->iou + i * n_truths, n_truths, w->thresholds[t]);
+            const bool ignored = m >= 0 ? w->ignore[m] : outside(x->w * x->h, range);
 
             if (m >= 0)
                 w->used[m] = 1;
@@ -158,12 +159,12 @@ static void match_range(scoring *w, const entry *d, int n_detections, int64_t n_
     }
 }
 
-/* All of one class in one image. */
+/* Matches the detections and truths of one class in one image. */
 static void match_image(scoring *w, const entry *d, int64_t n_detections, const entry *g,
                         int64_t n_truths)
 {
     const int n = n_detections < BEST ? (int)n_detections : BEST;
-    hit      *hits = w->hits + w->n_hits;
+    hit *hits = w->hits + w->n_hits;
 
     for (int i = 0; i < n; i++)
         hits[i] = (hit){ .score = d[i].score, .rank = i, .order = w->n_hits + i };
@@ -174,7 +175,7 @@ static void match_image(scoring *w, const entry *d, int64_t n_detections, const 
     w->n_hits += n;
 }
 
-/* ---- curves -------------------------------------------------------------------------------- */
+/* ---- curves ---------------------------------------------------------------------------------- */
 
 static int by_score(const void *p, const void *q)
 {
@@ -185,8 +186,8 @@ static int by_score(const void *p, const void *q)
     return (a->order > b->order) - (a->order < b->order);
 }
 
-/* Detections of rank < limit in order of score; returns their number. */
-static int64_t count_up(scoring *w, int range, int limit, int t)
+/* Cumulates tp and fp of detections of rank < limit, by descending score; returns their number. */
+static int64_t cumulate(scoring *w, int range, int limit, int t)
 {
     int64_t n = 0, tp = 0, fp = 0;
 
@@ -229,7 +230,7 @@ static void finish_class(scoring *w, int label)
 
         for (int k = 0; k < LIMITS && w->counted[range]; k++)
             for (int t = 0; t < IOUS; t++) {
-                int64_t n = count_up(w, range, limits[k], t);
+                int64_t n = cumulate(w, range, limits[k], t);
 
                 recall[k * IOUS + t] = n ? (double)w->tp[n - 1] / (double)w->counted[range] : 0.0;
                 if (limits[k] == BEST)
@@ -238,7 +239,7 @@ static void finish_class(scoring *w, int label)
     }
 }
 
-/* ---- all of it ----------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static int by_work(const void *p, const void *q)
 {
@@ -253,7 +254,7 @@ static int by_work(const void *p, const void *q)
     return (a->index > b->index) - (a->index < b->index);
 }
 
-/* End of the run of entries from i on that share label and image. */
+/* End of the run of entries from i on with the same label and image. */
 static int64_t run_end(const entry *e, int64_t i, int64_t n, int label, int image)
 {
     while (i < n && e[i].label == label && e[i].image == image)
@@ -271,8 +272,8 @@ static void score_all(scoring *w)
         for (;;) {
             const bool more_d = d < w->n_detections && w->by_detection[d].label == label;
             const bool more_g = g < w->n_truths && w->by_truth[g].label == label;
-            int        image;
-            int64_t    d_end, g_end;
+            int image;
+            int64_t d_end, g_end;
 
             if (!more_d && !more_g)
                 break;
@@ -289,11 +290,11 @@ static void score_all(scoring *w)
     }
 }
 
-/* Mean of the defined ones among n values, every `step` values a block of `width`; -1 if there
- * is none. */
-static double mean(const double *v, int64_t n, int64_t step, int64_t width)
+/* Mean of the defined values (>= 0) in n blocks of `width` values, `step` apart; -1 if none is
+ * defined. */
+static double mean_defined(const double *v, int64_t n, int64_t step, int64_t width)
 {
-    double  sum = 0.0;
+    double sum = 0.0;
     int64_t k = 0;
 
     for (int64_t block = 0; block < n; block += step)
@@ -307,22 +308,22 @@ static double mean(const double *v, int64_t n, int64_t step, int64_t width)
 
 static void summarise(dg_score *s)
 {
-    const int64_t p = (int64_t)AREAS * IOUS * RECALLS,
-                  r = (int64_t)AREAS * LIMITS * IOUS; /* a class */
+    /* numbers per class */
+    const int64_t p = (int64_t)AREAS * IOUS * RECALLS, r = (int64_t)AREAS * LIMITS * IOUS;
 
     for (int range = 0; range < AREAS; range++) {
         const double *precision = s->precision + range * IOUS * RECALLS;
         const double *recall = s->recall + range * LIMITS * IOUS;
-        const int     place = range ? DG_AP_SMALL + range - 1 : DG_AP;
+        const int place = range ? DG_AP_SMALL + range - 1 : DG_AP;
 
-        s->numbers[place] = mean(precision, s->n_classes * p, p, IOUS * RECALLS);
+        s->numbers[place] = mean_defined(precision, s->n_classes * p, p, IOUS * RECALLS);
         s->numbers[range ? DG_AR_SMALL + range - 1 : DG_AR100] =
-            mean(recall + 2 * IOUS, s->n_classes * r, r, IOUS);
+            mean_defined(recall + 2 * IOUS, s->n_classes * r, r, IOUS);
     }
-    s->numbers[DG_AP50] = mean(s->precision, s->n_classes * p, p, RECALLS);
-    s->numbers[DG_AP75] = mean(s->precision + 5 * RECALLS, s->n_classes * p, p, RECALLS);
-    s->numbers[DG_AR1] = mean(s->recall, s->n_classes * r, r, IOUS);
-    s->numbers[DG_AR10] = mean(s->recall + IOUS, s->n_classes * r, r, IOUS);
+    s->numbers[DG_AP50] = mean_defined(s->precision, s->n_classes * p, p, RECALLS);
+    s->numbers[DG_AP75] = mean_defined(s->precision + 5 * RECALLS, s->n_classes * p, p, RECALLS);
+    s->numbers[DG_AR1] = mean_defined(s->recall, s->n_classes * r, r, IOUS);
+    s->numbers[DG_AR10] = mean_defined(s->recall + IOUS, s->n_classes * r, r, IOUS);
 }
 
 static bool make_entries(scoring *w, int n_images, int n_classes)
@@ -378,7 +379,7 @@ static bool make_room(scoring *w)
         w->s->precision[i] = -1.0;
     for (size_t i = 0; i < curves * LIMITS; i++)
         w->s->recall[i] = -1.0;
-    for (int i = 0; i < IOUS; i++) /* as numpy.linspace makes them */
+    for (int i = 0; i < IOUS; i++) /* with numpy.linspace's rounding */
         w->thresholds[i] = i == IOUS - 1 ? 0.95 : i * ((0.95 - 0.5) / (IOUS - 1)) + 0.5;
     for (int i = 0; i < RECALLS; i++)
         w->recalls[i] = i == RECALLS - 1 ? 1.0 : i * (1.0 / (RECALLS - 1));
@@ -402,7 +403,7 @@ int dg_score_open(dg_score **out, int n_images, int n_classes, const dg_coco_ann
                   .detections = detections,
                   .n_truths = n_truths,
                   .n_detections = n_detections };
-    int     rc = 0;
+    int rc = 0;
 
     for (int64_t i = 0; i < n_detections; i++)
         if (!isfinite(detections[i].score))
@@ -447,10 +448,10 @@ const double *dg_score_curve(const dg_score *s, int label, int iou, int area)
 
 double dg_score_class_ap(const dg_score *s, int label)
 {
-    return mean(dg_score_curve(s, label, 0, 0), 1, 1, IOUS * RECALLS);
+    return mean_defined(dg_score_curve(s, label, 0, 0), 1, 1, IOUS * RECALLS);
 }
 
 double dg_score_class_ap50(const dg_score *s, int label)
 {
-    return mean(dg_score_curve(s, label, 0, 0), 1, 1, RECALLS);
+    return mean_defined(dg_score_curve(s, label, 0, 0), 1, 1, RECALLS);
 }

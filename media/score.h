@@ -1,4 +1,4 @@
-/* score.h: COCO scores as text; the scores themselves are dg_score_open and friends in data.h. */
+/* score.h: COCO scores as text and JSON. data.h declares the scores themselves (dg_score_open). */
 #ifndef DG_MEDIA_SCORE_H
 #define DG_MEDIA_SCORE_H
 
@@ -6,11 +6,10 @@
 
 #include "base/str.h"
 
-/* The 12 numbers with what each means, then a line a class: AP and AP50 with the class's name.
- * classes may be NULL: no class lines. */
+/* Prints the 12 numbers with their meaning, then one line per class: AP, AP50, name. classes NULL:
+ * no class lines. */
 void dg_score_print(dg_str *out, const dg_score *s, const dg_coco_class *classes, int n_classes);
-/* {"AP":..,"AP50":..,...,"classes":[{"id":..,"name":..,"AP":..,"AP50":..},...]}; -1 is
- * undefined. */
+/* {"AP":..,"AP50":..,...,"classes":[{"id":..,"name":..,"AP":..,"AP50":..},...]}; undefined: -1. */
 void dg_score_print_json(dg_str *out, const dg_score *s, const dg_coco_class *classes,
                          int n_classes);
 

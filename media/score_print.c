@@ -1,4 +1,4 @@
-/* score_print: COCO scores as text and as JSON. */
+/* score_print.c: COCO scores as text and as JSON. */
 #include "media/score.h"
 
 #include <math.h>
@@ -39,7 +39,7 @@ void dg_score_print(dg_str *out, const dg_score *s, const dg_coco_class *classes
                    classes[k].name);
 }
 
-/* To 12 decimals: the evaluator's epsilon would make 0.9999999999999999 of 1. */
+/* 12 decimals: hides the evaluator's epsilon, which turns 1 into 0.9999999999999999. */
 static void add_number(dg_str *out, const char *key, double v)
 {
     dg_str_fmt(out, "\"%s\":", key);
@@ -81,7 +81,7 @@ static void add_class(dg_str *out, const dg_score *s, const dg_coco_class *class
 {
     static const struct {
         const char *name;
-        int         iou;
+        int iou;
     } at[] = { { "0.50", 0 }, { "0.75", 5 }, { "0.90", 8 } };
 
     dg_str_fmt(out, "%s\n{\"id\":%lld,\"name\":", label ? "," : "", (long long)class->id);
@@ -97,12 +97,14 @@ static void add_class(dg_str *out, const dg_score *s, const dg_coco_class *class
     dg_str_add(out, "}}");
 }
 
-int dg_score_write_curves(const char *path, const dg_score *s, const dg_coco_class *classes, int n_classes, int64_t step, dg_diag *d)
+int dg_score_write_curves(const char *path, const dg_score *s, const dg_coco_class *classes,
+                          int n_classes, int64_t step, dg_diag *d)
 {
     dg_str out = { 0 };
-    int    rc;
+    int rc;
 
-    dg_str_fmt(&out, "{\"step\":%lld,\"recall\":%d,\"classes\":[", (long long)step, DG_SCORE_RECALLS);
+    dg_str_fmt(&out, "{\"step\":%lld,\"recall\":%d,\"classes\":[", (long long)step,
+               DG_SCORE_RECALLS);
     for (int i = 0; i < n_classes; i++)
         add_class(&out, s, &classes[i], i);
     dg_str_add(&out, "]}\n");

@@ -1,7 +1,6 @@
-/* scratch: a bump allocator for pixels and object lists. Blocks are taken as needed; a reset
- * puts what one sample needed into a single block, so that from the second sample on nothing is
- * asked of the system. Sanitizer builds give every piece a block of its own, so that overruns
- * are seen. */
+/* scratch.c: a bump allocator for pixels and object lists. A reset merges what the last sample
+ * needed into one block, so that from the second sample on no system allocation happens. In
+ * sanitizer builds every allocation is its own block, so that overruns are caught. */
 #include "media/image.h"
 
 #include <stdlib.h>
@@ -12,12 +11,12 @@ enum { ALIGN = 64, BLOCK_MIN = 1 << 16, KEEP_MAX = 256 << 20 };
 
 typedef struct block {
     struct block *next;
-    uint8_t      *p;
-    size_t        n, used;
+    uint8_t *p;
+    size_t n, used;
 } block;
 
 struct dg_scratch {
-    block *first; /* the one pieces are cut from; older ones follow */
+    block *first; /* the block that allocations are cut from; older ones follow */
     size_t held, max;
 };
 
@@ -84,14 +83,14 @@ void dg_scratch_reset(dg_scratch *s)
     }
     drop_blocks(s);
     if (!DG_PIECEWISE && held <= KEEP_MAX)
-        (void)add_block(s, held); /* none now is no error: the next piece asks again */
+        (void)add_block(s, held); /* best effort: the next allocation tries again */
 }
 
 void *dg_scratch_alloc(dg_scratch *s, size_t bytes)
 {
     size_t need = (bytes + ALIGN - 1) / ALIGN * ALIGN;
     block *b = s->first;
-    void  *p;
+    void *p;
 
     if (need < bytes)
         return NULL;

@@ -1,15 +1,18 @@
-/* survey: annotations of a data set: classes over all splits, boxes and their faults, histograms,
- * and what suits a training. Files are looked at in survey_images.c. */
+/* survey.c: surveys the annotations of a data set: classes over all splits, boxes and their faults,
+ * histograms, training advice. survey_images.c looks at the image files. */
 #include "media/survey.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/diag.h"
+#include "base/map.h"
+#include "media/box_form.h"
 
-static const double twice = 0.9; /* overlap (IoU) from which two boxes are one object drawn twice */
+/* IoU from which two boxes count as one object drawn twice */
+static const double twice = 0.9;
 
-/* ---- splits and classes -------------------------------------------------------------------- */
+/* ---- splits and classes ---------------------------------------------------------------------- */
 
 static void open_splits(dg_survey *s, const dg_survey_options *o)
 {
@@ -18,7 +21,8 @@ static void open_splits(dg_survey *s, const dg_survey_options *o)
     s->n_splits = s->layout.splits.n;
     s->splits = DG_NEW_N(s->arena, s->n_splits, dg_survey_split);
     for (int i = 0; i < s->n_splits; i++) {
-        s->splits[i] = (dg_survey_split){ .split = &s->layout.splits.items[i], .name = s->layout.splits.items[i].name };
+        s->splits[i] = (dg_survey_split){ .split = &s->layout.splits.items[i],
+                                          .name = s->layout.splits.items[i].name };
         if (o->progress)
             o->progress(o->ctx, "annotations", i, s->n_splits);
         s->faults.split = i;
@@ -30,28 +34,22 @@ static void open_splits(dg_survey *s, const dg_survey_options *o)
     dg_diag_close(&said);
 }
 
-static int class_of(dg_survey *s, const char *name)
-{
-    for (int i = 0; i < s->n_classes; i++)
-        if (strcmp(s->classes[i], name) == 0)
-            return i;
-    return -1;
-}
-
-/* Splits must number the same classes alike, as a run requires. */
+/* Notes splits that number the same classes differently; a run requires equal numbering. */
 static void compare_classes(dg_survey *s, int first, int i)
 {
     const dg_coco *a = s->splits[first].index, *b = s->splits[i].index;
 
     for (int k = 0; k < a->n_classes || k < b->n_classes; k++) {
-        const char *x = k < a->n_classes ? a->classes[k].name : NULL, *y = k < b->n_classes ? b->classes[k].name : NULL;
+        const char *x = k < a->n_classes ? a->classes[k].name : NULL,
+                   *y = k < b->n_classes ? b->classes[k].name : NULL;
 
         if (x && y && strcmp(x, y) == 0)
             continue;
         s->faults.split = i;
         dg_fault_note(&s->faults, DG_FAULT_CLASSES_DIFFER, -1, (dg_where){ .file = b->path },
-                      "class %d is %s%s%s, in %s %s%s%s", k, y ? "\"" : "", y ? y : "none", y ? "\"" : "",
-                      s->splits[first].name, x ? "\"" : "", x ? x : "none", x ? "\"" : "");
+                      "class %d is %s%s%s, in %s %s%s%s", k, y ? "\"" : "", y ? y : "none",
+                      y ? "\"" : "", s->splits[first].name, x ? "\"" : "", x ? x : "none",
+                      x ? "\"" : "");
         s->faults.split = -1;
         return;
     }
@@ -59,17 +57,22 @@ static void compare_classes(dg_survey *s, int first, int i)
 
 static void join_classes(dg_survey *s)
 {
-    int most = 0, first = -1;
+    dg_map *known = dg_map_new(s->arena);
+    int most = 0, first = -1, *numbers;
 
     for (int i = 0; i < s->n_splits; i++)
         most += s->splits[i].index ? s->splits[i].index->n_classes : 0;
     s->classes = DG_NEW_N(s->arena, most, const char *);
+    numbers = DG_NEW_N(s->arena, most, int);
     for (int i = 0; i < s->n_splits; i++) {
         const dg_coco *c = s->splits[i].index;
 
         for (int k = 0; c && k < c->n_classes; k++)
-            if (class_of(s, c->classes[k].name) < 0)
+            if (!dg_map_has(known, c->classes[k].name)) {
+                numbers[s->n_classes] = s->n_classes;
+                dg_map_set(known, c->classes[k].name, &numbers[s->n_classes]);
                 s->classes[s->n_classes++] = c->classes[k].name;
+            }
         if (c && first >= 0)
             compare_classes(s, first, i);
         first = first < 0 && c ? i : first;
@@ -80,7 +83,7 @@ static void join_classes(dg_survey *s)
 
         s->splits[i].per_class = DG_NEW_N(s->arena, s->n_classes, int64_t);
         for (int k = 0; c && k < c->n_classes; k++) {
-            int label = class_of(s, c->classes[k].name);
+            const int label = *(const int *)dg_map_get(known, c->classes[k].name);
 
             s->splits[i].per_class[label] += c->report.per_class[k];
             s->per_class[label] += c->report.per_class[k];
@@ -91,21 +94,22 @@ static void join_classes(dg_survey *s)
 static void note_classes(dg_survey *s)
 {
     const dg_survey_split *first = s->n_splits ? &s->splits[0] : NULL;
-    bool                   train = first && first->index && s->n_splits > 1 && dg_split_is(first->split, "train");
+    bool train = first && first->index && s->n_splits > 1 && dg_split_is(first->split, "train");
 
     for (int k = 0; k < s->n_classes; k++) {
         if (s->per_class[k] == 0)
             dg_fault_note(&s->faults, DG_FAULT_CLASS_EMPTY, -1, DG_NOWHERE, "%s", s->classes[k]);
         else if (train && first->per_class[k] == 0)
-            dg_fault_note(&s->faults, DG_FAULT_CLASS_UNTRAINED, -1, DG_NOWHERE, "%s: %lld objects, none in %s", s->classes[k],
-                          (long long)s->per_class[k], first->name);
+            dg_fault_note(&s->faults, DG_FAULT_CLASS_UNTRAINED, -1, DG_NOWHERE,
+                          "%s: %lld objects, none in %s", s->classes[k], (long long)s->per_class[k],
+                          first->name);
     }
 }
 
 double dg_survey_imbalance(const dg_survey *s)
 {
     int64_t most = 0, least = INT64_MAX;
-    int     n = 0;
+    int n = 0;
 
     for (int k = 0; k < s->n_classes; k++) {
         if (!s->per_class[k])
@@ -117,7 +121,7 @@ double dg_survey_imbalance(const dg_survey *s)
     return n > 1 ? (double)most / (double)least : 0;
 }
 
-/* ---- boxes --------------------------------------------------------------------------------- */
+/* ---- boxes ----------------------------------------------------------------------------------- */
 
 static dg_where in_image(const dg_coco_image *im)
 {
@@ -129,24 +133,51 @@ static dg_box box_of(const dg_coco_annotation *x)
     return (dg_box){ x->x, x->y, x->x + x->w, x->y + x->h };
 }
 
-/* Every pair of an image: objects are few in each. */
+static void compare_boxes(dg_survey *s, const dg_coco *c, int i, const dg_coco_annotation *x,
+                          const dg_coco_annotation *y)
+{
+    double iou;
+
+    if (x->crowd || y->crowd || x->x > y->x + y->w || y->x > x->x + x->w)
+        return;
+    iou = dg_box_iou(box_of(x), box_of(y));
+    if (iou >= twice)
+        dg_fault_note(&s->faults, DG_FAULT_BOX_TWICE, i, in_image(&c->images[i]),
+                      "%s and %s, boxes %lld and %lld, overlap by %.2f", c->classes[y->label].name,
+                      c->classes[x->label].name, (long long)y->id, (long long)x->id, iou);
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const dg_coco_annotation *x = *(dg_coco_annotation *const *)a,
+                             *y = *(dg_coco_annotation *const *)b;
+
+    return x->x != y->x ? (x->x > y->x) - (x->x < y->x) : (x->y > y->y) - (x->y < y->y);
+}
+
+/* Compares all pairs of boxes of an image. Of very many boxes, which are no photograph's, each is
+ * compared with the next ones from left to right: boxes drawn twice begin side by side. */
 static void note_twice(dg_survey *s, const dg_coco *c, int i)
 {
-    const dg_coco_image      *im = &c->images[i];
-    const dg_coco_annotation *a = &c->annotations[im->first];
+    enum { ALL = 2000, NEXT = 32 };
+    const dg_coco_image *im = &c->images[i];
+    const dg_coco_annotation *a = &c->annotations[im->first], **sorted;
 
-    for (int p = 0; p < im->n; p++)
-        for (int q = 0; q < p; q++) {
-            double iou;
-
-            if (a[p].crowd || a[q].crowd || a[p].x > a[q].x + a[q].w || a[q].x > a[p].x + a[p].w)
-                continue;
-            iou = dg_box_iou(box_of(&a[p]), box_of(&a[q]));
-            if (iou < twice)
-                continue;
-            dg_fault_note(&s->faults, DG_FAULT_BOX_TWICE, i, in_image(im), "%s and %s, boxes %lld and %lld, overlap by %.2f",
-                          c->classes[a[q].label].name, c->classes[a[p].label].name, (long long)a[q].id, (long long)a[p].id, iou);
-        }
+    if (im->n <= ALL) {
+        for (int p = 0; p < im->n; p++)
+            for (int q = 0; q < p; q++)
+                compare_boxes(s, c, i, &a[p], &a[q]);
+        return;
+    }
+    sorted = dg_try_alloc((size_t)im->n * sizeof *sorted);
+    for (int p = 0; sorted && p < im->n; p++)
+        sorted[p] = &a[p];
+    if (sorted)
+        qsort(sorted, (size_t)im->n, sizeof *sorted, by_place);
+    for (int p = 0; sorted && p < im->n; p++)
+        for (int q = p + 1; q < im->n && q <= p + NEXT; q++)
+            compare_boxes(s, c, i, sorted[q], sorted[p]);
+    dg_free(sorted);
 }
 
 static void look_at_boxes(dg_survey *s, dg_survey_split *split)
@@ -155,6 +186,8 @@ static void look_at_boxes(dg_survey *s, dg_survey_split *split)
                                            [DG_BOX_OUTSIDE] = DG_FAULT_BOX_OUTSIDE,
                                            [DG_BOX_CUT] = DG_FAULT_BOX_CUT };
     const dg_coco *c = split->index;
+    dg_box_forms forms = { .written = dg_box_form_of(s->form) };
+    dg_box_verdict v;
 
     s->faults.split = (int)(split - s->splits);
     for (int i = 0; i < c->n_images; i++) {
@@ -162,30 +195,37 @@ static void look_at_boxes(dg_survey *s, dg_survey_split *split)
 
         for (int k = 0; k < im->n; k++) {
             const dg_coco_annotation *x = &c->annotations[im->first + k];
-            dg_box                    box;
-            int                       fault;
+            dg_box box;
+            int fault;
 
             split->n_truncated += x->truncated;
             if (x->crowd || im->w < 1)
                 continue;
+            dg_box_forms_add(&forms, x, im->w, im->h);
             (void)dg_coco_box(&box, &fault, x, im);
             if (fault >= 0)
-                dg_fault_note(&s->faults, kinds[fault], i, in_image(im),
-                              "%s, box %lld: left %g, top %g, width %g, height %g in an image of %d x %d",
-                              c->classes[x->label].name, (long long)x->id, x->x, x->y, x->w, x->h, im->w, im->h);
+                dg_fault_note(
+                    &s->faults, kinds[fault], i, in_image(im),
+                    "%s, box %lld: left %g, top %g, width %g, height %g in an image of %d x %d",
+                    c->classes[x->label].name, (long long)x->id, x->x, x->y, x->w, x->h, im->w,
+                    im->h);
         }
         note_twice(s, c, i);
     }
+    v = dg_box_forms_judge(&forms, s->arena);
+    if (v.text)
+        dg_fault_note(&s->faults, v.normalized ? DG_FAULT_BOX_NORMALIZED : DG_FAULT_BOX_FORM, -1,
+                      (dg_where){ .file = c->path }, "%s", v.text);
     s->faults.split = -1;
 }
 
-/* ---- all of it ----------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static void sum_up(dg_survey *s)
 {
     for (int i = 0; i < s->n_splits; i++) {
         dg_survey_split *x = &s->splits[i];
-        const dg_coco   *c = x->index;
+        const dg_coco *c = x->index;
 
         if (!c)
             continue;
@@ -204,7 +244,7 @@ static void sum_up(dg_survey *s)
     }
 }
 
-/* What the annotations say. */
+/* Surveys the annotations alone. */
 static void look_at_annotations(dg_survey *s)
 {
     join_classes(s);
@@ -213,12 +253,15 @@ static void look_at_annotations(dg_survey *s)
             look_at_boxes(s, &s->splits[i]);
     note_classes(s);
     sum_up(s);
+    if (s->n_images > 0 && s->n_objects == 0 && s->layout.form != DG_FORM_PLAIN)
+        dg_fault_note(&s->faults, DG_FAULT_NO_OBJECTS, -1, (dg_where){ .file = s->root },
+                      "none of %lld images has an object", (long long)s->n_images);
     dg_survey_shapes(s);
 }
 
 static dg_survey *new_survey(void)
 {
-    dg_arena  *a = dg_arena_open();
+    dg_arena *a = dg_arena_open();
     dg_survey *s = DG_NEW(a, dg_survey);
 
     s->arena = a;
@@ -230,7 +273,7 @@ static dg_survey *new_survey(void)
 int dg_survey_open(dg_survey **out, const char *path, const dg_survey_options *o, dg_diag *d)
 {
     dg_survey *s = new_survey();
-    int        rc;
+    int rc;
 
     DG_TRY(dg_layout_find(&s->layout, s->arena, path, o->splits, d));
     s->form = dg_form_name(s->layout.form);
@@ -262,7 +305,7 @@ static void take_faults(dg_survey *s, const dg_faults *found, int split)
 dg_survey *dg_survey_of(const char *form, const char *root, const dg_survey_source *sources, int n)
 {
     dg_survey *s = new_survey();
-    dg_split  *splits = DG_NEW_N(s->arena, n + 1, dg_split);
+    dg_split *splits = DG_NEW_N(s->arena, n + 1, dg_split);
 
     s->form = dg_strdup(s->arena, form);
     s->root = dg_strdup(s->arena, root);
@@ -270,7 +313,9 @@ dg_survey *dg_survey_of(const char *form, const char *root, const dg_survey_sour
     s->splits = DG_NEW_N(s->arena, n + 1, dg_survey_split);
     for (int i = 0; i < n; i++) {
         splits[i].name = dg_strdup(s->arena, sources[i].name);
-        s->splits[i] = (dg_survey_split){ .split = &splits[i], .name = splits[i].name, .index = sources[i].index };
+        s->splits[i] = (dg_survey_split){ .split = &splits[i],
+                                          .name = splits[i].name,
+                                          .index = sources[i].index };
         if (sources[i].found)
             take_faults(s, sources[i].found, i);
     }

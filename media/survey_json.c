@@ -1,4 +1,4 @@
-/* survey_json: a survey for programs, as JSON, and read back from it. */
+/* survey_json.c: writes a survey as JSON, and reads it back. */
 #include "media/survey.h"
 
 #include <limits.h>
@@ -6,7 +6,7 @@
 
 #include "media/json.h"
 
-/* ---- writing ------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static void json_split(dg_str *out, const dg_survey *s, const dg_survey_split *x)
 {
@@ -15,10 +15,12 @@ static void json_split(dg_str *out, const dg_survey *s, const dg_survey_split *x
     dg_str_add(out, ",\"path\":");
     dg_str_json(out, x->path);
     dg_str_fmt(out,
-               ",\"readable\":%s,\"images\":%lld,\"objects\":%lld,\"empty\":%lld,\"crowd\":%lld,\"truncated\":%lld,"
+               ",\"readable\":%s,\"images\":%lld,\"objects\":%lld,\"empty\":%lld,\"crowd\":%lld,"
+               "\"truncated\":%lld,"
                "\"most_objects\":%lld",
-               x->readable ? "true" : "false", (long long)x->n_images, (long long)x->n_objects, (long long)x->n_empty,
-               (long long)x->n_crowd, (long long)x->n_truncated, (long long)x->most_objects);
+               x->readable ? "true" : "false", (long long)x->n_images, (long long)x->n_objects,
+               (long long)x->n_empty, (long long)x->n_crowd, (long long)x->n_truncated,
+               (long long)x->most_objects);
     dg_str_add(out, ",\"per_class\":[");
     for (int k = 0; k < s->n_classes; k++)
         dg_str_fmt(out, "%s%lld", k ? "," : "", (long long)x->per_class[k]);
@@ -46,8 +48,8 @@ static void json_faults(dg_str *out, const dg_survey *s)
 
         if (!s->faults.of[kind].n)
             continue;
-        dg_str_fmt(out, "%s{\"id\":\"%s\",\"severity\":\"%s\",\"count\":%lld,\"title\":", comma, row->id,
-                   row->error ? "error" : "warning", (long long)s->faults.of[kind].n);
+        dg_str_fmt(out, "%s{\"id\":\"%s\",\"severity\":\"%s\",\"count\":%lld,\"title\":", comma,
+                   row->id, row->error ? "error" : "warning", (long long)s->faults.of[kind].n);
         dg_str_json(out, row->title);
         dg_str_add(out, ",\"cases\":[");
         for (int i = 0; i < s->faults.of[kind].kept.n; i++) {
@@ -66,11 +68,12 @@ void dg_survey_json(dg_str *out, const dg_survey *s)
     dg_str_json(out, s->form);
     dg_str_add(out, ",\"root\":");
     dg_str_json(out, s->root);
-    dg_str_fmt(out, ",\"images\":%lld,\"objects\":%lld,\"empty\":%lld,\"crowd\":%lld,\"truncated\":%lld",
-               (long long)s->n_images, (long long)s->n_objects, (long long)s->n_empty, (long long)s->n_crowd,
-               (long long)s->n_truncated);
-    dg_str_fmt(out, ",\"images_read\":%lld,\"bytes\":%lld,\"decoded\":%s", (long long)s->n_read, (long long)s->n_bytes,
-               s->decoded ? "true" : "false");
+    dg_str_fmt(out,
+               ",\"images\":%lld,\"objects\":%lld,\"empty\":%lld,\"crowd\":%lld,\"truncated\":%lld",
+               (long long)s->n_images, (long long)s->n_objects, (long long)s->n_empty,
+               (long long)s->n_crowd, (long long)s->n_truncated);
+    dg_str_fmt(out, ",\"images_read\":%lld,\"bytes\":%lld,\"decoded\":%s", (long long)s->n_read,
+               (long long)s->n_bytes, s->decoded ? "true" : "false");
     dg_str_add(out, ",\"splits\":[");
     for (int i = 0; i < s->n_splits; i++) {
         dg_str_add(out, i ? "," : "");
@@ -98,12 +101,13 @@ void dg_survey_json(dg_str *out, const dg_survey *s)
     json_faults(out, s);
     dg_str_fmt(out, ",\"errors\":%lld,\"warnings\":%lld", (long long)dg_faults_errors(&s->faults),
                (long long)dg_faults_warnings(&s->faults));
-    dg_str_fmt(out, ",\"advice\":{\"sizes\":%d,\"max_objects\":%d}}\n", s->advice.size, s->advice.max_objects);
+    dg_str_fmt(out, ",\"advice\":{\"sizes\":%d,\"max_objects\":%d}}\n", s->advice.size,
+               s->advice.max_objects);
 }
 
-/* ---- reading ------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
-/* A count; 0 where there is none that makes sense. */
+/* A count; 0 if out of range or not a number. */
 static int64_t count(double v)
 {
     return v >= 0 && v < 9e15 ? (int64_t)v : 0;
@@ -138,7 +142,7 @@ static const char *text_or_null(const dg_json *o, const char *key)
 static const dg_json *list_of(const dg_json *o, const char *key)
 {
     static const dg_json none = { .kind = DG_JSON_ARRAY };
-    const dg_json       *v = dg_json_get(o, key);
+    const dg_json *v = dg_json_get(o, key);
 
     return v && v->kind == DG_JSON_ARRAY ? v : &none;
 }
@@ -159,18 +163,24 @@ static void read_splits(dg_survey *s, const dg_json *list)
     s->splits = DG_NEW_N(s->arena, list->n + 1, dg_survey_split);
     s->n_splits = list->n;
     for (int i = 0; i < list->n; i++) {
-        const dg_json   *o = &list->items[i], *counts = list_of(o, "per_class");
+        const dg_json *o = &list->items[i], *counts = list_of(o, "per_class");
         dg_survey_split *x = &s->splits[i];
 
         *x = (dg_survey_split){
-            .name = dg_json_text(o, "name"), .path = text_or_null(o, "path"),
+            .name = dg_json_text(o, "name"),
+            .path = text_or_null(o, "path"),
             .readable = is_true(o, "readable"),
-            .n_images = count_of(o, "images"), .n_objects = count_of(o, "objects"), .n_empty = count_of(o, "empty"),
-            .n_crowd = count_of(o, "crowd"), .n_truncated = count_of(o, "truncated"), .most_objects = count_of(o, "most_objects"),
+            .n_images = count_of(o, "images"),
+            .n_objects = count_of(o, "objects"),
+            .n_empty = count_of(o, "empty"),
+            .n_crowd = count_of(o, "crowd"),
+            .n_truncated = count_of(o, "truncated"),
+            .most_objects = count_of(o, "most_objects"),
             .per_class = DG_NEW_N(s->arena, s->n_classes + 1, int64_t),
         };
         for (int k = 0; k < counts->n && k < s->n_classes; k++)
-            x->per_class[k] = counts->items[k].kind == DG_JSON_NUMBER ? count(counts->items[k].number) : 0;
+            x->per_class[k] =
+                counts->items[k].kind == DG_JSON_NUMBER ? count(counts->items[k].number) : 0;
         s->most_objects = x->most_objects > s->most_objects ? x->most_objects : s->most_objects;
     }
 }
@@ -178,7 +188,7 @@ static void read_splits(dg_survey *s, const dg_json *list)
 static void read_histograms(dg_survey *s, const dg_json *all)
 {
     for (int i = 0; i < DG_N_HISTS; i++) {
-        dg_histogram  *h = &s->hist[i];
+        dg_histogram *h = &s->hist[i];
         const dg_json *list = list_of(all, dg_survey_histograms[i].key);
 
         h->title = dg_survey_histograms[i].title;
@@ -210,24 +220,28 @@ static void read_fault(dg_survey *s, const dg_json *o)
             const dg_json *c = &cases->items[i];
 
             DG_PUSH(s->arena, s->faults.of[kind].kept,
-                    ((dg_fault){ .at = { .file = text_or_null(c, "file"), .line = small_count_of(c, "line"),
+                    ((dg_fault){ .at = { .file = text_or_null(c, "file"),
+                                         .line = small_count_of(c, "line"),
                                          .column = small_count_of(c, "column") },
-                                 .text = dg_json_text(c, "message"), .split = split_named(s, dg_json_text(c, "split")), .image = -1 }));
+                                 .text = dg_json_text(c, "message"),
+                                 .split = split_named(s, dg_json_text(c, "split")),
+                                 .image = -1 }));
         }
     }
 }
 
 int dg_survey_read(dg_survey **out, const char *path, dg_diag *d)
 {
-    dg_arena      *a = dg_arena_open();
-    dg_survey     *s = DG_NEW(a, dg_survey);
+    dg_arena *a = dg_arena_open();
+    dg_survey *s = DG_NEW(a, dg_survey);
     const dg_json *o, *faults;
-    int            rc;
+    int rc;
 
     s->arena = s->faults.arena = a;
     DG_TRY(dg_json_read(&o, a, path, d));
     if (!dg_json_get(o, "splits") || !dg_json_get(o, "histograms")) {
-        rc = dg_fail(d, DG_EINPUT, (dg_where){ .file = path }, "data-survey", "this is not what data check writes: no \"splits\" or \"histograms\"");
+        rc = dg_fail(d, DG_EINPUT, (dg_where){ .file = path }, "data-survey",
+                     "this is not what data check writes: no \"splits\" or \"histograms\"");
         goto out;
     }
     s->form = dg_json_text(o, "form");

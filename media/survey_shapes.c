@@ -1,20 +1,29 @@
-/* survey_shapes: how large the images and boxes of a data set are, as histograms, and what suits a training on them. */
+/* survey_shapes.c: sizes of a data set's images and boxes: histograms, and training advice. */
 #include "media/survey.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- histograms ---------------------------------------------------------------------------- */
+/* ---- histograms ------------------------------------------------------------------------------ */
 
 const dg_histogram dg_survey_histograms[DG_N_HISTS] = {
-    [DG_HIST_SIDE] = { .title = "box side in pixels (root of the area)", .key = "box_side", .n = 9,
-                       .label = { "< 4", "4 .. 8", "8 .. 16", "16 .. 32", "32 .. 64", "64 .. 128", "128 .. 256", "256 .. 512", "512 .." } },
-    [DG_HIST_ASPECT] = { .title = "box aspect (width : height)", .key = "box_aspect", .n = 10,
-                         .label = { "< 1:4", "1:4 .. 1:2.8", "1:2.8 .. 1:2", "1:2 .. 1:1.4", "1:1.4 .. 1:1", "1:1 .. 1.4:1",
-                                    "1.4:1 .. 2:1", "2:1 .. 2.8:1", "2.8:1 .. 4:1", "> 4:1" } },
-    [DG_HIST_OBJECTS] = { .title = "objects in an image", .key = "objects_per_image", .n = 10,
-                          .label = { "0", "1", "2", "3 .. 4", "5 .. 8", "9 .. 16", "17 .. 32", "33 .. 64", "65 .. 128", "129 .." } },
+    [DG_HIST_SIDE] = { .title = "box side in pixels (root of the area)",
+                       .key = "box_side",
+                       .n = 9,
+                       .label = { "< 4", "4 .. 8", "8 .. 16", "16 .. 32", "32 .. 64", "64 .. 128",
+                                  "128 .. 256", "256 .. 512", "512 .." } },
+    [DG_HIST_ASPECT] = { .title = "box aspect (width : height)",
+                         .key = "box_aspect",
+                         .n = 10,
+                         .label = { "< 1:4", "1:4 .. 1:2.8", "1:2.8 .. 1:2", "1:2 .. 1:1.4",
+                                    "1:1.4 .. 1:1", "1:1 .. 1.4:1", "1.4:1 .. 2:1", "2:1 .. 2.8:1",
+                                    "2.8:1 .. 4:1", "> 4:1" } },
+    [DG_HIST_OBJECTS] = { .title = "objects in an image",
+                          .key = "objects_per_image",
+                          .n = 10,
+                          .label = { "0", "1", "2", "3 .. 4", "5 .. 8", "9 .. 16", "17 .. 32",
+                                     "33 .. 64", "65 .. 128", "129 .." } },
     [DG_HIST_IMAGES] = { .title = "image size", .key = "image_size" },
 };
 
@@ -32,28 +41,31 @@ static void count_shapes(dg_survey *s)
 
         for (int k = 0; c && k < c->n_images; k++) {
             const dg_coco_image *im = &c->images[k];
-            int                  n = 0;
+            int n = 0;
 
             for (int j = 0; j < im->n; j++) {
                 const dg_coco_annotation *x = &c->annotations[im->first + j];
-                dg_box                    box;
-                int                       fault;
+                dg_box box;
+                int fault;
 
                 if (x->crowd || !dg_coco_box(&box, &fault, x, im))
                     continue;
                 double w = box.x2 - box.x1, h2 = box.y2 - box.y1;
 
                 n++;
-                h[DG_HIST_SIDE].count[within(&h[DG_HIST_SIDE], (int)floor(log2(sqrt(w * h2))) - 1)]++;
-                h[DG_HIST_ASPECT].count[within(&h[DG_HIST_ASPECT], (int)floor(2 * log2(w / h2)) + 5)]++;
+                h[DG_HIST_SIDE]
+                    .count[within(&h[DG_HIST_SIDE], (int)floor(log2(sqrt(w * h2))) - 1)]++;
+                h[DG_HIST_ASPECT]
+                    .count[within(&h[DG_HIST_ASPECT], (int)floor(2 * log2(w / h2)) + 5)]++;
             }
-            h[DG_HIST_OBJECTS].count[within(&h[DG_HIST_OBJECTS], n < 2 ? n : (int)ceil(log2(n)) + 1)]++;
+            h[DG_HIST_OBJECTS]
+                .count[within(&h[DG_HIST_OBJECTS], n < 2 ? n : (int)ceil(log2(n)) + 1)]++;
         }
     }
 }
 
 typedef struct size_count {
-    int     w, h;
+    int w, h;
     int64_t n;
 } size_count;
 
@@ -71,18 +83,19 @@ static int by_count(const void *p, const void *q)
     return a->n != b->n ? (a->n < b->n) - (a->n > b->n) : by_size(p, q);
 }
 
-/* The sizes that most images have, by how many have them. */
+/* The most common image sizes, most frequent first. */
 static void count_sizes(dg_survey *s)
 {
     dg_histogram *h = &s->hist[DG_HIST_IMAGES];
-    size_count   *v = dg_try_alloc((size_t)(s->n_images + 1) * sizeof *v);
-    int64_t       n = 0, kinds = 0, rest = 0;
+    size_count *v = dg_try_alloc((size_t)(s->n_images + 1) * sizeof *v);
+    int64_t n = 0, kinds = 0, rest = 0;
 
     if (!v)
         return;
     for (int i = 0; i < s->n_splits; i++)
         for (int k = 0; s->splits[i].index && k < s->splits[i].index->n_images; k++)
-            v[n++] = (size_count){ s->splits[i].index->images[k].w, s->splits[i].index->images[k].h, 1 };
+            v[n++] =
+                (size_count){ s->splits[i].index->images[k].w, s->splits[i].index->images[k].h, 1 };
     qsort(v, (size_t)n, sizeof *v, by_size);
     for (int64_t i = 0; i < n; i++)
         if (kinds && by_size(&v[kinds - 1], &v[i]) == 0)
@@ -105,7 +118,7 @@ static void count_sizes(dg_survey *s)
     dg_free(v);
 }
 
-/* ---- advice -------------------------------------------------------------------------------- */
+/* ---- advice ---------------------------------------------------------------------------------- */
 
 static int by_real(const void *p, const void *q)
 {
@@ -122,13 +135,13 @@ static double quantile(float *v, int64_t n, double q)
     return (double)v[(int64_t)(q * (double)(n - 1))];
 }
 
-/* The longer side of most images, in steps of 32, from 320 to 640; more, up to 1024, where the
- * smallest tenth of the boxes would shrink below 10 pixels. */
+/* Advises an image size: the longer side of most images, in steps of 32, from 320 to 640; up to
+ * 1024 if the smallest tenth of the boxes would shrink below 10 pixels. */
 static void advise(dg_survey *s)
 {
     float *sides = dg_try_alloc((size_t)(s->n_images + 1) * sizeof *sides),
           *aspects = dg_try_alloc((size_t)(s->n_images + 1) * sizeof *aspects);
-    float  *boxes = dg_try_alloc((size_t)(s->n_objects + 1) * sizeof *boxes);
+    float *boxes = dg_try_alloc((size_t)(s->n_objects + 1) * sizeof *boxes);
     int64_t n = 0, m = 0;
 
     for (int i = 0; sides && aspects && boxes && i < s->n_splits; i++) {
@@ -137,14 +150,14 @@ static void advise(dg_survey *s)
         for (int k = 0; c && k < c->n_images; k++) {
             const dg_coco_image *im = &c->images[k];
 
-            if (im->w < 2 || im->h < 2) /* not known */
+            if (im->w < 2 || im->h < 2) /* size unknown */
                 continue;
             sides[n] = (float)(im->w > im->h ? im->w : im->h);
             aspects[n++] = (float)im->w / (float)im->h;
             for (int j = 0; j < im->n; j++) {
                 const dg_coco_annotation *x = &c->annotations[im->first + j];
-                dg_box                    box;
-                int                       fault;
+                dg_box box;
+                int fault;
 
                 if (!x->crowd && dg_coco_box(&box, &fault, x, im) && m < s->n_objects)
                     boxes[m++] = (float)sqrt((box.x2 - box.x1) * (box.y2 - box.y1));
@@ -159,9 +172,11 @@ static void advise(dg_survey *s)
         s->advice.median_side = quantile(sides, n, 0.5);
         s->advice.small_side = quantile(boxes, m, 0.1);
     }
-    double side = s->advice.median_side > 0 ? s->advice.median_side : 640, size = fmin(fmax(32 * ceil(side / 32), 320), 640);
+    double side = s->advice.median_side > 0 ? s->advice.median_side : 640,
+           size = fmin(fmax(32 * ceil(side / 32), 320), 640);
 
-    while (size + 64 <= fmin(32 * ceil(side / 32), 1024) && s->advice.small_side * size / side < 10 && m)
+    while (size + 64 <= fmin(32 * ceil(side / 32), 1024) &&
+           s->advice.small_side * size / side < 10 && m)
         size += 64;
     s->advice.size = (int)size;
     s->advice.small_scaled = s->advice.small_side * size / side;

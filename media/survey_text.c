@@ -1,4 +1,4 @@
-/* survey_text: a survey for people, with bars, and for programs, as JSON. */
+/* survey_text.c: a survey as text for people, with bars. */
 #include "media/survey.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@ enum { BAR = 30, CLASSES_SHOWN = 40, FAULTS_SHOWN = 5, NAME = 24 };
 
 typedef struct page {
     dg_str *out;
-    bool    colour;
+    bool colour;
 } page;
 
 static const char *paint(const page *p, const char *escape)
@@ -26,7 +26,7 @@ static const char *count_text(int64_t n, char buf[32])
     return dg_human_count(n, buf, 32);
 }
 
-/* Columns of UTF-8 text, for padding: every character is taken to be one wide. */
+/* Columns that UTF-8 text occupies, one per character, for padding. */
 static int width_of(const char *text)
 {
     int n = 0;
@@ -38,8 +38,8 @@ static int width_of(const char *text)
 
 static void bar(const page *p, const char *label, int64_t n, int64_t most, const char *more)
 {
-    char   buf[32];
-    int    full = most > 0 ? (int)(BAR * n / most) : 0, pad = NAME - width_of(label);
+    char buf[32];
+    int full = most > 0 ? (int)(BAR * n / most) : 0, pad = NAME - width_of(label);
     dg_str line = { 0 };
 
     if (full == 0 && n > 0)
@@ -48,8 +48,8 @@ static void bar(const page *p, const char *label, int64_t n, int64_t most, const
         dg_str_add(&line, "#");
     dg_str_add(p->out, "  ");
     dg_str_plain(p->out, label);
-    dg_str_fmt(p->out, "%*s %9s  %s%s%s", pad > 0 ? pad : 0, "", count_text(n, buf), paint(p, "\033[36m"),
-               line.s ? line.s : "", paint(p, "\033[0m"));
+    dg_str_fmt(p->out, "%*s %9s  %s%s%s", pad > 0 ? pad : 0, "", count_text(n, buf),
+               paint(p, "\033[36m"), line.s ? line.s : "", paint(p, "\033[0m"));
     dg_str_plain(p->out, more);
     dg_str_add(p->out, "\n");
     dg_str_free(&line);
@@ -59,7 +59,8 @@ static void print_splits(const page *p, const dg_survey *s)
 {
     char a[32], b[32], c[32];
 
-    dg_str_fmt(p->out, "\n  %-18s %9s %9s %9s %9s\n", "split", "images", "objects", "empty", "crowd");
+    dg_str_fmt(p->out, "\n  %-18s %9s %9s %9s %9s\n", "split", "images", "objects", "empty",
+               "crowd");
     for (int i = 0; i < s->n_splits; i++) {
         const dg_survey_split *x = &s->splits[i];
 
@@ -67,16 +68,17 @@ static void print_splits(const page *p, const dg_survey *s)
             dg_str_fmt(p->out, "  %-18s cannot be read\n", x->name);
             continue;
         }
-        dg_str_fmt(p->out, "  %-18s %9s %9s %9lld %9lld\n", x->name, count_text(x->n_images, a), count_text(x->n_objects, b),
-                   (long long)x->n_empty, (long long)x->n_crowd);
+        dg_str_fmt(p->out, "  %-18s %9s %9s %9lld %9lld\n", x->name, count_text(x->n_images, a),
+                   count_text(x->n_objects, b), (long long)x->n_empty, (long long)x->n_crowd);
     }
     if (s->n_splits > 1)
-        dg_str_fmt(p->out, "  %-18s %9s %9s %9s %9lld\n", "together", count_text(s->n_images, a), count_text(s->n_objects, b),
-                   count_text(s->n_empty, c), (long long)s->n_crowd);
+        dg_str_fmt(p->out, "  %-18s %9s %9s %9s %9lld\n", "together", count_text(s->n_images, a),
+                   count_text(s->n_objects, b), count_text(s->n_empty, c), (long long)s->n_crowd);
     if (s->n_truncated)
         dg_str_fmt(p->out, "  objects marked as truncated: %s\n", count_text(s->n_truncated, a));
     for (int i = 0; i < s->layout.others.n; i++)
-        dg_str_fmt(p->out, "%s%s", i ? ", " : "  not looked at, other labels: ", s->layout.others.items[i]);
+        dg_str_fmt(p->out, "%s%s",
+                   i ? ", " : "  not looked at, other labels: ", s->layout.others.items[i]);
     if (s->layout.others.n)
         dg_str_add(p->out, "\n");
 }
@@ -92,20 +94,22 @@ static void print_classes(const page *p, const dg_survey *s)
         dg_str more = { 0 };
 
         for (int i = 0; i < s->n_splits && s->n_splits > 1; i++)
-            dg_str_fmt(&more, "%s%s %lld", i ? ", " : "  ", s->splits[i].name, (long long)s->splits[i].per_class[k]);
+            dg_str_fmt(&more, "%s%s %lld", i ? ", " : "  ", s->splits[i].name,
+                       (long long)s->splits[i].per_class[k]);
         bar(p, s->classes[k], s->per_class[k], most, more.s ? more.s : "");
         dg_str_free(&more);
     }
     if (s->n_classes > CLASSES_SHOWN)
         dg_str_fmt(p->out, "  and %d more (--format json has all)\n", s->n_classes - CLASSES_SHOWN);
     if (dg_survey_imbalance(s) >= 10)
-        dg_str_fmt(p->out, "  the largest class has %.0f times the objects of the smallest\n", dg_survey_imbalance(s));
+        dg_str_fmt(p->out, "  the largest class has %.0f times the objects of the smallest\n",
+                   dg_survey_imbalance(s));
 }
 
 static void print_histogram(const page *p, const dg_histogram *h)
 {
     int64_t most = 0;
-    int     first = h->n, last = -1;
+    int first = h->n, last = -1;
 
     for (int i = 0; i < h->n; i++)
         if (h->count[i]) {
@@ -143,13 +147,16 @@ static void print_faults(const page *p, const dg_survey *s)
 
     for (int kind = 0; kind < DG_N_FAULTS; kind++) {
         const dg_fault_row *row = dg_fault_row_of((dg_fault_kind)kind);
-        int64_t             n = s->faults.of[kind].n;
-        int                 shown = s->faults.of[kind].kept.n < FAULTS_SHOWN ? s->faults.of[kind].kept.n : FAULTS_SHOWN;
+        int64_t n = s->faults.of[kind].n;
+        int shown =
+            s->faults.of[kind].kept.n < FAULTS_SHOWN ? s->faults.of[kind].kept.n : FAULTS_SHOWN;
 
         if (!n)
             continue;
-        dg_str_fmt(p->out, "\n%s%s[%s]%s %s: %s\n", paint(p, row->error ? "\033[1;31m" : "\033[1;33m"),
-                   row->error ? "error" : "warning", row->id, paint(p, "\033[0m"), row->title, count_text(n, buf));
+        dg_str_fmt(p->out, "\n%s%s[%s]%s %s: %s\n",
+                   paint(p, row->error ? "\033[1;31m" : "\033[1;33m"),
+                   row->error ? "error" : "warning", row->id, paint(p, "\033[0m"), row->title,
+                   count_text(n, buf));
         for (int i = 0; i < shown; i++) {
             dg_str_add(p->out, "    ");
             print_place(p->out, s, &s->faults.of[kind].kept.items[i]);
@@ -166,22 +173,24 @@ static void print_advice(const page *p, const dg_survey *s)
     heading(p, "what suits");
     dg_str_fmt(p->out, "  sizes=\"%d\"", s->advice.size);
     if (s->advice.small_side > 0)
-        dg_str_fmt(
-            p->out,
-            "           images have %.0f pixels on their longer side (median); of\n"
-            "                        the boxes a tenth are smaller than %.0f pixels, %.0f at this size",
-            s->advice.median_side, s->advice.small_side, s->advice.small_scaled);
+        dg_str_fmt(p->out,
+                   "           images have %.0f pixels on their longer side (median); of\n"
+                   "                        the boxes a tenth are smaller than %.0f pixels, %.0f "
+                   "at this size",
+                   s->advice.median_side, s->advice.small_side, s->advice.small_scaled);
     dg_str_add(p->out, "\n");
     if (s->advice.one_shape && fabs(s->advice.aspect - 1) > 0.2)
         dg_str_fmt(p->out,
                    "                        all have nearly one shape, %.2f : 1:\n"
                    "                        sizes=\"%dx%d\" would keep it\n",
                    s->advice.aspect,
-                   s->advice.aspect > 1 ? s->advice.size : (int)(32 * ceil(s->advice.size * s->advice.aspect / 32)),
-                   s->advice.aspect > 1 ? (int)(32 * ceil(s->advice.size / s->advice.aspect / 32)) : s->advice.size);
+                   s->advice.aspect > 1 ? s->advice.size
+                                        : (int)(32 * ceil(s->advice.size * s->advice.aspect / 32)),
+                   s->advice.aspect > 1 ? (int)(32 * ceil(s->advice.size / s->advice.aspect / 32))
+                                        : s->advice.size);
     if (s->most_image)
-        dg_str_fmt(p->out, "  max_objects=\"%d\"      the most in one image are %lld, in ", s->advice.max_objects,
-                   (long long)s->most_objects);
+        dg_str_fmt(p->out, "  max_objects=\"%d\"      the most in one image are %lld, in ",
+                   s->advice.max_objects, (long long)s->most_objects);
     dg_str_plain(p->out, s->most_image ? s->most_image : "");
     dg_str_add(p->out, s->most_image ? "\n" : "");
 }
@@ -189,18 +198,22 @@ static void print_advice(const page *p, const dg_survey *s)
 static void print_result(const page *p, const dg_survey *s)
 {
     int64_t errors = dg_faults_errors(&s->faults), warnings = dg_faults_warnings(&s->faults);
-    char    a[32], b[32], size[32];
+    char a[32], b[32], size[32];
 
     dg_str_add(p->out, "\n");
     if (s->n_read)
-        dg_str_fmt(p->out, "%s image%s looked at (%s, %s)\n", count_text(s->n_read, a), s->n_read == 1 ? "" : "s",
-                   dg_human_bytes((double)s->n_bytes, size, sizeof size),
+        dg_str_fmt(p->out, "%s image%s looked at (%s, %s)\n", count_text(s->n_read, a),
+                   s->n_read == 1 ? "" : "s", dg_human_bytes((double)s->n_bytes, size, sizeof size),
                    s->decoded ? "decoded" : "headers and ends; --images decode reads them whole");
     else if (s->n_images)
         dg_str_add(p->out, "no image was looked at\n");
-    dg_str_fmt(p->out, "%s%s error%s, %s warning%s%s\n", paint(p, errors ? "\033[1;31m" : warnings ? "\033[1;33m" : "\033[1;32m"),
-               errors ? count_text(errors, a) : "no", errors == 1 ? "" : "s", warnings ? count_text(warnings, b) : "no",
-               warnings == 1 ? "" : "s", paint(p, "\033[0m"));
+    dg_str_fmt(p->out, "%s%s error%s, %s warning%s%s\n",
+               paint(p, errors     ? "\033[1;31m"
+                        : warnings ? "\033[1;33m"
+                                   : "\033[1;32m"),
+               errors ? count_text(errors, a) : "no", errors == 1 ? "" : "s",
+               warnings ? count_text(warnings, b) : "no", warnings == 1 ? "" : "s",
+               paint(p, "\033[0m"));
 }
 
 void dg_survey_text(dg_str *out, const dg_survey *s, bool colour)
@@ -208,8 +221,9 @@ void dg_survey_text(dg_str *out, const dg_survey *s, bool colour)
     const page p = { out, colour };
 
     dg_str_fmt(out, "%s: %s, %d class%s\n", s->layout.root,
-               (const char *const[]){ "COCO", "VOC", "YOLO", "images without labels" }[s->layout.form], s->n_classes,
-               s->n_classes == 1 ? "" : "es");
+               (const char *const[]){ "COCO", "VOC", "YOLO",
+                                      "images without labels" }[s->layout.form],
+               s->n_classes, s->n_classes == 1 ? "" : "es");
     print_splits(&p, s);
     if (s->n_classes)
         print_classes(&p, s);

@@ -1,8 +1,8 @@
-/* voc: a folder of VOC annotations as an index.
+/* voc.c: indexes a folder of VOC annotations.
  *
- * All .xml files are read, on several threads, those of other splits too where nothing else names
- * the classes: numbers of classes must not depend on the split. Everything that depends on order
- * happens afterwards, on one thread. */
+ * Reads all .xml files on several threads, including those of other splits if no file lists the
+ * classes: class numbers must not depend on the split. What depends on order happens afterwards, on
+ * one thread. */
 #include "media/voc.h"
 
 #include <math.h>
@@ -17,28 +17,28 @@
 
 enum { MAX_BYTES = 16 << 20 };
 
-/* Where one part of the data set stands, relative to root; "" is root itself. */
+/* The folders of one part of the data set, relative to root; "" is root. */
 typedef struct place {
     const char *xml, *images;
 } place;
 
 typedef struct entry {
     const char *xml, *image; /* relative to root; image NULL: not known yet */
-    const char *images;      /* the folder where it would stand */
+    const char *images;      /* the folder of its image */
     dg_voc_file file;
-    bool        read, wanted;
+    bool read, wanted;
 } entry;
 
 typedef struct reading {
     const dg_data_source *from;
-    dg_faults            *faults;
-    dg_diag              *d;
-    dg_arena             *arena;
-    dg_coco              *c;
+    dg_faults *faults;
+    dg_diag *d;
+    dg_arena *arena;
+    dg_coco *c;
     DG_VEC(entry *) entries;
-    dg_map               *by_stem; /* "PLACE\nSTEM" -> entry */
+    dg_map *by_stem; /* "PLACE\nSTEM" -> entry */
     DG_VEC(entry *) wanted;
-    const char           *list;    /* the file that names the wanted ones; NULL: all of a place */
+    const char *list; /* the file that lists the wanted ones; NULL: all of the place */
 } reading;
 
 static const char *below(reading *r, const char *folder, const char *name)
@@ -53,22 +53,25 @@ static const char *path_of(reading *r, const char *relative)
 
 static bool has_xml(dg_arena *a, const char *folder, bool deep)
 {
-    dg_diag   *quiet = dg_diag_open();
+    dg_diag *quiet = dg_diag_open();
     dg_listing files = { 0 };
-    bool       found = false;
+    bool found = false;
 
     if (dg_is_folder(folder))
-        (void)!(deep ? dg_dir_list_deep(&files, a, folder, quiet) : dg_dir_list(&files, NULL, a, folder, quiet));
+        (void)!(deep ? dg_dir_list_deep(&files, a, folder, quiet)
+                     : dg_dir_list(&files, NULL, a, folder, quiet));
     for (int i = 0; i < files.n && !found; i++)
         found = dg_path_ends(files.v[i], ".xml");
     dg_diag_close(&quiet);
     return found;
 }
 
-/* The part of the data set that stands in root/base, if one does. */
+/* Finds the folders of the part at root/base; false if there are none. */
 static bool find_place(place *p, dg_arena *a, const char *root, const char *base)
 {
-    static const char *const xml[] = { "Annotations", "annotations" }, *const images[] = { "JPEGImages", "images", "Images" };
+    static const char *const xml[] = { "Annotations", "annotations" }, *const images[] = {
+        "JPEGImages", "images", "Images"
+    };
     const char *top = *base ? dg_path_join(a, root, base) : root;
     const char *prefix = *base ? dg_printf(a, "%s/", base) : "";
 
@@ -86,16 +89,18 @@ static bool find_place(place *p, dg_arena *a, const char *root, const char *base
     return p->xml != NULL;
 }
 
-/* ---- what there is ------------------------------------------------------------------------- */
+/* ---- listing files --------------------------------------------------------------------------- */
 
-/* Is this a list of one class's images, "dog_train" beside "train"? Its lines have a mark behind the name: "000012 -1". */
-static bool is_of_one_class(const dg_listing *files, dg_arena *a, const char *folder, const char *name)
+/* True if this list is for one class ("dog_train" beside "train"): its lines have a mark after the
+ * name: "000012 -1". */
+static bool is_of_one_class(const dg_listing *files, dg_arena *a, const char *folder,
+                            const char *name)
 {
     const char *split = NULL;
-    dg_diag    *quiet = dg_diag_open();
-    char       *text = NULL;
-    size_t      n;
-    bool        marked = false;
+    dg_diag *quiet = dg_diag_open();
+    char *text = NULL;
+    size_t n;
+    bool marked = false;
 
     for (const char *p = name; (p = strchr(p, '_')) && !split; p++)
         for (int i = 0; i < files->n && !split; i++)
@@ -103,19 +108,20 @@ static bool is_of_one_class(const dg_listing *files, dg_arena *a, const char *fo
     if (split && dg_file_read(&text, &n, dg_path_join(a, folder, name), 0, quiet) == 0) {
         const size_t word = strcspn(text, " \t\r\n"), blanks = strspn(text + word, " \t");
 
-        marked = text[word + blanks] == '-' || (text[word + blanks] >= '0' && text[word + blanks] <= '9');
+        marked = text[word + blanks] == '-' ||
+                 (text[word + blanks] >= '0' && text[word + blanks] <= '9');
     }
     dg_free(text);
     dg_diag_close(&quiet);
     return marked;
 }
 
-/* Splits of ImageSets/Main. */
+/* Names of the splits in ImageSets/Main. */
 static void list_sets(dg_listing *out, dg_arena *a, const char *root)
 {
-    dg_diag    *quiet = dg_diag_open();
+    dg_diag *quiet = dg_diag_open();
     const char *folder = dg_path_join(a, root, "ImageSets/Main");
-    dg_listing  files = { 0 };
+    dg_listing files = { 0 };
 
     if (dg_is_folder(folder))
         (void)!dg_dir_list(&files, NULL, a, folder, quiet);
@@ -129,8 +135,8 @@ static void list_sets(dg_listing *out, dg_arena *a, const char *root)
 static void list_folders(dg_listing *out, dg_arena *a, const char *root)
 {
     dg_diag *quiet = dg_diag_open();
-    place    p;
-    int      n = 0;
+    place p;
+    int n = 0;
 
     *out = (dg_listing){ 0 };
     (void)!dg_dir_list(NULL, out, a, root, quiet);
@@ -156,19 +162,20 @@ bool dg_voc_splits(dg_listing *splits, dg_arena *a, const char *root)
 static int add_place(reading *r, place p)
 {
     dg_listing files;
-    dg_map    *images = dg_map_new(r->arena);
+    dg_map *images = dg_map_new(r->arena);
     const bool apart = strcmp(p.xml, p.images) != 0;
-    int        rc;
+    int rc;
 
     rc = apart ? dg_dir_list_deep(&files, r->arena, path_of(r, p.images), r->d)
                : dg_dir_list(&files, NULL, r->arena, path_of(r, p.images), r->d);
     for (int i = 0; rc == 0 && i < files.n; i++)
         if (dg_image_named(files.v[i]))
-            dg_map_set(images, dg_path_stem(r->arena, files.v[i]), (void *)(uintptr_t)below(r, p.images, files.v[i]));
+            dg_map_set(images, dg_path_stem(r->arena, files.v[i]),
+                       (void *)(uintptr_t)below(r, p.images, files.v[i]));
     if (rc == 0 && apart)
         rc = dg_dir_list_deep(&files, r->arena, path_of(r, p.xml), r->d);
     for (int i = 0; rc == 0 && i < files.n; i++) {
-        entry      *e;
+        entry *e;
         const char *stem;
 
         if (!dg_path_ends(files.v[i], ".xml"))
@@ -184,16 +191,16 @@ static int add_place(reading *r, place p)
     return rc;
 }
 
-/* ---- which are wanted ---------------------------------------------------------------------- */
+/* ---- choosing files -------------------------------------------------------------------------- */
 
-/* A line is a name, which may have blanks in it, or a name and a mark: "000012 -1". */
-static int want(reading *r, place p, const char *line, int number)
+/* Handles a line of a list: a name, which may contain blanks, or a name and a mark: "000012 -1". */
+static int want_line(reading *r, place p, const char *line, int number)
 {
     const char *word = "", *stem = "";
-    entry      *e = NULL;
-    dg_where    at = { r->list, number, 0, NULL };
-    size_t      n = strlen(line);
-    int         rc = 0;
+    entry *e = NULL;
+    dg_where at = { r->list, number, 0, NULL };
+    size_t n = strlen(line);
+    int rc = 0;
 
     for (int pass = 0; pass < 2 && !e; pass++) {
         if (pass == 1)
@@ -207,10 +214,12 @@ static int want(reading *r, place p, const char *line, int number)
     if (!*word)
         return 0;
     if (!e)
-        rc = dg_fault_or_fail(r->faults, r->d, DG_FAULT_ANNOTATION, at, "voc-missing", "there is no %s/%s.xml", p.xml, stem);
+        rc = dg_fault_or_fail(r->faults, r->d, DG_FAULT_ANNOTATION, at, "voc-missing",
+                              "there is no %s/%s.xml", p.xml, stem);
     else if (e->wanted)
-        rc = dg_fault_or_fail(r->faults, r->d, DG_FAULT_IMAGE_TWICE, at, "voc-twice", "%s is listed twice", stem);
-    if (rc)
+        rc = dg_fault_or_fail(r->faults, r->d, DG_FAULT_IMAGE_TWICE, at, "voc-twice",
+                              "%s is listed twice", stem);
+    if (rc || !e)
         return rc < 0 ? rc : 0;
     e->wanted = true;
     DG_PUSH(r->arena, r->wanted, e);
@@ -219,15 +228,16 @@ static int want(reading *r, place p, const char *line, int number)
 
 static int want_listed(reading *r, place p)
 {
-    char  *text;
+    char *text;
     size_t n;
-    int    rc = dg_file_read(&text, &n, r->list, 0, r->d), number = 1;
+    int rc = dg_file_read(&text, &n, r->list, 0, r->d), number = 1;
 
-    for (char *line = rc == 0 ? text + dg_mark_bytes(text) : NULL, *end; rc == 0 && line; line = end, number++) {
+    for (char *line = rc == 0 ? text + dg_mark_bytes(text) : NULL, *end; rc == 0 && line;
+         line = end, number++) {
         end = strchr(line, '\n');
         if (end)
             *end++ = '\0';
-        rc = want(r, p, line, number);
+        rc = want_line(r, p, line, number);
     }
     dg_free(text);
     return rc;
@@ -247,36 +257,43 @@ static void want_place(reading *r, place p)
     }
 }
 
-/* Lists all .xml files, and among them those of the split. */
+/* Lists all .xml files, and marks those of the split as wanted. */
 static int find_entries(reading *r)
 {
     const char *root = r->from->root, *split = r->from->split;
     const char *list = split ? dg_printf(r->arena, "%s/ImageSets/Main/%s.txt", root, split) : NULL;
-    dg_listing  has;
-    place       p, one;
-    int         rc = 0;
+    dg_listing has;
+    place p, one;
+    int rc = 0;
 
     if (!dg_is_folder(root))
-        return dg_fail(r->d, DG_EIO, (dg_where){ .file = root }, "data-missing", "there is no such folder");
+        return dg_fail(r->d, DG_EIO, (dg_where){ .file = root }, "data-missing",
+                       "there is no such folder");
     if (find_place(&p, r->arena, root, "")) {
         list_sets(&has, r->arena, root);
         DG_TRY(add_place(r, p));
         if (!split)
             want_place(r, p);
         else if (!dg_exists(list))
-            return dg_index_no_split(root, &has, r->d, dg_printf(r->arena, "there is no ImageSets/Main/%s.txt", split));
+            return dg_index_no_split(root, &has, r->d,
+                                     dg_printf(r->arena, "there is no ImageSets/Main/%s.txt",
+                                               split));
         r->list = list;
         return split ? want_listed(r, p) : 0;
     }
     list_folders(&has, r->arena, root);
     if (!has.n)
-        return dg_index_no_split(root, &has, r->d, "there is no .xml file in Annotations/, nor in the folder itself");
+        return dg_index_no_split(root, &has, r->d,
+                                 "there is no .xml file in Annotations/, nor in the folder itself");
     if (!split)
-        return dg_index_no_split(root, &has, r->d, "its .xml files stand in a folder for each split");
+        return dg_index_no_split(root, &has, r->d,
+                                 "its .xml files stand in a folder for each split");
     if (!find_place(&one, r->arena, root, split))
         return dg_index_no_split(
             root, &has, r->d,
-            dg_printf(r->arena, "there is no ImageSets/Main/%s.txt, nor a folder %s/ with .xml files", split, split));
+            dg_printf(r->arena,
+                      "there is no ImageSets/Main/%s.txt, nor a folder %s/ with .xml files", split,
+                      split));
     for (int i = 0; rc == 0 && i < has.n; i++)
         rc = find_place(&p, r->arena, root, has.v[i]) ? add_place(r, p) : 0;
     want_place(r, one);
@@ -284,10 +301,10 @@ out:
     return rc;
 }
 
-/* ---- reading ------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
-/* What the file leaves open: which image it is of, and how large that is. */
-static void settle(const reading *r, entry *e, dg_arena *a)
+/* Completes what the file leaves out: the image's name and size. */
+static void complete_entry(const reading *r, entry *e, dg_arena *a)
 {
     if (!e->image) {
         const char *name = e->file.file_name && *e->file.file_name
@@ -298,7 +315,7 @@ static void settle(const reading *r, entry *e, dg_arena *a)
     }
     if (e->file.w < 1 || e->file.h < 1) {
         dg_diag *quiet = dg_diag_open();
-        int      w, h;
+        int w, h;
 
         e->file.w = e->file.h = 0;
         if (dg_image_size(&w, &h, dg_path_join(a, r->from->root, e->image), quiet) == 0) {
@@ -309,15 +326,16 @@ static void settle(const reading *r, entry *e, dg_arena *a)
     }
 }
 
-/* Files that are not wanted are read for their classes; what is wrong with them is the affair of their split. */
+/* Reads one file. Of unwanted files only the classes count; errors in them concern only their own
+ * split. */
 static int read_entry(void *ctx, int64_t i, dg_arena *a, dg_diag *d)
 {
-    reading    *r = ctx;
-    entry      *e = r->entries.items[i];
+    reading *r = ctx;
+    entry *e = r->entries.items[i];
     const char *path = dg_path_join(a, r->from->root, e->xml);
-    char       *text;
-    size_t      n;
-    int         rc;
+    char *text;
+    size_t n;
+    int rc;
 
     if (!e->wanted && r->c->n_classes)
         return 0;
@@ -327,27 +345,28 @@ static int read_entry(void *ctx, int64_t i, dg_arena *a, dg_diag *d)
     dg_free(text);
     e->read = rc == 0;
     if (e->read && e->wanted)
-        settle(r, e, a);
+        complete_entry(r, e, a);
     return e->wanted ? rc : 0;
 }
 
 static void drop_objects(void *ctx, int64_t i)
 {
     reading *r = ctx;
-    entry   *e = r->entries.items[i];
+    entry *e = r->entries.items[i];
 
     e->file = (dg_voc_file){ 0 };
-    settle(r, e, r->arena);
+    complete_entry(r, e, r->arena);
 }
 
-/* ---- the index ----------------------------------------------------------------------------- */
+/* ---- the index ------------------------------------------------------------------------------- */
 
 static int listed_classes(reading *r)
 {
     const char *file = path_of(r, "classes.txt");
 
     if (r->from->classes)
-        return dg_index_classes(r->c, r->from->classes, ',', (dg_where){ .file = r->from->root }, r->d);
+        return dg_index_classes(r->c, r->from->classes, ',', (dg_where){ .file = r->from->root },
+                                r->d);
     return dg_exists(file) ? dg_index_classes_file(r->c, file, r->d) : 0;
 }
 
@@ -359,7 +378,7 @@ static int by_bytes(const void *a, const void *b)
 static void found_classes(reading *r)
 {
     dg_map *names = dg_map_new(r->arena);
-    int     n;
+    int n;
 
     for (int i = 0; i < r->entries.n; i++)
         for (int k = 0; r->entries.items[i]->read && k < r->entries.items[i]->file.objects.n; k++)
@@ -374,20 +393,21 @@ static void found_classes(reading *r)
     r->c->n_classes = n;
 }
 
-/* The objects of one file as annotations; how many. */
+/* Converts the objects of one file to annotations; returns their number. */
 static int annotate(reading *r, const entry *e, dg_coco_annotation *out)
 {
     const double first = r->from->from_one ? 1 : 0;
-    int          n = 0;
+    int n = 0;
 
     for (int k = 0; k < e->file.objects.n; k++) {
         const dg_voc_object *x = &e->file.objects.items[k];
-        int                  label = dg_index_label(r->c, x->name);
+        int label = dg_index_label(r->c, x->name);
 
         if (label < 0) {
             dg_where at = { path_of(r, e->xml), x->line, 0, NULL };
-            int      rc = dg_fault_or_fail(r->faults, r->d, DG_FAULT_CLASS_UNKNOWN, at, "voc-class",
-                                           "the class \"%s\" is not among the %d that are listed", x->name, r->c->n_classes);
+            int rc = dg_fault_or_fail(r->faults, r->d, DG_FAULT_CLASS_UNKNOWN, at, "voc-class",
+                                      "the class \"%s\" is not among the %d that are listed",
+                                      x->name, r->c->n_classes);
 
             if (rc < 0)
                 return rc;
@@ -415,22 +435,25 @@ static int by_image(const void *a, const void *b)
 
 static int make_index(reading *r)
 {
-    const dg_coco_annotation **lists = DG_NEW_N(r->arena, r->wanted.n + 1, const dg_coco_annotation *);
-    int                       *n = DG_NEW_N(r->arena, r->wanted.n + 1, int);
-    dg_coco                   *c = r->c;
-    const int                  all = r->wanted.n;
+    const dg_coco_annotation **lists =
+        DG_NEW_N(r->arena, r->wanted.n + 1, const dg_coco_annotation *);
+    int *n = DG_NEW_N(r->arena, r->wanted.n + 1, int);
+    dg_coco *c = r->c;
+    const int all = r->wanted.n;
 
     if (all == 0)
-        return dg_fail(r->d, DG_EINPUT, (dg_where){ .file = c->path }, "voc-empty", "no image stands in it");
+        return dg_fail(r->d, DG_EINPUT, (dg_where){ .file = c->path }, "voc-empty",
+                       "no image stands in it");
     qsort(r->wanted.items, (size_t)all, sizeof *r->wanted.items, by_image);
     c->images = DG_NEW_N(c->arena, all, dg_coco_image);
     for (int i = 0; i < all; i++) {
-        const entry        *e = r->wanted.items[i];
+        const entry *e = r->wanted.items[i];
         dg_coco_annotation *list = DG_NEW_N(r->arena, e->file.objects.n + 1, dg_coco_annotation);
-        int                 w = (int)e->file.w, h = (int)e->file.h, rc = 0;
+        int w = (int)e->file.w, h = (int)e->file.h, rc = 0;
 
         if ((w < 1 || h < 1) && e->file.objects.n && !r->faults)
-            rc = dg_index_size(c, &w, &h, path_of(r, e->image), e->file.objects.n, r->from->replace, r->d);
+            rc = dg_index_size(c, &w, &h, path_of(r, e->image), e->file.objects.n, r->from->replace,
+                               r->d);
         if (rc < 0)
             return rc;
 
@@ -454,11 +477,12 @@ static int make_index(reading *r)
 
 int dg_voc_read(dg_coco **out, const dg_data_source *from, dg_faults *faults, dg_diag *d)
 {
-    reading        r = { .from = from, .faults = faults, .d = d, .arena = dg_arena_open() };
+    reading r = { .from = from, .faults = faults, .d = d, .arena = dg_arena_open() };
     dg_index_files files = { .read = read_entry, .drop = drop_objects, .ctx = &r };
-    int            rc;
+    int rc;
 
-    r.c = dg_index_open(from->split ? dg_printf(r.arena, "%s (%s)", from->root, from->split) : from->root);
+    r.c = dg_index_open(from->split ? dg_printf(r.arena, "%s (%s)", from->root, from->split)
+                                    : from->root);
     r.c->folder = dg_strdup(r.c->arena, from->root);
     r.by_stem = dg_map_new(r.arena);
     DG_TRY(find_entries(&r));

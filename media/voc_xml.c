@@ -1,11 +1,10 @@
-/* voc_xml: one VOC annotation through libxml2's reader; the only file of this room that knows
- * libxml2.
+/* voc_xml.c: parses one VOC annotation with libxml2's reader; no other file of media uses libxml2.
  *
  *   <annotation> <filename> <size> <width> <height> </size>
  *                <object> <name> <difficult> <truncated> <bndbox> <xmin> <ymin> <xmax> <ymax>
  *
- * Depth and the element around say what a name means, so that a <part> inside an object, which
- * has a name and a box too, is not taken for it. */
+ * Depth and parent decide what a name means, so that a <part> inside an object, which also has a
+ * name and a box, is not mistaken for it. */
 #include "media/voc.h"
 
 #include <math.h>
@@ -18,14 +17,14 @@
 
 typedef enum scope { FILE_SCOPE, SIZE_SCOPE, OBJECT_SCOPE, BOX_SCOPE } scope;
 
-typedef enum kind { TEXT, NUMBER, FLAG } kind; /* FLAG: a number too, or a word for one */
+typedef enum kind { TEXT, NUMBER, FLAG } kind; /* FLAG: a number, or a word for 0 or 1 */
 
 typedef struct field {
-    scope       scope;
+    scope scope;
     const char *name;
-    kind        kind;
-    size_t      offset; /* in dg_voc_file or dg_voc_object */
-    uint32_t    bit;
+    kind kind;
+    size_t offset; /* in dg_voc_file or dg_voc_object, bytes */
+    uint32_t bit;
 } field;
 
 static const field fields[] = {
@@ -43,15 +42,15 @@ static const field fields[] = {
 enum { N_FIELDS = sizeof fields / sizeof *fields, MAX_DEPTH = 64 };
 
 typedef struct reader {
-    dg_voc_file     *out;
-    dg_arena        *arena;
-    const char      *name;
-    dg_voc_object   *object; /* that is open, or NULL */
-    const field     *field;  /* whose element is open, or NULL */
-    bool             in_size, in_box;
-    int              rc;
+    dg_voc_file *out;
+    dg_arena *arena;
+    const char *name;
+    dg_voc_object *object; /* the open <object>, or NULL */
+    const field *field;    /* the field whose element is open, or NULL */
+    bool in_size, in_box;
+    int rc;
     xmlTextReaderPtr xml;
-    dg_diag         *d;
+    dg_diag *d;
 } reader;
 
 static int line_of(const reader *r)
@@ -61,8 +60,8 @@ static int line_of(const reader *r)
     return node ? (int)xmlGetLineNo(node) : 0;
 }
 
-static int refuse(reader *r, int line, const char *id, const char *fmt, ...) DG_PRINTF(4, 5);
-static int refuse(reader *r, int line, const char *id, const char *fmt, ...)
+static int refuse_object(reader *r, int line, const char *id, const char *fmt, ...) DG_PRINTF(4, 5);
+static int refuse_object(reader *r, int line, const char *id, const char *fmt, ...)
 {
     va_list ap;
 
@@ -77,11 +76,11 @@ static int refuse(reader *r, int line, const char *id, const char *fmt, ...)
 
 static void fault(void *ctx, xmlErrorPtr error)
 {
-    reader     *r = ctx;
+    reader *r = ctx;
     const char *message = error->message ? error->message : "not well-formed";
 
     if (error->level >= XML_ERR_ERROR)
-        refuse(r, error->line, "voc-syntax", "%.*s", (int)strcspn(message, "\n"), message);
+        refuse_object(r, error->line, "voc-syntax", "%.*s", (int)strcspn(message, "\n"), message);
 }
 
 static int close_object(reader *r)
@@ -93,19 +92,22 @@ static int close_object(reader *r)
     if (!x)
         return 0;
     if (!x->name)
-        return refuse(r, x->line, "voc-object", "this <object> has no <name>");
+        return refuse_object(r, x->line, "voc-object", "this <object> has no <name>");
     if (x->has != 15)
-        return refuse(r, x->line, "voc-object",
-                      "this <object> (%s) has no <bndbox> with <xmin>, <ymin>, <xmax> and <ymax>", x->name);
+        return refuse_object(
+            r, x->line, "voc-object",
+            "this <object> (%s) has no <bndbox> with <xmin>, <ymin>, <xmax> and <ymax>", x->name);
     return 0;
 }
 
 static int begin(reader *r, const char *name, int depth)
 {
     if (depth >= MAX_DEPTH)
-        return refuse(r, line_of(r), "voc-syntax", "elements are nested more than %d deep", MAX_DEPTH);
+        return refuse_object(r, line_of(r), "voc-syntax", "elements are nested more than %d deep",
+                             MAX_DEPTH);
     if (depth == 0 && strcmp(name, "annotation") != 0)
-        return refuse(r, line_of(r), "voc-syntax", "this is a <%s>, expected an <annotation>", name);
+        return refuse_object(r, line_of(r), "voc-syntax",
+                             "this is a <%s>, expected an <annotation>", name);
     if (depth == 1) {
         if (close_object(r))
             return r->rc;
@@ -124,7 +126,8 @@ static int begin(reader *r, const char *name, int depth)
                                                   : BOX_SCOPE;
 
     r->field = NULL;
-    if ((depth == 3 && !r->in_box) || depth > 3 || depth == 0 || (here == OBJECT_SCOPE && !r->object))
+    if ((depth == 3 && !r->in_box) || depth > 3 || depth == 0 ||
+        (here == OBJECT_SCOPE && !r->object))
         return 0;
     for (int i = 0; i < N_FIELDS && !r->field; i++)
         if (fields[i].scope == here && strcmp(fields[i].name, name) == 0)
@@ -132,7 +135,7 @@ static int begin(reader *r, const char *name, int depth)
     return 0;
 }
 
-/* What tools write for 0 and 1. */
+/* Words that tools write for 0 and 1. */
 static bool is_word(const char *value, double *number)
 {
     static const char *const words[] = { "true", "yes", "false", "no", "unspecified", "" };
@@ -145,11 +148,11 @@ static bool is_word(const char *value, double *number)
     return false;
 }
 
-static int take(reader *r, const char *text)
+static int take_text(reader *r, const char *text)
 {
     const field *f = r->field;
     const size_t before = strspn(text, " \t\r\n");
-    size_t       n = strlen(text);
+    size_t n = strlen(text);
 
     while (n > before && strchr(" \t\r\n", text[n - 1]))
         n--;
@@ -167,10 +170,13 @@ static int take(reader *r, const char *text)
     if (f->kind == FLAG && is_word(value, number))
         return 0;
     if (!dg_parse_f64(value, number) || !isfinite(*number))
-        return refuse(r, line_of(r), "voc-value", "<%s> is \"%s\", expected a number", f->name, value);
-    if (f->scope == SIZE_SCOPE && (*number < 0 || *number > DG_IMAGE_MAX_SIDE || *number != floor(*number)))
-        return refuse(r, line_of(r), "voc-value", "<%s> is \"%s\", expected whole pixels, at most %d", f->name, value,
-                      DG_IMAGE_MAX_SIDE);
+        return refuse_object(r, line_of(r), "voc-value", "<%s> is \"%s\", expected a number",
+                             f->name, value);
+    if (f->scope == SIZE_SCOPE &&
+        (*number < 0 || *number > DG_IMAGE_MAX_SIDE || *number != floor(*number)))
+        return refuse_object(r, line_of(r), "voc-value",
+                             "<%s> is \"%s\", expected whole pixels, at most %d", f->name, value,
+                             DG_IMAGE_MAX_SIDE);
     if (r->object)
         r->object->has |= f->bit;
     return 0;
@@ -192,7 +198,7 @@ static int read_nodes(reader *r)
         case XML_READER_TYPE_TEXT:
         case XML_READER_TYPE_CDATA:
             if (r->field)
-                take(r, (const char *)xmlTextReaderConstValue(r->xml));
+                take_text(r, (const char *)xmlTextReaderConstValue(r->xml));
             r->field = NULL;
             break;
         case XML_READER_TYPE_END_ELEMENT:
@@ -204,7 +210,7 @@ static int read_nodes(reader *r)
             break;
         }
     }
-    return r->rc ? r->rc : more < 0 ? refuse(r, 0, "voc-syntax", "not well-formed") : 0;
+    return r->rc ? r->rc : more < 0 ? refuse_object(r, 0, "voc-syntax", "not well-formed") : 0;
 }
 
 void dg_voc_prepare(void)
@@ -212,18 +218,20 @@ void dg_voc_prepare(void)
     xmlInitParser();
 }
 
-int dg_voc_parse(dg_voc_file *out, dg_arena *a, const char *text, size_t n, const char *name, dg_diag *d)
+int dg_voc_parse(dg_voc_file *out, dg_arena *a, const char *text, size_t n, const char *name,
+                 dg_diag *d)
 {
     reader r = { .out = out, .arena = a, .name = name, .d = d };
 
     *out = (dg_voc_file){ 0 };
     if (memmem(text, n, "<!DOCTYPE", 9))
-        return refuse(&r, 0, "voc-syntax", "document types and entities are not read");
+        return refuse_object(&r, 0, "voc-syntax", "document types and entities are not read");
     if (n == 0)
-        return refuse(&r, 0, "voc-syntax", "the file is empty");
+        return refuse_object(&r, 0, "voc-syntax", "the file is empty");
     r.xml = xmlReaderForMemory(text, (int)n, name, NULL, XML_PARSE_NONET);
     if (!r.xml)
-        return dg_fail(d, DG_EMEMORY, (dg_where){ .file = name }, "out-of-memory", "no memory to read it");
+        return dg_fail(d, DG_EMEMORY, (dg_where){ .file = name }, "out-of-memory",
+                       "no memory to read it");
     xmlTextReaderSetStructuredErrorHandler(r.xml, fault, &r);
     (void)read_nodes(&r);
     xmlFreeTextReader(r.xml);

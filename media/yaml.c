@@ -1,4 +1,4 @@
-/* yaml: libyaml's events as a tree; the only file that knows libyaml. */
+/* yaml.c: builds a tree from libyaml's events; no other file uses libyaml. */
 #include "media/yaml.h"
 
 #include <string.h>
@@ -12,11 +12,11 @@ enum { MAX_DEPTH = 32, MAX_VALUES = 1 << 17, MAX_BYTES = 4 << 20 };
 
 typedef struct reader {
     yaml_parser_t parser;
-    yaml_event_t  event;
-    dg_arena     *arena;
-    const char   *file;
-    int           depth, n_values;
-    dg_diag      *d;
+    yaml_event_t event;
+    dg_arena *arena;
+    const char *file;
+    int depth, n_values;
+    dg_diag *d;
 } reader;
 
 static dg_where at(const reader *r, yaml_mark_t mark)
@@ -24,23 +24,25 @@ static dg_where at(const reader *r, yaml_mark_t mark)
     return (dg_where){ r->file, (int)mark.line + 1, (int)mark.column + 1, NULL };
 }
 
-/* The next event takes the place of the one before. */
-static int next(reader *r)
+/* Replaces the current event by the next one. */
+static int next_event(reader *r)
 {
     yaml_event_delete(&r->event);
     memset(&r->event, 0, sizeof r->event);
     if (yaml_parser_parse(&r->parser, &r->event))
         return 0;
     if (r->parser.error == YAML_MEMORY_ERROR)
-        return dg_fail(r->d, DG_EMEMORY, (dg_where){ .file = r->file }, "out-of-memory", "no memory to read it");
-    return dg_fail(r->d, DG_EINPUT, at(r, r->parser.problem_mark), "yaml-syntax", "not valid YAML: %s",
+        return dg_fail(r->d, DG_EMEMORY, (dg_where){ .file = r->file }, "out-of-memory",
+                       "no memory to read it");
+    return dg_fail(r->d, DG_EINPUT, at(r, r->parser.problem_mark), "yaml-syntax",
+                   "not valid YAML: %s",
                    r->parser.problem ? r->parser.problem : "it cannot be read");
 }
 
 static void take_scalar(reader *r, dg_json *v)
 {
     const char *text = (const char *)r->event.data.scalar.value;
-    const bool  plain = r->event.data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+    const bool plain = r->event.data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
 
     v->text = dg_strndup(r->arena, text, r->event.data.scalar.length);
     v->kind = DG_JSON_STRING;
@@ -50,7 +52,7 @@ static void take_scalar(reader *r, dg_json *v)
         v->kind = DG_JSON_NULL;
 }
 
-static int take(reader *r, dg_json *v);
+static int take_value(reader *r, dg_json *v);
 
 static int take_items(reader *r, dg_json *v, yaml_event_type_t end)
 {
@@ -62,16 +64,18 @@ static int take_items(reader *r, dg_json *v, yaml_event_type_t end)
     for (;;) {
         dg_json item = { 0 };
 
-        DG_TRY(next(r));
+        DG_TRY(next_event(r));
         if (r->event.type == end)
             break;
         if (v->kind == DG_JSON_OBJECT) {
             if (r->event.type != YAML_SCALAR_EVENT)
-                return dg_fail(r->d, DG_EINPUT, at(r, r->event.start_mark), "yaml-syntax", "a key must be a single word");
-            item.key = dg_strndup(r->arena, (const char *)r->event.data.scalar.value, r->event.data.scalar.length);
-            DG_TRY(next(r));
+                return dg_fail(r->d, DG_EINPUT, at(r, r->event.start_mark), "yaml-syntax",
+                               "a key must be a single word");
+            item.key = dg_strndup(r->arena, (const char *)r->event.data.scalar.value,
+                                  r->event.data.scalar.length);
+            DG_TRY(next_event(r));
         }
-        DG_TRY(take(r, &item));
+        DG_TRY(take_value(r, &item));
         DG_PUSH(r->arena, items, item);
     }
     r->depth--;
@@ -81,8 +85,8 @@ out:
     return rc;
 }
 
-/* The value that the event begins. */
-static int take(reader *r, dg_json *v)
+/* Reads the value that begins with the current event. */
+static int take_value(reader *r, dg_json *v)
 {
     v->at = at(r, r->event.start_mark);
     if (++r->n_values > MAX_VALUES)
@@ -98,26 +102,29 @@ static int take(reader *r, dg_json *v)
         v->kind = DG_JSON_OBJECT;
         return take_items(r, v, YAML_MAPPING_END_EVENT);
     case YAML_ALIAS_EVENT:
-        return dg_fail(r->d, DG_EINPUT, v->at, "yaml-alias", "*%s: references are not read here; write the value itself",
+        return dg_fail(r->d, DG_EINPUT, v->at, "yaml-alias",
+                       "*%s: references are not read here; write the value itself",
                        (const char *)r->event.data.alias.anchor);
     default:
         return dg_fail(r->d, DG_EINPUT, v->at, "yaml-syntax", "the file holds no value");
     }
 }
 
-int dg_yaml_parse(const dg_json **out, dg_arena *a, const char *text, size_t n, const char *file, dg_diag *d)
+int dg_yaml_parse(const dg_json **out, dg_arena *a, const char *text, size_t n, const char *file,
+                  dg_diag *d)
 {
-    reader   r = { .arena = a, .file = file, .d = d };
+    reader r = { .arena = a, .file = file, .d = d };
     dg_json *root = DG_NEW(a, dg_json);
-    int      rc = 0;
+    int rc = 0;
 
     if (!yaml_parser_initialize(&r.parser))
-        return dg_fail(d, DG_EMEMORY, (dg_where){ .file = file }, "out-of-memory", "no memory to read it");
+        return dg_fail(d, DG_EMEMORY, (dg_where){ .file = file }, "out-of-memory",
+                       "no memory to read it");
     yaml_parser_set_input_string(&r.parser, (const unsigned char *)text, n);
     do
-        DG_TRY(next(&r));
+        DG_TRY(next_event(&r));
     while (r.event.type == YAML_STREAM_START_EVENT || r.event.type == YAML_DOCUMENT_START_EVENT);
-    DG_TRY(take(&r, root));
+    DG_TRY(take_value(&r, root));
     *out = root;
 out:
     yaml_event_delete(&r.event);
@@ -127,9 +134,9 @@ out:
 
 int dg_yaml_read(const dg_json **out, dg_arena *a, const char *path, dg_diag *d)
 {
-    char  *text = NULL;
+    char *text = NULL;
     size_t n;
-    int    rc;
+    int rc;
 
     DG_TRY(dg_file_read(&text, &n, path, MAX_BYTES, d));
     DG_TRY(dg_yaml_parse(out, a, text, n, path, d));

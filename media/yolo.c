@@ -1,15 +1,15 @@
-/* yolo: a YOLO data set as an index.
+/* yolo.c: indexes a YOLO data set.
  *
- * Labels and headers of images are read on several threads; everything that depends on order
- * happens afterwards, on one. Where images are: as the .yaml file says,
+ * Reads labels and image headers on several threads; what depends on order happens afterwards, on
+ * one. A .yaml file tells where the images are:
  *
- *   path: ../coco          relative to the file; where that is no folder, the file's own is taken
- *   train: images/train    a folder, a .txt list, or several; "../x" that is not there: "x"
+ *   path: ../coco          relative to the file; if no folder, the file's own is taken
+ *   train: images/train    a folder, a .txt list, or several; "../x" that does not exist: "x"
  *   names: [a, b]          or {0: a, 1: b}; or nc: 2
- *   kpt_shape: [17, 3]     keypoints behind each box, which are passed over
+ *   kpt_shape: [17, 3]     keypoints after each box, skipped
  *
- * or without one by folders. Labels of .../images/a.jpg are .../labels/a.txt, the last "images" of
- * a path counting, or stand beside it. */
+ * Without one, the folders do. The labels of .../images/a.jpg are in .../labels/a.txt (the last
+ * "images" of the path counts), or beside it. */
 #include "media/yolo.h"
 
 #include <math.h>
@@ -26,26 +26,26 @@
 enum { MAX_BYTES = 64 << 20, MAX_CLASSES = 32767, MAX_POINTS = 10000 };
 
 typedef struct entry {
-    const char    *name;          /* relative to the index's folder, or absolute */
-    const char    *path, *labels; /* of the files */
-    int            w, h;          /* 0: cannot be read */
+    const char *name;          /* relative to the index's folder, or absolute */
+    const char *path, *labels; /* paths of the image and label files */
+    int w, h;                  /* 0: unreadable */
     dg_yolo_labels found;
 } entry;
 
 typedef struct reading {
     const dg_data_source *from;
-    dg_faults            *faults;
-    dg_diag              *d;
-    dg_arena             *arena;
-    dg_coco              *c;
-    const char           *file; /* .yaml, or NULL */
-    const dg_json        *doc;
-    const char           *folder, *base; /* of the data set; what the file's paths are relative to */
-    int                   n_points;      /* numbers of keypoints behind each box */
+    dg_faults *faults;
+    dg_diag *d;
+    dg_arena *arena;
+    dg_coco *c;
+    const char *file; /* the .yaml file, or NULL */
+    const dg_json *doc;
+    const char *folder, *base; /* of the data set; what the .yaml file's paths are relative to */
+    int n_points;              /* numbers after each box that describe keypoints */
     DG_VEC(entry) entries;
 } reading;
 
-/* ---- the .yaml file ------------------------------------------------------------------------ */
+/* ---- the .yaml file -------------------------------------------------------------------------- */
 
 static bool is_yaml(const char *name)
 {
@@ -54,9 +54,9 @@ static bool is_yaml(const char *name)
 
 static bool has_names(dg_arena *a, const char *path)
 {
-    dg_diag       *quiet = dg_diag_open();
+    dg_diag *quiet = dg_diag_open();
     const dg_json *doc;
-    bool           has = dg_yaml_read(&doc, a, path, quiet) == 0 &&
+    bool has = dg_yaml_read(&doc, a, path, quiet) == 0 &&
                (dg_json_get(doc, "names") || dg_json_get(doc, "nc"));
 
     dg_diag_close(&quiet);
@@ -65,9 +65,9 @@ static bool has_names(dg_arena *a, const char *path)
 
 const char *dg_yolo_file(dg_arena *a, const char *root)
 {
-    dg_listing  files = { 0 };
+    dg_listing files = { 0 };
     const char *first = NULL;
-    dg_diag    *quiet = dg_diag_open();
+    dg_diag *quiet = dg_diag_open();
 
     if (!dg_is_folder(root))
         first = is_yaml(root) && dg_exists(root) ? root : NULL;
@@ -106,59 +106,68 @@ static void yaml_splits(dg_listing *out, dg_arena *a, const dg_json *doc)
 static const char *base_of(dg_arena *a, const char *folder, const dg_json *doc)
 {
     const dg_json *path = dg_json_get(doc, "path");
-    const char    *base = path && path->text && *path->text ? dg_path_join(a, folder, path->text) : folder;
+    const char *base =
+        path && path->text && *path->text ? dg_path_join(a, folder, path->text) : folder;
 
     return dg_is_folder(base) ? base : folder;
 }
 
 static bool is_count(const dg_json *x)
 {
-    return x->kind == DG_JSON_NUMBER && x->number >= 1 && x->number <= MAX_CLASSES && x->number == (int)x->number;
+    return x->kind == DG_JSON_NUMBER && x->number >= 1 && x->number <= MAX_CLASSES &&
+           x->number == (int)x->number;
 }
 
 static int yaml_names(reading *r)
 {
     const dg_json *names = dg_json_get(r->doc, "names"), *nc = dg_json_get(r->doc, "nc");
-    int            n = names ? names->n : nc && is_count(nc) ? (int)nc->number : 0;
-    dg_coco       *c = r->c;
-    dg_where       at = names ? names->at : nc ? nc->at : (dg_where){ .file = r->file };
+    int n = names ? names->n : nc && is_count(nc) ? (int)nc->number : 0;
+    dg_coco *c = r->c;
+    dg_where at = names ? names->at : nc ? nc->at : (dg_where){ .file = r->file };
+    dg_map *known;
 
-    if (n < 1 || n > MAX_CLASSES || (names && names->kind != DG_JSON_ARRAY && names->kind != DG_JSON_OBJECT))
-        return dg_fail(r->d, DG_EINPUT, at, "yolo-names", "expected `names`, a list of the classes' names, or of number: name");
+    if (n < 1 || n > MAX_CLASSES ||
+        (names && names->kind != DG_JSON_ARRAY && names->kind != DG_JSON_OBJECT))
+        return dg_fail(r->d, DG_EINPUT, at, "yolo-names",
+                       "expected `names`, a list of the classes' names, or of number: name");
     if (nc && names && nc->number != n)
         return dg_fail(r->d, DG_EINPUT, nc->at, "yolo-names", "nc is %s, but `names` has %d",
                        nc->text ? nc->text : "no number", n);
     c->classes = DG_NEW_N(c->arena, n, dg_coco_class);
+    known = dg_map_new(c->arena);
     for (int i = 0; i < n; i++) {
         const dg_json *x = names ? &names->items[i] : NULL;
-        int64_t        label = i;
+        int64_t label = i;
 
         if (x && !x->text)
-            return dg_fail(r->d, DG_EINPUT, x->at, "yolo-names", "a class's name is one word or text");
-        if (x && x->key && (!dg_parse_i64(x->key, &label) || label < 0 || label >= n || c->classes[label].name))
-            return dg_fail(r->d, DG_EINPUT, x->at, "yolo-names", "%s: %s: classes are numbered from 0 to %d, each once", x->key,
-                           x->text, n - 1);
+            return dg_fail(r->d, DG_EINPUT, x->at, "yolo-names",
+                           "a class's name is one word or text");
+        if (x && x->key &&
+            (!dg_parse_i64(x->key, &label) || label < 0 || label >= n || c->classes[label].name))
+            return dg_fail(r->d, DG_EINPUT, x->at, "yolo-names",
+                           "%s: %s: classes are numbered from 0 to %d, each once", x->key, x->text,
+                           n - 1);
         const char *name = x ? x->text : dg_printf(r->arena, "class %d", i);
 
-        for (int k = 0; k < n; k++)
-            if (c->classes[k].name && strcmp(c->classes[k].name, name) == 0) {
-                int rc = dg_fault_or_fail(r->faults, r->d, DG_FAULT_CLASS_TWICE, x ? x->at : at, "class-twice",
-                                          "the class \"%s\" is listed twice", name);
+        if (dg_map_has(known, name)) {
+            int rc = dg_fault_or_fail(r->faults, r->d, DG_FAULT_CLASS_TWICE, x ? x->at : at,
+                                      "class-twice", "the class \"%s\" is listed twice", name);
 
-                if (rc < 0)
-                    return rc;
-            }
+            if (rc < 0)
+                return rc;
+        }
+        dg_map_set(known, name, NULL);
         c->classes[label] = (dg_coco_class){ label + 1, dg_strdup(c->arena, name) };
     }
     c->n_classes = n;
     return 0;
 }
 
-/* kpt_shape: [17, 3], how many keypoints stand behind each box, and of how many numbers. */
+/* Numbers after each box, from kpt_shape: [17, 3] (17 keypoints of 3 numbers). */
 static int count_points(reading *r)
 {
     const dg_json *shape = dg_json_get(r->doc, "kpt_shape");
-    double         n = 1;
+    double n = 1;
 
     if (!shape)
         return 0;
@@ -176,7 +185,8 @@ static int read_classes(reading *r)
     static const char *const lists[] = { "classes.txt", "labels/classes.txt", "obj.names" };
 
     if (r->from->classes)
-        return dg_index_classes(r->c, r->from->classes, ',', (dg_where){ .file = r->from->root }, r->d);
+        return dg_index_classes(r->c, r->from->classes, ',', (dg_where){ .file = r->from->root },
+                                r->d);
     if (r->doc)
         return yaml_names(r);
     for (int i = 0; i < 3; i++) {
@@ -185,12 +195,14 @@ static int read_classes(reading *r)
         if (dg_exists(path))
             return dg_index_classes_file(r->c, path, r->d);
     }
-    dg_fail(r->d, DG_EINPUT, (dg_where){ .file = r->folder }, "yolo-names", "nothing names the classes");
-    dg_help(r->d, "say classes=\"first,second\", or put a data.yaml with `names`, or a classes.txt, into the folder");
+    dg_fail(r->d, DG_EINPUT, (dg_where){ .file = r->folder }, "yolo-names",
+            "nothing names the classes");
+    dg_help(r->d, "say classes=\"first,second\", or put a data.yaml with `names`, or a "
+                  "classes.txt, into the folder");
     return -DG_EINPUT;
 }
 
-/* ---- which images -------------------------------------------------------------------------- */
+/* ---- which images ---------------------------------------------------------------------------- */
 
 /* a/images/b.jpg -> a/labels/b.txt */
 static const char *labels_of(dg_arena *a, const char *path)
@@ -206,7 +218,7 @@ static const char *labels_of(dg_arena *a, const char *path)
 static void add_image(reading *r, const char *path)
 {
     const size_t n = strlen(r->folder);
-    const char  *name = path;
+    const char *name = path;
 
     if (strncmp(path, r->folder, n) == 0 && path[n] == '/') {
         name = path + n + 1;
@@ -217,13 +229,14 @@ static void add_image(reading *r, const char *path)
             name = dg_strdup(r->arena, real);
         free(real);
     }
-    DG_PUSH(r->arena, r->entries, ((entry){ .name = name, .path = path, .labels = labels_of(r->arena, path) }));
+    DG_PUSH(r->arena, r->entries,
+            ((entry){ .name = name, .path = path, .labels = labels_of(r->arena, path) }));
 }
 
 static int add_folder(reading *r, const char *path)
 {
     dg_listing files;
-    int        rc = dg_dir_list_deep(&files, r->arena, path, r->d);
+    int rc = dg_dir_list_deep(&files, r->arena, path, r->d);
 
     for (int i = 0; rc == 0 && i < files.n; i++)
         if (dg_image_named(files.v[i]))
@@ -231,7 +244,7 @@ static int add_folder(reading *r, const char *path)
     return rc;
 }
 
-/* A path of a list: relative to the list's folder, or to the data set's. */
+/* Resolves a path of a list: relative to the list's folder, or to the data set's. */
 static const char *listed_path(reading *r, const char *list, const char *line)
 {
     const char *near = dg_path_join(r->arena, dg_path_folder(r->arena, list), line);
@@ -241,11 +254,12 @@ static const char *listed_path(reading *r, const char *list, const char *line)
 
 static int add_list(reading *r, const char *path)
 {
-    char  *text;
+    char *text;
     size_t n;
-    int    rc = dg_file_read(&text, &n, path, MAX_BYTES, r->d);
+    int rc = dg_file_read(&text, &n, path, MAX_BYTES, r->d);
 
-    for (char *line = rc == 0 ? text + dg_mark_bytes(text) : NULL, *end; rc == 0 && line; line = end) {
+    for (char *line = rc == 0 ? text + dg_mark_bytes(text) : NULL, *end; rc == 0 && line;
+         line = end) {
         end = strchr(line, '\n');
         if (end)
             *end++ = '\0';
@@ -262,11 +276,11 @@ static int add_list(reading *r, const char *path)
 static int add_source(reading *r, const dg_json *source)
 {
     const char *const text = source->text;
-    const char       *path, *inside;
-    int               rc = 0;
+    const char *path, *inside;
+    int rc = 0;
 
     for (int i = 0; source->kind == DG_JSON_ARRAY && rc == 0 && i < source->n; i++)
-        rc = add_source(r, &source->items[i]); /* as deep as the file may be nested */
+        rc = add_source(r, &source->items[i]); /* recursion is as deep as the file's nesting */
     if (source->kind == DG_JSON_ARRAY)
         return rc;
     if (!text || !*text)
@@ -283,20 +297,22 @@ static int add_source(reading *r, const dg_json *source)
     if (dg_exists(path))
         return add_list(r, path);
     return dg_fail(r->d, DG_EINPUT, source->at, "yolo-source", "there is no %s%s%s, folder or list",
-                   dg_path_join(r->arena, r->base, text), inside ? ", nor " : "", inside ? inside : "");
+                   dg_path_join(r->arena, r->base, text), inside ? ", nor " : "",
+                   inside ? inside : "");
 }
 
 static bool both(dg_arena *a, const char *folder, const char *images, const char *labels)
 {
-    return dg_is_folder(dg_path_join(a, folder, images)) && dg_is_folder(dg_path_join(a, folder, labels));
+    return dg_is_folder(dg_path_join(a, folder, images)) &&
+           dg_is_folder(dg_path_join(a, folder, labels));
 }
 
-/* Without a .yaml file: folders of images/ and labels/, or folders that have both. */
+/* Splits without a .yaml file: folders in both images/ and labels/, or folders that have both. */
 static void folder_splits(dg_listing *out, dg_arena *a, const char *root)
 {
     dg_diag *quiet = dg_diag_open();
-    bool     outside = both(a, root, "images", "labels");
-    int      n = 0;
+    bool outside = both(a, root, "images", "labels");
+    int n = 0;
 
     *out = (dg_listing){ 0 };
     (void)!dg_dir_list(NULL, out, a, outside ? dg_path_join(a, root, "labels") : root, quiet);
@@ -310,10 +326,10 @@ static void folder_splits(dg_listing *out, dg_arena *a, const char *root)
 
 bool dg_yolo_splits(dg_listing *splits, dg_arena *a, const char *root)
 {
-    const char    *file = dg_yolo_file(a, root);
+    const char *file = dg_yolo_file(a, root);
     const dg_json *doc;
-    dg_diag       *quiet = dg_diag_open();
-    bool           is = false;
+    dg_diag *quiet = dg_diag_open();
+    bool is = false;
 
     *splits = (dg_listing){ 0 };
     if (file && dg_yaml_read(&doc, a, file, quiet) == 0) {
@@ -330,32 +346,38 @@ bool dg_yolo_splits(dg_listing *splits, dg_arena *a, const char *root)
 static int find_in_folders(reading *r)
 {
     const char *split = r->from->split;
-    dg_listing  has;
+    dg_listing has;
 
     folder_splits(&has, r->arena, r->folder);
     if (!split && has.n == 0 && both(r->arena, r->folder, "images", "labels"))
         return add_folder(r, dg_path_join(r->arena, r->folder, "images"));
     if (!split)
-        return dg_index_no_split(r->folder, &has, r->d,
-                                 has.n ? "which split?" : "there is no .yaml file with `names`, and no images/ with labels/");
+        return dg_index_no_split(
+            r->folder, &has, r->d,
+            has.n ? "which split?"
+                  : "there is no .yaml file with `names`, and no images/ with labels/");
     for (int i = 0; i < has.n; i++)
         if (strcmp(has.v[i], split) == 0)
-            return add_folder(
-                r,
-                dg_printf(r->arena, both(r->arena, r->folder, "images", "labels") ? "%s/images/%s" : "%s/%s/images",
-                          r->folder, split));
-    return dg_index_no_split(r->folder, &has, r->d, dg_printf(r->arena, "there is no images/%s with labels/%s", split, split));
+            return add_folder(r, dg_printf(r->arena,
+                                           both(r->arena, r->folder, "images", "labels")
+                                               ? "%s/images/%s"
+                                               : "%s/%s/images",
+                                           r->folder, split));
+    return dg_index_no_split(r->folder, &has, r->d,
+                             dg_printf(r->arena, "there is no images/%s with labels/%s", split,
+                                       split));
 }
 
 static int find_images(reading *r)
 {
-    const char    *root = r->from->root;
+    const char *root = r->from->root;
     const dg_json *source;
-    dg_listing     has;
-    int            rc;
+    dg_listing has;
+    int rc;
 
     if (!dg_exists(root))
-        return dg_fail(r->d, DG_EIO, (dg_where){ .file = root }, "data-missing", "there is no such folder or file");
+        return dg_fail(r->d, DG_EIO, (dg_where){ .file = root }, "data-missing",
+                       "there is no such folder or file");
     r->file = dg_yolo_file(r->arena, root);
     r->folder = r->file ? dg_path_folder(r->arena, r->file) : root;
     r->base = r->folder;
@@ -369,26 +391,28 @@ static int find_images(reading *r)
     source = r->from->split ? source_of(r->doc, r->from->split) : NULL;
     if (!source)
         return dg_index_no_split(r->file, &has, r->d,
-                                 r->from->split ? dg_printf(r->arena, "it has no \"%s\"", r->from->split) : "which split?");
+                                 r->from->split
+                                     ? dg_printf(r->arena, "it has no \"%s\"", r->from->split)
+                                     : "which split?");
     return add_source(r, source);
 }
 
-/* ---- reading ------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
-/* The labels of image i, and its header. */
+/* Reads the labels of image i, and its header. */
 static int read_entry(void *ctx, int64_t i, dg_arena *a, dg_diag *d)
 {
     reading *r = ctx;
-    entry   *e = &r->entries.items[i];
+    entry *e = &r->entries.items[i];
     dg_diag *quiet = dg_diag_open();
-    char    *text;
-    size_t   n;
-    int      rc = 0;
+    char *text;
+    size_t n;
+    int rc = 0;
 
     if (dg_image_size(&e->w, &e->h, e->path, quiet) < 0)
         e->w = e->h = 0;
     dg_diag_close(&quiet);
-    if (!dg_exists(e->labels)) /* nothing is labelled: an image without objects */
+    if (!dg_exists(e->labels)) /* no label file: an image without objects */
         return 0;
     rc = dg_file_read(&text, &n, e->labels, MAX_BYTES, d);
     if (rc == 0)
@@ -404,14 +428,14 @@ static void drop_labels(void *ctx, int64_t i)
     r->entries.items[i].found.of.n = 0;
 }
 
-/* ---- the index ----------------------------------------------------------------------------- */
+/* ---- the index ------------------------------------------------------------------------------- */
 
 static int by_name(const void *a, const void *b)
 {
     return strcmp(((const entry *)a)->name, ((const entry *)b)->name);
 }
 
-/* The labels of one image as annotations; how many. */
+/* Converts the labels of one image to annotations; returns their number. */
 static int annotate(reading *r, const entry *e, dg_coco_annotation *out)
 {
     int n = 0;
@@ -420,9 +444,10 @@ static int annotate(reading *r, const entry *e, dg_coco_annotation *out)
         const dg_yolo_label *x = &e->found.of.items[k];
 
         if (x->label >= r->c->n_classes) {
-            int rc = dg_fault_or_fail(r->faults, r->d, DG_FAULT_CLASS_UNKNOWN, (dg_where){ e->labels, x->line, 0, NULL },
-                                      "yolo-class", "class %d, but the last of %d classes is %d", x->label, r->c->n_classes,
-                                      r->c->n_classes - 1);
+            int rc = dg_fault_or_fail(r->faults, r->d, DG_FAULT_CLASS_UNKNOWN,
+                                      (dg_where){ e->labels, x->line, 0, NULL }, "yolo-class",
+                                      "class %d, but the last of %d classes is %d", x->label,
+                                      r->c->n_classes, r->c->n_classes - 1);
 
             if (rc < 0)
                 return rc;
@@ -441,19 +466,21 @@ static int annotate(reading *r, const entry *e, dg_coco_annotation *out)
     return n;
 }
 
-/* Entries by name, each once. */
+/* Sorts entries by name and drops duplicates. */
 static int sort_entries(reading *r)
 {
     int kept = 0;
 
     if (r->entries.n == 0)
-        return dg_fail(r->d, DG_EINPUT, (dg_where){ .file = r->c->path }, "yolo-empty", "no image stands in it");
+        return dg_fail(r->d, DG_EINPUT, (dg_where){ .file = r->c->path }, "yolo-empty",
+                       "no image stands in it");
     qsort(r->entries.items, (size_t)r->entries.n, sizeof *r->entries.items, by_name);
     for (int i = 0; i < r->entries.n; i++) {
         const entry e = r->entries.items[i];
 
         if (i && strcmp(e.name, r->entries.items[kept - 1].name) == 0) {
-            int rc = dg_fault_or_fail(r->faults, r->d, DG_FAULT_IMAGE_TWICE, (dg_where){ .file = r->c->path }, "yolo-twice",
+            int rc = dg_fault_or_fail(r->faults, r->d, DG_FAULT_IMAGE_TWICE,
+                                      (dg_where){ .file = r->c->path }, "yolo-twice",
                                       "%s is listed twice", e.name);
 
             if (rc < 0)
@@ -468,17 +495,17 @@ static int sort_entries(reading *r)
 
 static int make_index(reading *r)
 {
-    const int                  all = r->entries.n;
+    const int all = r->entries.n;
     const dg_coco_annotation **lists = DG_NEW_N(r->arena, all, const dg_coco_annotation *);
-    int                       *n = DG_NEW_N(r->arena, all, int);
-    dg_coco                   *c = r->c;
+    int *n = DG_NEW_N(r->arena, all, int);
+    dg_coco *c = r->c;
 
     c->images = DG_NEW_N(c->arena, all, dg_coco_image);
     c->n_images = all;
     for (int i = 0; i < all; i++) {
-        entry              *e = &r->entries.items[i];
+        entry *e = &r->entries.items[i];
         dg_coco_annotation *list = DG_NEW_N(r->arena, e->found.of.n + 1, dg_coco_annotation);
-        int                 rc = 0;
+        int rc = 0;
 
         if (!e->w && e->found.of.n && !r->faults)
             rc = dg_index_size(c, &e->w, &e->h, e->path, e->found.of.n, r->from->replace, r->d);
@@ -498,11 +525,12 @@ static int make_index(reading *r)
 
 int dg_yolo_read(dg_coco **out, const dg_data_source *from, dg_faults *faults, dg_diag *d)
 {
-    reading        r = { .from = from, .faults = faults, .d = d, .arena = dg_arena_open() };
+    reading r = { .from = from, .faults = faults, .d = d, .arena = dg_arena_open() };
     dg_index_files files = { .read = read_entry, .drop = drop_labels, .ctx = &r };
-    int            rc;
+    int rc;
 
-    r.c = dg_index_open(from->split ? dg_printf(r.arena, "%s (%s)", from->root, from->split) : from->root);
+    r.c = dg_index_open(from->split ? dg_printf(r.arena, "%s (%s)", from->root, from->split)
+                                    : from->root);
     DG_TRY(find_images(&r));
     r.c->folder = dg_strdup(r.c->arena, r.folder);
     DG_TRY(read_classes(&r));

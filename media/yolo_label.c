@@ -1,8 +1,8 @@
-/* yolo_label: the lines of a label file.
+/* yolo_label.c: parses the lines of a label file.
  *
- *   CLASS CX CY W H                  shares of the image's width and height
- *   CLASS X1 Y1 X2 Y2 X3 Y3 ...      a polygon, of which the box is taken
- *   CLASS CX CY W H X1 Y1 V1 ...     with n_points numbers of keypoints, which are passed over */
+ *   CLASS CX CY W H                  fractions of the image's width and height
+ *   CLASS X1 Y1 X2 Y2 X3 Y3 ...      a polygon; its bounding box is taken
+ *   CLASS CX CY W H X1 Y1 V1 ...     with n_points keypoint numbers, skipped */
 #include "media/yolo.h"
 
 #include <math.h>
@@ -10,34 +10,36 @@
 
 #include "base/str.h"
 
-enum { WORD_MAX = 63, FAR = 10 }; /* coordinates beyond FAR images away are pixels */
+enum { WORD_MAX = 63, FAR = 10 }; /* coordinates beyond FAR image sides must be pixels */
 
 typedef struct line {
     const char *name;
-    int         number, n, n_points; /* n: coordinates */
-    double      first[4], lo[2], hi[2];
-    dg_diag    *d;
+    int number, n, n_points; /* n: coordinates read so far */
+    double first[4], lo[2], hi[2];
+    dg_diag *d;
 } line;
 
 static int refuse(const line *l, const char *fmt, ...) DG_PRINTF(2, 3);
 static int refuse(const line *l, const char *fmt, ...)
 {
-    dg_str  text = { 0 };
+    dg_str text = { 0 };
     va_list ap;
-    int     rc;
+    int rc;
 
     va_start(ap, fmt);
     dg_str_vfmt(&text, fmt, ap);
     va_end(ap);
-    rc = dg_fail(l->d, DG_EINPUT, (dg_where){ l->name, l->number, 0, NULL }, "yolo-label", "%s", text.s);
+    rc = dg_fail(l->d, DG_EINPUT, (dg_where){ l->name, l->number, 0, NULL }, "yolo-label", "%s",
+                 text.s);
     dg_str_free(&text);
     return rc;
 }
 
-/* The next word of p, as a number; the rest in *rest. */
-static int take_number(const line *l, double *out, const char *p, const char *end, const char **rest)
+/* Reads the next word of p as a number; the remainder in *rest. */
+static int take_number(const line *l, double *out, const char *p, const char *end,
+                       const char **rest)
 {
-    char   word[WORD_MAX + 1];
+    char word[WORD_MAX + 1];
     size_t n = 0;
 
     while (p < end && !memchr(" \t\r", *p, 3)) {
@@ -71,12 +73,12 @@ static int take_coordinate(line *l, double v)
     return 0;
 }
 
-/* One line that is not empty. */
+/* Reads one line that is not empty. */
 static int take_line(dg_yolo_labels *out, dg_arena *a, line *l, const char *p, const char *end)
 {
     dg_yolo_label x = { .line = l->number };
-    double        v;
-    int           rc;
+    double v;
+    int rc;
 
     DG_TRY(take_number(l, &v, p, end, &p));
     if (v != floor(v) || v < 0 || v > INT16_MAX)
@@ -84,13 +86,15 @@ static int take_line(dg_yolo_labels *out, dg_arena *a, line *l, const char *p, c
     x.label = (int)v;
     for (l->n = 0; p < end;) {
         DG_TRY(take_number(l, &v, p, end, &p));
-        if (l->n_points && l->n >= 4) /* of a keypoint */
+        if (l->n_points && l->n >= 4) /* a keypoint's number */
             l->n++;
         else
             DG_TRY(take_coordinate(l, v));
     }
     if (l->n_points && l->n != 4 + l->n_points)
-        return refuse(l, "%d numbers behind the class, expected 4 (centre and sides) and %d of keypoints", l->n, l->n_points);
+        return refuse(
+            l, "%d numbers behind the class, expected 4 (centre and sides) and %d of keypoints",
+            l->n, l->n_points);
     if (l->n == 4 + l->n_points) {
         x.cx = l->first[0];
         x.cy = l->first[1];
@@ -102,18 +106,21 @@ static int take_line(dg_yolo_labels *out, dg_arena *a, line *l, const char *p, c
         x.w = l->hi[0] - l->lo[0];
         x.h = l->hi[1] - l->lo[1];
     } else {
-        return refuse(l, "%d numbers behind the class, expected 4 (centre and sides), or 3 or more points", l->n);
+        return refuse(
+            l, "%d numbers behind the class, expected 4 (centre and sides), or 3 or more points",
+            l->n);
     }
     DG_PUSH(a, out->of, x);
 out:
     return rc;
 }
 
-int dg_yolo_parse(dg_yolo_labels *out, dg_arena *a, const char *text, size_t n, int n_points, const char *name, dg_diag *d)
+int dg_yolo_parse(dg_yolo_labels *out, dg_arena *a, const char *text, size_t n, int n_points,
+                  const char *name, dg_diag *d)
 {
     const char *end = text + n;
-    line        l = { .name = name, .n_points = n_points, .d = d };
-    int         rc = 0;
+    line l = { .name = name, .n_points = n_points, .d = d };
+    int rc = 0;
 
     *out = (dg_yolo_labels){ 0 };
     if (n >= 3)

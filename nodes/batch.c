@@ -1,37 +1,40 @@
-/* batch.c: <batch>, samples become tensors.
+/* batch.c: <batch>: collects samples into tensors.
  *
- *   images          f[B,H,W,3]   RGB / 255
- *   targets.labels  i[B,M]       0 .. classes-1; 0 in void slots
- *   targets.boxes   f[B,M,4]     cx, cy, w, h over the image's sides; 0 in void slots
- *   targets.count   i[B]         live slots of each image
+ *  images          f[B,H,W,3]   RGB / 255
+ *  targets.labels  i[B,M]       0 .. classes-1; 0 in void slots
+ *  targets.boxes   f[B,M,4]     cx, cy, w, h as fractions of the image's sides; 0 in void slots
+ *  targets.count   i[B]         live slots per image
+ *
  * M is max_objects. An image with more objects is an error: targets are never cut. */
 #include <detrgraph/node.h>
 
 #include <string.h>
 
 typedef struct conf {
-    int64_t  max_objects;
+    int64_t max_objects;
     dg_sizes base;
 } conf;
 
 enum { IMAGES, LABELS, BOXES, COUNT, N_FEEDS };
 
 static const dg_port ports[] = {
-    DG_IN("in", "samples", "samples in the order of the plan"),
+    DG_IN("in", "samples", "samples in plan order"),
     DG_OUT_MAIN("images", "f[B,H,W,3]", "RGB from 0 to 1"),
-    DG_OUT("targets", "{labels:i[B,M],boxes:f[B,M,4],count:i[B]}", "objects, padded to max_objects"),
+    DG_OUT("targets", "{labels:i[B,M],boxes:f[B,M,4],count:i[B]}",
+           "objects, padded to max_objects"),
     { 0 },
 };
 
 static const dg_attr attrs[] = {
-    DG_INT(conf, max_objects, 100, 1, 5000, "slots for the objects of one image"),
-    DG_SIZES(conf, base, NULL,
-             "resize to this size first (bilinear, antialiased), then to the batch's by nearest pixels, as the "
-             "reference does in multi-scale training; without it images are resized once"),
+    DG_INT(conf, max_objects, 100, 1, 5000, "most objects per image; more are an error"),
+    DG_SIZES(
+        conf, base, NULL,
+        "resize to this size first (bilinear, antialiased), then to the batch's size by nearest "
+        "pixels, as the reference does in multi-scale training; if omitted, resize once"),
     { 0 },
 };
 
-static void check(dg_check *k, const void *self)
+static void check_batch(dg_check *k, const void *self)
 {
     const conf *c = self;
 
@@ -41,7 +44,7 @@ static void check(dg_check *k, const void *self)
 
 static int feeds(const void *self, dg_size size, int batch, dg_feed out[], int n)
 {
-    const conf   *c = self;
+    const conf *c = self;
     const dg_feed all[N_FEEDS] = {
         [IMAGES] = { "images", DG_REAL, DG_SHAPE(batch, size.h, size.w, 3) },
         [LABELS] = { "targets.labels", DG_I32, DG_SHAPE(batch, c->max_objects) },
@@ -57,7 +60,7 @@ static int feeds(const void *self, dg_size size, int batch, dg_feed out[], int n
 static int resize(const conf *c, dg_size size, dg_sample *sm, dg_diag *d)
 {
     dg_size first = c->base.n ? c->base.v[0] : size;
-    int     rc = dg_sample_resize(sm, (int)first.w, (int)first.h, d);
+    int rc = dg_sample_resize(sm, (int)first.w, (int)first.h, d);
 
     dg_sample_sanitize(sm, 1);
     if (!rc && (first.w != size.w || first.h != size.h)) {
@@ -66,7 +69,7 @@ static int resize(const conf *c, dg_size size, dg_sample *sm, dg_diag *d)
         rc = dg_image_resize_nearest(&small, sm->scratch, &sm->image, (int)size.w, (int)size.h, d);
         for (int i = 0; !rc && i < sm->n_objects; i++) {
             dg_box *b = &sm->objects[i].box;
-            double  x = (double)size.w / (double)first.w, y = (double)size.h / (double)first.h;
+            double x = (double)size.w / (double)first.w, y = (double)size.h / (double)first.h;
 
             *b = (dg_box){ b->x1 * x, b->y1 * y, b->x2 * x, b->y2 * y };
         }
@@ -76,11 +79,12 @@ static int resize(const conf *c, dg_size size, dg_sample *sm, dg_diag *d)
     return rc;
 }
 
-static void fill_targets(const conf *c, dg_size size, int slot, const dg_sample *sm, void *const data[])
+static void fill_targets(const conf *c, dg_size size, int slot, const dg_sample *sm,
+                         void *const data[])
 {
     int32_t *label = (int32_t *)data[LABELS] + slot * c->max_objects;
-    float   *box = (float *)data[BOXES] + slot * c->max_objects * 4;
-    double   w = (double)size.w, h = (double)size.h;
+    float *box = (float *)data[BOXES] + slot * c->max_objects * 4;
+    double w = (double)size.w, h = (double)size.h;
 
     memset(label, 0, (size_t)c->max_objects * sizeof *label);
     memset(box, 0, (size_t)c->max_objects * 4 * sizeof *box);
@@ -96,10 +100,11 @@ static void fill_targets(const conf *c, dg_size size, int slot, const dg_sample 
     ((int32_t *)data[COUNT])[slot] = sm->n_objects;
 }
 
-static int fill(const void *self, dg_size size, int batch, int slot, dg_sample *sm, void *const data[], dg_diag *d)
+static int fill(const void *self, dg_size size, int batch, int slot, dg_sample *sm,
+                void *const data[], dg_diag *d)
 {
     const conf *c = self;
-    int         rc = resize(c, size, sm, d);
+    int rc = resize(c, size, sm, d);
 
     (void)batch;
     if (rc)
@@ -109,8 +114,9 @@ static int fill(const void *self, dg_size size, int batch, int slot, dg_sample *
     if (!data[LABELS])
         return 0;
     if (sm->n_objects > c->max_objects) {
-        rc = dg_fail(d, DG_EINPUT, DG_NOWHERE, "batch-objects", "%s has %d objects, max_objects is %lld", sm->path,
-                     sm->n_objects, (long long)c->max_objects);
+        rc = dg_fail(d, DG_EINPUT, DG_NOWHERE, "batch-objects",
+                     "%s has %d objects, max_objects is %lld", sm->path, sm->n_objects,
+                     (long long)c->max_objects);
         dg_help(d, "max_objects=\"%d\" on <batch>", sm->n_objects);
         return rc;
     }
@@ -131,7 +137,7 @@ const dg_node_class dg_node_batch = {
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),
-    .check = check,
+    .check = check_batch,
     .feeds = feeds,
     .fill = fill,
     .capacity = capacity,

@@ -1,5 +1,4 @@
-/* builtin.c: the list of node classes that come with the engine; runtime hands it to the
- * registry. */
+/* builtin.c: the list of built-in node classes, which runtime passes to the registry. */
 #include "nodes/builtin.h"
 
 const dg_node_class *const dg_builtin_nodes[] = {

@@ -11,12 +11,12 @@
 
 static const double NORM_EPS = 1e-5, MOMENTUM = 0.1;
 
-/* ---- places ---------------------------------------------------------------------------------- */
+/* ---- parameter paths ---------------------------------------------------------------------- */
 
-dg_place dg_place_at(dg_build *b, const char *fmt, ...)
+dg_param_path_of dg_param_path(dg_build *b, const char *fmt, ...)
 {
-    dg_place p = { .b = b };
-    va_list  ap;
+    dg_param_path_of p = { .b = b };
+    va_list ap;
 
     va_start(ap, fmt);
     vsnprintf(p.path, sizeof p.path, fmt, ap);
@@ -31,11 +31,11 @@ static void extend(char *path, size_t n, const char *more)
     snprintf(path + used, n - used, "%s%s", used ? "." : "", more);
 }
 
-dg_place dg_place_in(const dg_place *outer, const char *fmt, ...)
+dg_param_path_of dg_param_path_in(const dg_param_path_of *outer, const char *fmt, ...)
 {
-    dg_place p = *outer;
-    char     more[64];
-    va_list  ap;
+    dg_param_path_of p = *outer;
+    char more[64];
+    va_list ap;
 
     va_start(ap, fmt);
     vsnprintf(more, sizeof more, fmt, ap);
@@ -46,23 +46,24 @@ dg_place dg_place_in(const dg_place *outer, const char *fmt, ...)
     return p;
 }
 
-dg_val dg_place_param(const dg_place *at, const char *path, dg_shape shape, dg_init init)
+dg_val dg_param_at(const dg_param_path_of *at, const char *path, dg_shape shape, dg_init init)
 {
-    dg_place p = dg_place_in(at, "%s", path);
+    dg_param_path_of p = dg_param_path_in(at, "%s", path);
 
     return dg_param(p.b, p.path, shape, p.like[0] ? dg_init_like(p.b, p.like) : init);
 }
 
-static dg_val param_frozen(const dg_place *at, const char *path, dg_shape shape, dg_init init)
+static dg_val param_frozen(const dg_param_path_of *at, const char *path, dg_shape shape,
+                           dg_init init)
 {
-    dg_place p = dg_place_in(at, "%s", path);
+    dg_param_path_of p = dg_param_path_in(at, "%s", path);
 
     return dg_param_frozen(p.b, p.path, shape, init);
 }
 
-dg_val dg_place_buffer(const dg_place *at, const char *path, dg_shape shape, dg_init init)
+dg_val dg_buffer_at(const dg_param_path_of *at, const char *path, dg_shape shape, dg_init init)
 {
-    dg_place p = dg_place_in(at, "%s", path);
+    dg_param_path_of p = dg_param_path_in(at, "%s", path);
 
     return dg_buffer(p.b, p.path, shape, init);
 }
@@ -82,28 +83,28 @@ const char *dg_norm_axis(int64_t norm, const char *axis)
     return norm == DG_NORM_BATCH ? NULL : axis ? axis : "dp";
 }
 
-static dg_val batch_norm(const dg_place *at, dg_val x, const dg_conv_norm *c)
+static dg_val batch_norm(const dg_param_path_of *at, dg_val x, const dg_conv_norm *c)
 {
     dg_build *b = at->b;
-    dg_shape  s = DG_SHAPE(dg_dim(b, x, -1));
-    dg_init   one = dg_init_const(1), zero = dg_init_zero();
-    dg_val    scale, shift, mean, var, y, batch_mean, batch_var, n;
-    int64_t   count = dg_dim(b, x, 0) * dg_dim(b, x, 1) * dg_dim(b, x, 2);
+    dg_shape s = DG_SHAPE(dg_dim(b, x, -1));
+    dg_init one = dg_init_const(1), zero = dg_init_zero();
+    dg_val scale, shift, mean, var, y, batch_mean, batch_var, n;
+    int64_t count = dg_dim(b, x, 0) * dg_dim(b, x, 1) * dg_dim(b, x, 2);
 
     if (c->fixed) {
-        scale = dg_place_buffer(at, "weight", s, one);
-        shift = dg_place_buffer(at, "bias", s, zero);
+        scale = dg_buffer_at(at, "weight", s, one);
+        shift = dg_buffer_at(at, "bias", s, zero);
     } else if (c->frozen) {
         scale = param_frozen(at, "weight", s, one);
         shift = param_frozen(at, "bias", s, zero);
     } else {
-        scale = dg_place_param(at, "weight", s, one);
-        shift = dg_place_param(at, "bias", s, zero);
+        scale = dg_param_at(at, "weight", s, one);
+        shift = dg_param_at(at, "bias", s, zero);
     }
-    mean = dg_place_buffer(at, "running_mean", s, zero);
-    var = dg_place_buffer(at, "running_var", s, one);
+    mean = dg_buffer_at(at, "running_mean", s, zero);
+    var = dg_buffer_at(at, "running_var", s, one);
     if (!c->fixed)
-        dg_export_counter(b, dg_place_in(at, "num_batches_tracked").path);
+        dg_export_counter(b, dg_param_path_in(at, "num_batches_tracked").path);
     if (c->fixed || !dg_training(b))
         return dg_batch_norm_fixed(b, x, scale, shift, mean, var, NORM_EPS);
     if (c->axis && dg_axis_size(b, c->axis) > 1) {
@@ -117,17 +118,17 @@ static dg_val batch_norm(const dg_place *at, dg_val x, const dg_conv_norm *c)
     return y;
 }
 
-dg_val dg_layer_conv_norm(const dg_place *at, dg_val x, const dg_conv_norm *c)
+dg_val dg_layer_conv_norm(const dg_param_path_of *at, dg_val x, const dg_conv_norm *c)
 {
     dg_build *b = at->b;
-    dg_place  conv = dg_place_in(at, "%s", c->conv ? c->conv : "conv");
-    dg_place  norm = dg_place_in(at, "%s", c->norm ? c->norm : "norm");
-    int64_t   in = dg_dim(b, x, -1), area = (int64_t)c->size * c->size;
-    dg_shape  shape = DG_SHAPE(c->out, in, c->size, c->size);
+    dg_param_path_of conv = dg_param_path_in(at, "%s", c->conv ? c->conv : "conv");
+    dg_param_path_of norm = dg_param_path_in(at, "%s", c->norm ? c->norm : "norm");
+    int64_t in = dg_dim(b, x, -1), area = (int64_t)c->size * c->size;
+    dg_shape shape = DG_SHAPE(c->out, in, c->size, c->size);
     dg_init init = c->xavier ? dg_init_xavier(in * area, c->out * area) : dg_init_fan_in(in * area);
-    dg_val  w = c->frozen ? param_frozen(&conv, "weight", shape, init)
-                          : dg_place_param(&conv, "weight", shape, init);
-    dg_val  y = batch_norm(&norm, dg_conv2d(b, x, w, DG_NONE, c->stride, (c->size - 1) / 2), c);
+    dg_val w = c->frozen ? param_frozen(&conv, "weight", shape, init)
+                         : dg_param_at(&conv, "weight", shape, init);
+    dg_val y = batch_norm(&norm, dg_conv2d(b, x, w, DG_NONE, c->stride, (c->size - 1) / 2), c);
 
     switch (c->act) {
     case DG_LAYER_RELU:
@@ -141,49 +142,50 @@ dg_val dg_layer_conv_norm(const dg_place *at, dg_val x, const dg_conv_norm *c)
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
-dg_val dg_layer_linear_bias(const dg_place *at, dg_val x, int64_t out, dg_init weight, dg_init bias)
+dg_val dg_layer_linear_bias(const dg_param_path_of *at, dg_val x, int64_t out, dg_init weight,
+                            dg_init bias)
 {
     dg_build *b = at->b;
-    dg_val    w = dg_place_param(at, "weight", DG_SHAPE(out, dg_dim(b, x, -1)), weight);
+    dg_val w = dg_param_at(at, "weight", DG_SHAPE(out, dg_dim(b, x, -1)), weight);
 
-    return dg_linear(b, x, w, dg_place_param(at, "bias", DG_SHAPE(out), bias));
+    return dg_linear(b, x, w, dg_param_at(at, "bias", DG_SHAPE(out), bias));
 }
 
-dg_val dg_layer_linear(const dg_place *at, dg_val x, int64_t out, dg_init weight)
+dg_val dg_layer_linear(const dg_param_path_of *at, dg_val x, int64_t out, dg_init weight)
 {
     return dg_layer_linear_bias(at, x, out, weight, dg_init_fan_in(dg_dim(at->b, x, -1)));
 }
 
-dg_val dg_layer_layer_norm(const dg_place *at, dg_val x)
+dg_val dg_layer_layer_norm(const dg_param_path_of *at, dg_val x)
 {
     dg_shape s = DG_SHAPE(dg_dim(at->b, x, -1));
-    dg_val   scale = dg_place_param(at, "weight", s, dg_init_const(1));
+    dg_val scale = dg_param_at(at, "weight", s, dg_init_const(1));
 
-    return dg_layer_norm(at->b, x, scale, dg_place_param(at, "bias", s, dg_init_zero()), NORM_EPS);
+    return dg_layer_norm(at->b, x, scale, dg_param_at(at, "bias", s, dg_init_zero()), NORM_EPS);
 }
 
-dg_val dg_layer_box_head(const dg_place *at, dg_val x)
+dg_val dg_layer_box_head(const dg_param_path_of *at, dg_val x)
 {
-    int64_t  width = dg_dim(at->b, x, -1);
-    dg_place last = dg_place_in(at, "layers.2");
+    int64_t width = dg_dim(at->b, x, -1);
+    dg_param_path_of last = dg_param_path_in(at, "layers.2");
 
     for (int i = 0; i < 2; i++) {
-        dg_place layer = dg_place_in(at, "layers.%d", i);
+        dg_param_path_of layer = dg_param_path_in(at, "layers.%d", i);
 
         x = dg_relu(at->b, dg_layer_linear(&layer, x, width, dg_init_fan_in(width)));
     }
     return dg_layer_linear_bias(&last, x, 4, dg_init_zero(), dg_init_zero());
 }
 
-dg_val dg_layer_attention(const dg_place *at, dg_val x, dg_val pos, int heads, dg_val dn,
+dg_val dg_layer_attention(const dg_param_path_of *at, dg_val x, dg_val pos, int heads, dg_val dn,
                           int64_t capacity)
 {
     dg_build *b = at->b;
-    int64_t   d = dg_dim(b, x, -1);
-    dg_val   w = dg_place_param(at, "in_proj_weight", DG_SHAPE(3 * d, d), dg_init_xavier(d, 3 * d));
-    dg_val   bias = dg_place_param(at, "in_proj_bias", DG_SHAPE(3 * d), dg_init_zero());
-    dg_val   in[3], qkv[3], y;
-    dg_place out = dg_place_in(at, "out_proj");
+    int64_t d = dg_dim(b, x, -1);
+    dg_val w = dg_param_at(at, "in_proj_weight", DG_SHAPE(3 * d, d), dg_init_xavier(d, 3 * d));
+    dg_val bias = dg_param_at(at, "in_proj_bias", DG_SHAPE(3 * d), dg_init_zero());
+    dg_val in[3], qkv[3], y;
+    dg_param_path_of out = dg_param_path_in(at, "out_proj");
 
     in[0] = in[1] = dg_add(b, x, pos);
     in[2] = x;

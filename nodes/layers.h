@@ -1,96 +1,96 @@
-/* layers.h: the layers that detectors are made of, with parameters under PyTorch's names and initial
- * values. A layer reads its parameters at a place: a path below the node. */
+/* layers.h: layers of detectors, with PyTorch's parameter names and initial values. A layer takes
+ * its parameters from a path below the node. */
 #ifndef DG_NODES_LAYERS_H
 #define DG_NODES_LAYERS_H
 
 #include <detrgraph/node.h>
 
-/* What nodes that own batch norms say of them: attributes norm and axis, which conf has under these
- * names, and rows for each input port that a norm follows. given: further conditions of the row for
- * running statistics, "" or ",!freeze_norm". */
+/* For nodes with batch norms: the attributes norm and axis (members of conf), and the rules of each
+ * input port that a norm follows. given: further conditions of the running statistics' rule, "" or
+ * ",!freeze_norm". */
 enum { DG_NORM_BATCH, DG_NORM_SYNC };
 #define DG_NORM_ATTRS(conf)                                                                    \
     DG_ENUM(conf, norm, DG_NORM_BATCH, "batch|sync",                                           \
             "batch norms take their statistics from this rank's images, or from those of all " \
             "ranks of the axis"),                                                              \
-        DG_STR(conf, axis, NULL, "mesh axis of norm=\"sync\"; dp if left out")
-#define DG_NORM_RULES(port, given)                                                   \
-    { DG_RULE_ALLREDUCE,                                                             \
-      .from = port,                                                                  \
-      .axis = "axis",                                                                \
-      .when = "norm=sync,axis",                                                      \
-      .why = "joins the batch-norm statistics of all ranks",                         \
-      .flags = DG_RULE_TRAIN },                                                      \
-        { DG_RULE_ALLREDUCE,                                                         \
-          .from = port,                                                              \
-          .axis = "=dp",                                                             \
-          .when = "norm=sync,!axis",                                                 \
-          .why = "joins the batch-norm statistics of all ranks",                     \
-          .flags = DG_RULE_TRAIN },                                                  \
-        { DG_RULE_STATE,                                                             \
-          .from = port,                                                              \
-          .axis = "axis",                                                            \
-          .when = "norm=sync,axis" given,                                            \
-          .why = "keeps running statistics of the images that its axis sees",        \
-          .flags = DG_RULE_TRAIN },                                                  \
-        { DG_RULE_STATE,                                                             \
-          .from = port,                                                              \
-          .axis = "=dp",                                                             \
-          .when = "norm=sync,!axis" given,                                           \
-          .why = "keeps running statistics of the images that dp sees",              \
-          .flags = DG_RULE_TRAIN },                                                  \
-    {                                                                                \
-        DG_RULE_STATE, .from = port, .when = "norm=batch" given,                     \
-                       .why = "keeps running statistics of the images that it sees", \
-                       .flags = DG_RULE_TRAIN                                        \
+        DG_AXES(conf, axis, NULL, "mesh axis of norm=\"sync\"; dp if left out")
+#define DG_NORM_RULES(port, given)                                                               \
+    { DG_RULE_ALLREDUCE,                                                                         \
+      .from = port,                                                                              \
+      .axis = "axis",                                                                            \
+      .when = "norm=sync,axis",                                                                  \
+      .why = "joins the batch-norm statistics of all ranks",                                     \
+      .flags = DG_RULE_TRAIN },                                                                  \
+        { DG_RULE_ALLREDUCE,                                                                     \
+          .from = port,                                                                          \
+          .axis = "=dp",                                                                         \
+          .when = "norm=sync,!axis",                                                             \
+          .why = "joins the batch-norm statistics of all ranks",                                 \
+          .flags = DG_RULE_TRAIN },                                                              \
+        { DG_RULE_STATE,                                                                         \
+          .from = port,                                                                          \
+          .axis = "axis",                                                                        \
+          .when = "norm=sync,axis" given,                                                        \
+          .why = "keeps running statistics of the images that its axis sees",                    \
+          .flags = DG_RULE_TRAIN },                                                              \
+        { DG_RULE_STATE,                                                                         \
+          .from = port,                                                                          \
+          .axis = "=dp",                                                                         \
+          .when = "norm=sync,!axis" given,                                                       \
+          .why = "keeps running statistics of the images that dp sees",                          \
+          .flags = DG_RULE_TRAIN },                                                              \
+    {                                                                                            \
+        DG_RULE_STATE, .from = port, .when = "norm=batch" given,                                 \
+            .why = "keeps running statistics of the images that it sees", .flags = DG_RULE_TRAIN \
     }
-/* Reports an axis that norm="batch" does not ask. */
+/* Reports an axis that norm="batch" would ignore. */
 void dg_norm_check(dg_check *k, int64_t norm, const char *axis);
-/* The axis whose ranks share statistics; NULL: none does. */
+/* The axis whose ranks share statistics; NULL: none. */
 const char *dg_norm_axis(int64_t norm, const char *axis);
 
-/* like: path of a sibling layer whose initial values this one shares; "" for none. */
-typedef struct dg_place {
+/* A path below the node. like: path of a sibling layer whose initial values are copied; "":
+ * none. */
+typedef struct dg_param_path_of {
     dg_build *b;
-    char      path[96], like[96];
-} dg_place;
+    char path[96], like[96];
+} dg_param_path_of;
 
-dg_place dg_place_at(dg_build *b, const char *fmt, ...) DG_PRINTF(2, 3);
-dg_place dg_place_in(const dg_place *outer, const char *fmt, ...) DG_PRINTF(2, 3);
-/* The parameter at place.path. */
-dg_val dg_place_param(const dg_place *at, const char *path, dg_shape shape, dg_init init);
-dg_val dg_place_buffer(const dg_place *at, const char *path, dg_shape shape, dg_init init);
+dg_param_path_of dg_param_path(dg_build *b, const char *fmt, ...) DG_PRINTF(2, 3);
+dg_param_path_of dg_param_path_in(const dg_param_path_of *outer, const char *fmt, ...)
+    DG_PRINTF(2, 3);
+/* The parameter `path` below `at`. */
+dg_val dg_param_at(const dg_param_path_of *at, const char *path, dg_shape shape, dg_init init);
+dg_val dg_buffer_at(const dg_param_path_of *at, const char *path, dg_shape shape, dg_init init);
 
 typedef enum dg_layer_act { DG_LAYER_LINEAR, DG_LAYER_RELU, DG_LAYER_SILU } dg_layer_act;
 
-/* Convolution without bias, padded by (size-1)/2, batch norm (eps 1e-5, momentum 0.1),
+/* Convolution without bias, padded by (size-1)/2, then batch norm (eps 1e-5, momentum 0.1) and
  * activation. */
 typedef struct dg_conv_norm {
-    int64_t      out;
-    int          size, stride;
+    int64_t out;
+    int size, stride;
     dg_layer_act act;
-    const char  *conv, *norm; /* names of the parts; NULL: "conv", "norm" */
-    bool         xavier;      /* initial weights: Glorot, else PyTorch's default */
-    bool         frozen;      /* parameters are not trained */
-    bool         fixed;       /* norm is an affine map: its four vectors are buffers */
-    const char  *axis; /* statistics of the batches of all ranks of this mesh axis; NULL: of this
-                          rank's */
+    const char *conv, *norm; /* names of the two parts; NULL: "conv", "norm" */
+    bool xavier;             /* initial weights: Glorot; false: PyTorch's default */
+    bool frozen;             /* parameters are frozen */
+    bool fixed;              /* the norm is an affine map: its four vectors are buffers */
+    const char *axis;        /* mesh axis whose ranks share statistics; NULL: this rank's only */
 } dg_conv_norm;
-dg_val dg_layer_conv_norm(const dg_place *at, dg_val x, const dg_conv_norm *c);
+dg_val dg_layer_conv_norm(const dg_param_path_of *at, dg_val x, const dg_conv_norm *c);
 
-/* Weight as given, bias U(+-1/sqrt(fan_in)). */
-dg_val dg_layer_linear(const dg_place *at, dg_val x, int64_t out, dg_init weight);
-dg_val dg_layer_linear_bias(const dg_place *at, dg_val x, int64_t out, dg_init weight,
+/* Weight initialised as given, bias U(+-1/sqrt(fan_in)). */
+dg_val dg_layer_linear(const dg_param_path_of *at, dg_val x, int64_t out, dg_init weight);
+dg_val dg_layer_linear_bias(const dg_param_path_of *at, dg_val x, int64_t out, dg_init weight,
                             dg_init bias);
-dg_val dg_layer_layer_norm(const dg_place *at, dg_val x); /* eps 1e-5 */
+dg_val dg_layer_layer_norm(const dg_param_path_of *at, dg_val x); /* eps 1e-5 */
 
-/* Three linear layers with ReLU between, "layers.0" to "layers.2"; the last starts at zero. */
-dg_val dg_layer_box_head(const dg_place *at, dg_val x);
+/* Three linear layers with ReLU between them, "layers.0" to "layers.2"; the last one starts at
+ * zero. */
+dg_val dg_layer_box_head(const dg_param_path_of *at, dg_val x);
 
-/* Multi-head attention of x on itself, as PyTorch packs it: in_proj_weight [3D,D] in the order
- * q, k, v. pos is added to
- * the input of q and k. dn, capacity: as in dg_attention. */
-dg_val dg_layer_attention(const dg_place *at, dg_val x, dg_val pos, int heads, dg_val dn,
+/* Multi-head self-attention of x, packed as in PyTorch: in_proj_weight [3D,D] in the order q, k, v.
+ * pos is added to the input of q and k. dn, capacity: as in dg_attention. */
+dg_val dg_layer_attention(const dg_param_path_of *at, dg_val x, dg_val pos, int heads, dg_val dn,
                           int64_t capacity);
 
 #endif

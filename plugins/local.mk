@@ -1,5 +1,5 @@
-# plugins/gate is a worked example, built by the tests outside the tree, as its author would; plugins/template is what
-# `detrgraph new node` writes: the files of common and of one kind.
+# plugins/gate is a worked example, which the tests build outside the tree as its author would;
+# plugins/template is what `detrgraph new node` copies: the files of common and of one kind.
 templates = \
 	plugins/template/common/Makefile \
 	plugins/template/common/README.md \

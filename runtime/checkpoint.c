@@ -1,225 +1,68 @@
-/* checkpoint.c: the state of a run on disk. A checkpoint becomes visible by one rename of its folder, after every
- * file in it was fsynced, so a power cut or a full disk leaves the ones before it whole. */
+/* checkpoint.c: the state of a run on disk. A checkpoint becomes visible by a single rename of its
+ * folder, after all of its files were fsynced, so that power cuts and full disks leave earlier ones
+ * intact. */
 #include "runtime/checkpoint.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "media/json.h"
-#include "runtime/weights.h"
+#include "runtime/checkpoint_state.h"
+#include "weights/weights.h"
 
-enum { FORMAT = 1 };
-static const char *const parts[] = { "model.safetensors", "ema.safetensors", "optimizer.safetensors", "state.json" };
-enum { MODEL, EMA, OPTIMIZER, STATE, N_PARTS };
+enum {
+    MODEL = DG_PART_MODEL,
+    EMA = DG_PART_EMA,
+    OPTIMIZER = DG_PART_OPTIMIZER,
+    STATE = DG_N_PARTS
+};
+enum { N_FILES = STATE + 1 };
+static const char *const parts[N_FILES] = { "model.safetensors", "ema.safetensors",
+                                            "optimizer.safetensors", "state.json" };
 
-/* ---- state.json ------------------------------------------------------------------------------------------ */
+/* ---- reading --------------------------------------------------------------------------------- */
 
-static void add_int(dg_str *s, const char *key, int64_t v)
+/* Opens a part, whose bytes dg_archive_open compares with the part's own checksum, and compares
+ * that with the state's: a whole file of another checkpoint is wrong, too. */
+static int open_part(dg_archive **file, dg_arena *a, const char *folder, int part,
+                     const dg_checkpoint_state *state, dg_diag *d)
 {
-    dg_str_fmt(s, "  \"%s\": %lld,\n", key, (long long)v);
-}
-
-static void add_real(dg_str *s, const char *key, double v)
-{
-    dg_str_fmt(s, "  \"%s\": ", key);
-    dg_str_json_real(s, v);
-    dg_str_add(s, ",\n");
-}
-
-static void add_text(dg_str *s, const char *key, const char *v)
-{
-    dg_str_fmt(s, "  \"%s\": ", key);
-    dg_str_json(s, v);
-    dg_str_add(s, ",\n");
-}
-
-static void add_hex(dg_str *s, const char *key, uint64_t v) /* a JSON number would lose bits above 2^53 */
-{
-    dg_str_fmt(s, "  \"%s\": \"%016llx\",\n", key, (unsigned long long)v);
-}
-
-static void state_text(dg_str *s, const dg_progress *p, const dg_identity *i)
-{
-    dg_str_add(s, "{\n");
-    add_int(s, "step", p->step);
-    add_int(s, "batch", p->batch);
-    add_int(s, "epoch", p->epoch);
-    add_int(s, "index", p->index);
-    add_int(s, "sample", p->sample);
-    add_real(s, "minutes", p->minutes);
-    if (p->lr > 0)
-        add_real(s, "lr", p->lr);
-    if (p->has_best) {
-        add_real(s, "best", p->best);
-        add_int(s, "best_step", p->best_step);
-        add_int(s, "best_epoch", p->best_epoch);
-        add_real(s, "best_minutes", p->best_minutes);
-    }
-    add_hex(s, "seed", i->seed);
-    add_hex(s, "pipeline", i->pipeline);
-    add_hex(s, "data", i->data);
-    add_int(s, "batch_size", i->batch);
-    add_int(s, "accumulate", i->accumulate);
-    add_int(s, "batches_per_epoch", i->per_epoch);
-    add_text(s, "precision", i->precision);
-    add_int(s, "threads", i->threads);
-    add_int(s, "ranks", i->ranks);
-    add_text(s, "cpu", i->cpu);
-    add_text(s, "versions", i->versions);
-    add_int(s, "evaluated", p->evaluated);
-    dg_str_fmt(s, "  \"format\": %d\n}\n", FORMAT);
-}
-
-static int need_int(const dg_json *o, const char *key, int64_t *out, dg_diag *d)
-{
-    const dg_json *v;
-    int            rc = dg_json_need(&v, o, key, DG_JSON_NUMBER, d);
+    const char *path = dg_path_join(a, folder, parts[part]), *step;
+    dg_where at = { .file = path };
+    int rc = dg_archive_open(file, path, d);
+    int64_t n;
 
     if (rc < 0)
         return rc;
-    if (!(v->number >= 0 && v->number <= 0x1p53))
-        return dg_fail(d, DG_EINPUT, v->at, "checkpoint-state", "%s is %g; a count is expected", key, v->number);
-    *out = (int64_t)v->number;
-    return 0;
-}
-
-static int need_hex(const dg_json *o, const char *key, uint64_t *out, dg_diag *d)
-{
-    const dg_json *v;
-    char          *end;
-    int            rc = dg_json_need(&v, o, key, DG_JSON_STRING, d);
-
+    step = (*file)->meta ? dg_json_text((*file)->meta, "step") : "";
+    if (state->has_sums && !(*file)->has_checksum)
+        rc = dg_fail(d, DG_EINPUT, at, "checkpoint-damaged",
+                     "it carries no checksum, and was written with one");
+    else if (state->has_sums && (*file)->checksum != state->sum[part])
+        rc = dg_fail(d, DG_EINPUT, at, "checkpoint-damaged",
+                     "it is not the file that was written with this state.json: its checksum is "
+                     "%016llx, and that of the state %016llx",
+                     (unsigned long long)(*file)->checksum, (unsigned long long)state->sum[part]);
+    else if (*step && (!dg_parse_i64(step, &n) || n != state->progress.step))
+        rc = dg_fail(d, DG_EINPUT, at, "checkpoint-damaged",
+                     "it was written after step %s, and state.json after step %lld", step,
+                     (long long)state->progress.step);
     if (rc < 0)
-        return rc;
-    *out = strtoull(v->text, &end, 16);
-    return *end || end == v->text
-               ? dg_fail(d, DG_EINPUT, v->at, "checkpoint-state", "%s is \"%s\"; a hexadecimal number is expected", key, v->text)
-               : 0;
-}
-
-static double real_or(const dg_json *o, const char *key, double other)
-{
-    const dg_json *v = dg_json_get(o, key);
-
-    return v && v->kind == DG_JSON_NUMBER ? v->number : other;
-}
-
-static int read_progress(const dg_json *o, dg_progress *p, dg_diag *d)
-{
-    int64_t format;
-    int     rc;
-
-    DG_TRY(need_int(o, "format", &format, d));
-    if (format != FORMAT)
-        return dg_fail(d, DG_EUNSUPPORTED, o->at, "checkpoint-format",
-                       "checkpoint format %lld; this version of detrgraph reads format %d", (long long)format, FORMAT);
-    DG_TRY(need_int(o, "step", &p->step, d));
-    DG_TRY(need_int(o, "batch", &p->batch, d));
-    DG_TRY(need_int(o, "epoch", &p->epoch, d));
-    DG_TRY(need_int(o, "index", &p->index, d));
-    DG_TRY(need_int(o, "sample", &p->sample, d));
-    p->minutes = real_or(o, "minutes", 0);
-    p->lr = fmax(0, real_or(o, "lr", 0));
-    p->evaluated = (int64_t)fmax(-1, fmin(real_or(o, "evaluated", -1), (double)p->step));
-    p->has_best = dg_json_get(o, "best") && dg_json_get(o, "best")->kind == DG_JSON_NUMBER;
-    if (p->has_best) {
-        p->best = real_or(o, "best", 0);
-        DG_TRY(need_int(o, "best_step", &p->best_step, d));
-        DG_TRY(need_int(o, "best_epoch", &p->best_epoch, d));
-        p->best_minutes = real_or(o, "best_minutes", 0);
-    }
-out:
+        dg_archive_close(file);
     return rc;
 }
 
-/* ---- does it continue the same run? ------------------------------------------------------------------------ */
-
-static const char anew[] =
-    "begin a new run, with pretrained= where its weights are wanted, or restore what it was made with";
-
-static int differs(const dg_json *o, const char *key, int64_t now, const char *what, dg_diag *d)
+static int read_part(dg_arena *a, const char *folder, int part, const dg_checkpoint_state *state,
+                     dg_store *s, dg_space space, const char *prefix, dg_diag *d)
 {
-    int64_t then = 0;
-    int     rc = need_int(o, key, &then, d);
-
-    if (rc < 0 || then == now)
-        return rc;
-    dg_fail(d, DG_EINPUT, o->at, "resume-differs",
-            "%s was %lld when the checkpoint was written and is %lld now: its place in the epoch means nothing any more",
-            what, (long long)then, (long long)now);
-    dg_help(d, "%s", anew);
-    return -DG_EINPUT;
-}
-
-static void warn_text(const dg_json *o, const char *key, const char *now, const char *what, dg_diag *d)
-{
-    const dg_json *v = dg_json_get(o, key);
-
-    if (v && v->kind == DG_JSON_STRING && strcmp(v->text, now) != 0)
-        dg_warn(d, o->at, "resume-rounding",
-                "%s was \"%s\" and is \"%s\" now: the run continues, but not bit for bit as if it had never stopped", what,
-                v->text, now);
-}
-
-static void warn_number(const dg_json *o, const char *key, double other, int now, dg_diag *d)
-{
-    if (real_or(o, key, other) != now)
-        dg_warn(d, o->at, "resume-rounding",
-                "the number of %s was %.0f and is %d now: the run continues, but not bit for bit as if it had never stopped", key,
-                real_or(o, key, other), now);
-}
-
-static int check_identity(const dg_json *o, const dg_identity *now, dg_diag *d)
-{
-    uint64_t seed, pipeline, data;
-    int      rc;
-
-    DG_TRY(need_hex(o, "seed", &seed, d));
-    DG_TRY(need_hex(o, "pipeline", &pipeline, d));
-    DG_TRY(need_hex(o, "data", &data, d));
-    if (seed != now->seed) {
-        dg_fail(d, DG_EINPUT, o->at, "resume-seed", "the checkpoint's seed is %llu, this run's %llu",
-                (unsigned long long)seed, (unsigned long long)now->seed);
-        dg_help(d, "--seed %llu continues it", (unsigned long long)seed);
-        return -DG_EINPUT;
-    }
-    if (data != now->data) {
-        dg_fail(d, DG_EINPUT, o->at, "resume-data",
-                "the training data are not those of the checkpoint (digest %016llx, now %016llx)",
-                (unsigned long long)data, (unsigned long long)now->data);
-        dg_help(d, "%s", anew);
-        return -DG_EINPUT;
-    }
-    DG_TRY(differs(o, "batch_size", now->batch, "the batch size", d));
-    DG_TRY(differs(o, "accumulate", now->accumulate, "accumulate", d));
-    DG_TRY(differs(o, "batches_per_epoch", now->per_epoch, "the number of batches of an epoch", d));
-    if (now->by_ranks)
-        DG_TRY(differs(o, "ranks", now->ranks, "the number of ranks, each of which plans for itself,", d));
-    if (pipeline != now->pipeline)
-        dg_warn(d, o->at, "resume-pipeline",
-                "the pipeline was changed since the checkpoint was written: from here on the new one holds");
-    warn_text(o, "precision", now->precision, "the precision", d);
-    warn_text(o, "cpu", now->cpu, "the CPU", d);
-    warn_text(o, "versions", now->versions, "the software", d);
-    warn_number(o, "threads", 0, now->threads, d);
-    warn_number(o, "ranks", 1, now->ranks, d);
-out:
-    return rc;
-}
-
-/* ---- reading --------------------------------------------------------------------------------------------- */
-
-static int read_part(dg_arena *a, const char *folder, int part, dg_store *s, dg_space space, const char *prefix, dg_diag *d)
-{
-    dg_archive *file;
-    int         rc = dg_archive_open(&file, dg_path_join(a, folder, parts[part]), d);
+    dg_archive *file = NULL;
+    int rc = open_part(&file, a, folder, part, state, d);
 
     if (rc == 0)
         rc = dg_weights_load(s, space, file, prefix, d);
@@ -227,32 +70,15 @@ static int read_part(dg_arena *a, const char *folder, int part, dg_store *s, dg_
     return rc;
 }
 
-int dg_checkpoint_read(const char *folder, dg_store *s, dg_progress *progress, const dg_identity *identity, dg_diag *d)
-{
-    dg_arena      *a = dg_arena_open();
-    const dg_json *state;
-    int            rc;
-
-    DG_TRY(dg_json_read(&state, a, dg_path_join(a, folder, parts[STATE]), d));
-    DG_TRY(read_progress(state, progress, d));
-    DG_TRY(check_identity(state, identity, d));
-    DG_TRY(read_part(a, folder, MODEL, s, DG_WEIGHTS, "", d));
-    if (s->space[DG_EMA])
-        DG_TRY(read_part(a, folder, EMA, s, DG_EMA, "", d));
-    DG_TRY(read_part(a, folder, OPTIMIZER, s, DG_MOMENT1, "moment1.", d));
-    DG_TRY(read_part(a, folder, OPTIMIZER, s, DG_MOMENT2, "moment2.", d));
-    s->counter = progress->batch;
-out:
-    dg_arena_close(&a);
-    return rc;
-}
-
-/* "step-000123" -> 123; -1 for any other name. */
+/* "step-000123" -> 123; -1 for other names. */
 static int64_t step_of(const char *name)
 {
     int64_t n;
 
-    return strncmp(name, "step-", 5) == 0 && name[5] >= '0' && name[5] <= '9' && dg_parse_i64(name + 5, &n) ? n : -1;
+    return strncmp(name, "step-", 5) == 0 && name[5] >= '0' && name[5] <= '9' &&
+                   dg_parse_i64(name + 5, &n)
+               ? n
+               : -1;
 }
 
 static int by_step_down(const void *a, const void *b)
@@ -262,7 +88,7 @@ static int by_step_down(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* Steps of all checkpoints of a run, the newest first. */
+/* Lists the steps of all checkpoints of a run, newest first. */
 static int list_steps(dg_arena *a, const char *checkpoints, int64_t **steps)
 {
     DG_VEC(int64_t) found = { 0 };
@@ -284,64 +110,125 @@ static char *folder_of(dg_arena *a, const char *checkpoints, int64_t step)
     return dg_printf(a, "%s/step-%06lld", checkpoints, (long long)step);
 }
 
-/* Are its files there and sound in form? */
-static bool complete(dg_arena *a, const char *folder, dg_diag *d)
+/* True if all its files exist and are as they were written. */
+static bool is_whole(dg_arena *a, const char *folder, dg_diag *d)
 {
-    const dg_json *state;
-    dg_progress    p;
+    dg_checkpoint_state state;
+    int64_t step = step_of(dg_path_name(folder));
+    int rc = dg_checkpoint_state_read(&state, a, dg_path_join(a, folder, parts[STATE]), d);
 
-    if (dg_json_read(&state, a, dg_path_join(a, folder, parts[STATE]), d) < 0 || read_progress(state, &p, d) < 0)
-        return false;
-    for (int i = MODEL; i < STATE; i++) {
-        const char *path = dg_path_join(a, folder, parts[i]);
+    if (rc == 0 && step >= 0 && step != state.progress.step)
+        rc = dg_fail(d, DG_EINPUT, (dg_where){ .file = folder }, "checkpoint-damaged",
+                     "its state.json is of step %lld", (long long)state.progress.step);
+    for (int i = MODEL; rc == 0 && i < STATE; i++) {
         dg_archive *file = NULL;
-        int         rc = i == EMA && !dg_exists(path) ? 0 : dg_archive_open(&file, path, d);
 
+        if (i == EMA && !state.has_ema &&
+            (state.has_sums || !dg_exists(dg_path_join(a, folder, parts[i]))))
+            continue;
+        rc = open_part(&file, a, folder, i, &state, d);
         dg_archive_close(&file);
-        if (rc < 0)
-            return false;
     }
-    return true;
+    return rc == 0;
 }
 
 const char *dg_checkpoint_newest(dg_arena *a, const char *out, const dg_env *env)
 {
     const char *checkpoints = dg_path_join(a, out, "checkpoints"), *found = NULL;
-    int64_t    *steps;
-    int         n = list_steps(a, checkpoints, &steps);
-    dg_diag    *d = dg_diag_open();
+    int64_t *steps;
+    int n = list_steps(a, checkpoints, &steps);
+    dg_diag *d = dg_diag_open();
 
     for (int i = 0; i < n && !found; i++) {
         const char *folder = folder_of(a, checkpoints, steps[i]);
 
         dg_diag_clear(d);
-        if (complete(a, folder, d))
+        if (is_whole(a, folder, d)) {
             found = folder;
-        else
-            dg_log_line(env, DG_WARN, "%s is passed over: %s", folder, dg_diag_at(d, 0)->text);
+            continue;
+        }
+        const dg_err *why = dg_diag_at(d, 0);
+
+        dg_log_line(env, DG_WARN, "%s is passed over: %s: %s", folder,
+                    why->at.file ? dg_path_name(why->at.file) : "", why->text);
     }
     dg_diag_close(&d);
     return found;
 }
 
-/* ---- writing --------------------------------------------------------------------------------------------- */
+/* Says which checkpoint beside a damaged one is whole: the newest before it. */
+static void offer_earlier(dg_arena *a, const char *folder, dg_diag *d)
+{
+    char *real = realpath(folder, NULL);
+    const char *beside = dg_path_folder(a, folder);
+    int64_t *steps, own = real ? step_of(dg_path_name(real)) : -1;
+    int n = own < 0 ? 0 : list_steps(a, beside, &steps);
+    dg_diag *ignored = dg_diag_open();
+
+    for (int i = 0; i < n; i++)
+        if (steps[i] < own && is_whole(a, folder_of(a, beside, steps[i]), ignored)) {
+            dg_help(d, "the checkpoint before it is whole: --resume=%s",
+                    folder_of(a, beside, steps[i]));
+            break;
+        }
+    dg_diag_close(&ignored);
+    free(real);
+}
+
+int dg_checkpoint_read(const char *folder, dg_store *s, dg_progress *progress,
+                       const dg_identity *identity, bool *same_pipeline, dg_diag *d)
+{
+    dg_arena *a = dg_arena_open();
+    const char *file = dg_path_join(a, folder, parts[STATE]);
+    dg_checkpoint_state state;
+    bool sound = false;
+    int rc;
+
+    DG_TRY(dg_checkpoint_state_read(&state, a, file, d));
+    sound = true;
+    DG_TRY(dg_checkpoint_state_compare(&state, identity, same_pipeline, d));
+    sound = is_whole(a, folder, d);
+    rc = sound ? 0 : -DG_EINPUT;
+    if (rc < 0)
+        goto out;
+    if (!state.has_sums)
+        dg_warn(d, (dg_where){ .file = file }, "checkpoint-unchecked",
+                "an older version wrote this checkpoint without checksums: damage to it would not "
+                "be noticed");
+    DG_TRY(read_part(a, folder, MODEL, &state, s, DG_WEIGHTS, "", d));
+    if (s->space[DG_EMA])
+        DG_TRY(read_part(a, folder, EMA, &state, s, DG_EMA, "", d));
+    DG_TRY(read_part(a, folder, OPTIMIZER, &state, s, DG_MOMENT1, "moment1.", d));
+    DG_TRY(read_part(a, folder, OPTIMIZER, &state, s, DG_MOMENT2, "moment2.", d));
+    *progress = state.progress;
+    s->counter = progress->batch;
+out:
+    if (rc < 0 && !sound)
+        offer_earlier(a, folder, d);
+    dg_arena_close(&a);
+    return rc;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static int os_failed(dg_diag *d, const char *path, const char *what)
 {
-    char  buf[128];
+    char buf[128];
     char *reason = strerror_r(errno, buf, sizeof buf);
 
-    return dg_fail(d, DG_EIO, (dg_where){ .file = path }, "checkpoint-write", "%s: %s", what, reason);
+    return dg_fail(d, DG_EIO, (dg_where){ .file = path }, "checkpoint-write", "%s: %s", what,
+                   reason);
 }
 
-/* Removes a checkpoint's folder with the files that it may hold. */
+/* Removes a checkpoint's folder with its files. */
 static void remove_folder(dg_arena *a, const char *folder)
 {
     DIR *dir = opendir(folder);
 
+    /* also left by crashes: model.safetensors.tmp-123 */
     for (struct dirent *e; dir && (e = readdir(dir));)
-        for (int i = 0; i < N_PARTS; i++)
-            if (strncmp(e->d_name, parts[i], strlen(parts[i])) == 0) /* also what a crash left: model.safetensors.tmp-123 */
+        for (int i = 0; i < N_FILES; i++)
+            if (strncmp(e->d_name, parts[i], strlen(parts[i])) == 0)
                 unlink(dg_path_join(a, folder, e->d_name));
     if (dir)
         closedir(dir);
@@ -350,40 +237,49 @@ static void remove_folder(dg_arena *a, const char *folder)
 
 static int write_parts(dg_arena *a, const char *folder, const dg_checkpoint_args *c, dg_diag *d)
 {
-    char              step[24];
+    char step[24];
     const char *const meta[] = { "format", "pt", "step", step, NULL };
-    dg_str            state = { 0 };
-    int               rc;
+    dg_str state = { 0 };
+    uint64_t sum[DG_N_PARTS];
+    const bool ema = c->store->space[DG_EMA] != NULL;
+    int rc;
 
     snprintf(step, sizeof step, "%lld", (long long)c->progress->step);
-    DG_TRY(dg_weights_save(c->store, DG_WEIGHTS, dg_path_join(a, folder, parts[MODEL]), meta, d));
-    if (c->store->space[DG_EMA])
-        DG_TRY(dg_weights_save(c->store, DG_EMA, dg_path_join(a, folder, parts[EMA]), meta, d));
-    DG_TRY(dg_moments_save(c->store, dg_path_join(a, folder, parts[OPTIMIZER]), d));
-    state_text(&state, c->progress, c->identity);
+    DG_TRY(dg_weights_save(c->store, DG_WEIGHTS, dg_path_join(a, folder, parts[MODEL]), meta,
+                           &sum[MODEL], d));
+    if (ema)
+        DG_TRY(dg_weights_save(c->store, DG_EMA, dg_path_join(a, folder, parts[EMA]), meta,
+                               &sum[EMA], d));
+    DG_TRY(
+        dg_moments_save(c->store, dg_path_join(a, folder, parts[OPTIMIZER]), &sum[OPTIMIZER], d));
+    dg_checkpoint_state_text(&state, c->progress, c->identity, sum, ema);
     DG_TRY(dg_file_write(dg_path_join(a, folder, parts[STATE]), state.s, state.n, d));
 out:
     dg_str_free(&state);
     return rc;
 }
 
-/* OUT/model.safetensors becomes another name of the checkpoint's file: no byte is written twice. File systems
- * without such links get a symbolic one. */
-static int publish(dg_arena *a, const dg_checkpoint_args *c, const char *folder, int part, dg_diag *d)
+/* Links OUT/model.safetensors to the checkpoint's file, so that no byte is written twice; on file
+ * systems without hard links, symbolically. */
+static int publish(dg_arena *a, const dg_checkpoint_args *c, const char *folder, int part,
+                   dg_diag *d)
 {
-    const char *from = dg_path_join(a, folder, parts[part]), *to = dg_path_join(a, c->out, parts[part]);
+    const char *from = dg_path_join(a, folder, parts[part]),
+               *to = dg_path_join(a, c->out, parts[part]);
     const char *beside = dg_printf(a, "%s.tmp-%ld", to, (long)getpid());
     const char *relative = dg_printf(a, "checkpoints/%s/%s", dg_path_name(folder), parts[part]);
 
     unlink(beside);
     if (link(from, beside) && symlink(relative, beside))
         return os_failed(d, to, "cannot link the weights into the run's folder");
-    return rename(beside, to) ? os_failed(d, to, "cannot put the weights into the run's folder") : 0;
+    return rename(beside, to) ? os_failed(d, to, "cannot put the weights into the run's folder")
+                              : 0;
 }
 
 static int point(dg_arena *a, const char *checkpoints, const char *name, int64_t step, dg_diag *d)
 {
-    const char *to = dg_path_join(a, checkpoints, name), *beside = dg_printf(a, "%s.tmp-%ld", to, (long)getpid());
+    const char *to = dg_path_join(a, checkpoints, name),
+               *beside = dg_printf(a, "%s.tmp-%ld", to, (long)getpid());
 
     unlink(beside);
     if (symlink(dg_path_name(folder_of(a, checkpoints, step)), beside) || rename(beside, to))
@@ -391,12 +287,12 @@ static int point(dg_arena *a, const char *checkpoints, const char *name, int64_t
     return 0;
 }
 
-/* One rename; where the same step was saved before (an evaluation after a save, a run that was resumed), one
- * exchange, so that there is no moment without it. */
+/* Moves a checkpoint into place by one rename. If that step exists already (an evaluation after a
+ * save, a resumed run), exchanges the two, so that there is always one. */
 static int put_into_place(dg_arena *a, const char *beside, const char *folder, dg_diag *d)
 {
     bool again = dg_is_folder(folder);
-    int  fd;
+    int fd;
 
     if (renameat2(AT_FDCWD, beside, AT_FDCWD, folder, again ? RENAME_EXCHANGE : 0)) {
         remove_folder(a, folder); /* this file system cannot exchange */
@@ -415,8 +311,8 @@ static int put_into_place(dg_arena *a, const char *beside, const char *folder, d
 static void prune(dg_arena *a, const char *checkpoints, const dg_checkpoint_args *c)
 {
     int64_t *steps;
-    int      n = list_steps(a, checkpoints, &steps);
-    int      newer = 0; /* what a run left behind that could not be read: no part of this count */
+    int n = list_steps(a, checkpoints, &steps);
+    int newer = 0; /* unreadable ones of an earlier run; not counted */
 
     while (newer < n && steps[newer] > c->progress->step)
         newer++;
@@ -428,8 +324,8 @@ static void prune(dg_arena *a, const char *checkpoints, const dg_checkpoint_args
 int dg_checkpoint_later(const char *out, int64_t step)
 {
     dg_arena *a = dg_arena_open();
-    int64_t  *steps;
-    int       n = list_steps(a, dg_path_join(a, out, "checkpoints"), &steps), later = 0;
+    int64_t *steps;
+    int n = list_steps(a, dg_path_join(a, out, "checkpoints"), &steps), later = 0;
 
     while (later < n && steps[later] > step)
         later++;
@@ -439,10 +335,10 @@ int dg_checkpoint_later(const char *out, int64_t step)
 
 void dg_checkpoint_drop(const char *out, int64_t step)
 {
-    dg_arena   *a = dg_arena_open();
+    dg_arena *a = dg_arena_open();
     const char *checkpoints = dg_path_join(a, out, "checkpoints");
-    int64_t    *steps;
-    int         n = list_steps(a, checkpoints, &steps);
+    int64_t *steps;
+    int n = list_steps(a, checkpoints, &steps);
 
     for (int i = 0; i < n && steps[i] > step; i++)
         remove_folder(a, folder_of(a, checkpoints, steps[i]));
@@ -454,7 +350,7 @@ void dg_checkpoint_drop(const char *out, int64_t step)
     dg_arena_close(&a);
 }
 
-/* "model.safetensors.tmp-4711", as writers call what will be renamed. */
+/* True for temporary names: "model.safetensors.tmp-4711". */
 static bool is_unfinished(const char *name)
 {
     const char *mark = strstr(name, ".tmp-");
@@ -471,7 +367,8 @@ static void sweep(dg_arena *a, const char *folder)
 
         if (is_unfinished(e->d_name))
             unlink(dg_path_join(a, folder, e->d_name));
-        else if (step_of(dg_strndup(a, e->d_name, n > 4 ? n - 4 : 0)) >= 0 && strcmp(e->d_name + n - 4, ".tmp") == 0)
+        else if (step_of(dg_strndup(a, e->d_name, n > 4 ? n - 4 : 0)) >= 0 &&
+                 strcmp(e->d_name + n - 4, ".tmp") == 0)
             remove_folder(a, dg_path_join(a, folder, e->d_name));
     }
     if (dir)
@@ -489,10 +386,11 @@ void dg_checkpoint_sweep(const char *out)
 
 int dg_checkpoint_write(const dg_checkpoint_args *c, dg_diag *d)
 {
-    dg_arena   *a = dg_arena_open();
+    dg_arena *a = dg_arena_open();
     const char *checkpoints = dg_path_join(a, c->out, "checkpoints");
-    const char *folder = folder_of(a, checkpoints, c->progress->step), *beside = dg_printf(a, "%s.tmp", folder);
-    int         rc;
+    const char *folder = folder_of(a, checkpoints, c->progress->step),
+               *beside = dg_printf(a, "%s.tmp", folder);
+    int rc;
 
     DG_TRY(dg_mkdirs(checkpoints, d));
     remove_folder(a, beside);

@@ -1,58 +1,63 @@
-/* checkpoint.h: what a run leaves to continue from: OUT/checkpoints/step-000123/{model,ema,optimizer}.safetensors
- * and state.json, written beside and renamed as one folder; links checkpoints/last and checkpoints/best; and
- * OUT/model.safetensors and OUT/ema.safetensors of the last. */
+/* checkpoint.h: writes and reads the state that a run continues from:
+ * OUT/checkpoints/step-000123/{model,ema,optimizer}.safetensors and state.json, written beside and
+ * renamed as one folder; the links checkpoints/last and checkpoints/best; and OUT/model.safetensors
+ * and OUT/ema.safetensors of the last one. */
 #ifndef DG_RUNTIME_CHECKPOINT_H
 #define DG_RUNTIME_CHECKPOINT_H
 
 #include "base/log.h"
-#include "runtime/store.h"
+#include "exec/store.h"
 
 /* How far a run has come. */
 typedef struct dg_progress {
-    int64_t step, batch;    /* updates and batches finished */
-    int64_t epoch, index;   /* the next batch: number index of the plan of this epoch */
-    int64_t sample;         /* its first global sample */
-    double  minutes;        /* of training, all its parts together */
-    double  lr;             /* that somebody has set; 0: the schedule's */
-    int64_t evaluated;     /* the step after which all evaluations were last run; -1: none yet */
-    bool    has_best;
-    double  best;           /* the metric's best value, */
-    int64_t best_step, best_epoch; /* when, */
-    double  best_minutes;
+    int64_t step, batch;  /* finished updates and batches */
+    int64_t epoch, index; /* of the next batch: epoch, and index in that epoch's plan */
+    int64_t sample;       /* its first global sample */
+    double minutes;       /* training time over all parts of the run */
+    double lr;            /* set by a person; 0: the schedule's */
+    int64_t evaluated;    /* step after which all evaluations were last run; -1: none yet */
+    bool has_best;
+    double best;                   /* best value of the metric */
+    int64_t best_step, best_epoch; /* when it was reached */
+    double best_minutes;
 } dg_progress;
 
-/* What must agree for the continuation to be the same run. */
+/* What must agree for a continuation to be the same run. */
 typedef struct dg_identity {
-    uint64_t seed, pipeline, data; /* seed; digests of pipeline text and of the data set's manifest */
-    int64_t  batch, accumulate, per_epoch; /* batch: of all ranks together */
-    const char *precision;         /* "bf16" */
-    int         threads, ranks;
-    bool        by_ranks;          /* the plan of an epoch hangs on the number of ranks */
-    const char *cpu, *versions;    /* "AVX-512 BF16 AMX"; "detrgraph 0.1.0, oneDNN 2.6.3" */
+    /* seed; digests of the pipeline's text and of the data set */
+    uint64_t seed, pipeline, data;
+    int64_t batch, accumulate, per_epoch; /* batch: over all ranks */
+    const char *precision;                /* "bf16" */
+    int threads, ranks;
+    bool by_ranks;              /* the plan of an epoch depends on the number of ranks */
+    const char *cpu, *versions; /* "AVX-512 BF16 AMX"; "detrgraph 0.1.0, oneDNN 2.6.3" */
 } dg_identity;
 
 typedef struct dg_checkpoint_args {
-    const char        *out;
-    const dg_store    *store;
+    const char *out;
+    const dg_store *store;
     const dg_progress *progress;
     const dg_identity *identity;
-    int64_t            keep; /* latest ones; the best and the last are kept beside */
+    int64_t keep; /* number of latest checkpoints to keep, besides the best and the last */
 } dg_checkpoint_args;
 
 int dg_checkpoint_write(const dg_checkpoint_args *a, dg_diag *d) DG_MUST_USE;
 
-/* How many checkpoints of a run come after this step, sound or not; removes them (step -1: all). */
-int  dg_checkpoint_later(const char *out, int64_t step);
+/* Counts a run's checkpoints after this step, intact or not; drop removes them (step -1: all). */
+int dg_checkpoint_later(const char *out, int64_t step);
 void dg_checkpoint_drop(const char *out, int64_t step);
 
-/* Removes what a run that was killed left unfinished, in its folder and among its checkpoints. */
+/* Removes what a killed run left unfinished, in its folder and among its checkpoints. */
 void dg_checkpoint_sweep(const char *out);
 
-/* The newest complete checkpoint below out/checkpoints, or NULL; half-written ones are passed over with a line. */
+/* The newest complete checkpoint below out/checkpoints, or NULL; incomplete ones are skipped with a
+ * log line. */
 const char *dg_checkpoint_newest(dg_arena *a, const char *out, const dg_env *env);
 
-/* Fills the store and *progress from a checkpoint's folder. What differs from identity and would change the
- * results is an error where nothing sensible could follow, else a warning. */
-int dg_checkpoint_read(const char *folder, dg_store *s, dg_progress *progress, const dg_identity *identity, dg_diag *d) DG_MUST_USE;
+/* Fills the store and *progress from a checkpoint, if its files are as they were written; the error
+ * about a damaged one names the newest whole one before it. A difference from identity that changes
+ * the results is a warning, or an error if nothing sensible could follow. */
+int dg_checkpoint_read(const char *folder, dg_store *s, dg_progress *progress,
+                       const dg_identity *identity, bool *same_pipeline, dg_diag *d) DG_MUST_USE;
 
 #endif

@@ -1,91 +1,110 @@
-/* evaluate.c: one pass over an evaluation's data. Parameters, device and preprocessing are those of training,
- * because they are the same memory, the same executor and the same stream. */
-#include "runtime/session.h"
+/* evaluate.c: one pass over an evaluation's data. Parameters, device and preprocessing are those of
+ * training: the same memory, executor and feeder. */
+#include "runtime/evaluate.h"
 
 #include "base/file.h"
-#include "runtime/steer.h"
+#include "runtime/control_hooks.h"
+#include "runtime/data.h"
+#include "runtime/pictures.h"
+#include "runtime/programs.h"
+#include "runtime/run_log.h"
+#include "runtime/sinks.h"
+#include "runtime/step.h"
 
-enum { N_PICTURES = 12 }; /* of six images */
+enum { N_PICTURES = 12 }; /* six images, each with truth and detections */
 static const double picture_threshold = 0.4;
 
-/* Ranks that share one plan, or each have all of it, have equally many batches: one that is asked to stop stops all. So does one that evaluates
- * alone. Others go on to the end, unless they are told to stop at once. */
-static int stop_together(dg_run *run, const dg_evaluation *e, bool shared, dg_diag *d)
+/* Ranks that share a plan, or each have all of it, have the same number of batches: one that is
+ * asked to stop stops all. So does one that evaluates alone. Others continue to the end, unless
+ * told to stop at once. */
+static int stop_together(const dg_world *w, const dg_evaluation *e, bool shared, dg_diag *d)
 {
-    int  asked = e->stop ? e->stop(e->ctx) : 0, rc = 0;
+    int asked = e->stop ? e->stop(e->ctx) : 0, rc = 0;
     bool stop = shared || e->scope->on >= 0 ? asked > 0 : asked > 1;
 
     if (shared)
-        rc = dg_world_any(&run->world, stop, &stop, "evaluated a batch", d);
-    return rc < 0 || !stop ? rc : dg_fail(d, DG_ESTOP, DG_NOWHERE, "stopped", "stopped in the middle of an evaluation");
+        rc = dg_world_any(w, stop, &stop, "evaluated a batch", d);
+    return rc < 0 || !stop ? rc
+                           : dg_fail(d, DG_ESTOP, DG_NOWHERE, "stopped",
+                                     "stopped in the middle of an evaluation");
 }
 
-static int run_batch(dg_run *run, dg_evaluation *e, dg_sinks *sinks, const dg_stream_batch *batch, dg_diag *d)
+static int run_batch(dg_run *run, dg_evaluation *e, dg_sinks *sinks, const dg_feeder_batch *batch,
+                     dg_diag *d)
 {
+    dg_programs *g = dg_run_programs(run);
     int rc;
 
-    DG_TRY(dg_run_use(run, e->scope, batch->size, e->ema, d));
+    DG_TRY(dg_programs_use(g, e->scope, batch->size, e->ema, d));
     DG_TRY(dg_run_feed_batch(run, batch, d));
-    dg_run_compute_control(run);
-    DG_TRY(dg_exec_run(run->current->exec, DG_SEG_BATCH, &run->control, d));
-    DG_TRY(dg_sinks_take(sinks, run, batch, d));
+    DG_TRY(dg_run_forward_batch(run, d));
+    DG_TRY(dg_sinks_take(sinks, g->current, batch, d));
     for (int i = 0; i < batch->n; i++)
         e->n_images += !batch->padding[i];
 out:
     return rc;
 }
 
-/* The others wait for the one rank of on="0": they, and whoever watches, are told when it takes longer than was said. */
-static void watch_budget(const dg_run *run, const dg_evaluation *e, double begin_s, bool *told)
+/* Warns the waiting ranks and the control plane if the single rank of on="0" exceeds its budget. */
+static void watch_budget(const dg_env *env, const dg_evaluation *e, double begin_s, bool *told)
 {
     const dg_when *budget = &e->scope->budget;
-    double         minutes = (run->env.now_s() - begin_s) / 60;
+    double minutes = (env->now_s() - begin_s) / 60;
 
     if (*told || e->scope->on < 0 || budget->unit != DG_MINUTES || minutes <= budget->n)
         return;
     *told = true;
-    dg_log_line(&run->env, DG_WARN, "%s: rank %lld evaluates alone for %.1f min now, its budget is %g min: the other ranks wait",
+    dg_log_line(env, DG_WARN,
+                "%s: rank %lld evaluates alone for %.1f min now, its budget is %g min: the other "
+                "ranks wait",
                 e->scope->id, (long long)e->scope->on, minutes, budget->n);
 }
 
-static int run_batches(dg_run *run, dg_evaluation *e, const dg_data *data, dg_sinks *sinks, dg_pictures *pictures, dg_diag *d)
+static int run_batches(dg_run *run, dg_evaluation *e, const dg_data *data, dg_sinks *sinks,
+                       dg_pictures *pictures, dg_diag *d)
 {
-    dg_stream       *stream = NULL;
-    dg_stream_batch *batch = NULL;
-    bool             dealt = !data->chain.n_choices && dg_run_shares(run, data->chain.sampler);
-    bool             shared = run->world.ranks == 1 || (e->scope->on < 0 && (dealt || !dg_run_deals(run, data)));
-    bool             told = false;
-    double           begin_s = run->env.now_s();
-    int              rc = dg_run_stream(run, e->scope, NULL, 1, &stream, d);
+    const dg_world *w = dg_run_world(run);
+    const dg_env *env = dg_run_env(run);
+    dg_feeder *feeder = NULL;
+    dg_feeder_batch *batch = NULL;
+    bool dealt = !data->chain.n_choices &&
+                 dg_node_is_dealt(dg_run_pipeline(run)->graph, data->chain.sampler);
+    bool shared =
+        w->ranks == 1 || (e->scope->on < 0 && (dealt || !dg_run_has_own_images(run, data)));
+    bool told = false;
+    double begin_s = env->now_s();
+    int rc = dg_run_open_feeder(run, e->scope, NULL, 1, &feeder, d);
 
     while (rc == 0) {
-        DG_TRY(dg_stream_next(stream, &batch, d));
+        DG_TRY(dg_feeder_next(feeder, &batch, d));
         if (!batch)
             break;
         DG_TRY(run_batch(run, e, sinks, batch, d));
         if (pictures && !dg_pictures_full(pictures))
-            DG_TRY(dg_pictures_add_found(pictures, run, data, batch, picture_threshold, d));
-        dg_stream_give_back(stream, batch);
-        watch_budget(run, e, begin_s, &told);
-        rc = stop_together(run, e, shared, d);
+            DG_TRY(dg_pictures_add_found(pictures, dg_run_programs(run)->current, data->set, batch,
+                                         picture_threshold, d));
+        dg_feeder_give_back(feeder, batch);
+        watch_budget(env, e, begin_s, &told);
+        rc = stop_together(w, e, shared, d);
     }
 out:
-    dg_stream_close(&stream);
+    dg_feeder_close(&feeder);
     return rc;
 }
 
 static int count_images(dg_run *run, dg_evaluation *e, dg_diag *d)
 {
+    const dg_world *w = dg_run_world(run);
     const dg_data *data;
-    double         n = (double)e->n_images;
-    int            rc;
+    double n = (double)e->n_images;
+    int rc;
 
     if (e->scope->on >= 0) {
-        rc = dg_world_broadcast_from(&run->world, (int)e->scope->on, &n, sizeof n, "counted images", d);
+        rc = dg_world_broadcast_from(w, (int)e->scope->on, &n, sizeof n, "counted images", d);
     } else {
         rc = dg_run_data(run, e->scope, &data, d);
-        if (rc == 0 && dg_run_deals(run, data))
-            rc = dg_world_sum(&run->world, &n, "counted images", d);
+        if (rc == 0 && dg_run_has_own_images(run, data))
+            rc = dg_world_sum(w, &n, "counted images", d);
     }
     e->n_images = (int64_t)n;
     return rc;
@@ -93,16 +112,18 @@ static int count_images(dg_run *run, dg_evaluation *e, dg_diag *d)
 
 bool dg_run_evaluates(const dg_run *run, const dg_scope *scope)
 {
-    return scope->on < 0 || scope->on == run->world.rank;
+    return scope->on < 0 || scope->on == dg_run_world(run)->rank;
 }
 
-/* This rank's part, whose numbers are the reporter's to give. */
+/* Evaluates this rank's part; `reporter` provides the numbers. */
 static int take_part(dg_run *run, dg_evaluation *e, int reporter, dg_diag *d)
 {
-    dg_pictures   *pictures = NULL;
-    dg_sinks      *sinks = NULL;
+    const dg_world *w = dg_run_world(run);
+    const int64_t step = dg_run_progress(run)->step;
+    dg_pictures *pictures = NULL;
+    dg_sinks *sinks = NULL;
     const dg_data *data;
-    int            rc;
+    int rc;
 
     DG_TRY(dg_run_data(run, e->scope, &data, d));
 
@@ -110,10 +131,10 @@ static int take_part(dg_run *run, dg_evaluation *e, int reporter, dg_diag *d)
         .data = data->set,
         .folder = e->folder,
         .scope = e->scope->id,
-        .step = run->progress.step,
+        .step = step,
         .ema = e->ema,
-        .ema_weight = e->ema ? 1 - run->fresh : 1,
-        .n_loaded = run->n_loaded,
+        .ema_weight = e->ema ? 1 - dg_run_step_state(run)->ema_initial_share : 1,
+        .n_loaded = dg_run_programs(run)->n_loaded,
     };
 
     if (e->folder)
@@ -122,14 +143,16 @@ static int take_part(dg_run *run, dg_evaluation *e, int reporter, dg_diag *d)
     pictures = e->folder ? dg_pictures_open(N_PICTURES, data->set) : NULL;
     DG_TRY(run_batches(run, e, data, sinks, pictures, d));
     if (e->scope->on < 0)
-        DG_TRY(dg_sinks_join(sinks, run, d));
-    if (run->world.rank == reporter)
+        DG_TRY(dg_sinks_join(sinks, dg_run_pipeline(run)->graph, w, d));
+    if (w->rank == reporter)
         rc = dg_sinks_finish(&sinks, e->metrics, d);
     if (rc == 0 && pictures)
-        rc = dg_pictures_write(pictures, dg_printf(e->metrics->arena, "%s/step-%06lld.jpg", e->folder,
-                                                   (long long)run->progress.step), d);
+        rc = dg_pictures_write(pictures,
+                               dg_printf(e->metrics->arena, "%s/step-%06lld.jpg", e->folder,
+                                         (long long)step),
+                               d);
     if (e->scope->on < 0)
-        DG_TRY(dg_world_agree(&run->world, rc, "evaluated", d));
+        DG_TRY(dg_world_agree(w, rc, "evaluated", d));
 out:
     (void)dg_sinks_finish(&sinks, NULL, d);
     dg_pictures_close(&pictures);
@@ -138,18 +161,63 @@ out:
 
 int dg_run_evaluate_scope(dg_run *run, dg_evaluation *e, dg_diag *d)
 {
+    const dg_world *w = dg_run_world(run);
     const bool alone = e->scope->on >= 0;
-    int        reporter = alone ? (int)e->scope->on : 0, rc = dg_run_evaluates(run, e->scope) ? take_part(run, e, reporter, d) : 0;
+    int reporter = alone ? (int)e->scope->on : 0,
+        rc = dg_run_evaluates(run, e->scope) ? take_part(run, e, reporter, d) : 0;
 
-    if (rc < 0 && (!alone || rc != -DG_ESTOP)) /* the others' waits end with this rank */
+    if (rc < 0 && (!alone || rc != -DG_ESTOP)) /* the other ranks' waits end with this rank */
         return rc;
     if (alone) {
-        dg_steer_at(run, &e->scope->where, dg_printf(e->metrics->arena, "%s of rank %d alone", e->scope->id, reporter)); /* to be seen there */
-        DG_TRY(dg_world_agree(&run->world, rc, "waited for an evaluation", d));
+        dg_control_hooks_at(w->link, &e->scope->where,
+                            dg_printf(e->metrics->arena, "%s of rank %d alone", e->scope->id,
+                                      reporter)); /* shown as the position */
+        DG_TRY(dg_world_agree(w, rc, "waited for an evaluation", d));
     }
-    DG_TRY(dg_metrics_share(&run->world, reporter, e->metrics, d));
+    DG_TRY(dg_metrics_share(w, reporter, e->metrics, d));
     DG_TRY(count_images(run, e, d));
-    dg_run_log_warnings(run, d);
+    dg_log_warnings(dg_run_env(run), d);
+out:
+    return rc;
+}
+
+int dg_run_evaluate(dg_run *run, const char *folder, bool ema,
+                    void (*report)(void *ctx, const dg_run_report *r), void *ctx, dg_diag *d)
+{
+    const dg_graph *g = dg_run_pipeline(run)->graph;
+    const dg_env *env = dg_run_env(run);
+    int rc = 0;
+
+    if (!g->n_evaluates)
+        return dg_fail(d, DG_EINPUT, (dg_where){ .file = g->file }, "pipeline-without-evaluate",
+                       "the pipeline has no <evaluate>");
+    DG_TRY(dg_control_hooks_places(g, dg_run_world(run), d));
+    dg_run_log_start(run);
+    DG_TRY(dg_programs_prepare(dg_run_programs(run), false, true, dg_run_world(run), d));
+    for (int i = 0; i < g->n_evaluates; i++) {
+        dg_evaluation e = {
+            .scope = g->evaluates[i], .ema = ema, .metrics = dg_metrics_open(), .folder = folder
+        };
+        double begin = env->now_s();
+
+        if (folder && g->n_evaluates > 1)
+            e.folder = dg_path_join(e.metrics->arena, folder, e.scope->id);
+        rc = dg_run_evaluate_scope(run, &e, d);
+        if (rc == 0 && report)
+            report(ctx,
+                   &(dg_run_report){ .step = dg_run_progress(run)->step,
+                                     .left_s = -1,
+                                     .scope = e.scope->id,
+                                     .images_per_s = (double)e.n_images / (env->now_s() - begin),
+                                     .n = e.metrics->names.n,
+                                     .names = e.metrics->names.items,
+                                     .values = e.metrics->values.items,
+                                     .n_notes = e.metrics->notes.n,
+                                     .notes = e.metrics->notes.items });
+        dg_metrics_close(&e.metrics);
+        if (rc < 0)
+            break;
+    }
 out:
     return rc;
 }

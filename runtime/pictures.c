@@ -1,6 +1,5 @@
-/* pictures.c: batches as the network sees them, and what it found, drawn for people. */
-#include "runtime/session.h"
-#include "runtime/watched.h"
+/* pictures.c: draws batches as the network sees them, and detections. */
+#include "runtime/pictures.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -13,23 +12,27 @@
 enum { TILE = 320, MARKS = 100 };
 
 struct dg_pictures {
-    dg_arena   *arena;
-    dg_scratch *scratch; /* pixels of all tiles */
-    int         most, n;
-    dg_tile    *tiles;
-    dg_labels   names;
-    bool        pairs; /* of truth and what was found */
+    dg_arena *arena;
+    dg_scratch *scratch; /* owns the pixels of all tiles */
+    int most, n;
+    dg_tile *tiles;
+    dg_labels names;
+    bool pairs; /* tiles are pairs of truth and detections */
 };
 
 dg_pictures *dg_pictures_open(int most, const dg_dataset *set)
 {
-    dg_arena    *a = dg_arena_open();
+    dg_arena *a = dg_arena_open();
     dg_pictures *p = DG_NEW(a, dg_pictures);
     const char **names = DG_NEW_N(a, set->n_classes + 1, const char *);
 
     for (int i = 0; i < set->n_classes; i++)
         names[i] = set->classes[i].name;
-    *p = (dg_pictures){ .arena = a, .scratch = dg_scratch_open(0), .most = most, .tiles = DG_NEW_N(a, most, dg_tile), .names = { names, set->n_classes } };
+    *p = (dg_pictures){ .arena = a,
+                        .scratch = dg_scratch_open(0),
+                        .most = most,
+                        .tiles = DG_NEW_N(a, most, dg_tile),
+                        .names = { names, set->n_classes } };
     return p;
 }
 
@@ -49,38 +52,30 @@ bool dg_pictures_full(const dg_pictures *p)
     return p->n == p->most;
 }
 
-static int no_memory(dg_diag *d)
+static int no_memory_for_pictures(dg_diag *d)
 {
     return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "memory-plan", "no memory for pictures");
 }
 
-/* ---- what the network sees --------------------------------------------------------------------------------- */
-
-static const void *feed(const dg_stream_batch *b, const char *key, dg_shape *shape)
-{
-    for (int i = 0; i < b->n_feeds; i++)
-        if (strcmp(b->feeds[i].key, key) == 0) {
-            *shape = b->feeds[i].shape;
-            return b->data[i];
-        }
-    return NULL;
-}
+/* ---- what the network sees ------------------------------------------------------------------- */
 
 static uint8_t to_byte(float v)
 {
     return (uint8_t)(fminf(fmaxf(v, 0), 1) * 255 + 0.5f);
 }
 
-static int add_slot(dg_pictures *p, const dg_stream_batch *b, int slot, const float *pixels, dg_shape shape, dg_diag *d)
+static int add_slot(dg_pictures *p, const dg_feeder_batch *b, int slot, const float *pixels,
+                    dg_shape shape, dg_diag *d)
 {
-    dg_image    *im = DG_NEW(p->arena, dg_image);
-    dg_mark     *marks;
-    dg_shape     s;
-    const float *boxes = feed(b, "targets.boxes", &s);
-    const int32_t *labels = feed(b, "targets.labels", &s), *count = feed(b, "targets.count", &s);
-    int          h = (int)shape.d[1], w = (int)shape.d[2], n = boxes && labels && count ? count[slot] : 0;
-    int64_t      m = (feed(b, "targets.boxes", &s), s.d[1]), area = (int64_t)h * w * 3;
-    int          rc = dg_image_new(im, p->scratch, w, h, d);
+    dg_image *im = DG_NEW(p->arena, dg_image);
+    dg_mark *marks;
+    dg_shape s = { 0 };
+    const float *boxes = dg_feeder_batch_data(b, DG_FEED_BOXES, &s);
+    const int32_t *labels = dg_feeder_batch_data(b, DG_FEED_LABELS, NULL),
+                  *count = dg_feeder_batch_data(b, DG_FEED_COUNT, NULL);
+    int h = (int)shape.d[1], w = (int)shape.d[2], n = boxes && labels && count ? count[slot] : 0;
+    int64_t m = s.d[1], area = (int64_t)h * w * 3;
+    int rc = dg_image_new(im, p->scratch, w, h, d);
 
     if (rc < 0)
         return rc;
@@ -95,49 +90,48 @@ static int add_slot(dg_pictures *p, const dg_stream_batch *b, int slot, const fl
         marks[i].label = labels[slot * m + i];
         marks[i].score = -1;
     }
-    p->tiles[p->n++] = (dg_tile){ im, marks, n, dg_strdup(p->arena, dg_path_name(b->samples[slot].path ? b->samples[slot].path : "")) };
+    p->tiles[p->n++] =
+        (dg_tile){ im, marks, n,
+                   dg_strdup(p->arena,
+                             dg_path_name(b->samples[slot].path ? b->samples[slot].path : "")) };
     return 0;
 }
 
-int dg_pictures_add_batch(dg_pictures *p, const dg_stream_batch *b, dg_diag *d)
+int dg_pictures_add_batch(dg_pictures *p, const dg_feeder_batch *b, dg_diag *d)
 {
-    dg_shape     shape = DG_SCALAR;
-    const float *pixels = feed(b, "images", &shape);
-    int          rc = 0;
+    dg_shape shape = DG_SCALAR;
+    const float *pixels = dg_feeder_batch_data(b, DG_FEED_IMAGES, &shape);
+    int rc = 0;
 
     if (!p->scratch)
-        return no_memory(d);
+        return no_memory_for_pictures(d);
     if (!pixels || shape.rank != 4 || shape.d[3] != 3)
-        return 0; /* not pictures that can be shown */
+        return 0; /* cannot be shown as pictures */
     for (int slot = 0; rc == 0 && slot < b->n && p->n < p->most; slot++)
         rc = add_slot(p, b, slot, pixels, shape, d);
     return rc;
 }
 
-/* ---- what was found ---------------------------------------------------------------------------------------- */
+/* ---- what was found -------------------------------------------------------------------------- */
 
-/* A result of the graph's whose name ends in .FIELD, as numbers; NULL if there is none. */
-static double *result(dg_arena *a, dg_run *run, const char *field, dg_shape *shape, dg_diag *d)
+/* Reads a node's input FIELD as numbers; NULL if there is none. */
+static double *read_result(dg_arena *a, const dg_compiled *c, const char *field, dg_shape *shape,
+                           dg_diag *d)
 {
-    const dg_program *p = run->current->program;
+    const dg_program *p = c->program;
+    int32_t v = dg_program_taken(p, field);
+    double *x;
 
-    for (int i = 0; i < p->results.n; i++) {
-        const char *dot = strrchr(p->results.items[i].name, '.');
-        int32_t     v = p->results.items[i].value;
-
-        if (!dot || strcmp(dot + 1, field) != 0 || dg_watched_is(p->results.items[i].name))
-            continue;
-        *shape = p->values.items[v].shape;
-        double *x = DG_NEW_N(a, dg_shape_elements(*shape), double);
-
-        return dg_exec_get(run->current->exec, v, x, d) < 0 ? NULL : x;
-    }
-    return NULL;
+    if (!v)
+        return NULL;
+    *shape = p->values.items[v].shape;
+    x = DG_NEW_N(a, dg_shape_elements(*shape), double);
+    return dg_exec_get(c->exec, v, x, d) < 0 ? NULL : x;
 }
 
-/* Marks of one slot, best last. */
-static dg_mark *marks_of(dg_arena *a, const double *labels, const double *scores, const double *boxes, int64_t k, int w, int h,
-                         double threshold, int *n)
+/* The marks of one slot, best last. */
+static dg_mark *marks_of(dg_arena *a, const double *labels, const double *scores,
+                         const double *boxes, int64_t k, int w, int h, double threshold, int *n)
 {
     dg_mark *marks = DG_NEW_N(a, MARKS, dg_mark);
 
@@ -147,51 +141,59 @@ static dg_mark *marks_of(dg_arena *a, const double *labels, const double *scores
 
         if (scores[j] < threshold || j >= MARKS)
             continue;
-        marks[(*n)++] = (dg_mark){ { (c[0] - c[2] / 2) * w, (c[1] - c[3] / 2) * h, (c[0] + c[2] / 2) * w, (c[1] + c[3] / 2) * h },
-                                   (int)labels[j], scores[j] };
+        marks[(*n)++] = (dg_mark){ { (c[0] - c[2] / 2) * w, (c[1] - c[3] / 2) * h,
+                                     (c[0] + c[2] / 2) * w, (c[1] + c[3] / 2) * h },
+                                   (int)labels[j],
+                                   scores[j] };
     }
     return marks;
 }
 
-/* The picture with the objects that are there: it stands to the left of what was found. */
+/* Adds the picture with its true objects, left of the detections. */
 static void add_truth(dg_pictures *p, const dg_image *im, const dg_sample *sm)
 {
     dg_mark *marks = DG_NEW_N(p->arena, sm->n_objects + 1, dg_mark);
 
     for (int i = 0; i < sm->n_objects; i++)
         marks[i] = (dg_mark){ sm->objects[i].box, sm->objects[i].label, -1 };
-    p->tiles[p->n++] = (dg_tile){ im, marks, sm->n_objects,
-                                  dg_printf(p->arena, "%s: truth", dg_path_name(sm->path ? sm->path : "")) };
+    p->tiles[p->n++] =
+        (dg_tile){ im, marks, sm->n_objects,
+                   dg_printf(p->arena, "%s: truth", dg_path_name(sm->path ? sm->path : "")) };
     p->pairs = true;
 }
 
-int dg_pictures_add_found(dg_pictures *p, dg_run *run, const dg_data *data, const dg_stream_batch *b, double threshold, dg_diag *d)
+int dg_pictures_add_found(dg_pictures *p, const dg_compiled *c, const dg_dataset *set,
+                          const dg_feeder_batch *b, double threshold, dg_diag *d)
 {
     dg_arena *a = dg_arena_open();
-    dg_shape  shape = DG_SCALAR, s = DG_SCALAR, sides = DG_SCALAR;
-    double   *labels = result(a, run, "labels", &shape, d), *scores = result(a, run, "scores", &s, d),
-           *boxes = result(a, run, "boxes", &sides, d);
-    bool      fit = shape.rank == 2 && dg_shape_equal(shape, s) && sides.rank == 3 && sides.d[1] == shape.d[1] && sides.d[2] == 4;
-    int       rc = p->scratch ? 0 : no_memory(d);
+    dg_shape shape = DG_SCALAR, s = DG_SCALAR, sides = DG_SCALAR;
+    double *labels = read_result(a, c, "labels", &shape, d),
+           *scores = read_result(a, c, "scores", &s, d),
+           *boxes = read_result(a, c, "boxes", &sides, d);
+    bool fit = shape.rank == 2 && dg_shape_equal(shape, s) && sides.rank == 3 &&
+               sides.d[1] == shape.d[1] && sides.d[2] == 4;
+    int rc = p->scratch ? 0 : no_memory_for_pictures(d);
 
-    for (int slot = 0; rc == 0 && labels && scores && boxes && fit && slot < b->n && p->n + 1 < p->most; slot++) {
+    for (int slot = 0;
+         rc == 0 && labels && scores && boxes && fit && slot < b->n && p->n + 1 < p->most; slot++) {
         const dg_sample *from = &b->samples[slot];
-        int64_t          k = shape.d[1];
-        dg_sample        sm = { .size = sizeof sm };
-        dg_image        *im;
-        dg_mark         *marks;
-        int              n;
+        int64_t k = shape.d[1];
+        dg_sample sm = { .size = sizeof sm };
+        dg_image *im;
+        dg_mark *marks;
+        int n;
 
         if (b->padding[slot])
             continue;
-        rc = data->set->sample(data->set->self, from->item, &sm, p->scratch, d);
+        rc = set->sample(set->self, from->item, &sm, p->scratch, d);
         if (rc < 0)
             break;
         im = dg_memdup(p->arena, &sm.image, sizeof sm.image);
         add_truth(p, im, &sm);
-        marks = marks_of(p->arena, labels + slot * k, scores + slot * k, boxes + 4 * slot * k, k, sm.image.w, sm.image.h,
-                         threshold, &n);
-        p->tiles[p->n++] = (dg_tile){ im, marks, n, dg_printf(p->arena, "found, from %g on", threshold) };
+        marks = marks_of(p->arena, labels + slot * k, scores + slot * k, boxes + 4 * slot * k, k,
+                         sm.image.w, sm.image.h, threshold, &n);
+        p->tiles[p->n++] =
+            (dg_tile){ im, marks, n, dg_printf(p->arena, "found, from %g on", threshold) };
     }
     dg_arena_close(&a);
     return rc;
@@ -199,7 +201,7 @@ int dg_pictures_add_found(dg_pictures *p, dg_run *run, const dg_data *data, cons
 
 int dg_pictures_write(dg_pictures *p, const char *path, dg_diag *d)
 {
-    int      columns = p->pairs ? (p->n > 2 ? 4 : 2) : p->n > 4 ? 3 : p->n > 1 ? 2 : 1, rc;
+    int columns = p->pairs ? (p->n > 2 ? 4 : 2) : p->n > 4 ? 3 : p->n > 1 ? 2 : 1, rc;
     dg_image out;
 
     if (!p->n)

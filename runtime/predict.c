@@ -1,32 +1,38 @@
-/* predict.c: detections on images of no data set. Preparation, program and results are those of an evaluation. */
+/* predict.c: detections on images outside any data set, prepared and computed as in an
+ * evaluation. */
+#include "runtime/predict.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "media/draw.h"
-#include "runtime/session.h"
+#include "runtime/programs.h"
+#include "runtime/step.h"
 
 typedef struct predictor {
-    dg_run         *run;
-    dg_chain        chain;
-    dg_size         size;
-    int             batch, n_feeds;
-    dg_feed         feeds[DG_MAX_FEEDS];
-    void           *data[DG_MAX_FEEDS];
-    dg_arena       *arena, *results; /* results: of the batch on its way */
-    dg_scratch     *scratch;
-    dg_image       *images; /* of the batch, as read */
-    dg_dataset     *names;
-    double          threshold;
+    dg_run *run;
+    dg_chain chain;
+    dg_size size;
+    int batch, n_feeds;
+    dg_feed feeds[DG_MAX_FEEDS];
+    void *data[DG_MAX_FEEDS];
+    dg_arena *arena, *results; /* results: of the current batch */
+    dg_scratch *scratch;
+    dg_image *images; /* of the batch, as read */
+    dg_dataset *names;
+    double threshold;
 } predictor;
 
-/* Class names come from the evaluation's data, if they are there. Its images are not looked at. */
+/* Takes class names from the evaluation's data, if available, without opening its images. */
 static void open_names(predictor *p)
 {
     dg_diag *d = dg_diag_open();
 
-    if (p->chain.loader->class->open(&p->names, p->chain.loader->conf, p->run->seed, d) < 0) {
+    if (p->chain.loader->class->open(&p->names, p->chain.loader->conf,
+                                     dg_run_pipeline(p->run)->seed, d) < 0) {
         p->names = NULL;
-        dg_log_line(&p->run->env, DG_WARN, "the evaluation's data cannot be opened: classes are shown by number");
+        dg_log_line(dg_run_env(p->run), DG_WARN,
+                    "the evaluation's data cannot be opened: classes are shown by number");
     }
     dg_diag_close(&d);
 }
@@ -37,22 +43,25 @@ static int open_batch(predictor *p, dg_diag *d)
 
     p->n_feeds = node->class->feeds(node->conf, p->size, p->batch, p->feeds, DG_MAX_FEEDS);
     for (int i = 0; i < p->n_feeds; i++) {
-        p->data[i] = dg_try_alloc((size_t)dg_shape_elements(p->feeds[i].shape) * 4); /* f32 or i32 */
+        /* f32 or i32 */
+        p->data[i] = dg_try_alloc((size_t)dg_shape_elements(p->feeds[i].shape) * 4);
         if (!p->data[i])
-            return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "memory-plan", "no memory for a batch of %d images", p->batch);
+            return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "memory-plan",
+                           "no memory for a batch of %d images", p->batch);
     }
     p->images = DG_NEW_N(p->arena, p->batch, dg_image);
     p->scratch = dg_scratch_open(0);
-    return p->scratch ? 0 : dg_fail(d, DG_EMEMORY, DG_NOWHERE, "memory-plan", "no memory for images");
+    return p->scratch ? 0
+                      : dg_fail(d, DG_EMEMORY, DG_NOWHERE, "memory-plan", "no memory for images");
 }
 
-static int fill(predictor *p, int slot, const char *path, dg_diag *d)
+static int fill_slot(predictor *p, int slot, const char *path, dg_diag *d)
 {
     const dg_node *node = p->chain.batch;
-    dg_sample      sm = { .size = sizeof sm, .item = slot, .path = path, .scratch = p->scratch };
-    dg_object      none;
-    dg_clock       clock = { 0 };
-    int            rc;
+    dg_sample sm = { .size = sizeof sm, .item = slot, .path = path, .scratch = p->scratch };
+    dg_object none;
+    dg_clock clock = { 0 };
+    int rc;
 
     DG_TRY(dg_image_read(&p->images[slot], p->scratch, path, d));
     DG_TRY(dg_image_copy(&sm.image, p->scratch, &p->images[slot], d));
@@ -60,7 +69,7 @@ static int fill(predictor *p, int slot, const char *path, dg_diag *d)
     sm.orig_h = sm.image.h;
     sm.objects = &none;
     for (int i = 0; i < p->chain.n_items; i++) {
-        dg_draw draw = dg_draw_begin(p->run->seed, p->chain.items[i]->path, 0);
+        dg_draw draw = dg_draw_begin(dg_run_pipeline(p->run)->seed, p->chain.items[i]->path, 0);
 
         DG_TRY(p->chain.items[i]->class->item(p->chain.items[i]->conf, &sm, &draw, &clock, d));
     }
@@ -69,98 +78,123 @@ out:
     return rc;
 }
 
-static int compute(predictor *p, dg_diag *d)
+/* Fills a batch from paths[*at] on; *n images of it, whose paths are in `used`. What cannot be read
+ * is left out: its error is in d, and *failed is the first one's code. */
+static int fill_batch(predictor *p, const char *const *paths, int n_paths, int *at,
+                      const char **used, int *n, int *failed, dg_diag *d)
 {
-    dg_stream_batch b = { .n = p->batch, .n_feeds = p->n_feeds, .clock = { .step = p->run->progress.step, .epoch = p->run->progress.epoch } };
-    int             rc;
+    int rc = 0;
+
+    dg_scratch_reset(p->scratch);
+    for (*n = 0; *n < p->batch && *at < n_paths && rc == 0; ++*at) {
+        rc = fill_slot(p, *n, paths[*at], d);
+        if (rc == -DG_EINPUT || rc == -DG_EIO) {
+            *failed = *failed ? *failed : rc;
+            rc = 0;
+        } else if (rc == 0) {
+            used[(*n)++] = paths[*at];
+        }
+    }
+    return rc;
+}
+
+static int compute_batch(predictor *p, dg_diag *d)
+{
+    const dg_progress *now = dg_run_progress(p->run);
+    dg_feeder_batch b = { .n = p->batch,
+                          .n_feeds = p->n_feeds,
+                          .clock = { .step = now->step, .epoch = now->epoch } };
+    int rc;
 
     memcpy(b.feeds, p->feeds, sizeof b.feeds);
     memcpy(b.data, p->data, sizeof b.data);
     DG_TRY(dg_run_feed_batch(p->run, &b, d));
-    dg_run_compute_control(p->run);
-    DG_TRY(dg_exec_run(p->run->current->exec, DG_SEG_BATCH, &p->run->control, d));
+    DG_TRY(dg_run_forward_batch(p->run, d));
 out:
     return rc;
 }
 
-static double *result(predictor *p, const char *field, dg_shape *shape, dg_diag *d)
+static double *read_result(predictor *p, const char *field, dg_shape *shape, dg_diag *d)
 {
-    const dg_program *g = p->run->current->program;
+    const dg_compiled *c = dg_run_programs(p->run)->current;
+    int32_t v = dg_program_taken(c->program, field);
 
-    for (int i = 0; i < g->results.n; i++) {
-        const char *dot = strrchr(g->results.items[i].name, '.');
-        int32_t     v = g->results.items[i].value;
-
-        if (!dot || strcmp(dot + 1, field) != 0)
-            continue;
-        *shape = g->values.items[v].shape;
+    if (v) {
+        *shape = c->program->values.items[v].shape;
         double *x = DG_NEW_N(p->results, dg_shape_elements(*shape), double);
 
-        return dg_exec_get(p->run->current->exec, v, x, d) < 0 ? NULL : x;
+        return dg_exec_get(c->exec, v, x, d) < 0 ? NULL : x;
     }
     dg_fail(d, DG_EINPUT, p->chain.batch->scope->where, "predict-no-detections",
-            "the evaluation gives no detections (%s): it needs <detect> and <evaluate.coco>", field);
+            "the evaluation gives no detections (%s): it needs <detect> and <evaluate.coco>",
+            field);
     return NULL;
 }
 
-static int hand_over(predictor *p, const char *const *paths, int n, dg_prediction_fn *take, void *ctx, dg_diag *d)
+static int hand_over(predictor *p, const char *const *paths, int n, dg_prediction_fn *take,
+                     void *ctx, dg_diag *d)
 {
     dg_shape shape = DG_SCALAR, s;
-    double  *labels = result(p, "labels", &shape, d), *scores = labels ? result(p, "scores", &s, d) : NULL,
-           *boxes = scores ? result(p, "boxes", &s, d) : NULL;
+    double *labels = read_result(p, "labels", &shape, d),
+           *scores = labels ? read_result(p, "scores", &s, d) : NULL,
+           *boxes = scores ? read_result(p, "boxes", &s, d) : NULL;
     int rc = boxes ? 0 : -DG_EINPUT;
 
     for (int slot = 0; rc == 0 && slot < n; slot++) {
-        int64_t         k = shape.d[1];
+        int64_t k = shape.d[1];
         const dg_image *im = &p->images[slot];
-        dg_mark        *marks = DG_NEW_N(p->results, k, dg_mark);
-        dg_prediction   one = { paths[slot], im, 0, marks, p->names };
+        dg_mark *marks = DG_NEW_N(p->results, k, dg_mark);
+        dg_prediction one = { paths[slot], im, 0, marks, p->names };
 
         for (int64_t j = slot * k; j < (slot + 1) * k; j++) {
             const double *c = boxes + 4 * j;
 
             if (scores[j] >= p->threshold)
-                marks[one.n++] = (dg_mark){ { (c[0] - c[2] / 2) * im->w, (c[1] - c[3] / 2) * im->h, (c[0] + c[2] / 2) * im->w,
-                                              (c[1] + c[3] / 2) * im->h },
-                                            (int)labels[j], scores[j] };
+                marks[one.n++] =
+                    (dg_mark){ { (c[0] - c[2] / 2) * im->w, (c[1] - c[3] / 2) * im->h,
+                                 (c[0] + c[2] / 2) * im->w, (c[1] + c[3] / 2) * im->h },
+                               (int)labels[j],
+                               scores[j] };
         }
         rc = take(ctx, &one, d);
     }
     return rc;
 }
 
-int dg_run_predict(dg_run *run, const char *const *paths, int n, double threshold, bool ema, dg_prediction_fn *take,
-                   void *ctx, dg_diag *d)
+int dg_run_predict(dg_run *run, const char *const *paths, int n, double threshold, bool ema,
+                   dg_prediction_fn *take, void *ctx, dg_diag *d)
 {
-    predictor       p = { .run = run, .arena = dg_arena_open(), .threshold = threshold };
-    const dg_scope *scope = run->graph->n_evaluates ? run->graph->evaluates[0] : NULL;
-    dg_size        *sizes;
-    int             n_sizes, rc;
+    predictor p = { .run = run, .arena = dg_arena_open(), .threshold = threshold };
+    const dg_graph *g = dg_run_pipeline(run)->graph;
+    const dg_scope *scope = g->n_evaluates ? g->evaluates[0] : NULL;
+    const char **used;
+    dg_size *sizes;
+    int n_sizes, rc, failed = 0;
 
     if (!scope) {
-        rc = dg_fail(d, DG_EINPUT, (dg_where){ .file = run->graph->file }, "pipeline-without-evaluate",
+        rc = dg_fail(d, DG_EINPUT, (dg_where){ .file = g->file }, "pipeline-without-evaluate",
                      "the pipeline has no <evaluate>");
         goto out;
     }
-    DG_TRY(dg_run_chain(scope, &p.chain, d));
-    DG_TRY(dg_run_sizes(run, scope, p.arena, &sizes, &n_sizes, &p.batch, d));
+    DG_TRY(dg_scope_chain(&p.chain, scope, d));
+    DG_TRY(dg_scope_sizes(scope, p.arena, &sizes, &n_sizes, &p.batch, d));
     p.size = sizes[0];
     DG_TRY(open_batch(&p, d));
-    DG_TRY(dg_run_use(run, scope, p.size, ema, d));
+    DG_TRY(dg_programs_use(dg_run_programs(run), scope, p.size, ema, d));
     open_names(&p);
-    for (int at = 0; at < n; at += p.batch) {
-        int m = n - at < p.batch ? n - at : p.batch;
-
-        dg_scratch_reset(p.scratch);
-        for (int slot = 0; slot < m; slot++)
-            DG_TRY(fill(&p, slot, paths[at + slot], d));
-        DG_TRY(compute(&p, d));
+    used = DG_NEW_N(p.arena, p.batch, const char *);
+    for (int at = 0, m; at < n;) {
+        DG_TRY(fill_batch(&p, paths, n, &at, used, &m, &failed, d));
+        if (m == 0)
+            continue;
+        DG_TRY(compute_batch(&p, d));
         p.results = dg_arena_open();
-        rc = hand_over(&p, paths + at, m, take, ctx, d);
+        rc = hand_over(&p, used, m, take, ctx, d);
         dg_arena_close(&p.results);
         if (rc < 0)
             goto out;
     }
+    rc = failed;
 out:
     for (int i = 0; i < p.n_feeds; i++)
         dg_free(p.data[i]);

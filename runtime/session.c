@@ -1,492 +1,308 @@
-/* session.c: opens a pipeline: graph, parameters, backend; gives its programs memory; closes in reverse. */
-#include "runtime/session.h"
-
-#include <stdio.h>
-#include <stdlib.h>
+/* session.c: opens a pipeline (graph, parameters, backend), gives access to its parts, closes in
+ * reverse order. The only file that sees struct dg_run. */
 #include <string.h>
 
 #include "base/pool.h"
+#include "control/link.h"
+#include "control/monitor_digests.h"
 #include "graph/monitor.h"
-#include "graph/vary.h"
 #include "nodes/builtin.h"
-#include "runtime/available.h"
-#include "runtime/link.h"
-#include "runtime/steer.h"
-#include "runtime/weights.h"
-#include "runtime/watched.h"
+#include "proof/proof.h"
+#include "runtime/control_hooks.h"
+#include "runtime/data.h"
+#include "runtime/programs.h"
+#include "runtime/run_log.h"
+#include "runtime/step.h"
+#include "weights/weights.h"
 
-/* ---- log ------------------------------------------------------------------------------------------------- */
+/* Mutable parts are behind pointers, so that a const dg_run can give access to them. */
+struct dg_run {
+    dg_arena *arena;
+    dg_run_log *log;
+    dg_registry *registry;
+    dg_pipeline pipeline;          /* what the run is */
+    dg_programs *programs;         /* what computes */
+    dg_exec_observer observers[2]; /* of every program: flight recorder, monitors */
+    dg_world world;                /* the other ranks; by default a single rank */
+    bool ranked;                   /* a world was given: ranks started for training */
+    dg_monitor_digests *digests;   /* NULL: nothing to compare */
+    dg_progress *progress;         /* how far the run has come */
+    dg_horizon *horizon;
+    dg_step_state *step;
+    dg_data_sets *data;
+};
 
-/* One rank speaks for all; the others say what may be wrong with them alone. */
-static void log_line(void *ctx, dg_level level, const char *line)
+const dg_pipeline *dg_run_pipeline(const dg_run *run)
 {
-    static const char *const marks[] = { "debug: ", "", "warning: " };
-    dg_run                  *run = ctx;
-    char                     own[512];
-
-    if (run->world.rank > 0 && (level != DG_WARN || !run->started))
-        return;
-    if (run->world.rank > 0) {
-        snprintf(own, sizeof own, "rank %d: %s", run->world.rank, line);
-        line = own;
-    }
-
-    if (run->log_file) {
-        fprintf(run->log_file, "%s%s\n", marks[level], line);
-        fflush(run->log_file);
-    }
-    if (run->o.log)
-        run->o.log(run->o.log_ctx, (int)level, line);
+    return &run->pipeline;
 }
 
-void dg_run_log_warnings(dg_run *run, dg_diag *d)
+dg_programs *dg_run_programs(const dg_run *run)
 {
-    for (int i = 0; i < dg_diag_n(d); i++) {
-        const dg_err *e = dg_diag_at(d, i);
-        const char   *place = e->at.node ? e->at.node : e->at.file;
-
-        if (e->severity == DG_WARNING)
-            dg_log_line(&run->env, DG_WARN, "%s%s%s [%s]", place ? place : "", place ? ": " : "", e->text, e->id);
-    }
-    if (!dg_diag_errors(d))
-        dg_diag_clear(d);
+    return run->programs;
 }
 
-/* ---- open ------------------------------------------------------------------------------------------------ */
+const dg_world *dg_run_world(const dg_run *run)
+{
+    return &run->world;
+}
 
-static int make_registry(dg_run *run, dg_diag *d)
+dg_monitor_digests *dg_run_digests(const dg_run *run)
+{
+    return run->digests;
+}
+
+dg_progress *dg_run_progress(const dg_run *run)
+{
+    return run->progress;
+}
+
+dg_horizon *dg_run_horizon(const dg_run *run)
+{
+    return run->horizon;
+}
+
+dg_step_state *dg_run_step_state(const dg_run *run)
+{
+    return run->step;
+}
+
+dg_data_sets *dg_run_data_sets(const dg_run *run)
+{
+    return run->data;
+}
+
+dg_run_log *dg_run_log_of(const dg_run *run)
+{
+    return run->log;
+}
+
+const dg_env *dg_run_env(const dg_run *run)
+{
+    return &run->log->env;
+}
+
+/* ---- open ------------------------------------------------------------------------------------ */
+
+static int open_registry(dg_run *run, const dg_run_options *o, dg_diag *d)
 {
     int rc = 0;
 
     run->registry = dg_registry_open();
     for (int i = 0; rc == 0 && dg_builtin_nodes[i]; i++)
         rc = dg_registry_add(run->registry, dg_builtin_nodes[i], d);
-    for (int i = 0; rc == 0 && run->o.classes && run->o.classes[i]; i++)
-        rc = dg_registry_add(run->registry, run->o.classes[i], d);
+    for (int i = 0; rc == 0 && o->classes && o->classes[i]; i++)
+        rc = dg_registry_add(run->registry, o->classes[i], d);
     return rc;
 }
 
-static int split_sets(dg_run *run, dg_set **sets, dg_diag *d)
+static int split_sets(dg_set **out, const dg_pipeline *p, dg_arena *a, dg_diag *d)
 {
-    *sets = DG_NEW_N(run->arena, run->o.n_sets + 1, dg_set);
-    for (int i = 0; i < run->o.n_sets; i++) {
-        const char *equals = strchr(run->o.sets[i], '=');
+    dg_set *sets = DG_NEW_N(a, p->n_sets + 1, dg_set);
 
-        if (!equals || equals == run->o.sets[i])
-            return dg_fail(d, DG_EINPUT, DG_NOWHERE, "set-form", "--set %s: name=value is expected", run->o.sets[i]);
-        (*sets)[i] = (dg_set){ dg_strndup(run->arena, run->o.sets[i], (size_t)(equals - run->o.sets[i])),
-                               dg_strdup(run->arena, equals + 1) };
+    for (int i = 0; i < p->n_sets; i++) {
+        const char *equals = strchr(p->sets[i], '=');
+
+        if (!equals || equals == p->sets[i])
+            return dg_fail(d, DG_EINPUT, DG_NOWHERE, "set-form", "--set %s: name=value is expected",
+                           p->sets[i]);
+        sets[i] = (dg_set){ dg_strndup(a, p->sets[i], (size_t)(equals - p->sets[i])),
+                            dg_strdup(a, equals + 1) };
     }
+    *out = sets;
     return 0;
 }
 
-/* As many ranks as were started, where the pipeline leaves it open. */
-static int fit_world(dg_run *run, dg_diag *d)
+/* Sets the number of ranks to those started, if the pipeline leaves it open. */
+static int fit_ranks(dg_graph *g, const dg_world *w, dg_diag *d)
 {
-    dg_graph *g = run->graph;
-    dg_where  at = { .file = g->file };
+    dg_where at = { .file = g->file };
 
     if (g->axis && g->ranks_open)
-        g->ranks = run->world.ranks;
-    g->rank = run->world.rank;
-    if (!g->axis && run->world.ranks > 1) {
-        dg_fail(d, DG_EINPUT, at, "ranks-mesh", "%d ranks were started, and the pipeline does not say how they share the work",
-                run->world.ranks);
-        dg_help(d, "<mesh dp=\"ranks\"/> before the model, and axis=\"dp\" where nodes deal or join");
+        g->ranks = w->ranks;
+    g->rank = w->rank;
+    if (!g->axis && w->ranks > 1) {
+        dg_fail(d, DG_EINPUT, at, "ranks-mesh",
+                "%d ranks were started, and the pipeline does not say how they share the work",
+                w->ranks);
+        dg_help(d,
+                "<mesh dp=\"ranks\"/> before the model, and axis=\"dp\" where nodes deal or join");
         return -DG_EINPUT;
     }
-    if (g->axis && g->ranks != run->world.ranks) {
-        dg_fail(d, DG_EINPUT, at, "ranks-mesh", "<mesh dp=\"%lld\"/>: so many ranks are needed, and %d %s started", (long long)g->ranks,
-                run->world.ranks, run->world.ranks == 1 ? "is" : "are");
+    if (g->axis && g->ranks != w->ranks) {
+        dg_fail(d, DG_EINPUT, at, "ranks-mesh",
+                "<mesh dp=\"%lld\"/>: so many ranks are needed, and %d %s started",
+                (long long)g->ranks, w->ranks, w->ranks == 1 ? "is" : "are");
         dg_help(d, "--ranks %lld, or dp=\"ranks\" for as many as are started", (long long)g->ranks);
         return -DG_EINPUT;
     }
     return 0;
 }
 
-/* Is name one of "dp+tp"? */
-static bool names_axis(const char *axes, const char *name)
+static int load_graph(dg_run *run, const dg_run_options *o, dg_diag *d)
 {
-    size_t n = strlen(name);
+    dg_pipeline *p = &run->pipeline;
+    dg_set *sets = NULL;
+    int rc;
 
-    for (const char *a = axes; a; a = strchr(a, '+') ? strchr(a, '+') + 1 : NULL)
-        if (strncmp(a, name, n) == 0 && (a[n] == '\0' || a[n] == '+'))
-            return true;
-    return false;
-}
-
-bool dg_run_shares(const dg_run *run, const dg_node *node)
-{
-    const char *axis = NULL;
-
-    for (const dg_attr *a = node->class->attrs; a && a->name; a++)
-        if (strcmp(a->name, "axis") == 0 && a->kind == DG_ATTR_STR)
-            memcpy(&axis, (const char *)node->conf + a->offset, sizeof axis);
-    return run->graph->axis && names_axis(axis, run->graph->axis);
-}
-
-static int load_graph(dg_run *run, dg_diag *d)
-{
-    dg_set *sets;
-    int     rc;
-
-    DG_TRY(make_registry(run, d));
-    DG_TRY(split_sets(run, &sets, d));
-    if (run->o.text)
-        DG_TRY(dg_graph_parse(&run->graph, run->o.text, strlen(run->o.text), run->o.file, sets, run->o.n_sets,
+    DG_TRY(open_registry(run, o, d));
+    DG_TRY(split_sets(&sets, p, run->arena, d));
+    if (o->text)
+        DG_TRY(dg_graph_parse(&p->graph, o->text, strlen(o->text), o->file, sets, p->n_sets,
                               run->registry, d));
     else
-        DG_TRY(dg_graph_load(&run->graph, run->o.file, sets, run->o.n_sets, run->registry, d));
-    run->graph->keep_names = run->o.keep_named;
-    DG_TRY(fit_world(run, d));
-    DG_TRY(dg_steer_deal(run, d));
-    DG_TRY(dg_graph_check(run->graph, d));
-    DG_TRY(dg_graph_runnable(run->graph, d));
-    if (run->o.world) /* ranks are started to train: said before they meet, it is said once */
-        DG_TRY(dg_steer_places(run, d));
+        DG_TRY(dg_graph_load(&p->graph, o->file, sets, p->n_sets, run->registry, d));
+    p->graph->keep_names = o->keep_named;
+    DG_TRY(fit_ranks(p->graph, &run->world, d));
+    DG_TRY(dg_control_hooks_deal(p->graph, &run->world, d));
+    DG_TRY(dg_graph_check(p->graph, d));
+    DG_TRY(dg_graph_runnable(p->graph, d));
+    if (run->ranked) /* before the ranks meet, so that it is reported once */
+        DG_TRY(dg_control_hooks_places(p->graph, &run->world, d));
 out:
     return rc;
 }
 
-static int choose_precision(dg_run *run, dg_diag *d)
+/* Adds the observers of executing programs: flight recorder, monitors. */
+static void add_observers(dg_run *run)
 {
-    static const char *const words[] = { "f32", "bf16", "f64" };
-    const char              *asked = run->o.precision;
-    int                      which = 0;
+    dg_recorder *recorder = dg_link_recorder(run->world.link);
+    int n = 0;
 
-    if (!asked)
-        asked = run->graph->train ? words[run->graph->train->precision] : "f32";
-    while (which < 3 && strcmp(words[which], asked) != 0)
-        which++;
-    if (which == 3)
-        return dg_fail(d, DG_EINPUT, DG_NOWHERE, "precision-unknown", "precision \"%s\": f32, bf16 or f64 is expected", asked);
-    run->base = run->low = which == 2 ? DG_F64 : DG_F32;
-    run->backend = run->o.reference ? &dg_backend_ref : &dg_backend_host;
-    if (which == 1)
-        run->low = run->o.reference ? DG_F32 : run->backend->low_precision(run->backend, &run->why);
-    run->precision = run->low == DG_BF16 ? words[1] : words[which == 2 ? 2 : 0];
-    return 0;
+    if (recorder)
+        run->observers[n++] = dg_recorder_observer(recorder);
+    if (run->digests)
+        run->observers[n++] = dg_monitor_digests_observer(run->digests);
+    run->programs->conf.observers = run->observers;
+    run->programs->conf.n_observers = n;
 }
 
-static int largest_first(const void *a, const void *b)
+static int read_pipeline(dg_run *run, const dg_run_options *o, dg_diag *d)
 {
-    const dg_size *x = a, *y = b;
-    int64_t        n = x->w * x->h, m = y->w * y->h;
+    dg_pipeline *p = &run->pipeline;
+    dg_monitors *monitors;
+    int rc;
 
-    return (n < m) - (n > m);
-}
-
-int dg_run_chain(const dg_scope *scope, dg_chain *chain, dg_diag *d)
-{
-    int rc = dg_graph_chain(chain, scope, d);
-
-    if (rc < 0 || (chain->loader && chain->sampler && chain->batch))
-        return rc;
-    return dg_fail(d, DG_EINPUT, scope->where, "scope-without-data", "<%s> needs a loader, a sampler and a batch node to run",
-                   scope->id);
-}
-
-int dg_run_sizes(const dg_run *run, const dg_scope *scope, dg_arena *a, dg_size **sizes, int *n, int *batch, dg_diag *d)
-{
-    const dg_size *listed = NULL;
-    dg_chain       chain;
-    int            rc = dg_run_chain(scope, &chain, d);
-
-    (void)run;
-    if (rc < 0)
-        return rc;
-    *n = dg_chain_sizes(&chain, &listed, batch);
-    *sizes = dg_memdup(a, listed, (size_t)*n * sizeof **sizes);
-    qsort(*sizes, (size_t)*n, sizeof **sizes, largest_first);
-    return 0;
-}
-
-dg_bucket_conf dg_run_bucket_conf(const dg_run *run)
-{
-    return (dg_bucket_conf){
-        .graph = run->graph,
-        .params = run->params,
-        .backend = run->backend,
-        .base = run->base,
-        .low = run->low,
-        .threads = run->env.threads,
-        .ranks = run->world.ranks,
-        .comm = run->world.ranks > 1 ? run->world.comm : NULL,
-        .recorder = dg_link_recorder(run->world.link),
-        .witness = run->witness,
-    };
-}
-
-static int lower(dg_run *run, const dg_scope *scope, dg_size size, dg_bucket **b, dg_diag *d)
-{
-    dg_bucket_conf conf = dg_run_bucket_conf(run);
-    int            rc = dg_bucket_lower(b, &conf, scope, size, d);
-
-    if (rc == 0)
-        DG_PUSH(run->arena, run->buckets, *b);
-    return rc;
-}
-
-/* Every scope once, at its largest size, so that all parameters are known. */
-static int lower_scopes(dg_run *run, dg_diag *d)
-{
-    dg_size   *sizes;
-    dg_bucket *b;
-    int        n, batch, rc = 0;
-
-    for (int i = -1; i < run->graph->n_evaluates; i++) {
-        const dg_scope *scope = i < 0 ? run->graph->train : run->graph->evaluates[i];
-
-        if (!scope)
-            continue;
-        DG_TRY(dg_run_sizes(run, scope, run->arena, &sizes, &n, &batch, d));
-        DG_TRY(lower(run, scope, sizes[0], &b, d));
-    }
-    if (!run->buckets.n)
-        return dg_fail(d, DG_EINPUT, (dg_where){ .file = run->graph->file }, "pipeline-empty",
-                       "neither <train> nor <evaluate>: there is nothing to run");
-    dg_params_seal(run->params);
+    if (o->debug)
+        DG_TRY(dg_debug_parse(&run->programs->conf.debug.what, o->debug, d));
+    run->programs->conf.debug.tell = dg_run_log_debug;
+    run->programs->conf.debug.ctx = run->log;
+    DG_TRY(load_graph(run, o, d));
+    p->seed = o->has_seed ? o->seed : p->graph->seed;
+    DG_TRY(dg_pool_check(run->log->env.threads, d));
+    DG_TRY(dg_monitors_make(&monitors, p->graph, run->arena, d));
+    p->graph->monitors = p->monitors = monitors;
+    run->digests = dg_monitor_digests_open(run->arena, monitors, &run->world);
+    add_observers(run);
+    run->programs->conf.graph = p->graph;
+    DG_TRY(dg_programs_lower(run->programs, d));
+    DG_TRY(dg_programs_open_backend(run->programs, o, d));
 out:
     return rc;
-}
-
-static bool has_ema(const dg_run *run)
-{
-    for (int i = 0; i < run->buckets.n; i++)
-        if (run->buckets.items[i]->program->ema)
-            return true;
-    for (int i = 0; i < run->graph->n_evaluates; i++)
-        if (run->graph->evaluates[i]->weights)
-            return true;
-    return false;
 }
 
 static int load_pretrained(dg_run *run, dg_diag *d)
 {
+    const dg_graph *g = run->pipeline.graph;
+    dg_store *store = run->programs->store;
     bool any = false;
-    int  rc = 0;
+    int rc = 0;
 
-    run->n_loaded = -1;
-    for (int m = 0; m < run->graph->n_models && !run->o.no_pretrained; m++)
-        for (int i = 0; rc == 0 && i < run->graph->models[m]->n_nodes; i++)
-            if (run->graph->models[m]->nodes[i]->pretrained) {
-                rc = dg_weights_pretrained(run->store, run->graph->models[m]->nodes[i], &run->env, d);
+    for (int m = 0; m < g->n_models; m++)
+        for (int i = 0; rc == 0 && i < g->models[m]->n_nodes; i++)
+            if (g->models[m]->nodes[i]->pretrained) {
+                rc = dg_weights_pretrained(store, g->models[m]->nodes[i], &run->log->env, d);
                 any = true;
             }
-    if (rc == 0 && any && run->store->space[DG_EMA])
-        rc = dg_store_copy(run->store, DG_EMA, DG_WEIGHTS, d);
+    if (rc == 0 && any && store->space[DG_EMA])
+        rc = dg_store_copy(store, DG_EMA, DG_WEIGHTS, d);
     return rc;
 }
 
-/* Elements of the parameters of one kind, without the padding between them. */
-int64_t dg_run_count(const dg_run *run, dg_param_kind kind)
-{
-    int64_t n = 0;
-
-    for (int i = 0; i < dg_params_n(run->params); i++)
-        if (dg_params_at(run->params, i)->kind == kind)
-            n += dg_shape_elements(dg_params_at(run->params, i)->shape);
-    return n;
-}
-
-void dg_run_log_start(dg_run *run)
-{
-    int64_t trained = dg_run_count(run, DG_TRAINABLE), frozen = dg_run_count(run, DG_FROZEN);
-    char    features[128], count[32], still[32];
-
-    dg_cpu_features(features, sizeof features);
-    dg_log_line(&run->env, DG_INFO, "%s; CPU %s; %d thread%s", run->versions, features, run->env.threads,
-                run->env.threads == 1 ? "" : "s");
-    if (run->world.ranks > 1)
-        dg_log_line(&run->env, DG_INFO, "%d ranks, %d on this machine; collectives over %s", run->world.ranks,
-                    run->world.local_ranks, run->world.comm->name);
-    dg_log_line(&run->env, DG_INFO, "precision %s%s%s%s", run->precision, run->why ? " (" : "", run->why ? run->why : "",
-                run->why ? ")" : "");
-    dg_log_line(&run->env, DG_INFO, "%s: %s parameters are trained, %s are frozen; seed %llu",
-                run->graph->name ? run->graph->name : run->graph->file, dg_human_count(trained, count, sizeof count),
-                dg_human_count(frozen, still, sizeof still), (unsigned long long)run->seed);
-}
-
-static int read_pipeline(dg_run *run, dg_diag *d)
+static int make_parameters(dg_run *run, const dg_run_options *o, dg_diag *d)
 {
     int rc;
 
-    DG_TRY(load_graph(run, d));
-    run->seed = run->o.has_seed ? run->o.seed : run->graph->seed;
-    DG_TRY(dg_pool_check(run->env.threads, d));
-    run->params = dg_params_open();
-    DG_TRY(dg_monitors_make(&run->monitors, run->graph, run->arena, d));
-    run->graph->monitors = run->monitors;
-    run->witness = dg_witness_open(run->arena, run->monitors, &run->world);
-    DG_TRY(lower_scopes(run, d));
-    DG_TRY(choose_precision(run, d));
+    DG_TRY(dg_programs_open_store(run->programs, run->pipeline.seed, d));
+    if (!o->no_pretrained)
+        DG_TRY(load_pretrained(run, d));
+    run->step->ema_initial_share = 1;
+    dg_log_warnings(&run->log->env, d);
 out:
     return rc;
 }
 
-static int fill_store(dg_run *run, dg_diag *d)
-{
-    int rc;
-
-    DG_TRY(dg_store_open(&run->store, run->backend, run->params, run->base, run->graph->train != NULL, has_ema(run),
-                         run->world.ranks > 1 ? run->world.comm : NULL, d));
-    DG_TRY(dg_store_init(run->store, run->seed, d));
-    DG_TRY(load_pretrained(run, d));
-    run->fresh = 1;
-    dg_run_log_warnings(run, d);
-out:
-    return rc;
-}
-
-int dg_run_open(dg_run **out, const dg_run_options *o, dg_diag *d)
+/* Makes a run, without reading files. */
+static dg_run *make_run(const dg_run_options *o, const dg_world *world)
 {
     dg_arena *a = dg_arena_open();
-    dg_run   *run = DG_NEW(a, dg_run);
-    char      libraries[64];
-    int       rc;
+    dg_run *run = DG_NEW(a, dg_run);
+    char libraries[64];
 
-    run->arena = a;
     dg_library_versions(libraries, sizeof libraries);
-    memcpy(&run->o, o, o->size < sizeof run->o ? o->size : sizeof run->o);
-    run->world = run->o.world ? *run->o.world : (dg_world){ .ranks = 1, .nodes = 1, .local_ranks = 1 };
-    run->env = (dg_env){ log_line, run, dg_monotonic_s, o->threads > 0 ? o->threads : dg_threads_available() };
-    run->versions = dg_printf(a, "%s, %s", run->o.program ? run->o.program : "detrgraph", libraries);
-    rc = dg_world_agree(&run->world, read_pipeline(run, d), "read the pipeline", d);
+    run->arena = a;
+    run->log = DG_NEW(a, dg_run_log);
+    run->programs = DG_NEW(a, dg_programs);
+    run->progress = DG_NEW(a, dg_progress);
+    run->horizon = DG_NEW(a, dg_horizon);
+    run->step = DG_NEW(a, dg_step_state);
+    run->data = DG_NEW(a, dg_data_sets);
+    run->programs->arena = run->data->arena = a;
+    run->ranked = world != NULL;
+    run->world = world ? *world : (dg_world){ .ranks = 1, .nodes = 1, .local_ranks = 1 };
+    dg_run_log_open(run->log, o, &run->world);
+    run->pipeline.n_sets = o->n_sets;
+    run->pipeline.sets = o->sets;
+    run->pipeline.versions =
+        dg_printf(a, "%s, %s", o->program ? o->program : "detrgraph", libraries);
+    run->programs->feed_draws = o->feed_draws;
+    run->programs->conf.threads = run->log->env.threads;
+    run->programs->conf.ranks = run->world.ranks;
+    run->programs->conf.comm = run->world.ranks > 1 ? run->world.comm : NULL;
+    run->step->adjust = o->control;
+    run->step->adjust_ctx = o->control_ctx;
+    return run;
+}
+
+int dg_run_open_rank(dg_run **out, const dg_run_options *options, const dg_world *world, dg_diag *d)
+{
+    dg_run_options o = { 0 };
+    dg_run *run;
+    int rc;
+
+    memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
+    run = make_run(&o, world);
+    rc = dg_world_agree(&run->world, read_pipeline(run, &o, d), "read the pipeline", d);
     if (rc == 0)
-        rc = dg_steer_meet_pipeline(run, d);
+        rc = dg_control_hooks_meet_pipeline(run, d);
     if (rc == 0)
-        rc = dg_world_agree(&run->world, fill_store(run, d), "made the parameters", d);
+        rc = dg_world_agree(&run->world, make_parameters(run, &o, d), "made the parameters", d);
     if (rc < 0)
         dg_run_close(&run);
     *out = run;
     return rc;
 }
 
+int dg_run_open(dg_run **run, const dg_run_options *o, dg_diag *d)
+{
+    return dg_run_open_rank(run, o, NULL, d);
+}
+
 void dg_run_close(dg_run **out)
 {
     dg_run *run = *out;
+    dg_arena *a;
 
     if (!run)
         return;
-    for (int i = 0; i < run->data.n; i++)
-        run->data.items[i].set->close(run->data.items[i].set->self);
-    for (int i = 0; i < run->buckets.n; i++)
-        dg_bucket_close(&run->buckets.items[i], run->backend);
-    dg_memory_close(&run->memory);
-    dg_store_close(&run->store);
-    dg_params_close(&run->params);
-    if (run->graph)
-        dg_graph_close(&run->graph);
+    dg_data_sets_close(run->data);
+    dg_programs_close(run->programs);
+    if (run->pipeline.graph)
+        dg_graph_close(&run->pipeline.graph);
     if (run->registry)
         dg_registry_close(&run->registry);
-    if (run->log_file)
-        fclose(run->log_file);
-    dg_arena_close(&run->visible_arena);
-
-    dg_arena *a = run->arena;
-
+    dg_run_log_close(run->log, NULL);
+    a = run->arena;
     dg_arena_close(&a);
     *out = NULL;
-}
-
-/* ---- buckets --------------------------------------------------------------------------------------------- */
-
-/* What the current program lets people see. */
-static void list_visible(dg_run *run)
-{
-    const dg_program *p = run->current->program;
-
-    dg_arena_close(&run->visible_arena);
-    run->visible_arena = dg_arena_open();
-    memset(&run->visible, 0, sizeof run->visible);
-    for (int i = 0; i < p->results.n; i++)
-        if (!dg_watched_is(p->results.items[i].name))
-            DG_PUSH(run->visible_arena, run->visible, p->results.items[i]);
-    for (int32_t v = 1; p->keep_names && v < p->values.n; v++)
-        if (p->values.items[v].name && p->values.items[v].producer >= 0)
-            DG_PUSH(run->visible_arena, run->visible, ((dg_binding){ p->values.items[v].name, v }));
-}
-
-static int find_bucket(dg_run *run, const dg_scope *scope, dg_size size, dg_bucket **out, dg_diag *d)
-{
-    for (int i = 0; i < run->buckets.n; i++) {
-        *out = run->buckets.items[i];
-        if ((*out)->scope == scope && (*out)->size.w == size.w && (*out)->size.h == size.h)
-            return 0;
-    }
-    return lower(run, scope, size, out, d);
-}
-
-int dg_run_use(dg_run *run, const dg_scope *scope, dg_size size, bool ema, dg_diag *d)
-{
-    dg_bucket_conf conf = dg_run_bucket_conf(run);
-    dg_bucket     *b;
-    int            rc;
-
-    DG_TRY(find_bucket(run, scope, size, &b, d));
-    DG_TRY(dg_bucket_compile(b, &conf, &run->memory, run->store, d));
-    DG_TRY(dg_bucket_bind(b, &run->memory, run->store, ema && run->store->space[DG_EMA], d));
-    if (run->current != b) {
-        run->current = b;
-        list_visible(run);
-    }
-out:
-    return rc;
-}
-
-int64_t dg_run_bytes(const dg_run *run, bool train)
-{
-    int64_t slab = 0, io = 0, constants = 0;
-
-    for (int i = 0; i < run->buckets.n; i++) {
-        const dg_plan *plan = run->buckets.items[i]->plan;
-
-        if (!plan)
-            continue;
-        slab = plan->slab_bytes > slab ? plan->slab_bytes : slab;
-        io = plan->io_bytes > io ? plan->io_bytes : io;
-        constants += plan->constant_bytes;
-    }
-    return dg_store_bytes(run->params, run->base, train, run->store->space[DG_EMA] != NULL) + slab + io + constants;
-}
-
-/* Weights and averages are written already and count as used; the rest is about to be. */
-static int check_memory(dg_run *run, const dg_bucket *largest, bool train, dg_diag *d)
-{
-    int64_t weights = dg_store_bytes(run->params, run->base, false, run->store->space[DG_EMA] != NULL);
-    int64_t need = dg_run_bytes(run, train) - weights, have = dg_memory_available();
-    char    needed[32], slab[32], free_now[32];
-
-    if (have < 0 || need * run->world.local_ranks <= have)
-        return 0;
-    have /= run->world.local_ranks;
-    dg_fail(d, DG_EMEMORY, largest->scope->where, "memory-refused",
-            "the plan for %lldx%lld needs %s more (of which %s intermediate values), and %s are free",
-            (long long)largest->size.w, (long long)largest->size.h, dg_human_bytes((double)need, needed, sizeof needed),
-            dg_human_bytes((double)largest->plan->slab_bytes, slab, sizeof slab),
-            dg_human_bytes((double)have, free_now, sizeof free_now));
-    dg_help(d, "make batch= or the largest of sizes= smaller%s, or say recompute=\"true\" on the backbone and the encoder",
-            run->low == DG_BF16 ? "" : ", say precision=\"bf16\" where the CPU has AMX");
-    return -DG_EMEMORY;
-}
-
-int dg_run_prepare(dg_run *run, bool train, bool evaluate, dg_diag *d)
-{
-    dg_bucket_conf conf = dg_run_bucket_conf(run);
-    dg_bucket     *largest = NULL;
-    int            rc = 0;
-
-    for (int i = 0; i < run->buckets.n; i++) { /* those of lower_scopes: one a scope, at its largest size */
-        dg_bucket *b = run->buckets.items[i];
-
-        if (b->scope->kind == DG_SCOPE_TRAIN ? !train : !evaluate)
-            continue;
-        DG_TRY(dg_bucket_plan(b, &conf, d));
-        if (!largest || b->plan->slab_bytes > largest->plan->slab_bytes)
-            largest = b;
-    }
-    if (largest)
-        DG_TRY(check_memory(run, largest, train, d));
-out:
-    return rc;
 }

@@ -1,16 +1,17 @@
-/* sinks.c: the nodes of a scope that take results on the host: logs, evaluations. */
-#include "runtime/session.h"
+/* sinks.c: nodes of a scope that take results on the host: logs, evaluations. */
+#include "runtime/sinks.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct sink {
     const dg_node *node;
-    void          *state;
+    void *state;
 } sink;
 
 struct dg_sinks {
-    dg_arena *arena, *batch; /* batch: tensors of the batch on its way */
+    dg_arena *arena, *batch; /* batch: tensors of the current batch */
     DG_VEC(sink) sinks;
 };
 
@@ -18,7 +19,7 @@ int dg_sinks_open(dg_sinks **out, const dg_scope *scope, const dg_sink_args *arg
 {
     dg_arena *a = dg_arena_open();
     dg_sinks *s = DG_NEW(a, dg_sinks);
-    int       rc = 0;
+    int rc = 0;
 
     s->arena = a;
     for (int i = 0; rc == 0 && i < scope->n_nodes; i++) {
@@ -36,13 +37,13 @@ int dg_sinks_open(dg_sinks **out, const dg_scope *scope, const dg_sink_args *arg
     return rc;
 }
 
-/* A result on the host: f64 for f64 runs, f32 for the others, i32 for whole numbers. */
-static int fetch(dg_arena *a, dg_run *run, int32_t value, dg_tensor *out, dg_diag *d)
+/* Reads a result: f64 for f64 runs, else f32; integers i32. */
+static int fetch_value(dg_arena *a, const dg_compiled *c, int32_t value, dg_tensor *out, dg_diag *d)
 {
-    const dg_value *v = &run->current->program->values.items[value];
-    int64_t         n = dg_shape_elements(v->shape);
-    double         *x = DG_NEW_N(a, n, double);
-    int             rc = dg_exec_get(run->current->exec, value, x, d);
+    const dg_value *v = &c->program->values.items[value];
+    int64_t n = dg_shape_elements(v->shape);
+    double *x = DG_NEW_N(a, n, double);
+    int rc = dg_exec_get(c->exec, value, x, d);
 
     *out = (dg_tensor){ DG_F64, v->shape, x };
     if (rc < 0 || v->dtype == DG_F64)
@@ -57,59 +58,62 @@ static int fetch(dg_arena *a, dg_run *run, int32_t value, dg_tensor *out, dg_dia
     return 0;
 }
 
-/* The results named after the node, without its name. */
-static int take_one(dg_sinks *s, const sink *k, dg_run *run, const dg_stream_batch *batch, dg_diag *d)
+/* Passes the node's inputs to it. */
+static int take_one(dg_sinks *s, const sink *k, const dg_compiled *c, const dg_feeder_batch *batch,
+                    dg_diag *d)
 {
-    const dg_program *p = run->current->program;
-    size_t            len = strlen(k->node->id);
-    const char      **keys = DG_NEW_N(s->batch, p->results.n + 1, const char *);
-    dg_tensor        *in = DG_NEW_N(s->batch, p->results.n + 1, dg_tensor);
-    int32_t           flag = dg_program_result(p, dg_printf(s->batch, "fired/%s", k->node->id));
-    double            fired = 1;
-    dg_sink_batch     b = { .n = batch->n, .samples = batch->samples, .padding = batch->padding, .keys = keys, .in = in };
+    const dg_program *p = c->program;
+    const char **keys = DG_NEW_N(s->batch, p->results.n + 1, const char *);
+    dg_tensor *in = DG_NEW_N(s->batch, p->results.n + 1, dg_tensor);
+    int32_t flag = dg_program_result_of(p, DG_RESULT_FIRED, k->node->number);
+    double fired = 1;
+    dg_sink_batch b = {
+        .n = batch->n, .samples = batch->samples, .padding = batch->padding, .keys = keys, .in = in
+    };
 
-    if (flag && dg_exec_get(run->current->exec, flag, &fired, d) < 0)
+    if (flag && dg_exec_get(c->exec, flag, &fired, d) < 0)
         return -DG_EINTERNAL;
     if (fired == 0)
         return 0;
     for (int i = 0; i < p->results.n; i++) {
-        const char *name = p->results.items[i].name;
-        int         rc;
+        const dg_binding *r = &p->results.items[i];
+        int rc;
 
-        if (strncmp(name, k->node->id, len) != 0 || name[len] != '.')
+        if (r->kind != DG_RESULT_TAKEN || r->index != k->node->number)
             continue;
-        keys[b.n_in] = name + len + 1;
-        rc = fetch(s->batch, run, p->results.items[i].value, &in[b.n_in++], d);
+        keys[b.n_in] = r->key;
+        rc = fetch_value(s->batch, c, r->value, &in[b.n_in++], d);
         if (rc < 0)
             return rc;
     }
     return k->node->class->take(k->state, &b, d);
 }
 
-int dg_sinks_take(dg_sinks *s, dg_run *run, const dg_stream_batch *batch, dg_diag *d)
+int dg_sinks_take(dg_sinks *s, const dg_compiled *c, const dg_feeder_batch *batch, dg_diag *d)
 {
     int rc = 0;
 
     s->batch = dg_arena_open();
     for (int i = 0; rc == 0 && i < s->sinks.n; i++)
-        rc = take_one(s, &s->sinks.items[i], run, batch, d);
+        rc = take_one(s, &s->sinks.items[i], c, batch, d);
     dg_arena_close(&s->batch);
     return rc;
 }
 
-/* One sink: rank 0 takes in what the others have packed. */
-static int join(const sink *k, dg_run *run, dg_diag *d)
+/* Merges one sink on rank 0 with what the others have packed. */
+static int join_sink(const sink *k, const dg_world *w, dg_diag *d)
 {
     const dg_node_class *class = k->node->class;
-    const dg_world      *w = &run->world;
-    void                *mine = NULL, *all = NULL;
-    size_t               n = 0, *sizes = dg_try_alloc((size_t)w->ranks * sizeof *sizes);
-    const char          *at;
-    int                  rc = sizes ? class->pack(k->state, &mine, &n, d)
-                                    : dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for %d sizes", w->ranks);
+    void *mine = NULL, *all = NULL;
+    size_t n = 0, *sizes = dg_try_alloc((size_t)w->ranks * sizeof *sizes);
+    const char *at;
+    int rc = sizes ? class->pack(k->state, &mine, &n, d)
+                   : dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for %d sizes",
+                             w->ranks);
 
     DG_TRY(dg_world_agree(w, rc, "packed what they have seen", d));
     DG_TRY(dg_world_collect(w, mine, n, &all, sizes, "gathered what they have seen", d));
+    assert(all && sizes);
     at = all;
     for (int r = 0; w->rank == 0 && rc == 0 && r < w->ranks; r++) {
         if (r > 0)
@@ -124,13 +128,14 @@ out:
     return rc;
 }
 
-int dg_sinks_join(dg_sinks *s, dg_run *run, dg_diag *d)
+int dg_sinks_join(dg_sinks *s, const dg_graph *g, const dg_world *w, dg_diag *d)
 {
     int rc = 0;
 
     for (int i = 0; i < s->sinks.n && rc == 0; i++)
-        if (s->sinks.items[i].node->class->pack && run->world.ranks > 1 && dg_run_shares(run, s->sinks.items[i].node))
-            rc = join(&s->sinks.items[i], run, d);
+        if (s->sinks.items[i].node->class->pack && w->ranks > 1 &&
+            dg_node_is_dealt(g, s->sinks.items[i].node))
+            rc = join_sink(&s->sinks.items[i], w, d);
     return rc;
 }
 
@@ -140,7 +145,8 @@ static void write_metrics(dg_str *out, const dg_metrics *m)
 
     dg_str_add_n(out, (const char *)n, sizeof n);
     if (m->values.n)
-        dg_str_add_n(out, (const char *)m->values.items, (size_t)m->values.n * sizeof *m->values.items);
+        dg_str_add_n(out, (const char *)m->values.items,
+                     (size_t)m->values.n * sizeof *m->values.items);
     for (int i = 0; i < m->names.n; i++)
         dg_str_add_n(out, m->names.items[i], strlen(m->names.items[i]) + 1);
     for (int i = 0; i < m->notes.n; i++)
@@ -149,9 +155,10 @@ static void write_metrics(dg_str *out, const dg_metrics *m)
 
 static void read_metrics(dg_metrics *m, const char *text)
 {
-    int32_t     n[2];
+    int32_t n[2];
     const char *values = text + sizeof n, *at;
 
+    assert(text);
     memcpy(n, text, sizeof n);
     at = values + (size_t)n[0] * sizeof(double);
     for (int i = 0; i < n[0]; i++, at += strlen(at) + 1) {
@@ -167,10 +174,10 @@ static void read_metrics(dg_metrics *m, const char *text)
 int dg_metrics_share(const dg_world *w, int root, dg_metrics *m, dg_diag *d)
 {
     static const char what[] = "shared the scores";
-    dg_str            text = { 0 };
-    uint64_t          n;
-    char             *other = NULL;
-    int               rc;
+    dg_str text = { 0 };
+    uint64_t n;
+    char *other = NULL;
+    int rc;
 
     if (w->ranks == 1)
         return 0;
@@ -192,13 +199,13 @@ out:
 int dg_sinks_finish(dg_sinks **out, dg_metrics *m, dg_diag *d)
 {
     dg_sinks *s = *out;
-    int       rc = 0;
+    int rc = 0;
 
     if (!s)
         return 0;
     for (int i = 0; i < s->sinks.n; i++) {
         sink *k = &s->sinks.items[i];
-        int   one = k->node->class->finish(&k->state, rc == 0 ? m : NULL, d);
+        int one = k->node->class->finish(&k->state, rc == 0 ? m : NULL, d);
 
         rc = rc < 0 ? rc : one;
     }

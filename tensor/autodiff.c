@@ -1,24 +1,25 @@
-/* autodiff.c: reverse-mode differentiation: the forward instructions are walked backwards, each
- * one's gradient rule appends ordinary instructions, and contributions to one value are added in
- * the order in which they come, which is the reverse of the program's.
+/* autodiff.c: reverse-mode differentiation. Walks the forward instructions backwards; each one's
+ * gradient rule appends ordinary instructions. Contributions to one value are added in the order of
+ * the walk.
  *
- * Gradients of a guarded instruction run under its guard, and are zeros where it was skipped; adding
- * what was not made is left out, so that a skipped part leaves no trace, not even a zero's sign.
+ * The gradients of a guarded instruction run under its guard and are zeros if it is skipped.
+ * Skipped contributions are not added, so that a skipped part changes no bit, not even the sign of
+ * a zero.
  *
- * A parameter's gradient is complete when the walk has passed the first instruction that reads it.
- * With one batch an update it then simply lives in the gradient space; else it is accumulated
- * there. */
+ * A parameter's gradient is complete once the walk has passed the first instruction that reads the
+ * parameter. With one batch per update it is then moved into the gradient space; otherwise it is
+ * accumulated there. */
 #include <string.h>
 
-#include "tensor/build_self.h"
+#include "tensor/build_internal.h"
 
 typedef struct walk {
     dg_build *b;
-    dg_val   *grad;      /* of every forward value so far */
-    int      *first_use; /* the first instruction that reads a value */
-    bool     *reached;
-    int32_t   n_values; /* forward values */
-    int32_t   guard;    /* of the whole backward pass */
+    dg_val *grad;   /* gradient so far of every forward value */
+    int *first_use; /* first instruction that reads each value */
+    bool *reached;
+    int32_t n_values; /* number of forward values */
+    int32_t guard;    /* guard of the whole backward pass */
 } walk;
 
 static dg_value *value(walk *w, int64_t v)
@@ -26,13 +27,14 @@ static dg_value *value(walk *w, int64_t v)
     return &w->b->p->values.items[v];
 }
 
-/* x + y under the guards that these have: where only one is there it is the sum. */
-static dg_val add(walk *w, dg_val x, dg_val y)
+/* x + y under the weaker of their guards; where the other one is skipped, the sum is the one
+ * present. */
+static dg_val add_guarded(walk *w, dg_val x, dg_val y)
 {
     dg_build *b = w->b;
     int32_t gx = dg_program_guard(b->p, (int32_t)x.id), gy = dg_program_guard(b->p, (int32_t)y.id),
             guard = b->guard;
-    bool   more_x = dg_guard_implies(b, gx, gy), more_y = dg_guard_implies(b, gy, gx);
+    bool more_x = dg_guard_implies(b, gx, gy), more_y = dg_guard_implies(b, gy, gx);
     dg_val z;
 
     b->guard = more_y ? gy : more_x ? gx : 0;
@@ -58,11 +60,11 @@ static bool add_to(walk *w, int32_t v, dg_val g, const dg_op *op)
                  dg_shape_print(value(w, v)->shape, b, sizeof b));
         return false;
     }
-    w->grad[v] = dg_has(w->grad[v]) ? add(w, w->grad[v], g) : g;
+    w->grad[v] = dg_has(w->grad[v]) ? add_guarded(w, w->grad[v], g) : g;
     return !dg_is_poison(w->grad[v]);
 }
 
-/* The value whose memory a chain of reshapes ends in. */
+/* The value at the end of a chain of reshapes, which owns the memory. */
 static int32_t root_of(walk *w, int32_t v)
 {
     const dg_program *p = w->b->p;
@@ -72,14 +74,13 @@ static int32_t root_of(walk *w, int32_t v)
     return v;
 }
 
-/* Moves a gradient, with the reshapes it came through, into the parameter's place in the gradient
- * space; false where its memory is not its own: the forward pass's, or another parameter's
- * gradient. */
-static bool move(walk *w, int32_t g, int param)
+/* Moves a gradient, and the reshapes it came through, to the parameter's place in the gradient
+ * space. False if its memory belongs to the forward pass or to another parameter's gradient. */
+static bool move_gradient(walk *w, int32_t g, int param)
 {
     const dg_program *p = w->b->p;
-    int32_t           root = root_of(w, g);
-    const dg_value   *r = value(w, root);
+    int32_t root = root_of(w, g);
+    const dg_value *r = value(w, root);
 
     if (r->space != DG_SLAB || r->producer < 0 || p->instrs.items[r->producer].phase != DG_GRADIENT)
         return false;
@@ -94,14 +95,14 @@ static bool move(walk *w, int32_t g, int param)
 static void finish_parameter(walk *w, int32_t v)
 {
     dg_build *b = w->b;
-    int       param = value(w, v)->param;
-    dg_val    g = w->grad[v];
+    int param = value(w, v)->param;
+    dg_val g = w->grad[v];
 
     if (!dg_has(g))
         return;
     if (w->reached)
         w->reached[param] = true;
-    if (b->p->accumulate == 1 && move(w, (int32_t)g.id, param))
+    if (b->p->accumulate == 1 && move_gradient(w, (int32_t)g.id, param))
         return;
     int32_t place = dg_program_value(b->p, (dg_value){
                                                .shape = value(w, v)->shape,
@@ -110,7 +111,9 @@ static void finish_parameter(walk *w, int32_t v)
                                                .param = param,
                                            });
 
-    b->guard = 0; /* also zeros: the first batch of an update overwrites what the last one left */
+    /* unguarded: even zeros must be written, because the first batch of an update overwrites the
+     * old gradient */
+    b->guard = 0;
     dg_emit(b, DG_OP(accumulate), NULL, 2, (dg_val[]){ { place }, g }, NULL);
 }
 
@@ -122,12 +125,12 @@ static void name_gradient(walk *w, int32_t v)
         value(w, w->grad[v].id)->name = dg_printf(w->b->arena, "grad.%s", name);
 }
 
-/* Runs the gradient rule of one forward instruction. */
+/* Runs the gradient rule of forward instruction i. */
 static bool differentiate(walk *w, int i)
 {
-    dg_instr     in = w->b->p->instrs.items[i];
-    dg_val       args[DG_MAX_OPERANDS], dout[DG_MAX_SIGNATURE], din[DG_MAX_OPERANDS];
-    bool         wanted[DG_MAX_OPERANDS], any = false, fed = false, ok = true;
+    dg_instr in = w->b->p->instrs.items[i];
+    dg_val args[DG_MAX_OPERANDS], dout[DG_MAX_SIGNATURE], din[DG_MAX_OPERANDS];
+    bool wanted[DG_MAX_OPERANDS], any = false, fed = false, ok = true;
     dg_grad_call call = {
         .n_in = in.n_in,
         .n_out = in.n_out,
@@ -160,7 +163,7 @@ static bool differentiate(walk *w, int i)
     w->b->guard = dg_guard_both(w->b, w->guard, in.guard);
     in.op->grad(w->b, &call);
     for (int k = 0; k < in.n_in && ok; k++)
-        if (wanted[k]) /* a rule may hand on the gradient it was given */
+        if (wanted[k]) /* a rule may pass on the gradient that it got */
             ok = add_to(w, in.v[k], dg_guard_copy(w->b, din[k]), in.op);
     return ok;
 }
@@ -179,18 +182,18 @@ static void find_first_uses(walk *w, int n_instrs)
 
 int dg_autodiff(dg_build *b, int32_t loss, bool *reached)
 {
-    int       n = b->p->instrs.n;
+    int n = b->p->instrs.n;
     dg_origin origin = b->origin;
-    dg_phase  phase = b->phase;
+    dg_phase phase = b->phase;
     dg_arena *scratch = dg_arena_open();
-    bool      ok = true;
-    walk      w = {
-             .b = b,
-             .grad = DG_NEW_N(scratch, b->p->values.n, dg_val),
-             .first_use = DG_NEW_N(scratch, b->p->values.n, int),
-             .reached = reached,
-             .n_values = b->p->values.n,
-             .guard = b->guard,
+    bool ok = true;
+    walk w = {
+        .b = b,
+        .grad = DG_NEW_N(scratch, b->p->values.n, dg_val),
+        .first_use = DG_NEW_N(scratch, b->p->values.n, int),
+        .reached = reached,
+        .n_values = b->p->values.n,
+        .guard = b->guard,
     };
 
     find_first_uses(&w, n);
@@ -205,7 +208,7 @@ int dg_autodiff(dg_build *b, int32_t loss, bool *reached)
 
             if (x->param < 0 || !x->needs_gradient || w.first_use[in.v[k]] != i)
                 continue;
-            w.first_use[in.v[k]] = -1; /* read twice by this instruction: finished once */
+            w.first_use[in.v[k]] = -1; /* an instruction may read it twice; finish it once */
             b->origin = in.origin;
             name_gradient(&w, in.v[k]);
             finish_parameter(&w, in.v[k]);
@@ -220,9 +223,9 @@ int dg_autodiff(dg_build *b, int32_t loss, bool *reached)
 
 int dg_uncovered(const dg_program *p, const int **params)
 {
-    int   n = dg_params_n(p->params), missing = 0;
+    int n = dg_params_n(p->params), missing = 0;
     bool *reached = DG_NEW_N(p->arena, n + 1, bool);
-    int  *list = DG_NEW_N(p->arena, n + 1, int);
+    int *list = DG_NEW_N(p->arena, n + 1, int);
 
     for (int32_t v = 1; v < p->values.n; v++)
         if (p->values.items[v].space == DG_GRADIENTS && p->values.items[v].param >= 0)

@@ -1,8 +1,9 @@
-/* build.c: the builder: instructions are appended with their shapes inferred; what fails is
- * reported once and poisons everything that depends on it. */
+/* build.c: the builder: appends instructions and infers their shapes. An invalid call is reported
+ * once and returns poison, which later calls absorb silently. */
+#include <assert.h>
 #include <string.h>
 
-#include "tensor/build_self.h"
+#include "tensor/build_internal.h"
 #include "tensor/params.h"
 
 dg_build *dg_build_open(dg_program *p, dg_diag *d)
@@ -20,7 +21,7 @@ dg_build *dg_build_open(dg_program *p, dg_diag *d)
 
 void dg_build_close(dg_build **b)
 {
-    *b = NULL; /* its memory is the program's */
+    *b = NULL; /* the program's arena owns it */
 }
 
 dg_program *dg_build_program(dg_build *b)
@@ -59,10 +60,14 @@ void dg_build_axis(dg_build *b, const char *axis, int64_t size)
 
 int64_t dg_axis_size(const dg_build *b, const char *axis)
 {
-    for (int i = 0; axis && i < b->axes.n; i++)
-        if (strcmp(b->axes.items[i].name, axis) == 0)
-            return b->axes.items[i].size;
-    return 1;
+    int64_t size = 1;
+
+    for (const char *s = axis; s && *s; s += strcspn(s, "+"), s += *s == '+')
+        for (int i = 0; i < b->axes.n; i++)
+            if (strlen(b->axes.items[i].name) == strcspn(s, "+") &&
+                strncmp(b->axes.items[i].name, s, strcspn(s, "+")) == 0)
+                size *= b->axes.items[i].size;
+    return size;
 }
 
 bool dg_training(const dg_build *b)
@@ -118,6 +123,12 @@ dg_value *dg_value_of(dg_build *b, dg_val v)
     return NULL;
 }
 
+void dg_stop_gradient(dg_build *b, dg_val v)
+{
+    dg_value_of(b, v)->needs_gradient = false;
+    dg_value_of(b, v)->severed = 0;
+}
+
 dg_shape dg_shape_of(dg_build *b, dg_val v)
 {
     const dg_value *x = dg_value_of(b, v);
@@ -141,7 +152,7 @@ int64_t dg_dim(dg_build *b, dg_val v, int axis)
 dg_val dg_name(dg_build *b, dg_val v, const char *fmt, ...)
 {
     dg_value *x = dg_is_record(v) ? NULL : dg_value_of(b, v);
-    va_list   ap;
+    va_list ap;
 
     if (x) {
         va_start(ap, fmt);
@@ -154,18 +165,19 @@ dg_val dg_name(dg_build *b, dg_val v, const char *fmt, ...)
 /* ---- instructions ---------------------------------------------------------------------------- */
 
 typedef struct inference {
-    dg_diag     *d;
-    dg_where     at;
+    dg_diag *d;
+    dg_where at;
     const dg_op *op;
 } inference;
 
-/* "conv2d: x has 3 channels, w expects 4; operands [1,8,8,3] [4,4,3,3] -" */
+/* Fails with the op's name, the reason and the operands: "conv2d: x has 3 channels, w expects 4;
+ * operands [1,8,8,3] [4,4,3,3] -". */
 int dg_infer_fail(dg_infer *s, const char *fmt, ...)
 {
     inference *ctx = s->ctx;
-    dg_str     text = { 0 };
-    char       shape[64];
-    va_list    ap;
+    dg_str text = { 0 };
+    char shape[64];
+    va_list ap;
 
     va_start(ap, fmt);
     dg_str_vfmt(&text, fmt, ap);
@@ -199,7 +211,7 @@ int dg_infer_run(const dg_op *op, const dg_signature *sig, dg_infer *s, dg_where
     return rc;
 }
 
-/* Whether one entry suits its operand; reports if not. */
+/* Reports and returns false if v does not fit operand o. */
 static bool suits(dg_build *b, const dg_op *op, const dg_operand *o, dg_val v)
 {
     const dg_value *x = dg_value_of(b, v);
@@ -245,6 +257,20 @@ static bool carries_gradient(dg_build *b, const dg_op *op, int n_in, const dg_va
     return false;
 }
 
+/* 1 + the index of the node whose collective keeps the results from having a gradient; 0: none. */
+static int severs(dg_build *b, const dg_op *op, int n_in, const dg_val in[])
+{
+    for (int i = 0; i < n_in; i++) {
+        const dg_value *x = in[i].id > 0 ? &b->p->values.items[in[i].id] : NULL;
+
+        if (x && x->severed && (op->grad || op->effect == DG_COLLECTIVE))
+            return x->severed;
+        if (x && x->needs_gradient && op->effect == DG_COLLECTIVE)
+            return b->origin.node + 1;
+    }
+    return 0;
+}
+
 static void append(dg_build *b, const dg_op *op, const void *attr, int n_in, const dg_val in[],
                    const dg_infer *s, dg_val out[])
 {
@@ -260,6 +286,7 @@ static void append(dg_build *b, const dg_op *op, const void *attr, int n_in, con
         .guard = b->guard,
     };
     bool gradient = b->phase == DG_FORWARD && carries_gradient(b, op, n_in, in);
+    int severed = b->phase == DG_FORWARD ? severs(b, op, n_in, in) : 0;
 
     if (attr)
         memcpy(instr.attr, attr, op->attr_bytes);
@@ -270,15 +297,17 @@ static void append(dg_build *b, const dg_op *op, const void *attr, int n_in, con
             out[i] = DG_NONE;
             continue;
         }
-        out[i].id = instr.v[n_in + i] = dg_program_value(
-            b->p, (dg_value){
-                      .dtype = s->out_type[i],
-                      .shape = s->out[i],
-                      .space = DG_SLAB,
-                      .producer = b->p->instrs.n,
-                      .param = -1,
-                      .needs_gradient = gradient && dg_dtype_is_real(s->out_type[i]),
-                  });
+        out[i].id = instr.v[n_in + i] =
+            dg_program_value(b->p,
+                             (dg_value){
+                                 .dtype = s->out_type[i],
+                                 .shape = s->out[i],
+                                 .space = DG_SLAB,
+                                 .producer = b->p->instrs.n,
+                                 .param = -1,
+                                 .needs_gradient = gradient && dg_dtype_is_real(s->out_type[i]),
+                                 .severed = dg_dtype_is_real(s->out_type[i]) ? severed : 0,
+                             });
     }
     DG_PUSH(b->arena, b->p->instrs, instr);
 }
@@ -286,10 +315,10 @@ static void append(dg_build *b, const dg_op *op, const void *attr, int n_in, con
 void dg_emit(dg_build *b, const dg_op *op, const void *attr, int n_in, const dg_val in[],
              dg_val out[])
 {
-    dg_shape     in_shape[DG_MAX_OPERANDS], out_shape[DG_MAX_SIGNATURE];
-    dg_dtype     in_type[DG_MAX_OPERANDS], out_type[DG_MAX_SIGNATURE];
+    dg_shape in_shape[DG_MAX_OPERANDS], out_shape[DG_MAX_SIGNATURE];
+    dg_dtype in_type[DG_MAX_OPERANDS], out_type[DG_MAX_SIGNATURE];
     dg_signature sig;
-    bool         poisoned = false;
+    bool poisoned = false;
 
     if (dg_signature_parse(&sig, op->signature) < 0) {
         dg_val poison =
@@ -330,48 +359,70 @@ dg_val dg_emit1(dg_build *b, const dg_op *op, const void *attr, dg_val x, dg_val
 {
     dg_val out[DG_MAX_SIGNATURE] = { DG_POISON };
 
+    assert(n_in <= 3);
     dg_emit(b, op, attr, n_in, (dg_val[]){ x, y, z }, out);
     return out[0];
 }
 
 /* ---- inputs, results, spaces ----------------------------------------------------------------- */
 
-dg_val dg_input(dg_build *b, const char *name, dg_dtype dtype, dg_shape shape)
+static dg_binding renamed(const dg_binding *as, const char *name)
 {
-    int32_t v = dg_program_input(b->p, name);
+    dg_binding r = *as;
 
-    if (v)
-        return dg_error(b, "input-twice", "two inputs of the batch are named %s", name);
-    v = dg_program_value(b->p, (dg_value){
-                                   .dtype = dtype,
-                                   .shape = shape,
-                                   .space = DG_IO,
-                                   .producer = -1,
-                                   .param = -1,
-                                   .name = dg_strdup(b->arena, name),
-                               });
-    DG_PUSH(b->arena, b->p->inputs, ((dg_binding){ b->p->values.items[v].name, v }));
-    return (dg_val){ v };
+    r.name = name;
+    r.key = as->key ? name + (as->key - as->name) : NULL;
+    return r;
 }
 
-void dg_result(dg_build *b, const char *name, dg_val v)
+dg_val dg_input_as(dg_build *b, const dg_binding *as, dg_dtype dtype, dg_shape shape)
+{
+    dg_binding in = renamed(as, dg_strdup(b->arena, as->name));
+
+    if (dg_program_input(b->p, as->name))
+        return dg_error(b, "input-twice", "two inputs of the batch are named %s", as->name);
+    in.value = dg_program_value(b->p, (dg_value){
+                                          .dtype = dtype,
+                                          .shape = shape,
+                                          .space = DG_IO,
+                                          .producer = -1,
+                                          .param = -1,
+                                          .name = in.name,
+                                      });
+    DG_PUSH(b->arena, b->p->inputs, in);
+    return (dg_val){ in.value };
+}
+
+dg_val dg_input(dg_build *b, const char *name, dg_dtype dtype, dg_shape shape)
+{
+    return dg_input_as(b, &(dg_binding){ .name = name, .index = -1 }, dtype, shape);
+}
+
+void dg_result_as(dg_build *b, const dg_binding *as, dg_val v)
 {
     if (dg_is_record(v)) {
         for (int i = 0; i < dg_record_n(b, v); i++) {
             const char *key = dg_record_key(b, v, i);
+            dg_binding field = renamed(as, dg_printf(b->arena, "%s.%s", as->name, key));
 
-            dg_result(b, dg_printf(b->arena, "%s.%s", name, key), dg_record_get(b, v, key));
+            dg_result_as(b, &field, dg_record_get(b, v, key));
         }
         return;
     }
     const dg_value *x = dg_value_of(b, v);
+    dg_binding r = renamed(as, dg_strdup(b->arena, as->name));
 
+    r.value = (int32_t)v.id;
     if (x && x->producer == -2)
         dg_error(b, "value-fused", "result %s was an intermediate of a fused operation and is gone",
-                 name);
+                 as->name);
     else if (x)
-        DG_PUSH(b->arena, b->p->results,
-                ((dg_binding){ dg_strdup(b->arena, name), (int32_t)v.id }));
+        DG_PUSH(b->arena, b->p->results, r);
+}
+
+void dg_result(dg_build *b, const char *name, dg_val v)
+{
+    dg_result_as(b, &(dg_binding){ .name = name }, v);
 }
 
 dg_val dg_whole_space(dg_build *b, dg_space s)
@@ -382,8 +433,9 @@ dg_val dg_whole_space(dg_build *b, dg_space s)
                   : s == DG_MOMENT2 ? &b->p->moment2
                                     : &b->p->ema;
 
-    if (!*at) /* its length is known when the parameters are sealed */
-        *at = dg_program_value(
-            b->p, (dg_value){ .shape = DG_SHAPE(1), .space = s, .producer = -1, .param = -1 });
+    if (!*at) /* its length is set when the parameters are sealed */
+        *at = dg_program_value(b->p,
+                               (dg_value){
+                                   .shape = DG_SHAPE(1), .space = s, .producer = -1, .param = -1 });
     return (dg_val){ *at };
 }

@@ -1,5 +1,5 @@
-/* build_detection.c: the part of op.h about targets, draws, matching and losses. */
-#include "tensor/build_self.h"
+/* build_detection.c: op.h's targets, random draws, matching and losses. */
+#include "tensor/build_internal.h"
 
 static const char *draw_name(dg_build *b, const char *name)
 {
@@ -9,8 +9,9 @@ static const char *draw_name(dg_build *b, const char *name)
 static bool is_new_draw(dg_build *b, const char *full)
 {
     for (int i = 0; i < b->p->draws.n; i++)
-        if (dg_hash_str(b->p->draws.items[i].name) == dg_hash_str(full)) {
-            dg_error(b, "draw-twice", "two draws of one node are named %s and would be equal", full);
+        if (dg_fnv1a_text(b->p->draws.items[i].name) == dg_fnv1a_text(full)) {
+            dg_error(b, "draw-twice", "two draws of one node are named %s and would be equal",
+                     full);
             return false;
         }
     return true;
@@ -18,9 +19,9 @@ static bool is_new_draw(dg_build *b, const char *full)
 
 dg_val dg_uniform(dg_build *b, const char *name, dg_shape shape)
 {
-    const char  *full = draw_name(b, name);
-    uniform_attr a = { .key = (int64_t)dg_hash_str(full), .rank = shape.rank };
-    dg_val       u;
+    const char *full = draw_name(b, name);
+    uniform_attr a = { .key = (int64_t)dg_fnv1a_text(full), .rank = shape.rank };
+    dg_val u;
 
     if (!is_new_draw(b, full))
         return DG_POISON;
@@ -28,22 +29,26 @@ dg_val dg_uniform(dg_build *b, const char *name, dg_shape shape)
         a.d[i] = shape.d[i];
     u = dg_emit1(b, DG_OP(uniform), &a, DG_NONE, DG_NONE, DG_NONE, 0);
     if (u.id > 0)
-        DG_PUSH(b->arena, b->p->draws, ((dg_binding){ full, (int32_t)u.id }));
+        DG_PUSH(b->arena, b->p->draws, ((dg_binding){ .name = full, .value = (int32_t)u.id }));
     return u;
 }
 
-/* The noisy boxes count as a draw too: a test can give those of another program, rounded as it
- * rounds. */
-dg_denoising dg_denoise(dg_build *b, dg_val labels, dg_val boxes, dg_val count, dg_val most, dg_val u_label,
-                        dg_val u_class, dg_val u_sign, dg_val u_size, const dg_denoise_attr *attr)
+/* The noisy boxes are also recorded as a draw, so that tests can replace them by another program's,
+ * with its rounding. */
+dg_denoising dg_denoise(dg_build *b, dg_val labels, dg_val boxes, dg_val count, dg_val most,
+                        dg_val u_label, dg_val u_class, dg_val u_sign, dg_val u_size,
+                        const dg_denoise_attr *attr)
 {
     const char *full = draw_name(b, "boxes");
-    dg_val      out[DG_MAX_SIGNATURE];
+    dg_val out[DG_MAX_SIGNATURE];
 
-    dg_emit(b, DG_OP(denoise), attr, 8, (dg_val[]){ labels, boxes, count, most, u_label, u_class, u_sign, u_size }, out);
+    dg_emit(b, DG_OP(denoise), attr, 8,
+            (dg_val[]){ labels, boxes, count, most, u_label, u_class, u_sign, u_size }, out);
     if (out[1].id > 0 && is_new_draw(b, full))
-        DG_PUSH(b->arena, b->p->draws, ((dg_binding){ full, (int32_t)out[1].id }));
-    return (dg_denoising){ .labels = out[0], .boxes = out[1], .dn = out[2], .query = out[3], .gt = out[4] };
+        DG_PUSH(b->arena, b->p->draws, ((dg_binding){ .name = full, .value = (int32_t)out[1].id }));
+    return (dg_denoising){
+        .labels = out[0], .boxes = out[1], .dn = out[2], .query = out[3], .gt = out[4]
+    };
 }
 
 dg_val dg_match_cost(dg_build *b, dg_val logits, dg_val boxes, dg_val labels, dg_val target_boxes,
@@ -67,7 +72,7 @@ dg_box_losses dg_box_loss(dg_build *b, dg_val boxes, dg_val target_boxes, dg_val
 
     dg_emit(b, DG_OP(box_loss), NULL, 4, (dg_val[]){ boxes, target_boxes, query, gt }, out);
     if (out[2].id > 0)
-        dg_value_of(b, out[2])->needs_gradient = false;
+        dg_stop_gradient(b, out[2]);
     return (dg_box_losses){ .l1 = out[0], .giou = out[1], .iou = out[2] };
 }
 

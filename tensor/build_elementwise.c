@@ -1,5 +1,5 @@
-/* build_elementwise.c: the elementwise part of op.h. */
-#include "tensor/build_self.h"
+/* build_elementwise.c: op.h's elementwise functions. */
+#include "tensor/build_internal.h"
 
 static dg_val unary(dg_build *b, const dg_op *op, const void *attr, dg_val x)
 {
@@ -89,24 +89,24 @@ dg_val dg_inverse_sigmoid(dg_build *b, dg_val x, double eps)
     return unary(b, DG_OP(inverse_sigmoid), &(affine_attr){ .a = eps }, x);
 }
 
-/* A reshape to the same shape: plans make it an alias, and no gradient passes a value that needs
+/* A reshape to the same shape: an alias in plans, and no gradient flows through a value that needs
  * none. */
 dg_val dg_detach(dg_build *b, dg_val x)
 {
     const dg_value *from = dg_value_of(b, x);
-    shape_attr      a = { 0 };
-    dg_val          y;
+    shape_attr a = { 0 };
+    dg_val y;
 
     if (!from)
         return dg_has(x) ? DG_POISON : dg_error(b, "operand-missing", "detach: there is no value");
-    if (!from->needs_gradient)
+    if (!from->needs_gradient && !from->severed)
         return x;
     a.rank = from->shape.rank;
     for (int i = 0; i < from->shape.rank; i++)
         a.d[i] = from->shape.d[i];
     y = unary(b, DG_OP(reshape), &a, x);
     if (y.id > 0)
-        dg_value_of(b, y)->needs_gradient = false;
+        dg_stop_gradient(b, y);
     return y;
 }
 
@@ -123,7 +123,7 @@ dg_val dg_at_least(dg_build *b, dg_val x, dg_val y)
 dg_val dg_truth(dg_build *b, dg_val x, bool negate)
 {
     const dg_value *v = dg_value_of(b, x);
-    truth_attr      a = { .negate = negate };
+    truth_attr a = { .negate = negate };
 
     if (v && v->dtype == DG_I32)
         return dg_emit1(b, DG_OP(truth_i32), &a, x, DG_NONE, DG_NONE, 2);

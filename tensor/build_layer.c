@@ -1,14 +1,14 @@
-/* build_layer.c: the layers of op.h. Matrix products are flattened onto plain matrices, or one
- * stack of them; the reshapes around them cost nothing in a plan. */
+/* build_layer.c: op.h's layers. Matrix products become products of plain matrices, or of one stack
+ * of them; the reshapes around them cost nothing in a plan. */
 #include <string.h>
 
-#include "tensor/build_self.h"
+#include "tensor/build_internal.h"
 
-/* Statistics and other by-products carry no gradient. */
+/* Marks statistics and other by-products as needing no gradient. */
 static dg_val by_product(dg_build *b, dg_val v)
 {
     if (v.id > 0)
-        dg_value_of(b, v)->needs_gradient = false;
+        dg_stop_gradient(b, v);
     return v;
 }
 
@@ -34,7 +34,7 @@ static dg_val as_stack(dg_build *b, dg_val x)
     return s.rank == 3 ? x : dg_reshape(b, x, DG_SHAPE(-1, s.d[s.rank - 2], s.d[s.rank - 1]));
 }
 
-/* The product's rows back under the leading axes of x. */
+/* Gives the product's rows the leading axes of x again. */
 static dg_val unflatten(dg_build *b, dg_val y, dg_shape x)
 {
     dg_shape s = x;
@@ -62,10 +62,12 @@ dg_val dg_matmul(dg_build *b, dg_val a, dg_val w)
         dg_shape s = sa;
 
         s.d[s.rank - 1] = sw.d[s.rank - 1];
-        return dg_reshape(
-            b, dg_emit1(b, DG_OP(matmul), NULL, as_stack(b, a), as_stack(b, w), DG_NONE, 3), s);
+        return dg_reshape(b,
+                          dg_emit1(b, DG_OP(matmul), NULL, as_stack(b, a), as_stack(b, w), DG_NONE,
+                                   3),
+                          s);
     }
-    return dg_emit1(b, DG_OP(matmul), NULL, a, w, DG_NONE, 3); /* reports the shapes */
+    return dg_emit1(b, DG_OP(matmul), NULL, a, w, DG_NONE, 3); /* reports the mismatched shapes */
 }
 
 dg_val dg_linear(dg_build *b, dg_val x, dg_val w, dg_val bias)
@@ -165,8 +167,8 @@ dg_val dg_deform_attention(dg_build *b, dg_val value, dg_val ref, dg_val offset,
                            int heads, const dg_levels *levels, bool discrete)
 {
     deform_attr a = { .heads = heads, .discrete = discrete, .n_levels = levels->n };
-    dg_val      out[DG_MAX_SIGNATURE];
-    int         n = levels->n > 0 && levels->n <= DG_MAX_LEVELS ? levels->n : 0;
+    dg_val out[DG_MAX_SIGNATURE];
+    int n = levels->n > 0 && levels->n <= DG_MAX_LEVELS ? levels->n : 0;
 
     memcpy(a.h, levels->h, (size_t)n * sizeof *a.h);
     memcpy(a.w, levels->w, (size_t)n * sizeof *a.w);

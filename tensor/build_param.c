@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "tensor/build_self.h"
+#include "tensor/build_internal.h"
 #include "tensor/params.h"
 
 dg_init dg_init_zero(void)
@@ -133,9 +133,9 @@ void dg_export_counter(dg_build *b, const char *path)
 static dg_val constant(dg_build *b, dg_dtype dtype, dg_shape shape, const void *values,
                        size_t bytes)
 {
-    char        text[64];
+    char text[64];
     const char *key;
-    int32_t    *known;
+    int32_t *known;
 
     for (int i = 0; i < shape.rank; i++)
         if (shape.d[i] < 1)
@@ -143,7 +143,7 @@ static dg_val constant(dg_build *b, dg_dtype dtype, dg_shape shape, const void *
                             (long long)shape.d[i]);
     key = dg_printf(b->arena, "%s%s %llx", dg_dtype_name(dtype),
                     dg_shape_print(shape, text, sizeof text),
-                    (unsigned long long)dg_hash(values, bytes));
+                    (unsigned long long)dg_fnv1a(values, bytes));
     known = dg_map_get(b->constants, key);
     if (known && memcmp(b->p->values.items[*known].constant, values, bytes) == 0)
         return (dg_val){ *known };
@@ -168,6 +168,21 @@ dg_val dg_const(dg_build *b, dg_shape shape, const double *values)
 dg_val dg_const_i32(dg_build *b, dg_shape shape, const int32_t *values)
 {
     return constant(b, DG_I32, shape, values, (size_t)dg_shape_elements(shape) * sizeof *values);
+}
+
+/* Not shared with equal constants, which are the same on all ranks. */
+dg_val dg_own_flag(dg_build *b, bool flag)
+{
+    return (dg_val){ dg_program_value(b->p, (dg_value){
+                                                .dtype = DG_I32,
+                                                .shape = DG_SCALAR,
+                                                .space = DG_CONSTANTS,
+                                                .producer = -1,
+                                                .param = -1,
+                                                .own = true,
+                                                .constant = dg_memdup(b->arena, &(int32_t){ flag },
+                                                                      sizeof(int32_t)),
+                                            }) };
 }
 
 dg_val dg_number(dg_build *b, double value)

@@ -1,11 +1,30 @@
-/* build_ranks.c: the part of op.h that joins ranks. Where an axis has one rank nothing is emitted. */
-#include "tensor/build_self.h"
+/* build_ranks.c: op.h's operations between ranks. On an axis of one rank they emit nothing. */
+#include <string.h>
+
+#include "base/str.h"
+#include "tensor/build_internal.h"
+
+/* The name of axes: without those of one rank, and in the order of the mesh. */
+static uint64_t name_of(const dg_build *b, const char *axis)
+{
+    dg_str name = { 0 };
+    uint64_t hash;
+
+    for (int i = 0; i < b->axes.n; i++)
+        for (const char *s = axis; s && *s; s += strcspn(s, "+"), s += *s == '+')
+            if (strlen(b->axes.items[i].name) == strcspn(s, "+") &&
+                strncmp(b->axes.items[i].name, s, strcspn(s, "+")) == 0)
+                dg_str_fmt(&name, "%s%s", name.n ? "+" : "", b->axes.items[i].name);
+    hash = dg_fnv1a_text(name.n ? name.s : axis ? axis : "");
+    dg_str_free(&name);
+    return hash;
+}
 
 reduce_attr dg_reduce_attr(const dg_build *b, dg_reduce op, int root, const char *axis)
 {
     return (reduce_attr){
         .op = op,
-        .axis = (int64_t)dg_hash_str(axis ? axis : ""),
+        .axis = (int64_t)name_of(b, axis),
         .root = root,
         .ranks = dg_axis_size(b, axis),
     };
@@ -22,7 +41,7 @@ static dg_val collective(dg_build *b, const dg_op *real, const dg_op *i32, dg_va
                          int root, const char *axis)
 {
     reduce_attr a = dg_reduce_attr(b, op, root, axis);
-    bool        whole = is_i32(b, x);
+    bool whole = is_i32(b, x);
 
     if (root < 0 || root >= a.ranks)
         return dg_error(b, "root-range", "rank %d of axis \"%s\", which has ranks 0 to %lld", root,
@@ -57,7 +76,7 @@ dg_val dg_all_gather(dg_build *b, dg_val x, const char *axis)
     return collective(b, DG_OP(all_gather), DG_OP(all_gather_i32), x, DG_SUM, 0, axis);
 }
 
-/* Ranks exchange whole capacities, so that no message depends on a count. */
+/* Ranks exchange their full capacity, so that message sizes do not depend on counts. */
 dg_val dg_all_gatherv(dg_build *b, dg_val x, dg_val count, const char *axis, dg_val *counts)
 {
     dg_val all = dg_all_gather(b, x, axis);
@@ -73,8 +92,8 @@ dg_val dg_batch_norm_sync(dg_build *b, dg_val x, dg_val scale, dg_val shift, dg_
                           double eps, const char *axis, dg_val *mean, dg_val *var, dg_val *count)
 {
     reduce_attr r = dg_reduce_attr(b, DG_SUM, 0, axis);
-    sync_attr   a = { .norm = { .eps = eps }, .axis = r.axis, .ranks = r.ranks };
-    dg_val      stats = dg_emit1(b, DG_OP(batch_stats), NULL, x, live, DG_NONE, 2),
+    sync_attr a = { .norm = { .eps = eps }, .axis = r.axis, .ranks = r.ranks };
+    dg_val stats = dg_emit1(b, DG_OP(batch_stats), NULL, x, live, DG_NONE, 2),
            out[DG_MAX_SIGNATURE];
 
     stats = dg_all_gather(b, stats, axis);

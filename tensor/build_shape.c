@@ -1,8 +1,8 @@
-/* build_shape.c: the part of op.h that moves, repeats and sums elements. What changes nothing emits
- * nothing. */
+/* build_shape.c: op.h's functions that move, repeat and sum elements. Those that change nothing
+ * emit nothing. */
 #include <string.h>
 
-#include "tensor/build_self.h"
+#include "tensor/build_internal.h"
 
 static dg_val unary(dg_build *b, const dg_op *op, const void *attr, dg_val x)
 {
@@ -21,8 +21,8 @@ static shape_attr attr_of(dg_shape s)
 dg_val dg_reshape(dg_build *b, dg_val x, dg_shape shape)
 {
     const dg_value *from = dg_value_of(b, x);
-    int64_t         known = 1;
-    int             open = -1;
+    int64_t known = 1;
+    int open = -1;
 
     if (from && dg_shape_equal(from->shape, shape))
         return x;
@@ -41,7 +41,7 @@ dg_val dg_reshape(dg_build *b, dg_val x, dg_shape shape)
     return unary(b, from && from->dtype == DG_I32 ? DG_OP(reshape_i32) : DG_OP(reshape), &a, x);
 }
 
-/* Axes of size 1 may move for free. */
+/* True if a permutation keeps the order in memory: axes of size 1 may move freely. */
 static bool keeps_order(dg_shape x, int n, const int axes[])
 {
     int last = -1;
@@ -61,8 +61,8 @@ static bool keeps_order(dg_shape x, int n, const int axes[])
 dg_val dg_permute(dg_build *b, dg_val x, int n, const int axes[])
 {
     const dg_value *from = dg_value_of(b, x);
-    shape_attr      a = { .rank = n };
-    unsigned        seen = 0;
+    shape_attr a = { .rank = n };
+    unsigned seen = 0;
 
     for (int i = 0; i < n && i < DG_MAX_DIMS; i++) {
         a.d[i] = axes[i];
@@ -81,7 +81,7 @@ dg_val dg_permute(dg_build *b, dg_val x, int n, const int axes[])
 
 dg_val dg_concat(dg_build *b, int axis, int n, const dg_val x[])
 {
-    dg_val    out[DG_MAX_SIGNATURE] = { DG_POISON };
+    dg_val out[DG_MAX_SIGNATURE] = { DG_POISON };
     axis_attr a = { .axis = axis };
 
     if (n == 1)
@@ -108,12 +108,12 @@ dg_val dg_pad(dg_build *b, dg_val x, int axis, int64_t before, int64_t after)
 dg_val dg_expand(dg_build *b, dg_val x, dg_shape shape)
 {
     const dg_value *from = dg_value_of(b, x);
-    shape_attr      a = attr_of(shape);
+    shape_attr a = attr_of(shape);
 
     return from && dg_shape_equal(from->shape, shape) ? x : unary(b, DG_OP(expand), &a, x);
 }
 
-/* The axes of a mask that x has; DG_ALL_AXES is all of them. */
+/* Bit mask of the axes to reduce; DG_ALL_AXES: all of x's axes. */
 static int64_t mask_of(dg_build *b, dg_val x, uint32_t axes)
 {
     return axes == DG_ALL_AXES ? ((int64_t)1 << dg_shape_of(b, x).rank) - 1 : (int64_t)axes;
@@ -123,7 +123,7 @@ static dg_val reduce(dg_build *b, const dg_op *real, const dg_op *i32, dg_val x,
                      bool keep)
 {
     const dg_value *from = dg_value_of(b, x);
-    axes_attr       a = { mask_of(b, x, axes), keep };
+    axes_attr a = { mask_of(b, x, axes), keep };
 
     if (from && a.axes == 0)
         return x;
@@ -138,8 +138,8 @@ dg_val dg_sum(dg_build *b, dg_val x, uint32_t axes, bool keep)
 dg_val dg_mean(dg_build *b, dg_val x, uint32_t axes, bool keep)
 {
     dg_shape s = dg_shape_of(b, x);
-    int64_t  mask = mask_of(b, x, axes);
-    double   n = 1;
+    int64_t mask = mask_of(b, x, axes);
+    double n = 1;
 
     for (int i = 0; i < s.rank; i++)
         n *= mask >> i & 1 ? (double)s.d[i] : 1;

@@ -1,9 +1,8 @@
-/* build_update.c: the part of op.h that belongs to the whole model: backward, and the update that
- * follows it. */
+/* build_update.c: op.h's functions for the whole model: backward, and the update after it. */
 #include <regex.h>
 #include <string.h>
 
-#include "tensor/build_self.h"
+#include "tensor/build_internal.h"
 #include "tensor/passes.h"
 
 void dg_stat_update(dg_build *b, dg_val running_mean, dg_val running_var, dg_val mean, dg_val var,
@@ -35,11 +34,12 @@ int dg_build_pending(const dg_build *b)
     return b->pending.n;
 }
 
-/* The statistics wait for `ok`, so that a batch whose loss is not finite leaves no trace. */
+/* Emits the waiting updates of statistics, under `ok`: a batch whose loss is not finite must not
+ * change them. */
 static void flush_statistics(dg_build *b)
 {
     dg_origin origin = b->origin;
-    int32_t   guard = b->guard;
+    int32_t guard = b->guard;
 
     for (int i = 0; i < b->pending.n; i++) {
         const dg_pending *s = &b->pending.items[i];
@@ -54,15 +54,15 @@ static void flush_statistics(dg_build *b)
     b->guard = guard;
 }
 
-/* Under no guard: what was skipped is finite. */
+/* Emits the finiteness check, unguarded: skipped values are zeros, hence finite. */
 static dg_val finite(dg_build *b, int n, const dg_val x[])
 {
-    dg_val  out[DG_MAX_SIGNATURE] = { DG_POISON };
+    dg_val out[DG_MAX_SIGNATURE] = { DG_POISON };
     int32_t guard = b->guard;
 
     b->guard = 0;
     dg_emit(b, DG_OP(finite), NULL, n, x, out);
-    for (int i = 0; i < b->axes.n; i++) /* what one rank may not do, none may */
+    for (int i = 0; i < b->axes.n; i++) /* if one rank must not update, none may */
         out[0] = dg_all_reduce(b, out[0], DG_MIN, b->axes.items[i].name);
     b->guard = guard;
     if (out[0].id > 0)
@@ -73,7 +73,7 @@ static dg_val finite(dg_build *b, int n, const dg_val x[])
 dg_val dg_backward(dg_build *b, dg_val loss, int accumulate)
 {
     const dg_value *x = dg_value_of(b, loss);
-    char            shape[64];
+    char shape[64];
 
     if (!x)
         return dg_has(loss) ? DG_POISON
@@ -83,17 +83,19 @@ dg_val dg_backward(dg_build *b, dg_val loss, int accumulate)
     if (x->shape.rank != 0 || !dg_dtype_is_real(x->dtype))
         return dg_error(b, "loss-not-scalar", "the loss must be one real number, found %s%s",
                         dg_dtype_name(x->dtype), dg_shape_print(x->shape, shape, sizeof shape));
-    if (!x->needs_gradient)
+    b->p->severed = x->severed;
+    if (!x->needs_gradient && !x->severed)
         return dg_error(b, "loss-without-parameters", "no trainable parameter reaches the loss");
-    if (accumulate == 0) /* the training scope's */
+    if (accumulate == 0) /* 0: as the training scope says */
         accumulate = b->p->accumulate > 0 ? b->p->accumulate : 1;
     if (accumulate > 0)
         b->p->accumulate = accumulate;
     if (b->guard && b->p->accumulate > 1)
-        return dg_error(b, "skip-accumulate",
-                        "this gradient may be skipped, and one of %d batches of an update cannot be: "
-                        "the update would hang on the last of them",
-                        b->p->accumulate);
+        return dg_error(
+            b, "skip-accumulate",
+            "this gradient may be skipped, and one of %d batches of an update cannot be: "
+            "the update would hang on the last of them",
+            b->p->accumulate);
     b->loss = loss;
     dg_pass_fuse(b->p);
     if (dg_autodiff(b, (int32_t)loss.id, NULL) < 0)
@@ -106,7 +108,7 @@ dg_val dg_backward(dg_build *b, dg_val loss, int accumulate)
     return dg_whole_space(b, DG_GRADIENTS);
 }
 
-/* Whether v is the whole of a space; reports if not. */
+/* Reports and returns false unless v is the whole space s. */
 static bool want_space(dg_build *b, dg_val v, dg_space s, const char *id, const char *what)
 {
     const dg_value *x = dg_value_of(b, v);
@@ -145,20 +147,20 @@ dg_val dg_gradient_norm(dg_build *b, dg_val gradients)
 
 typedef struct pattern {
     regex_t match, unless;
-    bool    has_match, has_unless;
-    int     claimed;
+    bool has_match, has_unless;
+    int claimed;
 } pattern;
 
-/* Parameters that two groups claim: how many, and the first with its groups. */
+/* Parameters that two groups claim: how many, and the first one with its groups. */
 typedef struct overlap {
-    int         n, groups[2];
+    int n, groups[2];
     const char *name;
 } overlap;
 
 static bool compile(dg_build *b, regex_t *re, const char *text)
 {
     char why[128];
-    int  rc = regcomp(re, text, REG_EXTENDED | REG_NOSUB);
+    int rc = regcomp(re, text, REG_EXTENDED | REG_NOSUB);
 
     if (rc) {
         regerror(rc, re, why, sizeof why);
@@ -188,7 +190,7 @@ static bool claims(const pattern *p, const char *name)
            !(p->has_unless && regexec(&p->unless, name, 0, NULL, 0) == 0);
 }
 
-/* The group of one parameter: the one pattern that claims it, or the rest; -1 when two do. */
+/* The group whose pattern claims the parameter, or `rest`; -1 if two claim it. */
 static int group_of(pattern *p, const dg_adamw_attr *attr, int rest, const dg_param_info *info,
                     overlap *o)
 {
@@ -208,15 +210,15 @@ static int group_of(pattern *p, const dg_adamw_attr *attr, int rest, const dg_pa
     return found >= 0 ? found : rest;
 }
 
-/* Ranges of equal group over all trainable parameters; padding belongs to the parameter before
- * it. */
+/* Makes ranges of equal group over all trainable parameters; padding belongs to the parameter
+ * before it. */
 static bool make_ranges(dg_build *b, pattern *p, const dg_adamw_attr *attr, adamw_attr *out)
 {
     const dg_params *params = b->p->params;
-    adamw_range     *r = DG_NEW_N(b->arena, dg_params_n(params) + 1, adamw_range);
-    int              rest = attr->n_groups;
-    overlap          twice = { 0 };
-    bool             ok = true;
+    adamw_range *r = DG_NEW_N(b->arena, dg_params_n(params) + 1, adamw_range);
+    int rest = attr->n_groups;
+    overlap twice = { 0 };
+    bool ok = true;
 
     for (int i = 0; i < attr->n_groups; i++)
         rest = attr->groups[i].match ? rest : i;
@@ -260,7 +262,7 @@ static bool make_ranges(dg_build *b, pattern *p, const dg_adamw_attr *attr, adam
 static bool resolve_groups(dg_build *b, const dg_adamw_attr *attr, adamw_attr *out)
 {
     pattern p[DG_MAX_GROUPS] = { 0 };
-    bool    ok;
+    bool ok;
 
     if (attr->n_groups < 0 || attr->n_groups >= DG_MAX_GROUPS) {
         dg_error(b, "group-count", "%d groups; at most %d are possible", attr->n_groups,
@@ -294,11 +296,13 @@ dg_val dg_adamw(dg_build *b, dg_val gradients, dg_val norm, const dg_adamw_attr 
     if (!want_gradients(b, gradients) || dg_is_poison(norm) || !resolve_groups(b, attr, &a))
         return DG_POISON;
     if (emitted(b, DG_OP(adamw)))
-        return dg_error(b, "optimizer-twice", "there is an optimizer already: parameters have one pair of moments");
+        return dg_error(b, "optimizer-twice",
+                        "there is an optimizer already: parameters have one pair of moments");
     dg_val w = dg_whole_space(b, DG_WEIGHTS);
     dg_val seen = dg_has(norm) ? norm : dg_gradient_norm(b, gradients);
     dg_val ok = finite(b, 2, (dg_val[]){ b->loss, seen });
 
+    b->p->norm = (int32_t)seen.id;
     dg_emit(b, DG_OP(adamw), &a, 7,
             (dg_val[]){ w, gradients, dg_whole_space(b, DG_MOMENT1), dg_whole_space(b, DG_MOMENT2),
                         DG_NONE, norm, ok },

@@ -1,8 +1,9 @@
-/* fuse.c: chains that one kernel computes in one sweep over memory:
- *     batch_norm (+ add) (+ relu | silu)      -> batch_norm with residual and activation, whatever
- *                                                its statistics
- *     adamw, ema                              -> adamw that moves what it trained
- * A value that somebody else reads, or that is a result, stays. */
+/* fuse.c: merges chains that one kernel computes in one pass over memory:
+ *     batch_norm (+ add) (+ relu | silu)      -> batch_norm with residual and activation, for all
+ *                                                kinds of statistics
+ *     adamw, ema                              -> adamw that also moves the averages
+ *                                                of what it trains
+ * Values that have other readers, or are results, are kept. */
 #include <string.h>
 
 #include "tensor/ops.h"
@@ -10,9 +11,9 @@
 
 typedef struct fusion {
     dg_program *p;
-    int        *uses;   /* of every value; results and kept names count */
-    int        *reader; /* the last instruction that reads it */
-    bool       *keep;   /* of every instruction */
+    int *uses;   /* readers of every value, counting results and kept names */
+    int *reader; /* last instruction that reads each value */
+    bool *keep;  /* per instruction; false: remove it */
 } fusion;
 
 static void count_uses(fusion *f)
@@ -35,7 +36,7 @@ static bool same_shape(const fusion *f, int32_t a, int32_t b)
     return dg_shape_equal(f->p->values.items[a].shape, f->p->values.items[b].shape);
 }
 
-/* The one instruction that reads v, if it may join instruction i; -1. */
+/* The only reader of v, if it may merge with instruction i; else -1. */
 static int only_reader(const fusion *f, int32_t v, int i)
 {
     const dg_instr *from = &f->p->instrs.items[i], *to = &f->p->instrs.items[f->reader[v]];
@@ -46,11 +47,11 @@ static int only_reader(const fusion *f, int32_t v, int i)
     return f->reader[v];
 }
 
-/* Puts the norm of slot i into slot j, whose output it now gives. */
-static int take_over(fusion *f, int i, int j)
+/* Moves the norm of slot i to slot j; it then produces j's output. */
+static int absorb_norm(fusion *f, int i, int j)
 {
     dg_instr *from = &f->p->instrs.items[i], *to = &f->p->instrs.items[j];
-    int32_t   gone = from->v[from->n_in], z = to->v[to->n_in];
+    int32_t gone = from->v[from->n_in], z = to->v[to->n_in];
 
     from->v[from->n_in] = z;
     *to = *from;
@@ -63,7 +64,7 @@ static int take_over(fusion *f, int i, int j)
     return j;
 }
 
-/* Statistics must not be read before the new place. */
+/* False if the norm's statistics are read between i and j. */
 static bool may_move(const fusion *f, int i, int j)
 {
     const dg_instr *in = &f->p->instrs.items[i];
@@ -78,11 +79,11 @@ static bool may_move(const fusion *f, int i, int j)
 
 static void fuse_norm(fusion *f, int i)
 {
-    dg_instr  *in = &f->p->instrs.items[i];
-    int        res = in->n_in - 1;
-    int32_t    y = in->v[in->n_in];
+    dg_instr *in = &f->p->instrs.items[i];
+    int res = in->n_in - 1;
+    int32_t y = in->v[in->n_in];
     norm_attr *a = in->attr;
-    int        j = only_reader(f, y, i);
+    int j = only_reader(f, y, i);
 
     if (a->act != DG_ACT_NONE || j < 0)
         return;
@@ -94,7 +95,7 @@ static void fuse_norm(fusion *f, int i)
         if (!same_shape(f, y, other) || !may_move(f, i, j))
             return;
         in->v[res] = other;
-        i = take_over(f, i, j);
+        i = absorb_norm(f, i, j);
         in = &f->p->instrs.items[i];
         y = in->v[in->n_in];
         j = only_reader(f, y, i);
@@ -104,17 +105,17 @@ static void fuse_norm(fusion *f, int i)
     }
     if ((next->op == DG_OP(relu) || next->op == DG_OP(silu)) && may_move(f, i, j)) {
         a->act = next->op == DG_OP(relu) ? DG_ACT_RELU : DG_ACT_SILU;
-        take_over(f, i, j);
+        absorb_norm(f, i, j);
     }
 }
 
-/* The averages of trained parameters move with them; one ema is left for the frozen ones and the
+/* Merges the averages of trained parameters into adamw; one ema remains for frozen parameters and
  * buffers. */
 static void fuse_ema(fusion *f, int i)
 {
     dg_program *p = f->p;
-    dg_instr   *ema = &p->instrs.items[i];
-    int64_t     trained = dg_params_trainable(p->params);
+    dg_instr *ema = &p->instrs.items[i];
+    int64_t trained = dg_params_trainable(p->params);
 
     for (int j = 0; j < i; j++) {
         dg_instr *adamw = &p->instrs.items[j];
@@ -132,11 +133,11 @@ static void fuse_ema(fusion *f, int i)
 void dg_pass_fuse(dg_program *p)
 {
     dg_arena *scratch = dg_arena_open();
-    fusion    f = {
-           .p = p,
-           .uses = DG_NEW_N(scratch, p->values.n, int),
-           .reader = DG_NEW_N(scratch, p->values.n, int),
-           .keep = DG_NEW_N(scratch, p->instrs.n + 1, bool),
+    fusion f = {
+        .p = p,
+        .uses = DG_NEW_N(scratch, p->values.n, int),
+        .reader = DG_NEW_N(scratch, p->values.n, int),
+        .keep = DG_NEW_N(scratch, p->instrs.n + 1, bool),
     };
 
     count_uses(&f);
@@ -144,7 +145,8 @@ void dg_pass_fuse(dg_program *p)
     for (int i = 0; i < p->instrs.n; i++) {
         const dg_op *op = p->instrs.items[i].op;
 
-        if (op == DG_OP(batch_norm) || op == DG_OP(batch_norm_fixed) || op == DG_OP(batch_norm_sync))
+        if (op == DG_OP(batch_norm) || op == DG_OP(batch_norm_fixed) ||
+            op == DG_OP(batch_norm_sync))
             fuse_norm(&f, i);
         else if (op == DG_OP(ema))
             fuse_ema(&f, i);

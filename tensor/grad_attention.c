@@ -1,5 +1,4 @@
-/* grad_attention.c: gradients of softmax, attention and deformable attention: one op each, which
- * knows the formula. */
+/* grad_attention.c: gradients of softmax, attention and deformable attention, each by one op. */
 #include "tensor/rules.h"
 
 void dg_grad_softmax(dg_build *b, dg_grad_call *g)

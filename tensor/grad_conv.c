@@ -1,15 +1,15 @@
 /* grad_conv.c: gradients of convolution and matrix product.
  *     y = x * w + b:     dw = correlate(x, dy), dx = dy * flip(w), db = sum dy
  *     Y = A B + c:       dA = dY B^T, dB = A^T dY, dc = sum of rows of dY
- * The weight's gradient is asked for first: then x can die before dx, which is as large, comes to
- * life. */
+ * Emits the weight's gradient first, so that x can die before dx, which is as large, is
+ * allocated. */
 #include "tensor/rules.h"
 
 void dg_grad_conv2d(dg_build *b, dg_grad_call *g)
 {
     const conv_attr *a = g->attr;
-    dg_shape         x = dg_shape_of(b, g->in[0]), w = dg_shape_of(b, g->in[1]);
-    dg_val           dy = g->dout[0];
+    dg_shape x = dg_shape_of(b, g->in[0]), w = dg_shape_of(b, g->in[1]);
+    dg_val dy = g->dout[0];
 
     if (g->wanted[2])
         g->din[2] = dg_sum(b, dy, 7, false);
@@ -29,7 +29,7 @@ static dg_val product(dg_build *b, dg_val x, dg_val y, bool trans_x, bool trans_
 void dg_grad_matmul(dg_build *b, dg_grad_call *g)
 {
     const matmul_attr *t = g->attr;
-    dg_val             x = g->in[0], w = g->in[1], dy = g->dout[0];
+    dg_val x = g->in[0], w = g->in[1], dy = g->dout[0];
 
     if (g->wanted[2])
         g->din[2] = dg_sum(b, dy, (1u << (dg_shape_of(b, dy).rank - 1)) - 1, false);

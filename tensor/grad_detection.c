@@ -1,5 +1,5 @@
-/* grad_detection.c: gradients of the detection losses. Targets, pairs and the IoU that varifocal
- * loss takes as its target get none. */
+/* grad_detection.c: gradients of the detection losses. Targets, pairs, and the IoU that varifocal
+ * loss uses as target have none. */
 #include "tensor/rules.h"
 
 void dg_grad_box_loss(dg_build *b, dg_grad_call *g)

@@ -1,5 +1,5 @@
-/* grad_elementwise.c: gradients of elementwise ops. An operand that was broadcast gets the sum over
- * the axes it was repeated along. */
+/* grad_elementwise.c: gradients of elementwise ops. A broadcast operand gets the sum over the axes
+ * along which it was repeated. */
 #include "tensor/rules.h"
 
 static dg_val with(dg_build *b, const dg_op *op, const void *attr, dg_val dy, dg_val other)
@@ -61,8 +61,8 @@ void dg_grad_div(dg_build *b, dg_grad_call *g)
         g->din[0] = to_input(b, g, 0, q);
 }
 
-/* The whole gradient goes to x where mask holds, else to y. */
-static void choose(dg_build *b, dg_grad_call *g, dg_val mask, int x, int y)
+/* Gives the whole gradient to x where mask holds, else to y. */
+static void gradient_by_mask(dg_build *b, dg_grad_call *g, dg_val mask, int x, int y)
 {
     dg_val zero = dg_number(b, 0);
 
@@ -74,17 +74,17 @@ static void choose(dg_build *b, dg_grad_call *g, dg_val mask, int x, int y)
 
 void dg_grad_max2(dg_build *b, dg_grad_call *g)
 {
-    choose(b, g, with(b, DG_OP(greater_equal), NULL, g->in[0], g->in[1]), 0, 1);
+    gradient_by_mask(b, g, with(b, DG_OP(greater_equal), NULL, g->in[0], g->in[1]), 0, 1);
 }
 
 void dg_grad_min2(dg_build *b, dg_grad_call *g)
 {
-    choose(b, g, with(b, DG_OP(greater_equal), NULL, g->in[1], g->in[0]), 0, 1);
+    gradient_by_mask(b, g, with(b, DG_OP(greater_equal), NULL, g->in[1], g->in[0]), 0, 1);
 }
 
 void dg_grad_where(dg_build *b, dg_grad_call *g)
 {
-    choose(b, g, g->in[0], 1, 2);
+    gradient_by_mask(b, g, g->in[0], 1, 2);
 }
 
 void dg_grad_scale(dg_build *b, dg_grad_call *g)
@@ -143,7 +143,7 @@ void dg_grad_inverse_sigmoid(dg_build *b, dg_grad_call *g)
     g->din[0] = with(b, DG_OP(inverse_sigmoid_grad), g->attr, g->dout[0], g->in[0]);
 }
 
-/* Storage is chosen after differentiation: to a gradient a cast is the identity. */
+/* The identity: storage types are chosen after differentiation. */
 void dg_grad_cast(dg_build *b, dg_grad_call *g)
 {
     (void)b;

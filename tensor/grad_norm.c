@@ -1,7 +1,6 @@
-/* grad_norm.c: gradients of batch-norm and layer-norm. What an activation's gradient does not need
- * is not kept: silu needs the pre-activation, from x and the residual; relu needs its sign, which is
- * that of y, or follows from x where there is no residual; a frozen norm without activation needs
- * nothing. */
+/* grad_norm.c: gradients of batch norm and layer norm. Keeps only what the activation's gradient
+ * needs: for SiLU the pre-activation, from x and the residual; for ReLU its sign, from y, or from x
+ * if there is no residual; for a frozen norm without activation nothing. */
 #include "tensor/rules.h"
 
 /* dy x? y? s b mean var res? -> dx ds? db? dres? */
@@ -10,9 +9,9 @@ static void batch_norm_grad(dg_build *b, dg_grad_call *g, dg_val mean, dg_val va
 {
     const norm_attr *a = g->attr;
     norm_attr attr = { .eps = a->eps, .act = a->act, .fixed = fixed, .plain = !dg_has(g->in[res]) };
-    bool      x_needed = !fixed || g->wanted[1] || g->wanted[2] || a->act == DG_ACT_SILU;
-    bool      y_needed = a->act == DG_ACT_RELU && !(attr.plain && x_needed);
-    dg_val    out[DG_MAX_SIGNATURE];
+    bool x_needed = !fixed || g->wanted[1] || g->wanted[2] || a->act == DG_ACT_SILU;
+    bool y_needed = a->act == DG_ACT_RELU && !(attr.plain && x_needed);
+    dg_val out[DG_MAX_SIGNATURE];
 
     dg_emit(b, DG_OP(batch_norm_grad), &attr, 8,
             (dg_val[]){
@@ -42,18 +41,18 @@ void dg_grad_batch_norm_fixed(dg_build *b, dg_grad_call *g)
     batch_norm_grad(b, g, g->in[3], g->in[4], 5, true);
 }
 
-/* x s b mean var n live? res?: the gradient of the whole, statistics included, which themselves pass
- * none on. Two sums of all ranks are what dx needs of the others; ds and db are this rank's, and are
- * averaged with all other gradients. With a residual its gradient is dy through the activation, so
- * dx is had from it. */
+/* x s b mean var n live? res?: the gradient including that through the statistics, whose own
+ * gradients are therefore not passed on. dx needs two sums over all ranks; ds and db are this
+ * rank's, and are averaged with all other gradients. With a residual dx is computed from the
+ * residual's gradient, which is dy through the activation. */
 void dg_grad_batch_norm_sync(dg_build *b, dg_grad_call *g)
 {
     const sync_attr *a = g->attr;
-    const bool       res = dg_has(g->in[7]), silu = a->norm.act == DG_ACT_SILU;
-    norm_attr        attr = { .eps = a->norm.eps, .act = a->norm.act, .plain = !res };
-    reduce_attr      sum = { .op = DG_SUM, .axis = a->axis, .ranks = a->ranks };
-    dg_val           y = a->norm.act == DG_ACT_RELU && res ? g->out[0] : DG_NONE;
-    dg_val           out[DG_MAX_SIGNATURE], dy = g->dout[0], sums;
+    const bool res = dg_has(g->in[7]), silu = a->norm.act == DG_ACT_SILU;
+    norm_attr attr = { .eps = a->norm.eps, .act = a->norm.act, .plain = !res };
+    reduce_attr sum = { .op = DG_SUM, .axis = a->axis, .ranks = a->ranks };
+    dg_val y = a->norm.act == DG_ACT_RELU && res ? g->out[0] : DG_NONE;
+    dg_val out[DG_MAX_SIGNATURE], dy = g->dout[0], sums;
 
     dg_emit(b, DG_OP(batch_norm_sums), &attr, 9,
             (dg_val[]){ dy, g->in[0], y, g->in[1], g->in[2], g->in[3], g->in[4], g->in[6],

@@ -1,14 +1,15 @@
-/* guard.c: instructions that run only where a flag is not zero. A guard is an i32 scalar; guards
- * within guards, and the backward pass of a guarded part, run under one that holds where both do,
- * made once for each pair. The instructions that make guards are under none. */
-#include "tensor/build_self.h"
+/* guard.c: guarded instructions, which run only if a flag is nonzero. A guard is an i32 scalar.
+ * Nested guards, and the backward pass of a guarded part, use a guard that is the conjunction of
+ * two, made once per pair. The instructions that compute guards are unguarded. */
+#include "tensor/build_internal.h"
 
-/* Emits f(of, also) where it was not before; also 0: none. */
-static int32_t condition(dg_build *b, int32_t of, int32_t also, bool negate)
+/* Emits the conjunction of `of` (negated if asked) and `also` (0: none), or returns the one emitted
+ * before. */
+static int32_t guard_of(dg_build *b, int32_t of, int32_t also, bool negate)
 {
-    int32_t    guard = b->guard;
+    int32_t guard = b->guard;
     truth_attr a = { .negate = negate };
-    dg_val     v;
+    dg_val v;
 
     for (int i = 0; i < b->conditions.n; i++) {
         const dg_condition *c = &b->conditions.items[i];
@@ -32,7 +33,7 @@ int32_t dg_guard_both(dg_build *b, int32_t x, int32_t y)
 {
     if (dg_guard_implies(b, x, y))
         return x;
-    return dg_guard_implies(b, y, x) ? y : condition(b, x, y, false);
+    return dg_guard_implies(b, y, x) ? y : guard_of(b, x, y, false);
 }
 
 bool dg_guard_implies(const dg_build *b, int32_t x, int32_t y)
@@ -48,12 +49,12 @@ bool dg_guard_implies(const dg_build *b, int32_t x, int32_t y)
     return false;
 }
 
-/* The flag as an i32 scalar; 0 where it is not one number. */
-static int32_t scalar(dg_build *b, dg_val flag)
+/* The flag as an i32 scalar; 0 after reporting that it is not one number. */
+static int32_t scalar_flag(dg_build *b, dg_val flag)
 {
     const dg_value *x = dg_value_of(b, flag);
-    char            shape[64];
-    int32_t         guard = b->guard;
+    char shape[64];
+    int32_t guard = b->guard;
 
     if (!x && !dg_has(flag))
         dg_error(b, "operand-missing", "a guard has no value");
@@ -70,38 +71,38 @@ static int32_t scalar(dg_build *b, dg_val flag)
     return (int32_t)flag.id;
 }
 
-/* flag, or its opposite, and the guard that is set; 0 after an error. */
-static int32_t narrowed(dg_build *b, dg_val flag, bool negate)
+/* The flag, negated if asked, and the current guard; 0 after an error. */
+static int32_t narrow_guard(dg_build *b, dg_val flag, bool negate)
 {
-    int32_t x = scalar(b, flag);
+    int32_t x = scalar_flag(b, flag);
 
     if (x && b->p->values.items[x].dtype != DG_I32)
-        x = condition(b, x, 0, negate);
+        x = guard_of(b, x, 0, negate);
     else if (x && negate)
-        x = condition(b, x, 0, true);
+        x = guard_of(b, x, 0, true);
     return x ? dg_guard_both(b, x, b->guard) : 0;
 }
 
 void dg_guard_begin(dg_build *b, dg_val flag)
 {
-    int32_t guard = narrowed(b, flag, false);
+    int32_t guard = narrow_guard(b, flag, false);
 
     DG_PUSH(b->arena, b->guards, b->guard);
     b->guard = guard ? guard : b->guard;
 }
 
-/* Whether v is a value of its own: not nothing, a record, or the whole of a space. */
+/* False for nothing, records and whole spaces. */
 static bool is_tensor(dg_build *b, dg_val v)
 {
     return dg_kind_of(b, v) == DG_KIND_TENSOR;
 }
 
-/* v once more, under the guard that is set. */
-static dg_val again(dg_build *b, dg_val v)
+/* A copy of v under the current guard (a reshape to its own shape). */
+static dg_val guarded_copy(dg_build *b, dg_val v)
 {
     const dg_value *x = dg_value_of(b, v);
-    dg_shape        s = x->shape;
-    shape_attr      a = { .rank = s.rank };
+    dg_shape s = x->shape;
+    shape_attr a = { .rank = s.rank };
 
     for (int i = 0; i < s.rank; i++)
         a.d[i] = s.d[i];
@@ -111,21 +112,21 @@ static dg_val again(dg_build *b, dg_val v)
 
 dg_val dg_guard_copy(dg_build *b, dg_val v)
 {
-    if (!is_tensor(b, v) ||
-        dg_guard_implies(b, dg_program_guard(b->p, (int32_t)v.id), b->guard))
+    if (!is_tensor(b, v) || dg_guard_implies(b, dg_program_guard(b->p, (int32_t)v.id), b->guard))
         return v;
-    return again(b, v);
+    return guarded_copy(b, v);
 }
 
-static dg_val connected(dg_build *b, dg_val v)
+static dg_val connect_tensor(dg_build *b, dg_val v)
 {
-    return is_tensor(b, v) && dg_program_guard(b->p, (int32_t)v.id) != b->guard ? again(b, v) : v;
+    return is_tensor(b, v) && dg_program_guard(b->p, (int32_t)v.id) != b->guard ? guarded_copy(b, v)
+                                                                                : v;
 }
 
 typedef dg_val change_fn(dg_build *b, dg_val v);
 
-/* fn of v, or of every field of a record. */
-static dg_val changed(dg_build *b, dg_val v, change_fn *fn)
+/* Applies fn to v, or to every field of a record. */
+static dg_val map_tensors(dg_build *b, dg_val v, change_fn *fn)
 {
     dg_val out;
 
@@ -135,7 +136,7 @@ static dg_val changed(dg_build *b, dg_val v, change_fn *fn)
     for (int i = 0; i < dg_record_n(b, v); i++) {
         const char *key = dg_record_key(b, v, i);
 
-        dg_record_set(b, out, key, changed(b, dg_record_get(b, v, key), fn));
+        dg_record_set(b, out, key, map_tensors(b, dg_record_get(b, v, key), fn));
     }
     return out;
 }
@@ -143,31 +144,31 @@ static dg_val changed(dg_build *b, dg_val v, change_fn *fn)
 void dg_guard_end(dg_build *b, int n, dg_val out[])
 {
     for (int i = 0; i < n; i++)
-        out[i] = changed(b, out[i], dg_guard_copy);
+        out[i] = map_tensors(b, out[i], dg_guard_copy);
     b->guard = b->guards.items[--b->guards.n];
 }
 
 void dg_guard_connect(dg_build *b, int n, dg_val v[])
 {
     for (int i = 0; i < n; i++)
-        v[i] = changed(b, v[i], connected);
+        v[i] = map_tensors(b, v[i], connect_tensor);
 }
 
 void dg_guard_rest(dg_build *b, dg_val flag)
 {
-    int32_t guard = narrowed(b, flag, true);
+    int32_t guard = narrow_guard(b, flag, true);
 
     b->guard = guard ? guard : b->guard;
 }
 
 dg_val dg_guard_flag(dg_build *b, dg_val flag)
 {
-    int32_t guard = narrowed(b, flag, false);
+    int32_t guard = narrow_guard(b, flag, false);
 
     return guard ? (dg_val){ guard } : DG_POISON;
 }
 
-/* Not where none of them holds. */
+/* Not (none of them holds). */
 dg_val dg_guard_either(dg_build *b, int n, const dg_val guards[])
 {
     int32_t none = 0;
@@ -175,9 +176,9 @@ dg_val dg_guard_either(dg_build *b, int n, const dg_val guards[])
     for (int i = 0; i < n; i++) {
         if (guards[i].id <= 0)
             return DG_POISON;
-        none = dg_guard_both(b, none, condition(b, (int32_t)guards[i].id, 0, true));
+        none = dg_guard_both(b, none, guard_of(b, (int32_t)guards[i].id, 0, true));
     }
-    return n == 1 ? guards[0] : (dg_val){ condition(b, none, 0, true) };
+    return n == 1 ? guards[0] : (dg_val){ guard_of(b, none, 0, true) };
 }
 
 dg_val dg_guard_now(const dg_build *b)

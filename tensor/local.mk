@@ -1,7 +1,7 @@
 libtensor_la_SOURCES += \
 	tensor/autodiff.c \
-	tensor/buckets.c \
-	tensor/build.c tensor/build.h tensor/build_self.h \
+	tensor/gradient_buckets.c \
+	tensor/build.c tensor/build.h tensor/build_internal.h \
 	tensor/build_detection.c \
 	tensor/build_elementwise.c \
 	tensor/build_layer.c \
@@ -18,11 +18,11 @@ libtensor_la_SOURCES += \
 	tensor/grad_norm.c \
 	tensor/grad_pool.c \
 	tensor/grad_shape.c \
-	tensor/ops.c tensor/ops.h tensor/ops.def tensor/rules.h \
+	tensor/ops.c tensor/ops.h tensor/rules.h \
 	tensor/params.c tensor/params.h \
 	tensor/passes.c tensor/passes.h \
 	tensor/precision.c \
-	tensor/place.c tensor/place.h \
+	tensor/slab.c tensor/slab.h \
 	tensor/plan.c tensor/plan.h \
 	tensor/plan_json.c \
 	tensor/plan_print.c \

@@ -1,5 +1,5 @@
-/* ops.c: the table of ops: rows of ops.def joined with the fields of their attributes, their rules,
- * their kernels and what they cost. */
+/* ops.c: the table of ops: rows of ops.def joined with attribute fields, rules, kernels and
+ * costs. */
 #include "tensor/ops.h"
 
 #include <stddef.h>
@@ -9,22 +9,10 @@
 
 /* ---- fields of the attribute structs --------------------------------------------------------- */
 
-#define INT(type, field)                               \
-    {                                                  \
-#field, DG_FIELD_INT, offsetof(type, field), 1 \
-    }
-#define REAL(type, field)                               \
-    {                                                   \
-#field, DG_FIELD_REAL, offsetof(type, field), 1 \
-    }
-#define INTS(type, field, count)                            \
-    {                                                       \
-#field, DG_FIELD_INTS, offsetof(type, field), count \
-    }
-#define END                      \
-    {                            \
-        NULL, DG_FIELD_INT, 0, 0 \
-    }
+#define INT(type, field) { #field, DG_FIELD_INT, offsetof(type, field), 1 }
+#define REAL(type, field) { #field, DG_FIELD_REAL, offsetof(type, field), 1 }
+#define INTS(type, field, count) { #field, DG_FIELD_INTS, offsetof(type, field), count }
+#define END { NULL, DG_FIELD_INT, 0, 0 }
 
 static const dg_field fields_no_attr[] = { END };
 static const dg_field fields_conv_attr[] = {
@@ -36,8 +24,12 @@ static const dg_field fields_norm_attr[] = {
     REAL(norm_attr, eps), INT(norm_attr, act), INT(norm_attr, fixed), INT(norm_attr, plain), END,
 };
 static const dg_field fields_sync_attr[] = {
-    REAL(sync_attr, norm.eps), INT(sync_attr, norm.act), INT(sync_attr, norm.fixed),
-    INT(sync_attr, norm.plain), INT(sync_attr, axis),    INT(sync_attr, ranks),
+    REAL(sync_attr, norm.eps),
+    INT(sync_attr, norm.act),
+    INT(sync_attr, norm.fixed),
+    INT(sync_attr, norm.plain),
+    INT(sync_attr, axis),
+    INT(sync_attr, ranks),
     END,
 };
 static const dg_field fields_stat_attr[] = { REAL(stat_attr, momentum), INT(stat_attr, count),
@@ -85,8 +77,11 @@ static const dg_field fields_uniform_attr[] = {
     END,
 };
 static const dg_field fields_reduce_attr[] = {
-    INT(reduce_attr, op),    INT(reduce_attr, axis), INT(reduce_attr, root),
-    INT(reduce_attr, ranks), END,
+    INT(reduce_attr, op),
+    INT(reduce_attr, axis),
+    INT(reduce_attr, root),
+    INT(reduce_attr, ranks),
+    END,
 };
 static const dg_field fields_bucket_attr[] = {
     INT(bucket_attr, op),    INT(bucket_attr, axis), INT(bucket_attr, bucket),
@@ -120,7 +115,7 @@ static const dg_field fields_dg_class_loss_attr[] = {
     END,
 };
 
-/* ---- what a run costs: multiplications and additions counted apart --------------------------- */
+/* ---- cost: multiplications and additions count separately ------------------------------------ */
 
 static double elements(const dg_tensor *t)
 {
@@ -132,8 +127,7 @@ static double last(const dg_tensor *t)
     return t->shape.rank ? (double)t->shape.d[t->shape.rank - 1] : 1;
 }
 
-/* y[B,H,W,O] each from kh kw I products: the same count for the output, the data and the weight
- * gradient */
+/* y[B,H,W,O], each from kh kw I products; equal for output, data gradient and weight gradient */
 static double flops_conv2d(const dg_tensor *t, int n, const void *attr)
 {
     (void)attr;
@@ -155,12 +149,12 @@ static double flops_conv2d_dw(const dg_tensor *t, int n, const void *attr)
 static double flops_matmul(const dg_tensor *t, int n, const void *attr)
 {
     const matmul_attr *a = attr;
-    int                r = t[0].shape.rank;
+    int r = t[0].shape.rank;
 
     return 2 * elements(&t[n - 1]) * (double)t[0].shape.d[a->trans_a ? r - 2 : r - 1];
 }
 
-/* q k^T and p v: 2 N S D each; backward five such products */
+/* q k^T and p v: 2 N S D each; backward: five of these products */
 static double flops_attention(const dg_tensor *t, int n, const void *attr)
 {
     (void)n, (void)attr;
@@ -173,7 +167,7 @@ static double flops_attention_grad(const dg_tensor *t, int n, const void *attr)
     return 10 * elements(&t[1]) * (double)t[2].shape.d[1];
 }
 
-/* four taps with a weight each, for d channels of every sampling point, and the weighted sum */
+/* per sampling point: four weighted neighbours for d channels, and the weighted sum */
 static double flops_deform_attention(const dg_tensor *t, int n, const void *attr)
 {
     const deform_attr *a = attr;
@@ -221,7 +215,7 @@ double dg_op_flops(const dg_op *op, const dg_tensor *t, int n, const void *attr)
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-/* A word of a column -> the symbol it stands for. */
+/* Words of ops.def's columns -> symbols. */
 #define dg_grad_stop NULL
 #define REF_none(name, bits) NULL
 #define REF_ref(name, bits) &dg_ref_##name##_f##bits
@@ -235,7 +229,7 @@ double dg_op_flops(const dg_op *op, const dg_tensor *t, int n, const void *attr)
 
 #define OP(name, signature, effect, precision, attr, shape, grad, host, cuda, tolerance) \
     extern const dg_kernel dg_ref_##name##_f32, dg_ref_##name##_f64, dg_host_##name;
-#include "tensor/ops.def"
+#include "kernels/ops.def"
 #undef OP
 
 const dg_op dg_ops[DG_N_OPS] = {
@@ -256,7 +250,7 @@ const dg_op dg_ops[DG_N_OPS] = {
         .cuda = CUDA_##cuda_(name_),                                                               \
         .tolerance = tolerance_,                                                                   \
     },
-#include "tensor/ops.def"
+#include "kernels/ops.def"
 #undef OP
 };
 
@@ -275,7 +269,7 @@ static bool is_word(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-/* One operand with its suffixes; returns what follows it, NULL if it is malformed. */
+/* Parses one operand with its suffixes; returns the position after it, NULL if malformed. */
 static const char *parse_operand(dg_signature *s, const char *p, bool output)
 {
     dg_operand o = { .name = p, .dtype = DG_REAL, .alias = -1 };

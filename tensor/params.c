@@ -1,8 +1,8 @@
-/* params.c: the parameters of a run, in order of declaration, and where each begins in the
- * parameter spaces:
+/* params.c: the parameters of a run in order of declaration, and their offsets in the parameter
+ * spaces:
  *     | trainable ... | frozen ... | buffers ... |      each rounded up to DG_PARAM_ALIGN elements
- * Initial values are drawn with Philox keyed by (seed, path), so neither order nor neighbours
- * change them, and rounded to f32, so that f32 and f64 runs begin alike. */
+ * Initial values are drawn with Philox keyed by (seed, path), so that other parameters do not
+ * change them, and rounded to f32, so that f32 and f64 runs start equal. */
 #include "tensor/params.h"
 
 #include <string.h>
@@ -11,16 +11,16 @@
 #include "base/rng.h"
 
 struct dg_params {
-    dg_arena               *arena;
+    dg_arena *arena;
     DG_VEC(dg_param_info *) items;
-    dg_map                 *by_path, *by_name; /* -> dg_param_info */
-    int64_t                 size[DG_BUFFER + 1];
-    bool                    sealed;
+    dg_map *by_path, *by_name; /* -> dg_param_info */
+    int64_t size[DG_BUFFER + 1];
+    bool sealed;
 };
 
 dg_params *dg_params_open(void)
 {
-    dg_arena  *a = dg_arena_open();
+    dg_arena *a = dg_arena_open();
     dg_params *p = DG_NEW(a, dg_params);
 
     p->arena = a;
@@ -67,7 +67,7 @@ int dg_params_find_path(const dg_params *p, const char *path)
     return index_of(p, dg_map_get(p->by_path, path));
 }
 
-enum { MAX_ELEMENTS_LOG2 = 40 }; /* far beyond any memory, and far from overflow */
+enum { MAX_ELEMENTS_LOG2 = 40 }; /* beyond any memory, without overflow */
 
 bool dg_shape_fits(dg_shape s)
 {
@@ -139,7 +139,7 @@ static int check_new(const dg_params *p, const dg_param_info *info, dg_diag *d)
 int dg_params_declare(dg_params *p, const dg_param_info *info, dg_diag *d)
 {
     const dg_param_info *old = dg_map_get(p->by_path, info->path);
-    int                  rc = old ? compare_again(old, info, d) : check_new(p, info, d);
+    int rc = old ? compare_again(old, info, d) : check_new(p, info, d);
 
     if (rc < 0)
         return rc;
@@ -147,7 +147,7 @@ int dg_params_declare(dg_params *p, const dg_param_info *info, dg_diag *d)
         return index_of(p, old);
 
     dg_param_info *own = dg_memdup(p->arena, info, sizeof *info);
-    size_t         n = (size_t)dg_shape_elements(info->shape);
+    size_t n = (size_t)dg_shape_elements(info->shape);
 
     own->path = dg_strdup(p->arena, info->path);
     own->name = dg_strdup(p->arena, info->name);
@@ -161,8 +161,8 @@ int dg_params_declare(dg_params *p, const dg_param_info *info, dg_diag *d)
     own->zero_row = info->init.kind & DG_INIT_ZERO_ROW ? info->init.n : -1;
     own->offset = -1;
     if (own->kind <= DG_BUFFER) {
-        own->offset =
-            p->size[own->kind]; /* within its kind until sealed; final for trainable ones */
+        /* relative to its kind until sealed; final for trainable ones */
+        own->offset = p->size[own->kind];
         p->size[own->kind] += rounded(own->shape);
     }
     dg_map_set(p->by_path, own->path, own);
@@ -200,12 +200,12 @@ int64_t dg_params_trainable(const dg_params *p)
 void dg_params_init(const dg_params *p, int i, uint64_t seed, double *out)
 {
     const dg_param_info *info = p->items.items[i];
-    int64_t              n = dg_shape_elements(info->shape);
+    int64_t n = dg_shape_elements(info->shape);
 
     while (info->like)
         info = dg_map_get(p->by_path, info->like);
     dg_rng rng = dg_rng_begin(dg_rng_named(seed, info->path), 0, 0);
-    int    kind = info->init.kind & ~DG_INIT_ZERO_ROW;
+    int kind = info->init.kind & ~DG_INIT_ZERO_ROW;
     double a = info->init.a;
 
     if (info->values) {

@@ -1,4 +1,4 @@
-/* passes.c: the passes in their order, and the small ones: dead code, collectives. */
+/* passes.c: runs the passes in order; the small ones: dead code, collectives of one rank. */
 #include "tensor/passes.h"
 
 #include <string.h>
@@ -12,11 +12,11 @@ static bool is_root(const dg_program *p, int32_t v)
     return x->space == DG_GRADIENTS || v == p->ok || (p->keep_names && x->name);
 }
 
-/* Whether anybody needs instruction in; outputs that are optional and unread are taken from it. */
-static bool needed(dg_program *p, dg_instr *in, const bool *read)
+/* True if the instruction is needed; drops its unread optional outputs. */
+static bool is_needed(dg_program *p, dg_instr *in, const bool *read)
 {
     dg_signature sig;
-    bool         any = in->op->effect != DG_PURE;
+    bool any = in->op->effect != DG_PURE;
 
     for (int k = in->n_in; k < in->n_in + in->n_out; k++)
         any |= in->v[k] && read[in->v[k]];
@@ -33,9 +33,9 @@ static bool needed(dg_program *p, dg_instr *in, const bool *read)
 void dg_pass_dead(dg_program *p)
 {
     dg_arena *scratch = dg_arena_open();
-    bool     *read = DG_NEW_N(scratch, p->values.n, bool);
-    bool     *keep = DG_NEW_N(scratch, p->instrs.n + 1, bool);
-    int       n = 0;
+    bool *read = DG_NEW_N(scratch, p->values.n, bool);
+    bool *keep = DG_NEW_N(scratch, p->instrs.n + 1, bool);
+    int n = 0;
 
     for (int32_t v = 1; v < p->values.n; v++)
         read[v] = is_root(p, v);
@@ -44,7 +44,7 @@ void dg_pass_dead(dg_program *p)
     for (int i = p->instrs.n - 1; i >= 0; i--) {
         dg_instr *in = &p->instrs.items[i];
 
-        keep[i] = needed(p, in, read);
+        keep[i] = is_needed(p, in, read);
         for (int k = 0; keep[i] && k < in->n_in; k++)
             read[in->v[k]] = true;
         if (keep[i])
@@ -58,10 +58,11 @@ void dg_pass_dead(dg_program *p)
     dg_arena_close(&scratch);
 }
 
-/* Under a guard that its operand does not have, the value is zeros at times: a copy that is. */
-static void copy_instead(dg_program *p, dg_instr *in)
+/* Replaces a collective under a guard that its operand lacks by a copy: the value must be zeros
+ * when skipped. */
+static void replace_by_copy(dg_program *p, dg_instr *in)
 {
-    dg_shape   s = p->values.items[in->v[0]].shape;
+    dg_shape s = p->values.items[in->v[0]].shape;
     shape_attr a = { .rank = s.rank };
 
     memcpy(a.d, s.d, sizeof a.d);
@@ -69,8 +70,9 @@ static void copy_instead(dg_program *p, dg_instr *in)
     in->attr = dg_memdup(p->arena, &a, sizeof a);
 }
 
-/* With one rank a collective gives its operand: readers read that. What is as long as several ranks
- * stays, and the executor says that it has only one. */
+/* True if a collective over one rank returns its operand unchanged, so that readers can read that.
+ * One whose output is longer (several ranks) stays; the executor then reports that there is only
+ * one rank. */
 static bool is_identity(const dg_program *p, const dg_instr *in)
 {
     return in->op->effect == DG_COLLECTIVE &&
@@ -81,8 +83,8 @@ static bool is_identity(const dg_program *p, const dg_instr *in)
 void dg_pass_collectives(dg_program *p, int ranks)
 {
     dg_arena *scratch;
-    bool     *keep;
-    int32_t  *instead;
+    bool *keep;
+    int32_t *instead;
 
     if (ranks > 1)
         return;
@@ -102,7 +104,7 @@ void dg_pass_collectives(dg_program *p, int ranks)
             continue;
         keep[i] = in->guard && in->guard != dg_program_guard(p, in->v[0]);
         if (keep[i])
-            copy_instead(p, in);
+            replace_by_copy(p, in);
         else
             instead[in->v[in->n_in]] = in->v[0];
     }
@@ -114,13 +116,14 @@ void dg_pass_collectives(dg_program *p, int ranks)
     dg_arena_close(&scratch);
 }
 
-int dg_passes(dg_program *p, dg_dtype base, dg_dtype low, int ranks, dg_diag *d)
+int dg_passes(dg_program *p, dg_dtype base, dg_dtype low, dg_backend *backend, int ranks,
+              dg_diag *d)
 {
     dg_params_seal(p->params);
     dg_pass_fuse(p);
     dg_pass_dead(p);
     dg_pass_collectives(p, ranks);
-    dg_pass_precision(p, base, low);
+    dg_pass_precision(p, base, low, backend);
     dg_pass_recompute(p);
     dg_pass_dead(p);
     dg_pass_buckets(p, DG_BUCKET_ELEMENTS);

@@ -1,32 +1,34 @@
-/* passes.h: what happens to a program between lowering and planning, in this order. Each is a
- * function on the program that leaves it valid; dg_passes runs them all. fuse runs inside
- * dg_backward too, on the forward part, so that gradients are those of fused ops. */
+/* passes.h: passes over a program between lowering and planning, in this order. Each leaves the
+ * program valid; dg_passes runs all. dg_backward also runs fuse on the forward part, so that
+ * gradients are those of the fused ops. */
 #ifndef DG_TENSOR_PASSES_H
 #define DG_TENSOR_PASSES_H
 
+#include "kernels/backend.h"
 #include "tensor/program.h"
 
 /* batch_norm (+ add) (+ relu | silu) -> one op; adamw + ema -> one op */
 void dg_pass_fuse(dg_program *p);
-/* Drops pure instructions that nobody reads. */
+/* Removes pure instructions whose outputs are unread. */
 void dg_pass_dead(dg_program *p);
-/* One rank: collectives become nothing. */
+/* With one rank, removes collectives. */
 void dg_pass_collectives(dg_program *p, int ranks);
-/* Chooses the storage of every DG_REAL value and inserts casts: base is DG_F32 or DG_F64; low is
- * DG_BF16 or base. */
-void dg_pass_precision(dg_program *p, dg_dtype base, dg_dtype low);
-/* Clones activations of nodes marked recompute in front of their gradients. After precision, which
- * looks at readers: what is recomputed must be stored as what was computed. */
+/* Chooses the storage type of every DG_REAL value and inserts casts. base: DG_F32 or DG_F64; low:
+ * DG_BF16 or base. What the backend (NULL: none) runs faster in base stays base. */
+void dg_pass_precision(dg_program *p, dg_dtype base, dg_dtype low, dg_backend *backend);
+/* Clones the activations of nodes marked recompute before their gradients. Runs after precision, so
+ * that clones are stored with the originals' types. */
 void dg_pass_recompute(dg_program *p);
-/* Several ranks: the gradients are reduced in buckets of about so many elements, each as soon as it
- * is complete. Last: it counts on the order of instructions. */
+/* With several ranks, reduces gradients in buckets of about `elements` elements, each as soon as it
+ * is complete. Runs last, because it depends on the final order of instructions. */
 enum { DG_BUCKET_ELEMENTS = 1 << 21 };
 void dg_pass_buckets(dg_program *p, int64_t elements);
-/* All of them. Seals the parameters. */
-int dg_passes(dg_program *p, dg_dtype base, dg_dtype low, int ranks, dg_diag *d) DG_MUST_USE;
+/* Runs all passes and seals the parameters. */
+int dg_passes(dg_program *p, dg_dtype base, dg_dtype low, dg_backend *backend, int ranks,
+              dg_diag *d) DG_MUST_USE;
 
-/* Checks every invariant of a program (operands defined before use, shapes agree with the rules,
- * states only updated by state ops): for tests, fuzzing and debug runs. */
+/* Checks the program's invariants (operands defined before use, shapes as the rules say, states
+ * updated only by state ops); for tests, fuzzing and debug runs. */
 int dg_program_verify(const dg_program *p, dg_diag *d) DG_MUST_USE;
 
 #endif

@@ -1,22 +1,22 @@
-/* plan.c: lays a program's memory out. Values fall into classes that share memory: a reshape is its
- * input, and an output marked (=x) takes x's place when x dies there. A class in the slab is a
- * block that lives from its first writer to its last reader; results live to the end; workspaces
- * live for one instruction. */
+/* plan.c: lays out a program's memory. Values form classes that share memory: a reshape with its
+ * input, and an output marked (=x) with x if x dies there. A slab class is a block that lives from
+ * its first writer to its last reader; results live to the end, workspaces during one
+ * instruction. */
 #include "tensor/plan.h"
 
 #include <string.h>
 
 #include "tensor/ops.h"
-#include "tensor/place.h"
+#include "tensor/slab.h"
 
 typedef struct layout {
-    dg_plan          *plan;
-    dg_program       *p;
-    const dg_backend *backend;
-    dg_diag          *d;
-    int32_t          *same; /* of every value: another of its class, or itself */
-    int              *last; /* of a class's head: last reader */
-    int              *block;
+    dg_plan *plan;
+    dg_program *p;
+    dg_backend *backend;
+    dg_diag *d;
+    int32_t *same; /* per value: another value of its class, or itself (the head) */
+    int *last;     /* last reader, per class head */
+    int *block;
 } layout;
 
 size_t dg_plan_value_bytes(const dg_program *p, int32_t v)
@@ -43,7 +43,7 @@ static int32_t head(const layout *l, int32_t v)
 static void size_spaces(const layout *l)
 {
     const dg_params *params = l->p->params;
-    int64_t          all = dg_params_elements(params), trained = dg_params_trainable(params);
+    int64_t all = dg_params_elements(params), trained = dg_params_trainable(params);
 
     for (int32_t v = 1; v < l->p->values.n; v++) {
         dg_value *x = value(l, v);
@@ -72,20 +72,21 @@ static int64_t lay_in_a_row(const layout *l, dg_space space)
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-/* A bucket is a part of the space that its instructions name. */
+/* Bytes moved for a bucket: the part of the gradient space that it names. */
 static double bucket_bytes(const dg_instr *in, dg_dtype type)
 {
     const bucket_attr *a = in->attr;
 
-    return in->op == DG_OP(reduce_begin) ? (double)(a->end - a->begin) * (double)dg_dtype_size(type) : 0;
+    return in->op == DG_OP(reduce_begin) ? (double)(a->end - a->begin) * (double)dg_dtype_size(type)
+                                         : 0;
 }
 
 static int choose_kernel(layout *l, int i)
 {
     const dg_instr *in = &l->p->instrs.items[i];
-    dg_plan_instr  *pi = &l->plan->instrs[i];
-    int             n = in->n_in + in->n_out, rc = 0;
-    dg_prepare      prepare = { .n = n, .attr = in->attr, .threads = l->plan->threads };
+    dg_plan_instr *pi = &l->plan->instrs[i];
+    int n = in->n_in + in->n_out, rc = 0;
+    dg_prepare prepare = { .n = n, .attr = in->attr, .threads = l->plan->threads };
 
     pi->t = DG_NEW_N(l->plan->arena, n, dg_tensor);
     for (int k = 0; k < n; k++) {
@@ -104,6 +105,10 @@ static int choose_kernel(layout *l, int i)
     }
     pi->flops = dg_op_flops(in->op, pi->t, n, in->attr);
     pi->kernel = l->backend->select(l->backend, in->op, pi->t, n, &pi->is_ref);
+    if (!pi->kernel && !l->backend->immediate) {
+        pi->kernel = dg_host_kernel(in->op, pi->t, n, &pi->is_ref);
+        pi->staged = pi->kernel != NULL;
+    }
     if (!pi->kernel)
         return dg_fail(l->d, DG_EUNSUPPORTED, in->origin.where, "kernel-missing",
                        "backend %s has no kernel for %s on %s", l->backend->name, in->op->name,
@@ -159,11 +164,11 @@ static void find_last_readers(layout *l)
     survive(l, p->ok_batch);
 }
 
-/* Whether output y of instruction i may take the place of its input k. */
+/* True if output y of instruction i may take the memory of its input k. */
 static bool may_take(const layout *l, int i, int32_t y, int k)
 {
     const dg_instr *in = &l->p->instrs.items[i];
-    int32_t         x = in->v[k], h = head(l, x);
+    int32_t x = in->v[k], h = head(l, x);
 
     if (!x || !y || value(l, y)->space != DG_SLAB || value(l, h)->space != DG_SLAB ||
         value(l, h)->producer < 0 || l->last[h] != i || value(l, x)->dtype != value(l, y)->dtype ||
@@ -197,14 +202,42 @@ static void take_places(layout *l)
     }
 }
 
-/* Blocks of slab classes in the order of birth, then workspaces; offsets go back into the
+/* Lays the results side by side, for one copy to the host. They live to the end of the run, so the
+ * slab could not reuse their bytes. */
+static void lay_report(layout *l)
+{
+    const dg_program *p = l->p;
+
+    for (int i = 0; i < p->results.n + 2; i++) {
+        int32_t v = i < p->results.n   ? p->results.items[i].value
+                    : i > p->results.n ? p->ok
+                                       : p->ok_batch;
+        int32_t h = head(l, v);
+
+        if (!v || value(l, h)->space != DG_SLAB || value(l, h)->producer < 0)
+            continue;
+        value(l, h)->space = DG_REPORT;
+        value(l, h)->offset = l->plan->report_bytes;
+        l->plan->report_bytes += dg_align((int64_t)dg_plan_value_bytes(p, h));
+    }
+}
+
+/* Of the device's memory. */
+static size_t workspace_of(const layout *l, int i)
+{
+    const dg_plan_instr *pi = &l->plan->instrs[i];
+
+    return pi->staged ? 0 : pi->workspace_bytes;
+}
+
+/* Packs the slab classes in order of birth, then the workspaces; stores the offsets in the
  * values. */
 static void lay_slab(layout *l)
 {
     DG_VEC(dg_block) blocks = { 0 };
-    dg_program      *p = l->p;
-    dg_arena        *a = dg_arena_open();
-    int              n_values;
+    dg_program *p = l->p;
+    dg_arena *a = dg_arena_open();
+    int n_values;
 
     for (int i = 0; i < p->instrs.n; i++) {
         const dg_instr *in = &p->instrs.items[i];
@@ -221,16 +254,15 @@ static void lay_slab(layout *l)
     }
     n_values = blocks.n;
     for (int i = 0; i < p->instrs.n; i++)
-        if (l->plan->instrs[i].workspace_bytes)
-            DG_PUSH(a, blocks,
-                    ((dg_block){ dg_align((int64_t)l->plan->instrs[i].workspace_bytes), i, i, 0 }));
-    l->plan->slab_bytes = blocks.n ? dg_place(blocks.items, blocks.n) : 0;
+        if (workspace_of(l, i))
+            DG_PUSH(a, blocks, ((dg_block){ dg_align((int64_t)workspace_of(l, i)), i, i, 0 }));
+    l->plan->slab_bytes = blocks.n ? dg_slab_pack(blocks.items, blocks.n) : 0;
     l->plan->live_peak_bytes = dg_live_peak(blocks.items, blocks.n, p->instrs.n);
     for (int i = 0, w = n_values; i < p->instrs.n; i++)
-        if (l->plan->instrs[i].workspace_bytes)
+        if (workspace_of(l, i))
             l->plan->instrs[i].workspace = blocks.items[w++].offset;
     for (int32_t v = 1; v < p->values.n; v++) {
-        int32_t   h = head(l, v);
+        int32_t h = head(l, v);
         dg_value *x = value(l, v);
 
         if (x->producer < 0)
@@ -242,13 +274,13 @@ static void lay_slab(layout *l)
     dg_arena_close(&a);
 }
 
-/* Which outputs of guarded instructions are seen where these are skipped: by an instruction with
- * another guard, by one that passes them on, or from outside. */
+/* Finds outputs of guarded instructions that must be zeros when skipped: those read under another
+ * guard, passed on (`otherwise`), or read from outside. */
 static void find_zeros(layout *l)
 {
     const dg_program *p = l->p;
-    dg_arena         *a = dg_arena_open();
-    bool             *seen = DG_NEW_N(a, p->values.n, bool);
+    dg_arena *a = dg_arena_open();
+    bool *seen = DG_NEW_N(a, p->values.n, bool);
 
     for (int i = 0; i < p->instrs.n; i++) {
         const dg_instr *in = &p->instrs.items[i];
@@ -271,25 +303,25 @@ static void find_zeros(layout *l)
 
             if (v && (seen[v] || value(l, v)->space != DG_SLAB || v == p->ok ||
                       (p->keep_names && value(l, v)->name)))
-                l->plan->instrs[i].zero |= 1u << k;
+                l->plan->instrs[i].zero_outputs |= 1u << k;
         }
     }
     dg_arena_close(&a);
 }
 
-int dg_plan_open(dg_plan **out, dg_program *p, const dg_backend *backend, int threads, dg_diag *d)
+int dg_plan_open(dg_plan **out, dg_program *p, dg_backend *backend, int threads, dg_diag *d)
 {
     dg_arena *a = dg_arena_open(), *scratch = dg_arena_open();
-    dg_plan  *plan = DG_NEW(a, dg_plan);
-    int       rc = 0;
-    layout    l = {
-           .plan = plan,
-           .p = p,
-           .backend = backend,
-           .d = d,
-           .same = DG_NEW_N(scratch, p->values.n, int32_t),
-           .last = DG_NEW_N(scratch, p->values.n, int),
-           .block = DG_NEW_N(scratch, p->values.n, int),
+    dg_plan *plan = DG_NEW(a, dg_plan);
+    int rc = 0;
+    layout l = {
+        .plan = plan,
+        .p = p,
+        .backend = backend,
+        .d = d,
+        .same = DG_NEW_N(scratch, p->values.n, int32_t),
+        .last = DG_NEW_N(scratch, p->values.n, int),
+        .block = DG_NEW_N(scratch, p->values.n, int),
     };
 
     plan->arena = a;
@@ -305,6 +337,7 @@ int dg_plan_open(dg_plan **out, dg_program *p, const dg_backend *backend, int th
     join_reshapes(&l);
     find_last_readers(&l);
     take_places(&l);
+    lay_report(&l);
     lay_slab(&l);
     find_zeros(&l);
 out:

@@ -1,4 +1,5 @@
-/* plan_json.c: a plan for programs: memory, work and the instructions with the places of their outputs. */
+/* plan_json.c: a plan as JSON: memory, work, and the instructions with the places of their
+ * outputs. */
 #include "tensor/plan.h"
 
 static void add_output(dg_str *out, const dg_program *p, int32_t v)
@@ -8,8 +9,8 @@ static void add_output(dg_str *out, const dg_program *p, int32_t v)
     dg_str_fmt(out, "{\"value\":%d,\"type\":\"%s\",\"shape\":[", (int)v, dg_dtype_name(x->dtype));
     for (int i = 0; i < x->shape.rank; i++)
         dg_str_fmt(out, "%s%lld", i ? "," : "", (long long)x->shape.d[i]);
-    dg_str_fmt(out, "],\"space\":\"%s\",\"offset\":%lld,\"bytes\":%zu,\"name\":", dg_space_name(x->space), (long long)x->offset,
-               dg_plan_value_bytes(p, v));
+    dg_str_fmt(out, "],\"space\":\"%s\",\"offset\":%lld,\"bytes\":%zu,\"name\":",
+               dg_space_name(x->space), (long long)x->offset, dg_plan_value_bytes(p, v));
     dg_str_json(out, x->name);
     dg_str_add(out, "}");
 }
@@ -17,12 +18,13 @@ static void add_output(dg_str *out, const dg_program *p, int32_t v)
 static void add_instr(dg_str *out, const dg_plan *plan, int i)
 {
     static const char *const phases[] = { "forward", "gradient", "recompute", "optimize" };
-    const dg_program        *p = plan->program;
-    const dg_instr          *in = &p->instrs.items[i];
-    const char              *comma = "";
+    const dg_program *p = plan->program;
+    const dg_instr *in = &p->instrs.items[i];
+    const char *comma = "";
 
-    dg_str_fmt(out, "%s\n  {\"op\":\"%s\",\"phase\":\"%s\",\"segment\":\"%s\",\"node\":", i ? "," : "", in->op->name, phases[in->phase],
-               in->segment == DG_SEG_BATCH ? "batch" : "update");
+    dg_str_fmt(out,
+               "%s\n  {\"op\":\"%s\",\"phase\":\"%s\",\"segment\":\"%s\",\"node\":", i ? "," : "",
+               in->op->name, phases[in->phase], in->segment == DG_SEG_BATCH ? "batch" : "update");
     dg_str_json(out, in->origin.where.node);
     dg_str_add(out, ",\"file\":");
     dg_str_json(out, in->origin.where.file);
@@ -40,23 +42,29 @@ static void add_instr(dg_str *out, const dg_plan *plan, int i)
     dg_str_json_real(out, plan->instrs[i].flops);
     dg_str_add(out, ",\"bytes\":");
     dg_str_json_real(out, plan->instrs[i].bytes);
-    dg_str_fmt(out, ",\"workspace\":%zu,\"reference\":%s}", plan->instrs[i].workspace_bytes, plan->instrs[i].is_ref ? "true" : "false");
+    dg_str_fmt(out, ",\"workspace\":%zu,\"reference\":%s}", plan->instrs[i].workspace_bytes,
+               plan->instrs[i].is_ref ? "true" : "false");
 }
 
 void dg_plan_json(dg_str *out, const dg_plan *plan, bool instructions)
 {
     const dg_program *p = plan->program;
-    double            flops = 0, bytes = 0;
+    double flops = 0, bytes = 0;
 
     for (int i = 0; i < p->instrs.n; i++) {
         flops += plan->instrs[i].flops;
         bytes += plan->instrs[i].bytes;
     }
     dg_str_fmt(out,
-               "{\"training\":%s,\"threads\":%d,\"n_instructions\":%d,\"slab_bytes\":%lld,\"live_peak_bytes\":%lld,\"workspace_bytes\":%lld,"
-               "\"constant_bytes\":%lld,\"io_bytes\":%lld,\"parameters\":%lld,\"trainable\":%lld,\"flops\":",
-               p->training ? "true" : "false", plan->threads, p->instrs.n, (long long)plan->slab_bytes, (long long)plan->live_peak_bytes,
-               (long long)plan->workspace_bytes, (long long)plan->constant_bytes, (long long)plan->io_bytes,
+               "{\"training\":%s,\"threads\":%d,\"n_instructions\":%d,\"slab_bytes\":%lld,\"live_"
+               "peak_bytes\":%lld,\"workspace_bytes\":%lld,"
+               "\"constant_bytes\":%lld,\"io_bytes\":%lld,\"report_bytes\":%lld,\"parameters\":%"
+               "lld,\"trainable\":%lld,"
+               "\"flops\":",
+               p->training ? "true" : "false", plan->threads, p->instrs.n,
+               (long long)plan->slab_bytes, (long long)plan->live_peak_bytes,
+               (long long)plan->workspace_bytes, (long long)plan->constant_bytes,
+               (long long)plan->io_bytes, (long long)plan->report_bytes,
                (long long)dg_params_elements(p->params), (long long)dg_params_trainable(p->params));
     dg_str_json_real(out, flops);
     dg_str_add(out, ",\"bytes\":");

@@ -1,4 +1,4 @@
-/* plan_print.c: a plan as text: instructions with the place of every output, then memory and work
+/* plan_print.c: a plan as text: instructions with the places of their outputs, then memory and work
  * by node. */
 #include <string.h>
 
@@ -12,10 +12,10 @@ static void print_place(dg_str *out, const dg_value *x)
 
 static void print_instr(dg_str *out, const dg_plan *plan, int i)
 {
-    const dg_program    *p = plan->program;
-    const dg_instr      *in = &p->instrs.items[i];
+    const dg_program *p = plan->program;
+    const dg_instr *in = &p->instrs.items[i];
     const dg_plan_instr *pi = &plan->instrs[i];
-    const char          *comma = "";
+    const char *comma = "";
 
     dg_str_fmt(out, "%5d  ", i);
     for (int k = in->n_in; k < in->n_in + in->n_out; k++) {
@@ -37,7 +37,7 @@ static void print_instr(dg_str *out, const dg_plan *plan, int i)
     dg_print_guard(out, in);
     if (pi->workspace_bytes)
         dg_str_fmt(out, " workspace %zu@slab+%lld", pi->workspace_bytes, (long long)pi->workspace);
-    dg_str_add(out, pi->alias ? " alias" : pi->is_ref ? " ref" : "");
+    dg_str_add(out, pi->alias ? " alias" : pi->staged ? " staged" : pi->is_ref ? " ref" : "");
     dg_print_origin(out, in->origin.where);
     dg_str_add(out, "\n");
 }
@@ -53,9 +53,9 @@ static void print_bytes(dg_str *out, const char *what, int64_t bytes)
 static void print_memory(dg_str *out, const dg_plan *plan)
 {
     const dg_program *p = plan->program;
-    int64_t           each = p->values.n > 1 && p->weights
-                                 ? (int64_t)dg_dtype_size(p->values.items[p->weights].dtype)
-                                 : 0;
+    int64_t each = p->values.n > 1 && p->weights
+                       ? (int64_t)dg_dtype_size(p->values.items[p->weights].dtype)
+                       : 0;
 
     for (int32_t v = 1; v < p->values.n && !each; v++)
         if (p->values.items[v].space == DG_WEIGHTS)
@@ -68,6 +68,7 @@ static void print_memory(dg_str *out, const dg_plan *plan)
         print_bytes(out, "gradients", dg_params_trainable(p->params) * each);
     print_bytes(out, "constants", plan->constant_bytes);
     print_bytes(out, "io", plan->io_bytes);
+    print_bytes(out, "report", plan->report_bytes);
     if (plan->live_peak_bytes)
         dg_str_fmt(out, "slab / live peak %.3f\n",
                    (double)plan->slab_bytes / (double)plan->live_peak_bytes);
@@ -75,8 +76,8 @@ static void print_memory(dg_str *out, const dg_plan *plan)
 
 typedef struct work {
     const char *node;
-    int         instrs;
-    double      flops[2], bytes; /* flops: forward; the rest */
+    int instrs;
+    double flops[2], bytes; /* flops: 0 forward, 1 everything else */
 } work;
 
 static void print_row(dg_str *out, const work *w)
@@ -88,15 +89,15 @@ static void print_row(dg_str *out, const work *w)
 static void print_work(dg_str *out, const dg_plan *plan)
 {
     const dg_program *p = plan->program;
-    dg_arena         *scratch = dg_arena_open();
-    DG_VEC(work)      all = { 0 };
-    work              total = { .node = "total" };
+    dg_arena *scratch = dg_arena_open();
+    DG_VEC(work) all = { 0 };
+    work total = { .node = "total" };
 
     for (int i = 0; i < p->instrs.n; i++) {
-        const dg_instr      *in = &p->instrs.items[i];
+        const dg_instr *in = &p->instrs.items[i];
         const dg_plan_instr *pi = &plan->instrs[i];
-        const char          *node = in->origin.where.node ? in->origin.where.node : "-";
-        int                  k = 0;
+        const char *node = in->origin.where.node ? in->origin.where.node : "-";
+        int k = 0;
 
         while (k < all.n && strcmp(all.items[k].node, node) != 0)
             k++;
@@ -118,7 +119,7 @@ static void print_work(dg_str *out, const dg_plan *plan)
     dg_arena_close(&scratch);
 }
 
-/* Nothing where a rank is alone. */
+/* Prints the exchange with other ranks; nothing if the rank is alone. */
 static void print_exchange(dg_str *out, const dg_plan *plan)
 {
     dg_str list = { 0 };
@@ -128,6 +129,27 @@ static void print_exchange(dg_str *out, const dg_plan *plan)
         dg_str_fmt(out, "exchanged with other ranks, digest %016llx\n%s",
                    (unsigned long long)dg_plan_digest(plan), list.s);
     dg_str_free(&list);
+}
+
+void dg_plan_staged(dg_str *out, const dg_plan *plan)
+{
+    const dg_program *p = plan->program;
+
+    for (int i = 0; i < p->instrs.n; i++) {
+        const dg_op *op = p->instrs.items[i].op;
+        int earlier = 0, n = 0;
+
+        if (!plan->instrs[i].staged)
+            continue;
+        for (int k = 0; k < p->instrs.n; k++) {
+            bool same = plan->instrs[k].staged && p->instrs.items[k].op == op;
+
+            earlier += same && k < i;
+            n += same;
+        }
+        if (!earlier)
+            dg_str_fmt(out, "%s%s (%d)", out->n ? ", " : "", op->name, n);
+    }
 }
 
 void dg_plan_print(dg_str *out, const dg_plan *plan, bool instructions)

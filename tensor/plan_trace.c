@@ -1,6 +1,6 @@
-/* plan_trace.c: what a rank exchanges with others in one run of a plan, as a list that ranks can
- * compare before they start: the same list on all of them, in the same order, is what keeps them
- * from waiting for each other for ever. */
+/* plan_trace.c: lists what a rank exchanges with others in one run of a plan. Ranks compare the
+ * lists before they start: if all are equal, no rank can wait for a collective that another never
+ * enters. */
 #include "tensor/ops.h"
 #include "tensor/plan.h"
 
@@ -21,7 +21,8 @@ static bool joins_values(const dg_op *op)
            op == DG_OP(all_reduce_space) || op == DG_OP(reduce_to) || op == DG_OP(reduce_to_i32);
 }
 
-/* "loss/main all_reduce sum 1 f32", "(root 0)", "(guarded)". Waiting for a bucket is no exchange. */
+/* Describes one exchange: "loss/main all_reduce sum 1 f32", with "(root 0)" or "(guarded)". False
+ * for other instructions, including the wait for a bucket. */
 static bool describe(dg_str *out, const dg_program *p, const dg_instr *in)
 {
     static const char *const joins[] = {
@@ -35,8 +36,8 @@ static bool describe(dg_str *out, const dg_program *p, const dg_instr *in)
     if (in->op->effect != DG_COLLECTIVE || in->op == DG_OP(reduce_end) || !x)
         return false;
     const reduce_attr *r = in->attr;
-    const bucket_attr *b = in->attr; /* both begin with op and axis */
-    int64_t            n = is_bucket(in->op) ? b->end - b->begin : dg_shape_elements(x->shape);
+    const bucket_attr *b = in->attr; /* both structs begin with op and axis */
+    int64_t n = is_bucket(in->op) ? b->end - b->begin : dg_shape_elements(x->shape);
 
     dg_str_fmt(out, "%s %s%s %lld %s", in->origin.where.node ? in->origin.where.node : "-",
                in->op->name, joins_values(in->op) ? joins[r->op] : "", (long long)n,
@@ -63,12 +64,12 @@ void dg_plan_exchange(dg_str *out, const dg_plan *plan)
 uint64_t dg_plan_digest(const dg_plan *plan)
 {
     const dg_program *p = plan->program;
-    dg_str            all = { 0 };
-    uint64_t          digest;
+    dg_str all = { 0 };
+    uint64_t digest;
 
     for (int i = 0; i < p->instrs.n; i++)
         (void)describe(&all, p, &p->instrs.items[i]);
-    digest = dg_hash(all.n ? all.s : "", all.n);
+    digest = dg_fnv1a(all.n ? all.s : "", all.n);
     dg_str_free(&all);
     return digest;
 }

@@ -1,28 +1,32 @@
-/* precision.c: chooses how every real value is stored, and inserts casts where a reader wants another
- * type. base is f32 (f64 when everything runs on ref kernels), low is bf16 or base. By the op's class:
- *     LOW       low in and out; parameters are read as they are; their gradients come out as base,
- *               and so does a product that only base readers read
- *     F32STAT   low where any operand is low, except those marked :f
- *     ANY       base where any operand is base; parameters and constants follow the others
- *     WIDE      base
- * The stem, the convolution of three channels, is computed in base (Debian's oneDNN is slow there
- * in bf16), and what is made of parameters alone is base too, but readers who may choose take both
- * as low. Master weights, gradients, statistics, constants and the batch are base. */
+/* precision.c: chooses the storage type of every real value, and inserts casts where a reader wants
+ * another. base is f32 (f64 if everything runs on reference kernels), low is bf16 or base. By the
+ * op's class:
+ *
+ *    LOW      low in and out; parameters are read as they are; their gradients are base, and so
+ *             is a product that only base readers read
+ *    F32STAT  low if any operand is low, except operands marked :f
+ *    ANY      base if any operand is base; parameters and constants follow the others
+ *    WIDE     base
+ *
+ * A LOW op that the backend runs faster in base (on the host a convolution of three channels) is
+ * base, and so are values computed from parameters alone; readers that may choose take both as low.
+ * Master weights, gradients, statistics, constants and the batch are base. */
 #include <string.h>
 
 #include "tensor/ops.h"
 #include "tensor/passes.h"
 
 typedef struct precision {
-    dg_program      *p;
-    dg_dtype         base, low;
+    dg_program *p;
+    dg_backend *backend; /* NULL: no preferences */
+    dg_dtype base, low;
     DG_VEC(dg_instr) out;
-    int              n_values;     /* before casts */
-    bool            *hand_low;     /* of every value: base, but readers who may choose take low */
-    bool            *wide_readers; /* of every value: nobody wants it low */
-    int32_t         *reshaped;     /* of every value: what it is a reshape of, or 0 */
-    bool            *result;
-    int32_t         *cast[2]; /* of every value: its version as base, as low */
+    int n_values;       /* number of values before casts */
+    bool *hand_low;     /* per value: base, but readers that may choose take it as low */
+    bool *wide_readers; /* per value: no reader wants it low */
+    int32_t *reshaped;  /* per value: the input it is a reshape of; 0: none */
+    bool *result;
+    int32_t *cast[2]; /* per value: its version as base [0], as low [1] */
 } precision;
 
 static dg_value *value(precision *s, int32_t v)
@@ -47,20 +51,27 @@ static bool is_low(precision *s, int32_t v)
     return value(s, v)->dtype == s->low || s->hand_low[v];
 }
 
-static bool is_stem(precision *s, const dg_instr *in)
+static bool stays_base(precision *s, const dg_instr *in)
 {
-    if (in->op == DG_OP(conv2d) || in->op == DG_OP(conv2d_dw))
-        return value(s, in->v[0])->shape.d[3] == 3;
-    return in->op == DG_OP(conv2d_dx) && value(s, in->v[1])->shape.d[1] == 3;
+    dg_tensor t[DG_MAX_OPERANDS];
+    int n = in->n_in + in->n_out;
+
+    if (!s->backend || n > DG_MAX_OPERANDS)
+        return false;
+    for (int k = 0; k < n; k++)
+        t[k] = (dg_tensor){ s->low, in->v[k] ? value(s, in->v[k])->shape : (dg_shape){ -1, { 0 } },
+                            NULL };
+    return s->backend->prefers_wide(s->backend, in->op, t, n);
 }
 
-/* The type of an instruction's operands that are not :f. */
+/* The type of the instruction's operands that are not :f. */
 static dg_dtype type_of(precision *s, const dg_instr *in, const dg_signature *sig)
 {
     bool any_low = false, any_base = false;
 
     for (int k = in->n_in; k < in->n_in + in->n_out;
-         k++) /* a parameter's gradient is base, unless marked so anyway */
+         /* a parameter's gradient is base, unless :f made it so */
+         k++)
         if (in->op->precision != DG_LOW && is_real(s, in->v[k]) &&
             value(s, in->v[k])->space == DG_GRADIENTS && !dg_signature_at(sig, in->n_in, k)->wide)
             return s->base;
@@ -73,7 +84,7 @@ static dg_dtype type_of(precision *s, const dg_instr *in, const dg_signature *si
     }
     switch (in->op->effect == DG_PURE ? in->op->precision : DG_WIDE) {
     case DG_LOW:
-        return is_stem(s, in) ? s->base : s->low;
+        return stays_base(s, in) ? s->base : s->low;
     case DG_F32STAT:
         return any_low ? s->low : s->base;
     case DG_ANY:
@@ -96,7 +107,7 @@ static void insert(precision *s, const dg_op *op, const void *attr, int32_t from
         .segment = near->segment,
         .phase = near->phase,
         .origin = near->origin,
-        .guard = dg_program_guard(s->p, v), /* other readers may have another guard than near */
+        .guard = dg_program_guard(s->p, v), /* other readers may have another guard than `near` */
     };
 
     copy.dtype = to;
@@ -117,16 +128,16 @@ static void insert_cast(precision *s, int32_t v, dg_dtype to, const dg_instr *ne
 
 static void insert_reshape(precision *s, int32_t v, int32_t from, const dg_instr *near)
 {
-    dg_shape   shape = value(s, v)->shape;
+    dg_shape shape = value(s, v)->shape;
     shape_attr attr = { .rank = shape.rank };
 
     memcpy(attr.d, shape.d, sizeof attr.d);
     insert(s, DG_OP(reshape), &attr, from, v, value(s, from)->dtype, near);
 }
 
-/* v as `type`. A reshape's version is the reshape of a version, so that what is one memory is cast
- * once. */
-static int32_t as(precision *s, int32_t v, dg_dtype type, const dg_instr *near)
+/* v as `type`. A reshape's version is a reshape of its input's version, so that shared memory is
+ * cast once. */
+static int32_t as_type(precision *s, int32_t v, dg_dtype type, const dg_instr *near)
 {
     int32_t from = s->reshaped[v];
 
@@ -134,8 +145,8 @@ static int32_t as(precision *s, int32_t v, dg_dtype type, const dg_instr *near)
         return v;
     if (s->cast[type == s->low][v])
         return s->cast[type == s->low][v];
-    if (from && as(s, from, type, near) != from)
-        insert_reshape(s, v, as(s, from, type, near), near);
+    if (from && as_type(s, from, type, near) != from)
+        insert_reshape(s, v, as_type(s, from, type, near), near);
     else
         insert_cast(s, v, type, near);
     return s->cast[type == s->low][v];
@@ -148,14 +159,14 @@ static dg_dtype out_type(precision *s, const dg_instr *in, int32_t v, dg_dtype t
     return value(s, v)->space == DG_GRADIENTS ? s->base : type;
 }
 
-/* Whether what comes out as base may be taken as low: of the stem, and of parameters alone (constants
- * are coordinates, more often than not). */
+/* True if readers may take a base output as low: the stem's, and those of parameters alone (not of
+ * constants, which are mostly coordinates). */
 static bool may_hand_low(precision *s, const dg_instr *in, const dg_signature *sig)
 {
     bool any = false;
 
     if (in->op->precision == DG_LOW)
-        return is_stem(s, in);
+        return stays_base(s, in);
     for (int k = 0; k < in->n_in; k++) {
         if (!is_real(s, in->v[k]) || dg_signature_at(sig, in->n_in, k)->wide)
             continue;
@@ -169,7 +180,7 @@ static bool may_hand_low(precision *s, const dg_instr *in, const dg_signature *s
 static void convert(precision *s, dg_instr in)
 {
     dg_signature sig;
-    dg_dtype     type;
+    dg_dtype type;
 
     if (dg_signature_parse(&sig, in.op->signature) < 0)
         return;
@@ -179,7 +190,8 @@ static void convert(precision *s, dg_instr in)
                       value(s, in.v[k])->space == DG_WEIGHTS;
 
         if (is_real(s, in.v[k]) && !weight && !dg_signature_at(&sig, in.n_in, k)->state)
-            in.v[k] = as(s, in.v[k], dg_signature_at(&sig, in.n_in, k)->wide ? s->base : type, &in);
+            in.v[k] =
+                as_type(s, in.v[k], dg_signature_at(&sig, in.n_in, k)->wide ? s->base : type, &in);
     }
     for (int k = in.n_in; k < in.n_in + in.n_out; k++) {
         if (!is_real(s, in.v[k]))
@@ -196,17 +208,18 @@ static void convert(precision *s, dg_instr in)
     DG_PUSH(s->p->arena, s->out, in);
     for (int k = in.n_in; k < in.n_in + in.n_out; k++)
         if (is_real(s, in.v[k]) && s->result[in.v[k]])
-            (void)as(s, in.v[k], s->base, &in);
+            (void)as_type(s, in.v[k], s->base, &in);
 }
 
-/* A product whose every reader wants base, at once or behind ops that follow, is written as base. */
+/* Finds values that only base readers read, directly or through other ops; products of these are
+ * written as base. */
 static void find_readers(precision *s)
 {
     memset(s->wide_readers, 1, (size_t)s->n_values);
     for (int i = s->p->instrs.n - 1; i >= 0; i--) {
         const dg_instr *in = &s->p->instrs.items[i];
-        dg_signature    sig;
-        bool            wide = in->op->effect != DG_PURE || in->op->precision == DG_WIDE ||
+        dg_signature sig;
+        bool wide = in->op->effect != DG_PURE || in->op->precision == DG_WIDE ||
                     in->op->precision == DG_ANY;
 
         for (int k = in->n_in; k < in->n_in + in->n_out && in->op->precision == DG_ANY; k++)
@@ -225,11 +238,11 @@ static void assign_all(dg_program *p, dg_dtype type, bool slab_too)
             p->values.items[v].dtype = type;
 }
 
-void dg_pass_precision(dg_program *p, dg_dtype base, dg_dtype low)
+void dg_pass_precision(dg_program *p, dg_dtype base, dg_dtype low, dg_backend *backend)
 {
     dg_arena *scratch;
-    precision s = { .p = p, .base = base, .low = low, .n_values = p->values.n };
-    size_t    room = (size_t)p->values.n * 4 + 1; /* a cast each way of every value, and of those */
+    precision s = { .p = p, .backend = backend, .base = base, .low = low, .n_values = p->values.n };
+    size_t room = (size_t)p->values.n * 4 + 1; /* a cast each way per value, and one per cast */
 
     assign_all(p, base, base == low);
     if (base == low)

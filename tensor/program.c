@@ -1,4 +1,4 @@
-/* program.c: a program's memory, look-ups, and its listing. */
+/* program.c: a program's memory, lookups and listing. */
 #include "tensor/program.h"
 
 #include <stddef.h>
@@ -12,7 +12,7 @@ const char *dg_space_name(dg_space s)
     static const char *const names[DG_N_SPACES] = {
         [DG_SLAB] = "slab",       [DG_WEIGHTS] = "weights",     [DG_GRADIENTS] = "gradients",
         [DG_MOMENT1] = "moment1", [DG_MOMENT2] = "moment2",     [DG_EMA] = "ema",
-        [DG_IO] = "io",           [DG_CONSTANTS] = "constants",
+        [DG_IO] = "io",           [DG_CONSTANTS] = "constants", [DG_REPORT] = "report",
     };
 
     return s < DG_N_SPACES ? names[s] : "?";
@@ -20,14 +20,14 @@ const char *dg_space_name(dg_space s)
 
 dg_program *dg_program_open(dg_params *params, bool training)
 {
-    dg_arena   *a = dg_arena_open();
+    dg_arena *a = dg_arena_open();
     dg_program *p = DG_NEW(a, dg_program);
 
     p->arena = a;
     p->params = params;
     p->training = training;
     p->accumulate = 1;
-    DG_PUSH(a, p->values, ((dg_value){ .producer = -1, .param = -1 })); /* number 0 is "none" */
+    DG_PUSH(a, p->values, ((dg_value){ .producer = -1, .param = -1 })); /* value 0 means "none" */
     return p;
 }
 
@@ -55,9 +55,45 @@ static int32_t find(const dg_binding *items, int n, const char *name)
     return 0;
 }
 
+int32_t dg_program_result_of(const dg_program *p, dg_result_kind kind, int index)
+{
+    for (int i = 0; i < p->results.n; i++)
+        if (p->results.items[i].kind == kind && p->results.items[i].index == index)
+            return p->results.items[i].value;
+    return 0;
+}
+
+int32_t dg_program_taken(const dg_program *p, const char *key)
+{
+    for (int i = 0; i < p->results.n; i++) {
+        const dg_binding *r = &p->results.items[i];
+        const char *dot = r->kind == DG_RESULT_TAKEN ? strrchr(r->key, '.') : NULL;
+
+        if (r->kind == DG_RESULT_TAKEN && strcmp(dot ? dot + 1 : r->key, key) == 0)
+            return r->value;
+    }
+    return 0;
+}
+
+bool dg_result_is_monitored(const dg_binding *r)
+{
+    return r->kind == DG_RESULT_MONITOR_VALUE || r->kind == DG_RESULT_MONITOR_FIRING;
+}
+
 int32_t dg_program_result(const dg_program *p, const char *name)
 {
     return find(p->results.items, p->results.n, name);
+}
+
+int32_t dg_program_input_of(const dg_program *p, int index, const char *key)
+{
+    for (int i = 0; i < p->inputs.n; i++) {
+        const dg_binding *in = &p->inputs.items[i];
+
+        if (in->index == index && in->key && strcmp(in->key, key) == 0)
+            return in->value;
+    }
+    return 0;
 }
 
 int32_t dg_program_input(const dg_program *p, const char *name)
@@ -86,7 +122,8 @@ int32_t dg_program_guard(const dg_program *p, int32_t v)
     return 0;
 }
 
-/* Under a guard that its input does not have, it is a copy: zeros at times, and the input stays. */
+/* A reshape under a guard that its input lacks is a copy instead: it is zeros when skipped, its
+ * input is not. */
 bool dg_program_is_alias(const dg_program *p, int i)
 {
     const dg_instr *in = &p->instrs.items[i];
@@ -145,7 +182,7 @@ static void print_ints(dg_str *out, const void *attr, size_t offset, int64_t n)
 static void print_field(dg_str *out, const dg_field *f, const void *attr)
 {
     int64_t n = f->count;
-    double  real;
+    double real;
 
     dg_str_fmt(out, "%s=", f->name);
     switch (f->kind) {
@@ -186,7 +223,7 @@ void dg_print_attr(dg_str *out, const dg_op *op, const void *attr)
 void dg_print_value(dg_str *out, const dg_program *p, int32_t v)
 {
     const dg_value *x = &p->values.items[v];
-    char            shape[64];
+    char shape[64];
 
     if (!v) {
         dg_str_add(out, "-");
@@ -224,11 +261,11 @@ static const char *const phases[] = {
     [DG_OPTIMIZE] = "optimize",
 };
 
-/* What a value without producer is. */
+/* Prints the origin of a value without producer. */
 static void print_source(dg_str *out, const dg_program *p, int32_t v)
 {
     const dg_value *x = &p->values.items[v];
-    size_t          n = (size_t)dg_shape_elements(x->shape);
+    size_t n = (size_t)dg_shape_elements(x->shape);
 
     dg_print_value(out, p, v);
     dg_str_fmt(out, " = %s", dg_space_name(x->space));

@@ -1,9 +1,9 @@
-/* recompute.c: activations of nodes that asked for it are not kept for the gradient: the
- * instructions that made them are cloned in front of the node's first gradient that wants one (Chen
- * et al. 2016). A clone runs the same kernel on the same operands, so gradients keep every bit.
+/* recompute.c: for nodes marked recompute, activations are not kept for the gradient: clones of the
+ * instructions that made them run before the node's first gradient that reads one (Chen et al.
+ * 2016). A clone runs the same kernel on the same operands, so gradients are bit-identical.
  *
- * What somebody outside the node's gradient reads late is kept anyway and not made twice; so are
- * draws. */
+ * Values that are read late from outside the node's gradient are kept and not recomputed; neither
+ * are random draws. */
 #include <string.h>
 
 #include "tensor/ops.h"
@@ -11,11 +11,11 @@
 
 typedef struct recompute {
     dg_program *p;
-    int         node;
-    int         first; /* the node's first gradient instruction that reads one of its activations */
-    bool       *kept;  /* of every value: alive anyway */
-    bool       *wanted; /* of every value: to be made again */
-    int32_t    *clone;  /* of every value */
+    int node;
+    int first;      /* the node's first gradient instruction that reads an activation */
+    bool *kept;     /* per value: alive anyway */
+    bool *wanted;   /* per value: to be recomputed */
+    int32_t *clone; /* per value: its clone */
 } recompute;
 
 static const dg_instr *at(const recompute *r, int i)
@@ -23,8 +23,8 @@ static const dg_instr *at(const recompute *r, int i)
     return &r->p->instrs.items[i];
 }
 
-/* The forward instruction of the node that makes v and may be cloned; -1. */
-static int maker(const recompute *r, int32_t v)
+/* The node's forward instruction that makes v, if it may be cloned; else -1. */
+static int cloneable_maker(const recompute *r, int32_t v)
 {
     int i = v ? r->p->values.items[v].producer : -1;
 
@@ -46,7 +46,7 @@ static void find_wanted(recompute *r)
     for (int i = 0; i < p->results.n; i++)
         r->kept[p->results.items[i].value] = true;
     for (int32_t v = 1; v < p->values.n; v++)
-        r->kept[v] |= (p->keep_names && p->values.items[v].name) || maker(r, v) < 0;
+        r->kept[v] |= (p->keep_names && p->values.items[v].name) || cloneable_maker(r, v) < 0;
     for (int i = 0; i < p->instrs.n; i++)
         for (int k = 0; k < at(r, i)->n_in; k++)
             r->kept[at(r, i)->v[k]] |= at(r, i)->phase != DG_FORWARD && !own_gradient(r, at(r, i));
@@ -60,7 +60,7 @@ static void find_wanted(recompute *r)
             r->wanted[v] = true;
             r->first = r->first < 0 ? i : r->first;
         }
-    for (int i = r->first; i >= 0; i--) { /* what the wanted ones are made from */
+    for (int i = r->first; i >= 0; i--) { /* add what the wanted ones are made from */
         bool again = false;
 
         for (int k = 0; k < at(r, i)->n_out; k++)
@@ -92,7 +92,7 @@ static dg_instr clone_of(recompute *r, const dg_instr *in)
 
 static void insert_clones(recompute *r)
 {
-    dg_program      *p = r->p;
+    dg_program *p = r->p;
     DG_VEC(dg_instr) all = { 0 };
 
     for (int i = 0; i < p->instrs.n; i++) {
@@ -139,7 +139,7 @@ void dg_pass_recompute(dg_program *p)
 
     for (int i = 0; i < p->instrs.n; i++) {
         const dg_instr *in = &p->instrs.items[i];
-        bool            known = !in->origin.recompute || in->phase != DG_FORWARD;
+        bool known = !in->origin.recompute || in->phase != DG_FORWARD;
 
         for (int k = 0; k < nodes.n; k++)
             known |= nodes.items[k] == in->origin.node;

@@ -1,7 +1,7 @@
-/* record.c: records: named tuples that exist only while a program is built. */
+/* record.c: records: named tuples that exist only while a program is being built. */
 #include <string.h>
 
-#include "tensor/build_self.h"
+#include "tensor/build_internal.h"
 
 dg_val dg_record(dg_build *b)
 {
@@ -30,7 +30,7 @@ static dg_field_of_record *find(const dg_record_fields *r, const char *key)
 
 void dg_record_set(dg_build *b, dg_val record, const char *key, dg_val v)
 {
-    dg_record_fields   *r = fields(b, record);
+    dg_record_fields *r = fields(b, record);
     dg_field_of_record *f = r ? find(r, key) : NULL;
 
     if (f)
@@ -41,10 +41,10 @@ void dg_record_set(dg_build *b, dg_val record, const char *key, dg_val v)
 
 dg_val dg_record_get(dg_build *b, dg_val record, const char *key)
 {
-    const dg_record_fields   *r = fields(b, record);
+    const dg_record_fields *r = fields(b, record);
     const dg_field_of_record *f = r ? find(r, key) : NULL;
-    const char               *keys[32];
-    int                       n = 0;
+    const char *keys[32];
+    int n = 0;
 
     if (!r)
         return DG_POISON;
@@ -54,7 +54,7 @@ dg_val dg_record_get(dg_build *b, dg_val record, const char *key)
         keys[n] = r->items[n].key;
 
     const char *near = dg_nearest(key, keys, n);
-    dg_val      poison = dg_error(b, "record-key", "the record has no field \"%s\"", key);
+    dg_val poison = dg_error(b, "record-key", "the record has no field \"%s\"", key);
 
     if (near)
         dg_help(b->d, "did you mean \"%s\"?", near);

@@ -25,7 +25,7 @@ static int check_attention(dg_infer *s, dg_shape q, dg_shape k, dg_shape v, dg_s
 int dg_shape_attention(dg_infer *s)
 {
     const attention_attr *a = s->attr;
-    int                   rc = check_attention(s, s->in[0], s->in[1], s->in[2], s->in[3]);
+    int rc = check_attention(s, s->in[0], s->in[1], s->in[2], s->in[3]);
 
     if (rc == 0) {
         s->out[0] = s->in[0];
@@ -38,7 +38,7 @@ int dg_shape_attention(dg_infer *s)
 int dg_shape_attention_grad(dg_infer *s)
 {
     const attention_attr *a = s->attr;
-    int                   rc = check_attention(s, s->in[1], s->in[2], s->in[3], s->in[6]);
+    int rc = check_attention(s, s->in[1], s->in[2], s->in[3], s->in[6]);
 
     if (rc)
         return rc;
@@ -53,7 +53,7 @@ int dg_shape_attention_grad(dg_infer *s)
 static int check_deform(dg_infer *s, dg_shape value, dg_shape ref, dg_shape off, dg_shape weight)
 {
     const deform_attr *a = s->attr;
-    int64_t            cells = 0, points = 0;
+    int64_t cells = 0, points = 0;
 
     if (a->n_levels < 1 || a->n_levels > DG_MAX_LEVELS || a->heads < 1)
         return dg_infer_fail(s, "1 to %d levels and at least one head are needed", DG_MAX_LEVELS);

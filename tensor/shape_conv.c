@@ -1,6 +1,7 @@
 /* shape_conv.c: shapes of convolution and matrix product.
  *     conv2d    x [B,H,W,I], w [O,I,kh,kw], b [O] -> y [B,(H+2p-kh)/s+1,(W+2p-kw)/s+1,O]
- *     matmul    a [M,K] b [K,N] or a [G,M,K] b [G,K,N], either transposed in its last two; c [N] */
+ *     matmul    a [M,K] b [K,N] or a [G,M,K] b [G,K,N], either transposed in the last two;
+ *               c [N] */
 #include "tensor/rules.h"
 
 int64_t dg_window(int64_t n, int64_t size, int64_t stride, int64_t pad)
@@ -11,7 +12,7 @@ int64_t dg_window(int64_t n, int64_t size, int64_t stride, int64_t pad)
 int dg_shape_conv2d(dg_infer *s)
 {
     const conv_attr *a = s->attr;
-    dg_shape         x = s->in[0], w = s->in[1], b = s->in[2];
+    dg_shape x = s->in[0], w = s->in[1], b = s->in[2];
 
     if (x.rank != 4 || w.rank != 4)
         return dg_infer_fail(s, "x must be [B,H,W,I] and w [O,I,kh,kw]");
@@ -38,7 +39,7 @@ int dg_shape_conv2d(dg_infer *s)
 int dg_shape_conv2d_dx(dg_infer *s)
 {
     const conv_attr *a = s->attr;
-    dg_shape         dy = s->in[0], w = s->in[1];
+    dg_shape dy = s->in[0], w = s->in[1];
 
     if (dy.rank != 4 || w.rank != 4 || dy.d[3] != w.d[0] || a->stride < 1 || a->pad < 0 ||
         dg_window(a->h, w.d[2], a->stride, a->pad) != dy.d[1] ||
@@ -52,7 +53,7 @@ int dg_shape_conv2d_dx(dg_infer *s)
 int dg_shape_conv2d_dw(dg_infer *s)
 {
     const conv_attr *a = s->attr;
-    dg_shape         x = s->in[0], dy = s->in[1];
+    dg_shape x = s->in[0], dy = s->in[1];
 
     if (x.rank != 4 || dy.rank != 4 || x.d[0] != dy.d[0] || a->stride < 1 || a->pad < 0 ||
         a->h < 1 || a->w < 1 || dg_window(x.d[1], a->h, a->stride, a->pad) != dy.d[1] ||
@@ -67,8 +68,8 @@ int dg_shape_conv2d_dw(dg_infer *s)
 int dg_shape_matmul(dg_infer *s)
 {
     const matmul_attr *t = s->attr;
-    dg_shape           a = s->in[0], b = s->in[1], c = s->in[2];
-    int                r = a.rank;
+    dg_shape a = s->in[0], b = s->in[1], c = s->in[2];
+    int r = a.rank;
 
     if (r != b.rank || (r != 2 && r != 3))
         return dg_infer_fail(s, "a and b must both be matrices, or both stacks of them");

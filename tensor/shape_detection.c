@@ -1,4 +1,4 @@
-/* shape_detection.c: shapes around targets: labels [B,M], boxes [B,M,4], count [B]; pairs query, gt
+/* shape_detection.c: shapes of target ops: labels [B,M], boxes [B,M,4], count [B]; pairs query, gt
  * [B,P]. */
 #include "tensor/rules.h"
 
@@ -20,11 +20,11 @@ static int want_targets(dg_infer *s, dg_shape labels, dg_shape boxes, dg_shape c
 int dg_shape_denoise(dg_infer *s)
 {
     const dg_denoise_attr *a = s->attr;
-    int                    rc = want_targets(s, s->in[0], s->in[1], s->in[2]);
+    int rc = want_targets(s, s->in[0], s->in[1], s->in[2]);
 
     if (rc)
         return rc;
-    int64_t  b = s->in[1].d[0], m = s->in[1].d[1], n = a->capacity;
+    int64_t b = s->in[1].d[0], m = s->in[1].d[1], n = a->capacity;
     dg_shape flat = DG_SHAPE(b, n), boxes = DG_SHAPE(b, n, 4);
 
     if (a->count < 1 || a->classes < 1 || n % 2 || n < 2 * a->count || n < 2 * m)
@@ -46,7 +46,7 @@ int dg_shape_denoise(dg_infer *s)
 int dg_shape_match_cost(dg_infer *s)
 {
     dg_shape logits = s->in[0], boxes = s->in[1];
-    int      rc = want_targets(s, s->in[2], s->in[3], s->in[4]);
+    int rc = want_targets(s, s->in[2], s->in[3], s->in[4]);
 
     if (rc)
         return rc;
@@ -68,14 +68,15 @@ int dg_shape_match(dg_infer *s)
     return 0;
 }
 
-/* query [B,P]; gt the same, or absent and then P = M */
+/* query [B,P]; gt the same, or absent: then P = M */
 static int want_pairs(dg_infer *s, int64_t batch, dg_shape query, dg_shape gt, int64_t m)
 {
     if (query.rank != 2 || query.d[0] != batch)
         return dg_infer_fail(s, "query must be [B,P]");
     if (gt.rank >= 0 ? !dg_shape_equal(gt, query) : query.d[1] != m)
-        return dg_infer_fail(
-            s, "gt must have the shape of query; without it, query must be [B,%lld]", (long long)m);
+        return dg_infer_fail(s,
+                             "gt must have the shape of query; without it, query must be [B,%lld]",
+                             (long long)m);
     return 0;
 }
 
@@ -138,7 +139,7 @@ int dg_shape_class_loss_grad(dg_infer *s)
 int dg_shape_detect(dg_infer *s)
 {
     const index_attr *a = s->attr;
-    dg_shape          logits = s->in[0], boxes = s->in[1];
+    dg_shape logits = s->in[0], boxes = s->in[1];
 
     if (logits.rank != 3 || !is_boxes(boxes) || logits.d[0] != boxes.d[0] ||
         logits.d[1] != boxes.d[1])

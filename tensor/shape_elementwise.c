@@ -1,6 +1,5 @@
-/* shape_elementwise.c: one output element from the input elements at the same place, with NumPy's
- * broadcasting: shapes are aligned at the last axis, and a dimension of 1 or a missing one
- * repeats. */
+/* shape_elementwise.c: shapes of elementwise ops with NumPy's broadcasting: shapes are aligned at
+ * the last axis; a dimension of 1 or a missing one repeats. */
 #include "tensor/rules.h"
 
 bool dg_broadcast_shape(dg_shape a, dg_shape b, dg_shape *out)
@@ -8,7 +7,7 @@ bool dg_broadcast_shape(dg_shape a, dg_shape b, dg_shape *out)
     dg_shape o = { a.rank > b.rank ? a.rank : b.rank, { 0 } };
 
     for (int i = 0; i < o.rank; i++) {
-        int     ia = a.rank - o.rank + i, ib = b.rank - o.rank + i;
+        int ia = a.rank - o.rank + i, ib = b.rank - o.rank + i;
         int64_t da = ia >= 0 ? a.d[ia] : 1, db = ib >= 0 ? b.d[ib] : 1;
 
         if (da != db && da != 1 && db != 1)
@@ -52,7 +51,7 @@ int dg_shape_where(dg_infer *s)
     return rc ? rc : broadcast_pair(s, s->out[0], s->in[0]);
 }
 
-/* All inputs alike: x -> y, and dy with the tensor that its gradient needs. */
+/* All inputs have the same shape: x -> y, and dy with the tensor that the gradient needs. */
 int dg_shape_same(dg_infer *s)
 {
     for (int i = 1; i < s->n_in; i++)

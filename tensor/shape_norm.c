@@ -1,5 +1,5 @@
-/* shape_norm.c: shapes of batch-norm (statistics over all axes but the last, [C]) and layer-norm
- * (over the last axis: scale and shift [D], statistics one a row). */
+/* shape_norm.c: shapes of batch norm (statistics over all axes but the last, [C]) and layer norm
+ * (over the last axis: scale and shift [D], statistics per row). */
 #include "tensor/rules.h"
 
 static bool is_vector(dg_shape v, int64_t n)
@@ -7,7 +7,7 @@ static bool is_vector(dg_shape v, int64_t n)
     return v.rank == 1 && v.d[0] == n;
 }
 
-/* Inputs first..last-1 must be [C] of x. */
+/* Inputs first..last-1 must be [C], with C the last axis of x. */
 static int want_channels(dg_infer *s, dg_shape x, int first, int last)
 {
     int64_t c = x.rank > 0 ? x.d[x.rank - 1] : 0;
@@ -16,8 +16,9 @@ static int want_channels(dg_infer *s, dg_shape x, int first, int last)
         return dg_infer_fail(s, "x must have at least two axes");
     for (int i = first; i < last; i++)
         if (!is_vector(s->in[i], c))
-            return dg_infer_fail(
-                s, "scale, shift and statistics must be [%lld], the last axis of x", (long long)c);
+            return dg_infer_fail(s,
+                                 "scale, shift and statistics must be [%lld], the last axis of x",
+                                 (long long)c);
     return 0;
 }
 
@@ -53,8 +54,8 @@ int dg_shape_batch_norm_fixed(dg_infer *s)
 int dg_shape_batch_norm_grad(dg_infer *s)
 {
     const norm_attr *a = s->attr;
-    dg_shape         dy = s->in[0];
-    int              rc = want_channels(s, dy, 3, 7);
+    dg_shape dy = s->in[0];
+    int rc = want_channels(s, dy, 3, 7);
 
     for (int i = 1; i <= 2 && rc == 0; i++)
         if (s->in[i].rank >= 0 && !dg_shape_equal(s->in[i], dy))
@@ -77,7 +78,7 @@ static int want_scalar(dg_infer *s, int i, const char *what)
     return s->in[i].rank <= 0 ? 0 : dg_infer_fail(s, "%s must be one number", what);
 }
 
-/* x live? -> stats [1,2C+1]: means, sums of squares about them, rows */
+/* x live? -> stats [1,2C+1]: means, sums of squares about them, number of rows */
 int dg_shape_batch_stats(dg_infer *s)
 {
     int rc = want_channels(s, s->in[0], 1, 1);
@@ -114,12 +115,12 @@ int dg_shape_batch_norm_sync(dg_infer *s)
     return rc;
 }
 
-/* dy x y? s b mean var ..; y where ReLU's gate is not seen in x */
+/* dy x y? s b mean var ..; y is needed where ReLU's gate cannot be read from x */
 static int want_gradient(dg_infer *s, int live, int res)
 {
     const norm_attr *a = s->attr;
-    dg_shape         dy = s->in[0];
-    int              rc = want_channels(s, dy, 3, 7);
+    dg_shape dy = s->in[0];
+    int rc = want_channels(s, dy, 3, 7);
 
     for (int i = 1; i <= 2 && rc == 0; i++)
         if (s->in[i].rank >= 0 && !dg_shape_equal(s->in[i], dy))

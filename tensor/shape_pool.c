@@ -13,12 +13,12 @@ static int want_map(dg_infer *s)
     return 0;
 }
 
-/* at: for every output the number of the input in its window, row-major */
+/* at: for every output, the position of the maximum in its window, row-major */
 int dg_shape_max_pool(dg_infer *s)
 {
     const pool_attr *a = s->attr;
-    dg_shape         x = s->in[0];
-    int              rc = want_map(s);
+    dg_shape x = s->in[0];
+    int rc = want_map(s);
 
     if (rc)
         return rc;
@@ -36,8 +36,8 @@ int dg_shape_max_pool(dg_infer *s)
 int dg_shape_avg_pool(dg_infer *s)
 {
     const pool_attr *a = s->attr;
-    dg_shape         x = s->in[0];
-    int              rc = want_map(s);
+    dg_shape x = s->in[0];
+    int rc = want_map(s);
 
     if (rc)
         return rc;
@@ -54,8 +54,8 @@ int dg_shape_avg_pool(dg_infer *s)
 int dg_shape_upsample(dg_infer *s)
 {
     const pool_attr *a = s->attr;
-    dg_shape         x = s->in[0];
-    int              rc = want_map(s);
+    dg_shape x = s->in[0];
+    int rc = want_map(s);
 
     if (rc)
         return rc;
@@ -63,12 +63,12 @@ int dg_shape_upsample(dg_infer *s)
     return 0;
 }
 
-/* dy and whatever else of the output's shape -> the map of h x w that was pooled */
+/* dy and other operands of the output's shape -> the pooled map of h x w */
 int dg_shape_pool_grad(dg_infer *s)
 {
     const pool_attr *a = s->attr;
-    dg_shape         dy = s->in[0];
-    int              rc = want_map(s);
+    dg_shape dy = s->in[0];
+    int rc = want_map(s);
 
     if (rc == 0 && (a->h < 1 || a->w < 1))
         rc = dg_infer_fail(s, "the input was %lldx%lld", (long long)a->h, (long long)a->w);
@@ -90,7 +90,7 @@ int dg_shape_gather(dg_infer *s)
 int dg_shape_gather_grad(dg_infer *s)
 {
     const index_attr *a = s->attr;
-    dg_shape          dy = s->in[0], index = s->in[1];
+    dg_shape dy = s->in[0], index = s->in[1];
 
     if (dy.rank != 3 || index.rank != 2 || dy.d[0] != index.d[0] || dy.d[1] != index.d[1] ||
         a->n < 1)
@@ -114,7 +114,7 @@ int dg_shape_embedding(dg_infer *s)
 int dg_shape_embedding_grad(dg_infer *s)
 {
     const index_attr *a = s->attr;
-    dg_shape          dy = s->in[0], index = s->in[1];
+    dg_shape dy = s->in[0], index = s->in[1];
 
     if (dy.rank != index.rank + 1 || a->n < 1)
         return dg_infer_fail(s, "dy must be the index's shape and a width");
@@ -125,7 +125,7 @@ int dg_shape_embedding_grad(dg_infer *s)
 int dg_shape_topk(dg_infer *s)
 {
     const index_attr *a = s->attr;
-    dg_shape          x = s->in[0];
+    dg_shape x = s->in[0];
 
     if (x.rank != 2 && x.rank != 3)
         return dg_infer_fail(s, "x must be [B,S] or [B,S,C]");

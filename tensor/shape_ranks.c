@@ -1,5 +1,5 @@
-/* shape_ranks.c: shapes of what ranks exchange: the leading axis of a gathered value is as long as
- * that of all ranks together. */
+/* shape_ranks.c: shapes of collectives: the leading axis of a gathered value is the sum of the
+ * ranks' leading axes. */
 #include "tensor/rules.h"
 
 int dg_shape_all_gather(dg_infer *s)

@@ -15,7 +15,7 @@ static bool from_attr(int64_t rank, const int64_t *d, dg_shape *out)
 int dg_shape_reshape(dg_infer *s)
 {
     const shape_attr *a = s->attr;
-    char              x[64];
+    char x[64];
 
     if (!from_attr(a->rank, a->d, &s->out[0]))
         return dg_infer_fail(s, "the shape asked for is not one");
@@ -35,8 +35,8 @@ int dg_shape_reshape_i32(dg_infer *s)
 int dg_shape_permute(dg_infer *s)
 {
     const shape_attr *a = s->attr;
-    dg_shape          x = s->in[0];
-    unsigned          seen = 0;
+    dg_shape x = s->in[0];
+    unsigned seen = 0;
 
     if (a->rank != x.rank)
         return dg_infer_fail(s, "%lld axes for a tensor of rank %d", (long long)a->rank, x.rank);
@@ -61,9 +61,9 @@ static int want_axis(dg_infer *s, int64_t axis)
 int dg_shape_concat(dg_infer *s)
 {
     const axis_attr *a = s->attr;
-    dg_shape         o = s->in[0];
-    char             x[64], y[64];
-    int              rc = want_axis(s, a->axis);
+    dg_shape o = s->in[0];
+    char x[64], y[64];
+    int rc = want_axis(s, a->axis);
 
     for (int i = 1; i < s->n_in && rc == 0; i++) {
         dg_shape b = s->in[i], c = b;
@@ -84,7 +84,7 @@ int dg_shape_concat(dg_infer *s)
 int dg_shape_slice(dg_infer *s)
 {
     const axis_attr *a = s->attr;
-    int              rc = want_axis(s, a->axis);
+    int rc = want_axis(s, a->axis);
 
     if (rc)
         return rc;
@@ -99,7 +99,7 @@ int dg_shape_slice(dg_infer *s)
 int dg_shape_pad(dg_infer *s)
 {
     const axis_attr *a = s->attr;
-    int              rc = want_axis(s, a->axis);
+    int rc = want_axis(s, a->axis);
 
     if (rc)
         return rc;
@@ -114,8 +114,8 @@ int dg_shape_pad(dg_infer *s)
 int dg_shape_expand(dg_infer *s)
 {
     const shape_attr *a = s->attr;
-    dg_shape          o;
-    char              x[64];
+    dg_shape o;
+    char x[64];
 
     if (!from_attr(a->rank, a->d, &s->out[0]))
         return dg_infer_fail(s, "the shape asked for is not one");
@@ -146,7 +146,7 @@ int dg_shape_uniform(dg_infer *s)
 int dg_shape_reduce(dg_infer *s)
 {
     const axes_attr *a = s->attr;
-    dg_shape         x = s->in[0];
+    dg_shape x = s->in[0];
 
     if (a->axes >> x.rank)
         return dg_infer_fail(s, "axes beyond the %d of the tensor", x.rank);

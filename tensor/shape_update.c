@@ -1,4 +1,4 @@
-/* shape_update.c: shapes of ops on losses and whole spaces: nothing, or one number. */
+/* shape_update.c: shapes of ops on losses and whole spaces: no output, or one number. */
 #include "tensor/rules.h"
 
 int dg_shape_none(dg_infer *s)

@@ -1,22 +1,21 @@
-/* verify.c: every promise that program.h makes about a program, checked. A program that the builder
- * and the passes made keeps them; what is reported here is a fault of our own (or of a plugin's
- * rule). */
-#include "tensor/build_self.h"
+/* verify.c: checks every invariant that program.h states. The builder and the passes keep them; a
+ * report is a bug of ours (or of a plugin's rule). */
+#include "tensor/build_internal.h"
 #include "tensor/passes.h"
 
 typedef struct check {
     const dg_program *p;
-    dg_diag          *d;
-    int               at; /* instruction */
-    bool             *made;
+    dg_diag *d;
+    int at; /* index of the instruction */
+    bool *made;
 } check;
 
 static int invalid(const check *c, const char *fmt, ...) DG_PRINTF(2, 3);
 static int invalid(const check *c, const char *fmt, ...)
 {
     const dg_instr *in = &c->p->instrs.items[c->at];
-    char           *text;
-    va_list         ap;
+    char *text;
+    va_list ap;
 
     va_start(ap, fmt);
     text = dg_vprintf(c->p->arena, fmt, ap);
@@ -32,10 +31,10 @@ static bool suits(const dg_operand *o, dg_dtype t)
 
 static int check_operand(check *c, const dg_signature *sig, int k)
 {
-    const dg_instr   *in = &c->p->instrs.items[c->at];
+    const dg_instr *in = &c->p->instrs.items[c->at];
     const dg_operand *o = dg_signature_at(sig, in->n_in, k);
-    bool              output = k >= in->n_in;
-    int32_t           v = in->v[k];
+    bool output = k >= in->n_in;
+    int32_t v = in->v[k];
 
     if (v < 0 || v >= c->p->values.n)
         return invalid(c, "operand %.*s is value %d of %d", o->len, o->name, (int)v,
@@ -62,15 +61,15 @@ static int check_operand(check *c, const dg_signature *sig, int k)
 static int check_shapes(check *c, const dg_signature *sig)
 {
     const dg_instr *in = &c->p->instrs.items[c->at];
-    dg_shape        in_shape[DG_MAX_OPERANDS], out_shape[DG_MAX_SIGNATURE];
-    dg_dtype        in_type[DG_MAX_OPERANDS], out_type[DG_MAX_SIGNATURE];
-    dg_infer        s = {
-               .n_in = in->n_in,
-               .in = in_shape,
-               .in_type = in_type,
-               .attr = in->attr,
-               .out = out_shape,
-               .out_type = out_type,
+    dg_shape in_shape[DG_MAX_OPERANDS], out_shape[DG_MAX_SIGNATURE];
+    dg_dtype in_type[DG_MAX_OPERANDS], out_type[DG_MAX_SIGNATURE];
+    dg_infer s = {
+        .n_in = in->n_in,
+        .in = in_shape,
+        .in_type = in_type,
+        .attr = in->attr,
+        .out = out_shape,
+        .out_type = out_type,
     };
     int rc;
 
@@ -106,10 +105,10 @@ static int check_guard(check *c)
 
 int dg_program_verify(const dg_program *p, dg_diag *d)
 {
-    dg_arena    *scratch = dg_arena_open();
-    check        c = { .p = p, .d = d, .made = DG_NEW_N(scratch, p->values.n, bool) };
+    dg_arena *scratch = dg_arena_open();
+    check c = { .p = p, .d = d, .made = DG_NEW_N(scratch, p->values.n, bool) };
     dg_signature sig;
-    int          rc = 0;
+    int rc = 0;
 
     for (c.at = 0; c.at < p->instrs.n && rc == 0; c.at++) {
         const dg_instr *in = &p->instrs.items[c.at];

@@ -1,4 +1,4 @@
-/* check.h: cmocka with the standard headers that its own needs first, and what every test file does. */
+/* check.h: includes cmocka after the headers it needs, and defines helpers used by every test. */
 #ifndef DG_TESTS_CHECK_H
 #define DG_TESTS_CHECK_H
 
@@ -10,7 +10,7 @@
 
 #include "base/diag.h"
 
-/* Sanitizers keep terabytes of address space: limits on it cannot be tested with them. */
+/* Sanitizers reserve terabytes of address space, so tests that limit it are skipped under them. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1
 #elif defined(__has_feature)
@@ -22,7 +22,7 @@
 #define SANITIZED 0
 #endif
 
-/* The only diagnostic in d has this id; then d is empty again. */
+/* Asserts that d holds exactly one diagnostic, with this id, then clears d. */
 static inline void check_only(dg_diag *d, const char *id)
 {
     assert_int_equal(dg_diag_n(d), 1);

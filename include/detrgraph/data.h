@@ -1,10 +1,10 @@
-/* data.h: images, objects and samples; COCO data sets and COCO scores. What loader, augment,
- * batch and evaluate nodes are written with.
+/* data.h: images, objects and samples; COCO data sets and COCO scores. For writing loader, augment,
+ * batch and evaluate nodes.
  *
- * Pixels are 8-bit RGB, rows top down without gaps. Boxes are x1, y1, x2, y2 in pixels of the
- * image beside them; a pixel's left edge is its index, so a whole image is 0, 0, w, h. Functions
- * that change an image in place cannot fail; functions that make one take the scratch it is to
- * live in. None draws random numbers: factors and offsets are the caller's. */
+ * Pixels are 8-bit RGB, rows top down without gaps. Boxes are x1, y1, x2, y2 in pixels of their
+ * image; a pixel's left edge is its index, so a whole image is 0, 0, w, h. Functions that change an
+ * image in place cannot fail; functions that make one take the scratch that will own it. None draws
+ * random numbers: the caller passes factors and offsets. */
 #ifndef DETRGRAPH_DATA_H
 #define DETRGRAPH_DATA_H
 
@@ -14,76 +14,76 @@
 extern "C" {
 #endif
 
-/* ---- memory -------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Memory of one sample or one batch on its way: grows while nodes work, is forgotten at once and
- * used again. One thread at a time. */
+/* Memory of one sample or one batch: grows while nodes work, is reset as a whole and reused. One
+ * thread at a time. */
 typedef struct dg_scratch dg_scratch;
 
-/* max_bytes: what it may hold at most; 0 for no limit. NULL when there is no memory at all. */
+/* max_bytes: limit; 0: none. NULL if out of memory. */
 DG_PUBLIC dg_scratch *dg_scratch_open(size_t max_bytes);
-DG_PUBLIC void        dg_scratch_close(dg_scratch **s);
-/* Forgets every piece; the memory stays for the next sample. */
+DG_PUBLIC void dg_scratch_close(dg_scratch **s);
+/* Frees every allocation; keeps the memory for the next sample. */
 DG_PUBLIC void dg_scratch_reset(dg_scratch *s);
-/* Not zeroed, aligned to 64; NULL where the limit or the machine ends. */
-DG_PUBLIC void  *dg_scratch_alloc(dg_scratch *s, size_t bytes) DG_MUST_USE;
+/* Not zeroed, aligned to 64; NULL at the limit or when out of memory. */
+DG_PUBLIC void *dg_scratch_alloc(dg_scratch *s, size_t bytes) DG_MUST_USE;
 DG_PUBLIC size_t dg_scratch_bytes(const dg_scratch *s);
 
-/* ---- images -------------------------------------------------------------------------------- */
+/* ---- images ---------------------------------------------------------------------------------- */
 
 typedef struct dg_image {
-    int      w, h;
-    uint8_t *rgb; /* h rows of 3 w bytes; belongs to the scratch */
+    int w, h;
+    uint8_t *rgb; /* h rows of 3 w bytes; owned by the scratch */
 } dg_image;
 
 enum { DG_IMAGE_MAX_SIDE = 32768, DG_IMAGE_MAX_PIXELS = 256 << 20 };
 
-/* A black image. Fails with "image-size" or "image-memory". */
+/* A black image of w x h. Fails with "image-size" or "image-memory". */
 DG_PUBLIC int dg_image_new(dg_image *out, dg_scratch *s, int w, int h, dg_diag *d) DG_MUST_USE;
-DG_PUBLIC int dg_image_copy(dg_image *out, dg_scratch *s, const dg_image *in,
-                            dg_diag *d) DG_MUST_USE;
+DG_PUBLIC int dg_image_copy(dg_image *out, dg_scratch *s, const dg_image *in, dg_diag *d)
+    DG_MUST_USE;
 
-/* Reads a JPEG or PNG, told apart by content, upright (EXIF orientation applied). Gray, palette,
- * alpha (dropped), 16 bit (high byte), CMYK and YCCK become RGB as Pillow's convert("RGB") makes
- * it. */
+/* Reads a JPEG or PNG, recognised by content, and turns it upright (EXIF orientation). Gray,
+ * palette, alpha (dropped), 16 bit (high byte), CMYK and YCCK become RGB as in Pillow's
+ * convert("RGB"). */
 DG_PUBLIC int dg_image_read(dg_image *out, dg_scratch *s, const char *path, dg_diag *d) DG_MUST_USE;
-/* The same from memory; name is what errors call it. */
+/* The same from memory; errors call it `name`. */
 DG_PUBLIC int dg_image_decode(dg_image *out, dg_scratch *s, const void *bytes, size_t n,
                               const char *name, dg_diag *d) DG_MUST_USE;
-/* Width and height of the upright image, from the file's header alone. */
+/* Width and height of the upright image; reads only the file's header. */
 DG_PUBLIC int dg_image_size(int *w, int *h, const char *path, dg_diag *d) DG_MUST_USE;
 
-/* Antialiased bilinear (triangle filter scaled by the reduction), bit for bit as Pillow does it. */
+/* Antialiased bilinear (triangle filter scaled by the reduction), with the same bits as Pillow. */
 DG_PUBLIC int dg_image_resize(dg_image *out, dg_scratch *s, const dg_image *in, int w, int h,
                               dg_diag *d) DG_MUST_USE;
 DG_PUBLIC int dg_image_resize_nearest(dg_image *out, dg_scratch *s, const dg_image *in, int w,
                                       int h, dg_diag *d) DG_MUST_USE;
-/* Source index of output i when n_in become n_out: floor(i * n_in / n_out) with the ratio in
- * single precision, as the reference's collate does it. That ratio rounds down for some sizes
- * (640 -> 736: output 69 takes 59, not 60). */
+/* Source index of output i when n_in pixels become n_out: floor(i * n_in / n_out) with the ratio in
+ * single precision, as in the reference's collate. That ratio rounds down for some sizes (640 ->
+ * 736: output 69 takes 59, not 60). */
 DG_PUBLIC int dg_nearest_index(int i, int n_in, int n_out);
 
 DG_PUBLIC int dg_image_crop(dg_image *out, dg_scratch *s, const dg_image *in, int x, int y, int w,
                             int h, dg_diag *d) DG_MUST_USE;
-/* A canvas w x h of one colour with the image at (x, y), which must lie inside. */
+/* A w x h canvas of one colour with the image at (x, y), which must fit inside. */
 DG_PUBLIC int dg_image_paste(dg_image *out, dg_scratch *s, const dg_image *in, int w, int h, int x,
                              int y, const uint8_t fill[3], dg_diag *d) DG_MUST_USE;
-DG_PUBLIC void dg_image_flip(dg_image *im); /* left and right */
+DG_PUBLIC void dg_image_flip(dg_image *im); /* mirrors left and right */
 
-/* Photometric changes in Pillow's 8-bit arithmetic; factor 1 (hue: shift 0) leaves the image as
- * it is. */
-DG_PUBLIC void dg_image_brightness(dg_image *im, double factor); /* away from black */
+/* Photometric changes in Pillow's 8-bit arithmetic; factor 1 (hue: shift 0) changes nothing. */
+/* scales the distance from black */
+DG_PUBLIC void dg_image_brightness(dg_image *im, double factor);
 DG_PUBLIC void dg_image_contrast(dg_image *im, double factor);   /* from the image's mean gray */
 DG_PUBLIC void dg_image_saturation(dg_image *im, double factor); /* from each pixel's gray */
-/* shift: -0.5 to 0.5 of the colour circle, in steps of 1/255 towards 0. */
+/* shift: -0.5..0.5 of the colour circle, truncated to steps of 1/255. */
 DG_PUBLIC void dg_image_hue(dg_image *im, double shift);
-/* New channel k is old channel order[k]. */
+/* New channel k becomes old channel order[k]. */
 DG_PUBLIC void dg_image_channels(dg_image *im, const int order[3]);
 
-/* value / 255 in single precision, [h, w, 3], correctly rounded. */
+/* value / 255 in single precision, correctly rounded; out [h, w, 3]. */
 DG_PUBLIC void dg_image_to_f32(float *out, const dg_image *im);
 
-/* ---- samples ------------------------------------------------------------------------------- */
+/* ---- samples --------------------------------------------------------------------------------- */
 
 typedef struct dg_box {
     double x1, y1, x2, y2;
@@ -91,198 +91,215 @@ typedef struct dg_box {
 
 typedef struct dg_object {
     dg_box box;
-    int    label; /* 0 .. classes - 1 */
-    bool   crowd;
-    double area;  /* of the object or its mask, as in the file, in the original image's pixels */
+    int label; /* 0 .. classes - 1 */
+    bool crowd;
+    double area; /* of the object or its mask, in pixels of the original image, as in the file */
 } dg_object;
 
-/* One image with its objects. Everything it points to belongs to scratch. */
+/* One image with its objects; the scratch owns all memory. */
 typedef struct dg_sample {
-    size_t      size;     /* sizeof(dg_sample) of who made it */
-    uint64_t    index;    /* global sample index of the run: the key of random draws */
-    int         item;     /* index in the data set */
-    int64_t     image_id; /* as in the annotation file */
+    size_t size;      /* sizeof(dg_sample), set by the creator */
+    uint64_t index;   /* global number of the sample in the run: the key of random draws */
+    int item;         /* index in the data set */
+    int64_t image_id; /* as in the annotation file */
     const char *path;
-    int         orig_w, orig_h; /* upright, before any augmentation */
-    dg_image    image;
-    int         n_objects;
-    dg_object  *objects;
+    int orig_w, orig_h; /* upright, before any augmentation */
+    dg_image image;
+    int n_objects;
+    dg_object *objects;
     dg_scratch *scratch;
 } dg_sample;
 
-/* Image and boxes together. */
-DG_PUBLIC int  dg_sample_resize(dg_sample *sm, int w, int h, dg_diag *d) DG_MUST_USE;
-DG_PUBLIC int  dg_sample_paste(dg_sample *sm, int w, int h, int x, int y, const uint8_t fill[3],
-                               dg_diag *d) DG_MUST_USE;
-/* Boxes are cut to the crop; those whose centre is not strictly inside it become 0,0,0,0, as the
- * reference leaves them for sanitize to drop. */
-DG_PUBLIC int  dg_sample_crop(dg_sample *sm, int x, int y, int w, int h, dg_diag *d) DG_MUST_USE;
+/* Resizes and pastes image and boxes together. */
+DG_PUBLIC int dg_sample_resize(dg_sample *sm, int w, int h, dg_diag *d) DG_MUST_USE;
+DG_PUBLIC int dg_sample_paste(dg_sample *sm, int w, int h, int x, int y, const uint8_t fill[3],
+                              dg_diag *d) DG_MUST_USE;
+/* Cuts image and boxes. Boxes whose centre is not strictly inside become 0,0,0,0, as in the
+ * reference, for sanitize to drop. */
+DG_PUBLIC int dg_sample_crop(dg_sample *sm, int x, int y, int w, int h, dg_diag *d) DG_MUST_USE;
 DG_PUBLIC void dg_sample_flip(dg_sample *sm);
-/* Drops objects narrower or lower than min_size pixels or reaching outside the image; returns
- * how many. */
-DG_PUBLIC int  dg_sample_sanitize(dg_sample *sm, double min_size);
+/* Drops objects narrower or lower than min_size pixels or reaching outside the image; returns their
+ * number. */
+DG_PUBLIC int dg_sample_sanitize(dg_sample *sm, double min_size);
 
-DG_PUBLIC double dg_box_iou(dg_box a, dg_box b); /* 0 where both are empty */
+DG_PUBLIC double dg_box_iou(dg_box a, dg_box b); /* 0 if both are empty */
 
-/* ---- data sets ----------------------------------------------------------------------------- */
+/* ---- data sets ------------------------------------------------------------------------------- */
 
-/* A data set's index, in COCO's terms whatever its files are; read-only after open, shared by
+/* The index of a data set, in COCO's terms whatever its form; read-only after opening, shared by
  * threads. */
 typedef struct dg_coco dg_coco;
 
 typedef struct dg_coco_class {
-    int64_t     id; /* category id of the file */
+    int64_t id; /* the file's category id */
     const char *name;
 } dg_coco_class;
 
 typedef struct dg_coco_image {
-    int64_t     id;
+    int64_t id;
     const char *file_name;
-    int         w, h;
-    int64_t     first; /* its annotations: first .. first + n - 1 */
-    int         n;
+    int w, h;
+    int64_t first; /* its annotations are first .. first + n - 1 */
+    int n;
 } dg_coco_image;
 
 typedef struct dg_coco_annotation {
     int64_t id;
-    int     image, label;
-    double  x, y, w, h; /* as in the file: left, top, width, height */
-    double  area;
-    bool    crowd;      /* a region of many objects, or one too difficult: not trained on, ignored in scores */
-    bool    truncated;  /* by VOC's word: cut off by the image's edge or by what stands before it */
+    int image, label;
+    double x, y, w, h; /* as in the file: left, top, width, height */
+    double area;
+    /* many objects, or one too difficult: not trained on, ignored in scores */
+    bool crowd;
+    bool truncated; /* in VOC's sense: cut off by the image's edge, or occluded */
 } dg_coco_annotation;
 
-/* Images stand by ascending id, classes by ascending category id (label = place), annotations by
- * image in the file's order. Images without annotations are kept. Every error names file, line
- * and what was found. */
-DG_PUBLIC int  dg_coco_open(dg_coco **out, const char *path, dg_diag *d) DG_MUST_USE;
+/* Opens a COCO annotation file. Images are in ascending order of id, classes in ascending order of
+ * category id (label = position), annotations by image in the file's order. Images without
+ * annotations are kept. Errors name file, line and the value found. */
+DG_PUBLIC int dg_coco_open(dg_coco **out, const char *path, dg_diag *d) DG_MUST_USE;
 DG_PUBLIC void dg_coco_close(dg_coco **c);
 
-/* Data sets of other forms. Images stand by their names, ids count from 1; file_name is relative
- * to dg_coco_folder. */
+/* Data sets of other forms. Images are ordered by name, ids count from 1; file_name is relative to
+ * dg_coco_folder. */
 typedef struct dg_data_source {
-    size_t      size;      /* sizeof(dg_data_source) of who made it */
-    const char *root;      /* a folder; for YOLO also its .yaml file */
-    const char *split;     /* "train"; NULL: the set is one */
-    const char *classes;   /* "nut,bolt": names in the order of labels; NULL: as the data set has them */
-    bool        difficult; /* VOC: difficult objects are objects like others; else they are crowds */
-    bool        from_one;  /* VOC: the leftmost pixel is called 1, and the last one belongs to the box */
-    bool        replace;   /* an image whose size cannot be read stays, without its objects, which a warning counts */
+    size_t size;       /* sizeof(dg_data_source), set by the caller */
+    const char *root;  /* a folder; for YOLO also a .yaml file */
+    const char *split; /* "train"; NULL: the data set has no splits */
+    /* "nut,bolt": names in the order of labels; NULL: from the data set */
+    const char *classes;
+    bool difficult; /* VOC: train on difficult objects too; false: treat them as crowds */
+    bool from_one;  /* VOC: pixels count from 1, and the last one belongs to the box */
+    /* keep an image of unreadable size without its objects and count them in a warning; false:
+     * error */
+    bool replace;
 } dg_data_source;
 
 /* VOC: ROOT/JPEGImages, ROOT/Annotations and ImageSets/Main/SPLIT.txt, or a folder of .xml files
- * and images. Classes that nothing names are those of all its .xml files, in alphabetical order. */
+ * and images. Unless listed, the classes are those of all its .xml files, in alphabetical order. */
 DG_PUBLIC int dg_voc_open(dg_coco **out, const dg_data_source *from, dg_diag *d) DG_MUST_USE;
-/* YOLO: a .yaml file with path, train, val, names, or a folder with images/ and labels/. An image
- * that cannot be read ends it if it has objects; else it is 1 x 1 until a probe says so. */
+/* YOLO: a .yaml file with path, train, val, names, or a folder with images/ and labels/. An
+ * unreadable image is an error if it has objects; else its size is 1 x 1 until a probe reads it. */
 DG_PUBLIC int dg_yolo_open(dg_coco **out, const dg_data_source *from, dg_diag *d) DG_MUST_USE;
-/* What file names are relative to, as dg_coco_sample wants it; NULL for one of dg_coco_open, which does not know. */
+/* The folder that file names are relative to, for dg_coco_sample; NULL after dg_coco_open, which
+ * does not know it. */
 DG_PUBLIC const char *dg_coco_folder(const dg_coco *c);
 
-/* Leaves of an index that nobody reads yet the images that are held out for evaluation, or the others: a share of all, at
- * least one, chosen by their names without folders, so that it is the same whatever machine, form and order. Fails with
- * "data-hold-out" where a part would be empty. */
+/* Keeps only the images held out for evaluation (held), or only the others; call before sharing the
+ * index. Holds out a share of the images, at least one, chosen by file name without folders: the
+ * same on every machine, in any form and order. Fails with "data-hold-out" if a part would be
+ * empty. */
 DG_PUBLIC int dg_coco_hold_out(dg_coco *c, double share, bool held, dg_diag *d) DG_MUST_USE;
-DG_PUBLIC int dg_coco_n_held(int n, double share); /* how many of n images */
+DG_PUBLIC int dg_coco_n_held(int n, double share); /* how many of n images are held out */
 
 DG_PUBLIC const char *dg_coco_path(const dg_coco *c);
-DG_PUBLIC int         dg_coco_n_images(const dg_coco *c);
-DG_PUBLIC int         dg_coco_n_classes(const dg_coco *c);
-DG_PUBLIC int64_t     dg_coco_n_annotations(const dg_coco *c);
-DG_PUBLIC const dg_coco_image      *dg_coco_image_at(const dg_coco *c, int i);
-DG_PUBLIC const dg_coco_class      *dg_coco_class_at(const dg_coco *c, int label);
+DG_PUBLIC int dg_coco_n_images(const dg_coco *c);
+DG_PUBLIC int dg_coco_n_classes(const dg_coco *c);
+DG_PUBLIC int64_t dg_coco_n_annotations(const dg_coco *c);
+DG_PUBLIC const dg_coco_image *dg_coco_image_at(const dg_coco *c, int i);
+DG_PUBLIC const dg_coco_class *dg_coco_class_at(const dg_coco *c, int label);
 DG_PUBLIC const dg_coco_annotation *dg_coco_annotation_at(const dg_coco *c, int64_t i);
-DG_PUBLIC int dg_coco_find_image(const dg_coco *c, int64_t id);    /* -1 where there is none */
-DG_PUBLIC int dg_coco_find_class(const dg_coco *c, int64_t id);    /* label, or -1 */
+DG_PUBLIC int dg_coco_find_image(const dg_coco *c, int64_t id); /* -1 if unknown */
+DG_PUBLIC int dg_coco_find_class(const dg_coco *c, int64_t id); /* label, or -1 if unknown */
 
-/* The training rule for one image: no crowds, boxes cut to the image, empty ones dropped.
- * Returns how many objects were written; room for dg_coco_image_at(i)->n is enough. */
+/* The objects to train on in image i: no crowds, boxes cut to the image, empty ones dropped.
+ * Returns their number; out must have room for dg_coco_image_at(i)->n. */
 DG_PUBLIC int dg_coco_objects(dg_object *out, const dg_coco *c, int i);
 
-/* Reads image i of the set from folder with its objects into *out. sm->index is left to the
- * caller. An image is turned upright unless the annotations' width and height say that they mean
- * the stored, unturned pixels; any other disagreement of size is the error "image-differs". */
+/* Reads image i from folder, with its objects, into *out; the caller sets out->index. Turns the
+ * image upright, unless the annotated width and height match the stored, unturned pixels; any other
+ * mismatch is the error "image-differs". */
 DG_PUBLIC int dg_coco_sample(dg_sample *out, dg_scratch *s, const dg_coco *c, int i,
                              const char *folder, dg_diag *d) DG_MUST_USE;
-/* The checks of dg_coco_sample on the file's header alone. */
+/* The checks of dg_coco_sample, reading only the file's header. */
 DG_PUBLIC int dg_coco_probe(const dg_coco *c, int i, const char *folder, dg_diag *d) DG_MUST_USE;
 
-/* What stands in a data set, and what the training rule does to it. */
+/* What a data set contains, and what the training rule does to it. */
 typedef enum dg_box_fault { DG_BOX_EMPTY, DG_BOX_OUTSIDE, DG_BOX_CUT } dg_box_fault;
 
 typedef struct dg_bad_box {
     dg_box_fault fault;
-    int64_t      annotation; /* index */
+    int64_t annotation; /* index of the annotation */
 } dg_bad_box;
 
 enum { DG_REPORT_NAMED = 10 };
 
 typedef struct dg_data_report {
-    size_t     size;
-    int        n_images, n_empty;   /* empty: no object left for training */
-    int        n_classes;
-    int64_t    n_objects;           /* left for training */
-    int64_t    n_crowd;             /* kept for evaluation, not trained on */
-    int64_t    n_degenerate;        /* no width or no height: dropped */
-    int64_t    n_outside;           /* wholly outside the image: dropped */
-    int64_t    n_cut;               /* reach more than a pixel outside: cut to the image */
-    int        n_named;
+    size_t size;
+    int n_images, n_empty; /* empty: without an object to train on */
+    int n_classes;
+    int64_t n_objects;    /* objects to train on */
+    int64_t n_crowd;      /* used in evaluation only */
+    int64_t n_degenerate; /* zero width or height: dropped */
+    int64_t n_outside;    /* entirely outside the image: dropped */
+    int64_t n_cut;        /* more than a pixel outside: cut to the image */
+    int n_named;
     dg_bad_box named[DG_REPORT_NAMED];
-    int        most_objects, most_objects_image;
-    const int64_t *per_class;       /* objects left for training by label; belongs to the index */
+    int most_objects, most_objects_image;
+    const int64_t *per_class; /* objects to train on, by label; owned by the index */
 } dg_data_report;
 
 DG_PUBLIC const dg_data_report *dg_coco_report(const dg_coco *c);
 
-/* ---- COCO scores --------------------------------------------------------------------------- */
+/* ---- COCO scores ----------------------------------------------------------------------------- */
 
 typedef struct dg_detection {
-    int    image, label;
+    int image, label;
     double x, y, w, h;
     double score;
 } dg_detection;
 
-/* Places of the 12 numbers; dg_score_name gives "AP", "AP50", "AP75", "APs", ... */
+/* Indices of the 12 numbers; dg_score_name gives "AP", "AP50", "AP75", "APs", ... */
 enum {
-    DG_AP, DG_AP50, DG_AP75, DG_AP_SMALL, DG_AP_MEDIUM, DG_AP_LARGE,
-    DG_AR1, DG_AR10, DG_AR100, DG_AR_SMALL, DG_AR_MEDIUM, DG_AR_LARGE,
+    DG_AP,
+    DG_AP50,
+    DG_AP75,
+    DG_AP_SMALL,
+    DG_AP_MEDIUM,
+    DG_AP_LARGE,
+    DG_AR1,
+    DG_AR10,
+    DG_AR100,
+    DG_AR_SMALL,
+    DG_AR_MEDIUM,
+    DG_AR_LARGE,
     DG_N_SCORES,
 };
 enum { DG_SCORE_IOUS = 10, DG_SCORE_RECALLS = 101, DG_SCORE_AREAS = 4 };
 
 typedef struct dg_score dg_score;
 
-/* COCO bbox evaluation, equal to the official evaluator. Truths: n_truths annotations (image,
- * label, box, area and crowd are read), in any order; of equal detections the earlier counts
- * first. Numbers without a truth behind them are -1. */
+/* COCO bbox evaluation, equal to the official evaluator's. Truths: n_truths annotations in any
+ * order (image, label, box, area and crowd are read). Detections of equal score keep their order. A
+ * number without any truth is -1. */
 DG_PUBLIC int dg_score_open(dg_score **out, int n_images, int n_classes,
                             const dg_coco_annotation *truths, int64_t n_truths,
-                            const dg_detection *detections, int64_t n_detections,
-                            dg_diag *d) DG_MUST_USE;
-DG_PUBLIC void        dg_score_close(dg_score **s);
+                            const dg_detection *detections, int64_t n_detections, dg_diag *d)
+    DG_MUST_USE;
+DG_PUBLIC void dg_score_close(dg_score **s);
 DG_PUBLIC const char *dg_score_name(int which);
-DG_PUBLIC double      dg_score_number(const dg_score *s, int which);
-DG_PUBLIC double      dg_score_class_ap(const dg_score *s, int label); /* of one class, or -1 */
-DG_PUBLIC double      dg_score_class_ap50(const dg_score *s, int label);
-/* Interpolated precision at recall 0, 0.01, .. 1 of a class; iou 0..9 is 0.50 .. 0.95; area 0..3
- * is all, small, medium, large. 101 numbers, all -1 where the class has no truth. */
+DG_PUBLIC double dg_score_number(const dg_score *s, int which);
+DG_PUBLIC double dg_score_class_ap(const dg_score *s, int label); /* AP of one class, or -1 */
+DG_PUBLIC double dg_score_class_ap50(const dg_score *s, int label);
+/* Interpolated precision of a class at recall 0, 0.01, .. 1 (101 numbers); iou 0..9 is 0.50 ..
+ * 0.95; area 0..3 is all, small, medium, large. All -1 if the class has no truth. */
 DG_PUBLIC const double *dg_score_curve(const dg_score *s, int label, int iou, int area);
 
-/* Writes the precision of each class over recall, at IoU 0.50, 0.75 and 0.90, as one JSON object: {"step", "recall":
- * number of points from 0 to 1, "classes": [{"id", "name", "AP", "AP50", "precision": {"0.50": [..], ..}}]}. -1 is
- * undefined. The file appears whole or not at all. */
-DG_PUBLIC int dg_score_write_curves(const char *path, const dg_score *s, const dg_coco_class *classes, int n_classes,
-                                    int64_t step, dg_diag *d) DG_MUST_USE;
+/* Writes each class's precision over recall, at IoU 0.50, 0.75 and 0.90, as one JSON object:
+ * {"step", "recall": number of points from 0 to 1, "classes": [{"id", "name", "AP", "AP50",
+ * "precision": {"0.50": [..], ..}}]}. -1 is undefined. The file appears whole or not at all. */
+DG_PUBLIC int dg_score_write_curves(const char *path, const dg_score *s,
+                                    const dg_coco_class *classes, int n_classes, int64_t step,
+                                    dg_diag *d) DG_MUST_USE;
 
-/* All annotations of an index, as dg_score_open takes them. */
+/* All annotations of an index, for dg_score_open. */
 DG_PUBLIC const dg_coco_annotation *dg_coco_annotations(const dg_coco *c);
 
-/* Writes detections as a COCO result file, one object a line, with the file's own image and
- * category ids: image_ids by dg_detection.image, classes by label. The file appears whole or not
- * at all. */
+/* Writes detections as a COCO result file, one object per line, with the data set's image and
+ * category ids: image_ids is indexed by dg_detection.image, classes by label. The file appears
+ * whole or not at all. */
 DG_PUBLIC int dg_results_write(const char *path, const dg_detection *detections, int64_t n,
-                               const int64_t *image_ids, const dg_coco_class *classes,
-                               dg_diag *d) DG_MUST_USE;
+                               const int64_t *image_ids, const dg_coco_class *classes, dg_diag *d)
+    DG_MUST_USE;
 
 #ifdef __cplusplus
 }

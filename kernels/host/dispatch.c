@@ -1,6 +1,5 @@
-/* dispatch.c: own kernels are compiled once per instruction set (simd/); each op's kernel here
- * picks its variant when it is prepared and when it runs. One entry for every `simd` row of
- * tensor/ops.def. */
+/* dispatch.c: chooses among the instruction-set variants of our own kernels (simd/), in prepare and
+ * in run. One entry per `simd` row of kernels/ops.def. */
 #include "kernels/host/host.h"
 
 #include "kernels/host/simd/cast.h"
@@ -17,23 +16,23 @@ static isa best_isa(void)
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? ISA_AVX2 : ISA_BASE;
 }
 
-#define VARIANTS(name, type)                                                                  \
-    extern const type  dg_host_##name##_base, dg_host_##name##_avx2, dg_host_##name##_avx512; \
-    static const type *pick_##name(void)                                                      \
-    {                                                                                         \
-        const type *const k[] = { &dg_host_##name##_base, &dg_host_##name##_avx2,             \
-                                  &dg_host_##name##_avx512 };                                 \
-                                                                                              \
-        return k[best_isa()];                                                                 \
+#define VARIANTS(name, type)                                                                 \
+    extern const type dg_host_##name##_base, dg_host_##name##_avx2, dg_host_##name##_avx512; \
+    static const type *pick_##name(void)                                                     \
+    {                                                                                        \
+        const type *const k[] = { &dg_host_##name##_base, &dg_host_##name##_avx2,            \
+                                  &dg_host_##name##_avx512 };                                \
+                                                                                             \
+        return k[best_isa()];                                                                \
     }
 
 #else
 
-#define VARIANTS(name, type)                  \
-    extern const type  dg_host_##name##_base; \
-    static const type *pick_##name(void)      \
-    {                                         \
-        return &dg_host_##name##_base;        \
+#define VARIANTS(name, type)                 \
+    extern const type dg_host_##name##_base; \
+    static const type *pick_##name(void)     \
+    {                                        \
+        return &dg_host_##name##_base;       \
     }
 
 #endif
@@ -56,13 +55,13 @@ static int prepare_with(const dg_kernel *k, dg_prepare *p)
         return pick_##name()->run(a);          \
     }                                          \
     extern const dg_kernel dg_host_##name;     \
-    const dg_kernel        dg_host_##name = { prepare_##name, run_##name, NULL };
+    const dg_kernel dg_host_##name = { prepare_##name, run_##name, NULL };
 #define HOST_dnn(name)
 #define HOST_ref(name)
 #define HOST_none(name)
 #define OP(name, signature, effect, precision, attr, shape, grad, host, cuda, tolerance) \
     HOST_##host(name)
-#include "tensor/ops.def"
+#include "kernels/ops.def"
 
 VARIANTS(convert, dg_host_convert)
 

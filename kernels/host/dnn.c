@@ -1,5 +1,5 @@
-/* dnn.c: convolution, its two gradients, and the matrix product, on oneDNN 2.x. The only file
- * that knows its API.
+/* dnn.c: convolution, its two gradients, and the matrix product, on oneDNN 2.x or 3.x. The only
+ * file that knows its API.
  *
  * Activations are channels-last, weights f32 in the checkpoint's layout (O,I,kh,kw). A primitive
  * is asked for with weights in whatever layout it likes best ("any"); a reorder brings them
@@ -12,55 +12,152 @@
 #include "base/pool.h"
 #include "kernels/backend.h"
 #include "kernels/host/host.h"
+#include "kernels/host/weight_gradient.h"
 
 #ifndef DG_REF_ONLY
 
 #include <dnnl.h>
 #include <stdlib.h>
 
-#if DNNL_VERSION_MAJOR != 2
-#error "dnn.c is written for oneDNN 2.x: memory descriptors became opaque in 3.0"
-#endif
+/* ---- oneDNN 2.x ------------------------------------------------------------------------------ */
+
+/* The rest of this file is written for 3.x: a layout is an opaque object, and an op is described
+ * by arguments. In 2.x both are structs that the caller fills; here they answer to 3.x's names.
+ * What is not named here reads the same in both. */
+#if DNNL_VERSION_MAJOR == 3
 
 typedef dnnl_memory_desc_t layout;
+typedef const_dnnl_memory_desc_t const_layout;
+
+#elif DNNL_VERSION_MAJOR == 2
+
+typedef dnnl_memory_desc_t *layout;
+typedef const dnnl_memory_desc_t *const_layout;
+
+static dnnl_status_t dnnl_memory_desc_destroy(layout l)
+{
+    free(l);
+    return dnnl_success;
+}
+
+static dnnl_status_t dnnl_memory_desc_create_with_strides(layout *l, int rank,
+                                                          const dnnl_dims_t dims,
+                                                          dnnl_data_type_t type,
+                                                          const dnnl_dims_t strides)
+{
+    *l = malloc(sizeof **l);
+    return *l ? dnnl_memory_desc_init_by_strides(*l, rank, dims, type, strides)
+              : dnnl_out_of_memory;
+}
+
+static dnnl_status_t dnnl_memory_desc_create_with_tag(layout *l, int rank, const dnnl_dims_t dims,
+                                                      dnnl_data_type_t type, dnnl_format_tag_t tag)
+{
+    *l = malloc(sizeof **l);
+    return *l ? dnnl_memory_desc_init_by_tag(*l, rank, dims, type, tag) : dnnl_out_of_memory;
+}
+
+static dnnl_status_t dnnl_matmul_primitive_desc_create(dnnl_primitive_desc_t *pd,
+                                                       dnnl_engine_t engine, const_layout a,
+                                                       const_layout b, const_layout bias,
+                                                       const_layout y,
+                                                       const_dnnl_primitive_attr_t attr)
+{
+    dnnl_matmul_desc_t d;
+    dnnl_status_t st = dnnl_matmul_desc_init(&d, a, b, bias, y);
+
+    return st != dnnl_success ? st : dnnl_primitive_desc_create(pd, &d, attr, engine, NULL);
+}
+
+static dnnl_status_t dnnl_convolution_forward_primitive_desc_create(
+    dnnl_primitive_desc_t *pd, dnnl_engine_t engine, dnnl_prop_kind_t kind, dnnl_alg_kind_t alg,
+    const_layout x, const_layout w, const_layout bias, const_layout y, const dnnl_dims_t stride,
+    const dnnl_dims_t dilate, const dnnl_dims_t before, const dnnl_dims_t after,
+    const_dnnl_primitive_attr_t attr)
+{
+    dnnl_convolution_desc_t d;
+    dnnl_status_t st = dnnl_dilated_convolution_forward_desc_init(&d, kind, alg, x, w, bias, y,
+                                                                  stride, dilate, before, after);
+
+    return st != dnnl_success ? st : dnnl_primitive_desc_create(pd, &d, attr, engine, NULL);
+}
+
+static dnnl_status_t dnnl_convolution_backward_data_primitive_desc_create(
+    dnnl_primitive_desc_t *pd, dnnl_engine_t engine, dnnl_alg_kind_t alg, const_layout dx,
+    const_layout w, const_layout dy, const dnnl_dims_t stride, const dnnl_dims_t dilate,
+    const dnnl_dims_t before, const dnnl_dims_t after, const_dnnl_primitive_desc_t hint,
+    const_dnnl_primitive_attr_t attr)
+{
+    dnnl_convolution_desc_t d;
+    dnnl_status_t st = dnnl_dilated_convolution_backward_data_desc_init(&d, alg, dx, w, dy, stride,
+                                                                        dilate, before, after);
+
+    return st != dnnl_success ? st : dnnl_primitive_desc_create(pd, &d, attr, engine, hint);
+}
+
+static dnnl_status_t dnnl_convolution_backward_weights_primitive_desc_create(
+    dnnl_primitive_desc_t *pd, dnnl_engine_t engine, dnnl_alg_kind_t alg, const_layout x,
+    const_layout dw, const_layout dbias, const_layout dy, const dnnl_dims_t stride,
+    const dnnl_dims_t dilate, const dnnl_dims_t before, const dnnl_dims_t after,
+    const_dnnl_primitive_desc_t hint, const_dnnl_primitive_attr_t attr)
+{
+    dnnl_convolution_desc_t d;
+    dnnl_status_t st =
+        dnnl_dilated_convolution_backward_weights_desc_init(&d, alg, x, dw, dbias, dy, stride,
+                                                            dilate, before, after);
+
+    return st != dnnl_success ? st : dnnl_primitive_desc_create(pd, &d, attr, engine, hint);
+}
+
+#else
+#error "dnn.c knows oneDNN 2 and 3: ./configure --with-onednn=DIR takes one of them from DIR"
+#endif
+
+/* ---- jobs ------------------------------------------------------------------------------------ */
 
 /* An operand of a primitive: where it comes from, and how it gets into the form the primitive
  * wants. Inputs: operand -> (widen) -> (reorder) -> primitive; outputs the other way. */
 typedef struct slot {
-    int              arg;     /* DNNL_ARG_... */
-    int              operand; /* index into dg_args.t */
-    bool             output;
-    dg_dtype         stored; /* the operand's own type */
-    int64_t          n;      /* its elements */
-    layout           own;    /* plain layout, in the operand's type or widened to f32 */
-    bool             widen;
-    dnnl_primitive_t reorder;              /* NULL: the primitive takes `own` */
-    size_t           widen_at, reorder_at; /* offsets in workspace */
-    dnnl_memory_t    plain, wanted;
+    int arg;     /* DNNL_ARG_... */
+    int operand; /* index into dg_args.t */
+    bool output;
+    dg_dtype stored; /* the operand's own type */
+    int64_t n;       /* its elements */
+    int rank;        /* the plain layout: in the operand's type, or widened to f32 */
+    dnnl_dims_t dims, strides;
+    dnnl_data_type_t type;
+    bool widen;
+    dnnl_primitive_t reorder;    /* NULL: the primitive takes the plain layout */
+    size_t widen_at, reorder_at; /* offsets in workspace */
+    dnnl_memory_t plain, wanted;
 } slot;
 
 enum {
     MAX_SLOTS = 4,
+    MAX_WISHES = 2 * MAX_SLOTS, /* a gradient's hint may want its operands in another type */
     ANY_ROWS = 512, /* so many rows make it pay to bring a shared B into another layout */
 };
 
 typedef struct job {
-    dnnl_engine_t    engine;
-    dnnl_stream_t    stream;
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
     dnnl_primitive_t primitive;
-    dnnl_memory_t    scratch, reorder_scratch[MAX_SLOTS];
-    size_t           scratch_at, scratch_bytes; /* one region: primitives run one after the other */
-    size_t           bytes;
-    int              n;
-    slot             s[MAX_SLOTS];
+    dnnl_memory_t scratch, reorder_scratch[MAX_SLOTS];
+    size_t scratch_at, scratch_bytes; /* one region: primitives run one after the other */
+    size_t bytes;
+    int n;
+    slot s[MAX_SLOTS];
 } job;
 
 /* A primitive descriptor under construction: compute is the type that is multiplied. */
 typedef struct recipe {
-    job                  *j;
-    dnnl_data_type_t      compute;
+    job *j;
+    dnnl_data_type_t compute;
     dnnl_primitive_desc_t pd, hint;
     dnnl_primitive_attr_t attr;
+    layout wishes[MAX_WISHES];
+    int n;
+    int rc; /* the first wish that failed */
 } recipe;
 
 #define CALL(call)                  \
@@ -87,8 +184,8 @@ static dnnl_data_type_t type_of(dg_dtype t)
 
 static int make_scratch(job *j, dnnl_primitive_desc_t pd, dnnl_memory_t *m)
 {
-    const layout *l = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
-    size_t        bytes = dnnl_memory_desc_get_size(l);
+    const_layout l = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+    size_t bytes = dnnl_memory_desc_get_size(l);
 
     if (bytes > j->scratch_bytes)
         j->scratch_bytes = bytes;
@@ -125,7 +222,7 @@ static void job_close(void *handle)
 static int job_open(job **out)
 {
     job *j = calloc(1, sizeof *j);
-    int  rc = 0;
+    int rc = 0;
 
     *out = j;
     if (!j)
@@ -141,57 +238,65 @@ out:
 static slot *add_slot(recipe *r, int arg, int operand, const dg_tensor *t, int rank,
                       const int64_t *d, const int64_t *stride)
 {
-    slot       *s = &r->j->s[r->j->n++];
-    dnnl_dims_t dims, strides;
+    slot *s = &r->j->s[r->j->n++];
 
     for (int i = 0; i < rank; i++) {
-        dims[i] = d[i];
-        strides[i] = stride[i];
+        s->dims[i] = d[i];
+        s->strides[i] = stride[i];
     }
+    s->rank = rank;
     s->arg = arg;
     s->operand = operand;
     s->stored = t->dtype;
     s->n = dg_shape_elements(t->shape);
     s->widen = t->dtype == DG_BF16 && r->compute == dnnl_f32;
-    dnnl_memory_desc_init_by_strides(&s->own, rank, dims, s->widen ? dnnl_f32 : type_of(t->dtype),
-                                     strides);
+    s->type = s->widen ? dnnl_f32 : type_of(t->dtype);
     return s;
 }
 
-/* The layout to ask for: the operand's own one, or any that the primitive prefers; in the type
- * of the product, except for results, which may stay f32. */
-static layout wish(const recipe *r, const slot *s, bool any)
+/* The layout to ask for, in the type given: the operand's own one, or any that the primitive
+ * prefers. It lives as long as the recipe; r->rc tells where that failed. */
+static const_layout wish_as(recipe *r, const slot *s, bool any, dnnl_data_type_t type)
 {
-    layout l = s->own;
+    layout *l = &r->wishes[r->n++];
+    dnnl_status_t st =
+        any ? dnnl_memory_desc_create_with_tag(l, s->rank, s->dims, type, dnnl_format_tag_any)
+            : dnnl_memory_desc_create_with_strides(l, s->rank, s->dims, type, s->strides);
 
-    if (any)
-        dnnl_memory_desc_init_by_tag(&l, s->own.ndims, s->own.dims, s->own.data_type,
-                                     dnnl_format_tag_any);
-    if (!s->output && s->arg != DNNL_ARG_BIAS)
-        l.data_type = r->compute;
-    return l;
+    if (st != dnnl_success && r->rc == 0)
+        r->rc = status(st);
+    return *l;
 }
 
-static int finish_slot(recipe *r, int i, const layout *wanted)
+/* In the type of the product, except for results and biases, which may stay f32. */
+static const_layout wish(recipe *r, const slot *s, bool any)
 {
-    job                  *j = r->j;
-    slot                 *s = &j->s[i];
-    const layout         *from = s->output ? wanted : &s->own, *to = s->output ? &s->own : wanted;
+    return wish_as(r, s, any, s->output || s->arg == DNNL_ARG_BIAS ? s->type : r->compute);
+}
+
+static int finish_slot(recipe *r, int i, const_layout wanted)
+{
+    job *j = r->j;
+    slot *s = &j->s[i];
+    layout own = NULL;
     dnnl_primitive_desc_t pd = NULL;
-    int                   rc = 0;
+    int rc = 0;
 
     if (s->widen)
         s->widen_at = reserve(j, (size_t)s->n * sizeof(float));
-    CALL(dnnl_memory_create(&s->plain, &s->own, j->engine, DNNL_MEMORY_NONE));
+    CALL(dnnl_memory_desc_create_with_strides(&own, s->rank, s->dims, s->type, s->strides));
+    CALL(dnnl_memory_create(&s->plain, own, j->engine, DNNL_MEMORY_NONE));
     CALL(dnnl_memory_create(&s->wanted, wanted, j->engine, DNNL_MEMORY_NONE));
-    if (dnnl_memory_desc_equal(&s->own, wanted))
+    if (dnnl_memory_desc_equal(own, wanted))
         goto out;
     s->reorder_at = reserve(j, dnnl_memory_desc_get_size(wanted));
-    CALL(dnnl_reorder_primitive_desc_create(&pd, from, j->engine, to, j->engine, r->attr));
+    CALL(dnnl_reorder_primitive_desc_create(&pd, s->output ? wanted : own, j->engine,
+                                            s->output ? own : wanted, j->engine, r->attr));
     CALL(dnnl_primitive_create(&s->reorder, pd));
     DG_TRY(make_scratch(j, pd, &j->reorder_scratch[i]));
 out:
     dnnl_primitive_desc_destroy(pd);
+    dnnl_memory_desc_destroy(own);
     return rc;
 }
 
@@ -199,13 +304,14 @@ out:
 static int job_finish(recipe *r)
 {
     job *j = r->j;
-    int  rc = 0;
+    int rc = 0;
 
     CALL(dnnl_primitive_create(&j->primitive, r->pd));
     DG_TRY(make_scratch(j, r->pd, &j->scratch));
     for (int i = 0; i < j->n; i++)
-        DG_TRY(finish_slot(
-            r, i, dnnl_primitive_desc_query_md(r->pd, dnnl_query_exec_arg_md, j->s[i].arg)));
+        DG_TRY(
+            finish_slot(r, i,
+                        dnnl_primitive_desc_query_md(r->pd, dnnl_query_exec_arg_md, j->s[i].arg)));
     j->scratch_at = reserve(j, j->scratch_bytes);
 out:
     return rc;
@@ -231,12 +337,15 @@ static int prepare(dg_prepare *p, bool bf16, int (*make)(dg_prepare *p, recipe *
         dnnl_primitive_desc_destroy(r.pd);
         dnnl_primitive_desc_destroy(r.hint);
         dnnl_primitive_attr_destroy(r.attr);
-        p->handle = r.j;
-        p->workspace_bytes = r.j ? r.j->bytes : 0;
+        while (r.n > 0)
+            dnnl_memory_desc_destroy(r.wishes[--r.n]);
         if (rc < 0) {
             job_close(r.j);
-            p->handle = NULL;
+            r.j = NULL;
         }
+        p->handle = r.j;
+        /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): job_close freed what failed */
+        p->workspace_bytes = r.j ? r.j->bytes : 0;
     }
     dg_pool_team(before);
     return rc;
@@ -246,7 +355,7 @@ static int prepare(dg_prepare *p, bool bf16, int (*make)(dg_prepare *p, recipe *
 
 static void reorder(job *j, int i, bool output, char *scratch)
 {
-    slot           *s = &j->s[i];
+    slot *s = &j->s[i];
     dnnl_exec_arg_t a[] = {
         { DNNL_ARG_FROM, output ? s->wanted : s->plain },
         { DNNL_ARG_TO, output ? s->plain : s->wanted },
@@ -259,9 +368,9 @@ static void reorder(job *j, int i, bool output, char *scratch)
 
 static int run(const dg_args *a)
 {
-    job            *j = a->handle;
-    char           *ws = a->workspace;
-    int             before = dg_pool_team(a->threads), rc = 0, n = 0;
+    job *j = a->handle;
+    char *ws = a->workspace;
+    int before = dg_pool_team(a->threads), rc = 0, n = 0;
     dnnl_exec_arg_t args[MAX_SLOTS + 1];
 
     for (int i = 0; i < j->n; i++) {
@@ -295,22 +404,28 @@ out:
 
 /* ---- matrix product -------------------------------------------------------------------------- */
 
+/* c may be NULL. */
+static int product(recipe *r, const_layout a, const_layout b, const_layout c, const_layout y)
+{
+    if (r->rc < 0)
+        return r->rc;
+    return status(dnnl_matmul_primitive_desc_create(&r->pd, r->j->engine, a, b, c, y, r->attr));
+}
+
 /* y = A B + c with A [..,M,K] and B [..,K,N], each as it stands or transposed; c is [N]. A 2-D B
  * is shared by all of A. Leading dimensions fold into one batch dimension, and into M where B is
  * shared and A stands upright. */
 static int make_matmul(dg_prepare *p, recipe *r)
 {
     const matmul_attr *at = p->attr;
-    const dg_tensor   *t = p->t, *y = &t[p->n - 1];
-    int64_t            m = y->shape.d[y->shape.rank - 2], n = y->shape.d[y->shape.rank - 1];
-    int64_t            k = t[0].shape.d[t[0].shape.rank - (at->trans_a ? 2 : 1)];
-    int64_t            batch = dg_shape_elements(y->shape) / (m * n),
+    const dg_tensor *t = p->t, *y = &t[p->n - 1];
+    int64_t m = y->shape.d[y->shape.rank - 2], n = y->shape.d[y->shape.rank - 1];
+    int64_t k = t[0].shape.d[t[0].shape.rank - (at->trans_a ? 2 : 1)];
+    int64_t batch = dg_shape_elements(y->shape) / (m * n),
             batch_b = dg_shape_elements(t[1].shape) / (k * n);
-    bool               any = batch_b == 1 && !at->trans_a && m * batch >= ANY_ROWS;
-    dnnl_matmul_desc_t d;
-    layout             la, lb, lc, ly;
-    int                rc = 0, one = 0; /* drop a batch dimension of 1 */
-    slot              *a, *b, *c = NULL, *dst;
+    bool any = batch_b == 1 && !at->trans_a && m * batch >= ANY_ROWS;
+    int one; /* drop a batch dimension of 1 */
+    slot *a, *b, *c = NULL, *dst;
 
     if (batch_b == 1 && !at->trans_a) {
         m *= batch;
@@ -327,15 +442,8 @@ static int make_matmul(dg_prepare *p, recipe *r)
     dst = add_slot(r, DNNL_ARG_DST, p->n - 1, y, 3 - one, &(int64_t[]){ batch, m, n }[one],
                    &(int64_t[]){ m * n, n, 1 }[one]);
     dst->output = true;
-    la = wish(r, a, false);
-    lb = wish(r, b, any);
-    ly = wish(r, dst, false);
-    if (c)
-        lc = wish(r, c, false);
-    CALL(dnnl_matmul_desc_init(&d, &la, &lb, c ? &lc : NULL, &ly));
-    CALL(dnnl_primitive_desc_create(&r->pd, &d, r->attr, r->j->engine, NULL));
-out:
-    return rc;
+    return product(r, wish(r, a, false), wish(r, b, any), c ? wish(r, c, false) : NULL,
+                   wish(r, dst, false));
 }
 
 static int prepare_matmul(dg_prepare *p)
@@ -363,25 +471,26 @@ static slot *add_weight(recipe *r, int arg, int operand, const dg_tensor *t)
 }
 
 typedef struct steps {
-    dnnl_dims_t stride, pad;
+    dnnl_dims_t stride, dilate, pad; /* dilate: oneDNN counts from 0 */
 } steps;
 
 static steps steps_of(const conv_attr *at)
 {
-    return (steps){ { at->stride, at->stride }, { at->pad, at->pad } };
+    return (steps){ { at->stride, at->stride }, { 0, 0 }, { at->pad, at->pad } };
 }
 
 /* The forward descriptor: the op itself, or the hint that gradients want. bias may be NULL. */
-static int forward(recipe *r, const conv_attr *at, const layout *x, const layout *w,
-                   const layout *b, const layout *y, dnnl_primitive_desc_t *pd)
+static int forward(recipe *r, const conv_attr *at, const_layout x, const_layout w,
+                   const_layout bias, const_layout y, dnnl_primitive_desc_t *pd)
 {
-    steps                   s = steps_of(at);
-    dnnl_convolution_desc_t d;
-    int                     rc = 0;
+    steps s = steps_of(at);
+    dnnl_engine_t engine = r->j->engine;
+    int rc = 0;
 
-    CALL(dnnl_convolution_forward_desc_init(&d, dnnl_forward_training, dnnl_convolution_direct, x,
-                                            w, b, y, s.stride, s.pad, s.pad));
-    CALL(dnnl_primitive_desc_create(pd, &d, r->attr, r->j->engine, NULL));
+    DG_TRY(r->rc);
+    CALL(dnnl_convolution_forward_primitive_desc_create(pd, engine, dnnl_forward_training,
+                                                        dnnl_convolution_direct, x, w, bias, y,
+                                                        s.stride, s.dilate, s.pad, s.pad, r->attr));
 out:
     return rc;
 }
@@ -390,39 +499,33 @@ static int make_conv(dg_prepare *p, recipe *r)
 {
     slot *x = add_map(r, DNNL_ARG_SRC, 0, &p->t[0]),
          *w = add_weight(r, DNNL_ARG_WEIGHTS, 1, &p->t[1]), *b = NULL, *y;
-    layout lx, lw, lb, ly;
 
     if (dg_host_given(&p->t[2]))
         b = add_slot(r, DNNL_ARG_BIAS, 2, &p->t[2], 1, p->t[2].shape.d, (int64_t[]){ 1 });
     y = add_map(r, DNNL_ARG_DST, p->n - 1, &p->t[p->n - 1]);
     y->output = true;
-    lx = wish(r, x, false);
-    lw = wish(r, w, true);
-    ly = wish(r, y, false);
-    if (b)
-        lb = wish(r, b, false);
-    return forward(r, p->attr, &lx, &lw, b ? &lb : NULL, &ly, &r->pd);
+    return forward(r, p->attr, wish(r, x, false), wish(r, w, true), b ? wish(r, b, false) : NULL,
+                   wish(r, y, false), &r->pd);
 }
 
 static int make_conv_dx(dg_prepare *p, recipe *r)
 {
     slot *dy = add_map(r, DNNL_ARG_DIFF_DST, 0, &p->t[0]),
          *w = add_weight(r, DNNL_ARG_WEIGHTS, 1, &p->t[1]);
-    slot                   *dx = add_map(r, DNNL_ARG_DIFF_SRC, 2, &p->t[2]);
-    layout                  ly, lw, lx, hx, hy;
-    steps                   s = steps_of(p->attr);
-    dnnl_convolution_desc_t d;
-    int                     rc = 0;
+    slot *dx = add_map(r, DNNL_ARG_DIFF_SRC, 2, &p->t[2]);
+    const_layout lx, lw, ly;
+    steps s = steps_of(p->attr);
+    int rc = 0;
 
     dx->output = true;
-    ly = hy = wish(r, dy, false);
+    lx = wish(r, dx, false);
     lw = wish(r, w, true);
-    lx = hx = wish(r, dx, false);
-    hx.data_type = hy.data_type = r->compute;
-    DG_TRY(forward(r, p->attr, &hx, &lw, NULL, &hy, &r->hint));
-    CALL(dnnl_convolution_backward_data_desc_init(&d, dnnl_convolution_direct, &lx, &lw, &ly,
-                                                  s.stride, s.pad, s.pad));
-    CALL(dnnl_primitive_desc_create(&r->pd, &d, r->attr, r->j->engine, r->hint));
+    ly = wish(r, dy, false);
+    DG_TRY(forward(r, p->attr, wish_as(r, dx, false, r->compute), lw, NULL, ly, &r->hint));
+    CALL(dnnl_convolution_backward_data_primitive_desc_create(&r->pd, r->j->engine,
+                                                              dnnl_convolution_direct, lx, lw, ly,
+                                                              s.stride, s.dilate, s.pad, s.pad,
+                                                              r->hint, r->attr));
 out:
     return rc;
 }
@@ -431,21 +534,20 @@ static int make_conv_dw(dg_prepare *p, recipe *r)
 {
     slot *x = add_map(r, DNNL_ARG_SRC, 0, &p->t[0]),
          *dy = add_map(r, DNNL_ARG_DIFF_DST, 1, &p->t[1]);
-    slot                   *dw = add_weight(r, DNNL_ARG_DIFF_WEIGHTS, 2, &p->t[2]);
-    layout                  lx, ly, lw, hw;
-    steps                   s = steps_of(p->attr);
-    dnnl_convolution_desc_t d;
-    int                     rc = 0;
+    slot *dw = add_weight(r, DNNL_ARG_DIFF_WEIGHTS, 2, &p->t[2]);
+    const_layout lx, lw, ly;
+    steps s = steps_of(p->attr);
+    int rc = 0;
 
     dw->output = true;
     lx = wish(r, x, false);
+    lw = wish(r, dw, true);
     ly = wish(r, dy, false);
-    lw = hw = wish(r, dw, true);
-    hw.data_type = r->compute;
-    DG_TRY(forward(r, p->attr, &lx, &hw, NULL, &ly, &r->hint));
-    CALL(dnnl_convolution_backward_weights_desc_init(&d, dnnl_convolution_direct, &lx, &lw, NULL,
-                                                     &ly, s.stride, s.pad, s.pad));
-    CALL(dnnl_primitive_desc_create(&r->pd, &d, r->attr, r->j->engine, r->hint));
+    DG_TRY(forward(r, p->attr, lx, wish_as(r, dw, true, r->compute), NULL, ly, &r->hint));
+    CALL(dnnl_convolution_backward_weights_primitive_desc_create(&r->pd, r->j->engine,
+                                                                 dnnl_convolution_direct, lx, lw,
+                                                                 NULL, ly, s.stride, s.dilate,
+                                                                 s.pad, s.pad, r->hint, r->attr));
 out:
     return rc;
 }
@@ -458,17 +560,10 @@ static int make_pointwise_dw(dg_prepare *p, recipe *r)
     slot *dy = add_slot(r, DNNL_ARG_SRC, 1, &p->t[1], 2, (int64_t[]){ o, n }, (int64_t[]){ 1, o });
     slot *x =
         add_slot(r, DNNL_ARG_WEIGHTS, 0, &p->t[0], 2, (int64_t[]){ n, i }, (int64_t[]){ i, 1 });
-    slot  *dw = add_slot(r, DNNL_ARG_DST, 2, &p->t[2], 2, (int64_t[]){ o, i }, (int64_t[]){ i, 1 });
-    layout lx = wish(r, x, false), ly = wish(r, dy, false), lw;
-    dnnl_matmul_desc_t d;
-    int                rc = 0;
+    slot *dw = add_slot(r, DNNL_ARG_DST, 2, &p->t[2], 2, (int64_t[]){ o, i }, (int64_t[]){ i, 1 });
 
     dw->output = true;
-    lw = wish(r, dw, false);
-    CALL(dnnl_matmul_desc_init(&d, &ly, &lx, NULL, &lw));
-    CALL(dnnl_primitive_desc_create(&r->pd, &d, r->attr, r->j->engine, NULL));
-out:
-    return rc;
+    return product(r, wish(r, dy, false), wish(r, x, false), NULL, wish(r, dw, false));
 }
 
 static int prepare_conv(dg_prepare *p)
@@ -485,17 +580,17 @@ static int prepare_conv_dx(dg_prepare *p)
 static int prepare_conv_dw(dg_prepare *p)
 {
     const conv_attr *at = p->attr;
-    bool             bf16 = p->t[0].dtype == DG_BF16 && p->t[1].dtype == DG_BF16;
-    bool             pointwise = at->h == 1 && at->w == 1 && at->stride == 1 && at->pad == 0;
+    bool bf16 = p->t[0].dtype == DG_BF16 && p->t[1].dtype == DG_BF16;
+    bool pointwise = at->h == 1 && at->w == 1 && at->stride == 1 && at->pad == 0;
 
     return prepare(p, bf16, pointwise && bf16 ? make_pointwise_dw : make_conv_dw);
 }
 
-extern const dg_kernel dg_host_conv2d, dg_host_conv2d_dx, dg_host_conv2d_dw, dg_host_matmul;
-const dg_kernel        dg_host_conv2d = { prepare_conv, run, job_close };
-const dg_kernel        dg_host_conv2d_dx = { prepare_conv_dx, run, job_close };
-const dg_kernel        dg_host_conv2d_dw = { prepare_conv_dw, run, job_close };
-const dg_kernel        dg_host_matmul = { prepare_matmul, run, job_close };
+extern const dg_kernel dg_host_conv2d, dg_host_conv2d_dx, dg_host_matmul;
+const dg_kernel dg_host_conv2d = { prepare_conv, run, job_close };
+const dg_kernel dg_host_conv2d_dx = { prepare_conv_dx, run, job_close };
+const dg_kernel dg_host_whole_conv2d_dw = { prepare_conv_dw, run, job_close };
+const dg_kernel dg_host_matmul = { prepare_matmul, run, job_close };
 
 const char *dg_library_versions(char *buf, size_t n)
 {
@@ -507,9 +602,9 @@ const char *dg_library_versions(char *buf, size_t n)
 
 #else /* no oneDNN in this build: the definition stands in for its twin */
 
-#define TWIN(name)                                                    \
-    extern const dg_kernel dg_ref_##name##_f32, dg_host_##name;       \
-    static int             prepare_##name(dg_prepare *p)              \
+#define TWIN(name, twin)                                              \
+    extern const dg_kernel dg_ref_##name##_f32, twin;                 \
+    static int prepare_##name(dg_prepare *p)                          \
     {                                                                 \
         int (*prepare)(dg_prepare * p) = dg_ref_##name##_f32.prepare; \
                                                                       \
@@ -519,12 +614,17 @@ const char *dg_library_versions(char *buf, size_t n)
     {                                                                 \
         return dg_ref_##name##_f32.run(a);                            \
     }                                                                 \
-    const dg_kernel dg_host_##name = { .prepare = prepare_##name, .run = run_##name }
+    static void release_##name(void *handle)                          \
+    {                                                                 \
+        if (dg_ref_##name##_f32.release)                              \
+            dg_ref_##name##_f32.release(handle);                      \
+    }                                                                 \
+    const dg_kernel twin = { prepare_##name, run_##name, release_##name }
 
-TWIN(conv2d);
-TWIN(conv2d_dx);
-TWIN(conv2d_dw);
-TWIN(matmul);
+TWIN(conv2d, dg_host_conv2d);
+TWIN(conv2d_dx, dg_host_conv2d_dx);
+TWIN(conv2d_dw, dg_host_whole_conv2d_dw);
+TWIN(matmul, dg_host_matmul);
 
 const char *dg_library_versions(char *buf, size_t n)
 {

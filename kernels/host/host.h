@@ -1,10 +1,10 @@
-/* host.h: what the files of the host backend share. */
+/* host.h: shared by the files of the host backend. */
 #ifndef DG_KERNELS_HOST_HOST_H
 #define DG_KERNELS_HOST_HOST_H
 
-#include <detrgraph/kernel.h>
+#include "kernels/backend.h"
 
-/* Whether an optional operand is there, as prepare sees it (no data yet). */
+/* True if the optional operand is given; for prepare, which sees no data yet. */
 static inline bool dg_host_given(const dg_tensor *t)
 {
     return t->dtype != DG_REAL && t->shape.rank >= 0;
@@ -13,5 +13,8 @@ static inline bool dg_host_given(const dg_tensor *t)
 /* bf16 <-> f32, rounding to nearest even. */
 void dg_host_widen(void *to, const void *from, int64_t n, int threads);
 void dg_host_narrow(void *to, const void *from, int64_t n, int threads);
+
+/* Opens "cpu" or "ref". */
+int dg_host_open(dg_backend **b, const char *device, dg_diag *d) DG_MUST_USE;
 
 #endif

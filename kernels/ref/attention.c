@@ -10,23 +10,23 @@
  *     g[n,s] = p[n,s] * (dy[n] . v[s] - dy[n] . y[n]) / sqrt(d)
  *     dq[n] = sum over s of g[n,s] k[s]       dk[s] = sum over n of g[n,s] q[n]
  *
- * dn = (M, groups, live, group) masks denoising queries, see dg_attention in op.h; void rows
- * have y = 0 and lse = 0, void columns dk = dv = 0. */
+ * dn = (M, groups, live, group) masks denoising queries, see dg_attention in op.h; void rows have y
+ * = 0 and lse = 0, void columns dk = dv = 0. */
 #include <math.h>
 #include <string.h>
 
 #include "kernels/ref/ref.h"
 
-/* --- softmax over the last axis --------------------------------------------------------------- */
+/* ---- softmax over the last axis -------------------------------------------------------------- */
 
 static int softmax(const dg_args *a)
 {
-    int64_t d = width(a, 0);
+    int64_t d = width(a, DG_SOFTMAX_X);
 
-    for (int64_t r = 0; r < rows(a, 0); r++) {
-        const real *x = in(a, 0) + r * d;
-        real       *y = out(a, 1) + r * d; /* may be x */
-        double      most = x[0], sum = 0;
+    for (int64_t r = 0; r < rows(a, DG_SOFTMAX_X); r++) {
+        const real *x = in(a, DG_SOFTMAX_X) + r * d;
+        real *y = out(a, DG_SOFTMAX_Y) + r * d; /* may be x */
+        double most = x[0], sum = 0;
 
         for (int64_t k = 1; k < d; k++)
             most = x[k] > most ? x[k] : most;
@@ -41,31 +41,31 @@ static int softmax(const dg_args *a)
 /* dx = y * (dy - sum dy y); operands dy y -> dx */
 static int softmax_grad(const dg_args *a)
 {
-    int64_t d = width(a, 0);
+    int64_t d = width(a, DG_SOFTMAX_GRAD_DY);
 
-    for (int64_t r = 0; r < rows(a, 0); r++) {
-        const real *dy = in(a, 0) + r * d, *y = in(a, 1) + r * d;
-        double      dot = 0;
+    for (int64_t r = 0; r < rows(a, DG_SOFTMAX_GRAD_DY); r++) {
+        const real *dy = in(a, DG_SOFTMAX_GRAD_DY) + r * d, *y = in(a, DG_SOFTMAX_GRAD_Y) + r * d;
+        double dot = 0;
 
         for (int64_t k = 0; k < d; k++)
             dot += (double)dy[k] * y[k];
         for (int64_t k = 0; k < d; k++)
-            out(a, 2)[r * d + k] = (real)(y[k] * (dy[k] - dot));
+            out(a, DG_SOFTMAX_GRAD_DX)[r * d + k] = (real)(y[k] * (dy[k] - dot));
     }
     return 0;
 }
 
-/* --- attention -------------------------------------------------------------------------------- */
+/* ---- attention ------------------------------------------------------------------------------- */
 
 typedef struct mask {
-    bool    present;
+    bool present;
     int64_t capacity, live, group;
 } mask;
 
 static mask mask_of(const dg_args *a, int i)
 {
     const attention_attr *f = a->attr;
-    mask                  m = { .present = has(a, i) };
+    mask m = { .present = has(a, i) };
 
     if (m.present) {
         m.capacity = f->capacity;
@@ -87,11 +87,11 @@ static bool sees(const mask *m, int64_t row, int64_t column)
     return row < m->live && column < m->live && row / m->group == column / m->group;
 }
 
-/* Shapes and the pieces that belong to head `head` = b*heads + h. */
+/* Shapes, and the slices of head `head` = b*heads + h. */
 typedef struct view {
-    int64_t     n, s, width, d, heads;
+    int64_t n, s, width, d, heads;
     const real *q, *k, *v;
-    double      scale;
+    double scale;
 } view;
 
 static view view_of(const dg_args *a, int q, int64_t head)
@@ -118,16 +118,17 @@ static double dot(const real *x, const real *y, int64_t d)
     return sum;
 }
 
-/* Scores of one row, then numbers that sum to 1, for every thread; and the sums of one row of y. */
+/* Workspace per thread: scores (then probabilities) of one row, and sums of one row of y. */
 static int prepare(dg_prepare *p)
 {
     p->workspace_bytes =
-        (size_t)((p->threads > 1 ? p->threads : 1) * (p->t[1].shape.d[1] + p->t[0].shape.d[2])) *
+        (size_t)((p->threads > 1 ? p->threads : 1) *
+                 (p->t[DG_ATTENTION_K].shape.d[1] + p->t[DG_ATTENTION_Q].shape.d[2])) *
         sizeof(double);
     return 0;
 }
 
-/* One row: scores to p, and their log-sum-exp is returned. */
+/* Writes the scores of row n to score and returns their log-sum-exp. */
 static double row_scores(const view *o, const mask *m, int64_t n, double *score)
 {
     double most = -INFINITY, sum = 0;
@@ -145,14 +146,14 @@ static double row_scores(const view *o, const mask *m, int64_t n, double *score)
 
 static void attention_heads(const dg_args *a, int64_t begin, int64_t end, int thread)
 {
-    mask    m = mask_of(a, 3);
-    int64_t all = dim(a, 1, 1) + dim(a, 0, 2);
-    double *score = (double *)a->workspace + thread * all, *sum = score + dim(a, 1, 1);
+    mask m = mask_of(a, DG_ATTENTION_DN);
+    int64_t all = dim(a, DG_ATTENTION_K, 1) + dim(a, DG_ATTENTION_Q, 2);
+    double *score = (double *)a->workspace + thread * all, *sum = score + dim(a, DG_ATTENTION_K, 1);
 
     for (int64_t head = begin; head < end; head++) {
-        view  o = view_of(a, 0, head);
-        real *y = out(a, 4) + head / o.heads * o.n * o.width + head % o.heads * o.d;
-        real *lse = out(a, 5) + head * o.n;
+        view o = view_of(a, DG_ATTENTION_Q, head);
+        real *y = out(a, DG_ATTENTION_Y) + head / o.heads * o.n * o.width + head % o.heads * o.d;
+        real *lse = out(a, DG_ATTENTION_LSE) + head * o.n;
 
         for (int64_t n = 0; n < o.n; n++, y += o.width) {
             memset(sum, 0, (size_t)o.d * sizeof(double));
@@ -178,13 +179,13 @@ static int attention(const dg_args *a)
 {
     const attention_attr *f = a->attr;
 
-    parallel(a, dim(a, 0, 0) * f->heads, attention_heads);
+    parallel(a, dim(a, DG_ATTENTION_Q, 0) * f->heads, attention_heads);
     return 0;
 }
 
-/* --- its gradient: dy q k v y lse dn? -> dq dk dv --------------------------------------------- */
+/* ---- its gradient: dy q k v y lse dn? -> dq dk dv -------------------------------------------- */
 
-/* For every thread: sums of dk and dv of one head, of one row of dq. */
+/* Doubles per thread: sums of dk and dv of one head, and of one row of dq. */
 static int64_t sums_per_thread(const dg_shape *q, const dg_shape *k, int64_t heads)
 {
     return (2 * k->d[1] + 1) * (q->d[2] / heads);
@@ -195,17 +196,18 @@ static int prepare_grad(dg_prepare *p)
     const attention_attr *f = p->attr;
 
     p->workspace_bytes = (size_t)((p->threads > 1 ? p->threads : 1) *
-                                  sums_per_thread(&p->t[1].shape, &p->t[2].shape, f->heads)) *
+                                  sums_per_thread(&p->t[DG_ATTENTION_GRAD_Q].shape,
+                                                  &p->t[DG_ATTENTION_GRAD_K].shape, f->heads)) *
                          sizeof(double);
     return 0;
 }
 
-/* Adds what row n sends to dk and dv; its own gradient to dq. */
+/* Adds row n's contributions to dk and dv, and its gradient to dq. */
 static void row_grad(const view *o, const mask *m, int64_t n, const real *dy, const real *y,
                      double lse, double *dk, double *dv, double *dq)
 {
     const real *q = o->q + n * o->width;
-    double      own = dot(dy, y, o->d);
+    double own = dot(dy, y, o->d);
 
     for (int64_t s = 0; s < o->s; s++) {
         const real *k = o->k + s * o->width, *v = o->v + s * o->width;
@@ -226,14 +228,15 @@ static void row_grad(const view *o, const mask *m, int64_t n, const real *dy, co
 static void attention_grad_heads(const dg_args *a, int64_t begin, int64_t end, int thread)
 {
     const attention_attr *f = a->attr;
-    mask                  m = mask_of(a, 6);
-    int64_t               all = sums_per_thread(&a->t[1].shape, &a->t[2].shape, f->heads);
+    mask m = mask_of(a, DG_ATTENTION_GRAD_DN);
+    int64_t all = sums_per_thread(&a->t[DG_ATTENTION_GRAD_Q].shape,
+                                  &a->t[DG_ATTENTION_GRAD_K].shape, f->heads);
 
     for (int64_t head = begin; head < end; head++) {
-        view    o = view_of(a, 1, head);
+        view o = view_of(a, DG_ATTENTION_GRAD_Q, head);
         int64_t b = head / o.heads, first = head % o.heads * o.d;
-        const real *lse = in(a, 5) + head * o.n;
-        double     *dk = (double *)a->workspace + thread * all;
+        const real *lse = in(a, DG_ATTENTION_GRAD_LSE) + head * o.n;
+        double *dk = (double *)a->workspace + thread * all;
         double *dv = dk + o.s * o.d, *dq = dv + o.s * o.d;
 
         memset(dk, 0, (size_t)(2 * o.s * o.d) * sizeof(double));
@@ -242,14 +245,17 @@ static void attention_grad_heads(const dg_args *a, int64_t begin, int64_t end, i
 
             memset(dq, 0, (size_t)o.d * sizeof(double));
             if (!is_void(&m, n))
-                row_grad(&o, &m, n, in(a, 0) + at, in(a, 4) + at, lse[n], dk, dv, dq);
+                row_grad(&o, &m, n, in(a, DG_ATTENTION_GRAD_DY) + at,
+                         in(a, DG_ATTENTION_GRAD_Y) + at, lse[n], dk, dv, dq);
             for (int64_t i = 0; i < o.d; i++)
-                out(a, 7)[at + i] = (real)dq[i];
+                out(a, DG_ATTENTION_GRAD_DQ)[at + i] = (real)dq[i];
         }
         for (int64_t s = 0; s < o.s; s++)
             for (int64_t i = 0; i < o.d; i++) {
-                out(a, 8)[(b * o.s + s) * o.width + first + i] = (real)dk[s * o.d + i];
-                out(a, 9)[(b * o.s + s) * o.width + first + i] = (real)dv[s * o.d + i];
+                out(a, DG_ATTENTION_GRAD_DK)[(b * o.s + s) * o.width + first + i] =
+                    (real)dk[s * o.d + i];
+                out(a, DG_ATTENTION_GRAD_DV)[(b * o.s + s) * o.width + first + i] =
+                    (real)dv[s * o.d + i];
             }
     }
 }
@@ -258,7 +264,7 @@ static int attention_grad(const dg_args *a)
 {
     const attention_attr *f = a->attr;
 
-    parallel(a, dim(a, 1, 0) * f->heads, attention_grad_heads);
+    parallel(a, dim(a, DG_ATTENTION_GRAD_Q, 0) * f->heads, attention_grad_heads);
     return 0;
 }
 

@@ -1,16 +1,16 @@
-/* box.h: boxes (cx, cy, w, h) against each other: intersection over union and its generalised form,
+/* box.h: overlap of two boxes (cx, cy, w, h): intersection over union and its generalised form,
  *
  *     IoU = |A n B| / |A u B|      GIoU = IoU - (|hull| - |A u B|) / |hull|
  *
- * (Rezatofighi et al. 2019) without an epsilon. A quotient 0/0, which boxes without an area lead to, counts as 0. */
-#ifndef DG_REF_BOX_H
-#define DG_REF_BOX_H
+ * (Rezatofighi et al. 2019) without an epsilon. 0/0, from boxes without area, counts as 0. */
+#ifndef DG_KERNELS_REF_BOX_H
+#define DG_KERNELS_REF_BOX_H
 
 #include "kernels/ref/ref.h"
 
 typedef struct overlap {
-    double a[4], b[4]; /* x1 y1 x2 y2 */
-    double inner_w, inner_h; /* of the intersection; there is none where one is negative */
+    double a[4], b[4];       /* x1 y1 x2 y2 */
+    double inner_w, inner_h; /* of the intersection; negative: they do not intersect */
     double hull_w, hull_h;
     double inner, both, hull; /* areas: intersection, union, hull */
     double iou, giou;

@@ -1,12 +1,13 @@
 /* conv.c: two-dimensional convolution, channels last, zero padding.
  *
- *     y[b,oy,ox,o]  = bias[o] + sum over ky,kx,i of x[b, oy*s-p+ky, ox*s-p+kx, i] * w[o,i,ky,kx]
- *     dx[b,iy,ix,i] = sum over ky,kx,o of dy[b,oy,ox,o] * w[o,i,ky,kx],  iy = oy*s-p+ky, ix = ox*s-p+kx
- *     dw[o,i,ky,kx] = sum over b,oy,ox of dy[b,oy,ox,o] * x[b, oy*s-p+ky, ox*s-p+kx, i]
+ *    y[b,oy,ox,o]  = bias[o] + sum over ky,kx,i of x[b, oy*s-p+ky, ox*s-p+kx, i] * w[o,i,ky,kx]
+ *    dx[b,iy,ix,i] = sum over ky,kx,o of dy[b,oy,ox,o] * w[o,i,ky,kx],
+ *                    iy = oy*s-p+ky, ix = ox*s-p+kx
+ *    dw[o,i,ky,kx] = sum over b,oy,ox of dy[b,oy,ox,o] * x[b, oy*s-p+ky, ox*s-p+kx, i]
  *
- * Each pair (ky,kx) is a product of matrices whose rows are pixels; the kernel is brought into
- * the layout [ky,kx,from,to] first, so that the inner loop runs over channels. The bias gradient
- * is a plain sum of dy. */
+ * Each pair (ky,kx) is a matrix product whose rows are pixels; the kernel is first repacked to
+ * [ky,kx,from,to], so that the inner loop runs over channels. The bias gradient is a plain sum of
+ * dy. */
 #include <string.h>
 
 #include "kernels/ref/product.h"
@@ -35,7 +36,7 @@ static geometry geometry_of(const dg_tensor *x, const dg_tensor *y, const dg_ten
     };
 }
 
-/* Output columns begin..end-1 are those for which tap kx reads inside x. */
+/* The output columns begin..end-1 for which tap kx reads inside x. */
 static void columns(const geometry *g, int64_t kx, int64_t *begin, int64_t *end)
 {
     int64_t shift = kx - g->pad; /* ix = ox*stride + shift */
@@ -58,32 +59,32 @@ static void pack(const geometry *g, const real *w, bool from_output, real *packe
                     w[(o * g->i + i) * taps + t];
 }
 
-/* The workspace holds one packed kernel: w is operand 1 of conv2d and conv2d_dx, operand 2 of
+/* Workspace for one packed kernel: w is operand 1 of conv2d and conv2d_dx, operand 2 of
  * conv2d_dw. */
 static int prepare_w1(dg_prepare *p)
 {
-    p->workspace_bytes = (size_t)dg_shape_elements(p->t[1].shape) * sizeof(real);
+    p->workspace_bytes = (size_t)dg_shape_elements(p->t[DG_CONV2D_W].shape) * sizeof(real);
     return 0;
 }
 
 static int prepare_w2(dg_prepare *p)
 {
-    p->workspace_bytes = (size_t)dg_shape_elements(p->t[2].shape) * sizeof(real);
+    p->workspace_bytes = (size_t)dg_shape_elements(p->t[DG_CONV2D_DW_DW].shape) * sizeof(real);
     return 0;
 }
 
-/* --- y ---------------------------------------------------------------------------------------- */
+/* ---- y --------------------------------------------------------------------------------------- */
 
 static void conv_rows(const dg_args *a, int64_t begin, int64_t end, int thread)
 {
-    geometry    g = geometry_of(&a->t[0], &a->t[3], &a->t[1], a->attr);
-    const real *x = in(a, 0), *bias = in(a, 2), *packed = a->workspace;
-    real       *y = out(a, 3);
+    geometry g = geometry_of(&a->t[DG_CONV2D_X], &a->t[DG_CONV2D_Y], &a->t[DG_CONV2D_W], a->attr);
+    const real *x = in(a, DG_CONV2D_X), *bias = in(a, DG_CONV2D_B), *packed = a->workspace;
+    real *y = out(a, DG_CONV2D_Y);
 
     (void)thread;
     for (int64_t row = begin; row < end; row++) { /* row = b*H' + oy */
         int64_t b = row / g.out_h, oy = row % g.out_h;
-        real   *to = y + row * g.out_w * g.o;
+        real *to = y + row * g.out_w * g.o;
 
         for (int64_t n = 0; n < g.out_w * g.o; n++)
             to[n] = bias ? bias[n % g.o] : 0;
@@ -93,7 +94,7 @@ static void conv_rows(const dg_args *a, int64_t begin, int64_t end, int thread)
             if (iy < 0 || iy >= g.h)
                 continue;
             for (int64_t kx = 0; kx < g.kw; kx++) {
-                int64_t     first, last;
+                int64_t first, last;
                 const real *from = x + (b * g.h + iy) * g.w * g.i;
 
                 columns(&g, kx, &first, &last);
@@ -109,26 +110,27 @@ static void conv_rows(const dg_args *a, int64_t begin, int64_t end, int thread)
 
 static int conv2d(const dg_args *a)
 {
-    geometry g = geometry_of(&a->t[0], &a->t[3], &a->t[1], a->attr);
+    geometry g = geometry_of(&a->t[DG_CONV2D_X], &a->t[DG_CONV2D_Y], &a->t[DG_CONV2D_W], a->attr);
 
-    pack(&g, in(a, 1), false, a->workspace);
+    pack(&g, in(a, DG_CONV2D_W), false, a->workspace);
     parallel(a, g.b * g.out_h, conv_rows);
     return 0;
 }
 
-/* --- dx --------------------------------------------------------------------------------------- */
+/* ---- dx -------------------------------------------------------------------------------------- */
 
 static void conv_dx_rows(const dg_args *a, int64_t begin, int64_t end, int thread)
 {
-    geometry    g = geometry_of(&a->t[2], &a->t[0], &a->t[1], a->attr);
-    const real *dy = in(a, 0), *packed = a->workspace;
-    real       *dx = out(a, 2);
+    geometry g =
+        geometry_of(&a->t[DG_CONV2D_DX_DX], &a->t[DG_CONV2D_DX_DY], &a->t[DG_CONV2D_DX_W], a->attr);
+    const real *dy = in(a, DG_CONV2D_DX_DY), *packed = a->workspace;
+    real *dx = out(a, DG_CONV2D_DX_DX);
 
     (void)thread;
     memset(dx + begin * g.w * g.i, 0, (size_t)((end - begin) * g.w * g.i) * sizeof(real));
     for (int64_t row = begin; row < end; row++) { /* row = b*H + iy */
         int64_t b = row / g.h, iy = row % g.h;
-        real   *to = dx + row * g.w * g.i;
+        real *to = dx + row * g.w * g.i;
 
         for (int64_t ky = 0; ky < g.kh; ky++) {
             int64_t above = iy + g.pad - ky, oy = above / g.stride;
@@ -136,7 +138,7 @@ static void conv_dx_rows(const dg_args *a, int64_t begin, int64_t end, int threa
             if (above < 0 || above % g.stride || oy >= g.out_h)
                 continue;
             for (int64_t kx = 0; kx < g.kw; kx++) {
-                int64_t     first, last;
+                int64_t first, last;
                 const real *from = dy + (b * g.out_h + oy) * g.out_w * g.o;
 
                 columns(&g, kx, &first, &last);
@@ -151,16 +153,17 @@ static void conv_dx_rows(const dg_args *a, int64_t begin, int64_t end, int threa
 
 static int conv2d_dx(const dg_args *a)
 {
-    geometry g = geometry_of(&a->t[2], &a->t[0], &a->t[1], a->attr);
+    geometry g =
+        geometry_of(&a->t[DG_CONV2D_DX_DX], &a->t[DG_CONV2D_DX_DY], &a->t[DG_CONV2D_DX_W], a->attr);
 
-    pack(&g, in(a, 1), true, a->workspace);
+    pack(&g, in(a, DG_CONV2D_DX_W), true, a->workspace);
     parallel(a, g.b * g.h, conv_dx_rows);
     return 0;
 }
 
-/* --- dw --------------------------------------------------------------------------------------- */
+/* ---- dw -------------------------------------------------------------------------------------- */
 
-enum { INPUTS = 16 }; /* input channels of a piece of work */
+enum { INPUTS = 16 }; /* input channels per task */
 
 static int64_t pieces(const geometry *g)
 {
@@ -169,16 +172,17 @@ static int64_t pieces(const geometry *g)
 
 static void conv_dw_pieces(const dg_args *a, int64_t begin, int64_t end, int thread)
 {
-    geometry    g = geometry_of(&a->t[0], &a->t[1], &a->t[2], a->attr);
-    const real *x = in(a, 0), *dy = in(a, 1);
-    real       *packed = a->workspace; /* [kh,kw,I,O] */
+    geometry g =
+        geometry_of(&a->t[DG_CONV2D_DW_X], &a->t[DG_CONV2D_DW_DY], &a->t[DG_CONV2D_DW_DW], a->attr);
+    const real *x = in(a, DG_CONV2D_DW_X), *dy = in(a, DG_CONV2D_DW_DY);
+    real *packed = a->workspace; /* [kh,kw,I,O] */
 
     (void)thread;
     for (int64_t piece = begin; piece < end; piece++) {
         int64_t tap = piece / pieces(&g), ky = tap / g.kw, kx = tap % g.kw;
         int64_t i0 = piece % pieces(&g) * INPUTS, n_i = g.i - i0 < INPUTS ? g.i - i0 : INPUTS;
         int64_t first, last;
-        real   *to = packed + (tap * g.i + i0) * g.o;
+        real *to = packed + (tap * g.i + i0) * g.o;
 
         memset(to, 0, (size_t)(n_i * g.o) * sizeof(real));
         columns(&g, kx, &first, &last);
@@ -198,10 +202,11 @@ static void conv_dw_pieces(const dg_args *a, int64_t begin, int64_t end, int thr
 
 static int conv2d_dw(const dg_args *a)
 {
-    geometry    g = geometry_of(&a->t[0], &a->t[1], &a->t[2], a->attr);
+    geometry g =
+        geometry_of(&a->t[DG_CONV2D_DW_X], &a->t[DG_CONV2D_DW_DY], &a->t[DG_CONV2D_DW_DW], a->attr);
     const real *packed = a->workspace;
-    real       *dw = out(a, 2);
-    int64_t     taps = g.kh * g.kw;
+    real *dw = out(a, DG_CONV2D_DW_DW);
+    int64_t taps = g.kh * g.kw;
 
     parallel(a, taps * pieces(&g), conv_dw_pieces);
     for (int64_t o = 0; o < g.o; o++)
@@ -211,6 +216,7 @@ static int conv2d_dw(const dg_args *a)
     return 0;
 }
 
+DG_SAME_PLACE(DG_CONV2D_W, DG_CONV2D_DX_W);
 DG_REF(conv2d, prepare_w1, conv2d);
 DG_REF(conv2d_dx, prepare_w1, conv2d_dx);
 DG_REF(conv2d_dw, prepare_w2, conv2d_dw);

@@ -1,10 +1,10 @@
-/* gather.c: rows picked by their numbers.
+/* gather.c: picks rows by index.
  *
  *     gather      y[b,q,:] = x[b, index[b,q], :]      x [B,S,D]
  *     embedding   y[n,:]   = table[index[n], :]       table [V,D]
  *
- * The gradients add up the rows that picked an entry, in rising order. A number outside the
- * table picks a row of zeros and receives no gradient; nor does an embedding's padding row. */
+ * The gradients add up the rows that picked an entry, in ascending order. An index outside the
+ * table picks a row of zeros and has no gradient, as has an embedding's padding row. */
 #include <string.h>
 
 #include "kernels/ref/ref.h"
@@ -31,25 +31,29 @@ static void give_back(const real *dy, const int32_t *index, int64_t n, int64_t d
 
 static int gather(const dg_args *a)
 {
-    int64_t s = dim(a, 0, 1), q = dim(a, 1, 1), d = dim(a, 0, 2);
+    int64_t s = dim(a, DG_GATHER_X, 1), q = dim(a, DG_GATHER_INDEX, 1), d = dim(a, DG_GATHER_X, 2);
 
-    for (int64_t b = 0; b < dim(a, 0, 0); b++)
-        pick(in(a, 0) + b * s * d, s, in_i32(a, 1) + b * q, q, d, out(a, 2) + b * q * d);
+    for (int64_t b = 0; b < dim(a, DG_GATHER_X, 0); b++)
+        pick(in(a, DG_GATHER_X) + b * s * d, s, in_i32(a, DG_GATHER_INDEX) + b * q, q, d,
+             out(a, DG_GATHER_Y) + b * q * d);
     return 0;
 }
 
 static int gather_grad(const dg_args *a)
 {
-    int64_t s = dim(a, 2, 1), q = dim(a, 1, 1), d = dim(a, 2, 2);
+    int64_t s = dim(a, DG_GATHER_GRAD_DX, 1), q = dim(a, DG_GATHER_GRAD_INDEX, 1),
+            d = dim(a, DG_GATHER_GRAD_DX, 2);
 
-    for (int64_t b = 0; b < dim(a, 2, 0); b++)
-        give_back(in(a, 0) + b * q * d, in_i32(a, 1) + b * q, q, d, out(a, 2) + b * s * d, s, -1);
+    for (int64_t b = 0; b < dim(a, DG_GATHER_GRAD_DX, 0); b++)
+        give_back(in(a, DG_GATHER_GRAD_DY) + b * q * d, in_i32(a, DG_GATHER_GRAD_INDEX) + b * q, q,
+                  d, out(a, DG_GATHER_GRAD_DX) + b * s * d, s, -1);
     return 0;
 }
 
 static int embedding(const dg_args *a)
 {
-    pick(in(a, 0), dim(a, 0, 0), in_i32(a, 1), elements(a, 1), dim(a, 0, 1), out(a, 2));
+    pick(in(a, DG_EMBEDDING_TABLE), dim(a, DG_EMBEDDING_TABLE, 0), in_i32(a, DG_EMBEDDING_INDEX),
+         elements(a, DG_EMBEDDING_INDEX), dim(a, DG_EMBEDDING_TABLE, 1), out(a, DG_EMBEDDING_Y));
     return 0;
 }
 
@@ -57,8 +61,9 @@ static int embedding_grad(const dg_args *a)
 {
     const index_attr *f = a->attr;
 
-    give_back(in(a, 0), in_i32(a, 1), elements(a, 1), dim(a, 2, 1), out(a, 2), dim(a, 2, 0),
-              f->padding);
+    give_back(in(a, DG_EMBEDDING_GRAD_DY), in_i32(a, DG_EMBEDDING_GRAD_INDEX),
+              elements(a, DG_EMBEDDING_GRAD_INDEX), dim(a, DG_EMBEDDING_GRAD_DTABLE, 1),
+              out(a, DG_EMBEDDING_GRAD_DTABLE), dim(a, DG_EMBEDDING_GRAD_DTABLE, 0), f->padding);
     return 0;
 }
 

@@ -1,24 +1,23 @@
-/* loss.c: losses over pairs of queries and targets, query, gt [B,P]; a query of -1 is void; without
- * gt, pair j is about target j.
+/* loss.c: losses over pairs of queries and targets, query, gt [B,P]. A query of -1 is void; without
+ * gt, pair j belongs to target j.
  *
  * box_loss    l1   = sum over pairs of |cxcywh difference|
- *             giou = sum over pairs of 1 - GIoU
- *             iou [B,P]: plain IoU of each pair, a constant for gradients
+ *            giou = sum over pairs of 1 - GIoU
+ *            iou [B,P]: plain IoU of each pair, a constant for gradients
  * class_loss  sum over queries and classes, with x the logit, p = sigmoid(x), y = 1 at the pair's
- *             label and else 0, bce(x, s) = -s log p - (1-s) log(1-p):
- *   varifocal (Zhang et al. 2021), s = y * iou; the weight is a constant for gradients
- *             (alpha p^gamma (1-y) + s) * bce(x, s)      d/dx = weight * (p - s)
- *   focal (Lin et al. 2017), q = 1-p at y = 1 and p elsewhere, a = alpha, resp. 1-alpha
- *             a q^gamma * bce(x, y)
- *             If two pairs name one query the later one counts. Rows from dn's live count on are
- *             void. */
+ *            label and else 0, bce(x, s) = -s log p - (1-s) log(1-p):
+ *  varifocal (Zhang et al. 2021), s = y * iou; the weight is a constant for gradients
+ *            (alpha p^gamma (1-y) + s) * bce(x, s)      d/dx = weight * (p - s)
+ *  focal (Lin et al. 2017), q = 1-p at y = 1 and p elsewhere, a = alpha at y = 1, else 1-alpha
+ *            a q^gamma * bce(x, y)
+ *            If two pairs name one query, the later one counts. Rows from dn's live count on are
+ *            void. */
 #include <math.h>
 #include <string.h>
 
 #include "kernels/ref/box.h"
 
-/* Target of pair n = b*P + j of b, or -1 where the pair is void; operands query, gt, and m
- * targets an image. */
+/* Target of pair n = b*P + j of image b; -1: void. operands query and gt; m: targets per image. */
 static int64_t target_of(const dg_args *a, int query, int64_t n, int64_t m, int64_t n_queries)
 {
     int64_t j = has(a, query + 1) ? in_i32(a, query + 1)[n] : n % dim(a, query, 1);
@@ -27,41 +26,42 @@ static int64_t target_of(const dg_args *a, int query, int64_t n, int64_t m, int6
     return q < 0 || q >= n_queries || j < 0 || j >= m ? -1 : j;
 }
 
-/* --- box_loss: boxes [B,Q,4] tboxes [B,M,4] query gt? -> l1 [] giou [] iou [B,P] -------------- */
+/* ---- box_loss: boxes [B,Q,4] tboxes [B,M,4] query gt? -> l1 [] giou [] iou [B,P] ------------- */
 
 static int box_loss(const dg_args *a)
 {
-    int64_t q = dim(a, 0, 1), m = dim(a, 1, 1), p = dim(a, 2, 1);
-    double  l1 = 0, giou = 0;
+    int64_t q = dim(a, DG_BOX_LOSS_BOXES, 1), m = dim(a, DG_BOX_LOSS_TBOXES, 1),
+            p = dim(a, DG_BOX_LOSS_QUERY, 1);
+    double l1 = 0, giou = 0;
 
-    for (int64_t n = 0; n < elements(a, 2); n++) {
-        int64_t b = n / p, j = target_of(a, 2, n, m, q);
+    for (int64_t n = 0; n < elements(a, DG_BOX_LOSS_QUERY); n++) {
+        int64_t b = n / p, j = target_of(a, DG_BOX_LOSS_QUERY, n, m, q);
 
-        out(a, 6)[n] = 0;
+        out(a, DG_BOX_LOSS_IOU)[n] = 0;
         if (j < 0)
             continue;
-        const real *box = in(a, 0) + (b * q + in_i32(a, 2)[n]) * 4;
-        const real *target = in(a, 1) + (b * m + j) * 4;
-        overlap     o = overlap_of(box, target);
+        const real *box = in(a, DG_BOX_LOSS_BOXES) + (b * q + in_i32(a, DG_BOX_LOSS_QUERY)[n]) * 4;
+        const real *target = in(a, DG_BOX_LOSS_TBOXES) + (b * m + j) * 4;
+        overlap o = overlap_of(box, target);
 
         for (int k = 0; k < 4; k++)
             l1 += fabs((double)box[k] - target[k]);
         giou += 1 - o.giou;
-        out(a, 6)[n] = (real)o.iou;
+        out(a, DG_BOX_LOSS_IOU)[n] = (real)o.iou;
     }
-    out(a, 4)[0] = (real)l1;
-    out(a, 5)[0] = (real)giou;
+    out(a, DG_BOX_LOSS_L1)[0] = (real)l1;
+    out(a, DG_BOX_LOSS_GIOU)[0] = (real)giou;
     return 0;
 }
 
-/* How much of max(x, y) moves with x: equals share. */
+/* Derivative of max(x, y) by x: 1/2 at equality. */
 static double share(double x, double y)
 {
     return x > y ? 1 : x == y ? 0.5 : 0;
 }
 
-/* d (1 - GIoU) / d box, box = (cx, cy, w, h), from the derivatives by its corners. 1 - GIoU = 2
- * - I/U - U/H with areas I, U, H of intersection, union, hull and U = |A| + |B| - I. */
+/* d (1 - GIoU) / d box, box = (cx, cy, w, h), from the derivatives by its corners. 1 - GIoU = 2 -
+ * I/U - U/H with areas I, U, H of intersection, union, hull and U = |A| + |B| - I. */
 static void giou_slope(const overlap *o, double slope[4])
 {
     double size[2] = { o->a[2] - o->a[0], o->a[3] - o->a[1] };
@@ -72,8 +72,8 @@ static void giou_slope(const overlap *o, double slope[4])
     double by_hull = o->hull == 0 ? 0 : o->both / (o->hull * o->hull);
 
     for (int k = 0; k < 4; k++) {
-        int    axis = k % 2, other = 1 - axis;
-        double outward = k < 2 ? -1 : 1; /* moving this corner outwards */
+        int axis = k % 2, other = 1 - axis;
+        double outward = k < 2 ? -1 : 1; /* direction in which this corner moves outwards */
         double inside = outward * inner[other] * share(-outward * o->a[k], -outward * o->b[k]);
         double outside = outward * hull[other] * share(outward * o->a[k], outward * o->b[k]);
         double area = outward * size[other];
@@ -92,31 +92,36 @@ static void giou_slope(const overlap *o, double slope[4])
 /* dl1? dgiou? boxes tboxes query gt? -> dboxes */
 static int box_loss_grad(const dg_args *a)
 {
-    int64_t q = dim(a, 2, 1), m = dim(a, 3, 1), p = dim(a, 4, 1);
-    double  dl1 = has(a, 0) ? in(a, 0)[0] : 0, dgiou = has(a, 1) ? in(a, 1)[0] : 0;
+    int64_t q = dim(a, DG_BOX_LOSS_GRAD_BOXES, 1), m = dim(a, DG_BOX_LOSS_GRAD_TBOXES, 1),
+            p = dim(a, DG_BOX_LOSS_GRAD_QUERY, 1);
+    double dl1 = has(a, DG_BOX_LOSS_GRAD_DL1) ? in(a, DG_BOX_LOSS_GRAD_DL1)[0] : 0,
+           dgiou = has(a, DG_BOX_LOSS_GRAD_DGIOU) ? in(a, DG_BOX_LOSS_GRAD_DGIOU)[0] : 0;
 
-    memset(out(a, 6), 0, (size_t)elements(a, 6) * sizeof(real));
-    for (int64_t n = 0; n < elements(a, 4); n++) {
-        int64_t b = n / p, j = target_of(a, 4, n, m, q);
+    memset(out(a, DG_BOX_LOSS_GRAD_DBOXES), 0,
+           (size_t)elements(a, DG_BOX_LOSS_GRAD_DBOXES) * sizeof(real));
+    for (int64_t n = 0; n < elements(a, DG_BOX_LOSS_GRAD_QUERY); n++) {
+        int64_t b = n / p, j = target_of(a, DG_BOX_LOSS_GRAD_QUERY, n, m, q);
 
         if (j < 0)
             continue;
-        int64_t     at = (b * q + in_i32(a, 4)[n]) * 4;
-        const real *box = in(a, 2) + at, *target = in(a, 3) + (b * m + j) * 4;
-        overlap     o = overlap_of(box, target);
-        double      slope[4];
+        int64_t at = (b * q + in_i32(a, DG_BOX_LOSS_GRAD_QUERY)[n]) * 4;
+        const real *box = in(a, DG_BOX_LOSS_GRAD_BOXES) + at,
+                   *target = in(a, DG_BOX_LOSS_GRAD_TBOXES) + (b * m + j) * 4;
+        overlap o = overlap_of(box, target);
+        double slope[4];
 
         giou_slope(&o, slope);
         for (int k = 0; k < 4; k++) {
             double sign = box[k] > target[k] ? 1 : box[k] < target[k] ? -1 : 0;
 
-            out(a, 6)[at + k] += (real)(dl1 * sign + (has(a, 1) ? dgiou * slope[k] : 0));
+            out(a, DG_BOX_LOSS_GRAD_DBOXES)[at + k] +=
+                (real)(dl1 * sign + (has(a, DG_BOX_LOSS_GRAD_DGIOU) ? dgiou * slope[k] : 0));
         }
     }
     return 0;
 }
 
-/* --- class_loss: logits [B,Q,C] labels [B,M] query gt? iou? [B,P] dn? -> loss [] -------------- */
+/* ---- class_loss: logits [B,Q,C] labels [B,M] query gt? iou? [B,P] dn? -> loss [] ------------- */
 
 static double power(double x, double y)
 {
@@ -128,7 +133,7 @@ static double bce(double x, double s)
     return (x > 0 ? x : 0) - x * s + log1p(exp(-fabs(x)));
 }
 
-/* The term of one logit and its derivative. */
+/* Loss term of one logit, and its derivative in *slope. */
 static double term(const dg_class_loss_attr *f, double x, bool y, double iou, double *slope)
 {
     double p = 1 / (1 + exp(-x)), s = y ? iou : 0;
@@ -145,7 +150,7 @@ static double term(const dg_class_loss_attr *f, double x, bool y, double iou, do
     return a * power(wrong, f->gamma) * loss;
 }
 
-/* Number of the pair that each query of image b belongs to, or -1. */
+/* Fills pair with the index of the pair of each query of image b; -1: none. */
 static void pairs_of(const dg_args *a, int first, int64_t b, int32_t *pair)
 {
     int64_t q = dim(a, first, 1), m = dim(a, first + 1, 1), p = dim(a, first + 2, 1);
@@ -157,26 +162,26 @@ static void pairs_of(const dg_args *a, int first, int64_t b, int32_t *pair)
             pair[in_i32(a, first + 2)[n]] = (int32_t)(n - b * p);
 }
 
-/* Both directions: operands from `first` on are those of class_loss. Returns the sum; slopes
- * times scale go to dlogits if it is not NULL. */
+/* Loss and gradient: the operands from `first` on are those of class_loss. Returns the sum; writes
+ * slopes times scale to dlogits unless it is NULL. */
 static double class_terms(const dg_args *a, int first, double scale, real *dlogits)
 {
     int64_t q = dim(a, first, 1), c = dim(a, first, 2), m = dim(a, first + 1, 1),
             p = dim(a, first + 2, 1);
-    int64_t  live = has(a, first + 5) ? in_i32(a, first + 5)[2] : q;
+    int64_t live = has(a, first + 5) ? in_i32(a, first + 5)[2] : q;
     int32_t *pair = a->workspace;
-    double   total = 0;
+    double total = 0;
 
     for (int64_t b = 0; b < dim(a, first, 0); b++) {
         pairs_of(a, first, b, pair);
         for (int64_t i = 0; i < q; i++) {
             int64_t n = b * p + pair[i], j = pair[i] < 0 ? 0 : target_of(a, first + 2, n, m, q);
             int32_t label = pair[i] < 0 ? -1 : in_i32(a, first + 1)[b * m + j];
-            double  iou = pair[i] >= 0 && has(a, first + 4) ? in(a, first + 4)[n] : 0;
+            double iou = pair[i] >= 0 && has(a, first + 4) ? in(a, first + 4)[n] : 0;
 
             for (int64_t k = 0; k < c; k++) {
                 int64_t at = (b * q + i) * c + k;
-                double  slope = 0;
+                double slope = 0;
 
                 if (i < live)
                     total += term(a->attr, in(a, first)[at], k == label, iou, &slope);
@@ -190,26 +195,27 @@ static double class_terms(const dg_args *a, int first, double scale, real *dlogi
 
 static int prepare_class(dg_prepare *p)
 {
-    p->workspace_bytes = (size_t)p->t[0].shape.d[1] * sizeof(int32_t);
+    p->workspace_bytes = (size_t)p->t[DG_CLASS_LOSS_LOGITS].shape.d[1] * sizeof(int32_t);
     return 0;
 }
 
 static int prepare_class_grad(dg_prepare *p)
 {
-    p->workspace_bytes = (size_t)p->t[1].shape.d[1] * sizeof(int32_t);
+    p->workspace_bytes = (size_t)p->t[DG_CLASS_LOSS_GRAD_LOGITS].shape.d[1] * sizeof(int32_t);
     return 0;
 }
 
 static int class_loss(const dg_args *a)
 {
-    out(a, 6)[0] = (real)class_terms(a, 0, 0, NULL);
+    out(a, DG_CLASS_LOSS_LOSS)[0] = (real)class_terms(a, DG_CLASS_LOSS_LOGITS, 0, NULL);
     return 0;
 }
 
 /* dloss logits labels query gt? iou? dn? -> dlogits */
 static int class_loss_grad(const dg_args *a)
 {
-    class_terms(a, 1, in(a, 0)[0], out(a, 7));
+    class_terms(a, DG_CLASS_LOSS_GRAD_LOGITS, in(a, DG_CLASS_LOSS_GRAD_DLOSS)[0],
+                out(a, DG_CLASS_LOSS_GRAD_DLOGITS));
     return 0;
 }
 

@@ -1,4 +1,4 @@
-/* match.c: which query answers for which target.
+/* match.c: assigns queries to targets.
  *
  * match_cost: with p = sigmoid(logit of the target's label)
  *     class = alpha (1-p)^gamma (-log(p + 1e-8)) - (1-alpha) p^gamma (-log(1 - p + 1e-8))
@@ -6,11 +6,11 @@
  * (Carion et al. 2020 with the focal class cost of Deformable DETR.) Rows past an image's count are
  * 0.
  *
- * match: the assignment of least total cost, by shortest augmenting paths: Jonker & Volgenant
- * 1987, as Crouse, "On implementing 2D rectangular assignment algorithms" (2016) puts it. In
- * double. Among columns that are equally near the lowest is taken, so every backend finds the
- * same assignment. A cost that is not finite counts as one larger than any sum of finite ones:
- * the search ends, and takes such a pair only when it must. */
+ * match: the assignment of least total cost, in double, by shortest augmenting paths (Jonker &
+ * Volgenant 1987, in the form of Crouse, "On implementing 2D rectangular assignment algorithms",
+ * 2016). Ties go to the lowest column, so that every backend finds the same assignment. A cost that
+ * is not finite is replaced by one larger than any sum of finite ones: the search terminates, and
+ * uses that pair only if it must. */
 #include <math.h>
 #include <string.h>
 
@@ -35,41 +35,44 @@ static double class_cost(double logit, const dg_match_attr *f)
 static int match_cost(const dg_args *a)
 {
     const dg_match_attr *f = a->attr;
-    int64_t              q = dim(a, 0, 1), c = dim(a, 0, 2), m = dim(a, 2, 1);
+    int64_t q = dim(a, DG_MATCH_COST_LOGITS, 1), c = dim(a, DG_MATCH_COST_LOGITS, 2),
+            m = dim(a, DG_MATCH_COST_LABELS, 1);
 
-    for (int64_t row = 0; row < dim(a, 0, 0) * m; row++) { /* row = b*M + target */
-        int64_t     b = row / m;
-        int32_t     label = in_i32(a, 2)[row];
-        const real *target = in(a, 3) + row * 4;
+    for (int64_t row = 0; row < dim(a, DG_MATCH_COST_LOGITS, 0) * m;
+         row++) { /* row = b*M + target */
+        int64_t b = row / m;
+        int32_t label = in_i32(a, DG_MATCH_COST_LABELS)[row];
+        const real *target = in(a, DG_MATCH_COST_TBOXES) + row * 4;
 
         for (int64_t i = 0; i < q; i++) {
-            const real *box = in(a, 1) + (b * q + i) * 4;
-            double      l1 = 0, class = 0;
+            const real *box = in(a, DG_MATCH_COST_BOXES) + (b * q + i) * 4;
+            double l1 = 0, class = 0;
 
             if (label >= 0 && label < c)
-                class = class_cost(in(a, 0)[(b * q + i) * c + label], f);
+                class = class_cost(in(a, DG_MATCH_COST_LOGITS)[(b * q + i) * c + label], f);
             for (int k = 0; k < 4; k++)
                 l1 += fabs((double)box[k] - target[k]);
             double cost = f->class_weight * class + f->l1_weight * l1 -
                           f->giou_weight * overlap_of(box, target).giou;
 
-            out(a, 5)[row * q + i] = row % m < in_i32(a, 4)[b] ? (real)cost : 0;
+            out(a, DG_MATCH_COST_COST)[row * q + i] =
+                row % m < in_i32(a, DG_MATCH_COST_COUNT)[b] ? (real)cost : 0;
         }
     }
     return 0;
 }
 
-/* --- assignment: cost [B,M,Q] count [B] -> query [B,M] ---------------------------------------- */
+/* ---- assignment: cost [B,M,Q] count [B] -> query [B,M] --------------------------------------- */
 
-/* Rows are the shorter side: targets, or queries where there are more targets than queries. */
+/* Rows are the shorter side: targets, unless there are more targets than queries. */
 typedef struct problem {
-    int64_t     rows, columns;
-    int64_t     row_step, column_step; /* through cost */
+    int64_t rows, columns;
+    int64_t row_step, column_step; /* strides in cost, elements */
     const real *cost;
-    double      large;                               /* what stands for a cost that is not finite */
-    double     *row_price, *column_price, *distance; /* [rows], [columns], [columns] */
-    int32_t    *column_of, *row_of, *from;           /* [rows], [columns], [columns]; -1: free */
-    bool       *row_done, *column_done;
+    double large;                                /* replaces costs that are not finite */
+    double *row_price, *column_price, *distance; /* [rows], [columns], [columns] */
+    int32_t *column_of, *row_of, *from;          /* [rows], [columns], [columns]; -1: free */
+    bool *row_done, *column_done;
 } problem;
 
 static double cost_at(const problem *p, int64_t row, int64_t column)
@@ -92,8 +95,8 @@ static double large_cost(const problem *p)
     return (1 + most) * 0x1p20;
 }
 
-/* Dijkstra from a free row to the nearest free column, which is returned, over reduced costs;
- * *length becomes its distance. from[c] is the row through which column c was reached. */
+/* Dijkstra over reduced costs from a free row to the nearest free column, which it returns; *length
+ * is the distance. from[c] is the row through which column c was reached. */
 static int64_t shortest_path(problem *p, int64_t row, double *length)
 {
     memset(p->row_done, 0, (size_t)p->rows * sizeof(bool));
@@ -136,16 +139,16 @@ static void assign(problem *p)
         p->row_of[c] = -1;
     }
     for (int64_t free = 0; free < p->rows; free++) {
-        double  length;
+        double length;
         int64_t column = shortest_path(p, free, &length);
 
-        for (int64_t r = 0; r < p->rows; r++) /* prices keep reduced costs at 0 or above */
+        for (int64_t r = 0; r < p->rows; r++) /* prices keep reduced costs >= 0 */
             if (p->row_done[r])
                 p->row_price[r] += length - (r == free ? 0 : p->distance[p->column_of[r]]);
         for (int64_t c = 0; c < p->columns; c++)
             if (p->column_done[c])
                 p->column_price[c] -= length - p->distance[c];
-        for (int64_t row = -1; row != free;) { /* each row on the path moves one column on */
+        for (int64_t row = -1; row != free;) { /* each row on the path moves to the next column */
             row = p->from[column];
             p->row_of[column] = (int32_t)row;
 
@@ -157,10 +160,10 @@ static void assign(problem *p)
     }
 }
 
-/* One image: prices and distances, links, flags. Either side may be the rows. */
+/* Workspace for one image: prices and distances, links, flags. Either side may be the rows. */
 static int prepare(dg_prepare *p)
 {
-    size_t both = (size_t)(p->t[0].shape.d[1] + p->t[0].shape.d[2]);
+    size_t both = (size_t)(p->t[DG_MATCH_COST].shape.d[1] + p->t[DG_MATCH_COST].shape.d[2]);
 
     p->workspace_bytes = 2 * both * (sizeof(double) + sizeof(int32_t) + sizeof(bool));
     return 0;
@@ -180,12 +183,14 @@ static void lay_out(problem *p, void *workspace, int64_t both)
 
 static int match(const dg_args *a)
 {
-    int64_t m = dim(a, 0, 1), q = dim(a, 0, 2);
+    int64_t m = dim(a, DG_MATCH_COST, 1), q = dim(a, DG_MATCH_COST, 2);
 
-    for (int64_t b = 0; b < dim(a, 0, 0); b++) {
-        int64_t  count = in_i32(a, 1)[b] < 0 ? 0 : in_i32(a, 1)[b] > m ? m : in_i32(a, 1)[b];
-        int32_t *query = out_i32(a, 2) + b * m;
-        problem  p = { count, q, q, 1, .cost = in(a, 0) + b * m * q };
+    for (int64_t b = 0; b < dim(a, DG_MATCH_COST, 0); b++) {
+        int64_t count = in_i32(a, DG_MATCH_COUNT)[b] < 0   ? 0
+                        : in_i32(a, DG_MATCH_COUNT)[b] > m ? m
+                                                           : in_i32(a, DG_MATCH_COUNT)[b];
+        int32_t *query = out_i32(a, DG_MATCH_QUERY) + b * m;
+        problem p = { count, q, q, 1, .cost = in(a, DG_MATCH_COST) + b * m * q };
 
         if (count > q)
             p = (problem){ q, count, 1, q, .cost = p.cost };

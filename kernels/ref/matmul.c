@@ -1,20 +1,20 @@
-/* matmul.c: products of matrices.
+/* matmul.c: matrix products.
  *
  *     y[..,m,n] = c[n] + sum over k of a'[..,m,k] * b'[..,k,n]
  *
- * a' is a, or a with its last two axes exchanged (trans_a); the same for b'. The leading axes of
- * a and b are equal, or one of the two has none and is shared. A vector a is one row. */
+ * a' is a, or a with its last two axes exchanged (trans_a); the same for b'. The leading axes of a
+ * and b are equal, or one of them has none and is shared. A vector a is one row. */
 #include <string.h>
 
 #include "kernels/ref/product.h"
 
 typedef struct sizes {
     int64_t batch, m, n, k;
-    int64_t a_batch, b_batch; /* elements from one matrix to the next; 0: shared */
-    bool    trans_a, trans_b;
+    int64_t a_batch, b_batch; /* elements between matrices; 0: shared */
+    bool trans_a, trans_b;
 } sizes;
 
-/* Rows and columns of the last two axes. */
+/* Size of an axis, counted from the last (1); 1 if absent. */
 static int64_t last(const dg_tensor *t, int axis)
 {
     return t->shape.rank >= axis ? t->shape.d[t->shape.rank - axis] : 1;
@@ -23,7 +23,7 @@ static int64_t last(const dg_tensor *t, int axis)
 static sizes sizes_of(const dg_tensor *t, const void *attr)
 {
     const matmul_attr *f = attr;
-    sizes              s = { .m = last(&t[0], 2), .k = last(&t[0], 1) };
+    sizes s = { .m = last(&t[0], 2), .k = last(&t[0], 1) };
 
     s.trans_a = f->trans_a;
     s.trans_b = f->trans_b;
@@ -38,7 +38,7 @@ static sizes sizes_of(const dg_tensor *t, const void *attr)
     s.batch = n_a > n_b ? n_a : n_b;
     s.a_batch = n_a > 1 ? s.m * s.k : 0;
     s.b_batch = n_b > 1 ? s.n * s.k : 0;
-    if (n_b == 1 && !s.trans_a) { /* a shared b sees all rows of a as one matrix */
+    if (n_b == 1 && !s.trans_a) { /* with a shared b, all rows of a form one matrix */
         s.m *= s.batch;
         s.batch = 1;
     }
@@ -49,21 +49,22 @@ static int prepare(dg_prepare *p)
 {
     const matmul_attr *f = p->attr;
 
-    p->workspace_bytes = f->trans_b ? (size_t)dg_shape_elements(p->t[1].shape) * sizeof(real) : 0;
+    p->workspace_bytes =
+        f->trans_b ? (size_t)dg_shape_elements(p->t[DG_MATMUL_B].shape) * sizeof(real) : 0;
     return 0;
 }
 
 static void product_rows(const dg_args *a, int64_t begin, int64_t end, int thread)
 {
-    sizes       s = sizes_of(a->t, a->attr);
-    const real *b = s.trans_b ? a->workspace : in(a, 1), *bias = in(a, 2);
-    real       *y = out(a, 3);
+    sizes s = sizes_of(a->t, a->attr);
+    const real *b = s.trans_b ? a->workspace : in(a, DG_MATMUL_B), *bias = in(a, DG_MATMUL_C);
+    real *y = out(a, DG_MATMUL_Y);
 
     (void)thread;
-    while (begin < end) { /* rows begin..stop-1 lie in one matrix of the batch */
-        int64_t     batch = begin / s.m, m = begin % s.m;
-        int64_t     stop = (batch + 1) * s.m < end ? (batch + 1) * s.m : end;
-        const real *from = in(a, 0) + batch * s.a_batch;
+    while (begin < end) { /* rows begin..stop-1 are in one matrix of the batch */
+        int64_t batch = begin / s.m, m = begin % s.m;
+        int64_t stop = (batch + 1) * s.m < end ? (batch + 1) * s.m : end;
+        const real *from = in(a, DG_MATMUL_A) + batch * s.a_batch;
 
         for (int64_t row = begin; row < stop; row++)
             if (bias)
@@ -82,10 +83,10 @@ static int matmul(const dg_args *a)
     sizes s = sizes_of(a->t, a->attr);
 
     if (s.trans_b) { /* [..,n,k] -> [..,k,n] */
-        const real *b = in(a, 1);
-        real       *t = a->workspace;
+        const real *b = in(a, DG_MATMUL_B);
+        real *t = a->workspace;
 
-        for (int64_t first = 0; first < elements(a, 1); first += s.n * s.k)
+        for (int64_t first = 0; first < elements(a, DG_MATMUL_B); first += s.n * s.k)
             for (int64_t n = 0; n < s.n; n++)
                 for (int64_t k = 0; k < s.k; k++)
                     t[first + k * s.n + n] = b[first + n * s.k + k];

@@ -7,17 +7,17 @@
  * [R,C], the rest [C]. Layer norm takes them over the last axis: x, y [R,D], mean, rstd [R], s, b
  * [D].
  *
- * With g = dy * act'(z), h = (x - mean) * rstd and means over what the statistics were taken from:
+ * With g = dy * act'(z), h = (x - mean) * rstd and means over the elements of the statistics:
  *     db = sum g     ds = sum g h     dres = g
  *     dx = s * rstd * (g - mean(g) - h * mean(g h))         batch norm (s is constant in the means)
  *     dx = rstd * (g s - mean(g s) - h * mean(g s h))        layer norm
  *     dx = s * rstd * g                                      fixed statistics
  *
- * Over several ranks each gives its mean, its sum of squares about it and its number of rows; they are
- * joined in the order of ranks (Chan, Golub & LeVeque 1983),
- *     d = mean_r - mean     mean += d n_r / (n + n_r)     M2 += M2_r + d^2 n n_r / (n + n_r)
- * and in dx the two means are sums of all ranks over n. Where only the first `live` of x's rows
- * count, the others are void: they enter no sum, and what is made of them is zero. */
+ * Over several ranks each contributes its mean, its sum of squares about it and its number of rows,
+ * joined in rank order (Chan, Golub & LeVeque 1983) with d = mean_r - mean:
+ *     mean += d n_r / (n + n_r)     M2 += M2_r + d^2 n n_r / (n + n_r)
+ * and in dx the two means are sums over all ranks divided by n. If only the first `live` rows of x
+ * count, the others are void: they enter no sum, and their results are zero. */
 #include <math.h>
 #include <string.h>
 
@@ -35,7 +35,7 @@ static double act(int64_t kind, double z)
     }
 }
 
-/* y = act(z) as the forward pass stored it, or stored as such now: ReLU's gate is read from it. */
+/* act'(z). y = act(z), as stored by the forward pass or here; ReLU's gate is read from it. */
 static double act_slope(int64_t kind, double z, double y)
 {
     double p;
@@ -51,9 +51,9 @@ static double act_slope(int64_t kind, double z, double y)
     }
 }
 
-/* --- batch norm ------------------------------------------------------------------------------- */
+/* ---- batch norm ------------------------------------------------------------------------------ */
 
-/* Two rows of C sums. */
+/* Workspace for two rows of C sums. */
 static int prepare_batch(dg_prepare *p)
 {
     const dg_shape *x = &p->t[0].shape;
@@ -62,26 +62,27 @@ static int prepare_batch(dg_prepare *p)
     return 0;
 }
 
-/* y of the first n rows. */
+/* Computes y of the first n rows. */
 static void apply(const dg_args *a, int64_t n, const real *mean, const real *var, const real *res,
                   real *y)
 {
     const norm_attr *f = a->attr;
-    const real      *x = in(a, 0), *s = in(a, 1), *b = in(a, 2);
-    int64_t          c = width(a, 0);
-    double          *rstd = a->workspace;
+    const real *x = in(a, DG_BATCH_NORM_X), *s = in(a, DG_BATCH_NORM_S),
+               *b = in(a, DG_BATCH_NORM_B);
+    int64_t c = width(a, DG_BATCH_NORM_X);
+    double *rstd = a->workspace;
 
     for (int64_t k = 0; k < c; k++)
         rstd[k] = 1 / sqrt((double)var[k] + f->eps);
     for (int64_t i = 0; i < n * c; i++) {
         int64_t k = i % c;
-        double  z = ((double)x[i] - mean[k]) * rstd[k] * s[k] + b[k];
+        double z = ((double)x[i] - mean[k]) * rstd[k] * s[k] + b[k];
 
         y[i] = (real)act(f->act, res ? z + res[i] : z);
     }
 }
 
-/* Mean, and sum of squares about it, of n rows of x. */
+/* Mean of n rows of x, and sum of squares about it. */
 static void statistics(const real *x, int64_t n, int64_t c, double *mean, double *square)
 {
     memset(mean, 0, (size_t)c * sizeof(double));
@@ -101,58 +102,67 @@ static void statistics(const real *x, int64_t n, int64_t c, double *mean, double
 
 static int batch_norm(const dg_args *a)
 {
-    real   *mean = out(a, 5), *var = out(a, 6);
-    int64_t n = rows(a, 0), c = width(a, 0);
+    real *mean = out(a, DG_BATCH_NORM_MEAN), *var = out(a, DG_BATCH_NORM_VAR);
+    int64_t n = rows(a, DG_BATCH_NORM_X), c = width(a, DG_BATCH_NORM_X);
     double *sum = a->workspace, *square = sum + c;
 
-    statistics(in(a, 0), n, c, sum, square);
+    statistics(in(a, DG_BATCH_NORM_X), n, c, sum, square);
     for (int64_t k = 0; k < c; k++) {
         mean[k] = (real)sum[k];
         var[k] = (real)(square[k] / (double)n);
     }
-    apply(a, n, mean, var, in(a, 3), out(a, 4));
+    apply(a, n, mean, var, in(a, DG_BATCH_NORM_RES), out(a, DG_BATCH_NORM_Y));
     return 0;
 }
 
 static int batch_norm_fixed(const dg_args *a)
 {
-    apply(a, rows(a, 0), in(a, 3), in(a, 4), in(a, 5), out(a, 6));
+    apply(a, rows(a, DG_BATCH_NORM_FIXED_X), in(a, DG_BATCH_NORM_FIXED_MEAN),
+          in(a, DG_BATCH_NORM_FIXED_VAR), in(a, DG_BATCH_NORM_FIXED_RES),
+          out(a, DG_BATCH_NORM_FIXED_Y));
     return 0;
 }
 
-/* What one element of the batch contributes; operands dy x? y? s b mean var, and res? further on. y
- * is there for ReLU with a residual or without x; x for SiLU, for statistics that follow from it,
- * and where ds is wanted. */
+/* The gradient before the norm of one element. Operands dy x? y? s b mean var, and res? at `res`. y
+ * is given for ReLU with a residual or without x; x for SiLU, for statistics of the batch, and if
+ * ds is wanted. */
 static double upstream(const dg_args *a, int res, int64_t i, int64_t k, double rstd, double *h)
 {
     const norm_attr *f = a->attr;
-    double           z = 0;
+    double z = 0;
 
-    *h = has(a, 1) ? ((double)in(a, 1)[i] - in(a, 5)[k]) * rstd : 0;
-    if (f->act == DG_ACT_SILU || (f->act == DG_ACT_RELU && !has(a, 2)))
-        z = *h * in(a, 3)[k] + in(a, 4)[k] + (has(a, res) ? (double)in(a, res)[i] : 0);
-    return in(a, 0)[i] * act_slope(f->act, z, has(a, 2) ? in(a, 2)[i] : (real)z);
+    *h = has(a, DG_BATCH_NORM_GRAD_X)
+             ? ((double)in(a, DG_BATCH_NORM_GRAD_X)[i] - in(a, DG_BATCH_NORM_GRAD_MEAN)[k]) * rstd
+             : 0;
+    if (f->act == DG_ACT_SILU || (f->act == DG_ACT_RELU && !has(a, DG_BATCH_NORM_GRAD_Y)))
+        z = *h * in(a, DG_BATCH_NORM_GRAD_S)[k] + in(a, DG_BATCH_NORM_GRAD_B)[k] +
+            (has(a, res) ? (double)in(a, res)[i] : 0);
+    return in(a, DG_BATCH_NORM_GRAD_DY)[i] *
+           act_slope(f->act, z,
+                     has(a, DG_BATCH_NORM_GRAD_Y) ? in(a, DG_BATCH_NORM_GRAD_Y)[i] : (real)z);
 }
 
 static int batch_norm_grad(const dg_args *a)
 {
     const norm_attr *f = a->attr;
-    const real      *s = in(a, 3), *var = in(a, 6);
-    real            *dx = out(a, 8), *ds = out(a, 9), *db = out(a, 10), *dres = out(a, 11);
-    int64_t          n = rows(a, 0), c = width(a, 0);
-    double          *sum_g = a->workspace, *sum_gh = sum_g + c, h;
+    const real *s = in(a, DG_BATCH_NORM_GRAD_S), *var = in(a, DG_BATCH_NORM_GRAD_VAR);
+    real *dx = out(a, DG_BATCH_NORM_GRAD_DX), *ds = out(a, DG_BATCH_NORM_GRAD_DS),
+         *db = out(a, DG_BATCH_NORM_GRAD_DB), *dres = out(a, DG_BATCH_NORM_GRAD_DRES);
+    int64_t n = rows(a, DG_BATCH_NORM_GRAD_DY), c = width(a, DG_BATCH_NORM_GRAD_DY);
+    double *sum_g = a->workspace, *sum_gh = sum_g + c, h;
 
     memset(sum_g, 0, (size_t)(2 * c) * sizeof(double));
     for (int64_t i = 0; i < n * c; i++) {
         int64_t k = i % c;
-        double  g = upstream(a, 7, i, k, 1 / sqrt((double)var[k] + f->eps), &h);
+        double g = upstream(a, DG_BATCH_NORM_GRAD_RES, i, k, 1 / sqrt((double)var[k] + f->eps), &h);
 
         sum_g[k] += g;
         sum_gh[k] += g * h;
     }
     for (int64_t i = 0; i < n * c; i++) {
         int64_t k = i % c;
-        double  rstd = 1 / sqrt((double)var[k] + f->eps), g = upstream(a, 7, i, k, rstd, &h);
+        double rstd = 1 / sqrt((double)var[k] + f->eps),
+               g = upstream(a, DG_BATCH_NORM_GRAD_RES, i, k, rstd, &h);
 
         if (dres)
             dres[i] = (real)g;
@@ -170,27 +180,29 @@ static int batch_norm_grad(const dg_args *a)
 }
 
 /* running <- (1 - momentum) running + momentum * batch, the variance unbiased: * n / (n - 1).
- * Operands running_mean running_var mean var n? ok; nothing is written unless ok, nor for n = 0. */
+ * Operands running_mean running_var mean var n? ok; writes nothing unless ok, nor for n = 0. */
 static int stat_update(const dg_args *a)
 {
     const stat_attr *f = a->attr;
-    double           n = has(a, 4) ? (double)in(a, 4)[0] : (double)f->count;
-    double           unbias = n > 1 ? n / (n - 1) : 1;
+    double n = has(a, DG_STAT_UPDATE_N) ? (double)in(a, DG_STAT_UPDATE_N)[0] : (double)f->count;
+    double unbias = n > 1 ? n / (n - 1) : 1;
 
-    if (!in_i32(a, 5)[0] || n == 0)
+    if (!in_i32(a, DG_STAT_UPDATE_OK)[0] || n == 0)
         return 0;
-    for (int64_t k = 0; k < elements(a, 0); k++) {
-        real *mean = out(a, 0) + k, *var = out(a, 1) + k;
+    for (int64_t k = 0; k < elements(a, DG_STAT_UPDATE_RUNNING_MEAN); k++) {
+        real *mean = out(a, DG_STAT_UPDATE_RUNNING_MEAN) + k,
+             *var = out(a, DG_STAT_UPDATE_RUNNING_VAR) + k;
 
-        *mean = (real)((1 - f->momentum) * *mean + f->momentum * in(a, 2)[k]);
-        *var = (real)((1 - f->momentum) * *var + f->momentum * (in(a, 3)[k] * unbias));
+        *mean = (real)((1 - f->momentum) * *mean + f->momentum * in(a, DG_STAT_UPDATE_MEAN)[k]);
+        *var = (real)((1 - f->momentum) * *var +
+                      f->momentum * (in(a, DG_STAT_UPDATE_VAR)[k] * unbias));
     }
     return 0;
 }
 
-/* --- batch norm over several ranks ------------------------------------------------------------- */
+/* ---- batch norm over several ranks ----------------------------------------------------------- */
 
-/* How many of x's rows [R,C] count: those of the first `live` along its first axis. */
+/* The number of rows of x [R,C] that count: the first `live` along its first axis. */
 static int64_t live_rows(const dg_args *a, int x, int live)
 {
     int64_t n = dim(a, x, 0), k = has(a, live) ? in_i32(a, live)[0] : n;
@@ -208,31 +220,31 @@ static void clear_void(const dg_args *a, int y, int64_t n)
 /* x live? -> stats [1,2C+1] */
 static int batch_stats(const dg_args *a)
 {
-    int64_t n = live_rows(a, 0, 1), c = width(a, 0);
+    int64_t n = live_rows(a, DG_BATCH_STATS_X, DG_BATCH_STATS_LIVE), c = width(a, DG_BATCH_STATS_X);
     double *mean = a->workspace, *square = mean + c;
 
-    statistics(in(a, 0), n, c, mean, square);
+    statistics(in(a, DG_BATCH_STATS_X), n, c, mean, square);
     for (int64_t k = 0; k < c; k++) {
-        out(a, 2)[k] = (real)mean[k];
-        out(a, 2)[c + k] = (real)square[k];
+        out(a, DG_BATCH_STATS_STATS)[k] = (real)mean[k];
+        out(a, DG_BATCH_STATS_STATS)[c + k] = (real)square[k];
     }
-    out(a, 2)[2 * c] = (real)n;
+    out(a, DG_BATCH_STATS_STATS)[2 * c] = (real)n;
     return 0;
 }
 
 /* all [R,2C+1] -> mean var n */
 static int join_stats(const dg_args *a)
 {
-    int64_t ranks = rows(a, 0), c = elements(a, 1);
-    double  n = 0;
+    int64_t ranks = rows(a, DG_JOIN_STATS_ALL), c = elements(a, DG_JOIN_STATS_MEAN);
+    double n = 0;
 
     for (int64_t k = 0; k < c; k++) {
         double mean = 0, square = 0;
 
         n = 0;
         for (int64_t r = 0; r < ranks; r++) {
-            const real *one = in(a, 0) + r * (2 * c + 1);
-            double      more = one[2 * c], d = one[k] - mean;
+            const real *one = in(a, DG_JOIN_STATS_ALL) + r * (2 * c + 1);
+            double more = one[2 * c], d = one[k] - mean;
 
             if (more <= 0)
                 continue;
@@ -240,20 +252,21 @@ static int join_stats(const dg_args *a)
             mean += d * (more / (n + more));
             n += more;
         }
-        out(a, 1)[k] = (real)mean;
-        out(a, 2)[k] = (real)(n > 0 ? square / n : 0);
+        out(a, DG_JOIN_STATS_MEAN)[k] = (real)mean;
+        out(a, DG_JOIN_STATS_VAR)[k] = (real)(n > 0 ? square / n : 0);
     }
-    out(a, 3)[0] = (real)n;
+    out(a, DG_JOIN_STATS_N)[0] = (real)n;
     return 0;
 }
 
 /* x s b mean var n live? res? -> y */
 static int batch_norm_sync(const dg_args *a)
 {
-    int64_t n = live_rows(a, 0, 6);
+    int64_t n = live_rows(a, DG_BATCH_NORM_SYNC_X, DG_BATCH_NORM_SYNC_LIVE);
 
-    apply(a, n, in(a, 3), in(a, 4), in(a, 7), out(a, 8));
-    clear_void(a, 8, n);
+    apply(a, n, in(a, DG_BATCH_NORM_SYNC_MEAN), in(a, DG_BATCH_NORM_SYNC_VAR),
+          in(a, DG_BATCH_NORM_SYNC_RES), out(a, DG_BATCH_NORM_SYNC_Y));
+    clear_void(a, DG_BATCH_NORM_SYNC_Y, n);
     return 0;
 }
 
@@ -261,30 +274,31 @@ static int batch_norm_sync(const dg_args *a)
 static int batch_norm_sums(const dg_args *a)
 {
     const norm_attr *f = a->attr;
-    const real      *var = in(a, 6);
-    int64_t          n = live_rows(a, 0, 7), c = width(a, 0);
-    double          *sum_g = a->workspace, *sum_gh = sum_g + c, h;
+    const real *var = in(a, DG_BATCH_NORM_SUMS_VAR);
+    int64_t n = live_rows(a, DG_BATCH_NORM_SUMS_DY, DG_BATCH_NORM_SUMS_LIVE),
+            c = width(a, DG_BATCH_NORM_SUMS_DY);
+    double *sum_g = a->workspace, *sum_gh = sum_g + c, h;
 
     memset(sum_g, 0, (size_t)(2 * c) * sizeof(double));
     for (int64_t i = 0; i < n * c; i++) {
         int64_t k = i % c;
-        double  g = upstream(a, 8, i, k, 1 / sqrt((double)var[k] + f->eps), &h);
+        double g = upstream(a, DG_BATCH_NORM_SUMS_RES, i, k, 1 / sqrt((double)var[k] + f->eps), &h);
 
         sum_g[k] += g;
         sum_gh[k] += g * h;
-        if (has(a, 12))
-            out(a, 12)[i] = (real)g;
+        if (has(a, DG_BATCH_NORM_SUMS_DRES))
+            out(a, DG_BATCH_NORM_SUMS_DRES)[i] = (real)g;
     }
     for (int64_t k = 0; k < c; k++) {
-        out(a, 9)[k] = (real)sum_g[k];
-        out(a, 9)[c + k] = (real)sum_gh[k];
-        if (has(a, 10))
-            out(a, 10)[k] = (real)sum_gh[k];
-        if (has(a, 11))
-            out(a, 11)[k] = (real)sum_g[k];
+        out(a, DG_BATCH_NORM_SUMS_SUMS)[k] = (real)sum_g[k];
+        out(a, DG_BATCH_NORM_SUMS_SUMS)[c + k] = (real)sum_gh[k];
+        if (has(a, DG_BATCH_NORM_SUMS_DS))
+            out(a, DG_BATCH_NORM_SUMS_DS)[k] = (real)sum_gh[k];
+        if (has(a, DG_BATCH_NORM_SUMS_DB))
+            out(a, DG_BATCH_NORM_SUMS_DB)[k] = (real)sum_g[k];
     }
-    if (has(a, 12))
-        clear_void(a, 12, n);
+    if (has(a, DG_BATCH_NORM_SUMS_DRES))
+        clear_void(a, DG_BATCH_NORM_SUMS_DRES, n);
     return 0;
 }
 
@@ -292,32 +306,36 @@ static int batch_norm_sums(const dg_args *a)
 static int batch_norm_dx(const dg_args *a)
 {
     const norm_attr *f = a->attr;
-    const real      *s = in(a, 3), *var = in(a, 6), *sum_g = in(a, 8);
-    int64_t          n = live_rows(a, 0, 9), c = width(a, 0);
-    double           all = in(a, 7)[0], h;
+    const real *s = in(a, DG_BATCH_NORM_DX_S), *var = in(a, DG_BATCH_NORM_DX_VAR),
+               *sum_g = in(a, DG_BATCH_NORM_DX_SUMS);
+    int64_t n = live_rows(a, DG_BATCH_NORM_DX_DY, DG_BATCH_NORM_DX_LIVE),
+            c = width(a, DG_BATCH_NORM_DX_DY);
+    double all = in(a, DG_BATCH_NORM_DX_N)[0], h;
 
     for (int64_t i = 0; i < n * c; i++) {
         int64_t k = i % c;
-        double  rstd = 1 / sqrt((double)var[k] + f->eps), g = upstream(a, 10, i, k, rstd, &h);
+        double rstd = 1 / sqrt((double)var[k] + f->eps),
+               g = upstream(a, DG_BATCH_NORM_DX_RES, i, k, rstd, &h);
 
-        out(a, 11)[i] = (real)(s[k] * rstd * (g - (sum_g[k] + h * sum_g[c + k]) / all));
+        out(a, DG_BATCH_NORM_DX_DX)[i] =
+            (real)(s[k] * rstd * (g - (sum_g[k] + h * sum_g[c + k]) / all));
     }
-    clear_void(a, 11, n);
+    clear_void(a, DG_BATCH_NORM_DX_DX, n);
     return 0;
 }
 
-/* --- layer norm ------------------------------------------------------------------------------- */
+/* ---- layer norm ------------------------------------------------------------------------------ */
 
 static int layer_norm(const dg_args *a)
 {
     const norm_attr *f = a->attr;
-    const real      *s = in(a, 1), *b = in(a, 2);
-    int64_t          d = width(a, 0);
+    const real *s = in(a, DG_LAYER_NORM_S), *b = in(a, DG_LAYER_NORM_B);
+    int64_t d = width(a, DG_LAYER_NORM_X);
 
-    for (int64_t r = 0; r < rows(a, 0); r++) {
-        const real *x = in(a, 0) + r * d;
-        real       *y = out(a, 3) + r * d;
-        double      mean = 0, var = 0;
+    for (int64_t r = 0; r < rows(a, DG_LAYER_NORM_X); r++) {
+        const real *x = in(a, DG_LAYER_NORM_X) + r * d;
+        real *y = out(a, DG_LAYER_NORM_Y) + r * d;
+        double mean = 0, var = 0;
 
         for (int64_t k = 0; k < d; k++)
             mean += x[k];
@@ -330,33 +348,35 @@ static int layer_norm(const dg_args *a)
 
         for (int64_t k = 0; k < d; k++)
             y[k] = (real)((x[k] - mean) * rstd * s[k] + b[k]);
-        out(a, 4)[r] = (real)mean;
-        out(a, 5)[r] = (real)rstd;
+        out(a, DG_LAYER_NORM_MEAN)[r] = (real)mean;
+        out(a, DG_LAYER_NORM_RSTD)[r] = (real)rstd;
     }
     return 0;
 }
 
 static int prepare_layer_grad(dg_prepare *p)
 {
-    const dg_shape *x = &p->t[1].shape;
+    const dg_shape *x = &p->t[DG_LAYER_NORM_GRAD_X].shape;
 
     p->workspace_bytes = (size_t)(2 * x->d[x->rank - 1]) * sizeof(double);
     return 0;
 }
 
-/* Operands dy x s mean rstd -> dx ds? db? */
+/* dy x s mean rstd -> dx ds? db? */
 static int layer_norm_grad(const dg_args *a)
 {
-    const real *s = in(a, 2);
-    real       *ds = out(a, 6), *db = out(a, 7);
-    int64_t     d = width(a, 1);
-    double     *sum_g = a->workspace, *sum_gh = sum_g + d;
+    const real *s = in(a, DG_LAYER_NORM_GRAD_S);
+    real *ds = out(a, DG_LAYER_NORM_GRAD_DS), *db = out(a, DG_LAYER_NORM_GRAD_DB);
+    int64_t d = width(a, DG_LAYER_NORM_GRAD_X);
+    double *sum_g = a->workspace, *sum_gh = sum_g + d;
 
     memset(sum_g, 0, (size_t)(2 * d) * sizeof(double));
-    for (int64_t r = 0; r < rows(a, 1); r++) {
-        const real *dy = in(a, 0) + r * d, *x = in(a, 1) + r * d;
-        real       *dx = out(a, 5) + r * d;
-        double      mean = in(a, 3)[r], rstd = in(a, 4)[r], mean_g = 0, mean_gh = 0;
+    for (int64_t r = 0; r < rows(a, DG_LAYER_NORM_GRAD_X); r++) {
+        const real *dy = in(a, DG_LAYER_NORM_GRAD_DY) + r * d,
+                   *x = in(a, DG_LAYER_NORM_GRAD_X) + r * d;
+        real *dx = out(a, DG_LAYER_NORM_GRAD_DX) + r * d;
+        double mean = in(a, DG_LAYER_NORM_GRAD_MEAN)[r], rstd = in(a, DG_LAYER_NORM_GRAD_RSTD)[r],
+               mean_g = 0, mean_gh = 0;
 
         for (int64_t k = 0; k < d; k++) {
             double h = (x[k] - mean) * rstd, g = (double)dy[k] * s[k];
@@ -378,6 +398,24 @@ static int layer_norm_grad(const dg_args *a)
     return 0;
 }
 
+DG_SAME_PLACE(DG_BATCH_NORM_X, DG_BATCH_NORM_FIXED_X);
+DG_SAME_PLACE(DG_BATCH_NORM_S, DG_BATCH_NORM_FIXED_S);
+DG_SAME_PLACE(DG_BATCH_NORM_B, DG_BATCH_NORM_FIXED_B);
+DG_SAME_PLACE(DG_BATCH_NORM_X, DG_BATCH_NORM_SYNC_X);
+DG_SAME_PLACE(DG_BATCH_NORM_S, DG_BATCH_NORM_SYNC_S);
+DG_SAME_PLACE(DG_BATCH_NORM_B, DG_BATCH_NORM_SYNC_B);
+DG_SAME_PLACE(DG_BATCH_NORM_GRAD_DY, DG_BATCH_NORM_SUMS_DY);
+DG_SAME_PLACE(DG_BATCH_NORM_GRAD_X, DG_BATCH_NORM_SUMS_X);
+DG_SAME_PLACE(DG_BATCH_NORM_GRAD_Y, DG_BATCH_NORM_SUMS_Y);
+DG_SAME_PLACE(DG_BATCH_NORM_GRAD_S, DG_BATCH_NORM_SUMS_S);
+DG_SAME_PLACE(DG_BATCH_NORM_GRAD_B, DG_BATCH_NORM_SUMS_B);
+DG_SAME_PLACE(DG_BATCH_NORM_GRAD_MEAN, DG_BATCH_NORM_SUMS_MEAN);
+DG_SAME_PLACE(DG_BATCH_NORM_GRAD_DY, DG_BATCH_NORM_DX_DY);
+DG_SAME_PLACE(DG_BATCH_NORM_GRAD_X, DG_BATCH_NORM_DX_X);
+DG_SAME_PLACE(DG_BATCH_NORM_GRAD_Y, DG_BATCH_NORM_DX_Y);
+DG_SAME_PLACE(DG_BATCH_NORM_GRAD_S, DG_BATCH_NORM_DX_S);
+DG_SAME_PLACE(DG_BATCH_NORM_GRAD_B, DG_BATCH_NORM_DX_B);
+DG_SAME_PLACE(DG_BATCH_NORM_GRAD_MEAN, DG_BATCH_NORM_DX_MEAN);
 DG_REF(batch_norm, prepare_batch, batch_norm);
 DG_REF(batch_norm_fixed, prepare_batch, batch_norm_fixed);
 DG_REF(batch_norm_grad, prepare_batch, batch_norm_grad);

@@ -1,16 +1,16 @@
 /* pool.c: pooling and nearest upsampling of feature maps, x [B,H,W,C] -> y [B,H',W',C].
  *
- * max_pool   largest of a size x size window that begins at (oy*stride - pad, ox*stride - pad); what
- *            lies outside x does not count. `at` keeps its place in the window, ky*size + kx, the
- *            first of equals (a NaN wins); the gradient goes there.
- * avg_pool   mean of the part of the window that lies inside x (ceil mode: windows may stick out).
- * upsample   y[oy,ox] = x[oy div size, ox div size]. */
+ * max_pool   maximum of the size x size window that begins at (oy*stride - pad, ox*stride - pad),
+ *           without what is outside x. `at` is its position in the window, ky*size + kx, the first
+ *           among equals (NaN wins); the gradient goes there
+ * avg_pool   mean of the part of the window inside x (ceil mode: windows may extend past the edge)
+ * upsample   y[oy,ox] = x[oy div size, ox div size] */
 #include <string.h>
 
 #include "kernels/ref/ref.h"
 
 typedef struct window {
-    int64_t y0, y1, x0, x1; /* inside the map, end excluded */
+    int64_t y0, y1, x0, x1; /* clipped to the map, end excluded */
 } window;
 
 static window window_at(const pool_attr *f, int64_t h, int64_t w, int64_t oy, int64_t ox)
@@ -28,15 +28,16 @@ static window window_at(const pool_attr *f, int64_t h, int64_t w, int64_t oy, in
 static int max_pool(const dg_args *a)
 {
     const pool_attr *f = a->attr;
-    uint8_t         *at = a->t[2].data;
-    int64_t          h = dim(a, 0, 1), w = dim(a, 0, 2), c = dim(a, 0, 3);
-    int64_t          out_h = dim(a, 1, 1), out_w = dim(a, 1, 2);
+    uint8_t *at = a->t[DG_MAX_POOL_AT].data;
+    int64_t h = dim(a, DG_MAX_POOL_X, 1), w = dim(a, DG_MAX_POOL_X, 2),
+            c = dim(a, DG_MAX_POOL_X, 3);
+    int64_t out_h = dim(a, DG_MAX_POOL_Y, 1), out_w = dim(a, DG_MAX_POOL_Y, 2);
 
-    for (int64_t n = 0; n < rows(a, 1); n++) { /* n = (b*H' + oy)*W' + ox */
-        int64_t     b = n / (out_h * out_w), oy = n / out_w % out_h, ox = n % out_w;
-        const real *x = in(a, 0) + b * h * w * c;
-        window      v = window_at(f, h, w, oy, ox);
-        int64_t     top = oy * f->stride - f->pad, left = ox * f->stride - f->pad;
+    for (int64_t n = 0; n < rows(a, DG_MAX_POOL_Y); n++) { /* n = (b*H' + oy)*W' + ox */
+        int64_t b = n / (out_h * out_w), oy = n / out_w % out_h, ox = n % out_w;
+        const real *x = in(a, DG_MAX_POOL_X) + b * h * w * c;
+        window v = window_at(f, h, w, oy, ox);
+        int64_t top = oy * f->stride - f->pad, left = ox * f->stride - f->pad;
 
         for (int64_t k = 0; k < c; k++) {
             bool found = false;
@@ -52,7 +53,7 @@ static int max_pool(const dg_args *a)
                     best = value;
                     at[n * c + k] = (uint8_t)((y - top) * f->size + i - left);
                 }
-            out(a, 1)[n * c + k] = best;
+            out(a, DG_MAX_POOL_Y)[n * c + k] = best;
         }
     }
     return 0;
@@ -61,19 +62,20 @@ static int max_pool(const dg_args *a)
 static int max_pool_grad(const dg_args *a)
 {
     const pool_attr *f = a->attr;
-    const uint8_t   *at = a->t[1].data;
-    int64_t          out_h = dim(a, 0, 1), out_w = dim(a, 0, 2), c = dim(a, 0, 3);
+    const uint8_t *at = a->t[DG_MAX_POOL_GRAD_AT].data;
+    int64_t out_h = dim(a, DG_MAX_POOL_GRAD_DY, 1), out_w = dim(a, DG_MAX_POOL_GRAD_DY, 2),
+            c = dim(a, DG_MAX_POOL_GRAD_DY, 3);
 
-    memset(out(a, 2), 0, (size_t)elements(a, 2) * sizeof(real));
-    for (int64_t n = 0; n < rows(a, 0); n++) {
+    memset(out(a, DG_MAX_POOL_GRAD_DX), 0, (size_t)elements(a, DG_MAX_POOL_GRAD_DX) * sizeof(real));
+    for (int64_t n = 0; n < rows(a, DG_MAX_POOL_GRAD_DY); n++) {
         int64_t b = n / (out_h * out_w), oy = n / out_w % out_h, ox = n % out_w;
-        real   *dx = out(a, 2) + b * f->h * f->w * c;
+        real *dx = out(a, DG_MAX_POOL_GRAD_DX) + b * f->h * f->w * c;
 
         for (int64_t k = 0; k < c; k++) {
             int64_t y = oy * f->stride - f->pad + at[n * c + k] / f->size;
             int64_t x = ox * f->stride - f->pad + at[n * c + k] % f->size;
 
-            dx[(y * f->w + x) * c + k] += in(a, 0)[n * c + k];
+            dx[(y * f->w + x) * c + k] += in(a, DG_MAX_POOL_GRAD_DY)[n * c + k];
         }
     }
     return 0;
@@ -82,12 +84,13 @@ static int max_pool_grad(const dg_args *a)
 static int avg_pool(const dg_args *a)
 {
     const pool_attr *f = a->attr;
-    int64_t          h = dim(a, 0, 1), w = dim(a, 0, 2), c = dim(a, 0, 3);
-    int64_t          out_h = dim(a, 1, 1), out_w = dim(a, 1, 2);
+    int64_t h = dim(a, DG_AVG_POOL_X, 1), w = dim(a, DG_AVG_POOL_X, 2),
+            c = dim(a, DG_AVG_POOL_X, 3);
+    int64_t out_h = dim(a, DG_AVG_POOL_Y, 1), out_w = dim(a, DG_AVG_POOL_Y, 2);
 
-    for (int64_t n = 0; n < rows(a, 1); n++) {
-        const real *x = in(a, 0) + n / (out_h * out_w) * h * w * c;
-        window      v = window_at(f, h, w, n / out_w % out_h, n % out_w);
+    for (int64_t n = 0; n < rows(a, DG_AVG_POOL_Y); n++) {
+        const real *x = in(a, DG_AVG_POOL_X) + n / (out_h * out_w) * h * w * c;
+        window v = window_at(f, h, w, n / out_w % out_h, n % out_w);
 
         for (int64_t k = 0; k < c; k++) {
             double total = 0;
@@ -95,7 +98,8 @@ static int avg_pool(const dg_args *a)
             for (int64_t y = v.y0; y < v.y1; y++)
                 for (int64_t i = v.x0; i < v.x1; i++)
                     total += x[(y * w + i) * c + k];
-            out(a, 1)[n * c + k] = (real)(total / (double)((v.y1 - v.y0) * (v.x1 - v.x0)));
+            out(a, DG_AVG_POOL_Y)[n * c + k] =
+                (real)(total / (double)((v.y1 - v.y0) * (v.x1 - v.x0)));
         }
     }
     return 0;
@@ -104,18 +108,20 @@ static int avg_pool(const dg_args *a)
 static int avg_pool_grad(const dg_args *a)
 {
     const pool_attr *f = a->attr;
-    int64_t          out_h = dim(a, 0, 1), out_w = dim(a, 0, 2), c = dim(a, 0, 3);
+    int64_t out_h = dim(a, DG_AVG_POOL_GRAD_DY, 1), out_w = dim(a, DG_AVG_POOL_GRAD_DY, 2),
+            c = dim(a, DG_AVG_POOL_GRAD_DY, 3);
 
-    memset(out(a, 1), 0, (size_t)elements(a, 1) * sizeof(real));
-    for (int64_t n = 0; n < rows(a, 0); n++) {
-        real  *dx = out(a, 1) + n / (out_h * out_w) * f->h * f->w * c;
+    memset(out(a, DG_AVG_POOL_GRAD_DX), 0, (size_t)elements(a, DG_AVG_POOL_GRAD_DX) * sizeof(real));
+    for (int64_t n = 0; n < rows(a, DG_AVG_POOL_GRAD_DY); n++) {
+        real *dx = out(a, DG_AVG_POOL_GRAD_DX) + n / (out_h * out_w) * f->h * f->w * c;
         window v = window_at(f, f->h, f->w, n / out_w % out_h, n % out_w);
         double share = 1 / (double)((v.y1 - v.y0) * (v.x1 - v.x0));
 
         for (int64_t y = v.y0; y < v.y1; y++)
             for (int64_t i = v.x0; i < v.x1; i++)
                 for (int64_t k = 0; k < c; k++)
-                    dx[(y * f->w + i) * c + k] += (real)(in(a, 0)[n * c + k] * share);
+                    dx[(y * f->w + i) * c + k] +=
+                        (real)(in(a, DG_AVG_POOL_GRAD_DY)[n * c + k] * share);
     }
     return 0;
 }
@@ -123,23 +129,24 @@ static int avg_pool_grad(const dg_args *a)
 static int upsample(const dg_args *a)
 {
     const pool_attr *f = a->attr;
-    int64_t          w = dim(a, 0, 2), c = dim(a, 0, 3);
+    int64_t w = dim(a, DG_UPSAMPLE_X, 2), c = dim(a, DG_UPSAMPLE_X, 3);
 
-    for (int64_t n = 0; n < rows(a, 1); n++) {
+    for (int64_t n = 0; n < rows(a, DG_UPSAMPLE_Y); n++) {
         int64_t x = n % (w * f->size) / f->size, row = n / (w * f->size) / f->size; /* b*H + y */
 
-        memcpy(out(a, 1) + n * c, in(a, 0) + (row * w + x) * c, (size_t)c * sizeof(real));
+        memcpy(out(a, DG_UPSAMPLE_Y) + n * c, in(a, DG_UPSAMPLE_X) + (row * w + x) * c,
+               (size_t)c * sizeof(real));
     }
     return 0;
 }
 
-/* Every pixel of x gathers from the size x size pixels that it became. */
+/* Each pixel of x sums the size x size pixels that copied it. */
 static int upsample_grad(const dg_args *a)
 {
     const pool_attr *f = a->attr;
-    int64_t          w = dim(a, 1, 2), c = dim(a, 1, 3);
+    int64_t w = dim(a, DG_UPSAMPLE_GRAD_DX, 2), c = dim(a, DG_UPSAMPLE_GRAD_DX, 3);
 
-    for (int64_t n = 0; n < rows(a, 1); n++) {
+    for (int64_t n = 0; n < rows(a, DG_UPSAMPLE_GRAD_DX); n++) {
         int64_t x = n % w, row = n / w; /* row = b*H + y */
 
         for (int64_t k = 0; k < c; k++) {
@@ -149,9 +156,9 @@ static int upsample_grad(const dg_args *a)
                 for (int64_t kx = 0; kx < f->size; kx++) {
                     int64_t y_row = row * f->size + ky, y_x = x * f->size + kx;
 
-                    total += in(a, 0)[(y_row * w * f->size + y_x) * c + k];
+                    total += in(a, DG_UPSAMPLE_GRAD_DY)[(y_row * w * f->size + y_x) * c + k];
                 }
-            out(a, 1)[n * c + k] = (real)total;
+            out(a, DG_UPSAMPLE_GRAD_DX)[n * c + k] = (real)total;
         }
     }
     return 0;

@@ -2,19 +2,19 @@
  *
  *     C[m][n] += sum over k of A[m][k] * B[k][n]
  *
- * A element (m,k) lies at a[m*a_row + k*a_step]; rows of B and C are contiguous. Sums run over k
- * in rising order in double, one rounding per call, whatever the tile an element falls into. */
-#ifndef DG_REF_PRODUCT_H
-#define DG_REF_PRODUCT_H
+ * A's element (m,k) is a[m*a_row + k*a_step]; rows of B and C are contiguous. Sums run over k in
+ * ascending order in double, with one rounding per call, whatever tile an element is in. */
+#ifndef DG_KERNELS_REF_PRODUCT_H
+#define DG_KERNELS_REF_PRODUCT_H
 
 #include "kernels/ref/ref.h"
 
 typedef struct product_a {
     const real *p;
-    int64_t     row, step;
+    int64_t row, step;
 } product_a;
 
-enum { TILE_M = 2, TILE_N = 8 }; /* keeps the sums of a tile in registers */
+enum { TILE_M = 2, TILE_N = 8 }; /* the sums of a tile fit into registers */
 
 static inline void product_tile(int64_t k, product_a a, const real *b, int64_t b_row, real *c,
                                 int64_t c_row)

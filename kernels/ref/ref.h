@@ -1,19 +1,20 @@
-/* ref.h: what the reference kernels share. A reference kernel is the definition of its op: plain
- * loops, written to be read. One source makes both precisions: it is compiled with DG_REF_BITS 32
- * and 64, `real` is the type of every real operand, and DG_REF(name, ...) defines the symbol
- * dg_ref_<name>_f32 or dg_ref_<name>_f64.
+/* ref.h: shared by the reference kernels. A reference kernel defines its op: plain loops, written
+ * to be read. One source serves both precisions: it is compiled with DG_REF_BITS 32 and 64, `real`
+ * is the type of every real operand, and DG_REF(name, ...) defines the symbol dg_ref_<name>_f32 or
+ * dg_ref_<name>_f64.
  *
- * Arithmetic is done in double and rounded once when a result is stored: sums do not depend on
- * their length, and f32 results are as exact as f32 can say. Nothing depends on the number of
- * threads. */
-#ifndef DG_REF_REF_H
-#define DG_REF_REF_H
+ * Arithmetic is in double and rounded once when a result is stored, so the error of a sum does not
+ * grow with its length, and f32 results are correctly rounded but for that. Nothing depends on the
+ * number of threads. */
+#ifndef DG_KERNELS_REF_REF_H
+#define DG_KERNELS_REF_REF_H
 
 #include "base/pool.h"
 #include "kernels/attrs.h"
+#include "kernels/operands.h"
 
 #ifndef DG_REF_BITS
-#define DG_REF_BITS 64 /* when this header is compiled alone */
+#define DG_REF_BITS 64 /* for compiling this header alone */
 #endif
 
 #if DG_REF_BITS == 32
@@ -24,11 +25,11 @@ typedef double real;
 #define DG_REF_SYMBOL(name) dg_ref_##name##_f64
 #endif
 
-#define DG_REF(name, prepare_fn, run_fn)           \
-    extern const dg_kernel DG_REF_SYMBOL(name);    \
-    const dg_kernel        DG_REF_SYMBOL(name) = { \
-               .prepare = (prepare_fn),            \
-               .run = (run_fn),                    \
+#define DG_REF(name, prepare_fn, run_fn)        \
+    extern const dg_kernel DG_REF_SYMBOL(name); \
+    const dg_kernel DG_REF_SYMBOL(name) = {     \
+        .prepare = (prepare_fn),                \
+        .run = (run_fn),                        \
     }
 
 static inline bool has(const dg_args *a, int i)
@@ -69,7 +70,8 @@ static inline int64_t elements(const dg_args *a, int i)
     return dg_shape_elements(a->t[i].shape);
 }
 
-/* Size of the last axis, and how many rows of it there are; a scalar is one row of one. */
+/* Size of the last axis, and the number of rows of that size; a scalar is one row of one
+ * element. */
 static inline int64_t width(const dg_args *a, int i)
 {
     return a->t[i].shape.rank ? dim(a, i, -1) : 1;
@@ -80,7 +82,7 @@ static inline int64_t rows(const dg_args *a, int i)
     return elements(a, i) / width(a, i);
 }
 
-/* A body of dg_parallel_for that computes the outputs of indices begin..end-1. */
+/* Body of dg_parallel_for that computes the outputs of indices begin..end-1. */
 typedef struct range_call {
     const dg_args *a;
     void (*body)(const dg_args *a, int64_t begin, int64_t end, int thread);

@@ -1,19 +1,21 @@
-/* shape.c: ops that move numbers without changing them, and sums and maxima over axes. */
+/* shape.c: ops that move elements without changing them; sums and maxima over axes. */
 #include <string.h>
 
 #include "kernels/ref/ref.h"
 
 static int reshape(const dg_args *a)
 {
-    if (out(a, 1) != in(a, 0))
-        memcpy(out(a, 1), in(a, 0), (size_t)elements(a, 0) * sizeof(real));
+    if (out(a, DG_RESHAPE_Y) != in(a, DG_RESHAPE_X))
+        memcpy(out(a, DG_RESHAPE_Y), in(a, DG_RESHAPE_X),
+               (size_t)elements(a, DG_RESHAPE_X) * sizeof(real));
     return 0;
 }
 
 static int reshape_i32(const dg_args *a)
 {
-    if (out_i32(a, 1) != in_i32(a, 0))
-        memcpy(out_i32(a, 1), in_i32(a, 0), (size_t)elements(a, 0) * sizeof(int32_t));
+    if (out_i32(a, DG_RESHAPE_I32_Y) != in_i32(a, DG_RESHAPE_I32_X))
+        memcpy(out_i32(a, DG_RESHAPE_I32_Y), in_i32(a, DG_RESHAPE_I32_X),
+               (size_t)elements(a, DG_RESHAPE_I32_X) * sizeof(int32_t));
     return 0;
 }
 
@@ -21,22 +23,22 @@ static int reshape_i32(const dg_args *a)
 static int permute(const dg_args *a)
 {
     const shape_attr *f = a->attr;
-    const dg_shape   *x = &a->t[0].shape, *y = &a->t[1].shape;
-    int64_t           step[DG_MAX_DIMS]; /* of x, along the axes of y */
+    const dg_shape *x = &a->t[DG_PERMUTE_X].shape, *y = &a->t[DG_PERMUTE_Y].shape;
+    int64_t step[DG_MAX_DIMS] = { 0 }; /* strides of x along the axes of y, elements */
 
     for (int k = 0; k < y->rank; k++) {
         step[k] = 1;
-        for (int64_t axis = f->d[k] + 1; axis < x->rank; axis++)
+        for (int64_t axis = f->d[k] + 1; axis < x->rank && axis < DG_MAX_DIMS; axis++)
             step[k] *= x->d[axis];
     }
-    for (int64_t n = 0; n < elements(a, 1); n++) {
+    for (int64_t n = 0; n < elements(a, DG_PERMUTE_Y); n++) {
         int64_t from = 0, rest = n;
 
         for (int k = y->rank - 1; k >= 0; k--) {
             from += rest % y->d[k] * step[k];
             rest /= y->d[k];
         }
-        out(a, 1)[n] = in(a, 0)[from];
+        out(a, DG_PERMUTE_Y)[n] = in(a, DG_PERMUTE_X)[from];
     }
     return 0;
 }
@@ -58,8 +60,8 @@ static split split_at(const dg_tensor *t, int64_t axis)
     return s;
 }
 
-/* Copies [before, d, after] between two tensors that differ in d alone: rows from_row.. of x to
- * to_row.. of y. */
+/* Copies n rows of [before, d, after], from row from_row of x to row to_row of y; the tensors
+ * differ only in d. */
 static void copy_rows(const real *x, split from, int64_t from_row, real *y, split to,
                       int64_t to_row, int64_t n)
 {
@@ -71,8 +73,8 @@ static void copy_rows(const real *x, split from, int64_t from_row, real *y, spli
 static int concat(const dg_args *a)
 {
     const axis_attr *f = a->attr;
-    int              y = a->n - 1;
-    int64_t          row = 0;
+    int y = a->n - 1;
+    int64_t row = 0;
 
     for (int i = 0; i < y; i++) {
         split s = split_at(&a->t[i], f->axis);
@@ -83,33 +85,35 @@ static int concat(const dg_args *a)
     return 0;
 }
 
-/* Rows begin..end-1 of the axis. */
+/* y = rows begin..end-1 of the axis. */
 static int slice(const dg_args *a)
 {
     const axis_attr *f = a->attr;
-    split            y = split_at(&a->t[1], f->axis);
+    split y = split_at(&a->t[DG_SLICE_Y], f->axis);
 
-    copy_rows(in(a, 0), split_at(&a->t[0], f->axis), f->begin, out(a, 1), y, 0, y.d);
+    copy_rows(in(a, DG_SLICE_X), split_at(&a->t[DG_SLICE_X], f->axis), f->begin, out(a, DG_SLICE_Y),
+              y, 0, y.d);
     return 0;
 }
 
-/* begin rows of zeros before, end rows after. */
+/* y = x with `begin` rows of zeros before and `end` after. */
 static int pad(const dg_args *a)
 {
     const axis_attr *f = a->attr;
-    split            x = split_at(&a->t[0], f->axis);
+    split x = split_at(&a->t[DG_PAD_X], f->axis);
 
-    memset(out(a, 1), 0, (size_t)elements(a, 1) * sizeof(real));
-    copy_rows(in(a, 0), x, 0, out(a, 1), split_at(&a->t[1], f->axis), f->begin, x.d);
+    memset(out(a, DG_PAD_Y), 0, (size_t)elements(a, DG_PAD_Y) * sizeof(real));
+    copy_rows(in(a, DG_PAD_X), x, 0, out(a, DG_PAD_Y), split_at(&a->t[DG_PAD_Y], f->axis), f->begin,
+              x.d);
     return 0;
 }
 
-/* Repeats x along the axes where it has 1 or nothing. */
+/* Repeats x along axes where it has size 1 or none. */
 static int expand(const dg_args *a)
 {
-    const dg_shape *x = &a->t[0].shape, *y = &a->t[1].shape;
+    const dg_shape *x = &a->t[DG_EXPAND_X].shape, *y = &a->t[DG_EXPAND_Y].shape;
 
-    for (int64_t n = 0; n < elements(a, 1); n++) {
+    for (int64_t n = 0; n < elements(a, DG_EXPAND_Y); n++) {
         int64_t from = 0, rest = n, step = 1;
 
         for (int k = y->rank - 1, own = x->rank - 1; own >= 0; k--, own--) {
@@ -118,7 +122,7 @@ static int expand(const dg_args *a)
             step *= x->d[own];
             rest /= y->d[k];
         }
-        out(a, 1)[n] = in(a, 0)[from];
+        out(a, DG_EXPAND_Y)[n] = in(a, DG_EXPAND_X)[from];
     }
     return 0;
 }
@@ -127,15 +131,15 @@ static int fill(const dg_args *a)
 {
     const fill_attr *f = a->attr;
 
-    for (int64_t n = 0; n < elements(a, 0); n++)
-        out(a, 0)[n] = (real)f->a;
+    for (int64_t n = 0; n < elements(a, DG_FILL_Y); n++)
+        out(a, DG_FILL_Y)[n] = (real)f->a;
     return 0;
 }
 
-/* --- sums and maxima -------------------------------------------------------------------------- */
+/* ---- sums and maxima ------------------------------------------------------------------------- */
 
-/* Axes of x whose bits are set in `axes` are reduced; y holds the others in order. Element n of
- * x belongs to this element of y: */
+/* Index in y of element n of x: the axes whose bits are set in `axes` are reduced, y has the others
+ * in order. */
 static int64_t target(const dg_shape *x, int64_t axes, int64_t n)
 {
     int64_t at = 0, size = 1;
@@ -152,20 +156,20 @@ static int64_t target(const dg_shape *x, int64_t axes, int64_t n)
 
 static int prepare_sum(dg_prepare *p)
 {
-    p->workspace_bytes = (size_t)dg_shape_elements(p->t[1].shape) * sizeof(double);
+    p->workspace_bytes = (size_t)dg_shape_elements(p->t[DG_SUM_Y].shape) * sizeof(double);
     return 0;
 }
 
 static int sum(const dg_args *a)
 {
     const axes_attr *f = a->attr;
-    double          *total = a->workspace;
+    double *total = a->workspace;
 
-    memset(total, 0, (size_t)elements(a, 1) * sizeof(double));
-    for (int64_t n = 0; n < elements(a, 0); n++)
-        total[target(&a->t[0].shape, f->axes, n)] += in(a, 0)[n];
-    for (int64_t n = 0; n < elements(a, 1); n++)
-        out(a, 1)[n] = (real)total[n];
+    memset(total, 0, (size_t)elements(a, DG_SUM_Y) * sizeof(double));
+    for (int64_t n = 0; n < elements(a, DG_SUM_X); n++)
+        total[target(&a->t[DG_SUM_X].shape, f->axes, n)] += in(a, DG_SUM_X)[n];
+    for (int64_t n = 0; n < elements(a, DG_SUM_Y); n++)
+        out(a, DG_SUM_Y)[n] = (real)total[n];
     return 0;
 }
 
@@ -173,14 +177,14 @@ static int sum_i32(const dg_args *a)
 {
     const axes_attr *f = a->attr;
 
-    memset(out_i32(a, 1), 0, (size_t)elements(a, 1) * sizeof(int32_t));
-    for (int64_t n = 0; n < elements(a, 0); n++)
-        out_i32(a, 1)[target(&a->t[0].shape, f->axes, n)] += in_i32(a, 0)[n];
+    memset(out_i32(a, DG_SUM_I32_Y), 0, (size_t)elements(a, DG_SUM_I32_Y) * sizeof(int32_t));
+    for (int64_t n = 0; n < elements(a, DG_SUM_I32_X); n++)
+        out_i32(a, DG_SUM_I32_Y)[target(&a->t[DG_SUM_I32_X].shape, f->axes, n)] +=
+            in_i32(a, DG_SUM_I32_X)[n];
     return 0;
 }
 
-/* The first element of every group of axes is met first: bits of coordinates that are reduced
- * are all 0. */
+/* True if element n is the first of its group: all reduced coordinates are 0. */
 static bool is_first(const dg_shape *x, int64_t axes, int64_t n)
 {
     for (int k = x->rank - 1; k >= 0; k--) {
@@ -191,15 +195,16 @@ static bool is_first(const dg_shape *x, int64_t axes, int64_t n)
     return true;
 }
 
-/* A NaN among the elements is the result. */
+/* NaN wins. */
 static int reduce_max(const dg_args *a)
 {
     const axes_attr *f = a->attr;
 
-    for (int64_t n = 0; n < elements(a, 0); n++) {
-        real *y = out(a, 1) + target(&a->t[0].shape, f->axes, n), x = in(a, 0)[n];
+    for (int64_t n = 0; n < elements(a, DG_REDUCE_MAX_X); n++) {
+        real *y = out(a, DG_REDUCE_MAX_Y) + target(&a->t[DG_REDUCE_MAX_X].shape, f->axes, n),
+             x = in(a, DG_REDUCE_MAX_X)[n];
 
-        if (is_first(&a->t[0].shape, f->axes, n) || x > *y || x != x)
+        if (is_first(&a->t[DG_REDUCE_MAX_X].shape, f->axes, n) || x > *y || x != x)
             *y = x;
     }
     return 0;
@@ -209,10 +214,12 @@ static int reduce_max_i32(const dg_args *a)
 {
     const axes_attr *f = a->attr;
 
-    for (int64_t n = 0; n < elements(a, 0); n++) {
-        int32_t *y = out_i32(a, 1) + target(&a->t[0].shape, f->axes, n), x = in_i32(a, 0)[n];
+    for (int64_t n = 0; n < elements(a, DG_REDUCE_MAX_I32_X); n++) {
+        int32_t *y = out_i32(a, DG_REDUCE_MAX_I32_Y) +
+                     target(&a->t[DG_REDUCE_MAX_I32_X].shape, f->axes, n),
+                x = in_i32(a, DG_REDUCE_MAX_I32_X)[n];
 
-        if (is_first(&a->t[0].shape, f->axes, n) || x > *y)
+        if (is_first(&a->t[DG_REDUCE_MAX_I32_X].shape, f->axes, n) || x > *y)
             *y = x;
     }
     return 0;

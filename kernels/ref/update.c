@@ -1,5 +1,5 @@
-/* update.c: what happens to whole parameter spaces once an update: the sum of gradients, its norm,
- * whether all is finite, AdamW (Loshchilov & Hutter 2019) and the moving average of the weights.
+/* update.c: updates of whole parameter spaces: sum of gradients, its norm, check that all is
+ * finite, AdamW (Loshchilov & Hutter 2019) and the moving average of the weights.
  *
  *     g' = g * min(1, clip / (norm + 1e-6))
  *     w  <- w - lr * weight_decay * w
@@ -7,34 +7,37 @@
  *     w  <- w - lr / bias1 * m / (sqrt(v / bias2) + eps)       bias = 1 - beta^t, from control
  *     e  <- decay e + (1 - decay) w                                  control.ema_decay
  *
- * Nothing is written unless ok: a step that is not finite leaves everything as it was. */
+ * Nothing is written unless ok: a step that is not finite changes nothing. */
 #include <math.h>
 
 #include "kernels/ref/ref.h"
 
-/* g:u x: adds the batch's gradient; the first batch of an update overwrites. */
+/* g:u x: adds the batch's gradient to g; the first batch of an update overwrites g. */
 static int accumulate(const dg_args *a)
 {
-    for (int64_t n = 0; n < elements(a, 0); n++)
-        out(a, 0)[n] = (real)((a->control->accumulated ? (double)out(a, 0)[n] : 0) + in(a, 1)[n]);
+    for (int64_t n = 0; n < elements(a, DG_ACCUMULATE_G); n++)
+        out(a, DG_ACCUMULATE_G)[n] =
+            (real)((a->control->accumulated ? (double)out(a, DG_ACCUMULATE_G)[n] : 0) +
+                   in(a, DG_ACCUMULATE_X)[n]);
     return 0;
 }
 
-/* g -> norm. Sums of fixed blocks, added in order. */
+/* g -> norm, summed in fixed blocks, in order. */
 static int grad_norm(const dg_args *a)
 {
     enum { BLOCK = 4096 };
     double total = 0;
 
-    for (int64_t first = 0; first < elements(a, 0); first += BLOCK) {
-        int64_t last = first + BLOCK < elements(a, 0) ? first + BLOCK : elements(a, 0);
-        double  sum = 0;
+    for (int64_t first = 0; first < elements(a, DG_GRAD_NORM_G); first += BLOCK) {
+        int64_t last = first + BLOCK < elements(a, DG_GRAD_NORM_G) ? first + BLOCK
+                                                                   : elements(a, DG_GRAD_NORM_G);
+        double sum = 0;
 
         for (int64_t n = first; n < last; n++)
-            sum += (double)in(a, 0)[n] * in(a, 0)[n];
+            sum += (double)in(a, DG_GRAD_NORM_G)[n] * in(a, DG_GRAD_NORM_G)[n];
         total += sum;
     }
-    out(a, 1)[0] = (real)sqrt(total);
+    out(a, DG_GRAD_NORM_NORM)[0] = (real)sqrt(total);
     return 0;
 }
 
@@ -55,11 +58,13 @@ static int adamw(const dg_args *a)
 {
     const adamw_attr *f = a->attr;
     const dg_control *c = a->control;
-    const real       *g = in(a, 1);
-    real             *w = out(a, 0), *m = out(a, 2), *v = out(a, 3), *e = out(a, 4);
-    double            clip = f->clip > 0 && has(a, 5) ? f->clip / (in(a, 5)[0] + 1e-6) : 1;
+    const real *g = in(a, DG_ADAMW_G);
+    real *w = out(a, DG_ADAMW_W), *m = out(a, DG_ADAMW_M), *v = out(a, DG_ADAMW_V),
+         *e = out(a, DG_ADAMW_E);
+    double clip =
+        f->clip > 0 && has(a, DG_ADAMW_NORM) ? f->clip / (in(a, DG_ADAMW_NORM)[0] + 1e-6) : 1;
 
-    if (!in_i32(a, 6)[0])
+    if (!in_i32(a, DG_ADAMW_OK)[0])
         return 0;
     clip = clip < 1 ? clip : 1;
     for (const adamw_range *r = f->ranges; r < f->ranges + f->n_ranges; r++)
@@ -78,17 +83,18 @@ static int adamw(const dg_args *a)
     return 0;
 }
 
-/* e:u w ok, over elements begin..end-1 of both; end 0: to their end */
+/* e:u w ok, over elements begin..end-1 of both; end 0: to the last */
 static int ema(const dg_args *a)
 {
     const ema_attr *f = a->attr;
-    int64_t         end = f->end ? f->end : elements(a, 0);
-    double          decay = a->control->ema_decay;
+    int64_t end = f->end ? f->end : elements(a, DG_EMA_E);
+    double decay = a->control->ema_decay;
 
-    if (!in_i32(a, 2)[0])
+    if (!in_i32(a, DG_EMA_OK)[0])
         return 0;
     for (int64_t n = f->begin; n < end; n++)
-        out(a, 0)[n] = (real)(decay * out(a, 0)[n] + (1 - decay) * in(a, 1)[n]);
+        out(a, DG_EMA_E)[n] =
+            (real)(decay * out(a, DG_EMA_E)[n] + (1 - decay) * in(a, DG_EMA_W)[n]);
     return 0;
 }
 

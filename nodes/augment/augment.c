@@ -1,25 +1,41 @@
-/* augment.c: <augment>, random changes of image and boxes, in the order of the elements inside it.
+/* augment.c: <augment>: random changes of image and boxes, in the order of its child elements.
  *
- * RT-DETR's recipe (photometric distortion and zoom-out as in SSD, Liu et al. 2016, section 2.2; IoU crop from
- * the same place) is
- *     <augment><photometric p="0.5" until="epoch 71"/><zoom_out p="0.5" .../><iou_crop p="0.8" .../><flip p="0.5"/></augment>
- * Objects narrower or lower than a pixel are dropped where <iou_crop> stands, cropped or not. Draws are keyed by the run's seed,
- * the node and the number of the sample, so they do not depend on threads, ranks or restarts. */
+ * RT-DETR's recipe (photometric distortion and zoom-out as in SSD, Liu et al. 2016, section 2.2;
+ * IoU crop from the same paper) is
+ *     <augment><photometric p="0.5" until="epoch 71"/><zoom_out p="0.5" .../>
+ *              <iou_crop p="0.8" .../><flip p="0.5"/></augment>
+ * Objects narrower or lower than a pixel are dropped at <iou_crop>, cropped or not. Draws are keyed
+ * by the run's seed, the node and the sample's number, so they do not depend on threads, ranks or
+ * restarts. */
 #include <detrgraph/node.h>
 
 #include <math.h>
 
 typedef struct conf {
-    int64_t     seed;
+    int64_t seed;
     dg_children steps;
 } conf;
 
 enum { PHOTOMETRIC, ZOOM_OUT, IOU_CROP, FLIP };
 
-typedef struct photometric { double p, brightness, contrast, saturation, hue; dg_when until; } photometric;
-typedef struct zoom_out { double p, most; int64_t fill; dg_when until; } zoom_out;
-typedef struct iou_crop { double p, least, aspect; int64_t trials; dg_when until; } iou_crop;
-typedef struct flip { double p; dg_when until; } flip;
+typedef struct photometric {
+    double p, brightness, contrast, saturation, hue;
+    dg_when until;
+} photometric;
+typedef struct zoom_out {
+    double p, most;
+    int64_t fill;
+    dg_when until;
+} zoom_out;
+typedef struct iou_crop {
+    double p, least, aspect;
+    int64_t trials;
+    dg_when until;
+} iou_crop;
+typedef struct flip {
+    double p;
+    dg_when until;
+} flip;
 
 static const dg_attr photometric_attrs[] = {
     DG_NUM(photometric, p, 0.5, 0, 1, "probability of each of the five changes"),
@@ -27,27 +43,28 @@ static const dg_attr photometric_attrs[] = {
     DG_NUM(photometric, contrast, 0.5, 0, 1, "factor drawn from 1 - x to 1 + x"),
     DG_NUM(photometric, saturation, 0.5, 0, 1, "factor drawn from 1 - x to 1 + x"),
     DG_NUM(photometric, hue, 0.05, 0, 0.5, "shift drawn from -x to x of the colour circle"),
-    DG_WHEN(photometric, until, NULL, "left out from then on"),
+    DG_WHEN(photometric, until, NULL, "skipped from this moment on"),
     { 0 },
 };
 static const dg_attr zoom_out_attrs[] = {
     DG_NUM(zoom_out, p, 0.5, 0, 1, "probability"),
-    DG_NUM(zoom_out, most, 4, 1, 16, "canvas sides are the image's times a factor from 1 to this"),
+    DG_NUM(zoom_out, most, 4, 1, 16, "largest ratio of the canvas's sides to the image's"),
     DG_INT(zoom_out, fill, 0, 0, 255, "gray of the canvas"),
-    DG_WHEN(zoom_out, until, NULL, "left out from then on"),
+    DG_WHEN(zoom_out, until, NULL, "skipped from this moment on"),
     { 0 },
 };
 static const dg_attr iou_crop_attrs[] = {
-    DG_NUM(iou_crop, p, 0.8, 0, 1, "probability that a crop is looked for"),
-    DG_NUM(iou_crop, least, 0.3, 0.01, 1, "smallest side of the crop, of the image's"),
-    DG_NUM(iou_crop, aspect, 2, 1, 100, "largest ratio of the crop's sides"),
+    DG_NUM(iou_crop, p, 0.8, 0, 1, "probability of trying to crop"),
+    DG_NUM(iou_crop, least, 0.3, 0.01, 1,
+           "smallest side of the crop, as a fraction of the image's"),
+    DG_NUM(iou_crop, aspect, 2, 1, 100, "largest aspect ratio of the crop"),
     DG_INT(iou_crop, trials, 40, 1, 10000, "attempts for each drawn overlap"),
-    DG_WHEN(iou_crop, until, NULL, "left out from then on"),
+    DG_WHEN(iou_crop, until, NULL, "skipped from this moment on"),
     { 0 },
 };
 static const dg_attr flip_attrs[] = {
     DG_NUM(flip, p, 0.5, 0, 1, "probability"),
-    DG_WHEN(flip, until, NULL, "left out from then on"),
+    DG_WHEN(flip, until, NULL, "skipped from this moment on"),
     { 0 },
 };
 
@@ -56,26 +73,29 @@ static const dg_child_class children[] = {
       "Brightness, contrast, saturation, hue and the order of channels, each with probability p." },
     { "zoom_out", zoom_out_attrs, sizeof(zoom_out), 0, "Places the image on a larger canvas." },
     { "iou_crop", iou_crop_attrs, sizeof(iou_crop), 0,
-      "Crops so that some object keeps a drawn overlap with the crop; objects whose centre falls outside go." },
+      "Crops so that the overlap with some object reaches a drawn minimum; drops objects whose "
+      "centre is outside." },
     { "flip", flip_attrs, sizeof(flip), 0, "Mirrors left and right." },
     { 0 },
 };
 
 static const dg_port ports[] = {
-    DG_IN("in", "picks", "what the sampler picked"),
-    DG_OUT("out", "samples", "changed images with their objects"),
+    DG_IN("in", "picks", "the sampler's picks"),
+    DG_OUT("out", "samples", "augmented images with their objects"),
     { 0 },
 };
 
 static const dg_attr attrs[] = {
     DG_ENUM(conf, seed, 0, "sample|rank|shared",
-            "draws follow the sample's number in the run, or are each rank's own, or the same on all ranks"),
+            "random numbers depend on the sample's number in the run, differ per rank, or are "
+            "equal on all ranks"),
     { 0 },
 };
 
 static const dg_rule rules[] = {
     { DG_RULE_VALUE, .to = "out", .when = "seed=rank", .why = "draws on each rank for itself" },
-    { DG_RULE_CORRELATED, .from = "in", .when = "seed=shared", .why = "draws the same numbers on every rank" },
+    { DG_RULE_CORRELATED, .from = "in", .when = "seed=shared",
+      .why = "draws the same numbers on every rank" },
     { 0 },
 };
 
@@ -84,15 +104,20 @@ static const dg_when *until_of(const dg_child *step)
     const void *s = step->conf;
 
     switch (step->kind) {
-    case PHOTOMETRIC: return &((const photometric *)s)->until;
-    case ZOOM_OUT: return &((const zoom_out *)s)->until;
-    case IOU_CROP: return &((const iou_crop *)s)->until;
-    default: return &((const flip *)s)->until;
+    case PHOTOMETRIC:
+        return &((const photometric *)s)->until;
+    case ZOOM_OUT:
+        return &((const zoom_out *)s)->until;
+    case IOU_CROP:
+        return &((const iou_crop *)s)->until;
+    default:
+        return &((const flip *)s)->until;
     }
 }
 
-/* Draws and changes are a function of the sample's place in the run, which a clock on the wall is not. */
-static void check(dg_check *k, const void *self)
+/* Refuses until="... min": changes must depend only on the sample's place in the run, not on
+ * wall-clock time. */
+static void check_augment(dg_check *k, const void *self)
 {
     const conf *c = self;
 
@@ -100,7 +125,8 @@ static void check(dg_check *k, const void *self)
         const dg_when *until = until_of(&c->steps.v[i]);
 
         if (until->unit == DG_MINUTES)
-            dg_check_fail(k, NULL, "augment-until", "until=\"%g min\" of <%s>: say a step or an epoch, like \"epoch 71\"",
+            dg_check_fail(k, NULL, "augment-until",
+                          "until=\"%g min\" of <%s>: say a step or an epoch, like \"epoch 71\"",
                           until->n, children[c->steps.v[i].kind].name);
     }
 }
@@ -117,7 +143,8 @@ static double factor(dg_draw *r, double x)
 
 static void distort(const photometric *c, dg_sample *sm, dg_draw *r)
 {
-    static const int orders[6][3] = { { 0, 1, 2 }, { 0, 2, 1 }, { 1, 0, 2 }, { 1, 2, 0 }, { 2, 0, 1 }, { 2, 1, 0 } };
+    static const int orders[6][3] = { { 0, 1, 2 }, { 0, 2, 1 }, { 1, 0, 2 },
+                                      { 1, 2, 0 }, { 2, 0, 1 }, { 2, 1, 0 } };
     bool contrast_first = chance(r, 0.5);
 
     if (chance(r, c->p))
@@ -134,20 +161,22 @@ static void distort(const photometric *c, dg_sample *sm, dg_draw *r)
         dg_image_channels(&sm->image, orders[dg_draw_below(r, 6)]);
 }
 
-/* The largest factor that leaves the canvas an image: photographs of 20 megapixels do not reach 4. */
-static double room(const dg_image *im)
+/* Largest zoom-out factor that keeps the canvas within the limits of an image; below 4 for
+ * photographs of 20 megapixels. */
+static double largest_zoom(const dg_image *im)
 {
-    double side = DG_IMAGE_MAX_SIDE / fmax(im->w, im->h), area = DG_IMAGE_MAX_PIXELS / ((double)im->w * im->h);
+    double side = DG_IMAGE_MAX_SIDE / fmax(im->w, im->h),
+           area = DG_IMAGE_MAX_PIXELS / ((double)im->w * im->h);
 
     return fmax(1, fmin(side, sqrt(area)));
 }
 
 static int zoom(const zoom_out *c, dg_sample *sm, dg_draw *r, dg_diag *d)
 {
-    double        f = fmin(dg_draw_range(r, 1, c->most), room(&sm->image));
-    int           w = (int)(sm->image.w * f), h = (int)(sm->image.h * f);
-    int           x = (int)((w - sm->image.w) * dg_draw_uniform(r));
-    int           y = (int)((h - sm->image.h) * dg_draw_uniform(r));
+    double f = fmin(dg_draw_range(r, 1, c->most), largest_zoom(&sm->image));
+    int w = (int)(sm->image.w * f), h = (int)(sm->image.h * f);
+    int x = (int)((w - sm->image.w) * dg_draw_uniform(r));
+    int y = (int)((h - sm->image.h) * dg_draw_uniform(r));
     const uint8_t gray = (uint8_t)c->fill, fill[3] = { gray, gray, gray };
 
     return dg_sample_paste(sm, w, h, x, y, fill, d);
@@ -155,7 +184,7 @@ static int zoom(const zoom_out *c, dg_sample *sm, dg_draw *r, dg_diag *d)
 
 static bool overlaps(const dg_sample *sm, dg_box crop, double least)
 {
-    bool   any = false;
+    bool any = false;
     double best = 0;
 
     for (int i = 0; i < sm->n_objects; i++) {
@@ -175,21 +204,23 @@ static bool overlaps(const dg_sample *sm, dg_box crop, double least)
 static int crop(const iou_crop *c, dg_sample *sm, dg_draw *r, dg_diag *d)
 {
     static const double overlap[] = { 0, 0.1, 0.3, 0.5, 0.7, 0.9, 1 };
-    const int           w0 = sm->image.w, h0 = sm->image.h;
+    const int w0 = sm->image.w, h0 = sm->image.h;
 
     if (!sm->n_objects)
-        return 0; /* no crop can hold an object's centre */
+        return 0; /* a crop must contain an object's centre */
     for (;;) {
         double least = overlap[dg_draw_below(r, 7)];
 
         if (least >= 1)
             return 0;
         for (int64_t t = 0; t < c->trials; t++) {
-            int    w = (int)(w0 * dg_draw_range(r, c->least, 1)), h = (int)(h0 * dg_draw_range(r, c->least, 1));
-            int    x = (int)((w0 - w) * dg_draw_uniform(r)), y = (int)((h0 - h) * dg_draw_uniform(r));
+            int w = (int)(w0 * dg_draw_range(r, c->least, 1)),
+                h = (int)(h0 * dg_draw_range(r, c->least, 1));
+            int x = (int)((w0 - w) * dg_draw_uniform(r)), y = (int)((h0 - h) * dg_draw_uniform(r));
             dg_box box = { x, y, x + w, y + h };
 
-            if (w > 0 && h > 0 && w <= c->aspect * h && h <= c->aspect * w && overlaps(sm, box, least))
+            if (w > 0 && h > 0 && w <= c->aspect * h && h <= c->aspect * w &&
+                overlaps(sm, box, least))
                 return dg_sample_crop(sm, x, y, w, h, d);
         }
     }
@@ -198,11 +229,11 @@ static int crop(const iou_crop *c, dg_sample *sm, dg_draw *r, dg_diag *d)
 static int item(const void *self, dg_sample *sm, dg_draw *r, const dg_clock *clock, dg_diag *d)
 {
     const conf *c = self;
-    int         rc = 0;
+    int rc = 0;
 
     for (int i = 0; i < c->steps.n && !rc; i++) {
         const void *s = c->steps.v[i].conf;
-        bool        on = !dg_reached(until_of(&c->steps.v[i]), clock);
+        bool on = !dg_reached(until_of(&c->steps.v[i]), clock);
 
         switch (c->steps.v[i].kind) {
         case PHOTOMETRIC:
@@ -216,7 +247,7 @@ static int item(const void *self, dg_sample *sm, dg_draw *r, const dg_clock *clo
         case IOU_CROP:
             if (on && chance(r, ((const iou_crop *)s)->p))
                 rc = crop(s, sm, r, d);
-            dg_sample_sanitize(sm, 1); /* of every image, as the reference has it */
+            dg_sample_sanitize(sm, 1); /* for every image, as in the reference */
             break;
         default:
             if (on && chance(r, ((const flip *)s)->p))
@@ -230,13 +261,13 @@ const dg_node_class dg_node_augment = {
     DG_NODE_CLASS,
     .name = "augment",
     .role = DG_ROLE_AUGMENT,
-    .brief = "Random changes of image and boxes, in the order of the elements inside it.",
+    .brief = "Random changes of images and boxes, in the order of the child elements.",
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),
     .rules = rules,
     .children = children,
     .children_offset = offsetof(conf, steps),
-    .check = check,
+    .check = check_augment,
     .item = item,
 };

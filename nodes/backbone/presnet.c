@@ -1,24 +1,24 @@
-/* presnet.c: <backbone.presnet>, ResNet "vd": a stem of three 3x3 convolutions, and shortcuts that
+/* presnet.c: <backbone.presnet>: ResNet "vd": a stem of three 3x3 convolutions, and shortcuts that
  * average-pool before they project. He et al. 2016; He et al. 2019 (Bag of Tricks, ResNet-D).
  *
- *   stem    3 -> 32 (stride 2) -> 32 -> 64, max-pool 3x3 stride 2
- *   stage   s = 0..3: blocks of 64 * 2^s channels, the first with stride 2 except in stage 0
- *   basic   relu(BN(conv3(relu(BN(conv3(x))))) + short(x))                        18, 34
- *   bottle  relu(BN(conv1(relu(BN(conv3(relu(BN(conv1(x)))))))) + short(x))       50, 101;
- *           4 times the channels out */
+ *  stem    3 -> 32 (stride 2) -> 32 -> 64, max-pool 3x3 stride 2
+ *  stage   s = 0..3: blocks of 64 * 2^s channels, the first with stride 2 except in stage 0
+ *  basic   relu(BN(conv3(relu(BN(conv3(x))))) + short(x))                        18, 34
+ *  bottle  relu(BN(conv1(relu(BN(conv3(relu(BN(conv1(x)))))))) + short(x))       50, 101;
+ *          with 4 times the output channels */
 #include "nodes/builtin.h"
 #include "nodes/layers.h"
 
 typedef struct conf {
-    int64_t     depth, freeze_at, norm;
-    bool        freeze_norm;
+    int64_t depth, freeze_at, norm;
+    bool freeze_norm;
     const char *axis;
 } conf;
 
 enum { S8, S16, S32, N_STAGES = 4 };
 
 static const struct {
-    int  blocks[N_STAGES];
+    int blocks[N_STAGES];
     bool bottleneck;
 } depths[] = {
     { { 2, 2, 2, 2 }, false },
@@ -36,11 +36,10 @@ static const dg_port ports[] = {
 };
 
 static const dg_attr attrs[] = {
-    DG_ENUM(conf, depth, 2, "18|34|50|101", "layers"),
-    DG_INT(conf, freeze_at, -1, -1, N_STAGES,
-           "freeze the stem and so many stages; -1 freezes nothing"),
+    DG_ENUM(conf, depth, 2, "18|34|50|101", "number of layers"),
+    DG_INT(conf, freeze_at, -1, -1, N_STAGES, "freeze the stem and this many stages; -1: nothing"),
     DG_BOOL(conf, freeze_norm, false,
-            "batch norms are fixed affine maps, as pretrained weights bring them"),
+            "keep batch norms fixed at their pretrained statistics and affine parameters"),
     DG_NORM_ATTRS(conf),
     { 0 },
 };
@@ -50,7 +49,7 @@ static const dg_rule rules[] = {
     { 0 },
 };
 
-static void check(dg_check *k, const void *self)
+static void check_presnet(dg_check *k, const void *self)
 {
     const conf *c = self;
 
@@ -65,10 +64,10 @@ static void check(dg_check *k, const void *self)
     dg_norm_check(k, c->norm, c->axis);
 }
 
-static dg_val conv_norm(const dg_place *at, const char *name, dg_val x, dg_conv_norm shape,
+static dg_val conv_norm(const dg_param_path_of *at, const char *name, dg_val x, dg_conv_norm shape,
                         const conf *c, bool frozen)
 {
-    dg_place p = dg_place_in(at, "%s", name);
+    dg_param_path_of p = dg_param_path_in(at, "%s", name);
 
     shape.frozen = frozen;
     shape.fixed = c->freeze_norm;
@@ -80,9 +79,9 @@ static dg_val stem(dg_build *b, dg_val x, const conf *c)
 {
     static const struct {
         const char *name;
-        int         out, stride;
+        int out, stride;
     } convs[] = { { "conv1_1", 32, 2 }, { "conv1_2", 32, 1 }, { "conv1_3", 64, 1 } };
-    dg_place at = dg_place_at(b, "conv1");
+    dg_param_path_of at = dg_param_path(b, "conv1");
 
     for (int i = 0; i < 3; i++) {
         dg_conv_norm shape = {
@@ -95,8 +94,9 @@ static dg_val stem(dg_build *b, dg_val x, const conf *c)
     return dg_max_pool(b, x, 3, 2, 1);
 }
 
-/* Identity, 1x1 projection, or 2x2 average and projection; the name says which. */
-static dg_val shortcut(const dg_place *at, dg_val x, int64_t out, int stride, const conf *c,
+/* Identity, 1x1 projection, or 2x2 average and projection; the reference's parameter names tell
+ * which. */
+static dg_val shortcut(const dg_param_path_of *at, dg_val x, int64_t out, int stride, const conf *c,
                        bool frozen)
 {
     dg_conv_norm shape = { .out = out, .size = 1, .stride = 1 };
@@ -106,13 +106,13 @@ static dg_val shortcut(const dg_place *at, dg_val x, int64_t out, int stride, co
     return conv_norm(at, "short.conv", dg_avg_pool(at->b, x, 2, 2), shape, c, frozen);
 }
 
-static dg_val block(const dg_place *at, dg_val x, int64_t width, int stride, bool first,
+static dg_val block(const dg_param_path_of *at, dg_val x, int64_t width, int stride, bool first,
                     const conf *c, bool frozen)
 {
-    dg_build    *b = at->b;
-    bool         bottleneck = depths[c->depth].bottleneck;
-    int64_t      out = bottleneck ? 4 * width : width;
-    dg_val       y = x;
+    dg_build *b = at->b;
+    bool bottleneck = depths[c->depth].bottleneck;
+    int64_t out = bottleneck ? 4 * width : width;
+    dg_val y = x;
     dg_conv_norm narrow = { .out = width, .size = 1, .stride = 1, .act = DG_LAYER_RELU };
     dg_conv_norm wide = { .out = width, .size = 3, .stride = stride, .act = DG_LAYER_RELU };
     dg_conv_norm last = { .out = out, .size = bottleneck ? 1 : 3, .stride = 1 };
@@ -128,14 +128,14 @@ static dg_val block(const dg_place *at, dg_val x, int64_t width, int stride, boo
     return dg_relu(b, dg_add(b, y, first ? shortcut(at, x, out, stride, c, frozen) : x));
 }
 
-static void lower(dg_build *b, const void *self, const dg_val in[], dg_val out[])
+static void lower_presnet(dg_build *b, const void *self, const dg_val in[], dg_val out[])
 {
     const conf *c = self;
-    dg_val      x = stem(b, in[0], c);
+    dg_val x = stem(b, in[0], c);
 
     for (int s = 0; s < N_STAGES; s++) {
         for (int i = 0; i < depths[c->depth].blocks[s]; i++) {
-            dg_place at = dg_place_at(b, "res_layers.%d.blocks.%d", s, i);
+            dg_param_path_of at = dg_param_path(b, "res_layers.%d.blocks.%d", s, i);
 
             x = block(&at, x, 64 << s, s && !i ? 2 : 1, !i, c, s < c->freeze_at);
             dg_name(b, x, "backbone.%s", at.path);
@@ -150,13 +150,13 @@ const dg_node_class dg_node_backbone_presnet = {
     .name = "backbone.presnet",
     .role = DG_ROLE_BACKBONE,
     .brief = "ResNet-vd: features at strides 8, 16 and 32.",
-    .doc = "Depths 18 and 34 are of basic blocks (128, 256, 512 channels out), 50 and 101 of "
-           "bottlenecks (512, 1024, 2048).",
+    .doc = "Depths 18 and 34 use basic blocks (128, 256 and 512 output channels), 50 and 101 "
+           "bottlenecks (512, 1024 and 2048).",
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),
     .rules = rules,
     .reference = "backbone",
-    .check = check,
-    .lower = lower,
+    .check = check_presnet,
+    .lower = lower_presnet,
 };

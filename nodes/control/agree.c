@@ -1,27 +1,27 @@
-/* agree.c: <agree>, one word from what every rank has to say. A rank that has nothing to say does
- * not count, and gets the answer all the same.
+/* agree.c: <agree>: one number from the values of all ranks. A rank whose input is absent does not
+ * count, but gets the result.
  *
- *   any   the largest of (some element is not 0)      all   the least of (none is 0)
- *   min, max  the least, the largest of the elements; all of them as reductions */
+ *  any   max over elements of (x != 0)      all   min over elements of (x != 0)
+ *  min, max  over elements; all four then reduce over the ranks */
 #include "nodes/builtin.h"
 
 typedef struct conf {
-    int64_t     op;
+    int64_t op;
     const char *axis;
 } conf;
 
 enum { ANY, ALL, MIN, MAX };
 
 static const dg_port ports[] = {
-    DG_IN_OPTIONAL("in", "any", "a scalar, or a tensor whose elements speak together"),
-    DG_OUT("out", "any", "the same word on every rank of the axis"),
+    DG_IN_OPTIONAL("in", "any", "this rank's vote: a scalar or a tensor"),
+    DG_OUT("out", "any", "the result, equal on every rank of the axis"),
     { 0 },
 };
 
 static const dg_attr attrs[] = {
-    { "op", DG_ATTR_ENUM, offsetof(conf, op), true, 0, 0, 0, "any|all|min|max",
-      "1 where some element is not 0, or none is 0; the least, or the largest element" },
-    DG_STR_REQUIRED(conf, axis, "mesh axis"),
+    { "op", DG_ATTR_ENUM, offsetof(conf, op), true, 0, 0, 0, 0, "any|all|min|max",
+      "1 if any element is nonzero, 1 if all are; the minimum, the maximum" },
+    DG_AXES_REQUIRED(conf, axis, "mesh axis"),
     { 0 },
 };
 
@@ -38,11 +38,12 @@ static void type(dg_typing *t, const void *self)
         dg_type(t, "out", "i[]");
 }
 
-/* Where there is nothing to say: 0 or 1 of it, or a number beyond all others. */
-static dg_val speak(dg_build *b, const conf *c, dg_val x)
+/* This rank's contribution: 0 or 1, or the extreme element; the neutral element if the input is
+ * absent. */
+static dg_val vote_of(dg_build *b, const conf *c, dg_val x)
 {
     const double far = c->op == MAX ? -3e38 : 3e38;
-    dg_val       there = dg_has(x) ? dg_present(b, x) : DG_NONE, word;
+    dg_val there = dg_has(x) ? dg_present(b, x) : DG_NONE, word;
 
     if (!dg_has(x))
         return c->op == ANY || c->op == ALL ? dg_const_i32(b, DG_SCALAR, &(int32_t){ 0 })
@@ -50,7 +51,7 @@ static dg_val speak(dg_build *b, const conf *c, dg_val x)
     switch (c->op) {
     case ANY:
         return dg_reduce_max(b, dg_truth(b, x, false), DG_ALL_AXES, false); /* absent: zeros */
-    case ALL:                                                               /* is some element 0? */
+    case ALL: /* tests whether some element is 0 */
         word = dg_reduce_max(b, dg_truth(b, x, true), DG_ALL_AXES, false);
         return dg_has(there) ? dg_truth(b, dg_mul(b, dg_real(b, word), dg_real(b, there)), false)
                              : word;
@@ -64,11 +65,11 @@ static dg_val speak(dg_build *b, const conf *c, dg_val x)
     return dg_has(there) ? dg_add(b, word, dg_scale(b, dg_real(b, there), -far, far)) : word;
 }
 
-static void lower(dg_build *b, const void *self, const dg_val in[], dg_val out[])
+static void lower_agree(dg_build *b, const void *self, const dg_val in[], dg_val out[])
 {
     const conf *c = self;
 
-    out[0] = dg_all_reduce(b, speak(b, c, in[0]), c->op == MIN ? DG_MIN : DG_MAX, c->axis);
+    out[0] = dg_all_reduce(b, vote_of(b, c, in[0]), c->op == MIN ? DG_MIN : DG_MAX, c->axis);
     if (c->op == ALL)
         out[0] = dg_truth(b, out[0], true);
 }
@@ -77,11 +78,11 @@ const dg_node_class dg_node_agree = {
     DG_NODE_CLASS,
     .name = "agree",
     .role = DG_ROLE_CONTROL,
-    .brief = "One word from what all ranks of a mesh axis say: a vote.",
+    .brief = "A vote: one number from the values of all ranks of a mesh axis.",
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),
     .rules = rules,
     .type = type,
-    .lower = lower,
+    .lower = lower_agree,
 };

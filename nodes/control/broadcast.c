@@ -1,31 +1,32 @@
-/* broadcast.c: <broadcast>, one rank's value for all, and <reduce>, all ranks' values for one. */
+/* broadcast.c: <broadcast>, one rank's value to all ranks; <reduce>, all ranks' values to one
+ * rank. */
 #include "nodes/builtin.h"
 
 typedef struct conf {
-    int64_t     root, op;
+    int64_t root, op;
     const char *axis;
 } conf;
 
 static const dg_port broadcast_ports[] = {
-    DG_IN("in", "any", "a tensor or a record of tensors; only the root needs one"),
-    DG_OUT("out", "any", "the root's, on every rank of the axis"),
+    DG_IN("in", "any", "a tensor or a record of tensors; needed only on the root"),
+    DG_OUT("out", "any", "the root's value, on every rank of the axis"),
     { 0 },
 };
 static const dg_port reduce_ports[] = {
     DG_IN("in", "any", "a tensor or a record of tensors"),
-    DG_OUT("out", "any", "joined on the root; on other ranks their own"),
+    DG_OUT("out", "any", "the result on the root; other ranks keep their input"),
     { 0 },
 };
 
 static const dg_attr broadcast_attrs[] = {
-    DG_STR_REQUIRED(conf, axis, "mesh axis"),
-    DG_INT(conf, root, 0, 0, 65535, "the rank on the axis whose value it is"),
+    DG_AXES_REQUIRED(conf, axis, "mesh axis"),
+    DG_ROOT(conf, root, 0, 0, 65535, "the sending rank's number on the axis"),
     { 0 },
 };
 static const dg_attr reduce_attrs[] = {
-    DG_STR_REQUIRED(conf, axis, "mesh axis"),
-    DG_INT(conf, root, 0, 0, 65535, "the rank on the axis that gets the result"),
-    DG_ENUM(conf, op, DG_SUM, "sum|max|min|mean", "how values are joined"),
+    DG_AXES_REQUIRED(conf, axis, "mesh axis"),
+    DG_ROOT(conf, root, 0, 0, 65535, "the receiving rank's number on the axis"),
+    DG_REDUCTION(conf, op, DG_SUM, "sum|max|min|mean", "the reduction"),
     { 0 },
 };
 
@@ -52,7 +53,7 @@ static dg_val reduce_one(dg_build *b, const conf *c, dg_val v)
     return dg_reduce_to(b, v, (dg_reduce)c->op, (int)c->root, c->axis);
 }
 
-/* Records go field by field, in the order of their keys. */
+/* Applies `one` to v; to a record field by field, in the order of its keys. */
 static dg_val each(dg_build *b, const conf *c, dg_val v, one_fn *one)
 {
     dg_val out;
@@ -86,7 +87,7 @@ const dg_node_class dg_node_broadcast = {
     DG_NODE_CLASS,
     .name = "broadcast",
     .role = DG_ROLE_CONTROL,
-    .brief = "The value of one rank, on every rank of a mesh axis.",
+    .brief = "Sends the value of one rank to all ranks of a mesh axis.",
     .ports = broadcast_ports,
     .attrs = broadcast_attrs,
     .conf_size = sizeof(conf),
@@ -97,8 +98,8 @@ const dg_node_class dg_node_reduce = {
     DG_NODE_CLASS,
     .name = "reduce",
     .role = DG_ROLE_CONTROL,
-    .brief = "Joins the values of all ranks of a mesh axis on one of them.",
-    .doc = "The result is known to the root alone: a decision that hangs on it is the root's own.",
+    .brief = "Reduces the values of all ranks of a mesh axis to one rank.",
+    .doc = "Only the root has the result: do not base decisions of all ranks on it.",
     .ports = reduce_ports,
     .attrs = reduce_attrs,
     .conf_size = sizeof(conf),

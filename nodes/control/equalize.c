@@ -1,5 +1,5 @@
-/* equalize.c: <equalize>, as many items on every rank as the rank with the fewest has; agreed anew
- * at the start of each epoch. */
+/* equalize.c: <equalize>: the same number of items on every rank, the smallest of all; agreed on at
+ * the start of each epoch. */
 #include "nodes/builtin.h"
 
 typedef struct conf {
@@ -7,13 +7,13 @@ typedef struct conf {
 } conf;
 
 static const dg_port ports[] = {
-    DG_IN("in", "stream", "as many as there are"),
-    DG_OUT("out", "stream", "equally many on all ranks of the axis"),
+    DG_IN("in", "stream", "items, possibly of different number on each rank"),
+    DG_OUT("out", "stream", "items, equal in number on all ranks of the axis"),
     { 0 },
 };
 
 static const dg_attr attrs[] = {
-    DG_STR_REQUIRED(conf, axis, "mesh axis"),
+    DG_AXES_REQUIRED(conf, axis, "mesh axis"),
     { 0 },
 };
 
@@ -22,13 +22,13 @@ static const dg_rule rules[] = {
     { 0 },
 };
 
-static int choose(dg_choice *out, const void *self, const dg_choose_args *a, dg_diag *d)
+static int choose_equal(dg_choice *out, const void *self, const dg_choose_args *a, dg_diag *d)
 {
     int64_t least = a->least(a->ctx, a->n);
 
     (void)self, (void)d;
     if (least < 0)
-        return (int)least; /* why stands in d */
+        return (int)least; /* d has the reason */
     *out = (dg_choice){ least < a->n ? least : a->n, a->items };
     return 0;
 }
@@ -37,12 +37,13 @@ const dg_node_class dg_node_equalize = {
     DG_NODE_CLASS,
     .name = "equalize",
     .role = DG_ROLE_SAMPLER,
-    .brief = "Keeps equally many items on all ranks of a mesh axis.",
-    .doc = "Between loader and sampler an item is an image; behind the sampler it is a batch. The ranks agree on the "
-           "number when an epoch begins; the others are left out of this epoch, those at the end of the list.",
+    .brief = "Keeps the same number of items on all ranks of a mesh axis.",
+    .doc = "Between loader and sampler an item is an image; after the sampler, a batch. At the "
+           "start of each epoch the ranks agree on the smallest number; items beyond it are left "
+           "out of the epoch.",
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),
     .rules = rules,
-    .choose = choose,
+    .choose = choose_equal,
 };

@@ -1,4 +1,4 @@
-/* gather.c: <allgather> and <allgatherv>, the tensors of all ranks one after the other. */
+/* gather.c: <allgather> and <allgatherv>: concatenate the tensors of all ranks. */
 #include "nodes/builtin.h"
 
 typedef struct conf {
@@ -6,20 +6,20 @@ typedef struct conf {
 } conf;
 
 static const dg_port gather_ports[] = {
-    DG_IN("in", "any", "a tensor, of one shape on all ranks"),
-    DG_OUT("out", "any", "the ranks' tensors along the leading dimension"),
+    DG_IN("in", "any", "a tensor of the same shape on all ranks"),
+    DG_OUT("out", "any", "the ranks' tensors, concatenated along the leading dimension"),
     { 0 },
 };
 static const dg_port gatherv_ports[] = {
-    DG_IN("in", "f[N,...]", "a tensor; its leading dimension may differ among ranks"),
-    DG_IN("count", "i[]", "rows of it that are live"),
-    DG_OUT_MAIN("out", "f[...]", "the ranks' live rows along the leading dimension"),
-    DG_OUT("counts", "i[R]", "live rows of each rank"),
+    DG_IN("in", "f[N,...]", "a tensor; its leading dimension may differ between ranks"),
+    DG_IN("count", "i[]", "number of live rows"),
+    DG_OUT_MAIN("out", "f[...]", "the ranks' live rows, concatenated along the leading dimension"),
+    DG_OUT("counts", "i[R]", "number of live rows per rank"),
     { 0 },
 };
 
 static const dg_attr attrs[] = {
-    DG_STR_REQUIRED(conf, axis, "mesh axis"),
+    DG_AXES_REQUIRED(conf, axis, "mesh axis"),
     { 0 },
 };
 
@@ -55,7 +55,7 @@ const dg_node_class dg_node_allgather = {
     DG_NODE_CLASS,
     .name = "allgather",
     .role = DG_ROLE_CONTROL,
-    .brief = "The tensors of all ranks of a mesh axis, one after the other.",
+    .brief = "Concatenates the tensors of all ranks of a mesh axis.",
     .ports = gather_ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),
@@ -66,7 +66,7 @@ const dg_node_class dg_node_allgatherv = {
     DG_NODE_CLASS,
     .name = "allgatherv",
     .role = DG_ROLE_CONTROL,
-    .brief = "The live rows of the tensors of all ranks of a mesh axis, one after the other.",
+    .brief = "Concatenates the live rows of the tensors of all ranks of a mesh axis.",
     .ports = gatherv_ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),

@@ -1,9 +1,9 @@
-/* partition.c: <partition>, items dealt over an axis: item i to rank i mod n. Before it all ranks
- * see the same items in the same order.
+/* partition.c: <partition>: divides items over an axis: item i goes to rank i mod n. Its input is
+ * the same list on all ranks.
  *
- * aligned: items of one size form a group; a group is cut into rows of one item for each rank, and
- * a row stands where its last item stood. Rows that do not reach every rank come last, the fullest
- * first: so the k-th items of all ranks that have one are of one size, whatever becomes of the end. */
+ * aligned: items of one size form a group, which is cut into rows of one item per rank; a row takes
+ * the position of its last item. Incomplete rows come last, the fullest first. So the k-th items of
+ * all ranks that have one are of one size, whatever is done about the incomplete rows. */
 #include "nodes/builtin.h"
 
 #include <stdlib.h>
@@ -12,26 +12,26 @@
 
 typedef struct conf {
     const char *axis;
-    int64_t     equal, seed;
-    bool        aligned, shuffle;
+    int64_t equal, seed;
+    bool aligned, shuffle;
 } conf;
 
 enum { NONE, DROP, PAD };
 
 static const dg_port ports[] = {
-    DG_IN("in", "stream", "what is dealt"),
-    DG_OUT("out", "stream", "this rank's share"),
+    DG_IN("in", "stream", "items, equal on all ranks of the axis"),
+    DG_OUT("out", "stream", "this rank's items"),
     { 0 },
 };
 
 static const dg_attr attrs[] = {
-    DG_STR_REQUIRED(conf, axis, "mesh axis over which items are dealt"),
+    DG_AXES_REQUIRED(conf, axis, "mesh axis to divide the items over"),
     DG_ENUM(conf, equal, NONE, "none|drop|pad",
-            "what makes all shares equal: items that are left over are dropped, or others are "
-            "taken twice"),
-    DG_BOOL(conf, aligned, false, "groups of one size are dealt, one item of a group to each rank"),
-    DG_BOOL(conf, shuffle, false, "draw the order first"),
-    DG_ENUM(conf, seed, 0, "rank|shared", "drawn by each rank for itself, or the same by all"),
+            "how to make the shares equal in number: not at all, by dropping remaining items, or "
+            "by repeating some"),
+    DG_BOOL(conf, aligned, false, "give all ranks images of one size at the same position"),
+    DG_BOOL(conf, shuffle, false, "shuffle the items first"),
+    DG_ENUM(conf, seed, 0, "rank|shared", "random numbers differ per rank, or are equal on all"),
     { 0 },
 };
 
@@ -47,26 +47,28 @@ static const dg_rule rules[] = {
       .why = "shares out what is not the same on all its ranks" },
     { DG_RULE_SEED, .to = "out", .axis = "axis", .when = "shuffle,seed=rank",
       .why = "draws the order that is dealt on each rank for itself" },
-    { DG_RULE_VALUE, .to = "out", .when = "shuffle,seed=rank", .why = "draws its order on each rank for itself" },
-    { DG_RULE_DIMS, .to = "out", .when = "shuffle,seed=rank", .why = "draws its order on each rank for itself" },
+    { DG_RULE_VALUE, .to = "out", .when = "shuffle,seed=rank",
+      .why = "draws its order on each rank for itself" },
+    { DG_RULE_DIMS, .to = "out", .when = "shuffle,seed=rank",
+      .why = "draws its order on each rank for itself" },
     { 0 },
 };
 
-static int no_memory(const dg_choose_args *a, dg_diag *d)
+static int no_memory_to_deal(const dg_choose_args *a, dg_diag *d)
 {
     return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory to deal %lld items",
                    (long long)a->n);
 }
 
-/* --- in rows of one size ---------------------------------------------------------------------- */
+/* ---- in rows of one size --------------------------------------------------------------------- */
 
 typedef struct unit {
-    int     w, h;
+    int w, h;
     int64_t at;
     int32_t item;
 } unit;
 typedef struct row {
-    int64_t     at, n; /* n: ranks that get something */
+    int64_t at, n; /* n: ranks that get an item from the row */
     const unit *group, *first, *end;
 } row;
 
@@ -90,7 +92,7 @@ static int by_place(const void *p, const void *q)
     return (a->at > b->at) - (a->at < b->at);
 }
 
-/* Rows of the units of one size. */
+/* Cuts the units of one size into rows; returns the end of the rows. */
 static row *cut(row *rows, const conf *c, const unit *group, const unit *end, int64_t ranks)
 {
     for (const unit *u = group; u < end; u += ranks) {
@@ -103,10 +105,10 @@ static row *cut(row *rows, const conf *c, const unit *group, const unit *end, in
     return rows;
 }
 
-static void deal_rows(dg_choice *out, const conf *c, const dg_choose_args *a, unit *units, row *rows,
-                      int32_t *own)
+static void deal_rows(dg_choice *out, const conf *c, const dg_choose_args *a, unit *units,
+                      row *rows, int32_t *own)
 {
-    row    *end = rows;
+    row *end = rows;
     int64_t n = 0;
 
     qsort(units, (size_t)a->n, sizeof *units, by_size);
@@ -127,15 +129,15 @@ static void deal_rows(dg_choice *out, const conf *c, const dg_choose_args *a, un
     *out = (dg_choice){ n, own };
 }
 
-static int choose_aligned(dg_choice *out, const conf *c, const dg_choose_args *a, const int32_t *all,
-                          dg_diag *d)
+static int choose_aligned(dg_choice *out, const conf *c, const dg_choose_args *a,
+                          const int32_t *all, dg_diag *d)
 {
-    unit    *units = a->alloc(a->arena, (size_t)(a->n + 1) * sizeof *units);
-    row     *rows = a->alloc(a->arena, (size_t)(a->n + 1) * sizeof *rows);
+    unit *units = a->alloc(a->arena, (size_t)(a->n + 1) * sizeof *units);
+    row *rows = a->alloc(a->arena, (size_t)(a->n + 1) * sizeof *rows);
     int32_t *own = a->alloc(a->arena, (size_t)(a->n + 1) * sizeof *own);
 
     if (!units || !rows || !own)
-        return no_memory(a, d);
+        return no_memory_to_deal(a, d);
     for (int64_t i = 0; i < a->n; i++) {
         dg_item_info info;
 
@@ -146,17 +148,19 @@ static int choose_aligned(dg_choice *out, const conf *c, const dg_choose_args *a
     return 0;
 }
 
-/* --- item by item ----------------------------------------------------------------------------- */
+/* ---- item by item ---------------------------------------------------------------------------- */
 
 static int choose_any(dg_choice *out, const conf *c, const dg_choose_args *a, const int32_t *all,
                       dg_diag *d)
 {
-    int64_t  ranks = a->ranks, each = a->n / ranks, more = a->n % ranks;
-    int64_t  n = c->equal == DROP || !more ? each : c->equal == PAD ? each + 1 : each + (a->rank < more);
+    int64_t ranks = a->ranks, each = a->n / ranks, more = a->n % ranks;
+    int64_t n = c->equal == DROP || !more ? each
+                : c->equal == PAD         ? each + 1
+                                          : each + (a->rank < more);
     int32_t *own = a->alloc(a->arena, (size_t)(n + 1) * sizeof *own);
 
     if (!own)
-        return no_memory(a, d);
+        return no_memory_to_deal(a, d);
     for (int64_t i = 0; i < n; i++) {
         int64_t k = i * ranks + a->rank;
 
@@ -169,11 +173,11 @@ static int choose_any(dg_choice *out, const conf *c, const dg_choose_args *a, co
 static int choose(dg_choice *out, const void *self, const dg_choose_args *a, dg_diag *d)
 {
     const conf *c = self;
-    dg_draw     draw = dg_draw_begin(a->seed, "order", (uint64_t)a->epoch);
-    int32_t    *all = a->alloc(a->arena, (size_t)(a->n + 1) * sizeof *all);
+    dg_draw draw = dg_draw_begin(a->seed, "order", (uint64_t)a->epoch);
+    int32_t *all = a->alloc(a->arena, (size_t)(a->n + 1) * sizeof *all);
 
     if (!all)
-        return no_memory(a, d);
+        return no_memory_to_deal(a, d);
     for (int64_t i = 0; i < a->n; i++)
         all[i] = a->items[i];
     if (c->shuffle)
@@ -185,8 +189,8 @@ const dg_node_class dg_node_partition = {
     DG_NODE_CLASS,
     .name = "partition",
     .role = DG_ROLE_SAMPLER,
-    .brief = "Deals items over a mesh axis.",
-    .doc = "Between loader and sampler an item is an image; behind the sampler it is a batch.",
+    .brief = "Divides the items over the ranks of a mesh axis.",
+    .doc = "Between loader and sampler an item is an image; after the sampler, a batch.",
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),

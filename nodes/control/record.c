@@ -1,21 +1,21 @@
-/* record.c: <record>, values under names, and <sum>, values added: both take any number of them. */
+/* record.c: <record>, named values, and <sum>, their sum; both take any number of inputs. */
 #include "nodes/builtin.h"
 
 #include <string.h>
 
 typedef struct conf {
-    int64_t  unused; /* an offset of 0 would mean that there are no names */
+    int64_t unused; /* keeps names_offset from being 0, which means "no names" */
     dg_names names;
 } conf;
 
 static const dg_port record_ports[] = {
     DG_IN_OPTIONAL("*", "any", "the value of the key of this name"),
-    DG_OUT("out", "any", "a key for every input; where an input is missing, its key is"),
+    DG_OUT("out", "any", "a record with a key for every input; absent inputs give absent keys"),
     { 0 },
 };
 static const dg_port sum_ports[] = {
     DG_IN("*", "f[...]", "a summand"),
-    DG_OUT("out", "f[...]", "the sum of those that are there"),
+    DG_OUT("out", "f[...]", "the sum of the inputs that are present"),
     { 0 },
 };
 
@@ -32,14 +32,14 @@ static const dg_rule sum_rules[] = {
 static void type_record(dg_typing *t, const void *self)
 {
     const conf *c = self;
-    char        text[2048] = "";
-    size_t      n = 0;
+    char text[2048] = "";
+    size_t n = 0;
 
     for (int i = 0; i < c->names.n; i++) {
         size_t more = strlen(c->names.v[i]);
 
         if (n + more + 8 > sizeof text)
-            return; /* so many keys are not spelt out */
+            return; /* too many keys: leave the type open */
         text[n++] = i ? ',' : '{';
         memcpy(text + n, c->names.v[i], more);
         memcpy(text + n + more, ":any", 5);
@@ -49,7 +49,7 @@ static void type_record(dg_typing *t, const void *self)
         dg_type(t, "out", "%s}", text);
 }
 
-static void check(dg_check *k, const void *self)
+static void check_record(dg_check *k, const void *self)
 {
     if (((const conf *)self)->names.n == 0)
         dg_check_fail(k, NULL, "inputs-none",
@@ -79,13 +79,13 @@ const dg_node_class dg_node_record = {
     DG_NODE_CLASS,
     .name = "record",
     .role = DG_ROLE_CONTROL,
-    .brief = "Values under names: <record loss_a=\"@x\" loss_b=\"@y\"/>.",
+    .brief = "Groups values under names: <record loss_a=\"@x\" loss_b=\"@y\"/>.",
     .ports = record_ports,
     .conf_size = sizeof(conf),
     .names_offset = offsetof(conf, names),
     .rules = record_rules,
     .type = type_record,
-    .check = check,
+    .check = check_record,
     .lower = lower_record,
 };
 const dg_node_class dg_node_sum = {
@@ -93,11 +93,11 @@ const dg_node_class dg_node_sum = {
     .name = "sum",
     .role = DG_ROLE_CONTROL,
     .brief = "The sum of any number of values: <sum a=\"@x\" b=\"@y\"/>.",
-    .doc = "What is missing is left out; where everything is, so is the sum.",
+    .doc = "Absent values are left out; if all are absent, so is the sum.",
     .ports = sum_ports,
     .conf_size = sizeof(conf),
     .names_offset = offsetof(conf, names),
     .rules = sum_rules,
-    .check = check,
+    .check = check_record,
     .lower = lower_sum,
 };

@@ -1,4 +1,4 @@
-/* resize.c: <resize>, batches at a size that a number chooses. */
+/* resize.c: <resize>: gives batches a size chosen by a number. */
 #include "nodes/builtin.h"
 
 typedef struct conf {
@@ -7,13 +7,13 @@ typedef struct conf {
 
 static const dg_port ports[] = {
     DG_IN("in", "stream", "batches"),
-    DG_IN("size", "any", "a scalar: which of the sizes"),
-    DG_OUT("out", "stream", "the same at that size"),
+    DG_IN("size", "any", "a scalar: index of the size, from 0"),
+    DG_OUT("out", "stream", "the same batches at that size"),
     { 0 },
 };
 
 static const dg_attr attrs[] = {
-    DG_SIZES(conf, sizes, "640", "what is chosen from"),
+    DG_SIZES(conf, sizes, "640", "the sizes to choose from"),
     { 0 },
 };
 
@@ -35,10 +35,10 @@ const dg_node_class dg_node_resize = {
     DG_NODE_CLASS,
     .name = "resize",
     .role = DG_ROLE_AUGMENT,
-    .brief = "Batches at a size that a number chooses.",
-    .doc = "Of sizes it is number `size`, counted from 0, rounded down; what lies outside is the first or the last. Batches are "
-           "made ahead of their step: the number comes from source.random, source.step, source.epoch, source.rank or "
-           "source.number, or a <broadcast> of one.",
+    .brief = "Gives batches a size chosen by a number.",
+    .doc = "`size` is rounded down and clamped to the list. Batches are made ahead of their step, "
+           "so the number must come from source.random, source.step, source.epoch, source.rank or "
+           "source.number, or from a <broadcast> of one.",
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),

@@ -1,4 +1,4 @@
-/* skip.c: <skip> and <stop>: continue and break, where the node fires. */
+/* skip.c: <skip> and <stop>: continue and break, when the node fires. */
 #include "nodes/builtin.h"
 
 static const dg_port ports[] = { { 0 } };
@@ -13,12 +13,18 @@ static const dg_rule stop_rules[] = {
 };
 
 const dg_node_class dg_node_skip = {
-    DG_NODE_CLASS,           .name = "skip",
-    .role = DG_ROLE_CONTROL, .brief = "Leaves out the rest of the iteration, where `when` says so.",
-    .ports = ports,          .rules = skip_rules,
+    DG_NODE_CLASS,
+    .name = "skip",
+    .role = DG_ROLE_CONTROL,
+    .brief = "Skips the rest of the iteration when `when` holds.",
+    .ports = ports,
+    .rules = skip_rules,
 };
 const dg_node_class dg_node_stop = {
-    DG_NODE_CLASS,           .name = "stop",
-    .role = DG_ROLE_CONTROL, .brief = "Ends the loop around it, where `when` says so.",
-    .ports = ports,          .rules = stop_rules,
+    DG_NODE_CLASS,
+    .name = "stop",
+    .role = DG_ROLE_CONTROL,
+    .brief = "Ends the enclosing loop when `when` holds.",
+    .ports = ports,
+    .rules = stop_rules,
 };

@@ -1,5 +1,5 @@
-/* source.c: numbers from nowhere in the graph: constants, time, this rank and its machine, chance.
- * In a program they are inputs that the host writes. */
+/* source.c: numbers from outside the graph: constants, time, this rank and its machine, random
+ * numbers. In a program they are inputs that the host writes. */
 #include "nodes/builtin.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@ typedef struct file {
     const char *path;
 } file;
 typedef struct draw {
-    double  low, high;
+    double low, high;
     int64_t seed;
 } draw;
 
@@ -23,9 +23,9 @@ static const dg_attr number_attrs[] = { DG_NUM(number, value, 0, -1e300, 1e300, 
 static const dg_attr file_attrs[] = { DG_STR_REQUIRED(file, path, "on this rank's machine"),
                                       { 0 } };
 static const dg_attr draw_attrs[] = {
-    DG_NUM(draw, low, 0, -1e300, 1e300, "least"),
-    DG_NUM(draw, high, 1, -1e300, 1e300, "largest, not reached itself"),
-    DG_ENUM(draw, seed, 0, "rank|shared", "drawn by each rank for itself, or the same by all"),
+    DG_NUM(draw, low, 0, -1e300, 1e300, "lower bound"),
+    DG_NUM(draw, high, 1, -1e300, 1e300, "upper bound, excluded"),
+    DG_ENUM(draw, seed, 0, "rank|shared", "random numbers differ per rank, or are equal on all"),
     { 0 },
 };
 
@@ -115,9 +115,16 @@ static void lower_number(dg_build *b, const void *self, const dg_val in[], dg_va
 }
 
 const dg_node_class dg_node_source_number = {
-    DG_NODE_CLASS, .name = "source.number", .role = DG_ROLE_CONTROL,     .brief = "A constant.",
-    .ports = real, .attrs = number_attrs,   .conf_size = sizeof(number), .lower = lower_number,
-    .supply = constant, .foreseen = true,
+    DG_NODE_CLASS,
+    .name = "source.number",
+    .role = DG_ROLE_CONTROL,
+    .brief = "A constant.",
+    .ports = real,
+    .attrs = number_attrs,
+    .conf_size = sizeof(number),
+    .lower = lower_number,
+    .supply = constant,
+    .foreseen = true,
 };
 
 #define SOURCE(id, text, port_table, rule_table, function, before)                              \
@@ -135,7 +142,7 @@ const dg_node_class dg_node_source_file = {
     DG_NODE_CLASS,
     .name = "source.file",
     .role = DG_ROLE_CONTROL,
-    .brief = "1 where this rank can open a file, else 0.",
+    .brief = "1 if this rank can open a file, else 0.",
     .ports = whole,
     .attrs = file_attrs,
     .conf_size = sizeof(file),
@@ -146,7 +153,7 @@ const dg_node_class dg_node_source_random = {
     DG_NODE_CLASS,
     .name = "source.random",
     .role = DG_ROLE_CONTROL,
-    .brief = "A random number, drawn anew at each iteration.",
+    .brief = "A random number, drawn in each iteration.",
     .ports = real,
     .attrs = draw_attrs,
     .conf_size = sizeof(draw),

@@ -1,5 +1,5 @@
-/* anchors.c: anchors of query selection, Zhu et al. 2021 (two-stage deformable DETR), as RT-DETR
- * scales them. */
+/* anchors.c: anchors of query selection, Zhu et al. 2021 (two-stage deformable DETR), scaled as in
+ * RT-DETR. */
 #include "nodes/decoder/anchors.h"
 
 #include <math.h>
@@ -18,7 +18,7 @@ int64_t dg_anchors_n(const dg_levels *levels)
 static bool anchor(double box[4], double cx, double cy, double side)
 {
     double a[4] = { cx, cy, side, side };
-    bool   inside = true;
+    bool inside = true;
 
     for (int i = 0; i < 4; i++)
         inside = inside && a[i] > MARGIN && a[i] < 1 - MARGIN;

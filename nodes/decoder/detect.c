@@ -1,5 +1,6 @@
-/* detect.c: <detect>, predictions become detections: the best (query, class) pairs of an image by
- * sigmoid(logit), without suppression. Boxes stay cx, cy, w, h over the image's sides. */
+/* detect.c: <detect>: turns predictions into detections: the best (query, class) pairs of an image
+ * by sigmoid(logit), without suppression. Boxes remain cx, cy, w, h as fractions of the image's
+ * sides. */
 #include "nodes/builtin.h"
 
 typedef struct conf {
@@ -14,14 +15,14 @@ static const dg_port ports[] = {
 };
 
 static const dg_attr attrs[] = {
-    DG_INT(conf, most, 300, 1, 100000, "detections of an image"),
+    DG_INT(conf, most, 300, 1, 100000, "detections per image"),
     { 0 },
 };
 
-static void lower(dg_build *b, const void *self, const dg_val in[], dg_val out[])
+static void lower_detect(dg_build *b, const void *self, const dg_val in[], dg_val out[])
 {
     const conf *c = self;
-    dg_val  logits = dg_record_get(b, in[0], "logits"), boxes = dg_record_get(b, in[0], "boxes");
+    dg_val logits = dg_record_get(b, in[0], "logits"), boxes = dg_record_get(b, in[0], "boxes");
     int64_t pairs = dg_dim(b, logits, 1) * dg_dim(b, logits, 2);
     dg_detections found = dg_detect(b, logits, boxes, c->most < pairs ? c->most : pairs);
 
@@ -35,9 +36,9 @@ const dg_node_class dg_node_detect = {
     DG_NODE_CLASS,
     .name = "detect",
     .role = DG_ROLE_DECODER,
-    .brief = "The best (query, class) pairs of a decoder's predictions.",
+    .brief = "Picks the best (query, class) pairs of a decoder's predictions.",
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),
-    .lower = lower,
+    .lower = lower_detect,
 };

@@ -1,15 +1,16 @@
-/* layer.c: one layer of a deformable transformer decoder, norms after the sums. Zhu et al. 2021;
- * Vaswani et al. 2017.
+/* layer.c: one layer of a deformable transformer decoder, post-norm. Zhu et al. 2021; Vaswani et
+ * al. 2017.
  *
- *   x <- LN1(x + selfattn(x + pos, x + pos, x))
- *   x <- LN2(x + deform(x + pos, ref, memory))    offsets and weights are linear in the query
- *   x <- LN3(x + W2 relu(W1 x)) */
+ *     x <- LN1(x + selfattn(x + pos, x + pos, x))
+ *     x <- LN2(x + deform(x + pos, ref, memory))    offsets and weights are linear in the query
+ *     x <- LN3(x + W2 relu(W1 x)) */
 #include "nodes/decoder/layer.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
-static const double HALF_MAX = 65504; /* of fp16: version 1 clamps there */
+static const double HALF_MAX = 65504; /* largest fp16; version 1 clamps there */
 
 int64_t dg_decoder_points(const dg_levels *levels)
 {
@@ -20,15 +21,17 @@ int64_t dg_decoder_points(const dg_levels *levels)
     return n;
 }
 
-/* Head k looks in direction 2 pi k / heads, and point j of each level at distance j: squares
- * around the reference. */
-static dg_init offset_bias(const dg_place *at, const dg_decoder_stack *s)
+/* Head k points in direction 2 pi k / heads, point j of each level at distance j: squares around
+ * the reference. */
+static dg_init offset_bias(const dg_param_path_of *at, const dg_decoder_stack *s)
 {
     static const double tau = 6.28318530717958647692;
-    int64_t             n = s->heads * dg_decoder_points(&s->levels) * 2;
-    double             *v = malloc((size_t)n * sizeof *v), *p = v;
-    dg_init             init;
+    int64_t n = s->heads * dg_decoder_points(&s->levels) * 2;
+    double *v, *p;
+    dg_init init;
 
+    assert(n > 0); /* there are heads, levels and points */
+    v = p = malloc((size_t)n * sizeof *v);
     if (!v) {
         dg_error(at->b, "out-of-memory", "no memory for %lld initial offsets", (long long)n);
         return dg_init_zero();
@@ -49,42 +52,44 @@ static dg_init offset_bias(const dg_place *at, const dg_decoder_stack *s)
     return init;
 }
 
-static dg_val offsets(const dg_place *at, const dg_decoder_stack *s, dg_val query)
+static dg_val offsets(const dg_param_path_of *at, const dg_decoder_stack *s, dg_val query)
 {
     dg_build *b = at->b;
-    dg_place  p = dg_place_in(at, "sampling_offsets");
-    int64_t   n = s->heads * dg_decoder_points(&s->levels) * 2;
-    dg_shape  shape = DG_SHAPE(n, dg_dim(b, query, -1));
-    dg_init   bias = offset_bias(at, s);
+    dg_param_path_of p = dg_param_path_in(at, "sampling_offsets");
+    int64_t n = s->heads * dg_decoder_points(&s->levels) * 2;
+    dg_shape shape = DG_SHAPE(n, dg_dim(b, query, -1));
+    dg_init bias = offset_bias(at, s);
 
-    if (s->discrete) /* no gradient reaches a rounded position */
+    if (s->discrete) /* rounding passes no gradient to the offsets */
         return dg_linear(b, query,
-                         dg_param_frozen(b, dg_place_in(&p, "weight").path, shape, dg_init_zero()),
-                         dg_param_frozen(b, dg_place_in(&p, "bias").path, DG_SHAPE(n), bias));
+                         dg_param_frozen(b, dg_param_path_in(&p, "weight").path, shape,
+                                         dg_init_zero()),
+                         dg_param_frozen(b, dg_param_path_in(&p, "bias").path, DG_SHAPE(n), bias));
     return dg_layer_linear_bias(&p, query, n, dg_init_zero(), bias);
 }
 
-/* The reference stores 1 / points of the level for every point. */
-static void export_scale(const dg_place *at, const dg_decoder_stack *s)
+/* The reference stores 1 / (points of the level) for every point. */
+static void export_scale(const dg_param_path_of *at, const dg_decoder_stack *s)
 {
-    double  v[DG_MAX_LEVELS * 64];
+    double v[DG_MAX_LEVELS * 64];
     int64_t n = 0;
 
     for (int l = 0; l < s->levels.n; l++)
         for (int64_t j = 0; j < s->levels.points[l]; j++)
             v[n++] = 1 / (double)s->levels.points[l];
-    dg_export_const(at->b, dg_place_in(at, "num_points_scale").path, DG_F32, DG_SHAPE(n), v);
+    dg_export_const(at->b, dg_param_path_in(at, "num_points_scale").path, DG_F32, DG_SHAPE(n), v);
 }
 
-static dg_val cross_attention(const dg_place *at, const dg_decoder_stack *s, dg_val query,
+static dg_val cross_attention(const dg_param_path_of *at, const dg_decoder_stack *s, dg_val query,
                               dg_val ref)
 {
     dg_build *b = at->b;
-    int64_t   d = dg_dim(b, query, -1), points = dg_decoder_points(&s->levels);
-    dg_init   glorot = dg_init_xavier(d, d), zero = dg_init_zero();
-    dg_place  weights = dg_place_in(at, "attention_weights"), value = dg_place_in(at, "value_proj");
-    dg_place  output = dg_place_in(at, "output_proj");
-    dg_val    v = dg_layer_linear_bias(&value, s->memory, d, glorot, zero),
+    int64_t d = dg_dim(b, query, -1), points = dg_decoder_points(&s->levels);
+    dg_init glorot = dg_init_xavier(d, d), zero = dg_init_zero();
+    dg_param_path_of weights = dg_param_path_in(at, "attention_weights"),
+                     value = dg_param_path_in(at, "value_proj");
+    dg_param_path_of output = dg_param_path_in(at, "output_proj");
+    dg_val v = dg_layer_linear_bias(&value, s->memory, d, glorot, zero),
            off = offsets(at, s, query), w, y;
 
     w = dg_layer_linear_bias(&weights, query, s->heads * points, zero, zero);
@@ -96,23 +101,25 @@ static dg_val cross_attention(const dg_place *at, const dg_decoder_stack *s, dg_
     return dg_layer_linear_bias(&output, y, d, glorot, zero);
 }
 
-dg_val dg_decoder_layer(const dg_place *at, const dg_decoder_stack *s, dg_val x, dg_val pos,
+dg_val dg_decoder_layer(const dg_param_path_of *at, const dg_decoder_stack *s, dg_val x, dg_val pos,
                         dg_val ref)
 {
     dg_build *b = at->b;
-    int64_t   d = dg_dim(b, x, -1);
-    dg_place  self_attn = dg_place_in(at, "self_attn"), cross_attn = dg_place_in(at, "cross_attn");
-    dg_place  linear1 = dg_place_in(at, "linear1"), linear2 = dg_place_in(at, "linear2");
-    dg_place  norm1 = dg_place_in(at, "norm1"), norm2 = dg_place_in(at, "norm2"),
-             norm3 = dg_place_in(at, "norm3");
-    /* version 1 keeps PyTorch's default here, whatever its other layers begin with */
+    int64_t d = dg_dim(b, x, -1);
+    dg_param_path_of self_attn = dg_param_path_in(at, "self_attn"),
+                     cross_attn = dg_param_path_in(at, "cross_attn");
+    dg_param_path_of linear1 = dg_param_path_in(at, "linear1"),
+                     linear2 = dg_param_path_in(at, "linear2");
+    dg_param_path_of norm1 = dg_param_path_in(at, "norm1"), norm2 = dg_param_path_in(at, "norm2"),
+                     norm3 = dg_param_path_in(at, "norm3");
+    /* version 1 keeps PyTorch's default initialisation here, unlike in its other layers */
     dg_init wide = s->version1 ? dg_init_fan_in(d) : dg_init_xavier(d, s->ffn);
     dg_init narrow = s->version1 ? dg_init_fan_in(s->ffn) : dg_init_xavier(s->ffn, d);
-    dg_val  y;
+    dg_val y;
 
-    x = dg_layer_layer_norm(
-        &norm1,
-        dg_add(b, x, dg_layer_attention(&self_attn, x, pos, (int)s->heads, s->dn, s->capacity)));
+    x = dg_layer_layer_norm(&norm1, dg_add(b, x,
+                                           dg_layer_attention(&self_attn, x, pos, (int)s->heads,
+                                                              s->dn, s->capacity)));
     x = dg_layer_layer_norm(&norm2,
                             dg_add(b, x, cross_attention(&cross_attn, s, dg_add(b, x, pos), ref)));
     y = dg_relu(b, dg_layer_linear(&linear1, x, s->ffn, wide));

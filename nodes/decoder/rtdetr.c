@@ -1,14 +1,16 @@
-/* rtdetr.c: <decoder.rtdetr>, query selection and a deformable transformer decoder that refines
+/* rtdetr.c: <decoder.rtdetr>: query selection, then a deformable transformer decoder that refines
  * boxes layer by layer. Zhao et al. 2024 (RT-DETR), Lv et al. 2024 (v2); refinement: Zhu et al.
  * 2021; looking forward twice and denoising: Zhang et al. 2022 (DINO).
  *
- *   memory    [BN(conv1(level)) of every level, as tokens]: [B,S,D]
- *   select    om = LN(W (valid * memory)); the Q tokens with the best class logit;
- *             box = head(om) + anchor
- *   refine    b_i = sigmoid(head_i(o_i) + logit(r_i)),  r_{i+1} = detach(b_i)
- *             the loss sees sigmoid(head_i(o_i) + logit(b_{i-1})): the same number, but its
- *             gradient also reaches the layer before
- * Queries stand in one row: first the denoising ones (their capacity), then the selected ones. */
+ *  memory    [BN(conv1(level)) of every level, as tokens]: [B,S,D]
+ *  select    om = LN(W (valid * memory)); the Q tokens with the best class logit;
+ *            box = head(om) + anchor
+ *  refine    b_i = sigmoid(head_i(o_i) + logit(r_i)),  r_{i+1} = detach(b_i)
+ *            the loss uses sigmoid(head_i(o_i) + logit(b_{i-1})): the same number, but its
+ *            gradient also reaches the previous layer
+ *
+ * Queries are in one row: first the denoising ones (up to their capacity), then the selected
+ * ones. */
 #include "nodes/builtin.h"
 #include "nodes/decoder/anchors.h"
 #include "nodes/decoder/layer.h"
@@ -18,10 +20,10 @@
 #include <stdlib.h>
 
 typedef struct conf {
-    int64_t  classes, queries, layers, eval_idx, width, ffn, heads, method, version, select, norm;
-    dg_ints  points;
+    int64_t classes, queries, layers, eval_idx, width, ffn, heads, method, version, select, norm;
+    dg_ints points;
     dg_sizes eval_size;
-    bool     learn_query_content;
+    bool learn_query_content;
     const char *axis;
 } conf;
 
@@ -38,33 +40,34 @@ static const dg_port ports[] = {
     DG_IN_OPTIONAL("denoising", "{labels:i[B,N],boxes:f[B,N,4],meta:i[4],query:i[B,P],gt:i[B,P]}",
                    "denoising queries, in training"),
     DG_OUT("out", "{logits:f[B,Q,C],boxes:f[B,Q,4],aux?:any,enc?:any,dn?:any,denoising?:any}",
-           "class logits and boxes (cx, cy, w, h); in training also those of the layers before "
-           "(aux), of the selection (enc) "
-           "and of the denoising queries (dn)"),
+           "class logits and boxes (cx, cy, w, h); in training also those of earlier layers (aux), "
+           "of the query selection (enc) and of the denoising queries (dn)"),
     { 0 },
 };
 
 static const dg_attr attrs[] = {
     DG_INT_REQUIRED(conf, classes, 1, 1000000, "object classes"),
-    DG_INT(conf, queries, 300, 1, 100000, "boxes predicted for an image"),
+    DG_INT(conf, queries, 300, 1, 100000, "boxes predicted per image"),
     DG_INT(conf, layers, 6, 1, MOST_LAYERS, "decoder layers"),
     DG_INT(conf, eval_idx, -1, -MOST_LAYERS, MOST_LAYERS - 1,
-           "the layer whose output counts in evaluation; negative: from the end"),
+           "the layer whose output is evaluated; negative: counted from the end"),
     DG_INT(conf, width, 256, 8, 8192, "width of tokens"),
-    DG_INT(conf, ffn, 1024, 1, 65536, "inner width of the feed-forward parts"),
+    DG_INT(conf, ffn, 1024, 1, 65536, "inner width of the feed-forward networks"),
     DG_INT(conf, heads, 8, 1, 256, "attention heads"),
-    DG_INTS(conf, points, "4", "sampling points of a head: one number, or one for each level"),
-    DG_ENUM(conf, method, METHOD_DEFAULT, "default|discrete",
-            "bilinear samples, or the nearest pixel with frozen offsets (square images only)"),
-    DG_ENUM(conf, select, SELECT_CLASS, "class|agnostic|one2many",
-            "tokens are ranked by their best class, by one logit for all classes, or by each class "
-            "(a token may then start several queries)"),
-    DG_BOOL(conf, learn_query_content, false,
-            "queries start from learned vectors, not from the selected tokens"),
-    DG_SIZES(conf, eval_size, "640", "image size whose anchors version 2 stores in checkpoints"),
+    DG_INTS(conf, points, "4", "sampling points per head: one number, or one for each level"),
     DG_ENUM(
-        conf, version, 1, "1|2",
-        "RT-DETR or RT-DETRv2: parameter names, initial values, place of the selection's output"),
+        conf, method, METHOD_DEFAULT, "default|discrete",
+        "sample bilinearly, or take the nearest pixel with frozen offsets (square images only)"),
+    DG_ENUM(conf, select, SELECT_CLASS, "class|agnostic|one2many",
+            "rank tokens by their best class, by one logit for all classes, or by each class (a "
+            "token may then start several queries)"),
+    DG_BOOL(conf, learn_query_content, false,
+            "start queries from learned vectors instead of the selected tokens"),
+    DG_SIZES(conf, eval_size, "640",
+             "image size of the anchors that version 2 stores in checkpoints"),
+    DG_ENUM(conf, version, 1, "1|2",
+            "RT-DETR or RT-DETRv2: parameter names, initial values, position of the selection's "
+            "output"),
     DG_NORM_ATTRS(conf),
     { 0 },
 };
@@ -74,10 +77,10 @@ static const dg_rule rules[] = {
     { 0 },
 };
 
-static void check(dg_check *k, const void *self)
+static void check_decoder(dg_check *k, const void *self)
 {
     const conf *c = self;
-    int64_t     eval = c->eval_idx < 0 ? c->layers + c->eval_idx : c->eval_idx;
+    int64_t eval = c->eval_idx < 0 ? c->layers + c->eval_idx : c->eval_idx;
 
     if (c->width % c->heads)
         dg_check_fail(k, "width", "decoder-width", "must be a multiple of heads (%lld), found %lld",
@@ -114,14 +117,14 @@ static dg_val tokens(dg_build *b, const conf *c, dg_val maps, dg_levels *levels)
     dg_val part[N_LEVELS];
 
     for (int l = 0; l < N_LEVELS; l++) {
-        dg_place     at = dg_place_at(b, "input_proj.%d", l);
+        dg_param_path_of at = dg_param_path(b, "input_proj.%d", l);
         dg_conv_norm shape = { .out = c->width,
                                .size = 1,
                                .stride = 1,
                                .xavier = c->version > 0,
                                .axis = dg_norm_axis(c->norm, c->axis) };
-        dg_val       map = dg_record_get(b, maps, dg_record_key(b, maps, l));
-        int64_t      h = dg_dim(b, map, 1), w = dg_dim(b, map, 2);
+        dg_val map = dg_record_get(b, maps, dg_record_key(b, maps, l));
+        int64_t h = dg_dim(b, map, 1), w = dg_dim(b, map, 2);
 
         set_level(levels, l, h, w, c);
         map = dg_name(b, dg_layer_conv_norm(&at, map, &shape), "decoder.%s", at.path);
@@ -132,12 +135,12 @@ static dg_val tokens(dg_build *b, const conf *c, dg_val maps, dg_levels *levels)
 
 /* ---- selection ------------------------------------------------------------------------------- */
 
-/* Anchors [1,S,4] and, where some are invalid, valid [1,S,1]. */
+/* Anchors [1,S,4] and, if some are invalid, valid [1,S,1]. */
 static dg_val anchor_constants(dg_build *b, const dg_levels *levels, dg_val *valid)
 {
     int64_t n = dg_anchors_n(levels);
     double *v = malloc((size_t)n * 5 * sizeof *v);
-    dg_val  anchors;
+    dg_val anchors;
 
     *valid = DG_NONE;
     if (!v)
@@ -152,8 +155,8 @@ static dg_val anchor_constants(dg_build *b, const dg_levels *levels, dg_val *val
 static void export_anchors(dg_build *b, const conf *c)
 {
     dg_levels levels;
-    int64_t   n;
-    double   *v;
+    int64_t n;
+    double *v;
 
     for (int l = 0; l < N_LEVELS; l++)
         set_level(&levels, l, c->eval_size.v[0].h >> (3 + l), c->eval_size.v[0].w >> (3 + l), c);
@@ -175,32 +178,31 @@ typedef struct selection {
 
 static dg_val project(dg_build *b, const conf *c, dg_val x)
 {
-    dg_place proj = dg_place_at(b, "enc_output.%s", c->version ? "proj" : "0");
-    dg_place norm = dg_place_at(b, "enc_output.%s", c->version ? "norm" : "1");
+    dg_param_path_of proj = dg_param_path(b, "enc_output.%s", c->version ? "proj" : "0");
+    dg_param_path_of norm = dg_param_path(b, "enc_output.%s", c->version ? "norm" : "1");
 
-    return dg_layer_layer_norm(
-        &norm, dg_layer_linear(&proj, x, c->width, dg_init_xavier(c->width, c->width)));
+    return dg_layer_layer_norm(&norm, dg_layer_linear(&proj, x, c->width,
+                                                      dg_init_xavier(c->width, c->width)));
 }
 
 static dg_val scores(dg_build *b, const conf *c, const char *path, dg_val x, int64_t n)
 {
-    static const double prior = 0.01; /* Lin et al. 2017: rare foreground at the start */
-    dg_place            at = dg_place_at(b, "%s", path);
+    static const double prior = 0.01; /* Lin et al. 2017: few foreground predictions at the start */
+    dg_param_path_of at = dg_param_path(b, "%s", path);
 
     return dg_layer_linear_bias(&at, x, n, dg_init_fan_in(c->width),
                                 dg_init_const(-log((1 - prior) / prior)));
 }
 
-/* All tokens are scored, but only to rank them: what the chosen ones feed is computed from their
- * rows alone, so that
- * gradients never visit the others. */
-static selection choose(dg_build *b, const conf *c, dg_val memory, const dg_levels *levels)
+/* Selects the queries. All tokens are scored, but only to rank them: the outputs are recomputed
+ * from the chosen rows, so that gradients skip the other tokens. */
+static selection select_queries(dg_build *b, const conf *c, dg_val memory, const dg_levels *levels)
 {
-    int64_t   n_scores = c->select == SELECT_AGNOSTIC ? 1 : c->classes;
-    dg_place  head = dg_place_at(b, "enc_bbox_head");
-    dg_val    valid, anchors = anchor_constants(b, levels, &valid), all, index;
-    dg_val    masked = dg_has(valid) ? dg_mul(b, memory, valid) : memory;
-    dg_shape  every = DG_SHAPE(dg_dim(b, memory, 0), dg_dim(b, memory, 1), 4);
+    int64_t n_scores = c->select == SELECT_AGNOSTIC ? 1 : c->classes;
+    dg_param_path_of head = dg_param_path(b, "enc_bbox_head");
+    dg_val valid, anchors = anchor_constants(b, levels, &valid), all, index;
+    dg_val masked = dg_has(valid) ? dg_mul(b, memory, valid) : memory;
+    dg_shape every = DG_SHAPE(dg_dim(b, memory, 0), dg_dim(b, memory, 1), 4);
     selection s;
 
     all = dg_name(b, scores(b, c, "enc_score_head", project(b, c, masked), n_scores),
@@ -234,7 +236,7 @@ static void set_numbered(dg_build *b, dg_val record, int i, dg_val v)
     dg_record_set(b, record, key, v);
 }
 
-/* Rows begin..end-1 of a layer's output, under the names "part.i.logits" and "part.i.boxes". */
+/* Rows begin..end-1 of a layer's output, named "part.i.logits" and "part.i.boxes". */
 static dg_val rows(dg_build *b, dg_val logits, dg_val boxes, int64_t begin, int64_t end,
                    const char *part, int i)
 {
@@ -250,10 +252,10 @@ typedef struct queries {
     dg_val content, ref; /* [B,N,D], [B,N,4] in (0,1) */
 } queries;
 
-static queries start(dg_build *b, const conf *c, const selection *s, dg_val dn)
+static queries start_queries(dg_build *b, const conf *c, const selection *s, dg_val dn)
 {
     dg_shape shape = DG_SHAPE(dg_dim(b, s->content, 0), c->queries, c->width);
-    queries  q = { dg_detach(b, s->content), dg_detach(b, s->coords) };
+    queries q = { dg_detach(b, s->content), dg_detach(b, s->coords) };
 
     if (c->learn_query_content) {
         dg_val learned = dg_param(b, "tgt_embed.weight", DG_SHAPE(c->queries, c->width),
@@ -280,29 +282,28 @@ static queries start(dg_build *b, const conf *c, const selection *s, dg_val dn)
 
 static dg_val position(dg_build *b, const conf *c, dg_val ref)
 {
-    dg_place first = dg_place_at(b, "query_pos_head.layers.0"),
-             second = dg_place_at(b, "query_pos_head.layers.1");
+    dg_param_path_of first = dg_param_path(b, "query_pos_head.layers.0"),
+                     second = dg_param_path(b, "query_pos_head.layers.1");
     int64_t inner = 2 * c->width;
-    dg_val  x = dg_relu(b, dg_layer_linear(&first, ref, inner, dg_init_xavier(4, inner)));
+    dg_val x = dg_relu(b, dg_layer_linear(&first, ref, inner, dg_init_xavier(4, inner)));
 
     return dg_layer_linear(&second, x, c->width, dg_init_xavier(inner, c->width));
 }
 
-/* One output [B,N,C], [B,N,4] per layer. Evaluation reads one of them; what lies behind it is
- * dead code there, but its
- * parameters belong to the model. */
+/* Runs the layers; each gives [B,N,C] and [B,N,4]. Evaluation uses one of them; the layers after it
+ * are dead code there, but their parameters belong to the model. */
 static void run_layers(dg_build *b, const conf *c, const dg_decoder_stack *s, queries q,
                        dg_val logits[], dg_val boxes[])
 {
     dg_val x = q.content, ref = q.ref, before = DG_NONE;
 
     for (int i = 0; i < c->layers; i++) {
-        dg_place layer = dg_place_at(b, "decoder.layers.%d", i),
-                 head = dg_place_at(b, "dec_bbox_head.%d", i);
-        dg_place score = dg_place_at(b, "dec_score_head.%d", i);
-        dg_val   delta, box;
+        dg_param_path_of layer = dg_param_path(b, "decoder.layers.%d", i),
+                         head = dg_param_path(b, "dec_bbox_head.%d", i);
+        dg_param_path_of score = dg_param_path(b, "dec_score_head.%d", i);
+        dg_val delta, box;
 
-        if (i) /* the layers start as copies of the first */
+        if (i) /* layers start as copies of the first */
             snprintf(layer.like, sizeof layer.like, "decoder.layers.0");
         x = dg_name(b, dg_decoder_layer(&layer, s, x, position(b, c, ref), ref), "dec.%d.state", i);
         delta = dg_layer_box_head(&head, x);
@@ -319,7 +320,7 @@ static void run_layers(dg_build *b, const conf *c, const dg_decoder_stack *s, qu
 static dg_val training_output(dg_build *b, const conf *c, int64_t capacity, const dg_val logits[],
                               const dg_val boxes[], const selection *s, dg_val dn)
 {
-    int    last = (int)c->layers - 1;
+    int last = (int)c->layers - 1;
     dg_val out = rows(b, logits[last], boxes[last], capacity, capacity + c->queries, "dec", last);
     dg_val aux = dg_record(b), noisy = dg_record(b);
     dg_val enc = prediction(b, s->logits, dg_name(b, dg_sigmoid(b, s->coords), "enc.topk_boxes"));
@@ -342,8 +343,8 @@ static dg_val training_output(dg_build *b, const conf *c, int64_t capacity, cons
     return out;
 }
 
-/* Poison where the maps do not suit the decoder. */
-static dg_val misfit(dg_build *b, const conf *c, const dg_levels *levels)
+/* Reports maps that do not fit the decoder; returns poison. */
+static dg_val report_misfit(dg_build *b, const conf *c, const dg_levels *levels)
 {
     if (dg_anchors_n(levels) < c->queries)
         return dg_error(b, "decoder-queries",
@@ -358,29 +359,30 @@ static dg_val misfit(dg_build *b, const conf *c, const dg_levels *levels)
     return DG_NONE;
 }
 
-static void lower(dg_build *b, const void *self, const dg_val in[], dg_val out[])
+static void lower_decoder(dg_build *b, const void *self, const dg_val in[], dg_val out[])
 {
     const conf *c = self;
-    dg_val dn = dg_training(b) ? in[DENOISING] : DG_NONE, logits[MOST_LAYERS], boxes[MOST_LAYERS];
+    dg_val dn = dg_training(b) ? in[DENOISING] : DG_NONE, logits[MOST_LAYERS] = { 0 },
+           boxes[MOST_LAYERS] = { 0 };
     dg_decoder_stack s = { .heads = c->heads,
                            .ffn = c->ffn,
                            .discrete = c->method == METHOD_DISCRETE,
                            .version1 = !c->version };
-    int              eval = (int)(c->eval_idx < 0 ? c->layers + c->eval_idx : c->eval_idx);
-    selection        chosen;
+    int eval = (int)(c->eval_idx < 0 ? c->layers + c->eval_idx : c->eval_idx);
+    selection chosen;
 
     s.memory = tokens(b, c, in[MEMORY], &s.levels);
-    out[0] = misfit(b, c, &s.levels);
+    out[0] = report_misfit(b, c, &s.levels);
     if (dg_has(out[0]))
         return;
     if (dg_has(dn)) {
         s.dn = dg_record_get(b, dn, "meta");
         s.capacity = dg_dim(b, dg_record_get(b, dn, "labels"), 1);
     }
-    chosen = choose(b, c, s.memory, &s.levels);
+    chosen = select_queries(b, c, s.memory, &s.levels);
     if (c->version)
         export_anchors(b, c);
-    run_layers(b, c, &s, start(b, c, &chosen, dn), logits, boxes);
+    run_layers(b, c, &s, start_queries(b, c, &chosen, dn), logits, boxes);
     out[0] = dg_training(b) ? training_output(b, c, s.capacity, logits, boxes, &chosen, dn)
                             : rows(b, logits[eval], boxes[eval], 0, c->queries, "dec", eval);
 }
@@ -400,7 +402,7 @@ const dg_node_class dg_node_decoder_rtdetr = {
     .conf_size = sizeof(conf),
     .rules = rules,
     .reference = "decoder",
-    .check = check,
-    .lower = lower,
+    .check = check_decoder,
+    .lower = lower_decoder,
     .classes = classes,
 };

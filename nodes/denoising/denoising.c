@@ -1,15 +1,16 @@
-/* denoising.c: <denoising>, noised copies of the targets that the decoder learns to restore or to
+/* denoising.c: <denoising>: noisy copies of the targets, which the decoder learns to restore or
  * reject. Contrastive denoising: Zhang et al. 2022 (DINO), sec. 3.3.
  *
- *   M   most objects of an image, over all ranks of `axis`: group sizes are then the same everywhere
- *   G   max(1, count div M) groups of 2 M queries: M positives, M negatives with more noise
- * No tensor depends on M: there is room for max(2 count, 2 max_objects) queries, of which 2 M G are
+ *  M   most objects of an image, over all ranks of `axis`, so that group sizes are equal on all
+ *  G   max(1, count div M) groups of 2 M queries: M positives, M negatives with more noise
+ *
+ * No tensor shape depends on M: the capacity is max(2 count, 2 max_objects) queries, 2 M G of them
  * live. */
 #include "nodes/builtin.h"
 
 typedef struct conf {
-    int64_t     count, classes, empty;
-    double      label_noise, box_noise;
+    int64_t count, classes, empty;
+    double label_noise, box_noise;
     const char *axis;
 } conf;
 
@@ -18,24 +19,25 @@ enum { EMPTY_PAD, EMPTY_ABSENT };
 static const dg_port ports[] = {
     DG_IN("targets", "{labels:i[B,M],boxes:f[B,M,4],count:i[B]}", "objects of each image"),
     DG_OUT("out", "{labels:i[B,N],boxes:f[B,N,4],meta:i[4],query:i[B,P],gt:i[B,P]}",
-           "classes and boxes of the queries; meta: M, groups, live queries, queries of a group; "
-           "query and gt: pairs of a positive query with its object"),
+           "classes and boxes of the queries; meta: M, groups, live queries, queries per group; "
+           "query and gt: pairs of a positive query and its object"),
     { 0 },
 };
 
 static const dg_attr attrs[] = {
     DG_INT(conf, count, 100, 1, 10000,
-           "positive queries asked for; an image with more objects has one group"),
+           "positive queries wanted; with more objects in an image there is one group"),
     DG_INT_REQUIRED(conf, classes, 1, 1000000, "object classes"),
-    DG_NUM(conf, label_noise, 0.5, 0, 1, "twice the share of labels that are drawn anew"),
-    DG_NUM(
-        conf, box_noise, 1, 0, 10,
-        "largest shift of a corner over half the side, of positives; negatives: up to twice that"),
+    DG_NUM(conf, label_noise, 0.5, 0, 1,
+           "twice the fraction of labels that are replaced at random"),
+    DG_NUM(conf, box_noise, 1, 0, 10,
+           "largest shift of a corner, as a fraction of half the side; negatives shift up to twice "
+           "as far"),
     DG_ENUM(conf, empty, EMPTY_ABSENT, "pad|absent",
-            "when no image of this rank's batch has an object: two dummy queries, as the reference "
-            "has it, or none"),
-    DG_STR(conf, axis, NULL,
-           "mesh axis over which M is the maximum; without it every rank has its own M"),
+            "if no image of this rank's batch has an object: two dummy queries, as in the "
+            "reference, or none"),
+    DG_AXES(conf, axis, NULL,
+            "mesh axis over which M is the maximum; if omitted, each rank has its own M"),
     { 0 },
 };
 
@@ -47,13 +49,13 @@ static const dg_rule rules[] = {
     { 0 },
 };
 
-static void lower(dg_build *b, const void *self, const dg_val in[], dg_val out[])
+static void lower_denoising(dg_build *b, const void *self, const dg_val in[], dg_val out[])
 {
     const conf *c = self;
     dg_val labels = dg_record_get(b, in[0], "labels"), boxes = dg_record_get(b, in[0], "boxes");
     dg_val count = dg_record_get(b, in[0], "count"),
            most = dg_reduce_max(b, count, DG_ALL_AXES, false);
-    int64_t         batch = dg_dim(b, labels, 0), slots = dg_dim(b, labels, 1);
+    int64_t batch = dg_dim(b, labels, 0), slots = dg_dim(b, labels, 1);
     dg_denoise_attr attr = {
         .count = c->count,
         .capacity = 2 * (slots > c->count ? slots : c->count),
@@ -88,11 +90,11 @@ const dg_node_class dg_node_denoising = {
     DG_NODE_CLASS,
     .name = "denoising",
     .role = DG_ROLE_DENOISING,
-    .brief = "Contrastive denoising queries: noised copies of the targets, in groups.",
+    .brief = "Contrastive denoising queries: noisy copies of the targets, in groups.",
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),
     .rules = rules,
-    .lower = lower,
+    .lower = lower_denoising,
     .classes = classes,
 };

@@ -1,8 +1,9 @@
-/* coco.c: <evaluate.coco>, the COCO box scores of a detector: AP, AP50, ... as the official evaluator has them.
+/* coco.c: <evaluate.coco>: a detector's COCO box scores AP, AP50, ..., equal to the official
+ * evaluator's.
  *
- * Detections arrive in image fractions and are counted in pixels of the original images, with the data set's own
- * category ids in the result file. When AP is exactly 0 although there are truths and detections, the evaluation
- * says why that may be, from evidence it has looked at. */
+ * Detections arrive in fractions of the image and are scored in pixels of the original image, with
+ * the data set's category ids in the result file. If AP is exactly 0 although there are truths and
+ * detections, the evaluation explains why, from evidence in the data. */
 #include <detrgraph/node.h>
 
 #include <math.h>
@@ -11,40 +12,42 @@
 #include <string.h>
 
 typedef struct conf {
-    bool        per_class;
+    bool per_class;
     const char *axis;
 } conf;
 
 static const dg_port ports[] = {
-    DG_IN("in", "{labels:i[B,K],scores:f[B,K],boxes:f[B,K,4]}", "the K best detections of each image"),
+    DG_IN("in", "{labels:i[B,K],scores:f[B,K],boxes:f[B,K,4]}",
+          "the K best detections of each image"),
     DG_OUT("metrics", "metrics", "AP, AP50, AP75, APs, APm, APl, AR1, AR10, AR100, ARs, ARm, ARl"),
     { 0 },
 };
 
 static const dg_attr attrs[] = {
     DG_BOOL(conf, per_class, true, "report AP and AP50 of each class as AP/NAME and AP50/NAME"),
-    DG_STR(conf, axis, NULL,
-           "mesh axis over which detections are gathered; without it the numbers are those of one rank's images"),
+    DG_AXES(conf, axis, NULL,
+            "mesh axis to gather detections over; if omitted, score only this rank's images"),
     { 0 },
 };
 
 static const dg_rule rules[] = {
-    { DG_RULE_METRIC, .to = "metrics", .from = "in", .axis = "axis", .why = "scores the images of all ranks" },
+    { DG_RULE_METRIC, .to = "metrics", .from = "in", .axis = "axis",
+      .why = "scores the images of all ranks" },
     { 0 },
 };
 
 typedef struct state {
-    const conf   *conf;
-    dg_sink_args  args;
+    const conf *conf;
+    dg_sink_args args;
     dg_detection *v;
-    int64_t       n, cap;
-    int64_t      *seen; /* per item: 1 + its number in the run; an image is counted once */
-    bool          merged;
-    double        widest;   /* largest box side, as a fraction of its image */
-    int64_t       n_foreign; /* detections of classes that the data do not have: they cannot be scored */
+    int64_t n, cap;
+    int64_t *seen; /* per item: 1 + its number in the run; 0: not seen. Images count once. */
+    bool merged;
+    double widest;     /* largest box side, as a fraction of the image */
+    int64_t n_foreign; /* detections of classes that the data set lacks; not scored */
 } state;
 
-static int begin(void **out, const void *self, const dg_sink_args *args, dg_diag *d)
+static int begin_scores(void **out, const void *self, const dg_sink_args *args, dg_diag *d)
 {
     state *s = calloc(1, sizeof *s);
 
@@ -52,7 +55,8 @@ static int begin(void **out, const void *self, const dg_sink_args *args, dg_diag
         s->seen = calloc((size_t)args->data->n_items + 1, sizeof *s->seen);
     if (!s || !s->seen) {
         free(s);
-        return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory to evaluate %s", args->data->name);
+        return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory to evaluate %s",
+                       args->data->name);
     }
     s->conf = self;
     s->args = *args;
@@ -79,22 +83,24 @@ static double number(const dg_tensor *t, int64_t i)
 static int reserve(state *s, int64_t more, dg_diag *d)
 {
     if (s->n + more > s->cap) {
-        int64_t       cap = 2 * s->cap + more;
+        int64_t cap = 2 * s->cap + more;
         dg_detection *v = realloc(s->v, (size_t)cap * sizeof *v);
 
         if (!v)
-            return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for %lld detections", (long long)cap);
+            return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory",
+                           "no memory for %lld detections", (long long)cap);
         s->v = v;
         s->cap = cap;
     }
     return 0;
 }
 
-static int take(void *self, const dg_sink_batch *b, dg_diag *d)
+static int take_batch(void *self, const dg_sink_batch *b, dg_diag *d)
 {
-    state           *s = self;
-    const dg_tensor *labels = input(b, "labels"), *scores = input(b, "scores"), *boxes = input(b, "boxes");
-    int64_t          k = labels->shape.d[1];
+    state *s = self;
+    const dg_tensor *labels = input(b, "labels"), *scores = input(b, "scores"),
+                    *boxes = input(b, "boxes");
+    int64_t k = labels->shape.d[1];
 
     for (int slot = 0; slot < b->n; slot++) {
         const dg_sample *sm = &b->samples[slot];
@@ -107,7 +113,7 @@ static int take(void *self, const dg_sink_batch *b, dg_diag *d)
         for (int64_t j = slot * k; j < (slot + 1) * k; j++) {
             double cx = number(boxes, 4 * j), cy = number(boxes, 4 * j + 1);
             double w = number(boxes, 4 * j + 2), h = number(boxes, 4 * j + 3);
-            int    label = ((const int32_t *)labels->data)[j];
+            int label = ((const int32_t *)labels->data)[j];
 
             if (label < 0 || label >= s->args.data->n_classes) {
                 s->n_foreign++;
@@ -128,28 +134,29 @@ static int take(void *self, const dg_sink_batch *b, dg_diag *d)
     return 0;
 }
 
-/* ---- several ranks ------------------------------------------------------------------------------------------ */
+/* ---- several ranks --------------------------------------------------------------------------- */
 
-typedef struct packed { /* and behind it the images, then their detections */
+typedef struct packed { /* a header; the images, then their detections follow */
     int64_t n_images, n, n_foreign;
-    double  widest;
+    double widest;
 } packed;
 typedef struct packed_image {
     int64_t item, seen;
 } packed_image;
 
-static int pack(void *self, void **bytes, size_t *n, dg_diag *d)
+static int pack_scores(void *self, void **bytes, size_t *n, dg_diag *d)
 {
     const state *s = self;
-    packed       head = { 0, s->n, s->n_foreign, s->widest };
-    char        *out;
+    packed head = { 0, s->n, s->n_foreign, s->widest };
+    char *out;
 
     for (int i = 0; i < s->args.data->n_items; i++)
         head.n_images += s->seen[i] != 0;
     *n = sizeof head + (size_t)head.n_images * sizeof(packed_image) + (size_t)s->n * sizeof *s->v;
     *bytes = out = malloc(*n);
     if (!out)
-        return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory to send %lld detections", (long long)s->n);
+        return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory",
+                       "no memory to send %lld detections", (long long)s->n);
     memcpy(out, &head, sizeof head);
     out += sizeof head;
     for (int i = 0; i < s->args.data->n_items; i++)
@@ -162,14 +169,15 @@ static int pack(void *self, void **bytes, size_t *n, dg_diag *d)
     return 0;
 }
 
-/* Images that are here already were padding elsewhere, or of another data set's share: they count once. */
-static int merge(void *self, const void *bytes, size_t n, dg_diag *d)
+/* Adds another rank's detections. Images already here were its padding, or are in both data sets:
+ * they count once. */
+static int merge_scores(void *self, const void *bytes, size_t n, dg_diag *d)
 {
-    state              *s = self;
-    packed              head;
-    const char         *images = (const char *)bytes + sizeof head, *found;
-    int                 rc;
-    int64_t             n_items = s->args.data->n_items;
+    state *s = self;
+    packed head;
+    const char *images = (const char *)bytes + sizeof head, *found;
+    int rc;
+    int64_t n_items = s->args.data->n_items;
 
     memcpy(&head, bytes, sizeof head);
     found = images + (size_t)head.n_images * sizeof(packed_image);
@@ -202,16 +210,17 @@ static int by_seen(const void *a, const void *b)
     return (x->seen > y->seen) - (x->seen < y->seen);
 }
 
-/* Puts the detections into the order in which one rank would have made them: those of an image stand together. */
-static int arrange(state *s, dg_diag *d)
+/* Sorts the detections into the order that one rank would have produced; those of an image stay
+ * together. */
+static int sort_detections(state *s, dg_diag *d)
 {
-    int           n_items = s->args.data->n_items, n = 0;
+    int n_items = s->args.data->n_items, n = 0;
     packed_image *images = malloc(((size_t)n_items + 1) * sizeof *images);
-    int64_t      *first = malloc(((size_t)n_items + 1) * sizeof *first), k = 0;
+    int64_t *first = malloc(((size_t)n_items + 1) * sizeof *first), k = 0;
     dg_detection *v = malloc(((size_t)s->n + 1) * sizeof *v);
-    int           rc = images && first && v ? 0
-                                            : dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory",
-                                                      "no memory to order %lld detections", (long long)s->n);
+    int rc = images && first && v ? 0
+                                  : dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory",
+                                            "no memory to order %lld detections", (long long)s->n);
 
     for (int i = 0; rc == 0 && i < n_items; i++) {
         first[i] = -1;
@@ -223,7 +232,8 @@ static int arrange(state *s, dg_diag *d)
     if (rc == 0 && n)
         qsort(images, (size_t)n, sizeof *images, by_seen);
     for (int i = 0; rc == 0 && i < n; i++)
-        for (int64_t j = first[images[i].item]; j >= 0 && j < s->n && s->v[j].image == images[i].item; j++)
+        for (int64_t j = first[images[i].item];
+             j >= 0 && j < s->n && s->v[j].image == images[i].item; j++)
             v[k++] = s->v[j];
     if (rc == 0) {
         free(s->v);
@@ -240,10 +250,10 @@ static int arrange(state *s, dg_diag *d)
 static int write_results(const state *s, dg_diag *d)
 {
     const dg_dataset *data = s->args.data;
-    int64_t          *ids = malloc(((size_t)data->n_items + 1) * sizeof *ids);
-    size_t            n = strlen(s->args.folder) + 32;
-    char             *path = malloc(n);
-    int               rc;
+    int64_t *ids = malloc(((size_t)data->n_items + 1) * sizeof *ids);
+    size_t n = strlen(s->args.folder) + 32;
+    char *path = malloc(n);
+    int rc;
 
     if (!ids || !path) {
         free(ids);
@@ -266,25 +276,26 @@ static int write_results(const state *s, dg_diag *d)
 static int write_curves(const state *s, const dg_score *score, dg_diag *d)
 {
     size_t n = strlen(s->args.folder) + 32;
-    char  *path = malloc(n);
-    int    rc;
+    char *path = malloc(n);
+    int rc;
 
     if (!path)
         return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory to write curves");
     snprintf(path, n, "%s/curves.json", s->args.folder);
-    rc = dg_score_write_curves(path, score, s->args.data->classes, s->args.data->n_classes, s->args.step, d);
+    rc = dg_score_write_curves(path, score, s->args.data->classes, s->args.data->n_classes,
+                               s->args.step, d);
     free(path);
     return rc;
 }
 
-/* AP50 if all objects were of one class. */
+/* AP50 as if all objects were of one class. */
 static double without_class(const state *s, dg_diag *d)
 {
-    const dg_dataset   *data = s->args.data;
-    dg_detection       *v = malloc(((size_t)s->n + 1) * sizeof *v);
+    const dg_dataset *data = s->args.data;
+    dg_detection *v = malloc(((size_t)s->n + 1) * sizeof *v);
     dg_coco_annotation *t = malloc(((size_t)data->n_truths + 1) * sizeof *t);
-    dg_score           *score = NULL;
-    double              ap50 = 0;
+    dg_score *score = NULL;
+    double ap50 = 0;
 
     if (v && t) {
         if (s->n)
@@ -304,45 +315,54 @@ static double without_class(const state *s, dg_diag *d)
     return ap50;
 }
 
-/* AP is 0 although there are truths and detections: names each cause for which there is evidence. */
+/* Explains an AP of 0 despite truths and detections: reports each cause for which there is
+ * evidence. */
 static void explain_zero(const state *s, dg_metrics *m, dg_diag *d)
 {
     double best = 0, classless = without_class(s, d);
-    bool   found = false;
+    bool found = false;
 
     for (int64_t i = 0; i < s->n; i++)
         best = fmax(best, s->v[i].score);
     if (s->args.n_loaded == 0) {
-        dg_metric_note(m, "AP is 0: no parameter was loaded from the weights file, these are initial weights");
+        dg_metric_note(
+            m, "AP is 0: no parameter was loaded from the weights file, these are initial weights");
         found = true;
     }
     if (s->args.ema && s->args.ema_weight < 0.5) {
         dg_metric_note(m,
-                       "AP is 0: the averaged weights (EMA) still hold %.0f %% of the initial ones; lower decay or warmup "
+                       "AP is 0: the averaged weights (EMA) still hold %.0f %% of the initial "
+                       "ones; lower decay or warmup "
                        "of <ema>, or evaluate later",
                        100 * (1 - s->args.ema_weight));
         found = true;
     }
     if (classless > 0.05) {
         dg_metric_note(m,
-                       "AP is 0: boxes are right but classes are wrong (AP50 without regard to class is %.3f); compare "
+                       "AP is 0: boxes are right but classes are wrong (AP50 without regard to "
+                       "class is %.3f); compare "
                        "the categories of the training and the evaluation file",
                        classless);
         found = true;
     }
     if (s->widest > 4 && isfinite(s->widest)) {
-        dg_metric_note(m, "AP is 0: boxes reach %.1f times the image's side: they look like pixels, not fractions",
+        dg_metric_note(m,
+                       "AP is 0: boxes reach %.1f times the image's side: they look like pixels, "
+                       "not fractions",
                        s->widest);
         found = true;
     }
     if (best < 0.1) {
-        dg_metric_note(m, "AP is 0: the best score of all %lld detections is %.3f: nothing has been learned yet",
-                       (long long)s->n, best);
+        dg_metric_note(
+            m,
+            "AP is 0: the best score of all %lld detections is %.3f: nothing has been learned yet",
+            (long long)s->n, best);
         found = true;
     }
     if (!found)
         dg_metric_note(m,
-                       "AP is 0: scores reach %.2f but no detection overlaps a truth of its class by half; AP50 without "
+                       "AP is 0: scores reach %.2f but no detection overlaps a truth of its class "
+                       "by half; AP50 without "
                        "regard to class is %.3f",
                        best, classless);
 }
@@ -350,8 +370,9 @@ static void explain_zero(const state *s, dg_metrics *m, dg_diag *d)
 static int report(const state *s, dg_metrics *m, dg_diag *d)
 {
     const dg_dataset *data = s->args.data;
-    dg_score         *score = NULL;
-    int               rc = dg_score_open(&score, data->n_items, data->n_classes, data->truths, data->n_truths, s->v, s->n, d);
+    dg_score *score = NULL;
+    int rc = dg_score_open(&score, data->n_items, data->n_classes, data->truths, data->n_truths,
+                           s->v, s->n, d);
 
     if (rc < 0)
         return rc;
@@ -362,8 +383,10 @@ static int report(const state *s, dg_metrics *m, dg_diag *d)
         dg_metric(m, dg_score_class_ap50(score, i), "AP50/%s", data->classes[i].name);
     }
     if (s->n_foreign)
-        dg_metric_note(m, "%lld detections are of classes that %s does not have (it has %d): they are left out",
-                       (long long)s->n_foreign, data->name, data->n_classes);
+        dg_metric_note(
+            m,
+            "%lld detections are of classes that %s does not have (it has %d): they are left out",
+            (long long)s->n_foreign, data->name, data->n_classes);
     if (dg_score_number(score, DG_AP) == 0 && data->n_truths && s->n)
         explain_zero(s, m, d);
     if (s->args.folder)
@@ -372,10 +395,10 @@ static int report(const state *s, dg_metrics *m, dg_diag *d)
     return rc == 0 && s->args.folder ? write_results(s, d) : rc;
 }
 
-static int finish(void **self, dg_metrics *m, dg_diag *d)
+static int finish_scores(void **self, dg_metrics *m, dg_diag *d)
 {
     state *s = *self;
-    int    rc = m && s->merged ? arrange(s, d) : 0;
+    int rc = m && s->merged ? sort_detections(s, d) : 0;
 
     if (m && rc == 0)
         rc = report(s, m, d);
@@ -392,16 +415,15 @@ const dg_node_class dg_node_evaluate_coco = {
     .name = "evaluate.coco",
     .role = DG_ROLE_EVALUATE,
     .brief = "The 12 COCO box scores and AP per class, equal to the official evaluator's.",
-    .doc = "Writes detections.json in COCO result form with the data set's own ids, and curves.json, precision over "
-           "recall for each class. Padding and images seen "
-           "twice count once.",
+    .doc = "Writes detections.json in COCO's result form with the data set's ids, and curves.json "
+           "with precision over recall per class. Padding and repeated images count once.",
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),
     .rules = rules,
-    .begin = begin,
-    .take = take,
-    .finish = finish,
-    .pack = pack,
-    .merge = merge,
+    .begin = begin_scores,
+    .take = take_batch,
+    .finish = finish_scores,
+    .pack = pack_scores,
+    .merge = merge_scores,
 };

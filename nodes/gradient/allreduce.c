@@ -1,26 +1,27 @@
-/* allreduce.c: <allreduce>, one value from the values of all ranks: of the gradients, of a number,
- * or of a record field by field. */
+/* allreduce.c: <allreduce>: reduces the values of all ranks: the gradients, a number, or a record
+ * field by field. */
 #include "nodes/builtin.h"
 
 typedef struct conf {
-    int64_t     op;
+    int64_t op;
     const char *axis;
 } conf;
 
 static const dg_port ports[] = {
     DG_IN("in", "any", "gradients, a tensor, or a record of tensors"),
-    DG_OUT("out", "any", "the same on every rank of the axis"),
+    DG_OUT("out", "any", "the result, equal on every rank of the axis"),
     { 0 },
 };
 
 static const dg_attr attrs[] = {
-    DG_ENUM(conf, op, DG_MEAN, "sum|max|min|mean", "how values are joined; gradients: mean"),
-    DG_STR_REQUIRED(conf, axis, "mesh axis"),
+    DG_REDUCTION(conf, op, DG_MEAN, "sum|max|min|mean", "the reduction; gradients need mean"),
+    DG_AXES_REQUIRED(conf, axis, "mesh axis"),
     { 0 },
 };
 
 static const dg_rule rules[] = {
-    { DG_RULE_ALLREDUCE, .to = "out", .from = "in", .axis = "axis", .why = "joins all ranks' values" },
+    { DG_RULE_ALLREDUCE, .to = "out", .from = "in", .axis = "axis",
+      .why = "joins all ranks' values" },
     { 0 },
 };
 
@@ -49,7 +50,7 @@ static dg_val reduce(dg_build *b, const conf *c, dg_val v)
     }
 }
 
-static void lower(dg_build *b, const void *self, const dg_val in[], dg_val out[])
+static void lower_allreduce(dg_build *b, const void *self, const dg_val in[], dg_val out[])
 {
     out[0] = reduce(b, self, in[0]);
 }
@@ -58,11 +59,11 @@ const dg_node_class dg_node_allreduce = {
     DG_NODE_CLASS,
     .name = "allreduce",
     .role = DG_ROLE_GRADIENT,
-    .brief = "Joins the values of all ranks of a mesh axis; every rank gets the result.",
-    .doc = "With one rank on the axis it passes its input on.",
+    .brief = "Reduces the values of all ranks of a mesh axis; every rank gets the result.",
+    .doc = "With one rank on the axis it passes its input through.",
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),
     .rules = rules,
-    .lower = lower,
+    .lower = lower_allreduce,
 };

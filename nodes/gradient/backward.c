@@ -1,5 +1,5 @@
-/* backward.c: <backward>, the gradient of a loss with respect to every trainable parameter that
- * it depends on. */
+/* backward.c: <backward>: the gradient of a loss with respect to every trainable parameter that it
+ * depends on. */
 #include "nodes/builtin.h"
 
 typedef struct conf {
@@ -7,9 +7,9 @@ typedef struct conf {
 } conf;
 
 static const dg_port ports[] = {
-    DG_IN("loss", "f[]", "what is made small"),
+    DG_IN("loss", "f[]", "the loss to minimise"),
     DG_OUT("gradients", "gradients",
-           "one gradient for each trainable parameter, summed over the batches of an update"),
+           "gradients of all trainable parameters, summed over the batches of an update"),
     { 0 },
 };
 
@@ -23,7 +23,7 @@ static const dg_rule rules[] = {
     { 0 },
 };
 
-static void lower(dg_build *b, const void *self, const dg_val in[], dg_val out[])
+static void lower_backward(dg_build *b, const void *self, const dg_val in[], dg_val out[])
 {
     (void)self;
     out[0] = dg_backward(b, in[0], 0);
@@ -34,11 +34,11 @@ const dg_node_class dg_node_backward = {
     .name = "backward",
     .role = DG_ROLE_GRADIENT,
     .brief = "Gradients of a loss with respect to all trainable parameters.",
-    .doc = "Nodes below it belong to the update, which happens once every `accumulate` batches of "
+    .doc = "The nodes after it belong to the update, which runs every `accumulate` batches of "
            "<train>.",
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),
     .rules = rules,
-    .lower = lower,
+    .lower = lower_backward,
 };

@@ -1,5 +1,5 @@
-/* norm.c: <gradient.norm>, the L2 norm of the whole gradient. It is no sum of the ranks' norms, so
- * the gradient is reduced first. */
+/* norm.c: <gradient.norm>: the L2 norm of the whole gradient. It is not the sum of the ranks'
+ * norms, so the gradient must be reduced first. */
 #include "nodes/builtin.h"
 
 static const dg_port ports[] = {
@@ -13,7 +13,7 @@ static const dg_rule rules[] = {
     { 0 },
 };
 
-static void lower(dg_build *b, const void *self, const dg_val in[], dg_val out[])
+static void lower_gradient_norm(dg_build *b, const void *self, const dg_val in[], dg_val out[])
 {
     (void)self;
     out[0] = dg_gradient_norm(b, in[0]);
@@ -26,5 +26,5 @@ const dg_node_class dg_node_gradient_norm = {
     .brief = "The L2 norm of the gradient of all parameters.",
     .ports = ports,
     .rules = rules,
-    .lower = lower,
+    .lower = lower_gradient_norm,
 };

@@ -1,7 +1,7 @@
-/* norm.c: <layer.norm>, batch norm over the last dimension. Ioffe & Szegedy 2015.
+/* norm.c: <layer.norm>: batch norm over the last dimension. Ioffe & Szegedy 2015.
  *
- *   y = (x - mean) / sqrt(var + eps) * scale + shift       statistics over all other dimensions
- *   running <- 0.9 running + 0.1 batch, used in evaluation */
+ *     y = (x - mean) / sqrt(var + eps) * scale + shift       statistics over all other dimensions
+ *     running <- 0.9 running + 0.1 batch, used in evaluation */
 #include "nodes/builtin.h"
 
 typedef struct conf {
@@ -13,15 +13,16 @@ enum { BATCH, SYNC };
 static const dg_port ports[] = {
     DG_IN("in", "f[...,C]", "features"),
     DG_IN_OPTIONAL("count", "i[...]",
-                   "how many rows (axis 0) are live: the sum of it; there may be none"),
+                   "number of live rows (axis 0), as the sum of the elements; may be 0"),
     DG_OUT("out", "f[...,C]", "normalised"),
     { 0 },
 };
 
 static const dg_attr attrs[] = {
-    DG_ENUM(conf, norm, 0, "batch|sync", "statistics of this rank's rows, or of all ranks'"),
+    DG_ENUM(conf, norm, 0, "batch|sync",
+            "take statistics over this rank's rows, or over all ranks'"),
     DG_ENUM(conf, empty, 0, "absent|zero",
-            "where count is 0: leave out the exchange of statistics, or take part with count 0"),
+            "if count is 0: skip the exchange of statistics, or take part in it with 0 rows"),
     { 0 },
 };
 
@@ -41,19 +42,20 @@ static const dg_rule rules[] = {
     { DG_RULE_PROVED, .when = "norm=sync,empty=absent,count",
       .why = "an empty rank takes part; say empty=\"zero\"" },
     { DG_RULE_PROVED, .when = "norm=batch,count",
-      .why = "its statistics are those of all rows; norm=\"sync\" empty=\"zero\" counts live rows" },
+      .why =
+          "its statistics are those of all rows; norm=\"sync\" empty=\"zero\" counts live rows" },
     { 0 },
 };
 
-static void lower(dg_build *b, const void *self, const dg_val in[], dg_val out[])
+static void lower_batch_norm(dg_build *b, const void *self, const dg_val in[], dg_val out[])
 {
     const double eps = 1e-5, momentum = 0.1;
-    dg_val       x = in[0], mean, var;
-    int64_t      c = dg_dim(b, x, -1), count = dg_shape_elements(dg_shape_of(b, x)) / c;
-    dg_val       scale = dg_param(b, "weight", DG_SHAPE(c), dg_init_const(1));
-    dg_val       shift = dg_param(b, "bias", DG_SHAPE(c), dg_init_zero());
-    dg_val       running_mean = dg_buffer(b, "running_mean", DG_SHAPE(c), dg_init_zero());
-    dg_val       running_var = dg_buffer(b, "running_var", DG_SHAPE(c), dg_init_const(1));
+    dg_val x = in[0], mean, var;
+    int64_t c = dg_dim(b, x, -1), count = dg_shape_elements(dg_shape_of(b, x)) / c;
+    dg_val scale = dg_param(b, "weight", DG_SHAPE(c), dg_init_const(1));
+    dg_val shift = dg_param(b, "bias", DG_SHAPE(c), dg_init_zero());
+    dg_val running_mean = dg_buffer(b, "running_mean", DG_SHAPE(c), dg_init_zero());
+    dg_val running_var = dg_buffer(b, "running_var", DG_SHAPE(c), dg_init_const(1));
 
     if (!dg_training(b)) {
         out[0] = dg_batch_norm_fixed(b, x, scale, shift, running_mean, running_var, eps);
@@ -79,5 +81,5 @@ const dg_node_class dg_node_layer_norm = {
     .attrs = attrs,
     .conf_size = sizeof(conf),
     .rules = rules,
-    .lower = lower,
+    .lower = lower_batch_norm,
 };

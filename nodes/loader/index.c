@@ -1,4 +1,4 @@
-/* index.c: an index in memory as a data set: what it says of an item, its samples, its digest. */
+/* index.c: wraps an index in memory as a data set: item info, samples, digest. */
 #include "nodes/loader/index.h"
 
 #include <stdlib.h>
@@ -10,28 +10,30 @@ const dg_port dg_loader_ports[] = {
 };
 
 const dg_rule dg_loader_rules[] = {
-    { DG_RULE_VALUE, .to = "out", .when = "files=rank", .why = "reads files that only this rank sees" },
-    { DG_RULE_RATE, .to = "out", .when = "files=rank", .why = "reads files that only this rank sees" },
+    { DG_RULE_VALUE, .to = "out", .when = "files=rank",
+      .why = "reads files that only this rank sees" },
+    { DG_RULE_RATE, .to = "out", .when = "files=rank",
+      .why = "reads files that only this rank sees" },
     { 0 },
 };
 
 typedef struct set {
     dg_dataset ds;
-    dg_coco   *coco;
-    char      *folder;
+    dg_coco *coco;
+    char *folder;
     dg_coco_class *classes;
 } set;
 
 static void info(void *self, int item, dg_item_info *out)
 {
-    const set           *s = self;
+    const set *s = self;
     const dg_coco_image *im = dg_coco_image_at(s->coco, item);
     const dg_coco_annotation *a = dg_coco_annotations(s->coco) + im->first;
 
     *out = (dg_item_info){ .id = im->id, .name = im->file_name, .w = im->w, .h = im->h };
     for (int i = 0; i < im->n; i++)
-        out->n_objects += !a[i].crowd && a[i].w > 0 && a[i].h > 0 && a[i].x < im->w && a[i].y < im->h &&
-                          a[i].x + a[i].w > 0 && a[i].y + a[i].h > 0;
+        out->n_objects += !a[i].crowd && a[i].w > 0 && a[i].h > 0 && a[i].x < im->w &&
+                          a[i].y < im->h && a[i].x + a[i].w > 0 && a[i].y + a[i].h > 0;
 }
 
 static int sample(void *self, int item, dg_sample *out, dg_scratch *scratch, dg_diag *d)
@@ -58,11 +60,11 @@ static void close_set(void *self)
     free(s);
 }
 
-/* What the plan of a run depends on: ids, sizes, boxes. */
+/* Digest of what a run's plan depends on: ids, sizes, boxes. */
 static uint64_t digest(const dg_coco *c)
 {
     uint64_t h = DG_DIGEST;
-    int64_t  n = dg_coco_n_annotations(c);
+    int64_t n = dg_coco_n_annotations(c);
 
     for (int i = 0; i < dg_coco_n_images(c); i++) {
         const dg_coco_image *im = dg_coco_image_at(c, i);
@@ -83,15 +85,17 @@ static uint64_t digest(const dg_coco *c)
 void dg_loader_check(dg_check *k, const dg_loader_how *how)
 {
     if (how->held && how->hold_out <= 0) {
-        dg_check_fail(k, "part", "loader-part", "needs hold_out, the share of the images that is set aside");
+        dg_check_fail(k, "part", "loader-part",
+                      "needs hold_out, the share of the images that is set aside");
         dg_check_help(k, "hold_out=\"0.1\", the same in <train> and in <evaluate>");
     }
 }
 
-int dg_loader_open(dg_dataset **data, dg_coco *c, const char *folder, const dg_loader_how *how, dg_diag *d)
+int dg_loader_open(dg_dataset **data, dg_coco *c, const char *folder, const dg_loader_how *how,
+                   dg_diag *d)
 {
     const int n = dg_coco_n_classes(c);
-    set      *s;
+    set *s;
 
     if (how->hold_out > 0 && dg_coco_hold_out(c, how->hold_out, how->held, d) < 0) {
         dg_coco_close(&c);
@@ -104,7 +108,8 @@ int dg_loader_open(dg_dataset **data, dg_coco *c, const char *folder, const dg_l
         s->classes = calloc((size_t)(n ? n : 1), sizeof *s->classes);
     }
     if (!s || !s->folder || !s->classes) {
-        int rc = dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory to open %s", dg_coco_path(c));
+        int rc = dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory to open %s",
+                         dg_coco_path(c));
 
         if (s)
             close_set(s);

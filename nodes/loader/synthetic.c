@@ -1,8 +1,9 @@
-/* synthetic.c: <loader.synthetic>, generated scenes: coloured shapes on a noisy gradient, so that a pipeline
- * runs without a download.
+/* synthetic.c: <loader.synthetic>: generated scenes of coloured shapes on a noisy gradient, to run
+ * pipelines without a download.
  *
- * Image i is a pure function of (seed, i): a background, then up to max_objects shapes whose boxes overlap
- * little; edges are smoothed by 3x3 samples a pixel. The box is the exact extent of the shape. */
+ * Image i is a pure function of (seed, i): a background, then up to max_objects shapes whose boxes
+ * overlap little, antialiased with 3x3 samples per pixel. The box is the exact extent of the
+ * shape. */
 #include <detrgraph/node.h>
 
 #include <math.h>
@@ -11,7 +12,7 @@
 
 typedef struct conf {
     int64_t images, width, height, classes, min_objects, max_objects, seed, files;
-    double  smallest, largest;
+    double smallest, largest;
 } conf;
 
 enum { OUT };
@@ -26,37 +27,47 @@ static const dg_attr attrs[] = {
     DG_INT(conf, images, 1000, 1, 10000000, "number of scenes"),
     DG_INT(conf, width, 160, 32, 4096, "pixels"),
     DG_INT(conf, height, 160, 32, 4096, "pixels"),
-    DG_INT(conf, classes, 3, 1, 5, "disc, square, triangle, cross, ring: the first so many"),
-    DG_INT(conf, min_objects, 0, 0, 100, "objects of a scene, at least; one that finds no free place is left out"),
-    DG_INT(conf, max_objects, 5, 0, 100, "objects of a scene, at most"),
-    DG_NUM(conf, smallest, 0.15, 0.02, 1, "side of an object, of the shorter side of the image, at least"),
-    DG_NUM(conf, largest, 0.4, 0.02, 1, "at most"),
-    DG_INT(conf, seed, 0, 0, 1000000000, "another seed gives other scenes: training and evaluation need different ones"),
-    DG_ENUM(conf, files, SAME, "same|rank", "every rank has the same scenes, compared at the start, or its own"),
+    DG_INT(conf, classes, 3, 1, 5,
+           "number of classes, in the order disc, square, triangle, cross, ring"),
+    DG_INT(conf, min_objects, 0, 0, 100,
+           "fewest objects per scene; one that finds no free place is left out"),
+    DG_INT(conf, max_objects, 5, 0, 100, "most objects per scene"),
+    DG_NUM(conf, smallest, 0.15, 0.02, 1,
+           "smallest object side, as a fraction of the image's shorter side"),
+    DG_NUM(conf, largest, 0.4, 0.02, 1,
+           "largest object side, as a fraction of the image's shorter side"),
+    DG_INT(conf, seed, 0, 0, 1000000000,
+           "seed of the scenes; use different ones for training and evaluation"),
+    DG_ENUM(conf, files, SAME, "same|rank",
+            "all ranks have the same scenes (verified at the start), or each its own"),
     { 0 },
 };
 
 static const dg_rule rules[] = {
-    { DG_RULE_VALUE, .to = "out", .when = "files=rank", .why = "has scenes that only this rank sees" },
-    { DG_RULE_RATE, .to = "out", .when = "files=rank", .why = "has scenes that only this rank sees" },
+    { DG_RULE_VALUE, .to = "out", .when = "files=rank",
+      .why = "has scenes that only this rank sees" },
+    { DG_RULE_RATE, .to = "out", .when = "files=rank",
+      .why = "has scenes that only this rank sees" },
     { 0 },
 };
 
-static const dg_coco_class names[] = { { 1, "disc" }, { 2, "square" }, { 3, "triangle" }, { 4, "cross" }, { 5, "ring" } };
+static const dg_coco_class names[] = {
+    { 1, "disc" }, { 2, "square" }, { 3, "triangle" }, { 4, "cross" }, { 5, "ring" }
+};
 
 typedef struct shape {
-    int    label;
-    double x, y, r; /* centre and half side */
+    int label;
+    double x, y, r; /* centre and half the side, px */
     double rgb[3];
 } shape;
 
 typedef struct set {
-    dg_dataset          ds;
-    conf                conf;
+    dg_dataset ds;
+    conf conf;
     dg_coco_annotation *truths;
-    int64_t            *first; /* truths of item i: first[i] .. first[i+1]-1 */
-    dg_data_report      report;
-    int64_t             per_class[5];
+    int64_t *first; /* truths of item i: first[i] .. first[i+1]-1 */
+    dg_data_report report;
+    int64_t per_class[5];
 } set;
 
 enum { MOST = 100, TRIES = 20 };
@@ -69,17 +80,18 @@ static double overlap(const shape *a, const shape *b)
     return w > 0 && h > 0 ? w * h / (4 * fmin(a->r * a->r, b->r * b->r)) : 0;
 }
 
-/* The shapes of a scene; an object that finds no free place after some tries is left out. */
-static int arrange(shape out[MOST], const conf *c, dg_draw *r)
+/* Places the shapes of a scene; one that finds no free place after some tries is left out. */
+static int arrange_shapes(shape out[MOST], const conf *c, dg_draw *r)
 {
     int64_t want = c->min_objects + dg_draw_below(r, c->max_objects - c->min_objects + 1);
-    double  side = (double)(c->width < c->height ? c->width : c->height);
-    int     n = 0;
+    double side = (double)(c->width < c->height ? c->width : c->height);
+    int n = 0;
 
     for (int64_t k = 0; k < want; k++) {
         for (int t = 0; t < TRIES; t++) {
-            shape s = { .label = (int)dg_draw_below(r, c->classes), .r = dg_draw_range(r, c->smallest, c->largest) * side / 2 };
-            bool  free_place = true;
+            shape s = { .label = (int)dg_draw_below(r, c->classes),
+                        .r = dg_draw_range(r, c->smallest, c->largest) * side / 2 };
+            bool free_place = true;
 
             s.x = dg_draw_range(r, s.r, (double)c->width - s.r);
             s.y = dg_draw_range(r, s.r, (double)c->height - s.r);
@@ -96,31 +108,38 @@ static int arrange(shape out[MOST], const conf *c, dg_draw *r)
     return n;
 }
 
-/* Is the point (x, y), from -1 to 1 within the box, inside the shape? y points down. */
+/* True if the point (x, y), in -1..1 within the box, is inside the shape; y points down. */
 static bool inside(int label, double x, double y)
 {
     double rr = x * x + y * y;
 
     switch (label) {
-    case 0: return rr <= 1;
-    case 1: return true;
-    case 2: return fabs(x) <= (y + 1) / 2;
-    case 3: return fabs(x) <= 0.35 || fabs(y) <= 0.35;
-    default: return rr <= 1 && rr >= 0.36;
+    case 0:
+        return rr <= 1;
+    case 1:
+        return true;
+    case 2:
+        return fabs(x) <= (y + 1) / 2;
+    case 3:
+        return fabs(x) <= 0.35 || fabs(y) <= 0.35;
+    default:
+        return rr <= 1 && rr >= 0.36;
     }
 }
 
 static void paint(dg_image *im, const shape *s)
 {
-    int x0 = (int)floor(s->x - s->r), x1 = (int)ceil(s->x + s->r), y0 = (int)floor(s->y - s->r), y1 = (int)ceil(s->y + s->r);
+    int x0 = (int)floor(s->x - s->r), x1 = (int)ceil(s->x + s->r), y0 = (int)floor(s->y - s->r),
+        y1 = (int)ceil(s->y + s->r);
 
     for (int y = y0 < 0 ? 0 : y0; y < y1 && y < im->h; y++)
         for (int x = x0 < 0 ? 0 : x0; x < x1 && x < im->w; x++) {
             uint8_t *p = im->rgb + 3 * ((size_t)y * (size_t)im->w + (size_t)x);
-            int      hits = 0;
+            int hits = 0;
 
             for (int k = 0; k < 9; k++) {
-                double u = (x + (k % 3 + 0.5) / 3 - s->x) / s->r, v = (y + (k / 3 + 0.5) / 3 - s->y) / s->r;
+                double u = (x + (k % 3 + 0.5) / 3 - s->x) / s->r,
+                       v = (y + (k / 3 + 0.5) / 3 - s->y) / s->r;
 
                 hits += fabs(u) <= 1 && fabs(v) <= 1 && inside(s->label, u, v);
             }
@@ -129,10 +148,11 @@ static void paint(dg_image *im, const shape *s)
         }
 }
 
-/* A gradient between two colours in a random direction, with noise. */
+/* Draws a gradient between two colours in a random direction, with noise. */
 static void background(dg_image *im, dg_draw *r)
 {
-    double a[3], b[3], t = dg_draw_range(r, 0, 6.283185307179586), dx = cos(t) / im->w, dy = sin(t) / im->h;
+    double a[3], b[3], t = dg_draw_range(r, 0, 6.283185307179586), dx = cos(t) / im->w,
+                       dy = sin(t) / im->h;
     uint64_t noise = (uint64_t)dg_draw_below(r, INT64_MAX) | 1;
 
     for (int i = 0; i < 3; i++) {
@@ -146,7 +166,8 @@ static void background(dg_image *im, dg_draw *r)
             for (int i = 0; i < 3; i++) {
                 noise ^= noise << 13, noise ^= noise >> 7, noise ^= noise << 17;
                 im->rgb[3 * ((size_t)y * (size_t)im->w + (size_t)x) + (size_t)i] =
-                    (uint8_t)fmin(255, fmax(0, a[i] + (b[i] - a[i]) * f + (double)(noise % 31) - 15));
+                    (uint8_t)fmin(255,
+                                  fmax(0, a[i] + (b[i] - a[i]) * f + (double)(noise % 31) - 15));
             }
         }
 }
@@ -172,24 +193,32 @@ static void info(void *self, int item, dg_item_info *out)
 static int sample(void *self, int item, dg_sample *out, dg_scratch *scratch, dg_diag *d)
 {
     const set *s = self;
-    shape      shapes[MOST];
-    dg_draw    r = draws(&s->conf, item);
-    int        n = arrange(shapes, &s->conf, &r);
-    int64_t    first = s->first[item];
-    char      *name = dg_scratch_alloc(scratch, 32);
+    shape shapes[MOST];
+    dg_draw r = draws(&s->conf, item);
+    int n = arrange_shapes(shapes, &s->conf, &r);
+    int64_t first = s->first[item];
+    char *name = dg_scratch_alloc(scratch, 32);
 
     *out = (dg_sample){
-        .size = sizeof *out, .item = item, .image_id = item + 1, .path = name,
-        .orig_w = (int)s->conf.width, .orig_h = (int)s->conf.height, .scratch = scratch, .n_objects = n,
+        .size = sizeof *out,
+        .item = item,
+        .image_id = item + 1,
+        .path = name,
+        .orig_w = (int)s->conf.width,
+        .orig_h = (int)s->conf.height,
+        .scratch = scratch,
+        .n_objects = n,
         .objects = dg_scratch_alloc(scratch, (size_t)(n ? n : 1) * sizeof *out->objects),
     };
     if (!name || !out->objects)
-        return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for scene %d", item + 1);
+        return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for scene %d",
+                       item + 1);
     snprintf(name, 32, "scene %d", item + 1);
     for (int i = 0; i < n; i++) {
         const dg_coco_annotation *a = &s->truths[first + i];
 
-        out->objects[i] = (dg_object){ { a->x, a->y, a->x + a->w, a->y + a->h }, a->label, false, a->area };
+        out->objects[i] =
+            (dg_object){ { a->x, a->y, a->x + a->w, a->y + a->h }, a->label, false, a->area };
     }
     if (dg_image_new(&out->image, scratch, out->orig_w, out->orig_h, d) < 0)
         return -DG_EMEMORY;
@@ -208,21 +237,23 @@ static void close_set(void *self)
     free(s);
 }
 
-/* Lists the objects of all scenes; twice: to count, and to write. */
-static int64_t list(set *s, bool write)
+/* Counts the objects of all scenes, and writes them if asked. */
+static int64_t list_objects(set *s, bool write)
 {
     int64_t n = 0;
 
     for (int i = 0; i < s->ds.n_items; i++) {
-        shape   shapes[MOST];
+        shape shapes[MOST];
         dg_draw r = draws(&s->conf, i);
-        int     m = arrange(shapes, &s->conf, &r);
+        int m = arrange_shapes(shapes, &s->conf, &r);
 
         for (int k = 0; write && k < m; k++) {
             const shape *p = &shapes[k];
 
-            s->truths[n + k] = (dg_coco_annotation){ n + k + 1, i, p->label, p->x - p->r, p->y - p->r, 2 * p->r,
-                                                     2 * p->r, 4 * p->r * p->r, false, false };
+            s->truths[n + k] =
+                (dg_coco_annotation){ n + k + 1,   i,        p->label, p->x - p->r,
+                                      p->y - p->r, 2 * p->r, 2 * p->r, 4 * p->r * p->r,
+                                      false,       false };
             s->per_class[p->label]++;
         }
         if (write)
@@ -239,11 +270,19 @@ static int64_t list(set *s, bool write)
     return n;
 }
 
-/* Of all that scenes follow from. */
+/* Digest of everything that determines the scenes. */
 static uint64_t digest(const conf *c, int64_t n)
 {
-    const double v[] = { (double)c->images, (double)c->width, (double)c->height, (double)c->classes, (double)c->min_objects,
-                         (double)c->max_objects, c->smallest, c->largest, (double)c->seed, (double)n };
+    const double v[] = { (double)c->images,
+                         (double)c->width,
+                         (double)c->height,
+                         (double)c->classes,
+                         (double)c->min_objects,
+                         (double)c->max_objects,
+                         c->smallest,
+                         c->largest,
+                         (double)c->seed,
+                         (double)n };
 
     return dg_digest(DG_DIGEST, v, sizeof v);
 }
@@ -251,25 +290,35 @@ static uint64_t digest(const conf *c, int64_t n)
 static int open_set(dg_dataset **data, const void *self, uint64_t seed, dg_diag *d)
 {
     const conf *c = self;
-    set        *s = calloc(1, sizeof *s);
-    int64_t     n;
+    set *s = calloc(1, sizeof *s);
+    int64_t n;
 
     if (!s)
-        return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for %lld scenes", (long long)c->images);
-    s->conf = *c; /* scenes follow from the loader's own seed: a run's seed does not change its data */
+        return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for %lld scenes",
+                       (long long)c->images);
+    /* scenes depend on the loader's own seed: the run's seed does not change the data */
+    s->conf = *c;
     s->conf.seed += c->files == OWN ? 1000003 * (int64_t)seed : 0;
     s->ds = (dg_dataset){
-        .size = sizeof s->ds, .n_items = (int)c->images, .n_classes = (int)c->classes, .classes = names,
-        .name = "generated scenes", .self = s, .info = info, .sample = sample, .close = close_set,
+        .size = sizeof s->ds,
+        .n_items = (int)c->images,
+        .n_classes = (int)c->classes,
+        .classes = names,
+        .name = "generated scenes",
+        .self = s,
+        .info = info,
+        .sample = sample,
+        .close = close_set,
     };
-    n = list(s, false);
+    n = list_objects(s, false);
     s->truths = calloc((size_t)n + 1, sizeof *s->truths);
     s->first = calloc((size_t)c->images + 1, sizeof *s->first);
     if (!s->truths || !s->first) {
         close_set(s);
-        return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for %lld scenes", (long long)c->images);
+        return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for %lld scenes",
+                       (long long)c->images);
     }
-    list(s, true);
+    list_objects(s, true);
     s->report.size = sizeof s->report;
     s->report.n_images = (int)c->images;
     s->report.n_classes = (int)c->classes;
@@ -283,7 +332,7 @@ static int open_set(dg_dataset **data, const void *self, uint64_t seed, dg_diag 
     return 0;
 }
 
-static void check(dg_check *k, const void *self)
+static void check_synthetic(dg_check *k, const void *self)
 {
     const conf *c = self;
 
@@ -291,18 +340,19 @@ static void check(dg_check *k, const void *self)
         dg_check_fail(k, "min_objects", "synthetic-range", "%lld is more than max_objects=\"%lld\"",
                       (long long)c->min_objects, (long long)c->max_objects);
     if (c->smallest > c->largest)
-        dg_check_fail(k, "smallest", "synthetic-range", "%g is more than largest=\"%g\"", c->smallest, c->largest);
+        dg_check_fail(k, "smallest", "synthetic-range", "%g is more than largest=\"%g\"",
+                      c->smallest, c->largest);
 }
 
 const dg_node_class dg_node_loader_synthetic = {
     DG_NODE_CLASS,
     .name = "loader.synthetic",
     .role = DG_ROLE_LOADER,
-    .brief = "Generated scenes of coloured shapes, so that a pipeline runs without a download.",
+    .brief = "Generated scenes of coloured shapes, to run pipelines without a download.",
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),
     .rules = rules,
-    .check = check,
+    .check = check_synthetic,
     .open = open_set,
 };

@@ -1,7 +1,7 @@
-/* yolo.c: <loader.yolo>, a data set in the form of YOLO.
+/* yolo.c: <loader.yolo>: a data set in YOLO's form.
  *
- *   ROOT/data.yaml with path, train, val, names; labels beside images: .../images/a.jpg, .../labels/a.txt
- *   ROOT/images/SPLIT and ROOT/labels/SPLIT, or ROOT/SPLIT/images and ROOT/SPLIT/labels */
+ *  ROOT/data.yaml with path, train, val, names; labels: .../images/a.jpg, .../labels/a.txt
+ *  ROOT/images/SPLIT and ROOT/labels/SPLIT, or ROOT/SPLIT/images and ROOT/SPLIT/labels */
 #include "nodes/loader/index.h"
 
 typedef struct conf {
@@ -10,34 +10,35 @@ typedef struct conf {
 } conf;
 
 static const dg_attr attrs[] = {
-    DG_PATH_REQUIRED(
-        conf, root,
-        "folder of the data set, or its .yaml file; with files=\"rank\", {rank} stands for the rank's number "
-        "here and in split"),
+    DG_PATH_REQUIRED(conf, root,
+                     "folder of the data set, or its .yaml file; with files=\"rank\", {rank} is "
+                     "replaced by the rank's number here and in split"),
     DG_STR(conf, split, NULL,
-           "\"train\", \"val\", \"test\": as in the .yaml file, or a folder; all of images/ without it"),
-    DG_STR(
-        conf, classes, NULL,
-        "names of the classes, parted by commas, in the order of their numbers; without it they stand in the .yaml "
-        "file, or in classes.txt"),
+           "\"train\", \"val\" or \"test\", as in the .yaml file, or a folder; if omitted, all of "
+           "images/"),
+    DG_STR(conf, classes, NULL,
+           "comma-separated class names in the order of their numbers; if omitted, from the .yaml "
+           "file, or classes.txt"),
     DG_LOADER_ATTRS(conf),
     { 0 },
 };
 
 static int open_set(dg_dataset **data, const void *self, uint64_t seed, dg_diag *d)
 {
-    const conf          *c = self;
-    const dg_data_source from = {
-        .size = sizeof from, .root = c->root, .split = c->split, .classes = c->classes, .replace = c->on_error == 1
-    };
-    dg_coco             *index = NULL;
-    int                  rc = dg_yolo_open(&index, &from, d);
+    const conf *c = self;
+    const dg_data_source from = { .size = sizeof from,
+                                  .root = c->root,
+                                  .split = c->split,
+                                  .classes = c->classes,
+                                  .replace = c->on_error == 1 };
+    dg_coco *index = NULL;
+    int rc = dg_yolo_open(&index, &from, d);
 
     (void)seed;
     return rc < 0 ? rc : dg_loader_open(data, index, dg_coco_folder(index), DG_LOADER_HOW(c), d);
 }
 
-static void check(dg_check *k, const void *self)
+static void check_yolo(dg_check *k, const void *self)
 {
     const conf *c = self;
 
@@ -49,13 +50,13 @@ const dg_node_class dg_node_loader_yolo = {
     .name = "loader.yolo",
     .role = DG_ROLE_LOADER,
     .brief = "A data set in the form of YOLO: a .txt file of labels for each image.",
-    .doc = "A line is a class number and a box, centre and sides as shares of the image's, or a polygon, of which the "
-           "box is taken. An image without labels, or with an empty file, has no objects. Sizes of images are read from "
-           "their headers.",
+    .doc = "A line is a class number and a box (centre and sides as fractions of the image's), or "
+           "a polygon, whose bounding box is used. An image without a label file, or with an empty "
+           "one, has no objects. Image sizes are read from their headers.",
     .ports = dg_loader_ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),
     .rules = dg_loader_rules,
-    .check = check,
+    .check = check_yolo,
     .open = open_set,
 };

@@ -1,12 +1,13 @@
-/* rtdetr.c: <loss.rtdetr>, set prediction loss: every output set is matched to the targets and pays
- * for classes and boxes. Matching: Carion et al. 2020; varifocal: Zhang et al. 2021, with the pair's
- * IoU as target; denoising pairs are known.
+/* rtdetr.c: <loss.rtdetr>: set prediction loss: matches each output set to the targets and adds
+ * losses of classes and boxes. Matching: Carion et al. 2020; varifocal: Zhang et al. 2021, with the
+ * pair's IoU as target; pairs of denoising queries are known.
  *
- *   K           max(1, objects over all ranks of `axis`) / ranks; for denoising sets K * groups;
- *               `objects` brings the number from elsewhere
- *   loss_vfl    w_class sum vfl(logits, IoU of matched pairs) / K
- *   loss_bbox   w_l1    sum |d(cx, cy, w, h)| / K              over matched pairs
- *   loss_giou   w_giou  sum (1 - GIoU) / K
+ *  K           max(1, objects over all ranks of `axis`) / ranks; for denoising sets K * groups;
+ *              the input `objects` replaces the count
+ *  loss_vfl    w_class sum vfl(logits, IoU of matched pairs) / K
+ *  loss_bbox   w_l1    sum |d(cx, cy, w, h)| / K              over matched pairs
+ *  loss_giou   w_giou  sum (1 - GIoU) / K
+ *
  * Sets: the last layer, aux_i, dn_i, enc_0 (in version 1 the selection is the last aux). total is
  * the sum of all. */
 #include "nodes/builtin.h"
@@ -15,9 +16,9 @@
 #include <stdlib.h>
 
 typedef struct conf {
-    int64_t     classification, terms, empty;
-    double      class_weight, l1_weight, giou_weight, alpha, gamma;
-    double      match_class, match_l1, match_giou, match_alpha, match_gamma;
+    int64_t classification, terms, empty;
+    double class_weight, l1_weight, giou_weight, alpha, gamma;
+    double match_class, match_l1, match_giou, match_alpha, match_gamma;
     const char *axis;
 } conf;
 
@@ -31,11 +32,12 @@ static const dg_port ports[] = {
           "{logits:f[B,Q,C],boxes:f[B,Q,4],aux?:any,enc?:any,dn?:any,denoising?:any}",
           "output of decoder.rtdetr"),
     DG_IN("targets", "{labels:i[B,M],boxes:f[B,M,4],count:i[B]}", "objects of each image"),
-    DG_IN_OPTIONAL("objects", "i[...]",
-                   "objects of all ranks, counted elsewhere: the sum of its elements"),
+    DG_IN_OPTIONAL(
+        "objects", "i[...]",
+        "number of objects of all ranks, as the sum of the elements; if omitted, count them here"),
     DG_OUT_MAIN("total", "f[]", "sum of the terms"),
     DG_OUT("terms", "{loss_*:f[]}",
-           "weighted terms by the reference's names: loss_vfl, loss_bbox_aux_0, ..."),
+           "weighted terms under the reference's names: loss_vfl, loss_bbox_aux_0, ..."),
     { 0 },
 };
 
@@ -43,21 +45,21 @@ static const dg_attr attrs[] = {
     DG_ENUM(conf, classification, VARIFOCAL, "vfl|focal",
             "target of a matched pair: its IoU, or 1"),
     DG_NUM(conf, class_weight, 1, 0, 1e6, "weight of the class term"),
-    DG_NUM(conf, l1_weight, 5, 0, 1e6, "weight of the distance of boxes"),
+    DG_NUM(conf, l1_weight, 5, 0, 1e6, "weight of the L1 distance of boxes"),
     DG_NUM(conf, giou_weight, 2, 0, 1e6, "weight of 1 - GIoU"),
     DG_NUM(conf, alpha, 0.75, 0, 1, "weight of negatives (vfl) or of positives (focal)"),
-    DG_NUM(conf, gamma, 2, 0, 10, "how much easy negatives are spared"),
+    DG_NUM(conf, gamma, 2, 0, 10, "exponent that reduces the weight of easy negatives"),
     DG_NUM(conf, match_class, 2, 0, 1e6, "class cost in matching"),
-    DG_NUM(conf, match_l1, 5, 0, 1e6, "distance cost in matching"),
+    DG_NUM(conf, match_l1, 5, 0, 1e6, "L1 cost in matching"),
     DG_NUM(conf, match_giou, 2, 0, 1e6, "GIoU cost in matching"),
     DG_NUM(conf, match_alpha, 0.25, 0, 1, "alpha of the class cost"),
     DG_NUM(conf, match_gamma, 2, 0, 10, "gamma of the class cost"),
-    DG_STR(conf, axis, NULL,
-           "mesh axis over which objects are counted; without it every rank counts its own"),
-    DG_ENUM(conf, terms, ALL_TERMS, "all|class|box", "which terms are computed"),
+    DG_AXES(conf, axis, NULL,
+            "mesh axis to count objects over; if omitted, each rank counts its own"),
+    DG_ENUM(conf, terms, ALL_TERMS, "all|class|box", "the terms to compute"),
     DG_ENUM(
         conf, empty, 0, "zero|absent",
-        "when this rank's batch holds no object: terms as they come, those of boxes 0, or none"),
+        "if this rank's batch has no object: compute all terms, those of boxes being 0, or none"),
     { 0 },
 };
 
@@ -71,30 +73,32 @@ static const dg_rule rules[] = {
     { DG_RULE_PRESENCE, .from = "targets", .when = "empty=absent",
       .why = "is absent when targets.count is 0 (empty=\"absent\")" },
     { DG_RULE_PROVED, .when = "empty=absent",
-      .why = "its terms are always computed; say empty=\"zero\": without objects there are those of the background" },
+      .why = "its terms are always computed; say empty=\"zero\": without objects there are those "
+             "of the background" },
     { 0 },
 };
 
 typedef struct sums {
-    dg_build   *b;
+    dg_build *b;
     const conf *c;
-    dg_val      labels, boxes, count; /* targets */
-    dg_val      counted;              /* objects of all ranks, or none */
-    dg_val      terms, total;
+    dg_val labels, boxes, count; /* targets */
+    dg_val counted;              /* objects of all ranks; DG_NONE: not wired */
+    dg_val terms, total;
 } sums;
 
-/* Pairs of queries and targets, and what a set's sums are divided by. */
+/* Pairs of queries and targets, and the divisor of a set's sums. */
 typedef struct pairs {
     dg_val query, gt, dn, normaliser;
-    dg_val here; /* 0 in a step without them: zeros are no pairs; none: they always are */
+    /* 1 if the pairs exist in this step, 0 if not (zeros are not pairs); DG_NONE: always */
+    dg_val here;
 } pairs;
 
 static dg_val objects(const sums *s)
 {
-    dg_build   *b = s->b;
+    dg_build *b = s->b;
     const char *axis = s->c->axis ? s->c->axis : dg_has(s->counted) ? "dp" : NULL;
-    dg_val      mine = dg_has(s->counted) ? s->counted : s->count;
-    dg_val      n = dg_real(b, dg_sum(b, mine, DG_ALL_AXES, false));
+    dg_val mine = dg_has(s->counted) ? s->counted : s->count;
+    dg_val n = dg_real(b, dg_sum(b, mine, DG_ALL_AXES, false));
 
     if (axis && !dg_has(s->counted))
         n = dg_all_reduce(b, n, DG_SUM, axis);
@@ -106,8 +110,8 @@ static void add_term(sums *s, const char *kind, const char *set, dg_val sum, dou
                      dg_val normaliser)
 {
     dg_build *b = s->b;
-    dg_val    term = dg_div(b, dg_scale(b, sum, weight, 0), normaliser);
-    char      key[64];
+    dg_val term = dg_div(b, dg_scale(b, sum, weight, 0), normaliser);
+    char key[64];
 
     snprintf(key, sizeof key, "loss_%s%s", kind, set);
     dg_record_set(b, s->terms, key, dg_name(b, term, "loss.%s", key));
@@ -121,12 +125,12 @@ static dg_val if_here(dg_build *b, const pairs *p, dg_val sum)
 
 static void add_set(sums *s, const char *set, dg_val prediction, dg_val labels, const pairs *p)
 {
-    dg_build          *b = s->b;
-    const conf        *c = s->c;
+    dg_build *b = s->b;
+    const conf *c = s->c;
     dg_class_loss_attr attr = { .focal = c->classification == FOCAL,
                                 .alpha = c->alpha,
                                 .gamma = c->gamma };
-    dg_val             logits = dg_record_get(b, prediction, "logits"),
+    dg_val logits = dg_record_get(b, prediction, "logits"),
            boxes = dg_record_get(b, prediction, "boxes");
     dg_box_losses box = dg_box_loss(b, boxes, s->boxes, p->query, p->gt);
     dg_val class = dg_class_loss(b, logits, labels, p->query, p->gt, attr.focal ? DG_NONE : box.iou,
@@ -141,13 +145,13 @@ static void add_set(sums *s, const char *set, dg_val prediction, dg_val labels, 
     add_term(s, "giou", set, if_here(b, p, box.giou), c->giou_weight, p->normaliser);
 }
 
-/* A selection that ranks tokens by one logit knows one class: 0. */
+/* Labels for a set: a selection that ranks tokens by one logit has one class, 0. */
 static dg_val labels_for(const sums *s, dg_val logits)
 {
     dg_build *b = s->b;
-    dg_shape  shape = dg_shape_of(b, s->labels);
-    int32_t  *zeros;
-    dg_val    labels;
+    dg_shape shape = dg_shape_of(b, s->labels);
+    int32_t *zeros;
+    dg_val labels;
 
     if (dg_dim(b, logits, -1) > 1)
         return s->labels;
@@ -162,33 +166,33 @@ static dg_val labels_for(const sums *s, dg_val logits)
 
 static void add_matched(sums *s, const char *set, dg_val prediction, dg_val normaliser)
 {
-    dg_build     *b = s->b;
-    const conf   *c = s->c;
+    dg_build *b = s->b;
+    const conf *c = s->c;
     dg_match_attr attr = { c->match_class, c->match_l1, c->match_giou, c->match_alpha,
                            c->match_gamma };
-    dg_val        logits = dg_record_get(b, prediction, "logits"),
+    dg_val logits = dg_record_get(b, prediction, "logits"),
            boxes = dg_record_get(b, prediction, "boxes");
     dg_val labels = labels_for(s, logits);
     dg_val cost = dg_match_cost(b, logits, boxes, labels, s->boxes, s->count, &attr);
-    pairs  p = { .query = dg_match(b, cost, s->count), .normaliser = normaliser };
+    pairs p = { .query = dg_match(b, cost, s->count), .normaliser = normaliser };
 
     dg_name(b, p.query, "match%s", set);
     add_set(s, set, prediction, labels, &p);
 }
 
-/* Every numbered entry of predictions.part, as set "_part_i". */
+/* Adds every numbered entry of predictions.part as set "_part_i". */
 static void add_list(sums *s, dg_val predictions, const char *part, const pairs *known,
                      dg_val normaliser)
 {
     dg_build *b = s->b;
-    dg_val    list;
+    dg_val list;
 
     if (!dg_record_has(b, predictions, part))
         return;
     list = dg_record_get(b, predictions, part);
     for (int i = 0; i < dg_record_n(b, list); i++) {
         dg_val prediction = dg_record_get(b, list, dg_record_key(b, list, i));
-        char   set[32];
+        char set[32];
 
         snprintf(set, sizeof set, "_%s_%d", part, i);
         if (known)
@@ -201,8 +205,8 @@ static void add_list(sums *s, dg_val predictions, const char *part, const pairs 
 static void add_denoising(sums *s, dg_val predictions, dg_val normaliser)
 {
     dg_build *b = s->b;
-    dg_val    dn, groups;
-    pairs     p;
+    dg_val dn, groups;
+    pairs p;
 
     if (!dg_record_has(b, predictions, "denoising"))
         return;
@@ -216,9 +220,9 @@ static void add_denoising(sums *s, dg_val predictions, dg_val normaliser)
     add_list(s, predictions, "dn", &p, DG_NONE);
 }
 
-static void lower(dg_build *b, const void *self, const dg_val in[], dg_val out[])
+static void lower_loss(dg_build *b, const void *self, const dg_val in[], dg_val out[])
 {
-    sums   s = { .b = b, .c = self, .terms = dg_record(b) };
+    sums s = { .b = b, .c = self, .terms = dg_record(b) };
     dg_val predictions = in[PREDICTIONS], normaliser;
 
     s.labels = dg_record_get(b, in[TARGETS], "labels");
@@ -245,5 +249,5 @@ const dg_node_class dg_node_loss_rtdetr = {
     .attrs = attrs,
     .conf_size = sizeof(conf),
     .rules = rules,
-    .lower = lower,
+    .lower = lower_loss,
 };

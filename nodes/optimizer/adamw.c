@@ -1,49 +1,49 @@
-/* adamw.c: <optimizer.adamw>. Loshchilov & Hutter 2019, with the gradient clipped by its global
+/* adamw.c: <optimizer.adamw>: Loshchilov & Hutter 2019, with the gradient clipped by its global
  * norm.
  *
- *   g <- g min(1, clip / (|g| + 1e-6))
- *   m <- b1 m + (1-b1) g,  v <- b2 v + (1-b2) g^2
- *   w <- w (1 - lr wd) - lr (m / (1-b1^t)) / (sqrt(v / (1-b2^t)) + eps)
- * Step numbers reach the device in the control struct, computed here in double. */
+ *     g <- g min(1, clip / (|g| + 1e-6))
+ *     m <- b1 m + (1-b1) g,  v <- b2 v + (1-b2) g^2
+ *     w <- w (1 - lr wd) - lr (m / (1-b1^t)) / (sqrt(v / (1-b2^t)) + eps)
+ * Step-dependent numbers reach the device in the control struct, computed here in double. */
 #include "nodes/builtin.h"
 #include "nodes/optimizer/schedule.h"
 
 #include <math.h>
 
 typedef struct conf {
-    double      lr, weight_decay, beta1, beta2, eps, clip;
+    double lr, weight_decay, beta1, beta2, eps, clip;
     dg_children children;
 } conf;
 
 typedef struct group {
     const char *match, *unless;
-    double      lr_scale, lr, weight_decay;
+    double lr_scale, lr, weight_decay;
 } group;
 
 enum { GROUP, SCHEDULE };
-enum { MOST_GROUPS = DG_MAX_GROUPS - 1 }; /* and the rest */
+enum { MOST_GROUPS = DG_MAX_GROUPS - 1 }; /* one is for the remaining parameters */
 
 static const dg_port ports[] = {
     DG_IN("gradients", "gradients", "gradients of all parameters"),
-    DG_IN_OPTIONAL("norm", "f[]", "their norm, for clip; without it it is taken here"),
+    DG_IN_OPTIONAL("norm", "f[]", "their norm, for clip; if omitted, computed here"),
     DG_OUT("parameters", "parameters", "the parameters after the step"),
     { 0 },
 };
 
 static const dg_attr attrs[] = {
-    DG_NUM(conf, lr, 1e-4, 0, 10, "learning rate"),
+    DG_NUM(conf, lr, 1e-4, 0, DG_LR_MAX, "learning rate"),
     DG_NUM(conf, weight_decay, 1e-4, 0, 10, "decoupled weight decay"),
     DG_NUM(conf, beta1, 0.9, 0, 0.999999, "decay of the first moment"),
     DG_NUM(conf, beta2, 0.999, 0, 0.99999999, "decay of the second moment"),
     DG_NUM(conf, eps, 1e-8, 1e-16, 1, "added to the root of the second moment"),
-    DG_NUM(conf, clip, 0, 0, 1e12, "largest L2 norm of the whole gradient; 0 does not clip"),
+    DG_NUM(conf, clip, 0, 0, 1e12, "largest L2 norm of the whole gradient; 0: do not clip"),
     { 0 },
 };
 
 static const dg_attr group_attrs[] = {
-    DG_STR_REQUIRED(group, match, "extended regular expression on parameter names"),
-    DG_STR(group, unless, NULL, "and not this one"),
-    DG_NUM(group, lr, -1, -1, 10, "learning rate; -1: the optimizer's times lr_scale"),
+    DG_STR_REQUIRED(group, match, "extended regular expression that selects parameters by name"),
+    DG_STR(group, unless, NULL, "extended regular expression that excludes names"),
+    DG_NUM(group, lr, -1, -1, DG_LR_MAX, "learning rate; -1: the optimizer's times lr_scale"),
     DG_NUM(group, lr_scale, 1, 0, 1000, "factor on the optimizer's learning rate"),
     DG_NUM(group, weight_decay, -1, -1, 10, "weight decay; -1: the optimizer's"),
     { 0 },
@@ -51,9 +51,9 @@ static const dg_attr group_attrs[] = {
 
 static const dg_child_class children[] = {
     { "group", group_attrs, sizeof(group), MOST_GROUPS,
-      "parameters with settings of their own; the others form the last group" },
+      "Parameters with separate settings; all others form the last group." },
     { "schedule", dg_schedule_attrs, sizeof(dg_schedule_conf), 1,
-      "how the learning rate of all groups changes" },
+      "Changes the learning rate of all groups over the run." },
     { 0 },
 };
 
@@ -63,7 +63,7 @@ static const dg_rule rules[] = {
     { 0 },
 };
 
-static void check(dg_check *k, const void *self)
+static void check_adamw(dg_check *k, const void *self)
 {
     const conf *c = self;
 
@@ -98,12 +98,12 @@ static int collect(const conf *c, dg_group out[DG_MAX_GROUPS])
     return n;
 }
 
-static void lower(dg_build *b, const void *self, const dg_val in[], dg_val out[])
+static void lower_adamw(dg_build *b, const void *self, const dg_val in[], dg_val out[])
 {
-    const conf   *c = self;
-    dg_group      groups[DG_MAX_GROUPS];
+    const conf *c = self;
+    dg_group groups[DG_MAX_GROUPS];
     dg_adamw_attr attr = { c->beta1, c->beta2, c->eps, c->weight_decay, c->clip, 0, groups };
-    dg_val        norm = dg_name(b, dg_has(in[1]) ? in[1] : dg_gradient_norm(b, in[0]), "grad_norm");
+    dg_val norm = dg_name(b, dg_has(in[1]) ? in[1] : dg_gradient_norm(b, in[0]), "grad_norm");
 
     attr.n_groups = collect(c, groups);
     out[0] = dg_adamw(b, in[0], norm, &attr);
@@ -111,9 +111,9 @@ static void lower(dg_build *b, const void *self, const dg_val in[], dg_val out[]
 
 static void control(const void *self, const dg_clock *clock, dg_control *to)
 {
-    const conf             *c = self;
+    const conf *c = self;
     const dg_schedule_conf *schedule = NULL;
-    double                  factor, t = (double)(clock->step + 1);
+    double factor, t = (double)(clock->step + 1);
 
     for (int i = 0; i < c->children.n; i++)
         if (c->children.v[i].kind == SCHEDULE)
@@ -132,8 +132,7 @@ const dg_node_class dg_node_optimizer_adamw = {
     DG_NODE_CLASS,
     .name = "optimizer.adamw",
     .role = DG_ROLE_OPTIMIZER,
-    .brief =
-        "AdamW with parameter groups, clipping by global norm and a schedule of the learning rate.",
+    .brief = "AdamW with parameter groups, clipping by global norm and a learning-rate schedule.",
     .doc = "A step whose loss or gradient norm is not finite changes nothing.",
     .ports = ports,
     .attrs = attrs,
@@ -141,7 +140,7 @@ const dg_node_class dg_node_optimizer_adamw = {
     .rules = rules,
     .children = children,
     .children_offset = offsetof(conf, children),
-    .check = check,
-    .lower = lower,
+    .check = check_adamw,
+    .lower = lower_adamw,
     .control = control,
 };

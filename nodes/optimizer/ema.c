@@ -1,6 +1,6 @@
-/* ema.c: <ema>, running average of parameters and running statistics: e <- d e + (1-d) w after
- * every step n = 1, 2, ... with d = decay (1 - exp(-n / warmup)): the average forgets the start
- * quickly. */
+/* ema.c: <ema>: moving average of parameters and running statistics: e <- d e + (1-d) w after every
+ * step n = 1, 2, ... with d = decay (1 - exp(-n / warmup)), so that the initial weights are
+ * forgotten quickly. */
 #include "nodes/builtin.h"
 
 #include <math.h>
@@ -16,8 +16,8 @@ static const dg_port ports[] = {
 };
 
 static const dg_attr attrs[] = {
-    DG_NUM(conf, decay, 0.9999, 0, 1, "weight of the past"),
-    DG_NUM(conf, warmup, 2000, 0, 1e9, "steps over which the decay grows; 0: at once"),
+    DG_NUM(conf, decay, 0.9999, 0, 1, "weight of the old average"),
+    DG_NUM(conf, warmup, 2000, 0, 1e9, "steps over which decay rises to its value; 0: constant"),
     { 0 },
 };
 
@@ -26,7 +26,7 @@ static const dg_rule rules[] = {
     { 0 },
 };
 
-static void lower(dg_build *b, const void *self, const dg_val in[], dg_val out[])
+static void lower_ema(dg_build *b, const void *self, const dg_val in[], dg_val out[])
 {
     (void)self;
     out[0] = dg_ema(b, in[0]);
@@ -35,7 +35,7 @@ static void lower(dg_build *b, const void *self, const dg_val in[], dg_val out[]
 static void control(const void *self, const dg_clock *clock, dg_control *to)
 {
     const conf *c = self;
-    double      n = (double)(clock->step + 1);
+    double n = (double)(clock->step + 1);
 
     to->ema_decay = c->warmup > 0 ? c->decay * -expm1(-n / c->warmup) : c->decay;
 }
@@ -49,6 +49,6 @@ const dg_node_class dg_node_ema = {
     .attrs = attrs,
     .conf_size = sizeof(conf),
     .rules = rules,
-    .lower = lower,
+    .lower = lower_ema,
     .control = control,
 };

@@ -1,11 +1,11 @@
-/* schedule.c: the learning rate's factor at step t (from 0) of T.
+/* schedule.c: the factor on the learning rate at step t (from 0) of T.
  *
- *   warm-up    min(1, (t+1) / warmup)
- *   constant   1
- *   cosine     1 until hold = h; then to + (1 - to) (1 + cos(pi (t-h) / (T-h))) / 2
- *              Loshchilov & Hutter 2017
- *   multistep  gamma ^ (milestones reached), milestones in epochs; counted once warm-up is done, as
- *              in the reference */
+ *  warm-up    min(1, (t+1) / warmup)
+ *  constant   1
+ *  cosine     1 until hold = h; then to + (1 - to) (1 + cos(pi (t-h) / (T-h))) / 2
+ *             Loshchilov & Hutter 2017
+ *  multistep  gamma ^ (milestones reached), milestones in epochs; applies after the warm-up, as in
+ *             the reference */
 #include "nodes/optimizer/schedule.h"
 
 #include <math.h>
@@ -14,15 +14,16 @@ enum { CONSTANT, COSINE, MULTISTEP };
 
 const dg_attr dg_schedule_attrs[] = {
     DG_INT(dg_schedule_conf, warmup, 0, 0, 1000000000, "steps of linear warm-up"),
-    DG_ENUM(dg_schedule_conf, decay, CONSTANT, "constant|cosine|multistep", "what follows"),
-    DG_WHEN(dg_schedule_conf, hold, "step 0", "cosine: constant until then"),
-    DG_NUM(dg_schedule_conf, to, 0, 0, 1, "cosine: the factor at the end of the run"),
-    DG_INTS(dg_schedule_conf, milestones, NULL, "multistep: epochs at which gamma applies"),
+    DG_ENUM(dg_schedule_conf, decay, CONSTANT, "constant|cosine|multistep",
+            "shape after the warm-up"),
+    DG_WHEN(dg_schedule_conf, hold, "step 0", "cosine: constant until this moment"),
+    DG_NUM(dg_schedule_conf, to, 0, 0, 1, "cosine: factor at the end of the run"),
+    DG_INTS(dg_schedule_conf, milestones, NULL, "multistep: epochs after which gamma applies"),
     DG_NUM(dg_schedule_conf, gamma, 0.1, 0, 1, "multistep: factor at each milestone"),
     { 0 },
 };
 
-/* Each setting belongs to one kind of decay. */
+/* Reports settings of another kind of decay. */
 void dg_schedule_check(dg_check *k, const dg_schedule_conf *s)
 {
     if (s->hold.unit != DG_STEPS && s->hold.unit != DG_EPOCHS)

@@ -6,7 +6,7 @@
 
 typedef struct dg_schedule_conf {
     int64_t warmup, decay;
-    double  to, gamma;
+    double to, gamma;
     dg_when hold;
     dg_ints milestones;
 } dg_schedule_conf;
@@ -15,7 +15,7 @@ extern const dg_attr dg_schedule_attrs[];
 
 /* Reports settings that would have no effect. */
 void dg_schedule_check(dg_check *k, const dg_schedule_conf *s);
-/* The factor on the learning rate at the step that the clock names; s NULL: 1. */
+/* The factor on the learning rate at the clock's step; s NULL: 1. */
 double dg_schedule_factor(const dg_schedule_conf *s, const dg_clock *clock);
 
 #endif

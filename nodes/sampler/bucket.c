@@ -1,62 +1,70 @@
-/* bucket.c: <sampler.bucket>, batches at one of several image sizes, by the aspect ratio of the items. */
+/* bucket.c: <sampler.bucket>: batches of several image sizes, chosen by the items' aspect
+ * ratios. */
 #include "nodes/sampler/sampler.h"
 
 typedef dg_sampler_conf conf;
 
 static const dg_port ports[] = {
-    DG_IN("in", "dataset", "what is sampled"),
+    DG_IN("in", "dataset", "the data set"),
     DG_OUT("out", "picks", "batches of items, each at one size"),
     { 0 },
 };
 
 static const dg_attr attrs[] = {
-    DG_INT_REQUIRED(conf, batch, 1, 4096, "images of one rank at a step"),
+    DG_BATCH_REQUIRED(conf, batch, 1, 4096, "images per rank and step"),
     DG_SIZES(conf, sizes, "640", "image sizes; repeat a size to draw it more often"),
-    DG_WHEN(conf, until, NULL, "from then on only `base` is drawn"),
-    DG_SIZES(conf, base, NULL, "the one size that remains after `until`"),
+    DG_WHEN(conf, until, NULL, "from this moment on use only `base`"),
+    DG_SIZES(conf, base, NULL, "the only size after `until`"),
     DG_BOOL(conf, shuffle, true, "draw the items in random order"),
     DG_ENUM(conf, tail, DG_TAIL_KEEP, "drop|pad|keep",
-            "items that do not fill a batch: leave them out, fill up with others, or (one rank only) fill up "
-            "without counting"),
-    DG_ENUM(conf, seed, 0, "shared|rank", "the plan is drawn alike on every rank, or by each for itself"),
+            "remaining items that do not fill a batch: drop them, fill up with repeated ones, or "
+            "(one rank only) fill up with padding that does not count"),
+    DG_ENUM(conf, seed, 0, "shared|rank",
+            "draw the same plan on all ranks, or a separate one on each"),
     DG_BOOL(conf, repeat, false,
-            "never ends: round follows round, and what fills no batch waits for the next one; an epoch is then as many "
-            "batches as every rank's first round has"),
-    DG_STR(conf, axis, NULL,
-           "mesh axis over which the batches of one plan are dealt; without it every rank plans for the items that "
-           "it has"),
+            "never end: pass follows pass, and items that fill no batch wait for the next one; an "
+            "epoch then has as many batches as the first pass gives on every rank"),
+    DG_AXES(conf, axis, NULL,
+            "mesh axis to divide the batches of one plan over; if omitted, each rank plans its own "
+            "items"),
     { 0 },
 };
 
 static const dg_rule rules[] = {
-    { DG_RULE_VALUE, .to = "out", .axis = "axis", .when = "axis", .why = "deals batches over the axis" },
+    { DG_RULE_VALUE, .to = "out", .axis = "axis", .when = "axis",
+      .why = "deals batches over the axis" },
     { DG_RULE_RATE, .to = "out", .axis = "axis", .when = "axis,tail=keep,!repeat",
       .why = "keeps the last batch, which may not be enough for every rank" },
-    { DG_RULE_RATE, .to = "out", .from = "in", .why = "fills batches by the sizes of the items that it is given" },
-    { DG_RULE_DIMS, .to = "out", .from = "in", .why = "picks sizes for the items that it is given" },
+    { DG_RULE_RATE, .to = "out", .from = "in", .when = "sizes!=alike",
+      .why = "fills batches by the sizes of the items that it is given" },
+    { DG_RULE_DIMS, .to = "out", .from = "in",
+      .why = "picks sizes for the items that it is given" },
     { DG_RULE_LEADING, .to = "out", .when = "tail=keep,!repeat",
       .why = "keeps a last batch that is smaller" },
-    { DG_RULE_DIMS, .to = "out", .when = "seed=rank", .why = "draws its sizes on each rank for itself" },
+    { DG_RULE_DIMS, .to = "out", .when = "seed=rank",
+      .why = "draws its sizes on each rank for itself" },
     { DG_RULE_SEED, .to = "out", .from = "in", .axis = "axis", .when = "axis",
       .why = "shares out what is not the same on all its ranks" },
     { DG_RULE_SEED, .to = "out", .axis = "axis", .when = "axis,shuffle,seed=rank",
       .why = "draws the plan that is dealt on each rank for itself" },
-    { DG_RULE_VALUE, .to = "out", .when = "seed=rank", .why = "draws its plan on each rank for itself" },
+    { DG_RULE_VALUE, .to = "out", .when = "seed=rank",
+      .why = "draws its plan on each rank for itself" },
     { DG_RULE_ENDLESS, .to = "out", .when = "repeat", .why = "never ends" },
     { 0 },
 };
 
-static void check(dg_check *k, const void *self)
+static void check_bucket(dg_check *k, const void *self)
 {
     const conf *c = self;
-    bool        listed = !c->base.n;
+    bool listed = !c->base.n;
 
     for (int i = 0; i < c->sizes.n; i++) {
         dg_size s = c->sizes.v[i];
 
         if (s.w % 32 || s.h % 32 || s.w < 32 || s.h < 32) {
-            dg_check_fail(k, "sizes", "sampler-size", "%lldx%lld: both sides must be multiples of 32",
-                          (long long)s.w, (long long)s.h);
+            dg_check_fail(k, "sizes", "sampler-size",
+                          "%lldx%lld: both sides must be multiples of 32", (long long)s.w,
+                          (long long)s.h);
             dg_check_help(k, "the coarsest feature map has a 32nd of the image's sides");
         }
         listed |= c->base.n == 1 && s.w == c->base.v[0].w && s.h == c->base.v[0].h;
@@ -68,23 +76,25 @@ static void check(dg_check *k, const void *self)
     else if (!listed)
         dg_check_fail(k, "base", "sampler-base", "must be one of sizes");
     if ((c->until.unit != DG_NEVER) != (c->base.n > 0))
-        dg_check_fail(k, c->base.n ? "base" : "until", "sampler-base", "until and base need each other");
+        dg_check_fail(k, c->base.n ? "base" : "until", "sampler-base",
+                      "until and base need each other");
     if (c->until.unit != DG_NEVER && c->until.unit != DG_EPOCHS)
-        dg_check_fail(k, "until", "sampler-until", "an epoch's plan is made at once: say until=\"epoch N\"");
+        dg_check_fail(k, "until", "sampler-until",
+                      "an epoch's plan is made at once: say until=\"epoch N\"");
 }
 
 const dg_node_class dg_node_sampler_bucket = {
     DG_NODE_CLASS,
     .name = "sampler.bucket",
     .role = DG_ROLE_SAMPLER,
-    .brief = "Plans the batches of an epoch, each at one image size, alike on every rank.",
-    .doc = "With sizes of several aspect ratios an image goes to the ratio nearest to its own, and a batch holds "
-           "images of one ratio only. Each batch draws its size among those of its ratio.",
+    .brief = "Plans the batches of an epoch, each at one image size.",
+    .doc = "With sizes of several aspect ratios, an image goes to the nearest ratio and each batch "
+           "has images of one ratio. Each batch draws its size among those of its ratio.",
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),
     .rules = rules,
-    .check = check,
+    .check = check_bucket,
     .schedule = dg_sampler_schedule,
     .sizes = dg_sampler_sizes,
 };

@@ -1,32 +1,35 @@
-/* plain.c: <sampler.plain>, batches of one size, item after item. How many there are hangs on the
- * number of items alone. */
+/* plain.c: <sampler.plain>: batches of one size; their number depends only on the number of
+ * items. */
 #include "nodes/sampler/sampler.h"
 
 typedef dg_sampler_conf conf;
 
 static const dg_port ports[] = {
-    DG_IN("in", "dataset", "what is sampled"),
+    DG_IN("in", "dataset", "the data set"),
     DG_OUT("out", "picks", "batches of items"),
     { 0 },
 };
 
 static const dg_attr attrs[] = {
-    DG_INT_REQUIRED(conf, batch, 1, 4096, "images of one rank at a step"),
-    { "size", DG_ATTR_SIZES, DG_FIELD_(conf, sizes, dg_sizes), false, 0, 0, 0, "640", "image size" },
+    DG_BATCH_REQUIRED(conf, batch, 1, 4096, "images per rank and step"),
+    { "size", DG_ATTR_SIZES, DG_FIELD_(conf, sizes, dg_sizes), false, 0, 0, 0, 0, "640",
+      "image size" },
     DG_BOOL(conf, shuffle, true, "draw the items in random order"),
-    DG_ENUM(conf, seed, 0, "shared|rank", "the order is drawn alike on every rank, or by each for itself"),
+    DG_ENUM(conf, seed, 0, "shared|rank",
+            "draw the same order on all ranks, or a separate one on each"),
     DG_ENUM(conf, tail, DG_TAIL_KEEP, "drop|pad|keep",
-            "items that do not fill a batch: leave them out, fill up with others, or (one rank only) fill up "
-            "without counting"),
+            "remaining items that do not fill a batch: drop them, fill up with repeated ones, or "
+            "(one rank only) fill up with padding that does not count"),
     DG_BOOL(conf, repeat, false,
-            "never ends: round follows round, and what fills no batch waits for the next one; an epoch is then as many "
-            "batches as every rank's first round has"),
-    DG_STR(conf, axis, NULL, "mesh axis over which batches are dealt"),
+            "never end: pass follows pass, and items that fill no batch wait for the next one; an "
+            "epoch then has as many batches as the first pass gives on every rank"),
+    DG_AXES(conf, axis, NULL, "mesh axis to divide the batches over"),
     { 0 },
 };
 
 static const dg_rule rules[] = {
-    { DG_RULE_VALUE, .to = "out", .axis = "axis", .when = "axis", .why = "deals batches over the axis" },
+    { DG_RULE_VALUE, .to = "out", .axis = "axis", .when = "axis",
+      .why = "deals batches over the axis" },
     { DG_RULE_RATE, .to = "out", .axis = "axis", .when = "axis,tail=keep,!repeat",
       .why = "keeps the last batch, which may not be enough for every rank" },
     { DG_RULE_LEADING, .to = "out", .when = "tail=keep,!repeat",
@@ -35,12 +38,13 @@ static const dg_rule rules[] = {
       .why = "shares out what is not the same on all its ranks" },
     { DG_RULE_SEED, .to = "out", .axis = "axis", .when = "axis,shuffle,seed=rank",
       .why = "draws the order that is dealt on each rank for itself" },
-    { DG_RULE_VALUE, .to = "out", .when = "shuffle,seed=rank", .why = "draws its order on each rank for itself" },
+    { DG_RULE_VALUE, .to = "out", .when = "shuffle,seed=rank",
+      .why = "draws its order on each rank for itself" },
     { DG_RULE_ENDLESS, .to = "out", .when = "repeat", .why = "never ends" },
     { 0 },
 };
 
-static void check(dg_check *k, const void *self)
+static void check_plain(dg_check *k, const void *self)
 {
     const conf *c = self;
 
@@ -55,12 +59,12 @@ const dg_node_class dg_node_sampler_plain = {
     DG_NODE_CLASS,
     .name = "sampler.plain",
     .role = DG_ROLE_SAMPLER,
-    .brief = "Plans batches of one size, alike on every rank.",
+    .brief = "Plans batches of one image size.",
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),
     .rules = rules,
-    .check = check,
+    .check = check_plain,
     .schedule = dg_sampler_schedule,
     .sizes = dg_sampler_sizes,
 };

@@ -1,11 +1,11 @@
 /* sampler.c: see sampler.h.
  *
- *   1. Sizes of one aspect ratio form a group; an image belongs to the group nearest to its own ratio (in
- *      logarithm). With square sizes only there is one group.
- *   2. The items of each group are shuffled and cut into batches; each batch draws one size of its group, a
- *      size that is listed twice being twice as likely.
- *   3. What is left over in a group is dropped, or filled up (tail).
- *   4. The batches of all groups are shuffled together. */
+ *  1. Sizes of one aspect ratio form a group; an image belongs to the group whose ratio is nearest
+ *     to its own (in logarithm). With square sizes only there is one group.
+ *  2. The items of each group are shuffled and cut into batches; each batch draws a size of its
+ *     group, where a size that is listed twice is twice as likely.
+ *  3. Remaining items of a group are dropped, or the batch is filled up (tail).
+ *  4. The batches of all groups are shuffled together. */
 #include "nodes/sampler/sampler.h"
 
 #include <math.h>
@@ -26,7 +26,7 @@ static void shuffle_picks(dg_pick *v, int64_t n, dg_draw *draw)
     }
 }
 
-/* The group of size k is the first size of the same aspect ratio. */
+/* The group of size k: the first size of the same aspect ratio. */
 static int group_of(const dg_sizes *s, int k)
 {
     for (int i = 0; i < k; i++)
@@ -38,7 +38,7 @@ static int group_of(const dg_sizes *s, int k)
 static int nearest_group(const dg_sizes *s, int w, int h)
 {
     double want = log((double)w / h), best = HUGE_VAL;
-    int    group = 0;
+    int group = 0;
 
     for (int k = 0; k < s->n; k++) {
         double off = fabs(log((double)s->v[k].w / (double)s->v[k].h) - want);
@@ -63,15 +63,17 @@ static dg_size draw_size(const dg_sizes *s, int group, dg_draw *draw)
             return s->v[i];
 }
 
-/* Cuts the n items of one group into global batches of `whole`. */
-static int cut(dg_schedule *out, dg_pick *picks, const dg_sampler_conf *c, const dg_sizes *sizes, int group, int32_t *items,
-               int64_t n, int64_t whole, dg_draw *draw, const dg_schedule_args *a)
+/* Cuts the n items of one group into global batches of `whole` items. */
+static int cut(dg_schedule *out, dg_pick *picks, const dg_sampler_conf *c, const dg_sizes *sizes,
+               int group, int32_t *items, int64_t n, int64_t whole, dg_draw *draw,
+               const dg_schedule_args *a)
 {
-    bool    drop = c->tail == DG_TAIL_DROP || (c->tail == DG_TAIL_KEEP && c->repeat); /* no batch is smaller where none is the last */
+    /* with repeat there is no last batch that could be smaller */
+    bool drop = c->tail == DG_TAIL_DROP || (c->tail == DG_TAIL_KEEP && c->repeat);
     int64_t full = n / whole, left = n % whole, more = left > 0 && !drop;
 
     for (int64_t k = 0; k < full + more; k++) {
-        dg_size  size = draw_size(sizes, group, draw);
+        dg_size size = draw_size(sizes, group, draw);
         int32_t *slots = items + k * whole;
 
         if (k == full) {
@@ -90,7 +92,8 @@ static int cut(dg_schedule *out, dg_pick *picks, const dg_sampler_conf *c, const
     return 0;
 }
 
-/* Alike on every rank, or each rank's own; rank 0 draws the same either way. */
+/* Random numbers for the plan: equal on every rank, or each rank's own; rank 0 draws the same
+ * either way. */
 static dg_draw begin_draws(const dg_sampler_conf *c, const dg_schedule_args *a)
 {
     char name[32] = "plan";
@@ -103,18 +106,18 @@ static dg_draw begin_draws(const dg_sampler_conf *c, const dg_schedule_args *a)
 int dg_sampler_schedule(dg_schedule *out, const void *self, const dg_schedule_args *a, dg_diag *d)
 {
     const dg_sampler_conf *c = self;
-    dg_clock    clock = { .epoch = a->epoch, .step = a->epoch };
-    dg_sizes    sizes = c->base.n && dg_reached(&c->until, &clock) ? c->base : c->sizes;
-    dg_draw     draw = begin_draws(c, a);
-    int64_t     n = a->data->n_items, whole = c->batch * a->ranks, at = 0;
-    int32_t    *items = a->alloc(a->arena, (size_t)(n + 1) * sizeof *items);
-    int        *group = a->alloc(a->arena, (size_t)(n + 1) * sizeof *group);
-    dg_pick    *picks = a->alloc(a->arena, (size_t)(n / whole + sizes.n + 1) * sizeof *picks);
+    dg_clock clock = { .epoch = a->epoch, .step = a->epoch };
+    dg_sizes sizes = c->base.n && dg_reached(&c->until, &clock) ? c->base : c->sizes;
+    dg_draw draw = begin_draws(c, a);
+    int64_t n = a->data->n_items, whole = c->batch * a->ranks, at = 0;
+    int32_t *items = a->alloc(a->arena, (size_t)(n + 1) * sizeof *items);
+    int *group = a->alloc(a->arena, (size_t)(n + 1) * sizeof *group);
+    dg_pick *picks = a->alloc(a->arena, (size_t)(n / whole + sizes.n + 1) * sizeof *picks);
 
     *out = (dg_schedule){ .picks = picks, .batch = (int)c->batch };
     if (!items || !group || !picks)
-        return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for the plan of %lld items",
-                       (long long)n);
+        return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory",
+                       "no memory for the plan of %lld items", (long long)n);
     for (int i = 0; i < n; i++) {
         dg_item_info info;
 
@@ -123,7 +126,7 @@ int dg_sampler_schedule(dg_schedule *out, const void *self, const dg_schedule_ar
     }
     for (int g = 0; g < sizes.n; g++) {
         int32_t *mine = items + at;
-        int64_t  n_mine = 0;
+        int64_t n_mine = 0;
 
         for (int i = 0; i < n; i++)
             if (group[i] == g)
@@ -131,16 +134,16 @@ int dg_sampler_schedule(dg_schedule *out, const void *self, const dg_schedule_ar
         if (c->shuffle)
             dg_items_shuffle(mine, n_mine, &draw);
         if (n_mine && cut(out, picks, c, &sizes, g, mine, n_mine, whole, &draw, a) < 0)
-            return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for the plan of %lld items",
-                           (long long)n);
+            return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory",
+                           "no memory for the plan of %lld items", (long long)n);
         at += n_mine;
     }
     if (c->shuffle)
         shuffle_picks(picks, out->n_picks, &draw);
     if (!out->n_picks) {
         int rc = dg_fail(d, DG_EINPUT, DG_NOWHERE, "sampler-empty",
-                         "%s has %lld images: not one batch of %lld over %d rank%s", a->data->name, (long long)n,
-                         (long long)c->batch, a->ranks, a->ranks == 1 ? "" : "s");
+                         "%s has %lld images: not one batch of %lld over %d rank%s", a->data->name,
+                         (long long)n, (long long)c->batch, a->ranks, a->ranks == 1 ? "" : "s");
 
         dg_help(d, "make batch smaller, or fill up with tail=\"pad\"");
         return rc;

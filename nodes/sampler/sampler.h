@@ -1,8 +1,8 @@
-/* sampler.h: the plan of an epoch, as every sampler makes it: which items form which batch, at which image size.
+/* sampler.h: plans an epoch for all samplers: which items form which batch, at which image size.
  *
- * The plan is global: a pure function of (data set, seed, epoch), made alike on every rank and then dealt out,
- * so that all ranks meet the same size at the same step and have the same number of batches. Without axis it is this
- * rank's alone; with seed="rank" it is drawn so too. */
+ * The plan is global: a pure function of (data set, seed, epoch), made identically on every rank
+ * and then divided, so that at each step all ranks have the same size, and all have the same number
+ * of batches. Without axis the plan is this rank's alone; with seed="rank" its draws are, too. */
 #ifndef DG_NODES_SAMPLER_SAMPLER_H
 #define DG_NODES_SAMPLER_SAMPLER_H
 
@@ -12,16 +12,17 @@ enum { DG_TAIL_DROP, DG_TAIL_PAD, DG_TAIL_KEEP };
 enum { DG_SAMPLER_SHARED, DG_SAMPLER_OWN }; /* seed */
 
 typedef struct dg_sampler_conf {
-    int64_t     batch, tail, seed;
-    dg_sizes    sizes;
-    bool        shuffle, repeat;
-    dg_when     until; /* from then on base alone */
-    dg_sizes    base;
+    int64_t batch, tail, seed;
+    dg_sizes sizes;
+    bool shuffle, repeat;
+    dg_when until; /* from this moment on use only `base` */
+    dg_sizes base;
     const char *axis;
 } dg_sampler_conf;
 
-/* Callbacks of the classes; conf is a dg_sampler_conf. */
-int dg_sampler_schedule(dg_schedule *out, const void *conf, const dg_schedule_args *args, dg_diag *d);
+/* Callbacks of the node classes; conf is a dg_sampler_conf. */
+int dg_sampler_schedule(dg_schedule *out, const void *conf, const dg_schedule_args *args,
+                        dg_diag *d);
 int dg_sampler_sizes(const void *conf, const dg_size **sizes, int *batch);
 
 #endif

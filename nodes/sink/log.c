@@ -1,5 +1,5 @@
-/* log.c: <log>, numbers for the progress line and metrics.jsonl: the mean of each over the
- * batches between two reports, and of a tensor over its elements. */
+/* log.c: <log>: numbers for the progress line and metrics.jsonl: each averaged over the batches
+ * between two reports, tensors also over their elements. */
 #include "nodes/builtin.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@ typedef struct conf {
 } conf;
 
 static const dg_port ports[] = {
-    DG_IN("in", "any", "a number, a tensor, whose mean is shown, or a record of such"),
+    DG_IN("in", "any", "a number, a tensor (shown by its mean), or a record of these"),
     { 0 },
 };
 
@@ -20,12 +20,12 @@ static const dg_attr attrs[] = {
 
 typedef struct state {
     int64_t n_batches;
-    int     n;
+    int n;
     double *sums;
-    char  **keys;
+    char **keys;
 } state;
 
-static int begin(void **out, const void *self, const dg_sink_args *args, dg_diag *d)
+static int begin_log(void **out, const void *self, const dg_sink_args *args, dg_diag *d)
 {
     state *s = calloc(1, sizeof *s);
 
@@ -35,7 +35,7 @@ static int begin(void **out, const void *self, const dg_sink_args *args, dg_diag
     return s ? 0 : dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for a log");
 }
 
-/* Keys are those of the first batch; they belong to the caller. */
+/* Takes the keys from the first batch; they belong to the caller. */
 static int open_keys(state *s, const dg_sink_batch *b, dg_diag *d)
 {
     s->sums = calloc((size_t)b->n_in + 1, sizeof *s->sums);
@@ -68,14 +68,14 @@ static double element(const dg_tensor *t, int64_t i)
 static double mean(const dg_tensor *t)
 {
     int64_t n = dg_shape_elements(t->shape);
-    double  sum = 0;
+    double sum = 0;
 
     for (int64_t i = 0; i < n; i++)
         sum += element(t, i);
     return n ? sum / (double)n : 0;
 }
 
-static int take(void *self, const dg_sink_batch *b, dg_diag *d)
+static int take_numbers(void *self, const dg_sink_batch *b, dg_diag *d)
 {
     state *s = self;
 
@@ -87,7 +87,7 @@ static int take(void *self, const dg_sink_batch *b, dg_diag *d)
     return 0;
 }
 
-static int finish(void **self, dg_metrics *m, dg_diag *d)
+static int finish_log(void **self, dg_metrics *m, dg_diag *d)
 {
     state *s = *self;
 
@@ -108,11 +108,11 @@ const dg_node_class dg_node_log = {
     DG_NODE_CLASS,
     .name = "log",
     .role = DG_ROLE_SINK,
-    .brief = "Shows numbers and writes them to metrics.jsonl.",
+    .brief = "Shows numbers in the progress line and writes them to metrics.jsonl.",
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),
-    .begin = begin,
-    .take = take,
-    .finish = finish,
+    .begin = begin_log,
+    .take = take_numbers,
+    .finish = finish_log,
 };

@@ -1,6 +1,6 @@
-/* gate_fuse: mix two token sequences with a learned gate.
- *     g = sigmoid([a, b] W + k)      g: [B,N,1]
- *   out = b + g * (a - b) */
+/* gate.c: gate_fuse mixes two token sequences with a learned gate.
+ *     g = sigmoid([a, b] W + k)      [B,N,1]
+ *     out = b + g (a - b) */
 #include <detrgraph/plugin.h>
 
 #include <math.h>
@@ -26,10 +26,10 @@ static const dg_attr attrs[] = {
 static void lower(dg_build *b, const void *self, const dg_val in[], dg_val out[])
 {
     const conf *c = self;
-    int64_t     d = dg_dim(b, in[A], 2);
-    dg_val      w = dg_param(b, "weight", DG_SHAPE(2 * d, 1), dg_init_zero());
-    dg_val      k = dg_param(b, "bias", DG_SHAPE(1), dg_init_const(log(c->open / (1 - c->open))));
-    dg_val      g = dg_sigmoid(b, dg_add(b, dg_matmul(b, dg_concat(b, 2, 2, in), w), k));
+    int64_t d = dg_dim(b, in[A], 2);
+    dg_val w = dg_param(b, "weight", DG_SHAPE(2 * d, 1), dg_init_zero());
+    dg_val k = dg_param(b, "bias", DG_SHAPE(1), dg_init_const(log(c->open / (1 - c->open))));
+    dg_val g = dg_sigmoid(b, dg_add(b, dg_matmul(b, dg_concat(b, 2, 2, in), w), k));
 
     out[OUT] = dg_add(b, in[B], dg_mul(b, g, dg_sub(b, in[A], in[B])));
 }

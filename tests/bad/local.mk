@@ -1,9 +1,11 @@
 # check_PROGRAMS, tests_bad_NAME_SOURCES, TESTS; data in EXTRA_DIST.
 check_PROGRAMS += tests/bad/pipelines
 tests_bad_pipelines_SOURCES = tests/bad/pipelines.c tests/graph/toy.c tests/graph/toy.h
+tests_bad_pipelines_LDADD = $(proof_rooms) $(test_libs)
 TESTS += tests/bad/pipelines tests/bad/cli
 EXTRA_DIST += tests/bad/xml tests/bad/cli tests/bad/cases tests/bad/fixtures
 
 check_PROGRAMS += tests/bad/runs
 tests_bad_runs_SOURCES = tests/bad/runs.c tests/train/toy.c tests/train/toy.h
+tests_bad_runs_LDADD = $(runtime_rooms) $(test_libs)
 TESTS += tests/bad/runs

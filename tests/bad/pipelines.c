@@ -1,7 +1,6 @@
-/* pipelines: every pipeline of tests/bad/xml gives exactly the messages that stand beside it in
- * a .txt file; files whose names begin with part_ are for <include>. A first line <!-- set:
- * name=value ... --> is what --set would say. `tests/bad/pipelines --write` writes the .txt
- * files anew, to be read before they are committed. */
+/* pipelines.c: every pipeline of tests/bad/xml gives exactly the messages in the .txt file beside
+ * it. Files named part_* are for <include>. A first line <!-- set: name=value ... --> acts as
+ * --set. `tests/bad/pipelines --write` rewrites the .txt files; review them before committing. */
 #include "tests/check.h"
 
 #include <dirent.h>
@@ -11,14 +10,15 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "proof/proof.h"
 #include "tests/graph/toy.h"
 
 enum { MOST = 512 };
 
-/* Where this checkout stands has no place in stored messages. */
+/* Stored messages do not contain the checkout's path. */
 static void strip_folder(char *text)
 {
-    char   here[4096];
+    char here[4096];
     size_t n = getcwd(here, sizeof here) ? strlen(here) : 0;
 
     for (char *p = text; n && (p = strstr(p, here));)
@@ -28,7 +28,7 @@ static void strip_folder(char *text)
 static int read_sets(dg_set *sets, int most, const char *text, dg_arena *a)
 {
     const char *p = strncmp(text, "<!-- set: ", 10) == 0 ? text + 10 : "-->";
-    int         n = 0;
+    int n = 0;
 
     while (n < most && strncmp(p, "-->", 3) != 0) {
         size_t name = strcspn(p, "="), value = strcspn(p + name + 1, " ");
@@ -42,14 +42,14 @@ static int read_sets(dg_set *sets, int most, const char *text, dg_arena *a)
 
 static char *messages(const char *file)
 {
-    dg_diag     *d = dg_diag_open();
+    dg_diag *d = dg_diag_open();
     dg_registry *r = toy_registry(d);
-    dg_graph    *g = NULL;
-    dg_arena    *a = dg_arena_open();
-    dg_set       sets[8];
-    char        *text;
-    size_t       n;
-    int          rc = dg_file_read(&text, &n, file, 0, d);
+    dg_graph *g = NULL;
+    dg_arena *a = dg_arena_open();
+    dg_set sets[8];
+    char *text;
+    size_t n;
+    int rc = dg_file_read(&text, &n, file, 0, d);
 
     assert_int_equal(rc, 0);
     rc = dg_graph_load(&g, file, sets, read_sets(sets, 8, text, a), r, d);
@@ -75,10 +75,10 @@ static void stored_path(char *path, size_t n, const char *file)
 static void compare(void **state)
 {
     const char *file = *state;
-    char        path[256];
-    char       *have = messages(file), *want;
-    size_t      n;
-    dg_diag    *d = dg_diag_open();
+    char path[256];
+    char *have = messages(file), *want;
+    size_t n;
+    dg_diag *d = dg_diag_open();
 
     stored_path(path, sizeof path, file);
     assert_int_equal(dg_file_read(&want, &n, path, 0, d), 0);
@@ -100,7 +100,7 @@ static int choose(const struct dirent *e)
 
 static int rewrite(const char *file)
 {
-    char  path[256];
+    char path[256];
     char *have = messages(file);
     FILE *f;
 
@@ -114,11 +114,11 @@ static int rewrite(const char *file)
 
 int main(int argc, char **argv)
 {
-    const char       *top = getenv("srcdir");
-    struct dirent   **files;
+    const char *top = getenv("srcdir");
+    struct dirent **files;
     struct CMUnitTest tests[MOST];
-    int               n, rc = 0;
-    char              folder[4096];
+    int n, rc = 0;
+    char folder[4096];
 
     snprintf(folder, sizeof folder, "%s/tests/bad/xml", top ? top : ".");
     if (chdir(folder) != 0 || (n = scandir(".", &files, choose, alphasort)) <= 0 || n > MOST)

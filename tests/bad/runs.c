@@ -1,5 +1,5 @@
-/* runs: what a run says about folders, disks, checkpoints and weights that are not what they should be, word for word;
- * and that it leaves what was there. */
+/* runs.c: the exact messages of a run for bad folders, full disks, damaged checkpoints and wrong
+ * weights; existing files are left untouched. */
 #include "tests/train/toy.h"
 
 #include <fcntl.h>
@@ -15,12 +15,12 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "runtime/archive.h"
+#include "weights/archive.h"
 
-/* The only diagnostic has this id and this text, with the test's folder as OUT. */
+/* Asserts that the only diagnostic has this id and this text; OUT stands for the test's folder. */
 static void says(toy *t, const char *id, const char *text)
 {
-    dg_str      got = { 0 };
+    dg_str got = { 0 };
     const char *at = dg_diag_n(t->d) ? dg_diag_at(t->d, 0)->text : "nothing was said", *found;
 
     if (dg_diag_n(t->d) != 1)
@@ -54,7 +54,7 @@ static void write_file(toy *t, const char *name, const char *text)
     assert_int_equal(dg_file_write(toy_path(t, name), text, strlen(text), t->d), 0);
 }
 
-/* ---- folders ----------------------------------------------------------------------------------------------- */
+/* ---- folders --------------------------------------------------------------------------------- */
 
 static void folder_in_use(void **state)
 {
@@ -64,11 +64,14 @@ static void folder_in_use(void **state)
     write_file(t, "out/thesis.tex", "\\documentclass");
     assert_int_equal(train(t, plain(t), 2, (dg_run_train_options){ 0 }), -DG_EINPUT);
     says(t, "out-exists", "the run's folder exists and is not empty");
-    assert_int_equal(train(t, plain(t), 2, (dg_run_train_options){ .resume = DG_RUN_RESUME }), -DG_EINPUT);
+    assert_int_equal(train(t, plain(t), 2, (dg_run_train_options){ .resume = DG_RUN_RESUME }),
+                     -DG_EINPUT);
     says(t, "resume-none", "there is no whole checkpoint to resume from");
     assert_int_equal(train(t, plain(t), 2, (dg_run_train_options){ .force = true }), 0);
-    assert_true(dg_exists(toy_path(t, "out/thesis.tex"))); /* force removes what runs leave, and nothing else */
-    assert_int_equal(train(t, plain(t), 2, (dg_run_train_options){ .resume = DG_RUN_RESUME, .resume_from = toy_path(t, "no") }),
+    assert_true(dg_exists(toy_path(t, "out/thesis.tex"))); /* force removes only what runs create */
+    assert_int_equal(train(t, plain(t), 2,
+                           (dg_run_train_options){ .resume = DG_RUN_RESUME,
+                                                   .resume_from = toy_path(t, "no") }),
                      -DG_EINPUT);
     says(t, "resume-folder", "--resume takes a checkpoint's folder, such as OUT/checkpoints/last");
 }
@@ -77,11 +80,12 @@ static void resume_without_folder(void **state)
 {
     toy *t = *state;
 
-    assert_int_equal(toy_train(t, plain(t), (dg_run_train_options){ .resume = DG_RUN_RESUME_AUTO }), -DG_EINPUT);
+    assert_int_equal(toy_train(t, plain(t), (dg_run_train_options){ .resume = DG_RUN_RESUME_AUTO }),
+                     -DG_EINPUT);
     says(t, "resume-without-out", "--resume needs the run's folder: --out");
 }
 
-/* Root writes everywhere, so this is tried as nobody. */
+/* Run as an unprivileged user, because root can write everywhere. */
 static void unwritable_folder(void **state)
 {
     enum { NOBODY = 65534 };
@@ -113,57 +117,69 @@ static void things_in_the_way(void **state)
 
 static void full_disk(void **state)
 {
-    toy        *t = *state;
-    const char *disk = toy_path(t, "disk"), *text = toy_pipeline(t->arena, (toy_text){
-        .train = "steps=\"60\"", .evaluate = "every=\"100 steps\"", .end = "<checkpoint every=\"1 steps\" keep=\"40\"/>" });
+    toy *t = *state;
+    const char *disk = toy_path(t, "disk"),
+               *text =
+                   toy_pipeline(t->arena,
+                                (toy_text){ .train = "steps=\"60\"",
+                                            .evaluate = "every=\"100 steps\"",
+                                            .end = "<checkpoint every=\"1 steps\" keep=\"40\"/>" });
 
     assert_int_equal(dg_mkdirs(disk, t->d), 0);
     bool own = unshare(CLONE_NEWNS) == 0;
 
-    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL); /* fails in a chroot, where it can be spared */
+    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL); /* fails in a chroot, harmlessly */
     if (!own || mount("tmpfs", disk, "tmpfs", 0, "size=600k"))
         skip(); /* mounting a small file system needs root */
-    assert_int_equal(train(t, text, 0, (dg_run_train_options){ .out = toy_path(t, "disk/out") }), -DG_EIO);
+    assert_int_equal(train(t, text, 0, (dg_run_train_options){ .out = toy_path(t, "disk/out") }),
+                     -DG_EIO);
     assert_non_null(strstr(dg_diag_at(t->d, 0)->text, "No space left on device"));
     dg_diag_clear(t->d);
     int done = t->n_reports;
 
     assert_true(done > 3);
-    /* What was saved before is whole: the run goes on from it once there is room. */
+    /* The earlier checkpoint is intact: the run resumes from it once there is space. */
     assert_int_equal(mount("tmpfs", disk, "tmpfs", MS_REMOUNT, "size=60m"), 0);
-    assert_int_equal(train(t, text, 0, (dg_run_train_options){ .out = toy_path(t, "disk/out"), .resume = DG_RUN_RESUME }), 0);
+    assert_int_equal(train(t, text, 0,
+                           (dg_run_train_options){ .out = toy_path(t, "disk/out"),
+                                                   .resume = DG_RUN_RESUME }),
+                     0);
     assert_in_range(t->n_reports, 60 - done, 61 - done);
     assert_int_equal(umount2(disk, MNT_DETACH), 0);
 }
 
-/* Files may not grow past a few thousand bytes: metrics.jsonl reaches that first. */
+/* A file size limit of a few thousand bytes, which metrics.jsonl reaches first. */
 static void journal_too_large(void **state)
 {
-    toy          *t = *state;
+    toy *t = *state;
     struct rlimit before, small;
-    int           rc;
+    int rc;
 
     assert_int_equal(train(t, plain(t), 4, (dg_run_train_options){ 0 }), 0);
     getrlimit(RLIMIT_FSIZE, &before);
     small = (struct rlimit){ 3500, before.rlim_max };
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-    rc = toy_train(t, toy_pipeline(t->arena, (toy_text){ .train = "steps=\"100\"", .evaluate = "every=\"100 steps\"" }),
+    rc = toy_train(t,
+                   toy_pipeline(t->arena, (toy_text){ .train = "steps=\"100\"",
+                                                      .evaluate = "every=\"100 steps\"" }),
                    (dg_run_train_options){ .out = toy_path(t, "out"), .resume = DG_RUN_RESUME });
     setrlimit(RLIMIT_FSIZE, &before);
     assert_int_equal(rc, -DG_EIO);
     says(t, "journal-write", "cannot write: File too large");
 }
 
-/* ---- checkpoints ------------------------------------------------------------------------------------------- */
+/* ---- checkpoints ----------------------------------------------------------------------------- */
 
 static void change_state(toy *t, const char *from, const char *to)
 {
-    char  *text, *at;
+    char *text, *at;
     size_t n;
     dg_str s = { 0 };
 
-    assert_int_equal(dg_file_read(&text, &n, toy_path(t, "out/checkpoints/step-000002/state.json"), 0, t->d), 0);
+    assert_int_equal(dg_file_read(&text, &n, toy_path(t, "out/checkpoints/step-000002/state.json"),
+                                  0, t->d),
+                     0);
     at = strstr(text, from);
     assert_non_null(at);
     dg_str_add_n(&s, text, (size_t)(at - text));
@@ -176,7 +192,9 @@ static void change_state(toy *t, const char *from, const char *to)
 
 static int again(toy *t, const char *text)
 {
-    return train(t, text, 4, (dg_run_train_options){ .resume = DG_RUN_RESUME, .resume_from = toy_path(t, "out/checkpoints/last") });
+    return train(t, text, 4,
+                 (dg_run_train_options){ .resume = DG_RUN_RESUME,
+                                         .resume_from = toy_path(t, "out/checkpoints/last") });
 }
 
 static void broken_state(void **state)
@@ -184,9 +202,11 @@ static void broken_state(void **state)
     toy *t = *state;
 
     assert_int_equal(train(t, plain(t), 2, (dg_run_train_options){ 0 }), 0);
-    change_state(t, "\"format\": 1", "\"format\": 9");
+    change_state(t, "\"format\": 2", "\"format\": 9");
     assert_int_equal(again(t, plain(t)), -DG_EUNSUPPORTED);
-    says(t, "checkpoint-format", "checkpoint format 9; this version of detrgraph reads format 1");
+    says(t, "checkpoint-format",
+         "checkpoint format 9; this version of detrgraph reads formats up to 2");
+    /* an older version's, which carries no checksum */
     change_state(t, "\"format\": 9", "\"format\": 1");
     change_state(t, "\"batch\": 2", "\"batch\": -2");
     assert_int_equal(again(t, plain(t)), -DG_EINPUT);
@@ -194,7 +214,7 @@ static void broken_state(void **state)
     change_state(t, "\"batch\": -2", "\"batch\": 2");
     change_state(t, "\"seed\": \"0", "\"seed\": \"x");
     assert_int_equal(again(t, plain(t)), -DG_EINPUT);
-    says(t, "checkpoint-state", "seed is \"x000000000000003\"; a hexadecimal number is expected");
+    says(t, "checkpoint-state", "seed is \"x000000000000003\"; 16 hexadecimal digits are expected");
     change_state(t, "{", "[");
     assert_int_equal(again(t, plain(t)), -DG_EINPUT);
     check_only(t->d, "json-syntax");
@@ -202,9 +222,10 @@ static void broken_state(void **state)
 
 static void another_run(void **state)
 {
-    toy        *t = *state;
+    toy *t = *state;
     const char *changed = toy_pipeline(t->arena, (toy_text){ .evaluate = "every=\"101 steps\"" });
-    char       *more = dg_strdup(t->arena, plain(t)), *four = dg_strdup(t->arena, plain(t)), *seed = dg_strdup(t->arena, plain(t));
+    char *more = dg_strdup(t->arena, plain(t)), *four = dg_strdup(t->arena, plain(t)),
+         *seed = dg_strdup(t->arena, plain(t));
 
     assert_int_equal(train(t, plain(t), 2, (dg_run_train_options){ 0 }), 0);
     memcpy(strstr(seed, "seed=\"3\""), "seed=\"4\"", 8);
@@ -216,7 +237,9 @@ static void another_run(void **state)
     memcpy(strstr(four, "batch=\"4\""), "batch=\"5\"", 9);
     assert_int_equal(again(t, four), -DG_EINPUT);
     says(t, "resume-differs",
-         "the batch size was 4 when the checkpoint was written and is 5 now: its place in the epoch means nothing any more");
+         "the batch size was 4 when the checkpoint was written and is 5 now: its place in the "
+         "epoch means nothing any more");
+    change_state(t, "\"format\": 2", "\"format\": 1");
     change_state(t, "\"threads\": 1", "\"threads\": 7");
     assert_int_equal(again(t, changed), 0);
     assert_non_null(strstr(t->log.s, "[resume-pipeline]"));
@@ -226,14 +249,15 @@ static void another_run(void **state)
 
 static void damaged_weights(void **state)
 {
-    static const char *const files[] = { "model.safetensors", "ema.safetensors", "optimizer.safetensors" };
-    toy                     *t = *state;
+    static const char *const files[] = { "model.safetensors", "ema.safetensors",
+                                         "optimizer.safetensors" };
+    toy *t = *state;
 
     assert_int_equal(train(t, plain(t), 2, (dg_run_train_options){ 0 }), 0);
     for (int i = 0; i < 3; i++) {
         const char *path = toy_path(t, dg_printf(t->arena, "out/checkpoints/last/%s", files[i]));
-        char       *bytes;
-        size_t      n;
+        char *bytes;
+        size_t n;
 
         assert_int_equal(dg_file_read(&bytes, &n, path, 0, t->d), 0);
         assert_int_equal(truncate(path, (off_t)n - 1), 0);
@@ -245,21 +269,26 @@ static void damaged_weights(void **state)
     assert_int_equal(again(t, plain(t)), 0);
 }
 
-/* ---- weights ----------------------------------------------------------------------------------------------- */
+/* ---- weights --------------------------------------------------------------------------------- */
 
-/* A file with what a toy net needs, but for one change. */
-static const char *net_file(toy *t, const char *name, const char *leave_out, const char *odd_shape, double bias)
+/* Writes the weights of a toy net with one defect. */
+static const char *net_file(toy *t, const char *name, const char *leave_out, const char *odd_shape,
+                            double bias)
 {
-    float        w[8 * 27] = { 0 }, b[2] = { 0, (float)bias }, ones[8] = { 1, 1, 1, 1, 1, 1, 1, 1 };
+    float w[8 * 27] = { 0 }, b[2] = { 0, (float)bias }, ones[8] = { 1, 1, 1, 1, 1, 1, 1, 1 };
     dg_out_entry all[] = {
-        { "net.conv.weight", DG_ST_F32, DG_SHAPE(8, 3, 3, 3), w, DG_F32 }, { "net.norm.weight", DG_ST_F32, DG_SHAPE(8), ones, DG_F32 },
-        { "net.norm.bias", DG_ST_F32, DG_SHAPE(8), w, DG_F32 },            { "net.norm.running_mean", DG_ST_F32, DG_SHAPE(8), w, DG_F32 },
-        { "net.norm.running_var", DG_ST_F32, DG_SHAPE(8), ones, DG_F32 },  { "net.score.weight", DG_ST_F32, DG_SHAPE(2, 8), w, DG_F32 },
-        { "net.score.bias", DG_ST_F32, DG_SHAPE(2), b, DG_F32 },           { "net.box.weight", DG_ST_F32, DG_SHAPE(4, 8), w, DG_F32 },
+        { "net.conv.weight", DG_ST_F32, DG_SHAPE(8, 3, 3, 3), w, DG_F32 },
+        { "net.norm.weight", DG_ST_F32, DG_SHAPE(8), ones, DG_F32 },
+        { "net.norm.bias", DG_ST_F32, DG_SHAPE(8), w, DG_F32 },
+        { "net.norm.running_mean", DG_ST_F32, DG_SHAPE(8), w, DG_F32 },
+        { "net.norm.running_var", DG_ST_F32, DG_SHAPE(8), ones, DG_F32 },
+        { "net.score.weight", DG_ST_F32, DG_SHAPE(2, 8), w, DG_F32 },
+        { "net.score.bias", DG_ST_F32, DG_SHAPE(2), b, DG_F32 },
+        { "net.box.weight", DG_ST_F32, DG_SHAPE(4, 8), w, DG_F32 },
         { "net.box.bias", DG_ST_F32, DG_SHAPE(4), w, DG_F32 },
     };
     dg_out_entry kept[9];
-    int          n = 0;
+    int n = 0;
 
     for (int i = 0; i < 9; i++) {
         if (odd_shape && strcmp(all[i].name, odd_shape) == 0)
@@ -267,14 +296,14 @@ static const char *net_file(toy *t, const char *name, const char *leave_out, con
         if (!leave_out || !strstr(all[i].name, leave_out))
             kept[n++] = all[i];
     }
-    assert_int_equal(dg_safetensors_write(toy_path(t, name), kept, n, NULL, t->d), 0);
+    assert_int_equal(dg_safetensors_write(toy_path(t, name), kept, n, NULL, NULL, t->d), 0);
     return toy_path(t, name);
 }
 
 static int load(toy *t, const char *file)
 {
     dg_run *run = toy_open(t, plain(t), 0, NULL);
-    int     rc;
+    int rc;
 
     assert_non_null(run);
     rc = dg_run_load(run, file, t->d);
@@ -288,9 +317,12 @@ static void loading(void **state)
 
     assert_int_equal(load(t, net_file(t, "whole", NULL, NULL, 0)), 0);
     assert_int_equal(load(t, net_file(t, "less", "score", NULL, 0)), -DG_EINPUT);
-    says(t, "weights-missing", "it lacks 2 tensors of this model: net.score.weight, net.score.bias");
+    says(t, "weights-missing",
+         "it lacks 2 tensors of this model: net.score.weight, net.score.bias");
     assert_int_equal(load(t, net_file(t, "shape", NULL, "net.box.weight", 0)), -DG_EINPUT);
-    says(t, "weights-shape", "1 tensors have another shape than in this model: net.box.weight (file [3,8], model [4,8])");
+    says(t, "weights-shape",
+         "1 tensors have another shape than in this model: net.box.weight (file [3,8], model "
+         "[4,8])");
     assert_int_equal(load(t, net_file(t, "nan", NULL, NULL, NAN)), -DG_ENUMERIC);
     says(t, "weights-not-finite", "net.score.bias holds nan at place 1; weights must be finite");
     write_file(t, "text", "these are no weights");
@@ -299,19 +331,21 @@ static void loading(void **state)
     assert_int_equal(load(t, toy_path(t, "nothing")), -DG_EIO);
     says(t, "file-open", "cannot open: No such file or directory");
     assert_int_equal(load(t, t->folder), -DG_EINPUT);
-    says(t, "weights-folder", "no weights in this folder, which would be ema.safetensors, model.safetensors, model.safetensors.index.json, "
-                              "pytorch_model.bin or pytorch_model.bin.index.json");
+    says(t, "weights-folder",
+         "no weights in this folder, which would be ema.safetensors, model.safetensors, "
+         "model.safetensors.index.json, "
+         "pytorch_model.bin or pytorch_model.bin.index.json");
 }
 
 static void more_than_wanted(void **state)
 {
-    toy               *t = *state;
-    float              x[2] = { 0 };
+    toy *t = *state;
+    float x[2] = { 0 };
     const dg_out_entry e[] = { { "decoder.weight", DG_ST_F32, DG_SHAPE(2), x, DG_F32 } };
-    dg_run            *run = toy_open(t, plain(t), 0, NULL);
+    dg_run *run = toy_open(t, plain(t), 0, NULL);
 
     assert_non_null(run);
-    assert_int_equal(dg_safetensors_write(toy_path(t, "other"), e, 1, NULL, t->d), 0);
+    assert_int_equal(dg_safetensors_write(toy_path(t, "other"), e, 1, NULL, NULL, t->d), 0);
     assert_int_equal(dg_run_load(run, toy_path(t, "other"), t->d), -DG_EINPUT);
     check_only(t->d, "weights-missing");
     dg_run_close(&run);
@@ -326,9 +360,9 @@ static dg_run *open_pretrained(toy *t, const char *file, int n, const char *cons
 
 static void pretrained(void **state)
 {
-    toy    *t = *state;
+    toy *t = *state;
     dg_run *run = open_pretrained(t, net_file(t, "whole", NULL, NULL, 0.5), 0, NULL);
-    double  bias[2];
+    double bias[2];
 
     if (!run)
         fail_msg("%s", dg_diag_text(t->d));
@@ -341,7 +375,8 @@ static void pretrained(void **state)
 
     run = open_pretrained(t, net_file(t, "part", "score.weight", "net.box.bias", 0.5), 0, NULL);
     assert_non_null(run);
-    assert_non_null(strstr(t->log.s, "1 tensors keep their initial values, their shape differs: net.box.bias (file [3], model [4]) "
+    assert_non_null(strstr(t->log.s, "1 tensors keep their initial values, their shape differs: "
+                                     "net.box.bias (file [3], model [4]) "
                                      "[pretrained-shape]"));
     assert_non_null(strstr(t->log.s, "lacks them: net.score.weight [pretrained-missing]"));
     dg_run_close(&run);
@@ -349,16 +384,20 @@ static void pretrained(void **state)
     assert_null(open_pretrained(t, net_file(t, "none", "net", NULL, 0), 0, NULL));
     check_only(t->d, "pretrained-nothing");
     assert_null(open_pretrained(t, toy_path(t, "whole"), 1, (const char *const[]){ "ballast=3" }));
-    says(t, "pretrained-frozen", "1 frozen tensors are not in OUT/whole and would keep random values for ever: net.ballast");
+    says(
+        t, "pretrained-frozen",
+        "1 frozen tensors are not in OUT/whole and would keep random values for ever: net.ballast");
 }
 
-/* ---- numbers ----------------------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 static void loss_not_finite(void **state)
 {
-    toy        *t = *state;
-    const char *text = toy_pipeline(t->arena, (toy_text){ .loss = "breaks=\"3\"", .end = "<checkpoint every=\"1 steps\" keep=\"1\"/>" });
-    int         done;
+    toy *t = *state;
+    const char *text =
+        toy_pipeline(t->arena, (toy_text){ .loss = "breaks=\"3\"",
+                                           .end = "<checkpoint every=\"1 steps\" keep=\"1\"/>" });
+    int done;
 
     assert_int_equal(train(t, text, 0, (dg_run_train_options){ 0 }), -DG_ENUMERIC);
     if (!strstr(dg_diag_at(t->d, 0)->text, "node train/loss: loss_box is"))
@@ -366,29 +405,33 @@ static void loss_not_finite(void **state)
     assert_non_null(strstr(dg_diag_at(t->d, 0)->text, "; images "));
     assert_non_null(strstr(dg_diag_at(t->d, 0)->text, "; nothing was updated"));
     check_only(t->d, "loss-not-finite");
-    done = t->n_reports; /* the last checkpoint is that of the step before */
-    assert_true(done == 0 || dg_exists(toy_path(t, dg_printf(t->arena, "out/checkpoints/step-%06d/state.json", done))));
+    done = t->n_reports; /* the last checkpoint is from the step before */
+    assert_true(
+        done == 0 ||
+        dg_exists(toy_path(t, dg_printf(t->arena, "out/checkpoints/step-%06d/state.json", done))));
 }
 
 static void gradient_not_finite(void **state)
 {
     toy *t = *state;
 
-    assert_int_equal(train(t, toy_pipeline(t->arena, (toy_text){ .loss = "cliff=\"true\"" }), 0, (dg_run_train_options){ 0 }),
+    assert_int_equal(train(t, toy_pipeline(t->arena, (toy_text){ .loss = "cliff=\"true\"" }), 0,
+                           (dg_run_train_options){ 0 }),
                      -DG_ENUMERIC);
     assert_int_equal(t->n_reports, 0);
-    assert_non_null(strstr(dg_diag_at(t->d, 0)->text, "step 1: the loss is finite and the gradient is not, first in net."));
+    assert_non_null(strstr(dg_diag_at(t->d, 0)->text,
+                           "step 1: the loss is finite and the gradient is not, first in net."));
     check_only(t->d, "gradient-not-finite");
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------------ */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
-/* This much more address space than is used now. */
+/* Limits the address space to what is used now plus `more` bytes; returns the former limit. */
 static struct rlimit limit(int64_t more)
 {
     struct rlimit before, now;
-    FILE         *f = fopen("/proc/self/statm", "r");
-    long          pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    long pages = 0;
 
     assert_non_null(f);
     assert_int_equal(fscanf(f, "%ld", &pages), 1);
@@ -401,11 +444,12 @@ static struct rlimit limit(int64_t more)
 
 static void too_little_memory(void **state)
 {
-    static const char *const heavy[] = { "ballast=20000000" }, *const wide[] = { "batch=4000", "scenes=8000" };
-    toy                     *t = *state;
-    struct rlimit            before;
-    dg_run                  *run;
-    int                      rc;
+    static const char *const heavy[] = { "ballast=20000000" }, *const wide[] = { "batch=4000",
+                                                                                 "scenes=8000" };
+    toy *t = *state;
+    struct rlimit before;
+    dg_run *run;
+    int rc;
 
     if (SANITIZED)
         skip();
@@ -418,12 +462,16 @@ static void too_little_memory(void **state)
     run = toy_open(t, plain(t), 2, wide);
     assert_non_null(run);
     before = limit(150 << 20);
-    rc = dg_run_train(run, &(dg_run_train_options){ .size = sizeof(dg_run_train_options), .out = toy_path(t, "out") }, t->d);
+    rc = dg_run_train(run,
+                      &(dg_run_train_options){ .size = sizeof(dg_run_train_options),
+                                               .out = toy_path(t, "out") },
+                      t->d);
     setrlimit(RLIMIT_AS, &before);
     assert_int_equal(rc, -DG_EMEMORY);
     check_only(t->d, "memory-refused");
     before = limit(50 << 20);
-    rc = dg_run_select(run, "train", 32, 32, t->d); /* by hand nobody asks first */
+    /* called directly, so no check of memory precedes it */
+    rc = dg_run_select(run, "train", 32, 32, t->d);
     setrlimit(RLIMIT_AS, &before);
     assert_int_equal(rc, -DG_EMEMORY);
     check_only(t->d, "memory-plan");
@@ -434,20 +482,22 @@ static void no_memory_for_a_tensor(void **state)
 {
     enum { N = 8 << 20 };
     static const char *const sets[] = { "ballast=8388608" };
-    toy                     *t = *state;
-    struct rlimit            before;
-    const char              *header = "{\"net.ballast\":{\"dtype\":\"F32\",\"shape\":[8388608],\"data_offsets\":[0,33554432]}}";
-    uint8_t                  length[8] = { (uint8_t)strlen(header) };
-    dg_run                  *run;
-    FILE                    *f;
-    int                      rc;
+    toy *t = *state;
+    struct rlimit before;
+    const char *header =
+        "{\"net.ballast\":{\"dtype\":\"F32\",\"shape\":[8388608],\"data_offsets\":[0,33554432]}}";
+    uint8_t length[8] = { (uint8_t)strlen(header) };
+    dg_run *run;
+    FILE *f;
+    int rc;
 
     if (SANITIZED)
         skip();
     run = toy_open(t, plain(t), 1, sets);
     f = fopen(toy_path(t, "big"), "wb");
     assert_non_null(run);
-    assert_int_equal(fwrite(length, 1, 8, f) + fwrite(header, 1, strlen(header), f), 8 + strlen(header));
+    assert_int_equal(fwrite(length, 1, 8, f) + fwrite(header, 1, strlen(header), f),
+                     8 + strlen(header));
     fclose(f);
     assert_int_equal(truncate(toy_path(t, "big"), 8 + (off_t)strlen(header) + 4L * N), 0);
     before = limit(40 << 20);
@@ -463,10 +513,14 @@ static void no_memory_for_a_tensor(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(folder_in_use), TEST(resume_without_folder), TEST(unwritable_folder), TEST(things_in_the_way), TEST(full_disk),
-        TEST(journal_too_large), TEST(broken_state), TEST(another_run), TEST(damaged_weights), TEST(loading),
-        TEST(more_than_wanted), TEST(pretrained), TEST(loss_not_finite), TEST(gradient_not_finite), TEST(too_little_memory),
-        TEST(no_memory_for_a_tensor),
+        TEST(folder_in_use),     TEST(resume_without_folder),
+        TEST(unwritable_folder), TEST(things_in_the_way),
+        TEST(full_disk),         TEST(journal_too_large),
+        TEST(broken_state),      TEST(another_run),
+        TEST(damaged_weights),   TEST(loading),
+        TEST(more_than_wanted),  TEST(pretrained),
+        TEST(loss_not_finite),   TEST(gradient_not_finite),
+        TEST(too_little_memory), TEST(no_memory_for_a_tensor),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

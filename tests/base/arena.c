@@ -1,5 +1,4 @@
-/* arena: pieces are zeroed, aligned, apart from each other, and an impossible size stops the
- * process. */
+/* arena.c: allocations are zeroed, aligned and disjoint; an impossible size aborts the process. */
 #include "tests/check.h"
 
 #include <signal.h>
@@ -12,7 +11,7 @@
 static void pieces_are_zeroed_aligned_and_apart(void **state)
 {
     enum { N = 2000 };
-    dg_arena      *a = dg_arena_open();
+    dg_arena *a = dg_arena_open();
     unsigned char *p[N];
 
     (void)state;
@@ -37,7 +36,7 @@ static void pieces_are_zeroed_aligned_and_apart(void **state)
 static void a_large_piece_fits(void **state)
 {
     dg_arena *a = dg_arena_open();
-    char     *big = dg_alloc(a, 10 << 20), *small = dg_alloc(a, 1);
+    char *big = dg_alloc(a, 10 << 20), *small = dg_alloc(a, 1);
 
     (void)state;
     big[0] = big[(10 << 20) - 1] = 'x';
@@ -64,7 +63,7 @@ static void strings(void **state)
 
 static void vectors_grow(void **state)
 {
-    dg_arena   *a = dg_arena_open();
+    dg_arena *a = dg_arena_open();
     DG_VEC(int) v = { 0 };
 
     (void)state;
@@ -97,7 +96,7 @@ static void heap_pieces(void **state)
 
 static void an_impossible_size_stops_the_process(void **state)
 {
-    int  ends[2], status;
+    int ends[2], status;
     char said[128] = { 0 };
 
     (void)state;

@@ -1,4 +1,4 @@
-/* diag: collecting, limits, merging, sorting, and both printed forms to the letter. */
+/* diag.c: collecting, limits, merging, sorting, and the exact text of both printed forms. */
 #include "tests/check.h"
 
 #include <string.h>
@@ -100,8 +100,8 @@ static const char *long_line(void *ctx, const char *file, size_t *n)
 
 static void a_long_line_is_cut_around_its_column(void **state)
 {
-    char     line[2001];
-    dg_str   out = { 0 };
+    char line[2001];
+    dg_str out = { 0 };
     dg_diag *d = dg_diag_open();
 
     (void)state;
@@ -125,7 +125,7 @@ static void a_long_line_is_cut_around_its_column(void **state)
 
 static void colour_only_when_asked(void **state)
 {
-    dg_str   out = { 0 };
+    dg_str out = { 0 };
     dg_diag *d = dg_diag_open();
 
     (void)state;
@@ -138,7 +138,7 @@ static void colour_only_when_asked(void **state)
 
 static void json(void **state)
 {
-    dg_str   out = { 0 };
+    dg_str out = { 0 };
     dg_diag *d = dg_diag_open();
 
     (void)state;
@@ -166,7 +166,7 @@ static void json(void **state)
 
 static void more_than_the_limit_are_counted(void **state)
 {
-    dg_str   out = { 0 };
+    dg_str out = { 0 };
     dg_diag *d = dg_diag_open(), *worker = dg_diag_open();
 
     (void)state;
@@ -192,7 +192,7 @@ static void more_than_the_limit_are_counted(void **state)
 static void sorts_by_place_and_keeps_order(void **state)
 {
     static const char *const expected[] = { "nowhere", "a9", "first", "second", "p3" };
-    dg_diag                 *d = dg_diag_open();
+    dg_diag *d = dg_diag_open();
 
     (void)state;
     dg_fail(d, DG_EINPUT, at(3, 1), "p3", "x");

@@ -1,4 +1,4 @@
-/* file: reading, mapping, writing whole or not at all, also when the disk is full; paths. */
+/* file.c: reading, mapping and paths; writes are atomic, also when the disk is full. */
 #include "tests/check.h"
 
 #include <dirent.h>
@@ -18,9 +18,9 @@
 #include "base/file.h"
 
 typedef struct place {
-    char      folder[64];
+    char folder[64];
     dg_arena *arena;
-    dg_diag  *d;
+    dg_diag *d;
 } place;
 
 static int set_up(void **state)
@@ -28,8 +28,10 @@ static int set_up(void **state)
     place *p = calloc(1, sizeof *p);
 
     snprintf(p->folder, sizeof p->folder, "/tmp/detrgraph-file-XXXXXX");
-    if (!mkdtemp(p->folder))
+    if (!mkdtemp(p->folder)) {
+        free(p);
         return -1;
+    }
     p->arena = dg_arena_open();
     p->d = dg_diag_open();
     *state = p;
@@ -39,7 +41,7 @@ static int set_up(void **state)
 static int entries(const char *folder)
 {
     DIR *dir = opendir(folder);
-    int  n = 0;
+    int n = 0;
 
     for (struct dirent *e; dir && (e = readdir(dir));)
         n += e->d_name[0] != '.';
@@ -51,8 +53,8 @@ static int entries(const char *folder)
 static int tear_down(void **state)
 {
     place *p = *state;
-    char  *command = dg_printf(p->arena, "rm -rf '%s'", p->folder);
-    int    rc = system(command);
+    char *command = dg_printf(p->arena, "rm -rf '%s'", p->folder);
+    int rc = system(command);
 
     dg_arena_close(&p->arena);
     dg_diag_close(&p->d);
@@ -67,9 +69,9 @@ static char *in(place *p, const char *name)
 
 static void written_and_read(void **state)
 {
-    place     *p = *state;
-    char      *path = in(p, "a.json"), *text;
-    size_t     n;
+    place *p = *state;
+    char *path = in(p, "a.json"), *text;
+    size_t n;
     dg_mapping m;
 
     assert_int_equal(dg_file_write(path, "{\"a\":1}\n", 8, p->d), 0);
@@ -88,9 +90,9 @@ static void written_and_read(void **state)
 
 static void empty_files(void **state)
 {
-    place     *p = *state;
-    char      *path = in(p, "empty"), *text;
-    size_t     n;
+    place *p = *state;
+    char *path = in(p, "empty"), *text;
+    size_t n;
     dg_mapping m;
 
     assert_int_equal(dg_file_write(path, NULL, 0, p->d), 0);
@@ -104,10 +106,26 @@ static void empty_files(void **state)
     dg_file_unmap(&m);
 }
 
+/* A file that somebody cuts while it is read; mapped, it would end the process by SIGBUS. */
+static void cut_while_it_is_read(void **state)
+{
+    place *p = *state;
+    char *path = in(p, "cut"), bytes[20000] = { 1 };
+    dg_mapping m;
+
+    assert_int_equal(dg_file_write(path, bytes, sizeof bytes, p->d), 0);
+    assert_int_equal(dg_file_map(&m, path, p->d), 0);
+    assert_int_equal(truncate(path, 0), 0);
+    assert_int_equal(m.n, sizeof bytes);
+    dg_file_forget(&m, m.n); /* a mapping would be read anew */
+    assert_memory_equal(m.p, bytes, sizeof bytes);
+    dg_file_unmap(&m);
+}
+
 static void what_cannot_be_read(void **state)
 {
     place *p = *state;
-    char  *text, *fifo = in(p, "fifo");
+    char *text, *fifo = in(p, "fifo");
     size_t n;
 
     assert_int_equal(dg_file_read(&text, &n, in(p, "absent"), 0, p->d), -DG_EIO);
@@ -117,7 +135,7 @@ static void what_cannot_be_read(void **state)
     assert_int_equal(dg_file_read(&text, &n, p->folder, 0, p->d), -DG_EIO);
     assert_string_equal(dg_diag_at(p->d, 0)->text, "a file is expected, this is a folder");
     check_only(p->d, "file-kind");
-    assert_int_equal(mkfifo(fifo, 0600), 0); /* opening it plainly would wait for a writer */
+    assert_int_equal(mkfifo(fifo, 0600), 0); /* a plain open would block until a writer opens it */
     assert_int_equal(dg_file_read(&text, &n, fifo, 0, p->d), -DG_EIO);
     check_only(p->d, "file-kind");
     assert_int_equal(dg_file_write(in(p, "big"), "123456789", 9, p->d), 0);
@@ -128,16 +146,16 @@ static void what_cannot_be_read(void **state)
 
 static void what_does_not_fit_into_memory(void **state)
 {
-    place        *p = *state;
-    char         *text, *path = in(p, "big");
-    size_t        n;
-    dg_mapping    m;
+    place *p = *state;
+    char *text, *path = in(p, "big");
+    size_t n;
+    dg_mapping m;
     struct rlimit before, small = { (rlim_t)1 << 40, 0 };
 
     if (SANITIZED)
         skip();
     assert_int_equal(dg_file_write(path, "x", 1, p->d), 0);
-    assert_int_equal(truncate(path, (off_t)1 << 42), 0); /* a hole: 4 TiB that take no disk */
+    assert_int_equal(truncate(path, (off_t)1 << 42), 0); /* sparse: 4 TiB that take no disk space */
     assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
     small.rlim_max = before.rlim_max;
     assert_int_equal(setrlimit(RLIMIT_AS, &small), 0);
@@ -150,10 +168,10 @@ static void what_does_not_fit_into_memory(void **state)
 
 static void a_read_error_is_told(void **state)
 {
-    /* opens, has a size, and cannot be read */
+    /* can be opened and has a size, but read() fails */
     static const char refuses[] = "/sys/class/net/lo/speed";
     place *p = *state;
-    char  *text;
+    char *text;
     size_t n;
 
     if (!dg_exists(refuses))
@@ -165,7 +183,7 @@ static void a_read_error_is_told(void **state)
 
 static void without_commit_nothing_is_left(void **state)
 {
-    place      *p = *state;
+    place *p = *state;
     dg_outfile *f;
 
     assert_int_equal(dg_outfile_open(&f, in(p, "x"), p->d), 0);
@@ -180,16 +198,17 @@ static void without_commit_nothing_is_left(void **state)
 
 static void large_writes_keep_their_order(void **state)
 {
-    place      *p = *state;
+    place *p = *state;
     dg_outfile *f;
-    char       *big = dg_alloc(p->arena, 100000), *text;
-    size_t      n;
+    char *big = dg_alloc(p->arena, 100000), *text;
+    size_t n;
 
     memset(big, 'b', 100000);
     assert_int_equal(dg_outfile_open(&f, in(p, "x"), p->d), 0);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(dg_outfile_write(f, "a", 1, p->d), 0);
-        assert_int_equal(dg_outfile_write(f, big, 40000, p->d), 0); /* fits, and is large all the same */
+        /* fits the buffer, but is written directly */
+        assert_int_equal(dg_outfile_write(f, big, 40000, p->d), 0);
         assert_int_equal(dg_outfile_write(f, big, 60000, p->d), 0);
         assert_int_equal(dg_outfile_write(f, big, 30000, p->d), 0);
     }
@@ -204,9 +223,9 @@ static void large_writes_keep_their_order(void **state)
 
 static void an_old_file_survives_a_failed_write(void **state)
 {
-    place        *p = *state;
-    char         *path = in(p, "model"), *text, *big = dg_alloc(p->arena, 300000);
-    size_t        n;
+    place *p = *state;
+    char *path = in(p, "model"), *text, *big = dg_alloc(p->arena, 300000);
+    size_t n;
     struct rlimit before, small = { 100000, 0 };
 
     assert_int_equal(dg_file_write(path, "old", 3, p->d), 0);
@@ -229,14 +248,14 @@ static void an_old_file_survives_a_failed_write(void **state)
 
 static void a_full_disk(void **state)
 {
-    place      *p = *state;
+    place *p = *state;
     dg_outfile *f;
-    char       *big = dg_alloc(p->arena, 100000), *disk = in(p, "disk");
+    char *big = dg_alloc(p->arena, 100000), *disk = in(p, "disk");
 
     assert_int_equal(dg_mkdirs(disk, p->d), 0);
     bool own = unshare(CLONE_NEWNS) == 0;
 
-    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL); /* fails in a chroot, where it can be spared */
+    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL); /* fails in a chroot, harmlessly */
     if (!own || mount("tmpfs", disk, "tmpfs", 0, "size=64k"))
         skip(); /* mounting a small file system needs root */
     char *path = in(p, "disk/model");
@@ -245,7 +264,7 @@ static void a_full_disk(void **state)
     assert_int_equal(dg_outfile_write(f, big, 100000, p->d), -DG_EIO);
     assert_string_equal(dg_diag_at(p->d, 0)->text, "cannot write: No space left on device");
     check_only(p->d, "file-write");
-    assert_int_equal(dg_outfile_write(f, big, 1, p->d), -DG_EIO); /* told once */
+    assert_int_equal(dg_outfile_write(f, big, 1, p->d), -DG_EIO); /* reported only once */
     assert_int_equal(dg_outfile_commit(f, p->d), -DG_EIO);
     assert_int_equal(dg_diag_n(p->d), 0);
     dg_outfile_close(&f);
@@ -262,21 +281,23 @@ static void what_cannot_be_written(void **state)
     assert_string_equal(dg_diag_at(p->d, 0)->text, "cannot create: No such file or directory");
     check_only(p->d, "file-create");
     assert_int_equal(dg_mkdirs(in(p, "taken"), p->d), 0);
-    /* a folder is in the way */
+    /* the target is a folder */
     assert_int_equal(dg_file_write(in(p, "taken"), "x", 1, p->d), -DG_EIO);
     check_only(p->d, "file-rename");
     assert_int_equal(entries(p->folder), 1);
 }
 
-/* A pipe, or a device, stays what it is, and so does what stands in a file that is open as standard output. */
+/* Writing to a pipe or a device keeps it one; writing to the file open as standard output keeps its
+ * contents. */
 static void what_is_no_file(void **state)
 {
-    place      *p = *state;
-    const char *path = dg_path_join(p->arena, p->folder, "pipe"), *file = dg_path_join(p->arena, p->folder, "file");
-    char        got[8] = "", *text;
-    size_t      n;
+    place *p = *state;
+    const char *path = dg_path_join(p->arena, p->folder, "pipe"),
+               *file = dg_path_join(p->arena, p->folder, "file");
+    char got[8] = "", *text;
+    size_t n;
     struct stat st;
-    int         fd;
+    int fd;
 
     assert_int_equal(mkfifo(path, 0600), 0);
     fd = open(path, O_RDWR | O_CLOEXEC);
@@ -298,12 +319,12 @@ static void what_is_no_file(void **state)
     assert_int_equal(dg_diag_n(p->d), 0);
 }
 
-/* Root may open every folder, so this is tried as nobody. */
+/* Run as an unprivileged user, because root can open every folder. */
 static void a_folder_that_cannot_be_synced(void **state)
 {
     enum { NOBODY = 65534 };
     place *p = *state;
-    bool   root = geteuid() == 0;
+    bool root = geteuid() == 0;
 
     assert_int_equal(root ? chown(p->folder, NOBODY, NOBODY) : 0, 0);
     assert_int_equal(chmod(p->folder, 0300), 0);
@@ -332,10 +353,10 @@ static void folders(void **state)
     check_only(p->d, "folder-create");
 }
 
-/* A link that leads back up is not followed: each file is found once. */
+/* A link to a parent folder is not followed: each file is found once. */
 static void a_loop_of_folders(void **state)
 {
-    place     *p = *state;
+    place *p = *state;
     dg_listing files;
 
     assert_int_equal(dg_mkdirs(in(p, "loop/in"), p->d), 0);
@@ -368,6 +389,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         IN_A_FOLDER(written_and_read),
         IN_A_FOLDER(empty_files),
+        IN_A_FOLDER(cut_while_it_is_read),
         IN_A_FOLDER(what_cannot_be_read),
         IN_A_FOLDER(what_does_not_fit_into_memory),
         IN_A_FOLDER(a_read_error_is_told),

@@ -1,4 +1,4 @@
-/* limit: under OMP_THREAD_LIMIT=1, set before libgomp is loaded, the pool's check refuses two
+/* limit.c: with OMP_THREAD_LIMIT=1, set before libgomp is loaded, the pool's check refuses two
  * threads. */
 #include "tests/check.h"
 
@@ -12,7 +12,7 @@ static void fewer_threads_than_asked_for_are_refused(void **state)
 {
 #ifdef DG_NO_OPENMP
     (void)state;
-    skip(); /* plain threads know no such limit */
+    skip(); /* only libgomp has this limit */
 #else
     dg_diag *d = dg_diag_open();
 

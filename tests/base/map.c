@@ -1,4 +1,4 @@
-/* map: thousands of keys, replacement, order of insertion. */
+/* map.c: thousands of keys, replacement, insertion order. */
 #include "tests/check.h"
 
 #include <stdio.h>
@@ -9,16 +9,16 @@ static void keeps_what_was_set(void **state)
 {
     enum { N = 5000 };
     dg_arena *a = dg_arena_open();
-    dg_map   *m = dg_map_new(a);
-    int       values[N];
-    char      key[32];
+    dg_map *m = dg_map_new(a);
+    int values[N];
+    char key[32];
 
     (void)state;
     assert_null(dg_map_get(m, "absent"));
     assert_false(dg_map_has(m, "absent"));
     for (int i = 0; i < N; i++) {
         snprintf(key, sizeof key, "backbone.conv%d.weight", i);
-        dg_map_set(m, key, &values[i]); /* key is copied: the buffer is used again */
+        dg_map_set(m, key, &values[i]); /* the map copies the key: the buffer is reused */
     }
     dg_map_set(m, "backbone.conv7.weight", &values[0]);
     dg_map_set(m, "nothing", NULL);

@@ -1,5 +1,5 @@
-/* pool: every index once, ranges fixed by n and threads, no nesting, and a check that the
- * threads are there. */
+/* pool.c: every index runs once, ranges depend on n and the number of threads only, nesting is
+ * refused, and missing threads are detected. */
 #include "tests/check.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@
 enum { N = 1000, MAX_THREADS = 8 };
 
 typedef struct seen {
-    int     times[N], thread[N];
+    int times[N], thread[N];
     int64_t size[MAX_THREADS];
 } seen;
 
@@ -31,7 +31,7 @@ static void every_index_once_in_fixed_ranges(void **state)
     (void)state;
     for (int threads = 0; threads <= MAX_THREADS; threads++)
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
-            seen    a = { 0 }, b = { 0 };
+            seen a = { 0 }, b = { 0 };
             int64_t n = sizes[k];
 
             dg_parallel_for(threads, n, mark, &a);
@@ -73,7 +73,7 @@ static void a_team_is_set_and_put_back(void **state)
 
     (void)state;
 #ifdef DG_NO_OPENMP
-    /* plain threads: what was asked for */
+    /* plain threads start as many as asked for */
     assert_true(before == 3 && three == 5 && five == before);
 #else
     assert_true(three == 3 && five == 5);

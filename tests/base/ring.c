@@ -1,4 +1,5 @@
-/* ring: order out of disorder, a bound that holds, an end, a stop that wakes everyone. */
+/* ring.c: items come out in order, the capacity holds, the end is seen, a stop wakes every
+ * waiter. */
 #include "tests/check.h"
 
 #include <pthread.h>
@@ -12,11 +13,11 @@
 enum { N = 3000, PRODUCERS = 4, CAPACITY = 5 };
 
 typedef struct shop {
-    dg_ring    *ring;
-    atomic_int  next, stops;
+    dg_ring *ring;
+    atomic_int next, stops;
     atomic_long taken;
     atomic_bool too_far;
-    int         items[N];
+    int items[N];
 } shop;
 
 static void *produce(void *ctx)
@@ -24,7 +25,7 @@ static void *produce(void *ctx)
     shop *s = ctx;
 
     for (int k; (k = atomic_fetch_add(&s->next, 1)) < N;) {
-        dg_rng       r = dg_rng_begin(dg_rng_named(1, "delay"), (uint64_t)k, 0);
+        dg_rng r = dg_rng_begin(dg_rng_named(1, "delay"), (uint64_t)k, 0);
         volatile int spin = (int)dg_rng_below(&r, 2000);
 
         while (spin > 0)
@@ -34,7 +35,8 @@ static void *produce(void *ctx)
             atomic_fetch_add(&s->stops, 1);
             break;
         }
-        if (k >= atomic_load(&s->taken) + CAPACITY + 1) /* one may be between take and its count */
+        /* one item may be taken but not yet counted */
+        if (k >= atomic_load(&s->taken) + CAPACITY + 1)
             atomic_store(&s->too_far, true);
     }
     return NULL;
@@ -42,9 +44,9 @@ static void *produce(void *ctx)
 
 static void items_leave_in_order(void **state)
 {
-    shop     *s = test_calloc(1, sizeof *s);
+    shop *s = test_calloc(1, sizeof *s);
     pthread_t threads[PRODUCERS];
-    void     *item = NULL;
+    void *item = NULL;
 
     (void)state;
     s->ring = dg_ring_open(CAPACITY);
@@ -71,8 +73,8 @@ static void items_leave_in_order(void **state)
 static void disorder_within_the_capacity(void **state)
 {
     dg_ring *r = dg_ring_open(4);
-    int      items[4];
-    void    *item;
+    int items[4];
+    void *item;
 
     (void)state;
     assert_int_equal(dg_ring_put(r, 2, &items[2]), 0);
@@ -102,9 +104,9 @@ static void *wait_for_one(void *ctx)
 static void a_stop_wakes_producers_and_consumers(void **state)
 {
     for (int full = 0; full < 2; full++) {
-        shop     *s = test_calloc(1, sizeof *s);
+        shop *s = test_calloc(1, sizeof *s);
         pthread_t threads[PRODUCERS];
-        int       left = 0;
+        int left = 0;
 
         (void)state;
         s->ring = dg_ring_open(CAPACITY);
@@ -112,7 +114,7 @@ static void a_stop_wakes_producers_and_consumers(void **state)
             assert_int_equal(pthread_create(&threads[i], NULL, full ? produce : wait_for_one, s),
                              0);
         while (full && dg_ring_ready(s->ring) < CAPACITY)
-            continue; /* then every producer waits, or soon will */
+            continue; /* every producer waits by then, or soon will */
         dg_ring_stop(s->ring);
         for (int i = 0; i < PRODUCERS; i++)
             pthread_join(threads[i], NULL);
@@ -127,7 +129,7 @@ static void a_stop_wakes_producers_and_consumers(void **state)
 
 static void an_end_wakes_a_consumer(void **state)
 {
-    shop      s = { .ring = dg_ring_open(1) };
+    shop s = { .ring = dg_ring_open(1) };
     pthread_t thread;
 
     (void)state;
@@ -145,9 +147,9 @@ static void keep(void *ctx, dg_level level, const char *line)
 
 static void log_lines_reach_the_sink(void **state)
 {
-    dg_str       out = { 0 };
+    dg_str out = { 0 };
     const dg_env env = { .log = keep, .log_ctx = &out, .now_s = dg_monotonic_s, .threads = 1 };
-    double       before = env.now_s();
+    double before = env.now_s();
 
     (void)state;
     dg_log_line(&env, DG_WARN, "%d images, %s", 874, "BCCD");

@@ -1,5 +1,5 @@
-/* rng: Philox against the known answers of the Random123 distribution, and the distributions'
- * moments. */
+/* rng.c: Philox against the known answers of the Random123 distribution, and the moments of the
+ * distributions. */
 #include "tests/check.h"
 
 #include <math.h>
@@ -10,9 +10,9 @@
 static void known_answers(void **state)
 {
     static const struct {
-        uint32_t   counter[4];
+        uint32_t counter[4];
         dg_rng_key key;
-        uint32_t   out[4];
+        uint32_t out[4];
     } rows[] = {
         { { 0, 0, 0, 0 }, { { 0, 0 } }, { 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8 } },
         {
@@ -38,10 +38,10 @@ static void known_answers(void **state)
 
 static void a_stream_is_its_counters(void **state)
 {
-    dg_rng_key     key = dg_rng_named(7, "train/aug");
-    dg_rng         r = dg_rng_begin(key, 0x100000002u, 5), again = r;
+    dg_rng_key key = dg_rng_named(7, "train/aug");
+    dg_rng r = dg_rng_begin(key, 0x100000002u, 5), again = r;
     const uint32_t counter[4] = { 1, 5, 2, 1 };
-    uint32_t       out[4];
+    uint32_t out[4];
 
     (void)state;
     for (int i = 0; i < 4; i++)
@@ -82,7 +82,7 @@ static void moments(void **state)
         n2 += z * z;
         n4 += z * z * z * z;
     }
-    /* bounds of over 5 standard errors */
+    /* bounds are more than 5 standard errors */
     assert_true(fabs(u1 / N - 0.5) < 0.005 && fabs(u2 / N - 1.0 / 3) < 0.005);
     assert_true(fabs(n1 / N) < 0.012 && fabs(n2 / N - 1) < 0.02 && fabs(n4 / N - 3) < 0.12);
 }
@@ -90,7 +90,7 @@ static void moments(void **state)
 static void ranges(void **state)
 {
     dg_rng r = dg_rng_begin(dg_rng_named(4, "ranges"), 0, 0);
-    int    count[7] = { 0 };
+    int count[7] = { 0 };
 
     (void)state;
     for (int i = 0; i < 70000; i++)
@@ -100,7 +100,7 @@ static void ranges(void **state)
     assert_int_equal(dg_rng_below(&r, 0), 0);
     assert_int_equal(dg_rng_below(&r, 1), 0);
     for (int i = 0; i < 1000; i++) {
-        /* every rounding is tempted to reach the end */
+        /* every rounding could reach the excluded end */
         assert_true(dg_rng_range(&r, 0.5, nextafter(0.5, 1)) == 0.5);
     }
     assert_true(dg_u32_to_unit(0) == 0.0f && dg_u32_to_unit(UINT32_MAX) < 1.0f);

@@ -1,8 +1,9 @@
-/* bare: trains a pipeline on several ranks as `detrgraph run` does, without launcher, control plane and flight recorder.
+/* bare.c: trains a pipeline on several ranks as `detrgraph run` does, but without launcher, control
+ * plane and flight recorder. tests/long/overhead compares the two.
  *
  *     tests/bench/bare FILE OUT RANKS STEPS [NAME=VALUE...]
  *
- * One thread a rank, each on a core of its own where there are enough. tests/long/overhead compares the two. */
+ * One thread per rank, each pinned to its own core if there are enough. */
 #include <fcntl.h>
 #include <sched.h>
 #include <spawn.h>
@@ -15,16 +16,17 @@
 #include <detrgraph/run.h>
 
 #include "base/diag.h"
-#include "runtime/comm_shm.h"
-#include "runtime/world.h"
+#include "comm/shm.h"
+#include "comm/world.h"
+#include "runtime/run.h"
 
-/* Arguments of the program; those of a rank stand behind them. */
+/* Positions in argv; the arguments of a rank process follow SETS. */
 enum { PROGRAM, FILE_, OUT, RANKS, STEPS, SETS, MOST = 60 };
 
 static void bind_core(int rank, int ranks)
 {
     cpu_set_t all, mine;
-    size_t    seen = 0;
+    size_t seen = 0;
 
     if (sched_getaffinity(0, sizeof all, &all) || CPU_COUNT(&all) < ranks)
         return;
@@ -38,16 +40,27 @@ static void bind_core(int rank, int ranks)
 static int be_rank(int n, char **argv, int rank, int fd)
 {
     dg_diag *d = dg_diag_open();
-    dg_run  *run = NULL;
-    int      ranks = atoi(argv[RANKS]), rc;
-    dg_world world = { .rank = rank, .ranks = ranks, .nodes = 1, .local_rank = rank, .local_ranks = ranks };
+    dg_run *run = NULL;
+    int ranks = atoi(argv[RANKS]), rc;
+    dg_world world = {
+        .rank = rank, .ranks = ranks, .nodes = 1, .local_rank = rank, .local_ranks = ranks
+    };
 
     bind_core(rank, ranks);
     DG_TRY(dg_comm_shm_open(&world.comm, fd, rank, ranks, d));
-    DG_TRY(dg_run_open(&run, &(dg_run_options){ .size = sizeof(dg_run_options), .file = argv[FILE_], .n_sets = n - SETS,
-                                                .sets = (const char *const *)argv + SETS, .threads = 1, .world = &world }, d));
-    DG_TRY(dg_run_train(run, &(dg_run_train_options){ .size = sizeof(dg_run_train_options), .out = argv[OUT], .force = true,
-                                                      .steps = atol(argv[STEPS]) }, d));
+    DG_TRY(dg_run_open_rank(&run,
+                            &(dg_run_options){ .size = sizeof(dg_run_options),
+                                               .file = argv[FILE_],
+                                               .n_sets = n - SETS,
+                                               .sets = (const char *const *)argv + SETS,
+                                               .threads = 1 },
+                            &world, d));
+    DG_TRY(dg_run_train(run,
+                        &(dg_run_train_options){ .size = sizeof(dg_run_train_options),
+                                                 .out = argv[OUT],
+                                                 .force = true,
+                                                 .steps = atol(argv[STEPS]) },
+                        d));
 out:
     if (rc < 0)
         fprintf(stderr, "rank %d: %s\n", rank, dg_diag_text(d));
@@ -61,9 +74,9 @@ out:
 static int start(int argc, char **argv)
 {
     extern char **environ;
-    dg_diag      *d = dg_diag_open();
-    char         *args[MOST + 4] = { NULL }, rank[12], number[12];
-    int           fd = -1, status, bad = dg_comm_shm_make(&fd, d) < 0 || fcntl(fd, F_SETFD, 0);
+    dg_diag *d = dg_diag_open();
+    char *args[MOST + 4] = { NULL }, rank[12], number[12];
+    int fd = -1, status, bad = dg_comm_shm_make(&fd, d) < 0 || fcntl(fd, F_SETFD, 0);
 
     memcpy(args, argv, (size_t)argc * sizeof *args);
     args[argc] = "rank";

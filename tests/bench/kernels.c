@@ -1,13 +1,11 @@
-/* kernels: how fast host kernels run on this machine, beside what its arithmetic and its memory
- * allow.
+/* kernels.c: measures host kernels against this machine's limits of arithmetic and memory.
  *
  *     tests/bench/kernels [WORD] [THREADS]      only cases whose name contains WORD
  *
- * A line gives the median of several runs, GFLOP/s (a multiplication and an addition count 2)
- * and GB/s (operands that are read or written, once each), and the share of the machine's limit:
- * the larger of time by arithmetic and time by memory over the time taken. With one thread it is
- * the thread's CPU time that counts, so that a busy machine disturbs less. Not part of `make
- * check`: speed is not a test. */
+ * A line gives the median of several runs, GFLOP/s (a multiply-add counts 2), GB/s (each operand
+ * counted once) and the fraction of the roofline: the larger of arithmetic time and memory time
+ * over the time taken. With one thread, CPU time is measured, which a busy machine disturbs less.
+ * Not part of `make check`: speed is not a test. */
 #include "kernels/attrs.h"
 #include "kernels/backend.h"
 
@@ -19,8 +17,7 @@
 enum {
     MAX_T = 13,
     RUNS = 9,
-    STAGGER =
-        4096 + 320, /* as in a plan's slab: operands do not all begin at one place of a page */
+    STAGGER = 4096 + 320, /* as in a plan's slab: operands begin at different offsets in a page */
 };
 
 #define HOST(name) extern const dg_kernel dg_host_##name
@@ -56,43 +53,26 @@ HOST(scale);
 
 typedef struct bench {
     const char *word;
-    int         threads;
-    double      gflops, gbytes; /* measured limits */
+    int threads;
+    dg_backend *host;
+    double gflops, gbytes; /* measured peaks, in 1e9 per second */
 } bench;
 
 typedef struct bench_case {
-    const char      *name;
+    const char *name;
     const dg_kernel *kernel;
-    const void      *attr;
-    int              n;
-    dg_tensor        t[MAX_T];
-    double           flops;
+    const void *attr;
+    int n;
+    dg_tensor t[MAX_T];
+    double flops;
 } bench_case;
 
-#define F(...)                              \
-    {                                       \
-        DG_F32, DG_SHAPE(__VA_ARGS__), NULL \
-    }
-#define L(...)                                              \
-    {                                                       \
-        low ? DG_BF16 : DG_F32, DG_SHAPE(__VA_ARGS__), NULL \
-    }
-#define I(...)                              \
-    {                                       \
-        DG_I32, DG_SHAPE(__VA_ARGS__), NULL \
-    }
-#define B(...)                             \
-    {                                      \
-        DG_U8, DG_SHAPE(__VA_ARGS__), NULL \
-    }
-#define NONE                         \
-    {                                \
-        DG_REAL, { -1, { 0 } }, NULL \
-    }
-#define SCALAR                     \
-    {                              \
-        DG_F32, { 0, { 0 } }, NULL \
-    }
+#define F(...) { DG_F32, DG_SHAPE(__VA_ARGS__), NULL }
+#define L(...) { low ? DG_BF16 : DG_F32, DG_SHAPE(__VA_ARGS__), NULL }
+#define I(...) { DG_I32, DG_SHAPE(__VA_ARGS__), NULL }
+#define B(...) { DG_U8, DG_SHAPE(__VA_ARGS__), NULL }
+#define NONE { DG_REAL, { -1, { 0 } }, NULL }
+#define SCALAR { DG_F32, { 0, { 0 } }, NULL }
 
 static double now(const bench *b)
 {
@@ -107,13 +87,13 @@ static size_t bytes_of(const dg_tensor *t)
     return t->shape.rank < 0 ? 0 : (size_t)dg_shape_elements(t->shape) * dg_dtype_size(t->dtype);
 }
 
-/* Numbers in (0.1, 0.9), which no op minds; integers 0..6. */
+/* Fills with values in (0.1, 0.9), valid for every op; integers with 0..6. */
 static void fill(dg_tensor *t)
 {
     uint64_t state = 1;
 
     for (int64_t i = 0; i < dg_shape_elements(t->shape); i++) {
-        float    x;
+        float x;
         uint32_t bits;
 
         state = state * 6364136223846793005u + 1442695040888963407u;
@@ -137,18 +117,18 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Median seconds of a run; negative: the kernel refused. */
+/* Median seconds of a run; negative if the kernel fails. */
 static double time_case(const bench *b, bench_case *c)
 {
     static const dg_control control = {
         .bias1 = 0.1, .bias2 = 0.001, .ema_decay = 0.999, .lr = { 1e-4 }
     };
-    const dg_backend *host = &dg_backend_host;
-    dg_prepare        p = { .t = c->t, .n = c->n, .attr = c->attr, .threads = b->threads };
-    dg_args           a = {
-                  .t = c->t, .n = c->n, .attr = c->attr, .control = &control, .threads = b->threads
+    dg_backend *host = b->host;
+    dg_prepare p = { .t = c->t, .n = c->n, .attr = c->attr, .threads = b->threads };
+    dg_args a = {
+        .t = c->t, .n = c->n, .attr = c->attr, .control = &control, .threads = b->threads
     };
-    void  *base[MAX_T] = { NULL };
+    void *base[MAX_T] = { NULL };
     double s[RUNS], median = -1;
 
     if (c->kernel->prepare && c->kernel->prepare(&p) < 0)
@@ -182,7 +162,7 @@ out:
 
 static void run(const bench *b, bench_case c)
 {
-    char   shape[64], name[64];
+    char shape[64], name[64];
     double bytes = 0, s, limit;
 
     snprintf(name, sizeof name, "%s %s", c.name, c.t[0].dtype == DG_BF16 ? "bf16" : "f32");
@@ -204,10 +184,10 @@ static void run(const bench *b, bench_case c)
 static void conv(const bench *b, bool low, int64_t n, int64_t i, int64_t h, int64_t o, int64_t k,
                  int64_t stride)
 {
-    int64_t   pad = (k - 1) / 2, y = (h + 2 * pad - k) / stride + 1;
-    double    flops = 2.0 * (double)(n * y * y * i * o * k * k);
+    int64_t pad = (k - 1) / 2, y = (h + 2 * pad - k) / stride + 1;
+    double flops = 2.0 * (double)(n * y * y * i * o * k * k);
     conv_attr fwd = { stride, pad, 0, 0 }, dx = { stride, pad, h, h }, dw = { stride, pad, k, k };
-    char      name[3][32];
+    char name[3][32];
 
     snprintf(name[0], sizeof name[0], "conv %dx%d s%d >%d", (int)k, (int)k, (int)stride, (int)o);
     snprintf(name[1], sizeof name[1], "conv_dx %dx%d s%d <%d", (int)k, (int)k, (int)stride, (int)i);
@@ -236,7 +216,7 @@ static void conv(const bench *b, bool low, int64_t n, int64_t i, int64_t h, int6
 static void linear(const bench *b, bool low, int64_t m, int64_t k, int64_t n)
 {
     matmul_attr fwd = { 0, 1 }, dx = { 0, 0 }, dw = { 1, 0 };
-    double      flops = 2.0 * (double)(m * n * k);
+    double flops = 2.0 * (double)(m * n * k);
 
     run(b, (bench_case){
                "linear", &dg_host_matmul, &fwd, 4, { L(m, k), F(n, k), F(n), L(m, n) }, flops });
@@ -249,7 +229,7 @@ static void linear(const bench *b, bool low, int64_t m, int64_t k, int64_t n)
 static void norm(const bench *b, bool low, int64_t h, int64_t c, int64_t act, bool res)
 {
     norm_attr f = { 1e-5, act, 0, !res };
-    char      name[2][32];
+    char name[2][32];
     dg_tensor map = L(4, h, h, c), none = NONE;
 
     snprintf(name[0], sizeof name[0], "batch_norm%s%s", act == DG_ACT_SILU ? "+silu" : "+relu",
@@ -271,7 +251,7 @@ static void norm(const bench *b, bool low, int64_t h, int64_t c, int64_t act, bo
                          0 });
 }
 
-/* The same norm in the parts between which ranks talk. */
+/* The same norm split where ranks reduce the moments. */
 static void sync_norm(const bench *b, bool low, int64_t h, int64_t c, int64_t act, bool res)
 {
     sync_attr f = { .norm = { 1e-5, act, 0, !res } };
@@ -303,15 +283,15 @@ static void sync_norm(const bench *b, bool low, int64_t h, int64_t c, int64_t ac
 
 static void decoder(const bench *b, bool low, int64_t size, int64_t n)
 {
-    int64_t        s = size / 8, all = s * s + s * s / 4 + s * s / 16, p = 12;
+    int64_t s = size / 8, all = s * s + s * s / 4 + s * s / 16, p = 12;
     attention_attr f = { 8, 200 };
-    deform_attr    d = { .heads = 8,
-                         .n_levels = 3,
-                         .h = { s, s / 2, s / 4 },
-                         .w = { s, s / 2, s / 4 },
-                         .points = { 4, 4, 4 } };
-    norm_attr      l = { 1e-5, 0, 0, 0 };
-    double         pairs = 4.0 * 8 * (double)(n * n) * 32 * 2,
+    deform_attr d = { .heads = 8,
+                      .n_levels = 3,
+                      .h = { s, s / 2, s / 4 },
+                      .w = { s, s / 2, s / 4 },
+                      .points = { 4, 4, 4 } };
+    norm_attr l = { 1e-5, 0, 0, 0 };
+    double pairs = 4.0 * 8 * (double)(n * n) * 32 * 2,
            taps = 4.0 * (double)(n * 8 * p) * 4 * 32 * 2;
     dg_tensor q = L(4, n, 256), value = L(4, all, 256);
 
@@ -356,7 +336,7 @@ static void rest(const bench *b, bool low, int64_t h)
     axes_attr bias = { 7, 0 };
     axis_attr last = { 3, 0, 0 };
     pool_attr pool = { 3, 2, 1, 2 * h, 2 * h }, up = { 2, 0, 0, h / 2, h / 2 };
-    no_attr   none = { 0 };
+    no_attr none = { 0 };
     dg_tensor map = L(4, h, h, 64), wide = L(4, 2 * h, 2 * h, 64), half = L(4, h / 2, h / 2, 64);
 
     run(b, (bench_case){ "add", &dg_host_add, &none, 3, { map, map, map }, 0 });
@@ -374,7 +354,7 @@ static void rest(const bench *b, bool low, int64_t h)
 static void criterion(const bench *b, int64_t q, int64_t m)
 {
     dg_class_loss_attr vfl = { 0, 0.75, 2 };
-    dg_match_attr      f = { 2, 5, 2, 0.25, 2 };
+    dg_match_attr f = { 2, 5, 2, 0.25, 2 };
 
     run(b,
         (bench_case){ "class_loss_grad",
@@ -394,22 +374,22 @@ static void criterion(const bench *b, int64_t q, int64_t m)
 static void update(const bench *b, int64_t n)
 {
     adamw_range all = { 0, n, 0, 1e-4 };
-    adamw_attr  f = { 0.9, 0.999, 1e-8, 0.1, 1, &all };
-    dg_tensor   ok = { DG_I32, { 0, { 0 } }, NULL };
+    adamw_attr f = { 0.9, 0.999, 1e-8, 0.1, 1, &all };
+    dg_tensor ok = { DG_I32, { 0, { 0 } }, NULL };
 
     run(b, (bench_case){ "grad_norm", &dg_host_grad_norm, &f, 2, { F(n), SCALAR }, 0 });
     run(b, (bench_case){
                "adamw", &dg_host_adamw, &f, 7, { F(n), F(n), F(n), F(n), F(n), SCALAR, ok }, 0 });
 }
 
-/* The machine: a large square product, and a scaled copy that does not fit any cache. */
+/* Measures the roofline: a large square product, and a scaled copy larger than any cache. */
 static void measure_limits(bench *b)
 {
     matmul_attr f = { 0, 0 };
     affine_attr g = { 1.5, 0.5 };
-    int64_t     n = 1536, m = 1 << 26;
-    bench_case  product = { "", &dg_host_matmul, &f, 4, { F(n, n), F(n, n), NONE, F(n, n) }, 0 };
-    bench_case  copy = { "", &dg_host_scale, &g, 2, { F(m), F(m) }, 0 };
+    int64_t n = 1536, m = 1 << 26;
+    bench_case product = { "", &dg_host_matmul, &f, 4, { F(n, n), F(n, n), NONE, F(n, n) }, 0 };
+    bench_case copy = { "", &dg_host_scale, &g, 2, { F(m), F(m) }, 0 };
 
     b->gflops = 2.0 * (double)(n * n * n) / time_case(b, &product) * 1e-9;
     b->gbytes = 8.0 * (double)m / time_case(b, &copy) * 1e-9;
@@ -419,8 +399,12 @@ int main(int argc, char **argv)
 {
     bench b = { .word = argc > 1 && argv[1][0] ? argv[1] : NULL,
                 .threads = argc > 2 ? atoi(argv[2]) : 2 };
-    char  features[64];
+    char features[64];
 
+    dg_diag *d = dg_diag_open();
+
+    if (dg_backend_open(&b.host, "cpu", d) < 0)
+        return 1;
     measure_limits(&b);
     printf("%s, %d threads; f32 product %.0f GFLOP/s, scaled copy %.1f GB/s\n",
            dg_cpu_features(features, sizeof features), b.threads, b.gflops, b.gbytes);

@@ -1,7 +1,8 @@
-/* shout.c: connects to a run's coordinator with a key of the run and sends N frames that are none: nothing at all, random
- * bytes, headers of messages with lengths that lie, a message in two parts, and at last one that is longer than any may be.
- *     shout CONTROL N SEED            with ctl's key, from the run's control file
- *     shout KEY ENDPOINT N SEED       with that of the ranks, from the key file of a run on several machines */
+/* shout.c: connects to a run's coordinator with a key of the run and sends N malformed frames:
+ * empty ones, random bytes, headers with false lengths, a message in two parts and, last, one over
+ * the limit.
+ *     shout CONTROL N SEED           with ctl's key, from the run's control file
+ *     shout KEY ENDPOINT N SEED      with the ranks' key, from the run's key file */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,7 @@ typedef struct entrance {
 static void value(const char *text, const char *key, char *out, size_t n)
 {
     const char *p = strstr(text, key);
-    size_t      k = 0;
+    size_t k = 0;
 
     for (p = p ? p + strlen(key) : ""; *p && *p != '"' && k + 1 < n; p++) {
         if (*p == '\\' && p[1])
@@ -28,8 +29,8 @@ static void value(const char *text, const char *key, char *out, size_t n)
 
 static int read_entrance(entrance *e, const char *path, const char *endpoint)
 {
-    char   text[4096] = "", secret[KEY];
-    FILE  *f = fopen(path, "r");
+    char text[4096] = "", secret[KEY];
+    FILE *f = fopen(path, "r");
     size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
 
     if (f)
@@ -41,7 +42,7 @@ static int read_entrance(entrance *e, const char *path, const char *endpoint)
         value(text, "\"secret\":\"", e->secret, sizeof e->secret);
         return n > 0;
     }
-    if (n != 2 * KEY) /* the coordinator's secret and the ranks', a line each */
+    if (n != 2 * KEY) /* the coordinator's secret and the ranks', one per line */
         return 0;
     snprintf(e->endpoint, sizeof e->endpoint, "%s", endpoint);
     snprintf(secret, sizeof secret, "%.*s", KEY - 1, text);
@@ -52,7 +53,7 @@ static int read_entrance(entrance *e, const char *path, const char *endpoint)
 static void shout(void *s, int i)
 {
     unsigned char frame[300];
-    size_t        size = i ? (size_t)(rand() % (int)sizeof frame) : 0;
+    size_t size = i ? (size_t)(rand() % (int)sizeof frame) : 0;
 
     for (size_t k = 0; k < size; k++)
         frame[k] = (unsigned char)rand();
@@ -66,8 +67,9 @@ static void shout(void *s, int i)
 
 int main(int argc, char **argv)
 {
-    void    *context = zmq_ctx_new(), *s = zmq_socket(context, ZMQ_DEALER), *too_long = calloc(1, TOO_LONG);
-    int      linger = 1000;
+    void *context = zmq_ctx_new(), *s = zmq_socket(context, ZMQ_DEALER),
+         *too_long = calloc(1, TOO_LONG);
+    int linger = 1000;
     entrance e = { 0 };
 
     if (argc < 4 || !too_long || !read_entrance(&e, argv[1], argc > 4 ? argv[2] : NULL))
@@ -81,7 +83,7 @@ int main(int argc, char **argv)
     srand((unsigned)atoi(argv[argc - 1]));
     for (int i = 0; i < atoi(argv[argc - 2]); i++)
         shout(s, i);
-    zmq_send(s, "", 0, 0); /* the end of what may be begun */
+    zmq_send(s, "", 0, 0); /* ends a message in parts */
     zmq_send(s, too_long, TOO_LONG, 0);
     free(too_long);
     zmq_close(s);

@@ -1,4 +1,5 @@
-/* coco: any bytes as an annotation file, whose images are dealt out, and as detections of its first part. */
+/* coco: any bytes as an annotation file, whose images are dealt out, and as detections of its first
+ * part. */
 #include "media/coco.h"
 
 #include <string.h>
@@ -10,10 +11,10 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     const char *text = (const char *)data;
-    size_t      head = strnlen(text, n);
-    dg_diag    *d = dg_diag_open();
-    dg_coco    *c = NULL;
-    dg_found    found = { 0 };
+    size_t head = strnlen(text, n);
+    dg_diag *d = dg_diag_open();
+    dg_coco *c = NULL;
+    dg_found found = { 0 };
 
     if (dg_coco_parse(&c, text, head, "fuzz.json", n % 2, (size_t)64 << 20, d) == 0) {
         if (head < n &&

@@ -8,13 +8,13 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    dg_arena          *a = dg_arena_open();
-    dg_dims            dims = { .arena = a };
-    dg_letters         letters = { .dims = &dims }, others = letters;
-    char              *text = dg_strndup(a, (const char *)data, n), *second = strchr(text, '\n');
-    const char        *why;
-    int                at;
-    dg_str             out = { 0 }, again = { 0 };
+    dg_arena *a = dg_arena_open();
+    dg_dims dims = { .arena = a };
+    dg_letters letters = { .dims = &dims }, others = letters;
+    char *text = dg_strndup(a, (const char *)data, n), *second = strchr(text, '\n');
+    const char *why;
+    int at;
+    dg_str out = { 0 }, again = { 0 };
     const dg_contract *from, *to;
 
     if (second)

@@ -6,9 +6,9 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    dg_scratch     *s = dg_scratch_open((size_t)64 << 20);
-    dg_diag        *d = dg_diag_open();
-    dg_image        im = { 0 };
+    dg_scratch *s = dg_scratch_open((size_t)64 << 20);
+    dg_diag *d = dg_diag_open();
+    dg_image im = { 0 };
     dg_image_header h = { 0 };
 
     if (dg_image_header_decode(&h, data, n, "fuzz", d) < 0 ||

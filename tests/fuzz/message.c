@@ -1,6 +1,6 @@
-/* message: any bytes as a frame of the control protocol. What can be read is written and read again, and must be the
- * same bytes. */
-#include "runtime/message.h"
+/* message: any bytes as a frame of the control protocol. What can be read is written and read
+ * again, and must be the same bytes. */
+#include "control/message.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,9 +10,9 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    dg_arena  *a = dg_arena_open();
-    dg_diag   *d = dg_diag_open();
-    dg_str     again = { 0 };
+    dg_arena *a = dg_arena_open();
+    dg_diag *d = dg_diag_open();
+    dg_str again = { 0 };
     dg_message m;
 
     if (dg_message_read(&m, a, data, n, d) == 0) {

@@ -1,5 +1,5 @@
-/* program: bytes as a program, sensible or not; what the builder takes must pass differentiation, every pass, the
- * planner, and the proofs of both. */
+/* program: bytes as a program, sensible or not; what the builder takes must pass differentiation,
+ * every pass, the planner, and the proofs of both. */
 #include <stdlib.h>
 
 #include "tensor/passes.h"
@@ -9,18 +9,18 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    dg_diag    *d = dg_diag_open();
-    dg_params  *params = dg_params_open();
+    dg_diag *d = dg_diag_open();
+    dg_params *params = dg_params_open();
     dg_program *p = dg_program_open(params, n && data[0] % 4);
-    dg_build   *b = dg_build_open(p, d);
-    dg_plan    *plan = NULL;
-    dg_str      text = { 0 };
+    dg_build *b = dg_build_open(p, d);
+    dg_plan *plan = NULL;
+    dg_str text = { 0 };
 
     p->keep_names = n && data[0] % 8 == 1;
     wild_program(b, data, n < 600 ? n : 600, n && data[0] % 16 < 8, WILD_SUMS);
     dg_program_print(&text, p);
     if (!dg_build_failed(b)) {
-        if (dg_passes(p, DG_F32, n && data[0] % 32 < 16 ? DG_F32 : DG_BF16, 1, d) < 0 ||
+        if (dg_passes(p, DG_F32, n && data[0] % 32 < 16 ? DG_F32 : DG_BF16, NULL, 1, d) < 0 ||
             dg_plan_open(&plan, p, &wild_backend, 2, d) < 0 || dg_plan_verify(plan, d) < 0)
             abort();
         dg_plan_print(&text, plan, true);

@@ -1,5 +1,6 @@
-/* replay.c: runs a fuzz target over its corpus, each file as it is and then with a few hundred changes that are the
- * same in every run: bytes set, flipped, cut out, doubled, and the end cut off. */
+/* replay.c: runs a fuzz target over its corpus, each file as it is and then with a few hundred
+ * changes that are the same in every run: bytes set, flipped, cut out, doubled, and the end cut
+ * off. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,20 +46,20 @@ static size_t change(uint8_t *p, size_t n, dg_rng *r)
 static int replay(const char *folder, const char *name, dg_diag *d)
 {
     dg_arena *a = dg_arena_open();
-    char     *text = NULL;
-    size_t    n;
-    int       rc = dg_file_read(&text, &n, dg_path_join(a, folder, name), 0, d);
+    char *text = NULL;
+    size_t n;
+    int rc = dg_file_read(&text, &n, dg_path_join(a, folder, name), 0, d);
 
     if (rc == 0) {
         LLVMFuzzerTestOneInput((const uint8_t *)text, n);
         for (uint64_t k = 0; k < CHANGED; k++) {
-            dg_rng   r = dg_rng_begin(dg_rng_named(1, name), k, 0);
+            dg_rng r = dg_rng_begin(dg_rng_named(1, name), k, 0);
             uint8_t *p = dg_try_alloc(n + ROOM);
 
             if (!p)
                 dg_oom(n + ROOM);
             memcpy(p, text, n);
-            size_t   m = change(p, n, &r);
+            size_t m = change(p, n, &r);
             uint8_t *exact = dg_try_alloc(m); /* so that a sanitizer sees a step past the end */
 
             if (!exact)
@@ -76,13 +77,13 @@ static int replay(const char *folder, const char *name, dg_diag *d)
 
 int main(int argc, char **argv)
 {
-    dg_arena       *a = dg_arena_open();
-    dg_diag        *d = dg_diag_open();
-    const char     *top = getenv("srcdir");
-    const char     *name = dg_path_name(argc > 0 ? argv[0] : "");
-    char           *folder = dg_printf(a, "%s/tests/fuzz/corpus/%s", top ? top : ".", name);
+    dg_arena *a = dg_arena_open();
+    dg_diag *d = dg_diag_open();
+    const char *top = getenv("srcdir");
+    const char *name = dg_path_name(argc > 0 ? argv[0] : "");
+    char *folder = dg_printf(a, "%s/tests/fuzz/corpus/%s", top ? top : ".", name);
     struct dirent **names = NULL;
-    int             found = scandir(folder, &names, NULL, alphasort), n = 0, failed = 0;
+    int found = scandir(folder, &names, NULL, alphasort), n = 0, failed = 0;
 
     for (int i = 0; i < found; i++) {
         if (names[i]->d_name[0] != '.') {

@@ -6,8 +6,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    dg_arena   *a = dg_arena_open();
-    dg_diag    *d = dg_diag_open();
+    dg_arena *a = dg_arena_open();
+    dg_diag *d = dg_diag_open();
     dg_voc_file out;
 
     dg_voc_prepare();

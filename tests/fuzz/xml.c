@@ -2,17 +2,18 @@
  * plugins are left alone. */
 #include <string.h>
 
-#include "graph/render.h"
+#include "proof/proof.h"
+#include "report/render.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/graph/toy.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    const char  *text = (const char *)data;
-    dg_diag     *d = dg_diag_open();
+    const char *text = (const char *)data;
+    dg_diag *d = dg_diag_open();
     dg_registry *r = toy_registry(d);
-    dg_graph    *g = NULL;
-    dg_str       out = { 0 };
+    dg_graph *g = NULL;
+    dg_str out = { 0 };
 
     if (!memmem(text, n, "plugin", 6) && !memmem(text, n, "include", 7)) {
         if (dg_graph_parse(&g, text, n, "f.xml", NULL, 0, r, d) == 0 && g->n_nodes < 200)

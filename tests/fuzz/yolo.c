@@ -9,17 +9,18 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    const char    *text = (const char *)data;
-    const size_t   head = strnlen(text, n);
-    dg_arena      *a = dg_arena_open();
-    dg_diag       *d = dg_diag_open();
+    const char *text = (const char *)data;
+    const size_t head = strnlen(text, n);
+    dg_arena *a = dg_arena_open();
+    dg_diag *d = dg_diag_open();
     const dg_json *tree = NULL;
     dg_yolo_labels labels;
 
     if (dg_yaml_parse(&tree, a, text, head, "fuzz.yaml", d) == 0)
         (void)dg_json_get(tree, "names");
     if (head < n)
-        (void)!dg_yolo_parse(&labels, a, text + head + 1, n - head - 1, (int)(n % 3) * 2, "fuzz.txt", d);
+        (void)!dg_yolo_parse(&labels, a, text + head + 1, n - head - 1, (int)(n % 3) * 2,
+                             "fuzz.txt", d);
     (void)dg_diag_text(d);
     dg_diag_close(&d);
     dg_arena_close(&a);

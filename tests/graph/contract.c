@@ -8,8 +8,8 @@
 #include "graph/contract.h"
 
 typedef struct bench {
-    dg_arena  *arena;
-    dg_dims    dims;
+    dg_arena *arena;
+    dg_dims dims;
     dg_letters letters;
 } bench;
 
@@ -22,8 +22,8 @@ static void open_bench(bench *b)
 
 static const dg_contract *read_type(bench *b, const char *text)
 {
-    const char        *why;
-    int                at;
+    const char *why;
+    int at;
     const dg_contract *c = dg_contract_parse(&b->letters, text, 0, &at, &why);
 
     if (!c)
@@ -75,7 +75,7 @@ static void refuses(void **state)
 {
     static const struct {
         const char *text;
-        int         at;
+        int at;
     } bad[] = {
         { "", 0 },
         { "f", 0 },
@@ -107,7 +107,7 @@ static void refuses(void **state)
     open_bench(&b);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         const char *why = NULL;
-        int         at;
+        int at;
 
         if (dg_contract_parse(&b.letters, bad[i].text, 0, &at, &why))
             fail_msg("%s is taken for a type", bad[i].text);
@@ -160,8 +160,8 @@ static void agrees(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        dg_str     why = { 0 };
-        bench      b;
+        dg_str why = { 0 };
+        bench b;
         dg_letters other;
 
         open_bench(&b);
@@ -183,10 +183,10 @@ static void agrees(void **state)
 /* A letter is known everywhere as soon as it is known somewhere; a copy has letters of its own. */
 static void letters(void **state)
 {
-    bench              b;
-    dg_str             out = { 0 };
+    bench b;
+    dg_str out = { 0 };
     const dg_contract *a, *copy, *number, *other;
-    dg_renaming        map = { 0 };
+    dg_renaming map = { 0 };
 
     (void)state;
     open_bench(&b);
@@ -207,9 +207,9 @@ static void letters(void **state)
 
 static void holds(void **state)
 {
-    bench              b;
+    bench b;
     const dg_contract *c;
-    int64_t            bound[16] = { 0 };
+    int64_t bound[16] = { 0 };
 
     (void)state;
     open_bench(&b);

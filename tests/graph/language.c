@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "proof/proof.h"
 #include "tests/graph/toy.h"
 
 #define NET                                \
@@ -22,9 +23,9 @@
     "loss='@loss'/><toy.step id='opt' gradients='@grad'/>"
 
 typedef struct world {
-    dg_diag     *d;
+    dg_diag *d;
     dg_registry *r;
-    dg_graph    *g;
+    dg_graph *g;
 } world;
 
 static void load(world *w, const char *text, const dg_set *sets, int n_sets)
@@ -77,7 +78,8 @@ static void scopes(void **state)
          "<toy.log in='@loss.terms.loss_b'/></train>"
          "<evaluate every='153 steps' weights='@ema'>" DATA
          "<toy.score id='score' in='@out'/></evaluate>"
-         "<evaluate id='second' every='10 min' weights='@opt'>" DATA "<toy.score id='other' in='@out'/></evaluate>"
+         "<evaluate id='second' every='10 min' weights='@opt'>" DATA
+         "<toy.score id='other' in='@out'/></evaluate>"
          "<checkpoint to='runs/x' every='1 epoch' best='@score.AP/red cell' keep='3'/></pipeline>",
          NULL, 0);
     const dg_graph *g = w.g;
@@ -115,7 +117,7 @@ static void scopes(void **state)
 static void lets(void **state)
 {
     const dg_set sets[] = { { "n", "5" } };
-    world        w;
+    world w;
 
     (void)state;
     load(&w,
@@ -165,7 +167,7 @@ static void stacks(void **state)
     done(&w);
 }
 
-/* --- files ----------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 static void write_file(const char *path, const char *text)
 {
@@ -188,11 +190,11 @@ static void includes(void **state)
         "<use id='out' model='net' images='@b.images'/>" STEP "</train>"
         "<evaluate><toy.loader id='data' root='sub/x'/><include file='parts/load.xml' "
         "id='p'/></evaluate></pipeline>";
-    char         folder[] = "/tmp/dg-language-XXXXXX", here[4096], want[8192];
+    char folder[] = "/tmp/dg-language-XXXXXX", here[4096], want[8192];
     const dg_set sets[] = { { "data", "typed/data" } };
-    dg_diag     *d = dg_diag_open();
+    dg_diag *d = dg_diag_open();
     dg_registry *r = toy_registry(d);
-    world        w = { d, r, NULL };
+    world w = { d, r, NULL };
 
     (void)state;
     assert_non_null(getcwd(here, sizeof here));
@@ -240,10 +242,10 @@ static void includes(void **state)
  * folder. */
 static void include_depth(void **state)
 {
-    char         folder[] = "/tmp/dg-depth-XXXXXX", path[64], text[128];
-    dg_diag     *d = dg_diag_open();
+    char folder[] = "/tmp/dg-depth-XXXXXX", path[64], text[128];
+    dg_diag *d = dg_diag_open();
     dg_registry *r = toy_registry(d);
-    dg_graph    *g;
+    dg_graph *g;
 
     (void)state;
     assert_non_null(mkdtemp(folder));
@@ -271,11 +273,11 @@ static void include_depth(void **state)
 static void attributes(void **state)
 {
     typedef struct {
-        int64_t  batch;
+        int64_t batch;
         dg_sizes sizes;
-        dg_ints  steps;
-        dg_when  until;
-        bool     shuffle;
+        dg_ints steps;
+        dg_when until;
+        bool shuffle;
     } sampler;
     world w;
 
@@ -290,9 +292,9 @@ static void attributes(void **state)
          "<use id='out' model='net' images='@b.images' recompute='true'/>" STEP
          "</train></pipeline>",
          NULL, 0);
-    const sampler     *s = node(&w, "train/pick")->conf;
+    const sampler *s = node(&w, "train/pick")->conf;
     const dg_children *ops = node(&w, "train/aug")->conf;
-    dg_chain           chain;
+    dg_chain chain;
 
     assert_int_equal(s->sizes.n, 5);
     assert_int_equal(s->sizes.v[1].w, 64);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "graph/lower.h"
+#include "proof/proof.h"
 #include "tests/graph/toy.h"
 
 #define NET                                                                                        \
@@ -21,11 +22,11 @@
     "loss='@loss'/><toy.step id='opt' gradients='@grad'/>"
 
 typedef struct world {
-    dg_diag     *d;
+    dg_diag *d;
     dg_registry *r;
-    dg_graph    *g;
-    dg_params   *params;
-    dg_program  *p;
+    dg_graph *g;
+    dg_params *params;
+    dg_program *p;
 } world;
 
 static void load(world *w, const char *text)
@@ -60,6 +61,30 @@ static void shape_is(const world *w, int32_t value, const char *want)
     assert_string_equal(dg_shape_print(w->p->values.items[value].shape, text, sizeof text), want);
 }
 
+static void kind_is(world *w, const char *name, dg_result_kind kind, int index, const char *key)
+{
+    for (int i = 0; i < w->p->results.n; i++) {
+        const dg_binding *r = &w->p->results.items[i];
+
+        if (strcmp(r->name, name) != 0)
+            continue;
+        assert_int_equal(r->kind, kind);
+        assert_int_equal(r->index, index);
+        assert_true(!r->key == !key && (!key || strcmp(r->key, key) == 0));
+        assert_int_equal(dg_result_is_monitored(r), false);
+        return;
+    }
+    fail_msg("there is no result %s", name);
+}
+
+static int number_of(const world *w, const char *id)
+{
+    for (int i = 0; i < w->g->train->n_nodes; i++)
+        if (strcmp(w->g->train->nodes[i]->id, id) == 0)
+            return w->g->train->nodes[i]->number;
+    return -1;
+}
+
 static void train(void **state)
 {
     world w;
@@ -76,11 +101,19 @@ static void train(void **state)
     shape_is(&w, dg_program_input(w.p, "b.images"), "[2,32,64,3]");
     shape_is(&w, dg_program_input(w.p, "b.targets.labels"), "[2,8]");
     shape_is(&w, dg_program_input(w.p, "b.targets.boxes"), "[2,8,4]");
+    shape_is(&w, dg_program_input_of(w.p, number_of(&w, "b"), "targets.boxes"), "[2,8,4]");
+    assert_int_equal(dg_program_input_of(w.p, number_of(&w, "b"), "boxes"), 0);
+    assert_int_equal(dg_program_input_of(w.p, number_of(&w, "out"), "images"), 0);
     shape_is(&w, dg_program_result(w.p, "loss.total"), "[]");
     shape_is(&w, dg_program_result(w.p, "loss.loss_a"), "[]");
     shape_is(&w, dg_program_result(w.p, "loss.loss_b"), "[]");
     shape_is(&w, dg_program_result(w.p, "log.in.loss_a"), "[]");
     assert_int_equal(dg_program_result(w.p, "opt.gradients"), 0);
+    kind_is(&w, "loss.total", DG_RESULT_LOSS_TOTAL, 0, NULL);
+    kind_is(&w, "loss.loss_a", DG_RESULT_LOSS_TERM, 0, NULL);
+    kind_is(&w, "log.in.loss_a", DG_RESULT_TAKEN, number_of(&w, "log"), "in.loss_a");
+    assert_int_equal(dg_program_taken(w.p, "loss_a"), dg_program_result(w.p, "log.in.loss_a"));
+    assert_int_equal(dg_program_taken(w.p, "total"), 0); /* no node takes it */
     /* paths are model and node; names begin with the class's reference, but for its second node
      * with the node's id */
     assert_int_equal(dg_params_n(w.params), 3);
@@ -145,21 +178,26 @@ static void two_losses(void **state)
     lower(&w, w.g->train, 32, 32);
     assert_true(dg_program_result(w.p, "loss.total") > 0);
     assert_true(dg_program_result(w.p, "extra.total") > 0);
+    kind_is(&w, "loss.total", DG_RESULT_LOSS_TOTAL, 0, NULL);
+    kind_is(&w, "extra.total", DG_RESULT_LOSS_TOTAL, 1, NULL);
+    kind_is(&w, "extra.loss_a", DG_RESULT_LOSS_TERM, 1, NULL);
     done(&w);
 }
 
-/* --- faults ---------------------------------------------------------------------------------- */
+/* ---- faults ---------------------------------------------------------------------------------- */
 
 static const dg_port void_ports[] = { DG_IN("in", "f[B,H,W,C]", "a map"),
                                       DG_OUT("out", "f[B,H,W,C]", "nothing"),
                                       { 0 } };
-static void          void_lower(dg_build *b, const void *conf, const dg_val in[], dg_val out[])
+static void void_lower(dg_build *b, const void *conf, const dg_val in[], dg_val out[])
 {
     (void)b, (void)conf, (void)in, (void)out;
 }
-static const dg_node_class void_class = { DG_NODE_CLASS, .name = "toy.void",
-                                          .brief = "Forgets its output.", .ports = void_ports,
-                                          .lower = void_lower };
+static const dg_node_class void_class = { DG_NODE_CLASS,
+                                         .name = "toy.void",
+                                         .brief = "Forgets its output.",
+                                         .ports = void_ports,
+                                         .lower = void_lower };
 
 static const dg_port nowhere_ports[] = { DG_IN("in", "dataset", "data"),
                                          DG_OUT("out", "picks", "none"),
@@ -176,22 +214,28 @@ static int nowhere_sizes(const void *conf, const dg_size **sizes, int *batch)
     return 0;
 }
 static const dg_node_class nowhere_class = {
-    DG_NODE_CLASS,          .name = "toy.nowhere",        .brief = "Lists no size.",
-    .ports = nowhere_ports, .schedule = nowhere_schedule, .sizes = nowhere_sizes,
+    DG_NODE_CLASS,
+    .name = "toy.nowhere",
+    .brief = "Lists no size.",
+    .ports = nowhere_ports,
+    .schedule = nowhere_schedule,
+    .sizes = nowhere_sizes,
 };
 
 static const dg_port misread_ports[] = { DG_IN("in", "f[B,H,W,C]", "a map"),
                                          DG_OUT("out", "{c_*:f[]}", "keys"),
                                          { 0 } };
-static void          misread_type(dg_typing *t, const void *conf)
+static void misread_type(dg_typing *t, const void *conf)
 {
     (void)conf;
     dg_type(t, "out", "{c_a:f[b]}");
     dg_type(t, "other", "f[]");
 }
-static const dg_node_class misread_class = { DG_NODE_CLASS, .name = "toy.misread",
-                                             .brief = "Has a wrong type.", .ports = misread_ports,
-                                             .type = misread_type };
+static const dg_node_class misread_class = { DG_NODE_CLASS,
+                                            .name = "toy.misread",
+                                            .brief = "Has a wrong type.",
+                                            .ports = misread_ports,
+                                            .type = misread_type };
 
 /* The check of this pipeline gives exactly one error of this id. */
 static void faulty(const char *text, const char *id)
@@ -206,6 +250,25 @@ static void faulty(const char *text, const char *id)
     if (dg_diag_n(w.d) != 1 || strcmp(dg_diag_at(w.d, 0)->id, id) != 0)
         fail_msg("%s", toy_print(w.d, w.g));
     assert_true(dg_diag_at(w.d, 0)->at.line > 0);
+    done(&w);
+}
+
+/* A loss within a model: the run still reports its total. */
+static void inner_loss(void **state)
+{
+    world w;
+
+    (void)state;
+    load(&w, "<pipeline version='1'>" NET "<model id='judged'><input id='y'/><input id='t'/>"
+             "<toy.loss id='loss' predictions='@y' targets='@t'/></model>"
+             "<train steps='1'>" DATA "<use id='out' model='net' images='@b.images'/>"
+             "<use id='l' model='judged' y='@out' t='@b.targets'/>"
+             "<toy.backward id='grad' loss='@l'/><toy.step id='opt' gradients='@grad'/></train>"
+             "</pipeline>");
+    lower(&w, w.g->train, 32, 32);
+    kind_is(&w, "loss.total", DG_RESULT_LOSS_TOTAL, 0, NULL);
+    assert_int_equal(dg_program_result(w.p, "loss.loss_a"), 0);
+    assert_int_equal(w.p->results.n, 1);
     done(&w);
 }
 
@@ -245,9 +308,10 @@ static void broken_type(void **state)
 }
 
 /* A batch that no sampler feeds: an augment that begins the chain. */
-static const dg_port       spring_ports[] = { DG_OUT("out", "samples", "from nowhere"), { 0 } };
-static const dg_node_class spring_class = { DG_NODE_CLASS, .name = "toy.spring",
-                                            .brief = "Has no input.", .ports = spring_ports };
+static const dg_port spring_ports[] = { DG_OUT("out", "samples", "from nowhere"), { 0 } };
+static const dg_node_class spring_class = {
+    DG_NODE_CLASS, .name = "toy.spring", .brief = "Has no input.", .ports = spring_ports
+};
 
 static void no_sampler(void **state)
 {
@@ -273,15 +337,15 @@ static void note(void *ctx, dg_build *b, const dg_node *node, const dg_val in[],
 
 static void watched(void **state)
 {
-    world  w;
+    world w;
     dg_str seen = { 0 };
 
     (void)state;
     load(&w, "<pipeline version='1'>" NET "<evaluate>" DATA
              "<use id='out' model='net' images='@b.images'/></evaluate></pipeline>");
-    assert_int_equal(
-        dg_lower(&w.p, w.g, w.g->evaluates[0], (dg_size){ 32, 32 }, 1, w.params, note, &seen, w.d),
-        0);
+    assert_int_equal(dg_lower(&w.p, w.g, w.g->evaluates[0], (dg_size){ 32, 32 }, 1, w.params, note,
+                              &seen, w.d),
+                     0);
     assert_string_equal(seen.s, "data pick b images hint conv two head out ");
     shape_is(&w, dg_program_input(w.p, "b.images"), "[1,32,32,3]");
     dg_str_free(&seen);
@@ -291,9 +355,9 @@ static void watched(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(train),   cmocka_unit_test(used_twice),  cmocka_unit_test(two_losses),
-        cmocka_unit_test(faults),  cmocka_unit_test(broken_type), cmocka_unit_test(no_sampler),
-        cmocka_unit_test(watched),
+        cmocka_unit_test(train),      cmocka_unit_test(used_twice), cmocka_unit_test(two_losses),
+        cmocka_unit_test(inner_loss), cmocka_unit_test(faults),     cmocka_unit_test(broken_type),
+        cmocka_unit_test(no_sampler), cmocka_unit_test(watched),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

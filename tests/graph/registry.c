@@ -3,14 +3,15 @@
 
 #include <string.h>
 
+#include "graph/attr.h"
 #include "graph/schema.h"
 #include "tests/graph/toy.h"
 
 typedef struct conf {
-    double      x;
-    int64_t     n;
+    double x;
+    int64_t n;
     const char *s;
-    dg_when     w;
+    dg_when w;
     dg_children kids;
 } conf;
 
@@ -20,14 +21,18 @@ static const dg_port good_ports[] = { DG_IN("in", "f[B]", "in"),
 static const dg_attr good_attrs[] = { DG_NUM(conf, x, 1, 0, 2, "x"), { 0 } };
 
 static const dg_node_class good = {
-    DG_NODE_CLASS,       .name = "own.good",  .brief = "Good.",
-    .ports = good_ports, .attrs = good_attrs, .conf_size = sizeof(conf),
+    DG_NODE_CLASS,
+    .name = "own.good",
+    .brief = "Good.",
+    .ports = good_ports,
+    .attrs = good_attrs,
+    .conf_size = sizeof(conf),
 };
 
 /* A class that differs from the good one is refused for exactly this. */
 static void refused(dg_node_class c, const char *id)
 {
-    dg_diag     *d = dg_diag_open();
+    dg_diag *d = dg_diag_open();
     dg_registry *r = dg_registry_open();
 
     assert_true(dg_registry_add(r, &c, d) < 0);
@@ -42,7 +47,7 @@ static void names(void **state)
 {
     static const char *const bad[] = { "",          "Own",      "own.", ".own",  "own good", "1own",
                                        "own..good", "pipeline", "use",  "input", "let" };
-    dg_node_class            c = good;
+    dg_node_class c = good;
 
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -86,16 +91,22 @@ static void attributes(void **state)
 {
     static const dg_attr
         range[] = { DG_NUM(conf, x, 3, 0, 2, "x"), { 0 } },
-        words[] = { { "n", DG_ATTR_ENUM, offsetof(conf, n), false, 2, 0, 0, "a|b", "n" }, { 0 } },
+        words[] = { { "n", DG_ATTR_ENUM, offsetof(conf, n), false, 0, 2, 0, 0, "a|b", "n" },
+                    { 0 } },
         text[] = { DG_WHEN(conf, w, "soon", "w"), { 0 } },
         twice[] = { DG_NUM(conf, x, 1, 0, 2, "x"), DG_NUM(conf, x, 1, 0, 2, "x"), { 0 } },
-        port[] = { { "in", DG_ATTR_NUM, 0, false, 0, 0, 1, NULL, "in" }, { 0 } },
-        taken[] = { { "id", DG_ATTR_NUM, 0, false, 0, 0, 1, NULL, "id" }, { 0 } },
-        outside[] = { { "far", DG_ATTR_NUM, sizeof(conf), false, 0, 0, 1, NULL, "far" }, { 0 } },
+        port[] = { { "in", DG_ATTR_NUM, 0, false, 0, 0, 0, 1, NULL, "in" }, { 0 } },
+        taken[] = { { "id", DG_ATTR_NUM, 0, false, 0, 0, 0, 1, NULL, "id" }, { 0 } },
+        outside[] = { { "far", DG_ATTR_NUM, sizeof(conf), false, 0, 0, 0, 1, NULL, "far" }, { 0 } },
+        flags[] = { { "x", DG_ATTR_NUM, offsetof(conf, x), false, DG_ATTR_AXES, 1, 0, 2, NULL,
+                      "x" },
+                    { 0 } },
+        unknown[] = { { "s", DG_ATTR_STR, offsetof(conf, s), false, 128, 0, 0, 0, NULL, "s" },
+                      { 0 } },
         mute[] = { DG_NUM(conf, x, 1, 0, 2, NULL), { 0 } },
-        kind[] = { { "odd", (dg_attr_kind)99, 0, false, 0, 0, 1, NULL, "odd" }, { 0 } };
+        kind[] = { { "odd", (dg_attr_kind)99, 0, false, 0, 0, 0, 1, NULL, "odd" }, { 0 } };
     static const dg_child_class kids[] = { { "kid", range, sizeof(conf), 0, "kid" }, { 0 } };
-    dg_node_class               c = good;
+    dg_node_class c = good;
 
     (void)state;
     c.attrs = range;
@@ -116,10 +127,37 @@ static void attributes(void **state)
     refused(c, "class-conf");
     c.attrs = mute;
     refused(c, "class-doc");
+    c.attrs = flags;
+    refused(c, "class-flags");
+    c.attrs = unknown;
+    refused(c, "class-flags");
     c = good;
     c.children = kids;
     c.children_offset = offsetof(conf, kids);
     refused(c, "class-default");
+}
+
+/* What the engine reads is found by its flag; in tables without flags, by the name of old. */
+static void flagged(void **state)
+{
+    static const dg_attr
+        own[] = { DG_STR(conf, s, NULL, "s"), DG_NUM(conf, x, 1, 0, 2, "x"), { 0 } },
+        old[] = { { "axis", DG_ATTR_STR, offsetof(conf, s), false, 0, 0, 0, 0, NULL, "axis" },
+                  { "batch", DG_ATTR_NUM, offsetof(conf, x), false, 0, 0, 0, 0, NULL, "no INT" },
+                  { 0 } },
+        new[] = { { "axis", DG_ATTR_STR, offsetof(conf, s), false, 0, 0, 0, 0, NULL, "of a cube" },
+                  { "over", DG_ATTR_STR, offsetof(conf, s), false, DG_ATTR_AXES, 0, 0, 0, NULL,
+                    "mesh axes" },
+                  { "batch", DG_ATTR_INT, offsetof(conf, n), false, 0, 0, 0, 9, NULL, "number" },
+                  { 0 } };
+
+    (void)state;
+    assert_null(dg_attr_flagged(own, DG_ATTR_AXES));
+    assert_null(dg_attr_flagged(NULL, DG_ATTR_AXES));
+    assert_ptr_equal(dg_attr_flagged(old, DG_ATTR_AXES), &old[0]);
+    assert_null(dg_attr_flagged(old, DG_ATTR_BATCH));
+    assert_ptr_equal(dg_attr_flagged(new, DG_ATTR_AXES), &new[1]);
+    assert_null(dg_attr_flagged(new, DG_ATTR_BATCH));
 }
 
 static int feeds(const void *self, dg_size size, int batch, dg_feed out[], int n)
@@ -143,7 +181,7 @@ static int schedule(dg_schedule *out, const void *self, const dg_schedule_args *
 static void functions(void **state)
 {
     static const dg_child_class kids[] = { { 0 } };
-    dg_node_class               c = good;
+    dg_node_class c = good;
 
     (void)state;
     c.feeds = feeds;
@@ -166,8 +204,8 @@ static void functions(void **state)
 static void versions(void **state)
 {
     dg_node_class c = good;
-    dg_diag      *d = dg_diag_open();
-    dg_registry  *r = dg_registry_open();
+    dg_diag *d = dg_diag_open();
+    dg_registry *r = dg_registry_open();
 
     (void)state;
     c.size += 8; /* of a later version */
@@ -194,7 +232,7 @@ static void versions(void **state)
 
 static void sorted(void **state)
 {
-    dg_diag     *d = dg_diag_open();
+    dg_diag *d = dg_diag_open();
     dg_registry *r = toy_registry(d);
 
     (void)state;
@@ -224,9 +262,9 @@ static void reference(void **state)
         "a number from 0 to 1; needed",
         "of every node: id, when, recompute, connect, on, budget, on_fail, device, exact, frozen\n",
     };
-    dg_diag     *d = dg_diag_open();
+    dg_diag *d = dg_diag_open();
     dg_registry *r = toy_registry(d);
-    dg_str       out = { 0 };
+    dg_str out = { 0 };
 
     (void)state;
     assert_true(dg_reference_print(&out, r, "toy.augment"));
@@ -251,7 +289,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names),     cmocka_unit_test(ports),    cmocka_unit_test(attributes),
         cmocka_unit_test(functions), cmocka_unit_test(versions), cmocka_unit_test(sorted),
-        cmocka_unit_test(reference),
+        cmocka_unit_test(reference), cmocka_unit_test(flagged),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

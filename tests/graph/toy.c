@@ -1,15 +1,16 @@
 /* toy.c: loader, sampler, augment, batch, conv, norm, head, loss, backward, sgd, ema, score,
  * log, split: as little as the language needs. They compute something, but nobody runs it. */
 #include "tests/graph/toy.h"
+#include "proof/proof.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* --- data ------------------------------------------------------------------------------------ */
+/* ---- data ------------------------------------------------------------------------------------ */
 
 typedef struct loader_conf {
     const char *root, *split;
-    int64_t     images, on_error;
+    int64_t images, on_error;
 } loader_conf;
 static const dg_port loader_ports[] = { DG_OUT_FLAGS("out", "dataset", DG_PORT_VARIES, "images"),
                                         { 0 } };
@@ -38,17 +39,17 @@ static const dg_node_class loader = {
 };
 
 typedef struct sampler_conf {
-    int64_t  batch;
+    int64_t batch;
     dg_sizes sizes;
-    dg_ints  steps;
-    dg_when  until;
-    bool     shuffle;
+    dg_ints steps;
+    dg_when until;
+    bool shuffle;
 } sampler_conf;
 static const dg_port sampler_ports[] = { DG_IN("in", "dataset", "what is sampled"),
                                          DG_OUT("out", "picks", "batches"),
                                          { 0 } };
 static const dg_attr sampler_attrs[] = {
-    DG_INT_REQUIRED(sampler_conf, batch, 1, 64, "images at a step"),
+    DG_BATCH_REQUIRED(sampler_conf, batch, 1, 64, "images at a step"),
     DG_SIZES(sampler_conf, sizes, "32", "image sizes"),
     DG_INTS(sampler_conf, steps, "4", "milestones"),
     DG_WHEN(sampler_conf, until, NULL, "the end"),
@@ -95,16 +96,16 @@ static const dg_node_class sampler = {
 };
 
 typedef struct flip {
-    double  p;
+    double p;
     dg_when until;
 } flip;
 typedef struct augment_conf {
     dg_children ops;
 } augment_conf;
-static const dg_attr        flip_attrs[] = { DG_NUM(flip, p, 0.5, 0, 1, "probability"),
-                                             DG_WHEN(flip, until, NULL, "the end"),
-                                             { 0 } };
-static const dg_attr        crop_attrs[] = { DG_NUM_REQUIRED(flip, p, 0, 1, "probability"), { 0 } };
+static const dg_attr flip_attrs[] = { DG_NUM(flip, p, 0.5, 0, 1, "probability"),
+                                      DG_WHEN(flip, until, NULL, "the end"),
+                                      { 0 } };
+static const dg_attr crop_attrs[] = { DG_NUM_REQUIRED(flip, p, 0, 1, "probability"), { 0 } };
 static const dg_child_class augment_children[] = {
     { "flip", flip_attrs, sizeof(flip), 0, "mirrors" },
     { "crop", crop_attrs, sizeof(flip), 1, "cuts" },
@@ -141,7 +142,7 @@ static const dg_port batch_ports[] = {
     { 0 },
 };
 static const dg_attr batch_attrs[] = { DG_INT(batch_conf, max_objects, 8, 1, 100, "slots"), { 0 } };
-static int           batch_feeds(const void *conf, dg_size size, int batch, dg_feed out[], int n)
+static int batch_feeds(const void *conf, dg_size size, int batch, dg_feed out[], int n)
 {
     const batch_conf *c = conf;
 
@@ -170,7 +171,7 @@ static const dg_node_class batch = {
     .fill = batch_fill,
 };
 
-/* --- network --------------------------------------------------------------------------------- */
+/* ---- network --------------------------------------------------------------------------------- */
 
 typedef struct conv_conf {
     int64_t width, act, lost;
@@ -191,7 +192,7 @@ static void conv_type(dg_typing *t, const void *conf)
 static void conv_lower(dg_build *b, const void *conf, const dg_val in[], dg_val out[])
 {
     const conv_conf *c = conf;
-    int64_t          k = dg_dim(b, in[0], 3);
+    int64_t k = dg_dim(b, in[0], 3);
 
     for (int64_t i = 0; i < c->lost; i++)
         dg_param(b, i ? "lost2" : "lost", DG_SHAPE(3), dg_init_zero());
@@ -221,7 +222,7 @@ static const dg_port norm_ports[] = { DG_IN("in", "f[...,D]", "anything"),
                                       DG_OUT("out", "f[...,D]", "the same, scaled"),
                                       { 0 } };
 static const dg_attr norm_attrs[] = { DG_BOOL(norm_conf, frozen, false, "a fixed map"), { 0 } };
-static void          norm_check(dg_check *k, const void *conf)
+static void norm_check(dg_check *k, const void *conf)
 {
     if (((const norm_conf *)conf)->frozen && !dg_check_has_pretrained(k))
         dg_check_fail(k, "frozen", "toy-frozen", "frozen without pretrained weights");
@@ -235,14 +236,21 @@ static void norm_lower(dg_build *b, const void *conf, const dg_val in[], dg_val 
                            dg_param(b, "shift", DG_SHAPE(d), dg_init_zero()), 1e-5);
 }
 static const dg_node_class norm = {
-    DG_NODE_CLASS,       .name = "toy.norm",  .role = DG_ROLE_ENCODER,        .brief = "A norm.",
-    .ports = norm_ports, .attrs = norm_attrs, .conf_size = sizeof(norm_conf), .reference = "norm",
-    .check = norm_check, .lower = norm_lower,
+    DG_NODE_CLASS,
+    .name = "toy.norm",
+    .role = DG_ROLE_ENCODER,
+    .brief = "A norm.",
+    .ports = norm_ports,
+    .attrs = norm_attrs,
+    .conf_size = sizeof(norm_conf),
+    .reference = "norm",
+    .check = norm_check,
+    .lower = norm_lower,
 };
 
 typedef struct head_conf {
     int64_t classes;
-    bool    wrong;
+    bool wrong;
 } head_conf;
 static const dg_port head_ports[] = {
     DG_IN("in", "f[B,H,W,D]", "features"),
@@ -263,11 +271,12 @@ static void head_check(dg_check *k, const void *conf)
 static void head_lower(dg_build *b, const void *conf, const dg_val in[], dg_val out[])
 {
     const head_conf *c = conf;
-    int64_t          d = dg_dim(b, in[0], 3);
-    dg_val           x = dg_mean(b, in[0], 6, false),
-           y = dg_linear(
-               b, x, dg_param(b, "weight", DG_SHAPE(c->classes, d), dg_init_xavier(d, c->classes)),
-               DG_NONE);
+    int64_t d = dg_dim(b, in[0], 3);
+    dg_val x = dg_mean(b, in[0], 6, false),
+           y = dg_linear(b, x,
+                         dg_param(b, "weight", DG_SHAPE(c->classes, d),
+                                  dg_init_xavier(d, c->classes)),
+                         DG_NONE);
 
     out[0] = dg_record(b);
     dg_record_set(b, out[0], "logits", c->wrong ? dg_reshape(b, y, DG_SHAPE(-1)) : y);
@@ -299,11 +308,15 @@ static void split_lower(dg_build *b, const void *conf, const dg_val in[], dg_val
     out[0] = out[1] = in[0];
 }
 static const dg_node_class split = {
-    DG_NODE_CLASS,        .name = "toy.split",  .role = DG_ROLE_OTHER, .brief = "One map, twice.",
-    .ports = split_ports, .lower = split_lower,
+    DG_NODE_CLASS,
+    .name = "toy.split",
+    .role = DG_ROLE_OTHER,
+    .brief = "One map, twice.",
+    .ports = split_ports,
+    .lower = split_lower,
 };
 
-/* --- training -------------------------------------------------------------------------------- */
+/* ---- training -------------------------------------------------------------------------------- */
 
 static const dg_port loss_ports[] = {
     DG_IN("predictions", "{logits:f[B,C]}", "logits"),
@@ -329,21 +342,30 @@ static void loss_lower(dg_build *b, const void *conf, const dg_val in[], dg_val 
     dg_record_set(b, out[1], "loss_b", dg_scale(b, a, 1, 1));
 }
 static const dg_node_class loss = {
-    DG_NODE_CLASS,       .name = "toy.loss", .role = DG_ROLE_LOSS, .brief = "A loss.",
-    .ports = loss_ports, .type = loss_type,  .lower = loss_lower,
+    DG_NODE_CLASS,
+    .name = "toy.loss",
+    .role = DG_ROLE_LOSS,
+    .brief = "A loss.",
+    .ports = loss_ports,
+    .type = loss_type,
+    .lower = loss_lower,
 };
 
 static const dg_port backward_ports[] = { DG_IN("loss", "f[]", "a scalar"),
                                           DG_OUT("gradients", "gradients", "of all parameters"),
                                           { 0 } };
-static void          backward_lower(dg_build *b, const void *conf, const dg_val in[], dg_val out[])
+static void backward_lower(dg_build *b, const void *conf, const dg_val in[], dg_val out[])
 {
     (void)conf;
     out[0] = dg_backward(b, in[0], 0);
 }
 static const dg_node_class backward = {
-    DG_NODE_CLASS,         .name = "toy.backward",  .role = DG_ROLE_GRADIENT,
-    .brief = "Gradients.", .ports = backward_ports, .lower = backward_lower,
+    DG_NODE_CLASS,
+    .name = "toy.backward",
+    .role = DG_ROLE_GRADIENT,
+    .brief = "Gradients.",
+    .ports = backward_ports,
+    .lower = backward_lower,
 };
 
 typedef struct step_conf {
@@ -353,10 +375,10 @@ static const dg_port step_ports[] = { DG_IN("gradients", "gradients", "gradients
                                       DG_OUT("parameters", "parameters", "after the step"),
                                       { 0 } };
 static const dg_attr step_attrs[] = { DG_NUM(step_conf, lr, 1e-3, 0, 1, "learning rate"), { 0 } };
-static void          step_lower(dg_build *b, const void *conf, const dg_val in[], dg_val out[])
+static void step_lower(dg_build *b, const void *conf, const dg_val in[], dg_val out[])
 {
     static const dg_group rest = { NULL, NULL, 0 };
-    const dg_adamw_attr   attr = { 0.9, 0.999, 1e-8, 0, 0, 1, &rest };
+    const dg_adamw_attr attr = { 0.9, 0.999, 1e-8, 0, 0, 1, &rest };
 
     (void)conf;
     out[0] = dg_adamw(b, in[0], DG_NONE, &attr);
@@ -375,14 +397,18 @@ static const dg_node_class step = {
 static const dg_port ema_ports[] = { DG_IN("of", "parameters", "parameters"),
                                      DG_OUT("parameters", "parameters", "their average"),
                                      { 0 } };
-static void          ema_lower(dg_build *b, const void *conf, const dg_val in[], dg_val out[])
+static void ema_lower(dg_build *b, const void *conf, const dg_val in[], dg_val out[])
 {
     (void)conf;
     out[0] = dg_ema(b, in[0]);
 }
 static const dg_node_class ema = {
-    DG_NODE_CLASS,          .name = "toy.ema",  .role = DG_ROLE_OPTIMIZER,
-    .brief = "An average.", .ports = ema_ports, .lower = ema_lower,
+    DG_NODE_CLASS,
+    .name = "toy.ema",
+    .role = DG_ROLE_OPTIMIZER,
+    .brief = "An average.",
+    .ports = ema_ports,
+    .lower = ema_lower,
 };
 
 static const dg_port score_ports[] = { DG_IN("in", "{logits:f[B,C]}", "predictions"),
@@ -405,20 +431,31 @@ static int score_finish(void **state, dg_metrics *m, dg_diag *d)
     return 0;
 }
 static const dg_node_class score = {
-    DG_NODE_CLASS,        .name = "toy.score",  .role = DG_ROLE_EVALUATE, .brief = "A score.",
-    .ports = score_ports, .begin = score_begin, .take = score_take,       .finish = score_finish,
+    DG_NODE_CLASS,
+    .name = "toy.score",
+    .role = DG_ROLE_EVALUATE,
+    .brief = "A score.",
+    .ports = score_ports,
+    .begin = score_begin,
+    .take = score_take,
+    .finish = score_finish,
 };
 
-static const dg_port       log_ports[] = { DG_IN("in", "any", "numbers"), { 0 } };
-static const dg_node_class log_class = { DG_NODE_CLASS, .name = "toy.log", .role = DG_ROLE_SINK,
-                                         .brief = "Shows numbers.", .ports = log_ports };
+static const dg_port log_ports[] = { DG_IN("in", "any", "numbers"), { 0 } };
+static const dg_node_class log_class = {
+    DG_NODE_CLASS,
+    .name = "toy.log",
+    .role = DG_ROLE_SINK,
+    .brief = "Shows numbers.",
+    .ports = log_ports,
+};
 
 const dg_node_class *const toy_classes[] = {
     &loader, &sampler,  &augment, &batch, &conv,  &norm,      &head, &split,
     &loss,   &backward, &step,    &ema,   &score, &log_class, NULL,
 };
 
-/* --- helpers --------------------------------------------------------------------------------- */
+/* ---- helpers --------------------------------------------------------------------------------- */
 
 dg_registry *toy_registry(dg_diag *d)
 {

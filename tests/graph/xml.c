@@ -13,18 +13,18 @@
 
 enum { ATTRS = 4, ELEMENTS = 400 };
 
-/* --- positions: a document is written with a note of where everything stands ----------------- */
+/* ---- positions: a document is written with a note of where everything stands ----------------- */
 
 typedef struct note {
     char what[32];
-    int  line, column;
+    int line, column;
 } note;
 typedef struct writer {
     dg_str text;
-    int    line;
+    int line;
     size_t line_start;
-    note   notes[ELEMENTS * (2 * ATTRS + 1)];
-    int    n;
+    note notes[ELEMENTS * (2 * ATTRS + 1)];
+    int n;
     dg_rng rng;
 } writer;
 
@@ -117,11 +117,11 @@ static void positions(void **state)
 {
     (void)state;
     for (int seed = 0; seed < 60; seed++) {
-        writer   *w = calloc(1, sizeof *w);
+        writer *w = calloc(1, sizeof *w);
         dg_arena *a = dg_arena_open();
-        dg_diag  *d = dg_diag_open();
-        dg_xml   *root;
-        int       left = ELEMENTS, k = 0;
+        dg_diag *d = dg_diag_open();
+        dg_xml *root;
+        int left = ELEMENTS, k = 0;
 
         assert_non_null(w);
         w->line = 1;
@@ -149,9 +149,9 @@ static void positions(void **state)
 static void values(void **state)
 {
     static const char text[] = "<a b='&lt;&amp;&gt;&quot;&apos;&#65;&#x42;' c=\"two\nlines\"/>";
-    dg_arena         *a = dg_arena_open();
-    dg_diag          *d = dg_diag_open();
-    dg_xml           *root;
+    dg_arena *a = dg_arena_open();
+    dg_diag *d = dg_diag_open();
+    dg_xml *root;
 
     (void)state;
     assert_int_equal(dg_xml_parse(&root, a, text, strlen(text), "f.xml", d), 0);
@@ -162,14 +162,14 @@ static void values(void **state)
     dg_diag_close(&d);
 }
 
-/* --- limits ---------------------------------------------------------------------------------- */
+/* ---- limits ---------------------------------------------------------------------------------- */
 
 /* Parses text (freed here) and expects exactly this fault. */
 static void refused(dg_str *text, const char *id)
 {
     dg_arena *a = dg_arena_open();
-    dg_diag  *d = dg_diag_open();
-    dg_xml   *root;
+    dg_diag *d = dg_diag_open();
+    dg_xml *root;
 
     assert_true(dg_xml_parse(&root, a, text->s, text->n, "f.xml", d) < 0);
     assert_null(root);
@@ -196,8 +196,8 @@ static void deep(void **state)
     repeat(&s, "<a>", DG_XML_MAX_DEPTH);
     repeat(&s, "</a>", DG_XML_MAX_DEPTH);
     dg_arena *a = dg_arena_open();
-    dg_diag  *d = dg_diag_open();
-    dg_xml   *root;
+    dg_diag *d = dg_diag_open();
+    dg_xml *root;
 
     assert_int_equal(dg_xml_parse(&root, a, s.s, s.n, "f.xml", d), 0);
     dg_str_free(&s);
@@ -230,11 +230,11 @@ static void many(void **state)
 /* 100 MB are refused by their size alone: nothing of them is read. */
 static void large_file(void **state)
 {
-    char         path[] = "/tmp/dg-large-XXXXXX";
-    int          fd = mkstemp(path);
-    dg_diag     *d = dg_diag_open();
+    char path[] = "/tmp/dg-large-XXXXXX";
+    int fd = mkstemp(path);
+    dg_diag *d = dg_diag_open();
     dg_registry *r = toy_registry(d);
-    dg_graph    *g;
+    dg_graph *g;
 
     (void)state;
     assert_true(fd >= 0);

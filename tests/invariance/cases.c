@@ -3,7 +3,8 @@
  *   <!-- verdict: reject DG-GRAD DG-KEYS -->   accept or reject, and every id, warnings too
  *   <!-- says: words -->                       stand in what people read
  *   <!-- from: where it happened -->
- *   <!-- flip: old => new; DG-RATE -->         with old replaced by new it is rejected, with that id
+ *   <!-- flip: old => new; DG-RATE -->         with old replaced by new it is rejected, with that
+ * id
  *   <!-- spare: id id -->                      elements that it could do without
  *
  * Classes are those of the program, and <declared>, which says of itself what a custom node may
@@ -18,17 +19,18 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "graph/render.h"
 #include "nodes/builtin.h"
+#include "proof/proof.h"
+#include "report/render.h"
 #include "tests/invariance/declared.h"
 
 enum { MOST = 512 };
 
 typedef struct proved {
-    dg_diag     *d;
+    dg_diag *d;
     dg_registry *r;
-    dg_graph    *g;
-    bool         rejected;
+    dg_graph *g;
+    bool rejected;
 } proved;
 
 static void prove(proved *v, const char *text, const char *file)
@@ -66,8 +68,8 @@ static bool has_id(const proved *v, const char *id, size_t n)
 static char *read_case(const char *file)
 {
     dg_diag *d = dg_diag_open();
-    char    *text;
-    size_t   n;
+    char *text;
+    size_t n;
 
     assert_int_equal(dg_file_read(&text, &n, file, 0, d), 0);
     dg_diag_close(&d);
@@ -90,13 +92,13 @@ static char *remark(const char *text, const char *word, int k)
     return NULL;
 }
 
-/* --- verdicts -------------------------------------------------------------------------------- */
+/* ---- verdicts -------------------------------------------------------------------------------- */
 
 static void check_verdict(const proved *v, const char *file, const char *verdict)
 {
     const char *ids = strchr(verdict, ' ');
-    char       *said = strdup(dg_diag_text(v->d));
-    int         n = 0;
+    char *said = strdup(dg_diag_text(v->d));
+    int n = 0;
 
     if (v->rejected != (strncmp(verdict, "reject", 6) == 0))
         fail_msg("%s is %s, expected %s:\n%s", file, v->rejected ? "rejected" : "accepted", verdict,
@@ -114,8 +116,8 @@ static void check_verdict(const proved *v, const char *file, const char *verdict
 static void verdict(void **state)
 {
     const char *file = *state;
-    char       *text = read_case(file), *want = remark(text, "verdict", 0), *words;
-    proved      v;
+    char *text = read_case(file), *want = remark(text, "verdict", 0), *words;
+    proved v;
 
     assert_non_null(want);
     prove(&v, text, file);
@@ -130,13 +132,13 @@ static void verdict(void **state)
     dg_free(text);
 }
 
-/* --- mutations ------------------------------------------------------------------------------- */
+/* ---- mutations ------------------------------------------------------------------------------- */
 
 /* text with n bytes at `at` replaced. */
 static char *replace(const char *text, const char *at, size_t n, const char *by)
 {
     size_t before = (size_t)(at - text), len = strlen(text), more = strlen(by);
-    char  *out = malloc(len + more + 1);
+    char *out = malloc(len + more + 1);
 
     assert_non_null(out);
     memcpy(out, text, before);
@@ -161,7 +163,7 @@ static int drop_attributes(const char *text, const char *file)
 {
     static const char *const words[] = { " equal=\"drop\"", " equal=\"pad\"", " empty=\"pad\"",
                                          " connect=\"zero\"" };
-    int                      n = 0;
+    int n = 0;
 
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         for (const char *p = text; (p = strstr(p, words[i])); p++, n++) {
@@ -175,7 +177,7 @@ static int drop_attributes(const char *text, const char *file)
 
 static char *attribute(const char *element, const char *name)
 {
-    char        begin[32];
+    char begin[32];
     const char *end = strchr(element, '>'), *at;
 
     snprintf(begin, sizeof begin, " %s=\"", name);
@@ -209,7 +211,7 @@ static char *without_element(const char *text, const char *at)
 static bool is_spare(const char *text, const char *at)
 {
     char *id = attribute(at, "id"), *spare = remark(text, "spare", 0);
-    bool  found = false;
+    bool found = false;
 
     for (const char *p = spare; id && p && *p; p += strcspn(p, " "), p += *p == ' ')
         found |= strcspn(p, " ") == strlen(id) && strncmp(p, id, strlen(id)) == 0;
@@ -221,7 +223,7 @@ static bool is_spare(const char *text, const char *at)
 static int drop_elements(const char *text, const char *file)
 {
     static const char *const words[] = { "<agree ", "<broadcast ", "<equalize " };
-    int                      n = 0;
+    int n = 0;
 
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         for (const char *p = text; (p = strstr(p, words[i])); p++) {
@@ -239,7 +241,7 @@ static int drop_elements(const char *text, const char *file)
 static int listed_flips(const char *text, const char *file)
 {
     char *words;
-    int   n = 0;
+    int n = 0;
 
     for (; (words = remark(text, "flip", n)); n++) {
         char *arrow = strstr(words, " => "), *id = strrchr(words, ';'), *other, by[256];
@@ -252,7 +254,9 @@ static int listed_flips(const char *text, const char *file)
         if (!at)
             fail_msg("%s: \"%s\" does not stand in it", file, words);
         other = replace(text, at, strlen(words), by);
-        for (char *one = strtok(id + 1, " "); one; one = strtok(NULL, " "))
+        char *rest, *one = strtok_r(id + 1, " ", &rest);
+
+        for (; one; one = strtok_r(NULL, " ", &rest))
             must_flip(other, file, words, one);
         free(other);
         free(words);
@@ -263,7 +267,7 @@ static int listed_flips(const char *text, const char *file)
 static void mutate(void **state)
 {
     struct dirent **files = *state;
-    int             n = 0;
+    int n = 0;
 
     for (; *files; files++) {
         char *text = read_case((*files)->d_name), *want = remark(text, "verdict", 0);
@@ -278,16 +282,16 @@ static void mutate(void **state)
     print_message("# %d mutations\n", n);
 }
 
-/* --- pictures -------------------------------------------------------------------------------- */
+/* ---- pictures -------------------------------------------------------------------------------- */
 
 /* Wires are coloured by what varies, guards are dashed, and the path of a rejection is thick. */
 static void picture(void **state)
 {
     static const char *const said[] = { "what differs over", "color=\"#ef6c00\"", "style=dashed",
                                         "penwidth=2", "may not take part" };
-    char                    *text = read_case("nan-skip-local.xml");
-    dg_str                   dot = { 0 };
-    proved                   v;
+    char *text = read_case("nan-skip-local.xml");
+    dg_str dot = { 0 };
+    proved v;
 
     (void)state;
     prove(&v, text, "nan-skip-local.xml");
@@ -309,11 +313,11 @@ static int choose(const struct dirent *e)
 
 int main(void)
 {
-    const char       *top = getenv("srcdir");
-    struct dirent   **found, *files[MOST + 1];
+    const char *top = getenv("srcdir");
+    struct dirent **found, *files[MOST + 1];
     struct CMUnitTest tests[MOST + 2];
-    int               n, rc;
-    char              folder[4096];
+    int n, rc;
+    char folder[4096];
 
     snprintf(folder, sizeof folder, "%s/tests/invariance/xml", top ? top : ".");
     if (chdir(folder) != 0 || (n = scandir(".", &found, choose, alphasort)) <= 0 || n > MOST)

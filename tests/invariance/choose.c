@@ -30,22 +30,24 @@ static int64_t least(void *ctx, int64_t n)
 }
 
 typedef struct bench {
-    dg_arena   *arena;
+    dg_arena *arena;
     dg_registry *r;
-    dg_graph   *g;
-    dg_diag    *d;
-    int32_t     items[ITEMS];
-    dg_dataset  data;
+    dg_graph *g;
+    dg_diag *d;
+    int32_t items[ITEMS];
+    dg_dataset data;
 } bench;
 
 /* The node `x` of a pipeline with this element between loader and sampler. */
 static const dg_node *open_bench(bench *b, const char *element)
 {
-    static const char before[] = "<pipeline version=\"1\"><mesh dp=\"3\"/><model id=\"m\"><input id=\"i\"/>"
-                                 "<layer.linear in=\"@i\" width=\"2\"/></model><train steps=\"1\">"
-                                 "<loader.synthetic id=\"d\"/>";
-    static const char after[] = "<sampler.plain id=\"p\" in=\"@x\" batch=\"1\" size=\"32\"/></train></pipeline>";
-    char              text[2048];
+    static const char before[] =
+        "<pipeline version=\"1\"><mesh dp=\"3\"/><model id=\"m\"><input id=\"i\"/>"
+        "<layer.linear in=\"@i\" width=\"2\"/></model><train steps=\"1\">"
+        "<loader.synthetic id=\"d\"/>";
+    static const char after[] =
+        "<sampler.plain id=\"p\" in=\"@x\" batch=\"1\" size=\"32\"/></train></pipeline>";
+    char text[2048];
 
     *b = (bench){ .arena = dg_arena_open(), .r = dg_registry_open(), .d = dg_diag_open() };
     b->data = (dg_dataset){ .size = sizeof b->data, .n_items = ITEMS, .name = "ten", .info = info };
@@ -69,8 +71,15 @@ static void close_bench(bench *b)
 
 static int choose(bench *b, const dg_node *node, int rank, int64_t fewest, dg_choice *out)
 {
-    dg_choose_args a = { .data = &b->data, .n = ITEMS, .items = b->items, .seed = 5, .rank = rank,
-                         .ranks = RANKS, .least = least, .ctx = &fewest, .alloc = alloc,
+    dg_choose_args a = { .data = &b->data,
+                         .n = ITEMS,
+                         .items = b->items,
+                         .seed = 5,
+                         .rank = rank,
+                         .ranks = RANKS,
+                         .least = least,
+                         .ctx = &fewest,
+                         .alloc = alloc,
                          .arena = b->arena };
 
     return node->class->choose(out, node->conf, &a, b->d);
@@ -80,7 +89,7 @@ static int choose(bench *b, const dg_node *node, int rank, int64_t fewest, dg_ch
 static void count_items(bench *b, const char *element, const int64_t counts[RANKS], int times)
 {
     const dg_node *node = open_bench(b, element);
-    int            seen[ITEMS] = { 0 }, n_once = 0;
+    int seen[ITEMS] = { 0 }, n_once = 0;
 
     for (int rank = 0; rank < RANKS; rank++) {
         dg_choice c;
@@ -103,16 +112,19 @@ static void partition(void **state)
 
     (void)state;
     count_items(&b, "<partition id=\"x\" in=\"@d\" axis=\"dp\"/>", (int64_t[]){ 4, 3, 3 }, ITEMS);
-    count_items(&b, "<partition id=\"x\" in=\"@d\" axis=\"dp\" equal=\"drop\"/>", (int64_t[]){ 3, 3, 3 }, 9);
-    count_items(&b, "<partition id=\"x\" in=\"@d\" axis=\"dp\" equal=\"pad\" shuffle=\"true\" seed=\"shared\"/>",
+    count_items(&b, "<partition id=\"x\" in=\"@d\" axis=\"dp\" equal=\"drop\"/>",
+                (int64_t[]){ 3, 3, 3 }, 9);
+    count_items(&b,
+                "<partition id=\"x\" in=\"@d\" axis=\"dp\" equal=\"pad\" shuffle=\"true\" "
+                "seed=\"shared\"/>",
                 (int64_t[]){ 4, 4, 4 }, ITEMS);
 }
 
 static void filter(void **state)
 {
-    bench          b;
+    bench b;
     const dg_node *node = open_bench(&b, "<filter id=\"x\" in=\"@d\" min_objects=\"2\"/>");
-    dg_choice      c;
+    dg_choice c;
 
     (void)state;
     assert_int_equal(choose(&b, node, 0, 0, &c), 0);
@@ -123,9 +135,9 @@ static void filter(void **state)
 
 static void equalize(void **state)
 {
-    bench          b;
+    bench b;
     const dg_node *node = open_bench(&b, "<equalize id=\"x\" in=\"@d\" axis=\"dp\"/>");
-    dg_choice      c;
+    dg_choice c;
 
     (void)state;
     assert_int_equal(choose(&b, node, 0, 7, &c), 0);

@@ -23,22 +23,22 @@
 enum { TEXT = 1 << 16, MOST_LOOSE = 400 };
 
 typedef struct tally {
-    int      accepted, rejected, broken, unsound, shown;
-    int      by_code[FZ_CODES], shown_by_code[FZ_CODES]; /* whatever other codes there are */
-    int      alone[FZ_CODES], shown_alone[FZ_CODES];     /* rejected for this code only */
-    int      verdicts[FZ_N_VERDICTS];
+    int accepted, rejected, broken, unsound, shown;
+    int by_code[FZ_CODES], shown_by_code[FZ_CODES]; /* whatever other codes there are */
+    int alone[FZ_CODES], shown_alone[FZ_CODES];     /* rejected for this code only */
+    int verdicts[FZ_N_VERDICTS];
     fz_cover cover;
 } tally;
 
-/* --- counting --------------------------------------------------------------------------------- */
+/* ---- counting -------------------------------------------------------------------------------- */
 
 static void one(fz_judge *j, tally *t, uint64_t seed)
 {
     static fz_model m;
-    static char     text[2 * TEXT];
-    fz_opinion      o;
-    fz_fault        fault;
-    bool            parted;
+    static char text[2 * TEXT];
+    fz_opinion o;
+    fz_fault fault;
+    bool parted;
 
     fz_draw(&m, seed);
     o = fz_ask(j, &m, text, sizeof text);
@@ -94,9 +94,9 @@ static void print_tally(const tally *t, int count)
 /* whole: enough of them that everything must be among them. */
 static int many(int count, uint64_t seed, bool whole)
 {
-    fz_judge    *j = fz_judge_open();
+    fz_judge *j = fz_judge_open();
     static tally t;
-    bool         ok[4] = { true, true, true, true };
+    bool ok[4] = { true, true, true, true };
 
     for (int i = 0; i < count; i++)
         one(j, &t, seed + (uint64_t)i);
@@ -116,12 +116,12 @@ static int many(int count, uint64_t seed, bool whole)
     return ok[0] && ok[1] && ok[2] && ok[3] ? 0 : 1;
 }
 
-/* --- looking closer --------------------------------------------------------------------------- */
+/* ---- looking closer -------------------------------------------------------------------------- */
 
 static int show_one(uint64_t seed)
 {
     static fz_model m;
-    fz_judge       *j = fz_judge_open();
+    fz_judge *j = fz_judge_open();
 
     fz_draw(&m, seed);
     fz_show(j, &m, seed);
@@ -140,10 +140,10 @@ static uint32_t codes_of(const char *name)
 static int loose(const char *name, int count, uint64_t seed)
 {
     static fz_model m;
-    fz_judge       *j = fz_judge_open();
-    fz_fault        fault;
-    uint32_t        codes = codes_of(name);
-    int             found = 0;
+    fz_judge *j = fz_judge_open();
+    fz_fault fault;
+    uint32_t codes = codes_of(name);
+    int found = 0;
 
     for (int i = 0; i < count && found < MOST_LOOSE; i++, seed++) {
         fz_opinion o;
@@ -164,8 +164,8 @@ static int loose(const char *name, int count, uint64_t seed)
 static int run_file(const char *file)
 {
     static fz_model m;
-    char            why[200];
-    fz_fault        fault;
+    char why[200];
+    fz_fault fault;
 
     if (!fz_read_file(&m, file, why, sizeof why)) {
         printf("%s: not read: %s\n", file, why);
@@ -187,8 +187,8 @@ static int run_cases(const char *folder, bool all)
         wrong = 0;
 
     for (int i = 0; i < n; i++) {
-        char     file[512], why[200], codes[128] = "";
-        int      expected;
+        char file[512], why[200], codes[128] = "";
+        int expected;
         fz_fault fault;
 
         snprintf(file, sizeof file, "%s/%s", folder, list[i]->d_name);
@@ -216,8 +216,9 @@ static int run_cases(const char *folder, bool all)
     }
     if (n >= 0)
         free(list);
-    printf("# %d cases read, %d to be rejected, of them %d diverge; %d have what a model cannot say\n",
-           read, rejected, shown, unread);
+    printf(
+        "# %d cases read, %d to be rejected, of them %d diverge; %d have what a model cannot say\n",
+        read, rejected, shown, unread);
     printf("%s - of the cases, no accepted one diverges, and nine of ten rejected ones do\n",
            read && !wrong && shown * 10 >= rejected * 9 ? "ok" : "not ok");
     return read && !wrong && shown * 10 >= rejected * 9 ? 0 : 1;
@@ -226,8 +227,8 @@ static int run_cases(const char *folder, bool all)
 static int check(void)
 {
     const char *top = getenv("srcdir");
-    char        folder[512];
-    int         rc = many(1500, 1, false);
+    char folder[512];
+    int rc = many(1500, 1, false);
 
     snprintf(folder, sizeof folder, "%s/tests/invariance/xml", top ? top : ".");
     rc |= run_cases(folder, false);
@@ -238,7 +239,7 @@ static int check(void)
 int main(int argc, char **argv)
 {
     uint64_t seed = 1;
-    int      rc = 0;
+    int rc = 0;
 
     if (argc == 1)
         return check();

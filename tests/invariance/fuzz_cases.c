@@ -8,13 +8,13 @@
 enum { ROOM = 1 << 16, VARS = 32, DEPTH = 4 };
 
 typedef struct vars {
-    int  n;
+    int n;
     char name[VARS][FZ_ID], value[VARS][64];
 } vars;
 
 typedef struct expansion {
-    char       *out;
-    size_t      n;
+    char *out;
+    size_t n;
     const char *folder;
 } expansion;
 
@@ -29,7 +29,7 @@ static void put(expansion *e, const char *s, size_t n)
 
 static char *load(const char *folder, const char *file)
 {
-    char  path[512];
+    char path[512];
     FILE *f;
     char *text = calloc(1, ROOM);
 
@@ -55,8 +55,8 @@ static const char *value_of(const vars *v, const char *name, size_t n)
 static void put_replaced(expansion *e, const vars *v, const char *s, size_t n)
 {
     for (size_t i = 0; i < n;) {
-        bool        brace = i + 1 < n && s[i] == '$' && s[i + 1] == '{';
-        size_t      from = i + 1 + brace, len;
+        bool brace = i + 1 < n && s[i] == '$' && s[i + 1] == '{';
+        size_t from = i + 1 + brace, len;
         const char *value;
 
         if (s[i] != '$') {
@@ -76,7 +76,7 @@ static void read_pairs(vars *v, const vars *outer, const char *s, const char *en
 {
     while (s < end && v->n < VARS) {
         const char *equal = memchr(s, '=', (size_t)(end - s)), *name, *close;
-        expansion   value = { (char[ROOM]){ 0 }, 0, "" };
+        expansion value = { (char[ROOM]){ 0 }, 0, "" };
 
         if (!equal || equal[1] != '"')
             return;
@@ -114,9 +114,9 @@ static void expand(expansion *e, const char *text, vars *v, int depth)
         end = s + strcspn(s, ">");
         end += *end == '>';
         if (starts(s, "<include") && depth < DEPTH) {
-            vars       *inside = calloc(1, sizeof *inside);
+            vars *inside = calloc(1, sizeof *inside);
             const char *file;
-            char       *part;
+            char *part;
 
             if (!inside)
                 return;
@@ -140,11 +140,11 @@ static void expand(expansion *e, const char *text, vars *v, int depth)
 bool fz_read_file(fz_model *m, const char *file, char *why, size_t n)
 {
     const char *slash = strrchr(file, '/');
-    char        folder[256];
-    char       *text = load("", file), *out = calloc(1, ROOM);
-    vars       *v = calloc(1, sizeof *v);
-    bool        ok = text && out && v;
-    expansion   e = { out, 0, folder };
+    char folder[256];
+    char *text = load("", file), *out = calloc(1, ROOM);
+    vars *v = calloc(1, sizeof *v);
+    bool ok = text && out && v;
+    expansion e = { out, 0, folder };
 
     snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - file) : 0, file);
     snprintf(why, n, "%s", "no such file");
@@ -160,13 +160,15 @@ bool fz_read_file(fz_model *m, const char *file, char *why, size_t n)
 
 int fz_expected(const char *file, char *codes, size_t n)
 {
-    char       *text = load("", file);
+    char *text = load("", file);
     const char *at = text ? strstr(text, "verdict: ") : NULL;
-    int         verdict = -1;
+    int verdict = -1;
 
     if (at) {
         at += strlen("verdict: ");
         verdict = strncmp(at, "reject", 6) == 0;
+        if (strstr(text, "<!-- alike: "))
+            verdict = FZ_ALIKE;
         snprintf(codes, n, "%.*s", (int)strcspn(at, "\n") - 4, at);
     }
     free(text);

@@ -8,7 +8,9 @@
  * something that a model cannot say. */
 bool fz_read_file(fz_model *m, const char *file, char *why, size_t n);
 
-/* What the first lines of a case expect: 1 reject, 0 accept, -1 nothing. codes: room for n. */
+enum { FZ_ALIKE = -2 };
+/* What the first lines of a case expect: 1 reject, 0 accept, -1 nothing, FZ_ALIKE: reject, though
+ * ranks stay alike. codes: room for n. */
 int fz_expected(const char *file, char *codes, size_t n);
 
 #endif

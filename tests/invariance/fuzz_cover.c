@@ -33,7 +33,7 @@ static bool given(const fz_model *m, const fz_attr *a, int word)
 {
     for (int i = 0; i < m->n_nodes; i++) {
         const fz_node *n = &m->node[i];
-        const void    *field = (const char *)n + a->at;
+        const void *field = (const char *)n + a->at;
 
         if (n->dead || (a->ops ? !(a->ops >> n->op & 1) : n->op == FZ_INPUT))
             continue;
@@ -48,7 +48,7 @@ static bool given(const fz_model *m, const fz_attr *a, int word)
 static void see_words(fz_cover *c, const fz_model *m, const fz_opinion *o)
 {
     static const char *const axes[] = { "", "dp", "tp", "dp+tp" };
-    char                     name[48];
+    char name[48];
 
     for (const fz_attr *a = fz_attrs; a->name; a++) {
         const char *word = a->kind == FZ_WORD ? a->words : "";
@@ -71,19 +71,19 @@ static void see_words(fz_cover *c, const fz_model *m, const fz_opinion *o)
 }
 
 typedef enum kind { STREAM, NUMBER, LAYER, COLLECTIVE, GRADIENT, STATE, CONTROL, SINK, KINDS } kind;
-static const char *const kinds[KINDS] = { "data",     "a number", "a layer", "a collective",
+static const char *const kinds[KINDS] = { "data",      "a number", "a layer", "a collective",
                                           "gradients", "state",    "control", "a sink" };
 
 static kind kind_of(const fz_node *n)
 {
     uint32_t flags = fz_classes[n->op].flags;
 
-    return flags & FZ_DATA         ? STREAM
-           : flags & FZ_COLLECTIVE ? COLLECTIVE
-           : flags & FZ_SCALAR     ? NUMBER
-           : flags & FZ_TENSOR_OP  ? LAYER
-           : n->op == FZ_BACKWARD  ? GRADIENT
-           : n->op == FZ_ADAMW || n->op == FZ_EMA                    ? STATE
+    return flags & FZ_DATA                                             ? STREAM
+           : flags & FZ_COLLECTIVE                                     ? COLLECTIVE
+           : flags & FZ_SCALAR                                         ? NUMBER
+           : flags & FZ_TENSOR_OP                                      ? LAYER
+           : n->op == FZ_BACKWARD                                      ? GRADIENT
+           : n->op == FZ_ADAMW || n->op == FZ_EMA                      ? STATE
            : n->op == FZ_LOG || n->op == FZ_METRIC || n->op == FZ_COCO ? SINK
                                                                        : CONTROL;
 }
@@ -94,7 +94,7 @@ static void see_uses(fz_cover *c, const fz_model *m, const fz_opinion *o)
     bool guarded[KINDS] = { false }, within[KINDS] = { false }, joined[KINDS] = { false };
     bool key = false, record = false, again = false, nested = false;
     char name[48];
-    int  used[4] = { 0 };
+    int used[4] = { 0 };
 
     for (int i = 0; i < m->n_nodes; i++) {
         const fz_node *n = &m->node[i];

@@ -9,7 +9,7 @@ typedef struct fz_cover {
     int at, n; /* rows come in the same order for every model */
     struct {
         char name[48];
-        int  sides, seen[2]; /* in how many accepted, and rejected pipelines */
+        int sides, seen[2]; /* in how many accepted, and rejected pipelines */
     } row[256];
 } fz_cover;
 

@@ -12,7 +12,7 @@ static const int has_aspects[4] = { 0, 0, 1, 1 };
 int fz_place(const fz_rank *k, int axis, int *n)
 {
     const fz_model *m = k->m;
-    int             at = 0;
+    int at = 0;
 
     *n = 1;
     if (axis & FZ_DP) {
@@ -36,7 +36,7 @@ static fz_dice dice(const fz_rank *k, int node, int seed)
 static void shuffle(fz_item *v, int n, fz_dice *d)
 {
     for (int i = n - 1; i > 0; i--) {
-        int     j = fz_below(d, i + 1);
+        int j = fz_below(d, i + 1);
         fz_item t = v[i];
 
         v[i] = v[j];
@@ -44,16 +44,16 @@ static void shuffle(fz_item *v, int n, fz_dice *d)
     }
 }
 
-/* --- nodes ------------------------------------------------------------------------------------ */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
 static void load(const fz_rank *k, int node, fz_list *out)
 {
     const fz_node *n = &k->m->node[node];
-    uint64_t       files = n->files == 1 ? (uint64_t)k->r + 1 : 0;
-    fz_dice        d = { fz_mix(fz_mix(k->sim->seed, (uint64_t)node), files), 0 };
-    fz_mood        mood = fz_mood_of(k, node);
-    int            shy = mood == FZ_EMPTY ? 90 : mood == FZ_UP ? 5 : 35 + 20 * fz_below(&d, 3);
-    int            tall = mood == FZ_DOWN ? 10 : 40;
+    uint64_t files = n->files == 1 ? (uint64_t)k->r + 1 : 0;
+    fz_dice d = { fz_mix(fz_mix(k->sim->seed, (uint64_t)node), files), 0 };
+    fz_mood mood = fz_mood_of(k, node);
+    int shy = mood == FZ_EMPTY ? 90 : mood == FZ_UP ? 5 : 35 + 20 * fz_below(&d, 3);
+    int tall = mood == FZ_DOWN ? 10 : 40;
 
     out->n = mood == FZ_BROKEN ? 2 + fz_below(&d, 5) : 6 + fz_below(&d, 14);
     for (int i = 0; i < out->n; i++) {
@@ -92,8 +92,8 @@ static int batch_of(const fz_node *n)
 /* The most items that dealing over n ranks may leave out. */
 static int remainder_of(const fz_node *d, int n, bool picks)
 {
-    int kinds = d->op == FZ_PARTITION ? (d->aligned == 1 ? 4 : 1)
-                                      : 1 + has_aspects[fz_given(d->sizes, 0)];
+    int kinds =
+        d->op == FZ_PARTITION ? (d->aligned == 1 ? 4 : 1) : 1 + has_aspects[fz_given(d->sizes, 0)];
 
     if (d->op == FZ_PARTITION)
         return fz_given(d->equal, FZ_EQ_NONE) == FZ_EQ_DROP ? (n - 1) * kinds * (picks ? 4 : 1) : 0;
@@ -104,10 +104,10 @@ static int remainder_of(const fz_node *d, int n, bool picks)
  * more than a remainder. */
 static void dealt(fz_rank *k, int node, const fz_list *in, const fz_list *out)
 {
-    fz_sim  *s = k->sim;
-    int      axis = fz_given(s->m->node[node].axis, 0), n, mine = fz_place(k, axis, &n), asked = 1;
+    fz_sim *s = k->sim;
+    int axis = fz_given(s->m->node[node].axis, 0), n, mine = fz_place(k, axis, &n), asked = 1;
     uint64_t items = items_of(out), all_in = items_of(in), all_out = items;
-    bool     own_files = false;
+    bool own_files = false;
 
     for (int i = 0; i < s->m->n_nodes; i++)
         own_files |= s->m->node[i].op == FZ_LOADER && s->m->node[i].files == 1;
@@ -134,7 +134,8 @@ static void dealt(fz_rank *k, int node, const fz_list *in, const fz_list *out)
                 s->m->node[node].id, k->epoch);
 }
 
-/* Deals units [from, to) of a group, items or picks, over the axis: a unit behind its last is padding. */
+/* Deals units [from, to) of a group, items or picks, over the axis: a unit behind its last is
+ * padding. */
 static void deal(const fz_rank *k, const fz_node *n, const fz_list *in, const int unit[],
                  int n_units, int from, int to, fz_list *out)
 {
@@ -155,7 +156,8 @@ typedef struct fz_groups {
     int n, size[64], unit[64][FZ_ITEMS];
 } fz_groups;
 
-/* Rows of one unit for each rank, group by group; those that do not reach every rank last, the fullest first. */
+/* Rows of one unit for each rank, group by group; those that do not reach every rank last, the
+ * fullest first. */
 static void deal_groups(const fz_rank *k, const fz_node *n, const fz_list *in, const fz_groups *g,
                         fz_list *out)
 {
@@ -178,9 +180,9 @@ static void deal_groups(const fz_rank *k, const fz_node *n, const fz_list *in, c
 static void partition(fz_rank *k, int node, const fz_list *given, fz_list *out)
 {
     const fz_node *n = &k->m->node[node];
-    fz_dice        d = dice(k, node, fz_given(n->seed, FZ_SEED_RANK));
-    fz_list        in = *given;
-    fz_groups      groups = { .n = n->aligned == 1 ? 64 : 1 };
+    fz_dice d = dice(k, node, fz_given(n->seed, FZ_SEED_RANK));
+    fz_list in = *given;
+    fz_groups groups = { .n = n->aligned == 1 ? 64 : 1 };
 
     if (n->shuffle == 1 && !(in.picks && !in.loose))
         shuffle(in.item, in.n, &d);
@@ -191,8 +193,8 @@ static void partition(fz_rank *k, int node, const fz_list *given, fz_list *out)
 
         for (int j = 0; j < in.n; j++) {
             const fz_item *it = &in.item[j];
-            int            kind = in.picks ? it->w / 32 + 8 * (it->h / 32) : it->aspect;
-            int            at = in.picks && !in.loose ? it->pick : j;
+            int kind = in.picks ? it->w / 32 + 8 * (it->h / 32) : it->aspect;
+            int at = in.picks && !in.loose ? it->pick : j;
 
             if ((groups.n == 1 || kind == c) && (!n_units || unit[n_units - 1] != at))
                 unit[n_units++] = at;
@@ -236,7 +238,7 @@ static void cut(fz_rank *k, const fz_node *n, const fz_item *v, int n_items, int
             size = fz_below(d, fz_n_sizes[sizes]);
         while (aspect[sizes][size] != group && ++tries < 1000);
         for (int j = 0; kept && j < batch && out->n < FZ_ITEMS; j++) {
-            int      at = mine * batch + j;
+            int at = mine * batch + j;
             fz_item *it = &out->item[out->n++];
 
             *it = v[at < left ? from + at : from + (at - left) % left];
@@ -256,13 +258,13 @@ static void cut(fz_rank *k, const fz_node *n, const fz_item *v, int n_items, int
 static void sample(fz_rank *k, int node, const fz_list *in, fz_list *out)
 {
     const fz_node *n = &k->m->node[node];
-    fz_dice        d = dice(k, node, fz_given(n->seed, FZ_SEED_SHARED));
-    int            sizes = fz_given(n->sizes, 0), pick = 0, n_picks, order[FZ_ITEMS];
-    fz_list        all = { 0 };
+    fz_dice d = dice(k, node, fz_given(n->seed, FZ_SEED_SHARED));
+    int sizes = fz_given(n->sizes, 0), pick = 0, n_picks, order[FZ_ITEMS];
+    fz_list all = { 0 };
 
     for (int g = 0; g <= has_aspects[sizes]; g++) {
         fz_item v[FZ_ITEMS];
-        int     n_items = 0;
+        int n_items = 0;
 
         for (int i = 0; i < in->n; i++)
             if (!has_aspects[sizes] || in->item[i].aspect == g)
@@ -299,8 +301,8 @@ static void sample(fz_rank *k, int node, const fz_list *in, fz_list *out)
 static void augment(fz_rank *k, int node, const fz_list *in, fz_list *out)
 {
     const fz_node *n = &k->m->node[node];
-    int            seed = fz_given(n->seed, FZ_SEED_SAMPLE);
-    fz_dice        d = dice(k, node, seed);
+    int seed = fz_given(n->seed, FZ_SEED_SAMPLE);
+    fz_dice d = dice(k, node, seed);
 
     *out = *in;
     for (int i = 0; i < out->n; i++) {
@@ -325,7 +327,8 @@ static void filter(const fz_node *n, const fz_list *in, fz_list *out)
     for (int i = 0, end, pick = 0; i < in->n; i = end) {
         int objects = 0;
 
-        for (end = i; end < in->n && (whole ? in->item[end].pick == in->item[i].pick : end == i); end++)
+        for (end = i; end < in->n && (whole ? in->item[end].pick == in->item[i].pick : end == i);
+             end++)
             objects += in->item[end].padding && whole ? 0 : in->item[end].objects;
         if (objects < fz_given(n->min_objects, 1))
             continue;
@@ -342,17 +345,21 @@ static void crop(fz_rank *k, int node, const fz_list *in, fz_list *out)
 {
     out->picks = in->picks;
     out->loose = in->picks;
-    for (int i = 0; i < in->n; i++)
+    for (int i = 0; i < in->n; i++) { /* another item takes the place of one that is dropped */
+        out->item[out->n] = in->item[i];
         if (fz_mix(fz_mix(k->sim->seed, (uint64_t)node + 5),
                    (uint64_t)in->item[i].id + in->item[i].draw) %
-            4)
-            out->item[out->n++] = in->item[i];
+                4 ==
+            0)
+            out->item[out->n].draw += 1;
+        out->n++;
+    }
 }
 
 static fz_end equalize(fz_rank *k, int node, const fz_list *in, fz_list *out)
 {
     bool whole = in->picks && !in->loose; /* counts picks */
-    int  units = !whole ? in->n : in->n ? in->item[in->n - 1].pick + 1 : 0;
+    int units = !whole ? in->n : in->n ? in->item[in->n - 1].pick + 1 : 0;
 
     if (!k->answered)
         k->ask = (fz_request){ .what = FZ_LEAST,
@@ -372,7 +379,7 @@ fz_end fz_stream_node(fz_rank *k, int node)
 {
     const fz_node *n = &k->m->node[node];
     const fz_list *in = n->n_in && n->in[0].node != FZ_NONE ? k->list[n->in[0].node] : NULL;
-    fz_list       *out;
+    fz_list *out;
 
     if (!k->list[node]) {
         for (int i = 0; i < FZ_LISTS; i++) {
@@ -418,13 +425,13 @@ fz_end fz_stream_node(fz_rank *k, int node)
     return FZ_WENT_ON;
 }
 
-/* --- batches ---------------------------------------------------------------------------------- */
+/* ---- batches --------------------------------------------------------------------------------- */
 
 bool fz_stream_next(fz_rank *k)
 {
     const fz_list *l = k->stream.last;
-    int            batch = 2, at = k->stream.at;
-    bool           endless = false;
+    int batch = 2, at = k->stream.at;
+    bool endless = false;
 
     for (int i = 0; i < k->m->n_nodes; i++)
         if ((k->m->node[i].op == FZ_SAMPLER || k->m->node[i].op == FZ_PLAIN) &&
@@ -452,9 +459,9 @@ static fz_val tensor(int nd, int a, int b, int c, int d)
 
 void fz_stream_batch(fz_rank *k, int node)
 {
-    int      b = k->batch.n, objects = 0, most = 0, least = 1 << 20;
+    int b = k->batch.n, objects = 0, most = 0, least = 1 << 20;
     uint64_t h = (uint64_t)(k->w_px * 1000 + k->h_px);
-    fz_val  *out = k->out[node];
+    fz_val *out = k->out[node];
 
     for (int i = 0; i < b; i++) {
         const fz_item *it = &k->batch.item[i];

@@ -4,7 +4,7 @@
 
 #include "tests/invariance/fuzz_parts.h"
 
-/* --- a step of training ----------------------------------------------------------------------- */
+/* ---- a step of training ---------------------------------------------------------------------- */
 
 /* Makes losses of the layers' outputs that nobody uses. */
 static void gather_losses(fz_drawer *w)
@@ -13,7 +13,7 @@ static void gather_losses(fz_drawer *w)
 
     for (int i = 0; i < before; i++) {
         const fz_offer *o = &w->offers[i];
-        bool            used = false;
+        bool used = false;
 
         if (!o->trained || o->type != FZ_T_TENSOR)
             continue;
@@ -55,9 +55,9 @@ static bool learns(const fz_drawer *w)
 
 static void step_of_training(fz_drawer *w)
 {
-    fz_wire  loss, gradients;
+    fz_wire loss, gradients;
     fz_node *n;
-    bool     same = true, sure = true;
+    bool same = true, sure = true;
 
     if (!w->n_losses || !learns(w)) {
         for (int i = 0; i < w->m->n_nodes; i++)
@@ -79,7 +79,7 @@ static void step_of_training(fz_drawer *w)
     }
     if (fz_chance(w->d, 15)) { /* a loss that is not finite is left out, by all or by one */
         fz_node *bad = fz_add_node(w, FZ_TEST), *vote, *skip;
-        int      at = fz_last(w);
+        int at = fz_last(w);
 
         if (!bad)
             return;
@@ -126,13 +126,13 @@ static void step_of_training(fz_drawer *w)
     }
 }
 
-/* --- the detector ----------------------------------------------------------------------------- */
+/* ---- the detector ---------------------------------------------------------------------------- */
 
 static void detector_model(fz_drawer *w)
 {
     fz_model *m = w->m;
-    fz_node  *n;
-    int       scope = w->scope, bb, norm = fz_slip(w, 15) ? FZ_NONE : FZ_SYNC_NORM;
+    fz_node *n;
+    int scope = w->scope, bb, norm = fz_slip(w, 15) ? FZ_NONE : FZ_SYNC_NORM;
 
     w->scope = FZ_IN_MODEL;
     m->n_models = 1;
@@ -161,8 +161,8 @@ static void detector_model(fz_drawer *w)
 static void detector_step(fz_drawer *w, int batch)
 {
     fz_node *n;
-    int      dn = FZ_NONE, out, objects = FZ_NONE, loss;
-    bool     same = true, sure = true;
+    int dn = FZ_NONE, out, objects = FZ_NONE, loss;
+    bool same = true, sure = true;
 
     if (fz_chance(w->d, 85)) {
         n = fz_add_node(w, FZ_DENOISING);
@@ -216,13 +216,13 @@ static void detector_step(fz_drawer *w, int batch)
     w->losses[w->n_losses++] = fz_wire_to(loss, 0);
 }
 
-/* --- a model of two layers -------------------------------------------------------------------- */
+/* ---- a model of two layers ------------------------------------------------------------------- */
 
 static void small_model(fz_drawer *w)
 {
     fz_model *m = w->m;
-    fz_node  *n;
-    int       scope = w->scope;
+    fz_node *n;
+    int scope = w->scope;
 
     w->scope = FZ_IN_MODEL;
     m->n_models = 1;
@@ -248,14 +248,14 @@ static void small_model(fz_drawer *w)
     w->scope = scope;
 }
 
-/* --- evaluation ------------------------------------------------------------------------------- */
+/* ---- evaluation ------------------------------------------------------------------------------ */
 
 static void evaluation(fz_drawer *w)
 {
     fz_model *m = w->m;
-    int       kind = fz_below(w->d, 100), batch;
-    fz_wire   scored;
-    fz_node  *n;
+    int kind = fz_below(w->d, 100), batch;
+    fz_wire scored;
+    fz_node *n;
 
     m->evaluates = 1;
     if (kind < 60)
@@ -306,7 +306,7 @@ static void evaluation(fz_drawer *w)
         m->epochs = 4;
     }
 }
-/* --- a pipeline ------------------------------------------------------------------------------- */
+/* ---- a pipeline ------------------------------------------------------------------------------ */
 
 static void mesh(fz_drawer *w)
 {
@@ -352,9 +352,9 @@ static int lacking(fz_drawer *w)
 
     for (int i = 0; i < w->m->n_nodes; i++) {
         const fz_node *n = &w->m->node[i];
-        bool matters = n->when.node == FZ_NONE && n->loop == FZ_NONE &&
-                       (n->op == FZ_ADAMW || n->op == FZ_EMA || n->op == FZ_AGREE ||
-                        n->op == FZ_ALLREDUCE);
+        bool matters =
+            n->when.node == FZ_NONE && n->loop == FZ_NONE &&
+            (n->op == FZ_ADAMW || n->op == FZ_EMA || n->op == FZ_AGREE || n->op == FZ_ALLREDUCE);
 
         if (n->op == FZ_SKIP || n->op == FZ_STOP)
             break; /* what comes then may never come */
@@ -414,15 +414,14 @@ void fz_draw(fz_model *m, uint64_t seed)
 
         fz_draw_body(&w, 1 + fz_below(w.d, 3));
         for (int i = before; i < m->n_nodes; i++) /* too late to learn anything */
-            if (fz_classes[m->node[i].op].flags & FZ_TRAINED &&
-                !(learned(m) && fz_slip(&w, 10)))
+            if (fz_classes[m->node[i].op].flags & FZ_TRAINED && !(learned(m) && fz_slip(&w, 10)))
                 m->node[i].frozen = 1;
     }
     if (fz_chance(w.d, 35))
         evaluation(&w);
     if (!shares(m) && fz_chance(w.d, 40)) { /* a rank may leave out what concerns nobody else */
         fz_node *n = &m->node[fz_below(w.d, m->n_nodes)];
-        bool     one = n->scope == FZ_IN_TRAIN && fz_classes[n->op].flags & FZ_TENSOR_OP;
+        bool one = n->scope == FZ_IN_TRAIN && fz_classes[n->op].flags & FZ_TENSOR_OP;
 
         *(one ? &n->on_fail : &m->on_fail) = FZ_LEAVE_OUT;
     }

@@ -22,9 +22,9 @@ static void write_to(char *xml, const fz_model *m, const char *first)
 
 fz_opinion fz_ask(fz_judge *j, const fz_model *m, char *text, size_t n)
 {
-    static char     xml[XML], other[XML];
+    static char xml[XML], other[XML];
     static fz_model peer;
-    size_t          used = 0;
+    size_t used = 0;
 
     write_to(xml, m, "");
     if (m->peer != FZ_NONE) {
@@ -43,7 +43,7 @@ bool fz_diverges(const fz_model *m, uint64_t seed, bool thorough, fz_fault *f)
 {
     static fz_model other;
     const fz_model *peer = m->peer >= 0 ? &other : m;
-    fz_sums         sums = { 0 };
+    fz_sums sums = { 0 };
 
     if (fz_still(m, f))
         return true;
@@ -65,12 +65,12 @@ bool fz_diverges(const fz_model *m, uint64_t seed, bool thorough, fz_fault *f)
     return false;
 }
 
-/* --- making a finding small ------------------------------------------------------------------- */
+/* ---- making a finding small ------------------------------------------------------------------ */
 
 static bool holds(const fz_finding *f, const fz_model *m)
 {
     fz_opinion o = fz_ask(f->judge, m, NULL, 0);
-    fz_fault   fault;
+    fz_fault fault;
 
     if (o.broken)
         return false;
@@ -90,7 +90,7 @@ static bool keep_if(const fz_finding *f, fz_model *m, const fz_model *smaller)
 static bool shrink_node(const fz_finding *f, fz_model *m, int i)
 {
     fz_model t = *m;
-    bool     smaller = false;
+    bool smaller = false;
 
     if (m->node[i].dead)
         return false;
@@ -162,7 +162,7 @@ void fz_shrink(const fz_finding *f, fz_model *m)
     }
 }
 
-/* --- printing --------------------------------------------------------------------------------- */
+/* ---- printing -------------------------------------------------------------------------------- */
 
 void fz_print_commented(const char *text)
 {
@@ -173,7 +173,7 @@ void fz_print_commented(const char *text)
 void fz_show(fz_judge *j, const fz_model *m, uint64_t seed)
 {
     static char text[2 * XML];
-    fz_fault    fault;
+    fz_fault fault;
 
     fz_ask(j, m, text, sizeof text);
     fz_print_commented(text);

@@ -15,8 +15,8 @@ bool fz_diverges(const fz_model *m, uint64_t seed, bool thorough, fz_fault *f);
 
 typedef struct fz_finding {
     fz_judge *judge;
-    uint64_t  seed;
-    uint32_t  codes; /* 0: accepted and diverges; else: rejected for them, and does not */
+    uint64_t seed;
+    uint32_t codes; /* 0: accepted and diverges; else: rejected for them, and does not */
 } fz_finding;
 
 /* Leaves out what the finding does not need. */

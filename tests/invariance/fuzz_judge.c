@@ -5,9 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/digest.h"
 #include "graph/graph.h"
-#include "graph/vary.h"
 #include "nodes/builtin.h"
+#include "proof/proof.h"
 #include "tests/invariance/fuzz_toys.h"
 
 const char *const fz_codes[FZ_CODES] = {
@@ -17,7 +18,7 @@ const char *const fz_codes[FZ_CODES] = {
 const char *const fz_warnings[FZ_WARNINGS] = { "DG-W-SKEW", "DG-W-CORR" };
 
 struct fz_judge {
-    dg_diag     *d;
+    dg_diag *d;
     dg_registry *r;
 };
 
@@ -53,8 +54,8 @@ void fz_judge_close(fz_judge **j)
 fz_opinion fz_judge_ask(fz_judge *j, const char *xml, const char *other, char *text, size_t n)
 {
     fz_opinion out = { 0 };
-    dg_graph  *g = NULL, *peer = NULL;
-    int        rc;
+    dg_graph *g = NULL, *peer = NULL;
+    int rc;
 
     dg_diag_clear(j->d);
     rc = dg_graph_parse(&g, xml, strlen(xml), "fuzz.xml", NULL, 0, j->r, j->d);
@@ -64,7 +65,7 @@ fz_opinion fz_judge_ask(fz_judge *j, const char *xml, const char *other, char *t
         (void)(dg_graph_check(g, j->d) + (other ? dg_graph_compare(g, peer, j->d) : 0));
     for (int i = 0; i < dg_diag_n(j->d); i++) {
         const dg_err *e = dg_diag_at(j->d, i);
-        bool          known = e->severity == DG_WARNING;
+        bool known = e->severity == DG_WARNING;
 
         for (int w = 0; w < FZ_WARNINGS; w++)
             out.warnings |= strcmp(e->id, fz_warnings[w]) == 0 ? 1u << w : 0;

@@ -13,12 +13,12 @@ extern const char *const fz_warnings[FZ_WARNINGS];
 typedef struct fz_opinion {
     uint32_t codes;    /* bit i: fz_codes[i] */
     uint32_t warnings; /* fz_warnings[i] */
-    bool     broken;   /* it has other errors */
+    bool broken;       /* it has other errors */
 } fz_opinion;
 
 typedef struct fz_judge fz_judge;
-fz_judge               *fz_judge_open(void);
-void                    fz_judge_close(fz_judge **j);
+fz_judge *fz_judge_open(void);
+void fz_judge_close(fz_judge **j);
 /* other: NULL, or the file of another rank. text: NULL, or receives what was reported. */
 fz_opinion fz_judge_ask(fz_judge *j, const char *xml, const char *other, char *text, size_t n);
 

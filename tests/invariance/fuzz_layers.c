@@ -3,7 +3,7 @@
 
 #include "tests/invariance/fuzz_val.h"
 
-/* --- collectives ------------------------------------------------------------------------------ */
+/* ---- collectives ----------------------------------------------------------------------------- */
 
 static int operand_type(const fz_model *m, fz_wire w)
 {
@@ -25,8 +25,8 @@ static int operand_type(const fz_model *m, fz_wire w)
 fz_end fz_reduce(fz_rank *k, int node)
 {
     const fz_node *n = &k->m->node[node];
-    int            type = operand_type(k->m, n->in[0]);
-    fz_val        *out = k->out[node];
+    int type = operand_type(k->m, n->in[0]);
+    fz_val *out = k->out[node];
 
     if (!k->answered) {
         k->ask = (fz_request){ .what = FZ_COMBINE,
@@ -73,8 +73,8 @@ fz_end fz_reduce(fz_rank *k, int node)
 fz_end fz_exchange(fz_rank *k, int node, fz_what what)
 {
     const fz_node *n = &k->m->node[node];
-    const fz_val  *in = fz_input(k, n, 0);
-    fz_val         part = *in;
+    const fz_val *in = fz_input(k, n, 0);
+    fz_val part = *in;
 
     if (n->op == FZ_ALLGATHERV)
         part.dim[0] = 0; /* may differ */
@@ -94,6 +94,12 @@ fz_end fz_exchange(fz_rank *k, int node, fz_what what)
     if (!fz_meet(k))
         return FZ_WAIT;
     k->out[node][0] = k->ask.v[0];
+    if (what == FZ_ROOT && !k->ask.v[0].there) { /* the root has sent zeros */
+        fz_val shape = fz_shape_of(k, n->in[0].node);
+
+        k->out[node][0] = (fz_val){ .there = true, .nd = shape.nd };
+        memcpy(k->out[node][0].dim, shape.dim, sizeof shape.dim);
+    }
     k->out[node][0].grad = (fz_set){ { 0, 0 } };
     for (int i = 1; what == FZ_ROOT && i < FZ_KEYS; i++)
         k->key[node][i - 1] = k->ask.v[i];
@@ -112,18 +118,19 @@ bool fz_inner(fz_rank *k, int node, int axis, int how, double x)
     return fz_meet(k);
 }
 
-/* --- layers ----------------------------------------------------------------------------------- */
+/* ---- layers ---------------------------------------------------------------------------------- */
 
 void fz_linear(fz_rank *k, int node)
 {
     const fz_node *n = &k->m->node[node];
-    const fz_val  *in = fz_input(k, n, 0);
-    fz_val        *out = &k->out[node][0];
+    const fz_val *in = fz_input(k, n, 0);
+    fz_val *out = &k->out[node][0];
 
     *out = *in;
     if (out->nd)
         out->dim[out->nd - 1] = fz_given(n->width, 8);
-    *out = fz_drawn(k, node, *out, fz_mix(fz_mix(fz_digest(in), fz_bits(k->w[node])), (uint64_t)node));
+    *out =
+        fz_drawn(k, node, *out, fz_mix(fz_mix(fz_digest(in), fz_bits(k->w[node])), (uint64_t)node));
     fz_own_params(&out->grad, k->m, node);
 }
 
@@ -131,12 +138,12 @@ void fz_linear(fz_rank *k, int node)
 fz_end fz_norm(fz_rank *k, int node)
 {
     const fz_node *n = &k->m->node[node];
-    const fz_val  *in = fz_input(k, n, 0), *rows = fz_input(k, n, 1);
-    bool           empty = n->op == FZ_NORM && rows->there && rows->sum == 0;
-    bool           fixed = n->freeze_norm == 1 || !fz_training(k);
-    fz_val        *out = &k->out[node][0];
+    const fz_val *in = fz_input(k, n, 0), *rows = fz_input(k, n, 1);
+    bool empty = n->op == FZ_NORM && rows->there && rows->sum == 0;
+    bool fixed = n->freeze_norm == 1 || !fz_training(k);
+    fz_val *out = &k->out[node][0];
     /* of the rows that live, if they are counted */
-    double         mean = in->sum + (n->op == FZ_NORM && rows->there ? 0.1 * rows->sum : 0);
+    double mean = in->sum + (n->op == FZ_NORM && rows->there ? 0.1 * rows->sum : 0);
 
     /* it asks nobody, and leaves its statistics as they are */
     fixed |=
@@ -146,7 +153,8 @@ fz_end fz_norm(fz_rank *k, int node)
             return FZ_WAIT;
         mean = k->ask.v[0].sum;
     }
-    *out = fz_drawn(k, node, *in, fz_mix(fz_mix(fz_digest(in), fz_bits(mean)), fz_bits(k->w[node])));
+    *out =
+        fz_drawn(k, node, *in, fz_mix(fz_mix(fz_digest(in), fz_bits(mean)), fz_bits(k->w[node])));
     if (empty) {
         out->sum = out->max = out->min = 0;
         out->bad = false;
@@ -160,8 +168,8 @@ fz_end fz_norm(fz_rank *k, int node)
 fz_end fz_backbone(fz_rank *k, int node)
 {
     const fz_node *n = &k->m->node[node];
-    fz_end         end;
-    fz_val         x = *fz_input(k, n, 0);
+    fz_end end;
+    fz_val x = *fz_input(k, n, 0);
 
     if (n->op == FZ_ENCODER)
         for (int i = 1; i < 3; i++)
@@ -177,9 +185,9 @@ fz_end fz_backbone(fz_rank *k, int node)
 fz_end fz_decoder(fz_rank *k, int node)
 {
     const fz_model *m = k->m;
-    const fz_node  *n = &m->node[node];
-    fz_set          all = fz_connections(k, n);
-    int             model = n->scope - FZ_IN_MODEL;
+    const fz_node *n = &m->node[node];
+    fz_set all = fz_connections(k, n);
+    int model = n->scope - FZ_IN_MODEL;
 
     if (fz_norm(k, node) == FZ_WAIT)
         return FZ_WAIT;
@@ -199,8 +207,8 @@ fz_end fz_decoder(fz_rank *k, int node)
 fz_end fz_use(fz_rank *k, int node)
 {
     const fz_model *m = k->m;
-    const fz_node  *n = &m->node[node];
-    int             scope = FZ_IN_MODEL + n->model, last = FZ_NONE;
+    const fz_node *n = &m->node[node];
+    int scope = FZ_IN_MODEL + n->model, last = FZ_NONE;
 
     for (int i = 0, input_number = 0; i < m->n_nodes; i++)
         if (m->node[i].scope == scope && !m->node[i].dead) {
@@ -229,13 +237,13 @@ fz_end fz_use(fz_rank *k, int node)
 
 fz_end fz_loss(fz_rank *k, int node)
 {
-    fz_sim        *s = k->sim;
+    fz_sim *s = k->sim;
     const fz_node *n = &s->m->node[node];
-    const fz_val  *x = fz_input(k, n, 0), *objects = fz_input(k, n, 2);
-    double         boxes = k->batch.n ? fz_input(k, n, 1)->sum : 0, divisor;
-    int            terms = fz_given(n->terms, FZ_TERMS_ALL);
-    fz_val         total;
-    bool           given;
+    const fz_val *x = fz_input(k, n, 0), *objects = fz_input(k, n, 2);
+    double boxes = k->batch.n ? fz_input(k, n, 1)->sum : 0, divisor;
+    int terms = fz_given(n->terms, FZ_TERMS_ALL);
+    fz_val total;
+    bool given;
 
     if (boxes == 0 && fz_given(n->empty, FZ_EMPTY_ZERO) == FZ_EMPTY_ABSENT && n->connect != 1)
         return FZ_WENT_ON;

@@ -89,7 +89,7 @@ static double join(int how, double a, double b)
 static fz_val combine(fz_rank *const v[], int n, int i, int how, bool some)
 {
     fz_val out = { 0 };
-    int    there = 0;
+    int there = 0;
 
     for (int r = 0; r < n; r++) {
         const fz_val *x = &v[r]->ask.v[i];
@@ -156,9 +156,9 @@ static void mean_gradients(fz_rank *const v[], int n)
 static void answer(fz_sim *s, fz_rank *const v[], int n)
 {
     fz_request *first = &v[0]->ask;
-    fz_val      out[FZ_KEYS + 1];
-    long        least = first->least;
-    int         rows = 0;
+    fz_val out[FZ_KEYS + 1];
+    long least = first->least;
+    int rows = 0;
 
     count_sums(s, v, n);
     if (first->what == FZ_GRADIENTS)
@@ -188,7 +188,7 @@ static void answer(fz_sim *s, fz_rank *const v[], int n)
 bool fz_settle(fz_sim *s, fz_rank *k)
 {
     fz_rank *v[FZ_RANKS];
-    int      n = 0;
+    int n = 0;
 
     for (int r = 0; r < s->n_ranks; r++) {
         fz_rank *o = &s->rank[r];

@@ -59,10 +59,8 @@ const fz_class fz_classes[FZ_N_OPS] = {
     [FZ_COCO] = { "evaluate.coco", "in", "metrics", 0 },
 };
 
-#define ROW(field, kind, words, ops, otherwise)                       \
-    {                                                                 \
-#field, kind, offsetof(fz_node, field), words, ops, otherwise \
-    }
+#define ROW(field, kind, words, ops, otherwise) \
+    { #field, kind, offsetof(fz_node, field), words, ops, otherwise }
 #define OP(x) (UINT64_C(1) << FZ_##x)
 #define AXES                                                                                 \
     (OP(PARTITION) | OP(EQUALIZE) | OP(SAMPLER) | OP(PLAIN) | OP(ALLREDUCE) | OP(REDUCE) |   \
@@ -96,7 +94,8 @@ const fz_attr fz_attrs[] = {
     ROW(width, FZ_INT, NULL, OP(LINEAR), FZ_NONE),
     ROW(norm, FZ_WORD, "batch|sync", NORMS, FZ_BATCH_NORM),
     ROW(freeze_norm, FZ_WORD, "false|true", OP(BACKBONE), 0),
-    ROW(empty, FZ_WORD, "absent|zero|pad", OP(NORM) | OP(EMBED) | OP(DENOISING) | OP(LOSS), FZ_NONE),
+    ROW(empty, FZ_WORD, "absent|zero|pad", OP(NORM) | OP(EMBED) | OP(DENOISING) | OP(LOSS),
+        FZ_NONE),
     ROW(terms, FZ_WORD, "all|class|box", OP(LOSS), FZ_TERMS_ALL),
     ROW(times, FZ_INT, NULL, OP(LOOP), FZ_NONE),
     ROW(optional, FZ_WORD, "false|true", OP(INPUT), 0),
@@ -110,7 +109,7 @@ const fz_attr fz_attrs[] = {
     { 0 },
 };
 const char *const fz_sizes[4] = { "64", "64,96", "64,96x64", "64,96,96x64,192x128" };
-const int         fz_n_sizes[4] = { 1, 2, 2, 4 };
+const int fz_n_sizes[4] = { 1, 2, 2, 4 };
 
 void fz_model_clear(fz_model *m)
 {
@@ -150,7 +149,7 @@ fz_node *fz_model_add(fz_model *m, int op, int scope)
 int fz_inputs(int op)
 {
     const char *p = fz_classes[op].ins;
-    int         n = *p != 0;
+    int n = *p != 0;
 
     for (; *p; p++)
         n += *p == ' ';
@@ -172,7 +171,7 @@ int fz_word(const char *list, int i, const char **at)
 bool fz_input_optional(int op, int i)
 {
     const char *at;
-    int         n = fz_word(fz_classes[op].ins, i, &at);
+    int n = fz_word(fz_classes[op].ins, i, &at);
 
     return (fz_classes[op].flags & FZ_ANY_NAMES) || (n && at[n - 1] == '?');
 }
@@ -180,7 +179,7 @@ bool fz_input_optional(int op, int i)
 int fz_input_named(int op, const char *name)
 {
     const char *at;
-    int         n;
+    int n;
 
     for (int i = 0; (n = fz_word(fz_classes[op].ins, i, &at)) > 0; i++) {
         n -= at[n - 1] == '?';

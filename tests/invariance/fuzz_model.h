@@ -95,7 +95,7 @@ typedef struct fz_class {
     const char *name;
     const char *ins;  /* input ports: "in count?"; FZ_ANY_NAMES: any attributes */
     const char *outs; /* output ports, the main one first */
-    uint32_t    flags;
+    uint32_t flags;
 } fz_class;
 extern const fz_class fz_classes[FZ_N_OPS];
 
@@ -123,16 +123,16 @@ enum { FZ_REWRITTEN = -2 };                                                 /* p
 enum { FZ_GPU_NONE, FZ_GPU_EACH, FZ_GPU_LIST, FZ_GPU_ONE }; /* devices of the mesh */
 
 typedef struct fz_node {
-    int     op;
-    char    id[FZ_ID];
-    int     scope; /* FZ_IN_MODEL + m, FZ_IN_TRAIN, FZ_IN_EVALUATE */
-    int     loop;  /* the loop around it, or FZ_NONE */
-    bool    dead;  /* taken out */
-    int     n_in;
+    int op;
+    char id[FZ_ID];
+    int scope; /* FZ_IN_MODEL + m, FZ_IN_TRAIN, FZ_IN_EVALUATE */
+    int loop;  /* the loop around it, or FZ_NONE */
+    bool dead; /* taken out */
+    int n_in;
     fz_wire in[FZ_IN];
-    char    name[FZ_IN][FZ_ID]; /* of inputs, where any name will do */
+    char name[FZ_IN][FZ_ID]; /* of inputs, where any name will do */
     fz_wire when;
-    int     axis, how, root, equal, aligned, shuffle, seed, tail, repeat, files, is, connect, empty,
+    int axis, how, root, equal, aligned, shuffle, seed, tail, repeat, files, is, connect, empty,
         norm, on, budget, on_fail, device, exact, frozen, optional, times, batch, images, width,
         min_objects, sizes, size_pick, model, terms, freeze_norm;
     double than, value, low, high; /* NAN: not given */
@@ -140,38 +140,38 @@ typedef struct fz_node {
 enum { FZ_IN_TRAIN, FZ_IN_EVALUATE, FZ_IN_MODEL };
 
 typedef struct fz_model {
-    int     n_nodes;
+    int n_nodes;
     fz_node node[FZ_NODES]; /* models first, then train, then evaluate; document order */
-    int     dp, tp, order, devices, share_gpu;
-    int     steps, epochs, on_fail, capture, patience, patience_minutes;
-    int     evaluates, eval_on, eval_budget, every_epochs, every_steps, every_minutes;
-    int     n_models;
-    char    model_id[4][FZ_ID];
+    int dp, tp, order, devices, share_gpu;
+    int steps, epochs, on_fail, capture, patience, patience_minutes;
+    int evaluates, eval_on, eval_budget, every_epochs, every_steps, every_minutes;
+    int n_models;
+    char model_id[4][FZ_ID];
     fz_wire best; /* metrics of the evaluation that choose the checkpoint */
-    int     peer; /* what the last rank has read: FZ_NONE the same file, FZ_REWRITTEN the same graph
+    int peer;     /* what the last rank has read: FZ_NONE the same file, FZ_REWRITTEN the same graph
                      in another file, else a file without this node */
 } fz_model;
 
 /* Words of nodes, as they are written and read. */
 typedef enum fz_attr_kind { FZ_WORD, FZ_INT, FZ_AXIS, FZ_NUM, FZ_SIZES, FZ_BUDGET } fz_attr_kind;
 typedef struct fz_attr {
-    const char  *name; /* NULL ends the table */
+    const char *name; /* NULL ends the table */
     fz_attr_kind kind;
-    size_t       at;    /* in fz_node */
-    const char  *words; /* of WORD */
-    uint64_t     ops;   /* bit of each class that has it; 0: all have */
-    int          otherwise; /* the word that is meant where none is given; FZ_NONE: it depends */
+    size_t at;         /* in fz_node */
+    const char *words; /* of WORD */
+    uint64_t ops;      /* bit of each class that has it; 0: all have */
+    int otherwise;     /* the word that is meant where none is given; FZ_NONE: it depends */
 } fz_attr;
-extern const fz_attr     fz_attrs[];
+extern const fz_attr fz_attrs[];
 extern const char *const fz_sizes[4]; /* what sizes= may say; how many that lists: */
-extern const int         fz_n_sizes[4];
+extern const int fz_n_sizes[4];
 
 void fz_model_clear(fz_model *m);
 /* A new node with nothing given and nothing wired; NULL if the model is full. */
 fz_node *fz_model_add(fz_model *m, int op, int scope);
 /* Input ports of a class: how many, by name (FZ_NONE), and whether one may stay unwired. */
-int  fz_inputs(int op);
-int  fz_input_named(int op, const char *name);
+int fz_inputs(int op);
+int fz_input_named(int op, const char *name);
 bool fz_input_optional(int op, int i);
 /* The i-th word of a list separated by spaces, and its length; 0 past the end. */
 int fz_word(const char *list, int i, const char **at);

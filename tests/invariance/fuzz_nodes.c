@@ -19,13 +19,13 @@ bool fz_guard(const fz_rank *k, const fz_node *n)
     return g->there && (g->sum != 0 || g->bad);
 }
 
-/* --- gradients and state ---------------------------------------------------------------------- */
+/* ---- gradients and state --------------------------------------------------------------------- */
 
 static void backward(fz_rank *k, int node)
 {
     const fz_node *n = &k->m->node[node];
-    const fz_val  *l = fz_input(k, n, 0);
-    fz_grads      *g = &k->grads[node];
+    const fz_val *l = fz_input(k, n, 0);
+    fz_grads *g = &k->grads[node];
 
     k->out[node][0] = fz_scalar(0);
     g->has = l->grad;
@@ -52,9 +52,9 @@ static double length(const fz_grads *g)
 
 static void adamw(fz_rank *k, int node)
 {
-    const fz_node  *n = &k->m->node[node];
+    const fz_node *n = &k->m->node[node];
     const fz_grads *g = gradients(k, n);
-    bool            given = n->in[1].node != FZ_NONE; /* one that is missing is 0 */
+    bool given = n->in[1].node != FZ_NONE; /* one that is missing is 0 */
     double clip = !given ? length(g) : fz_input(k, n, 1)->there ? fz_input(k, n, 1)->sum : 0;
 
     for (int p = 0; p < FZ_PARAMS; p++)
@@ -73,7 +73,7 @@ static void ema(fz_rank *k, int node)
         k->state_of[node] = fz_mix(k->state_of[node], fz_bits(k->w[p]));
 }
 
-/* --- numbers ---------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 /* Is it exactly 0 this time, as every number may be? */
 static bool is_zero(const fz_rank *k, int node, uint64_t h)
@@ -92,7 +92,7 @@ static double part(fz_rank *k, int node)
 static double source(fz_rank *k, int node)
 {
     const fz_node *n = &k->m->node[node];
-    double         low = isnan(n->low) ? 0 : n->low, high = isnan(n->high) ? 1 : n->high;
+    double low = isnan(n->low) ? 0 : n->low, high = isnan(n->high) ? 1 : n->high;
 
     switch (n->op) {
     case FZ_NUMBER:
@@ -141,7 +141,7 @@ static double test(const fz_node *n, const fz_val *x)
 static void add_up(fz_rank *k, int node)
 {
     const fz_node *n = &k->m->node[node];
-    fz_val        *out = &k->out[node][0];
+    fz_val *out = &k->out[node][0];
 
     *out = (fz_val){ 0 };
     for (int i = 0; i < n->n_in; i++) {
@@ -175,15 +175,16 @@ static void record(fz_rank *k, int node)
 static void embed(fz_rank *k, int node)
 {
     const fz_node *n = &k->m->node[node];
-    const fz_val  *targets = fz_input(k, n, 0);
-    double         objects = k->out[n->in[0].node][4].sum;
-    bool           absent = objects == 0 && fz_given(n->empty, FZ_EMPTY_ABSENT) == FZ_EMPTY_ABSENT;
+    const fz_val *targets = fz_input(k, n, 0);
+    double objects = k->out[n->in[0].node][4].sum;
+    bool absent = objects == 0 && fz_given(n->empty, FZ_EMPTY_ABSENT) == FZ_EMPTY_ABSENT;
 
     if (!targets->there || (absent && n->connect != 1))
         return;
     k->out[node][0] = (fz_val){ .nd = 3, .dim = { k->out[n->in[0].node][4].dim[0], 8, 4 } };
     fz_own_params(&k->out[node][0].grad, k->m, node);
-    k->out[node][0] = fz_drawn(k, node, k->out[node][0], fz_mix(fz_bits(objects), fz_bits(k->w[node])));
+    k->out[node][0] =
+        fz_drawn(k, node, k->out[node][0], fz_mix(fz_bits(objects), fz_bits(k->w[node])));
 }
 
 /* What a kernel that is not exact may add. */
@@ -196,8 +197,12 @@ static double other_bit(fz_rank *k)
 static fz_end score(fz_rank *k, int node)
 {
     const fz_node *n = &k->m->node[node];
-    double         x = fz_input(k, n, 0)->sum;
+    double x = fz_input(k, n, 0)->sum;
 
+    if (fz_joins_at_end(k->m, node)) {
+        k->metric[node] += n->exact == 0 ? other_bit(k) : 0;
+        return FZ_WENT_ON;
+    }
     if (n->axis != FZ_NONE) {
         if (!fz_inner(k, node, n->axis, FZ_SUMMED, x))
             return FZ_WAIT;
@@ -207,13 +212,13 @@ static fz_end score(fz_rank *k, int node)
     return FZ_WENT_ON;
 }
 
-/* --- a node ----------------------------------------------------------------------------------- */
+/* ---- a node ---------------------------------------------------------------------------------- */
 
 /* The size of this batch is known: has the step been captured at it? */
 static void capture(fz_rank *k)
 {
     const fz_model *m = k->m;
-    uint64_t        size = (uint64_t)(k->w_px * 10000 + k->h_px);
+    uint64_t size = (uint64_t)(k->w_px * 10000 + k->h_px);
 
     if (k->scope != FZ_IN_TRAIN || fz_given(m->capture, FZ_CAPTURE_NEVER) != FZ_CAPTURE_SHAPE)
         return;
@@ -223,10 +228,24 @@ static void capture(fz_rank *k)
         k->sizes_met[k->n_sizes_met++] = size;
 }
 
-static fz_end act(fz_rank *k, int node)
+static bool is_only_logged(const fz_model *m, int node)
+{
+    for (int i = 0; i < m->n_nodes; i++) {
+        const fz_node *n = &m->node[i];
+        bool reads = n->when.node == node;
+
+        for (int k = 0; k < n->n_in; k++)
+            reads |= n->in[k].node == node;
+        if (!n->dead && reads && n->op != FZ_LOG && !(n->op == FZ_RECORD && is_only_logged(m, i)))
+            return false;
+    }
+    return true;
+}
+
+static fz_end act(fz_rank *k, int node) /* NOLINT(readability-function-size): a case for each op */
 {
     const fz_node *n = &k->m->node[node];
-    fz_val        *out = &k->out[node][0];
+    fz_val *out = &k->out[node][0];
 
     switch (n->op) {
     case FZ_BATCH:
@@ -249,7 +268,8 @@ static fz_end act(fz_rank *k, int node)
         return fz_norm(k, node);
     case FZ_GRADIENT_NORM:
         *out = fz_scalar(length(gradients(k, n)));
-        fz_compare(k, node, out->sum);
+        if (!is_only_logged(k->m, node))
+            fz_compare(k, node, out->sum);
         break;
     case FZ_ALLREDUCE:
     case FZ_REDUCE:
@@ -302,7 +322,8 @@ static fz_end act(fz_rank *k, int node)
             return FZ_WAIT;
         if (objects == 0 && fz_given(n->empty, FZ_EMPTY_ABSENT) == FZ_EMPTY_ABSENT)
             break;
-        *out = fz_drawn(k, node, (fz_val){ .there = true }, fz_mix(fz_bits(objects), fz_moment(k, node)));
+        *out = fz_drawn(k, node, (fz_val){ .there = true },
+                        fz_mix(fz_bits(objects), fz_moment(k, node)));
         out->bad = false;
         break;
     }
@@ -312,8 +333,8 @@ static fz_end act(fz_rank *k, int node)
         *out = fz_drawn(k, node, *fz_input(k, n, 0), fz_digest(fz_input(k, n, 0)));
         break;
     case FZ_RESIZE: {
-        int              sizes = fz_given(n->sizes, 0);
-        double           pick = fabs(trunc(fz_input(k, n, 1)->sum));
+        int sizes = fz_given(n->sizes, 0);
+        double pick = fabs(trunc(fz_input(k, n, 1)->sum));
         static const int px[4][4] = { { 64 }, { 64, 96 }, { 64, 96 }, { 64, 96, 96, 192 } };
 
         k->w_px = px[sizes][(int)fmod(pick, fz_n_sizes[sizes])];
@@ -341,17 +362,13 @@ bool fz_elsewhere(const fz_rank *k, const fz_node *n)
 /* Are the inputs there that it cannot do without? */
 static bool fed(const fz_rank *k, const fz_node *n)
 {
-    int ranks, there = 0;
+    int there = 0;
 
-    if (n->op == FZ_AGREE || n->op == FZ_RECORD)
-        return true;
-    if (n->op == FZ_BROADCAST &&
-        fz_place(k, fz_given(n->axis, 0), &ranks) != fz_given(n->root, 0) &&
-        fz_elsewhere(k, &k->m->node[n->in[0].node]))
+    if (n->op == FZ_AGREE || n->op == FZ_RECORD || n->op == FZ_BROADCAST)
         return true;
     for (int i = 0; i < n->n_in; i++) {
         bool wired = n->in[i].node != FZ_NONE;
-        int  op = wired ? k->m->node[n->in[i].node].op : FZ_LOG;
+        int op = wired ? k->m->node[n->in[i].node].op : FZ_LOG;
         bool stream = fz_classes[op].flags & FZ_DATA && op != FZ_BATCH;
 
         if (wired && !stream && !fz_at(k, n->in[i])->there && !fz_input_optional(n->op, i))
@@ -387,49 +404,96 @@ static void forget(fz_rank *k, int node)
         k->key[node][i].there = false;
 }
 
+/* The shape at a wire: of another port or a key as it is, of a result as its node makes it. */
+static fz_val shape_at(const fz_rank *k, fz_wire w, fz_val otherwise)
+{
+    if (w.node == FZ_NONE)
+        return otherwise;
+    return w.port > 0 || w.key != FZ_NONE ? *fz_at(k, w) : fz_shape_of(k, w.node);
+}
+
+/* The shape of a node's result, whether it has fired or not. */
+fz_val fz_shape_of(const fz_rank *k, int node)
+{
+    const fz_node *n = &k->m->node[node];
+    fz_val v = k->out[node][0];
+
+    if (n->op == FZ_LINEAR || n->op == FZ_NORM || n->op == FZ_SUM)
+        v = shape_at(k, n->in[0], v);
+    if (n->op == FZ_LINEAR && v.nd)
+        v.dim[v.nd - 1] = fz_given(n->width, 8);
+    if (n->op == FZ_EMBED) {
+        v.nd = 3;
+        v.dim[0] = k->out[n->in[0].node][4].dim[0];
+        v.dim[1] = 8;
+        v.dim[2] = 4;
+    }
+    if (n->op == FZ_LOSS || n->op == FZ_MEAN)
+        v.nd = 0;
+    return v;
+}
+
+/* connect="zero": zeros in the place of what does not fire. */
+static void fill(fz_rank *k, int node)
+{
+    const fz_model *m = k->m;
+    const fz_node *n = &m->node[node];
+    fz_val zero = { .there = true, .grad = fz_connections(k, n) }, shape = fz_shape_of(k, node);
+
+    fz_own_params(&zero.grad, m, node);
+    if (n->op == FZ_USE)
+        fz_model_params(&zero.grad, m, n);
+    else {
+        zero.nd = shape.nd;
+        memcpy(zero.dim, shape.dim, sizeof zero.dim);
+    }
+    for (int i = 0; i < FZ_OUT; i++)
+        k->out[node][i] = zero;
+    for (int i = 0; n->op == FZ_LOSS && i < 3; i++)
+        k->key[node][i] = zero;
+}
+
+/* The same for the keys of a record. */
+static void fill_keys(fz_rank *k, int node)
+{
+    const fz_node *n = &k->m->node[node];
+    bool fires = fz_guard(k, n) && (n->on == FZ_NONE || n->on == k->r);
+
+    for (int i = 0; i < n->n_in && i < FZ_KEYS; i++) {
+        fz_val zero = fz_shape_of(k, n->in[i].node);
+
+        if (k->key[node][i].there && fires)
+            continue;
+        k->key[node][i] = (fz_val){ .there = true, .nd = zero.nd };
+        memcpy(k->key[node][i].dim, zero.dim, sizeof zero.dim);
+    }
+}
+
 fz_end fz_fire(fz_rank *k, int node)
 {
     const fz_model *m = k->m;
-    const fz_node  *n = &m->node[node];
-    bool            guard = fz_guard(k, n), here = n->on == FZ_NONE || n->on == k->r;
-    bool            data = fz_classes[n->op].flags & FZ_DATA && n->op != FZ_BATCH;
-    fz_end          end;
+    const fz_node *n = &m->node[node];
+    bool guard = fz_guard(k, n), here = n->on == FZ_NONE || n->on == k->r;
+    bool data = fz_classes[n->op].flags & FZ_DATA && n->op != FZ_BATCH;
+    fz_end end;
 
     if (!k->answered)
         forget(k, node);
     if (data && n->op != FZ_RESIZE)
         return guard && here ? FZ_WENT_ON : FZ_LOST_BATCH;
-    if (!here || !fed(k, n))
-        return data ? FZ_LOST_BATCH : FZ_WENT_ON;
-    if (!guard) {
-        if (n->connect == 1 && fz_classes[n->op].flags & (FZ_TENSOR_OP)) {
-            fz_val zero = { .there = true, .grad = fz_connections(k, n) };
-
-            fz_own_params(&zero.grad, m, node);
-            if (n->op == FZ_USE)
-                fz_model_params(&zero.grad, m, n);
-            if (n->op == FZ_LINEAR || n->op == FZ_NORM || n->op == FZ_SUM || n->op == FZ_EMBED) {
-                zero.nd = fz_input(k, n, 0)->nd;
-                memcpy(zero.dim, fz_input(k, n, 0)->dim, sizeof zero.dim);
-                if (n->op == FZ_LINEAR && zero.nd)
-                    zero.dim[zero.nd - 1] = fz_given(n->width, 8);
-                if (n->op == FZ_EMBED) {
-                    zero.nd = 3;
-                    zero.dim[0] = k->out[n->in[0].node][4].dim[0];
-                    zero.dim[1] = 8;
-                    zero.dim[2] = 4;
-                }
-            }
-            for (int i = 0; i < FZ_OUT; i++)
-                k->out[node][i] = zero;
-            for (int i = 0; n->op == FZ_LOSS && i < 3; i++)
-                k->key[node][i] = zero;
-        }
+    if (n->op == FZ_RECORD && n->connect == 1 && (n->when.node != FZ_NONE || n->on != FZ_NONE)) {
+        record(k, node);
+        fill_keys(k, node);
+        return FZ_WENT_ON;
+    }
+    if (!here || !guard || !fed(k, n)) {
+        if (n->connect == 1 && fz_classes[n->op].flags & FZ_TENSOR_OP)
+            fill(k, node);
         return data ? FZ_LOST_BATCH : FZ_WENT_ON;
     }
     if (!k->answered && fz_training(k) && n->scope != FZ_IN_EVALUATE &&
         fz_given(n->on_fail, fz_given(m->on_fail, FZ_ABORT)) == FZ_LEAVE_OUT &&
-        fz_chance(&k->own, n->on_fail == FZ_LEAVE_OUT       ? 20
+        fz_chance(&k->own, n->on_fail == FZ_LEAVE_OUT         ? 20
                            : fz_mood_of(k, node) == FZ_ANYHOW ? 2
                                                               : 10))
         return FZ_LEFT_OUT;

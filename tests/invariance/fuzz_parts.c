@@ -36,7 +36,7 @@ enum { WANT_SAME = 1, WANT_SURE = 2, WANT_STEADY = 4 };
 static const fz_offer *choose(fz_drawer *w, uint32_t types, int want)
 {
     const fz_offer *best = NULL;
-    int             seen = 0;
+    int seen = 0;
 
     if (fz_slip(w, 4))
         want = 0;
@@ -58,7 +58,7 @@ static const fz_offer *choose(fz_drawer *w, uint32_t types, int want)
 #define T(x) (1u << FZ_T_##x)
 enum { SCALARS = 1u << FZ_T_INT | 1u << FZ_T_REAL, TENSORS = 1u << FZ_T_TENSOR };
 
-/* --- data ------------------------------------------------------------------------------------- */
+/* ---- data ------------------------------------------------------------------------------------ */
 
 static int stream(fz_drawer *w, int op, int in)
 {
@@ -71,13 +71,11 @@ static int stream(fz_drawer *w, int op, int in)
 
 static int partition(fz_drawer *w, int in, bool picks)
 {
-    int      at = stream(w, FZ_PARTITION, in);
+    int at = stream(w, FZ_PARTITION, in);
     fz_node *n = &w->m->node[at];
 
     n->axis = FZ_DP;
-    n->equal = !fz_slip(w, 7)        ? 1 + fz_below(w->d, 2)
-               : fz_chance(w->d, 50) ? FZ_NONE
-                                     : FZ_EQ_NONE;
+    n->equal = !fz_slip(w, 7) ? 1 + fz_below(w->d, 2) : fz_chance(w->d, 50) ? FZ_NONE : FZ_EQ_NONE;
     if (picks && fz_chance(w->d, 40)) /* items have no size yet */
         n->aligned = 1;
     if (fz_chance(w->d, 30)) {
@@ -89,14 +87,12 @@ static int partition(fz_drawer *w, int in, bool picks)
 
 static int sampler(fz_drawer *w, int in, bool deals)
 {
-    int      at = stream(w, fz_chance(w->d, deals ? 20 : 75) ? FZ_PLAIN : FZ_SAMPLER, in);
+    int at = stream(w, fz_chance(w->d, deals ? 20 : 75) ? FZ_PLAIN : FZ_SAMPLER, in);
     fz_node *n = &w->m->node[at];
 
     w->batch = n->batch = fz_chance(w->d, 4) ? 1 : 2;
     n->sizes = n->op == FZ_PLAIN ? 0 : deals ? fz_below(w->d, 4) : 2 + fz_below(w->d, 2);
-    n->tail = !fz_slip(w, 6)        ? fz_below(w->d, 2)
-              : fz_chance(w->d, 50) ? FZ_NONE
-                                    : FZ_TAIL_KEEP;
+    n->tail = !fz_slip(w, 6) ? fz_below(w->d, 2) : fz_chance(w->d, 50) ? FZ_NONE : FZ_TAIL_KEEP;
     if (deals)
         n->axis = FZ_DP;
     if (fz_chance(w->d, 20))
@@ -120,8 +116,8 @@ static int augment(fz_drawer *w, int in)
 
 static int resize(fz_drawer *w, int in)
 {
-    int             at;
-    fz_node        *n;
+    int at;
+    fz_node *n;
     const fz_offer *size = choose(w, SCALARS, WANT_SAME | WANT_SURE);
 
     if (!size)
@@ -221,15 +217,15 @@ void fz_draw_data(fz_drawer *w)
     offer_batch(w, at);
 }
 
-/* --- numbers ---------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 void fz_draw_source(fz_drawer *w)
 {
     static const int ops[] = { FZ_NUMBER, FZ_NUMBER, FZ_STEP,  FZ_EPOCH,  FZ_RANDOM, FZ_RANDOM,
                                FZ_RANDOM, FZ_RANK,   FZ_CLOCK, FZ_MEMORY, FZ_FILE };
-    int              op = ops[fz_below(w->d, 11)];
-    fz_node         *n = fz_add_node(w, op);
-    bool             same = op == FZ_NUMBER || op == FZ_STEP || op == FZ_EPOCH;
+    int op = ops[fz_below(w->d, 11)];
+    fz_node *n = fz_add_node(w, op);
+    bool same = op == FZ_NUMBER || op == FZ_STEP || op == FZ_EPOCH;
 
     if (!n)
         return;
@@ -267,9 +263,9 @@ void fz_draw_guard(fz_drawer *w, fz_node *n, bool *same, bool *sure, int percent
 static void test(fz_drawer *w)
 {
     static const int is[] = { FZ_POSITIVE, FZ_ZERO, FZ_ABOVE, FZ_BELOW, FZ_FINITE, FZ_NONFINITE };
-    const fz_offer  *in = choose(w, SCALARS | TENSORS | T(LABELS), 0);
-    fz_node         *n;
-    bool             same, sure;
+    const fz_offer *in = choose(w, SCALARS | TENSORS | T(LABELS), 0);
+    fz_node *n;
+    bool same, sure;
 
     /* of a number that never changes, nothing is asked */
     n = in && w->m->node[in->wire.node].op != FZ_NUMBER ? fz_add_node(w, FZ_TEST) : NULL;
@@ -281,7 +277,7 @@ static void test(fz_drawer *w)
     n->in[0] = in->wire;
     n->is = is[fz_below(w->d, in->trained ? 6 : in->family == 2 ? 3 : 4)]; /* padded boxes are 0 */
     if (w->filtered && n->is <= FZ_ZERO && (in->type == FZ_T_LABELS || in->family == 2))
-        n->is = FZ_ABOVE; /* there are objects, but how many? */
+        n->is = FZ_ABOVE;  /* there are objects, but how many? */
     if (n->is >= FZ_ABOVE) /* nothing that is counted is below 0 */
         n->than = (in->type == FZ_T_LABELS ? 1 : 0.25) *
                   (fz_below(w->d, 3) + (n->is == FZ_BELOW || w->filtered));
@@ -300,17 +296,17 @@ static void collective(fz_drawer *w)
 {
     static const int ops[] = { FZ_AGREE,     FZ_AGREE,  FZ_ALLREDUCE, FZ_ALLREDUCE,
                                FZ_BROADCAST, FZ_REDUCE, FZ_ALLGATHER, FZ_ALLGATHERV };
-    int              op = ops[fz_below(w->d, 8)];
-    bool             gathers = op == FZ_ALLGATHER || op == FZ_ALLGATHERV;
-    const fz_offer  *in = choose(w,
+    int op = ops[fz_below(w->d, 8)];
+    bool gathers = op == FZ_ALLGATHER || op == FZ_ALLGATHERV;
+    const fz_offer *in = choose(w,
                                 op == FZ_AGREE ? T(INT)
-                                 : gathers      ? TENSORS
-                                                : SCALARS | TENSORS | T(LABELS),
+                                : gathers      ? TENSORS
+                                               : SCALARS | TENSORS | T(LABELS),
                                 op == FZ_AGREE ? 0 : WANT_SURE | WANT_STEADY);
-    fz_offer         from;
-    const fz_offer  *rows = op == FZ_ALLGATHERV ? choose(w, T(INT), WANT_SURE) : in;
-    fz_node         *n;
-    bool             same = true, sure = true;
+    fz_offer from;
+    const fz_offer *rows = op == FZ_ALLGATHERV ? choose(w, T(INT), WANT_SURE) : in;
+    fz_node *n;
+    bool same = true, sure = true;
 
     op = op == FZ_REDUCE && in && in->same && !fz_slip(w, 20) ? FZ_ALLREDUCE : op; /* all have it */
     n = in && rows ? fz_add_node(w, op) : NULL;
@@ -342,27 +338,27 @@ static void collective(fz_drawer *w)
                            sure && (from.sure || op == FZ_AGREE), from.steady, false });
 }
 
-/* --- layers ----------------------------------------------------------------------------------- */
+/* ---- layers ---------------------------------------------------------------------------------- */
 
 void fz_draw_layer(fz_drawer *w)
 {
     const fz_offer *in = choose(w, TENSORS, WANT_SURE);
     const fz_offer *rows = fz_chance(w->d, 50) ? choose(w, T(LABELS), WANT_SURE) : NULL;
-    int             kind = fz_below(w->d, 100);
-    fz_offer        from, out;
-    fz_node        *n;
-    bool            sure, same;
+    int kind = fz_below(w->d, 100);
+    fz_offer from, out;
+    fz_node *n;
+    bool sure, same;
 
     if (!in)
         return;
     from = *in;
     n = fz_add_node(w, w->net && from.family == 1 && fz_chance(w->d, 60) ? FZ_USE
-                       : kind < 50           ? FZ_LINEAR
-                       : kind < 65           ? FZ_NORM
-                       : kind < 80           ? FZ_EMBED
-                       : kind < 92           ? FZ_SUM
-                       : fz_chance(w->d, 50) ? FZ_NOISE
-                                             : FZ_FIXED);
+                       : kind < 50                                       ? FZ_LINEAR
+                       : kind < 65                                       ? FZ_NORM
+                       : kind < 80                                       ? FZ_EMBED
+                       : kind < 92                                       ? FZ_SUM
+                       : fz_chance(w->d, 50)                             ? FZ_NOISE
+                                                                         : FZ_FIXED);
     if (!n)
         return;
     sure = from.sure;
@@ -438,7 +434,7 @@ void fz_draw_layer(fz_drawer *w)
 void fz_draw_mean(fz_drawer *w, const fz_offer *in)
 {
     fz_node *n = fz_add_node(w, FZ_MEAN);
-    bool     same, sure;
+    bool same, sure;
 
     if (!n)
         return;
@@ -458,8 +454,8 @@ void fz_draw_mean(fz_drawer *w, const fz_offer *in)
 static void record(fz_drawer *w)
 {
     fz_node *n;
-    int      n_keys = 1 + fz_below(w->d, 3), r;
-    bool     sure = true;
+    int n_keys = 1 + fz_below(w->d, 3), r;
+    bool sure = true;
 
     n = fz_add_node(w, FZ_RECORD);
     if (!n)
@@ -497,7 +493,7 @@ static void record(fz_drawer *w)
 static void leave(fz_drawer *w)
 {
     const fz_offer *g = choose(w, T(INT), WANT_SAME);
-    fz_node        *n;
+    fz_node *n;
 
     /* few numbers are 0: behind what is nearly always left out nothing happens */
     if (!g || w->m->node[g->wire.node].op == FZ_NUMBER ||
@@ -511,8 +507,8 @@ static void leave(fz_drawer *w)
 static void loop(fz_drawer *w)
 {
     const fz_offer *count = fz_chance(w->d, 60) ? choose(w, SCALARS, WANT_SAME | WANT_SURE) : NULL;
-    fz_node        *n = fz_add_node(w, FZ_LOOP);
-    int             outer = w->loop, before = w->n_offers;
+    fz_node *n = fz_add_node(w, FZ_LOOP);
+    int outer = w->loop, before = w->n_offers;
 
     if (!n)
         return;

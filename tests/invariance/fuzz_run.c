@@ -6,7 +6,7 @@
 
 enum { EPOCH_NODE = -2, MOST_WORK = 60000 };
 
-/* --- the course of a run ---------------------------------------------------------------------- */
+/* ---- the course of a run --------------------------------------------------------------------- */
 
 static void begin_scope(fz_rank *k, int scope, int plan)
 {
@@ -20,7 +20,8 @@ static void begin_scope(fz_rank *k, int scope, int plan)
     k->pos = 0;
     for (int i = 0; i < m->n_nodes; i++)
         if (m->node[i].scope == scope)
-            k->metric[i] = 0;
+            k->metric[i] =
+                fz_joins_at_end(m, i) ? 1 + fz_unit(fz_mix(k->sim->seed, (uint64_t)plan)) : 0;
     k->state = FZ_S_STREAM;
 }
 
@@ -100,7 +101,7 @@ enum { AGREED = 3 };
 static bool head(fz_rank *k)
 {
     const fz_model *m = k->m;
-    bool            train = k->scope == FZ_IN_TRAIN;
+    bool train = k->scope == FZ_IN_TRAIN;
 
     if (!exchange_streams(k, k->scope, k->iteration))
         return false;
@@ -157,7 +158,8 @@ static void evaluate(fz_rank *k, fz_state back)
 /* Time is rank 0's: what it decides is decided alike. */
 static bool decided_by_time(const fz_rank *k, int percent)
 {
-    return fz_mix(fz_mix(k->sim->seed, (uint64_t)k->step), (uint64_t)k->epoch) % 100 < (uint64_t)percent;
+    return fz_mix(fz_mix(k->sim->seed, (uint64_t)k->step), (uint64_t)k->epoch) % 100 <
+           (uint64_t)percent;
 }
 
 static bool time_to_evaluate(fz_rank *k, bool epoch)
@@ -176,7 +178,7 @@ static bool time_to_evaluate(fz_rank *k, bool epoch)
 static void judge_metrics(fz_rank *k)
 {
     const fz_model *m = k->m;
-    bool            better;
+    bool better;
 
     if (m->best.node == FZ_NONE || fz_elsewhere(k, &m->node[m->best.node]))
         return;
@@ -249,7 +251,7 @@ static bool start_epoch(fz_rank *k)
 static void advance(fz_rank *k)
 {
     fz_sim *s = k->sim;
-    bool    on = true;
+    bool on = true;
 
     while (on && k->state != FZ_S_DONE && s->fault->kind == FZ_SAME && s->work < MOST_WORK) {
         s->work++;
@@ -288,12 +290,12 @@ static void advance(fz_rank *k)
     }
 }
 
-/* --- a run ------------------------------------------------------------------------------------ */
+/* ---- a run ----------------------------------------------------------------------------------- */
 
 /* As far as both have chosen, have they chosen the same? */
 static void compare_choices(fz_sim *s, const fz_rank *a, const fz_rank *b)
 {
-    int      n = a->n_choices < b->n_choices ? a->n_choices : b->n_choices;
+    int n = a->n_choices < b->n_choices ? a->n_choices : b->n_choices;
     uint64_t both = n < 64 ? (UINT64_C(1) << n) - 1 : UINT64_MAX;
 
     if ((a->choices & both) != (b->choices & both))
@@ -325,8 +327,8 @@ static void compare_wholes(fz_sim *s)
                     s->whole[i][r][t].value != s->whole[i][0][t].value)
                     fz_part(s, FZ_OTHER_NORMALISER,
                             "<%s id=\"%s\"> has %g on rank 0, %g on rank %d",
-                            fz_classes[s->m->node[i].op].name, s->m->node[i].id, s->whole[i][0][t].value, s->whole[i][r][t].value,
-                            r);
+                            fz_classes[s->m->node[i].op].name, s->m->node[i].id,
+                            s->whole[i][0][t].value, s->whole[i][r][t].value, r);
 }
 
 static void start(fz_sim *s, const fz_model *peer)
@@ -357,7 +359,7 @@ static void start(fz_sim *s, const fz_model *peer)
 bool fz_run(const fz_model *m, const fz_model *peer, uint64_t seed, fz_fault *f, fz_sums *sums)
 {
     fz_sim *s = calloc(1, sizeof *s);
-    bool    moved = true;
+    bool moved = true;
 
     *f = (fz_fault){ .kind = FZ_SAME };
     if (!s)

@@ -30,7 +30,7 @@ extern const char *const fz_verdicts[FZ_N_VERDICTS];
 
 typedef struct fz_fault {
     fz_verdict kind;
-    char       text[400];
+    char text[400];
 } fz_fault;
 
 /* What can be seen without a run: devices, parameters that no wire leads to. */
@@ -46,15 +46,15 @@ typedef struct fz_sums {
  * numbers. sums: NULL, or counted up. */
 bool fz_run(const fz_model *m, const fz_model *peer, uint64_t seed, fz_fault *f, fz_sums *sums);
 
-/* --- what follows is shared by the files of the simulator ------------------------------------- */
+/* ---- what follows is shared by the files of the simulator ------------------------------------ */
 
 typedef struct fz_set {
     uint64_t bits[2];
 } fz_set; /* of parameters */
 
 typedef struct fz_val {
-    bool   there, bad; /* bad: not finite */
-    int    nd, dim[4];
+    bool there, bad; /* bad: not finite */
+    int nd, dim[4];
     double sum, max, min;
     fz_set grad; /* parameters that it is connected to */
 } fz_val;
@@ -66,13 +66,13 @@ typedef struct fz_grads {
 
 /* An item of a stream: of a data set, or a sample of a pick. */
 typedef struct fz_item {
-    int      id, objects, aspect, pick, w, h;
+    int id, objects, aspect, pick, w, h;
     uint64_t draw;
-    bool     padding;
+    bool padding;
 } fz_item;
 typedef struct fz_list {
-    int     n;
-    bool    picks, loose;
+    int n;
+    bool picks, loose;
     fz_item item[FZ_ITEMS];
 } fz_list; /* loose: samples were lost */
 
@@ -86,14 +86,14 @@ typedef enum fz_what {
     FZ_LEAST,
 } fz_what;
 typedef struct fz_request {
-    fz_what   what;
-    int       node, axis, root, how;
-    uint64_t  count; /* of elements, keys and all; 0: whatever comes */
-    bool      captured;
-    int       n_vals;
-    fz_val    v[FZ_KEYS + 1];
+    fz_what what;
+    int node, axis, root, how;
+    uint64_t count; /* of elements, keys and all; 0: whatever comes */
+    bool captured;
+    int n_vals;
+    fz_val v[FZ_KEYS + 1];
     fz_grads *g;
-    long      least;
+    long least;
 } fz_request;
 
 typedef enum fz_state {
@@ -109,63 +109,64 @@ typedef enum fz_state {
 
 typedef struct fz_sim fz_sim;
 typedef struct fz_rank {
-    fz_sim         *sim;
+    fz_sim *sim;
     const fz_model *m; /* what this rank has read */
-    int        r, dp, tp;
-    fz_state   state, back; /* back: where an evaluation returns to */
-    bool       blocked, answered;
+    int r, dp, tp;
+    fz_state state, back; /* back: where an evaluation returns to */
+    bool blocked, answered;
     fz_request ask;
-    fz_dice    own; /* numbers that no other rank has */
+    fz_dice own; /* numbers that no other rank has */
     /* values */
-    fz_val   out[FZ_NODES][FZ_OUT], key[FZ_NODES][FZ_KEYS];
+    fz_val out[FZ_NODES][FZ_OUT], key[FZ_NODES][FZ_KEYS];
     fz_grads grads[FZ_NODES];
-    double   w[FZ_PARAMS];
+    double w[FZ_PARAMS];
     uint64_t state_of[FZ_NODES + FZ_PARAMS]; /* history of each piece of replicated state */
     uint64_t choices;                        /* of the best checkpoint, a bit each */
-    int      n_choices;
+    int n_choices;
     /* time */
-    int  first; /* epoch: it may go on from a checkpoint */
-    int  epoch, step, scope, evaluation, iteration, plan;
+    int first; /* epoch: it may go on from a checkpoint */
+    int epoch, step, scope, evaluation, iteration, plan;
     bool stopped, ended, lost,
         begun; /* training, this evaluation, this batch; an epoch has begun */
     /* stream of the scope, and the one that training goes on with after an evaluation */
     struct stream {
         fz_list *last;
-        int      at, samples;
+        int at, samples;
     } stream, kept;
-    int      kept_iteration, kept_plan;
+    int kept_iteration, kept_plan;
     fz_list *list[FZ_NODES];
-    fz_list  lists[FZ_LISTS];
-    fz_list  batch;
-    int      w_px, h_px;
-    int      late[FZ_NODES]; /* streams that loader threads exchange: at which iteration */
+    fz_list lists[FZ_LISTS];
+    fz_list batch;
+    int w_px, h_px;
+    int late[FZ_NODES]; /* streams that loader threads exchange: at which iteration */
     /* place in the iteration */
-    int      order[FZ_NODES], n_order, pos, loop, trips[FZ_NODES], used;
+    int order[FZ_NODES], n_order, pos, loop, trips[FZ_NODES], used;
     uint64_t turn; /* of the loops around */
     uint64_t sizes_met[16];
-    int      n_sizes_met;
-    bool     captured;
+    int n_sizes_met;
+    bool captured;
     /* metrics */
     double metric[FZ_NODES], best;
-    int    without;
+    int without;
 } fz_rank;
 
 struct fz_sim {
     const fz_model *m;
-    uint64_t        seed;
-    int             n_ranks;
-    int             meets[2]; /* the axes of the collectives in the scope */
-    fz_rank         rank[FZ_RANKS];
-    fz_fault       *fault;
-    fz_sums        *sums;
+    uint64_t seed;
+    int n_ranks;
+    int meets[2]; /* the axes of the collectives in the scope */
+    fz_rank rank[FZ_RANKS];
+    fz_fault *fault;
+    fz_sums *sums;
     struct {
-        int      plan;
+        int plan;
         uint64_t in, items;
     } dealt[FZ_NODES][FZ_RANKS];
     struct {
-        int    step; /* + 1; 0: none */
+        int step; /* + 1; 0: none */
         double value;
-    } whole[FZ_NODES][FZ_RANKS][16]; /* numbers that mean something only if all ranks have the same */
+        /* numbers that mean something only if all ranks have the same */
+    } whole[FZ_NODES][FZ_RANKS][16];
     long work;
 };
 
@@ -173,13 +174,13 @@ struct fz_sim {
 typedef enum fz_end { FZ_WENT_ON, FZ_WAIT, FZ_LOST_BATCH, FZ_LEFT_OUT } fz_end;
 
 fz_end fz_fire(fz_rank *k, int node);
-bool   fz_guard(const fz_rank *k, const fz_node *n);
+bool fz_guard(const fz_rank *k, const fz_node *n);
 /* Posts what k->ask holds; true once the answer is there. */
 bool fz_meet(fz_rank *k);
 void fz_part(fz_sim *s, fz_verdict kind, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-bool          fz_elsewhere(const fz_rank *k,
-                           const fz_node *n); /* can this rank never have it, by its place (on)? */
+bool fz_elsewhere(const fz_rank *k,
+                  const fz_node *n); /* can this rank never have it, by its place (on)? */
 const fz_val *fz_at(const fz_rank *k, fz_wire w);
 /* This rank's number among those of an axis, and how many they are. */
 int fz_place(const fz_rank *k, int axis, int *n);
@@ -212,5 +213,15 @@ static inline bool fz_in(const fz_set *s, int i)
 }
 /* Parameters of a model's decoder: those of its denoising, box and class heads. */
 enum { FZ_P_DENOISING = 96, FZ_P_BOX = 104, FZ_P_CLASS = 112 };
+
+/* True for scores that ranks join once, when their evaluations have ended: then all have the same.
+ */
+static inline bool fz_joins_at_end(const fz_model *m, int node)
+{
+    const fz_node *n = &m->node[node];
+
+    return (n->op == FZ_METRIC || n->op == FZ_COCO) && n->axis != FZ_NONE &&
+           (fz_given(m->tp, 1) == 1 || n->axis == (FZ_DP | FZ_TP));
+}
 
 #endif

@@ -8,7 +8,7 @@ void fz_remove(fz_model *m, int node)
         m->best.node = FZ_NONE;
     for (int i = 0; i < m->n_nodes; i++) {
         fz_node *n = &m->node[i];
-        int      left = 0;
+        int left = 0;
 
         if (n->dead)
             continue;
@@ -130,7 +130,7 @@ static bool equalized(const fz_model *m, int scope)
 static void spoil_guard(fz_drawer *w, fz_node *n, int i)
 {
     for (int tries = 0; tries < 20; tries++) {
-        int      at = fz_below(w->d, w->m->n_nodes);
+        int at = fz_below(w->d, w->m->n_nodes);
         fz_node *g = &w->m->node[at];
         bool scalar = fz_classes[g->op].flags & FZ_SCALAR || g->op == FZ_TEST || g->op == FZ_MEAN;
 
@@ -150,7 +150,7 @@ void fz_spoil(fz_drawer *w)
     fz_model *m = w->m;
 
     for (int tries = 0; tries < 4; tries++) {
-        int      i = fz_below(w->d, m->n_nodes);
+        int i = fz_below(w->d, m->n_nodes);
         fz_node *n = &m->node[i];
 
         if (n->dead)
@@ -168,12 +168,12 @@ void fz_say_more(fz_drawer *w)
 {
     for (int tries = 0; tries < 30; tries++) {
         fz_node *n = &w->m->node[fz_below(w->d, w->m->n_nodes)];
-        int      k = 0;
+        int k = 0;
 
         while (fz_attrs[k].name)
             k++;
         const fz_attr *a = &fz_attrs[fz_below(w->d, k)];
-        bool           has = a->ops ? a->ops >> n->op & 1 : fz_classes[n->op].flags & FZ_TENSOR_OP;
+        bool has = a->ops ? a->ops >> n->op & 1 : fz_classes[n->op].flags & FZ_TENSOR_OP;
 
         if (has && a->kind == FZ_WORD && a->otherwise != FZ_NONE && n->op != FZ_USE &&
             *(int *)((char *)n + a->at) == FZ_NONE) {

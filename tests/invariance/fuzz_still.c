@@ -4,7 +4,7 @@
 static void reach(const fz_model *m, int node, fz_set *seen, const fz_node *through)
 {
     const fz_node *n = &m->node[node];
-    int            ins = n->op == FZ_NORM || n->op == FZ_LOSS ? 1 : n->n_in;
+    int ins = n->op == FZ_NORM || n->op == FZ_LOSS ? 1 : n->n_in;
 
     if (!n->dead && fz_classes[n->op].flags & FZ_COLLECTIVE && n->axis == FZ_DP && m->dp == 1) {
         reach(m, n->in[0].node, seen, through); /* of one rank: nothing happens */
@@ -42,8 +42,8 @@ static void reach(const fz_model *m, int node, fz_set *seen, const fz_node *thro
 static bool never_ready(const fz_model *m, fz_fault *f)
 {
     fz_set seen = { { 0, 0 } };
-    bool   used[FZ_NODES] = { false }, box = false, class = false;
-    int    backward = FZ_NONE;
+    bool used[FZ_NODES] = { false }, box = false, class = false;
+    int backward = FZ_NONE;
 
     for (int i = 0; i < m->n_nodes; i++) {
         const fz_node *n = &m->node[i];

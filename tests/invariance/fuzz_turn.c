@@ -30,7 +30,7 @@ static bool needs(const fz_model *m, int node, int other)
 static int unit_end(const fz_rank *k, int at, int end)
 {
     const fz_model *m = k->m;
-    int             to = at + 1;
+    int to = at + 1;
 
     while (m->node[k->order[at]].op == FZ_LOOP && to < end &&
            fz_inside(m, k->order[to], k->order[at]))
@@ -52,8 +52,8 @@ static bool unit_needs(const fz_model *m, const int *order, int from, int to, in
 static void shuffle_units(fz_rank *k, int at, int end)
 {
     const fz_model *m = k->m;
-    int             was[FZ_NODES], first[FZ_NODES + 1], n = 0, put = at;
-    bool            done[FZ_NODES] = { false };
+    int was[FZ_NODES], first[FZ_NODES + 1], n = 0, put = at;
+    bool done[FZ_NODES] = { false };
 
     memcpy(was, k->order, (size_t)k->n_order * sizeof *was);
     for (int i = at; i < end; i = unit_end(k, i, end))
@@ -126,9 +126,9 @@ static int end_of(const fz_rank *k, int loop, int p)
 static void enter(fz_rank *k, int node)
 {
     const fz_node *n = &k->m->node[node];
-    bool           wired = n->in[0].node != FZ_NONE;
-    const fz_val  *count = wired ? fz_at(k, n->in[0]) : NULL;
-    int            trips = fz_given(n->times, 0) < 4 ? fz_given(n->times, 0) : 4;
+    bool wired = n->in[0].node != FZ_NONE;
+    const fz_val *count = wired ? fz_at(k, n->in[0]) : NULL;
+    int trips = fz_given(n->times, 0) < 4 ? fz_given(n->times, 0) : 4;
 
     if (wired)
         trips = !count->there || count->bad || count->sum < 0 ? 0
@@ -173,10 +173,10 @@ bool fz_iterate(fz_rank *k)
     const fz_model *m = k->m;
 
     while (k->pos < k->n_order) {
-        int            i = k->order[k->pos];
+        int i = k->order[k->pos];
         const fz_node *n = &m->node[i];
-        fz_end         end = FZ_WENT_ON;
-        bool           threads = n->n_in && n->in[0].node != FZ_NONE &&
+        fz_end end = FZ_WENT_ON;
+        bool threads = n->n_in && n->in[0].node != FZ_NONE &&
                        fz_is_stream(&m->node[n->in[0].node]) &&
                        fz_classes[n->op].flags & FZ_COLLECTIVE;
 

@@ -49,7 +49,8 @@ static inline fz_mood fz_mood_of(const fz_rank *k, int node)
 static inline fz_val fz_drawn(const fz_rank *k, int node, fz_val like, uint64_t h)
 {
     fz_mood mood = fz_mood_of(k, node);
-    double  big = fz_unit(fz_mix(h, 2)), small = -fz_unit(fz_mix(h, 3)), part = fz_unit(fz_mix(h, 1));
+    double big = fz_unit(fz_mix(h, 2)), small = -fz_unit(fz_mix(h, 3)),
+           part = fz_unit(fz_mix(h, 1));
 
     like.there = true;
     like.bad |= h % (mood == FZ_BROKEN ? 2 : 29) == 0;
@@ -140,10 +141,12 @@ static inline fz_set fz_connections(const fz_rank *k, const fz_node *n)
 
 /* What classes do that meet other ranks, or have parameters (fuzz_layers.c). */
 fz_end fz_reduce(fz_rank *k, int node);
+/* The shape of a node's result, whether it has fired or not (fuzz_nodes.c). */
+fz_val fz_shape_of(const fz_rank *k, int node);
 fz_end fz_exchange(fz_rank *k, int node, fz_what what);
 /* A collective of one number inside a node; the sum comes back in k->ask.v[0]. */
-bool   fz_inner(fz_rank *k, int node, int axis, int how, double x);
-void   fz_linear(fz_rank *k, int node);
+bool fz_inner(fz_rank *k, int node, int axis, int how, double x);
+void fz_linear(fz_rank *k, int node);
 fz_end fz_norm(fz_rank *k, int node);
 fz_end fz_backbone(fz_rank *k, int node);
 fz_end fz_decoder(fz_rank *k, int node);

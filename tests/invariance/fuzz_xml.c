@@ -6,7 +6,7 @@
 
 #include "tests/invariance/fuzz_model.h"
 
-/* --- writing ---------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static bool has(const fz_attr *a, int op)
 {
@@ -28,8 +28,8 @@ static const char *axis_text(int axis)
 static void write_wire(FILE *to, const fz_model *m, const char *name, int len, fz_wire w)
 {
     const fz_node *from = &m->node[w.node];
-    const char    *port;
-    int            n = fz_word(fz_classes[from->op].outs, w.port, &port);
+    const char *port;
+    int n = fz_word(fz_classes[from->op].outs, w.port, &port);
 
     fprintf(to, " %.*s=\"@%s", len, name, from->id);
     if (w.key != FZ_NONE || strchr(fz_classes[from->op].outs, ' '))
@@ -42,7 +42,7 @@ static void write_wire(FILE *to, const fz_model *m, const char *name, int len, f
 static void write_attr(FILE *to, const fz_attr *a, const fz_node *n)
 {
     const void *field = (const char *)n + a->at;
-    int         word = *(const int *)field;
+    int word = *(const int *)field;
 
     if (a->kind == FZ_NUM) {
         if (!isnan(*(const double *)field))
@@ -99,8 +99,8 @@ static const char *constant(int op)
 static void write_node(FILE *to, const fz_model *m, int i)
 {
     const fz_node *n = &m->node[i];
-    int            depth = 2;
-    const char    *name;
+    int depth = 2;
+    const char *name;
 
     for (int at = n->loop; at != FZ_NONE; at = m->node[at].loop)
         depth++;
@@ -219,16 +219,16 @@ void fz_write(FILE *to, const fz_model *m)
     fputs("</pipeline>\n", to);
 }
 
-/* --- reading ---------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 typedef struct reader {
-    fz_model   *m;
+    fz_model *m;
     const char *at;
-    char       *why;
-    size_t      n;
-    bool        bad;
-    int  scope, loop, skip; /* skip: depth inside an element whose children mean nothing here */
-    char later[FZ_ID];      /* of best="@id.key" */
+    char *why;
+    size_t n;
+    bool bad;
+    int scope, loop, skip; /* skip: depth inside an element whose children mean nothing here */
+    char later[FZ_ID];     /* of best="@id.key" */
 } reader;
 
 typedef struct pair {
@@ -236,7 +236,7 @@ typedef struct pair {
 } pair;
 typedef struct tag {
     char name[32];
-    int  n;
+    int n;
     pair a[16];
     bool closes, empty;
 } tag;
@@ -323,10 +323,10 @@ static int node_by_id(const reader *r, const char *id, size_t n)
 
 static fz_wire wire_of(reader *r, const char *value)
 {
-    fz_wire     w = { FZ_NONE, 0, FZ_NONE };
-    size_t      n = strcspn(value + 1, ".");
+    fz_wire w = { FZ_NONE, 0, FZ_NONE };
+    size_t n = strcspn(value + 1, ".");
     const char *rest = value + 1 + n, *port, *key;
-    int         len, record;
+    int len, record;
 
     w.node = node_by_id(r, value + 1, n);
     if (w.node == FZ_NONE) {
@@ -378,7 +378,7 @@ static bool read_word(reader *r, fz_node *n, const pair *p)
 {
     for (const fz_attr *a = fz_attrs; a->name; a++) {
         void *field = (char *)n + a->at;
-        int   k = FZ_NONE;
+        int k = FZ_NONE;
 
         if (strcmp(a->name, p->name) != 0 || !has(a, n->op))
             continue;
@@ -448,7 +448,7 @@ static const char *get(const tag *t, const char *name)
 
 static void read_node(reader *r, const tag *t, int op)
 {
-    fz_node    *n = fz_model_add(r->m, op, r->scope);
+    fz_node *n = fz_model_add(r->m, op, r->scope);
     const char *v;
 
     if (!n) {
@@ -484,7 +484,7 @@ static void read_node(reader *r, const tag *t, int op)
 
 static void read_mesh(reader *r, const tag *t)
 {
-    fz_model   *m = r->m;
+    fz_model *m = r->m;
     const char *v;
 
     m->dp = (v = get(t, "dp")) && strcmp(v, "ranks") != 0 ? atoi(v) : 2;
@@ -504,7 +504,7 @@ static void read_mesh(reader *r, const tag *t)
 
 static void read_scope(reader *r, const tag *t)
 {
-    fz_model   *m = r->m;
+    fz_model *m = r->m;
     const char *v;
 
     if (strcmp(t->name, "model") == 0) {
@@ -572,7 +572,7 @@ static void read_tag(reader *r, const tag *t)
 bool fz_read(fz_model *m, const char *text, char *why, size_t n)
 {
     reader r = { m, text, why, n, false, FZ_IN_TRAIN, FZ_NONE, 0, "" };
-    tag    t;
+    tag t;
 
     fz_model_clear(m);
     m->dp = 1;

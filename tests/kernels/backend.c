@@ -4,10 +4,12 @@
 
 #include <string.h>
 
+#include "base/diag.h"
+#include "base/element.h"
 #include "kernels/backend.h"
 #include "tensor/ops.h"
 
-static const dg_backend *const host = &dg_backend_host;
+static dg_backend *host, *ref;
 
 static void memory_is_aligned_and_zero(void **state)
 {
@@ -32,20 +34,19 @@ static void memory_is_aligned_and_zero(void **state)
 
 static void copies_arrive(void **state)
 {
-    float  x[3] = { 1, 2, 3 }, y[3] = { 0 };
+    float x[3] = { 1, 2, 3 }, y[3] = { 0 };
     float *p = host->alloc(host, sizeof x);
 
     (void)state;
-    assert_int_equal(host->upload(host, p, x, sizeof x), 0);
+    assert_int_equal(host->upload(host, DG_LANE_COMPUTE, p, x, sizeof x), 0);
     assert_int_equal(host->finish(host), 0);
-    assert_int_equal(host->download(host, y, p, sizeof y), 0);
+    assert_int_equal(host->download(host, DG_LANE_COMPUTE, y, p, sizeof y), 0);
     assert_memory_equal(x, y, sizeof x);
     host->free(host, p);
 }
 
 /* The kernel of an op whose operands all have this type. */
-static const dg_kernel *kernel_for(const dg_backend *b, const dg_op *op, dg_dtype type,
-                                   bool *is_ref)
+static const dg_kernel *kernel_for(dg_backend *b, const dg_op *op, dg_dtype type, bool *is_ref)
 {
     dg_tensor t[3];
 
@@ -57,7 +58,7 @@ static const dg_kernel *kernel_for(const dg_backend *b, const dg_op *op, dg_dtyp
 static void kernels_are_chosen_by_type(void **state)
 {
     const dg_op *add = DG_OP(add), *exact = DG_OP(topk);
-    bool         is_ref;
+    bool is_ref;
 
     (void)state;
     assert_ptr_equal(kernel_for(host, add, DG_F64, &is_ref), add->ref64);
@@ -70,22 +71,22 @@ static void kernels_are_chosen_by_type(void **state)
     assert_ptr_equal(kernel_for(host, exact, DG_F32, &is_ref), exact->ref32);
     assert_true(is_ref);
     assert_null(kernel_for(host, exact, DG_BF16, &is_ref));
-    assert_ptr_equal(kernel_for(&dg_backend_ref, add, DG_F32, &is_ref), add->ref32);
-    assert_null(kernel_for(&dg_backend_ref, add, DG_BF16, &is_ref));
+    assert_ptr_equal(kernel_for(ref, add, DG_F32, &is_ref), add->ref32);
+    assert_null(kernel_for(ref, add, DG_BF16, &is_ref));
 }
 
 static void the_cpu_is_named(void **state)
 {
     const char *reason = NULL;
-    char        text[64], cut[4];
-    dg_dtype    low = host->low_precision(host, &reason);
+    char text[64], cut[4];
+    dg_dtype low = host->low_precision(host, &reason);
 
     (void)state;
     assert_true(low == DG_BF16 || low == DG_F32);
     assert_memory_equal(reason, dg_dtype_name(low), strlen(dg_dtype_name(low)));
     assert_true(strlen(dg_cpu_features(text, sizeof text)) > 0);
     assert_int_equal(strlen(dg_cpu_features(cut, sizeof cut)), 3);
-    assert_int_equal(dg_backend_ref.low_precision(&dg_backend_ref, &reason), DG_F32);
+    assert_int_equal(ref->low_precision(ref, &reason), DG_F32);
 }
 
 /* bf16 on a CPU without it, odd sizes, one and several threads: the same product. */
@@ -93,17 +94,13 @@ static void products_agree_whatever_the_storage(void **state)
 {
     enum { M = 13, K = 7, N = 5 };
     static const matmul_attr at = { 0, 1 };
-    float                    a[M * K], b[N * K], c[N], y[M * N];
-    uint16_t                 low_a[M * K], low_y[M * N];
+    float a[M * K], b[N * K], c[N], y[M * N];
+    uint16_t low_a[M * K], low_y[M * N];
 
     (void)state;
     for (int i = 0; i < M * K; i++) {
         a[i] = (float)(i % 9 - 4); /* small whole numbers: exact in bf16, and so are their sums */
-        union {
-            float    f;
-            uint32_t u;
-        } bits = { a[i] };
-        low_a[i] = (uint16_t)(bits.u >> 16);
+        low_a[i] = dg_bf16_of_f32(a[i]);
     }
     for (int i = 0; i < N * K; i++)
         b[i] = (float)(i % 5 - 2);
@@ -111,11 +108,11 @@ static void products_agree_whatever_the_storage(void **state)
         c[i] = (float)i;
     for (int threads = 1; threads <= 3; threads++)
         for (int low = 0; low < 2; low++) {
-            dg_tensor        t[] = { { low ? DG_BF16 : DG_F32, DG_SHAPE(M, K), NULL },
-                                     { DG_F32, DG_SHAPE(N, K), NULL },
-                                     { DG_F32, DG_SHAPE(N), NULL },
-                                     { low ? DG_BF16 : DG_F32, DG_SHAPE(M, N), NULL } };
-            dg_prepare       p = { .t = t, .n = 4, .attr = &at, .threads = threads };
+            dg_tensor t[] = { { low ? DG_BF16 : DG_F32, DG_SHAPE(M, K), NULL },
+                              { DG_F32, DG_SHAPE(N, K), NULL },
+                              { DG_F32, DG_SHAPE(N), NULL },
+                              { low ? DG_BF16 : DG_F32, DG_SHAPE(M, N), NULL } };
+            dg_prepare p = { .t = t, .n = 4, .attr = &at, .threads = threads };
             const dg_kernel *k = DG_OP(matmul)->host;
 
             assert_int_equal(k->prepare(&p), 0);
@@ -141,13 +138,44 @@ static void products_agree_whatever_the_storage(void **state)
 
                     for (int i = 0; i < K; i++)
                         want += a[m * K + i] * b[n * K + i];
-                    union {
-                        uint32_t u;
-                        float    f;
-                    } got = { (uint32_t)low_y[m * N + n] << 16 };
-                    assert_true((low ? got.f : y[m * N + n]) == want);
+                    assert_true((low ? dg_f32_of_bf16(low_y[m * N + n]) : y[m * N + n]) == want);
                 }
         }
+}
+
+static void devices_have_names(void **state)
+{
+    dg_diag *d = dg_diag_open();
+    dg_backend *b;
+
+    (void)state;
+    assert_int_equal(dg_backend_open(&b, "cpuu", d), -DG_EINPUT);
+    assert_null(b);
+    check_only(d, "device-unknown");
+    assert_int_equal(dg_backend_open(&b, "ref:fast", d), -DG_EINPUT);
+    check_only(d, "device-option");
+    assert_string_equal(host->name, "cpu");
+    dg_diag_close(&d);
+}
+
+static int open_devices(void **state)
+{
+    dg_diag *d = dg_diag_open();
+    int rc = dg_backend_open(&host, "cpu", d);
+
+    (void)state;
+    if (rc == 0)
+        rc = dg_backend_open(&ref, "ref", d);
+    dg_diag_close(&d);
+    return rc;
+}
+
+static int close_devices(void **state)
+{
+    (void)state;
+    dg_backend_close(&host);
+    dg_backend_close(&ref);
+    return 0;
 }
 
 int main(void)
@@ -155,8 +183,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_aligned_and_zero),          cmocka_unit_test(copies_arrive),
         cmocka_unit_test(kernels_are_chosen_by_type),          cmocka_unit_test(the_cpu_is_named),
-        cmocka_unit_test(products_agree_whatever_the_storage),
+        cmocka_unit_test(products_agree_whatever_the_storage), cmocka_unit_test(devices_have_names),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

@@ -20,8 +20,14 @@ static int count(const char *text, const char *word)
 
 static dg_str draw(const dg_line *lines, int n, bool smooth)
 {
-    dg_str         s = { 0 };
-    const dg_chart c = { .x_name = "step", .unit = "s", .lines = lines, .n = n, .smooth = smooth, .width = 420, .height = 220 };
+    dg_str s = { 0 };
+    const dg_chart c = { .x_name = "step",
+                         .unit = "s",
+                         .lines = lines,
+                         .n = n,
+                         .smooth = smooth,
+                         .width = 420,
+                         .height = 220 };
 
     dg_chart_svg(&s, &c);
     assert_int_equal(count(s.s, "<svg"), count(s.s, "</svg>"));
@@ -33,7 +39,7 @@ static dg_str draw(const dg_line *lines, int n, bool smooth)
 static void test_few(void **state)
 {
     const dg_point p[] = { { 100, 0.25 }, { 200, 0.5 }, { 300, 0.75 } };
-    dg_str         s = draw(&(dg_line){ "a < b", p, 3, 9 }, 1, false);
+    dg_str s = draw(&(dg_line){ "a < b", p, 3, 9 }, 1, false);
 
     (void)state;
     assert_int_equal(count(s.s, "<circle"), 3);
@@ -43,11 +49,12 @@ static void test_few(void **state)
     dg_str_free(&s);
 }
 
-/* Thousands of points are no larger a picture than its columns, and a spike does not flatten the rest. */
+/* Thousands of points are no larger a picture than its columns, and a spike does not flatten the
+ * rest. */
 static void test_many(void **state)
 {
     dg_point *p = calloc(MANY, sizeof *p);
-    dg_str    s;
+    dg_str s;
 
     (void)state;
     for (int i = 0; i < MANY; i++)
@@ -62,9 +69,10 @@ static void test_many(void **state)
 
 static void test_odd(void **state)
 {
-    const dg_point odd[] = { { 1, NAN }, { 2, INFINITY }, { 3, -1e300 }, { 4, 1e300 } }, same[] = { { 5, 7 }, { 5, 7 } }, nothing[] = { { 1, NAN } };
-    const dg_line  lines[] = { { "odd", odd, 4, 0 }, { "same", same, 2, 1 } };
-    dg_str         s = draw(lines, 2, false);
+    const dg_point odd[] = { { 1, NAN }, { 2, INFINITY }, { 3, -1e300 }, { 4, 1e300 } },
+                   same[] = { { 5, 7 }, { 5, 7 } }, nothing[] = { { 1, NAN } };
+    const dg_line lines[] = { { "odd", odd, 4, 0 }, { "same", same, 2, 1 } };
+    dg_str s = draw(lines, 2, false);
 
     (void)state;
     dg_str_free(&s);
@@ -87,9 +95,10 @@ static void test_odd(void **state)
 static void test_numbers(void **state)
 {
     static const struct {
-        double      v;
+        double v;
         const char *text;
-    } table[] = { { 0, "0" }, { 0.0004, "0.0004" }, { 12345.6, "12 346" }, { -2.5, "-2.5" }, { 1234, "1234" }, { NAN, "–" } };
+    } table[] = { { 0, "0" },       { 0.0004, "0.0004" }, { 12345.6, "12 346" },
+                  { -2.5, "-2.5" }, { 1234, "1234" },     { NAN, "–" } };
 
     (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {

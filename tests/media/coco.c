@@ -36,8 +36,8 @@ static dg_coco *open_good(place *p)
 
 static void index_of_a_file(void **state)
 {
-    place                    *p = *state;
-    dg_coco                  *c = open_good(p);
+    place *p = *state;
+    dg_coco *c = open_good(p);
     const dg_coco_annotation *x;
 
     assert_string_equal(dg_coco_path(c), "good.json");
@@ -69,10 +69,10 @@ static void index_of_a_file(void **state)
 
 static void training_rule(void **state)
 {
-    place                *p = *state;
-    dg_coco              *c = open_good(p);
+    place *p = *state;
+    dg_coco *c = open_good(p);
     const dg_data_report *r = dg_coco_report(c);
-    dg_object             o[5];
+    dg_object o[5];
 
     assert_int_equal(dg_coco_objects(o, c, 0), 1);
     assert_true(o[0].box.x1 == 0 && o[0].box.y1 == 0 && o[0].box.x2 == 5 && o[0].box.y2 == 10 &&
@@ -104,7 +104,7 @@ static void training_rule(void **state)
     dg_coco_close(&c);
 }
 
-/* ---- bad files ----------------------------------------------------------------------------- */
+/* ---- bad files ------------------------------------------------------------------------------- */
 
 #define IMAGES "{\"images\": [{\"id\": 1, \"file_name\": \"a\", \"width\": 4, \"height\": 3}],\n"
 #define CLASSES "\"categories\": [{\"id\": 1, \"name\": \"x\"}],\n"
@@ -113,7 +113,7 @@ static void training_rule(void **state)
 
 static const struct {
     const char *text, *id, *says;
-    int         line;
+    int line;
 } bad[] = {
     { IMAGES CLASSES "\"annotations\": [\n{\"image_id\": 1,", "json-syntax", "premature EOF", 4 },
     { "", "json-syntax", "premature EOF", 1 },
@@ -183,9 +183,9 @@ static void bad_files(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         dg_coco *c = NULL;
 
-        assert_int_equal(
-            dg_coco_parse(&c, bad[i].text, strlen(bad[i].text), "bad.json", true, 0, p->d),
-            -DG_EINPUT);
+        assert_int_equal(dg_coco_parse(&c, bad[i].text, strlen(bad[i].text), "bad.json", true, 0,
+                                       p->d),
+                         -DG_EINPUT);
         assert_null(c);
         assert_string_equal(dg_diag_at(p->d, 0)->at.file, "bad.json");
         if (dg_diag_at(p->d, 0)->at.line != bad[i].line)
@@ -198,9 +198,9 @@ static void bad_files(void **state)
 static void negative_side(void **state)
 {
     static const char text[] = BOX("[3, 2, -2, 1]");
-    place            *p = *state;
-    dg_coco          *c = NULL;
-    dg_object         o[1];
+    place *p = *state;
+    dg_coco *c = NULL;
+    dg_object o[1];
 
     assert_int_equal(dg_coco_parse(&c, text, sizeof text - 1, "side.json", true, 0, p->d), 0);
     assert_int_equal(dg_coco_objects(o, c, 0), 0);
@@ -213,7 +213,7 @@ static void negative_side(void **state)
 
 static void index_memory(void **state)
 {
-    place   *p = *state;
+    place *p = *state;
     dg_coco *c = NULL;
 
     assert_int_equal(dg_coco_parse(&c, good, sizeof good - 1, "good.json", true, 30000, p->d),
@@ -223,7 +223,7 @@ static void index_memory(void **state)
     check_only(p->d, "file-open");
 }
 
-/* ---- samples ------------------------------------------------------------------------------- */
+/* ---- samples --------------------------------------------------------------------------------- */
 
 static dg_coco *one_image(place *p, const char *name, int w, int h)
 {
@@ -241,10 +241,10 @@ static dg_coco *one_image(place *p, const char *name, int w, int h)
 
 static void samples(void **state)
 {
-    place   *p = *state;
+    place *p = *state;
     dg_coco *upright = one_image(p, "turn6.jpg", 29, 37),
             *stored = one_image(p, "turn6.jpg", 37, 29);
-    dg_coco  *other = one_image(p, "turn6.jpg", 38, 29), *absent = one_image(p, "absent.jpg", 1, 1);
+    dg_coco *other = one_image(p, "turn6.jpg", 38, 29), *absent = one_image(p, "absent.jpg", 1, 1);
     dg_sample sm;
     dg_scratch *little = dg_scratch_open(600);
 
@@ -279,10 +279,10 @@ static void samples(void **state)
 
 static void real_set(void **state)
 {
-    place      *p = *state;
+    place *p = *state;
     const char *path = shared(p, "bccd/annotations/train.json");
-    dg_coco    *c;
-    dg_sample   sm;
+    dg_coco *c;
+    dg_sample sm;
 
     if (!path)
         skip();
@@ -297,7 +297,7 @@ static void real_set(void **state)
     dg_coco_close(&c);
 }
 
-/* ---- detections ---------------------------------------------------------------------------- */
+/* ---- detections ------------------------------------------------------------------------------ */
 
 static int parse_detections(place *p, dg_found *out, const dg_coco *truth, const char *text)
 {
@@ -306,7 +306,7 @@ static int parse_detections(place *p, dg_found *out, const dg_coco *truth, const
 
 static void detections(void **state)
 {
-    place   *p = *state;
+    place *p = *state;
     dg_coco *c = open_good(p);
     dg_found x;
 

@@ -1,4 +1,5 @@
-/* convert: data sets in one form, written in another and read back: boxes, names, and what is refused. */
+/* convert: data sets in one form, written in another and read back: boxes, names, and what is
+ * refused. */
 #include "tests/media/sets.h"
 
 #include <math.h>
@@ -16,7 +17,7 @@ static void convert(place *p, const char *from, const char *to, dg_form form, dg
 static dg_coco *open_split(place *p, const char *path, int split)
 {
     dg_layout l;
-    dg_coco  *c = NULL;
+    dg_coco *c = NULL;
 
     assert_int_equal(dg_layout_find(&l, p->a, temporary(p, path), NULL, p->d), 0);
     if (dg_layout_open(&c, &l, split, NULL, p->d) < 0)
@@ -39,8 +40,9 @@ static void check_same(const dg_coco *a, const dg_coco *b, bool crowds)
     assert_int_equal(dg_coco_n_images(a), dg_coco_n_images(b));
     assert_int_equal(dg_coco_n_classes(a), dg_coco_n_classes(b));
     for (int i = 0; i < dg_coco_n_images(a); i++) {
-        const dg_coco_image *x = dg_coco_image_at(a, i), *y = dg_coco_image_at(b, image_named(b, x->file_name));
-        int                  k = 0;
+        const dg_coco_image *x = dg_coco_image_at(a, i),
+                            *y = dg_coco_image_at(b, image_named(b, x->file_name));
+        int k = 0;
 
         assert_int_equal(x->w, y->w);
         assert_int_equal(x->h, y->h);
@@ -51,7 +53,8 @@ static void check_same(const dg_coco *a, const dg_coco *b, bool crowds)
                 continue;
             assert_true(k < y->n);
             q = dg_coco_annotation_at(b, y->first + k++);
-            assert_string_equal(dg_coco_class_at(a, p->label)->name, dg_coco_class_at(b, q->label)->name);
+            assert_string_equal(dg_coco_class_at(a, p->label)->name,
+                                dg_coco_class_at(b, q->label)->name);
             assert_memory_equal(&p->x, &q->x, sizeof p->x); /* to the bit */
             assert_memory_equal(&p->y, &q->y, sizeof p->y);
             assert_memory_equal(&p->w, &q->w, sizeof p->w);
@@ -64,18 +67,22 @@ static void check_same(const dg_coco *a, const dg_coco *b, bool crowds)
 
 static void there_and_back(void **state)
 {
-    place       *p = *state;
+    place *p = *state;
     dg_converted said;
-    dg_survey   *s;
+    dg_survey *s;
 
     make_clean(p);
-    write_text(p, "clean/annotations/val.json", /* with a crowd, and an area that is not its box's */
+    write_text(p,
+               "clean/annotations/val.json", /* with a crowd, and an area that is not its box's */
+                                             /* clang-format off */
                "{\"images\": [" IMAGE(7, "4.png") ", " IMAGE(9, "5.jpg") "],\n\"annotations\": [\n" BOX(1, 7, 2, 0, 0, 64, 48)
                    ",\n{\"id\": 2, \"image_id\": 7, \"category_id\": 1, \"bbox\": [3.3, 4.4, 5.123456789, 6],\n"
                " \"area\": 3, \"iscrowd\": 1}"
                    "],\n" CLASSES "}");
+                                             /* clang-format on */
     convert(p, "clean", "voc", DG_FORM_VOC, &said);
-    assert_true(said.n_splits == 2 && said.n_images == 5 && said.n_objects == 5 && said.n_areas == 1 && said.n_crowd == 0);
+    assert_true(said.n_splits == 2 && said.n_images == 5 && said.n_objects == 5 &&
+                said.n_areas == 1 && said.n_crowd == 0);
     convert(p, "voc", "again", DG_FORM_COCO, &said);
     convert(p, "clean", "yolo", DG_FORM_YOLO, &said);
     assert_true(said.n_objects == 4 && said.n_crowd == 1 && said.n_dropped == 0 && said.n_cut == 0);
@@ -83,7 +90,7 @@ static void there_and_back(void **state)
     convert(p, "yolo", "voc_of_yolo", DG_FORM_VOC, &said);
     for (int split = 0; split < 2; split++) {
         static const char *const sets[] = { "voc", "again", "yolo", "once_more", "voc_of_yolo" };
-        dg_coco                 *first = open_split(p, "clean", split);
+        dg_coco *first = open_split(p, "clean", split);
 
         for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
             dg_coco *c = open_split(p, sets[i], split);
@@ -95,7 +102,8 @@ static void there_and_back(void **state)
     }
     for (int i = 0; i < 3; i++) {
         s = survey(p, (const char *const[]){ "voc", "yolo", "again" }[i], false);
-        assert_true(dg_faults_errors(&s->faults) + dg_faults_warnings(&s->faults) == 0); /* whole, with its images, and nothing besides */
+        /* whole, with its images, and nothing besides */
+        assert_true(dg_faults_errors(&s->faults) + dg_faults_warnings(&s->faults) == 0);
         dg_survey_close(&s);
     }
     no_diagnostics(p);
@@ -104,18 +112,20 @@ static void there_and_back(void **state)
 static void names_and_refusals(void **state)
 {
     const dg_convert_options voc = { .to = DG_FORM_VOC };
-    place       *p = *state;
+    place *p = *state;
     dg_converted said;
-    dg_coco     *c;
+    dg_coco *c;
 
     /* two images of one name, a name that must be escaped, and what YOLO cannot hold */
     write_image(p, "names/images/x/1.jpg", 1);
     write_image(p, "names/images/y/1.jpg", 2);
+    /* clang-format off */
     write_text(p, "names/annotations/train.json",
                "{\"images\": [" IMAGE(1, "x/1.jpg") ", " IMAGE(2, "y/1.jpg") "],\n"
                "\"annotations\": [\n" BOX(1, 1, 1, 60, 3, 20, 30)
                    ",\n" BOX(2, 2, 1, 80, 3, 2, 2) ",\n" BOX(3, 2, 1, 8, 3, 0, 2)
                    "],\n\"categories\": [{\"id\": 1, \"name\": \"a: \\\"<b>\\\" & c\"}]}");
+    /* clang-format on */
     convert(p, "names", "out/voc", DG_FORM_VOC, &said);
     assert_true(said.n_renamed == 1 && said.n_objects == 3);
     c = open_split(p, "out/voc", 0);
@@ -130,28 +140,36 @@ static void names_and_refusals(void **state)
     dg_coco_close(&c);
     no_diagnostics(p);
 
-    assert_int_equal(dg_convert(&said, temporary(p, "names"), temporary(p, "out/voc"), &voc, p->d), -DG_EINPUT);
+    assert_int_equal(dg_convert(&said, temporary(p, "names"), temporary(p, "out/voc"), &voc, p->d),
+                     -DG_EINPUT);
     check_says(p, "dir-exists", "there already");
     unlink(temporary(p, "names/images/y/1.jpg"));
-    assert_int_equal(dg_convert(&said, temporary(p, "names"), temporary(p, "out/half"), &voc, p->d), -DG_EIO);
+    assert_int_equal(dg_convert(&said, temporary(p, "names"), temporary(p, "out/half"), &voc, p->d),
+                     -DG_EIO);
     check_says(p, "file-open", "cannot open");
     assert_false(dg_exists(temporary(p, "out/half")));
     assert_false(dg_exists(dg_printf(p->a, "%s/out/half.tmp-%ld", p->folder, (long)getpid())));
+    /* clang-format off */
     write_text(p, "names/annotations/val.json",
                "{\"images\": [" IMAGE(1, "x/1.jpg") "], \"annotations\": [], " CLASSES "}");
-    assert_int_equal(dg_convert(&said, temporary(p, "names"), temporary(p, "out/half"), &voc, p->d), -DG_EINPUT);
+    /* clang-format on */
+    assert_int_equal(dg_convert(&said, temporary(p, "names"), temporary(p, "out/half"), &voc, p->d),
+                     -DG_EINPUT);
     check_says(p, "convert-classes", "not those of");
     write_image(p, "plain/1.jpg", 1);
-    assert_int_equal(dg_convert(&said, temporary(p, "plain"), temporary(p, "out/half"), &voc, p->d), -DG_EINPUT);
+    assert_int_equal(dg_convert(&said, temporary(p, "plain"), temporary(p, "out/half"), &voc, p->d),
+                     -DG_EINPUT);
     check_says(p, "convert-plain", "no labels");
 }
 
-/* What a form cannot hold is refused before anything is made; splits of one purpose are one key of data.yaml. */
+/* What a form cannot hold is refused before anything is made; splits of one purpose are one key of
+ * data.yaml. */
 static void refused_beforehand(void **state)
 {
     static const struct {
         const char *train, *id, *says;
-        dg_form     to;
+        dg_form to;
+        /* clang-format off */
     } bad[] = {
         { "{\"images\": [" IMAGE(1, "1.jpg") ", " IMAGE(2, "1.jpg") "], \"annotations\": [], " CLASSES "}", "convert-twice",
           "1.jpg is listed twice", DG_FORM_COCO },
@@ -168,27 +186,35 @@ static void refused_beforehand(void **state)
           "two classes have the name", DG_FORM_YOLO },
         { "{\"images\": [" IMAGE(1, "../../secret.txt") "], \"annotations\": [], " CLASSES "}", "image-unknown", "JPEG",
           DG_FORM_COCO },
+        /* clang-format on */
     };
-    place       *p = *state;
+    place *p = *state;
     dg_converted said;
-    dg_coco     *c;
+    dg_coco *c;
 
     write_image(p, "bad/images/1.jpg", 1);
     write_text(p, "secret.txt", "secret");
+    /* clang-format off */
     write_text(p, "bad/annotations/val.json",
                "{\"images\": [" IMAGE(1, "1.jpg") "], \"annotations\": [" BOX(1, 1, 1, 2, 3, 20, 30) "], " CLASSES "}");
+    /* clang-format on */
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        const dg_convert_options o = { .to = bad[i].to, .copy = true, .splits = i == 1 ? NULL : "train" };
+        const dg_convert_options o = { .to = bad[i].to,
+                                       .copy = true,
+                                       .splits = i == 1 ? NULL : "train" };
 
         write_text(p, "bad/annotations/train.json", bad[i].train);
-        assert_int_equal(dg_convert(&said, temporary(p, "bad"), temporary(p, "new"), &o, p->d), -DG_EINPUT);
+        assert_int_equal(dg_convert(&said, temporary(p, "bad"), temporary(p, "new"), &o, p->d),
+                         -DG_EINPUT);
         check_says(p, bad[i].id, bad[i].says);
     }
     write_image(p, "years/images/a b.jpg", 1);
     write_image(p, "years/images/2.jpg", 2);
+    /* clang-format off */
     write_text(p, "years/annotations/train2014.json",
                "{\"images\": [" IMAGE(1, "a b.jpg") "], \"annotations\": [], " CLASSES "}");
     write_text(p, "years/annotations/train2017.json", "{\"images\": [" IMAGE(1, "2.jpg") "], \"annotations\": [], " CLASSES "}");
+    /* clang-format on */
     convert(p, "years", "years_yolo", DG_FORM_YOLO, &said);
     c = open_split(p, "years_yolo", 0);
     assert_int_equal(dg_coco_n_images(c), 2);
@@ -198,30 +224,36 @@ static void refused_beforehand(void **state)
     c = open_split(p, "years_voc", 0);
     assert_string_equal(dg_coco_image_at(c, 0)->file_name, "JPEGImages/a_b.jpg");
     dg_coco_close(&c);
+    /* clang-format off */
     write_text(p, "years/annotations/other.json", "{\"images\": [" IMAGE(1, "2.jpg") "], \"annotations\": [], " CLASSES "}");
+    /* clang-format on */
 
     const dg_convert_options two = { .to = DG_FORM_YOLO, .splits = "train2014,other" };
 
-    assert_int_equal(dg_convert(&said, temporary(p, "years"), temporary(p, "new"), &two, p->d), -DG_EINPUT);
+    assert_int_equal(dg_convert(&said, temporary(p, "years"), temporary(p, "new"), &two, p->d),
+                     -DG_EINPUT);
     check_says(p, "convert-split", "\"other\" is none of them");
     assert_false(dg_exists(temporary(p, "new")));
 
     /* a file in the root has no folder's name to take */
     write_image(p, "flat/1.jpg", 1);
+    /* clang-format off */
     write_text(p, "flat/_annotations.coco.json", "{\"images\": [" IMAGE(1, "1.jpg") "], \"annotations\": [], " CLASSES "}");
+    /* clang-format on */
     convert(p, "flat", "flat_voc", DG_FORM_VOC, &said);
     assert_true(dg_exists(temporary(p, "flat_voc/ImageSets/Main/train.txt")));
     no_diagnostics(p);
 }
 
-/* Whatever files are called, the new folder holds them all, and nothing is written outside of it. */
+/* Whatever files are called, the new folder holds them all, and nothing is written outside of it.
+ */
 static void wild_names(void **state)
 {
     static const dg_form forms[] = { DG_FORM_COCO, DG_FORM_VOC, DG_FORM_YOLO };
-    place               *p = *state;
-    char                *name = dg_alloc(p->a, 260);
-    dg_converted         said;
-    dg_listing           beside;
+    place *p = *state;
+    char *name = dg_alloc(p->a, 260);
+    dg_converted said;
+    dg_listing beside;
 
     write_image(p, "far/1.jpg", 1);
     write_image(p, "wild/images/.hidden.png", 2);
@@ -229,18 +261,21 @@ static void wild_names(void **state)
     write_image(p, "wild/images/\xC3\xBC.png", 4);
     write_image(p, "other.png", 5);
     assert_int_equal(rename(temporary(p, "other.png"), temporary(p, "wild/images/none")), 0);
+    /* clang-format off */
     write_text(p, "wild/annotations/train.json",
                dg_printf(p->a,
                          "{\"images\": [" IMAGE(1, "../../far/1.jpg") ", {\"id\": 2, \"file_name\": \"%s\", \"width\": 64, \"height\": 48}, "
                          IMAGE(3, ".hidden.png") ", " IMAGE(4, "it's \\\"b\\\" & c.JPG") ", " IMAGE(5, "\xC3\xBC.png") ", " IMAGE(6, "none")
                          "], \"annotations\": [" BOX(1, 1, 1, 2, 3, 20, 30) ", " BOX(2, 6, 2, 2, 3, 20, 30) "], " CLASSES "}",
                          temporary(p, "far/../far/1.jpg")));
+    /* clang-format on */
     for (int i = 0; i < 3; i++) {
         const char *to = dg_printf(p->a, "new/%d", i);
-        dg_coco    *c;
+        dg_coco *c;
 
         convert(p, "wild", to, forms[i], &said);
-        assert_true(said.n_renamed == 3 + (i == 1)); /* of the two 1.jpg one, .hidden.png, none; VOC: the one with blanks */
+        /* of the two 1.jpg one, .hidden.png, none; VOC: the one with blanks */
+        assert_true(said.n_renamed == 3 + (i == 1));
         c = open_split(p, to, 0);
         assert_int_equal(dg_coco_n_images(c), 6);
         assert_int_equal(dg_coco_n_annotations(c), 2);
@@ -263,39 +298,53 @@ static void wild_names(void **state)
 
         write_image(p, dg_path_join(p->a, folder, "1.png"), i);
         assert_int_equal(rename(temporary(p, dg_path_join(p->a, folder, "1.png")),
-                                temporary(p, dg_printf(p->a, "%s/%s.png", folder, name))), 0);
+                                temporary(p, dg_printf(p->a, "%s/%s.png", folder, name))),
+                         0);
     }
-    write_text(p, "long/annotations/train.json",
-               dg_printf(p->a,
-                         "{\"images\": [{\"id\": 1, \"file_name\": \"a/%s.png\", \"width\": 64, \"height\": 48}, {\"id\": 2, \"file_name\": "
-                         "\"b/%s.png\", \"width\": 64, \"height\": 48}], \"annotations\": [], " CLASSES "}",
-                         name, name));
-    assert_int_equal(dg_convert(&said, temporary(p, "long"), temporary(p, "new/long"), &coco, p->d), -DG_EIO);
+    write_text(
+        p, "long/annotations/train.json",
+        dg_printf(p->a,
+                  "{\"images\": [{\"id\": 1, \"file_name\": \"a/%s.png\", \"width\": 64, "
+                  "\"height\": 48}, {\"id\": 2, \"file_name\": "
+                  "\"b/%s.png\", \"width\": 64, \"height\": 48}], \"annotations\": [], " CLASSES
+                  "}",
+                  name, name));
+    assert_int_equal(dg_convert(&said, temporary(p, "long"), temporary(p, "new/long"), &coco, p->d),
+                     -DG_EIO);
     check_says(p, "convert-link", "name too long");
+    /* clang-format off */
     write_text(p, "long/annotations/train.json", "{\"images\": [" IMAGE(1, "..") "], \"annotations\": [], " CLASSES "}");
-    assert_int_equal(dg_convert(&said, temporary(p, "long"), temporary(p, "new/long"), &coco, p->d), -DG_EIO);
+    /* clang-format on */
+    assert_int_equal(dg_convert(&said, temporary(p, "long"), temporary(p, "new/long"), &coco, p->d),
+                     -DG_EIO);
     check_says(p, "file-kind", "this is a folder");
     assert_false(dg_exists(temporary(p, "new/long")));
 }
 
-/* The same images are held out in every form, each image is in one of the two parts, and its boxes are with it. */
+/* The same images are held out in every form, each image is in one of the two parts, and its boxes
+ * are with it. */
 static void held_out(void **state)
 {
     static const char *const sets[] = { "many", "many_voc", "many_yolo" };
-    place       *p = *state;
+    place *p = *state;
     dg_converted said;
-    dg_coco     *c, *first[2];
-    dg_str       images = { 0 }, boxes = { 0 };
+    dg_coco *c, *first[2];
+    dg_str images = { 0 }, boxes = { 0 };
 
     for (int i = 1; i <= 25; i++) {
         write_image(p, dg_printf(p->a, "many/images/%02d.png", i), i);
-        dg_str_fmt(&images, "%s{\"id\": %d, \"file_name\": \"%02d.png\", \"width\": 64, \"height\": 48}", i > 1 ? ", " : "", i, i);
+        dg_str_fmt(&images,
+                   "%s{\"id\": %d, \"file_name\": \"%02d.png\", \"width\": 64, \"height\": 48}",
+                   i > 1 ? ", " : "", i, i);
         for (int k = 0; k < i % 3; k++)
-            dg_str_fmt(&boxes, "%s{\"id\": %d, \"image_id\": %d, \"category_id\": 1, \"bbox\": [%d, %d, 8, 9]}",
-                       boxes.n ? ", " : "", 100 * k + i, i, i, 10 * k);
+            dg_str_fmt(
+                &boxes,
+                "%s{\"id\": %d, \"image_id\": %d, \"category_id\": 1, \"bbox\": [%d, %d, 8, 9]}",
+                boxes.n ? ", " : "", 100 * k + i, i, i, 10 * k);
     }
     write_text(p, "many/annotations/train.json",
-               dg_printf(p->a, "{\"images\": [%s], \"annotations\": [%s], " CLASSES "}", images.s, boxes.s));
+               dg_printf(p->a, "{\"images\": [%s], \"annotations\": [%s], " CLASSES "}", images.s,
+                         boxes.s));
     convert(p, "many", "many_voc", DG_FORM_VOC, &said);
     convert(p, "many", "many_yolo", DG_FORM_YOLO, &said);
     for (int i = 0; i < 3; i++)
@@ -306,8 +355,9 @@ static void held_out(void **state)
             if (i == 0)
                 first[held] = c;
             for (int k = 0; k < dg_coco_n_images(c); k++) {
-                const dg_coco_image *im = dg_coco_image_at(c, k), *x = dg_coco_image_at(first[held], k);
-                const int            number = atoi(dg_path_name(im->file_name));
+                const dg_coco_image *im = dg_coco_image_at(c, k),
+                                    *x = dg_coco_image_at(first[held], k);
+                const int number = atoi(dg_path_name(im->file_name));
 
                 assert_string_equal(dg_path_name(im->file_name), dg_path_name(x->file_name));
                 assert_int_equal(im->n, number % 3);

@@ -25,15 +25,15 @@ static int count_color(const dg_image *im, const uint8_t want[3])
 
 static void picture(void **state)
 {
-    place            *p = *state;
+    place *p = *state;
     const char *const names[] = { "apple", "p\xC3\xA4r" };
-    const dg_mark     marks[] = { { { 20, 40, 80, 90 }, 1, 0.75 },
-                                  { { 50, 10, 95, 30 }, 7, -1.0 },
-                                  { { NAN, 0, INFINITY, 5 }, 0, 0.5 },
-                                  { { -50, -50, 1e9, 1e9 }, 0, 0.5 } };
-    dg_image          im, out;
-    dg_tile           tile = { .image = &im, .marks = marks, .n_marks = 2 };
-    uint8_t           one[3], seven[3];
+    const dg_mark marks[] = { { { 20, 40, 80, 90 }, 1, 0.75 },
+                              { { 50, 10, 95, 30 }, 7, -1.0 },
+                              { { NAN, 0, INFINITY, 5 }, 0, 0.5 },
+                              { { -50, -50, 1e9, 1e9 }, 0, 0.5 } };
+    dg_image im, out;
+    dg_tile tile = { .image = &im, .marks = marks, .n_marks = 2 };
+    uint8_t one[3], seven[3];
 
     assert_int_equal(dg_image_new(&im, p->s, 100, 100, p->d), 0);
     dg_draw_color(one, 1);
@@ -53,10 +53,10 @@ static void picture(void **state)
 
 static void mosaic(void **state)
 {
-    place        *p = *state;
-    dg_mark       mark = { { 0, 0, 40, 20 }, 3, 0.5 };
-    dg_image      wide, high, out;
-    uint8_t       three[3];
+    place *p = *state;
+    dg_mark mark = { { 0, 0, 40, 20 }, 3, 0.5 };
+    dg_image wide, high, out;
+    uint8_t three[3];
     const dg_tile tiles[] = {
         { &wide, &mark, 1, "first.jpg" },
         { &high, NULL, 0, NULL },
@@ -70,7 +70,8 @@ static void mosaic(void **state)
     memset(wide.rgb, 200, 40 * 20 * 3);
     memset(high.rgb, 100, 40 * 20 * 3);
     dg_draw_color(three, 3);
-    assert_int_equal(dg_draw_mosaic(&out, p->s, tiles, 3, 2, 160, 160, (dg_labels){ NULL, 0 }, p->d),
+    assert_int_equal(dg_draw_mosaic(&out, p->s, tiles, 3, 2, 160, 160, (dg_labels){ NULL, 0 },
+                                    p->d),
                      0);
     assert_int_equal(out.w, 2 * 166 + 6);
     assert_int_equal(out.h, 2 * (160 + 22 + 6) + 6);
@@ -78,7 +79,8 @@ static void mosaic(void **state)
     assert_true(near_color(&out, 6 + 80, 6 + 120, (const uint8_t[]){ 200, 200, 200 }));
     assert_true(near_color(&out, 172 + 80, 6 + 80, (const uint8_t[]){ 100, 100, 100 }));
     assert_true(near_color(&out, 172 + 20, 6 + 80, (const uint8_t[]){ 33, 33, 36 }));
-    assert_int_equal(dg_draw_mosaic(&out, p->s, tiles, 1, 2, 160, 160, (dg_labels){ NULL, 0 }, p->d),
+    assert_int_equal(dg_draw_mosaic(&out, p->s, tiles, 1, 2, 160, 160, (dg_labels){ NULL, 0 },
+                                    p->d),
                      0);
     assert_int_equal(out.h, 80 + 22 + 6 + 6); /* cells as high as the highest picture */
     no_diagnostics(p);
@@ -86,17 +88,17 @@ static void mosaic(void **state)
 
 static void too_large(void **state)
 {
-    place        *p = *state;
-    dg_image      im, out;
+    place *p = *state;
+    dg_image im, out;
     const dg_tile tile = { .image = &im };
 
     assert_int_equal(dg_image_new(&im, p->s, 32768, 1, p->d), 0); /* one more than cairo draws */
     assert_int_equal(dg_draw_picture(&out, p->s, &tile, (dg_labels){ NULL, 0 }, 0, p->d),
                      -DG_EMEMORY);
     check_says(p, "draw-canvas", "cannot draw a picture of 32768 x 1");
-    assert_int_equal(
-        dg_draw_mosaic(&out, p->s, &tile, 1, 1, 40000, 10, (dg_labels){ NULL, 0 }, p->d),
-        -DG_EINPUT);
+    assert_int_equal(dg_draw_mosaic(&out, p->s, &tile, 1, 1, 40000, 10, (dg_labels){ NULL, 0 },
+                                    p->d),
+                     -DG_EINPUT);
     check_only(p->d, "image-size");
 }
 

@@ -9,7 +9,7 @@
 #include "media/yaml.h"
 #include "media/yolo.h"
 
-/* ---- making -------------------------------------------------------------------------------- */
+/* ---- making ---------------------------------------------------------------------------------- */
 
 static void write_text(place *p, const char *name, const char *text)
 {
@@ -22,7 +22,7 @@ static void write_text(place *p, const char *name, const char *text)
 static void write_image(place *p, const char *name, int w, int h)
 {
     const char *path = temporary(p, name);
-    dg_image    im;
+    dg_image im;
 
     assert_int_equal(dg_mkdirs(dg_path_folder(p->a, path), p->d), 0);
     assert_int_equal(dg_image_new(&im, p->s, w, h, p->d), 0);
@@ -31,10 +31,13 @@ static void write_image(place *p, const char *name, int w, int h)
 
 static dg_data_source from(place *p, const char *root, const char *split)
 {
-    return (dg_data_source){ .size = sizeof(dg_data_source), .root = temporary(p, root), .split = split };
+    return (dg_data_source){ .size = sizeof(dg_data_source),
+                             .root = temporary(p, root),
+                             .split = split };
 }
 
-static void check_box(const dg_coco *c, int64_t i, int image, int label, double x, double y, double w, double h)
+static void check_box(const dg_coco *c, int64_t i, int image, int label, double x, double y,
+                      double w, double h)
 {
     const dg_coco_annotation *a = dg_coco_annotation_at(c, i);
 
@@ -48,22 +51,28 @@ static void check_box(const dg_coco *c, int64_t i, int image, int label, double 
     assert_true(fabs(a->area - (w * h)) <= 1e-6);
 }
 
-/* ---- VOC ----------------------------------------------------------------------------------- */
+/* ---- VOC ------------------------------------------------------------------------------------- */
 
-#define OBJECT(name, more, x1, y1, x2, y2)                                                                            \
-    "<object><name>" name "</name>" more "<bndbox><xmin>" #x1 "</xmin><ymin>" #y1 "</ymin><xmax>" #x2             \
-    "</xmax><ymax>" #y2 "</ymax></bndbox></object>"
+#define OBJECT(name, more, x1, y1, x2, y2)                                        \
+    "<object><name>" name "</name>" more "<bndbox><xmin>" #x1 "</xmin><ymin>" #y1 \
+    "</ymin><xmax>" #x2 "</xmax><ymax>" #y2 "</ymax></bndbox></object>"
 #define SIZE "<size><width>40</width><height>30</height><depth>3</depth></size>"
-#define PART "<part><name>head</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>2</xmax><ymax>2</ymax></bndbox></part>"
+#define PART                                                                                    \
+    "<part><name>head</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>2</xmax><ymax>2</ymax></" \
+    "bndbox></part>"
 
 static void make_voc(place *p)
 {
     write_text(p, "voc/Annotations/a.xml",
-               "<?xml version=\"1.0\"?>\n<annotation><filename>other.jpg</filename>" SIZE OBJECT("dog", PART, 5, 6, 15, 26)
-                   OBJECT(" cat ", "<difficult>1</difficult><truncated>1</truncated>", 0.5, 0, 40, 30) "</annotation>");
+               "<?xml version=\"1.0\"?>\n<annotation><filename>other.jpg</filename>" SIZE
+                   OBJECT("dog", PART, 5, 6, 15, 26)
+                       OBJECT(" cat ", "<difficult>1</difficult><truncated>1</truncated>", 0.5, 0,
+                              40, 30) "</annotation>");
     write_text(p, "voc/Annotations/b.xml",
-               "<annotation><filename>b.png</filename>" OBJECT("ant", "", 1, 1, 2, 2) "</annotation>");
-    write_text(p, "voc/Annotations/c.xml", "<annotation><filename>c.png</filename>" SIZE "</annotation>");
+               "<annotation><filename>b.png</filename>" OBJECT("ant", "", 1, 1, 2,
+                                                               2) "</annotation>");
+    write_text(p, "voc/Annotations/c.xml",
+               "<annotation><filename>c.png</filename>" SIZE "</annotation>");
     write_text(p, "voc/ImageSets/Main/train.txt", "c\na 1\n\n");
     write_text(p, "voc/ImageSets/Main/val.txt", "b\r\n");
     write_text(p, "voc/ImageSets/Main/dog_train.txt", "a 1\nc -1\n");
@@ -74,15 +83,17 @@ static void make_voc(place *p)
 
 static void voc_sets(void **state)
 {
-    place         *p = *state;
-    dg_data_source train = from(p, "voc", "train"), val = from(p, "voc", "val"), all = from(p, "voc", NULL);
-    dg_coco       *c = NULL;
-    dg_sample      sm;
+    place *p = *state;
+    dg_data_source train = from(p, "voc", "train"), val = from(p, "voc", "val"),
+                   all = from(p, "voc", NULL);
+    dg_coco *c = NULL;
+    dg_sample sm;
 
     make_voc(p);
     assert_int_equal(dg_voc_open(&c, &train, p->d), 0);
     assert_int_equal(dg_coco_n_images(c), 2);
-    assert_string_equal(dg_coco_image_at(c, 0)->file_name, "JPEGImages/a.jpg"); /* by the file's own name */
+    assert_string_equal(dg_coco_image_at(c, 0)->file_name,
+                        "JPEGImages/a.jpg"); /* by the file's own name */
     assert_string_equal(dg_coco_image_at(c, 1)->file_name, "JPEGImages/c.png");
     assert_int_equal(dg_coco_image_at(c, 1)->n, 0);
     assert_int_equal(dg_coco_n_classes(c), 3); /* ant stands in val alone, and counts */
@@ -111,22 +122,27 @@ static void voc_sets(void **state)
     no_diagnostics(p);
 }
 
-/* What other tools write: words for marks, no size, boxes in any order, byte order marks, splits whose names have an underscore. */
+/* What other tools write: words for marks, no size, boxes in any order, byte order marks, splits
+ * whose names have an underscore. */
 static void voc_dialects(void **state)
 {
-    place         *p = *state;
+    place *p = *state;
     dg_data_source train = from(p, "voc", "train_2");
-    dg_listing     splits;
-    dg_coco       *c = NULL;
+    dg_listing splits;
+    dg_coco *c = NULL;
 
     make_voc(p);
-    write_text(p, "voc/ImageSets/Main/train_2.txt", "\xEF\xBB\xBF" "a\r\nb\r\n");
+    write_text(p, "voc/ImageSets/Main/train_2.txt",
+               "\xEF\xBB\xBF"
+               "a\r\nb\r\n");
     write_text(p, "voc/ImageSets/Main/blank.txt", "c d \r\nb 1\n");
     write_text(p, "voc/Annotations/c d.xml", "<annotation>" SIZE "</annotation>");
     write_text(p, "voc/ImageSets/Main/my_val.txt", "b\n");
     write_text(p, "voc/Annotations/a.xml",
-               "\xEF\xBB\xBF<annotation><object><difficult>Unspecified</difficult><bndbox><ymax>26</ymax><xmax> 15.5 </xmax>"
-               "<ymin>6</ymin><xmin>5</xmin></bndbox><name>a &amp; b</name><truncated>True</truncated></object></annotation>");
+               "\xEF\xBB\xBF<annotation><object><difficult>Unspecified</"
+               "difficult><bndbox><ymax>26</ymax><xmax> 15.5 </xmax>"
+               "<ymin>6</ymin><xmin>5</xmin></bndbox><name>a &amp; "
+               "b</name><truncated>True</truncated></object></annotation>");
     assert_true(dg_voc_splits(&splits, p->a, temporary(p, "voc")));
     assert_int_equal(splits.n, 5); /* dog_train is of one class */
     assert_string_equal(splits.v[1], "my_val");
@@ -150,12 +166,15 @@ static void voc_dialects(void **state)
 
 static void voc_folders(void **state)
 {
-    place         *p = *state;
-    dg_data_source train = from(p, "robo", "train"), flat = from(p, "robo/valid", NULL), none = from(p, "robo", NULL);
-    dg_coco       *c = NULL;
+    place *p = *state;
+    dg_data_source train = from(p, "robo", "train"), flat = from(p, "robo/valid", NULL),
+                   none = from(p, "robo", NULL);
+    dg_coco *c = NULL;
 
-    write_text(p, "robo/train/a.xml", "<annotation>" SIZE OBJECT("z", "", 1, 2, 3, 4) "</annotation>");
-    write_text(p, "robo/valid/b.xml", "<annotation>" SIZE OBJECT("y", "", 1, 2, 3, 4) "</annotation>");
+    write_text(p, "robo/train/a.xml",
+               "<annotation>" SIZE OBJECT("z", "", 1, 2, 3, 4) "</annotation>");
+    write_text(p, "robo/valid/b.xml",
+               "<annotation>" SIZE OBJECT("y", "", 1, 2, 3, 4) "</annotation>");
     write_image(p, "robo/train/a.jpg", 40, 30);
     write_image(p, "robo/valid/b.jpg", 40, 30);
     assert_int_equal(dg_voc_open(&c, &train, p->d), 0);
@@ -179,29 +198,35 @@ static void voc_folders(void **state)
 
 static const struct {
     const char *text, *id, *says;
-    int         line;
+    int line;
 } bad_xml[] = {
     { "", "voc-syntax", "empty", 0 },
     { "<annotation>\n<object>\n</annotation>", "voc-syntax", "mismatch", 3 },
     { "<pipeline/>", "voc-syntax", "expected an <annotation>", 1 },
     { "<!DOCTYPE a [<!ENTITY b \"c\">]><annotation/>", "voc-syntax", "document types", 0 },
-    { "<annotation>\n<object><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>2</xmax><ymax>2</ymax></bndbox></object></annotation>",
+    { "<annotation>\n<object><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>2</xmax><ymax>2</ymax></"
+      "bndbox></object></annotation>",
       "voc-object", "has no <name>", 2 },
-    { "<annotation><object>\n<name>a</name></object></annotation>", "voc-object", "(a) has no <bndbox>", 1 },
-    { "<annotation><object><name>a</name><bndbox><xmin>1</xmin></bndbox></object></annotation>", "voc-object", "no <bndbox>", 1 },
-    { "<annotation>\n<object><name>a</name>\n<bndbox><xmin>l</xmin></bndbox></object></annotation>", "voc-value",
-      "<xmin> is \"l\", expected a number", 3 },
-    { "<annotation><size>\n<width>4.5</width></size></annotation>", "voc-value", "whole pixels", 2 },
+    { "<annotation><object>\n<name>a</name></object></annotation>", "voc-object",
+      "(a) has no <bndbox>", 1 },
+    { "<annotation><object><name>a</name><bndbox><xmin>1</xmin></bndbox></object></annotation>",
+      "voc-object", "no <bndbox>", 1 },
+    { "<annotation>\n<object><name>a</name>\n<bndbox><xmin>l</xmin></bndbox></object></annotation>",
+      "voc-value", "<xmin> is \"l\", expected a number", 3 },
+    { "<annotation><size>\n<width>4.5</width></size></annotation>", "voc-value", "whole pixels",
+      2 },
 };
 
 static void voc_errors(void **state)
 {
-    place      *p = *state;
+    place *p = *state;
     dg_voc_file f;
 
     dg_voc_prepare();
     for (size_t i = 0; i < sizeof bad_xml / sizeof *bad_xml; i++) {
-        assert_int_equal(dg_voc_parse(&f, p->a, bad_xml[i].text, strlen(bad_xml[i].text), "x.xml", p->d), -DG_EINPUT);
+        assert_int_equal(dg_voc_parse(&f, p->a, bad_xml[i].text, strlen(bad_xml[i].text), "x.xml",
+                                      p->d),
+                         -DG_EINPUT);
         assert_string_equal(dg_diag_at(p->d, 0)->at.file, "x.xml");
         assert_int_equal(dg_diag_at(p->d, 0)->at.line, bad_xml[i].line);
         check_says(p, bad_xml[i].id, bad_xml[i].says);
@@ -210,10 +235,11 @@ static void voc_errors(void **state)
 
 static void voc_refused(void **state)
 {
-    place         *p = *state;
-    dg_data_source train = from(p, "voc", "train"), other = from(p, "voc", "minival"), none = from(p, "nothing", NULL);
+    place *p = *state;
+    dg_data_source train = from(p, "voc", "train"), other = from(p, "voc", "minival"),
+                   none = from(p, "nothing", NULL);
     dg_data_source empty = from(p, "empty", NULL), val = from(p, "voc", "val");
-    dg_coco       *c = NULL;
+    dg_coco *c = NULL;
 
     make_voc(p);
     assert_int_equal(dg_voc_open(&c, &other, p->d), -DG_EINPUT);
@@ -255,7 +281,7 @@ static void voc_refused(void **state)
     check_only(p->d, "voc-syntax");
 }
 
-/* ---- YOLO ---------------------------------------------------------------------------------- */
+/* ---- YOLO ------------------------------------------------------------------------------------ */
 
 static void make_yolo(place *p)
 {
@@ -263,8 +289,10 @@ static void make_yolo(place *p)
     write_image(p, "yolo/images/train/b.jpg", 10, 10);
     write_image(p, "yolo/images/train/c.jpg", 10, 10);
     write_image(p, "yolo/images/val/d.jpg", 10, 10);
-    write_text(p, "yolo/labels/train/a.txt", "1 0.5 0.5 0.25 0.5\n\n  0 0.1 0.1\t0.3 0.2 0.2 0.6  \r\n");
-    write_text(p, "yolo/labels/train/b.txt", ""); /* and c has no file at all: images without objects both */
+    write_text(p, "yolo/labels/train/a.txt",
+               "1 0.5 0.5 0.25 0.5\n\n  0 0.1 0.1\t0.3 0.2 0.2 0.6  \r\n");
+    write_text(p, "yolo/labels/train/b.txt",
+               ""); /* and c has no file at all: images without objects both */
     write_text(p, "yolo/labels/val/d.txt", "0 0.5 0.5 1 1");
 }
 
@@ -272,8 +300,8 @@ static void make_yolo(place *p)
 static void check_yolo(place *p, const char *yaml, const char *root, const char *classes)
 {
     dg_data_source train = from(p, root, "train");
-    dg_coco       *c = NULL;
-    int            rc;
+    dg_coco *c = NULL;
+    int rc;
 
     train.classes = classes;
     if (yaml)
@@ -304,36 +332,48 @@ static void yolo_shapes(void **state)
     check_yolo(p, NULL, "yolo", NULL);
     unlink(temporary(p, "yolo/labels/classes.txt"));
     check_yolo(p, "train: images/train\nval: images/val\nnames: [nut, bolt]\n", "yolo", NULL);
-    check_yolo(p, "path: .\ntrain: images/train\nnames:\n  0: nut\n  1: bolt\n", "yolo/data.yaml", NULL);
+    check_yolo(p, "path: .\ntrain: images/train\nnames:\n  0: nut\n  1: bolt\n", "yolo/data.yaml",
+               NULL);
     check_yolo(p,
-               "# as some tools write it\npath: ../somewhere/else\ntrain: ../images/train\nnc: 2\nnames:\n- 'nut'\n- "
+               "# as some tools write it\npath: ../somewhere/else\ntrain: ../images/train\nnc: "
+               "2\nnames:\n- 'nut'\n- "
                "\"bolt\"\n",
                "yolo", NULL);
     check_yolo(p, "train: [images/train/]\nnames: {1: bolt, 0: nut}\n", "yolo", NULL);
-    check_yolo(p, dg_printf(p->a, "path: %s\ntrain: images/train\nnames: [nut, bolt]\n", temporary(p, "yolo")), "yolo", NULL);
-    write_text(p, "yolo/train.txt", "./images/train/a.png\nimages/train/b.jpg\r\n\nimages/train/c.jpg");
+    check_yolo(p,
+               dg_printf(p->a, "path: %s\ntrain: images/train\nnames: [nut, bolt]\n",
+                         temporary(p, "yolo")),
+               "yolo", NULL);
+    write_text(p, "yolo/train.txt",
+               "./images/train/a.png\nimages/train/b.jpg\r\n\nimages/train/c.jpg");
     check_yolo(p, "train: train.txt\nnames: [nut, bolt]\n", "yolo", NULL);
     check_yolo(p, "train: [train.txt]\nval:\nnames: [x, y]\n", "yolo", "nut,bolt");
 
     /* as Windows writes it: with a byte order mark and two characters at a line's end */
-    write_text(p, "yolo/train.txt", "\xEF\xBB\xBF./images/train/a.png\r\nimages/train/b.jpg\r\nimages/train/c.jpg\r\n");
-    write_text(p, "yolo/labels/train/a.txt", "\xEF\xBB\xBF" "1 0.5 0.5 0.25 0.5\r\n0 0.1 0.1 0.3 0.2 0.2 0.6\r\n");
-    check_yolo(p, "\xEF\xBB\xBFtrain: train.txt\r\nnames:\r\n  0: nut\r\n  1: bolt\r\n", "yolo", NULL);
+    write_text(p, "yolo/train.txt",
+               "\xEF\xBB\xBF./images/train/a.png\r\nimages/train/b.jpg\r\nimages/train/c.jpg\r\n");
+    write_text(p, "yolo/labels/train/a.txt",
+               "\xEF\xBB\xBF"
+               "1 0.5 0.5 0.25 0.5\r\n0 0.1 0.1 0.3 0.2 0.2 0.6\r\n");
+    check_yolo(p, "\xEF\xBB\xBFtrain: train.txt\r\nnames:\r\n  0: nut\r\n  1: bolt\r\n", "yolo",
+               NULL);
     unlink(temporary(p, "yolo/data.yaml"));
     write_text(p, "yolo/classes.txt", "\xEF\xBB\xBFnut\r\nbolt\r\n");
     check_yolo(p, NULL, "yolo", NULL);
 
     /* keypoints behind the boxes, which a polygon would have too */
-    write_text(p, "yolo/labels/train/a.txt", "1 0.5 0.5 0.25 0.5 0.5 0.5 2 0 0 0\n0 0.2 0.35 0.2 0.5 0.9 0.9 1 0.9 0.9 1\n");
+    write_text(p, "yolo/labels/train/a.txt",
+               "1 0.5 0.5 0.25 0.5 0.5 0.5 2 0 0 0\n0 0.2 0.35 0.2 0.5 0.9 0.9 1 0.9 0.9 1\n");
     check_yolo(p, "train: images/train\nnames: [nut, bolt]\nkpt_shape: [2, 3]\n", "yolo", NULL);
     no_diagnostics(p);
 }
 
 static void yolo_folders(void **state)
 {
-    place         *p = *state;
-    dg_data_source inside = from(p, "in", "valid"), all = from(p, "all", NULL), plain = from(p, "beside/data.yaml", "train");
-    dg_coco       *c = NULL;
+    place *p = *state;
+    dg_data_source inside = from(p, "in", "valid"), all = from(p, "all", NULL),
+                   plain = from(p, "beside/data.yaml", "train");
+    dg_coco *c = NULL;
 
     write_image(p, "in/valid/images/a.jpg", 10, 10);
     write_text(p, "in/valid/labels/a.txt", "0 0.5 0.5 0.5 0.5");
@@ -350,7 +390,8 @@ static void yolo_folders(void **state)
     assert_int_equal(dg_coco_n_annotations(c), 1);
     dg_coco_close(&c);
 
-    write_image(p, "beside/pictures/a.jpg", 10, 10); /* no folder called images: labels stand beside */
+    write_image(p, "beside/pictures/a.jpg", 10,
+                10); /* no folder called images: labels stand beside */
     write_text(p, "beside/pictures/a.txt", "2 0.5 0.5 0.5 0.5");
     write_text(p, "beside/data.yaml", "train: pictures\nnc: 3\n");
     assert_int_equal(dg_yolo_open(&c, &plain, p->d), 0);
@@ -362,7 +403,7 @@ static void yolo_folders(void **state)
 
 static const struct {
     const char *text, *says;
-    int         line;
+    int line;
 } bad_labels[] = {
     { "0 0.5 0.5 0.5", "3 numbers behind the class", 1 },
     { "\n0 0.5 0.5 0.5 0.5 0.9", "5 numbers", 2 },
@@ -376,11 +417,13 @@ static const struct {
 
 static void yolo_labels(void **state)
 {
-    place         *p = *state;
+    place *p = *state;
     dg_yolo_labels x;
 
     for (size_t i = 0; i < sizeof bad_labels / sizeof *bad_labels; i++) {
-        assert_int_equal(dg_yolo_parse(&x, p->a, bad_labels[i].text, strlen(bad_labels[i].text), 0, "x.txt", p->d), -DG_EINPUT);
+        assert_int_equal(dg_yolo_parse(&x, p->a, bad_labels[i].text, strlen(bad_labels[i].text), 0,
+                                       "x.txt", p->d),
+                         -DG_EINPUT);
         assert_int_equal(dg_diag_at(p->d, 0)->at.line, bad_labels[i].line);
         check_says(p, "yolo-label", bad_labels[i].says);
     }
@@ -391,7 +434,9 @@ static const struct {
 } bad_yaml[] = {
     { "train: [images/train\n", "yaml-syntax", "not valid YAML" },
     { "train: images/train\nnames: *x\n", "yaml-alias", "*x" },
-    { "a: [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[x]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]\n", "yaml-depth", "nested" },
+    { "a: "
+      "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[x]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]\n",
+      "yaml-depth", "nested" },
     { "", "yaml-syntax", "no value" },
     { "{[a]: b}\n", "yaml-syntax", "a key must be a single word" },
     { "val: images/val\nnames: [nut]\n", "data-split", "it has no \"train\"" },
@@ -403,24 +448,29 @@ static const struct {
     { "train: images/train\nnames: []\n", "yolo-names", "expected `names`" },
     { "train: images/train\nnames: [nut, [bolt]]\n", "yolo-names", "one word or text" },
     { "train: images/train\nnames: {0: nut, 2: bolt}\n", "yolo-names", "numbered from 0 to 1" },
-    { "train: images/train\nnc: 3\nnames: [nut, bolt]\n", "yolo-names", "nc is 3, but `names` has 2" },
+    { "train: images/train\nnc: 3\nnames: [nut, bolt]\n", "yolo-names",
+      "nc is 3, but `names` has 2" },
     { "train: images/train\nnames: [nut, nut]\n", "class-twice", "nut" },
-    { "train: images/train\nnames: [nut]\n", "yolo-class", "class 1, but the last of 1 classes is 0" },
-    { "train: [images/train, images/train/]\nnames: [nut, bolt]\n", "yolo-twice", "a.png is listed twice" },
+    { "train: images/train\nnames: [nut]\n", "yolo-class",
+      "class 1, but the last of 1 classes is 0" },
+    { "train: [images/train, images/train/]\nnames: [nut, bolt]\n", "yolo-twice",
+      "a.png is listed twice" },
     { "train: none\nnames: [nut, bolt]\n", "yolo-empty", "no image" },
     { "train: ../images/trian\nnames: [nut]\n", "yolo-source", ", nor " },
-    { "train: images/train\nnames: [nut, bolt]\nkpt_shape: [17, none]\n", "yolo-keypoints", "kpt_shape: [" },
-    { "train: images/train\nnames: [nut, bolt]\nkpt_shape: [17, 3]\n", "yolo-label", "and 51 of keypoints" },
+    { "train: images/train\nnames: [nut, bolt]\nkpt_shape: [17, none]\n", "yolo-keypoints",
+      "kpt_shape: [" },
+    { "train: images/train\nnames: [nut, bolt]\nkpt_shape: [17, 3]\n", "yolo-label",
+      "and 51 of keypoints" },
 };
 
 static void yolo_refused(void **state)
 {
-    place         *p = *state;
+    place *p = *state;
     dg_data_source train = from(p, "yolo/data.yaml", "train"), folder = from(p, "yolo", NULL),
                    missing = from(p, "nothing", "train");
-    dg_str         many = { 0 };
+    dg_str many = { 0 };
     const dg_json *tree;
-    dg_coco       *c = NULL;
+    dg_coco *c = NULL;
 
     make_yolo(p);
     assert_int_equal(dg_mkdirs(temporary(p, "yolo/none"), p->d), 0);

@@ -6,21 +6,21 @@
 
 static uint64_t hash(const dg_image *im)
 {
-    return dg_hash(im->rgb, (size_t)im->w * (size_t)im->h * 3);
+    return dg_fnv1a(im->rgb, (size_t)im->w * (size_t)im->h * 3);
 }
 
 /* Every line of data/images.txt: name, width, height, hash of the pixels. */
 static void each_expected(place *p,
                           void (*check)(place *p, const char *name, int w, int h, uint64_t hash))
 {
-    char  *text, *line, *rest;
+    char *text, *line, *rest;
     size_t n;
-    int    cases = 0;
+    int cases = 0;
 
     assert_int_equal(dg_file_read(&text, &n, data(p, "images.txt"), 0, p->d), 0);
     for (line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest), cases++) {
-        char               name[64];
-        int                w, h;
+        char name[64];
+        int w, h;
         unsigned long long want;
 
         assert_int_equal(sscanf(line, "%63s %d %d %llx", name, &w, &h, &want), 4);
@@ -33,7 +33,7 @@ static void each_expected(place *p,
 static void check_pixels(place *p, const char *name, int w, int h, uint64_t want)
 {
     dg_image im;
-    int      got_w, got_h;
+    int got_w, got_h;
 
     dg_scratch_reset(p->s);
     assert_int_equal(dg_image_read(&im, p->s, data(p, name), p->d), 0);
@@ -56,7 +56,7 @@ static void every_kind(void **state)
  * Never a crash. */
 static void check_beginnings(place *p, const char *name, int w, int h, uint64_t want)
 {
-    char  *bytes;
+    char *bytes;
     size_t n;
 
     (void)w;
@@ -65,7 +65,7 @@ static void check_beginnings(place *p, const char *name, int w, int h, uint64_t 
     for (size_t k = 0; k < n; k += k < 600 ? 1 : 37) {
         uint8_t *cut = malloc(k ? k : 1); /* exactly as long, so that a sanitizer sees the end */
         dg_image im;
-        int      rc;
+        int rc;
 
         memcpy(cut, bytes, k);
         dg_scratch_reset(p->s);
@@ -91,9 +91,9 @@ static void beginnings(void **state)
 
 static void truncated_names_file(void **state)
 {
-    place   *p = *state;
-    char    *bytes;
-    size_t   n;
+    place *p = *state;
+    char *bytes;
+    size_t n;
     dg_image im;
 
     assert_int_equal(dg_file_read(&bytes, &n, data(p, "baseline.jpg"), 0, p->d), 0);
@@ -106,9 +106,9 @@ static void truncated_names_file(void **state)
 
 static void refused(void **state)
 {
-    place   *p = *state;
+    place *p = *state;
     dg_image im;
-    int      w, h;
+    int w, h;
 
     assert_int_equal(dg_image_read(&im, p->s, data(p, "text.jpg"), p->d), -DG_EINPUT);
     check_says(p, "image-unknown", "neither a JPEG nor a PNG file (its first byte is 0x74)");
@@ -130,10 +130,10 @@ static void refused(void **state)
 
 static void limited_memory(void **state)
 {
-    place      *p = *state;
+    place *p = *state;
     dg_scratch *s = dg_scratch_open(8192);
-    dg_image    im, small;
-    dg_sample   sample = { .scratch = s };
+    dg_image im, small;
+    dg_sample sample = { .scratch = s };
 
     assert_int_equal(dg_image_new(&small, s, 16, 16, p->d), 0);
     assert_int_equal(dg_image_new(&im, s, 200, 200, p->d), -DG_EMEMORY);
@@ -176,24 +176,26 @@ static void scratch_is_used_again(void **state)
 
 static void reduced_and_stored(void **state)
 {
-    place   *p = *state;
+    place *p = *state;
     dg_image im;
 
-    assert_int_equal(
-        dg_image_read_as(&im, p->s, data(p, "turn6.jpg"), (dg_decode){ .stored = true }, p->d), 0);
+    assert_int_equal(dg_image_read_as(&im, p->s, data(p, "turn6.jpg"),
+                                      (dg_decode){ .stored = true }, p->d),
+                     0);
     assert_int_equal(im.w, 37);
     assert_int_equal(im.h, 29);
-    assert_int_equal(
-        dg_image_read_as(&im, p->s, data(p, "turn6.jpg"), (dg_decode){ .reduce = 4 }, p->d), 0);
+    assert_int_equal(dg_image_read_as(&im, p->s, data(p, "turn6.jpg"), (dg_decode){ .reduce = 4 },
+                                      p->d),
+                     0);
     assert_int_equal(im.w, 8);
     assert_int_equal(im.h, 10);
 }
 
 static void written(void **state)
 {
-    place   *p = *state;
+    place *p = *state;
     dg_image im, back;
-    int64_t  off = 0;
+    int64_t off = 0;
 
     assert_int_equal(dg_image_read(&im, p->s, data(p, "444.jpg"), p->d), 0);
     assert_int_equal(dg_image_write(temporary(p, "x.png"), &im, p->d), 0);

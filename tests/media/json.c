@@ -5,10 +5,10 @@
 
 #include "media/json.h"
 
-/* ---- events: written down as text ---------------------------------------------------------- */
+/* ---- events: written down as text ------------------------------------------------------------ */
 
 typedef struct trace {
-    dg_str      s;
+    dg_str s;
     const char *skip; /* key whose value is skipped */
     const char *stop; /* key at which reading is given up */
 } trace;
@@ -94,22 +94,27 @@ static void skipping(void **state)
                  "0:{ 1:s= 7:t= 11:[ 12:{ 13:s= 19:} 21:6 22:] 23:} ");
 }
 
-/* Lists and objects under the key to drop are null, whatever they hold; its other values are themselves, and in a
- * string it is no key. */
+/* Lists and objects under the key to drop are null, whatever they hold; its other values are
+ * themselves, and in a string it is no key. */
 static void dropping(void **state)
 {
-    static const char text[] = "{\"big\":[1,\"]\\\"\",{\"x\":[2]}],\"t\":4,\"s\":\"a\\\"big\\\": [\",\"big\": {\"}\":[]} ,\"big\":7}";
+    static const char text[] = "{\"big\":[1,\"]\\\"\",{\"x\":[2]}],\"t\":4,\"s\":\"a\\\"big\\\": "
+                               "[\",\"big\": {\"}\":[]} ,\"big\":7}";
     static const char cut[] = "{\"t\": 1,\n\"big\":[1,\"]\"";
-    place            *p = *state;
-    dg_json_events    dropping_big = events;
-    trace             t = { 0 };
+    place *p = *state;
+    dg_json_events dropping_big = events;
+    trace t = { 0 };
 
     dropping_big.drop = "big";
-    assert_int_equal(dg_json_events_read(text, sizeof text - 1, "x.json", &dropping_big, &t, p->d), 0);
-    assert_string_equal(t.s.s, "0:{ 1:big= 7:null 27:t= 31:4 33:s= 39:'a\"big\": [ 51:big= 58:null 68:big= 74:7 75:} ");
+    assert_int_equal(dg_json_events_read(text, sizeof text - 1, "x.json", &dropping_big, &t, p->d),
+                     0);
+    assert_string_equal(
+        t.s.s,
+        "0:{ 1:big= 7:null 27:t= 31:4 33:s= 39:'a\"big\": [ 51:big= 58:null 68:big= 74:7 75:} ");
     dg_str_free(&t.s);
     no_diagnostics(p);
-    assert_int_equal(dg_json_events_read(cut, sizeof cut - 1, "x.json", &dropping_big, &t, p->d), -DG_EINPUT);
+    assert_int_equal(dg_json_events_read(cut, sizeof cut - 1, "x.json", &dropping_big, &t, p->d),
+                     -DG_EINPUT);
     assert_int_equal(dg_diag_at(p->d, 0)->at.line, 2);
     check_says(p, "json-syntax", "premature EOF");
     dg_str_free(&t.s);
@@ -117,8 +122,8 @@ static void dropping(void **state)
 
 static void stopped(void **state)
 {
-    place      *p = *state;
-    trace       t = { .stop = "b" };
+    place *p = *state;
+    trace t = { .stop = "b" };
     const char *text = "{\n  \"a\": 1,\n  \"b\": 2\n}";
 
     assert_int_equal(dg_json_events_read(text, strlen(text), "x.json", &events, &t, p->d),
@@ -130,7 +135,7 @@ static void stopped(void **state)
     dg_str_free(&t.s);
 }
 
-/* ---- errors -------------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 static void check_bad(place *p, const char *text, size_t n, const char *id, const char *says,
                       int line)
@@ -147,7 +152,7 @@ static void bad_texts(void **state)
 {
     static const struct {
         const char *text, *says;
-        int         line;
+        int line;
     } cases[] = {
         { "", "premature EOF", 1 },
         { "{\n\"a\": [1,\n2", "premature EOF", 3 },
@@ -169,16 +174,17 @@ static void bad_texts(void **state)
 
     const dg_json *v;
 
-    assert_int_equal(dg_json_parse(&v, p->a, "{\"a\": [-Infinity]}", 18, "bad.json", p->d), -DG_EINPUT);
+    assert_int_equal(dg_json_parse(&v, p->a, "{\"a\": [-Infinity]}", 18, "bad.json", p->d),
+                     -DG_EINPUT);
     assert_non_null(strstr(dg_diag_at(p->d, 0)->remarks[0].text, "JSON has no NaN"));
     check_only(p->d, "json-syntax");
 }
 
 static void limits(void **state)
 {
-    place         *p = *state;
+    place *p = *state;
     const dg_json *v;
-    char           text[1024];
+    char text[1024];
 
     memset(text, '[', 256);
     memset(text + 256, ']', 256);
@@ -196,7 +202,7 @@ static void many_values(void **state)
 {
     place *p = *state;
     size_t n = 2 * (size_t)DG_JSON_MAX_VALUES + 4;
-    char  *text = malloc(n);
+    char *text = malloc(n);
 
     for (size_t i = 0; i < n; i++)
         text[i] = i == 0 ? '[' : i % 2 ? '1' : ',';
@@ -204,14 +210,14 @@ static void many_values(void **state)
     free(text);
 }
 
-/* ---- tree ---------------------------------------------------------------------------------- */
+/* ---- tree ------------------------------------------------------------------------------------ */
 
 static void tree(void **state)
 {
     static const char text[] = "{\"name\": \"a\\\"b\", \"list\": [1.5, [], {\"x\": true}],\n "
                                "\"n\": null, \"name\": \"last\"}";
-    place            *p = *state;
-    const dg_json    *v, *list, *x;
+    place *p = *state;
+    const dg_json *v, *list, *x;
 
     assert_int_equal(dg_json_parse(&v, p->a, text, sizeof text - 1, "t.json", p->d), 0);
     assert_int_equal(v->kind, DG_JSON_OBJECT);
@@ -240,7 +246,7 @@ static void tree(void **state)
     check_says(p, "json-kind", "an array where an object with \"a\" is expected");
 }
 
-/* ---- numbers ------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 static dg_json_scalar number(const char *text)
 {
@@ -268,8 +274,8 @@ static void numbers(void **state)
         "0.00000000000000000000001",
         "999999999999999",
     };
-    double         x;
-    int64_t        i;
+    double x;
+    int64_t i;
     dg_json_scalar text = { .kind = DG_JSON_STRING, .text = "1", .n = 1 };
 
     (void)state;

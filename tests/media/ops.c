@@ -10,8 +10,8 @@
 /* floor(256 u(name, i)) of the parity fixtures. */
 static dg_image formula_image(place *p, const char *name, int w, int h)
 {
-    const uint64_t seed = dg_hash_str(name);
-    dg_image       im;
+    const uint64_t seed = dg_fnv1a_text(name);
+    dg_image im;
 
     assert_int_equal(dg_image_new(&im, p->s, w, h, p->d), 0);
     for (size_t i = 0; i < (size_t)w * (size_t)h * 3; i++) {
@@ -26,7 +26,7 @@ static dg_image formula_image(place *p, const char *name, int w, int h)
 
 static uint64_t hash(const dg_image *im)
 {
-    return dg_hash(im->rgb, (size_t)im->w * (size_t)im->h * 3);
+    return dg_fnv1a(im->rgb, (size_t)im->w * (size_t)im->h * 3);
 }
 
 static void change(place *p, dg_image *im, const char *op, double x, double y)
@@ -48,16 +48,16 @@ static void change(place *p, dg_image *im, const char *op, double x, double y)
 static void as_pillow(void **state)
 {
     place *p = *state;
-    char  *text, *line, *rest;
+    char *text, *line, *rest;
     size_t n;
-    int    cases = 0;
+    int cases = 0;
 
     assert_int_equal(dg_file_read(&text, &n, data(p, "ops.txt"), 0, p->d), 0);
     for (line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest), cases++) {
-        char               op[32];
-        double             x, y;
+        char op[32];
+        double x, y;
         unsigned long long want;
-        dg_image           im;
+        dg_image im;
 
         assert_int_equal(sscanf(line, "%31s %lf %lf %llx", op, &x, &y, &want), 4);
         dg_scratch_reset(p->s);
@@ -87,14 +87,14 @@ static const dg_json *section(place *p, const char *name)
 
 static void fixture_resize(void **state)
 {
-    place         *p = *state;
+    place *p = *state;
     const dg_json *outputs = dg_json_get(section(p, "pil_bilinear"), "outputs");
-    dg_image       im = formula_image(p, "pil_image", 53, 37), out;
+    dg_image im = formula_image(p, "pil_image", 53, 37), out;
 
     assert_int_equal(outputs->n, 2);
     for (int k = 0; k < outputs->n; k++) {
         const dg_json *o = &outputs->items[k];
-        const char    *want = dg_json_get(o, "hex")->text;
+        const char *want = dg_json_get(o, "hex")->text;
 
         assert_int_equal(dg_image_resize(&out, p->s, &im, (int)dg_json_get(o, "w")->number,
                                          (int)dg_json_get(o, "h")->number, p->d),
@@ -107,9 +107,9 @@ static void fixture_resize(void **state)
 
 static void fixture_nearest(void **state)
 {
-    place         *p = *state;
+    place *p = *state;
     const dg_json *outputs = dg_json_get(section(p, "nearest"), "outputs");
-    dg_image       im = formula_image(p, "pil_image", 53, 37), out;
+    dg_image im = formula_image(p, "pil_image", 53, 37), out;
 
     assert_int_equal(outputs->n, 3);
     for (int k = 0; k < outputs->n; k++) {
@@ -119,9 +119,10 @@ static void fixture_nearest(void **state)
         assert_int_equal(dg_image_resize_nearest(&out, p->s, &im, cols->n, rows->n, p->d), 0);
         for (int y = 0; y < out.h; y++)
             for (int x = 0; x < out.w; x++)
-                assert_memory_equal(
-                    out.rgb + 3 * (y * out.w + x),
-                    im.rgb + 3 * ((int)rows->items[y].number * 53 + (int)cols->items[x].number), 3);
+                assert_memory_equal(out.rgb + 3 * (y * out.w + x),
+                                    im.rgb + 3 * ((int)rows->items[y].number * 53 +
+                                                  (int)cols->items[x].number),
+                                    3);
     }
     assert_int_equal(dg_nearest_index(69, 640, 736), 59); /* as in single precision */
     assert_int_equal(dg_nearest_index(735, 640, 736), 639);
@@ -137,11 +138,11 @@ static void check_samples(const dg_json *samples, const uint8_t *rgb)
 
 static void fixture_jpeg(void **state)
 {
-    place         *p = *state;
+    place *p = *state;
     const dg_json *f = section(p, "bccd_eval"), *floats = dg_json_get(f, "float_samples");
     const char *path = shared(p, dg_printf(p->a, "bccd/images/%s", dg_json_get(f, "file")->text));
-    dg_image    im, small;
-    float      *real;
+    dg_image im, small;
+    float *real;
 
     if (!path)
         skip();
@@ -161,8 +162,8 @@ static void fixture_jpeg(void **state)
 
 static void geometry(void **state)
 {
-    place        *p = *state;
-    dg_image      im = formula_image(p, "pil_image", 53, 37), part, canvas;
+    place *p = *state;
+    dg_image im = formula_image(p, "pil_image", 53, 37), part, canvas;
     const uint8_t fill[3] = { 1, 2, 3 };
 
     assert_int_equal(dg_image_crop(&part, p->s, &im, 10, 20, 30, 5, p->d), 0);
@@ -198,7 +199,7 @@ static void assert_box(dg_box b, double x1, double y1, double x2, double y2)
 
 static void samples(void **state)
 {
-    place    *p = *state;
+    place *p = *state;
     dg_object objects[] = { { .box = { 0, 0, 53, 37 }, .label = 1 },
                             { .box = { 10, 5, 30, 25 }, .label = 2 },
                             { .box = { 0, 30, 4, 37 }, .label = 3 } };

@@ -15,10 +15,10 @@
 #include "base/file.h"
 
 typedef struct place {
-    dg_diag    *d;
+    dg_diag *d;
     dg_scratch *s;
-    dg_arena   *a;
-    char        folder[64];
+    dg_arena *a;
+    char folder[64];
 } place;
 
 static inline int set_up(void **state)
@@ -28,8 +28,10 @@ static inline int set_up(void **state)
     if (!p)
         return -1;
     snprintf(p->folder, sizeof p->folder, "/tmp/detrgraph-media-XXXXXX");
-    if (!mkdtemp(p->folder))
+    if (!mkdtemp(p->folder)) {
+        free(p);
         return -1;
+    }
     p->d = dg_diag_open();
     p->s = dg_scratch_open(0);
     p->a = dg_arena_open();
@@ -40,7 +42,7 @@ static inline int set_up(void **state)
 static inline int tear_down(void **state)
 {
     place *p = *state;
-    int    rc = system(dg_printf(p->a, "rm -rf '%s'", p->folder));
+    int rc = system(dg_printf(p->a, "rm -rf '%s'", p->folder));
 
     dg_diag_close(&p->d);
     dg_scratch_close(&p->s);

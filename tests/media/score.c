@@ -21,24 +21,25 @@ static dg_score *score(place *p, const dg_coco *truth, const dg_found *x)
 static void published(void **state)
 {
     static const char *const names[] = { "coco_sampled_bboxarea_100", "coco_crowd_ignore" };
-    place                   *p = *state;
-    const dg_json           *all;
+    place *p = *state;
+    const dg_json *all;
 
     assert_int_equal(dg_json_read(&all, p->a, data(p, "evaluator/expected.json"), p->d), 0);
     for (int k = 0; k < 2; k++) {
         const dg_json *want = dg_json_get(all, names[k]);
-        dg_coco       *truth;
-        dg_found       x;
-        dg_score      *s;
+        dg_coco *truth;
+        dg_found x;
+        dg_score *s;
 
         assert_int_equal(dg_coco_open_as(&truth,
                                          data(p, dg_printf(p->a, "evaluator/%s/gt.json", names[k])),
                                          false, 0, p->d),
                          0);
-        assert_int_equal(
-            dg_detections_read(&x, data(p, dg_printf(p->a, "evaluator/%s/dets.json", names[k])),
-                               truth, p->d),
-            0);
+        assert_int_equal(dg_detections_read(&x,
+                                            data(p, dg_printf(p->a, "evaluator/%s/dets.json",
+                                                              names[k])),
+                                            truth, p->d),
+                         0);
         s = score(p, truth, &x);
         for (int i = 0; i < DG_N_SCORES; i++)
             if (!(fabs(dg_score_number(s, i) - dg_json_get(want, dg_score_name(i))->number) <=
@@ -71,10 +72,10 @@ static void check_case(place *p, const dg_json *c)
     const dg_json *truth = dg_json_get(c, "truth"), *images = dg_json_get(truth, "images");
     const dg_json *cats = dg_json_get(truth, "categories"),
                   *list = dg_json_get(truth, "annotations");
-    const dg_json      *found = dg_json_get(c, "detections"), *want = dg_json_get(c, "numbers");
+    const dg_json *found = dg_json_get(c, "detections"), *want = dg_json_get(c, "numbers");
     dg_coco_annotation *t = DG_NEW_N(p->a, list->n + 1, dg_coco_annotation);
-    dg_detection       *d = DG_NEW_N(p->a, found->n + 1, dg_detection);
-    dg_score           *s;
+    dg_detection *d = DG_NEW_N(p->a, found->n + 1, dg_detection);
+    dg_score *s;
 
     for (int i = 0; i < list->n; i++) {
         const dg_json *o = &list->items[i], *b = dg_json_get(o, "bbox");
@@ -112,7 +113,7 @@ static void check_case(place *p, const dg_json *c)
 
 static void random_cases(void **state)
 {
-    place         *p = *state;
+    place *p = *state;
     const dg_json *all;
 
     assert_int_equal(dg_json_read(&all, p->a, data(p, "scores.json"), p->d), 0);
@@ -126,12 +127,12 @@ static void random_cases(void **state)
  * torchmetrics. */
 static void one_box(void **state)
 {
-    place                   *p = *state;
+    place *p = *state;
     const dg_coco_annotation t = { .x = 214, .y = 41, .w = 348, .h = 244, .area = 348.0 * 244 };
-    const dg_detection       d = { .x = 258, .y = 41, .w = 348, .h = 244, .score = 0.536 };
-    const dg_coco_class      classes[] = { { 12, "one \"x\"" }, { 13, "none" } };
-    dg_score                *s;
-    dg_str                   text = { 0 };
+    const dg_detection d = { .x = 258, .y = 41, .w = 348, .h = 244, .score = 0.536 };
+    const dg_coco_class classes[] = { { 12, "one \"x\"" }, { 13, "none" } };
+    dg_score *s;
+    dg_str text = { 0 };
 
     assert_int_equal(dg_score_open(&s, 1, 2, &t, 1, &d, 1, p->d), 0);
     dg_score_print_json(&text, s, classes, 2);
@@ -155,9 +156,9 @@ static void one_box(void **state)
 
 static void nothing_and_nonsense(void **state)
 {
-    place                   *p = *state;
+    place *p = *state;
     const dg_coco_annotation t = { .w = 10, .h = 10, .area = 100 };
-    const dg_detection       bad = { .w = 1, .h = 1, .score = NAN },
+    const dg_detection bad = { .w = 1, .h = 1, .score = NAN },
                        flat = { .w = 0, .h = 10, .score = 0.5 },
                        nowhere = { .x = NAN, .y = NAN, .w = NAN, .h = NAN, .score = 0.5 };
     dg_score *s;

@@ -1,4 +1,5 @@
-/* sets.h: data sets that tests of media make: files, pictures of which no two are alike, annotations in COCO form. */
+/* sets.h: data sets that tests of media make: files, pictures of which no two are alike,
+ * annotations in COCO form. */
 #ifndef DG_TESTS_MEDIA_SETS_H
 #define DG_TESTS_MEDIA_SETS_H
 
@@ -7,9 +8,11 @@
 #include "media/image.h"
 #include "media/survey.h"
 
-#define IMAGE(id, name) "{\"id\": " #id ", \"file_name\": \"" name "\", \"width\": 64, \"height\": 48}"
-#define BOX(id, image, class, x, y, w, h)                                                                      \
-    "{\"id\": " #id ", \"image_id\": " #image ", \"category_id\": " #class ", \"bbox\": [" #x ", " #y ", " #w ", " #h "]}"
+#define IMAGE(id, name) \
+    "{\"id\": " #id ", \"file_name\": \"" name "\", \"width\": 64, \"height\": 48}"
+#define BOX(id, image, class, x, y, w, h)     \
+    "{\"id\": " #id ", \"image_id\": " #image \
+    ", \"category_id\": " #class ", \"bbox\": [" #x ", " #y ", " #w ", " #h "]}"
 #define CLASSES "\"categories\": [{\"id\": 1, \"name\": \"nut\"}, {\"id\": 2, \"name\": \"bolt\"}]"
 
 static inline void write_text(place *p, const char *name, const char *text)
@@ -26,7 +29,7 @@ enum { PICTURE_W = 64, PICTURE_H = 48 };
 static inline void write_image(place *p, const char *name, int seed)
 {
     const char *path = temporary(p, name);
-    dg_image    im;
+    dg_image im;
 
     assert_int_equal(dg_mkdirs(dg_path_folder(p->a, path), p->d), 0);
     assert_int_equal(dg_image_new(&im, p->s, PICTURE_W, PICTURE_H, p->d), 0);
@@ -40,19 +43,26 @@ static inline void make_clean(place *p)
 {
     for (int i = 1; i <= 5; i++)
         write_image(p, dg_printf(p->a, "clean/images/%d.%s", i, i % 2 ? "jpg" : "png"), i);
-    write_text(p, "clean/annotations/train.json",
-               "{\"images\": [" IMAGE(1, "1.jpg") ", " IMAGE(2, "2.png") ", " IMAGE(3, "3.jpg") "],\n\"annotations\": [\n" BOX(
-                   1, 1, 1, 2, 3, 20, 30) ",\n" BOX(2, 1, 2, 2, 3, 20, 10) ",\n" BOX(3, 2, 1, 44.5, 3.25, 20, 44.5)
-                   "],\n" CLASSES "}");
+    write_text(
+        p, "clean/annotations/train.json",
+        "{\"images\": [" IMAGE(1, "1.jpg") ", " IMAGE(2, "2.png") ", " IMAGE(
+            3,
+            "3.jpg") "],\n\"annotations\": [\n" BOX(1, 1, 1, 2, 3, 20,
+                                                    30) ",\n" BOX(2, 1, 2, 2, 3, 20,
+                                                                  10) ",\n" BOX(3, 2, 1, 44.5, 3.25,
+                                                                                20,
+                                                                                44.5) "],\n" CLASSES
+                                                                                      "}");
     write_text(p, "clean/annotations/val.json",
-               "{\"images\": [" IMAGE(1, "4.png") ", " IMAGE(2, "5.jpg") "],\n\"annotations\": [\n" BOX(1, 1, 2, 0, 0, 64, 48)
-                   "],\n" CLASSES "}");
+               "{\"images\": [" IMAGE(1, "4.png") ", " IMAGE(
+                   2, "5.jpg") "],\n\"annotations\": [\n" BOX(1, 1, 2, 0, 0, 64, 48) "],\n" CLASSES
+                                                                                     "}");
 }
 
 static inline dg_survey *survey(place *p, const char *name, bool decode)
 {
     const dg_survey_options o = { .threads = 2, .decode = decode };
-    dg_survey              *s = NULL;
+    dg_survey *s = NULL;
 
     if (dg_survey_open(&s, temporary(p, name), &o, p->d) < 0)
         fail_msg("%s", dg_diag_text(p->d));

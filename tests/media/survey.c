@@ -6,11 +6,11 @@
 
 #include "media/json.h"
 
-/* ---- making -------------------------------------------------------------------------------- */
+/* ---- making ---------------------------------------------------------------------------------- */
 
 static void copy_file(place *p, const char *from, const char *to, double share)
 {
-    char  *bytes;
+    char *bytes;
     size_t n;
 
     assert_int_equal(dg_file_read(&bytes, &n, temporary(p, from), 0, p->d), 0);
@@ -21,8 +21,8 @@ static void copy_file(place *p, const char *from, const char *to, double share)
 /* Exactly so many faults of each kind, and of the others none. */
 typedef struct expected {
     dg_fault_kind kind;
-    int           n;
-    const char   *says; /* NULL, or a part of the first one's text or place */
+    int n;
+    const char *says; /* NULL, or a part of the first one's text or place */
 } expected;
 
 static void check_faults(const dg_survey *s, const expected *e, int n)
@@ -32,11 +32,14 @@ static void check_faults(const dg_survey *s, const expected *e, int n)
 
         for (int i = 0; i < n; i++)
             x = (int)e[i].kind == kind ? &e[i] : x;
-        for (int i = 0; s->faults.of[kind].n != (x ? x->n : 0) && i < s->faults.of[kind].kept.n; i++)
-            print_message("# %s: %s %s\n", dg_fault_row_of((dg_fault_kind)kind)->id, s->faults.of[kind].kept.items[i].at.file,
+        for (int i = 0; s->faults.of[kind].n != (x ? x->n : 0) && i < s->faults.of[kind].kept.n;
+             i++)
+            print_message("# %s: %s %s\n", dg_fault_row_of((dg_fault_kind)kind)->id,
+                          s->faults.of[kind].kept.items[i].at.file,
                           s->faults.of[kind].kept.items[i].text);
         if (s->faults.of[kind].n != (x ? x->n : 0))
-            fail_msg("%s: %d, expected %d", dg_fault_row_of((dg_fault_kind)kind)->id, (int)s->faults.of[kind].n, x ? x->n : 0);
+            fail_msg("%s: %d, expected %d", dg_fault_row_of((dg_fault_kind)kind)->id,
+                     (int)s->faults.of[kind].n, x ? x->n : 0);
         if (x && x->says && !strstr(s->faults.of[kind].kept.items[0].text, x->says) &&
             !strstr(s->faults.of[kind].kept.items[0].at.file, x->says))
             fail_msg("%s: \"%s\" does not say \"%s\"", dg_fault_row_of((dg_fault_kind)kind)->id,
@@ -44,11 +47,17 @@ static void check_faults(const dg_survey *s, const expected *e, int n)
     }
 }
 
-/* ---- nothing to find ----------------------------------------------------------------------- */
+static void has_part(const char *text, const char *part)
+{
+    if (!strstr(text, part))
+        fail_msg("no \"%s\" in\n%s", part, text);
+}
+
+/* ---- nothing to find ------------------------------------------------------------------------- */
 
 static void clean(void **state)
 {
-    place     *p = *state;
+    place *p = *state;
     dg_survey *s;
 
     make_clean(p);
@@ -83,6 +92,7 @@ static void clean(void **state)
 
 static void plant(place *p)
 {
+    /* clang-format off */
     static const char train[] =
         "{\"images\": [\n"
         IMAGE(1, "1.jpg") ", " IMAGE(2, "2.jpg") ", " IMAGE(3, "by\\\\gone.jpg") ", " IMAGE(4, "text.jpg") ",\n"
@@ -100,6 +110,7 @@ static void plant(place *p)
         "\"annotations\": [\n" BOX(1, 1, 1, 1, 1, 9, 9) ", " BOX(2, 1, 4, 20, 1, 9, 9) "],\n"
         "\"categories\": [{\"id\": 1, \"name\": \"nut\"}, {\"id\": 2, \"name\": \"bolt\"},\n"
         "{\"id\": 3, \"name\": \"empty\"}, {\"id\": 4, \"name\": \"screw\"}]}";
+    /* clang-format on */
 
     for (int i = 1; i <= 6; i++)
         write_image(p, dg_printf(p->a, "bad/images/%d.jpg", i), i);
@@ -116,31 +127,59 @@ static void plant(place *p)
 
 /* The twenty kinds of faults, each planted once. */
 static const expected planted[] = {
-    { DG_FAULT_ANNOTATION, 1, "not valid JSON" },       /* test.json is cut */
-    { DG_FAULT_IMAGE_MISSING, 1, "gone.jpg" },          /* listed, and not there */
-    { DG_FAULT_IMAGE_UNREADABLE, 1, "text.jpg" },       /* text under an image's name */
-    { DG_FAULT_IMAGE_CUT, 1, "cut.jpg" },               /* the last tenth of the file is missing */
-    { DG_FAULT_IMAGE_SIZE, 1, "48 x 64" },              /* annotated as portrait, is landscape */
-    { DG_FAULT_IMAGE_TWICE, 1, "image with id 2" },     /* two entries of one id */
-    { DG_FAULT_ID_TWICE, 1, "the id 2" },               /* two boxes of one id */
-    { DG_FAULT_CLASS_TWICE, 1, "category with id 2" },  /* two entries of one class */
-    { DG_FAULT_CLASS_UNKNOWN, 1, "category_id 99" },    /* a box of a class that is not listed */
-    { DG_FAULT_IMAGE_UNKNOWN, 1, "image_id 999" },      /* a box of an image that is not listed */
+    { DG_FAULT_ANNOTATION, 1, "not valid JSON" },      /* test.json is cut */
+    { DG_FAULT_IMAGE_MISSING, 1, "gone.jpg" },         /* listed, and not there */
+    { DG_FAULT_IMAGE_UNREADABLE, 1, "text.jpg" },      /* text under an image's name */
+    { DG_FAULT_IMAGE_CUT, 1, "cut.jpg" },              /* the last tenth of the file is missing */
+    { DG_FAULT_IMAGE_SIZE, 1, "48 x 64" },             /* annotated as portrait, is landscape */
+    { DG_FAULT_IMAGE_TWICE, 1, "image with id 2" },    /* two entries of one id */
+    { DG_FAULT_ID_TWICE, 1, "the id 2" },              /* two boxes of one id */
+    { DG_FAULT_CLASS_TWICE, 1, "category with id 2" }, /* two entries of one class */
+    { DG_FAULT_CLASS_UNKNOWN, 1, "category_id 99" },   /* a box of a class that is not listed */
+    { DG_FAULT_IMAGE_UNKNOWN, 1, "image_id 999" },     /* a box of an image that is not listed */
     { DG_FAULT_CLASSES_DIFFER, 1, "class 3 is \"screw\"" }, /* val lists another class */
-    { DG_FAULT_LEAK, 1, "leak.jpg" },                   /* one content in train and val */
-    { DG_FAULT_BOX_EMPTY, 1, "width 0" },               /* no width */
-    { DG_FAULT_BOX_OUTSIDE, 1, "left 70" },             /* wholly outside */
-    { DG_FAULT_BOX_CUT, 1, "left 60" },                 /* partly outside */
-    { DG_FAULT_BOX_TWICE, 1, "nut and bolt" },          /* two boxes of one object */
-    { DG_FAULT_IMAGE_COPY, 1, "content of" },           /* one content twice in train */
-    { DG_FAULT_UNLISTED, 1, "5.jpg" },                  /* a file that nothing lists */
-    { DG_FAULT_CLASS_EMPTY, 1, "empty" },               /* a class without objects */
-    { DG_FAULT_CLASS_UNTRAINED, 1, "screw" },           /* a class with objects in val alone */
+    { DG_FAULT_LEAK, 1, "leak.jpg" },                       /* one content in train and val */
+    { DG_FAULT_BOX_EMPTY, 1, "width 0" },                   /* no width */
+    { DG_FAULT_BOX_OUTSIDE, 1, "left 70" },                 /* wholly outside */
+    { DG_FAULT_BOX_CUT, 1, "left 60" },                     /* partly outside */
+    { DG_FAULT_BOX_TWICE, 1, "nut and bolt" },              /* two boxes of one object */
+    { DG_FAULT_IMAGE_COPY, 1, "content of" },               /* one content twice in train */
+    { DG_FAULT_UNLISTED, 1, "5.jpg" },                      /* a file that nothing lists */
+    { DG_FAULT_CLASS_EMPTY, 1, "empty" },                   /* a class without objects */
+    { DG_FAULT_CLASS_UNTRAINED, 1, "screw" },               /* a class with objects in val alone */
 };
+
+/* Thousands of boxes on one image are not compared pair by pair; two of one object are still found.
+ */
+static void crowded(void **state)
+{
+    place *p = *state;
+    dg_str json = { 0 };
+    dg_survey *s;
+
+    make_clean(p);
+    dg_str_add(&json, "{\"images\": [" IMAGE(1, "1.jpg") "],\n\"annotations\": [\n");
+    for (int i = 0; i <= 3000; i++) {
+        const int k = i < 3000 ? i : 1234; /* the last one is drawn twice */
+
+        dg_str_fmt(&json,
+                   "%s{\"id\": %d, \"image_id\": 1, \"category_id\": 1, \"iscrowd\": 0, "
+                   "\"area\": 1, \"bbox\": [%d, %g, 0.9, 0.9]}",
+                   i ? "," : "", i + 1, k % 60, 0.94 * (k / 60));
+    }
+    dg_str_add(&json, "],\n" CLASSES "}");
+    write_text(p, "clean/annotations/train.json", json.s);
+    s = survey(p, "clean", false);
+    assert_int_equal(s->faults.of[DG_FAULT_BOX_TWICE].n, 1);
+    assert_non_null(strstr(s->faults.of[DG_FAULT_BOX_TWICE].kept.items[0].text, "1235"));
+    dg_survey_close(&s);
+    dg_str_free(&json);
+    dg_diag_clear(p->d);
+}
 
 static void every_fault(void **state)
 {
-    place     *p = *state;
+    place *p = *state;
     dg_survey *s;
 
     plant(p);
@@ -169,7 +208,7 @@ static void faults_of_other_forms(void **state)
         { DG_FAULT_IMAGE_TWICE, 1, "listed twice" },
         { DG_FAULT_UNLISTED, 1, "lonely.txt" },
     };
-    place     *p = *state;
+    place *p = *state;
     dg_survey *s;
 
     for (int i = 0; i < 4; i++)
@@ -178,7 +217,8 @@ static void faults_of_other_forms(void **state)
                "<annotation><object><name>ant</name>"
                "<bndbox><xmin>1</xmin><ymin>1</ymin><xmax>9</xmax><ymax>9</ymax></bndbox></object>"
                "<object><name>gnat</name>"
-               "<bndbox><xmin>1</xmin><ymin>20</ymin><xmax>9</xmax><ymax>29</ymax></bndbox></object></annotation>");
+               "<bndbox><xmin>1</xmin><ymin>20</ymin><xmax>9</xmax><ymax>29</ymax></bndbox></"
+               "object></annotation>");
     write_text(p, "voc/Annotations/b.xml", "<annotation>");
     write_text(p, "voc/classes.txt", "ant\n");
     write_text(p, "voc/ImageSets/Main/train.txt", "a\nb\nmissing\na\n");
@@ -200,19 +240,97 @@ static void faults_of_other_forms(void **state)
     no_diagnostics(p);
 }
 
+/* ---- the four numbers of a box --------------------------------------------------------------- */
+
+/* A COCO set of one image of 64 x 48 with these boxes. */
+static void write_boxes(place *p, const double (*v)[4], int n)
+{
+    dg_str json = { 0 };
+
+    dg_str_add(&json, "{\"images\": [" IMAGE(1, "1.jpg") "],\n\"annotations\": [");
+    for (int i = 0; i < n; i++)
+        dg_str_fmt(&json,
+                   "%s{\"id\": %d, \"image_id\": 1, \"category_id\": %d, "
+                   "\"bbox\": [%g, %g, %g, %g]}",
+                   i ? ",\n" : "", i + 1, 1 + i % 2, v[i][0], v[i][1], v[i][2], v[i][3]);
+    dg_str_add(&json, "],\n" CLASSES "}");
+    write_text(p, "boxes/annotations/train.json", json.s);
+    dg_str_free(&json);
+}
+
+/* The fault of one of the kinds that are about the whole split, or none (says NULL). */
+static void check_form(place *p, const char *set, dg_fault_kind kind, const char *says)
+{
+    static const dg_fault_kind kinds[] = { DG_FAULT_BOX_NORMALIZED, DG_FAULT_BOX_FORM,
+                                           DG_FAULT_NO_OBJECTS };
+    dg_survey *s = survey(p, set, false);
+
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(s->faults.of[kinds[i]].n, says && kinds[i] == kind);
+        if (says && kinds[i] == kind)
+            has_part(s->faults.of[kinds[i]].kept.items[0].text, says);
+    }
+    dg_survey_close(&s);
+    no_diagnostics(p);
+}
+
+static void other_numbers(void **state)
+{
+    static const double right[][4] = {
+        { 2, 3, 20, 30 }, { 40, 20, 24, 28 }, { 30, 2, 9, 9 }, { 1, 30, 50, 18 }, { 50, 5, 10, 10 }
+    };
+    static const double shares[][4] = { { .1, .1, .3, .3 }, { .5, .5, .5, .5 } };
+    static const double edge[][4] = { { 2, 3, 20, 30 },
+                                      { 50, 30, 20, 28 },
+                                      { 60, 40, 9, 18 },
+                                      { 1, 30, 50, 30 },
+                                      { 50, 5, 30, 10 } };
+    double corners[5][4], centres[5][4];
+    place *p = *state;
+
+    write_image(p, "boxes/images/1.jpg", 1);
+    for (int i = 0; i < 5; i++)
+        for (int k = 0; k < 2; k++) {
+            corners[i][k] = right[i][k];
+            corners[i][k + 2] = right[i][k] + right[i][k + 2];
+            centres[i][k] = right[i][k] + right[i][k + 2] / 2;
+            centres[i][k + 2] = right[i][k + 2];
+        }
+    write_boxes(p, right, 5);
+    check_form(p, "boxes", DG_N_FAULTS, NULL);
+    write_boxes(p, shares, 2);
+    check_form(p, "boxes", DG_FAULT_BOX_NORMALIZED, "2 of 2 boxes are below 1.5 px");
+    write_boxes(p, (const double(*)[4])corners, 5);
+    check_form(p, "boxes", DG_FAULT_BOX_FORM, "read as left, top, right, bottom, 0 do");
+    write_boxes(p, (const double(*)[4])centres, 5);
+    check_form(p, "boxes", DG_FAULT_BOX_FORM, "read as centre x, centre y, width, height, 0 do");
+    write_boxes(p, edge, 5); /* many reach outside, and no other form explains it */
+    check_form(p, "boxes", DG_N_FAULTS, NULL);
+    write_boxes(p, right, 0);
+    check_form(p, "boxes", DG_FAULT_NO_OBJECTS, "none of 1 images");
+
+    write_image(p, "corners/images/train/a.jpg", 1);
+    write_text(p, "corners/data.yaml", "train: images/train\nnames: [ant]\n");
+    write_text(p, "corners/labels/train/a.txt",
+               "0 0.1 0.1 0.4 0.5\n0 0.5 0.4 0.9 0.9\n0 0.6 0.1 0.7 0.3\n0 0.2 0.5 0.9 0.8\n");
+    check_form(p, "corners", DG_FAULT_BOX_FORM, "write centre x, centre y, width, height");
+    write_text(p, "corners/labels/train/a.txt",
+               "0 0.25 0.3 0.3 0.4\n0 0.7 0.65 0.4 0.5\n0 0.65 0.2 0.1 0.2\n0 0.5 0.6 0.7 0.3\n");
+    check_form(p, "corners", DG_N_FAULTS, NULL);
+}
+
 /* ---- what is printed ------------------------------------------------------------------------- */
 
 static void has(const dg_str *text, const char *part)
 {
-    if (!strstr(text->s, part))
-        fail_msg("no \"%s\" in\n%s", part, text->s);
+    has_part(text->s, part);
 }
 
 static void printed(void **state)
 {
-    place         *p = *state;
-    dg_survey     *s;
-    dg_str         text = { 0 }, json = { 0 }, page = { 0 };
+    place *p = *state;
+    dg_survey *s;
+    dg_str text = { 0 }, json = { 0 }, page = { 0 };
     const dg_json *tree;
 
     plant(p);
@@ -225,7 +343,7 @@ static void printed(void **state)
     dg_survey_json(&json, s);
     assert_int_equal(dg_json_parse(&tree, p->a, json.s, json.n, "check.json", p->d), 0);
     assert_int_equal(dg_json_get(tree, "errors")->number, 12);
-    assert_int_equal(dg_json_get(tree, "faults")->n, DG_N_FAULTS);
+    assert_int_equal(dg_json_get(tree, "faults")->n, sizeof planted / sizeof *planted);
     assert_int_equal(dg_json_get(tree, "splits")->n, 3);
     assert_int_equal(dg_survey_html(&page, s, p->d), 0);
     has(&page, "data:image/jpeg;base64,/9j/");
@@ -242,9 +360,9 @@ static void printed(void **state)
 /* What was written is read back whole, and drawn alike. */
 static void read_back(void **state)
 {
-    place     *p = *state;
+    place *p = *state;
     dg_survey *s, *again;
-    dg_str     json = { 0 }, twice = { 0 }, page = { 0 }, part = { 0 };
+    dg_str json = { 0 }, twice = { 0 }, page = { 0 }, part = { 0 };
 
     plant(p);
     s = survey(p, "bad", false);
@@ -264,8 +382,11 @@ static void read_back(void **state)
     dg_str_free(&part);
     dg_survey_close(&s);
     dg_survey_close(&again);
-    write_text(p, "check.json", "{\"splits\":[{\"name\":\"a\",\"images\":-1,\"per_class\":[-1e300,1e300,null,2]}],\"histograms\":{},"
-                                "\"classes\":[{\"name\":\"a\"},{\"name\":\"b\"},{\"name\":\"c\"},{\"name\":\"d\"}]}");
+    write_text(
+        p, "check.json",
+        "{\"splits\":[{\"name\":\"a\",\"images\":-1,\"per_class\":[-1e300,1e300,null,2]}],"
+        "\"histograms\":{},"
+        "\"classes\":[{\"name\":\"a\"},{\"name\":\"b\"},{\"name\":\"c\"},{\"name\":\"d\"}]}");
     assert_int_equal(dg_survey_read(&again, temporary(p, "check.json"), p->d), 0);
     assert_int_equal(again->splits[0].n_images, 0);
     for (int k = 0; k < 4; k++)
@@ -281,12 +402,14 @@ static void read_back(void **state)
 static void lent(void **state)
 {
     static const dg_coco_annotation mixed[] = {
-        { .id = 1, .image = 1, .w = 8, .h = 8 }, { .id = 2, .image = 0, .w = 0, .h = 8 }, { .id = 3, .image = 1, .label = 1, .w = 16, .h = 8 },
+        { .id = 1, .image = 1, .w = 8, .h = 8 },
+        { .id = 2, .image = 0, .w = 0, .h = 8 },
+        { .id = 3, .image = 1, .label = 1, .w = 16, .h = 8 },
     };
-    place           *p = *state;
+    place *p = *state;
     dg_survey_source source = { .name = "train" };
-    dg_faults        found = { .arena = p->a, .split = -1 };
-    dg_survey       *s;
+    dg_faults found = { .arena = p->a, .split = -1 };
+    dg_survey *s;
 
     for (int n = 0; n <= 3; n++) {
         dg_coco *c = dg_index_open("somewhere");
@@ -295,12 +418,14 @@ static void lent(void **state)
         c->images = DG_NEW_N(c->arena, 2, dg_coco_image);
         c->classes = DG_NEW_N(c->arena, 2, dg_coco_class);
         for (int i = 0; i < 2; i++) {
-            c->images[i] = (dg_coco_image){ .id = i, .file_name = i ? "b.jpg" : "a.jpg", .w = 32, .h = 32 };
+            c->images[i] =
+                (dg_coco_image){ .id = i, .file_name = i ? "b.jpg" : "a.jpg", .w = 32, .h = 32 };
             c->classes[i] = (dg_coco_class){ i, i ? "nut" : "bolt" };
         }
         assert_true(dg_index_over(c, mixed, n));
         assert_int_equal(c->lent, n < 2);
-        dg_fault_note(&found, DG_FAULT_IMAGE_UNREADABLE, 0, (dg_where){ .file = "a.jpg" }, "no image");
+        dg_fault_note(&found, DG_FAULT_IMAGE_UNREADABLE, 0, (dg_where){ .file = "a.jpg" },
+                      "no image");
         source.index = c;
         source.found = &found;
         s = dg_survey_of("loader.own", "somewhere", &source, 1);
@@ -316,10 +441,11 @@ static void lent(void **state)
 
 /* ---- which form ------------------------------------------------------------------------------ */
 
-static void check_layout(place *p, const char *path, const char *wanted, dg_form form, const char *splits, int others)
+static void check_layout(place *p, const char *path, const char *wanted, dg_form form,
+                         const char *splits, int others)
 {
     dg_layout l;
-    dg_str    names = { 0 };
+    dg_str names = { 0 };
 
     if (dg_layout_find(&l, p->a, temporary(p, path), wanted, p->d) < 0)
         fail_msg("%s: %s", path, dg_diag_text(p->d));
@@ -333,7 +459,7 @@ static void check_layout(place *p, const char *path, const char *wanted, dg_form
 
 static void layouts(void **state)
 {
-    place    *p = *state;
+    place *p = *state;
     dg_layout l;
 
     write_text(p, "coco/annotations/captions_train2017.json", "{}");
@@ -342,7 +468,8 @@ static void layouts(void **state)
     check_layout(p, "coco", NULL, DG_FORM_COCO, "train2017 val2017", 1);
     check_layout(p, "coco", "val2017", DG_FORM_COCO, "val2017", 1);
     check_layout(p, "coco", "captions_train2017", DG_FORM_COCO, "captions_train2017", 0);
-    check_layout(p, "coco/annotations/captions_train2017.json", NULL, DG_FORM_COCO, "captions_train2017", 0);
+    check_layout(p, "coco/annotations/captions_train2017.json", NULL, DG_FORM_COCO,
+                 "captions_train2017", 0);
     write_text(p, "two/annotations/train.json", "{}");
     write_text(p, "two/annotations/king_train.json", "{}");
     write_text(p, "two/annotations/king_test.json", "{}");
@@ -369,7 +496,8 @@ static void layouts(void **state)
     write_text(p, "other/notes.txt", "");
     assert_int_equal(dg_layout_find(&l, p->a, temporary(p, "other"), NULL, p->d), -DG_EINPUT);
     check_says(p, "data-form", "no data set");
-    assert_int_equal(dg_layout_find(&l, p->a, temporary(p, "other/notes.txt"), NULL, p->d), -DG_EINPUT);
+    assert_int_equal(dg_layout_find(&l, p->a, temporary(p, "other/notes.txt"), NULL, p->d),
+                     -DG_EINPUT);
     check_says(p, "data-form", "expected a folder");
     assert_int_equal(dg_layout_find(&l, p->a, temporary(p, "none"), NULL, p->d), -DG_EIO);
     check_says(p, "data-missing", "no such");
@@ -381,8 +509,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(clean, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(crowded, set_up, tear_down),
         cmocka_unit_test_setup_teardown(every_fault, set_up, tear_down),
         cmocka_unit_test_setup_teardown(faults_of_other_forms, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(other_numbers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(printed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(read_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(lent, set_up, tear_down),

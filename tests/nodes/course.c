@@ -1,5 +1,5 @@
-/* course: what a step leaves out. A node under `when` that fires is the node without it, and one that
- * does not is the pipeline without the node, every bit; so is what hangs on it. A skipped step
+/* course: what a step leaves out. A node under `when` that fires is the node without it, and one
+ * that does not is the pipeline without the node, every bit; so is what hangs on it. A skipped step
  * changes nothing; a vote asks every rank, this one too; <stop> ends the run. */
 #include "tests/check.h"
 
@@ -25,13 +25,13 @@ static const char frame[] =
 
 typedef struct course {
     dg_diag *d;
-    dg_run  *run;
+    dg_run *run;
 } course;
 
 static course open_with(const char *train, const char *middle, const char *end)
 {
-    char           text[4096];
-    course         c = { .d = dg_diag_open() };
+    char text[4096];
+    course c = { .d = dg_diag_open() };
     dg_run_options o = { .size = sizeof o, .file = "course.xml", .text = text, .threads = 1 };
 
     snprintf(text, sizeof text, frame, train, middle, end);
@@ -49,7 +49,7 @@ static void close_course(course *c)
 static void feed(course *c, int objects, double first)
 {
     static double images[PIXELS];
-    int32_t       count[BATCH] = { objects, 0 };
+    int32_t count[BATCH] = { objects, 0 };
 
     for (int i = 0; i < PIXELS; i++)
         images[i] = 0.5 + 0.4 * sin(0.37 * i);
@@ -79,8 +79,8 @@ static void check_same(course *a, course *b)
 
     for (int i = 0; i < dg_run_n_params(a->run); i++) {
         dg_run_param p = dg_run_param_at(a->run, i);
-        int64_t      n = dg_shape_elements(p.shape);
-        double       x[256], y[256];
+        int64_t n = dg_shape_elements(p.shape);
+        double x[256], y[256];
 
         for (dg_run_space s = DG_RUN_WEIGHTS; s <= DG_RUN_EMA; s++) {
             if (!p.trainable && s != DG_RUN_WEIGHTS && s != DG_RUN_EMA)
@@ -156,11 +156,12 @@ static void recomputed(void **state)
 static void connected(void **state)
 {
     double g[16], loss;
-    course c = open_with(
-        "",
-        SOME "<layer.linear id='e' in='@x' width='4' when='@some' connect='zero'/>"
-             "<layer.linear id='f' in='@e' width='4'/><sum id='y' a='@x' b='@f'/>" LOSS("@y"),
-        "");
+    course c =
+        open_with("",
+                  SOME
+                  "<layer.linear id='e' in='@x' width='4' when='@some' connect='zero'/>"
+                  "<layer.linear id='f' in='@e' width='4'/><sum id='y' a='@x' b='@f'/>" LOSS("@y"),
+                  "");
 
     (void)state;
     for (int some = 1; some >= 0; some--) {
@@ -203,7 +204,7 @@ static void questions(void **state)
 {
     static const struct {
         const char *is;
-        int         objects, answer;
+        int objects, answer;
     } cases[] = {
         { "is='positive'", 2, 1 },       { "is='positive'", 0, 0 },
         { "is='zero'", 0, 1 },           { "is='zero'", 1, 0 },
@@ -214,9 +215,9 @@ static void questions(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char    text[512];
+        char text[512];
         int32_t answer = -1;
-        course  c;
+        course c;
 
         snprintf(text, sizeof text,
                  "<test id='t' in='@b.targets.count' %s/>" LOSS("@x") "<log in='@t'/>",
@@ -225,8 +226,9 @@ static void questions(void **state)
         step(&c, cases[i].objects, 0);
         for (int k = 0; k < dg_run_n_values(c.run); k++)
             if (strncmp(dg_run_value_at(c.run, k).name, "log", 3) == 0)
-                assert_int_equal(
-                    dg_run_read(c.run, dg_run_value_at(c.run, k).name, &answer, 1, c.d), 0);
+                assert_int_equal(dg_run_read(c.run, dg_run_value_at(c.run, k).name, &answer, 1,
+                                             c.d),
+                                 0);
         if (answer != cases[i].answer)
             fail_msg("%s of %d: %d", cases[i].is, cases[i].objects, (int)answer);
         close_course(&c);
@@ -266,7 +268,7 @@ static void a_bad_step_is_skipped(void **state)
     course a = open_with("", VOTE "<skip id='s' when='@any'/>" BACKWARD, ""),
            b = open_with("", LOSS("@x"), ""), n = open_with("", norm, "");
     snapshot before, after;
-    int32_t  flag = 0;
+    int32_t flag = 0;
 
     (void)state;
     step(&a, 1, 0.3);
@@ -316,9 +318,9 @@ static void an_update_is_skipped(void **state)
 
 static void one_batch_of_several_is_not(void **state)
 {
-    char           text[4096];
-    dg_diag       *d = dg_diag_open();
-    dg_run        *run;
+    char text[4096];
+    dg_diag *d = dg_diag_open();
+    dg_run *run;
     dg_run_options o = { .size = sizeof o, .file = "course.xml", .text = text, .threads = 1 };
 
     (void)state;
@@ -349,10 +351,10 @@ static void no_denoising(void **state)
         "<loss.rtdetr id='loss' predictions='@out' targets='@b.targets' axis='dp'/>"
         "<backward id='grad' loss='@loss.total'/>"
         "<optimizer.adamw id='opt' gradients='@grad' lr='1e-4'/></train></pipeline>";
-    static double  images[2 * 64 * 64 * 3];
-    double         boxes[2 * 5 * 4], term, g[4 * 32];
-    int32_t        labels[2 * 5] = { 1, 2, 0, 0, 0, 1 }, count[2];
-    course         c = { .d = dg_diag_open() };
+    static double images[2 * 64 * 64 * 3];
+    double boxes[2 * 5 * 4], term, g[4 * 32];
+    int32_t labels[2 * 5] = { 1, 2, 0, 0, 0, 1 }, count[2];
+    course c = { .d = dg_diag_open() };
     dg_run_options o = { .size = sizeof o, .file = "course.xml", .text = text, .threads = 1 };
 
     (void)state;
@@ -405,9 +407,9 @@ static void report(void *ctx, const dg_run_report *r)
 
 static seen train(const char *end)
 {
-    seen                 s = { 0 };
+    seen s = { 0 };
     dg_run_train_options o = { .size = sizeof o, .steps = 5, .report = report, .ctx = &s };
-    course               c = open_with("", LOSS("@x"), end);
+    course c = open_with("", LOSS("@x"), end);
 
     if (dg_run_train(c.run, &o, c.d) < 0)
         fail_msg("%s", dg_diag_text(c.d));
@@ -443,15 +445,15 @@ static void silence(void **state)
 {
     static const struct {
         const char *op;
-        int         some, none;
+        int some, none;
     } cases[] = { { "any", 1, 0 }, { "all", 1, 1 } };
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int some = 0; some < 2; some++) {
-            char    text[512];
+            char text[512];
             int32_t answer = -1;
-            course  c;
+            course c;
 
             snprintf(text, sizeof text,
                      SOME

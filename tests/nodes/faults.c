@@ -13,7 +13,7 @@ typedef struct fault {
     const char *backbone, *encoder, *decoder; /* further attributes */
     const char *optimizer;                    /* elements inside it */
     const char *update, *end;                 /* elements before and after the optimizer */
-    int         w, h;
+    int w, h;
 } fault;
 
 static const fault faults[] = {
@@ -63,11 +63,11 @@ static const char pipeline[] =
     "%s<optimizer.adamw id='opt' gradients='@grad'>%s</optimizer.adamw>%s</train></pipeline>";
 
 typedef struct opened {
-    dg_diag     *d;
+    dg_diag *d;
     dg_registry *registry;
-    dg_graph    *graph;
-    dg_params   *params;
-    dg_program  *program;
+    dg_graph *graph;
+    dg_params *params;
+    dg_program *program;
 } opened;
 
 static int open_text(opened *o, const fault *f, bool training)
@@ -76,7 +76,7 @@ static int open_text(opened *o, const fault *f, bool training)
     bool own_width = strstr(f->encoder, "width") != NULL,
          own_queries = strstr(f->decoder, "queries") != NULL;
     bool own_decoder_width = strstr(f->decoder, "width") != NULL;
-    int  rc = 0;
+    int rc = 0;
 
     *o =
         (opened){ .d = dg_diag_open(), .registry = dg_registry_open(), .params = dg_params_open() };
@@ -117,7 +117,7 @@ static void refused(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
         opened o;
-        int    rc = open_text(&o, &faults[i], true);
+        int rc = open_text(&o, &faults[i], true);
 
         if (rc == 0 || !has(o.d, faults[i].id))
             fail_msg("%s expected, found: %s", faults[i].id, dg_diag_text(o.d));

@@ -14,11 +14,11 @@
 #include "nodes/builtin.h"
 
 typedef struct opened {
-    dg_diag     *d;
+    dg_diag *d;
     dg_registry *registry;
-    dg_graph    *graph;
-    dg_params   *params;
-    dg_program  *program;
+    dg_graph *graph;
+    dg_params *params;
+    dg_program *program;
 } opened;
 
 static const char *source(void)
@@ -36,7 +36,7 @@ static void must(int rc, dg_diag *d)
 
 static void open_preset(opened *o, const char *preset)
 {
-    char   path[4096];
+    char path[4096];
     dg_set batch = { "batch", "2" };
 
     *o =
@@ -62,15 +62,15 @@ static void close_preset(opened *o)
 /* ---- counts ---------------------------------------------------------------------------------- */
 
 typedef struct group {
-    double  lr, weight_decay;
-    int     tensors;
+    double lr, weight_decay;
+    int tensors;
     int64_t elements;
 } group;
 typedef struct expected {
     const char *preset;
-    int64_t     parameters, trainable, backbone, encoder, decoder;
-    int         tensors, entries, n_groups;
-    group       groups[4];
+    int64_t parameters, trainable, backbone, encoder, decoder;
+    int tensors, entries, n_groups;
+    group groups[4];
 } expected;
 
 static const expected table[] = {
@@ -162,9 +162,7 @@ static const expected table[] = {
       402,
       760,
       3,
-      { { 1e-5, 1e-4, 52, 23445504 },
-        { 1e-4, 0, 213, 51212 },
-        { 1e-4, 1e-4, 134, 13068544 } } },
+      { { 1e-5, 1e-4, 52, 23445504 }, { 1e-4, 0, 213, 51212 }, { 1e-4, 1e-4, 134, 13068544 } } },
     { "rtdetr_r50vd",
       42891372,
       42862860,
@@ -174,9 +172,7 @@ static const expected table[] = {
       390,
       736,
       3,
-      { { 1e-5, 1e-4, 52, 23445504 },
-        { 1e-4, 0, 205, 57356 },
-        { 1e-4, 1e-4, 130, 19360000 } } },
+      { { 1e-5, 1e-4, 52, 23445504 }, { 1e-4, 0, 205, 57356 }, { 1e-4, 1e-4, 130, 19360000 } } },
     { "rtdetr_r101vd",
       76556268,
       76527756,
@@ -186,20 +182,18 @@ static const expected table[] = {
       441,
       991,
       3,
-      { { 1e-6, 1e-4, 103, 42385408 },
-        { 1e-4, 0, 118, 39936 },
-        { 1e-4, 1e-4, 217, 34102412 } } },
+      { { 1e-6, 1e-4, 103, 42385408 }, { 1e-4, 0, 118, 39936 }, { 1e-4, 1e-4, 217, 34102412 } } },
 };
 
 static void check_counts(const dg_params *p, const expected *e)
 {
     static const char *const parts[] = { "backbone.", "encoder.", "decoder." };
-    int64_t                  all = 0, trainable = 0, part[3] = { 0 };
-    int                      tensors = 0;
+    int64_t all = 0, trainable = 0, part[3] = { 0 };
+    int tensors = 0;
 
     for (int i = 0; i < dg_params_n(p); i++) {
         const dg_param_info *info = dg_params_at(p, i);
-        int64_t              n = dg_shape_elements(info->shape);
+        int64_t n = dg_shape_elements(info->shape);
 
         if (info->kind > DG_FROZEN)
             continue;
@@ -239,10 +233,10 @@ static const dg_node *optimizer_node(const dg_graph *g)
 static void check_groups(const opened *o, const expected *e)
 {
     const adamw_attr *a = optimizer(o->program);
-    const dg_node    *node = optimizer_node(o->graph);
-    group             found[DG_MAX_GROUPS] = { 0 };
-    dg_control        control = { 0 };
-    dg_clock          warm = { .step = 5000 };
+    const dg_node *node = optimizer_node(o->graph);
+    group found[DG_MAX_GROUPS] = { 0 };
+    dg_control control = { 0 };
+    dg_clock warm = { .step = 5000 };
 
     for (int i = 0; i < dg_params_n(o->params); i++) {
         const dg_param_info *info = dg_params_at(o->params, i);
@@ -312,9 +306,9 @@ static void version1_name(char *name, size_t n)
 
 static void check_row(const dg_params *p, const char *name, const char *shape, const char *kind)
 {
-    int                  i = dg_params_find(p, name);
+    int i = dg_params_find(p, name);
     const dg_param_info *info = i >= 0 ? dg_params_at(p, i) : NULL;
-    char                 ours[128] = "";
+    char ours[128] = "";
 
     if (!info)
         fail_msg("%s is not declared", name);
@@ -323,15 +317,15 @@ static void check_row(const dg_params *p, const char *name, const char *shape, c
                  (long long)info->shape.d[k]);
     if (!info->shape.rank)
         snprintf(ours, sizeof ours, "-");
-    if (strcmp(ours, shape) || strcmp(kinds[info->kind], kind))
+    if (strcmp(ours, shape) != 0 || strcmp(kinds[info->kind], kind) != 0)
         fail_msg("%s: found %s %s, expected %s %s", name, ours, kinds[info->kind], shape, kind);
 }
 
 static void check_names(const char *preset, const char *list, bool version1)
 {
-    char   path[4096], *text, *save = NULL, name[256], shape[64], kind[32];
+    char path[4096], *text, *save = NULL, name[256], shape[64], kind[32];
     size_t n;
-    int    rows = 0;
+    int rows = 0;
     opened o;
 
     open_preset(&o, preset);
@@ -378,10 +372,8 @@ static void names_r50vd_version1(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(counts_and_groups),
-        cmocka_unit_test(names_r18vd),
-        cmocka_unit_test(names_r50vd),
-        cmocka_unit_test(names_r18vd_version1),
+        cmocka_unit_test(counts_and_groups),    cmocka_unit_test(names_r18vd),
+        cmocka_unit_test(names_r50vd),          cmocka_unit_test(names_r18vd_version1),
         cmocka_unit_test(names_r50vd_version1),
     };
 

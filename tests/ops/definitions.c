@@ -7,11 +7,11 @@
 #include <math.h>
 
 #include "tests/ops/formula.h"
-#include "runtime/machine.h"
+#include "check/interpreter.h"
 
 static void run64(const dg_op *op, const dg_tensor *t, int n, const void *attr, const dg_control *c)
 {
-    assert_int_equal(dg_machine_kernel(op->ref64, t, n, attr, c, 1), 0);
+    assert_int_equal(dg_interpreter_kernel(op->ref64, t, n, attr, c, 1), 0);
 }
 
 static dg_tensor real_tensor(dg_shape shape, double *data)
@@ -26,13 +26,13 @@ static dg_tensor i32_tensor(dg_shape shape, int32_t *data)
 
 static const dg_tensor absent = { .dtype = DG_REAL, .shape.rank = -1 };
 
-/* --- matching --------------------------------------------------------------------------------- */
+/* ---- matching -------------------------------------------------------------------------------- */
 
 /* The least cost of giving targets t.. each a query of its own, or as many as there are queries. */
 static double least(const double *cost, int targets, int queries, int t, unsigned used)
 {
     double best = INFINITY;
-    int    left = queries - __builtin_popcount(used);
+    int left = queries - __builtin_popcount(used);
 
     if (t == targets || left == 0)
         return 0;
@@ -53,10 +53,10 @@ static void assignments_are_optimal(void **state)
     for (int round = 0; round < 200; round++) {
         int m = 1 + (int)(formula_u("targets", round) * MOST),
             q = 1 + (int)(formula_u("queries", round) * MOST);
-        double  cost[MOST * MOST], total = 0;
+        double cost[MOST * MOST], total = 0;
         int32_t count = m, query[MOST];
-        bool    taken[MOST] = { false };
-        int     pairs = 0;
+        bool taken[MOST] = { false };
+        int pairs = 0;
 
         for (int i = 0; i < m * q; i++) /* few levels: many equal costs */
             cost[i] = floor(formula_u("cost", round * 64 + i) * (round % 2 ? 5 : 1e6)) - 2;
@@ -80,7 +80,7 @@ static void assignments_are_optimal(void **state)
 
 static void costs_that_are_not_finite_come_last(void **state)
 {
-    double  cost[] = { NAN, 1, INFINITY, 0.5, 2, -INFINITY, NAN, NAN, NAN };
+    double cost[] = { NAN, 1, INFINITY, 0.5, 2, -INFINITY, NAN, NAN, NAN };
     int32_t count = 3, query[3];
 
     (void)state;
@@ -93,12 +93,12 @@ static void costs_that_are_not_finite_come_last(void **state)
     assert_int_equal(query[2], 2);
 }
 
-/* --- selection -------------------------------------------------------------------------------- */
+/* ---- selection ------------------------------------------------------------------------------- */
 
 /* A row comes once for each of its values that is among the best. */
 static void rows_are_ranked_by_each_of_their_values(void **state)
 {
-    double  x[] = { 1, 9, 4, /**/ 7, 8, NAN, /**/ 4, -1, 4, /**/ 0, INFINITY, 2 };
+    double x[] = { 1, 9, 4, /**/ 7, 8, NAN, /**/ 4, -1, 4, /**/ 0, INFINITY, 2 };
     int32_t best[6], expected[] = { 3, 0, 1, 1, 0, 2 };
 
     (void)state;
@@ -108,7 +108,7 @@ static void rows_are_ranked_by_each_of_their_values(void **state)
     assert_memory_equal(best, expected, sizeof expected);
 }
 
-/* --- attention -------------------------------------------------------------------------------- */
+/* ---- attention ------------------------------------------------------------------------------- */
 
 /* The rule of op.h, written a second time. */
 static bool may_see(int row, int column, int live, int group, int capacity)
@@ -126,7 +126,7 @@ static bool may_see(int row, int column, int live, int group, int capacity)
 static void a_mask_is_a_softmax_over_what_is_seen(void **state)
 {
     enum { N = 13, D = 4, CAPACITY = 9, LIVE = 6, GROUP = 3 };
-    double  q[N * D], k[N * D], v[N * D], y[N * D], lse[N];
+    double q[N * D], k[N * D], v[N * D], y[N * D], lse[N];
     int32_t dn[4] = { 1, 2, LIVE, GROUP };
 
     (void)state;
@@ -162,13 +162,13 @@ static void a_mask_is_a_softmax_over_what_is_seen(void **state)
     }
 }
 
-/* --- draws ------------------------------------------------------------------------------------ */
+/* ---- draws ----------------------------------------------------------------------------------- */
 
 enum { EACH = 1001 };
 
 static void draw(double *u, int64_t batch, uint64_t seed, int64_t step, int64_t sample, int64_t key)
 {
-    const dg_tensor    t = real_tensor(DG_SHAPE(batch, EACH), u);
+    const dg_tensor t = real_tensor(DG_SHAPE(batch, EACH), u);
     const uniform_attr attr = { key, 2, { batch, EACH } };
 
     run64(DG_OP(uniform), &t, 1, &attr,
@@ -178,7 +178,7 @@ static void draw(double *u, int64_t batch, uint64_t seed, int64_t step, int64_t 
 static void draws_depend_on_what_they_are_for(void **state)
 {
     static double two[2 * EACH], one[EACH];
-    double        mean = 0;
+    double mean = 0;
 
     (void)state;
     draw(two, 2, 7, 3, 40, 99);
@@ -199,11 +199,11 @@ static void draws_depend_on_what_they_are_for(void **state)
     assert_memory_not_equal(one, two, sizeof one);
 }
 
-/* --- boxes without an area -------------------------------------------------------------------- */
+/* ---- boxes without an area ------------------------------------------------------------------- */
 
 static void boxes_without_an_area_stay_finite(void **state)
 {
-    double  box[] = { 0.5, 0.5, 0, 0 }, l1, giou, iou, one = 1, slope[4];
+    double box[] = { 0.5, 0.5, 0, 0 }, l1, giou, iou, one = 1, slope[4];
     int32_t query = 0;
 
     (void)state;
@@ -227,14 +227,14 @@ static void boxes_without_an_area_stay_finite(void **state)
         assert_true(isfinite(slope[i]));
 }
 
-/* --- updates ---------------------------------------------------------------------------------- */
+/* ---- updates --------------------------------------------------------------------------------- */
 
 static void an_update_that_is_not_ok_writes_nothing(void **state)
 {
-    double  w[4] = { 1, 2, 3, 4 }, g[4] = { NAN, 1, 1, 1 }, m[4] = { 0 }, v[4] = { 0 }, norm = NAN;
+    double w[4] = { 1, 2, 3, 4 }, g[4] = { NAN, 1, 1, 1 }, m[4] = { 0 }, v[4] = { 0 }, norm = NAN;
     int32_t ok = 0;
     const adamw_range range = { 0, 4, 0, 0.1 };
-    const dg_control  c = { .bias1 = 0.1, .bias2 = 0.001, .lr = { 1 }, .ema_decay = 0.5 };
+    const dg_control c = { .bias1 = 0.1, .bias2 = 0.001, .lr = { 1 }, .ema_decay = 0.5 };
 
     (void)state;
     const dg_tensor adamw[] = { real_tensor(DG_SHAPE(4), w), real_tensor(DG_SHAPE(4), g),

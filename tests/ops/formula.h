@@ -9,7 +9,7 @@
 
 static inline double formula_u(const char *name, int64_t i)
 {
-    uint64_t z = dg_hash_str(name) + (uint64_t)(i + 1) * 0x9E3779B97F4A7C15u;
+    uint64_t z = dg_fnv1a_text(name) + (uint64_t)(i + 1) * 0x9E3779B97F4A7C15u;
 
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;

@@ -25,7 +25,7 @@ static dg_val declare(dg_build *b, const operand *o, bool state, const char *nam
 static dg_val weighted_sum(dg_build *b, dg_arena *a, dg_val y, const char *name)
 {
     dg_shape shape = dg_shape_of(b, y);
-    double  *weights = DG_NEW_N(a, dg_shape_elements(shape), double);
+    double *weights = DG_NEW_N(a, dg_shape_elements(shape), double);
 
     for (int64_t i = 0; i < dg_shape_elements(shape); i++)
         weights[i] = formula(name, i, 2, -1);
@@ -35,7 +35,7 @@ static dg_val weighted_sum(dg_build *b, dg_arena *a, dg_val y, const char *name)
 void sample_program_open(sample_program *sp, dg_arena *a, const sample *one)
 {
     dg_signature sig;
-    dg_val       out[DG_MAX_SIGNATURE];
+    dg_val out[DG_MAX_SIGNATURE];
 
     *sp = (sample_program){ .one = one, .params = dg_params_open(), .d = dg_diag_open() };
     sp->p = dg_program_open(sp->params, true);
@@ -69,10 +69,10 @@ void sample_program_close(sample_program *sp)
     dg_diag_close(&sp->d);
 }
 
-void sample_program_fill(const sample_program *sp, dg_machine *m)
+void sample_program_fill(const sample_program *sp, dg_interpreter *m)
 {
     m->control = sp->one->control;
     for (int i = 0; i < sp->one->n_in; i++)
         if (dg_has(sp->in[i]))
-            dg_machine_set(m, (int32_t)sp->in[i].id, sp->one->in[i].values);
+            dg_interpreter_set(m, (int32_t)sp->in[i].id, sp->one->in[i].values);
 }

@@ -38,8 +38,8 @@ static operand *next(samples *s, operand_kind kind, dg_shape shape)
 static void uniform(samples *s, operand_kind kind, double lo, double hi, dg_shape shape)
 {
     const sample *one = s->list.items[s->list.n - 1];
-    const char   *name = dg_printf(s->arena, "%s.%s.%d", one->op->name, one->what, one->n_in);
-    double       *values = DG_NEW_N(s->arena, dg_shape_elements(shape), double);
+    const char *name = dg_printf(s->arena, "%s.%s.%d", one->op->name, one->what, one->n_in);
+    double *values = DG_NEW_N(s->arena, dg_shape_elements(shape), double);
 
     for (int64_t i = 0; i < dg_shape_elements(shape); i++)
         values[i] = formula(name, i, hi - lo, lo);

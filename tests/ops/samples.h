@@ -15,24 +15,24 @@ typedef enum operand_kind {
 } operand_kind;
 
 typedef struct operand {
-    operand_kind  kind;
-    dg_shape      shape;
+    operand_kind kind;
+    dg_shape shape;
     const double *values;
 } operand;
 
 typedef struct sample {
     const dg_op *op;
-    const char  *what; /* "3x3, stride 2" */
-    const void  *attr;
-    dg_control   control;
-    int          n_in;
-    operand      in[8];
-    uint32_t     loss; /* bit i: output i is in the loss of the gradient check; 0: no check */
-    bool         edges; /* no derivative exists there: kernels are compared, gradients only run */
+    const char *what; /* "3x3, stride 2" */
+    const void *attr;
+    dg_control control;
+    int n_in;
+    operand in[8];
+    uint32_t loss; /* bit i: output i is in the loss of the gradient check; 0: no check */
+    bool edges;    /* no derivative exists there: kernels are compared, gradients only run */
 } sample;
 
 typedef struct samples {
-    dg_arena        *arena;
+    dg_arena *arena;
     DG_VEC(sample *) list;
 } samples;
 
@@ -45,11 +45,11 @@ void samples_of_all(samples *s);
 /* What sample files are written with: a new sample, then its operands in order. */
 sample *sample_add(samples *s, const dg_op *op, const char *what, const void *attr,
                    size_t attr_bytes);
-void    sample_real(samples *s, double lo, double hi, dg_shape shape); /* live, uniform */
-void    sample_fixed(samples *s, double lo, double hi, dg_shape shape);
-void    sample_real_list(samples *s, dg_shape shape, const double *values);
-void    sample_i32_list(samples *s, dg_shape shape, const int *values);
-void    sample_none(samples *s);
+void sample_real(samples *s, double lo, double hi, dg_shape shape); /* live, uniform */
+void sample_fixed(samples *s, double lo, double hi, dg_shape shape);
+void sample_real_list(samples *s, dg_shape shape, const double *values);
+void sample_i32_list(samples *s, dg_shape shape, const int *values);
+void sample_none(samples *s);
 
 #define ADD(s, name, what, type, ...) \
     sample_add(s, DG_OP(name), what, &(type){ __VA_ARGS__ }, sizeof(type))

@@ -34,7 +34,7 @@ static void draws(samples *s)
     denoise(s, "all empty, left out", 0, 3, labels, INTS(0, 0, 0), 0);
 }
 
-/* --- matching --------------------------------------------------------------------------------- */
+/* ---- matching -------------------------------------------------------------------------------- */
 
 static void match(samples *s, const char *what, int64_t m, int64_t q, const int *count)
 {
@@ -78,7 +78,7 @@ static void matching(samples *s)
     sample_i32_list(s, DG_SHAPE(2), INTS(2, 2));
 }
 
-/* --- losses ----------------------------------------------------------------------------------- */
+/* ---- losses ---------------------------------------------------------------------------------- */
 
 static void box_loss(samples *s, const char *what, const int *query, const int *gt)
 {
@@ -151,7 +151,7 @@ static void losses(samples *s)
     sample_fixed(s, 0, 1, DG_SHAPE(1, 6, 4));
 }
 
-/* --- updates ---------------------------------------------------------------------------------- */
+/* ---- updates --------------------------------------------------------------------------------- */
 
 static const adamw_range two_groups[] = { { 0, 21, 0, 0 }, { 32, 61, 1, 0.1 } };
 

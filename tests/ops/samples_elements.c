@@ -3,11 +3,11 @@
 
 #include <math.h>
 
-/* --- elementwise ------------------------------------------------------------------------------ */
+/* ---- elementwise ----------------------------------------------------------------------------- */
 
 static const struct {
     const char *what;
-    dg_shape    x, y;
+    dg_shape x, y;
 } pairs[] = {
     { "same shape", { 3, { 2, 3, 5 } }, { 3, { 2, 3, 5 } } },
     { "a row", { 3, { 2, 3, 4 } }, { 1, { 4 } } },
@@ -42,7 +42,7 @@ static void edges(samples *s, const dg_op *op, const void *attr, int64_t n, cons
 
 static void elementwise(samples *s)
 {
-    const double  signs[] = { -1, 0, 2.5, -0.0, 1e-30 };
+    const double signs[] = { -1, 0, 2.5, -0.0, 1e-30 };
     const no_attr none = { 0 };
 
     binary(s, DG_OP(add), -2, 2);
@@ -113,7 +113,7 @@ static void elementwise(samples *s)
     sample_i32_list(s, DG_SHAPE(2, 3), INTS(1, 0, -7, 1 << 20, 5, 300));
 }
 
-/* --- shape ------------------------------------------------------------------------------------ */
+/* ---- shape ----------------------------------------------------------------------------------- */
 
 static void reduction(samples *s, const dg_op *op, const char *what, dg_shape x, int64_t axes,
                       bool keep)
@@ -174,7 +174,7 @@ static void shapes(samples *s)
     sample_i32_list(s, DG_SHAPE(2, 3), INTS(-9, -2, -3, -4, -5, -6));
 }
 
-/* --- pooling and selection -------------------------------------------------------------------- */
+/* ---- pooling and selection ------------------------------------------------------------------- */
 
 static void pool(samples *s, const dg_op *op, const char *what, dg_shape x, pool_attr f)
 {

@@ -50,7 +50,7 @@ static void products(samples *s)
     product(s, "one column", DG_SHAPE(6, 1), DG_SHAPE(1, 10), 0, false, false);
 }
 
-/* --- normalisation ---------------------------------------------------------------------------- */
+/* ---- normalisation --------------------------------------------------------------------------- */
 
 static void batch_norm(samples *s, const char *what, dg_shape x, dg_act act, bool res)
 {
@@ -100,8 +100,8 @@ static void stat_update(samples *s, const char *what, int64_t count, double n, i
 /* live below 0: all rows. */
 static void sync_norm(samples *s, const char *what, dg_shape x, dg_act act, bool res, int live)
 {
-    int64_t  c = x.d[x.rank - 1], rows = dg_shape_elements(x) / c;
-    double   n = (double)(live < 0 ? rows : rows / x.d[0] * live);
+    int64_t c = x.d[x.rank - 1], rows = dg_shape_elements(x) / c;
+    double n = (double)(live < 0 ? rows : rows / x.d[0] * live);
 
     ADD(s, batch_stats, what, no_attr, 0);
     sample_fixed(s, -2, 3, x);
@@ -177,7 +177,7 @@ static void norms(samples *s)
     sample_real(s, -0.5, 0.5, DG_SHAPE(33));
 }
 
-/* --- attention -------------------------------------------------------------------------------- */
+/* ---- attention ------------------------------------------------------------------------------- */
 
 static void attention(samples *s, const char *what, int heads, int64_t n, int64_t columns,
                       int64_t width, int64_t capacity, const int *dn)

@@ -20,8 +20,8 @@ void stored_run(fixture *f, const char *name, void (*fn)(model *m))
 static int open_file(void **state)
 {
     const char *top = getenv("srcdir");
-    dg_arena   *a = dg_arena_open();
-    fixture    *f = DG_NEW(a, fixture);
+    dg_arena *a = dg_arena_open();
+    fixture *f = DG_NEW(a, fixture);
 
     f->arena = a;
     f->d = dg_diag_open();
@@ -36,7 +36,7 @@ static int open_file(void **state)
 
 static int close_file(void **state)
 {
-    fixture  *f = *state;
+    fixture *f = *state;
     dg_arena *a = f->arena;
 
     print_message("# %d entries; worst error of an array's maximum: f32 %.2g (%s), f64 %.2g (%s)\n",

@@ -6,21 +6,22 @@
 #include "tests/ops/stored_model.h"
 
 typedef struct fixture {
-    dg_arena      *arena;
-    dg_diag       *d;
+    dg_arena *arena;
+    dg_diag *d;
     const dg_json *file;
-    stored_worst   worst[2];
-    int            entries;
+    stored_worst worst[2];
+    int entries;
 } fixture;
 
 /* In stored_layers.c, stored_detection.c and stored_nodes.c. */
-#define STORED_CASES(X)                                                                            \
-    X(msda_core)                                                                                   \
-    X(msda_core_discrete) X(msda_module) X(mha) X(batchnorm_train) X(batchnorm_frozen)             \
-        X(layernorm) X(gelu) X(silu) X(inverse_sigmoid) X(repvgg) X(csp_rep)                       \
-            X(basic_block_d_stride2) X(maxpool_3_2_1) X(vfl) X(loss_bbox) X(loss_giou)             \
-                X(giou_pairwise) X(matcher) X(dn_group) X(dn_group_empty) X(adamw_clip) X(anchors) \
-                    X(anchors_border) X(aifi_pos) X(ema_decay) X(warmup_linear)
+/* clang-format off */
+#define STORED_CASES(X) \
+    X(msda_core) X(msda_core_discrete) X(msda_module) X(mha) X(batchnorm_train) X(batchnorm_frozen) \
+    X(layernorm) X(gelu) X(silu) X(inverse_sigmoid) X(repvgg) X(csp_rep) X(basic_block_d_stride2) \
+    X(maxpool_3_2_1) X(vfl) X(loss_bbox) X(loss_giou) X(giou_pairwise) X(matcher) X(dn_group) \
+    X(dn_group_empty) X(adamw_clip) X(anchors) X(anchors_border) X(aifi_pos) X(ema_decay) \
+    X(warmup_linear)
+/* clang-format on */
 #define DECLARE(name) void stored_##name(void **state);
 STORED_CASES(DECLARE)
 #undef DECLARE
@@ -31,7 +32,7 @@ void stored_run(fixture *f, const char *name, void (*fn)(model *m));
 /* CASE(name) { ... } defines the test of the entry `name`, with `m` open. */
 #define CASE(name)                              \
     static void body_##name(model *m);          \
-    void        stored_##name(void **state)     \
+    void stored_##name(void **state)            \
     {                                           \
         stored_run(*state, #name, body_##name); \
     }                                           \

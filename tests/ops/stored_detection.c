@@ -6,7 +6,7 @@
 
 #include "tests/ops/formula.h"
 
-/* --- losses and matching ---------------------------------------------------------------------- */
+/* ---- losses and matching --------------------------------------------------------------------- */
 
 /* The inputs that vfl, loss_bbox, loss_giou and matcher share; they stand in vfl. */
 typedef struct scene {
@@ -18,7 +18,7 @@ enum { SLOTS = 2 };
 static scene scene_of(model *m)
 {
     dg_shape one, logits, boxes;
-    double  *targets = DG_NEW_N(m->arena, 2 * SLOTS * 4, double),
+    double *targets = DG_NEW_N(m->arena, 2 * SLOTS * 4, double),
            *labels = DG_NEW_N(m->arena, 2 * SLOTS, double);
     double *query = DG_NEW_N(m->arena, 2 * SLOTS, double),
            *gt = DG_NEW_N(m->arena, 2 * SLOTS, double);
@@ -53,11 +53,11 @@ static scene scene_of(model *m)
 
 CASE(vfl)
 {
-    double        each = 1 / model_at(m, "num_boxes")->number;
-    scene         s = scene_of(m);
+    double each = 1 / model_at(m, "num_boxes")->number;
+    scene s = scene_of(m);
     dg_box_losses boxes = dg_box_loss(m->b, s.boxes, s.targets, s.query, s.gt);
-    dg_val        loss = dg_class_loss(m->b, s.logits, s.labels, s.query, s.gt, boxes.iou, DG_NONE,
-                                       &(dg_class_loss_attr){ 0, 0.75, 2 });
+    dg_val loss = dg_class_loss(m->b, s.logits, s.labels, s.query, s.gt, boxes.iou, DG_NONE,
+                                &(dg_class_loss_attr){ 0, 0.75, 2 });
 
     loss = dg_scale(m->b, loss, each, 0);
     model_scalar_loss(m, loss);
@@ -74,10 +74,10 @@ static void box_term(void **state, const char *name, bool giou)
         model m;
 
         model_open(&m, f->file, "vfl", bits, f->worst);
-        double        each = 1 / model_at(&m, "num_boxes")->number;
-        scene         s = scene_of(&m);
+        double each = 1 / model_at(&m, "num_boxes")->number;
+        scene s = scene_of(&m);
         dg_box_losses boxes = dg_box_loss(m.b, s.boxes, s.targets, s.query, s.gt);
-        dg_val        loss = dg_scale(m.b, giou ? boxes.giou : boxes.l1, each, 0);
+        dg_val loss = dg_scale(m.b, giou ? boxes.giou : boxes.l1, each, 0);
 
         model_scalar_loss(&m, loss);
         m.entry = dg_json_get(f->file, m.name = name);
@@ -105,13 +105,13 @@ CASE(giou_pairwise)
 {
     enum { A = 5, B = 3 };
     dg_shape shape;
-    double  *list[2] = { model_numbers(m, "a", false, &shape),
-                         model_numbers(m, "b", false, &shape) };
-    double  *up = model_numbers(m, "grad_out", false, &shape), grad[2][A * 4] = { { 0 } }, most = 0;
-    dg_val   a = dg_param(m->b, "a", DG_SHAPE(1, 1, 4), dg_init_zero());
-    dg_val   b = dg_input(m->b, "b", DG_REAL, DG_SHAPE(1, 1, 4));
-    dg_val   query = dg_const_i32(m->b, DG_SHAPE(1, 1), (int32_t[]){ 0 });
-    dg_val   giou = dg_scale(m->b, dg_box_loss(m->b, a, b, query, DG_NONE).giou, -1, 1);
+    double *list[2] = { model_numbers(m, "a", false, &shape),
+                        model_numbers(m, "b", false, &shape) };
+    double *up = model_numbers(m, "grad_out", false, &shape), grad[2][A * 4] = { { 0 } }, most = 0;
+    dg_val a = dg_param(m->b, "a", DG_SHAPE(1, 1, 4), dg_init_zero());
+    dg_val b = dg_input(m->b, "b", DG_REAL, DG_SHAPE(1, 1, 4));
+    dg_val query = dg_const_i32(m->b, DG_SHAPE(1, 1), (int32_t[]){ 0 });
+    dg_val giou = dg_scale(m->b, dg_box_loss(m->b, a, b, query, DG_NONE).giou, -1, 1);
 
     model_scalar_loss(m, giou);
     model_run(m);
@@ -119,14 +119,18 @@ CASE(giou_pairwise)
         for (int i = 0; i < A * B; i++) {
             int at[2] = { i / B, i % B };
 
-            dg_machine_set(m->m, (int32_t)a.id, list[swap] + at[swap] * 4);
-            dg_machine_set(m->m, (int32_t)b.id, list[!swap] + at[!swap] * 4);
-            assert_int_equal(dg_machine_run(m->m, false), 0);
-            model_check_number(m, dg_machine_get(m->m, (int32_t)giou.id, 0),
+            dg_interpreter_set(m->m, (int32_t)a.id, list[swap] + at[swap] * 4);
+            dg_interpreter_set(m->m, (int32_t)b.id, list[!swap] + at[!swap] * 4);
+            assert_int_equal(dg_interpreter_run(m->m, false), 0);
+            model_check_number(m, dg_interpreter_get(m->m, (int32_t)giou.id, 0),
                                model_at(m, "out/data")->items[i].number, 1, "out");
             for (int k = 0; k < 4; k++)
                 grad[swap][at[swap] * 4 + k] +=
-                    up[i] * dg_machine_get(m->m, dg_machine_gradient(m->p, dg_params_find(m->params, "a")), k);
+                    up[i] *
+                    dg_interpreter_get(m->m,
+                                       dg_interpreter_gradient(m->p,
+                                                               dg_params_find(m->params, "a")),
+                                       k);
         }
     for (int swap = 0; swap < 2; swap++) {
         const dg_json *stored = model_at(m, swap ? "grad/b/data" : "grad/a/data");
@@ -147,7 +151,7 @@ void stored_matcher(void **state)
         model m;
 
         model_open(&m, f->file, "vfl", bits, f->worst);
-        scene  s = scene_of(&m);
+        scene s = scene_of(&m);
         dg_val cost = dg_match_cost(m.b, s.logits, s.boxes, s.labels, s.targets, s.count,
                                     &(dg_match_attr){ 2, 5, 2, 0.25, 2 });
         dg_val query = dg_match(m.b, cost, s.count);
@@ -161,31 +165,32 @@ void stored_matcher(void **state)
             int n = b ? 1 : 2;
 
             for (int i = 0; i < stored->n; i++) /* [Q,n] there, [M,Q] here */
-                model_check_number(
-                    &m, dg_machine_get(m.m, (int32_t)cost.id, (b * SLOTS + i % n) * 6 + i / n),
-                    stored->items[i].number, 4, "cost");
+                model_check_number(&m,
+                                   dg_interpreter_get(m.m, (int32_t)cost.id,
+                                                      (b * SLOTS + i % n) * 6 + i / n),
+                                   stored->items[i].number, 4, "cost");
             for (int j = 0; j < SLOTS; j++)
                 if (j >= n)
-                    assert_true(dg_machine_get(m.m, (int32_t)query.id, b * SLOTS + j) == -1);
+                    assert_true(dg_interpreter_get(m.m, (int32_t)query.id, b * SLOTS + j) == -1);
             for (int j = 0; j < q->n; j++)
-                assert_true(
-                    dg_machine_get(m.m, (int32_t)query.id, b * SLOTS + (int)gt->items[j].number) ==
-                    q->items[j].number);
+                assert_true(dg_interpreter_get(m.m, (int32_t)query.id,
+                                               b * SLOTS + (int)gt->items[j].number) ==
+                            q->items[j].number);
         }
         model_close(&m);
     }
     f->entries++;
 }
 
-/* --- denoising -------------------------------------------------------------------------------- */
+/* ---- denoising ------------------------------------------------------------------------------- */
 
 enum { DN_SLOTS = 2, DN_CAPACITY = 12, DN_QUERIES = 4, DN_CLASSES = 3 };
 
 static dg_val draw(model *m, int which, int64_t batch, int64_t n, int64_t each)
 {
     const char *name = model_at(m, "draw_names")->items[which].text;
-    dg_shape    shape = { each > 1 ? 3 : 2, { batch, DN_CAPACITY, each } };
-    double     *values = DG_NEW_N(m->arena, batch * DN_CAPACITY * each, double);
+    dg_shape shape = { each > 1 ? 3 : 2, { batch, DN_CAPACITY, each } };
+    double *values = DG_NEW_N(m->arena, batch * DN_CAPACITY * each, double);
 
     for (int64_t i = 0; i < batch * n * each; i++)
         values[i / (n * each) * DN_CAPACITY * each + i % (n * each)] = formula(name, i, 1, 0);
@@ -216,28 +221,28 @@ static void check_denoising(model *m, const dg_denoising *dn, dg_val logit, dg_v
     int32_t size[4] = { n / 2 / groups, groups, n, n / groups };
 
     for (int k = 0; k < 4; k++)
-        assert_true(dg_machine_get(m->m, (int32_t)dn->dn.id, k) == size[k]);
+        assert_true(dg_interpreter_get(m->m, (int32_t)dn->dn.id, k) == size[k]);
     for (int64_t b = 0; b < batch; b++) {
         for (int q = 0; q < DN_CAPACITY; q++) {
             int64_t at = b * DN_CAPACITY + q, stored = (b * n + q) * 4;
 
-            assert_true(dg_machine_get(m->m, (int32_t)dn->labels.id, at) ==
+            assert_true(dg_interpreter_get(m->m, (int32_t)dn->labels.id, at) ==
                         (q < n ? labels->items[b].items[q].number : DN_CLASSES));
             for (int k = 0; k < 4; k++) {
-                model_check_number(m, dg_machine_get(m->m, (int32_t)dn->boxes.id, at * 4 + k),
+                model_check_number(m, dg_interpreter_get(m->m, (int32_t)dn->boxes.id, at * 4 + k),
                                    q < n ? boxes->items[stored + k].number : 0, 1, "boxes");
                 if (q < n)
-                    model_check_number(m, dg_machine_get(m->m, (int32_t)logit.id, at * 4 + k),
+                    model_check_number(m, dg_interpreter_get(m->m, (int32_t)logit.id, at * 4 + k),
                                        refs->items[stored + k].number, 11.5, "ref_unact");
             }
         }
         for (int j = 0; j < DN_CAPACITY / 2; j++) {
             int64_t at = b * (DN_CAPACITY / 2) + j;
-            int     n_pairs = positive->items[b].n;
+            int n_pairs = positive->items[b].n;
 
-            assert_true(dg_machine_get(m->m, (int32_t)dn->query.id, at) ==
+            assert_true(dg_interpreter_get(m->m, (int32_t)dn->query.id, at) ==
                         (j < n_pairs ? positive->items[b].items[j].number : -1));
-            assert_true(dg_machine_get(m->m, (int32_t)dn->gt.id, at) ==
+            assert_true(dg_interpreter_get(m->m, (int32_t)dn->gt.id, at) ==
                         (j < n_pairs ? j % (n_pairs / groups) : -1));
         }
     }
@@ -245,16 +250,16 @@ static void check_denoising(model *m, const dg_denoising *dn, dg_val logit, dg_v
         for (int k = 0; k < mask->n; k++) { /* rows past the live ones are ours alone */
             int row = i < n ? i : i - n + DN_CAPACITY, column = k < n ? k : k - n + DN_CAPACITY;
 
-            assert_true(
-                (dg_machine_get(m->m, (int32_t)seen.id, row * (DN_CAPACITY + DN_QUERIES) + column) >
-                 0) == (mask->items[i].text[k] == '0'));
+            assert_true((dg_interpreter_get(m->m, (int32_t)seen.id,
+                                            row * (DN_CAPACITY + DN_QUERIES) + column) > 0) ==
+                        (mask->items[i].text[k] == '0'));
         }
 }
 
 static void denoise(model *m, int64_t batch, const double *labels, const double *boxes,
                     const double *count, double most)
 {
-    int64_t      n = (int64_t)model_at(m, "split")->items[0].number;
+    int64_t n = (int64_t)model_at(m, "split")->items[0].number;
     dg_denoising dn =
         dg_denoise(m->b, model_fixed(m, DG_I32, "labels", DG_SHAPE(batch, DN_SLOTS), labels),
                    model_fixed(m, DG_REAL, "boxes", DG_SHAPE(batch, DN_SLOTS, 4), boxes),
@@ -271,12 +276,12 @@ static void denoise(model *m, int64_t batch, const double *labels, const double 
 
 CASE(dn_group)
 {
-    double   labels[3 * DN_SLOTS] = { 0 }, boxes[3 * DN_SLOTS * 4] = { 0 }, count[3];
+    double labels[3 * DN_SLOTS] = { 0 }, boxes[3 * DN_SLOTS * 4] = { 0 }, count[3];
     dg_shape shape;
 
     for (int b = 0; b < 3; b++) {
         const dg_json *list = &model_at(m, "target_labels")->items[b];
-        const double  *from =
+        const double *from =
             b < 2 ? model_numbers(m, b ? "targets1" : "targets0", false, &shape) : NULL;
 
         count[b] = list->n;
@@ -295,7 +300,7 @@ CASE(dn_group_empty)
     denoise(m, 2, labels, boxes, count, 0);
 }
 
-/* --- updates ---------------------------------------------------------------------------------- */
+/* ---- updates --------------------------------------------------------------------------------- */
 
 /* p at 0..5 and q at 16..21 of one space. */
 static void set_space(const dg_tensor *space, const char *p, const char *q, double a_q, double b_q)
@@ -310,37 +315,38 @@ CASE(adamw_clip)
 {
     enum { N = 32 };
     const adamw_range ranges[] = { { 0, 6, 0, 0 }, { 16, 22, 1, 0.1 } };
-    const adamw_attr  attr = { 0.9, 0.999, 1e-8, 0.1, 2, ranges };
-    const dg_json    *steps = model_at(m, "steps"), *names = model_at(m, "grad_names");
-    const dg_dtype    type = m->bits == 64 ? DG_F64 : DG_F32;
-    int32_t           ok = 1;
-    double            memory[5][N] = { { 0 } };
-    dg_tensor         t[7] = { [4] = { .shape.rank = -1 }, [6] = { DG_I32, DG_SCALAR, &ok } };
-    static const int  spaces[] = { 0, 1, 2, 3 };
+    const adamw_attr attr = { 0.9, 0.999, 1e-8, 0.1, 2, ranges };
+    const dg_json *steps = model_at(m, "steps"), *names = model_at(m, "grad_names");
+    const dg_dtype type = m->bits == 64 ? DG_F64 : DG_F32;
+    int32_t ok = 1;
+    double memory[5][N] = { { 0 } };
+    dg_tensor t[7] = { [4] = { .shape.rank = -1 }, [6] = { DG_I32, DG_SCALAR, &ok } };
+    static const int spaces[] = { 0, 1, 2, 3 };
 
     for (int i = 0; i < 4; i++)
         t[spaces[i]] = (dg_tensor){ type, DG_SHAPE(N), memory[i] };
     t[5] = (dg_tensor){ type, DG_SCALAR, memory[4] };
     set_space(&t[0], "ops.adam.p", "ops.adam.q", 2, -1);
     for (int k = 0; k < steps->n; k++) {
-        const dg_json  *stored = &steps->items[k];
-        dg_control      c = { .bias1 = 1 - pow(0.9, k + 1),
-                              .bias2 = 1 - pow(0.999, k + 1),
-                              .lr = { 1e-3, 1e-2 } };
+        const dg_json *stored = &steps->items[k];
+        dg_control c = { .bias1 = 1 - pow(0.9, k + 1),
+                         .bias2 = 1 - pow(0.999, k + 1),
+                         .lr = { 1e-3, 1e-2 } };
         const dg_tensor sized[2] = { t[1], t[5] };
-        const dg_op    *op[2] = { DG_OP(grad_norm), DG_OP(adamw) };
+        const dg_op *op[2] = { DG_OP(grad_norm), DG_OP(adamw) };
 
         set_space(&t[1], names->items[k].items[0].text, names->items[k].items[1].text, 0.02, -0.01);
-        assert_int_equal(dg_machine_kernel(m->bits == 64 ? op[0]->ref64 : op[0]->ref32, sized, 2,
-                                    &(no_attr){ 0 }, &c, 1),
+        assert_int_equal(dg_interpreter_kernel(m->bits == 64 ? op[0]->ref64 : op[0]->ref32, sized,
+                                               2, &(no_attr){ 0 }, &c, 1),
                          0);
-        assert_int_equal(
-            dg_machine_kernel(m->bits == 64 ? op[1]->ref64 : op[1]->ref32, t, 7, &attr, &c, 1), 0);
+        assert_int_equal(dg_interpreter_kernel(m->bits == 64 ? op[1]->ref64 : op[1]->ref32, t, 7,
+                                               &attr, &c, 1),
+                         0);
         model_check_number(m, dg_tensor_get(&t[5], 0), dg_json_get(stored, "grad_norm")->number, 1,
                            "grad_norm");
         for (int i = 0; i < 6; i++) {
-            model_check_number(m, dg_tensor_get(&t[0], i), dg_json_get(stored, "p")->items[i].number,
-                               1, "p");
+            model_check_number(m, dg_tensor_get(&t[0], i),
+                               dg_json_get(stored, "p")->items[i].number, 1, "p");
             model_check_number(m, dg_tensor_get(&t[0], 16 + i),
                                dg_json_get(stored, "q")->items[i].number, 1, "q");
         }

@@ -11,7 +11,7 @@ static dg_val linear(model *m, dg_val x, const char *layer, int64_t n, int64_t k
                      model_param(m, dg_printf(m->arena, "%s.bias", layer), DG_SHAPE(n)));
 }
 
-/* --- attention -------------------------------------------------------------------------------- */
+/* ---- attention ------------------------------------------------------------------------------- */
 
 static dg_levels levels_of(const model *m)
 {
@@ -31,8 +31,8 @@ static dg_levels levels_of(const model *m)
 static void sample_locations(model *m, bool discrete)
 {
     dg_levels l = levels_of(m);
-    dg_shape  value, loc, weight;
-    double   *values = model_numbers(m, "value", false, &value),
+    dg_shape value, loc, weight;
+    double *values = model_numbers(m, "value", false, &value),
            *where = model_numbers(m, "loc", false, &loc);
     double *weights = model_numbers(m, "weight", false, &weight);
     int64_t b = loc.d[0], n = loc.d[1], heads = loc.d[2];
@@ -73,12 +73,12 @@ CASE(msda_module)
 {
     enum { HEADS = 4, POINTS = 6, D = 16 };
     dg_levels l = levels_of(m);
-    dg_shape  s;
-    double   *ref = model_numbers(m, "ref_cxcywh", false, &s);
-    dg_val    query = model_input(m, "query", false), value = model_input(m, "value", false);
-    dg_val    off = linear(m, query, "sampling_offsets", HEADS * POINTS * 2, D);
-    dg_val    weight = linear(m, query, "attention_weights", HEADS * POINTS, D);
-    dg_val    boxes = model_fixed(m, DG_REAL, "ref", DG_SHAPE(s.d[0], s.d[1], 4), ref), y;
+    dg_shape s;
+    double *ref = model_numbers(m, "ref_cxcywh", false, &s);
+    dg_val query = model_input(m, "query", false), value = model_input(m, "value", false);
+    dg_val off = linear(m, query, "sampling_offsets", HEADS * POINTS * 2, D);
+    dg_val weight = linear(m, query, "attention_weights", HEADS * POINTS, D);
+    dg_val boxes = model_fixed(m, DG_REAL, "ref", DG_SHAPE(s.d[0], s.d[1], 4), ref), y;
 
     weight = dg_softmax(m->b, dg_reshape(m->b, weight, DG_SHAPE(s.d[0], s.d[1], HEADS, POINTS)));
     y = dg_deform_attention(m->b, linear(m, value, "value_proj", D, D), boxes, off, weight, HEADS,
@@ -104,10 +104,10 @@ CASE(mha)
 {
     enum { B = 2, N = 6, D = 8, HEADS = 2, d = D / HEADS };
     dg_build *b = m->b;
-    dg_val    x = model_input(m, "x", false), pos = model_input(m, "pos", false), y;
-    dg_val    w = model_param(m, "in_proj_weight", DG_SHAPE(3 * D, D)),
+    dg_val x = model_input(m, "x", false), pos = model_input(m, "pos", false), y;
+    dg_val w = model_param(m, "in_proj_weight", DG_SHAPE(3 * D, D)),
            bias = model_param(m, "in_proj_bias", DG_SHAPE(3 * D));
-    dg_val  in[3] = { dg_add(b, x, pos), dg_add(b, x, pos), x }, mask;
+    dg_val in[3] = { dg_add(b, x, pos), dg_add(b, x, pos), x }, mask;
     int32_t seen[N * N];
 
     for (int i = 0; i < N * N; i++)
@@ -131,7 +131,7 @@ CASE(mha)
     model_check_parameters(m);
 }
 
-/* --- normalisation and activations ------------------------------------------------------------ */
+/* ---- normalisation and activations ----------------------------------------------------------- */
 
 typedef struct norm {
     dg_val scale, shift, mean, var, running_mean, running_var;
@@ -152,8 +152,8 @@ static norm norm_of(model *m, const char *name, int64_t c)
 static dg_val norm_train(model *m, norm *n, dg_val x)
 {
     dg_shape s = dg_shape_of(m->b, x);
-    dg_val   ok = dg_const_i32(m->b, DG_SCALAR, (int32_t[]){ 1 });
-    dg_val   y = dg_batch_norm(m->b, x, n->scale, n->shift, 1e-5, &n->mean, &n->var);
+    dg_val ok = dg_const_i32(m->b, DG_SCALAR, (int32_t[]){ 1 });
+    dg_val y = dg_batch_norm(m->b, x, n->scale, n->shift, 1e-5, &n->mean, &n->var);
 
     dg_emit(m->b, DG_OP(stat_update), &(stat_attr){ 0.1, dg_shape_elements(s) / s.d[3] }, 6,
             (dg_val[]){ n->running_mean, n->running_var, n->mean, n->var, DG_NONE, ok }, NULL);
@@ -168,7 +168,7 @@ static dg_val norm_eval(model *m, const norm *n, dg_val x)
 CASE(batchnorm_train)
 {
     dg_val x = model_input(m, "x", true), y, eval;
-    norm   n = norm_of(m, "", 3);
+    norm n = norm_of(m, "", 3);
 
     y = norm_train(m, &n, x);
     eval = norm_eval(m, &n, x);
@@ -192,7 +192,7 @@ void stored_batchnorm_frozen(void **state)
 
         model_open(&m, f->file, "batchnorm_train", bits, f->worst);
         dg_val x = model_input(&m, "x", true), y;
-        norm   n = norm_of(&m, "", 3);
+        norm n = norm_of(&m, "", 3);
 
         y = norm_eval(&m, &n, x);
         model_loss(&m, y, true);
@@ -241,8 +241,8 @@ CASE(silu)
 CASE(inverse_sigmoid)
 {
     const dg_json *list = model_at(m, "x");
-    double        *values = DG_NEW_N(m->arena, list->n, double);
-    dg_val         x, y;
+    double *values = DG_NEW_N(m->arena, list->n, double);
+    dg_val x, y;
 
     for (int i = 0; i < list->n; i++)
         values[i] = list->items[i].number;
@@ -254,7 +254,7 @@ CASE(inverse_sigmoid)
     model_check_gradient(m, x, model_at(m, "grad/x"), false, 1, "grad x");
 }
 
-/* --- blocks ----------------------------------------------------------------------------------- */
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
 /* Convolution without bias and its norm, "<name>.conv", "<name>.norm". */
 static dg_val conv_norm(model *m, dg_val x, const char *name, int64_t o, int k, int stride,
@@ -262,7 +262,7 @@ static dg_val conv_norm(model *m, dg_val x, const char *name, int64_t o, int k, 
 {
     dg_val w = model_param(m, dg_printf(m->arena, "%s.conv.weight", name),
                            DG_SHAPE(o, dg_dim(m->b, x, 3), k, k));
-    norm   n = norm_of(m, dg_printf(m->arena, "%s.norm.", name), o);
+    norm n = norm_of(m, dg_printf(m->arena, "%s.norm.", name), o);
     dg_val y = norm_train(m, &n, dg_conv2d(m->b, x, w, DG_NONE, stride, (k - 1) / 2));
 
     if (kept)
@@ -273,10 +273,11 @@ static dg_val conv_norm(model *m, dg_val x, const char *name, int64_t o, int k, 
 static dg_val rep_vgg(model *m, dg_val x, const char *name, norm *three, norm *one)
 {
     int64_t c = dg_dim(m->b, x, 3);
-    dg_val  a = conv_norm(m, x, dg_printf(m->arena, "%sconv1", name), c, 3, 1, three);
+    dg_val a = conv_norm(m, x, dg_printf(m->arena, "%sconv1", name), c, 3, 1, three);
 
-    return dg_silu(
-        m->b, dg_add(m->b, a, conv_norm(m, x, dg_printf(m->arena, "%sconv2", name), c, 1, 1, one)));
+    return dg_silu(m->b,
+                   dg_add(m->b, a,
+                          conv_norm(m, x, dg_printf(m->arena, "%sconv2", name), c, 1, 1, one)));
 }
 
 static void check_block(model *m, dg_val x, dg_val y)
@@ -290,7 +291,7 @@ static void check_block(model *m, dg_val x, dg_val y)
 CASE(repvgg)
 {
     dg_val x = model_input(m, "x", true), y, eval, w[2];
-    norm   n[2];
+    norm n[2];
 
     y = rep_vgg(m, x, "", &n[0], &n[1]);
     model_loss(m, y, true);

@@ -73,8 +73,8 @@ double *model_numbers(model *m, const char *key, bool image, dg_shape *shape)
 
     assert_non_null(in);
     dg_shape stored = shape_of(dg_json_get(in, "shape"), false);
-    int64_t  n = dg_shape_elements(stored);
-    double  *values = DG_NEW_N(m->arena, n, double);
+    int64_t n = dg_shape_elements(stored);
+    double *values = DG_NEW_N(m->arena, n, double);
 
     for (int64_t i = 0; i < n; i++)
         values[place(stored, image, i)] =
@@ -102,7 +102,7 @@ dg_val model_fixed(model *m, dg_dtype type, const char *name, dg_shape shape, co
 
 dg_val model_input(model *m, const char *key, bool image)
 {
-    dg_shape      shape;
+    dg_shape shape;
     const double *values = model_numbers(m, key, image, &shape);
 
     return model_live(m, dg_printf(m->arena, "input.%s", key), shape, values);
@@ -129,8 +129,8 @@ static double parameter(const char *name, dg_shape shape, int64_t i)
 dg_val model_param(model *m, const char *key, dg_shape shape)
 {
     const char *name = dg_printf(m->arena, "%s%s", m->prefix, key);
-    bool        state = strstr(key, "running_") != NULL;
-    double     *values = DG_NEW_N(m->arena, dg_shape_elements(shape), double);
+    bool state = strstr(key, "running_") != NULL;
+    double *values = DG_NEW_N(m->arena, dg_shape_elements(shape), double);
 
     for (int64_t i = 0; i < dg_shape_elements(shape); i++)
         values[i] = (double)(float)parameter(name, shape, i);
@@ -148,10 +148,10 @@ void model_scalar_loss(model *m, dg_val y)
 void model_loss(model *m, dg_val y, bool image)
 {
     dg_shape shape;
-    double  *weight = model_numbers(m, "grad_out", image, &shape);
+    double *weight = model_numbers(m, "grad_out", image, &shape);
 
-    model_scalar_loss(
-        m, dg_sum(m->b, dg_mul(m->b, y, dg_const(m->b, shape, weight)), DG_ALL_AXES, false));
+    model_scalar_loss(m, dg_sum(m->b, dg_mul(m->b, y, dg_const(m->b, shape, weight)), DG_ALL_AXES,
+                                false));
 }
 
 void model_run(model *m)
@@ -160,10 +160,10 @@ void model_run(model *m)
         (void)dg_autodiff(m->b, (int32_t)m->loss.id, NULL);
     if (dg_build_failed(m->b))
         fail_msg("%s does not build: %s", m->name, dg_diag_text(m->d));
-    m->m = dg_machine_open(m->arena, m->p, m->bits);
+    m->m = dg_interpreter_open(m->arena, m->p, m->bits);
     for (int i = 0; i < m->set.n; i++)
-        dg_machine_set(m->m, (int32_t)m->set.items[i].v.id, m->set.items[i].values);
-    assert_int_equal(dg_machine_run(m->m, false), 0);
+        dg_interpreter_set(m->m, (int32_t)m->set.items[i].v.id, m->set.items[i].values);
+    assert_int_equal(dg_interpreter_run(m->m, false), 0);
 }
 
 static void judge(model *m, double error, const char *what)
@@ -187,19 +187,19 @@ void model_check_number(model *m, double own, double stored, double most, const 
 static void check(model *m, int32_t v, const dg_json *stored, bool image, double scale,
                   const char *what)
 {
-    dg_json        number = { .items = stored };
+    dg_json number = { .items = stored };
     const dg_json *list = stored->kind == DG_JSON_NUMBER  ? &number
                           : stored->kind == DG_JSON_ARRAY ? stored
                                                           : dg_json_get(stored, "data");
-    dg_shape       shape = { 0 };
-    double         worst = 0, most = 0;
-    int            n = stored->kind == DG_JSON_NUMBER ? 1 : list->n;
+    dg_shape shape = { 0 };
+    double worst = 0, most = 0;
+    int n = stored->kind == DG_JSON_NUMBER ? 1 : list->n;
 
     if (stored->kind == DG_JSON_OBJECT)
         shape = shape_of(dg_json_get(stored, "shape"), false);
-    assert_int_equal(dg_shape_elements(dg_machine_tensor(m->m, v).shape), n);
+    assert_int_equal(dg_shape_elements(dg_interpreter_tensor(m->m, v).shape), n);
     for (int i = 0; i < n; i++) {
-        double own = dg_machine_get(m->m, v, place(shape, image, i)) * scale;
+        double own = dg_interpreter_get(m->m, v, place(shape, image, i)) * scale;
 
         worst = fmax(worst, isfinite(own) ? fabs(own - list->items[i].number) : INFINITY);
         most = fmax(most, fabs(list->items[i].number));
@@ -215,7 +215,7 @@ void model_check(model *m, dg_val v, const dg_json *stored, bool image, const ch
 void model_check_gradient(model *m, dg_val v, const dg_json *stored, bool image, double scale,
                           const char *what)
 {
-    int32_t g = dg_machine_gradient(m->p, m->p->values.items[v.id].param);
+    int32_t g = dg_interpreter_gradient(m->p, m->p->values.items[v.id].param);
 
     if (!g)
         fail_msg("%s: no gradient of %s", m->name, what);
@@ -227,8 +227,8 @@ void model_check_parameters(model *m)
     const dg_json *grads = model_at(m, "param_grad");
 
     for (int i = 0; i < grads->n; i++) {
-        int     param = dg_params_find(m->params, grads->items[i].key);
-        int32_t g = param < 0 ? 0 : dg_machine_gradient(m->p, param);
+        int param = dg_params_find(m->params, grads->items[i].key);
+        int32_t g = param < 0 ? 0 : dg_interpreter_gradient(m->p, param);
 
         if (!g)
             fail_msg("%s: no gradient of %s", m->name, grads->items[i].key);

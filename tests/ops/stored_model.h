@@ -5,40 +5,40 @@
 #define DG_TESTS_OPS_STORED_MODEL_H
 
 #include "media/json.h"
-#include "runtime/machine.h"
+#include "check/interpreter.h"
 
 typedef struct stored_value {
-    dg_val        v;
+    dg_val v;
     const double *values; /* our layout */
 } stored_value;
 
 typedef struct stored_worst { /* largest error over an array's maximum */
     double error;
-    char   where[64];
+    char where[64];
 } stored_worst;
 
 typedef struct model {
-    dg_arena            *arena;
-    const dg_json       *entry;
-    const char          *name, *prefix;
-    int                  bits;
-    dg_diag             *d;
-    dg_params           *params;
-    dg_program          *p;
-    dg_build            *b;
-    dg_machine             *m;
-    dg_val               loss;
+    dg_arena *arena;
+    const dg_json *entry;
+    const char *name, *prefix;
+    int bits;
+    dg_diag *d;
+    dg_params *params;
+    dg_program *p;
+    dg_build *b;
+    dg_interpreter *m;
+    dg_val loss;
     DG_VEC(stored_value) set;
-    stored_worst        *worst; /* by precision: [0] f32, [1] f64 */
+    stored_worst *worst; /* by precision: [0] f32, [1] f64 */
 } model;
 
 void model_open(model *m, const dg_json *file, const char *name, int bits, stored_worst *worst);
 void model_close(model *m);
 
 /* inputs.<key>: a live parameter; model_fixed: an input without gradient. */
-dg_val  model_input(model *m, const char *key, bool image);
+dg_val model_input(model *m, const char *key, bool image);
 double *model_numbers(model *m, const char *key, bool image, dg_shape *shape);
-dg_val  model_live(model *m, const char *name, dg_shape shape, const double *values);
+dg_val model_live(model *m, const char *name, dg_shape shape, const double *values);
 dg_val model_fixed(model *m, dg_dtype type, const char *name, dg_shape shape, const double *values);
 /* A parameter of the model, by the parameter rule: prefix + key. running_*: buffers. */
 dg_val model_param(model *m, const char *key, dg_shape shape);

@@ -21,9 +21,9 @@ static dg_levels levels_of(int n, const int64_t *h, const int64_t *w)
 
 CASE(anchors)
 {
-    dg_levels      l = levels_of(2, (const int64_t[]){ 2, 1 }, (const int64_t[]){ 3, 2 });
+    dg_levels l = levels_of(2, (const int64_t[]){ 2, 1 }, (const int64_t[]){ 3, 2 });
     const dg_json *stored = model_at(m, "out/data");
-    double         boxes[8 * 4], valid[8];
+    double boxes[8 * 4], valid[8];
 
     assert_int_equal(dg_anchors_n(&l), 8);
     assert_true(dg_anchors(&l, boxes, valid));
@@ -34,7 +34,7 @@ CASE(anchors)
 CASE(anchors_border)
 {
     dg_levels l = levels_of(3, (const int64_t[]){ 60, 30, 15 }, (const int64_t[]){ 40, 20, 10 });
-    int64_t   n = dg_anchors_n(&l), found = 0;
+    int64_t n = dg_anchors_n(&l), found = 0;
     const dg_json *invalid = model_at(m, "invalid");
     double *boxes = DG_NEW_N(m->arena, n * 4, double), *valid = DG_NEW_N(m->arena, n, double);
 
@@ -52,12 +52,13 @@ CASE(anchors_border)
 CASE(warmup_linear)
 {
     dg_schedule_conf conf = { .warmup = 2000 };
-    const dg_json   *t = model_at(m, "t"), *factor = model_at(m, "factor");
+    const dg_json *t = model_at(m, "t"), *factor = model_at(m, "factor");
 
     for (int i = 0; i < t->n; i++)
-        model_check_number(
-            m, dg_schedule_factor(&conf, &(dg_clock){ .step = (int64_t)t->items[i].number }),
-            factor->items[i].number, 1, "factor");
+        model_check_number(m,
+                           dg_schedule_factor(&conf,
+                                              &(dg_clock){ .step = (int64_t)t->items[i].number }),
+                           factor->items[i].number, 1, "factor");
 }
 
 /* A class's conf with the defaults of its table, which may not hold texts. */
@@ -83,7 +84,7 @@ static void set(const dg_node_class *class, void *conf, const char *name, int64_
 CASE(ema_decay)
 {
     const dg_json *n = model_at(m, "n"), *d = model_at(m, "d");
-    void          *conf = defaults(m, &dg_node_ema);
+    void *conf = defaults(m, &dg_node_ema);
 
     for (int i = 0; i < n->n; i++) {
         dg_control c = { 0 };
@@ -97,9 +98,9 @@ CASE(ema_decay)
  * map of 3x5. */
 static const double *position_table(model *m, int64_t width)
 {
-    void       *conf = defaults(m, &dg_node_encoder_hybrid);
+    void *conf = defaults(m, &dg_node_encoder_hybrid);
     const char *name = dg_printf(m->arena, "width%d", (int)width);
-    dg_val      in[3], out[1];
+    dg_val in[3], out[1];
 
     set(&dg_node_encoder_hybrid, conf, "width", width);
     dg_build_enter(m->b, dg_build_origin(m->b), name, name);
@@ -121,9 +122,9 @@ static const double *position_table(model *m, int64_t width)
 
 CASE(aifi_pos)
 {
-    const double  *narrow = position_table(m, 16), *wide = position_table(m, 256);
+    const double *narrow = position_table(m, 16), *wide = position_table(m, 256);
     const dg_json *full = model_at(m, "width16/data"), *samples = model_at(m, "width256/samples");
-    double         l2 = 0;
+    double l2 = 0;
 
     for (int i = 0; i < full->n; i++)
         model_check_number(m, narrow[i], full->items[i].number, 1, "width 16");

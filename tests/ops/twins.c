@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "runtime/machine.h"
+#include "check/interpreter.h"
 #include "tests/ops/sample_program.h"
 #include "tests/ops/variants.h"
 
@@ -17,17 +17,17 @@ static const double BF16_TOLERANCE =
     0x1p-7; /* one rounding of the output is half of that at most, one more inside */
 
 typedef struct tally {
-    int    runs;
+    int runs;
     double host, ref32,
         low; /* worst error over the largest magnitude of an output; low: host in bf16 */
 } tally;
 
 typedef struct walker {
-    dg_arena     *arena; /* of one sample */
-    samples       all;
-    tally         tally[DG_N_OPS];
+    dg_arena *arena; /* of one sample */
+    samples all;
+    tally tally[DG_N_OPS];
     const sample *sample;
-    int           failures;
+    int failures;
 } walker;
 
 /* Largest difference over largest magnitude, or over `least` if that is more; infinite where one
@@ -59,11 +59,11 @@ static dg_operand operand_of(const dg_instr *instr, int i)
 
 /* A copy of the operands, reals stored as `type`: bf16 where the signature allows it. Outputs
  * are full of rubbish. */
-static void copy_operands(walker *w, const dg_machine *m, const dg_instr *instr, dg_dtype type,
+static void copy_operands(walker *w, const dg_interpreter *m, const dg_instr *instr, dg_dtype type,
                           dg_tensor *to)
 {
     dg_tensor from[DG_MAX_OPERANDS];
-    int       n = dg_machine_operands(m, instr, from);
+    int n = dg_interpreter_operands(m, instr, from);
 
     for (int i = 0; i < n; i++) {
         int64_t size = dg_shape_elements(from[i].shape);
@@ -116,7 +116,9 @@ static void compare(walker *w, const dg_instr *instr, const char *who, const dg_
 static void run(const dg_kernel *k, const dg_instr *instr, const dg_tensor *t, const dg_control *c,
                 int threads)
 {
-    assert_int_equal(dg_machine_kernel(k, t, instr->n_in + instr->n_out, instr->attr, c, threads), 0);
+    assert_int_equal(dg_interpreter_kernel(k, t, instr->n_in + instr->n_out, instr->attr, c,
+                                           threads),
+                     0);
 }
 
 /* Gives every bf16 operand's value to the f32 operand at the same place. */
@@ -128,9 +130,10 @@ static void widen_inputs(const dg_instr *instr, const dg_tensor *low, dg_tensor 
             dg_tensor_set(&wide[i], k, dg_tensor_get(&low[i], k));
 }
 
-static void check_in_bf16(walker *w, const dg_machine *m, const dg_instr *instr, const variant *host)
+static void check_in_bf16(walker *w, const dg_interpreter *m, const dg_instr *instr,
+                          const variant *host)
 {
-    tally    *t = &w->tally[instr->op - dg_ops];
+    tally *t = &w->tally[instr->op - dg_ops];
     dg_tensor ref[DG_MAX_OPERANDS], low[DG_MAX_OPERANDS];
 
     for (int in_place = 0; in_place < 2; in_place++) {
@@ -147,11 +150,12 @@ static void check_in_bf16(walker *w, const dg_machine *m, const dg_instr *instr,
 }
 
 /* Against what ref has made of the instruction; on two threads in place. */
-static void check_host(walker *w, const dg_machine *m, const dg_instr *instr, const dg_tensor *ref)
+static void check_host(walker *w, const dg_interpreter *m, const dg_instr *instr,
+                       const dg_tensor *ref)
 {
     const dg_op *op = instr->op;
-    variant      hosts[MAX_VARIANTS];
-    dg_tensor    other[DG_MAX_OPERANDS];
+    variant hosts[MAX_VARIANTS];
+    dg_tensor other[DG_MAX_OPERANDS];
 
     for (int n = host_variants(op, hosts), i = 0; i < n; i++) {
         for (int threads = 1; threads <= 3; threads++) {
@@ -159,19 +163,20 @@ static void check_host(walker *w, const dg_machine *m, const dg_instr *instr, co
             if (threads == 2)
                 share_places(instr, other);
             run(hosts[i].kernel, instr, other, &m->control, threads);
-            compare(w, instr, hosts[i].name, other, ref, op->tolerance, &w->tally[op - dg_ops].host);
+            compare(w, instr, hosts[i].name, other, ref, op->tolerance,
+                    &w->tally[op - dg_ops].host);
         }
         if (op->effect == DG_PURE && op->precision != DG_WIDE)
             check_in_bf16(w, m, instr, &hosts[i]);
     }
 }
 
-static void check_instruction(walker *w, const dg_machine *m, const dg_instr *instr)
+static void check_instruction(walker *w, const dg_interpreter *m, const dg_instr *instr)
 {
     const dg_op *op = instr->op;
-    tally       *t = &w->tally[op - dg_ops];
-    dg_tensor    ref[DG_MAX_OPERANDS], other[DG_MAX_OPERANDS];
-    double       none = 0;
+    tally *t = &w->tally[op - dg_ops];
+    dg_tensor ref[DG_MAX_OPERANDS], other[DG_MAX_OPERANDS];
+    double none = 0;
 
     copy_operands(w, m, instr, DG_F32, ref);
     run(op->ref32, instr, ref, &m->control, 1);
@@ -197,16 +202,17 @@ static void check_sample(walker *w, const sample *one)
     w->sample = one;
     sample_program_open(&sp, w->arena, one);
 
-    dg_machine *m = dg_machine_open(w->arena, sp.p, 32);
+    dg_interpreter *m = dg_interpreter_open(w->arena, sp.p, 32);
 
     sample_program_fill(&sp, m);
     for (int i = 0; i < sp.p->instrs.n; i++) {
         const dg_instr *instr = &sp.p->instrs.items[i];
-        dg_tensor       t[DG_MAX_OPERANDS];
-        int             n = dg_machine_operands(m, instr, t);
+        dg_tensor t[DG_MAX_OPERANDS];
+        int n = dg_interpreter_operands(m, instr, t);
 
         check_instruction(w, m, instr);
-        assert_int_equal(dg_machine_kernel(instr->op->ref32, t, n, instr->attr, &m->control, 1), 0);
+        assert_int_equal(dg_interpreter_kernel(instr->op->ref32, t, n, instr->attr, &m->control, 1),
+                         0);
     }
     sample_program_close(&sp);
     dg_arena_close(&w->arena);
@@ -215,7 +221,7 @@ static void check_sample(walker *w, const sample *one)
 static int open_walker(void **state)
 {
     dg_arena *a = dg_arena_open();
-    walker   *w = DG_NEW(a, walker);
+    walker *w = DG_NEW(a, walker);
 
     w->all.arena = a;
     *state = w;
@@ -225,7 +231,7 @@ static int open_walker(void **state)
 
 static int close_walker(void **state)
 {
-    walker   *w = *state;
+    walker *w = *state;
     dg_arena *a = w->all.arena;
 
     dg_arena_close(&a);
@@ -244,7 +250,7 @@ static void kernels_agree_on_every_sample(void **state)
 static void every_op_has_a_sample(void **state)
 {
     const walker *w = *state;
-    int           ops = 0, runs = 0, hosts = 0, host = 0, ref32 = 0, low = 0;
+    int ops = 0, runs = 0, hosts = 0, host = 0, ref32 = 0, low = 0;
 
     for (int i = 0; i < DG_N_OPS; i++) {
         const tally *t = &w->tally[i];
@@ -252,7 +258,7 @@ static void every_op_has_a_sample(void **state)
         if (dg_ops[i].effect == DG_COLLECTIVE)
             continue;
         if (!t->runs)
-            fail_msg("no sample runs the op %s", dg_ops[i].name);
+            fail_msg("no sample runs the op %s: add one to tests/ops/samples_*.c", dg_ops[i].name);
         ops++;
         runs += t->runs;
         hosts += dg_ops[i].host != NULL;

@@ -24,13 +24,13 @@ enum { BASE, AVX2, AVX512, N_SETS };
 
 #define OP(name, signature, effect, precision, attr, shape, grad, host, cuda, tolerance) \
     DECLARE_##host(name)
-#include "tensor/ops.def"
+#include "kernels/ops.def"
 #undef OP
 
 static const dg_kernel *const compiled[DG_N_OPS][N_SETS] = {
 #define OP(name, signature, effect, precision, attr, shape, grad, host, cuda, tolerance) \
     [DG_OP_##name] = SETS_##host(name),
-#include "tensor/ops.def"
+#include "kernels/ops.def"
 #undef OP
 };
 
@@ -48,8 +48,9 @@ static bool cpu_has(int set)
 
 int host_variants(const dg_op *op, variant list[MAX_VARIANTS])
 {
-    static const char *const names[N_SETS] = { "host for any CPU", "host for AVX2", "host for AVX-512" };
-    int                      n = 0;
+    static const char *const names[N_SETS] = { "host for any CPU", "host for AVX2",
+                                               "host for AVX-512" };
+    int n = 0;
 
     if (!op->host)
         return 0;

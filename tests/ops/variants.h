@@ -7,7 +7,7 @@
 enum { MAX_VARIANTS = 4 };
 
 typedef struct variant {
-    const char      *name; /* "host", "host for avx2" */
+    const char *name; /* "host", "host for avx2" */
     const dg_kernel *kernel;
 } variant;
 

@@ -18,8 +18,8 @@ static const dg_run_tensor *find_value(const fixture *f, const char *name, dg_ru
 static void *read_value(fixture *f, const char *name, dg_dtype dtype, dg_shape *shape)
 {
     dg_run_tensor t;
-    int64_t       n;
-    void         *v;
+    int64_t n;
+    void *v;
 
     if (!find_value(f, name, &t) || t.dtype != dtype)
         return NULL;
@@ -104,10 +104,10 @@ static bool fits(dg_shape expected, dg_shape ours, layout kind)
 void fixture_compare(fixture *f, const char *group, const char *name, const dg_json *expected,
                      const double *ours, dg_shape shape, layout kind, double bound)
 {
-    dg_shape       s = shape_of(dg_json_get(expected, "shape"), shape);
+    dg_shape s = shape_of(dg_json_get(expected, "shape"), shape);
     const dg_json *samples = dg_json_get(expected, "samples"), *sum = dg_json_get(expected, "sum");
-    double         l2 = dg_json_get(expected, "l2")->number, square = 0, total = 0, rms;
-    int64_t        n = dg_shape_elements(s);
+    double l2 = dg_json_get(expected, "l2")->number, square = 0, total = 0, rms;
+    int64_t n = dg_shape_elements(s);
 
     if (!fits(s, shape, kind)) {
         report_fact(f->report, "shapes", false, name);
@@ -141,7 +141,7 @@ static bool is_outside(const fixture *f, int64_t token)
 {
     for (int l = 0; l < 3; l++) {
         int64_t h = f->h >> (3 + l), w = f->w >> (3 + l);
-        double  x = ((double)(token % w) + 0.5) / (double)w,
+        double x = ((double)(token % w) + 0.5) / (double)w,
                y = ((double)(token / w) + 0.5) / (double)h;
 
         if (token < h * w)
@@ -166,7 +166,7 @@ static int64_t take_alike(const fixture *f, int32_t *topk, int64_t b, const dg_j
 {
     for (int64_t at = 0; at < f->n_queries; at++) {
         int32_t *token = &topk[b * f->n_queries + at];
-        bool     known = *token < 0 || !is_outside(f, *token);
+        bool known = *token < 0 || !is_outside(f, *token);
 
         for (int q = 0; q < listed->n && !known; q++)
             known = listed->items[q].number == *token;
@@ -182,7 +182,7 @@ int fixture_match_ranks(fixture *f, const dg_json *expected)
 {
     dg_shape shape;
     int32_t *topk = fixture_read_i32(f, "enc.topk", &shape);
-    int64_t  moved = 0, lost = 0;
+    int64_t moved = 0, lost = 0;
 
     if (!topk)
         return dg_fail(f->d, DG_EINTERNAL, DG_NOWHERE, "fixture-value",
@@ -213,7 +213,7 @@ static bool same_pairs(const fixture *f, int64_t b, const dg_json *pairs, const 
                        int64_t slots)
 {
     const dg_json *query = dg_json_get(pairs, "query"), *gt = dg_json_get(pairs, "gt");
-    int64_t        matched = 0;
+    int64_t matched = 0;
 
     for (int64_t j = 0; j < slots; j++)
         matched += ours[b * slots + j] >= 0;
@@ -237,8 +237,8 @@ int fixture_check_matches(fixture *f, const dg_json *matches, const dg_json *tok
     for (int i = 0; i < matches->n && f->set->precision != BF16; i++) {
         const char *key = matches->items[i].key;
         const char *name = strcmp(key, "main") ? dg_printf(f->arena, "match_%s", key) : "match";
-        dg_shape    shape;
-        int32_t    *ours = fixture_read_i32(f, name, &shape);
+        dg_shape shape;
+        int32_t *ours = fixture_read_i32(f, name, &shape);
 
         if (!ours)
             return dg_fail(f->d, DG_EINTERNAL, DG_NOWHERE, "fixture-value",
@@ -259,13 +259,13 @@ int fixture_check_matches(fixture *f, const dg_json *matches, const dg_json *tok
 int fixture_check_denoising(fixture *f, const dg_json *denoising)
 {
     const dg_json *images = dg_json_get(denoising, "per_image");
-    dg_shape       shape;
-    int32_t       *labels = fixture_read_i32(f, "dn.labels", &shape),
+    dg_shape shape;
+    int32_t *labels = fixture_read_i32(f, "dn.labels", &shape),
             *query = fixture_read_i32(f, "dn.query", &shape);
     int32_t *gt = fixture_read_i32(f, "dn.gt", &shape),
             *meta = fixture_read_i32(f, "dn.meta", &shape);
     double *boxes = fixture_read(f, "dn.boxes", &shape);
-    double  bound = fixture_bound(f, 1e-7, 1e-6);
+    double bound = fixture_bound(f, 1e-7, 1e-6);
 
     if (!labels || !query || !gt || !meta || !boxes)
         return dg_fail(f->d, DG_EINTERNAL, DG_NOWHERE, "fixture-value",
@@ -289,9 +289,9 @@ int fixture_check_denoising(fixture *f, const dg_json *denoising)
         }
         for (int64_t i = 0; i < f->capacity / 2; i++) {
             int64_t at = b * (f->capacity / 2) + i;
-            bool    right = i < pq->n
-                                ? query[at] == pq->items[i].number && gt[at] == pg->items[i].number
-                                : query[at] < 0;
+            bool right = i < pq->n
+                             ? query[at] == pq->items[i].number && gt[at] == pg->items[i].number
+                             : query[at] < 0;
 
             report_fact(f->report, "denoising pairs", right, "dn.query");
         }
@@ -309,8 +309,8 @@ static double relative(double ours, double want)
 int fixture_check_losses(fixture *f, const dg_json *step, double total_bound, double term_bound)
 {
     const dg_json *losses = dg_json_get(step, "losses");
-    dg_shape       shape;
-    double        *v = NULL;
+    dg_shape shape;
+    double *v = NULL;
 
     for (int i = 0; i < losses->n; i++) {
         v = fixture_read(f, dg_printf(f->arena, "loss.%s", losses->items[i].key), &shape);

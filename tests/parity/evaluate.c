@@ -23,10 +23,10 @@ static void check_values(fixture *f, const char *group, const dg_json *list, dou
 {
     for (int i = 0; list && i < list->n; i++) {
         const char *key = list->items[i].key;
-        dg_arena   *all_read = fixture_remember(f);
-        dg_shape    shape;
-        double     *v = fixture_read(f, our_name(f, key), &shape);
-        bool        rows = strncmp(key, "dec.", 4) == 0 || strncmp(key, "pred_", 5) == 0;
+        dg_arena *all_read = fixture_remember(f);
+        dg_shape shape;
+        double *v = fixture_read(f, our_name(f, key), &shape);
+        bool rows = strncmp(key, "dec.", 4) == 0 || strncmp(key, "pred_", 5) == 0;
 
         if (v)
             fixture_compare(f, group, key, &list->items[i], v, shape, rows ? SELECTED : MAPS,
@@ -40,9 +40,9 @@ static void check_values(fixture *f, const char *group, const dg_json *list, dou
 /* Detections of one image, best first: corners in pixels. */
 typedef struct found {
     const int32_t *labels;
-    const double  *scores;
-    double        *boxes; /* [n,4] */
-    int64_t        n;
+    const double *scores;
+    double *boxes; /* [n,4] */
+    int64_t n;
 } found;
 
 static double box_error(const found *d, int64_t at, const dg_json *row)
@@ -71,7 +71,7 @@ static void check_first(fixture *f, const found *d, const dg_json *rows)
 {
     for (int i = 0; i < rows->n && i < d->n; i++) {
         const dg_json *row = rows->items[i].items;
-        int64_t        at = place_of(f, d, i, row);
+        int64_t at = place_of(f, d, i, row);
 
         report_fact(f->report, "labels of detections", d->labels[at] == row[0].number, "");
         report_add(f->report, "scores of detections", fabs(d->scores[at] - row[5].number),
@@ -110,7 +110,7 @@ static int check_detections(fixture *f)
                   *sizes = dg_json_get(f->root, "orig_sizes_wh");
     dg_shape shape;
     int32_t *labels = fixture_read_i32(f, "detections.labels", &shape);
-    double  *scores = fixture_read(f, "detections.scores", &shape),
+    double *scores = fixture_read(f, "detections.scores", &shape),
            *boxes = fixture_read(f, "detections.boxes", &shape);
 
     if (!labels || !scores || !boxes)
@@ -118,8 +118,8 @@ static int check_detections(fixture *f)
                        "the run has no detections");
     for (int64_t b = 0; b < f->batch; b++) {
         int64_t k = shape.d[1];
-        double  w = sizes->items[b].items[0].number, h = sizes->items[b].items[1].number;
-        found   d = { labels + b * k, scores + b * k, boxes + b * k * 4, k };
+        double w = sizes->items[b].items[0].number, h = sizes->items[b].items[1].number;
+        found d = { labels + b * k, scores + b * k, boxes + b * k * 4, k };
 
         for (double *box = d.boxes; box < d.boxes + k * 4; box += 4) {
             double cx = box[0] * w, cy = box[1] * h;
@@ -141,8 +141,8 @@ static int check_detections(fixture *f)
 int fixture_eval(fixture *f)
 {
     const dg_json *acts = dg_json_get(dg_json_get(f->root, "f32_deviation"), "acts_vec_rel");
-    double         widest = 1e-6, bound;
-    int            rc = 0;
+    double widest = 1e-6, bound;
+    int rc = 0;
 
     for (int i = 0; acts && i < acts->n; i++)
         widest = fmax(widest, acts->items[i].number);

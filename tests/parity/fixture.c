@@ -50,7 +50,7 @@ static int64_t most_objects(const dg_json *targets)
 static int64_t capacity_for_targets(const dg_json *root)
 {
     const dg_json *batches = dg_json_get(root, "batch_targets");
-    int64_t        most = most_objects(dg_json_get(root, "targets"));
+    int64_t most = most_objects(dg_json_get(root, "targets"));
 
     for (int i = 0; batches && i < batches->n; i++) {
         int64_t n = most_objects(&batches->items[i]);
@@ -72,25 +72,26 @@ static int64_t count_queries(const dg_json *root)
 static int open_run(fixture *f, const char *preset)
 {
     static const char *const names[] = { [F32] = "f32", [F64] = "f64", [BF16] = "bf16" };
-    size_t                   n = strlen(preset);
-    bool                     discrete = n > 4 && strcmp(preset + n - 4, "_dsp") == 0;
-    const char              *sets[5];
-    dg_run_options           o = {
-                  .size = sizeof o,
-                  .file = dg_printf(f->arena, "%s/%.*s_coco.xml", f->set->pipelines,
-                                    (int)(discrete ? n - 4 : n), preset),
-                  .n_sets = discrete ? 5 : 4,
-                  .sets = sets,
-                  .precision = names[f->set->precision],
-                  .threads = f->set->threads,
-                  .reference = f->set->reference,
-                  .feed_draws = true,
-                  .no_pretrained = true,
-                  .keep_named = true,
-                  .log = log_line,
-                  .log_ctx = f,
-                  .control = control,
-                  .control_ctx = f,
+    size_t n = strlen(preset);
+    bool discrete = n > 4 && strcmp(preset + n - 4, "_dsp") == 0;
+    const char *sets[5];
+    dg_run_options o = {
+        .size = sizeof o,
+        .file = dg_printf(f->arena, "%s/%.*s_coco.xml", f->set->pipelines,
+                          (int)(discrete ? n - 4 : n), preset),
+        .n_sets = discrete ? 5 : 4,
+        .sets = sets,
+        .precision = names[f->set->precision],
+        .threads = f->set->threads,
+        .reference = f->set->reference,
+        .device = f->set->reference ? NULL : getenv("DETRGRAPH_DEVICE"),
+        .feed_draws = true,
+        .no_pretrained = true,
+        .keep_named = true,
+        .log = log_line,
+        .log_ctx = f,
+        .control = control,
+        .control_ctx = f,
     };
 
     sets[0] = dg_printf(f->arena, "classes=%lld", (long long)f->classes);
@@ -107,8 +108,8 @@ static int set_weights(fixture *f)
 
     for (int i = 0; i < dg_run_n_params(f->run) && !rc; i++) {
         dg_run_param p = dg_run_param_at(f->run, i);
-        int64_t      n = dg_shape_elements(p.shape);
-        double      *v = malloc((size_t)n * sizeof *v);
+        int64_t n = dg_shape_elements(p.shape);
+        double *v = malloc((size_t)n * sizeof *v);
 
         if (!v)
             return dg_fail(f->d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for %s",
@@ -124,7 +125,7 @@ static int set_weights(fixture *f)
 static int need_parts(const dg_json *root, const char *mode, dg_diag *d)
 {
     static const struct {
-        const char  *mode, *key;
+        const char *mode, *key;
         dg_json_kind kind;
     } parts[] = {
         { "train_step", "targets", DG_JSON_ARRAY },
@@ -148,7 +149,7 @@ static int need_parts(const dg_json *root, const char *mode, dg_diag *d)
         { "trace", "steps", DG_JSON_ARRAY },
     };
     const dg_json *found;
-    int            rc = 0;
+    int rc = 0;
 
     for (size_t i = 0; i < sizeof parts / sizeof *parts && !rc; i++)
         if (strcmp(parts[i].mode, mode) == 0)
@@ -159,12 +160,12 @@ static int need_parts(const dg_json *root, const char *mode, dg_diag *d)
 int fixture_open(fixture *f, const settings *set, const char *file, dg_diag *d)
 {
     const dg_json *format, *preset, *mode;
-    int            rc = 0;
+    int rc = 0;
 
     *f = (fixture){ .set = set, .arena = dg_arena_open(), .report = report_open(), .d = d };
     DG_TRY(dg_json_read(&f->root, f->arena, file, d));
     DG_TRY(dg_json_need(&format, f->root, "format", DG_JSON_STRING, d));
-    if (strcmp(format->text, "detrgraph-parity-1"))
+    if (strcmp(format->text, "detrgraph-parity-1") != 0)
         return dg_fail(d, DG_EINPUT, format->at, "fixture-format",
                        "format is \"%s\", expected \"detrgraph-parity-1\"", format->text);
     DG_TRY(dg_json_need(&mode, f->root, "mode", DG_JSON_STRING, d));
@@ -207,7 +208,7 @@ int fixture_feed_images(fixture *f, const char *name)
 {
     int64_t n = f->batch * f->h * f->w * 3, area = f->h * f->w;
     double *v = malloc((size_t)n * sizeof *v);
-    int     rc;
+    int rc;
 
     if (!v)
         return dg_fail(f->d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for images");
@@ -230,11 +231,11 @@ static int64_t input_size(const fixture *f, const char *name)
 
 int fixture_feed_targets(fixture *f, const dg_json *targets)
 {
-    int64_t  slots = input_size(f, "b.targets.labels") / f->batch;
+    int64_t slots = input_size(f, "b.targets.labels") / f->batch;
     int32_t *labels = DG_NEW_N(f->arena, f->batch * slots, int32_t),
             *count = DG_NEW_N(f->arena, f->batch, int32_t);
     double *boxes = DG_NEW_N(f->arena, f->batch * slots * 4, double);
-    int     rc = 0;
+    int rc = 0;
 
     for (int64_t b = 0; b < f->batch; b++) {
         const dg_json *l = dg_json_get(&targets->items[b], "labels"),
@@ -269,7 +270,7 @@ static const char *draw_input(const fixture *f, const char *tail)
 static int feed_boxes(fixture *f, const dg_json *denoising)
 {
     const dg_json *images = dg_json_get(denoising, "per_image");
-    double        *v = DG_NEW_N(f->arena, f->batch * f->capacity * 4, double);
+    double *v = DG_NEW_N(f->arena, f->batch * f->capacity * 4, double);
 
     for (int64_t b = 0; b < f->batch; b++) {
         const dg_json *boxes = dg_json_get(&images->items[b], "boxes");
@@ -283,9 +284,9 @@ static int feed_boxes(fixture *f, const dg_json *denoising)
 int fixture_feed_draws(fixture *f, const dg_json *denoising, bool boxes)
 {
     static const char *const tails[] = { "label_mask", "new_label", "sign", "mag" };
-    const dg_json           *names = dg_json_get(denoising, "draw_names");
-    double                  *draws[4];
-    int                      rc = 0;
+    const dg_json *names = dg_json_get(denoising, "draw_names");
+    double *draws[4];
+    int rc = 0;
 
     f->n_dn = integer(denoising, "n_dn", 0);
     f->capacity = input_size(f, draw_input(f, "label_mask")) / f->batch;

@@ -11,21 +11,21 @@ typedef enum precision { F32, F64, BF16 } precision;
 
 typedef struct settings {
     const char *pipelines; /* folder */
-    precision   precision;
-    bool        reference; /* reference kernels */
-    int         threads;
-    bool        verbose;
+    precision precision;
+    bool reference; /* reference kernels */
+    int threads;
+    bool verbose;
 } settings;
 
 typedef struct fixture {
     const settings *set;
-    dg_arena       *arena;
-    const dg_json  *root;
-    report         *report;
-    dg_diag        *d;
-    dg_run         *run;
-    int64_t         batch, h, w, classes, n_queries;
-    int64_t         n_dn, capacity; /* live denoising queries, and room for them */
+    dg_arena *arena;
+    const dg_json *root;
+    report *report;
+    dg_diag *d;
+    dg_run *run;
+    int64_t batch, h, w, classes, n_queries;
+    int64_t n_dn, capacity; /* live denoising queries, and room for them */
     int64_t *
         rank; /* [B,Q]: our place of the query that the fixture has at this place; NULL: the same */
     int n_groups; /* learning rates to use; 0: the pipeline's own */
@@ -35,7 +35,7 @@ typedef struct fixture {
 
 /* Opens the preset that the fixture names, sized for it, with the formula's weights and
  * statistics. */
-int  fixture_open(fixture *f, const settings *set, const char *file, dg_diag *d) DG_MUST_USE;
+int fixture_open(fixture *f, const settings *set, const char *file, dg_diag *d) DG_MUST_USE;
 void fixture_close(fixture *f);
 
 /* A bound of the fixture's precision: f64, f32; bf16 is not judged. */
@@ -55,7 +55,7 @@ int fixture_check_denoising(fixture *f, const dg_json *denoising) DG_MUST_USE;
 void fixture_misread(fixture *f);
 
 /* A value of the current program by name, or NULL; belongs to the arena. */
-double  *fixture_read(fixture *f, const char *name, dg_shape *shape);
+double *fixture_read(fixture *f, const char *name, dg_shape *shape);
 int32_t *fixture_read_i32(fixture *f, const char *name, dg_shape *shape);
 
 /* How our layout differs from the fixture's: not at all (parameters); maps are channels-last
@@ -68,7 +68,7 @@ void fixture_compare(fixture *f, const char *group, const char *name, const dg_j
                      const double *ours, dg_shape shape, layout kind, double bound);
 /* What is read until fixture_forget is forgotten then. */
 dg_arena *fixture_remember(fixture *f);
-void      fixture_forget(fixture *f, dg_arena *all);
+void fixture_forget(fixture *f, dg_arena *all);
 /* Makes rank from enc_topk_indices or topk_first8 and reports tokens that differ. Tokens whose
  * anchor lies outside are all alike: one may stand for another. */
 int fixture_match_ranks(fixture *f, const dg_json *expected) DG_MUST_USE;

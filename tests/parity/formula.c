@@ -44,12 +44,12 @@ static bool ends(const char *name, const char *with)
 static void fill_matrix(const char *name, dg_shape s, double *out)
 {
     uint64_t h = hash(name);
-    int64_t  n = dg_shape_elements(s), row = n / s.d[0];
-    bool     embedding = ends(name, "denoising_class_embed.weight");
-    double   gain = strstr(name, "bbox_head") && ends(name, ".layers.2.weight") ? 0.1
-                    : ends(name, "sampling_offsets.weight")                     ? 0.25
-                                                                                : 1;
-    double   scale = gain * sqrt(3.0 / (embedding ? 1 : (double)row));
+    int64_t n = dg_shape_elements(s), row = n / s.d[0];
+    bool embedding = ends(name, "denoising_class_embed.weight");
+    double gain = strstr(name, "bbox_head") && ends(name, ".layers.2.weight") ? 0.1
+                  : ends(name, "sampling_offsets.weight")                     ? 0.25
+                                                                              : 1;
+    double scale = gain * sqrt(3.0 / (embedding ? 1 : (double)row));
 
     for (int64_t i = 0; i < n; i++)
         out[i] = (double)(float)((2 * unit(h, i) - 1) * scale);
@@ -60,8 +60,8 @@ static void fill_matrix(const char *name, dg_shape s, double *out)
 void formula_fill(const char *name, dg_shape s, double *out)
 {
     uint64_t h = hash(name);
-    bool     bias = ends(name, "bias") || ends(name, "running_mean");
-    double   shift = strstr(name, "score_head") ? -2 : 0;
+    bool bias = ends(name, "bias") || ends(name, "running_mean");
+    double shift = strstr(name, "score_head") ? -2 : 0;
 
     if (s.rank >= 2) {
         fill_matrix(name, s, out);

@@ -12,6 +12,7 @@ tests_parity_parity_SOURCES = \
 	tests/parity/report.h \
 	tests/parity/step.c \
 	tests/parity/trace.c
+tests_parity_parity_LDADD = $(runtime_rooms) $(test_libs)
 TESTS += tests/parity/check
 EXTRA_DIST += \
 	tests/parity/check \

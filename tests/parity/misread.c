@@ -1,5 +1,5 @@
-/* misread.c: a defect of the reference's library that stands in fixtures with one image, imitated so
- * that everything behind it can be compared.
+/* misread.c: a defect of the reference's library that stands in fixtures with one image, imitated
+ * so that everything behind it can be compared.
  *
  * Where a batch norm's map goes on as tokens (the decoder's projections, the encoder's coarsest
  * one), the gradient comes back with [tokens, channels] in memory. With a batch of one, torch 1.13
@@ -10,16 +10,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/session.h"
+#include "runtime/programs.h"
 #include "tests/parity/fixture.h"
 
 enum { MOST = 8 };
 
 typedef struct misread {
     dg_exec *exec;
-    int      n;
+    dg_exec_observer observer;
+    int n;
     struct {
-        int     instr;
+        int instr;
         int32_t value;
         int64_t tokens, channels;
     } at[MOST];
@@ -57,16 +58,17 @@ void fixture_misread(fixture *f)
 {
     static const char *const names[] = { "grad.encoder.input_proj.2", "grad.decoder.input_proj.0",
                                          "grad.decoder.input_proj.1", "grad.decoder.input_proj.2" };
-    const dg_program        *p = f->run->current->program;
-    misread                 *m;
+    const dg_compiled *current = dg_run_programs(f->run)->current;
+    const dg_program *p = current->program;
+    misread *m;
 
     if (f->batch > 1)
         return;
     m = DG_NEW(f->arena, misread);
-    m->exec = f->run->current->exec;
+    m->exec = current->exec;
     m->d = f->d;
     for (int i = 0; i < (int)(sizeof names / sizeof *names); i++) {
-        int32_t         v = dg_program_named(p, names[i]);
+        int32_t v = dg_program_named(p, names[i]);
         const dg_shape *s = &p->values.items[v].shape;
 
         if (!v || s->rank != 4)
@@ -78,7 +80,8 @@ void fixture_misread(fixture *f)
         m->at[m->n].instr = p->values.items[v].producer;
         m->at[m->n++].value = v;
     }
-    dg_exec_hook(m->exec, after, m);
+    m->observer = (dg_exec_observer){ .ctx = m, .ran = after };
+    dg_exec_observe(m->exec, &m->observer);
     printf("  one image: gradients of maps that became tokens are reordered as torch 1.13 misreads "
            "them\n");
 }

@@ -17,7 +17,7 @@
 static int compare(fixture *f, const settings *set, const char *file, dg_diag *d)
 {
     const char *mode;
-    int         rc = fixture_open(f, set, file, d);
+    int rc = fixture_open(f, set, file, d);
 
     if (rc)
         return rc;
@@ -35,8 +35,8 @@ static int compare(fixture *f, const settings *set, const char *file, dg_diag *d
 static bool run_file(const settings *set, const char *file)
 {
     dg_diag *d = dg_diag_open();
-    fixture  f;
-    bool     good;
+    fixture f;
+    bool good;
 
     printf("%s\n", file);
     fflush(stdout);
@@ -76,9 +76,9 @@ int main(int argc, char **argv)
 {
     static char default_pipelines[4096];
     const char *srcdir = getenv("srcdir");
-    settings    set = { .pipelines = default_pipelines };
-    bool        good = true;
-    int         i = 1;
+    settings set = { .pipelines = default_pipelines };
+    bool good = true;
+    int i = 1;
 
     snprintf(default_pipelines, sizeof default_pipelines, "%s/pipelines", srcdir ? srcdir : ".");
     for (; i < argc && argv[i][0] == '-'; i++) {

@@ -8,14 +8,14 @@
 enum { MOST_GROUPS = 128, TEXT = 96 };
 
 typedef struct group {
-    char   name[TEXT], where[TEXT];
+    char name[TEXT], where[TEXT];
     double error, bound;
-    long   n, beyond;
-    bool   fact;
+    long n, beyond;
+    bool fact;
 } group;
 
 struct report {
-    int   n;
+    int n;
     group v[MOST_GROUPS];
 };
 

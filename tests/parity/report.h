@@ -8,7 +8,7 @@
 typedef struct report report;
 
 report *report_open(void);
-void    report_close(report **r);
+void report_close(report **r);
 /* bound < 0: shown, not judged. where is copied: the name of what is off. Not-a-number is beyond
  * every bound. */
 void report_add(report *r, const char *group, double error, double bound, const char *where);

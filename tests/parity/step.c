@@ -20,8 +20,8 @@ static bool starts(const char *s, const char *with)
 static bounds bounds_of(const fixture *f)
 {
     const dg_json *acts = dg_json_get(dg_json_get(f->root, "f32_deviation"), "acts_vec_rel");
-    bool           objects = dg_json_get(f->root, "num_boxes")->number > 1;
-    double         widest = 1e-5;
+    bool objects = dg_json_get(f->root, "num_boxes")->number > 1;
+    double widest = 1e-5;
 
     for (int i = 0; acts && i < acts->n; i++)
         widest = fmax(widest, acts->items[i].number);
@@ -55,9 +55,9 @@ static void check_tensors(fixture *f, const char *group, const dg_json *list, co
 {
     for (int i = 0; list && i < list->n; i++) {
         const char *name = list->items[i].key;
-        dg_arena   *all_read = fixture_remember(f);
-        dg_shape    shape;
-        double     *v = fixture_read(f, dg_printf(f->arena, "%s%s", prefix, name), &shape);
+        dg_arena *all_read = fixture_remember(f);
+        dg_shape shape;
+        double *v = fixture_read(f, dg_printf(f->arena, "%s%s", prefix, name), &shape);
 
         if (v)
             fixture_compare(f, group, name, &list->items[i], v, shape, layout_of(name), bound);
@@ -113,10 +113,10 @@ static int check_gradient(fixture *f, const dg_json *expected, const bounds *k, 
                           int most)
 {
     const dg_json *samples = dg_json_get(expected, "samples");
-    const char    *name = expected->key;
-    double         l2 = dg_json_get(expected, "l2")->number, rms;
-    dg_shape       shape;
-    double        *g = read_param(f, DG_RUN_GRADIENTS, name, &shape);
+    const char *name = expected->key;
+    double l2 = dg_json_get(expected, "l2")->number, rms;
+    dg_shape shape;
+    double *g = read_param(f, DG_RUN_GRADIENTS, name, &shape);
 
     if (!g)
         return 0;
@@ -142,8 +142,8 @@ static void check_gradients(fixture *f, const bounds *k)
 {
     enum { MOST = 16 };
     const dg_json *list = dg_json_get(f->root, "param_grads");
-    double        *errors = DG_NEW_N(f->arena, (int64_t)list->n * MOST, double);
-    int            n_errors = 0;
+    double *errors = DG_NEW_N(f->arena, (int64_t)list->n * MOST, double);
+    int n_errors = 0;
 
     for (int i = 0; i < list->n; i++) {
         dg_arena *all = fixture_remember(f);
@@ -168,12 +168,12 @@ static void check_update(fixture *f, const char *name, const dg_json *after,
     const dg_json *optimizer = dg_json_get(f->root, "optimizer"),
                   *groups = dg_json_get(optimizer, "groups");
     const dg_json *samples = dg_json_get(after, "samples"), *delta = dg_json_get(after, "delta");
-    int            group = (int)dg_json_get(after, "group")->number;
-    double         lr = dg_json_get(&groups->items[group], "lr")->number,
+    int group = (int)dg_json_get(after, "group")->number;
+    double lr = dg_json_get(&groups->items[group], "lr")->number,
            decay = dg_json_get(&groups->items[group], "weight_decay")->number;
-    double   clip = dg_json_get(optimizer, "clip_max_norm")->number, own_norm, rms;
+    double clip = dg_json_get(optimizer, "clip_max_norm")->number, own_norm, rms;
     dg_shape shape, scalar;
-    double  *w = read_param(f, DG_RUN_WEIGHTS, name, &shape),
+    double *w = read_param(f, DG_RUN_WEIGHTS, name, &shape),
            *g = read_param(f, DG_RUN_GRADIENTS, name, &shape);
     double *e = read_param(f, DG_RUN_EMA, name, &shape),
            *norms = fixture_read(f, "grad_norm", &scalar), *old;
@@ -187,9 +187,9 @@ static void check_update(fixture *f, const char *name, const dg_json *after,
     rms = dg_json_get(gradient, "l2")->number / sqrt((double)dg_shape_elements(shape));
     for (int j = 0; j < samples->n; j++) {
         int64_t at = (int64_t)samples->items[j].items[0].number;
-        double  want = dg_json_get(gradient, "samples")->items[j].items[1].number;
-        double  c = g[at] * fmin(1, clip / (own_norm + 1e-6)), moved = w[at] - old[at];
-        double  own = -lr * (decay * old[at] + c / (fabs(c) + 1e-8));
+        double want = dg_json_get(gradient, "samples")->items[j].items[1].number;
+        double c = g[at] * fmin(1, clip / (own_norm + 1e-6)), moved = w[at] - old[at];
+        double own = -lr * (decay * old[at] + c / (fabs(c) + 1e-8));
         /* a weight near 1 is stored in steps that a small rate sees */
         double rounding = f->set->precision == F64 ? 0 : ldexp(fabs(w[at]), -23);
 
@@ -212,7 +212,7 @@ static void check_state(fixture *f, const bounds *k)
     const dg_json *statistics = dg_json_get(f->root, "bn_after"),
                   *ema = dg_json_get(f->root, "ema_after");
     dg_shape shape;
-    double  *v;
+    double *v;
 
     for (int i = 0; i < after->n; i++) {
         dg_arena *all = fixture_remember(f);
@@ -239,9 +239,9 @@ static void check_state(fixture *f, const bounds *k)
 /* What losses are divided by. */
 static void check_objects(fixture *f)
 {
-    double   want = dg_json_get(f->root, "num_boxes")->number;
+    double want = dg_json_get(f->root, "num_boxes")->number;
     dg_shape shape;
-    double  *ours = fixture_read(f, "loss.objects", &shape);
+    double *ours = fixture_read(f, "loss.objects", &shape);
 
     report_fact(f->report, "objects", ours && fabs(*ours - want) < 1e-6 * want, "loss.objects");
 }
@@ -292,8 +292,8 @@ int fixture_train_step(fixture *f)
                   *denoising = dg_json_get(f->root, "denoising");
     const dg_json *groups = dg_json_get(dg_json_get(f->root, "optimizer"), "groups");
     const dg_json *tokens = dg_json_get(f->root, "enc_topk_indices");
-    bounds         k = bounds_of(f);
-    int            moved = 0, rc = 0;
+    bounds k = bounds_of(f);
+    int moved = 0, rc = 0;
 
     for (int i = 0; i < groups->n && i < DG_MAX_GROUPS; i++) {
         const dg_json *tensors = dg_json_get(&groups->items[i], "tensors");

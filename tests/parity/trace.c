@@ -12,7 +12,7 @@ static void check_final(fixture *f, const char *group, const char *key, dg_run_s
     for (int i = 0; list && i < list->n; i++)
         for (int j = 0; j < dg_run_n_params(f->run); j++) {
             dg_run_param p = dg_run_param_at(f->run, j);
-            int64_t      n = dg_shape_elements(p.shape);
+            int64_t n = dg_shape_elements(p.shape);
 
             if (strcmp(p.name, list->items[i].key) == 0) {
                 double *v = dg_alloc(f->arena, (size_t)n * sizeof *v);
@@ -76,9 +76,9 @@ out:
 int fixture_trace(fixture *f)
 {
     const dg_json *steps = dg_json_get(f->root, "steps");
-    double         lr = dg_json_get(dg_json_get(f->root, "optimizer"), "lr")->number;
-    bool           calm = lr < 1e-5; /* larger steps are chaotic */
-    int            rc = 0;
+    double lr = dg_json_get(dg_json_get(f->root, "optimizer"), "lr")->number;
+    bool calm = lr < 1e-5; /* larger steps are chaotic */
+    int rc = 0;
 
     for (f->n_groups = 0; f->n_groups < DG_MAX_GROUPS; f->n_groups++)
         f->lr[f->n_groups] = lr;

@@ -1,6 +1,6 @@
-/* course: steps of several ranks in which some have what others lack: votes that all hear, nodes that
- * all leave out, a value that one sends, a bad loss on one that all skip. */
-#include "tests/ranks/crew.h"
+/* course: steps of several ranks in which some have what others lack: votes that all hear, nodes
+ * that all leave out, a value that one sends, a bad loss on one that all skip. */
+#include "tests/comm/crew.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -8,7 +8,8 @@
 
 #include <detrgraph/run.h>
 
-#include "runtime/world.h"
+#include "comm/world.h"
+#include "runtime/run.h"
 
 enum { SIDE = 32, BATCH = 2, PIXELS = BATCH * SIDE * SIDE * 3 };
 
@@ -43,7 +44,7 @@ typedef struct shared {
 
 static bool feed(dg_run *run, dg_diag *d, int rank, int objects, double first)
 {
-    double  images[PIXELS];
+    double images[PIXELS];
     int32_t count[BATCH] = { objects, objects };
 
     for (int i = 0; i < PIXELS; i++)
@@ -56,8 +57,8 @@ static bool feed(dg_run *run, dg_diag *d, int rank, int objects, double first)
 /* A number of the record that is logged: whole, or real. */
 static double logged(dg_run *run, const char *key, dg_diag *d)
 {
-    char    name[32];
-    double  real = NAN;
+    char name[32];
+    double real = NAN;
     int32_t whole;
 
     snprintf(name, sizeof name, "l.in.%s", key);
@@ -82,9 +83,9 @@ static const char *weights(dg_run *run, double e[16], double statistics[4], dg_d
 
 static const char *steps(dg_run *run, int rank, int ranks, shared *s, dg_diag *d)
 {
-    double      before[16], mean[4];
+    double before[16], mean[4];
     const char *wrong;
-    int32_t     skipped;
+    int32_t skipped;
 
     if ((wrong = weights(run, before, mean, d)))
         return wrong;
@@ -116,20 +117,18 @@ static const char *steps(dg_run *run, int rank, int ranks, shared *s, dg_diag *d
 
 static const char *rank_of(dg_comm *comm, void *ctx)
 {
-    dg_world       world = { .rank = comm->rank,
-                             .ranks = comm->ranks,
-                             .nodes = 1,
-                             .local_ranks = comm->ranks,
-                             .local_rank = comm->rank,
-                             .comm = comm };
-    dg_run_options o = {
-        .size = sizeof o, .file = "course.xml", .text = text, .threads = 1, .world = &world
-    };
-    dg_diag    *d = dg_diag_open();
-    dg_run     *run;
+    dg_world world = { .rank = comm->rank,
+                       .ranks = comm->ranks,
+                       .nodes = 1,
+                       .local_ranks = comm->ranks,
+                       .local_rank = comm->rank,
+                       .comm = comm };
+    const dg_run_options o = { .size = sizeof o, .file = "course.xml", .text = text, .threads = 1 };
+    dg_diag *d = dg_diag_open();
+    dg_run *run;
     const char *wrong = NULL;
 
-    if (dg_run_open(&run, &o, d) < 0 || dg_run_select(run, "train", SIDE, SIDE, d) < 0)
+    if (dg_run_open_rank(&run, &o, &world, d) < 0 || dg_run_select(run, "train", SIDE, SIDE, d) < 0)
         wrong = "cannot open";
     else
         wrong = steps(run, comm->rank, comm->ranks, ctx, d);

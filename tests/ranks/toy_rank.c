@@ -14,57 +14,81 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "runtime/comm_shm.h"
-#include "runtime/world.h"
+#include "comm/shm.h"
+#include "comm/world.h"
+#include "runtime/run.h"
 
 const char *toy_ranks_text(dg_arena *a, const char *train, const char *loss, const char *end)
 {
     return dg_printf(a,
-        "<pipeline version=\"1\" name=\"toy\" seed=\"3\">\n"
-        "  <let batch=\"4\" lr=\"1e-2\"/>\n"
-        "  <mesh dp=\"ranks\"/>\n"
-        "  <model id=\"m\"><input id=\"images\"/><toy.net id=\"net\" images=\"@images\" width=\"8\" fixed=\"true\"/></model>\n"
-        "  <train %s>\n"
-        "    <loader.synthetic id=\"data\" images=\"40\" width=\"32\" height=\"32\" classes=\"2\" max_objects=\"3\" seed=\"1\"/>\n"
-        "    <sampler.bucket id=\"pick\" in=\"@data\" batch=\"$batch\" sizes=\"32\" tail=\"drop\" axis=\"dp\"/>\n"
-        "    <augment id=\"aug\" in=\"@pick\"><flip p=\"0.5\"/></augment>\n"
-        "    <batch id=\"b\" in=\"@aug\" max_objects=\"4\"/>\n"
-        "    <use id=\"out\" model=\"m\" images=\"@b.images\"/>\n"
-        "    <toy.loss id=\"loss\" predictions=\"@out\" targets=\"@b.targets\" %s/>\n"
-        "    <backward id=\"grad\" loss=\"@loss.total\"/>\n"
-        "    <allreduce id=\"sync\" in=\"@grad\" axis=\"dp\" op=\"mean\"/>\n"
-        "    <allreduce id=\"terms\" in=\"@loss.terms\" axis=\"dp\" op=\"mean\"/>\n"
-        "    <optimizer.adamw id=\"opt\" gradients=\"@sync\" lr=\"$lr\" clip=\"1\"/>\n"
-        "    <ema id=\"ema\" of=\"@opt\" decay=\"0.9\" warmup=\"5\"/>\n"
-        "    <log in=\"@terms\"/>\n"
-        "  </train>\n"
-        "  <evaluate every=\"6 steps\" weights=\"@ema\">\n"
-        "    <loader.synthetic id=\"data\" images=\"9\" width=\"32\" height=\"32\" classes=\"2\" max_objects=\"3\" seed=\"2\"/>\n"
-        "    <sampler.bucket id=\"pick\" in=\"@data\" batch=\"$batch\" sizes=\"32\" shuffle=\"false\" tail=\"pad\" axis=\"dp\"/>\n"
-        "    <batch id=\"b\" in=\"@pick\" max_objects=\"4\"/>\n"
-        "    <use id=\"out\" model=\"m\" images=\"@b.images\"/>\n"
-        "    <detect id=\"found\" in=\"@out\" most=\"20\"/>\n"
-        "    <evaluate.coco id=\"coco\" in=\"@found\" axis=\"dp\"/>\n"
-        "  </evaluate>\n"
-        "  %s\n"
-        "</pipeline>\n", train ? train : "steps=\"12\"", loss ? loss : "", end ? end : "");
+                     "<pipeline version=\"1\" name=\"toy\" seed=\"3\">\n"
+                     "  <let batch=\"4\" lr=\"1e-2\"/>\n"
+                     "  <mesh dp=\"ranks\"/>\n"
+                     "  <model id=\"m\"><input id=\"images\"/><toy.net id=\"net\" "
+                     "images=\"@images\" width=\"8\" fixed=\"true\"/></model>\n"
+                     "  <train %s>\n"
+                     "    <loader.synthetic id=\"data\" images=\"40\" width=\"32\" height=\"32\" "
+                     "classes=\"2\" max_objects=\"3\" seed=\"1\"/>\n"
+                     "    <sampler.bucket id=\"pick\" in=\"@data\" batch=\"$batch\" sizes=\"32\" "
+                     "tail=\"drop\" axis=\"dp\"/>\n"
+                     "    <augment id=\"aug\" in=\"@pick\"><flip p=\"0.5\"/></augment>\n"
+                     "    <batch id=\"b\" in=\"@aug\" max_objects=\"4\"/>\n"
+                     "    <use id=\"out\" model=\"m\" images=\"@b.images\"/>\n"
+                     "    <toy.loss id=\"loss\" predictions=\"@out\" targets=\"@b.targets\" %s/>\n"
+                     "    <backward id=\"grad\" loss=\"@loss.total\"/>\n"
+                     "    <allreduce id=\"sync\" in=\"@grad\" axis=\"dp\" op=\"mean\"/>\n"
+                     "    <allreduce id=\"terms\" in=\"@loss.terms\" axis=\"dp\" op=\"mean\"/>\n"
+                     "    <optimizer.adamw id=\"opt\" gradients=\"@sync\" lr=\"$lr\" clip=\"1\"/>\n"
+                     "    <ema id=\"ema\" of=\"@opt\" decay=\"0.9\" warmup=\"5\"/>\n"
+                     "    <log in=\"@terms\"/>\n"
+                     "  </train>\n"
+                     "  <evaluate every=\"6 steps\" weights=\"@ema\">\n"
+                     "    <loader.synthetic id=\"data\" images=\"9\" width=\"32\" height=\"32\" "
+                     "classes=\"2\" max_objects=\"3\" seed=\"2\"/>\n"
+                     "    <sampler.bucket id=\"pick\" in=\"@data\" batch=\"$batch\" sizes=\"32\" "
+                     "shuffle=\"false\" tail=\"pad\" axis=\"dp\"/>\n"
+                     "    <batch id=\"b\" in=\"@pick\" max_objects=\"4\"/>\n"
+                     "    <use id=\"out\" model=\"m\" images=\"@b.images\"/>\n"
+                     "    <detect id=\"found\" in=\"@out\" most=\"20\"/>\n"
+                     "    <evaluate.coco id=\"coco\" in=\"@found\" axis=\"dp\"/>\n"
+                     "  </evaluate>\n"
+                     "  %s\n"
+                     "</pipeline>\n",
+                     train ? train : "steps=\"12\"", loss ? loss : "", end ? end : "");
 }
 
-/* ---- a rank --------------------------------------------------------------------------------------------------- */
+/* ---- a rank ---------------------------------------------------------------------------------- */
 
-enum { PROGRAM, RANK_WORD, RANK, RANKS, FD, FOLDER, OUT, PRECISION, BATCH, LR, STEPS, RESUME, TRICK, TEXT, N_ARGS };
+enum {
+    PROGRAM,
+    RANK_WORD,
+    RANK,
+    RANKS,
+    FD,
+    FOLDER,
+    OUT,
+    PRECISION,
+    BATCH,
+    LR,
+    STEPS,
+    RESUME,
+    TRICK,
+    TEXT,
+    N_ARGS
+};
 
 typedef struct self {
-    int         rank, n;
+    int rank, n;
     const char *trick;
-    FILE       *losses;
+    FILE *losses;
 } self;
 
 static int64_t trick_at(const self *s, const char *word)
 {
     size_t n = strlen(word);
 
-    return strncmp(s->trick, word, n) == 0 && s->trick[n] == ' ' ? strtoll(s->trick + n, NULL, 10) : -1;
+    return strncmp(s->trick, word, n) == 0 && s->trick[n] == ' ' ? strtoll(s->trick + n, NULL, 10)
+                                                                 : -1;
 }
 
 static void report(void *ctx, const dg_run_report *r)
@@ -91,7 +115,7 @@ static int stop(void *ctx)
 static int change_weight(dg_run *run, dg_diag *d)
 {
     double v[2];
-    int    rc = dg_run_get(run, DG_RUN_WEIGHTS, "net.score.bias", v, 2, d);
+    int rc = dg_run_get(run, DG_RUN_WEIGHTS, "net.score.bias", v, 2, d);
 
     v[1] += 1;
     return rc < 0 ? rc : dg_run_set(run, DG_RUN_WEIGHTS, "net.score.bias", v, 2, d);
@@ -100,19 +124,38 @@ static int change_weight(dg_run *run, dg_diag *d)
 static int train(char **argv, self *s, dg_diag *d)
 {
     const char *sets[] = { argv[BATCH], argv[LR] };
-    dg_world    world = { .rank = s->rank, .ranks = atoi(argv[RANKS]), .nodes = 1, .local_rank = s->rank, .local_ranks = atoi(argv[RANKS]) };
-    dg_run     *run = NULL;
-    int         rc;
+    dg_world world = { .rank = s->rank,
+                       .ranks = atoi(argv[RANKS]),
+                       .nodes = 1,
+                       .local_rank = s->rank,
+                       .local_ranks = atoi(argv[RANKS]) };
+    dg_run *run = NULL;
+    int rc;
 
     DG_TRY(dg_comm_shm_open(&world.comm, atoi(argv[FD]), world.rank, world.ranks, d));
-    DG_TRY(dg_run_open(&run, &(dg_run_options){
-        .size = sizeof(dg_run_options), .file = "toy.xml", .text = argv[TEXT], .n_sets = 2, .sets = sets, .precision = argv[PRECISION],
-        .threads = 1, .classes = toy_classes, .world = &world }, d));
+    DG_TRY(dg_run_open_rank(&run,
+                            &(dg_run_options){ .size = sizeof(dg_run_options),
+                                               .file = "toy.xml",
+                                               .text = argv[TEXT],
+                                               .n_sets = 2,
+                                               .sets = sets,
+                                               .device = getenv("DETRGRAPH_DEVICE"),
+                                               .precision = argv[PRECISION],
+                                               .threads = 1,
+                                               .classes = toy_classes },
+                            &world, d));
     if (strcmp(s->trick, "weights") == 0)
         DG_TRY(change_weight(run, d));
-    DG_TRY(dg_run_train(run, &(dg_run_train_options){
-        .size = sizeof(dg_run_train_options), .out = argv[OUT], .resume = *argv[RESUME] == '1' ? DG_RUN_RESUME : DG_RUN_FRESH,
-        .steps = atoi(argv[STEPS]), .stop = stop, .report = report, .ctx = s }, d));
+    DG_TRY(dg_run_train(run,
+                        &(dg_run_train_options){ .size = sizeof(dg_run_train_options),
+                                                 .out = argv[OUT],
+                                                 .resume = *argv[RESUME] == '1' ? DG_RUN_RESUME
+                                                                                : DG_RUN_FRESH,
+                                                 .steps = atoi(argv[STEPS]),
+                                                 .stop = stop,
+                                                 .report = report,
+                                                 .ctx = s },
+                        d));
 out:
     dg_run_close(&run);
     if (world.comm)
@@ -128,10 +171,10 @@ static char *file_of(dg_arena *a, const char *folder, const char *what, int rank
 bool toy_rank_main(int argc, char **argv, int *status)
 {
     dg_arena *a;
-    dg_diag  *d;
-    self      s;
-    FILE     *said;
-    int       rc;
+    dg_diag *d;
+    self s;
+    FILE *said;
+    int rc;
 
     if (argc != N_ARGS || strcmp(argv[RANK_WORD], "rank") != 0)
         return false;
@@ -155,7 +198,7 @@ bool toy_rank_main(int argc, char **argv, int *status)
 
 extern char **environ;
 
-/* ---- all of them ---------------------------------------------------------------------------------------------- */
+/* ---- all of them ----------------------------------------------------------------------------- */
 
 /* This process's, for one thread that sleeps while it waits. */
 static char **rank_environment(dg_arena *a)
@@ -174,9 +217,10 @@ static char **rank_environment(dg_arena *a)
 static pid_t spawn(toy *t, const start *s, int rank, int fd)
 {
     dg_arena *a = t->arena;
-    bool      odd = s->trick && rank == s->odd;
-    char     *argv[N_ARGS + 1] = {
-        [PROGRAM] = "ranks", [RANK_WORD] = "rank",
+    bool odd = s->trick && rank == s->odd;
+    char *argv[N_ARGS + 1] = {
+        [PROGRAM] = "ranks",
+        [RANK_WORD] = "rank",
         [RANK] = dg_printf(a, "%d", rank),
         [RANKS] = dg_printf(a, "%d", s->ranks),
         [FD] = dg_printf(a, "%d", fd),
@@ -188,7 +232,9 @@ static pid_t spawn(toy *t, const start *s, int rank, int fd)
         [STEPS] = dg_printf(a, "%d", (int)s->steps),
         [RESUME] = s->resume ? "1" : "0",
         [TRICK] = dg_strdup(a, odd ? s->trick : ""),
-        [TEXT] = dg_strdup(a, odd && strcmp(s->trick, "text") == 0 ? "<pipeline" : s->text ? s->text : toy_ranks_text(a, NULL, NULL, NULL)),
+        [TEXT] = dg_strdup(a, odd && strcmp(s->trick, "text") == 0 ? "<pipeline"
+                              : s->text                            ? s->text
+                                        : toy_ranks_text(a, NULL, NULL, NULL)),
     };
     pid_t pid;
 
@@ -203,11 +249,12 @@ static pid_t spawn(toy *t, const start *s, int rank, int fd)
 
 static void read_losses(toy *t, outcome *o, int rank)
 {
-    char  *text = NULL;
+    char *text = NULL;
     size_t n;
-    int    k = 0;
+    int k = 0;
 
-    assert_int_equal(dg_file_read(&text, &n, file_of(t->arena, t->folder, "losses", rank), 0, t->d), 0);
+    assert_int_equal(dg_file_read(&text, &n, file_of(t->arena, t->folder, "losses", rank), 0, t->d),
+                     0);
     for (char *at = text; *at && k < 64; at++)
         o->loss[rank][k++] = strtod(at, &at);
     o->n = k;
@@ -226,10 +273,10 @@ outcome toy_ranks_run(toy *t, start s)
 {
     enum { PATIENCE_S = 120 };
     outcome o = { .n = 0 };
-    pid_t   pids[TOY_RANKS];
-    double  begin;
-    int     fd, left = s.ranks;
-    bool    late = false;
+    pid_t pids[TOY_RANKS];
+    double begin;
+    int fd, left = s.ranks;
+    bool late = false;
 
     assert_int_equal(dg_comm_shm_make(&fd, t->d), 0);
     assert_int_equal(fcntl(fd, F_SETFD, 0), 0); /* the ranks inherit it */
@@ -256,11 +303,13 @@ outcome toy_ranks_run(toy *t, start s)
     o.seconds = dg_monotonic_s() - begin;
     assert_false(late);
     for (int r = 0; r < s.ranks; r++) {
-        char  *said = NULL;
+        char *said = NULL;
         size_t n;
 
         if (o.status[r] < 128)
-            assert_int_equal(dg_file_read(&said, &n, file_of(t->arena, t->folder, "said", r), 0, t->d), 0);
+            assert_int_equal(dg_file_read(&said, &n, file_of(t->arena, t->folder, "said", r), 0,
+                                          t->d),
+                             0);
         o.said[r] = dg_strdup(t->arena, said ? said : "");
         dg_free(said);
         read_losses(t, &o, r);
@@ -268,7 +317,7 @@ outcome toy_ranks_run(toy *t, start s)
     return o;
 }
 
-/* ---- what tests ask of runs -------------------------------------------------------------------------------------- */
+/* ---- what tests ask of runs ------------------------------------------------------------------ */
 
 outcome toy_ranks_well(toy *t, start s)
 {
@@ -284,7 +333,7 @@ outcome toy_ranks_well(toy *t, start s)
 
 void toy_same_file(toy *t, const char *a, const char *b)
 {
-    char  *x, *y;
+    char *x, *y;
     size_t n, m;
 
     assert_int_equal(dg_file_read(&x, &n, toy_path(t, a), 0, t->d), 0);
@@ -297,19 +346,24 @@ void toy_same_file(toy *t, const char *a, const char *b)
 
 void toy_same_run(toy *t, const char *a, const char *b)
 {
-    static const char *const files[] = { "model.safetensors", "ema.safetensors", "checkpoints/last/optimizer.safetensors" };
+    static const char *const files[] = { "model.safetensors", "ema.safetensors",
+                                         "checkpoints/last/optimizer.safetensors" };
 
     for (int i = 0; i < 3; i++)
-        toy_same_file(t, dg_printf(t->arena, "%s/%s", a, files[i]), dg_printf(t->arena, "%s/%s", b, files[i]));
+        toy_same_file(t, dg_printf(t->arena, "%s/%s", a, files[i]),
+                      dg_printf(t->arena, "%s/%s", b, files[i]));
 }
 
 /* The line of the last evaluation in metrics.jsonl, without times. */
 char *toy_scores(toy *t, const char *out)
 {
-    char  *text, *at, *found = NULL;
+    char *text, *at, *found = NULL;
     size_t n;
 
-    assert_int_equal(dg_file_read(&text, &n, toy_path(t, dg_printf(t->arena, "%s/metrics.jsonl", out)), 0, t->d), 0);
+    assert_int_equal(dg_file_read(&text, &n,
+                                  toy_path(t, dg_printf(t->arena, "%s/metrics.jsonl", out)), 0,
+                                  t->d),
+                     0);
     for (at = text; (at = strstr(at, "\"AP\":")); at++)
         found = at;
     assert_non_null(found);
@@ -326,5 +380,6 @@ void toy_same_losses(const outcome *one, const outcome *many, int n, double tole
     assert_int_equal(one->n, many->n);
     for (int i = 0; i < n; i++)
         if (!(fabs(one->loss[0][i] - many->loss[0][i]) <= tolerance * fabs(one->loss[0][i])))
-            fail_msg("step %d: %.17g on one rank, %.17g on many", i + 1, one->loss[0][i], many->loss[0][i]);
+            fail_msg("step %d: %.17g on one rank, %.17g on many", i + 1, one->loss[0][i],
+                     many->loss[0][i]);
 }

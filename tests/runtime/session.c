@@ -1,4 +1,5 @@
-/* session: a pipeline fed, stepped and read by hand; what it says when it is asked for what it has not. */
+/* session: a pipeline fed, stepped and read by hand; what it says when it is asked for what it has
+ * not. */
 #include "tests/train/toy.h"
 
 #include <math.h>
@@ -9,13 +10,16 @@
 #include "media/draw.h"
 #include "media/image.h"
 #include "nodes/builtin.h"
-#include "runtime/session.h"
-#include "runtime/store.h"
+#include "runtime/programs.h"
+#include "exec/store.h"
+#include "runtime/predict.h"
+#include "weights/weights.h"
 
 enum { BATCH = 4, SIDE = 32, SLOTS = 4 };
 
 /* A sampler of a plugin, perhaps, that finds nothing to pick. */
-static int pick_nothing(dg_schedule *out, const void *conf, const dg_schedule_args *args, dg_diag *d)
+static int pick_nothing(dg_schedule *out, const void *conf, const dg_schedule_args *args,
+                        dg_diag *d)
 {
     (void)conf, (void)args, (void)d;
     *out = (dg_schedule){ .batch = BATCH };
@@ -24,9 +28,9 @@ static int pick_nothing(dg_schedule *out, const void *conf, const dg_schedule_ar
 
 static dg_run *open_with(toy *t, dg_run_options o)
 {
-    dg_node_class        *nobody = dg_memdup(t->arena, &dg_node_sampler_bucket, sizeof *nobody);
+    dg_node_class *nobody = dg_memdup(t->arena, &dg_node_sampler_bucket, sizeof *nobody);
     const dg_node_class **classes = DG_NEW_N(t->arena, 4, const dg_node_class *);
-    dg_run               *run;
+    dg_run *run;
 
     nobody->name = "sampler.nobody";
     nobody->schedule = pick_nothing;
@@ -39,12 +43,13 @@ static dg_run *open_with(toy *t, dg_run_options o)
     o.text = o.text ? o.text : toy_pipeline(t->arena, (toy_text){ 0 });
     o.threads = 1;
     o.classes = classes;
+    o.device = getenv("DETRGRAPH_DEVICE");
     return dg_run_open(&run, &o, t->d) < 0 ? NULL : run;
 }
 
 static void feed(toy *t, dg_run *run)
 {
-    static double  images[BATCH * SIDE * SIDE * 3], boxes[BATCH * SLOTS * 4];
+    static double images[BATCH * SIDE * SIDE * 3], boxes[BATCH * SLOTS * 4];
     static int32_t labels[BATCH * SLOTS], count[BATCH] = { 1, 0, 2, 3 };
 
     for (int i = 0; i < BATCH * SIDE * SIDE * 3; i++)
@@ -75,9 +80,9 @@ static void full_rate(void *ctx, dg_control *c)
 /* The first step of AdamW moves every weight by lr c / (|c| + eps) with the clipped gradient c. */
 static void one_step(void **state)
 {
-    toy    *t = *state;
+    toy *t = *state;
     dg_run *run = open_with(t, (dg_run_options){ .precision = "f64", .control = full_rate });
-    double  before[2], after[2], gradient[2], moment[2], norm, clip;
+    double before[2], after[2], gradient[2], moment[2], norm, clip;
 
     if (!run)
         fail_msg("%s", dg_diag_text(t->d));
@@ -93,7 +98,8 @@ static void one_step(void **state)
     assert_int_equal(dg_run_get(run, DG_RUN_WEIGHTS, "net.score.bias", after, 2, t->d), 0);
     assert_int_equal(dg_run_get(run, DG_RUN_GRADIENTS, "net.score.bias", gradient, 2, t->d), 0);
     assert_int_equal(dg_run_get(run, DG_RUN_MOMENT1, "net.score.bias", moment, 2, t->d), 0);
-    assert_true(fabs(read_one(t, run, "loss.total") - read_one(t, run, "loss.loss_class") - read_one(t, run, "loss.loss_box")) < 1e-12);
+    assert_true(fabs(read_one(t, run, "loss.total") - read_one(t, run, "loss.loss_class") -
+                     read_one(t, run, "loss.loss_box")) < 1e-12);
     norm = read_one(t, run, "grad_norm");
     clip = norm > 1 ? 1 / (norm + 1e-6) : 1;
     for (int i = 0; i < 2; i++) {
@@ -107,12 +113,12 @@ static void one_step(void **state)
 
 static void draws_and_names(void **state)
 {
-    toy                 *t = *state;
+    toy *t = *state;
     const dg_run_options o = { .feed_draws = true, .keep_named = true };
-    dg_run              *run = open_with(t, o);
-    double               zero[BATCH * 4] = { 0 }, one[BATCH * 4], shaken, still, *logits;
-    const char          *draw = NULL;
-    int64_t              n = 0;
+    dg_run *run = open_with(t, o);
+    double zero[BATCH * 4] = { 0 }, one[BATCH * 4], shaken, still, *logits;
+    const char *draw = NULL;
+    int64_t n = 0;
 
     assert_non_null(run);
     assert_int_equal(dg_run_select(run, "train", SIDE, SIDE, t->d), 0);
@@ -147,9 +153,9 @@ static void draws_and_names(void **state)
 
 static void evaluates(void **state)
 {
-    toy    *t = *state;
+    toy *t = *state;
     dg_run *run = open_with(t, (dg_run_options){ 0 });
-    double  weights[BATCH * 20], averages[BATCH * 20];
+    double weights[BATCH * 20], averages[BATCH * 20];
 
     assert_non_null(run);
     assert_int_equal(dg_run_select(run, "train", SIDE, SIDE, t->d), 0);
@@ -173,16 +179,83 @@ static void evaluates(void **state)
     dg_run_close(&run);
 }
 
+/* Operands are bound to memory when they come to be or the memory moves, not at every batch. */
+static void is_bound_once(void **state)
+{
+    toy *t = *state;
+    dg_run *run = open_with(t, (dg_run_options){ 0 });
+    const dg_programs *g;
+    double first[BATCH * 20], moved[BATCH * 20];
+
+    assert_non_null(run);
+    g = dg_run_programs(run);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(dg_run_select(run, "train", SIDE, SIDE, t->d), 0);
+        feed(t, run);
+        assert_int_equal(dg_run_step(run, t->d), 0);
+        assert_int_equal(dg_exec_count(g->current->exec).bindings, 1);
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(dg_run_select(run, "evaluate", SIDE, SIDE, t->d), 0);
+        feed(t, run);
+        assert_int_equal(dg_run_forward(run, true, t->d), 0);
+        assert_int_equal(dg_run_forward(run, true, t->d), 0);
+        assert_int_equal(dg_exec_count(g->current->exec).bindings, 2 + 2 * i); /* weights, ema */
+    }
+    assert_int_equal(dg_run_read(run, "coco.in.scores", first, BATCH * 20, t->d), 0);
+    assert_int_equal(dg_run_select(run, "train", 2 * SIDE, 2 * SIDE, t->d), 0); /* needs more */
+    assert_int_equal(dg_run_select(run, "evaluate", SIDE, SIDE, t->d), 0);
+    feed(t, run);
+    assert_int_equal(dg_run_forward(run, true, t->d), 0);
+    assert_int_equal(dg_exec_count(g->current->exec).bindings, 6);
+    assert_int_equal(dg_run_read(run, "coco.in.scores", moved, BATCH * 20, t->d), 0);
+    assert_memory_equal(first, moved, sizeof first);
+    assert_int_equal(dg_run_select(run, "train", SIDE, SIDE, t->d), 0);
+    assert_int_equal(dg_exec_count(g->current->exec).bindings, 2);
+    dg_run_close(&run);
+}
+
+/* On a late device batches land while the one before is computed: the same bits. */
+static void sends_batches_ahead(void **state)
+{
+    static const char *const devices[] = { "cpu", "far", "far:seed=1", "far:eager" };
+    const dg_run_train_options o = { .size = sizeof o };
+    double bias[2], first[2] = { 0 };
+    toy *t = *state;
+
+    for (int i = 0; i < 4; i++) {
+        const dg_run_options how = { .size = sizeof how,
+                                     .file = "toy.xml",
+                                     .text = toy_pipeline(t->arena, (toy_text){ 0 }),
+                                     .threads = 1,
+                                     .classes = toy_classes,
+                                     .device = devices[i] };
+        const dg_compiled *c;
+        dg_run *run;
+
+        assert_int_equal(dg_run_open(&run, &how, t->d), 0);
+        assert_int_equal(dg_run_train(run, &o, t->d), 0);
+        assert_int_equal(dg_run_get(run, DG_RUN_WEIGHTS, "net.score.bias", bias, 2, t->d), 0);
+        c = dg_programs_of(dg_run_programs(run), dg_run_pipeline(run)->graph->train);
+        assert_true((dg_exec_count(c->exec).ahead > 0) == (i > 0));
+        if (i == 0)
+            memcpy(first, bias, sizeof first);
+        assert_memory_equal(bias, first, sizeof first);
+        dg_run_close(&run);
+    }
+}
+
 static void saves_and_loads(void **state)
 {
-    toy    *t = *state;
+    toy *t = *state;
     dg_run *run = open_with(t, (dg_run_options){ 0 });
-    double  w[2] = { 3, 4 }, got[2];
+    double w[2] = { 3, 4 }, got[2];
 
     assert_non_null(run);
     assert_int_equal(dg_run_set(run, DG_RUN_WEIGHTS, "net.score.bias", w, 2, t->d), 0);
     assert_int_equal(dg_run_save(run, DG_RUN_WEIGHTS, toy_path(t, "x.safetensors"), t->d), 0);
-    assert_int_equal(dg_run_save(run, DG_RUN_GRADIENTS, toy_path(t, "x.safetensors"), t->d), -DG_EINPUT);
+    assert_int_equal(dg_run_save(run, DG_RUN_GRADIENTS, toy_path(t, "x.safetensors"), t->d),
+                     -DG_EINPUT);
     check_only(t->d, "save-space");
     w[0] = 5;
     assert_int_equal(dg_run_set(run, DG_RUN_WEIGHTS, "net.score.bias", w, 2, t->d), 0);
@@ -194,16 +267,17 @@ static void saves_and_loads(void **state)
 
 static void asked_for_what_is_not_there(void **state)
 {
-    toy    *t = *state;
+    toy *t = *state;
     dg_run *run = open_with(t, (dg_run_options){ 0 });
-    double  v[8];
+    double v[8];
 
     assert_non_null(run);
     assert_int_equal(dg_run_get(run, DG_RUN_WEIGHTS, "net.score.bais", v, 2, t->d), -DG_EINPUT);
     check_only(t->d, "parameter-unknown");
     assert_int_equal(dg_run_get(run, DG_RUN_WEIGHTS, "net.score.bias", v, 3, t->d), -DG_EINPUT);
     check_only(t->d, "parameter-size");
-    assert_int_equal(dg_run_get(run, DG_RUN_GRADIENTS, "net.norm.running_mean", v, 8, t->d), -DG_EINPUT);
+    assert_int_equal(dg_run_get(run, DG_RUN_GRADIENTS, "net.norm.running_mean", v, 8, t->d),
+                     -DG_EINPUT);
     check_only(t->d, "parameter-space");
     assert_int_equal(dg_run_step(run, t->d), -DG_EINPUT);
     check_only(t->d, "run-not-selected");
@@ -224,10 +298,12 @@ static void asked_for_what_is_not_there(void **state)
 static void will_not_open(void **state)
 {
     static const char *const bad_set[] = { "lr" };
-    toy                     *t = *state;
+    toy *t = *state;
 
     assert_null(open_with(t, (dg_run_options){ .precision = "f16" }));
     check_only(t->d, "precision-unknown");
+    assert_null(open_with(t, (dg_run_options){ .debug = "nan,poisson" }));
+    check_only(t->d, "debug-unknown");
     assert_null(open_with(t, (dg_run_options){ .n_sets = 1, .sets = bad_set }));
     check_only(t->d, "set-form");
     assert_null(open_with(t, (dg_run_options){ .text = "<pipeline version=\"1\" name=\"x\"/>" }));
@@ -237,11 +313,11 @@ static void will_not_open(void **state)
 /* Parts of runs that a pipeline lacks. */
 static void half_pipelines(void **state)
 {
-    toy        *t = *state;
+    toy *t = *state;
     const char *text = toy_pipeline(t->arena, (toy_text){ 0 });
-    char       *only_train = dg_strdup(t->arena, text), *evaluate = strstr(only_train, "  <evaluate");
-    char       *few = dg_strdup(t->arena, text), *from_weights;
-    dg_run     *run;
+    char *only_train = dg_strdup(t->arena, text), *evaluate = strstr(only_train, "  <evaluate");
+    char *few = dg_strdup(t->arena, text), *from_weights;
+    dg_run *run;
 
     strcpy(evaluate, "</pipeline>\n");
     run = open_with(t, (dg_run_options){ .text = only_train });
@@ -260,7 +336,10 @@ static void half_pipelines(void **state)
     run = open_with(t, (dg_run_options){ .text = only_train });
     if (!run)
         fail_msg("%s", dg_diag_text(t->d));
-    assert_int_equal(dg_run_train(run, &(dg_run_train_options){ .size = sizeof(dg_run_train_options) }, t->d), -DG_EINPUT);
+    assert_int_equal(dg_run_train(run,
+                                  &(dg_run_train_options){ .size = sizeof(dg_run_train_options) },
+                                  t->d),
+                     -DG_EINPUT);
     check_only(t->d, "pipeline-without-train");
     dg_run_close(&run);
 
@@ -268,7 +347,10 @@ static void half_pipelines(void **state)
     run = open_with(t, (dg_run_options){ .text = few });
     if (!run)
         fail_msg("%s", dg_diag_text(t->d));
-    assert_int_equal(dg_run_train(run, &(dg_run_train_options){ .size = sizeof(dg_run_train_options) }, t->d), -DG_EINPUT);
+    assert_int_equal(dg_run_train(run,
+                                  &(dg_run_train_options){ .size = sizeof(dg_run_train_options) },
+                                  t->d),
+                     -DG_EINPUT);
     check_only(t->d, "epoch-empty");
     dg_run_close(&run);
 }
@@ -277,14 +359,16 @@ static const char head[] = "<pipeline version=\"1\" name=\"x\">";
 
 static void scopes_without_parts(void **state)
 {
-    toy        *t = *state;
-    dg_run     *run = open_with(t, (dg_run_options){ .text = dg_printf(t->arena, "%s<train steps=\"1\"/></pipeline>", head) });
+    toy *t = *state;
+    dg_run *run =
+        open_with(t, (dg_run_options){
+                         .text = dg_printf(t->arena, "%s<train steps=\"1\"/></pipeline>", head) });
 
     assert_null(run);
     check_only(t->d, "scope-without-data");
 }
 
-/* ---- predict --------------------------------------------------------------------------------------------------- */
+/* ---- predict --------------------------------------------------------------------------------- */
 
 static int count_marks(void *ctx, const dg_prediction *p, dg_diag *d)
 {
@@ -300,13 +384,13 @@ static int count_marks(void *ctx, const dg_prediction *p, dg_diag *d)
 
 static void predicts(void **state)
 {
-    toy        *t = *state;
-    dg_run     *run = open_with(t, (dg_run_options){ 0 });
+    toy *t = *state;
+    dg_run *run = open_with(t, (dg_run_options){ 0 });
     dg_scratch *s = dg_scratch_open(0);
-    dg_image    im;
+    dg_image im;
     const char *paths[5];
-    char       *blind = dg_strdup(t->arena, toy_pipeline(t->arena, (toy_text){ 0 })), *from;
-    int         n = 0;
+    char *blind = dg_strdup(t->arena, toy_pipeline(t->arena, (toy_text){ 0 })), *from;
+    int n = 0;
 
     assert_int_equal(dg_image_new(&im, s, 64, 48, t->d), 0);
     for (int i = 0; i < 5; i++) {
@@ -314,10 +398,13 @@ static void predicts(void **state)
         assert_int_equal(dg_image_write(paths[i], &im, t->d), 0);
     }
     assert_non_null(run);
-    assert_int_equal(dg_run_predict(run, paths, 5, 0, false, count_marks, &n, t->d), 0); /* two batches, the last not full */
+    /* two batches, the last not full */
+    assert_int_equal(dg_run_predict(run, paths, 5, 0, false, count_marks, &n, t->d), 0);
     assert_int_equal(n, 5);
-    paths[1] = toy_path(t, "none.png");
+    paths[1] = toy_path(t, "none.png"); /* the others are done all the same */
+    n = 0;
     assert_int_equal(dg_run_predict(run, paths, 5, 0, false, count_marks, &n, t->d), -DG_EIO);
+    assert_int_equal(n, 4);
     check_only(t->d, "file-open");
     dg_run_close(&run);
 
@@ -332,28 +419,52 @@ static void predicts(void **state)
     dg_scratch_close(&s);
 }
 
-/* ---- a device that refuses to copy --------------------------------------------------------------------------- */
+/* ---- a device that refuses to copy ----------------------------------------------------------- */
 
-static int refuse_upload(const dg_backend *self, void *device, const void *host, size_t bytes)
+static int refuse_upload(dg_backend *self, dg_lane lane, void *device, const void *host,
+                         size_t bytes)
 {
-    (void)self, (void)device, (void)host, (void)bytes;
+    (void)self, (void)lane, (void)device, (void)host, (void)bytes;
+    return -DG_EIO;
+}
+
+static int refuse_download(dg_backend *self, dg_lane lane, void *host, const void *device,
+                           size_t bytes)
+{
+    (void)self, (void)lane, (void)device, (void)host, (void)bytes;
     return -DG_EIO;
 }
 
 static void device_refuses(void **state)
 {
-    toy       *t = *state;
-    dg_backend odd = dg_backend_ref;
-    dg_store  *s;
-    dg_run    *run = open_with(t, (dg_run_options){ 0 });
+    toy *t = *state;
+    dg_backend *ref, odd;
+    dg_store *s;
+    dg_run *run = open_with(t, (dg_run_options){ 0 });
 
     assert_non_null(run);
+    assert_int_equal(dg_backend_open(&ref, "ref", t->d), 0);
+    odd = *ref;
     odd.upload = refuse_upload;
-    assert_int_equal(dg_store_open(&s, &odd, run->params, DG_F32, true, true, NULL, t->d), 0);
+    assert_int_equal(dg_store_open(&s, &odd, dg_run_programs(run)->conf.params, DG_F32, true, true,
+                                   NULL, t->d),
+                     0);
     assert_int_equal(dg_store_init(s, 1, t->d), -DG_EIO);
     assert_string_equal(dg_diag_at(t->d, 0)->text, "the device refused to copy net.conv.weight");
     check_only(t->d, "device-copy");
     dg_store_close(&s);
+
+    odd = *ref;
+    odd.immediate = false;
+    odd.download = refuse_download;
+    assert_int_equal(dg_store_open(&s, &odd, dg_run_programs(run)->conf.params, DG_F32, true, true,
+                                   NULL, t->d),
+                     0);
+    assert_int_equal(dg_weights_save(s, DG_WEIGHTS, toy_path(t, "w"), NULL, NULL, t->d), -DG_EIO);
+    assert_string_equal(dg_diag_at(t->d, 0)->text, "the device refused to copy weights");
+    check_only(t->d, "device-copy");
+    dg_store_close(&s);
+    dg_backend_close(&ref);
     dg_run_close(&run);
 }
 
@@ -362,8 +473,17 @@ static void device_refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(one_step), TEST(draws_and_names), TEST(evaluates), TEST(saves_and_loads), TEST(asked_for_what_is_not_there),
-        TEST(will_not_open), TEST(half_pipelines), TEST(scopes_without_parts), TEST(predicts),
+        TEST(one_step),
+        TEST(draws_and_names),
+        TEST(evaluates),
+        TEST(is_bound_once),
+        TEST(sends_batches_ahead),
+        TEST(saves_and_loads),
+        TEST(asked_for_what_is_not_there),
+        TEST(will_not_open),
+        TEST(half_pipelines),
+        TEST(scopes_without_parts),
+        TEST(predicts),
         TEST(device_refuses),
     };
 

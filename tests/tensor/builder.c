@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "tensor/build_self.h"
+#include "tensor/build_internal.h"
 #include "tensor/params.h"
 
 static dg_val input(rig *r, const char *name, dg_shape s)
@@ -37,7 +37,7 @@ static rig opened(void)
 
 static void one_report_a_cause(void **state)
 {
-    rig    r = opened();
+    rig r = opened();
     dg_val x = input(&r, "images", DG_SHAPE(1, 8, 8, 3)), w, y;
 
     (void)state;
@@ -58,11 +58,11 @@ static void one_report_a_cause(void **state)
 
 static void mistakes_by_name(void **state)
 {
-    rig       r = opened();
+    rig r = opened();
     dg_build *b = r.b;
-    dg_val    x = input(&r, "x", DG_SHAPE(2, 3)),
+    dg_val x = input(&r, "x", DG_SHAPE(2, 3)),
            i = dg_const_i32(b, DG_SHAPE(2), (int32_t[]){ 1, 2 });
-    dg_val      rec = dg_record(b), out[DG_MAX_SIGNATURE];
+    dg_val rec = dg_record(b), out[DG_MAX_SIGNATURE];
     const dg_op broken = { DG_OP_ROW, .name = "broken", .signature = "x" };
 
     (void)state;
@@ -112,11 +112,11 @@ static void mistakes_by_name(void **state)
 
 static void shapes_that_do_not_fit(void **state)
 {
-    rig       r = opened();
+    rig r = opened();
     dg_build *b = r.b;
-    dg_val    m = input(&r, "m", DG_SHAPE(2, 5, 4, 6)), x = input(&r, "x", DG_SHAPE(2, 3)),
+    dg_val m = input(&r, "m", DG_SHAPE(2, 5, 4, 6)), x = input(&r, "x", DG_SHAPE(2, 3)),
            v = input(&r, "v", DG_SHAPE(3));
-    dg_val    i = dg_const_i32(b, DG_SHAPE(2, 3), (int32_t[6]){ 0 }), mean, var;
+    dg_val i = dg_const_i32(b, DG_SHAPE(2, 3), (int32_t[6]){ 0 }), mean, var;
     dg_levels levels = { .n = 1, .h = { 5 }, .w = { 4 }, .points = { 2 } };
 
     (void)state;
@@ -164,10 +164,10 @@ static void shapes_that_do_not_fit(void **state)
 
 static void parameters(void **state)
 {
-    rig       r = opened();
+    rig r = opened();
     dg_build *b = r.b;
-    dg_val    w = dg_param(b, "weight", DG_SHAPE(3, 2), dg_init_normal(1));
-    double    a[6], c[6];
+    dg_val w = dg_param(b, "weight", DG_SHAPE(3, 2), dg_init_normal(1));
+    double a[6], c[6];
 
     (void)state;
     assert_int_equal(dg_param(b, "weight", DG_SHAPE(3, 2), dg_init_zero()).id, w.id);
@@ -224,11 +224,11 @@ static void parameters(void **state)
 
 static void groups(void **state)
 {
-    rig               r = opened();
-    dg_build         *b = r.b;
-    dg_group          g[3] = { { "norm", NULL, 0 }, { "weight", "norm", 0.2 }, { NULL, NULL, 0.3 } };
-    dg_adamw_attr     attr = { 0.9, 0.999, 1e-8, 0.3, 0.1, 2, g };
-    dg_val            loss, grads, norm;
+    rig r = opened();
+    dg_build *b = r.b;
+    dg_group g[3] = { { "norm", NULL, 0 }, { "weight", "norm", 0.2 }, { NULL, NULL, 0.3 } };
+    dg_adamw_attr attr = { 0.9, 0.999, 1e-8, 0.3, 0.1, 2, g };
+    dg_val loss, grads, norm;
     const adamw_attr *a;
 
     (void)state;
@@ -276,9 +276,9 @@ static void groups(void **state)
 
 static void records(void **state)
 {
-    rig       r = opened();
+    rig r = opened();
     dg_build *b = r.b;
-    dg_val    x = input(&r, "x", DG_SHAPE(2)), rec = dg_record(b), inner = dg_record(b);
+    dg_val x = input(&r, "x", DG_SHAPE(2)), rec = dg_record(b), inner = dg_record(b);
 
     (void)state;
     dg_record_set(b, rec, "boxes", x);
@@ -301,9 +301,9 @@ static void records(void **state)
 
 static void nothing_is_emitted_for_nothing(void **state)
 {
-    rig       r = opened();
+    rig r = opened();
     dg_build *b = r.b;
-    dg_val    x = input(&r, "x", DG_SHAPE(2, 1, 3));
+    dg_val x = input(&r, "x", DG_SHAPE(2, 1, 3));
 
     (void)state;
     assert_int_equal(dg_number(b, 2).id, dg_number(b, 2).id);
@@ -333,10 +333,10 @@ static void nothing_is_emitted_for_nothing(void **state)
 /* What ranks exchange; with one of them nothing is. */
 static void collectives(void **state)
 {
-    rig       r = opened();
+    rig r = opened();
     dg_build *b = r.b;
-    dg_val    x = input(&r, "x", DG_SHAPE(2, 3)), n = dg_const_i32(b, DG_SCALAR, (int32_t[]){ 1 });
-    dg_val    counts;
+    dg_val x = input(&r, "x", DG_SHAPE(2, 3)), n = dg_const_i32(b, DG_SCALAR, (int32_t[]){ 1 });
+    dg_val counts;
 
     (void)state;
     assert_int_equal(dg_broadcast(b, x, 0, "dp").id, x.id);
@@ -350,8 +350,8 @@ static void collectives(void **state)
     assert_int_equal(dg_dim(b, dg_all_gather(b, n, "tp"), 0), 3);
     assert_int_equal(dg_dim(b, dg_all_gatherv(b, x, n, "tp", &counts), 0), 6);
     assert_int_equal(dg_dim(b, counts, 0), 3);
-    assert_true(dg_shape_equal(dg_shape_of(b, dg_reduce_to(b, x, DG_MEAN, 2, "tp")),
-                               DG_SHAPE(2, 3)));
+    assert_true(
+        dg_shape_equal(dg_shape_of(b, dg_reduce_to(b, x, DG_MEAN, 2, "tp")), DG_SHAPE(2, 3)));
     assert_true(dg_shape_equal(dg_shape_of(b, dg_broadcast(b, n, 2, "tp")), DG_SCALAR));
     assert_int_equal(rig_count(&r, DG_OP(all_gather)), 2);
     assert_int_equal(rig_count(&r, DG_OP(all_gather_i32)), 2);

@@ -13,8 +13,8 @@ static void check_gradients(rig *r, double tolerance)
     rig_batch(r);
     for (int i = 0; i < dg_params_n(r->params); i++) {
         const dg_param_info *info = dg_params_at(r->params, i);
-        double               w[4096], g[4096], most = 0;
-        int64_t              n = dg_shape_elements(info->shape);
+        double w[4096], g[4096], most = 0;
+        int64_t n = dg_shape_elements(info->shape);
 
         if (info->kind != DG_TRAINABLE)
             continue;
@@ -25,7 +25,7 @@ static void check_gradients(rig *r, double tolerance)
         for (int64_t k = 0; k < n; k++)
             most = fmax(most, fabs(g[k]));
         assert_true(most > 0);
-        for (int64_t k = 0; k<n; k += n> 16 ? n / 8 : 1) {
+        for (int64_t k = 0; k < n; k += n > 16 ? n / 8 : 1) {
             double x = w[k], up, down;
 
             w[k] = x + STEP;
@@ -55,7 +55,7 @@ static void fill(double *x, int n, double a)
 static dg_val weighted(rig *r, dg_val v)
 {
     dg_shape s = dg_shape_of(r->b, v);
-    double   w[4096];
+    double w[4096];
 
     fill(w, (int)dg_shape_elements(s), 0.7);
     return dg_sum(r->b, dg_mul(r->b, v, dg_const(r->b, s, w)), DG_ALL_AXES, false);
@@ -71,24 +71,28 @@ static void finish(rig *r, dg_val loss)
 static dg_val norm(rig *r, const char *name, dg_val x)
 {
     dg_arena *a = r->p->arena;
-    int64_t   c = dg_dim(r->b, x, -1);
-    dg_val    mean, var, y;
+    int64_t c = dg_dim(r->b, x, -1);
+    dg_val mean, var, y;
 
-    y = dg_batch_norm(
-        r->b, x, dg_param(r->b, dg_printf(a, "%s.weight", name), DG_SHAPE(c), dg_init_const(0.9)),
-        dg_param(r->b, dg_printf(a, "%s.bias", name), DG_SHAPE(c), dg_init_const(0.1)), 1e-5, &mean,
-        &var);
-    dg_stat_update(
-        r->b, dg_buffer(r->b, dg_printf(a, "%s.running_mean", name), DG_SHAPE(c), dg_init_zero()),
-        dg_buffer(r->b, dg_printf(a, "%s.running_var", name), DG_SHAPE(c), dg_init_const(1)), mean,
-        var, dg_shape_elements(dg_shape_of(r->b, x)) / c, 0.1);
+    y = dg_batch_norm(r->b, x,
+                      dg_param(r->b, dg_printf(a, "%s.weight", name), DG_SHAPE(c),
+                               dg_init_const(0.9)),
+                      dg_param(r->b, dg_printf(a, "%s.bias", name), DG_SHAPE(c),
+                               dg_init_const(0.1)),
+                      1e-5, &mean, &var);
+    dg_stat_update(r->b,
+                   dg_buffer(r->b, dg_printf(a, "%s.running_mean", name), DG_SHAPE(c),
+                             dg_init_zero()),
+                   dg_buffer(r->b, dg_printf(a, "%s.running_var", name), DG_SHAPE(c),
+                             dg_init_const(1)),
+                   mean, var, dg_shape_elements(dg_shape_of(r->b, x)) / c, 0.1);
     return y;
 }
 
 static dg_val conv(rig *r, const char *name, dg_val x, int64_t out, int size, int stride)
 {
     int64_t in = dg_dim(r->b, x, 3);
-    dg_val  w =
+    dg_val w =
         dg_param(r->b, name, DG_SHAPE(out, in, size, size), dg_init_fan_in(in * size * size));
 
     return dg_conv2d(r->b, x, w, DG_NONE, stride, size / 2);
@@ -96,7 +100,7 @@ static dg_val conv(rig *r, const char *name, dg_val x, int64_t out, int size, in
 
 static void a_residual_block(void **state)
 {
-    rig    r = rig_open(true);
+    rig r = rig_open(true);
     double images[2 * 6 * 5 * 3];
     dg_val x = dg_input(r.b, "images", DG_REAL, DG_SHAPE(2, 6, 5, 3)), y;
 
@@ -108,9 +112,9 @@ static void a_residual_block(void **state)
                 dg_add(r.b, y, norm(&r, "n3", conv(&r, "c3", dg_avg_pool(r.b, x, 2, 2), 4, 1, 1))));
     y = dg_silu(r.b, dg_add(r.b, norm(&r, "n4", conv(&r, "c4", y, 4, 3, 1)),
                             norm(&r, "n5", conv(&r, "c5", y, 4, 1, 1))));
-    y = dg_concat(
-        r.b, 3, 2,
-        (dg_val[]){ dg_upsample(r.b, y, 2), dg_upsample(r.b, dg_max_pool(r.b, x, 3, 2, 1), 2) });
+    y = dg_concat(r.b, 3, 2,
+                  (dg_val[]){ dg_upsample(r.b, y, 2),
+                              dg_upsample(r.b, dg_max_pool(r.b, x, 3, 2, 1), 2) });
     finish(&r, weighted(&r, y));
     assert_int_equal(rig_count(&r, DG_OP(relu)), 0); /* all fused */
     assert_int_equal(rig_count(&r, DG_OP(silu)), 0);
@@ -124,28 +128,32 @@ static void a_residual_block(void **state)
 static dg_val linear(rig *r, const char *name, dg_val x, int64_t n)
 {
     dg_arena *a = r->p->arena;
-    int64_t   k = dg_dim(r->b, x, -1);
+    int64_t k = dg_dim(r->b, x, -1);
 
-    return dg_linear(
-        r->b, x,
-        dg_param(r->b, dg_printf(a, "%s.weight", name), DG_SHAPE(n, k), dg_init_xavier(k, n)),
-        dg_param(r->b, dg_printf(a, "%s.bias", name), DG_SHAPE(n), dg_init_uniform(0.2)));
+    return dg_linear(r->b, x,
+                     dg_param(r->b, dg_printf(a, "%s.weight", name), DG_SHAPE(n, k),
+                              dg_init_xavier(k, n)),
+                     dg_param(r->b, dg_printf(a, "%s.bias", name), DG_SHAPE(n),
+                              dg_init_uniform(0.2)));
 }
 
 static dg_val layer_norm(rig *r, const char *name, dg_val x)
 {
     dg_arena *a = r->p->arena;
-    int64_t   d = dg_dim(r->b, x, -1);
+    int64_t d = dg_dim(r->b, x, -1);
 
-    return dg_layer_norm(
-        r->b, x, dg_param(r->b, dg_printf(a, "%s.weight", name), DG_SHAPE(d), dg_init_const(1.1)),
-        dg_param(r->b, dg_printf(a, "%s.bias", name), DG_SHAPE(d), dg_init_const(-0.1)), 1e-5);
+    return dg_layer_norm(r->b, x,
+                         dg_param(r->b, dg_printf(a, "%s.weight", name), DG_SHAPE(d),
+                                  dg_init_const(1.1)),
+                         dg_param(r->b, dg_printf(a, "%s.bias", name), DG_SHAPE(d),
+                                  dg_init_const(-0.1)),
+                         1e-5);
 }
 
 /* One packed projection whose slices are the three operands, and a head that is used twice. */
 static void a_transformer_layer(void **state)
 {
-    rig    r = rig_open(true);
+    rig r = rig_open(true);
     double tokens[2 * 5 * 8];
     dg_val x = dg_input(r.b, "tokens", DG_REAL, DG_SHAPE(2, 5, 8)), q[3], y, w, k, boxes;
 
@@ -174,9 +182,9 @@ static void a_transformer_layer(void **state)
  * nothing. */
 static void nothing_flows_past_a_detached_or_frozen_value(void **state)
 {
-    rig        r = rig_open(true);
-    dg_val     w = dg_param(r.b, "w", DG_SCALAR, dg_init_const(0.25)), f;
-    double     g, unused;
+    rig r = rig_open(true);
+    dg_val w = dg_param(r.b, "w", DG_SCALAR, dg_init_const(0.25)), f;
+    double g, unused;
     const int *missing;
 
     (void)state;
@@ -196,7 +204,7 @@ static void nothing_flows_past_a_detached_or_frozen_value(void **state)
 /* Broadcasting, reductions, choices, and the same parameter on both sides of a product. */
 static void arithmetic(void **state)
 {
-    rig    r = rig_open(true);
+    rig r = rig_open(true);
     double v[3 * 4 * 5];
     dg_val x = dg_input(r.b, "v", DG_REAL, DG_SHAPE(3, 4, 5)), a, s, y;
 
@@ -229,7 +237,7 @@ static void accumulation(void **state)
 
     (void)state;
     for (int k = 1; k <= 2; k++) {
-        rig    r = rig_open(true);
+        rig r = rig_open(true);
         dg_val w = dg_param(r.b, "w", DG_SHAPE(2, 3), dg_init_uniform(1)), loss;
 
         loss = weighted(&r, dg_matmul(r.b, dg_input(r.b, "v", DG_REAL, DG_SHAPE(4, 2)), w));

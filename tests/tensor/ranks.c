@@ -7,19 +7,19 @@
 #include <string.h>
 
 #include "tensor/params.h"
-#include "tests/ranks/crew.h"
+#include "tests/comm/crew.h"
 
 enum { ROWS = 3, H = 2, W = 3, C = 5, EACH = H * W * C, MOST = CREW_MOST * ROWS * EACH };
 
 /* A norm of x [rows,H,W,C], all ranks' rows one after the other. */
 typedef struct shared {
     dg_dtype base;
-    int      live[CREW_MOST]; /* rows of each rank that count; -1: it is not asked */
-    int      act;             /* 0 none, 1 relu, 2 silu */
-    bool     residual;
-    double   offset; /* of x: large, and f32 has few digits left for what varies */
-    double   y[MOST], dx[MOST], dres[MOST], ds[CREW_MOST][C], db[CREW_MOST][C], loss[CREW_MOST];
-    double   mean[C], var[C];
+    int live[CREW_MOST]; /* rows of each rank that count; -1: it is not asked */
+    int act;             /* 0 none, 1 relu, 2 silu */
+    bool residual;
+    double offset; /* of x: large, and f32 has few digits left for what varies */
+    double y[MOST], dx[MOST], dres[MOST], ds[CREW_MOST][C], db[CREW_MOST][C], loss[CREW_MOST];
+    double mean[C], var[C];
 } shared;
 
 static double number(int64_t i, double a)
@@ -38,10 +38,10 @@ static double *slice(double *out, int first, int n, double a, double scale, doub
 static void build(rig *r, const shared *s, int first, int n, bool count, const char *axis)
 {
     dg_build *b = r->b;
-    double    v[MOST];
-    dg_shape  shape = DG_SHAPE(n, H, W, C), c = DG_SHAPE(C);
-    dg_val    x, res, scale, shift, m, rv, mean, var, total, y, w;
-    dg_val    live = count ? dg_input(b, "live", DG_I32, DG_SCALAR) : DG_NONE;
+    double v[MOST];
+    dg_shape shape = DG_SHAPE(n, H, W, C), c = DG_SHAPE(C);
+    dg_val x, res, scale, shift, m, rv, mean, var, total, y, w;
+    dg_val live = count ? dg_input(b, "live", DG_I32, DG_SCALAR) : DG_NONE;
 
     x = dg_param(b, "x", shape, dg_init_data(b, slice(v, first, n, 0.7, 1.5, s->offset), n * EACH));
     res = dg_param(b, "res", shape, dg_init_data(b, slice(v, first, n, 0.9, 1, 0), n * EACH));
@@ -70,9 +70,9 @@ static void build(rig *r, const shared *s, int first, int n, bool count, const c
 static const char *one_rank(dg_comm *comm, void *ctx)
 {
     shared *s = ctx;
-    int     at = comm->rank, live = s->live[at], first = 0;
-    rig     r = rig_open(true);
-    double  y[ROWS * EACH];
+    int at = comm->rank, live = s->live[at], first = 0;
+    rig r = rig_open(true);
+    double y[ROWS * EACH];
 
     for (int i = 0; i < at; i++)
         first += s->live[i] < 0 ? ROWS : s->live[i];
@@ -121,9 +121,9 @@ static double distance(const double *a, const double *b, int n)
 static double compare(shared *s, int ranks)
 {
     static double all[MOST];
-    double        worst = 0, ds[C] = { 0 }, db[C] = { 0 };
-    int           rows = 0;
-    rig           r = rig_open(true);
+    double worst = 0, ds[C] = { 0 }, db[C] = { 0 };
+    int rows = 0;
+    rig r = rig_open(true);
 
     crew_run(ranks, one_rank, s);
     for (int i = 0; i < ranks; i++)
@@ -213,8 +213,8 @@ static void some_ranks_are_empty(void **state)
 static const char *nothing_there(dg_comm *comm, void *ctx)
 {
     shared *s = ctx;
-    rig     r = rig_open(true);
-    double  v[ROWS * EACH];
+    rig r = rig_open(true);
+    double v[ROWS * EACH];
 
     dg_build_axis(r.b, "dp", comm->ranks);
     build(&r, s, 0, ROWS, true, "dp");
@@ -247,8 +247,8 @@ static void all_ranks_are_empty(void **state)
 
 static const char *exchange(dg_comm *comm, void *ctx)
 {
-    rig    r = rig_open(false);
-    int    me = comm->rank, n = comm->ranks, at = 0;
+    rig r = rig_open(false);
+    int me = comm->rank, n = comm->ranks, at = 0;
     double v[64], x[4] = { me, me + 0.5, -me, 7 };
     dg_val a, k, counts;
 
@@ -297,12 +297,51 @@ static void values_are_exchanged(void **state)
     crew_run(5, exchange, NULL);
 }
 
+/* ---- two variables are never averaged ---------------------------------------------------------
+ */
+
+/* A mean of x where the flag is set, one of y where it is not; alike in size, type and operator.
+ * Rank 0 has the flag, rank 1 has not. */
+static const char *meets_the_wrong_one(dg_comm *comm, void *ctx)
+{
+    rig r = rig_open(false);
+    dg_val flag, x;
+    const char *said;
+
+    (void)ctx;
+    dg_build_axis(r.b, "dp", comm->ranks);
+    flag = dg_input(r.b, "flag", DG_I32, DG_SCALAR);
+    x = dg_input(r.b, "x", DG_REAL, DG_SCALAR);
+    for (int i = 0; i < 2; i++) {
+        rig_node(&r, i, i ? "train/b" : "train/a", false);
+        dg_guard_begin(r.b, i ? dg_truth(r.b, dg_real(r.b, flag), true) : flag);
+        dg_result(r.b, i ? "mean_b" : "mean_a", dg_all_reduce(r.b, x, DG_MEAN, "dp"));
+        dg_guard_end(r.b, 0, NULL);
+    }
+    rig_compile_rank(&r, DG_F32, comm);
+    rig_input(&r, "flag", &(double){ comm->rank == 0 });
+    rig_input(&r, "x", &(double){ 1 + comm->rank });
+    WRONG_UNLESS(dg_exec_run(r.x, DG_SEG_BATCH, &r.control, r.d) == -DG_EINTERNAL);
+    said = dg_diag_text(r.d);
+    WRONG_UNLESS(strstr(said, "error[collective-failed]: all_reduce: rank 0 came to the mean of 1 "
+                              "f32 of train/a ("));
+    WRONG_UNLESS(strstr(said, "), rank 1 to the mean of 1 f32 of train/b ("));
+    rig_close(&r);
+    return NULL;
+}
+
+static void variables_are_told_apart(void **state)
+{
+    (void)state;
+    crew_run(2, meets_the_wrong_one, NULL);
+}
+
 /* ---- what is exchanged, as a list ------------------------------------------------------------ */
 
 static uint64_t list(int64_t n, int root, bool swap, bool guarded, dg_str *out)
 {
-    rig      r = rig_open(true);
-    dg_val   x, w, g;
+    rig r = rig_open(true);
+    dg_val x, w, g;
     uint64_t digest;
 
     dg_build_axis(r.b, "dp", 2);
@@ -319,8 +358,8 @@ static uint64_t list(int64_t n, int root, bool swap, bool guarded, dg_str *out)
         dg_guard_end(r.b, 0, NULL);
     g = dg_backward(r.b, dg_sum(r.b, dg_mul(r.b, x, w), DG_ALL_AXES, false), 1);
     dg_all_reduce_gradients(r.b, g, "dp");
-    assert_int_equal(dg_passes(r.p, DG_F32, DG_F32, 2, r.d), 0);
-    assert_int_equal(dg_plan_open(&r.plan, r.p, &dg_backend_ref, 1, r.d), 0);
+    assert_int_equal(dg_passes(r.p, DG_F32, DG_F32, NULL, 2, r.d), 0);
+    assert_int_equal(dg_plan_open(&r.plan, r.p, r.backend, 1, r.d), 0);
     dg_plan_exchange(out, r.plan);
     digest = dg_plan_digest(r.plan);
     rig_close(&r);
@@ -329,7 +368,7 @@ static uint64_t list(int64_t n, int root, bool swap, bool guarded, dg_str *out)
 
 static void plans_say_what_they_exchange(void **state)
 {
-    dg_str   text = { 0 }, other = { 0 };
+    dg_str text = { 0 }, other = { 0 };
     uint64_t digest = list(16, 0, false, false, &text);
 
     (void)state;
@@ -349,11 +388,9 @@ static void plans_say_what_they_exchange(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(norms_are_those_of_all_rows),
-        cmocka_unit_test(means_may_be_large),
-        cmocka_unit_test(some_ranks_are_empty),
-        cmocka_unit_test(all_ranks_are_empty),
-        cmocka_unit_test(values_are_exchanged),
+        cmocka_unit_test(norms_are_those_of_all_rows),  cmocka_unit_test(means_may_be_large),
+        cmocka_unit_test(some_ranks_are_empty),         cmocka_unit_test(all_ranks_are_empty),
+        cmocka_unit_test(values_are_exchanged),         cmocka_unit_test(variables_are_told_apart),
         cmocka_unit_test(plans_say_what_they_exchange),
     };
 

@@ -1,5 +1,6 @@
 #include "tests/tensor/rig.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,8 +9,20 @@
 
 rig rig_open(bool training)
 {
+    const char *asked = getenv("DETRGRAPH_DEVICE");
+    char far[64] = "ref";
+
+    if (asked && strncmp(asked, "far", 3) == 0)
+        snprintf(far, sizeof far, "%s%sref", asked, strchr(asked, ':') ? "," : ":");
+    return rig_open_on(training, far);
+}
+
+rig rig_open_on(bool training, const char *device)
+{
     rig r = { .d = dg_diag_open(), .params = dg_params_open() };
 
+    if (dg_backend_open(&r.backend, device, r.d) < 0)
+        fail();
     r.p = dg_program_open(r.params, training);
     r.b = dg_build_open(r.p, r.d);
     r.control = (dg_control){
@@ -29,10 +42,11 @@ void rig_close(rig *r)
     dg_exec_close(&r->x);
     dg_plan_close(&r->plan);
     for (int s = 0; s < DG_N_SPACES; s++)
-        dg_free(r->spaces.at[s]);
+        r->backend->free(r->backend, r->spaces.at[s]);
     dg_build_close(&r->b);
     dg_program_close(&r->p);
     dg_params_close(&r->params);
+    dg_backend_close(&r->backend);
     dg_diag_close(&r->d);
 }
 
@@ -48,6 +62,22 @@ static void check(const rig *r, int rc)
         fail_msg("%s: %s", dg_diag_at(r->d, 0)->id, dg_diag_at(r->d, 0)->text);
 }
 
+/* What nobody wrote must not be read. */
+static void fill_with_nan(rig *r, void *device, size_t bytes)
+{
+    void *nan = dg_try_alloc(bytes);
+
+    memset(nan, 0xFF, bytes);
+    check(r, r->backend->upload(r->backend, DG_LANE_COMPUTE, device, nan, bytes));
+    dg_free(nan);
+}
+
+void rig_spaces(rig *r, size_t bytes_each)
+{
+    for (int s = 0; s < DG_N_SPACES; s++)
+        r->spaces.at[s] = r->backend->alloc(r->backend, bytes_each);
+}
+
 void rig_compile(rig *r, dg_dtype base)
 {
     rig_compile_rank(r, base, NULL);
@@ -55,14 +85,14 @@ void rig_compile(rig *r, dg_dtype base)
 
 void rig_compile_rank(rig *r, dg_dtype base, dg_comm *comm)
 {
-    size_t  each = dg_dtype_size(base);
+    size_t each = dg_dtype_size(base);
     int64_t bytes[DG_N_SPACES] = { 0 };
     double *values;
 
     r->base = base;
     check(r, -dg_diag_errors(r->d));
-    check(r, dg_passes(r->p, base, base, comm ? comm->ranks : 1, r->d));
-    check(r, dg_plan_open(&r->plan, r->p, &dg_backend_ref, 1, r->d));
+    check(r, dg_passes(r->p, base, base, NULL, comm ? comm->ranks : 1, r->d));
+    check(r, dg_plan_open(&r->plan, r->p, r->backend, 1, r->d));
     check(r, dg_plan_verify(r->plan, r->d));
     for (int s = 0; s < DG_N_SPACES; s++)
         bytes[s] = (int64_t)each * dg_params_elements(r->params);
@@ -70,10 +100,9 @@ void rig_compile_rank(rig *r, dg_dtype base, dg_comm *comm)
     bytes[DG_IO] = r->plan->io_bytes;
     bytes[DG_CONSTANTS] = r->plan->constant_bytes;
     for (int s = 0; s < DG_N_SPACES; s++)
-        r->spaces.at[s] = dg_try_alloc((size_t)bytes[s]);
-    memset(r->spaces.at[DG_SLAB], 0xFF,
-           (size_t)bytes[DG_SLAB]); /* NaN: what nobody wrote must not be read */
-    check(r, dg_exec_open(&r->x, r->plan, &dg_backend_ref, &r->spaces, comm, r->d));
+        r->spaces.at[s] = r->backend->alloc(r->backend, (size_t)bytes[s]);
+    fill_with_nan(r, r->spaces.at[DG_SLAB], (size_t)bytes[DG_SLAB]);
+    check(r, dg_exec_open(&r->x, r->plan, r->backend, &r->spaces, comm, r->d));
     values = malloc(((size_t)dg_params_elements(r->params) + 1) * sizeof *values);
     for (int i = 0; i < dg_params_n(r->params); i++) {
         const dg_param_info *info = dg_params_at(r->params, i);
@@ -113,9 +142,14 @@ double rig_result(rig *r, const char *name)
 static void copy(rig *r, dg_space s, const char *path, double *out, const double *in)
 {
     const dg_param_info *info = dg_params_at(r->params, dg_params_find_path(r->params, path));
-    void *at = (char *)r->spaces.at[s] + (size_t)info->offset * dg_dtype_size(r->base);
+    void *device = (char *)r->spaces.at[s] + (size_t)info->offset * dg_dtype_size(r->base);
+    int64_t n = dg_shape_elements(info->shape);
+    size_t bytes = (size_t)n * dg_dtype_size(r->base);
+    void *at = dg_try_alloc(bytes);
 
-    for (int64_t i = 0; i < dg_shape_elements(info->shape); i++) {
+    if (out)
+        check(r, r->backend->download(r->backend, DG_LANE_COMPUTE, at, device, bytes));
+    for (int64_t i = 0; i < n; i++) {
         if (in && r->base == DG_F64)
             ((double *)at)[i] = in[i];
         else if (in)
@@ -123,6 +157,17 @@ static void copy(rig *r, dg_space s, const char *path, double *out, const double
         else
             out[i] = r->base == DG_F64 ? ((double *)at)[i] : (double)((float *)at)[i];
     }
+    if (in)
+        check(r, r->backend->upload(r->backend, DG_LANE_COMPUTE, device, at, bytes));
+    dg_free(at);
+}
+
+void *rig_copy(rig *r, dg_space s, size_t bytes)
+{
+    void *to = dg_try_alloc(bytes);
+
+    check(r, r->backend->download(r->backend, DG_LANE_COMPUTE, to, r->spaces.at[s], bytes));
+    return to;
 }
 
 void rig_get(rig *r, dg_space s, const char *path, double *out)
@@ -155,9 +200,9 @@ const dg_instr *rig_find(const rig *r, const dg_op *op)
 void rig_stored(const char *name, const char *text)
 {
     const char *top = getenv("srcdir");
-    dg_arena   *a = dg_arena_open();
-    dg_diag    *d = dg_diag_open();
-    char  *path = dg_printf(a, "%s/tests/tensor/data/%s", top ? top : ".", name), *stored = NULL;
+    dg_arena *a = dg_arena_open();
+    dg_diag *d = dg_diag_open();
+    char *path = dg_printf(a, "%s/tests/tensor/data/%s", top ? top : ".", name), *stored = NULL;
     size_t n = 0;
 
     if (getenv("DG_RECORD"))

@@ -7,13 +7,13 @@
 enum { POOL = 24 };
 
 typedef struct wild {
-    dg_build      *b;
+    dg_build *b;
     const uint8_t *p, *end;
-    dg_val         pool[POOL];
-    int            n, names;
-    bool           tame;
-    wild_guards    kind;
-    int            guards; /* set now */
+    dg_val pool[POOL];
+    int n, names;
+    bool tame;
+    wild_guards kind;
+    int guards; /* set now */
 } wild;
 
 static int next(wild *w)
@@ -56,7 +56,7 @@ static dg_val param(wild *w, dg_shape s)
 static dg_val conv(wild *w, dg_val x)
 {
     int64_t c = dg_dim(w->b, x, 3);
-    int     size = 1 + 2 * (next(w) % 2);
+    int size = 1 + 2 * (next(w) % 2);
 
     return dg_conv2d(w->b, x, param(w, DG_SHAPE(1 + next(w) % 6, c, size, size)), DG_NONE,
                      1 + next(w) % 2, size / 2);
@@ -65,7 +65,7 @@ static dg_val conv(wild *w, dg_val x)
 static dg_val norm(wild *w, dg_val x)
 {
     int64_t c = dg_dim(w->b, x, -1);
-    dg_val  s = param(w, DG_SHAPE(c)), b = param(w, DG_SHAPE(c)), mean, var, y;
+    dg_val s = param(w, DG_SHAPE(c)), b = param(w, DG_SHAPE(c)), mean, var, y;
 
     y = dg_batch_norm(w->b, x, s, b, 1e-5, &mean, &var);
     if (next(w) % 2 && !(w->kind == WILD_ZEROS && w->guards > 0)) {
@@ -109,7 +109,7 @@ static void map_op(wild *w, dg_val x)
 static void token_op(wild *w, dg_val x)
 {
     int64_t d = dg_dim(w->b, x, 2), n = dg_dim(w->b, x, 1), k = 1 + next(w) % 8;
-    dg_val  a, b;
+    dg_val a, b;
 
     switch (next(w) % 6) {
     case 0:
@@ -139,8 +139,8 @@ static void token_op(wild *w, dg_val x)
 static void any_op(wild *w, dg_val x)
 {
     dg_build *b = w->b;
-    dg_shape  s = dg_shape_of(b, x);
-    dg_val    y = pick(w);
+    dg_shape s = dg_shape_of(b, x);
+    dg_val y = pick(w);
 
     if (w->tame && !dg_shape_equal(s, dg_shape_of(b, y)))
         y = x;
@@ -239,7 +239,7 @@ static bool small_enough(wild *w, dg_val x)
 static void update(wild *w, dg_val loss)
 {
     const dg_adamw_attr attr = { .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .clip = 1 };
-    dg_val              g = dg_backward(w->b, loss, 1 + next(w) % 2), p;
+    dg_val g = dg_backward(w->b, loss, 1 + next(w) % 2), p;
 
     if (dg_is_poison(g))
         return;
@@ -250,10 +250,10 @@ static void update(wild *w, dg_val loss)
 
 void wild_program(dg_build *b, const uint8_t *bytes, size_t n, bool tame, wild_guards guards)
 {
-    wild      w = { .b = b, .p = bytes, .end = bytes + n, .tame = tame, .kind = guards };
+    wild w = { .b = b, .p = bytes, .end = bytes + n, .tame = tame, .kind = guards };
     dg_arena *a = dg_build_program(b)->arena;
-    dg_val    loss = dg_number(b, 0);
-    int       node = 0;
+    dg_val loss = dg_number(b, 0);
+    int node = 0;
 
     if (guards == WILD_FLAG)
         dg_input(b, "flag", DG_REAL, DG_SCALAR);
@@ -262,7 +262,7 @@ void wild_program(dg_build *b, const uint8_t *bytes, size_t n, bool tame, wild_g
     put(&w, param(&w, DG_SHAPE(2, 5, 8)));
     while (w.p < w.end) {
         dg_val x = pick(&w);
-        int    kind = next(&w), rank = dg_shape_of(b, x).rank;
+        int kind = next(&w), rank = dg_shape_of(b, x).rank;
 
         if (kind % 16 == 0) {
             dg_origin o = { { "wild.xml", node + 1, 1, dg_printf(a, "n%d", node) },
@@ -279,9 +279,7 @@ void wild_program(dg_build *b, const uint8_t *bytes, size_t n, bool tame, wild_g
             continue;
         } else if (kind % 3 == 0 && (rank == 4 || !tame)) {
             map_op(&w, x);
-        } else if (kind % 3 == 1 && rank == 3 && tame) {
-            token_op(&w, x);
-        } else if (kind % 3 == 1 && !tame) {
+        } else if (kind % 3 == 1 && (rank == 3 || !tame)) {
             token_op(&w, x);
         } else {
             any_op(&w, x);
@@ -312,7 +310,7 @@ static int run(const dg_args *a)
 
 static const dg_kernel nothing = { .prepare = prepare, .run = run };
 
-static const dg_kernel *choose(const dg_backend *self, const dg_op *op, const dg_tensor *t, int n,
+static const dg_kernel *choose(dg_backend *self, const dg_op *op, const dg_tensor *t, int n,
                                bool *is_ref)
 {
     (void)self, (void)op, (void)t, (void)n;
@@ -320,4 +318,4 @@ static const dg_kernel *choose(const dg_backend *self, const dg_op *op, const dg
     return &nothing;
 }
 
-const dg_backend wild_backend = { .name = "wild", .kind = DG_HOST, .select = choose };
+dg_backend wild_backend = { .name = "wild", .immediate = true, .select = choose };

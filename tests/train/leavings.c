@@ -29,7 +29,7 @@ const dg_json *at(const dg_json *o, const char *key)
 
 const char *text_of(toy *t, const char *name)
 {
-    char  *text;
+    char *text;
     size_t n;
 
     check_ok(t, dg_file_read(&text, &n, toy_path(t, name), 0, t->d));

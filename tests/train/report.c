@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "runtime/history.h"
-#include "runtime/report.h"
+#include "report/history.h"
+#include "report/report.h"
 
 /* A page must not need anything beside it. */
 static void opens_alone(const char *page)
@@ -30,13 +30,13 @@ static const char *page_of(toy *t, const char *folder)
     return text_of(t, "page.html");
 }
 
-/* ---- run.json and the page ---------------------------------------------------------------------------------------------- */
+/* ---- run.json and the page ------------------------------------------------------------------- */
 
 static void account(void **state)
 {
-    toy           *t = *state;
+    toy *t = *state;
     const dg_json *run, *end, *nodes;
-    bool           found = false;
+    bool found = false;
 
     check_ok(t, train(t, "a", (toy_text){ 0 }, (dg_run_train_options){ 0 }));
     run = json_of(t, "a/run.json");
@@ -52,13 +52,14 @@ static void account(void **state)
     assert_int_equal(at(run, "per_rank")->n, 1);
     nodes = at(at(run, "profile"), "nodes");
     for (int i = 0; i < nodes->n; i++)
-        found |= strcmp(at(&nodes->items[i], "name")->text, "m/net") == 0 && at(&nodes->items[i], "seconds")->number > 0;
+        found |= strcmp(at(&nodes->items[i], "name")->text, "m/net") == 0 &&
+                 at(&nodes->items[i], "seconds")->number > 0;
     assert_true(found);
 }
 
 static void curves(void **state)
 {
-    toy           *t = *state;
+    toy *t = *state;
     const dg_json *c, *classes;
 
     check_ok(t, train(t, "a", (toy_text){ 0 }, (dg_run_train_options){ 0 }));
@@ -66,12 +67,13 @@ static void curves(void **state)
     assert_true(at(c, "step")->number == 12);
     classes = at(c, "classes");
     assert_int_equal(classes->n, 2);
-    assert_int_equal(at(at(&classes->items[1], "precision"), "0.75")->n, (int)at(c, "recall")->number);
+    assert_int_equal(at(at(&classes->items[1], "precision"), "0.75")->n,
+                     (int)at(c, "recall")->number);
 }
 
 static void page(void **state)
 {
-    toy        *t = *state;
+    toy *t = *state;
     const char *text, *folder;
 
     check_ok(t, train(t, "first", (toy_text){ 0 }, (dg_run_train_options){ 0 }));
@@ -81,7 +83,7 @@ static void page(void **state)
     has(text, "<h2>Scores</h2>");
     has(text, "loss_box");
     has(text, "data:image/jpeg;base64,/9j/");
-    has(text, "&lt;toy.net"); /* the pipeline itself */
+    has(text, "&lt;toy.net");                      /* the pipeline itself */
     has(text, "data:image/svg+xml;base64,PHN2Zy"); /* "<svg": the graph, */
     has(text, "box aspect (width : height)");      /* and the data report, */
     has(text_of(t, "first/graph.svg"), "<g id=\"graph0\"");
@@ -99,7 +101,7 @@ static void page(void **state)
 /* The data report of a run is the one of `data check`, as far as annotations tell. */
 static void data_report(void **state)
 {
-    toy           *t = *state;
+    toy *t = *state;
     const dg_json *all, *first;
 
     check_ok(t, train(t, "a", (toy_text){ 0 }, (dg_run_train_options){ 0 }));
@@ -118,19 +120,21 @@ static void data_report(void **state)
 
 static void compared(void **state)
 {
-    toy        *t = *state;
+    toy *t = *state;
     const char *folders[2], *text;
-    dg_str      summary = { 0 };
+    dg_str summary = { 0 };
 
     check_ok(t, train(t, "slow", (toy_text){ 0 }, (dg_run_train_options){ 0 }));
-    check_ok(t, train(t, "fast", (toy_text){ .train = "steps=\"14\"" }, (dg_run_train_options){ 0 }));
+    check_ok(t,
+             train(t, "fast", (toy_text){ .train = "steps=\"14\"" }, (dg_run_train_options){ 0 }));
     folders[0] = toy_path(t, "slow");
     folders[1] = toy_path(t, "fast");
     check_ok(t, dg_report_write(toy_path(t, "both.html"), folders, 2, t->d));
     text = text_of(t, "both.html");
     opens_alone(text);
     has(text, "2 runs compared");
-    has(text, "<del>-   &lt;train steps=&quot;12&quot;&gt;</del><ins>+   &lt;train steps=&quot;14&quot;&gt;</ins>");
+    has(text, "<del>-   &lt;train steps=&quot;12&quot;&gt;</del><ins>+   &lt;train "
+              "steps=&quot;14&quot;&gt;</ins>");
     has(text, "<th>steps</th><td>12</td><td>14</td>");
     check_ok(t, dg_report_summary(&summary, folders, 2, true, t->d));
     const dg_json *all;
@@ -147,10 +151,12 @@ static void compared(void **state)
 
 static void of_a_failure(void **state)
 {
-    toy        *t = *state;
+    toy *t = *state;
     const char *folder, *text;
 
-    assert_int_equal(train(t, "broken", (toy_text){ .loss = "breaks=\"2.5\"" }, (dg_run_train_options){ 0 }), -DG_ENUMERIC);
+    assert_int_equal(train(t, "broken", (toy_text){ .loss = "breaks=\"2.5\"" },
+                           (dg_run_train_options){ 0 }),
+                     -DG_ENUMERIC);
     dg_diag_clear(t->d);
     assert_string_equal(at(at(json_of(t, "broken/run.json"), "end"), "state")->text, "failed");
     folder = toy_path(t, "broken");
@@ -163,7 +169,7 @@ static void of_a_failure(void **state)
 
 static void of_nothing(void **state)
 {
-    toy        *t = *state;
+    toy *t = *state;
     const char *folder = toy_path(t, "empty");
 
     check_ok(t, dg_mkdirs(folder, t->d));
@@ -175,17 +181,22 @@ static void of_nothing(void **state)
 /* A folder of an older program, whose run was killed in the middle of a line. */
 static void of_a_torso(void **state)
 {
-    static const char metrics[] = "{\"step\":1,\"epoch\":0,\"loss\":3,\"lr\":1e-3,\"seconds\":0.5,\"images_per_s\":8}\n"
-                                  "{\"step\":1,\"epoch\":0,\"evaluate\":\"evaluate\",\"AP\":0.25,\"AP50\":-1,\"seconds\":1}\n"
-                                  "{\"step\":2,\"epoch\":0,\"loss\":null,\"lr\":1e-3,\"sec";
+    static const char metrics[] =
+        "{\"step\":1,\"epoch\":0,\"loss\":3,\"lr\":1e-3,\"seconds\":0.5,\"images_per_s\":8}\n"
+        "{\"step\":1,\"epoch\":0,\"evaluate\":\"evaluate\",\"AP\":0.25,\"AP50\":-1,\"seconds\":1}\n"
+        "{\"step\":2,\"epoch\":0,\"loss\":null,\"lr\":1e-3,\"sec";
     static const char *const odd[] = {
-        "[]", "{\"end\":3,\"data\":{\"a\":1},\"profile\":[1],\"per_rank\":\"x\",\"classes\":[1,{}],\"sets\":[1]}",
-        ("{\"steps\":1e300,\"batch\":-1e300,\"data\":[1,[],{\"classes\":[3]}],\"profile\":{\"steps\":0,\"nodes\":[{},1]},\"per_rank\":[1,2],"
-         "\"recall\":1,\"step\":1e400,\"classes\":[{\"precision\":{\"0.50\":[1]}},{\"precision\":{\"0.50\":[0,1,\"x\"]},\"AP\":\"y\"}]}"),
+        "[]",
+        "{\"end\":3,\"data\":{\"a\":1},\"profile\":[1],\"per_rank\":\"x\",\"classes\":[1,{}],"
+        "\"sets\":[1]}",
+        ("{\"steps\":1e300,\"batch\":-1e300,\"data\":[1,[],{\"classes\":[3]}],\"profile\":{"
+         "\"steps\":0,\"nodes\":[{},1]},\"per_rank\":[1,2],"
+         "\"recall\":1,\"step\":1e400,\"classes\":[{\"precision\":{\"0.50\":[1]}},{\"precision\":{"
+         "\"0.50\":[0,1,\"x\"]},\"AP\":\"y\"}]}"),
     };
-    toy              *t = *state;
-    const char       *folder = toy_path(t, "old");
-    dg_history       *h;
+    toy *t = *state;
+    const char *folder = toy_path(t, "old");
+    dg_history *h;
 
     check_ok(t, dg_mkdirs(folder, t->d));
     check_ok(t, dg_file_write(toy_path(t, "old/metrics.jsonl"), metrics, sizeof metrics - 1, t->d));
@@ -201,7 +212,8 @@ static void of_a_torso(void **state)
     for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
         check_ok(t, dg_file_write(toy_path(t, "old/run.json"), odd[i], strlen(odd[i]), t->d));
         check_ok(t, dg_mkdirs(toy_path(t, "old/evaluate"), t->d));
-        check_ok(t, dg_file_write(toy_path(t, "old/evaluate/curves.json"), odd[i], strlen(odd[i]), t->d));
+        check_ok(t, dg_file_write(toy_path(t, "old/evaluate/curves.json"), odd[i], strlen(odd[i]),
+                                  t->d));
         check_ok(t, dg_report_write(toy_path(t, "old.html"), &folder, 1, t->d));
         opens_alone(text_of(t, "old.html"));
         check_ok(t, dg_file_write(toy_path(t, "old/data.json"), odd[i], strlen(odd[i]), t->d));
@@ -217,23 +229,25 @@ static void write_file(toy *t, const char *name, const char *text)
 /* What somebody else has left in a folder is read, never run, and leads nowhere else. */
 static void of_a_stranger(void **state)
 {
-    toy         *t = *state;
-    const char  *folder = toy_path(t, "odd");
-    dg_str       json = { 0 };
-    dg_history  *h;
+    toy *t = *state;
+    const char *folder = toy_path(t, "odd");
+    dg_str json = { 0 };
+    dg_history *h;
 
     check_ok(t, dg_mkdirs(folder, t->d));
     check_ok(t, dg_mkdirs(toy_path(t, "other"), t->d));
     write_file(t, "other/step-000001.jpg", "a secret");
     write_file(t, "odd/evil.so", "no library");
-    write_file(t, "odd/pipeline.xml", "<pipeline name=\"p\" version=\"1\"><plugin path=\"evil.so\"/></pipeline>");
+    write_file(t, "odd/pipeline.xml",
+               "<pipeline name=\"p\" version=\"1\"><plugin path=\"evil.so\"/></pipeline>");
     write_file(t, "odd/run.json", "{\"end\":{\"state\":\"<script>\\\"\"}}");
-    write_file(t, "odd/metrics.jsonl", "{\"step\":1,\"epoch\":0,\"evaluate\":\"../other\",\"AP\":0.9}\n"
-                                       "{\"step\":1,\"epoch\":0,\"evaluate\":\".\",\"AP\":0.9}\n"
-                                       "{\"step\":1,\"epoch\":0,\"evaluate\":[1],\"loss\":3}\n"
-                                       "{\"step\":1,\"epoch\":0,\"evaluate\":\"e\",\"AP\":null}\n"
-                                       "{\"step\":2,\"epoch\":0,\"evaluate\":\"e\",\"AP\":0.25}\n"
-                                       "{\"step\":3,\"epoch\":0,\"evaluate\":\"e\",\"AP\":null}\n");
+    write_file(t, "odd/metrics.jsonl",
+               "{\"step\":1,\"epoch\":0,\"evaluate\":\"../other\",\"AP\":0.9}\n"
+               "{\"step\":1,\"epoch\":0,\"evaluate\":\".\",\"AP\":0.9}\n"
+               "{\"step\":1,\"epoch\":0,\"evaluate\":[1],\"loss\":3}\n"
+               "{\"step\":1,\"epoch\":0,\"evaluate\":\"e\",\"AP\":null}\n"
+               "{\"step\":2,\"epoch\":0,\"evaluate\":\"e\",\"AP\":0.25}\n"
+               "{\"step\":3,\"epoch\":0,\"evaluate\":\"e\",\"AP\":null}\n");
     check_ok(t, dg_history_open(&h, folder, t->d));
     assert_int_equal(h->evaluations.n, 1);
     assert_int_equal(h->train.series.n, 0);
@@ -241,10 +255,15 @@ static void of_a_stranger(void **state)
     assert_true(h->best == 0.25);
     assert_string_equal(dg_history_state(h), "unknown");
     dg_history_close(&h);
-    write_file(t, "odd/graph.svg", "<svg><script>alert(1)</script></svg>"); /* in a picture nothing runs */
-    write_file(t, "odd/data.json", "{\"splits\":[{\"name\":\"<script>\",\"images\":-1,\"per_class\":[1,2,\"x\"]},3],\"classes\":[{\"name\":\"<b>\"},4],"
-                                   "\"histograms\":{\"box_side\":[1,{\"bin\":\"<i>\",\"count\":1e300}],\"image_size\":{}},"
-                                   "\"objects\":1,\"faults\":[1,{\"id\":\"box-empty\",\"count\":9,\"cases\":[{\"file\":\"<u>\",\"line\":1e12}]}]}");
+    write_file(t, "odd/graph.svg",
+               "<svg><script>alert(1)</script></svg>"); /* in a picture nothing runs */
+    write_file(
+        t, "odd/data.json",
+        "{\"splits\":[{\"name\":\"<script>\",\"images\":-1,\"per_class\":[1,2,\"x\"]},3],"
+        "\"classes\":[{\"name\":\"<b>\"},4],"
+        "\"histograms\":{\"box_side\":[1,{\"bin\":\"<i>\",\"count\":1e300}],\"image_size\":{}},"
+        "\"objects\":1,\"faults\":[1,{\"id\":\"box-empty\",\"count\":9,\"cases\":[{\"file\":\"<u>"
+        "\",\"line\":1e12}]}]}");
     has(page_of(t, folder), "&lt;script&gt;");
     check_ok(t, dg_report_summary(&json, &folder, 1, true, t->d));
     has(json.s, "\"state\":\"unknown\"");
@@ -254,8 +273,8 @@ static void of_a_stranger(void **state)
 /* Pipelines that are equal as far as they are compared are not told equal. */
 static void long_pipelines(void **state)
 {
-    toy        *t = *state;
-    dg_str      text = { 0 };
+    toy *t = *state;
+    dg_str text = { 0 };
     const char *folders[] = { toy_path(t, "a"), toy_path(t, "b") }, *page;
 
     dg_str_add(&text, "<pipeline>");
@@ -264,7 +283,8 @@ static void long_pipelines(void **state)
     for (int i = 0; i < 2; i++) {
         check_ok(t, dg_mkdirs(folders[i], t->d));
         write_file(t, i ? "b/run.json" : "a/run.json", "{}");
-        write_file(t, i ? "b/pipeline.xml" : "a/pipeline.xml", dg_printf(t->arena, "%s</%d>", text.s, i));
+        write_file(t, i ? "b/pipeline.xml" : "a/pipeline.xml",
+                   dg_printf(t->arena, "%s</%d>", text.s, i));
     }
     dg_str_free(&text);
     check_ok(t, dg_report_write(toy_path(t, "both.html"), folders, 2, t->d));
@@ -278,8 +298,9 @@ static void long_pipelines(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(account), TEST(curves), TEST(page), TEST(data_report), TEST(compared), TEST(of_a_failure), TEST(of_nothing),
-        TEST(of_a_torso), TEST(of_a_stranger), TEST(long_pipelines),
+        TEST(account),       TEST(curves),         TEST(page),       TEST(data_report),
+        TEST(compared),      TEST(of_a_failure),   TEST(of_nothing), TEST(of_a_torso),
+        TEST(of_a_stranger), TEST(long_pipelines),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

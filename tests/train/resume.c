@@ -1,4 +1,5 @@
-/* resume: a run that was stopped and continued is, bit for bit, the run that was not; same seed, same bits. */
+/* resume: a run that was stopped and continued is, bit for bit, the run that was not; same seed,
+ * same bits. */
 #include "tests/train/toy.h"
 
 #include <math.h>
@@ -11,7 +12,7 @@
 
 static void same_file(toy *t, const char *a, const char *b)
 {
-    char  *x, *y;
+    char *x, *y;
     size_t n, m;
 
     assert_int_equal(dg_file_read(&x, &n, toy_path(t, a), 0, t->d), 0);
@@ -24,8 +25,9 @@ static void same_file(toy *t, const char *a, const char *b)
 
 static void same_run(toy *t, const char *a, const char *b)
 {
-    static const char *const files[] = { "model.safetensors", "ema.safetensors", "checkpoints/last/optimizer.safetensors" };
-    char                     x[64], y[64];
+    static const char *const files[] = { "model.safetensors", "ema.safetensors",
+                                         "checkpoints/last/optimizer.safetensors" };
+    char x[64], y[64];
 
     for (int i = 0; i < 3; i++) {
         snprintf(x, sizeof x, "%s/%s", a, files[i]);
@@ -36,14 +38,16 @@ static void same_run(toy *t, const char *a, const char *b)
 
 static int train(toy *t, const char *text, const char *out, int64_t steps, dg_run_resume resume)
 {
-    return toy_train(t, text, (dg_run_train_options){ .out = toy_path(t, out), .steps = steps, .resume = resume });
+    return toy_train(t, text,
+                     (dg_run_train_options){
+                         .out = toy_path(t, out), .steps = steps, .resume = resume });
 }
 
 static int count_lines(toy *t, const char *name)
 {
-    char  *text;
+    char *text;
     size_t n;
-    int    lines = 0;
+    int lines = 0;
 
     assert_int_equal(dg_file_read(&text, &n, toy_path(t, name), 0, t->d), 0);
     for (size_t i = 0; i < n; i++)
@@ -60,7 +64,7 @@ static void check_ok(toy *t, int rc)
 
 static void twice_the_same(void **state)
 {
-    toy        *t = *state;
+    toy *t = *state;
     const char *text = toy_pipeline(t->arena, (toy_text){ 0 });
 
     check_ok(t, train(t, text, "a", 0, DG_RUN_FRESH));
@@ -69,8 +73,12 @@ static void twice_the_same(void **state)
     check_ok(t, train(t, text, "b", 0, DG_RUN_FRESH));
     same_run(t, "a", "b");
     assert_int_equal(count_lines(t, "a/metrics.jsonl"), 14);
-    static const char *const left[] = { "a/pipeline.xml", "a/run.log", "a/first-batches.jpg", "a/evaluate/detections.json",
-                                        "a/evaluate/step-000012.jpg", "a/checkpoints/step-000012/state.json" };
+    static const char *const left[] = { "a/pipeline.xml",
+                                        "a/run.log",
+                                        "a/first-batches.jpg",
+                                        "a/evaluate/detections.json",
+                                        "a/evaluate/step-000012.jpg",
+                                        "a/checkpoints/step-000012/state.json" };
 
     for (size_t i = 0; i < sizeof left / sizeof left[0]; i++)
         assert_true(dg_exists(toy_path(t, left[i])));
@@ -79,7 +87,7 @@ static void twice_the_same(void **state)
 /* Stopped at every step once: in the middle of an epoch, at its end, at an evaluation. */
 static void stop_and_resume(void **state)
 {
-    toy        *t = *state;
+    toy *t = *state;
     const char *text = toy_pipeline(t->arena, (toy_text){ 0 });
 
     check_ok(t, train(t, text, "whole", 0, DG_RUN_FRESH));
@@ -98,8 +106,9 @@ static void stop_and_resume(void **state)
 
 static void accumulated(void **state)
 {
-    toy        *t = *state;
-    const char *text = toy_pipeline(t->arena, (toy_text){ .train = "steps=\"9\" accumulate=\"3\"" });
+    toy *t = *state;
+    const char *text =
+        toy_pipeline(t->arena, (toy_text){ .train = "steps=\"9\" accumulate=\"3\"" });
 
     check_ok(t, train(t, text, "whole", 0, DG_RUN_FRESH));
     check_ok(t, train(t, text, "cut", 4, DG_RUN_FRESH));
@@ -109,7 +118,7 @@ static void accumulated(void **state)
 
 static void interrupted(void **state)
 {
-    toy        *t = *state;
+    toy *t = *state;
     const char *text = toy_pipeline(t->arena, (toy_text){ 0 });
 
     check_ok(t, train(t, text, "whole", 0, DG_RUN_FRESH));
@@ -125,8 +134,12 @@ static void interrupted(void **state)
 /* The evaluation that was cut short is made when the run goes on. */
 static void interrupted_in_an_evaluation(void **state)
 {
-    toy        *t = *state;
-    const char *text = toy_pipeline(t->arena, (toy_text){ .end = "<checkpoint every=\"6 steps\" best=\"@coco.AR100\" keep=\"1\"/>" });
+    toy *t = *state;
+    const char *text =
+        toy_pipeline(t->arena,
+                     (toy_text){
+                         .end =
+                             "<checkpoint every=\"6 steps\" best=\"@coco.AR100\" keep=\"1\"/>" });
 
     check_ok(t, train(t, text, "whole", 0, DG_RUN_FRESH));
     for (int k = 6; k <= 12; k += 6) {
@@ -141,15 +154,17 @@ static void interrupted_in_an_evaluation(void **state)
         assert_int_equal(t->n_evaluations, 3 - k / 6);
         assert_int_equal(count_lines(t, dg_printf(t->arena, "%s/metrics.jsonl", out)), 14);
         same_run(t, "whole", out);
-        same_file(t, "whole/checkpoints/best/model.safetensors", dg_printf(t->arena, "%s/checkpoints/best/model.safetensors", out));
+        same_file(t, "whole/checkpoints/best/model.safetensors",
+                  dg_printf(t->arena, "%s/checkpoints/best/model.safetensors", out));
     }
 }
 
 /* A newer checkpoint that is broken is passed over. */
 static void falls_back(void **state)
 {
-    toy        *t = *state;
-    const char *text = toy_pipeline(t->arena, (toy_text){ .end = "<checkpoint every=\"2 steps\" keep=\"3\"/>" });
+    toy *t = *state;
+    const char *text =
+        toy_pipeline(t->arena, (toy_text){ .end = "<checkpoint every=\"2 steps\" keep=\"3\"/>" });
 
     check_ok(t, train(t, text, "whole", 0, DG_RUN_FRESH));
     check_ok(t, train(t, text, "cut", 6, DG_RUN_FRESH));
@@ -162,10 +177,14 @@ static void falls_back(void **state)
 
 static void keeps_some(void **state)
 {
-    toy        *t = *state;
-    const char *text = toy_pipeline(t->arena, (toy_text){
-        .evaluate = "every=\"1 steps\"", .end = "<checkpoint every=\"1 steps\" keep=\"2\" best=\"@coco.AR100\"/>" });
-    char   best[64];
+    toy *t = *state;
+    const char *text =
+        toy_pipeline(t->arena,
+                     (toy_text){
+                         .evaluate = "every=\"1 steps\"",
+                         .end =
+                             "<checkpoint every=\"1 steps\" keep=\"2\" best=\"@coco.AR100\"/>" });
+    char best[64];
     ssize_t n;
 
     check_ok(t, train(t, text, "a", 0, DG_RUN_FRESH));
@@ -179,16 +198,21 @@ static void keeps_some(void **state)
         char name[32];
 
         snprintf(name, sizeof name, "step-%06d", k);
-        assert_int_equal(dg_exists(toy_path(t, dg_printf(t->arena, "a/checkpoints/%s", name))), strcmp(name, best) == 0);
+        assert_int_equal(dg_exists(toy_path(t, dg_printf(t->arena, "a/checkpoints/%s", name))),
+                         strcmp(name, best) == 0);
     }
 }
 
 static void patience(void **state)
 {
-    toy        *t = *state;
-    const char *text = toy_pipeline(t->arena, (toy_text){
-        .train = "steps=\"400\" patience=\"3 steps\"", .evaluate = "every=\"1 steps\"",
-        .end = "<checkpoint every=\"1000 steps\" keep=\"1\" best=\"@coco.APl\"/>" }); /* -1 for ever: no large objects */
+    toy *t = *state;
+    const char *text =
+        toy_pipeline(t->arena,
+                     (toy_text){ .train = "steps=\"400\" patience=\"3 steps\"",
+                                 .evaluate = "every=\"1 steps\"",
+                                 .end =
+                                     "<checkpoint every=\"1000 steps\" keep=\"1\" "
+                                     "best=\"@coco.APl\"/>" }); /* -1 for ever: no large objects */
     check_ok(t, train(t, text, "a", 0, DG_RUN_FRESH));
     assert_int_equal(t->n_reports, 4);
     assert_non_null(strstr(t->log.s, "patience"));
@@ -196,11 +220,11 @@ static void patience(void **state)
 
 static void loss_falls(void **state)
 {
-    toy                 *t = *state;
-    const char          *text = toy_pipeline(t->arena, (toy_text){ .train = "epochs=\"6\"" });
-    char                *lines;
-    size_t               n;
-    double               first, last;
+    toy *t = *state;
+    const char *text = toy_pipeline(t->arena, (toy_text){ .train = "epochs=\"6\"" });
+    char *lines;
+    size_t n;
+    double first, last;
 
     check_ok(t, train(t, text, "a", 0, DG_RUN_FRESH));
     assert_int_equal(t->n_reports, 60);
@@ -214,9 +238,9 @@ static void loss_falls(void **state)
 /* Every loss of metrics.jsonl, in order. */
 static int read_losses(toy *t, const char *name, double *out, int most)
 {
-    char  *text, *at;
+    char *text, *at;
     size_t n;
-    int    k = 0;
+    int k = 0;
 
     assert_int_equal(dg_file_read(&text, &n, toy_path(t, name), 0, t->d), 0);
     for (at = text; k < most && (at = strstr(at, "\"loss\":")); at++)
@@ -228,9 +252,9 @@ static int read_losses(toy *t, const char *name, double *out, int most)
 /* Other threads: the same data and draws, so losses that differ by rounding alone. */
 static void other_threads(void **state)
 {
-    toy        *t = *state;
+    toy *t = *state;
     const char *text = toy_pipeline(t->arena, (toy_text){ 0 });
-    double      one[12], three[12];
+    double one[12], three[12];
 
     check_ok(t, train(t, text, "one", 0, DG_RUN_FRESH));
     t->threads = 3;
@@ -246,9 +270,16 @@ static void other_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(twice_the_same), TEST(stop_and_resume), TEST(accumulated), TEST(interrupted),
-        TEST(interrupted_in_an_evaluation), TEST(falls_back),
-        TEST(keeps_some), TEST(patience), TEST(loss_falls), TEST(other_threads),
+        TEST(twice_the_same),
+        TEST(stop_and_resume),
+        TEST(accumulated),
+        TEST(interrupted),
+        TEST(interrupted_in_an_evaluation),
+        TEST(falls_back),
+        TEST(keeps_some),
+        TEST(patience),
+        TEST(loss_falls),
+        TEST(other_threads),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

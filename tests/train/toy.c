@@ -11,9 +11,12 @@
 
 enum { CLASSES = 2, WIDTH = 8 };
 
-/* ---- the net ----------------------------------------------------------------------------------------------- */
+/* ---- the net --------------------------------------------------------------------------------- */
 
-typedef struct net_conf { int64_t width, ballast; bool fixed; } net_conf;
+typedef struct net_conf {
+    int64_t width, ballast;
+    bool fixed;
+} net_conf;
 static const dg_port net_ports[] = {
     DG_IN("images", "f[B,H,W,3]", "images"),
     DG_OUT("out", "{logits:f[B,Q,C],boxes:f[B,Q,4]}", "predictions"),
@@ -29,9 +32,11 @@ static const dg_attr net_attrs[] = {
 static dg_val norm(dg_build *b, dg_val x, int64_t width, bool fixed)
 {
     dg_shape shape = DG_SHAPE(width);
-    dg_val   s = dg_param(b, "norm.weight", shape, dg_init_const(1)), k = dg_param(b, "norm.bias", shape, dg_init_zero());
-    dg_val   m = dg_buffer(b, "norm.running_mean", shape, dg_init_zero()), v = dg_buffer(b, "norm.running_var", shape, dg_init_const(1));
-    dg_val   mean, var, y;
+    dg_val s = dg_param(b, "norm.weight", shape, dg_init_const(1)),
+           k = dg_param(b, "norm.bias", shape, dg_init_zero());
+    dg_val m = dg_buffer(b, "norm.running_mean", shape, dg_init_zero()),
+           v = dg_buffer(b, "norm.running_var", shape, dg_init_const(1));
+    dg_val mean, var, y;
 
     dg_export_counter(b, "norm.num_batches_tracked");
     if (fixed || !dg_training(b))
@@ -44,14 +49,17 @@ static dg_val norm(dg_build *b, dg_val x, int64_t width, bool fixed)
 static void net_lower(dg_build *b, const void *self, const dg_val in[], dg_val out[])
 {
     int64_t w = ((const net_conf *)self)->width;
-    dg_val  x = dg_conv2d(b, in[0], dg_param(b, "conv.weight", DG_SHAPE(w, 3, 3, 3), dg_init_fan_in(27)), DG_NONE, 2, 1);
-    dg_val  y = dg_relu(b, norm(b, x, w, ((const net_conf *)self)->fixed));
-    dg_val  tokens = dg_reshape(b, y, DG_SHAPE(dg_dim(b, y, 0), -1, w));
-    dg_val  score_w = dg_param(b, "score.weight", DG_SHAPE(CLASSES, w), dg_init_fan_in(w));
-    dg_val  score_b = dg_param(b, "score.bias", DG_SHAPE(CLASSES), dg_init_const(-2));
-    dg_val  box_w = dg_param(b, "box.weight", DG_SHAPE(4, w), dg_init_fan_in(w));
-    dg_val  box_b = dg_param(b, "box.bias", DG_SHAPE(4), dg_init_zero());
-    dg_val  logits = dg_linear(b, tokens, score_w, score_b), boxes = dg_linear(b, tokens, box_w, box_b);
+    dg_val x =
+        dg_conv2d(b, in[0], dg_param(b, "conv.weight", DG_SHAPE(w, 3, 3, 3), dg_init_fan_in(27)),
+                  DG_NONE, 2, 1);
+    dg_val y = dg_relu(b, norm(b, x, w, ((const net_conf *)self)->fixed));
+    dg_val tokens = dg_reshape(b, y, DG_SHAPE(dg_dim(b, y, 0), -1, w));
+    dg_val score_w = dg_param(b, "score.weight", DG_SHAPE(CLASSES, w), dg_init_fan_in(w));
+    dg_val score_b = dg_param(b, "score.bias", DG_SHAPE(CLASSES), dg_init_const(-2));
+    dg_val box_w = dg_param(b, "box.weight", DG_SHAPE(4, w), dg_init_fan_in(w));
+    dg_val box_b = dg_param(b, "box.bias", DG_SHAPE(4), dg_init_zero());
+    dg_val logits = dg_linear(b, tokens, score_w, score_b),
+           boxes = dg_linear(b, tokens, box_w, box_b);
 
     if (((const net_conf *)self)->ballast)
         dg_param_frozen(b, "ballast", DG_SHAPE(((const net_conf *)self)->ballast), dg_init_zero());
@@ -61,17 +69,29 @@ static void net_lower(dg_build *b, const void *self, const dg_val in[], dg_val o
 }
 
 static const dg_rule net_rules[] = {
-    { DG_RULE_STATE, .from = "images", .when = "!fixed", .why = "keeps running statistics of the images that it sees", .flags = DG_RULE_TRAIN },
+    { DG_RULE_STATE, .from = "images", .when = "!fixed",
+      .why = "keeps running statistics of the images that it sees", .flags = DG_RULE_TRAIN },
     { 0 },
 };
 static const dg_node_class net = {
-    DG_NODE_CLASS, .name = "toy.net", .role = DG_ROLE_BACKBONE, .brief = "A few hundred weights.", .ports = net_ports,
-    .attrs = net_attrs, .conf_size = sizeof(net_conf), .reference = "net", .lower = net_lower, .rules = net_rules,
+    DG_NODE_CLASS,
+    .name = "toy.net",
+    .role = DG_ROLE_BACKBONE,
+    .brief = "A few hundred weights.",
+    .ports = net_ports,
+    .attrs = net_attrs,
+    .conf_size = sizeof(net_conf),
+    .reference = "net",
+    .lower = net_lower,
+    .rules = net_rules,
 };
 
-/* ---- the loss ---------------------------------------------------------------------------------------------- */
+/* ---- the loss -------------------------------------------------------------------------------- */
 
-typedef struct loss_conf { double breaks; bool cliff; } loss_conf;
+typedef struct loss_conf {
+    double breaks;
+    bool cliff;
+} loss_conf;
 static const dg_port loss_ports[] = {
     DG_IN("predictions", "{logits:f[B,Q,C],boxes:f[B,Q,4]}", "predictions"),
     DG_IN("targets", "{labels:i[B,M],boxes:f[B,M,4],count:i[B]}", "objects"),
@@ -79,19 +99,24 @@ static const dg_port loss_ports[] = {
     DG_OUT("terms", "{loss_class:f[],loss_box:f[]}", "terms"),
     { 0 },
 };
-static const dg_attr loss_attrs[] = { DG_NUM(loss_conf, breaks, 1e6, 0, 1e9, "objects of an image that make the loss NaN"),
-                                      DG_BOOL(loss_conf, cliff, false, "a term that is 0 and infinitely steep"), { 0 } };
+static const dg_attr loss_attrs[] = {
+    DG_NUM(loss_conf, breaks, 1e6, 0, 1e9, "objects of an image that make the loss NaN"),
+    DG_BOOL(loss_conf, cliff, false, "a term that is 0 and infinitely steep"),
+    { 0 }
+};
 
 /* class: scores towards the number of objects; box: boxes towards the first object's, shaken. */
 static void loss_lower(dg_build *b, const void *self, const dg_val in[], dg_val out[])
 {
     dg_val logits = dg_record_get(b, in[0], "logits"), boxes = dg_record_get(b, in[0], "boxes");
-    dg_val truth = dg_slice(b, dg_record_get(b, in[1], "boxes"), 1, 0, 1), count = dg_real(b, dg_record_get(b, in[1], "count"));
+    dg_val truth = dg_slice(b, dg_record_get(b, in[1], "boxes"), 1, 0, 1),
+           count = dg_real(b, dg_record_get(b, in[1], "count"));
     dg_val wish = dg_reshape(b, dg_scale(b, count, 0.1, 0), DG_SHAPE(dg_dim(b, logits, 0), 1, 1));
     dg_val miss = dg_sub(b, dg_sigmoid(b, logits), wish);
     dg_val noise = dg_scale(b, dg_uniform(b, "shake", DG_SHAPE(dg_dim(b, boxes, 0), 1, 4)), 0.1, 0);
     dg_val off = dg_abs(b, dg_sub(b, boxes, dg_add(b, truth, noise)));
-    dg_val room = dg_scale(b, dg_reduce_max(b, count, DG_ALL_AXES, false), -1, ((const loss_conf *)self)->breaks);
+    dg_val room = dg_scale(b, dg_reduce_max(b, count, DG_ALL_AXES, false), -1,
+                           ((const loss_conf *)self)->breaks);
     dg_val a = dg_mean(b, dg_mul(b, miss, miss), DG_ALL_AXES, false);
     dg_val c = dg_add(b, dg_mean(b, off, DG_ALL_AXES, false), dg_scale(b, dg_log(b, room), 0, 0));
 
@@ -104,19 +129,32 @@ static void loss_lower(dg_build *b, const void *self, const dg_val in[], dg_val 
 }
 
 static const dg_node_class loss = {
-    DG_NODE_CLASS, .name = "toy.loss", .role = DG_ROLE_LOSS, .brief = "Two terms.", .ports = loss_ports, .attrs = loss_attrs,
-    .conf_size = sizeof(loss_conf), .lower = loss_lower,
+    DG_NODE_CLASS,
+    .name = "toy.loss",
+    .role = DG_ROLE_LOSS,
+    .brief = "Two terms.",
+    .ports = loss_ports,
+    .attrs = loss_attrs,
+    .conf_size = sizeof(loss_conf),
+    .lower = loss_lower,
 };
 
-/* ---- data of which one item cannot be read ------------------------------------------------------------------- */
+/* ---- data of which one item cannot be read --------------------------------------------------- */
 
-typedef struct data_conf { int64_t images, broken; } data_conf;
-typedef struct set { dg_dataset pub; data_conf conf; } set;
+typedef struct data_conf {
+    int64_t images, broken;
+} data_conf;
+typedef struct set {
+    dg_dataset pub;
+    data_conf conf;
+} set;
 static const dg_coco_class data_classes[] = { { 1, "dark" }, { 2, "light" } };
-static const dg_port data_ports[] = { DG_OUT("out", "dataset", "gray images with one box each"), { 0 } };
+static const dg_port data_ports[] = { DG_OUT("out", "dataset", "gray images with one box each"),
+                                      { 0 } };
 static const dg_attr data_attrs[] = {
     DG_INT(data_conf, images, 40, 1, 1000, "how many"),
-    DG_INT(data_conf, broken, -1, -1, 1000, "the first that cannot be read; those behind it cannot, either"),
+    DG_INT(data_conf, broken, -1, -1, 1000,
+           "the first that cannot be read; those behind it cannot, either"),
     { 0 },
 };
 
@@ -129,17 +167,24 @@ static void data_info(void *self, int item, dg_item_info *out)
 static int data_sample(void *self, int item, dg_sample *out, dg_scratch *s, dg_diag *d)
 {
     const set *x = self;
-    int        rc;
+    int rc;
 
     if (x->conf.broken >= 0 && item >= x->conf.broken)
         return dg_fail(d, DG_EINPUT, DG_NOWHERE, "toy-broken", "item %d is broken", item);
-    *out = (dg_sample){ .size = sizeof *out, .path = "gray", .orig_w = 32, .orig_h = 32, .n_objects = 1, .image_id = item, .scratch = s };
+    *out = (dg_sample){ .size = sizeof *out,
+                        .path = "gray",
+                        .orig_w = 32,
+                        .orig_h = 32,
+                        .n_objects = 1,
+                        .image_id = item,
+                        .scratch = s };
     rc = dg_image_new(&out->image, s, 32, 32, d);
     out->objects = rc < 0 ? NULL : dg_scratch_alloc(s, sizeof *out->objects);
     if (!out->objects)
         return -DG_EMEMORY;
     memset(out->image.rgb, 6 * item, sizeof(uint8_t[32 * 32 * 3]));
-    out->objects[0] = (dg_object){ .box = { 4, 4, 12 + item % 16, 20 }, .label = item % 2, .area = 100 };
+    out->objects[0] =
+        (dg_object){ .box = { 4, 4, 12 + item % 16, 20 }, .label = item % 2, .area = 100 };
     return 0;
 }
 
@@ -155,15 +200,27 @@ static int data_open(dg_dataset **out, const void *conf, uint64_t seed, dg_diag 
     (void)seed, (void)d;
     assert_non_null(x);
     x->conf = *(const data_conf *)conf;
-    x->pub = (dg_dataset){ .size = sizeof x->pub, .n_items = (int)x->conf.images, .n_classes = 2, .classes = data_classes,
-                           .self = x, .info = data_info, .sample = data_sample, .close = data_close };
+    x->pub = (dg_dataset){ .size = sizeof x->pub,
+                           .n_items = (int)x->conf.images,
+                           .n_classes = 2,
+                           .classes = data_classes,
+                           .self = x,
+                           .info = data_info,
+                           .sample = data_sample,
+                           .close = data_close };
     *out = &x->pub;
     return 0;
 }
 
 static const dg_node_class data = {
-    DG_NODE_CLASS, .name = "toy.data", .role = DG_ROLE_LOADER, .brief = "Gray images.", .ports = data_ports, .attrs = data_attrs,
-    .conf_size = sizeof(data_conf), .open = data_open,
+    DG_NODE_CLASS,
+    .name = "toy.data",
+    .role = DG_ROLE_LOADER,
+    .brief = "Gray images.",
+    .ports = data_ports,
+    .attrs = data_attrs,
+    .conf_size = sizeof(data_conf),
+    .open = data_open,
 };
 
 const dg_node_class *const toy_classes[] = { &net, &loss, &data, NULL };
@@ -171,43 +228,51 @@ const dg_node_class *const toy_classes[] = { &net, &loss, &data, NULL };
 const char *toy_pipeline(dg_arena *a, toy_text t)
 {
     return dg_printf(a,
-        "<pipeline version=\"1\" name=\"toy\" seed=\"3\">\n"
-        "  <let scenes=\"40\" batch=\"4\" lr=\"1e-2\" width=\"8\" ballast=\"0\"/>\n"
-        "  <model id=\"m\"><input id=\"images\"/><toy.net id=\"net\" images=\"@images\" width=\"$width\" ballast=\"$ballast\" %s/></model>\n"
-        "  <train %s>\n"
-        "    <loader.synthetic id=\"data\" images=\"$scenes\" width=\"32\" height=\"32\" classes=\"2\" max_objects=\"3\" seed=\"1\"/>\n"
-        "    <sampler.bucket id=\"pick\" in=\"@data\" batch=\"$batch\" sizes=\"32\" tail=\"drop\"/>\n"
-        "    <augment id=\"aug\" in=\"@pick\"><flip p=\"0.5\"/></augment>\n"
-        "    <batch id=\"b\" in=\"@aug\" max_objects=\"4\"/>\n"
-        "    <use id=\"out\" model=\"m\" images=\"@b.images\"/>\n"
-        "    <toy.loss id=\"loss\" predictions=\"@out\" targets=\"@b.targets\" %s/>\n"
-        "    <backward id=\"grad\" loss=\"@loss.total\"/>\n"
-        "    <optimizer.adamw id=\"opt\" gradients=\"@grad\" lr=\"$lr\" clip=\"1\"/>\n"
-        "    <ema id=\"ema\" of=\"@opt\" decay=\"0.9\" warmup=\"5\"/>\n"
-        "    <log in=\"@loss.terms\"/>\n"
-        "  </train>\n"
-        "  <evaluate weights=\"@ema\" %s>\n"
-        "    <loader.synthetic id=\"data\" images=\"9\" width=\"32\" height=\"32\" classes=\"2\" max_objects=\"3\" seed=\"2\"/>\n"
-        "    <sampler.bucket id=\"pick\" in=\"@data\" batch=\"$batch\" sizes=\"32\" shuffle=\"false\" tail=\"keep\"/>\n"
-        "    <batch id=\"b\" in=\"@pick\" max_objects=\"4\"/>\n"
-        "    <use id=\"out\" model=\"m\" images=\"@b.images\"/>\n"
-        "    <detect id=\"found\" in=\"@out\" most=\"20\"/>\n"
-        "    <evaluate.coco id=\"coco\" in=\"@found\"/>\n"
-        "  </evaluate>\n"
-        "  %s\n"
-        "</pipeline>\n",
-        t.net ? t.net : "", t.train ? t.train : "steps=\"12\"", t.loss ? t.loss : "", t.evaluate ? t.evaluate : "every=\"6 steps\"", t.end ? t.end : "");
+                     "<pipeline version=\"1\" name=\"toy\" seed=\"3\">\n"
+                     "  <let scenes=\"40\" batch=\"4\" lr=\"1e-2\" width=\"8\" ballast=\"0\"/>\n"
+                     "  <model id=\"m\"><input id=\"images\"/><toy.net id=\"net\" "
+                     "images=\"@images\" width=\"$width\" ballast=\"$ballast\" %s/></model>\n"
+                     "  <train %s>\n"
+                     "    <loader.synthetic id=\"data\" images=\"$scenes\" width=\"32\" "
+                     "height=\"32\" classes=\"2\" max_objects=\"3\" seed=\"1\"/>\n"
+                     "    <sampler.bucket id=\"pick\" in=\"@data\" batch=\"$batch\" sizes=\"32\" "
+                     "tail=\"drop\"/>\n"
+                     "    <augment id=\"aug\" in=\"@pick\"><flip p=\"0.5\"/></augment>\n"
+                     "    <batch id=\"b\" in=\"@aug\" max_objects=\"4\"/>\n"
+                     "    <use id=\"out\" model=\"m\" images=\"@b.images\"/>\n"
+                     "    <toy.loss id=\"loss\" predictions=\"@out\" targets=\"@b.targets\" %s/>\n"
+                     "    <backward id=\"grad\" loss=\"@loss.total\"/>\n"
+                     "    <optimizer.adamw id=\"opt\" gradients=\"@grad\" lr=\"$lr\" clip=\"1\"/>\n"
+                     "    <ema id=\"ema\" of=\"@opt\" decay=\"0.9\" warmup=\"5\"/>\n"
+                     "    <log in=\"@loss.terms\"/>\n"
+                     "  </train>\n"
+                     "  <evaluate weights=\"@ema\" %s>\n"
+                     "    <loader.synthetic id=\"data\" images=\"9\" width=\"32\" height=\"32\" "
+                     "classes=\"2\" max_objects=\"3\" seed=\"2\"/>\n"
+                     "    <sampler.bucket id=\"pick\" in=\"@data\" batch=\"$batch\" sizes=\"32\" "
+                     "shuffle=\"false\" tail=\"keep\"/>\n"
+                     "    <batch id=\"b\" in=\"@pick\" max_objects=\"4\"/>\n"
+                     "    <use id=\"out\" model=\"m\" images=\"@b.images\"/>\n"
+                     "    <detect id=\"found\" in=\"@out\" most=\"20\"/>\n"
+                     "    <evaluate.coco id=\"coco\" in=\"@found\"/>\n"
+                     "  </evaluate>\n"
+                     "  %s\n"
+                     "</pipeline>\n",
+                     t.net ? t.net : "", t.train ? t.train : "steps=\"12\"", t.loss ? t.loss : "",
+                     t.evaluate ? t.evaluate : "every=\"6 steps\"", t.end ? t.end : "");
 }
 
-/* ---- running ----------------------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 int toy_set_up(void **state)
 {
     toy *t = calloc(1, sizeof *t);
 
     snprintf(t->folder, sizeof t->folder, "/tmp/detrgraph-train-XXXXXX");
-    if (!mkdtemp(t->folder))
+    if (!mkdtemp(t->folder)) {
+        free(t);
         return -1;
+    }
     t->arena = dg_arena_open();
     t->d = dg_diag_open();
     *state = t;
@@ -248,8 +313,16 @@ static void log_line(void *ctx, int level, const char *line)
 dg_run *toy_open(toy *t, const char *text, int n, const char *const *sets)
 {
     const dg_run_options o = {
-        .size = sizeof o, .file = "toy.xml", .text = text, .n_sets = n, .sets = sets, .threads = t->threads ? t->threads : 1, .classes = toy_classes,
-        .log = log_line, .log_ctx = t,
+        .size = sizeof o,
+        .file = "toy.xml",
+        .text = text,
+        .n_sets = n,
+        .sets = sets,
+        .threads = t->threads ? t->threads : 1,
+        .classes = toy_classes,
+        .device = getenv("DETRGRAPH_DEVICE"),
+        .log = log_line,
+        .log_ctx = t,
     };
     dg_run *run;
 
@@ -274,7 +347,7 @@ static int stop(void *ctx)
 int toy_train(toy *t, const char *text, dg_run_train_options o)
 {
     dg_run *run = toy_open(t, text, 0, NULL);
-    int     rc;
+    int rc;
 
     if (!run)
         fail_msg("%s", dg_diag_text(t->d));

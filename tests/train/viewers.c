@@ -1,5 +1,5 @@
-/* viewers: what a run leaves and offers for programs that look on: TensorBoard's file, the trace, the numbers of a run that
- * goes on, in its folder and over HTTP. */
+/* viewers: what a run leaves and offers for programs that look on: TensorBoard's file, the trace,
+ * the numbers of a run that goes on, in its folder and over HTTP. */
 #include "tests/train/leavings.h"
 
 #include <arpa/inet.h>
@@ -14,11 +14,11 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "runtime/events.h"
-#include "runtime/follow.h"
-#include "runtime/scrape.h"
+#include "report/tensorboard.h"
+#include "report/metrics_tail.h"
+#include "report/prometheus.h"
 
-/* ---- TensorBoard --------------------------------------------------------------------------------------------------------- */
+/* ---- TensorBoard ----------------------------------------------------------------------------- */
 
 /* A reader of its own: CRC-32C bit by bit, and of the messages what is looked for. */
 static uint32_t slow_crc(const uint8_t *p, size_t n)
@@ -43,8 +43,8 @@ static uint64_t little(const uint8_t *p, int bytes)
 }
 
 typedef struct field {
-    int            number, type;
-    uint64_t       value; /* or the length */
+    int number, type;
+    uint64_t value; /* or the length */
     const uint8_t *p;
 } field;
 
@@ -80,17 +80,17 @@ static bool next_field(const uint8_t **p, const uint8_t *end, field *f)
 }
 
 typedef struct found {
-    int     records, scalars, pictures, graph_nodes, versions;
+    int records, scalars, pictures, graph_nodes, versions;
     int64_t steps[64];
-    int     n_steps; /* events with scalars of the training */
-    bool    repeated;
+    int n_steps; /* events with scalars of the training */
+    bool repeated;
 } found;
 
 static void read_value(const field *value, found *out, int64_t step)
 {
     const uint8_t *p = value->p;
-    char           tag[64] = "";
-    field          f;
+    char tag[64] = "";
+    field f;
 
     while (next_field(&p, value->p + value->value, &f)) {
         if (f.number == 1)
@@ -108,8 +108,8 @@ static void read_value(const field *value, found *out, int64_t step)
 static void read_event(const uint8_t *p, uint64_t n, found *out)
 {
     const uint8_t *end = p + n, *inner;
-    int64_t        step = -1;
-    field          f, g;
+    int64_t step = -1;
+    field f, g;
 
     while (next_field(&p, end, &f)) {
         step = f.number == 2 ? (int64_t)f.value : step;
@@ -124,15 +124,15 @@ static void read_event(const uint8_t *p, uint64_t n, found *out)
 
 static found read_events(toy *t, const char *name)
 {
-    found  out = { 0 };
-    char  *bytes;
+    found out = { 0 };
+    char *bytes;
     size_t n, at = 0;
 
     check_ok(t, dg_file_read(&bytes, &n, toy_path(t, name), 0, t->d));
     while (at < n) {
         const uint8_t *p = (const uint8_t *)bytes + at;
-        uint64_t       len = little(p, 8);
-        uint32_t       c = slow_crc(p, 8);
+        uint64_t len = little(p, 8);
+        uint32_t c = slow_crc(p, 8);
 
         assert_true(n - at >= 16 && len <= n - at - 16);
         assert_int_equal(little(p + 8, 4), (uint32_t)((c >> 15 | c << 17) + 0xa282ead8u));
@@ -150,7 +150,7 @@ static const char events_of_a[] = "a/events.out.tfevents.detrgraph";
 
 static void event_file(void **state)
 {
-    toy  *t = *state;
+    toy *t = *state;
     found f;
 
     assert_int_equal(dg_crc32c("123456789", 9), 0xe3069283); /* the check value of CRC-32C */
@@ -166,18 +166,22 @@ static void event_file(void **state)
 
 static void event_file_resumed(void **state)
 {
-    toy  *t = *state;
+    toy *t = *state;
     found f;
     FILE *torn;
 
-    check_ok(t, train(t, "a", (toy_text){ .end = "<checkpoint every=\"4 steps\" keep=\"9\"/>" }, (dg_run_train_options){ .steps = 8 }));
+    check_ok(t, train(t, "a", (toy_text){ .end = "<checkpoint every=\"4 steps\" keep=\"9\"/>" },
+                      (dg_run_train_options){ .steps = 8 }));
     assert_int_equal(read_events(t, events_of_a).n_steps, 8);
     torn = fopen(toy_path(t, events_of_a), "ab"); /* killed while it wrote */
     assert_non_null(torn);
     assert_true(fwrite("\x40\0\0\0\0\0\0\0half", 1, 12, torn) == 12);
     fclose(torn);
-    check_ok(t, train(t, "a", (toy_text){ .end = "<checkpoint every=\"4 steps\" keep=\"9\"/>" },
-                      (dg_run_train_options){ .resume = DG_RUN_RESUME, .resume_from = toy_path(t, "a/checkpoints/step-000004"), .force = true }));
+    check_ok(t,
+             train(t, "a", (toy_text){ .end = "<checkpoint every=\"4 steps\" keep=\"9\"/>" },
+                   (dg_run_train_options){ .resume = DG_RUN_RESUME,
+                                           .resume_from = toy_path(t, "a/checkpoints/step-000004"),
+                                           .force = true }));
     f = read_events(t, events_of_a);
     assert_int_equal(f.n_steps, 12);
     assert_int_equal(f.versions, 1);
@@ -186,23 +190,25 @@ static void event_file_resumed(void **state)
 
 static void event_file_that_is_full(void **state)
 {
-    toy       *t = *state;
-    dg_events *e;
-    dg_graph   none = { 0 };
+    toy *t = *state;
+    dg_tensorboard *e;
+    dg_graph none = { 0 };
 
-    assert_int_equal(dg_events_open(&e, "/dev/full", 0, &none, t->d), -DG_EIO);
+    assert_int_equal(dg_tensorboard_open(&e, "/dev/full", 0, &none, t->d), -DG_EIO);
     assert_null(e);
     assert_true(dg_diag_n(t->d) >= 1);
     assert_string_equal(dg_diag_at(t->d, 0)->id, "events-write");
     dg_diag_clear(t->d);
     /* The run goes on without it, and says so. */
-    check_ok(t, dg_mkdirs(toy_path(t, "full/events.out.tfevents.detrgraph"), t->d)); /* no file can be there */
-    check_ok(t, train(t, "full", (toy_text){ 0 }, (dg_run_train_options){ .resume = DG_RUN_RESUME_AUTO }));
+    check_ok(t, dg_mkdirs(toy_path(t, "full/events.out.tfevents.detrgraph"),
+                          t->d)); /* no file can be there */
+    check_ok(t, train(t, "full", (toy_text){ 0 },
+                      (dg_run_train_options){ .resume = DG_RUN_RESUME_AUTO }));
     has(t->log.s, "TensorBoard sees the run up to step 0");
     assert_string_equal(at(at(json_of(t, "full/run.json"), "end"), "state")->text, "done");
 }
 
-/* ---- the trace ------------------------------------------------------------------------------------------------------------- */
+/* ---- the trace ------------------------------------------------------------------------------- */
 
 static double number(const dg_json *o, const char *key)
 {
@@ -210,16 +216,20 @@ static double number(const dg_json *o, const char *key)
     return at(o, key)->number;
 }
 
-/* Members of an event by its kind, as trace.schema.json has them: the format's own and no others. */
+/* Members of an event by its kind, as trace.schema.json has them: the format's own and no others.
+ */
 static void check_form(const dg_json *e)
 {
     static const struct {
         const char *ph, *needs, *may;
-    } kinds[] = { { "X", " ph pid tid name ts dur ", " args " }, { "C", " ph pid tid name ts args ", "" }, { "M", " ph pid tid name args ", "" } };
-    static const char *const names[] = { "process_name", "process_labels", "process_sort_index", "thread_name", "thread_sort_index" };
+    } kinds[] = { { "X", " ph pid tid name ts dur ", " args " },
+                  { "C", " ph pid tid name ts args ", "" },
+                  { "M", " ph pid tid name args ", "" } };
+    static const char *const names[] = { "process_name", "process_labels", "process_sort_index",
+                                         "thread_name", "thread_sort_index" };
     const char *ph = at(e, "ph")->text;
-    size_t      k = 0, known = 0;
-    int         needed = 0;
+    size_t k = 0, known = 0;
+    int needed = 0;
 
     while (k < 2 && strcmp(kinds[k].ph, ph) != 0)
         k++;
@@ -245,26 +255,30 @@ static void check_form(const dg_json *e)
     assert_true(k < 2 || known == 1);
 }
 
-/* Spans of one track lie inside or beside each other, within what a clock's rounding leaves open. */
+/* Spans of one track lie inside or beside each other, within what a clock's rounding leaves open.
+ */
 static void nest(const dg_json *a, const dg_json *b)
 {
-    double from = number(a, "ts"), to = from + number(a, "dur"), begin = number(b, "ts"), end = begin + number(b, "dur");
+    double from = number(a, "ts"), to = from + number(a, "dur"), begin = number(b, "ts"),
+           end = begin + number(b, "dur");
 
-    if (number(a, "tid") == number(b, "tid") && from < begin - 0.01 && begin < to - 0.01 && end > to + 0.01)
-        fail_msg("%s (%g to %g) and %s (%g to %g) overlap", at(a, "name")->text, from, to, at(b, "name")->text, begin, end);
+    if (number(a, "tid") == number(b, "tid") && from < begin - 0.01 && begin < to - 0.01 &&
+        end > to + 0.01)
+        fail_msg("%s (%g to %g) and %s (%g to %g) overlap", at(a, "name")->text, from, to,
+                 at(b, "name")->text, begin, end);
 }
 
 static void trace(void **state)
 {
-    toy           *t = *state;
+    toy *t = *state;
     const dg_json *events;
-    int            steps = 0, nodes = 0, loaders = 0, ops = 0;
+    int steps = 0, nodes = 0, loaders = 0, ops = 0;
 
     check_ok(t, train(t, "a", (toy_text){ 0 }, (dg_run_train_options){ .trace = 2 }));
     events = at(json_of(t, "a/trace.json"), "traceEvents");
     for (int i = 0; i < events->n; i++) {
         const dg_json *e = &events->items[i];
-        const char    *ph = at(e, "ph")->text, *name = at(e, "name")->text;
+        const char *ph = at(e, "ph")->text, *name = at(e, "name")->text;
 
         check_form(e);
         if (strcmp(ph, "X") != 0)
@@ -289,71 +303,79 @@ static void trace_that_cannot_be_written(void **state)
     toy *t = *state;
 
     check_ok(t, dg_mkdirs(toy_path(t, "a/trace.json"), t->d)); /* no file can be there */
-    check_ok(t, train(t, "a", (toy_text){ 0 }, (dg_run_train_options){ .resume = DG_RUN_RESUME_AUTO, .trace = 30 })); /* till the end */
+    check_ok(t, train(t, "a", (toy_text){ 0 },
+                      (dg_run_train_options){ .resume = DG_RUN_RESUME_AUTO,
+                                              .trace = 30 })); /* till the end */
     has(t->log.s, "no trace: ");
     assert_string_equal(at(at(json_of(t, "a/run.json"), "end"), "state")->text, "done");
     assert_int_equal(at(json_of(t, "a/run.json"), "per_rank")->n, 1);
     assert_true(dg_exists(toy_path(t, "a/checkpoints/step-000012")));
 }
 
-/* ---- looking on ------------------------------------------------------------------------------------------------------------ */
+/* ---- looking on ------------------------------------------------------------------------------ */
 
 static void follow(void **state)
 {
-    toy          *t = *state;
-    dg_follow    *f = dg_follow_open(toy_path(t, "a"));
-    const dg_now *n = dg_follow_look(f);
-    FILE         *more;
+    toy *t = *state;
+    dg_metrics_tail *f = dg_metrics_tail_open(toy_path(t, "a"));
+    const dg_now *n = dg_metrics_tail_look(f);
+    FILE *more;
 
     assert_int_equal(n->step, 0);
     assert_string_equal(n->state, "");
     check_ok(t, train(t, "a", (toy_text){ 0 }, (dg_run_train_options){ 0 }));
-    n = dg_follow_look(f);
+    n = dg_metrics_tail_look(f);
     assert_int_equal(n->step, 12);
     assert_int_equal(n->n_steps, 12);
-    assert_true(n->left_s >= 0 && n->images_per_s > 0 && n->memory_bytes > 0 && isfinite(n->mean_loss));
+    assert_true(n->left_s >= 0 && n->images_per_s > 0 && n->memory_bytes > 0 &&
+                isfinite(n->mean_loss));
     assert_string_equal(n->state, "done");
     more = fopen(toy_path(t, "a/metrics.jsonl"), "ab");
     assert_non_null(more);
     fputs("{\"step\":13,\"epoch\":1,\"loss\":0.5}\n{\"step\":14,", more);
     fclose(more);
-    n = dg_follow_look(f);
+    n = dg_metrics_tail_look(f);
     assert_int_equal(n->step, 13);
     assert_true(n->loss == 0.5);
-    dg_follow_close(&f);
+    dg_metrics_tail_close(&f);
 }
 
-/* The launcher knows better than a rank why a run failed; what it said of a part before does not count. */
+/* The launcher knows better than a rank why a run failed; what it said of a part before does not
+ * count. */
 static void follow_a_failure(void **state)
 {
-    static const char   run[] = "{\"began\":\"2026-01-02T03:04:05Z\",\"steps\":9,\"end\":{\"state\":\"running\",\"why\":\"\"}}",
-                        verdict[] = "[{\"message\":\"rank 1 died\"}]";
-    const struct timespec before[] = { { 1767322000, 0 }, { 1767322000, 0 } }, after[] = { { 1767333333, 0 }, { 1767333333, 0 } };
-    toy                *t = *state;
-    const char         *path = toy_path(t, "lost/flight/verdict.json");
-    dg_follow          *f = dg_follow_open(toy_path(t, "lost"));
+    static const char run[] = "{\"began\":\"2026-01-02T03:04:05Z\",\"steps\":9,\"end\":{\"state\":"
+                              "\"running\",\"why\":\"\"}}",
+                      verdict[] = "[{\"message\":\"rank 1 died\"}]";
+    const struct timespec before[] = { { 1767322000, 0 }, { 1767322000, 0 } },
+                          after[] = { { 1767333333, 0 }, { 1767333333, 0 } };
+    toy *t = *state;
+    const char *path = toy_path(t, "lost/flight/verdict.json");
+    dg_metrics_tail *f = dg_metrics_tail_open(toy_path(t, "lost"));
 
     check_ok(t, dg_mkdirs(toy_path(t, "lost/flight"), t->d));
     check_ok(t, dg_file_write(toy_path(t, "lost/run.json"), run, sizeof run - 1, t->d));
-    assert_string_equal(dg_follow_look(f)->state, "running");
+    assert_string_equal(dg_metrics_tail_look(f)->state, "running");
     check_ok(t, dg_file_write(path, verdict, sizeof verdict - 1, t->d));
     assert_int_equal(utimensat(AT_FDCWD, path, before, 0), 0);
-    assert_string_equal(dg_follow_look(f)->state, "running");
+    assert_string_equal(dg_metrics_tail_look(f)->state, "running");
     assert_int_equal(utimensat(AT_FDCWD, path, after, 0), 0);
-    assert_string_equal(dg_follow_look(f)->state, "failed");
-    assert_string_equal(dg_follow_look(f)->why, "rank 1 died");
+    assert_string_equal(dg_metrics_tail_look(f)->state, "failed");
+    assert_string_equal(dg_metrics_tail_look(f)->why, "rank 1 died");
     check_ok(t, dg_file_write(toy_path(t, "lost/control"), "{}", 2, t->d)); /* it goes on */
-    assert_string_equal(dg_follow_look(f)->state, "running");
-    dg_follow_close(&f);
+    assert_string_equal(dg_metrics_tail_look(f)->state, "running");
+    dg_metrics_tail_close(&f);
 }
 
 /* What a server on this port answers to a request. */
 static void ask(int port, const char *request, char *reply, size_t room)
 {
-    struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-    int                fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    size_t             n = 0;
-    ssize_t            k;
+    struct sockaddr_in to = { .sin_family = AF_INET,
+                              .sin_port = htons((uint16_t)port),
+                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    size_t n = 0;
+    ssize_t k;
 
     assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
     assert_int_equal(write(fd, request, strlen(request)), (ssize_t)strlen(request));
@@ -365,38 +387,39 @@ static void ask(int port, const char *request, char *reply, size_t room)
 
 static void scrape(void **state)
 {
-    toy       *t = *state;
-    dg_scrape *s, *other;
-    dg_str     text = { 0 };
-    char       reply[4096];
+    toy *t = *state;
+    dg_prometheus *s, *other;
+    dg_str text = { 0 };
+    char reply[4096];
 
-    if (dg_scrape_open(&s, 0, t->d) < 0) {
+    if (dg_prometheus_open(&s, 0, t->d) < 0) {
         check_only(t->d, "metrics-port");
         print_message("without libmicrohttpd\n");
         skip();
     }
-    ask(dg_scrape_port(s), "GET /metrics HTTP/1.0\r\n\r\n", reply, sizeof reply);
+    ask(dg_prometheus_port(s), "GET /metrics HTTP/1.0\r\n\r\n", reply, sizeof reply);
     has(reply, " 200 ");
     dg_str_add(&text, "detrgraph_step 7\n");
-    dg_scrape_put(s, &text);
-    ask(dg_scrape_port(s), "GET /metrics HTTP/1.0\r\n\r\n", reply, sizeof reply);
+    dg_prometheus_put(s, &text);
+    ask(dg_prometheus_port(s), "GET /metrics HTTP/1.0\r\n\r\n", reply, sizeof reply);
     has(reply, "text/plain; version=0.0.4");
     has(reply, "\r\n\r\ndetrgraph_step 7\n");
-    ask(dg_scrape_port(s), "GET / HTTP/1.0\r\n\r\n", reply, sizeof reply);
+    ask(dg_prometheus_port(s), "GET / HTTP/1.0\r\n\r\n", reply, sizeof reply);
     has(reply, " 404 ");
-    ask(dg_scrape_port(s), "POST /metrics HTTP/1.0\r\nContent-Length: 0\r\n\r\n", reply, sizeof reply);
+    ask(dg_prometheus_port(s), "POST /metrics HTTP/1.0\r\nContent-Length: 0\r\n\r\n", reply,
+        sizeof reply);
     has(reply, " 405 ");
-    dg_scrape_close(&s);
-    dg_scrape_close(&s);
+    dg_prometheus_close(&s);
+    dg_prometheus_close(&s);
     /* Somebody else listens there. */
     struct sockaddr_in here = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-    socklen_t          n = sizeof here;
-    int                fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    socklen_t n = sizeof here;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     assert_int_equal(bind(fd, (struct sockaddr *)&here, sizeof here), 0);
     assert_int_equal(listen(fd, 1), 0);
     assert_int_equal(getsockname(fd, (struct sockaddr *)&here, &n), 0);
-    assert_int_equal(dg_scrape_open(&other, ntohs(here.sin_port), t->d), -DG_EIO);
+    assert_int_equal(dg_prometheus_open(&other, ntohs(here.sin_port), t->d), -DG_EIO);
     check_only(t->d, "metrics-port");
     close(fd);
 }
@@ -406,8 +429,14 @@ static void scrape(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(event_file), TEST(event_file_resumed), TEST(event_file_that_is_full), TEST(trace),
-        TEST(trace_that_cannot_be_written), TEST(follow), TEST(follow_a_failure), TEST(scrape),
+        TEST(event_file),
+        TEST(event_file_resumed),
+        TEST(event_file_that_is_full),
+        TEST(trace),
+        TEST(trace_that_cannot_be_written),
+        TEST(follow),
+        TEST(follow_a_failure),
+        TEST(scrape),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

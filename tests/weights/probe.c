@@ -1,7 +1,7 @@
-/* probe: what a pipeline's first evaluation computes from given pixels, for comparison with other programs.
- *     probe PIPELINE WEIGHTS SIDE IMAGES OUT [NAME=VALUE...]
- *     probe PIPELINE init OUT [NAME=VALUE...]        its initial weights
- * IMAGES: f32 [N,SIDE,SIDE,3], with N the batch of the evaluation. OUT receives f32: the logits, then the boxes. */
+/* probe: what a pipeline's first evaluation computes from given pixels, for comparison with other
+ * programs. probe PIPELINE WEIGHTS SIDE IMAGES OUT [NAME=VALUE...] probe PIPELINE init OUT
+ * [NAME=VALUE...]        its initial weights IMAGES: f32 [N,SIDE,SIDE,3], with N the batch of the
+ * evaluation. OUT receives f32: the logits, then the boxes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,8 +32,8 @@ static void write_value(dg_run *run, const char *what, FILE *out, dg_diag *d)
 {
     for (int i = dg_run_n_values(run) - 1; i >= 0; i--) {
         dg_run_tensor t = dg_run_value_at(run, i);
-        int64_t       n = dg_shape_elements(t.shape);
-        double       *v;
+        int64_t n = dg_shape_elements(t.shape);
+        double *v;
 
         if (!is_output(t.name, what))
             continue;
@@ -52,13 +52,15 @@ static void write_value(dg_run *run, const char *what, FILE *out, dg_diag *d)
 
 int main(int argc, char **argv)
 {
-    dg_diag       *d = dg_diag_open();
-    dg_run        *run;
-    dg_run_options how = { .size = sizeof how, .precision = "f32", .no_pretrained = true, .keep_named = true };
-    FILE          *f;
+    dg_diag *d = dg_diag_open();
+    dg_run *run;
+    dg_run_options how = {
+        .size = sizeof how, .precision = "f32", .no_pretrained = true, .keep_named = true
+    };
+    FILE *f;
 
     bool init = argc > 3 && strcmp(argv[2], "init") == 0;
-    int  used = init ? 4 : 6;
+    int used = init ? 4 : 6;
 
     if (argc < used)
         fail("PIPELINE WEIGHTS SIDE IMAGES OUT are expected");
@@ -76,12 +78,13 @@ int main(int argc, char **argv)
     check(dg_run_select(run, "evaluate", atoi(argv[3]), atoi(argv[3]), d), d);
 
     dg_run_tensor images = dg_run_input_at(run, 0);
-    int64_t       n = dg_shape_elements(images.shape);
-    float        *pixels = calloc((size_t)n, sizeof *pixels);
-    double       *wide = calloc((size_t)n, sizeof *wide);
+    int64_t n = dg_shape_elements(images.shape);
+    float *pixels = calloc((size_t)n, sizeof *pixels);
+    double *wide = calloc((size_t)n, sizeof *wide);
 
     f = fopen(argv[4], "rb");
-    if (!pixels || !wide || !f || fread(pixels, sizeof *pixels, (size_t)n, f) != (size_t)n || fgetc(f) != EOF)
+    if (!pixels || !wide || !f || fread(pixels, sizeof *pixels, (size_t)n, f) != (size_t)n ||
+        fgetc(f) != EOF)
         fail("IMAGES do not fit the evaluation's batch and SIDE");
     fclose(f);
     for (int64_t i = 0; i < n; i++)

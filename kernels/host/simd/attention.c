@@ -1,11 +1,11 @@
 /* attention.c: multi-head attention and its gradient; formulas as in kernels/ref/attention.c.
  *
- * A head of an image is one task. Its keys are packed transposed, [d][S], so that a vector holds
- * neighbouring columns of the scores, and values as rows [S][d]; ROWS queries at a time make a
- * strip of scores [ROWS][S] that stays in the first cache. Columns that no row of the strip sees
- * are skipped: with denoising groups that is most of the upper half. The gradient recomputes the
- * strip from the saved log-sum-exp and adds to dk and dv of its head, strip after strip, so no
- * bit depends on the threads. */
+ * One task is one head of one image. Its keys are packed transposed, [d][S], so that a vector holds
+ * neighbouring columns of the scores, its values as rows [S][d]; ROWS queries at a time give a
+ * strip of scores [ROWS][S] that stays in L1 cache. Columns masked for all rows of the strip are
+ * skipped: with denoising groups that is most of the upper half. The gradient recomputes the strip
+ * from the saved log-sum-exp and adds to its head's dk and dv strip by strip, so results do not
+ * depend on the number of threads. */
 #include "kernels/host/simd/vmath.h"
 
 enum {
@@ -17,8 +17,8 @@ enum {
     PAIR = 2 * W,
 };
 
-/* Columns begin..end-1 that some row of a strip sees, in multiples of PAIR; the second range
- * stands behind the first. */
+/* Columns begin..end-1 that some row of a strip sees, in multiples of PAIR; range 1 follows range
+ * 0. */
 typedef struct ranges {
     int64_t begin[2], end[2];
 } ranges;
@@ -30,17 +30,17 @@ typedef struct sight {
 
 typedef struct task {
     const dg_args *a;
-    int64_t        heads, n, s, width, d; /* of a head: d channels */
-    int64_t        sp, dp, step;          /* s and d rounded up to PAIR; length of a strip's row */
-    bool           masked, low;
-    int64_t        capacity, live, group;
-    float          scale;
-    int64_t        floats; /* of workspace, per thread */
+    int64_t heads, n, s, width, d; /* d: channels per head */
+    int64_t sp, dp, step;          /* s and d rounded up to PAIR; floats between rows of a strip */
+    bool masked, low;
+    int64_t capacity, live, group;
+    float scale;
+    int64_t floats; /* of workspace, per thread */
 } task;
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
-static int64_t up(int64_t n)
+static int64_t round_up(int64_t n)
 {
     return (n + PAIR - 1) / PAIR * PAIR;
 }
@@ -49,9 +49,9 @@ static task sizes(const dg_shape *q, const dg_shape *k, int64_t heads, bool grad
 {
     task t = { .heads = heads, .n = q->d[1], .s = k->d[1], .width = q->d[2], .d = q->d[2] / heads };
 
-    t.sp = up(t.s);
-    t.dp = up(t.d);
-    t.step = t.sp + W; /* not a power of two: rows of a strip must not share cache sets */
+    t.sp = round_up(t.s);
+    t.dp = round_up(t.d);
+    t.step = t.sp + W; /* not a power of two, so that rows of a strip do not share cache sets */
     t.scale = (float)(1 / sqrt((double)t.d));
     if (grad)
         t.floats = 2 * t.d * t.sp + 3 * t.sp * t.dp + 2 * ROWS * t.step + 3 * ROWS * t.dp;
@@ -63,7 +63,7 @@ static task sizes(const dg_shape *q, const dg_shape *k, int64_t heads, bool grad
 static int prepare_with(dg_prepare *p, int q, bool grad)
 {
     const attention_attr *f = p->attr;
-    task                  t = sizes(&p->t[q].shape, &p->t[q + 1].shape, f->heads, grad);
+    task t = sizes(&p->t[q].shape, &p->t[q + 1].shape, f->heads, grad);
 
     p->workspace_bytes = (size_t)(t.floats * max64(p->threads, 1)) * sizeof(float);
     return 0;
@@ -82,8 +82,8 @@ static int prepare_grad(dg_prepare *p)
 static task task_of(const dg_args *a, int q, int dn)
 {
     const attention_attr *f = a->attr;
-    task                  t = sizes(&a->t[q].shape, &a->t[q + 1].shape, f->heads, q == 1);
-    const int32_t        *m = a->t[dn].data;
+    task t = sizes(&a->t[q].shape, &a->t[q + 1].shape, f->heads, q == 1);
+    const int32_t *m = a->t[dn].data;
 
     t.a = a;
     t.low = is_low(a, q);
@@ -96,12 +96,13 @@ static task task_of(const dg_args *a, int q, int dn)
     return t;
 }
 
-/* ---- who sees whom --------------------------------------------------------------------------- */
+/* ---- masks
+ * ------------------------------------------------------------------------------------ */
 
 static sight sight_of(const task *t, int64_t row)
 {
     if (row >= t->n || (t->masked && row >= t->live && row < t->capacity))
-        return (sight){ 0, 0, t->s, t->s }; /* void */
+        return (sight){ 0, 0, t->s, t->s }; /* a void row */
     if (!t->masked)
         return (sight){ 0, 0, 0, t->s };
     if (row >= t->capacity)
@@ -117,7 +118,7 @@ static bool is_blind(const sight *v)
 
 static ranges ranges_of(const task *t, const sight v[ROWS])
 {
-    sight  all = { t->s, 0, t->s, t->s };
+    sight all = { t->s, 0, t->s, t->s };
     ranges r;
 
     for (int i = 0; i < ROWS; i++) {
@@ -128,20 +129,20 @@ static ranges ranges_of(const task *t, const sight v[ROWS])
         all.b = min64(all.b, v[i].b);
     }
     r.begin[0] = all.a < all.a_end ? all.a / PAIR * PAIR : 0;
-    r.end[0] = up(all.a_end);
+    r.end[0] = round_up(all.a_end);
     r.begin[1] = max64(all.b / PAIR * PAIR, r.end[0]);
     r.end[1] = all.b < t->s ? max64(t->sp, r.begin[1]) : r.begin[1];
     return r;
 }
 
-/* Whether all W columns from c on are seen without looking closer. */
-static bool plain(const sight *v, int64_t c)
+/* True if the row sees all W columns from c on, by range b alone. */
+static bool sees_all(const sight *v, int64_t c)
 {
     return c >= v->b && c + W <= v->b_end;
 }
 
 /* x where the row sees columns c..c+W-1, else y. */
-static inline vf seen(const sight *v, int64_t c, vf x, vf y)
+static inline vf mask_unseen(const sight *v, int64_t c, vf x, vf y)
 {
     vf at = vf_count() + (float)c;
     vm a = vm_and(vf_le(vf_set((float)v->a), at), vf_lt(at, vf_set((float)v->a_end)));
@@ -152,14 +153,14 @@ static inline vf seen(const sight *v, int64_t c, vf x, vf y)
 
 /* ---- packing --------------------------------------------------------------------------------- */
 
-/* Head `head` of operand i (rows of `width`) as rows [n][dp], zeros behind d, and rows of zeros
- * up to `rows`. */
+/* Packs rows first..first+n-1 of head `head` of operand i (rows of `width`) as rows [n][dp],
+ * zero-padded past d, then zero rows up to `rows`. */
 static void pack_rows(const task *t, int i, int64_t head, int64_t first, int64_t n, int64_t rows,
                       float *to)
 {
     const void *x = t->a->t[i].data;
-    int64_t     length = t->a->t[i].shape.d[1];
-    int64_t     at = head / t->heads * length * t->width + head % t->heads * t->d;
+    int64_t length = t->a->t[i].shape.d[1];
+    int64_t at = head / t->heads * length * t->width + head % t->heads * t->d;
 
     n = min64(n, length - first);
     if (n < rows || t->d < t->dp)
@@ -172,7 +173,7 @@ static void pack_rows(const task *t, int i, int64_t head, int64_t first, int64_t
     }
 }
 
-/* Rows [sp][dp] to columns [d][sp]. */
+/* Transposes rows [sp][dp] to columns [d][sp]. */
 static void transpose(const task *t, const float *from, float *to)
 {
     for (int64_t s = 0; s < t->sp; s += W)
@@ -184,7 +185,7 @@ static void transpose(const task *t, const float *from, float *to)
 static void unpack_rows(const task *t, int i, int64_t head, int64_t first, int64_t n,
                         const float *from)
 {
-    void   *x = t->a->t[i].data;
+    void *x = t->a->t[i].data;
     int64_t length = t->a->t[i].shape.d[1];
     int64_t at = head / t->heads * length * t->width + head % t->heads * t->d;
 
@@ -224,7 +225,8 @@ static void strip_of(const task *t, const ranges *g, const float *x, const float
 }
 
 /* y[r][k] = sum over c of strip[r][c] rows[c][k] */
-static void mix(const task *t, const ranges *g, const float *strip, const float *rows, float *y)
+static void mix_rows(const task *t, const ranges *g, const float *strip, const float *rows,
+                     float *y)
 {
     for (int64_t k = 0; k < t->dp; k += PAIR) {
         vf sum[ROWS][2];
@@ -248,7 +250,8 @@ static void mix(const task *t, const ranges *g, const float *strip, const float 
 }
 
 /* rows[c][k] += sum over r of strip[r][c] x[r][k] */
-static void spread(const task *t, const ranges *g, const float *strip, const float *x, float *rows)
+static void spread_rows(const task *t, const ranges *g, const float *strip, const float *x,
+                        float *rows)
 {
     for (int64_t k = 0; k < t->dp; k += PAIR) {
         vf left[ROWS], right[ROWS];
@@ -273,17 +276,17 @@ static void spread(const task *t, const ranges *g, const float *strip, const flo
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/* Products of one row to exp(score - largest), score = scale * product; returns the log of the
- * sum of the scores' exponentials, and 1 / the sum of what stands in p. */
+/* Turns one row of products p into exp(scale * (p - max)); returns the log-sum-exp of the scores,
+ * and in *each the factor 1 / sum that makes p probabilities. */
 static float soften(const sight *v, const ranges *g, float scale, float *p, float *each)
 {
-    vf    most = vf_set(-INFINITY), sum = { 0 };
+    vf most = vf_set(-INFINITY), sum = { 0 };
     float top, total;
 
     for (int half = 0; half < 2; half++)
         for (int64_t c = g->begin[half]; c < g->end[half]; c += W) {
-            if (!plain(v, c))
-                vf_store(p + c, seen(v, c, vf_load(p + c), vf_set(-INFINITY)));
+            if (!sees_all(v, c))
+                vf_store(p + c, mask_unseen(v, c, vf_load(p + c), vf_set(-INFINITY)));
             most = vf_max(most, vf_load(p + c));
         }
     top = vf_top(most);
@@ -317,15 +320,15 @@ static void forward_head(const task *t, int64_t head, float *ws)
 {
     float *rows = ws, *columns = rows + t->sp * t->dp, *strip = columns + t->d * t->sp,
           *q = strip + ROWS * t->step;
-    float *y = q + ROWS * t->dp, *lse = (float *)t->a->t[5].data + head * t->n;
+    float *y = q + ROWS * t->dp, *lse = (float *)t->a->t[DG_ATTENTION_LSE].data + head * t->n;
 
     pack_rows(t, 1, head, 0, t->s, t->sp, rows);
     transpose(t, rows, columns);
     pack_rows(t, 2, head, 0, t->s, t->sp, rows);
     for (int64_t n = 0; n < t->n; n += ROWS) {
-        sight  v[ROWS];
+        sight v[ROWS];
         ranges g;
-        float  each[ROWS];
+        float each[ROWS];
 
         for (int i = 0; i < ROWS; i++)
             v[i] = sight_of(t, n + i);
@@ -343,7 +346,7 @@ static void forward_head(const task *t, int64_t head, float *ws)
             if (n + i < t->n)
                 lse[n + i] = of_row;
         }
-        mix(t, &g, strip, rows, y);
+        mix_rows(t, &g, strip, rows, y);
         scale_rows(t, y, each);
         unpack_rows(t, 4, head, n, ROWS, y);
     }
@@ -361,13 +364,14 @@ static int attention(const dg_args *a)
 {
     task t = task_of(a, 0, 3);
 
-    parallel(a, a->t[0].shape.d[0] * t.heads, t.n * t.s, forward_body, &t);
+    parallel(a, a->t[DG_ATTENTION_Q].shape.d[0] * t.heads, t.n * t.s, forward_body, &t);
     return 0;
 }
 
 /* ---- gradient: dy q k v y lse dn? -> dq dk dv ------------------------------------------------ */
 
-/* One row: products q . k to probabilities p, and dy . v to g = p (dy . v - own) scale. */
+/* One row of the gradient: p from products q . k to probabilities, g from dy . v to p (dy . v -
+ * own) scale, where own = dy . y. */
 static void slope_row(const task *t, const sight *v, const ranges *r, float lse, float own,
                       float *p, float *g)
 {
@@ -375,11 +379,11 @@ static void slope_row(const task *t, const sight *v, const ranges *r, float lse,
         for (int64_t c = r->begin[half]; c < r->end[half]; c += W) {
             vf e = vf_exp(vf_fma(vf_load(p + c), vf_set(t->scale), vf_set(-lse))), s;
 
-            if (!plain(v, c))
-                e = seen(v, c, e, vf_set(0));
+            if (!sees_all(v, c))
+                e = mask_unseen(v, c, e, vf_set(0));
             s = e * (vf_load(g + c) - own) * t->scale;
-            if (!plain(v, c))
-                s = seen(v, c, s, vf_set(0));
+            if (!sees_all(v, c))
+                s = mask_unseen(v, c, s, vf_set(0));
             vf_store(p + c, e);
             vf_store(g + c, s);
         }
@@ -400,8 +404,8 @@ static void grad_head(const task *t, int64_t head, float *ws)
           *k_rows = v_columns + t->d * t->sp;
     float *dk = k_rows + t->sp * t->dp, *dv = dk + t->sp * t->dp, *p = dv + t->sp * t->dp,
           *g = p + ROWS * t->step;
-    float       *q = g + ROWS * t->step, *dy = q + ROWS * t->dp, *y = dy + ROWS * t->dp;
-    const float *lse = (const float *)t->a->t[5].data + head * t->n;
+    float *q = g + ROWS * t->step, *dy = q + ROWS * t->dp, *y = dy + ROWS * t->dp;
+    const float *lse = (const float *)t->a->t[DG_ATTENTION_GRAD_LSE].data + head * t->n;
 
     pack_rows(t, 3, head, 0, t->s, t->sp, k_rows);
     transpose(t, k_rows, v_columns);
@@ -409,7 +413,7 @@ static void grad_head(const task *t, int64_t head, float *ws)
     transpose(t, k_rows, k_columns);
     memset(dk, 0, (size_t)(2 * t->sp * t->dp) * sizeof(float));
     for (int64_t n = 0; n < t->n; n += ROWS) {
-        sight  v[ROWS];
+        sight v[ROWS];
         ranges r;
 
         for (int i = 0; i < ROWS; i++)
@@ -428,9 +432,9 @@ static void grad_head(const task *t, int64_t head, float *ws)
                 slope_row(t, &v[i], &r, lse[n + i], dot(dy + i * t->dp, y + i * t->dp, t->dp),
                           p + i * t->step, g + i * t->step);
             }
-        spread(t, &r, p, dy, dv);
-        spread(t, &r, g, q, dk);
-        mix(t, &r, g, k_rows, y);
+        spread_rows(t, &r, p, dy, dv);
+        spread_rows(t, &r, g, q, dk);
+        mix_rows(t, &r, g, k_rows, y);
         unpack_rows(t, 7, head, n, ROWS, y);
     }
     unpack_rows(t, 8, head, 0, t->s, dk);
@@ -449,7 +453,7 @@ static int attention_grad(const dg_args *a)
 {
     task t = task_of(a, 1, 6);
 
-    parallel(a, a->t[1].shape.d[0] * t.heads, t.n * t.s, grad_body, &t);
+    parallel(a, a->t[DG_ATTENTION_GRAD_Q].shape.d[0] * t.heads, t.n * t.s, grad_body, &t);
     return 0;
 }
 

@@ -1,28 +1,28 @@
 /* batch_norm.c: batch normalisation with its activation and residual (Ioffe & Szegedy 2015);
  * formulas as in kernels/ref/norm.c. Maps are [R,C], C the channels.
  *
- * Memory is what this costs: the forward pass reads x twice and writes y, the gradient reads dy
- * and x twice (y too where a residual hides the gate of ReLU) and writes dx. Rows are cut into
- * blocks that fit the first cache; sums are f32 within a block and double across blocks, in the
- * order of the blocks, so no bit depends on the threads. Variances are taken about the mean of
- * each block and joined (Chan, Golub & LeVeque 1983). The parts of the norm over several ranks
- * (batch_stats, batch_norm_sync, batch_norm_sums, batch_norm_dx) are the same loops one by one. */
+ * Memory-bound: the forward pass reads x twice and writes y; the gradient reads dy and x twice (and
+ * y where a residual hides ReLU's gate) and writes dx. Rows are cut into blocks that fit L1 cache;
+ * sums are f32 within a block and double across blocks, in block order, so results do not depend on
+ * the number of threads. Variances are taken about each block's mean and joined (Chan, Golub &
+ * LeVeque 1983). The ops of the norm over several ranks (batch_stats, batch_norm_sync,
+ * batch_norm_sums, batch_norm_dx) run the same loops one by one. */
 #include "kernels/host/simd/vmath.h"
 
 enum { BLOCK_FLOATS = 8192 };
 
 typedef struct norm_call {
-    const dg_args   *a;
+    const dg_args *a;
     const norm_attr *f;
-    int64_t          n, c, block, blocks; /* rows, channels, rows of a block */
-    const float     *s, *b, *mean, *var;
-    double          *first, *second;  /* [C]: sums over all blocks */
-    float           *part;            /* [blocks][2][C]: sums of each block */
-    float           *scale, *k0, *k1; /* [C]: s * rstd, and the terms of dx */
-    bool             no_x; /* the gradient was not handed x: fixed statistics, and no ds */
+    int64_t n, c, block, blocks; /* rows, channels, rows per block, number of blocks */
+    const float *s, *b, *mean, *var;
+    double *first, *second; /* [C], sums over all blocks */
+    float *part;            /* [blocks][2][C], sums per block */
+    float *scale, *k0, *k1; /* [C]: s * rstd, and two terms of dx */
+    bool no_x;              /* the gradient has no x: fixed statistics, and ds is not wanted */
 } norm_call;
 
-/* Rows of a block: a multiple of 4. */
+/* Rows per block: a multiple of 4. */
 static int64_t block_rows(int64_t c)
 {
     return max64(BLOCK_FLOATS / c / 4 * 4, 4);
@@ -38,17 +38,17 @@ static int prepare(dg_prepare *p, const dg_shape *x)
 
 static int prepare_forward(dg_prepare *p)
 {
-    return prepare(p, &p->t[0].shape);
+    return prepare(p, &p->t[DG_BATCH_NORM_X].shape);
 }
 
 static int prepare_grad(dg_prepare *p)
 {
-    return prepare(p, &p->t[0].shape);
+    return prepare(p, &p->t[DG_BATCH_NORM_GRAD_DY].shape);
 }
 
 static norm_call call_of(const dg_args *a, int x)
 {
-    int64_t   c = width(a, x), n = rows(a, x), block = block_rows(c);
+    int64_t c = width(a, x), n = rows(a, x), block = block_rows(c);
     norm_call s = {
         .a = a, .f = a->attr, .n = n, .c = c, .block = block, .blocks = (n + block - 1) / block
     };
@@ -62,11 +62,11 @@ static norm_call call_of(const dg_args *a, int x)
     return s;
 }
 
-/* Only the first `live` entries of the first axis of operand x count. */
+/* Limits the rows to the first `live` entries along the first axis of operand x. */
 static void limit_rows(norm_call *s, int x, int live)
 {
     const dg_tensor *t = s->a->t;
-    int64_t          n = t[x].shape.d[0], k = n;
+    int64_t n = t[x].shape.d[0], k = n;
 
     if (t[live].data)
         k = *(const int32_t *)t[live].data;
@@ -77,7 +77,7 @@ static void limit_rows(norm_call *s, int x, int live)
 static void clear_void(const norm_call *s, int y)
 {
     const dg_tensor *t = &s->a->t[y];
-    size_t           row = (size_t)s->c * dg_dtype_size(t->dtype);
+    size_t row = (size_t)s->c * dg_dtype_size(t->dtype);
 
     memset((char *)t->data + (size_t)s->n * row, 0, (size_t)(rows(s->a, y) - s->n) * row);
 }
@@ -92,9 +92,9 @@ static void scale_of(const norm_call *s)
 
 ALWAYS void block_stats(const norm_call *s, int64_t block, bool low, bool whole)
 {
-    const void *x = s->a->t[0].data;
-    int64_t     c = s->c, begin = block * s->block, n = min64(s->block, s->n - begin);
-    float      *sum = s->part + 2 * c * block, *square = sum + c;
+    const void *x = s->a->t[DG_BATCH_NORM_X].data;
+    int64_t c = s->c, begin = block * s->block, n = min64(s->block, s->n - begin);
+    float *sum = s->part + 2 * c * block, *square = sum + c;
 
     memset(sum, 0, (size_t)c * sizeof(float));
     for (int64_t r = 0; r < n; r += 4) {
@@ -111,7 +111,7 @@ ALWAYS void block_stats(const norm_call *s, int64_t block, bool low, bool whole)
     }
     for (int64_t k = 0; k < c; k += W) {
         int64_t w = c - k < W ? c - k : W;
-        vf      mean = ld_k(sum, k, w, false, whole) * (1.0f / (float)n), q[2] = { { 0 }, { 0 } };
+        vf mean = ld_k(sum, k, w, false, whole) * (1.0f / (float)n), q[2] = { { 0 }, { 0 } };
 
         for (int64_t r = 0; r < n; r++) {
             vf d = ld_k(x, (begin + r) * c + k, w, low, whole) - mean;
@@ -125,7 +125,7 @@ ALWAYS void block_stats(const norm_call *s, int64_t block, bool low, bool whole)
 static void stats_body(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const norm_call *s = ctx;
-    bool             low = is_low(s->a, 0), whole = s->c % W == 0;
+    bool low = is_low(s->a, DG_BATCH_NORM_X), whole = s->c % W == 0;
 
     (void)thread;
     for (int64_t i = begin; i < end; i++)
@@ -137,7 +137,7 @@ static void stats_body(void *ctx, int64_t begin, int64_t end, int thread)
             block_stats(s, i, false, true);
 }
 
-/* first: means; second: sums of squares about them. */
+/* Joins the blocks: first becomes the means, second the sums of squares about them. */
 static void join_stats(const norm_call *s)
 {
     memset(s->first, 0, (size_t)(2 * s->c) * sizeof(double));
@@ -148,7 +148,7 @@ static void join_stats(const norm_call *s)
         s->first[k] /= (double)s->n;
     for (int64_t i = 0; i < s->blocks; i++) {
         const float *sum = s->part + 2 * s->c * i, *square = sum + s->c;
-        double       n = (double)min64(s->block, s->n - i * s->block), each = 1 / n;
+        double n = (double)min64(s->block, s->n - i * s->block), each = 1 / n;
 
         for (int64_t k = 0; k < s->c; k++) {
             double d = (double)sum[k] * each - s->first[k];
@@ -164,11 +164,11 @@ static void find_stats(norm_call *s)
     join_stats(s);
 }
 
-/* Operands x live? -> stats */
+/* x live? -> stats */
 static int batch_stats(const dg_args *a)
 {
-    norm_call s = call_of(a, 0);
-    float    *stats = a->t[2].data;
+    norm_call s = call_of(a, DG_BATCH_STATS_X);
+    float *stats = a->t[DG_BATCH_STATS_STATS].data;
 
     limit_rows(&s, 0, 1);
     find_stats(&s);
@@ -183,10 +183,10 @@ static int batch_stats(const dg_args *a)
 /* ---- forward --------------------------------------------------------------------------------- */
 
 typedef struct apply_call {
-    norm_call   n;
+    norm_call n;
     const void *res;
-    void       *y;
-    bool        low_res, low_y;
+    void *y;
+    bool low_res, low_y;
 } apply_call;
 
 ALWAYS vf act(vf z, int64_t kind)
@@ -198,13 +198,13 @@ ALWAYS void apply_rows(const apply_call *s, int64_t begin, int64_t end, bool low
                        bool low_y, bool whole, int64_t kind, bool add)
 {
     const norm_call *p = &s->n;
-    const void      *x = p->a->t[0].data;
-    int64_t          c = p->c;
+    const void *x = p->a->t[DG_BATCH_NORM_X].data;
+    int64_t c = p->c;
 
     for (int64_t r = begin; r < end; r++)
         for (int64_t k = 0; k < c; k += W) {
             int64_t w = c - k < W ? c - k : W;
-            vf      d = ld_k(x, r * c + k, w, low, whole) - ld_k(p->mean, k, w, false, whole);
+            vf d = ld_k(x, r * c + k, w, low, whole) - ld_k(p->mean, k, w, false, whole);
             vf z = vf_fma(d, ld_k(p->scale, k, w, false, whole), ld_k(p->b, k, w, false, whole));
 
             if (add)
@@ -233,7 +233,7 @@ ALWAYS void apply_kind(const apply_call *s, int64_t begin, int64_t end, bool low
 static void apply_body(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const apply_call *s = ctx;
-    bool              low = is_low(s->n.a, 0), whole = s->n.c % W == 0;
+    bool low = is_low(s->n.a, 0), whole = s->n.c % W == 0;
 
     (void)thread;
     if (whole && !low && !s->low_res && !s->low_y)
@@ -247,23 +247,23 @@ static void apply_body(void *ctx, int64_t begin, int64_t end, int thread)
 static int apply(const norm_call *n, int res, int y)
 {
     const dg_args *a = n->a;
-    apply_call     s = { *n, a->t[res].data, a->t[y].data, a->t[res].data && is_low(a, res),
-                         is_low(a, y) };
+    apply_call s = { *n, a->t[res].data, a->t[y].data, a->t[res].data && is_low(a, res),
+                     is_low(a, y) };
 
     scale_of(n);
     parallel(a, n->n, n->c, apply_body, &s);
     return 0;
 }
 
-/* Operands x s b res? -> y mean var */
+/* x s b res? -> y mean var */
 static int batch_norm(const dg_args *a)
 {
-    norm_call s = call_of(a, 0);
+    norm_call s = call_of(a, DG_BATCH_NORM_X);
 
-    float    *mean = a->t[5].data, *var = a->t[6].data;
+    float *mean = a->t[DG_BATCH_NORM_MEAN].data, *var = a->t[DG_BATCH_NORM_VAR].data;
 
-    s.s = a->t[1].data;
-    s.b = a->t[2].data;
+    s.s = a->t[DG_BATCH_NORM_S].data;
+    s.b = a->t[DG_BATCH_NORM_B].data;
     find_stats(&s);
     for (int64_t k = 0; k < s.c; k++) {
         mean[k] = (float)s.first[k];
@@ -274,27 +274,27 @@ static int batch_norm(const dg_args *a)
     return apply(&s, 3, 4);
 }
 
-/* Operands x s b mean var res? -> y */
+/* x s b mean var res? -> y */
 static int batch_norm_fixed(const dg_args *a)
 {
-    norm_call s = call_of(a, 0);
+    norm_call s = call_of(a, DG_BATCH_NORM_FIXED_X);
 
-    s.s = a->t[1].data;
-    s.b = a->t[2].data;
-    s.mean = a->t[3].data;
-    s.var = a->t[4].data;
+    s.s = a->t[DG_BATCH_NORM_FIXED_S].data;
+    s.b = a->t[DG_BATCH_NORM_FIXED_B].data;
+    s.mean = a->t[DG_BATCH_NORM_FIXED_MEAN].data;
+    s.var = a->t[DG_BATCH_NORM_FIXED_VAR].data;
     return apply(&s, 5, 6);
 }
 
-/* Operands x s b mean var n live? res? -> y */
+/* x s b mean var n live? res? -> y */
 static int batch_norm_sync(const dg_args *a)
 {
-    norm_call s = call_of(a, 0);
+    norm_call s = call_of(a, DG_BATCH_NORM_SYNC_X);
 
-    s.s = a->t[1].data;
-    s.b = a->t[2].data;
-    s.mean = a->t[3].data;
-    s.var = a->t[4].data;
+    s.s = a->t[DG_BATCH_NORM_SYNC_S].data;
+    s.b = a->t[DG_BATCH_NORM_SYNC_B].data;
+    s.mean = a->t[DG_BATCH_NORM_SYNC_MEAN].data;
+    s.var = a->t[DG_BATCH_NORM_SYNC_VAR].data;
     limit_rows(&s, 0, 6);
     clear_void(&s, 8);
     return apply(&s, 7, 8);
@@ -302,10 +302,23 @@ static int batch_norm_sync(const dg_args *a)
 
 /* ---- gradient -------------------------------------------------------------------------------- */
 
-enum { DY, X, Y, S, B, MEAN, VAR, RES, DX, DS, DB, DRES };
+enum {
+    DY = DG_BATCH_NORM_GRAD_DY,
+    X = DG_BATCH_NORM_GRAD_X,
+    Y = DG_BATCH_NORM_GRAD_Y,
+    S = DG_BATCH_NORM_GRAD_S,
+    B = DG_BATCH_NORM_GRAD_B,
+    MEAN = DG_BATCH_NORM_GRAD_MEAN,
+    VAR = DG_BATCH_NORM_GRAD_VAR,
+    RES = DG_BATCH_NORM_GRAD_RES,
+    DX = DG_BATCH_NORM_GRAD_DX,
+    DS = DG_BATCH_NORM_GRAD_DS,
+    DB = DG_BATCH_NORM_GRAD_DB,
+    DRES = DG_BATCH_NORM_GRAD_DRES,
+};
 
-/* What one vector contributes: g = dy act'(z), and d = x - mean. low: every map is bf16. res: z
- * has a residual. Then ReLU's gate is read from y; otherwise it may be had from x, which is read
+/* The gradient before the norm of one vector: g = dy act'(z), and d = x - mean. low: all maps are
+ * bf16. res: z has a residual. ReLU's gate is read from y if res, otherwise from x, which is read
  * anyway. */
 ALWAYS vf upstream(const norm_call *s, const dg_tensor *t, int64_t at, int64_t k, int64_t w,
                    bool low, bool whole, int64_t kind, bool res, vf *d)
@@ -335,15 +348,15 @@ ALWAYS void block_sums(const norm_call *s, int64_t block, bool low, bool whole, 
                        bool res, bool keep)
 {
     const dg_tensor *t = s->a->t;
-    int64_t          c = s->c, begin = block * s->block, end = min64(begin + s->block, s->n);
-    float           *sum = s->part + 2 * c * block, *sum_d = sum + c;
-    vf               d;
+    int64_t c = s->c, begin = block * s->block, end = min64(begin + s->block, s->n);
+    float *sum = s->part + 2 * c * block, *sum_d = sum + c;
+    vf d;
 
     memset(sum, 0, (size_t)(2 * c) * sizeof(float));
     for (int64_t r = begin; r < end; r += 2)
         for (int64_t k = 0; k < c; k += W) {
             int64_t w = c - k < W ? c - k : W;
-            vf      g = upstream(s, t, r * c, k, w, low, whole, kind, res, &d), gd = g * d;
+            vf g = upstream(s, t, r * c, k, w, low, whole, kind, res, &d), gd = g * d;
 
             if (keep)
                 st_k(t[DRES].data, r * c + k, g, w, low, whole);
@@ -360,17 +373,17 @@ ALWAYS void block_sums(const norm_call *s, int64_t block, bool low, bool whole, 
         }
 }
 
-/* dx = scale g + k1 (x - mean) + k0. kept: g stands in dres. */
+/* dx = scale g + k1 (x - mean) + k0. kept: g was stored in dres. */
 ALWAYS void block_dx(const norm_call *s, int64_t block, bool low, bool whole, int64_t kind,
                      bool res, bool kept)
 {
     const dg_tensor *t = s->a->t;
-    int64_t          c = s->c, begin = block * s->block, end = min64(begin + s->block, s->n);
+    int64_t c = s->c, begin = block * s->block, end = min64(begin + s->block, s->n);
 
     for (int64_t r = begin; r < end; r++)
         for (int64_t k = 0; k < c; k += W) {
             int64_t w = c - k < W ? c - k : W;
-            vf      d, g, v;
+            vf d, g, v;
 
             if (kept) {
                 ask_far(t[DRES].data, r * c + k, low);
@@ -386,7 +399,7 @@ ALWAYS void block_dx(const norm_call *s, int64_t block, bool low, bool whole, in
         }
 }
 
-/* Both passes with what is known before the loops as constants. */
+/* Both passes, specialised for what is constant in the loops. */
 ALWAYS void block_any(const norm_call *s, int64_t i, bool sums, bool low, bool whole, int64_t kind,
                       bool res)
 {
@@ -405,7 +418,7 @@ ALWAYS void block_any(const norm_call *s, int64_t i, bool sums, bool low, bool w
 ALWAYS void block_kind(const norm_call *s, int64_t i, bool sums, bool low, bool whole)
 {
     int64_t kind = s->f->act;
-    bool    res = s->a->t[RES].data != NULL; /* SiLU takes it; ReLU's is seen in y */
+    bool res = s->a->t[RES].data != NULL; /* for SiLU; ReLU's gate is read from y */
 
     if (kind == DG_ACT_RELU && (!s->f->plain || s->no_x))
         block_any(s, i, sums, low, whole, DG_ACT_RELU, true);
@@ -442,7 +455,7 @@ static void dx_body(void *ctx, int64_t begin, int64_t end, int thread)
     grad_range(ctx, begin, end, false);
 }
 
-/* first, second: sums of g, of g d. */
+/* first, second: sums of g and of g d. */
 static void add_sums(const norm_call *s, bool sums)
 {
     memset(s->first, 0, (size_t)(2 * s->c) * sizeof(double));
@@ -453,7 +466,7 @@ static void add_sums(const norm_call *s, bool sums)
         }
 }
 
-/* ds, db, and the constants of dx. With fixed statistics these do not depend on x. */
+/* Computes ds, db, and the constants of dx, which with fixed statistics do not depend on x. */
 static void join_sums(const norm_call *s, bool sums, float *ds, float *db)
 {
     add_sums(s, sums);
@@ -470,8 +483,8 @@ static void join_sums(const norm_call *s, bool sums, float *ds, float *db)
     }
 }
 
-/* The call works on t, which has the places of batch_norm_grad. */
-static void enter(norm_call *s, dg_args *copy, const dg_tensor *t)
+/* Makes the call use operands t, ordered as in batch_norm_grad. */
+static void set_operands(norm_call *s, dg_args *copy, const dg_tensor *t)
 {
     *copy = *s->a;
     copy->t = t;
@@ -487,14 +500,14 @@ static int batch_norm_grad(const dg_args *a)
 {
     norm_call s = call_of(a, DY);
     dg_tensor t[DRES + 1];
-    dg_args   copy;
-    bool      sums = !s.f->fixed || a->t[DS].data || a->t[DB].data || a->t[DRES].data;
+    dg_args copy;
+    bool sums = !s.f->fixed || a->t[DS].data || a->t[DB].data || a->t[DRES].data;
 
     memcpy(t, a->t, sizeof t);
     s.no_x = t[X].data == NULL;
     if (s.no_x)
-        t[X].data = t[DY].data; /* any numbers will do: their factor k1 is 0 */
-    enter(&s, &copy, t);
+        t[X].data = t[DY].data; /* any finite numbers: their factor k1 is 0 */
+    set_operands(&s, &copy, t);
     if (sums)
         parallel(a, s.blocks, s.block * s.c, sums_body, &s);
     join_sums(&s, sums, t[DS].data, t[DB].data);
@@ -502,20 +515,20 @@ static int batch_norm_grad(const dg_args *a)
     return 0;
 }
 
-/* Operands dy x y? s b mean var live? res? -> sums ds? db? dres? */
+/* dy x y? s b mean var live? res? -> sums ds? db? dres? */
 static int batch_norm_sums(const dg_args *a)
 {
     norm_call s = call_of(a, DY);
     dg_tensor t[DRES + 1];
-    dg_args   copy;
-    float    *sums = a->t[9].data;
+    dg_args copy;
+    float *sums = a->t[DG_BATCH_NORM_SUMS_SUMS].data;
 
     memcpy(t, a->t, (size_t)RES * sizeof *t);
-    t[RES] = a->t[8];
+    t[RES] = a->t[DG_BATCH_NORM_SUMS_RES];
     t[DX] = (dg_tensor){ .shape.rank = -1 };
     memcpy(t + DS, a->t + 10, 3 * sizeof *t);
     limit_rows(&s, DY, 7);
-    enter(&s, &copy, t);
+    set_operands(&s, &copy, t);
     if (t[DRES].data)
         clear_void(&s, DRES);
     parallel(a, s.blocks, s.block * s.c, sums_body, &s);
@@ -531,21 +544,21 @@ static int batch_norm_sums(const dg_args *a)
     return 0;
 }
 
-/* Operands dy x y? s b mean var n sums live? res? -> dx */
+/* dy x y? s b mean var n sums live? res? -> dx */
 static int batch_norm_dx(const dg_args *a)
 {
-    norm_call    s = call_of(a, DY);
-    dg_tensor    t[DRES + 1];
-    dg_args      copy;
-    const float *sums = a->t[8].data;
-    double       n = (double)*(const float *)a->t[7].data;
+    norm_call s = call_of(a, DY);
+    dg_tensor t[DRES + 1];
+    dg_args copy;
+    const float *sums = a->t[DG_BATCH_NORM_DX_SUMS].data;
+    double n = (double)*(const float *)a->t[DG_BATCH_NORM_DX_N].data;
 
     memcpy(t, a->t, (size_t)RES * sizeof *t);
-    t[RES] = a->t[10];
-    t[DX] = a->t[11];
+    t[RES] = a->t[DG_BATCH_NORM_DX_RES];
+    t[DX] = a->t[DG_BATCH_NORM_DX_DX];
     t[DS] = t[DB] = t[DRES] = (dg_tensor){ .shape.rank = -1 };
     limit_rows(&s, DY, 9);
-    enter(&s, &copy, t);
+    set_operands(&s, &copy, t);
     clear_void(&s, DX);
     for (int64_t k = 0; k < s.c; k++) {
         double rstd = 1 / sqrt((double)s.var[k] + s.f->eps), each = -s.s[k] * rstd / n;
@@ -557,6 +570,15 @@ static int batch_norm_dx(const dg_args *a)
     return 0;
 }
 
+DG_SAME_PLACE(DG_BATCH_NORM_X, DG_BATCH_NORM_FIXED_X);
+DG_SAME_PLACE(DG_BATCH_NORM_S, DG_BATCH_NORM_FIXED_S);
+DG_SAME_PLACE(DG_BATCH_NORM_B, DG_BATCH_NORM_FIXED_B);
+DG_SAME_PLACE(DG_BATCH_NORM_X, DG_BATCH_NORM_SYNC_X);
+DG_SAME_PLACE(DG_BATCH_NORM_S, DG_BATCH_NORM_SYNC_S);
+DG_SAME_PLACE(DG_BATCH_NORM_B, DG_BATCH_NORM_SYNC_B);
+DG_SAME_PLACE(DG_BATCH_NORM_X, DG_BATCH_STATS_X);
+DG_SAME_PLACE(DG_BATCH_NORM_GRAD_DY, DG_BATCH_NORM_SUMS_DY);
+DG_SAME_PLACE(DG_BATCH_NORM_GRAD_DY, DG_BATCH_NORM_DX_DY);
 DG_SIMD(batch_norm, prepare_forward, batch_norm);
 DG_SIMD(batch_norm_fixed, prepare_forward, batch_norm_fixed);
 DG_SIMD(batch_norm_grad, prepare_grad, batch_norm_grad);

@@ -4,9 +4,9 @@
 #include "kernels/host/simd/simd.h"
 
 typedef struct call {
-    void       *to;
+    void *to;
     const void *from;
-    bool        low_to, low_from;
+    bool low_to, low_from;
 } call;
 
 ALWAYS void convert(const call *c, int64_t begin, int64_t end, bool low_to, bool low_from)
@@ -22,7 +22,7 @@ ALWAYS void convert(const call *c, int64_t begin, int64_t end, bool low_to, bool
 static void body(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const call *c = ctx;
-    size_t      size = c->low_to ? 2 : 4;
+    size_t size = c->low_to ? 2 : 4;
 
     (void)thread;
     if (c->low_to == c->low_from)
@@ -51,11 +51,12 @@ static void narrow(void *to, const void *from, int64_t n, int threads)
 
 static int cast(const dg_args *a)
 {
-    start((call){ a->t[1].data, a->t[0].data, is_low(a, 1), is_low(a, 0) }, elements(a, 0),
-          a->threads);
+    start((call){ a->t[DG_CAST_Y].data, a->t[DG_CAST_X].data, is_low(a, DG_CAST_Y),
+                  is_low(a, DG_CAST_X) },
+          elements(a, DG_CAST_X), a->threads);
     return 0;
 }
 
 extern const dg_host_convert DG_SIMD_SYMBOL(convert);
-const dg_host_convert        DG_SIMD_SYMBOL(convert) = { widen, narrow };
+const dg_host_convert DG_SIMD_SYMBOL(convert) = { widen, narrow };
 DG_SIMD(cast, NULL, cast);

@@ -1,6 +1,6 @@
-/* cast.h: the conversions that other files of the host backend call. */
-#ifndef DG_KERNELS_HOST_CAST_H
-#define DG_KERNELS_HOST_CAST_H
+/* cast.h: conversions for other files of the host backend. */
+#ifndef DG_KERNELS_HOST_SIMD_CAST_H
+#define DG_KERNELS_HOST_SIMD_CAST_H
 
 #include <stdint.h>
 

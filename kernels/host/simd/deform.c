@@ -1,12 +1,11 @@
-/* deform.c: multi-scale deformable attention and its gradient; formulas as in
- * kernels/ref/deform.c.
+/* deform.c: multi-scale deformable attention and its gradient; formulas as in kernels/ref/deform.c.
  *
- * A head of an image is one task. Its slice of the value map is packed into rows of its own,
- * [S][d]: in place the rows of a head are a power of two apart and would share few cache sets.
- * The slice of dvalue is packed likewise and has one owner, so nothing is added across threads.
- * The places of all points of a query are computed as vectors over the points; a neighbour
- * outside its map gets the share 0 and some row inside, so that the loop over neighbours has no
- * branch. What reaches a reference box from the heads is summed in their order at the end. */
+ * One task is one head of one image. Its slice of the value map is packed into its own rows [S][d]:
+ * in place, the rows of a head are a power of two apart and would share few cache sets. The slice
+ * of dvalue is packed likewise and belongs to one task, so no sums cross threads. The locations of
+ * a query's points are computed as vectors over the points; a neighbour outside the map gets weight
+ * 0 and an arbitrary row inside, so that the loop over neighbours has no branch. Contributions of
+ * the heads to a reference box are summed in head order at the end. */
 #include "kernels/host/simd/vmath.h"
 
 enum {
@@ -16,24 +15,24 @@ enum {
 
 typedef struct task {
     const dg_args *a;
-    int64_t        heads, d, dp, width, s, n, points,
-        padded; /* dp, padded: d and points rounded up to PAIR and W */
+    /* dp, padded: d and points rounded up to PAIR and W */
+    int64_t heads, d, dp, width, s, n, points, padded;
     const dg_tensor *value, *ref, *off, *weight;
-    bool             low; /* value (and y, dy) hold bf16 */
-    float           *map_w, *map_h, *first,
-        *half;      /* [padded]: of each point's level; half: 0.5 / points of the level */
-    float  *dref;   /* [B*heads][N][4], for the gradient */
-    int64_t floats; /* per thread */
-    float  *own;    /* [threads][floats] */
+    bool low; /* value (and y, dy) are bf16 */
+    /* [padded], by point: size and first row of its level's map; half: 0.5 / points of the level */
+    float *map_w, *map_h, *first, *half;
+    float *dref;    /* [B*heads][N][4], for the gradient */
+    int64_t floats; /* workspace per thread */
+    float *own;     /* workspace, [threads][floats] */
 } task;
 
-/* Where the points of one query read, as arrays over the points. */
+/* Where the points of one query read; arrays over the points. */
 typedef struct places {
-    int32_t *row;            /* [TAPS][padded]: rows of value */
-    float   *share;          /* [TAPS][padded]: weight times bilinear share */
-    float   *dot;            /* [TAPS][padded]: dy . value of each neighbour */
-    float   *dy;             /* [dp] */
-    float   *value, *dvalue; /* [S][dp] */
+    int32_t *row;          /* [TAPS][padded], rows of value */
+    float *share;          /* [TAPS][padded], weight times bilinear weight */
+    float *dot;            /* [TAPS][padded], dy . value of each neighbour */
+    float *dy;             /* [dp] */
+    float *value, *dvalue; /* [S][dp] */
 } places;
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
@@ -60,7 +59,7 @@ static task sizes(const dg_tensor *value, const deform_attr *f, bool grad)
 
 static int prepare_with(dg_prepare *p, int first, bool grad)
 {
-    task    t = sizes(p->t + first, p->attr, grad);
+    task t = sizes(p->t + first, p->attr, grad);
     int64_t dref = grad ? p->t[first].shape.d[0] * t.heads * t.n * 4 : 0;
 
     p->workspace_bytes =
@@ -81,8 +80,8 @@ static int prepare_grad(dg_prepare *p)
 static task task_of(const dg_args *a, int first, bool grad)
 {
     const deform_attr *f = a->attr;
-    task               t = sizes(a->t + first, f, grad);
-    int64_t            point = 0, row = 0;
+    task t = sizes(a->t + first, f, grad);
+    int64_t point = 0, row = 0;
 
     t.a = a;
     t.low = is_low(a, first);
@@ -108,13 +107,13 @@ static task task_of(const dg_args *a, int first, bool grad)
 static places places_of(const task *t, int thread)
 {
     int64_t n = TAPS * t->padded;
-    float  *own = t->own + thread * t->floats, *dy = own + 3 * n, *value = dy + t->dp;
+    float *own = t->own + thread * t->floats, *dy = own + 3 * n, *value = dy + t->dp;
 
     return (places){ (int32_t *)own, own + n, own + 2 * n, dy, value, value + t->s * t->dp };
 }
 
-/* n rows of one head, `width` apart in x from element `at` on, to rows [dp] with zeros behind d;
- * and back. */
+/* Packs n rows of one head, `width` apart in x from element `at` on, into rows [dp] zero-padded
+ * past d; and unpacks. */
 static void pack(const task *t, const void *x, int64_t at, int64_t n, bool low, float *to)
 {
     for (int64_t r = 0; r < n; r++) {
@@ -133,53 +132,53 @@ static void unpack(const task *t, void *x, int64_t at, int64_t n, bool low, cons
             st_n(x, at + r * t->width + k, vf_load(from + r * t->dp + k), min64(t->d - k, W), low);
 }
 
-/* ---- where points read: vectors over points k..k+W-1 ----------------------------------------- */
+/* ---- locations: vectors over points k..k+W-1
+ * -------------------------------------------------- */
 
-/* Along one axis: the two neighbours inside the map, their shares, and whether they count. */
+/* One axis: the two neighbours, clamped into the map; their weights; 1 if inside, else 0. */
 typedef struct axis {
     vf at[2], share[2], inside[2];
 } axis;
 
-ALWAYS vf bounded(vf x, vf most)
+ALWAYS vf clamp_to(vf x, vf most)
 {
-    return vf_min(vf_max(x, vf_set(0)), most); /* not a number becomes 0 */
+    return vf_min(vf_max(x, vf_set(0)), most); /* NaN becomes 0 */
 }
 
 ALWAYS axis neighbours(vf location, vf size)
 {
     vf at = location * size - 0.5f, low = vf_floor(at), most = size - 1.0f, one = vf_set(1),
        zero = vf_set(0);
-    vf   fraction = at - low;
+    vf fraction = at - low;
     axis x;
 
     for (int i = 0; i < 2; i++) {
         vf cell = low + (float)i;
         vm in = vm_and(vf_le(zero, cell), vf_le(cell, most));
 
-        x.at[i] = bounded(cell, most);
+        x.at[i] = clamp_to(cell, most);
         x.inside[i] = vf_pick(in, one, zero);
         x.share[i] = vf_pick(in, i ? fraction : 1.0f - fraction, zero);
     }
     return x;
 }
 
-/* The nearest cell, cut off towards 0; both axes are clamped to the map's height (the maps are
- * square). */
+/* The nearest cell, truncated; both axes are clamped to the map's height (the maps are square). */
 ALWAYS axis nearest(vf location, vf size, vf height)
 {
-    vf at = vf_floor(bounded(location * size + 0.5f, height - 1.0f)), zero = vf_set(0);
+    vf at = vf_floor(clamp_to(location * size + 0.5f, height - 1.0f)), zero = vf_set(0);
 
     return (axis){ { at, at }, { vf_set(1), zero }, { zero, zero } };
 }
 
 typedef struct sample {
     axis x, y;
-    vf   off_x, off_y, weight;
+    vf off_x, off_y, weight;
 } sample;
 
 ALWAYS sample sample_of(const task *t, int64_t query, int64_t head, int64_t k)
 {
-    int64_t      at = (query * t->heads + head) * t->points + k, w = min64(t->points - k, W);
+    int64_t at = (query * t->heads + head) * t->points + k, w = min64(t->points - k, W);
     const float *ref = (const float *)t->ref->data + query * 4,
                 *off = (const float *)t->off->data + at * 2;
     float x[W] = { 0 }, y[W] = { 0 };
@@ -231,7 +230,7 @@ static void read_value(const task *t, const places *p, float *y)
         for (int64_t point = 0; point < t->points; point++)
             for (int i = 0; i < TAPS; i++) {
                 const float *value = p->value + p->row[i * t->padded + point] * t->dp + k;
-                vf           share = vf_set(p->share[i * t->padded + point]);
+                vf share = vf_set(p->share[i * t->padded + point]);
 
                 sum[i][0] = vf_fma(share, vf_load(value), sum[i][0]);
                 sum[i][1] = vf_fma(share, vf_load(value + W), sum[i][1]);
@@ -244,8 +243,8 @@ static void read_value(const task *t, const places *p, float *y)
 static void forward_body(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const task *t = ctx;
-    places      p = places_of(t, thread);
-    void       *y = t->a->t[4].data;
+    places p = places_of(t, thread);
+    void *y = t->a->t[DG_DEFORM_ATTENTION_Y].data;
 
     for (int64_t owner = begin; owner < end; owner++) { /* owner = b*heads + head */
         int64_t b = owner / t->heads, head = owner % t->heads;
@@ -267,7 +266,8 @@ static int deform_attention(const dg_args *a)
 {
     task t = task_of(a, 0, false);
 
-    parallel(a, a->t[0].shape.d[0] * t.heads, t.n * t.points * t.d, forward_body, &t);
+    parallel(a, a->t[DG_DEFORM_ATTENTION_VALUE].shape.d[0] * t.heads, t.n * t.points * t.d,
+             forward_body, &t);
     return 0;
 }
 
@@ -279,7 +279,7 @@ static void dots(const task *t, const places *p)
     for (int64_t point = 0; point < t->points; point++)
         for (int i = 0; i < TAPS; i++) {
             const float *value = p->value + p->row[i * t->padded + point] * t->dp;
-            vf           sum[2] = { { 0 }, { 0 } };
+            vf sum[2] = { { 0 }, { 0 } };
 
             for (int64_t k = 0; k < t->dp; k += PAIR) {
                 sum[0] = vf_fma(vf_load(p->dy + k), vf_load(value + k), sum[0]);
@@ -298,7 +298,7 @@ static void write_value(const task *t, const places *p)
         for (int64_t point = 0; point < t->points; point++)
             for (int i = 0; i < TAPS; i++) {
                 float *to = p->dvalue + p->row[i * t->padded + point] * t->dp + k;
-                vf     share = vf_set(p->share[i * t->padded + point]);
+                vf share = vf_set(p->share[i * t->padded + point]);
 
                 vf_store(to, vf_fma(share, left, vf_load(to)));
                 vf_store(to + W, vf_fma(share, right, vf_load(to + W)));
@@ -306,14 +306,15 @@ static void write_value(const task *t, const places *p)
     }
 }
 
-/* What follows from the dots for points k..k+W-1. */
+/* Gradients of points k..k+W-1 from their dots. */
 static void slopes(const task *t, const sample *s, int64_t q, int64_t head, int64_t k,
                    const places *p, float dref[4])
 {
-    int64_t      at = (q * t->heads + head) * t->points + k, w = min64(t->points - k, W);
+    int64_t at = (q * t->heads + head) * t->points + k, w = min64(t->points - k, W);
     const float *ref = (const float *)t->ref->data + q * 4;
-    vf           half = vf_load(t->half + k), d[TAPS], lx, ly;
-    float       *doff = t->a->t[7].data, *dweight = t->a->t[8].data, x[W], y[W];
+    vf half = vf_load(t->half + k), d[TAPS], lx, ly;
+    float *doff = t->a->t[DG_DEFORM_ATTENTION_GRAD_DOFF].data,
+          *dweight = t->a->t[DG_DEFORM_ATTENTION_GRAD_DWEIGHT].data, x[W], y[W];
 
     for (int i = 0; i < TAPS; i++)
         d[i] = vf_keep(vf_load(p->dot + i * t->padded + k), w, vf_set(0));
@@ -343,9 +344,10 @@ static void slopes(const task *t, const sample *s, int64_t q, int64_t head, int6
 static void grad_query(const task *t, const places *p, int64_t q, int64_t head, float dref[4])
 {
     const dg_tensor *out = t->a->t + 5; /* dvalue dref doff dweight */
-    sample           s;
+    sample s;
 
-    pack(t, t->a->t[0].data, q * t->width + head * t->d, 1, t->low, p->dy);
+    pack(t, t->a->t[DG_DEFORM_ATTENTION_GRAD_DY].data, q * t->width + head * t->d, 1, t->low,
+         p->dy);
     for (int64_t k = 0; k < t->points; k += W) {
         s = sample_of(t, q, head, k);
         place(t, &s, k, p);
@@ -365,8 +367,8 @@ static void grad_query(const task *t, const places *p, int64_t q, int64_t head, 
 static void grad_body(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const task *t = ctx;
-    places      p = places_of(t, thread);
-    void       *dvalue = t->a->t[5].data;
+    places p = places_of(t, thread);
+    void *dvalue = t->a->t[DG_DEFORM_ATTENTION_GRAD_DVALUE].data;
 
     for (int64_t owner = begin; owner < end; owner++) {
         int64_t b = owner / t->heads, head = owner % t->heads,
@@ -379,15 +381,15 @@ static void grad_body(void *ctx, int64_t begin, int64_t end, int thread)
         for (int64_t q = b * t->n; q < (b + 1) * t->n; q++, dref += 4)
             grad_query(t, &p, q, head, dref);
         if (dvalue)
-            unpack(t, dvalue, at, t->s, is_low(t->a, 5), p.dvalue);
+            unpack(t, dvalue, at, t->s, is_low(t->a, DG_DEFORM_ATTENTION_GRAD_DVALUE), p.dvalue);
     }
 }
 
 static int deform_attention_grad(const dg_args *a)
 {
-    task    t = task_of(a, 1, true);
-    int64_t n = a->t[1].shape.d[0], each = t.n * 4;
-    float  *dref = a->t[6].data;
+    task t = task_of(a, 1, true);
+    int64_t n = a->t[DG_DEFORM_ATTENTION_GRAD_VALUE].shape.d[0], each = t.n * 4;
+    float *dref = a->t[DG_DEFORM_ATTENTION_GRAD_DREF].data;
 
     parallel(a, n * t.heads, 3 * t.n * t.points * t.d, grad_body, &t);
     for (int64_t b = 0; dref && b < n; b++)

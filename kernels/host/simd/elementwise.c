@@ -1,9 +1,8 @@
-/* elementwise.c: one output element from the elements at the same place; formulas as in
- * kernels/ref/elementwise.c.
+/* elementwise.c: elementwise ops with broadcasting; formulas as in kernels/ref/elementwise.c.
  *
- * Operands that broadcast are reduced to runs: axes over which every operand either moves or
- * repeats fold into one, the innermost of what is left is a run of elements, and within a run an
- * operand is a vector or one number. */
+ * Neighbouring axes along which every operand either moves or repeats fold into one. The innermost
+ * remaining axis is a run of elements, along which each operand is an array or one repeated
+ * number. */
 #include "kernels/host/simd/vmath.h"
 
 typedef enum code {
@@ -41,7 +40,7 @@ typedef struct numbers {
 
 /* ---- formulas -------------------------------------------------------------------------------- */
 
-ALWAYS vf choose(vm m, vf x)
+ALWAYS vf pick_lanes(vm m, vf x)
 {
     return vf_pick(m, x, vf_set(0));
 }
@@ -53,7 +52,7 @@ ALWAYS vf normal_cdf(vf x)
 
 ALWAYS vf clip(vf x, float lo, float hi)
 {
-    return vf_min(vf_set(hi), vf_max(vf_set(lo), x)); /* not a number stays one */
+    return vf_min(vf_set(hi), vf_max(vf_set(lo), x)); /* NaN stays NaN */
 }
 
 ALWAYS vf logit(vf x, float eps)
@@ -65,13 +64,14 @@ ALWAYS vf logit(vf x, float eps)
 
 ALWAYS vf logit_slope(vf x, float eps)
 {
-    vf e = vf_set(eps), left = choose(vf_le(e, x), 1.0f / x),
-       right = choose(vf_le(e, 1.0f - x), 1.0f / (1.0f - x));
+    vf e = vf_set(eps), left = pick_lanes(vf_le(e, x), 1.0f / x),
+       right = pick_lanes(vf_le(e, 1.0f - x), 1.0f / (1.0f - x));
 
-    return choose(vm_and(vf_le(vf_set(0), x), vf_le(x, vf_set(1))), left + right);
+    return pick_lanes(vm_and(vf_le(vf_set(0), x), vf_le(x, vf_set(1))), left + right);
 }
 
-/* x, y: the operands in order; for slopes dy and what the derivative is taken at. */
+/* The op's result. x, y: the operands in order; for *_slope: dy, and where the derivative is
+ * taken. */
 ALWAYS vf value(code op, vf x, vf y, numbers f)
 {
     vf p;
@@ -84,14 +84,14 @@ ALWAYS vf value(code op, vf x, vf y, numbers f)
     case DIV: return x / y;
     case MAX2: return vf_pick(vf_eq(x, x), vf_pick(vf_le(y, x), x, y), x);
     case MIN2: return vf_pick(vf_eq(x, x), vf_pick(vf_le(x, y), x, y), x);
-    case GREATER_EQUAL: return choose(vf_le(y, x), vf_set(1));
-    case RELU_GRAD: return choose(vf_lt(vf_set(0), y), x);
+    case GREATER_EQUAL: return pick_lanes(vf_le(y, x), vf_set(1));
+    case RELU_GRAD: return pick_lanes(vf_lt(vf_set(0), y), x);
     case SILU_GRAD:
         p = vf_sigmoid(y);
         return x * p * vf_fma(y, 1.0f - p, vf_set(1));
     case GELU_GRAD: return x * vf_fma(y * 0.39894228f, vf_exp(-0.5f * y * y), normal_cdf(y));
     case SIGMOID_GRAD: return x * y * (1.0f - y);
-    case CLAMP_GRAD: return choose(vm_and(vf_le(vf_set(f.a), y), vf_le(y, vf_set(f.c))), x);
+    case CLAMP_GRAD: return pick_lanes(vm_and(vf_le(vf_set(f.a), y), vf_le(y, vf_set(f.c))), x);
     case INVERSE_SIGMOID_GRAD: return x * logit_slope(y, f.a);
     case SCALE: return vf_fma(x, vf_set(f.a), vf_set(f.c));
     case EXP: return vf_exp(x);
@@ -119,11 +119,11 @@ enum { MAX_IN = 3 };
 
 typedef struct call {
     const dg_args *a;
-    int            n_in;
-    numbers        f;
-    int            rank; /* axes left after folding, the run last */
-    int64_t        d[DG_MAX_DIMS];
-    int64_t        step[MAX_IN][DG_MAX_DIMS]; /* 0: repeats */
+    int n_in;
+    numbers f;
+    int rank; /* axes after folding; the last is the run */
+    int64_t d[DG_MAX_DIMS];
+    int64_t step[MAX_IN][DG_MAX_DIMS]; /* in elements; 0: repeats */
     void (*run)(const struct call *c, int64_t z, const int64_t at[MAX_IN], int64_t n);
 } call;
 
@@ -181,25 +181,25 @@ ALWAYS void run_any(const call *c, code op, int64_t z, const int64_t at[MAX_IN],
 /* mask x y -> z */
 static void run_where(const call *c, int64_t z, const int64_t at[MAX_IN], int64_t n)
 {
-    const int32_t *mask = c->a->t[0].data;
-    int            last = c->rank - 1;
+    const int32_t *mask = c->a->t[DG_WHERE_MASK].data;
+    int last = c->rank - 1;
 
     for (int64_t k = 0; k < n; k++) {
         int take = mask[at[0] + (c->step[0][last] ? k : 0)] ? 1 : 2;
 
-        st1(c->a->t[3].data, z + k,
+        st1(c->a->t[DG_WHERE_Z].data, z + k,
             ld1(c->a->t[take].data, at[take] + (c->step[take][last] ? k : 0), is_low(c->a, take)),
-            is_low(c->a, 3));
+            is_low(c->a, DG_WHERE_Z));
     }
 }
 
-/* Folds neighbouring axes of the output over which every operand does the same. */
+/* Folds neighbouring axes of the output along which every operand moves alike. */
 static void fold(call *c)
 {
     const dg_shape *z = &c->a->t[c->n_in].shape;
-    int64_t         size[MAX_IN] = { 1, 1, 1 };
-    int             k = DG_MAX_DIMS; /* axes are found from the last, and kept at the end of d */
-    bool            moves[MAX_IN] = { false }, first = true;
+    int64_t size[MAX_IN] = { 1, 1, 1 };
+    int k = DG_MAX_DIMS; /* axes are found from the last, and stored at the end of d */
+    bool moves[MAX_IN] = { false }, first = true;
 
     for (int axis = z->rank - 1; axis >= 0; axis--) {
         bool now[MAX_IN] = { false }, same = !first;
@@ -223,7 +223,7 @@ static void fold(call *c)
         c->d[k] *= z->d[axis];
         first = false;
     }
-    if (first) { /* one element */
+    if (first) { /* a single element */
         c->d[--k] = 1;
         for (int i = 0; i < c->n_in; i++)
             c->step[i][k] = 0;
@@ -237,7 +237,7 @@ static void fold(call *c)
 static void body(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const call *c = ctx;
-    int64_t     run = c->d[c->rank - 1];
+    int64_t run = c->d[c->rank - 1];
 
     (void)thread;
     for (int64_t z = begin; z < end;) {
@@ -265,7 +265,7 @@ static int start(const dg_args *a, int n_in, numbers f, int64_t work,
     return 0;
 }
 
-/* work: how much dearer than a copy an element is. */
+/* work: cost of an element relative to a copy. */
 #define KERNEL(name, op, n_in, work, numbers_of)                                           \
     static void runs_##name(const call *c, int64_t z, const int64_t at[MAX_IN], int64_t n) \
     {                                                                                      \

@@ -1,9 +1,9 @@
-/* loss.c: classification loss and matching cost; formulas as in kernels/ref/loss.c and match.c.
- * One exponential an element: with e = exp(-|x|), sigmoid(x) is 1/(1+e) or e/(1+e) and log(1 +
- * exp(-|x|)) follows from e. A row of classes is summed in f32, rows in double in their order. */
+/* loss.c: classification loss and matching cost; formulas as in kernels/ref/loss.c and match.c. One
+ * exponential per element: with e = exp(-|x|), sigmoid(x) is 1/(1+e) or e/(1+e), and log(1 +
+ * exp(-|x|)) follows from e. Classes of a row are summed in f32, rows in double, in order. */
 #include "kernels/host/simd/vmath.h"
 
-/* p = sigmoid(x), q = 1 - p, both without cancellation; soft = log(1 + exp(-|x|)). */
+/* p = sigmoid(x) and q = 1 - p, both without cancellation; soft = log(1 + exp(-|x|)). */
 ALWAYS void logistic(vf x, vf *p, vf *q, vf *soft)
 {
     vf e = vf_exp(-vf_abs(x)), big = vf_inverse(1.0f + e), small = e * big;
@@ -24,17 +24,17 @@ ALWAYS vf power(vf x, float y)
 /* ---- class_loss: logits [B,Q,C] labels [B,M] query gt? iou? [B,P] dn? ------------------------ */
 
 typedef struct call {
-    const dg_args   *a;
-    const dg_tensor *t; /* logits first */
-    int64_t          q, c, m, p, live;
-    float            alpha, gamma, scale; /* scale: dloss */
-    bool             focal;
-    float           *dlogits; /* or NULL */
-    double          *sum;     /* [B*Q] */
-    int32_t         *pair;    /* [B*Q]: number of the pair that a query belongs to, -1: none */
+    const dg_args *a;
+    const dg_tensor *t; /* the operands from logits on */
+    int64_t q, c, m, p, live;
+    float alpha, gamma, scale; /* scale: dloss */
+    bool focal;
+    float *dlogits; /* or NULL */
+    double *sum;    /* [B*Q] */
+    int32_t *pair;  /* [B*Q], index of the query's pair; -1: none */
 } call;
 
-/* Terms of W logits; target: 1 where y is. */
+/* Loss terms of W logits, and their derivatives; target: lanes where y is 1. */
 ALWAYS vf terms(const call *k, vf x, vm target, float iou, vf *slope)
 {
     vf p, q, soft, s, bce, wrong, w;
@@ -55,7 +55,7 @@ ALWAYS vf terms(const call *k, vf x, vm target, float iou, vf *slope)
 
 static void pairs_of(const call *k, int64_t b)
 {
-    const int32_t *query = k->t[2].data, *gt = k->t[3].data;
+    const int32_t *query = k->t[DG_CLASS_LOSS_QUERY].data, *gt = k->t[DG_CLASS_LOSS_GT].data;
 
     for (int64_t i = 0; i < k->q; i++)
         k->pair[b * k->q + i] = -1;
@@ -69,11 +69,12 @@ static void pairs_of(const call *k, int64_t b)
 
 static void row(const call *k, int64_t r)
 {
-    int64_t        b = r / k->q, n = b * k->p + k->pair[r], j;
-    const int32_t *gt = k->t[3].data, *labels = k->t[1].data;
-    const float   *iou = k->t[4].data, *x = (const float *)k->t[0].data + r * k->c;
-    float          label = -1, target_iou = 0;
-    vf             sum = { 0 }, slope;
+    int64_t b = r / k->q, n = b * k->p + k->pair[r], j;
+    const int32_t *gt = k->t[DG_CLASS_LOSS_GT].data, *labels = k->t[DG_CLASS_LOSS_LABELS].data;
+    const float *iou = k->t[DG_CLASS_LOSS_IOU].data,
+                *x = (const float *)k->t[DG_CLASS_LOSS_LOGITS].data + r * k->c;
+    float label = -1, target_iou = 0;
+    vf sum = { 0 }, slope;
 
     k->sum[r] = 0;
     if (r % k->q >= k->live) {
@@ -88,8 +89,8 @@ static void row(const call *k, int64_t r)
     }
     for (int64_t i = 0; i < k->c; i += W) {
         int64_t w = min64(k->c - i, W);
-        vm      target = vf_eq(vf_count() + (float)i, vf_set(label));
-        vf      loss =
+        vm target = vf_eq(vf_count() + (float)i, vf_set(label));
+        vf loss =
             terms(k, w == W ? vf_load(x + i) : vf_load_n(x + i, w), target, target_iou, &slope);
 
         sum += w == W ? loss : vf_keep(loss, w, vf_set(0));
@@ -109,26 +110,26 @@ static void body(void *ctx, int64_t begin, int64_t end, int thread)
 static double run_class(const dg_args *a, int first, float scale, float *dlogits)
 {
     const dg_class_loss_attr *f = a->attr;
-    const dg_tensor          *t = a->t + first;
-    call                      k = { .a = a,
-                                    .t = t,
-                                    .alpha = (float)f->alpha,
-                                    .gamma = (float)f->gamma,
-                                    .focal = f->focal,
-                                    .scale = scale,
-                                    .dlogits = dlogits };
-    int64_t                   n;
-    double                    total = 0;
+    const dg_tensor *t = a->t + first;
+    call k = { .a = a,
+               .t = t,
+               .alpha = (float)f->alpha,
+               .gamma = (float)f->gamma,
+               .focal = f->focal,
+               .scale = scale,
+               .dlogits = dlogits };
+    int64_t n;
+    double total = 0;
 
-    k.q = t[0].shape.d[1];
-    k.c = t[0].shape.d[2];
-    k.m = t[1].shape.d[1];
-    k.p = t[2].shape.d[1];
-    k.live = t[5].data ? ((const int32_t *)t[5].data)[2] : k.q;
-    n = t[0].shape.d[0] * k.q;
+    k.q = t[DG_CLASS_LOSS_LOGITS].shape.d[1];
+    k.c = t[DG_CLASS_LOSS_LOGITS].shape.d[2];
+    k.m = t[DG_CLASS_LOSS_LABELS].shape.d[1];
+    k.p = t[DG_CLASS_LOSS_QUERY].shape.d[1];
+    k.live = t[DG_CLASS_LOSS_DN].data ? ((const int32_t *)t[DG_CLASS_LOSS_DN].data)[2] : k.q;
+    n = t[DG_CLASS_LOSS_LOGITS].shape.d[0] * k.q;
     k.sum = a->workspace;
     k.pair = (int32_t *)(k.sum + n);
-    for (int64_t b = 0; b < t[0].shape.d[0]; b++)
+    for (int64_t b = 0; b < t[DG_CLASS_LOSS_LOGITS].shape.d[0]; b++)
         pairs_of(&k, b);
     parallel(a, n, 4 * k.c, body, &k);
     for (int64_t r = 0; r < n; r++)
@@ -144,24 +145,25 @@ static int prepare(dg_prepare *p, const dg_shape *logits)
 
 static int prepare_loss(dg_prepare *p)
 {
-    return prepare(p, &p->t[0].shape);
+    return prepare(p, &p->t[DG_CLASS_LOSS_LOGITS].shape);
 }
 
 static int prepare_loss_grad(dg_prepare *p)
 {
-    return prepare(p, &p->t[1].shape);
+    return prepare(p, &p->t[DG_CLASS_LOSS_GRAD_LOGITS].shape);
 }
 
 static int class_loss(const dg_args *a)
 {
-    *(float *)a->t[6].data = (float)run_class(a, 0, 0, NULL);
+    *(float *)a->t[DG_CLASS_LOSS_LOSS].data = (float)run_class(a, DG_CLASS_LOSS_LOGITS, 0, NULL);
     return 0;
 }
 
 /* dloss logits labels query gt? iou? dn? -> dlogits */
 static int class_loss_grad(const dg_args *a)
 {
-    run_class(a, 1, *(const float *)a->t[0].data, a->t[7].data);
+    run_class(a, DG_CLASS_LOSS_GRAD_LOGITS, *(const float *)a->t[DG_CLASS_LOSS_GRAD_DLOSS].data,
+              a->t[DG_CLASS_LOSS_GRAD_DLOGITS].data);
     return 0;
 }
 
@@ -173,7 +175,7 @@ ALWAYS vf ratio(vf x, vf y)
     return vf_pick(vm_and(vf_eq(x, vf_set(0)), vf_eq(y, vf_set(0))), vf_set(0), x / y);
 }
 
-/* GIoU of W boxes (centre x, y, width, height) with one. */
+/* GIoU of W boxes (cx, cy, w, h) with one box. */
 ALWAYS vf giou(const vf a[4], const float *b)
 {
     vf ax1 = a[0] - 0.5f * a[2], ay1 = a[1] - 0.5f * a[3], ax2 = a[0] + 0.5f * a[2],
@@ -192,7 +194,7 @@ ALWAYS vf giou(const vf a[4], const float *b)
 ALWAYS vf class_cost(vf x, const dg_match_attr *f)
 {
     float alpha = (float)f->alpha, gamma = (float)f->gamma;
-    vf    p, q, soft;
+    vf p, q, soft;
 
     logistic(x, &p, &q, &soft);
     return (1 - alpha) * power(p, gamma) * vf_log(q + 1e-8f) -
@@ -202,20 +204,22 @@ ALWAYS vf class_cost(vf x, const dg_match_attr *f)
 static void cost_row(const dg_args *a, int64_t r)
 {
     const dg_match_attr *f = a->attr;
-    int64_t      q = a->t[0].shape.d[1], c = a->t[0].shape.d[2], m = a->t[2].shape.d[1], b = r / m;
-    int32_t      label = ((const int32_t *)a->t[2].data)[r];
-    const float *target = (const float *)a->t[3].data + 4 * r, *logits = a->t[0].data;
-    float       *cost = (float *)a->t[5].data + r * q;
+    int64_t q = a->t[DG_MATCH_COST_LOGITS].shape.d[1], c = a->t[DG_MATCH_COST_LOGITS].shape.d[2],
+            m = a->t[DG_MATCH_COST_LABELS].shape.d[1], b = r / m;
+    int32_t label = ((const int32_t *)a->t[DG_MATCH_COST_LABELS].data)[r];
+    const float *target = (const float *)a->t[DG_MATCH_COST_TBOXES].data + 4 * r,
+                *logits = a->t[DG_MATCH_COST_LOGITS].data;
+    float *cost = (float *)a->t[DG_MATCH_COST_COST].data + r * q;
 
-    if (r % m >= ((const int32_t *)a->t[4].data)[b]) {
+    if (r % m >= ((const int32_t *)a->t[DG_MATCH_COST_COUNT].data)[b]) {
         memset(cost, 0, (size_t)q * sizeof(float));
         return;
     }
     for (int64_t i = 0; i < q; i += W) {
-        int64_t      w = min64(q - i, W);
-        const float *box = (const float *)a->t[1].data + (b * q + i) * 4;
-        float        lane[5][W] = { { 0 } };
-        vf           v[5], l1 = { 0 }, class = { 0 };
+        int64_t w = min64(q - i, W);
+        const float *box = (const float *)a->t[DG_MATCH_COST_BOXES].data + (b * q + i) * 4;
+        float lane[5][W] = { { 0 } };
+        vf v[5], l1 = { 0 }, class = { 0 };
 
         for (int64_t k = 0; k < w; k++) {
             for (int n = 0; n < 4; n++)
@@ -246,10 +250,16 @@ static int match_cost(const dg_args *a)
 {
     dg_args copy = *a;
 
-    parallel(a, elements(a, 2), 8 * a->t[0].shape.d[1], cost_body, &copy);
+    parallel(a, elements(a, DG_MATCH_COST_LABELS), 8 * a->t[DG_MATCH_COST_LOGITS].shape.d[1],
+             cost_body, &copy);
     return 0;
 }
 
+DG_SAME_PLACE(DG_CLASS_LOSS_LABELS, DG_CLASS_LOSS_GRAD_LABELS - DG_CLASS_LOSS_GRAD_LOGITS);
+DG_SAME_PLACE(DG_CLASS_LOSS_QUERY, DG_CLASS_LOSS_GRAD_QUERY - DG_CLASS_LOSS_GRAD_LOGITS);
+DG_SAME_PLACE(DG_CLASS_LOSS_GT, DG_CLASS_LOSS_GRAD_GT - DG_CLASS_LOSS_GRAD_LOGITS);
+DG_SAME_PLACE(DG_CLASS_LOSS_IOU, DG_CLASS_LOSS_GRAD_IOU - DG_CLASS_LOSS_GRAD_LOGITS);
+DG_SAME_PLACE(DG_CLASS_LOSS_DN, DG_CLASS_LOSS_GRAD_DN - DG_CLASS_LOSS_GRAD_LOGITS);
 DG_SIMD(class_loss, prepare_loss, class_loss);
 DG_SIMD(class_loss_grad, prepare_loss_grad, class_loss_grad);
 DG_SIMD(match_cost, NULL, match_cost);

@@ -1,6 +1,6 @@
 /* pool.c: pooling and nearest upsampling of feature maps [B,H,W,C], vectors along C; rules as in
- * kernels/ref/pool.c. Gradients are gathered: every pixel of dx sums what the windows over it
- * send, in the order of the windows. */
+ * kernels/ref/pool.c. Gradients gather: each pixel of dx sums the contributions of the windows over
+ * it, in window order. */
 #include "kernels/host/simd/simd.h"
 
 typedef uint8_t vb __attribute__((vector_size(W)));
@@ -9,7 +9,7 @@ typedef struct span {
     int64_t begin, end;
 } span;
 
-/* Pixels of window o that lie inside 0..size-1. */
+/* Pixels of window o inside 0..size-1. */
 static inline span window(const pool_attr *f, int64_t o, int64_t size)
 {
     int64_t at = o * f->stride - f->pad;
@@ -17,7 +17,7 @@ static inline span window(const pool_attr *f, int64_t o, int64_t size)
     return (span){ max64(at, 0), min64(at + f->size, size) };
 }
 
-/* Windows (of n) that hold pixel i. */
+/* Windows (of n) that contain pixel i. */
 static inline span windows_over(const pool_attr *f, int64_t i, int64_t n)
 {
     int64_t first = i + f->pad - f->size + 1;
@@ -26,8 +26,7 @@ static inline span windows_over(const pool_attr *f, int64_t i, int64_t n)
                    min64((i + f->pad) / f->stride + 1, n) };
 }
 
-/* `at` holds a place in the window as a byte; among vectors it is a float. Lanes whose byte is
- * `place`: */
+/* Mask of the lanes whose byte in `at`, a position in the window, equals `place`. */
 ALWAYS vm is_place(const uint8_t *at, int64_t place, int64_t w)
 {
     vb b = { 0 };
@@ -57,7 +56,7 @@ ALWAYS void put_places(uint8_t *at, vf place, int64_t w)
 
 typedef struct spot {
     int64_t n, b, y, x, h, w, c;
-} spot; /* n: its number */
+} spot; /* n: index of the pixel over b, y, x */
 
 typedef void pixel_fn(const dg_args *a, const spot *o, int64_t k, int64_t w, bool low, bool whole);
 
@@ -71,14 +70,15 @@ static inline spot spot_of(const dg_args *a, int i, int64_t n)
 ALWAYS void max_pixel(const dg_args *a, const spot *o, int64_t k, int64_t w, bool low, bool whole)
 {
     const pool_attr *f = a->attr;
-    int64_t          h = a->t[0].shape.d[1], width_x = a->t[0].shape.d[2];
-    span             sy = window(f, o->y, h), sx = window(f, o->x, width_x);
-    vf               best = { 0 }, at = { 0 };
-    bool             found = false;
+    int64_t h = a->t[DG_MAX_POOL_X].shape.d[1], width_x = a->t[DG_MAX_POOL_X].shape.d[2];
+    span sy = window(f, o->y, h), sx = window(f, o->x, width_x);
+    vf best = { 0 }, at = { 0 };
+    bool found = false;
 
     for (int64_t y = sy.begin; y < sy.end; y++)
         for (int64_t x = sx.begin; x < sx.end; x++) {
-            vf v = ld_k(a->t[0].data, ((o->b * h + y) * width_x + x) * o->c + k, w, low, whole);
+            vf v = ld_k(a->t[DG_MAX_POOL_X].data, ((o->b * h + y) * width_x + x) * o->c + k, w, low,
+                        whole);
             vf place = vf_set(
                 (float)((y - o->y * f->stride + f->pad) * f->size + x - o->x * f->stride + f->pad));
             vm keep = vf_le(v, best), number = vf_eq(best, best);
@@ -87,8 +87,8 @@ ALWAYS void max_pixel(const dg_args *a, const spot *o, int64_t k, int64_t w, boo
             best = found ? vf_pick(number, vf_pick(keep, best, v), best) : v;
             found = true;
         }
-    st_k(a->t[1].data, o->n * o->c + k, best, w, low, whole);
-    put_places((uint8_t *)a->t[2].data + o->n * o->c + k, at, whole ? W : w);
+    st_k(a->t[DG_MAX_POOL_Y].data, o->n * o->c + k, best, w, low, whole);
+    put_places((uint8_t *)a->t[DG_MAX_POOL_AT].data + o->n * o->c + k, at, whole ? W : w);
 }
 
 /* dy at -> dx */
@@ -96,73 +96,81 @@ ALWAYS void max_grad_pixel(const dg_args *a, const spot *o, int64_t k, int64_t w
                            bool whole)
 {
     const pool_attr *f = a->attr;
-    int64_t          h = a->t[0].shape.d[1], width_y = a->t[0].shape.d[2];
-    span             sy = windows_over(f, o->y, h), sx = windows_over(f, o->x, width_y);
-    vf               sum = { 0 };
+    int64_t h = a->t[DG_MAX_POOL_GRAD_DY].shape.d[1],
+            width_y = a->t[DG_MAX_POOL_GRAD_DY].shape.d[2];
+    span sy = windows_over(f, o->y, h), sx = windows_over(f, o->x, width_y);
+    vf sum = { 0 };
 
     for (int64_t y = sy.begin; y < sy.end; y++)
         for (int64_t x = sx.begin; x < sx.end; x++) {
             int64_t at = ((o->b * h + y) * width_y + x) * o->c + k;
             int64_t place =
                 (o->y - y * f->stride + f->pad) * f->size + o->x - x * f->stride + f->pad;
-            vm here = is_place((const uint8_t *)a->t[1].data + at, place, whole ? W : w);
+            vm here = is_place((const uint8_t *)a->t[DG_MAX_POOL_GRAD_AT].data + at, place,
+                               whole ? W : w);
 
-            sum += vf_pick(here, ld_k(a->t[0].data, at, w, low, whole), vf_set(0));
+            sum +=
+                vf_pick(here, ld_k(a->t[DG_MAX_POOL_GRAD_DY].data, at, w, low, whole), vf_set(0));
         }
-    st_k(a->t[2].data, o->n * o->c + k, sum, w, low, whole);
+    st_k(a->t[DG_MAX_POOL_GRAD_DX].data, o->n * o->c + k, sum, w, low, whole);
 }
 
 ALWAYS void avg_pixel(const dg_args *a, const spot *o, int64_t k, int64_t w, bool low, bool whole)
 {
-    int64_t h = a->t[0].shape.d[1], width_x = a->t[0].shape.d[2];
-    span    sy = window(a->attr, o->y, h), sx = window(a->attr, o->x, width_x);
-    vf      sum = { 0 };
+    int64_t h = a->t[DG_AVG_POOL_X].shape.d[1], width_x = a->t[DG_AVG_POOL_X].shape.d[2];
+    span sy = window(a->attr, o->y, h), sx = window(a->attr, o->x, width_x);
+    vf sum = { 0 };
 
     for (int64_t y = sy.begin; y < sy.end; y++)
         for (int64_t x = sx.begin; x < sx.end; x++)
-            sum += ld_k(a->t[0].data, ((o->b * h + y) * width_x + x) * o->c + k, w, low, whole);
-    st_k(a->t[1].data, o->n * o->c + k, sum / (float)((sy.end - sy.begin) * (sx.end - sx.begin)), w,
-         low, whole);
+            sum += ld_k(a->t[DG_AVG_POOL_X].data, ((o->b * h + y) * width_x + x) * o->c + k, w, low,
+                        whole);
+    st_k(a->t[DG_AVG_POOL_Y].data, o->n * o->c + k,
+         sum / (float)((sy.end - sy.begin) * (sx.end - sx.begin)), w, low, whole);
 }
 
 ALWAYS void avg_grad_pixel(const dg_args *a, const spot *o, int64_t k, int64_t w, bool low,
                            bool whole)
 {
-    int64_t h = a->t[0].shape.d[1], width_y = a->t[0].shape.d[2];
-    span    sy = windows_over(a->attr, o->y, h), sx = windows_over(a->attr, o->x, width_y);
-    vf      sum = { 0 };
+    int64_t h = a->t[DG_AVG_POOL_GRAD_DY].shape.d[1],
+            width_y = a->t[DG_AVG_POOL_GRAD_DY].shape.d[2];
+    span sy = windows_over(a->attr, o->y, h), sx = windows_over(a->attr, o->x, width_y);
+    vf sum = { 0 };
 
     for (int64_t y = sy.begin; y < sy.end; y++)
         for (int64_t x = sx.begin; x < sx.end; x++) {
             span v = window(a->attr, y, o->h), u = window(a->attr, x, o->w);
 
-            sum += ld_k(a->t[0].data, ((o->b * h + y) * width_y + x) * o->c + k, w, low, whole) /
+            sum += ld_k(a->t[DG_AVG_POOL_GRAD_DY].data, ((o->b * h + y) * width_y + x) * o->c + k,
+                        w, low, whole) /
                    (float)((v.end - v.begin) * (u.end - u.begin));
         }
-    st_k(a->t[1].data, o->n * o->c + k, sum, w, low, whole);
+    st_k(a->t[DG_AVG_POOL_GRAD_DX].data, o->n * o->c + k, sum, w, low, whole);
 }
 
 ALWAYS void up_pixel(const dg_args *a, const spot *o, int64_t k, int64_t w, bool low, bool whole)
 {
     const pool_attr *f = a->attr;
-    int64_t          h = a->t[0].shape.d[1], width_x = a->t[0].shape.d[2];
-    int64_t          from = (o->b * h + o->y / f->size) * width_x + o->x / f->size;
+    int64_t h = a->t[DG_UPSAMPLE_X].shape.d[1], width_x = a->t[DG_UPSAMPLE_X].shape.d[2];
+    int64_t from = (o->b * h + o->y / f->size) * width_x + o->x / f->size;
 
-    st_k(a->t[1].data, o->n * o->c + k, ld_k(a->t[0].data, from * o->c + k, w, low, whole), w, low,
-         whole);
+    st_k(a->t[DG_UPSAMPLE_Y].data, o->n * o->c + k,
+         ld_k(a->t[DG_UPSAMPLE_X].data, from * o->c + k, w, low, whole), w, low, whole);
 }
 
 ALWAYS void up_grad_pixel(const dg_args *a, const spot *o, int64_t k, int64_t w, bool low,
                           bool whole)
 {
     const pool_attr *f = a->attr;
-    int64_t          h = a->t[0].shape.d[1], width_y = a->t[0].shape.d[2];
-    vf               sum = { 0 };
+    int64_t h = a->t[DG_UPSAMPLE_GRAD_DY].shape.d[1],
+            width_y = a->t[DG_UPSAMPLE_GRAD_DY].shape.d[2];
+    vf sum = { 0 };
 
     for (int64_t y = o->y * f->size; y < (o->y + 1) * f->size; y++)
         for (int64_t x = o->x * f->size; x < (o->x + 1) * f->size; x++)
-            sum += ld_k(a->t[0].data, ((o->b * h + y) * width_y + x) * o->c + k, w, low, whole);
-    st_k(a->t[1].data, o->n * o->c + k, sum, w, low, whole);
+            sum += ld_k(a->t[DG_UPSAMPLE_GRAD_DY].data, ((o->b * h + y) * width_y + x) * o->c + k,
+                        w, low, whole);
+    st_k(a->t[DG_UPSAMPLE_GRAD_DX].data, o->n * o->c + k, sum, w, low, whole);
 }
 
 /* ---- all pixels of output `y` ---------------------------------------------------------------- */
@@ -170,7 +178,7 @@ ALWAYS void up_grad_pixel(const dg_args *a, const spot *o, int64_t k, int64_t w,
 ALWAYS void each_pixel(const dg_args *a, int y, int64_t begin, int64_t end, pixel_fn *f)
 {
     int64_t c = width(a, y);
-    bool    low = is_low(a, y);
+    bool low = is_low(a, y);
 
     for (int64_t n = begin; n < end; n++) {
         spot o = spot_of(a, y, n);
@@ -200,9 +208,9 @@ ALWAYS void each_pixel(const dg_args *a, int y, int64_t begin, int64_t end, pixe
     }                                                                          \
     DG_SIMD(name, NULL, name##_)
 
-KERNEL(max_pool, max_pixel, 1, 4);
-KERNEL(max_pool_grad, max_grad_pixel, 2, 4);
-KERNEL(avg_pool, avg_pixel, 1, 2);
-KERNEL(avg_pool_grad, avg_grad_pixel, 1, 2);
-KERNEL(upsample, up_pixel, 1, 1);
-KERNEL(upsample_grad, up_grad_pixel, 1, 2);
+KERNEL(max_pool, max_pixel, DG_MAX_POOL_Y, 4);
+KERNEL(max_pool_grad, max_grad_pixel, DG_MAX_POOL_GRAD_DX, 4);
+KERNEL(avg_pool, avg_pixel, DG_AVG_POOL_Y, 2);
+KERNEL(avg_pool_grad, avg_grad_pixel, DG_AVG_POOL_GRAD_DX, 2);
+KERNEL(upsample, up_pixel, DG_UPSAMPLE_Y, 1);
+KERNEL(upsample_grad, up_grad_pixel, DG_UPSAMPLE_GRAD_DX, 2);

@@ -1,16 +1,17 @@
-/* reduce.c: sums and maxima over axes. A tensor is folded to [K,R,N], R reduced; sums run in f32
- * over fixed blocks and in double across them, in order: no bit depends on the threads. Axes
- * that cannot be folded so (reduced and kept ones alternate) are walked one element at a time. */
+/* reduce.c: sums and maxima over axes. A tensor is folded to [K,R,N] with R reduced; sums are f32
+ * within fixed blocks and double across them, in order, so results do not depend on the number of
+ * threads. Axes that do not fold (reduced and kept ones alternate) are walked element by
+ * element. */
 #include "kernels/host/simd/simd.h"
 
 typedef struct view {
     const dg_args *a;
-    int64_t        k, r, n; /* [K,R,N] */
-    int64_t block, blocks;  /* rows of R that are summed in f32, and how many such blocks R has */
-    float  *part;           /* [K][blocks][N] */
+    int64_t k, r, n;       /* [K,R,N] */
+    int64_t block, blocks; /* rows of R per f32 sum; number of such blocks */
+    float *part;           /* [K][blocks][N] */
 } view;
 
-/* False: the axes do not fold. */
+/* Folds x to [K,R,N]; false if its axes do not fold. */
 static bool view_of(const dg_shape *x, int64_t axes, view *v)
 {
     int stage = 0; /* 0: kept, 1: reduced, 2: kept again */
@@ -34,19 +35,19 @@ static bool view_of(const dg_shape *x, int64_t axes, view *v)
 static int prepare_sum(dg_prepare *p)
 {
     const axes_attr *f = p->attr;
-    view             v;
+    view v;
 
-    if (view_of(&p->t[0].shape, f->axes, &v))
+    if (view_of(&p->t[DG_SUM_X].shape, f->axes, &v))
         p->workspace_bytes = (size_t)(v.k * v.blocks * v.n) * sizeof(float);
     else
-        p->workspace_bytes = (size_t)dg_shape_elements(p->t[1].shape) * sizeof(double);
+        p->workspace_bytes = (size_t)dg_shape_elements(p->t[DG_SUM_Y].shape) * sizeof(double);
     return 0;
 }
 
-/* N = 1: a run of numbers. */
+/* Sum of n adjacent elements (N = 1). */
 ALWAYS float sum_run(const void *x, int64_t at, int64_t n, bool low)
 {
-    vf      s[4] = { { 0 }, { 0 }, { 0 }, { 0 } };
+    vf s[4] = { { 0 }, { 0 }, { 0 }, { 0 } };
     int64_t i = 0;
 
     for (; i + 4 * W <= n; i += 4 * W)
@@ -79,8 +80,8 @@ ALWAYS void sum_columns(const void *x, int64_t at, int64_t r, int64_t n, float *
 static void sum_body(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const view *v = ctx;
-    const void *x = v->a->t[0].data;
-    bool        low = is_low(v->a, 0);
+    const void *x = v->a->t[DG_SUM_X].data;
+    bool low = is_low(v->a, 0);
 
     (void)thread;
     for (int64_t i = begin; i < end; i++) {
@@ -96,7 +97,7 @@ static void sum_body(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* Where element n of x goes. */
+/* Index in the result of element n of x. */
 static int64_t target(const dg_shape *x, int64_t axes, int64_t n)
 {
     int64_t at = 0, size = 1;
@@ -115,19 +116,20 @@ static void sum_singly(const dg_args *a, int64_t axes)
 {
     double *total = a->workspace;
 
-    memset(total, 0, (size_t)elements(a, 1) * sizeof(double));
-    for (int64_t n = 0; n < elements(a, 0); n++)
-        total[target(&a->t[0].shape, axes, n)] += (double)ld1(a->t[0].data, n, is_low(a, 0));
-    for (int64_t n = 0; n < elements(a, 1); n++)
-        st1(a->t[1].data, n, (float)total[n], is_low(a, 1));
+    memset(total, 0, (size_t)elements(a, DG_SUM_Y) * sizeof(double));
+    for (int64_t n = 0; n < elements(a, DG_SUM_X); n++)
+        total[target(&a->t[DG_SUM_X].shape, axes, n)] +=
+            (double)ld1(a->t[DG_SUM_X].data, n, is_low(a, DG_SUM_X));
+    for (int64_t n = 0; n < elements(a, DG_SUM_Y); n++)
+        st1(a->t[DG_SUM_Y].data, n, (float)total[n], is_low(a, DG_SUM_Y));
 }
 
 static int sum(const dg_args *a)
 {
     const axes_attr *f = a->attr;
-    view             v = { .a = a, .part = a->workspace };
+    view v = { .a = a, .part = a->workspace };
 
-    if (!view_of(&a->t[0].shape, f->axes, &v)) {
+    if (!view_of(&a->t[DG_SUM_X].shape, f->axes, &v)) {
         sum_singly(a, f->axes);
         return 0;
     }
@@ -138,12 +140,12 @@ static int sum(const dg_args *a)
 
             for (int64_t i = 0; i < v.blocks; i++)
                 total += (double)v.part[(k * v.blocks + i) * v.n + n];
-            st1(a->t[1].data, k * v.n + n, (float)total, is_low(a, 1));
+            st1(a->t[DG_SUM_Y].data, k * v.n + n, (float)total, is_low(a, DG_SUM_Y));
         }
     return 0;
 }
 
-/* ---- maximum: a NaN among the elements is the result ----------------------------------------- */
+/* ---- maximum: NaN wins ----------------------------------------------------------------------- */
 
 ALWAYS vf larger(vf most, vf x)
 {
@@ -157,8 +159,8 @@ static float larger1(float most, float x)
 
 ALWAYS float max_run(const void *x, int64_t at, int64_t n, bool low)
 {
-    vf      most = vf_set(-INFINITY);
-    float   lane[W], top = -INFINITY;
+    vf most = vf_set(-INFINITY);
+    float lane[W], top = -INFINITY;
     int64_t i = 0;
 
     for (; i + W <= n; i += W)
@@ -174,8 +176,8 @@ ALWAYS float max_run(const void *x, int64_t at, int64_t n, bool low)
 static void max_body(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const view *v = ctx;
-    const void *x = v->a->t[0].data;
-    bool        low = is_low(v->a, 0);
+    const void *x = v->a->t[DG_REDUCE_MAX_X].data;
+    bool low = is_low(v->a, 0);
 
     (void)thread;
     for (int64_t i = begin; i < end; i++) {
@@ -186,27 +188,27 @@ static void max_body(void *ctx, int64_t begin, int64_t end, int thread)
         else
             for (int64_t r = 0; r < v->r; r++)
                 top = larger1(top, ld1(x, (i / v->n * v->r + r) * v->n + i % v->n, low));
-        st1(v->a->t[1].data, i, top, is_low(v->a, 1));
+        st1(v->a->t[DG_REDUCE_MAX_Y].data, i, top, is_low(v->a, 1));
     }
 }
 
 static int reduce_max(const dg_args *a)
 {
     const axes_attr *f = a->attr;
-    view             v = { .a = a };
+    view v = { .a = a };
 
-    if (view_of(&a->t[0].shape, f->axes, &v)) {
+    if (view_of(&a->t[DG_REDUCE_MAX_X].shape, f->axes, &v)) {
         parallel(a, v.k * v.n, v.r, max_body, &v);
         return 0;
     }
-    for (int64_t n = 0; n < elements(a, 1); n++)
-        st1(a->t[1].data, n, -INFINITY, is_low(a, 1));
-    for (int64_t n = 0; n < elements(a, 0); n++) {
-        int64_t to = target(&a->t[0].shape, f->axes, n);
-        float   top =
-            larger1(ld1(a->t[1].data, to, is_low(a, 1)), ld1(a->t[0].data, n, is_low(a, 0)));
+    for (int64_t n = 0; n < elements(a, DG_REDUCE_MAX_Y); n++)
+        st1(a->t[DG_REDUCE_MAX_Y].data, n, -INFINITY, is_low(a, DG_REDUCE_MAX_Y));
+    for (int64_t n = 0; n < elements(a, DG_REDUCE_MAX_X); n++) {
+        int64_t to = target(&a->t[DG_REDUCE_MAX_X].shape, f->axes, n);
+        float top = larger1(ld1(a->t[DG_REDUCE_MAX_Y].data, to, is_low(a, DG_REDUCE_MAX_Y)),
+                            ld1(a->t[DG_REDUCE_MAX_X].data, n, is_low(a, DG_REDUCE_MAX_X)));
 
-        st1(a->t[1].data, to, top, is_low(a, 1));
+        st1(a->t[DG_REDUCE_MAX_Y].data, to, top, is_low(a, DG_REDUCE_MAX_Y));
     }
     return 0;
 }

@@ -1,14 +1,14 @@
-/* shape.c: ops that move numbers without changing them. Storage is moved as it is, 2, 4 or 8
- * bytes an element, in runs as long as the layouts allow. */
+/* shape.c: ops that move elements without changing them: 2, 4 or 8 bytes each, in runs as long as
+ * the layouts allow. */
 #include "kernels/host/simd/simd.h"
 
 /* ---- copies of rows -------------------------------------------------------------------------- */
 
 /* n runs of `bytes` from from + i * from_step to to + i * to_step. */
 typedef struct copy {
-    char       *to;
+    char *to;
     const char *from;
-    int64_t     to_step, from_step, bytes;
+    int64_t to_step, from_step, bytes;
 } copy;
 
 static void copy_body(void *ctx, int64_t begin, int64_t end, int thread)
@@ -24,7 +24,7 @@ static void run_copy(const dg_args *a, int64_t n, copy c)
 {
     enum { PIECE = 1 << 16 };
 
-    if (n == 1 && c.bytes > 2 * PIECE) { /* one long run: in pieces, and what is left */
+    if (n == 1 && c.bytes > 2 * PIECE) { /* one long run: split into pieces, plus the rest */
         copy rest = { c.to + c.bytes / PIECE * PIECE, c.from + c.bytes / PIECE * PIECE, 0, 0,
                       c.bytes % PIECE };
 
@@ -42,8 +42,10 @@ static int64_t size_of(const dg_args *a, int i)
 
 static int reshape(const dg_args *a)
 {
-    if (a->t[0].data != a->t[1].data)
-        run_copy(a, 1, (copy){ a->t[1].data, a->t[0].data, 0, 0, elements(a, 0) * size_of(a, 0) });
+    if (a->t[DG_RESHAPE_X].data != a->t[DG_RESHAPE_Y].data)
+        run_copy(a, 1,
+                 (copy){ a->t[DG_RESHAPE_Y].data, a->t[DG_RESHAPE_X].data, 0, 0,
+                         elements(a, DG_RESHAPE_X) * size_of(a, DG_RESHAPE_X) });
     return 0;
 }
 
@@ -55,7 +57,7 @@ typedef struct split {
 static split split_at(const dg_args *a, int i, int64_t axis)
 {
     const dg_shape *x = &a->t[i].shape;
-    split           s = { 1, x->d[axis], size_of(a, i) };
+    split s = { 1, x->d[axis], size_of(a, i) };
 
     for (int k = 0; k < x->rank; k++)
         if (k < axis)
@@ -65,7 +67,7 @@ static split split_at(const dg_args *a, int i, int64_t axis)
     return s;
 }
 
-/* n rows of the axis, from row `from` of x to row `to` of y. */
+/* Copies n rows of the axis from row `from` of x to row `to` of y. */
 static void copy_rows(const dg_args *a, int x, int64_t from, int y, int64_t to, int64_t n,
                       int64_t axis)
 {
@@ -80,7 +82,7 @@ static void copy_rows(const dg_args *a, int x, int64_t from, int y, int64_t to, 
 static int concat(const dg_args *a)
 {
     const axis_attr *f = a->attr;
-    int64_t          row = 0;
+    int64_t row = 0;
 
     for (int i = 0; i < a->n - 1; i++) {
         int64_t n = a->t[i].shape.d[f->axis];
@@ -95,12 +97,12 @@ static int slice(const dg_args *a)
 {
     const axis_attr *f = a->attr;
 
-    copy_rows(a, 0, f->begin, 1, 0, a->t[1].shape.d[f->axis], f->axis);
+    copy_rows(a, DG_SLICE_X, f->begin, 1, 0, a->t[DG_SLICE_Y].shape.d[f->axis], f->axis);
     return 0;
 }
 
 typedef struct zero {
-    char   *to;
+    char *to;
     int64_t step, bytes;
 } zero;
 
@@ -115,7 +117,7 @@ static void zero_body(void *ctx, int64_t begin, int64_t end, int thread)
 
 static void zero_rows(const dg_args *a, split s, int64_t row, int64_t n)
 {
-    zero z = { (char *)a->t[1].data + row * s.after, s.d * s.after, n * s.after };
+    zero z = { (char *)a->t[DG_PAD_Y].data + row * s.after, s.d * s.after, n * s.after };
 
     parallel(a, s.before, z.bytes / 4 + 1, zero_body, &z);
 }
@@ -123,11 +125,11 @@ static void zero_rows(const dg_args *a, split s, int64_t row, int64_t n)
 static int pad(const dg_args *a)
 {
     const axis_attr *f = a->attr;
-    split            s = split_at(a, 1, f->axis);
-    int64_t          n = a->t[0].shape.d[f->axis];
+    split s = split_at(a, DG_PAD_Y, f->axis);
+    int64_t n = a->t[DG_PAD_X].shape.d[f->axis];
 
     zero_rows(a, s, 0, f->begin);
-    copy_rows(a, 0, 0, 1, f->begin, n, f->axis);
+    copy_rows(a, DG_PAD_X, 0, DG_PAD_Y, f->begin, n, f->axis);
     zero_rows(a, s, f->begin + n, s.d - f->begin - n);
     return 0;
 }
@@ -135,13 +137,13 @@ static int pad(const dg_args *a)
 static int fill(const dg_args *a)
 {
     const fill_attr *f = a->attr;
-    bool             low = is_low(a, 0);
-    int64_t          n = elements(a, 0), i = 0;
+    bool low = is_low(a, DG_FILL_Y);
+    int64_t n = elements(a, DG_FILL_Y), i = 0;
 
     for (; i + W <= n; i += W)
-        st(a->t[0].data, i, vf_set((float)f->a), low);
+        st(a->t[DG_FILL_Y].data, i, vf_set((float)f->a), low);
     for (; i < n; i++)
-        st1(a->t[0].data, i, (float)f->a, low);
+        st1(a->t[DG_FILL_Y].data, i, (float)f->a, low);
     return 0;
 }
 
@@ -149,13 +151,14 @@ static int fill(const dg_args *a)
 
 typedef struct walk {
     const dg_args *a;
-    int            rank;
-    int64_t        size; /* bytes of an element */
-    int64_t        d[DG_MAX_DIMS],
-        step[DG_MAX_DIMS]; /* axes of y, and how far x moves; the last is a run */
+    int rank;
+    /* bytes per element */
+    int64_t size;
+    /* axes of y, and the stride in x; the last is a run */
+    int64_t d[DG_MAX_DIMS], step[DG_MAX_DIMS];
 } walk;
 
-/* Folds axes that x walks through in one go. */
+/* Merges axes that are contiguous in x. */
 static void fold(walk *w)
 {
     int rank = 0;
@@ -178,7 +181,7 @@ static void fold(walk *w)
     w->rank = rank;
 }
 
-/* n elements of x, step apart, to y. */
+/* Copies n elements of x, `step` apart, to y. */
 ALWAYS void spread(char *y, const char *x, int64_t n, int64_t step, size_t size)
 {
     for (int64_t i = 0; i < n; i++)
@@ -188,19 +191,19 @@ ALWAYS void spread(char *y, const char *x, int64_t n, int64_t step, size_t size)
 static void walk_body(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const walk *w = ctx;
-    int64_t     run = w->d[w->rank - 1], step = w->step[w->rank - 1];
+    int64_t run = w->d[w->rank - 1], step = w->step[w->rank - 1];
 
     (void)thread;
     for (int64_t row = begin; row < end; row++) {
-        int64_t     at = 0, rest = row;
-        char       *y = (char *)w->a->t[1].data + row * run * w->size;
+        int64_t at = 0, rest = row;
+        char *y = (char *)w->a->t[DG_PERMUTE_Y].data + row * run * w->size;
         const char *x;
 
         for (int k = w->rank - 2; k >= 0; k--) {
             at += rest % w->d[k] * w->step[k];
             rest /= w->d[k];
         }
-        x = (const char *)w->a->t[0].data + at * w->size;
+        x = (const char *)w->a->t[DG_PERMUTE_X].data + at * w->size;
         if (step == 1)
             memcpy(y, x, (size_t)(run * w->size));
         else if (w->size == 4)
@@ -225,8 +228,8 @@ static int run_walk(walk *w)
 static int permute(const dg_args *a)
 {
     const shape_attr *f = a->attr;
-    const dg_shape   *x = &a->t[0].shape, *y = &a->t[1].shape;
-    walk              w = { .a = a, .rank = y->rank, .size = size_of(a, 0) };
+    const dg_shape *x = &a->t[DG_PERMUTE_X].shape, *y = &a->t[DG_PERMUTE_Y].shape;
+    walk w = { .a = a, .rank = y->rank, .size = size_of(a, DG_PERMUTE_X) };
 
     for (int k = 0; k < y->rank; k++) {
         w.d[k] = y->d[k];
@@ -239,12 +242,12 @@ static int permute(const dg_args *a)
 
 static int expand(const dg_args *a)
 {
-    const dg_shape *x = &a->t[0].shape, *y = &a->t[1].shape;
-    walk            w = { .a = a, .rank = y->rank, .size = size_of(a, 0) };
-    int64_t         size = 1;
+    const dg_shape *x = &a->t[DG_EXPAND_X].shape, *y = &a->t[DG_EXPAND_Y].shape;
+    walk w = { .a = a, .rank = y->rank, .size = size_of(a, DG_EXPAND_X) };
+    int64_t size = 1;
 
     for (int k = y->rank - 1; k >= 0; k--) {
-        int     own = k - (y->rank - x->rank);
+        int own = k - (y->rank - x->rank);
         int64_t d = own >= 0 ? x->d[own] : 1;
 
         w.d[k] = y->d[k];
@@ -254,6 +257,8 @@ static int expand(const dg_args *a)
     return run_walk(&w);
 }
 
+DG_SAME_PLACE(DG_PERMUTE_X, DG_EXPAND_X);
+DG_SAME_PLACE(DG_PERMUTE_Y, DG_EXPAND_Y);
 DG_SIMD(reshape, NULL, reshape);
 DG_SIMD(permute, NULL, permute);
 DG_SIMD(concat, NULL, concat);

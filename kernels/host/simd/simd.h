@@ -1,14 +1,16 @@
-/* simd.h: a vector of W floats, and what every file of this folder shares. The files are
- * compiled once per instruction set (DG_ISA = base, avx2, avx512) and the right variant is
- * chosen at run time (../dispatch.c).
+/* simd.h: a vector of W floats, and helpers for every file of this folder. The files are compiled
+ * once per instruction set (DG_ISA = base, avx2, avx512); ../dispatch.c chooses the variant at run
+ * time.
  *
- * GCC's vector extensions say most of it; where compilers turn them into poor code (maximum,
- * choice, masks, fused multiply-add, conversions of bf16) intrinsics do. */
-#ifndef DG_KERNELS_HOST_SIMD_H
-#define DG_KERNELS_HOST_SIMD_H
+ * Mostly GCC's vector extensions; intrinsics where compilers turn those into poor code (maximum,
+ * selection, masks, fused multiply-add, bf16 conversion). */
+#ifndef DG_KERNELS_HOST_SIMD_SIMD_H
+#define DG_KERNELS_HOST_SIMD_SIMD_H
 
+#include "base/element.h"
 #include "base/pool.h"
 #include "kernels/attrs.h"
+#include "kernels/operands.h"
 
 #include <math.h>
 #include <string.h>
@@ -18,17 +20,17 @@
 #endif
 
 #ifndef DG_ISA
-#define DG_ISA base /* when this header is compiled alone */
+#define DG_ISA base /* for compiling this header alone */
 #endif
 
 #define DG_SIMD_PASTE_(name, isa) dg_host_##name##_##isa
 #define DG_SIMD_NAME_(name, isa) DG_SIMD_PASTE_(name, isa)
 #define DG_SIMD_SYMBOL(name) DG_SIMD_NAME_(name, DG_ISA)
-#define DG_SIMD(name, prepare_fn, run_fn)           \
-    extern const dg_kernel DG_SIMD_SYMBOL(name);    \
-    const dg_kernel        DG_SIMD_SYMBOL(name) = { \
-               .prepare = (prepare_fn),             \
-               .run = (run_fn),                     \
+#define DG_SIMD(name, prepare_fn, run_fn)        \
+    extern const dg_kernel DG_SIMD_SYMBOL(name); \
+    const dg_kernel DG_SIMD_SYMBOL(name) = {     \
+        .prepare = (prepare_fn),                 \
+        .run = (run_fn),                         \
     }
 
 #define ALWAYS static inline __attribute__((always_inline))
@@ -41,8 +43,8 @@ enum { W = 8 };
 enum { W = 4 };
 #endif
 
-typedef float    vf __attribute__((vector_size(W * 4)));
-typedef int32_t  vi __attribute__((vector_size(W * 4)));
+typedef float vf __attribute__((vector_size(W * 4)));
+typedef int32_t vi __attribute__((vector_size(W * 4)));
 typedef uint32_t vu __attribute__((vector_size(W * 4)));
 typedef uint16_t vh __attribute__((vector_size(W * 2)));
 
@@ -79,7 +81,7 @@ ALWAYS vf vf_fnma(vf a, vf b, vf c)
 {
     return (vf)_mm512_fnmadd_ps((__m512)a, (__m512)b, (__m512)c);
 }
-/* max, min: y where either is not a number. */
+/* max, min: y if either is NaN. */
 ALWAYS vf vf_max(vf x, vf y) { return (vf)_mm512_max_ps((__m512)x, (__m512)y); }
 ALWAYS vf vf_min(vf x, vf y) { return (vf)_mm512_min_ps((__m512)x, (__m512)y); }
 ALWAYS vf vf_round(vf x) { return (vf)_mm512_roundscale_ps((__m512)x, NEAREST_); }
@@ -91,10 +93,10 @@ ALWAYS vm vm_and(vm a, vm b) { return _kand_mask16(a, b); }
 /* x where m, else y. */
 ALWAYS vf vf_pick(vm m, vf x, vf y) { return (vf)_mm512_mask_blend_ps(m, (__m512)y, (__m512)x); }
 ALWAYS vf vf_sqrt(vf x) { return (vf)_mm512_sqrt_ps((__m512)x); }
-/* x 2^n for a whole n, and about 1/x (14 bits; 0 where that is too small). */
+/* x 2^n for integral n; and about 1/x (14 bits; 0 on underflow). */
 ALWAYS vf vf_scale(vf x, vf n) { return (vf)_mm512_scalef_ps((__m512)x, (__m512)n); }
 ALWAYS vf vf_guess(vf x) { return (vf)_mm512_rcp14_ps((__m512)x); }
-/* The first n <= W lanes. */
+/* A mask of the first n <= W lanes. */
 ALWAYS vm vm_first(int64_t n) { return (vm)((1u << n) - 1u); }
 ALWAYS vf vf_load_n(const float *p, int64_t n) { return (vf)_mm512_maskz_loadu_ps(vm_first(n), p); }
 ALWAYS void vf_store_n(float *p, vf x, int64_t n)
@@ -150,7 +152,7 @@ ALWAYS vf vf_fma(vf a, vf b, vf c) { return a * b + c; }
 ALWAYS vf vf_fnma(vf a, vf b, vf c) { return c - a * b; }
 ALWAYS vf vf_max(vf x, vf y) { return vf_pick(x > y, x, y); }
 ALWAYS vf vf_min(vf x, vf y) { return vf_pick(x < y, x, y); }
-/* Adding and taking away 1.5 * 2^23 rounds to nearest; |x| < 2^22. */
+/* Adding and subtracting 1.5 * 2^23 rounds to nearest, for |x| < 2^22. */
 ALWAYS vf vf_round(vf x) { return x + 12582912.0f - 12582912.0f; }
 ALWAYS vf vf_floor(vf x)
 {
@@ -209,7 +211,7 @@ ALWAYS void vh_store_n(uint16_t *p, vh h, int64_t n)
 #endif
 
 /* clang-format on */
-/* x in the first n lanes, y in the others. */
+/* x in the first n lanes, y in the rest. */
 ALWAYS vf vf_keep(vf x, int64_t n, vf y)
 {
 #ifdef __AVX512F__
@@ -239,11 +241,12 @@ ALWAYS vh vf_narrow(vf x)
 {
     vu u = (vu)x, rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
 
-    return vf_to_bits(
-        (vu)vf_pick(vf_eq(x, x), (vf)rounded, (vf)((u >> 16) | 0x40u))); /* a NaN stays one */
+    /* NaN stays NaN */
+    return vf_to_bits((vu)vf_pick(vf_eq(x, x), (vf)rounded, (vf)((u >> 16) | 0x40u)));
 }
 
-/* Elements i..i+W-1 of an array; low: it holds bf16. _n: the first n <= W of them, zeros behind. */
+/* Elements i..i+W-1 of an array; low: of bf16. _n: only the first n <= W; the other lanes load as
+ * zeros. */
 ALWAYS vf ld(const void *p, int64_t i, bool low)
 {
     vh h;
@@ -279,7 +282,8 @@ ALWAYS void st_n(void *p, int64_t i, vf x, int64_t n, bool low)
         vf_store_n((float *)p + i, x, n);
 }
 
-/* The same with the choice made by a constant: whole vectors, or n elements at a time. */
+/* The same, for a `whole` that is a compile-time constant: full vectors, or n elements at a
+ * time. */
 ALWAYS vf ld_k(const void *p, int64_t i, int64_t n, bool low, bool whole)
 {
     return whole ? ld(p, i, low) : ld_n(p, i, n, low);
@@ -295,27 +299,15 @@ ALWAYS void st_k(void *p, int64_t i, vf x, int64_t n, bool low, bool whole)
 
 ALWAYS float ld1(const void *p, int64_t i, bool low)
 {
-    uint32_t u;
-    float    x;
-
-    if (!low)
-        return ((const float *)p)[i];
-    u = (uint32_t)((const uint16_t *)p)[i] << 16;
-    memcpy(&x, &u, sizeof x);
-    return x;
+    return low ? dg_f32_of_bf16(((const uint16_t *)p)[i]) : ((const float *)p)[i];
 }
 
 ALWAYS void st1(void *p, int64_t i, float x, bool low)
 {
-    uint32_t u;
-
-    if (!low) {
+    if (low)
+        ((uint16_t *)p)[i] = dg_bf16_of_f32(x);
+    else
         ((float *)p)[i] = x;
-        return;
-    }
-    memcpy(&u, &x, sizeof u);
-    ((uint16_t *)p)[i] =
-        (uint16_t)(x != x ? (u >> 16) | 0x40u : (u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
 }
 
 /* Sum and maximum over the lanes, as a fixed tree of halves. */
@@ -363,7 +355,8 @@ static inline int64_t elements(const dg_args *a, int i)
     return dg_shape_elements(a->t[i].shape);
 }
 
-/* Size of the last axis, and how many rows of it there are; a scalar is one row of one. */
+/* Size of the last axis, and the number of rows of that size; a scalar is one row of one
+ * element. */
 static inline int64_t width_of(const dg_shape *s)
 {
     return s->rank ? s->d[s->rank - 1] : 1;
@@ -389,8 +382,8 @@ static inline int64_t max64(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Asks for an array's elements i..i+n-1 ahead of time. Rows of one head lie a power of two bytes
- * apart: no hardware finds them. Stores gained nothing from it. */
+/* Prefetches elements i..i+n-1 of an array. Rows of one head are a power of two bytes apart, which
+ * hardware prefetchers miss. Prefetching for stores did not help. */
 enum { AHEAD = 16 }; /* rows */
 
 ALWAYS void ask(const void *p, int64_t i, int64_t n, bool low)
@@ -401,17 +394,17 @@ ALWAYS void ask(const void *p, int64_t i, int64_t n, bool low)
         __builtin_prefetch((const char *)p + i * size + k);
 }
 
-/* Asks for what stands 6 KB behind element i of an f32 array that is read in order. Several such
- * streams at once, and writing beside them, are more than hardware follows: batch norm's gradient
- * on maps of 26 MB takes less than half the time with it. bf16 is bound by arithmetic instead. */
+/* Prefetches 6 KB ahead of element i of an f32 array that is read in order. Hardware cannot follow
+ * several such reads besides writes: batch norm's gradient on maps of 26 MB takes less than half
+ * the time with it. bf16 is bound by arithmetic instead. */
 ALWAYS void ask_far(const void *p, int64_t i, bool low)
 {
     if (!low)
         __builtin_prefetch((const void *)((uintptr_t)p + (uintptr_t)i * sizeof(float) + 6144));
 }
 
-/* Calls body over n indices, in parallel if all of it takes more than `SERIAL` elements of work:
- * waking a thread costs as much as that. */
+/* Calls body over n indices, in parallel if n * work exceeds SERIAL elements: waking a thread costs
+ * as much as that. */
 enum { SERIAL = 1 << 15 };
 
 static inline void parallel(const dg_args *a, int64_t n, int64_t work, dg_range_fn *body, void *ctx)

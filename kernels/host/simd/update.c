@@ -1,6 +1,5 @@
-/* update.c: whole parameter spaces once an update; formulas as in kernels/ref/update.c.
- * Everything here is bound by memory: AdamW with its moving average reads and writes 36 bytes an
- * element in one pass. */
+/* update.c: updates of whole parameter spaces; formulas as in kernels/ref/update.c. Memory-bound:
+ * AdamW with its moving average reads and writes 36 bytes per element in one pass. */
 #include "kernels/host/simd/simd.h"
 
 enum { CHUNK = 1 << 14 };
@@ -15,13 +14,13 @@ static int64_t chunks_of(int64_t n)
 static void accumulate_body(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const dg_args *a = ctx;
-    float         *g = a->t[0].data;
-    bool           low = is_low(a, 1);
+    float *g = a->t[DG_ACCUMULATE_G].data;
+    bool low = is_low(a, DG_ACCUMULATE_X);
 
     (void)thread;
     for (int64_t i = begin; i < end; i += W) {
         int64_t w = min64(end - i, W);
-        vf      x = ld_n(a->t[1].data, i, w, low);
+        vf x = ld_n(a->t[DG_ACCUMULATE_X].data, i, w, low);
 
         vf_store_n(g + i, a->control->accumulated ? vf_load_n(g + i, w) + x : x, w);
     }
@@ -31,7 +30,7 @@ static int accumulate(const dg_args *a)
 {
     dg_args copy = *a;
 
-    parallel(a, elements(a, 0), 1, accumulate_body, &copy);
+    parallel(a, elements(a, DG_ACCUMULATE_G), 1, accumulate_body, &copy);
     return 0;
 }
 
@@ -39,23 +38,24 @@ static int accumulate(const dg_args *a)
 
 static int prepare_norm(dg_prepare *p)
 {
-    p->workspace_bytes = (size_t)chunks_of(dg_shape_elements(p->t[0].shape)) * sizeof(double);
+    p->workspace_bytes =
+        (size_t)chunks_of(dg_shape_elements(p->t[DG_GRAD_NORM_G].shape)) * sizeof(double);
     return 0;
 }
 
 static void norm_body(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const dg_args *a = ctx;
-    const float   *g = a->t[0].data;
-    double        *part = a->workspace;
+    const float *g = a->t[DG_GRAD_NORM_G].data;
+    double *part = a->workspace;
 
     (void)thread;
     for (int64_t c = begin; c < end; c++) {
-        int64_t i = c * CHUNK, last = min64(i + CHUNK, elements(a, 0));
+        int64_t i = c * CHUNK, last = min64(i + CHUNK, elements(a, DG_GRAD_NORM_G));
 
         part[c] = 0;
-        while (i < last) { /* runs of 1024 in f32 */
-            vf      s[4] = { { 0 }, { 0 }, { 0 }, { 0 } };
+        while (i < last) { /* runs of 1024, in f32 */
+            vf s[4] = { { 0 }, { 0 }, { 0 }, { 0 } };
             int64_t stop = min64(i + 1024, last);
 
             for (; i + 4 * W <= stop; i += 4 * W)
@@ -75,12 +75,12 @@ static void norm_body(void *ctx, int64_t begin, int64_t end, int thread)
 static int grad_norm(const dg_args *a)
 {
     dg_args copy = *a;
-    double  total = 0;
+    double total = 0;
 
-    parallel(a, chunks_of(elements(a, 0)), CHUNK, norm_body, &copy);
-    for (int64_t c = 0; c < chunks_of(elements(a, 0)); c++)
+    parallel(a, chunks_of(elements(a, DG_GRAD_NORM_G)), CHUNK, norm_body, &copy);
+    for (int64_t c = 0; c < chunks_of(elements(a, DG_GRAD_NORM_G)); c++)
         total += ((const double *)a->workspace)[c];
-    *(float *)a->t[1].data = (float)sqrt(total);
+    *(float *)a->t[DG_GRAD_NORM_NORM].data = (float)sqrt(total);
     return 0;
 }
 
@@ -88,17 +88,18 @@ static int grad_norm(const dg_args *a)
 
 typedef struct adam {
     const dg_args *a;
-    float          clip, beta1, rest1, beta2, rest2, root2, eps,
-        mix;   /* rest = 1 - beta, root2 = 1/sqrt(bias2) */
+    /* rest = 1 - beta, root2 = 1/sqrt(bias2); mix = 1 - decay of the moving average */
+    float clip, beta1, rest1, beta2, rest2, root2, eps, mix;
     int64_t n; /* end of the last range */
 } adam;
 
-/* Elements i..i+w-1: weights keep `decay`, the moments' quotient counts `step`. */
+/* Updates elements i..i+w-1. decay: factor on the weights; step: factor on the moments'
+ * quotient. */
 ALWAYS void adam_vector(const adam *k, int64_t i, int64_t w, float decay, float step, bool whole,
                         bool average)
 {
     const dg_tensor *t = k->a->t;
-    float           *weight = t[0].data, *mean = t[2].data, *square = t[3].data, *e = t[4].data;
+    float *weight = t[0].data, *mean = t[2].data, *square = t[3].data, *e = t[4].data;
     vf g = ld_k(t[1].data, i, w, false, whole) * k->clip, x = ld_k(weight, i, w, false, whole);
     vf m = vf_fma(vf_set(k->beta1), ld_k(mean, i, w, false, whole), k->rest1 * g);
     vf v = vf_fma(vf_set(k->beta2), ld_k(square, i, w, false, whole), k->rest2 * g * g);
@@ -116,8 +117,8 @@ ALWAYS void adam_vector(const adam *k, int64_t i, int64_t w, float decay, float 
 
 ALWAYS void adam_run(const adam *k, int64_t begin, int64_t end, const adamw_range *r, bool average)
 {
-    double  lr = k->a->control->lr[r->group];
-    float   decay = (float)(1 - lr * r->weight_decay), step = (float)(lr / k->a->control->bias1);
+    double lr = k->a->control->lr[r->group];
+    float decay = (float)(1 - lr * r->weight_decay), step = (float)(lr / k->a->control->bias1);
     int64_t i = begin;
 
     for (; i + W <= end; i += W)
@@ -128,7 +129,7 @@ ALWAYS void adam_run(const adam *k, int64_t begin, int64_t end, const adamw_rang
 
 static void adam_body(void *ctx, int64_t begin, int64_t end, int thread)
 {
-    const adam       *k = ctx;
+    const adam *k = ctx;
     const adamw_attr *f = k->a->attr;
 
     (void)thread;
@@ -137,7 +138,7 @@ static void adam_body(void *ctx, int64_t begin, int64_t end, int thread)
 
         if (first >= last)
             continue;
-        if (k->a->t[4].data)
+        if (k->a->t[DG_ADAMW_E].data)
             adam_run(k, first, last, r, true);
         else
             adam_run(k, first, last, r, false);
@@ -148,8 +149,9 @@ static int adamw(const dg_args *a)
 {
     const adamw_attr *f = a->attr;
     const dg_control *c = a->control;
-    double            clip =
-        f->clip > 0 && a->t[5].data ? f->clip / ((double)*(const float *)a->t[5].data + 1e-6) : 1;
+    double clip = f->clip > 0 && a->t[DG_ADAMW_NORM].data
+                      ? f->clip / ((double)*(const float *)a->t[DG_ADAMW_NORM].data + 1e-6)
+                      : 1;
     adam k = { .a = a,
                .clip = (float)(clip < 1 ? clip : 1),
                .beta1 = (float)f->beta1,
@@ -160,7 +162,7 @@ static int adamw(const dg_args *a)
                .root2 = (float)(1 / sqrt(c->bias2)),
                .mix = (float)(1 - c->ema_decay) };
 
-    if (!*(const int32_t *)a->t[6].data)
+    if (!*(const int32_t *)a->t[DG_ADAMW_OK].data)
         return 0;
     for (int64_t i = 0; i < f->n_ranges; i++)
         k.n = max64(k.n, f->ranges[i].end);
@@ -172,15 +174,15 @@ static int adamw(const dg_args *a)
 
 static void ema_body(void *ctx, int64_t begin, int64_t end, int thread)
 {
-    const dg_args  *a = ctx;
+    const dg_args *a = ctx;
     const ema_attr *f = a->attr;
-    float          *e = (float *)a->t[0].data + f->begin, mix = (float)(1 - a->control->ema_decay);
-    const float    *w = (const float *)a->t[1].data + f->begin;
+    float *e = (float *)a->t[DG_EMA_E].data + f->begin, mix = (float)(1 - a->control->ema_decay);
+    const float *w = (const float *)a->t[DG_EMA_W].data + f->begin;
 
     (void)thread;
     for (int64_t i = begin; i < end; i += W) {
         int64_t n = min64(end - i, W);
-        vf      old = vf_load_n(e + i, n);
+        vf old = vf_load_n(e + i, n);
 
         vf_store_n(e + i, vf_fma(vf_set(mix), vf_load_n(w + i, n) - old, old), n);
     }
@@ -189,10 +191,10 @@ static void ema_body(void *ctx, int64_t begin, int64_t end, int thread)
 static int ema(const dg_args *a)
 {
     const ema_attr *f = a->attr;
-    dg_args         copy = *a;
+    dg_args copy = *a;
 
-    if (*(const int32_t *)a->t[2].data)
-        parallel(a, (f->end ? f->end : elements(a, 0)) - f->begin, 1, ema_body, &copy);
+    if (*(const int32_t *)a->t[DG_EMA_OK].data)
+        parallel(a, (f->end ? f->end : elements(a, DG_EMA_E)) - f->begin, 1, ema_body, &copy);
     return 0;
 }
 

@@ -1,14 +1,13 @@
-/* vmath.h: exp, log, erf and what is made of them, on vectors, to about two units in the last
- * place. Polynomials are Chebyshev fits of the stated functions over the stated ranges, made for
- * this file. */
-#ifndef DG_KERNELS_HOST_VMATH_H
-#define DG_KERNELS_HOST_VMATH_H
+/* vmath.h: exp, log, erf and functions made of them, on vectors, to about two units in the last
+ * place. The polynomials are Chebyshev fits of the stated functions on the stated ranges. */
+#ifndef DG_KERNELS_HOST_SIMD_VMATH_H
+#define DG_KERNELS_HOST_SIMD_VMATH_H
 
 #include "kernels/host/simd/simd.h"
 
 #define POLY_(x, acc, c) vf_fma(acc, x, vf_set(c))
 
-/* x 2^n for whole n, -252 <= n <= 254, in two steps: 2^n alone may be too large or too small. */
+/* x 2^n for integral -252 <= n <= 254, in two steps: 2^n alone may overflow or underflow. */
 #ifndef __AVX512F__
 ALWAYS vf vf_scale(vf x, vf n)
 {
@@ -18,11 +17,11 @@ ALWAYS vf vf_scale(vf x, vf n)
 }
 #endif
 
-/* x = n ln2 + r, |r| <= ln2/2; e^r = 1 + r + r^2 P(r). The bounds lie where the result has
- * become 0 or infinite. */
+/* x = n ln2 + r, |r| <= ln2/2; e^r = 1 + r + r^2 P(r). Beyond the bounds the result is 0 or
+ * infinite. */
 ALWAYS vf vf_exp(vf x)
 {
-    vf t = vf_min(vf_set(89), vf_max(vf_set(-105), x)); /* not a number stays one */
+    vf t = vf_min(vf_set(89), vf_max(vf_set(-105), x)); /* NaN stays NaN */
     vf n = vf_round(t * 1.442695041f);
     vf r = vf_fnma(n, vf_set(-2.12194440e-4f), vf_fnma(n, vf_set(0.693359375f), t));
     vf p = vf_set(0.00139263919f);
@@ -34,11 +33,11 @@ ALWAYS vf vf_exp(vf x)
     return vf_scale(vf_fma(p, r * r, r) + 1.0f, n);
 }
 
-/* x = 2^n (1 + f), 1 + f in [sqrt(1/2), sqrt(2)); log(1 + f) = f - f^2/2 + f^3 P(f). x normal
- * and positive, or 0 (-inf), or infinite; not a number otherwise. */
+/* x = 2^n (1 + f), 1 + f in [sqrt(1/2), sqrt(2)); log(1 + f) = f - f^2/2 + f^3 P(f). x normal and
+ * positive, 0 (gives -inf) or infinite; else NaN. */
 ALWAYS vf vf_log(vf x)
 {
-    vi bits = (vi)((vu)x - 0x3f3504f3u); /* sqrt(1/2) */
+    vi bits = (vi)((vu)x - 0x3f3504f3u); /* bits of sqrt(1/2) */
     vi n = bits >> 23;
     vf f = (vf)((bits & 0x007fffff) + 0x3f3504f3) - 1.0f, e = __builtin_convertvector(n, vf);
     vf p = vf_set(0.06971611471f), y;
@@ -71,8 +70,8 @@ ALWAYS vf vf_log1p_unit(vf e)
     return vf_fma(p * z, s, s);
 }
 
-/* 1/x for 1 <= x <= 2^126: where there is a guess, one step of Newton's makes it exact to about
- * one unit in the last place, for less than a division. */
+/* 1/x for 1 <= x <= 2^126. With a hardware estimate, one Newton step is accurate to about one unit
+ * in the last place and cheaper than a division. */
 ALWAYS vf vf_inverse(vf x)
 {
 #ifdef __AVX512F__
@@ -94,7 +93,7 @@ ALWAYS vf vf_abs(vf x)
     return (vf)((vi)x & 0x7fffffff);
 }
 
-/* erf(x) = x P(x^2) up to 1; 1 - exp(Q(|x|)) with Q = log erfc up to 4; 1 beyond. */
+/* erf(x) = x P(x^2) for |x| < 1; 1 - exp(Q(|x|)) with Q = log erfc up to 4; 1 beyond. */
 ALWAYS vf vf_erf(vf x)
 {
     vf a = vf_abs(x), z = x * x, t = vf_min(vf_set(4.0f), a);

@@ -1,12 +1,12 @@
-/* my.node: hides a random rectangle of every image, so that a detector does not rely on one part of an object.
- * DeVries & Taylor 2017 (Cutout). Objects stay as they are. */
+/* my.node: erases a random rectangle of every image, so that a detector does not rely on one part
+ * of an object. DeVries & Taylor 2017 (Cutout). Objects are left unchanged. */
 #include <detrgraph/plugin.h>
 
 #include <string.h>
 
 /* The attributes of the element; the engine fills it from the table below. */
 typedef struct conf {
-    double  p, most;
+    double p, most;
     int64_t gray;
 } conf;
 
@@ -16,7 +16,7 @@ static const dg_port ports[] = {
     { 0 },
 };
 
-/* member, default, least, most, what it is */
+/* member, default, minimum, maximum, description */
 static const dg_attr attrs[] = {
     DG_NUM(conf, p, 0.5, 0, 1, "probability of a hole"),
     DG_NUM(conf, most, 0.4, 0, 1, "longest side of the hole, of the image's"),
@@ -24,14 +24,15 @@ static const dg_attr attrs[] = {
     { 0 },
 };
 
-/* A pure function of the sample and its draws, called on many threads: nothing is kept between calls. */
+/* Called on many threads: a function of the sample and its draws only, with no state between
+ * calls. */
 static int item(const void *self, dg_sample *sm, dg_draw *draw, const dg_clock *clock, dg_diag *d)
 {
     const conf *c = self;
-    int         w = (int)(sm->image.w * c->most * dg_draw_uniform(draw));
-    int         h = (int)(sm->image.h * c->most * dg_draw_uniform(draw));
-    int         x = (int)dg_draw_below(draw, sm->image.w - w + 1);
-    int         y = (int)dg_draw_below(draw, sm->image.h - h + 1);
+    int w = (int)(sm->image.w * c->most * dg_draw_uniform(draw));
+    int h = (int)(sm->image.h * c->most * dg_draw_uniform(draw));
+    int x = (int)dg_draw_below(draw, sm->image.w - w + 1);
+    int y = (int)dg_draw_below(draw, sm->image.h - h + 1);
 
     (void)clock;
     (void)d;

@@ -7,44 +7,44 @@
 
 /* ---- the op ---------------------------------------------------------------------------------- */
 
-/* Attributes of the op: what kernels are handed, and what printed programs show. */
+/* Attributes of the op: passed to its kernels and shown in printed programs. */
 typedef struct slope_attr {
     double a;
 } slope_attr;
 static const dg_field fields[] = { { "a", DG_FIELD_REAL, offsetof(slope_attr, a), 1 }, { 0 } };
 
-/* One kernel for each type. Operands stand in the order of the signature, inputs first. A kernel writes every element of
- * its outputs and nothing else; it neither allocates nor prints. */
-#define KERNELS(T, bits)                                                                                        \
-    static int forward_##bits(const dg_args *k) /* x -> y */                                                    \
-    {                                                                                                           \
-        const slope_attr *s = k->attr;                                                                          \
-        const T          *x = k->t[0].data;                                                                     \
-        T                *y = k->t[1].data;                                                                     \
-                                                                                                                \
-        for (int64_t i = 0; i < dg_shape_elements(k->t[0].shape); i++)                                          \
-            y[i] = (T)((double)x[i] / (1 + s->a * fabs((double)x[i])));                                         \
-        return 0;                                                                                               \
-    }                                                                                                           \
-    static int backward_##bits(const dg_args *k) /* dy x -> dx */                                               \
-    {                                                                                                           \
-        const slope_attr *s = k->attr;                                                                          \
-        const T          *dy = k->t[0].data, *x = k->t[1].data;                                                 \
-        T                *dx = k->t[2].data;                                                                    \
-                                                                                                                \
-        for (int64_t i = 0; i < dg_shape_elements(k->t[1].shape); i++) {                                        \
-            double q = 1 + s->a * fabs((double)x[i]);                                                           \
-                                                                                                                \
-            dx[i] = (T)((double)dy[i] / (q * q));                                                               \
-        }                                                                                                       \
-        return 0;                                                                                               \
-    }                                                                                                           \
-    static const dg_kernel forward_kernel_##bits = { .run = forward_##bits };                                   \
+/* One kernel per type. Operands are in the order of the signature, inputs first. A kernel writes
+ * every element of its outputs and nothing else; it neither allocates nor prints. */
+#define KERNELS(T, bits)                                                      \
+    static int forward_##bits(const dg_args *k) /* x -> y */                  \
+    {                                                                         \
+        const slope_attr *s = k->attr;                                        \
+        const T *x = k->t[0].data;                                            \
+        T *y = k->t[1].data;                                                  \
+                                                                              \
+        for (int64_t i = 0; i < dg_shape_elements(k->t[0].shape); i++)        \
+            y[i] = (T)((double)x[i] / (1 + s->a * fabs((double)x[i])));       \
+        return 0;                                                             \
+    }                                                                         \
+    static int backward_##bits(const dg_args *k) /* dy x -> dx */             \
+    {                                                                         \
+        const slope_attr *s = k->attr;                                        \
+        const T *dy = k->t[0].data, *x = k->t[1].data;                        \
+        T *dx = k->t[2].data;                                                 \
+                                                                              \
+        for (int64_t i = 0; i < dg_shape_elements(k->t[1].shape); i++) {      \
+            double q = 1 + s->a * fabs((double)x[i]);                         \
+                                                                              \
+            dx[i] = (T)((double)dy[i] / (q * q));                             \
+        }                                                                     \
+        return 0;                                                             \
+    }                                                                         \
+    static const dg_kernel forward_kernel_##bits = { .run = forward_##bits }; \
     static const dg_kernel backward_kernel_##bits = { .run = backward_##bits };
 KERNELS(float, 32)
 KERNELS(double, 64)
 
-static int shape_of_last(dg_infer *s) /* of x, which is the last input of both */
+static int shape_of_last(dg_infer *s) /* the shape of x, the last input of both ops */
 {
     s->out[0] = s->in[s->n_in - 1];
     return 0;
@@ -55,7 +55,7 @@ static const dg_op softsign_grad = {
     .name = "softsign_grad",
     .signature = "dy x -> dx",
     .effect = DG_PURE,
-    .precision = DG_WIDE, /* f32 in and out; bf16 is cast in front of it */
+    .precision = DG_WIDE, /* f32 in and out; the engine inserts the cast from bf16 */
     .attr_bytes = sizeof(slope_attr),
     .fields = fields,
     .shape = shape_of_last,
@@ -63,7 +63,7 @@ static const dg_op softsign_grad = {
     .ref64 = &backward_kernel_64,
 };
 
-/* Gradients are instructions like any other: here, one of the op above. */
+/* Emits the gradient as instructions: here, one call of the backward op above. */
 static void gradient(dg_build *b, dg_grad_call *g)
 {
     const dg_val in[] = { g->dout[0], g->in[0] };
@@ -104,7 +104,7 @@ static const dg_attr attrs[] = {
 
 static void lower(dg_build *b, const void *self, const dg_val in[], dg_val out[])
 {
-    const conf      *c = self;
+    const conf *c = self;
     const slope_attr attr = { c->slope };
 
     dg_emit(b, &softsign, &attr, 1, in, out);

@@ -1,4 +1,5 @@
-/* my.node: how well a detector counts: the mean over images of |objects found - objects there|. */
+/* my.node: counting error of a detector: the mean over images of |objects found - objects
+ * present|. */
 #include <detrgraph/plugin.h>
 
 #include <math.h>
@@ -7,40 +8,43 @@
 
 /* The attributes of the element; the engine fills it from the table below. */
 typedef struct conf {
-    double      least;
+    double least;
     const char *axis;
 } conf;
 
-/* B images, K detections of each. */
+/* B images with K detections each */
 static const dg_port ports[] = {
-    DG_IN("in", "{labels:i[B,K],scores:f[B,K],boxes:f[B,K,4]}", "the K best detections of each image"),
+    DG_IN("in", "{labels:i[B,K],scores:f[B,K],boxes:f[B,K,4]}",
+          "the K best detections of each image"),
     DG_OUT("metrics", "metrics", "miscount"),
     { 0 },
 };
 
-/* member, default, least, most, what it is */
+/* member, default, minimum, maximum, description */
 static const dg_attr attrs[] = {
     DG_NUM(conf, least, 0.5, 0, 1, "score from which on a detection counts"),
-    DG_STR(conf, axis, NULL, "mesh axis whose ranks are joined; without it the number is that of one rank's images"),
+    DG_AXES(conf, axis, NULL,
+            "mesh axis whose ranks are joined; without it the number is that of one rank's images"),
     { 0 },
 };
 
-/* It is a number about all images: neither their order nor the ranks that saw them matter. */
+/* A number over all images, independent of their order and of the rank that saw them. */
 static const dg_rule rules[] = {
-    { DG_RULE_METRIC, .to = "metrics", .from = "in", .axis = "axis", .why = "counts in the images of all ranks" },
+    { DG_RULE_METRIC, .to = "metrics", .from = "in", .axis = "axis",
+      .why = "counts in the images of all ranks" },
     { 0 },
 };
 
-/* What ranks tell each other: numbers, and no pointers. */
+/* Sent between ranks: numbers only, no pointers. */
 typedef struct tally {
-    double  off;
+    double off;
     int64_t n_images;
 } tally;
 
 typedef struct state {
-    const conf       *conf;
+    const conf *conf;
     const dg_dataset *data;
-    tally             t;
+    tally t;
 } state;
 
 static int begin(void **out, const void *self, const dg_sink_args *args, dg_diag *d)
@@ -55,23 +59,23 @@ static int begin(void **out, const void *self, const dg_sink_args *args, dg_diag
     return 0;
 }
 
-/* Results come as f32, or as f64 where the pipeline says so. */
+/* Element i of a result, which is f32, or f64 if the pipeline says so. */
 static double number(const dg_tensor *t, int64_t i)
 {
     return t->dtype == DG_F64 ? ((const double *)t->data)[i] : (double)((const float *)t->data)[i];
 }
 
-/* One batch. Slots that are padding were computed, and do not count. */
+/* Adds one batch. Padding slots have results too; they do not count. */
 static int take(void *self, const dg_sink_batch *b, dg_diag *d)
 {
-    state           *s = self;
+    state *s = self;
     const dg_tensor *scores = NULL;
 
     (void)d;
     for (int i = 0; i < b->n_in; i++)
         scores = strcmp(b->keys[i], "in.scores") == 0 ? &b->in[i] : scores;
     for (int slot = 0; slot < b->n && scores; slot++) {
-        int64_t      k = scores->shape.d[1], found = 0;
+        int64_t k = scores->shape.d[1], found = 0;
         dg_item_info there;
 
         if (b->padding[slot])
@@ -85,7 +89,7 @@ static int take(void *self, const dg_sink_batch *b, dg_diag *d)
     return 0;
 }
 
-/* m NULL: it is abandoned. */
+/* m is NULL if the evaluation is abandoned. */
 static int finish(void **self, dg_metrics *m, dg_diag *d)
 {
     state *s = *self;
@@ -98,7 +102,7 @@ static int finish(void **self, dg_metrics *m, dg_diag *d)
     return 0;
 }
 
-/* Several ranks: each packs what it has counted, rank 0 adds it to its own. */
+/* On several ranks, each packs its counts and rank 0 adds them to its own. */
 static int pack(void *self, void **bytes, size_t *n, dg_diag *d)
 {
     const state *s = self;
@@ -114,10 +118,11 @@ static int pack(void *self, void **bytes, size_t *n, dg_diag *d)
 static int merge(void *self, const void *bytes, size_t n, dg_diag *d)
 {
     state *s = self;
-    tally  other;
+    tally other;
 
     if (n != sizeof other)
-        return dg_fail(d, DG_EINTERNAL, DG_NOWHERE, "count-size", "a rank sent %zu bytes, where a count has %zu", n, sizeof other);
+        return dg_fail(d, DG_EINTERNAL, DG_NOWHERE, "count-size",
+                       "a rank sent %zu bytes, where a count has %zu", n, sizeof other);
     memcpy(&other, bytes, n);
     s->t.off += other.off;
     s->t.n_images += other.n_images;

@@ -1,5 +1,5 @@
-/* numbers.c: my.node gives the numbers that it should. Each of the pipeline's 6 images has one object; where every one of the 10
- * detections counts it is 9 off, and where none does, 1. */
+/* numbers.c: checks the values of my.node. Each of the pipeline's 6 images has one object: if all
+ * 10 detections count, the error is 9; if none does, it is 1. */
 #include <detrgraph/run.h>
 
 #include <math.h>
@@ -15,10 +15,12 @@ static void report(void *ctx, const dg_run_report *r)
 
 static int evaluate(double *miscount, const char *least, dg_diag *d)
 {
-    const char          *sets[] = { least };
-    const dg_run_options options = { .size = sizeof options, .file = "my_node.xml", .n_sets = 1, .sets = sets };
-    dg_run              *run = NULL;
-    int                  rc;
+    const char *sets[] = { least };
+    const dg_run_options options = {
+        .size = sizeof options, .file = "my_node.xml", .n_sets = 1, .sets = sets
+    };
+    dg_run *run = NULL;
+    int rc;
 
     DG_TRY(dg_run_open(&run, &options, d));
     DG_TRY(dg_run_evaluate(run, NULL, false, report, miscount, d));
@@ -30,8 +32,8 @@ out:
 int main(void)
 {
     dg_diag *d = dg_diag_open();
-    double   all = -1, none = -1;
-    int      rc;
+    double all = -1, none = -1;
+    int rc;
 
     DG_TRY(evaluate(&all, "least=0", d));
     DG_TRY(evaluate(&none, "least=1", d));

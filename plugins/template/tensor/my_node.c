@@ -1,4 +1,4 @@
-/* my.node: scales every channel of a feature map by a factor that is learned.
+/* my.node: scales every channel of a feature map by a learned factor.
  *     y[b,h,w,c] = gain[c] x[b,h,w,c]
  * Touvron et al. 2021 (LayerScale). */
 #include <detrgraph/plugin.h>
@@ -8,7 +8,7 @@ typedef struct conf {
     double start;
 } conf;
 
-/* Letters are dimensions: the same letter is the same number, in all ports. */
+/* Letters are dimensions; a letter has the same size in all ports. */
 enum { X };
 enum { Y };
 static const dg_port ports[] = {
@@ -17,18 +17,18 @@ static const dg_port ports[] = {
     { 0 },
 };
 
-/* member, default, least, most, what it is */
+/* member, default, minimum, maximum, description */
 static const dg_attr attrs[] = {
     DG_NUM(conf, start, 1, -10, 10, "factor of every channel before training"),
     { 0 },
 };
 
-/* Says what is computed; the engine differentiates it, plans its memory and runs it. */
+/* Builds the forward computation; the engine differentiates it, plans its memory and runs it. */
 static void lower(dg_build *b, const void *self, const dg_val in[], dg_val out[])
 {
     const conf *c = self;
-    int64_t     channels = dg_dim(b, in[X], -1);
-    dg_val      gain = dg_param(b, "gain", DG_SHAPE(channels), dg_init_const(c->start));
+    int64_t channels = dg_dim(b, in[X], -1);
+    dg_val gain = dg_param(b, "gain", DG_SHAPE(channels), dg_init_const(c->start));
 
     out[Y] = dg_mul(b, in[X], gain);
 }

@@ -1,4 +1,4 @@
-/* numbers.c: my.node gives the numbers that it should: a pipeline of nothing else is fed by hand and read. */
+/* numbers.c: checks the values of my.node in a pipeline of that node alone, fed by hand. */
 #include <detrgraph/run.h>
 
 #include <math.h>
@@ -7,7 +7,8 @@
 static const char pipeline[] =
     "<pipeline version=\"1\">"
     "  <plugin path=\"./libmy_node.so\"/>"
-    "  <model id=\"m\"><input id=\"images\"/><my.node id=\"node\" x=\"@images\" start=\"1.5\"/></model>"
+    "  <model id=\"m\"><input id=\"images\"/><my.node id=\"node\" x=\"@images\" "
+    "start=\"1.5\"/></model>"
     "  <evaluate>"
     "    <loader.synthetic id=\"data\" images=\"1\" width=\"32\" height=\"32\"/>"
     "    <sampler.bucket id=\"pick\" in=\"@data\" batch=\"1\" sizes=\"32\"/>"
@@ -26,12 +27,14 @@ static double expected(double x)
 
 int main(void)
 {
-    const dg_run_options options = { .size = sizeof options, .file = "numbers.xml", .text = pipeline, .precision = "f32" };
-    dg_diag             *d = dg_diag_open();
-    dg_run              *run = NULL;
-    static double        x[N], y[N];
-    double               worst = 0;
-    int                  rc;
+    const dg_run_options options = {
+        .size = sizeof options, .file = "numbers.xml", .text = pipeline, .precision = "f32"
+    };
+    dg_diag *d = dg_diag_open();
+    dg_run *run = NULL;
+    static double x[N], y[N];
+    double worst = 0;
+    int rc;
 
     for (int i = 0; i < N; i++)
         x[i] = i % 17 * 0.25 - 2;

@@ -1,5 +1,6 @@
-/* broken_data.c: loaders, samplers, filters, batches, evaluations and numbers that break their contracts, one way each: what
- * `detrgraph check-node` has to find. Those called fine keep theirs. */
+/* broken_data.c: loaders, samplers, filters, batches, evaluations and numbers that break their
+ * contracts, one way each: what `detrgraph check-node` has to find. Those called fine keep theirs.
+ */
 #include <detrgraph/plugin.h>
 
 #include <math.h>
@@ -9,22 +10,24 @@
 
 static _Atomic int calls; /* what no node must have */
 
-#define CLASS(id, text, table, ...) \
-    static const dg_node_class id = { DG_NODE_CLASS, .name = "data." text, .brief = "Breaks its contract.", .ports = table, __VA_ARGS__ }
+#define CLASS(id, text, table, ...)                                                    \
+    static const dg_node_class id = { DG_NODE_CLASS, .name = "data." text,             \
+                                      .brief = "Breaks its contract.", .ports = table, \
+                                      __VA_ARGS__ }
 
-/* ---- loaders: n images of 8x8 with one object each ---------------------------------------------- */
+/* ---- loaders: n images of 8x8 with one object each ------------------------------------------- */
 
 enum { FINE, ORDER, THREADS, REOPEN, DIGEST, COUNTS, LABEL, SIZES, PROBE };
 typedef struct loader_conf {
     int64_t images;
 } loader_conf;
-static const dg_attr       loader_attrs[] = { DG_INT(loader_conf, images, 5, 1, 20, "how many"), { 0 } };
-static const dg_port       loader_ports[] = { DG_OUT("out", "dataset", "images"), { 0 } };
+static const dg_attr loader_attrs[] = { DG_INT(loader_conf, images, 5, 1, 20, "how many"), { 0 } };
+static const dg_port loader_ports[] = { DG_OUT("out", "dataset", "images"), { 0 } };
 static const dg_coco_class names[] = { { 1, "thing" } };
 
 typedef struct set {
-    dg_dataset         ds;
-    int                fault;
+    dg_dataset ds;
+    int fault;
     dg_coco_annotation truths[32];
 } set;
 
@@ -32,17 +35,25 @@ static void set_info(void *self, int item, dg_item_info *out)
 {
     const set *s = self;
 
-    *out = (dg_item_info){ item + 1, "an image", s->fault == SIZES ? 9 : 8, 8, s->fault == COUNTS ? 2 : 1 };
+    *out = (dg_item_info){ item + 1, "an image", s->fault == SIZES ? 9 : 8, 8,
+                           s->fault == COUNTS ? 2 : 1 };
 }
 
 static int set_sample(void *self, int item, dg_sample *out, dg_scratch *scratch, dg_diag *d)
 {
     static _Thread_local char here;
-    const set                *s = self;
-    int                       rc;
+    const set *s = self;
+    int rc;
 
-    *out = (dg_sample){ .size = sizeof *out, .item = item, .image_id = item + 1, .path = "an image", .orig_w = 8, .orig_h = 8, .n_objects = 1,
-                        .objects = dg_scratch_alloc(scratch, sizeof(dg_object)), .scratch = scratch };
+    *out = (dg_sample){ .size = sizeof *out,
+                        .item = item,
+                        .image_id = item + 1,
+                        .path = "an image",
+                        .orig_w = 8,
+                        .orig_h = 8,
+                        .n_objects = 1,
+                        .objects = dg_scratch_alloc(scratch, sizeof(dg_object)),
+                        .scratch = scratch };
     rc = dg_image_new(&out->image, scratch, 8, 8, d);
     if (rc < 0 || !out->objects)
         return -DG_EMEMORY;
@@ -59,7 +70,9 @@ static int set_probe(void *self, int item, dg_diag *d)
 {
     const set *s = self;
 
-    return s->fault == PROBE && item == 0 ? dg_fail(d, DG_EIO, DG_NOWHERE, "gone", "the file is gone") : 0;
+    return s->fault == PROBE && item == 0
+               ? dg_fail(d, DG_EIO, DG_NOWHERE, "gone", "the file is gone")
+               : 0;
 }
 
 static int set_open(dg_dataset **data, const loader_conf *c, int fault, dg_diag *d)
@@ -69,13 +82,23 @@ static int set_open(dg_dataset **data, const loader_conf *c, int fault, dg_diag 
     if (!s)
         return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory");
     s->fault = fault;
-    s->ds = (dg_dataset){ .size = sizeof s->ds, .n_items = (int)c->images, .n_classes = 1, .classes = names, .truths = s->truths, .name = "a set",
-                          .self = s, .info = set_info, .sample = set_sample, .probe = set_probe, .close = free };
+    s->ds = (dg_dataset){ .size = sizeof s->ds,
+                          .n_items = (int)c->images,
+                          .n_classes = 1,
+                          .classes = names,
+                          .truths = s->truths,
+                          .name = "a set",
+                          .self = s,
+                          .info = set_info,
+                          .sample = set_sample,
+                          .probe = set_probe,
+                          .close = free };
     s->ds.n_items += fault == REOPEN ? atomic_fetch_add(&calls, 1) % 2 : 0;
     s->ds.n_truths = s->ds.n_items;
     s->ds.digest = fault == DIGEST ? 1 : (uint64_t)s->ds.n_items;
     for (int i = 0; i < s->ds.n_items; i++)
-        s->truths[i] = (dg_coco_annotation){ i + 1, i, fault == LABEL, 1, 1, 4, 4, 16, false, false };
+        s->truths[i] =
+            (dg_coco_annotation){ i + 1, i, fault == LABEL, 1, 1, 4, 4, 16, false, false };
     *data = &s->ds;
     return 0;
 }
@@ -86,7 +109,8 @@ static int set_open(dg_dataset **data, const loader_conf *c, int fault, dg_diag 
         (void)seed;                                                                      \
         return set_open(data, self, fault, d);                                           \
     }                                                                                    \
-    CLASS(id, text, loader_ports, .role = DG_ROLE_LOADER, .attrs = loader_attrs, .conf_size = sizeof(loader_conf), .open = id##_open)
+    CLASS(id, text, loader_ports, .role = DG_ROLE_LOADER, .attrs = loader_attrs,         \
+          .conf_size = sizeof(loader_conf), .open = id##_open)
 
 LOADER(l_fine, "loader", FINE);
 LOADER(l_order, "order", ORDER);
@@ -98,10 +122,12 @@ LOADER(l_label, "label", LABEL);
 LOADER(l_sizes, "sizes", SIZES);
 LOADER(l_probe, "probe", PROBE);
 
-/* ---- samplers: batches of two, in order ---------------------------------------------------------- */
+/* ---- samplers: batches of two, in order ------------------------------------------------------ */
 
 enum { UNLISTED = 1, OUTSIDE, DROPPED, REPEATED, RANK, CONTENT, DIMS };
-static const dg_port sampler_ports[] = { DG_IN("in", "dataset", "items"), DG_OUT("out", "picks", "batches"), { 0 } };
+static const dg_port sampler_ports[] = { DG_IN("in", "dataset", "items"),
+                                         DG_OUT("out", "picks", "batches"),
+                                         { 0 } };
 static const dg_size listed[] = { { 32, 32 }, { 64, 64 } };
 
 static int list_sizes(const void *self, const dg_size **sizes, int *batch)
@@ -127,7 +153,7 @@ static int64_t n_wide(const dg_dataset *data)
 
 static int plan(dg_schedule *out, const dg_schedule_args *a, int fault, dg_diag *d)
 {
-    int64_t  n = a->data->n_items / (2 * a->ranks), wide = n_wide(a->data);
+    int64_t n = a->data->n_items / (2 * a->ranks), wide = n_wide(a->data);
     int32_t *items = a->alloc(a->arena, ((size_t)a->data->n_items + 1) * sizeof *items);
     dg_pick *picks = a->alloc(a->arena, ((size_t)n + 1) * sizeof *picks);
 
@@ -148,17 +174,22 @@ static int plan(dg_schedule *out, const dg_schedule_args *a, int fault, dg_diag 
         items[0] = 1, items[1] = 0;
     if (fault == RANK && a->rank)
         items[0] = 1, items[1] = 0;
-    *out = (dg_schedule){ .n_picks = n, .picks = picks, .batch = 2, .dropped = fault == DROPPED ? 0 : a->data->n_items - n * 2 * a->ranks };
+    *out = (dg_schedule){ .n_picks = n,
+                          .picks = picks,
+                          .batch = 2,
+                          .dropped = fault == DROPPED ? 0 : a->data->n_items - n * 2 * a->ranks };
     return 0;
 }
 
-#define SAMPLER(id, text, fault)                                                                           \
-    static int id##_schedule(dg_schedule *out, const void *self, const dg_schedule_args *args, dg_diag *d) \
-    {                                                                                                      \
-        (void)self;                                                                                        \
-        return plan(out, args, fault, d);                                                                  \
-    }                                                                                                      \
-    CLASS(id, text, sampler_ports, .role = DG_ROLE_SAMPLER, .schedule = id##_schedule, .sizes = list_sizes)
+#define SAMPLER(id, text, fault)                                                               \
+    static int id##_schedule(dg_schedule *out, const void *self, const dg_schedule_args *args, \
+                             dg_diag *d)                                                       \
+    {                                                                                          \
+        (void)self;                                                                            \
+        return plan(out, args, fault, d);                                                      \
+    }                                                                                          \
+    CLASS(id, text, sampler_ports, .role = DG_ROLE_SAMPLER, .schedule = id##_schedule,         \
+          .sizes = list_sizes)
 
 SAMPLER(s_fine, "sampler", FINE);
 SAMPLER(s_unlisted, "unlisted", UNLISTED);
@@ -169,22 +200,30 @@ SAMPLER(s_rank, "rank", RANK);
 SAMPLER(s_content, "content", CONTENT);
 SAMPLER(s_dims, "dims", DIMS);
 
-/* ---- choices ------------------------------------------------------------------------------------ */
+/* ---- choices --------------------------------------------------------------------------------- */
 
 typedef struct axis_conf {
     const char *axis;
 } axis_conf;
-static const dg_attr axis_attrs[] = { DG_STR_REQUIRED(axis_conf, axis, "mesh axis"), { 0 } };
-static const dg_port stream_ports[] = { DG_IN("in", "stream", "items"), DG_OUT("out", "stream", "what stays"), { 0 } };
-static const dg_rule shares[] = { { DG_RULE_VALUE, .to = "out", .axis = "axis", .why = "deals items" },
-                                  { DG_RULE_RATE, .to = "out", .axis = "axis", .why = "deals what there is" },
-                                  { DG_RULE_DIMS, .to = "out", .axis = "axis", .why = "deals items of any size" },
-                                  { DG_RULE_SEED, .to = "out", .from = "in", .axis = "axis", .why = "shares out its input" },
-                                  { 0 } };
-static const dg_rule differs[] = { { DG_RULE_VALUE, .to = "out", .axis = "axis", .why = "deals items" },
-                                   { DG_RULE_DIMS, .to = "out", .axis = "axis", .why = "deals items of any size" },
-                                   { 0 } };
-static const dg_rule equal[] = { { DG_RULE_EQUAL, .to = "out", .axis = "axis", .why = "keeps the least count" }, { 0 } };
+static const dg_attr axis_attrs[] = { DG_AXES_REQUIRED(axis_conf, axis, "mesh axis"), { 0 } };
+static const dg_port stream_ports[] = { DG_IN("in", "stream", "items"),
+                                        DG_OUT("out", "stream", "what stays"),
+                                        { 0 } };
+static const dg_rule shares[] = {
+    { DG_RULE_VALUE, .to = "out", .axis = "axis", .why = "deals items" },
+    { DG_RULE_RATE, .to = "out", .axis = "axis", .why = "deals what there is" },
+    { DG_RULE_DIMS, .to = "out", .axis = "axis", .why = "deals items of any size" },
+    { DG_RULE_SEED, .to = "out", .from = "in", .axis = "axis", .why = "shares out its input" },
+    { 0 }
+};
+static const dg_rule differs[] = {
+    { DG_RULE_VALUE, .to = "out", .axis = "axis", .why = "deals items" },
+    { DG_RULE_DIMS, .to = "out", .axis = "axis", .why = "deals items of any size" },
+    { 0 }
+};
+static const dg_rule equal[] = {
+    { DG_RULE_EQUAL, .to = "out", .axis = "axis", .why = "keeps the least count" }, { 0 }
+};
 
 static int n_objects(const dg_dataset *data, int32_t item)
 {
@@ -198,76 +237,92 @@ static int n_objects(const dg_dataset *data, int32_t item)
     static int id##_choose(dg_choice *out, const void *self, const dg_choose_args *a, dg_diag *d) \
     {                                                                                             \
         int32_t *kept = a->alloc(a->arena, ((size_t)a->n + 1) * sizeof *kept);                    \
-        int64_t  n = 0;                                                                           \
+        int64_t n = 0;                                                                            \
                                                                                                   \
         (void)self, (void)d;                                                                      \
         __VA_ARGS__;                                                                              \
         *out = (dg_choice){ n, kept };                                                            \
         return 0;                                                                                 \
     }                                                                                             \
-    CLASS(id, text, stream_ports, .role = DG_ROLE_SAMPLER, .attrs = axis_attrs, .conf_size = sizeof(axis_conf), .rules = rows, .choose = id##_choose)
+    CLASS(id, text, stream_ports, .role = DG_ROLE_SAMPLER, .attrs = axis_attrs,                   \
+          .conf_size = sizeof(axis_conf), .rules = rows, .choose = id##_choose)
 #define EACH(condition, value)         \
     for (int64_t i = 0; i < a->n; i++) \
         if (condition)                 \
-            kept[n++] = value
+    kept[n++] = value
 
 CHOICE(c_fine, "choice", shares, EACH(i % a->ranks == a->rank, a->items[i]));
 CHOICE(c_padding, "padding", NULL, EACH(true, a->items[i] < 0 ? ~a->items[i] : a->items[i]));
-CHOICE(c_input, "input", NULL, EACH(true, a->items[i]); if (a->n) memset((void *)(uintptr_t)a->items, 0, sizeof *a->items));
+CHOICE(c_input, "input", NULL, EACH(true, a->items[i]);
+       if (a->n) memset((void *)(uintptr_t)a->items, 0, sizeof *a->items));
 CHOICE(c_twice, "twice", shares, EACH(i % a->ranks == a->rank || i == 0, a->items[i]));
-CHOICE(c_beyond, "beyond", shares, EACH(i % a->ranks == a->rank, a->ranks > 1 ? 1000000 : a->items[i]));
+CHOICE(c_beyond, "beyond", shares,
+       EACH(i % a->ranks == a->rank, a->ranks > 1 ? 1000000 : a->items[i]));
 CHOICE(c_value, "value", NULL, EACH(i != a->rank, a->items[i]));
 CHOICE(c_rate, "rate", differs, EACH(i % a->ranks == a->rank, a->items[i]));
 CHOICE(c_filter, "filter", NULL, EACH(n_objects(a->data, a->items[i]) > 2, a->items[i]));
-CHOICE(c_draws, "draws", NULL, int skip = atomic_fetch_add(&calls, 1) % 3; EACH(i != skip, a->items[i]));
+CHOICE(c_draws, "draws", NULL, int skip = atomic_fetch_add(&calls, 1) % 3;
+       EACH(i != skip, a->items[i]));
 CHOICE(c_asks, "asks", NULL, EACH(true, a->items[i]); (void)a->least(a->ctx, n));
-CHOICE(c_hangs, "hangs", equal, EACH(true, a->items[i]); if (a->rank == 0) (void)a->least(a->ctx, n));
-CHOICE(c_deaf, "deaf", equal, EACH(true, a->items[i]); int64_t least = a->least(a->ctx, n); n = least >= 0 && least < n ? least : n);
+CHOICE(c_hangs, "hangs", equal, EACH(true, a->items[i]);
+       if (a->rank == 0)(void) a->least(a->ctx, n));
+CHOICE(c_deaf, "deaf", equal, EACH(true, a->items[i]); int64_t least = a->least(a->ctx, n);
+       n = least >= 0 && least < n ? least : n);
 CHOICE(c_unequal, "unequal", equal, EACH(true, a->items[i]));
 
-/* ---- batches ------------------------------------------------------------------------------------ */
+/* ---- batches --------------------------------------------------------------------------------- */
 
-static const dg_port batch_ports[] = { DG_IN("in", "samples", "samples"), DG_OUT_MAIN("images", "f[B,H,W,3]", "pixels"),
-                                       DG_OUT("count", "i[B]", "objects"), { 0 } };
-#define BATCH(id, text, key, channels, most, ...)                                                                                     \
-    static int id##_feeds(const void *self, dg_size size, int batch, dg_feed out[], int n)                                            \
-    {                                                                                                                                 \
-        const dg_feed all[] = { { "images", DG_REAL, DG_SHAPE(batch, size.h, size.w, channels) }, { key, DG_I32, DG_SHAPE(batch) } }; \
-                                                                                                                                      \
-        (void)self;                                                                                                                   \
-        for (int i = 0; i < 2 && i < n; i++)                                                                                          \
-            out[i] = all[i];                                                                                                          \
-        return 2;                                                                                                                     \
-    }                                                                                                                                 \
-    static int id##_fill(const void *self, dg_size size, int batch, int slot, dg_sample *sm, void *const data[], dg_diag *d)          \
-    {                                                                                                                                 \
-        float *image = data[0] ? (float *)data[0] + slot * size.w * size.h * 3 : NULL;                                                \
-                                                                                                                                      \
-        (void)self, (void)batch, (void)d;                                                                                             \
-        if (data[1])                                                                                                                  \
-            ((int32_t *)data[1])[slot] = sm->n_objects;                                                                               \
-        for (int64_t i = 0; image && i < size.w * size.h * 3; i++)                                                                    \
-            image[i] = sm->image.rgb[0];                                                                                              \
-        __VA_ARGS__;                                                                                                                  \
-        return 0;                                                                                                                     \
-    }                                                                                                                                 \
-    static int64_t id##_capacity(const void *self)                                                                                    \
-    {                                                                                                                                 \
-        (void)self;                                                                                                                   \
-        return most;                                                                                                                  \
-    }                                                                                                                                 \
-    CLASS(id, text, batch_ports, .role = DG_ROLE_BATCH, .feeds = id##_feeds, .fill = id##_fill, .capacity = id##_capacity)
-#define LIMIT(most) if (sm->n_objects > most) return dg_fail(d, DG_EINPUT, DG_NOWHERE, "many", "too many objects")
+static const dg_port batch_ports[] = { DG_IN("in", "samples", "samples"),
+                                       DG_OUT_MAIN("images", "f[B,H,W,3]", "pixels"),
+                                       DG_OUT("count", "i[B]", "objects"),
+                                       { 0 } };
+#define BATCH(id, text, key, channels, most, ...)                                                 \
+    static int id##_feeds(const void *self, dg_size size, int batch, dg_feed out[], int n)        \
+    {                                                                                             \
+        const dg_feed all[] = { { "images", DG_REAL, DG_SHAPE(batch, size.h, size.w, channels) }, \
+                                { key, DG_I32, DG_SHAPE(batch) } };                               \
+                                                                                                  \
+        (void)self;                                                                               \
+        for (int i = 0; i < 2 && i < n; i++)                                                      \
+            out[i] = all[i];                                                                      \
+        return 2;                                                                                 \
+    }                                                                                             \
+    static int id##_fill(const void *self, dg_size size, int batch, int slot, dg_sample *sm,      \
+                         void *const data[], dg_diag *d)                                          \
+    {                                                                                             \
+        float *image = data[0] ? (float *)data[0] + slot * size.w * size.h * 3 : NULL;            \
+                                                                                                  \
+        (void)self, (void)batch, (void)d;                                                         \
+        if (data[1])                                                                              \
+            ((int32_t *)data[1])[slot] = sm->n_objects;                                           \
+        for (int64_t i = 0; image && i < size.w * size.h * 3; i++)                                \
+            image[i] = sm->image.rgb[0];                                                          \
+        __VA_ARGS__;                                                                              \
+        return 0;                                                                                 \
+    }                                                                                             \
+    static int64_t id##_capacity(const void *self)                                                \
+    {                                                                                             \
+        (void)self;                                                                               \
+        return most;                                                                              \
+    }                                                                                             \
+    CLASS(id, text, batch_ports, .role = DG_ROLE_BATCH, .feeds = id##_feeds, .fill = id##_fill,   \
+          .capacity = id##_capacity)
+#define LIMIT(most)           \
+    if (sm->n_objects > most) \
+    return dg_fail(d, DG_EINPUT, DG_NOWHERE, "many", "too many objects")
 
 BATCH(b_fine, "batch", "count", 3, 4, LIMIT(4));
 BATCH(b_wide, "feed", "count", 4, 4, LIMIT(4));
 BATCH(b_key, "key", "counts", 3, 4, LIMIT(4));
-BATCH(b_slot, "slot", "count", 3, 4, LIMIT(4); if (data[1] && batch > 1) ((int32_t *)data[1])[batch - 1 - slot] = 0);
+BATCH(b_slot, "slot", "count", 3, 4, LIMIT(4);
+      if (data[1] && batch > 1)((int32_t *)data[1])[batch - 1 - slot] = 0);
 BATCH(b_silent, "silent", "count", 3, 4, (void)0);
-BATCH(b_empty, "empty", "count", 3, 4, LIMIT(4); if (!sm->n_objects) return dg_fail(d, DG_EINPUT, DG_NOWHERE, "none", "no objects"));
-BATCH(b_state, "state", "count", 3, 4, LIMIT(4); if (image) image[0] = (float)atomic_fetch_add(&calls, 1));
+BATCH(b_empty, "empty", "count", 3, 4, LIMIT(4);
+      if (!sm->n_objects) return dg_fail(d, DG_EINPUT, DG_NOWHERE, "none", "no objects"));
+BATCH(b_state, "state", "count", 3, 4, LIMIT(4);
+      if (image) image[0] = (float)atomic_fetch_add(&calls, 1));
 
-/* ---- evaluations: the mean of a score ------------------------------------------------------------ */
+/* ---- evaluations: the mean of a score -------------------------------------------------------- */
 
 typedef struct tally {
     double sum;
@@ -275,9 +330,13 @@ typedef struct tally {
 } tally;
 static tally common; /* what no evaluation must have */
 
-static const dg_port sink_ports[] = { DG_IN("in", "{score:f[B]}", "a number for each image"), DG_OUT("metrics", "metrics", "mean"), { 0 } };
-static const dg_attr sink_attrs[] = { DG_STR(axis_conf, axis, NULL, "mesh axis"), { 0 } };
-static const dg_rule sink_rules[] = { { DG_RULE_METRIC, .to = "metrics", .from = "in", .axis = "axis", .why = "is about all images" }, { 0 } };
+static const dg_port sink_ports[] = { DG_IN("in", "{score:f[B]}", "a number for each image"),
+                                      DG_OUT("metrics", "metrics", "mean"),
+                                      { 0 } };
+static const dg_attr sink_attrs[] = { DG_AXES(axis_conf, axis, NULL, "mesh axis"), { 0 } };
+static const dg_rule sink_rules[] = { { DG_RULE_METRIC, .to = "metrics", .from = "in",
+                                        .axis = "axis", .why = "is about all images" },
+                                      { 0 } };
 
 static int sink_begin(void **state, const void *self, const dg_sink_args *args, dg_diag *d)
 {
@@ -326,38 +385,45 @@ static int sink_forget(void *state, const void *bytes, size_t n, dg_diag *d)
     return 0;
 }
 
-#define SINK(id, text, packs, merges, adds, ...)                                                                                    \
-    static int id##_take(void *state, const dg_sink_batch *batch, dg_diag *d)                                                       \
-    {                                                                                                                               \
-        (void)d;                                                                                                                    \
-        return adds;                                                                                                                \
-    }                                                                                                                               \
-    static int id##_finish(void **state, dg_metrics *m, dg_diag *d)                                                                 \
-    {                                                                                                                               \
-        tally s = *(tally *)*state;                                                                                                 \
-                                                                                                                                    \
-        (void)d, (void)s;                                                                                                           \
-        if (m) {                                                                                                                    \
-            __VA_ARGS__;                                                                                                            \
-        }                                                                                                                           \
-        free(*state);                                                                                                               \
-        *state = NULL;                                                                                                              \
-        return 0;                                                                                                                   \
-    }                                                                                                                               \
-    CLASS(id, text, sink_ports, .role = DG_ROLE_EVALUATE, .attrs = sink_attrs, .conf_size = sizeof(axis_conf), .rules = sink_rules, \
-          .begin = sink_begin, .take = id##_take, .finish = id##_finish, .pack = packs, .merge = merges)
+#define SINK(id, text, packs, merges, adds, ...)                                    \
+    static int id##_take(void *state, const dg_sink_batch *batch, dg_diag *d)       \
+    {                                                                               \
+        (void)d;                                                                    \
+        return adds;                                                                \
+    }                                                                               \
+    static int id##_finish(void **state, dg_metrics *m, dg_diag *d)                 \
+    {                                                                               \
+        tally s = *(tally *)*state;                                                 \
+                                                                                    \
+        (void)d, (void)s;                                                           \
+        if (m) {                                                                    \
+            __VA_ARGS__;                                                            \
+        }                                                                           \
+        free(*state);                                                               \
+        *state = NULL;                                                              \
+        return 0;                                                                   \
+    }                                                                               \
+    CLASS(id, text, sink_ports, .role = DG_ROLE_EVALUATE, .attrs = sink_attrs,      \
+          .conf_size = sizeof(axis_conf), .rules = sink_rules, .begin = sink_begin, \
+          .take = id##_take, .finish = id##_finish, .pack = packs, .merge = merges)
 #define MEAN(sum, n) dg_metric(m, (n) > 0 ? (sum) / (n) : 0, "mean")
 
 SINK(m_fine, "sink", sink_pack, sink_merge, add_scores(state, batch, false), MEAN(s.sum, s.n));
 SINK(m_padded, "padded", sink_pack, sink_merge, add_scores(state, batch, true), MEAN(s.sum, s.n));
-SINK(m_batches, "batches", sink_pack, sink_merge, add_scores(state, batch, false), MEAN(s.sum, s.batches));
+SINK(m_batches, "batches", sink_pack, sink_merge, add_scores(state, batch, false),
+     MEAN(s.sum, s.batches));
 SINK(m_alone, "alone", NULL, NULL, add_scores(state, batch, false), MEAN(s.sum, s.n));
-SINK(m_forgets, "forgets", sink_pack, sink_forget, add_scores(state, batch, false), MEAN(s.sum, s.n));
-SINK(m_nan, "nothing", sink_pack, sink_merge, add_scores(state, batch, false), dg_metric(m, s.sum / s.n, "mean"));
-SINK(m_common, "common", sink_pack, sink_merge, (add_scores(state, batch, false), add_scores(&common, batch, false)), MEAN(common.sum, common.n));
-SINK(m_names, "names", sink_pack, sink_merge, add_scores(state, batch, false), MEAN(s.sum, s.n); MEAN(s.sum, s.n));
+SINK(m_forgets, "forgets", sink_pack, sink_forget, add_scores(state, batch, false),
+     MEAN(s.sum, s.n));
+SINK(m_nan, "nothing", sink_pack, sink_merge, add_scores(state, batch, false),
+     dg_metric(m, s.sum / s.n, "mean"));
+SINK(m_common, "common", sink_pack, sink_merge,
+     (add_scores(state, batch, false), add_scores(&common, batch, false)),
+     MEAN(common.sum, common.n));
+SINK(m_names, "names", sink_pack, sink_merge, add_scores(state, batch, false), MEAN(s.sum, s.n);
+     MEAN(s.sum, s.n));
 
-/* ---- numbers ------------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 static const dg_port whole_ports[] = { DG_OUT("out", "i[]", "a number"), { 0 } };
 #define NUMBER(id, text, before, value)                            \
@@ -374,7 +440,10 @@ NUMBER(n_rank, "one_rank", true, a->rank);
 NUMBER(n_late, "late", true, a->seconds);
 NUMBER(n_counts, "counter", true, ((void)a, atomic_fetch_add(&calls, 1)));
 
-DG_PLUGIN("broken_data", "1", &l_fine, &l_order, &l_threads, &l_reopen, &l_digest, &l_counts, &l_label, &l_sizes, &l_probe, &s_fine, &s_unlisted,
-          &s_outside, &s_dropped, &s_repeated, &s_rank, &s_content, &s_dims, &c_fine, &c_padding, &c_input, &c_twice, &c_beyond, &c_value, &c_rate, &c_filter,
-          &c_draws, &c_asks, &c_hangs, &c_deaf, &c_unequal, &b_fine, &b_wide, &b_key, &b_slot, &b_silent, &b_empty, &b_state, &m_fine, &m_padded,
-          &m_batches, &m_alone, &m_forgets, &m_nan, &m_common, &m_names, &n_fine, &n_half, &n_rank, &n_late, &n_counts);
+DG_PLUGIN("broken_data", "1", &l_fine, &l_order, &l_threads, &l_reopen, &l_digest, &l_counts,
+          &l_label, &l_sizes, &l_probe, &s_fine, &s_unlisted, &s_outside, &s_dropped, &s_repeated,
+          &s_rank, &s_content, &s_dims, &c_fine, &c_padding, &c_input, &c_twice, &c_beyond,
+          &c_value, &c_rate, &c_filter, &c_draws, &c_asks, &c_hangs, &c_deaf, &c_unequal, &b_fine,
+          &b_wide, &b_key, &b_slot, &b_silent, &b_empty, &b_state, &m_fine, &m_padded, &m_batches,
+          &m_alone, &m_forgets, &m_nan, &m_common, &m_names, &n_fine, &n_half, &n_rank, &n_late,
+          &n_counts);

@@ -1,5 +1,5 @@
-/* wrong.c: plugins with mistakes, one at a time: -DNO_ENTRY, -DOLD_ENTRY, -DOLD_CLASS, -DBAD_TABLE, and of a newer detrgraph:
- * -DNEW_ENTRY, -DNEW_CLASS, -DNEW_PORTS. */
+/* wrong.c: plugins with mistakes, one at a time: -DNO_ENTRY, -DOLD_ENTRY, -DOLD_CLASS, -DBAD_TABLE,
+ * and of a newer detrgraph: -DNEW_ENTRY, -DNEW_CLASS, -DNEW_PORTS. */
 #include <detrgraph/plugin.h>
 
 static const dg_port ports[] = {
@@ -12,7 +12,10 @@ static const dg_port ports[] = {
 };
 
 static const dg_node_class wrong = {
-    DG_NODE_CLASS, .name = "wrong", .brief = "Wrong.", .ports = ports,
+    DG_NODE_CLASS,
+    .name = "wrong",
+    .brief = "Wrong.",
+    .ports = ports,
 #ifdef OLD_CLASS
     .size = 8,
 #elif defined(NEW_CLASS)
@@ -24,7 +27,7 @@ static const dg_node_class wrong = {
 
 #ifdef NO_ENTRY
 DG_PUBLIC extern const dg_node_class *const nothing;
-const dg_node_class *const                  nothing = &wrong;
+const dg_node_class *const nothing = &wrong;
 #elif defined(NEW_ENTRY)
 DG_PUBLIC extern const dg_plugin dg_plugin_v2;
 static const dg_node_class *const classes[] = { &wrong, 0 };

@@ -1,0 +1,45 @@
+/* element.h: single elements of memory of any type, as double; and bf16, the upper half of an f32.
+ */
+#ifndef DG_BASE_ELEMENT_H
+#define DG_BASE_ELEMENT_H
+
+#include <string.h>
+
+#include <detrgraph/tensor.h>
+
+static inline float dg_f32_of_bf16(uint16_t h)
+{
+    const uint32_t u = (uint32_t)h << 16;
+    float f;
+
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+/* To nearest, ties to even; a NaN stays one. */
+static inline uint16_t dg_bf16_of_f32(float f)
+{
+    uint32_t u;
+
+    memcpy(&u, &f, sizeof u);
+    if ((u & 0x7FFFFFFFu) > 0x7F800000u)
+        return (uint16_t)(u >> 16 | 0x40);
+    return (uint16_t)((u + 0x7FFFu + (u >> 16 & 1)) >> 16);
+}
+
+/* Element i of p, which holds elements of type t, not DG_REAL. A number that is set is rounded to
+ * the type; it has to be in the range of an integer type. */
+double dg_element(const void *p, dg_dtype t, int64_t i);
+void dg_element_set(void *p, dg_dtype t, int64_t i, double v);
+
+static inline double dg_tensor_get(const dg_tensor *t, int64_t i)
+{
+    return dg_element(t->data, t->dtype, i);
+}
+
+static inline void dg_tensor_set(const dg_tensor *t, int64_t i, double v)
+{
+    dg_element_set(t->data, t->dtype, i, v);
+}
+
+#endif

@@ -1,0 +1,44 @@
+/* world.h: a rank's place among the ranks of its run, and its two planes: collectives and control.
+ * The launcher's child opens both and passes the world to the session (dg_run_open_rank); a run of
+ * one rank has none. */
+#ifndef DG_COMM_WORLD_H
+#define DG_COMM_WORLD_H
+
+#include "base/diag.h"
+#include "kernels/comm.h"
+
+typedef struct dg_link dg_link; /* control/link.h: a rank's side of the control plane */
+
+typedef struct dg_world {
+    int rank, ranks;             /* of the whole run, numbered machine by machine */
+    int node, nodes;             /* this machine, and the number of machines */
+    int local_rank, local_ranks; /* among the ranks of this machine */
+    /* number of ranks at the start of the run: in total, and per machine */
+    int first_ranks, machine_ranks;
+    int may_lose;  /* how many losses of a rank or machine the run survives with fewer ranks */
+    dg_comm *comm; /* data plane: collectives between all ranks */
+    dg_link *link; /* control plane; NULL: only the data plane */
+} dg_world;
+
+/* Collectives on the host: every rank calls them in the same order. With one rank they succeed
+ * without doing anything. Errors of the communicator are reported with `what`, which completes
+ * "while the ranks ...". */
+/* from rank 0 */
+int dg_world_broadcast(const dg_world *w, void *p, size_t bytes, const char *what, dg_diag *d)
+    DG_MUST_USE;
+int dg_world_broadcast_from(const dg_world *w, int root, void *p, size_t bytes, const char *what,
+                            dg_diag *d) DG_MUST_USE;
+int dg_world_gather(const dg_world *w, const void *mine, size_t bytes, void *all, const char *what,
+                    dg_diag *d) DG_MUST_USE;
+/* Gathers bytes of any size from every rank: *all (dg_free) has them in rank order, sizes[r] each;
+ * sizes has room for w->ranks. */
+int dg_world_collect(const dg_world *w, const void *mine, size_t bytes, void **all, size_t *sizes,
+                     const char *what, dg_diag *d) DG_MUST_USE;
+int dg_world_any(const dg_world *w, bool mine, bool *any, const char *what, dg_diag *d) DG_MUST_USE;
+/* in place */
+int dg_world_sum(const dg_world *w, double *x, const char *what, dg_diag *d) DG_MUST_USE;
+/* Each rank passes the status of its own work. If any failed, all fail: that rank with its own
+ * status, the others with -DG_ESTOP and an error that names it. */
+int dg_world_agree(const dg_world *w, int rc, const char *what, dg_diag *d) DG_MUST_USE;
+
+#endif

@@ -1,0 +1,11 @@
+/* weight_gradient.h: a convolution's weight gradient, shared out by images. */
+#ifndef DG_KERNELS_HOST_WEIGHT_GRADIENT_H
+#define DG_KERNELS_HOST_WEIGHT_GRADIENT_H
+
+#include "kernels/backend.h"
+
+/* The gradient of all images in one piece, by the library (dnn.c). dg_host_conv2d_dw shares it out
+ * by images where that keeps the threads busy. */
+extern const dg_kernel dg_host_whole_conv2d_dw, dg_host_conv2d_dw;
+
+#endif

@@ -1,0 +1,509 @@
+/* collectives.c: checks collectives, replicated state and devices. A collective over axes A is
+ * legal if A is disjoint from its activation, from the presence of its operand or of each of its
+ * keys, from each dimension of it, and from the clocks of the enclosing loops, and if one thread
+ * launches all of them in one order. */
+#include <string.h>
+
+#include "graph/structure.h"
+#include "proof/vary.h"
+
+/* ---- operands -------------------------------------------------------------------------------- */
+
+/* Reports keys that are missing with one root as one fault: the first key, and the number of
+ * others. If the whole record may be missing, keys do not matter. */
+static void lost_keys(dg_proof *p, const dg_node *node, int port, dg_vary present, uint32_t axes,
+                      int root)
+{
+    const dg_node *from = node->in[port].from;
+    const char *key = NULL;
+    dg_vary missing = dg_vary_only(p->roots.items[root].present, axes);
+    int n = 0, all = 0;
+
+    for (int i = p->first_fact[node->number]; i >= 0; i = p->facts.items[i].next)
+        if (p->facts.items[i].port == port && *p->facts.items[i].key) {
+            all++;
+            if (p->facts.items[i].lost != root)
+                continue;
+            key = p->facts.items[i].key; /* the list begins with the last one */
+            n++;
+        }
+    if (!key || !missing.axes || (n == all && !(missing.axes & ~present.axes)))
+        return;
+    missing = dg_vary_step(p, missing, from, from->where, "key",
+                           "%s.%s comes from %s, which gives it only where \"%s\" is there",
+                           from->id, key, dg_vary_called(p, from), p->roots.items[root].node->id);
+    dg_vary_fault(p, "DG-KEYS", node->where, missing,
+                  "%s over %s needs key \"%s\"%s on every rank, but it may be missing on some",
+                  dg_vary_called(p, node), dg_vary_name(p, missing.axes), key,
+                  n > 1 ? dg_printf(p->arena, " (and %d more)", n - 1) : "")
+        ->help = "make what it comes from give something on every rank (empty=\"pad\" or \"zero\", "
+                 "connect=\"zero\"), or decide together with <agree>";
+}
+
+static void operand_keys(dg_proof *p, const dg_node *node, int port, dg_vary present, uint32_t axes)
+{
+    for (int root = 0; p->lowered && root < p->roots.n; root++)
+        lost_keys(p, node, port, present, axes, root);
+}
+
+/* How the operand's shape varies. */
+static dg_vary operand_shape(const dg_proof *p, const dg_node *node, int port, bool ragged,
+                             const dg_seen *operand)
+{
+    dg_vary v = { 0 };
+    bool by_size = !p->lowered, by_lead = !p->lowered && !ragged;
+
+    for (int i = p->lowered ? p->first_fact[node->number] : -1; i >= 0;
+         i = p->facts.items[i].next) {
+        const dg_vary_fact *f = &p->facts.items[i];
+
+        if (f->port != port && (f->port != DG_VARY_INNER || ragged))
+            continue;
+        by_size |= ragged ? f->inner_by_size : f->by_size;
+        by_lead |= ragged ? f->inner_by_lead : f->by_lead;
+    }
+    if (by_size)
+        v = dg_vary_join(v, operand->size);
+    if (by_lead)
+        v = dg_vary_join(v, operand->lead);
+    return v;
+}
+
+/* Reports summing what is equal on all ranks. key: of the operand, "" for itself. */
+static void check_sum(dg_proof *p, const dg_node *node, const dg_seen *in, const char *key,
+                      uint32_t axes)
+{
+    uint32_t same = axes & ~dg_vary_join(in->value, in->partial).axes;
+
+    for (int i = 0; i < in->n_keys; i++)
+        check_sum(p, node, &in->keys[i].seen,
+                  dg_printf(p->arena, "%s%s%s", key, *key ? "." : "", in->keys[i].name), axes);
+    if (in->n_keys || !same)
+        return;
+    dg_vary none =
+        dg_vary_source(p, same, node, node->where, true, "sum",
+                       "what it sums is the same on all ranks of %s", dg_vary_name(p, same));
+
+    dg_vary_fault(p, "DG-VALUE", node->where, none,
+                  "%s sums over %s a value%s that is the same on all its ranks: it is multiplied "
+                  "by their number",
+                  dg_vary_called(p, node), dg_vary_name(p, same),
+                  *key ? dg_printf(p->arena, ", its key \"%s\",", key) : "")
+        ->help = "op=\"mean\" or \"max\", or leave the collective out";
+}
+
+static void check_shape(dg_proof *p, const dg_node *node, int port, bool ragged, const dg_seen *in,
+                        uint32_t axes)
+{
+    dg_vary shape;
+
+    if (!(in->size.axes & axes || in->lead.axes & axes))
+        return;
+    p->wants_sizes = true;
+    shape = dg_vary_only(operand_shape(p, node, port, ragged, in), axes);
+    if (shape.axes)
+        dg_vary_fault(p, "DG-SHAPE", node->where, shape,
+                      "%s over %s needs one shape on all ranks, but a dimension of its operand "
+                      "may differ among them",
+                      dg_vary_called(p, node), dg_vary_name(p, shape.axes))
+            ->help = "choose the size together (<broadcast>), or gather with <allgatherv>";
+}
+
+/* A collective inside the node is to be of fixed size; lowering shows whether it is. */
+static void check_inner(dg_proof *p, const dg_node *node, const dg_seen in[], uint32_t axes)
+{
+    dg_seen all = { .only = -1 };
+
+    for (int i = 0; i < node->n_in; i++) {
+        all.size = dg_vary_join(all.size, in[i].size);
+        all.lead = dg_vary_join(all.lead, in[i].lead);
+    }
+    if (p->lowered) /* nothing is wrong until lowering has shown it */
+        check_shape(p, node, DG_VARY_INNER, false, &all, axes);
+    else
+        p->wants_sizes |= (all.size.axes | all.lead.axes) & axes;
+}
+
+static void check_operand(dg_proof *p, const dg_node *node, const dg_rule *r, int port,
+                          const dg_seen *in, uint32_t axes)
+{
+    const char *op = dg_rule_reduction(p->arena, node);
+    bool ragged = r->kind == DG_RULE_ALLGATHERV;
+
+    operand_keys(p, node, port, in->present, axes);
+    check_shape(p, node, port, ragged, in, axes);
+    if ((r->kind == DG_RULE_ALLREDUCE || r->kind == DG_RULE_REDUCE) && op && strcmp(op, "sum") == 0)
+        check_sum(p, node, in, "", axes);
+}
+
+static bool takes_gradients(const dg_node *node, int port)
+{
+    const dg_wire *w = &node->in[port];
+
+    return node->in_types[port]->kind == DG_TYPE_GRADIENTS ||
+           (w->from && w->from->out_contracts[w->port]->kind == DG_TYPE_GRADIENTS);
+}
+
+/* Warns of gradients that every rank has alike: all train on the same batches. */
+static void check_alike(dg_proof *p, const dg_node *node, const dg_seen *in, uint32_t axes)
+{
+    uint32_t same = axes & ~dg_vary_join(in->value, in->partial).axes;
+    const dg_node *sampler = NULL;
+    dg_diag *d = dg_diag_open();
+    dg_chain chain;
+
+    if (same && dg_graph_chain(&chain, p->scope, d) == 0)
+        sampler = chain.sampler;
+    dg_diag_close(&d);
+    if (!sampler || dg_node_axes_given(sampler))
+        return;
+    dg_vary_warn(p, "DG-W-SAME", sampler->where, (dg_vary){ .axes = same },
+                 dg_printf(p->arena, "write axis=\"%s\" in %s at line %d", p->axes[0].name,
+                           dg_vary_called(p, sampler), sampler->where.line),
+                 "%s has the same batches on all ranks of %s, and %s (line %d) averages gradients "
+                 "that are the same",
+                 dg_vary_called(p, sampler), dg_vary_name(p, same), dg_vary_called(p, node),
+                 node->where.line);
+}
+
+/* Warns of a guard that speaks of one batch of several. */
+void dg_vary_accumulated(dg_proof *p, const dg_visit *v)
+{
+    const dg_node *node = v->node;
+    bool gradients = false;
+
+    for (int i = 0; i < node->n_in; i++)
+        gradients |= takes_gradients(node, i);
+    if (!p->train || !p->live || p->scope->accumulate < 2 || !v->guarded || !gradients)
+        return;
+    dg_vary_warn(p, "DG-W-LAST", node->where, (dg_vary){ .axes = p->live },
+                 dg_printf(p->arena,
+                           "take when=\"...\" out at line %d, or write accumulate=\"1\" in place "
+                           "of accumulate=\"%lld\"",
+                           node->when.where.line, (long long)p->scope->accumulate),
+                 "%s fires once for %lld batches, and its guard is that of the last of them",
+                 dg_vary_called(p, node), (long long)p->scope->accumulate);
+}
+
+/* ---- collectives ----------------------------------------------------------------------------- */
+
+static void check_order(dg_proof *p, const dg_node *node, int after, uint32_t axes)
+{
+    int before = p->meetings.n;
+    const dg_node *other = before ? p->meetings.items[before - 1].node : NULL;
+
+    if (!p->g->mesh.ready || before == 0 || after == before || other == node)
+        return;
+    dg_vary race =
+        dg_vary_source(p, axes | p->meetings.items[before - 1].axes, other, other->where, false,
+                       "order", "%s does not wait for it, nor it for %s (order=\"ready\")",
+                       dg_vary_called(p, other), dg_vary_called(p, other));
+
+    dg_vary_fault(
+        p, "DG-ORDER", node->where, race,
+        "%s over %s is launched as soon as its input is there: ranks may launch it and %s "
+        "in different orders",
+        dg_vary_called(p, node), dg_vary_name(p, axes), dg_vary_called(p, other))
+        ->help = "order=\"document\" on <mesh>: one list for all collectives";
+}
+
+static void check_thread(dg_proof *p, const dg_node *node, uint32_t axes)
+{
+    dg_vary race = dg_vary_source(p, axes, node, node->where, false, "thread",
+                                  "its operand is data on its way, which loader threads handle");
+
+    dg_vary_fault(p, "DG-ORDER", node->where, race,
+                  "%s over %s is launched by a loader thread, beside the collectives of the step: "
+                  "two threads race, and the order may differ among ranks",
+                  dg_vary_called(p, node), dg_vary_name(p, axes))
+        ->help = "plan from what every rank knows (<sampler.bucket axis=...>), or send it in the "
+                 "step";
+}
+
+static void check_firing(dg_proof *p, const dg_node *node, dg_vary fires, uint32_t axes)
+{
+    dg_vary v = dg_vary_only(fires, axes);
+
+    if (!v.axes)
+        return;
+    dg_vary_fault(p, "DG-PRES", node->where, v,
+                  "%s over %s may not take part on some ranks, and the others would wait for them",
+                  dg_vary_called(p, node), dg_vary_name(p, v.axes))
+        ->help = "decide together: <agree in=\"...\" op=\"any\" axis=\"...\"/> gives one answer to "
+                 "all ranks";
+}
+
+/* A root that lacks its operand sends zeros; one that never has it sends nothing else. */
+static void never_sent(dg_proof *p, const dg_node *node, dg_vary present, uint32_t axes)
+{
+    dg_vary_fault(p, "DG-PRES", node->where, present,
+                  "%s over %s sends zeros in every step: its operand is on no rank %lld of it, "
+                  "the root",
+                  dg_vary_called(p, node), dg_vary_name(p, axes), (long long)dg_rule_root(node))
+        ->help = "root=\"...\" names the rank that has the operand (its `on`)";
+}
+
+static void add_meeting(dg_proof *p, const dg_node *node, dg_clocked *clock, uint32_t axes,
+                        bool at_end)
+{
+    DG_PUSH(p->arena, p->meetings, ((dg_vary_meeting){ node, clock, axes, at_end }));
+    for (; clock; clock = clock->up)
+        clock->shared = true;
+}
+
+void dg_vary_agreement(dg_proof *p, const dg_node *node, uint32_t axes, dg_vary fires,
+                       dg_clocked *clock)
+{
+    axes &= p->live;
+    if (!axes)
+        return;
+    check_firing(p, node, fires, axes);
+    DG_PUSH(p->arena, p->agreements,
+            ((dg_vary_meeting){ .node = node, .clock = clock, .axes = axes }));
+    clock->shared = true;
+}
+
+static void set_result(dg_proof *p, const dg_node *node, const dg_rule *r, const dg_seen *in,
+                       dg_vary fires, uint32_t axes, dg_seen *out)
+{
+    dg_vary value = in->value;
+
+    if (r->kind == DG_RULE_REDUCE) {
+        out->value = dg_vary_join(dg_vary_source(p, axes, node, node->where, true, "root",
+                                                 "%s leaves the result on the root alone",
+                                                 dg_vary_called(p, node)),
+                                  value);
+        return;
+    }
+    if (r->kind == DG_RULE_AGREE)
+        value = dg_vary_join(value, dg_vary_step(p, in->present, node, node->where, "vote",
+                                                 "%s hears only those who have an operand",
+                                                 dg_vary_called(p, node)));
+    out->value = dg_vary_minus(value, axes);
+    out->partial = dg_vary_minus(in->partial, axes);
+    out->inexact = dg_vary_join(dg_vary_minus(in->inexact, axes), dg_vary_own_kernels(p, node));
+    if (r->kind == DG_RULE_ALLGATHERV) /* every rank gets all rows */
+        out->lead = dg_vary_minus(out->lead, axes);
+    out->present = fires;
+    if (r->kind == DG_RULE_BROADCAST)
+        out->present = dg_vary_join(fires, dg_vary_minus(in->present, axes));
+    out->only = -1;
+}
+
+/* Sets the results; for a record, per key. */
+static void set_results(dg_proof *p, const dg_node *node, const dg_rule *r, const dg_seen *in,
+                        dg_vary fires, uint32_t axes, dg_seen *out)
+{
+    dg_keyed *keys = DG_NEW_N(p->arena, in->n_keys, dg_keyed);
+
+    set_result(p, node, r, in, fires, axes, out);
+    out->keys = keys;
+    out->n_keys = in->n_keys;
+    for (int i = 0; i < in->n_keys; i++) {
+        keys[i] = in->keys[i];
+        keys[i].seen.flag = ++p->n_values;
+        set_results(p, node, r, &in->keys[i].seen, fires, axes, &keys[i].seen);
+    }
+}
+
+void dg_vary_collective(dg_proof *p, const dg_node *node, const dg_rule *r, const dg_seen in[],
+                        dg_vary fires, int after, dg_clocked *clock, dg_seen *out)
+{
+    static const dg_seen nothing = { .only = -1 };
+    uint32_t axes = dg_vary_row_axes(p, node, r) & p->live;
+    int port = dg_rule_input(node, r);
+    const dg_seen *operand = port >= 0 && in[port].there ? &in[port] : &nothing;
+
+    if (!axes)
+        return;
+    if (operand->stream)
+        check_thread(p, node, axes);
+    else
+        check_order(p, node, after, axes);
+    check_firing(p, node, fires, axes);
+    if (p->train && r->kind == DG_RULE_ALLREDUCE && operand->there && takes_gradients(node, port))
+        check_alike(p, node, operand, axes);
+    if (r->kind == DG_RULE_BROADCAST && operand->at &&
+        (axes != p->live || operand->at != dg_rule_root(node) + 1))
+        never_sent(p, node, operand->present, axes);
+    if (r->to && r->kind != DG_RULE_AGREE && !operand->stream)
+        check_operand(p, node, r, port, operand, axes);
+    else if (!r->to)
+        check_inner(p, node, in, axes);
+    add_meeting(p, node, clock, axes, r->kind == DG_RULE_METRIC);
+    if (r->to)
+        set_results(p, node, r, operand, fires, axes, out);
+}
+
+void dg_vary_rate(dg_proof *p, const dg_node *node, dg_vary rate, uint32_t axes)
+{
+    dg_vary v = dg_vary_only(rate, axes);
+
+    if (v.axes)
+        dg_vary_fault(p, "DG-RATE", node->where, v,
+                      "%s over %s stands in a loop that may run more often on some ranks than on "
+                      "others",
+                      dg_vary_called(p, node), dg_vary_name(p, v.axes))
+            ->help = "make the counts equal (equal=\"drop\" or \"pad\", tail=\"drop\" or \"pad\", "
+                     "<equalize>), or decide together (<agree>, <broadcast>)";
+}
+
+/* Agreements are made once per epoch; where steps are counted, the number of epochs follows the
+ * rate. */
+static void check_agreements(dg_proof *p)
+{
+    for (int i = 0; i < p->agreements.n; i++) {
+        const dg_vary_meeting *m = &p->agreements.items[i];
+        const dg_clocked *c = m->clock;
+
+        if (p->train)
+            dg_vary_rate(p, m->node,
+                         c->timed || c->stops || c->endless ? dg_vary_join(c->rate, c->rounds)
+                                                            : c->ends,
+                         m->axes);
+    }
+}
+
+/* Reports state updated in a loop of varying length, unless a collective over `said` has been
+ * reported. */
+static void check_keeper(dg_proof *p, const dg_vary_meeting *keeper, uint32_t said)
+{
+    for (const dg_clocked *c = keeper->clock; c; c = c->up) {
+        dg_vary v = dg_vary_minus(c->rate, said);
+
+        if (!v.axes)
+            continue;
+        dg_vary_fault(p, "DG-STATE", keeper->node->where, v,
+                      "%s stands in a loop that may run more often on some ranks of %s than on "
+                      "others: state that they hold alike would drift apart",
+                      dg_vary_called(p, keeper->node), dg_vary_name(p, v.axes))
+            ->help = "decide together when it ends: <agree>, <broadcast>";
+        return;
+    }
+}
+
+void dg_vary_clocks(dg_proof *p)
+{
+    uint32_t said = 0;
+
+    check_agreements(p);
+    for (int i = 0; i < p->meetings.n; i++) {
+        const dg_vary_meeting *m = &p->meetings.items[i];
+
+        for (const dg_clocked *c = m->clock; c; c = c->up) {
+            const dg_vary *rate = m->at_end ? &c->ends : &c->rate;
+
+            if (rate->axes & m->axes) {
+                dg_vary_rate(p, m->node, *rate, m->axes);
+                said |= m->axes;
+                break;
+            }
+        }
+    }
+    for (int i = 0; i < p->keepers.n; i++)
+        check_keeper(p, &p->keepers.items[i], said);
+}
+
+/* ---- state ----------------------------------------------------------------------------------- */
+
+void dg_vary_state(dg_proof *p, const dg_node *node, const dg_rule *r, const dg_seen in[],
+                   dg_vary fires, const dg_clocked *clock)
+{
+    int port = dg_rule_input(node, r);
+    dg_vary value = { 0 };
+
+    p->keeper = p->keeper ? p->keeper : node;
+    DG_PUSH(p->arena, p->keepers, ((dg_vary_meeting){ .node = node, .clock = clock }));
+    if (port >= 0 && in[port].there)
+        value = dg_vary_join(dg_vary_join(in[port].value, in[port].present),
+                             dg_vary_join(in[port].partial, in[port].inexact));
+    if (r->axis) { /* reduced over it; the collective's check covers participation */
+        value = dg_vary_minus(value, dg_vary_row_axes(p, node, r));
+        fires = dg_vary_minus(fires, dg_vary_row_axes(p, node, r));
+    }
+    value = dg_vary_join(value, dg_vary_own_kernels(p, node));
+    if (fires.axes)
+        dg_vary_fault(p, "DG-STATE", node->where, fires,
+                      "%s %s on some ranks only: state that all ranks of %s hold alike would drift "
+                      "apart",
+                      dg_vary_called(p, node), r->why, dg_vary_name(p, fires.axes))
+            ->help =
+            "decide together: <agree in=\"...\" op=\"any\" axis=\"...\"/> gives one answer "
+            "to all ranks";
+    else if (value.axes)
+        dg_vary_fault(p, "DG-STATE", node->where, value,
+                      "%s %s from what differs among the ranks of %s: state that they hold alike "
+                      "would drift apart",
+                      dg_vary_called(p, node), r->why, dg_vary_name(p, value.axes))
+            ->help = "reduce it first: <allreduce axis=\"...\"/> of gradients, norm=\"sync\" of "
+                     "running statistics";
+}
+
+/* ---- devices --------------------------------------------------------------------------------- */
+
+/* "rank" if every rank has its own device, else the device that all share. */
+static const char *device_of_ranks(const dg_proof *p)
+{
+    const char *list = p->g->mesh.item ? p->g->mesh.devices : "cpu";
+
+    return strcmp(list, "cuda") == 0 || strchr(list, ',') ? "rank" : list;
+}
+
+static bool is_on_host(const dg_node *node)
+{
+    return !node->class->lower && !node->class->feeds && !node->model;
+}
+
+void dg_vary_device(dg_proof *p, const dg_node *node, const dg_seen in[], dg_seen *out)
+{
+    const char *ranks = device_of_ranks(p), *own = node->device;
+    bool host = is_on_host(node);
+
+    if (own && strcmp(own, "rank") == 0)
+        own = ranks;
+    for (int i = 0; own && i < node->n_in; i++) {
+        const char *have = in[i].there ? in[i].device : NULL;
+
+        if (!have || strcmp(have, own) == 0 || (host && strcmp(own, "cpu") == 0))
+            continue;
+        dg_vary_fault(p, "DG-DEVICE", node->where, (dg_vary){ 0 },
+                      "%s runs on %s, but \"%s\" lives on %s: a kernel launched there reads "
+                      "nothing, and says nothing",
+                      dg_vary_called(p, node), own, node->in[i].from ? node->in[i].from->id : "?",
+                      strcmp(have, "rank") == 0 ? "the rank's own device" : have)
+            ->help = "leave device out: a node runs where its inputs are";
+        own = NULL;
+        break;
+    }
+    for (int i = 0; i < node->n_out; i++)
+        if (!out[i].stream)
+            out[i].device = own && !host ? own : ranks;
+}
+
+/* Reports ranks that share a GPU: they would wait for each other's kernels. */
+void dg_vary_mesh(dg_proof *p)
+{
+    const dg_mesh *m = &p->g->mesh;
+    const dg_item_attr *a = m->item ? dg_item_find(m->item, "devices") : NULL;
+    const char *twice = NULL;
+
+    if (!a || m->share || !p->live || strcmp(m->devices, "cpu") == 0 ||
+        strcmp(m->devices, "cuda") == 0)
+        return;
+    if (!strchr(m->devices, ','))
+        twice = m->devices;
+    for (const char *s = m->devices; *s && !twice; s += strcspn(s, ","), s += *s == ',')
+        for (const char *t = m->devices; t < s && !twice; t += strcspn(t, ","), t += *t == ',')
+            if (strcspn(s, ",") == strcspn(t, ",") && strncmp(s, t, strcspn(s, ",")) == 0)
+                twice = dg_strndup(p->arena, s, strcspn(s, ","));
+    if (twice)
+        dg_vary_fault(
+            p, "DG-DEVICE", a->value_at,
+            dg_vary_source(p, p->live, NULL, a->value_at, false, "devices",
+                           "the map from ranks to devices names %s for more than one rank", twice),
+            "two ranks of %s would have the same GPU, %s: the map from ranks to devices is "
+            "not one to one",
+            dg_vary_name(p, p->live), twice)
+            ->help = "devices=\"cuda\" gives each rank the GPU of its local number; in tests, "
+                     "share_gpu=\"test\"";
+}

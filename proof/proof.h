@@ -1,0 +1,35 @@
+/* proof.h: checks before a run: types, gradient coverage, and above all rank invariance: follows
+ * what differs between ranks along wires, guards and loops to collectives, gradients and state.
+ * docs/invariance.md explains what is proved and why. */
+#ifndef DG_PROOF_PROOF_H
+#define DG_PROOF_PROOF_H
+
+#include "graph/monitor.h"
+
+/* The checks of `validate` after loading: lowers every scope at every size that its sampler lists;
+ * checks declared port types against the program, gradient coverage, and rank invariance. Needs no
+ * data and no kernels. */
+int dg_graph_check(const dg_graph *g, dg_diag *d) DG_MUST_USE;
+
+/* Refuses what is proved but cannot be executed yet: id "only-proved". */
+int dg_graph_runnable(const dg_graph *g, dg_diag *d) DG_MUST_USE;
+
+/* Lists what the proof trusts in a checked graph; properties that follow from wires and built-in
+ * instructions are not in it. With several ranks each scope is lowered once. The list lives in
+ * a. */
+int dg_monitors_make(dg_monitors **out, const dg_graph *g, dg_arena *a, dg_diag *d) DG_MUST_USE;
+
+/* What a picture of the graph shows of the proof. */
+typedef struct dg_vary_marks {
+    /* by node number and output: the axes over which its value differs, "dp", or NULL */
+    const char ***varies;
+    bool *path; /* by node number: on the path of a rejection */
+} dg_vary_marks;
+
+/* Proves the graph for its mesh: reports all errors, with ids DG-...; consequences of others are
+ * folded. If dp has one rank, what two ranks would break is a warning. params: of the programs
+ * lowered so far. marks (or NULL) is filled, in the arena. */
+int dg_vary_check(const dg_graph *g, dg_params *params, dg_vary_marks *marks, dg_arena *arena,
+                  dg_diag *d) DG_MUST_USE;
+
+#endif

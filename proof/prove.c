@@ -1,0 +1,377 @@
+/* prove.c: proves a whole graph: evaluations, then the training loop, whose length may depend on
+ * their results; for the actual number of ranks, and for two. */
+#include <string.h>
+
+#include "proof/vary.h"
+
+static dg_where where_of(const dg_item *item, const char *attr, dg_where otherwise)
+{
+    const dg_item_attr *a = item ? dg_item_find(item, attr) : NULL;
+
+    return a ? a->value_at : otherwise;
+}
+
+/* What keeps a whole evaluation from running on every rank alike. */
+static dg_vary scope_fires(dg_proof *p, const dg_scope *s)
+{
+    dg_vary v = { 0 };
+
+    if (s->kind != DG_SCOPE_EVALUATE)
+        return v;
+    if (s->on >= 0)
+        v = dg_vary_source(p, p->live, NULL, where_of(s->item, "on", s->where), false,
+                           dg_printf(p->arena, "scope %s", s->id),
+                           "<evaluate> takes place on rank %lld only", (long long)s->on);
+    return v;
+}
+
+/* The first node, including models in use, with on_fail="skip": it drops its rank's batch when it
+ * fails. */
+static const dg_node *rescuer(const dg_scope *s)
+{
+    const dg_node *found = NULL;
+
+    for (int i = 0; i < s->n_nodes && !found; i++)
+        found = s->nodes[i]->on_fail == DG_FAIL_SKIP ? s->nodes[i]
+                : s->nodes[i]->model                 ? rescuer(s->nodes[i]->model)
+                                                     : NULL;
+    return found;
+}
+
+static void check_rescue(dg_proof *p)
+{
+    const dg_scope *s = p->scope;
+    dg_where at = where_of(s->item, "on_fail", s->where);
+    const dg_node *node = s->on_fail == DG_FAIL_SKIP ? NULL : rescuer(s);
+
+    if (node)
+        at = where_of(node->item, "on_fail", node->where);
+    if ((s->on_fail != DG_FAIL_SKIP && !node) || !p->live ||
+        !(p->clock->shared || p->keeper || (p->train && p->visited.n)))
+        return;
+    dg_vary v = dg_vary_source(p, p->live, node, at, false, "rescue",
+                               "on_fail=\"skip\": the rank that fails leaves out its batch");
+
+    dg_vary_fault(p, "DG-FAIL", at, v, "a rank that recovers alone leaves the others of %s %s %s",
+                  dg_vary_name(p, p->live), p->clock->shared ? "waiting in" : "to go on with",
+                  dg_vary_called(p, p->meetings.n     ? p->meetings.items[0].node
+                                    : p->agreements.n ? p->agreements.items[0].node
+                                    : p->keeper       ? p->keeper
+                                                      : p->visited.items[0].node))
+        ->help = "on_fail=\"abort\" stops all ranks, \"vote\" lets them decide together";
+}
+
+/* Reports differing image sizes: capture must be the same on all ranks, and the slowest rank sets
+ * the pace. */
+static void check_skew(dg_proof *p)
+{
+    uint32_t axes = 0;
+
+    for (int i = 0; i < p->meetings.n; i++)
+        axes |= p->meetings.items[i].axes;
+    dg_vary v = dg_vary_only(p->skew, axes);
+
+    if (!p->skewed || !v.axes)
+        return;
+    if (p->scope->capture == DG_CAPTURE_SHAPE) {
+        dg_vary captured = dg_vary_step(p, v, p->skewed, p->skewed->where, "capture",
+                                        "image sizes differ, and with them what has been captured");
+
+        dg_vary_fault(
+            p, "DG-ORDER", where_of(p->scope->item, "capture", p->scope->where), captured,
+            "each size is captured when it is met again, which is not at the same step on "
+            "all ranks of %s: a collective would be captured on some and not on others",
+            dg_vary_name(p, captured.axes))
+            ->help = "capture=\"always\" or \"never\", or sizes that all ranks choose together";
+    }
+    dg_vary_warn(p, "DG-W-SKEW", p->skewed->where, v,
+                 "draw the size once for all ranks: <broadcast>, or a sampler with axis",
+                 "%s has other image sizes on other ranks of %s at the same step: all wait for the "
+                 "slowest",
+                 dg_vary_called(p, p->skewed), dg_vary_name(p, v.axes));
+}
+
+/* Reports nodes that compute on one rank while others wait at the next collective. */
+static void check_alone(dg_proof *p)
+{
+    for (int i = 0; i < p->scope->n_nodes && p->clock->shared && p->live; i++) {
+        const dg_node *node = p->scope->nodes[i];
+
+        if (node->on >= 0 && node->class->role != DG_ROLE_CONTROL &&
+            (node->class->lower || node->model))
+            dg_vary_warn(p, "DG-W-SKEW", where_of(node->item, "on", node->where),
+                         (dg_vary){ .axes = p->live },
+                         node->budget.unit ? "do it on every rank"
+                                           : "say how long it may take: budget=\"10 min\"",
+                         "%s runs on rank %lld alone, and the others wait for it at their next "
+                         "collective",
+                         dg_vary_called(p, node), (long long)node->on);
+    }
+}
+
+static void begin_scope(dg_proof *p, const dg_scope *s)
+{
+    p->scope = s;
+    p->train = s->kind == DG_SCOPE_TRAIN;
+    p->clock = DG_NEW(p->arena, dg_clocked);
+    p->clock->timed = s->steps > 0;
+    p->meetings.n = p->agreements.n = p->keepers.n = p->flags.n = p->n_values = 0;
+    p->skewed = p->keeper = NULL;
+    p->skew.axes = 0;
+    p->filled = DG_NEW_N(p->arena, p->g->n_nodes + 1, char);
+    if (p->monitors)
+        p->turns = DG_NEW_N(p->arena, p->g->n_nodes + 1, int);
+}
+
+/* Adds the end of <train> by `patience`. If one rank evaluates, all follow its scores; time is rank
+ * 0's. */
+static void add_patience(dg_proof *p)
+{
+    const dg_scope *s = p->scope;
+    dg_where at = where_of(s->item, "patience", s->where);
+    dg_vary v = { 0 };
+
+    if (s->kind != DG_SCOPE_TRAIN || s->patience.unit == DG_NEVER || !p->g->checkpoint.best ||
+        p->g->checkpoint.best->scope->on >= 0)
+        return;
+    v = dg_vary_step(p, p->metric, NULL, at, "patience",
+                     "patience=\"...\" ends the loop by a number that each rank has for itself");
+    p->clock->rate = dg_vary_join(p->clock->rate, v);
+    p->clock->ends = dg_vary_join(p->clock->ends, v);
+}
+
+/* A number about all items depends on the number of rounds. */
+static void score(dg_proof *p)
+{
+    for (const dg_clocked *c = p->scored; c; c = c->up)
+        p->metric = dg_vary_join(p->metric, dg_vary_minus(c->rate, p->joined));
+    p->scored = NULL;
+}
+
+/* Records an evaluation with collectives: it must run for as long as training does. */
+static void remember_meeting(dg_proof *p)
+{
+    dg_visited v = { .scope = p->scope };
+
+    for (int i = 0; i < p->meetings.n + p->agreements.n; i++) {
+        const dg_vary_meeting *m =
+            i < p->meetings.n ? &p->meetings.items[i] : &p->agreements.items[i - p->meetings.n];
+
+        v.node = v.node ? v.node : m->node;
+        v.axes |= m->axes;
+    }
+    if (v.node)
+        DG_PUSH(p->arena, p->visited, v);
+}
+
+static void check_visited(dg_proof *p)
+{
+    uint32_t said = 0;
+
+    for (int i = 0; i < p->meetings.n; i++)
+        said |= p->meetings.items[i].axes;
+    for (int i = 0; i < p->visited.n; i++) {
+        const dg_visited *v = &p->visited.items[i];
+        dg_unit unit = v->scope->every.unit;
+        bool counted = p->clock->timed || p->clock->stops || unit == DG_STEPS || unit == DG_MINUTES;
+
+        dg_vary_rate(p, v->node,
+                     counted ? dg_vary_join(p->clock->rate, p->clock->rounds) : p->clock->ends,
+                     v->axes & ~said);
+    }
+}
+
+static void prove_scope(dg_proof *p, const dg_scope *s)
+{
+    int before = p->faults.n, listed = p->monitors ? p->monitors->list.n : 0;
+    dg_vary fires;
+
+    begin_scope(p, s);
+    p->lowered = p->wants_sizes = false;
+    p->roots.n = p->together.n = p->facts.n = p->lost.n = 0;
+    fires = scope_fires(p, s);
+    dg_vary_walk(p, fires);
+    if (p->roots.n || p->wants_sizes) {
+        dg_vary_lower(p);
+        if (p->lowered) {
+            p->faults.n = before;
+            if (p->monitors)
+                p->monitors->list.n = listed;
+            begin_scope(p, s);
+            dg_vary_walk(p, fires);
+            dg_vary_gradients(p);
+        }
+    }
+    add_patience(p);
+    dg_vary_clocks(p);
+    check_rescue(p);
+    check_skew(p);
+    check_alone(p);
+    if (s->kind != DG_SCOPE_TRAIN) {
+        score(p);
+        remember_meeting(p);
+        return;
+    }
+    check_visited(p);
+    dg_vary_severed(p);
+    p->shared = p->clock->shared;
+}
+
+static void check_waiting(dg_proof *p)
+{
+    for (int i = 0; i < p->g->n_evaluates && p->shared && p->live; i++) {
+        const dg_scope *s = p->g->evaluates[i];
+
+        if (s->on >= 0)
+            dg_vary_warn(
+                p, "DG-W-SKEW", where_of(s->item, "on", s->where), (dg_vary){ .axes = p->live },
+                s->budget.unit
+                    ? "evaluate on every rank: a sampler with axis, evaluate.coco with axis"
+                    : "say how long it may take: budget=\"10 min\"",
+                "<evaluate> takes place on rank %lld alone, and the others wait for it at "
+                "their next step",
+                (long long)s->on);
+    }
+}
+
+static dg_proof begin_proof(const dg_graph *g, dg_params *params, dg_arena *arena, int64_t dp)
+{
+    dg_graph *of_dp = DG_NEW(arena, dg_graph); /* the graph as so many ranks have it */
+    dg_proof p = {
+        .g = of_dp, .arena = arena, .params = params, .roots_by_key = dg_map_new(arena)
+    };
+
+    *of_dp = *g;
+    of_dp->ranks = dp;
+
+    if (g->axis) {
+        p.axes[p.n_axes++] = (dg_vary_axis){ g->axis, dp };
+        if (g->mesh.tp > 1)
+            p.axes[p.n_axes++] = (dg_vary_axis){ "tp", g->mesh.tp };
+    }
+    for (int i = 0; i < p.n_axes; i++)
+        p.live |= p.axes[i].size > 1 ? 1u << i : 0;
+    DG_PUSH(arena, p.causes, ((dg_cause){ .text = "" }));
+    return p;
+}
+
+static void prove_scopes(dg_proof *p)
+{
+    for (int i = 0; i < p->g->n_evaluates; i++)
+        prove_scope(p, p->g->evaluates[i]);
+    dg_vary_best(p);
+    if (p->g->train)
+        prove_scope(p, p->g->train);
+    check_waiting(p);
+}
+
+static int prove(const dg_graph *g, dg_params *params, dg_vary_marks *marks, dg_arena *arena,
+                 int64_t dp, bool two, dg_diag *d)
+{
+    dg_proof p = begin_proof(g, params, arena, dp);
+
+    p.marks = marks;
+    dg_vary_mesh(&p);
+    prove_scopes(&p);
+    return dg_vary_report(&p, two, d);
+}
+
+void dg_vary_monitors(dg_monitors *m, const bool *opaque, const dg_graph *g, dg_params *params,
+                      dg_arena *arena)
+{
+    dg_proof p = begin_proof(g, params, arena, g->ranks);
+
+    p.monitors = m;
+    p.opaque = opaque;
+    prove_scopes(&p);
+}
+
+/* The attribute of a node that names axes, or NULL. */
+static const dg_item_attr *axes_attr(const dg_node *node)
+{
+    const char *name = NULL;
+
+    for (const dg_rule *r = node->class->rules; r && r->kind && !name; r++)
+        name = r->axis && *r->axis != '=' ? r->axis : NULL;
+    for (const dg_collective *c = node->class->collectives; c && c->kind && !name; c++)
+        name = c->axis;
+    return name ? dg_item_find(node->item, name) : dg_node_axes_given(node);
+}
+
+/* Checks that axes are "dp", "tp" or both joined by a plus. */
+static int check_axes(const dg_node *node, dg_arena *arena, dg_diag *d)
+{
+    dg_proof p = { .axes = { { "dp", 0 }, { "tp", 0 } }, .n_axes = 2 };
+    const dg_item_attr *a = axes_attr(node);
+    uint32_t seen = 0;
+
+    for (const char *text = a ? a->value : NULL, *next; text; text = next) {
+        const char *name = dg_strndup(arena, text, strcspn(text, "+"));
+        uint32_t axis = dg_vary_axes_of(&p, name);
+
+        next = strchr(text, '+');
+        next = next ? next + 1 : NULL;
+        if (axis && !(axis & seen)) {
+            seen |= axis;
+            continue;
+        }
+        if (axis)
+            dg_fail(d, DG_EINPUT, a->value_at, "axis-twice", "%s=\"%s\" names \"%s\" twice",
+                    a->name, a->value, name);
+        else
+            dg_fail(d, DG_EINPUT, a->value_at, "axis-unknown", "%s=\"%s\": there is no axis \"%s\"",
+                    a->name, a->value, name);
+        dg_help(d, "the axes of a mesh are dp and tp; \"dp+tp\" are both");
+        return -DG_EINPUT;
+    }
+    return 0;
+}
+
+/* Reports `on` for a rank outside the mesh. A single rank may run what is meant for several, and
+ * with dp="ranks" the number of ranks is the starter's choice. */
+static int check_on(const dg_graph *g, const dg_item *item, int64_t on, dg_diag *d)
+{
+    int64_t ranks = g->ranks * g->mesh.tp;
+
+    if (!g->mesh.item || g->ranks_open || ranks == 1 || on < ranks)
+        return 0;
+    return dg_fail(d, DG_EINPUT, where_of(item, "on", DG_NOWHERE), "on-rank",
+                   "on=\"%lld\": there is no such rank: the mesh has %lld, counted from 0",
+                   (long long)on, (long long)ranks);
+}
+
+static int check_places(const dg_graph *g, const dg_scope *s, dg_arena *arena, dg_diag *d)
+{
+    int rc = check_on(g, s->item, s->on, d), own;
+
+    for (int i = 0; i < s->n_nodes; i++) {
+        own = check_axes(s->nodes[i], arena, d);
+        rc = rc ? rc : own;
+        own = check_on(g, s->nodes[i]->item, s->nodes[i]->on, d);
+        rc = rc ? rc : own;
+    }
+    return rc;
+}
+
+int dg_vary_check(const dg_graph *g, dg_params *params, dg_vary_marks *marks, dg_arena *arena,
+                  dg_diag *d)
+{
+    int rc = 0, own;
+
+    for (int i = 0; i < g->n_models + g->n_evaluates + 1; i++) {
+        const dg_scope *s = i < g->n_models                    ? g->models[i]
+                            : i < g->n_models + g->n_evaluates ? g->evaluates[i - g->n_models]
+                                                               : g->train;
+
+        own = s ? check_places(g, s, arena, d) : 0;
+        rc = rc ? rc : own;
+    }
+    if (rc || !g->mesh.item)
+        return rc;
+    rc = prove(g, params, marks, arena, g->ranks, false, d);
+    if (g->ranks == 1) {
+        own = prove(g, params, marks, arena, 2, true, d);
+        rc = rc ? rc : own;
+    }
+    return rc;
+}

@@ -1,0 +1,210 @@
+/* runnable.c: refuses what the proof understands but no run can execute, naming what to use
+ * instead. */
+#include "proof/proof.h"
+
+#include <string.h>
+
+#include "graph/foreseen.h"
+#include "graph/rule.h"
+#include "graph/structure.h"
+
+static int only_proved(const dg_graph *g, const dg_node *node, dg_where at, const char *what,
+                       const char *instead, dg_diag *d)
+{
+    const char *called = node ? dg_node_called(g->arena, node) : NULL;
+    int rc = dg_fail(d, DG_EUNSUPPORTED, at, "only-proved", "%s%sproved, but not run: %s",
+                     called ? called : "", called ? ": " : "", what);
+
+    dg_help(d, "%s", instead);
+    return rc;
+}
+
+/* ---- nodes ----------------------------------------------------------------------------------- */
+
+/* True if the node may fire or not in a step: nodes of a program, its inputs, and those that take
+ * its results. */
+static bool is_in_step(const dg_node_class *c)
+{
+    bool course = false;
+
+    for (const dg_rule *r = c->rules; r && r->kind; r++)
+        course |= r->kind == DG_RULE_SKIP || r->kind == DG_RULE_STOP;
+    return course || c->lower || c->supply || c->take || c == &dg_class_use;
+}
+
+static int words_run(const dg_graph *g, const dg_node *node, dg_diag *d)
+{
+    const dg_node_class *c = node->class;
+    bool votes = node->on_fail == DG_FAIL_VOTE && (c->open || c->item || c->feeds) &&
+                 node->scope->kind == DG_SCOPE_TRAIN;
+
+    if ((node->when.from || node->on >= 0) && !is_in_step(c))
+        return only_proved(g, node, node->where, "no run leaves out a node that handles data",
+                           "when and on are for nodes of the step; <filter> leaves out items by "
+                           "what is in them",
+                           d);
+    if (node->on_fail != DG_FAIL_ABORT && !votes)
+        return only_proved(
+            g, node, node->where, "a failure stops all ranks (on_fail)",
+            "leave it out; on_fail=\"vote\" on <train> or its loader is run: a batch "
+            "that one rank cannot make is left out by all",
+            d);
+    if (node->device && strcmp(node->device, "rank") != 0 && strcmp(node->device, "cpu") != 0)
+        return only_proved(g, node, node->where, "no run places nodes on devices (device)",
+                           "leave device out: a node runs where its inputs are", d);
+    return 0;
+}
+
+/* True if a choice is after samples are read: choices are made from a plan. */
+static bool is_late(const dg_node *node)
+{
+    return node->class->choose && node->n_in > 0 && node->in_types[0]->kind != DG_TYPE_DATASET &&
+           node->in_types[0]->kind != DG_TYPE_PICKS;
+}
+
+static int too_late(const dg_node *node, dg_diag *d)
+{
+    int rc = dg_fail(d, DG_EINPUT, node->where, "data-choice",
+                     "<%s> chooses by the manifest, before a sample is read: it stands behind the "
+                     "loader or the sampler, before what changes samples",
+                     node->element);
+
+    dg_help(d, "put it before <%s>", node->in[0].from->element);
+    return rc;
+}
+
+/* Batches are made ahead of their step, so the number that chooses their size must be known
+ * then. */
+static int resize_runs(const dg_graph *g, const dg_node *node, dg_diag *d)
+{
+    int root;
+
+    if (node->in_types[0]->kind == DG_TYPE_DATASET)
+        return only_proved(g, node, node->where, "items of a data set have no common size",
+                           "put it behind the sampler, whose batches have one", d);
+    if (!dg_wire_foreseen(dg_resize_wire(node), &root))
+        return only_proved(g, node, node->where,
+                           "batches are made ahead, before a step could compute their size",
+                           "take the number from source.random, source.step, source.epoch, "
+                           "source.rank or source.number, or a <broadcast> of one",
+                           d);
+    return 0;
+}
+
+/* why: "what is missing; what to use instead" */
+static int refuse_row(const dg_graph *g, const dg_node *node, const char *why, dg_diag *d)
+{
+    const char *end = strstr(why, "; ");
+
+    return only_proved(g, node, node->where,
+                       end ? dg_strndup(g->arena, why, (size_t)(end - why)) : why,
+                       end ? end + 2 : "leave it out", d);
+}
+
+static int node_runs(const dg_graph *g, const dg_node *node, dg_diag *d)
+{
+    const dg_rule *proved = dg_node_row(node, DG_RULE_PROVED, NULL);
+    int rc = 0;
+
+    if (node->class->supply && !node->class->lower && node->scope->kind == DG_SCOPE_MODEL)
+        rc = only_proved(g, node, node->where,
+                         "numbers from outside come into <train> and <evaluate>",
+                         "put it there, and wire it to an <input> of the model", d);
+    else if (is_late(node))
+        rc = too_late(node, d);
+    else if (node->class->sizes && !node->class->schedule)
+        rc = resize_runs(g, node, d);
+    if (proved && rc == 0)
+        rc = refuse_row(g, node, proved->why, d);
+    return rc ? rc : words_run(g, node, d);
+}
+
+/* ---- scopes ---------------------------------------------------------------------------------- */
+
+static bool deals(const dg_node *node)
+{
+    return (node->class->schedule || node->class->choose) && dg_node_axes_given(node);
+}
+
+/* Refuses what makes no sense in an evaluation at run time. */
+static int evaluation_runs(const dg_graph *g, const dg_scope *s, dg_diag *d)
+{
+    const dg_node *own = NULL;
+
+    for (int i = 0; i < s->n_nodes; i++) {
+        const dg_node *node = s->nodes[i];
+
+        if (node->class->open && dg_node_has_row(node, DG_RULE_VALUE))
+            own = node;
+        if (node->class->schedule && dg_node_has_row(node, DG_RULE_ENDLESS))
+            return only_proved(g, node, node->where, "an evaluation ends with its data",
+                               "leave repeat out", d);
+        if (s->on >= 0 && deals(node))
+            return only_proved(g, node, node->where,
+                               "it deals items to ranks that take no part in this evaluation (on)",
+                               "leave axis out: the one rank evaluates all of them", d);
+        if (own && node->class->merge && dg_node_axes_given(node))
+            return only_proved(
+                g, node, node->where,
+                "what ranks found is joined by the numbers of the images, which mean "
+                "other images on other ranks (files=\"rank\")",
+                "evaluate on files that all ranks have", d);
+    }
+    return 0;
+}
+
+static int scope_runs(const dg_graph *g, const dg_scope *s, dg_diag *d)
+{
+    int rc = 0, own;
+
+    for (int i = 0; i < s->n_nodes; i++) {
+        own = node_runs(g, s->nodes[i], d);
+        rc = rc ? rc : own;
+    }
+    own = s->kind == DG_SCOPE_EVALUATE ? evaluation_runs(g, s, d) : 0;
+    rc = rc ? rc : own;
+    if (s->on_fail == DG_FAIL_SKIP)
+        rc =
+            only_proved(g, NULL, s->where, "a failure stops all ranks (on_fail)",
+                        "on_fail=\"vote\" is run: a batch that one rank cannot make is left out by "
+                        "all",
+                        d);
+    if (s->capture != DG_CAPTURE_NEVER)
+        rc = only_proved(g, NULL, s->where, "no run captures CUDA graphs (capture)",
+                         "leave capture out", d);
+    return rc;
+}
+
+static int mesh_runs(const dg_graph *g, dg_diag *d)
+{
+    const dg_mesh *m = &g->mesh;
+
+    if (m->item && m->tp > 1)
+        return only_proved(g, NULL, m->item->at, "no run has a second axis (tp)",
+                           "leave tp out: ranks share the work along dp", d);
+    if (m->item && m->ready)
+        return only_proved(g, NULL, m->item->at,
+                           "collectives are launched in document order (order)", "leave order out",
+                           d);
+    if (m->item && strcmp(m->devices, "cpu") != 0)
+        return only_proved(g, NULL, m->item->at, "no run places ranks on GPUs (devices)",
+                           "leave devices out: ranks compute on CPUs", d);
+    return 0;
+}
+
+int dg_graph_runnable(const dg_graph *g, dg_diag *d)
+{
+    int rc = mesh_runs(g, d), own;
+
+    for (int i = 0; i < g->n_models; i++) {
+        own = scope_runs(g, g->models[i], d);
+        rc = rc ? rc : own;
+    }
+    own = g->train ? scope_runs(g, g->train, d) : 0;
+    rc = rc ? rc : own;
+    for (int i = 0; i < g->n_evaluates; i++) {
+        own = scope_runs(g, g->evaluates[i], d);
+        rc = rc ? rc : own;
+    }
+    return rc;
+}

@@ -1,0 +1,132 @@
+/* sinks.c: numbers that rank 0 reports, or the rank that evaluates alone: that rank must have them,
+ * and a checkpoint is chosen by what all ranks found. */
+#include "proof/vary.h"
+
+static bool measures(const dg_node *node)
+{
+    for (int i = 0; i < node->n_out; i++)
+        if (node->out_contracts[i]->kind == DG_TYPE_METRICS)
+            return true;
+    return false;
+}
+
+/* The axes over which runs join what the ranks found: the class must be able to, and a row say so.
+ */
+static uint32_t joined(const dg_proof *p, const dg_node *node)
+{
+    uint32_t axes = 0;
+
+    if (!node->class->pack || !node->class->merge || !dg_node_is_dealt(p->g, node))
+        return 0;
+    for (const dg_rule *r = node->class->rules; r && r->kind; r++)
+        if (r->kind == DG_RULE_METRIC && dg_rule_holds(node, p->train, r))
+            axes |= dg_vary_row_axes(p, node, r);
+    return axes & p->live;
+}
+
+/* Reports a sink that works where nobody reports. */
+static void check_place(dg_proof *p, const dg_visit *v)
+{
+    const dg_node *node = v->node;
+    int rank = p->scope->on >= 0 ? (int)p->scope->on : 0;
+    const char *where = v->at > 0 ? dg_printf(p->arena, "on rank %d alone", v->at - 1)
+                                  : "on no rank, as `on` names several";
+    const char *help = dg_printf(p->arena, "take on=\"...\" out, or write on=\"%d\" there", rank);
+
+    if (!p->live || !v->at || v->at == rank + 1)
+        return;
+    if (measures(node))
+        dg_vary_fault(p, "DG-VALUE", node->where, v->fires,
+                      "%s takes what is found %s, and rank %d reports: its scores would be those "
+                      "of no image",
+                      dg_vary_called(p, node), where, rank)
+            ->help = help;
+    else
+        dg_vary_warn(p, "DG-W-LOST", node->where, v->fires, help,
+                     "%s takes its numbers %s, and rank %d reports: they appear nowhere",
+                     dg_vary_called(p, node), where, rank);
+}
+
+/* Warns of a score of rank 0's images, where other ranks have others. */
+static void check_share(dg_proof *p, const dg_visit *v, uint32_t axes)
+{
+    const dg_node *node = v->node;
+    dg_vary own = { 0 };
+
+    for (int i = 0; i < node->n_in; i++)
+        own = dg_vary_join(own, v->in[i].value);
+    own = dg_vary_minus(own, axes);
+    if (!measures(node) || v->at || p->scope->on >= 0 || node == p->g->checkpoint.best || !own.axes)
+        return;
+    dg_vary_warn(p, "DG-W-SHARE", node->where, own,
+                 dg_printf(p->arena, "write axis=\"%s\" in %s at line %d", p->axes[0].name,
+                           dg_vary_called(p, node), node->where.line),
+                 "%s scores the images of rank 0 alone, and other ranks of %s have others",
+                 dg_vary_called(p, node), dg_vary_name(p, own.axes));
+}
+
+/* Warns of a number to choose by that may not be there. */
+static void check_idle(dg_proof *p, const dg_visit *v)
+{
+    const dg_node *node = v->node;
+
+    if (!p->live || !(v->guarded || dg_vary_may_lack(node, v->in)))
+        return;
+    dg_vary_warn(p, "DG-W-IDLE", node->where, (dg_vary){ .axes = p->live },
+                 v->guarded ? dg_printf(p->arena, "take when=\"...\" out at line %d",
+                                        node->when.where.line)
+                            : "take the guard out on which its input hangs",
+                 "%s may not fire in an evaluation, and <checkpoint> chooses by it: the score is "
+                 "then that of no image",
+                 dg_vary_called(p, node));
+}
+
+void dg_vary_sink(dg_proof *p, const dg_visit *v)
+{
+    uint32_t axes = joined(p, v->node);
+    dg_vary found = v->fires;
+
+    if (!v->node->class->take)
+        return;
+    check_place(p, v);
+    check_share(p, v, axes);
+    if (v->node != p->g->checkpoint.best)
+        return;
+    check_idle(p, v);
+    for (int i = 0; i < v->node->n_in; i++) {
+        found = dg_vary_join(found, dg_vary_join(v->in[i].value, v->in[i].present));
+        found = dg_vary_join(found, v->in[i].inexact);
+    }
+    for (int i = 0; i < v->node->n_out; i++)
+        found = dg_vary_join(found, v->out[i].inexact);
+    p->metric = dg_vary_minus(found, axes);
+    p->metric_at = v->at;
+    p->scored = v->clock;
+    p->joined = axes;
+}
+
+/* A number of one rank is for that rank to save. */
+void dg_vary_best(dg_proof *p)
+{
+    const dg_checkpoint_conf *c = &p->g->checkpoint;
+    const dg_node_class *class = c->best ? c->best->class : NULL;
+    dg_vary_finding *f;
+
+    if (!class || !p->metric.axes || p->metric_at)
+        return;
+    f = dg_vary_fault(p, "DG-VALUE", c->where, p->metric,
+                      "<checkpoint> chooses by \"%s\" of \"%s\", which each rank of %s has for "
+                      "itself",
+                      c->best_key, c->best->id, dg_vary_name(p, p->metric.axes));
+    f->help = "axis=\"dp\" on the evaluation gathers what all ranks found";
+    if (!class->pack || !class->merge)
+        f->help = dg_printf(p->arena,
+                            "<%s> cannot join what ranks found: its class has no pack and merge; "
+                            "evaluate on one rank, <evaluate on=\"0\">",
+                            c->best->element);
+    else if (!dg_node_has_row(c->best, DG_RULE_METRIC))
+        f->help = dg_printf(p->arena,
+                            "no row DG_RULE_METRIC of <%s> says that its metrics are joined; "
+                            "evaluate on one rank, <evaluate on=\"0\">",
+                            c->best->element);
+}

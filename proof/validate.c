@@ -1,0 +1,263 @@
+/* validate.c: all checks of a loaded graph: classes and digest, each scope lowered at each of its
+ * sizes, gradient coverage, rank invariance; and a second look at the programs. */
+#include "proof/proof.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "graph/digest.h"
+#include "graph/lower.h"
+#include "proof/second.h"
+#include "tensor/build.h"
+#include "tensor/passes.h"
+
+typedef struct made {
+    const dg_scope *scope;
+    dg_program *program;
+} made;
+
+/* A graph being checked, and the programs made of it: per scope one for each of its sizes. */
+typedef struct checked {
+    const dg_graph *g;
+    dg_params *params;
+    dg_arena *a;
+    DG_VEC(made) programs;
+    bool lowered; /* false: some scope could not be */
+    bool trained; /* there are gradients */
+} checked;
+
+/* ---- coverage -------------------------------------------------------------------------------- */
+
+static bool reported_before(const dg_program *p, const int *missing, int k)
+{
+    const char *node = dg_params_at(p->params, missing[k])->where.node;
+
+    for (int i = 0; i < k; i++) {
+        const char *other = dg_params_at(p->params, missing[i])->where.node;
+
+        if (node && other && strcmp(node, other) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int check_coverage(const dg_program *p, const dg_scope *scope, dg_diag *d)
+{
+    const int *missing;
+    int n = dg_uncovered(p, &missing), rc = 0;
+
+    if (p->severed) /* the proof says where */
+        return 0;
+    if (n && !p->grads)
+        return dg_fail(d, DG_EINPUT, scope->where, "gradient-none",
+                       "<train> has parameters and no <backward>: nothing would be trained");
+    for (int k = 0; k < n; k++) {
+        const dg_param_info *info = dg_params_at(p->params, missing[k]);
+        int more = 0;
+
+        if (reported_before(p, missing, k))
+            continue;
+        for (int i = k + 1; i < n; i++) {
+            const char *node = dg_params_at(p->params, missing[i])->where.node;
+
+            more += node && info->where.node && strcmp(node, info->where.node) == 0;
+        }
+        rc = dg_fail(
+            d, DG_EINPUT, info->where, "DG-GRAD",
+            "parameter %s of \"%s\" never reaches the loss: there is no differentiable path "
+            "from it to <backward>",
+            info->name, info->where.node ? info->where.node : "?");
+        if (more)
+            dg_note(d, DG_NOWHERE, "%d of this node's parameters do not", more + 1);
+        dg_help(d, "wire the node to the loss, freeze it (frozen=\"true\"), or take it out");
+    }
+    return rc;
+}
+
+static bool has_params(const dg_params *params, int n, const char *node)
+{
+    for (int i = 0; i < n; i++) {
+        const char *other = dg_params_at(params, i)->where.node;
+
+        if (other && strcmp(other, node) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Warns about parameters that only evaluations use: they keep their initial values. before: number
+ * of parameters of training. */
+static int check_evaluated(const dg_params *params, int before, dg_diag *d)
+{
+    int rc = 0;
+
+    for (int i = before; i < dg_params_n(params); i++) {
+        const dg_param_info *info = dg_params_at(params, i);
+
+        if (info->kind != DG_TRAINABLE || !info->where.node ||
+            has_params(params, i, info->where.node))
+            continue;
+        rc = dg_fail(
+            d, DG_EINPUT, info->where, "DG-GRAD",
+            "parameter %s of \"%s\" is evaluated and never trained: <train> does not use it",
+            info->name, info->where.node);
+        dg_help(d, "evaluate the model that is trained, or freeze this one (frozen=\"true\")");
+    }
+    return rc;
+}
+
+static bool size_is_seen(const dg_size *sizes, int i)
+{
+    for (int k = 0; k < i; k++)
+        if (sizes[k].w == sizes[i].w && sizes[k].h == sizes[i].h)
+            return true;
+    return false;
+}
+
+static int check_scope(checked *c, const dg_scope *scope, dg_diag *d)
+{
+    static const dg_size none[1];
+    const dg_size *sizes = none;
+    dg_program *p;
+    int n, batch, rc = dg_scope_listed(&sizes, &n, &batch, scope, d);
+
+    for (int i = 0; i < (n ? n : 1) && rc == 0; i++) {
+        if (size_is_seen(sizes, i))
+            continue;
+        rc = dg_lower(&p, c->g, scope, sizes[i], batch, c->params, NULL, NULL, d);
+        c->lowered &= rc == 0;
+        if (rc < 0)
+            break;
+        c->trained |= p->grads;
+        if (i == 0 && scope->kind == DG_SCOPE_TRAIN)
+            rc = check_coverage(p, scope, d);
+        DG_PUSH(c->a, c->programs, ((made){ scope, p }));
+    }
+    return rc;
+}
+
+/* Checks that nodes that distinguish classes have the same number: labels of one index tables of
+ * another. */
+static int check_classes(const dg_scope *scope, const dg_node **first, dg_diag *d)
+{
+    int rc = 0;
+
+    for (int i = 0; i < scope->n_nodes; i++) {
+        const dg_node *node = scope->nodes[i], *other = *first;
+        int64_t n = node->class->classes ? node->class->classes(node->conf) : 0;
+
+        if (!n)
+            continue;
+        *first = other ? other : node;
+        if (!other || other->class->classes(other->conf) == n)
+            continue;
+        rc = dg_fail(d, DG_EINPUT, node->where, "classes-differ",
+                     "<%s id=\"%s\"> has classes=\"%lld\", <%s id=\"%s\"> has %lld", node->element,
+                     node->id, (long long)n, other->element, other->id,
+                     (long long)other->class->classes(other->conf));
+        dg_note(d, other->where, "the other stands here");
+        dg_help(d, "one <let classes=\"...\"/> serves both");
+    }
+    return rc;
+}
+
+static int check_digest(const dg_graph *g, dg_diag *d)
+{
+    char text[24];
+    int rc;
+
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)dg_graph_digest(g));
+    if (!g->digest || strcmp(g->digest, text) == 0)
+        return 0;
+    rc =
+        dg_fail(d, DG_EINPUT, dg_item_find(g->root, "digest")->value_at, "DG-DIGEST",
+                "the pipeline is pinned to the graph %s, and this graph is %s: ranks that read the "
+                "one would refuse the other at the start",
+                g->digest, text);
+    dg_help(d, "take back the change, or pin the new graph: digest=\"%s\"", text);
+    return rc;
+}
+
+static int check_ranks(const dg_graph *g, dg_params *params, dg_diag *d)
+{
+    dg_arena *a = dg_arena_open();
+    int rc = dg_vary_check(g, params, NULL, a, d);
+
+    dg_arena_close(&a);
+    return rc;
+}
+
+/* A loop is proved and not run yet: a program has its nodes once, outside of it. */
+static bool has_loop(const dg_scope *s)
+{
+    for (int i = 0; i < s->n_nodes; i++)
+        if (s->nodes[i]->loop || (s->nodes[i]->model && has_loop(s->nodes[i]->model)))
+            return true;
+    return false;
+}
+
+/* Looks at the programs as they are run, and at those that ranks may run at one step. */
+static int check_programs(checked *c, dg_diag *d)
+{
+    const int ranks = (int)(c->g->ranks * c->g->mesh.tp);
+    const dg_second_host *h = NULL;
+    const made *first = NULL;
+    int rc = 0;
+
+    if (!c->g->axis || ranks < 2)
+        return 0;
+    for (int i = 0; i < c->programs.n && rc == 0; i++) {
+        const made *m = &c->programs.items[i];
+        bool other = first && first->scope == m->scope;
+
+        if (has_loop(m->scope))
+            continue;
+        if (!other) {
+            first = m;
+            h = dg_second_host_make(c->g, m->scope, c->a);
+        }
+        rc = dg_passes(m->program, DG_F32, DG_F32, NULL, ranks, d);
+        if (rc == 0)
+            rc = dg_second_look(m->program, h, d);
+        if (rc == 0 && other && h->size.axes & h->live)
+            rc = dg_second_meet(first->program, m->program, h->size.axes & h->live, h, d);
+    }
+    return rc;
+}
+
+int dg_graph_check(const dg_graph *g, dg_diag *d)
+{
+    dg_arena *a = dg_arena_open();
+    checked c = { .g = g, .params = dg_params_open(), .a = a, .lowered = true };
+    const dg_node *first = NULL;
+    int rc = check_digest(g, d), own, n;
+
+    if (g->n_models == 1) {
+        own = check_classes(g->models[0], &first, d);
+        rc = rc ? rc : own;
+    }
+    if (g->n_models == 1 && g->train) {
+        own = check_classes(g->train, &first, d);
+        rc = rc ? rc : own;
+    }
+    if (g->train) {
+        own = check_scope(&c, g->train, d);
+        rc = rc ? rc : own;
+    }
+    n = dg_params_n(c.params);
+    for (int i = 0; i < g->n_evaluates; i++) {
+        own = check_scope(&c, g->evaluates[i], d);
+        rc = rc ? rc : own;
+    }
+    own = c.lowered && c.trained ? check_evaluated(c.params, n, d) : 0;
+    rc = rc ? rc : own;
+    own = c.lowered ? check_ranks(g, c.params, d) : 0;
+    rc = rc ? rc : own;
+    rc = rc ? rc : check_programs(&c, d);
+    for (int i = 0; i < c.programs.n; i++)
+        dg_program_close(&c.programs.items[i].program);
+    dg_params_close(&c.params);
+    dg_arena_close(&a);
+    dg_diag_sort(d);
+    return rc;
+}

@@ -1,0 +1,125 @@
+/* metrics_jsonl.c: appends to metrics.jsonl. Each line is written with one call, so a killed run
+ * leaves complete lines. */
+#include "report/metrics_jsonl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/str.h"
+
+struct dg_metrics_jsonl {
+    int fd;
+    char *path;
+};
+
+/* The step of a line; lines written by this file begin with {"step":N, . */
+static int64_t step_of(const char *line, size_t n)
+{
+    static const char head[] = "{\"step\":";
+    size_t len = sizeof head - 1;
+
+    return n > len && memcmp(line, head, len) == 0 ? strtoll(line + len, NULL, 10) : -1;
+}
+
+static int drop_after(const char *path, int64_t step, dg_diag *d)
+{
+    char *text;
+    size_t n;
+    dg_str kept = { 0 };
+    int rc;
+
+    if (!dg_exists(path))
+        return 0;
+    DG_TRY(dg_file_read(&text, &n, path, 0, d));
+    for (size_t at = 0; at < n;) {
+        const char *newline = memchr(text + at, '\n', n - at);
+        size_t len = newline ? (size_t)(newline - text) + 1 - at : n - at;
+        int64_t s = step_of(text + at, len);
+
+        if (newline && s >= 0 && s <= step)
+            dg_str_add_n(&kept, text + at, len);
+        at += len;
+    }
+    dg_free(text);
+    rc = dg_file_write(path, kept.s ? kept.s : "", kept.n, d);
+out:
+    dg_str_free(&kept);
+    return rc;
+}
+
+static int failed(const char *path, dg_diag *d)
+{
+    char buf[128];
+    char *reason = strerror_r(errno, buf, sizeof buf);
+
+    return dg_fail(d, DG_EIO, (dg_where){ .file = path }, "journal-write", "cannot write: %s",
+                   reason);
+}
+
+int dg_metrics_jsonl_open(dg_metrics_jsonl **out, const char *path, int64_t step, dg_diag *d)
+{
+    dg_metrics_jsonl *j;
+    int fd, rc = drop_after(path, step, d);
+
+    *out = NULL;
+    if (rc < 0)
+        return rc;
+    fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return failed(path, d);
+    j = malloc(sizeof *j);
+    if (!j)
+        dg_oom(sizeof *j);
+    j->fd = fd;
+    j->path = strdup(path);
+    *out = j;
+    return 0;
+}
+
+void dg_metrics_jsonl_close(dg_metrics_jsonl **j)
+{
+    if (!*j)
+        return;
+    close((*j)->fd);
+    free((*j)->path);
+    free(*j);
+    *j = NULL;
+}
+
+int dg_metrics_jsonl_add(dg_metrics_jsonl *j, int64_t step, int64_t epoch, const char *scope,
+                         const dg_metrics *m, dg_diag *d)
+{
+    dg_str s = { 0 };
+    int rc = 0;
+
+    dg_str_fmt(&s, "{\"step\":%lld,\"epoch\":%lld", (long long)step, (long long)epoch);
+    if (scope) {
+        dg_str_add(&s, ",\"evaluate\":");
+        dg_str_json(&s, scope);
+    }
+    for (int i = 0; i < m->names.n; i++) {
+        dg_str_add(&s, ",");
+        dg_str_json(&s, m->names.items[i]);
+        dg_str_add(&s, ":");
+        dg_str_json_real(&s, m->values.items[i]);
+    }
+    for (int i = 0; i < m->notes.n; i++) {
+        dg_str_add(&s, i ? "," : ",\"notes\":[");
+        dg_str_json(&s, m->notes.items[i]);
+    }
+    dg_str_add(&s, m->notes.n ? "]}\n" : "}\n");
+    for (size_t at = 0; rc == 0 && at < s.n;) {
+        ssize_t k = write(j->fd, s.s + at, s.n - at);
+
+        if (k > 0)
+            at += (size_t)k;
+        else if (errno != EINTR)
+            rc = failed(j->path, d);
+    }
+    dg_str_free(&s);
+    return rc;
+}

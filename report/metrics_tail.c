@@ -1,0 +1,175 @@
+/* metrics_tail.c: see metrics_tail.h. A file that has become shorter belongs to a restarted or
+ * resumed run, and is read from the start. */
+#include "report/metrics_tail.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/diag.h"
+#include "base/file.h"
+#include "media/json.h"
+#include "report/history.h"
+
+static const double KEEP = 0.9; /* weight of the old running mean per step */
+
+struct dg_metrics_tail {
+    dg_arena *arena, *look; /* look: owns the latest result's texts */
+    const char *metrics, *run, *folder, *control;
+    long at;
+    dg_now now;
+    double evaluate_s;      /* duration of the latest evaluation */
+    int64_t evaluated, gap; /* the step after it, and steps since the previous one */
+};
+
+static const dg_now nothing = { .loss = NAN,
+                                .mean_loss = NAN,
+                                .lr = NAN,
+                                .images_per_s = NAN,
+                                .step_s = NAN,
+                                .data_share = NAN,
+                                .wait_share = NAN,
+                                .memory_bytes = NAN,
+                                .left_s = -1,
+                                .best_step = -1,
+                                .state = "",
+                                .why = "" };
+
+dg_metrics_tail *dg_metrics_tail_open(const char *folder)
+{
+    dg_arena *a = dg_arena_open();
+    dg_metrics_tail *f = DG_NEW(a, dg_metrics_tail);
+
+    f->arena = a;
+    f->metrics = dg_path_join(a, folder, "metrics.jsonl");
+    f->run = dg_path_join(a, folder, "run.json");
+    f->folder = dg_strdup(a, folder);
+    f->control = dg_path_join(a, folder, "control");
+    f->now = nothing;
+    return f;
+}
+
+void dg_metrics_tail_close(dg_metrics_tail **f)
+{
+    dg_arena *a = *f ? (*f)->arena : NULL;
+
+    if (*f)
+        dg_arena_close(&(*f)->look);
+    dg_arena_close(&a);
+    *f = NULL;
+}
+
+static void mean_in(double *mean, double v)
+{
+    if (isfinite(v))
+        *mean = isfinite(*mean) ? KEEP * *mean + (1 - KEEP) * v : v;
+}
+
+static void take_evaluation(dg_metrics_tail *f, const dg_json *o)
+{
+    int64_t step = (int64_t)dg_json_number(o, "step");
+    double ap = dg_json_number(o, "AP");
+
+    f->evaluate_s = fmax(dg_json_number(o, "seconds"), 0);
+    f->gap = step > f->evaluated ? step - f->evaluated : f->gap;
+    f->evaluated = step;
+    if (isfinite(ap) && (f->now.best_step < 0 || ap > f->now.best)) {
+        f->now.best = ap;
+        f->now.best_step = step;
+    }
+}
+
+static void take_line(dg_metrics_tail *f, const dg_json *o)
+{
+    dg_now *n = &f->now;
+    double seconds = dg_json_number(o, "seconds");
+
+    if (!(fabs(dg_json_number(o, "step")) < 1e15))
+        return;
+    if (dg_json_get(o, "evaluate")) {
+        take_evaluation(f, o);
+        return;
+    }
+    n->step = (int64_t)dg_json_number(o, "step");
+    n->epoch = fabs(dg_json_number(o, "epoch")) < 1e15 ? (int64_t)dg_json_number(o, "epoch") : 0;
+    n->loss = dg_json_number(o, "loss");
+    n->lr = dg_json_number(o, "lr");
+    n->memory_bytes = dg_json_number(o, "memory_bytes");
+    mean_in(&n->mean_loss, n->loss);
+    mean_in(&n->images_per_s, dg_json_number(o, "images_per_s"));
+    mean_in(&n->step_s, seconds);
+    mean_in(&n->data_share, dg_json_number(o, "data_seconds") / seconds);
+    mean_in(&n->wait_share, dg_json_number(o, "wait_seconds") / seconds);
+}
+
+/* Reads complete lines; the last one may still be being written. */
+static void read_more(dg_metrics_tail *f)
+{
+    FILE *file = fopen(f->metrics, "re");
+    dg_diag *ignored;
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t n;
+
+    if (!file)
+        return;
+    ignored = dg_diag_open();
+    if (fseek(file, 0, SEEK_END) == 0 && ftell(file) < f->at) {
+        f->now = nothing;
+        f->at = 0;
+        f->evaluated = f->gap = 0;
+    }
+    (void)!fseek(file, f->at, SEEK_SET);
+    while ((n = getline(&line, &room, file)) > 0 && line[n - 1] == '\n') {
+        dg_arena *a = dg_arena_open();
+        const dg_json *o;
+
+        if (dg_json_parse(&o, a, line, (size_t)n, f->metrics, ignored) == 0)
+            take_line(f, o);
+        dg_arena_close(&a);
+        f->at += n;
+    }
+    free(line);
+    fclose(file);
+    dg_diag_close(&ignored);
+}
+
+static void read_run(dg_metrics_tail *f)
+{
+    dg_diag *ignored = dg_diag_open();
+    const dg_json *o = NULL, *end, *verdict;
+
+    f->now.state = f->now.why = "";
+    if (dg_exists(f->run) && dg_json_read(&o, f->look, f->run, ignored) == 0) {
+        end = dg_json_get(o, "end");
+        f->now.n_steps = dg_json_number(o, "steps") > 0 && dg_json_number(o, "steps") < 1e15
+                             ? (int64_t)dg_json_number(o, "steps")
+                             : 0;
+        f->now.state = dg_json_text(end, "state");
+        f->now.why = dg_json_text(end, "why");
+    }
+    if ((strcmp(f->now.state, "failed") == 0 || strcmp(f->now.state, "running") == 0) &&
+        !dg_exists(f->control) && (verdict = dg_verdict_of(f->look, f->folder, o))) {
+        f->now.state = "failed";
+        f->now.why = dg_json_text(verdict, "message");
+    }
+    dg_diag_close(&ignored);
+}
+
+const dg_now *dg_metrics_tail_look(dg_metrics_tail *f)
+{
+    dg_now *n = &f->now;
+
+    dg_arena_close(&f->look);
+    f->look = dg_arena_open();
+    read_more(f);
+    read_run(f);
+    n->left_s = -1;
+    if (n->n_steps > 0 && isfinite(n->step_s)) {
+        n->left_s = (double)(n->n_steps - n->step) * n->step_s;
+        n->left_s +=
+            f->gap > 0 ? (double)(n->n_steps - n->step) / (double)f->gap * f->evaluate_s : 0;
+    }
+    return n;
+}

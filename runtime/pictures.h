@@ -1,0 +1,22 @@
+/* pictures.h: draws batches as the network sees them, and detections. */
+#ifndef DG_RUNTIME_PICTURES_H
+#define DG_RUNTIME_PICTURES_H
+
+#include "exec/compiled.h"
+#include "feed/feeder.h"
+
+/* A few pictures with boxes, drawn as one mosaic; kept small. */
+typedef struct dg_pictures dg_pictures;
+dg_pictures *dg_pictures_open(int most, const dg_dataset *names);
+void dg_pictures_close(dg_pictures **p);
+bool dg_pictures_full(const dg_pictures *p);
+/* Adds the batch as the network sees it: its images, and their objects if it has any. */
+int dg_pictures_add_batch(dg_pictures *p, const dg_feeder_batch *batch, dg_diag *d) DG_MUST_USE;
+/* Adds two pictures per image of the data set: its objects, and the detections among the program's
+ * results with at least this score. */
+int dg_pictures_add_found(dg_pictures *p, const dg_compiled *c, const dg_dataset *set,
+                          const dg_feeder_batch *batch, double threshold, dg_diag *d) DG_MUST_USE;
+/* writes nothing if there are none */
+int dg_pictures_write(dg_pictures *p, const char *path, dg_diag *d) DG_MUST_USE;
+
+#endif

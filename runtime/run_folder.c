@@ -1,0 +1,226 @@
+/* run_folder.c: a run's folder: whether it may be used, and its contents before the first step. */
+#include <dirent.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "runtime/metrics_out.h"
+#include "runtime/run_log.h"
+
+/* Files of a run at the top of its folder, besides checkpoints/ and run.log, which is open
+ * already. */
+static const char *const left_by_runs[] = { "pipeline.xml",
+                                            "metrics.jsonl",
+                                            "first-batches.jpg",
+                                            "model.safetensors",
+                                            "ema.safetensors",
+                                            "run.json",
+                                            "data.json",
+                                            "graph.svg",
+                                            "report.html",
+                                            "trace.json",
+                                            "events.out.tfevents.detrgraph" };
+
+enum { LAST_BREATHS = 20 }; /* tenths of a second to wait for a killed run that is ending */
+
+/* True if the folder is empty, or has only the log of a run that ended before it began, e.g. with a
+ * misspelt data folder. */
+static bool is_empty(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    int n = 0;
+
+    for (struct dirent *e; dir && (e = readdir(dir));)
+        n += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
+             strcmp(e->d_name, "run.log") != 0;
+    if (dir)
+        closedir(dir);
+    return n == 0;
+}
+
+static void clear_folder(dg_train *t)
+{
+    for (size_t i = 0; i < sizeof left_by_runs / sizeof left_by_runs[0]; i++)
+        unlink(dg_path_join(t->arena, t->out, left_by_runs[i]));
+    dg_checkpoint_drop(t->out, -1);
+}
+
+static int refuse_folder(dg_train *t, dg_diag *d)
+{
+    if (!dg_is_folder(t->out))
+        return dg_fail(d, DG_EINPUT, (dg_where){ .file = t->out }, "out-exists",
+                       "it is a file; --out names a folder");
+    dg_fail(d, DG_EINPUT, (dg_where){ .file = t->out }, "out-exists",
+            "the run's folder exists and is not empty");
+    dg_help(d, "--resume auto continues the run in it, --force begins anew in its place, --out "
+               "names another");
+    return -DG_EINPUT;
+}
+
+/* False if another process holds the lock. File systems without locks let every process in. */
+static bool lock_log(FILE *f)
+{
+    for (int i = 0; flock(fileno(f), LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK; i++) {
+        if (i == LAST_BREATHS)
+            return false;
+        (void)poll(NULL, 0, 100);
+    }
+    return true;
+}
+
+/* Opens the log, which is also the lock: two runs in one folder would overwrite each other's
+ * checkpoints. */
+static int open_log(dg_train *t, bool resumed, dg_diag *d)
+{
+    const char *log = dg_path_join(t->arena, t->out, "run.log");
+    FILE *f = fopen(log, "ae");
+
+    if (f && !lock_log(f)) {
+        fclose(f);
+        dg_fail(d, DG_EINPUT, (dg_where){ .file = t->out }, "out-busy",
+                "another run is writing into this folder");
+        dg_help(d, "--out names another; detrgraph ctl %s status asks the run in it", t->out);
+        return -DG_EINPUT;
+    }
+    if (!f || (!resumed && ftruncate(fileno(f), 0))) {
+        char buf[128];
+        char *reason = strerror_r(errno, buf, sizeof buf);
+
+        if (f)
+            fclose(f);
+        return dg_fail(d, DG_EIO, (dg_where){ .file = log }, "log-open", "it cannot be written: %s",
+                       reason);
+    }
+    dg_run_log_of(t->run)->file = f;
+    return 0;
+}
+
+/* Refuses a folder whose checkpoints are unreadable: another version may be able to read them, or a
+ * repair. */
+static int refuse_unreadable(dg_train *t, dg_diag *d)
+{
+    dg_fail(d, DG_EINPUT, (dg_where){ .file = dg_path_join(t->arena, t->out, "checkpoints") },
+            "resume-unreadable",
+            "there are checkpoints, and none of them can be read: the lines above say why");
+    dg_help(d, "--force drops them and begins anew, --out names another folder");
+    return -DG_EINPUT;
+}
+
+int dg_folder_open(dg_train *t, const char **resume, dg_diag *d)
+{
+    const dg_run_train_options *o = t->o;
+    bool used;
+    int rc;
+
+    *resume = NULL;
+    t->out = o->out ? o->out : t->conf->present ? t->conf->to : NULL;
+    if (o->resume == DG_RUN_RESUME && o->resume_from)
+        *resume = o->resume_from;
+    if (!t->out && o->resume != DG_RUN_FRESH && !*resume)
+        return dg_fail(d, DG_EINPUT, DG_NOWHERE, "resume-without-out",
+                       "--resume needs the run's folder: --out");
+    if (!t->out) {
+        dg_log_line(
+            t->env, DG_WARN,
+            "nothing will be saved: --out DIR names a folder for weights, metrics and pictures");
+        return 0;
+    }
+    used = dg_exists(t->out) && !(dg_is_folder(t->out) && is_empty(t->out));
+    if (used && o->resume == DG_RUN_FRESH && !o->force)
+        return refuse_folder(t, d);
+    if (o->resume != DG_RUN_FRESH && !*resume)
+        *resume = dg_checkpoint_newest(t->arena, t->out, t->env);
+    if (o->resume == DG_RUN_RESUME && !*resume) {
+        dg_fail(d, DG_EINPUT, (dg_where){ .file = t->out }, "resume-none",
+                "there is no whole checkpoint to resume from");
+        dg_help(d, "--resume auto begins anew where there is none");
+        return -DG_EINPUT;
+    }
+    if (*resume && !dg_exists(dg_path_join(t->arena, *resume, "state.json")))
+        return dg_fail(d, DG_EINPUT, (dg_where){ .file = *resume }, "resume-folder",
+                       "--resume takes a checkpoint's folder, such as OUT/checkpoints/last");
+    if (o->resume == DG_RUN_RESUME_AUTO && !*resume && !o->force && dg_checkpoint_later(t->out, -1))
+        return refuse_unreadable(t, d);
+    t->replaces = used && !*resume;
+    DG_TRY(dg_mkdirs(t->out, d));
+    DG_TRY(open_log(t, *resume != NULL, d));
+    dg_checkpoint_sweep(t->out); /* the folder is locked now, and nothing is written yet */
+out:
+    return rc;
+}
+
+uint64_t dg_folder_digest(const dg_pipeline *p)
+{
+    dg_str all = { 0 };
+    uint64_t digest;
+
+    for (int i = 0; i < dg_map_n(p->graph->sources); i++) {
+        size_t n;
+        const char *text = dg_graph_source(p->graph, dg_map_key(p->graph->sources, i), &n);
+
+        if (text)
+            dg_str_add_n(&all, text, n);
+        dg_str_add_n(&all, "", 1);
+    }
+    for (int i = 0; i < p->n_sets; i++) {
+        dg_str_add(&all, p->sets[i]);
+        dg_str_add_n(&all, "", 1);
+    }
+    digest = dg_fnv1a(all.s ? all.s : "", all.n);
+    dg_str_free(&all);
+    return digest;
+}
+
+/* Copies the pipeline's file, with the command line's settings in a comment at its end; files that
+ * it includes from its folder keep their relative places, so that the copy can be run. */
+static int copy_pipeline(dg_train *t, dg_diag *d)
+{
+    const dg_pipeline *pipeline = dg_run_pipeline(t->run);
+    const dg_graph *g = pipeline->graph;
+    const char *home = dg_path_folder(t->arena, g->file);
+    size_t len = strlen(home);
+    int rc = 0;
+
+    for (int i = 0; rc == 0 && i < dg_map_n(g->sources); i++) {
+        const char *name = dg_map_key(g->sources, i), *to = NULL;
+        size_t n;
+        const char *text = dg_graph_source(pipeline->graph, name, &n);
+        dg_str out = { 0 };
+
+        if (!text)
+            continue;
+        dg_str_add_n(&out, text, n);
+        if (strcmp(name, g->file) == 0) {
+            to = dg_path_join(t->arena, t->out, "pipeline.xml");
+            for (int k = 0; k < pipeline->n_sets; k++)
+                if (!strstr(pipeline->sets[k], "--"))
+                    dg_str_fmt(&out, "<!-- set %s -->\n", pipeline->sets[k]);
+        } else if (strncmp(name, home, len) == 0 && name[len] == '/' &&
+                   !strstr(name + len, "/../")) {
+            to = dg_path_join(t->arena, t->out, name + len + 1);
+            rc = dg_mkdirs(dg_path_folder(t->arena, to), d);
+        }
+        if (rc == 0 && to)
+            rc = dg_file_write(to, out.s, out.n, d);
+        dg_str_free(&out);
+    }
+    return rc;
+}
+
+int dg_folder_begin(dg_train *t, dg_diag *d)
+{
+    int rc = 0;
+
+    if (!t->out)
+        return 0;
+    if (t->replaces) /* only after data and memory were found sufficient */
+        clear_folder(t);
+    DG_TRY(dg_metrics_out_open(t, d));
+    DG_TRY(copy_pipeline(t, d));
+out:
+    return rc;
+}

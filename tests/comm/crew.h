@@ -1,0 +1,23 @@
+/* crew.h: runs ranks as threads of one test; each opens its own communicator. */
+#ifndef DG_TESTS_COMM_CREW_H
+#define DG_TESTS_COMM_CREW_H
+
+#include "tests/check.h"
+
+#include "comm/shm.h"
+
+enum { CREW_MOST = 8 };
+
+/* The body of a rank: returns NULL, or what went wrong. */
+typedef const char *crew_fn(dg_comm *c, void *ctx);
+
+/* Runs fn as every rank, one thread each, and asserts that all return NULL. */
+void crew_run(int ranks, crew_fn *fn, void *ctx);
+
+#define WRONG_UNLESS(x) \
+    do {                \
+        if (!(x))       \
+            return #x;  \
+    } while (0)
+
+#endif

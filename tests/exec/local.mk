@@ -1,0 +1,14 @@
+check_PROGRAMS += tests/exec/device
+TESTS += tests/exec/device
+threaded += tests/exec/device
+tests_exec_device_SOURCES = tests/exec/device.c tests/comm/crew.c tests/comm/crew.h $(tensor_rig)
+tests_exec_device_LDADD = libcomm.la $(exec_rooms) $(test_libs)
+check_PROGRAMS += tests/exec/landing
+TESTS += tests/exec/landing
+threaded += tests/exec/landing
+tests_exec_landing_SOURCES = tests/exec/landing.c tests/comm/crew.c tests/comm/crew.h $(tensor_rig)
+tests_exec_landing_LDADD = libcomm.la $(exec_rooms) $(test_libs)
+check_PROGRAMS += tests/exec/debug
+TESTS += tests/exec/debug
+tests_exec_debug_SOURCES = tests/exec/debug.c $(tensor_rig)
+tests_exec_debug_LDADD = $(exec_rooms) $(test_libs)

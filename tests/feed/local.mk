@@ -1,0 +1,11 @@
+feed_tests = tests/feed/epoch_plan tests/feed/feeder tests/feed/feeder_faults
+feeder_rig = tests/feed/feeder_rig.c tests/feed/feeder_rig.h
+check_PROGRAMS += $(feed_tests)
+TESTS += $(feed_tests)
+threaded += $(feed_tests)
+tests_feed_epoch_plan_SOURCES = tests/feed/epoch_plan.c
+tests_feed_epoch_plan_LDADD = libproof.la $(feed_rooms) $(test_libs)
+tests_feed_feeder_SOURCES = tests/feed/feeder.c $(feeder_rig)
+tests_feed_feeder_LDADD = $(feed_rooms) $(test_libs)
+tests_feed_feeder_faults_SOURCES = tests/feed/feeder_faults.c $(feeder_rig)
+tests_feed_feeder_faults_LDADD = $(feed_rooms) $(test_libs)

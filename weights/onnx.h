@@ -1,0 +1,24 @@
+/* onnx.h: exports a pipeline's evaluation as an ONNX file. */
+#ifndef DG_WEIGHTS_ONNX_H
+#define DG_WEIGHTS_ONNX_H
+
+#include "exec/store.h"
+#include "graph/graph.h"
+
+enum { DG_ONNX_OPSET = 17 };
+
+typedef struct dg_onnx_source {
+    const dg_graph *graph;
+    dg_program *program; /* of its first <evaluate>, at the largest image size; modified */
+    const dg_store *store;
+    dg_space space;       /* the space to take weights from */
+    const char *versions; /* versions of the exporting program */
+} dg_onnx_source;
+
+/* Input: images [N,3,H,W], RGB from 0 to 1, any N. Outputs: the inputs of the evaluation (labels,
+ * scores, boxes as cx, cy, w, h in fractions of the sides) and, from before <detect>, logits and
+ * pred_boxes. An op without a form in ONNX is an error that names its node; so is a pipeline
+ * without <evaluate>, for which program may be NULL. */
+int dg_onnx_write(const dg_onnx_source *from, const char *file, dg_diag *d) DG_MUST_USE;
+
+#endif
