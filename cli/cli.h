@@ -110,6 +110,16 @@ const dg_set *dg_sets(const dg_words *words, dg_arena *a);
 /* A registry with the built-in classes. */
 dg_registry *dg_builtin_registry(dg_diag *d);
 
+/* The one door to standard output and standard error (tests/lint/words): text comes from files,
+ * names and the network as well, and what of it could control a terminal is shown as "?". */
+void dg_say(const char *fmt, ...) DG_PRINTF(1, 2);       /* to standard output */
+void dg_say_error(const char *fmt, ...) DG_PRINTF(1, 2); /* to standard error */
+void dg_say_painted(int fd, const char *text);           /* with the program's own colours */
+void dg_line_clear(int fd);                              /* the line that the cursor is in */
+void dg_screen_clear(void);
+/* Writes over the `drawn` lines before the cursor; returns how many are drawn now. */
+int dg_screen_redraw(const char *text, int drawn, int columns);
+
 bool dg_rewrites(int fd); /* a terminal whose lines can be rewritten */
 bool dg_colour(int fd);   /* the same, and NO_COLOR is not set */
 /* Suggests a next command, "next: ./detrgraph run mine.xml", with the name that the program was

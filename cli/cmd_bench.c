@@ -221,11 +221,11 @@ static double quantile(const bench *b, double q)
 
 static void print_shares(const bench *b, const char *title, const dg_shares *list)
 {
-    printf("\n%-28s %9s %6s %9s %7s %6s\n", title, "ms", "%", "GFLOP/s", "GB/s", "ref %");
+    dg_say("\n%-28s %9s %6s %9s %7s %6s\n", title, "ms", "%", "GFLOP/s", "GB/s", "ref %");
     for (int i = 0; i < list->n && list->items[i].seconds > 0.001 * b->profile->all.seconds; i++) {
         const dg_share *s = &list->items[i];
 
-        printf("%-28s %9.2f %6.1f %9.1f %7.1f %6.1f\n", s->name, 1e3 * s->seconds / PROFILED,
+        dg_say("%-28s %9.2f %6.1f %9.1f %7.1f %6.1f\n", s->name, 1e3 * s->seconds / PROFILED,
                100 * s->seconds / b->profile->all.seconds, 1e-9 * s->flops / s->seconds,
                1e-9 * s->bytes / s->seconds, 100 * s->ref_s / s->seconds);
     }
@@ -237,7 +237,7 @@ static void print_staged(const bench *b)
 
     dg_plan_staged(&ops, b->programs->current->plan);
     if (ops.n)
-        printf("on the host, for want of kernels of the device: %s\n", ops.s);
+        dg_say("on the host, for want of kernels of the device: %s\n", ops.s);
     dg_str_free(&ops);
 }
 
@@ -248,25 +248,25 @@ static void print_text(const bench *b)
     double median = quantile(b, 0.5);
     char slab[32], planned[32], peak[32], features[128];
 
-    printf("%s, %lldx%lld, batch %lld, %s, %d threads, CPU %s\n", g->name ? g->name : g->file,
+    dg_say("%s, %lldx%lld, batch %lld, %s, %d threads, CPU %s\n", g->name ? g->name : g->file,
            (long long)b->programs->current->size.w, (long long)b->programs->current->size.h,
            (long long)b->batch, b->programs->precision, b->programs->conf.threads,
            dg_cpu_features(features, sizeof features));
-    printf("median %.3f images/s, %.4f s a step (10 %% to 90 %%: %.4f to %.4f s, of %d steps)\n",
+    dg_say("median %.3f images/s, %.4f s a step (10 %% to 90 %%: %.4f to %.4f s, of %d steps)\n",
            images_per_s(b, median), median, quantile(b, 0.1), quantile(b, 0.9), b->n);
-    printf("%.1f GFLOP/s, %.1f GB/s of operands; %.2f GFLOP a step\n",
+    dg_say("%.1f GFLOP/s, %.1f GB/s of operands; %.2f GFLOP a step\n",
            1e-9 * all->flops / PROFILED / median, 1e-9 * all->bytes / PROFILED / median,
            1e-9 * all->flops / PROFILED);
-    printf("reference kernels: %.2f %% of a step's time\n", 100 * all->ref_s / all->seconds);
+    dg_say("reference kernels: %.2f %% of a step's time\n", 100 * all->ref_s / all->seconds);
     if (b->waits > 0)
-        printf("a step: %.1f waits of the host for the device, %.1f launches, %.1f replays\n",
+        dg_say("a step: %.1f waits of the host for the device, %.1f launches, %.1f replays\n",
                b->waits, b->launches, b->replays);
     print_staged(b);
-    printf("memory: peak %s; planned %s, of which %s intermediate values\n",
+    dg_say("memory: peak %s; planned %s, of which %s intermediate values\n",
            dg_human_bytes((double)b->peak_bytes, peak, sizeof peak),
            dg_human_bytes((double)b->planned_bytes, planned, sizeof planned),
            dg_human_bytes((double)b->slab_bytes, slab, sizeof slab));
-    printf("first step ended %.2f s after the process began\n", b->first_s);
+    dg_say("first step ended %.2f s after the process began\n", b->first_s);
     print_shares(b, "node", &b->profile->nodes);
     print_shares(b, "op", &b->profile->ops);
 }
@@ -308,7 +308,7 @@ static void print_json(const bench *b)
     dg_str_add(&s, ",");
     dg_profile_json(&s, "ops", &b->profile->ops, PROFILED);
     dg_str_add(&s, "}");
-    puts(s.s);
+    dg_say("%s\n", s.s);
     dg_str_free(&s);
 }
 

@@ -142,7 +142,7 @@ static void print_finding(reporter *r, const dg_finding *f)
 {
     count(r, f->verdict);
     (r->json ? print_json : print_tap)(r, f);
-    fputs(r->out.s, stdout);
+    dg_say("%s", r->out.s);
     fflush(stdout);
     dg_str_free(&r->out);
 }
@@ -209,8 +209,8 @@ static int check_class(const dg_check_node *how, reporter *r, const dg_node_clas
     pid_t child = pipe2(ends, O_CLOEXEC) == 0 ? fork() : -1;
 
     if (child < 0) {
-        fprintf(stderr, "detrgraph check-node: no process for <%s>: %s\n", class->name,
-                strerror(errno));
+        dg_say_error("detrgraph check-node: no process for <%s>: %s\n", class->name,
+                     strerror(errno));
         return DG_EXIT_FAILED;
     }
     if (child == 0) {
@@ -241,7 +241,7 @@ static int check_class(const dg_check_node *how, reporter *r, const dg_node_clas
 
 static int usage(const char *option, const char *value, const char *expected)
 {
-    fprintf(stderr, "detrgraph check-node: --%s %s: %s is expected\n", option, value, expected);
+    dg_say_error("detrgraph check-node: --%s %s: %s is expected\n", option, value, expected);
     return DG_EXIT_USAGE;
 }
 
@@ -308,14 +308,14 @@ static int check_classes(const dg_check_node *how, reporter *report, const dg_wo
 
     for (const char **name = names; *name; name++)
         if (!dg_registry_find(r, *name)) {
-            fprintf(stderr,
-                    "detrgraph check-node: there is no class <%s> in %s; `detrgraph nodes --plugin "
-                    "%s` lists them\n",
-                    *name, words->v[0], words->v[0]);
+            dg_say_error(
+                "detrgraph check-node: there is no class <%s> in %s; `detrgraph nodes --plugin "
+                "%s` lists them\n",
+                *name, words->v[0], words->v[0]);
             return DG_EXIT_FAILED;
         }
     if (report->json)
-        fputs("[", stdout);
+        dg_say("%s", "[");
     fflush(stdout);
     for (int rc; *names; names++) {
         rc = check_class(how, report, dg_registry_find(r, *names), r, a);
@@ -323,9 +323,9 @@ static int check_classes(const dg_check_node *how, reporter *report, const dg_wo
             return rc;
     }
     if (report->json)
-        puts("]");
+        dg_say("%s\n", "]");
     else
-        printf("1..%d\n# %d passed, %d failed, %d skipped\n", report->n,
+        dg_say("1..%d\n# %d passed, %d failed, %d skipped\n", report->n,
                report->n - report->failed - report->skipped, report->failed, report->skipped);
     return report->failed ? DG_EXIT_FAILED : DG_EXIT_OK;
 }

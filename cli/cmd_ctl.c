@@ -24,8 +24,7 @@ static bool understood(const opts *o, const dg_words *w)
     bool set = strcmp(verb, "set") == 0;
 
     if (o->format && strcmp(verb, "status") != 0) {
-        fprintf(
-            stderr,
+        dg_say_error(
             "detrgraph ctl: --format says how status is printed; %s prints nothing for programs\n",
             verb);
         return false;
@@ -34,8 +33,8 @@ static bool understood(const opts *o, const dg_words *w)
         (w->n == 2 &&
          (strcmp(verb, "status") == 0 || strcmp(verb, "save") == 0 || strcmp(verb, "stop") == 0)))
         return true;
-    fprintf(stderr, "detrgraph ctl: status, save, stop, set lr=NUMBER or set lr=schedule is "
-                    "expected after the run's folder\n");
+    dg_say_error("detrgraph ctl: status, save, stop, set lr=NUMBER or set lr=schedule is "
+                 "expected after the run's folder\n");
     return false;
 }
 
@@ -48,7 +47,7 @@ static int print_json(const char *folder, dg_diag *d)
 
     if (rc == 0) {
         dg_job_json(&text, job, dg_job_look(job));
-        fputs(text.s, stdout);
+        dg_say("%s", text.s);
     }
     dg_str_free(&text);
     dg_job_close(&job);
@@ -76,8 +75,8 @@ static int verb_ctl(const void *given, const dg_words *words, dg_arena *a)
     DG_TRY(dg_control_file_ask(&e, words->v[1], words->n > 2 ? words->v[2] : "", most_s, &done,
                                &answer, d));
     if (answer.n)
-        fprintf(done ? stdout : stderr, "%s%s", answer.s,
-                answer.s[answer.n - 1] == '\n' ? "" : "\n");
+        (done ? dg_say : dg_say_error)("%s%s", answer.s,
+                                       answer.s[answer.n - 1] == '\n' ? "" : "\n");
 out:
     if (rc < 0)
         dg_print_diag(d, NULL);

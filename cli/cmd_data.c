@@ -50,7 +50,7 @@ typedef struct progress {
 static void clear_progress(progress *p)
 {
     if (p->shown)
-        fprintf(stderr, "\r\033[K");
+        dg_line_clear(STDERR_FILENO);
     p->shown = false;
 }
 
@@ -69,12 +69,13 @@ static void show_progress(void *ctx, const char *what, int64_t done, int64_t all
         return;
     }
     p->last_s = now;
-    fprintf(stderr, "\r\033[K%s: %s of %s", what, dg_human_count(done, a, sizeof a),
-            dg_human_count(all, b, sizeof b));
+    dg_line_clear(STDERR_FILENO);
+    dg_say_error("%s: %s of %s", what, dg_human_count(done, a, sizeof a),
+                 dg_human_count(all, b, sizeof b));
     if (done > 0 && done < all)
-        fprintf(stderr, ", %s left",
-                dg_human_time((now - p->begin_s) * (double)(all - done) / (double)done, left,
-                              sizeof left));
+        dg_say_error(", %s left",
+                     dg_human_time((now - p->begin_s) * (double)(all - done) / (double)done, left,
+                                   sizeof left));
     fflush(stderr);
     p->shown = true;
 }
@@ -104,12 +105,12 @@ static int print_survey(const opts *o, const dg_survey *s, dg_diag *d)
     if (rc == 0 && o->out)
         rc = dg_file_write(o->out, text.s, text.n, d);
     else if (rc == 0)
-        fwrite(text.s, 1, text.n, stdout);
+        dg_say_painted(STDOUT_FILENO, text.s);
     dg_str_free(&text);
     if (rc == 0 && o->out) {
         char a[32], b[32];
 
-        printf("%s: %s errors, %s warnings\n", o->out,
+        dg_say("%s: %s errors, %s warnings\n", o->out,
                dg_human_count(dg_faults_errors(&s->faults), a, sizeof a),
                dg_human_count(dg_faults_warnings(&s->faults), b, sizeof b));
     }
@@ -154,14 +155,14 @@ static void lost(int64_t n, const char *what)
     char buf[32];
 
     if (n)
-        printf("  left out, %s: %s\n", what, dg_human_count(n, buf, sizeof buf));
+        dg_say("  left out, %s: %s\n", what, dg_human_count(n, buf, sizeof buf));
 }
 
 static void print_converted(const dg_converted *c, const char *to, const dg_convert_options *how)
 {
     char a[32], b[32];
 
-    printf("%s: %s, %d split%s, %s image%s (%s), %s object%s, from %s\n", to, dg_form_name(how->to),
+    dg_say("%s: %s, %d split%s, %s image%s (%s), %s object%s, from %s\n", to, dg_form_name(how->to),
            c->n_splits, c->n_splits == 1 ? "" : "s", dg_human_count(c->n_images, a, sizeof a),
            c->n_images == 1 ? "" : "s", how->copy ? "copied" : "links to the old ones",
            dg_human_count(c->n_objects, b, sizeof b), c->n_objects == 1 ? "" : "s",
@@ -171,9 +172,9 @@ static void print_converted(const dg_converted *c, const char *to, const dg_conv
     lost(c->n_truncated, "marks of truncated objects");
     lost(c->n_areas, "areas of masks (those of the boxes take their place)");
     if (c->n_cut)
-        printf("  boxes cut to their image: %s\n", dg_human_count(c->n_cut, a, sizeof a));
+        dg_say("  boxes cut to their image: %s\n", dg_human_count(c->n_cut, a, sizeof a));
     if (c->n_renamed)
-        printf("  images renamed, for others had their names, or the form cannot hold them: %s\n",
+        dg_say("  images renamed, for others had their names, or the form cannot hold them: %s\n",
                dg_human_count(c->n_renamed, a, sizeof a));
 }
 

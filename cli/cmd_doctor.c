@@ -53,7 +53,7 @@ static int examine(const char *folder, bool json, dg_arena *a)
     if (rc == 0 && json)
         add_run_json(&out, folder, text.s, a);
     if (rc == 0)
-        fputs(json ? out.s : text.s, stdout);
+        dg_say("%s", json ? out.s : text.s);
     else
         dg_print_diag(d, NULL);
     dg_str_free(&text);
@@ -122,7 +122,7 @@ static int look_around(bool json, dg_arena *a)
         add_json(&out, &e);
     else
         add_text(&out, &e);
-    fputs(out.s, stdout);
+    dg_say("%s", out.s);
     dg_str_free(&out);
     return DG_EXIT_OK;
 }

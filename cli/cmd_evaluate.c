@@ -34,11 +34,11 @@ static const dg_option options[] = {
 static void print_text(void *ctx, const dg_run_report *r)
 {
     (void)ctx;
-    printf("%s (%.1f img/s)\n", r->scope, r->images_per_s);
+    dg_say("%s (%.1f img/s)\n", r->scope, r->images_per_s);
     for (int i = 0; i < r->n; i++)
-        printf("  %-24s %7.4f\n", r->names[i], r->values[i]);
+        dg_say("  %-24s %7.4f\n", r->names[i], r->values[i]);
     for (int i = 0; i < r->n_notes; i++)
-        printf("  %s\n", r->notes[i]);
+        dg_say("  %s\n", r->notes[i]);
 }
 
 static void print_json(void *ctx, const dg_run_report *r)
@@ -60,7 +60,7 @@ static void print_json(void *ctx, const dg_run_report *r)
         dg_str_json(&s, r->notes[i]);
     }
     dg_str_add(&s, "]}");
-    puts(s.s);
+    dg_say("%s\n", s.s);
     dg_str_free(&s);
 }
 

@@ -32,7 +32,7 @@ static int verb_help(const void *given, const dg_words *words, dg_arena *a)
         dg_help_man(&out, v);
     else
         dg_help_text(&out, v);
-    fputs(out.s, stdout);
+    dg_say("%s", out.s);
     dg_str_free(&out);
     return DG_EXIT_OK;
 }

@@ -525,18 +525,18 @@ static int write_pipeline(const opts *o, const dg_model *m, dg_arena *a, dg_diag
     training(&text, &p);
     evaluation(&text, &p);
     DG_TRY(dg_file_write(to, text.s, text.n, d));
-    printf("%s: %s, %lld images, %d class%s, size %d, batch %d, %d epochs (%lld steps)\n", to,
+    dg_say("%s: %s, %lld images, %d class%s, size %d, batch %d, %d epochs (%lld steps)\n", to,
            p.model->name, (long long)p.n_train, s->n_classes, s->n_classes == 1 ? "" : "es",
            s->advice.size, p.batch, p.epochs, (long long)p.steps);
     if (p.pretrained)
-        printf("  begins with %s: %s\n", o->pretrained,
+        dg_say("  begins with %s: %s\n", o->pretrained,
                p.whole_model ? "a whole model" : "a backbone");
     if (dg_faults_errors(&s->faults) + dg_faults_warnings(&s->faults))
-        printf("  errors in the data: %lld, warnings: %lld; detrgraph data check %s names them\n",
+        dg_say("  errors in the data: %lld, warnings: %lld; detrgraph data check %s names them\n",
                (long long)dg_faults_errors(&s->faults), (long long)dg_faults_warnings(&s->faults),
                o->data);
     if (p.hold_out > 0)
-        printf("  there is no split for validation: %d more are held out for it\n",
+        dg_say("  there is no split for validation: %d more are held out for it\n",
                dg_coco_n_held(index_of(s, p.train)->n_images, p.hold_out));
     else if (!p.val)
         dg_warn(d, (dg_where){ .file = o->data }, "init-no-validation",
@@ -558,17 +558,16 @@ static int verb_init(const void *given, const dg_words *words, dg_arena *a)
     int rc;
 
     if (!o->data || words->n) {
-        fprintf(stderr, "detrgraph init: %s%s\nusage: detrgraph init --data PATH [OPTIONS]\n",
-                words->n ? "the data set is named by --data, found the word "
-                         : "--data PATH is missing",
-                words->n ? words->v[0] : "");
+        dg_say_error("detrgraph init: %s%s\nusage: detrgraph init --data PATH [OPTIONS]\n",
+                     words->n ? "the data set is named by --data, found the word "
+                              : "--data PATH is missing",
+                     words->n ? words->v[0] : "");
         return DG_EXIT_USAGE;
     }
     if (!m) {
         near = dg_model_near(o->model);
-        fprintf(stderr, "detrgraph init: there is no model \"%s\"", o->model);
-        fprintf(stderr, near ? "; did you mean %s?\n" : "; detrgraph init --help lists them\n",
-                near);
+        dg_say_error("detrgraph init: there is no model \"%s\"", o->model);
+        dg_say_error(near ? "; did you mean %s?\n" : "; detrgraph init --help lists them\n", near);
         return DG_EXIT_USAGE;
     }
     d = dg_diag_open();

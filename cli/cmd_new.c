@@ -67,9 +67,8 @@ static bool is_taken(const char *class, dg_diag *d)
         by = "the test beside it, numbers.c";
     dg_registry_close(&r);
     if (by)
-        fprintf(stderr,
-                "detrgraph new: \"%s\" is the name of %s: give the node another, like my_%s\n",
-                class, by, class);
+        dg_say_error("detrgraph new: \"%s\" is the name of %s: give the node another, like my_%s\n",
+                     class, by, class);
     return by != NULL;
 }
 
@@ -127,8 +126,8 @@ static int write_node(const char *class, const char *kind, const char *dir, dg_a
     DG_TRY(dg_dir_commit(partial, folder, d));
     DG_TRY(dg_dir_list(&files, NULL, a, folder, d));
     for (int i = 0; i < files.n; i++)
-        printf("  %s/%s\n", folder, files.v[i]);
-    printf("\nNext: cd %s && make && make check\n", folder);
+        dg_say("  %s/%s\n", folder, files.v[i]);
+    dg_say("\nNext: cd %s && make && make check\n", folder);
 out:
     if (rc < 0 && partial)
         dg_dir_remove(partial);
@@ -143,14 +142,14 @@ static int verb_new(const void *given, const dg_words *words, dg_arena *a)
     int rc;
 
     if (strcmp(words->v[0], "node") != 0) {
-        fprintf(stderr, "detrgraph new: \"%s\": what can be made is a node\n", words->v[0]);
+        dg_say_error("detrgraph new: \"%s\": what can be made is a node\n", words->v[0]);
         return DG_EXIT_USAGE;
     }
     if (!is_class_name(name)) {
-        fprintf(stderr,
-                "detrgraph new: \"%s\": a class's name has small letters, digits and _, in parts "
-                "separated by dots, like my_gate or head.mine\n",
-                name);
+        dg_say_error(
+            "detrgraph new: \"%s\": a class's name has small letters, digits and _, in parts "
+            "separated by dots, like my_gate or head.mine\n",
+            name);
         return DG_EXIT_USAGE;
     }
     d = dg_diag_open();

@@ -30,8 +30,8 @@ static int unknown(const dg_registry *r, const char *name, dg_arena *a)
     for (int i = 0; i < n; i++)
         names[i] = dg_registry_at(r, i)->name;
     near = dg_nearest(name, names, n);
-    fprintf(stderr, "detrgraph nodes: there is no node class <%s>", name);
-    fprintf(stderr, near ? "; did you mean <%s>?\n" : "; `detrgraph nodes` lists them\n", near);
+    dg_say_error("detrgraph nodes: there is no node class <%s>", name);
+    dg_say_error(near ? "; did you mean <%s>?\n" : "; `detrgraph nodes` lists them\n", near);
     return DG_EXIT_FAILED;
 }
 
@@ -49,7 +49,7 @@ static int print_json(const dg_words *words, const dg_registry *r, dg_arena *a)
             rc = unknown(r, name, a);
     }
     if (rc == DG_EXIT_OK)
-        printf("%s]\n", out.s);
+        dg_say("%s]\n", out.s);
     dg_str_free(&out);
     return rc;
 }
@@ -70,7 +70,7 @@ static int print_classes(const options *o, const dg_words *words, const dg_regis
             rc = unknown(r, words->v[i], a);
     }
     if (out.s)
-        fputs(out.s, stdout);
+        dg_say("%s", out.s);
     dg_str_free(&out);
     return rc;
 }
@@ -80,12 +80,12 @@ static int verb_nodes(const void *self, const dg_words *words, dg_arena *a)
     const options *o = self;
 
     if (o->schema && words->n) {
-        fprintf(stderr, "detrgraph nodes: --schema is of all classes, leave out \"%s\"\n",
-                words->v[0]);
+        dg_say_error("detrgraph nodes: --schema is of all classes, leave out \"%s\"\n",
+                     words->v[0]);
         return DG_EXIT_USAGE;
     }
     if (o->schema && o->format) {
-        fprintf(stderr, "detrgraph nodes: --schema has one format, leave out --format\n");
+        dg_say_error("detrgraph nodes: --schema has one format, leave out --format\n");
         return DG_EXIT_USAGE;
     }
     dg_diag *d = dg_diag_open();

@@ -91,7 +91,7 @@ static int print_plan(const options *o, const dg_graph *g, const dg_scope *scope
             dg_str_fmt(&out, "%s\n", reason);
         dg_plan_print(&out, plan, !o->summary);
     }
-    fputs(out.s ? out.s : "", stdout);
+    dg_say("%s", out.s ? out.s : "");
 out:
     dg_str_free(&out);
     dg_plan_close(&plan);
@@ -115,7 +115,7 @@ static int print_monitors(const options *o, dg_graph *g, dg_arena *a, dg_diag *d
         dg_monitors_json(&out, m);
     else
         dg_monitors_print(&out, m);
-    fputs(out.s ? out.s : "", stdout);
+    dg_say("%s", out.s ? out.s : "");
 out:
     dg_str_free(&out);
     return rc;

@@ -75,23 +75,23 @@ static void print_json(printer *s, const dg_prediction *p)
                    m->box.x2 - m->box.x1, m->box.y2 - m->box.y1, m->score);
     }
     dg_str_add(&out, "]}");
-    fputs(out.s, stdout);
+    dg_say("%s", out.s);
     dg_str_free(&out);
 }
 
 static void print_text(const dg_prediction *p, double threshold)
 {
-    printf("%s: %d x %d, %d found", p->path, p->image->w, p->image->h, p->n);
+    dg_say("%s: %d x %d, %d found", p->path, p->image->w, p->image->h, p->n);
     if (p->n == 0 && threshold > 0)
-        printf(" with a score of %g or more", threshold);
-    printf("\n");
+        dg_say(" with a score of %g or more", threshold);
+    dg_say("\n");
     for (int i = 0; i < p->n; i++) {
         const dg_mark *m = &p->marks[i];
         const char *name = class_name(p, m->label);
         char number[24];
 
         snprintf(number, sizeof number, "class %d", m->label);
-        printf("  %.3f  %-16s %7.1f %7.1f %7.1f %7.1f\n", m->score, name ? name : number, m->box.x1,
+        dg_say("  %.3f  %-16s %7.1f %7.1f %7.1f %7.1f\n", m->score, name ? name : number, m->box.x1,
                m->box.y1, m->box.x2, m->box.y2);
     }
 }
@@ -221,7 +221,7 @@ static int predict_images(const opts *o, const dg_trained *t, const dg_words *wo
     DG_TRY(dg_run_predict(opened, images.v, images.n, threshold, false, take_prediction, &s, d));
 out:
     if (s.json)
-        puts(s.n ? "\n]" : "[]");
+        dg_say("%s\n", s.n ? "\n]" : "[]");
     fflush(stdout);
     dg_print_diag_files(d);
     dg_run_close(&opened);
@@ -240,8 +240,8 @@ static int verb_predict(const void *given, const dg_words *words, dg_arena *a)
         return DG_EXIT_USAGE;
     if (o->threshold &&
         (!dg_parse_f64(o->threshold, &threshold) || threshold < 0 || threshold > 1)) {
-        fprintf(stderr, "detrgraph predict: --threshold %s: a score from 0 to 1 is expected\n",
-                o->threshold);
+        dg_say_error("detrgraph predict: --threshold %s: a score from 0 to 1 is expected\n",
+                     o->threshold);
         return DG_EXIT_USAGE;
     }
     return dg_launch_alone((int)o->threads, &code) ? code

@@ -32,7 +32,7 @@ static int render(const options *o, const char *file, const dg_set *sets, dg_are
         rc = dg_graph_check(g, d);
     }
     if (g && dg_render_file(o->out, g, d, own) == 0)
-        printf("%s\n", o->out);
+        dg_say("%s\n", o->out);
     else
         rc = rc < 0 ? rc : -DG_EIO;
     dg_print_diag(d, g);
@@ -49,7 +49,7 @@ static int verb_render(const void *self, const dg_words *words, dg_arena *a)
     const options *o = self;
 
     if (!o->out) {
-        fprintf(stderr, "detrgraph render: -o FILE is missing: where the picture goes\n");
+        dg_say_error("detrgraph render: -o FILE is missing: where the picture goes\n");
         return DG_EXIT_USAGE;
     }
     return render(o, words->v[0], dg_sets(&o->sets, a), a);

@@ -41,11 +41,11 @@ static int verb_report(const void *given, const dg_words *words, dg_arena *a)
     if (rc == 0 && !page && o->out)
         rc = dg_file_write(o->out, text.s, text.n, d);
     if (rc == 0 && (page || o->out)) {
-        printf("%s\n", path);
+        dg_say("%s\n", path);
         if (page && words->n == 1)
             dg_next("predict %s IMAGE...   (%s opens in any browser)", words->v[0], path);
     } else if (rc == 0)
-        fputs(text.s, stdout);
+        dg_say("%s", text.s);
     dg_print_diag(d, NULL);
     dg_str_free(&text);
     dg_diag_close(&d);

@@ -166,7 +166,7 @@ static void log_debug(void *ctx, int level, const char *line)
 {
     (void)ctx;
     if (level == (int)DG_DEBUG)
-        fprintf(stderr, "%s\n", line);
+        dg_say_error("%s\n", line);
 }
 
 static int train_pipeline(const opts *o, const char *file, uint64_t seed, double max_minutes)
@@ -215,8 +215,8 @@ static bool in_range(const char *option, int64_t v, int64_t most)
 {
     if (v >= 0 && v <= most)
         return true;
-    fprintf(stderr, "detrgraph run: --%s %lld: a whole number up to %lld is expected\n", option,
-            (long long)v, (long long)most);
+    dg_say_error("detrgraph run: --%s %lld: a whole number up to %lld is expected\n", option,
+                 (long long)v, (long long)most);
     return false;
 }
 
@@ -251,8 +251,8 @@ static bool read_slurm(dg_launch_options *l, dg_arena *a)
                 dg_printf(a, "%s:%d", first_host(list, a), 20000 + (int)(job % 6000) * 2);
         return true;
     }
-    fprintf(stderr, "detrgraph run: --nodes slurm: srun has to start this command, once on each "
-                    "machine (--ntasks-per-node=1)\n");
+    dg_say_error("detrgraph run: --nodes slurm: srun has to start this command, once on each "
+                 "machine (--ntasks-per-node=1)\n");
     return false;
 }
 
@@ -265,28 +265,27 @@ static bool read_machines(const opts *o, dg_launch_options *l, dg_arena *a)
             ? !read_slurm(l, a)
             : o->nodes && (!dg_parse_i64(o->nodes, &l->nodes) || l->nodes < 1)) {
         if (strcmp(o->nodes, "slurm") != 0)
-            fprintf(stderr,
-                    "detrgraph run: --nodes %s: a number of machines, or slurm, is expected\n",
-                    o->nodes);
+            dg_say_error("detrgraph run: --nodes %s: a number of machines, or slurm, is expected\n",
+                         o->nodes);
         return false;
     }
     if (l->nodes == 1 && (o->coordinator || o->key || o->node_rank)) {
-        fprintf(stderr, "detrgraph run: --coordinator, --key and --node-rank belong to a run on "
-                        "several machines: --nodes\n");
+        dg_say_error("detrgraph run: --coordinator, --key and --node-rank belong to a run on "
+                     "several machines: --nodes\n");
         return false;
     }
     if (l->nodes > 1 && (!l->coordinator || !l->key)) {
-        fprintf(stderr,
-                "detrgraph run: --nodes %lld: --coordinator HOST:PORT and --key FILE are needed, "
-                "the same on every machine\n",
-                (long long)l->nodes);
+        dg_say_error(
+            "detrgraph run: --nodes %lld: --coordinator HOST:PORT and --key FILE are needed, "
+            "the same on every machine\n",
+            (long long)l->nodes);
         return false;
     }
     if (l->node < 0 || l->node >= l->nodes || l->nodes * l->ranks > DG_MAX_RANKS) {
-        fprintf(stderr,
-                "detrgraph run: machine %lld of %lld with %lld ranks each: machines count from 0, "
-                "ranks are at most %d\n",
-                (long long)l->node, (long long)l->nodes, (long long)l->ranks, DG_MAX_RANKS);
+        dg_say_error(
+            "detrgraph run: machine %lld of %lld with %lld ranks each: machines count from 0, "
+            "ranks are at most %d\n",
+            (long long)l->node, (long long)l->nodes, (long long)l->ranks, DG_MAX_RANKS);
         return false;
     }
     return true;
@@ -304,15 +303,15 @@ static bool read_launch(const opts *o, dg_launch_options *l, dg_arena *a)
         !in_range("max-restarts", o->max_restarts, 1000000))
         return false;
     if (o->lost_after != 0 && !(o->lost_after >= 1 && o->lost_after <= 86400)) {
-        fprintf(stderr, "detrgraph run: --lost-after %g: seconds from 1 to 86400 are expected\n",
-                o->lost_after);
+        dg_say_error("detrgraph run: --lost-after %g: seconds from 1 to 86400 are expected\n",
+                     o->lost_after);
         return false;
     }
     if (!read_machines(o, l, a))
         return false;
     if (o->elastic && (l->ranks * l->nodes < 2 || l->max_restarts < 1)) {
-        fprintf(stderr, "detrgraph run: --elastic says how a run of several ranks starts again: it "
-                        "needs --ranks and --max-restarts\n");
+        dg_say_error("detrgraph run: --elastic says how a run of several ranks starts again: it "
+                     "needs --ranks and --max-restarts\n");
         return false;
     }
     return true;
@@ -328,20 +327,19 @@ static int verb_run(const void *given, const dg_words *words, dg_arena *a)
     dg_launch_options launch;
 
     if (o->max_time && !read_minutes(o->max_time, &max_minutes)) {
-        fprintf(stderr,
-                "detrgraph run: --max-time %s: a time such as \"90 s\", \"10 min\" or \"8 h\" is "
-                "expected\n",
-                o->max_time);
+        dg_say_error(
+            "detrgraph run: --max-time %s: a time such as \"90 s\", \"10 min\" or \"8 h\" is "
+            "expected\n",
+            o->max_time);
         return DG_EXIT_USAGE;
     }
     if (o->seed && (!dg_parse_i64(o->seed, &seed) || seed < 0)) {
-        fprintf(stderr, "detrgraph run: --seed %s: a whole number from 0 on is expected\n",
-                o->seed);
+        dg_say_error("detrgraph run: --seed %s: a whole number from 0 on is expected\n", o->seed);
         return DG_EXIT_USAGE;
     }
     if (trace_steps(o) < 0) {
-        fprintf(stderr, "detrgraph run: --trace=%s: a number of steps from 1 to %d is expected\n",
-                o->trace, TRACED_MOST);
+        dg_say_error("detrgraph run: --trace=%s: a number of steps from 1 to %d is expected\n",
+                     o->trace, TRACED_MOST);
         return DG_EXIT_USAGE;
     }
     if (!in_range("metrics-port", o->metrics_port, 65535) || !read_launch(o, &launch, a))

@@ -38,7 +38,7 @@ static int score_files(const opts *o, dg_diag *d)
     } else {
         dg_score_print(&out, score, n ? dg_coco_class_at(truth, 0) : NULL, n);
     }
-    fputs(out.s, stdout);
+    dg_say("%s", out.s);
 out:
     dg_str_free(&out);
     dg_score_close(&score);
@@ -56,7 +56,7 @@ static int verb_score(const void *options_of, const dg_words *words, dg_arena *a
     (void)words;
     (void)a;
     if (!o->truth || !o->detections) {
-        fprintf(stderr, "detrgraph score: --truth and --detections are both needed\n");
+        dg_say_error("detrgraph score: --truth and --detections are both needed\n");
         dg_diag_close(&d);
         return DG_EXIT_USAGE;
     }

@@ -173,8 +173,8 @@ static void add_place(dg_str *s, const top *t, int i)
         dg_str_add(s, strcmp(state, "left") == 0 ? "has left" : "has not come yet");
         return;
     }
-    dg_str_fmt(s, "%s%s", *node ? node : "between nodes",
-               dg_job_waits(t->job, i) ? " (waits)" : "");
+    dg_str_plain(s, *node ? node : "between nodes");
+    dg_str_add(s, dg_job_waits(t->job, i) ? " (waits)" : "");
     if (dg_json_number(r, "since_seconds") >= 1)
         dg_str_fmt(s, " since %s", time_of(dg_json_number(r, "since_seconds"), text));
 }
@@ -220,32 +220,6 @@ static void add_all(dg_str *s, const top *t)
 
 /* ---- showing --------------------------------------------------------------------------------- */
 
-/* Bytes of a line that fill at most `columns` columns; escapes and continuation bytes fill none. */
-static size_t fits(const char *line, size_t n, int columns)
-{
-    bool escape = false;
-
-    for (size_t i = 0; i < n; i++) {
-        escape |= line[i] == '\033';
-        if (!escape && ((unsigned char)line[i] & 0xC0) != 0x80 && columns-- == 0)
-            return i;
-        escape = escape && line[i] != 'm';
-    }
-    return n;
-}
-
-/* Writes over the previous lines. */
-static void redraw(top *t, const char *text)
-{
-    if (t->drawn)
-        printf("\033[%dA", t->drawn);
-    t->drawn = 0;
-    for (const char *line = text; *line; line += strcspn(line, "\n") + 1, t->drawn++)
-        printf("\r%.*s\033[0m\033[K\n", (int)fits(line, strcspn(line, "\n"), t->columns - 1), line);
-    printf("\033[J");
-    fflush(stdout);
-}
-
 static void draw_screen(top *t)
 {
     dg_str s = { 0 };
@@ -255,9 +229,9 @@ static void draw_screen(top *t)
     else
         add_all(&s, t);
     if (t->terminal)
-        redraw(t, s.s);
+        t->drawn = dg_screen_redraw(s.s, t->drawn, t->columns - 1);
     else
-        fputs(s.s, stdout);
+        dg_say_painted(STDOUT_FILENO, s.s);
     fflush(stdout);
     dg_str_free(&s);
 }
@@ -275,7 +249,7 @@ static void measure_terminal(top *t)
     t->height = w.ws_row;
     t->colour = dg_colour(STDOUT_FILENO);
     if (t->drawn && t->columns != before) {
-        printf("\033[H\033[J");
+        dg_screen_clear();
         t->drawn = 0;
     }
 }
@@ -290,15 +264,15 @@ static int say_end(top *t, const dg_diag *d)
     if (strcmp(n->state, "running") == 0 || !*n->state) {
         dg_print_diag(d, NULL);
         if (*n->state)
-            fprintf(stderr,
-                    "the job has not said that it ended: detrgraph doctor %s may know more\n",
-                    t->folder);
+            dg_say_error("the job has not said that it ended: detrgraph doctor %s may know more\n",
+                         t->folder);
         return DG_EXIT_FAILED;
     }
-    fprintf(as_json(t) ? stderr : stdout, "the job has ended at step %lld: %s%s%.*s\n",
-            (long long)n->step, n->state, *n->why ? ", " : "", (int)strcspn(n->why, "\n"), n->why);
+    (as_json(t) ? dg_say_error : dg_say)("the job has ended at step %lld: %s%s%.*s\n",
+                                         (long long)n->step, n->state, *n->why ? ", " : "",
+                                         (int)strcspn(n->why, "\n"), n->why);
     if (failed && !as_json(t))
-        printf("detrgraph doctor %s says where each rank was\n", t->folder);
+        dg_say("detrgraph doctor %s says where each rank was\n", t->folder);
     return failed ? DG_EXIT_FAILED : DG_EXIT_OK;
 }
 

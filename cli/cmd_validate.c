@@ -51,7 +51,7 @@ static void say_what_is_refused(const dg_graph *g)
         for (int i = 0; i < dg_diag_n(d); i++) {
             const dg_err *e = dg_diag_at(d, i);
 
-            printf("%s:%d:%d: run refuses this: %s\n", e->at.file, e->at.line, e->at.column,
+            dg_say("%s:%d:%d: run refuses this: %s\n", e->at.file, e->at.line, e->at.column,
                    e->text);
         }
     dg_diag_close(&d);
@@ -67,10 +67,10 @@ static int report(const options *o, const dg_diag *d, dg_graph *g, const char *f
     }
     dg_print_diag(d, g);
     if (errors)
-        fprintf(stderr, "%d error%s%s\n", errors, errors == 1 ? "" : "s",
-                warnings ? ", and warnings" : "");
+        dg_say_error("%d error%s%s\n", errors, errors == 1 ? "" : "s",
+                     warnings ? ", and warnings" : "");
     else
-        printf("%s: no errors\n", file);
+        dg_say("%s: no errors\n", file);
     if (!errors)
         say_what_is_refused(g);
     return errors ? DG_EXIT_FAILED : DG_EXIT_OK;

@@ -58,7 +58,7 @@ typedef struct call {
 static int print_text(dg_str *out, int rc)
 {
     if (rc >= 0 && out->s)
-        fputs(out->s, stdout);
+        dg_say("%s", out->s);
     dg_str_free(out);
     return rc;
 }
@@ -112,7 +112,7 @@ static int import(call *c)
     DG_TRY(dg_hf_check(dg_run_pipeline(run)->graph, dg_path_folder(c->arena, c->files[0]), c->d));
     dg_log_warnings(dg_run_env(run), c->d);
     DG_TRY(dg_run_save(run, DG_RUN_WEIGHTS, c->o->out, c->d));
-    printf("%s: %lld tensors from %s\n", c->o->out, (long long)dg_run_programs(run)->n_loaded,
+    dg_say("%s: %lld tensors from %s\n", c->o->out, (long long)dg_run_programs(run)->n_loaded,
            c->files[0]);
 out:
     dg_run_close(&run);
@@ -126,7 +126,7 @@ static int export_names(call *c, dg_run *run)
     int rc = dg_weights_export(store, DG_WEIGHTS, c->o->out, &how, c->d);
 
     if (rc == 0)
-        printf("%s: %d tensors, %s; %d left out\n", c->o->out,
+        dg_say("%s: %d tensors, %s; %d left out\n", c->o->out,
                dg_params_n(store->params) - how.n_left, dg_weight_names_brief(how.to), how.n_left);
     return rc;
 }
@@ -137,7 +137,7 @@ static int export_hf(call *c, dg_run *run)
                          c->o->out, c->d);
 
     if (rc == 0)
-        printf("%s: model.safetensors, config.json, preprocessor_config.json\n", c->o->out);
+        dg_say("%s: model.safetensors, config.json, preprocessor_config.json\n", c->o->out);
     return rc;
 }
 
@@ -156,7 +156,7 @@ static int export_onnx(call *c, dg_run *run)
     int rc = dg_onnx_write(&from, c->o->out, c->d);
 
     if (rc == 0)
-        printf("%s: ONNX, opset %d\n", c->o->out, DG_ONNX_OPSET);
+        dg_say("%s: ONNX, opset %d\n", c->o->out, DG_ONNX_OPSET);
     return rc;
 }
 
@@ -200,23 +200,22 @@ static bool misused(call *c, const dg_words *words, bool makes)
     const opts *o = c->o;
 
     if (makes && !o->pipeline && !has_pipeline(words->v[1], c->arena))
-        fprintf(stderr,
-                "detrgraph weights: %s needs --pipeline PIPELINE; only a run's folder has one of "
-                "its own\n",
-                words->v[0]);
+        dg_say_error(
+            "detrgraph weights: %s needs --pipeline PIPELINE; only a run's folder has one of "
+            "its own\n",
+            words->v[0]);
     else if (makes && (dg_path_ends(o->out, ".pth") || dg_path_ends(o->out, ".pt")))
-        fprintf(stderr,
-                "detrgraph weights: --out %s: no PyTorch checkpoint is written here, but "
-                "safetensors or what --to says; "
-                "give it such a name\n",
-                o->out);
+        dg_say_error("detrgraph weights: --out %s: no PyTorch checkpoint is written here, but "
+                     "safetensors or what --to says; "
+                     "give it such a name\n",
+                     o->out);
     else if (o->tolerance && (!dg_parse_f64(o->tolerance, &c->tolerance) || !(c->tolerance >= 0)))
-        fprintf(stderr, "detrgraph weights diff: --tolerance %s: a number from 0 is expected\n",
-                o->tolerance);
+        dg_say_error("detrgraph weights diff: --tolerance %s: a number from 0 is expected\n",
+                     o->tolerance);
     else if (o->which && !dg_is_folder(words->v[1]) && !(words->n > 2 && dg_is_folder(words->v[2])))
-        fprintf(stderr,
-                "detrgraph weights: --which chooses among the files of a folder, and %s is none\n",
-                words->v[1]);
+        dg_say_error(
+            "detrgraph weights: --which chooses among the files of a folder, and %s is none\n",
+            words->v[1]);
     else
         return false;
     return true;

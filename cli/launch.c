@@ -48,17 +48,18 @@ static char **own_arguments(dg_arena *a)
 static void log_launcher(void *ctx, dg_level level, const char *line)
 {
     (void)ctx;
-    if (level != DG_DEBUG)
-        fprintf(stderr, "%s%s%s\n",
-                dg_rewrites(STDERR_FILENO) && isatty(STDOUT_FILENO) ? "\r\033[K" : "",
-                level == DG_WARN ? "warning: " : "", line);
+    if (level == DG_DEBUG)
+        return;
+    if (dg_rewrites(STDERR_FILENO) && isatty(STDOUT_FILENO))
+        dg_line_clear(STDERR_FILENO);
+    dg_say_error("%s%s\n", level == DG_WARN ? "warning: " : "", line);
 }
 
 static void print_failure(void *ctx, const dg_diag *why)
 {
     (void)ctx;
     if (isatty(STDOUT_FILENO) && dg_rewrites(STDERR_FILENO))
-        fprintf(stderr, "\r\033[K");
+        dg_line_clear(STDERR_FILENO);
     dg_print_diag_files(why);
 }
 

@@ -1,4 +1,5 @@
 /* main.c: detrgraph VERB ...: finds the verb, reads its options, runs it. */
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +24,10 @@ static int run_verb(const dg_verb *v, int argc, char **argv)
         rc = v->run(options, &words, a);
     dg_arena_close(&a);
     if (fflush(stdout) != 0 || ferror(stdout)) {
-        perror("detrgraph: cannot write to standard output");
+        char reason[128];
+
+        dg_say_error("detrgraph: cannot write to standard output: %s\n",
+                     strerror_r(errno, reason, sizeof reason));
         rc = rc ? rc : DG_EXIT_FAILED;
     }
     return rc;
@@ -58,13 +62,13 @@ int main(int argc, char **argv)
     if (is_word(name, "--help", "-h"))
         return run_verb(&dg_verb_help, 0, NULL);
     if (is_word(name, "--version", "version")) {
-        printf("detrgraph %s\n", PACKAGE_VERSION);
+        dg_say("detrgraph %s\n", PACKAGE_VERSION);
         return DG_EXIT_OK;
     }
     if (!*name) {
-        fprintf(stderr, "usage: detrgraph VERB ...\n"
-                        "detrgraph --help lists the verbs, detrgraph init --data DIR begins with "
-                        "data of yours\n");
+        dg_say_error("usage: detrgraph VERB ...\n"
+                     "detrgraph --help lists the verbs, detrgraph init --data DIR begins with "
+                     "data of yours\n");
         return DG_EXIT_USAGE;
     }
     const dg_verb *v = dg_verb_find(name);

@@ -9,13 +9,14 @@
 static int usage(const dg_verb *v, const char *fmt, ...) DG_PRINTF(2, 3);
 static int usage(const dg_verb *v, const char *fmt, ...)
 {
+    dg_str what = { 0 };
     va_list ap;
 
     va_start(ap, fmt);
-    fprintf(stderr, "detrgraph %s: ", v->name);
-    vfprintf(stderr, fmt, ap);
-    fprintf(stderr, "\nusage: detrgraph %s %s\n", v->name, v->args);
+    dg_str_vfmt(&what, fmt, ap);
     va_end(ap);
+    dg_say_error("detrgraph %s: %s\nusage: detrgraph %s %s\n", v->name, what.s, v->name, v->args);
+    dg_str_free(&what);
     return DG_EXIT_USAGE;
 }
 

@@ -26,7 +26,7 @@ dg_bar dg_bar_begin(void)
 void dg_bar_clear(dg_bar *b)
 {
     if (b->shown)
-        printf("\r\033[K");
+        dg_line_clear(STDOUT_FILENO);
     b->shown = false;
     fflush(stdout);
 }
@@ -38,7 +38,7 @@ void dg_bar_log(void *ctx, int level, const char *line)
     if (level == DG_DEBUG)
         return;
     dg_bar_clear(b);
-    printf("%s%s\n", level == DG_WARN ? "warning: " : "", line);
+    dg_say("%s%s\n", level == DG_WARN ? "warning: " : "", line);
     fflush(stdout);
 }
 
@@ -46,7 +46,7 @@ void dg_log_warning(void *ctx, int level, const char *line)
 {
     (void)ctx;
     if (level == DG_WARN)
-        fprintf(stderr, "warning: %s\n", line);
+        dg_say_error("warning: %s\n", line);
 }
 
 static void add_numbers(dg_str *s, const dg_run_report *r)
@@ -80,7 +80,8 @@ static void draw_bar(dg_bar *b, const dg_run_report *r)
         dg_str_add(&s, "]");
     }
     dg_str_add(&s, numbers.s);
-    printf("\r%.*s\033[K", b->columns - 1, s.s);
+    dg_line_clear(STDOUT_FILENO);
+    dg_say("%.*s", b->columns - 1, s.s);
     fflush(stdout);
     b->shown = true;
     dg_str_free(&s);
@@ -100,7 +101,7 @@ static void report_step(dg_bar *b, const dg_run_report *r)
         return;
     b->last_s = now;
     add_numbers(&s, r);
-    printf("step %lld%s%.0lld  epoch %lld  %s\n", (long long)r->step, r->n_steps > 0 ? "/" : "",
+    dg_say("step %lld%s%.0lld  epoch %lld  %s\n", (long long)r->step, r->n_steps > 0 ? "/" : "",
            (long long)r->n_steps, (long long)r->epoch + 1, s.s);
     fflush(stdout);
     dg_str_free(&s);
@@ -115,7 +116,7 @@ void dg_bar_report(void *ctx, const dg_run_report *r)
         return;
     }
     dg_bar_clear(b);
-    printf("%s at step %lld (%.1f img/s):", r->scope, (long long)r->step, r->images_per_s);
+    dg_say("%s at step %lld (%.1f img/s):", r->scope, (long long)r->step, r->images_per_s);
     for (int i = 0; i < r->n && i < 12;
          /* the 12 numbers; metrics.jsonl has those per class */
          i++) {
@@ -123,11 +124,11 @@ void dg_bar_report(void *ctx, const dg_run_report *r)
 
         snprintf(number, sizeof number, "%.3f", r->values[i]);
         /* -1: undefined, because there is no object */
-        printf("%s%s %s", i % 6 ? "  " : "\n  ", r->names[i], r->values[i] == -1 ? "-" : number);
+        dg_say("%s%s %s", i % 6 ? "  " : "\n  ", r->names[i], r->values[i] == -1 ? "-" : number);
     }
-    printf("\n");
+    dg_say("\n");
     for (int i = 0; i < r->n_notes; i++)
-        printf("  %s\n", r->notes[i]);
+        dg_say("  %s\n", r->notes[i]);
     fflush(stdout);
 }
 
@@ -156,7 +157,7 @@ void dg_print_diag_files(const dg_diag *d)
 
     dg_diag_print(&out, d, source, a, dg_colour(STDERR_FILENO));
     if (out.s)
-        fputs(out.s, stderr);
+        dg_say_painted(STDERR_FILENO, out.s);
     dg_str_free(&out);
     dg_arena_close(&a);
 }

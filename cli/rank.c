@@ -109,7 +109,7 @@ void dg_rank_tell(dg_rank *r, const dg_diag *d, int rc)
 {
     if (was_asked(d, rc)) {
         if (r->world.rank == 0)
-            fprintf(stderr, "%s\n", dg_diag_at(d, dg_diag_n(d) - 1)->text);
+            dg_say_error("%s\n", dg_diag_at(d, dg_diag_n(d) - 1)->text);
     } else if (rc < 0 && r->world.ranks > 1) {
         dg_link_fail(r->world.link, d, rc);
     } else if (rc != -DG_ESTOP) {

@@ -41,10 +41,10 @@ bool dg_trained_find(dg_trained *t, const char *verb, const char *place, const c
     bool run = dg_is_folder(place);
 
     if (!run && !weights) {
-        fprintf(stderr,
-                "detrgraph %s: --weights FILE is needed, or a run's folder in the place of the "
-                "pipeline\n",
-                verb);
+        dg_say_error(
+            "detrgraph %s: --weights FILE is needed, or a run's folder in the place of the "
+            "pipeline\n",
+            verb);
         return false;
     }
     t->file = run ? dg_path_join(a, place, "pipeline.xml") : place;

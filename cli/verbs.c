@@ -71,8 +71,8 @@ int dg_verb_unknown(const char *name)
     for (int i = 0; near && i < N_OTHERS; i++)
         if (near == others[i].other)
             near = others[i].ours;
-    fprintf(stderr, "detrgraph: there is no verb \"%s\"", name);
-    fprintf(stderr, near ? "; did you mean \"%s\"?\n" : "\n", near);
-    fprintf(stderr, "detrgraph --help lists them\n");
+    dg_say_error("detrgraph: there is no verb \"%s\"", name);
+    dg_say_error(near ? "; did you mean \"%s\"?\n" : "\n", near);
+    dg_say_error("detrgraph --help lists them\n");
     return DG_EXIT_USAGE;
 }

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { BAR = 30, CLASSES_SHOWN = 40, FAULTS_SHOWN = 5, NAME = 24 };
+enum { BAR = 30, CLASSES_SHOWN = 40, FAULTS_SHOWN = 5, NAME = 24, SPLIT = 18 };
 
 typedef struct page {
     dg_str *out;
@@ -36,20 +36,28 @@ static int width_of(const char *text)
     return n;
 }
 
+static void add_padded(dg_str *out, const char *text, int width)
+{
+    int pad = width - width_of(text);
+
+    dg_str_add(out, "  ");
+    dg_str_plain(out, text);
+    dg_str_fmt(out, "%*s", pad > 0 ? pad : 0, "");
+}
+
 static void bar(const page *p, const char *label, int64_t n, int64_t most, const char *more)
 {
     char buf[32];
-    int full = most > 0 ? (int)(BAR * n / most) : 0, pad = NAME - width_of(label);
+    int full = most > 0 ? (int)(BAR * n / most) : 0;
     dg_str line = { 0 };
 
     if (full == 0 && n > 0)
         full = 1;
     for (int i = 0; i < full; i++)
         dg_str_add(&line, "#");
-    dg_str_add(p->out, "  ");
-    dg_str_plain(p->out, label);
-    dg_str_fmt(p->out, "%*s %9s  %s%s%s", pad > 0 ? pad : 0, "", count_text(n, buf),
-               paint(p, "\033[36m"), line.s ? line.s : "", paint(p, "\033[0m"));
+    add_padded(p->out, label, NAME);
+    dg_str_fmt(p->out, " %9s  %s%s%s", count_text(n, buf), paint(p, "\033[36m"),
+               line.s ? line.s : "", paint(p, "\033[0m"));
     dg_str_plain(p->out, more);
     dg_str_add(p->out, "\n");
     dg_str_free(&line);
@@ -65,10 +73,12 @@ static void print_splits(const page *p, const dg_survey *s)
         const dg_survey_split *x = &s->splits[i];
 
         if (!x->readable) {
-            dg_str_fmt(p->out, "  %-18s cannot be read\n", x->name);
+            add_padded(p->out, x->name, SPLIT);
+            dg_str_add(p->out, " cannot be read\n");
             continue;
         }
-        dg_str_fmt(p->out, "  %-18s %9s %9s %9lld %9lld\n", x->name, count_text(x->n_images, a),
+        add_padded(p->out, x->name, SPLIT);
+        dg_str_fmt(p->out, " %9s %9s %9lld %9lld\n", count_text(x->n_images, a),
                    count_text(x->n_objects, b), (long long)x->n_empty, (long long)x->n_crowd);
     }
     if (s->n_splits > 1)
@@ -76,9 +86,10 @@ static void print_splits(const page *p, const dg_survey *s)
                    count_text(s->n_objects, b), count_text(s->n_empty, c), (long long)s->n_crowd);
     if (s->n_truncated)
         dg_str_fmt(p->out, "  objects marked as truncated: %s\n", count_text(s->n_truncated, a));
-    for (int i = 0; i < s->layout.others.n; i++)
-        dg_str_fmt(p->out, "%s%s",
-                   i ? ", " : "  not looked at, other labels: ", s->layout.others.items[i]);
+    for (int i = 0; i < s->layout.others.n; i++) {
+        dg_str_add(p->out, i ? ", " : "  not looked at, other labels: ");
+        dg_str_plain(p->out, s->layout.others.items[i]);
+    }
     if (s->layout.others.n)
         dg_str_add(p->out, "\n");
 }
@@ -220,7 +231,8 @@ void dg_survey_text(dg_str *out, const dg_survey *s, bool colour)
 {
     const page p = { out, colour };
 
-    dg_str_fmt(out, "%s: %s, %d class%s\n", s->layout.root,
+    dg_str_plain(out, s->layout.root);
+    dg_str_fmt(out, ": %s, %d class%s\n",
                (const char *const[]){ "COCO", "VOC", "YOLO",
                                       "images without labels" }[s->layout.form],
                s->n_classes, s->n_classes == 1 ? "" : "es");

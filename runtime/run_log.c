@@ -31,7 +31,7 @@ void dg_run_log_debug(void *ctx, const char *line)
     dg_str own = { 0 };
 
     if (l->world->rank == 0) {
-        log_line(ctx, DG_INFO, line);
+        dg_log_line(&l->env, DG_INFO, "%s", line);
     } else if (l->line) {
         dg_str_fmt(&own, "rank %d: %s", l->world->rank, line);
         l->line(l->ctx, (int)DG_DEBUG, own.s);
