@@ -1,45 +1,11 @@
-/* machines.c: connects ranks of several machines: this machine's address as others reach it, and
- * the control plane as rendezvous for Gloo. */
-#include <netdb.h>
-#include <stdio.h>
+/* machines.c: connects ranks of several machines, with the control plane as rendezvous for Gloo. */
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/arena.h"
 #include "cli/launch.h"
 #include "comm/gloo.h"
-
-/* This machine's address on the way to the coordinator ("HOST:PORT"). Connecting a datagram socket
- * sends nothing but selects the local address. */
-static bool own_address(const char *coordinator, char *out, size_t n)
-{
-    const struct addrinfo hints = { .ai_socktype = SOCK_DGRAM };
-    struct sockaddr_storage own;
-    struct addrinfo *list = NULL;
-    socklen_t len = sizeof own;
-    const char *colon = strrchr(coordinator, ':');
-    char name[256];
-    bool found = false;
-
-    if (!colon)
-        return false;
-    snprintf(name, sizeof name, "%.*s", (int)(colon - coordinator), coordinator);
-    if (getaddrinfo(name, colon + 1, &hints, &list) != 0)
-        return false;
-    for (struct addrinfo *a = list; a && !found; a = a->ai_next) {
-        int fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
-
-        found = fd >= 0 && connect(fd, a->ai_addr, a->ai_addrlen) == 0 &&
-                getsockname(fd, (struct sockaddr *)&own, &len) == 0 &&
-                getnameinfo((struct sockaddr *)&own, len, out, (socklen_t)n, NULL, 0,
-                            NI_NUMERICHOST) == 0;
-        if (fd >= 0)
-            close(fd);
-    }
-    freeaddrinfo(list);
-    return found;
-}
+#include "control/address.h"
 
 /* Stores bytes as hexadecimal text, because messages cannot contain arbitrary bytes. */
 static int put_on_board(void *ctx, const char *key, const void *bytes, size_t n)
@@ -81,7 +47,7 @@ int dg_machines_comm(dg_comm **comm, dg_link *link, const char *coordinator, int
     const dg_rendezvous board = { link, put_on_board, get_from_board };
     char address[256];
 
-    if (!own_address(coordinator, address, sizeof address))
+    if (!dg_address_towards(coordinator, address, sizeof address))
         return dg_fail(d, DG_EIO, DG_NOWHERE, "coordinator-unknown",
                        "--coordinator %s: there is no way to it from here", coordinator);
     return dg_comm_gloo_open(comm, address, rank, ranks, &board, d);

@@ -5,8 +5,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -18,6 +16,7 @@
 
 #include "base/file.h"
 #include "comm/shm.h"
+#include "control/address.h"
 #include "control/coordinator.h"
 #include "control/rank_processes.h"
 #include "control/control_file.h"
@@ -74,14 +73,19 @@ static bool look_at_rank(void *ctx, int rank, dg_arena *a, dg_beat *out)
     return true;
 }
 
-/* commands, events: addresses besides those of this machine's own ranks, or NULL */
-static int open_coordinator(launcher *l, const char *commands, const char *events, dg_diag *d)
+/* A pair of endpoints to listen at. */
+typedef struct ends {
+    const char *commands, *events;
+} ends;
+
+/* also: further ones, or NULLs */
+static int open_coordinator(launcher *l, ends at, ends also, dg_diag *d)
 {
-    const dg_coordinator_conf conf = { .commands = l->commands,
-                                       .events = l->events,
+    const dg_coordinator_conf conf = { .commands = at.commands,
+                                       .events = at.events,
                                        .asks = l->asks,
-                                       .also_commands = commands,
-                                       .also_events = events,
+                                       .also_commands = also.commands,
+                                       .also_events = also.events,
                                        .server = &l->server,
                                        .rank_key = l->rank_key.public_key,
                                        .ctl_key = l->ctl_key.public_key,
@@ -113,7 +117,7 @@ static int open_here(launcher *l, dg_diag *d)
         dg_printf(l->arena, "ipc://@detrgraph-%ld-%.8s", (long)getpid(), l->ctl_key.public_key);
     l->events = dg_printf(l->arena, "%s-events", l->commands);
     name_asks(l);
-    DG_TRY(open_coordinator(l, NULL, NULL, d));
+    DG_TRY(open_coordinator(l, (ends){ l->commands, l->events }, (ends){ 0 }, d));
 out:
     return rc;
 }
@@ -147,85 +151,50 @@ static int open_link(launcher *l, dg_diag *d)
     return dg_link_open(&l->link, &conf, d);
 }
 
-/* The address to listen at for other machines: the one that --coordinator names. A name that only
- * this machine knows as itself (Debian's 127.0.1.1) says nothing about the others. */
-static const char *outer_address(launcher *l, const char *host, const struct addrinfo *known)
+static ends ends_at(launcher *l, const char *host, int port)
 {
-    const struct sockaddr_in *in = (const void *)known->ai_addr;
-    char text[64] = "";
-
-    if (known->ai_family != AF_INET ||
-        getnameinfo(known->ai_addr, known->ai_addrlen, text, sizeof text, NULL, 0,
-                    NI_NUMERICHOST) != 0 ||
-        (ntohl(in->sin_addr.s_addr) >> 24 == 127 && strcmp(text, host) != 0))
-        return "*";
-    return dg_strdup(l->arena, text);
+    return (ends){ dg_printf(l->arena, "tcp://%s:%d", host, port),
+                   dg_printf(l->arena, "tcp://%s:%d", host, port + 1) };
 }
 
-/* Listens for other machines at that address, or if it is none of this machine's (behind a gateway)
- * at all. */
-static int open_for_machines(launcher *l, const char *at, int port, dg_diag *d)
+/* Listens at the address that other machines use, and at the loopback for this machine's ranks; or
+ * at all addresses. */
+static int open_for_machines(launcher *l, const dg_address *at, dg_diag *d)
 {
-    const char *formats[] = { at, "*" };
-    int rc = 0;
+    const ends loopback = ends_at(l, "127.0.0.1", at->port),
+               outer = ends_at(l, at->number, at->port);
 
-    for (int i = 0; i < 2; i++) {
-        dg_diag *own = dg_diag_open();
-
-        if (strcmp(formats[i], "*") == 0) { /* which includes this machine's own ranks */
-            l->commands = dg_printf(l->arena, "tcp://*:%d", port);
-            l->events = dg_printf(l->arena, "tcp://*:%d", port + 1);
-        }
-        rc = strcmp(formats[i], "*") == 0 || strcmp(at, "127.0.0.1") == 0
-                 ? open_coordinator(l, NULL, NULL, own)
-                 : open_coordinator(l, dg_printf(l->arena, "tcp://%s:%d", at, port),
-                                    dg_printf(l->arena, "tcp://%s:%d", at, port + 1), own);
-        if (rc == 0 || i == 1 || strcmp(at, "*") == 0 ||
-            !strstr(dg_diag_at(own, 0)->text, "Cannot assign")) {
-            dg_diag_merge(d, own);
-            dg_diag_close(&own);
-            break;
-        }
-        dg_log_line(l->c->env, DG_WARN,
-                    "%s is no address of this machine: it listens at all of them", at);
-        dg_diag_close(&own);
+    l->commands = loopback.commands;
+    l->events = loopback.events;
+    if (!at->ours) {
+        if (!at->names_itself)
+            dg_log_line(l->c->env, DG_WARN,
+                        "%s is no address of this machine: it listens at all of them", at->number);
+        return open_coordinator(l, ends_at(l, "*", at->port), (ends){ 0 }, d);
     }
-    l->commands = dg_printf(l->arena, "tcp://127.0.0.1:%d", port);
-    l->events = dg_printf(l->arena, "tcp://127.0.0.1:%d", port + 1);
-    return rc;
+    return open_coordinator(l, loopback, strcmp(at->number, "127.0.0.1") == 0 ? (ends){ 0 } : outer,
+                            d);
 }
 
 static int open_among_machines(launcher *l, dg_diag *d)
 {
-    const char *colon = strrchr(l->c->coordinator, ':'), *host;
-    const struct addrinfo hints = { .ai_family = AF_INET, .ai_socktype = SOCK_STREAM };
-    struct addrinfo *known;
-    const char *outer;
-    int64_t port = 0;
+    dg_address at;
+    ends outer;
     int rc;
 
-    if (!colon || colon == l->c->coordinator || !dg_parse_i64(colon + 1, &port) || port < 1 ||
-        port > 65534)
-        return dg_fail(d, DG_EINPUT, DG_NOWHERE, "coordinator-form",
-                       "--coordinator %s: HOST:PORT is expected", l->c->coordinator);
-    host = dg_strndup(l->arena, l->c->coordinator, (size_t)(colon - l->c->coordinator));
-    if (getaddrinfo(host, colon + 1, &hints, &known) != 0)
-        return dg_fail(d, DG_EIO, DG_NOWHERE, "coordinator-unknown",
-                       "--coordinator %s: this name is not known here", l->c->coordinator);
-    outer = outer_address(l, host, known);
-    freeaddrinfo(known);
+    DG_TRY(dg_address_read(&at, l->c->coordinator, l->arena, d));
     DG_TRY(dg_key_file_read(l->c->key, &l->server, &l->rank_key, d));
     DG_TRY(dg_key_make(&l->ctl_key, d));
-    if (l->c->node == 0) /* its own ranks need no network */
-        host = "127.0.0.1";
-    l->commands = dg_printf(l->arena, "tcp://%s:%d", host, (int)port);
-    l->events = dg_printf(l->arena, "tcp://%s:%d", host, (int)port + 1);
     l->news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     name_asks(l);
-    if (l->c->node == 0)
-        DG_TRY(open_for_machines(l, outer, (int)port, d));
-    else
+    if (l->c->node == 0) {
+        DG_TRY(open_for_machines(l, &at, d));
+    } else {
+        outer = ends_at(l, at.host, at.port);
+        l->commands = outer.commands;
+        l->events = outer.events;
         DG_TRY(open_link(l, d));
+    }
 out:
     return rc;
 }

@@ -1,4 +1,6 @@
 libcontrol_la_SOURCES += \
+	control/address.c \
+	control/address.h \
 	control/comm_recorded.c \
 	control/comm_recorded.h \
 	control/control_file.c \
