@@ -217,7 +217,7 @@ bool dg_test_fill(dg_node_test *k, dg_trial *t)
             x.data[i] = NULL;
             if (try_fill(t, &x, slot, slot, few_objects(t), t->d) < 0)
                 fine = dg_test_miss(k, t, x.feeds[i].key, NULL,
-                                    "`fill` fails where nobody wants \"%s\" (data[%d] is NULL): %s",
+                                    "`fill` fails when \"%s\" is not wanted (data[%d] is NULL): %s",
                                     x.feeds[i].key, i, dg_test_why(t->arena, t->d));
         }
         dg_test_tally(k, 1, "slots", -1);

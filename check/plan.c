@@ -162,7 +162,7 @@ static bool check_plan(dg_node_test *k, dg_trial *t, const planned *p)
                             "the plan of epoch %lld says that %lld slots are padding, and %lld are",
                             (long long)p->epoch + 1, (long long)p->plan.padded, (long long)padded);
     if (p->plan.dropped != left)
-        return dg_test_miss(k, t, "dropped", "a user is told what an epoch leaves out",
+        return dg_test_miss(k, t, "dropped", "the log says what an epoch leaves out",
                             "the plan of epoch %lld says that it leaves out %lld of %d items, and "
                             "it leaves out %lld",
                             (long long)p->epoch + 1, (long long)p->plan.dropped, p->data->n_items,

@@ -71,7 +71,7 @@ typedef struct dg_exec_observer {
      * dg_exec_observe */
     uint32_t (*place)(void *ctx, const dg_where *at);
     /* instructions of another place begin. An asynchronous device's lane writes the place to *word
-     * instead (NULL: nobody reads it) */
+     * instead (NULL: not wanted) */
     void (*at)(void *ctx, uint32_t place);
     uint32_t *word;
     /* a collective follows, or the segment ends: this rank may now wait for others */

@@ -52,8 +52,8 @@ void dg_landing_close(dg_landing *l)
 }
 
 /* A batch begins. The side was last used two batches ago: its copy has been done since a result of
- * the batch before was read, so the host does not really wait. What the landing holds and nobody
- * took is given up. */
+ * the batch before was read, so the host does not really wait. A batch that
+ * was landed and not taken is dropped. */
 static int begin(dg_exec *x, bool ahead, int64_t batch)
 {
     dg_landing *l = x->spaces.landing;

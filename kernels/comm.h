@@ -17,7 +17,7 @@
 typedef struct dg_comm dg_comm;
 
 /* Where in the pipeline a rank calls: set it before a call. Ranks that call at the same time must
- * have the same id; the texts are for the error. Zeros: nobody says. */
+ * have the same id; the texts are for the error. Zeros: the place is not known. */
 enum { DG_COMM_TEXT = 112, DG_COMM_WHY = 512 };
 typedef struct dg_comm_place {
     uint64_t id;

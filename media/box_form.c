@@ -55,7 +55,8 @@ dg_box_verdict dg_box_forms_judge(const dg_box_forms *f, dg_arena *a)
         [DG_BOX_CORNERS] = "left, top, right, bottom",
     };
     int64_t outside = f->n - f->fits[f->written];
-    dg_box_verdict v = { .form = f->written };
+    dg_box_form like = f->written;
+    dg_box_verdict v = { 0 };
 
     if (f->n > 0 && f->tiny == f->n) {
         v.normalized = true;
@@ -68,15 +69,13 @@ dg_box_verdict dg_box_forms_judge(const dg_box_forms *f, dg_arena *a)
     if (f->n < LEAST_BOXES || outside * 5 < f->n)
         return v;
     for (int k = 0; k < DG_N_BOX_FORMS; k++)
-        if (f->fits[k] > f->fits[v.form])
-            v.form = (dg_box_form)k;
-    if (f->fits[v.form] * 50 < f->n * 49)
-        v.form = f->written;
-    if (v.form != f->written)
+        if (f->fits[k] > f->fits[like])
+            like = (dg_box_form)k;
+    if (like != f->written && f->fits[like] * 50 >= f->n * 49)
         v.text = dg_printf(a,
                            "%lld of %lld boxes reach outside their image; read as %s, %lld do: "
                            "write %s",
-                           (long long)outside, (long long)f->n, names[v.form],
-                           (long long)(f->n - f->fits[v.form]), names[f->written]);
+                           (long long)outside, (long long)f->n, names[like],
+                           (long long)(f->n - f->fits[like]), names[f->written]);
     return v;
 }

@@ -29,7 +29,6 @@ dg_box_form dg_box_form_of(const char *form);
 
 typedef struct dg_box_verdict {
     bool normalized;  /* all boxes are tiny */
-    dg_box_form form; /* unless normalized: what the numbers look like */
     const char *text; /* "17 of 28 boxes reach outside ...", NULL: the form is what it should be */
 } dg_box_verdict;
 

@@ -446,7 +446,7 @@ int dg_second_look(const dg_program *p, const dg_second_host *h, dg_diag *d)
     for (int i = 0; i < l.n_buckets && l.rc == 0; i++)
         if (l.begun[i])
             dg_second_disagree(&l, &p->instrs.items[l.begun[i] - 1],
-                               "begins what nobody waits for");
+                               "begins a collective without a wait for it");
     if (l.rc == 0)
         check_clock(&l);
     rc = l.rc;

@@ -37,11 +37,11 @@ static uint32_t axes_of(const dg_second_host *h, const char *text)
 {
     uint32_t axes = 0;
 
-    for (int i = 0; text && i < h->n_axes; i++) {
-        const char *at = strstr(text, h->axis[i]);
-
-        axes |= at ? 1u << i : 0;
-    }
+    for (const char *s = text; s && *s; s += strcspn(s, "+"), s += *s == '+')
+        for (int i = 0; i < h->n_axes; i++)
+            if (strcspn(s, "+") == strlen(h->axis[i]) &&
+                strncmp(s, h->axis[i], strlen(h->axis[i])) == 0)
+                axes |= 1u << i;
     return (text && *text ? axes : h->live) & h->live;
 }
 

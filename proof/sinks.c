@@ -24,7 +24,7 @@ static uint32_t joined(const dg_proof *p, const dg_node *node)
     return axes & p->live;
 }
 
-/* Reports a sink that works where nobody reports. */
+/* Reports a sink that works on ranks that report nothing. */
 static void check_place(dg_proof *p, const dg_visit *v)
 {
     const dg_node *node = v->node;

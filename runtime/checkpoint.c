@@ -187,6 +187,7 @@ int dg_checkpoint_read(const char *folder, dg_store *s, dg_progress *progress,
     DG_TRY(dg_checkpoint_state_read(&state, a, file, d));
     sound = true;
     DG_TRY(dg_checkpoint_state_compare(&state, identity, same_pipeline, d));
+    /* all of it before any of it: a damaged part leaves the run's state as it was */
     sound = is_whole(a, folder, d);
     rc = sound ? 0 : -DG_EINPUT;
     if (rc < 0)

@@ -435,7 +435,7 @@ static dg_far_lane *choose(dg_far *f)
     for (int k = 0; k < DG_N_LANES && wanted; k++) {
         dg_far_lane *lane = &f->lanes[k];
         const dg_far_item *it = lane->first;
-        /* A call that nobody waits for may block what somebody waits for. */
+        /* A call that is not waited for may block an item that is. */
         bool ahead = it && f->options.seed != 0 && it->work != DG_FAR_CALL;
 
         if (!it || (lane->done >= lane->goal && !ahead))
@@ -450,7 +450,7 @@ static dg_far_lane *choose(dg_far *f)
     return ready[n == 1 ? 0 : dg_rng_below(&f->order, (uint64_t)n)];
 }
 
-/* Until there may be something to run; what nobody waits for runs after `patience`. */
+/* Until there may be something to run; items that are not waited for run after `patience`. */
 static void idle(dg_far *f)
 {
     double at = f->last_call_s + (double)f->options.patience_ms / 1e3;
