@@ -9,35 +9,27 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "comm/shm.h"
-#include "control/address.h"
-#include "control/coordinator.h"
 #include "control/rank_processes.h"
 #include "control/control_file.h"
-#include "control/keyfile.h"
-#include "control/link.h"
+#include "control/plane.h"
 
 static const double GRACE_S = 2, SETTLE_S = 1, COME_BACK_S = 60, GATHER_S = 5;
 
 typedef struct launcher {
     const dg_launch_conf *c;
     dg_arena *arena;
-    dg_coordinator *coordinator; /* on the first machine */
-    dg_link *link;               /* on further machines; with neither there is no control plane */
-    dg_key_pair server, rank_key, ctl_key;
-    const char *commands, *events; /* endpoints for the ranks */
-    const char *asks;              /* endpoint for detrgraph ctl, on this machine */
+    dg_plane plane; /* neither coordinator nor link: no control plane */
     dg_rank_processes *processes;
     struct pollfd *fds;
     dg_seat seat; /* of this attempt: this machine's ranks, and the total */
     uint32_t attempt;
-    int signal_fd, news_fd; /* news_fd: signalled by the link */
+    int signal_fd;
     int n_signals;
     sigset_t before;
     dg_view view;
@@ -55,10 +47,8 @@ static int refuse(dg_diag *d, const char *what)
 
 static bool controlled(const launcher *l)
 {
-    return l->coordinator || l->link;
+    return l->plane.coordinator || l->plane.link;
 }
-
-/* ---- the control plane ----------------------------------------------------------------------- */
 
 /* Reads the position of a rank of this machine from its flight recorder. */
 static bool look_at_rank(void *ctx, int rank, dg_arena *a, dg_beat *out)
@@ -73,138 +63,12 @@ static bool look_at_rank(void *ctx, int rank, dg_arena *a, dg_beat *out)
     return true;
 }
 
-/* A pair of endpoints to listen at. */
-typedef struct ends {
-    const char *commands, *events;
-} ends;
-
-/* also: further ones, or NULLs */
-static int open_coordinator(launcher *l, ends at, ends also, dg_diag *d)
-{
-    const dg_coordinator_conf conf = { .commands = at.commands,
-                                       .events = at.events,
-                                       .asks = l->asks,
-                                       .also_commands = also.commands,
-                                       .also_events = also.events,
-                                       .server = &l->server,
-                                       .rank_key = l->rank_key.public_key,
-                                       .ctl_key = l->ctl_key.public_key,
-                                       .lost_after_s = l->c->lost_after_s,
-                                       .nodes = l->c->nodes,
-                                       .ranks = l->c->ranks,
-                                       .env = l->c->env,
-                                       .look = look_at_rank,
-                                       .ctx = l };
-
-    return dg_coordinator_open(&l->coordinator, &conf, d);
-}
-
-static void name_asks(launcher *l)
-{
-    l->asks =
-        dg_printf(l->arena, "ipc://@detrgraph-%ld-%.8s-ctl", (long)getpid(), l->ctl_key.public_key);
-}
-
-/* Opens a control plane for one machine: a local address, and fresh keys. */
-static int open_here(launcher *l, dg_diag *d)
-{
-    int rc;
-
-    DG_TRY(dg_key_make(&l->server, d));
-    DG_TRY(dg_key_make(&l->rank_key, d));
-    DG_TRY(dg_key_make(&l->ctl_key, d));
-    l->commands =
-        dg_printf(l->arena, "ipc://@detrgraph-%ld-%.8s", (long)getpid(), l->ctl_key.public_key);
-    l->events = dg_printf(l->arena, "%s-events", l->commands);
-    name_asks(l);
-    DG_TRY(open_coordinator(l, (ends){ l->commands, l->events }, (ends){ 0 }, d));
-out:
-    return rc;
-}
-
-/* Called by the link's thread when the run is over. */
-static void on_over(void *ctx)
-{
-    uint64_t one = 1;
-    ssize_t ignored = write(((launcher *)ctx)->news_fd, &one, sizeof one);
-
-    (void)ignored;
-}
-
-static int open_link(launcher *l, dg_diag *d)
-{
-    const dg_ticket t = { .ranks = l->seat.all,
-                          .alive_fd = -1,
-                          .lost_after_s = l->c->lost_after_s,
-                          .commands = l->commands,
-                          .events = l->events,
-                          .server_public = l->server.public_key,
-                          .own_public = l->rank_key.public_key,
-                          .own_secret = l->rank_key.secret_key };
-    const dg_link_conf conf = { .ticket = &t,
-                                .rank = (uint32_t)l->seat.first,
-                                .attempt = l->attempt,
-                                .launcher = true,
-                                .on_over = on_over,
-                                .ctx = l };
-
-    return dg_link_open(&l->link, &conf, d);
-}
-
-static ends ends_at(launcher *l, const char *host, int port)
-{
-    return (ends){ dg_printf(l->arena, "tcp://%s:%d", host, port),
-                   dg_printf(l->arena, "tcp://%s:%d", host, port + 1) };
-}
-
-/* Listens at the address that other machines use, and at the loopback for this machine's ranks; or
- * at all addresses. */
-static int open_for_machines(launcher *l, const dg_address *at, dg_diag *d)
-{
-    const ends loopback = ends_at(l, "127.0.0.1", at->port),
-               outer = ends_at(l, at->number, at->port);
-
-    l->commands = loopback.commands;
-    l->events = loopback.events;
-    if (!at->ours) {
-        if (!at->names_itself)
-            dg_log_line(l->c->env, DG_WARN,
-                        "%s is no address of this machine: it listens at all of them", at->number);
-        return open_coordinator(l, ends_at(l, "*", at->port), (ends){ 0 }, d);
-    }
-    return open_coordinator(l, loopback, strcmp(at->number, "127.0.0.1") == 0 ? (ends){ 0 } : outer,
-                            d);
-}
-
-static int open_among_machines(launcher *l, dg_diag *d)
-{
-    dg_address at;
-    ends outer;
-    int rc;
-
-    DG_TRY(dg_address_read(&at, l->c->coordinator, l->arena, d));
-    DG_TRY(dg_key_file_read(l->c->key, &l->server, &l->rank_key, d));
-    DG_TRY(dg_key_make(&l->ctl_key, d));
-    l->news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    name_asks(l);
-    if (l->c->node == 0) {
-        DG_TRY(open_for_machines(l, &at, d));
-    } else {
-        outer = ends_at(l, at.host, at.port);
-        l->commands = outer.commands;
-        l->events = outer.events;
-        DG_TRY(open_link(l, d));
-    }
-out:
-    return rc;
-}
-
 /* ---- starting -------------------------------------------------------------------------------- */
 
 static void begin_attempt(launcher *l)
 {
-    if (l->coordinator)
-        dg_coordinator_begin(l->coordinator, l->seat.all, l->attempt);
+    if (l->plane.coordinator)
+        dg_coordinator_begin(l->plane.coordinator, l->seat.all, l->attempt);
 }
 
 static int silent(dg_diag *d)
@@ -220,9 +84,10 @@ static int await_coordinator(launcher *l, dg_diag *d)
     dg_state state;
     char reason[64];
 
-    while (!dg_link_state(l->link, &state, reason, sizeof reason) && l->c->env->now_s() < end)
+    while (!dg_link_state(l->plane.link, &state, reason, sizeof reason) && l->c->env->now_s() < end)
         (void)poll(NULL, 0, 20);
-    return dg_link_state(l->link, &state, reason, sizeof reason) && !state.over ? 0 : silent(d);
+    return dg_link_state(l->plane.link, &state, reason, sizeof reason) && !state.over ? 0
+                                                                                      : silent(d);
 }
 
 static int start_ranks(launcher *l, dg_diag *d)
@@ -239,11 +104,11 @@ static int start_ranks(launcher *l, dg_diag *d)
         .nodes = l->seat.machines,
         .local_ranks = l->seat.ranks,
         .lost_after_s = l->c->lost_after_s,
-        .commands = l->commands,
-        .events = l->events,
-        .server_public = l->server.public_key,
-        .own_public = l->rank_key.public_key,
-        .own_secret = l->rank_key.secret_key,
+        .commands = l->plane.commands,
+        .events = l->plane.events,
+        .server_public = l->plane.server.public_key,
+        .own_public = l->plane.rank_key.public_key,
+        .own_secret = l->plane.rank_key.secret_key,
         .coordinator = l->c->coordinator,
         .out = l->view.folder,
     };
@@ -252,7 +117,7 @@ static int start_ranks(launcher *l, dg_diag *d)
     l->view.over = DG_OVER_NO;
     if (l->seat.ranks > 1 && l->seat.machines == 1)
         DG_TRY(dg_comm_shm_make(&shared_fd, d));
-    if (l->link && l->attempt > 0)
+    if (l->plane.link && l->attempt > 0)
         DG_TRY(await_coordinator(l, d));
     DG_TRY(dg_rank_processes_start(l->processes, l->seat.ranks, &m, (uint32_t)l->seat.first,
                                    shared_fd, d));
@@ -278,14 +143,14 @@ static void take_signal(launcher *l)
             dg_rank_processes_kill(l->processes, (int)info.ssi_signo);
     } else if (l->n_signals == 1) {
         dg_log_line(l->c->env, DG_INFO, "stopping after this step; once more stops at once");
-        if (l->coordinator)
-            dg_coordinator_ask(l->coordinator, "stop", "");
+        if (l->plane.coordinator)
+            dg_coordinator_ask(l->plane.coordinator, "stop", "");
         else
-            dg_link_ask(l->link, "stop");
+            dg_link_ask(l->plane.link, "stop");
     } else {
         dg_log_line(l->c->env, DG_INFO, "stopped at once; what was saved is whole");
-        if (l->coordinator)
-            dg_coordinator_end(l->coordinator, "it was asked to stop at once");
+        if (l->plane.coordinator)
+            dg_coordinator_end(l->plane.coordinator, "it was asked to stop at once");
         l->view.over = DG_OVER_AT_ONCE;
         dg_rank_processes_kill(l->processes, SIGKILL);
     }
@@ -296,10 +161,10 @@ static void ended(void *ctx, int i, int status)
     launcher *l = ctx;
     int rank = l->seat.first + i;
 
-    if (l->coordinator)
-        dg_coordinator_gone(l->coordinator, rank, status);
-    else if (l->link)
-        dg_link_gone(l->link, rank, 0, status);
+    if (l->plane.coordinator)
+        dg_coordinator_gone(l->plane.coordinator, rank, status);
+    else if (l->plane.link)
+        dg_link_gone(l->plane.link, rank, 0, status);
     else if (WIFSIGNALED(status))
         dg_log_line(l->c->env, DG_WARN, "the rank was ended by signal %d (SIG%s)", WTERMSIG(status),
                     sigabbrev_np(WTERMSIG(status)));
@@ -332,8 +197,9 @@ static void dump_recorders(launcher *l, const dg_diag *why)
 
 static void open_entrance(launcher *l)
 {
-    const dg_control_file e = { l->asks, l->server.public_key, l->ctl_key.public_key,
-                                l->ctl_key.secret_key, getpid() };
+    const dg_control_file e = { l->plane.asks, l->plane.server.public_key,
+                                l->plane.ctl_key.public_key, l->plane.ctl_key.secret_key,
+                                getpid() };
     dg_diag *d = dg_diag_open();
 
     if (dg_control_file_write(l->view.folder, &e, d) < 0)
@@ -349,10 +215,10 @@ static void read_link(launcher *l)
     dg_state state;
     char reason[1024];
     uint64_t n;
-    ssize_t ignored = read(l->news_fd, &n, sizeof n);
+    ssize_t ignored = read(l->plane.over_fd, &n, sizeof n);
 
     (void)ignored;
-    (void)dg_link_state(l->link, &state, reason, sizeof reason);
+    (void)dg_link_state(l->plane.link, &state, reason, sizeof reason);
     if (!state.over || l->view.over)
         return;
     l->view.over = (dg_over)state.over;
@@ -365,15 +231,15 @@ static void take_findings(launcher *l)
 {
     dg_diag *why = dg_diag_open();
 
-    if (l->link)
+    if (l->plane.link)
         read_link(l);
-    if (l->coordinator)
-        dg_coordinator_look(l->coordinator, &l->view, why);
-    if (l->coordinator && *l->view.folder && l->view.met > 1 && !l->has_control_file)
+    if (l->plane.coordinator)
+        dg_coordinator_look(l->plane.coordinator, &l->view, why);
+    if (l->plane.coordinator && *l->view.folder && l->view.met > 1 && !l->has_control_file)
         open_entrance(l);
     if (l->view.over && l->over_s <= 0)
         l->over_s = l->c->env->now_s();
-    if (l->coordinator && l->view.over == DG_OVER_FAILED && !l->reported) {
+    if (l->plane.coordinator && l->view.over == DG_OVER_FAILED && !l->reported) {
         l->reported = true;
         l->c->failed(l->c->ctx, why);
         dump_recorders(l, why);
@@ -387,7 +253,8 @@ static void wait_for_something(launcher *l, int ms)
 
     l->fds[n++] = (struct pollfd){ .fd = l->signal_fd, .events = POLLIN };
     l->fds[n++] =
-        (struct pollfd){ .fd = l->coordinator ? dg_coordinator_fd(l->coordinator) : l->news_fd,
+        (struct pollfd){ .fd = l->plane.coordinator ? dg_coordinator_fd(l->plane.coordinator)
+                                                    : l->plane.over_fd,
                          .events = POLLIN };
     for (int i = 0; i < l->seat.ranks; i++)
         l->fds[n++] =
@@ -447,9 +314,9 @@ static void await_last_messages(launcher *l)
 {
     double end = l->c->env->now_s() + (l->c->nodes > 1 ? l->c->lost_after_s : SETTLE_S);
 
-    if (l->link)
+    if (l->plane.link)
         await_verdict(l);
-    if (!l->coordinator)
+    if (!l->plane.coordinator)
         return;
     take_findings(l);
     while (!l->view.over && (l->view.judging || l->view.left < l->seat.all) &&
@@ -493,22 +360,22 @@ static void gather_machines(launcher *l)
 {
     double end = l->c->env->now_s() + GATHER_S;
 
-    dg_coordinator_reopen(l->coordinator, l->attempt);
-    while (!dg_coordinator_gathered(l->coordinator) && l->c->env->now_s() < end &&
+    dg_coordinator_reopen(l->plane.coordinator, l->attempt);
+    while (!dg_coordinator_gathered(l->plane.coordinator) && l->c->env->now_s() < end &&
            l->n_signals < 2) {
         wait_for_something(l, 50);
         take_findings(l);
     }
     if (l->n_signals >= 2) { /* no assignment: waiting launchers learn that this attempt is over */
-        dg_coordinator_begin(l->coordinator, 1, l->attempt);
-        dg_coordinator_end(l->coordinator, "it was asked to stop at once");
+        dg_coordinator_begin(l->plane.coordinator, 1, l->attempt);
+        dg_coordinator_end(l->plane.coordinator, "it was asked to stop at once");
         l->view.over = DG_OVER_AT_ONCE;
         linger(l);
         return;
     }
-    l->seat = dg_coordinator_seat(l->coordinator);
+    l->seat = dg_coordinator_seat(l->plane.coordinator);
     if (l->n_signals) /* the signal came while no rank was running */
-        dg_coordinator_ask(l->coordinator, "stop", "");
+        dg_coordinator_ask(l->plane.coordinator, "stop", "");
 }
 
 /* True if the run was stopped before ranks were assigned. */
@@ -517,7 +384,8 @@ static bool stopped_instead(launcher *l)
     dg_state state;
     char reason[8];
 
-    if (!dg_link_state(l->link, &state, reason, sizeof reason) || state.over != DG_OVER_AT_ONCE)
+    if (!dg_link_state(l->plane.link, &state, reason, sizeof reason) ||
+        state.over != DG_OVER_AT_ONCE)
         return false;
     l->view.over = DG_OVER_NO; /* discard the previous attempt's */
     read_link(l);
@@ -529,7 +397,7 @@ static int take_seat(launcher *l, dg_diag *d)
 {
     double end = l->c->env->now_s() + COME_BACK_S;
 
-    while (!dg_link_join(l->link, l->c->node, &l->seat) && l->n_signals < 2) {
+    while (!dg_link_join(l->plane.link, l->c->node, &l->seat) && l->n_signals < 2) {
         if (l->c->env->now_s() > end)
             return silent(d);
         wait_for_something(l, 50);
@@ -541,7 +409,7 @@ static int take_seat(launcher *l, dg_diag *d)
     if (!l->seat.ranks)
         dg_log_line(l->c->env, DG_WARN, "the run goes on without this machine");
     else if (l->n_signals)
-        dg_link_ask(l->link, "stop");
+        dg_link_ask(l->plane.link, "stop");
     return 0;
 }
 
@@ -551,15 +419,12 @@ static int begin_again(launcher *l, dg_diag *d)
     int rc = 0;
 
     l->attempt++;
-    if (l->link) {
-        dg_link_close(&l->link);
-        DG_TRY(open_link(l, d));
-    }
+    DG_TRY(l->c->control ? dg_plane_link(&l->plane, &l->seat, l->attempt, d) : 0);
     if (l->c->elastic && l->c->nodes == 1 && l->seat.ranks > 1)
         l->seat.all = --l->seat.ranks;
     if (!l->c->elastic || l->c->nodes == 1)
         begin_attempt(l);
-    else if (l->coordinator)
+    else if (l->plane.coordinator)
         gather_machines(l);
     else
         DG_TRY(take_seat(l, d));
@@ -623,30 +488,27 @@ int dg_launch_run(const dg_launch_conf *c, int *code, dg_diag *d)
     launcher l = { .c = c,
                    .arena = a,
                    .signal_fd = -1,
-                   .news_fd = -1,
+                   .plane = { .over_fd = -1 },
                    .seat = { c->node * c->ranks, c->ranks, c->nodes * c->ranks, c->nodes } };
+    const dg_plane_conf plane = { c, look_at_rank, &l };
     int rc;
 
     l.fds = DG_NEW_N(a, c->ranks + 2, struct pollfd);
     pthread_sigmask(SIG_SETMASK, NULL, &l.before);
     DG_TRY(dg_rank_processes_open(&l.processes, &processes, d));
     DG_TRY(open_signal_fd(&l, d));
-    if (c->control)
-        DG_TRY(c->nodes > 1 ? open_among_machines(&l, d) : open_here(&l, d));
+    if (c->control) {
+        DG_TRY(dg_plane_open(&l.plane, &plane, a, d));
+        DG_TRY(dg_plane_link(&l.plane, &l.seat, 0, d));
+    }
     DG_TRY(run_attempts(&l, code, d));
 out:
     if (l.has_control_file)
         dg_control_file_remove(l.view.folder);
-    dg_link_close(&l.link);
-    dg_coordinator_close(&l.coordinator);
+    dg_plane_close(&l.plane);
     dg_rank_processes_close(&l.processes);
     if (l.signal_fd >= 0)
         close(l.signal_fd);
-    if (l.news_fd >= 0)
-        close(l.news_fd);
-    explicit_bzero(&l.server, sizeof l.server);
-    explicit_bzero(&l.rank_key, sizeof l.rank_key);
-    explicit_bzero(&l.ctl_key, sizeof l.ctl_key);
     pthread_sigmask(SIG_SETMASK, &l.before, NULL);
     dg_arena_close(&a);
     return rc;

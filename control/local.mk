@@ -29,6 +29,8 @@ libcontrol_la_SOURCES += \
 	control/message.h \
 	control/monitor_digests.c \
 	control/monitor_digests.h \
+	control/plane.c \
+	control/plane.h \
 	control/rank_processes.c \
 	control/rank_processes.h \
 	control/rates.c \
