@@ -13,6 +13,6 @@ libbase_la_SOURCES += \
 	base/pool.c base/pool.h \
 	base/proto.c base/proto.h \
 	base/ring.c base/ring.h \
-	base/rng.c base/rng.h \
+	base/rng.c base/philox.h base/rng.h \
 	base/str.c base/str.h \
 	base/tensor.c

@@ -1,5 +1,5 @@
 # ref_sources are compiled twice (f32, f64), host_simd_sources once per instruction set, libhost
-# once.
+# once, cuda_sources three times (bf16, f32, f64; for tests).
 libhost_la_SOURCES += kernels/ops.def kernels/attrs.h kernels/backend.c kernels/backend.h \
 	kernels/comm.h kernels/host/host.h kernels/addition.h kernels/host/addition.c \
 	kernels/host/dnn.c kernels/host/weight_gradient.h kernels/host/weight_gradient.c \
@@ -16,6 +16,13 @@ host_simd_sources += kernels/host/simd/simd.h kernels/host/simd/vmath.h kernels/
 	kernels/host/simd/shape.c kernels/host/simd/norm.c kernels/host/simd/reduce.c \
 	kernels/host/simd/loss.c kernels/host/simd/update.c kernels/host/simd/pool.c \
 	kernels/host/simd/gather.c kernels/host/simd/attention.c kernels/host/simd/deform.c
+libcuda_la_SOURCES += kernels/cuda/cuda.h kernels/cuda/table.c
+cuda_sources += kernels/cuda/device.h kernels/cuda/layout.h kernels/cuda/total.h \
+	kernels/cuda/box.h kernels/cuda/elementwise.c kernels/cuda/norm.c kernels/cuda/statistics.c \
+	kernels/cuda/attention.c kernels/cuda/deform.c kernels/cuda/shape.c kernels/cuda/reduce.c \
+	kernels/cuda/pool.c \
+	kernels/cuda/gather.c kernels/cuda/topk.c kernels/cuda/random.c kernels/cuda/denoise.c \
+	kernels/cuda/match.c kernels/cuda/loss.c kernels/cuda/ranks.c kernels/cuda/update.c
 
 # names for the places of operands
 BUILT_SOURCES += kernels/operands.h

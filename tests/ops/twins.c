@@ -6,9 +6,8 @@
 #include "tests/check.h"
 
 #include <math.h>
-#include <string.h>
 
-#include "check/interpreter.h"
+#include "tests/ops/operands.h"
 #include "tests/ops/sample_program.h"
 #include "tests/ops/variants.h"
 
@@ -29,69 +28,6 @@ typedef struct walker {
     const sample *sample;
     int failures;
 } walker;
-
-/* Largest difference over largest magnitude, or over `least` if that is more; infinite where one
- * is not finite and the other is not the same. */
-static double distance(const dg_tensor *a, const dg_tensor *b, double least)
-{
-    double worst = 0, most = least;
-
-    for (int64_t i = 0; i < dg_shape_elements(a->shape); i++) {
-        double x = dg_tensor_get(a, i), y = dg_tensor_get(b, i);
-
-        if (isfinite(x) && isfinite(y)) {
-            worst = fmax(worst, fabs(x - y));
-            most = fmax(most, fabs(y));
-        } else if (!(isnan(x) && isnan(y)) && x != y) {
-            return INFINITY;
-        }
-    }
-    return worst == 0 ? 0 : worst / most;
-}
-
-static dg_operand operand_of(const dg_instr *instr, int i)
-{
-    dg_signature s;
-
-    assert_int_equal(dg_signature_parse(&s, instr->op->signature), 0);
-    return *dg_signature_at(&s, instr->n_in, i);
-}
-
-/* A copy of the operands, reals stored as `type`: bf16 where the signature allows it. Outputs
- * are full of rubbish. */
-static void copy_operands(walker *w, const dg_interpreter *m, const dg_instr *instr, dg_dtype type,
-                          dg_tensor *to)
-{
-    dg_tensor from[DG_MAX_OPERANDS];
-    int n = dg_interpreter_operands(m, instr, from);
-
-    for (int i = 0; i < n; i++) {
-        int64_t size = dg_shape_elements(from[i].shape);
-
-        to[i] = from[i];
-        if (!from[i].data)
-            continue;
-        if (m->p->values.items[instr->v[i]].dtype == DG_REAL &&
-            !(type == DG_BF16 && operand_of(instr, i).wide))
-            to[i].dtype = type;
-        to[i].data = dg_alloc_n(w->arena, (size_t)size, dg_dtype_size(to[i].dtype));
-        if (i >= instr->n_in)
-            memset(to[i].data, 0xFF, (size_t)size * dg_dtype_size(to[i].dtype));
-        for (int64_t k = 0; i < instr->n_in && k < size; k++)
-            dg_tensor_set(&to[i], k, dg_tensor_get(&from[i], k));
-    }
-}
-
-static void share_places(const dg_instr *instr, dg_tensor *t)
-{
-    for (int i = instr->n_in; i < instr->n_in + instr->n_out; i++) {
-        int x = operand_of(instr, i).alias;
-
-        if (x >= 0 && t[i].data && t[x].dtype == t[i].dtype &&
-            dg_shape_equal(t[x].shape, t[i].shape))
-            t[i].data = t[x].data;
-    }
-}
 
 static void compare(walker *w, const dg_instr *instr, const char *who, const dg_tensor *a,
                     const dg_tensor *b, double tolerance, double *worst)
@@ -121,15 +57,6 @@ static void run(const dg_kernel *k, const dg_instr *instr, const dg_tensor *t, c
                      0);
 }
 
-/* Gives every bf16 operand's value to the f32 operand at the same place. */
-static void widen_inputs(const dg_instr *instr, const dg_tensor *low, dg_tensor *wide)
-{
-    for (int i = 0; i < instr->n_in; i++)
-        for (int64_t k = 0;
-             low[i].data && low[i].dtype == DG_BF16 && k < dg_shape_elements(low[i].shape); k++)
-            dg_tensor_set(&wide[i], k, dg_tensor_get(&low[i], k));
-}
-
 static void check_in_bf16(walker *w, const dg_interpreter *m, const dg_instr *instr,
                           const variant *host)
 {
@@ -137,8 +64,8 @@ static void check_in_bf16(walker *w, const dg_interpreter *m, const dg_instr *in
     dg_tensor ref[DG_MAX_OPERANDS], low[DG_MAX_OPERANDS];
 
     for (int in_place = 0; in_place < 2; in_place++) {
-        copy_operands(w, m, instr, DG_F32, ref);
-        copy_operands(w, m, instr, DG_BF16, low);
+        copy_operands(w->arena, m, instr, DG_F32, ref);
+        copy_operands(w->arena, m, instr, DG_BF16, low);
         widen_inputs(instr, low, ref);
         if (in_place)
             share_places(instr, low);
@@ -159,7 +86,7 @@ static void check_host(walker *w, const dg_interpreter *m, const dg_instr *instr
 
     for (int n = host_variants(op, hosts), i = 0; i < n; i++) {
         for (int threads = 1; threads <= 3; threads++) {
-            copy_operands(w, m, instr, DG_F32, other);
+            copy_operands(w->arena, m, instr, DG_F32, other);
             if (threads == 2)
                 share_places(instr, other);
             run(hosts[i].kernel, instr, other, &m->control, threads);
@@ -178,14 +105,14 @@ static void check_instruction(walker *w, const dg_interpreter *m, const dg_instr
     dg_tensor ref[DG_MAX_OPERANDS], other[DG_MAX_OPERANDS];
     double none = 0;
 
-    copy_operands(w, m, instr, DG_F32, ref);
+    copy_operands(w->arena, m, instr, DG_F32, ref);
     run(op->ref32, instr, ref, &m->control, 1);
 
-    copy_operands(w, m, instr, DG_F64, other);
+    copy_operands(w->arena, m, instr, DG_F64, other);
     run(op->ref64, instr, other, &m->control, 1);
     compare(w, instr, "ref in f32", ref, other, REF32_TOLERANCE, &t->ref32);
 
-    copy_operands(w, m, instr, DG_F32, other);
+    copy_operands(w->arena, m, instr, DG_F32, other);
     share_places(instr, other);
     run(op->ref32, instr, other, &m->control, 3);
     compare(w, instr, "ref on three threads, in place", other, ref, 0, &none);

@@ -1,0 +1,433 @@
+/* device.h: the part of CUDA that kernels use, and what all kernels share.
+ *
+ * nvcc maps it to the device. A C compiler maps it to the functions of dg_cuda_fibers, which
+ * tests/cuda implements: the threads of a block are then fibers that run one after another, in any
+ * order between two places where they meet. What stands here is all that a kernel may use:
+ *
+ *   thread_id block_id block_size grid_size    blocks and threads have one dimension
+ *   shared_memory                              as many bytes as the launch asked for, no others
+ *   barrier                                    every thread of the block
+ *   warp_barrier, shuffle, shuffle_xor, ballot every thread of the warp
+ *   atomic_add, atomic_and                     on int32_t and, for f64, int64_t
+ *
+ * There are no atomics on floating-point numbers: their order would change the bits. */
+#ifndef DG_KERNELS_CUDA_DEVICE_H
+#define DG_KERNELS_CUDA_DEVICE_H
+
+#include <assert.h>
+#include <string.h>
+#ifdef __CUDACC__
+#include <math.h>
+#else
+#include <tgmath.h>
+#endif
+
+#ifdef __CUDACC__
+#define _Static_assert static_assert /* of kernels/attrs.h */
+#endif
+
+#include "kernels/attrs.h"
+#include "kernels/cuda/cuda.h"
+#include "kernels/operands.h"
+
+#ifndef DG_CUDA_BITS
+#define DG_CUDA_BITS 32 /* for compiling this header alone */
+#endif
+
+/* real: how operands are stored; wide: those that the signature marks `:f`; all arithmetic is done
+ * in wide, and in double where the reference's numbers are wanted exactly. fixed: an integer that
+ * sums are kept in where their order is not known. */
+#if DG_CUDA_BITS == 16
+typedef uint16_t real;
+typedef float wide;
+typedef int32_t fixed;
+#define DG_CUDA_SYMBOL(name) dg_cuda_##name##_bf16
+#define DG_CUDA_REAL DG_BF16
+#elif DG_CUDA_BITS == 32
+typedef float real;
+typedef float wide;
+typedef int32_t fixed;
+#define DG_CUDA_SYMBOL(name) dg_cuda_##name##_f32
+#define DG_CUDA_REAL DG_F32
+#else
+typedef double real;
+typedef double wide;
+typedef int64_t fixed;
+#define DG_CUDA_SYMBOL(name) dg_cuda_##name##_f64
+#define DG_CUDA_REAL DG_F64
+#endif
+#define DG_CUDA_WIDE (DG_CUDA_BITS == 64 ? DG_F64 : DG_F32)
+
+#define DG_CUDA(name, prepare_fn, enqueue_fn)         \
+    extern const dg_cuda_kernel DG_CUDA_SYMBOL(name); \
+    const dg_cuda_kernel DG_CUDA_SYMBOL(name) = {     \
+        { (prepare_fn), NULL, NULL },                 \
+        (enqueue_fn),                                 \
+    }
+
+/* ---- a kernel and its threads ---------------------------------------------------------------- */
+
+/* KERNEL(name, type) { body }: a kernel whose parameters are *p, a `type`. DEVICE: a function that
+ * kernels call, ANYWHERE: the host, too. */
+#ifdef __CUDACC__
+
+#define DEVICE static __device__ __forceinline__
+#define ANYWHERE static __host__ __device__ inline
+#define KERNEL(name, type)                                         \
+    DEVICE void name##_body(const type *p);                        \
+    static __global__ void __launch_bounds__(DG_CUDA_THREADS, 1)   \
+        name(const __grid_constant__ type p, const int32_t *guard) \
+    {                                                              \
+        if (!guard || *guard)                                      \
+            name##_body(&p);                                       \
+    }                                                              \
+    DEVICE void name##_body(const type *p)
+
+DEVICE int thread_id(void)
+{
+    return (int)threadIdx.x;
+}
+
+DEVICE int64_t block_id(void)
+{
+    return (int64_t)blockIdx.x;
+}
+
+DEVICE int block_size(void)
+{
+    return (int)blockDim.x;
+}
+
+DEVICE int64_t grid_size(void)
+{
+    return (int64_t)gridDim.x;
+}
+
+DEVICE void *shared_memory(void)
+{
+    extern __shared__ double2 dg_cuda_shared[];
+
+    return dg_cuda_shared;
+}
+
+#define barrier() __syncthreads()
+#define warp_barrier() __syncwarp()
+#define shuffle(v, lane) __shfl_sync(0xFFFFFFFFu, v, lane)
+#define shuffle_xor(v, mask) __shfl_xor_sync(0xFFFFFFFFu, v, mask)
+#define ballot(v) __ballot_sync(0xFFFFFFFFu, v)
+#define count_zeros_below(v) (__ffs((int)(v)) - 1)
+
+DEVICE int32_t atomic_add(int32_t *p, int32_t v)
+{
+    return atomicAdd(p, v);
+}
+
+DEVICE void atomic_add_i64(int64_t *p, int64_t v)
+{
+    atomicAdd((unsigned long long *)p, (unsigned long long)v);
+}
+
+DEVICE void atomic_and(int32_t *p, int32_t v)
+{
+    atomicAnd(p, v);
+}
+
+#else
+
+#define DEVICE static inline
+#define ANYWHERE static inline
+#define KERNEL(name, type)                                \
+    static void name##_body(const type *p);               \
+    static void name(const void *p, const int32_t *guard) \
+    {                                                     \
+        if (!guard || *guard)                             \
+            name##_body((const type *)p);                 \
+    }                                                     \
+    static void name##_body(const type *p)
+
+/* The thread that runs. */
+typedef struct dg_cuda_fibers {
+    int thread, threads;
+    int64_t block, blocks;
+    void *shared;
+} dg_cuda_fibers;
+const dg_cuda_fibers *dg_cuda_thread(void);
+/* Returns when all threads of the block are in a barrier of this line. */
+void dg_cuda_barrier(int line);
+/* Returns when all threads of the warp are here, with the values that they brought; they stay until
+ * the warp meets again. */
+const uint64_t *dg_cuda_meet(int line, uint64_t value);
+
+DEVICE int thread_id(void)
+{
+    return dg_cuda_thread()->thread;
+}
+
+DEVICE int64_t block_id(void)
+{
+    return dg_cuda_thread()->block;
+}
+
+DEVICE int block_size(void)
+{
+    return dg_cuda_thread()->threads;
+}
+
+DEVICE int64_t grid_size(void)
+{
+    return dg_cuda_thread()->blocks;
+}
+
+DEVICE void *shared_memory(void)
+{
+    return dg_cuda_thread()->shared;
+}
+
+DEVICE float dg_shuffle_f32(int line, float v, int lane)
+{
+    uint64_t bits = 0;
+
+    memcpy(&bits, &v, sizeof v);
+    bits = dg_cuda_meet(line, bits)[lane];
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
+DEVICE double dg_shuffle_f64(int line, double v, int lane)
+{
+    uint64_t bits;
+
+    memcpy(&bits, &v, sizeof v);
+    bits = dg_cuda_meet(line, bits)[lane];
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
+DEVICE int32_t dg_shuffle_i32(int line, int32_t v, int lane)
+{
+    return (int32_t)(uint32_t)dg_cuda_meet(line, (uint32_t)v)[lane];
+}
+
+DEVICE uint32_t dg_ballot(int line, int v)
+{
+    const uint64_t *all = dg_cuda_meet(line, v != 0);
+    uint32_t bits = 0;
+
+    for (int i = 0; i < DG_CUDA_WARP; i++)
+        bits |= (uint32_t)all[i] << i;
+    return bits;
+}
+
+#define barrier() dg_cuda_barrier(__LINE__)
+#define warp_barrier() (void)dg_cuda_meet(__LINE__, 0)
+#define shuffle(v, lane)        \
+    _Generic((v),               \
+        float: dg_shuffle_f32,  \
+        double: dg_shuffle_f64, \
+        int32_t: dg_shuffle_i32)(__LINE__, v, lane)
+#define shuffle_xor(v, mask) shuffle(v, (thread_id() % DG_CUDA_WARP) ^ (mask))
+#define ballot(v) dg_ballot(__LINE__, v)
+#define count_zeros_below(v) (__builtin_ffs((int)(v)) - 1)
+
+DEVICE int32_t atomic_add(int32_t *p, int32_t v)
+{
+    int32_t old = *p;
+
+    *p = (int32_t)((uint32_t)old + (uint32_t)v);
+    return old;
+}
+
+DEVICE void atomic_add_i64(int64_t *p, int64_t v)
+{
+    *p = (int64_t)((uint64_t)*p + (uint64_t)v);
+}
+
+DEVICE void atomic_and(int32_t *p, int32_t v)
+{
+    *p &= v;
+}
+
+#endif
+
+DEVICE void atomic_add_fixed(fixed *p, fixed v)
+{
+#if DG_CUDA_BITS == 64
+    atomic_add_i64(p, v);
+#else
+    (void)atomic_add(p, v);
+#endif
+}
+
+/* for (n = first(); n < size; n += step()): the threads of all blocks share the elements. */
+DEVICE int64_t first(void)
+{
+    return block_id() * block_size() + thread_id();
+}
+
+DEVICE int64_t step(void)
+{
+    return grid_size() * block_size();
+}
+
+DEVICE int lane_id(void)
+{
+    return thread_id() % DG_CUDA_WARP;
+}
+
+DEVICE int warp_id(void)
+{
+    return thread_id() / DG_CUDA_WARP;
+}
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+/* The value of a stored element, and what is stored of a value: rounded to nearest even. */
+#if DG_CUDA_BITS == 16
+DEVICE wide get(real h)
+{
+    const uint32_t bits = (uint32_t)h << 16;
+    float v;
+
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
+DEVICE real put(wide v)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &v, sizeof bits);
+    if ((bits & 0x7FFFFFFFu) > 0x7F800000u)
+        return (real)(bits >> 16 | 0x40);
+    return (real)((bits + 0x7FFFu + (bits >> 16 & 1)) >> 16);
+}
+#else
+DEVICE wide get(real v)
+{
+    return v;
+}
+
+DEVICE real put(wide v)
+{
+    return v;
+}
+#endif
+
+DEVICE wide larger(wide x, wide y)
+{
+    return x > y ? x : y;
+}
+
+/* log-sum-exp and maxima begin here: exp of it is 0. */
+DEVICE wide minus_infinity(void)
+{
+    return (wide)-INFINITY;
+}
+
+/* Every lane has the result, added in the same order. */
+DEVICE wide warp_sum(wide v)
+{
+    for (int mask = DG_CUDA_WARP / 2; mask; mask /= 2)
+        v += shuffle_xor(v, mask);
+    return v;
+}
+
+DEVICE wide warp_max(wide v)
+{
+    for (int mask = DG_CUDA_WARP / 2; mask; mask /= 2)
+        v = larger(v, shuffle_xor(v, mask));
+    return v;
+}
+
+enum { BLOCK_SUM_BYTES = DG_CUDA_THREADS / DG_CUDA_WARP * sizeof(wide) };
+
+/* The sum over a block, for every thread; shared: BLOCK_SUM_BYTES, free again afterwards. */
+DEVICE wide block_sum(wide v, wide *shared)
+{
+    wide sum = 0;
+
+    v = warp_sum(v);
+    if (lane_id() == 0)
+        shared[warp_id()] = v;
+    barrier();
+    for (int w = 0; w < block_size() / DG_CUDA_WARP; w++)
+        sum += shared[w];
+    barrier();
+    return sum;
+}
+
+/* ---- the host's side: operands and launches -------------------------------------------------- */
+
+static inline bool has(const dg_args *a, int i)
+{
+    return a->t[i].data != NULL;
+}
+
+/* Operand i: stored as real, wide, or integers; NULL if it is absent. */
+static inline real *reals(const dg_args *a, int i)
+{
+    assert(!has(a, i) || a->t[i].dtype == DG_CUDA_REAL);
+    return (real *)a->t[i].data;
+}
+
+static inline wide *wides(const dg_args *a, int i)
+{
+    assert(!has(a, i) || a->t[i].dtype == DG_CUDA_WIDE);
+    return (wide *)a->t[i].data;
+}
+
+static inline int32_t *ints(const dg_args *a, int i)
+{
+    assert(!has(a, i) || a->t[i].dtype == DG_I32);
+    return (int32_t *)a->t[i].data;
+}
+
+static inline int64_t dim(const dg_args *a, int i, int axis)
+{
+    const dg_shape *s = &a->t[i].shape;
+
+    return s->d[axis < 0 ? s->rank + axis : axis];
+}
+
+static inline int64_t elements(const dg_args *a, int i)
+{
+    return dg_shape_elements(a->t[i].shape);
+}
+
+/* Size of the last axis, and the number of rows of that size. */
+static inline int64_t width(const dg_args *a, int i)
+{
+    return a->t[i].shape.rank ? dim(a, i, -1) : 1;
+}
+
+static inline int64_t rows(const dg_args *a, int i)
+{
+    return elements(a, i) / width(a, i);
+}
+
+ANYWHERE int64_t parts(int64_t n, int64_t size)
+{
+    return (n + size - 1) / size;
+}
+
+/* A thread for each of n things; beyond 65536 blocks a thread takes several. */
+static inline dg_cuda_grid grid_of(int64_t n)
+{
+    const int64_t most = 1 << 16;
+    int64_t blocks = parts(n, DG_CUDA_THREADS);
+    dg_cuda_grid g = { blocks < most ? blocks : most, DG_CUDA_THREADS, 0 };
+
+    return g;
+}
+
+/* A warp for each of n things. */
+static inline dg_cuda_grid grid_of_warps(int64_t n)
+{
+    return grid_of(n * DG_CUDA_WARP);
+}
+
+#define LAUNCH(c, kernel, grid, params)                                                        \
+    (c)->queue->launch((c)->queue, (dg_cuda_function)(kernel), grid, params, sizeof *(params), \
+                       (c)->guard)
+
+#endif

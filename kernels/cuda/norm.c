@@ -1,0 +1,553 @@
+/* norm.c: twins of kernels/ref/norm.c, which has the formulas, but for what statistics.c has.
+ *
+ * Statistics and sums over rows take two stages. A block has 32 channels and a slice of the rows;
+ * each of its warps walks over every eighth row, the warps are joined in their order, then a warp
+ * joins the slices of a channel. Slices depend on the number of rows alone. A thread's mean and sum
+ * of squares are taken about its first element and joined as those of ranks are: no cancellation
+ * however far the mean is from 0, and x is read once. */
+#include "kernels/cuda/device.h"
+
+enum { WARPS = DG_CUDA_THREADS / DG_CUDA_WARP, MOST_SLICES = 256, ROWS_OF_WARP = 32 };
+
+typedef struct norm_call {
+    const real *dy, *x, *y, *res;
+    const wide *s, *b, *mean, *var, *n, *sums;
+    const int32_t *live; /* only the first rows of images count; NULL: all */
+    real *out, *dres;    /* out: y or dx */
+    wide *to_mean, *to_var, *to_n, *to_sums, *ds, *db;
+    wide *partial; /* [slices][3 or 2][c] */
+    int64_t rows, images, c, slices;
+    double eps;
+    int64_t act, fixed;
+} norm_call;
+
+DEVICE wide activate(int64_t act, wide z)
+{
+    return act == DG_ACT_RELU ? (z < 0 ? 0 : z) : act == DG_ACT_SILU ? z / (1 + exp(-z)) : z;
+}
+
+DEVICE wide slope_at(int64_t act, wide z, wide y)
+{
+    if (act == DG_ACT_SILU) {
+        wide q = 1 / (1 + exp(-z));
+
+        return q * (1 + z * (1 - q));
+    }
+    return (wide)(act != DG_ACT_RELU || y > 0);
+}
+
+DEVICE wide rstd_of(const norm_call *p, int64_t k)
+{
+    return 1 / sqrt(p->var[k] + (wide)p->eps);
+}
+
+DEVICE int64_t live_rows(const norm_call *p)
+{
+    int64_t k = p->live ? *p->live : p->images;
+
+    return (k < 0 ? 0 : k > p->images ? p->images : k) * (p->rows / p->images);
+}
+
+/* ---- statistics ------------------------------------------------------------------------------ */
+
+typedef struct spread {
+    wide n, mean, square; /* square: sum of squares about the mean */
+} spread;
+
+DEVICE spread join(spread a, spread b)
+{
+    wide n = a.n + b.n, d = b.mean - a.mean;
+
+    if (n > 0) {
+        a.mean += d * (b.n / n);
+        a.square += b.square + d * d * (a.n * b.n / n);
+    }
+    a.n = n;
+    return a;
+}
+
+DEVICE spread spread_of_rows(const norm_call *p, int64_t begin, int64_t end, int64_t k)
+{
+    wide about = begin < end ? get(p->x[begin * p->c + k]) : 0, sum = 0, square = 0, n = 0;
+    spread s;
+
+    for (int64_t r = begin; r < end; r += WARPS) {
+        wide d = get(p->x[r * p->c + k]) - about;
+
+        sum += d;
+        square += d * d;
+        n += 1;
+    }
+    s.n = n;
+    s.mean = n > 0 ? about + sum / n : 0;
+    s.square = n > 0 ? square - sum * (sum / n) : 0;
+    return s;
+}
+
+KERNEL(stats_kernel, norm_call)
+{
+    wide *shared = (wide *)shared_memory();
+    int64_t groups = parts(p->c, DG_CUDA_WARP), slice = block_id() / groups;
+    int64_t k = block_id() % groups * DG_CUDA_WARP + lane_id(), all = live_rows(p);
+    int64_t size = parts(p->rows, p->slices),
+            end = (slice + 1) * size < all ? (slice + 1) * size : all;
+    int64_t begin = slice * size + warp_id();
+    spread s = spread_of_rows(p, begin, k < p->c ? end : begin, k < p->c ? k : 0), other;
+
+    shared[thread_id() * 3] = s.n;
+    shared[thread_id() * 3 + 1] = s.mean;
+    shared[thread_id() * 3 + 2] = s.square;
+    barrier();
+    if (warp_id() > 0 || k >= p->c)
+        return;
+    for (int w = 1; w < WARPS; w++) {
+        const wide *at = shared + (w * DG_CUDA_WARP + lane_id()) * 3;
+
+        other.n = at[0];
+        other.mean = at[1];
+        other.square = at[2];
+        s = join(s, other);
+    }
+    p->partial[(slice * 3) * p->c + k] = s.n;
+    p->partial[(slice * 3 + 1) * p->c + k] = s.mean;
+    p->partial[(slice * 3 + 2) * p->c + k] = s.square;
+}
+
+DEVICE spread warp_join(spread s)
+{
+    for (int mask = 1; mask < DG_CUDA_WARP; mask *= 2) {
+        spread other;
+
+        other.n = shuffle_xor(s.n, mask);
+        other.mean = shuffle_xor(s.mean, mask);
+        other.square = shuffle_xor(s.square, mask);
+        s = lane_id() & mask ? join(other, s) : join(s, other);
+    }
+    return s;
+}
+
+KERNEL(stats_join_kernel, norm_call)
+{
+    for (int64_t k = first() / DG_CUDA_WARP; k < p->c; k += step() / DG_CUDA_WARP) {
+        spread s = { 0, 0, 0 }, other;
+
+        for (int64_t i = lane_id(); i < p->slices; i += DG_CUDA_WARP) {
+            other.n = p->partial[(i * 3) * p->c + k];
+            other.mean = p->partial[(i * 3 + 1) * p->c + k];
+            other.square = p->partial[(i * 3 + 2) * p->c + k];
+            s = join(s, other);
+        }
+        s = warp_join(s);
+        if (lane_id() != 0)
+            continue;
+        if (p->to_sums) { /* batch_stats: mean, square, n */
+            p->to_sums[k] = s.mean;
+            p->to_sums[p->c + k] = s.square;
+            p->to_sums[2 * p->c] = (wide)live_rows(p); /* all write the same number */
+        } else {
+            p->to_mean[k] = s.mean;
+            p->to_var[k] = s.square / s.n;
+        }
+    }
+}
+
+static int64_t slices_of(int64_t rows)
+{
+    int64_t n = parts(rows, WARPS * ROWS_OF_WARP);
+
+    return n < MOST_SLICES ? n : MOST_SLICES;
+}
+
+static dg_cuda_grid grid_of_slices(const norm_call *p, size_t numbers)
+{
+    dg_cuda_grid g = { parts(p->c, DG_CUDA_WARP) * p->slices, DG_CUDA_THREADS,
+                       DG_CUDA_THREADS * numbers * sizeof(wide) };
+
+    return g;
+}
+
+static int prepare(dg_prepare *p)
+{
+    const dg_shape *x = &p->t[0].shape;
+    int64_t c = x->d[x->rank - 1];
+
+    p->workspace_bytes = (size_t)(3 * c * slices_of(dg_shape_elements(*x) / c)) * sizeof(wide);
+    return 0;
+}
+
+static norm_call norm_of(const dg_args *a, int x, const norm_attr *f)
+{
+    norm_call p = { .partial = (wide *)a->workspace, .rows = rows(a, x), .images = dim(a, x, 0) };
+
+    p.c = width(a, x);
+    p.slices = slices_of(p.rows);
+    if (f) {
+        p.eps = f->eps;
+        p.act = f->act;
+        p.fixed = f->fixed;
+    }
+    return p;
+}
+
+static int enqueue_stats(const dg_cuda_call *c, const norm_call *p)
+{
+    int rc = LAUNCH(c, stats_kernel, grid_of_slices(p, 3), p);
+
+    return rc ? rc : LAUNCH(c, stats_join_kernel, grid_of_warps(p->c), p);
+}
+
+/* ---- y --------------------------------------------------------------------------------------- */
+
+KERNEL(apply_kernel, norm_call)
+{
+    int64_t live = live_rows(p) * p->c;
+
+    for (int64_t n = first(); n < p->rows * p->c; n += step()) {
+        int64_t k = (uint32_t)n % (uint32_t)p->c;
+        wide z = 0;
+
+        if (n < live) {
+            z = (get(p->x[n]) - p->mean[k]) * rstd_of(p, k) * p->s[k] + p->b[k];
+            z = activate(p->act, p->res ? z + get(p->res[n]) : z);
+        }
+        p->out[n] = put(z);
+    }
+}
+
+static int batch_norm(const dg_cuda_call *c)
+{
+    const dg_args *a = c->a;
+    norm_call p = norm_of(a, DG_BATCH_NORM_X, (const norm_attr *)a->attr);
+    int rc;
+
+    p.x = reals(a, DG_BATCH_NORM_X);
+    p.s = wides(a, DG_BATCH_NORM_S);
+    p.b = wides(a, DG_BATCH_NORM_B);
+    p.res = reals(a, DG_BATCH_NORM_RES);
+    p.out = reals(a, DG_BATCH_NORM_Y);
+    p.mean = p.to_mean = wides(a, DG_BATCH_NORM_MEAN);
+    p.var = p.to_var = wides(a, DG_BATCH_NORM_VAR);
+    rc = enqueue_stats(c, &p);
+    return rc ? rc : LAUNCH(c, apply_kernel, grid_of(p.rows * p.c), &p);
+}
+
+static int batch_norm_fixed(const dg_cuda_call *c)
+{
+    const dg_args *a = c->a;
+    norm_call p = norm_of(a, DG_BATCH_NORM_FIXED_X, (const norm_attr *)a->attr);
+
+    p.x = reals(a, DG_BATCH_NORM_FIXED_X);
+    p.s = wides(a, DG_BATCH_NORM_FIXED_S);
+    p.b = wides(a, DG_BATCH_NORM_FIXED_B);
+    p.mean = wides(a, DG_BATCH_NORM_FIXED_MEAN);
+    p.var = wides(a, DG_BATCH_NORM_FIXED_VAR);
+    p.res = reals(a, DG_BATCH_NORM_FIXED_RES);
+    p.out = reals(a, DG_BATCH_NORM_FIXED_Y);
+    return LAUNCH(c, apply_kernel, grid_of(p.rows * p.c), &p);
+}
+
+static int batch_norm_sync(const dg_cuda_call *c)
+{
+    const dg_args *a = c->a;
+    norm_call p = norm_of(a, DG_BATCH_NORM_SYNC_X, &((const sync_attr *)a->attr)->norm);
+
+    p.x = reals(a, DG_BATCH_NORM_SYNC_X);
+    p.s = wides(a, DG_BATCH_NORM_SYNC_S);
+    p.b = wides(a, DG_BATCH_NORM_SYNC_B);
+    p.mean = wides(a, DG_BATCH_NORM_SYNC_MEAN);
+    p.var = wides(a, DG_BATCH_NORM_SYNC_VAR);
+    p.live = ints(a, DG_BATCH_NORM_SYNC_LIVE);
+    p.res = reals(a, DG_BATCH_NORM_SYNC_RES);
+    p.out = reals(a, DG_BATCH_NORM_SYNC_Y);
+    return LAUNCH(c, apply_kernel, grid_of(p.rows * p.c), &p);
+}
+
+static int batch_stats(const dg_cuda_call *c)
+{
+    norm_call p = norm_of(c->a, DG_BATCH_STATS_X, NULL);
+
+    p.x = reals(c->a, DG_BATCH_STATS_X);
+    p.live = ints(c->a, DG_BATCH_STATS_LIVE);
+    p.to_sums = wides(c->a, DG_BATCH_STATS_STATS);
+    return enqueue_stats(c, &p);
+}
+
+/* ---- gradients ------------------------------------------------------------------------------- */
+
+/* The gradient before the norm of element i, channel k; *h: the normalised x. */
+DEVICE wide upstream(const norm_call *p, int64_t i, int64_t k, wide rstd, wide *h)
+{
+    wide z = 0;
+
+    *h = p->x ? (get(p->x[i]) - p->mean[k]) * rstd : 0;
+    if (p->act == DG_ACT_SILU || (p->act == DG_ACT_RELU && !p->y))
+        z = *h * p->s[k] + p->b[k] + (p->res ? get(p->res[i]) : 0);
+    return get(p->dy[i]) * slope_at(p->act, z, p->y ? get(p->y[i]) : z);
+}
+
+KERNEL(sums_kernel, norm_call)
+{
+    wide *shared = (wide *)shared_memory();
+    int64_t groups = parts(p->c, DG_CUDA_WARP), slice = block_id() / groups;
+    int64_t k = block_id() % groups * DG_CUDA_WARP + lane_id(), all = live_rows(p);
+    int64_t size = parts(p->rows, p->slices),
+            end = (slice + 1) * size < all ? (slice + 1) * size : all;
+    wide sum_g = 0, sum_gh = 0, h, rstd = k < p->c ? rstd_of(p, k) : 0;
+
+    for (int64_t r = slice * size + warp_id(); r < end && k < p->c; r += WARPS) {
+        wide g = upstream(p, r * p->c + k, k, rstd, &h);
+
+        sum_g += g;
+        sum_gh += g * h;
+    }
+    shared[thread_id() * 2] = sum_g;
+    shared[thread_id() * 2 + 1] = sum_gh;
+    barrier();
+    if (warp_id() > 0 || k >= p->c)
+        return;
+    for (int w = 1; w < WARPS; w++) {
+        sum_g += shared[(w * DG_CUDA_WARP + lane_id()) * 2];
+        sum_gh += shared[(w * DG_CUDA_WARP + lane_id()) * 2 + 1];
+    }
+    p->partial[(slice * 2) * p->c + k] = sum_g;
+    p->partial[(slice * 2 + 1) * p->c + k] = sum_gh;
+}
+
+/* Sums of slices to to_sums [2,c], and to db and ds. */
+KERNEL(sums_join_kernel, norm_call)
+{
+    for (int64_t n = first() / DG_CUDA_WARP; n < 2 * p->c; n += step() / DG_CUDA_WARP) {
+        wide v = 0, *to = n < p->c ? p->db : p->ds;
+
+        for (int64_t i = lane_id(); i < p->slices; i += DG_CUDA_WARP)
+            v += p->partial[i * 2 * p->c + n];
+        v = warp_sum(v);
+        if (lane_id() == 0 && p->to_sums)
+            p->to_sums[n] = v;
+        if (lane_id() == 0 && to)
+            to[n % p->c] = v;
+    }
+}
+
+static int enqueue_sums(const dg_cuda_call *c, const norm_call *p)
+{
+    int rc = LAUNCH(c, sums_kernel, grid_of_slices(p, 2), p);
+
+    return rc ? rc : LAUNCH(c, sums_join_kernel, grid_of_warps(2 * p->c), p);
+}
+
+/* dx and dres, each if wanted. */
+KERNEL(dx_kernel, norm_call)
+{
+    int64_t live = live_rows(p) * p->c;
+    wide all = p->n ? *p->n : (wide)p->rows;
+
+    for (int64_t n = first(); n < p->rows * p->c; n += step()) {
+        int64_t k = (uint32_t)n % (uint32_t)p->c;
+        wide g = 0, dx = 0, h;
+
+        if (n < live) {
+            wide rstd = rstd_of(p, k);
+
+            g = dx = upstream(p, n, k, rstd, &h);
+            if (p->sums)
+                dx -= (p->sums[k] + h * p->sums[p->c + k]) / all;
+            dx *= p->s[k] * rstd;
+        }
+        if (p->dres)
+            p->dres[n] = put(g);
+        if (p->out)
+            p->out[n] = put(dx);
+    }
+}
+
+/* The operands dy x y s b mean var, at the same places in all three ops. */
+static norm_call gradient_of(const dg_args *a)
+{
+    norm_call p = norm_of(a, DG_BATCH_NORM_GRAD_DY, (const norm_attr *)a->attr);
+
+    p.dy = reals(a, DG_BATCH_NORM_GRAD_DY);
+    p.x = reals(a, DG_BATCH_NORM_GRAD_X);
+    p.y = reals(a, DG_BATCH_NORM_GRAD_Y);
+    p.s = wides(a, DG_BATCH_NORM_GRAD_S);
+    p.b = wides(a, DG_BATCH_NORM_GRAD_B);
+    p.mean = wides(a, DG_BATCH_NORM_GRAD_MEAN);
+    p.var = wides(a, DG_BATCH_NORM_GRAD_VAR);
+    return p;
+}
+
+/* Workspace: slices, and the two sums. */
+static int prepare_grad(dg_prepare *p)
+{
+    int rc = prepare(p);
+
+    p->workspace_bytes += (size_t)(2 * p->t[0].shape.d[p->t[0].shape.rank - 1]) * sizeof(wide);
+    return rc;
+}
+
+static int batch_norm_grad(const dg_cuda_call *c)
+{
+    const dg_args *a = c->a;
+    norm_call p = gradient_of(a);
+    int rc = 0;
+
+    p.res = reals(a, DG_BATCH_NORM_GRAD_RES);
+    p.out = reals(a, DG_BATCH_NORM_GRAD_DX);
+    p.dres = reals(a, DG_BATCH_NORM_GRAD_DRES);
+    p.ds = wides(a, DG_BATCH_NORM_GRAD_DS);
+    p.db = wides(a, DG_BATCH_NORM_GRAD_DB);
+    p.to_sums = p.partial + 3 * p.c * p.slices;
+    if (!p.fixed || p.ds || p.db)
+        rc = enqueue_sums(c, &p);
+    p.sums = p.fixed ? NULL : p.to_sums;
+    return rc ? rc : LAUNCH(c, dx_kernel, grid_of(p.rows * p.c), &p);
+}
+
+static int batch_norm_sums(const dg_cuda_call *c)
+{
+    const dg_args *a = c->a;
+    norm_call p = gradient_of(a);
+    int rc;
+
+    p.live = ints(a, DG_BATCH_NORM_SUMS_LIVE);
+    p.res = reals(a, DG_BATCH_NORM_SUMS_RES);
+    p.to_sums = wides(a, DG_BATCH_NORM_SUMS_SUMS);
+    p.ds = wides(a, DG_BATCH_NORM_SUMS_DS);
+    p.db = wides(a, DG_BATCH_NORM_SUMS_DB);
+    p.dres = reals(a, DG_BATCH_NORM_SUMS_DRES);
+    rc = enqueue_sums(c, &p);
+    return rc || !p.dres ? rc : LAUNCH(c, dx_kernel, grid_of(p.rows * p.c), &p);
+}
+
+static int batch_norm_dx(const dg_cuda_call *c)
+{
+    const dg_args *a = c->a;
+    norm_call p = gradient_of(a);
+
+    p.n = wides(a, DG_BATCH_NORM_DX_N);
+    p.sums = wides(a, DG_BATCH_NORM_DX_SUMS);
+    p.live = ints(a, DG_BATCH_NORM_DX_LIVE);
+    p.res = reals(a, DG_BATCH_NORM_DX_RES);
+    p.out = reals(a, DG_BATCH_NORM_DX_DX);
+    return LAUNCH(c, dx_kernel, grid_of(p.rows * p.c), &p);
+}
+
+/* ---- layer norm: a warp for a row ------------------------------------------------------------ */
+
+KERNEL(layer_norm_kernel, norm_call)
+{
+    for (int64_t r = first() / DG_CUDA_WARP; r < p->rows; r += step() / DG_CUDA_WARP) {
+        const real *x = p->x + r * p->c;
+        wide mean = 0, var = 0, rstd;
+
+        for (int64_t k = lane_id(); k < p->c; k += DG_CUDA_WARP)
+            mean += get(x[k]);
+        mean = warp_sum(mean) / (wide)p->c;
+        for (int64_t k = lane_id(); k < p->c; k += DG_CUDA_WARP)
+            var += (get(x[k]) - mean) * (get(x[k]) - mean);
+        rstd = 1 / sqrt(warp_sum(var) / (wide)p->c + (wide)p->eps);
+        for (int64_t k = lane_id(); k < p->c; k += DG_CUDA_WARP)
+            p->out[r * p->c + k] = put((get(x[k]) - mean) * rstd * p->s[k] + p->b[k]);
+        if (lane_id() == 0) {
+            p->to_mean[r] = mean;
+            p->to_var[r] = rstd;
+        }
+    }
+}
+
+static int layer_norm(const dg_cuda_call *c)
+{
+    const dg_args *a = c->a;
+    norm_call p = norm_of(a, DG_LAYER_NORM_X, (const norm_attr *)a->attr);
+
+    p.x = reals(a, DG_LAYER_NORM_X);
+    p.s = wides(a, DG_LAYER_NORM_S);
+    p.b = wides(a, DG_LAYER_NORM_B);
+    p.out = reals(a, DG_LAYER_NORM_Y);
+    p.to_mean = wides(a, DG_LAYER_NORM_MEAN);
+    p.to_var = wides(a, DG_LAYER_NORM_RSTD);
+    return LAUNCH(c, layer_norm_kernel, grid_of_warps(p.rows), &p);
+}
+
+/* var holds 1 / sqrt(variance + eps) of each row. */
+KERNEL(layer_dx_kernel, norm_call)
+{
+    for (int64_t r = first() / DG_CUDA_WARP; r < p->rows; r += step() / DG_CUDA_WARP) {
+        const real *dy = p->dy + r * p->c, *x = p->x + r * p->c;
+        wide mean = p->mean[r], rstd = p->var[r], mean_g = 0, mean_gh = 0;
+
+        for (int64_t k = lane_id(); k < p->c; k += DG_CUDA_WARP) {
+            wide g = get(dy[k]) * p->s[k];
+
+            mean_g += g;
+            mean_gh += g * (get(x[k]) - mean) * rstd;
+        }
+        mean_g = warp_sum(mean_g) / (wide)p->c;
+        mean_gh = warp_sum(mean_gh) / (wide)p->c;
+        for (int64_t k = lane_id(); k < p->c; k += DG_CUDA_WARP) {
+            wide h = (get(x[k]) - mean) * rstd;
+
+            p->out[r * p->c + k] = put(rstd * (get(dy[k]) * p->s[k] - mean_g - h * mean_gh));
+        }
+    }
+}
+
+KERNEL(layer_sums_kernel, norm_call)
+{
+    wide *shared = (wide *)shared_memory();
+    int64_t groups = parts(p->c, DG_CUDA_WARP), slice = block_id() / groups;
+    int64_t k = block_id() % groups * DG_CUDA_WARP + lane_id(), size = parts(p->rows, p->slices);
+    int64_t end = (slice + 1) * size < p->rows ? (slice + 1) * size : p->rows;
+    wide sum_g = 0, sum_gh = 0;
+
+    for (int64_t r = slice * size + warp_id(); r < end && k < p->c; r += WARPS) {
+        wide g = get(p->dy[r * p->c + k]);
+
+        sum_g += g;
+        sum_gh += g * (get(p->x[r * p->c + k]) - p->mean[r]) * p->var[r];
+    }
+    shared[thread_id() * 2] = sum_g;
+    shared[thread_id() * 2 + 1] = sum_gh;
+    barrier();
+    if (warp_id() > 0 || k >= p->c)
+        return;
+    for (int w = 1; w < WARPS; w++) {
+        sum_g += shared[(w * DG_CUDA_WARP + lane_id()) * 2];
+        sum_gh += shared[(w * DG_CUDA_WARP + lane_id()) * 2 + 1];
+    }
+    p->partial[(slice * 2) * p->c + k] = sum_g;
+    p->partial[(slice * 2 + 1) * p->c + k] = sum_gh;
+}
+
+static int layer_norm_grad(const dg_cuda_call *c)
+{
+    const dg_args *a = c->a;
+    norm_call p = norm_of(a, DG_LAYER_NORM_GRAD_DY, NULL);
+    int rc;
+
+    p.dy = reals(a, DG_LAYER_NORM_GRAD_DY);
+    p.x = reals(a, DG_LAYER_NORM_GRAD_X);
+    p.s = wides(a, DG_LAYER_NORM_GRAD_S);
+    p.mean = wides(a, DG_LAYER_NORM_GRAD_MEAN);
+    p.var = wides(a, DG_LAYER_NORM_GRAD_RSTD);
+    p.out = reals(a, DG_LAYER_NORM_GRAD_DX);
+    p.ds = wides(a, DG_LAYER_NORM_GRAD_DS);
+    p.db = wides(a, DG_LAYER_NORM_GRAD_DB);
+    rc = LAUNCH(c, layer_dx_kernel, grid_of_warps(p.rows), &p);
+    if (rc || (!p.ds && !p.db))
+        return rc;
+    rc = LAUNCH(c, layer_sums_kernel, grid_of_slices(&p, 2), &p);
+    return rc ? rc : LAUNCH(c, sums_join_kernel, grid_of_warps(2 * p.c), &p);
+}
+
+DG_SAME_PLACE(DG_BATCH_NORM_GRAD_VAR, DG_BATCH_NORM_SUMS_VAR);
+DG_SAME_PLACE(DG_BATCH_NORM_GRAD_VAR, DG_BATCH_NORM_DX_VAR);
+DG_CUDA(batch_norm, prepare, batch_norm);
+DG_CUDA(batch_norm_fixed, NULL, batch_norm_fixed);
+DG_CUDA(batch_norm_grad, prepare_grad, batch_norm_grad);
+DG_CUDA(batch_stats, prepare, batch_stats);
+DG_CUDA(batch_norm_sync, NULL, batch_norm_sync);
+DG_CUDA(batch_norm_sums, prepare, batch_norm_sums);
+DG_CUDA(batch_norm_dx, NULL, batch_norm_dx);
+DG_CUDA(layer_norm, NULL, layer_norm);
+DG_CUDA(layer_norm_grad, prepare, layer_norm_grad);

@@ -1,0 +1,173 @@
+/* shape.c: twins of the first half of kernels/ref/shape.c: ops that move elements. */
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/layout.h"
+
+/* y[at_y + place 1] = x[at_x + place 0] of n elements; x NULL: y becomes `value`. */
+typedef struct move {
+    const real *x;
+    real *y;
+    int64_t n, at_x, at_y;
+    double value;
+    layout l;
+} move;
+
+KERNEL(move_kernel, move)
+{
+    for (int64_t n = first(); n < p->n; n += step())
+        p->y[p->at_y + place(&p->l, 1, n)] = p->x[p->at_x + place(&p->l, 0, n)];
+}
+
+KERNEL(fill_kernel, move)
+{
+    for (int64_t n = first(); n < p->n; n += step())
+        p->y[n] = put((wide)p->value);
+}
+
+KERNEL(copy_kernel, move)
+{
+    for (int64_t n = first(); n < p->n; n += step())
+        p->y[n] = p->x[n];
+}
+
+static int reshape(const dg_cuda_call *c)
+{
+    move m = { .x = reals(c->a, DG_RESHAPE_X),
+               .y = reals(c->a, DG_RESHAPE_Y),
+               .n = elements(c->a, DG_RESHAPE_Y) };
+
+    return m.x == m.y ? 0 : LAUNCH(c, copy_kernel, grid_of(m.n), &m);
+}
+
+typedef struct move_i32 {
+    const int32_t *x;
+    int32_t *y;
+    int64_t n;
+} move_i32;
+
+KERNEL(copy_i32_kernel, move_i32)
+{
+    for (int64_t n = first(); n < p->n; n += step())
+        p->y[n] = p->x[n];
+}
+
+static int reshape_i32(const dg_cuda_call *c)
+{
+    move_i32 m = { .x = ints(c->a, DG_RESHAPE_I32_X),
+                   .y = ints(c->a, DG_RESHAPE_I32_Y),
+                   .n = elements(c->a, DG_RESHAPE_I32_Y) };
+
+    return m.x == m.y ? 0 : LAUNCH(c, copy_i32_kernel, grid_of(m.n), &m);
+}
+
+/* Axis k of y is axis d[k] of x. */
+static int permute(const dg_cuda_call *c)
+{
+    const shape_attr *f = (const shape_attr *)c->a->attr;
+    const dg_shape *x = &c->a->t[DG_PERMUTE_X].shape, *y = &c->a->t[DG_PERMUTE_Y].shape;
+    move m = { .x = reals(c->a, DG_PERMUTE_X),
+               .y = reals(c->a, DG_PERMUTE_Y),
+               .n = elements(c->a, DG_PERMUTE_Y) };
+
+    for (int k = 0; k < y->rank; k++) {
+        int64_t steps[2] = { 1, 1 };
+
+        for (int64_t axis = f->d[k] + 1; axis < x->rank; axis++)
+            steps[0] *= x->d[axis];
+        for (int axis = k + 1; axis < y->rank; axis++)
+            steps[1] *= y->d[axis];
+        layout_axis(&m.l, y->d[k], 2, steps);
+    }
+    return LAUNCH(c, move_kernel, grid_of(m.n), &m);
+}
+
+static int expand(const dg_cuda_call *c)
+{
+    move m = { .x = reals(c->a, DG_EXPAND_X),
+               .y = reals(c->a, DG_EXPAND_Y),
+               .n = elements(c->a, DG_EXPAND_Y),
+               .l = layout_of(c->a, DG_EXPAND_Y, 2, DG_EXPAND_X) };
+
+    return LAUNCH(c, move_kernel, grid_of(m.n), &m);
+}
+
+/* Elements of one step along an axis. */
+static int64_t after(const dg_tensor *t, int64_t axis)
+{
+    int64_t n = 1;
+
+    for (int64_t k = axis + 1; k < t->shape.rank; k++)
+        n *= t->shape.d[k];
+    return n;
+}
+
+/* Copies n rows of an axis, from row from_row of operand x to row to_row of operand y, which differ
+ * only in the size of that axis. */
+static int copy_rows(const dg_cuda_call *c, int64_t axis, int x, int64_t from_row, int y,
+                     int64_t to_row, int64_t n)
+{
+    const dg_tensor *from = &c->a->t[x], *to = &c->a->t[y];
+    int64_t each = after(to, axis);
+    int64_t outer = elements(c->a, y) / (each * to->shape.d[axis]);
+    const int64_t outer_steps[2] = { from->shape.d[axis] * each, to->shape.d[axis] * each };
+    const int64_t steps[2] = { 1, 1 };
+    move m = { .x = reals(c->a, x),
+               .y = reals(c->a, y),
+               .n = outer * n * each,
+               .at_x = from_row * each,
+               .at_y = to_row * each };
+
+    layout_axis(&m.l, outer, 2, outer_steps);
+    layout_axis(&m.l, n * each, 2, steps);
+    return LAUNCH(c, move_kernel, grid_of(m.n), &m);
+}
+
+static int concat(const dg_cuda_call *c)
+{
+    const axis_attr *f = (const axis_attr *)c->a->attr;
+    int y = c->a->n - 1, rc = 0;
+    int64_t row = 0;
+
+    for (int i = 0; i < y && rc == 0; i++) {
+        int64_t n = c->a->t[i].shape.d[f->axis];
+
+        rc = copy_rows(c, f->axis, i, 0, y, row, n);
+        row += n;
+    }
+    return rc;
+}
+
+static int slice(const dg_cuda_call *c)
+{
+    const axis_attr *f = (const axis_attr *)c->a->attr;
+
+    return copy_rows(c, f->axis, DG_SLICE_X, f->begin, DG_SLICE_Y, 0,
+                     c->a->t[DG_SLICE_Y].shape.d[f->axis]);
+}
+
+static int pad(const dg_cuda_call *c)
+{
+    const axis_attr *f = (const axis_attr *)c->a->attr;
+    move m = { .y = reals(c->a, DG_PAD_Y), .n = elements(c->a, DG_PAD_Y) };
+    int rc = LAUNCH(c, fill_kernel, grid_of(m.n), &m);
+
+    return rc ? rc
+              : copy_rows(c, f->axis, DG_PAD_X, 0, DG_PAD_Y, f->begin,
+                          c->a->t[DG_PAD_X].shape.d[f->axis]);
+}
+
+static int fill(const dg_cuda_call *c)
+{
+    const fill_attr *f = (const fill_attr *)c->a->attr;
+    move m = { .y = reals(c->a, DG_FILL_Y), .n = elements(c->a, DG_FILL_Y), .value = f->a };
+
+    return LAUNCH(c, fill_kernel, grid_of(m.n), &m);
+}
+
+DG_CUDA(reshape, NULL, reshape);
+DG_CUDA(reshape_i32, NULL, reshape_i32);
+DG_CUDA(permute, NULL, permute);
+DG_CUDA(expand, NULL, expand);
+DG_CUDA(concat, NULL, concat);
+DG_CUDA(slice, NULL, slice);
+DG_CUDA(pad, NULL, pad);
+DG_CUDA(fill, NULL, fill);

@@ -1,0 +1,158 @@
+/* topk.c: twins of kernels/ref/topk.c. A block for an image. Every entry has a number of its own,
+ * larger if it ranks before: its value, turned into an integer of the same order, and below that
+ * its index, inverted. The block finds the k-th largest number digit by digit, with counts of the
+ * digits in shared memory; stores the k numbers that are not below it, in any order; and then every
+ * number counts the larger ones, which is its place. */
+#include "kernels/cuda/device.h"
+
+enum { DIGITS = 256, DIGIT_BITS = 8, INDEX_BITS = 32 };
+
+#if DG_CUDA_BITS == 64
+__extension__ typedef unsigned __int128 order;
+#else
+typedef uint64_t order;
+#endif
+enum { ORDER_BITS = 8 * (int)sizeof(wide) + INDEX_BITS };
+
+typedef struct best_of {
+    const real *x, *boxes;
+    int32_t *index; /* topk: entry div c */
+    int32_t *labels;
+    real *scores, *to_boxes; /* detect */
+    order *kept;             /* [B,k] */
+    int64_t batch, n, k, c;
+} best_of;
+
+DEVICE order order_of(const real *x, int64_t i)
+{
+    wide v = get(x[i]) + 0; /* -0 becomes 0: they are equal */
+#if DG_CUDA_BITS == 64
+    uint64_t bits, sign = 1ull << 63;
+#else
+    uint32_t bits, sign = 1u << 31;
+#endif
+
+    memcpy(&bits, &v, sizeof bits);
+    bits = v != v ? 0 : bits & sign ? ~bits : bits | sign;
+    return (order)bits << INDEX_BITS | (uint32_t)~(uint32_t)i;
+}
+
+DEVICE int64_t entry_of(order o)
+{
+    return (int64_t)(uint32_t)~(uint32_t)o;
+}
+
+/* Counts of the next digit among the entries that begin with `prefix`. */
+DEVICE void count_digits(const real *x, int64_t n, order prefix, int shift, int32_t *counts)
+{
+    for (int i = thread_id(); i < DIGITS; i += block_size())
+        counts[i] = 0;
+    barrier();
+    for (int64_t i = thread_id(); i < n; i += block_size()) {
+        order o = order_of(x, i) >> shift;
+
+        if (o >> DIGIT_BITS == prefix)
+            (void)atomic_add(&counts[(int)(o & (DIGITS - 1))], 1);
+    }
+    barrier();
+}
+
+/* The least of the k largest numbers, without its lowest *shift bits. */
+DEVICE order threshold(const real *x, int64_t n, int64_t k, int32_t *counts, int *shift)
+{
+    order prefix = 0;
+    int64_t left = k;
+
+    for (*shift = ORDER_BITS - DIGIT_BITS;; *shift -= DIGIT_BITS) {
+        int digit = DIGITS - 1;
+
+        count_digits(x, n, prefix, *shift, counts);
+        for (; counts[digit] < left; digit--) /* every thread does this */
+            left -= counts[digit];
+        prefix = prefix << DIGIT_BITS | (uint32_t)digit;
+        if (counts[digit] == left || *shift == 0)
+            break;
+        barrier(); /* counts are read before they are cleared */
+    }
+    barrier();
+    return prefix;
+}
+
+/* Shared memory: DIGITS counts. */
+KERNEL(topk_kernel, best_of)
+{
+    int32_t *counts = (int32_t *)shared_memory();
+    int64_t b = block_id();
+    const real *x = p->x + b * p->n;
+    order *kept = p->kept + b * p->k;
+    int shift;
+    order least = threshold(x, p->n, p->k, counts, &shift);
+
+    if (thread_id() == 0)
+        counts[0] = 0;
+    barrier();
+    for (int64_t i = thread_id(); i < p->n; i += block_size()) {
+        order o = order_of(x, i);
+
+        if (o >> shift >= least)
+            kept[atomic_add(&counts[0], 1)] = o;
+    }
+    barrier();
+    for (int64_t i = thread_id(); i < p->k; i += block_size()) {
+        int64_t place = b * p->k, entry = entry_of(kept[i]);
+
+        for (int64_t j = 0; j < p->k; j++)
+            place += kept[j] > kept[i];
+        if (p->index) {
+            p->index[place] = (int32_t)(entry / p->c);
+            continue;
+        }
+        p->labels[place] = (int32_t)(entry % p->c);
+        p->scores[place] = put(1 / (1 + exp(-get(x[entry]))));
+        for (int m = 0; m < 4; m++)
+            p->to_boxes[place * 4 + m] = p->boxes[(b * (p->n / p->c) + entry / p->c) * 4 + m];
+    }
+}
+
+/* Workspace: the k best of every image. */
+static int prepare(dg_prepare *p)
+{
+    const index_attr *f = (const index_attr *)p->attr;
+
+    p->workspace_bytes = (size_t)(p->t[DG_TOPK_X].shape.d[0] * f->n) * sizeof(order);
+    return 0;
+}
+
+static int enqueue(const dg_cuda_call *c, best_of p)
+{
+    const dg_args *a = c->a;
+    dg_cuda_grid g = { dim(a, DG_TOPK_X, 0), DG_CUDA_THREADS, DIGITS * sizeof(int32_t) };
+
+    p.x = reals(a, DG_TOPK_X);
+    p.c = a->t[DG_TOPK_X].shape.rank == 3 ? dim(a, DG_TOPK_X, 2) : 1;
+    p.n = dim(a, DG_TOPK_X, 1) * p.c;
+    p.k = ((const index_attr *)a->attr)->n;
+    p.kept = (order *)a->workspace;
+    return LAUNCH(c, topk_kernel, g, &p);
+}
+
+static int topk(const dg_cuda_call *c)
+{
+    best_of p = { .index = ints(c->a, DG_TOPK_INDEX) };
+
+    return enqueue(c, p);
+}
+
+static int detect(const dg_cuda_call *c)
+{
+    best_of p = { .boxes = reals(c->a, DG_DETECT_BOXES),
+                  .labels = ints(c->a, DG_DETECT_LABELS),
+                  .scores = reals(c->a, DG_DETECT_SCORES),
+                  .to_boxes = reals(c->a, DG_DETECT_DBOXES) };
+
+    return enqueue(c, p);
+}
+
+DG_SAME_PLACE(DG_TOPK_X, DG_DETECT_LOGITS);
+DG_CUDA(topk, prepare, topk);
+DG_CUDA(detect, prepare, detect);

@@ -1,0 +1,339 @@
+/* fibers.c: see fibers.h. A fiber starts with makecontext and is switched with _setjmp and
+ * _longjmp, which make no system call; with swapcontext where a sanitizer has to know its stack. */
+#undef _FORTIFY_SOURCE /* its longjmp takes a jump to another stack for an error */
+#include "tests/cuda/fibers.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <ucontext.h>
+
+#include "tests/check.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define ADDRESSES 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define ADDRESSES 1
+#endif
+#endif
+#ifndef ADDRESSES
+#define ADDRESSES 0
+#endif
+#if ADDRESSES
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+enum { STACK = 128 << 10 };
+
+typedef struct fiber {
+    ucontext_t context;
+    jmp_buf at;
+    char *stack;
+    size_t size;
+    bool begun;
+} fiber;
+
+typedef enum state { READY, RUNNING, AT_BARRIER, IN_WARP, ENDED } state;
+
+typedef struct thread {
+    state state;
+    int line;     /* where it waits */
+    fiber *fiber; /* NULL: not begun */
+} thread;
+
+typedef struct warp {
+    uint64_t values[2][DG_CUDA_WARP]; /* of this meeting and of the one before */
+    int turn, arrived;
+} warp;
+
+/* The block that runs; a process has one. */
+static struct {
+    fibers *owner;
+    dg_cuda_fibers place;
+    void (*kernel)(const void *params, const int32_t *guard);
+    const void *params;
+    const int32_t *guard;
+    thread threads[DG_CUDA_THREADS];
+    int ready[DG_CUDA_THREADS], n_ready; /* begun or not */
+    warp warps[DG_CUDA_THREADS / DG_CUDA_WARP];
+    int at_barrier, ended;
+    fiber pool[DG_CUDA_THREADS];
+    fiber *idle[DG_CUDA_THREADS];
+    int n_idle;
+    fiber *current;
+    fiber main; /* the caller's stack */
+    uint64_t rng;
+    _Alignas(64) char stacks[DG_CUDA_THREADS][STACK];
+} now;
+
+static uint32_t draw(uint32_t below)
+{
+    now.rng ^= now.rng << 13; /* Marsaglia's xorshift */
+    now.rng ^= now.rng >> 7;
+    now.rng ^= now.rng << 17;
+    return (uint32_t)((now.rng >> 32) * below >> 32);
+}
+
+static void fault(const char *what, int line, int other)
+{
+    if (!now.owner->why[0])
+        snprintf(now.owner->why, sizeof now.owner->why, what, line, other);
+}
+
+/* ---- switching ------------------------------------------------------------------------------- */
+
+/* To a fiber, or back to the caller of the block. */
+#if SANITIZED
+/* On a stack again, from the caller's if from_main. */
+static void arrive(void *fake, bool from_main)
+{
+#if ADDRESSES
+    const void *bottom;
+    size_t size;
+
+    __sanitizer_finish_switch_fiber(fake, &bottom, &size);
+    if (from_main) {
+        now.main.stack = (char *)(uintptr_t)bottom;
+        now.main.size = size;
+    }
+#else
+    (void)fake;
+    (void)from_main;
+#endif
+}
+
+static void switch_to(fiber *from, fiber *to)
+{
+    void *fake = NULL;
+
+    now.owner->switches++;
+#if ADDRESSES
+    __sanitizer_start_switch_fiber(&fake, to->stack, to->size);
+#endif
+    swapcontext(&from->context, &to->context);
+    arrive(fake, from != &now.main);
+}
+#else
+static void arrive(void *fake, bool from_main)
+{
+    (void)fake;
+    (void)from_main;
+}
+
+static void switch_to(fiber *from, fiber *to)
+{
+    now.owner->switches++;
+    if (_setjmp(from->at))
+        return;
+    if (to->begun)
+        _longjmp(to->at, 1);
+    to->begun = true;
+    setcontext(&to->context);
+}
+#endif
+
+static void wait_for_others(state why, int line)
+{
+    thread *t = &now.threads[now.place.thread];
+    fiber *self = now.current;
+
+    t->state = why;
+    t->line = line;
+    switch_to(self, &now.main);
+}
+
+/* A fiber runs one thread after another. */
+static void live(void)
+{
+    fiber *self = now.current;
+
+    arrive(NULL, true);
+    for (;;) {
+        now.kernel(now.params, now.guard);
+        now.threads[now.place.thread].state = ENDED;
+        now.threads[now.place.thread].fiber = NULL;
+        now.ended++;
+        now.idle[now.n_idle++] = self;
+        switch_to(self, &now.main);
+    }
+}
+
+static void make_idle(fiber *f)
+{
+    f->begun = false;
+    getcontext(&f->context);
+    f->context.uc_stack = (stack_t){ .ss_sp = f->stack, .ss_size = f->size };
+    makecontext(&f->context, live, 0);
+    now.idle[now.n_idle++] = f;
+}
+
+static void open_pool(void)
+{
+    now.main.begun = true;
+    for (int i = 0; i < DG_CUDA_THREADS; i++) {
+        now.pool[i] = (fiber){ .stack = now.stacks[i], .size = STACK };
+        make_idle(&now.pool[i]);
+    }
+}
+
+/* ---- meeting --------------------------------------------------------------------------------- */
+
+const dg_cuda_fibers *dg_cuda_thread(void)
+{
+    return &now.place;
+}
+
+static void release(int from, int n)
+{
+    for (int i = from; i < from + n; i++) {
+        now.threads[i].state = READY;
+        now.ready[now.n_ready++] = i;
+    }
+}
+
+void dg_cuda_barrier(int line)
+{
+    for (int i = 0; i < now.place.threads; i++)
+        if (now.threads[i].state == AT_BARRIER && now.threads[i].line != line)
+            fault("threads of a block wait at two barriers, lines %d and %d", now.threads[i].line,
+                  line);
+    if (++now.at_barrier == now.place.threads) {
+        now.threads[now.place.thread].state = AT_BARRIER;
+        now.at_barrier = 0;
+        release(0, now.place.threads);
+        /* this one is drawn like the others */
+        switch_to(now.current, &now.main);
+        return;
+    }
+    wait_for_others(AT_BARRIER, line);
+}
+
+const uint64_t *dg_cuda_meet(int line, uint64_t value)
+{
+    int first_lane = now.place.thread / DG_CUDA_WARP * DG_CUDA_WARP;
+    warp *w = &now.warps[now.place.thread / DG_CUDA_WARP];
+    const uint64_t *values = w->values[w->turn];
+
+    w->values[w->turn][now.place.thread % DG_CUDA_WARP] = value;
+    for (int i = first_lane; i < first_lane + DG_CUDA_WARP; i++)
+        if (now.threads[i].state == IN_WARP && now.threads[i].line != line)
+            fault("lanes of a warp meet in two places, lines %d and %d", now.threads[i].line, line);
+    if (++w->arrived == DG_CUDA_WARP) {
+        w->arrived = 0;
+        w->turn = !w->turn;
+        release(first_lane, DG_CUDA_WARP);
+        switch_to(now.current, &now.main);
+        return values;
+    }
+    wait_for_others(IN_WARP, line);
+    return values;
+}
+
+/* ---- a launch -------------------------------------------------------------------------------- */
+
+static void run_thread(int i)
+{
+    thread *t = &now.threads[i];
+
+    if (!t->fiber)
+        t->fiber = now.idle[--now.n_idle];
+    t->state = RUNNING;
+    now.place.thread = i;
+    now.current = t->fiber;
+    switch_to(&now.main, t->fiber);
+}
+
+/* The fibers of threads that wait for ever go back to where they began. */
+static void abandon(void)
+{
+    for (int i = 0; i < now.place.threads; i++)
+        if (now.threads[i].fiber)
+            make_idle(now.threads[i].fiber);
+}
+
+static int run_block(int64_t block)
+{
+    now.place.block = block;
+    now.n_ready = now.at_barrier = now.ended = 0;
+    memset(now.warps, 0xA5, sizeof now.warps);
+    for (int i = 0; i < now.place.threads; i++) {
+        now.threads[i] = (thread){ .state = READY };
+        now.ready[now.n_ready++] = i;
+        now.warps[i / DG_CUDA_WARP].turn = now.warps[i / DG_CUDA_WARP].arrived = 0;
+    }
+    while (now.n_ready && !now.owner->why[0]) {
+        uint32_t k = draw((uint32_t)now.n_ready);
+        int i = now.ready[k];
+
+        now.ready[k] = now.ready[--now.n_ready];
+        run_thread(i);
+    }
+    for (int i = 0; i < now.place.threads && now.ended < now.place.threads; i++)
+        if (now.threads[i].state != ENDED && now.threads[i].state != READY)
+            fault("%2$d threads of a block have ended while others wait in line %1$d",
+                  now.threads[i].line, now.ended);
+    if (!now.owner->why[0])
+        return 0;
+    abandon();
+    return -DG_EINTERNAL;
+}
+
+static int launch(dg_cuda_queue *q, dg_cuda_function f, dg_cuda_grid grid, const void *params,
+                  size_t bytes, const int32_t *guard)
+{
+    fibers *owner = (fibers *)q;
+    int64_t *order = malloc((size_t)grid.blocks * sizeof *order);
+    void *copy = malloc(bytes);
+    int rc = 0;
+
+    assert_true(grid.blocks > 0 && grid.threads > 0 && grid.threads <= DG_CUDA_THREADS &&
+                grid.threads % DG_CUDA_WARP == 0);
+    assert_true(grid.shared <= q->shared_limit && bytes <= 4096);
+    assert_true(order && copy);
+    if (!now.pool[0].stack)
+        open_pool();
+    memcpy(copy, params, bytes);
+    now.owner = owner;
+    now.rng = owner->seed * 0x9E3779B97F4A7C15u + (uint64_t)++owner->launches;
+    now.kernel = (void (*)(const void *, const int32_t *))f;
+    now.params = copy;
+    now.guard = guard;
+    now.place = (dg_cuda_fibers){ .threads = grid.threads, .blocks = grid.blocks };
+    for (int64_t i = 0; i < grid.blocks; i++) {
+        int64_t k = (int64_t)draw((uint32_t)i + 1);
+
+        order[i] = order[k];
+        order[k] = i;
+    }
+    for (int64_t i = 0; i < grid.blocks && rc == 0; i++) {
+        now.place.shared = malloc(grid.shared);
+        assert_true(now.place.shared || !grid.shared);
+        memset(now.place.shared, 0xFF, grid.shared); /* NaN */
+        rc = run_block(order[i]);
+        free(now.place.shared);
+    }
+    free(order);
+    free(copy);
+    return rc;
+}
+
+fibers fibers_open(uint64_t seed)
+{
+    return (fibers){ .queue = { .launch = launch, .shared_limit = 48 << 10 }, .seed = seed + 1 };
+}
+
+int fibers_run(fibers *f, const dg_cuda_kernel *k, const dg_tensor *t, int n, const void *attr,
+               const dg_control *control, const int32_t *guard)
+{
+    dg_prepare p = { .t = t, .n = n, .attr = attr, .threads = 1 };
+    dg_args a = { .t = t, .n = n, .attr = attr, .control = control };
+    int rc = k->base.prepare ? k->base.prepare(&p) : 0;
+
+    assert_int_equal(rc, 0);
+    a.workspace = malloc(p.workspace_bytes);
+    assert_true(a.workspace || !p.workspace_bytes);
+    memset(a.workspace, 0xFF, p.workspace_bytes);
+    rc = k->enqueue(&(dg_cuda_call){ &a, guard, &f->queue });
+    free(a.workspace);
+    return rc;
+}

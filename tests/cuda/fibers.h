@@ -1,0 +1,26 @@
+/* fibers.h: a device for the kernels of kernels/cuda, on one thread of the CPU.
+ *
+ * Blocks run one after another in a random order. The threads of a block are fibers: one runs until
+ * it waits for others or ends, then another one that can go on, drawn at random. Shared memory and
+ * the results of earlier blocks in it are rubbish, and exactly as large as asked for. So a kernel
+ * that lacks a barrier, or whose result depends on an order, gives other bits with another seed. */
+#ifndef DG_TESTS_CUDA_FIBERS_H
+#define DG_TESTS_CUDA_FIBERS_H
+
+#include "base/rng.h"
+#include "kernels/cuda/device.h"
+
+typedef struct fibers {
+    dg_cuda_queue queue; /* first: what kernels are put on; they run at once */
+    uint64_t seed;
+    int64_t launches, switches; /* so far */
+    char why[200];              /* of the first fault: threads that wait for ever, no block */
+} fibers;
+
+fibers fibers_open(uint64_t seed);
+
+/* Runs one op; the workspace is rubbish, and exactly as large as asked for. */
+int fibers_run(fibers *f, const dg_cuda_kernel *k, const dg_tensor *t, int n, const void *attr,
+               const dg_control *control, const int32_t *guard);
+
+#endif

@@ -1,0 +1,223 @@
+/* twins: on every sample of tests/ops, and on what autodiff makes of it, the CUDA kernel of an op,
+ * run thread by thread on the CPU, agrees with the reference: in f64 with ref in f64, in f32 within
+ * the row's tolerance, in bf16 with ref in f32 on the same rounded operands. It gives the same bits
+ * in any order of threads and blocks, works in place where the row says so, and leaves its outputs
+ * alone where its guard is 0. */
+#include "tests/check.h"
+
+#include <math.h>
+
+#include "tests/cuda/fibers.h"
+#include "tests/ops/operands.h"
+#include "tests/ops/sample_program.h"
+
+static const double F64_TOLERANCE = 1e-11;
+static const double BF16_TOLERANCE = 0x1p-7; /* as in tests/ops/twins */
+
+/* Neither needs a kernel of ours: cuDNN and cuBLASLt have them. */
+static const char *const of_libraries[] = { "conv2d", "conv2d_dx", "conv2d_dw", "matmul" };
+
+enum { N_TYPES = 3 };
+static const dg_dtype types[N_TYPES] = { DG_F64, DG_F32, DG_BF16 };
+static const char *const type_names[N_TYPES] = { "f64", "f32", "bf16" };
+
+typedef struct walker {
+    dg_arena *arena; /* of one sample */
+    samples all;
+    int runs[DG_N_OPS];
+    double worst[DG_N_OPS][N_TYPES];
+    const sample *sample;
+    int64_t launches, switches;
+    int failures;
+} walker;
+
+static void fail_sample(walker *w, const dg_instr *instr, const char *type, const char *what)
+{
+    print_error("# %s, sample \"%s\" of %s, in %s: %s\n", instr->op->name, w->sample->what,
+                w->sample->op->name, type, what);
+    w->failures++;
+}
+
+static bool may_write(const dg_instr *instr, int i)
+{
+    return i >= instr->n_in || operand_of(instr, i).state;
+}
+
+static size_t bytes_of(const dg_tensor *t)
+{
+    return (size_t)dg_shape_elements(t->shape) * dg_dtype_size(t->dtype);
+}
+
+static void compare(walker *w, const dg_instr *instr, int type, const dg_tensor *got,
+                    const dg_tensor *ref)
+{
+    const dg_op *op = instr->op;
+    double allowed = types[type] == DG_F64   ? F64_TOLERANCE
+                     : types[type] == DG_F32 ? op->tolerance
+                                             : BF16_TOLERANCE;
+
+    for (int i = 0; i < instr->n_in + instr->n_out; i++) {
+        if (!got[i].data || !may_write(instr, i))
+            continue;
+        double d = distance(&got[i], &ref[i], w->sample->edges ? 1 : 0);
+        double *worst = &w->worst[op - dg_ops][type];
+
+        *worst = fmax(*worst, d);
+        if (d > allowed)
+            fail_sample(w, instr, type_names[type],
+                        dg_printf(w->arena, "operand %d is off by %.3g, at most %.3g is allowed", i,
+                                  d, allowed));
+    }
+}
+
+static void check_bits(walker *w, const dg_instr *instr, int type, const char *what,
+                       const dg_tensor *a, const dg_tensor *b)
+{
+    for (int i = 0; i < instr->n_in + instr->n_out; i++)
+        if (a[i].data && may_write(instr, i) && memcmp(a[i].data, b[i].data, bytes_of(&a[i])) != 0)
+            fail_sample(w, instr, type_names[type],
+                        dg_printf(w->arena, "operand %d: %s changes the bits", i, what));
+}
+
+static void run(walker *w, const dg_instr *instr, int type, const dg_cuda_kernel *k,
+                const dg_tensor *t, const dg_control *c, uint64_t seed, const int32_t *guard)
+{
+    fibers f = fibers_open(seed);
+    int rc = fibers_run(&f, k, t, instr->n_in + instr->n_out, instr->attr, c, guard);
+
+    w->launches += f.launches;
+    w->switches += f.switches;
+    if (rc)
+        fail_sample(w, instr, type_names[type],
+                    dg_printf(w->arena, "status %d: %s", rc, f.why[0] ? f.why : "no fault"));
+}
+
+static void check_in(walker *w, const dg_interpreter *m, const dg_instr *instr, int type)
+{
+    const int32_t off = 0, on = 1;
+    dg_tensor ref[DG_MAX_OPERANDS], got[DG_MAX_OPERANDS], other[DG_MAX_OPERANDS];
+    int n = instr->n_in + instr->n_out;
+
+    copy_operands(w->arena, m, instr, types[type], got);
+
+    const dg_cuda_kernel *k = dg_cuda_find(instr->op->name, got, n);
+
+    if (!k)
+        return;
+    copy_operands(w->arena, m, instr, types[type] == DG_F64 ? DG_F64 : DG_F32, ref);
+    widen_inputs(instr, got, ref);
+    assert_int_equal(dg_interpreter_kernel(types[type] == DG_F64 ? instr->op->ref64
+                                                                 : instr->op->ref32,
+                                           ref, n, instr->attr, &m->control, 1),
+                     0);
+    run(w, instr, type, k, got, &m->control, 1, NULL);
+    compare(w, instr, type, got, ref);
+
+    copy_operands(w->arena, m, instr, types[type], other);
+    share_places(instr, other);
+    run(w, instr, type, k, other, &m->control, 2, &on);
+    check_bits(w, instr, type, "another order of threads, in place,", got, other);
+
+    copy_operands(w->arena, m, instr, types[type], other);
+    copy_operands(w->arena, m, instr, types[type], got);
+    run(w, instr, type, k, got, &m->control, 3, &off);
+    check_bits(w, instr, type, "a guard of 0", got, other);
+    w->runs[instr->op - dg_ops]++;
+}
+
+static void check_sample(walker *w, const sample *one)
+{
+    sample_program sp;
+
+    w->arena = dg_arena_open();
+    w->sample = one;
+    sample_program_open(&sp, w->arena, one);
+
+    dg_interpreter *m = dg_interpreter_open(w->arena, sp.p, 32);
+
+    sample_program_fill(&sp, m);
+    for (int i = 0; i < sp.p->instrs.n; i++) {
+        const dg_instr *instr = &sp.p->instrs.items[i];
+        dg_tensor t[DG_MAX_OPERANDS];
+        int n = dg_interpreter_operands(m, instr, t);
+
+        for (int type = 0; type < N_TYPES; type++)
+            if (types[type] != DG_BF16 ||
+                (instr->op->effect == DG_PURE && instr->op->precision != DG_WIDE))
+                check_in(w, m, instr, type);
+        assert_int_equal(dg_interpreter_kernel(instr->op->ref32, t, n, instr->attr, &m->control, 1),
+                         0);
+    }
+    sample_program_close(&sp);
+    dg_arena_close(&w->arena);
+}
+
+static int open_walker(void **state)
+{
+    dg_arena *a = dg_arena_open();
+    walker *w = DG_NEW(a, walker);
+
+    w->all.arena = a;
+    *state = w;
+    samples_of_all(&w->all);
+    return 0;
+}
+
+static int close_walker(void **state)
+{
+    walker *w = *state;
+    dg_arena *a = w->all.arena;
+
+    dg_arena_close(&a);
+    return 0;
+}
+
+static void kernels_agree_with_ref_on_every_sample(void **state)
+{
+    walker *w = *state;
+
+    for (int i = 0; i < w->all.list.n; i++)
+        check_sample(w, w->all.list.items[i]);
+    assert_int_equal(w->failures, 0);
+}
+
+static bool is_of_library(const dg_op *op)
+{
+    for (size_t i = 0; i < sizeof of_libraries / sizeof of_libraries[0]; i++)
+        if (strcmp(op->name, of_libraries[i]) == 0)
+            return true;
+    return false;
+}
+
+static void every_other_op_has_a_kernel(void **state)
+{
+    const walker *w = *state;
+    int ops = 0, runs = 0, worst[N_TYPES] = { 0 };
+
+    for (int i = 0; i < DG_N_OPS; i++) {
+        if (dg_ops[i].effect == DG_COLLECTIVE || is_of_library(&dg_ops[i]))
+            continue;
+        if (!w->runs[i])
+            fail_msg("%s has no CUDA kernel, or no sample that runs it", dg_ops[i].name);
+        ops++;
+        runs += w->runs[i];
+        for (int type = 0; type < N_TYPES; type++)
+            if (w->worst[i][type] > w->worst[worst[type]][type])
+                worst[type] = i;
+    }
+    print_message("# %d ops, %d runs, %lld launches, %lld switches of threads\n", ops, runs,
+                  (long long)w->launches, (long long)w->switches);
+    for (int type = 0; type < N_TYPES; type++)
+        print_message("# %s: worst error over the largest magnitude %.2g (%s)\n", type_names[type],
+                      w->worst[worst[type]][type], dg_ops[worst[type]].name);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kernels_agree_with_ref_on_every_sample),
+        cmocka_unit_test(every_other_op_has_a_kernel),
+    };
+
+    return cmocka_run_group_tests_name("twins", tests, open_walker, close_walker);
+}
