@@ -6,8 +6,9 @@
 
 extern const dg_node_class dg_node_loader_coco, dg_node_loader_voc, dg_node_loader_yolo,
     dg_node_loader_synthetic, dg_node_sampler_bucket, dg_node_augment, dg_node_batch;
-extern const dg_node_class dg_node_backbone_presnet, dg_node_encoder_hybrid, dg_node_denoising,
-    dg_node_decoder_rtdetr, dg_node_detect;
+extern const dg_node_class dg_node_backbone_presnet, dg_node_backbone_dinov2,
+    dg_node_encoder_hybrid, dg_node_projector_multiscale, dg_node_denoising, dg_node_decoder_rtdetr,
+    dg_node_detect;
 extern const dg_node_class dg_node_loss_rtdetr, dg_node_backward, dg_node_allreduce,
     dg_node_optimizer_adamw, dg_node_ema;
 extern const dg_node_class dg_node_evaluate_coco, dg_node_log;

@@ -158,10 +158,15 @@ dg_val dg_layer_linear(const dg_param_path_of *at, dg_val x, int64_t out, dg_ini
 
 dg_val dg_layer_layer_norm(const dg_param_path_of *at, dg_val x)
 {
+    return dg_layer_layer_norm_eps(at, x, NORM_EPS);
+}
+
+dg_val dg_layer_layer_norm_eps(const dg_param_path_of *at, dg_val x, double eps)
+{
     dg_shape s = DG_SHAPE(dg_dim(at->b, x, -1));
     dg_val scale = dg_param_at(at, "weight", s, dg_init_const(1));
 
-    return dg_layer_norm(at->b, x, scale, dg_param_at(at, "bias", s, dg_init_zero()), NORM_EPS);
+    return dg_layer_norm(at->b, x, scale, dg_param_at(at, "bias", s, dg_init_zero()), eps);
 }
 
 dg_val dg_layer_box_head(const dg_param_path_of *at, dg_val x)

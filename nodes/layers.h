@@ -83,6 +83,7 @@ dg_val dg_layer_linear(const dg_param_path_of *at, dg_val x, int64_t out, dg_ini
 dg_val dg_layer_linear_bias(const dg_param_path_of *at, dg_val x, int64_t out, dg_init weight,
                             dg_init bias);
 dg_val dg_layer_layer_norm(const dg_param_path_of *at, dg_val x); /* eps 1e-5 */
+dg_val dg_layer_layer_norm_eps(const dg_param_path_of *at, dg_val x, double eps);
 
 /* Three linear layers with ReLU between them, "layers.0" to "layers.2"; the last one starts at
  * zero. */

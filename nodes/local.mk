@@ -1,6 +1,8 @@
 libnodes_la_SOURCES += \
 	nodes/augment/augment.c \
+	nodes/backbone/dinov2.c \
 	nodes/backbone/presnet.c \
+	nodes/backbone/resample.c nodes/backbone/resample.h \
 	nodes/batch.c \
 	nodes/builtin.c \
 	nodes/builtin.h \
@@ -43,6 +45,7 @@ libnodes_la_SOURCES += \
 	nodes/optimizer/ema.c \
 	nodes/optimizer/schedule.c \
 	nodes/optimizer/schedule.h \
+	nodes/projector/multiscale.c \
 	nodes/sampler/bucket.c \
 	nodes/sampler/plain.c \
 	nodes/sampler/sampler.c nodes/sampler/sampler.h \

@@ -131,8 +131,18 @@ static dg_val block(const dg_param_path_of *at, dg_val x, int64_t width, int str
 static void lower_presnet(dg_build *b, const void *self, const dg_val in[], dg_val out[])
 {
     const conf *c = self;
-    dg_val x = stem(b, in[0], c);
+    int64_t h = dg_dim(b, in[0], 1), w = dg_dim(b, in[0], 2);
+    dg_val x;
 
+    if (h % 32 || w % 32) {
+        out[0] = out[1] = out[2] = dg_error(
+            b, "backbone-size",
+            "images of %lldx%lld: both sides must be multiples of 32, because the coarsest "
+            "feature map has a 32nd of them; samplers set sizes",
+            (long long)w, (long long)h);
+        return;
+    }
+    x = stem(b, in[0], c);
     for (int s = 0; s < N_STAGES; s++) {
         for (int i = 0; i < depths[c->depth].blocks[s]; i++) {
             dg_param_path_of at = dg_param_path(b, "res_layers.%d.blocks.%d", s, i);

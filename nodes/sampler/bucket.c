@@ -61,16 +61,8 @@ static void check_bucket(dg_check *k, const void *self)
     for (int i = 0; i < c->sizes.n; i++) {
         dg_size s = c->sizes.v[i];
 
-        if (s.w % 32 || s.h % 32 || s.w < 32 || s.h < 32) {
-            dg_check_fail(k, "sizes", "sampler-size",
-                          "%lldx%lld: both sides must be multiples of 32", (long long)s.w,
-                          (long long)s.h);
-            dg_check_help(k, "the coarsest feature map has a 32nd of the image's sides");
-        }
         listed |= c->base.n == 1 && s.w == c->base.v[0].w && s.h == c->base.v[0].h;
     }
-    if (!c->sizes.n)
-        dg_check_fail(k, "sizes", "sampler-size", "lists no size");
     if (c->base.n > 1)
         dg_check_fail(k, "base", "sampler-base", "must be one size, found %d", c->base.n);
     else if (!listed)

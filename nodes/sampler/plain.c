@@ -50,9 +50,6 @@ static void check_plain(dg_check *k, const void *self)
 
     if (c->sizes.n != 1)
         dg_check_fail(k, "size", "sampler-size", "must be one size, found %d", c->sizes.n);
-    else if (c->sizes.v[0].w % 32 || c->sizes.v[0].h % 32)
-        dg_check_fail(k, "size", "sampler-size", "%lldx%lld: both sides must be multiples of 32",
-                      (long long)c->sizes.v[0].w, (long long)c->sizes.v[0].h);
 }
 
 const dg_node_class dg_node_sampler_plain = {

@@ -1,4 +1,5 @@
-check_PROGRAMS += tests/nodes/course tests/nodes/faults tests/nodes/presets tests/nodes/values
+check_PROGRAMS += tests/nodes/course tests/nodes/faults tests/nodes/presets tests/nodes/values \
+	tests/nodes/vit
 tests_nodes_course_SOURCES = tests/nodes/course.c
 tests_nodes_course_LDADD = $(runtime_rooms) $(test_libs)
 tests_nodes_faults_SOURCES = tests/nodes/faults.c
@@ -7,7 +8,10 @@ tests_nodes_presets_SOURCES = tests/nodes/presets.c
 tests_nodes_presets_LDADD = $(nodes_rooms) $(test_libs)
 tests_nodes_values_SOURCES = tests/nodes/values.c
 tests_nodes_values_LDADD = $(runtime_rooms) $(test_libs)
-TESTS += tests/nodes/course tests/nodes/faults tests/nodes/presets tests/nodes/values
+tests_nodes_vit_SOURCES = tests/nodes/vit.c
+tests_nodes_vit_LDADD = $(runtime_rooms) $(test_libs)
+TESTS += tests/nodes/course tests/nodes/faults tests/nodes/presets tests/nodes/values \
+	tests/nodes/vit
 EXTRA_DIST += \
 	tests/nodes/data/params_r18vd.tsv \
 	tests/nodes/data/params_r50vd.tsv

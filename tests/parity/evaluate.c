@@ -148,7 +148,7 @@ int fixture_eval(fixture *f)
         widest = fmax(widest, acts->items[i].number);
     bound = fixture_bound(f, 1e-8, 10 * widest);
     DG_TRY(dg_run_select(f->run, "evaluate", f->w, f->h, f->d));
-    DG_TRY(fixture_feed_images(f, fixture_image(f)));
+    DG_TRY(fixture_feed_images(f, fixture_images(f)));
     DG_TRY(dg_run_forward(f->run, false, f->d));
     DG_TRY(fixture_match_ranks(f, dg_json_get(f->root, "enc_topk_indices")));
     check_values(f, "forward", dg_json_get(f->root, "tensors"), bound, true);

@@ -68,6 +68,25 @@ static int64_t count_queries(const dg_json *root)
     return integer(root, "num_queries", tokens && tokens->n ? tokens->items[0].n : 300);
 }
 
+/* The preset that a fixture names: RT-DETR's by a word, RF-DETR's by its attributes. */
+static int find_preset(fixture *f, const char **name, dg_diag *d)
+{
+    const dg_json *preset = dg_json_get(f->root, "preset"), *own;
+    int rc = 0;
+
+    if (!preset || preset->kind != DG_JSON_OBJECT) {
+        DG_TRY(dg_json_need(&preset, f->root, "preset", DG_JSON_STRING, d));
+        *name = preset->text;
+        return 0;
+    }
+    DG_TRY(dg_json_need(&own, preset, "preset", DG_JSON_STRING, d));
+    *name = dg_printf(f->arena, "rfdetr_%s", own->text);
+    f->n_queries = integer(preset, "num_queries", f->n_queries);
+    f->normalized = true;
+out:
+    return rc;
+}
+
 /* "NAME_dsp" is NAME with discrete sampling. */
 static int open_run(fixture *f, const char *preset)
 {
@@ -79,7 +98,7 @@ static int open_run(fixture *f, const char *preset)
         .size = sizeof o,
         .file = dg_printf(f->arena, "%s/%.*s_coco.xml", f->set->pipelines,
                           (int)(discrete ? n - 4 : n), preset),
-        .n_sets = discrete ? 5 : 4,
+        .n_sets = discrete || f->normalized ? 5 : 4,
         .sets = sets,
         .precision = names[f->set->precision],
         .threads = f->set->threads,
@@ -98,7 +117,7 @@ static int open_run(fixture *f, const char *preset)
     sets[1] = dg_printf(f->arena, "batch=%lld", (long long)f->batch);
     sets[2] = dg_printf(f->arena, "max_objects=%lld", (long long)capacity_for_targets(f->root));
     sets[3] = dg_printf(f->arena, "queries=%lld", (long long)f->n_queries);
-    sets[4] = "method=discrete";
+    sets[4] = discrete ? "method=discrete" : "normalize=false";
     return dg_run_open(&f->run, &o, f->d);
 }
 
@@ -130,7 +149,6 @@ static int need_parts(const dg_json *root, const char *mode, dg_diag *d)
     } parts[] = {
         { "train_step", "targets", DG_JSON_ARRAY },
         { "train_step", "num_boxes", DG_JSON_NUMBER },
-        { "train_step", "denoising", DG_JSON_OBJECT },
         { "train_step", "optimizer", DG_JSON_OBJECT },
         { "train_step", "ema", DG_JSON_OBJECT },
         { "train_step", "losses", DG_JSON_OBJECT },
@@ -159,7 +177,8 @@ static int need_parts(const dg_json *root, const char *mode, dg_diag *d)
 
 int fixture_open(fixture *f, const settings *set, const char *file, dg_diag *d)
 {
-    const dg_json *format, *preset, *mode;
+    const dg_json *format, *mode;
+    const char *preset;
     int rc = 0;
 
     *f = (fixture){ .set = set, .arena = dg_arena_open(), .report = report_open(), .d = d };
@@ -169,14 +188,14 @@ int fixture_open(fixture *f, const settings *set, const char *file, dg_diag *d)
         return dg_fail(d, DG_EINPUT, format->at, "fixture-format",
                        "format is \"%s\", expected \"detrgraph-parity-1\"", format->text);
     DG_TRY(dg_json_need(&mode, f->root, "mode", DG_JSON_STRING, d));
-    DG_TRY(dg_json_need(&preset, f->root, "preset", DG_JSON_STRING, d));
     DG_TRY(need_parts(f->root, mode->text, d));
     f->batch = integer(f->root, "B", 1);
     f->h = integer(f->root, "H", 0);
     f->w = integer(f->root, "W", 0);
     f->classes = integer(f->root, "num_classes", 80);
     f->n_queries = count_queries(f->root);
-    DG_TRY(open_run(f, preset->text));
+    DG_TRY(find_preset(f, &preset, d));
+    DG_TRY(open_run(f, preset));
     DG_TRY(set_weights(f));
 out:
     return rc;
@@ -196,17 +215,17 @@ double fixture_bound(const fixture *f, double f64, double f32)
 
 /* ---- inputs ---------------------------------------------------------------------------------- */
 
-const char *fixture_image(const fixture *f)
+const dg_json *fixture_images(const fixture *f)
 {
-    const dg_json *one = dg_json_get(f->root, "image_name"),
-                  *all = dg_json_get(f->root, "image_names");
+    const dg_json *one = dg_json_get(f->root, "image_name");
 
-    return one ? one->text : all && all->n ? all->items[0].text : "images";
+    return one ? one : dg_json_get(f->root, "image_names");
 }
 
-int fixture_feed_images(fixture *f, const char *name)
+int fixture_feed_images(fixture *f, const dg_json *names)
 {
     int64_t n = f->batch * f->h * f->w * 3, area = f->h * f->w;
+    bool each = names && names->kind == DG_JSON_ARRAY;
     double *v = malloc((size_t)n * sizeof *v);
     int rc;
 
@@ -214,8 +233,12 @@ int fixture_feed_images(fixture *f, const char *name)
         return dg_fail(f->d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for images");
     for (int64_t b = 0; b < f->batch; b++)
         for (int64_t c = 0; c < 3; c++)
-            for (int64_t i = 0; i < area; i++)
-                v[(b * area + i) * 3 + c] = (double)formula_draw(name, (b * 3 + c) * area + i);
+            for (int64_t i = 0; i < area; i++) {
+                const char *name = each ? names->items[b].text : names ? names->text : "images";
+
+                v[(b * area + i) * 3 + c] =
+                    (double)formula_draw(name, ((each ? 0 : b) * 3 + c) * area + i);
+            }
     rc = dg_run_feed(f->run, "b.images", v, n, f->d);
     free(v);
     return rc;

@@ -14,6 +14,7 @@ typedef struct settings {
     precision precision;
     bool reference; /* reference kernels */
     int threads;
+    bool parts; /* compare what the pipeline has, which may be a part of the model */
     bool verbose;
 } settings;
 
@@ -25,6 +26,8 @@ typedef struct fixture {
     dg_diag *d;
     dg_run *run;
     int64_t batch, h, w, classes, n_queries;
+    bool
+        normalized; /* RF-DETR: images are as its network wants them, the backbone must not do it */
     int64_t n_dn, capacity; /* live denoising queries, and room for them */
     int64_t *
         rank; /* [B,Q]: our place of the query that the fixture has at this place; NULL: the same */
@@ -42,8 +45,9 @@ void fixture_close(fixture *f);
 double fixture_bound(const fixture *f, double f64, double f32);
 
 /* Inputs; draws: "label_mask", "new_label", "sign", "mag" of the denoising node. */
-const char *fixture_image(const fixture *f); /* name of the one batch */
-int fixture_feed_images(fixture *f, const char *name) DG_MUST_USE;
+/* The one batch's images. RT-DETR's have one name, RF-DETR's a name each. */
+int fixture_feed_images(fixture *f, const dg_json *names) DG_MUST_USE;
+const dg_json *fixture_images(const fixture *f);
 int fixture_feed_targets(fixture *f, const dg_json *targets) DG_MUST_USE;
 /* The formula's draws; boxes: and the fixture's own boxes, which are rounded to single
  * precision. */

@@ -41,19 +41,39 @@ static bool ends(const char *name, const char *with)
     return n >= m && strcmp(name + n - m, with) == 0;
 }
 
+/* Names of matrices that are smaller than others, or whose rows are vectors of their own (single).
+ * RT-DETR and RF-DETR share no name whose value differs. */
+static const struct {
+    const char *has, *end;
+    double gain;
+    bool single;
+} rules[] = {
+    { "bbox_head", ".layers.2.weight", 0.1, false },
+    { "bbox_embed", ".layers.2.weight", 0.1, false },
+    { "", "sampling_offsets.weight", 0.25, false },
+    { "", "denoising_class_embed.weight", 1, true },
+    { "", "query_feat.weight", 1, true },
+    { "", "cls_token", 0.25, true },
+    { "", "position_embeddings", 0.25, true },
+    { "", "refpoint_embed.weight", 0.5, false },
+    { "", "segmentation_head.query_features_proj.weight", 0.1, false },
+};
+enum { N_RULES = sizeof rules / sizeof *rules };
+
 static void fill_matrix(const char *name, dg_shape s, double *out)
 {
     uint64_t h = hash(name);
     int64_t n = dg_shape_elements(s), row = n / s.d[0];
-    bool embedding = ends(name, "denoising_class_embed.weight");
-    double gain = strstr(name, "bbox_head") && ends(name, ".layers.2.weight") ? 0.1
-                  : ends(name, "sampling_offsets.weight")                     ? 0.25
-                                                                              : 1;
-    double scale = gain * sqrt(3.0 / (embedding ? 1 : (double)row));
+    int r = 0;
+
+    while (r < N_RULES && !(strstr(name, rules[r].has) && ends(name, rules[r].end)))
+        r++;
+    double fan_in = r < N_RULES && rules[r].single ? 1 : (double)row;
+    double scale = (r < N_RULES ? rules[r].gain : 1) * sqrt(3.0 / fan_in);
 
     for (int64_t i = 0; i < n; i++)
         out[i] = (double)(float)((2 * unit(h, i) - 1) * scale);
-    for (int64_t i = n - row; embedding && i < n; i++)
+    for (int64_t i = n - row; ends(name, "denoising_class_embed.weight") && i < n; i++)
         out[i] = 0;
 }
 
@@ -61,7 +81,7 @@ void formula_fill(const char *name, dg_shape s, double *out)
 {
     uint64_t h = hash(name);
     bool bias = ends(name, "bias") || ends(name, "running_mean");
-    double shift = strstr(name, "score_head") ? -2 : 0;
+    double shift = strstr(name, "score_head") || strstr(name, "class_embed") ? -2 : 0;
 
     if (s.rank >= 2) {
         fill_matrix(name, s, out);

@@ -1,13 +1,14 @@
 /* parity.c: compares a run with numbers of the PyTorch reference:
  *
  *     tests/parity/parity [--precision f32|f64|bf16] [--reference] [--threads N] [--pipelines
- *     DIR] [-v] FIXTURE.json...
+ *     DIR] [--parts] [-v] FIXTURE.json...
  *
  * For each file (see the fixtures' description) it opens the shipped preset through the public
  * session, replaces
  * weights, images and denoising draws, and prints the largest error of each group beside its
  * bound. The last line is
- * PASS or FAIL. bf16 is shown, not judged. */
+ * PASS or FAIL. bf16 is shown, not judged. --parts: the pipeline holds a part of the model; compare
+ * the values of a step's forward pass that it has. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,7 +57,7 @@ static bool run_file(const settings *set, const char *file)
 static int usage(void)
 {
     fprintf(stderr, "usage: parity [--precision f32|f64|bf16] [--reference] [--threads N] "
-                    "[--pipelines DIR] [-v] FIXTURE.json...\n");
+                    "[--pipelines DIR] [--parts] [-v] FIXTURE.json...\n");
     return 2;
 }
 
@@ -84,6 +85,8 @@ int main(int argc, char **argv)
     for (; i < argc && argv[i][0] == '-'; i++) {
         if (strcmp(argv[i], "--reference") == 0)
             set.reference = true;
+        else if (strcmp(argv[i], "--parts") == 0)
+            set.parts = true;
         else if (strcmp(argv[i], "-v") == 0)
             set.verbose = true;
         else if (strcmp(argv[i], "--precision") == 0 && i + 1 < argc &&

@@ -52,7 +52,7 @@ static int one_step(fixture *f, const dg_json *step, bool calm)
         number == 0 ? 1e-4 : 5e-2; /* larger steps are chaotic: single terms say nothing */
     int moved = 0;
 
-    DG_TRY(fixture_feed_images(f, dg_json_get(f->root, "image_names")->items[batch].text));
+    DG_TRY(fixture_feed_images(f, &dg_json_get(f->root, "image_names")->items[batch]));
     DG_TRY(fixture_feed_targets(f, targets));
     DG_TRY(fixture_feed_draws(f, denoising, f->set->precision == F64));
     DG_TRY(dg_run_step(f->run, f->d));

@@ -1,0 +1,36 @@
+/* resample.c: see resample.h. Output i lies at c = s (i + 1/2) with s = from / to. It is the
+ * weighted mean of the samples within 2 max(s, 1) of it, whose centres are at j + 1/2:
+ *
+ *     w_j = k((j + 1/2 - c) / max(s, 1)) / sum      k(x) = 3/2 |x|^3 - 5/2 |x|^2 + 1         |x| <
+ * 1 -1/2 |x|^3 + 5/2 |x|^2 - 4|x| + 2  |x| < 2
+ *
+ * Samples beyond the border do not exist: the others share their weight. */
+#include "nodes/backbone/resample.h"
+
+#include <math.h>
+
+static double keys(double x)
+{
+    x = fabs(x);
+    if (x < 1)
+        return (1.5 * x - 2.5) * x * x + 1;
+    return x < 2 ? ((2.5 - 0.5 * x) * x - 4) * x + 2 : 0;
+}
+
+void dg_resample_bicubic(int64_t from, int64_t to, double *m)
+{
+    double s = (double)from / (double)to, wide = fmax(s, 1);
+
+    for (int64_t i = 0; i < to; i++) {
+        double c = s * ((double)i + 0.5), sum = 0, *w = m + i * from;
+        int64_t begin = (int64_t)fmax(c - 2 * wide + 0.5, 0),
+                end = (int64_t)fmin(c + 2 * wide + 0.5, (double)from);
+
+        for (int64_t j = 0; j < from; j++) {
+            w[j] = j >= begin && j < end ? keys(((double)j + 0.5 - c) / wide) : 0;
+            sum += w[j];
+        }
+        for (int64_t j = begin; j < end; j++)
+            w[j] /= sum;
+    }
+}
