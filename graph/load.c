@@ -1,5 +1,6 @@
 /* load.c: turns items into scopes: pipeline, plugin, mesh, model, train, evaluate, checkpoint.
  * node.c makes the nodes. */
+#include "graph/edit.h"
 #include "graph/load.h"
 
 #include <string.h>
@@ -365,10 +366,13 @@ static void check_devices(dg_loader *l, const dg_item *item, const char *text)
         dg_load_error(&l->report, item->frame, a->value_at, "attr-value",
                       "devices=\"%s\": expected \"cpu\", \"cuda\", or GPUs like \"cuda:0,cuda:1\"",
                       text);
-    else if (n > 1 && !l->g->ranks_open && n != ranks)
+    if (n > 1 && !l->g->ranks_open && n != ranks) {
         dg_load_error(&l->report, item->frame, a->value_at, "mesh-devices",
                       "devices=\"%s\": %d devices for %lld rank%s", text, n, (long long)ranks,
                       ranks == 1 ? "" : "s");
+        dg_load_error_help(&l->report, "each rank takes the GPU of its local number: %s",
+                           dg_edit_write_part(l->g, item, "devices", "cuda"));
+    }
 }
 
 static void read_mesh(dg_loader *l, const dg_item *item)

@@ -3,6 +3,7 @@ libgraph_la_SOURCES += \
 	graph/check.c \
 	graph/contract.c graph/contract.h \
 	graph/digest.c graph/digest.h \
+	graph/edit.c graph/edit.h \
 	graph/expand.c graph/expand.h \
 	graph/fire.c graph/fire.h \
 	graph/foreseen.c graph/foreseen.h \

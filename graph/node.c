@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "graph/attr.h"
+#include "graph/edit.h"
 #include "graph/load.h"
 
 const dg_attr dg_common_attrs[] = {
@@ -506,12 +507,19 @@ static void check_words(dg_loader *l, const dg_node *node)
                         node->item->attrs[i].name))
             dg_load_unknown(l, node->item, &node->item->attrs[i], dg_node_called(l->arena, node),
                             (const char *const[]){ "id", "optional" }, 2);
-    if (node->frozen && node->class == &dg_class_use)
+    if (node->frozen && node->class == &dg_class_use) {
         dg_load_error(&l->report, node->item->frame, a->at, "frozen-use",
                       "a model's parameters belong to its nodes: frozen=\"true\" stands there");
-    if (node->class == &dg_class_loop && counted == (((const dg_loop_conf *)node->conf)->times > 0))
+        dg_load_error_help(&l->report, "%s", dg_edit_drop(l->g, node, "frozen"));
+    }
+    if (node->class == &dg_class_loop &&
+        counted == (((const dg_loop_conf *)node->conf)->times > 0)) {
         dg_load_error(&l->report, node->item->frame, node->where, "loop-count",
                       "<loop> needs count=\"@...\" or times=\"n\", one of them");
+        dg_load_error_help(&l->report, "%s",
+                           counted ? dg_edit_drop(l->g, node, "times")
+                                   : dg_edit_write(l->g, node, "times", "2"));
+    }
     dg_load_minutes(l, node->item, "budget", node->budget);
     a = dg_item_find(node->item, "device");
     if (a && node->device && strcmp(node->device, "rank") != 0 &&

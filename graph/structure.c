@@ -148,8 +148,7 @@ static const dg_port loop_ports[] = {
 };
 static const dg_rule loop_rules[] = {
     { DG_RULE_LOOP, .from = "count", .why = "repeats its nodes as often as it says" },
-    { DG_RULE_PROVED, .why = "programs have no loops inside a step; <stack> repeats nodes a fixed "
-                             "number of times" },
+    { DG_RULE_PROVED, .why = "programs have no loops inside a step" },
     { 0 },
 };
 

@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "graph/edit.h"
 #include "graph/load.h"
 
 enum { MAX_PATH = 500 }; /* bytes of "node.port.key" */
@@ -332,7 +333,11 @@ void dg_load_guard(dg_loader *l, dg_node *node, const dg_item_attr *a)
     dg_contract_print(&type, &l->g->dims, have);
     dg_load_error(&l->report, node->item->frame, a->value_at, "when-scalar",
                   "%s=\"%s\": a guard is one number, here it is %s", a->name, a->value, type.s);
-    dg_load_error_help(&l->report, "<test in=\"%s\" is=\"positive\"/> makes one of it", a->value);
+    dg_load_error_help(&l->report, "%s",
+                       dg_edit_insert(l->g, node, a->name, w,
+                                      dg_printf(l->arena, "test in=\"%s\" is=\"positive\"",
+                                                a->value),
+                                      "some", NULL));
     dg_str_free(&type);
 }
 

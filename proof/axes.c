@@ -86,7 +86,9 @@ static int32_t add_cause(dg_proof *p, int32_t from, const dg_node *node, dg_wher
                          const char *key, const char *text)
 {
     int32_t number = p->causes.n ? p->causes.n : 1;
-    dg_cause c = { .node = node, .where = at, .text = text, .from = from, .source = number };
+    dg_cause c = {
+        .node = node, .where = at, .text = text, .key = key, .from = from, .source = number
+    };
 
     if (!p->causes.n)
         DG_PUSH(p->arena, p->causes, ((dg_cause){ .text = "" }));

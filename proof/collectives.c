@@ -32,12 +32,12 @@ static void lost_keys(dg_proof *p, const dg_node *node, int port, dg_vary presen
     missing = dg_vary_step(p, missing, from, from->where, "key",
                            "%s.%s comes from %s, which gives it only where \"%s\" is there",
                            from->id, key, dg_vary_called(p, from), p->roots.items[root].node->id);
-    dg_vary_fault(p, "DG-KEYS", node->where, missing,
-                  "%s over %s needs key \"%s\"%s on every rank, but it may be missing on some",
-                  dg_vary_called(p, node), dg_vary_name(p, missing.axes), key,
-                  n > 1 ? dg_printf(p->arena, " (and %d more)", n - 1) : "")
-        ->help = "make what it comes from give something on every rank (empty=\"pad\" or \"zero\", "
-                 "connect=\"zero\"), or decide together with <agree>";
+    dg_vary_finding *f =
+        dg_vary_fault(p, "DG-KEYS", node->where, missing,
+                      "%s over %s needs key \"%s\"%s on every rank, but it may be missing on some",
+                      dg_vary_called(p, node), dg_vary_name(p, missing.axes), key,
+                      n > 1 ? dg_printf(p->arena, " (and %d more)", n - 1) : "");
+    f->help = dg_vary_connect(p, missing, &f->way);
 }
 
 static void operand_keys(dg_proof *p, const dg_node *node, int port, dg_vary present, uint32_t axes)
@@ -89,24 +89,26 @@ static void check_sum(dg_proof *p, const dg_node *node, const dg_seen *in, const
                   "by their number",
                   dg_vary_called(p, node), dg_vary_name(p, same),
                   *key ? dg_printf(p->arena, ", its key \"%s\",", key) : "")
-        ->help = "op=\"mean\" or \"max\", or leave the collective out";
+        ->help = dg_edit_write(p->g, node, "op", "mean");
 }
 
 static void check_shape(dg_proof *p, const dg_node *node, int port, bool ragged, const dg_seen *in,
                         uint32_t axes)
 {
+    dg_vary_finding *f;
     dg_vary shape;
 
     if (!(in->size.axes & axes || in->lead.axes & axes))
         return;
     p->wants_sizes = true;
     shape = dg_vary_only(operand_shape(p, node, port, ragged, in), axes);
-    if (shape.axes)
-        dg_vary_fault(p, "DG-SHAPE", node->where, shape,
+    if (!shape.axes)
+        return;
+    f = dg_vary_fault(p, "DG-SHAPE", node->where, shape,
                       "%s over %s needs one shape on all ranks, but a dimension of its operand "
                       "may differ among them",
-                      dg_vary_called(p, node), dg_vary_name(p, shape.axes))
-            ->help = "choose the size together (<broadcast>), or gather with <allgatherv>";
+                      dg_vary_called(p, node), dg_vary_name(p, shape.axes));
+    f->help = dg_vary_shape_way(p, shape, &f->way);
 }
 
 /* A collective inside the node is to be of fixed size; lowering shows whether it is. */
@@ -158,8 +160,7 @@ static void check_alike(dg_proof *p, const dg_node *node, const dg_seen *in, uin
     if (!sampler || dg_node_axes_given(sampler))
         return;
     dg_vary_warn(p, "DG-W-SAME", sampler->where, (dg_vary){ .axes = same },
-                 dg_printf(p->arena, "write axis=\"%s\" in %s at line %d", p->axes[0].name,
-                           dg_vary_called(p, sampler), sampler->where.line),
+                 dg_edit_write(p->g, sampler, "axis", p->axes[0].name),
                  "%s has the same batches on all ranks of %s, and %s (line %d) averages gradients "
                  "that are the same",
                  dg_vary_called(p, sampler), dg_vary_name(p, same), dg_vary_called(p, node),
@@ -177,10 +178,7 @@ void dg_vary_accumulated(dg_proof *p, const dg_visit *v)
     if (!p->train || !p->live || p->scope->accumulate < 2 || !v->guarded || !gradients)
         return;
     dg_vary_warn(p, "DG-W-LAST", node->where, (dg_vary){ .axes = p->live },
-                 dg_printf(p->arena,
-                           "take when=\"...\" out at line %d, or write accumulate=\"1\" in place "
-                           "of accumulate=\"%lld\"",
-                           node->when.where.line, (long long)p->scope->accumulate),
+                 dg_edit_drop(p->g, node, "when"),
                  "%s fires once for %lld batches, and its guard is that of the last of them",
                  dg_vary_called(p, node), (long long)p->scope->accumulate);
 }
@@ -204,7 +202,8 @@ static void check_order(dg_proof *p, const dg_node *node, int after, uint32_t ax
         "%s over %s is launched as soon as its input is there: ranks may launch it and %s "
         "in different orders",
         dg_vary_called(p, node), dg_vary_name(p, axes), dg_vary_called(p, other))
-        ->help = "order=\"document\" on <mesh>: one list for all collectives";
+        ->help = dg_printf(p->arena, "one list for all collectives: %s",
+                           dg_edit_drop_part(p->g, p->g->mesh.item, "order"));
 }
 
 static void check_thread(dg_proof *p, const dg_node *node, uint32_t axes)
@@ -216,8 +215,7 @@ static void check_thread(dg_proof *p, const dg_node *node, uint32_t axes)
                   "%s over %s is launched by a loader thread, beside the collectives of the step: "
                   "two threads race, and the order may differ among ranks",
                   dg_vary_called(p, node), dg_vary_name(p, axes))
-        ->help = "plan from what every rank knows (<sampler.bucket axis=...>), or send it in the "
-                 "step";
+        ->help = dg_edit_without(p->g, node);
 }
 
 static void check_firing(dg_proof *p, const dg_node *node, dg_vary fires, uint32_t axes)
@@ -229,18 +227,21 @@ static void check_firing(dg_proof *p, const dg_node *node, dg_vary fires, uint32
     dg_vary_fault(p, "DG-PRES", node->where, v,
                   "%s over %s may not take part on some ranks, and the others would wait for them",
                   dg_vary_called(p, node), dg_vary_name(p, v.axes))
-        ->help = "decide together: <agree in=\"...\" op=\"any\" axis=\"...\"/> gives one answer to "
-                 "all ranks";
+        ->help = dg_vary_advice(p, v, NULL);
 }
 
 /* A root that lacks its operand sends zeros; one that never has it sends nothing else. */
-static void never_sent(dg_proof *p, const dg_node *node, dg_vary present, uint32_t axes)
+static void never_sent(dg_proof *p, const dg_node *node, dg_vary present, int at, uint32_t axes)
 {
+    const char *root = at > 0 && axes == p->live
+                           ? dg_edit_write(p->g, node, "root", dg_printf(p->arena, "%d", at - 1))
+                           : dg_vary_advice(p, present, NULL);
+
     dg_vary_fault(p, "DG-PRES", node->where, present,
                   "%s over %s sends zeros in every step: its operand is on no rank %lld of it, "
                   "the root",
                   dg_vary_called(p, node), dg_vary_name(p, axes), (long long)dg_rule_root(node))
-        ->help = "root=\"...\" names the rank that has the operand (its `on`)";
+        ->help = root;
 }
 
 static void add_meeting(dg_proof *p, const dg_node *node, dg_clocked *clock, uint32_t axes,
@@ -325,7 +326,7 @@ void dg_vary_collective(dg_proof *p, const dg_node *node, const dg_rule *r, cons
         check_alike(p, node, operand, axes);
     if (r->kind == DG_RULE_BROADCAST && operand->at &&
         (axes != p->live || operand->at != dg_rule_root(node) + 1))
-        never_sent(p, node, operand->present, axes);
+        never_sent(p, node, operand->present, operand->at, axes);
     if (r->to && r->kind != DG_RULE_AGREE && !operand->stream)
         check_operand(p, node, r, port, operand, axes);
     else if (!r->to)
@@ -335,17 +336,34 @@ void dg_vary_collective(dg_proof *p, const dg_node *node, const dg_rule *r, cons
         set_results(p, node, r, operand, fires, axes, out);
 }
 
+/* What ends a loop earlier, or makes it longer, on some ranks: the place to look at. */
 void dg_vary_rate(dg_proof *p, const dg_node *node, dg_vary rate, uint32_t axes)
 {
     dg_vary v = dg_vary_only(rate, axes);
+    const dg_cause *c = dg_vary_first(p, v);
+    const char *ranks = dg_vary_name(p, v.axes), *does = NULL;
+    dg_vary_finding *f;
 
-    if (v.axes)
-        dg_vary_fault(p, "DG-RATE", node->where, v,
-                      "%s over %s stands in a loop that may run more often on some ranks than on "
-                      "others",
-                      dg_vary_called(p, node), dg_vary_name(p, v.axes))
-            ->help = "make the counts equal (equal=\"drop\" or \"pad\", tail=\"drop\" or \"pad\", "
-                     "<equalize>), or decide together (<agree>, <broadcast>)";
+    if (!v.axes)
+        return;
+    if (c && c->node)
+        does = c->key && strncmp(c->key, "loop", 4) == 0 ? "repeats more often"
+               : dg_node_has_row(c->node, DG_RULE_STOP)  ? "may end the loop earlier"
+               : c->node->n_out && dg_contract_is_stream(c->node->out_contracts[0])
+                   ? "may leave more batches"
+                   : NULL;
+    if (does)
+        f = dg_vary_fault(p, "DG-RATE", c->where, v,
+                          "%s %s on some ranks of %s: %s stands in a loop that may run more often "
+                          "on some ranks than on others",
+                          dg_vary_called(p, c->node), does, ranks, dg_edit_placed(p->g, node));
+    else
+        f = dg_vary_fault(p, "DG-RATE", node->where, v,
+                          "%s over %s stands in a loop that may run more often on some ranks than "
+                          "on others",
+                          dg_vary_called(p, node), ranks);
+    f->to = node->where.node;
+    f->help = dg_vary_advice(p, v, &f->way);
 }
 
 /* Agreements are made once per epoch; where steps are counted, the number of epochs follows the
@@ -377,7 +395,7 @@ static void check_keeper(dg_proof *p, const dg_vary_meeting *keeper, uint32_t sa
                       "%s stands in a loop that may run more often on some ranks of %s than on "
                       "others: state that they hold alike would drift apart",
                       dg_vary_called(p, keeper->node), dg_vary_name(p, v.axes))
-            ->help = "decide together when it ends: <agree>, <broadcast>";
+            ->help = dg_vary_advice(p, v, NULL);
         return;
     }
 }
@@ -427,16 +445,13 @@ void dg_vary_state(dg_proof *p, const dg_node *node, const dg_rule *r, const dg_
                       "%s %s on some ranks only: state that all ranks of %s hold alike would drift "
                       "apart",
                       dg_vary_called(p, node), r->why, dg_vary_name(p, fires.axes))
-            ->help =
-            "decide together: <agree in=\"...\" op=\"any\" axis=\"...\"/> gives one answer "
-            "to all ranks";
+            ->help = dg_vary_advice(p, fires, NULL);
     else if (value.axes)
         dg_vary_fault(p, "DG-STATE", node->where, value,
                       "%s %s from what differs among the ranks of %s: state that they hold alike "
                       "would drift apart",
                       dg_vary_called(p, node), r->why, dg_vary_name(p, value.axes))
-            ->help = "reduce it first: <allreduce axis=\"...\"/> of gradients, norm=\"sync\" of "
-                     "running statistics";
+            ->help = dg_vary_state_way(p, node, port, value);
 }
 
 /* ---- devices --------------------------------------------------------------------------------- */
@@ -471,7 +486,8 @@ void dg_vary_device(dg_proof *p, const dg_node *node, const dg_seen in[], dg_see
                       "nothing, and says nothing",
                       dg_vary_called(p, node), own, node->in[i].from ? node->in[i].from->id : "?",
                       strcmp(have, "rank") == 0 ? "the rank's own device" : have)
-            ->help = "leave device out: a node runs where its inputs are";
+            ->help = dg_printf(p->arena, "a node runs where its inputs are: %s",
+                               dg_edit_drop(p->g, node, "device"));
         own = NULL;
         break;
     }
@@ -504,6 +520,6 @@ void dg_vary_mesh(dg_proof *p)
             "two ranks of %s would have the same GPU, %s: the map from ranks to devices is "
             "not one to one",
             dg_vary_name(p, p->live), twice)
-            ->help = "devices=\"cuda\" gives each rank the GPU of its local number; in tests, "
-                     "share_gpu=\"test\"";
+            ->help = dg_printf(p->arena, "each rank takes the GPU of its local number: %s",
+                               dg_edit_write_part(p->g, m->item, "devices", "cuda"));
 }

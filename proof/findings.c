@@ -92,10 +92,9 @@ static void note_folded(const dg_proof *p, const dg_vary_finding *first, const i
         if (++n > MOST)
             continue;
         dg_str_fmt(&out, "%s%s at ", n > 1 ? ", " : "", f->code);
-        if (f->at.file && first->at.file && strcmp(f->at.file, first->at.file) != 0)
-            dg_str_fmt(&out, "%s:%d", f->at.file, f->at.line);
-        else
-            dg_str_fmt(&out, "line %d", f->at.line);
+        if (f->at.file)
+            dg_str_fmt(&out, "%s:", f->at.file);
+        dg_str_fmt(&out, "%d", f->at.line);
     }
     if (n > MOST)
         dg_str_fmt(&out, " and %d more", n - MOST);
@@ -154,22 +153,6 @@ static void mark_way(const dg_proof *p, const dg_node *from, const dg_node *to, 
     }
 }
 
-static const dg_node *node_at(const dg_proof *p, const char *path)
-{
-    const dg_graph *g = p->g;
-
-    for (int i = 0; path && i < g->n_models + g->n_evaluates + 1; i++) {
-        const dg_scope *s = i < g->n_models                    ? g->models[i]
-                            : i < g->n_models + g->n_evaluates ? g->evaluates[i - g->n_models]
-                                                               : g->train;
-
-        for (int k = 0; s && k < s->n_nodes; k++)
-            if (strcmp(s->nodes[k]->path, path) == 0)
-                return s->nodes[k];
-    }
-    return NULL;
-}
-
 static void mark_path(const dg_proof *p, const dg_vary_finding *f)
 {
     const dg_node *to;
@@ -177,7 +160,7 @@ static void mark_path(const dg_proof *p, const dg_vary_finding *f)
 
     if (!p->marks || f->warning)
         return;
-    to = node_at(p, f->at.node);
+    to = dg_edit_node(p->g, f->to ? f->to : f->at.node);
     for (int32_t c = f->cause; c; c = p->causes.items[c].from) {
         const dg_node *node = p->causes.items[c].node;
 

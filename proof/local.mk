@@ -1,5 +1,6 @@
 libproof_la_SOURCES += \
 	proof/activation.c \
+	proof/advice.c \
 	proof/axes.c \
 	proof/collectives.c \
 	proof/findings.c \

@@ -58,7 +58,9 @@ static void check_rescue(dg_proof *p)
                                     : p->agreements.n ? p->agreements.items[0].node
                                     : p->keeper       ? p->keeper
                                                       : p->visited.items[0].node))
-        ->help = "on_fail=\"abort\" stops all ranks, \"vote\" lets them decide together";
+        ->help = dg_printf(p->arena, "a failure stops all ranks: %s",
+                           node ? dg_edit_drop(p->g, node, "on_fail")
+                                : dg_edit_drop_part(p->g, s->item, "on_fail"));
 }
 
 /* Reports differing image sizes: capture must be the same on all ranks, and the slowest rank sets
@@ -82,10 +84,9 @@ static void check_skew(dg_proof *p)
             "each size is captured when it is met again, which is not at the same step on "
             "all ranks of %s: a collective would be captured on some and not on others",
             dg_vary_name(p, captured.axes))
-            ->help = "capture=\"always\" or \"never\", or sizes that all ranks choose together";
+            ->help = dg_edit_write_part(p->g, p->scope->item, "capture", "never");
     }
-    dg_vary_warn(p, "DG-W-SKEW", p->skewed->where, v,
-                 "draw the size once for all ranks: <broadcast>, or a sampler with axis",
+    dg_vary_warn(p, "DG-W-SKEW", p->skewed->where, v, dg_vary_advice(p, v, NULL),
                  "%s has other image sizes on other ranks of %s at the same step: all wait for the "
                  "slowest",
                  dg_vary_called(p, p->skewed), dg_vary_name(p, v.axes));
@@ -100,9 +101,7 @@ static void check_alone(dg_proof *p)
         if (node->on >= 0 && node->class->role != DG_ROLE_CONTROL &&
             (node->class->lower || node->model))
             dg_vary_warn(p, "DG-W-SKEW", where_of(node->item, "on", node->where),
-                         (dg_vary){ .axes = p->live },
-                         node->budget.unit ? "do it on every rank"
-                                           : "say how long it may take: budget=\"10 min\"",
+                         (dg_vary){ .axes = p->live }, dg_edit_drop(p->g, node, "on"),
                          "%s runs on rank %lld alone, and the others wait for it at their next "
                          "collective",
                          dg_vary_called(p, node), (long long)node->on);
@@ -223,14 +222,11 @@ static void check_waiting(dg_proof *p)
         const dg_scope *s = p->g->evaluates[i];
 
         if (s->on >= 0)
-            dg_vary_warn(
-                p, "DG-W-SKEW", where_of(s->item, "on", s->where), (dg_vary){ .axes = p->live },
-                s->budget.unit
-                    ? "evaluate on every rank: a sampler with axis, evaluate.coco with axis"
-                    : "say how long it may take: budget=\"10 min\"",
-                "<evaluate> takes place on rank %lld alone, and the others wait for it at "
-                "their next step",
-                (long long)s->on);
+            dg_vary_warn(p, "DG-W-SKEW", where_of(s->item, "on", s->where),
+                         (dg_vary){ .axes = p->live }, dg_edit_drop_part(p->g, s->item, "on"),
+                         "<evaluate> takes place on rank %lld alone, and the others wait for it at "
+                         "their next step",
+                         (long long)s->on);
     }
 }
 
@@ -298,8 +294,16 @@ static const dg_item_attr *axes_attr(const dg_node *node)
     return name ? dg_item_find(node->item, name) : dg_node_axes_given(node);
 }
 
+/* Those of the text that there are, each once; else "dp". */
+static const char *sound_axes(const dg_proof *p, dg_arena *arena, const char *text)
+{
+    bool tp = strstr(text, p->axes[1].name), dp = strstr(text, p->axes[0].name) || !tp;
+
+    return dg_printf(arena, "%s%s%s", dp ? "dp" : "", dp && tp ? "+" : "", tp ? "tp" : "");
+}
+
 /* Checks that axes are "dp", "tp" or both joined by a plus. */
-static int check_axes(const dg_node *node, dg_arena *arena, dg_diag *d)
+static int check_axes(const dg_graph *g, const dg_node *node, dg_arena *arena, dg_diag *d)
 {
     dg_proof p = { .axes = { { "dp", 0 }, { "tp", 0 } }, .n_axes = 2 };
     const dg_item_attr *a = axes_attr(node);
@@ -319,9 +323,11 @@ static int check_axes(const dg_node *node, dg_arena *arena, dg_diag *d)
             dg_fail(d, DG_EINPUT, a->value_at, "axis-twice", "%s=\"%s\" names \"%s\" twice",
                     a->name, a->value, name);
         else
-            dg_fail(d, DG_EINPUT, a->value_at, "axis-unknown", "%s=\"%s\": there is no axis \"%s\"",
-                    a->name, a->value, name);
-        dg_help(d, "the axes of a mesh are dp and tp; \"dp+tp\" are both");
+            dg_fail(d, DG_EINPUT, a->value_at, "axis-unknown",
+                    "%s=\"%s\": there is no axis \"%s\"%s", a->name, a->value, name,
+                    strcmp(name, "pp") == 0 ? " yet: it is planned" : "");
+        dg_help(d, "the axes of a mesh are dp and tp; \"dp+tp\" are both: %s",
+                dg_edit_write(g, node, a->name, sound_axes(&p, arena, a->value)));
         return -DG_EINPUT;
     }
     return 0;
@@ -329,25 +335,30 @@ static int check_axes(const dg_node *node, dg_arena *arena, dg_diag *d)
 
 /* Reports `on` for a rank outside the mesh. A single rank may run what is meant for several, and
  * with dp="ranks" the number of ranks is the starter's choice. */
-static int check_on(const dg_graph *g, const dg_item *item, int64_t on, dg_diag *d)
+static int check_on(const dg_graph *g, const dg_node *node, const dg_item *item, int64_t on,
+                    dg_diag *d)
 {
     int64_t ranks = g->ranks * g->mesh.tp;
+    int rc;
 
     if (!g->mesh.item || g->ranks_open || ranks == 1 || on < ranks)
         return 0;
-    return dg_fail(d, DG_EINPUT, where_of(item, "on", DG_NOWHERE), "on-rank",
-                   "on=\"%lld\": there is no such rank: the mesh has %lld, counted from 0",
-                   (long long)on, (long long)ranks);
+    rc = dg_fail(d, DG_EINPUT, where_of(item, "on", DG_NOWHERE), "on-rank",
+                 "on=\"%lld\": there is no such rank: the mesh has %lld, counted from 0",
+                 (long long)on, (long long)ranks);
+    dg_help(d, "%s",
+            node ? dg_edit_write(g, node, "on", "0") : dg_edit_write_part(g, item, "on", "0"));
+    return rc;
 }
 
 static int check_places(const dg_graph *g, const dg_scope *s, dg_arena *arena, dg_diag *d)
 {
-    int rc = check_on(g, s->item, s->on, d), own;
+    int rc = check_on(g, NULL, s->item, s->on, d), own;
 
     for (int i = 0; i < s->n_nodes; i++) {
-        own = check_axes(s->nodes[i], arena, d);
+        own = check_axes(g, s->nodes[i], arena, d);
         rc = rc ? rc : own;
-        own = check_on(g, s->nodes[i]->item, s->nodes[i]->on, d);
+        own = check_on(g, s->nodes[i], s->nodes[i]->item, s->nodes[i]->on, d);
         rc = rc ? rc : own;
     }
     return rc;

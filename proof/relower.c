@@ -480,13 +480,12 @@ void dg_vary_gradients(dg_proof *p)
             continue;
         const char *more = n > 1 ? dg_printf(p->arena, " (and %d more)", n - 1) : "";
 
-        dg_vary_fault(
+        dg_vary_finding *f = dg_vary_fault(
             p, "DG-GRAD", info->where, r->present,
             "parameter %s of \"%s\"%s gets a gradient on some ranks of %s only: its path to "
             "the loss may be missing",
             info->name, info->where.node ? info->where.node : "?", more,
-            dg_vary_name(p, r->present.axes))
-            ->help = "empty=\"pad\" or connect=\"zero\" keeps the path on every rank with zero "
-                     "gradients; or decide together: <agree in=\"...\" op=\"any\" axis=\"dp\"/>";
+            dg_vary_name(p, r->present.axes));
+        f->help = dg_vary_connect(p, r->present, &f->way);
     }
 }

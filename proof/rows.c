@@ -130,7 +130,7 @@ static void check_normaliser(dg_proof *p, const dg_visit *v, const dg_rule *r)
             "%s %s of each rank of %s alone: the mean over ranks is then a mean of ratios, "
             "and objects weigh differently on each rank",
             dg_vary_called(p, v->node), r->why, dg_vary_name(p, left.axes))
-            ->help = "axis=\"dp\" counts over all ranks, or bring the number from an <allreduce>";
+            ->help = dg_vary_counted(p, v->node, r, port, left);
 }
 
 /* True if sinks alone read the node: what they show is this rank's own. */
@@ -168,7 +168,7 @@ static void check_nonlinear(dg_proof *p, const dg_visit *v, int port)
                   "over %s: the norm of a partial sum is no partial norm",
                   dg_vary_called(p, v->node), v->node->in[port].from->id,
                   dg_vary_name(p, part.axes))
-        ->help = "put it after the <allreduce>";
+        ->help = dg_vary_through(p, v->node, port, "allreduce op=\"mean\"", part.axes);
     for (int i = 0; i < v->node->n_out; i++)
         v->out[i].value = dg_vary_minus(v->out[i].value, part.axes);
 }
@@ -187,7 +187,8 @@ static void check_added(dg_proof *p, const dg_visit *v, int port)
             "%s adds \"%s\", which all ranks have, to a summand of each rank of %s: in the "
             "sum over them it counts once for each rank",
             dg_vary_called(p, v->node), v->node->in[i].from->id, dg_vary_name(p, twice.axes))
-            ->help = "add it behind the <allreduce>";
+            ->help = dg_printf(p->arena, "add it behind the <allreduce>: %s",
+                               dg_edit_drop(p->g, v->node, v->node->in_ports[i]->name));
         return;
     }
 }
@@ -255,8 +256,10 @@ static void check_seed(dg_proof *p, const dg_visit *v, const dg_rule *r)
         dg_vary_fault(p, "DG-SEED", v->node->where, order,
                       "%s %s: samples would be seen twice or never", dg_vary_called(p, v->node),
                       r->why)
-            ->help = r->from ? "share out once, what every rank has alike"
-                             : "seed=\"shared\": one order, drawn alike on every rank";
+            ->help = !r->from ? dg_edit_write(p->g, v->node, "seed", "shared")
+                     : v->node->class->schedule
+                         ? dg_edit_drop(p->g, v->node, dg_vary_axes_attr(v->node))
+                         : dg_edit_without(p->g, v->node);
 }
 
 /* A draw that is the same for samples that differ between ranks. */
@@ -266,7 +269,7 @@ static void check_correlated(dg_proof *p, const dg_visit *v, const dg_rule *r)
 
     if (port >= 0 && v->in[port].value.axes)
         dg_vary_warn(p, "DG-W-CORR", v->node->where, v->in[port].value,
-                     "seed=\"sample\" or \"rank\" makes draws of different samples independent",
+                     dg_edit_write(p->g, v->node, "seed", "sample"),
                      "%s %s: what each of them changes is changed alike",
                      dg_vary_called(p, v->node), r->why);
 }
@@ -279,8 +282,7 @@ static void check_gradients(dg_proof *p, const dg_visit *v)
                       "%s may not take place on some ranks of %s: parameters would get a gradient "
                       "on some ranks only",
                       dg_vary_called(p, v->node), dg_vary_name(p, v->fires.axes))
-            ->help = "decide together: <agree in=\"...\" op=\"any\" axis=\"...\"/> gives one "
-                     "answer to all ranks";
+            ->help = dg_vary_advice(p, v->fires, NULL);
 }
 
 static void apply_row(dg_proof *p, dg_visit *v, const dg_rule *r)

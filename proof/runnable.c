@@ -4,19 +4,34 @@
 
 #include <string.h>
 
+#include "graph/edit.h"
 #include "graph/foreseen.h"
 #include "graph/rule.h"
 #include "graph/structure.h"
 
+/* how: "planned: ..." of what is to come, or why it stays as it is. */
+static int refuse(const dg_graph *g, const dg_node *node, dg_where at, const char *how,
+                  const char *what, const char *instead, dg_diag *d)
+{
+    const char *called = node ? dg_node_called(g->arena, node) : NULL;
+    int rc = dg_fail(d, DG_EUNSUPPORTED, at, "only-proved", "%s%s%s: %s", called ? called : "",
+                     called ? ": " : "", how, what);
+
+    if (instead)
+        dg_help(d, "%s", instead);
+    return rc;
+}
+
 static int only_proved(const dg_graph *g, const dg_node *node, dg_where at, const char *what,
                        const char *instead, dg_diag *d)
 {
-    const char *called = node ? dg_node_called(g->arena, node) : NULL;
-    int rc = dg_fail(d, DG_EUNSUPPORTED, at, "only-proved", "%s%sproved, but not run: %s",
-                     called ? called : "", called ? ": " : "", what);
+    return refuse(g, node, at, "proved, but not run", what, instead, d);
+}
 
-    dg_help(d, "%s", instead);
-    return rc;
+static int planned(const dg_graph *g, const dg_node *node, dg_where at, const char *what,
+                   const char *instead, dg_diag *d)
+{
+    return refuse(g, node, at, "planned: proved, but not run yet", what, instead, d);
 }
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
@@ -40,18 +55,13 @@ static int words_run(const dg_graph *g, const dg_node *node, dg_diag *d)
 
     if ((node->when.from || node->on >= 0) && !is_in_step(c))
         return only_proved(g, node, node->where, "no run leaves out a node that handles data",
-                           "when and on are for nodes of the step; <filter> leaves out items by "
-                           "what is in them",
-                           d);
+                           dg_edit_drop(g, node, node->when.from ? "when" : "on"), d);
     if (node->on_fail != DG_FAIL_ABORT && !votes)
-        return only_proved(
-            g, node, node->where, "a failure stops all ranks (on_fail)",
-            "leave it out; on_fail=\"vote\" on <train> or its loader is run: a batch "
-            "that one rank cannot make is left out by all",
-            d);
+        return only_proved(g, node, node->where, "a failure stops all ranks (on_fail)",
+                           dg_edit_drop(g, node, "on_fail"), d);
     if (node->device && strcmp(node->device, "rank") != 0 && strcmp(node->device, "cpu") != 0)
-        return only_proved(g, node, node->where, "no run places nodes on devices (device)",
-                           "leave device out: a node runs where its inputs are", d);
+        return planned(g, node, node->where, "no run places nodes on devices (device)",
+                       dg_edit_drop(g, node, "device"), d);
     return 0;
 }
 
@@ -73,6 +83,18 @@ static int too_late(const dg_node *node, dg_diag *d)
     return rc;
 }
 
+/* A number that is known then: drawn alike on all ranks, from those that the list has. */
+static const char *drawn_ahead(const dg_graph *g, const dg_node *node)
+{
+    const dg_size *sizes;
+    int batch, n = node->class->sizes(node->conf, &sizes, &batch);
+
+    return dg_edit_insert(g, node, "size", dg_resize_wire(node),
+                          dg_printf(g->arena, "source.random seed=\"shared\" low=\"0\" high=\"%d\"",
+                                    n),
+                          "draw", NULL);
+}
+
 /* Batches are made ahead of their step, so the number that chooses their size must be known
  * then. */
 static int resize_runs(const dg_graph *g, const dg_node *node, dg_diag *d)
@@ -81,24 +103,26 @@ static int resize_runs(const dg_graph *g, const dg_node *node, dg_diag *d)
 
     if (node->in_types[0]->kind == DG_TYPE_DATASET)
         return only_proved(g, node, node->where, "items of a data set have no common size",
-                           "put it behind the sampler, whose batches have one", d);
+                           dg_edit_without(g, node), d);
     if (!dg_wire_foreseen(dg_resize_wire(node), &root))
         return only_proved(g, node, node->where,
                            "batches are made ahead, before a step could compute their size",
-                           "take the number from source.random, source.step, source.epoch, "
-                           "source.rank or source.number, or a <broadcast> of one",
-                           d);
+                           drawn_ahead(g, node), d);
     return 0;
 }
 
-/* why: "what is missing; what to use instead" */
+/* why: "what is missing; what to use instead", or, instead, an edit of the node: "write
+ * empty="zero"" */
 static int refuse_row(const dg_graph *g, const dg_node *node, const char *why, dg_diag *d)
 {
-    const char *end = strstr(why, "; ");
+    const char *end = strstr(why, "; "), *instead = end ? end + 2 : NULL;
 
+    if (instead && strncmp(instead, "write ", 6) == 0)
+        instead = dg_printf(g->arena, "%s in %s", instead, dg_edit_placed(g, node));
+    if (node->class == &dg_class_loop)
+        return planned(g, node, node->where, why, dg_edit_unwrap(g, node), d);
     return only_proved(g, node, node->where,
-                       end ? dg_strndup(g->arena, why, (size_t)(end - why)) : why,
-                       end ? end + 2 : "leave it out", d);
+                       end ? dg_strndup(g->arena, why, (size_t)(end - why)) : why, instead, d);
 }
 
 static int node_runs(const dg_graph *g, const dg_node *node, dg_diag *d)
@@ -138,17 +162,17 @@ static int evaluation_runs(const dg_graph *g, const dg_scope *s, dg_diag *d)
             own = node;
         if (node->class->schedule && dg_node_has_row(node, DG_RULE_ENDLESS))
             return only_proved(g, node, node->where, "an evaluation ends with its data",
-                               "leave repeat out", d);
+                               dg_edit_drop(g, node, "repeat"), d);
         if (s->on >= 0 && deals(node))
             return only_proved(g, node, node->where,
                                "it deals items to ranks that take no part in this evaluation (on)",
-                               "leave axis out: the one rank evaluates all of them", d);
+                               dg_edit_drop(g, node, dg_node_axes_given(node)->name), d);
         if (own && node->class->merge && dg_node_axes_given(node))
             return only_proved(
                 g, node, node->where,
                 "what ranks found is joined by the numbers of the images, which mean "
                 "other images on other ranks (files=\"rank\")",
-                "evaluate on files that all ranks have", d);
+                dg_edit_write(g, own, "files", "same"), d);
     }
     return 0;
 }
@@ -164,14 +188,11 @@ static int scope_runs(const dg_graph *g, const dg_scope *s, dg_diag *d)
     own = s->kind == DG_SCOPE_EVALUATE ? evaluation_runs(g, s, d) : 0;
     rc = rc ? rc : own;
     if (s->on_fail == DG_FAIL_SKIP)
-        rc =
-            only_proved(g, NULL, s->where, "a failure stops all ranks (on_fail)",
-                        "on_fail=\"vote\" is run: a batch that one rank cannot make is left out by "
-                        "all",
-                        d);
+        rc = only_proved(g, NULL, s->where, "a failure stops all ranks (on_fail)",
+                         dg_edit_drop_part(g, s->item, "on_fail"), d);
     if (s->capture != DG_CAPTURE_NEVER)
-        rc = only_proved(g, NULL, s->where, "no run captures CUDA graphs (capture)",
-                         "leave capture out", d);
+        rc = planned(g, NULL, s->where, "no run captures CUDA graphs (capture)",
+                     dg_edit_drop_part(g, s->item, "capture"), d);
     return rc;
 }
 
@@ -180,15 +201,14 @@ static int mesh_runs(const dg_graph *g, dg_diag *d)
     const dg_mesh *m = &g->mesh;
 
     if (m->item && m->tp > 1)
-        return only_proved(g, NULL, m->item->at, "no run has a second axis (tp)",
-                           "leave tp out: ranks share the work along dp", d);
+        return planned(g, NULL, m->item->at, "no run has a second axis (tp)",
+                       dg_edit_drop_part(g, m->item, "tp"), d);
     if (m->item && m->ready)
-        return only_proved(g, NULL, m->item->at,
-                           "collectives are launched in document order (order)", "leave order out",
-                           d);
+        return planned(g, NULL, m->item->at, "collectives are launched in document order (order)",
+                       dg_edit_drop_part(g, m->item, "order"), d);
     if (m->item && strcmp(m->devices, "cpu") != 0)
-        return only_proved(g, NULL, m->item->at, "no run places ranks on GPUs (devices)",
-                           "leave devices out: ranks compute on CPUs", d);
+        return planned(g, NULL, m->item->at, "no run places ranks on GPUs (devices)",
+                       dg_edit_drop_part(g, m->item, "devices"), d);
     return 0;
 }
 

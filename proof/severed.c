@@ -57,11 +57,10 @@ static const char *way_out(dg_proof *p, const dg_node *node)
 
     now = node->n_in ? dg_item_find(node->item, node->in_ports[0]->name) : NULL;
     if (!old || !now)
-        return "differentiate the local loss";
+        return NULL;
     return dg_printf(p->arena,
-                     "differentiate the local loss: write %s=\"%s\" in place of %s=\"%s\" at line "
-                     "%d; <allreduce> of gradients makes the mean",
-                     old->name, now->value, old->name, old->value, old->value_at.line);
+                     "differentiate the local loss, whose gradients <allreduce> averages: %s",
+                     dg_edit_instead(p->g, old, now->value));
 }
 
 static bool may_end(const dg_scope *s)

@@ -31,7 +31,8 @@ static void check_place(dg_proof *p, const dg_visit *v)
     int rank = p->scope->on >= 0 ? (int)p->scope->on : 0;
     const char *where = v->at > 0 ? dg_printf(p->arena, "on rank %d alone", v->at - 1)
                                   : "on no rank, as `on` names several";
-    const char *help = dg_printf(p->arena, "take on=\"...\" out, or write on=\"%d\" there", rank);
+    const char *help = node->on >= 0 && node->on != rank ? dg_edit_drop(p->g, node, "on")
+                                                         : dg_vary_advice(p, v->fires, NULL);
 
     if (!p->live || !v->at || v->at == rank + 1)
         return;
@@ -59,10 +60,21 @@ static void check_share(dg_proof *p, const dg_visit *v, uint32_t axes)
     if (!measures(node) || v->at || p->scope->on >= 0 || node == p->g->checkpoint.best || !own.axes)
         return;
     dg_vary_warn(p, "DG-W-SHARE", node->where, own,
-                 dg_printf(p->arena, "write axis=\"%s\" in %s at line %d", p->axes[0].name,
-                           dg_vary_called(p, node), node->where.line),
+                 dg_vary_axes_attr(node)
+                     ? dg_edit_write(p->g, node, dg_vary_axes_attr(node), p->axes[0].name)
+                     : dg_edit_write_part(p->g, p->scope->item, "on", "0"),
                  "%s scores the images of rank 0 alone, and other ranks of %s have others",
                  dg_vary_called(p, node), dg_vary_name(p, own.axes));
+}
+
+/* The guard on which an input of the node hangs. */
+static const char *guard_before(const dg_proof *p, const dg_visit *v)
+{
+    for (int i = 0; i < v->node->n_in; i++)
+        for (const dg_node *n = v->node->in[i].from; n; n = n->n_in ? n->in[0].from : NULL)
+            if (n->when.from)
+                return dg_edit_drop(p->g, n, "when");
+    return NULL;
 }
 
 /* Warns of a number to choose by that may not be there. */
@@ -73,9 +85,7 @@ static void check_idle(dg_proof *p, const dg_visit *v)
     if (!p->live || !(v->guarded || dg_vary_may_lack(node, v->in)))
         return;
     dg_vary_warn(p, "DG-W-IDLE", node->where, (dg_vary){ .axes = p->live },
-                 v->guarded ? dg_printf(p->arena, "take when=\"...\" out at line %d",
-                                        node->when.where.line)
-                            : "take the guard out on which its input hangs",
+                 v->guarded ? dg_edit_drop(p->g, node, "when") : guard_before(p, v),
                  "%s may not fire in an evaluation, and <checkpoint> chooses by it: the score is "
                  "then that of no image",
                  dg_vary_called(p, node));
@@ -118,15 +128,15 @@ void dg_vary_best(dg_proof *p)
                       "<checkpoint> chooses by \"%s\" of \"%s\", which each rank of %s has for "
                       "itself",
                       c->best_key, c->best->id, dg_vary_name(p, p->metric.axes));
-    f->help = "axis=\"dp\" on the evaluation gathers what all ranks found";
+    f->help = dg_vary_join_scores(p);
     if (!class->pack || !class->merge)
         f->help = dg_printf(p->arena,
-                            "<%s> cannot join what ranks found: its class has no pack and merge; "
-                            "evaluate on one rank, <evaluate on=\"0\">",
-                            c->best->element);
+                            "<%s> cannot join what ranks found, as its class has no pack and "
+                            "merge: %s",
+                            c->best->element, f->help);
     else if (!dg_node_has_row(c->best, DG_RULE_METRIC))
         f->help = dg_printf(p->arena,
-                            "no row DG_RULE_METRIC of <%s> says that its metrics are joined; "
-                            "evaluate on one rank, <evaluate on=\"0\">",
-                            c->best->element);
+                            "no row DG_RULE_METRIC of <%s> says that its metrics are "
+                            "joined: %s",
+                            c->best->element, f->help);
 }

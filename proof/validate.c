@@ -1,5 +1,6 @@
 /* validate.c: all checks of a loaded graph: classes and digest, each scope lowered at each of its
  * sizes, gradient coverage, rank invariance; and a second look at the programs. */
+#include "graph/edit.h"
 #include "proof/proof.h"
 
 #include <stdio.h>
@@ -41,7 +42,17 @@ static bool reported_before(const dg_program *p, const int *missing, int k)
     return false;
 }
 
-static int check_coverage(const dg_program *p, const dg_scope *scope, dg_diag *d)
+/* A node whose parameters are not trained says so. */
+static void help_freeze(const dg_graph *g, const char *path, dg_diag *d)
+{
+    const dg_node *node = dg_edit_node(g, path);
+
+    if (node)
+        dg_help(d, "wire the node to the loss, or freeze it: %s",
+                dg_edit_write(g, node, "frozen", "true"));
+}
+
+static int check_coverage(const dg_graph *g, const dg_program *p, const dg_scope *scope, dg_diag *d)
 {
     const int *missing;
     int n = dg_uncovered(p, &missing), rc = 0;
@@ -69,7 +80,7 @@ static int check_coverage(const dg_program *p, const dg_scope *scope, dg_diag *d
             info->name, info->where.node ? info->where.node : "?");
         if (more)
             dg_note(d, DG_NOWHERE, "%d of this node's parameters do not", more + 1);
-        dg_help(d, "wire the node to the loss, freeze it (frozen=\"true\"), or take it out");
+        help_freeze(g, info->where.node, d);
     }
     return rc;
 }
@@ -87,7 +98,7 @@ static bool has_params(const dg_params *params, int n, const char *node)
 
 /* Warns about parameters that only evaluations use: they keep their initial values. before: number
  * of parameters of training. */
-static int check_evaluated(const dg_params *params, int before, dg_diag *d)
+static int check_evaluated(const dg_graph *g, const dg_params *params, int before, dg_diag *d)
 {
     int rc = 0;
 
@@ -101,7 +112,7 @@ static int check_evaluated(const dg_params *params, int before, dg_diag *d)
             d, DG_EINPUT, info->where, "DG-GRAD",
             "parameter %s of \"%s\" is evaluated and never trained: <train> does not use it",
             info->name, info->where.node);
-        dg_help(d, "evaluate the model that is trained, or freeze this one (frozen=\"true\")");
+        help_freeze(g, info->where.node, d);
     }
     return rc;
 }
@@ -130,7 +141,7 @@ static int check_scope(checked *c, const dg_scope *scope, dg_diag *d)
             break;
         c->trained |= p->grads;
         if (i == 0 && scope->kind == DG_SCOPE_TRAIN)
-            rc = check_coverage(p, scope, d);
+            rc = check_coverage(c->g, p, scope, d);
         DG_PUSH(c->a, c->programs, ((made){ scope, p }));
     }
     return rc;
@@ -138,7 +149,8 @@ static int check_scope(checked *c, const dg_scope *scope, dg_diag *d)
 
 /* Checks that nodes that distinguish classes have the same number: labels of one index tables of
  * another. */
-static int check_classes(const dg_scope *scope, const dg_node **first, dg_diag *d)
+static int check_classes(const dg_graph *g, const dg_scope *scope, const dg_node **first,
+                         dg_diag *d)
 {
     int rc = 0;
 
@@ -156,7 +168,10 @@ static int check_classes(const dg_scope *scope, const dg_node **first, dg_diag *
                      node->id, (long long)n, other->element, other->id,
                      (long long)other->class->classes(other->conf));
         dg_note(d, other->where, "the other stands here");
-        dg_help(d, "one <let classes=\"...\"/> serves both");
+        dg_help(d, "%s",
+                dg_edit_write(g, node, "classes",
+                              dg_printf(g->arena, "%lld",
+                                        (long long)other->class->classes(other->conf))));
     }
     return rc;
 }
@@ -174,7 +189,8 @@ static int check_digest(const dg_graph *g, dg_diag *d)
                 "the pipeline is pinned to the graph %s, and this graph is %s: ranks that read the "
                 "one would refuse the other at the start",
                 g->digest, text);
-    dg_help(d, "take back the change, or pin the new graph: digest=\"%s\"", text);
+    dg_help(d, "take back the change, or pin the new graph: %s",
+            dg_edit_write_part(g, g->root, "digest", text));
     return rc;
 }
 
@@ -233,11 +249,11 @@ int dg_graph_check(const dg_graph *g, dg_diag *d)
     int rc = check_digest(g, d), own, n;
 
     if (g->n_models == 1) {
-        own = check_classes(g->models[0], &first, d);
+        own = check_classes(g, g->models[0], &first, d);
         rc = rc ? rc : own;
     }
     if (g->n_models == 1 && g->train) {
-        own = check_classes(g->train, &first, d);
+        own = check_classes(g, g->train, &first, d);
         rc = rc ? rc : own;
     }
     if (g->train) {
@@ -249,7 +265,7 @@ int dg_graph_check(const dg_graph *g, dg_diag *d)
         own = check_scope(&c, g->evaluates[i], d);
         rc = rc ? rc : own;
     }
-    own = c.lowered && c.trained ? check_evaluated(c.params, n, d) : 0;
+    own = c.lowered && c.trained ? check_evaluated(g, c.params, n, d) : 0;
     rc = rc ? rc : own;
     own = c.lowered ? check_ranks(g, c.params, d) : 0;
     rc = rc ? rc : own;

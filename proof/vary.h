@@ -5,6 +5,7 @@
 
 #include "graph/lower.h"
 #include "graph/rule.h"
+#include "graph/edit.h"
 #include "proof/proof.h"
 
 enum { DG_VARY_AXES = 4, DG_VARY_FLAGS = 62 };
@@ -26,10 +27,10 @@ typedef struct dg_vary {
 typedef struct dg_cause {
     const dg_node *node;
     dg_where where;
-    const char *text;
-    int32_t from;   /* the previous step; 0: a source */
-    int32_t root;   /* the first step that is more than a value; 0: none yet */
-    int32_t source; /* the first step */
+    const char *text, *key; /* key: "when ...", "row ...": what kind of step it is */
+    int32_t from;           /* the previous step; 0: a source */
+    int32_t root;           /* the first step that is more than a value; 0: none yet */
+    int32_t source;         /* the first step */
 } dg_cause;
 
 struct dg_keyed;
@@ -130,7 +131,8 @@ typedef struct dg_vary_finding {
     dg_where at;
     uint32_t axes;
     int32_t cause;
-    const char *text, *help, *way; /* help and way (the path) may be NULL */
+    const char *to;                /* path of the node that the path leads to; NULL: at.node */
+    const char *text, *help, *way; /* help, and another way out; may be NULL */
 } dg_vary_finding;
 
 typedef struct dg_proof {
@@ -247,6 +249,21 @@ void dg_vary_rate(dg_proof *p, const dg_node *node, dg_vary rate, uint32_t axes)
 void dg_vary_clocks(dg_proof *p); /* compares collectives with clocks */
 void dg_vary_device(dg_proof *p, const dg_node *node, const dg_seen in[], dg_seen *out);
 void dg_vary_mesh(dg_proof *p); /* checks devices of ranks */
+
+/* --- advice.c: ways out, as edits that can be made word by word; NULL: none is known */
+const dg_cause *dg_vary_first(const dg_proof *p, dg_vary v); /* the root, or source, of a cause */
+/* What the port reads comes through a new collective: "agree op=\"any\"". */
+const char *dg_vary_through(const dg_proof *p, const dg_node *node, int port, const char *what,
+                            uint32_t axes);
+const char *dg_vary_axes_attr(const dg_node *node); /* its attribute that names axes, or NULL */
+/* By what makes v differ first. other (NULL: not wanted): a second way, or NULL. */
+const char *dg_vary_advice(const dg_proof *p, dg_vary v, const char **other);
+const char *dg_vary_shape_way(const dg_proof *p, dg_vary v, const char **other);
+const char *dg_vary_connect(const dg_proof *p, dg_vary v, const char **other); /* zeros, first */
+const char *dg_vary_join_scores(const dg_proof *p);
+const char *dg_vary_counted(const dg_proof *p, const dg_node *node, const dg_rule *r, int port,
+                            dg_vary v);
+const char *dg_vary_state_way(const dg_proof *p, const dg_node *node, int port, dg_vary v);
 
 /* --- activation.c */
 /* Computes inputs and activation; returns the only rank that fires, or -1. */

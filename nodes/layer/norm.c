@@ -40,10 +40,9 @@ static const dg_rule rules[] = {
     { DG_RULE_STATE, .from = "in", .when = "norm=batch",
       .why = "keeps running statistics of this rank's rows", .flags = DG_RULE_TRAIN },
     { DG_RULE_PROVED, .when = "norm=sync,empty=absent,count",
-      .why = "an empty rank takes part; say empty=\"zero\"" },
+      .why = "an empty rank takes part; write empty=\"zero\"" },
     { DG_RULE_PROVED, .when = "norm=batch,count",
-      .why =
-          "its statistics are those of all rows; norm=\"sync\" empty=\"zero\" counts live rows" },
+      .why = "its statistics are those of all rows; write norm=\"sync\"" },
     { 0 },
 };
 

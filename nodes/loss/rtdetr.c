@@ -73,8 +73,8 @@ static const dg_rule rules[] = {
     { DG_RULE_PRESENCE, .from = "targets", .when = "empty=absent",
       .why = "is absent when targets.count is 0 (empty=\"absent\")" },
     { DG_RULE_PROVED, .when = "empty=absent",
-      .why = "its terms are always computed; say empty=\"zero\": without objects there are those "
-             "of the background" },
+      .why = "its terms are always computed, without objects those of the background; write "
+             "empty=\"zero\"" },
     { 0 },
 };
 

@@ -1,9 +1,12 @@
 proof_tests = tests/proof/monitors tests/proof/second tests/proof/second_graphs \
-	tests/proof/defects
+	tests/proof/defects tests/proof/advice
 check_PROGRAMS += $(proof_tests)
 TESTS += $(proof_tests)
 proof_loaded = tests/proof/loaded.c tests/proof/loaded.h tests/invariance/declared.c \
 	tests/invariance/declared.h tests/check.h
+tests_proof_advice_SOURCES = tests/proof/advice.c tests/proof/edits.c tests/proof/edits.h \
+	$(proof_loaded)
+tests_proof_advice_LDADD = libproof.la $(nodes_rooms) $(test_libs)
 tests_proof_monitors_SOURCES = tests/proof/monitors.c
 tests_proof_monitors_LDADD = libproof.la $(nodes_rooms) $(test_libs)
 tests_proof_defects_SOURCES = tests/proof/defects.c $(proof_loaded)
