@@ -12,12 +12,27 @@ static int failed(const dg_world *w, int rc, const char *what, dg_diag *d)
                          what, w->comm->why[0] ? w->comm->why : "the communicator failed");
 }
 
-/* The communicator, told what the host does with it. */
-static dg_comm *comm_for(const dg_world *w, const char *what)
+/* The communicator, told what the host does with it, and for whom. */
+static dg_comm *comm_for(const dg_world *w, const char *call, const char *what)
 {
-    w->comm->place.id = 0;
-    snprintf(w->comm->place.text, sizeof w->comm->place.text, "while the ranks %s", what);
+    const char *const words[] = { call, w->of ? w->of : "", what };
+    dg_comm_place *place = &w->comm->place;
+
+    place->id = 1;
+    for (int i = 0; i < 3; i++)
+        place->id = place->id * UINT64_C(0x100000001b3) + dg_fnv1a_text(words[i]);
+    place->id |= 1; /* 0: unknown */
+    snprintf(place->text, sizeof place->text, "%s%.48s%swhile the ranks %s", w->of ? "of " : "",
+             w->of ? w->of : "", w->of ? ", " : "", what);
     return w->comm;
+}
+
+dg_world dg_world_of(const dg_world *w, const char *of)
+{
+    dg_world own = *w;
+
+    own.of = of;
+    return own;
 }
 
 int dg_world_broadcast_from(const dg_world *w, int root, void *p, size_t bytes, const char *what,
@@ -25,7 +40,8 @@ int dg_world_broadcast_from(const dg_world *w, int root, void *p, size_t bytes, 
 {
     return w->ranks == 1
                ? 0
-               : failed(w, comm_for(w, what)->broadcast(w->comm, p, bytes, root), what, d);
+               : failed(w, comm_for(w, "broadcast", what)->broadcast(w->comm, p, bytes, root), what,
+                        d);
 }
 
 int dg_world_broadcast(const dg_world *w, void *p, size_t bytes, const char *what, dg_diag *d)
@@ -37,7 +53,7 @@ int dg_world_gather(const dg_world *w, const void *mine, size_t bytes, void *all
                     dg_diag *d)
 {
     if (w->ranks > 1)
-        return failed(w, comm_for(w, what)->gather(w->comm, mine, bytes, all), what, d);
+        return failed(w, comm_for(w, "gather", what)->gather(w->comm, mine, bytes, all), what, d);
     if (bytes)
         memcpy(all, mine, bytes);
     return 0;
@@ -62,7 +78,8 @@ int dg_world_collect(const dg_world *w, const void *mine, size_t bytes, void **a
     if (rc == 0 && w->ranks == 1 && bytes)
         memcpy(*all, mine, bytes);
     else if (rc == 0)
-        rc = failed(w, comm_for(w, what)->gather_ragged(w->comm, mine, sizes, *all), what, d);
+        rc = failed(w, comm_for(w, "collect", what)->gather_ragged(w->comm, mine, sizes, *all),
+                    what, d);
     if (rc < 0) {
         dg_free(*all);
         *all = NULL;
@@ -70,10 +87,11 @@ int dg_world_collect(const dg_world *w, const void *mine, size_t bytes, void **a
     return rc;
 }
 
-static int reduce(const dg_world *w, dg_tensor x, dg_reduce op, const char *what, dg_diag *d)
+static int reduce(const dg_world *w, dg_tensor x, dg_reduce op, const char *call, const char *what,
+                  dg_diag *d)
 {
     int64_t ticket;
-    int rc = w->ranks == 1 ? 0 : comm_for(w, what)->start(w->comm, x, op, &ticket);
+    int rc = w->ranks == 1 ? 0 : comm_for(w, call, what)->start(w->comm, x, op, &ticket);
 
     if (rc == 0 && w->ranks > 1)
         rc = w->comm->wait(w->comm, ticket);
@@ -83,15 +101,20 @@ static int reduce(const dg_world *w, dg_tensor x, dg_reduce op, const char *what
 int dg_world_any(const dg_world *w, bool mine, bool *any, const char *what, dg_diag *d)
 {
     int32_t x = mine;
-    int rc = reduce(w, (dg_tensor){ DG_I32, DG_SCALAR, &x }, DG_MAX, what, d);
+    int rc = reduce(w, (dg_tensor){ DG_I32, DG_SCALAR, &x }, DG_MAX, "any", what, d);
 
     *any = x != 0;
     return rc;
 }
 
+int dg_world_least(const dg_world *w, double *x, const char *what, dg_diag *d)
+{
+    return reduce(w, (dg_tensor){ DG_F64, DG_SCALAR, x }, DG_MIN, "least", what, d);
+}
+
 int dg_world_sum(const dg_world *w, double *x, const char *what, dg_diag *d)
 {
-    return reduce(w, (dg_tensor){ DG_F64, DG_SCALAR, x }, DG_SUM, what, d);
+    return reduce(w, (dg_tensor){ DG_F64, DG_SCALAR, x }, DG_SUM, "sum", what, d);
 }
 
 int dg_world_agree(const dg_world *w, int rc, const char *what, dg_diag *d)
@@ -106,7 +129,7 @@ int dg_world_agree(const dg_world *w, int rc, const char *what, dg_diag *d)
         return rc < 0 ? rc
                       : dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory",
                                 "no memory for a word of each rank");
-    own = comm_for(w, what)->gather(w->comm, &mine, sizeof mine, all);
+    own = comm_for(w, "agree", what)->gather(w->comm, &mine, sizeof mine, all);
     for (int r = w->ranks - 1; r >= 0 && own == 0; r--)
         first = all[r] < 0 ? r : first;
     dg_free(all);

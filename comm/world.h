@@ -15,14 +15,18 @@ typedef struct dg_world {
     int local_rank, local_ranks; /* among the ranks of this machine */
     /* number of ranks at the start of the run: in total, and per machine */
     int first_ranks, machine_ranks;
-    int may_lose;  /* how many losses of a rank or machine the run survives with fewer ranks */
-    dg_comm *comm; /* data plane: collectives between all ranks */
-    dg_link *link; /* control plane; NULL: only the data plane */
+    int may_lose;   /* how many losses of a rank or machine the run survives with fewer ranks */
+    const char *of; /* the node or scope that calls are for, "evaluate/coco"; NULL: the run */
+    dg_comm *comm;  /* data plane: collectives between all ranks */
+    dg_link *link;  /* control plane; NULL: only the data plane */
 } dg_world;
 
 /* Collectives on the host: every rank calls them in the same order. With one rank they succeed
  * without doing anything. Errors of the communicator are reported with `what`, which completes
  * "while the ranks ...". */
+/* The same ranks, called for a node or scope. Ranks that meet for another node, or with another
+ * `what`, or another function below, end the run, even if both bring as many bytes. */
+dg_world dg_world_of(const dg_world *w, const char *of);
 /* from rank 0 */
 int dg_world_broadcast(const dg_world *w, void *p, size_t bytes, const char *what, dg_diag *d)
     DG_MUST_USE;
@@ -36,6 +40,7 @@ int dg_world_collect(const dg_world *w, const void *mine, size_t bytes, void **a
                      const char *what, dg_diag *d) DG_MUST_USE;
 int dg_world_any(const dg_world *w, bool mine, bool *any, const char *what, dg_diag *d) DG_MUST_USE;
 /* in place */
+int dg_world_least(const dg_world *w, double *x, const char *what, dg_diag *d) DG_MUST_USE;
 int dg_world_sum(const dg_world *w, double *x, const char *what, dg_diag *d) DG_MUST_USE;
 /* Each rank passes the status of its own work. If any failed, all fail: that rank with its own
  * status, the others with -DG_ESTOP and an error that names it. */

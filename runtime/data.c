@@ -197,13 +197,10 @@ static int64_t least_of_ranks(void *ctx, int64_t n, dg_diag *d)
 {
     const dg_world *w = ctx;
     double x = (double)n;
-    int64_t ticket;
-    int rc = w->comm->start(w->comm, (dg_tensor){ DG_F64, DG_SCALAR, &x }, DG_MIN, &ticket);
+    int rc = dg_world_least(w, &x, "counted what they have", d);
 
-    rc = rc < 0 ? rc : w->comm->wait(w->comm, ticket);
     if (rc < 0)
-        return dg_fail(d, (dg_code)-rc, DG_NOWHERE, "collective-failed",
-                       "while the ranks counted what they have: %s", w->comm->why);
+        return rc;
     return x < 0 && n >= 0 ? dg_fail(d, DG_ESTOP, DG_NOWHERE, "rank-failed",
                                      "another rank could not go on while the ranks counted what "
                                      "they have; see what it says")

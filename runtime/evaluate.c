@@ -22,8 +22,11 @@ static int stop_together(const dg_world *w, const dg_evaluation *e, bool shared,
     int asked = e->stop ? e->stop(e->ctx) : 0, rc = 0;
     bool stop = shared || e->scope->on >= 0 ? asked > 0 : asked > 1;
 
-    if (shared)
-        rc = dg_world_any(w, stop, &stop, "evaluated a batch", d);
+    if (shared) {
+        const dg_world own = dg_world_of(w, e->scope->id);
+
+        rc = dg_world_any(&own, stop, &stop, "evaluated a batch", d);
+    }
     return rc < 0 || !stop ? rc
                            : dg_fail(d, DG_ESTOP, DG_NOWHERE, "stopped",
                                      "stopped in the middle of an evaluation");
@@ -94,7 +97,7 @@ out:
 
 static int count_images(dg_run *run, dg_evaluation *e, dg_diag *d)
 {
-    const dg_world *w = dg_run_world(run);
+    const dg_world own = dg_world_of(dg_run_world(run), e->scope->id), *w = &own;
     const dg_data *data;
     double n = (double)e->n_images;
     int rc;
@@ -161,7 +164,7 @@ out:
 
 int dg_run_evaluate_scope(dg_run *run, dg_evaluation *e, dg_diag *d)
 {
-    const dg_world *w = dg_run_world(run);
+    const dg_world own = dg_world_of(dg_run_world(run), e->scope->id), *w = &own;
     const bool alone = e->scope->on >= 0;
     int reporter = alone ? (int)e->scope->on : 0,
         rc = dg_run_evaluates(run, e->scope) ? take_part(run, e, reporter, d) : 0;

@@ -104,6 +104,7 @@ int dg_sinks_take(dg_sinks *s, const dg_compiled *c, const dg_feeder_batch *batc
 static int join_sink(const sink *k, const dg_world *w, dg_diag *d)
 {
     const dg_node_class *class = k->node->class;
+    const dg_world own = dg_world_of(w, k->node->path);
     void *mine = NULL, *all = NULL;
     size_t n = 0, *sizes = dg_try_alloc((size_t)w->ranks * sizeof *sizes);
     const char *at;
@@ -111,8 +112,8 @@ static int join_sink(const sink *k, const dg_world *w, dg_diag *d)
                    : dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for %d sizes",
                              w->ranks);
 
-    DG_TRY(dg_world_agree(w, rc, "packed what they have seen", d));
-    DG_TRY(dg_world_collect(w, mine, n, &all, sizes, "gathered what they have seen", d));
+    DG_TRY(dg_world_agree(&own, rc, "packed what they have seen", d));
+    DG_TRY(dg_world_collect(&own, mine, n, &all, sizes, "gathered what they have seen", d));
     assert(all && sizes);
     at = all;
     for (int r = 0; w->rank == 0 && rc == 0 && r < w->ranks; r++) {
@@ -120,7 +121,7 @@ static int join_sink(const sink *k, const dg_world *w, dg_diag *d)
             rc = class->merge(k->state, at, sizes[r], d);
         at += sizes[r];
     }
-    rc = dg_world_agree(w, rc, "joined what they have seen", d);
+    rc = dg_world_agree(&own, rc, "joined what they have seen", d);
 out:
     free(mine);
     dg_free(all);

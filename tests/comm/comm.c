@@ -1,5 +1,7 @@
 /* comm.c: collectives over shared memory: every reduction of every type, byte broadcasts, many at
  * once; equal bits on all ranks; and every wait ends, whatever the other ranks do. */
+#include "base/diag.h"
+#include "comm/world.h"
 #include "tests/comm/crew.h"
 
 #include <fcntl.h>
@@ -297,7 +299,25 @@ static const char *disagrees(dg_comm *c, void *ctx)
         rc = reduce(c, DG_F32, x, 8, c->rank ? DG_SUM : DG_MAX);
     else if (which == 2)
         rc = c->rank ? c->barrier(c) : c->broadcast(c, x, 8, 0);
-    else if (which == 4) { /* alike in all but the place */
+    else if (which >= 5) { /* calls of the host that are alike in kind and size */
+        dg_diag *d = dg_diag_open();
+        dg_world w = { .rank = c->rank, .ranks = 2, .comm = c };
+        double n = 1;
+
+        w = dg_world_of(&w, which == 5 && c->rank ? "evaluate/b" : "evaluate/a");
+        rc = which == 7 && c->rank ? dg_world_gather(&w, &n, 4, x, "counted images", d)
+             : which == 7
+                 ? dg_world_agree(&w, 0, "counted images", d)
+                 : dg_world_sum(&w, &n,
+                                which == 6 && c->rank ? "counted batches" : "counted images", d);
+        dg_diag_close(&d);
+        WRONG_UNLESS(strstr(c->why,
+                            "rank 0 came to the sum of 1 f64 of evaluate/a, while the ranks "
+                            "counted images, rank 1 to the ") ||
+                     (which == 7 && strstr(c->why, "rank 0 came to a gather of 8 bytes of "
+                                                   "evaluate/a, while the ranks counted images")));
+        return rc == -DG_EINTERNAL && c->barrier(c) == rc ? NULL : "the wrong status";
+    } else if (which == 4) { /* alike in all but the place */
         c->place = (dg_comm_place){ .id = c->rank ? 7 : 9 };
         snprintf(c->place.text, sizeof c->place.text, "of train/%c (x.xml:%d:5)",
                  c->rank ? 'b' : 'a', 8 + c->rank);
@@ -324,7 +344,7 @@ static const char *disagrees(dg_comm *c, void *ctx)
 static void disagreements(void **state)
 {
     (void)state;
-    for (int which = 0; which < 5; which++)
+    for (int which = 0; which < 8; which++)
         crew_run(2, disagrees, &which);
 }
 
