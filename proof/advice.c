@@ -101,13 +101,15 @@ static const char *equalize(const dg_proof *p, const dg_chain *c, uint32_t axes)
 
 const dg_cause *dg_vary_first(const dg_proof *p, dg_vary v)
 {
-    for (int i = 0; i < DG_VARY_AXES; i++)
-        if (v.axes >> i & 1 && v.cause[i]) {
-            const dg_cause *c = &p->causes.items[v.cause[i]];
+    const dg_cause *all = p->causes.items;
+    int32_t c = 0;
 
-            return &p->causes.items[c->root ? c->root : c->source];
-        }
-    return NULL;
+    for (int i = 0; i < DG_VARY_AXES && !c; i++)
+        c = v.axes >> i & 1 ? v.cause[i] : 0;
+    /* not all[c].root: that may be another node with the same guard */
+    while (c && all[c].from && (!all[c].root || all[all[c].from].root))
+        c = all[c].from;
+    return c ? &all[c] : NULL;
 }
 
 static bool is_key(const dg_cause *c, const char *word)
@@ -153,7 +155,7 @@ static const char *of_data(const dg_proof *p, const dg_scope *scope, const dg_no
         once = dg_edit_write(p->g, node, "equal", "drop");
     if (node == c.sampler && axes_given(node) && knows(node, "tail", "drop") && k != DG_RULE_DIMS)
         once = dg_edit_write(p->g, node, "tail", "drop");
-    if (c.sampler && (shape || node == c.sampler) && k != DG_RULE_DIMS &&
+    if (c.sampler && (shape || k == DG_RULE_LEADING) && k != DG_RULE_DIMS &&
         dg_node_has_row(c.sampler, DG_RULE_LEADING))
         once = dg_edit_write(p->g, c.sampler, "tail", "drop");
     if (node == c.sampler && dg_item_find(node->item, "seed") && k == DG_RULE_DIMS && !once)

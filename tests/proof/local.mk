@@ -1,11 +1,16 @@
 proof_tests = tests/proof/monitors tests/proof/second tests/proof/second_graphs \
-	tests/proof/defects tests/proof/advice
+	tests/proof/defects tests/proof/advice \
+	tests/proof/families
 check_PROGRAMS += $(proof_tests)
 TESTS += $(proof_tests)
 proof_loaded = tests/proof/loaded.c tests/proof/loaded.h tests/invariance/declared.c \
 	tests/invariance/declared.h tests/check.h
-tests_proof_advice_SOURCES = tests/proof/advice.c tests/proof/edits.c tests/proof/edits.h \
-	$(proof_loaded)
+proof_followed = tests/proof/edits.c tests/proof/edits.h tests/proof/followed.c \
+	tests/proof/followed.h $(proof_loaded)
+tests_proof_advice_SOURCES = tests/proof/advice.c $(proof_followed)
+tests_proof_families_SOURCES = tests/proof/families.c $(proof_followed)
+EXTRA_DIST += tests/proof/drawn
+tests_proof_families_LDADD = libproof.la $(nodes_rooms) $(test_libs)
 tests_proof_advice_LDADD = libproof.la $(nodes_rooms) $(test_libs)
 tests_proof_monitors_SOURCES = tests/proof/monitors.c
 tests_proof_monitors_LDADD = libproof.la $(nodes_rooms) $(test_libs)
