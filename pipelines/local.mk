@@ -24,9 +24,15 @@ nobase_dist_pkgdata_DATA += \
 	pipelines/stories/3_added_layer.xml \
 	pipelines/stories/3_added_layer_wrong.xml \
 	pipelines/stories/4_conditional_forward.xml \
+	pipelines/stories/4_conditional_forward_chunks.xml \
 	pipelines/stories/4_conditional_forward_wrong.xml \
 	pipelines/stories/5_unequal_buckets.xml \
 	pipelines/stories/5_unequal_buckets_equalize.xml \
+	pipelines/stories/5_unequal_buckets_validation_wrong.xml \
 	pipelines/stories/5_unequal_buckets_wrong.xml \
+	pipelines/stories/6_one_gpu.xml \
+	pipelines/stories/6_one_gpu_wrong.xml \
+	pipelines/stories/7_same_pictures.xml \
+	pipelines/stories/7_same_pictures_wrong.xml \
 	pipelines/stories/parts/data.xml \
 	pipelines/stories/parts/update.xml
