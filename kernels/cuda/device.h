@@ -410,10 +410,14 @@ ANYWHERE int64_t parts(int64_t n, int64_t size)
     return (n + size - 1) / size;
 }
 
-/* A thread for each of n things; beyond 65536 blocks a thread takes several. */
+/* A thread for each of n things, or for several where that is more than DG_CUDA_MOST_BLOCKS blocks.
+ * Tests are compiled with few. */
+#ifndef DG_CUDA_MOST_BLOCKS
+#define DG_CUDA_MOST_BLOCKS 65536
+#endif
 static inline dg_cuda_grid grid_of(int64_t n)
 {
-    const int64_t most = 1 << 16;
+    const int64_t most = DG_CUDA_MOST_BLOCKS;
     int64_t blocks = parts(n, DG_CUDA_THREADS);
     dg_cuda_grid g = { blocks < most ? blocks : most, DG_CUDA_THREADS, 0 };
 
