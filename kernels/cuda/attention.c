@@ -7,7 +7,7 @@
  * for dq with a warp for a row, for dk and dv with a warp for a column. */
 #include "kernels/cuda/device.h"
 
-enum { TILE = DG_CUDA_WARP, OWN = DG_CUDA_THREADS / DG_CUDA_WARP /* rows of a block */ };
+enum { TILE = DG_CUDA_WARP };
 
 typedef struct softmax_rows {
     const real *x, *dy; /* softmax_grad: x is its y */
@@ -144,17 +144,23 @@ DEVICE int64_t own_place(const attention *p)
 
 /* Shared memory: two tiles, then for each warp two rows of its own, two rows of sums and two rows
  * of weights. */
-static size_t shared_bytes(int64_t d)
+static size_t shared_bytes(int64_t d, int warps)
 {
-    return (size_t)(2 * TILE * (d + 1) + OWN * (4 * d + 2 * TILE)) * sizeof(wide);
+    return (size_t)(2 * TILE * (d + 1) + warps * (4 * d + 2 * TILE)) * sizeof(wide);
+}
+
+/* Rows, or columns, of a block: one for each warp. */
+DEVICE int64_t block_rows(void)
+{
+    return block_size() / DG_CUDA_WARP;
 }
 
 KERNEL(attention_kernel, attention)
 {
     wide *tile_k = (wide *)shared_memory(), *tile_v = tile_k + TILE * (p->d + 1);
     wide *q = tile_v + TILE * (p->d + 1) + own_place(p), *sum = q + 2 * p->d;
-    int64_t blocks = parts(p->n, OWN), head = block_id() / blocks;
-    int64_t n = block_id() % blocks * OWN + warp_id();
+    int64_t blocks = parts(p->n, block_rows()), head = block_id() / blocks;
+    int64_t n = block_id() % blocks * block_rows() + warp_id();
     wide most = minus_infinity(), total = 0;
 
     for (int64_t i = lane_id(); i < p->d; i += DG_CUDA_WARP) {
@@ -202,12 +208,19 @@ static attention attention_of(const dg_args *a, int i)
     return p;
 }
 
-/* A warp for each of n rows (or columns) of every head. */
-static dg_cuda_grid grid_of_heads(const attention *p, int64_t n)
+/* Runs a kernel with a warp for each of n rows (or columns) of every head: as many warps in a block
+ * as its shared memory allows, which changes no number. */
+static int enqueue_heads(const dg_cuda_call *c, dg_cuda_function f, const attention *p, int64_t n)
 {
-    dg_cuda_grid g = { p->batch * p->heads * parts(n, OWN), DG_CUDA_THREADS, shared_bytes(p->d) };
+    int warps = DG_CUDA_THREADS / DG_CUDA_WARP;
+    dg_cuda_grid g;
 
-    return g;
+    while (warps > 1 && shared_bytes(p->d, warps) > c->queue->shared_limit)
+        warps /= 2;
+    g.blocks = p->batch * p->heads * parts(n, warps);
+    g.threads = warps * DG_CUDA_WARP;
+    g.shared = shared_bytes(p->d, warps);
+    return g.shared > c->queue->shared_limit ? -DG_EUNSUPPORTED : LAUNCH(c, f, g, p);
 }
 
 static int run_attention(const dg_cuda_call *c)
@@ -217,7 +230,7 @@ static int run_attention(const dg_cuda_call *c)
     p.dn = ints(c->a, DG_ATTENTION_DN);
     p.out = reals(c->a, DG_ATTENTION_Y);
     p.lse = wides(c->a, DG_ATTENTION_LSE);
-    return LAUNCH(c, attention_kernel, grid_of_heads(&p, p.n), &p);
+    return enqueue_heads(c, (dg_cuda_function)attention_kernel, &p, p.n);
 }
 
 /* ---- its gradient ---------------------------------------------------------------------------- */
@@ -227,8 +240,8 @@ KERNEL(rows_kernel, attention)
 {
     wide *tile_k = (wide *)shared_memory(), *tile_v = tile_k + TILE * (p->d + 1);
     wide *q = tile_v + TILE * (p->d + 1) + own_place(p), *dy = q + p->d, *dq = dy + p->d;
-    int64_t blocks = parts(p->n, OWN), head = block_id() / blocks;
-    int64_t n = block_id() % blocks * OWN + warp_id(), at = at_row(p, head, p->n, n);
+    int64_t blocks = parts(p->n, block_rows()), head = block_id() / blocks;
+    int64_t n = block_id() % blocks * block_rows() + warp_id(), at = at_row(p, head, p->n, n);
     wide own = 0, lse = n < p->n ? p->given_lse[head * p->n + n] : 0;
 
     for (int64_t i = lane_id(); i < p->d; i += DG_CUDA_WARP) {
@@ -263,8 +276,8 @@ KERNEL(columns_kernel, attention)
     wide *tile_q = (wide *)shared_memory(), *tile_dy = tile_q + TILE * (p->d + 1);
     wide *k = tile_dy + TILE * (p->d + 1) + own_place(p), *v = k + p->d, *dk = v + p->d,
          *dv = dk + p->d;
-    int64_t blocks = parts(p->s, OWN), head = block_id() / blocks;
-    int64_t s = block_id() % blocks * OWN + warp_id(), at = at_row(p, head, p->s, s);
+    int64_t blocks = parts(p->s, block_rows()), head = block_id() / blocks;
+    int64_t s = block_id() % blocks * block_rows() + warp_id(), at = at_row(p, head, p->s, s);
 
     for (int64_t i = lane_id(); i < p->d; i += DG_CUDA_WARP) {
         k[i] = s < p->s ? get(p->k[at + i]) : 0;
@@ -313,8 +326,8 @@ static int attention_grad(const dg_cuda_call *c)
     p.dk = reals(c->a, DG_ATTENTION_GRAD_DK);
     p.dv = reals(c->a, DG_ATTENTION_GRAD_DV);
     p.own = (wide *)c->a->workspace;
-    rc = LAUNCH(c, rows_kernel, grid_of_heads(&p, p.n), &p);
-    return rc ? rc : LAUNCH(c, columns_kernel, grid_of_heads(&p, p.s), &p);
+    rc = enqueue_heads(c, (dg_cuda_function)rows_kernel, &p, p.n);
+    return rc ? rc : enqueue_heads(c, (dg_cuda_function)columns_kernel, &p, p.s);
 }
 
 DG_CUDA(softmax, NULL, softmax);
