@@ -218,6 +218,8 @@ static void selection(samples *s)
     sample_fixed(s, -1, 1, DG_SHAPE(2, 6));
     ADD(s, topk, "rows of several values", index_attr, .n = 7);
     sample_fixed(s, -1, 1, DG_SHAPE(2, 5, 3));
+    ADD(s, topk, "no number at all, all taken", index_attr, .n = 5);
+    sample_real_list(s, DG_SHAPE(1, 5), REALS(NAN, NAN, NAN, NAN, NAN));
     ADD(s, topk, "equals, infinities, no numbers", index_attr, .n = 8);
     sample_real_list(s, DG_SHAPE(1, 9), REALS(1, NAN, 2, 1, -INFINITY, INFINITY, NAN, 2, -0.0));
 }
