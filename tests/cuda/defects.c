@@ -1,5 +1,5 @@
 /* defects: kernels with a defect are found: one that lacks a barrier, one whose mask is wrong, one
- * that waits for threads that have ended. */
+ * that waits for threads that have ended. The sum of a block has no such defect. */
 #include "tests/check.h"
 
 #include "tests/cuda/fibers.h"
@@ -90,6 +90,15 @@ KERNEL(sum_in_any_order, running)
     *sum += 1 / (float)(first() + 1); /* as an atomic addition would */
 }
 
+/* Twice the same shared memory: each thread stores sum(x) + 1000 sum(3 x). */
+KERNEL(two_sums, reversal)
+{
+    wide *shared = (wide *)shared_memory(), x = (wide)p->x[thread_id()];
+    wide a = block_sum(x, shared), b = block_sum(3 * x, shared);
+
+    p->y[thread_id()] = (int32_t)(a + 1000 * b);
+}
+
 typedef struct outcome {
     int right, wrong, faults;
     char why[200];
@@ -166,6 +175,26 @@ static void a_wrong_mask_shows(void **state)
     assert_non_null(strstr(o.why, "lanes of a warp meet in two places"));
 }
 
+static void sums_of_a_block_follow_each_other(void **state)
+{
+    int32_t x[DG_CUDA_THREADS], y[DG_CUDA_THREADS], sum = 0;
+
+    (void)state;
+    for (int i = 0; i < DG_CUDA_THREADS; i++)
+        sum += x[i] = i % 7 + 1;
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        fibers f = fibers_open(seed);
+        const dg_cuda_grid grid = { 1, DG_CUDA_THREADS, BLOCK_SUM_BYTES };
+        const reversal r = { x, y, DG_CUDA_THREADS };
+
+        assert_int_equal(f.queue.launch(&f.queue, (dg_cuda_function)two_sums, grid, &r, sizeof r,
+                                        NULL),
+                         0);
+        for (int i = 0; i < DG_CUDA_THREADS; i++)
+            assert_int_equal(y[i], sum + 3000 * sum);
+    }
+}
+
 static void an_order_shows_in_the_bits(void **state)
 {
     int differ = 0;
@@ -194,6 +223,7 @@ int main(void)
         cmocka_unit_test(a_barrier_that_some_never_reach_shows),
         cmocka_unit_test(a_wrong_mask_shows),
         cmocka_unit_test(an_order_shows_in_the_bits),
+        cmocka_unit_test(sums_of_a_block_follow_each_other),
     };
 
     return cmocka_run_group_tests_name("defects", tests, NULL, NULL);

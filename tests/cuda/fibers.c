@@ -54,7 +54,8 @@ static struct {
     const void *params;
     const int32_t *guard;
     thread threads[DG_CUDA_THREADS];
-    int ready[DG_CUDA_THREADS], n_ready; /* begun or not */
+    int ready[2][DG_CUDA_THREADS], n_ready[2]; /* begun or not; 1: those that come last */
+    int last_from, last_to;                    /* threads of this block that come last */
     warp warps[DG_CUDA_THREADS / DG_CUDA_WARP];
     int at_barrier, ended;
     fiber pool[DG_CUDA_THREADS];
@@ -186,8 +187,10 @@ const dg_cuda_fibers *dg_cuda_thread(void)
 static void release(int from, int n)
 {
     for (int i = from; i < from + n; i++) {
+        int list = i >= now.last_from && i < now.last_to;
+
         now.threads[i].state = READY;
-        now.ready[now.n_ready++] = i;
+        now.ready[list][now.n_ready[list]++] = i;
     }
 }
 
@@ -251,21 +254,44 @@ static void abandon(void)
             make_idle(now.threads[i].fiber);
 }
 
+/* A warp, a thread or none runs only while no other can: all others are then as far ahead of it as
+ * the kernel lets them, which draws alone would hardly ever do. */
+static void choose_last(void)
+{
+    int warps = now.place.threads / DG_CUDA_WARP;
+
+    now.last_from = now.last_to = 0;
+    switch (draw(3)) {
+    case 0:
+        now.last_from = (int)draw((uint32_t)warps) * DG_CUDA_WARP;
+        now.last_to = now.last_from + DG_CUDA_WARP;
+        break;
+    case 1:
+        now.last_from = (int)draw((uint32_t)now.place.threads);
+        now.last_to = now.last_from + 1;
+        break;
+    default:
+        break;
+    }
+}
+
 static int run_block(int64_t block)
 {
     now.place.block = block;
-    now.n_ready = now.at_barrier = now.ended = 0;
+    now.n_ready[0] = now.n_ready[1] = now.at_barrier = now.ended = 0;
     memset(now.warps, 0xA5, sizeof now.warps);
     for (int i = 0; i < now.place.threads; i++) {
         now.threads[i] = (thread){ .state = READY };
-        now.ready[now.n_ready++] = i;
         now.warps[i / DG_CUDA_WARP].turn = now.warps[i / DG_CUDA_WARP].arrived = 0;
     }
-    while (now.n_ready && !now.owner->why[0]) {
-        uint32_t k = draw((uint32_t)now.n_ready);
-        int i = now.ready[k];
+    choose_last();
+    release(0, now.place.threads);
+    while ((now.n_ready[0] || now.n_ready[1]) && !now.owner->why[0]) {
+        int list = !now.n_ready[0];
+        uint32_t k = draw((uint32_t)now.n_ready[list]);
+        int i = now.ready[list][k];
 
-        now.ready[k] = now.ready[--now.n_ready];
+        now.ready[list][k] = now.ready[list][--now.n_ready[list]];
         run_thread(i);
     }
     for (int i = 0; i < now.place.threads && now.ended < now.place.threads; i++)

@@ -1,13 +1,13 @@
 /* fibers.h: a device for the kernels of kernels/cuda, on one thread of the CPU.
  *
  * Blocks run one after another in a random order. The threads of a block are fibers: one runs until
- * it waits for others or ends, then another one that can go on, drawn at random. Shared memory and
- * the results of earlier blocks in it are rubbish, and exactly as large as asked for. So a kernel
- * that lacks a barrier, or whose result depends on an order, gives other bits with another seed. */
+ * it waits for others or ends, then another one that can go on, drawn at random; in most blocks a
+ * warp or a thread comes last wherever it can. Shared memory begins as rubbish, and is exactly as
+ * large as asked for. So a kernel that lacks a barrier, or whose result depends on an order, gives
+ * other bits with another seed. */
 #ifndef DG_TESTS_CUDA_FIBERS_H
 #define DG_TESTS_CUDA_FIBERS_H
 
-#include "base/rng.h"
 #include "kernels/cuda/device.h"
 
 typedef struct fibers {
