@@ -24,7 +24,7 @@ static const fault faults[] = {
     { "norm-axis", "", "", "axis='dp'", "", "", "", 64, 64 },
     { "encoder-width", "", "width='36'", "", "", "", "", 64, 64 },
     { "encoder-expansion", "", "width='16' expansion='0.01'", "", "", "", "", 64, 64 },
-    { "encoder-size", "", "", "", "", "", "", 80, 64 },
+    { "backbone-size", "", "", "", "", "", "", 80, 64 },
     { "decoder-width", "", "", "width='100'", "", "", "", 64, 64 },
     { "decoder-eval-idx", "", "", "eval_idx='2'", "", "", "", 64, 64 },
     { "decoder-points", "", "", "points='4,4'", "", "", "", 64, 64 },
