@@ -1,5 +1,5 @@
 /* weight_names.c: parameter names in checkpoints of the PyTorch reference (lyuwenyu/RT-DETR),
- * versions 1 and 2, and of Hugging Face transformers (models rt_detr and rt_detr_v2).
+ * versions 1 and 2, and of Hugging Face transformers (models rt_detr, rt_detr_v2 and dinov2).
  *
  * A row is two patterns: ours, which is the reference's of version 2, and theirs. In both
  *     #        matches a number, the same on both sides, in order
@@ -95,14 +95,26 @@ static const row hugging_face[] = {
     { 0 },
 };
 
+/* Our names are those of RF-DETR's reference, which has this model at that place. */
+#define VIT "backbone.0.encoder.encoder."
+static const row hugging_face_dinov2[] = {
+    { VIT "embeddings.*", "embeddings.*" },
+    { VIT "encoder.layer.#.*", "encoder.layer.#.*" },
+    { VIT "layernorm.*", "layernorm.*" },
+    { 0 },
+};
+
 static const dg_weight_names reference = { "reference",
                                            "the names of RT-DETRv2's PyTorch reference", as_it_is },
                              reference_v1 = { "reference-v1",
                                               "the names of RT-DETR's PyTorch reference, version 1",
                                               version1 },
-                             hf = { "hf", "the names of Hugging Face transformers", hugging_face };
+                             hf = { "hf", "the names of Hugging Face transformers", hugging_face },
+                             dinov2 = { "dinov2", "the names of transformers' Dinov2, a backbone",
+                                        hugging_face_dinov2 };
 
-const dg_weight_names *const dg_weight_names_all[] = { &reference, &reference_v1, &hf, NULL };
+const dg_weight_names *const dg_weight_names_all[] = { &reference, &reference_v1, &hf, &dinov2,
+                                                       NULL };
 
 const dg_weight_names *dg_weight_names_find(const char *name)
 {

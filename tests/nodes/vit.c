@@ -8,6 +8,8 @@
 
 #include <detrgraph/run.h>
 
+#include "nodes/backbone/resample.h"
+
 static const char pipeline[] =
     "<pipeline version='1'><model id='m'><input id='images'/>"
     "<backbone.dinov2 id='backbone' in='@images' width='8' heads='2' layers='3' patch='4' "
@@ -279,12 +281,46 @@ static void dropped_paths(void **state)
     close_run(&o);
 }
 
+/* Rows of PyTorch's matrices, to six digits; every row sums to 1. */
+static void resampled_rows(void **state)
+{
+    static const struct {
+        int64_t from, to, row, begin;
+        int n;
+        double weights[8];
+    } rows[] = {
+        { 24, 14, 0, 0, 4, { .565696, .454741, .015124, -.035561 } },
+        { 24, 14, 7, 9, 7, { -.000488, -.043002, .104160, .531375, .427152, .014207, -.033403 } },
+        { 24, 34, 0, 0, 2, { 1.059622, -.059622 } },
+        { 37, 40, 20, 17, 4, { -.066810, .613632, .510665, -.057487 } },
+    };
+
+    (void)state;
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        int64_t from = rows[r].from;
+        double *m = test_malloc((size_t)(from * rows[r].to) * sizeof *m), sum = 0;
+
+        dg_resample_bicubic(from, rows[r].to, m);
+        for (int64_t j = 0; j < from; j++) {
+            int64_t k = j - rows[r].begin;
+            double want = k >= 0 && k < rows[r].n ? rows[r].weights[k] : 0,
+                   got = m[rows[r].row * from + j];
+
+            assert_true(fabs(got - want) <= 5.1e-7);
+            sum += got;
+        }
+        assert_true(fabs(sum - 1) < 1e-12);
+        test_free(m);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(images_that_are_not_square),
         cmocka_unit_test(normalized_images),
         cmocka_unit_test(dropped_paths),
+        cmocka_unit_test(resampled_rows),
     };
 
     return cmocka_run_group_tests_name("vit", tests, NULL, NULL);

@@ -239,6 +239,30 @@ static void unwraps_names(void **state)
     dg_archive_close(&a);
 }
 
+/* Three names of transformers' Dinov2, as a backbone has them. */
+static void renames_a_dinov2(void **state)
+{
+    static const char *const names[] = { "embeddings.position_embeddings",
+                                         "encoder.layer.11.mlp.fc1.weight", "layernorm.bias" };
+    char header[512] = "{", ours[96];
+    dg_archive *a;
+
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        snprintf(header + strlen(header), 160,
+                 "%s\"%s\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[%d,%d]}",
+                 i ? "," : "", names[i], 4 * i, 4 * i + 4);
+    strcat(header, "}");
+    assert_int_equal(open_header(&a, header, 12), 0);
+    assert_string_equal(dg_weight_names_name(dg_weight_names_of_archive(a)), "dinov2");
+    assert_int_equal(dg_archive_translate(a, dg_weight_names_all[0], diag), 0);
+    for (int i = 0; i < 3; i++) {
+        snprintf(ours, sizeof ours, "backbone.0.encoder.encoder.%s", names[i]);
+        assert_non_null(dg_archive_find(a, ours));
+    }
+    dg_archive_close(&a);
+}
+
 static void refuses_other_contents(void **state)
 {
     dg_archive *a;
@@ -394,17 +418,12 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(writes_and_reads),
-        cmocka_unit_test(refuses_headers),
-        cmocka_unit_test(reads_torch),
-        cmocka_unit_test(reads_checkpoints),
-        cmocka_unit_test(reads_old_checkpoints),
-        cmocka_unit_test(unwraps_names),
-        cmocka_unit_test(refuses_other_contents),
-        cmocka_unit_test(refuses_a_bomb),
-        cmocka_unit_test(runs_nothing),
-        cmocka_unit_test(refuses_pickles),
-        cmocka_unit_test(survives_damage),
+        cmocka_unit_test(writes_and_reads),      cmocka_unit_test(refuses_headers),
+        cmocka_unit_test(reads_torch),           cmocka_unit_test(reads_checkpoints),
+        cmocka_unit_test(reads_old_checkpoints), cmocka_unit_test(unwraps_names),
+        cmocka_unit_test(renames_a_dinov2),      cmocka_unit_test(refuses_other_contents),
+        cmocka_unit_test(refuses_a_bomb),        cmocka_unit_test(runs_nothing),
+        cmocka_unit_test(refuses_pickles),       cmocka_unit_test(survives_damage),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
