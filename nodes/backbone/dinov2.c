@@ -306,7 +306,7 @@ static void lower_dinov2(dg_build *b, const void *self, const dg_val in[], dg_va
     const conf *c = self;
     int64_t unit = c->patch * c->windows, h = dg_dim(b, in[0], 1), w = dg_dim(b, in[0], 2);
     vit m = { b, c, dg_dim(b, in[0], 0), h / c->patch, w / c->patch };
-    dg_val state[MOST_FEATURES], x, unused[N_PARTS];
+    dg_val state[MOST_FEATURES] = { 0 }, unused[N_PARTS], x;
 
     if (h % unit || w % unit) {
         out[0] =
