@@ -64,13 +64,17 @@ typedef struct pool_attr {
     int64_t size, stride, pad, h, w;
 } pool_attr;
 /* gather_grad: n = S; embedding: padding is the padding row or -1, _grad: n = V; topk, detect: n =
- * k */
+ * k; match: n = groups of queries; sine_embed: n = values of one coordinate */
 typedef struct index_attr {
     int64_t n, padding;
 } index_attr;
 typedef struct deform_attr {
     int64_t heads, discrete, n_levels, h[DG_MAX_LEVELS], w[DG_MAX_LEVELS], points[DG_MAX_LEVELS];
 } deform_attr;
+/* log p is log(p + eps), or exact if eps is 0 */
+typedef struct match_attr {
+    double class_weight, l1_weight, giou_weight, alpha, gamma, eps;
+} match_attr;
 /* key: hash of the node's path and the draw's name */
 typedef struct uniform_attr {
     int64_t key, rank, d[DG_MAX_DIMS];

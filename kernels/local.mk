@@ -10,11 +10,12 @@ ref_sources += kernels/ref/ref.h kernels/ref/product.h kernels/ref/box.h kernels
 	kernels/ref/matmul.c kernels/ref/norm.c kernels/ref/attention.c kernels/ref/deform.c \
 	kernels/ref/elementwise.c kernels/ref/shape.c kernels/ref/pool.c kernels/ref/gather.c \
 	kernels/ref/topk.c kernels/ref/random.c kernels/ref/denoise.c kernels/ref/match.c \
-	kernels/ref/loss.c kernels/ref/ranks.c kernels/ref/update.c
+	kernels/ref/loss.c kernels/ref/boxes.c kernels/ref/ranks.c kernels/ref/update.c
 host_simd_sources += kernels/host/simd/simd.h kernels/host/simd/vmath.h kernels/host/simd/cast.h \
 	kernels/host/simd/batch_norm.c kernels/host/simd/cast.c kernels/host/simd/elementwise.c \
 	kernels/host/simd/shape.c kernels/host/simd/norm.c kernels/host/simd/reduce.c \
-	kernels/host/simd/loss.c kernels/host/simd/update.c kernels/host/simd/pool.c \
+	kernels/host/simd/loss.c kernels/host/simd/boxes.c kernels/host/simd/update.c \
+	kernels/host/simd/pool.c \
 	kernels/host/simd/gather.c kernels/host/simd/attention.c kernels/host/simd/deform.c
 libcuda_la_SOURCES += kernels/cuda/cuda.h kernels/cuda/table.c
 cuda_sources += kernels/cuda/device.h kernels/cuda/layout.h kernels/cuda/total.h \

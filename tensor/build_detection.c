@@ -1,4 +1,4 @@
-/* build_detection.c: op.h's targets, random draws, matching and losses. */
+/* build_detection.c: op.h's boxes, targets, random draws, matching and losses. */
 #include "tensor/build_internal.h"
 
 static const char *draw_name(dg_build *b, const char *name)
@@ -51,19 +51,46 @@ dg_denoising dg_denoise(dg_build *b, dg_val labels, dg_val boxes, dg_val count, 
     };
 }
 
+static dg_val match_cost(dg_build *b, const dg_val in[5], const dg_match_attr *attr, double eps)
+{
+    const match_attr a = { attr->class_weight, attr->l1_weight, attr->giou_weight,
+                           attr->alpha,        attr->gamma,     eps };
+    dg_val out[DG_MAX_SIGNATURE];
+
+    dg_emit(b, DG_OP(match_cost), &a, 5, in, out);
+    return out[0];
+}
+
 dg_val dg_match_cost(dg_build *b, dg_val logits, dg_val boxes, dg_val labels, dg_val target_boxes,
                      dg_val count, const dg_match_attr *attr)
 {
-    dg_val out[DG_MAX_SIGNATURE];
+    return match_cost(b, (dg_val[]){ logits, boxes, labels, target_boxes, count }, attr, 1e-8);
+}
 
-    dg_emit(b, DG_OP(match_cost), attr, 5, (dg_val[]){ logits, boxes, labels, target_boxes, count },
-            out);
-    return out[0];
+dg_val dg_match_cost_exact(dg_build *b, dg_val logits, dg_val boxes, dg_val labels,
+                           dg_val target_boxes, dg_val count, const dg_match_attr *attr)
+{
+    return match_cost(b, (dg_val[]){ logits, boxes, labels, target_boxes, count }, attr, 0);
 }
 
 dg_val dg_match(dg_build *b, dg_val cost, dg_val count)
 {
-    return dg_emit1(b, DG_OP(match), NULL, cost, count, DG_NONE, 2);
+    return dg_match_groups(b, cost, count, 1);
+}
+
+dg_val dg_match_groups(dg_build *b, dg_val cost, dg_val count, int64_t groups)
+{
+    return dg_emit1(b, DG_OP(match), &(index_attr){ groups, -1 }, cost, count, DG_NONE, 2);
+}
+
+dg_val dg_box_decode(dg_build *b, dg_val deltas, dg_val boxes)
+{
+    return dg_emit1(b, DG_OP(box_decode), NULL, deltas, boxes, DG_NONE, 2);
+}
+
+dg_val dg_sine_embed(dg_build *b, dg_val boxes, int64_t values)
+{
+    return dg_emit1(b, DG_OP(sine_embed), &(index_attr){ values, -1 }, boxes, DG_NONE, DG_NONE, 1);
 }
 
 dg_box_losses dg_box_loss(dg_build *b, dg_val boxes, dg_val target_boxes, dg_val query, dg_val gt)

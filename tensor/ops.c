@@ -103,10 +103,14 @@ static const dg_field fields_dg_denoise_attr[] = {
     INT(dg_denoise_attr, on_empty),
     END,
 };
-static const dg_field fields_dg_match_attr[] = {
-    REAL(dg_match_attr, class_weight), REAL(dg_match_attr, l1_weight),
-    REAL(dg_match_attr, giou_weight),  REAL(dg_match_attr, alpha),
-    REAL(dg_match_attr, gamma),        END,
+static const dg_field fields_match_attr[] = {
+    REAL(match_attr, class_weight),
+    REAL(match_attr, l1_weight),
+    REAL(match_attr, giou_weight),
+    REAL(match_attr, alpha),
+    REAL(match_attr, gamma),
+    REAL(match_attr, eps),
+    END,
 };
 static const dg_field fields_dg_class_loss_attr[] = {
     INT(dg_class_loss_attr, focal),

@@ -60,11 +60,63 @@ int dg_shape_match_cost(dg_infer *s)
 
 int dg_shape_match(dg_infer *s)
 {
+    const index_attr *a = s->attr;
     dg_shape cost = s->in[0];
 
     if (cost.rank != 3 || !dg_shape_equal(s->in[1], DG_SHAPE(cost.d[0])))
         return dg_infer_fail(s, "cost must be [B,M,Q], count [B]");
-    s->out[0] = DG_SHAPE(cost.d[0], cost.d[1]);
+    if (a->n < 1 || cost.d[2] % a->n)
+        return dg_infer_fail(s, "%lld queries are not %lld equal groups", (long long)cost.d[2],
+                             (long long)a->n);
+    s->out[0] = DG_SHAPE(cost.d[0], a->n * cost.d[1]);
+    return 0;
+}
+
+static bool ends_in_four(dg_shape s)
+{
+    return s.rank >= 1 && s.d[s.rank - 1] == 4;
+}
+
+/* d box -> y */
+int dg_shape_box_decode(dg_infer *s)
+{
+    if (!ends_in_four(s->in[0]) || !dg_shape_equal(s->in[0], s->in[1]))
+        return dg_infer_fail(s, "deltas and boxes must both be [..,4]");
+    return dg_shape_copy(s, 0, 0);
+}
+
+/* dy d box -> dd? dbox? */
+int dg_shape_box_decode_grad(dg_infer *s)
+{
+    if (!ends_in_four(s->in[0]) || !dg_shape_equal(s->in[0], s->in[1]) ||
+        !dg_shape_equal(s->in[0], s->in[2]))
+        return dg_infer_fail(s, "dy, deltas and boxes must all be [..,4]");
+    return dg_shape_copy(s, 0, 0) + dg_shape_copy(s, 1, 0);
+}
+
+/* x [..,4] -> y [..,4n] */
+int dg_shape_sine_embed(dg_infer *s)
+{
+    const index_attr *a = s->attr;
+
+    if (!ends_in_four(s->in[0]) || a->n < 2 || a->n % 2)
+        return dg_infer_fail(s, "boxes must be [..,4], and %lld values of a coordinate even",
+                             (long long)a->n);
+    s->out[0] = s->in[0];
+    s->out[0].d[s->in[0].rank - 1] = 4 * a->n;
+    return 0;
+}
+
+/* dy y -> dx */
+int dg_shape_sine_embed_grad(dg_infer *s)
+{
+    const index_attr *a = s->attr;
+    dg_shape y = s->in[1];
+
+    if (y.rank < 1 || a->n < 2 || y.d[y.rank - 1] != 4 * a->n || !dg_shape_equal(s->in[0], y))
+        return dg_infer_fail(s, "dy and y must be [..,%lld]", (long long)(4 * a->n));
+    s->out[0] = y;
+    s->out[0].d[y.rank - 1] = 4;
     return 0;
 }
 
@@ -113,9 +165,11 @@ static int check_class_loss(dg_infer *s, const dg_shape *in)
 
     if (in[0].rank != 3 || in[1].rank != 2 || in[1].d[0] != in[0].d[0])
         return dg_infer_fail(s, "logits must be [B,Q,C], labels [B,M]");
-    if (a->focal ? in[4].rank >= 0 : !dg_shape_equal(in[4], in[2]))
-        return dg_infer_fail(
-            s, "varifocal loss takes the IoU of every pair, [B,P]; focal loss takes none");
+    if (a->focal < DG_CLASS_VARIFOCAL || a->focal > DG_CLASS_ALIGNED)
+        return dg_infer_fail(s, "kind %lld of loss", (long long)a->focal);
+    if (a->focal == DG_CLASS_FOCAL ? in[4].rank >= 0 : !dg_shape_equal(in[4], in[2]))
+        return dg_infer_fail(s,
+                             "focal loss takes no IoU; the others take that of every pair, [B,P]");
     if (in[5].rank >= 0 && !dg_shape_equal(in[5], DG_SHAPE(4)))
         return dg_infer_fail(s, "dn must be [4]");
     return want_pairs(s, in[0].d[0], in[2], in[3], in[1].d[1]);

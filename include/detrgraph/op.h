@@ -224,6 +224,14 @@ DG_PUBLIC dg_val dg_deform_attention(dg_build *b, dg_val value, dg_val ref, dg_v
 
 /* ---- detection ------------------------------------------------------------------------------- */
 
+/* deltas, boxes [..,4] -> [..,4]: (dx w + cx, dy h + cy, exp(dw) w, exp(dh) h), with gradients to
+ * both. */
+DG_PUBLIC dg_val dg_box_decode(dg_build *b, dg_val deltas, dg_val boxes);
+/* boxes [..,4] cxcywh -> [..,4*values]: for each coordinate v in the order cy, cx, w, h an even
+ * number of values, sin(2 pi v / t_0), cos(2 pi v / t_0), sin(2 pi v / t_1), ... with t_i =
+ * 10000^(2i/values). */
+DG_PUBLIC dg_val dg_sine_embed(dg_build *b, dg_val boxes, int64_t values);
+
 /* Targets are padded: labels i32 [B,M], boxes [B,M,4] cxcywh normalised, count i32 [B]; slots past
  * the count are void. Pairs are lists query i32 [B,P] (-1: void) and gt i32 [B,P] or DG_NONE (pair
  * j is target j, P = M). */
@@ -260,8 +268,16 @@ typedef struct dg_match_attr {
 /* cost [B,M,Q] of every target against every query; rows past the count are 0. No gradient. */
 DG_PUBLIC dg_val dg_match_cost(dg_build *b, dg_val logits, dg_val boxes, dg_val labels,
                                dg_val target_boxes, dg_val count, const dg_match_attr *attr);
+/* The same without the small number that dg_match_cost adds to probabilities before it takes their
+ * logarithms. */
+DG_PUBLIC dg_val dg_match_cost_exact(dg_build *b, dg_val logits, dg_val boxes, dg_val labels,
+                                     dg_val target_boxes, dg_val count, const dg_match_attr *attr);
 /* Minimum-cost assignment (Jonker & Volgenant 1987) -> query i32 [B,M]; -1: void or unassigned. */
 DG_PUBLIC dg_val dg_match(dg_build *b, dg_val cost, dg_val count);
+/* One assignment for each of `groups` equal parts of the queries (cost [B,M,groups*Q]) -> query i32
+ * [B,groups*M]: entry g*M+j is the query, counted from 0 over all groups, that target j has in
+ * group g. */
+DG_PUBLIC dg_val dg_match_groups(dg_build *b, dg_val cost, dg_val count, int64_t groups);
 
 typedef struct dg_box_losses {
     dg_val l1;   /* [] sum over pairs of |d cxcywh| */
@@ -271,9 +287,12 @@ typedef struct dg_box_losses {
 DG_PUBLIC dg_box_losses dg_box_loss(dg_build *b, dg_val boxes, dg_val target_boxes, dg_val query,
                                     dg_val gt);
 
+/* VARIFOCAL (Zhang et al. 2021): the target is the pair's IoU; FOCAL (Lin et al. 2017): it is 1;
+ * ALIGNED (Cai et al. 2023): it is max(0.01, p^alpha IoU^(1-alpha)), and other logits weigh
+ * p^gamma */
+enum { DG_CLASS_VARIFOCAL, DG_CLASS_FOCAL, DG_CLASS_ALIGNED };
 typedef struct dg_class_loss_attr {
-    /* 0: varifocal (Zhang et al. 2021), the target is the pair's IoU; 1: focal (Lin et al. 2017) */
-    int64_t focal;
+    int64_t focal; /* one of the above */
     double alpha, gamma;
 } dg_class_loss_attr;
 /* [] sum over queries and classes. dn (or DG_NONE): rows past its live count are void. iou is

@@ -2,7 +2,8 @@
  *
  *     IoU = |A n B| / |A u B|      GIoU = IoU - (|hull| - |A u B|) / |hull|
  *
- * (Rezatofighi et al. 2019) without an epsilon. 0/0, from boxes without area, counts as 0. */
+ * (Rezatofighi et al. 2019) without an epsilon. 0/0, from boxes without area, counts as 0. A
+ * negative side counts as 0. */
 #ifndef DG_KERNELS_REF_BOX_H
 #define DG_KERNELS_REF_BOX_H
 
@@ -18,10 +19,12 @@ typedef struct overlap {
 
 static inline void corners(const real *box, double c[4])
 {
-    c[0] = box[0] - 0.5 * box[2];
-    c[1] = box[1] - 0.5 * box[3];
-    c[2] = box[0] + 0.5 * box[2];
-    c[3] = box[1] + 0.5 * box[3];
+    for (int k = 0; k < 2; k++) {
+        double half = box[k + 2] < 0 ? 0 : 0.5 * box[k + 2]; /* NaN stays NaN */
+
+        c[k] = box[k] - half;
+        c[k + 2] = box[k] + half;
+    }
 }
 
 static inline double smaller(double x, double y)

@@ -10,6 +10,8 @@
  *            (alpha p^gamma (1-y) + s) * bce(x, s)      d/dx = weight * (p - s)
  *  focal (Lin et al. 2017), q = 1-p at y = 1 and p elsewhere, a = alpha at y = 1, else 1-alpha
  *            a q^gamma * bce(x, y)
+ *  aligned (Cai et al. 2023, in LW-DETR's form), u = max(0.01, p^alpha iou^(1-alpha)), a constant
+ *  for gradients: bce(x, u) at y = 1, p^gamma bce(x, 0) elsewhere
  *            If two pairs name one query, the later one counts. Rows from dn's live count on are
  *            void. */
 #include <math.h>
@@ -62,7 +64,7 @@ static double share(double x, double y)
 
 /* d (1 - GIoU) / d box, box = (cx, cy, w, h), from the derivatives by its corners. 1 - GIoU = 2 -
  * I/U - U/H with areas I, U, H of intersection, union, hull and U = |A| + |B| - I. */
-static void giou_slope(const overlap *o, double slope[4])
+static void giou_slope(const real *box, const overlap *o, double slope[4])
 {
     double size[2] = { o->a[2] - o->a[0], o->a[3] - o->a[1] };
     double inner[2] = { o->inner_w, o->inner_h }, hull[2] = { o->hull_w, o->hull_h }, corner[4];
@@ -85,7 +87,7 @@ static void giou_slope(const overlap *o, double slope[4])
     }
     for (int k = 0; k < 2; k++) {
         slope[k] = corner[k] + corner[k + 2];
-        slope[k + 2] = 0.5 * (corner[k + 2] - corner[k]);
+        slope[k + 2] = box[k + 2] < 0 ? 0 : 0.5 * (corner[k + 2] - corner[k]);
     }
 }
 
@@ -110,7 +112,7 @@ static int box_loss_grad(const dg_args *a)
         overlap o = overlap_of(box, target);
         double slope[4];
 
-        giou_slope(&o, slope);
+        giou_slope(box, &o, slope);
         for (int k = 0; k < 4; k++) {
             double sign = box[k] > target[k] ? 1 : box[k] < target[k] ? -1 : 0;
 
@@ -138,13 +140,19 @@ static double term(const dg_class_loss_attr *f, double x, bool y, double iou, do
 {
     double p = 1 / (1 + exp(-x)), s = y ? iou : 0;
 
-    if (!f->focal) {
+    if (f->focal == DG_CLASS_ALIGNED && y) {
+        s = fmax(0.01, pow(p, f->alpha) * pow(iou, 1 - f->alpha));
+        *slope = p - s;
+        return bce(x, s);
+    }
+    if (f->focal == DG_CLASS_VARIFOCAL) {
         double weight = y ? s : f->alpha * power(p, f->gamma);
 
         *slope = weight * (p - s);
         return weight * bce(x, s);
     }
-    double wrong = y ? 1 - p : p, a = y ? f->alpha : 1 - f->alpha, loss = bce(x, y);
+    double wrong = y ? 1 - p : p, loss = bce(x, y);
+    double a = f->focal == DG_CLASS_ALIGNED ? 1 : y ? f->alpha : 1 - f->alpha;
 
     *slope = a * power(wrong, f->gamma) * (f->gamma * (1 - wrong) * loss + wrong) * (y ? -1 : 1);
     return a * power(wrong, f->gamma) * loss;

@@ -1,16 +1,16 @@
 /* match.c: assigns queries to targets.
  *
  * match_cost: with p = sigmoid(logit of the target's label)
- *     class = alpha (1-p)^gamma (-log(p + 1e-8)) - (1-alpha) p^gamma (-log(1 - p + 1e-8))
+ *     class = alpha (1-p)^gamma (-log(p + eps)) - (1-alpha) p^gamma (-log(1 - p + eps))
  *     cost[b,m,q] = class_weight class + l1_weight |cxcywh difference| - giou_weight GIoU
- * (Carion et al. 2020 with the focal class cost of Deformable DETR.) Rows past an image's count are
- * 0.
+ * (Carion et al. 2020 with the focal class cost of Deformable DETR.) With eps 0, the logarithms are
+ * those of the sigmoid, without overflow. Rows past an image's count are 0.
  *
- * match: the assignment of least total cost, in double, by shortest augmenting paths (Jonker &
- * Volgenant 1987, in the form of Crouse, "On implementing 2D rectangular assignment algorithms",
- * 2016). Ties go to the lowest column, so that every backend finds the same assignment. A cost that
- * is not finite is replaced by one larger than any sum of finite ones: the search terminates, and
- * uses that pair only if it must. */
+ * match: for each image and each of n equal groups of its queries, the assignment of least total
+ * cost, in double, by shortest augmenting paths (Jonker & Volgenant 1987, in the form of Crouse,
+ * "On implementing 2D rectangular assignment algorithms", 2016). Ties go to the lowest column, so
+ * that every backend finds the same assignment. A cost that is not finite is replaced by one larger
+ * than any sum of finite ones: the search terminates, and uses that pair only if it must. */
 #include <math.h>
 #include <string.h>
 
@@ -23,18 +23,26 @@ static double power(double x, double y)
     return y == 2 ? x * x : pow(x, y);
 }
 
-static double class_cost(double logit, const dg_match_attr *f)
+/* -log sigmoid(x) */
+static double surprise(double x)
 {
-    double p = 1 / (1 + exp(-logit));
-    double positive = f->alpha * power(1 - p, f->gamma) * -log(p + 1e-8);
-    double negative = (1 - f->alpha) * power(p, f->gamma) * -log(1 - p + 1e-8);
+    return (x < 0 ? -x : 0) + log1p(exp(-fabs(x)));
+}
 
-    return positive - negative;
+static double class_cost(double logit, const match_attr *f)
+{
+    bool exact = f->eps == 0;
+    double p = 1 / (1 + exp(-logit));
+    double positive = exact ? surprise(logit) : -log(p + f->eps);
+    double negative = exact ? surprise(-logit) : -log(1 - p + f->eps);
+
+    return f->alpha * power(1 - p, f->gamma) * positive -
+           (1 - f->alpha) * power(p, f->gamma) * negative;
 }
 
 static int match_cost(const dg_args *a)
 {
-    const dg_match_attr *f = a->attr;
+    const match_attr *f = a->attr;
     int64_t q = dim(a, DG_MATCH_COST_LOGITS, 1), c = dim(a, DG_MATCH_COST_LOGITS, 2),
             m = dim(a, DG_MATCH_COST_LABELS, 1);
 
@@ -62,7 +70,7 @@ static int match_cost(const dg_args *a)
     return 0;
 }
 
-/* ---- assignment: cost [B,M,Q] count [B] -> query [B,M] --------------------------------------- */
+/* ---- assignment: cost [B,M,n Q] count [B] -> query [B,n M] ----------------------------------- */
 
 /* Rows are the shorter side: targets, unless there are more targets than queries. */
 typedef struct problem {
@@ -160,16 +168,25 @@ static void assign(problem *p)
     }
 }
 
-/* Workspace for one image: prices and distances, links, flags. Either side may be the rows. */
+/* Workspace of a thread: prices and distances, links, flags. Either side may be the rows. */
+static int64_t workspace_of(int64_t both)
+{
+    size_t bytes = 2 * (size_t)both * (sizeof(double) + sizeof(int32_t) + sizeof(bool));
+
+    return (int64_t)(bytes + sizeof(double) - 1) / (int64_t)sizeof(double);
+}
+
 static int prepare(dg_prepare *p)
 {
-    size_t both = (size_t)(p->t[DG_MATCH_COST].shape.d[1] + p->t[DG_MATCH_COST].shape.d[2]);
+    const index_attr *f = p->attr;
+    const dg_shape *cost = &p->t[DG_MATCH_COST].shape;
 
-    p->workspace_bytes = 2 * both * (sizeof(double) + sizeof(int32_t) + sizeof(bool));
+    p->workspace_bytes = (size_t)(p->threads > 1 ? p->threads : 1) *
+                         (size_t)workspace_of(cost->d[1] + cost->d[2] / f->n) * sizeof(double);
     return 0;
 }
 
-static void lay_out(problem *p, void *workspace, int64_t both)
+static void lay_out(problem *p, double *workspace, int64_t both)
 {
     p->row_price = workspace;
     p->column_price = p->row_price + p->rows;
@@ -181,25 +198,34 @@ static void lay_out(problem *p, void *workspace, int64_t both)
     p->column_done = p->row_done + p->rows;
 }
 
-static int match(const dg_args *a)
+static void match_groups(const dg_args *a, int64_t begin, int64_t end, int thread)
 {
-    int64_t m = dim(a, DG_MATCH_COST, 1), q = dim(a, DG_MATCH_COST, 2);
+    int64_t n = ((const index_attr *)a->attr)->n, m = dim(a, DG_MATCH_COST, 1),
+            all = dim(a, DG_MATCH_COST, 2), q = all / n;
 
-    for (int64_t b = 0; b < dim(a, DG_MATCH_COST, 0); b++) {
-        int64_t count = in_i32(a, DG_MATCH_COUNT)[b] < 0   ? 0
-                        : in_i32(a, DG_MATCH_COUNT)[b] > m ? m
-                                                           : in_i32(a, DG_MATCH_COUNT)[b];
-        int32_t *query = out_i32(a, DG_MATCH_QUERY) + b * m;
-        problem p = { count, q, q, 1, .cost = in(a, DG_MATCH_COST) + b * m * q };
+    for (int64_t i = begin; i < end; i++) { /* i = b*n + group */
+        int64_t first = i % n * q, count = in_i32(a, DG_MATCH_COUNT)[i / n];
+        int32_t *query = out_i32(a, DG_MATCH_QUERY) + i * m;
+
+        count = count < 0 ? 0 : count > m ? m : count;
+        problem p = { count, q, all, 1, .cost = in(a, DG_MATCH_COST) + i / n * m * all + first };
 
         if (count > q)
-            p = (problem){ q, count, 1, q, .cost = p.cost };
-        lay_out(&p, a->workspace, m + q);
+            p = (problem){ q, count, 1, all, .cost = p.cost };
+        lay_out(&p, (double *)a->workspace + thread * workspace_of(m + q), m + q);
         p.large = large_cost(&p);
         assign(&p);
-        for (int64_t t = 0; t < m; t++)
-            query[t] = t >= count ? -1 : count > q ? p.row_of[t] : p.column_of[t];
+        for (int64_t t = 0; t < m; t++) {
+            int32_t found = t >= count ? -1 : count > q ? p.row_of[t] : p.column_of[t];
+
+            query[t] = found < 0 ? -1 : (int32_t)first + found;
+        }
     }
+}
+
+static int match(const dg_args *a)
+{
+    parallel(a, dim(a, DG_MATCH_COST, 0) * ((const index_attr *)a->attr)->n, match_groups);
     return 0;
 }
 

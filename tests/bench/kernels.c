@@ -354,7 +354,7 @@ static void rest(const bench *b, bool low, int64_t h)
 static void criterion(const bench *b, int64_t q, int64_t m)
 {
     dg_class_loss_attr vfl = { 0, 0.75, 2 };
-    dg_match_attr f = { 2, 5, 2, 0.25, 2 };
+    match_attr f = { 2, 5, 2, 0.25, 2, 1e-8 };
 
     run(b,
         (bench_case){ "class_loss_grad",

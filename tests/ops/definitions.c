@@ -64,7 +64,7 @@ static void assignments_are_optimal(void **state)
                                 i32_tensor(DG_SHAPE(1), &count),
                                 i32_tensor(DG_SHAPE(1, m), query) };
 
-        run64(DG_OP(match), t, 3, &(no_attr){ 0 }, &(dg_control){ 0 });
+        run64(DG_OP(match), t, 3, &(index_attr){ .n = 1 }, &(dg_control){ 0 });
         for (int i = 0; i < m; i++) {
             if (query[i] < 0)
                 continue;
@@ -87,7 +87,7 @@ static void costs_that_are_not_finite_come_last(void **state)
     const dg_tensor t[] = { real_tensor(DG_SHAPE(1, 3, 3), cost), i32_tensor(DG_SHAPE(1), &count),
                             i32_tensor(DG_SHAPE(1, 3), query) };
 
-    run64(DG_OP(match), t, 3, &(no_attr){ 0 }, &(dg_control){ 0 });
+    run64(DG_OP(match), t, 3, &(index_attr){ .n = 1 }, &(dg_control){ 0 });
     assert_int_equal(query[0], 1);
     assert_int_equal(query[1], 0);
     assert_int_equal(query[2], 2);

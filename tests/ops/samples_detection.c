@@ -36,46 +36,77 @@ static void draws(samples *s)
 
 /* ---- matching -------------------------------------------------------------------------------- */
 
-static void match(samples *s, const char *what, int64_t m, int64_t q, const int *count)
+static void match(samples *s, const char *what, int64_t groups, int64_t m, int64_t q,
+                  const int *count)
 {
-    ADD(s, match, what, no_attr, 0);
+    ADD(s, match, what, index_attr, .n = groups);
     sample_fixed(s, -2, 2, DG_SHAPE(2, m, q));
     sample_i32_list(s, DG_SHAPE(2), count);
 }
 
 static void matching(samples *s)
 {
-    ADD(s, match_cost, "two images", dg_match_attr, 2, 5, 2, 0.25, 2);
+    ADD(s, match_cost, "two images", match_attr, 2, 5, 2, 0.25, 2, 1e-8);
     sample_fixed(s, -5, 3, DG_SHAPE(2, 7, 3));
     sample_fixed(s, 0.2, 0.6, DG_SHAPE(2, 7, 4));
     sample_i32_list(s, DG_SHAPE(2, 4), INTS(2, 0, 1, 1, 1, 0, 0, 0));
     sample_fixed(s, 0.2, 0.6, DG_SHAPE(2, 4, 4));
     sample_i32_list(s, DG_SHAPE(2), INTS(4, 1));
-    ADD(s, match_cost, "other weights, an empty image", dg_match_attr, 1, 2, 0.5, 0.75, 1.5);
+    ADD(s, match_cost, "other weights, an empty image", match_attr, 1, 2, 0.5, 0.75, 1.5, 1e-8);
     sample_fixed(s, -5, 3, DG_SHAPE(2, 33, 1));
     sample_fixed(s, 0, 1, DG_SHAPE(2, 33, 4));
     sample_i32_list(s, DG_SHAPE(2, 2), INTS(0, 0, 0, 0));
     sample_fixed(s, 0.2, 0.6, DG_SHAPE(2, 2, 4));
     sample_i32_list(s, DG_SHAPE(2), INTS(2, 0));
-    ADD(s, match_cost, "boxes without an area, equal", dg_match_attr, 2, 5, 2, 0.25, 2);
+    ADD(s, match_cost, "boxes without an area, equal", match_attr, 2, 5, 2, 0.25, 2, 1e-8);
     sample_fixed(s, -5, 3, DG_SHAPE(1, 2, 2));
     sample_real_list(s, DG_SHAPE(1, 2, 4), REALS(0.5, 0.5, 0, 0, 0.5, 0.5, 0.1, 0));
     sample_i32_list(s, DG_SHAPE(1, 1), INTS(1));
     sample_real_list(s, DG_SHAPE(1, 1, 4), REALS(0.5, 0.5, 0, 0));
     sample_i32_list(s, DG_SHAPE(1), INTS(1));
 
-    match(s, "few targets", 3, 9, INTS(3, 2));
-    match(s, "none", 3, 9, INTS(0, 0));
-    match(s, "as many as queries", 6, 6, INTS(6, 5));
-    match(s, "more than queries", 7, 4, INTS(7, 5));
-    match(s, "many", 40, 60, INTS(40, 33));
-    ADD(s, match, "equal costs", no_attr, 0);
+    ADD(s, match_cost, "exact, logits far out, a negative side", match_attr, 2, 5, 2, 0.25, 2, 0);
+    sample_real_list(s, DG_SHAPE(1, 2, 2), REALS(-60, 60, 0.5, -40));
+    sample_real_list(s, DG_SHAPE(1, 2, 4), REALS(0.5, 0.5, -0.2, 0.1, 0.5, 0.4, 0.3, 0.2));
+    sample_i32_list(s, DG_SHAPE(1, 2), INTS(0, 1));
+    sample_real_list(s, DG_SHAPE(1, 2, 4), REALS(0.5, 0.5, 0.3, 0.2, 0.4, 0.6, 0.1, 0.2));
+    sample_i32_list(s, DG_SHAPE(1), INTS(2));
+
+    match(s, "few targets", 1, 3, 9, INTS(3, 2));
+    match(s, "none", 1, 3, 9, INTS(0, 0));
+    match(s, "as many as queries", 1, 6, 6, INTS(6, 5));
+    match(s, "more than queries", 1, 7, 4, INTS(7, 5));
+    match(s, "many", 1, 40, 60, INTS(40, 33));
+    match(s, "three groups", 3, 3, 12, INTS(3, 2));
+    match(s, "groups smaller than the targets", 4, 5, 12, INTS(5, 0));
+    ADD(s, match, "equal costs", index_attr, .n = 1);
     sample_fixed(s, 0.5, 0.5, DG_SHAPE(2, 3, 5));
     sample_i32_list(s, DG_SHAPE(2), INTS(3, 2));
-    ADD(s, match, "costs that are not finite", no_attr, 0);
+    ADD(s, match, "costs that are not finite", index_attr, .n = 1);
     sample_real_list(s, DG_SHAPE(2, 2, 3),
                      REALS(NAN, 1, 2, NAN, 1, 3, NAN, NAN, NAN, INFINITY, -INFINITY, NAN));
     sample_i32_list(s, DG_SHAPE(2), INTS(2, 2));
+}
+
+/* ---- boxes ----------------------------------------------------------------------------------- */
+
+static void boxes(samples *s)
+{
+    ADD(s, box_decode, "plain", no_attr, 0);
+    sample_real(s, -1, 1, DG_SHAPE(3, 7, 4));
+    sample_real(s, 0.1, 0.9, DG_SHAPE(3, 7, 4));
+    ADD(s, box_decode, "one operand is constant", no_attr, 0);
+    sample_real(s, -1, 1, DG_SHAPE(5, 4));
+    sample_fixed(s, 0, 1, DG_SHAPE(5, 4));
+    ADD(s, box_decode, "boxes without an area", no_attr, 0);
+    sample_fixed(s, -1, 1, DG_SHAPE(1, 17, 4));
+    sample_real(s, 0, 0, DG_SHAPE(1, 17, 4));
+    ADD(s, sine_embed, "plain", index_attr, .n = 10);
+    sample_real(s, -0.2, 1.2, DG_SHAPE(2, 5, 4));
+    ADD(s, sine_embed, "many turns", index_attr, .n = 64)->edges = true;
+    sample_fixed(s, -20, 20, DG_SHAPE(3, 4));
+    ADD(s, sine_embed, "quarters of a turn", index_attr, .n = 2)->edges = true;
+    sample_real_list(s, DG_SHAPE(2, 4), REALS(0, 0.25, 0.5, 0.75, 1, -0.25, -0.5, 2.5));
 }
 
 /* ---- losses ---------------------------------------------------------------------------------- */
@@ -98,7 +129,7 @@ static void class_loss(samples *s, const char *what, dg_class_loss_attr f, const
     dg_shape pairs = gt ? DG_SHAPE(2, 5) : DG_SHAPE(2, 4);
 
     sample_add(s, DG_OP(class_loss), what, &f, sizeof f);
-    if (!f.focal)
+    if (f.focal == DG_CLASS_VARIFOCAL || (f.focal == DG_CLASS_ALIGNED && f.alpha > 0))
         s->list.items[s->list.n - 1]->edges =
             true; /* the weight is a constant, by decree; ops.json has numbers */
     sample_real(s, -6, 3, DG_SHAPE(2, 6, 3));
@@ -108,10 +139,10 @@ static void class_loss(samples *s, const char *what, dg_class_loss_attr f, const
         sample_i32_list(s, pairs, gt);
     else
         sample_none(s);
-    if (f.focal)
+    if (f.focal == DG_CLASS_FOCAL)
         sample_none(s);
     else
-        sample_fixed(s, 0.1, 0.9, pairs);
+        sample_fixed(s, 0, 0.9, pairs);
     if (dn)
         sample_i32_list(s, DG_SHAPE(4), dn);
     else
@@ -125,11 +156,17 @@ static void losses(samples *s)
     const int *query = INTS(0, 1, 4, 5, -1, 0, 4, -1, -1, -1),
               *gt = INTS(0, 1, 0, 1, -1, 2, 2, -1, -1, -1);
     const dg_class_loss_attr varifocal = { 0, 0.75, 2 }, focal = { 1, 0.25, 2 },
-                             steep = { 1, 0.6, 1.5 };
+                             steep = { 1, 0.6, 1.5 }, aligned = { DG_CLASS_ALIGNED, 0.25, 2 },
+                             iou_alone = { DG_CLASS_ALIGNED, 0, 1.5 };
 
     box_loss(s, "matched", matched, NULL);
     box_loss(s, "denoising", query, gt);
     box_loss(s, "no pair", none, NULL);
+    ADD(s, box_loss, "negative sides", no_attr, 0)->loss = 3;
+    sample_real(s, -0.4, 0.6, DG_SHAPE(1, 5, 4));
+    sample_fixed(s, 0.1, 0.5, DG_SHAPE(1, 5, 4));
+    sample_i32_list(s, DG_SHAPE(1, 5), INTS(0, 1, 2, 3, 4));
+    sample_none(s);
     ADD(s, box_loss, "boxes without an area, equal", no_attr, 0)->edges = true;
     sample_real_list(s, DG_SHAPE(1, 2, 4), REALS(0.5, 0.5, 0, 0, 0.5, 0.5, 0.1, 0));
     sample_real_list(s, DG_SHAPE(1, 2, 4), REALS(0.5, 0.5, 0, 0, 0.3, 0.3, 0, 0.1));
@@ -142,6 +179,10 @@ static void losses(samples *s)
     class_loss(s, "focal, matched", focal, matched, NULL, NULL);
     class_loss(s, "focal, denoising", steep, query, gt, INTS(2, 1, 4, 4));
     class_loss(s, "focal, one query twice", focal, INTS(1, 1, -1, -1, 0, 2, 2, -1), NULL, NULL);
+
+    class_loss(s, "aligned, matched", aligned, matched, NULL, NULL);
+    class_loss(s, "aligned, by groups", aligned, query, gt, NULL);
+    class_loss(s, "aligned to the IoU alone", iou_alone, query, gt, INTS(2, 1, 5, 4));
 
     ADD(s, detect, "plain", index_attr, .n = 5);
     sample_fixed(s, -4, 4, DG_SHAPE(2, 6, 3));
@@ -211,6 +252,7 @@ static void updates(samples *s)
 void samples_of_detection(samples *s)
 {
     draws(s);
+    boxes(s);
     matching(s);
     losses(s);
     updates(s);

@@ -28,7 +28,7 @@ typedef struct call {
     const dg_tensor *t; /* the operands from logits on */
     int64_t q, c, m, p, live;
     float alpha, gamma, scale; /* scale: dloss */
-    bool focal;
+    int64_t kind;
     float *dlogits; /* or NULL */
     double *sum;    /* [B*Q] */
     int32_t *pair;  /* [B*Q], index of the query's pair; -1: none */
@@ -40,9 +40,18 @@ ALWAYS vf terms(const call *k, vf x, vm target, float iou, vf *slope)
     vf p, q, soft, s, bce, wrong, w;
 
     logistic(x, &p, &q, &soft);
-    s = vf_pick(target, vf_set(k->focal ? 1.0f : iou), vf_set(0));
+    if (k->kind == DG_CLASS_ALIGNED) /* iou is IoU^(1-alpha) here */
+        s = vf_max(vf_set(0.01f), power(p, k->alpha) * iou);
+    else
+        s = vf_set(k->kind == DG_CLASS_FOCAL ? 1.0f : iou);
+    s = vf_pick(target, s, vf_set(0));
     bce = vf_fnma(x, s, vf_max(vf_set(0), x)) + soft;
-    if (!k->focal) {
+    if (k->kind == DG_CLASS_ALIGNED) {
+        w = power(p, k->gamma);
+        *slope = vf_pick(target, p - s, w * vf_fma(k->gamma * q, bce, p));
+        return vf_pick(target, bce, w * bce);
+    }
+    if (k->kind == DG_CLASS_VARIFOCAL) {
         w = vf_pick(target, s, k->alpha * power(p, k->gamma));
         *slope = w * (p - s);
         return w * bce;
@@ -86,6 +95,8 @@ static void row(const call *k, int64_t r)
         j = gt ? gt[n] : k->pair[r];
         label = (float)labels[b * k->m + j];
         target_iou = iou ? iou[n] : 0;
+        if (k->kind == DG_CLASS_ALIGNED)
+            target_iou = powf(target_iou, 1 - k->alpha);
     }
     for (int64_t i = 0; i < k->c; i += W) {
         int64_t w = min64(k->c - i, W);
@@ -115,7 +126,7 @@ static double run_class(const dg_args *a, int first, float scale, float *dlogits
                .t = t,
                .alpha = (float)f->alpha,
                .gamma = (float)f->gamma,
-               .focal = f->focal,
+               .kind = f->focal,
                .scale = scale,
                .dlogits = dlogits };
     int64_t n;
@@ -178,11 +189,10 @@ ALWAYS vf ratio(vf x, vf y)
 /* GIoU of W boxes (cx, cy, w, h) with one box. */
 ALWAYS vf giou(const vf a[4], const float *b)
 {
-    vf ax1 = a[0] - 0.5f * a[2], ay1 = a[1] - 0.5f * a[3], ax2 = a[0] + 0.5f * a[2],
-       ay2 = a[1] + 0.5f * a[3];
-    vf bx1 = vf_set(b[0] - 0.5f * b[2]), by1 = vf_set(b[1] - 0.5f * b[3]),
-       bx2 = vf_set(b[0] + 0.5f * b[2]);
-    vf by2 = vf_set(b[1] + 0.5f * b[3]), zero = vf_set(0);
+    vf zero = vf_set(0), aw = 0.5f * vf_max(zero, a[2]), ah = 0.5f * vf_max(zero, a[3]);
+    vf bw = 0.5f * vf_max(zero, vf_set(b[2])), bh = 0.5f * vf_max(zero, vf_set(b[3]));
+    vf ax1 = a[0] - aw, ay1 = a[1] - ah, ax2 = a[0] + aw, ay2 = a[1] + ah;
+    vf bx1 = b[0] - bw, by1 = b[1] - bh, bx2 = b[0] + bw, by2 = b[1] + bh;
     vf inner = vf_max(zero, vf_min(ax2, bx2) - vf_max(ax1, bx1)) *
                vf_max(zero, vf_min(ay2, by2) - vf_max(ay1, by1));
     vf hull = (vf_max(ax2, bx2) - vf_min(ax1, bx1)) * (vf_max(ay2, by2) - vf_min(ay1, by1));
@@ -191,19 +201,20 @@ ALWAYS vf giou(const vf a[4], const float *b)
     return ratio(inner, both) - ratio(hull - both, hull);
 }
 
-ALWAYS vf class_cost(vf x, const dg_match_attr *f)
+ALWAYS vf class_cost(vf x, const match_attr *f)
 {
-    float alpha = (float)f->alpha, gamma = (float)f->gamma;
-    vf p, q, soft;
+    float alpha = (float)f->alpha, gamma = (float)f->gamma, eps = (float)f->eps;
+    vf p, q, soft, log_p, log_q;
 
     logistic(x, &p, &q, &soft);
-    return (1 - alpha) * power(p, gamma) * vf_log(q + 1e-8f) -
-           alpha * power(q, gamma) * vf_log(p + 1e-8f);
+    log_p = eps > 0 ? vf_log(p + eps) : vf_min(vf_set(0), x) - soft;
+    log_q = eps > 0 ? vf_log(q + eps) : vf_min(vf_set(0), -x) - soft;
+    return (1 - alpha) * power(p, gamma) * log_q - alpha * power(q, gamma) * log_p;
 }
 
 static void cost_row(const dg_args *a, int64_t r)
 {
-    const dg_match_attr *f = a->attr;
+    const match_attr *f = a->attr;
     int64_t q = a->t[DG_MATCH_COST_LOGITS].shape.d[1], c = a->t[DG_MATCH_COST_LOGITS].shape.d[2],
             m = a->t[DG_MATCH_COST_LABELS].shape.d[1], b = r / m;
     int32_t label = ((const int32_t *)a->t[DG_MATCH_COST_LABELS].data)[r];
