@@ -50,7 +50,9 @@ dg_val dg_param_at(const dg_param_path_of *at, const char *path, dg_shape shape,
 {
     dg_param_path_of p = dg_param_path_in(at, "%s", path);
 
-    return dg_param(p.b, p.path, shape, p.like[0] ? dg_init_like(p.b, p.like) : init);
+    if (p.like[0] && (!p.like_vectors || shape.rank == 1))
+        init = dg_init_like(p.b, p.like);
+    return dg_param(p.b, p.path, shape, init);
 }
 
 static dg_val param_frozen(const dg_param_path_of *at, const char *path, dg_shape shape,
@@ -183,14 +185,14 @@ dg_val dg_layer_box_head(const dg_param_path_of *at, dg_val x)
 }
 
 dg_val dg_layer_attention(const dg_param_path_of *at, dg_val x, dg_val pos, int heads, dg_val dn,
-                          int64_t capacity)
+                          int64_t capacity, dg_init out)
 {
     dg_build *b = at->b;
     int64_t d = dg_dim(b, x, -1);
     dg_val w = dg_param_at(at, "in_proj_weight", DG_SHAPE(3 * d, d), dg_init_xavier(d, 3 * d));
     dg_val bias = dg_param_at(at, "in_proj_bias", DG_SHAPE(3 * d), dg_init_zero());
     dg_val in[3], qkv[3], y;
-    dg_param_path_of out = dg_param_path_in(at, "out_proj");
+    dg_param_path_of project = dg_param_path_in(at, "out_proj");
 
     in[0] = in[1] = dg_add(b, x, pos);
     in[2] = x;
@@ -198,5 +200,5 @@ dg_val dg_layer_attention(const dg_param_path_of *at, dg_val x, dg_val pos, int 
         qkv[i] = dg_linear(b, in[i], dg_slice(b, w, 0, i * d, (i + 1) * d),
                            dg_slice(b, bias, 0, i * d, (i + 1) * d));
     y = dg_attention(b, qkv[0], qkv[1], qkv[2], heads, dn, capacity);
-    return dg_layer_linear_bias(&out, y, d, dg_init_fan_in(d), dg_init_zero());
+    return dg_layer_linear_bias(&project, y, d, out, dg_init_zero());
 }

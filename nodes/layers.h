@@ -48,11 +48,12 @@ void dg_norm_check(dg_check *k, int64_t norm, const char *axis);
 /* The axis whose ranks share statistics; NULL: none. */
 const char *dg_norm_axis(int64_t norm, const char *axis);
 
-/* A path below the node. like: path of a sibling layer whose initial values are copied; "":
- * none. */
+/* A path below the node. like: path of a sibling layer whose initial values are copied, all or
+ * those of vectors; "": none. */
 typedef struct dg_param_path_of {
     dg_build *b;
     char path[96], like[96];
+    bool like_vectors;
 } dg_param_path_of;
 
 dg_param_path_of dg_param_path(dg_build *b, const char *fmt, ...) DG_PRINTF(2, 3);
@@ -90,8 +91,9 @@ dg_val dg_layer_layer_norm_eps(const dg_param_path_of *at, dg_val x, double eps)
 dg_val dg_layer_box_head(const dg_param_path_of *at, dg_val x);
 
 /* Multi-head self-attention of x, packed as in PyTorch: in_proj_weight [3D,D] in the order q, k, v.
- * pos is added to the input of q and k. dn, capacity: as in dg_attention. */
+ * pos is added to the input of q and k. dn, capacity: as in dg_attention; out: out_proj's initial
+ * weights, PyTorch's default is dg_init_fan_in. */
 dg_val dg_layer_attention(const dg_param_path_of *at, dg_val x, dg_val pos, int heads, dg_val dn,
-                          int64_t capacity);
+                          int64_t capacity, dg_init out);
 
 #endif

@@ -22,6 +22,9 @@ libnodes_la_SOURCES += \
 	nodes/decoder/detect.c \
 	nodes/decoder/layer.c \
 	nodes/decoder/layer.h \
+	nodes/decoder/lwdetr.c \
+	nodes/decoder/output.c \
+	nodes/decoder/output.h \
 	nodes/decoder/rtdetr.c \
 	nodes/denoising/denoising.c \
 	nodes/encoder/hybrid.c \
@@ -40,7 +43,10 @@ libnodes_la_SOURCES += \
 	nodes/loader/voc.c \
 	nodes/loader/yolo.c \
 	nodes/loss/mean.c \
+	nodes/loss/rfdetr.c \
 	nodes/loss/rtdetr.c \
+	nodes/loss/terms.c \
+	nodes/loss/terms.h \
 	nodes/optimizer/adamw.c \
 	nodes/optimizer/ema.c \
 	nodes/optimizer/schedule.c \

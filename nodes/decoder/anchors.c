@@ -15,19 +15,19 @@ int64_t dg_anchors_n(const dg_levels *levels)
     return n;
 }
 
-static bool anchor(double box[4], double cx, double cy, double side)
+static bool proposal(double box[4], double cx, double cy, double side)
 {
-    double a[4] = { cx, cy, side, side };
+    const double a[4] = { cx, cy, side, side };
     bool inside = true;
 
     for (int i = 0; i < 4; i++)
         inside = inside && a[i] > MARGIN && a[i] < 1 - MARGIN;
     for (int i = 0; i < 4; i++)
-        box[i] = inside ? log(a[i] / (1 - a[i])) : (double)INFINITY;
+        box[i] = inside ? a[i] : 0;
     return inside;
 }
 
-bool dg_anchors(const dg_levels *levels, double *boxes, double *valid)
+bool dg_proposals(const dg_levels *levels, double *boxes, double *valid)
 {
     bool all = true;
 
@@ -37,9 +37,18 @@ bool dg_anchors(const dg_levels *levels, double *boxes, double *valid)
         for (int64_t i = 0; i < h * w; i++, boxes += 4, valid++) {
             double x = ((double)(i % w) + 0.5) / (double)w, y = ((double)(i / w) + 0.5) / (double)h;
 
-            *valid = anchor(boxes, x, y, ldexp(SIDE, l));
+            *valid = proposal(boxes, x, y, ldexp(SIDE, l));
             all = all && *valid > 0;
         }
     }
+    return all;
+}
+
+bool dg_anchors(const dg_levels *levels, double *boxes, double *valid)
+{
+    bool all = dg_proposals(levels, boxes, valid);
+
+    for (int64_t i = 0; i < 4 * dg_anchors_n(levels); i++)
+        boxes[i] = valid[i / 4] > 0 ? log(boxes[i] / (1 - boxes[i])) : (double)INFINITY;
     return all;
 }

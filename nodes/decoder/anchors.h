@@ -6,9 +6,10 @@
 
 /* Number of tokens of all levels. */
 int64_t dg_anchors_n(const dg_levels *levels);
-/* Level l, cell (x, y): the cell's centre, side 0.05 * 2^l. boxes [S,4]: logits of (cx, cy, w, h),
- * all four infinite if any is outside (0.01, 0.99); valid [S]: 0 there, else 1. Returns true if all
- * are valid. */
+/* Level l, cell (x, y): the cell's centre, side 0.05 * 2^l. boxes [S,4]: (cx, cy, w, h), all four 0
+ * if any is outside (0.01, 0.99); valid [S]: 0 there, else 1. Returns true if all are valid. */
+bool dg_proposals(const dg_levels *levels, double *boxes, double *valid);
+/* The same boxes as logits: invalid ones are infinite. */
 bool dg_anchors(const dg_levels *levels, double *boxes, double *valid);
 
 #endif

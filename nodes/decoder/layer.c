@@ -96,9 +96,27 @@ static dg_val cross_attention(const dg_param_path_of *at, const dg_decoder_stack
     w = dg_softmax(b,
                    dg_reshape(b, w, DG_SHAPE(dg_dim(b, w, 0), dg_dim(b, w, 1), s->heads, points)));
     y = dg_deform_attention(b, v, ref, off, w, (int)s->heads, &s->levels, s->discrete);
-    if (!s->version1)
+    if (s->family == DG_DECODER_RTDETR2)
         export_scale(at, s);
     return dg_layer_linear_bias(&output, y, d, glorot, zero);
+}
+
+/* x, pos [B,N,D]. Groups are attended to like images of their own. */
+static dg_val self_attention(const dg_param_path_of *at, const dg_decoder_stack *s, dg_val x,
+                             dg_val pos)
+{
+    dg_build *b = at->b;
+    dg_shape whole = dg_shape_of(b, x);
+    dg_shape parts = DG_SHAPE(whole.d[0] * s->groups, whole.d[1] / s->groups, whole.d[2]);
+    dg_init out = s->family == DG_DECODER_LWDETR ? dg_init_xavier(whole.d[2], whole.d[2])
+                                                 : dg_init_fan_in(whole.d[2]);
+
+    if (s->groups > 1) {
+        x = dg_reshape(b, x, parts);
+        pos = dg_reshape(b, pos, parts);
+    }
+    x = dg_layer_attention(at, x, pos, (int)s->self_heads, s->dn, s->capacity, out);
+    return s->groups > 1 ? dg_reshape(b, x, whole) : x;
 }
 
 dg_val dg_decoder_layer(const dg_param_path_of *at, const dg_decoder_stack *s, dg_val x, dg_val pos,
@@ -113,18 +131,17 @@ dg_val dg_decoder_layer(const dg_param_path_of *at, const dg_decoder_stack *s, d
     dg_param_path_of norm1 = dg_param_path_in(at, "norm1"), norm2 = dg_param_path_in(at, "norm2"),
                      norm3 = dg_param_path_in(at, "norm3");
     /* version 1 keeps PyTorch's default initialisation here, unlike in its other layers */
-    dg_init wide = s->version1 ? dg_init_fan_in(d) : dg_init_xavier(d, s->ffn);
-    dg_init narrow = s->version1 ? dg_init_fan_in(s->ffn) : dg_init_xavier(s->ffn, d);
+    bool version1 = s->family == DG_DECODER_RTDETR1;
+    dg_init wide = version1 ? dg_init_fan_in(d) : dg_init_xavier(d, s->ffn);
+    dg_init narrow = version1 ? dg_init_fan_in(s->ffn) : dg_init_xavier(s->ffn, d);
     dg_val y;
 
-    x = dg_layer_layer_norm(&norm1, dg_add(b, x,
-                                           dg_layer_attention(&self_attn, x, pos, (int)s->heads,
-                                                              s->dn, s->capacity)));
+    x = dg_layer_layer_norm(&norm1, dg_add(b, x, self_attention(&self_attn, s, x, pos)));
     x = dg_layer_layer_norm(&norm2,
                             dg_add(b, x, cross_attention(&cross_attn, s, dg_add(b, x, pos), ref)));
     y = dg_relu(b, dg_layer_linear(&linear1, x, s->ffn, wide));
     x = dg_add(b, x, dg_layer_linear(&linear2, y, d, narrow));
-    if (s->version1)
+    if (version1)
         x = dg_clamp(b, x, -HALF_MAX, HALF_MAX);
     return dg_layer_layer_norm(&norm3, x);
 }

@@ -4,12 +4,23 @@
 
 #include "nodes/layers.h"
 
+/* What differs between families: RTDETR1 clamps before the last norm and starts its feed-forward
+ * parts with PyTorch's default, RTDETR2 stores the scale of points, LWDETR starts the output of
+ * self-attention as Glorot 2010 does, like all other matrices. */
+typedef enum dg_decoder_family {
+    DG_DECODER_RTDETR1,
+    DG_DECODER_RTDETR2,
+    DG_DECODER_LWDETR
+} dg_decoder_family;
+
 /* Shared by the layers of a decoder. */
 typedef struct dg_decoder_stack {
-    int64_t heads, ffn;
+    dg_decoder_family family;
+    int64_t heads, self_heads; /* of attention to memory, and among queries */
+    int64_t groups;            /* equal parts of the queries that do not see each other */
+    int64_t ffn;
     dg_levels levels; /* of memory, with sampling points */
     bool discrete;    /* nearest pixel; offsets are frozen */
-    bool version1;    /* as in RT-DETR: clamps before the last norm, stores no scale of points */
     dg_val memory;    /* [B,S,D] */
     dg_val dn;        /* i32[4] or DG_NONE: dg_attention's mask */
     int64_t capacity;

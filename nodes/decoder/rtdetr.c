@@ -14,6 +14,7 @@
 #include "nodes/builtin.h"
 #include "nodes/decoder/anchors.h"
 #include "nodes/decoder/layer.h"
+#include "nodes/decoder/output.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -219,23 +220,6 @@ static selection select_queries(dg_build *b, const conf *c, dg_val memory, const
 
 /* ---- layers and outputs ---------------------------------------------------------------------- */
 
-static dg_val prediction(dg_build *b, dg_val logits, dg_val boxes)
-{
-    dg_val r = dg_record(b);
-
-    dg_record_set(b, r, "logits", logits);
-    dg_record_set(b, r, "boxes", boxes);
-    return r;
-}
-
-static void set_numbered(dg_build *b, dg_val record, int i, dg_val v)
-{
-    char key[16];
-
-    snprintf(key, sizeof key, "%d", i);
-    dg_record_set(b, record, key, v);
-}
-
 /* Rows begin..end-1 of a layer's output, named "part.i.logits" and "part.i.boxes". */
 static dg_val rows(dg_build *b, dg_val logits, dg_val boxes, int64_t begin, int64_t end,
                    const char *part, int i)
@@ -244,8 +228,8 @@ static dg_val rows(dg_build *b, dg_val logits, dg_val boxes, int64_t begin, int6
         logits = dg_slice(b, logits, 1, begin, end);
         boxes = dg_slice(b, boxes, 1, begin, end);
     }
-    return prediction(b, dg_name(b, logits, "%s.%d.logits", part, i),
-                      dg_name(b, boxes, "%s.%d.boxes", part, i));
+    return dg_prediction_of(b, dg_name(b, logits, "%s.%d.logits", part, i),
+                            dg_name(b, boxes, "%s.%d.boxes", part, i));
 }
 
 typedef struct queries {
@@ -323,20 +307,21 @@ static dg_val training_output(dg_build *b, const conf *c, int64_t capacity, cons
     int last = (int)c->layers - 1;
     dg_val out = rows(b, logits[last], boxes[last], capacity, capacity + c->queries, "dec", last);
     dg_val aux = dg_record(b), noisy = dg_record(b);
-    dg_val enc = prediction(b, s->logits, dg_name(b, dg_sigmoid(b, s->coords), "enc.topk_boxes"));
+    dg_val enc =
+        dg_prediction_of(b, s->logits, dg_name(b, dg_sigmoid(b, s->coords), "enc.topk_boxes"));
 
     for (int i = 0; i < last; i++)
-        set_numbered(b, aux, i,
-                     rows(b, logits[i], boxes[i], capacity, capacity + c->queries, "dec", i));
+        dg_predictions_add(b, aux, i,
+                           rows(b, logits[i], boxes[i], capacity, capacity + c->queries, "dec", i));
     if (!c->version)
-        set_numbered(b, aux, last, enc);
+        dg_predictions_add(b, aux, last, enc);
     if (dg_record_n(b, aux))
         dg_record_set(b, out, "aux", aux);
     if (c->version)
         dg_record_set(b, out, "enc", enc);
     if (dg_has(dn)) {
         for (int i = 0; i <= last; i++)
-            set_numbered(b, noisy, i, rows(b, logits[i], boxes[i], 0, capacity, "dn", i));
+            dg_predictions_add(b, noisy, i, rows(b, logits[i], boxes[i], 0, capacity, "dn", i));
         dg_record_set(b, out, "dn", noisy);
         dg_record_set(b, out, "denoising", dn);
     }
@@ -364,10 +349,12 @@ static void lower_decoder(dg_build *b, const void *self, const dg_val in[], dg_v
     const conf *c = self;
     dg_val dn = dg_training(b) ? in[DENOISING] : DG_NONE, logits[MOST_LAYERS] = { 0 },
            boxes[MOST_LAYERS] = { 0 };
-    dg_decoder_stack s = { .heads = c->heads,
+    dg_decoder_stack s = { .family = c->version ? DG_DECODER_RTDETR2 : DG_DECODER_RTDETR1,
+                           .heads = c->heads,
+                           .self_heads = c->heads,
+                           .groups = 1,
                            .ffn = c->ffn,
-                           .discrete = c->method == METHOD_DISCRETE,
-                           .version1 = !c->version };
+                           .discrete = c->method == METHOD_DISCRETE };
     int eval = (int)(c->eval_idx < 0 ? c->layers + c->eval_idx : c->eval_idx);
     selection chosen;
 

@@ -123,7 +123,8 @@ static dg_val aifi(dg_build *b, dg_val x, const conf *c)
     int64_t h = dg_dim(b, x, 1), w = dg_dim(b, x, 2);
     dg_val t = dg_reshape(b, x, DG_SHAPE(dg_dim(b, x, 0), h * w, c->width)), y;
 
-    y = dg_layer_attention(&attention, t, positions(b, h, w, c->width), (int)c->heads, DG_NONE, 0);
+    y = dg_layer_attention(&attention, t, positions(b, h, w, c->width), (int)c->heads, DG_NONE, 0,
+                           dg_init_fan_in(c->width));
     t = dg_layer_layer_norm(&norm1, dg_add(b, t, y));
     y = dg_gelu(b, dg_layer_linear(&linear1, t, c->ffn, dg_init_fan_in(c->width)));
     t = dg_layer_layer_norm(&norm2,

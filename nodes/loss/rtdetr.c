@@ -11,6 +11,7 @@
  * Sets: the last layer, aux_i, dn_i, enc_0 (in version 1 the selection is the last aux). total is
  * the sum of all. */
 #include "nodes/builtin.h"
+#include "nodes/loss/terms.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +25,6 @@ typedef struct conf {
 
 enum { PREDICTIONS, TARGETS, OBJECTS };
 enum { TOTAL, TERMS };
-enum { VARIFOCAL, FOCAL };
 enum { ALL_TERMS, CLASS_TERMS, BOX_TERMS };
 
 static const dg_port ports[] = {
@@ -42,7 +42,7 @@ static const dg_port ports[] = {
 };
 
 static const dg_attr attrs[] = {
-    DG_ENUM(conf, classification, VARIFOCAL, "vfl|focal",
+    DG_ENUM(conf, classification, DG_CLASS_VARIFOCAL, "vfl|focal",
             "target of a matched pair: its IoU, or 1"),
     DG_NUM(conf, class_weight, 1, 0, 1e6, "weight of the class term"),
     DG_NUM(conf, l1_weight, 5, 0, 1e6, "weight of the L1 distance of boxes"),
@@ -83,7 +83,7 @@ typedef struct sums {
     const conf *c;
     dg_val labels, boxes, count; /* targets */
     dg_val counted;              /* objects of all ranks; DG_NONE: not wired */
-    dg_val terms, total;
+    dg_loss_terms terms;
 } sums;
 
 /* Pairs of queries and targets, and the divisor of a set's sums. */
@@ -97,25 +97,11 @@ static dg_val objects(const sums *s)
 {
     dg_build *b = s->b;
     const char *axis = s->c->axis ? s->c->axis : dg_has(s->counted) ? "dp" : NULL;
-    dg_val mine = dg_has(s->counted) ? s->counted : s->count;
-    dg_val n = dg_real(b, dg_sum(b, mine, DG_ALL_AXES, false));
+    dg_val n =
+        dg_has(s->counted) ? dg_loss_count(b, s->counted, NULL) : dg_loss_count(b, s->count, axis);
 
-    if (axis && !dg_has(s->counted))
-        n = dg_all_reduce(b, n, DG_SUM, axis);
     n = dg_max2(b, n, dg_number(b, 1));
     return axis ? dg_scale(b, n, 1 / (double)dg_axis_size(b, axis), 0) : n;
-}
-
-static void add_term(sums *s, const char *kind, const char *set, dg_val sum, double weight,
-                     dg_val normaliser)
-{
-    dg_build *b = s->b;
-    dg_val term = dg_div(b, dg_scale(b, sum, weight, 0), normaliser);
-    char key[64];
-
-    snprintf(key, sizeof key, "loss_%s%s", kind, set);
-    dg_record_set(b, s->terms, key, dg_name(b, term, "loss.%s", key));
-    s->total = dg_has(s->total) ? dg_add(b, s->total, term) : term;
 }
 
 static dg_val if_here(dg_build *b, const pairs *p, dg_val sum)
@@ -127,9 +113,7 @@ static void add_set(sums *s, const char *set, dg_val prediction, dg_val labels, 
 {
     dg_build *b = s->b;
     const conf *c = s->c;
-    dg_class_loss_attr attr = { .focal = c->classification == FOCAL,
-                                .alpha = c->alpha,
-                                .gamma = c->gamma };
+    dg_class_loss_attr attr = { .focal = c->classification, .alpha = c->alpha, .gamma = c->gamma };
     dg_val logits = dg_record_get(b, prediction, "logits"),
            boxes = dg_record_get(b, prediction, "boxes");
     dg_box_losses box = dg_box_loss(b, boxes, s->boxes, p->query, p->gt);
@@ -137,12 +121,12 @@ static void add_set(sums *s, const char *set, dg_val prediction, dg_val labels, 
                                  p->dn, &attr);
 
     if (c->terms != BOX_TERMS)
-        add_term(s, attr.focal ? "focal" : "vfl", set, if_here(b, p, class), c->class_weight,
-                 p->normaliser);
+        dg_loss_add(&s->terms, attr.focal ? "focal" : "vfl", set, if_here(b, p, class),
+                    c->class_weight, p->normaliser);
     if (c->terms == CLASS_TERMS)
         return;
-    add_term(s, "bbox", set, if_here(b, p, box.l1), c->l1_weight, p->normaliser);
-    add_term(s, "giou", set, if_here(b, p, box.giou), c->giou_weight, p->normaliser);
+    dg_loss_add(&s->terms, "bbox", set, if_here(b, p, box.l1), c->l1_weight, p->normaliser);
+    dg_loss_add(&s->terms, "giou", set, if_here(b, p, box.giou), c->giou_weight, p->normaliser);
 }
 
 /* Labels for a set: a selection that ranks tokens by one logit has one class, 0. */
@@ -222,7 +206,7 @@ static void add_denoising(sums *s, dg_val predictions, dg_val normaliser)
 
 static void lower_loss(dg_build *b, const void *self, const dg_val in[], dg_val out[])
 {
-    sums s = { .b = b, .c = self, .terms = dg_record(b) };
+    sums s = { .b = b, .c = self, .terms = { .b = b, .record = dg_record(b) } };
     dg_val predictions = in[PREDICTIONS], normaliser;
 
     s.labels = dg_record_get(b, in[TARGETS], "labels");
@@ -235,8 +219,8 @@ static void lower_loss(dg_build *b, const void *self, const dg_val in[], dg_val 
     add_denoising(&s, predictions, normaliser);
     if (dg_record_has(b, predictions, "enc"))
         add_matched(&s, "_enc_0", dg_record_get(b, predictions, "enc"), normaliser);
-    out[TOTAL] = dg_name(b, s.total, "loss.total");
-    out[TERMS] = s.terms;
+    out[TOTAL] = dg_name(b, s.terms.total, "loss.total");
+    out[TERMS] = s.terms.record;
 }
 
 const dg_node_class dg_node_loss_rtdetr = {

@@ -1,6 +1,6 @@
 /* schedule.c: the factor on the learning rate at step t (from 0) of T.
  *
- *  warm-up    min(1, (t+1) / warmup)
+ *  warm-up    min(1, (t+first) / warmup)
  *  constant   1
  *  cosine     1 until hold = h; then to + (1 - to) (1 + cos(pi (t-h) / (T-h))) / 2
  *             Loshchilov & Hutter 2017
@@ -13,7 +13,8 @@
 enum { CONSTANT, COSINE, MULTISTEP };
 
 const dg_attr dg_schedule_attrs[] = {
-    DG_INT(dg_schedule_conf, warmup, 0, 0, 1000000000, "steps of linear warm-up"),
+    DG_NUM(dg_schedule_conf, warmup, 0, 0, 1e9, "steps of linear warm-up"),
+    DG_INT(dg_schedule_conf, first, 1, 0, 1, "warm-up: the first step's rate is first / warmup"),
     DG_ENUM(dg_schedule_conf, decay, CONSTANT, "constant|cosine|multistep",
             "shape after the warm-up"),
     DG_WHEN(dg_schedule_conf, hold, "step 0", "cosine: constant until this moment"),
@@ -31,6 +32,8 @@ void dg_schedule_check(dg_check *k, const dg_schedule_conf *s)
                       "hold of <schedule> is a step or an epoch, like \"step 952\"");
     else if (s->decay != COSINE && s->hold.n > 0)
         dg_check_fail(k, NULL, "schedule-unused", "hold of <schedule> needs decay=\"cosine\"");
+    if (s->first < 1 && !(s->warmup > 0))
+        dg_check_fail(k, NULL, "schedule-unused", "first of <schedule> needs a warmup");
     if (s->decay != COSINE && s->to > 0)
         dg_check_fail(k, NULL, "schedule-unused", "to of <schedule> needs decay=\"cosine\"");
     if (s->decay != MULTISTEP && s->milestones.n)
@@ -74,7 +77,7 @@ double dg_schedule_factor(const dg_schedule_conf *s, const dg_clock *clock)
 
     if (!s)
         return 1;
-    warm = s->warmup > 0 ? fmin(1, (double)(clock->step + 1) / (double)s->warmup) : 1;
+    warm = s->warmup > 0 ? fmin(1, (double)(clock->step + s->first) / s->warmup) : 1;
     decay = s->decay == COSINE                   ? cosine(s, clock)
             : s->decay == MULTISTEP && warm >= 1 ? multistep(s, clock)
                                                  : 1;

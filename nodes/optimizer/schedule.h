@@ -5,8 +5,8 @@
 #include <detrgraph/node.h>
 
 typedef struct dg_schedule_conf {
-    int64_t warmup, decay;
-    double to, gamma;
+    int64_t decay, first;
+    double warmup, to, gamma;
     dg_when hold;
     dg_ints milestones;
 } dg_schedule_conf;

@@ -16,6 +16,8 @@ typedef struct fault {
     int w, h;
 } fault;
 
+#define LONG "(norm|bias|weight|norm|bias|weight|norm|bias|weight)"
+
 static const fault faults[] = {
     { "frozen-without-pretrained", "freeze_norm='true'", "", "", "", "", "", 64, 64 },
     { "norm-fixed", "freeze_norm='true' norm='sync'", "", "", "", "", "", 64, 64 },
@@ -33,6 +35,16 @@ static const fault faults[] = {
     { "decoder-queries", "", "", "queries='300'", "", "", "", 64, 64 },
     { "decoder-discrete", "", "", "method='discrete'", "", "", "", 96, 64 },
     { "group-lr", "", "", "", "<group match='norm' lr='1' lr_scale='2'/>", "", "", 64, 64 },
+    { "group-layers", "", "", "", "<group match='norm' layers='2'/>", "", "", 64, 64 },
+    { "group-layers", "", "", "", "<group match='norm' decay='0.5'/>", "", "", 64, 64 },
+    { "group-layers", "", "", "", "<group match='#" LONG LONG LONG LONG "' layers='2'/>", "", "",
+      64, 64 },
+    { "group-count", "", "", "",
+      "<group match='a#' layers='20'/><group match='b'/><group match='c#' layers='11'/>", "", "",
+      64, 64 },
+    { "group-empty", "", "", "", "<group match='decoder.layers.#.norm' layers='3'/>", "", "", 64,
+      64 },
+    { "schedule-unused", "", "", "", "<schedule first='0'/>", "", "", 64, 64 },
     { "schedule-hold", "", "", "", "<schedule decay='cosine' hold='never'/>", "", "", 64, 64 },
     { "schedule-hold", "", "", "", "<schedule decay='cosine' hold='10 min'/>", "", "", 64, 64 },
     { "schedule-unused", "", "", "", "<schedule hold='step 5'/>", "", "", 64, 64 },
@@ -136,6 +148,10 @@ static void accepted(void **state)
         { "", "", "", "", "<schedule decay='cosine' hold='epoch 2' to='0.1' warmup='3'/>", "", "",
           64, 64 },
         { "", "", "", "", "<schedule decay='multistep' milestones='2,3'/>", "", "", 64, 64 },
+        { "", "", "", "",
+          "<group match='decoder.layers.#.' unless='norm#' layers='2' lr='1e-3' decay='0.5'/>"
+          "<group match='decoder.layers.1.norm1'/><schedule warmup='2.5' first='0'/>",
+          "", "", 64, 64 },
     };
 
     (void)state;

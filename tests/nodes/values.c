@@ -213,7 +213,9 @@ static void discrete(void **state)
 
 static void schedule(void **state)
 {
-    dg_schedule_conf cosine = { .warmup = 10, .decay = 1, .hold = { DG_STEPS, 50 }, .to = 0.02 };
+    dg_schedule_conf cosine = {
+        .warmup = 10, .first = 1, .decay = 1, .hold = { DG_STEPS, 50 }, .to = 0.02
+    };
     dg_schedule_conf steps_ = { .decay = 2,
                                 .gamma = 0.1,
                                 .milestones = { 2, (const int64_t[]){ 3, 5 } } };

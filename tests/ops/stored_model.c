@@ -224,9 +224,12 @@ void model_check_gradient(model *m, dg_val v, const dg_json *stored, bool image,
 
 void model_check_parameters(model *m)
 {
-    const dg_json *grads = model_at(m, "param_grad");
+    const dg_json *grads = dg_json_get(m->entry, "param_grad");
 
+    grads = grads ? grads : model_at(m, "grad");
     for (int i = 0; i < grads->n; i++) {
+        if (dg_json_get(model_at(m, "inputs"), grads->items[i].key))
+            continue;
         int param = dg_params_find(m->params, grads->items[i].key);
         int32_t g = param < 0 ? 0 : dg_interpreter_gradient(m->p, param);
 

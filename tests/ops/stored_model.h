@@ -53,7 +53,7 @@ void model_check(model *m, dg_val v, const dg_json *stored, bool image, const ch
 /* Compares the gradient of a live value; scale: stored = scale * ours. */
 void model_check_gradient(model *m, dg_val v, const dg_json *stored, bool image, double scale,
                           const char *what);
-/* Every parameter in param_grad. */
+/* Every parameter in param_grad, or, if there is none, in grad. */
 void model_check_parameters(model *m);
 void model_check_number(model *m, double own, double stored, double most, const char *what);
 

@@ -51,7 +51,7 @@ CASE(anchors_border)
 
 CASE(warmup_linear)
 {
-    dg_schedule_conf conf = { .warmup = 2000 };
+    dg_schedule_conf conf = { .warmup = 2000, .first = 1 };
     const dg_json *t = model_at(m, "t"), *factor = model_at(m, "factor");
 
     for (int i = 0; i < t->n; i++)
@@ -61,30 +61,35 @@ CASE(warmup_linear)
                            factor->items[i].number, 1, "factor");
 }
 
-/* A class's conf with the defaults of its table, which may not hold texts. */
-static void *defaults(model *m, const dg_node_class *class)
+void *stored_conf(model *m, const dg_node_class *class)
 {
     char *conf = dg_alloc(m->arena, class->conf_size);
 
     for (const dg_attr *a = class->attrs; a->name; a++)
-        if (a->kind == DG_ATTR_NUM)
-            *(double *)(void *)(conf + a->offset) = a->def;
-        else
-            *(int64_t *)(void *)(conf + a->offset) = (int64_t)a->def;
+        stored_set(class, conf, a->name, a->def);
     return conf;
 }
 
-static void set(const dg_node_class *class, void *conf, const char *name, int64_t value)
+void stored_set(const dg_node_class *class, void *conf, const char *name, double value)
 {
-    for (const dg_attr *a = class->attrs; a->name; a++)
-        if (strcmp(a->name, name) == 0)
-            *(int64_t *)(void *)((char *)conf + a->offset) = value;
+    for (const dg_attr *a = class->attrs; a->name; a++) {
+        void *at = (char *)conf + a->offset;
+
+        if (strcmp(a->name, name) != 0)
+            continue;
+        if (a->kind == DG_ATTR_NUM)
+            *(double *)at = value;
+        else if (a->kind == DG_ATTR_BOOL)
+            *(bool *)at = value != 0;
+        else if (a->kind == DG_ATTR_INT || a->kind == DG_ATTR_ENUM)
+            *(int64_t *)at = (int64_t)value;
+    }
 }
 
 CASE(ema_decay)
 {
     const dg_json *n = model_at(m, "n"), *d = model_at(m, "d");
-    void *conf = defaults(m, &dg_node_ema);
+    void *conf = stored_conf(m, &dg_node_ema);
 
     for (int i = 0; i < n->n; i++) {
         dg_control c = { 0 };
@@ -98,11 +103,11 @@ CASE(ema_decay)
  * map of 3x5. */
 static const double *position_table(model *m, int64_t width)
 {
-    void *conf = defaults(m, &dg_node_encoder_hybrid);
+    void *conf = stored_conf(m, &dg_node_encoder_hybrid);
     const char *name = dg_printf(m->arena, "width%d", (int)width);
     dg_val in[3], out[1];
 
-    set(&dg_node_encoder_hybrid, conf, "width", width);
+    stored_set(&dg_node_encoder_hybrid, conf, "width", (double)width);
     dg_build_enter(m->b, dg_build_origin(m->b), name, name);
     for (int i = 0; i < 3; i++)
         in[i] = dg_input(m->b, dg_printf(m->arena, "%s.s%d", name, 8 << i), DG_REAL,
