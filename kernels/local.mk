@@ -23,7 +23,8 @@ cuda_sources += kernels/cuda/device.h kernels/cuda/layout.h kernels/cuda/total.h
 	kernels/cuda/attention.c kernels/cuda/deform.c kernels/cuda/shape.c kernels/cuda/reduce.c \
 	kernels/cuda/pool.c \
 	kernels/cuda/gather.c kernels/cuda/topk.c kernels/cuda/random.c kernels/cuda/denoise.c \
-	kernels/cuda/match.c kernels/cuda/loss.c kernels/cuda/ranks.c kernels/cuda/update.c
+	kernels/cuda/boxes.c kernels/cuda/match.c kernels/cuda/loss.c kernels/cuda/ranks.c \
+	kernels/cuda/update.c
 
 # names for the places of operands
 BUILT_SOURCES += kernels/operands.h

@@ -31,6 +31,8 @@ DEVICE void corners(const real *box, double *c)
     double x = (double)get(box[0]), y = (double)get(box[1]), w = (double)get(box[2]),
            h = (double)get(box[3]);
 
+    w = w < 0 ? 0 : w;
+    h = h < 0 ? 0 : h;
     c[0] = x - 0.5 * w;
     c[1] = y - 0.5 * h;
     c[2] = x + 0.5 * w;

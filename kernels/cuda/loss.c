@@ -133,6 +133,8 @@ KERNEL(box_loss_grad_kernel, box_losses)
             double slope[2];
 
             giou_slope(&o, axis, &slope[0], &slope[1]);
+            if (get(box[axis + 2]) < 0) /* it counts as 0 */
+                slope[1] = 0;
             for (int k = 0; k < 2; k++) {
                 wide x = get(box[axis + 2 * k]), y = get(target[axis + 2 * k]);
 
@@ -190,14 +192,19 @@ DEVICE wide term(const class_losses *p, wide x, bool y, wide iou, wide *slope)
 {
     wide q = 1 / (1 + exp(-x)), s = y ? iou : 0, wrong, a, loss;
 
-    if (!p->focal) {
+    if (p->focal == DG_CLASS_ALIGNED && y) {
+        s = larger((wide)0.01, pow(q, (wide)p->alpha) * pow(iou, (wide)(1 - p->alpha)));
+        *slope = q - s;
+        return bce(x, s);
+    }
+    if (p->focal == DG_CLASS_VARIFOCAL) {
         wide weight = y ? s : (wide)p->alpha * power(q, p->gamma);
 
         *slope = weight * (q - s);
         return weight * bce(x, s);
     }
     wrong = y ? 1 / (1 + exp(x)) : q;
-    a = (wide)(y ? p->alpha : 1 - p->alpha);
+    a = (wide)(p->focal == DG_CLASS_ALIGNED ? 1 : y ? p->alpha : 1 - p->alpha);
     loss = bce(x, (wide)y);
     *slope = a * power(wrong, p->gamma) * ((wide)p->gamma * (1 - wrong) * loss + wrong);
     *slope = y ? -*slope : *slope;

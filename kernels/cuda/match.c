@@ -11,7 +11,7 @@ typedef struct costs {
     const int32_t *labels, *count;
     real *cost;
     int64_t batch, q, m, c;
-    double class_weight, l1_weight, giou_weight, alpha, gamma;
+    double class_weight, l1_weight, giou_weight, alpha, gamma, eps;
 } costs;
 
 DEVICE wide power(wide x, double y)
@@ -22,10 +22,13 @@ DEVICE wide power(wide x, double y)
 /* p and 1 - p are computed apart: near 1 a difference has no digits. */
 DEVICE wide class_cost(const costs *p, wide logit)
 {
-    wide yes = 1 / (1 + exp(-logit)), no = 1 / (1 + exp(logit));
+    wide yes = 1 / (1 + exp(-logit)), no = 1 / (1 + exp(logit)), eps = (wide)p->eps;
+    wide soft = log1p(exp(-fabs(logit)));
+    wide positive = eps > 0 ? -log(yes + eps) : (logit < 0 ? -logit : 0) + soft,
+         negative = eps > 0 ? -log(no + eps) : (logit > 0 ? logit : 0) + soft;
 
-    return (wide)p->alpha * power(no, p->gamma) * -log(yes + (wide)1e-8) -
-           (wide)(1 - p->alpha) * power(yes, p->gamma) * -log(no + (wide)1e-8);
+    return (wide)p->alpha * power(no, p->gamma) * positive -
+           (wide)(1 - p->alpha) * power(yes, p->gamma) * negative;
 }
 
 KERNEL(cost_kernel, costs)
@@ -53,7 +56,7 @@ KERNEL(cost_kernel, costs)
 static int match_cost(const dg_cuda_call *c)
 {
     const dg_args *a = c->a;
-    const dg_match_attr *f = (const dg_match_attr *)a->attr;
+    const match_attr *f = (const match_attr *)a->attr;
     costs p = { .logits = reals(a, DG_MATCH_COST_LOGITS),
                 .boxes = reals(a, DG_MATCH_COST_BOXES),
                 .targets = reals(a, DG_MATCH_COST_TBOXES),
@@ -68,7 +71,8 @@ static int match_cost(const dg_cuda_call *c)
                 .l1_weight = f->l1_weight,
                 .giou_weight = f->giou_weight,
                 .alpha = f->alpha,
-                .gamma = f->gamma };
+                .gamma = f->gamma,
+                .eps = f->eps };
 
     return LAUNCH(c, cost_kernel, grid_of(p.batch * p.m * p.q), &p);
 }
@@ -79,8 +83,8 @@ typedef struct matching {
     const real *cost;
     const int32_t *count;
     int32_t *query;
-    char *space; /* bytes_of(m + q) for each image; NULL: in shared memory */
-    int64_t batch, m, q;
+    char *space;          /* bytes_of(m + q) for each problem; NULL: in shared memory */
+    int64_t groups, m, q; /* q: queries of a group */
 } matching;
 
 /* As in the reference. Lane r mod 32 writes the row_ members of row r, lane c mod 32 the column
@@ -245,32 +249,37 @@ DEVICE void assign(const problem *p)
     }
 }
 
-/* A block of one warp for an image. */
+/* A block of one warp for a group of an image. */
 KERNEL(match_kernel, matching)
 {
-    int64_t b = block_id(), count = p->count[b];
-    int32_t *query = p->query + b * p->m;
+    int64_t n = block_id(), b = n / p->groups, group_first = n % p->groups * p->q,
+            all = p->groups * p->q, count = p->count[b];
+    int32_t *query = p->query + n * p->m;
     problem o;
 
     count = count < 0 ? 0 : count > p->m ? p->m : count;
-    o.cost = p->cost + b * p->m * p->q;
+    o.cost = p->cost + b * p->m * all + group_first;
     o.rows = count > p->q ? p->q : count; /* the shorter side */
     o.columns = count > p->q ? count : p->q;
-    o.row_step = count > p->q ? 1 : p->q;
-    o.column_step = count > p->q ? p->q : 1;
-    lay_out(&o, p->space ? p->space + b * bytes_of(p->m + p->q) : (char *)shared_memory(),
+    o.row_step = count > p->q ? 1 : all;
+    o.column_step = count > p->q ? all : 1;
+    lay_out(&o, p->space ? p->space + n * bytes_of(p->m + p->q) : (char *)shared_memory(),
             p->m + p->q);
     o.large = large_cost(&o);
     assign(&o);
-    for (int64_t t = lane_id(); t < p->m; t += DG_CUDA_WARP)
-        query[t] = t >= count ? -1 : count > p->q ? o.row_of[t] : o.column_of[t];
+    for (int64_t t = lane_id(); t < p->m; t += DG_CUDA_WARP) {
+        int32_t found = t >= count ? -1 : count > p->q ? o.row_of[t] : o.column_of[t];
+
+        query[t] = found < 0 ? -1 : (int32_t)group_first + found;
+    }
 }
 
 static int prepare(dg_prepare *p)
 {
     const dg_shape *cost = &p->t[DG_MATCH_COST].shape;
+    int64_t groups = ((const index_attr *)p->attr)->n;
 
-    p->workspace_bytes = (size_t)(cost->d[0] * bytes_of(cost->d[1] + cost->d[2]));
+    p->workspace_bytes = (size_t)(cost->d[0] * groups * bytes_of(cost->d[1] + cost->d[2] / groups));
     return 0;
 }
 
@@ -280,10 +289,12 @@ static int match(const dg_cuda_call *c)
     matching p = { .cost = reals(a, DG_MATCH_COST),
                    .count = ints(a, DG_MATCH_COUNT),
                    .query = ints(a, DG_MATCH_QUERY),
-                   .batch = dim(a, DG_MATCH_COST, 0),
-                   .m = dim(a, DG_MATCH_COST, 1),
-                   .q = dim(a, DG_MATCH_COST, 2) };
-    dg_cuda_grid g = { p.batch, DG_CUDA_WARP, (size_t)bytes_of(p.m + p.q) };
+                   .groups = ((const index_attr *)a->attr)->n,
+                   .m = dim(a, DG_MATCH_COST, 1) };
+    dg_cuda_grid g = { dim(a, DG_MATCH_COST, 0) * p.groups, DG_CUDA_WARP, 0 };
+
+    p.q = dim(a, DG_MATCH_COST, 2) / p.groups;
+    g.shared = (size_t)bytes_of(p.m + p.q);
 
     if (g.shared > c->queue->shared_limit) {
         p.space = (char *)a->workspace;

@@ -24,8 +24,9 @@
     K(max_pool) K(max_pool_grad) K(avg_pool) K(avg_pool_grad) K(upsample) K(upsample_grad)  \
     K(gather) K(gather_grad) K(embedding) K(embedding_grad) K(topk)                         \
     /* detection */                                                                         \
-    K(uniform) K(denoise) K(match_cost) K(match) K(box_loss) K(box_loss_grad) K(class_loss) \
-    K(class_loss_grad) K(detect)                                                            \
+    K(uniform) K(denoise) K(box_decode) K(box_decode_grad) K(sine_embed) K(sine_embed_grad) \
+    K(match_cost) K(match) K(box_loss) K(box_loss_grad) K(class_loss) K(class_loss_grad)    \
+    K(detect)                                                                               \
     /* ranks and optimisation */                                                            \
     K(pack_rows) K(pack_rows_i32) K(accumulate) K(grad_norm) K(finite) K(adamw) K(ema)
 // clang-format on

@@ -1,0 +1,142 @@
+/* boxes.c: twins of kernels/ref/boxes.c, which has the formulas. */
+#include "kernels/cuda/device.h"
+
+/* ---- box_decode ------------------------------------------------------------------------------ */
+
+typedef struct decoding {
+    const real *dy, *d, *box;
+    real *y, *dd, *dbox;
+    int64_t n; /* boxes */
+} decoding;
+
+/* A thread for a box and an axis. y may be d. */
+KERNEL(decode_kernel, decoding)
+{
+    for (int64_t i = first(); i < p->n * 2; i += step()) {
+        int64_t at = i / 2 * 4 + i % 2;
+        wide side = get(p->box[at + 2]), centre = get(p->d[at]) * side + get(p->box[at]);
+
+        p->y[at + 2] = put(exp(get(p->d[at + 2])) * side);
+        p->y[at] = put(centre);
+    }
+}
+
+KERNEL(decode_grad_kernel, decoding)
+{
+    for (int64_t i = first(); i < p->n * 2; i += step()) {
+        int64_t at = i / 2 * 4 + i % 2;
+        wide side = get(p->box[at + 2]), grown = exp(get(p->d[at + 2])), by_centre = get(p->dy[at]),
+             by_side = get(p->dy[at + 2]);
+
+        if (p->dd) {
+            p->dd[at] = put(by_centre * side);
+            p->dd[at + 2] = put(by_side * grown * side);
+        }
+        if (p->dbox) {
+            p->dbox[at] = put(by_centre);
+            p->dbox[at + 2] = put(by_centre * get(p->d[at]) + by_side * grown);
+        }
+    }
+}
+
+static int box_decode(const dg_cuda_call *c)
+{
+    const dg_args *a = c->a;
+    decoding p = { .d = reals(a, DG_BOX_DECODE_D),
+                   .box = reals(a, DG_BOX_DECODE_BOX),
+                   .y = reals(a, DG_BOX_DECODE_Y),
+                   .n = elements(a, DG_BOX_DECODE_Y) / 4 };
+
+    return LAUNCH(c, decode_kernel, grid_of(p.n * 2), &p);
+}
+
+static int box_decode_grad(const dg_cuda_call *c)
+{
+    const dg_args *a = c->a;
+    decoding p = { .dy = reals(a, DG_BOX_DECODE_GRAD_DY),
+                   .d = reals(a, DG_BOX_DECODE_GRAD_D),
+                   .box = reals(a, DG_BOX_DECODE_GRAD_BOX),
+                   .dd = reals(a, DG_BOX_DECODE_GRAD_DD),
+                   .dbox = reals(a, DG_BOX_DECODE_GRAD_DBOX),
+                   .n = elements(a, DG_BOX_DECODE_GRAD_DY) / 4 };
+
+    return LAUNCH(c, decode_grad_kernel, grid_of(p.n * 2), &p);
+}
+
+/* ---- sine_embed ------------------------------------------------------------------------------ */
+
+typedef struct sines {
+    const real *x, *dy, *y_in;
+    real *y, *dx;
+    int64_t blocks, n; /* of n values each */
+} sines;
+
+/* The place in x of a block's coordinate: y, x, w, h. */
+DEVICE int64_t coordinate(int64_t block)
+{
+    int64_t k = block % 4;
+
+    return block / 4 * 4 + (k < 2 ? 1 - k : k);
+}
+
+/* 1 / t_i of value k = 2i or 2i+1. */
+DEVICE double rate(int64_t k, int64_t n)
+{
+    return exp(-9.21034037197618273607 * (double)(k - k % 2) / (double)n); /* log 10000 */
+}
+
+/* In double: an angle of many turns has no digits left in f32. */
+KERNEL(sine_kernel, sines)
+{
+    for (int64_t i = first(); i < p->blocks * p->n; i += step()) {
+        int64_t k = i % p->n;
+        double angle =
+            6.28318530717958647692 * rate(k, p->n) * (double)get(p->x[coordinate(i / p->n)]);
+
+        p->y[i] = put((wide)(k % 2 ? cos(angle) : sin(angle)));
+    }
+}
+
+/* A warp for a coordinate. */
+KERNEL(sine_grad_kernel, sines)
+{
+    for (int64_t i = first() / DG_CUDA_WARP; i < p->blocks; i += step() / DG_CUDA_WARP) {
+        const real *dy = p->dy + i * p->n, *y = p->y_in + i * p->n;
+        wide sum = 0;
+
+        for (int64_t k = 2 * lane_id(); k < p->n; k += 2 * DG_CUDA_WARP)
+            sum += (wide)(6.28318530717958647692 * rate(k, p->n)) *
+                   (get(dy[k]) * get(y[k + 1]) - get(dy[k + 1]) * get(y[k]));
+        sum = warp_sum(sum);
+        if (lane_id() == 0)
+            p->dx[coordinate(i)] = put(sum);
+    }
+}
+
+static int sine_embed(const dg_cuda_call *c)
+{
+    const dg_args *a = c->a;
+    sines p = { .x = reals(a, DG_SINE_EMBED_X),
+                .y = reals(a, DG_SINE_EMBED_Y),
+                .blocks = elements(a, DG_SINE_EMBED_X),
+                .n = ((const index_attr *)a->attr)->n };
+
+    return LAUNCH(c, sine_kernel, grid_of(p.blocks * p.n), &p);
+}
+
+static int sine_embed_grad(const dg_cuda_call *c)
+{
+    const dg_args *a = c->a;
+    sines p = { .dy = reals(a, DG_SINE_EMBED_GRAD_DY),
+                .y_in = reals(a, DG_SINE_EMBED_GRAD_Y),
+                .dx = reals(a, DG_SINE_EMBED_GRAD_DX),
+                .blocks = elements(a, DG_SINE_EMBED_GRAD_DX),
+                .n = ((const index_attr *)a->attr)->n };
+
+    return LAUNCH(c, sine_grad_kernel, grid_of(p.blocks * DG_CUDA_WARP), &p);
+}
+
+DG_CUDA(box_decode, NULL, box_decode);
+DG_CUDA(box_decode_grad, NULL, box_decode_grad);
+DG_CUDA(sine_embed, NULL, sine_embed);
+DG_CUDA(sine_embed_grad, NULL, sine_embed_grad);
