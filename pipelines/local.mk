@@ -5,7 +5,14 @@ nobase_dist_pkgdata_DATA += \
 	pipelines/parts/coco_train.xml \
 	pipelines/parts/rtdetr_head.xml \
 	pipelines/parts/rtdetr_step.xml \
+	pipelines/parts/rfdetr_model.xml \
+	pipelines/parts/rfdetr_train.xml \
 	pipelines/quickstart.xml \
+	pipelines/rfdetr_base_coco.xml \
+	pipelines/rfdetr_large_coco.xml \
+	pipelines/rfdetr_medium_coco.xml \
+	pipelines/rfdetr_nano_coco.xml \
+	pipelines/rfdetr_small_coco.xml \
 	pipelines/rtdetr_r101vd_coco.xml \
 	pipelines/rtdetr_r18vd_coco.xml \
 	pipelines/rtdetr_r34vd_coco.xml \

@@ -18,4 +18,5 @@ TESTS += tests/nodes/course tests/nodes/faults tests/nodes/presets tests/nodes/v
 	tests/nodes/vit
 EXTRA_DIST += \
 	tests/nodes/data/params_r18vd.tsv \
-	tests/nodes/data/params_r50vd.tsv
+	tests/nodes/data/params_r50vd.tsv \
+	tests/nodes/data/params_rfdetr_nano.tsv

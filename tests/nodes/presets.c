@@ -34,18 +34,18 @@ static void must(int rc, dg_diag *d)
         fail_msg("%s", dg_diag_text(d));
 }
 
-static void open_preset(opened *o, const char *preset)
+static void open_preset(opened *o, const char *preset, const char *classes, int size)
 {
     char path[4096];
-    dg_set batch = { "batch", "2" };
+    const dg_set sets[] = { { "batch", "2" }, { "classes", classes } };
 
     *o =
         (opened){ .d = dg_diag_open(), .registry = dg_registry_open(), .params = dg_params_open() };
     for (int i = 0; dg_builtin_nodes[i]; i++)
         must(dg_registry_add(o->registry, dg_builtin_nodes[i], o->d), o->d);
     snprintf(path, sizeof path, "%s/pipelines/%s_coco.xml", source(), preset);
-    must(dg_graph_load(&o->graph, path, &batch, 1, o->registry, o->d), o->d);
-    must(dg_graph_lower(&o->program, o->graph, o->graph->train, (dg_size){ 256, 256 }, o->params,
+    must(dg_graph_load(&o->graph, path, sets, 2, o->registry, o->d), o->d);
+    must(dg_graph_lower(&o->program, o->graph, o->graph->train, (dg_size){ size, size }, o->params,
                         o->d),
          o->d);
 }
@@ -266,7 +266,7 @@ static void counts_and_groups(void **state)
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         opened o;
 
-        open_preset(&o, table[i].preset);
+        open_preset(&o, table[i].preset, "80", 256);
         print_message("%s\n", table[i].preset);
         check_counts(o.params, &table[i]);
         check_groups(&o, &table[i]);
@@ -328,7 +328,7 @@ static void check_names(const char *preset, const char *list, bool version1)
     int rows = 0;
     opened o;
 
-    open_preset(&o, preset);
+    open_preset(&o, preset, "80", 256);
     snprintf(path, sizeof path, "%s/tests/nodes/data/%s", source(), list);
     must(dg_file_read(&text, &n, path, 1 << 20, o.d), o.d);
     for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
@@ -369,12 +369,103 @@ static void names_r50vd_version1(void **state)
     check_names("rtdetr_r50vd", "params_r50vd.tsv", true);
 }
 
+/* The rate and decay that the optimizer gives to a parameter. */
+static void check_rate(const opened *o, const dg_control *c, const char *name, double lr,
+                       double decay)
+{
+    const dg_param_info *info = dg_params_at(o->params, dg_params_find(o->params, name));
+    const adamw_attr *a = optimizer(o->program);
+
+    for (int64_t k = 0; k < a->n_ranges; k++)
+        if (info->offset >= a->ranges[k].begin && info->offset < a->ranges[k].end &&
+            (fabs(c->lr[a->ranges[k].group] - lr) > 1e-9 * lr ||
+             fabs(a->ranges[k].weight_decay - decay) > 1e-18))
+            fail_msg("%s: rate %.10g and decay %g, expected %.10g and %g", name,
+                     c->lr[a->ranges[k].group], a->ranges[k].weight_decay, lr, decay);
+}
+
+/* 464 trainable tensors in 28 classes of rate and decay. */
+static void rfdetr_nano(void **state)
+{
+    char path[4096], *text, *save = NULL, name[256], shape[64], kind[32];
+    dg_control control = { 0 };
+    int64_t elements = 0;
+    double lr, decay;
+    const dg_node *node;
+    size_t n;
+    int rows = 0;
+    opened o;
+
+    (void)state;
+    open_preset(&o, "rfdetr_nano", "91", 256);
+    node = optimizer_node(o.graph);
+    node->class->control(node->conf, &(dg_clock){ .step = 5000 }, &control);
+    assert_int_equal(control.n_groups, 28);
+    snprintf(path, sizeof path, "%s/tests/nodes/data/params_rfdetr_nano.tsv", source());
+    must(dg_file_read(&text, &n, path, 1 << 20, o.d), o.d);
+    for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+        assert_int_equal(sscanf(line, "%255s %63s %31s %lf %lf", name, shape, kind, &lr, &decay),
+                         5);
+        check_row(o.params, name, shape, kind);
+        if (strcmp(kind, "trainable") == 0)
+            check_rate(&o, &control, name, lr, decay);
+        elements +=
+            dg_shape_elements(dg_params_at(o.params, dg_params_find(o.params, name))->shape);
+        rows++;
+    }
+    assert_int_equal(dg_params_n(o.params), rows);
+    assert_int_equal(elements, 30467298);
+    dg_free(text);
+    close_preset(&o);
+}
+
+/* Numbers of elements, trained elements, tensors and groups. Nothing trains the mask token, nor
+ * base's last layer. */
+static void rfdetr_sizes(void **state)
+{
+    static const struct {
+        const char *preset;
+        int size;
+        int64_t elements, untrained;
+        int tensors, n_groups;
+    } sizes[] = {
+        { "rfdetr_small", 256, 32111170, 384, 487, 28 },
+        { "rfdetr_medium", 256, 33687458, 384, 509, 28 },
+        { "rfdetr_large", 256, 33933218, 384, 509, 28 },
+        { "rfdetr_base", 280, 32174530, 1775616, 487, 26 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        int64_t elements = 0, untrained = 0;
+        dg_control control = { 0 };
+        const dg_node *node;
+        opened o;
+
+        open_preset(&o, sizes[i].preset, "91", sizes[i].size);
+        for (int k = 0; k < dg_params_n(o.params); k++) {
+            const dg_param_info *info = dg_params_at(o.params, k);
+
+            elements += dg_shape_elements(info->shape);
+            untrained += info->kind == DG_TRAINABLE ? 0 : dg_shape_elements(info->shape);
+        }
+        node = optimizer_node(o.graph);
+        node->class->control(node->conf, &(dg_clock){ .step = 5000 }, &control);
+        assert_int_equal(elements, sizes[i].elements);
+        assert_int_equal(untrained, sizes[i].untrained);
+        assert_int_equal(dg_params_n(o.params), sizes[i].tensors);
+        assert_int_equal(control.n_groups, sizes[i].n_groups);
+        close_preset(&o);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counts_and_groups),    cmocka_unit_test(names_r18vd),
         cmocka_unit_test(names_r50vd),          cmocka_unit_test(names_r18vd_version1),
-        cmocka_unit_test(names_r50vd_version1),
+        cmocka_unit_test(names_r50vd_version1), cmocka_unit_test(rfdetr_nano),
+        cmocka_unit_test(rfdetr_sizes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

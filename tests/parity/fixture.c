@@ -93,12 +93,15 @@ static int open_run(fixture *f, const char *preset)
     static const char *const names[] = { [F32] = "f32", [F64] = "f64", [BF16] = "bf16" };
     size_t n = strlen(preset);
     bool discrete = n > 4 && strcmp(preset + n - 4, "_dsp") == 0;
-    const char *sets[5];
+    bool whole = f->normalized && !f->set->parts;
+    const char *sets[6];
     dg_run_options o = {
         .size = sizeof o,
         .file = dg_printf(f->arena, "%s/%.*s_coco.xml", f->set->pipelines,
                           (int)(discrete ? n - 4 : n), preset),
-        .n_sets = discrete || f->normalized ? 5 : 4,
+        .n_sets = whole                       ? 6
+                  : discrete || f->normalized ? 5
+                                              : 4,
         .sets = sets,
         .precision = names[f->set->precision],
         .threads = f->set->threads,
@@ -118,6 +121,8 @@ static int open_run(fixture *f, const char *preset)
     sets[2] = dg_printf(f->arena, "max_objects=%lld", (long long)capacity_for_targets(f->root));
     sets[3] = dg_printf(f->arena, "queries=%lld", (long long)f->n_queries);
     sets[4] = discrete ? "method=discrete" : "normalize=false";
+    sets[5] =
+        dg_printf(f->arena, "accumulate=%lld", (long long)integer(f->root, "grad_accum_steps", 1));
     return dg_run_open(&f->run, &o, f->d);
 }
 

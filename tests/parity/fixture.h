@@ -28,7 +28,8 @@ typedef struct fixture {
     int64_t batch, h, w, classes, n_queries;
     bool
         normalized; /* RF-DETR: images are as its network wants them, the backbone must not do it */
-    int64_t n_dn, capacity; /* live denoising queries, and room for them */
+    int64_t n_dn, capacity;      /* live denoising queries, and room for them */
+    int64_t n_groups_of_queries; /* RF-DETR */
     int64_t *
         rank; /* [B,Q]: our place of the query that the fixture has at this place; NULL: the same */
     int n_groups; /* learning rates to use; 0: the pipeline's own */
@@ -80,6 +81,13 @@ int fixture_match_ranks(fixture *f, const dg_json *expected) DG_MUST_USE;
  * places. */
 int fixture_check_matches(fixture *f, const dg_json *matches, const dg_json *tokens, int *moved)
     DG_MUST_USE;
+/* The same of RF-DETR, whose queries are in groups and must have the fixture's order. */
+int fixture_check_groups(fixture *f, const dg_json *expected) DG_MUST_USE;
+int fixture_check_group_matches(fixture *f, const dg_json *matches) DG_MUST_USE;
+/* fixture_read of what a run has under another name, or in parts. */
+double *fixture_read_named(fixture *f, const char *name, dg_shape *shape);
+/* True for values that the reference computes for nothing, and the engine does not. */
+bool fixture_lacks(const fixture *f, const char *name, bool training);
 int fixture_check_losses(fixture *f, const dg_json *step, double total_bound, double term_bound)
     DG_MUST_USE;
 

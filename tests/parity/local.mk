@@ -6,6 +6,7 @@ tests_parity_parity_SOURCES = \
 	tests/parity/fixture.h \
 	tests/parity/formula.c \
 	tests/parity/formula.h \
+	tests/parity/groups.c \
 	tests/parity/misread.c \
 	tests/parity/parity.c \
 	tests/parity/report.c \
@@ -20,6 +21,7 @@ EXTRA_DIST += \
 	tests/parity/data/rfdetr_base_parts.json \
 	tests/parity/data/rfdetr_nano_parts.json \
 	tests/parity/data/step_r18vd_256_n5_2.json \
+	tests/parity/data/step_rfdetr_nano.json \
 	tests/parity/pipelines/parts.xml \
 	tests/parity/pipelines/rfdetr_base_coco.xml \
 	tests/parity/pipelines/rfdetr_nano_coco.xml \
