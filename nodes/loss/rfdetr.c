@@ -22,13 +22,16 @@ typedef struct conf {
     const char *axis;
 } conf;
 
-enum { PREDICTIONS, TARGETS };
+enum { PREDICTIONS, TARGETS, OBJECTS };
 enum { TOTAL, TERMS };
 
 static const dg_port ports[] = {
     DG_IN("predictions", "{logits:f[B,Q,C],boxes:f[B,Q,4],aux?:any,enc?:any,groups?:i[G]}",
           "output of decoder.lwdetr; one group if it does not number them"),
     DG_IN("targets", "{labels:i[B,M],boxes:f[B,M,4],count:i[B]}", "objects of each image"),
+    DG_IN_OPTIONAL(
+        "objects", "i[...]",
+        "number of objects of all ranks, as the sum of the elements; if omitted, count them here"),
     DG_OUT_MAIN("total", "f[]", "sum of the terms"),
     DG_OUT("terms", "{loss_*:f[]}",
            "weighted terms under the reference's names: loss_ce, loss_bbox_0, loss_giou_enc, ..."),
@@ -53,9 +56,11 @@ static const dg_attr attrs[] = {
 };
 
 static const dg_rule rules[] = {
-    { DG_RULE_ALLREDUCE, .from = "targets", .axis = "axis", .when = "axis",
+    { DG_RULE_ALLREDUCE, .from = "targets", .axis = "axis", .when = "axis,!objects",
       .why = "counts the objects of all ranks" },
-    { DG_RULE_NORMALISER, .to = "total", .from = "targets", .axis = "axis",
+    { DG_RULE_NORMALISER, .to = "total", .from = "targets", .axis = "axis", .when = "!objects",
+      .why = "divides by the number of objects", .flags = DG_RULE_TRAIN },
+    { DG_RULE_NORMALISER, .to = "total", .from = "objects", .when = "objects",
       .why = "divides by the number of objects", .flags = DG_RULE_TRAIN },
     { 0 },
 };
@@ -65,6 +70,7 @@ typedef struct sums {
     const conf *c;
     int64_t groups;
     dg_val labels, boxes, count; /* targets */
+    dg_val counted;              /* objects of all ranks; DG_NONE: not wired */
     dg_val gt;                   /* i32 [B,groups*M]: each target once per group */
     dg_val normaliser;
     dg_loss_terms terms;
@@ -73,9 +79,12 @@ typedef struct sums {
 static dg_val objects(const sums *s)
 {
     dg_build *b = s->b;
-    const conf *c = s->c;
-    double ranks = c->axis ? (double)dg_axis_size(b, c->axis) : 1;
-    dg_val n = dg_scale(b, dg_loss_count(b, s->count, c->axis), (double)s->groups / ranks, 0);
+    const char *axis = s->c->axis ? s->c->axis : dg_has(s->counted) ? "dp" : NULL;
+    double ranks = axis ? (double)dg_axis_size(b, axis) : 1;
+    dg_val n =
+        dg_has(s->counted) ? dg_loss_count(b, s->counted, NULL) : dg_loss_count(b, s->count, axis);
+
+    n = dg_scale(b, n, (double)s->groups / ranks, 0);
 
     return dg_name(b, dg_max2(b, n, dg_number(b, 1)), "loss.objects");
 }
@@ -125,6 +134,7 @@ static void lower_loss(dg_build *b, const void *self, const dg_val in[], dg_val 
     s.count = dg_record_get(b, in[TARGETS], "count");
     if (dg_record_has(b, predictions, "groups"))
         s.groups = dg_dim(b, dg_record_get(b, predictions, "groups"), 0);
+    s.counted = in[OBJECTS];
     s.gt = targets_per_group(&s);
     s.normaliser = objects(&s);
     add_set(&s, "", predictions);

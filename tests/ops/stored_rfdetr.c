@@ -151,7 +151,7 @@ static scene scene_of(model *m)
 /* The term of <loss.rfdetr> without its weight. */
 static dg_val term_of(model *m, const scene *s, const char *name, double weight)
 {
-    dg_val in[2] = { dg_record(m->b), dg_record(m->b) }, out[2];
+    dg_val in[3] = { dg_record(m->b), dg_record(m->b), DG_NONE }, out[2];
 
     dg_record_set(m->b, in[0], "logits", s->logits);
     dg_record_set(m->b, in[0], "boxes", s->boxes);

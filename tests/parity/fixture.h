@@ -86,7 +86,7 @@ int fixture_check_groups(fixture *f, const dg_json *expected) DG_MUST_USE;
 int fixture_check_group_matches(fixture *f, const dg_json *matches) DG_MUST_USE;
 /* fixture_read of what a run has under another name, or in parts. */
 double *fixture_read_named(fixture *f, const char *name, dg_shape *shape);
-/* True for values that the reference computes for nothing, and the engine does not. */
+/* True for values that the engine does not compute in a step: the reference needs not either. */
 bool fixture_lacks(const fixture *f, const char *name, bool training);
 int fixture_check_losses(fixture *f, const dg_json *step, double total_bound, double term_bound)
     DG_MUST_USE;
