@@ -323,6 +323,32 @@ out:
     return rc;
 }
 
+int dg_file_rescue(int fd, const char *path, dg_diag *d)
+{
+    char own[40], *text = NULL;
+    size_t n;
+    int rc;
+
+    snprintf(own, sizeof own, "/proc/self/fd/%d", fd); /* readable, though opened for writing */
+    rc = dg_file_read(&text, &n, own, 0, d);
+    if (rc == 0)
+        rc = dg_file_write(path, text, n, d);
+    dg_free(text);
+    return rc;
+}
+
+int dg_mkdir(const char *path, dg_diag *d)
+{
+    int error = mkdir(path, 0777) ? errno : 0, rc;
+
+    if (!error || dg_is_folder(path))
+        return 0;
+    rc = fail(d, path, error, "folder-create", "cannot create the folder");
+    if (error == EEXIST)
+        dg_help(d, "a file of that name is in the way");
+    return rc;
+}
+
 int dg_mkdirs(const char *path, dg_diag *d)
 {
     dg_str s = { 0 };
@@ -335,13 +361,7 @@ int dg_mkdirs(const char *path, dg_diag *d)
         if ((c != '/' && c != '\0') || s.s[i - 1] == '/')
             continue;
         s.s[i] = '\0';
-        int error = mkdir(s.s, 0777) ? errno : 0;
-
-        if (error && !dg_is_folder(s.s)) {
-            rc = fail(d, s.s, error, "folder-create", "cannot create the folder");
-            if (error == EEXIST)
-                dg_help(d, "a file of that name is in the way");
-        }
+        rc = dg_mkdir(s.s, d);
         s.s[i] = c;
     }
     dg_str_free(&s);

@@ -28,6 +28,8 @@ int dg_outfile_open(dg_outfile **f, const char *path, dg_diag *d) DG_MUST_USE;
 int dg_outfile_write(dg_outfile *f, const void *p, size_t n, dg_diag *d) DG_MUST_USE;
 /* Replaces bytes that were written before; not of a pipe (dg_outfile_is_stream). */
 int dg_outfile_patch(dg_outfile *f, size_t at, const void *p, size_t n, dg_diag *d) DG_MUST_USE;
+/* Writes what an open file of this process has, which may be deleted, to path. */
+int dg_file_rescue(int fd, const char *path, dg_diag *d) DG_MUST_USE;
 bool dg_outfile_is_stream(const dg_outfile *f);
 int dg_outfile_commit(dg_outfile *f, dg_diag *d) DG_MUST_USE;
 void dg_outfile_close(dg_outfile **f);
@@ -36,6 +38,7 @@ int dg_file_write(const char *path, const void *p, size_t n, dg_diag *d) DG_MUST
 
 /* like mkdir -p; existing folders are fine */
 int dg_mkdirs(const char *path, dg_diag *d) DG_MUST_USE;
+int dg_mkdir(const char *path, dg_diag *d) DG_MUST_USE; /* its parent exists */
 bool dg_exists(const char *path);
 bool dg_is_folder(const char *path);
 /* name itself if it is absolute */

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/ending.h"
 #include "cli/job.h"
 
 typedef struct opts {
@@ -260,12 +261,14 @@ static int say_end(top *t, const dg_diag *d)
 {
     const dg_now *n = dg_job_look(t->job);
     bool failed = strcmp(n->state, "failed") == 0;
+    dg_str ending = { 0 };
 
     if (strcmp(n->state, "running") == 0 || !*n->state) {
-        dg_print_diag(d, NULL);
-        if (*n->state)
-            dg_say_error("the job has not said that it ended: detrgraph doctor %s may know more\n",
-                         t->folder);
+        if (dg_ending_tell(&ending, t->folder))
+            dg_say_error("%s", ending.s);
+        else
+            dg_print_diag(d, NULL);
+        dg_str_free(&ending);
         return DG_EXIT_FAILED;
     }
     (as_json(t) ? dg_say_error : dg_say)("the job has ended at step %lld: %s%s%.*s\n",

@@ -21,6 +21,7 @@ detrgraph_SOURCES += \
 	cli/cmd_validate.c \
 	cli/cmd_weights.c \
 	cli/completion.c \
+	cli/ending.c cli/ending.h \
 	cli/help.c \
 	cli/job.c cli/job.h \
 	cli/launch.c cli/launch.h \

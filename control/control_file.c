@@ -80,6 +80,15 @@ out:
     return rc;
 }
 
+bool dg_control_file_exists(const char *folder)
+{
+    dg_arena *a = dg_arena_open();
+    bool is = dg_exists(dg_path_join(a, folder, name));
+
+    dg_arena_close(&a);
+    return is;
+}
+
 void dg_control_file_remove(const char *folder)
 {
     dg_arena *a = dg_arena_open();

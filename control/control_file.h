@@ -15,6 +15,7 @@ int dg_control_file_write(const char *folder, const dg_control_file *e, dg_diag 
 int dg_control_file_read(const char *folder, dg_control_file *e, dg_arena *a, dg_diag *d)
     DG_MUST_USE;
 void dg_control_file_remove(const char *folder);
+bool dg_control_file_exists(const char *folder);
 
 /* Sends a request to the job: status, save, stop, or set with text "lr=1e-4". Appends the answer;
  * *done: the request was valid. */

@@ -11,7 +11,7 @@
 #include "base/map.h"
 
 enum { MAX_VALUES = 16 << 20 }; /* bytes of values that ranks put, per attempt */
-static const double BEACON_S = 0.1, LATE_S = 0.3;
+static const double BEACON_S = 0.1, LATE_S = 0.3, SLEPT_S = 10;
 
 struct dg_coordinator {
     dg_arena *arena;
@@ -247,6 +247,11 @@ static void *serve_thread(void *ctx)
         /* this thread was suspended: do not count that time as the ranks' silence */
         if (now - before > LATE_S)
             late += now - before;
+        if (now - before > SLEPT_S)
+            dg_log_line(c->conf.env, DG_WARN,
+                        "this machine or its launcher stood still for %.0f s: that does not count "
+                        "as silence of ranks, and the run goes on",
+                        now - before);
         before = now;
         now -= late;
         pthread_mutex_lock(&c->lock);

@@ -129,7 +129,7 @@ static int read_charts(chart *charts, int *n, const char *flight, dg_arena *a, d
     if (!dir)
         return dg_fail(
             d, DG_EINPUT, (dg_where){ .file = flight }, "doctor-nothing",
-            "there is no such folder: no run has failed here, or its launcher was killed too");
+            "there is no such folder, and no run.json beside it: no run has begun here");
     own = dg_diag_open();
     for (struct dirent *e; *n < DG_MAX_RANKS && (e = readdir(dir));)
         if (strncmp(e->d_name, "rank-", 5) == 0 && strstr(e->d_name, ".jsonl")) {

@@ -235,7 +235,8 @@ static void take_findings(launcher *l)
         read_link(l);
     if (l->plane.coordinator)
         dg_coordinator_look(l->plane.coordinator, &l->view, why);
-    if (l->plane.coordinator && *l->view.folder && l->view.met > 1 && !l->has_control_file)
+    if (l->plane.coordinator && *l->view.folder && l->view.met > 1 &&
+        (!l->has_control_file || !dg_control_file_exists(l->view.folder)))
         open_entrance(l);
     if (l->view.over && l->over_s <= 0)
         l->over_s = l->c->env->now_s();

@@ -1,19 +1,23 @@
 /* metrics_jsonl.c: appends to metrics.jsonl. Each line is written with one call, so a killed run
- * leaves complete lines. */
+ * leaves complete lines. What a full disk refuses waits in memory. */
 #include "report/metrics_jsonl.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "base/str.h"
 
+enum { WAITING_MAX = 64 << 20 };
+
 struct dg_metrics_jsonl {
     int fd;
     char *path;
+    dg_str waiting; /* not written yet */
 };
 
 /* The step of a line; lines written by this file begin with {"step":N, . */
@@ -76,6 +80,7 @@ int dg_metrics_jsonl_open(dg_metrics_jsonl **out, const char *path, int64_t step
         dg_oom(sizeof *j);
     j->fd = fd;
     j->path = strdup(path);
+    j->waiting = (dg_str){ 0 };
     *out = j;
     return 0;
 }
@@ -86,15 +91,61 @@ void dg_metrics_jsonl_close(dg_metrics_jsonl **j)
         return;
     close((*j)->fd);
     free((*j)->path);
+    dg_str_free(&(*j)->waiting);
     free(*j);
     *j = NULL;
+}
+
+int dg_metrics_jsonl_flush(dg_metrics_jsonl *j, dg_diag *d)
+{
+    dg_str *s = &j->waiting;
+    size_t at = 0;
+    int rc = 0;
+
+    while (rc == 0 && at < s->n) {
+        ssize_t k = write(j->fd, s->s + at, s->n - at);
+
+        if (k > 0)
+            at += (size_t)k;
+        else if (errno != EINTR)
+            rc = failed(j->path, d);
+    }
+    if (at)
+        memmove(s->s, s->s + at, s->n - at);
+    s->n -= at;
+    return rc;
+}
+
+bool dg_metrics_jsonl_is_full(const dg_metrics_jsonl *j)
+{
+    return j->waiting.n > WAITING_MAX;
+}
+
+bool dg_metrics_jsonl_is_gone(const dg_metrics_jsonl *j)
+{
+    struct stat st;
+
+    return j && fstat(j->fd, &st) == 0 && st.st_nlink == 0;
+}
+
+int dg_metrics_jsonl_again(dg_metrics_jsonl *j, dg_diag *d)
+{
+    int fd, rc = dg_file_rescue(j->fd, j->path, d);
+
+    if (rc < 0)
+        return rc;
+    fd = open(j->path, O_WRONLY | O_APPEND | O_CLOEXEC);
+    if (fd < 0)
+        return failed(j->path, d);
+    close(j->fd);
+    j->fd = fd;
+    return 0;
 }
 
 int dg_metrics_jsonl_add(dg_metrics_jsonl *j, int64_t step, int64_t epoch, const char *scope,
                          const dg_metrics *m, dg_diag *d)
 {
     dg_str s = { 0 };
-    int rc = 0;
 
     dg_str_fmt(&s, "{\"step\":%lld,\"epoch\":%lld", (long long)step, (long long)epoch);
     if (scope) {
@@ -112,14 +163,7 @@ int dg_metrics_jsonl_add(dg_metrics_jsonl *j, int64_t step, int64_t epoch, const
         dg_str_json(&s, m->notes.items[i]);
     }
     dg_str_add(&s, m->notes.n ? "]}\n" : "}\n");
-    for (size_t at = 0; rc == 0 && at < s.n;) {
-        ssize_t k = write(j->fd, s.s + at, s.n - at);
-
-        if (k > 0)
-            at += (size_t)k;
-        else if (errno != EINTR)
-            rc = failed(j->path, d);
-    }
+    dg_str_add_n(&j->waiting, s.s, s.n);
     dg_str_free(&s);
-    return rc;
+    return dg_metrics_jsonl_flush(j, d);
 }

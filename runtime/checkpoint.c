@@ -236,6 +236,22 @@ static void remove_folder(dg_arena *a, const char *folder)
     rmdir(folder);
 }
 
+int64_t dg_checkpoint_bytes(const dg_checkpoint_args *c)
+{
+    const dg_store *s = c->store;
+    int64_t n = 0;
+
+    for (int i = 0; i < dg_params_n(s->params); i++) {
+        const dg_param_info *p = dg_params_at(s->params, i);
+        const int copies =
+            1 + (s->space[DG_EMA] != NULL) + (p->kind == DG_TRAINABLE ? 2 : 0); /* moments */
+
+        if (p->offset >= 0)
+            n += dg_shape_elements(p->shape) * (int64_t)dg_dtype_size(s->base) * copies;
+    }
+    return n;
+}
+
 static int write_parts(dg_arena *a, const char *folder, const dg_checkpoint_args *c, dg_diag *d)
 {
     char step[24];
@@ -393,9 +409,9 @@ int dg_checkpoint_write(const dg_checkpoint_args *c, dg_diag *d)
                *beside = dg_printf(a, "%s.tmp", folder);
     int rc;
 
-    DG_TRY(dg_mkdirs(checkpoints, d));
+    DG_TRY(dg_mkdir(checkpoints, d));
     remove_folder(a, beside);
-    DG_TRY(dg_mkdirs(beside, d));
+    DG_TRY(dg_mkdir(beside, d));
     rc = write_parts(a, beside, c, d);
     if (rc < 0) {
         remove_folder(a, beside);

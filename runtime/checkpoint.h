@@ -42,6 +42,8 @@ typedef struct dg_checkpoint_args {
 } dg_checkpoint_args;
 
 int dg_checkpoint_write(const dg_checkpoint_args *a, dg_diag *d) DG_MUST_USE;
+/* Bytes of a checkpoint's tensors. */
+int64_t dg_checkpoint_bytes(const dg_checkpoint_args *a);
 
 /* Counts a run's checkpoints after this step, intact or not; drop removes them (step -1: all). */
 int dg_checkpoint_later(const char *out, int64_t step);

@@ -169,7 +169,7 @@ int dg_control_hooks_begin(dg_train *t, const dg_feeder_batch *b, dg_diag *d)
                   .width = b->size.w,
                   .height = b->size.h,
                   .slots = b->n,
-                  .saved = t->out ? t->saved_step : -1 };
+                  .saved = t->kept_step };
     double begin_s;
     int rc;
 
@@ -190,7 +190,7 @@ int dg_control_hooks_end(dg_train *t, dg_diag *d)
     int rc = dg_link_orders(t->world->link, &o, d);
 
     t->control_s += t->env->now_s() - begin_s;
-    return rc < 0 || !o.save ? rc : dg_train_save(t, d);
+    return rc < 0 || !o.save ? rc : dg_keep_save(t, d);
 }
 
 void dg_control_hooks_rates(dg_link *link, dg_progress *p, dg_control *c)

@@ -6,7 +6,6 @@
 #include "runtime/control_hooks.h"
 #include "runtime/evaluate.h"
 #include "runtime/metrics_out.h"
-#include "runtime/replicas.h"
 #include "runtime/run_json.h"
 
 static double minutes_now(const dg_train *t)
@@ -91,6 +90,7 @@ static int run_evaluation(dg_train *t, const dg_scope *scope, dg_diag *d)
 {
     dg_evaluation e = { .scope = scope,
                         .ema = scope->weights != NULL,
+                        .goes_on = true,
                         .stop = t->o->stop,
                         .ctx = t->o->ctx,
                         .metrics = dg_metrics_open() };
@@ -98,7 +98,7 @@ static int run_evaluation(dg_train *t, const dg_scope *scope, dg_diag *d)
     int rc;
 
     dg_control_hooks_at(t->world->link, &scope->where, scope->id);
-    e.folder = t->out ? dg_path_join(t->arena, t->out, scope->id) : NULL;
+    e.folder = t->out && !t->homeless ? dg_path_join(t->arena, t->out, scope->id) : NULL;
     DG_TRY(dg_run_evaluate_scope(t->run, &e, d));
     t->evaluate_s = t->env->now_s() - begin;
     DG_TRY(dg_train_tick(t, d));
@@ -148,42 +148,13 @@ int dg_train_evaluate(dg_train *t, bool all, dg_diag *d)
     return rc;
 }
 
-int dg_train_save(dg_train *t, dg_diag *d)
-{
-    const dg_checkpoint_args args = {
-        .out = t->out,
-        .store = t->programs->store,
-        .progress = t->progress,
-        .identity = &t->identity,
-        .keep = t->conf->present && t->conf->keep > 0 ? t->conf->keep : 1,
-    };
-    int rc;
-
-    if (t->saved_step == t->progress->step)
-        return 0;
-    rc = dg_train_tick(t, d);
-    if (rc == 0)
-        rc = dg_replicas_compare(t->world, t->programs->store,
-                                 dg_printf(t->arena, "after step %lld",
-                                           (long long)t->progress->step),
-                                 d);
-    dg_control_hooks_at(t->world->link, &t->conf->where, "checkpoint");
-    if (rc == 0 && t->out)
-        rc = dg_checkpoint_write(&args, d);
-    if (rc == 0)
-        dg_control_hooks_saved(t->world->link, t->progress->step);
-    t->saved_step = t->progress->step;
-    t->saved_minutes = t->progress->minutes;
-    return rc;
-}
-
 int dg_train_save_due(dg_train *t, dg_diag *d)
 {
     const dg_progress *p = t->progress;
     bool best = p->has_best && p->best_step == p->step && p->evaluated == p->step;
 
     return best || (t->conf->present && is_due(t, &t->conf->every, t->saved_minutes))
-               ? dg_train_save(t, d)
+               ? dg_keep_save(t, d)
                : 0;
 }
 

@@ -118,42 +118,88 @@ bool dg_run_evaluates(const dg_run *run, const dg_scope *scope)
     return scope->on < 0 || scope->on == dg_run_world(run)->rank;
 }
 
+/* What could not be written is a warning for who trains, and otherwise an error. */
+static int excuse(const dg_run *run, const dg_evaluation *e, int rc, const dg_diag *own, dg_diag *d)
+{
+    const dg_err *why = dg_diag_n(own) ? dg_diag_at(own, dg_diag_n(own) - 1) : NULL;
+
+    if (rc == -DG_EIO && e->goes_on && why) {
+        dg_log_line(dg_run_env(run), DG_WARN, "%s: %s%s%s; the run goes on without it",
+                    e->scope->id, why->at.file ? why->at.file : "", why->at.file ? ": " : "",
+                    why->text);
+        return 0;
+    }
+    dg_diag_merge(d, own);
+    return rc;
+}
+
+static int write_pictures(dg_run *run, const dg_evaluation *e, dg_pictures *pictures, dg_diag *d)
+{
+    dg_diag *own = dg_diag_open();
+    int rc = dg_pictures_write(pictures,
+                               dg_printf(e->metrics->arena, "%s/step-%06lld.jpg", e->folder,
+                                         (long long)dg_run_progress(run)->step),
+                               own);
+
+    rc = excuse(run, e, rc, own, d);
+    dg_diag_close(&own);
+    return rc;
+}
+
+static int finish_sinks(const dg_run *run, dg_sinks **sinks, const dg_evaluation *e, dg_diag *d)
+{
+    dg_diag *own = dg_diag_open();
+    int rc = excuse(run, e, dg_sinks_finish(sinks, e->metrics, own), own, d);
+
+    dg_diag_close(&own);
+    return rc;
+}
+
+static int open_folder(const dg_run *run, dg_evaluation *e, dg_diag *d)
+{
+    dg_diag *own = dg_diag_open();
+    int made = !e->folder   ? 0
+               : e->goes_on ? dg_mkdir(e->folder, own)
+                            : dg_mkdirs(e->folder, own),
+        rc = excuse(run, e, made, own, d);
+
+    if (made < 0)
+        e->folder = NULL;
+    dg_diag_close(&own);
+    return rc;
+}
+
 /* Evaluates this rank's part; `reporter` provides the numbers. */
 static int take_part(dg_run *run, dg_evaluation *e, int reporter, dg_diag *d)
 {
     const dg_world *w = dg_run_world(run);
-    const int64_t step = dg_run_progress(run)->step;
     dg_pictures *pictures = NULL;
     dg_sinks *sinks = NULL;
     const dg_data *data;
     int rc;
 
     DG_TRY(dg_run_data(run, e->scope, &data, d));
+    DG_TRY(open_folder(run, e, d));
 
     const dg_sink_args args = {
         .data = data->set,
         .folder = e->folder,
         .scope = e->scope->id,
-        .step = step,
+        .step = dg_run_progress(run)->step,
         .ema = e->ema,
         .ema_weight = e->ema ? 1 - dg_run_step_state(run)->ema_initial_share : 1,
         .n_loaded = dg_run_programs(run)->n_loaded,
     };
 
-    if (e->folder)
-        DG_TRY(dg_mkdirs(e->folder, d));
     DG_TRY(dg_sinks_open(&sinks, e->scope, &args, d));
     pictures = e->folder ? dg_pictures_open(N_PICTURES, data->set) : NULL;
     DG_TRY(run_batches(run, e, data, sinks, pictures, d));
     if (e->scope->on < 0)
         DG_TRY(dg_sinks_join(sinks, dg_run_pipeline(run)->graph, w, d));
     if (w->rank == reporter)
-        rc = dg_sinks_finish(&sinks, e->metrics, d);
+        rc = finish_sinks(run, &sinks, e, d);
     if (rc == 0 && pictures)
-        rc = dg_pictures_write(pictures,
-                               dg_printf(e->metrics->arena, "%s/step-%06lld.jpg", e->folder,
-                                         (long long)step),
-                               d);
+        rc = write_pictures(run, e, pictures, d);
     if (e->scope->on < 0)
         DG_TRY(dg_world_agree(w, rc, "evaluated", d));
 out:

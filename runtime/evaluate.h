@@ -9,6 +9,7 @@ typedef struct dg_evaluation {
     const dg_scope *scope;
     const char *folder; /* NULL: write nothing; only rank 0 writes */
     bool ema;
+    bool goes_on; /* files that cannot be written are warnings: numbers are what matters */
     int (*stop)(void *ctx);
     void *ctx;
     dg_metrics *metrics; /* result */

@@ -14,6 +14,7 @@ libruntime_la_SOURCES += \
 	runtime/evaluate.h \
 	runtime/handshake.c \
 	runtime/handshake.h \
+	runtime/keep.c \
 	runtime/metrics_out.c \
 	runtime/metrics_out.h \
 	runtime/pictures.c \

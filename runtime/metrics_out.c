@@ -1,6 +1,6 @@
-/* metrics_out.c: see metrics_out.h. metrics.jsonl is the record: a run that cannot write it ends.
- * The other two are copies for other programs: if they cannot be written, the run continues with
- * one warning. */
+/* metrics_out.c: see metrics_out.h. metrics.jsonl is the record: lines that cannot be written
+ * wait in memory, and the run ends if that is so at its end. The other two are copies for other
+ * programs: if they cannot be written, the run continues with one warning. */
 #include "runtime/metrics_out.h"
 
 #include <math.h>
@@ -15,18 +15,23 @@ static void give_up_events(dg_train *t, const dg_diag *d)
     dg_tensorboard_close(&t->tensorboard);
 }
 
-int dg_metrics_out_open(dg_train *t, dg_diag *d)
+static void open_events(dg_train *t)
 {
     dg_diag *own = dg_diag_open();
-    int64_t step = t->progress->step;
-    int rc =
-        dg_metrics_jsonl_open(&t->jsonl, dg_path_join(t->arena, t->out, "metrics.jsonl"), step, d);
 
-    if (rc == 0 &&
-        dg_tensorboard_open(&t->tensorboard, dg_path_join(t->arena, t->out, dg_tensorboard_name),
-                            step, t->graph, own) < 0)
+    if (dg_tensorboard_open(&t->tensorboard, dg_path_join(t->arena, t->out, dg_tensorboard_name),
+                            t->progress->step, t->graph, own) < 0)
         give_up_events(t, own);
     dg_diag_close(&own);
+}
+
+int dg_metrics_out_open(dg_train *t, dg_diag *d)
+{
+    int rc = dg_metrics_jsonl_open(&t->jsonl, dg_path_join(t->arena, t->out, "metrics.jsonl"),
+                                   t->progress->step, d);
+
+    if (rc == 0)
+        open_events(t);
     return rc;
 }
 
@@ -136,10 +141,47 @@ static void put_scrape(dg_train *t, int64_t epoch, const char *scope, const dg_m
     dg_prometheus_put(t->prometheus, &all);
 }
 
+static int add_line(dg_train *t, int64_t epoch, const char *scope, const dg_metrics *m, dg_diag *d)
+{
+    dg_diag *own = dg_diag_open();
+    int rc = dg_metrics_jsonl_add(t->jsonl, t->progress->step, epoch, scope, m, own);
+    const bool waits = rc < 0, full = dg_metrics_jsonl_is_full(t->jsonl);
+
+    if (waits && full)
+        dg_diag_merge(d, own);
+    else if (waits && !t->lines_wait)
+        dg_log_line(t->env, DG_WARN,
+                    "%s: %s; lines from step %lld on wait in memory, and the run "
+                    "goes on",
+                    dg_diag_at(own, 0)->at.file, dg_diag_at(own, 0)->text,
+                    (long long)t->progress->step);
+    else if (!waits && t->lines_wait)
+        dg_log_line(t->env, DG_INFO, "metrics.jsonl has all lines again, up to step %lld",
+                    (long long)t->progress->step);
+    t->lines_wait = waits;
+    dg_diag_close(&own);
+    return waits && full ? rc : 0;
+}
+
+int dg_metrics_out_finish(dg_train *t, dg_diag *d)
+{
+    return t->jsonl ? dg_metrics_jsonl_flush(t->jsonl, d) : 0;
+}
+
+int dg_metrics_out_again(dg_train *t, dg_diag *d)
+{
+    int rc = t->jsonl ? dg_metrics_jsonl_again(t->jsonl, d) : 0;
+
+    dg_tensorboard_close(&t->tensorboard);
+    if (rc == 0)
+        open_events(t);
+    return rc;
+}
+
 int dg_metrics_out(dg_train *t, int64_t epoch, const char *scope, const dg_metrics *m, dg_diag *d)
 {
     dg_diag *own;
-    int rc = t->jsonl ? dg_metrics_jsonl_add(t->jsonl, t->progress->step, epoch, scope, m, d) : 0;
+    int rc = t->jsonl ? add_line(t, epoch, scope, m, d) : 0;
 
     if (rc == 0 && t->tensorboard) {
         own = dg_diag_open();

@@ -10,8 +10,11 @@ int dg_metrics_out_open(dg_train *t, dg_diag *d) DG_MUST_USE;
 void dg_metrics_out_close(dg_train *t);
 /* opens the port, if one was asked for */
 int dg_metrics_out_port(dg_train *t, dg_diag *d) DG_MUST_USE;
-/* scope NULL: a training step. */
+/* scope NULL: a training step. What a full disk refuses waits in memory, after a warning; finish
+ * writes it, or is an error; again writes the files of a folder that was deleted. */
 int dg_metrics_out(dg_train *t, int64_t epoch, const char *scope, const dg_metrics *m, dg_diag *d)
     DG_MUST_USE;
+int dg_metrics_out_finish(dg_train *t, dg_diag *d) DG_MUST_USE;
+int dg_metrics_out_again(dg_train *t, dg_diag *d) DG_MUST_USE;
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -72,6 +73,31 @@ static bool lock_log(FILE *f)
     return true;
 }
 
+static bool is_same(const dg_train *t)
+{
+    struct stat st;
+
+    return stat(t->out, &st) == 0 && st.st_dev == t->device && st.st_ino == t->inode;
+}
+
+bool dg_folder_is_home(const dg_train *t)
+{
+    FILE *log = dg_run_log_of(t->run)->file;
+    struct stat st;
+
+    return is_same(t) && (!log || (fstat(fileno(log), &st) == 0 && st.st_nlink > 0));
+}
+
+static void remember_home(dg_train *t)
+{
+    struct stat st;
+
+    if (stat(t->out, &st) == 0) {
+        t->device = st.st_dev;
+        t->inode = st.st_ino;
+    }
+}
+
 /* Opens the log, which is also the lock: two runs in one folder would overwrite each other's
  * checkpoints. */
 static int open_log(dg_train *t, bool resumed, dg_diag *d)
@@ -96,6 +122,7 @@ static int open_log(dg_train *t, bool resumed, dg_diag *d)
                        reason);
     }
     dg_run_log_of(t->run)->file = f;
+    remember_home(t);
     return 0;
 }
 
@@ -208,6 +235,27 @@ static int copy_pipeline(dg_train *t, dg_diag *d)
             rc = dg_file_write(to, out.s, out.n, d);
         dg_str_free(&out);
     }
+    return rc;
+}
+
+int dg_folder_again(dg_train *t, dg_diag *d)
+{
+    dg_run_log *log = dg_run_log_of(t->run);
+    FILE *before = log->file;
+    int rc;
+
+    if (dg_exists(t->out) && !is_same(t) && (!dg_is_folder(t->out) || !is_empty(t->out)))
+        return dg_fail(d, DG_EINPUT, (dg_where){ .file = t->out }, "out-replaced",
+                       "something else is in its place now: move that away");
+    DG_TRY(dg_mkdirs(t->out, d));
+    if (before && !dg_folder_is_home(t)) {
+        DG_TRY(dg_file_rescue(fileno(before), dg_path_join(t->arena, t->out, "run.log"), d));
+        DG_TRY(open_log(t, true, d));
+        fclose(before);
+    }
+    remember_home(t);
+    DG_TRY(copy_pipeline(t, d));
+out:
     return rc;
 }
 

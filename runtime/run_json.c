@@ -322,7 +322,7 @@ void dg_run_json_write(dg_train *t, const char *state, const char *why)
     dg_diag *d;
     dg_str s = { 0 };
 
-    if (!t->out || !t->run_json)
+    if (!t->out || !t->run_json || t->homeless)
         return;
     a = dg_arena_open();
     d = dg_diag_open();

@@ -1,14 +1,31 @@
 /* run_log.c: see run_log.h. */
 #include "runtime/run_log.h"
 
+#include <errno.h>
+#include <string.h>
+
 #include "base/pool.h"
 #include "kernels/backend.h"
 #include "runtime/programs.h"
 
+/* Says once that the log has gaps. */
+static void write_out(dg_run_log *l)
+{
+    char reason[128], text[192];
+
+    if (fflush(l->file) == 0 || l->has_gaps)
+        return;
+    l->has_gaps = true;
+    snprintf(text, sizeof text, "run.log cannot be written: %s; its lines appear here only",
+             strerror_r(errno, reason, sizeof reason));
+    if (l->line)
+        l->line(l->ctx, DG_WARN, text);
+}
+
 static void log_line(void *ctx, dg_level level, const char *line)
 {
     static const char *const marks[] = { "debug: ", "", "warning: " };
-    const dg_run_log *l = ctx;
+    dg_run_log *l = ctx;
     char own[512];
 
     if (l->world->rank > 0 && (level != DG_WARN || !l->started))
@@ -19,7 +36,7 @@ static void log_line(void *ctx, dg_level level, const char *line)
     }
     if (l->file) {
         fprintf(l->file, "%s%s\n", marks[level], line);
-        fflush(l->file);
+        write_out(l);
     }
     if (l->line)
         l->line(l->ctx, (int)level, line);

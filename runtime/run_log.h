@@ -14,8 +14,9 @@ struct dg_run_log {
     const dg_world *world;
     void (*line)(void *ctx, int level, const char *line); /* the caller's, or NULL */
     void *ctx;
-    FILE *file;   /* run.log; NULL: the run has no folder, or this is another rank */
-    bool started; /* the first step follows: warnings are now this rank's own */
+    FILE *file;    /* run.log; NULL: the run has no folder, or this is another rank */
+    bool has_gaps; /* run.log could not be written at some time */
+    bool started;  /* the first step follows: warnings are now this rank's own */
 };
 
 void dg_run_log_open(dg_run_log *l, const dg_run_options *o, const dg_world *world);

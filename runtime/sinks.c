@@ -206,7 +206,7 @@ int dg_sinks_finish(dg_sinks **out, dg_metrics *m, dg_diag *d)
         return 0;
     for (int i = 0; i < s->sinks.n; i++) {
         sink *k = &s->sinks.items[i];
-        int one = k->node->class->finish(&k->state, rc == 0 ? m : NULL, d);
+        int one = k->node->class->finish(&k->state, rc == 0 || rc == -DG_EIO ? m : NULL, d);
 
         rc = rc < 0 ? rc : one;
     }

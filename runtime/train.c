@@ -12,7 +12,6 @@
 #include "report/memory_info.h"
 #include "report/report.h"
 #include "runtime/control_hooks.h"
-#include "runtime/data_report.h"
 #include "runtime/evaluate.h"
 #include "runtime/metrics_out.h"
 #include "runtime/run_json.h"
@@ -23,13 +22,17 @@ enum { FIRST_BATCHES = 3 };
 
 /* ---- one step -------------------------------------------------------------------------------- */
 
-static int write_first_pictures(dg_train *t, dg_diag *d)
+/* Failure does not end the run. */
+static void write_first_pictures(dg_train *t)
 {
-    int rc = dg_pictures_write(t->first_pictures,
-                               dg_path_join(t->arena, t->out, "first-batches.jpg"), d);
+    const char *path = dg_path_join(t->arena, t->out, "first-batches.jpg");
+    dg_diag *d = dg_diag_open();
 
+    if (dg_pictures_write(t->first_pictures, path, d) < 0)
+        dg_log_line(t->env, DG_WARN, "no pictures of the first batches: %s: %s", path,
+                    dg_diag_at(d, 0)->text);
     dg_pictures_close(&t->first_pictures);
-    return rc;
+    dg_diag_close(&d);
 }
 
 static int show_first_pictures(dg_train *t, const dg_feeder_batch *batch, dg_diag *d)
@@ -40,7 +43,7 @@ static int show_first_pictures(dg_train *t, const dg_feeder_batch *batch, dg_dia
         return 0;
     DG_TRY(dg_pictures_add_batch(t->first_pictures, batch, d));
     if (dg_pictures_full(t->first_pictures) || batch->number + 1 >= FIRST_BATCHES)
-        DG_TRY(write_first_pictures(t, d));
+        write_first_pictures(t);
 out:
     return rc;
 }
@@ -187,7 +190,10 @@ static int one_batch(dg_train *t, bool *updated, bool *end, dg_diag *d)
 
     dg_control_hooks_at(t->world->link, &t->data->chain.loader->where, NULL);
     begin = t->env->now_s();
-    DG_TRY(next_batch(t, &b, d));
+    rc = next_batch(t, &b, d);
+    t->no_data = rc < 0 && rc != -DG_ESTOP;
+    if (rc < 0)
+        return rc;
     t->data_s += t->env->now_s() - begin;
     trace_batch(t, b, begin);
     *end = b == NULL;
@@ -394,7 +400,7 @@ static int end_with(dg_train *t, const char *state, const char *why, dg_diag *d)
         rc = dg_run_json_gather(t, d);
     t->state = state;
     t->why = why;
-    return rc < 0 ? rc : dg_train_save(t, d);
+    return rc < 0 ? rc : dg_keep_save_last(t, d);
 }
 
 static int end_interrupted(dg_train *t, dg_diag *d)
@@ -413,12 +419,27 @@ static int end_interrupted(dg_train *t, dg_diag *d)
 static int leave_evaluation(dg_train *t, int rc, dg_diag *d)
 {
     /* the steps so far are valid */
-    if (rc != -DG_ESTOP && t->world->ranks == 1 && dg_train_save(t, d) < 0)
+    if (rc != -DG_ESTOP && t->world->ranks == 1 && dg_keep_save(t, d) < 0)
         return rc;
     if (rc != -DG_ESTOP || (t->world->ranks > 1 && t->world->comm->why[0]))
         return rc;
     dg_diag_clear(d);
     return end_interrupted(t, d);
+}
+
+/* A batch could not be made, because data went or changed during the run: what was trained until
+ * then is saved. Other ranks wait inside their step and cannot help to save. */
+static int leave_step(dg_train *t, int64_t batch, int rc, dg_diag *d)
+{
+    const dg_progress *p = t->progress;
+
+    if (!t->no_data || !t->out || t->world->ranks > 1 || p->batch != batch ||
+        p->step == t->first_step || t->saved_step == p->step)
+        return rc;
+    if (dg_keep_save(t, d) == 0 && t->saved_step == p->step)
+        dg_help(d, "what was trained up to step %lld is saved: --resume with --out %s continues",
+                (long long)p->step, t->out);
+    return rc;
 }
 
 static int finish_training(dg_train *t, const char *why, dg_diag *d)
@@ -453,6 +474,7 @@ static int run_steps(dg_train *t, dg_diag *d)
 {
     const char *why = reason_to_end(t);
     bool end = false, stop;
+    int64_t batch;
     /* skipped after an incomplete step */
     int rc = why || t->progress->step == 0 ? 0 : dg_train_evaluate(t, false, d);
 
@@ -464,7 +486,11 @@ static int run_steps(dg_train *t, dg_diag *d)
                         reason_to_stop(t), t->out ? "; --resume goes on from here" : "");
             return end_with(t, "stopped", reason_to_stop(t), d);
         }
-        DG_TRY(one_step(t, &end, d));
+        batch = t->progress->batch;
+        rc = one_step(t, &end, d);
+        if (rc < 0)
+            return leave_step(t, batch, rc, d);
+        dg_keep_folder(t);
         if (t->progress->step == t->first_step + 1)
             begin_costs(t);
         why = end ? "the data of all epochs were seen" : reason_to_end(t);
@@ -510,17 +536,6 @@ static int log_ranks(const dg_train *t, dg_diag *d)
     return 0;
 }
 
-/* Writes the data report; failure does not end the run. */
-static void write_data_report(const dg_train *t)
-{
-    dg_diag *d = dg_diag_open();
-
-    if (t->out && dg_data_report_write(dg_path_join(t->arena, t->out, "data.json"),
-                                       dg_run_data_sets(t->run), t->world->ranks, d) < 0)
-        dg_log_line(t->env, DG_WARN, "no data report: %s", dg_diag_at(d, 0)->text);
-    dg_diag_close(&d);
-}
-
 /* Writes the report page; failure is only a warning, because the folder has all of its data. */
 static void write_report(const dg_train *t)
 {
@@ -540,7 +555,7 @@ static void write_end(dg_train *t, int rc, dg_diag *d)
         dg_run_json_write(t, "failed", dg_diag_text(d));
     else
         dg_run_json_write(t, t->state, t->why);
-    if (!failed && t->out)
+    if (!failed && t->out && !t->homeless)
         write_report(t);
 }
 
@@ -563,6 +578,7 @@ static dg_train begin_training(dg_run *run, const dg_run_train_options *o, dg_ar
         .arena = a,
         .started = dg_run_env(run)->now_s(),
         .saved_step = -1,
+        .kept_step = -1,
         .evaluated_minutes = DG_NEW_N(a, g->n_evaluates + 1, double),
         .scores = DG_NEW_N(a, g->n_evaluates + 1, dg_str),
     };
@@ -586,7 +602,7 @@ int dg_run_train(dg_run *run, const dg_run_train_options *o, dg_diag *d)
         dg_run_json_open(&t);
         begin_costs(&t);
         dg_run_json_write(&t, "running", "");
-        write_data_report(&t);
+        dg_keep_data(&t);
         DG_TRY(run_steps(&t, d));
         DG_TRY(log_ranks(&t, d));
     } else {
@@ -597,11 +613,8 @@ out:
     if (rc < 0 && rc != -DG_ESTOP && t.world->ranks > 1)
         t.world->comm->abort(t.world->comm); /* no rank must wait for a failed one */
     /* the run ended before there were enough, perhaps because of what they show */
-    if (t.first_pictures) {
-        int own = write_first_pictures(&t, rc < 0 ? NULL : d);
-
-        rc = rc < 0 ? rc : own;
-    }
+    if (t.first_pictures)
+        write_first_pictures(&t);
     dg_feeder_close(&t.feeder);
     dg_pictures_close(&t.first_pictures);
     dg_metrics_out_close(&t);

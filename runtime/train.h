@@ -2,6 +2,8 @@
 #ifndef DG_RUNTIME_TRAIN_H
 #define DG_RUNTIME_TRAIN_H
 
+#include <sys/types.h>
+
 #include "report/metrics_jsonl.h"
 #include "report/prometheus.h"
 #include "report/tensorboard.h"
@@ -43,9 +45,15 @@ typedef struct dg_train {
     double step_s, evaluate_s;      /* smoothed durations */
     double saved_minutes, *evaluated_minutes; /* when last saved; when last run, per evaluation */
     int64_t saved_step, first_step, n_empty;  /* n_empty: this rank's batches without objects */
-    int64_t costs_from;                       /* step after which the costs below are counted */
-    dg_comm_cost cost;                        /* totals at that step */
-    double monitors_s;                        /* time that monitors had taken at that step */
+    int64_t kept_step; /* of the newest checkpoint in the folder; -1: none, or not rank 0 */
+    dev_t device;      /* the folder that the run began in */
+    ino_t inode;
+    bool homeless;           /* that is gone, and could not be made again */
+    bool no_data;    /* the latest batch could not be made */
+    bool lines_wait;         /* lines of metrics.jsonl wait in memory */
+    int64_t costs_from;      /* step after which the costs below are counted */
+    dg_comm_cost cost;       /* totals at that step */
+    double monitors_s;       /* time that monitors had taken at that step */
     double control_s;        /* time that the compute thread has spent on the control plane since */
     double data_s;           /* time that it has waited for batches since */
     dg_run_json *run_json;   /* NULL before the first step */
@@ -66,6 +74,10 @@ int dg_train_start(dg_train *t, dg_diag *d) DG_MUST_USE;
 int dg_folder_open(dg_train *t, const char **resume, dg_diag *d) DG_MUST_USE;
 /* Opens metrics.jsonl and writes pipeline.xml, once it is known where the run begins. */
 int dg_folder_begin(dg_train *t, dg_diag *d) DG_MUST_USE;
+/* True if the folder is the one that the run began in, with its log; again makes it, with the log
+ * so far, if nothing else is in its place. */
+bool dg_folder_is_home(const dg_train *t);
+int dg_folder_again(dg_train *t, dg_diag *d) DG_MUST_USE;
 /* Digest of the pipeline as run: its files and --set. */
 uint64_t dg_folder_digest(const dg_pipeline *p);
 
@@ -75,9 +87,19 @@ int dg_train_tick(dg_train *t, dg_diag *d) DG_MUST_USE;
 double dg_train_left_s(const dg_train *t);
 /* Runs the evaluations that are due after this step, or all. */
 int dg_train_evaluate(dg_train *t, bool all, dg_diag *d) DG_MUST_USE;
-int dg_train_save(dg_train *t, dg_diag *d) DG_MUST_USE; /* unless this step is saved already */
 /* Also saves after a new best value. */
 int dg_train_save_due(dg_train *t, dg_diag *d) DG_MUST_USE;
 bool dg_train_out_of_patience(const dg_train *t);
+
+/* keep.c: saves, unless this step is saved already. If it cannot be written, the run goes on with a
+ * warning, but the last save is an error. */
+int dg_keep_save(dg_train *t, dg_diag *d) DG_MUST_USE;
+int dg_keep_save_last(dg_train *t, dg_diag *d) DG_MUST_USE;
+/* Warns if there is no room for a checkpoint. */
+void dg_keep_room(const dg_train *t);
+/* Writes data.json; failure is a warning. */
+void dg_keep_data(const dg_train *t);
+/* Makes the run's folder again if it is gone. */
+void dg_keep_folder(dg_train *t);
 
 #endif

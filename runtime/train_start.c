@@ -198,6 +198,7 @@ static int resume_from(dg_train *t, const char *folder, dg_diag *d)
     DG_TRY(check_place(t, folder, same, d)); /* alike on all ranks */
     t->minutes_before = t->progress->minutes;
     t->saved_step = t->progress->step;
+    t->kept_step = t->out ? t->saved_step : -1;
     t->crossed = t->progress->epoch > 0 && t->progress->index == 0;
     t->saved_minutes = t->progress->minutes;
     for (int i = 0; i < t->graph->n_evaluates; i++)
@@ -276,6 +277,7 @@ int dg_train_start(dg_train *t, dg_diag *d)
         dg_log_line(t->env, DG_INFO, "resumed from %s: step %lld, epoch %lld", resume,
                     (long long)t->progress->step, (long long)t->progress->epoch);
     dg_log_warnings(t->env, d);
+    dg_keep_room(t);
     if (t->out && !resume)
         t->first_pictures = dg_pictures_open(FIRST_PICTURES, t->data->set);
     DG_TRY(dg_world_agree(t->world, dg_metrics_out_port(t, d), "opened the metrics port", d));

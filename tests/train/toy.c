@@ -334,6 +334,8 @@ static void report(void *ctx, const dg_run_report *r)
     toy *t = ctx;
 
     t->n_reports += !r->scope;
+    if (!r->scope && t->after_step)
+        t->after_step(t);
     t->n_evaluations += r->scope != NULL;
 }
 

@@ -30,6 +30,7 @@ typedef struct toy {
     dg_str log;                            /* lines of the last runs */
     int threads;                           /* 1 unless set */
     int n_reports, n_evaluations, stop_at; /* stop is 1 from report stop_at on */
+    void (*after_step)(struct toy *t);     /* NULL, or called at each report of a step */
 } toy;
 int toy_set_up(void **state);
 int toy_tear_down(void **state);

@@ -1,0 +1,201 @@
+/* keep.c: checkpoints, and what becomes of a run whose disk is full or whose folder is gone: it
+ * says so at once, keeps what it has, goes on, and tries again. Only rank 0 writes; whether it
+ * could is told to all, so that all know which steps are saved. */
+#include "runtime/train.h"
+
+#include <sys/statvfs.h>
+
+#include "base/file.h"
+#include "runtime/control_hooks.h"
+#include "runtime/data_report.h"
+#include "runtime/metrics_out.h"
+#include "runtime/replicas.h"
+#include "runtime/run_json.h"
+
+/* ---- room ------------------------------------------------------------------------------------ */
+
+static dg_checkpoint_args checkpoint_of(const dg_train *t)
+{
+    return (dg_checkpoint_args){
+        .out = t->out,
+        .store = t->programs->store,
+        .progress = t->progress,
+        .identity = &t->identity,
+        .keep = t->conf->present && t->conf->keep > 0 ? t->conf->keep : 1,
+    };
+}
+
+/* Bytes that a user may write where the run's folder is; negative: not known. */
+static double free_bytes(const dg_train *t)
+{
+    struct statvfs v;
+
+    return statvfs(t->out, &v) == 0 ? (double)v.f_bavail * (double)v.f_frsize : -1;
+}
+
+/* "a checkpoint takes 132 MB, and 40 MB are free: 92 MB are missing" */
+static void add_room(dg_str *s, const dg_train *t)
+{
+    const dg_checkpoint_args args = checkpoint_of(t);
+    double takes = (double)dg_checkpoint_bytes(&args), has = free_bytes(t);
+    char a[32], b[32];
+
+    dg_str_fmt(s, "a checkpoint takes %s", dg_human_bytes(takes, a, sizeof a));
+    if (has >= 0)
+        dg_str_fmt(s, ", and %s %s free", dg_human_bytes(has, b, sizeof b),
+                   has == 1 ? "is" : "are");
+    if (has >= 0 && has < takes)
+        dg_str_fmt(s, ": %s are missing", dg_human_bytes(takes - has, a, sizeof a));
+}
+
+void dg_keep_room(const dg_train *t)
+{
+    const dg_checkpoint_args args = checkpoint_of(t);
+    dg_str s = { 0 };
+    double has = t->out ? free_bytes(t) : -1;
+
+    if (has < 0 || has >= (double)dg_checkpoint_bytes(&args))
+        return;
+    add_room(&s, t);
+    dg_log_line(t->env, DG_WARN, "%s: no room to save: %s; the run goes on and tries at each save",
+                t->out, s.s);
+    dg_str_free(&s);
+}
+
+/* ---- saving ---------------------------------------------------------------------------------- */
+
+/* Says what was not saved, and what stays. */
+static void warn_unsaved(const dg_train *t, const dg_diag *why)
+{
+    const dg_err *e = dg_diag_at(why, 0);
+    dg_str s = { 0 };
+
+    dg_str_fmt(&s, "step %lld is not saved: %s%s%s; ", (long long)t->progress->step,
+               e->at.file ? e->at.file : "", e->at.file ? ": " : "", e->text);
+    add_room(&s, t);
+    if (t->kept_step >= 0)
+        dg_str_fmt(&s, "; the checkpoint of step %lld stays", (long long)t->kept_step);
+    dg_log_line(t->env, DG_WARN, "%s; the run goes on, and the next save tries again", s.s);
+    dg_str_free(&s);
+}
+
+/* Adds to the error of the last save what can be done about it. */
+static void help_unsaved(const dg_train *t, dg_diag *d)
+{
+    dg_str s = { 0 };
+
+    add_room(&s, t);
+    if (t->kept_step >= 0)
+        dg_help(d,
+                "%s; --resume with --out %s continues after step %lld, whose checkpoint is whole",
+                s.s, t->out, (long long)t->kept_step);
+    else
+        dg_help(d, "%s; nothing of this run is saved", s.s);
+    dg_str_free(&s);
+}
+
+static int write_checkpoint(dg_train *t, bool last, dg_diag *d)
+{
+    const dg_checkpoint_args args = checkpoint_of(t);
+    dg_diag *own = dg_diag_open();
+    int rc = t->homeless ? dg_fail(own, DG_EIO, (dg_where){ .file = t->out }, "folder-gone",
+                                   "the run's folder is gone, and could not be made again")
+                         : dg_checkpoint_write(&args, own);
+
+    if (rc == 0) {
+        t->kept_step = t->progress->step;
+        dg_control_hooks_saved(t->world->link, t->kept_step);
+    } else if (last) {
+        dg_diag_merge(d, own);
+        help_unsaved(t, d);
+    } else {
+        warn_unsaved(t, own);
+    }
+    dg_diag_close(&own);
+    return rc;
+}
+
+static int save(dg_train *t, bool last, dg_diag *d)
+{
+    bool failed;
+    int rc, wrote = 0;
+
+    if (t->saved_step == t->progress->step)
+        return 0;
+    DG_TRY(dg_train_tick(t, d));
+    DG_TRY(dg_replicas_compare(t->world, t->programs->store,
+                               dg_printf(t->arena, "after step %lld", (long long)t->progress->step),
+                               d));
+    dg_control_hooks_at(t->world->link, &t->conf->where, "checkpoint");
+    if (t->out)
+        wrote = write_checkpoint(t, last, d);
+    t->saved_minutes = t->progress->minutes;
+    if (last && wrote < 0)
+        return wrote;
+    DG_TRY(dg_world_any(t->world, wrote < 0, &failed, "saved a checkpoint", d));
+    if (!failed)
+        t->saved_step = t->progress->step;
+out:
+    return rc;
+}
+
+int dg_keep_save(dg_train *t, dg_diag *d)
+{
+    return save(t, false, d);
+}
+
+int dg_keep_save_last(dg_train *t, dg_diag *d)
+{
+    int rc = save(t, true, d), numbers = dg_metrics_out_finish(t, rc < 0 ? NULL : d);
+
+    return rc < 0 ? rc : numbers;
+}
+
+/* ---- the folder ------------------------------------------------------------------------------ */
+
+void dg_keep_data(const dg_train *t)
+{
+    dg_diag *d = dg_diag_open();
+
+    if (t->out && dg_data_report_write(dg_path_join(t->arena, t->out, "data.json"),
+                                       dg_run_data_sets(t->run), t->world->ranks, d) < 0)
+        dg_log_line(t->env, DG_WARN, "no data report: %s", dg_diag_at(d, 0)->text);
+    dg_diag_close(&d);
+}
+
+static int restore(dg_train *t, dg_diag *d)
+{
+    int rc;
+
+    t->kept_step = -1;
+    DG_TRY(dg_folder_again(t, d));
+    DG_TRY(dg_metrics_out_again(t, d));
+    t->homeless = false;
+    dg_run_json_write(t, "running", "");
+    dg_keep_data(t);
+    (void)write_checkpoint(t, false, d); /* reported */
+out:
+    return rc;
+}
+
+void dg_keep_folder(dg_train *t)
+{
+    dg_diag *own;
+    int rc;
+
+    if (!t->out || (dg_folder_is_home(t) && !dg_metrics_jsonl_is_gone(t->jsonl)))
+        return;
+    own = dg_diag_open();
+    if (!t->homeless)
+        dg_log_line(t->env, DG_WARN,
+                    "%s: the run's folder was deleted, moved or emptied: the run makes it again, "
+                    "with the log and the numbers so far; earlier checkpoints are not in it",
+                    t->out);
+    rc = restore(t, own);
+    if (rc < 0 && !t->homeless && dg_diag_n(own))
+        dg_log_line(t->env, DG_WARN, "%s: %s; the run goes on, and tries again",
+                    dg_diag_at(own, 0)->at.file ? dg_diag_at(own, 0)->at.file : t->out,
+                    dg_diag_at(own, 0)->text);
+    t->homeless = rc < 0;
+    dg_diag_close(&own);
+}
