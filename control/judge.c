@@ -8,6 +8,7 @@
 
 #include "control/facts.h"
 #include "control/judge_internal.h"
+#include "control/limits.h"
 
 static const double SETTLE_S = DG_SETTLE_S, SECOND_HAND_S = 0.5, LAST_WORDS_S = 0.5;
 
@@ -453,6 +454,8 @@ static void judge_gone(dg_judge *r, int i)
     if (WIFSIGNALED(k->status) && WTERMSIG(k->status) == SIGKILL)
         dg_help(r->verdict, "if no person or script killed it, memory ran out and the kernel "
                             "did (see dmesg): make the batch smaller");
+    else if (WIFSIGNALED(k->status))
+        dg_limits_help(r->verdict);
     dg_judge_fail(r, true);
     dg_str_free(&s);
 }

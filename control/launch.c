@@ -17,6 +17,7 @@
 #include "comm/shm.h"
 #include "control/rank_processes.h"
 #include "control/control_file.h"
+#include "control/limits.h"
 #include "control/plane.h"
 
 static const double GRACE_S = 2, SETTLE_S = 1, COME_BACK_S = 60, GATHER_S = 5;
@@ -496,6 +497,7 @@ int dg_launch_run(const dg_launch_conf *c, int *code, dg_diag *d)
 
     l.fds = DG_NEW_N(a, c->ranks + 2, struct pollfd);
     pthread_sigmask(SIG_SETMASK, NULL, &l.before);
+    DG_TRY(dg_limits_raise(c->ranks, d));
     DG_TRY(dg_rank_processes_open(&l.processes, &processes, d));
     DG_TRY(open_signal_fd(&l, d));
     if (c->control) {

@@ -20,6 +20,8 @@ libcontrol_la_SOURCES += \
 	control/judge_seen.c \
 	control/judge_time.c \
 	control/keyfile.c \
+	control/limits.c \
+	control/limits.h \
 	control/keyfile.h \
 	control/launch.c \
 	control/launch.h \

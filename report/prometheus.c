@@ -12,12 +12,54 @@
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+
+#include "base/log.h"
+
+/* A scrape takes milliseconds: a connection that lasts LASTS_S is ended, so that those that send a
+ * byte now and then do not keep the others out. */
+enum { CONNECTIONS = 64 };
+static const double LASTS_S = 2;
 
 struct dg_prometheus {
     struct MHD_Daemon *daemon;
-    pthread_mutex_t lock;
-    dg_str text; /* protected by lock */
+    pthread_mutex_t lock; /* protects what follows */
+    dg_str text;
+    struct {
+        int fd; /* 0: none */
+        double since;
+    } open[CONNECTIONS];
 };
+
+/* Notes where a connection begins and ends; the library closes its descriptor after that. */
+static void note(void *self, struct MHD_Connection *c, void **state,
+                 enum MHD_ConnectionNotificationCode what)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+    const bool begins = what == MHD_CONNECTION_NOTIFY_STARTED;
+    dg_prometheus *s = self;
+
+    (void)state;
+    pthread_mutex_lock(&s->lock);
+    for (int i = 0; info && i < CONNECTIONS; i++)
+        if (s->open[i].fd == (begins ? 0 : info->connect_fd)) {
+            s->open[i].fd = begins ? info->connect_fd : 0;
+            s->open[i].since = dg_monotonic_s();
+            break;
+        }
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Call with the lock held. */
+static void end_old_ones(dg_prometheus *s)
+{
+    const double now = dg_monotonic_s();
+
+    for (int i = 0; i < CONNECTIONS; i++)
+        if (s->open[i].fd && now - s->open[i].since > LASTS_S)
+            (void)shutdown(s->open[i].fd, SHUT_RDWR);
+}
 
 static enum MHD_Result send_text(struct MHD_Connection *c, unsigned status, const char *type,
                                  const char *text, size_t n)
@@ -72,7 +114,8 @@ int dg_prometheus_open(dg_prometheus **out, int port, dg_diag *d)
     s->daemon =
         MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD, (uint16_t)port, NULL, NULL, answer, s,
                          MHD_OPTION_SOCK_ADDR, &here, MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u,
-                         MHD_OPTION_CONNECTION_LIMIT, 16u, MHD_OPTION_CONNECTION_TIMEOUT, 10u,
+                         MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS,
+                         MHD_OPTION_CONNECTION_TIMEOUT, 10u, MHD_OPTION_NOTIFY_CONNECTION, note, s,
                          MHD_OPTION_END);
     if (s->daemon)
         return 0;
@@ -108,6 +151,7 @@ void dg_prometheus_put(dg_prometheus *s, dg_str *text)
     pthread_mutex_lock(&s->lock);
     before = s->text;
     s->text = *text;
+    end_old_ones(s);
     pthread_mutex_unlock(&s->lock);
     *text = (dg_str){ 0 };
     dg_str_free(&before);

@@ -151,6 +151,20 @@ int dg_keep_save_last(dg_train *t, dg_diag *d)
     return rc < 0 ? rc : numbers;
 }
 
+/* Other ranks wait inside their step and cannot help to save. */
+int dg_keep_trained(dg_train *t, int64_t batch, int rc, dg_diag *d)
+{
+    const dg_progress *p = t->progress;
+
+    if (!t->no_data || !t->out || t->world->ranks > 1 || p->batch != batch ||
+        p->step == t->first_step || t->saved_step == p->step)
+        return rc;
+    if (dg_keep_save(t, d) == 0 && t->saved_step == p->step)
+        dg_help(d, "what was trained up to step %lld is saved: --resume with --out %s continues",
+                (long long)p->step, t->out);
+    return rc;
+}
+
 /* ---- the folder ------------------------------------------------------------------------------ */
 
 void dg_keep_data(const dg_train *t)
@@ -160,6 +174,18 @@ void dg_keep_data(const dg_train *t)
     if (t->out && dg_data_report_write(dg_path_join(t->arena, t->out, "data.json"),
                                        dg_run_data_sets(t->run), t->world->ranks, d) < 0)
         dg_log_line(t->env, DG_WARN, "no data report: %s", dg_diag_at(d, 0)->text);
+    dg_diag_close(&d);
+}
+
+void dg_keep_pictures(dg_train *t)
+{
+    const char *path = dg_path_join(t->arena, t->out, "first-batches.jpg");
+    dg_diag *d = dg_diag_open();
+
+    if (dg_pictures_write(t->first_pictures, path, d) < 0)
+        dg_log_line(t->env, DG_WARN, "no pictures of the first batches: %s: %s", path,
+                    dg_diag_at(d, 0)->text);
+    dg_pictures_close(&t->first_pictures);
     dg_diag_close(&d);
 }
 

@@ -22,19 +22,6 @@ enum { FIRST_BATCHES = 3 };
 
 /* ---- one step -------------------------------------------------------------------------------- */
 
-/* Failure does not end the run. */
-static void write_first_pictures(dg_train *t)
-{
-    const char *path = dg_path_join(t->arena, t->out, "first-batches.jpg");
-    dg_diag *d = dg_diag_open();
-
-    if (dg_pictures_write(t->first_pictures, path, d) < 0)
-        dg_log_line(t->env, DG_WARN, "no pictures of the first batches: %s: %s", path,
-                    dg_diag_at(d, 0)->text);
-    dg_pictures_close(&t->first_pictures);
-    dg_diag_close(&d);
-}
-
 static int show_first_pictures(dg_train *t, const dg_feeder_batch *batch, dg_diag *d)
 {
     int rc;
@@ -43,7 +30,7 @@ static int show_first_pictures(dg_train *t, const dg_feeder_batch *batch, dg_dia
         return 0;
     DG_TRY(dg_pictures_add_batch(t->first_pictures, batch, d));
     if (dg_pictures_full(t->first_pictures) || batch->number + 1 >= FIRST_BATCHES)
-        write_first_pictures(t);
+        dg_keep_pictures(t);
 out:
     return rc;
 }
@@ -427,21 +414,6 @@ static int leave_evaluation(dg_train *t, int rc, dg_diag *d)
     return end_interrupted(t, d);
 }
 
-/* A batch could not be made, because data went or changed during the run: what was trained until
- * then is saved. Other ranks wait inside their step and cannot help to save. */
-static int leave_step(dg_train *t, int64_t batch, int rc, dg_diag *d)
-{
-    const dg_progress *p = t->progress;
-
-    if (!t->no_data || !t->out || t->world->ranks > 1 || p->batch != batch ||
-        p->step == t->first_step || t->saved_step == p->step)
-        return rc;
-    if (dg_keep_save(t, d) == 0 && t->saved_step == p->step)
-        dg_help(d, "what was trained up to step %lld is saved: --resume with --out %s continues",
-                (long long)p->step, t->out);
-    return rc;
-}
-
 static int finish_training(dg_train *t, const char *why, dg_diag *d)
 {
     int rc = dg_train_evaluate(t, true, d);
@@ -489,7 +461,7 @@ static int run_steps(dg_train *t, dg_diag *d)
         batch = t->progress->batch;
         rc = one_step(t, &end, d);
         if (rc < 0)
-            return leave_step(t, batch, rc, d);
+            return dg_keep_trained(t, batch, rc, d);
         dg_keep_folder(t);
         if (t->progress->step == t->first_step + 1)
             begin_costs(t);
@@ -614,7 +586,7 @@ out:
         t.world->comm->abort(t.world->comm); /* no rank must wait for a failed one */
     /* the run ended before there were enough, perhaps because of what they show */
     if (t.first_pictures)
-        write_first_pictures(&t);
+        dg_keep_pictures(&t);
     dg_feeder_close(&t.feeder);
     dg_pictures_close(&t.first_pictures);
     dg_metrics_out_close(&t);

@@ -49,7 +49,7 @@ typedef struct dg_train {
     dev_t device;      /* the folder that the run began in */
     ino_t inode;
     bool homeless;           /* that is gone, and could not be made again */
-    bool no_data;    /* the latest batch could not be made */
+    bool no_data;            /* the latest batch could not be made */
     bool lines_wait;         /* lines of metrics.jsonl wait in memory */
     int64_t costs_from;      /* step after which the costs below are counted */
     dg_comm_cost cost;       /* totals at that step */
@@ -97,7 +97,11 @@ int dg_keep_save(dg_train *t, dg_diag *d) DG_MUST_USE;
 int dg_keep_save_last(dg_train *t, dg_diag *d) DG_MUST_USE;
 /* Warns if there is no room for a checkpoint. */
 void dg_keep_room(const dg_train *t);
-/* Writes data.json; failure is a warning. */
+/* When a step fails: saves what was trained if its first batch could not be made, because data went
+ * or changed; batch: how many there were before the step. Returns rc. */
+int dg_keep_trained(dg_train *t, int64_t batch, int rc, dg_diag *d) DG_MUST_USE;
+/* Write first-batches.jpg and data.json; failure is a warning. */
+void dg_keep_pictures(dg_train *t);
 void dg_keep_data(const dg_train *t);
 /* Makes the run's folder again if it is gone. */
 void dg_keep_folder(dg_train *t);

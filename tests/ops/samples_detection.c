@@ -232,6 +232,8 @@ static void updates(samples *s)
     sample_fixed(s, -1, 1, DG_SHAPE(3));
     ADD(s, grad_norm, "several blocks", no_attr, 0);
     sample_fixed(s, -1, 1, DG_SHAPE(9001));
+    ADD(s, grad_norm, "squares that no float holds", no_attr, 0)->edges = true;
+    sample_real_list(s, DG_SHAPE(4), REALS(3e24, 0, -4e24, 1));
     ADD(s, finite, "all finite", no_attr, 0);
     sample_fixed(s, -1, 1, DG_SHAPE(5));
     sample_fixed(s, -1, 1, DG_SCALAR);

@@ -367,22 +367,62 @@ static void follow_a_failure(void **state)
     dg_metrics_tail_close(&f);
 }
 
-/* What a server on this port answers to a request. */
-static void ask(int port, const char *request, char *reply, size_t room)
+static int connect_to(int port)
 {
     struct sockaddr_in to = { .sin_family = AF_INET,
                               .sin_port = htons((uint16_t)port),
                               .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    return fd;
+}
+
+/* What a server on this port answers to a request. */
+static void ask(int port, const char *request, char *reply, size_t room)
+{
+    int fd = connect_to(port);
     size_t n = 0;
     ssize_t k;
 
-    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
     assert_int_equal(write(fd, request, strlen(request)), (ssize_t)strlen(request));
     while (n + 1 < room && (k = read(fd, reply + n, room - n - 1)) > 0)
         n += (size_t)k;
     reply[n] = '\0';
     close(fd);
+}
+
+/* Connections that send a byte now and then are ended between steps, and then others get in. */
+static void drips(void **state)
+{
+    enum { MANY = 64, TRIES = 1200 };
+    toy *t = *state;
+    int fd[MANY], tries = 0;
+    dg_prometheus *s;
+    char reply[4096], byte;
+
+    if (dg_prometheus_open(&s, 0, t->d) < 0)
+        skip();
+    for (int i = 0; i < MANY; i++) {
+        fd[i] = connect_to(dg_prometheus_port(s));
+        assert_int_equal(write(fd[i], "G", 1), 1);
+    }
+    for (int i = 0; i < MANY; i++)
+        while (recv(fd[i], &byte, 1, MSG_DONTWAIT) < 0 && tries < TRIES) {
+            dg_str text = { 0 };
+
+            dg_str_add(&text, "detrgraph_step 7\n");
+            dg_prometheus_put(s, &text);
+            (void)!send(fd[i], "E", 1, MSG_NOSIGNAL);
+            usleep(50000);
+            tries++;
+        }
+    assert_true(tries < TRIES);
+    ask(dg_prometheus_port(s), "GET /metrics HTTP/1.0\r\n\r\n", reply, sizeof reply);
+    has(reply, "\r\n\r\ndetrgraph_step 7\n");
+    for (int i = 0; i < MANY; i++)
+        close(fd[i]);
+    dg_prometheus_close(&s);
 }
 
 static void scrape(void **state)
@@ -437,6 +477,7 @@ int main(void)
         TEST(follow),
         TEST(follow_a_failure),
         TEST(scrape),
+        TEST(drips),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

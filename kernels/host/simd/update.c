@@ -1,5 +1,7 @@
 /* update.c: updates of whole parameter spaces; formulas as in kernels/ref/update.c. Memory-bound:
  * AdamW with its moving average reads and writes 36 bytes per element in one pass. */
+#include <float.h>
+
 #include "kernels/host/simd/simd.h"
 
 enum { CHUNK = 1 << 14 };
@@ -43,6 +45,16 @@ static int prepare_norm(dg_prepare *p)
     return 0;
 }
 
+/* Squares of large gradients, as after a batch of black images, do not fit f32. */
+static double wide_sum(const float *g, int64_t n)
+{
+    double sum = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)g[i] * (double)g[i];
+    return sum;
+}
+
 static void norm_body(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const dg_args *a = ctx;
@@ -56,7 +68,7 @@ static void norm_body(void *ctx, int64_t begin, int64_t end, int thread)
         part[c] = 0;
         while (i < last) { /* runs of 1024, in f32 */
             vf s[4] = { { 0 }, { 0 }, { 0 }, { 0 } };
-            int64_t stop = min64(i + 1024, last);
+            const int64_t first = i, stop = min64(i + 1024, last);
 
             for (; i + 4 * W <= stop; i += 4 * W)
                 for (int j = 0; j < 4; j++)
@@ -66,8 +78,10 @@ static void norm_body(void *ctx, int64_t begin, int64_t end, int thread)
 
                 s[0] = vf_fma(x, x, s[0]);
             }
+            const float sum = vf_sum((s[0] + s[1]) + (s[2] + s[3]));
+
+            part[c] += sum <= FLT_MAX ? (double)sum : wide_sum(g + first, stop - first);
             i = stop;
-            part[c] += (double)vf_sum((s[0] + s[1]) + (s[2] + s[3]));
         }
     }
 }

@@ -1,0 +1,13 @@
+/* limits.h: the process's limits (ulimit) that a run needs more of. */
+#ifndef DG_CONTROL_LIMITS_H
+#define DG_CONTROL_LIMITS_H
+
+#include "base/diag.h"
+
+/* Raises the soft limits of open files and of the stack, which ranks inherit, as far as a launcher
+ * of so many ranks needs; an error if the hard limits are too small. */
+int dg_limits_raise(int ranks, dg_diag *d) DG_MUST_USE;
+/* Adds to the error about a rank that crashed the limit of memory that may have been the cause. */
+void dg_limits_help(dg_diag *d);
+
+#endif
