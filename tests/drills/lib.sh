@@ -58,7 +58,7 @@ rank_of() { ranks_of "$1" | sed -n "$(($2 + 1))p"; } # LAUNCHER RANK: they are s
 
 # reach NAME STEP: until the run has made so many steps
 reach() {
-  for _ in $(seq 3000); do
+  for _ in $(seq 12000); do
     [ -f "$1/metrics.jsonl" ] && [ "$(grep -c '"loss"' "$1/metrics.jsonl")" -ge "$2" ] && return 0
     kill -0 "$run" 2>/dev/null || return 1
     sleep 0.01
@@ -76,10 +76,10 @@ since() { # FROM TO
     'BEGIN { if (a == "" || b == "") print "never"; else printf "%.3f\n", b - a }'
 }
 
-# gone PID...: waits until none of the processes is there; when that was, or nothing after 10 s
+# gone PID...: waits until none of the processes is there; when that was, or nothing after a minute
 gone() {
   local pid left
-  for _ in $(seq 1000); do
+  for _ in $(seq 6000); do
     left=
     for pid in "$@"; do
       [ -d "/proc/$pid" ] && ! grep -q '^State:.Z' "/proc/$pid/status" 2>/dev/null && left=$pid
@@ -118,7 +118,9 @@ nothing_left() {
     awk 'FNR > 1 && $10 > 0 { print "socket " $2 " to " $3 }' \
       /proc/net/tcp /proc/net/tcp6 2>/dev/null
   else
-    find /dev/shm -iname '*detrgraph*' -printf 'shared memory %p\n' 2>/dev/null
+    # others have files there, too
+    find /dev/shm -type f -user "$(id -u)" -newer "$dir/drill.xml" -iname '*detrgraph*' \
+      -printf 'shared memory %p\n' 2>/dev/null
   fi
   command -v flock >/dev/null &&
     find "$dir" -name run.log ! -exec flock -n {} true \; -printf 'locked %p\n'
