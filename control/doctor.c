@@ -127,9 +127,8 @@ static int read_charts(chart *charts, int *n, const char *flight, dg_arena *a, d
 
     *n = 0;
     if (!dir)
-        return dg_fail(
-            d, DG_EINPUT, (dg_where){ .file = flight }, "doctor-nothing",
-            "there is no such folder, and no run.json beside it: no run has begun here");
+        return dg_fail(d, DG_EINPUT, (dg_where){ .file = flight }, "doctor-nothing",
+                       "there is no such folder, and no run.json beside it: no run has begun here");
     own = dg_diag_open();
     for (struct dirent *e; *n < DG_MAX_RANKS && (e = readdir(dir));)
         if (strncmp(e->d_name, "rank-", 5) == 0 && strstr(e->d_name, ".jsonl")) {

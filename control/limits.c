@@ -34,7 +34,8 @@ int dg_limits_raise(int ranks, dg_diag *d)
     const rlim_t files = FILES + (rlim_t)ranks * FILES_PER_RANK;
     int rc = raise_one(RLIMIT_NOFILE, "open files", "-n", files, 4 * files, 1, d);
 
-    return rc < 0 ? rc : raise_one(RLIMIT_STACK, "the stack in KiB", "-s", STACK, STACK_WISH, 1024, d);
+    return rc < 0 ? rc
+                  : raise_one(RLIMIT_STACK, "the stack in KiB", "-s", STACK, STACK_WISH, 1024, d);
 }
 
 void dg_limits_help(dg_diag *d)

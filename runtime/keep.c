@@ -219,9 +219,9 @@ void dg_keep_folder(dg_train *t)
                     t->out);
     rc = restore(t, own);
     if (rc < 0 && !t->homeless && dg_diag_n(own))
-        dg_log_line(t->env, DG_WARN, "%s: %s; the run goes on, and tries again",
+        dg_log_line(t->env, DG_WARN, "%s: %s [%s]; the run goes on, and tries again",
                     dg_diag_at(own, 0)->at.file ? dg_diag_at(own, 0)->at.file : t->out,
-                    dg_diag_at(own, 0)->text);
+                    dg_diag_at(own, 0)->text, dg_diag_at(own, 0)->id);
     t->homeless = rc < 0;
     dg_diag_close(&own);
 }

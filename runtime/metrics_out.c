@@ -151,9 +151,8 @@ static int add_line(dg_train *t, int64_t epoch, const char *scope, const dg_metr
         dg_diag_merge(d, own);
     else if (waits && !t->lines_wait)
         dg_log_line(t->env, DG_WARN,
-                    "%s: %s; lines from step %lld on wait in memory, and the run "
-                    "goes on",
-                    dg_diag_at(own, 0)->at.file, dg_diag_at(own, 0)->text,
+                    "%s: %s [%s]; lines from step %lld on wait in memory, and the run goes on",
+                    dg_diag_at(own, 0)->at.file, dg_diag_at(own, 0)->text, dg_diag_at(own, 0)->id,
                     (long long)t->progress->step);
     else if (!waits && t->lines_wait)
         dg_log_line(t->env, DG_INFO, "metrics.jsonl has all lines again, up to step %lld",

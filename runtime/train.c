@@ -133,7 +133,7 @@ static int feed_batch(dg_train *t, const dg_feeder_batch *b, dg_diag *d)
     double begin = t->env->now_s();
     int rc = 0;
 
-    if (b->spoilt) /* it is empty */
+    if (b->spoilt) /* empty */
         dg_monitor_digests_begin(dg_run_digests(t->run), t->graph, t->scope, t->progress->step,
                                  NULL);
     else
@@ -523,10 +523,7 @@ static void write_end(dg_train *t, int rc, dg_diag *d)
 {
     bool failed = rc < 0 && !(rc == -DG_ESTOP && t->state);
 
-    if (failed)
-        dg_run_json_write(t, "failed", dg_diag_text(d));
-    else
-        dg_run_json_write(t, t->state, t->why);
+    dg_run_json_write(t, failed ? "failed" : t->state, failed ? dg_diag_text(d) : t->why);
     if (!failed && t->out && !t->homeless)
         write_report(t);
 }

@@ -174,6 +174,7 @@ static void journal_too_large(void **state)
     setrlimit(RLIMIT_FSIZE, &before);
     assert_int_equal(rc, -DG_EIO);
     assert_int_equal(t->n_reports, 96);
+    assert_non_null(strstr(t->log.s, "cannot write: File too large [journal-write]; lines from"));
     assert_non_null(strstr(dg_diag_at(t->d, 0)->text, "cannot write: File too large"));
     dg_diag_clear(t->d);
 }
@@ -218,6 +219,8 @@ static void folder_goes(void **state)
     /* now a file is in its place: the run trains on, and ends with an error */
     t->after_step = put_a_file_there;
     assert_int_equal(train(t, text, 0, (dg_run_train_options){ .force = true }), -DG_EIO);
+    assert_non_null(strstr(t->log.s, "something else is in its place now: move that away "
+                                     "[out-replaced]; the run goes on"));
     says(t, "folder-gone", "the run's folder is gone, and could not be made again");
     assert_int_equal(t->n_reports, 40);
     assert_int_equal(dg_file_read(&lines, &n, toy_path(t, "out"), 0, t->d), 0);
