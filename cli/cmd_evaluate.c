@@ -36,7 +36,10 @@ static void print_text(void *ctx, const dg_run_report *r)
     (void)ctx;
     dg_say("%s (%.1f img/s)\n", r->scope, r->images_per_s);
     for (int i = 0; i < r->n; i++)
-        dg_say("  %-24s %7.4f\n", r->names[i], r->values[i]);
+        if (r->values[i] == -1) /* undefined, because there is no object */
+            dg_say("  %-24s       -\n", r->names[i]);
+        else
+            dg_say("  %-24s %7.4f\n", r->names[i], r->values[i]);
     for (int i = 0; i < r->n_notes; i++)
         dg_say("  %s\n", r->notes[i]);
 }

@@ -197,9 +197,11 @@ static void head(dg_str *out, const plan *p)
                "       falls, from epoch `still` on images come as they are: with other epochs, "
                "give both the same share. -->\n"
                "  <let epochs=\"%d\" hold=\"%d\" still=\"%d\"/>\n"
+               "  <!-- lr: the first number to try others of. -->\n"
+               "  <let lr=\"%s\"/>\n"
                "  <mesh dp=\"ranks\"/>\n\n",
                v->advice.size, p->batch, v->n_classes, v->advice.max_objects, (long long)p->steps,
-               p->epochs, p->epochs * 11 / 20, p->still);
+               p->epochs, p->epochs * 11 / 20, p->still, p->pretrained ? "1e-4" : "4e-4");
 }
 
 static void network(dg_str *out, const plan *p)
@@ -267,12 +269,12 @@ static void training(dg_str *out, const plan *p)
         "    <allreduce       id=\"sync\" in=\"@grad\" axis=\"dp\" op=\"mean\"/>\n"
         "    <allreduce       id=\"terms\" in=\"@loss.terms\" axis=\"dp\" op=\"mean\"/>\n"
         "    <log             in=\"@terms\"/>\n"
-        "    <!-- lr: the first number to try others of. It rises for `warmup` steps, stays, and "
+        "    <!-- lr rises for `warmup` steps, stays, and "
         "falls to `to` of itself;\n"
         "         clip bounds the length of a step's gradient. -->\n");
     dg_str_fmt(
         out,
-        "    <optimizer.adamw id=\"opt\"  gradients=\"@sync\" lr=\"%s\" weight_decay=\"1e-4\" "
+        "    <optimizer.adamw id=\"opt\"  gradients=\"@sync\" lr=\"$lr\" weight_decay=\"1e-4\" "
         "clip=\"0.1\">\n%s"
         "      <schedule warmup=\"%lld\" hold=\"epoch $hold\" decay=\"cosine\" to=\"0.02\"/>\n"
         "    </optimizer.adamw>\n"
@@ -280,8 +282,7 @@ static void training(dg_str *out, const plan *p)
         "-->\n"
         "    <ema id=\"ema\" of=\"@opt\" decay=\"%s\" warmup=\"%lld\"/>\n"
         "  </train>\n\n",
-        p->pretrained ? "1e-4" : "4e-4", p->pretrained ? p->model->groups : DG_NORM_GROUP,
-        (long long)warmup,
+        p->pretrained ? p->model->groups : DG_NORM_GROUP, (long long)warmup,
         p->steps < 5000    ? "0.997"
         : p->steps < 50000 ? "0.9995"
                            : "0.9999",

@@ -17,13 +17,15 @@
 
 typedef struct opts {
     dg_words sets;
-    const char *weights, *out, *format, *precision, *device, *threshold;
+    const char *weights, *out, *format, *precision, *device, *threshold, *which;
     int64_t threads;
 } opts;
 
 static const dg_option options[] = {
     { "weights", DG_OPTION_STR, offsetof(opts, weights), "FILE", NULL,
       "safetensors, a PyTorch checkpoint, or a folder" },
+    { "which", DG_OPTION_WORD, offsetof(opts, which), NULL, "best|last",
+      "which weights of a run: those with the best score, or the last (best)" },
     { "out", DG_OPTION_STR, offsetof(opts, out), "DIR", NULL,
       "write the images here with boxes drawn" },
     { "threshold", DG_OPTION_STR, offsetof(opts, threshold), "SCORE", NULL,
@@ -238,6 +240,8 @@ static int verb_predict(const void *given, const dg_words *words, dg_arena *a)
 
     if (!dg_trained_find(&t, "predict", words->v[0], o->weights, &o->sets, a))
         return DG_EXIT_USAGE;
+    if (!o->which || strcmp(o->which, "best") == 0)
+        dg_trained_best(&t, words->v[0], o->weights, a);
     if (o->threshold &&
         (!dg_parse_f64(o->threshold, &threshold) || threshold < 0 || threshold > 1)) {
         dg_say_error("detrgraph predict: --threshold %s: a score from 0 to 1 is expected\n",
@@ -262,9 +266,10 @@ const dg_verb dg_verb_predict = {
     .doc =
         "PATH is a run's folder, or the pipeline that the weights were trained with. Images are "
         "prepared as\n"
-        "in the pipeline's evaluation. A run's averaged weights are used if it has them. A folder "
-        "stands\n"
-        "for the images in it. A file that cannot be read is reported, and the others are done.",
+        "in the pipeline's evaluation. A run's best checkpoint is used, and of that the averaged "
+        "weights if\n"
+        "it has them. A folder stands for the images in it. A file that cannot be read is "
+        "reported, and the others are done.",
     .examples = examples,
     .options = options,
     .size = sizeof(opts),

@@ -52,3 +52,11 @@ bool dg_trained_find(dg_trained *t, const char *verb, const char *place, const c
     t->sets = run ? dg_trained_sets(place, sets, a) : *sets;
     return true;
 }
+
+void dg_trained_best(dg_trained *t, const char *place, const char *weights, dg_arena *a)
+{
+    const char *best = dg_path_join(a, place, "checkpoints/best");
+
+    if (!weights && dg_is_folder(best))
+        t->weights = best;
+}

@@ -14,6 +14,8 @@ typedef struct dg_trained {
  * False if there are none, after reporting that for the verb. */
 bool dg_trained_find(dg_trained *t, const char *verb, const char *place, const char *weights,
                      const dg_words *sets, dg_arena *a);
+/* Takes the weights of the run's best checkpoint, if it has one and no others were asked for. */
+void dg_trained_best(dg_trained *t, const char *place, const char *weights, dg_arena *a);
 /* only the settings */
 dg_words dg_trained_sets(const char *run, const dg_words *given, dg_arena *a);
 
