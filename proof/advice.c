@@ -135,6 +135,21 @@ static bool has_empty(const dg_node *node, dg_rule_kind k)
            (knows(node, "empty", "pad") || knows(node, "empty", "zero"));
 }
 
+/* Where items are replaced by others, all of one size make the same batches. */
+static const char *one_size(const dg_proof *p)
+{
+    dg_chain c = { 0 };
+    dg_diag *d = dg_diag_open();
+    const dg_item_attr *sizes;
+    int rc = dg_graph_chain(&c, p->scope, d);
+
+    dg_diag_close(&d);
+    sizes = rc == 0 && c.sampler ? dg_item_find(c.sampler->item, "sizes") : NULL;
+    return sizes ? dg_edit_write(p->g, c.sampler, "sizes",
+                                 dg_strndup(p->arena, sizes->value, strcspn(sizes->value, ",")))
+                 : NULL;
+}
+
 /* The way out of what a row of the data chain does. */
 static const char *of_data(const dg_proof *p, const dg_scope *scope, const dg_node *node,
                            dg_rule_kind k, bool shape, uint32_t axes, const char **other)
@@ -198,6 +213,8 @@ static const char *advice(const dg_proof *p, dg_vary v, bool shape, const char *
         return dg_edit_write(p->g, node, "connect", "zero");
     if (k == DG_RULE_PRESENCE)
         return dg_edit_write(p->g, node, "connect", "zero");
+    if (is_key(c, "flag "))
+        return one_size(p);
     if (handles_data(node))
         return of_data(p, p->scope, node, k, shape, v.axes, other);
     return NULL;

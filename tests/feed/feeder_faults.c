@@ -28,6 +28,14 @@ static int drops_odd(const void *conf, dg_sample *sm, dg_draw *draw, const dg_cl
     return sm->item % 2;
 }
 
+/* Its draw decides, so an item that takes the place of another must have a draw of its own. */
+static int drops_drawn(const void *conf, dg_sample *sm, dg_draw *draw, const dg_clock *clock,
+                       dg_diag *d)
+{
+    (void)conf, (void)sm, (void)clock, (void)d;
+    return dg_draw_uniform(draw) < 0.5;
+}
+
 static const dg_port silent_ports[] = {
     DG_IN("in", "picks", "samples"),
     DG_OUT("out", "samples", "some of them, which is not said"),
@@ -50,6 +58,12 @@ static const dg_node_class declared = { DG_NODE_CLASS,
                                        .brief = "Drops.",
                                        .ports = declared_ports,
                                        .item = drops_odd };
+static const dg_node_class drawn = { DG_NODE_CLASS,
+                                    .name = "drop.drawn",
+                                    .role = DG_ROLE_AUGMENT,
+                                    .brief = "Drops.",
+                                    .ports = declared_ports,
+                                    .item = drops_drawn };
 static const dg_node_class greedy = { DG_NODE_CLASS,
                                      .name = "drop.all",
                                      .role = DG_ROLE_AUGMENT,
@@ -145,7 +159,7 @@ static const dg_node_class chosen = { DG_NODE_CLASS,
                                      .brief = "Chooses.",
                                      .ports = stream_ports,
                                      .choose = choose_beyond };
-static const dg_node_class *const wrong[] = { &silent, &declared, &greedy, &wide,
+static const dg_node_class *const wrong[] = { &silent, &declared, &greedy, &drawn, &wide,
                                               &many,   &beyond,   &chosen, NULL };
 
 /* ---- a data set with one broken image -------------------------------------------------------- */
@@ -394,6 +408,31 @@ static void open_dropper(fixture *f, const char *class)
     open_data_with(f, xml, wrong);
 }
 
+/* Half of all samples, and of those that take their place: an epoch comes to its end. */
+static void test_dropped_by_draw(void **state)
+{
+    dg_feeder *s;
+    dg_feeder_batch *b;
+    fixture f;
+    int n = 0;
+
+    (void)state;
+    open_dropper(&f, "drop.drawn");
+    dg_feeder_conf conf = conf_of(&f, 2);
+
+    assert_int_equal(dg_feeder_open(&s, &conf, f.d), 0);
+    for (;;) {
+        assert_int_equal(dg_feeder_next(s, &b, f.d), 0);
+        if (!b)
+            break;
+        n += b->n;
+        dg_feeder_give_back(s, b);
+    }
+    assert_true(n > 0);
+    dg_feeder_close(&s);
+    close_data(&f);
+}
+
 /* A sample dropped by a node that declares DG_PORT_DROPS is replaced; an undeclared drop is an
  * error without a vote. */
 static void test_dropped(void **state)
@@ -436,10 +475,11 @@ static void test_dropped(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_broken_image), cmocka_unit_test(test_too_many_objects),
-        cmocka_unit_test(test_unlisted),     cmocka_unit_test(test_beyond),
-        cmocka_unit_test(test_no_batch),     cmocka_unit_test(test_no_memory),
-        cmocka_unit_test(test_no_thread),    cmocka_unit_test(test_dropped),
+        cmocka_unit_test(test_dropped_by_draw),  cmocka_unit_test(test_broken_image),
+        cmocka_unit_test(test_too_many_objects), cmocka_unit_test(test_unlisted),
+        cmocka_unit_test(test_beyond),           cmocka_unit_test(test_no_batch),
+        cmocka_unit_test(test_no_memory),        cmocka_unit_test(test_no_thread),
+        cmocka_unit_test(test_dropped),
     };
 
     cmocka_set_message_output(CM_OUTPUT_TAP);

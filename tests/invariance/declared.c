@@ -265,6 +265,21 @@ static const dg_node_class declared_stream = {
     .item = leave,
 };
 
+/* Drops items; others take their place. */
+static const dg_port drops_ports[] = {
+    DG_IN("in", "samples", "items"),
+    DG_OUT_FLAGS("out", "samples", DG_PORT_DROPS, "those that are left"),
+    { 0 },
+};
+static const dg_node_class drops = {
+    DG_NODE_CLASS,
+    .name = "declared.drops",
+    .role = DG_ROLE_AUGMENT,
+    .brief = "Drops items.",
+    .ports = drops_ports,
+    .item = leave,
+};
+
 /* ---- scores ---------------------------------------------------------------------------------- */
 
 static const dg_port score_ports[] = {
@@ -327,5 +342,6 @@ SCORE(said, score_rules, NULL, NULL);
 SCORE(unsaid, NULL, pack, merge);
 
 const dg_node_class *const declared_nodes[] = {
-    &declared, &varies, &invariant, &empty, &old, &declared_stream, &score, &said, &unsaid, NULL,
+    &declared, &varies, &invariant, &empty,  &old, &declared_stream,
+    &drops,    &score,  &said,      &unsaid, NULL,
 };

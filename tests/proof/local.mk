@@ -2,7 +2,8 @@ proof_tests = tests/proof/monitors tests/proof/second tests/proof/second_graphs 
 	tests/proof/defects tests/proof/advice \
 	tests/proof/families
 check_PROGRAMS += $(proof_tests)
-TESTS += $(proof_tests)
+TESTS += $(proof_tests) tests/proof/metrics
+EXTRA_DIST += tests/proof/metrics
 proof_loaded = tests/proof/loaded.c tests/proof/loaded.h tests/invariance/declared.c \
 	tests/invariance/declared.h tests/check.h
 proof_followed = tests/proof/edits.c tests/proof/edits.h tests/proof/followed.c \
