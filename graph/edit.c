@@ -111,13 +111,12 @@ const char *dg_edit_unwrap(const dg_graph *g, const dg_node *node)
                      dg_node_called(g->arena, node), place(g, node->where));
 }
 
-/* A node with one input goes, and what read it reads what it read. */
-const char *dg_edit_without(const dg_graph *g, const dg_node *node)
+/* The node goes, and what read it reads `from`; NULL: nothing can be read. */
+static const char *without(const dg_graph *g, const dg_node *node, const char *from)
 {
     const dg_scope *s = node->scope;
-    const char *text = NULL, *from = node->n_in ? node->in_ports[0]->name : NULL;
+    const char *text;
 
-    from = from ? wired(g, node, from, &node->in[0]) : NULL;
     if (!from)
         return NULL;
     text = dg_printf(g->arena, "take %s out %s", dg_node_called(g->arena, node),
@@ -134,6 +133,37 @@ const char *dg_edit_without(const dg_graph *g, const dg_node *node)
                                                         : from));
         }
     return text;
+}
+
+const char *dg_edit_without(const dg_graph *g, const dg_node *node)
+{
+    return without(g, node,
+                   node->n_in ? wired(g, node, node->in_ports[0]->name, &node->in[0]) : NULL);
+}
+
+static const char *of_same_class(const dg_graph *g, const dg_node *node)
+{
+    for (int i = 0; i < node->index; i++)
+        if (node->scope->nodes[i]->class == node->class)
+            return dg_printf(g->arena, "@%s", node->scope->nodes[i]->id);
+    return NULL;
+}
+
+const char *dg_edit_of(const dg_graph *g, const dg_node *node, const char *id)
+{
+    if (strcmp(id, "allreduce-gradients") == 0)
+        return dg_edit_drop(g, node, "op");
+    if (strcmp(id, "mean-of-integers") == 0)
+        return dg_edit_write(g, node, "op", "sum");
+    if (strcmp(id, "root-range") == 0)
+        return dg_edit_write(g, node, "root", "0");
+    if (strcmp(id, "backward-twice") == 0)
+        return without(g, node, of_same_class(g, node));
+    if (strcmp(id, "skip-accumulate") == 0)
+        return dg_edit_write_part(g, node->scope->item, "accumulate", "1");
+    if (strcmp(id, "allreduce-parameters") == 0 || strcmp(id, "collective-operand") == 0)
+        return dg_edit_without(g, node);
+    return NULL;
 }
 
 const dg_node *dg_edit_node(const dg_graph *g, const char *path)

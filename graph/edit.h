@@ -30,6 +30,8 @@ const char *dg_edit_drop_part(const dg_graph *g, const dg_item *item, const char
 const char *dg_edit_without(const dg_graph *g, const dg_node *node);
 /* The nodes inside stay. */
 const char *dg_edit_unwrap(const dg_graph *g, const dg_node *node);
+/* Of an error that lowering the node reports under this id. */
+const char *dg_edit_of(const dg_graph *g, const dg_node *node, const char *id);
 /* What attribute `name` reads comes through a new node: what: its class and attributes, "agree
  * op="any""; id: its name, if that is not used yet; axes: NULL: it is a source, without input. */
 const char *dg_edit_insert(const dg_graph *g, const dg_node *node, const char *name,

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/diag.h"
+#include "graph/edit.h"
 #include "graph/fire.h"
 #include "graph/keeps.h"
 #include "graph/monitor.h"
@@ -315,6 +317,19 @@ static void publish_differentiated(lowering *w, const dg_node *node, const dg_va
                      in[port]);
 }
 
+/* An error that an edit of the node mends says so. */
+static void lower_class(lowering *w, const dg_node *node, const dg_val in[], dg_val out[])
+{
+    const int before = dg_diag_n(w->d);
+    const char *edit = NULL;
+
+    node->class->lower(w->b, node->conf, in, out);
+    if (dg_diag_n(w->d) > before)
+        edit = dg_edit_of(w->g, node, dg_diag_at(w->d, before)->id);
+    if (edit && dg_diag_n(w->d) == before + 1)
+        dg_help(w->d, "%s", edit);
+}
+
 static void run_class(lowering *w, const activation *act, const dg_node *node, const dg_val in[],
                       dg_val out[])
 {
@@ -323,7 +338,7 @@ static void run_class(lowering *w, const activation *act, const dg_node *node, c
     else if (node->class->feeds)
         lower_feeds(w, node, out);
     else if (node->class->lower)
-        node->class->lower(w->b, node->conf, in, out);
+        lower_class(w, node, in, out);
     else
         lower_outside(w, node, in, out);
 }
