@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/cli.h"
+#include "cli/cluster.h"
 #include "cli/launch.h"
 #include "cli/progress.h"
 #include "config.h"
@@ -48,8 +49,8 @@ static const dg_option options[] = {
     { "elastic", DG_OPTION_FLAG, offsetof(opts, elastic), NULL, NULL,
       "restart without the lost rank or machine, keeping the batch over all ranks" },
     { "nodes", DG_OPTION_STR, offsetof(opts, nodes), "N", NULL,
-      "number of machines, each with --ranks; slurm: ask srun. Gradients travel between them "
-      "unencrypted: use a private network" },
+      "number of machines, each with --ranks; slurm, pytorchjob: ask the scheduler. Gradients "
+      "travel between them unencrypted: use a private network" },
     { "node-rank", DG_OPTION_INT, offsetof(opts, node_rank), "I", NULL,
       "number of this machine, from 0" },
     { "coordinator", DG_OPTION_STR, offsetof(opts, coordinator), "HOST:PORT", NULL,
@@ -220,56 +221,24 @@ static bool in_range(const char *option, int64_t v, int64_t most)
     return false;
 }
 
-/* "a[03-05,9],b" -> "a03" */
-static const char *first_host(const char *list, dg_arena *a)
-{
-    size_t stem = strcspn(list, "[,");
-    const char *from = list + stem + (list[stem] == '[');
-
-    return dg_printf(a, "%.*s%.*s", (int)stem, list,
-                     list[stem] == '[' ? (int)strcspn(from, ",-]") : 0, from);
-}
-
-static bool slurm_number(const char *variable, int64_t *out)
-{
-    const char *text = getenv(variable);
-
-    return text && dg_parse_i64(text, out) && *out >= 0;
-}
-
-/* Reads srun's variables; one process runs per machine. The port is derived from the job's number;
- * it is below 32768, where Linux begins to give ports to programs that ask for any. */
-static bool read_slurm(dg_launch_options *l, dg_arena *a)
-{
-    const char *list = getenv("SLURM_STEP_NODELIST");
-    int64_t job = 0;
-
-    if (list && slurm_number("SLURM_STEP_NUM_NODES", &l->nodes) &&
-        slurm_number("SLURM_NODEID", &l->node) && slurm_number("SLURM_JOB_ID", &job)) {
-        if (!l->coordinator)
-            l->coordinator =
-                dg_printf(a, "%s:%d", first_host(list, a), 20000 + (int)(job % 6000) * 2);
-        return true;
-    }
-    dg_say_error("detrgraph run: --nodes slurm: srun has to start this command, once on each "
-                 "machine (--ntasks-per-node=1)\n");
-    return false;
-}
-
 static bool read_machines(const opts *o, dg_launch_options *l, dg_arena *a)
 {
+    bool scheduled = o->nodes && dg_cluster_known(o->nodes);
+
     l->coordinator = o->coordinator;
     l->key = o->key;
     l->node = o->node_rank;
-    if (o->nodes && strcmp(o->nodes, "slurm") == 0
-            ? !read_slurm(l, a)
-            : o->nodes && (!dg_parse_i64(o->nodes, &l->nodes) || l->nodes < 1)) {
-        if (strcmp(o->nodes, "slurm") != 0)
-            dg_say_error("detrgraph run: --nodes %s: a number of machines, or slurm, is expected\n",
-                         o->nodes);
+    if (scheduled) {
+        if (!dg_cluster_read(o->nodes, l, a))
+            return false;
+    } else if (o->nodes && (!dg_parse_i64(o->nodes, &l->nodes) || l->nodes < 1)) {
+        dg_say_error("detrgraph run: --nodes %s: a number of machines, slurm or pytorchjob is "
+                     "expected\n",
+                     o->nodes);
         return false;
     }
-    if (l->nodes == 1 && (o->coordinator || o->key || o->node_rank)) {
+    /* a job may get one machine */
+    if (l->nodes == 1 && !scheduled && (o->coordinator || o->key || o->node_rank)) {
         dg_say_error("detrgraph run: --coordinator, --key and --node-rank belong to a run on "
                      "several machines: --nodes\n");
         return false;
@@ -382,7 +351,9 @@ const dg_verb dg_verb_run = {
         "is the\n"
         "coordinator. Copy the key from `detrgraph key` to each. `--nodes slurm` takes the number "
         "of machines,\n"
-        "the rank and the coordinator from srun, which starts one command per machine.",
+        "the rank and the coordinator from srun, which starts one command per machine; `--nodes "
+        "pytorchjob`\n"
+        "takes them from the variables of a Kubernetes PyTorchJob.",
     .examples = examples,
     .options = options,
     .size = sizeof(opts),

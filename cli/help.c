@@ -28,6 +28,8 @@ static const row variables[] = {
     { "NO_COLOR", "if not empty, disables colour. Otherwise colour is used on terminals only." },
     { "SLURM_STEP_NODELIST, SLURM_STEP_NUM_NODES, SLURM_NODEID, SLURM_JOB_ID",
       "set by srun, read by `run --nodes slurm`" },
+    { "MASTER_ADDR, MASTER_PORT, WORLD_SIZE, RANK, LOCAL_WORLD_SIZE",
+      "set by a Kubernetes PyTorchJob, read by `run --nodes pytorchjob`" },
     { 0 },
 };
 

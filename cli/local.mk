@@ -1,5 +1,6 @@
 detrgraph_SOURCES += \
 	cli/cli.h \
+	cli/cluster.c cli/cluster.h \
 	cli/cmd_bench.c \
 	cli/cmd_check_node.c \
 	cli/cmd_ctl.c \
