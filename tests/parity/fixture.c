@@ -93,15 +93,14 @@ static int open_run(fixture *f, const char *preset)
     static const char *const names[] = { [F32] = "f32", [F64] = "f64", [BF16] = "bf16" };
     size_t n = strlen(preset);
     bool discrete = n > 4 && strcmp(preset + n - 4, "_dsp") == 0;
-    bool whole = f->normalized && !f->set->parts;
     const char *sets[6];
     dg_run_options o = {
         .size = sizeof o,
         .file = dg_printf(f->arena, "%s/%.*s_coco.xml", f->set->pipelines,
                           (int)(discrete ? n - 4 : n), preset),
-        .n_sets = whole                       ? 6
-                  : discrete || f->normalized ? 5
-                                              : 4,
+        .n_sets = f->normalized ? 6
+                  : discrete    ? 5
+                                : 4,
         .sets = sets,
         .precision = names[f->set->precision],
         .threads = f->set->threads,

@@ -14,7 +14,7 @@ typedef struct settings {
     precision precision;
     bool reference; /* reference kernels */
     int threads;
-    bool parts; /* compare what the pipeline has, which may be a part of the model */
+    bool parts; /* the file holds a part of the forward pass */
     bool verbose;
 } settings;
 

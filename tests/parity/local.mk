@@ -18,11 +18,7 @@ TESTS += tests/parity/check
 EXTRA_DIST += \
 	tests/parity/check \
 	tests/parity/data/eval_r18vd_256.json \
+	tests/parity/data/eval_rfdetr_nano.json \
 	tests/parity/data/rfdetr_base_parts.json \
-	tests/parity/data/rfdetr_nano_parts.json \
 	tests/parity/data/step_r18vd_256_n5_2.json \
-	tests/parity/data/step_rfdetr_nano.json \
-	tests/parity/pipelines/parts.xml \
-	tests/parity/pipelines/rfdetr_base_coco.xml \
-	tests/parity/pipelines/rfdetr_nano_coco.xml \
-	tests/parity/pipelines/rfdetr_seg_nano_coco.xml
+	tests/parity/data/step_rfdetr_nano.json

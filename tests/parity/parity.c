@@ -7,8 +7,8 @@
  * session, replaces
  * weights, images and denoising draws, and prints the largest error of each group beside its
  * bound. The last line is
- * PASS or FAIL. bf16 is shown, not judged. --parts: the pipeline holds a part of the model; compare
- * the values of a step's forward pass that it has. */
+ * PASS or FAIL. bf16 is shown, not judged. --parts: the file holds values of
+ * the forward pass of a part of the model. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

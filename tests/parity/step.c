@@ -346,8 +346,7 @@ static void check_rates(fixture *f)
                    fabs(f->own_lr[i] / warm - f->lr[i]) / f->lr[i], 1e-12, "optimizer");
 }
 
-/* Compares the values that the pipeline has, of the forward pass: it may hold a part of the
- * model. */
+/* Compares the values of the forward pass that the file has. */
 static int check_parts(fixture *f)
 {
     bounds k = bounds_of(f);
@@ -355,8 +354,9 @@ static int check_parts(fixture *f)
 
     DG_TRY(dg_run_select(f->run, "train", f->w, f->h, f->d));
     DG_TRY(fixture_feed_images(f, fixture_images(f)));
+    DG_TRY(fixture_feed_targets(f, dg_json_get(f->root, "targets")));
     DG_TRY(dg_run_step(f->run, f->d));
-    check_tensors(f, "forward", dg_json_get(f->root, "tensors"), "", k.forward, false);
+    check_tensors(f, "forward", dg_json_get(f->root, "tensors"), "", k.forward, true);
     check_tensors(f, "forward, inside modules", dg_json_get(f->root, "debug_tensors"), "",
                   k.forward, false);
 out:
