@@ -256,6 +256,19 @@ static void add_behind(dg_str *s, const chart *c, int n)
     dg_str_add(s, ".\n");
 }
 
+int dg_doctor_compare(dg_str *out, const char *folder, dg_diag *d)
+{
+    dg_arena *a = dg_arena_open();
+    chart *c = DG_NEW_N(a, DG_MAX_RANKS, chart);
+    int who = 0, n, rc = read_charts(c, &n, dg_path_join(a, folder, "flight"), a, out, d);
+    int64_t number = rc == 0 ? find_difference(c, n, &who) : 0;
+
+    if (number)
+        add_difference(out, c, number, who);
+    dg_arena_close(&a);
+    return rc;
+}
+
 int dg_doctor_examine(dg_str *out, const char *folder, dg_diag *d)
 {
     dg_arena *a = dg_arena_open();

@@ -17,6 +17,7 @@
 #include "comm/shm.h"
 #include "control/rank_processes.h"
 #include "control/control_file.h"
+#include "control/doctor.h"
 #include "control/limits.h"
 #include "control/plane.h"
 
@@ -171,6 +172,23 @@ static void ended(void *ctx, int i, int status)
                     sigabbrev_np(WTERMSIG(status)));
 }
 
+/* Where ranks did not do the same, the line in which doctor names both nodes. */
+static void say_where_they_parted(launcher *l, const dg_diag *why)
+{
+    dg_diag *ignored = dg_diag_open();
+    dg_str text = { 0 };
+    bool parted = false;
+
+    for (int i = 0; i < dg_diag_n(why); i++)
+        parted |= strcmp(dg_diag_at(why, i)->id, "ranks-differ") == 0 ||
+                  strcmp(dg_diag_at(why, i)->id, "collective-failed") == 0;
+    if (parted && l->seat.ranks > 1 && dg_doctor_compare(&text, l->view.folder, ignored) == 0 &&
+        text.n)
+        dg_log_line(l->c->env, DG_WARN, "%.*s", (int)text.n - 1, text.s);
+    dg_str_free(&text);
+    dg_diag_close(&ignored);
+}
+
 /* Writes the recorders of this machine's ranks, and why the run ended, to the run's folder. */
 static void dump_recorders(launcher *l, const dg_diag *why)
 {
@@ -188,6 +206,8 @@ static void dump_recorders(launcher *l, const dg_diag *why)
     dg_diag_json(&text, why);
     if (rc == 0)
         rc = dg_file_write(dg_path_join(l->arena, folder, "verdict.json"), text.s, text.n, ignored);
+    if (rc == 0)
+        say_where_they_parted(l, why);
     if (rc == 0)
         dg_log_line(l->c->env, DG_INFO,
                     "the ranks' last steps stand in %s; detrgraph doctor %s reads them", folder,

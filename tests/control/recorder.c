@@ -157,6 +157,10 @@ static const char *examine(fixture *f)
                          0);
     assert_int_equal(dg_doctor_examine(&s, f->folder, f->d), 0);
     text = dg_strdup(f->a, s.s);
+    s.n = 0;
+    assert_int_equal(dg_doctor_compare(&s, f->folder, f->d), 0);
+    if (strstr(text, "The ranks parted")) /* its last line */
+        assert_string_equal(s.s, text + strlen(text) - s.n);
     dg_str_free(&s);
     return text;
 }
