@@ -171,7 +171,7 @@ typedef struct class_losses {
     const real *logits, *iou, *dloss;
     const int32_t *labels, *dn;
     int32_t *pair; /* of each query; -1: none */
-    wide *parts;
+    double *parts;
     real *dlogits;
     int64_t batch, c, focal;
     double alpha, gamma;
@@ -247,7 +247,7 @@ KERNEL(class_loss_kernel, class_losses)
         sum += term_at(p, n, &slope);
     sum = block_sum(sum, (wide *)shared_memory());
     if (thread_id() == 0)
-        p->parts[block_id()] = sum;
+        p->parts[block_id()] = (double)sum;
 }
 
 KERNEL(class_loss_grad_kernel, class_losses)
@@ -263,7 +263,7 @@ KERNEL(class_loss_grad_kernel, class_losses)
 /* Workspace: parts of the sum, then the pair of each query. logits is operand i. */
 static int64_t parts_bytes(const dg_shape *logits)
 {
-    return grid_of_total(dg_shape_elements(*logits)).blocks * (int64_t)sizeof(wide);
+    return grid_of_total(dg_shape_elements(*logits)).blocks * (int64_t)sizeof(double);
 }
 
 static int prepare_class_of(dg_prepare *p, int i)
@@ -299,7 +299,7 @@ static class_losses class_losses_of(const dg_args *a, int i)
     p.focal = f->focal;
     p.alpha = f->alpha;
     p.gamma = f->gamma;
-    p.parts = (wide *)a->workspace;
+    p.parts = (double *)a->workspace;
     p.pair = (int32_t *)((char *)a->workspace + parts_bytes(&a->t[i].shape));
     return p;
 }

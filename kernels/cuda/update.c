@@ -30,18 +30,18 @@ static int accumulate(const dg_cuda_call *c)
 
 typedef struct squares {
     const real *g;
-    wide *parts;
+    double *parts;
     int64_t n;
 } squares;
 
-/* Shared memory: BLOCK_SUM_BYTES. */
+/* Shared memory: BLOCK_TOTAL_BYTES. */
 KERNEL(squares_kernel, squares)
 {
-    wide sum = 0;
+    double sum = 0;
 
     for (int64_t n = first(); n < p->n; n += step())
-        sum += get(p->g[n]) * get(p->g[n]);
-    sum = block_sum(sum, (wide *)shared_memory());
+        sum += (double)get(p->g[n]) * (double)get(p->g[n]);
+    sum = block_total(sum, (double *)shared_memory());
     if (thread_id() == 0)
         p->parts[block_id()] = sum;
 }
@@ -49,14 +49,15 @@ KERNEL(squares_kernel, squares)
 static int prepare_norm(dg_prepare *p)
 {
     p->workspace_bytes =
-        (size_t)grid_of_total(dg_shape_elements(p->t[DG_GRAD_NORM_G].shape)).blocks * sizeof(wide);
+        (size_t)grid_of_total(dg_shape_elements(p->t[DG_GRAD_NORM_G].shape)).blocks *
+        sizeof(double);
     return 0;
 }
 
 static int grad_norm(const dg_cuda_call *c)
 {
     squares p = { .g = reals(c->a, DG_GRAD_NORM_G),
-                  .parts = (wide *)c->a->workspace,
+                  .parts = (double *)c->a->workspace,
                   .n = elements(c->a, DG_GRAD_NORM_G) };
     dg_cuda_grid g = grid_of_total(p.n);
     int rc = LAUNCH(c, squares_kernel, g, &p);
