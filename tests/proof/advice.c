@@ -33,19 +33,25 @@ static int is_xml(const struct dirent *e)
 }
 
 /* The case, and the parts that it may include. */
-static void take(files *f, const char *name)
+static void take(files *f, const char *name, struct dirent **parts, int n)
 {
-    static const char *const parts[] = { "data", "detr", "logged", "net", "update" };
-    char part[64], *text = read_file(name);
+    char part[300], *text = read_file(name);
 
     files_add(f, name, text);
     dg_free(text);
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        snprintf(part, sizeof part, "parts/%s.xml", parts[i]);
+    for (int i = 0; i < n; i++) {
+        snprintf(part, sizeof part, "parts/%s", parts[i]->d_name);
         text = read_file(part);
         files_add(f, part, text);
         dg_free(text);
     }
+}
+
+static void free_list(struct dirent **list, int n)
+{
+    for (int i = 0; i < n; i++)
+        free(list[i]);
+    free(list);
 }
 
 static void all_followed(void **state)
@@ -63,14 +69,15 @@ int main(void)
 {
     static files cases[MOST];
     static struct CMUnitTest tests[MOST + 1];
-    struct dirent **found;
+    struct dirent **found, **parts;
     char folder[] = "/tmp/advice-XXXXXX", command[64];
-    int n, rc;
+    int n, n_parts, rc;
 
-    if (enter_cases() != 0 || (n = scandir(".", &found, is_xml, alphasort)) <= 0 || n > MOST)
+    if (enter_cases() != 0 || (n = scandir(".", &found, is_xml, alphasort)) <= 0 || n > MOST ||
+        (n_parts = scandir("parts", &parts, is_xml, alphasort)) <= 0)
         return 1;
     for (int i = 0; i < n; i++) {
-        take(&cases[i], found[i]->d_name);
+        take(&cases[i], found[i]->d_name, parts, n_parts);
         tests[i] = (struct CMUnitTest){ found[i]->d_name, followed, NULL, NULL, &cases[i] };
     }
     tests[n] = (struct CMUnitTest){ "all lines", all_followed, NULL, NULL, NULL };
@@ -79,10 +86,9 @@ int main(void)
     rc = _cmocka_run_group_tests("advice", tests, (size_t)n + 1, NULL, NULL);
     snprintf(command, sizeof command, "rm -r %s", folder);
     rc = chdir("/") != 0 || system(command) != 0 ? 1 : rc;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         files_close(&cases[i]);
-        free(found[i]);
-    }
-    free(found);
+    free_list(found, n);
+    free_list(parts, n_parts);
     return rc;
 }
