@@ -1,6 +1,6 @@
 /* keep.c: checkpoints, and what becomes of a run whose disk is full or whose folder is gone: it
- * says so at once, keeps what it has, goes on, and tries again. Only rank 0 writes; whether it
- * could is told to all, so that all know which steps are saved. */
+ * says so at once, keeps what it has, goes on, and tries again. Only rank 0 writes; all ranks learn
+ * whether it could, so that all know which steps are saved. */
 #include "runtime/train.h"
 
 #include <sys/statvfs.h>
@@ -42,8 +42,7 @@ static void add_room(dg_str *s, const dg_train *t)
 
     dg_str_fmt(s, "a checkpoint takes %s", dg_human_bytes(takes, a, sizeof a));
     if (has >= 0)
-        dg_str_fmt(s, ", and %s %s free", dg_human_bytes(has, b, sizeof b),
-                   has == 1 ? "is" : "are");
+        dg_str_fmt(s, ", and %s are free", dg_human_bytes(has, b, sizeof b));
     if (has >= 0 && has < takes)
         dg_str_fmt(s, ": %s are missing", dg_human_bytes(takes - has, a, sizeof a));
 }

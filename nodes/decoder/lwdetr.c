@@ -3,11 +3,13 @@
  * boxes, heads and the last norm. In training, groups of queries learn side by side (Chen et al.
  * 2023, Group DETR); evaluation has one group.
  *
- *  select   group g: o_g = LN_g(W_g memory) over the cells of valid proposals; its k tokens with
- * the best class logit; e = decode(head_g(o_g), proposal), k = min(queries, tokens) queries
- * content: learned vectors; reference r = decode(learned rho, detach(e)); rows for which no token
- * is left have r = rho position p = W2 relu(W1 sine(r)); h_i = LN(layer_i(..., p, r)) output boxes
- * decode(head(h_i), r), logits of h_i
+ *  select     group g: o_g = LN_g(W_g memory) over the cells of valid proposals; the k tokens with
+ *             the best class logit, k = min(queries, tokens); e = decode(head_g(o_g), proposal)
+ *  content    learned vectors
+ *  reference  r = decode(learned rho, detach(e)); r = rho in rows for which no token is left
+ *  position   p = W2 relu(W1 sine(r))
+ *  layers     x_i = layer_i(x_{i-1}, p, r); h_i = LN(x_i)
+ *  output     logits of h_i; boxes decode(head(h_i), r)
  *
  * decode is dg_box_decode, sine dg_sine_embed. r has a gradient: through both and through the
  * sampling positions. */
