@@ -343,13 +343,57 @@ static void judge_silent(dg_judge *r, int i, int source, double now)
     dg_str_free(&s);
 }
 
+static void describe_end(dg_str *s, int status)
+{
+    if (WIFSIGNALED(status))
+        dg_str_fmt(s, " was ended by signal %d (SIG%s)", WTERMSIG(status),
+                   sigabbrev_np(WTERMSIG(status)) ? sigabbrev_np(WTERMSIG(status)) : "?");
+    else
+        dg_str_fmt(s, " ended with status %d without a word",
+                   WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+}
+
+static void judge_gone(dg_judge *r, int i)
+{
+    dg_judge_rank *k = &r->ranks[i];
+    char name[160];
+    dg_str s = { 0 };
+
+    k->lost = true;
+    dg_str_add(&s, dg_judge_name(r, i, name, sizeof name));
+    describe_end(&s, k->status);
+    dg_judge_add_where(&s, k);
+    dg_judge_add_saved(r, &s);
+    dg_fail(r->verdict, DG_EIO, dg_judge_where_is(k), "rank-died", "%s", s.s);
+    if (WIFSIGNALED(k->status) && WTERMSIG(k->status) == SIGKILL)
+        dg_help(r->verdict, "if no person or script killed it, memory ran out and the kernel "
+                            "did (see dmesg): make the batch smaller");
+    else if (WIFSIGNALED(k->status))
+        dg_limits_help(r->verdict);
+    dg_judge_fail(r, true);
+    dg_str_free(&s);
+}
+
+/* A rank whose process has ended and that left no word, or -1. */
+static int ended_rank(const dg_judge *r)
+{
+    for (int i = 0; i < r->conf.ranks; i++)
+        if (r->ranks[i].gone && !r->ranks[i].left && !r->ranks[i].failed)
+            return i;
+    return -1;
+}
+
 static void judge_errors(dg_judge *r, double now)
 {
-    int who = best_source(r), same = 0, silent = -1;
+    int who = best_source(r), same = 0, silent = -1, ended = ended_rank(r);
     const dg_judge_rank *k = &r->ranks[who];
     const char *text = dg_diag_at(k->errors, 0)->text;
     bool early = !r->state.met; /* before the ranks have met, all may report the same error */
 
+    if (k->worth == SECOND_HAND && ended >= 0) {
+        judge_gone(r, ended);
+        return;
+    }
     if (k->worth == SECOND_HAND)
         silent = dg_judge_lose_silent(r, DG_MISSED_S, now);
     if (silent >= 0) {
@@ -428,37 +472,6 @@ void dg_judge_take(dg_judge *r, const dg_message *m, double now)
 }
 
 /* ---- what happens to ranks ------------------------------------------------------------------- */
-
-static void describe_end(dg_str *s, int status)
-{
-    if (WIFSIGNALED(status))
-        dg_str_fmt(s, " was ended by signal %d (SIG%s)", WTERMSIG(status),
-                   sigabbrev_np(WTERMSIG(status)) ? sigabbrev_np(WTERMSIG(status)) : "?");
-    else
-        dg_str_fmt(s, " ended with status %d without a word",
-                   WIFEXITED(status) ? WEXITSTATUS(status) : -1);
-}
-
-static void judge_gone(dg_judge *r, int i)
-{
-    dg_judge_rank *k = &r->ranks[i];
-    char name[160];
-    dg_str s = { 0 };
-
-    k->lost = true;
-    dg_str_add(&s, dg_judge_name(r, i, name, sizeof name));
-    describe_end(&s, k->status);
-    dg_judge_add_where(&s, k);
-    dg_judge_add_saved(r, &s);
-    dg_fail(r->verdict, DG_EIO, dg_judge_where_is(k), "rank-died", "%s", s.s);
-    if (WIFSIGNALED(k->status) && WTERMSIG(k->status) == SIGKILL)
-        dg_help(r->verdict, "if no person or script killed it, memory ran out and the kernel "
-                            "did (see dmesg): make the batch smaller");
-    else if (WIFSIGNALED(k->status))
-        dg_limits_help(r->verdict);
-    dg_judge_fail(r, true);
-    dg_str_free(&s);
-}
 
 void dg_judge_gone(dg_judge *r, int i, int status, double now)
 {

@@ -356,6 +356,21 @@ static void test_second_hand(void **state)
     failed(f, "collective-failed", "rank 0 of 2", "has left", false);
 }
 
+/* How a rank ended says more than what others heard of it, whichever came first. */
+static void test_second_hand_of_an_end(void **state)
+{
+    fixture *f = *state;
+
+    begin(f, 2);
+    say(f, 0, fault(DG_EIO, "collective-failed", "rank 1 (process 101) has ended"), 0);
+    dg_judge_gone(f->r, 1, 3 << 8, 0.01);
+    dg_judge_tick(f->r, 0.4);
+    assert_int_equal(state_of(f)->over, DG_OVER_NO);
+    dg_judge_tick(f->r, 0.505);
+    failed(f, "rank-died", "rank 1 (host, process 101) ended with status 3 without a word", "",
+           true);
+}
+
 /* Unless other ranks are silent since: their machine is lost. */
 static void test_machine_lost(void **state)
 {
@@ -591,6 +606,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_exit, roster_set_up, roster_tear_down),
         cmocka_unit_test_setup_teardown(test_error, roster_set_up, roster_tear_down),
         cmocka_unit_test_setup_teardown(test_second_hand, roster_set_up, roster_tear_down),
+        cmocka_unit_test_setup_teardown(test_second_hand_of_an_end, roster_set_up,
+                                        roster_tear_down),
         cmocka_unit_test_setup_teardown(test_machine_lost, roster_set_up, roster_tear_down),
         cmocka_unit_test_setup_teardown(test_same_errors, roster_set_up, roster_tear_down),
         cmocka_unit_test_setup_teardown(test_own_error, roster_set_up, roster_tear_down),
