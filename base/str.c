@@ -424,3 +424,18 @@ uint64_t dg_hash64(uint64_t h, const void *p, size_t n)
     }
     return i < n ? (h ^ dg_fnv1a(bytes + i, n - i)) * 0x100000001b3u : h;
 }
+
+void dg_str_shell(dg_str *s, const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_-./=:,+@%";
+
+    if (word && *word && !word[strspn(word, plain)]) {
+        dg_str_add(s, word);
+        return;
+    }
+    dg_str_add(s, "'");
+    for (; word && *word; word++)
+        dg_str_add_n(s, *word == '\'' ? "'\\''" : word, *word == '\'' ? 4 : 1);
+    dg_str_add(s, "'");
+}

@@ -15,8 +15,9 @@ void dg_str_add(dg_str *s, const char *text);
 void dg_str_add_n(dg_str *s, const char *text, size_t n);
 void dg_str_fmt(dg_str *s, const char *fmt, ...) DG_PRINTF(2, 3);
 void dg_str_vfmt(dg_str *s, const char *fmt, va_list ap) DG_PRINTF(2, 0);
-void dg_str_json(dg_str *s, const char *text); /* as a quoted JSON string; NULL is null */
-void dg_str_xml(dg_str *s, const char *text);  /* escaped for XML text and attribute values */
+void dg_str_json(dg_str *s, const char *text);  /* as a quoted JSON string; NULL is null */
+void dg_str_shell(dg_str *s, const char *word); /* as one word for a shell; NULL is empty */
+void dg_str_xml(dg_str *s, const char *text);   /* escaped for XML text and attribute values */
 /* What files, people and other machines wrote, for terminals and logs: malformed UTF-8 becomes "?",
  * and so do C0 and C1 controls, which begin escape sequences, and characters that turn the
  * direction of writing (U+202E) or break lines. plain: one line; shown: lines and tabs stay. */

@@ -1,6 +1,5 @@
 /* cmd_check_node.c: `detrgraph check-node`: tests the classes of a plugin against their
  * declarations; prints TAP. */
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -46,33 +45,18 @@ typedef struct reporter {
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-/* Appends a word quoted for a shell. */
-static void add_word(dg_str *s, const char *word)
-{
-    bool plain = *word != '\0';
-
-    for (const char *c = word; *c; c++)
-        plain &= isalnum((unsigned char)*c) || strchr("-+=_.,:/@%", *c);
-    if (!plain)
-        dg_str_add(s, "'");
-    for (; *word; word++)
-        dg_str_add_n(s, *word == '\'' ? "'\\''" : word, *word == '\'' ? 4 : 1);
-    if (!plain)
-        dg_str_add(s, "'");
-}
-
 static void add_list(dg_str *s, const char *option, const dg_words *list)
 {
     for (int i = 0; i < list->n; i++) {
         dg_str_fmt(s, " --%s ", option);
-        add_word(s, list->v[i]);
+        dg_str_shell(s, list->v[i]);
     }
 }
 
 static void add_repeat(dg_str *s, const reporter *r, const dg_finding *f)
 {
     dg_str_add(s, "detrgraph check-node ");
-    add_word(s, r->library);
+    dg_str_shell(s, r->library);
     dg_str_fmt(s, " %s --seed %llu --draws 1", f->class, (unsigned long long)f->seed);
     add_list(s, "set", &r->o->sets);
     add_list(s, "dim", &r->o->dims);

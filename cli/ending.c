@@ -23,39 +23,23 @@ static int64_t saved_step(const char *folder, dg_arena *a)
     return dg_parse_i64(to + strlen("step-"), &step) ? step : -1;
 }
 
-/* A word for a shell. */
-static void add_word(dg_str *s, const char *word)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "_-./=:,+@%";
-
-    if (*word && !word[strspn(word, plain)]) {
-        dg_str_fmt(s, " %s", word);
-        return;
-    }
-    dg_str_add(s, " '");
-    for (; *word; word++)
-        dg_str_fmt(s, *word == '\'' ? "'\\%c'" : "%c", *word);
-    dg_str_add(s, "'");
-}
-
 /* "detrgraph run p.xml --set a=1 --ranks 2 --out OUT" */
 static void add_command(dg_str *s, const dg_history *h)
 {
     const dg_json *sets = dg_json_get(h->run, "sets");
     const double ranks = dg_history_number(h, "ranks");
 
-    dg_str_add(s, "detrgraph run");
-    add_word(s, dg_json_text(h->run, "file"));
+    dg_str_add(s, "detrgraph run ");
+    dg_str_shell(s, dg_json_text(h->run, "file"));
     for (int i = 0; sets && sets->kind == DG_JSON_ARRAY && i < sets->n; i++)
         if (sets->items[i].kind == DG_JSON_STRING) {
-            dg_str_add(s, " --set");
-            add_word(s, sets->items[i].text);
+            dg_str_add(s, " --set ");
+            dg_str_shell(s, sets->items[i].text);
         }
     if (ranks > 1 && dg_history_number(h, "machines") == 1)
         dg_str_fmt(s, " --ranks %.0f", ranks);
-    dg_str_add(s, " --out");
-    add_word(s, h->folder);
+    dg_str_add(s, " --out ");
+    dg_str_shell(s, h->folder);
 }
 
 static void add_continue(dg_str *out, const dg_history *h, int64_t saved)
@@ -100,8 +84,8 @@ static bool tell(dg_str *out, const dg_history *h)
         dg_str_fmt(out, "The run was stopped at step %lld: %s.\n", step, why);
         add_continue(out, h, saved);
     } else if (h->alive) {
-        dg_str_fmt(out, "The run is alive, at step %lld. What to do: detrgraph top", step);
-        add_word(out, h->folder);
+        dg_str_fmt(out, "The run is alive, at step %lld. What to do: detrgraph top ", step);
+        dg_str_shell(out, h->folder);
         dg_str_add(out, " watches it.\n");
     } else if (h->verdict) {
         return false;

@@ -21,12 +21,13 @@ typedef struct dg_world {
     dg_link *link;  /* control plane; NULL: only the data plane */
 } dg_world;
 
-/* Collectives on the host: every rank calls them in the same order. With one rank they succeed
- * without doing anything. Errors of the communicator are reported with `what`, which completes
- * "while the ranks ...". */
 /* The same ranks, called for a node or scope. Ranks that meet for another node, or with another
  * `what`, or another function below, end the run, even if both bring as many bytes. */
 dg_world dg_world_of(const dg_world *w, const char *of);
+
+/* Collectives on the host: every rank calls them in the same order. With one rank they succeed
+ * without doing anything. Errors of the communicator are reported with `what`, which completes
+ * "while the ranks ...". */
 /* from rank 0 */
 int dg_world_broadcast(const dg_world *w, void *p, size_t bytes, const char *what, dg_diag *d)
     DG_MUST_USE;
@@ -39,7 +40,7 @@ int dg_world_gather(const dg_world *w, const void *mine, size_t bytes, void *all
 int dg_world_collect(const dg_world *w, const void *mine, size_t bytes, void **all, size_t *sizes,
                      const char *what, dg_diag *d) DG_MUST_USE;
 int dg_world_any(const dg_world *w, bool mine, bool *any, const char *what, dg_diag *d) DG_MUST_USE;
-/* in place */
+/* in place: the least of all ranks' numbers; their sum */
 int dg_world_least(const dg_world *w, double *x, const char *what, dg_diag *d) DG_MUST_USE;
 int dg_world_sum(const dg_world *w, double *x, const char *what, dg_diag *d) DG_MUST_USE;
 /* Each rank passes the status of its own work. If any failed, all fail: that rank with its own

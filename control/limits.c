@@ -23,8 +23,8 @@ static int raise_one(int what, const char *name, const char *flag, rlim_t least,
     dg_fail(d, DG_EIO, DG_NOWHERE, "limit", "the limit of %s is %llu, and a run needs %llu", name,
             (unsigned long long)(now.rlim_max / unit), (unsigned long long)(least / unit));
     dg_help(d,
-            "ulimit %s %llu in the shell before; where that is refused, who runs the machine "
-            "can raise the hard limit",
+            "ulimit %s %llu in the shell before; where that is refused, the machine's "
+            "administrator can raise the hard limit",
             flag, (unsigned long long)(wish / unit));
     return -DG_EIO;
 }

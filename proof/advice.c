@@ -39,11 +39,6 @@ static bool knows(const dg_node *node, const char *name, const char *word)
     return false;
 }
 
-static const dg_item_attr *axes_given(const dg_node *node)
-{
-    return dg_node_axes_given(node);
-}
-
 /* The class's attribute that names axes, or NULL. */
 const char *dg_vary_axes_attr(const dg_node *node)
 {
@@ -61,7 +56,7 @@ static const char *plan_once(const dg_proof *p, const dg_chain *c, uint32_t axes
     const dg_node *sampler = c->sampler;
     const char *text = NULL;
 
-    if (!sampler || axes_given(sampler) || !dg_vary_axes_attr(sampler) ||
+    if (!sampler || dg_node_axes_given(sampler) || !dg_vary_axes_attr(sampler) ||
         dg_node_has_row(c->loader, DG_RULE_VALUE))
         return NULL;
     for (int i = 0; i < c->n_before; i++) {
@@ -168,7 +163,8 @@ static const char *of_data(const dg_proof *p, const dg_scope *scope, const dg_no
     once = plan_once(p, &c, axes);
     if (k == DG_RULE_RATE && knows(node, "equal", "drop") && !dg_item_find(node->item, "equal"))
         once = dg_edit_write(p->g, node, "equal", "drop");
-    if (node == c.sampler && axes_given(node) && knows(node, "tail", "drop") && k != DG_RULE_DIMS)
+    if (node == c.sampler && dg_node_axes_given(node) && knows(node, "tail", "drop") &&
+        k != DG_RULE_DIMS)
         once = dg_edit_write(p->g, node, "tail", "drop");
     if (c.sampler && (shape || k == DG_RULE_LEADING) && k != DG_RULE_DIMS &&
         dg_node_has_row(c.sampler, DG_RULE_LEADING))
@@ -251,7 +247,7 @@ const char *dg_vary_join_scores(const dg_proof *p)
     const dg_node *best = p->g->checkpoint.best;
 
     if (best->class->pack && best->class->merge && dg_node_has_row(best, DG_RULE_METRIC) &&
-        dg_vary_axes_attr(best) && !axes_given(best))
+        dg_vary_axes_attr(best) && !dg_node_axes_given(best))
         return dg_printf(p->arena, "one score of what all ranks found: %s",
                          dg_edit_write(p->g, best, dg_vary_axes_attr(best), names(p, p->live)));
     return dg_edit_write_part(p->g, best->scope->item, "on", "0");

@@ -1,5 +1,5 @@
 /* dnn.c: convolution, its two gradients, and the matrix product, on oneDNN 2.x or 3.x. The only
- * file that knows its API.
+ * file that knows its API, with the names of 3.x for 2.x, which makes it long.
  *
  * Activations are channels-last, weights f32 in the checkpoint's layout (O,I,kh,kw). A primitive
  * is asked for with weights in whatever layout it likes best ("any"); a reorder brings them

@@ -10,8 +10,9 @@
  *            (alpha p^gamma (1-y) + s) * bce(x, s)      d/dx = weight * (p - s)
  *  focal (Lin et al. 2017), q = 1-p at y = 1 and p elsewhere, a = alpha at y = 1, else 1-alpha
  *            a q^gamma * bce(x, y)
- *  aligned (Cai et al. 2023, in LW-DETR's form), u = max(0.01, p^alpha iou^(1-alpha)), a constant
- *  for gradients: bce(x, u) at y = 1, p^gamma bce(x, 0) elsewhere
+ *  aligned (Cai et al. 2023, in LW-DETR's form), u = max(0.01, p^alpha iou^(1-alpha)) is a constant
+ *            for gradients
+ *            bce(x, u) at y = 1, p^gamma bce(x, 0) elsewhere
  *            If two pairs name one query, the later one counts. Rows from dn's live count on are
  *            void. */
 #include <math.h>

@@ -41,6 +41,11 @@ static void check_text(void (*add)(dg_str *, const char *), const char *in, cons
 static void escapes(void **state)
 {
     (void)state;
+    check_text(dg_str_shell, "a/b-1=x", "a/b-1=x");
+    check_text(dg_str_shell, "a b", "'a b'");
+    check_text(dg_str_shell, "it's $x", "'it'\\''s $x'");
+    check_text(dg_str_shell, "", "''");
+    check_text(dg_str_shell, NULL, "''");
     check_text(dg_str_json, NULL, "null");
     check_text(dg_str_json, "", "\"\"");
     check_text(dg_str_json, "a\"b\\c\n\t\001\x7F", "\"a\\\"b\\\\c\\n\\t\\u0001\\u007f\"");

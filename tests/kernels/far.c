@@ -327,7 +327,7 @@ static void a_lane_keeps_its_order(void **state)
 }
 
 /* y = x + 1 on one lane behind x = 5 on another one; the event between them may be missing, and
- * who reads may wait for everything. */
+ * the reader may wait for all lanes. */
 static float across_lanes(int seed, bool ordered, bool finish)
 {
     far f;
