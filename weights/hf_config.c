@@ -169,7 +169,7 @@ static void add_backbone(dg_str *s, const dg_hf_model *m)
 {
     const char *blocks = depths[(int)number(m->nodes[BACKBONE], "depth")].blocks;
     bool bottleneck = depths[(int)number(m->nodes[BACKBONE], "depth")].bottleneck;
-    int k = bottleneck ? 4 : 1;
+    int w = (int)number(m->nodes[BACKBONE], "width"), k = w * (bottleneck ? 4 : 1);
 
     dg_str_fmt(s,
                "  \"backbone\": null,\n"
@@ -177,7 +177,7 @@ static void add_backbone(dg_str *s, const dg_hf_model *m)
                "    \"depths\": [%s],\n"
                "    \"downsample_in_bottleneck\": false,\n"
                "    \"downsample_in_first_stage\": false,\n"
-               "    \"embedding_size\": 64,\n"
+               "    \"embedding_size\": %d,\n"
                "    \"hidden_act\": \"relu\",\n"
                "    \"hidden_sizes\": [%d, %d, %d, %d],\n"
                "    \"layer_type\": \"%s\",\n"
@@ -186,8 +186,8 @@ static void add_backbone(dg_str *s, const dg_hf_model *m)
                "    \"out_features\": [\"stage2\", \"stage3\", \"stage4\"],\n"
                "    \"out_indices\": [2, 3, 4]\n"
                "  },\n",
-               blocks, 64 * k, 128 * k, 256 * k, 512 * k, bottleneck ? "bottleneck" : "basic");
-    dg_str_fmt(s, "  \"encoder_in_channels\": [%d, %d, %d],\n", 128 * k, 256 * k, 512 * k);
+               blocks, w, k, 2 * k, 4 * k, 8 * k, bottleneck ? "bottleneck" : "basic");
+    dg_str_fmt(s, "  \"encoder_in_channels\": [%d, %d, %d],\n", 2 * k, 4 * k, 8 * k);
     dg_str_fmt(s, "  \"freeze_backbone_batch_norms\": %s,\n",
                number(m->nodes[BACKBONE], "freeze_norm") != 0 ? "true" : "false");
 }

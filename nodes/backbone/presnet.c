@@ -1,8 +1,8 @@
 /* presnet.c: <backbone.presnet>: ResNet "vd": a stem of three 3x3 convolutions, and shortcuts that
  * average-pool before they project. He et al. 2016; He et al. 2019 (Bag of Tricks, ResNet-D).
  *
- *  stem    3 -> 32 (stride 2) -> 32 -> 64, max-pool 3x3 stride 2
- *  stage   s = 0..3: blocks of 64 * 2^s channels, the first with stride 2 except in stage 0
+ *  stem    3 -> w/2 (stride 2) -> w/2 -> w, max-pool 3x3 stride 2; w is 64 unless width says more
+ *  stage   s = 0..3: blocks of w * 2^s channels, the first with stride 2 except in stage 0
  *  basic   relu(BN(conv3(relu(BN(conv3(x))))) + short(x))                        18, 34
  *  bottle  relu(BN(conv1(relu(BN(conv3(relu(BN(conv1(x)))))))) + short(x))       50, 101;
  *          with 4 times the output channels */
@@ -10,7 +10,7 @@
 #include "nodes/layers.h"
 
 typedef struct conf {
-    int64_t depth, freeze_at, norm;
+    int64_t depth, width, freeze_at, norm;
     bool freeze_norm;
     const char *axis;
 } conf;
@@ -37,6 +37,8 @@ static const dg_port ports[] = {
 
 static const dg_attr attrs[] = {
     DG_ENUM(conf, depth, 2, "18|34|50|101", "number of layers"),
+    DG_INT(conf, width, 64, 2, 1024,
+           "channels of the first stage; each further stage has twice as many"),
     DG_INT(conf, freeze_at, -1, -1, N_STAGES, "freeze the stem and this many stages; -1: nothing"),
     DG_BOOL(conf, freeze_norm, false,
             "keep batch norms fixed at their pretrained statistics and affine parameters"),
@@ -53,6 +55,10 @@ static void check_presnet(dg_check *k, const void *self)
 {
     const conf *c = self;
 
+    if (c->width % 2)
+        dg_check_fail(k, "width", "backbone-width",
+                      "must be even, because the stem has half as many channels, found %lld",
+                      (long long)c->width);
     if (c->freeze_norm && !dg_check_has_pretrained(k)) {
         dg_check_fail(
             k, "freeze_norm", "frozen-without-pretrained",
@@ -77,10 +83,13 @@ static dg_val conv_norm(const dg_param_path_of *at, const char *name, dg_val x, 
 
 static dg_val stem(dg_build *b, dg_val x, const conf *c)
 {
-    static const struct {
+    const struct {
         const char *name;
-        int out, stride;
-    } convs[] = { { "conv1_1", 32, 2 }, { "conv1_2", 32, 1 }, { "conv1_3", 64, 1 } };
+        int64_t out;
+        int stride;
+    } convs[] = { { "conv1_1", c->width / 2, 2 },
+                  { "conv1_2", c->width / 2, 1 },
+                  { "conv1_3", c->width, 1 } };
     dg_param_path_of at = dg_param_path(b, "conv1");
 
     for (int i = 0; i < 3; i++) {
@@ -147,7 +156,7 @@ static void lower_presnet(dg_build *b, const void *self, const dg_val in[], dg_v
         for (int i = 0; i < depths[c->depth].blocks[s]; i++) {
             dg_param_path_of at = dg_param_path(b, "res_layers.%d.blocks.%d", s, i);
 
-            x = block(&at, x, 64 << s, s && !i ? 2 : 1, !i, c, s < c->freeze_at);
+            x = block(&at, x, c->width << s, s && !i ? 2 : 1, !i, c, s < c->freeze_at);
             dg_name(b, x, "backbone.%s", at.path);
         }
         if (s > 0)
@@ -161,7 +170,7 @@ const dg_node_class dg_node_backbone_presnet = {
     .role = DG_ROLE_BACKBONE,
     .brief = "ResNet-vd: features at strides 8, 16 and 32.",
     .doc = "Depths 18 and 34 use basic blocks (128, 256 and 512 output channels), 50 and 101 "
-           "bottlenecks (512, 1024 and 2048).",
+           "bottlenecks (512, 1024 and 2048); width scales all of them.",
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),
