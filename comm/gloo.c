@@ -12,9 +12,11 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/diag.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "kernels/addition.h"
+#include "comm/duplicate.h"
 #include "comm/gloo_shim.h"
 #include "comm/meeting.h"
 
@@ -41,6 +43,10 @@ typedef struct job {
 typedef struct lane {
     dg_comm pub;
     dg_gloo *gloo;
+    dg_rendezvous board; /* where a duplicate's ranks meet */
+    char *address;
+    dg_duplicate duplicate;
+    dg_duplicate *original; /* of a duplicate: the original's */
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -355,6 +361,7 @@ static void gloo_stop(dg_comm *c)
     pthread_mutex_unlock(&l->lock);
     if (first)
         dg_gloo_stop(l->gloo);
+    dg_duplicate_abort(&l->duplicate);
 }
 
 static void close_lane(dg_comm **c)
@@ -364,6 +371,9 @@ static void close_lane(dg_comm **c)
     if (!*c)
         return;
     l = self_of(*c);
+    if (l->original)
+        dg_duplicate_set(l->original, NULL);
+    pthread_mutex_destroy(&l->duplicate.lock);
     pthread_mutex_lock(&l->lock);
     l->closing = true;
     pthread_cond_broadcast(&l->changed);
@@ -374,6 +384,7 @@ static void close_lane(dg_comm **c)
         dg_gloo_close(&l->gloo);
     pthread_cond_destroy(&l->changed);
     pthread_mutex_destroy(&l->lock);
+    free(l->address);
     free(l->sizes);
     free(l->theirs);
     free(l->send);
@@ -395,6 +406,8 @@ static void block_sigpipe(sigset_t *before)
     pthread_sigmask(SIG_BLOCK, &set, before);
 }
 
+static int gloo_duplicate(dg_comm *c, dg_comm **other);
+
 int dg_comm_gloo_open(dg_comm **comm, const char *address, int rank, int ranks,
                       const dg_rendezvous *board, dg_diag *d)
 {
@@ -415,12 +428,16 @@ int dg_comm_gloo_open(dg_comm **comm, const char *address, int rank, int ranks,
                         .gather = gloo_gather,
                         .gather_ragged = gather_ragged,
                         .barrier = gloo_barrier,
+                        .duplicate = gloo_duplicate,
                         .abort = gloo_stop,
                         .close = close_lane };
     c = &l->pub;
     *comm = NULL;
     pthread_mutex_init(&l->lock, NULL);
+    pthread_mutex_init(&l->duplicate.lock, NULL);
     pthread_cond_init(&l->changed, NULL);
+    l->board = *board;
+    l->address = strdup(address);
     l->sizes = calloc((size_t)ranks, sizeof *l->sizes);
     l->theirs = calloc((size_t)ranks, sizeof *l->theirs);
     l->send = calloc((size_t)ranks, sizeof *l->send);
@@ -428,7 +445,7 @@ int dg_comm_gloo_open(dg_comm **comm, const char *address, int rank, int ranks,
     l->from = calloc((size_t)ranks, sizeof *l->from);
     /* slices end at multiples of 16 elements */
     l->stage = dg_try_alloc(STAGE + 64 * (size_t)ranks * sizeof(double));
-    if (!l->sizes || !l->theirs || !l->send || !l->take || !l->from || !l->stage)
+    if (!l->address || !l->sizes || !l->theirs || !l->send || !l->take || !l->from || !l->stage)
         dg_oom(STAGE);
     block_sigpipe(&before);
     rc = dg_gloo_open(&l->gloo, address, rank, ranks, board, why);
@@ -448,6 +465,43 @@ out:
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc < 0)
         close_lane(&c);
+    return rc;
+}
+
+/* The board with other keys, so that a duplicate's ranks meet only each other. */
+static int put_other(void *ctx, const char *key, const void *bytes, size_t n)
+{
+    const dg_rendezvous *board = ctx;
+    char other[256];
+
+    snprintf(other, sizeof other, "duplicate/%s", key);
+    return board->put(board->ctx, other, bytes, n);
+}
+
+static int get_other(void *ctx, const char *key, double seconds, void **bytes, size_t *n)
+{
+    const dg_rendezvous *board = ctx;
+    char other[256];
+
+    snprintf(other, sizeof other, "duplicate/%s", key);
+    return board->get(board->ctx, other, seconds, bytes, n);
+}
+
+static int gloo_duplicate(dg_comm *c, dg_comm **other)
+{
+    lane *l = self_of(c);
+    const dg_rendezvous board = { &l->board, put_other, get_other };
+    dg_diag *d = dg_diag_open();
+    int rc = dg_comm_gloo_open(other, l->address, c->rank, c->ranks, &board, d);
+
+    if (rc < 0) {
+        snprintf(c->why, sizeof c->why, "%s", dg_diag_at(d, 0)->text);
+    } else {
+        (*other)->duplicate = NULL;
+        self_of(*other)->original = &l->duplicate;
+        dg_duplicate_set(&l->duplicate, *other);
+    }
+    dg_diag_close(&d);
     return rc;
 }
 

@@ -1,4 +1,6 @@
 libcomm_la_SOURCES += \
+	comm/duplicate.c \
+	comm/duplicate.h \
 	comm/gloo.c \
 	comm/gloo.h \
 	comm/meeting.c \

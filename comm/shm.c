@@ -1,6 +1,8 @@
 /* shm.c: see shm.h.
  *
- *    | head: dg_shm_sync | boxes: two per rank | pieces: one per rank, when asked for |
+ *    | head: dg_shm_sync | boxes: two per rank | pieces: one per rank, when asked for | ...
+ *    ... at DUPLICATE_AT, far behind all that, in the same sparse file: head and boxes of a
+ * duplicate
  *
  *  boxes   hold small operands: every rank adds up all of them, in rank order. Two per rank are
  *          enough: a rank that writes into one again has waited for a later collective, so all have
@@ -15,15 +17,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "kernels/addition.h"
+#include "comm/duplicate.h"
 #include "comm/shm_sync.h"
 
 enum {
     BOX = 256 << 10, /* bytes */
 };
+static const off_t DUPLICATE_AT = (off_t)1 << 43;
 
 typedef enum state { OVER, BEGUN, ADDED } state;
 
@@ -38,6 +43,9 @@ typedef struct work { /* a collective that this rank has started */
 typedef struct shm {
     dg_comm pub;
     int fd;
+    off_t at; /* of the head in the file */
+    dg_duplicate duplicate;
+    dg_duplicate *original; /* of a duplicate: the original's */
     dg_shm_sync sync;
     void *head;
     char *boxes;
@@ -59,6 +67,7 @@ static shm *self_of(dg_comm *c)
 static void shm_stop(dg_comm *c)
 {
     dg_shm_sync_stop(&self_of(c)->sync);
+    dg_duplicate_abort(&self_of(c)->duplicate);
 }
 
 static work *work_of(shm *s, uint64_t k)
@@ -353,6 +362,14 @@ static size_t round_to_pages(size_t bytes)
     return (bytes + page - 1) / page * page;
 }
 
+/* Makes the file as long as that, if it is shorter. */
+static int reach(int fd, off_t end)
+{
+    struct stat st;
+
+    return fstat(fd, &st) != 0 ? -1 : st.st_size >= end ? 0 : ftruncate(fd, end);
+}
+
 /* Maps the pieces. After the first barrier every rank has opened the file, so none can map a
  * smaller one. */
 static void *map_pieces(dg_comm *c, size_t bytes)
@@ -369,7 +386,7 @@ static void *map_pieces(dg_comm *c, size_t bytes)
     if (shm_barrier(c) < 0)
         return NULL;
     if (c->rank == 0)
-        ok = ftruncate(s->fd, (off_t)(s->file_bytes + all)) == 0;
+        ok = reach(s->fd, (off_t)(s->file_bytes + all)) == 0;
     if (ok && c->rank == 0)
         p = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, (off_t)s->file_bytes);
     if (shm_barrier(c) < 0)
@@ -398,6 +415,8 @@ static void *map_pieces(dg_comm *c, size_t bytes)
 
 /* ---- open and close -------------------------------------------------------------------------- */
 
+static int shm_duplicate(dg_comm *c, dg_comm **other);
+
 static void close_shm(dg_comm **c)
 {
     shm *s;
@@ -405,6 +424,9 @@ static void close_shm(dg_comm **c)
     if (!*c)
         return;
     s = self_of(*c);
+    if (s->original)
+        dg_duplicate_set(s->original, NULL);
+    pthread_mutex_destroy(&s->duplicate.lock);
     if (s->head) {
         dg_shm_sync_leave(&s->sync);
         munmap(s->head, s->head_bytes);
@@ -437,9 +459,9 @@ static int map_head(shm *s, dg_diag *d)
     void *p;
 
     s->head_bytes = s->file_bytes = peers + ranks * 2 * BOX;
-    p = ftruncate(s->fd, (off_t)s->head_bytes)
+    p = reach(s->fd, s->at + (off_t)s->head_bytes)
             ? MAP_FAILED
-            : mmap(NULL, s->head_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
+            : mmap(NULL, s->head_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, s->at);
     if (p == MAP_FAILED)
         return dg_fail(d, DG_EIO, DG_NOWHERE, "comm-memory",
                        "rank %d cannot reach the memory that the ranks share: %s", s->pub.rank,
@@ -450,20 +472,12 @@ static int map_head(shm *s, dg_diag *d)
     return 0;
 }
 
-int dg_comm_shm_open(dg_comm **comm, int fd, int rank, int ranks, dg_diag *d)
+static int open_at(dg_comm **comm, int fd, off_t at, int rank, int ranks, dg_diag *d)
 {
-    shm *s;
+    shm *s = calloc(1, sizeof *s);
     dg_comm *c;
     int rc;
 
-    *comm = NULL;
-    if (ranks < 1 || ranks > DG_COMM_SHM_MOST || rank < 0 || rank >= ranks) {
-        close(fd);
-        return dg_fail(d, DG_EINPUT, DG_NOWHERE, "comm-ranks",
-                       "rank %d of %d: 1 to %d ranks can share memory", rank, ranks,
-                       DG_COMM_SHM_MOST);
-    }
-    s = calloc(1, sizeof *s);
     if (!s)
         dg_oom(sizeof *s);
     s->pub = (dg_comm){ .name = "shm",
@@ -475,10 +489,13 @@ int dg_comm_shm_open(dg_comm **comm, int fd, int rank, int ranks, dg_diag *d)
                         .gather = shm_gather,
                         .gather_ragged = gather_ragged,
                         .barrier = shm_barrier,
-                        .memory = map_pieces,
+                        .memory = at ? NULL : map_pieces, /* a duplicate has no room behind it */
+                        .duplicate = at ? NULL : shm_duplicate,
                         .abort = shm_stop,
                         .close = close_shm };
+    pthread_mutex_init(&s->duplicate.lock, NULL);
     s->fd = fd;
+    s->at = at;
     s->from = calloc((size_t)ranks, sizeof *s->from);
     s->to = calloc((size_t)ranks, sizeof *s->to);
     if (!s->from || !s->to)
@@ -488,5 +505,51 @@ int dg_comm_shm_open(dg_comm **comm, int fd, int rank, int ranks, dg_diag *d)
     if (rc < 0)
         close_shm(&c);
     *comm = c;
+    return rc;
+}
+
+int dg_comm_shm_open(dg_comm **comm, int fd, int rank, int ranks, dg_diag *d)
+{
+    *comm = NULL;
+    if (ranks < 1 || ranks > DG_COMM_SHM_MOST || rank < 0 || rank >= ranks) {
+        close(fd);
+        return dg_fail(d, DG_EINPUT, DG_NOWHERE, "comm-ranks",
+                       "rank %d of %d: 1 to %d ranks can share memory", rank, ranks,
+                       DG_COMM_SHM_MOST);
+    }
+    return open_at(comm, fd, 0, rank, ranks, d);
+}
+
+/* Rank 0 makes the file longer before the others map that part of it; all agree that it worked. */
+static int shm_duplicate(dg_comm *c, dg_comm **other)
+{
+    shm *s = self_of(c);
+    dg_diag *d = dg_diag_open();
+    int fd = fcntl(s->fd, F_DUPFD_CLOEXEC, 0), rc = 0, ok = fd >= 0, failed;
+    int64_t ticket;
+
+    *other = NULL;
+    if (ok && c->rank == 0)
+        ok = open_at(other, fd, DUPLICATE_AT, c->rank, c->ranks, d) == 0;
+    rc = shm_barrier(c);
+    if (ok && c->rank != 0)
+        ok = open_at(other, fd, DUPLICATE_AT, c->rank, c->ranks, d) == 0;
+    if (!ok)
+        snprintf(c->why, sizeof c->why, "%s",
+                 dg_diag_n(d) ? dg_diag_at(d, 0)->text : "too many files are open");
+    dg_diag_close(&d);
+    failed = !ok;
+    if (rc == 0)
+        rc = shm_start(c, (dg_tensor){ DG_I32, DG_SCALAR, &failed }, DG_MAX, &ticket);
+    if (rc == 0)
+        rc = wait_for(c, ticket);
+    if (rc == 0 && failed)
+        rc = -DG_EIO;
+    if (rc < 0 && *other)
+        close_shm(other);
+    if (*other) {
+        self_of(*other)->original = &s->duplicate;
+        dg_duplicate_set(&s->duplicate, *other);
+    }
     return rc;
 }

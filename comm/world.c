@@ -27,6 +27,37 @@ static dg_comm *comm_for(const dg_world *w, const char *call, const char *what)
     return w->comm;
 }
 
+int dg_world_open_device(dg_world *w, bool late, dg_diag *d)
+{
+    int rc;
+
+    w->device = w->ranks > 1 ? w->comm : NULL;
+    if (!w->device || !late)
+        return 0;
+    rc = comm_for(w, "duplicate", "opened the device")->duplicate(w->comm, &w->device);
+    return failed(w, rc, "opened the device", d);
+}
+
+void dg_world_close_device(dg_world *w)
+{
+    if (w->device && w->device != w->comm)
+        w->device->close(&w->device);
+    w->device = NULL;
+}
+
+dg_comm_cost dg_world_cost(const dg_world *w)
+{
+    dg_comm_cost cost = w->comm ? w->comm->cost : (dg_comm_cost){ 0 };
+
+    if (w->device && w->device != w->comm) {
+        cost.n += w->device->cost.n;
+        cost.bytes += w->device->cost.bytes;
+        cost.wait_s += w->device->cost.wait_s;
+        cost.work_s += w->device->cost.work_s;
+    }
+    return cost;
+}
+
 dg_world dg_world_of(const dg_world *w, const char *of)
 {
     dg_world own = *w;

@@ -15,11 +15,20 @@ typedef struct dg_world {
     int local_rank, local_ranks; /* among the ranks of this machine */
     /* number of ranks at the start of the run: in total, and per machine */
     int first_ranks, machine_ranks;
-    int may_lose;   /* how many losses of a rank or machine the run survives with fewer ranks */
-    const char *of; /* the node or scope that calls are for, "evaluate/coco"; NULL: the run */
-    dg_comm *comm;  /* data plane: collectives between all ranks */
-    dg_link *link;  /* control plane; NULL: only the data plane */
+    int may_lose;    /* how many losses of a rank or machine the run survives with fewer ranks */
+    const char *of;  /* the node or scope that calls are for, "evaluate/coco"; NULL: the run */
+    dg_comm *comm;   /* data plane: collectives between all ranks, for values of the host */
+    dg_comm *device; /* for values of programs: comm itself, or its duplicate (see below) */
+    dg_link *link;   /* control plane; NULL: only the data plane */
 } dg_world;
+
+/* Sets w->device. late: the device works on its own thread, so its collectives must not wait for
+ * the host's, nor the host's for them. Every rank calls it. */
+int dg_world_open_device(dg_world *w, bool late, dg_diag *d) DG_MUST_USE;
+void dg_world_close_device(dg_world *w);
+/* What all collectives of this rank have cost, while the device has nothing to do; zeros: one rank
+ */
+dg_comm_cost dg_world_cost(const dg_world *w);
 
 /* The same ranks, called for a node or scope. Ranks that meet for another node, or with another
  * `what`, or another function below, end the run, even if both bring as many bytes. */

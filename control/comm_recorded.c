@@ -6,12 +6,16 @@
 
 #include "base/arena.h"
 
-enum { UNDER_WAY = 64 };
+enum { UNDER_WAY = 64, KNOWN = 256 };
 
 typedef struct recorded {
     dg_comm pub;
     dg_comm *inner;
     dg_recorder *recorder;
+    struct {
+        uint64_t id;
+        uint32_t number;
+    } places[KNOWN]; /* the recorder's numbers, by the id's last digits */
     struct {
         int64_t ticket;
         uint64_t number;
@@ -32,11 +36,26 @@ static int copy_state(recorded *w, int rc)
     return rc;
 }
 
+/* The recorder's number of the next call's place. */
+static uint32_t place_of(recorded *w)
+{
+    uint64_t id = w->pub.place.id, at = id / 2 % KNOWN; /* the lowest bit is always set */
+
+    if (!w->pub.where)
+        return 0;
+    if (w->places[at].id != id) {
+        w->places[at].id = id;
+        w->places[at].number = dg_recorder_find(w->recorder, w->pub.where);
+    }
+    return w->places[at].number;
+}
+
 static uint64_t begin_record(recorded *w, const char *op, const char *type, int64_t elements)
 {
-    uint64_t number = dg_recorder_begin(w->recorder, op, type, elements);
+    uint64_t number = dg_recorder_begin(w->recorder, place_of(w), op, type, elements);
 
     w->inner->place = w->pub.place;
+    w->inner->where = w->pub.where;
     dg_recorder_enter(w->recorder);
     return number;
 }
@@ -118,6 +137,17 @@ static void *recorded_memory(dg_comm *c, size_t bytes)
     return p;
 }
 
+static int recorded_duplicate(dg_comm *c, dg_comm **other)
+{
+    recorded *w = self_of(c);
+    uint64_t number = begin_record(w, "duplicate", "", 0);
+    int rc = end_record(w, number, w->inner->duplicate(w->inner, other));
+
+    if (rc == 0)
+        *other = dg_comm_recorded(*other, w->recorder);
+    return rc;
+}
+
 static void recorded_stop(dg_comm *c) /* from any thread: touches only the inner communicator */
 {
     recorded *w = self_of(c);
@@ -146,7 +176,6 @@ dg_comm *dg_comm_recorded(dg_comm *comm, dg_recorder *r)
     w->pub = (dg_comm){ .name = comm->name,
                         .rank = comm->rank,
                         .ranks = comm->ranks,
-                        .device = comm->device,
                         .start = recorded_start,
                         .wait = wait_for,
                         .broadcast = recorded_broadcast,
@@ -154,6 +183,7 @@ dg_comm *dg_comm_recorded(dg_comm *comm, dg_recorder *r)
                         .gather_ragged = gather_ragged,
                         .barrier = recorded_barrier,
                         .memory = comm->memory ? recorded_memory : NULL,
+                        .duplicate = comm->duplicate ? recorded_duplicate : NULL,
                         .abort = recorded_stop,
                         .close = close_watched };
     for (int i = 0; i < UNDER_WAY; i++)

@@ -1,6 +1,6 @@
-/* recorder.c: a ring of records in a memfd. One thread writes; a record is valid if its number
- * matches its slot, so readers need no lock. Readers check everything: the writer may have died in
- * the middle of a record. */
+/* recorder.c: a ring of records in a memfd. A writer takes the next number; a record is valid if
+ * its number matches its slot, so nobody needs a lock. Readers check everything: the writer may
+ * have died in the middle of a record. */
 #include "control/recorder.h"
 
 #include <errno.h>
@@ -103,22 +103,40 @@ static void copy_text(char *to, size_t room, const char *from)
     memset(to + n, 0, room - n);
 }
 
-uint32_t dg_recorder_place(dg_recorder *r, const dg_where *at)
+static place place_at(const dg_where *at)
 {
     place p = { .line = at->line, .column = at->column };
+
+    copy_text(p.node, sizeof p.node, at->node);
+    copy_text(p.file, sizeof p.file, at->file);
+    return p;
+}
+
+uint32_t dg_recorder_find(const dg_recorder *r, const dg_where *at)
+{
+    place p;
     uint32_t n;
 
     if (!r || !at->node)
         return 0;
-    n = atomic_load_explicit(&r->n_places, memory_order_relaxed);
-    copy_text(p.node, sizeof p.node, at->node);
-    copy_text(p.file, sizeof p.file, at->file);
+    p = place_at(at);
+    n = atomic_load_explicit(&r->n_places, memory_order_acquire);
     for (uint32_t i = 1; i < n; i++)
         if (memcmp(&r->places[i], &p, sizeof p) == 0)
             return i;
+    return 0;
+}
+
+uint32_t dg_recorder_place(dg_recorder *r, const dg_where *at)
+{
+    uint32_t n, known = dg_recorder_find(r, at);
+
+    if (!r || !at->node || known)
+        return known;
+    n = atomic_load_explicit(&r->n_places, memory_order_relaxed);
     if (n >= DG_PLACES)
         return 0;
-    r->places[n] = p;
+    r->places[n] = place_at(at);
     atomic_store_explicit(&r->n_places, n + 1, memory_order_release);
     return n;
 }
@@ -128,15 +146,14 @@ void dg_recorder_at(dg_recorder *r, uint32_t where)
     if (!r)
         return;
     atomic_store_explicit(&r->place, where, memory_order_relaxed);
-    atomic_store_explicit(&r->changes, atomic_load_explicit(&r->changes, memory_order_relaxed) + 1,
-                          memory_order_relaxed);
+    atomic_fetch_add_explicit(&r->changes, 1, memory_order_relaxed);
 }
 
 static record *next_record(dg_recorder *r, uint64_t *number)
 {
     record *x;
 
-    *number = atomic_load_explicit(&r->n, memory_order_relaxed) + 1;
+    *number = atomic_fetch_add_explicit(&r->n, 1, memory_order_relaxed) + 1;
     x = &r->ring[*number % DG_RECORDS];
     atomic_store_explicit(&x->number, 0, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
@@ -149,10 +166,9 @@ static record *next_record(dg_recorder *r, uint64_t *number)
     return x;
 }
 
-static void publish_record(dg_recorder *r, record *x, uint64_t number)
+static void publish_record(record *x, uint64_t number)
 {
     atomic_store_explicit(&x->number, number, memory_order_release);
-    atomic_store_explicit(&r->n, number, memory_order_release);
 }
 
 static uint32_t number_place(void *ctx, const dg_where *at)
@@ -185,7 +201,7 @@ void dg_recorder_word(dg_recorder *r, const dg_word *w)
     x->schedule = w->schedule;
     copy_text(x->op, sizeof x->op, "step");
     copy_text(x->type, sizeof x->type, "");
-    publish_record(r, x, number);
+    publish_record(x, number);
 }
 
 void dg_recorder_seen(dg_recorder *r, const dg_digests *seen)
@@ -199,7 +215,7 @@ void dg_recorder_seen(dg_recorder *r, const dg_digests *seen)
     x->schedule = dg_hash64(0, seen->v, (size_t)seen->n * sizeof *seen->v);
     copy_text(x->op, sizeof x->op, "seen");
     copy_text(x->type, sizeof x->type, "");
-    publish_record(r, x, number);
+    publish_record(x, number);
 }
 
 void dg_recorder_saved(dg_recorder *r, int64_t step)
@@ -208,7 +224,8 @@ void dg_recorder_saved(dg_recorder *r, int64_t step)
         atomic_store_explicit(&r->saved, step, memory_order_relaxed);
 }
 
-uint64_t dg_recorder_begin(dg_recorder *r, const char *op, const char *type, int64_t elements)
+uint64_t dg_recorder_begin(dg_recorder *r, uint32_t where, const char *op, const char *type,
+                           int64_t elements)
 {
     uint64_t number;
     record *x;
@@ -217,9 +234,11 @@ uint64_t dg_recorder_begin(dg_recorder *r, const char *op, const char *type, int
         return 0;
     x = next_record(r, &number);
     x->elements = elements;
+    if (where)
+        x->place = where;
     copy_text(x->op, sizeof x->op, op);
     copy_text(x->type, sizeof x->type, type);
-    publish_record(r, x, number);
+    publish_record(x, number);
     return number;
 }
 
@@ -234,16 +253,14 @@ void dg_recorder_end(dg_recorder *r, uint64_t number)
 void dg_recorder_enter(dg_recorder *r)
 {
     if (r)
-        atomic_store_explicit(&r->waits, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&r->waits, 1, memory_order_relaxed);
 }
 
 void dg_recorder_leave(dg_recorder *r)
 {
     if (r) {
-        atomic_store_explicit(&r->waits, 0, memory_order_relaxed);
-        atomic_store_explicit(&r->changes,
-                              atomic_load_explicit(&r->changes, memory_order_relaxed) + 1,
-                              memory_order_relaxed);
+        atomic_fetch_sub_explicit(&r->waits, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&r->changes, 1, memory_order_relaxed);
     }
 }
 

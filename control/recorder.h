@@ -2,8 +2,8 @@
  * in memory shared with the launcher, so that it can be read whatever happens to the rank,
  * including kill -9.
  *
- * The rank's compute thread writes; its link and its launcher read. All functions accept NULL for
- * "no recorder". */
+ * The rank's compute thread writes, and a late device's thread its collectives; the rank's link and
+ * its launcher read. All functions accept NULL for "no recorder". */
 #ifndef DG_CONTROL_RECORDER_H
 #define DG_CONTROL_RECORDER_H
 
@@ -30,9 +30,12 @@ void dg_recorder_word(dg_recorder *r, const dg_word *w);
 void dg_recorder_seen(dg_recorder *r, const dg_digests *seen); /* digests sent to the coordinator */
 void dg_recorder_saved(dg_recorder *r, int64_t step); /* that step's checkpoint is on disk */
 
-/* begin and end of a collective; begin returns the number for end. Between enter and leave the
- * thread waits for other ranks. */
-uint64_t dg_recorder_begin(dg_recorder *r, const char *op, const char *type, int64_t elements);
+/* The number of a place that is known already, or 0. */
+uint32_t dg_recorder_find(const dg_recorder *r, const dg_where *at);
+/* begin and end of a collective at that place, 0: where the compute thread is; begin returns the
+ * number for end. Between enter and leave the thread waits for other ranks. */
+uint64_t dg_recorder_begin(dg_recorder *r, uint32_t place, const char *op, const char *type,
+                           int64_t elements);
 void dg_recorder_end(dg_recorder *r, uint64_t number);
 void dg_recorder_enter(dg_recorder *r);
 void dg_recorder_leave(dg_recorder *r);

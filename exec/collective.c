@@ -20,268 +20,86 @@ static size_t bytes_of(const dg_tensor *t)
     return (size_t)dg_shape_elements(t->shape) * dg_dtype_size(t->dtype);
 }
 
-static const dg_tensor *output(const dg_collective_call *c)
-{
-    return &c->args->t[c->in->n_out ? c->in->n_in : 0];
-}
+/* What a communicator does with x, for y: operands, or pinned copies of them. */
+typedef int run_fn(const dg_exchange *e, dg_tensor x, dg_tensor y);
 
-/* ---- staging operands for the communicator
- * ---------------------------------------------------- */
-
-static size_t bucket_bytes(const dg_instr *in, dg_dtype type)
-{
-    const bucket_attr *attr = in->attr;
-
-    return (size_t)(attr->end - attr->begin) * dg_dtype_size(type);
-}
-
-/* Twice the largest operand: a gather reads one half and writes the other. */
-static size_t operand_bytes(const dg_program *p)
-{
-    size_t most = 0;
-
-    for (int i = 0; i < p->instrs.n; i++) {
-        const dg_instr *in = &p->instrs.items[i];
-
-        if (in->op->effect != DG_COLLECTIVE || in->op == DG_OP(reduce_begin) ||
-            in->op == DG_OP(reduce_end))
-            continue;
-        for (int k = 0; k < in->n_in + in->n_out; k++) {
-            size_t n = in->v[k] ? dg_plan_value_bytes(p, in->v[k]) : 0;
-
-            most = n > most ? n : most;
-        }
-    }
-    return 2 * most;
-}
-
-/* Which collective of the program this is, by what does not depend on the rank: ids of ranks with
- * other image sizes are equal, too. */
-static const dg_comm_place *place_of(dg_arena *a, const dg_program *p, const dg_instr *in,
-                                     int number)
-{
-    dg_comm_place *place = DG_NEW(a, dg_comm_place);
-    const dg_value *x = &p->values.items[in->v[0]];
-    const dg_where *at = &in->origin.where;
-    const char *file = at->file ? at->file : "", *slash = strrchr(file, '/');
-
-    place->id =
-        1 | dg_fnv1a_text(dg_printf(a, "%d %s %d %d %s %lld %llx", in->origin.node, in->op->name,
-                                    number, (int)in->segment, dg_dtype_name(x->dtype),
-                                    (long long)dg_shape_elements(x->shape),
-                                    (unsigned long long)dg_fnv1a(in->attr, in->op->attr_bytes)));
-    snprintf(place->text, sizeof place->text, "of %.50s (%.40s:%d:%d)",
-             at->node ? at->node : "no node", slash ? slash + 1 : file, at->line, at->column);
-    return place;
-}
-
-static void name_places(dg_staging *s, dg_arena *a, const dg_program *p)
-{
-    int number = 0;
-
-    s->places = DG_NEW_N(a, p->instrs.n + 1, const dg_comm_place *);
-    for (int i = 0; i < p->instrs.n; i++)
-        if (p->instrs.items[i].op->effect == DG_COLLECTIVE)
-            s->places[i] = place_of(a, p, &p->instrs.items[i], number++);
-}
-
-int dg_staging_open(dg_staging *s, dg_arena *a, const dg_program *p, dg_backend *backend,
-                    const dg_comm *comm, dg_diag *d)
-{
-    bool staged = comm && !backend->immediate && !comm->device;
-    size_t n = staged ? operand_bytes(p) + 64 : 0;
-
-    s->n_buckets = dg_gradient_buckets(p);
-    s->tickets = DG_NEW_N(a, s->n_buckets + 1, int64_t);
-    s->buckets = DG_NEW_N(a, s->n_buckets + 1, void *);
-    name_places(s, a, p);
-    if (!n)
-        return 0;
-    s->operand = backend->alloc_pinned(backend, n);
-    s->brought = backend->event_open(backend);
-    for (int i = 0; i < p->instrs.n && s->operand; i++) {
-        const dg_instr *in = &p->instrs.items[i];
-        int k = in->op == DG_OP(reduce_begin) ? (int)((const bucket_attr *)in->attr)->bucket : -1;
-
-        if (k < 0)
-            continue;
-        s->buckets[k] =
-            backend->alloc_pinned(backend, bucket_bytes(in, p->values.items[in->v[0]].dtype));
-        if (!s->buckets[k])
-            s->n_buckets = k;
-    }
-    return s->operand && s->brought && s->n_buckets == dg_gradient_buckets(p)
-               ? 0
-               : dg_fail(d, DG_EMEMORY, DG_NOWHERE, "memory-plan",
-                         "no memory for operands of collectives");
-}
-
-void dg_staging_close(dg_staging *s, dg_backend *backend)
-{
-    for (int i = 0; i < s->n_buckets; i++)
-        if (s->buckets[i])
-            backend->free_pinned(backend, s->buckets[i]);
-    if (s->operand)
-        backend->free_pinned(backend, s->operand);
-    if (s->brought)
-        backend->event_close(backend, &s->brought);
-}
-
-static int of_device(const dg_collective_call *c, int rc)
-{
-    *c->device_failed = *c->device_failed || rc < 0;
-    return rc;
-}
-
-/* Makes t readable for the communicator: itself, or a pinned copy once the device has written it.
- * The copy lane may go on with the next batch. */
-static int bring(const dg_collective_call *c, dg_tensor *t, void *pinned)
-{
-    dg_backend *b = c->backend;
-    int rc;
-
-    if (!pinned)
-        return 0;
-    ++*c->n_waits;
-    rc = b->download(b, DG_LANE_COMPUTE, pinned, t->data, bytes_of(t));
-    t->data = pinned;
-    if (rc == 0)
-        rc = b->event_record(b, c->staging->brought, DG_LANE_COMPUTE);
-    return of_device(c, rc < 0 ? rc : b->event_wait(b, c->staging->brought));
-}
-
-/* Copies the communicator's result back to device memory. */
-static int take_back(const dg_collective_call *c, void *to, const dg_tensor *from)
-{
-    dg_backend *b = c->backend;
-
-    return to == from->data
-               ? 0
-               : of_device(c, b->upload(b, DG_LANE_COMPUTE, to, from->data, bytes_of(from)));
-}
-
-/* y <- x on the device, unless they share memory. */
-static int copy(const dg_collective_call *c, const dg_tensor *to, const dg_tensor *from)
-{
-    dg_backend *b = c->backend;
-
-    return to->data == from->data
-               ? 0
-               : of_device(c, b->copy(b, DG_LANE_COMPUTE, to->data, from->data, bytes_of(from)));
-}
+struct dg_exchange {
+    dg_comm *comm;
+    dg_comm_place place;
+    const dg_instr *in;
+    run_fn *run;
+    int64_t *ticket; /* of a bucket */
+    dg_tensor x, y;  /* on a late device: its pinned copies */
+};
 
 /* ---- one function per kind ------------------------------------------------------------------- */
 
-static int reduce(const dg_collective_call *c, dg_tensor *x, dg_reduce op)
+static void copy(dg_tensor to, dg_tensor from)
 {
-    int64_t ticket = 0;
-    int rc = c->comm->start(c->comm, *x, op, &ticket);
-
-    return rc < 0 ? rc : c->comm->wait(c->comm, ticket);
+    if (to.data != from.data)
+        memmove(to.data, from.data, bytes_of(&from));
 }
 
-static int all_reduce(const dg_collective_call *c)
+static int reduce(const dg_exchange *e, dg_tensor x)
 {
-    const reduce_attr *attr = c->in->attr;
-    dg_tensor y = *output(c);
-    int rc = copy(c, &y, &c->args->t[0]);
+    const reduce_attr *attr = e->in->attr;
+    int64_t ticket = 0;
+    int rc = e->comm->start(e->comm, x, (dg_reduce)attr->op, &ticket);
 
-    if (rc == 0)
-        rc = bring(c, &y, c->staging->operand);
-    if (rc == 0)
-        rc = reduce(c, &y, (dg_reduce)attr->op);
-    return rc < 0 ? rc : take_back(c, output(c)->data, &y);
+    return rc < 0 ? rc : e->comm->wait(e->comm, ticket);
+}
+
+static int all_reduce(const dg_exchange *e, dg_tensor x, dg_tensor y)
+{
+    copy(y, x);
+    return reduce(e, y);
 }
 
 /* Every rank takes part; only the root gets the result, the others keep x. */
-static int reduce_to(const dg_collective_call *c)
+static int reduce_to(const dg_exchange *e, dg_tensor x, dg_tensor y)
 {
-    const reduce_attr *attr = c->in->attr;
-    bool root = c->comm->rank == attr->root;
-    dg_tensor x = c->args->t[0];
-    void *own = NULL;
+    const reduce_attr *attr = e->in->attr;
+    dg_tensor own = x;
     int rc;
 
-    if (root)
-        return all_reduce(c);
-    if (!c->staging->operand) {
-        own = dg_try_alloc(bytes_of(&x));
-        if (!own)
-            return -DG_EMEMORY;
-        memcpy(own, x.data, bytes_of(&x));
-        x.data = own;
-    }
-    rc = bring(c, &x, c->staging->operand);
-    if (rc == 0)
-        rc = reduce(c, &x, (dg_reduce)attr->op);
-    dg_free(own);
-    return rc < 0 ? rc : copy(c, output(c), &c->args->t[0]);
+    if (e->comm->rank == attr->root)
+        return all_reduce(e, x, y);
+    own.data = dg_try_alloc(bytes_of(&x));
+    if (!own.data)
+        return -DG_EMEMORY;
+    copy(own, x);
+    rc = reduce(e, own);
+    dg_free(own.data);
+    copy(y, x);
+    return rc;
 }
 
-static int broadcast(const dg_collective_call *c)
+static int broadcast(const dg_exchange *e, dg_tensor x, dg_tensor y)
 {
-    const reduce_attr *attr = c->in->attr;
-    dg_tensor y = *output(c);
-    int rc = copy(c, &y, &c->args->t[0]);
+    const reduce_attr *attr = e->in->attr;
 
-    if (rc == 0)
-        rc = bring(c, &y, c->staging->operand);
-    if (rc == 0)
-        rc = c->comm->broadcast(c->comm, y.data, bytes_of(&y), (int)attr->root);
-    return rc < 0 ? rc : take_back(c, output(c)->data, &y);
+    copy(y, x);
+    return e->comm->broadcast(e->comm, y.data, bytes_of(&y), (int)attr->root);
 }
 
-static int all_gather(const dg_collective_call *c)
+static int all_gather(const dg_exchange *e, dg_tensor x, dg_tensor y)
 {
-    dg_tensor x = c->args->t[0], y = *output(c);
-    int rc = bring(c, &x, c->staging->operand);
-
-    if (c->staging->operand) /* the gathered data is after this rank's own */
-        y.data = (char *)c->staging->operand + bytes_of(&y);
-    if (rc == 0)
-        rc = c->comm->gather(c->comm, x.data, bytes_of(&x), y.data);
-    return rc < 0 ? rc : take_back(c, output(c)->data, &y);
+    return e->comm->gather(e->comm, x.data, bytes_of(&x), y.data);
 }
 
-/* False for batches before an update's last one: they only add to the gradients. */
-static bool is_due(const dg_collective_call *c)
+static int reduce_begin(const dg_exchange *e, dg_tensor x, dg_tensor y)
 {
-    return c->control->accumulated + 1 >= c->program->accumulate;
+    const bucket_attr *attr = e->in->attr;
+
+    (void)y;
+    return e->comm->start(e->comm, x, (dg_reduce)attr->op, e->ticket);
 }
 
-static dg_tensor bucket_of(const dg_collective_call *c, const bucket_attr *attr)
+static int reduce_end(const dg_exchange *e, dg_tensor x, dg_tensor y)
 {
-    dg_tensor t = c->args->t[0];
-
-    t.data = (char *)t.data + (size_t)attr->begin * dg_dtype_size(t.dtype);
-    t.shape = DG_SHAPE(attr->end - attr->begin);
-    return t;
+    (void)x, (void)y;
+    return e->comm->wait(e->comm, *e->ticket);
 }
-
-static int reduce_begin(const dg_collective_call *c)
-{
-    const bucket_attr *attr = c->in->attr;
-    dg_tensor t = bucket_of(c, attr);
-    int rc = is_due(c) ? bring(c, &t, c->staging->buckets[attr->bucket]) : 0;
-
-    if (rc < 0 || !is_due(c))
-        return rc;
-    return c->comm->start(c->comm, t, (dg_reduce)attr->op, &c->staging->tickets[attr->bucket]);
-}
-
-static int reduce_end(const dg_collective_call *c)
-{
-    const bucket_attr *attr = c->in->attr;
-    dg_tensor t = bucket_of(c, attr);
-    void *home = t.data;
-    int rc = c->comm->wait(c->comm, c->staging->tickets[attr->bucket]);
-
-    if (c->staging->buckets[attr->bucket])
-        t.data = c->staging->buckets[attr->bucket];
-    return rc < 0 ? rc : take_back(c, home, &t);
-}
-
-typedef int run_fn(const dg_collective_call *c);
 
 static run_fn *find(const dg_op *op)
 {
@@ -303,6 +121,11 @@ static run_fn *find(const dg_op *op)
     return NULL;
 }
 
+static bool is_bucket(const dg_instr *in)
+{
+    return in->op == DG_OP(reduce_begin) || in->op == DG_OP(reduce_end);
+}
+
 int dg_gradient_buckets(const dg_program *p)
 {
     int n = 0;
@@ -312,21 +135,190 @@ int dg_gradient_buckets(const dg_program *p)
     return n;
 }
 
-int dg_collective_run(const dg_collective_call *c, dg_diag *d)
+/* ---- opening --------------------------------------------------------------------------------- */
+
+/* Twice the largest operand: operands are in the first half, results in the second. */
+static size_t operand_bytes(const dg_program *p)
 {
-    run_fn *run = find(c->in->op);
+    size_t most = 0;
+
+    for (int i = 0; i < p->instrs.n; i++) {
+        const dg_instr *in = &p->instrs.items[i];
+
+        if (in->op->effect != DG_COLLECTIVE || is_bucket(in))
+            continue;
+        for (int k = 0; k < in->n_in + in->n_out; k++) {
+            size_t n = in->v[k] ? dg_plan_value_bytes(p, in->v[k]) : 0;
+
+            most = n > most ? n : most;
+        }
+    }
+    return 2 * most;
+}
+
+/* Which collective of the program this is, by what does not depend on the rank: ids of ranks with
+ * other image sizes are equal, too. */
+static dg_comm_place place_of(dg_arena *a, const dg_program *p, const dg_instr *in, int number)
+{
+    const dg_value *x = &p->values.items[in->v[0]];
+    const dg_where *at = &in->origin.where;
+    const char *file = at->file ? at->file : "", *slash = strrchr(file, '/');
+    dg_comm_place place = {
+        .id = 1 |
+              dg_fnv1a_text(dg_printf(a, "%d %s %d %d %s %lld %llx", in->origin.node, in->op->name,
+                                      number, (int)in->segment, dg_dtype_name(x->dtype),
+                                      (long long)dg_shape_elements(x->shape),
+                                      (unsigned long long)dg_fnv1a(in->attr, in->op->attr_bytes)))
+    };
+
+    snprintf(place.text, sizeof place.text, "of %.50s (%.40s:%d:%d)",
+             at->node ? at->node : "no node", slash ? slash + 1 : file, at->line, at->column);
+    return place;
+}
+
+static void list_exchanges(dg_staging *s, dg_arena *a, const dg_program *p, dg_comm *comm)
+{
+    int number = 0;
+
+    s->exchanges = DG_NEW_N(a, p->instrs.n + 1, dg_exchange *);
+    for (int i = 0; i < p->instrs.n; i++) {
+        const dg_instr *in = &p->instrs.items[i];
+        dg_exchange *e;
+
+        if (in->op->effect != DG_COLLECTIVE)
+            continue;
+        s->exchanges[i] = e = DG_NEW(a, dg_exchange);
+        e->comm = comm;
+        e->in = in;
+        e->place = place_of(a, p, in, number++);
+        e->run = find(in->op);
+        if (is_bucket(in))
+            e->ticket = &s->tickets[((const bucket_attr *)in->attr)->bucket];
+    }
+}
+
+/* A bucket's begin and end have the same numbers of the gradient space. */
+static dg_tensor bucket_of(dg_tensor space, const bucket_attr *attr)
+{
+    space.data = (char *)space.data + (size_t)attr->begin * dg_dtype_size(space.dtype);
+    space.shape = DG_SHAPE(attr->end - attr->begin);
+    return space;
+}
+
+static bool open_lane(dg_staging *s, dg_arena *a, const dg_program *p, dg_backend *b)
+{
+    size_t n = operand_bytes(p) + 64;
+
+    s->operand = b->alloc_pinned(b, n);
+    s->ready = b->event_open(b);
+    s->done = b->event_open(b);
+    s->buckets = DG_NEW_N(a, dg_gradient_buckets(p) + 1, void *);
+    for (int i = 0; i < p->instrs.n && s->operand; i++) {
+        const dg_instr *in = &p->instrs.items[i];
+        const bucket_attr *attr = in->attr;
+        size_t each = dg_dtype_size(p->values.items[in->v[0]].dtype);
+
+        if (in->op != DG_OP(reduce_begin))
+            continue;
+        s->buckets[attr->bucket] = b->alloc_pinned(b, (size_t)(attr->end - attr->begin) * each);
+        if (!s->buckets[attr->bucket])
+            return false;
+        s->n_buckets = attr->bucket + 1 > s->n_buckets ? (int)attr->bucket + 1 : s->n_buckets;
+    }
+    for (int i = 0; i < p->instrs.n && s->operand; i++) {
+        dg_exchange *e = s->exchanges[i];
+
+        if (e && is_bucket(e->in))
+            e->x.data = s->buckets[((const bucket_attr *)e->in->attr)->bucket];
+        else if (e)
+            e->x.data = s->operand;
+        if (e)
+            e->y.data = e->in->n_out ? (char *)s->operand + n / 2 : e->x.data;
+    }
+    return s->operand && s->ready && s->done;
+}
+
+int dg_staging_open(dg_staging *s, dg_arena *a, const dg_program *p, dg_backend *backend,
+                    dg_comm *comm, dg_diag *d)
+{
+    s->tickets = DG_NEW_N(a, dg_gradient_buckets(p) + 1, int64_t);
+    list_exchanges(s, a, p, comm);
+    return !comm || backend->immediate || open_lane(s, a, p, backend)
+               ? 0
+               : dg_fail(d, DG_EMEMORY, DG_NOWHERE, "memory-plan",
+                         "no memory for operands of collectives");
+}
+
+void dg_staging_close(dg_staging *s, dg_backend *backend)
+{
+    for (int i = 0; i < s->n_buckets; i++)
+        if (s->buckets[i])
+            backend->free_pinned(backend, s->buckets[i]);
+    if (s->operand)
+        backend->free_pinned(backend, s->operand);
+    if (s->ready)
+        backend->event_close(backend, &s->ready);
+    if (s->done)
+        backend->event_close(backend, &s->done);
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+static int exchange(const dg_exchange *e, dg_tensor x, dg_tensor y)
+{
     int rc;
 
-    if (!c->comm)
-        return dg_fail(d, DG_EUNSUPPORTED, c->in->origin.where, "no-communicator",
-                       "%s needs other ranks, and this run has one", c->in->op->name);
-    c->comm->place = *c->staging->places[c->in - c->program->instrs.items];
-    rc = run ? run(c) : -DG_EUNSUPPORTED;
-    c->comm->place = (dg_comm_place){ 0 };
-    if (rc == 0 || *c->device_failed)
-        return rc;
-    dg_fail(d, (dg_code)-rc, c->in->origin.where, "collective-failed", "%s: %s", c->in->op->name,
-            c->comm->why[0]     ? c->comm->why
+    e->comm->place = e->place;
+    e->comm->where = &e->in->origin.where;
+    rc = e->run ? e->run(e, x, y) : -DG_EUNSUPPORTED;
+    e->comm->place = (dg_comm_place){ 0 };
+    e->comm->where = NULL;
+    return rc;
+}
+
+static int exchange_on_lane(void *ctx)
+{
+    const dg_exchange *e = ctx;
+
+    return exchange(e, e->x, e->y);
+}
+
+/* What follows on a lane waits for what the other was given before. */
+static int order(dg_backend *b, dg_event *e, dg_lane first, dg_lane then)
+{
+    int rc = b->event_record(b, e, first);
+
+    return rc < 0 ? rc : b->lane_wait(b, then, e);
+}
+
+/* Puts a collective on the lane COMM: copy in, exchange, copy out. */
+static int put_on_lane(const dg_collective_call *c, dg_exchange *e, dg_tensor x, dg_tensor y)
+{
+    dg_backend *b = c->backend;
+    bool in = c->in->op != DG_OP(reduce_end), out = c->in->op != DG_OP(reduce_begin);
+    int rc = 0;
+
+    e->x.dtype = x.dtype, e->x.shape = x.shape;
+    e->y.dtype = y.dtype, e->y.shape = y.shape;
+    if (in) {
+        rc = order(b, c->staging->ready, DG_LANE_COMPUTE, DG_LANE_COMM);
+        if (rc == 0)
+            rc = b->download(b, DG_LANE_COMM, e->x.data, x.data, bytes_of(&x));
+    }
+    if (rc == 0)
+        rc = b->call(b, DG_LANE_COMM, exchange_on_lane, e, c->mark);
+    if (rc == 0 && out) {
+        rc = b->upload(b, DG_LANE_COMM, y.data, e->y.data, bytes_of(&y));
+        if (rc == 0)
+            rc = order(b, c->staging->done, DG_LANE_COMM, DG_LANE_COMPUTE);
+    }
+    return rc;
+}
+
+int dg_collective_failed(const dg_instr *in, const dg_comm *comm, int rc, dg_diag *d)
+{
+    dg_fail(d, (dg_code)-rc, in->origin.where, "collective-failed", "%s: %s", in->op->name,
+            comm->why[0]        ? comm->why
             : rc == -DG_ESTOP   ? "stopped"
             : rc == -DG_EMEMORY ? "out of memory"
                                 : "the communicator cannot do it");
@@ -334,4 +326,25 @@ int dg_collective_run(const dg_collective_call *c, dg_diag *d)
         dg_help(d, "the ranks went different ways: a row of a plugin's class is not true, or its "
                    "nodes compute on one rank what they do not on another");
     return rc;
+}
+
+int dg_collective_run(const dg_collective_call *c, dg_diag *d)
+{
+    dg_exchange *e = c->staging->exchanges[c->in - c->program->instrs.items];
+    dg_tensor x = c->args->t[0], y = c->args->t[c->in->n_out ? c->in->n_in : 0];
+    int rc;
+
+    if (!c->comm)
+        return dg_fail(d, DG_EUNSUPPORTED, c->in->origin.where, "no-communicator",
+                       "%s needs other ranks, and this run has one", c->in->op->name);
+    if (is_bucket(c->in)) {
+        /* batches before an update's last one only add to the gradients */
+        if (c->control->accumulated + 1 < c->program->accumulate)
+            return 0;
+        x = y = bucket_of(x, c->in->attr);
+    }
+    if (!c->backend->immediate)
+        return put_on_lane(c, e, x, y);
+    rc = exchange(e, x, y);
+    return rc == 0 ? 0 : dg_collective_failed(c->in, c->comm, rc, d);
 }

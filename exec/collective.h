@@ -1,5 +1,9 @@
 /* collective.h: executes collective instructions: passes their operands to the communicator. One
- * function per kind, chosen by the op's row. */
+ * function per kind, chosen by the op's row.
+ *
+ * Where the device's work is done when a call returns, the communicator works on the operands. On a
+ * late device it works on pinned copies, in the order of the lane COMM: the host only puts the
+ * copies and the calls there, and waits for nothing. */
 #ifndef DG_EXEC_COLLECTIVE_H
 #define DG_EXEC_COLLECTIVE_H
 
@@ -8,36 +12,40 @@
 #include "kernels/comm.h"
 #include "tensor/program.h"
 
-/* Gradient buckets in flight, and pinned memory for operands if the communicator cannot use device
- * memory. */
+/* A collective of a program: what the communicator needs for it. */
+typedef struct dg_exchange dg_exchange;
+
 typedef struct dg_staging {
-    int64_t *tickets; /* per bucket */
-    void **buckets;   /* per bucket, pinned; NULL: reduce in place */
+    dg_exchange **exchanges; /* per instruction; NULL: it is no collective */
+    int64_t *tickets;        /* of gradient buckets in flight */
+    /* on a late device only: pinned memory, for each bucket and for any other collective's operands
+     * and result, and the events that order the lanes */
+    void **buckets;
     int n_buckets;
-    /* by instruction: where a collective is, for the communicator; NULL for others */
-    const dg_comm_place **places;
-    void *operand; /* pinned, for any other collective; as large as the largest of their operands */
-    dg_event *brought; /* an operand is there; NULL: reduce in place */
+    void *operand;
+    dg_event *ready, *done;
 } dg_staging;
 int dg_staging_open(dg_staging *s, dg_arena *a, const dg_program *p, dg_backend *backend,
-                    const dg_comm *comm, dg_diag *d) DG_MUST_USE;
+                    dg_comm *comm, dg_diag *d) DG_MUST_USE;
 void dg_staging_close(dg_staging *s, dg_backend *backend);
 
 typedef struct dg_collective_call {
-    dg_comm *comm;
+    dg_comm *comm; /* NULL: one rank */
     dg_backend *backend;
     const dg_program *program;
     const dg_instr *in;
     const dg_args *args;       /* operands with addresses */
     const dg_control *control; /* of the step, the host's */
     const dg_staging *staging;
-    int64_t *n_waits;    /* counts the host's waits for the device */
-    bool *device_failed; /* out: the status is the device's, not the communicator's */
+    int mark; /* of the instruction, on the backend */
 } dg_collective_call;
 
-/* Fails with the communicator's status and reason, naming the instruction's node; or with the
- * device's status and no diagnostic: the device knows which instruction failed. */
+/* Fails with the communicator's status and reason, naming the instruction's node. On a late device
+ * it returns before the communicator was called, and fails only with the device's status and no
+ * diagnostic; for what fails later see dg_collective_failed. */
 int dg_collective_run(const dg_collective_call *c, dg_diag *d) DG_MUST_USE;
+/* Reports the communicator's failure at that instruction; returns rc. */
+int dg_collective_failed(const dg_instr *in, const dg_comm *comm, int rc, dg_diag *d);
 int dg_gradient_buckets(const dg_program *p); /* number of tickets needed */
 
 #endif

@@ -181,6 +181,8 @@ int dg_exec_failed(const dg_exec *x, int instr, int rc, dg_diag *d)
     bool ours = at >= 0 && at < x->p->instrs.n; /* or another plan's */
     const dg_instr *in = ours ? &x->p->instrs.items[at] : NULL;
 
+    if (in && in->op->effect == DG_COLLECTIVE && x->comm && x->comm->why[0])
+        return dg_collective_failed(in, x->comm, rc, d);
     return dg_fail(d, (dg_code)-rc, in ? in->origin.where : DG_NOWHERE, "kernel-failed",
                    "%s failed: %s", in ? in->op->name : "the device",
                    rc == -DG_ENUMERIC       ? "a number is not finite"
@@ -228,7 +230,7 @@ static int write_skipped_outputs(dg_exec *x, int i)
 
 static int run_on_host(dg_exec *x, int i, dg_diag *d)
 {
-    bool skipped, device_failed = false;
+    bool skipped;
     const dg_collective_call c = {
         .comm = x->comm,
         .backend = x->backend,
@@ -237,8 +239,7 @@ static int run_on_host(dg_exec *x, int i, dg_diag *d)
         .args = &x->args[i],
         .control = x->control,
         .staging = &x->staging,
-        .n_waits = &x->n.waits,
-        .device_failed = &device_failed,
+        .mark = x->first_mark + i,
     };
     int rc = guard_is_zero(x, i, &skipped);
 

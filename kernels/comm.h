@@ -1,8 +1,9 @@
-/* comm.h: collectives between the ranks of a run. comm/shm.c implements this table for CPU ranks of
- * one machine, comm_gloo for several machines, the CUDA module's nccl for GPUs.
+/* comm.h: collectives between the ranks of a run. comm/shm.c implements this table for ranks of one
+ * machine, comm/gloo.c for several machines. Operands are in host memory.
  *
- * Every rank calls the same collectives in the same order from one thread; only abort may be called
- * from another. Results have the same bits on every rank and in every run. If a rank's collective
+ * Every rank calls the same collectives in the same order, one at a time; only abort may be called
+ * while another call runs. Threads that call independently of each other need a communicator each:
+ * see duplicate. Results have the same bits on every rank and in every run. If a rank's collective
  * differs from the others' (kind, operator or root, type, size, place), or a rank never arrives,
  * the wait of every rank ends with an error, before anything is combined.
  *
@@ -36,8 +37,8 @@ struct dg_comm {
     int rank, ranks;
     char why[DG_COMM_WHY]; /* the last failure, for people; "" before */
     dg_comm_place place;   /* of the next call */
+    const dg_where *where; /* the node of that place, or NULL */
     dg_comm_cost cost;
-    bool device; /* operands are in device memory (nccl); false: host memory */
     /* Begins the in-place reduction of x over all ranks: f32, f64 or i32; sum, max, min (NaN wins),
      * mean (integers round towards zero). Do not touch x until wait returns. Several may be in
      * flight, and wait takes tickets in any order; waiting again for a finished ticket returns
@@ -56,8 +57,13 @@ struct dg_comm {
      * communicator; NULL if it has none. A collective: every rank asks for the same size. The
      * pointer may be NULL: use any memory. */
     void *(*memory)(dg_comm *self, size_t bytes);
-    /* Makes every call, current and future, return -DG_ESTOP. Any thread may call it, any number of
-     * times. With shared memory it stops all ranks of the machine at once. */
+    /* Makes another communicator of the same ranks: calls on one do not wait for calls on the
+     * other. A collective; once for a communicator, and not for a duplicate. The caller closes it
+     * before the original. */
+    int (*duplicate)(dg_comm *self, dg_comm **other);
+    /* Makes every call, current and future, return -DG_ESTOP, on its duplicate as well. Any thread
+     * may call it, any number of times. With shared memory it stops all ranks of the machine at
+     * once. */
     void (*abort)(dg_comm *self);
     void (*close)(dg_comm **self);
 };

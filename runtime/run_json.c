@@ -110,7 +110,7 @@ void dg_run_json_end_step(dg_train *t, double seconds)
 int dg_run_json_gather(dg_train *t, dg_diag *d)
 {
     const dg_world *w = t->world;
-    const dg_comm_cost *c = w->comm ? &w->comm->cost : NULL;
+    const dg_comm_cost c = dg_world_cost(w);
     dg_run_json *k = t->run_json;
     rank_cost own = { .steps = (double)(t->progress->step - t->costs_from),
                       .seconds = k->seconds,
@@ -120,12 +120,10 @@ int dg_run_json_gather(dg_train *t, dg_diag *d)
     int rc;
 
     (void)gethostname(own.host, sizeof own.host - 1);
-    if (c) {
-        own.wait_s = c->wait_s - t->cost.wait_s;
-        own.work_s = c->work_s - t->cost.work_s;
-        own.collectives = (double)(c->n - t->cost.n);
-        own.bytes = (double)(c->bytes - t->cost.bytes);
-    }
+    own.wait_s = c.wait_s - t->cost.wait_s;
+    own.work_s = c.work_s - t->cost.work_s;
+    own.collectives = (double)(c.n - t->cost.n);
+    own.bytes = (double)(c.bytes - t->cost.bytes);
     rc = dg_world_gather(w, &own, sizeof own, k->ranks, "told what they have done", d);
     k->n_ranks = rc == 0 ? w->ranks : 0;
     return rc;

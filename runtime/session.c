@@ -258,10 +258,18 @@ static dg_run *make_run(const dg_run_options *o, const dg_world *world)
     run->programs->feed_draws = o->feed_draws;
     run->programs->conf.threads = run->log->env.threads;
     run->programs->conf.ranks = run->world.ranks;
-    run->programs->conf.comm = run->world.ranks > 1 ? run->world.comm : NULL;
     run->step->adjust = o->control;
     run->step->adjust_ctx = o->control_ctx;
     return run;
+}
+
+static int open_device_comm(dg_run *run, dg_diag *d)
+{
+    dg_compiled_conf *c = &run->programs->conf;
+    int rc = dg_world_open_device(&run->world, !c->backend->immediate, d);
+
+    c->comm = run->world.device;
+    return rc;
 }
 
 int dg_run_open_rank(dg_run **out, const dg_run_options *options, const dg_world *world, dg_diag *d)
@@ -273,6 +281,8 @@ int dg_run_open_rank(dg_run **out, const dg_run_options *options, const dg_world
     memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
     run = make_run(&o, world);
     rc = dg_world_agree(&run->world, read_pipeline(run, &o, d), "read the pipeline", d);
+    if (rc == 0)
+        rc = open_device_comm(run, d);
     if (rc == 0)
         rc = dg_control_hooks_meet_pipeline(run, d);
     if (rc == 0)
@@ -297,6 +307,7 @@ void dg_run_close(dg_run **out)
         return;
     dg_data_sets_close(run->data);
     dg_programs_close(run->programs);
+    dg_world_close_device(&run->world);
     if (run->pipeline.graph)
         dg_graph_close(&run->pipeline.graph);
     if (run->registry)

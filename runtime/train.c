@@ -219,7 +219,7 @@ typedef struct waits {
 
 static waits waits_of(const dg_train *t)
 {
-    return (waits){ t->data_s, t->world->comm ? t->world->comm->cost.wait_s : 0 };
+    return (waits){ t->data_s, dg_world_cost(t->world).wait_s };
 }
 
 /* Two logs may have numbers of one name: the later ones become NAME_2, NAME_3; so do all that have
@@ -438,8 +438,7 @@ static void begin_costs(dg_train *t)
     t->control_s = t->data_s = 0;
     t->monitors_s = dg_monitor_digests_seconds(dg_run_digests(t->run));
     dg_run_json_restart(t);
-    if (t->world->comm)
-        t->cost = t->world->comm->cost;
+    t->cost = dg_world_cost(t->world);
 }
 
 static int run_steps(dg_train *t, dg_diag *d)
@@ -487,17 +486,17 @@ out:
 static int log_ranks(const dg_train *t, dg_diag *d)
 {
     const dg_world *w = t->world;
-    const dg_comm_cost *c = w->ranks > 1 ? &w->comm->cost : NULL;
+    const dg_comm_cost c = dg_world_cost(w);
     double steps = (double)(t->progress->step - t->costs_from), empty = (double)t->n_empty;
-    int rc = c ? dg_world_sum(w, &empty, "counted empty batches", d) : 0;
+    int rc = w->ranks > 1 ? dg_world_sum(w, &empty, "counted empty batches", d) : 0;
 
-    if (rc < 0 || !c || steps < 1)
+    if (rc < 0 || w->ranks == 1 || steps < 1)
         return rc;
     dg_log_line(t->env, DG_INFO,
                 "a step has %.0f collectives: %.2f ms of adding and copying, %.2f ms of waiting "
                 "for other ranks",
-                (double)(c->n - t->cost.n) / steps, 1e3 * (c->work_s - t->cost.work_s) / steps,
-                1e3 * (c->wait_s - t->cost.wait_s) / steps);
+                (double)(c.n - t->cost.n) / steps, 1e3 * (c.work_s - t->cost.work_s) / steps,
+                1e3 * (c.wait_s - t->cost.wait_s) / steps);
     dg_log_line(t->env, DG_INFO, "the control plane takes %.0f us of a step, monitors %.1f us more",
                 1e6 * t->control_s / steps,
                 1e6 * (dg_monitor_digests_seconds(dg_run_digests(t->run)) - t->monitors_s) / steps);

@@ -386,6 +386,13 @@ static void aborts(void **state)
     crew_run(4, is_stopped, NULL);
 }
 
+static void duplicates(void **state)
+{
+    (void)state;
+    each_crew(crew_uses_duplicate, NULL);
+    crew_run(3, crew_stops_duplicate, NULL);
+}
+
 static const char *leaves(dg_comm *c, void *ctx)
 {
     (void)ctx;
@@ -458,7 +465,7 @@ int main(void)
         cmocka_unit_test(gradients),     cmocka_unit_test(bytes),
         cmocka_unit_test(many),          cmocka_unit_test(aborts),
         cmocka_unit_test(disagreements), cmocka_unit_test(left),
-        cmocka_unit_test(refusals),
+        cmocka_unit_test(refusals),      cmocka_unit_test(duplicates),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

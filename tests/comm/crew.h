@@ -14,6 +14,11 @@ typedef const char *crew_fn(dg_comm *c, void *ctx);
 /* Runs fn as every rank, one thread each, and asserts that all return NULL. */
 void crew_run(int ranks, crew_fn *fn, void *ctx);
 
+/* Bodies: a communicator and its duplicate work at the same time, from two threads; and end
+ * together. */
+const char *crew_uses_duplicate(dg_comm *c, void *ctx);
+const char *crew_stops_duplicate(dg_comm *c, void *ctx);
+
 #define WRONG_UNLESS(x) \
     do {                \
         if (!(x))       \

@@ -348,6 +348,13 @@ static void stops(void **state)
     run(3, ends, NULL);
 }
 
+static void duplicates(void **state)
+{
+    (void)state;
+    each_crew(crew_uses_duplicate);
+    run(3, crew_stops_duplicate, NULL);
+}
+
 static void nobody_there(void **state)
 {
     dg_diag *d = dg_diag_open();
@@ -389,6 +396,7 @@ int main(void)
         cmocka_unit_test(reductions),    cmocka_unit_test(bytes),
         cmocka_unit_test(overlap),       cmocka_unit_test(stops),
         cmocka_unit_test(disagreements), cmocka_unit_test(nobody_there),
+        cmocka_unit_test(duplicates),
 #else
         cmocka_unit_test(not_built),
 #endif

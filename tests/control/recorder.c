@@ -87,7 +87,7 @@ static void collective(dg_recorder *r, const char *node, int line, int64_t eleme
     uint64_t number;
 
     at(r, node, line);
-    number = dg_recorder_begin(r, "sum", "f32", elements);
+    number = dg_recorder_begin(r, 0, "sum", "f32", elements);
     dg_recorder_enter(r);
     if (ends) {
         dg_recorder_leave(r);

@@ -196,7 +196,7 @@ static void copy_and_run_do_not_wait_for_each_other(void **state)
     close_trip(&t);
 }
 
-/* Nor do other ranks wait for it: a collective waits for its own operand. */
+/* Nor do other ranks wait for it: a collective waits for its own operand, and the host for none. */
 static const char *exchange(dg_comm *comm, void *ctx)
 {
     dg_backend *b;
@@ -211,6 +211,7 @@ static const char *exchange(dg_comm *comm, void *ctx)
         write_x(&t, -1, i);
         rig_batch(&t.r);
         expect_y(&t, i, comm->ranks);
+        WRONG_UNLESS(dg_exec_count(t.r.x).waits == i + 1);
     }
     WRONG_UNLESS(b->call(b, DG_LANE_COPY, note, &copying, DG_NO_MARK) == 0);
     write_x(&t, N_BATCHES, 10);

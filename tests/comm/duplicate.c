@@ -1,0 +1,74 @@
+/* duplicate.c: what holds for the duplicate of every kind of communicator. */
+#include "tests/comm/crew.h"
+
+#include <poll.h>
+#include <pthread.h>
+
+enum { ROUNDS = 60 };
+
+static int sum_over_ranks(dg_comm *c, int32_t *x)
+{
+    int64_t ticket;
+    int rc = c->start(c, (dg_tensor){ DG_I32, DG_SCALAR, x }, DG_SUM, &ticket);
+
+    return rc < 0 ? rc : c->wait(c, ticket);
+}
+
+/* The lowest rank of a crew works on the duplicate first, the others last: one that shared its
+ * numbering with the original would come to another collective there. */
+static void *on_duplicate(void *self)
+{
+    dg_comm *c = self;
+
+    for (int i = 0; i < ROUNDS; i++) {
+        int32_t x = c->rank + i;
+
+        if (c->rank)
+            (void)poll(NULL, 0, i % 7 == 0);
+        if (sum_over_ranks(c, &x) < 0 || x != c->ranks * (c->ranks - 1) / 2 + c->ranks * i)
+            return "a sum on the duplicate is wrong";
+    }
+    return NULL;
+}
+
+const char *crew_uses_duplicate(dg_comm *c, void *ctx)
+{
+    dg_comm *other = NULL;
+    pthread_t thread;
+    void *wrong;
+
+    (void)ctx;
+    WRONG_UNLESS(c->duplicate(c, &other) == 0 && other);
+    WRONG_UNLESS(other->rank == c->rank && other->ranks == c->ranks && !other->duplicate);
+    WRONG_UNLESS(pthread_create(&thread, NULL, on_duplicate, other) == 0);
+    for (int i = 0; i < ROUNDS; i++) {
+        int32_t mine = 10 * c->rank + i, all[CREW_MOST];
+
+        WRONG_UNLESS(c->gather(c, &mine, sizeof mine, all) == 0);
+        for (int r = 0; r < c->ranks; r++)
+            WRONG_UNLESS(all[r] == 10 * r + i);
+    }
+    pthread_join(thread, &wrong);
+    other->close(&other);
+    WRONG_UNLESS(c->barrier(c) == 0);
+    return wrong;
+}
+
+/* Rank 0 never comes to the duplicate's collective. */
+const char *crew_stops_duplicate(dg_comm *c, void *ctx)
+{
+    dg_comm *other = NULL;
+    int32_t x = 0;
+
+    (void)ctx;
+    WRONG_UNLESS(c->duplicate(c, &other) == 0);
+    if (c->rank == 0) {
+        (void)poll(NULL, 0, 20);
+        c->abort(c);
+    }
+    /* over Gloo the other ranks learn it when this one closes */
+    WRONG_UNLESS(sum_over_ranks(other, &x) == -DG_ESTOP || c->rank);
+    WRONG_UNLESS(sum_over_ranks(other, &x) < 0);
+    other->close(&other);
+    return NULL;
+}
