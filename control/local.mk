@@ -27,6 +27,8 @@ libcontrol_la_SOURCES += \
 	control/launch.h \
 	control/link.c \
 	control/link.h \
+	control/link_internal.h \
+	control/link_thread.c \
 	control/message.c \
 	control/message.h \
 	control/monitor_digests.c \
