@@ -395,9 +395,14 @@ static void sweep(dg_arena *a, const char *folder)
 void dg_checkpoint_sweep(const char *out)
 {
     dg_arena *a = dg_arena_open();
+    DIR *dir = opendir(out);
 
     sweep(a, out);
-    sweep(a, dg_path_join(a, out, "checkpoints"));
+    for (struct dirent *e; dir && (e = readdir(dir));)
+        if (e->d_name[0] != '.' && dg_is_folder(dg_path_join(a, out, e->d_name)))
+            sweep(a, dg_path_join(a, out, e->d_name));
+    if (dir)
+        closedir(dir);
     dg_arena_close(&a);
 }
 

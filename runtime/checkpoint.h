@@ -49,7 +49,7 @@ int64_t dg_checkpoint_bytes(const dg_checkpoint_args *a);
 int dg_checkpoint_later(const char *out, int64_t step);
 void dg_checkpoint_drop(const char *out, int64_t step);
 
-/* Removes what a killed run left unfinished, in its folder and among its checkpoints. */
+/* Removes what a killed run left unfinished, in its folder and the folders in it. */
 void dg_checkpoint_sweep(const char *out);
 
 /* The newest complete checkpoint below out/checkpoints, or NULL; incomplete ones are skipped with a
