@@ -152,7 +152,7 @@ static const dg_attr net_attrs[] = {
     DG_INT(net_conf, rank, 0, 0, 1e6, "whose"),
     DG_INT(net_conf, batch, 1, 1, 1e6, "batch of a rank"),
     DG_INT(net_conf, ranks, 1, 1, 1e6, "ranks"),
-    DG_INT(net_conf, width, 8, 1, 256, "channels"),
+    DG_INT(net_conf, width, 8, 1, 4096, "channels"),
     DG_INT(net_conf, ballast, 0, 0, 1e9, "elements of a frozen parameter that nobody reads"),
     DG_NUM(net_conf, seconds, 1, 0, 1e6, "of sleep"),
     DG_STR(net_conf, once, "", "file that is made when it happens"),
