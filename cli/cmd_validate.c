@@ -42,21 +42,6 @@ static int compare_peer(const dg_graph *g, const options *o, const dg_set *sets,
     return rc;
 }
 
-/* Warns about what is proved but cannot be executed yet. */
-static void say_what_is_refused(const dg_graph *g)
-{
-    dg_diag *d = dg_diag_open();
-
-    if (dg_graph_runnable(g, d) < 0)
-        for (int i = 0; i < dg_diag_n(d); i++) {
-            const dg_err *e = dg_diag_at(d, i);
-
-            dg_say("%s:%d:%d: run refuses this: %s\n", e->at.file, e->at.line, e->at.column,
-                   e->text);
-        }
-    dg_diag_close(&d);
-}
-
 static int report(const options *o, const dg_diag *d, dg_graph *g, const char *file)
 {
     int errors = dg_diag_errors(d), warnings = dg_diag_warnings(d);
@@ -71,8 +56,6 @@ static int report(const options *o, const dg_diag *d, dg_graph *g, const char *f
                      warnings ? ", and warnings" : "");
     else
         dg_say("%s: no errors\n", file);
-    if (!errors)
-        say_what_is_refused(g);
     return errors ? DG_EXIT_FAILED : DG_EXIT_OK;
 }
 
@@ -92,7 +75,7 @@ static int verb_validate(const void *self, const dg_words *words, dg_arena *a)
             rc = dg_fail(d, DG_EINPUT, g->mesh.item->at, "ranks-mesh",
                          "the mesh says dp=\"%lld\", --ranks %lld", (long long)g->ranks,
                          (long long)o->ranks);
-        rc = rc < 0 ? rc : dg_graph_check(g, d);
+        rc = rc < 0 ? rc : dg_graph_validate(g, d);
         if (o->peer && rc == 0)
             rc = compare_peer(g, o, sets, d);
     }
@@ -115,9 +98,9 @@ const dg_verb dg_verb_validate = {
     .name = "validate",
     .args = "FILE [OPTIONS]",
     .brief = "Check a pipeline and report all its errors.",
-    .doc = "Exits with 0 if there are no errors (there may be warnings), else with 1. Names what "
-           "is correct but\n"
-           "not executed by run yet.",
+    .doc = "Exits with 0 if there are no errors (there may be warnings), else with 1. What "
+           "it accepts,\n"
+           "run runs.",
     .manual = "Reads, expands, checks and lowers the pipeline at every image size. Every trainable "
               "parameter must\n"
               "reach the loss, and no rank's own data, clock or failures may make ranks diverge. "

@@ -105,10 +105,12 @@ const char *dg_edit_insert(const dg_graph *g, const dg_node *node, const char *n
                        dg_edit_write(g, node, name, dg_printf(g->arena, "@%s", fresh)));
 }
 
-const char *dg_edit_unwrap(const dg_graph *g, const dg_node *node)
+const char *dg_edit_unwrap(const dg_graph *g, const dg_item *item)
 {
-    return dg_printf(g->arena, "its nodes take place once: take the tags of %s out %s",
-                     dg_node_called(g->arena, node), place(g, node->where));
+    const dg_item_attr *id = dg_item_find(item, "id");
+
+    return dg_printf(g->arena, "take the tags of <%s%s%s%s> out %s", item->name, id ? " id=\"" : "",
+                     id ? id->value : "", id ? "\"" : "", place(g, item->at));
 }
 
 /* The node goes, and what read it reads `from`; NULL: nothing can be read. */

@@ -28,8 +28,8 @@ const char *dg_edit_write_part(const dg_graph *g, const dg_item *item, const cha
 const char *dg_edit_drop_part(const dg_graph *g, const dg_item *item, const char *name);
 /* The node goes; what read it reads what its first input reads. */
 const char *dg_edit_without(const dg_graph *g, const dg_node *node);
-/* The nodes inside stay. */
-const char *dg_edit_unwrap(const dg_graph *g, const dg_node *node);
+/* The elements inside stay. */
+const char *dg_edit_unwrap(const dg_graph *g, const dg_item *item);
 /* Of an error that lowering the node reports under this id. */
 const char *dg_edit_of(const dg_graph *g, const dg_node *node, const char *id);
 /* What attribute `name` reads comes through a new node: what: its class and attributes, "agree

@@ -74,7 +74,7 @@ void dg_fire_end(dg_build *b, const dg_node *node, int guards, dg_val out[])
 {
     for (int i = 0; i < guards; i++)
         dg_guard_end(b, i ? 0 : node->n_out, out);
-    if (guards && node->connect)
+    if (node->connect && (guards || has_rule(b, node, DG_RULE_PRESENCE, NULL)))
         dg_guard_connect(b, node->n_out, out);
 }
 

@@ -57,14 +57,11 @@ struct dg_node {
     int64_t connect; /* 0 none, 1 zero */
     int64_t on;      /* the only rank that it fires on; -1: all */
     dg_when budget;
-    int64_t on_fail;    /* dg_on_fail */
-    const char *device; /* NULL: the default */
+    int64_t on_fail; /* dg_on_fail */
     bool exact, frozen;
-    const dg_node *loop; /* the innermost enclosing <loop>, or NULL */
 };
 
-typedef enum dg_on_fail { DG_FAIL_ABORT, DG_FAIL_VOTE, DG_FAIL_SKIP } dg_on_fail;
-typedef enum dg_capture { DG_CAPTURE_NEVER, DG_CAPTURE_ALWAYS, DG_CAPTURE_SHAPE } dg_capture;
+typedef enum dg_on_fail { DG_FAIL_ABORT, DG_FAIL_VOTE } dg_on_fail;
 
 typedef enum dg_scope_kind { DG_SCOPE_MODEL, DG_SCOPE_TRAIN, DG_SCOPE_EVALUATE } dg_scope_kind;
 
@@ -80,7 +77,7 @@ struct dg_scope {
     int64_t accumulate;    /* batches per update */
     int64_t precision;     /* 0 f32, 1 bf16, 2 f64 */
     dg_when patience;      /* early stopping: longest time without a better `best`; or DG_NEVER */
-    int64_t on_fail, capture; /* dg_on_fail, dg_capture */
+    int64_t on_fail;       /* dg_on_fail */
     /* evaluate */
     dg_when every, budget;
     int64_t on;             /* the only rank that evaluates; -1: all */
@@ -106,9 +103,6 @@ typedef struct dg_checkpoint_conf { /* <checkpoint> */
 typedef struct dg_mesh { /* <mesh> */
     const dg_item *item; /* NULL: no <mesh> */
     int64_t tp;
-    bool ready;          /* order="ready" */
-    const char *devices; /* "cpu", "cuda", "cuda:0", "cuda:0,cuda:1" */
-    bool share;          /* share_gpu="test" */
 } dg_mesh;
 
 struct dg_graph {

@@ -96,9 +96,6 @@ static void collect_ids(dg_loader *l, const dg_item *item)
     for (const dg_item *k = item->first; k; k = k->next) {
         const dg_item_attr *a = k->name ? dg_item_find(k, "id") : NULL;
 
-        if (k->name && strcmp(k->name, "loop") == 0)
-            collect_ids(l, k);
-
         if (a) {
             dg_where *at = DG_NEW(l->arena, dg_where);
 
@@ -127,20 +124,11 @@ static void close_frame(dg_loader *l, const dg_frame *f)
 
 static void read_items(dg_loader *l, const dg_item *item)
 {
-    for (const dg_item *k = item->first; k; k = k->next) {
-        const dg_node *outer = l->loop;
-
-        if (!k->name) {
+    for (const dg_item *k = item->first; k; k = k->next)
+        if (k->name)
+            dg_load_node(l, k);
+        else
             close_frame(l, k->frame);
-            continue;
-        }
-        dg_load_node(l, k);
-        if (l->nodes.items[l->nodes.n - 1]->class != &dg_class_loop)
-            continue;
-        l->loop = l->nodes.items[l->nodes.n - 1];
-        read_items(l, k);
-        l->loop = outer;
-    }
 }
 
 static void read_nodes(dg_loader *l, const dg_item *item, dg_scope *scope)
@@ -241,7 +229,6 @@ static void read_train(dg_loader *l, const dg_item *item)
     scope->precision = conf.precision;
     scope->patience = conf.patience;
     scope->on_fail = conf.on_fail;
-    scope->capture = conf.capture;
     read_nodes(l, item, scope);
     if (!l->g->train)
         l->g->train = scope;
@@ -338,43 +325,6 @@ static void read_checkpoint(dg_loader *l, const dg_item *item)
         read_best(l, item, best);
 }
 
-/* Counts the GPUs in "cuda:0,cuda:1"; 0 for "cpu" and "cuda"; -1: invalid. */
-static int count_devices(const char *text)
-{
-    int n = 0;
-
-    if (strcmp(text, "cpu") == 0 || strcmp(text, "cuda") == 0)
-        return 0;
-    for (const char *s = text;; s++, n++) {
-        size_t digits = strncmp(s, "cuda:", 5) == 0 ? strspn(s + 5, "0123456789") : 0;
-
-        s += 5 + digits;
-        if (digits < 1 || digits > 4 || (*s && *s != ','))
-            return -1;
-        if (!*s)
-            return n + 1;
-    }
-}
-
-static void check_devices(dg_loader *l, const dg_item *item, const char *text)
-{
-    const dg_item_attr *a = dg_item_find(item, "devices");
-    int n = count_devices(text);
-    int64_t ranks = l->g->ranks * l->g->mesh.tp;
-
-    if (n < 0)
-        dg_load_error(&l->report, item->frame, a->value_at, "attr-value",
-                      "devices=\"%s\": expected \"cpu\", \"cuda\", or GPUs like \"cuda:0,cuda:1\"",
-                      text);
-    if (n > 1 && !l->g->ranks_open && n != ranks) {
-        dg_load_error(&l->report, item->frame, a->value_at, "mesh-devices",
-                      "devices=\"%s\": %d devices for %lld rank%s", text, n, (long long)ranks,
-                      ranks == 1 ? "" : "s");
-        dg_load_error_help(&l->report, "each rank takes the GPU of its local number: %s",
-                           dg_edit_write_part(l->g, item, "devices", "cuda"));
-    }
-}
-
 static void read_mesh(dg_loader *l, const dg_item *item)
 {
     dg_mesh_conf conf = { 0 };
@@ -386,11 +336,7 @@ static void read_mesh(dg_loader *l, const dg_item *item)
         dg_load_error(&l->report, item->frame, item->at, "element-twice",
                       "a second <mesh>: a pipeline has one");
     l->g->axis = "dp";
-    l->g->mesh = (dg_mesh){ .item = item,
-                            .tp = conf.tp,
-                            .ready = conf.order == 1,
-                            .devices = conf.devices,
-                            .share = conf.share_gpu == 1 };
+    l->g->mesh = (dg_mesh){ .item = item, .tp = conf.tp };
     l->g->ranks_open = strcmp(conf.dp, "ranks") == 0;
     if (l->g->ranks_open)
         l->g->ranks = 1;
@@ -398,7 +344,6 @@ static void read_mesh(dg_loader *l, const dg_item *item)
         dg_load_error(&l->report, item->frame, dg_item_find(item, "dp")->value_at, "attr-value",
                       "dp=\"%s\": expected a number of ranks from 1 to 65536, or \"ranks\"",
                       conf.dp);
-    check_devices(l, item, conf.devices);
 }
 
 static void read_plugin(dg_loader *l, const dg_item *item)

@@ -16,7 +16,6 @@ typedef struct dg_loader {
     DG_VEC(dg_node *) nodes; /* of the scope */
     dg_map *counts;          /* of the scope: element name -> number of them so far (int) */
     dg_map *references;      /* of the scope: names in checkpoints that are taken */
-    const dg_node *loop;     /* the innermost <loop> being read, or NULL */
 } dg_loader;
 
 /* Reads one attribute into conf by its row; reports errors. */
@@ -31,6 +30,11 @@ void dg_load_minutes(dg_loader *l, const dg_item *item, const char *name, dg_whe
 /* Reports attribute a as unknown; names: the known ones. */
 void dg_load_unknown(dg_loader *l, const dg_item *item, const dg_item_attr *a, const char *called,
                      const char *const names[], int n);
+
+/* Reports an attribute (with this value) or an element that the language leaves out on purpose,
+ * with the reason and the way out; false: it is no such word. */
+bool dg_load_left_out(dg_loader *l, const dg_item *item, const dg_item_attr *a);
+bool dg_load_left_out_element(dg_loader *l, const dg_item *item);
 
 /* Makes the node of an element and appends it to l->nodes. */
 void dg_load_node(dg_loader *l, const dg_item *item);

@@ -21,6 +21,8 @@ bool dg_load_attr(dg_loader *l, const dg_item *item, const dg_item_attr *a, cons
     }
     if (dg_attr_read(row, conf, text + (text[0] == '@'), a->folder, l->arena))
         return true;
+    if (dg_load_left_out(l, item, a))
+        return false;
     dg_attr_expected(&expected, row);
     dg_load_error(&l->report, item->frame, a->value_at, "attr-value", "%s=\"%s\": expected %s",
                   a->name, text, expected.s);
@@ -39,6 +41,8 @@ bool dg_load_attr(dg_loader *l, const dg_item *item, const dg_item_attr *a, cons
 void dg_load_unknown(dg_loader *l, const dg_item *item, const dg_item_attr *a, const char *called,
                      const char *const names[], int n)
 {
+    if (dg_load_left_out(l, item, a))
+        return;
     dg_load_error(&l->report, item->frame, a->at, "attr-unknown", "%s has no attribute \"%s\"",
                   called, a->name);
     dg_load_error_nearest(&l->report, a->name, names, n, "its attributes");

@@ -10,7 +10,7 @@ libgraph_la_SOURCES += \
 	graph/graph.c graph/graph.h \
 	graph/keeps.c graph/keeps.h \
 	graph/let.c graph/let.h \
-	graph/load.c graph/load_attr.c graph/load.h \
+	graph/load.c graph/load_attr.c graph/left_out.c graph/load.h \
 	graph/load_error.c graph/load_error.h \
 	graph/lower.c graph/lower.h \
 	graph/monitor.c graph/monitor.h \

@@ -15,17 +15,15 @@ const dg_attr dg_common_attrs[] = {
             "zero gradients"),
     DG_INT(dg_node, on, -1, -1, 65535, "the only rank that it runs on; -1: all ranks"),
     DG_WHEN(dg_node, budget, NULL, "longest time that other ranks wait for it"),
-    DG_ENUM(dg_node, on_fail, 0, "abort|vote|skip",
-            "if it fails on one rank: all stop, all vote on skipping the batch, or this rank alone "
-            "skips its batch"),
-    DG_STR(dg_node, device, NULL, "where it runs: rank, cpu, or a GPU like cuda:1"),
+    DG_ENUM(dg_node, on_fail, 0, "abort|vote",
+            "if it fails on one rank: all stop, or all vote on skipping the batch"),
     DG_BOOL(dg_node, exact, true, "produce the same bits in every run"),
     DG_BOOL(dg_node, frozen, false, "do not train its parameters"),
     { 0 },
 };
 static const dg_attr pretrained_attr = DG_PATH(dg_node, pretrained, NULL, "weights of this node");
 /* Names of dg_common_attrs; a class may have an attribute of the same name. */
-static const char common_names[] = "when recompute connect on budget on_fail device exact frozen";
+static const char common_names[] = "when recompute connect on budget on_fail exact frozen";
 static const dg_port broken_port = DG_OUT("out", "any", "");
 static const dg_port *const broken_out[] = { &broken_port };
 static const dg_node_class broken_class = { DG_NODE_CLASS, .name = "?" };
@@ -54,6 +52,8 @@ static void unknown_class(dg_loader *l, const dg_item *item)
             dg_load_error_help(&l->report, "it stands inside: %s", s->inside);
         return;
     }
+    if (dg_load_left_out_element(l, item))
+        return;
     dg_load_error_unless_holes(&l->report, item->frame, item->at, "element-unknown",
                                "there is no node class <%s>", item->name);
     if (l->report.muted)
@@ -66,7 +66,6 @@ static void unknown_class(dg_loader *l, const dg_item *item)
     names[k++] = "include";
     names[k++] = "stack";
     names[k++] = "let";
-    names[k++] = "loop";
     if (l->scope->kind == DG_SCOPE_MODEL)
         names[k++] = "input";
     const char *near = dg_nearest(item->name, names, k);
@@ -321,8 +320,7 @@ static void unknown_attr(dg_loader *l, const dg_node *node, const dg_item_attr *
                       dg_node_called(l->arena, node));
         return;
     }
-    const char *common[] = { "when",    "connect", "on",    "budget",
-                             "on_fail", "device",  "exact", "frozen" };
+    const char *common[] = { "when", "connect", "on", "budget", "on_fail", "exact", "frozen" };
 
     for (size_t i = 0; !dg_nearest(a->name, names, n) && i < sizeof common / sizeof *common; i++)
         if (dg_nearest(a->name, &common[i], 1)) /* suggested only if similar */
@@ -500,11 +498,9 @@ static void take_reference(dg_loader *l, dg_node *node)
 static void check_words(dg_loader *l, const dg_node *node)
 {
     const dg_item_attr *a = dg_item_find(node->item, "frozen");
-    bool counted = dg_item_find(node->item, "count") != NULL;
 
     for (int i = 0; i < node->item->n_attrs && node->class == &dg_class_input; i++)
-        if (dg_is_among("when connect on budget on_fail device exact frozen",
-                        node->item->attrs[i].name))
+        if (dg_is_among("when connect on budget on_fail exact frozen", node->item->attrs[i].name))
             dg_load_unknown(l, node->item, &node->item->attrs[i], dg_node_called(l->arena, node),
                             (const char *const[]){ "id", "optional" }, 2);
     if (node->frozen && node->class == &dg_class_use) {
@@ -512,23 +508,7 @@ static void check_words(dg_loader *l, const dg_node *node)
                       "a model's parameters belong to its nodes: frozen=\"true\" stands there");
         dg_load_error_help(&l->report, "%s", dg_edit_drop(l->g, node, "frozen"));
     }
-    if (node->class == &dg_class_loop &&
-        counted == (((const dg_loop_conf *)node->conf)->times > 0)) {
-        dg_load_error(&l->report, node->item->frame, node->where, "loop-count",
-                      "<loop> needs count=\"@...\" or times=\"n\", one of them");
-        dg_load_error_help(&l->report, "%s",
-                           counted ? dg_edit_drop(l->g, node, "times")
-                                   : dg_edit_write(l->g, node, "times", "2"));
-    }
     dg_load_minutes(l, node->item, "budget", node->budget);
-    a = dg_item_find(node->item, "device");
-    if (a && node->device && strcmp(node->device, "rank") != 0 &&
-        strcmp(node->device, "cpu") != 0 &&
-        (strncmp(node->device, "cuda:", 5) != 0 || !node->device[5] ||
-         node->device[5 + strspn(node->device + 5, "0123456789")]))
-        dg_load_error(&l->report, node->item->frame, a->value_at, "attr-value",
-                      "device=\"%s\": expected \"rank\", \"cpu\", or a GPU like \"cuda:1\"",
-                      node->device);
 }
 
 void dg_load_node(dg_loader *l, const dg_item *item)
@@ -541,7 +521,6 @@ void dg_load_node(dg_loader *l, const dg_item *item)
     node->item = item;
     node->element = item->name;
     node->scope = l->scope;
-    node->loop = l->loop;
     node->number = l->g->n_nodes++;
     node->index = l->nodes.n;
     take_id(l, node);
@@ -560,7 +539,7 @@ void dg_load_node(dg_loader *l, const dg_item *item)
     take_attrs(l, node);
     if (class)
         require(l, node);
-    if (class && class != &dg_class_loop)
+    if (class)
         take_children(l, node);
     if (class)
         check_words(l, node);

@@ -137,8 +137,6 @@ static const char *const rules[] = {
     [DG_RULE_BYPASS] = "bypass",
     [DG_RULE_SKIP] = "skip",
     [DG_RULE_STOP] = "stop",
-    [DG_RULE_LOOP] = "loop",
-    [DG_RULE_PROVED] = "only proved",
     [DG_RULE_KEYS] = "keys",
 };
 
@@ -200,7 +198,7 @@ static void print_class(dg_str *out, const dg_node_class *c)
                    k->axis ? k->axis : "?");
     print_rules(out, c->rules);
     dg_str_fmt(out,
-               "of every node: id, when, recompute, connect, on, budget, on_fail, device, exact, "
+               "of every node: id, when, recompute, connect, on, budget, on_fail, exact, "
                "frozen%s\n",
                c->reference ? ", pretrained (weights of this node from a file)" : "");
 }
@@ -247,7 +245,6 @@ void dg_reference_list(dg_str *out, const dg_registry *r)
         row(out, 2, s->name, s->brief);
     row(out, 2, dg_class_input.name, dg_class_input.brief);
     row(out, 2, dg_class_use.name, dg_class_use.brief);
-    row(out, 2, dg_class_loop.name, dg_class_loop.brief);
 }
 
 bool dg_reference_print(dg_str *out, const dg_registry *r, const char *name)

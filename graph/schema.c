@@ -32,9 +32,7 @@ static const char *const value_of[] = {
 };
 
 /* Common attributes of nodes: pairs of value type and name. */
-#define COMMON                                                                                \
-    "wire when text connect integer on when budget text on_fail text device bool exact bool " \
-    "frozen"
+#define COMMON "wire when text connect integer on when budget text on_fail bool exact bool frozen"
 
 static void print_doc(dg_str *out, const char *doc)
 {
@@ -231,12 +229,6 @@ static void print_fixed(dg_str *out)
              "    <attribute name=\"id\"><ref name=\"v.id\"/></attribute>\n"
              "    <optional><attribute name=\"optional\"><ref "
              "name=\"v.bool\"/></attribute></optional>\n  </element></define>\n"
-             "  <define name=\"loop\"><element name=\"loop\">\n"
-             "    <zeroOrMore><attribute><choice><name>count</name><name>when</name></choice><ref "
-             "name=\"v.wire\"/></attribute></zeroOrMore>\n"
-             "    <zeroOrMore><attribute><choice><name>id</name><name>times</name>"
-             "<name>on</name></choice><text/></attribute></zeroOrMore>\n"
-             "    <ref name=\"nodes\"/>\n  </element></define>\n"
              "  <define name=\"part\"><element name=\"part\">\n"
              "    <zeroOrMore><choice><ref name=\"one\"/><ref name=\"input\"/><ref "
              "name=\"top\"/></choice></zeroOrMore>\n"
@@ -300,7 +292,7 @@ void dg_schema_print(dg_str *out, const dg_registry *r)
     print_structures(out);
     print_fixed(out);
     dg_str_add(out, "  <define name=\"one\"><choice><ref name=\"let\"/><ref name=\"include\"/><ref "
-                    "name=\"stack\"/><ref name=\"use\"/><ref name=\"loop\"/>\n");
+                    "name=\"stack\"/><ref name=\"use\"/>\n");
     for (int i = 0; i < dg_registry_n(r); i++)
         dg_str_fmt(out, "    <ref name=\"node.%s\"/>\n", dg_registry_at(r, i)->name);
     dg_str_add(out, "  </choice></define>\n");

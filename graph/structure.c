@@ -1,5 +1,5 @@
 /* structure.c: the language's elements: pipeline, plugin, mesh, let, include, part, stack, model,
- * input, use, loop, train, evaluate, checkpoint. */
+ * input, use, train, evaluate, checkpoint. */
 #include "graph/structure.h"
 
 #include <string.h>
@@ -21,14 +21,8 @@ static const dg_attr mesh_attrs[] = {
     DG_STR_REQUIRED(
         dg_mesh_conf, dp,
         "size of the axis dp: a number, or \"ranks\" for the number of ranks that are started"),
-    DG_INT(dg_mesh_conf, tp, 1, 1, 65536, "size of the axis tp, whose ranks share one batch"),
-    DG_ENUM(dg_mesh_conf, order, 0, "document|ready",
-            "order of launching collectives: one list for all axes, or each as soon as its input "
-            "is ready"),
-    DG_STR(dg_mesh_conf, devices, "cpu",
-           "cpu, cuda (each rank uses the GPU of its local number), cuda:0 (one GPU for all "
-           "ranks), or a list with one entry per rank"),
-    DG_ENUM(dg_mesh_conf, share_gpu, 0, "no|test", "test: let several ranks share a GPU"),
+    DG_INT(dg_mesh_conf, tp, 1, 1, 65536,
+           "planned: size of the axis tp, whose ranks share one batch; no run has one yet"),
     { 0 },
 };
 static const dg_attr train_attrs[] = {
@@ -40,11 +34,8 @@ static const dg_attr train_attrs[] = {
             "precision of arithmetic; bf16 keeps f32 weights, f64 runs reference kernels"),
     DG_WHEN(dg_train_conf, patience, NULL,
             "stop early if the checkpoint's best has not improved for this long"),
-    DG_ENUM(dg_train_conf, on_fail, 0, "abort|vote|skip",
-            "if something fails on one rank: all stop, all vote on skipping the batch, or this "
-            "rank alone skips its batch"),
-    DG_ENUM(dg_train_conf, capture, 0, "never|always|shape",
-            "CUDA-graph capture; shape: capture each image size when it recurs"),
+    DG_ENUM(dg_train_conf, on_fail, 0, "abort|vote",
+            "if a batch cannot be made on one rank: all stop, or all vote on skipping it"),
     { 0 },
 };
 static const dg_attr evaluate_attrs[] = {
@@ -68,10 +59,6 @@ static const dg_attr input_attrs[] = {
 };
 static const dg_attr use_attrs[] = {
     DG_STR_REQUIRED(dg_use_conf, model, "id of the model"),
-    { 0 },
-};
-static const dg_attr loop_attrs[] = {
-    DG_INT(dg_loop_conf, times, 0, 0, 1e9, "number of repetitions; 0: as given by count"),
     { 0 },
 };
 
@@ -142,15 +129,6 @@ static const dg_port input_ports[] = {
     { 0 },
 };
 static const dg_port no_ports[] = { { 0 } };
-static const dg_port loop_ports[] = {
-    DG_IN_OPTIONAL("count", "any", "a scalar: number of repetitions"),
-    { 0 },
-};
-static const dg_rule loop_rules[] = {
-    { DG_RULE_LOOP, .from = "count", .why = "repeats its nodes as often as it says" },
-    { DG_RULE_PROVED, .why = "programs have no loops inside a step" },
-    { 0 },
-};
 
 const dg_node_class dg_class_input = {
     DG_NODE_CLASS,
@@ -170,21 +148,9 @@ const dg_node_class dg_class_use = {
     .conf_size = sizeof(dg_use_conf),
 };
 
-const dg_node_class dg_class_loop = {
-    DG_NODE_CLASS,
-    .name = "loop",
-    .brief = "Repeats its nodes within one iteration of its scope.",
-    .doc = "Needs count=\"@...\" or times=\"n\". Its nodes belong to the enclosing scope.",
-    .ports = loop_ports,
-    .attrs = loop_attrs,
-    .conf_size = sizeof(dg_loop_conf),
-    .rules = loop_rules,
-};
-
 const dg_node_class *dg_structure_class(const char *name)
 {
-    static const dg_node_class *const classes[] = { &dg_class_input, &dg_class_use,
-                                                    &dg_class_loop };
+    static const dg_node_class *const classes[] = { &dg_class_input, &dg_class_use };
 
     for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
         if (strcmp(classes[i]->name, name) == 0)

@@ -31,11 +31,11 @@ typedef struct dg_plugin_conf {
     const char *path;
 } dg_plugin_conf;
 typedef struct dg_mesh_conf {
-    const char *dp, *devices;
-    int64_t tp, order, share_gpu;
+    const char *dp;
+    int64_t tp;
 } dg_mesh_conf;
 typedef struct dg_train_conf {
-    int64_t steps, epochs, accumulate, precision, on_fail, capture;
+    int64_t steps, epochs, accumulate, precision, on_fail;
     dg_when patience;
 } dg_train_conf;
 typedef struct dg_evaluate_conf {
@@ -53,12 +53,9 @@ typedef struct dg_input_conf {
 typedef struct dg_use_conf {
     const char *model;
 } dg_use_conf;
-typedef struct dg_loop_conf {
-    int64_t times; /* 0: the input `count` gives the number */
-} dg_loop_conf;
 
 /* Classes of the structural elements that are nodes. */
-extern const dg_node_class dg_class_input, dg_class_use, dg_class_loop;
+extern const dg_node_class dg_class_input, dg_class_use;
 /* The one of this name, or NULL. */
 const dg_node_class *dg_structure_class(const char *name);
 

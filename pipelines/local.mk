@@ -27,6 +27,7 @@ nobase_dist_pkgdata_DATA += \
 	pipelines/stories/1_empty_batches_vote.xml \
 	pipelines/stories/1_empty_batches_wrong.xml \
 	pipelines/stories/2_evaluation.xml \
+	pipelines/stories/2_evaluation_score_wrong.xml \
 	pipelines/stories/2_evaluation_wrong.xml \
 	pipelines/stories/3_added_layer.xml \
 	pipelines/stories/3_added_layer_wrong.xml \

@@ -5,32 +5,12 @@
 #include "graph/structure.h"
 #include "proof/vary.h"
 
-static bool is_inside(const dg_node *node, const dg_node *loop)
-{
-    while (node && node != loop)
-        node = node->loop;
-    return node != NULL;
-}
-
-/* The state of a wire. What a loop leaves depends on its number of rounds, which may be 0. */
-static dg_seen read_wire(const dg_walked *f, const dg_wire *w, const dg_node *reader)
+/* The state of a wire. */
+static dg_seen read_wire(const dg_walked *f, const dg_wire *w)
 {
     dg_seen in = { .only = -1 };
 
-    if (!w->from)
-        return in;
-    in = dg_vary_read_keys(f->out[w->from->index][w->port], w->key);
-    for (const dg_node *l = w->from->loop; l && !is_inside(reader, l); l = l->loop) {
-        in.present = dg_vary_join(in.present, f->loops[l->index]->rate);
-        in.value = dg_vary_join(in.value, f->loops[l->index]->rate);
-        in.only = f->loops[l->index]->rate.axes ? -1 : in.only;
-        dg_vary_blur(&in);
-        in.may = true;
-        in.flag = 0;
-        in.needs = 0;
-        in.enough = DG_VARY_NEVER;
-    }
-    return in;
+    return w->from ? dg_vary_read_keys(f->out[w->from->index][w->port], w->key) : in;
 }
 
 /* Adds that the key read by this wire may be missing where some root is, or on all ranks at
@@ -159,10 +139,9 @@ static dg_vary guard_of(dg_proof *p, dg_visit *v)
 {
     const dg_node *node = v->node;
     const dg_wire *w = &node->when;
-    dg_seen g = read_wire(v->f, w, node);
+    dg_seen g = read_wire(v->f, w);
     const char *key, *from;
 
-    v->after = g.collective;
     v->flag = -1;
     v->guarded = g.there;
     v->guard_at = g.there ? g.at : 0;
@@ -196,18 +175,6 @@ void dg_vary_root(dg_proof *p, const dg_node *node, dg_absence absent, dg_vary p
         DG_PUSH(p->arena, p->roots, ((dg_root){ node, absent, present, flag }));
     else
         DG_PUSH(p->arena, p->together, ((dg_root){ node, absent, present, flag }));
-}
-
-/* Outside a loop its values are missing if it had no round. */
-static void leave_loop(dg_proof *p, const dg_walked *f, const dg_node *reader, const dg_wire *w)
-{
-    for (const dg_node *l = w->from ? w->from->loop : NULL; l && !is_inside(reader, l);
-         l = l->loop) {
-        const dg_clocked *c = f->loops[l->index];
-
-        dg_vary_root(p, w->from, DG_ABSENT_NODE,
-                     dg_vary_join(dg_vary_join(c->rate, c->skip), c->own), -1);
-    }
 }
 
 /* One rank that is all of those that both leave; as in dg_seen.at. */
@@ -279,16 +246,6 @@ static bool only_lacked(const dg_proof *p, const dg_node *node)
     return n > 0;
 }
 
-/* Everything that it launches waits for its guard, and for earlier nodes that may skip the rest of
- * the iteration. */
-static void wait(dg_visit *v)
-{
-    v->after = v->f->after > v->after ? v->f->after : v->after;
-    for (const dg_clocked *c = v->clock; c; c = c->up)
-        v->after = c->after > v->after ? c->after : v->after;
-    v->waits = v->after;
-}
-
 /* True if something keeps the node from firing where its scope does: its guard, its rank, what it
  * needs. Otherwise it always fires, and connect has nothing to replace: what is missing inside its
  * model, or among its keys, stays missing. */
@@ -316,19 +273,15 @@ static bool is_kept(const dg_proof *p, const dg_visit *v)
 int dg_vary_activate(dg_proof *p, dg_visit *v)
 {
     const dg_node *node = v->node;
-    dg_vary around = v->f->fires, on = place_of(p, node);
+    dg_vary around = dg_vary_join(v->f->fires, p->clock->skip), on = place_of(p, node);
 
-    for (const dg_clocked *c = v->clock; c; c = c->up)
-        around = dg_vary_join(around, dg_vary_join(c->fires, c->skip));
     v->needs = v->f->needs;
     v->enough = v->f->enough;
     v->guard = guard_of(p, v);
-    wait(v);
     v->own = dg_vary_join(v->guard, on);
     for (int i = 0; i < node->n_in; i++) {
-        v->in[i] = read_wire(v->f, &node->in[i], node);
+        v->in[i] = read_wire(v->f, &node->in[i]);
         read_key(p, node, i, &v->in[i]);
-        v->after = v->in[i].collective > v->after ? v->in[i].collective : v->after;
         if (node->in_ports[i]->flags & DG_PORT_OPTIONAL)
             continue;
         v->never |= !v->in[i].there;
@@ -336,8 +289,6 @@ int dg_vary_activate(dg_proof *p, dg_visit *v)
             v->own = dg_vary_join(v->own, v->in[i].present);
     }
     need_inputs(p, v);
-    for (int i = 0; i < node->n_in; i++)
-        leave_loop(p, v->f, node, &node->in[i]);
     v->own = dg_vary_join(v->own, group_present(node, v->in));
     v->fires = dg_vary_join(around, v->own);
     v->at = place(p, v);

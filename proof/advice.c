@@ -201,8 +201,6 @@ static const char *advice(const dg_proof *p, dg_vary v, bool shape, const char *
         return dg_edit_drop(p->g, node, "on");
     if (is_key(c, "exact "))
         return dg_edit_drop(p->g, node, "exact");
-    if (is_key(c, "loop ") && node->n_in)
-        return dg_vary_through(p, node, 0, "broadcast", v.axes);
     if (has_empty(node, k))
         return dg_edit_write(p->g, node, "empty", knows(node, "empty", "pad") ? "pad" : "zero");
     if (is_key(c, "flag ") && !handles_data(node))

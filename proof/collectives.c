@@ -1,7 +1,6 @@
-/* collectives.c: checks collectives, replicated state and devices. A collective over axes A is
- * legal if A is disjoint from its activation, from the presence of its operand or of each of its
- * keys, from each dimension of it, and from the clocks of the enclosing loops, and if one thread
- * launches all of them in one order. */
+/* collectives.c: checks collectives and replicated state. A collective over axes A is legal if A is
+ * disjoint from its activation, from the presence of its operand or of each of its keys, from each
+ * dimension of it, and from the clock of its scope, and if one thread launches all of them. */
 #include <string.h>
 
 #include "graph/structure.h"
@@ -185,27 +184,6 @@ void dg_vary_accumulated(dg_proof *p, const dg_visit *v)
 
 /* ---- collectives ----------------------------------------------------------------------------- */
 
-static void check_order(dg_proof *p, const dg_node *node, int after, uint32_t axes)
-{
-    int before = p->meetings.n;
-    const dg_node *other = before ? p->meetings.items[before - 1].node : NULL;
-
-    if (!p->g->mesh.ready || before == 0 || after == before || other == node)
-        return;
-    dg_vary race =
-        dg_vary_source(p, axes | p->meetings.items[before - 1].axes, other, other->where, false,
-                       "order", "%s does not wait for it, nor it for %s (order=\"ready\")",
-                       dg_vary_called(p, other), dg_vary_called(p, other));
-
-    dg_vary_fault(
-        p, "DG-ORDER", node->where, race,
-        "%s over %s is launched as soon as its input is there: ranks may launch it and %s "
-        "in different orders",
-        dg_vary_called(p, node), dg_vary_name(p, axes), dg_vary_called(p, other))
-        ->help = dg_printf(p->arena, "one list for all collectives: %s",
-                           dg_edit_drop_part(p->g, p->g->mesh.item, "order"));
-}
-
 static void check_thread(dg_proof *p, const dg_node *node, uint32_t axes)
 {
     dg_vary race = dg_vary_source(p, axes, node, node->where, false, "thread",
@@ -244,24 +222,20 @@ static void never_sent(dg_proof *p, const dg_node *node, dg_vary present, int at
         ->help = root;
 }
 
-static void add_meeting(dg_proof *p, const dg_node *node, dg_clocked *clock, uint32_t axes,
-                        bool at_end)
+static void add_meeting(dg_proof *p, const dg_node *node, uint32_t axes, bool at_end)
 {
-    DG_PUSH(p->arena, p->meetings, ((dg_vary_meeting){ node, clock, axes, at_end }));
-    for (; clock; clock = clock->up)
-        clock->shared = true;
+    DG_PUSH(p->arena, p->meetings, ((dg_vary_meeting){ node, axes, at_end }));
+    p->clock->shared = true;
 }
 
-void dg_vary_agreement(dg_proof *p, const dg_node *node, uint32_t axes, dg_vary fires,
-                       dg_clocked *clock)
+void dg_vary_agreement(dg_proof *p, const dg_node *node, uint32_t axes, dg_vary fires)
 {
     axes &= p->live;
     if (!axes)
         return;
     check_firing(p, node, fires, axes);
-    DG_PUSH(p->arena, p->agreements,
-            ((dg_vary_meeting){ .node = node, .clock = clock, .axes = axes }));
-    clock->shared = true;
+    DG_PUSH(p->arena, p->agreements, ((dg_vary_meeting){ .node = node, .axes = axes }));
+    p->clock->shared = true;
 }
 
 static void set_result(dg_proof *p, const dg_node *node, const dg_rule *r, const dg_seen *in,
@@ -308,7 +282,7 @@ static void set_results(dg_proof *p, const dg_node *node, const dg_rule *r, cons
 }
 
 void dg_vary_collective(dg_proof *p, const dg_node *node, const dg_rule *r, const dg_seen in[],
-                        dg_vary fires, int after, dg_clocked *clock, dg_seen *out)
+                        dg_vary fires, dg_seen *out)
 {
     static const dg_seen nothing = { .only = -1 };
     uint32_t axes = dg_vary_row_axes(p, node, r) & p->live;
@@ -319,8 +293,6 @@ void dg_vary_collective(dg_proof *p, const dg_node *node, const dg_rule *r, cons
         return;
     if (operand->stream)
         check_thread(p, node, axes);
-    else
-        check_order(p, node, after, axes);
     check_firing(p, node, fires, axes);
     if (p->train && r->kind == DG_RULE_ALLREDUCE && operand->there && takes_gradients(node, port))
         check_alike(p, node, operand, axes);
@@ -331,7 +303,7 @@ void dg_vary_collective(dg_proof *p, const dg_node *node, const dg_rule *r, cons
         check_operand(p, node, r, port, operand, axes);
     else if (!r->to)
         check_inner(p, node, in, axes);
-    add_meeting(p, node, clock, axes, r->kind == DG_RULE_METRIC);
+    add_meeting(p, node, axes, r->kind == DG_RULE_METRIC);
     if (r->to)
         set_results(p, node, r, operand, fires, axes, out);
 }
@@ -347,8 +319,7 @@ void dg_vary_rate(dg_proof *p, const dg_node *node, dg_vary rate, uint32_t axes)
     if (!v.axes)
         return;
     if (c && c->node)
-        does = c->key && strncmp(c->key, "loop", 4) == 0 ? "repeats more often"
-               : dg_node_has_row(c->node, DG_RULE_STOP)  ? "may end the loop earlier"
+        does = dg_node_has_row(c->node, DG_RULE_STOP) ? "may end the loop earlier"
                : c->node->n_out && dg_contract_is_stream(c->node->out_contracts[0])
                    ? "may leave more batches"
                    : NULL;
@@ -372,7 +343,7 @@ static void check_agreements(dg_proof *p)
 {
     for (int i = 0; i < p->agreements.n; i++) {
         const dg_vary_meeting *m = &p->agreements.items[i];
-        const dg_clocked *c = m->clock;
+        const dg_clocked *c = p->clock;
 
         if (p->train)
             dg_vary_rate(p, m->node,
@@ -384,20 +355,16 @@ static void check_agreements(dg_proof *p)
 
 /* Reports state updated in a loop of varying length, unless a collective over `said` has been
  * reported. */
-static void check_keeper(dg_proof *p, const dg_vary_meeting *keeper, uint32_t said)
+static void check_keeper(dg_proof *p, uint32_t said)
 {
-    for (const dg_clocked *c = keeper->clock; c; c = c->up) {
-        dg_vary v = dg_vary_minus(c->rate, said);
+    dg_vary v = dg_vary_minus(p->clock->rate, said);
 
-        if (!v.axes)
-            continue;
-        dg_vary_fault(p, "DG-STATE", keeper->node->where, v,
+    if (p->keeper && v.axes)
+        dg_vary_fault(p, "DG-STATE", p->keeper->where, v,
                       "%s stands in a loop that may run more often on some ranks of %s than on "
                       "others: state that they hold alike would drift apart",
-                      dg_vary_called(p, keeper->node), dg_vary_name(p, v.axes))
+                      dg_vary_called(p, p->keeper), dg_vary_name(p, v.axes))
             ->help = dg_vary_advice(p, v, NULL);
-        return;
-    }
 }
 
 void dg_vary_clocks(dg_proof *p)
@@ -407,31 +374,25 @@ void dg_vary_clocks(dg_proof *p)
     check_agreements(p);
     for (int i = 0; i < p->meetings.n; i++) {
         const dg_vary_meeting *m = &p->meetings.items[i];
+        const dg_vary *rate = m->at_end ? &p->clock->ends : &p->clock->rate;
 
-        for (const dg_clocked *c = m->clock; c; c = c->up) {
-            const dg_vary *rate = m->at_end ? &c->ends : &c->rate;
-
-            if (rate->axes & m->axes) {
-                dg_vary_rate(p, m->node, *rate, m->axes);
-                said |= m->axes;
-                break;
-            }
+        if (rate->axes & m->axes) {
+            dg_vary_rate(p, m->node, *rate, m->axes);
+            said |= m->axes;
         }
     }
-    for (int i = 0; i < p->keepers.n; i++)
-        check_keeper(p, &p->keepers.items[i], said);
+    check_keeper(p, said);
 }
 
 /* ---- state ----------------------------------------------------------------------------------- */
 
 void dg_vary_state(dg_proof *p, const dg_node *node, const dg_rule *r, const dg_seen in[],
-                   dg_vary fires, const dg_clocked *clock)
+                   dg_vary fires)
 {
     int port = dg_rule_input(node, r);
     dg_vary value = { 0 };
 
     p->keeper = p->keeper ? p->keeper : node;
-    DG_PUSH(p->arena, p->keepers, ((dg_vary_meeting){ .node = node, .clock = clock }));
     if (port >= 0 && in[port].there)
         value = dg_vary_join(dg_vary_join(in[port].value, in[port].present),
                              dg_vary_join(in[port].partial, in[port].inexact));
@@ -452,74 +413,4 @@ void dg_vary_state(dg_proof *p, const dg_node *node, const dg_rule *r, const dg_
                       "would drift apart",
                       dg_vary_called(p, node), r->why, dg_vary_name(p, value.axes))
             ->help = dg_vary_state_way(p, node, port, value);
-}
-
-/* ---- devices --------------------------------------------------------------------------------- */
-
-/* "rank" if every rank has its own device, else the device that all share. */
-static const char *device_of_ranks(const dg_proof *p)
-{
-    const char *list = p->g->mesh.item ? p->g->mesh.devices : "cpu";
-
-    return strcmp(list, "cuda") == 0 || strchr(list, ',') ? "rank" : list;
-}
-
-static bool is_on_host(const dg_node *node)
-{
-    return !node->class->lower && !node->class->feeds && !node->model;
-}
-
-void dg_vary_device(dg_proof *p, const dg_node *node, const dg_seen in[], dg_seen *out)
-{
-    const char *ranks = device_of_ranks(p), *own = node->device;
-    bool host = is_on_host(node);
-
-    if (own && strcmp(own, "rank") == 0)
-        own = ranks;
-    for (int i = 0; own && i < node->n_in; i++) {
-        const char *have = in[i].there ? in[i].device : NULL;
-
-        if (!have || strcmp(have, own) == 0 || (host && strcmp(own, "cpu") == 0))
-            continue;
-        dg_vary_fault(p, "DG-DEVICE", node->where, (dg_vary){ 0 },
-                      "%s runs on %s, but \"%s\" lives on %s: a kernel launched there reads "
-                      "nothing, and says nothing",
-                      dg_vary_called(p, node), own, node->in[i].from ? node->in[i].from->id : "?",
-                      strcmp(have, "rank") == 0 ? "the rank's own device" : have)
-            ->help = dg_printf(p->arena, "a node runs where its inputs are: %s",
-                               dg_edit_drop(p->g, node, "device"));
-        own = NULL;
-        break;
-    }
-    for (int i = 0; i < node->n_out; i++)
-        if (!out[i].stream)
-            out[i].device = own && !host ? own : ranks;
-}
-
-/* Reports ranks that share a GPU: they would wait for each other's kernels. */
-void dg_vary_mesh(dg_proof *p)
-{
-    const dg_mesh *m = &p->g->mesh;
-    const dg_item_attr *a = m->item ? dg_item_find(m->item, "devices") : NULL;
-    const char *twice = NULL;
-
-    if (!a || m->share || !p->live || strcmp(m->devices, "cpu") == 0 ||
-        strcmp(m->devices, "cuda") == 0)
-        return;
-    if (!strchr(m->devices, ','))
-        twice = m->devices;
-    for (const char *s = m->devices; *s && !twice; s += strcspn(s, ","), s += *s == ',')
-        for (const char *t = m->devices; t < s && !twice; t += strcspn(t, ","), t += *t == ',')
-            if (strcspn(s, ",") == strcspn(t, ",") && strncmp(s, t, strcspn(s, ",")) == 0)
-                twice = dg_strndup(p->arena, s, strcspn(s, ","));
-    if (twice)
-        dg_vary_fault(
-            p, "DG-DEVICE", a->value_at,
-            dg_vary_source(p, p->live, NULL, a->value_at, false, "devices",
-                           "the map from ranks to devices names %s for more than one rank", twice),
-            "two ranks of %s would have the same GPU, %s: the map from ranks to devices is "
-            "not one to one",
-            dg_vary_name(p, p->live), twice)
-            ->help = dg_printf(p->arena, "each rank takes the GPU of its local number: %s",
-                               dg_edit_write_part(p->g, m->item, "devices", "cuda"));
 }

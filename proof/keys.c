@@ -25,7 +25,6 @@ dg_seen dg_vary_read_keys(dg_seen in, const char *path)
         key.may |= in.may;
         key.needs |= in.needs;
         key.enough |= in.enough;
-        key.collective = key.collective > in.collective ? key.collective : in.collective;
         in = key;
     }
     return in;
@@ -43,7 +42,6 @@ void dg_vary_blur(dg_seen *in)
         in->partial = dg_vary_join(in->partial, key.partial);
         in->may |= key.may;
         in->enough |= key.enough;
-        in->collective = key.collective > in->collective ? key.collective : in->collective;
     }
     in->n_keys = 0;
 }

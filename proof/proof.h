@@ -6,13 +6,17 @@
 
 #include "graph/monitor.h"
 
-/* The checks of `validate` after loading: lowers every scope at every size that its sampler lists;
- * checks declared port types against the program, gradient coverage, and rank invariance. Needs no
- * data and no kernels. */
-int dg_graph_check(const dg_graph *g, dg_diag *d) DG_MUST_USE;
+/* Whether a run may begin: everything below; what it accepts, a run executes. */
+int dg_graph_validate(const dg_graph *g, dg_diag *d) DG_MUST_USE;
 
-/* Refuses what is proved but cannot be executed yet: id "only-proved". */
+/* The proof, after loading: lowers every scope at every size that its sampler lists; checks
+ * declared port types against the program, gradient coverage, and rank invariance. Needs no data
+ * and no kernels. */
+int dg_graph_check(const dg_graph *g, dg_diag *d) DG_MUST_USE;
+/* Refuses what no run executes: ids "not-run", "data-choice". */
 int dg_graph_runnable(const dg_graph *g, dg_diag *d) DG_MUST_USE;
+/* Refuses what is proved, and no run has yet: id "planned". */
+int dg_graph_planned(const dg_graph *g, dg_diag *d) DG_MUST_USE;
 
 /* Lists what the proof trusts in a checked graph; properties that follow from wires and built-in
  * instructions are not in it. With several ranks each scope is lowered once. The list lives in

@@ -25,46 +25,7 @@ static dg_vary scope_fires(dg_proof *p, const dg_scope *s)
     return v;
 }
 
-/* The first node, including models in use, with on_fail="skip": it drops its rank's batch when it
- * fails. */
-static const dg_node *rescuer(const dg_scope *s)
-{
-    const dg_node *found = NULL;
-
-    for (int i = 0; i < s->n_nodes && !found; i++)
-        found = s->nodes[i]->on_fail == DG_FAIL_SKIP ? s->nodes[i]
-                : s->nodes[i]->model                 ? rescuer(s->nodes[i]->model)
-                                                     : NULL;
-    return found;
-}
-
-static void check_rescue(dg_proof *p)
-{
-    const dg_scope *s = p->scope;
-    dg_where at = where_of(s->item, "on_fail", s->where);
-    const dg_node *node = s->on_fail == DG_FAIL_SKIP ? NULL : rescuer(s);
-
-    if (node)
-        at = where_of(node->item, "on_fail", node->where);
-    if ((s->on_fail != DG_FAIL_SKIP && !node) || !p->live ||
-        !(p->clock->shared || p->keeper || (p->train && p->visited.n)))
-        return;
-    dg_vary v = dg_vary_source(p, p->live, node, at, false, "rescue",
-                               "on_fail=\"skip\": the rank that fails leaves out its batch");
-
-    dg_vary_fault(p, "DG-FAIL", at, v, "a rank that recovers alone leaves the others of %s %s %s",
-                  dg_vary_name(p, p->live), p->clock->shared ? "waiting in" : "to go on with",
-                  dg_vary_called(p, p->meetings.n     ? p->meetings.items[0].node
-                                    : p->agreements.n ? p->agreements.items[0].node
-                                    : p->keeper       ? p->keeper
-                                                      : p->visited.items[0].node))
-        ->help = dg_printf(p->arena, "a failure stops all ranks: %s",
-                           node ? dg_edit_drop(p->g, node, "on_fail")
-                                : dg_edit_drop_part(p->g, s->item, "on_fail"));
-}
-
-/* Reports differing image sizes: capture must be the same on all ranks, and the slowest rank sets
- * the pace. */
+/* Reports differing image sizes: the slowest rank sets the pace. */
 static void check_skew(dg_proof *p)
 {
     uint32_t axes = 0;
@@ -75,17 +36,6 @@ static void check_skew(dg_proof *p)
 
     if (!p->skewed || !v.axes)
         return;
-    if (p->scope->capture == DG_CAPTURE_SHAPE) {
-        dg_vary captured = dg_vary_step(p, v, p->skewed, p->skewed->where, "capture",
-                                        "image sizes differ, and with them what has been captured");
-
-        dg_vary_fault(
-            p, "DG-ORDER", where_of(p->scope->item, "capture", p->scope->where), captured,
-            "each size is captured when it is met again, which is not at the same step on "
-            "all ranks of %s: a collective would be captured on some and not on others",
-            dg_vary_name(p, captured.axes))
-            ->help = dg_edit_write_part(p->g, p->scope->item, "capture", "never");
-    }
     dg_vary_warn(p, "DG-W-SKEW", p->skewed->where, v, dg_vary_advice(p, v, NULL),
                  "%s has other image sizes on other ranks of %s at the same step: all wait for the "
                  "slowest",
@@ -114,7 +64,7 @@ static void begin_scope(dg_proof *p, const dg_scope *s)
     p->train = s->kind == DG_SCOPE_TRAIN;
     p->clock = DG_NEW(p->arena, dg_clocked);
     p->clock->timed = s->steps > 0;
-    p->meetings.n = p->agreements.n = p->keepers.n = p->flags.n = p->n_values = 0;
+    p->meetings.n = p->agreements.n = p->flags.n = p->n_values = 0;
     p->skewed = p->keeper = NULL;
     p->skew.axes = 0;
     p->filled = DG_NEW_N(p->arena, p->g->n_nodes + 1, char);
@@ -142,8 +92,8 @@ static void add_patience(dg_proof *p)
 /* A number about all items depends on the number of rounds. */
 static void score(dg_proof *p)
 {
-    for (const dg_clocked *c = p->scored; c; c = c->up)
-        p->metric = dg_vary_join(p->metric, dg_vary_minus(c->rate, p->joined));
+    if (p->scored)
+        p->metric = dg_vary_join(p->metric, dg_vary_minus(p->scored->rate, p->joined));
     p->scored = NULL;
 }
 
@@ -203,7 +153,6 @@ static void prove_scope(dg_proof *p, const dg_scope *s)
     }
     add_patience(p);
     dg_vary_clocks(p);
-    check_rescue(p);
     check_skew(p);
     check_alone(p);
     if (s->kind != DG_SCOPE_TRAIN) {
@@ -267,7 +216,6 @@ static int prove(const dg_graph *g, dg_params *params, dg_vary_marks *marks, dg_
     dg_proof p = begin_proof(g, params, arena, dp);
 
     p.marks = marks;
-    dg_vary_mesh(&p);
     prove_scopes(&p);
     return dg_vary_report(&p, two, d);
 }

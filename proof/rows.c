@@ -227,25 +227,6 @@ void dg_vary_partial(dg_proof *p, dg_visit *v)
     }
 }
 
-static void open_loop(dg_proof *p, dg_visit *v, const dg_rule *r)
-{
-    dg_clocked *c = DG_NEW(p->arena, dg_clocked);
-    int port = dg_rule_input(v->node, r);
-
-    c->up = v->clock;
-    c->fires = v->fires;
-    c->own = v->own;
-    c->after = v->after;
-    if (port >= 0 && v->in[port].there)
-        c->rate =
-            dg_vary_step(p,
-                         dg_vary_join(dg_vary_join(v->in[port].present, v->in[port].value),
-                                      v->in[port].inexact),
-                         v->node, v->node->where, dg_printf(p->arena, "loop %d", v->node->number),
-                         "%s %s", dg_vary_called(p, v->node), r->why);
-    v->f->loops[v->node->index] = c;
-}
-
 /* Checks that ranks which divide a stream have the same one. */
 static void check_seed(dg_proof *p, const dg_visit *v, const dg_rule *r)
 {
@@ -298,15 +279,13 @@ static void apply_row(dg_proof *p, dg_visit *v, const dg_rule *r)
     }
     out = out ? out : &other;
     if (dg_rule_is_collective(r))
-        dg_vary_collective(p, node, r, v->in, dg_vary_join(v->fires, v->bypass), v->after, v->clock,
-                           out);
+        dg_vary_collective(p, node, r, v->in, dg_vary_join(v->fires, v->bypass), out);
     switch (r->kind) {
     case DG_RULE_SEED:
         check_seed(p, v, r);
         break;
     case DG_RULE_EQUAL:
-        dg_vary_agreement(p, node, dg_vary_row_axes(p, node, r), dg_vary_join(v->own, v->f->fires),
-                          v->clock);
+        dg_vary_agreement(p, node, dg_vary_row_axes(p, node, r), dg_vary_join(v->own, v->f->fires));
         break;
     case DG_RULE_CORRELATED:
         check_correlated(p, v, r);
@@ -315,7 +294,7 @@ static void apply_row(dg_proof *p, dg_visit *v, const dg_rule *r)
         check_normaliser(p, v, r);
         break;
     case DG_RULE_STATE:
-        dg_vary_state(p, node, r, v->in, v->fires, v->clock);
+        dg_vary_state(p, node, r, v->in, v->fires);
         break;
     case DG_RULE_GRADIENTS:
         check_gradients(p, v);
@@ -324,20 +303,15 @@ static void apply_row(dg_proof *p, dg_visit *v, const dg_rule *r)
         v->bypass = dg_vary_join(v->bypass, from_input(p, v, r));
         break;
     case DG_RULE_METRIC:
-        dg_vary_collective(p, node, r, v->in, v->fires, v->after, v->clock, out);
+        dg_vary_collective(p, node, r, v->in, v->fires, out);
         break;
     case DG_RULE_SKIP:
-        v->clock->skip = dg_vary_join(v->clock->skip, v->fires);
-        v->clock->after = v->after;
+        p->clock->skip = dg_vary_join(p->clock->skip, v->fires);
         break;
     case DG_RULE_STOP:
-        v->clock->after = v->after;
-        v->clock->rate = dg_vary_join(v->clock->rate, v->fires);
-        v->clock->ends = dg_vary_join(v->clock->ends, v->fires);
-        v->clock->stops = true;
-        break;
-    case DG_RULE_LOOP:
-        open_loop(p, v, r);
+        p->clock->rate = dg_vary_join(p->clock->rate, v->fires);
+        p->clock->ends = dg_vary_join(p->clock->ends, v->fires);
+        p->clock->stops = true;
         break;
     default:
         break;
@@ -355,7 +329,7 @@ static void apply_rows(dg_proof *p, dg_visit *v)
         dg_rule r = { DG_RULE_ALLREDUCE, .from = c->operand, .axis = c->axis, .why = c->kind };
 
         if (c->axis)
-            dg_vary_collective(p, v->node, &r, v->in, v->fires, v->after, v->clock, NULL);
+            dg_vary_collective(p, v->node, &r, v->in, v->fires, NULL);
     }
 }
 
@@ -394,9 +368,6 @@ static void apply_flags(dg_proof *p, dg_visit *v)
             out->lead = dg_vary_join(out->lead, out->rate);
         if (v->node->out_contracts[i]->kind == DG_TYPE_PARAMETERS)
             out->value.axes = out->partial.axes = 0; /* state: reported where it is updated */
-        if (out->collective < p->meetings.n && p->meetings.n &&
-            p->meetings.items[p->meetings.n - 1].node == v->node)
-            out->collective = p->meetings.n;
     }
 }
 

@@ -1,37 +1,21 @@
-/* runnable.c: refuses what the proof understands but no run can execute, naming what to use
- * instead. */
+/* runnable.c: refuses what no run executes, naming what to use instead. */
 #include "proof/proof.h"
-
-#include <string.h>
 
 #include "graph/edit.h"
 #include "graph/foreseen.h"
 #include "graph/rule.h"
 #include "graph/structure.h"
 
-/* how: "planned: ..." of what is to come, or why it stays as it is. */
-static int refuse(const dg_graph *g, const dg_node *node, dg_where at, const char *how,
-                  const char *what, const char *instead, dg_diag *d)
+static int not_run(const dg_graph *g, const dg_node *node, dg_where at, const char *what,
+                   const char *instead, dg_diag *d)
 {
     const char *called = node ? dg_node_called(g->arena, node) : NULL;
-    int rc = dg_fail(d, DG_EUNSUPPORTED, at, "only-proved", "%s%s%s: %s", called ? called : "",
-                     called ? ": " : "", how, what);
+    int rc = dg_fail(d, DG_EUNSUPPORTED, at, "not-run", "%s%s%s", called ? called : "",
+                     called ? ": " : "", what);
 
     if (instead)
         dg_help(d, "%s", instead);
     return rc;
-}
-
-static int only_proved(const dg_graph *g, const dg_node *node, dg_where at, const char *what,
-                       const char *instead, dg_diag *d)
-{
-    return refuse(g, node, at, "proved, but not run", what, instead, d);
-}
-
-static int planned(const dg_graph *g, const dg_node *node, dg_where at, const char *what,
-                   const char *instead, dg_diag *d)
-{
-    return refuse(g, node, at, "planned: proved, but not run yet", what, instead, d);
 }
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
@@ -54,14 +38,16 @@ static int words_run(const dg_graph *g, const dg_node *node, dg_diag *d)
                  node->scope->kind == DG_SCOPE_TRAIN;
 
     if ((node->when.from || node->on >= 0) && !is_in_step(c))
-        return only_proved(g, node, node->where, "no run leaves out a node that handles data",
-                           dg_edit_drop(g, node, node->when.from ? "when" : "on"), d);
+        return not_run(
+            g, node, node->where,
+            "a node that handles data works ahead of the step: none is left out (when, on)",
+            dg_edit_drop(g, node, node->when.from ? "when" : "on"), d);
     if (node->on_fail != DG_FAIL_ABORT && !votes)
-        return only_proved(g, node, node->where, "a failure stops all ranks (on_fail)",
-                           dg_edit_drop(g, node, "on_fail"), d);
-    if (node->device && strcmp(node->device, "rank") != 0 && strcmp(node->device, "cpu") != 0)
-        return planned(g, node, node->where, "no run places nodes on devices (device)",
-                       dg_edit_drop(g, node, "device"), d);
+        return not_run(
+            g, node, node->where,
+            "a failure inside a step stops all ranks: a vote is taken on batches, at the "
+            "nodes of <train> that make them (on_fail)",
+            dg_edit_drop(g, node, "on_fail"), d);
     return 0;
 }
 
@@ -102,44 +88,26 @@ static int resize_runs(const dg_graph *g, const dg_node *node, dg_diag *d)
     int root;
 
     if (node->in_types[0]->kind == DG_TYPE_DATASET)
-        return only_proved(g, node, node->where, "items of a data set have no common size",
-                           dg_edit_without(g, node), d);
+        return not_run(g, node, node->where, "items of a data set have no common size",
+                       dg_edit_without(g, node), d);
     if (!dg_wire_foreseen(dg_resize_wire(node), &root))
-        return only_proved(g, node, node->where,
-                           "batches are made ahead, before a step could compute their size",
-                           drawn_ahead(g, node), d);
+        return not_run(g, node, node->where,
+                       "batches are made ahead, before a step could compute their size",
+                       drawn_ahead(g, node), d);
     return 0;
-}
-
-/* why: "what is missing; what to use instead", or, instead, an edit of the node: "write
- * empty="zero"" */
-static int refuse_row(const dg_graph *g, const dg_node *node, const char *why, dg_diag *d)
-{
-    const char *end = strstr(why, "; "), *instead = end ? end + 2 : NULL;
-
-    if (instead && strncmp(instead, "write ", 6) == 0)
-        instead = dg_printf(g->arena, "%s in %s", instead, dg_edit_placed(g, node));
-    if (node->class == &dg_class_loop)
-        return planned(g, node, node->where, why, dg_edit_unwrap(g, node), d);
-    return only_proved(g, node, node->where,
-                       end ? dg_strndup(g->arena, why, (size_t)(end - why)) : why, instead, d);
 }
 
 static int node_runs(const dg_graph *g, const dg_node *node, dg_diag *d)
 {
-    const dg_rule *proved = dg_node_row(node, DG_RULE_PROVED, NULL);
     int rc = 0;
 
     if (node->class->supply && !node->class->lower && node->scope->kind == DG_SCOPE_MODEL)
-        rc = only_proved(g, node, node->where,
-                         "numbers from outside come into <train> and <evaluate>",
-                         "put it there, and wire it to an <input> of the model", d);
+        rc = not_run(g, node, node->where, "numbers from outside come into <train> and <evaluate>",
+                     "put it there, and wire it to an <input> of the model", d);
     else if (is_late(node))
         rc = too_late(node, d);
     else if (node->class->sizes && !node->class->schedule)
         rc = resize_runs(g, node, d);
-    if (proved && rc == 0)
-        rc = refuse_row(g, node, proved->why, d);
     return rc ? rc : words_run(g, node, d);
 }
 
@@ -161,18 +129,17 @@ static int evaluation_runs(const dg_graph *g, const dg_scope *s, dg_diag *d)
         if (node->class->open && dg_node_has_row(node, DG_RULE_VALUE))
             own = node;
         if (node->class->schedule && dg_node_has_row(node, DG_RULE_ENDLESS))
-            return only_proved(g, node, node->where, "an evaluation ends with its data",
-                               dg_edit_drop(g, node, "repeat"), d);
+            return not_run(g, node, node->where, "an evaluation ends with its data",
+                           dg_edit_drop(g, node, "repeat"), d);
         if (s->on >= 0 && deals(node))
-            return only_proved(g, node, node->where,
-                               "it deals items to ranks that take no part in this evaluation (on)",
-                               dg_edit_drop(g, node, dg_node_axes_given(node)->name), d);
+            return not_run(g, node, node->where,
+                           "it deals items to ranks that take no part in this evaluation (on)",
+                           dg_edit_drop(g, node, dg_node_axes_given(node)->name), d);
         if (own && node->class->merge && dg_node_axes_given(node))
-            return only_proved(
-                g, node, node->where,
-                "what ranks found is joined by the numbers of the images, which mean "
-                "other images on other ranks (files=\"rank\")",
-                dg_edit_write(g, own, "files", "same"), d);
+            return not_run(g, node, node->where,
+                           "what ranks found is joined by the numbers of the images, which mean "
+                           "other images on other ranks (files=\"rank\")",
+                           dg_edit_write(g, own, "files", "same"), d);
     }
     return 0;
 }
@@ -187,34 +154,25 @@ static int scope_runs(const dg_graph *g, const dg_scope *s, dg_diag *d)
     }
     own = s->kind == DG_SCOPE_EVALUATE ? evaluation_runs(g, s, d) : 0;
     rc = rc ? rc : own;
-    if (s->on_fail == DG_FAIL_SKIP)
-        rc = only_proved(g, NULL, s->where, "a failure stops all ranks (on_fail)",
-                         dg_edit_drop_part(g, s->item, "on_fail"), d);
-    if (s->capture != DG_CAPTURE_NEVER)
-        rc = planned(g, NULL, s->where, "no run captures CUDA graphs (capture)",
-                     dg_edit_drop_part(g, s->item, "capture"), d);
     return rc;
 }
 
-static int mesh_runs(const dg_graph *g, dg_diag *d)
+int dg_graph_planned(const dg_graph *g, dg_diag *d)
 {
     const dg_mesh *m = &g->mesh;
+    int rc;
 
-    if (m->item && m->tp > 1)
-        return planned(g, NULL, m->item->at, "no run has a second axis (tp)",
-                       dg_edit_drop_part(g, m->item, "tp"), d);
-    if (m->item && m->ready)
-        return planned(g, NULL, m->item->at, "collectives are launched in document order (order)",
-                       dg_edit_drop_part(g, m->item, "order"), d);
-    if (m->item && strcmp(m->devices, "cpu") != 0)
-        return planned(g, NULL, m->item->at, "no run places ranks on GPUs (devices)",
-                       dg_edit_drop_part(g, m->item, "devices"), d);
-    return 0;
+    if (!m->item || m->tp < 2)
+        return 0;
+    rc = dg_fail(d, DG_EUNSUPPORTED, m->item->at, "planned",
+                 "planned: a second axis (tp) is proved, and no run has one yet");
+    dg_help(d, "%s", dg_edit_drop_part(g, m->item, "tp"));
+    return rc;
 }
 
 int dg_graph_runnable(const dg_graph *g, dg_diag *d)
 {
-    int rc = mesh_runs(g, d), own;
+    int rc = 0, own;
 
     for (int i = 0; i < g->n_models; i++) {
         own = scope_runs(g, g->models[i], d);

@@ -111,7 +111,7 @@ void dg_vary_sink(dg_proof *p, const dg_visit *v)
         found = dg_vary_join(found, v->out[i].inexact);
     p->metric = dg_vary_minus(found, axes);
     p->metric_at = v->at;
-    p->scored = v->clock;
+    p->scored = p->clock;
     p->joined = axes;
 }
 

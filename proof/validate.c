@@ -203,15 +203,6 @@ static int check_ranks(const dg_graph *g, dg_params *params, dg_diag *d)
     return rc;
 }
 
-/* A loop is proved and not run yet: a program has its nodes once, outside of it. */
-static bool has_loop(const dg_scope *s)
-{
-    for (int i = 0; i < s->n_nodes; i++)
-        if (s->nodes[i]->loop || (s->nodes[i]->model && has_loop(s->nodes[i]->model)))
-            return true;
-    return false;
-}
-
 /* Looks at the programs as they are run, and at those that ranks may run at one step. */
 static int check_programs(checked *c, dg_diag *d)
 {
@@ -226,8 +217,6 @@ static int check_programs(checked *c, dg_diag *d)
         const made *m = &c->programs.items[i];
         bool other = first && first->scope == m->scope;
 
-        if (has_loop(m->scope))
-            continue;
         if (!other) {
             first = m;
             h = dg_second_host_make(c->g, m->scope, c->a);
@@ -276,4 +265,14 @@ int dg_graph_check(const dg_graph *g, dg_diag *d)
     dg_arena_close(&a);
     dg_diag_sort(d);
     return rc;
+}
+
+int dg_graph_validate(const dg_graph *g, dg_diag *d)
+{
+    int rc = dg_graph_check(g, d), own = dg_graph_runnable(g, d);
+
+    rc = rc ? rc : own;
+    own = dg_graph_planned(g, d);
+    dg_diag_sort(d);
+    return rc ? rc : own;
 }

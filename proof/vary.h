@@ -46,13 +46,11 @@ typedef struct dg_seen {
     /* bits of p->flags: guards that imply its presence, apart from `present`; NEVER: something else
      * is needed, too */
     uint64_t enough;
-    int only;       /* the only rank that has it, without another reason for absence; -1: none */
-    int at;         /* 1 + the only rank that can have it; 0: several can; negative: none can */
-    int collective; /* number of the last collective that it waits for */
+    int only; /* the only rank that has it, without another reason for absence; -1: none */
+    int at;   /* 1 + the only rank that can have it; 0: several can; negative: none can */
     dg_vary value, present, rate, size, lead, partial, inexact;
     /* of rate: what was added after an endless sampler, which cancels what came before */
     dg_vary after;
-    const char *device;          /* NULL: on the host, being loaded */
     const struct dg_keyed *keys; /* for records whose keys are distinguished */
     int n_keys;
 } dg_seen;
@@ -62,23 +60,19 @@ typedef struct dg_keyed {
     dg_seen seen;
 } dg_keyed;
 
-typedef struct dg_clocked { /* a loop */
-    struct dg_clocked *up;
-    dg_vary rate, skip, fires;
-    dg_vary own;    /* of fires: without that of the enclosing loops */
+typedef struct dg_clocked { /* the loop of a scope */
+    dg_vary rate, skip;
     dg_vary rounds; /* of all its streams, including endless ones */
     dg_vary ends;   /* of rate: what ends it permanently */
     bool timed;     /* ends after a number of steps */
     bool endless;   /* has an endless stream: the length of its epochs is agreed on */
     bool stops;     /* has a <stop> */
     bool shared;    /* has a collective */
-    int after;      /* number of the last collective that a <skip>, or its count, waits for */
 } dg_clocked;
 
-/* a collective, to be compared with the clocks once they are known */
+/* a collective, to be compared with the clock once it is known */
 typedef struct dg_vary_meeting {
     const dg_node *node;
-    const dg_clocked *clock;
     uint32_t axes;
     bool at_end; /* once, when the loop has ended on all ranks */
 } dg_vary_meeting;
@@ -164,8 +158,7 @@ typedef struct dg_proof {
     DG_VEC(dg_taken) taken;
     char *filled;          /* by node number: DG_FILLED in all its uses; 0: not visited */
     const dg_node *keeper; /* the first node that updates state which must be equal on all ranks */
-    DG_VEC(dg_vary_meeting) keepers; /* all of them, with their loops */
-    const dg_node *skewed;           /* the node that makes image sizes differ */
+    const dg_node *skewed; /* the node that makes image sizes differ */
     dg_vary skew;
     dg_clocked *clock;
     DG_VEC(int) flags; /* values that are guards: numbers as in dg_seen.flag */
@@ -184,11 +177,8 @@ typedef struct dg_walked {
     const dg_scope *scope;
     const dg_seen *inputs; /* of the model */
     dg_vary fires;
-    dg_clocked *clock;
-    int after;              /* number of the last collective that its guard waits for */
     uint64_t needs, enough; /* as in dg_seen, of the enclosing <use> */
     int at;                 /* of the enclosing <use>, or the rank of the scope */
-    dg_clocked **loops;     /* by node->index */
     dg_seen **out;          /* by node->index */
 } dg_walked;
 
@@ -196,20 +186,17 @@ typedef struct dg_walked {
 typedef struct dg_visit {
     dg_walked *f;
     const dg_node *node;
-    dg_clocked *clock;
     dg_seen *in, *out;
-    dg_vary fires, around, guard, bypass; /* around: of the scope, its loops, the skips */
+    dg_vary fires, around, guard, bypass; /* around: of the scope, the skips */
     dg_vary zeros;                        /* where connect replaces its result by zeros */
-    dg_vary own;            /* of fires: without that of the scope and the enclosing loops */
-    int flag;               /* its guard's index in p->flags; -1: none */
-    uint64_t needs, enough; /* as in dg_seen, of its firing */
-    int at;                 /* as in dg_seen */
-    bool never;             /* a required input is not wired */
-    bool guarded;           /* its guard is wired */
-    int guard_at;           /* as in dg_seen, of its guard */
+    dg_vary own;                          /* of fires: without that of the scope */
+    int flag;                             /* its guard's index in p->flags; -1: none */
+    uint64_t needs, enough;               /* as in dg_seen, of its firing */
+    int at;                               /* as in dg_seen */
+    bool never;                           /* a required input is not wired */
+    bool guarded;                         /* its guard is wired */
+    int guard_at;                         /* as in dg_seen, of its guard */
     bool filled; /* connect: where something keeps it from firing, its outputs are zeros */
-    int waits;   /* number of the last collective that its guard waits for */
-    int after;   /* number of the last collective that it waits for */
     int turn;    /* visits of this node before; for monitors */
 } dg_visit;
 
@@ -237,18 +224,15 @@ void dg_vary_warn(dg_proof *p, const char *code, dg_where at, dg_vary v, const c
 /* Reports the faults; two: as warnings about two ranks. Returns -DG_EINPUT after an error. */
 int dg_vary_report(dg_proof *p, bool two, dg_diag *d);
 
-/* --- collectives.c: requirements of collectives, state and devices */
+/* --- collectives.c: requirements of collectives and state */
 void dg_vary_collective(dg_proof *p, const dg_node *node, const dg_rule *r, const dg_seen in[],
-                        dg_vary fires, int after, dg_clocked *clock, dg_seen *out);
-void dg_vary_agreement(dg_proof *p, const dg_node *node, uint32_t axes, dg_vary fires,
-                       dg_clocked *clock);
+                        dg_vary fires, dg_seen *out);
+void dg_vary_agreement(dg_proof *p, const dg_node *node, uint32_t axes, dg_vary fires);
 void dg_vary_state(dg_proof *p, const dg_node *node, const dg_rule *r, const dg_seen in[],
-                   dg_vary fires, const dg_clocked *clock);
+                   dg_vary fires);
 void dg_vary_accumulated(dg_proof *p, const dg_visit *v);
 void dg_vary_rate(dg_proof *p, const dg_node *node, dg_vary rate, uint32_t axes);
 void dg_vary_clocks(dg_proof *p); /* compares collectives with clocks */
-void dg_vary_device(dg_proof *p, const dg_node *node, const dg_seen in[], dg_seen *out);
-void dg_vary_mesh(dg_proof *p); /* checks devices of ranks */
 
 /* --- advice.c: ways out, as edits that can be made word by word; NULL: none is known */
 const dg_cause *dg_vary_first(const dg_proof *p, dg_vary v); /* the root, or source, of a cause */

@@ -86,7 +86,6 @@ static void begin_outputs(dg_proof *p, dg_visit *v, int only)
                           .stream = dg_contract_is_stream(node->out_contracts[i]),
                           .only = only,
                           .at = v->filled ? v->f->at : v->at,
-                          .collective = v->after,
                           .flag = ++p->n_values,
                           .may = !v->filled && (node->when.from || dg_vary_may_lack(node, v->in)),
                           .needs = v->filled ? v->f->needs : v->needs,
@@ -116,9 +115,9 @@ static void drive(dg_proof *p, dg_visit *v)
     for (int i = 0; i < v->node->n_in; i++) {
         if (!v->in[i].there || !v->in[i].stream)
             continue;
-        v->clock->rounds = dg_vary_join(v->clock->rounds, v->in[i].rate);
-        v->clock->endless |= v->in[i].endless && p->train;
-        v->clock->rate = dg_vary_join(v->clock->rate, v->in[i].endless && p->train ? v->in[i].after
+        p->clock->rounds = dg_vary_join(p->clock->rounds, v->in[i].rate);
+        p->clock->endless |= v->in[i].endless && p->train;
+        p->clock->rate = dg_vary_join(p->clock->rate, v->in[i].endless && p->train ? v->in[i].after
                                                                                    : v->in[i].rate);
         if (v->in[i].size.axes) {
             p->skewed = v->node;
@@ -133,8 +132,6 @@ static void walk_use(dg_proof *p, dg_visit *v)
     dg_walked inside = { .scope = m,
                          .inputs = v->in,
                          .fires = v->fires,
-                         .clock = v->clock,
-                         .after = v->waits,
                          .needs = v->needs,
                          .enough = v->enough,
                          .at = v->at };
@@ -172,7 +169,6 @@ static void visit_node(dg_proof *p, dg_walked *f, const dg_node *node)
 {
     dg_visit v = { .f = f,
                    .node = node,
-                   .clock = node->loop ? f->loops[node->loop->index] : f->clock,
                    .in = DG_NEW_N(p->arena, node->n_in, dg_seen),
                    .out = DG_NEW_N(p->arena, node->n_out, dg_seen) };
     int only;
@@ -186,13 +182,9 @@ static void visit_node(dg_proof *p, dg_walked *f, const dg_node *node)
         mark(p, &v);
         return;
     }
-    v.clock = v.clock ? v.clock : f->clock;
     only = dg_vary_activate(p, &v);
-    if (v.never) {
-        if (node->class == &dg_class_loop)
-            f->loops[node->index] = v.clock;
+    if (v.never)
         return;
-    }
     begin_outputs(p, &v, only);
     dg_vary_partial(p, &v);
     if (node->model)
@@ -200,7 +192,6 @@ static void visit_node(dg_proof *p, dg_walked *f, const dg_node *node)
     dg_vary_rows(p, &v);
     dg_vary_sink(p, &v);
     dg_vary_accumulated(p, &v);
-    dg_vary_device(p, node, v.in, v.out);
     drive(p, &v);
     mark(p, &v);
     dg_vary_trust(p, &v);
@@ -209,16 +200,13 @@ static void visit_node(dg_proof *p, dg_walked *f, const dg_node *node)
 static void walk_frame(dg_proof *p, dg_walked *f)
 {
     f->out = DG_NEW_N(p->arena, f->scope->n_nodes, dg_seen *);
-    f->loops = DG_NEW_N(p->arena, f->scope->n_nodes, dg_clocked *);
     for (int i = 0; i < f->scope->n_nodes; i++)
         visit_node(p, f, f->scope->nodes[i]);
 }
 
 void dg_vary_walk(dg_proof *p, dg_vary fires)
 {
-    dg_walked f = {
-        .scope = p->scope, .fires = fires, .clock = p->clock, .at = (int)p->scope->on + 1
-    };
+    dg_walked f = { .scope = p->scope, .fires = fires, .at = (int)p->scope->on + 1 };
 
     walk_frame(p, &f);
 }

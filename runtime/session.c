@@ -155,8 +155,7 @@ static int load_graph(dg_run *run, const dg_run_options *o, dg_diag *d)
     p->graph->keep_names = o->keep_named;
     DG_TRY(fit_ranks(p->graph, &run->world, d));
     DG_TRY(dg_control_hooks_deal(p->graph, &run->world, d));
-    DG_TRY(dg_graph_check(p->graph, d));
-    DG_TRY(dg_graph_runnable(p->graph, d));
+    DG_TRY(dg_graph_validate(p->graph, d));
     if (run->ranked) /* before the ranks meet, so that it is reported once */
         DG_TRY(dg_control_hooks_places(p->graph, &run->world, d));
 out:

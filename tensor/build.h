@@ -35,18 +35,8 @@ void dg_result(dg_build *b, const char *name, dg_val v);
  * extend both. */
 void dg_result_as(dg_build *b, const dg_binding *as, dg_val v);
 
-/* ---- guards (guard.c) ------------------------------------------------------------------------ */
+/* ---- guards (guard.c); begin, end and connect are op.h's ------------------------------------ */
 
-/* Begins a guarded part: its instructions and their gradients run only if flag (one number, i32 or
- * real) is nonzero and the enclosing guards hold. Skipped instructions give zeros, and change
- * neither states nor other ranks. */
-void dg_guard_begin(dg_build *b, dg_val flag);
-/* Ends the guarded part. out: the values used after it; those merely passed through it (also in
- * records) become zeros as well when it is skipped. */
-void dg_guard_end(dg_build *b, int n, dg_val out[]);
-/* Makes the values unconditional without copying: zeros where skipped; their readers are not
- * skipped. */
-void dg_guard_connect(dg_build *b, int n, dg_val v[]);
 /* Runs everything emitted from here on only if flag is zero, including backward and update. */
 void dg_guard_rest(dg_build *b, dg_val flag);
 /* 1 if flag is nonzero and the enclosing guards hold, else 0: an i32 []. */

@@ -396,12 +396,10 @@ typedef enum dg_rule_kind {
     DG_RULE_ALLGATHERV, /* leading dimensions may differ */
     DG_RULE_BYPASS,     /* the node skips its collectives if `from` holds nothing */
     /* control flow */
-    DG_RULE_SKIP, /* if this node fires, the rest of the iteration is skipped */
-    DG_RULE_STOP, /* if this node fires, the loop ends */
-    DG_RULE_LOOP, /* repeats the nodes inside as often as from's value says */
-    /* validate knows it, but no run can execute it yet; why: what is missing and, after "; ", what
-     * to use instead */
-    DG_RULE_PROVED,
+    DG_RULE_SKIP,     /* if this node fires, the rest of the iteration is skipped */
+    DG_RULE_STOP,     /* if this node fires, the loop ends */
+    DG_RULE_WAS_LOOP, /* this and the next say nothing any more; older plugins may have them */
+    DG_RULE_WAS_PROVED,
     DG_RULE_KEYS, /* `to` is a record with every input as a key of that name */
 } dg_rule_kind;
 enum { DG_RULE_TRAIN = 1 }; /* flags: only in <train> */

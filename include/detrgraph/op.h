@@ -138,6 +138,16 @@ DG_PUBLIC dg_val dg_all_finite(dg_build *b, dg_val x); /* []: 1 if every element
 /* []: 1 if v was computed; 0 if its node did not fire, and v is zeros. DG_NONE: always computed. */
 DG_PUBLIC dg_val dg_present(dg_build *b, dg_val v);
 
+/* Begins a guarded part: its instructions and their gradients run only if flag (one number, i32 or
+ * real) is nonzero and the enclosing guards hold. Skipped instructions give zeros, and change
+ * neither states nor other ranks. */
+DG_PUBLIC void dg_guard_begin(dg_build *b, dg_val flag);
+/* Ends the guarded part. out: the values used after it; those merely passed through it (also in
+ * records) become zeros as well when it is skipped. */
+DG_PUBLIC void dg_guard_end(dg_build *b, int n, dg_val out[]);
+/* Makes the values unconditional: zeros where skipped; their readers are not skipped. */
+DG_PUBLIC void dg_guard_connect(dg_build *b, int n, dg_val v[]);
+
 /* ---- shape ----------------------------------------------------------------------------------- */
 
 DG_PUBLIC dg_val dg_reshape(dg_build *b, dg_val x, dg_shape shape); /* one dimension may be -1 */

@@ -9,6 +9,7 @@ typedef struct conf {
 } conf;
 
 enum { BATCH, SYNC };
+enum { ABSENT, ZERO };
 
 static const dg_port ports[] = {
     DG_IN("in", "f[...,C]", "features"),
@@ -22,7 +23,8 @@ static const dg_attr attrs[] = {
     DG_ENUM(conf, norm, 0, "batch|sync",
             "take statistics over this rank's rows, or over all ranks'"),
     DG_ENUM(conf, empty, 0, "absent|zero",
-            "if count is 0: skip the exchange of statistics, or take part in it with 0 rows"),
+            "if count is 0, with norm=\"sync\": return zeros without an exchange of statistics, or "
+            "take part in it with 0 rows"),
     { 0 },
 };
 
@@ -39,17 +41,16 @@ static const dg_rule rules[] = {
       .why = "keeps running statistics of this rank's rows", .flags = DG_RULE_TRAIN },
     { DG_RULE_STATE, .from = "in", .when = "norm=batch",
       .why = "keeps running statistics of this rank's rows", .flags = DG_RULE_TRAIN },
-    { DG_RULE_PROVED, .when = "norm=sync,empty=absent,count",
-      .why = "an empty rank takes part; write empty=\"zero\"" },
-    { DG_RULE_PROVED, .when = "norm=batch,count",
-      .why = "its statistics are those of all rows; write norm=\"sync\"" },
     { 0 },
 };
 
 static void lower_batch_norm(dg_build *b, const void *self, const dg_val in[], dg_val out[])
 {
     const double eps = 1e-5, momentum = 0.1;
-    dg_val x = in[0], mean, var;
+    const conf *k = self;
+    const bool counted = dg_has(in[1]), sync = k->norm == SYNC,
+               early = sync && counted && k->empty == ABSENT;
+    dg_val x = in[0], mean, var, all, live = DG_NONE;
     int64_t c = dg_dim(b, x, -1), count = dg_shape_elements(dg_shape_of(b, x)) / c;
     dg_val scale = dg_param(b, "weight", DG_SHAPE(c), dg_init_const(1));
     dg_val shift = dg_param(b, "bias", DG_SHAPE(c), dg_init_zero());
@@ -60,15 +61,22 @@ static void lower_batch_norm(dg_build *b, const void *self, const dg_val in[], d
         out[0] = dg_batch_norm_fixed(b, x, scale, shift, running_mean, running_var, eps);
         return;
     }
-    if (((const conf *)self)->norm == SYNC) {
-        dg_val all, live = dg_has(in[1]) ? dg_sum(b, in[1], DG_ALL_AXES, false) : DG_NONE;
-
-        out[0] = dg_batch_norm_sync(b, x, scale, shift, live, eps, "dp", &mean, &var, &all);
+    if (counted)
+        live = dg_sum(b, in[1], DG_ALL_AXES, false);
+    if (early)
+        dg_guard_begin(b, live);
+    if (sync || counted) {
+        out[0] = dg_batch_norm_sync(b, x, scale, shift, live, eps, sync ? "dp" : NULL, &mean, &var,
+                                    &all);
         dg_stat_update_counted(b, running_mean, running_var, mean, var, all, momentum);
-        return;
+    } else {
+        out[0] = dg_batch_norm(b, x, scale, shift, eps, &mean, &var);
+        dg_stat_update(b, running_mean, running_var, mean, var, count, momentum);
     }
-    out[0] = dg_batch_norm(b, x, scale, shift, eps, &mean, &var);
-    dg_stat_update(b, running_mean, running_var, mean, var, count, momentum);
+    if (early) { /* what follows goes on with the zeros */
+        dg_guard_end(b, 1, out);
+        dg_guard_connect(b, 1, out);
+    }
 }
 
 const dg_node_class dg_node_layer_norm = {

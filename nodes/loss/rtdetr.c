@@ -26,6 +26,7 @@ typedef struct conf {
 enum { PREDICTIONS, TARGETS, OBJECTS };
 enum { TOTAL, TERMS };
 enum { ALL_TERMS, CLASS_TERMS, BOX_TERMS };
+enum { EMPTY_ZERO, EMPTY_ABSENT };
 
 static const dg_port ports[] = {
     DG_IN("predictions",
@@ -72,9 +73,6 @@ static const dg_rule rules[] = {
       .why = "divides by the number of objects", .flags = DG_RULE_TRAIN },
     { DG_RULE_PRESENCE, .from = "targets", .when = "empty=absent",
       .why = "is absent when targets.count is 0 (empty=\"absent\")" },
-    { DG_RULE_PROVED, .when = "empty=absent",
-      .why = "its terms are always computed, without objects those of the background; write "
-             "empty=\"zero\"" },
     { 0 },
 };
 
@@ -213,7 +211,9 @@ static void lower_loss(dg_build *b, const void *self, const dg_val in[], dg_val 
     s.boxes = dg_record_get(b, in[TARGETS], "boxes");
     s.count = dg_record_get(b, in[TARGETS], "count");
     s.counted = in[OBJECTS];
-    normaliser = dg_name(b, objects(&s), "loss.objects");
+    normaliser = dg_name(b, objects(&s), "loss.objects"); /* all ranks count */
+    if (s.c->empty == EMPTY_ABSENT)
+        dg_guard_begin(b, dg_sum(b, s.count, DG_ALL_AXES, false));
     add_matched(&s, "", predictions, normaliser);
     add_list(&s, predictions, "aux", NULL, normaliser);
     add_denoising(&s, predictions, normaliser);
@@ -221,6 +221,8 @@ static void lower_loss(dg_build *b, const void *self, const dg_val in[], dg_val 
         add_matched(&s, "_enc_0", dg_record_get(b, predictions, "enc"), normaliser);
     out[TOTAL] = dg_name(b, s.terms.total, "loss.total");
     out[TERMS] = s.terms.record;
+    if (s.c->empty == EMPTY_ABSENT)
+        dg_guard_end(b, 2, out);
 }
 
 const dg_node_class dg_node_loss_rtdetr = {

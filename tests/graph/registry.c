@@ -260,7 +260,7 @@ static void reference(void **state)
         "inside: <crop>, at most one",
         "a number from 0 to 1; default 0.5",
         "a number from 0 to 1; needed",
-        "of every node: id, when, recompute, connect, on, budget, on_fail, device, exact, frozen\n",
+        "of every node: id, when, recompute, connect, on, budget, on_fail, exact, frozen\n",
     };
     dg_diag *d = dg_diag_open();
     dg_registry *r = toy_registry(d);

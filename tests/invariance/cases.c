@@ -7,6 +7,7 @@
  * id
  *   <!-- spare: id id -->                      elements that it could do without
  *
+ * What is planned (a second axis) is proved here all the same.
  * Classes are those of the program, and <declared>, which says of itself what a custom node may
  * say. And a mutation of what was accepted: without one equal, agree, broadcast, equalize, pad or
  * connect the verdict flips: it is rejected, or, where that is all, warned of. */
@@ -45,7 +46,7 @@ static void prove(proved *v, const char *text, const char *file)
     if (!v->rejected) {
         if (v->g->ranks_open)
             v->g->ranks = 2;
-        v->rejected = dg_graph_check(v->g, v->d) < 0;
+        v->rejected = (dg_graph_check(v->g, v->d) < 0) | (dg_graph_runnable(v->g, v->d) < 0);
     }
     assert_true(v->rejected == (dg_diag_errors(v->d) > 0));
 }

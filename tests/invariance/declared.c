@@ -22,7 +22,7 @@ static const dg_attr attrs[] = {
     DG_ENUM(
         conf, says, 0,
         "nothing|value|absent|inexact|partial|linear|nonlinear|normaliser|state|joined|allreduce|"
-        "inner|reduce|broadcast|agree|allgather|allgatherv|bypass|skip|stop|late|twice|elsewhere|"
+        "inner|reduce|broadcast|agree|allgather|allgatherv|bypass|skip|stop|twice|elsewhere|"
         "silent|rows|halves|columns",
         "its row"),
     DG_REDUCTION(conf, op, 3, "sum|max|min|mean", "of allreduce"),
@@ -53,7 +53,6 @@ static const dg_rule rules[] = {
     { DG_RULE_BYPASS, .from = "by", .when = SAYS("bypass") },
     { DG_RULE_SKIP, .when = SAYS("skip") },
     { DG_RULE_STOP, .when = SAYS("stop") },
-    { DG_RULE_PROVED, .when = SAYS("late") },
     { DG_RULE_ALLREDUCE, .to = "out", .from = "in", .axis = "axis",
       .when = SAYS("twice|elsewhere|silent") },
     { DG_RULE_ALLREDUCE, .from = "in", .axis = "axis", .when = SAYS("rows|halves") },
@@ -70,7 +69,7 @@ enum {
     ALLGATHER,
     ALLGATHERV,
     BYPASS,
-    TWICE = 21,
+    TWICE = 20,
     ELSEWHERE,
     SILENT,
     ROWS,
@@ -86,7 +85,7 @@ static dg_val some_of(dg_build *b, dg_val x, bool rows)
     return dg_zeros(b, DG_SHAPE(rows ? s.d[0] : s.d[2] / 64));
 }
 
-/* It does what it says, up to "late". */
+/* It does what it says, up to "stop". */
 static void pass(dg_build *b, const void *self, const dg_val in[], dg_val out[])
 {
     const conf *c = self;

@@ -56,10 +56,8 @@ static void see_words(fz_cover *c, const fz_model *m, const fz_opinion *o)
         if (strcmp(a->name, "freeze_norm") == 0)
             continue; /* needs a file of weights */
         for (int k = 0; *word; k++, word += strcspn(word, "|"), word += *word == '|') {
-            bool other = strcmp(a->name, "device") == 0 && k == FZ_DEV_CUDA1;
-
             snprintf(name, sizeof name, "%s=%.*s", a->name, (int)strcspn(word, "|"), word);
-            see(c, o, other ? REJECTED : BOTH, given(m, a, k), name);
+            see(c, o, BOTH, given(m, a, k), name);
         }
         for (int axis = FZ_DP; a->kind == FZ_AXIS && axis <= (FZ_DP | FZ_TP); axis++) {
             snprintf(name, sizeof name, "%s=%s", a->name, axes[axis]);
@@ -88,11 +86,11 @@ static kind kind_of(const fz_node *n)
                                                                        : CONTROL;
 }
 
-/* Guards by what they guard, collectives by their operand, loops by what is in them. */
+/* Guards by what they guard, collectives by their operand. */
 static void see_uses(fz_cover *c, const fz_model *m, const fz_opinion *o)
 {
-    bool guarded[KINDS] = { false }, within[KINDS] = { false }, joined[KINDS] = { false };
-    bool key = false, record = false, again = false, nested = false;
+    bool guarded[KINDS] = { false }, joined[KINDS] = { false };
+    bool key = false, record = false, again = false;
     char name[48];
     int used[4] = { 0 };
 
@@ -102,8 +100,6 @@ static void see_uses(fz_cover *c, const fz_model *m, const fz_opinion *o)
         if (n->dead)
             continue;
         guarded[kind_of(n)] |= n->when.node != FZ_NONE;
-        within[kind_of(n)] |= n->loop != FZ_NONE;
-        nested |= n->loop != FZ_NONE && m->node[n->loop].loop != FZ_NONE;
         again |= n->op == FZ_USE && n->scope == FZ_IN_TRAIN && used[n->model]++;
         for (int k = 0; k < n->n_in; k++) {
             if (n->in[k].node == FZ_NONE)
@@ -121,17 +117,12 @@ static void see_uses(fz_cover *c, const fz_model *m, const fz_opinion *o)
         snprintf(name, sizeof name, "when, on %s", kinds[k]);
         see(c, o, BOTH, guarded[k], name);
     }
-    for (int k = NUMBER; k <= COLLECTIVE; k++) {
-        snprintf(name, sizeof name, "in a loop: %s", kinds[k]);
-        see(c, o, BOTH, within[k], name);
-    }
     for (int k = STREAM; k <= GRADIENT; k++) {
         snprintf(name, sizeof name, "a collective of %s", kinds[k]);
         see(c, o, k == STREAM ? REJECTED : BOTH, joined[k], name);
     }
     see(c, o, BOTH, record, "a collective of a record");
     see(c, o, BOTH, key, "a key of a record");
-    see(c, o, BOTH, nested, "a loop in a loop");
     see(c, o, BOTH, again, "a model used twice");
 }
 
@@ -141,20 +132,12 @@ static void see_pipeline(fz_cover *c, const fz_model *m, const fz_opinion *o)
     see(c, o, BOTH, m->dp == 3, "mesh dp=3");
     see(c, o, BOTH, m->dp == 4, "mesh dp=4");
     see(c, o, BOTH, m->tp > 1, "mesh tp=2");
-    see(c, o, BOTH, m->order == FZ_READY, "mesh order=ready");
-    see(c, o, BOTH, m->devices == FZ_GPU_EACH, "mesh devices=cuda");
-    see(c, o, BOTH, m->devices == FZ_GPU_LIST, "mesh devices=cuda:0,cuda:1");
-    see(c, o, BOTH, m->devices == FZ_GPU_ONE, "mesh devices=cuda:0");
-    see(c, o, BOTH, m->share_gpu == 1, "mesh share_gpu=test");
     see(c, o, ACCEPTED, m->peer == FZ_REWRITTEN, "the same graph in two files");
     see(c, o, REJECTED, m->peer >= 0, "another graph on one rank");
     see(c, o, BOTH, m->steps > 0, "train steps");
     see(c, o, BOTH, m->steps == 0, "train epochs");
     see(c, o, BOTH, m->on_fail == FZ_ABORT, "train on_fail=abort");
     see(c, o, BOTH, m->on_fail == FZ_VOTE, "train on_fail=vote");
-    see(c, o, BOTH, m->on_fail == FZ_LEAVE_OUT, "train on_fail=skip");
-    see(c, o, BOTH, m->capture == FZ_CAPTURE_ALWAYS, "train capture=always");
-    see(c, o, BOTH, m->capture == FZ_CAPTURE_SHAPE, "train capture=shape");
     see(c, o, BOTH, m->patience > 0, "train patience, in epochs");
     see(c, o, BOTH, m->patience_minutes > 0, "train patience, in minutes");
     see(c, o, BOTH, m->evaluates && m->every_epochs, "evaluate every, in epochs");

@@ -319,30 +319,10 @@ static void mesh(fz_drawer *w)
     if (fz_chance(w->d, m->dp == 1 ? 75 : 18) && m->dp <= 2)
         m->tp = 2;
     w->everywhere = m->tp > 1 ? FZ_DP | FZ_TP : FZ_DP;
-    if (fz_chance(w->d, w->careful ? 1 : 6))
-        m->order = FZ_READY;
-    if (fz_chance(w->d, 10)) {
-        m->devices = FZ_GPU_EACH + fz_below(w->d, 3);
-        m->share_gpu = m->devices == FZ_GPU_ONE && !fz_slip(w, 50) ? 1 : FZ_NONE;
-    }
     if (fz_chance(w->d, 40))
         m->steps = 5 + fz_below(w->d, 4);
-    if (fz_chance(w->d, 8) && m->order == FZ_DOCUMENT)
-        m->capture = fz_below(w->d, 3);
     if (fz_chance(w->d, 5))
         m->on_fail = fz_below(w->d, 2);
-}
-
-/* Does it need other ranks, or keep what they have, too? */
-static bool shares(const fz_model *m)
-{
-    for (int i = 0; i < m->n_nodes; i++) {
-        const fz_node *n = &m->node[i];
-
-        if (fz_launches(m, i) || n->op == FZ_NORM || n->op == FZ_ADAMW)
-            return true;
-    }
-    return false;
 }
 
 /* What the file of one rank lacks: something that matters wherever it stands. */
@@ -352,9 +332,8 @@ static int lacking(fz_drawer *w)
 
     for (int i = 0; i < w->m->n_nodes; i++) {
         const fz_node *n = &w->m->node[i];
-        bool matters =
-            n->when.node == FZ_NONE && n->loop == FZ_NONE &&
-            (n->op == FZ_ADAMW || n->op == FZ_EMA || n->op == FZ_AGREE || n->op == FZ_ALLREDUCE);
+        bool matters = n->when.node == FZ_NONE && (n->op == FZ_ADAMW || n->op == FZ_EMA ||
+                                                   n->op == FZ_AGREE || n->op == FZ_ALLREDUCE);
 
         if (n->op == FZ_SKIP || n->op == FZ_STOP)
             break; /* what comes then may never come */
@@ -374,9 +353,7 @@ static bool learned(const fz_model *m)
 
 void fz_draw(fz_model *m, uint64_t seed)
 {
-    fz_drawer w = {
-        .m = m, .dice = { fz_mix(seed, 4711), 0 }, .scope = FZ_IN_TRAIN, .loop = FZ_NONE
-    };
+    fz_drawer w = { .m = m, .dice = { fz_mix(seed, 4711), 0 }, .scope = FZ_IN_TRAIN };
 
     w.d = &w.dice;
     w.careful = fz_chance(w.d, 55);
@@ -419,12 +396,6 @@ void fz_draw(fz_model *m, uint64_t seed)
     }
     if (fz_chance(w.d, 35))
         evaluation(&w);
-    if (!shares(m) && fz_chance(w.d, 40)) { /* a rank may leave out what concerns nobody else */
-        fz_node *n = &m->node[fz_below(w.d, m->n_nodes)];
-        bool one = n->scope == FZ_IN_TRAIN && fz_classes[n->op].flags & FZ_TENSOR_OP;
-
-        *(one ? &n->on_fail : &m->on_fail) = FZ_LEAVE_OUT;
-    }
     if (fz_chance(w.d, w.careful ? 32 : 55))
         fz_spoil(&w);
     if (fz_chance(w.d, 20))

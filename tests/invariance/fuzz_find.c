@@ -144,8 +144,8 @@ static void shrink_scopes(const fz_finding *f, fz_model *m)
         t.node[i].dead |= t.node[i].scope == FZ_IN_EVALUATE;
     keep_if(f, m, &t);
     t = *m;
-    t.patience = t.patience_minutes = t.steps = t.order = t.devices = 0;
-    t.best.node = t.on_fail = t.capture = FZ_NONE;
+    t.patience = t.patience_minutes = t.steps = 0;
+    t.best.node = t.on_fail = FZ_NONE;
     t.epochs = 2;
     keep_if(f, m, &t);
 }

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { FZ_CODES = 12, FZ_WARNINGS = 2 };
+enum { FZ_CODES = 10, FZ_WARNINGS = 2 };
 extern const char *const fz_codes[FZ_CODES]; /* "DG-PRES", ... */
 extern const char *const fz_warnings[FZ_WARNINGS];
 

@@ -222,8 +222,6 @@ fz_end fz_use(fz_rank *k, int node)
             !m->node[k->used].dead) {
             fz_end end = fz_fire(k, k->used);
 
-            if (end == FZ_LEFT_OUT)
-                k->used = 0;
             if (end != FZ_WENT_ON)
                 return end;
         }

@@ -7,7 +7,7 @@
 
 const char *const fz_verdicts[FZ_N_VERDICTS] = {
     "same",       "another collective", "another count", "waits for ever", "state",
-    "normaliser", "dealt twice",        "wrong device",  "never ready",    "multiplied",
+    "normaliser", "dealt twice",        "never ready",   "multiplied",
 };
 
 void fz_part(fz_sim *s, fz_verdict kind, const char *fmt, ...)
@@ -28,7 +28,6 @@ bool fz_meet(fz_rank *k)
         k->answered = false;
         return true;
     }
-    k->ask.captured = k->captured && k->state == FZ_S_NODES && k->ask.what != FZ_VOTES;
     k->blocked = true;
     return false;
 }
@@ -62,8 +61,7 @@ static void part_between(fz_sim *s, fz_verdict kind, const fz_rank *a, const fz_
 /* Do two members of a group stand at the same collective? */
 static bool agree(fz_sim *s, const fz_rank *a, const fz_rank *b)
 {
-    if (a->ask.node != b->ask.node || a->ask.what != b->ask.what ||
-        a->ask.captured != b->ask.captured)
+    if (a->ask.node != b->ask.node || a->ask.what != b->ask.what)
         part_between(s, FZ_OTHER_COLLECTIVE, a, b);
     else if (a->ask.count && b->ask.count && a->ask.count != b->ask.count)
         part_between(s, FZ_OTHER_COUNT, a, b);

@@ -38,7 +38,6 @@ const fz_class fz_classes[FZ_N_OPS] = {
     [FZ_ALLGATHERV] = { "allgatherv", "in count", "out counts", FZ_COLLECTIVE },
     [FZ_SKIP] = { "skip", "", "", 0 },
     [FZ_STOP] = { "stop", "", "", 0 },
-    [FZ_LOOP] = { "loop", "count?", "", 0 },
     [FZ_BACKWARD] = { "backward", "loss", "gradients", 0 },
     [FZ_ADAMW] = { "optimizer.adamw", "gradients norm?", "parameters", 0 },
     [FZ_EMA] = { "ema", "of", "parameters", 0 },
@@ -97,13 +96,11 @@ const fz_attr fz_attrs[] = {
     ROW(empty, FZ_WORD, "absent|zero|pad", OP(NORM) | OP(EMBED) | OP(DENOISING) | OP(LOSS),
         FZ_NONE),
     ROW(terms, FZ_WORD, "all|class|box", OP(LOSS), FZ_TERMS_ALL),
-    ROW(times, FZ_INT, NULL, OP(LOOP), FZ_NONE),
     ROW(optional, FZ_WORD, "false|true", OP(INPUT), 0),
     ROW(connect, FZ_WORD, "none|zero", 0, 0),
     ROW(on, FZ_INT, NULL, 0, FZ_NONE),
     ROW(budget, FZ_BUDGET, NULL, 0, FZ_NONE),
-    ROW(on_fail, FZ_WORD, "abort|vote|skip", 0, FZ_ABORT),
-    ROW(device, FZ_WORD, "rank|cpu|cuda:1", 0, FZ_DEV_RANK),
+    ROW(on_fail, FZ_WORD, "abort|vote", 0, FZ_ABORT),
     ROW(exact, FZ_WORD, "false|true", 0, 1),
     ROW(frozen, FZ_WORD, "false|true", 0, 0),
     { 0 },
@@ -117,7 +114,7 @@ void fz_model_clear(fz_model *m)
     m->dp = 2;
     m->tp = 1;
     m->epochs = 2;
-    m->eval_on = m->on_fail = m->capture = m->share_gpu = FZ_NONE;
+    m->eval_on = m->on_fail = FZ_NONE;
     m->best.node = m->peer = FZ_NONE;
 }
 
@@ -137,7 +134,7 @@ fz_node *fz_model_add(fz_model *m, int op, int scope)
     }
     n->op = op;
     n->scope = scope;
-    n->loop = n->when.node = n->when.key = FZ_NONE;
+    n->when.node = n->when.key = FZ_NONE;
     n->n_in = fz_inputs(op);
     for (int i = 0; i < FZ_IN; i++)
         n->in[i].node = n->in[i].key = FZ_NONE;
@@ -187,14 +184,6 @@ int fz_input_named(int op, const char *name)
             return i;
     }
     return FZ_NONE;
-}
-
-bool fz_inside(const fz_model *m, int node, int loop)
-{
-    for (int at = m->node[node].loop; at != FZ_NONE; at = m->node[at].loop)
-        if (at == loop)
-            return true;
-    return false;
 }
 
 bool fz_launches(const fz_model *m, int i)

@@ -45,7 +45,6 @@ typedef enum fz_op {
     FZ_ALLGATHERV,
     FZ_SKIP,
     FZ_STOP,
-    FZ_LOOP,
     FZ_BACKWARD,
     FZ_ADAMW,
     FZ_EMA,
@@ -114,27 +113,22 @@ enum { FZ_SEED_RANK, FZ_SEED_SHARED, FZ_SEED_SAMPLE };                      /* s
 enum { FZ_POSITIVE, FZ_ZERO, FZ_FINITE, FZ_NONFINITE, FZ_ABOVE, FZ_BELOW }; /* is */
 enum { FZ_EMPTY_ABSENT, FZ_EMPTY_ZERO, FZ_EMPTY_PAD };                      /* empty */
 enum { FZ_BATCH_NORM, FZ_SYNC_NORM };                                       /* norm */
-enum { FZ_ABORT, FZ_VOTE, FZ_LEAVE_OUT };                                   /* on_fail */
-enum { FZ_DEV_RANK, FZ_DEV_CPU, FZ_DEV_CUDA1 };                             /* device */
-enum { FZ_CAPTURE_NEVER, FZ_CAPTURE_ALWAYS, FZ_CAPTURE_SHAPE };             /* capture */
-enum { FZ_DOCUMENT, FZ_READY };                                             /* order */
+enum { FZ_ABORT, FZ_VOTE };                                                 /* on_fail */
 enum { FZ_TERMS_ALL, FZ_TERMS_CLASS, FZ_TERMS_BOX };                        /* terms */
 enum { FZ_REWRITTEN = -2 };                                                 /* peer */
-enum { FZ_GPU_NONE, FZ_GPU_EACH, FZ_GPU_LIST, FZ_GPU_ONE }; /* devices of the mesh */
 
 typedef struct fz_node {
     int op;
     char id[FZ_ID];
     int scope; /* FZ_IN_MODEL + m, FZ_IN_TRAIN, FZ_IN_EVALUATE */
-    int loop;  /* the loop around it, or FZ_NONE */
     bool dead; /* taken out */
     int n_in;
     fz_wire in[FZ_IN];
     char name[FZ_IN][FZ_ID]; /* of inputs, where any name will do */
     fz_wire when;
     int axis, how, root, equal, aligned, shuffle, seed, tail, repeat, files, is, connect, empty,
-        norm, on, budget, on_fail, device, exact, frozen, optional, times, batch, images, width,
-        min_objects, sizes, size_pick, model, terms, freeze_norm;
+        norm, on, budget, on_fail, exact, frozen, optional, batch, images, width, min_objects,
+        sizes, size_pick, model, terms, freeze_norm;
     double than, value, low, high; /* NAN: not given */
 } fz_node;
 enum { FZ_IN_TRAIN, FZ_IN_EVALUATE, FZ_IN_MODEL };
@@ -142,8 +136,8 @@ enum { FZ_IN_TRAIN, FZ_IN_EVALUATE, FZ_IN_MODEL };
 typedef struct fz_model {
     int n_nodes;
     fz_node node[FZ_NODES]; /* models first, then train, then evaluate; document order */
-    int dp, tp, order, devices, share_gpu;
-    int steps, epochs, on_fail, capture, patience, patience_minutes;
+    int dp, tp;
+    int steps, epochs, on_fail, patience, patience_minutes;
     int evaluates, eval_on, eval_budget, every_epochs, every_steps, every_minutes;
     int n_models;
     char model_id[4][FZ_ID];
@@ -179,8 +173,6 @@ int fz_word(const char *list, int i, const char **at);
 int fz_model_input(const fz_model *m, int model, int k);
 /* The node that names the keys of a record that comes out of this one; FZ_NONE. */
 int fz_record_of(const fz_model *m, int node);
-/* Is it in the body of the loop, at any depth? */
-bool fz_inside(const fz_model *m, int node, int loop);
 /* May a node launch a collective (of the data plane or of the control plane) there? */
 bool fz_launches(const fz_model *m, int node);
 

@@ -214,20 +214,6 @@ static fz_end score(fz_rank *k, int node)
 
 /* ---- a node ---------------------------------------------------------------------------------- */
 
-/* The size of this batch is known: has the step been captured at it? */
-static void capture(fz_rank *k)
-{
-    const fz_model *m = k->m;
-    uint64_t size = (uint64_t)(k->w_px * 10000 + k->h_px);
-
-    if (k->scope != FZ_IN_TRAIN || fz_given(m->capture, FZ_CAPTURE_NEVER) != FZ_CAPTURE_SHAPE)
-        return;
-    for (int i = 0; i < k->n_sizes_met; i++)
-        k->captured |= k->sizes_met[i] == size;
-    if (!k->captured && k->n_sizes_met < 16)
-        k->sizes_met[k->n_sizes_met++] = size;
-}
-
 static bool is_only_logged(const fz_model *m, int node)
 {
     for (int i = 0; i < m->n_nodes; i++) {
@@ -250,7 +236,6 @@ static fz_end act(fz_rank *k, int node) /* NOLINT(readability-function-size): a 
     switch (n->op) {
     case FZ_BATCH:
         fz_stream_batch(k, node);
-        capture(k);
         break;
     case FZ_TEST:
         *out = fz_scalar(test(n, fz_input(k, n, 0)));
@@ -491,12 +476,6 @@ fz_end fz_fire(fz_rank *k, int node)
             fill(k, node);
         return data ? FZ_LOST_BATCH : FZ_WENT_ON;
     }
-    if (!k->answered && fz_training(k) && n->scope != FZ_IN_EVALUATE &&
-        fz_given(n->on_fail, fz_given(m->on_fail, FZ_ABORT)) == FZ_LEAVE_OUT &&
-        fz_chance(&k->own, n->on_fail == FZ_LEAVE_OUT         ? 20
-                           : fz_mood_of(k, node) == FZ_ANYHOW ? 2
-                                                              : 10))
-        return FZ_LEFT_OUT;
     end = act(k, node);
     if (end == FZ_WENT_ON && n->exact == 0)
         disturb(k, node);

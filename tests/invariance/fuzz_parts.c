@@ -1,4 +1,4 @@
-/* fuzz_parts.c: parts of a drawn pipeline: streams, numbers, layers, loops. Operands and guards are
+/* fuzz_parts.c: parts of a drawn pipeline: streams, numbers, layers. Operands and guards are
  * mostly safe to use (always there, the same on all ranks, of a steady size, as far as this file
  * can tell). */
 #include <math.h>
@@ -18,11 +18,7 @@ int fz_last(const fz_drawer *w)
 
 fz_node *fz_add_node(fz_drawer *w, int op)
 {
-    fz_node *n = fz_model_add(w->m, op, w->scope);
-
-    if (n)
-        n->loop = w->loop;
-    return n;
+    return fz_model_add(w->m, op, w->scope);
 }
 
 static void propose(fz_drawer *w, fz_offer o)
@@ -504,27 +500,6 @@ static void leave(fz_drawer *w)
         n->when = g->wire;
 }
 
-static void loop(fz_drawer *w)
-{
-    const fz_offer *count = fz_chance(w->d, 60) ? choose(w, SCALARS, WANT_SAME | WANT_SURE) : NULL;
-    fz_node *n = fz_add_node(w, FZ_LOOP);
-    int outer = w->loop, before = w->n_offers;
-
-    if (!n)
-        return;
-    if (count)
-        n->in[0] = count->wire;
-    else
-        n->times = 1 + fz_below(w->d, 3);
-    w->loop = fz_last(w);
-    fz_draw_body(w, 1 + fz_below(w->d, 4));
-    w->loop = outer;
-    if (fz_chance(w->d, 50))
-        w->n_offers = before;
-    for (int i = before; i < w->n_offers; i++)
-        w->offers[i].sure = !count;
-}
-
 void fz_draw_body(fz_drawer *w, int n_nodes)
 {
     while (n_nodes-- > 0 && w->m->n_nodes < FZ_NODES - 30) {
@@ -536,13 +511,11 @@ void fz_draw_body(fz_drawer *w, int n_nodes)
             test(w);
         else if (k < 64)
             collective(w);
-        else if (k < 85 && w->scope == FZ_IN_TRAIN && (w->loop == FZ_NONE || fz_chance(w->d, 15)))
+        else if (k < 85 && w->scope == FZ_IN_TRAIN)
             fz_draw_layer(w);
         else if (k < 91 && w->scope == FZ_IN_TRAIN)
             record(w);
         else if (k < 95)
             leave(w);
-        else if (w->loop == FZ_NONE || w->m->node[w->loop].loop == FZ_NONE)
-            loop(w);
     }
 }

@@ -15,7 +15,7 @@ typedef struct fz_offer {
 typedef struct fz_drawer {
     fz_model *m;
     fz_dice dice, *d;
-    int scope, loop, n_offers, n_losses, batch;
+    int scope, n_offers, n_losses, batch;
     fz_offer offers[FZ_NODES * 2];
     fz_wire losses[FZ_IN];
     bool steady;        /* image sizes are the same on all ranks */
@@ -34,7 +34,7 @@ static inline bool fz_slip(fz_drawer *w, int percent)
 
 fz_wire fz_wire_to(int node, int port);
 int fz_last(const fz_drawer *w); /* the node added last */
-/* to the scope and the loop; NULL: the model is full */
+/* to the scope; NULL: the model is full */
 fz_node *fz_add_node(fz_drawer *w, int op);
 void fz_draw_data(fz_drawer *w); /* from a loader to <batch> */
 void fz_draw_source(fz_drawer *w);

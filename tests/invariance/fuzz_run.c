@@ -126,12 +126,9 @@ static bool head(fz_rank *k)
         k->state = FZ_S_SCOPE_END;
         return true;
     }
-    fz_forget(k, FZ_NONE);
+    fz_forget(k);
     fz_put_in_order(k);
-    k->captured = false;
     k->pos = 0;
-    k->loop = FZ_NONE;
-    k->turn = 0;
     k->state = FZ_S_NODES;
     return true;
 }
@@ -347,7 +344,6 @@ static void start(fz_sim *s, const fz_model *peer)
         k->dp = r / m->tp;
         k->tp = r % m->tp;
         k->own = (fz_dice){ fz_mix(s->seed, (uint64_t)r + 100), 0 };
-        k->loop = FZ_NONE;
         k->first = (int)(s->seed % 3);
         for (int i = 0; i < FZ_NODES; i++)
             k->late[i] = FZ_NONE;

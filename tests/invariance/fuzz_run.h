@@ -2,7 +2,7 @@
  *
  * Every rank runs the nodes on values of its own until it reaches a collective; there it waits
  * until all members of the group stand at one. If they stand at the same one (node, operation,
- * element count, root, capture), they get its result and go on. If not, or if nobody can go on,
+ * element count, root), they get its result and go on. If not, or if nobody can go on,
  * the ranks have diverged. They also have if, at the end, state that all hold alike differs.
  * Tensors are their dimensions and three numbers (sum, largest, smallest), for no more is ever
  * asked of them. */
@@ -21,7 +21,6 @@ typedef enum fz_verdict {
     FZ_OTHER_STATE,      /* weights, moments, average, running statistics, best */
     FZ_OTHER_NORMALISER,
     FZ_DEALT_TWICE, /* two ranks got the same item of a partition, or nobody got it */
-    FZ_WRONG_DEVICE,
     FZ_NEVER_READY, /* a bucket waits for a gradient that no wire can give */
     FZ_MULTIPLIED,  /* in no run did the operands of a sum differ: it multiplies */
     FZ_N_VERDICTS,
@@ -33,7 +32,7 @@ typedef struct fz_fault {
     char text[400];
 } fz_fault;
 
-/* What can be seen without a run: devices, parameters that no wire leads to. */
+/* What can be seen without a run: parameters that no wire leads to. */
 bool fz_still(const fz_model *m, fz_fault *f);
 
 /* Operands of each allreduce and reduce with op="sum" over several runs, along either axis, key by
@@ -89,7 +88,6 @@ typedef struct fz_request {
     fz_what what;
     int node, axis, root, how;
     uint64_t count; /* of elements, keys and all; 0: whatever comes */
-    bool captured;
     int n_vals;
     fz_val v[FZ_KEYS + 1];
     fz_grads *g;
@@ -140,11 +138,7 @@ typedef struct fz_rank {
     int w_px, h_px;
     int late[FZ_NODES]; /* streams that loader threads exchange: at which iteration */
     /* place in the iteration */
-    int order[FZ_NODES], n_order, pos, loop, trips[FZ_NODES], used;
-    uint64_t turn; /* of the loops around */
-    uint64_t sizes_met[16];
-    int n_sizes_met;
-    bool captured;
+    int order[FZ_NODES], n_order, pos, used;
     /* metrics */
     double metric[FZ_NODES], best;
     int without;
@@ -171,7 +165,7 @@ struct fz_sim {
 };
 
 /* What came of a node. */
-typedef enum fz_end { FZ_WENT_ON, FZ_WAIT, FZ_LOST_BATCH, FZ_LEFT_OUT } fz_end;
+typedef enum fz_end { FZ_WENT_ON, FZ_WAIT, FZ_LOST_BATCH } fz_end;
 
 fz_end fz_fire(fz_rank *k, int node);
 bool fz_guard(const fz_rank *k, const fz_node *n);
@@ -190,9 +184,8 @@ bool fz_settle(fz_sim *s, fz_rank *k);
 /* Nobody can go on: who waits for whom? */
 void fz_name_the_waiting(fz_sim *s);
 
-/* An iteration: nothing is there yet (loop FZ_NONE: of the scope); the order of nodes; running
- * them (false: waits). */
-void fz_forget(fz_rank *k, int loop);
+/* An iteration: nothing is there yet; the order of nodes; running them (false: waits). */
+void fz_forget(fz_rank *k);
 void fz_put_in_order(fz_rank *k);
 bool fz_iterate(fz_rank *k);
 bool fz_is_stream(const fz_node *n); /* does it handle items, before <batch>? */

@@ -19,12 +19,10 @@ void fz_remove(fz_model *m, int node)
                 continue;
             }
         }
-        if (n->loop == node)
-            fz_remove(m, i);
         for (int k = 0; k < n->n_in && !n->dead; k++) {
             if (n->in[k].node == node) {
                 n->in[k].node = FZ_NONE;
-                if (!fz_input_optional(n->op, k) || n->op == FZ_LOOP)
+                if (!fz_input_optional(n->op, k))
                     fz_remove(m, i);
             }
             left += n->in[k].node != FZ_NONE;
@@ -111,10 +109,7 @@ static void spoil_node(fz_drawer *w, fz_node *n, int i)
     default:
         if (fz_classes[n->op].flags & FZ_TENSOR_OP && n->scope != FZ_IN_EVALUATE &&
             fz_chance(w->d, 30))
-            n->on_fail = fz_below(w->d, 3);
-        else if (fz_classes[n->op].flags & FZ_TENSOR_OP && n->scope == FZ_IN_TRAIN &&
-                 fz_chance(w->d, 20))
-            n->device = FZ_DEV_CUDA1;
+            n->on_fail = fz_below(w->d, 2);
     }
 }
 
@@ -157,8 +152,6 @@ void fz_spoil(fz_drawer *w)
             continue;
         if (fz_chance(w->d, 15))
             spoil_guard(w, n, i);
-        else if (fz_chance(w->d, 4))
-            m->on_fail = FZ_LEAVE_OUT;
         else
             spoil_node(w, n, i);
     }
@@ -176,10 +169,7 @@ void fz_say_more(fz_drawer *w)
         bool has = a->ops ? a->ops >> n->op & 1 : fz_classes[n->op].flags & FZ_TENSOR_OP;
 
         if (has && a->kind == FZ_WORD && a->otherwise != FZ_NONE && n->op != FZ_USE &&
-            *(int *)((char *)n + a->at) == FZ_NONE) {
+            *(int *)((char *)n + a->at) == FZ_NONE)
             *(int *)((char *)n + a->at) = a->otherwise;
-            if (n->device == FZ_DEV_RANK && !w->m->devices && fz_chance(w->d, 50))
-                n->device = FZ_DEV_CPU;
-        }
     }
 }

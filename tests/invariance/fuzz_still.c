@@ -78,37 +78,8 @@ static bool never_ready(const fz_model *m, fz_fault *f)
     return false;
 }
 
-static int device_of(const fz_model *m, const fz_node *n)
-{
-    int rank = m->devices == FZ_GPU_NONE ? FZ_DEV_CPU : FZ_DEV_RANK;
-
-    return n->device == FZ_NONE || n->device == FZ_DEV_RANK ? rank : n->device;
-}
-
 bool fz_still(const fz_model *m, fz_fault *f)
 {
-    *f = (fz_fault){ .kind = FZ_WRONG_DEVICE };
-    if (m->devices == FZ_GPU_ONE && m->share_gpu != 1 && m->dp * m->tp > 1) {
-        snprintf(f->text, sizeof f->text, "all ranks have cuda:0");
-        return true;
-    }
-    for (int i = 0; i < m->n_nodes; i++) {
-        const fz_node *n = &m->node[i];
-
-        for (int k = 0; k < n->n_in && !n->dead; k++) {
-            const fz_node *from = n->in[k].node == FZ_NONE ? NULL : &m->node[n->in[k].node];
-
-            if (!from ||
-                !(fz_classes[n->op].flags & FZ_TENSOR_OP ||
-                  (n->device != FZ_NONE && n->device != FZ_DEV_CPU)) ||
-                !(fz_classes[from->op].flags & FZ_TENSOR_OP || from->op == FZ_BATCH) ||
-                device_of(m, n) == device_of(m, from))
-                continue;
-            snprintf(f->text, sizeof f->text, "<%s id=\"%s\"> and its input are on two devices",
-                     fz_classes[n->op].name, n->id);
-            return true;
-        }
-    }
     *f = (fz_fault){ .kind = FZ_SAME };
     return never_ready(m, f);
 }

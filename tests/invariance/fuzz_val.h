@@ -88,7 +88,7 @@ static inline uint64_t fz_moment(const fz_rank *k, int node)
     h = fz_mix(h, k->scope == FZ_IN_EVALUATE
                       ? (uint64_t)(k->evaluation * 1000 + k->iteration) + (1 << 20)
                       : (uint64_t)k->step);
-    return fz_mix(h, k->turn);
+    return h;
 }
 
 static inline bool fz_training(const fz_rank *k)

@@ -99,12 +99,9 @@ static const char *constant(int op)
 static void write_node(FILE *to, const fz_model *m, int i)
 {
     const fz_node *n = &m->node[i];
-    int depth = 2;
     const char *name;
 
-    for (int at = n->loop; at != FZ_NONE; at = m->node[at].loop)
-        depth++;
-    fprintf(to, "%*s<%s", 2 * depth, "", fz_classes[n->op].name);
+    fprintf(to, "    <%s", fz_classes[n->op].name);
     if (n->op != FZ_SKIP && n->op != FZ_STOP)
         fprintf(to, " id=\"%s\"", n->id);
     if (n->op == FZ_USE)
@@ -127,55 +124,27 @@ static void write_node(FILE *to, const fz_model *m, int i)
     for (const fz_attr *a = fz_attrs; a->name; a++)
         if (has(a, n->op))
             write_attr(to, a, n);
-    fprintf(to, "%s%s>\n", constant(n->op), n->op == FZ_LOOP ? "" : "/");
+    fprintf(to, "%s/>\n", constant(n->op));
 }
 
 static void write_scope(FILE *to, const fz_model *m, int scope)
 {
-    int loop = FZ_NONE, last = FZ_NONE;
-
-    for (int i = 0; i < m->n_nodes; i++) {
-        if (m->node[i].scope != scope || m->node[i].dead)
-            continue;
-        for (; loop != m->node[i].loop && (loop != FZ_NONE); loop = m->node[loop].loop) {
-            if (m->node[i].loop != FZ_NONE && fz_inside(m, i, loop))
-                break;
-            fprintf(to, "    </loop>\n");
-        }
-        write_node(to, m, i);
-        loop = m->node[i].op == FZ_LOOP ? i : m->node[i].loop;
-        last = i;
-    }
-    for (; last != FZ_NONE && loop != FZ_NONE; loop = m->node[loop].loop)
-        fprintf(to, "    </loop>\n");
+    for (int i = 0; i < m->n_nodes; i++)
+        if (m->node[i].scope == scope && !m->node[i].dead)
+            write_node(to, m, i);
 }
 
 static void write_mesh(FILE *to, const fz_model *m)
 {
-    static const char *const devices[] = { "", "cuda", "", "cuda:0" };
-
     fprintf(to, "  <mesh dp=\"%d\"", m->dp);
     if (m->tp > 1)
         fprintf(to, " tp=\"%d\"", m->tp);
-    if (m->order == FZ_READY)
-        fputs(" order=\"ready\"", to);
-    if (m->devices == FZ_GPU_LIST) {
-        for (int r = 0; r < m->dp * m->tp; r++)
-            fprintf(to, "%scuda:%d", r ? "," : " devices=\"", r);
-        fputc('"', to);
-    } else if (m->devices) {
-        fprintf(to, " devices=\"%s\"", devices[m->devices]);
-    }
-    if (m->share_gpu == 1)
-        fputs(" share_gpu=\"test\"", to);
     fputs("/>\n", to);
 }
 
 void fz_write(FILE *to, const fz_model *m)
 {
-    static const char *const fail[] = { "abort", "vote", "skip" }, *const capture[] = { "never",
-                                                                                        "always",
-                                                                                        "shape" };
+    static const char *const fail[] = { "abort", "vote" };
 
     fputs("<pipeline version=\"1\">\n", to);
     write_mesh(to, m);
@@ -188,8 +157,6 @@ void fz_write(FILE *to, const fz_model *m)
             m->steps ? m->steps : m->epochs);
     if (m->on_fail != FZ_NONE)
         fprintf(to, " on_fail=\"%s\"", fail[m->on_fail]);
-    if (m->capture != FZ_NONE)
-        fprintf(to, " capture=\"%s\"", capture[m->capture]);
     if (m->patience)
         fprintf(to, " patience=\"%d epoch\"", m->patience);
     else if (m->patience_minutes)
@@ -227,8 +194,8 @@ typedef struct reader {
     char *why;
     size_t n;
     bool bad;
-    int scope, loop, skip; /* skip: depth inside an element whose children mean nothing here */
-    char later[FZ_ID];     /* of best="@id.key" */
+    int scope, skip;   /* skip: depth inside an element whose children mean nothing here */
+    char later[FZ_ID]; /* of best="@id.key" */
 } reader;
 
 typedef struct pair {
@@ -455,7 +422,6 @@ static void read_node(reader *r, const tag *t, int op)
         refuse(r, "too many nodes", t->name);
         return;
     }
-    n->loop = r->loop;
     if ((v = get(t, "id")))
         take(n->id, FZ_ID, v, FZ_ID - 1);
     if ((v = get(t, "model")))
@@ -476,9 +442,7 @@ static void read_node(reader *r, const tag *t, int op)
         else if (!read_word(r, n, p) && !ignored(p->name))
             refuse(r, "unknown attribute", p->name);
     }
-    if (op == FZ_LOOP && !t->empty)
-        r->loop = r->m->n_nodes - 1;
-    else if (!t->empty)
+    if (!t->empty)
         r->skip = 1;
 }
 
@@ -489,17 +453,8 @@ static void read_mesh(reader *r, const tag *t)
 
     m->dp = (v = get(t, "dp")) && strcmp(v, "ranks") != 0 ? atoi(v) : 2;
     m->tp = (v = get(t, "tp")) ? atoi(v) : 1;
-    m->order = (v = get(t, "order")) && strcmp(v, "ready") == 0;
-    m->share_gpu = (v = get(t, "share_gpu")) && strcmp(v, "test") == 0;
-    v = get(t, "devices");
-    m->devices = !v || strcmp(v, "cpu") == 0 ? FZ_GPU_NONE
-                 : strcmp(v, "cuda") == 0    ? FZ_GPU_EACH
-                 : strchr(v, ',')            ? FZ_GPU_LIST
-                                             : FZ_GPU_ONE;
-    for (const char *a = v; a && *a; a += strcspn(a, ","), a += *a == ',')
-        for (const char *b = v; b < a; b += strcspn(b, ","), b += *b == ',')
-            if (strcspn(a, ",") == strcspn(b, ",") && strncmp(a, b, strcspn(a, ",")) == 0)
-                m->devices = FZ_GPU_ONE;
+    if (get(t, "order") || get(t, "devices") || get(t, "share_gpu"))
+        refuse(r, "a word that is left out", t->name);
 }
 
 static void read_scope(reader *r, const tag *t)
@@ -521,9 +476,9 @@ static void read_scope(reader *r, const tag *t)
             m->steps = atoi(v) < 12 ? atoi(v) : 12;
         m->epochs = (v = get(t, "epochs")) && atoi(v) < 3 ? atoi(v) : 3;
         if ((v = get(t, "on_fail")))
-            m->on_fail = number_of("abort|vote|skip", v);
-        if ((v = get(t, "capture")))
-            m->capture = number_of("never|always|shape", v);
+            m->on_fail = number_of("abort|vote", v);
+        if ((v && m->on_fail == FZ_NONE) || get(t, "capture"))
+            refuse(r, "a word that is left out", t->name);
         if ((v = get(t, "patience"))) {
             *(strstr(v, "min") ? &m->patience_minutes : &m->patience) = 1;
             m->epochs = 5;
@@ -571,7 +526,7 @@ static void read_tag(reader *r, const tag *t)
 
 bool fz_read(fz_model *m, const char *text, char *why, size_t n)
 {
-    reader r = { m, text, why, n, false, FZ_IN_TRAIN, FZ_NONE, 0, "" };
+    reader r = { m, text, why, n, false, FZ_IN_TRAIN, 0, "" };
     tag t;
 
     fz_model_clear(m);
@@ -579,8 +534,6 @@ bool fz_read(fz_model *m, const char *text, char *why, size_t n)
     while (!r.bad && next(&r, &t)) {
         if (r.skip)
             r.skip += t.closes ? -1 : !t.empty;
-        else if (t.closes && strcmp(t.name, "loop") == 0 && r.loop != FZ_NONE)
-            r.loop = m->node[r.loop].loop;
         else if (!t.closes)
             read_tag(&r, &t);
     }

@@ -402,7 +402,7 @@ static void planted(void **state)
     for (int i = 0; i < n_files; i++) {
         char *text = read_file(files[i]->d_name);
 
-        if (strstr(text, "verdict: accept") && !strstr(text, "<loop")) {
+        if (strstr(text, "verdict: accept")) {
             loaded x;
 
             load(&x, text, files[i]->d_name);

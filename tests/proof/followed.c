@@ -12,8 +12,8 @@
 void prove(loaded *x, const char *text, const char *file)
 {
     load(x, text, file);
-    if (x->g && dg_graph_check(x->g, x->d) == 0)
-        (void)!dg_graph_runnable(x->g, x->d);
+    if (x->g)
+        (void)!dg_graph_validate(x->g, x->d);
 }
 
 /* An error and its path, without positions: edits move what stands behind them. */
