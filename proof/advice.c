@@ -240,15 +240,28 @@ const char *dg_vary_connect(const dg_proof *p, dg_vary v, const char **other)
 
 /* ---- by what is at fault --------------------------------------------------------------------- */
 
+const char *dg_vary_joined_score(const dg_proof *p, const dg_node *sink)
+{
+    dg_diag *d = dg_diag_open();
+    const dg_node *sampler = NULL;
+    dg_chain chain;
+
+    if (dg_graph_chain(&chain, sink->scope, d) == 0)
+        sampler = chain.sampler;
+    dg_diag_close(&d);
+    if (sink->class->pack && sink->class->merge && dg_node_has_row(sink, DG_RULE_METRIC) &&
+        dg_vary_axes_attr(sink) && !dg_node_axes_given(sink))
+        return dg_printf(p->arena, "one score of what all ranks found: %s",
+                         dg_edit_write(p->g, sink, dg_vary_axes_attr(sink), names(p, p->live)));
+    if (sampler && dg_node_axes_given(sampler))
+        return dg_printf(p->arena, "every rank scores all images: %s",
+                         dg_edit_drop(p->g, sampler, dg_node_axes_given(sampler)->name));
+    return dg_edit_write_part(p->g, sink->scope->item, "on", "0");
+}
+
 const char *dg_vary_join_scores(const dg_proof *p)
 {
-    const dg_node *best = p->g->checkpoint.best;
-
-    if (best->class->pack && best->class->merge && dg_node_has_row(best, DG_RULE_METRIC) &&
-        dg_vary_axes_attr(best) && !dg_node_axes_given(best))
-        return dg_printf(p->arena, "one score of what all ranks found: %s",
-                         dg_edit_write(p->g, best, dg_vary_axes_attr(best), names(p, p->live)));
-    return dg_edit_write_part(p->g, best->scope->item, "on", "0");
+    return dg_vary_joined_score(p, p->g->checkpoint.best);
 }
 
 const char *dg_vary_counted(const dg_proof *p, const dg_node *node, const dg_rule *r, int port,

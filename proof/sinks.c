@@ -59,22 +59,22 @@ static void check_share(dg_proof *p, const dg_visit *v, uint32_t axes)
     own = dg_vary_minus(own, axes);
     if (!measures(node) || v->at || p->scope->on >= 0 || node == p->g->checkpoint.best || !own.axes)
         return;
-    dg_vary_warn(p, "DG-W-SHARE", node->where, own,
-                 dg_vary_axes_attr(node)
-                     ? dg_edit_write(p->g, node, dg_vary_axes_attr(node), p->axes[0].name)
-                     : dg_edit_write_part(p->g, p->scope->item, "on", "0"),
+    dg_vary_warn(p, "DG-W-SHARE", node->where, own, dg_vary_joined_score(p, node),
                  "%s scores the images of rank 0 alone, and other ranks of %s have others",
                  dg_vary_called(p, node), dg_vary_name(p, own.axes));
 }
 
-/* The guard on which an input of the node hangs. */
-static const char *guard_before(const dg_proof *p, const dg_visit *v)
+/* Takes out the guards of the node and of what its inputs hang on. */
+static const char *without_guards(const dg_proof *p, const dg_visit *v)
 {
+    const char *edit = v->guarded ? dg_edit_drop(p->g, v->node, "when") : NULL;
+
     for (int i = 0; i < v->node->n_in; i++)
-        for (const dg_node *n = v->node->in[i].from; n; n = n->n_in ? n->in[0].from : NULL)
-            if (n->when.from)
-                return dg_edit_drop(p->g, n, "when");
-    return NULL;
+        for (const dg_node *n = v->in[i].may ? v->node->in[i].from : NULL; n;
+             n = n->n_in ? n->in[0].from : NULL)
+            if (n->when.from && !n->connect)
+                edit = dg_edit_and(p->g, edit, dg_edit_drop(p->g, n, "when"));
+    return edit;
 }
 
 /* Warns of a number to choose by that may not be there. */
@@ -84,8 +84,7 @@ static void check_idle(dg_proof *p, const dg_visit *v)
 
     if (!p->live || !(v->guarded || dg_vary_may_lack(node, v->in)))
         return;
-    dg_vary_warn(p, "DG-W-IDLE", node->where, (dg_vary){ .axes = p->live },
-                 v->guarded ? dg_edit_drop(p->g, node, "when") : guard_before(p, v),
+    dg_vary_warn(p, "DG-W-IDLE", node->where, (dg_vary){ .axes = p->live }, without_guards(p, v),
                  "%s may not fire in an evaluation, and <checkpoint> chooses by it: the score is "
                  "then that of no image",
                  dg_vary_called(p, node));

@@ -244,7 +244,8 @@ const char *dg_vary_axes_attr(const dg_node *node); /* its attribute that names 
 const char *dg_vary_advice(const dg_proof *p, dg_vary v, const char **other);
 const char *dg_vary_shape_way(const dg_proof *p, dg_vary v, const char **other);
 const char *dg_vary_connect(const dg_proof *p, dg_vary v, const char **other); /* zeros, first */
-const char *dg_vary_join_scores(const dg_proof *p);
+const char *dg_vary_joined_score(const dg_proof *p, const dg_node *sink);      /* of all images */
+const char *dg_vary_join_scores(const dg_proof *p); /* the one that chooses the checkpoint */
 const char *dg_vary_counted(const dg_proof *p, const dg_node *node, const dg_rule *r, int port,
                             dg_vary v);
 const char *dg_vary_state_way(const dg_proof *p, const dg_node *node, int port, dg_vary v);

@@ -118,6 +118,61 @@ static const char *last_batch(const member *m)
     return of(m, "batches") && of(m, "guard") ? "DG-W-LAST" : "";
 }
 
+/* The score of a plugin's sink, by which a checkpoint is chosen: of all images, or of rank 0's. */
+enum { JOINS, SAID, UNSAID }; /* class of the sink: only the first can join, and says so */
+enum { ON_EACH, OVER_THE_AXIS, ON_RANK_0 }; /* how it scores */
+
+static bool of_a_share(const member *m)
+{
+    return of(m, "dealt") && of(m, "how") != ON_RANK_0 &&
+           !(of(m, "how") == OVER_THE_AXIS && of(m, "class") == JOINS);
+}
+
+static const char *plugin_score(const member *m)
+{
+    return of_a_share(m) ? "DG-VALUE" : "";
+}
+
+static const char *score_of_a_share(const member *m)
+{
+    return of_a_share(m) ? "DG-W-SHARE" : "";
+}
+
+/* A score to choose by, of a sink that may never fire. */
+static const char *idle_score(const member *m)
+{
+    return of(m, "guard") || (of(m, "before") && !of(m, "stand")) ? "DG-W-IDLE" : "";
+}
+
+/* Operands that a plugin cuts by the size of an image: W/64 of them, or a row of the batch. */
+static const char *operand_sizes(const member *m)
+{
+    enum { OWN = 0, AS_MANY = 2, ROWS = 2 }; /* the first sizes have as many columns each */
+
+    return of(m, "draw") == OWN && of(m, "sizes") >= AS_MANY && of(m, "what") != ROWS ? "DG-SHAPE"
+                                                                                      : "";
+}
+
+/* A plugin that exchanges what its row does not say, or the other way round. */
+static const char *untrue_row(const member *m)
+{
+    enum { ALLREDUCE, ELSEWHERE, TWICE, SILENT };
+    enum { NO_AXIS, DP };
+    const int says = of(m, "says"), axis = of(m, "axis");
+
+    return (says == ELSEWHERE && axis != DP) || ((says == TWICE || says == SILENT) && axis == DP)
+               ? "contract-undeclared"
+               : "";
+}
+
+/* A node that drops items: another takes the place, and its size. */
+static const char *dropped_items(const member *m)
+{
+    enum { SEVERAL_SIZES = 2 };
+
+    return of(m, "drops") && of(m, "sizes") >= SEVERAL_SIZES && of(m, "meet") ? "DG-SHAPE" : "";
+}
+
 static const family families[] = {
     { "inner-guard", inner_guard, false },
     { "missing-key", missing_key, false },
@@ -130,6 +185,12 @@ static const family families[] = {
     { "own-norm", own_norm, false },
     { "same-batches", same_batches, true },
     { "last-batch", last_batch, true },
+    { "plugin-score", plugin_score, false },
+    { "score-of-a-share", score_of_a_share, true },
+    { "idle-score", idle_score, true },
+    { "operand-sizes", operand_sizes, false },
+    { "untrue-row", untrue_row, false },
+    { "dropped-items", dropped_items, false },
 };
 
 /* ---- drawing --------------------------------------------------------------------------------- */
