@@ -455,6 +455,10 @@ static void name_axes(dg_build *b, const dg_graph *g)
         dg_build_axis(b, g->axis, g->ranks);
     if (g->axis && g->mesh.tp > 1)
         dg_build_axis(b, "tp", g->mesh.tp);
+    if (g->axis)
+        dg_build_place(b, g->axis, g->rank / g->mesh.tp);
+    if (g->axis && g->mesh.tp > 1)
+        dg_build_place(b, "tp", g->rank % g->mesh.tp);
 }
 
 int dg_lower_without(dg_program **p, const dg_graph *g, const dg_scope *scope, dg_size size,

@@ -14,7 +14,7 @@ dg_seen dg_vary_read_keys(dg_seen in, const char *path)
                !(strlen(in.keys[k].name) == n && strncmp(in.keys[k].name, path, n) == 0))
             k++;
         if (k == in.n_keys) {
-            dg_vary_blur(&in);
+            in.n_keys = 0;
             in.flag = 0;
             return in;
         }
@@ -28,22 +28,6 @@ dg_seen dg_vary_read_keys(dg_seen in, const char *path)
         in = key;
     }
     return in;
-}
-
-void dg_vary_blur(dg_seen *in)
-{
-    for (int i = 0; i < in->n_keys; i++) {
-        dg_seen key = in->keys[i].seen;
-
-        dg_vary_blur(&key);
-        in->present = dg_vary_join(in->present, key.present);
-        in->value = dg_vary_join(in->value, key.value);
-        in->inexact = dg_vary_join(in->inexact, key.inexact);
-        in->partial = dg_vary_join(in->partial, key.partial);
-        in->may |= key.may;
-        in->enough |= key.enough;
-    }
-    in->n_keys = 0;
 }
 
 /* Zeros stand for what does not fire: then it is there, and where it is zeros is a value. */

@@ -108,7 +108,8 @@ static void shape_output(dg_proof *p, dg_visit *v, const dg_rule *r, dg_seen *ou
         break;
     case DG_RULE_PARTIAL:
         if (port >= 0)
-            out->partial = dg_vary_join(out->partial, v->in[port].value);
+            out->partial =
+                dg_vary_join(out->partial, dg_vary_join(v->in[port].value, v->in[port].made));
         break;
     default:
         break;

@@ -1,5 +1,5 @@
-/* severed.c: gradients that end at a collective. One rank has none, and trains on what N ranks do
- * not. */
+/* severed.c: gradients that end at a collective, a maximum say. One rank has none, and trains on
+ * what N ranks do not. */
 #include <string.h>
 
 #include "graph/structure.h"

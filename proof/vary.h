@@ -49,6 +49,7 @@ typedef struct dg_seen {
     int only; /* the only rank that has it, without another reason for absence; -1: none */
     int at;   /* 1 + the only rank that can have it; 0: several can; negative: none can */
     dg_vary value, present, rate, size, lead, partial, inexact;
+    dg_vary made; /* what it is computed from differs over these, and with it its gradient */
     /* of rate: what was added after an endless sampler, which cancels what came before */
     dg_vary after;
     const struct dg_keyed *keys; /* for records whose keys are distinguished */
@@ -274,8 +275,6 @@ void dg_vary_root(dg_proof *p, const dg_node *node, dg_absence absent, dg_vary p
 /* --- keys.c: what is known of the keys of a record */
 /* The value of a key path, "terms.loss"; the whole record's if keys are not distinguished. */
 dg_seen dg_vary_read_keys(dg_seen in, const char *path);
-/* Forgets the keys: whatever is true of one may be true of the whole. */
-void dg_vary_blur(dg_seen *in);
 /* Each key of a node's output, or the output itself, by what the node does to all of them: zeros
  * where it does not fire, kernels that are not exact. */
 void dg_vary_settle(dg_proof *p, const dg_visit *v, dg_seen *out);

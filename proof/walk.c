@@ -25,6 +25,7 @@ static void union_of_inputs(const dg_visit *v, dg_seen *out)
         if (!in->there)
             continue;
         out->value = dg_vary_join(out->value, in->value);
+        out->made = dg_vary_join(out->made, dg_vary_join(in->made, in->value));
         out->inexact = dg_vary_join(out->inexact, in->inexact);
         out->size = dg_vary_join(out->size, in->size);
         out->lead = dg_vary_join(out->lead, in->lead);

@@ -55,7 +55,14 @@ dg_origin dg_build_origin(const dg_build *b)
 
 void dg_build_axis(dg_build *b, const char *axis, int64_t size)
 {
-    DG_PUSH(b->arena, b->axes, ((dg_axis){ dg_strdup(b->arena, axis), size }));
+    DG_PUSH(b->arena, b->axes, ((dg_axis){ dg_strdup(b->arena, axis), size, 0 }));
+}
+
+void dg_build_place(dg_build *b, const char *axis, int64_t place)
+{
+    for (int i = 0; i < b->axes.n; i++)
+        if (strcmp(b->axes.items[i].name, axis) == 0)
+            b->axes.items[i].place = place;
 }
 
 int64_t dg_axis_size(const dg_build *b, const char *axis)
@@ -249,23 +256,34 @@ static bool check_inputs(dg_build *b, const dg_op *op, const dg_signature *sig, 
     return true;
 }
 
-static bool carries_gradient(dg_build *b, const dg_op *op, int n_in, const dg_val in[])
+/* A sum or mean over ranks has a gradient, a maximum or minimum has none. */
+static bool has_gradient(const dg_op *op, const void *attr)
 {
-    for (int i = 0; op->grad && i < n_in; i++)
+    const reduce_attr *r = attr;
+
+    return op->grad && !(op == DG_OP(all_reduce) && r->op != DG_SUM && r->op != DG_MEAN);
+}
+
+static bool carries_gradient(dg_build *b, const dg_op *op, const void *attr, int n_in,
+                             const dg_val in[])
+{
+    for (int i = 0; has_gradient(op, attr) && i < n_in; i++)
         if (in[i].id > 0 && b->p->values.items[in[i].id].needs_gradient)
             return true;
     return false;
 }
 
 /* 1 + the index of the node whose collective keeps the results from having a gradient; 0: none. */
-static int severs(dg_build *b, const dg_op *op, int n_in, const dg_val in[])
+static int severs(dg_build *b, const dg_op *op, const void *attr, int n_in, const dg_val in[])
 {
+    const bool exchanges = op->effect == DG_COLLECTIVE || op == DG_OP(pack_rows);
+
     for (int i = 0; i < n_in; i++) {
         const dg_value *x = in[i].id > 0 ? &b->p->values.items[in[i].id] : NULL;
 
-        if (x && x->severed && (op->grad || op->effect == DG_COLLECTIVE))
+        if (x && x->severed && (op->grad || exchanges))
             return x->severed;
-        if (x && x->needs_gradient && op->effect == DG_COLLECTIVE)
+        if (x && x->needs_gradient && exchanges && !has_gradient(op, attr))
             return b->origin.node + 1;
     }
     return 0;
@@ -285,8 +303,8 @@ static void append(dg_build *b, const dg_op *op, const void *attr, int n_in, con
         .origin = b->origin,
         .guard = b->guard,
     };
-    bool gradient = b->phase == DG_FORWARD && carries_gradient(b, op, n_in, in);
-    int severed = b->phase == DG_FORWARD ? severs(b, op, n_in, in) : 0;
+    bool gradient = b->phase == DG_FORWARD && carries_gradient(b, op, attr, n_in, in);
+    int severed = b->phase == DG_FORWARD ? severs(b, op, attr, n_in, in) : 0;
 
     if (attr)
         memcpy(instr.attr, attr, op->attr_bytes);

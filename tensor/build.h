@@ -22,6 +22,8 @@ dg_origin dg_build_origin(const dg_build *b);
 void dg_build_freeze(dg_build *b, bool frozen);
 /* Sets the number of ranks on a mesh axis, for dg_axis_size and collectives. */
 void dg_build_axis(dg_build *b, const char *axis, int64_t size);
+/* This rank's number on an axis; until then 0. */
+void dg_build_place(dg_build *b, const char *axis, int64_t place);
 
 /* A named input of the batch, in DG_IO. */
 dg_val dg_input(dg_build *b, const char *name, dg_dtype dtype, dg_shape shape);
@@ -29,6 +31,8 @@ dg_val dg_input(dg_build *b, const char *name, dg_dtype dtype, dg_shape shape);
 dg_val dg_input_as(dg_build *b, const dg_binding *as, dg_dtype dtype, dg_shape shape);
 /* A constant i32 that is this rank's own: other ranks' programs may have the other flag here. */
 dg_val dg_own_flag(dg_build *b, bool flag);
+/* The same: i32 [n], 1 at `which` and else 0. */
+dg_val dg_own_choice(dg_build *b, int64_t n, int64_t which);
 /* Publishes v as a result; of a record each field as name.key. */
 void dg_result(dg_build *b, const char *name, dg_val v);
 /* The same, as a result of this kind. as->key, if set, points into as->name; fields of a record

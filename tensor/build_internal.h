@@ -12,7 +12,7 @@
 
 typedef struct dg_axis {
     const char *name;
-    int64_t size;
+    int64_t size, place; /* place: this rank's number on it */
 } dg_axis;
 
 typedef struct dg_field_of_record {
@@ -67,6 +67,8 @@ int32_t dg_guard_both(dg_build *b, int32_t x, int32_t y);
 bool dg_guard_implies(const dg_build *b, int32_t x, int32_t y);
 /* A copy of v that is zeros where the current guard does not hold. */
 dg_val dg_guard_copy(dg_build *b, dg_val v);
+/* This rank's number on the axis, or axes, of a collective: its attribute `axis`. */
+int64_t dg_axis_place(const dg_build *b, int64_t axis);
 /* The attributes of a collective over this axis. */
 reduce_attr dg_reduce_attr(const dg_build *b, dg_reduce op, int root, const char *axis);
 /* the value of a whole space (p->grads, weights, ...), made on first use */

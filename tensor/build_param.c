@@ -171,18 +171,33 @@ dg_val dg_const_i32(dg_build *b, dg_shape shape, const int32_t *values)
 }
 
 /* Not shared with equal constants, which are the same on all ranks. */
+static dg_val own_constant(dg_build *b, dg_shape shape, const int32_t *data)
+{
+    size_t n = (size_t)dg_shape_elements(shape);
+
+    return (
+        dg_val){ dg_program_value(b->p, (dg_value){
+                                            .dtype = DG_I32,
+                                            .shape = shape,
+                                            .space = DG_CONSTANTS,
+                                            .producer = -1,
+                                            .param = -1,
+                                            .own = true,
+                                            .constant = dg_memdup(b->arena, data, n * sizeof *data),
+                                        }) };
+}
+
 dg_val dg_own_flag(dg_build *b, bool flag)
 {
-    return (dg_val){ dg_program_value(b->p, (dg_value){
-                                                .dtype = DG_I32,
-                                                .shape = DG_SCALAR,
-                                                .space = DG_CONSTANTS,
-                                                .producer = -1,
-                                                .param = -1,
-                                                .own = true,
-                                                .constant = dg_memdup(b->arena, &(int32_t){ flag },
-                                                                      sizeof(int32_t)),
-                                            }) };
+    return own_constant(b, DG_SCALAR, &(int32_t){ flag });
+}
+
+dg_val dg_own_choice(dg_build *b, int64_t n, int64_t which)
+{
+    int32_t *data = DG_NEW_N(b->arena, n, int32_t);
+
+    data[which] = 1;
+    return own_constant(b, DG_SHAPE(n), data);
 }
 
 dg_val dg_number(dg_build *b, double value)

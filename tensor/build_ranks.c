@@ -20,6 +20,18 @@ static uint64_t name_of(const dg_build *b, const char *axis)
     return hash;
 }
 
+int64_t dg_axis_place(const dg_build *b, int64_t axis)
+{
+    int64_t place = 0;
+
+    for (int i = 0; i < b->axes.n; i++) {
+        if (axis == (int64_t)dg_fnv1a_text(b->axes.items[i].name))
+            return b->axes.items[i].place;
+        place = place * b->axes.items[i].size + b->axes.items[i].place;
+    }
+    return place; /* all of them */
+}
+
 reduce_attr dg_reduce_attr(const dg_build *b, dg_reduce op, int root, const char *axis)
 {
     return (reduce_attr){

@@ -17,6 +17,7 @@ libtensor_la_SOURCES += \
 	tensor/grad_elementwise.c \
 	tensor/grad_norm.c \
 	tensor/grad_pool.c \
+	tensor/grad_ranks.c \
 	tensor/grad_shape.c \
 	tensor/ops.c tensor/ops.h tensor/rules.h \
 	tensor/params.c tensor/params.h \

@@ -62,10 +62,12 @@ fz_end fz_reduce(fz_rank *k, int node)
         out[0] = mine == fz_given(n->root, 0) ? k->ask.v[0] : *fz_input(k, n, 0);
     } else if (type == FZ_T_RECORD) {
         memcpy(k->key[node], k->ask.v, sizeof k->key[node]);
+        for (int i = 0; i < FZ_KEYS; i++)
+            k->key[node][i].grad = fz_through(n, &k->key[n->in[0].node][i]);
     } else if (type == FZ_T_TENSOR) {
         out[0] = k->ask.v[0];
     }
-    out[0].grad = (fz_set){ { 0, 0 } };
+    out[0].grad = type == FZ_T_TENSOR ? fz_through(n, fz_input(k, n, 0)) : (fz_set){ { 0, 0 }, 0 };
     return FZ_WENT_ON;
 }
 
@@ -100,9 +102,11 @@ fz_end fz_exchange(fz_rank *k, int node, fz_what what)
         k->out[node][0] = (fz_val){ .there = true, .nd = shape.nd };
         memcpy(k->out[node][0].dim, shape.dim, sizeof shape.dim);
     }
-    k->out[node][0].grad = (fz_set){ { 0, 0 } };
-    for (int i = 1; what == FZ_ROOT && i < FZ_KEYS; i++)
+    k->out[node][0].grad = fz_through(n, in);
+    for (int i = 1; what == FZ_ROOT && i < FZ_KEYS; i++) {
         k->key[node][i - 1] = k->ask.v[i];
+        k->key[node][i - 1].grad = fz_through(n, &k->key[n->in[0].node][i - 1]);
+    }
     return FZ_WENT_ON;
 }
 

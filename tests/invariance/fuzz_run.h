@@ -49,7 +49,8 @@ bool fz_run(const fz_model *m, const fz_model *peer, uint64_t seed, fz_fault *f,
 
 typedef struct fz_set {
     uint64_t bits[2];
-} fz_set; /* of parameters */
+    uint64_t made; /* what ranks brought to the collectives that the gradient goes through */
+} fz_set;          /* of parameters */
 
 typedef struct fz_val {
     bool there, bad; /* bad: not finite */
@@ -203,6 +204,14 @@ static inline void fz_add(fz_set *s, int i)
 static inline bool fz_in(const fz_set *s, int i)
 {
     return s->bits[i / 64] >> (i % 64) & 1;
+}
+/* True for a collective that has a gradient: sums, means, copies of the root's, gathers. */
+static inline bool fz_differentiates(const fz_node *n)
+{
+    const int how = fz_given(n->how, FZ_MEANT);
+
+    return (n->op == FZ_ALLREDUCE && (how == FZ_SUMMED || how == FZ_MEANT)) ||
+           n->op == FZ_BROADCAST || n->op == FZ_ALLGATHER;
 }
 /* Parameters of a model's decoder: those of its denoising, box and class heads. */
 enum { FZ_P_DENOISING = 96, FZ_P_BOX = 104, FZ_P_CLASS = 112 };

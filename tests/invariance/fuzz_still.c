@@ -10,6 +10,10 @@ static void reach(const fz_model *m, int node, fz_set *seen, const fz_node *thro
         reach(m, n->in[0].node, seen, through); /* of one rank: nothing happens */
         return;
     }
+    if (!n->dead && fz_differentiates(n)) {
+        reach(m, n->in[0].node, seen, through);
+        return;
+    }
     if (n->dead || n->op == FZ_TEST || n->op == FZ_GRADIENT_NORM ||
         fz_classes[n->op].flags & (FZ_COLLECTIVE | FZ_DATA))
         return;
@@ -41,7 +45,7 @@ static void reach(const fz_model *m, int node, fz_set *seen, const fz_node *thro
  * gradient waits for ever. */
 static bool never_ready(const fz_model *m, fz_fault *f)
 {
-    fz_set seen = { { 0, 0 } };
+    fz_set seen = { { 0, 0 }, 0 };
     bool used[FZ_NODES] = { false }, box = false, class = false;
     int backward = FZ_NONE;
 

@@ -78,6 +78,8 @@ static inline void fz_unite(fz_set *to, const fz_set *from)
 {
     to->bits[0] |= from->bits[0];
     to->bits[1] |= from->bits[1];
+    if (from->made)
+        to->made = fz_mix(to->made, from->made);
 }
 
 /* The draw of a node at this point of the run: the same on ranks that have come as far. */
@@ -102,6 +104,15 @@ static inline void fz_own_params(fz_set *s, const fz_model *m, int node)
 
     if (n->frozen != 1 && fz_classes[n->op].flags & FZ_TRAINED)
         fz_add(s, node);
+}
+
+/* What the result of a collective is connected to, by what this rank brought. */
+static inline fz_set fz_through(const fz_node *n, const fz_val *in)
+{
+    fz_set s = in->grad;
+
+    s.made = fz_mix(s.made, fz_digest(in));
+    return fz_differentiates(n) ? s : (fz_set){ { 0, 0 }, 0 };
 }
 
 /* A divisor, a norm of the gradient: the same on all ranks, or it is none. */
@@ -131,7 +142,7 @@ static inline void fz_model_params(fz_set *s, const fz_model *m, const fz_node *
 /* What a node is connected to through its inputs that are there. */
 static inline fz_set fz_connections(const fz_rank *k, const fz_node *n)
 {
-    fz_set s = { { 0, 0 } };
+    fz_set s = { { 0, 0 }, 0 };
 
     for (int i = 0; i < n->n_in; i++)
         if (n->in[i].node != FZ_NONE && fz_at(k, n->in[i])->there)

@@ -73,10 +73,12 @@ static const char *reporter(const member *m)
     return sink >= 0 && sink != (scope < 0 ? 0 : scope) ? "DG-VALUE" : "";
 }
 
-/* A loss behind a collective. */
+/* A loss behind a collective: sums, means, copies and gathers have a gradient. */
 static const char *severed(const member *m)
 {
-    return of(m, "behind") ? "DG-GRAD" : "";
+    enum { MAX = 1 };
+
+    return of(m, "behind") && of(m, "kind") == MAX ? "DG-GRAD" : "";
 }
 
 /* A broadcast whose root may lack the operand: then it sends zeros; one that always lacks it is

@@ -297,6 +297,138 @@ static void values_are_exchanged(void **state)
     crew_run(5, exchange, NULL);
 }
 
+/* ---- gradients through collectives ----------------------------------------------------------- */
+
+enum { BY_MEAN, BY_SUM, BY_GATHER, BY_COPY, WAYS };
+
+/* A parameter w [C] that all ranks have, rows of their own, and a loss behind a collective. */
+typedef struct behind {
+    int way, ranks;
+    double w[C], dw[CREW_MOST][C], loss[CREW_MOST];
+} behind;
+
+static dg_val weights_of(rig *r, const behind *s)
+{
+    return dg_param(r->b, "w", DG_SHAPE(C), dg_init_data(r->b, s->w, C));
+}
+
+static dg_val rows_of(rig *r, int rank)
+{
+    double v[ROWS * C];
+
+    for (int i = 0; i < ROWS * C; i++)
+        v[i] = number(rank * ROWS * C + i, 0.7);
+    return dg_const(r->b, DG_SHAPE(ROWS, C), v);
+}
+
+static dg_val score(rig *r, dg_val x)
+{
+    return dg_mean(r->b, dg_mul(r->b, dg_silu(r->b, x), x), DG_ALL_AXES, false);
+}
+
+static const char *differentiates(dg_comm *comm, void *ctx)
+{
+    behind *s = ctx;
+    rig r = rig_open(true);
+    dg_val w, x, h, loss;
+
+    dg_build_axis(r.b, "dp", comm->ranks);
+    dg_build_place(r.b, "dp", comm->rank);
+    w = weights_of(&r, s);
+    x = rows_of(&r, comm->rank);
+    h = dg_mul(r.b, x, w);
+    if (s->way == BY_GATHER)
+        loss = score(&r, dg_mul(r.b, dg_all_gather(r.b, h, "dp"), w));
+    else if (s->way == BY_COPY)
+        loss = score(&r, dg_mul(r.b, dg_broadcast(r.b, h, comm->ranks - 1, "dp"), x));
+    else
+        loss = dg_all_reduce(r.b, score(&r, h), s->way == BY_SUM ? DG_SUM : DG_MEAN, "dp");
+    loss = dg_mul(r.b, loss, loss);
+    dg_result(r.b, "loss", loss);
+    dg_all_reduce_gradients(r.b, dg_backward(r.b, loss, 1), "dp");
+    rig_compile_rank(&r, DG_F64, comm);
+    rig_batch(&r);
+    WRONG_UNLESS(dg_exec_run(r.x, DG_SEG_UPDATE, &r.control, r.d) == 0);
+    s->loss[comm->rank] = rig_result(&r, "loss");
+    rig_get(&r, DG_GRADIENTS, "net.w", s->dw[comm->rank]);
+    rig_close(&r);
+    return NULL;
+}
+
+/* The same on one rank that has all rows: the mean of the ranks' losses. */
+static double on_one_rank(const behind *s, double *dw)
+{
+    rig r = rig_open(true);
+    dg_val w = weights_of(&r, s), h[CREW_MOST], total = dg_number(r.b, 0), one;
+    double loss;
+
+    for (int i = 0; i < s->ranks; i++)
+        h[i] = dg_mul(r.b, rows_of(&r, i), w);
+    for (int i = 0; i < s->ranks; i++) {
+        if (s->way == BY_GATHER)
+            one = score(&r, dg_mul(r.b, dg_concat(r.b, 0, s->ranks, h), w));
+        else if (s->way == BY_COPY)
+            one = score(&r, dg_mul(r.b, h[s->ranks - 1], rows_of(&r, i)));
+        else
+            one = score(&r, h[i]);
+        if (s->way == BY_GATHER || s->way == BY_COPY)
+            one = dg_mul(r.b, one, one);
+        total = dg_add(r.b, total, one);
+    }
+    if (s->way != BY_SUM)
+        total = dg_scale(r.b, total, 1.0 / s->ranks, 0);
+    if (s->way == BY_SUM || s->way == BY_MEAN)
+        total = dg_mul(r.b, total, total);
+    dg_result(r.b, "loss", total);
+    dg_backward(r.b, total, 1);
+    rig_compile(&r, DG_F64);
+    rig_batch(&r);
+    loss = rig_result(&r, "loss");
+    rig_get(&r, DG_GRADIENTS, "net.w", dw);
+    rig_close(&r);
+    return loss;
+}
+
+static double mean_loss(behind s)
+{
+    double sum = 0;
+
+    crew_run(s.ranks, differentiates, &s);
+    for (int i = 0; i < s.ranks; i++)
+        sum += s.loss[i];
+    return sum / s.ranks;
+}
+
+static void gradients_flow_through(void **state)
+{
+    const double step = ldexp(1, -12); /* initial weights have the digits of f32 */
+    double worst = 0, slopes = 0;
+
+    (void)state;
+    for (int way = 0; way < WAYS; way++)
+        for (int ranks = 1; ranks <= 3; ranks++) {
+            behind s = { .way = way, .ranks = ranks }, up, down;
+            double all[C], slope[C], loss;
+
+            for (int i = 0; i < C; i++)
+                s.w[i] = ldexp(round(ldexp(number(i, 1.3), 8)), -8);
+            loss = on_one_rank(&s, all);
+            crew_run(ranks, differentiates, &s);
+            for (int i = 0; i < ranks; i++)
+                worst = fmax(worst, distance(s.dw[i], all, C));
+            worst = fmax(worst, fabs(mean_loss(s) - loss) / loss);
+            for (int i = 0; i < C; i++) {
+                up = down = s;
+                up.w[i] += step;
+                down.w[i] -= step;
+                slope[i] = (mean_loss(up) - mean_loss(down)) / (2 * step);
+            }
+            slopes = fmax(slopes, distance(s.dw[0], slope, C));
+        }
+    print_message("# against one rank %.2g, against central differences %.2g\n", worst, slopes);
+    assert_true(worst < 1e-13 && slopes < 1e-6);
+}
+
 /* ---- two variables are never averaged ---------------------------------------------------------
  */
 
@@ -388,9 +520,13 @@ static void plans_say_what_they_exchange(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(norms_are_those_of_all_rows),  cmocka_unit_test(means_may_be_large),
-        cmocka_unit_test(some_ranks_are_empty),         cmocka_unit_test(all_ranks_are_empty),
-        cmocka_unit_test(values_are_exchanged),         cmocka_unit_test(variables_are_told_apart),
+        cmocka_unit_test(norms_are_those_of_all_rows),
+        cmocka_unit_test(means_may_be_large),
+        cmocka_unit_test(some_ranks_are_empty),
+        cmocka_unit_test(all_ranks_are_empty),
+        cmocka_unit_test(gradients_flow_through),
+        cmocka_unit_test(values_are_exchanged),
+        cmocka_unit_test(variables_are_told_apart),
         cmocka_unit_test(plans_say_what_they_exchange),
     };
 
