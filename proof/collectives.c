@@ -255,7 +255,9 @@ static void set_result(dg_proof *p, const dg_node *node, const dg_rule *r, const
                                                  "%s hears only those who have an operand",
                                                  dg_vary_called(p, node)));
     out->value = dg_vary_minus(value, axes);
-    out->made = dg_vary_join(in->made, dg_vary_join(in->present, in->value));
+    out->made = in->made;
+    if (in->learned)
+        out->made = dg_vary_join(in->made, dg_vary_join(in->present, in->value));
     out->partial = dg_vary_minus(in->partial, axes);
     out->inexact = dg_vary_join(dg_vary_minus(in->inexact, axes), dg_vary_own_kernels(p, node));
     if (r->kind == DG_RULE_ALLGATHERV) /* every rank gets all rows */

@@ -179,6 +179,27 @@ static void check_waiting(dg_proof *p)
     }
 }
 
+/* Nodes with trainable parameters, by the paths that their parameters name. */
+static void find_trained(dg_proof *p)
+{
+    dg_map *by_path = dg_map_new(p->arena);
+
+    p->trained = DG_NEW_N(p->arena, p->g->n_nodes + 1, bool);
+    for (int i = 0; i < p->g->n_models + 1; i++) {
+        const dg_scope *s = i < p->g->n_models ? p->g->models[i] : p->g->train;
+
+        for (int k = 0; s && k < s->n_nodes; k++)
+            dg_map_set(by_path, s->nodes[k]->path, s->nodes[k]);
+    }
+    for (int i = 0; i < dg_params_n(p->params); i++) {
+        const dg_param_info *info = dg_params_at(p->params, i);
+        const dg_node *node = info->where.node ? dg_map_get(by_path, info->where.node) : NULL;
+
+        if (node && info->kind == DG_TRAINABLE)
+            p->trained[node->number] = true;
+    }
+}
+
 static dg_proof begin_proof(const dg_graph *g, dg_params *params, dg_arena *arena, int64_t dp)
 {
     dg_graph *of_dp = DG_NEW(arena, dg_graph); /* the graph as so many ranks have it */
@@ -197,6 +218,7 @@ static dg_proof begin_proof(const dg_graph *g, dg_params *params, dg_arena *aren
     for (int i = 0; i < p.n_axes; i++)
         p.live |= p.axes[i].size > 1 ? 1u << i : 0;
     DG_PUSH(arena, p.causes, ((dg_cause){ .text = "" }));
+    find_trained(&p);
     return p;
 }
 

@@ -107,9 +107,11 @@ static void shape_output(dg_proof *p, dg_visit *v, const dg_rule *r, dg_seen *ou
         give_keys(p, v, out);
         break;
     case DG_RULE_PARTIAL:
-        if (port >= 0)
-            out->partial =
-                dg_vary_join(out->partial, dg_vary_join(v->in[port].value, v->in[port].made));
+        if (port < 0)
+            break;
+        from = dg_vary_join(v->in[port].value, v->in[port].made);
+        out->partial = dg_vary_join(out->partial, from);
+        out->value = dg_vary_join(out->value, from);
         break;
     default:
         break;

@@ -49,7 +49,10 @@ typedef struct dg_seen {
     int only; /* the only rank that has it, without another reason for absence; -1: none */
     int at;   /* 1 + the only rank that can have it; 0: several can; negative: none can */
     dg_vary value, present, rate, size, lead, partial, inexact;
-    dg_vary made; /* what it is computed from differs over these, and with it its gradient */
+    bool learned; /* hangs on trainable parameters */
+    /* what came, with parameters behind it, into collectives that it hangs on: its gradient differs
+     * over these axes, too */
+    dg_vary made;
     /* of rate: what was added after an endless sampler, which cancels what came before */
     dg_vary after;
     const struct dg_keyed *keys; /* for records whose keys are distinguished */
@@ -137,6 +140,7 @@ typedef struct dg_proof {
     dg_vary_marks *marks;
     dg_monitors *monitors; /* NULL, or the list to add trusted properties to */
     const bool *opaque;    /* by node number: only its class knows what it computes */
+    bool *trained;         /* by node number: it has trainable parameters */
     int *turns;            /* by node number: visits so far in this walk; for monitors */
     dg_vary_axis axes[DG_VARY_AXES];
     int n_axes;

@@ -25,7 +25,8 @@ static void union_of_inputs(const dg_visit *v, dg_seen *out)
         if (!in->there)
             continue;
         out->value = dg_vary_join(out->value, in->value);
-        out->made = dg_vary_join(out->made, dg_vary_join(in->made, in->value));
+        out->made = dg_vary_join(out->made, in->made);
+        out->learned |= in->learned;
         out->inexact = dg_vary_join(out->inexact, in->inexact);
         out->size = dg_vary_join(out->size, in->size);
         out->lead = dg_vary_join(out->lead, in->lead);
@@ -92,6 +93,7 @@ static void begin_outputs(dg_proof *p, dg_visit *v, int only)
                           .needs = v->filled ? v->f->needs : v->needs,
                           .enough = v->filled ? v->f->enough : v->enough };
         union_of_inputs(v, out);
+        out->learned |= p->trained[node->number];
         out->value = dg_vary_join(out->value, v->zeros);
         out->endless &= !v->own.axes;
         plan_sizes(node, out);

@@ -111,7 +111,8 @@ static inline fz_set fz_through(const fz_node *n, const fz_val *in)
 {
     fz_set s = in->grad;
 
-    s.made = fz_mix(s.made, fz_digest(in));
+    if (s.bits[0] | s.bits[1])
+        s.made = fz_mix(s.made, fz_digest(in));
     return fz_differentiates(n) ? s : (fz_set){ { 0, 0 }, 0 };
 }
 

@@ -152,6 +152,20 @@ static void recomputed(void **state)
             "<sum id='y' a='@x'/>" LOSS("@y"));
 }
 
+#define NORM(words)                                              \
+    "<layer.norm id='n' in='@x' count='@b.targets.count' " words \
+    "/><sum id='y' a='@x' b='@n'/>" LOSS("@y")
+
+/* A norm of no rows: early, it gives zeros and keeps its statistics; by the rows of this rank. */
+static void a_norm_of_no_rows(void **state)
+{
+    (void)state;
+    compare(NORM("norm='sync' empty='absent'"), NORM("norm='sync' empty='zero'"),
+            "<sum id='y' a='@x'/>" LOSS("@y"));
+    compare(NORM("norm='batch'"), NORM("norm='sync' empty='zero'"),
+            "<sum id='y' a='@x'/>" LOSS("@y"));
+}
+
 /* connect: zeros that are there, so that what follows fires, and gets a gradient of zero. */
 static void connected(void **state)
 {
@@ -474,6 +488,7 @@ int main(void)
         cmocka_unit_test(a_node_under_when),
         cmocka_unit_test(what_hangs_on_it),
         cmocka_unit_test(recomputed),
+        cmocka_unit_test(a_norm_of_no_rows),
         cmocka_unit_test(connected),
         cmocka_unit_test(no_loss),
         cmocka_unit_test(questions),
