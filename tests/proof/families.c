@@ -76,9 +76,9 @@ static const char *reporter(const member *m)
 /* A loss behind a collective: sums, means, copies and gathers have a gradient. */
 static const char *severed(const member *m)
 {
-    enum { MAX = 1 };
+    enum { MAX = 1, MIN = 2 };
 
-    return of(m, "behind") && of(m, "kind") == MAX ? "DG-GRAD" : "";
+    return of(m, "behind") && (of(m, "kind") == MAX || of(m, "kind") == MIN) ? "DG-GRAD" : "";
 }
 
 /* A broadcast whose root may lack the operand: then it sends zeros; one that always lacks it is
