@@ -10,7 +10,9 @@ ref_sources += kernels/ref/ref.h kernels/ref/product.h kernels/ref/box.h kernels
 	kernels/ref/matmul.c kernels/ref/norm.c kernels/ref/attention.c kernels/ref/deform.c \
 	kernels/ref/elementwise.c kernels/ref/shape.c kernels/ref/pool.c kernels/ref/gather.c \
 	kernels/ref/topk.c kernels/ref/random.c kernels/ref/denoise.c kernels/ref/match.c \
-	kernels/ref/loss.c kernels/ref/boxes.c kernels/ref/ranks.c kernels/ref/update.c
+	kernels/ref/loss.c kernels/ref/boxes.c kernels/ref/ranks.c kernels/ref/update.c \
+	kernels/ref/iou.h kernels/ref/anchors.c kernels/ref/sample.c kernels/ref/nms.c \
+	kernels/ref/roi.h kernels/ref/roi.c kernels/ref/dense.c
 host_simd_sources += kernels/host/simd/simd.h kernels/host/simd/vmath.h kernels/host/simd/cast.h \
 	kernels/host/simd/batch_norm.c kernels/host/simd/cast.c kernels/host/simd/elementwise.c \
 	kernels/host/simd/shape.c kernels/host/simd/norm.c kernels/host/simd/reduce.c \
@@ -24,7 +26,8 @@ cuda_sources += kernels/cuda/device.h kernels/cuda/layout.h kernels/cuda/total.h
 	kernels/cuda/pool.c \
 	kernels/cuda/gather.c kernels/cuda/topk.c kernels/cuda/random.c kernels/cuda/denoise.c \
 	kernels/cuda/boxes.c kernels/cuda/match.c kernels/cuda/loss.c kernels/cuda/ranks.c \
-	kernels/cuda/update.c
+	kernels/cuda/update.c kernels/cuda/iou.h kernels/cuda/order.h kernels/cuda/anchors.c \
+	kernels/cuda/sample.c kernels/cuda/nms.c kernels/cuda/roi.c kernels/cuda/dense.c
 
 # names for the places of operands
 BUILT_SOURCES += kernels/operands.h

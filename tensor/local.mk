@@ -4,6 +4,7 @@ libtensor_la_SOURCES += \
 	tensor/build.c tensor/build.h tensor/build_internal.h \
 	tensor/build_detection.c \
 	tensor/build_elementwise.c \
+	tensor/build_heads.c \
 	tensor/build_layer.c \
 	tensor/build_param.c \
 	tensor/build_ranks.c \
@@ -15,6 +16,7 @@ libtensor_la_SOURCES += \
 	tensor/grad_conv.c \
 	tensor/grad_detection.c \
 	tensor/grad_elementwise.c \
+	tensor/grad_heads.c \
 	tensor/grad_norm.c \
 	tensor/grad_pool.c \
 	tensor/grad_ranks.c \
@@ -36,6 +38,7 @@ libtensor_la_SOURCES += \
 	tensor/shape_conv.c \
 	tensor/shape_detection.c \
 	tensor/shape_elementwise.c \
+	tensor/shape_heads.c \
 	tensor/shape_norm.c \
 	tensor/shape_pool.c \
 	tensor/shape_ranks.c \

@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include <detrgraph/heads.h>
+
 #include "tensor/rules.h"
 
 /* ---- fields of the attribute structs --------------------------------------------------------- */
@@ -118,6 +120,61 @@ static const dg_field fields_dg_class_loss_attr[] = {
     REAL(dg_class_loss_attr, gamma),
     END,
 };
+
+static const dg_field fields_dg_anchor_attr[] = {
+    INT(dg_anchor_attr, n_levels),
+    INTS(dg_anchor_attr, h, DG_MAX_LEVELS),
+    INTS(dg_anchor_attr, w, DG_MAX_LEVELS),
+    INTS(dg_anchor_attr, stride, DG_MAX_LEVELS),
+    INT(dg_anchor_attr, ratios),
+    INT(dg_anchor_attr, octaves),
+    REAL(dg_anchor_attr, base),
+    REAL(dg_anchor_attr, ratio[0]),
+    REAL(dg_anchor_attr, ratio[1]),
+    REAL(dg_anchor_attr, ratio[2]),
+    END,
+};
+static const dg_field fields_dg_delta_attr[] = {
+    REAL(dg_delta_attr, centre_std),
+    REAL(dg_delta_attr, side_std),
+    REAL(dg_delta_attr, limit),
+    END,
+};
+static const dg_field fields_dg_assign_attr[] = {
+    REAL(dg_assign_attr, positive),    REAL(dg_assign_attr, negative),
+    REAL(dg_assign_attr, low_quality), REAL(dg_assign_attr, tie),
+    INT(dg_assign_attr, own_rows),     END,
+};
+static const dg_field fields_dg_atss_attr[] = {
+    INT(dg_atss_attr, n_levels),
+    INTS(dg_atss_attr, n, DG_MAX_LEVELS),
+    INT(dg_atss_attr, nearest),
+    END,
+};
+static const dg_field fields_dg_sample_attr[] = { INT(dg_sample_attr, n), INT(dg_sample_attr, most),
+                                                  END };
+static const dg_field fields_dg_query_attr[] = { INT(dg_query_attr, capacity),
+                                                 INT(dg_query_attr, least), END };
+static const dg_field fields_dg_level_topk_attr[] = {
+    INT(dg_level_topk_attr, n_levels),
+    INTS(dg_level_topk_attr, n, DG_MAX_LEVELS),
+    INT(dg_level_topk_attr, k),
+    END,
+};
+static const dg_field fields_dg_nms_attr[] = {
+    INT(dg_nms_attr, n),
+    REAL(dg_nms_attr, iou),
+    REAL(dg_nms_attr, least),
+    END,
+};
+static const dg_field fields_dg_roi_attr[] = {
+    INT(dg_roi_attr, size),     REAL(dg_roi_attr, finest),
+    INT(dg_roi_attr, n_levels), INTS(dg_roi_attr, stride, DG_MAX_LEVELS),
+    INT(dg_roi_attr, level),    INT(dg_roi_attr, h),
+    INT(dg_roi_attr, w),        END,
+};
+static const dg_field fields_dg_focal_attr[] = { REAL(dg_focal_attr, alpha),
+                                                 REAL(dg_focal_attr, gamma), END };
 
 /* ---- cost: multiplications and additions count separately ------------------------------------ */
 

@@ -27,6 +27,12 @@
     K(uniform) K(denoise) K(box_decode) K(box_decode_grad) K(sine_embed) K(sine_embed_grad) \
     K(match_cost) K(match) K(box_loss) K(box_loss_grad) K(class_loss) K(class_loss_grad)    \
     K(detect)                                                                               \
+    /* anchors and regions */                                                               \
+    K(anchor_grid) K(delta_decode) K(delta_decode_grad) K(iou_assign) K(atss_assign)        \
+    K(sample_rows) K(query_rows) K(level_topk) K(pick_i32) K(nms) K(soft_nms) K(roi_align)  \
+    K(roi_align_grad) K(focal_loss) K(focal_loss_grad) K(logistic_loss)                     \
+    K(logistic_loss_grad) K(cross_entropy) K(cross_entropy_grad) K(giou_loss)               \
+    K(giou_loss_grad)                                                                       \
     /* ranks and optimisation */                                                            \
     K(pack_rows) K(pack_rows_i32) K(accumulate) K(grad_norm) K(finite) K(adamw) K(ema)
 // clang-format on

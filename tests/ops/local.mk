@@ -3,7 +3,8 @@ check_PROGRAMS += $(ops_tests)
 TESTS += $(ops_tests)
 ops_shared = tests/check.h tests/ops/formula.h
 ops_samples = $(ops_shared) tests/ops/samples.h tests/ops/samples.c tests/ops/samples_layers.c \
-	tests/ops/samples_elements.c tests/ops/samples_detection.c tests/ops/samples_ranks.c \
+	tests/ops/samples_elements.c tests/ops/samples_detection.c tests/ops/samples_heads.c \
+	tests/ops/samples_ranks.c \
 	tests/ops/sample_program.h tests/ops/sample_program.c tests/ops/operands.h \
 	tests/ops/operands.c
 tests_ops_twins_SOURCES = tests/ops/twins.c tests/ops/variants.h tests/ops/variants.c $(ops_samples)

@@ -81,5 +81,6 @@ void samples_of_all(samples *s)
     samples_of_layers(s);
     samples_of_elements(s);
     samples_of_detection(s);
+    samples_of_heads(s);
     samples_of_ranks(s);
 }

@@ -39,6 +39,7 @@ typedef struct samples {
 void samples_of_layers(samples *s);    /* convolution, products, norms, attention */
 void samples_of_elements(samples *s);  /* elementwise, shape, pooling, selection */
 void samples_of_detection(samples *s); /* denoising, matching, losses, updates */
+void samples_of_heads(samples *s);     /* anchors, regions, lists of rows */
 void samples_of_ranks(samples *s);     /* of the values of several ranks */
 void samples_of_all(samples *s);
 
