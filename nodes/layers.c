@@ -1,6 +1,7 @@
 /* layers.c: layers with PyTorch's parameter names, layouts and initial values.
  *
  *   conv_norm   act(BN(conv(x)))                  He et al. 2016; BN: Ioffe & Szegedy 2015
+ *   group_norm  the mean and variance of H W C/G numbers of an image: Wu & He 2018
  *   box_head    W2 relu(W1 relu(W0 x))            Carion et al. 2020
  *   attention   Wo attn(Wq (x+p), Wk (x+p), Wv x) Vaswani et al. 2017
  */
@@ -140,6 +141,29 @@ dg_val dg_layer_conv_norm(const dg_param_path_of *at, dg_val x, const dg_conv_no
     default:
         return y;
     }
+}
+
+/* A group's numbers are made one row, which layer norm with scale 1 and shift 0 normalises. */
+dg_val dg_layer_group_norm(const dg_param_path_of *at, dg_val x, int64_t groups)
+{
+    dg_build *b = at->b;
+    dg_shape s = dg_shape_of(b, x);
+    int64_t c = dg_dim(b, x, -1), area = dg_dim(b, x, 1) * dg_dim(b, x, 2), each = c / groups;
+    dg_shape row = DG_SHAPE(area * each);
+    dg_val scale = dg_param_at(at, "weight", DG_SHAPE(c), dg_init_const(1)),
+           shift = dg_param_at(at, "bias", DG_SHAPE(c), dg_init_zero());
+
+    if (s.rank != 4 || c % groups)
+        return dg_error(b, "group-norm", "%lld channels of a map in %lld groups", (long long)c,
+                        (long long)groups);
+    x = dg_reshape(b, x, DG_SHAPE(s.d[0], area, groups, each));
+    x = dg_reshape(b, dg_permute(b, x, 4, (int[]){ 0, 2, 1, 3 }),
+                   DG_SHAPE(s.d[0], groups, area * each));
+    x = dg_layer_norm(b, x, dg_expand(b, dg_const(b, DG_SHAPE(1), (double[]){ 1 }), row),
+                      dg_zeros(b, row), NORM_EPS);
+    x = dg_reshape(b, x, DG_SHAPE(s.d[0], groups, area, each));
+    x = dg_reshape(b, dg_permute(b, x, 4, (int[]){ 0, 2, 1, 3 }), s);
+    return dg_add(b, dg_mul(b, x, scale), shift);
 }
 
 /* ---- tokens ---------------------------------------------------------------------------------- */

@@ -79,6 +79,10 @@ typedef struct dg_conv_norm {
 } dg_conv_norm;
 dg_val dg_layer_conv_norm(const dg_param_path_of *at, dg_val x, const dg_conv_norm *c);
 
+/* Normalises groups of channels of each image of x [B,H,W,C]: scale, shift [C], eps 1e-5. Wu & He
+ * 2018. */
+dg_val dg_layer_group_norm(const dg_param_path_of *at, dg_val x, int64_t groups);
+
 /* Weight initialised as given, bias U(+-1/sqrt(fan_in)). */
 dg_val dg_layer_linear(const dg_param_path_of *at, dg_val x, int64_t out, dg_init weight);
 dg_val dg_layer_linear_bias(const dg_param_path_of *at, dg_val x, int64_t out, dg_init weight,
