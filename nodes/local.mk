@@ -32,6 +32,10 @@ libnodes_la_SOURCES += \
 	nodes/gradient/allreduce.c \
 	nodes/gradient/backward.c \
 	nodes/gradient/norm.c \
+	nodes/head/atss.c \
+	nodes/head/head.c nodes/head/head.h \
+	nodes/head/roi.c \
+	nodes/head/rpn.c \
 	nodes/items.c nodes/items.h \
 	nodes/layer/linear.c \
 	nodes/layer/norm.c \
