@@ -4,8 +4,11 @@ tests_nodes_course_SOURCES = tests/nodes/course.c
 tests_nodes_course_LDADD = $(runtime_rooms) $(test_libs)
 tests_nodes_faults_SOURCES = tests/nodes/faults.c
 tests_nodes_faults_LDADD = $(nodes_rooms) $(test_libs)
-check_PROGRAMS += tests/nodes/heads
-TESTS += tests/nodes/heads
+check_PROGRAMS += tests/nodes/heads tests/nodes/heads_losses
+TESTS += tests/nodes/heads tests/nodes/heads_losses
+tests_nodes_heads_losses_SOURCES = tests/nodes/heads_losses.c tests/nodes/unit.h \
+	tests/nodes/unit.c tests/ops/formula.h
+tests_nodes_heads_losses_LDADD = $(check_rooms) $(test_libs)
 tests_nodes_heads_SOURCES = tests/nodes/heads.c tests/nodes/unit.h tests/nodes/unit.c \
 	tests/ops/formula.h
 tests_nodes_heads_LDADD = $(check_rooms) $(test_libs)
@@ -23,6 +26,7 @@ TESTS += tests/nodes/course tests/nodes/faults tests/nodes/presets tests/nodes/v
 	tests/nodes/vit
 EXTRA_DIST += \
 	tests/nodes/data/codetr_heads.json \
+	tests/nodes/data/heads_losses.json \
 	tests/nodes/data/params_r18vd.tsv \
 	tests/nodes/data/params_r50vd.tsv \
 	tests/nodes/data/params_rfdetr_nano.tsv
