@@ -1,4 +1,5 @@
-ops_tests = tests/ops/definitions tests/ops/gradients tests/ops/stored tests/ops/twins
+ops_tests = tests/ops/definitions tests/ops/gradients tests/ops/heads tests/ops/stored \
+	tests/ops/twins
 check_PROGRAMS += $(ops_tests)
 TESTS += $(ops_tests)
 ops_shared = tests/check.h tests/ops/formula.h
@@ -16,6 +17,8 @@ tests_ops_stored_SOURCES = tests/ops/stored.c tests/ops/stored.h tests/ops/store
 	tests/ops/stored_model.h \
 	tests/ops/stored_model.c $(ops_shared)
 tests_ops_stored_LDADD = $(check_rooms) $(test_libs)
+tests_ops_heads_SOURCES = tests/ops/heads.c $(ops_shared)
+tests_ops_heads_LDADD = $(check_rooms) $(test_libs)
 tests_ops_definitions_SOURCES = tests/ops/definitions.c $(ops_shared)
 tests_ops_definitions_LDADD = $(check_rooms) $(test_libs)
 EXTRA_DIST += tests/ops/data/ops.json tests/ops/data/ops_rfdetr.json
