@@ -18,7 +18,8 @@ host_simd_sources += kernels/host/simd/simd.h kernels/host/simd/vmath.h kernels/
 	kernels/host/simd/shape.c kernels/host/simd/norm.c kernels/host/simd/reduce.c \
 	kernels/host/simd/loss.c kernels/host/simd/boxes.c kernels/host/simd/update.c \
 	kernels/host/simd/pool.c \
-	kernels/host/simd/gather.c kernels/host/simd/attention.c kernels/host/simd/deform.c
+	kernels/host/simd/gather.c kernels/host/simd/attention.c kernels/host/simd/deform.c \
+	kernels/host/simd/roi.c kernels/host/simd/dense.c
 libcuda_la_SOURCES += kernels/cuda/cuda.h kernels/cuda/table.c
 cuda_sources += kernels/cuda/device.h kernels/cuda/layout.h kernels/cuda/total.h \
 	kernels/cuda/box.h kernels/cuda/elementwise.c kernels/cuda/norm.c kernels/cuda/statistics.c \
