@@ -131,7 +131,8 @@ typedef struct dg_soft_rows {
     dg_val count;      /* i32 [B] */
 } dg_soft_rows;
 /* Bodla et al. 2017, linear: the best box is kept, and the others of its group that overlap it by
- * `iou` or more have their scores multiplied by 1 - IoU; again, until n are kept. */
+ * `iou` or more have their scores multiplied by 1 - IoU; again, until n are kept. A box without an
+ * area takes part, too. */
 DG_PUBLIC dg_soft_rows dg_soft_nms(dg_build *b, dg_val boxes, dg_val score, dg_val group,
                                    const dg_nms_attr *attr);
 

@@ -26,9 +26,8 @@ DEVICE double iou_of(const sides *a, const sides *b)
 {
     double w = (a->x1 < b->x1 ? a->x1 : b->x1) - (a->x0 > b->x0 ? a->x0 : b->x0);
     double h = (a->y1 < b->y1 ? a->y1 : b->y1) - (a->y0 > b->y0 ? a->y0 : b->y0);
-    double inner = w * h, both = a->area + b->area - inner;
 
-    return w <= 0 || h <= 0 ? 0 : inner / (both < 1e-6 ? 1e-6 : both);
+    return w <= 0 || h <= 0 ? 0 : w * h / (a->area + b->area - w * h);
 }
 
 DEVICE bool has_area(const real *box)

@@ -62,7 +62,7 @@ DEVICE void suppress(const suppression *p, bool soft)
     for (int64_t i = b * p->n + thread_id(); i < (b + 1) * p->n; i += block_size()) {
         double score = (double)get(p->score[i]);
 
-        p->now[i] = score > gone() && has_area(p->boxes + i * 4) ? score : gone();
+        p->now[i] = score > gone() && (soft || has_area(p->boxes + i * 4)) ? score : gone();
     }
     barrier();
     for (; n < p->f.n; n++) {

@@ -1,4 +1,4 @@
-/* iou.h: IoU of boxes (cx, cy, w, h) in pixels, with unions of at least 1e-6. */
+/* iou.h: IoU of boxes (cx, cy, w, h); 0 where they do not intersect, so never 0/0. */
 #ifndef DG_KERNELS_REF_IOU_H
 #define DG_KERNELS_REF_IOU_H
 
@@ -24,11 +24,7 @@ static inline double iou_of(const sides *a, const sides *b)
     double w = (a->x1 < b->x1 ? a->x1 : b->x1) - (a->x0 > b->x0 ? a->x0 : b->x0);
     double h = (a->y1 < b->y1 ? a->y1 : b->y1) - (a->y0 > b->y0 ? a->y0 : b->y0);
 
-    if (w <= 0 || h <= 0)
-        return 0;
-    double inner = w * h, both = a->area + b->area - inner;
-
-    return inner / (both < 1e-6 ? 1e-6 : both);
+    return w <= 0 || h <= 0 ? 0 : w * h / (a->area + b->area - w * h);
 }
 
 static inline bool has_area(const real *box)

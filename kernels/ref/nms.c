@@ -3,16 +3,17 @@
  * better ones of its group, so the search ends with the n-th box that is kept.
  *
  * soft_nms    a score is multiplied by 1 - IoU instead (Bodla et al. 2017) and goes when it falls
- *             below `least`. The best box of an image is kept whatever its score */
+ *             below `least`. The best box of an image is kept whatever its score; a box without an
+ *             area overlaps none and stays */
 #include <math.h>
 
 #include <detrgraph/heads.h>
 
 #include "kernels/ref/iou.h"
 
-static bool takes_part(const real *boxes, const real *score, int64_t i)
+static bool is_scored(const real *score, int64_t i)
 {
-    return score[i] > -(real)INFINITY && has_area(boxes + i * 4);
+    return score[i] > -(real)INFINITY; /* NaN is not */
 }
 
 static bool better(const real *x, int32_t i, int32_t k)
@@ -70,7 +71,7 @@ static void keep_of_images(const dg_args *a, int64_t begin, int64_t end, int thr
         int64_t left = 0, kept = 0;
 
         for (int64_t i = 0; i < n; i++)
-            if (takes_part(boxes, score, i))
+            if (is_scored(score, i) && has_area(boxes + i * 4))
                 heap[left++] = (int32_t)i;
         for (int64_t i = left / 2 - 1; i >= 0; i--)
             sink(score, heap, left, i);
@@ -145,7 +146,7 @@ static void soften_images(const dg_args *a, int64_t begin, int64_t end, int thre
         int64_t kept = 0;
 
         for (int64_t i = 0; i < n; i++)
-            now[i] = takes_part(boxes, in(a, DG_SOFT_NMS_SCORE) + b * n, i)
+            now[i] = is_scored(in(a, DG_SOFT_NMS_SCORE) + b * n, i)
                          ? in(a, DG_SOFT_NMS_SCORE)[b * n + i]
                          : -(double)INFINITY;
         for (int64_t best; kept < f->n && (best = largest(now, n)) >= 0; kept++) {

@@ -266,6 +266,28 @@ static void soft_suppression_lowers_scores(void **state)
     }
 }
 
+/* Fractions of an image as boxes, of which some have no area: they suppress nobody, and soft
+ * suppression keeps them. */
+static void small_boxes_are_boxes(void **state)
+{
+    double boxes[] = { 5e-4, 5e-4, 2e-4, 2e-4, 5e-4, 5e-4, 2e-4, 2e-4,
+                       5e-4, 5e-4, 0,    2e-4, 5e-4, 5e-4, 0,    2e-4 };
+    double score[] = { 0.9, 0.8, 0.7, 0.6 }, kept[4];
+    int32_t group[4] = { 0 }, row[4], count;
+    const dg_tensor hard[] = { reals(DG_SHAPE(1, 4, 4), boxes), reals(DG_SHAPE(1, 4), score),
+                               ints(DG_SHAPE(1, 4), group), ints(DG_SHAPE(1, 4), row),
+                               ints(DG_SHAPE(1), &count) },
+                    soft[] = { hard[0], hard[1], hard[2], hard[3], reals(DG_SHAPE(1, 4), kept),
+                               hard[4] };
+
+    (void)state;
+    run64(DG_OP(nms), hard, 5, &(dg_nms_attr){ 4, 0.5, 0 });
+    SAME(row, 0, -1, -1, -1);
+    run64(DG_OP(soft_nms), soft, 6, &(dg_nms_attr){ 4, 0.5, 1e-3 });
+    SAME(row, 0, 2, 3, -1);
+    assert_true(count == 3 && kept[1] == 0.7 && kept[2] == 0.6);
+}
+
 /* ---- regions --------------------------------------------------------------------------------- */
 
 /* On a plane a x + b y + c, away from the edges, a cell's mean is the plane at its middle. */
@@ -307,6 +329,7 @@ int main(void)
         cmocka_unit_test(queries_come_from_as_many_rows_of_each_image),
         cmocka_unit_test(suppression_is_greedy),
         cmocka_unit_test(soft_suppression_lowers_scores),
+        cmocka_unit_test(small_boxes_are_boxes),
         cmocka_unit_test(a_plane_stays_a_plane),
     };
 
