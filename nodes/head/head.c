@@ -53,7 +53,16 @@ bool dg_head_open(dg_head *h, dg_build *b, dg_val maps, int most, int64_t stride
         return false;
     }
     for (int l = 0; l < h->n; l++) {
-        h->map[l] = dg_record_get(b, maps, dg_record_key(b, maps, l));
+        const char *key = dg_record_key(b, maps, l);
+        int rank;
+
+        h->map[l] = dg_record_get(b, maps, key);
+        rank = dg_shape_of(b, h->map[l]).rank;
+        if (rank && rank != 4) { /* poison has none */
+            *error =
+                dg_error(b, "head-maps", "%s has %d dimensions, [B,H,W,C] is expected", key, rank);
+            return false;
+        }
         h->h[l] = dg_dim(b, h->map[l], 1);
         h->w[l] = dg_dim(b, h->map[l], 2);
         h->stride[l] = stride << l;
@@ -70,11 +79,6 @@ bool dg_head_open(dg_head *h, dg_build *b, dg_val maps, int most, int64_t stride
     }
     read_objects(h, targets, sizes);
     return true;
-}
-
-dg_val dg_head_rows(dg_build *b, dg_val x, dg_val row)
-{
-    return dg_gather(b, x, row);
 }
 
 dg_val dg_head_known(dg_build *b, dg_val x)

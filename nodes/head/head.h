@@ -27,8 +27,6 @@ typedef struct dg_head {
 bool dg_head_open(dg_head *h, dg_build *b, dg_val maps, int most, int64_t stride, dg_val targets,
                   dg_val sizes, dg_val *error);
 
-/* [B,Q,4] of x [B,S,4] at the rows [B,Q] of a list; zeros for -1. */
-dg_val dg_head_rows(dg_build *b, dg_val x, dg_val row);
 /* real [..]: 1 where x (i32) is 0 or more */
 dg_val dg_head_known(dg_build *b, dg_val x);
 /* [B,n] at rows of [B,N] */

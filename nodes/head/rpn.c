@@ -178,13 +178,16 @@ static dg_val clip(const rpn *r, dg_val boxes)
 }
 
 /* i32 [B,K]: the level of each candidate. */
-static dg_val levels_of(const rpn *r, const dg_level_topk_attr *a, int64_t k)
+static dg_val levels_of(const rpn *r, const dg_level_topk_attr *a)
 {
     dg_build *b = r->h.b;
-    int32_t *v = malloc((size_t)(r->h.batch * k) * sizeof *v);
-    int64_t at = 0;
+    int64_t k = 0, at = 0;
+    int32_t *v;
     dg_val out;
 
+    for (int l = 0; l < r->h.n; l++)
+        k += a->n[l] < a->k ? a->n[l] : a->k;
+    v = malloc((size_t)(r->h.batch * k) * sizeof *v);
     if (!v)
         return dg_error(b, "out-of-memory", "no memory for %lld proposals", (long long)k);
     for (int64_t i = 0; i < r->h.batch; i++)
@@ -211,8 +214,7 @@ static dg_val propose(const rpn *r, dg_val gt)
     boxes = dg_delta_decode(b, dg_gather(b, dg_detach(b, r->deltas), index),
                             dg_embedding(b, r->anchors.boxes, index, -1), &move);
     boxes = dg_detach(b, clip(r, boxes));
-    kept = dg_nms(b, boxes, dg_head_keys(b, logits, index), levels_of(r, &top, dg_dim(b, index, 1)),
-                  &nms);
+    kept = dg_nms(b, boxes, dg_head_keys(b, logits, index), levels_of(r, &top), &nms);
     dg_record_set(b, out, "boxes", dg_name(b, dg_gather(b, boxes, kept.row), "rpn.proposals"));
     dg_record_set(b, out, "ids", dg_name(b, dg_pick_i32(b, index, kept.row, -1), "rpn.ids"));
     dg_record_set(b, out, "assigned", gt);

@@ -494,7 +494,6 @@ static void evaluations_have_the_same_parameters(void **state)
     static const dg_node_class *const classes[] = { &dg_node_head_rpn, &dg_node_head_roi,
                                                     &dg_node_head_atss };
     static const int most[] = { 6, 8, 14 };
-
     (void)state;
     for (int k = 0; k < 3; k++) {
         unit u;
@@ -523,7 +522,7 @@ static void evaluations_have_the_same_parameters(void **state)
     }
 }
 
-static void refuses(const dg_node_class *class, int maps, bool objects, const char *id)
+static void refuses(const dg_node_class *class, int maps, int rank, bool objects, const char *id)
 {
     unit u;
     dg_val record, targets = DG_NONE, sizes = DG_NONE, out[3] = { 0 };
@@ -535,7 +534,7 @@ static void refuses(const dg_node_class *class, int maps, bool objects, const ch
     record = dg_record(u.b);
     for (int l = 0; l < maps; l++)
         dg_record_set(u.b, record, dg_printf(u.arena, "p%d", l),
-                      dg_zeros(u.b, DG_SHAPE(1, 4, 4, 4)));
+                      dg_zeros(u.b, (dg_shape){ .rank = rank, .d = { 1, 4, 4, 4 } }));
     if (objects) {
         targets = dg_record(u.b);
         dg_record_set(u.b, targets, "labels", dg_input(u.b, "labels", DG_I32, DG_SHAPE(1, 2)));
@@ -553,10 +552,11 @@ static void refuses(const dg_node_class *class, int maps, bool objects, const ch
 static void what_is_missing_is_said(void **state)
 {
     (void)state;
-    refuses(&dg_node_head_rpn, 0, true, "head-maps");
-    refuses(&dg_node_head_atss, DG_MAX_LEVELS + 1, true, "head-maps");
-    refuses(&dg_node_head_atss, 2, false, "head-targets");
-    refuses(&dg_node_head_roi, 2, true, "head-proposals");
+    refuses(&dg_node_head_rpn, 0, 4, true, "head-maps");
+    refuses(&dg_node_head_rpn, 2, 3, true, "head-maps");
+    refuses(&dg_node_head_atss, DG_MAX_LEVELS + 1, 4, true, "head-maps");
+    refuses(&dg_node_head_atss, 2, 4, false, "head-targets");
+    refuses(&dg_node_head_roi, 2, 4, true, "head-proposals");
 }
 
 static int open_file(void **state)
