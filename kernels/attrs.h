@@ -64,10 +64,15 @@ typedef struct pool_attr {
     int64_t size, stride, pad, h, w;
 } pool_attr;
 /* gather_grad: n = S; embedding: padding is the padding row or -1, _grad: n = V; topk, detect: n =
- * k; match: n = groups of queries; sine_embed: n = values of one coordinate */
+ * k; match: n = groups of queries */
 typedef struct index_attr {
     int64_t n, padding;
 } index_attr;
+/* n values of a coordinate, an even number; t_i = temperature^(2i/n) */
+typedef struct sine_attr {
+    int64_t n;
+    double temperature;
+} sine_attr;
 typedef struct deform_attr {
     int64_t heads, discrete, n_levels, h[DG_MAX_LEVELS], w[DG_MAX_LEVELS], points[DG_MAX_LEVELS];
 } deform_attr;

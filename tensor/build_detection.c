@@ -90,7 +90,14 @@ dg_val dg_box_decode(dg_build *b, dg_val deltas, dg_val boxes)
 
 dg_val dg_sine_embed(dg_build *b, dg_val boxes, int64_t values)
 {
-    return dg_emit1(b, DG_OP(sine_embed), &(index_attr){ values, -1 }, boxes, DG_NONE, DG_NONE, 1);
+    return dg_sine_embed_of(b, boxes, values, 10000);
+}
+
+dg_val dg_sine_embed_of(dg_build *b, dg_val points, int64_t values, double temperature)
+{
+    const sine_attr a = { values, temperature };
+
+    return dg_emit1(b, DG_OP(sine_embed), &a, points, DG_NONE, DG_NONE, 1);
 }
 
 dg_box_losses dg_box_loss(dg_build *b, dg_val boxes, dg_val target_boxes, dg_val query, dg_val gt)

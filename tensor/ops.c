@@ -64,6 +64,7 @@ static const dg_field fields_pool_attr[] = {
     INT(pool_attr, h),    INT(pool_attr, w),      END,
 };
 static const dg_field fields_index_attr[] = { INT(index_attr, n), INT(index_attr, padding), END };
+static const dg_field fields_sine_attr[] = { INT(sine_attr, n), REAL(sine_attr, temperature), END };
 static const dg_field fields_deform_attr[] = {
     INT(deform_attr, heads),
     INT(deform_attr, discrete),

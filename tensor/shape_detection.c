@@ -94,29 +94,31 @@ int dg_shape_box_decode_grad(dg_infer *s)
     return dg_shape_copy(s, 0, 0) + dg_shape_copy(s, 1, 0);
 }
 
-/* x [..,4] -> y [..,4n] */
+/* x [..,4] -> y [..,4n], or x [..,2] -> y [..,2n] */
 int dg_shape_sine_embed(dg_infer *s)
 {
-    const index_attr *a = s->attr;
+    const sine_attr *a = s->attr;
+    dg_shape x = s->in[0];
 
-    if (!ends_in_four(s->in[0]) || a->n < 2 || a->n % 2)
+    if ((!ends_in_four(x) && (x.rank < 1 || x.d[x.rank - 1] != 2)) || a->n < 2 || a->n % 2)
         return dg_infer_fail(s, "boxes must be [..,4], and %lld values of a coordinate even",
                              (long long)a->n);
-    s->out[0] = s->in[0];
-    s->out[0].d[s->in[0].rank - 1] = 4 * a->n;
+    s->out[0] = x;
+    s->out[0].d[x.rank - 1] *= a->n;
     return 0;
 }
 
 /* dy y -> dx */
 int dg_shape_sine_embed_grad(dg_infer *s)
 {
-    const index_attr *a = s->attr;
+    const sine_attr *a = s->attr;
     dg_shape y = s->in[1];
+    int64_t each = y.rank < 1 || a->n < 2 ? 0 : y.d[y.rank - 1] / a->n;
 
-    if (y.rank < 1 || a->n < 2 || y.d[y.rank - 1] != 4 * a->n || !dg_shape_equal(s->in[0], y))
+    if ((each != 2 && each != 4) || y.d[y.rank - 1] != each * a->n || !dg_shape_equal(s->in[0], y))
         return dg_infer_fail(s, "dy and y must be [..,%lld]", (long long)(4 * a->n));
     s->out[0] = y;
-    s->out[0].d[y.rank - 1] = 4;
+    s->out[0].d[y.rank - 1] = each;
     return 0;
 }
 
@@ -165,7 +167,7 @@ static int check_class_loss(dg_infer *s, const dg_shape *in)
 
     if (in[0].rank != 3 || in[1].rank != 2 || in[1].d[0] != in[0].d[0])
         return dg_infer_fail(s, "logits must be [B,Q,C], labels [B,M]");
-    if (a->focal < DG_CLASS_VARIFOCAL || a->focal > DG_CLASS_ALIGNED)
+    if (a->focal < DG_CLASS_VARIFOCAL || a->focal > DG_CLASS_QUALITY)
         return dg_infer_fail(s, "kind %lld of loss", (long long)a->focal);
     if (a->focal == DG_CLASS_FOCAL ? in[4].rank >= 0 : !dg_shape_equal(in[4], in[2]))
         return dg_infer_fail(s,

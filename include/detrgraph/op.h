@@ -241,6 +241,9 @@ DG_PUBLIC dg_val dg_box_decode(dg_build *b, dg_val deltas, dg_val boxes);
  * number of values, sin(2 pi v / t_0), cos(2 pi v / t_0), sin(2 pi v / t_1), ... with t_i =
  * 10000^(2i/values). */
 DG_PUBLIC dg_val dg_sine_embed(dg_build *b, dg_val boxes, int64_t values);
+/* The same with t_i = temperature^(2i/values), of boxes [..,4] or of points [..,2] (cx, cy), whose
+ * order is cy, cx. */
+DG_PUBLIC dg_val dg_sine_embed_of(dg_build *b, dg_val points, int64_t values, double temperature);
 
 /* Targets are padded: labels i32 [B,M], boxes [B,M,4] cxcywh normalised, count i32 [B]; slots past
  * the count are void. Pairs are lists query i32 [B,P] (-1: void) and gt i32 [B,P] or DG_NONE (pair
@@ -299,8 +302,9 @@ DG_PUBLIC dg_box_losses dg_box_loss(dg_build *b, dg_val boxes, dg_val target_box
 
 /* VARIFOCAL (Zhang et al. 2021): the target is the pair's IoU; FOCAL (Lin et al. 2017): it is 1;
  * ALIGNED (Cai et al. 2023): it is max(0.01, p^alpha IoU^(1-alpha)), and other logits weigh
- * p^gamma */
-enum { DG_CLASS_VARIFOCAL, DG_CLASS_FOCAL, DG_CLASS_ALIGNED };
+ * p^gamma; QUALITY (Li et al. 2020): the target is the IoU, and every logit weighs
+ * |target - p|^gamma */
+enum { DG_CLASS_VARIFOCAL, DG_CLASS_FOCAL, DG_CLASS_ALIGNED, DG_CLASS_QUALITY };
 typedef struct dg_class_loss_attr {
     int64_t focal; /* one of the above */
     double alpha, gamma;

@@ -68,21 +68,22 @@ static int box_decode_grad(const dg_cuda_call *c)
 typedef struct sines {
     const real *x, *dy, *y_in;
     real *y, *dx;
-    int64_t blocks, n; /* of n values each */
+    int64_t blocks, n, each; /* blocks of n values; coordinates of a point */
+    double log_temperature;
 } sines;
 
 /* The place in x of a block's coordinate: y, x, w, h. */
-DEVICE int64_t coordinate(int64_t block)
+DEVICE int64_t coordinate(int64_t block, int64_t each)
 {
-    int64_t k = block % 4;
+    int64_t k = block % each;
 
-    return block / 4 * 4 + (k < 2 ? 1 - k : k);
+    return block - k + (k < 2 ? 1 - k : k);
 }
 
 /* 1 / t_i of value k = 2i or 2i+1. */
-DEVICE double rate(int64_t k, int64_t n)
+DEVICE double rate(const sines *p, int64_t k)
 {
-    return exp(-9.21034037197618273607 * (double)(k - k % 2) / (double)n); /* log 10000 */
+    return exp(-p->log_temperature * (double)(k - k % 2) / (double)p->n);
 }
 
 /* In double: an angle of many turns has no digits left in f32. */
@@ -91,7 +92,7 @@ KERNEL(sine_kernel, sines)
     for (int64_t i = first(); i < p->blocks * p->n; i += step()) {
         int64_t k = i % p->n;
         double angle =
-            6.28318530717958647692 * rate(k, p->n) * (double)get(p->x[coordinate(i / p->n)]);
+            6.28318530717958647692 * rate(p, k) * (double)get(p->x[coordinate(i / p->n, p->each)]);
 
         p->y[i] = put((wide)(k % 2 ? cos(angle) : sin(angle)));
     }
@@ -105,21 +106,24 @@ KERNEL(sine_grad_kernel, sines)
         wide sum = 0;
 
         for (int64_t k = 2 * lane_id(); k < p->n; k += 2 * DG_CUDA_WARP)
-            sum += (wide)(6.28318530717958647692 * rate(k, p->n)) *
+            sum += (wide)(6.28318530717958647692 * rate(p, k)) *
                    (get(dy[k]) * get(y[k + 1]) - get(dy[k + 1]) * get(y[k]));
         sum = warp_sum(sum);
         if (lane_id() == 0)
-            p->dx[coordinate(i)] = put(sum);
+            p->dx[coordinate(i, p->each)] = put(sum);
     }
 }
 
 static int sine_embed(const dg_cuda_call *c)
 {
     const dg_args *a = c->a;
+    const sine_attr *f = (const sine_attr *)a->attr;
     sines p = { .x = reals(a, DG_SINE_EMBED_X),
                 .y = reals(a, DG_SINE_EMBED_Y),
                 .blocks = elements(a, DG_SINE_EMBED_X),
-                .n = ((const index_attr *)a->attr)->n };
+                .n = f->n,
+                .each = dim(a, DG_SINE_EMBED_X, -1),
+                .log_temperature = log(f->temperature) };
 
     return LAUNCH(c, sine_kernel, grid_of(p.blocks * p.n), &p);
 }
@@ -127,11 +131,14 @@ static int sine_embed(const dg_cuda_call *c)
 static int sine_embed_grad(const dg_cuda_call *c)
 {
     const dg_args *a = c->a;
+    const sine_attr *f = (const sine_attr *)a->attr;
     sines p = { .dy = reals(a, DG_SINE_EMBED_GRAD_DY),
                 .y_in = reals(a, DG_SINE_EMBED_GRAD_Y),
                 .dx = reals(a, DG_SINE_EMBED_GRAD_DX),
                 .blocks = elements(a, DG_SINE_EMBED_GRAD_DX),
-                .n = ((const index_attr *)a->attr)->n };
+                .n = f->n,
+                .each = dim(a, DG_SINE_EMBED_GRAD_DX, -1),
+                .log_temperature = log(f->temperature) };
 
     return LAUNCH(c, sine_grad_kernel, grid_of(p.blocks * DG_CUDA_WARP), &p);
 }

@@ -203,6 +203,14 @@ DEVICE wide term(const class_losses *p, wide x, bool y, wide iou, wide *slope)
         *slope = weight * (q - s);
         return weight * bce(x, s);
     }
+    if (p->focal == DG_CLASS_QUALITY) {
+        wide off = fabs(q - s), weight = power(off, p->gamma);
+        wide grown = p->gamma > 0 && off > 0 ? (wide)p->gamma * weight / off : 0;
+
+        loss = bce(x, s);
+        *slope = weight * (q - s) + grown * (q < s ? -1 : 1) * q * (1 / (1 + exp(x))) * loss;
+        return weight * loss;
+    }
     wrong = y ? 1 / (1 + exp(x)) : q;
     a = (wide)(p->focal == DG_CLASS_ALIGNED ? 1 : y ? p->alpha : 1 - p->alpha);
     loss = bce(x, (wide)y);

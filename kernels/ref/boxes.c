@@ -2,7 +2,8 @@
  *
  * box_decode  y = (dx w + cx, dy h + cy, exp(dw) w, exp(dh) h) for d = (dx, dy, dw, dh) and a box
  *             (cx, cy, w, h): the parametrisation of Girshick et al. 2014 (R-CNN)
- * sine_embed  [..,4] -> [..,4n], blocks of n values for cy, cx, w, h in this order:
+ * sine_embed  [..,4] -> [..,4n], blocks of n values for cy, cx, w, h in this order; or [..,2] ->
+ *             [..,2n], for cy, cx:
  *             y[2i] = sin(2 pi v / t_i), y[2i+1] = cos(2 pi v / t_i), t_i = 10000^(2i/n)
  *             (Liu et al. 2022, DAB-DETR; the frequencies are those of Vaswani et al. 2017). Its
  *             gradient needs y alone, because sine and cosine are each other's derivatives. */
@@ -56,23 +57,28 @@ static int box_decode_grad(const dg_args *a)
 
 /* ---- sine_embed: x -> y ---------------------------------------------------------------------- */
 
-/* The coordinate of each block. */
-static const int coordinate[4] = { 1, 0, 2, 3 };
+/* The place in x of a block's coordinate; a point has `each`. */
+static int64_t coordinate(int64_t block, int64_t each)
+{
+    int64_t k = block % each;
+
+    return block - k + (k < 2 ? 1 - k : k);
+}
 
 /* 2 pi / t_i of value k = 2i or 2i+1. */
-static double frequency(int64_t k, int64_t n)
+static double frequency(int64_t k, const sine_attr *f)
 {
-    return TAU / pow(10000, (double)(k - k % 2) / (double)n);
+    return TAU / pow(f->temperature, (double)(k - k % 2) / (double)f->n);
 }
 
 static int sine_embed(const dg_args *a)
 {
-    int64_t n = ((const index_attr *)a->attr)->n;
+    const sine_attr *f = a->attr;
+    int64_t n = f->n, each = width(a, DG_SINE_EMBED_X);
 
     for (int64_t i = 0; i < elements(a, DG_SINE_EMBED_Y); i++) {
         int64_t k = i % n, block = i / n;
-        double angle =
-            frequency(k, n) * in(a, DG_SINE_EMBED_X)[block / 4 * 4 + coordinate[block % 4]];
+        double angle = frequency(k, f) * in(a, DG_SINE_EMBED_X)[coordinate(block, each)];
 
         out(a, DG_SINE_EMBED_Y)[i] = (real)(k % 2 ? cos(angle) : sin(angle));
     }
@@ -82,7 +88,8 @@ static int sine_embed(const dg_args *a)
 /* dy y -> dx */
 static int sine_embed_grad(const dg_args *a)
 {
-    int64_t n = ((const index_attr *)a->attr)->n;
+    const sine_attr *f = a->attr;
+    int64_t n = f->n, each = width(a, DG_SINE_EMBED_GRAD_DX);
 
     for (int64_t block = 0; block < elements(a, DG_SINE_EMBED_GRAD_DX); block++) {
         const real *dy = in(a, DG_SINE_EMBED_GRAD_DY) + block * n,
@@ -90,8 +97,8 @@ static int sine_embed_grad(const dg_args *a)
         double sum = 0;
 
         for (int64_t k = 0; k < n; k += 2)
-            sum += frequency(k, n) * ((double)dy[k] * y[k + 1] - (double)dy[k + 1] * y[k]);
-        out(a, DG_SINE_EMBED_GRAD_DX)[block / 4 * 4 + coordinate[block % 4]] = (real)sum;
+            sum += frequency(k, f) * ((double)dy[k] * y[k + 1] - (double)dy[k + 1] * y[k]);
+        out(a, DG_SINE_EMBED_GRAD_DX)[coordinate(block, each)] = (real)sum;
     }
     return 0;
 }

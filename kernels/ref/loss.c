@@ -13,6 +13,8 @@
  *  aligned (Cai et al. 2023, in LW-DETR's form), u = max(0.01, p^alpha iou^(1-alpha)) is a constant
  *            for gradients
  *            bce(x, u) at y = 1, p^gamma bce(x, 0) elsewhere
+ *  quality (Li et al. 2020), s = y * iou is a constant, the weight is not
+ *            |s - p|^gamma bce(x, s)
  *            If two pairs name one query, the later one counts. Rows from dn's live count on are
  *            void. */
 #include <math.h>
@@ -151,6 +153,13 @@ static double term(const dg_class_loss_attr *f, double x, bool y, double iou, do
 
         *slope = weight * (p - s);
         return weight * bce(x, s);
+    }
+    if (f->focal == DG_CLASS_QUALITY) {
+        double off = fabs(p - s), weight = power(off, f->gamma), loss = bce(x, s);
+        double grown = f->gamma > 0 && off > 0 ? f->gamma * weight / off : 0; /* d weight / d off */
+
+        *slope = weight * (p - s) + grown * (p < s ? -1 : 1) * p * (1 - p) * loss;
+        return weight * loss;
     }
     double wrong = y ? 1 - p : p, loss = bce(x, y);
     double a = f->focal == DG_CLASS_ALIGNED ? 1 : y ? f->alpha : 1 - f->alpha;

@@ -101,12 +101,14 @@ static void boxes(samples *s)
     ADD(s, box_decode, "boxes without an area", no_attr, 0);
     sample_fixed(s, -1, 1, DG_SHAPE(1, 17, 4));
     sample_real(s, 0, 0, DG_SHAPE(1, 17, 4));
-    ADD(s, sine_embed, "plain", index_attr, .n = 10);
+    ADD(s, sine_embed, "plain", sine_attr, 10, 10000);
     sample_real(s, -0.2, 1.2, DG_SHAPE(2, 5, 4));
-    ADD(s, sine_embed, "many turns", index_attr, .n = 64)->edges = true;
+    ADD(s, sine_embed, "many turns", sine_attr, 64, 10000)->edges = true;
     sample_fixed(s, -20, 20, DG_SHAPE(3, 4));
-    ADD(s, sine_embed, "quarters of a turn", index_attr, .n = 2)->edges = true;
+    ADD(s, sine_embed, "quarters of a turn", sine_attr, 2, 10000)->edges = true;
     sample_real_list(s, DG_SHAPE(2, 4), REALS(0, 0.25, 0.5, 0.75, 1, -0.25, -0.5, 2.5));
+    ADD(s, sine_embed, "points, another temperature", sine_attr, 34, 20);
+    sample_real(s, -0.2, 1.2, DG_SHAPE(2, 5, 2));
 }
 
 /* ---- losses ---------------------------------------------------------------------------------- */
@@ -157,7 +159,9 @@ static void losses(samples *s)
               *gt = INTS(0, 1, 0, 1, -1, 2, 2, -1, -1, -1);
     const dg_class_loss_attr varifocal = { 0, 0.75, 2 }, focal = { 1, 0.25, 2 },
                              steep = { 1, 0.6, 1.5 }, aligned = { DG_CLASS_ALIGNED, 0.25, 2 },
-                             iou_alone = { DG_CLASS_ALIGNED, 0, 1.5 };
+                             iou_alone = { DG_CLASS_ALIGNED, 0, 1.5 },
+                             quality = { DG_CLASS_QUALITY, 0, 2 },
+                             cubic = { DG_CLASS_QUALITY, 0, 3 };
 
     box_loss(s, "matched", matched, NULL);
     box_loss(s, "denoising", query, gt);
@@ -183,6 +187,10 @@ static void losses(samples *s)
     class_loss(s, "aligned, matched", aligned, matched, NULL, NULL);
     class_loss(s, "aligned, by groups", aligned, query, gt, NULL);
     class_loss(s, "aligned to the IoU alone", iou_alone, query, gt, INTS(2, 1, 5, 4));
+
+    class_loss(s, "quality, matched", quality, matched, NULL, NULL);
+    class_loss(s, "quality, denoising", quality, query, gt, INTS(2, 1, 5, 4));
+    class_loss(s, "quality, cubic", cubic, query, gt, NULL);
 
     ADD(s, detect, "plain", index_attr, .n = 5);
     sample_fixed(s, -4, 4, DG_SHAPE(2, 6, 3));

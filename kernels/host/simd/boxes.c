@@ -7,6 +7,7 @@ typedef struct call {
     const dg_args *a;
     int64_t n;
     const float *rate, *shift; /* [n] of each value: 1/t, and 0 or a quarter */
+    int64_t each;              /* coordinates of a point */
 } call;
 
 /* ---- box_decode ------------------------------------------------------------------------------ */
@@ -119,8 +120,13 @@ ALWAYS vf sine_of_turns(vf x)
     return x * p;
 }
 
-/* The coordinate of each block. */
-static const int coordinate[4] = { 1, 0, 2, 3 };
+/* The place in x of a block's coordinate; a point has `each`. */
+ALWAYS int64_t coordinate(int64_t block, int64_t each)
+{
+    int64_t k = block % each;
+
+    return block - k + (k < 2 ? 1 - k : k);
+}
 
 static void sine_body(void *ctx, int64_t begin, int64_t end, int thread)
 {
@@ -130,7 +136,7 @@ static void sine_body(void *ctx, int64_t begin, int64_t end, int thread)
 
     (void)thread;
     for (int64_t block = begin; block < end; block++) {
-        float v = x[block / 4 * 4 + coordinate[block % 4]];
+        float v = x[coordinate(block, c->each)];
 
         for (int64_t k = 0; k < c->n; k += W) {
             int64_t n = min64(c->n - k, W);
@@ -154,38 +160,40 @@ static void sine_grad_body(void *ctx, int64_t begin, int64_t end, int thread)
 
         for (int64_t k = 0; k < c->n; k += 2)
             sum[k / 2 % 2] += c->rate[k] * (dy[k] * y[k + 1] - dy[k + 1] * y[k]);
-        dx[block / 4 * 4 + coordinate[block % 4]] = 6.283185307f * (sum[0] + sum[1]);
+        dx[coordinate(block, c->each)] = 6.283185307f * (sum[0] + sum[1]);
     }
 }
 
-static int run_sines(const dg_args *a, int64_t blocks, dg_range_fn *body)
+static int run_sines(const dg_args *a, int points, dg_range_fn *body)
 {
-    int64_t n = ((const index_attr *)a->attr)->n;
+    const sine_attr *f = a->attr;
+    const dg_shape *s = &a->t[points].shape;
+    int64_t n = f->n;
     float *rate = a->workspace, *shift = rate + n;
-    call c = { a, n, rate, shift };
+    call c = { a, n, rate, shift, s->d[s->rank - 1] };
 
     for (int64_t k = 0; k < n; k++) {
-        rate[k] = (float)pow(10000, -(double)(k - k % 2) / (double)n);
+        rate[k] = (float)pow(f->temperature, -(double)(k - k % 2) / (double)n);
         shift[k] = k % 2 ? 0.25f : 0;
     }
-    parallel(a, blocks, 4 * n, body, &c);
+    parallel(a, elements(a, points), 4 * n, body, &c);
     return 0;
 }
 
 static int prepare(dg_prepare *p)
 {
-    p->workspace_bytes = 2 * (size_t)((const index_attr *)p->attr)->n * sizeof(float);
+    p->workspace_bytes = 2 * (size_t)((const sine_attr *)p->attr)->n * sizeof(float);
     return 0;
 }
 
 static int sine_embed(const dg_args *a)
 {
-    return run_sines(a, elements(a, DG_SINE_EMBED_X), sine_body);
+    return run_sines(a, DG_SINE_EMBED_X, sine_body);
 }
 
 static int sine_embed_grad(const dg_args *a)
 {
-    return run_sines(a, elements(a, DG_SINE_EMBED_GRAD_DX), sine_grad_body);
+    return run_sines(a, DG_SINE_EMBED_GRAD_DX, sine_grad_body);
 }
 
 DG_SIMD(box_decode, NULL, box_decode);

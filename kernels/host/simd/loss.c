@@ -56,6 +56,15 @@ ALWAYS vf terms(const call *k, vf x, vm target, float iou, vf *slope)
         *slope = w * (p - s);
         return w * bce;
     }
+    if (k->kind == DG_CLASS_QUALITY) {
+        vf off = p - s, size = vf_abs(off), grown;
+
+        w = power(size, k->gamma);
+        grown = k->gamma == 2 ? 2.0f * size : k->gamma * w / vf_max(size, vf_set(1e-30f));
+        grown = vf_pick(vf_lt(off, vf_set(0)), -grown, grown);
+        *slope = vf_fma(grown * p * q, bce, w * off);
+        return w * bce;
+    }
     wrong = vf_pick(target, q, p);
     w = vf_pick(target, vf_set(k->alpha), vf_set(1 - k->alpha)) * power(wrong, k->gamma);
     *slope = vf_pick(target, -w, w) * vf_fma(k->gamma * (1.0f - wrong), bce, wrong);
