@@ -4,6 +4,10 @@
  *  targets.labels  i[B,M]       0 .. classes-1; 0 in void slots
  *  targets.boxes   f[B,M,4]     cx, cy, w, h as fractions of the image's sides; 0 in void slots
  *  targets.count   i[B]         live slots per image
+ *  sizes           i[B,2]       height and width of each image
+ *
+ * Images are stretched to the batch's size, or, with fit="pad", made as large as fits it in their
+ * own proportions and put into its upper left corner; the rest is black.
  *
  * M is max_objects. An image with more objects is an error: targets are never cut. */
 #include <detrgraph/node.h>
@@ -11,22 +15,27 @@
 #include <string.h>
 
 typedef struct conf {
-    int64_t max_objects;
+    int64_t max_objects, fit;
     dg_sizes base;
 } conf;
 
-enum { IMAGES, LABELS, BOXES, COUNT, N_FEEDS };
+enum { IMAGES, LABELS, BOXES, COUNT, SIZES, N_FEEDS };
+enum { FIT_STRETCH, FIT_PAD };
 
 static const dg_port ports[] = {
     DG_IN("in", "samples", "samples in plan order"),
     DG_OUT_MAIN("images", "f[B,H,W,3]", "RGB from 0 to 1"),
     DG_OUT("targets", "{labels:i[B,M],boxes:f[B,M,4],count:i[B]}",
            "objects, padded to max_objects"),
+    DG_OUT("sizes", "i[B,2]", "height and width of each image in its canvas, in pixels"),
     { 0 },
 };
 
 static const dg_attr attrs[] = {
     DG_INT(conf, max_objects, 100, 1, 5000, "most objects per image; more are an error"),
+    DG_ENUM(conf, fit, FIT_STRETCH, "stretch|pad",
+            "stretch images to the batch's size, or keep their proportions and pad at the right "
+            "and at the bottom"),
     DG_SIZES(
         conf, base, NULL,
         "resize to this size first (bilinear, antialiased), then to the batch's size by nearest "
@@ -40,6 +49,8 @@ static void check_batch(dg_check *k, const void *self)
 
     if (c->base.n > 1)
         dg_check_fail(k, "base", "batch-base", "must be one size, found %d", c->base.n);
+    if (c->base.n && c->fit == FIT_PAD)
+        dg_check_fail(k, "base", "batch-base", "is a size to stretch to, and fit=\"pad\" does not");
 }
 
 static int feeds(const void *self, dg_size size, int batch, dg_feed out[], int n)
@@ -50,11 +61,23 @@ static int feeds(const void *self, dg_size size, int batch, dg_feed out[], int n
         [LABELS] = { "targets.labels", DG_I32, DG_SHAPE(batch, c->max_objects) },
         [BOXES] = { "targets.boxes", DG_REAL, DG_SHAPE(batch, c->max_objects, 4) },
         [COUNT] = { "targets.count", DG_I32, DG_SHAPE(batch) },
+        [SIZES] = { "sizes", DG_I32, DG_SHAPE(batch, 2) },
     };
 
     for (int i = 0; i < N_FEEDS && i < n; i++)
         out[i] = all[i];
     return N_FEEDS;
+}
+
+/* The largest size of the image's proportions that fits, as the reference rounds it. */
+static dg_size fitted(const conf *c, dg_size size, const dg_sample *sm)
+{
+    double x = (double)size.w / sm->image.w, y = (double)size.h / sm->image.h, s = x < y ? x : y;
+    int64_t w = (int64_t)(sm->image.w * s + 0.5), h = (int64_t)(sm->image.h * s + 0.5);
+
+    if (c->fit == FIT_STRETCH)
+        return size;
+    return (dg_size){ w < 1 ? 1 : w > size.w ? size.w : w, h < 1 ? 1 : h > size.h ? size.h : h };
 }
 
 static int resize(const conf *c, dg_size size, dg_sample *sm, dg_diag *d)
@@ -100,17 +123,37 @@ static void fill_targets(const conf *c, dg_size size, int slot, const dg_sample 
     ((int32_t *)data[COUNT])[slot] = sm->n_objects;
 }
 
+/* Writes the image into its slot, in a canvas of the batch's size. */
+static int fill_image(dg_size size, int slot, dg_sample *sm, void *const data[], dg_diag *d)
+{
+    static const uint8_t black[3] = { 0 };
+    dg_image canvas = sm->image;
+    int rc = 0;
+
+    if (canvas.w != size.w || canvas.h != size.h)
+        rc = dg_image_paste(&canvas, sm->scratch, &sm->image, (int)size.w, (int)size.h, 0, 0, black,
+                            d);
+    if (!rc)
+        dg_image_to_f32((float *)data[IMAGES] + slot * size.h * size.w * 3, &canvas);
+    return rc;
+}
+
 static int fill(const void *self, dg_size size, int batch, int slot, dg_sample *sm,
                 void *const data[], dg_diag *d)
 {
     const conf *c = self;
-    int rc = resize(c, size, sm, d);
+    dg_size own = fitted(c, size, sm);
+    int rc = resize(c, own, sm, d);
 
     (void)batch;
+    if (!rc && data[IMAGES])
+        rc = fill_image(size, slot, sm, data, d);
     if (rc)
         return rc;
-    if (data[IMAGES])
-        dg_image_to_f32((float *)data[IMAGES] + slot * size.h * size.w * 3, &sm->image);
+    if (data[SIZES]) {
+        ((int32_t *)data[SIZES])[2 * slot] = (int32_t)own.h;
+        ((int32_t *)data[SIZES])[2 * slot + 1] = (int32_t)own.w;
+    }
     if (!data[LABELS])
         return 0;
     if (sm->n_objects > c->max_objects) {
@@ -120,7 +163,7 @@ static int fill(const void *self, dg_size size, int batch, int slot, dg_sample *
         dg_help(d, "max_objects=\"%d\" on <batch>", sm->n_objects);
         return rc;
     }
-    fill_targets(c, size, slot, sm, data);
+    fill_targets(c, own, slot, sm, data);
     return 0;
 }
 

@@ -14,7 +14,7 @@ typedef struct conf {
     const char *axis;
 } conf;
 
-enum { EMPTY_PAD, EMPTY_ABSENT };
+enum { EMPTY_PAD, EMPTY_ABSENT, EMPTY_NONE };
 
 static const dg_port ports[] = {
     DG_IN("targets", "{labels:i[B,M],boxes:f[B,M,4],count:i[B]}", "objects of each image"),
@@ -33,9 +33,9 @@ static const dg_attr attrs[] = {
     DG_NUM(conf, box_noise, 1, 0, 10,
            "largest shift of a corner, as a fraction of half the side; negatives shift up to twice "
            "as far"),
-    DG_ENUM(conf, empty, EMPTY_ABSENT, "pad|absent",
-            "if no image of this rank's batch has an object: two dummy queries, as in the "
-            "reference, or none"),
+    DG_ENUM(conf, empty, EMPTY_ABSENT, "pad|absent|none",
+            "if no image of this rank's batch has an object: two dummy queries, no output, or an "
+            "output without a live query"),
     DG_AXES(conf, axis, NULL,
             "mesh axis over which M is the maximum; if omitted, each rank has its own M"),
     { 0 },
