@@ -97,7 +97,7 @@ static dg_val batch_norm(const dg_param_path_of *at, dg_val x, const dg_conv_nor
     if (c->fixed) {
         scale = dg_buffer_at(at, "weight", s, one);
         shift = dg_buffer_at(at, "bias", s, zero);
-    } else if (c->frozen) {
+    } else if (c->frozen || c->affine) {
         scale = param_frozen(at, "weight", s, one);
         shift = param_frozen(at, "bias", s, zero);
     } else {
@@ -108,7 +108,7 @@ static dg_val batch_norm(const dg_param_path_of *at, dg_val x, const dg_conv_nor
     var = dg_buffer_at(at, "running_var", s, one);
     if (!c->fixed)
         dg_export_counter(b, dg_param_path_in(at, "num_batches_tracked").path);
-    if (c->fixed || !dg_training(b))
+    if (c->fixed || c->affine || !dg_training(b))
         return dg_batch_norm_fixed(b, x, scale, shift, mean, var, NORM_EPS);
     if (c->axis && dg_axis_size(b, c->axis) > 1) {
         y = dg_batch_norm_sync(b, x, scale, shift, DG_NONE, NORM_EPS, c->axis, &batch_mean,

@@ -75,6 +75,7 @@ typedef struct dg_conv_norm {
     bool xavier;             /* initial weights: Glorot; false: PyTorch's default */
     bool frozen;             /* parameters are frozen */
     bool fixed;              /* the norm is an affine map: its four vectors are buffers */
+    bool affine;             /* the same, with scale and shift as frozen parameters */
     const char *axis;        /* mesh axis whose ranks share statistics; NULL: this rank's only */
 } dg_conv_norm;
 dg_val dg_layer_conv_norm(const dg_param_path_of *at, dg_val x, const dg_conv_norm *c);

@@ -3,6 +3,7 @@ libnodes_la_SOURCES += \
 	nodes/backbone/dinov2.c \
 	nodes/backbone/presnet.c \
 	nodes/backbone/resample.c nodes/backbone/resample.h \
+	nodes/backbone/resnet.c \
 	nodes/batch.c \
 	nodes/builtin.c \
 	nodes/builtin.h \
@@ -20,13 +21,16 @@ libnodes_la_SOURCES += \
 	nodes/decoder/anchors.c \
 	nodes/decoder/anchors.h \
 	nodes/decoder/detect.c \
+	nodes/decoder/dino.c \
 	nodes/decoder/layer.c \
 	nodes/decoder/layer.h \
 	nodes/decoder/lwdetr.c \
 	nodes/decoder/output.c \
 	nodes/decoder/output.h \
+	nodes/decoder/padded.c nodes/decoder/padded.h \
 	nodes/decoder/rtdetr.c \
 	nodes/denoising/denoising.c \
+	nodes/encoder/deformable.c \
 	nodes/encoder/hybrid.c \
 	nodes/evaluate/coco.c \
 	nodes/gradient/allreduce.c \
@@ -46,11 +50,14 @@ libnodes_la_SOURCES += \
 	nodes/loader/synthetic.c \
 	nodes/loader/voc.c \
 	nodes/loader/yolo.c \
+	nodes/loss/dino.c \
 	nodes/loss/mean.c \
 	nodes/loss/rfdetr.c \
 	nodes/loss/rtdetr.c \
 	nodes/loss/terms.c \
 	nodes/loss/terms.h \
+	nodes/neck/channels.c \
+	nodes/neck/coarser.c \
 	nodes/optimizer/adamw.c \
 	nodes/optimizer/ema.c \
 	nodes/optimizer/schedule.c \

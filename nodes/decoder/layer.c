@@ -21,33 +21,30 @@ int64_t dg_decoder_points(const dg_levels *levels)
     return n;
 }
 
-/* Head k points in direction 2 pi k / heads, point j of each level at distance j: squares around
- * the reference. */
-static dg_init offset_bias(const dg_param_path_of *at, const dg_decoder_stack *s)
+dg_init dg_deform_grid(dg_build *b, int64_t heads, const dg_levels *levels)
 {
     static const double tau = 6.28318530717958647692;
-    int64_t n = s->heads * dg_decoder_points(&s->levels) * 2;
+    int64_t n = heads * dg_decoder_points(levels) * 2;
     double *v, *p;
     dg_init init;
 
     assert(n > 0); /* there are heads, levels and points */
     v = p = malloc((size_t)n * sizeof *v);
     if (!v) {
-        dg_error(at->b, "out-of-memory", "no memory for %lld initial offsets", (long long)n);
+        dg_error(b, "out-of-memory", "no memory for %lld initial offsets", (long long)n);
         return dg_init_zero();
     }
-    for (int64_t k = 0; k < s->heads; k++) {
-        double x = cos(tau * (double)k / (double)s->heads),
-               y = sin(tau * (double)k / (double)s->heads);
+    for (int64_t k = 0; k < heads; k++) {
+        double x = cos(tau * (double)k / (double)heads), y = sin(tau * (double)k / (double)heads);
         double longest = fmax(fabs(x), fabs(y));
 
-        for (int l = 0; l < s->levels.n; l++)
-            for (int64_t j = 1; j <= s->levels.points[l]; j++) {
+        for (int l = 0; l < levels->n; l++)
+            for (int64_t j = 1; j <= levels->points[l]; j++) {
                 *p++ = (double)j * (x / longest);
                 *p++ = (double)j * (y / longest);
             }
     }
-    init = dg_init_data(at->b, v, n);
+    init = dg_init_data(b, v, n);
     free(v);
     return init;
 }
@@ -58,7 +55,7 @@ static dg_val offsets(const dg_param_path_of *at, const dg_decoder_stack *s, dg_
     dg_param_path_of p = dg_param_path_in(at, "sampling_offsets");
     int64_t n = s->heads * dg_decoder_points(&s->levels) * 2;
     dg_shape shape = DG_SHAPE(n, dg_dim(b, query, -1));
-    dg_init bias = offset_bias(at, s);
+    dg_init bias = dg_deform_grid(b, s->heads, &s->levels);
 
     if (s->discrete) /* rounding passes no gradient to the offsets */
         return dg_linear(b, query,

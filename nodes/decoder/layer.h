@@ -27,6 +27,9 @@ typedef struct dg_decoder_stack {
 } dg_decoder_stack;
 
 int64_t dg_decoder_points(const dg_levels *levels); /* sampling points per head */
+/* Initial offsets: head k points in direction 2 pi k / heads, point j of each level at distance j:
+ * squares around the reference. */
+dg_init dg_deform_grid(dg_build *b, int64_t heads, const dg_levels *levels);
 
 /* x [B,N,D] queries, pos [B,N,D] position embeddings, ref [B,N,4] boxes -> [B,N,D] */
 dg_val dg_decoder_layer(const dg_param_path_of *at, const dg_decoder_stack *s, dg_val x, dg_val pos,
