@@ -87,13 +87,52 @@ out:
     return rc;
 }
 
+/* What Co-DETR's fixtures change of the recipe, by the name of their setting and of the pipeline's.
+ */
+static const struct {
+    const char *theirs, *ours;
+} named_settings[] = {
+    { "num_query", "queries" },
+    { "num_dn_queries", "dn" },
+    { "nms_pre", "nms_pre" },
+    { "max_per_img", "proposals" },
+    { "rpn_num", "rpn_samples" },
+    { "roi_num", "roi_samples" },
+    { "roi_finest_scale", "roi_finest" },
+    { "max_pos_coords", "positives" },
+    { "eval_max_per_img", "detections" },
+    { "soft_nms_iou", "soft_nms" },
+};
+enum { N_SETTINGS = sizeof named_settings / sizeof *named_settings, TRUNK_SETTINGS = 2 };
+
+/* Fills sets with those of a Co-DETR fixture; returns their number. */
+static int codetr_sets(const fixture *f, const char *preset, const char *sets[])
+{
+    const dg_json *given = dg_json_get(f->root, "settings");
+    const char *depth = strrchr(preset, 'r');
+    int n = 0, most = f->set->parts ? TRUNK_SETTINGS : N_SETTINGS;
+
+    sets[n++] = dg_printf(f->arena, "classes=%lld", (long long)f->classes);
+    sets[n++] = dg_printf(f->arena, "batch=%lld", (long long)f->batch);
+    sets[n++] = dg_printf(f->arena, "max_objects=%lld", (long long)capacity_for_targets(f->root));
+    sets[n++] = dg_printf(f->arena, "depth=%s", depth ? depth + 1 : "50");
+    sets[n++] = "normalize=false";
+    for (int i = 0; i < most; i++) {
+        const dg_json *v = dg_json_get(given, named_settings[i].theirs);
+
+        if (v)
+            sets[n++] = dg_printf(f->arena, "%s=%.17g", named_settings[i].ours, v->number);
+    }
+    return n;
+}
+
 /* "NAME_dsp" is NAME with discrete sampling. */
 static int open_run(fixture *f, const char *preset)
 {
     static const char *const names[] = { [F32] = "f32", [F64] = "f64", [BF16] = "bf16" };
     size_t n = strlen(preset);
     bool discrete = n > 4 && strcmp(preset + n - 4, "_dsp") == 0;
-    const char *sets[6];
+    const char *sets[5 + N_SETTINGS];
     dg_run_options o = {
         .size = sizeof o,
         .file = dg_printf(f->arena, "%s/%.*s_coco.xml", f->set->pipelines,
@@ -115,6 +154,12 @@ static int open_run(fixture *f, const char *preset)
         .control_ctx = f,
     };
 
+    if (f->codetr) {
+        o.file = dg_printf(f->arena, "%s/%s_r50_coco.xml", f->set->pipelines,
+                           f->set->parts ? "dino" : "codino");
+        o.n_sets = codetr_sets(f, preset, sets);
+        return dg_run_open(&f->run, &o, f->d);
+    }
     sets[0] = dg_printf(f->arena, "classes=%lld", (long long)f->classes);
     sets[1] = dg_printf(f->arena, "batch=%lld", (long long)f->batch);
     sets[2] = dg_printf(f->arena, "max_objects=%lld", (long long)capacity_for_targets(f->root));
@@ -170,11 +215,13 @@ static int need_parts(const dg_json *root, const char *mode, dg_diag *d)
         { "trace", "optimizer", DG_JSON_OBJECT },
         { "trace", "steps", DG_JSON_ARRAY },
     };
+    static const char others[] = "num_boxes ema orig_sizes_wh"; /* not in Co-DETR's */
+    bool codetr = dg_json_get(root, "image_sizes_hw") != NULL;
     const dg_json *found;
     int rc = 0;
 
     for (size_t i = 0; i < sizeof parts / sizeof *parts && !rc; i++)
-        if (strcmp(parts[i].mode, mode) == 0)
+        if (strcmp(parts[i].mode, mode) == 0 && !(codetr && strstr(others, parts[i].key)))
             rc = dg_json_need(&found, root, parts[i].key, parts[i].kind, d);
     return rc;
 }
@@ -193,7 +240,9 @@ int fixture_open(fixture *f, const settings *set, const char *file, dg_diag *d)
                        "format is \"%s\", expected \"detrgraph-parity-1\"", format->text);
     DG_TRY(dg_json_need(&mode, f->root, "mode", DG_JSON_STRING, d));
     DG_TRY(need_parts(f->root, mode->text, d));
-    f->batch = integer(f->root, "B", 1);
+    f->codetr = dg_json_get(f->root, "image_sizes_hw") != NULL;
+    f->batch =
+        integer(f->root, "B", f->codetr ? dg_json_get(f->root, "image_sizes_hw")->items[0].n : 1);
     f->h = integer(f->root, "H", 0);
     f->w = integer(f->root, "W", 0);
     f->classes = integer(f->root, "num_classes", 80);

@@ -28,6 +28,7 @@ typedef struct fixture {
     int64_t batch, h, w, classes, n_queries;
     bool
         normalized; /* RF-DETR: images are as its network wants them, the backbone must not do it */
+    bool codetr;
     int64_t n_dn, capacity;      /* live denoising queries, and room for them */
     int64_t n_groups_of_queries; /* RF-DETR */
     int64_t *

@@ -42,7 +42,7 @@ static bool ends(const char *name, const char *with)
 }
 
 /* Names of matrices that are smaller than others, or whose rows are vectors of their own (single).
- * RT-DETR and RF-DETR share no name whose value differs. */
+ * No two families share a name whose value differs. */
 static const struct {
     const char *has, *end;
     double gain;
@@ -50,7 +50,12 @@ static const struct {
 } rules[] = {
     { "bbox_head", ".layers.2.weight", 0.1, false },
     { "bbox_embed", ".layers.2.weight", 0.1, false },
+    { "reg_branches.", ".4.weight", 0.1, false },
+    { "", "rpn_head.rpn_reg.weight", 0.25, false },
     { "", "sampling_offsets.weight", 0.25, false },
+    { "query_head.", "label_embedding.weight", 1, true },
+    { "query_head.", "query_embed.weight", 1, true },
+    { "query_head.", "level_embeds", 1, true },
     { "", "denoising_class_embed.weight", 1, true },
     { "", "query_feat.weight", 1, true },
     { "", "cls_token", 0.25, true },
@@ -81,7 +86,9 @@ void formula_fill(const char *name, dg_shape s, double *out)
 {
     uint64_t h = hash(name);
     bool bias = ends(name, "bias") || ends(name, "running_mean");
-    double shift = strstr(name, "score_head") || strstr(name, "class_embed") ? -2 : 0;
+    double shift = strstr(name, "score_head") || strstr(name, "class_embed")     ? -2
+                   : strstr(name, "cls_branches.") || strstr(name, ".atss_cls.") ? -4
+                                                                                 : 0;
 
     if (s.rank >= 2) {
         fill_matrix(name, s, out);

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/parity/fixture.h"
+#include "tests/parity/codetr.h"
 
 static int compare(fixture *f, const settings *set, const char *file, dg_diag *d)
 {
@@ -24,11 +24,11 @@ static int compare(fixture *f, const settings *set, const char *file, dg_diag *d
         return rc;
     mode = dg_json_get(f->root, "mode")->text;
     if (strcmp(mode, "train_step") == 0)
-        return fixture_train_step(f);
+        return f->codetr ? codetr_train_step(f) : fixture_train_step(f);
     if (strcmp(mode, "eval") == 0)
-        return fixture_eval(f);
+        return f->codetr ? codetr_eval(f) : fixture_eval(f);
     if (strcmp(mode, "trace") == 0)
-        return fixture_trace(f);
+        return f->codetr ? codetr_trace(f) : fixture_trace(f);
     return dg_fail(d, DG_EINPUT, DG_NOWHERE, "fixture-mode",
                    "%s: mode \"%s\", expected train_step, eval or trace", file, mode);
 }
