@@ -12,6 +12,15 @@ typedef struct codetr_batch {
     int64_t h, w; /* of the canvas */
 } codetr_batch;
 
+/* The input of a name, or the draw whose name ends in it; false: there is none. */
+bool codetr_input(const fixture *f, const char *name, dg_run_tensor *out);
+/* Keys of random choices of the other heads; with --parts there may be none. */
+int codetr_feed_keys(fixture *f, const codetr_batch *batch) DG_MUST_USE;
+/* Compares what the other heads chose. Returns whether regions have the fixture's order. */
+bool codetr_check_choices(fixture *f, const dg_json *step);
+/* A value [B,n,...] of regions without its void rows: [N,...]. */
+double *codetr_regions(fixture *f, const char *name, dg_shape *shape);
+
 /* Selects the scope's program for the batch's canvas and feeds all inputs. */
 int codetr_feed(fixture *f, const char *scope, const codetr_batch *batch) DG_MUST_USE;
 /* Compares the denoising queries with those listed. */

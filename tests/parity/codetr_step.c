@@ -64,6 +64,27 @@ static double *both_kinds(fixture *f, const char *name, dg_shape *shape)
     return all;
 }
 
+/* Whether a run has no such value: what is computed for chosen tokens alone; with --parts what
+ * other heads have a part in; and what has another order of regions. */
+static bool is_absent(const fixture *f, const char *name, const char *prefix)
+{
+    if (strcmp(name, "enc.coord_unact") == 0)
+        return true;
+    if (strncmp(name, "roi.", 4) == 0)
+        return f->set->parts || f->other_order;
+    return f->set->parts && *prefix && strncmp(name, "dec.", 4) != 0 &&
+           strncmp(name, "enc.", 4) != 0;
+}
+
+static double *read_tensor(fixture *f, const char *name, const char *prefix, dg_shape *shape)
+{
+    const char *ours = dg_printf(f->arena, "%s%s", prefix, name);
+
+    if (strstr(name, "(dn+match)"))
+        return both_kinds(f, name, shape);
+    return (strncmp(name, "roi.", 4) == 0 ? codetr_regions : fixture_read)(f, ours, shape);
+}
+
 static void check_tensors(fixture *f, const char *group, const char *list, const char *prefix,
                           double bound, bool all)
 {
@@ -72,18 +93,14 @@ static void check_tensors(fixture *f, const char *group, const char *list, const
     for (int i = 0; tensors && i < tensors->n; i++) {
         const char *name = tensors->items[i].key;
         dg_arena *all_read = fixture_remember(f);
-        bool both = strstr(name, "(dn+match)") != NULL;
-        bool own =
-            *prefix == '\0' || strncmp(name, "dec.", 4) == 0 || strncmp(name, "enc.", 4) == 0;
+        bool absent = is_absent(f, name, prefix);
         dg_shape shape;
-        double *v = f->set->parts && !own ? NULL /* other heads have a part in it */
-                    : both                ? both_kinds(f, name, &shape)
-                           : fixture_read(f, dg_printf(f->arena, "%s%s", prefix, name), &shape);
+        double *v = absent ? NULL : read_tensor(f, name, prefix, &shape);
 
         if (v && dg_json_get(&tensors->items[i], "l2"))
             fixture_compare(f, f->set->verbose ? name : group, name, &tensors->items[i], v, shape,
-                            both ? QUERIES : layout_of(name), bound);
-        else if (all && !f->set->parts)
+                            strstr(name, "(dn+match)") ? QUERIES : layout_of(name), bound);
+        else if (all && !absent && !f->set->parts)
             report_fact(f->report, "named values", false,
                         dg_printf(f->arena, "%s%s", prefix, name));
         fixture_forget(f, all_read);
@@ -232,6 +249,8 @@ int codetr_train_step(fixture *f)
     check_rates(f);
     DG_TRY(codetr_check_denoising(f, &batch));
     DG_TRY(codetr_check_queries(f, f->root));
+    if (!f->set->parts)
+        f->other_order = !codetr_check_choices(f, f->root);
     check_tensors(f, "forward", "tensors", "", forward_bound(f), true);
     check_tensors(f, "forward, inside modules", "debug_tensors", "", forward_bound(f), false);
     DG_TRY(codetr_check_losses(f, f->root, fixture_bound(f, 1e-10, 3e-6),
@@ -299,6 +318,8 @@ int codetr_trace(fixture *f)
         DG_TRY(dg_run_step(f->run, f->d));
         DG_TRY(codetr_check_denoising(f, &batch));
         DG_TRY(codetr_check_queries(f, step));
+        if (!f->set->parts)
+            (void)codetr_check_choices(f, step);
         DG_TRY(codetr_check_losses(f, step, fixture_bound(f, 1e-8, 1e-5),
                                    fixture_bound(f, 1e-7, 3e-4)));
     }

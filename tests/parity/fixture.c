@@ -122,6 +122,8 @@ static int codetr_sets(const fixture *f, const char *preset, const char *sets[])
 
         if (v)
             sets[n++] = dg_printf(f->arena, "%s=%.17g", named_settings[i].ours, v->number);
+        if (v && strcmp(named_settings[i].theirs, "roi_num") == 0) /* a quarter */
+            sets[n++] = dg_printf(f->arena, "roi_positives=%lld", (long long)v->number / 4);
     }
     return n;
 }
@@ -132,7 +134,7 @@ static int open_run(fixture *f, const char *preset)
     static const char *const names[] = { [F32] = "f32", [F64] = "f64", [BF16] = "bf16" };
     size_t n = strlen(preset);
     bool discrete = n > 4 && strcmp(preset + n - 4, "_dsp") == 0;
-    const char *sets[5 + N_SETTINGS];
+    const char *sets[6 + N_SETTINGS];
     dg_run_options o = {
         .size = sizeof o,
         .file = dg_printf(f->arena, "%s/%.*s_coco.xml", f->set->pipelines,

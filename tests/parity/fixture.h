@@ -29,6 +29,8 @@ typedef struct fixture {
     bool
         normalized; /* RF-DETR: images are as its network wants them, the backbone must not do it */
     bool codetr;
+    bool other_order;            /* Co-DETR: of regions, because proposals changed places */
+    int64_t slots;               /* Co-DETR: of objects in an image */
     int64_t n_dn, capacity;      /* live denoising queries, and room for them */
     int64_t n_groups_of_queries; /* RF-DETR */
     int64_t *

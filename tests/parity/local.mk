@@ -2,6 +2,7 @@ check_PROGRAMS += tests/parity/parity
 tests_parity_parity_SOURCES = \
 	tests/parity/codetr.c \
 	tests/parity/codetr.h \
+	tests/parity/codetr_heads.c \
 	tests/parity/codetr_step.c \
 	tests/parity/compare.c \
 	tests/parity/evaluate.c \
