@@ -134,6 +134,8 @@ static void lower_use(lowering *w, const activation *act, const dg_node *node, c
     };
 
     lower_nodes(w, &inside);
+    if (w->rc < 0) /* the last node may not have been reached */
+        return;
     for (int i = 0; i < node->n_out; i++)
         out[i] = inside.out[m->output->index][i];
 }
