@@ -149,7 +149,7 @@ static int hand_over(predictor *p, const char *const *paths, int n, dg_predictio
         for (int64_t j = slot * k; j < (slot + 1) * k; j++) {
             const double *c = boxes + 4 * j;
 
-            if (scores[j] >= p->threshold)
+            if (labels[j] >= 0 && scores[j] >= p->threshold) /* void rows have the label -1 */
                 marks[one.n++] =
                     (dg_mark){ { (c[0] - c[2] / 2) * im->w, (c[1] - c[3] / 2) * im->h,
                                  (c[0] + c[2] / 2) * im->w, (c[1] + c[3] / 2) * im->h },

@@ -115,7 +115,9 @@ static int take_batch(void *self, const dg_sink_batch *b, dg_diag *d)
             double w = number(boxes, 4 * j + 2), h = number(boxes, 4 * j + 3);
             int label = ((const int32_t *)labels->data)[j];
 
-            if (label < 0 || label >= s->args.data->n_classes) {
+            if (label < 0) /* there is no detection */
+                continue;
+            if (label >= s->args.data->n_classes) {
                 s->n_foreign++;
                 continue;
             }
