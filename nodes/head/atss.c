@@ -216,8 +216,15 @@ static void lower_atss(dg_build *b, const void *self, const dg_val in[], dg_val 
                       &out[POSITIVES]))
         return;
     predict(&a);
-    if (!dg_training(b)) /* the parameters belong to the model */
+    if (!dg_training(b)) { /* the parameters belong to the model */
+        static const char *const terms_of[] = { "loss_cls1", "loss_bbox1", "loss_centerness1",
+                                                NULL };
+
+        out[POSITIVES] = dg_head_no_queries(&a.h);
+        out[TOTAL] = dg_number(b, 0);
+        out[TERMS] = dg_head_no_terms(b, terms_of);
         return;
+    }
     t = assign(&a);
     dg_name(b, t.gt, "atss.assigned");
     dg_name(b, t.threshold, "atss.thresholds");

@@ -105,3 +105,39 @@ dg_val dg_head_queries(const dg_head *h, const dg_query_rows_of *q, dg_val boxes
     dg_record_set(b, out, "gt", q->gt);
     return out;
 }
+
+dg_val dg_head_nobody(const dg_head *h)
+{
+    int32_t *v = malloc((size_t)h->batch * sizeof *v);
+    dg_val out;
+
+    if (!v)
+        return dg_error(h->b, "out-of-memory", "no memory for a batch");
+    for (int64_t i = 0; i < h->batch; i++)
+        v[i] = -1;
+    out = dg_const_i32(h->b, DG_SHAPE(h->batch, 1), v);
+    free(v);
+    return out;
+}
+
+dg_val dg_head_no_queries(const dg_head *h)
+{
+    static const int32_t none[4] = { 0 };
+    dg_build *b = h->b;
+    dg_val out = dg_record(b);
+
+    dg_record_set(b, out, "boxes", dg_zeros(b, DG_SHAPE(h->batch, 1, 4)));
+    dg_record_set(b, out, "meta", dg_const_i32(b, DG_SHAPE(4), none));
+    dg_record_set(b, out, "query", dg_head_nobody(h));
+    dg_record_set(b, out, "gt", dg_head_nobody(h));
+    return out;
+}
+
+dg_val dg_head_no_terms(dg_build *b, const char *const names[])
+{
+    dg_val out = dg_record(b);
+
+    for (int i = 0; names[i]; i++)
+        dg_record_set(b, out, names[i], dg_number(b, 0));
+    return out;
+}

@@ -35,6 +35,11 @@ dg_val dg_head_keys(dg_build *b, dg_val keys, dg_val row);
 /* Decoder queries {boxes:f[B,N,4],meta:i[4],query:i[B,N],gt:i[B,N]}: boxes [B,N,4] in pixels of the
  * rows in q become fractions of the image. */
 dg_val dg_head_queries(const dg_head *h, const dg_query_rows_of *q, dg_val boxes);
+/* What stands for the outputs of a head in an evaluation, which does not read them: no queries, and
+ * a record of zeros under the names of terms (NULL ends the list). */
+dg_val dg_head_no_queries(const dg_head *h);
+dg_val dg_head_nobody(const dg_head *h); /* i32 [B,1]: -1 */
+dg_val dg_head_no_terms(dg_build *b, const char *const names[]);
 #define DG_HEAD_QUERIES "{boxes:f[B,N,4],meta:i[4],query:i[B,N],gt:i[B,N]}"
 
 #endif

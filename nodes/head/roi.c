@@ -190,7 +190,12 @@ static void lower_roi(dg_build *b, const void *self, const dg_val in[], dg_val o
                       &out[POSITIVES]))
         return;
     if (!dg_training(b)) { /* the parameters belong to the model */
+        static const char *const terms_of[] = { "loss_cls0", "acc0", "loss_bbox0", NULL };
+
         (void)predict(&r, dg_zeros(b, DG_SHAPE(r.h.batch, 1, 4)), &deltas);
+        out[POSITIVES] = dg_head_no_queries(&r.h);
+        out[TOTAL] = dg_number(b, 0);
+        out[TERMS] = dg_head_no_terms(b, terms_of);
         return;
     }
     if (!dg_has(in[PROPOSALS])) {

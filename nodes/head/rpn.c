@@ -236,8 +236,17 @@ static void lower_rpn(dg_build *b, const void *self, const dg_val in[], dg_val o
                       &out[PROPOSALS]))
         return;
     predict(&r);
-    if (!dg_training(b))
+    if (!dg_training(b)) { /* the parameters belong to the model */
+        static const char *const terms_of[] = { "loss_rpn_cls", "loss_rpn_bbox", NULL };
+
+        out[PROPOSALS] = dg_record(b);
+        dg_record_set(b, out[PROPOSALS], "boxes", dg_zeros(b, DG_SHAPE(r.h.batch, 1, 4)));
+        dg_record_set(b, out[PROPOSALS], "ids", dg_head_nobody(&r.h));
+        dg_record_set(b, out[PROPOSALS], "assigned", dg_head_nobody(&r.h));
+        out[TOTAL] = dg_number(b, 0);
+        out[TERMS] = dg_head_no_terms(b, terms_of);
         return;
+    }
     r.anchors = anchors(&r);
     gt = dg_iou_assign(b, r.anchors.boxes, r.anchors.valid, r.h.boxes, r.h.count, &assign);
     gt = dg_name(b, gt, "rpn.assigned");
