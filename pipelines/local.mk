@@ -1,11 +1,13 @@
 # Installed under $(pkgdatadir), folders kept.
 nobase_dist_pkgdata_DATA += \
 	pipelines/bccd_r18vd.xml \
+	pipelines/codino_r50_coco.xml \
 	pipelines/dino_r50_coco.xml \
 	pipelines/parts/coco_evaluate.xml \
 	pipelines/parts/coco_train.xml \
 	pipelines/parts/codino_data.xml \
 	pipelines/parts/codino_evaluate.xml \
+	pipelines/parts/codino_heads.xml \
 	pipelines/parts/codino_trunk.xml \
 	pipelines/parts/codino_update.xml \
 	pipelines/parts/rtdetr_head.xml \

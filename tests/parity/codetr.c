@@ -357,13 +357,13 @@ int codetr_check_losses(fixture *f, const dg_json *step, double total, double te
     report_fact(f->report, "loss terms", found > 0, "none");
     if (f->set->parts)
         return 0;
-    v = fixture_read(f, "loss.total", &shape);
+    v = fixture_read(f, "loss/differentiated", &shape);
     if (!v)
-        return missing(f, "loss.total");
+        return missing(f, "loss/differentiated");
     report_add(f->report, "total loss",
                fabs(*v - dg_json_get(step, "total_loss")->number) /
                    dg_json_get(step, "total_loss")->number,
-               total, "loss.total");
+               total, "");
     v = fixture_read(f, "grad_norm", &shape);
     if (!v)
         return missing(f, "grad_norm");

@@ -31,6 +31,8 @@ static codetr_batch only_batch(const fixture *f, const char *suffix)
 
 static layout layout_of(const char *name)
 {
+    if (strncmp(name, "roi.", 4) == 0)
+        return AS_STORED;
     if (strncmp(name, "dec.", 4) == 0 && (strstr(name, ".state") || strstr(name, ".new_ref")))
         return QUERIES;
     if (strncmp(name, "dn.", 3) == 0 || strncmp(name, "aux", 3) == 0)
