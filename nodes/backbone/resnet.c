@@ -16,8 +16,9 @@
 #include "nodes/layers.h"
 
 typedef struct conf {
-    int64_t depth, frozen_stages;
+    int64_t depth, frozen_stages, norm;
     bool freeze_norm, normalize;
+    const char *axis;
 } conf;
 
 enum { IMAGES, SIZES };
@@ -51,12 +52,12 @@ static const dg_attr attrs[] = {
             "keep batch norms fixed at their pretrained statistics, scales and shifts"),
     DG_BOOL(conf, normalize, true,
             "subtract ImageNet's mean from the images and divide by its deviation"),
+    DG_NORM_ATTRS(conf),
     { 0 },
 };
 
 static const dg_rule rules[] = {
-    { DG_RULE_STATE, .from = "in", .when = "!freeze_norm",
-      .why = "keeps running statistics of the images that it sees", .flags = DG_RULE_TRAIN },
+    DG_NORM_RULES("in", ",!freeze_norm"),
     { 0 },
 };
 
@@ -70,6 +71,9 @@ static void check_resnet(dg_check *k, const void *self)
             "fixed norms of a backbone that starts from random weights normalise nothing");
         dg_check_help(k, "give pretrained=\"weights.safetensors\", or freeze_norm=\"false\"");
     }
+    if (c->freeze_norm && c->norm == DG_NORM_SYNC)
+        dg_check_fail(k, "norm", "norm-fixed", "joins statistics, and freeze_norm leaves none");
+    dg_norm_check(k, c->norm, c->axis);
 }
 
 static dg_val conv_norm(const dg_param_path_of *at, const char *conv, const char *norm, dg_val x,
@@ -79,6 +83,7 @@ static dg_val conv_norm(const dg_param_path_of *at, const char *conv, const char
     shape.norm = norm;
     shape.frozen = frozen;
     shape.affine = c->freeze_norm;
+    shape.axis = dg_norm_axis(c->norm, c->axis);
     return dg_layer_conv_norm(at, x, &shape);
 }
 
