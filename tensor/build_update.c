@@ -70,8 +70,9 @@ static dg_val finite(dg_build *b, int n, const dg_val x[])
     return out[0];
 }
 
-dg_val dg_backward(dg_build *b, dg_val loss, int accumulate)
+static dg_val backward(dg_build *b, dg_val loss, int accumulate, bool mean)
 {
+    dg_val seed = loss;
     const dg_value *x = dg_value_of(b, loss);
     char shape[64];
 
@@ -97,8 +98,10 @@ dg_val dg_backward(dg_build *b, dg_val loss, int accumulate)
             "the update would hang on the last of them",
             b->p->accumulate);
     b->loss = loss;
+    if (mean && b->p->accumulate > 1) /* the share of this batch in the mean */
+        seed = dg_scale(b, loss, 1 / (double)b->p->accumulate, 0);
     dg_pass_fuse(b->p);
-    if (dg_autodiff(b, (int32_t)loss.id, NULL) < 0)
+    if (dg_autodiff(b, (int32_t)seed.id, NULL) < 0)
         return DG_POISON;
     b->phase = DG_OPTIMIZE;
     finite(b, 1, &loss);
@@ -106,6 +109,16 @@ dg_val dg_backward(dg_build *b, dg_val loss, int accumulate)
     flush_statistics(b);
     b->segment = DG_SEG_UPDATE;
     return dg_whole_space(b, DG_GRADIENTS);
+}
+
+dg_val dg_backward(dg_build *b, dg_val loss, int accumulate)
+{
+    return backward(b, loss, accumulate, false);
+}
+
+dg_val dg_backward_mean(dg_build *b, dg_val loss)
+{
+    return backward(b, loss, 0, true);
 }
 
 /* Reports and returns false unless v is the whole space s. */

@@ -348,6 +348,8 @@ DG_PUBLIC dg_val dg_all_gatherv(dg_build *b, dg_val x, dg_val count, const char 
  * space over the batches of an update. What is emitted afterwards belongs to the update, which runs
  * every `accumulate` batches (0: as the training scope says). */
 DG_PUBLIC dg_val dg_backward(dg_build *b, dg_val loss, int accumulate);
+/* The same with the mean over the batches of an update, whose number the training scope says. */
+DG_PUBLIC dg_val dg_backward_mean(dg_build *b, dg_val loss);
 /* Mean of the whole gradient over the ranks of an axis, in buckets whose order the plan fixes. */
 DG_PUBLIC dg_val dg_all_reduce_gradients(dg_build *b, dg_val gradients, const char *axis);
 /* L2 norm over all parameters: []. */

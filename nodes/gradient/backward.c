@@ -3,17 +3,21 @@
 #include "nodes/builtin.h"
 
 typedef struct conf {
-    int64_t unused;
+    int64_t batches;
 } conf;
+
+enum { SUM, MEAN }; /* batches */
 
 static const dg_port ports[] = {
     DG_IN("loss", "f[]", "the loss to minimise"),
     DG_OUT("gradients", "gradients",
-           "gradients of all trainable parameters, summed over the batches of an update"),
+           "gradients of all trainable parameters, of all batches of an update"),
     { 0 },
 };
 
 static const dg_attr attrs[] = {
+    DG_ENUM(conf, batches, SUM, "sum|mean",
+            "with `accumulate`: the gradients of an update's batches are added up, or averaged"),
     { 0 },
 };
 
@@ -25,8 +29,9 @@ static const dg_rule rules[] = {
 
 static void lower_backward(dg_build *b, const void *self, const dg_val in[], dg_val out[])
 {
-    (void)self;
-    out[0] = dg_backward(b, in[0], 0);
+    const conf *c = self;
+
+    out[0] = c->batches == MEAN ? dg_backward_mean(b, in[0]) : dg_backward(b, in[0], 0);
 }
 
 const dg_node_class dg_node_backward = {
