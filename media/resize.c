@@ -1,4 +1,5 @@
-/* resize.c: bilinear resizing with antialiasing, in Pillow's fixed-point arithmetic, and nearest.
+/* resize.c: bilinear resizing with antialiasing, in Pillow's fixed-point arithmetic; nearest; and
+ * bilinear without antialiasing.
  *
  * Output i of n_out samples the source around c = (i + 1/2) r with r = n_in / n_out. Its weights
  * are a triangle of half-width f = max(r, 1), over source pixels j whose centres lie within f of c:
@@ -182,4 +183,39 @@ int dg_image_resize_nearest(dg_image *out, dg_scratch *s, const dg_image *in, in
     *out = done;
 out:
     return rc;
+}
+
+/* Where output i of n lies among `from` samples: between *low and *high, at share *t. */
+static void between(int i, int n, int from, int *low, int *high, float *t)
+{
+    float at = fmaxf(((float)i + 0.5F) * ((float)from / (float)n) - 0.5F, 0);
+
+    *low = (int)at < from - 1 ? (int)at : from - 1;
+    *high = *low + 1 < from ? *low + 1 : *low;
+    *t = fminf(at - (float)*low, 1);
+}
+
+void dg_resize_f32(float *out, int to_w, int to_h, const float *in, int w, int h, int channels)
+{
+    const size_t row = (size_t)w * (size_t)channels;
+
+    for (int y = 0; y < to_h; y++) {
+        int top, bottom;
+        float down;
+
+        between(y, to_h, h, &top, &bottom, &down);
+        for (int x = 0; x < to_w; x++) {
+            int left, right;
+            float across;
+
+            between(x, to_w, w, &left, &right, &across);
+            for (int c = 0; c < channels; c++) {
+                const float *a = in + (size_t)top * row + c, *b = in + (size_t)bottom * row + c;
+                size_t l = (size_t)left * (size_t)channels, r = (size_t)right * (size_t)channels;
+                float up = a[l] + (a[r] - a[l]) * across, low = b[l] + (b[r] - b[l]) * across;
+
+                *out++ = up + (low - up) * down;
+            }
+        }
+    }
 }

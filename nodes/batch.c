@@ -15,10 +15,11 @@
 #include <string.h>
 
 typedef struct conf {
-    int64_t max_objects, fit;
+    int64_t max_objects, fit, second;
     dg_sizes base;
 } conf;
 
+enum { NEAREST, BILINEAR }; /* second */
 enum { IMAGES, LABELS, BOXES, COUNT, SIZES, N_FEEDS };
 enum { FIT_STRETCH, FIT_PAD };
 
@@ -38,8 +39,11 @@ static const dg_attr attrs[] = {
             "and at the bottom"),
     DG_SIZES(
         conf, base, NULL,
-        "resize to this size first (bilinear, antialiased), then to the batch's size by nearest "
-        "pixels, as the reference does in multi-scale training; if omitted, resize once"),
+        "resize to this size first (bilinear, antialiased), then to the batch's size as `second` "
+        "says, as the references do in multi-scale training; if omitted, resize once"),
+    DG_ENUM(conf, second, NEAREST, "nearest|bilinear",
+            "the second resize: nearest pixels as RT-DETR's reference does, or bilinear without "
+            "antialiasing as RF-DETR's"),
     { 0 },
 };
 
@@ -51,6 +55,8 @@ static void check_batch(dg_check *k, const void *self)
         dg_check_fail(k, "base", "batch-base", "must be one size, found %d", c->base.n);
     if (c->base.n && c->fit == FIT_PAD)
         dg_check_fail(k, "base", "batch-base", "is a size to stretch to, and fit=\"pad\" does not");
+    if (c->second == BILINEAR && !c->base.n)
+        dg_check_fail(k, "second", "batch-second", "there is no second resize without base");
 }
 
 static int feeds(const void *self, dg_size size, int batch, dg_feed out[], int n)
@@ -80,25 +86,50 @@ static dg_size fitted(const conf *c, dg_size size, const dg_sample *sm)
     return (dg_size){ w < 1 ? 1 : w > size.w ? size.w : w, h < 1 ? 1 : h > size.h ? size.h : h };
 }
 
-static int resize(const conf *c, dg_size size, dg_sample *sm, dg_diag *d)
+/* Boxes of an image of one size, in an image of another. */
+static void scale_boxes(dg_sample *sm, dg_size from, dg_size to)
+{
+    double x = (double)to.w / (double)from.w, y = (double)to.h / (double)from.h;
+
+    for (int i = 0; i < sm->n_objects; i++) {
+        dg_box *b = &sm->objects[i].box;
+
+        *b = (dg_box){ b->x1 * x, b->y1 * y, b->x2 * x, b->y2 * y };
+    }
+}
+
+/* Brings the sample to its final size; its pixels go to out, unless that is NULL. */
+static int resize(const conf *c, dg_size size, dg_sample *sm, float *out, dg_diag *d)
 {
     dg_size first = c->base.n ? c->base.v[0] : size;
-    int rc = dg_sample_resize(sm, (int)first.w, (int)first.h, d);
+    bool again = first.w != size.w || first.h != size.h;
+    float *pixels;
+    int rc;
 
+    DG_TRY(dg_sample_resize(sm, (int)first.w, (int)first.h, d));
     dg_sample_sanitize(sm, 1);
-    if (!rc && (first.w != size.w || first.h != size.h)) {
+    if (again)
+        scale_boxes(sm, first, size);
+    if (!out)
+        return 0;
+    if (again && c->second == BILINEAR) {
+        pixels = dg_scratch_alloc(sm->scratch, (size_t)(first.w * first.h * 3) * sizeof *pixels);
+        if (!pixels)
+            return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory",
+                           "no memory to resize an image");
+        dg_image_to_f32(pixels, &sm->image);
+        dg_resize_f32(out, (int)size.w, (int)size.h, pixels, (int)first.w, (int)first.h, 3);
+        return 0;
+    }
+    if (again) {
         dg_image small;
 
-        rc = dg_image_resize_nearest(&small, sm->scratch, &sm->image, (int)size.w, (int)size.h, d);
-        for (int i = 0; !rc && i < sm->n_objects; i++) {
-            dg_box *b = &sm->objects[i].box;
-            double x = (double)size.w / (double)first.w, y = (double)size.h / (double)first.h;
-
-            *b = (dg_box){ b->x1 * x, b->y1 * y, b->x2 * x, b->y2 * y };
-        }
-        if (!rc)
-            sm->image = small;
+        DG_TRY(
+            dg_image_resize_nearest(&small, sm->scratch, &sm->image, (int)size.w, (int)size.h, d));
+        sm->image = small;
     }
+    dg_image_to_f32(out, &sm->image);
+out:
     return rc;
 }
 
@@ -123,18 +154,16 @@ static void fill_targets(const conf *c, dg_size size, int slot, const dg_sample 
     ((int32_t *)data[COUNT])[slot] = sm->n_objects;
 }
 
-/* Writes the image into its slot, in a canvas of the batch's size. */
-static int fill_image(dg_size size, int slot, dg_sample *sm, void *const data[], dg_diag *d)
+/* Writes the image into a canvas of the batch's size. */
+static int fill_canvas(dg_size size, dg_sample *sm, float *out, dg_diag *d)
 {
     static const uint8_t black[3] = { 0 };
-    dg_image canvas = sm->image;
-    int rc = 0;
-
-    if (canvas.w != size.w || canvas.h != size.h)
-        rc = dg_image_paste(&canvas, sm->scratch, &sm->image, (int)size.w, (int)size.h, 0, 0, black,
+    dg_image canvas;
+    int rc = dg_image_paste(&canvas, sm->scratch, &sm->image, (int)size.w, (int)size.h, 0, 0, black,
                             d);
+
     if (!rc)
-        dg_image_to_f32((float *)data[IMAGES] + slot * size.h * size.w * 3, &canvas);
+        dg_image_to_f32(out, &canvas);
     return rc;
 }
 
@@ -143,11 +172,17 @@ static int fill(const void *self, dg_size size, int batch, int slot, dg_sample *
 {
     const conf *c = self;
     dg_size own = fitted(c, size, sm);
-    int rc = resize(c, own, sm, d);
+    float *out = data[IMAGES];
+    bool pad = own.w != size.w || own.h != size.h;
+    int rc;
+
+    if (out)
+        out += slot * size.h * size.w * 3;
+    rc = resize(c, own, sm, pad ? NULL : out, d);
 
     (void)batch;
-    if (!rc && data[IMAGES])
-        rc = fill_image(size, slot, sm, data, d);
+    if (!rc && out && pad)
+        rc = fill_canvas(size, sm, out, d);
     if (rc)
         return rc;
     if (data[SIZES]) {

@@ -62,8 +62,10 @@ libnodes_la_SOURCES += \
 	nodes/optimizer/ema.c \
 	nodes/optimizer/schedule.c \
 	nodes/optimizer/schedule.h \
+	nodes/projector/c2f.c nodes/projector/c2f.h \
 	nodes/projector/multiscale.c \
 	nodes/sampler/bucket.c \
 	nodes/sampler/plain.c \
+	nodes/sampler/python.c nodes/sampler/python.h \
 	nodes/sampler/sampler.c nodes/sampler/sampler.h \
 	nodes/sink/log.c

@@ -10,6 +10,7 @@
  *
  * A LOW op that the backend runs faster in base (on the host a convolution of three channels) is
  * base, and so are values computed from parameters alone; readers that may choose take both as low.
+ * A product with a constant is base, too: it resamples, and its weights are exact.
  * Master weights, gradients, statistics, constants and the batch are base. */
 #include <string.h>
 
@@ -24,6 +25,7 @@ typedef struct precision {
     int n_values;       /* number of values before casts */
     bool *hand_low;     /* per value: base, but readers that may choose take it as low */
     bool *wide_readers; /* per value: no reader wants it low */
+    bool *constant;     /* per value: a constant in another form */
     int32_t *reshaped;  /* per value: the input it is a reshape of; 0: none */
     bool *result;
     int32_t *cast[2]; /* per value: its version as base [0], as low [1] */
@@ -64,6 +66,16 @@ static bool stays_base(precision *s, const dg_instr *in)
     return s->backend->prefers_wide(s->backend, in->op, t, n);
 }
 
+static bool is_constant(precision *s, int32_t v)
+{
+    return v && (value(s, v)->space == DG_CONSTANTS || s->constant[v]);
+}
+
+static bool resamples(precision *s, const dg_instr *in)
+{
+    return in->op == DG_OP(matmul) && (is_constant(s, in->v[0]) || is_constant(s, in->v[1]));
+}
+
 /* The type of the instruction's operands that are not :f. */
 static dg_dtype type_of(precision *s, const dg_instr *in, const dg_signature *sig)
 {
@@ -84,7 +96,7 @@ static dg_dtype type_of(precision *s, const dg_instr *in, const dg_signature *si
     }
     switch (in->op->effect == DG_PURE ? in->op->precision : DG_WIDE) {
     case DG_LOW:
-        return stays_base(s, in) ? s->base : s->low;
+        return stays_base(s, in) || resamples(s, in) ? s->base : s->low;
     case DG_F32STAT:
         return any_low ? s->low : s->base;
     case DG_ANY:
@@ -165,6 +177,11 @@ static bool may_hand_low(precision *s, const dg_instr *in, const dg_signature *s
 {
     bool any = false;
 
+    if (resamples(s, in)) {
+        int32_t of = in->v[is_constant(s, in->v[0]) ? 1 : 0];
+
+        return value(s, of)->space == DG_WEIGHTS || s->hand_low[of];
+    }
     if (in->op->precision == DG_LOW)
         return stays_base(s, in);
     for (int k = 0; k < in->n_in; k++) {
@@ -205,6 +222,8 @@ static void convert(precision *s, dg_instr in)
     }
     if (in.op == DG_OP(reshape))
         s->reshaped[in.v[1]] = in.v[0];
+    if (in.op == DG_OP(reshape) || in.op == DG_OP(expand) || in.op == DG_OP(permute))
+        s->constant[in.v[1]] = is_constant(s, in.v[0]);
     DG_PUSH(s->p->arena, s->out, in);
     for (int k = in.n_in; k < in.n_in + in.n_out; k++)
         if (is_real(s, in.v[k]) && s->result[in.v[k]])
@@ -250,6 +269,7 @@ void dg_pass_precision(dg_program *p, dg_dtype base, dg_dtype low, dg_backend *b
     scratch = dg_arena_open();
     s.hand_low = DG_NEW_N(scratch, room, bool);
     s.wide_readers = DG_NEW_N(scratch, room, bool);
+    s.constant = DG_NEW_N(scratch, room, bool);
     s.result = DG_NEW_N(scratch, room, bool);
     s.reshaped = DG_NEW_N(scratch, room, int32_t);
     s.cast[0] = DG_NEW_N(scratch, room, int32_t);

@@ -82,6 +82,10 @@ DG_PUBLIC void dg_image_channels(dg_image *im, const int order[3]);
 
 /* value / 255 in single precision, correctly rounded; out [h, w, 3]. */
 DG_PUBLIC void dg_image_to_f32(float *out, const dg_image *im);
+/* f32 [h,w,channels] to [to_h,to_w,channels]: bilinear between the centres of pixels, without
+ * antialiasing, as PyTorch's interpolate with align_corners=False. */
+DG_PUBLIC void dg_resize_f32(float *out, int to_w, int to_h, const float *in, int w, int h,
+                             int channels);
 
 /* ---- samples --------------------------------------------------------------------------------- */
 

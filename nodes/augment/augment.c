@@ -4,6 +4,8 @@
  * IoU crop from the same paper) is
  *     <augment><photometric p="0.5" until="epoch 71"/><zoom_out p="0.5" .../>
  *              <iou_crop p="0.8" .../><flip p="0.5"/></augment>
+ * and RF-DETR's, with square batches behind it,
+ *     <augment><flip p="0.5"/><resize_crop p="0.5"/></augment>
  * Objects narrower or lower than a pixel are dropped at <iou_crop>, cropped or not. Draws are keyed
  * by the run's seed, the node and the sample's number, so they do not depend on threads, ranks or
  * restarts. */
@@ -16,7 +18,7 @@ typedef struct conf {
     dg_children steps;
 } conf;
 
-enum { PHOTOMETRIC, ZOOM_OUT, IOU_CROP, FLIP };
+enum { PHOTOMETRIC, ZOOM_OUT, IOU_CROP, RESIZE_CROP, FLIP };
 
 typedef struct photometric {
     double p, brightness, contrast, saturation, hue;
@@ -32,6 +34,12 @@ typedef struct iou_crop {
     int64_t trials;
     dg_when until;
 } iou_crop;
+typedef struct resize_crop {
+    double p;
+    int64_t least, most;
+    dg_ints sides;
+    dg_when until;
+} resize_crop;
 typedef struct flip {
     double p;
     dg_when until;
@@ -62,6 +70,15 @@ static const dg_attr iou_crop_attrs[] = {
     DG_WHEN(iou_crop, until, NULL, "skipped from this moment on"),
     { 0 },
 };
+static const dg_attr resize_crop_attrs[] = {
+    DG_NUM(resize_crop, p, 0.5, 0, 1, "probability"),
+    DG_INTS(resize_crop, sides, "400,500,600", "the shorter side becomes one of these, in pixels"),
+    DG_INT(resize_crop, least, 384, 1, DG_IMAGE_MAX_SIDE, "smallest side of the crop, in pixels"),
+    DG_INT(resize_crop, most, 600, 1, DG_IMAGE_MAX_SIDE,
+           "largest side of the crop, in pixels; the image's, if that is smaller"),
+    DG_WHEN(resize_crop, until, NULL, "skipped from this moment on"),
+    { 0 },
+};
 static const dg_attr flip_attrs[] = {
     DG_NUM(flip, p, 0.5, 0, 1, "probability"),
     DG_WHEN(flip, until, NULL, "skipped from this moment on"),
@@ -75,6 +92,8 @@ static const dg_child_class children[] = {
     { "iou_crop", iou_crop_attrs, sizeof(iou_crop), 0,
       "Crops so that the overlap with some object reaches a drawn minimum; drops objects whose "
       "centre is outside." },
+    { "resize_crop", resize_crop_attrs, sizeof(resize_crop), 0,
+      "Resizes to a drawn shorter side, then crops a rectangle of drawn sides." },
     { "flip", flip_attrs, sizeof(flip), 0, "Mirrors left and right." },
     { 0 },
 };
@@ -110,9 +129,28 @@ static const dg_when *until_of(const dg_child *step)
         return &((const zoom_out *)s)->until;
     case IOU_CROP:
         return &((const iou_crop *)s)->until;
+    case RESIZE_CROP:
+        return &((const resize_crop *)s)->until;
     default:
         return &((const flip *)s)->until;
     }
+}
+
+static void check_resize_crop(dg_check *k, const resize_crop *c)
+{
+    if (c->least > c->most)
+        dg_check_fail(k, NULL, "augment-crop",
+                      "least=\"%lld\" of <resize_crop> is more than most=\"%lld\"",
+                      (long long)c->least, (long long)c->most);
+    if (c->sides.n < 1)
+        dg_check_fail(k, NULL, "augment-crop", "sides of <resize_crop> must name a side");
+    for (int i = 0; i < c->sides.n; i++)
+        if (c->sides.v[i] < c->least || c->sides.v[i] > DG_IMAGE_MAX_SIDE) {
+            dg_check_fail(k, NULL, "augment-crop",
+                          "sides of <resize_crop> must be from least (%lld) to %d, found %lld",
+                          (long long)c->least, DG_IMAGE_MAX_SIDE, (long long)c->sides.v[i]);
+            return;
+        }
 }
 
 /* Refuses until="... min": changes must depend only on the sample's place in the run, not on
@@ -128,6 +166,8 @@ static void check_augment(dg_check *k, const void *self)
             dg_check_fail(k, NULL, "augment-until",
                           "until=\"%g min\" of <%s>: say a step or an epoch, like \"epoch 71\"",
                           until->n, children[c->steps.v[i].kind].name);
+        if (c->steps.v[i].kind == RESIZE_CROP)
+            check_resize_crop(k, c->steps.v[i].conf);
     }
 }
 
@@ -226,6 +266,52 @@ static int crop(const iou_crop *c, dg_sample *sm, dg_draw *r, dg_diag *d)
     }
 }
 
+/* Draws a number from least to most, both included; least, if most is smaller. */
+static int64_t side_of_crop(dg_draw *r, int64_t least, int64_t most)
+{
+    return most > least ? least + dg_draw_below(r, most - least + 1) : least;
+}
+
+static double clamp(double v, double most)
+{
+    return fmax(0, fmin(v, most));
+}
+
+/* Crops, and keeps what is left of every box, whether its centre is inside or not. */
+static int crop_boxes(dg_sample *sm, int x, int y, int w, int h, dg_diag *d)
+{
+    dg_box *boxes = dg_scratch_alloc(sm->scratch, (size_t)(sm->n_objects + 1) * sizeof *boxes);
+    int rc;
+
+    if (!boxes)
+        return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for %d boxes",
+                       sm->n_objects);
+    for (int i = 0; i < sm->n_objects; i++)
+        boxes[i] = sm->objects[i].box;
+    rc = dg_sample_crop(sm, x, y, w, h, d);
+    for (int i = 0; i < sm->n_objects && !rc; i++)
+        sm->objects[i].box = (dg_box){ clamp(boxes[i].x1 - x, w), clamp(boxes[i].y1 - y, h),
+                                       clamp(boxes[i].x2 - x, w), clamp(boxes[i].y2 - y, h) };
+    return rc;
+}
+
+static int resize_and_crop(const resize_crop *c, dg_sample *sm, dg_draw *r, dg_diag *d)
+{
+    int64_t side = c->sides.v[dg_draw_below(r, c->sides.n)], w = sm->image.w, h = sm->image.h;
+    int64_t longer = side * (w > h ? w : h) / (w > h ? h : w), x;
+    int rc;
+
+    if (longer > DG_IMAGE_MAX_SIDE || (double)side * (double)longer > DG_IMAGE_MAX_PIXELS)
+        return 0; /* a strip, which has no such crop */
+    DG_TRY(dg_sample_resize(sm, (int)(w > h ? longer : side), (int)(w > h ? side : longer), d));
+    w = side_of_crop(r, c->least, sm->image.w < c->most ? sm->image.w : c->most);
+    h = side_of_crop(r, c->least, sm->image.h < c->most ? sm->image.h : c->most);
+    x = dg_draw_below(r, sm->image.w - w + 1);
+    DG_TRY(crop_boxes(sm, (int)x, (int)dg_draw_below(r, sm->image.h - h + 1), (int)w, (int)h, d));
+out:
+    return rc;
+}
+
 static int item(const void *self, dg_sample *sm, dg_draw *r, const dg_clock *clock, dg_diag *d)
 {
     const conf *c = self;
@@ -248,6 +334,10 @@ static int item(const void *self, dg_sample *sm, dg_draw *r, const dg_clock *clo
             if (on && chance(r, ((const iou_crop *)s)->p))
                 rc = crop(s, sm, r, d);
             dg_sample_sanitize(sm, 1); /* for every image, as in the reference */
+            break;
+        case RESIZE_CROP:
+            if (on && chance(r, ((const resize_crop *)s)->p))
+                rc = resize_and_crop(s, sm, r, d);
             break;
         default:
             if (on && chance(r, ((const flip *)s)->p))

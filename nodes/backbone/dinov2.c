@@ -151,36 +151,13 @@ static void layer_params(const vit *m, int64_t layer, dg_val p[N_PARTS])
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
-static dg_val resize_matrix(dg_build *b, int64_t from, int64_t to)
-{
-    double *m = malloc((size_t)(from * to) * sizeof *m);
-    dg_val v;
-
-    if (!m)
-        return dg_error(b, "out-of-memory", "no memory for a matrix of %lldx%lld", (long long)to,
-                        (long long)from);
-    dg_resample_bicubic(from, to, m);
-    v = dg_const(b, DG_SHAPE(to, from), m);
-    free(m);
-    return v;
-}
-
-/* The table's rows behind the class token's, for h x w tokens: [h,w,D]. A column is resized by a
- * product with all of them side by side, then every row. */
+/* The table's rows behind the class token's, for h x w tokens: [h,w,D]. */
 static dg_val grid_positions(const vit *m, dg_val table)
 {
-    dg_build *b = m->b;
-    int64_t side = m->c->positions, width = m->c->width;
-    dg_val v = dg_slice(b, table, 1, 1, 1 + side * side), across;
+    int64_t side = m->c->positions;
+    dg_val rows = dg_slice(m->b, table, 1, 1, 1 + side * side);
 
-    if (m->h != side || m->w != side) {
-        v = dg_reshape(b, v, DG_SHAPE(side, side * width));
-        v = dg_matmul(b, resize_matrix(b, side, m->h), v);
-        across = dg_reshape(b, resize_matrix(b, side, m->w), DG_SHAPE(1, m->w, side));
-        v = dg_matmul(b, dg_expand(b, across, DG_SHAPE(m->h, m->w, side)),
-                      dg_reshape(b, v, DG_SHAPE(m->h, side, width)));
-    }
-    return dg_reshape(b, v, DG_SHAPE(m->h, m->w, width));
+    return dg_resample_grid(m->b, rows, side, m->c->width, m->h, m->w);
 }
 
 static dg_val normalized(dg_build *b, dg_val images)
@@ -229,7 +206,10 @@ static dg_val embed(const vit *m, dg_val images)
     x = dg_conv2d(b, m->c->normalize ? normalized(b, images) : images, w, bias, (int)patch, 0);
     x = to_windows(m, dg_add(b, x, grid_positions(m, table)));
     class = dg_add(b, class, dg_slice(b, table, 1, 0, 1));
-    class = dg_expand(b, class, DG_SHAPE(dg_dim(b, x, 0), 1, width));
+    /* by images first: only axis 0 may be their number */
+    class = dg_expand(b, dg_reshape(b, class, DG_SHAPE(1, 1, 1, width)),
+                      DG_SHAPE(m->batch, m->c->windows * m->c->windows, 1, width));
+    class = dg_reshape(b, class, DG_SHAPE(dg_dim(b, x, 0), 1, width));
     return dg_name(b, dg_concat(b, 1, 2, (dg_val[]){ class, x }), "vit.embed");
 }
 

@@ -8,6 +8,7 @@
 #include "nodes/backbone/resample.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 static double keys(double x)
 {
@@ -33,4 +34,40 @@ void dg_resample_bicubic(int64_t from, int64_t to, double *m)
         for (int64_t j = begin; j < end; j++)
             w[j] /= sum;
     }
+}
+
+static dg_val matrix(dg_build *b, int64_t from, int64_t to)
+{
+    double *m = malloc((size_t)(from * to) * sizeof *m);
+    dg_val v;
+
+    if (!m)
+        return dg_error(b, "out-of-memory", "no memory for a matrix of %lldx%lld", (long long)to,
+                        (long long)from);
+    dg_resample_bicubic(from, to, m);
+    v = dg_const(b, DG_SHAPE(to, from), m);
+    free(m);
+    return v;
+}
+
+/* The first axis of v [from,n,width] resized: [to,n,width]. */
+static dg_val resize_rows(dg_build *b, dg_val v, int64_t from, int64_t to)
+{
+    int64_t n = dg_dim(b, v, 1), width = dg_dim(b, v, 2);
+
+    if (from == to)
+        return v;
+    v = dg_matmul(b, matrix(b, from, to), dg_reshape(b, v, DG_SHAPE(from, n * width)));
+    return dg_reshape(b, v, DG_SHAPE(to, n, width));
+}
+
+dg_val dg_resample_grid(dg_build *b, dg_val rows, int64_t side, int64_t width, int64_t h, int64_t w)
+{
+    static const int turn[] = { 1, 0, 2 };
+    dg_val v = dg_reshape(b, rows, DG_SHAPE(side, side, width));
+
+    if (h == side && w == side)
+        return v;
+    v = dg_permute(b, resize_rows(b, v, side, h), 3, turn);
+    return dg_permute(b, resize_rows(b, v, side, w), 3, turn);
 }

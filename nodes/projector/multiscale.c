@@ -4,12 +4,10 @@
  *  level l  LN(C2f([resize_l(f_0), resize_l(f_1), ...]))
  *  resize   level 3: transposed conv2x2, stride 2, to half the channels; 4: nothing;
  *           5: relu(LN(conv3x3, stride 2))
- *  C2f      a, b = halves of cv1(x); m_0 = M_0(b), m_i = M_i(m_{i-1});
- *           cv2([a, b, m_0, m_1, ...]), M_i = two 3x3 convolutions
  *
- * Every cv is silu(LN(conv(x))). LN is over the channels of a pixel; the reference calls it bn. */
+ * C2f, its convolutions and their LN: c2f.h. */
 #include "nodes/builtin.h"
-#include "nodes/layers.h"
+#include "nodes/projector/c2f.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -32,7 +30,7 @@ static const dg_attr attrs[] = {
     DG_INTS(conf, levels, "4",
             "levels to make, ascending: 3 (twice as fine as the maps), 4 (as fine), 5 (half as "
             "fine)"),
-    DG_INT(conf, blocks, 3, 0, 10, "pairs of convolutions in each level"),
+    DG_INT(conf, blocks, 3, 0, DG_C2F_MOST, "pairs of convolutions in each level"),
     { 0 },
 };
 
@@ -66,31 +64,6 @@ static void type_multiscale(dg_typing *t, const void *self)
     dg_type(t, "out", "%s}", text);
 }
 
-static dg_val channel_norm(const dg_param_path_of *at, dg_val x)
-{
-    return dg_layer_layer_norm_eps(at, x, 1e-6);
-}
-
-/* A convolution without bias and its norm, before the activation. */
-static dg_val conv(const dg_param_path_of *outer, const char *name, dg_val x, int64_t out, int size,
-                   int stride)
-{
-    dg_param_path_of at = dg_param_path_in(outer, "%s", name), bn = dg_param_path_in(&at, "bn");
-    int64_t in = dg_dim(at.b, x, -1);
-    dg_val w = dg_param_at(&at, "conv.weight", DG_SHAPE(out, in, size, size),
-                           dg_init_fan_in(in * size * size));
-
-    return channel_norm(&bn, dg_conv2d(at.b, x, w, DG_NONE, stride, size / 2));
-}
-
-static dg_val conv_silu(const dg_param_path_of *outer, const char *name, dg_val x, int64_t out,
-                        int size)
-{
-    dg_val y = dg_silu(outer->b, conv(outer, name, x, out, size, 1));
-
-    return dg_name(outer->b, y, "backbone.0.projector.%s.%s", outer->path, name);
-}
-
 /* Transposed convolution of 2x2 with stride 2: each pixel gives four, by a matrix. */
 static dg_val twice_as_fine(const dg_param_path_of *at, dg_val x)
 {
@@ -113,24 +86,7 @@ static dg_val resize(dg_build *b, dg_val x, int64_t level, int stage, int map)
 
     if (level == FINEST)
         return twice_as_fine(&first, x);
-    return level == SAME ? x : dg_relu(b, conv(&at, "0", x, dg_dim(b, x, -1), 3, 2));
-}
-
-static dg_val c2f(const dg_param_path_of *at, dg_val x, const conf *c)
-{
-    dg_build *b = at->b;
-    int64_t half = c->width / 2;
-    dg_val list[12], y = conv_silu(at, "cv1", x, c->width, 1);
-
-    list[0] = dg_slice(b, y, 3, 0, half);
-    list[1] = dg_slice(b, y, 3, half, c->width);
-    for (int i = 0; i < c->blocks; i++) {
-        dg_param_path_of m = dg_param_path_in(at, "m.%d", i);
-
-        y = conv_silu(&m, "cv1", list[1 + i], half, 3);
-        list[2 + i] = conv_silu(&m, "cv2", y, half, 3);
-    }
-    return conv_silu(at, "cv2", dg_concat(b, 3, 2 + (int)c->blocks, list), c->width, 1);
+    return level == SAME ? x : dg_relu(b, dg_c2f_conv(&at, "0", x, dg_dim(b, x, -1), 3, 2));
 }
 
 static void lower_multiscale(dg_build *b, const void *self, const dg_val in[], dg_val out[])
@@ -153,7 +109,7 @@ static void lower_multiscale(dg_build *b, const void *self, const dg_val in[], d
         for (int j = 0; j < n; j++)
             maps[j] = resize(b, dg_record_get(b, in[0], dg_record_key(b, in[0], j)), c->levels.v[i],
                              i, j);
-        x = channel_norm(&norm, c2f(&body, dg_concat(b, 3, n, maps), c));
+        x = dg_c2f_norm(&norm, dg_c2f(&body, dg_concat(b, 3, n, maps), c->width, (int)c->blocks));
         snprintf(key, sizeof key, "p%d", (int)c->levels.v[i]);
         dg_record_set(b, out[0], key, dg_name(b, x, "projector.%d", i));
     }

@@ -15,6 +15,12 @@ static const dg_attr attrs[] = {
     DG_SIZES(conf, sizes, "640", "image sizes; repeat a size to draw it more often"),
     DG_WHEN(conf, until, NULL, "from this moment on use only `base`"),
     DG_SIZES(conf, base, NULL, "the only size after `until`"),
+    DG_INT(conf, alike, 1, 1, 4096,
+           "batches in a row that have one size, as those of an update with `accumulate`; those "
+           "left over at the end of an epoch are dropped"),
+    DG_ENUM(conf, draw, DG_SAMPLER_SEED, "seed|python",
+            "what sizes are drawn from: the run's seed, or the number of the update by Python's "
+            "generator, as RF-DETR's reference does"),
     DG_BOOL(conf, shuffle, true, "draw the items in random order"),
     DG_ENUM(conf, tail, DG_TAIL_KEEP, "drop|pad|keep",
             "remaining items that do not fill a batch: drop them, fill up with repeated ones, or "
@@ -53,6 +59,26 @@ static const dg_rule rules[] = {
     { 0 },
 };
 
+/* Sizes that batches share are of one shape, or images would go to batches of another. */
+static void check_alike(dg_check *k, const conf *c)
+{
+    const char *attr = c->alike > 1 ? "alike" : "draw";
+
+    if (c->alike == 1 && c->draw == DG_SAMPLER_SEED)
+        return;
+    for (int i = 1; i < c->sizes.n; i++)
+        if (c->sizes.v[i].w * c->sizes.v[0].h != c->sizes.v[0].w * c->sizes.v[i].h) {
+            dg_check_fail(k, attr, "sampler-alike",
+                          "sizes must have one aspect ratio, found %lldx%lld beside %lldx%lld",
+                          (long long)c->sizes.v[i].w, (long long)c->sizes.v[i].h,
+                          (long long)c->sizes.v[0].w, (long long)c->sizes.v[0].h);
+            return;
+        }
+    if (c->alike > 1 && c->tail != DG_TAIL_DROP)
+        dg_check_fail(k, "alike", "sampler-alike",
+                      "batches that are left over are dropped: write tail=\"drop\"");
+}
+
 static void check_bucket(dg_check *k, const void *self)
 {
     const conf *c = self;
@@ -73,6 +99,7 @@ static void check_bucket(dg_check *k, const void *self)
     if (c->until.unit != DG_NEVER && c->until.unit != DG_EPOCHS)
         dg_check_fail(k, "until", "sampler-until",
                       "an epoch's plan is made at once: say until=\"epoch N\"");
+    check_alike(k, c);
 }
 
 const dg_node_class dg_node_sampler_bucket = {

@@ -5,7 +5,9 @@
  *  2. The items of each group are shuffled and cut into batches; each batch draws a size of its
  *     group, where a size that is listed twice is twice as likely.
  *  3. Remaining items of a group are dropped, or the batch is filled up (tail).
- *  4. The batches of all groups are shuffled together. */
+ *  4. The batches of all groups are shuffled together.
+ *  5. If `alike` batches share a size, or sizes are drawn as RF-DETR's reference does, sizes are
+ *     drawn here, for as many batches each; those that are left over are dropped. */
 #include "nodes/sampler/sampler.h"
 
 #include <math.h>
@@ -14,6 +16,7 @@
 #include <string.h>
 
 #include "nodes/items.h"
+#include "nodes/sampler/python.h"
 
 static void shuffle_picks(dg_pick *v, int64_t n, dg_draw *draw)
 {
@@ -103,6 +106,29 @@ static dg_draw begin_draws(const dg_sampler_conf *c, const dg_schedule_args *a)
     return dg_draw_begin(a->seed, name, (uint64_t)a->epoch);
 }
 
+/* Sizes of `alike` batches at a time. The reference seeds Python's generator with the number of the
+ * optimizer's step, which counts steps that its epochs would have if no image were dropped. */
+static void draw_sizes(dg_schedule *out, dg_pick *picks, const dg_sampler_conf *c,
+                       const dg_sizes *sizes, int64_t n_items, dg_draw *draw,
+                       const dg_schedule_args *a)
+{
+    int64_t items = c->batch * a->ranks * c->alike, steps = out->n_picks / c->alike,
+            counted = (n_items + items - 1) / items;
+
+    out->dropped += (out->n_picks - steps * c->alike) * c->batch * a->ranks;
+    out->n_picks = (int)(steps * c->alike);
+    for (int64_t i = 0; i < steps; i++) {
+        int k = c->draw == DG_SAMPLER_PYTHON
+                    ? dg_python_choice((uint64_t)(a->epoch * counted + i), sizes->n)
+                    : (int)dg_draw_below(draw, sizes->n);
+
+        for (int64_t j = i * c->alike; j < (i + 1) * c->alike; j++) {
+            picks[j].w = sizes->v[k].w;
+            picks[j].h = sizes->v[k].h;
+        }
+    }
+}
+
 int dg_sampler_schedule(dg_schedule *out, const void *self, const dg_schedule_args *a, dg_diag *d)
 {
     const dg_sampler_conf *c = self;
@@ -140,10 +166,13 @@ int dg_sampler_schedule(dg_schedule *out, const void *self, const dg_schedule_ar
     }
     if (c->shuffle)
         shuffle_picks(picks, out->n_picks, &draw);
+    if (c->alike > 1 || c->draw == DG_SAMPLER_PYTHON)
+        draw_sizes(out, picks, c, &sizes, n, &draw, a);
     if (!out->n_picks) {
         int rc = dg_fail(d, DG_EINPUT, DG_NOWHERE, "sampler-empty",
                          "%s has %lld images: not one batch of %lld over %d rank%s", a->data->name,
-                         (long long)n, (long long)c->batch, a->ranks, a->ranks == 1 ? "" : "s");
+                         (long long)n, (long long)(c->batch * (c->alike > 1 ? c->alike : 1)),
+                         a->ranks, a->ranks == 1 ? "" : "s");
 
         dg_help(d, "make batch smaller, or fill up with tail=\"pad\"");
         return rc;

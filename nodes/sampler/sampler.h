@@ -9,10 +9,11 @@
 #include <detrgraph/node.h>
 
 enum { DG_TAIL_DROP, DG_TAIL_PAD, DG_TAIL_KEEP };
-enum { DG_SAMPLER_SHARED, DG_SAMPLER_OWN }; /* seed */
+enum { DG_SAMPLER_SHARED, DG_SAMPLER_OWN };  /* seed */
+enum { DG_SAMPLER_SEED, DG_SAMPLER_PYTHON }; /* draw */
 
 typedef struct dg_sampler_conf {
-    int64_t batch, tail, seed;
+    int64_t batch, tail, seed, alike, draw;
     dg_sizes sizes;
     bool shuffle, repeat;
     dg_when until; /* from this moment on use only `base` */

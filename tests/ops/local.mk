@@ -14,6 +14,7 @@ tests_ops_gradients_SOURCES = tests/ops/gradients.c $(ops_samples)
 tests_ops_gradients_LDADD = $(check_rooms) $(test_libs)
 tests_ops_stored_SOURCES = tests/ops/stored.c tests/ops/stored.h tests/ops/stored_layers.c \
 	tests/ops/stored_detection.c tests/ops/stored_nodes.c tests/ops/stored_rfdetr.c \
+	tests/ops/stored_rfdetr_model.c \
 	tests/ops/stored_model.h \
 	tests/ops/stored_model.c $(ops_shared)
 tests_ops_stored_LDADD = $(check_rooms) $(test_libs)

@@ -23,11 +23,14 @@ typedef struct fixture {
     X(dn_group_empty) X(adamw_clip) X(anchors) X(anchors_border) X(aifi_pos) X(ema_decay) \
     X(warmup_linear)
 
-/* In stored_rfdetr.c. */
+/* In stored_rfdetr.c; from the positions on in stored_rfdetr_model.c. */
 #define RFDETR_CASES(X) \
     X(sine_embedding) X(msda_module) X(proposals) X(proposals_border_49) X(proposals_border_50) \
     X(proposals_border_56_14) X(loss_ce) X(loss_bbox) X(loss_giou) X(matcher) X(lr_factor) \
-    X(ema_decay)
+    X(ema_decay) \
+    X(position_resize_24_8) X(position_resize_24_14) X(position_resize_24_34) \
+    X(position_resize_37_12) X(position_resize_36_10) X(channel_layernorm) X(c2f) \
+    X(batch_resize_24_10) X(batch_resize_16_24) X(batch_resize_18_12) X(multi_scale)
 /* clang-format on */
 #define DECLARE(name) void stored_##name(void **state);
 STORED_CASES(DECLARE)

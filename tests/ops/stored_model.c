@@ -168,7 +168,7 @@ void model_run(model *m)
 
 static void judge(model *m, double error, const char *what)
 {
-    double bound = m->bits == 64 ? 1e-10 : 5e-6;
+    double bound = m->bits == 64 ? 1e-10 : m->loose > 0 ? m->loose * 5e-6 : 5e-6;
 
     if (!(error <= m->worst->error)) {
         m->worst->error = error;

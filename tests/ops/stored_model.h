@@ -22,6 +22,7 @@ typedef struct model {
     const dg_json *entry;
     const char *name, *prefix;
     int bits;
+    double loose; /* f32 may be off by so many times the usual; 0: once */
     dg_diag *d;
     dg_params *params;
     dg_program *p;
