@@ -17,6 +17,7 @@ nobase_dist_pkgdata_DATA += \
 	pipelines/quickstart.xml \
 	pipelines/rfdetr_base_coco.xml \
 	pipelines/rfdetr_large_coco.xml \
+	pipelines/rfdetr_large_deprecated_coco.xml \
 	pipelines/rfdetr_medium_coco.xml \
 	pipelines/rfdetr_nano_coco.xml \
 	pipelines/rfdetr_small_coco.xml \

@@ -301,23 +301,21 @@ int fixture_check_denoising(fixture *f, const dg_json *denoising)
 
 /* ---- losses ---------------------------------------------------------------------------------- */
 
-static double relative(double ours, double want)
+double fixture_relative(double ours, double want)
 {
     return fabs(ours - want) / (want == 0 ? 1 : fabs(want));
 }
 
-int fixture_check_losses(fixture *f, const dg_json *step, double total_bound, double term_bound)
+void fixture_check_terms(fixture *f, const dg_json *losses, double bound)
 {
-    const dg_json *losses = dg_json_get(step, "losses");
-    dg_shape shape;
-    double *v = NULL;
-
     for (int i = 0; i < losses->n; i++) {
-        v = fixture_read(f, dg_printf(f->arena, "loss.%s", losses->items[i].key), &shape);
+        dg_shape shape;
+        double *v = fixture_read(f, dg_printf(f->arena, "loss.%s", losses->items[i].key), &shape);
+
         report_fact(f->report, "loss terms", v != NULL, losses->items[i].key);
         if (v)
-            report_add(f->report, "loss terms, value", relative(*v, losses->items[i].number),
-                       term_bound, losses->items[i].key);
+            report_add(f->report, "loss terms, value",
+                       fixture_relative(*v, losses->items[i].number), bound, losses->items[i].key);
     }
     for (int i = 0; i < dg_run_n_values(f->run); i++) {
         const char *name = dg_run_value_at(f->run, i).name;
@@ -325,13 +323,23 @@ int fixture_check_losses(fixture *f, const dg_json *step, double total_bound, do
         if (strncmp(name, "loss.loss_", 10) == 0)
             report_fact(f->report, "loss terms", dg_json_get(losses, name + 5) != NULL, name);
     }
+}
+
+int fixture_check_losses(fixture *f, const dg_json *step, double total_bound, double term_bound)
+{
+    dg_shape shape;
+    double *v;
+
+    fixture_check_terms(f, dg_json_get(step, "losses"), term_bound);
     v = fixture_read(f, "loss.total", &shape);
     if (v)
-        report_add(f->report, "total loss", relative(*v, dg_json_get(step, "total_loss")->number),
-                   total_bound, "loss.total");
+        report_add(f->report, "total loss",
+                   fixture_relative(*v, dg_json_get(step, "total_loss")->number), total_bound,
+                   "loss.total");
     v = fixture_read(f, "grad_norm", &shape);
     if (v)
-        report_add(f->report, "gradient norm", relative(*v, dg_json_get(step, "grad_norm")->number),
+        report_add(f->report, "gradient norm",
+                   fixture_relative(*v, dg_json_get(step, "grad_norm")->number),
                    term_bound < 0             ? -1
                    : f->set->precision == F64 ? term_bound
                                               : fmax(1e-3, term_bound),

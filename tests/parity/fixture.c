@@ -17,6 +17,8 @@ static void control(void *ctx, dg_control *c)
         f->own_lr[i] = c->lr[i];
         if (i < f->n_groups)
             c->lr[i] = f->lr[i];
+        else if (f->rate > 0)
+            c->lr[i] *= f->rate;
     }
 }
 
@@ -80,7 +82,11 @@ static int find_preset(fixture *f, const char **name, dg_diag *d)
         return 0;
     }
     DG_TRY(dg_json_need(&own, preset, "preset", DG_JSON_STRING, d));
-    *name = dg_printf(f->arena, "rfdetr_%s", own->text);
+    char *file = dg_printf(f->arena, "rfdetr_%s", own->text);
+    for (char *c = file; *c; c++) /* "large-deprecated" */
+        if (*c == '-')
+            *c = '_';
+    *name = file;
     f->n_queries = integer(preset, "num_queries", f->n_queries);
     f->normalized = true;
 out:
@@ -212,7 +218,6 @@ static int need_parts(const dg_json *root, const char *mode, dg_diag *d)
         { "eval", "enc_topk_indices", DG_JSON_ARRAY },
         { "eval", "detections", DG_JSON_ARRAY },
         { "eval", "orig_sizes_wh", DG_JSON_ARRAY },
-        { "trace", "image_names", DG_JSON_ARRAY },
         { "trace", "batch_targets", DG_JSON_ARRAY },
         { "trace", "optimizer", DG_JSON_OBJECT },
         { "trace", "steps", DG_JSON_ARRAY },
@@ -243,8 +248,9 @@ int fixture_open(fixture *f, const settings *set, const char *file, dg_diag *d)
     DG_TRY(dg_json_need(&mode, f->root, "mode", DG_JSON_STRING, d));
     DG_TRY(need_parts(f->root, mode->text, d));
     f->codetr = dg_json_get(f->root, "image_sizes_hw") != NULL;
-    f->batch =
-        integer(f->root, "B", f->codetr ? dg_json_get(f->root, "image_sizes_hw")->items[0].n : 1);
+    f->batch = integer(f->root, "B",
+                       f->codetr ? dg_json_get(f->root, "image_sizes_hw")->items[0].n
+                                 : integer(f->root, "micro_batch", 1));
     f->h = integer(f->root, "H", 0);
     f->w = integer(f->root, "W", 0);
     f->classes = integer(f->root, "num_classes", 80);
@@ -277,16 +283,14 @@ const dg_json *fixture_images(const fixture *f)
     return one ? one : dg_json_get(f->root, "image_names");
 }
 
-int fixture_feed_images(fixture *f, const dg_json *names)
+/* [B,h,w,3] of the formula; NULL: no memory. */
+static double *draw_images(const fixture *f, const dg_json *names)
 {
     int64_t n = f->batch * f->h * f->w * 3, area = f->h * f->w;
     bool each = names && names->kind == DG_JSON_ARRAY;
     double *v = malloc((size_t)n * sizeof *v);
-    int rc;
 
-    if (!v)
-        return dg_fail(f->d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for images");
-    for (int64_t b = 0; b < f->batch; b++)
+    for (int64_t b = 0; v && b < f->batch; b++)
         for (int64_t c = 0; c < 3; c++)
             for (int64_t i = 0; i < area; i++) {
                 const char *name = each ? names->items[b].text : names ? names->text : "images";
@@ -294,9 +298,34 @@ int fixture_feed_images(fixture *f, const dg_json *names)
                 v[(b * area + i) * 3 + c] =
                     (double)formula_draw(name, ((each ? 0 : b) * 3 + c) * area + i);
             }
-    rc = dg_run_feed(f->run, "b.images", v, n, f->d);
+    return v;
+}
+
+static int feed_images(fixture *f, double *v, int64_t n)
+{
+    int rc = v ? dg_run_feed(f->run, "b.images", v, n, f->d)
+               : dg_fail(f->d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for images");
+
     free(v);
     return rc;
+}
+
+int fixture_feed_images(fixture *f, const dg_json *names)
+{
+    return feed_images(f, draw_images(f, names), f->batch * f->h * f->w * 3);
+}
+
+int fixture_feed_resized(fixture *f, const dg_json *names, int64_t side)
+{
+    double *from = draw_images(f, names), *to;
+
+    if (side == f->h && side == f->w)
+        return feed_images(f, from, f->batch * side * side * 3);
+    to = from ? malloc((size_t)(f->batch * side * side * 3) * sizeof *to) : NULL;
+    if (to)
+        formula_resize(from, f->batch, f->h, f->w, to, side, side);
+    free(from);
+    return feed_images(f, to, f->batch * side * side * 3);
 }
 
 static int64_t input_size(const fixture *f, const char *name)

@@ -38,6 +38,7 @@ typedef struct fixture {
     int n_groups; /* learning rates to use; 0: the pipeline's own */
     int n_own;    /* of the pipeline */
     double lr[DG_MAX_GROUPS], own_lr[DG_MAX_GROUPS];
+    double rate; /* the pipeline's own rates times this; 0: as they are */
 } fixture;
 
 /* Opens the preset that the fixture names, sized for it, with the formula's weights and
@@ -51,6 +52,9 @@ double fixture_bound(const fixture *f, double f64, double f32);
 /* Inputs; draws: "label_mask", "new_label", "sign", "mag" of the denoising node. */
 /* The one batch's images. RT-DETR's have one name, RF-DETR's a name each. */
 int fixture_feed_images(fixture *f, const dg_json *names) DG_MUST_USE;
+/* The same of size f->h x f->w, resized to the program's square side: bilinear, without
+ * antialiasing. */
+int fixture_feed_resized(fixture *f, const dg_json *names, int64_t side) DG_MUST_USE;
 const dg_json *fixture_images(const fixture *f);
 int fixture_feed_targets(fixture *f, const dg_json *targets) DG_MUST_USE;
 /* The formula's draws; boxes: and the fixture's own boxes, which are rounded to single
@@ -93,9 +97,13 @@ double *fixture_read_named(fixture *f, const char *name, dg_shape *shape);
 bool fixture_lacks(const fixture *f, const char *name, bool training);
 int fixture_check_losses(fixture *f, const dg_json *step, double total_bound, double term_bound)
     DG_MUST_USE;
+/* The terms alone. */
+void fixture_check_terms(fixture *f, const dg_json *losses, double bound);
+double fixture_relative(double ours, double want);
 
 int fixture_train_step(fixture *f) DG_MUST_USE;
 int fixture_eval(fixture *f) DG_MUST_USE;
 int fixture_trace(fixture *f) DG_MUST_USE;
+int fixture_trace_groups(fixture *f) DG_MUST_USE; /* RF-DETR's */
 
 #endif

@@ -97,3 +97,33 @@ void formula_fill(const char *name, dg_shape s, double *out)
     for (int64_t i = 0; i < dg_shape_elements(s); i++)
         out[i] = (double)(float)(bias ? 0.2 * (unit(h, i) - 0.5) + shift : 0.5 + unit(h, i));
 }
+
+/* Where output i of n lies among `from` samples: between *low and *high, at *t. */
+static void place(int64_t i, int64_t n, int64_t from, int64_t *low, int64_t *high, double *t)
+{
+    double at = fmax(((double)i + 0.5) * (double)from / (double)n - 0.5, 0);
+
+    *low = (int64_t)at < from - 1 ? (int64_t)at : from - 1;
+    *high = *low + 1 < from ? *low + 1 : *low;
+    *t = at - (double)*low;
+}
+
+void formula_resize(const double *in, int64_t n, int64_t h, int64_t w, double *out, int64_t to_h,
+                    int64_t to_w)
+{
+    for (int64_t i = 0; i < n * to_h * to_w; i++, out += 3) {
+        const double *image = in + i / (to_h * to_w) * h * w * 3;
+        int64_t y[2], x[2];
+        double ty, tx;
+
+        place(i / to_w % to_h, to_h, h, &y[0], &y[1], &ty);
+        place(i % to_w, to_w, w, &x[0], &x[1], &tx);
+        for (int c = 0; c < 3; c++) {
+            const double *v = image + c;
+            double up = v[(y[0] * w + x[0]) * 3] * (1 - tx) + v[(y[0] * w + x[1]) * 3] * tx;
+            double down = v[(y[1] * w + x[0]) * 3] * (1 - tx) + v[(y[1] * w + x[1]) * 3] * tx;
+
+            out[c] = up * (1 - ty) + down * ty;
+        }
+    }
+}

@@ -16,7 +16,8 @@ tests_parity_parity_SOURCES = \
 	tests/parity/report.c \
 	tests/parity/report.h \
 	tests/parity/step.c \
-	tests/parity/trace.c
+	tests/parity/trace.c \
+	tests/parity/trace_groups.c
 tests_parity_parity_LDADD = $(runtime_rooms) $(test_libs)
 TESTS += tests/parity/check
 EXTRA_DIST += \

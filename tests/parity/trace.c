@@ -78,8 +78,12 @@ int fixture_trace(fixture *f)
     const dg_json *steps = dg_json_get(f->root, "steps");
     double lr = dg_json_get(dg_json_get(f->root, "optimizer"), "lr")->number;
     bool calm = lr < 1e-5; /* larger steps are chaotic */
+    const dg_json *names;
     int rc = 0;
 
+    if (f->normalized)
+        return fixture_trace_groups(f);
+    DG_TRY(dg_json_need(&names, f->root, "image_names", DG_JSON_ARRAY, f->d));
     for (f->n_groups = 0; f->n_groups < DG_MAX_GROUPS; f->n_groups++)
         f->lr[f->n_groups] = lr;
     DG_TRY(dg_run_select(f->run, "train", f->w, f->h, f->d));
