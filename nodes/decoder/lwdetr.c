@@ -247,6 +247,24 @@ static dg_val group_numbers(const decoder *d)
     return dg_const_i32(d->b, DG_SHAPE(d->groups), v);
 }
 
+/* Queries and positions have the maps' width; every head has an equal part of it. */
+static bool heads_divide(const decoder *d, dg_val *out)
+{
+    const struct {
+        const char *name;
+        int64_t n;
+    } all[] = { { "heads", d->c->heads }, { "self_heads", d->c->self_heads } };
+
+    for (int i = 0; i < 2; i++)
+        if (d->width % all[i].n) {
+            *out =
+                dg_error(d->b, "decoder-heads", "%s=\"%lld\" do not divide the maps' width, %lld",
+                         all[i].name, (long long)all[i].n, (long long)d->width);
+            return false;
+        }
+    return true;
+}
+
 static void lower_decoder(dg_build *b, const void *self, const dg_val in[], dg_val out[])
 {
     const conf *c = self;
@@ -260,7 +278,7 @@ static void lower_decoder(dg_build *b, const void *self, const dg_val in[], dg_v
                                   .groups = d.groups,
                                   .ffn = c->ffn };
     d.stack.memory = out[0] = tokens(&d, in[0]);
-    if (!d.stack.levels.n)
+    if (!d.stack.levels.n || !heads_divide(&d, &out[0]))
         return;
     select_all(&d, &logits, &boxes);
     ref = references(&d, boxes);
