@@ -12,6 +12,8 @@ libweights_la_SOURCES += \
 	weights/pickle.c \
 	weights/pickle.h \
 	weights/pth.c \
+	weights/rows.c \
+	weights/rows.h \
 	weights/safetensors.c \
 	weights/shards.c \
 	weights/weight_names.c \

@@ -471,6 +471,50 @@ static int emit_deform_attention(dg_onnx *o, const row *r)
     return 0;
 }
 
+/* ---- boxes ----------------------------------------------------------------------------------- */
+
+/* (dx w + cx, dy h + cy, exp(dw) w, exp(dh) h) */
+static int emit_box_decode(dg_onnx *o, const row *r)
+{
+    int64_t last = out_shape(o).rank - 1;
+    const char *d = plain(o, 0), *box = plain(o, 1), *sides = slice(o, box, last, 2, 4);
+    const char *centre = binary(o, "Add", binary(o, "Mul", slice(o, d, last, 0, 2), sides),
+                                slice(o, box, last, 0, 2));
+    const char *grown = binary(o, "Mul", unary(o, "Exp", slice(o, d, last, 2, 4)), sides);
+
+    out(o, 0)->plain =
+        dg_onnx_add(o, r->type, DG_ONNX_IN(centre, grown), DG_ONNX_ATTRS(DG_ONNX_I("axis", last)));
+    return 0;
+}
+
+/* A cosine is a sine a quarter of a turn later. */
+static int emit_sine_embed(dg_onnx *o, const row *r)
+{
+    enum { MOST = 4096 };
+    dg_shape s = out_shape(o);
+    int64_t n = ((const index_attr *)o->at->attr)->n, axis = s.rank - 1, as[DG_MAX_DIMS] = { 0 };
+    double turns[MOST], phase[MOST];
+    const char *x = plain(o, 0);
+
+    if (n > MOST)
+        return refuse(o, "too many frequencies");
+    for (int64_t i = 0; i < n; i++) {
+        turns[i] = 2 * M_PI / pow(10000, (double)(i / 2 * 2) / (double)n);
+        phase[i] = i % 2 ? M_PI_2 : 0;
+    }
+    x = dg_onnx_add(o, "Concat",
+                    DG_ONNX_IN(slice(o, x, axis, 1, 2), slice(o, x, axis, 0, 1),
+                               slice(o, x, axis, 2, 4)),
+                    DG_ONNX_ATTRS(DG_ONNX_I("axis", axis)));
+    x = binary(o, "Mul", binary(o, "Unsqueeze", x, integer(o, -1)),
+               dg_onnx_numbers(o, (int)n, turns));
+    x = unary(o, r->type, binary(o, "Add", x, dg_onnx_numbers(o, (int)n, phase)));
+    memcpy(as, s.d, sizeof as);
+    as[0] = -1;
+    out(o, 0)->plain = dg_onnx_reshape(o, x, s.rank, as);
+    return 0;
+}
+
 /* ---- selection ------------------------------------------------------------------------------- */
 
 /* Picks rows of x [B,S,D] by index i64 [B,Q]. */
@@ -559,6 +603,7 @@ static const row table[] = {
     { "attention", emit_attention, NULL, NULL },
     { "avg_pool", emit_pool, "AveragePool", NULL },
     { "batch_norm_fixed", emit_batch_norm_fixed, "BatchNormalization", NULL },
+    { "box_decode", emit_box_decode, "Concat", NULL },
     { "clamp", emit_each, NULL, clamp },
     { "concat", emit_concat, "Concat", NULL },
     { "conv2d", emit_conv2d, "Conv", NULL },
@@ -590,6 +635,7 @@ static const row table[] = {
     { "sigmoid", emit_each, "Sigmoid", NULL },
     { "sign", emit_each, "Sign", NULL },
     { "silu", emit_each, NULL, silu },
+    { "sine_embed", emit_sine_embed, "Sin", NULL },
     { "slice", emit_slice, NULL, NULL },
     { "softmax", emit_softmax, "Softmax", NULL },
     { "sqrt", emit_each, "Sqrt", NULL },

@@ -37,6 +37,10 @@ static const struct {
     { "argparse.Namespace",
       /* found beside the weights: options, best results */
       MAKE_OTHER },
+    { "pathlib.PosixPath", MAKE_OTHER },
+    { "pathlib.WindowsPath", MAKE_OTHER },
+    { "pathlib.PurePosixPath", MAKE_OTHER },
+    { "pathlib._local.PosixPath", MAKE_OTHER },
     { "numpy.core.multiarray.scalar", MAKE_OTHER },
     { "numpy._core.multiarray.scalar", MAKE_OTHER },
     { "numpy.dtype", MAKE_OTHER },

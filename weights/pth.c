@@ -1,7 +1,7 @@
 /* pth.c: reads files of torch.save: a zip archive with NAME/data.pkl and one entry NAME/data/KEY
  * per storage, or the format before PyTorch 1.6: five pickles, then the storages. Takes a state
- * dictionary: the averaged weights of a checkpoint of the reference (ema.module), else its weights
- * (model), else the file's own dictionary. */
+ * dictionary: the averaged weights of a checkpoint of a reference (ema.module of RT-DETR's,
+ * ema_model of RF-DETR's), else its weights (model), else the file's own dictionary. */
 #include "weights/archive.h"
 
 #include <assert.h>
@@ -231,7 +231,7 @@ static int add_tensor(reader *r, const char *name, const dg_pickle *v)
 /* The state dictionary of a checkpoint, and its name in *part. */
 static const dg_pickle *state_of(const dg_pickle *root, const char **part)
 {
-    static const char *const parts[] = { "model", "state_dict" };
+    static const char *const parts[] = { "ema_model", "model", "state_dict" };
     const dg_pickle *ema = dg_pickle_get(dg_pickle_get(root, "ema"), "module");
 
     if (ema && ema->kind == DG_PK_DICT) {
@@ -262,7 +262,8 @@ static int no_tensor(reader *r, const dg_pickle *state)
     if (keys.n)
         dg_note(
             r->d, DG_NOWHERE,
-            "it holds %s; tensors are looked for in itself and in ema.module, model and state_dict",
+            "it holds %s; tensors are looked for in itself and in ema.module, ema_model, model and "
+            "state_dict",
             keys.s);
     dg_str_free(&keys);
     return -DG_EINPUT;

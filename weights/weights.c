@@ -1,6 +1,7 @@
 /* weights.c: matches tensors of files with parameters of the run by name. Values that are not
  * finite are refused: one NaN weight would make every loss NaN, without a trace of its origin. */
 #include "weights/weights.h"
+#include "weights/rows.h"
 
 #include <math.h>
 #include <string.h>
@@ -21,23 +22,33 @@ static bool fits(const dg_entry *e, const dg_param_info *p)
     return dg_shape_equal(e->shape, p->shape) || (e->n == 1 && dg_shape_elements(p->shape) == 1);
 }
 
+/* rows: those of the entry that the parameter takes; NULL: all. */
 static int load_one(dg_store *s, dg_space space, int param, const dg_archive *a, const dg_entry *e,
-                    dg_diag *d)
+                    const int64_t *rows, dg_diag *d)
 {
-    double *v = dg_try_alloc((size_t)e->n * sizeof *v);
+    const dg_param_info *p = dg_params_at(s->params, param);
+    const size_t row = rows ? (size_t)(e->n / e->shape.d[0]) : 0;
+    double *v = dg_try_alloc((size_t)e->n * sizeof *v),
+           *taken = rows ? dg_try_alloc((size_t)p->shape.d[0] * row * sizeof *v) : NULL;
     int rc = 0;
 
-    if (!v)
+    if (!v || (rows && !taken)) {
+        dg_free(v);
+        dg_free(taken);
         return dg_archive_no_memory(a, e->name, d);
+    }
     dg_entry_read(e, v);
     for (int64_t i = 0; rc == 0 && i < e->n; i++)
         if (!isfinite(v[i]))
             rc = dg_fail(d, DG_ENUMERIC, (dg_where){ .file = a->file }, "weights-not-finite",
                          "%s holds %f at place %lld; weights must be finite", e->name, v[i],
                          (long long)i);
+    for (int64_t i = 0; rows && i < p->shape.d[0]; i++)
+        memcpy(taken + (size_t)i * row, v + (size_t)rows[i] * row, row * sizeof *v);
     if (rc == 0)
-        rc = dg_store_set(s, space, param, v, d);
+        rc = dg_store_set(s, space, param, taken ? taken : v, d);
     dg_free(v);
+    dg_free(taken);
     return rc;
 }
 
@@ -96,7 +107,36 @@ static void warn_unexpected(const dg_store *s, const dg_archive *a, size_t skip,
 typedef struct tally {
     int n, n_missing, n_shapes;
     dg_str missing, shapes;
+    enum {
+        ALL_ROWS,
+        SAME_ROWS,
+        OTHER_ROWS
+    } take;                        /* of another shape: nothing; of the same
+                                    * classes; of other classes, too */
+    int n_rows[DG_ROWS_TILED + 1]; /* tensors of which some rows were taken, by kind */
 } tally;
+
+/* The rows of an entry that fit a parameter of another shape; NULL: none do. */
+static const int64_t *rows_that_fit(const dg_archive *a, const dg_entry *e, const dg_param_info *p,
+                                    int take, int *n_rows, dg_arena *arena)
+{
+    int64_t *rows =
+        take != ALL_ROWS && p->shape.rank ? DG_NEW_N(arena, p->shape.d[0], int64_t) : NULL;
+    dg_rows_kind kind = rows ? dg_rows_of(a, e, p, rows) : DG_ROWS_AS_STORED;
+
+    if (kind == DG_ROWS_AS_STORED || (kind == DG_ROWS_TILED && take != OTHER_ROWS))
+        return NULL;
+    n_rows[kind]++;
+    return rows;
+}
+
+static void report_rows(const int *n_rows, dg_where at, dg_diag *d)
+{
+    for (int k = 0; k <= DG_ROWS_TILED; k++)
+        if (n_rows[k])
+            dg_warn(d, at, "weights-rows", "%d tensors take some rows of the file's: %s", n_rows[k],
+                    dg_rows_name((dg_rows_kind)k));
+}
 
 static int load_all(dg_store *s, dg_space space, const dg_archive *a, const char *prefix, tally *f,
                     dg_diag *d)
@@ -107,16 +147,17 @@ static int load_all(dg_store *s, dg_space space, const dg_archive *a, const char
     for (int i = 0; rc == 0 && i < dg_params_n(s->params); i++) {
         const dg_param_info *p = dg_params_at(s->params, i);
         const dg_entry *e = dg_archive_find(a, dg_printf(names, "%s%s", prefix, p->name));
+        const int64_t *rows = NULL;
 
         if (!in_space(p, space))
             continue;
         if (!e)
             list(&f->missing, &f->n_missing, "%s", p->name);
-        else if (!fits(e, p))
-            list_shape(&f->shapes, &f->n_shapes, e, p);
+        else if (fits(e, p) || (rows = rows_that_fit(a, e, p, f->take, f->n_rows, names)))
+            rc = load_one(s, space, i, a, e, rows, d);
         else
-            rc = load_one(s, space, i, a, e, d);
-        f->n += e && fits(e, p);
+            list_shape(&f->shapes, &f->n_shapes, e, p);
+        f->n += e && (fits(e, p) || rows);
     }
     end_list(&f->missing, f->n_missing);
     end_list(&f->shapes, f->n_shapes);
@@ -196,12 +237,13 @@ static int64_t counter_of(const dg_store *s, const dg_archive *a)
 
 int dg_weights_adopt(dg_store *s, dg_archive *a, bool partial, int64_t *n, dg_diag *d)
 {
-    tally f = { 0 };
+    tally f = { .take = partial ? OTHER_ROWS : SAME_ROWS };
     int rc;
 
     DG_TRY(dg_archive_translate(a, dg_weight_names_of_params(s->params), d));
     DG_TRY(load_all(s, DG_WEIGHTS, a, "", &f, d));
     DG_TRY(partial ? accept_part(a, &f, d) : refuse(a, &f, d));
+    report_rows(f.n_rows, (dg_where){ .file = a->file }, d);
     warn_unexpected(s, a, 0, d);
     s->counter = counter_of(s, a);
     if (n)
@@ -227,21 +269,24 @@ static const dg_entry *find_entry(const dg_archive *a, const dg_node *node, cons
 }
 
 typedef struct mismatch {
-    int n, loaded, missing, shapes, frozen;
+    int n, loaded, missing, shapes, frozen, rows[DG_ROWS_TILED + 1];
     dg_str missing_names, shape_names, frozen_names;
 } mismatch;
 
 static int load_part(dg_store *s, const dg_node *node, const dg_archive *a, mismatch *c, dg_diag *d)
 {
+    dg_arena *arena = dg_arena_open();
     int rc = 0;
 
     for (int i = 0; rc == 0 && i < dg_params_n(s->params); i++) {
         const dg_param_info *p = dg_params_at(s->params, i);
+        const int64_t *rows = NULL;
 
         if (p->offset < 0 || !p->where.node || strcmp(p->where.node, node->path) != 0)
             continue;
         const dg_entry *e = find_entry(a, node, p->name);
-        bool fit = e && fits(e, p);
+        bool fit = e && (fits(e, p) ||
+                         (rows = rows_that_fit(a, e, p, OTHER_ROWS, c->rows, arena)) != NULL);
 
         c->n++;
         c->loaded += fit;
@@ -250,13 +295,14 @@ static int load_part(dg_store *s, const dg_node *node, const dg_archive *a, mism
         else if (!fit)
             list_shape(&c->shape_names, &c->shapes, e, p);
         if (fit)
-            rc = load_one(s, DG_WEIGHTS, i, a, e, d);
+            rc = load_one(s, DG_WEIGHTS, i, a, e, rows, d);
         else if (p->kind == DG_FROZEN)
             list(&c->frozen_names, &c->frozen, "%s", p->name);
     }
     end_list(&c->missing_names, c->missing);
     end_list(&c->shape_names, c->shapes);
     end_list(&c->frozen_names, c->frozen);
+    dg_arena_close(&arena);
     return rc;
 }
 
@@ -284,6 +330,7 @@ static int report_mismatch(const dg_node *node, const dg_archive *a, const misma
         dg_warn(d, node->pretrained_where, "pretrained-shape",
                 "%d tensors keep their initial values, their shape differs: %s", c->shapes,
                 c->shape_names.s);
+    report_rows(c->rows, node->pretrained_where, d);
     if (c->missing)
         dg_warn(d, node->pretrained_where, "pretrained-missing",
                 "%d tensors keep their initial values, %s lacks them: %s", c->missing, a->file,
