@@ -8,8 +8,7 @@
 #include "base/file.h"
 #include "base/pool.h"
 #include "cli/cli.h"
-#include "cli/models.h"
-#include "media/survey.h"
+#include "cli/init_plan.h"
 #include "weights/weight_names.h"
 
 typedef struct opts {
@@ -30,19 +29,7 @@ static const dg_option options[] = {
     { 0 },
 };
 
-/* The values that the text is made of. */
-typedef struct plan {
-    const dg_model *model;
-    const dg_survey *survey;
-    const dg_split *train, *val;            /* val NULL: no validation split */
-    const char *root, *pretrained, *folder; /* folder: of its run */
-    bool whole_model;                       /* pretrained has a whole model, not only a backbone */
-    int64_t n_train;
-    /* epochs; still: the epoch from which images are not augmented */
-    int batch, epochs, every, still;
-    int64_t steps;
-    double hold_out; /* share of train held out in place of a validation split */
-} plan;
+typedef dg_init_plan plan;
 
 /* ---- numbers that follow from the data ------------------------------------------------------- */
 
@@ -69,6 +56,9 @@ static void size_up(plan *p)
     if (p->every > p->epochs)
         p->every = p->epochs;
     p->still = p->epochs > 60 ? p->epochs - 3 : p->epochs * 11 / 20;
+    p->size = p->survey->advice.size;
+    if (p->model->vit)
+        dg_init_rfdetr_size(p);
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */
@@ -143,6 +133,24 @@ static void loader(dg_str *out, const plan *p, const dg_split *s, const char *pa
             : "/>\n");
 }
 
+static void lets(dg_str *out, const plan *p)
+{
+    dg_str_fmt(out,
+               "  <!-- size: pixels of a side, a multiple of 32; half of it is about four times as "
+               "fast and sees smaller\n"
+               "       objects worse. batch: images of a step on each rank; take more where memory "
+               "allows.\n"
+               "       queries: how many objects the network looks for, most of them in vain; tiny "
+               "sizes have room for "
+               "fewer.\n"
+               "       precision: bf16 is fast on new processors, f32 exact.\n"
+               "       max_objects: room for the objects of an image; it has to be enough for the "
+               "fullest one. -->\n"
+               "  <let size=\"%d\" batch=\"%d\" classes=\"%d\" max_objects=\"%d\" queries=\"300\" "
+               "precision=\"bf16\"/>\n",
+               p->size, p->batch, p->survey->n_classes, p->survey->advice.max_objects);
+}
+
 static void head(dg_str *out, const plan *p)
 {
     const dg_survey *v = p->survey;
@@ -179,19 +187,11 @@ static void head(dg_str *out, const plan *p)
                    "       such, deal them out into splits yourself. -->\n"
                    "  <let hold_out=\"%g\"/>\n",
                    p->hold_out);
+    if (p->model->vit)
+        dg_init_rfdetr_lets(out, p);
+    else
+        lets(out, p);
     dg_str_fmt(out,
-               "  <!-- size: pixels of a side, a multiple of 32; half of it is about four times as "
-               "fast and sees smaller\n"
-               "       objects worse. batch: images of a step on each rank; take more where memory "
-               "allows.\n"
-               "       queries: how many objects the network looks for, most of them in vain; tiny "
-               "sizes have room for "
-               "fewer.\n"
-               "       precision: bf16 is fast on new processors, f32 exact.\n"
-               "       max_objects: room for the objects of an image; it has to be enough for the "
-               "fullest one. -->\n"
-               "  <let size=\"%d\" batch=\"%d\" classes=\"%d\" max_objects=\"%d\" queries=\"300\" "
-               "precision=\"bf16\"/>\n"
                "  <!-- epochs: how often all images are gone through, here in %lld steps. From "
                "epoch `hold` on the learning rate\n"
                "       falls, from epoch `still` on images come as they are: with other epochs, "
@@ -200,8 +200,8 @@ static void head(dg_str *out, const plan *p)
                "  <!-- lr: the first number to try others of. -->\n"
                "  <let lr=\"%s\"/>\n"
                "  <mesh dp=\"ranks\"/>\n\n",
-               v->advice.size, p->batch, v->n_classes, v->advice.max_objects, (long long)p->steps,
-               p->epochs, p->epochs * 11 / 20, p->still, p->pretrained ? "1e-4" : "4e-4");
+               (long long)p->steps, p->epochs, p->epochs * 11 / 20, p->still,
+               p->pretrained || p->model->vit ? "1e-4" : "4e-4");
 }
 
 static void network(dg_str *out, const plan *p)
@@ -209,6 +209,10 @@ static void network(dg_str *out, const plan *p)
     const dg_model *m = p->model;
     const char *head = p->whole_model ? " pretrained=\"$pretrained\"" : "";
 
+    if (m->vit) {
+        dg_init_rfdetr_network(out, p);
+        return;
+    }
     dg_str_fmt(out, "  <model id=\"detr\">\n    <input id=\"images\"/> <input id=\"denoising\" "
                     "optional=\"true\"/>\n");
     if (!p->pretrained)
@@ -239,8 +243,13 @@ static void training(dg_str *out, const plan *p)
 {
     const int64_t warmup = p->steps < 5000 ? 200 : p->steps < 50000 ? 1000 : 2000;
 
-    dg_str_add(out, "  <train epochs=\"$epochs\" precision=\"$precision\">\n");
+    dg_str_fmt(out, "  <train epochs=\"$epochs\"%s precision=\"$precision\">\n",
+               p->model->vit ? " accumulate=\"$accumulate\"" : "");
     loader(out, p, p->train, "rest");
+    if (p->model->vit) {
+        dg_init_rfdetr_training(out, p);
+        return;
+    }
     dg_str_fmt(out,
                "    <sampler.bucket  id=\"pick\" in=\"@data\" batch=\"$batch\" sizes=\"$size\" "
                "tail=\"%s\" axis=\"dp\"/>\n"
@@ -436,7 +445,8 @@ static int look_at_weights(plan *p, const opts *o, dg_diag *d)
     DG_TRY(dg_archive_open(&a, p->pretrained, d));
     DG_TRY(dg_archive_translate(a, dg_weight_names_all[0], d));
     for (int i = 0; i < a->n; i++)
-        p->whole_model |= strncmp(a->entries[i].name, "decoder.", 8) == 0;
+        p->whole_model |= strncmp(a->entries[i].name, "decoder.", 8) == 0 ||
+                          strncmp(a->entries[i].name, "transformer.decoder.", 20) == 0;
     if (p->whole_model)
         choose_model(p, a, o, d);
 out:
@@ -527,8 +537,8 @@ static int write_pipeline(const opts *o, const dg_model *m, dg_arena *a, dg_diag
     evaluation(&text, &p);
     DG_TRY(dg_file_write(to, text.s, text.n, d));
     dg_say("%s: %s, %lld images, %d class%s, size %d, batch %d, %d epochs (%lld steps)\n", to,
-           p.model->name, (long long)p.n_train, s->n_classes, s->n_classes == 1 ? "" : "es",
-           s->advice.size, p.batch, p.epochs, (long long)p.steps);
+           p.model->name, (long long)p.n_train, s->n_classes, s->n_classes == 1 ? "" : "es", p.size,
+           p.batch, p.epochs, (long long)p.steps);
     if (p.pretrained)
         dg_say("  begins with %s: %s\n", o->pretrained,
                p.whole_model ? "a whole model" : "a backbone");
@@ -598,7 +608,9 @@ const dg_verb dg_verb_init = {
            "epochs to suit. If there is no validation split, a share of the images is held out.\n\n"
            "Models:\n\n"
            "  rtdetrv2_r18vd, rtdetrv2_r34vd, rtdetrv2_r50vd_m, rtdetrv2_r50vd, rtdetrv2_r101vd,\n"
-           "  rtdetr_r18vd, rtdetr_r34vd, rtdetr_r50vd_m, rtdetr_r50vd, rtdetr_r101vd",
+           "  rtdetr_r18vd, rtdetr_r34vd, rtdetr_r50vd_m, rtdetr_r50vd, rtdetr_r101vd,\n"
+           "  rfdetr_nano, rfdetr_small, rfdetr_medium, rfdetr_large, rfdetr_base,\n"
+           "  rfdetr_large_deprecated",
     .examples = examples,
     .options = options,
     .size = sizeof(opts),

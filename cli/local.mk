@@ -24,6 +24,8 @@ detrgraph_SOURCES += \
 	cli/completion.c \
 	cli/ending.c cli/ending.h \
 	cli/help.c \
+	cli/init_plan.h \
+	cli/init_rfdetr.c \
 	cli/job.c cli/job.h \
 	cli/launch.c cli/launch.h \
 	cli/machines.c \

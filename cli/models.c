@@ -1,6 +1,7 @@
 /* models.c: see models.h. Recognises a model from its tensors: type and number of blocks from the
  * backbone, width and expansion from the encoder's shapes, layers from the decoder, the version
- * from the point scales, which only version 2 stores. Uses the reference's names. */
+ * from the point scales, which only version 2 stores. RF-DETR: patches, table of positions and
+ * layers. Uses the references' names. */
 #include "cli/models.h"
 
 #include <stdio.h>
@@ -17,17 +18,47 @@
     "      <group match=\"backbone\" unless=\"norm\" lr=\"" rate "\"/>\n" \
     "      <group match=\"(encoder|decoder).*(norm|bn)\" weight_decay=\"0\"/>\n"
 
+#define NANO_FAMILY "3,6,9,12", "4", 16, 8, 2, 12, "0.0323256418566144", "0.4704"
+#define BASE_FAMILY "2,5,8,11"
+static const dg_rfdetr
+    nano = { 384, 6, 16, 2, 24, 384, NANO_FAMILY },
+    small = { 384, 6, 16, 2, 32, 512, NANO_FAMILY },
+    medium = { 384, 6, 16, 2, 36, 576, NANO_FAMILY },
+    large = { 384, 6, 16, 2, 44, 704, NANO_FAMILY }, base = { 384,
+                                                              6,
+                                                              14,
+                                                              4,
+                                                              37,
+                                                              560,
+                                                              BASE_FAMILY,
+                                                              "4",
+                                                              16,
+                                                              8,
+                                                              2,
+                                                              11,
+                                                              "0.040407052320768",
+                                                              "0.4704" },
+    large_deprecated = {
+        768, 12, 14, 4, 37, 560, BASE_FAMILY, "3,5", 24, 12, 4, 11, "0.040407052320768", "0.4704"
+    };
+
 static const dg_model models[] = {
-    { "rtdetrv2_r18vd", 2, 18, 256, 1024, 3, -1, "0.5", DG_NORM_GROUP, false },
-    { "rtdetrv2_r34vd", 2, 34, 256, 1024, 4, -1, "0.5", SMALL_GROUPS("5e-5"), false },
-    { "rtdetrv2_r50vd_m", 2, 50, 256, 1024, 6, 2, "0.5", LARGE_GROUPS("1e-5"), true },
-    { "rtdetrv2_r50vd", 2, 50, 256, 1024, 6, -1, "1", LARGE_GROUPS("1e-5"), true },
-    { "rtdetrv2_r101vd", 2, 101, 384, 2048, 6, -1, "1", LARGE_GROUPS("1e-6"), true },
-    { "rtdetr_r18vd", 1, 18, 256, 1024, 3, -1, "0.5", SMALL_GROUPS("1e-5"), false },
-    { "rtdetr_r34vd", 1, 34, 256, 1024, 4, -1, "0.5", SMALL_GROUPS("1e-5"), false },
-    { "rtdetr_r50vd_m", 1, 50, 256, 1024, 6, 2, "0.5", LARGE_GROUPS("1e-5"), true },
-    { "rtdetr_r50vd", 1, 50, 256, 1024, 6, -1, "1", LARGE_GROUPS("1e-5"), true },
-    { "rtdetr_r101vd", 1, 101, 384, 2048, 6, -1, "1", LARGE_GROUPS("1e-6"), true },
+    { "rtdetrv2_r18vd", 2, 18, 256, 1024, 3, -1, "0.5", DG_NORM_GROUP, false, NULL },
+    { "rtdetrv2_r34vd", 2, 34, 256, 1024, 4, -1, "0.5", SMALL_GROUPS("5e-5"), false, NULL },
+    { "rtdetrv2_r50vd_m", 2, 50, 256, 1024, 6, 2, "0.5", LARGE_GROUPS("1e-5"), true, NULL },
+    { "rtdetrv2_r50vd", 2, 50, 256, 1024, 6, -1, "1", LARGE_GROUPS("1e-5"), true, NULL },
+    { "rtdetrv2_r101vd", 2, 101, 384, 2048, 6, -1, "1", LARGE_GROUPS("1e-6"), true, NULL },
+    { "rtdetr_r18vd", 1, 18, 256, 1024, 3, -1, "0.5", SMALL_GROUPS("1e-5"), false, NULL },
+    { "rtdetr_r34vd", 1, 34, 256, 1024, 4, -1, "0.5", SMALL_GROUPS("1e-5"), false, NULL },
+    { "rtdetr_r50vd_m", 1, 50, 256, 1024, 6, 2, "0.5", LARGE_GROUPS("1e-5"), true, NULL },
+    { "rtdetr_r50vd", 1, 50, 256, 1024, 6, -1, "1", LARGE_GROUPS("1e-5"), true, NULL },
+    { "rtdetr_r101vd", 1, 101, 384, 2048, 6, -1, "1", LARGE_GROUPS("1e-6"), true, NULL },
+    { "rfdetr_nano", 0, 0, 256, 2048, 2, -1, "", "", false, &nano },
+    { "rfdetr_small", 0, 0, 256, 2048, 3, -1, "", "", false, &small },
+    { "rfdetr_medium", 0, 0, 256, 2048, 4, -1, "", "", false, &medium },
+    { "rfdetr_large", 0, 0, 256, 2048, 4, -1, "", "", false, &large },
+    { "rfdetr_base", 0, 0, 256, 2048, 3, -1, "", "", false, &base },
+    { "rfdetr_large_deprecated", 0, 0, 384, 2048, 3, -1, "", "", false, &large_deprecated },
 };
 enum { N_MODELS = sizeof models / sizeof *models };
 
@@ -68,15 +99,35 @@ static int depth_of(const dg_archive *a)
 #undef BLOCK
 }
 
-static int layers_of(const dg_archive *a)
+static int layers_of(const dg_archive *a, const char *decoder)
 {
     char name[64];
     int n = 0;
 
     do
-        snprintf(name, sizeof name, "decoder.decoder.layers.%d.linear1.weight", n);
+        snprintf(name, sizeof name, "%s.layers.%d.linear1.weight", decoder, n);
     while (dg_archive_find(a, name) && ++n < 64);
     return n;
+}
+
+#define EMBEDDINGS "backbone.0.encoder.encoder.embeddings."
+static const dg_model *rfdetr_of(const dg_archive *a)
+{
+    const dg_entry *table = dg_archive_find(a, EMBEDDINGS "position_embeddings"),
+                   *patches = dg_archive_find(a, EMBEDDINGS "patch_embeddings.projection.weight");
+    int layers = layers_of(a, "transformer.decoder");
+
+    if (!table || !patches || table->shape.rank != 3 || patches->shape.rank != 4)
+        return NULL;
+    for (int i = 0; i < N_MODELS; i++) {
+        const dg_rfdetr *v = models[i].vit;
+
+        if (v && models[i].layers == layers && patches->shape.d[0] == v->vit_width &&
+            patches->shape.d[3] == v->patch &&
+            table->shape.d[1] == 1 + (int64_t)v->positions * v->positions)
+            return &models[i];
+    }
+    return NULL;
 }
 
 const dg_model *dg_model_of(const dg_archive *a)
@@ -85,13 +136,17 @@ const dg_model *dg_model_of(const dg_archive *a)
     int64_t inner = channels(a, "encoder.fpn_blocks.0.conv1.conv.weight");
     int version =
         dg_archive_find(a, "decoder.decoder.layers.0.cross_attn.num_points_scale") ? 2 : 1;
-    int depth = depth_of(a), layers = layers_of(a);
+    int depth = depth_of(a), layers = layers_of(a, "decoder.decoder");
+    const dg_model *other = rfdetr_of(a);
+
+    if (other)
+        return other;
 
     for (int i = 0; i < N_MODELS; i++) {
         const dg_model *m = &models[i];
 
         /* exports for evaluation lack the layers after the evaluated one */
-        if (m->version == version && m->depth == depth && m->width == width &&
+        if (!m->vit && m->version == version && m->depth == depth && m->width == width &&
             (double)inner == strtod(m->expansion, NULL) * m->width &&
             (layers == m->layers || layers == m->eval_idx + 1))
             return m;
@@ -101,6 +156,8 @@ const dg_model *dg_model_of(const dg_archive *a)
 
 bool dg_models_alike(const dg_model *a, const dg_model *b)
 {
+    if (a->vit || b->vit)
+        return a == b;
     return a->depth == b->depth && a->width == b->width && a->layers == b->layers &&
            strcmp(a->expansion, b->expansion) == 0;
 }

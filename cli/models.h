@@ -7,12 +7,23 @@
 
 #define DG_NORM_GROUP "      <group match=\"norm|bn\" weight_decay=\"0\"/>\n"
 
+/* RF-DETR's numbers. features, levels: attributes' texts; size: the one that it was made for;
+ * trained: layers of the backbone; embed, top: rates of embeddings and of the last trained layer,
+ * as shares of the optimizer's. */
+typedef struct dg_rfdetr {
+    int vit_width, vit_heads, patch, windows, positions, size;
+    const char *features, *levels;
+    int heads, self_heads, points, trained;
+    const char *embed, *top;
+} dg_rfdetr;
+
 typedef struct dg_model {
     const char *name;
     int version, depth, width, ffn, layers, eval_idx;
     /* groups: of the optimizer, for training a pretrained backbone */
     const char *expansion, *groups;
-    bool freeze; /* freeze a pretrained backbone's first stage and norms */
+    bool freeze;          /* freeze a pretrained backbone's first stage and norms */
+    const dg_rfdetr *vit; /* NULL: RT-DETR. For RF-DETR only width and layers above count. */
 } dg_model;
 
 const dg_model *dg_model_find(const char *name); /* NULL: unknown */

@@ -1,0 +1,154 @@
+/* init_rfdetr.c: what init writes for RF-DETR: the model, and its recipe for a data set of any
+ * size.
+ *
+ * Images become a square that windows of patches divide. Multi-scale training draws from eleven
+ * such sizes around it, as the reference does, but from none with fewer tokens than queries: there
+ * the reference's groups of queries mix. */
+#include "cli/init_plan.h"
+
+enum { AROUND = 5, QUERIES = 300, FEWER = 100, IMAGES = 4 };
+
+static int unit(const dg_rfdetr *v)
+{
+    return v->patch * v->windows;
+}
+
+static bool has_tokens(const dg_rfdetr *v, int size, int queries)
+{
+    return (size / v->patch) * (size / v->patch) >= queries;
+}
+
+/* The data's advice, but not more than the size that the model was made for. */
+void dg_init_rfdetr_size(dg_init_plan *p)
+{
+    const dg_rfdetr *v = p->model->vit;
+    int u = unit(v);
+
+    p->size = p->survey->advice.size / u * u;
+    if (p->size > v->size)
+        p->size = v->size;
+    if (p->size < 4 * u)
+        p->size = 4 * u;
+    p->queries = has_tokens(v, p->size, QUERIES) ? QUERIES
+                 : has_tokens(v, p->size, FEWER) ? FEWER
+                                                 : 16;
+}
+
+/* Memory holds few images; an update adds up several batches of them. */
+int dg_init_rfdetr_accumulate(const dg_init_plan *p)
+{
+    return p->batch > IMAGES ? p->batch / IMAGES : 1;
+}
+
+void dg_init_rfdetr_lets(dg_str *out, const dg_init_plan *p)
+{
+    const dg_rfdetr *v = p->model->vit;
+    int u = unit(v), first = p->size - AROUND * u, last = p->size + AROUND * u;
+
+    while (first < 2 * u || !has_tokens(v, first, p->queries))
+        first += u;
+    dg_str_fmt(
+        out,
+        "  <!-- size: pixels of a side, a multiple of %d; half of it is about four times as "
+        "fast and sees smaller\n"
+        "       objects worse. sizes: those that training draws from, around it; the largest "
+        "again as largest.\n"
+        "       batch: images in memory at once on each rank; accumulate: batches of an "
+        "update.\n"
+        "       queries: how many objects the network looks for; a size has (size / %d)^2 "
+        "tokens to choose them from.\n"
+        "       precision: bf16 is fast on new processors, f32 exact.\n"
+        "       max_objects: room for the objects of an image; it has to be enough for the "
+        "fullest one. -->\n"
+        "  <let size=\"%d\" sizes=\"%d:%d:%d\" largest=\"%d\"/>\n"
+        "  <let batch=\"%d\" accumulate=\"%d\" classes=\"%d\" max_objects=\"%d\" "
+        "queries=\"%d\" precision=\"bf16\"/>\n",
+        u, v->patch, p->size, first, last, u, last, p->batch < IMAGES ? p->batch : IMAGES,
+        dg_init_rfdetr_accumulate(p), p->survey->n_classes, p->survey->advice.max_objects,
+        p->queries);
+}
+
+void dg_init_rfdetr_network(dg_str *out, const dg_init_plan *p)
+{
+    const dg_rfdetr *v = p->model->vit;
+    const char *all = p->pretrained ? " pretrained=\"$pretrained\"" : "",
+               *head = p->whole_model ? all : "";
+
+    dg_str_add(out, "  <model id=\"detr\">\n    <input id=\"images\"/>\n");
+    if (!p->pretrained)
+        dg_str_add(out, "    <!-- Everything begins at random, and transformers learn slowly from "
+                        "nothing: init with the option\n"
+                        "         pretrained takes a published checkpoint. -->\n");
+    dg_str_fmt(out,
+               "    <backbone.dinov2      id=\"backbone\"  in=\"@images\" width=\"%d\" "
+               "heads=\"%d\" patch=\"%d\" windows=\"%d\"\n"
+               "                          positions=\"%d\" features=\"%s\"%s/>\n"
+               "    <projector.multiscale id=\"projector\" in=\"@backbone\" width=\"%d\" "
+               "levels=\"%s\"%s/>\n"
+               "    <decoder.lwdetr       id=\"decoder\"   memory=\"@projector\" "
+               "classes=\"$classes\" queries=\"$queries\" groups=\"13\"\n"
+               "                          layers=\"%d\" heads=\"%d\" self_heads=\"%d\" "
+               "points=\"%d\"%s/>\n"
+               "  </model>\n\n",
+               v->vit_width, v->vit_heads, v->patch, v->windows, v->positions, v->features, all,
+               p->model->width, v->levels, head, p->model->layers, v->heads, v->self_heads,
+               v->points, head);
+}
+
+/* Rates of a pretrained model as shares of lr: lower from layer to layer towards the images. */
+static void groups(dg_str *out, const dg_rfdetr *v)
+{
+    dg_str_fmt(out,
+               "      <group match=\"^backbone\\.0\\.encoder.*embeddings\" lr_scale=\"%s\" "
+               "weight_decay=\"0\"/>\n"
+               "      <group match=\"^backbone\\.0\\.encoder.*\\.layer\\.#\\..*(norm|bias)\" "
+               "layers=\"%d\" lr_scale=\"0.4704\" decay=\"0.8\" weight_decay=\"0\"/>\n"
+               "      <group match=\"^backbone\\.0\\.encoder.*\\.layer\\.#\\.\" "
+               "unless=\"norm|bias\" layers=\"%d\" lr_scale=\"%s\" decay=\"0.8\"/>\n"
+               "      <group match=\"^backbone\\.0\\.encoder.*\\.layernorm\" lr_scale=\"0.735\" "
+               "weight_decay=\"0\"/>\n"
+               "      <group match=\"^transformer\\.decoder\" lr_scale=\"0.7\"/>\n",
+               v->embed, v->trained, v->trained, v->top);
+}
+
+void dg_init_rfdetr_training(dg_str *out, const dg_init_plan *p)
+{
+    const int64_t warmup = p->steps < 5000 ? 200 : 1000;
+
+    dg_str_fmt(
+        out,
+        "    <sampler.bucket  id=\"pick\" in=\"@data\" batch=\"$batch\" sizes=\"$sizes\" "
+        "alike=\"$accumulate\" tail=\"drop\" axis=\"dp\"/>\n"
+        "    <!-- What makes new pictures of old ones. Take flip out where left and right differ "
+        "(letters, traffic signs). -->\n"
+        "    <augment         id=\"aug\"  in=\"@pick\">\n"
+        "      <flip        p=\"0.5\"/>\n"
+        "      <resize_crop p=\"0.5\" until=\"epoch $still\"/>\n"
+        "    </augment>\n"
+        "    <batch           id=\"b\"    in=\"@aug\" max_objects=\"$max_objects\" "
+        "base=\"$largest\" second=\"bilinear\"/>\n"
+        "    <use             id=\"out\"  model=\"detr\" images=\"@b.images\"/>\n"
+        "    <loss.rfdetr     id=\"loss\" predictions=\"@out\" targets=\"@b.targets\" "
+        "axis=\"dp\"/>\n"
+        "    <backward        id=\"grad\" loss=\"@loss.total\" batches=\"mean\"/>\n"
+        "    <allreduce       id=\"sync\" in=\"@grad\" axis=\"dp\" op=\"mean\"/>\n"
+        "    <allreduce       id=\"terms\" in=\"@loss.terms\" axis=\"dp\" op=\"mean\"/>\n"
+        "    <log             in=\"@terms\"/>\n"
+        "    <!-- lr rises for `warmup` steps, stays, and falls to `to` of itself; clip bounds the "
+        "length of an update's gradient. -->\n"
+        "    <optimizer.adamw id=\"opt\"  gradients=\"@sync\" lr=\"$lr\" "
+        "weight_decay=\"1e-4\" clip=\"0.1\">\n");
+    if (p->pretrained)
+        groups(out, p->model->vit);
+    else
+        dg_str_add(out, DG_NORM_GROUP);
+    dg_str_fmt(out,
+               "      <schedule warmup=\"%lld\" hold=\"epoch $hold\" decay=\"cosine\" "
+               "to=\"0.02\"/>\n"
+               "    </optimizer.adamw>\n"
+               "    <!-- An average of the weights over their last steps, which is what is "
+               "evaluated. -->\n"
+               "    <ema id=\"ema\" of=\"@opt\" decay=\"0.993\" warmup=\"100\"/>\n"
+               "  </train>\n\n",
+               (long long)warmup);
+}
