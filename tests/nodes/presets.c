@@ -443,6 +443,7 @@ static void rfdetr_sizes(void **state)
         { "rfdetr_medium", 256, 33687458, 384, 509, 28 },
         { "rfdetr_large", 256, 33933218, 384, 509, 28 },
         { "rfdetr_base", 280, 32174530, 1775616, 487, 26 },
+        { "rfdetr_large_deprecated", 280, 135637474, 7090176, 533, 26 },
     };
 
     (void)state;

@@ -12,7 +12,14 @@ import sys
 import numpy as np
 import torch
 
-PRESETS = {"nano": "RFDETRNano", "small": "RFDETRSmall", "medium": "RFDETRMedium", "base": "RFDETRBase"}
+PRESETS = {
+    "nano": "RFDETRNano",
+    "small": "RFDETRSmall",
+    "medium": "RFDETRMedium",
+    "large": "RFDETRLargeNew",
+    "base": "RFDETRBase",
+    "large_deprecated": "RFDETRLargeDeprecated",
+}
 
 
 def model_of(preset, **options):
@@ -23,7 +30,8 @@ def model_of(preset, **options):
 
 def make(preset, out):
     torch.manual_seed(1)
-    model = model_of(preset, pretrain_weights=None)
+    torch.save({"model": {"class_embed.bias": torch.zeros(91)}}, out)  # or it would download a backbone
+    model = model_of(preset, pretrain_weights=out)
     with torch.no_grad():  # at the start many tensors are constants, and every token looks like the others
         for name, v in model.named_parameters():
             if v.dim() == 1 and name.endswith("weight"):
