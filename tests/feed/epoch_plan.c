@@ -7,6 +7,7 @@
 
 #include "feed/feeder.h"
 #include "nodes/builtin.h"
+#include "nodes/sampler/sampler.h"
 #include "proof/proof.h"
 
 typedef struct conf {
@@ -390,12 +391,74 @@ static void behind_changes(void **state)
     close_chain(&f);
 }
 
+static void *from_arena(void *arena, size_t bytes)
+{
+    return dg_alloc(arena, bytes);
+}
+
+/* Batches in a row have one size, which Python would choose at the number of the update; those left
+ * over are dropped. */
+static void sizes_of_updates(void **state)
+{
+    enum { SIZES = 11, ALIKE = 3 };
+    /* random.seed(it); random.choice(range(11)) */
+    static const int chosen[] = { 6, 2, 0, 3, 3, 9, 9, 5, 3, 7, 9, 7, 7, 4, 1, 3 };
+    dg_size sizes[SIZES];
+    dg_arena *arena = dg_arena_open();
+    fixture f;
+
+    (void)state;
+    for (int i = 0; i < SIZES; i++)
+        sizes[i] = (dg_size){ 224 + 32 * i, 224 + 32 * i };
+    dg_sampler_conf c = { .batch = 2,
+                          .tail = DG_TAIL_DROP,
+                          .alike = ALIKE,
+                          .shuffle = true,
+                          .draw = DG_SAMPLER_PYTHON,
+                          .sizes = { SIZES, sizes } };
+
+    assert_int_equal(open_chain(&f, "<sampler.bucket id=\"pick\" in=\"@data\" " REST), 0);
+    for (int64_t epoch = 0; epoch < 3; epoch++) {
+        dg_schedule_args a = { .data = f.data,
+                               .epoch = epoch,
+                               .seed = 7,
+                               .ranks = 1,
+                               .alloc = from_arena,
+                               .arena = arena };
+        dg_schedule plan;
+
+        assert_int_equal(dg_sampler_schedule(&plan, &c, &a, f.d), 0);
+        assert_int_equal(plan.n_picks, 15);
+        for (int i = 0; i < plan.n_picks; i++) /* 30 images are 5 updates of 3 batches of 2 */
+            assert_int_equal(plan.picks[i].w, sizes[chosen[epoch * 5 + i / ALIKE]].w);
+    }
+    c.batch = 4; /* 7 batches: 2 updates, where 3 are counted */
+    dg_schedule_args a = {
+        .data = f.data, .epoch = 1, .seed = 7, .ranks = 1, .alloc = from_arena, .arena = arena
+    };
+    dg_schedule plan;
+
+    assert_int_equal(dg_sampler_schedule(&plan, &c, &a, f.d), 0);
+    assert_int_equal(plan.n_picks, 6);
+    assert_int_equal(plan.dropped, 6);
+    assert_int_equal(plan.picks[0].w, sizes[chosen[3]].w);
+    c.draw = DG_SAMPLER_SEED;
+    assert_int_equal(dg_sampler_schedule(&plan, &c, &a, f.d), 0);
+    assert_int_equal(plan.picks[3].w, plan.picks[5].w);
+    close_chain(&f);
+    dg_arena_close(&arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(in_order),         cmocka_unit_test(over_ranks),
-        cmocka_unit_test(ranks_are_lost),   cmocka_unit_test(plans_end_together),
-        cmocka_unit_test(behind_a_sampler), cmocka_unit_test(aligned),
+        cmocka_unit_test(in_order),
+        cmocka_unit_test(sizes_of_updates),
+        cmocka_unit_test(over_ranks),
+        cmocka_unit_test(ranks_are_lost),
+        cmocka_unit_test(plans_end_together),
+        cmocka_unit_test(behind_a_sampler),
+        cmocka_unit_test(aligned),
         cmocka_unit_test(behind_changes),
     };
 
