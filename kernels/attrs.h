@@ -14,6 +14,11 @@ typedef struct no_attr {
 typedef struct conv_attr {
     int64_t stride, pad, h, w;
 } conv_attr;
+/* flip: the kernel turned by half a turn, for the gradient of x; size: of the kernel, for that of
+ * w */
+typedef struct depthwise_attr {
+    int64_t flip, size;
+} depthwise_attr;
 typedef struct matmul_attr {
     int64_t trans_a, trans_b;
 } matmul_attr;
@@ -80,6 +85,9 @@ typedef struct deform_attr {
 typedef struct match_attr {
     double class_weight, l1_weight, giou_weight, alpha, gamma, eps;
 } match_attr;
+typedef struct mask_attr {
+    double ce_weight, dice_weight;
+} mask_attr;
 /* key: hash of the node's path and the draw's name */
 typedef struct uniform_attr {
     int64_t key, rank, d[DG_MAX_DIMS];

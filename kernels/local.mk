@@ -7,9 +7,11 @@ libhost_la_SOURCES += kernels/ops.def kernels/attrs.h kernels/backend.c kernels/
 	kernels/far/far_internal.h kernels/far/far.c kernels/far/far_memory.c \
 	kernels/far/far_queue.c kernels/far/far_record.c
 ref_sources += kernels/ref/ref.h kernels/ref/product.h kernels/ref/box.h kernels/ref/conv.c \
+	kernels/ref/depthwise.c \
 	kernels/ref/matmul.c kernels/ref/norm.c kernels/ref/attention.c kernels/ref/deform.c \
 	kernels/ref/elementwise.c kernels/ref/shape.c kernels/ref/pool.c kernels/ref/gather.c \
 	kernels/ref/topk.c kernels/ref/random.c kernels/ref/denoise.c kernels/ref/match.c \
+	kernels/ref/mask.c kernels/ref/mask_loss.c \
 	kernels/ref/loss.c kernels/ref/boxes.c kernels/ref/ranks.c kernels/ref/update.c \
 	kernels/ref/iou.h kernels/ref/anchors.c kernels/ref/sample.c kernels/ref/nms.c \
 	kernels/ref/roi.h kernels/ref/roi.c kernels/ref/dense.c
@@ -17,14 +19,15 @@ host_simd_sources += kernels/host/simd/simd.h kernels/host/simd/vmath.h kernels/
 	kernels/host/simd/batch_norm.c kernels/host/simd/cast.c kernels/host/simd/elementwise.c \
 	kernels/host/simd/shape.c kernels/host/simd/norm.c kernels/host/simd/reduce.c \
 	kernels/host/simd/loss.c kernels/host/simd/boxes.c kernels/host/simd/update.c \
-	kernels/host/simd/pool.c \
+	kernels/host/simd/pool.c kernels/host/simd/depthwise.c kernels/host/simd/mask.c \
 	kernels/host/simd/gather.c kernels/host/simd/attention.c kernels/host/simd/deform.c \
 	kernels/host/simd/roi.c kernels/host/simd/dense.c
 libcuda_la_SOURCES += kernels/cuda/cuda.h kernels/cuda/table.c
 cuda_sources += kernels/cuda/device.h kernels/cuda/layout.h kernels/cuda/total.h \
 	kernels/cuda/box.h kernels/cuda/elementwise.c kernels/cuda/norm.c kernels/cuda/statistics.c \
 	kernels/cuda/attention.c kernels/cuda/deform.c kernels/cuda/shape.c kernels/cuda/reduce.c \
-	kernels/cuda/pool.c \
+	kernels/cuda/pool.c kernels/cuda/depthwise.c kernels/cuda/mask.c \
+	kernels/cuda/mask_loss.c \
 	kernels/cuda/gather.c kernels/cuda/topk.c kernels/cuda/random.c kernels/cuda/denoise.c \
 	kernels/cuda/boxes.c kernels/cuda/match.c kernels/cuda/loss.c kernels/cuda/ranks.c \
 	kernels/cuda/update.c kernels/cuda/iou.h kernels/cuda/order.h kernels/cuda/anchors.c \

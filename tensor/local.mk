@@ -6,6 +6,7 @@ libtensor_la_SOURCES += \
 	tensor/build_elementwise.c \
 	tensor/build_heads.c \
 	tensor/build_layer.c \
+	tensor/build_mask.c \
 	tensor/build_param.c \
 	tensor/build_ranks.c \
 	tensor/build_shape.c \
@@ -17,6 +18,7 @@ libtensor_la_SOURCES += \
 	tensor/grad_detection.c \
 	tensor/grad_elementwise.c \
 	tensor/grad_heads.c \
+	tensor/grad_mask.c \
 	tensor/grad_norm.c \
 	tensor/grad_pool.c \
 	tensor/grad_ranks.c \
@@ -39,6 +41,7 @@ libtensor_la_SOURCES += \
 	tensor/shape_detection.c \
 	tensor/shape_elementwise.c \
 	tensor/shape_heads.c \
+	tensor/shape_mask.c \
 	tensor/shape_norm.c \
 	tensor/shape_pool.c \
 	tensor/shape_ranks.c \

@@ -20,6 +20,8 @@ static const dg_field fields_no_attr[] = { END };
 static const dg_field fields_conv_attr[] = {
     INT(conv_attr, stride), INT(conv_attr, pad), INT(conv_attr, h), INT(conv_attr, w), END,
 };
+static const dg_field fields_depthwise_attr[] = { INT(depthwise_attr, flip),
+                                                  INT(depthwise_attr, size), END };
 static const dg_field fields_matmul_attr[] = { INT(matmul_attr, trans_a), INT(matmul_attr, trans_b),
                                                END };
 static const dg_field fields_norm_attr[] = {
@@ -115,6 +117,8 @@ static const dg_field fields_match_attr[] = {
     REAL(match_attr, eps),
     END,
 };
+static const dg_field fields_mask_attr[] = { REAL(mask_attr, ce_weight),
+                                             REAL(mask_attr, dice_weight), END };
 static const dg_field fields_dg_class_loss_attr[] = {
     INT(dg_class_loss_attr, focal),
     REAL(dg_class_loss_attr, alpha),
@@ -208,6 +212,19 @@ static double flops_conv2d_dw(const dg_tensor *t, int n, const void *attr)
     return 2 * elements(&t[1]) * elements(&t[n - 1]) / (double)t[n - 1].shape.d[0];
 }
 
+/* y[B,H,W,C], each from kh kw products */
+static double flops_depthwise_conv(const dg_tensor *t, int n, const void *attr)
+{
+    (void)attr;
+    return 2 * elements(&t[n - 1]) * elements(&t[1]) / (double)t[1].shape.d[0];
+}
+
+static double flops_depthwise_conv_dw(const dg_tensor *t, int n, const void *attr)
+{
+    (void)attr;
+    return 2 * elements(&t[0]) * elements(&t[n - 1]) / (double)t[n - 1].shape.d[0];
+}
+
 static double flops_matmul(const dg_tensor *t, int n, const void *attr)
 {
     const matmul_attr *a = attr;
@@ -246,6 +263,19 @@ static double flops_deform_attention_grad(const dg_tensor *t, int n, const void 
     return 25 * elements(&t[4]) * last(&t[1]) / (double)a->heads;
 }
 
+/* per point: four weighted neighbours of D channels, and their product with the query */
+static double flops_mask_sample(const dg_tensor *t, int n, const void *attr)
+{
+    (void)attr;
+    return 10 * elements(&t[n - 1]) * last(&t[0]);
+}
+
+static double flops_mask_sample_grad(const dg_tensor *t, int n, const void *attr)
+{
+    (void)n, (void)attr;
+    return 16 * elements(&t[0]) * last(&t[1]);
+}
+
 static const struct {
     dg_op_id id;
     double (*flops)(const dg_tensor *t, int n, const void *attr);
@@ -253,7 +283,11 @@ static const struct {
     { DG_OP_conv2d, flops_conv2d },
     { DG_OP_conv2d_dx, flops_conv2d_dx },
     { DG_OP_conv2d_dw, flops_conv2d_dw },
+    { DG_OP_depthwise_conv, flops_depthwise_conv },
+    { DG_OP_depthwise_conv_dw, flops_depthwise_conv_dw },
     { DG_OP_matmul, flops_matmul },
+    { DG_OP_mask_sample, flops_mask_sample },
+    { DG_OP_mask_sample_grad, flops_mask_sample_grad },
     { DG_OP_attention, flops_attention },
     { DG_OP_attention_grad, flops_attention_grad },
     { DG_OP_deform_attention, flops_deform_attention },

@@ -168,6 +168,9 @@ DG_PUBLIC dg_val dg_reduce_max(dg_build *b, dg_val x, uint32_t axes, bool keep);
 
 /* x [B,H,W,I], w [O,I,kh,kw], bias [O] or DG_NONE -> [B,(H+2p-kh)/s+1,(W+2p-kw)/s+1,O] */
 DG_PUBLIC dg_val dg_conv2d(dg_build *b, dg_val x, dg_val w, dg_val bias, int stride, int pad);
+/* Every channel by itself, padded to the same size: x [B,H,W,C], w [C,1,k,k] with odd k, bias [C]
+ * or DG_NONE -> [B,H,W,C] */
+DG_PUBLIC dg_val dg_depthwise_conv(dg_build *b, dg_val x, dg_val w, dg_val bias);
 /* a [..,M,K] b [..,K,N] -> [..,M,N]; a 2-D b is shared. */
 DG_PUBLIC dg_val dg_matmul(dg_build *b, dg_val a, dg_val w);
 /* x [..,K], w [N,K] (PyTorch's layout), bias [N] or DG_NONE -> [..,N] */
@@ -313,6 +316,24 @@ typedef struct dg_class_loss_attr {
  * DG_NONE for focal. */
 DG_PUBLIC dg_val dg_class_loss(dg_build *b, dg_val logits, dg_val labels, dg_val query, dg_val gt,
                                dg_val iou, dg_val dn, const dg_class_loss_attr *attr);
+
+/* Masks of targets: i32 [B,L,H,W], L = ceil(M / 32); bit m mod 32 of plane m div 32 is a pixel of
+ * target m. */
+typedef struct dg_mask_losses {
+    dg_val ce;   /* [] sum over pairs of the mean of binary cross-entropies over the points */
+    dg_val dice; /* [] sum over pairs of 1 - (2 sum(s t) + 1) / (sum(s) + sum(t) + 1) */
+} dg_mask_losses;
+/* The masks of queries at points: map [B,H,W,D], q [B,Q,D], points [B,P,N,2] = (x, y) as fractions
+ * of the sides, query i32 [B,P] -> [B,P,N]: products of the map, bilinear between pixels, with
+ * vector query[b,p]; 0 where that is -1. Gradients go to map and q. */
+DG_PUBLIC dg_val dg_mask_sample(dg_build *b, dg_val map, dg_val q, dg_val points, dg_val query);
+/* cost [B,M,Q] plus weighted cross-entropy and dice of every target's mask, at the pixels nearest
+ * to points [B,N,2], against every query's logits there, [B,Q,N]. No gradient. */
+DG_PUBLIC dg_val dg_mask_cost(dg_build *b, dg_val cost, dg_val logits, dg_val masks, dg_val count,
+                              dg_val points, double ce_weight, double dice_weight);
+/* logits [B,P,N] of pairs at points [B,P,N,2] */
+DG_PUBLIC dg_mask_losses dg_mask_loss(dg_build *b, dg_val logits, dg_val masks, dg_val query,
+                                      dg_val gt, dg_val points);
 
 /* i32 [B,K], [B,K], [B,K,4] cxcywh */
 typedef struct dg_detections {

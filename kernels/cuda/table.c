@@ -14,6 +14,8 @@
     K(batch_norm) K(batch_norm_fixed) K(batch_norm_grad) K(batch_stats) K(join_stats)       \
     K(batch_norm_sync) K(batch_norm_sums) K(batch_norm_dx) K(stat_update) K(layer_norm)     \
     K(layer_norm_grad)                                                                      \
+    /* convolution */                                                                       \
+    K(depthwise_conv) K(depthwise_conv_dw)                                                  \
     /* attention */                                                                         \
     K(softmax) K(softmax_grad) K(attention) K(attention_grad) K(deform_attention)           \
     K(deform_attention_grad)                                                                \
@@ -26,6 +28,7 @@
     /* detection */                                                                         \
     K(uniform) K(denoise) K(box_decode) K(box_decode_grad) K(sine_embed) K(sine_embed_grad) \
     K(match_cost) K(match) K(box_loss) K(box_loss_grad) K(class_loss) K(class_loss_grad)    \
+    K(mask_sample) K(mask_sample_grad) K(mask_cost) K(mask_loss) K(mask_loss_grad)         \
     K(detect)                                                                               \
     /* anchors and regions */                                                               \
     K(anchor_grid) K(delta_decode) K(delta_decode_grad) K(iou_assign) K(atss_assign)        \

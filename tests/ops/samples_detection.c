@@ -1,4 +1,4 @@
-/* samples_detection.c: draws, denoising, matching, losses, detections, updates. */
+/* samples_detection.c: draws, denoising, matching, losses, detections, masks, updates. */
 #include "tests/ops/samples.h"
 
 #include <math.h>
@@ -200,6 +200,71 @@ static void losses(samples *s)
     sample_fixed(s, 0, 1, DG_SHAPE(1, 6, 4));
 }
 
+/* ---- masks ----------------------------------------------------------------------------------- */
+
+static void mask_sample(samples *s, const char *what, int64_t pairs, const int *query)
+{
+    ADD(s, mask_sample, what, no_attr, 0);
+    sample_real(s, -1, 1, DG_SHAPE(2, 5, 3, 7));
+    sample_real(s, -1, 1, DG_SHAPE(2, 4, 7));
+    sample_fixed(s, -0.1, 1.1, DG_SHAPE(2, pairs, 6, 2));
+    sample_i32_list(s, DG_SHAPE(2, pairs), query);
+}
+
+static void mask_planes(samples *s, int64_t layers)
+{
+    int bits[2 * 2 * 5 * 3];
+
+    for (int i = 0; i < 2 * (int)layers * 5 * 3; i++)
+        bits[i] = (int)((unsigned)i * 2654435761u);
+    sample_i32_list(s, DG_SHAPE(2, layers, 5, 3), bits);
+}
+
+static void mask_loss(samples *s, const char *what, const int *query, const int *gt, int64_t layers)
+{
+    ADD(s, mask_loss, what, no_attr, 0)->loss = 3;
+    sample_real(s, -4, 4, DG_SHAPE(2, 5, 9));
+    mask_planes(s, layers);
+    sample_i32_list(s, DG_SHAPE(2, 5), query);
+    if (gt)
+        sample_i32_list(s, DG_SHAPE(2, 5), gt);
+    else
+        sample_none(s);
+    sample_fixed(s, 0, 1, DG_SHAPE(2, 5, 9, 2));
+}
+
+static void masks(samples *s)
+{
+    mask_sample(s, "points on and beyond the edge, void pairs", 3, INTS(3, -1, 0, 2, 2, 4));
+    mask_sample(s, "no pair", 2, INTS(-1, -1, -1, -1));
+    ADD(s, mask_sample, "many channels", no_attr, 0);
+    sample_real(s, -1, 1, DG_SHAPE(1, 2, 2, 130));
+    sample_real(s, -1, 1, DG_SHAPE(1, 2, 130));
+    sample_fixed(s, 0, 1, DG_SHAPE(1, 3, 2, 2));
+    sample_i32_list(s, DG_SHAPE(1, 3), INTS(1, 0, 1));
+    ADD(s, mask_sample, "a map of one pixel, points far out and nowhere", no_attr, 0)->edges = true;
+    sample_real(s, -1, 1, DG_SHAPE(1, 1, 1, 3));
+    sample_real(s, -1, 1, DG_SHAPE(1, 1, 3));
+    sample_real_list(s, DG_SHAPE(1, 1, 4, 2), REALS(-9, 9, NAN, 0.5, 0, 1, INFINITY, -INFINITY));
+    sample_i32_list(s, DG_SHAPE(1, 1), INTS(0));
+    ADD(s, mask_cost, "an empty image", mask_attr, 5, 2);
+    sample_fixed(s, -2, 2, DG_SHAPE(2, 3, 5));
+    sample_fixed(s, -6, 6, DG_SHAPE(2, 5, 8));
+    mask_planes(s, 1);
+    sample_i32_list(s, DG_SHAPE(2), INTS(2, 0));
+    sample_fixed(s, 0, 1, DG_SHAPE(2, 8, 2));
+    ADD(s, mask_cost, "more targets than bits, logits far out", mask_attr, 1, 1);
+    sample_fixed(s, -2, 2, DG_SHAPE(2, 40, 2));
+    sample_fixed(s, -90, 90, DG_SHAPE(2, 2, 4));
+    mask_planes(s, 2);
+    sample_i32_list(s, DG_SHAPE(2), INTS(40, 33));
+    sample_fixed(s, 0, 1, DG_SHAPE(2, 4, 2));
+    mask_loss(s, "pair j is target j", INTS(0, 3, -1, 2, 1, -1, -1, 0, 0, 0), NULL, 1);
+    mask_loss(s, "by groups", INTS(0, 3, -1, 2, 1, -1, -1, 0, 0, 0),
+              INTS(0, 33, 2, 40, -1, 0, 1, 31, 32, 63), 2);
+    mask_loss(s, "no pair", INTS(-1, -1, -1, -1, -1, -1, -1, -1, -1, -1), NULL, 1);
+}
+
 /* ---- updates --------------------------------------------------------------------------------- */
 
 static const adamw_range two_groups[] = { { 0, 21, 0, 0 }, { 32, 61, 1, 0.1 } };
@@ -265,5 +330,6 @@ void samples_of_detection(samples *s)
     boxes(s);
     matching(s);
     losses(s);
+    masks(s);
     updates(s);
 }

@@ -26,6 +26,26 @@ static void convolutions(samples *s)
     conv(s, "33 channels to 18", DG_SHAPE(2, 4, 9, 33), DG_SHAPE(18, 33, 3, 3), false, 1, 1);
 }
 
+static void depthwise(samples *s, const char *what, dg_shape x, int64_t size, bool bias, int flip)
+{
+    ADD(s, depthwise_conv, what, depthwise_attr, flip, size)->loss = flip ? 0 : 1;
+    sample_real(s, -1, 1, x);
+    sample_real(s, -1, 1, DG_SHAPE(x.d[3], 1, size, size));
+    if (bias)
+        sample_real(s, -1, 1, DG_SHAPE(x.d[3]));
+    else
+        sample_none(s);
+}
+
+static void depthwise_convolutions(samples *s)
+{
+    depthwise(s, "3x3", DG_SHAPE(2, 5, 4, 7), 3, true, 0);
+    depthwise(s, "turned", DG_SHAPE(1, 3, 4, 17), 3, false, 1);
+    depthwise(s, "5x5 over a small map", DG_SHAPE(3, 2, 3, 19), 5, false, 0);
+    depthwise(s, "many rows", DG_SHAPE(3, 21, 2, 2), 3, true, 0);
+    depthwise(s, "one pixel", DG_SHAPE(2, 1, 1, 3), 1, true, 0);
+}
+
 static void product(samples *s, const char *what, dg_shape a, dg_shape b, int64_t bias,
                     bool trans_a, bool trans_b)
 {
@@ -210,6 +230,7 @@ static void deform(samples *s, const char *what, const deform_attr *f, int64_t w
 void samples_of_layers(samples *s)
 {
     convolutions(s);
+    depthwise_convolutions(s);
     products(s);
     norms(s);
 
