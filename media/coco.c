@@ -1,9 +1,9 @@
 /* coco.c: builds the index of a COCO annotation file.
  *
  * One pass of JSON events over the mapped file; only wanted fields are stored, polygons are
- * skipped. The lists may come in any order, so annotations keep their original ids and file offsets
- * until the end; then images and categories are sorted, and a counting sort groups the annotations
- * by image. */
+ * skipped; with masks, the places where they stand are kept, and so is the mapping. The lists may
+ * come in any order, so annotations keep their original ids and file offsets until the end; then
+ * images and categories are sorted, and a counting sort groups the annotations by image. */
 #include "media/coco.h"
 
 #include <stdlib.h>
@@ -32,7 +32,7 @@ typedef struct raw_annotation {
     int64_t id, image, category;
     double box[4], area;
     bool crowd;
-    size_t offset;
+    size_t offset, mask;
 } raw_annotation;
 
 static const dg_json_field image_fields[] = {
@@ -71,6 +71,7 @@ static const dg_json_field annotation_fields[] = {
     { "bbox", DG_JSON_BOX, true, offsetof(raw_annotation, box) },
     { "area", DG_JSON_REAL, false, offsetof(raw_annotation, area) },
     { "iscrowd", DG_JSON_FLAG, false, offsetof(raw_annotation, crowd) },
+    { "segmentation", DG_JSON_PLACE, false, offsetof(raw_annotation, mask) },
     { 0 },
 };
 
@@ -85,7 +86,7 @@ typedef struct building {
     dg_coco *c;
     const char *text, *name;
     size_t n, bytes, max_bytes;
-    bool for_training;
+    bool for_training, masks;
     const dg_mapping *file; /* the mapped file that holds the text, or NULL */
     dg_faults *faults;      /* NULL: stop at the first fault */
     dg_diag *d;
@@ -167,6 +168,30 @@ static int take_class(void *ctx, dg_json_reader *r, const void *record, uint32_t
     return add(b, &b->classes, &x, sizeof x);
 }
 
+/* Byte of the text where a mask stands that begins at this offset; 0: there is none. */
+static size_t mask_place(const building *b, size_t offset)
+{
+    const size_t mark = b->n >= 3 && memcmp(b->text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
+    const size_t at = offset ? offset + mark : 0;
+    size_t i = at + 1;
+
+    if (!at || at >= b->n || (b->text[at] != '[' && b->text[at] != '{'))
+        return 0;
+    while (i < b->n && memchr(" \t\r\n", b->text[i], 4))
+        i++;
+    return i < b->n && b->text[i] != ']' && b->text[i] != '}' ? at : 0;
+}
+
+static int mask_missing(const building *b, const raw_annotation *x)
+{
+    int rc =
+        dg_fail(b->d, DG_EINPUT, dg_json_where(b->text, b->n, b->name, x->offset), "mask-missing",
+                "annotation %lld has no mask, no \"segmentation\"", (long long)x->id);
+
+    dg_help(b->d, "mark or remove the object, or train on boxes alone: masks=\"false\"");
+    return rc;
+}
+
 static int take_annotation(void *ctx, dg_json_reader *r, const void *record, uint32_t has,
                            size_t offset)
 {
@@ -175,6 +200,9 @@ static int take_annotation(void *ctx, dg_json_reader *r, const void *record, uin
 
     (void)r;
     x.offset = offset;
+    x.mask = b->masks ? mask_place(b, x.mask) : 0;
+    if (b->masks && !x.mask && !x.crowd)
+        return mask_missing(b, &x);
     if (!(has & 1u << ANNOTATION_ID))
         x.id = b->annotations.n + 1;
     if (!(has & 1u << ANNOTATION_AREA))
@@ -355,7 +383,9 @@ static int finish_annotations(building *b)
         return (int)n;
     c->n_annotations = n;
     c->annotations = dg_try_alloc((size_t)(n ? n : 1) * sizeof *c->annotations);
-    if (!c->annotations)
+    if (b->masks)
+        c->masks = dg_try_alloc((size_t)(n ? n : 1) * sizeof *c->masks);
+    if (!c->annotations || (b->masks && !c->masks))
         return no_memory_for_index(b);
     for (int i = 0; i < c->n_images; first += c->images[i].n, c->images[i++].n = 0)
         c->images[i].first = first;
@@ -363,6 +393,8 @@ static int finish_annotations(building *b)
         const raw_annotation *x = &raw[i];
         dg_coco_image *im = &c->images[x->image];
 
+        if (b->masks)
+            c->masks[im->first + im->n] = (dg_mask_source){ .at = x->mask };
         c->annotations[im->first + im->n++] = (dg_coco_annotation){
             .id = x->id,
             .image = (int)x->image,
@@ -442,6 +474,10 @@ static int open_file(dg_coco **out, const char *path, building b)
     b.file = &m;
     b.name = path;
     DG_TRY(build(out, &b));
+    if (b.masks) {
+        (*out)->file = m;
+        m = (dg_mapping){ 0 };
+    }
 out:
     dg_file_unmap(&m);
     return rc;
@@ -457,6 +493,11 @@ int dg_coco_open_as(dg_coco **out, const char *path, bool for_training, size_t m
 int dg_coco_open(dg_coco **out, const char *path, dg_diag *d)
 {
     return open_file(out, path, (building){ .for_training = true, .d = d });
+}
+
+int dg_coco_open_masks(dg_coco **out, const char *path, dg_diag *d)
+{
+    return open_file(out, path, (building){ .for_training = true, .masks = true, .d = d });
 }
 
 int dg_coco_survey(dg_coco **out, const char *path, dg_faults *faults, dg_diag *d)

@@ -32,6 +32,9 @@ bool dg_coco_box(dg_box *out, int *fault, const dg_coco_annotation *x, const dg_
 int dg_coco_turn(int *orientation, const dg_image_header *h, const dg_coco_image *im,
                  const char *path, dg_diag *d) DG_MUST_USE;
 
+/* Gives a sample of image i its masks, if the index has any. */
+int dg_coco_sample_masks(dg_sample *sm, const dg_coco *c, int i, dg_diag *d) DG_MUST_USE;
+
 /* Fills the report; per_class: one count per class, zeroed by the caller. dg_coco_open calls it. */
 void dg_coco_count(dg_data_report *r, int64_t *per_class, const dg_coco *c);
 

@@ -161,6 +161,7 @@ int dg_coco_sample(dg_sample *out, dg_scratch *s, const dg_coco *c, int i, const
         .n_objects = dg_coco_objects(objects, c, i),
         .scratch = s,
     };
+    DG_TRY(dg_coco_sample_masks(out, c, i, d));
 out:
     dg_free(bytes);
     return rc;

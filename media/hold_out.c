@@ -50,6 +50,8 @@ static void keep_wanted(dg_coco *c, const bool *wanted)
         for (int k = 0; k < im.n; k++) {
             c->annotations[n + k] = c->annotations[im.first + k];
             c->annotations[n + k].image = kept;
+            if (c->masks)
+                c->masks[n + k] = c->masks[im.first + k];
         }
         c->images[kept] = im;
         c->images[kept++].first = n;

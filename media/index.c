@@ -31,6 +31,8 @@ void dg_coco_close(dg_coco **c)
 
     if (!(*c)->lent)
         dg_free((*c)->annotations);
+    dg_free((*c)->masks);
+    dg_file_unmap(&(*c)->file);
     *c = NULL;
     dg_arena_close(&a);
 }

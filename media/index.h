@@ -4,8 +4,17 @@
 #define DG_MEDIA_INDEX_H
 
 #include "base/dir.h"
+#include "base/file.h"
 #include "media/coco.h"
 #include "media/faults.h"
+
+/* Where an annotation's mask comes from: byte `at` of the annotation file, if that is not 0, or a
+ * polygon of n points in pixels. */
+typedef struct dg_mask_source {
+    size_t at;
+    const double *xy;
+    int n;
+} dg_mask_source;
 
 struct dg_coco {
     dg_arena *arena; /* owns everything but the annotations */
@@ -15,6 +24,8 @@ struct dg_coco {
     dg_coco_image *images;
     dg_coco_annotation *annotations; /* from dg_try_alloc; with lent, borrowed and read-only */
     bool lent;
+    dg_mask_source *masks; /* by annotation, from dg_try_alloc; NULL: masks are not read */
+    dg_mapping file;       /* with masks: the annotation file */
     int n_classes, n_images;
     int64_t n_annotations;
     /* images of unknown size, and the number of their objects, which are dropped */

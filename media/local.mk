@@ -3,6 +3,7 @@ libmedia_la_SOURCES += \
 	media/chart.c media/chart.h \
 	media/coco.c media/coco.h \
 	media/coco_data.c \
+	media/coco_masks.c \
 	media/color.c \
 	media/convert.c media/convert.h \
 	media/detections.c \
@@ -16,9 +17,11 @@ libmedia_la_SOURCES += \
 	media/json.c media/json.h \
 	media/json_tree.c \
 	media/layout.c media/layout.h \
+	media/mask.c media/mask.h \
 	media/png.c \
 	media/records.c media/records.h \
 	media/resize.c \
+	media/rle.c media/rle.h \
 	media/results.c \
 	media/sample.c \
 	media/score.c media/score.h \

@@ -26,8 +26,8 @@ typedef struct reading {
 
 static const char *expected(const dg_json_field *f)
 {
-    static const char *const text[] = { "a whole number", "a number", "a string", "0 or 1",
-                                        "4 numbers" };
+    static const char *const text[] = { "a whole number", "a number",  "a string",
+                                        "0 or 1",         "4 numbers", "a list or an object" };
 
     return text[f->kind];
 }
@@ -77,9 +77,13 @@ static int on_value(void *ctx, dg_json_reader *r, const dg_json_scalar *v)
         return take_box(t, r, v);
     if (t->depth != RECORD)
         return wrong_kind(t, r, dg_json_kind_name(v->kind));
+    place = t->record + t->field->offset;
+    if (t->field->kind == DG_JSON_PLACE) {
+        *(size_t *)(void *)place = dg_json_offset(r);
+        return 0;
+    }
     if (v->kind == DG_JSON_NULL && !t->field->needed)
         return 0;
-    place = t->record + t->field->offset;
     switch (t->field->kind) {
     case DG_JSON_INT:
         fits = dg_json_int(v, (int64_t *)(void *)place);
@@ -101,6 +105,7 @@ static int on_value(void *ctx, dg_json_reader *r, const dg_json_scalar *v)
             *(bool *)place = v->kind == DG_JSON_BOOL ? v->truth : i == 1;
         break;
     case DG_JSON_BOX:
+    case DG_JSON_PLACE:
         break;
     }
     if (!fits)

@@ -11,6 +11,8 @@ typedef enum dg_json_field_kind {
     DG_JSON_TEXT, /* const char *, in the arena */
     DG_JSON_FLAG, /* bool, from 0, 1, false or true */
     DG_JSON_BOX,  /* double[4]: left, top, width, height; finite; sides may be negative */
+    /* size_t: offset of the value, of any kind; for the key that `drop` names */
+    DG_JSON_PLACE,
 } dg_json_field_kind;
 
 typedef struct dg_json_field {

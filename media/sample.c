@@ -1,5 +1,6 @@
 /* sample.c: geometry of images, and of an image with its objects. */
 #include "media/image.h"
+#include "media/mask.h"
 
 #include <string.h>
 
@@ -73,6 +74,8 @@ int dg_sample_resize(dg_sample *sm, int w, int h, dg_diag *d)
         *b = (dg_box){ b->x1 * w / from_w, b->y1 * h / from_h, b->x2 * w / from_w,
                        b->y2 * h / from_h };
     }
+    for (int i = 0; rc == 0 && dg_sample_masks(sm) && i < sm->n_objects; i++)
+        rc = dg_mask_resize(&sm->masks[i], sm->scratch, &sm->masks[i], w, h, d);
     return rc;
 }
 
@@ -85,6 +88,8 @@ int dg_sample_paste(dg_sample *sm, int w, int h, int x, int y, const uint8_t fil
 
         *b = (dg_box){ b->x1 + x, b->y1 + y, b->x2 + x, b->y2 + y };
     }
+    for (int i = 0; rc == 0 && dg_sample_masks(sm) && i < sm->n_objects; i++)
+        rc = dg_mask_paste(&sm->masks[i], sm->scratch, &sm->masks[i], w, h, x, y, d);
     return rc;
 }
 
@@ -107,6 +112,8 @@ int dg_sample_crop(dg_sample *sm, int x, int y, int w, int h, dg_diag *d)
         else
             *b = (dg_box){ 0.0, 0.0, 0.0, 0.0 };
     }
+    for (int i = 0; rc == 0 && dg_sample_masks(sm) && i < sm->n_objects; i++)
+        rc = dg_mask_crop(&sm->masks[i], sm->scratch, &sm->masks[i], x, y, w, h, d);
     return rc;
 }
 
@@ -119,6 +126,8 @@ void dg_sample_flip(dg_sample *sm)
         dg_box *b = &sm->objects[i].box;
 
         *b = (dg_box){ w - b->x2, b->y1, w - b->x1, b->y2 };
+        if (dg_sample_masks(sm))
+            dg_mask_flip(&sm->masks[i]);
     }
 }
 
@@ -130,8 +139,11 @@ int dg_sample_sanitize(dg_sample *sm, double min_size)
         const dg_box b = sm->objects[i].box;
 
         if (b.x2 - b.x1 >= min_size && b.y2 - b.y1 >= min_size && b.x1 >= 0.0 && b.y1 >= 0.0 &&
-            b.x2 <= sm->image.w && b.y2 <= sm->image.h)
+            b.x2 <= sm->image.w && b.y2 <= sm->image.h) {
+            if (dg_sample_masks(sm))
+                sm->masks[kept] = sm->masks[i];
             sm->objects[kept++] = sm->objects[i];
+        }
     }
     sm->n_objects = kept;
     return before - kept;

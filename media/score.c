@@ -1,4 +1,4 @@
-/* score.c: COCO bounding-box evaluation, with the same numbers as the official evaluator
+/* score.c: COCO evaluation of boxes or masks, with the same numbers as the official evaluator
  * (pycocotools).
  *
  * For each class and image the 100 best detections, by descending score, take truths greedily:
@@ -66,6 +66,7 @@ typedef struct scoring {
     dg_score *s;
     const dg_coco_annotation *truths;
     const dg_detection *detections;
+    const dg_rle *truth_masks, *masks; /* NULL: boxes are scored */
     entry *by_truth, *by_detection;
     int64_t n_truths, n_detections;
     double thresholds[IOUS], recalls[RECALLS];
@@ -90,6 +91,18 @@ static double iou_of(const dg_detection *d, const dg_coco_annotation *g)
     double both = w <= 0.0 || h <= 0.0 ? 0.0 : w * h;
 
     return both == 0.0 ? 0.0 : both / (g->crowd ? d->w * d->h : d->w * d->h + g->w * g->h - both);
+}
+
+/* Of detection i with truth j, which are boxes or masks. */
+static double overlap_of(const scoring *w, int64_t i, int64_t j)
+{
+    return w->masks ? dg_rle_iou(&w->masks[i], &w->truth_masks[j], w->truths[j].crowd)
+                    : iou_of(&w->detections[i], &w->truths[j]);
+}
+
+static double area_of(const scoring *w, int64_t i)
+{
+    return w->masks ? dg_rle_area(&w->masks[i]) : w->detections[i].w * w->detections[i].h;
 }
 
 static bool outside(double area, int range)
@@ -143,13 +156,12 @@ static void match_range(scoring *w, const entry *d, int n_detections, int64_t n_
 {
     for (int i = 0; i < n_detections; i++)
         for (int64_t k = 0; k < n_truths; k++)
-            w->iou[i * n_truths + k] = iou_of(&w->detections[d[i].index], &w->truths[w->order[k]]);
+            w->iou[i * n_truths + k] = overlap_of(w, d[i].index, w->order[k]);
     for (int t = 0; t < IOUS; t++) {
         memset(w->used, 0, (size_t)n_truths);
         for (int i = 0; i < n_detections; i++) {
-            const dg_detection *x = &w->detections[d[i].index];
             const int64_t m = choose_truth(w, w->iou + i * n_truths, n_truths, w->thresholds[t]);
-            const bool ignored = m >= 0 ? w->ignore[m] : outside(x->w * x->h, range);
+            const bool ignored = m >= 0 ? w->ignore[m] : outside(area_of(w, d[i].index), range);
 
             if (m >= 0)
                 w->used[m] = 1;
@@ -399,7 +411,18 @@ int dg_score_open(dg_score **out, int n_images, int n_classes, const dg_coco_ann
                   int64_t n_truths, const dg_detection *detections, int64_t n_detections,
                   dg_diag *d)
 {
+    return dg_score_open_masks(out, n_images, n_classes, truths, NULL, n_truths, detections, NULL,
+                               n_detections, d);
+}
+
+int dg_score_open_masks(dg_score **out, int n_images, int n_classes,
+                        const dg_coco_annotation *truths, const dg_rle *truth_masks,
+                        int64_t n_truths, const dg_detection *detections, const dg_rle *masks,
+                        int64_t n_detections, dg_diag *d)
+{
     scoring w = { .truths = truths,
+                  .truth_masks = truth_masks,
+                  .masks = masks,
                   .detections = detections,
                   .n_truths = n_truths,
                   .n_detections = n_detections };

@@ -43,6 +43,7 @@ typedef struct reading {
     const char *folder, *base; /* of the data set; what the .yaml file's paths are relative to */
     int n_points;              /* numbers after each box that describe keypoints */
     DG_VEC(entry) entries;
+    DG_VEC(dg_mask_source) masks; /* of annotations, in their order */
 } reading;
 
 /* ---- the .yaml file -------------------------------------------------------------------------- */
@@ -435,6 +436,28 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const entry *)a)->name, ((const entry *)b)->name);
 }
 
+/* Keeps the polygon of a label, in pixels, as the mask of the next annotation. */
+static int keep_mask(reading *r, const entry *e, const dg_yolo_label *x)
+{
+    double *xy = DG_NEW_N(r->c->arena, 2 * x->n_points, double);
+    int rc;
+
+    if (!x->n_points) {
+        rc = dg_fail(r->d, DG_EINPUT, (dg_where){ e->labels, x->line, 0, NULL }, "mask-missing",
+                     "a box without a mask");
+        dg_help(r->d,
+                "mark the object with a polygon of 3 or more points, or train on boxes alone: "
+                "masks=\"false\"");
+        return rc;
+    }
+    for (int i = 0; i < x->n_points; i++) {
+        xy[2 * i] = x->xy[2 * i] * e->w;
+        xy[2 * i + 1] = x->xy[2 * i + 1] * e->h;
+    }
+    DG_PUSH(r->arena, r->masks, ((dg_mask_source){ .xy = xy, .n = x->n_points }));
+    return 0;
+}
+
 /* Converts the labels of one image to annotations; returns their number. */
 static int annotate(reading *r, const entry *e, dg_coco_annotation *out)
 {
@@ -453,6 +476,8 @@ static int annotate(reading *r, const entry *e, dg_coco_annotation *out)
                 return rc;
             continue;
         }
+        if (r->from->masks && keep_mask(r, e, x) < 0)
+            return -DG_EINPUT;
         out[n] = (dg_coco_annotation){
             .label = x->label,
             .x = dg_index_round((x->cx - x->w / 2) * e->w),
@@ -519,6 +544,14 @@ static int make_index(reading *r)
         if (n[i] < 0)
             return n[i];
         lists[i] = list;
+    }
+    if (r->from->masks) {
+        c->masks = dg_try_alloc((size_t)(r->masks.n + 1) * sizeof *c->masks);
+        if (!c->masks)
+            return dg_fail(r->d, DG_EMEMORY, (dg_where){ .file = c->path }, "coco-memory",
+                           "no memory for its %d masks", r->masks.n);
+        if (r->masks.n)
+            memcpy(c->masks, r->masks.items, (size_t)r->masks.n * sizeof *c->masks);
     }
     return dg_index_join(c, lists, n, r->d);
 }

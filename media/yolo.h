@@ -9,6 +9,8 @@
 typedef struct dg_yolo_label {
     int label, line;
     double cx, cy, w, h;
+    const double *xy; /* n_points of a polygon, as fractions; NULL: a box */
+    int n_points;
 } dg_yolo_label;
 typedef struct dg_yolo_labels {
     DG_VEC(dg_yolo_label) of;

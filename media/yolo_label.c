@@ -16,6 +16,7 @@ typedef struct line {
     const char *name;
     int number, n, n_points; /* n: coordinates read so far */
     double first[4], lo[2], hi[2];
+    DG_VEC(double) xy; /* in the caller's arena */
     dg_diag *d;
 } line;
 
@@ -56,7 +57,7 @@ static int take_number(const line *l, double *out, const char *p, const char *en
     return 0;
 }
 
-static int take_coordinate(line *l, double v)
+static int take_coordinate(dg_arena *a, line *l, double v)
 {
     int axis = l->n % 2;
 
@@ -70,6 +71,7 @@ static int take_coordinate(line *l, double v)
     l->lo[axis] = l->n < 2 ? v : fmin(l->lo[axis], v);
     l->hi[axis] = l->n < 2 ? v : fmax(l->hi[axis], v);
     l->n++;
+    DG_PUSH(a, l->xy, v);
     return 0;
 }
 
@@ -84,12 +86,13 @@ static int take_line(dg_yolo_labels *out, dg_arena *a, line *l, const char *p, c
     if (v != floor(v) || v < 0 || v > INT16_MAX)
         return refuse(l, "the class is %g, expected its number, from 0", v);
     x.label = (int)v;
+    l->xy.n = 0;
     for (l->n = 0; p < end;) {
         DG_TRY(take_number(l, &v, p, end, &p));
         if (l->n_points && l->n >= 4) /* a keypoint's number */
             l->n++;
         else
-            DG_TRY(take_coordinate(l, v));
+            DG_TRY(take_coordinate(a, l, v));
     }
     if (l->n_points && l->n != 4 + l->n_points)
         return refuse(
@@ -105,6 +108,8 @@ static int take_line(dg_yolo_labels *out, dg_arena *a, line *l, const char *p, c
         x.cy = (l->lo[1] + l->hi[1]) / 2;
         x.w = l->hi[0] - l->lo[0];
         x.h = l->hi[1] - l->lo[1];
+        x.n_points = l->n / 2;
+        x.xy = dg_memdup(a, l->xy.items, (size_t)l->n * sizeof *x.xy);
     } else {
         return refuse(
             l, "%d numbers behind the class, expected 4 (centre and sides), or 3 or more points",

@@ -5,9 +5,11 @@
  *  targets.boxes   f[B,M,4]     cx, cy, w, h as fractions of the image's sides; 0 in void slots
  *  targets.count   i[B]         live slots per image
  *  sizes           i[B,2]       height and width of each image
+ *  targets.masks   i[B,L,H,W]   with masks="true": bit m mod 32 of plane m div 32 is a pixel of
+ *                               object m; L = M / 32, rounded up
  *
  * Images are stretched to the batch's size, or, with fit="pad", made as large as fits it in their
- * own proportions and put into its upper left corner; the rest is black.
+ * own proportions and put into its upper left corner; the rest is black, and no object's mask.
  *
  * M is max_objects. An image with more objects is an error: targets are never cut. */
 #include <detrgraph/node.h>
@@ -16,18 +18,20 @@
 
 typedef struct conf {
     int64_t max_objects, fit, second;
+    bool masks;
     dg_sizes base;
 } conf;
 
 enum { NEAREST, BILINEAR }; /* second */
-enum { IMAGES, LABELS, BOXES, COUNT, SIZES, N_FEEDS };
+enum { IMAGES, LABELS, BOXES, COUNT, SIZES, MASKS, N_FEEDS };
 enum { FIT_STRETCH, FIT_PAD };
+enum { PLANE = 32 /* objects of a plane of masks */ };
 
 static const dg_port ports[] = {
     DG_IN("in", "samples", "samples in plan order"),
     DG_OUT_MAIN("images", "f[B,H,W,3]", "RGB from 0 to 1"),
-    DG_OUT("targets", "{labels:i[B,M],boxes:f[B,M,4],count:i[B]}",
-           "objects, padded to max_objects"),
+    DG_OUT("targets", "{labels:i[B,M],boxes:f[B,M,4],count:i[B],masks?:i[B,L,H,W]}",
+           "objects, padded to max_objects; with masks, a bit of a plane for each"),
     DG_OUT("sizes", "i[B,2]", "height and width of each image in its canvas, in pixels"),
     { 0 },
 };
@@ -37,6 +41,7 @@ static const dg_attr attrs[] = {
     DG_ENUM(conf, fit, FIT_STRETCH, "stretch|pad",
             "stretch images to the batch's size, or keep their proportions and pad at the right "
             "and at the bottom"),
+    DG_BOOL(conf, masks, false, "give the objects' masks, too; the loader must read them"),
     DG_SIZES(
         conf, base, NULL,
         "resize to this size first (bilinear, antialiased), then to the batch's size as `second` "
@@ -59,6 +64,17 @@ static void check_batch(dg_check *k, const void *self)
         dg_check_fail(k, "second", "batch-second", "there is no second resize without base");
 }
 
+static void type_batch(dg_typing *t, const void *self)
+{
+    dg_type(t, "targets", "{labels:i[B,M],boxes:f[B,M,4],count:i[B]%s}",
+            ((const conf *)self)->masks ? ",masks:i[B,L,H,W]" : "");
+}
+
+static int64_t planes(const conf *c)
+{
+    return (c->max_objects + PLANE - 1) / PLANE;
+}
+
 static int feeds(const void *self, dg_size size, int batch, dg_feed out[], int n)
 {
     const conf *c = self;
@@ -68,11 +84,19 @@ static int feeds(const void *self, dg_size size, int batch, dg_feed out[], int n
         [BOXES] = { "targets.boxes", DG_REAL, DG_SHAPE(batch, c->max_objects, 4) },
         [COUNT] = { "targets.count", DG_I32, DG_SHAPE(batch) },
         [SIZES] = { "sizes", DG_I32, DG_SHAPE(batch, 2) },
+        [MASKS] = { "targets.masks", DG_I32, DG_SHAPE(batch, planes(c), size.h, size.w) },
     };
+    int given = c->masks ? N_FEEDS : MASKS;
 
-    for (int i = 0; i < N_FEEDS && i < n; i++)
+    for (int i = 0; i < given && i < n; i++)
         out[i] = all[i];
-    return N_FEEDS;
+    return given;
+}
+
+/* A loader of an older version makes samples without the field. */
+static const dg_mask *masks_of(const dg_sample *sm)
+{
+    return sm->size >= sizeof *sm ? sm->masks : NULL;
 }
 
 /* The largest size of the image's proportions that fits, as the reference rounds it. */
@@ -86,16 +110,20 @@ static dg_size fitted(const conf *c, dg_size size, const dg_sample *sm)
     return (dg_size){ w < 1 ? 1 : w > size.w ? size.w : w, h < 1 ? 1 : h > size.h ? size.h : h };
 }
 
-/* Boxes of an image of one size, in an image of another. */
-static void scale_boxes(dg_sample *sm, dg_size from, dg_size to)
+/* Objects of an image of one size, in an image of another. */
+static int scale_objects(const conf *c, dg_sample *sm, dg_size from, dg_size to, dg_diag *d)
 {
     double x = (double)to.w / (double)from.w, y = (double)to.h / (double)from.h;
+    int rc = 0;
 
-    for (int i = 0; i < sm->n_objects; i++) {
+    for (int i = 0; !rc && i < sm->n_objects; i++) {
         dg_box *b = &sm->objects[i].box;
 
         *b = (dg_box){ b->x1 * x, b->y1 * y, b->x2 * x, b->y2 * y };
+        if (c->masks && masks_of(sm))
+            rc = dg_mask_resize(&sm->masks[i], sm->scratch, &sm->masks[i], (int)to.w, (int)to.h, d);
     }
+    return rc;
 }
 
 /* Brings the sample to its final size; its pixels go to out, unless that is NULL. */
@@ -109,7 +137,7 @@ static int resize(const conf *c, dg_size size, dg_sample *sm, float *out, dg_dia
     DG_TRY(dg_sample_resize(sm, (int)first.w, (int)first.h, d));
     dg_sample_sanitize(sm, 1);
     if (again)
-        scale_boxes(sm, first, size);
+        DG_TRY(scale_objects(c, sm, first, size, d));
     if (!out)
         return 0;
     if (again && c->second == BILINEAR) {
@@ -159,12 +187,43 @@ static int fill_canvas(dg_size size, dg_sample *sm, float *out, dg_diag *d)
 {
     static const uint8_t black[3] = { 0 };
     dg_image canvas;
-    int rc = dg_image_paste(&canvas, sm->scratch, &sm->image, (int)size.w, (int)size.h, 0, 0, black,
-                            d);
+    int rc =
+        dg_image_paste(&canvas, sm->scratch, &sm->image, (int)size.w, (int)size.h, 0, 0, black, d);
 
     if (!rc)
         dg_image_to_f32(out, &canvas);
     return rc;
+}
+
+/* own: the image's size in its canvas. A mask of another size was made by a node that changed only
+ * one of them. */
+static int fill_masks(const conf *c, dg_size size, dg_size own, int slot, const dg_sample *sm,
+                      int32_t *masks, dg_diag *d)
+{
+    int64_t area = size.h * size.w;
+    int rc;
+
+    masks += slot * planes(c) * area;
+    memset(masks, 0, (size_t)(planes(c) * area) * sizeof *masks);
+    if (!masks_of(sm) && sm->n_objects) {
+        rc = dg_fail(d, DG_EINPUT, DG_NOWHERE, "batch-masks",
+                     "%s has objects without masks, and this batch gives masks", sm->path);
+        dg_help(d, "masks=\"true\" on the loader, if the data has masks");
+        return rc;
+    }
+    for (int i = 0; i < sm->n_objects; i++) {
+        const dg_mask *m = &sm->masks[i];
+        int32_t *to = masks + i / PLANE * area, bit = (int32_t)(1u << (i % PLANE));
+
+        if (m->w != own.w || m->h != own.h)
+            return dg_fail(d, DG_EINPUT, DG_NOWHERE, "batch-masks",
+                           "%s: a mask of %d x %d pixels in an image of %lld x %lld", sm->path,
+                           m->w, m->h, (long long)own.w, (long long)own.h);
+        for (int64_t y = 0; y < own.h; y++)
+            for (int64_t k = 0; k < own.w; k++)
+                to[y * size.w + k] |= m->on[y * own.w + k] ? bit : 0;
+    }
+    return 0;
 }
 
 static int fill(const void *self, dg_size size, int batch, int slot, dg_sample *sm,
@@ -176,11 +235,10 @@ static int fill(const void *self, dg_size size, int batch, int slot, dg_sample *
     bool pad = own.w != size.w || own.h != size.h;
     int rc;
 
+    (void)batch;
     if (out)
         out += slot * size.h * size.w * 3;
     rc = resize(c, own, sm, pad ? NULL : out, d);
-
-    (void)batch;
     if (!rc && out && pad)
         rc = fill_canvas(size, sm, out, d);
     if (rc)
@@ -199,7 +257,7 @@ static int fill(const void *self, dg_size size, int batch, int slot, dg_sample *
         return rc;
     }
     fill_targets(c, own, slot, sm, data);
-    return 0;
+    return c->masks && data[MASKS] ? fill_masks(c, size, own, slot, sm, data[MASKS], d) : 0;
 }
 
 static int64_t capacity(const void *self)
@@ -215,6 +273,7 @@ const dg_node_class dg_node_batch = {
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),
+    .type = type_batch,
     .check = check_batch,
     .feeds = feeds,
     .fill = fill,

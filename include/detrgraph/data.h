@@ -100,6 +100,26 @@ typedef struct dg_object {
     double area; /* of the object or its mask, in pixels of the original image, as in the file */
 } dg_object;
 
+/* The pixels of an object, a byte each: 1 or 0; h rows of w. Owned by the sample's scratch. */
+typedef struct dg_mask {
+    int w, h;
+    uint8_t *on;
+} dg_mask;
+
+/* A mask in COCO's run lengths: of 0 and 1 in turn, the first of 0, column by column. */
+typedef struct dg_rle {
+    int w, h;
+    int64_t n;
+    uint32_t *runs; /* from malloc; dg_rle_free frees them */
+} dg_rle;
+/* Fails with "image-memory". */
+DG_PUBLIC int dg_rle_make(dg_rle *out, const dg_mask *m, dg_diag *d) DG_MUST_USE;
+DG_PUBLIC void dg_rle_free(dg_rle *r);
+DG_PUBLIC void dg_rle_draw(dg_mask *out, const dg_rle *r); /* fills a mask of its size */
+DG_PUBLIC double dg_rle_area(const dg_rle *r);             /* pixels */
+/* Intersection over union; crowd: over a's area. 0 if nothing is common. */
+DG_PUBLIC double dg_rle_iou(const dg_rle *a, const dg_rle *b, bool crowd);
+
 /* One image with its objects; the scratch owns all memory. */
 typedef struct dg_sample {
     size_t size;      /* sizeof(dg_sample), set by the creator */
@@ -112,13 +132,16 @@ typedef struct dg_sample {
     int n_objects;
     dg_object *objects;
     dg_scratch *scratch;
+    /* masks[i] is that of objects[i], as large as the image; NULL: the data has none. Who moves or
+     * drops objects does the same with masks. */
+    dg_mask *masks;
 } dg_sample;
 
-/* Resizes and pastes image and boxes together. */
+/* Resizes and pastes image, boxes and masks together; masks by nearest pixels. */
 DG_PUBLIC int dg_sample_resize(dg_sample *sm, int w, int h, dg_diag *d) DG_MUST_USE;
 DG_PUBLIC int dg_sample_paste(dg_sample *sm, int w, int h, int x, int y, const uint8_t fill[3],
                               dg_diag *d) DG_MUST_USE;
-/* Cuts image and boxes. Boxes whose centre is not strictly inside become 0,0,0,0, as in the
+/* Cuts image, boxes and masks. Boxes whose centre is not strictly inside become 0,0,0,0, as in the
  * reference, for sanitize to drop. */
 DG_PUBLIC int dg_sample_crop(dg_sample *sm, int x, int y, int w, int h, dg_diag *d) DG_MUST_USE;
 DG_PUBLIC void dg_sample_flip(dg_sample *sm);
@@ -127,6 +150,9 @@ DG_PUBLIC void dg_sample_flip(dg_sample *sm);
 DG_PUBLIC int dg_sample_sanitize(dg_sample *sm, double min_size);
 
 DG_PUBLIC double dg_box_iou(dg_box a, dg_box b); /* 0 if both are empty */
+/* Nearest pixels, as dg_image_resize_nearest takes them. Fails with "image-memory". */
+DG_PUBLIC int dg_mask_resize(dg_mask *out, dg_scratch *s, const dg_mask *in, int w, int h,
+                             dg_diag *d) DG_MUST_USE;
 
 /* ---- data sets ------------------------------------------------------------------------------- */
 
@@ -161,6 +187,13 @@ typedef struct dg_coco_annotation {
  * category id (label = position), annotations by image in the file's order. Images without
  * annotations are kept. Errors name file, line and the value found. */
 DG_PUBLIC int dg_coco_open(dg_coco **out, const char *path, dg_diag *d) DG_MUST_USE;
+/* The same with masks: dg_coco_sample gives them. An object to train on without a mask is the error
+ * "mask-missing". */
+DG_PUBLIC int dg_coco_open_masks(dg_coco **out, const char *path, dg_diag *d) DG_MUST_USE;
+DG_PUBLIC bool dg_coco_has_masks(const dg_coco *c);
+/* The mask of an annotation of an index with masks. Errors: "mask-form", "image-memory". */
+DG_PUBLIC int dg_coco_mask(dg_rle *out, const dg_coco *c, int64_t annotation, dg_diag *d)
+    DG_MUST_USE;
 DG_PUBLIC void dg_coco_close(dg_coco **c);
 
 /* Data sets of other forms. Images are ordered by name, ids count from 1; file_name is relative to
@@ -176,6 +209,8 @@ typedef struct dg_data_source {
     /* keep an image of unreadable size without its objects and count them in a warning; false:
      * error */
     bool replace;
+    /* YOLO: keep polygons as masks; a box without one is the error "mask-missing" */
+    bool masks;
 } dg_data_source;
 
 /* VOC: ROOT/JPEGImages, ROOT/Annotations and ImageSets/Main/SPLIT.txt, or a folder of .xml files
@@ -279,6 +314,13 @@ DG_PUBLIC int dg_score_open(dg_score **out, int n_images, int n_classes,
                             const dg_coco_annotation *truths, int64_t n_truths,
                             const dg_detection *detections, int64_t n_detections, dg_diag *d)
     DG_MUST_USE;
+/* The same for masks (COCO's "segm"): truth_masks and masks are those of truths and detections. The
+ * area of a detection is that of its mask. */
+DG_PUBLIC int dg_score_open_masks(dg_score **out, int n_images, int n_classes,
+                                  const dg_coco_annotation *truths, const dg_rle *truth_masks,
+                                  int64_t n_truths, const dg_detection *detections,
+                                  const dg_rle *masks, int64_t n_detections, dg_diag *d)
+    DG_MUST_USE;
 DG_PUBLIC void dg_score_close(dg_score **s);
 DG_PUBLIC const char *dg_score_name(int which);
 DG_PUBLIC double dg_score_number(const dg_score *s, int which);
@@ -294,6 +336,11 @@ DG_PUBLIC const double *dg_score_curve(const dg_score *s, int label, int iou, in
 DG_PUBLIC int dg_score_write_curves(const char *path, const dg_score *s,
                                     const dg_coco_class *classes, int n_classes, int64_t step,
                                     dg_diag *d) DG_MUST_USE;
+
+/* The same with masks (or NULL), COCO's "segmentation" with run lengths as text. */
+DG_PUBLIC int dg_results_write_masks(const char *path, const dg_detection *detections,
+                                     const dg_rle *masks, int64_t n, const int64_t *image_ids,
+                                     const dg_coco_class *classes, dg_diag *d) DG_MUST_USE;
 
 /* All annotations of an index, for dg_score_open. */
 DG_PUBLIC const dg_coco_annotation *dg_coco_annotations(const dg_coco *c);

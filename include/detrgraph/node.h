@@ -242,6 +242,8 @@ typedef struct dg_dataset {
     /* on_error="replace": replace an unreadable item by another and count it; false: end the run */
     bool replace;
     void (*close)(void *self);
+    /* the mask of a truth, for evaluation; NULL: the data has no masks */
+    int (*mask)(void *self, int64_t truth, dg_rle *out, dg_diag *d);
 } dg_dataset;
 
 /* One batch of an epoch's plan: the size of its images and the items of all ranks: rank r has slots

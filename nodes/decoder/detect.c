@@ -1,5 +1,6 @@
 /* detect.c: <detect>: turns predictions into detections: the best (query, class) pairs of an image
- * by sigmoid(logit). Boxes remain cx, cy, w, h as fractions of the image's sides.
+ * by sigmoid(logit). Boxes remain cx, cy, w, h as fractions of the image's sides. Masks, if there
+ * are any, become logits of the maps' size.
  *
  * With soft_nms, as many pairs as there are queries are taken, cut at the image's border, and
  * suppressed softly within their class (Bodla et al. 2017, linear): a score is multiplied by
@@ -16,9 +17,11 @@ typedef struct conf {
 static const double LEAST = 1e-3; /* a score below it goes, as in the reference */
 
 static const dg_port ports[] = {
-    DG_IN("in", "{logits:f[B,Q,C],boxes:f[B,Q,4],aux?:any,enc?:any,dn?:any,denoising?:any}",
+    DG_IN("in",
+          "{logits:f[B,Q,C],boxes:f[B,Q,4],masks?:any,aux?:any,enc?:any,dn?:any,denoising?:any}",
           "predictions of a decoder"),
-    DG_OUT("out", "{labels:i[B,K],scores:f[B,K],boxes:f[B,K,4]}", "detections, best first"),
+    DG_OUT("out", "{labels:i[B,K],scores:f[B,K],boxes:f[B,K,4],masks?:f[B,K,H,W]}",
+           "detections, best first; masks as logits, if the predictions have masks"),
     { 0 },
 };
 
@@ -57,19 +60,41 @@ static dg_detections suppressed(dg_build *b, const conf *c, dg_val logits, dg_va
                             .boxes = dg_gather(b, cut, kept.row) };
 }
 
+/* Logits of the masks of the best k pairs, whose queries are found by the same order. */
+static dg_val masks_of(dg_build *b, dg_val masks, dg_val logits, int64_t k)
+{
+    dg_val map = dg_record_get(b, masks, "map"),
+           q = dg_gather(b, dg_record_get(b, masks, "queries"), dg_topk(b, logits, k));
+    int64_t batch = dg_dim(b, map, 0), h = dg_dim(b, map, 1), w = dg_dim(b, map, 2);
+    dg_val pixels = dg_reshape(b, map, DG_SHAPE(batch, h * w, dg_dim(b, map, 3)));
+    dg_val x = dg_matmul(b, q, dg_permute(b, pixels, 3, (int[]){ 0, 2, 1 }));
+
+    return dg_reshape(b, dg_add(b, x, dg_record_get(b, masks, "bias")), DG_SHAPE(batch, k, h, w));
+}
+
 static void lower_detect(dg_build *b, const void *self, const dg_val in[], dg_val out[])
 {
     const conf *c = self;
     dg_val logits = dg_record_get(b, in[0], "logits"), boxes = dg_record_get(b, in[0], "boxes");
     int64_t pairs = dg_dim(b, logits, 1) * dg_dim(b, logits, 2);
-    dg_detections found = c->soft_nms > 0
-                              ? suppressed(b, c, logits, boxes)
-                              : dg_detect(b, logits, boxes, c->most < pairs ? c->most : pairs);
+    int64_t k = c->most < pairs ? c->most : pairs;
+    dg_detections found;
 
+    if (c->soft_nms > 0 && dg_record_has(b, in[0], "masks")) {
+        out[0] = dg_error(b, "detect-masks",
+                          "soft_nms suppresses boxes, and these predictions have masks, which it "
+                          "would not bring into its order: leave soft_nms out");
+        return;
+    }
+    found = c->soft_nms > 0 ? suppressed(b, c, logits, boxes) : dg_detect(b, logits, boxes, k);
     out[0] = dg_record(b);
     dg_record_set(b, out[0], "labels", dg_name(b, found.labels, "detections.labels"));
     dg_record_set(b, out[0], "scores", dg_name(b, found.scores, "detections.scores"));
     dg_record_set(b, out[0], "boxes", dg_name(b, found.boxes, "detections.boxes"));
+    if (dg_record_has(b, in[0], "masks"))
+        dg_record_set(b, out[0], "masks",
+                      dg_name(b, masks_of(b, dg_record_get(b, in[0], "masks"), logits, k),
+                              "detections.masks"));
 }
 
 const dg_node_class dg_node_detect = {

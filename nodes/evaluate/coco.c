@@ -1,5 +1,5 @@
-/* coco.c: <evaluate.coco>: a detector's COCO box scores AP, AP50, ..., equal to the official
- * evaluator's.
+/* coco.c: <evaluate.coco>: a detector's COCO scores AP, AP50, ... of boxes, and of masks if it has
+ * them, equal to the official evaluator's.
  *
  * Detections arrive in fractions of the image and are scored in pixels of the original image, with
  * the data set's category ids in the result file. If AP is exactly 0 although there are truths and
@@ -11,15 +11,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nodes/evaluate/masks.h"
+
 typedef struct conf {
     bool per_class;
     const char *axis;
 } conf;
 
 static const dg_port ports[] = {
-    DG_IN("in", "{labels:i[B,K],scores:f[B,K],boxes:f[B,K,4]}",
+    DG_IN("in", "{labels:i[B,K],scores:f[B,K],boxes:f[B,K,4],masks?:f[B,K,H,W]}",
           "the K best detections of each image"),
-    DG_OUT("metrics", "metrics", "AP, AP50, AP75, APs, APm, APl, AR1, AR10, AR100, ARs, ARm, ARl"),
+    DG_OUT("metrics", "metrics",
+           "AP, AP50, AP75, APs, APm, APl, AR1, AR10, AR100, ARs, ARm, ARl; those of masks as "
+           "mask_AP and so on"),
     { 0 },
 };
 
@@ -40,10 +44,13 @@ typedef struct state {
     const conf *conf;
     dg_sink_args args;
     dg_detection *v;
+    dg_rle *masks; /* of v; used only if has_masks */
+    bool has_masks;
     int64_t n, cap;
     int64_t *seen; /* per item: 1 + its number in the run; 0: not seen. Images count once. */
     bool merged;
     double widest;     /* largest box side, as a fraction of the image */
+    bool unread;       /* there were masks */
     int64_t n_foreign; /* detections of classes that the data set lacks; not scored */
 } state;
 
@@ -90,17 +97,34 @@ static int reserve(state *s, int64_t more, dg_diag *d)
             return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory",
                            "no memory for %lld detections", (long long)cap);
         s->v = v;
+        if (s->has_masks) {
+            dg_rle *masks = realloc(s->masks, (size_t)cap * sizeof *masks);
+
+            if (!masks)
+                return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory",
+                               "no memory for %lld masks", (long long)cap);
+            s->masks = masks;
+        }
         s->cap = cap;
     }
     return 0;
+}
+
+/* Masks are of use only if the data has some. */
+static bool scores_masks(const dg_dataset *data, const dg_tensor *masks)
+{
+    return masks && data->size >= sizeof *data && data->mask;
 }
 
 static int take_batch(void *self, const dg_sink_batch *b, dg_diag *d)
 {
     state *s = self;
     const dg_tensor *labels = input(b, "labels"), *scores = input(b, "scores"),
-                    *boxes = input(b, "boxes");
+                    *boxes = input(b, "boxes"), *masks = input(b, "masks");
     int64_t k = labels->shape.d[1];
+
+    s->unread = masks != NULL;
+    s->has_masks = scores_masks(s->args.data, masks);
 
     for (int slot = 0; slot < b->n; slot++) {
         const dg_sample *sm = &b->samples[slot];
@@ -122,6 +146,9 @@ static int take_batch(void *self, const dg_sink_batch *b, dg_diag *d)
                 continue;
             }
             s->widest = fmax(s->widest, fmax(w, h));
+            if (s->has_masks &&
+                dg_detected_mask(&s->masks[s->n], masks, j, sm->orig_w, sm->orig_h, d) < 0)
+                return -DG_EMEMORY;
             s->v[s->n++] = (dg_detection){
                 .image = sm->item,
                 .label = label,
@@ -138,8 +165,8 @@ static int take_batch(void *self, const dg_sink_batch *b, dg_diag *d)
 
 /* ---- several ranks --------------------------------------------------------------------------- */
 
-typedef struct packed { /* a header; the images, then their detections follow */
-    int64_t n_images, n, n_foreign;
+typedef struct packed { /* a header; the images, their detections, and masks follow */
+    int64_t n_images, n, n_foreign, has_masks, unread;
     double widest;
 } packed;
 typedef struct packed_image {
@@ -149,12 +176,14 @@ typedef struct packed_image {
 static int pack_scores(void *self, void **bytes, size_t *n, dg_diag *d)
 {
     const state *s = self;
-    packed head = { 0, s->n, s->n_foreign, s->widest };
+    packed head = { 0, s->n, s->n_foreign, s->has_masks, s->unread, s->widest };
+    size_t masks = s->has_masks ? dg_masks_bytes(s->masks, s->n) : 0;
     char *out;
 
     for (int i = 0; i < s->args.data->n_items; i++)
         head.n_images += s->seen[i] != 0;
-    *n = sizeof head + (size_t)head.n_images * sizeof(packed_image) + (size_t)s->n * sizeof *s->v;
+    *n = sizeof head + (size_t)head.n_images * sizeof(packed_image) + (size_t)s->n * sizeof *s->v +
+         masks;
     *bytes = out = malloc(*n);
     if (!out)
         return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory",
@@ -168,7 +197,21 @@ static int pack_scores(void *self, void **bytes, size_t *n, dg_diag *d)
         }
     if (s->n)
         memcpy(out, s->v, (size_t)s->n * sizeof *s->v);
+    if (masks)
+        dg_masks_pack(out + (size_t)s->n * sizeof *s->v, s->masks, s->n);
     return 0;
+}
+
+/* A rank that had no batch does not know yet that there are masks. */
+static int adopt_masks(state *s, bool masks, dg_diag *d)
+{
+    if (!masks || s->has_masks)
+        return 0;
+    s->has_masks = true;
+    s->masks = calloc((size_t)s->cap + 1, sizeof *s->masks);
+    return s->masks ? 0
+                    : dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory",
+                              "no memory for the masks of other ranks");
 }
 
 /* Adds another rank's detections. Images already here were its padding, or are in both data sets:
@@ -177,20 +220,31 @@ static int merge_scores(void *self, const void *bytes, size_t n, dg_diag *d)
 {
     state *s = self;
     packed head;
-    const char *images = (const char *)bytes + sizeof head, *found;
+    const char *images = (const char *)bytes + sizeof head, *found, *mask;
     int rc;
     int64_t n_items = s->args.data->n_items;
 
     memcpy(&head, bytes, sizeof head);
     found = images + (size_t)head.n_images * sizeof(packed_image);
     (void)n;
-    rc = reserve(s, head.n, d);
+    mask = found + (size_t)head.n * sizeof(dg_detection);
+    rc = adopt_masks(s, head.has_masks != 0, d);
+    s->unread |= head.unread != 0;
+    rc = rc ? rc : reserve(s, head.n, d);
     for (int64_t i = 0; rc == 0 && i < head.n; i++) {
+        dg_rle runs = { 0 };
         dg_detection x;
 
         memcpy(&x, found + (size_t)i * sizeof x, sizeof x);
-        if (x.image >= 0 && x.image < n_items && !s->seen[x.image])
+        if (head.has_masks)
+            rc = dg_mask_unpack(&runs, &mask, d);
+        if (rc == 0 && x.image >= 0 && x.image < n_items && !s->seen[x.image]) {
+            if (s->has_masks)
+                s->masks[s->n] = runs;
             s->v[s->n++] = x;
+        } else {
+            dg_rle_free(&runs);
+        }
     }
     for (int64_t i = 0; rc == 0 && i < head.n_images; i++) {
         packed_image x;
@@ -220,9 +274,11 @@ static int sort_detections(state *s, dg_diag *d)
     packed_image *images = malloc(((size_t)n_items + 1) * sizeof *images);
     int64_t *first = malloc(((size_t)n_items + 1) * sizeof *first), k = 0;
     dg_detection *v = malloc(((size_t)s->n + 1) * sizeof *v);
-    int rc = images && first && v ? 0
-                                  : dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory",
-                                            "no memory to order %lld detections", (long long)s->n);
+    dg_rle *masks = calloc((size_t)s->n + 1, sizeof *masks);
+    int rc = images && first && v && masks
+                 ? 0
+                 : dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory",
+                           "no memory to order %lld detections", (long long)s->n);
 
     for (int i = 0; rc == 0 && i < n_items; i++) {
         first[i] = -1;
@@ -235,17 +291,23 @@ static int sort_detections(state *s, dg_diag *d)
         qsort(images, (size_t)n, sizeof *images, by_seen);
     for (int i = 0; rc == 0 && i < n; i++)
         for (int64_t j = first[images[i].item];
-             j >= 0 && j < s->n && s->v[j].image == images[i].item; j++)
+             j >= 0 && j < s->n && s->v[j].image == images[i].item; j++) {
+            masks[k] = s->has_masks ? s->masks[j] : (dg_rle){ 0 };
             v[k++] = s->v[j];
+        }
     if (rc == 0) {
         free(s->v);
+        free(s->masks);
         s->v = v;
+        s->masks = masks;
         v = NULL;
+        masks = NULL;
         s->cap = s->n + 1;
     }
     free(images);
     free(first);
     free(v);
+    free(masks);
     return rc;
 }
 
@@ -269,7 +331,8 @@ static int write_results(const state *s, dg_diag *d)
         ids[i] = info.id;
     }
     snprintf(path, n, "%s/detections.json", s->args.folder);
-    rc = dg_results_write(path, s->v, s->n, ids, data->classes, d);
+    rc = dg_results_write_masks(path, s->v, s->has_masks ? s->masks : NULL, s->n, ids,
+                                data->classes, d);
     free(ids);
     free(path);
     return rc;
@@ -369,6 +432,34 @@ static void explain_zero(const state *s, dg_metrics *m, dg_diag *d)
                        best, classless);
 }
 
+/* The scores of masks: those of boxes with mask_ before their names. */
+static int report_masks(const state *s, dg_metrics *m, dg_diag *d)
+{
+    const dg_dataset *data = s->args.data;
+    dg_score *score = NULL;
+    dg_rle *truths = calloc((size_t)data->n_truths + 1, sizeof *truths);
+    int rc = truths ? 0
+                    : dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory",
+                              "no memory for %lld masks", (long long)data->n_truths);
+
+    for (int64_t i = 0; rc == 0 && i < data->n_truths; i++)
+        rc = data->mask(data->self, i, &truths[i], d);
+    if (rc == 0)
+        rc = dg_score_open_masks(&score, data->n_items, data->n_classes, data->truths, truths,
+                                 data->n_truths, s->v, s->masks, s->n, d);
+    for (int i = 0; rc == 0 && i < DG_N_SCORES; i++)
+        dg_metric(m, dg_score_number(score, i), "mask_%s", dg_score_name(i));
+    for (int i = 0; rc == 0 && s->conf->per_class && i < data->n_classes; i++) {
+        dg_metric(m, dg_score_class_ap(score, i), "mask_AP/%s", data->classes[i].name);
+        dg_metric(m, dg_score_class_ap50(score, i), "mask_AP50/%s", data->classes[i].name);
+    }
+    dg_score_close(&score);
+    for (int64_t i = 0; truths && i < data->n_truths; i++)
+        dg_rle_free(&truths[i]);
+    free(truths);
+    return rc;
+}
+
 static int report(const state *s, dg_metrics *m, dg_diag *d)
 {
     const dg_dataset *data = s->args.data;
@@ -389,11 +480,18 @@ static int report(const state *s, dg_metrics *m, dg_diag *d)
             m,
             "%lld detections are of classes that %s does not have (it has %d): they are left out",
             (long long)s->n_foreign, data->name, data->n_classes);
+    if (s->unread && !s->has_masks)
+        dg_metric_note(m,
+                       "masks are not scored: %s was read without masks (masks=\"true\" on the "
+                       "loader reads them)",
+                       data->name);
     if (dg_score_number(score, DG_AP) == 0 && data->n_truths && s->n)
         explain_zero(s, m, d);
     if (s->args.folder)
         rc = write_curves(s, score, d);
     dg_score_close(&score);
+    if (rc == 0 && s->has_masks)
+        rc = report_masks(s, m, d);
     return rc == 0 && s->args.folder ? write_results(s, d) : rc;
 }
 
@@ -405,8 +503,11 @@ static int finish_scores(void **self, dg_metrics *m, dg_diag *d)
     if (m && rc == 0)
         rc = report(s, m, d);
 
+    for (int64_t i = 0; s->has_masks && i < s->n; i++)
+        dg_rle_free(&s->masks[i]);
     free(s->seen);
     free(s->v);
+    free(s->masks);
     free(s);
     *self = NULL;
     return rc;
@@ -416,7 +517,8 @@ const dg_node_class dg_node_evaluate_coco = {
     DG_NODE_CLASS,
     .name = "evaluate.coco",
     .role = DG_ROLE_EVALUATE,
-    .brief = "The 12 COCO box scores and AP per class, equal to the official evaluator's.",
+    .brief = "The 12 COCO scores of boxes, and of masks, and AP per class, equal to the official "
+             "evaluator's.",
     .doc = "Writes detections.json in COCO's result form with the data set's ids, and curves.json "
            "with precision over recall per class. Padding and repeated images count once.",
     .ports = ports,

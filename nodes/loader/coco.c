@@ -11,6 +11,7 @@
 
 typedef struct conf {
     const char *root, *split, *images, *annotations;
+    bool masks;
     DG_LOADER_FIELDS;
 } conf;
 
@@ -21,6 +22,8 @@ static const dg_attr attrs[] = {
     DG_STR(conf, split, NULL, "reads ROOT/annotations/SPLIT.json"),
     DG_STR(conf, annotations, NULL, "annotation file relative to root, instead of split"),
     DG_STR(conf, images, "images", "folder of the images, relative to root"),
+    DG_BOOL(conf, masks, false,
+            "read the objects' masks, polygons and run lengths; an object without one is an error"),
     DG_LOADER_ATTRS(conf),
     { 0 },
 };
@@ -46,7 +49,7 @@ static int open_set(dg_dataset **data, const void *self, uint64_t seed, dg_diag 
 
     (void)seed;
     if (file && folder)
-        rc = dg_coco_open(&coco, file, d);
+        rc = c->masks ? dg_coco_open_masks(&coco, file, d) : dg_coco_open(&coco, file, d);
     else
         rc = dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory to open %s", c->root);
     if (rc == 0)

@@ -50,6 +50,13 @@ static int probe(void *self, int item, dg_diag *d)
     return dg_coco_probe(s->coco, item, s->folder, d);
 }
 
+static int mask(void *self, int64_t truth, dg_rle *out, dg_diag *d)
+{
+    const set *s = self;
+
+    return dg_coco_mask(out, s->coco, truth, d);
+}
+
 static void close_set(void *self)
 {
     set *s = self;
@@ -135,6 +142,7 @@ int dg_loader_open(dg_dataset **data, dg_coco *c, const char *folder, const dg_l
         .probe = probe,
         .replace = how->replace,
         .close = close_set,
+        .mask = dg_coco_has_masks(c) ? mask : NULL,
     };
     *data = &s->ds;
     return 0;

@@ -27,7 +27,7 @@ extern const dg_rule dg_loader_rules[];
         .replace = (c)->on_error == 1, .hold_out = (c)->hold_out, .held = (c)->part == 1 })
 
 typedef struct dg_loader_how {
-    bool replace, held;
+    bool replace, held, masks; /* masks: samples have them */
     double hold_out;
 } dg_loader_how;
 

@@ -13,6 +13,7 @@
 typedef struct conf {
     int64_t images, width, height, classes, min_objects, max_objects, seed, files;
     double smallest, largest;
+    bool masks;
 } conf;
 
 enum { OUT };
@@ -38,6 +39,7 @@ static const dg_attr attrs[] = {
            "largest object side, as a fraction of the image's shorter side"),
     DG_INT(conf, seed, 0, 0, 1000000000,
            "seed of the scenes; use different ones for training and evaluation"),
+    DG_BOOL(conf, masks, false, "give the objects' masks, too: the pixels that are seen"),
     DG_ENUM(conf, files, SAME, "same|rank",
             "all ranks have the same scenes (verified at the start), or each its own"),
     { 0 },
@@ -148,6 +150,42 @@ static void paint(dg_image *im, const shape *s)
         }
 }
 
+/* The pixels of shape k whose centres it covers, and no later shape: those that are seen. */
+static void draw_mask(dg_mask *m, const shape *shapes, int n, int k)
+{
+    for (int y = 0; y < m->h; y++)
+        for (int x = 0; x < m->w; x++) {
+            int top = -1;
+
+            for (int i = k; i < n; i++) {
+                double u = (x + 0.5 - shapes[i].x) / shapes[i].r,
+                       v = (y + 0.5 - shapes[i].y) / shapes[i].r;
+
+                if (fabs(u) <= 1 && fabs(v) <= 1 && inside(shapes[i].label, u, v))
+                    top = i;
+            }
+            m->on[(size_t)y * (size_t)m->w + (size_t)x] = top == k;
+        }
+}
+
+static int sample_masks(const conf *c, dg_sample *out, const shape *shapes, dg_diag *d)
+{
+    size_t area = (size_t)c->width * (size_t)c->height;
+
+    out->masks = dg_scratch_alloc(out->scratch, (size_t)(out->n_objects + 1) * sizeof *out->masks);
+    for (int k = 0; out->masks && k < out->n_objects; k++) {
+        out->masks[k] =
+            (dg_mask){ (int)c->width, (int)c->height, dg_scratch_alloc(out->scratch, area) };
+        if (!out->masks[k].on)
+            out->masks = NULL;
+        else
+            draw_mask(&out->masks[k], shapes, out->n_objects, k);
+    }
+    return out->masks ? 0
+                      : dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory",
+                                "no memory for the masks of scene %d", out->item + 1);
+}
+
 /* Draws a gradient between two colours in a random direction, with noise. */
 static void background(dg_image *im, dg_draw *r)
 {
@@ -225,7 +263,26 @@ static int sample(void *self, int item, dg_sample *out, dg_scratch *scratch, dg_
     background(&out->image, &r);
     for (int i = 0; i < n; i++)
         paint(&out->image, &shapes[i]);
-    return 0;
+    return s->conf.masks ? sample_masks(&s->conf, out, shapes, d) : 0;
+}
+
+static int truth_mask(void *self, int64_t truth, dg_rle *out, dg_diag *d)
+{
+    const set *s = self;
+    int item = s->truths[truth].image;
+    shape shapes[MOST];
+    dg_draw r = draws(&s->conf, item);
+    int n = arrange_shapes(shapes, &s->conf, &r), rc;
+    dg_mask m = { (int)s->conf.width, (int)s->conf.height, NULL };
+
+    m.on = malloc((size_t)m.w * (size_t)m.h);
+    if (!m.on)
+        return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory",
+                       "no memory for a mask of scene %d", item + 1);
+    draw_mask(&m, shapes, n, (int)(truth - s->first[item]));
+    rc = dg_rle_make(out, &m, d);
+    free(m.on);
+    return rc;
 }
 
 static void close_set(void *self)
@@ -309,6 +366,7 @@ static int open_set(dg_dataset **data, const void *self, uint64_t seed, dg_diag 
         .info = info,
         .sample = sample,
         .close = close_set,
+        .mask = c->masks ? truth_mask : NULL,
     };
     n = list_objects(s, false);
     s->truths = calloc((size_t)n + 1, sizeof *s->truths);

@@ -6,6 +6,7 @@
 
 typedef struct conf {
     const char *root, *split, *classes;
+    bool masks;
     DG_LOADER_FIELDS;
 } conf;
 
@@ -19,6 +20,7 @@ static const dg_attr attrs[] = {
     DG_STR(conf, classes, NULL,
            "comma-separated class names in the order of their numbers; if omitted, from the .yaml "
            "file, or classes.txt"),
+    DG_BOOL(conf, masks, false, "keep polygons as masks; an object with a box alone is an error"),
     DG_LOADER_ATTRS(conf),
     { 0 },
 };
@@ -30,7 +32,8 @@ static int open_set(dg_dataset **data, const void *self, uint64_t seed, dg_diag 
                                   .root = c->root,
                                   .split = c->split,
                                   .classes = c->classes,
-                                  .replace = c->on_error == 1 };
+                                  .replace = c->on_error == 1,
+                                  .masks = c->masks };
     dg_coco *index = NULL;
     int rc = dg_yolo_open(&index, &from, d);
 
@@ -51,7 +54,8 @@ const dg_node_class dg_node_loader_yolo = {
     .role = DG_ROLE_LOADER,
     .brief = "A data set in the form of YOLO: a .txt file of labels for each image.",
     .doc = "A line is a class number and a box (centre and sides as fractions of the image's), or "
-           "a polygon, whose bounding box is used. An image without a label file, or with an empty "
+           "a polygon, whose bounding box is used, and with masks its inside. An image without a "
+           "label file, or with an empty "
            "one, has no objects. Image sizes are read from their headers.",
     .ports = dg_loader_ports,
     .attrs = attrs,

@@ -1,7 +1,7 @@
 # check_PROGRAMS, tests_media_NAME_SOURCES, TESTS; data in EXTRA_DIST.
 media_tests = tests/media/chart tests/media/coco tests/media/convert tests/media/draw \
 	tests/media/forms tests/media/image tests/media/json \
-	tests/media/ops tests/media/score tests/media/survey
+	tests/media/masks tests/media/ops tests/media/score tests/media/survey
 check_PROGRAMS += $(media_tests)
 TESTS += $(media_tests)
 threaded += tests/media/convert tests/media/forms tests/media/survey
@@ -19,6 +19,8 @@ tests_media_image_SOURCES = tests/media/image.c tests/media/place.h
 tests_media_image_LDADD = $(media_rooms) $(test_libs)
 tests_media_json_SOURCES = tests/media/json.c tests/media/place.h
 tests_media_json_LDADD = $(media_rooms) $(test_libs)
+tests_media_masks_SOURCES = tests/media/masks.c tests/media/place.h
+tests_media_masks_LDADD = $(media_rooms) $(test_libs)
 tests_media_ops_SOURCES = tests/media/ops.c tests/media/place.h
 tests_media_ops_LDADD = $(media_rooms) $(test_libs)
 tests_media_score_SOURCES = tests/media/score.c tests/media/place.h
