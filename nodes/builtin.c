@@ -21,6 +21,7 @@ const dg_node_class *const dg_builtin_nodes[] = {
     &dg_node_decoder_rtdetr,
     &dg_node_decoder_lwdetr,
     &dg_node_decoder_dino,
+    &dg_node_decoder_masks,
     &dg_node_detect,
     &dg_node_head_rpn,
     &dg_node_head_roi,

@@ -14,7 +14,7 @@ extern const dg_node_class dg_node_loss_rtdetr, dg_node_backward, dg_node_allred
 extern const dg_node_class dg_node_evaluate_coco, dg_node_log;
 extern const dg_node_class dg_node_loss_mean, dg_node_layer_linear, dg_node_layer_norm,
     dg_node_gradient_norm, dg_node_sampler_plain;
-extern const dg_node_class dg_node_decoder_lwdetr, dg_node_loss_rfdetr;
+extern const dg_node_class dg_node_decoder_lwdetr, dg_node_decoder_masks, dg_node_loss_rfdetr;
 extern const dg_node_class dg_node_head_rpn, dg_node_head_roi, dg_node_head_atss;
 extern const dg_node_class dg_node_backbone_resnet, dg_node_neck_channels, dg_node_neck_coarser,
     dg_node_encoder_deformable, dg_node_decoder_dino, dg_node_loss_dino;

@@ -25,6 +25,7 @@ libnodes_la_SOURCES += \
 	nodes/decoder/layer.c \
 	nodes/decoder/layer.h \
 	nodes/decoder/lwdetr.c \
+	nodes/decoder/masks.c \
 	nodes/decoder/output.c \
 	nodes/decoder/output.h \
 	nodes/decoder/padded.c nodes/decoder/padded.h \
@@ -53,6 +54,7 @@ libnodes_la_SOURCES += \
 	nodes/loader/yolo.c \
 	nodes/loss/dino.c \
 	nodes/loss/mean.c \
+	nodes/loss/mask_terms.c nodes/loss/mask_terms.h \
 	nodes/loss/rfdetr.c \
 	nodes/loss/rtdetr.c \
 	nodes/loss/terms.c \

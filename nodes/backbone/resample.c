@@ -71,3 +71,16 @@ dg_val dg_resample_grid(dg_build *b, dg_val rows, int64_t side, int64_t width, i
     v = dg_permute(b, resize_rows(b, v, side, h), 3, turn);
     return dg_permute(b, resize_rows(b, v, side, w), 3, turn);
 }
+
+void dg_resample_bilinear(int64_t from, int64_t to, double *m)
+{
+    for (int64_t i = 0; i < to; i++) {
+        double at = fmax(((double)i + 0.5) * (double)from / (double)to - 0.5, 0), *w = m + i * from;
+        int64_t left = (int64_t)fmin(at, (double)(from - 1)), right = left + (left < from - 1);
+
+        for (int64_t j = 0; j < from; j++)
+            w[j] = 0;
+        w[left] += 1 - (at - (double)left);
+        w[right] += at - (double)left;
+    }
+}

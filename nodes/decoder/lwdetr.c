@@ -31,9 +31,11 @@ enum { N_MAPS = 3, MOST_LAYERS = 32, MOST_GROUPS = 30 };
 static const dg_port ports[] = {
     DG_IN("memory", "{p3?:f[B,H3,W3,D],p4?:f[B,H4,W4,D],p5?:f[B,H5,W5,D]}",
           "feature maps, finest first"),
-    DG_OUT("out", "{logits:f[B,Q,C],boxes:f[B,Q,4],aux?:any,enc?:any,groups?:i[G]}",
-           "class logits and boxes (cx, cy, w, h); in training of all groups, group by group, with "
-           "those of earlier layers (aux), of the selection (enc), and the groups' numbers"),
+    DG_OUT("out",
+           "{logits:f[B,Q,C],boxes:f[B,Q,4],queries:f[B,Q,D],aux?:any,enc?:any,groups?:i[G]}",
+           "class logits, boxes (cx, cy, w, h) and the queries that they were made of; in training "
+           "of all groups, group by group, with those of earlier layers (aux), of the selection "
+           "(enc), and the groups' numbers"),
     { 0 },
 };
 
@@ -140,10 +142,22 @@ static dg_val project(const decoder *d, dg_val x, int g)
                                                       dg_init_xavier(d->width, d->width)));
 }
 
-/* The k best tokens of group g: logits [B,k,C], boxes [B,k,4]. All tokens are scored, but only to
- * rank them: the outputs are recomputed from the chosen rows, so that gradients skip the others. */
-static void select_group(const decoder *d, int g, dg_val masked, dg_val proposals, dg_val *logits,
-                         dg_val *boxes)
+/* What predictions consist of: logits [B,Q,C], boxes [B,Q,4], queries [B,Q,D]. */
+typedef struct parts {
+    dg_val logits, boxes, queries;
+} parts;
+
+static dg_val record_of(const decoder *d, const parts *p)
+{
+    dg_val r = dg_prediction_of(d->b, p->logits, p->boxes);
+
+    dg_record_set(d->b, r, "queries", p->queries);
+    return r;
+}
+
+/* The k best tokens of group g. All tokens are scored, but only to rank them: the outputs are
+ * recomputed from the chosen rows, so that gradients skip the others. */
+static parts select_group(const decoder *d, int g, dg_val masked, dg_val proposals)
 {
     dg_build *b = d->b;
     dg_param_path_of class = group_head(d, "transformer.enc_out_class_embed", g),
@@ -154,20 +168,33 @@ static void select_group(const decoder *d, int g, dg_val masked, dg_val proposal
         dg_topk(b, dg_reduce_max(b, all, 1u << 2, false), d->c->queries < n ? d->c->queries : n);
     dg_val chosen = project(d, dg_gather(b, masked, dg_name(b, index, "enc.%d.topk", g)), g);
 
-    *logits = scores(d, &class, chosen);
-    *boxes = dg_box_decode(b, dg_layer_box_head(&box, chosen), dg_gather(b, proposals, index));
+    return (parts){
+        scores(d, &class, chosen),
+        dg_box_decode(b, dg_layer_box_head(&box, chosen), dg_gather(b, proposals, index)),
+        chosen,
+    };
 }
 
-/* Selects for every group, one after another: logits [B,groups*k,C], boxes [B,groups*k,4]. In
- * evaluation groups but the first are dead code, but their parameters belong to the model. */
-static void select_all(const decoder *d, dg_val *logits, dg_val *boxes)
+/* Selects for every group, one after another: Q is groups*k. In evaluation groups but the first are
+ * dead code, but their parameters belong to the model. */
+static parts select_all(const decoder *d)
 {
-    dg_val masked = DG_NONE, proposals = propose(d, &masked), l[MOST_GROUPS], x[MOST_GROUPS];
+    dg_val masked = DG_NONE, proposals = propose(d, &masked), part[3][MOST_GROUPS];
+    dg_build *b = d->b;
+    int n = (int)d->groups;
 
-    for (int g = 0; g < d->c->groups; g++)
-        select_group(d, g, masked, proposals, &l[g], &x[g]);
-    *logits = dg_name(d->b, dg_concat(d->b, 1, (int)d->groups, l), "enc.topk_logits");
-    *boxes = dg_name(d->b, dg_concat(d->b, 1, (int)d->groups, x), "enc.topk_boxes");
+    for (int g = 0; g < d->c->groups; g++) {
+        parts p = select_group(d, g, masked, proposals);
+
+        part[0][g] = p.logits;
+        part[1][g] = p.boxes;
+        part[2][g] = p.queries;
+    }
+    return (parts){
+        dg_name(b, dg_concat(b, 1, n, part[0]), "enc.topk_logits"),
+        dg_name(b, dg_concat(b, 1, n, part[1]), "enc.topk_boxes"),
+        dg_concat(b, 1, n, part[2]),
+    };
 }
 
 /* ---- queries --------------------------------------------------------------------------------- */
@@ -234,8 +261,9 @@ static dg_val predict(const decoder *d, int i, dg_val x, dg_val ref)
     dg_val h = dg_name(b, dg_layer_layer_norm(&norm, x), "dec.%d.hs", i);
     dg_val logits = dg_name(b, scores(d, &class, h), "dec.%d.logits", i);
     dg_val boxes = dg_box_decode(b, dg_layer_box_head(&box, h), ref);
+    parts p = { logits, dg_name(b, boxes, "dec.%d.boxes", i), h };
 
-    return dg_prediction_of(b, logits, dg_name(b, boxes, "dec.%d.boxes", i));
+    return record_of(d, &p);
 }
 
 static dg_val group_numbers(const decoder *d)
@@ -270,7 +298,8 @@ static void lower_decoder(dg_build *b, const void *self, const dg_val in[], dg_v
     const conf *c = self;
     bool training = dg_training(b);
     decoder d = { .b = b, .c = c, .groups = training ? c->groups : 1 };
-    dg_val logits, boxes, x, ref, pos, aux = dg_record(b);
+    dg_val x, ref, pos, aux = dg_record(b);
+    parts found;
 
     d.stack = (dg_decoder_stack){ .family = DG_DECODER_LWDETR,
                                   .heads = c->heads,
@@ -280,8 +309,8 @@ static void lower_decoder(dg_build *b, const void *self, const dg_val in[], dg_v
     d.stack.memory = out[0] = tokens(&d, in[0]);
     if (!d.stack.levels.n || !heads_divide(&d, &out[0]))
         return;
-    select_all(&d, &logits, &boxes);
-    ref = references(&d, boxes);
+    found = select_all(&d);
+    ref = references(&d, found.boxes);
     pos = position(&d, ref);
     x = learned(&d, "query_feat.weight", d.width, dg_init_normal(1));
     for (int i = 0; i < c->layers; i++) {
@@ -295,7 +324,7 @@ static void lower_decoder(dg_build *b, const void *self, const dg_val in[], dg_v
         dg_record_set(b, out[0], "aux", aux);
     if (!training)
         return;
-    dg_record_set(b, out[0], "enc", dg_prediction_of(b, logits, boxes));
+    dg_record_set(b, out[0], "enc", record_of(&d, &found));
     dg_record_set(b, out[0], "groups", group_numbers(&d));
 }
 

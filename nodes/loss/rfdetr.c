@@ -8,9 +8,17 @@
  *  loss_bbox  w_l1    sum |d(cx, cy, w, h)| / K              over matched pairs
  *  loss_giou  w_giou  sum (1 - GIoU) / K
  *
+ * and for predictions with masks, at points (mask_terms.h; Cheng et al. 2022, Mask2Former)
+ *
+ *  loss_mask_ce    w_mask_ce    sum of mean cross-entropies / K
+ *  loss_mask_dice  w_mask_dice  sum (1 - dice) / K
+ *
+ * which take part in matching, too.
+ *
  * Sets: the last layer, 0, 1, ... the layers before it, enc the query selection. Without objects
  * all terms exist; those of boxes are 0. */
 #include "nodes/builtin.h"
+#include "nodes/loss/mask_terms.h"
 #include "nodes/loss/terms.h"
 
 #include <stdio.h>
@@ -19,6 +27,7 @@
 typedef struct conf {
     double class_weight, l1_weight, giou_weight, alpha, gamma;
     double match_class, match_l1, match_giou, match_alpha, match_gamma;
+    double mask_ce_weight, mask_dice_weight, match_mask_ce, match_mask_dice;
     const char *axis;
 } conf;
 
@@ -26,9 +35,11 @@ enum { PREDICTIONS, TARGETS, OBJECTS };
 enum { TOTAL, TERMS };
 
 static const dg_port ports[] = {
-    DG_IN("predictions", "{logits:f[B,Q,C],boxes:f[B,Q,4],aux?:any,enc?:any,groups?:i[G]}",
-          "output of decoder.lwdetr; one group if it does not number them"),
-    DG_IN("targets", "{labels:i[B,M],boxes:f[B,M,4],count:i[B]}", "objects of each image"),
+    DG_IN("predictions",
+          "{logits:f[B,Q,C],boxes:f[B,Q,4],masks?:any,aux?:any,enc?:any,groups?:i[G]}",
+          "output of decoder.lwdetr or decoder.masks; one group if it does not number them"),
+    DG_IN("targets", "{labels:i[B,M],boxes:f[B,M,4],count:i[B],masks?:i[B,L,H,W]}",
+          "objects of each image"),
     DG_IN_OPTIONAL(
         "objects", "i[...]",
         "number of objects of all ranks, as the sum of the elements; if omitted, count them here"),
@@ -50,6 +61,10 @@ static const dg_attr attrs[] = {
     DG_NUM(conf, match_giou, 2, 0, 1e6, "GIoU cost in matching"),
     DG_NUM(conf, match_alpha, 0.25, 0, 1, "alpha of the class cost"),
     DG_NUM(conf, match_gamma, 2, 0, 10, "gamma of the class cost"),
+    DG_NUM(conf, mask_ce_weight, 5, 0, 1e6, "weight of the masks' cross-entropy"),
+    DG_NUM(conf, mask_dice_weight, 5, 0, 1e6, "weight of the masks' dice loss"),
+    DG_NUM(conf, match_mask_ce, 5, 0, 1e6, "cross-entropy of masks in matching"),
+    DG_NUM(conf, match_mask_dice, 5, 0, 1e6, "dice loss of masks in matching"),
     DG_AXES(conf, axis, NULL,
             "mesh axis to count objects over; if omitted, each rank counts its own"),
     { 0 },
@@ -70,6 +85,7 @@ typedef struct sums {
     const conf *c;
     int64_t groups;
     dg_val labels, boxes, count; /* targets */
+    dg_val masks;                /* of targets; DG_NONE: there are none */
     dg_val counted;              /* objects of all ranks; DG_NONE: not wired */
     dg_val gt;                   /* i32 [B,groups*M]: each target once per group */
     dg_val normaliser;
@@ -115,6 +131,14 @@ static void add_set(sums *s, const char *set, dg_val prediction)
     dg_val logits = dg_record_get(b, prediction, "logits"),
            boxes = dg_record_get(b, prediction, "boxes");
     dg_val cost = dg_match_cost_exact(b, logits, boxes, s->labels, s->boxes, s->count, &matching);
+    bool masked = dg_record_has(b, prediction, "masks");
+    dg_mask_set masks = { b, set, DG_NONE, s->masks };
+
+    if (masked) {
+        masks.masks = dg_record_get(b, prediction, "masks");
+        cost = dg_mask_set_cost(&masks, cost, s->count, c->match_mask_ce, c->match_mask_dice);
+    }
+
     dg_val query = dg_name(b, dg_match_groups(b, cost, s->count, s->groups), "match%s", set);
     dg_box_losses box = dg_box_loss(b, boxes, s->boxes, query, s->gt);
     dg_val class = dg_class_loss(b, logits, s->labels, query, s->gt, box.iou, DG_NONE, &aligned);
@@ -122,6 +146,12 @@ static void add_set(sums *s, const char *set, dg_val prediction)
     dg_loss_add(&s->terms, "ce", set, class, c->class_weight, s->normaliser);
     dg_loss_add(&s->terms, "bbox", set, box.l1, c->l1_weight, s->normaliser);
     dg_loss_add(&s->terms, "giou", set, box.giou, c->giou_weight, s->normaliser);
+    if (masked) {
+        dg_mask_losses mask = dg_mask_set_loss(&masks, query, s->gt);
+
+        dg_loss_add(&s->terms, "mask_ce", set, mask.ce, c->mask_ce_weight, s->normaliser);
+        dg_loss_add(&s->terms, "mask_dice", set, mask.dice, c->mask_dice_weight, s->normaliser);
+    }
 }
 
 static void lower_loss(dg_build *b, const void *self, const dg_val in[], dg_val out[])
@@ -134,6 +164,15 @@ static void lower_loss(dg_build *b, const void *self, const dg_val in[], dg_val 
     s.count = dg_record_get(b, in[TARGETS], "count");
     if (dg_record_has(b, predictions, "groups"))
         s.groups = dg_dim(b, dg_record_get(b, predictions, "groups"), 0);
+    if (dg_record_has(b, predictions, "masks")) {
+        if (!dg_record_has(b, in[TARGETS], "masks")) {
+            out[TOTAL] = out[TERMS] = dg_error(b, "loss-masks",
+                                               "predictions have masks, targets have none: set "
+                                               "masks=\"true\" on <batch>");
+            return;
+        }
+        s.masks = dg_record_get(b, in[TARGETS], "masks");
+    }
     s.counted = in[OBJECTS];
     s.gt = targets_per_group(&s);
     s.normaliser = objects(&s);

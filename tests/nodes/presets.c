@@ -444,6 +444,8 @@ static void rfdetr_sizes(void **state)
         { "rfdetr_large", 256, 33933218, 384, 509, 28 },
         { "rfdetr_base", 280, 32174530, 1775616, 487, 26 },
         { "rfdetr_large_deprecated", 280, 135637474, 7090176, 533, 26 },
+        { "rfdetr_seg_nano", 252, 33577475, 384, 544, 28 },
+        { "rfdetr_seg_small", 264, 33711107, 384, 544, 28 },
     };
 
     (void)state;

@@ -57,6 +57,13 @@ int fixture_feed_images(fixture *f, const dg_json *names) DG_MUST_USE;
 int fixture_feed_resized(fixture *f, const dg_json *names, int64_t side) DG_MUST_USE;
 const dg_json *fixture_images(const fixture *f);
 int fixture_feed_targets(fixture *f, const dg_json *targets) DG_MUST_USE;
+/* Segmentation: the ellipses that are target masks; checks their pixels against mask_pixels. */
+int fixture_feed_masks(fixture *f, const dg_json *targets) DG_MUST_USE;
+/* Segmentation: the formula's points, in the places that the fixture's pairs have with us. */
+int fixture_feed_points(fixture *f, const dg_json *matches) DG_MUST_USE;
+/* Name of the run's assignment of a set: "main", "aux_0" and "enc" are match, match_0 and
+ * match_enc. */
+const char *fixture_match_name(const fixture *f, const char *key);
 /* The formula's draws; boxes: and the fixture's own boxes, which are rounded to single
  * precision. */
 int fixture_feed_draws(fixture *f, const dg_json *denoising, bool boxes) DG_MUST_USE;

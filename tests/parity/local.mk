@@ -11,6 +11,7 @@ tests_parity_parity_SOURCES = \
 	tests/parity/formula.c \
 	tests/parity/formula.h \
 	tests/parity/groups.c \
+	tests/parity/masks.c \
 	tests/parity/misread.c \
 	tests/parity/parity.c \
 	tests/parity/report.c \

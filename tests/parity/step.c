@@ -387,6 +387,10 @@ int fixture_train_step(fixture *f)
     DG_TRY(fixture_feed_targets(f, targets));
     if (is_object(denoising))
         DG_TRY(fixture_feed_draws(f, denoising, f->set->precision == F64));
+    if (dg_json_get(f->root, "draws")) {
+        DG_TRY(fixture_feed_masks(f, targets));
+        DG_TRY(fixture_feed_points(f, dg_json_get(f->root, "matches")));
+    }
     DG_TRY(dg_run_step(f->run, f->d));
     check_rates(f);
     check_frozen(f);
