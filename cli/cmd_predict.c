@@ -13,6 +13,7 @@
 #include "config.h"
 #include "media/draw.h"
 #include "media/image.h"
+#include "media/rle.h"
 #include "runtime/predict.h"
 
 typedef struct opts {
@@ -27,7 +28,7 @@ static const dg_option options[] = {
     { "which", DG_OPTION_WORD, offsetof(opts, which), NULL, "best|last",
       "which weights of a run: those with the best score, or the last (best)" },
     { "out", DG_OPTION_STR, offsetof(opts, out), "DIR", NULL,
-      "write the images here with boxes drawn" },
+      "write the images here with boxes, and masks, drawn" },
     { "threshold", DG_OPTION_STR, offsetof(opts, threshold), "SCORE", NULL,
       "minimum score, 0 to 1 (0.4)" },
     { "set", DG_OPTION_LIST, offsetof(opts, sets), "NAME=VALUE", NULL,
@@ -57,6 +58,17 @@ static const char *class_name(const dg_prediction *p, int label)
     return p->names && label < p->names->n_classes ? p->names->classes[label].name : NULL;
 }
 
+/* ,"segmentation":{..} in COCO's form */
+static void add_mask(dg_str *out, const dg_rle *mask)
+{
+    char *counts = dg_rle_text(mask);
+
+    dg_str_fmt(out, ",\"segmentation\":{\"size\":[%d,%d],\"counts\":", mask->h, mask->w);
+    dg_str_json(out, counts);
+    dg_str_add(out, "}");
+    dg_free(counts);
+}
+
 static void print_json(printer *s, const dg_prediction *p)
 {
     dg_str out = { 0 };
@@ -73,8 +85,11 @@ static void print_json(printer *s, const dg_prediction *p)
                        (long long)p->names->classes[m->label].id);
             dg_str_json(&out, class_name(p, m->label));
         }
-        dg_str_fmt(&out, ",\"bbox\":[%.2f,%.2f,%.2f,%.2f],\"score\":%.4f}", m->box.x1, m->box.y1,
+        dg_str_fmt(&out, ",\"bbox\":[%.2f,%.2f,%.2f,%.2f],\"score\":%.4f", m->box.x1, m->box.y1,
                    m->box.x2 - m->box.x1, m->box.y2 - m->box.y1, m->score);
+        if (p->masks)
+            add_mask(&out, &p->masks[i]);
+        dg_str_add(&out, "}");
     }
     dg_str_add(&out, "]}");
     dg_say("%s", out.s);
@@ -130,6 +145,24 @@ static const char *picture_path(printer *s, const char *path)
     return to;
 }
 
+/* A copy of the image with its masks, the best ones last, on top. */
+static int tint(dg_image *out, const dg_prediction *p, dg_scratch *scratch, dg_diag *d)
+{
+    dg_mask m = { p->image->w, p->image->h, NULL };
+    int rc;
+
+    DG_TRY(dg_image_copy(out, scratch, p->image, d));
+    m.on = dg_scratch_alloc(scratch, (size_t)m.w * (size_t)m.h);
+    if (!m.on)
+        return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "image-memory", "no memory to draw masks");
+    for (int i = p->n - 1; i >= 0; i--) {
+        dg_rle_draw(&m, &p->masks[i]);
+        dg_draw_mask(out, &m, p->marks[i].label);
+    }
+out:
+    return rc;
+}
+
 /* Draws the best marks last, on top. */
 static int draw_picture(printer *s, const dg_prediction *p, dg_diag *d)
 {
@@ -137,10 +170,14 @@ static int draw_picture(printer *s, const dg_prediction *p, dg_diag *d)
     dg_mark *marks = DG_NEW_N(s->arena, p->n + 1, dg_mark);
     const char **names = DG_NEW_N(s->arena, p->names ? p->names->n_classes + 1 : 1, const char *);
     dg_tile tile = { p->image, marks, p->n, NULL };
-    dg_image out;
+    dg_image out, tinted;
     const char *to = picture_path(s, p->path);
     int rc;
 
+    if (p->masks) {
+        DG_TRY(tint(&tinted, p, scratch, d));
+        tile.image = &tinted;
+    }
     for (int i = 0; i < p->n; i++)
         marks[i] = p->marks[p->n - 1 - i];
     for (int i = 0; p->names && i < p->names->n_classes; i++)

@@ -385,3 +385,13 @@ out:
     close_canvas(&v);
     return rc;
 }
+
+void dg_draw_mask(dg_image *im, const dg_mask *m, int label)
+{
+    uint8_t rgb[3];
+
+    dg_draw_color(rgb, label);
+    for (size_t i = 0, n = (size_t)im->w * (size_t)im->h; i < n; i++)
+        for (size_t k = 0; m->on[i] && k < 3; k++)
+            im->rgb[3 * i + k] = (uint8_t)((im->rgb[3 * i + k] + rgb[k]) / 2);
+}

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "media/draw.h"
 #include "media/image.h"
+#include "nodes/evaluate/masks.h"
 
 enum { TILE = 320, MARKS = 100 };
 
@@ -149,6 +150,46 @@ static dg_mark *marks_of(dg_arena *a, const double *labels, const double *scores
     return marks;
 }
 
+/* A copy of the picture, to draw masks on. */
+static dg_image *copy_of(dg_pictures *p, const dg_image *im, dg_diag *d)
+{
+    dg_image *copy = DG_NEW(p->arena, dg_image);
+
+    return dg_image_copy(copy, p->scratch, im, d) < 0 ? NULL : copy;
+}
+
+/* Logits of masks, if the program gives any. */
+static dg_tensor read_masks(dg_arena *a, const dg_compiled *c, dg_diag *d)
+{
+    dg_tensor t = { .dtype = DG_F64 };
+
+    t.data = read_result(a, c, "masks", &t.shape, d);
+    return t;
+}
+
+/* Draws the masks of detections first..first+k-1 that reach the threshold, best last. */
+static int draw_masks(dg_image *im, const dg_tensor *logits, const double *labels,
+                      const double *scores, int64_t first, int64_t k, double threshold,
+                      dg_scratch *scratch, dg_diag *d)
+{
+    dg_mask m = { im->w, im->h, dg_scratch_alloc(scratch, (size_t)im->w * (size_t)im->h) };
+    int rc = m.on ? 0 : no_memory_for_pictures(d);
+
+    for (int64_t j = (k < MARKS ? k : MARKS) - 1; rc == 0 && j >= 0; j--) {
+        dg_rle runs = { 0 };
+
+        if (scores[first + j] < threshold)
+            continue;
+        rc = dg_detected_mask(&runs, logits, first + j, im->w, im->h, d);
+        if (rc == 0) {
+            dg_rle_draw(&m, &runs);
+            dg_draw_mask(im, &m, (int)labels[first + j]);
+        }
+        dg_rle_free(&runs);
+    }
+    return rc;
+}
+
 /* Adds the picture with its true objects, left of the detections. */
 static void add_truth(dg_pictures *p, const dg_image *im, const dg_sample *sm)
 {
@@ -170,6 +211,7 @@ int dg_pictures_add_found(dg_pictures *p, const dg_compiled *c, const dg_dataset
     double *labels = read_result(a, c, "labels", &shape, d),
            *scores = read_result(a, c, "scores", &s, d),
            *boxes = read_result(a, c, "boxes", &sides, d);
+    dg_tensor logits = read_masks(a, c, d);
     bool fit = shape.rank == 2 && dg_shape_equal(shape, s) && sides.rank == 3 &&
                sides.d[1] == shape.d[1] && sides.d[2] == 4;
     int rc = p->scratch ? 0 : no_memory_for_pictures(d);
@@ -189,7 +231,23 @@ int dg_pictures_add_found(dg_pictures *p, const dg_compiled *c, const dg_dataset
         if (rc < 0)
             break;
         im = dg_memdup(p->arena, &sm.image, sizeof sm.image);
-        add_truth(p, im, &sm);
+        if (logits.data) {
+            dg_image *found = copy_of(p, im, d);
+
+            if (!found)
+                rc = -DG_EMEMORY;
+            else
+                rc = draw_masks(found, &logits, labels, scores, slot * k, k, threshold, p->scratch,
+                                d);
+            for (int i = 0; rc == 0 && sm.masks && i < sm.n_objects; i++)
+                dg_draw_mask(im, &sm.masks[i], sm.objects[i].label);
+            add_truth(p, im, &sm);
+            im = found;
+        } else {
+            add_truth(p, im, &sm);
+        }
+        if (rc < 0)
+            break;
         marks = marks_of(p->arena, labels + slot * k, scores + slot * k, boxes + 4 * slot * k, k,
                          sm.image.w, sm.image.h, threshold, &n);
         p->tiles[p->n++] =

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "media/draw.h"
+#include "nodes/evaluate/masks.h"
 #include "runtime/programs.h"
 #include "runtime/step.h"
 
@@ -131,6 +132,20 @@ static double *read_result(predictor *p, const char *field, dg_shape *shape, dg_
     return NULL;
 }
 
+/* Logits of masks [B,K,H,W] of the current batch, at a place for all; no data: there are none. */
+static int read_masks(predictor *p, dg_tensor *out, dg_diag *d)
+{
+    const dg_compiled *c = dg_run_programs(p->run)->current;
+    int32_t v = dg_program_taken(c->program, "masks");
+    double *x;
+
+    if (!v)
+        return 0;
+    *out = (dg_tensor){ .dtype = DG_F64, .shape = c->program->values.items[v].shape };
+    out->data = x = DG_NEW_N(p->results, dg_shape_elements(out->shape), double);
+    return dg_exec_get(c->exec, v, x, d);
+}
+
 static int hand_over(predictor *p, const char *const *paths, int n, dg_prediction_fn *take,
                      void *ctx, dg_diag *d)
 {
@@ -138,25 +153,31 @@ static int hand_over(predictor *p, const char *const *paths, int n, dg_predictio
     double *labels = read_result(p, "labels", &shape, d),
            *scores = labels ? read_result(p, "scores", &s, d) : NULL,
            *boxes = scores ? read_result(p, "boxes", &s, d) : NULL;
-    int rc = boxes ? 0 : -DG_EINPUT;
+    dg_tensor logits = { 0 };
+    int rc = boxes ? read_masks(p, &logits, d) : -DG_EINPUT;
 
     for (int slot = 0; rc == 0 && slot < n; slot++) {
         int64_t k = shape.d[1];
         const dg_image *im = &p->images[slot];
         dg_mark *marks = DG_NEW_N(p->results, k, dg_mark);
-        dg_prediction one = { paths[slot], im, 0, marks, p->names };
+        dg_rle *masks = logits.data ? DG_NEW_N(p->results, k, dg_rle) : NULL;
+        dg_prediction one = { paths[slot], im, 0, marks, p->names, masks };
 
-        for (int64_t j = slot * k; j < (slot + 1) * k; j++) {
+        for (int64_t j = slot * k; rc == 0 && j < (slot + 1) * k; j++) {
             const double *c = boxes + 4 * j;
 
-            if (labels[j] >= 0 && scores[j] >= p->threshold) /* void rows have the label -1 */
-                marks[one.n++] =
-                    (dg_mark){ { (c[0] - c[2] / 2) * im->w, (c[1] - c[3] / 2) * im->h,
-                                 (c[0] + c[2] / 2) * im->w, (c[1] + c[3] / 2) * im->h },
-                               (int)labels[j],
-                               scores[j] };
+            if (labels[j] < 0 || scores[j] < p->threshold) /* void rows have the label -1 */
+                continue;
+            if (masks)
+                rc = dg_detected_mask(&masks[one.n], &logits, j, im->w, im->h, d);
+            marks[one.n++] = (dg_mark){ { (c[0] - c[2] / 2) * im->w, (c[1] - c[3] / 2) * im->h,
+                                          (c[0] + c[2] / 2) * im->w, (c[1] + c[3] / 2) * im->h },
+                                        (int)labels[j],
+                                        scores[j] };
         }
-        rc = take(ctx, &one, d);
+        rc = rc ? rc : take(ctx, &one, d);
+        for (int i = 0; masks && i < one.n; i++)
+            dg_rle_free(&masks[i]);
     }
     return rc;
 }

@@ -12,6 +12,7 @@ typedef struct dg_prediction {
     const struct dg_mark *marks; /* best first, in pixels of the image */
     /* the evaluation's data, for class names; NULL if it cannot be opened */
     const dg_dataset *names;
+    const dg_rle *masks; /* of the marks; NULL: the model gives none */
 } dg_prediction;
 typedef int dg_prediction_fn(void *ctx, const dg_prediction *p, dg_diag *d);
 
