@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "media/coco.h"
+#include "media/image.h"
 #include "media/json.h"
 #include "media/rle.h"
 
@@ -147,8 +148,6 @@ static void refused(void **state)
     refuse(p, ",\"segmentation\":{\"size\":[3,4],\"counts\":\" \"}", "mask-form");
 }
 
-/* ---- geometry -------------------------------------------------------------------------------- */
-
 static const char *row(const dg_mask *m, int y)
 {
     static char text[64];
@@ -158,6 +157,47 @@ static const char *row(const dg_mask *m, int y)
     text[m->w] = '\0';
     return text;
 }
+
+/* ---- YOLO ------------------------------------------------------------------------------------ */
+
+static void put(place *p, const char *name, const char *text)
+{
+    assert_int_equal(dg_file_write(temporary(p, name), text, strlen(text), p->d), 0);
+}
+
+static void yolo_polygons(void **state)
+{
+    place *p = *state;
+    const dg_data_source from = {
+        .size = sizeof from, .root = p->folder, .classes = "nut", .masks = true
+    };
+    dg_image im;
+    dg_coco *c;
+    dg_sample sm;
+
+    assert_int_equal(dg_mkdirs(temporary(p, "images"), p->d), 0);
+    assert_int_equal(dg_mkdirs(temporary(p, "labels"), p->d), 0);
+    assert_int_equal(dg_image_new(&im, p->s, 8, 4, p->d), 0);
+    assert_int_equal(dg_image_write(temporary(p, "images/a.png"), &im, p->d), 0);
+    assert_int_equal(dg_image_write(temporary(p, "images/b.png"), &im, p->d), 0);
+    put(p, "labels/b.txt", "0 0.25 0.25 0.75 0.25 0.75 0.75 0.25 0.75\n0 0 0 0.5 0 0.5 1 0 1\n");
+    assert_int_equal(dg_yolo_open(&c, &from, p->d), 0);
+    assert_int_equal(dg_coco_sample(&sm, p->s, c, 1, dg_coco_folder(c), p->d), 0);
+    assert_int_equal(sm.n_objects, 2);
+    assert_string_equal(row(&sm.masks[0], 0), "........");
+    assert_string_equal(row(&sm.masks[0], 1), "..####..");
+    assert_string_equal(row(&sm.masks[0], 2), "..####..");
+    assert_string_equal(row(&sm.masks[1], 3), "####....");
+    dg_coco_close(&c);
+    no_diagnostics(p);
+
+    put(p, "labels/b.txt", "0 0 0 0.5 0 0.5 1 0 1\n0 0.5 0.5 0.5 0.5\n");
+    assert_true(dg_yolo_open(&c, &from, p->d) < 0);
+    assert_int_equal(dg_diag_at(p->d, 0)->at.line, 2);
+    check_says(p, "mask-missing", "without a mask");
+}
+
+/* ---- geometry -------------------------------------------------------------------------------- */
 
 static dg_sample sample_of(dg_scratch *s, dg_diag *d)
 {
@@ -211,6 +251,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(official, set_up, tear_down),
         cmocka_unit_test_setup_teardown(refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(yolo_polygons, set_up, tear_down),
         cmocka_unit_test_setup_teardown(follow_images, set_up, tear_down),
     };
 

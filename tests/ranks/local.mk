@@ -1,6 +1,7 @@
 ranks_tests = tests/ranks/course tests/ranks/data tests/ranks/train
 check_PROGRAMS += $(ranks_tests)
-TESTS += $(ranks_tests)
+TESTS += $(ranks_tests) tests/ranks/masks
+EXTRA_DIST += tests/ranks/masks
 toy_ranks = tests/ranks/toy_rank.c tests/ranks/toy_rank.h tests/train/toy.c tests/train/toy.h
 tests_ranks_course_SOURCES = tests/ranks/course.c tests/comm/crew.c tests/comm/crew.h
 tests_ranks_course_LDADD = $(runtime_rooms) $(test_libs)
