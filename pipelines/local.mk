@@ -20,8 +20,13 @@ nobase_dist_pkgdata_DATA += \
 	pipelines/rfdetr_large_deprecated_coco.xml \
 	pipelines/rfdetr_medium_coco.xml \
 	pipelines/rfdetr_nano_coco.xml \
+	pipelines/rfdetr_seg_2xlarge_coco.xml \
+	pipelines/rfdetr_seg_large_coco.xml \
+	pipelines/rfdetr_seg_medium_coco.xml \
 	pipelines/rfdetr_seg_nano_coco.xml \
+	pipelines/rfdetr_seg_preview_coco.xml \
 	pipelines/rfdetr_seg_small_coco.xml \
+	pipelines/rfdetr_seg_xlarge_coco.xml \
 	pipelines/rfdetr_small_coco.xml \
 	pipelines/rtdetr_r101vd_coco.xml \
 	pipelines/rtdetr_r18vd_coco.xml \

@@ -446,6 +446,11 @@ static void rfdetr_sizes(void **state)
         { "rfdetr_large_deprecated", 280, 135637474, 7090176, 533, 26 },
         { "rfdetr_seg_nano", 252, 33577475, 384, 544, 28 },
         { "rfdetr_seg_small", 264, 33711107, 384, 544, 28 },
+        { "rfdetr_seg_preview", 312, 34153555, 384, 544, 28 },
+        { "rfdetr_seg_medium", 312, 35694259, 384, 572, 28 },
+        { "rfdetr_seg_large", 384, 35873971, 384, 572, 28 },
+        { "rfdetr_seg_xlarge", 504, 38113635, 384, 600, 28 },
+        { "rfdetr_seg_2xlarge", 648, 38648163, 384, 600, 28 },
     };
 
     (void)state;
