@@ -1,7 +1,7 @@
 /* definitions: what the reference kernels promise and no other kernel can vouch for: assignments
  * are optimal, rows are ranked by each of their values, attention with a mask is the softmax over
- * what is seen, draws depend on what they are for alone, degenerate boxes stay finite, and an
- * update that is not ok writes nothing. */
+ * what is seen, draws depend on what they are for alone, degenerate boxes stay finite, masks are
+ * read at the right pixels, and an update that is not ok writes nothing. */
 #include "tests/check.h"
 
 #include <math.h>
@@ -250,6 +250,50 @@ static void an_update_that_is_not_ok_writes_nothing(void **state)
         assert_true(w[i] == i + 1 && m[i] == 0 && v[i] == 0);
 }
 
+/* ---- masks ----------------------------------------------------------------------------------- */
+
+/* A 2x2 map of numbers 1 to 4 and a query of 2: between the pixels' centres it is bilinear, beyond
+ * them it stays; a void pair gives 0. */
+static void masks_are_bilinear_inside_the_centres(void **state)
+{
+    double map[] = { 1, 2, 3, 4 }, q[] = { 2 }, y[10];
+    double points[] = { 0.25, 0.25, 0.5, 0.25, 0.5, 0.5, 1, 1,    0, 0.9,
+                        0.5,  0.5,  0.5, 0.5,  0.5, 0.5, 0, 0.25, 1, 0 };
+    const double want[] = { 2, 3, 5, 8, 6, 0, 0, 0, 0, 0 };
+    int32_t query[] = { 0, -1 };
+    const dg_tensor t[] = { real_tensor(DG_SHAPE(1, 2, 2, 1), map),
+                            real_tensor(DG_SHAPE(1, 1, 1), q),
+                            real_tensor(DG_SHAPE(1, 2, 5, 2), points),
+                            i32_tensor(DG_SHAPE(1, 2), query), real_tensor(DG_SHAPE(1, 2, 5), y) };
+
+    (void)state;
+    run64(DG_OP(mask_sample), t, 5, NULL, &(dg_control){ 0 });
+    for (int i = 0; i < 10; i++)
+        assert_true(fabs(y[i] - want[i]) < 1e-15);
+}
+
+/* Target 33 is bit 1 of the second plane, whose only pixel is (1, 2) of 2 x 4. A point on an edge
+ * between two pixels belongs to the even one: 0.75 lies between pixels 2 and 3 of a row. */
+static void losses_read_the_nearest_pixel(void **state)
+{
+    int32_t masks[16] = { [8 + 4 + 2] = 2 }, query[] = { 0, -1, 5 }, gt[] = { 33, 33, 34 };
+    double x[9] = { 0, 0, 0, 9, 9, 9, 0, 0, 0 }, ce, dice;
+    double points[18] = { 0.75, 0.75, 0.6, 0.9, 0.75, 0.4, 0, 0, 0, 0, 0, 0 };
+    const dg_tensor t[] = { real_tensor(DG_SHAPE(1, 3, 3), x),
+                            i32_tensor(DG_SHAPE(1, 2, 2, 4), masks),
+                            i32_tensor(DG_SHAPE(1, 3), query),
+                            i32_tensor(DG_SHAPE(1, 3), gt),
+                            real_tensor(DG_SHAPE(1, 3, 3, 2), points),
+                            real_tensor(DG_SCALAR, &ce),
+                            real_tensor(DG_SCALAR, &dice) };
+
+    (void)state;
+    run64(DG_OP(mask_loss), t, 7, NULL, &(dg_control){ 0 });
+    /* two of the first pair's points are inside, none of the last one's */
+    assert_true(fabs(ce - 2 * log(2)) < 1e-15);
+    assert_true(fabs(dice - ((1 - 3 / 4.5) + (1 - 1 / 2.5))) < 1e-15);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -259,6 +303,8 @@ int main(void)
         cmocka_unit_test(a_mask_is_a_softmax_over_what_is_seen),
         cmocka_unit_test(draws_depend_on_what_they_are_for),
         cmocka_unit_test(boxes_without_an_area_stay_finite),
+        cmocka_unit_test(masks_are_bilinear_inside_the_centres),
+        cmocka_unit_test(losses_read_the_nearest_pixel),
         cmocka_unit_test(an_update_that_is_not_ok_writes_nothing),
     };
 
