@@ -17,7 +17,7 @@ int dg_mask_alloc(dg_mask *out, dg_scratch *s, int w, int h, dg_diag *d)
 
 dg_mask *dg_sample_masks(const dg_sample *sm)
 {
-    return sm->size >= offsetof(dg_sample, masks) + sizeof sm->masks ? sm->masks : NULL;
+    return sm->size > offsetof(dg_sample, masks) ? sm->masks : NULL;
 }
 
 int dg_mask_resize(dg_mask *out, dg_scratch *s, const dg_mask *in, int w, int h, dg_diag *d)
