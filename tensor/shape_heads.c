@@ -81,7 +81,7 @@ static int want_assignment(dg_infer *s, bool own, int64_t *batch, int64_t *n)
 
 int dg_shape_iou_assign(dg_infer *s)
 {
-    int64_t batch, n;
+    int64_t batch = 0, n = 0;
     int rc = want_assignment(s, true, &batch, &n);
 
     if (rc == 0)
@@ -105,7 +105,7 @@ int dg_shape_atss_assign(dg_infer *s)
 {
     enum { MOST_NEAREST = 32 };
     const dg_atss_attr *a = s->attr;
-    int64_t batch, n;
+    int64_t batch = 0, n = 0;
     int rc = want_assignment(s, false, &batch, &n);
 
     if (rc)

@@ -213,24 +213,24 @@ static int64_t nearest_of(const dg_args *a, int64_t b, const real *object, int64
 {
     const dg_atss_attr *f = a->attr;
     const int32_t *valid = in_i32(a, DG_ATSS_ASSIGN_VALID) + b * dim(a, DG_ATSS_ASSIGN_GT, 1);
-    double distance[MOST_NEAREST + 1];
-    int64_t n = 0;
+    int64_t n = 0, most = f->nearest < MOST_NEAREST ? f->nearest : MOST_NEAREST;
+    double distance[MOST_NEAREST + 1] = { 0 };
 
     for (int64_t i = begin; i < end; i++) {
         const real *box = in(a, DG_ATSS_ASSIGN_BOXES) + i * 4;
         double x = (double)box[0] - object[0], y = (double)box[1] - object[1], d = x * x + y * y;
         int64_t at = n;
 
-        if (!valid[i] || (n == f->nearest && !(d < distance[n - 1])))
+        if (!valid[i] || (n > 0 && n == most && !(d < distance[n - 1])))
             continue;
         for (; at > 0 && d < distance[at - 1]; at--) {
             distance[at] = distance[at - 1];
-            if (at < f->nearest)
+            if (at < most)
                 list[at] = list[at - 1];
         }
         distance[at] = d;
         list[at] = (int32_t)i;
-        n += n < f->nearest;
+        n += n < most;
     }
     return n;
 }
