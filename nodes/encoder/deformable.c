@@ -70,7 +70,7 @@ static dg_val positions(dg_build *b, const conf *c, const dg_padded *p, int64_t 
 {
     int levels = p->levels.n;
     dg_val table = dg_param(b, "level_embeds", DG_SHAPE(levels, width), dg_init_normal(1)),
-           part[DG_MAX_LEVELS];
+           part[DG_MAX_LEVELS] = { 0 };
 
     for (int l = 0; l < levels; l++) {
         dg_val sine = dg_padded_positions(p, l, width, c->temperature);
