@@ -232,13 +232,15 @@ static void judge_words(dg_judge *r)
     dg_str_free(&s);
 }
 
-/* Fails if a rank has left: it will not enter this step. */
+/* Fails if a rank has left: it will not enter this step. One that has left may have been in it:
+ * words of different ranks may arrive in any order. */
 static bool check_left(dg_judge *r, int i, const dg_word *w)
 {
     char name[160], other[160];
 
     for (int k = 0; k < r->conf.ranks; k++)
-        if (r->ranks[k].left && !r->ranks[k].failed) {
+        if (r->ranks[k].left && !r->ranks[k].failed &&
+            !(r->ranks[k].has_word && r->ranks[k].word.batch >= w->batch)) {
             dg_fail(r->verdict, DG_EINTERNAL, DG_NOWHERE, "rank-left",
                     "%s was done after step %lld, and %s begins step %lld",
                     dg_judge_name(r, k, name, sizeof name), (long long)r->ranks[k].word.step + 1,

@@ -423,6 +423,19 @@ static void test_own_error(void **state)
     failed(f, "file-open", "rank 1 of 3: cannot open", "", false);
 }
 
+static void test_left_in_the_same_step(void **state)
+{
+    fixture *f = *state;
+
+    begin(f, 2);
+    word(f, 1, 0, 1, 0);
+    say(f, 1, (dg_message){ .kind = DG_SAY_BYE }, 0);
+    word(f, 0, 0, 1, 0.1); /* of the step that the other has done */
+    assert_int_equal(state_of(f)->over, DG_OVER_NO);
+    dg_judge_tick(f->r, 0.5);
+    assert_int_equal(state_of(f)->over, DG_OVER_NO);
+}
+
 static void test_left(void **state)
 {
     fixture *f = *state;
@@ -611,6 +624,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_machine_lost, roster_set_up, roster_tear_down),
         cmocka_unit_test_setup_teardown(test_same_errors, roster_set_up, roster_tear_down),
         cmocka_unit_test_setup_teardown(test_own_error, roster_set_up, roster_tear_down),
+        cmocka_unit_test_setup_teardown(test_left_in_the_same_step, roster_set_up,
+                                        roster_tear_down),
         cmocka_unit_test_setup_teardown(test_left, roster_set_up, roster_tear_down),
         cmocka_unit_test_setup_teardown(test_orders, roster_set_up, roster_tear_down),
         cmocka_unit_test_setup_teardown(test_rate_done_again, roster_set_up, roster_tear_down),
