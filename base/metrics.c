@@ -59,6 +59,8 @@ bool dg_reached(const dg_when *w, const dg_clock *c)
         return (double)c->epoch >= w->n;
     case DG_MINUTES:
         return c->minutes >= w->n;
+    case DG_SHARE:
+        return c->n_steps > 0 && (double)c->step >= w->n / 100 * (double)c->n_steps;
     case DG_NEVER:
         break;
     }

@@ -14,6 +14,7 @@
 typedef struct opts {
     const char *format, *out, *split, *to, *images;
     int64_t threads;
+    double hold_out;
 } opts;
 
 static const dg_option options[] = {
@@ -26,6 +27,8 @@ static const dg_option options[] = {
     { "images", DG_OPTION_WORD, offsetof(opts, images), NULL, "skip|look|decode|link|copy",
       "check: skip, look at headers and ends (look), or decode; convert: link or copy (link)" },
     { "to", DG_OPTION_WORD, offsetof(opts, to), NULL, "coco|voc|yolo", "convert: target format" },
+    { "hold-out", DG_OPTION_NUM, offsetof(opts, hold_out), "SHARE", NULL,
+      "convert: of data without splits, make this share the split val, like 0.2" },
     { "threads", DG_OPTION_INT, offsetof(opts, threads), "N", NULL,
       "check: threads that read files (all cores)" },
     { 0 },
@@ -35,7 +38,7 @@ enum { CHECK, CONVERT };
 
 static const dg_action actions[] = {
     [CHECK] = { "check", "PATH", "", "split format out threads images=skip|look|decode" },
-    [CONVERT] = { "convert", "FROM TO", "to", "split images=link|copy" },
+    [CONVERT] = { "convert", "FROM TO", "to", "split images=link|copy hold-out" },
     { 0 },
 };
 
@@ -183,6 +186,7 @@ static int convert(const opts *o, const dg_words *words)
     progress p = { .terminal = dg_rewrites(STDERR_FILENO) };
     dg_convert_options how = { .splits = o->split,
                                .copy = o->images && strcmp(o->images, "copy") == 0,
+                               .hold_out = o->hold_out,
                                .progress = show_progress,
                                .ctx = &p };
     dg_converted c;
@@ -192,11 +196,18 @@ static int convert(const opts *o, const dg_words *words)
     how.to = strcmp(o->to, "coco") == 0  ? DG_FORM_COCO
              : strcmp(o->to, "voc") == 0 ? DG_FORM_VOC
                                          : DG_FORM_YOLO;
+    if (o->hold_out < 0 || o->hold_out > 0.9) {
+        dg_say_error("detrgraph data: --hold-out %g: a share of the images up to 0.9 is expected\n",
+                     o->hold_out);
+        return DG_EXIT_USAGE;
+    }
     d = dg_diag_open();
     rc = dg_convert(&c, words->v[1], words->v[2], &how, d);
     clear_progress(&p);
     if (rc == 0) {
         print_converted(&c, words->v[2], &how);
+        if (how.to == DG_FORM_YOLO && !c.has_val)
+            dg_say("  data.yaml has no val, which most programs want: --hold-out 0.2 makes one\n");
         dg_next("data check %s", words->v[2]);
     } else if (dg_diag_at(d, 0)->code == DG_EINPUT && !dg_exists(words->v[2])) {
         dg_help(d, "detrgraph data check %s names all that is wrong with it", words->v[1]);
@@ -218,6 +229,8 @@ static const dg_example examples[] = {
     { "data check DIR --out page.html", "Write a page with pictures, faulty ones first." },
     { "data convert DIR new --to yolo --images copy",
       "Convert to YOLO, with copies of the images." },
+    { "data convert DIR new --to yolo --hold-out 0.2",
+      "Of data without splits, make a fifth the split val." },
     { 0 },
 };
 

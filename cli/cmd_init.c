@@ -1,6 +1,7 @@
 /* cmd_init.c: `detrgraph init`: writes a pipeline for a data set that runs unchanged, with remarks
  * on what to change. */
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include "base/pool.h"
 #include "cli/cli.h"
 #include "cli/init_plan.h"
+#include "cli/init_refuse.h"
 #include "weights/weight_names.h"
 
 typedef struct opts {
@@ -38,6 +40,11 @@ static int64_t ceiling(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
+static int64_t warmup_steps(const plan *p)
+{
+    return p->steps < 5000 ? 200 : p->steps < 50000 ? 1000 : 2000;
+}
+
 /* Chooses the length: at least 1500 steps and 36 epochs, 72 from 500 images on; small data sets are
  * repeated more often. */
 static void size_up(plan *p)
@@ -55,8 +62,8 @@ static void size_up(plan *p)
     p->every = per_epoch >= 500 ? 1 : (int)ceiling(100, per_epoch);
     if (p->every > p->epochs)
         p->every = p->epochs;
-    p->still = p->epochs > 60 ? p->epochs - 3 : p->epochs * 11 / 20;
     p->size = p->survey->advice.size;
+    p->queries = p->survey->advice.queries;
     if (p->model->vit)
         dg_init_rfdetr_size(p);
 }
@@ -85,20 +92,6 @@ static void remark(dg_str *out, const char *text)
 
         dg_str_add_n(out, bad ? "_" : text, bad ? 1 : n);
     }
-}
-
-/* Refuses names that attributes cannot contain: not UTF-8, or with control characters that XML
- * excludes. */
-static int check_name(const char *name, dg_diag *d)
-{
-    bool bad = name && !dg_is_utf8(name);
-
-    for (const char *p = name; p && *p && !bad; p++)
-        bad = (unsigned char)*p < ' ' && !strchr("\t\n\r", *p);
-    return bad ? dg_fail(d, DG_EINPUT, (dg_where){ .file = name }, "init-name",
-                         "a pipeline cannot hold this name, for it has control characters or is "
-                         "not UTF-8: rename it")
-               : 0;
 }
 
 /* True if the loader must replace some images. */
@@ -143,12 +136,14 @@ static void lets(dg_str *out, const plan *p)
                "       queries: how many objects the network looks for, most of them in vain; tiny "
                "sizes have room for "
                "fewer.\n"
+               "       denoising: noisy copies of the truth that training looks for as well.\n"
                "       precision: bf16 is fast on new processors, f32 exact.\n"
                "       max_objects: room for the objects of an image; it has to be enough for the "
                "fullest one. -->\n"
-               "  <let size=\"%d\" batch=\"%d\" classes=\"%d\" max_objects=\"%d\" queries=\"300\" "
-               "precision=\"bf16\"/>\n",
-               p->size, p->batch, p->survey->n_classes, p->survey->advice.max_objects);
+               "  <let size=\"%d\" batch=\"%d\" classes=\"%d\" max_objects=\"%d\" queries=\"%d\" "
+               "denoising=\"%d\" precision=\"bf16\"/>\n",
+               p->size, p->batch, p->survey->n_classes, p->survey->advice.max_objects, p->queries,
+               p->survey->advice.denoising);
 }
 
 static void head(dg_str *out, const plan *p)
@@ -157,8 +152,8 @@ static void head(dg_str *out, const plan *p)
 
     dg_str_fmt(out, "<!-- %s on ", p->model->name);
     remark(out, p->root);
-    dg_str_fmt(out, ":\n     %lld images to train on, %d classes (", (long long)p->n_train,
-               v->n_classes);
+    dg_str_fmt(out, ":\n     %lld image%s to train on, %d class%s (", (long long)p->n_train,
+               p->n_train == 1 ? "" : "s", v->n_classes, v->n_classes == 1 ? "" : "es");
     for (int k = 0; k < v->n_classes && k < 10; k++) {
         dg_str_add(out, k ? ", " : "");
         remark(out, v->classes[k]);
@@ -180,28 +175,33 @@ static void head(dg_str *out, const plan *p)
     }
     if (p->hold_out > 0)
         dg_str_fmt(out,
-                   "  <!-- There is no split for validation: this share of the images, chosen by "
-                   "their names, is kept from training and\n"
-                   "       evaluated on. Pictures of one scene that have come to both parts make "
-                   "the scores too good: where there are\n"
-                   "       such, deal them out into splits yourself. -->\n"
+                   "  <!-- There is no split for validation: this share of the images and of each "
+                   "class's objects is kept from training\n"
+                   "       and evaluated on. Copies stay together. Other pictures of one scene "
+                   "that come to both parts make the "
+                   "scores too good:\n"
+                   "       where there are such, deal them out into splits yourself. -->\n"
                    "  <let hold_out=\"%g\"/>\n",
                    p->hold_out);
     if (p->model->vit)
         dg_init_rfdetr_lets(out, p);
     else
         lets(out, p);
-    dg_str_fmt(out,
-               "  <!-- epochs: how often all images are gone through, here in %lld steps. From "
-               "epoch `hold` on the learning rate\n"
-               "       falls, from epoch `still` on images come as they are: with other epochs, "
-               "give both the same share. -->\n"
-               "  <let epochs=\"%d\" hold=\"%d\" still=\"%d\"/>\n"
-               "  <!-- lr: the first number to try others of. -->\n"
-               "  <let lr=\"%s\"/>\n"
-               "  <mesh dp=\"ranks\"/>\n\n",
-               (long long)p->steps, p->epochs, p->epochs * 11 / 20, p->still,
-               p->pretrained || p->model->vit ? "1e-4" : "4e-4");
+    dg_str_fmt(
+        out,
+        "  <!-- epochs: how often all images are gone through, here in %lld steps. Shares of "
+        "the run: for `warmup` of it the\n"
+        "       learning rate rises, from `hold` on it falls, from `still` on images come as "
+        "they are; if the score has not\n"
+        "       risen for `patience`, the run ends. -->\n"
+        "  <let epochs=\"%d\" warmup=\"%.2g %%\" hold=\"55 %%\" still=\"90 %%\" "
+        "patience=\"30 %%\"/>\n"
+        "  <!-- lr: the first number to try others of. -->\n"
+        "  <let lr=\"%s\"/>\n"
+        "  <mesh dp=\"ranks\"/>\n\n",
+        (long long)p->steps, p->epochs,
+        fmin(100.0 * (double)warmup_steps(p) / (double)p->steps, 20),
+        p->pretrained || p->model->vit ? "1e-4" : "4e-4");
 }
 
 static void network(dg_str *out, const plan *p)
@@ -241,9 +241,11 @@ static void network(dg_str *out, const plan *p)
 
 static void training(dg_str *out, const plan *p)
 {
-    const int64_t warmup = p->steps < 5000 ? 200 : p->steps < 50000 ? 1000 : 2000;
+    const double zoom = p->survey->advice.zoom;
 
-    dg_str_fmt(out, "  <train epochs=\"$epochs\"%s precision=\"$precision\">\n",
+    dg_str_fmt(out,
+               "  <train epochs=\"$epochs\"%s precision=\"$precision\" "
+               "patience=\"$patience\">\n",
                p->model->vit ? " accumulate=\"$accumulate\"" : "");
     loader(out, p, p->train, "rest");
     if (p->model->vit) {
@@ -257,19 +259,21 @@ static void training(dg_str *out, const plan *p)
                "differ (letters, traffic\n"
                "         signs), photometric where colours tell classes apart. -->\n"
                "    <augment         id=\"aug\"  in=\"@pick\">\n"
-               "      <photometric p=\"0.5\" until=\"epoch $still\"/>\n"
-               "      <zoom_out    p=\"0.5\" until=\"epoch $still\"/>\n"
-               "      <iou_crop    p=\"0.8\" until=\"epoch $still\"/>\n"
+               "      <photometric p=\"0.5\" until=\"$still\"/>\n",
+               p->n_train < 64 ? "pad" : "drop");
+    if (zoom > 1.1)
+        dg_str_fmt(out, "      <zoom_out    p=\"0.5\" most=\"%g\" until=\"$still\"/>\n", zoom);
+    dg_str_add(out,
+               "      <iou_crop    p=\"0.8\" until=\"$still\"/>\n"
                "      <flip        p=\"0.5\"/>\n"
                "    </augment>\n"
-               "    <batch           id=\"b\"    in=\"@aug\" max_objects=\"$max_objects\"/>\n",
-               p->n_train < 64 ? "pad" : "drop");
+               "    <batch           id=\"b\"    in=\"@aug\" max_objects=\"$max_objects\"/>\n");
     dg_str_add(
         out,
         "    <!-- Boxes of the truth with noise on them, which the decoder learns to mend; in "
         "training alone. -->\n"
         "    <denoising       id=\"dn\"   targets=\"@b.targets\" classes=\"$classes\" "
-        "count=\"100\" "
+        "count=\"$denoising\" "
         "empty=\"pad\" axis=\"dp\"/>\n"
         "    <use             id=\"out\"  model=\"detr\" images=\"@b.images\" denoising=\"@dn\"/>\n"
         "    <loss.rtdetr     id=\"loss\" predictions=\"@out\" targets=\"@b.targets\" "
@@ -285,17 +289,17 @@ static void training(dg_str *out, const plan *p)
         out,
         "    <optimizer.adamw id=\"opt\"  gradients=\"@sync\" lr=\"$lr\" weight_decay=\"1e-4\" "
         "clip=\"0.1\">\n%s"
-        "      <schedule warmup=\"%lld\" hold=\"epoch $hold\" decay=\"cosine\" to=\"0.02\"/>\n"
+        "      <schedule warmup=\"$warmup\" hold=\"$hold\" decay=\"cosine\" to=\"0.02\"/>\n"
         "    </optimizer.adamw>\n"
         "    <!-- An average of the weights over their last steps, which is what is evaluated. "
         "-->\n"
         "    <ema id=\"ema\" of=\"@opt\" decay=\"%s\" warmup=\"%lld\"/>\n"
         "  </train>\n\n",
-        p->pretrained ? p->model->groups : DG_NORM_GROUP, (long long)warmup,
+        p->pretrained ? p->model->groups : DG_NORM_GROUP,
         p->steps < 5000    ? "0.997"
         : p->steps < 50000 ? "0.9995"
                            : "0.9999",
-        (long long)warmup);
+        (long long)warmup_steps(p));
 }
 
 static void evaluation(dg_str *out, const plan *p)
@@ -353,7 +357,7 @@ static int must_open(dg_survey *s, const dg_split *split, dg_diag *d)
     const char *const names[] = { split->split, split->annotations, split->images };
 
     for (int i = 0; i < 3 && rc == 0; i++)
-        rc = check_name(names[i], d);
+        rc = dg_init_name(names[i], d);
     if (rc < 0)
         return rc;
     s->layout.replace = broken(s);
@@ -365,61 +369,18 @@ static int must_open(dg_survey *s, const dg_split *split, dg_diag *d)
     return rc;
 }
 
-/* Refuses splits with different classes: a run scores one by what it learned from the other. */
-static int same_classes(const dg_coco *a, const dg_coco *b, dg_diag *d)
+/* How many images are held out: copies of one another are, or are not, together. */
+static int count_held(plan *p, dg_survey *s, dg_diag *d)
 {
-    for (int k = 0; k < a->n_classes || k < b->n_classes; k++) {
-        const char *x = k < a->n_classes ? a->classes[k].name : "none",
-                   *y = k < b->n_classes ? b->classes[k].name : "none";
+    dg_coco *c = NULL;
+    int rc;
 
-        if (strcmp(x, y) == 0)
-            continue;
-        dg_fail(d, DG_EINPUT, (dg_where){ .file = b->path }, "init-classes",
-                "class %d is %s, but %s in %s", k, y, x, a->path);
-        dg_help(d, "list the same classes in both, or choose other splits with --split");
-        return -DG_EINPUT;
-    }
-    return 0;
-}
-
-/* Refuses data without any image; usually they are elsewhere than the annotations say. */
-static int must_have_images(const dg_survey *s, dg_diag *d)
-{
-    const dg_faults *f = &s->faults;
-    const int kind =
-        f->of[DG_FAULT_IMAGE_MISSING].n ? DG_FAULT_IMAGE_MISSING : DG_FAULT_IMAGE_UNREADABLE;
-
-    if (s->n_images == 0 ||
-        f->of[DG_FAULT_IMAGE_MISSING].n + f->of[DG_FAULT_IMAGE_UNREADABLE].n < s->n_images)
-        return 0;
-    dg_fail(d, DG_EINPUT, (dg_where){ .file = f->of[kind].kept.items[0].at.file }, "init-images",
-            "%s; nor can any other of the %lld images be read", f->of[kind].kept.items[0].text,
-            (long long)s->n_images);
-    if (s->layout.form == DG_FORM_COCO)
-        dg_help(d, "the annotations name their files below a folder: images/, one of the split's "
-                   "name, or any other beside "
-                   "annotations/; put or link it there");
-    return -DG_EINPUT;
-}
-
-/* Refuses what a run would learn nothing, or nonsense, from. */
-static int must_be_boxes(const dg_survey *s, dg_diag *d)
-{
-    static const dg_fault_kind kinds[] = { DG_FAULT_NO_OBJECTS, DG_FAULT_BOX_NORMALIZED,
-                                           DG_FAULT_BOX_FORM };
-
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        const dg_fault_row *row = dg_fault_row_of(kinds[i]);
-        const dg_fault *fault;
-
-        if (s->faults.of[kinds[i]].n == 0)
-            continue;
-        fault = &s->faults.of[kinds[i]].kept.items[0];
-        dg_fail(d, DG_EINPUT, fault->at, row->id, "%s", fault->text);
-        dg_help(d, "%s", row->help);
-        return -DG_EINPUT;
-    }
-    return 0;
+    DG_TRY(dg_layout_open(&c, &s->layout, (int)(p->train - s->layout.splits.items), NULL, d));
+    DG_TRY(dg_coco_hold_out(c, p->hold_out, true, d));
+    p->n_held = c->n_images;
+out:
+    dg_coco_close(&c);
+    return rc;
 }
 
 /* A whole model determines the model, unless --model is given. */
@@ -496,19 +457,21 @@ static int make_plan(plan *p, dg_survey *s, const opts *o, const char *to, dg_ar
         p->val = split_for(s, "test");
     if (p->val == p->train)
         p->val = NULL;
-    DG_TRY(check_name(p->root, d));
-    DG_TRY(check_name(p->pretrained, d));
-    DG_TRY(must_have_images(s, d));
-    DG_TRY(must_be_boxes(s, d));
+    DG_TRY(dg_init_name(p->root, d));
+    DG_TRY(dg_init_name(p->pretrained, d));
+    DG_TRY(dg_init_images(s, d));
+    DG_TRY(dg_init_boxes(s, d));
     DG_TRY(must_open(s, p->train, d));
     if (p->val)
         DG_TRY(must_open(s, p->val, d));
     if (p->val)
-        DG_TRY(same_classes(index_of(s, p->train), index_of(s, p->val), d));
+        DG_TRY(dg_init_classes(index_of(s, p->train), index_of(s, p->val), d));
     p->n_train = index_of(s, p->train)->n_images;
     if (!p->val && p->n_train >= 10)
         p->hold_out = p->n_train < 500 ? 0.2 : 0.1;
-    p->n_train -= dg_coco_n_held((int)p->n_train, p->hold_out);
+    if (p->hold_out > 0)
+        DG_TRY(count_held(p, s, d));
+    p->n_train -= p->n_held;
     size_up(p);
 out:
     return rc;
@@ -536,9 +499,9 @@ static int write_pipeline(const opts *o, const dg_model *m, dg_arena *a, dg_diag
     training(&text, &p);
     evaluation(&text, &p);
     DG_TRY(dg_file_write(to, text.s, text.n, d));
-    dg_say("%s: %s, %lld images, %d class%s, size %d, batch %d, %d epochs (%lld steps)\n", to,
-           p.model->name, (long long)p.n_train, s->n_classes, s->n_classes == 1 ? "" : "es", p.size,
-           p.batch, p.epochs, (long long)p.steps);
+    dg_say("%s: %s, %lld image%s, %d class%s, size %d, batch %d, %d epochs (%lld steps)\n", to,
+           p.model->name, (long long)p.n_train, p.n_train == 1 ? "" : "s", s->n_classes,
+           s->n_classes == 1 ? "" : "es", p.size, p.batch, p.epochs, (long long)p.steps);
     if (p.pretrained)
         dg_say("  begins with %s: %s\n", o->pretrained,
                p.whole_model ? "a whole model" : "a backbone");
@@ -547,8 +510,7 @@ static int write_pipeline(const opts *o, const dg_model *m, dg_arena *a, dg_diag
                (long long)dg_faults_errors(&s->faults), (long long)dg_faults_warnings(&s->faults),
                o->data);
     if (p.hold_out > 0)
-        dg_say("  there is no split for validation: %d more are held out for it\n",
-               dg_coco_n_held(index_of(s, p.train)->n_images, p.hold_out));
+        dg_say("  there is no split for validation: %d more are held out for it\n", p.n_held);
     else if (!p.val)
         dg_warn(d, (dg_where){ .file = o->data }, "init-no-validation",
                 "there is no split for validation: the pipeline is evaluated on the images that it "

@@ -14,9 +14,9 @@ typedef struct dg_init_plan {
     const char *root, *pretrained, *folder; /* folder: of its run */
     bool whole_model;                       /* pretrained has a whole model, not only a backbone */
     int64_t n_train;
-    /* epochs; still: the epoch from which images are not augmented. batch: of an update on each
-     * rank */
-    int size, batch, queries, epochs, every, still;
+    int n_held; /* images held out */
+    int size, queries, epochs, every;
+    int batch; /* of an update on each rank */
     int64_t steps;
     double hold_out; /* share of train held out in place of a validation split */
 } dg_init_plan;

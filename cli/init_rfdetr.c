@@ -113,8 +113,6 @@ static void groups(dg_str *out, const dg_rfdetr *v)
 
 void dg_init_rfdetr_training(dg_str *out, const dg_init_plan *p)
 {
-    const int64_t warmup = p->steps < 5000 ? 200 : 1000;
-
     dg_str_fmt(
         out,
         "    <sampler.bucket  id=\"pick\" in=\"@data\" batch=\"$batch\" sizes=\"$sizes\" "
@@ -123,7 +121,7 @@ void dg_init_rfdetr_training(dg_str *out, const dg_init_plan *p)
         "(letters, traffic signs). -->\n"
         "    <augment         id=\"aug\"  in=\"@pick\">\n"
         "      <flip        p=\"0.5\"/>\n"
-        "      <resize_crop p=\"0.5\" until=\"epoch $still\"/>\n"
+        "      <resize_crop p=\"0.5\" until=\"$still\"/>\n"
         "    </augment>\n"
         "    <batch           id=\"b\"    in=\"@aug\" max_objects=\"$max_objects\" "
         "base=\"$largest\" second=\"bilinear\"/>\n"
@@ -134,7 +132,7 @@ void dg_init_rfdetr_training(dg_str *out, const dg_init_plan *p)
         "    <allreduce       id=\"sync\" in=\"@grad\" axis=\"dp\" op=\"mean\"/>\n"
         "    <allreduce       id=\"terms\" in=\"@loss.terms\" axis=\"dp\" op=\"mean\"/>\n"
         "    <log             in=\"@terms\"/>\n"
-        "    <!-- lr rises for `warmup` steps, stays, and falls to `to` of itself; clip bounds the "
+        "    <!-- lr rises, stays, and falls to `to` of itself; clip bounds the "
         "length of an update's gradient. -->\n"
         "    <optimizer.adamw id=\"opt\"  gradients=\"@sync\" lr=\"$lr\" "
         "weight_decay=\"1e-4\" clip=\"0.1\">\n");
@@ -142,13 +140,11 @@ void dg_init_rfdetr_training(dg_str *out, const dg_init_plan *p)
         groups(out, p->model->vit);
     else
         dg_str_add(out, DG_NORM_GROUP);
-    dg_str_fmt(out,
-               "      <schedule warmup=\"%lld\" hold=\"epoch $hold\" decay=\"cosine\" "
-               "to=\"0.02\"/>\n"
-               "    </optimizer.adamw>\n"
-               "    <!-- An average of the weights over their last steps, which is what is "
-               "evaluated. -->\n"
-               "    <ema id=\"ema\" of=\"@opt\" decay=\"0.993\" warmup=\"100\"/>\n"
-               "  </train>\n\n",
-               (long long)warmup);
+    dg_str_fmt(out, "      <schedule warmup=\"$warmup\" hold=\"$hold\" decay=\"cosine\" "
+                    "to=\"0.02\"/>\n"
+                    "    </optimizer.adamw>\n"
+                    "    <!-- An average of the weights over their last steps, which is what is "
+                    "evaluated. -->\n"
+                    "    <ema id=\"ema\" of=\"@opt\" decay=\"0.993\" warmup=\"100\"/>\n"
+                    "  </train>\n\n");
 }

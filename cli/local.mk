@@ -25,6 +25,7 @@ detrgraph_SOURCES += \
 	cli/ending.c cli/ending.h \
 	cli/help.c \
 	cli/init_plan.h \
+	cli/init_refuse.c cli/init_refuse.h \
 	cli/init_rfdetr.c \
 	cli/job.c cli/job.h \
 	cli/launch.c cli/launch.h \

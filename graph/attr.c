@@ -85,8 +85,23 @@ static bool read_word(const dg_attr *a, const char *text, int64_t *out, dg_arena
     return false;
 }
 
-/* "step 952", "epoch 71", "153 steps", "1 epoch", "10 min", "never" */
-static bool read_when(const char *text, dg_when *out)
+/* "55 %" or "55%" */
+static bool read_share(char *text, dg_when *out)
+{
+    size_t n = strlen(text);
+    double percent;
+
+    text[--n] = '\0';
+    if (n && text[n - 1] == ' ')
+        text[n - 1] = '\0';
+    if (!dg_parse_f64(text, &percent) || percent < 0 || percent > 100)
+        return false;
+    *out = (dg_when){ DG_SHARE, percent };
+    return true;
+}
+
+/* "step 952", "epoch 71", "153 steps", "1 epoch", "10 min", "55 %", "never"; bare: also "153" */
+static bool read_when(const char *text, bool bare, dg_when *out)
 {
     static const struct {
         const char *word;
@@ -109,6 +124,12 @@ static bool read_when(const char *text, dg_when *out)
     if (strlen(text) >= sizeof copy)
         return false;
     memcpy(copy, text, strlen(text) + 1);
+    if (*copy && copy[strlen(copy) - 1] == '%')
+        return read_share(copy, out);
+    if (bare && dg_parse_f64(copy, &n) && n >= 0 && n <= 1e9) {
+        *out = (dg_when){ DG_STEPS, n };
+        return true;
+    }
     space = strchr(copy, ' ');
     if (!space)
         return false;
@@ -252,7 +273,7 @@ bool dg_attr_read(const dg_attr *a, void *conf, const char *text, const char *fo
     case DG_ATTR_ENUM:
         return read_word(a, text, at, arena);
     case DG_ATTR_WHEN:
-        return read_when(text, at);
+        return read_when(text, a->def > 0, at);
     case DG_ATTR_INTS:
         if (!read_list(text, &l, false, arena))
             return false;
@@ -312,8 +333,11 @@ void dg_attr_expected(dg_str *out, const dg_attr *a)
         }
         return;
     case DG_ATTR_WHEN:
-        dg_str_add(
-            out, "a moment: \"step 952\", \"epoch 71\", \"153 steps\", \"1 epoch\" or \"10 min\"");
+        dg_str_add(out, a->def > 0
+                            ? "a number of steps from 0 to 1000000000, or \"3 epochs\" or \"5 %\" "
+                              "of the run"
+                            : "a moment: \"step 952\", \"epoch 71\", \"153 steps\", \"1 epoch\", "
+                              "\"10 min\" or \"55 %\" of the run");
         return;
     case DG_ATTR_INTS:
         dg_str_add(out, "integers, like \"4,8\" or \"256:320:32\"");

@@ -198,6 +198,18 @@ void dg_load_minutes(dg_loader *l, const dg_item *item, const char *name, dg_whe
                       "%s=\"%s\": expected minutes, like \"10 min\"", a->name, a->value);
 }
 
+/* What recurs is counted in what ranks agree on while they go. */
+static void no_share(dg_loader *l, const dg_item *item, const char *name, dg_when w)
+{
+    const dg_item_attr *a = dg_item_find(item, name);
+
+    if (a && !a->bad && w.unit == DG_SHARE)
+        dg_load_error(&l->report, item->frame, a->value_at, "attr-value",
+                      "%s=\"%s\": expected an interval, like \"153 steps\", \"1 epoch\" or "
+                      "\"10 min\"",
+                      a->name, a->value);
+}
+
 static void train_length(dg_loader *l, const dg_item *item, const dg_train_conf *conf)
 {
     const dg_item_attr *steps = dg_item_find(item, "steps"), *epochs = dg_item_find(item, "epochs"),
@@ -253,6 +265,7 @@ static void read_evaluate(dg_loader *l, const dg_item *item)
 
     if (read_structure(l, item, &conf, "id weights")) {
         above_zero(l, item, "every", conf.every);
+        no_share(l, item, "every", conf.every);
         dg_load_minutes(l, item, "budget", conf.budget);
     }
     scope->every = conf.every;
@@ -310,8 +323,10 @@ static void read_checkpoint(dg_loader *l, const dg_item *item)
     const dg_item_attr *best = dg_item_find(item, "best");
 
     no_elements(l, item);
-    if (read_structure(l, item, &conf, "best"))
+    if (read_structure(l, item, &conf, "best")) {
         above_zero(l, item, "every", conf.every);
+        no_share(l, item, "every", conf.every);
+    }
     if (c->present) {
         dg_load_error(&l->report, item->frame, item->at, "element-twice",
                       "a second <checkpoint>: a pipeline has one");

@@ -17,7 +17,9 @@ static const struct {
     { "wire", "@[^@].*|.*[$].*" },
     { "id", "[A-Za-z][A-Za-z0-9_\\-]*|.*[$].*" },
     { "when",
-      "(step|epoch) [0-9]+|[0-9]+ (step|steps|epoch|epochs)|[0-9.]+ (min|minutes)|never|.*[$].*" },
+      "(step|epoch) [0-9]+|[0-9]+ (step|steps|epoch|epochs)|[0-9.]+ (min|minutes)|[0-9.]+ ?%|never|"
+      ".*[$].*" },
+    { "span", "[0-9.]+|(step|epoch) [0-9]+|[0-9]+ (step|steps|epoch|epochs)|[0-9.]+ ?%|.*[$].*" },
     { "integers", "[0-9,: +\\-]+|.*[$].*" },
     { "sizes", "[0-9,:x ]+|.*[$].*" },
     { "bool", "true|false|.*[$].*" },
@@ -30,6 +32,11 @@ static const char *const value_of[] = {
     [DG_ATTR_STR] = "text",   [DG_ATTR_PATH] = "text",     [DG_ATTR_ENUM] = NULL,
     [DG_ATTR_WHEN] = "when",  [DG_ATTR_INTS] = "integers", [DG_ATTR_SIZES] = "sizes",
 };
+
+static const char *value_name(const dg_attr *a)
+{
+    return a->kind == DG_ATTR_WHEN && a->def > 0 ? "span" : value_of[a->kind];
+}
 
 /* Common attributes of nodes: pairs of value type and name. */
 #define COMMON "wire when text connect integer on when budget text on_fail bool exact bool frozen"
@@ -57,8 +64,8 @@ static void print_words(dg_str *out, const dg_attr *a)
 
 static void print_value(dg_str *out, const dg_attr *a)
 {
-    if (value_of[a->kind])
-        dg_str_fmt(out, "<ref name=\"v.%s\"/>", value_of[a->kind]);
+    if (value_name(a))
+        dg_str_fmt(out, "<ref name=\"v.%s\"/>", value_name(a));
     else
         print_words(out, a);
 }
@@ -123,7 +130,7 @@ static void print_more(dg_str *out, const char *more, const char *value)
 static void print_attrs(dg_str *out, const dg_attr *table, const char *more)
 {
     static const char *const values[] = { "number",   "integer", "bool", "text", "when",
-                                          "integers", "sizes",   "id",   "wire" };
+                                          "integers", "sizes",   "span", "id",   "wire" };
 
     for (const dg_attr *a = table; a && a->name; a++)
         if (a->required)
@@ -132,12 +139,12 @@ static void print_attrs(dg_str *out, const dg_attr *table, const char *more)
         bool any = has_more(more, values[i]);
 
         for (const dg_attr *a = table; a && a->name && !any; a++)
-            any = !a->required && value_of[a->kind] && strcmp(value_of[a->kind], values[i]) == 0;
+            any = !a->required && value_name(a) && strcmp(value_name(a), values[i]) == 0;
         if (!any)
             continue;
         begin_group(out);
         for (const dg_attr *a = table; a && a->name; a++)
-            if (!a->required && value_of[a->kind] && strcmp(value_of[a->kind], values[i]) == 0)
+            if (!a->required && value_name(a) && strcmp(value_name(a), values[i]) == 0)
                 dg_str_fmt(out, "<name>%s</name>", a->name);
         print_more(out, more, values[i]);
         end_group(out, values[i], NULL);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/diag.h"
 #include "base/file.h"
 #include "base/map.h"
 #include "media/index.h"
@@ -36,15 +37,16 @@ typedef struct raw_annotation {
 } raw_annotation;
 
 static const dg_json_field image_fields[] = {
-    { "id", DG_JSON_INT, true, offsetof(raw_image, id) },
+    { "id", DG_JSON_ID, true, offsetof(raw_image, id) },
     { "file_name", DG_JSON_TEXT, true, offsetof(raw_image, file_name) },
     { "width", DG_JSON_INT, true, offsetof(raw_image, w) },
     { "height", DG_JSON_INT, true, offsetof(raw_image, h) },
     { 0 },
 };
 
-static const dg_json_field survey_image_fields[] = {
-    { "id", DG_JSON_INT, true, offsetof(raw_image, id) },
+enum { IMAGE_SIZE = 1u << 2 | 1u << 3 }; /* width and height in image_fields */
+static const dg_json_field unsized_image_fields[] = {
+    { "id", DG_JSON_ID, true, offsetof(raw_image, id) },
     { "file_name", DG_JSON_TEXT, true, offsetof(raw_image, file_name) },
     { "width", DG_JSON_INT, false, offsetof(raw_image, w) },
     { "height", DG_JSON_INT, false, offsetof(raw_image, h) },
@@ -52,22 +54,22 @@ static const dg_json_field survey_image_fields[] = {
 };
 
 static const dg_json_field truth_image_fields[] = {
-    { "id", DG_JSON_INT, true, offsetof(raw_image, id) },
+    { "id", DG_JSON_ID, true, offsetof(raw_image, id) },
     { "file_name", DG_JSON_TEXT, false, offsetof(raw_image, file_name) },
     { 0 },
 };
 
 static const dg_json_field class_fields[] = {
-    { "id", DG_JSON_INT, true, offsetof(raw_class, id) },
+    { "id", DG_JSON_ID, true, offsetof(raw_class, id) },
     { "name", DG_JSON_TEXT, true, offsetof(raw_class, name) },
     { 0 },
 };
 
 enum { ANNOTATION_ID = 0, ANNOTATION_AREA = 4 }; /* indices into annotation_fields */
 static const dg_json_field annotation_fields[] = {
-    { "id", DG_JSON_INT, false, offsetof(raw_annotation, id) },
-    { "image_id", DG_JSON_INT, true, offsetof(raw_annotation, image) },
-    { "category_id", DG_JSON_INT, true, offsetof(raw_annotation, category) },
+    { "id", DG_JSON_ID, false, offsetof(raw_annotation, id) },
+    { "image_id", DG_JSON_ID, true, offsetof(raw_annotation, image) },
+    { "category_id", DG_JSON_ID, true, offsetof(raw_annotation, category) },
     { "bbox", DG_JSON_BOX, true, offsetof(raw_annotation, box) },
     { "area", DG_JSON_REAL, false, offsetof(raw_annotation, area) },
     { "iscrowd", DG_JSON_FLAG, false, offsetof(raw_annotation, crowd) },
@@ -86,9 +88,9 @@ typedef struct building {
     dg_coco *c;
     const char *text, *name;
     size_t n, bytes, max_bytes;
-    bool for_training, masks;
-    const dg_mapping *file; /* the mapped file that holds the text, or NULL */
-    dg_faults *faults;      /* NULL: stop at the first fault */
+    bool for_training, masks, unsized; /* unsized: images may lack width and height */
+    const dg_mapping *file;            /* the mapped file that holds the text, or NULL */
+    dg_faults *faults;                 /* NULL: stop at the first fault */
     dg_diag *d;
 } building;
 
@@ -136,10 +138,11 @@ static int take_image(void *ctx, dg_json_reader *r, const void *record, uint32_t
     raw_image x = *(const raw_image *)record;
 
     (void)r;
-    (void)has;
     x.offset = offset;
-    if (b->for_training &&
-        (x.w < 1 || x.h < 1 || x.w > DG_IMAGE_MAX_SIDE || x.h > DG_IMAGE_MAX_SIDE)) {
+    if ((b->faults || b->unsized) && (has & IMAGE_SIZE) != IMAGE_SIZE) {
+        x.w = x.h = 0; /* dg_coco_take_sizes finds them */
+    } else if (b->for_training &&
+               (x.w < 1 || x.h < 1 || x.w > DG_IMAGE_MAX_SIDE || x.h > DG_IMAGE_MAX_SIDE)) {
         int rc = dg_fault_or_fail(
             b->faults, b->d, DG_FAULT_IMAGE_SIZE, place_of(b, DG_FAULT_IMAGE_SIZE, offset),
             "record-value",
@@ -423,9 +426,9 @@ static void forget(void *ctx, size_t offset)
 /* Builds the index of b's text; on failure the caller closes b->c. */
 static int build(dg_coco **out, building *b)
 {
-    const dg_json_field *const images = b->faults         ? survey_image_fields
-                                        : b->for_training ? image_fields
-                                                          : truth_image_fields;
+    const dg_json_field *const images = b->faults || b->unsized ? unsized_image_fields
+                                        : b->for_training       ? image_fields
+                                                                : truth_image_fields;
     const dg_section sections[] = {
         { "images", "image", images, take_image, "segmentation", b->file ? forget : NULL },
         { "annotations", "annotation", annotation_fields, take_annotation, NULL, NULL },
@@ -498,6 +501,55 @@ int dg_coco_open(dg_coco **out, const char *path, dg_diag *d)
 int dg_coco_open_masks(dg_coco **out, const char *path, dg_diag *d)
 {
     return open_file(out, path, (building){ .for_training = true, .masks = true, .d = d });
+}
+
+int dg_coco_open_unsized(dg_coco **out, const char *path, dg_diag *d)
+{
+    return open_file(out, path, (building){ .for_training = true, .unsized = true, .d = d });
+}
+
+int dg_coco_take_sizes(dg_coco *c, const char *folder, bool replace, const dg_faults *faults,
+                       dg_diag *d)
+{
+    dg_diag *quiet = dg_diag_open();
+    bool any = false;
+    int rc = 0;
+
+    for (int i = 0; i < c->n_images && rc == 0; i++) {
+        dg_coco_image *im = &c->images[i];
+        const char *path;
+
+        if (im->w > 0)
+            continue;
+        any = true;
+        path = dg_path_join(c->arena, folder, im->file_name);
+        if (im->n && !faults)
+            rc = dg_index_size(c, &im->w, &im->h, path, im->n, replace, d);
+        else if (dg_image_size(&im->w, &im->h, path, quiet) < 0)
+            im->w = im->h = 0;
+        dg_diag_clear(quiet);
+        if (im->w < 1 && !faults) /* whoever reads the image meets the fault */
+            im->w = im->h = 1;
+    }
+    if (any && rc == 0)
+        dg_index_count(c);
+    dg_diag_close(&quiet);
+    return rc;
+}
+
+int dg_coco_open_in(dg_coco **out, const char *path, const char *folder, bool replace, bool masks,
+                    dg_diag *d)
+{
+    int rc;
+
+    *out = NULL;
+    DG_TRY(open_file(out, path,
+                     (building){ .for_training = true, .unsized = true, .masks = masks, .d = d }));
+    DG_TRY(dg_coco_take_sizes(*out, folder, replace, NULL, d));
+out:
+    if (rc < 0)
+        dg_coco_close(out);
+    return rc;
 }
 
 int dg_coco_survey(dg_coco **out, const char *path, dg_faults *faults, dg_diag *d)

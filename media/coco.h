@@ -19,6 +19,13 @@ int dg_coco_parse(dg_coco **out, const char *text, size_t n, const char *name, b
 
 typedef struct dg_faults dg_faults; /* media/faults.h */
 
+/* dg_coco_open for files whose images may lack width and height, which are 0 then; and what reads
+ * those from the images' headers. With faults, unreadable images keep 0; otherwise one with objects
+ * is an error, or counted with `replace`. */
+int dg_coco_open_unsized(dg_coco **out, const char *path, dg_diag *d) DG_MUST_USE;
+int dg_coco_take_sizes(dg_coco *c, const char *folder, bool replace, const dg_faults *faults,
+                       dg_diag *d) DG_MUST_USE;
+
 /* Like dg_coco_open, but notes errors in faults and leaves the records out. Fails only when the
  * file cannot be read at all. */
 int dg_coco_survey(dg_coco **out, const char *path, dg_faults *faults, dg_diag *d) DG_MUST_USE;

@@ -515,6 +515,48 @@ static int write_splits(writing *w)
     return rc;
 }
 
+/* Makes two splits of the only one, the second for what is held out. */
+static int divide(writing *w)
+{
+    dg_layout *l = &w->layout;
+    dg_split val;
+
+    if (l->splits.n != 1)
+        return dg_fail(w->d, DG_EINPUT, (dg_where){ .file = l->root }, "convert-hold-out",
+                       "it has %d splits already: %s, %s%s; images are held out of a single one, "
+                       "which --split chooses",
+                       l->splits.n, split_name(w, 0), split_name(w, 1),
+                       l->splits.n > 2 ? ", ..." : "");
+    val = l->splits.items[0];
+    val.name = "val";
+    l->splits.items[0].name = "train";
+    DG_PUSH(w->arena, l->splits, val);
+    return 0;
+}
+
+/* Opens split i and refuses what cannot be written. */
+static int open_split(writing *w, int i)
+{
+    dg_split *split = &w->layout.splits.items[i];
+    int rc;
+
+    if (strcmp(split->name, "all") == 0)
+        split->name = "train";
+    rc = dg_layout_open(&w->index[i], &w->layout, i, NULL, w->d);
+    if (rc < 0 && w->layout.splits.n > 1)
+        dg_help(w->d, "or leave this split out: --split names the others");
+    if (rc < 0)
+        return rc;
+    if (w->o->hold_out > 0)
+        DG_TRY(dg_coco_hold_out(w->index[i], w->o->hold_out, i == 1, w->d));
+    DG_TRY(check_classes(w, i));
+    DG_TRY(check_names(w, i));
+    DG_TRY(check_images(w, i));
+    w->said->has_val |= dg_split_is(split, "val") || dg_split_is(split, "test");
+out:
+    return rc;
+}
+
 int dg_convert(dg_converted *out, const char *from, const char *to, const dg_convert_options *o,
                dg_diag *d)
 {
@@ -536,22 +578,14 @@ int dg_convert(dg_converted *out, const char *from, const char *to, const dg_con
                      "these images have no labels to convert");
         goto out;
     }
+    if (o->hold_out > 0)
+        DG_TRY(divide(&w));
     out->from = w.layout.form;
     out->n_splits = w.layout.splits.n;
     w.index = DG_NEW_N(a, w.layout.splits.n, dg_coco *);
     w.listed = DG_NEW_N(a, w.layout.splits.n, dg_map *);
-    for (int i = 0; i < w.layout.splits.n; i++) {
-        if (strcmp(w.layout.splits.items[i].name, "all") == 0)
-            w.layout.splits.items[i].name = "train";
-        rc = dg_layout_open(&w.index[i], &w.layout, i, NULL, d);
-        if (rc < 0 && w.layout.splits.n > 1)
-            dg_help(d, "or leave this split out: --split names the others");
-        if (rc < 0)
-            goto out;
-        DG_TRY(check_classes(&w, i));
-        DG_TRY(check_names(&w, i));
-        DG_TRY(check_images(&w, i));
-    }
+    for (int i = 0; i < w.layout.splits.n; i++)
+        DG_TRY(open_split(&w, i));
     DG_TRY(dg_dir_begin(&partial, a, to, d));
     w.root = partial;
     DG_TRY(write_splits(&w));

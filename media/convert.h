@@ -8,6 +8,7 @@ typedef struct dg_convert_options {
     const char *splits; /* comma-separated; NULL: the splits that belong together */
     dg_form to;         /* not DG_FORM_PLAIN */
     bool copy;          /* copy the images; false: link to them */
+    double hold_out;    /* of a set without splits this share becomes "val"; 0: none */
     void (*progress)(void *ctx, const char *what, int64_t done, int64_t all); /* may be NULL */
     void *ctx;
 } dg_convert_options;
@@ -16,6 +17,7 @@ typedef struct dg_convert_options {
 typedef struct dg_converted {
     dg_form from;
     int n_splits;
+    bool has_val; /* one of the splits is for validation */
     int64_t n_images, n_objects;
     int64_t n_crowd;     /* YOLO: crowd regions and difficult objects, dropped */
     int64_t n_dropped;   /* YOLO: boxes that are empty or outside the image, dropped */
@@ -27,9 +29,9 @@ typedef struct dg_converted {
 
 /* Converts `from` into the new folder `to`, which appears whole or not at all. Anything that a
  * loader would refuse is an error. Fails with "convert-classes" (splits list different classes),
- * "convert-plain" (no labels), "convert-twice" (an image has two lists of objects), "convert-split"
- * and "convert-class" (a name that the form cannot express). Never writes outside the new folder,
- * whatever file names the annotations contain. */
+ * "convert-hold-out" (there are splits already), "convert-plain" (no labels), "convert-twice" (an
+ * image has two lists of objects), "convert-split" and "convert-class" (a name that the form cannot
+ * express). Never writes outside the new folder, whatever file names the annotations contain. */
 int dg_convert(dg_converted *out, const char *from, const char *to, const dg_convert_options *o,
                dg_diag *d) DG_MUST_USE;
 

@@ -14,8 +14,8 @@ typedef struct raw_detection {
 } raw_detection;
 
 static const dg_json_field fields[] = {
-    { "image_id", DG_JSON_INT, true, offsetof(raw_detection, image) },
-    { "category_id", DG_JSON_INT, true, offsetof(raw_detection, category) },
+    { "image_id", DG_JSON_ID, true, offsetof(raw_detection, image) },
+    { "category_id", DG_JSON_ID, true, offsetof(raw_detection, category) },
     { "bbox", DG_JSON_BOX, true, offsetof(raw_detection, box) },
     { "score", DG_JSON_REAL, true, offsetof(raw_detection, score) },
     { 0 },

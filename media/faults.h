@@ -27,8 +27,9 @@ typedef enum dg_fault_kind {
     DG_FAULT_BOX_OUTSIDE,
     DG_FAULT_BOX_CUT, /* reaches outside the image */
     DG_FAULT_BOX_TWICE,
-    DG_FAULT_IMAGE_COPY, /* two files of one split have the same content */
-    DG_FAULT_UNLISTED,   /* an image in no split, or labels without an image */
+    DG_FAULT_IMAGE_COPY,  /* two files of one split have the same content */
+    DG_FAULT_UNLISTED,    /* an image in no split, or labels without an image */
+    DG_FAULT_CLASS_ALIKE, /* two names that differ in case or blanks */
     DG_FAULT_CLASS_EMPTY,
     DG_FAULT_CLASS_UNTRAINED, /* has objects, but none to train on */
     DG_N_FAULTS,

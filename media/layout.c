@@ -427,11 +427,14 @@ int dg_layout_open(dg_coco **out, dg_layout *l, int i, dg_faults *faults, dg_dia
         break;
     }
     file = dg_path_join(l->arena, l->root, s->annotations);
-    rc = faults ? dg_coco_survey(out, file, faults, d) : dg_coco_open(out, file, d);
+    rc = faults ? dg_coco_survey(out, file, faults, d) : dg_coco_open_unsized(out, file, d);
     if (rc < 0)
         return rc;
     s->images = images_of(l, s, *out);
     (*out)->folder = strcmp(s->images, ".") == 0 ? dg_strdup((*out)->arena, l->root)
                                                  : dg_path_join((*out)->arena, l->root, s->images);
-    return 0;
+    rc = dg_coco_take_sizes(*out, (*out)->folder, l->replace, faults, d);
+    if (rc < 0)
+        dg_coco_close(out);
+    return rc;
 }

@@ -6,6 +6,7 @@ libmedia_la_SOURCES += \
 	media/coco_masks.c \
 	media/color.c \
 	media/convert.c media/convert.h \
+	media/copies.c media/copies.h \
 	media/detections.c \
 	media/draw.c media/draw.h \
 	media/exif.c \

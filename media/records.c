@@ -8,6 +8,8 @@
 #include <stdalign.h>
 #include <string.h>
 
+#include "base/str.h"
+
 enum { TOP = 1, LIST = 2, RECORD = 3, BOX = 4 };
 
 typedef struct reading {
@@ -26,8 +28,10 @@ typedef struct reading {
 
 static const char *expected(const dg_json_field *f)
 {
-    static const char *const text[] = { "a whole number", "a number",  "a string",
-                                        "0 or 1",         "4 numbers", "a list or an object" };
+    static const char *const text[] = {
+        "a whole number", "a whole number or text", "a number", "a string", "0 or 1",
+        "4 numbers",      "a list or an object",
+    };
 
     return text[f->kind];
 }
@@ -46,6 +50,24 @@ static int wrong_kind(const reading *t, const dg_json_reader *r, const char *fou
                             t->section->key, found);
     return dg_json_fail(r, "record-kind", "the file holds %s, expected %s", found,
                         t->sections->key ? "an object" : "a list of objects");
+}
+
+static bool take_id(const dg_json_scalar *v, int64_t *out)
+{
+    char number[24];
+
+    if (v->kind != DG_JSON_STRING)
+        return dg_json_int(v, out);
+    if (v->n == 0)
+        return false;
+    if (v->n < sizeof number) {
+        memcpy(number, v->text, v->n);
+        number[v->n] = '\0';
+        if (strlen(number) == v->n && dg_parse_i64(number, out))
+            return true;
+    }
+    *out = (int64_t)(1ull << 52 | (dg_fnv1a(v->text, v->n) & ((1ull << 52) - 1)));
+    return true;
 }
 
 static int take_box(reading *t, dg_json_reader *r, const dg_json_scalar *v)
@@ -87,6 +109,9 @@ static int on_value(void *ctx, dg_json_reader *r, const dg_json_scalar *v)
     switch (t->field->kind) {
     case DG_JSON_INT:
         fits = dg_json_int(v, (int64_t *)(void *)place);
+        break;
+    case DG_JSON_ID:
+        fits = take_id(v, (int64_t *)(void *)place);
         break;
     case DG_JSON_REAL:
         fits = dg_json_real(v, (double *)(void *)place);

@@ -6,7 +6,10 @@
 #include "media/json.h"
 
 typedef enum dg_json_field_kind {
-    DG_JSON_INT,  /* int64_t; whole */
+    DG_JSON_INT, /* int64_t; whole */
+    /* int64_t: a whole number, also as text; other text: a number made of it by a hash, from 2^52
+     * to 2^53, the same in every file */
+    DG_JSON_ID,
     DG_JSON_REAL, /* double; finite */
     DG_JSON_TEXT, /* const char *, in the arena */
     DG_JSON_FLAG, /* bool, from 0, 1, false or true */

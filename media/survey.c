@@ -91,6 +91,37 @@ static void join_classes(dg_survey *s)
     }
 }
 
+/* The name without its case, blanks, dashes and underscores. */
+static const char *plain_name(dg_arena *a, const char *name)
+{
+    char *out = dg_strdup(a, name);
+    size_t n = 0;
+
+    for (const char *p = name; *p; p++)
+        if (!strchr(" _-\t", *p))
+            out[n++] = (char)(*p >= 'A' && *p <= 'Z' ? *p + ('a' - 'A') : *p);
+    out[n] = '\0';
+    return out;
+}
+
+static void note_alike(dg_survey *s)
+{
+    dg_map *known = dg_map_new(s->arena);
+
+    for (int k = 0; k < s->n_classes; k++) {
+        const char *plain = plain_name(s->arena, s->classes[k]);
+        const int *first = dg_map_get(known, plain);
+
+        if (first)
+            dg_fault_note(&s->faults, DG_FAULT_CLASS_ALIKE, -1, DG_NOWHERE,
+                          "\"%s\" (%lld objects) and \"%s\" (%lld)", s->classes[*first],
+                          (long long)s->per_class[*first], s->classes[k],
+                          (long long)s->per_class[k]);
+        else
+            dg_map_set(known, plain, dg_memdup(s->arena, &k, sizeof k));
+    }
+}
+
 static void note_classes(dg_survey *s)
 {
     const dg_survey_split *first = s->n_splits ? &s->splits[0] : NULL;
@@ -252,6 +283,7 @@ static void look_at_annotations(dg_survey *s)
         if (s->splits[i].index)
             look_at_boxes(s, &s->splits[i]);
     note_classes(s);
+    note_alike(s);
     sum_up(s);
     if (s->n_images > 0 && s->n_objects == 0 && s->layout.form != DG_FORM_PLAIN)
         dg_fault_note(&s->faults, DG_FAULT_NO_OBJECTS, -1, (dg_where){ .file = s->root },

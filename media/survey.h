@@ -55,8 +55,13 @@ typedef struct dg_survey {
         /* tenth percentile of box sides (root of the area), in px of their images */
         double small_side;
         double small_scaled; /* the same after scaling the image to `size` */
-        bool one_shape;      /* nearly all images have the same aspect ratio */
-        double aspect;       /* median of width / height */
+        /* queries: objects to look for; denoising: noisy copies of the truth */
+        int queries, denoising;
+        /* how far to zoom out until half of the objects are no larger than the smallest tenth was;
+         * from 1 (not at all) to 4 */
+        double zoom;
+        bool one_shape; /* nearly all images have the same aspect ratio */
+        double aspect;  /* median of width / height */
     } advice;
 } dg_survey;
 

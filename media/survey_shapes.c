@@ -135,6 +135,16 @@ static double quantile(float *v, int64_t n, double q)
     return (double)v[(int64_t)(q * (double)(n - 1))];
 }
 
+/* Advises numbers of queries and of noisy copies. Ten queries for each object of the fullest image
+ * are plenty; 300 is what the presets for COCO have. */
+static void advise_queries(dg_survey *s)
+{
+    const double most = (double)s->most_objects;
+
+    s->advice.queries = (int)fmin(fmax(50 * ceil(most / 5), 100), fmax(300, 50 * ceil(most / 25)));
+    s->advice.denoising = (int)fmin(fmax(10 * most, 20), 100);
+}
+
 /* Advises an image size: the longer side of most images, in steps of 32, from 320 to 640; up to
  * 1024 if the smallest tenth of the boxes would shrink below 10 pixels. */
 static void advise(dg_survey *s)
@@ -171,6 +181,7 @@ static void advise(dg_survey *s)
         s->advice.one_shape = high / low < 1.1;
         s->advice.median_side = quantile(sides, n, 0.5);
         s->advice.small_side = quantile(boxes, m, 0.1);
+        s->advice.zoom = m ? quantile(boxes, m, 0.5) / fmax(s->advice.small_side, 1) : 1;
     }
     double side = s->advice.median_side > 0 ? s->advice.median_side : 640,
            size = fmin(fmax(32 * ceil(side / 32), 320), 640);
@@ -180,6 +191,10 @@ static void advise(dg_survey *s)
         size += 64;
     s->advice.size = (int)size;
     s->advice.small_scaled = s->advice.small_side * size / side;
+    /* what is hard to see already gets no smaller */
+    s->advice.zoom = fmin(s->advice.zoom, s->advice.small_scaled / 12);
+    s->advice.zoom = fmin(fmax(floor(10 * s->advice.zoom) / 10, 1), 4);
+    advise_queries(s);
     s->advice.max_objects = s->most_objects < 10 ? 10 : (int)(s->most_objects + 9) / 10 * 10;
     dg_free(sides);
     dg_free(aspects);

@@ -393,6 +393,17 @@ static void found_classes(reading *r)
     r->c->n_classes = n;
 }
 
+/* "nut, bolt, ..." */
+static const char *listed_names(const reading *r)
+{
+    enum { SHOWN = 8 };
+    const char *text = "";
+
+    for (int k = 0; k < r->c->n_classes && k < SHOWN; k++)
+        text = dg_printf(r->arena, "%s%s%s", text, k ? ", " : "", r->c->classes[k].name);
+    return r->c->n_classes > SHOWN ? dg_printf(r->arena, "%s, ...", text) : text;
+}
+
 /* Converts the objects of one file to annotations; returns their number. */
 static int annotate(reading *r, const entry *e, dg_coco_annotation *out)
 {
@@ -406,8 +417,12 @@ static int annotate(reading *r, const entry *e, dg_coco_annotation *out)
         if (label < 0) {
             dg_where at = { path_of(r, e->xml), x->line, 0, NULL };
             int rc = dg_fault_or_fail(r->faults, r->d, DG_FAULT_CLASS_UNKNOWN, at, "voc-class",
-                                      "the class \"%s\" is not among the %d that are listed",
-                                      x->name, r->c->n_classes);
+                                      "the class \"%s\" is not among the %d that %s: %s", x->name,
+                                      r->c->n_classes,
+                                      r->from->classes ? "classes=\"...\" lists"
+                                                       : dg_printf(r->arena, "%s lists",
+                                                                   path_of(r, "classes.txt")),
+                                      listed_names(r));
 
             if (rc < 0)
                 return rc;

@@ -213,7 +213,9 @@ static void add_when(dg_str *out, const char *before, dg_when w)
         [DG_STEPS] = "step", [DG_EPOCHS] = "epoch", [DG_MINUTES] = "min"
     };
 
-    if (w.unit != DG_NEVER)
+    if (w.unit == DG_SHARE)
+        dg_str_fmt(out, "%s%g %%", before, w.n);
+    else if (w.unit != DG_NEVER)
         dg_str_fmt(out, "%s%g %s%s", before, w.n, units[w.unit],
                    w.n != 1 && w.unit != DG_MINUTES ? "s" : "");
 }

@@ -51,6 +51,7 @@ static bool is_due(const dg_train *t, const dg_when *w, double last_minutes)
         return w->n >= 1 && t->crossed && p->epoch % (int64_t)w->n == 0;
     case DG_MINUTES:
         return p->minutes - last_minutes >= w->n;
+    case DG_SHARE: /* refused by graph/load.c */
     case DG_NEVER:
         break;
     }
@@ -162,9 +163,10 @@ bool dg_train_out_of_patience(const dg_train *t)
 {
     const dg_progress *p = t->progress;
     const dg_when *w = &t->scope->patience;
-    double since = w->unit == DG_STEPS    ? (double)(p->step - p->best_step)
-                   : w->unit == DG_EPOCHS ? (double)(p->epoch - p->best_epoch)
-                                          : p->minutes - p->best_minutes;
+    double since = w->unit == DG_EPOCHS    ? (double)(p->epoch - p->best_epoch)
+                   : w->unit == DG_MINUTES ? p->minutes - p->best_minutes
+                                           : (double)(p->step - p->best_step);
+    double most = w->unit == DG_SHARE ? w->n / 100 * (double)t->horizon->n_steps : w->n;
 
-    return w->unit != DG_NEVER && p->has_best && since >= w->n;
+    return w->unit != DG_NEVER && p->has_best && since >= most;
 }

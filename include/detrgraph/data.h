@@ -195,6 +195,11 @@ DG_PUBLIC bool dg_coco_has_masks(const dg_coco *c);
 DG_PUBLIC int dg_coco_mask(dg_rle *out, const dg_coco *c, int64_t annotation, dg_diag *d)
     DG_MUST_USE;
 DG_PUBLIC void dg_coco_close(dg_coco **c);
+/* Opens a file whose images may lack width and height: they are read from the headers of the images
+ * in folder. An unreadable one with objects is an error, or counted with `replace`. masks: as
+ * dg_coco_open_masks. */
+DG_PUBLIC int dg_coco_open_in(dg_coco **out, const char *path, const char *folder, bool replace,
+                              bool masks, dg_diag *d) DG_MUST_USE;
 
 /* Data sets of other forms. Images are ordered by name, ids count from 1; file_name is relative to
  * dg_coco_folder. */
@@ -224,11 +229,16 @@ DG_PUBLIC int dg_yolo_open(dg_coco **out, const dg_data_source *from, dg_diag *d
 DG_PUBLIC const char *dg_coco_folder(const dg_coco *c);
 
 /* Keeps only the images held out for evaluation (held), or only the others; call before sharing the
- * index. Holds out a share of the images, at least one, chosen by file name without folders: the
- * same on every machine, in any form and order. Fails with "data-hold-out" if a part would be
- * empty. */
+ * index. Holds out a share of the images, at least one, and of each class's objects, chosen by file
+ * name without folders: the same on every machine, in any form and order. Files of the same content
+ * in `folder` (NULL: files are not read) stay together. Fails with "data-hold-out" if a part would
+ * be empty. */
+DG_PUBLIC int dg_coco_hold_out_in(dg_coco *c, const char *folder, double share, bool held,
+                                  dg_diag *d) DG_MUST_USE;
+/* The same, in dg_coco_folder(c). */
 DG_PUBLIC int dg_coco_hold_out(dg_coco *c, double share, bool held, dg_diag *d) DG_MUST_USE;
-DG_PUBLIC int dg_coco_n_held(int n, double share); /* how many of n images are held out */
+/* How many of n images are held out, if no two have the same content. */
+DG_PUBLIC int dg_coco_n_held(int n, double share);
 
 DG_PUBLIC const char *dg_coco_path(const dg_coco *c);
 DG_PUBLIC int dg_coco_n_images(const dg_coco *c);

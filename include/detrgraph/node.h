@@ -54,18 +54,20 @@ typedef struct dg_port {
 /* ---- attributes ------------------------------------------------------------------------------ */
 
 typedef enum dg_attr_kind {
-    DG_ATTR_NUM,   /* double; "4e-4" */
-    DG_ATTR_INT,   /* int64_t */
-    DG_ATTR_BOOL,  /* bool; true false */
-    DG_ATTR_STR,   /* const char * */
-    DG_ATTR_PATH,  /* const char *; relative to the pipeline file in XML, absolute in conf */
-    DG_ATTR_ENUM,  /* int64_t; index of the word in "a|b|c" */
-    DG_ATTR_WHEN,  /* dg_when; "step 952", "epoch 71", "153 steps", "1 epoch", "10 min" */
+    DG_ATTR_NUM,  /* double; "4e-4" */
+    DG_ATTR_INT,  /* int64_t */
+    DG_ATTR_BOOL, /* bool; true false */
+    DG_ATTR_STR,  /* const char * */
+    DG_ATTR_PATH, /* const char *; relative to the pipeline file in XML, absolute in conf */
+    DG_ATTR_ENUM, /* int64_t; index of the word in "a|b|c" */
+    /* dg_when; "step 952", "epoch 71", "153 steps", "1 epoch", "10 min", "55 %" of the run */
+    DG_ATTR_WHEN,
     DG_ATTR_INTS,  /* dg_ints; "480,512" or "256:320:32" (both ends included), or a mixture */
     DG_ATTR_SIZES, /* dg_sizes; like INTS for squares, or "640x480" (width x height) */
 } dg_attr_kind;
 
-typedef enum dg_unit { DG_NEVER, DG_STEPS, DG_EPOCHS, DG_MINUTES } dg_unit;
+/* DG_SHARE: percent of the run's steps */
+typedef enum dg_unit { DG_NEVER, DG_STEPS, DG_EPOCHS, DG_MINUTES, DG_SHARE } dg_unit;
 typedef struct dg_when {
     dg_unit unit;
     double n;
@@ -87,9 +89,10 @@ typedef struct dg_attr {
     dg_attr_kind kind;
     uint32_t offset;
     bool required;
-    uint8_t flags;      /* DG_ATTR_AXES, ...: what the engine itself reads; see below */
-    double def, lo, hi; /* NUM, INT, BOOL (0 or 1), ENUM (index of the word) */
-    const char *text;   /* STR, PATH, WHEN, INTS, SIZES: default (NULL: none); ENUM: the words */
+    uint8_t flags; /* DG_ATTR_AXES, ...: what the engine itself reads; see below */
+    /* NUM, INT, BOOL (0 or 1), ENUM (index of the word); WHEN: def 1 allows a number alone */
+    double def, lo, hi;
+    const char *text; /* STR, PATH, WHEN, INTS, SIZES: default (NULL: none); ENUM: the words */
     const char *doc;
 } dg_attr;
 
@@ -126,6 +129,9 @@ enum {
     { #m, DG_ATTR_ENUM, DG_FIELD_(C, m, int64_t), false, 0, def, 0, 0, words, doc }
 #define DG_WHEN(C, m, def, doc) \
     { #m, DG_ATTR_WHEN, DG_FIELD_(C, m, dg_when), false, 0, 0, 0, 0, def, doc }
+/* WHEN; a number alone counts steps: "200", "5 %" */
+#define DG_SPAN(C, m, def, doc) \
+    { #m, DG_ATTR_WHEN, DG_FIELD_(C, m, dg_when), false, 0, 1, 0, 0, def, doc }
 #define DG_INTS(C, m, def, doc) \
     { #m, DG_ATTR_INTS, DG_FIELD_(C, m, dg_ints), false, 0, 0, 0, 0, def, doc }
 #define DG_SIZES(C, m, def, doc) \

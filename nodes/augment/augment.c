@@ -163,9 +163,11 @@ static void check_augment(dg_check *k, const void *self)
         const dg_when *until = until_of(&c->steps.v[i]);
 
         if (until->unit == DG_MINUTES)
-            dg_check_fail(k, NULL, "augment-until",
-                          "until=\"%g min\" of <%s>: say a step or an epoch, like \"epoch 71\"",
-                          until->n, children[c->steps.v[i].kind].name);
+            dg_check_fail(
+                k, NULL, "augment-until",
+                "until=\"%g min\" of <%s>: say a step, an epoch or a share of the run, like "
+                "\"epoch 71\" or \"90 %%\"",
+                until->n, children[c->steps.v[i].kind].name);
         if (c->steps.v[i].kind == RESIZE_CROP)
             check_resize_crop(k, c->steps.v[i].conf);
     }

@@ -49,7 +49,7 @@ static int open_set(dg_dataset **data, const void *self, uint64_t seed, dg_diag 
 
     (void)seed;
     if (file && folder)
-        rc = c->masks ? dg_coco_open_masks(&coco, file, d) : dg_coco_open(&coco, file, d);
+        rc = dg_coco_open_in(&coco, file, folder, c->on_error == 1, c->masks, d);
     else
         rc = dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory to open %s", c->root);
     if (rc == 0)

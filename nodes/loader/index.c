@@ -104,7 +104,7 @@ int dg_loader_open(dg_dataset **data, dg_coco *c, const char *folder, const dg_l
     const int n = dg_coco_n_classes(c);
     set *s;
 
-    if (how->hold_out > 0 && dg_coco_hold_out(c, how->hold_out, how->held, d) < 0) {
+    if (how->hold_out > 0 && dg_coco_hold_out_in(c, folder, how->hold_out, how->held, d) < 0) {
         dg_coco_close(&c);
         return -DG_EINPUT;
     }

@@ -12,15 +12,15 @@ extern const dg_rule dg_loader_rules[];
 #define DG_LOADER_FIELDS           \
     int64_t on_error, files, part; \
     double hold_out
-#define DG_LOADER_ATTRS(conf)                                                                     \
-    DG_ENUM(conf, on_error, 0, "stop|replace",                                                    \
-            "for an unreadable image: end the run with an error, or use another image and count " \
-            "the replacement"),                                                                   \
-        DG_ENUM(conf, files, 0, "same|rank",                                                      \
-                "all ranks have the same data set (verified at the start), or each its own"),     \
-        DG_NUM(conf, hold_out, 0, 0, 0.9,                                                         \
-               "fraction of the images held out for evaluation, chosen by file name; 0: none"),   \
-        DG_ENUM(conf, part, 0, "rest|held",                                                       \
+#define DG_LOADER_ATTRS(conf)                                                                      \
+    DG_ENUM(conf, on_error, 0, "stop|replace",                                                     \
+            "for an unreadable image: end the run with an error, or use another image and count "  \
+            "the replacement"),                                                                    \
+        DG_ENUM(conf, files, 0, "same|rank",                                                       \
+                "all ranks have the same data set (verified at the start), or each its own"),      \
+        DG_NUM(conf, hold_out, 0, 0, 0.9,                                                          \
+               "fraction of the images held out for evaluation, by class and file name; 0: none"), \
+        DG_ENUM(conf, part, 0, "rest|held",                                                        \
                 "with hold_out: the images for training, or those held out")
 #define DG_LOADER_HOW(c) \
     (&(dg_loader_how){   \

@@ -6,8 +6,8 @@
 
 typedef struct dg_schedule_conf {
     int64_t decay, first;
-    double warmup, to, gamma;
-    dg_when hold;
+    double to, gamma;
+    dg_when warmup, hold;
     dg_ints milestones;
 } dg_schedule_conf;
 

@@ -385,6 +385,152 @@ static void held_out(void **state)
     no_diagnostics(p);
 }
 
+/* A data set of 40 images: a nut in each, a bolt in the first ten, and in the last ten, which are
+ * copies of the first. */
+static void make_copies(place *p)
+{
+    dg_str images = { 0 }, boxes = { 0 };
+
+    for (int i = 1; i <= 40; i++) {
+        write_image(p, dg_printf(p->a, "copies/images/%02d.png", i), i > 30 ? i - 30 : i);
+        dg_str_fmt(&images,
+                   "%s{\"id\": %d, \"file_name\": \"%02d.png\", \"width\": 64, \"height\": 48}",
+                   i > 1 ? ", " : "", i, i);
+        for (int k = 1; k <= (i <= 10 || i > 30 ? 2 : 1); k++)
+            dg_str_fmt(
+                &boxes,
+                "%s{\"id\": %d, \"image_id\": %d, \"category_id\": %d, \"bbox\": [%d, 0, 8, 9]}",
+                boxes.n ? ", " : "", 100 * k + i, i, k, i);
+    }
+    write_text(p, "copies/annotations/all.json",
+               dg_printf(p->a, "{\"images\": [%s], \"annotations\": [%s], " CLASSES "}", images.s,
+                         boxes.s));
+    dg_str_free(&images);
+    dg_str_free(&boxes);
+}
+
+/* Both parts have every class's share, and no file of one is in the other. */
+static void held_out_fairly(void **state)
+{
+    const dg_convert_options o = { .to = DG_FORM_YOLO, .hold_out = 0.2 };
+    place *p = *state;
+    dg_converted said;
+    dg_coco *part[2];
+    dg_survey *s;
+
+    make_copies(p);
+    for (int held = 0; held < 2; held++) {
+        part[held] = open_split(p, "copies", 0);
+        assert_int_equal(dg_coco_hold_out(part[held], 0.2, held, p->d), 0);
+        assert_int_equal(dg_coco_n_images(part[held]), held ? 8 : 32);
+        assert_int_equal(dg_coco_report(part[held])->per_class[0], held ? 8 : 32);
+        assert_int_equal(dg_coco_report(part[held])->per_class[1], held ? 4 : 16);
+    }
+    for (int i = 0; i < 8; i++)
+        for (int k = 0; k < 32; k++) {
+            const int a = (int)dg_coco_image_at(part[1], i)->id,
+                      b = (int)dg_coco_image_at(part[0], k)->id;
+
+            assert_true(a != b && a != b + 30 && b != a + 30);
+        }
+    dg_coco_close(&part[0]);
+    dg_coco_close(&part[1]);
+    /* the same parts as splits on disk; data check finds no leak */
+    if (dg_convert(&said, temporary(p, "copies"), temporary(p, "parts"), &o, p->d) < 0)
+        fail_msg("%s", dg_diag_text(p->d));
+    assert_true(said.n_splits == 2 && said.has_val && said.n_images == 40);
+    s = survey(p, "parts", false);
+    assert_int_equal(s->faults.of[DG_FAULT_LEAK].n, 0);
+    assert_int_equal(s->splits[1].n_images, 8);
+    dg_survey_close(&s);
+    assert_int_equal(dg_convert(&said, temporary(p, "parts"), temporary(p, "again"), &o, p->d),
+                     -DG_EINPUT);
+    check_says(p, "convert-hold-out", "2 splits already: train, val");
+}
+
+/* A class with all its objects in one image is trained on; images that are all the same cannot be
+ * parted. */
+static void held_out_edges(void **state)
+{
+    place *p = *state;
+    dg_coco *c;
+
+    for (int i = 1; i <= 3; i++)
+        write_image(p, dg_printf(p->a, "few/images/%d.png", i), i);
+    for (int i = 1; i <= 2; i++)
+        write_image(p, dg_printf(p->a, "same/images/%d.png", i), 1);
+    /* clang-format off */
+    write_text(p, "few/annotations/all.json",
+               "{\"images\": [" IMAGE(1, "1.png") ", " IMAGE(2, "2.png") ", " IMAGE(3, "3.png")
+               "], \"annotations\": [" BOX(1, 1, 1, 0, 0, 9, 9) ", " BOX(2, 2, 1, 0, 0, 9, 9) ", "
+               BOX(3, 3, 1, 0, 0, 9, 9) ", " BOX(4, 2, 2, 0, 0, 9, 9) ", " BOX(5, 2, 2, 9, 9, 9, 9)
+               "], " CLASSES "}");
+    write_text(p, "same/annotations/all.json",
+               "{\"images\": [" IMAGE(1, "1.png") ", " IMAGE(2, "2.png")
+               "], \"annotations\": [" BOX(1, 1, 1, 0, 0, 9, 9) "], " CLASSES "}");
+    /* clang-format on */
+    for (int held = 1; held >= 0; held--) {
+        c = open_split(p, "few", 0);
+        assert_int_equal(dg_coco_hold_out(c, 0.3, held, p->d), 0);
+        assert_int_equal(dg_coco_n_images(c), held ? 1 : 2);
+        assert_int_equal(dg_coco_report(c)->per_class[1], held ? 0 : 2);
+        dg_coco_close(&c);
+    }
+    c = open_split(p, "same", 0);
+    assert_int_equal(dg_coco_hold_out(c, 0.5, true, p->d), -DG_EINPUT);
+    check_says(p, "data-hold-out", "the same content");
+    dg_coco_close(&c);
+}
+
+/* Sizes come from the headers of images, and ids may be texts, the same in all lists. */
+static void unsized_and_text_ids(void **state)
+{
+    place *p = *state;
+    const dg_data_report *report;
+    dg_coco *c, *d;
+    dg_survey *s;
+
+    write_image(p, "text/images/a.png", 1);
+    write_image(p, "text/images/b.png", 2);
+    write_text(
+        p, "text/annotations/train.json",
+        "{\"images\": [{\"id\": \"a.png\", \"file_name\": \"a.png\"},"
+        "{\"id\": \"b.png\", \"file_name\": \"b.png\", \"width\": 64, \"height\": 48}],"
+        "\"annotations\": [{\"id\": \"x\", \"image_id\": \"a.png\", \"category_id\": \"7\","
+        " \"bbox\": [60, 40, 10, 10]}, {\"id\": \"y\", \"image_id\": \"b.png\","
+        " \"category_id\": 7, \"bbox\": [1, 2, 3, 4]}],"
+        "\"categories\": [{\"id\": 7, \"name\": \"nut\"}, {\"id\": \"8\", \"name\": \"NUT\"}]}");
+    c = open_split(p, "text", 0);
+    report = dg_coco_report(c);
+    assert_true(report->n_images == 2 && report->n_objects == 2 && report->n_cut == 1);
+    for (int i = 0; i < 2; i++) {
+        const dg_coco_image *im = dg_coco_image_at(c, i);
+
+        assert_true(im->w == 64 && im->h == 48 && im->n == 1);
+        assert_true(im->id >= 1ll << 52 && im->id < 1ll << 53);
+        assert_int_equal(dg_coco_find_image(c, im->id), i);
+    }
+    assert_int_equal(dg_coco_find_class(c, 8), 1);
+    /* what the loader opens is the same */
+    assert_int_equal(dg_coco_open_in(&d, dg_coco_path(c), dg_coco_folder(c), false, false, p->d),
+                     0);
+    assert_int_equal(dg_coco_image_at(d, 1)->w, 64);
+    dg_coco_close(&d);
+    dg_coco_close(&c);
+    s = survey(p, "text", false);
+    assert_int_equal(dg_faults_errors(&s->faults), 0);
+    assert_int_equal(s->faults.of[DG_FAULT_CLASS_ALIKE].n, 1);
+    dg_survey_close(&s);
+    assert_int_equal(remove(temporary(p, "text/images/a.png")), 0);
+    assert_int_equal(dg_coco_open_in(&d, temporary(p, "text/annotations/train.json"),
+                                     temporary(p, "text/images"), false, false, p->d),
+                     -DG_EIO);
+    assert_int_equal(dg_coco_open_in(&d, temporary(p, "text/annotations/train.json"),
+                                     temporary(p, "text/images"), true, false, p->d),
+                     0);
+    dg_coco_close(&d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -393,6 +539,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(refused_beforehand, set_up, tear_down),
         cmocka_unit_test_setup_teardown(wild_names, set_up, tear_down),
         cmocka_unit_test_setup_teardown(held_out, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(unsized_and_text_ids, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(held_out_fairly, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(held_out_edges, set_up, tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

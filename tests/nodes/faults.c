@@ -47,6 +47,7 @@ static const fault faults[] = {
     { "schedule-unused", "", "", "", "<schedule first='0'/>", "", "", 64, 64 },
     { "schedule-hold", "", "", "", "<schedule decay='cosine' hold='never'/>", "", "", 64, 64 },
     { "schedule-hold", "", "", "", "<schedule decay='cosine' hold='10 min'/>", "", "", 64, 64 },
+    { "schedule-warmup", "", "", "", "<schedule warmup='10 min'/>", "", "", 64, 64 },
     { "schedule-unused", "", "", "", "<schedule hold='step 5'/>", "", "", 64, 64 },
     { "schedule-unused", "", "", "", "<schedule to='0.1'/>", "", "", 64, 64 },
     { "schedule-unused", "", "", "", "<schedule decay='cosine' milestones='3'/>", "", "", 64, 64 },

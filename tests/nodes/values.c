@@ -214,7 +214,7 @@ static void discrete(void **state)
 static void schedule(void **state)
 {
     dg_schedule_conf cosine = {
-        .warmup = 10, .first = 1, .decay = 1, .hold = { DG_STEPS, 50 }, .to = 0.02
+        .warmup = { DG_STEPS, 10 }, .first = 1, .decay = 1, .hold = { DG_STEPS, 50 }, .to = 0.02
     };
     dg_schedule_conf steps_ = { .decay = 2,
                                 .gamma = 0.1,
@@ -231,6 +231,24 @@ static void schedule(void **state)
     assert_true(fabs(dg_schedule_factor(&cosine, &clock) - 0.51) < 1e-12);
     clock.step = 100;
     assert_true(fabs(dg_schedule_factor(&cosine, &clock) - 0.02) < 1e-12);
+    /* shares move with the length of the run */
+    for (int64_t n = 20; n <= 2000; n *= 10) {
+        const dg_schedule_conf shares = {
+            .warmup = { DG_SHARE, 10 }, .first = 1, .decay = 1, .hold = { DG_SHARE, 50 }, .to = 0.02
+        };
+        dg_clock at = { .n_steps = n };
+
+        assert_true(fabs(dg_schedule_factor(&shares, &at) - 10.0 / (double)n) < 1e-12);
+        at.step = n / 2;
+        assert_true(fabs(dg_schedule_factor(&shares, &at) - 1) < 1e-12);
+        at.step = n * 3 / 4;
+        assert_true(fabs(dg_schedule_factor(&shares, &at) - 0.51) < 1e-12);
+        assert_false(dg_reached(&(dg_when){ DG_SHARE, 90 }, &at));
+        at.step = n * 9 / 10;
+        assert_true(dg_reached(&(dg_when){ DG_SHARE, 90 }, &at));
+        at.n_steps = 0; /* unknown */
+        assert_false(dg_reached(&(dg_when){ DG_SHARE, 90 }, &at));
+    }
     clock.epoch = 4;
     assert_true(fabs(dg_schedule_factor(&steps_, &clock) - 0.1) < 1e-12);
     clock.epoch = 5;

@@ -252,7 +252,7 @@ static void one_schedule(model *m, const dg_json *stored)
                  warmup = each * dg_json_get(stored, "warmup_epochs")->number;
     bool cosine = dg_json_get(stored, "lr_scheduler")->text[0] == 'c';
     int64_t drop = (int64_t)dg_json_get(stored, "lr_drop")->number;
-    dg_schedule_conf conf = { .warmup = warmup,
+    dg_schedule_conf conf = { .warmup = { DG_STEPS, warmup },
                               .decay = cosine ? COSINE : MULTISTEP,
                               .gamma = 0.1,
                               .hold = { DG_STEPS, warmup },

@@ -1,0 +1,76 @@
+/* init_refuse.c: data that `init` writes no pipeline for, because a run would stop at them or learn
+ * nonsense. */
+#include "cli/init_refuse.h"
+
+#include <string.h>
+
+/* Refuses names that attributes cannot contain: not UTF-8, or with control characters that XML
+ * excludes. */
+int dg_init_name(const char *name, dg_diag *d)
+{
+    bool bad = name && !dg_is_utf8(name);
+
+    for (const char *p = name; p && *p && !bad; p++)
+        bad = (unsigned char)*p < ' ' && !strchr("\t\n\r", *p);
+    return bad ? dg_fail(d, DG_EINPUT, (dg_where){ .file = name }, "init-name",
+                         "a pipeline cannot hold this name, for it has control characters or is "
+                         "not UTF-8: rename it")
+               : 0;
+}
+
+/* Refuses splits with different classes: a run scores one by what it learned from the other. */
+int dg_init_classes(const dg_coco *a, const dg_coco *b, dg_diag *d)
+{
+    for (int k = 0; k < a->n_classes || k < b->n_classes; k++) {
+        const char *x = k < a->n_classes ? a->classes[k].name : "none",
+                   *y = k < b->n_classes ? b->classes[k].name : "none";
+
+        if (strcmp(x, y) == 0)
+            continue;
+        dg_fail(d, DG_EINPUT, (dg_where){ .file = b->path }, "init-classes",
+                "class %d is %s, but %s in %s", k, y, x, a->path);
+        dg_help(d, "list the same classes in both, or choose other splits with --split");
+        return -DG_EINPUT;
+    }
+    return 0;
+}
+
+/* Refuses data without any image; usually they are elsewhere than the annotations say. */
+int dg_init_images(const dg_survey *s, dg_diag *d)
+{
+    const dg_faults *f = &s->faults;
+    const int kind =
+        f->of[DG_FAULT_IMAGE_MISSING].n ? DG_FAULT_IMAGE_MISSING : DG_FAULT_IMAGE_UNREADABLE;
+
+    if (s->n_images == 0 ||
+        f->of[DG_FAULT_IMAGE_MISSING].n + f->of[DG_FAULT_IMAGE_UNREADABLE].n < s->n_images)
+        return 0;
+    dg_fail(d, DG_EINPUT, (dg_where){ .file = f->of[kind].kept.items[0].at.file }, "init-images",
+            "%s; nor can any other of the %lld images be read", f->of[kind].kept.items[0].text,
+            (long long)s->n_images);
+    if (s->layout.form == DG_FORM_COCO)
+        dg_help(d, "the annotations name their files below a folder: images/, one of the split's "
+                   "name, or any other beside "
+                   "annotations/; put or link it there");
+    return -DG_EINPUT;
+}
+
+/* Refuses what a run would learn nothing, or nonsense, from. */
+int dg_init_boxes(const dg_survey *s, dg_diag *d)
+{
+    static const dg_fault_kind kinds[] = { DG_FAULT_NO_OBJECTS, DG_FAULT_BOX_NORMALIZED,
+                                           DG_FAULT_BOX_FORM };
+
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        const dg_fault_row *row = dg_fault_row_of(kinds[i]);
+        const dg_fault *fault;
+
+        if (s->faults.of[kinds[i]].n == 0)
+            continue;
+        fault = &s->faults.of[kinds[i]].kept.items[0];
+        dg_fail(d, DG_EINPUT, fault->at, row->id, "%s", fault->text);
+        dg_help(d, "%s", row->help);
+        return -DG_EINPUT;
+    }
+    return 0;
+}

@@ -1,0 +1,18 @@
+/* init_refuse.h: data that `init` writes no pipeline for. */
+#ifndef DG_CLI_INIT_REFUSE_H
+#define DG_CLI_INIT_REFUSE_H
+
+#include "media/survey.h"
+
+/* Names that attributes cannot contain: not UTF-8, or with control characters that XML excludes.
+ * NULL is accepted. "init-name" */
+int dg_init_name(const char *name, dg_diag *d) DG_MUST_USE;
+/* Splits with different classes: a run scores one by what it learned from the other.
+ * "init-classes" */
+int dg_init_classes(const dg_coco *a, const dg_coco *b, dg_diag *d) DG_MUST_USE;
+/* Data without any image; usually they are elsewhere than the annotations say. "init-images" */
+int dg_init_images(const dg_survey *s, dg_diag *d) DG_MUST_USE;
+/* What a run would learn nothing, or nonsense, from: "no-objects", "box-normalized", "box-form". */
+int dg_init_boxes(const dg_survey *s, dg_diag *d) DG_MUST_USE;
+
+#endif
