@@ -313,14 +313,23 @@ static void part(dg_str *out, const dg_survey *s, const char *heading, dg_scratc
 
     dg_str_add(out, "<p>");
     text(out, s->form);
-    dg_str_fmt(
-        out,
-        ", %d class%s, %lld images. <span class=\"%s\">%lld error%s, %lld warning%s.</span></p>\n",
-        s->n_classes, s->n_classes == 1 ? "" : "es", (long long)s->n_images,
-        errors     ? "error"
-        : warnings ? "warning"
-                   : "good",
-        (long long)errors, errors == 1 ? "" : "s", (long long)warnings, warnings == 1 ? "" : "s");
+    dg_str_fmt(out,
+               ", %d class%s, %lld image%s. <span class=\"%s\">%lld error%s, %lld "
+               "warning%s.</span>%s</p>\n",
+               s->n_classes, s->n_classes == 1 ? "" : "es", (long long)s->n_images,
+               s->n_images == 1 ? "" : "s",
+               errors      ? "error"
+               : warnings  ? "warning"
+               : s->n_read ? "good"
+                           : "note",
+               (long long)errors, errors == 1 ? "" : "s", (long long)warnings,
+               warnings == 1 ? "" : "s",
+               s->n_read ? ""
+               : !scratch
+                   ? " These are of the annotations and of what was read of the images to train on "
+                     "them. Copies, images in two splits and files cut short are found by "
+                     "<code>detrgraph data check</code>."
+                   : " No image was looked at.");
     splits(out, s);
     if (errors + warnings) {
         dg_str_fmt(out, "<%s>What to look at</%s>\n", heading, heading);

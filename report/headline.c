@@ -51,9 +51,24 @@ static double score_at(const dg_history *h, const char *name, int64_t step)
     return NAN;
 }
 
+static double sum_of(const dg_series *s)
+{
+    double sum = 0;
+
+    for (int i = 0; s && i < s->points.n; i++)
+        sum += fmax(s->points.items[i].y, 0);
+    return sum;
+}
+
+/* While a run is in progress, run.json is as old as the last evaluation: the steps tell more. */
 static double minutes_of(const dg_history *h)
 {
-    double m = dg_history_number(h, "end.minutes");
+    double m = dg_history_number(h, "end.minutes"),
+           all = sum_of(dg_track_find(&h->train, "seconds"));
+
+    for (int i = 0; i < h->evaluations.n; i++)
+        all += sum_of(dg_track_find(&h->evaluations.items[i], "seconds"));
+    m = all > 0 ? fmax(m, all / 60) : m;
 
     for (int i = 0; i < h->evaluations.n; i++)
         m = fmax(m, dg_series_last(dg_track_find(&h->evaluations.items[i], "minutes")));

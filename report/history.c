@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/diag.h"
+#include "base/dir.h"
 #include "base/file.h"
 #include "base/map.h"
 
@@ -130,7 +131,9 @@ const dg_json *dg_verdict_of(dg_arena *a, const char *folder, const dg_json *run
 
     if (stat(path, &st) == 0 && gmtime_r(&st.st_mtime, &tm))
         strftime(written, sizeof written, "%Y-%m-%dT%H:%M:%SZ", &tm); /* in run.json's format */
-    if (*written && strcmp(written, dg_json_text(run, "began")) >= 0 &&
+    const char *continued = dg_json_text(run, "continued");
+
+    if (*written && strcmp(written, *continued ? continued : dg_json_text(run, "began")) >= 0 &&
         dg_json_read(&o, a, path, ignored) == 0 && o->kind == DG_JSON_ARRAY && o->n)
         first = &o->items[0];
     dg_diag_close(&ignored);
@@ -214,6 +217,31 @@ static bool is_alive(dg_history *h)
            errno == EPERM;
 }
 
+/* Adds help if the folder holds folders of runs. */
+static void help_runs(dg_arena *a, const char *folder, dg_diag *d)
+{
+    enum { SHOWN = 3 };
+    dg_diag *ignored = dg_diag_open();
+    dg_listing folders = { 0 };
+    const char *names = "";
+    int n = 0;
+
+    if (dg_is_folder(folder))
+        (void)!dg_dir_list(NULL, &folders, a, folder, ignored);
+    for (int i = 0; i < folders.n; i++) {
+        const char *inside = dg_path_join(a, folder, folders.v[i]);
+
+        if (!dg_exists(dg_path_join(a, inside, "metrics.jsonl")))
+            continue;
+        if (n++ < SHOWN)
+            names = dg_printf(a, "%s%s%s", names, n > 1 ? " " : "", inside);
+    }
+    if (n)
+        dg_help(d, "there %s %d run%s in it: %s%s", n == 1 ? "is" : "are", n, n == 1 ? "" : "s",
+                names, n > SHOWN ? " ..." : "");
+    dg_diag_close(&ignored);
+}
+
 int dg_history_open(dg_history **out, const char *folder, dg_diag *d)
 {
     dg_arena *a = dg_arena_open();
@@ -228,9 +256,14 @@ int dg_history_open(dg_history **out, const char *folder, dg_diag *d)
     h->run = read_json(h, "run.json");
     if (dg_exists(metrics))
         rc = read_metrics(h, metrics, d);
-    else if (!h->run)
-        rc = dg_fail(d, DG_EINPUT, (dg_where){ .file = h->folder }, "report-nothing",
-                     "this is no run's folder: it has neither metrics.jsonl nor run.json");
+    else if (!h->run) {
+        rc =
+            dg_fail(d, DG_EINPUT, (dg_where){ .file = h->folder }, "report-nothing",
+                    dg_exists(folder) ? "this is no run's folder: it has neither metrics.jsonl nor "
+                                        "run.json"
+                                      : "there is no such folder");
+        help_runs(a, h->folder, d);
+    }
     h->verdict = dg_verdict_of(a, h->folder, h->run);
     h->alive = is_alive(h);
     h->pipeline = read_text(h, "pipeline.xml");

@@ -11,7 +11,8 @@
 static void head(dg_page *p)
 {
     const dg_history *h = p->runs[0];
-    const char *pipeline = dg_history_text(h, "pipeline"), *began = dg_history_text(h, "began");
+    const char *pipeline = dg_history_text(h, "pipeline"), *began = dg_history_text(h, "began"),
+               *continued = dg_history_text(h, "continued");
     bool scored = false;
 
     for (int r = 0; r < p->n; r++)
@@ -35,8 +36,9 @@ static void head(dg_page *p)
     }
     dg_str_add(p->out, "</h1><p class=\"sub\">");
     if (p->n == 1)
-        dg_page_text(p, "%s%s%s%s%s", pipeline ? "pipeline " : "", pipeline ? pipeline : "",
-                     began ? ", began " : "", began ? began : "",
+        dg_page_text(p, "%s%s%s%s%s%s%s", pipeline ? "pipeline " : "", pipeline ? pipeline : "",
+                     began ? ", began " : "", began ? began : "", continued ? ", continued " : "",
+                     continued ? continued : "",
                      dg_history_text(h, "host")
                          ? dg_printf(p->arena, " on %s", dg_history_text(h, "host"))
                          : "");

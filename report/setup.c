@@ -104,6 +104,7 @@ static const setting settings[] = {
     { "cores", "cores", COUNT },
     { "memory_bytes", "memory", BYTES },
     { "began", "began", MOMENT },
+    { "continued", "continued", MOMENT },
     { "end.at", "last heard of", MOMENT },
     { "end.why", "ended because", TEXT },
 };

@@ -144,8 +144,10 @@ int dg_train_evaluate(dg_train *t, bool all, dg_diag *d)
         t->saved_step = -1; /* the saved checkpoint of this step lacks the result */
         any = true;
     }
-    if (rc == 0 && any)
+    if (rc == 0 && any) {
         p->evaluated = p->step;
+        dg_run_json_report(t);
+    }
     return rc;
 }
 

@@ -8,9 +8,11 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "media/json.h"
 #include "report/memory_info.h"
 #include "report/profile.h"
 #include "report/render.h"
+#include "report/report.h"
 
 /* Which steps are timed: one in TIMED_EVERY, and a few of the first ones. */
 enum { TIMED_EVERY = 32, TIMED_FIRST = 5, SETTLED = 2 };
@@ -29,7 +31,8 @@ struct dg_run_json {
     double seconds;   /* of all steps */
     rank_cost *ranks; /* as of the last gathering */
     int n_ranks;      /* number gathered */
-    const char *began;
+    /* began: the run, perhaps before it was stopped and resumed; continued: this part, or NULL */
+    const char *began, *continued;
 };
 
 /* "2026-11-21T18:30:05Z" */
@@ -45,15 +48,31 @@ static const char *moment(dg_arena *a)
     return dg_strdup(a, text);
 }
 
+/* When the run in this folder began that is resumed now; NULL: unknown. */
+static const char *began_before(const dg_train *t, dg_arena *a)
+{
+    dg_diag *ignored = dg_diag_open();
+    const dg_json *old = NULL;
+    const char *began = NULL;
+
+    if (t->progress->step > 0 && t->out &&
+        dg_json_read(&old, a, dg_path_join(a, t->out, "run.json"), ignored) == 0)
+        began = dg_json_text(old, "began");
+    dg_diag_close(&ignored);
+    return began && *began ? began : NULL;
+}
+
 void dg_run_json_open(dg_train *t)
 {
     dg_arena *a = dg_arena_open();
     dg_run_json *k = DG_NEW(a, dg_run_json);
+    const char *now = moment(a), *before = began_before(t, a);
 
     *k = (dg_run_json){ .arena = a,
                         .profile = dg_profile_open(),
                         .ranks = DG_NEW_N(a, t->world->ranks, rank_cost),
-                        .began = moment(a) };
+                        .began = before ? before : now,
+                        .continued = before ? now : NULL };
     t->run_json = k;
 }
 
@@ -326,6 +345,8 @@ void dg_run_json_write(dg_train *t, const char *state, const char *why)
     d = dg_diag_open();
     dg_str_add(&s, "{\"format\":1");
     add_text(&s, "began", t->run_json->began);
+    if (t->run_json->continued)
+        add_text(&s, "continued", t->run_json->continued);
     add_pipeline(&s, t);
     add_machine(&s, t, a);
     add_data(&s, t, a);
@@ -339,4 +360,16 @@ void dg_run_json_write(dg_train *t, const char *state, const char *why)
     dg_str_free(&s);
     dg_diag_close(&d);
     dg_arena_close(&a);
+}
+
+void dg_run_json_report(const dg_train *t)
+{
+    dg_diag *d = dg_diag_open();
+    dg_arena *a = dg_arena_open();
+
+    if (t->out && !t->homeless &&
+        dg_report_write(dg_path_join(a, t->out, "report.html"), &t->out, 1, d) < 0)
+        dg_log_line(t->env, DG_WARN, "no report: %s", dg_diag_at(d, 0)->text);
+    dg_arena_close(&a);
+    dg_diag_close(&d);
 }

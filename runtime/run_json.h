@@ -24,4 +24,7 @@ int dg_run_json_gather(dg_train *t, dg_diag *d) DG_MUST_USE;
  * writes. */
 void dg_run_json_write(dg_train *t, const char *state, const char *why);
 
+/* Writes report.html; failure is only a warning, because the folder has all of its data. */
+void dg_run_json_report(const dg_train *t);
+
 #endif

@@ -10,7 +10,6 @@
 #include "control/link.h"
 #include "control/monitor_digests.h"
 #include "report/memory_info.h"
-#include "report/report.h"
 #include "runtime/control_hooks.h"
 #include "runtime/evaluate.h"
 #include "runtime/metrics_out.h"
@@ -507,24 +506,14 @@ static int log_ranks(const dg_train *t, dg_diag *d)
     return 0;
 }
 
-/* Writes the report page; failure is only a warning, because the folder has all of its data. */
-static void write_report(const dg_train *t)
-{
-    dg_diag *d = dg_diag_open();
-
-    if (dg_report_write(dg_path_join(t->arena, t->out, "report.html"), &t->out, 1, d) < 0)
-        dg_log_line(t->env, DG_WARN, "no report: %s", dg_diag_at(d, 0)->text);
-    dg_diag_close(&d);
-}
-
 /* Records in the run's folder how the run ended. */
 static void write_end(dg_train *t, int rc, dg_diag *d)
 {
     bool failed = rc < 0 && !(rc == -DG_ESTOP && t->state);
 
     dg_run_json_write(t, failed ? "failed" : t->state, failed ? dg_diag_text(d) : t->why);
-    if (!failed && t->out && !t->homeless)
-        write_report(t);
+    if (!failed)
+        dg_run_json_report(t);
 }
 
 static dg_train begin_training(dg_run *run, const dg_run_train_options *o, dg_arena *a)
