@@ -9,6 +9,7 @@
 #include "cli/trained.h"
 #include "config.h"
 #include "runtime/programs.h"
+#include "weights/class_names.h"
 #include "weights/hf.h"
 #include "weights/onnx.h"
 #include "weights/weights.h"
@@ -146,15 +147,18 @@ static int export_onnx(call *c, dg_run *run)
     const dg_pipeline *p = dg_run_pipeline(run);
     const dg_programs *programs = dg_run_programs(run);
     const dg_graph *g = p->graph;
-    const dg_onnx_source from = {
+    dg_onnx_source from = {
         .graph = g,
         .program = g->n_evaluates ? dg_programs_of(programs, g->evaluates[0])->program : NULL,
         .store = programs->store,
         .space = DG_WEIGHTS,
         .versions = p->versions,
     };
-    int rc = dg_onnx_write(&from, c->o->out, c->d);
+    int rc;
 
+    if (g->n_evaluates)
+        from.names = dg_class_names(&from.n_names, g, g->evaluates[0], c->arena);
+    rc = dg_onnx_write(&from, c->o->out, c->d);
     if (rc == 0)
         dg_say("%s: ONNX, opset %d\n", c->o->out, DG_ONNX_OPSET);
     return rc;

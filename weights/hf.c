@@ -7,57 +7,9 @@
 #include "base/dir.h"
 #include "base/file.h"
 #include "media/json.h"
+#include "weights/class_names.h"
 #include "weights/hf_internal.h"
 #include "weights/weights.h"
-
-/* ---- names of classes ------------------------------------------------------------------------ */
-
-/* Takes the names that the run noted beside its pipeline: its data may have moved since. */
-static bool names_of_run(dg_hf_model *m)
-{
-    dg_arena *a = m->arena;
-    const char *file = dg_path_join(a, dg_path_folder(a, m->graph->file), "run.json");
-    dg_diag *own = dg_diag_open();
-    const dg_json *root = NULL, *data, *classes = NULL;
-
-    if (dg_exists(file) && dg_json_read(&root, a, file, own) < 0)
-        root = NULL;
-    dg_diag_close(&own);
-    data = dg_json_get(root, "data");
-    for (int i = 0; data && i < data->n; i++)
-        if (strcmp(dg_json_text(&data->items[i], "scope"), dg_hf_scope(m->graph)->id) == 0)
-            classes = dg_json_get(&data->items[i], "classes");
-    if (!classes || classes->kind != DG_JSON_ARRAY)
-        return false;
-    m->names = DG_NEW_N(a, classes->n + 1, const char *);
-    for (int i = 0; i < classes->n; i++)
-        m->names[m->n_names++] = dg_json_text(&classes->items[i], "name");
-    return m->n_names > 0;
-}
-
-/* Finds class names; failure is only a warning. */
-static void find_names(dg_hf_model *m, dg_diag *d)
-{
-    const dg_scope *scope = dg_hf_scope(m->graph);
-    dg_dataset *set = NULL;
-    dg_chain chain;
-    dg_diag *own;
-
-    if (names_of_run(m))
-        return;
-    own = dg_diag_open();
-    if (dg_scope_chain(&chain, scope, own) < 0 ||
-        chain.loader->class->open(&set, chain.loader->conf, m->graph->seed, own) < 0) {
-        dg_warn(d, scope->where, "hf-names",
-                "its data cannot be opened: classes are called LABEL_0, LABEL_1, ...");
-    } else {
-        m->names = DG_NEW_N(m->arena, set->n_classes + 1, const char *);
-        for (int i = 0; i < set->n_classes; i++)
-            m->names[m->n_names++] = dg_strdup(m->arena, set->classes[i].name);
-        set->close(set->self);
-    }
-    dg_diag_close(&own);
-}
 
 /* ---- folders of others
  * ------------------------------------------------------------------------ */
@@ -218,7 +170,10 @@ int dg_hf_write(const dg_graph *graph, const dg_store *store, dg_space space, co
     DG_TRY(refuse_trained(folder, a, d));
     DG_TRY(dg_hf_describe(&m, graph, a, d));
     how.n_layers = m.n_layers;
-    find_names(&m, d);
+    m.names = dg_class_names(&m.n_names, m.graph, dg_hf_scope(m.graph), m.arena);
+    if (!m.names)
+        dg_warn(d, dg_hf_scope(m.graph)->where, "hf-names",
+                "its data cannot be opened: classes are called LABEL_0, LABEL_1, ...");
     DG_TRY(dg_dir_begin(&partial, a, folder, d));
     DG_TRY(dg_weights_export(store, space, dg_path_join(a, partial, "model.safetensors"), &how, d));
     DG_TRY(write_text(&m, partial, "preprocessor_config.json", dg_hf_preprocessor, d));

@@ -14,7 +14,7 @@ typedef struct dg_hf_model {
     int64_t version, n_layers; /* 1 or 2; decoder layers up to the evaluated one */
     dg_size size;
     int n_names; /* number of classes; 0: names unknown */
-    const char **names;
+    const char *const *names;
 } dg_hf_model;
 
 /* The scope that images come from: the first <evaluate>, else <train>. */

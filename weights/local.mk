@@ -1,6 +1,8 @@
 libweights_la_SOURCES += \
 	weights/archive.c \
 	weights/archive.h \
+	weights/class_names.c \
+	weights/class_names.h \
 	weights/hf.c \
 	weights/hf.h \
 	weights/hf_config.c \

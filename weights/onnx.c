@@ -9,7 +9,15 @@
 #include "weights/onnx_internal.h"
 #include "tensor/passes.h"
 
-enum { MODEL_IR = 1, MODEL_PRODUCER = 2, MODEL_VERSION = 3, MODEL_GRAPH = 7, MODEL_OPSET = 8 };
+enum {
+    MODEL_IR = 1,
+    MODEL_PRODUCER = 2,
+    MODEL_VERSION = 3,
+    MODEL_GRAPH = 7,
+    MODEL_OPSET = 8,
+    MODEL_NOTE = 14
+};
+enum { NOTE_KEY = 1, NOTE_TEXT = 2 };
 enum { OPSET_VERSION = 2 };
 enum { GRAPH_NODE = 1, GRAPH_NAME = 2, GRAPH_TENSOR = 5, GRAPH_INPUT = 11, GRAPH_OUTPUT = 12 };
 enum { NODE_INPUT = 1, NODE_OUTPUT = 2, NODE_NAME = 3, NODE_TYPE = 4, NODE_ATTR = 5 };
@@ -231,6 +239,7 @@ static int open_input(dg_onnx *o, const dg_scope *scope)
 
         if (v->shape.rank != 4)
             continue; /* targets, which evaluation does not use */
+        o->input = v->shape;
         o->images = last_part(p->inputs.items[i].name);
         o->batch = v->shape.d[0];
         o->values[p->inputs.items[i].value].chw = o->images;
@@ -329,15 +338,48 @@ out:
     return rc;
 }
 
-static void add_model(dg_str *out, const char *versions, size_t graph_bytes)
+static void add_note(dg_str *out, const char *key, const char *text)
+{
+    dg_str s = { 0 };
+
+    dg_proto_text(&s, NOTE_KEY, key);
+    dg_proto_text(&s, NOTE_TEXT, text);
+    dg_proto_message(out, MODEL_NOTE, &s);
+}
+
+/* What a program needs besides the graph: the classes, and how pixels become input. */
+static void add_notes(dg_str *out, const dg_onnx *o, const dg_onnx_source *from)
+{
+    dg_str names = { 0 };
+    const dg_shape *in = &o->input;
+
+    for (int i = 0; i < from->n_names; i++) {
+        dg_str_fmt(&names, "%s\"%d\":", i ? "," : "{", i);
+        dg_str_json(&names, from->names[i]);
+    }
+    if (from->n_names) {
+        dg_str_add(&names, "}");
+        add_note(out, "names", names.s);
+    }
+    add_note(out, "size",
+             dg_printf(o->arena, "[%lld,%lld]", (long long)in->d[2], (long long)in->d[1]));
+    add_note(out, "input",
+             "RGB, bytes / 255, NCHW; resized to size (width, height) bilinearly with "
+             "antialiasing, without keeping the aspect");
+    add_note(out, "boxes", "cx, cy, w, h in shares of the image's width and height");
+    dg_str_free(&names);
+}
+
+static void add_model(dg_str *out, const dg_onnx *o, const dg_onnx_source *from, size_t graph_bytes)
 {
     dg_str opset = { 0 };
 
     dg_proto_int(out, MODEL_IR, IR_VERSION);
     dg_proto_text(out, MODEL_PRODUCER, "detrgraph");
-    dg_proto_text(out, MODEL_VERSION, versions);
+    dg_proto_text(out, MODEL_VERSION, from->versions);
     dg_proto_int(&opset, OPSET_VERSION, DG_ONNX_OPSET);
     dg_proto_message(out, MODEL_OPSET, &opset);
+    add_notes(out, o, from);
     dg_proto_head(out, MODEL_GRAPH, graph_bytes);
 }
 
@@ -355,7 +397,7 @@ static int write_file(dg_onnx *o, const dg_onnx_source *from, const char *file)
         total += head.n + bytes;
         dg_str_free(&head);
     }
-    add_model(&model, from->versions, total);
+    add_model(&model, o, from, total);
     DG_TRY(dg_outfile_open(&f, file, o->d));
     DG_TRY(dg_outfile_write(f, model.s, model.n, o->d));
     DG_TRY(dg_outfile_write(f, o->nodes.s, o->nodes.n, o->d));

@@ -33,6 +33,7 @@ typedef struct dg_onnx {
     int64_t batch;         /* images in the program; the file accepts any number */
     const char *n_name;    /* tensor [1] with the number of images; NULL until needed */
     const char *images;    /* the input whose axis 0 is that number */
+    dg_shape input;        /* its shape here: N, height, width, 3 */
     const dg_instr *at;    /* the instruction being translated */
     dg_onnx_value *values; /* by value number */
     dg_str nodes;          /* the graph's fields */

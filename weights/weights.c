@@ -106,6 +106,8 @@ static void warn_unexpected(const dg_store *s, const dg_archive *a, size_t skip,
 
 typedef struct tally {
     int n, n_missing, n_shapes;
+    int n_class;                   /* of the shapes: those that depend on the number of classes */
+    int64_t classes_file, classes; /* from a score head's bias; 0: unknown */
     dg_str missing, shapes;
     enum {
         ALL_ROWS,
@@ -138,6 +140,22 @@ static void report_rows(const int *n_rows, dg_where at, dg_diag *d)
                     dg_rows_name((dg_rows_kind)k));
 }
 
+/* Counts a tensor whose shape follows from the number of classes. */
+static void count_class_tensor(tally *f, const dg_entry *e, const dg_param_info *p)
+{
+    const char *const heads[] = { "score_head", "class_embed" };
+
+    for (int i = 0; i < 2; i++) {
+        if (!strstr(p->name, heads[i]))
+            continue;
+        f->n_class++;
+        if (e->shape.rank == 1 && p->shape.rank == 1) {
+            f->classes_file = e->shape.d[0];
+            f->classes = p->shape.d[0];
+        }
+    }
+}
+
 static int load_all(dg_store *s, dg_space space, const dg_archive *a, const char *prefix, tally *f,
                     dg_diag *d)
 {
@@ -151,12 +169,14 @@ static int load_all(dg_store *s, dg_space space, const dg_archive *a, const char
 
         if (!in_space(p, space))
             continue;
-        if (!e)
+        if (!e) {
             list(&f->missing, &f->n_missing, "%s", p->name);
-        else if (fits(e, p) || (rows = rows_that_fit(a, e, p, f->take, f->n_rows, names)))
+        } else if (fits(e, p) || (rows = rows_that_fit(a, e, p, f->take, f->n_rows, names))) {
             rc = load_one(s, space, i, a, e, rows, d);
-        else
+        } else {
             list_shape(&f->shapes, &f->n_shapes, e, p);
+            count_class_tensor(f, e, p);
+        }
         f->n += e && (fits(e, p) || rows);
     }
     end_list(&f->missing, f->n_missing);
@@ -174,7 +194,16 @@ static int refuse(const dg_archive *a, const tally *f, dg_diag *d)
                 a->n ? a->entries[0].name : "");
         dg_help(d, "%s", which_pipeline);
     }
-    if (f->n_shapes) {
+    if (f->n_shapes && f->n_shapes == f->n_class && f->classes) {
+        dg_fail(d, DG_EINPUT, (dg_where){ .file = a->file }, "weights-classes",
+                "it was trained for %lld class%s, this pipeline has %lld: %d tensors do not fit",
+                (long long)f->classes_file, f->classes_file == 1 ? "" : "es", (long long)f->classes,
+                f->n_shapes);
+        dg_help(d,
+                "detrgraph init --data DIR --pretrained %s writes a pipeline that keeps "
+                "everything else of it for your classes",
+                a->file);
+    } else if (f->n_shapes) {
         dg_fail(d, DG_EINPUT, (dg_where){ .file = a->file }, "weights-shape",
                 "%d tensors have another shape than in this model: %s", f->n_shapes, f->shapes.s);
         dg_help(d, "%s", which_pipeline);
