@@ -286,6 +286,21 @@ static bool read_launch(const opts *o, dg_launch_options *l, dg_arena *a)
     return true;
 }
 
+/* Says what to type for a folder in the place of the pipeline. */
+static int refuse_folder(const char *folder, dg_arena *a)
+{
+    const bool run = dg_exists(dg_path_join(a, folder, "pipeline.xml"));
+
+    dg_say_error("detrgraph run: %s is a folder, a pipeline is expected\n", folder);
+    if (run)
+        dg_say_error("to continue the run in it: detrgraph run %s/pipeline.xml --out %s --resume\n",
+                     folder, folder);
+    else
+        dg_say_error("if it holds data: detrgraph init --data %s writes a pipeline for them\n",
+                     folder);
+    return DG_EXIT_USAGE;
+}
+
 static int verb_run(const void *given, const dg_words *words, dg_arena *a)
 {
     const opts *o = given;
@@ -302,6 +317,8 @@ static int verb_run(const void *given, const dg_words *words, dg_arena *a)
             o->max_time);
         return DG_EXIT_USAGE;
     }
+    if (dg_is_folder(words->v[0]))
+        return refuse_folder(words->v[0], a);
     if (o->seed && (!dg_parse_i64(o->seed, &seed) || seed < 0)) {
         dg_say_error("detrgraph run: --seed %s: a whole number from 0 on is expected\n", o->seed);
         return DG_EXIT_USAGE;

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -53,10 +54,20 @@ static void guard_files(void)
     sigaction(SIGBUS, &cut, NULL);
 }
 
+/* Ranks are started as /proc/self/exe, and would be called exe in ps and top. */
+static void name_process(const char *program)
+{
+    const char *slash = program ? strrchr(program, '/') : NULL;
+
+    if (program && *program)
+        prctl(PR_SET_NAME, slash ? slash + 1 : program);
+}
+
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
 
+    name_process(argc > 0 ? argv[0] : NULL);
     guard_files();
 
     if (is_word(name, "--help", "-h"))

@@ -108,10 +108,27 @@ static int set_option(const dg_verb *v, const dg_option *o, const char *value, v
     return 0;
 }
 
-static int unknown_option(const dg_verb *v, const char *arg)
+static bool takes_sets(const dg_verb *v)
 {
+    for (const dg_option *o = v->options; o && o->name; o++)
+        if (strcmp(o->name, "set") == 0)
+            return true;
+    return false;
+}
+
+/* What other programs have as options is mostly a value of the pipeline here. value: what follows
+ * the option, or NULL. */
+static int unknown_option(const dg_verb *v, const char *arg, const char *value)
+{
+    static const char *const lets = "epochs|batch|size|lr|data|classes|queries|patience|pretrained";
     const char *names[64], *near;
     int n = 0;
+
+    if (takes_sets(v) && strncmp(arg, "--", 2) == 0 && has_word(lets, arg + 2))
+        return usage(v,
+                     "there is no option %s; values that the pipeline declares with <let> are "
+                     "set by --set %s=%s",
+                     arg, arg + 2, value && *value != '-' ? value : "VALUE");
 
     for (const dg_option *o = v->options; o && o->name && n < 64; o++)
         names[n++] = o->name;
@@ -248,7 +265,10 @@ int dg_options_read(const dg_verb *v, int argc, char **argv, void *options, dg_w
                 memcmp(o->name, arg + 2, len - 2) != 0))
             o++;
         if (!o || !o->name)
-            return unknown_option(v, dg_strndup(a, arg, len));
+            return unknown_option(v, dg_strndup(a, arg, len),
+                                  equals         ? equals + 1
+                                  : i + 1 < argc ? argv[i + 1]
+                                                 : NULL);
         if (o->kind == DG_OPTION_MAYBE && !equals) {
             const char *next = i + 1 < argc ? argv[i + 1] : "-";
             /* all words are given */

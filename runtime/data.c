@@ -7,6 +7,7 @@
 #include "graph/expand.h"
 #include "graph/foreseen.h"
 #include "graph/rule.h"
+#include "media/layout.h"
 #include "runtime/data_report.h"
 #include "runtime/programs.h"
 #include "runtime/step.h"
@@ -129,6 +130,28 @@ static void help_find(dg_graph *g, const dg_node *loader, dg_arena *a, dg_diag *
     }
 }
 
+/* Adds help if the data are there in another form than the loader reads. */
+static void help_form(const dg_node *loader, dg_arena *a, dg_diag *d)
+{
+    static const char *const prefix = "loader.";
+    const dg_item_attr *attr = attribute(loader->item, "root");
+    const char *root = !attr ? NULL
+                       : attr->folder && !dg_exists(attr->value)
+                           ? dg_path_join(a, attr->folder, attr->value)
+                           : attr->value;
+    dg_diag *ignored = dg_diag_open();
+    dg_layout l;
+
+    if (root && dg_is_folder(root) && strncmp(loader->class->name, prefix, strlen(prefix)) == 0 &&
+        dg_layout_find(&l, a, root, NULL, ignored) == 0 && l.form != DG_FORM_PLAIN &&
+        strcmp(dg_form_name(l.form), loader->class->name + strlen(prefix)) != 0)
+        dg_help(d,
+                "the folder looks like a data set for <loader.%s>; detrgraph init --data %s "
+                "writes a pipeline for it",
+                dg_form_name(l.form), root);
+    dg_diag_close(&ignored);
+}
+
 static int open_set(dg_run *run, dg_data *data, dg_diag *d)
 {
     const dg_node *loader = data->chain.loader;
@@ -146,6 +169,7 @@ static int open_set(dg_run *run, dg_data *data, dg_diag *d)
         dg_note(d, loader->where, "<%s id=\"%s\"> asks for it", loader->class->name, loader->id);
         if (rc == -DG_EIO)
             help_find(p->graph, loader, a, d);
+        help_form(loader, a, d);
         return rc;
     }
     if (!data->set->name) /* it is for messages; foreign loaders may not set it */

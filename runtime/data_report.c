@@ -208,16 +208,18 @@ int dg_data_report_log(const dg_env *env, dg_data *own, bool probe, dg_diag *d)
 
     if (r) {
         dg_log_line(env, DG_INFO,
-                    "%s data: %s: %s images, %s objects, %d classes, %d images without objects, at "
-                    "most %d in one",
+                    "%s data: %s: %s image%s, %s object%s, %d class%s, %d image%s without objects, "
+                    "at most %d in one",
                     scope->id, data->name, dg_human_count(r->n_images, a, sizeof a),
-                    dg_human_count(r->n_objects, b, sizeof b), data->n_classes, r->n_empty,
-                    r->most_objects);
+                    r->n_images == 1 ? "" : "s", dg_human_count(r->n_objects, b, sizeof b),
+                    r->n_objects == 1 ? "" : "s", data->n_classes, data->n_classes == 1 ? "" : "es",
+                    r->n_empty, r->n_empty == 1 ? "" : "s", r->most_objects);
         log_classes(env, data);
         log_boxes(env, data);
     } else {
-        dg_log_line(env, DG_INFO, "%s data: %s: %s images, %d classes", scope->id, data->name,
-                    dg_human_count(data->n_items, a, sizeof a), data->n_classes);
+        dg_log_line(env, DG_INFO, "%s data: %s: %s image%s, %d class%s", scope->id, data->name,
+                    dg_human_count(data->n_items, a, sizeof a), data->n_items == 1 ? "" : "s",
+                    data->n_classes, data->n_classes == 1 ? "" : "es");
         log_classes(env, data);
     }
     if (scope->kind == DG_SCOPE_TRAIN && r)

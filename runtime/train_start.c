@@ -66,9 +66,10 @@ static int count_steps(dg_train *t, dg_diag *d)
     snprintf(range, sizeof range, fewest < most ? "%lld to %lld" : "%lld", (long long)fewest,
              (long long)most);
     dg_log_line(t->env, DG_INFO,
-                "%s batches of %d an epoch (%lld images left out of %s), %lld steps in all", range,
-                t->batch, (long long)dropped, fewest < most ? "the first" : "each",
-                (long long)t->horizon->n_steps);
+                "%s batch%s of %d an epoch (%lld image%s left out of %s), %lld step%s in all",
+                range, most == 1 ? "" : "es", t->batch, (long long)dropped, dropped == 1 ? "" : "s",
+                fewest < most ? "the first" : "each", (long long)t->horizon->n_steps,
+                t->horizon->n_steps == 1 ? "" : "s");
 out:
     return rc;
 }

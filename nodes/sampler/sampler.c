@@ -170,9 +170,10 @@ int dg_sampler_schedule(dg_schedule *out, const void *self, const dg_schedule_ar
         draw_sizes(out, picks, c, &sizes, n, &draw, a);
     if (!out->n_picks) {
         int rc = dg_fail(d, DG_EINPUT, DG_NOWHERE, "sampler-empty",
-                         "%s has %lld images: not one batch of %lld over %d rank%s", a->data->name,
-                         (long long)n, (long long)(c->batch * (c->alike > 1 ? c->alike : 1)),
-                         a->ranks, a->ranks == 1 ? "" : "s");
+                         "%s has %lld image%s: not one batch of %lld over %d rank%s", a->data->name,
+                         (long long)n, n == 1 ? "" : "s",
+                         (long long)(c->batch * (c->alike > 1 ? c->alike : 1)), a->ranks,
+                         a->ranks == 1 ? "" : "s");
 
         dg_help(d, "make batch smaller, or fill up with tail=\"pad\"");
         return rc;
