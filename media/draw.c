@@ -1,5 +1,7 @@
 /* draw.c: draws boxes, names and scores on pictures, with cairo.
  *
+ * Names are set by Pango, which finds a font for every script that the machine has one for.
+ *
  * Colours step round the hue circle by the golden angle, so that neighbouring labels differ
  * clearly. Each name is on a chip in its class's colour, at the first free place around its box. */
 #include "media/draw.h"
@@ -10,6 +12,7 @@
 #include <string.h>
 
 #include <cairo.h>
+#include <pango/pangocairo.h>
 
 #include "media/image.h"
 
@@ -67,7 +70,7 @@ static int utf8_length(const char *s)
     return n;
 }
 
-/* Copies text up to TEXT_MAX, with '?' for each malformed byte: cairo stops at invalid UTF-8. */
+/* Copies text up to TEXT_MAX, with '?' for each malformed byte and control character. */
 static void clean(char out[TEXT_MAX], const char *text)
 {
     int k = 0;
@@ -87,28 +90,37 @@ static void clean(char out[TEXT_MAX], const char *text)
     out[k] = '\0';
 }
 
-/* Drops characters from the end until the text is at most `room` px wide; returns its width. */
-static double fit(cairo_t *c, char *text, double room)
+/* A line of text in the first font that has its letters, at most `room` px wide: what is too long
+ * ends in dots. *width: of what is left. */
+static PangoLayout *new_line(cairo_t *c, const char *text, double size, bool bold, double room,
+                             double *width)
 {
-    cairo_text_extents_t e;
-    size_t n = strlen(text);
+    PangoFontDescription *font = pango_font_description_new();
+    PangoLayout *line = pango_cairo_create_layout(c);
+    PangoRectangle logical;
 
-    cairo_text_extents(c, text, &e);
-    while (n > 4 && e.x_advance > room) {
-        do
-            n--;
-        while (n > 3 && ((unsigned char)text[n] & 0xC0) == 0x80);
-        memcpy(text + n, "..", 3);
-        cairo_text_extents(c, text, &e);
+    pango_font_description_set_family_static(font, "sans-serif");
+    pango_font_description_set_weight(font, bold ? PANGO_WEIGHT_BOLD : PANGO_WEIGHT_NORMAL);
+    pango_font_description_set_absolute_size(font, size * PANGO_SCALE);
+    pango_layout_set_font_description(line, font);
+    pango_font_description_free(font);
+    pango_layout_set_single_paragraph_mode(line, true);
+    pango_layout_set_text(line, text, -1);
+    pango_layout_get_extents(line, NULL, &logical);
+    if (logical.width > room * PANGO_SCALE) {
+        pango_layout_set_ellipsize(line, PANGO_ELLIPSIZE_END);
+        pango_layout_set_width(line, (int)(fmax(room, 1) * PANGO_SCALE));
+        pango_layout_get_extents(line, NULL, &logical);
     }
-    return e.x_advance;
+    *width = (double)logical.width / PANGO_SCALE;
+    return line;
 }
 
-static void set_font(cairo_t *c, double size, bool bold)
+/* Draws the line from x on, standing on y. */
+static void show_line(cairo_t *c, PangoLayout *line, double x, double y)
 {
-    cairo_select_font_face(c, "sans-serif", CAIRO_FONT_SLANT_NORMAL,
-                           bold ? CAIRO_FONT_WEIGHT_BOLD : CAIRO_FONT_WEIGHT_NORMAL);
-    cairo_set_font_size(c, size);
+    cairo_move_to(c, x, y - (double)pango_layout_get_baseline(line) / PANGO_SCALE);
+    pango_cairo_show_layout(c, line);
 }
 
 /* ---- marks ----------------------------------------------------------------------------------- */
@@ -166,6 +178,7 @@ static void draw_chip(canvas *v, const dg_mark *m, area b, area inside, double s
     char name[TEXT_MAX], text[TEXT_MAX + 16];
     uint8_t rgb[3];
     double w, luma;
+    PangoLayout *line;
     area chip;
 
     if (m->label >= 0 && m->label < v->names.n && v->names.name[m->label])
@@ -176,10 +189,12 @@ static void draw_chip(canvas *v, const dg_mark *m, area b, area inside, double s
         (void)snprintf(text, sizeof text, "%s %.2f", name, m->score);
     else
         (void)snprintf(text, sizeof text, "%s", name);
-    set_font(v->c, size, true);
-    w = fit(v->c, text, inside.w - size) + 0.6 * size;
-    if (v->n_taken == TAKEN_MAX || !place_chip(&chip, v, b, w, 1.3 * size, inside))
+    line = new_line(v->c, text, size, true, inside.w - size, &w);
+    w += 0.6 * size;
+    if (v->n_taken == TAKEN_MAX || !place_chip(&chip, v, b, w, 1.3 * size, inside)) {
+        g_object_unref(line);
         return;
+    }
     v->taken[v->n_taken++] = chip;
     dg_draw_color(rgb, m->label);
     luma = 0.299 * rgb[0] + 0.587 * rgb[1] + 0.114 * rgb[2];
@@ -188,8 +203,8 @@ static void draw_chip(canvas *v, const dg_mark *m, area b, area inside, double s
     cairo_fill(v->c);
     cairo_set_source_rgb(v->c, luma > 110.0 ? 0.0 : 1.0, luma > 110.0 ? 0.0 : 1.0,
                          luma > 110.0 ? 0.0 : 1.0);
-    cairo_move_to(v->c, chip.x + 0.3 * size, chip.y + size);
-    cairo_show_text(v->c, text);
+    show_line(v->c, line, chip.x + 0.3 * size, chip.y + size);
+    g_object_unref(line);
 }
 
 static void draw_box(const canvas *v, const dg_mark *m, area b, double line)
@@ -329,15 +344,15 @@ out:
 
 static void draw_caption(canvas *v, const char *caption, area cell, double strip)
 {
-    const double size = strip * 0.5;
-    char text[TEXT_MAX + 16];
+    char text[TEXT_MAX];
+    PangoLayout *line;
+    double width;
 
     clean(text, caption);
-    set_font(v->c, size, false);
-    (void)fit(v->c, text, cell.w);
+    line = new_line(v->c, text, strip * 0.5, false, cell.w, &width);
     cairo_set_source_rgb(v->c, 0.86, 0.87, 0.88);
-    cairo_move_to(v->c, cell.x, cell.y + cell.h + 0.66 * strip);
-    cairo_show_text(v->c, text);
+    show_line(v->c, line, cell.x, cell.y + cell.h + 0.66 * strip);
+    g_object_unref(line);
 }
 
 /* The largest size at which an image fits into w x h, keeping its proportions. */

@@ -51,6 +51,29 @@ static void picture(void **state)
     no_diagnostics(p);
 }
 
+/* Letters that the first font lacks come from another, or stand as their numbers: two names never
+ * look alike. */
+static void letters(void **state)
+{
+    place *p = *state;
+    const char *const names[] = { "\xE6\xB5\xA3\xE7\x86\x8A", "\xE7\x8C\xAB\xE7\x86\x8A" };
+    const dg_mark mark = { { 20, 60, 180, 180 }, 0, -1.0 };
+    dg_image im, out[2];
+    dg_tile tile = { .image = &im, .marks = &mark, .n_marks = 1 };
+    int differ = 0;
+
+    assert_int_equal(dg_image_new(&im, p->s, 200, 200, p->d), 0);
+    memset(im.rgb, 128, 200 * 200 * 3);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(dg_draw_picture(&out[i], p->s, &tile, (dg_labels){ &names[i], 1 }, 0,
+                                         p->d),
+                         0);
+    for (int i = 0; i < 200 * 200 * 3; i++)
+        differ += out[0].rgb[i] != out[1].rgb[i];
+    assert_true(differ > 20);
+    no_diagnostics(p);
+}
+
 static void mosaic(void **state)
 {
     place *p = *state;
@@ -119,6 +142,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(picture, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(letters, set_up, tear_down),
         cmocka_unit_test_setup_teardown(mosaic, set_up, tear_down),
         cmocka_unit_test_setup_teardown(too_large, set_up, tear_down),
         cmocka_unit_test(colors_differ),
