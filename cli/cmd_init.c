@@ -9,8 +9,10 @@
 #include "base/file.h"
 #include "base/pool.h"
 #include "cli/cli.h"
+#include "cli/fetch.h"
 #include "cli/init_plan.h"
 #include "cli/init_refuse.h"
+#include "cli/published.h"
 #include "weights/weight_names.h"
 
 typedef struct opts {
@@ -24,7 +26,9 @@ static const dg_option options[] = {
     { "model", DG_OPTION_STR, offsetof(opts, model), "NAME", NULL,
       "one of the models listed above (rtdetrv2_r18vd)" },
     { "pretrained", DG_OPTION_STR, offsetof(opts, pretrained), "PATH", NULL,
-      "initial weights of a backbone or a whole model: a file or a folder (default: random)" },
+      "initial weights of a backbone or a whole model: a file, a folder, or a name of `weights "
+      "list` "
+      "(default: random)" },
     { "split", DG_OPTION_STR, offsetof(opts, split), "NAME,...", NULL, "use these splits only" },
     { "out", DG_OPTION_STR, offsetof(opts, out), "FILE", NULL, "pipeline to write (pipeline.xml)" },
     { "force", DG_OPTION_FLAG, offsetof(opts, force), NULL, NULL, "overwrite it" },
@@ -424,21 +428,39 @@ static const char *run_folder(const char *pipeline, dg_arena *a)
                      name);
 }
 
+/* The file of --pretrained, which may be the name of published weights in the cache. NULL: there is
+ * no such file, which is said. */
+static const char *find_weights(const char *given, dg_arena *a, dg_diag *d)
+{
+    const dg_published *published = dg_exists(given) ? NULL : dg_published_find(given);
+    const char *path = published ? dg_published_place(a, published->name) : given;
+    char *real = path ? realpath(path, NULL) : NULL;
+    dg_fetched x;
+
+    if (!real) {
+        dg_fail(d, DG_EIO, (dg_where){ .file = given }, "init-pretrained",
+                published ? "these weights are not fetched yet" : "there is no such file");
+        if (published)
+            dg_help(d, "detrgraph weights fetch %s", published->name);
+        return NULL;
+    }
+    path = dg_strdup(a, real);
+    free(real);
+    return published && dg_fetch_check(&x, path, d) < 0 ? NULL : path;
+}
+
 static int make_plan(plan *p, dg_survey *s, const opts *o, const char *to, dg_arena *a, dg_diag *d)
 {
-    char *real = realpath(s->layout.root, NULL),
-         *weights = o->pretrained ? realpath(o->pretrained, NULL) : NULL;
+    char *real = realpath(s->layout.root, NULL);
     int rc = 0;
 
     p->survey = s;
     p->folder = run_folder(to, a);
     p->root = dg_strdup(a, real ? real : s->layout.root);
-    p->pretrained = weights ? dg_strdup(a, weights) : NULL;
+    p->pretrained = o->pretrained ? find_weights(o->pretrained, a, d) : NULL;
     free(real);
-    free(weights);
     if (o->pretrained && !p->pretrained)
-        return dg_fail(d, DG_EIO, (dg_where){ .file = o->pretrained }, "init-pretrained",
-                       "there is no such file");
+        return -DG_EIO;
     if (p->pretrained)
         DG_TRY(look_at_weights(p, o, d));
     if (s->layout.form == DG_FORM_PLAIN) {

@@ -7,7 +7,9 @@
 #include "base/file.h"
 #include "base/map.h"
 #include "cli/cli.h"
+#include "cli/coco_names.h"
 #include "cli/launch.h"
+#include "cli/predict_out.h"
 #include "cli/progress.h"
 #include "cli/trained.h"
 #include "config.h"
@@ -20,11 +22,12 @@ typedef struct opts {
     dg_words sets;
     const char *weights, *out, *format, *precision, *device, *threshold, *which;
     int64_t threads;
+    bool crops, txt;
 } opts;
 
 static const dg_option options[] = {
     { "weights", DG_OPTION_STR, offsetof(opts, weights), "FILE", NULL,
-      "safetensors, a PyTorch checkpoint, or a folder" },
+      "safetensors, a PyTorch checkpoint, a folder, or a name of `weights list`" },
     { "which", DG_OPTION_WORD, offsetof(opts, which), NULL, "best|last",
       "which weights of a run: those with the best score, or the last (best)" },
     { "out", DG_OPTION_STR, offsetof(opts, out), "DIR", NULL,
@@ -33,7 +36,14 @@ static const dg_option options[] = {
       "minimum score, 0 to 1 (0.4)" },
     { "set", DG_OPTION_LIST, offsetof(opts, sets), "NAME=VALUE", NULL,
       "override a top-level <let>; may be repeated" },
-    { "format", DG_OPTION_WORD, offsetof(opts, format), NULL, "text|json", "output format (text)" },
+    { "format", DG_OPTION_WORD, offsetof(opts, format), NULL, "text|json|jsonl|coco",
+      "output format: a line per detection, a list with an object per image, the same objects one "
+      "a "
+      "line, or COCO's results (text)" },
+    { "crops", DG_OPTION_FLAG, offsetof(opts, crops), NULL, NULL,
+      "with --out: write what is in each box to DIR/crops/CLASS" },
+    { "txt", DG_OPTION_FLAG, offsetof(opts, txt), NULL, NULL,
+      "with --out: write DIR/labels/NAME.txt, lines of class, cx, cy, w, h and score" },
     { "precision", DG_OPTION_WORD, offsetof(opts, precision), NULL, "f32|bf16|f64",
       "override the pipeline's precision" },
     { "device", DG_OPTION_STR, offsetof(opts, device), "NAME", NULL,
@@ -47,71 +57,13 @@ enum { MIN_SIDE = 480 };
 typedef struct printer {
     const opts *o;
     dg_arena *arena;
-    bool json;
+    dg_predict_format format;
+    dg_predict_names names;
     double threshold;
-    int n;        /* images printed so far */
-    dg_map *kept; /* files that must not be overwritten: the images, and earlier pictures */
+    int n;           /* images printed so far */
+    int64_t printed; /* items of a list */
+    dg_map *kept;    /* files that must not be overwritten: the images, and earlier pictures */
 } printer;
-
-static const char *class_name(const dg_prediction *p, int label)
-{
-    return p->names && label < p->names->n_classes ? p->names->classes[label].name : NULL;
-}
-
-/* ,"segmentation":{..} in COCO's form */
-static void add_mask(dg_str *out, const dg_rle *mask)
-{
-    char *counts = dg_rle_text(mask);
-
-    dg_str_fmt(out, ",\"segmentation\":{\"size\":[%d,%d],\"counts\":", mask->h, mask->w);
-    dg_str_json(out, counts);
-    dg_str_add(out, "}");
-    dg_free(counts);
-}
-
-static void print_json(printer *s, const dg_prediction *p)
-{
-    dg_str out = { 0 };
-
-    dg_str_add(&out, s->n ? ",\n{\"image\":" : "[\n{\"image\":");
-    dg_str_json(&out, p->path);
-    dg_str_fmt(&out, ",\"width\":%d,\"height\":%d,\"detections\":[", p->image->w, p->image->h);
-    for (int i = 0; i < p->n; i++) {
-        const dg_mark *m = &p->marks[i];
-
-        dg_str_fmt(&out, "%s{\"label\":%d", i ? "," : "", m->label);
-        if (class_name(p, m->label)) {
-            dg_str_fmt(&out, ",\"category_id\":%lld,\"name\":",
-                       (long long)p->names->classes[m->label].id);
-            dg_str_json(&out, class_name(p, m->label));
-        }
-        dg_str_fmt(&out, ",\"bbox\":[%.2f,%.2f,%.2f,%.2f],\"score\":%.4f", m->box.x1, m->box.y1,
-                   m->box.x2 - m->box.x1, m->box.y2 - m->box.y1, m->score);
-        if (p->masks)
-            add_mask(&out, &p->masks[i]);
-        dg_str_add(&out, "}");
-    }
-    dg_str_add(&out, "]}");
-    dg_say("%s", out.s);
-    dg_str_free(&out);
-}
-
-static void print_text(const dg_prediction *p, double threshold)
-{
-    dg_say("%s: %d x %d, %d found", p->path, p->image->w, p->image->h, p->n);
-    if (p->n == 0 && threshold > 0)
-        dg_say(" with a score of %g or more", threshold);
-    dg_say("\n");
-    for (int i = 0; i < p->n; i++) {
-        const dg_mark *m = &p->marks[i];
-        const char *name = class_name(p, m->label);
-        char number[24];
-
-        snprintf(number, sizeof number, "class %d", m->label);
-        dg_say("  %.3f  %-16s %7.1f %7.1f %7.1f %7.1f\n", m->score, name ? name : number, m->box.x1,
-               m->box.y1, m->box.x2, m->box.y2);
-    }
-}
 
 /* A key that identifies a file whatever its path; NULL if it does not exist. */
 static const char *identity(dg_arena *a, const char *path)
@@ -168,7 +120,8 @@ static int draw_picture(printer *s, const dg_prediction *p, dg_diag *d)
 {
     dg_scratch *scratch = dg_scratch_open(0);
     dg_mark *marks = DG_NEW_N(s->arena, p->n + 1, dg_mark);
-    const char **names = DG_NEW_N(s->arena, p->names ? p->names->n_classes + 1 : 1, const char *);
+    const int n_names = p->names ? p->names->n_classes : s->names.n;
+    const char **names = DG_NEW_N(s->arena, n_names + 1, const char *);
     dg_tile tile = { p->image, marks, p->n, NULL };
     dg_image out, tinted;
     const char *to = picture_path(s, p->path);
@@ -180,12 +133,16 @@ static int draw_picture(printer *s, const dg_prediction *p, dg_diag *d)
     }
     for (int i = 0; i < p->n; i++)
         marks[i] = p->marks[p->n - 1 - i];
-    for (int i = 0; p->names && i < p->names->n_classes; i++)
-        names[i] = p->names->classes[i].name;
-    DG_TRY(dg_draw_picture(&out, scratch, &tile,
-                           (dg_labels){ names, p->names ? p->names->n_classes : 0 }, MIN_SIDE, d));
+    for (int i = 0; i < n_names; i++)
+        names[i] = dg_predict_class(p, s->names, i);
+    DG_TRY(dg_draw_picture(&out, scratch, &tile, (dg_labels){ names, n_names }, MIN_SIDE, d));
     DG_TRY(dg_image_write(to, &out, d));
     keep_file(s, to);
+    to = dg_path_name(dg_path_stem(s->arena, to));
+    if (s->o->txt)
+        DG_TRY(dg_predict_labels(p, s->o->out, to, d));
+    if (s->o->crops)
+        DG_TRY(dg_predict_crops(p, s->names, s->o->out, to, d));
 out:
     dg_scratch_close(&scratch);
     return rc;
@@ -194,45 +151,56 @@ out:
 static int take_prediction(void *ctx, const dg_prediction *p, dg_diag *d)
 {
     printer *s = ctx;
+    dg_str out = { 0 };
 
-    if (s->json)
-        print_json(s, p);
-    else
-        print_text(p, s->threshold);
+    dg_predict_print(&out, s->format, p, s->names, s->n, &s->printed, s->threshold);
+    dg_say("%s", out.s ? out.s : "");
+    dg_str_free(&out);
+    fflush(stdout);
     s->n++;
     return s->o->out ? draw_picture(s, p, d) : 0;
 }
 
-/* The images of all words: a folder stands for those in it, in the order of their names. */
 static int find_images(dg_words *out, const dg_words *words, dg_arena *a, dg_diag *d)
 {
     DG_VEC(const char *) found = { 0 };
     int rc = 0;
 
-    for (int i = 1; i < words->n && rc == 0; i++) {
-        dg_listing files = { 0 };
-        const int before = found.n;
+    for (int i = 0; i < words->n && rc == 0; i++) {
+        const char *const *paths;
+        int n;
 
-        if (!dg_is_folder(words->v[i])) {
-            DG_PUSH(a, found, words->v[i]);
-            continue;
-        }
-        rc = dg_dir_list(&files, NULL, a, words->v[i], d);
-        for (int k = 0; rc == 0 && k < files.n; k++)
-            if (dg_image_named(files.v[k]))
-                DG_PUSH(a, found, dg_path_join(a, words->v[i], files.v[k]));
-        if (rc == 0 && found.n == before)
-            rc = dg_fail(d, DG_EINPUT, (dg_where){ .file = words->v[i] }, "predict-no-images",
-                         "there is no image in this folder");
+        rc = dg_predict_find(a, words->v[i], &n, &paths, d);
+        for (int k = 0; rc == 0 && k < n; k++)
+            DG_PUSH(a, found, paths[k]);
     }
     *out = (dg_words){ found.n, found.items };
     return rc;
 }
 
+static dg_predict_format format_of(const opts *o)
+{
+    static const char *const names[] = { "text", "json", "jsonl", "coco" };
+
+    for (int i = 0; o->format && i < 4; i++)
+        if (strcmp(o->format, names[i]) == 0)
+            return (dg_predict_format)i;
+    return DG_PREDICT_TEXT;
+}
+
+/* Of published weights: that their data are not here is no news. */
+static void log_nothing(void *ctx, int level, const char *line)
+{
+    (void)ctx, (void)level, (void)line;
+}
+
 static int predict_images(const opts *o, const dg_trained *t, const dg_words *words,
                           double threshold, dg_arena *a)
 {
-    printer s = { o, a, o->format && strcmp(o->format, "json") == 0, threshold, 0, dg_map_new(a) };
+    printer s = {
+        .o = o, .arena = a, .format = format_of(o), .threshold = threshold, .kept = dg_map_new(a)
+    };
+    const bool list = s.format == DG_PREDICT_JSON || s.format == DG_PREDICT_COCO;
     dg_diag *d = dg_diag_open();
     dg_run *opened = NULL;
     dg_words images;
@@ -247,8 +215,13 @@ static int predict_images(const opts *o, const dg_trained *t, const dg_words *wo
         .program = "detrgraph " PACKAGE_VERSION,
         .threads = (int)o->threads,
         .no_pretrained = true,
-        .log = dg_log_warning,
+        .log = t->published ? log_nothing : dg_log_warning,
     };
+
+    if (t->published)
+        s.names = (dg_predict_names){ dg_coco_names, DG_COCO_NAMES, dg_coco_id };
+    if (list)
+        dg_say("[\n");
 
     DG_TRY(find_images(&images, words, a, d));
     DG_TRY(dg_run_open(&opened, &how, d));
@@ -259,8 +232,8 @@ static int predict_images(const opts *o, const dg_trained *t, const dg_words *wo
         keep_file(&s, images.v[i]);
     DG_TRY(dg_run_predict(opened, images.v, images.n, threshold, false, take_prediction, &s, d));
 out:
-    if (s.json)
-        dg_say("%s\n", s.n ? "\n]" : "[]");
+    if (list)
+        dg_say("%s]\n", s.printed ? "\n" : "");
     fflush(stdout);
     dg_print_diag_files(d);
     dg_run_close(&opened);
@@ -275,10 +248,26 @@ static int verb_predict(const void *given, const dg_words *words, dg_arena *a)
     dg_trained t;
     int code;
 
-    if (!dg_trained_find(&t, "predict", words->v[0], o->weights, &o->sets, a))
+    dg_words images = { words->n - 1, words->v + 1 };
+
+    if ((o->crops || o->txt) && !o->out) {
+        dg_say_error("detrgraph predict: --crops and --txt need --out DIR\n");
         return DG_EXIT_USAGE;
-    if (!o->which || strcmp(o->which, "best") == 0)
+    }
+    if (dg_trained_published(&t, o->weights, words->v[0], &o->sets, a, &code)) {
+        if (code != DG_EXIT_OK)
+            return code;
+        images = *words;
+    } else if (words->n < 2) {
+        dg_say_error(
+            "detrgraph predict: more is expected after \"%s\"\nusage: detrgraph predict %s\n",
+            words->v[0], dg_verb_predict.args);
+        return DG_EXIT_USAGE;
+    } else if (!dg_trained_find(&t, "predict", words->v[0], o->weights, &o->sets, a)) {
+        return DG_EXIT_USAGE;
+    } else if (!o->which || strcmp(o->which, "best") == 0) {
         dg_trained_best(&t, words->v[0], o->weights, a);
+    }
     if (o->threshold &&
         (!dg_parse_f64(o->threshold, &threshold) || threshold < 0 || threshold > 1)) {
         dg_say_error("detrgraph predict: --threshold %s: a score from 0 to 1 is expected\n",
@@ -286,12 +275,16 @@ static int verb_predict(const void *given, const dg_words *words, dg_arena *a)
         return DG_EXIT_USAGE;
     }
     return dg_launch_alone((int)o->threads, &code) ? code
-                                                   : predict_images(o, &t, words, threshold, a);
+                                                   : predict_images(o, &t, &images, threshold, a);
 }
 
 static const dg_example examples[] = {
     { "predict runs/bccd a.jpg b.jpg --out found", "Print the detections and draw them." },
     { "predict runs/bccd photos --format json", "Detect on all images of a folder." },
+    { "predict runs/bccd 'photos/*.jpg' more.txt --out found --crops --txt",
+      "Of a pattern and a list, write crops and labels too." },
+    { "predict --weights rtdetrv2_r18vd_coco a.jpg",
+      "Use a published detector, which `weights fetch` fetches." },
     { "predict bccd_r18vd.xml --weights bccd.safetensors a.jpg", "Use other weights." },
     { 0 },
 };
@@ -305,12 +298,15 @@ const dg_verb dg_verb_predict = {
         "prepared as\n"
         "in the pipeline's evaluation. A run's best checkpoint is used, and of that the averaged "
         "weights if\n"
-        "it has them. A folder stands for the images in it. A file that cannot be read is "
+        "it has them. A folder stands for the images in it, a quoted pattern for its "
+        "files, a .txt file\n"
+        "for the paths in its lines. With the name of published weights no PATH is needed. A file "
+        "that cannot be read is "
         "reported, and the others are done.",
     .examples = examples,
     .options = options,
     .size = sizeof(opts),
-    .least = 2,
+    .least = 1,
     .most = -1,
     .run = verb_predict,
 };

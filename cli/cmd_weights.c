@@ -2,10 +2,14 @@
  * other programs. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "cli/cli.h"
+#include "cli/fetch.h"
 #include "cli/progress.h"
+#include "cli/published.h"
 #include "cli/trained.h"
 #include "config.h"
 #include "runtime/programs.h"
@@ -18,7 +22,7 @@
 typedef struct opts {
     dg_words sets;
     const char *pipeline, *to, *out, *which, *tolerance, *format;
-    bool statistics, partial;
+    bool statistics, partial, force;
 } opts;
 
 static const dg_option options[] = {
@@ -34,6 +38,8 @@ static const dg_option options[] = {
       "weights to take from a folder: averaged, or as trained (ema)" },
     { "partial", DG_OPTION_FLAG, offsetof(opts, partial), NULL, NULL,
       "import: keep initial values for what the file lacks" },
+    { "force", DG_OPTION_FLAG, offsetof(opts, force), NULL, NULL,
+      "fetch: anew, also if it is there or another file than before" },
     { "statistics", DG_OPTION_FLAG, offsetof(opts, statistics), NULL, NULL,
       "inspect: add min, max, mean and rms of every tensor" },
     { "tolerance", DG_OPTION_STR, offsetof(opts, tolerance), "X", NULL,
@@ -180,6 +186,83 @@ out:
     return rc;
 }
 
+/* ---- published weights ----------------------------------------------------------------------- */
+
+static int list_published(call *c)
+{
+    const char *folder = dg_published_folder(c->arena);
+
+    dg_say("%-22s %8s %6s  %-11s %-24s %s\n", "name", "MiB", "AP", "licence", "for", "fetched");
+    for (const dg_published *p = dg_published_all; p->name; p++) {
+        const char *place = dg_published_place(c->arena, p->name);
+        struct stat st;
+        const bool here = place && stat(place, &st) == 0;
+        char size[16] = "-", ap[16] = "-";
+
+        if (here || p->mib > 0)
+            snprintf(size, sizeof size, "%.1f", here ? (double)st.st_size / (1 << 20) : p->mib);
+        if (p->ap > 0)
+            snprintf(ap, sizeof ap, "%.1f", p->ap);
+        dg_say("%-22s %8s %6s  %-11s %-24s %s\n", p->name, size, ap, p->licence, p->preset,
+               here ? "yes" : "-");
+    }
+    dg_say("AP: on COCO val2017, as its authors publish it. The files are kept in %s\n",
+           folder ? folder : "no folder: HOME is not set");
+    return 0;
+}
+
+/* A name for what comes from an address: its last part, after a number made of the whole. */
+static const char *name_of_url(dg_arena *a, const char *url)
+{
+    char *name = dg_strdup(a, dg_path_name(dg_strndup(a, url, strcspn(url, "?#"))));
+
+    for (char *p = name; *p; p++)
+        if (!strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-", *p))
+            *p = '_';
+    return dg_printf(a, "%08x-%s", (unsigned)dg_fnv1a_text(url), *name ? name : "weights");
+}
+
+static int fetch(call *c)
+{
+    const dg_published *p = dg_published_find(c->words[0]);
+    const char *folder = dg_published_folder(c->arena), *url = p ? p->url : c->words[0], *to, *near;
+    char size[32];
+    dg_fetched x;
+    int rc;
+
+    if (!p && !strstr(url, "://")) {
+        near = dg_published_near(url);
+        dg_fail(c->d, DG_EINPUT, (dg_where){ .file = url }, "fetch-name",
+                "no published weights have this name, and it is no address");
+        dg_help(c->d, near ? "did you mean %s?" : "detrgraph weights list names them%s",
+                near ? near : "");
+        return -DG_EINPUT;
+    }
+    if (!folder)
+        return dg_fail(c->d, DG_EINPUT, DG_NOWHERE, "fetch-home",
+                       "there is no folder to keep it in: set HOME or XDG_CACHE_HOME");
+    if (strncmp(url, "http:", 5) != 0 && strncmp(url, "https:", 6) != 0)
+        return dg_fail(c->d, DG_EINPUT, (dg_where){ .file = url }, "fetch-url",
+                       "files are fetched over https and http");
+    if (strncmp(url, "http:", 5) == 0)
+        dg_warn(c->d, (dg_where){ .file = url }, "fetch-plain",
+                "without TLS anybody on the way can change what comes");
+    to = dg_path_join(c->arena, folder, p ? p->file : name_of_url(c->arena, url));
+    DG_TRY(dg_fetch(&x, url, to, c->o->force, dg_rewrites(STDERR_FILENO), c->d));
+    dg_say("%s: %s%s\n  SHA-256 %s\n", to, dg_human_bytes((double)x.bytes, size, sizeof size),
+           x.was_there ? ", is there already"
+           : x.resumed ? ", continued"
+                       : "",
+           x.sha256);
+    if (p && p->ap > 0)
+        dg_next("predict --weights %s IMAGE...   or: init --data DIR --pretrained %s", p->name,
+                p->name);
+    else
+        dg_next("init --data DIR --pretrained %s", p ? p->name : to);
+out:
+    return rc;
+}
+
 /* ---- the verb -------------------------------------------------------------------------------- */
 
 static const dg_action actions[] = {
@@ -187,11 +270,13 @@ static const dg_action actions[] = {
     { "diff", "PATH PATH", "", "which tolerance format" },
     { "import", "PATH", "out", "pipeline set which partial" },
     { "export", "PATH", "to out", "pipeline set which" },
+    { "fetch", "NAME|URL", "", "force" },
+    { "list", "", "", "" },
     { 0 },
 };
 
 /* By action; returns an exit code, or a negative status. */
-static int (*const runs[])(call *c) = { inspect, diff, import, export };
+static int (*const runs[])(call *c) = { inspect, diff, import, export, fetch, list_published };
 
 static bool has_pipeline(const char *place, dg_arena *a)
 {
@@ -236,7 +321,7 @@ static int verb_weights(const void *self, const dg_words *words, dg_arena *a)
 
     if (misused(&c, words, runs[action] == import || runs[action] == export))
         return DG_EXIT_USAGE;
-    for (int i = 0; i + 1 < words->n; i++)
+    for (int i = 0; i + 1 < words->n && runs[action] != fetch; i++)
         c.files[i] = dg_archive_place(a, c.words[i], o->which && strcmp(o->which, "model") == 0);
     c.d = dg_diag_open();
     rc = runs[action](&c);
@@ -250,6 +335,7 @@ static const dg_example examples[] = {
     { "weights inspect runs/first --statistics", "Print statistics of a run's weights." },
     { "weights import rtdetrv2_r18vd.pth --pipeline p.xml -o w.safetensors",
       "Import a checkpoint of the PyTorch reference." },
+    { "weights fetch rtdetrv2_r18vd_coco", "Fetch a trained detector, to fine-tune or to use." },
     { "weights export runs/first --to hf -o first-hf",
       "Write a folder for from_pretrained of transformers." },
     { 0 },
@@ -257,21 +343,26 @@ static const dg_example examples[] = {
 
 const dg_verb dg_verb_weights = {
     .name = "weights",
-    .args = "inspect|diff|import|export PATH... [OPTIONS]",
-    .brief = "Inspect, compare, import and export weights.",
-    .doc = "  inspect PATH                                list names, types and shapes\n"
-           "  diff PATH PATH                              compare tensor by tensor, under the "
-           "reference's names;\n"
-           "                                              exits with 1 if anything differs\n"
-           "  import PATH --pipeline P -o W.safetensors   convert any known names to those of P's "
-           "model\n"
-           "  export PATH --pipeline P --to hf -o DIR     write a new folder for Hugging Face "
-           "transformers;\n"
-           "                                              with -o FILE: onnx, or the reference's "
-           "names\n\n"
-           "PATH is safetensors, a PyTorch checkpoint (no code in it is executed), an index of "
-           "several files, or\n"
-           "the folder of a run, a checkpoint or a transformers model.",
+    .args = "inspect|diff|import|export|fetch|list PATH... [OPTIONS]",
+    .brief = "Inspect, compare, import, export and fetch weights.",
+    .doc =
+        "  inspect PATH                                list names, types and shapes\n"
+        "  diff PATH PATH                              compare tensor by tensor, under the "
+        "reference's names;\n"
+        "                                              exits with 1 if anything differs\n"
+        "  import PATH --pipeline P -o W.safetensors   convert any known names to those of P's "
+        "model\n"
+        "  export PATH --pipeline P --to hf -o DIR     write a new folder for Hugging Face "
+        "transformers;\n"
+        "                                              with -o FILE: onnx, or the reference's "
+        "names\n"
+        "  list                                        list published weights that are known by "
+        "name\n"
+        "  fetch NAME|URL                              fetch such weights into the cache, and say "
+        "their SHA-256\n\n"
+        "PATH is safetensors, a PyTorch checkpoint (no code in it is executed), an index of "
+        "several files, or\n"
+        "the folder of a run, a checkpoint or a transformers model.",
     .examples = examples,
     .options = options,
     .actions = actions,

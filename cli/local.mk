@@ -21,8 +21,10 @@ detrgraph_SOURCES += \
 	cli/cmd_top.c \
 	cli/cmd_validate.c \
 	cli/cmd_weights.c \
+	cli/coco_names.c cli/coco_names.h \
 	cli/completion.c \
 	cli/ending.c cli/ending.h \
+	cli/fetch.c cli/fetch.h \
 	cli/help.c \
 	cli/init_plan.h \
 	cli/init_refuse.c cli/init_refuse.h \
@@ -33,7 +35,9 @@ detrgraph_SOURCES += \
 	cli/main.c \
 	cli/models.c cli/models.h \
 	cli/options.c \
+	cli/predict_out.c cli/predict_out.h \
 	cli/progress.c cli/progress.h \
+	cli/published.c cli/published.h \
 	cli/rank.c \
 	cli/signals.c cli/signals.h \
 	cli/terminal.c \

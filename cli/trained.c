@@ -4,6 +4,8 @@
 #include <stdio.h>
 
 #include "base/file.h"
+#include "cli/fetch.h"
+#include "cli/published.h"
 #include "media/json.h"
 
 /* A folder with an unreadable run.json still has its pipeline. */
@@ -47,9 +49,49 @@ bool dg_trained_find(dg_trained *t, const char *verb, const char *place, const c
             verb);
         return false;
     }
+    *t = (dg_trained){ 0 };
     t->file = run ? dg_path_join(a, place, "pipeline.xml") : place;
     t->weights = weights ? weights : place; /* of a folder: the averages, if present */
     t->sets = run ? dg_trained_sets(place, sets, a) : *sets;
+    return true;
+}
+
+bool dg_trained_published(dg_trained *t, const char *weights, const char *place,
+                          const dg_words *sets, dg_arena *a, int *code)
+{
+    const dg_published *p = weights && !dg_exists(weights) ? dg_published_find(weights) : NULL;
+    const char **all = DG_NEW_N(a, sets->n + 1, const char *);
+    dg_fetched x;
+    dg_diag *d;
+
+    if (!p || dg_path_ends(place, ".xml") || dg_exists(dg_path_join(a, place, "pipeline.xml")))
+        return false;
+    d = dg_diag_open();
+    *t = (dg_trained){ .weights = dg_published_place(a, p->name), .published = true };
+    t->file = dg_published_pipeline(a, p->preset);
+    if (!(p->ap > 0)) {
+        dg_fail(d, DG_EINPUT, (dg_where){ .file = weights }, "weights-backbone",
+                "this is a backbone, which detects nothing by itself");
+        dg_help(d, "detrgraph init --data DIR --pretrained %s trains a detector from it", p->name);
+    } else if (!t->weights || !dg_exists(t->weights)) {
+        dg_fail(d, DG_EINPUT, (dg_where){ .file = weights }, "weights-unfetched",
+                "these weights are not fetched yet");
+        dg_help(d, "detrgraph weights fetch %s", p->name);
+    } else if (!t->file) {
+        dg_fail(d, DG_EINPUT, (dg_where){ .file = weights }, "weights-preset",
+                "the pipeline %s.xml is not beside the program, nor installed", p->preset);
+        dg_help(d, "name it: detrgraph predict %s.xml --weights %s IMAGE", p->preset, t->weights);
+    } else {
+        (void)!dg_fetch_check(&x, t->weights, d);
+    }
+    /* a preset's batch is for training */
+    all[0] = "batch=1";
+    for (int i = 0; i < sets->n; i++)
+        all[i + 1] = sets->v[i];
+    t->sets = (dg_words){ sets->n + 1, all };
+    *code = dg_diag_n(d) ? DG_EXIT_FAILED : DG_EXIT_OK;
+    dg_print_diag(d, NULL);
+    dg_diag_close(&d);
     return true;
 }
 

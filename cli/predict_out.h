@@ -1,0 +1,41 @@
+/* predict_out.h: what `predict` prints of an image, and the files it writes beside the pictures. */
+#ifndef DG_CLI_PREDICT_OUT_H
+#define DG_CLI_PREDICT_OUT_H
+
+#include "base/arena.h"
+#include "base/str.h"
+#include "runtime/predict.h"
+
+typedef enum dg_predict_format {
+    DG_PREDICT_TEXT,
+    DG_PREDICT_JSON,  /* a list with an object per image */
+    DG_PREDICT_LINES, /* the same objects, one a line */
+    DG_PREDICT_COCO,  /* COCO's results: a list with an object per detection */
+} dg_predict_format;
+
+/* Used where the prediction has no names of its own; id NULL: the labels. */
+typedef struct dg_predict_names {
+    const char *const *v;
+    int n;
+    int (*id)(int label);
+} dg_predict_names;
+
+const char *dg_predict_class(const dg_prediction *p, dg_predict_names names, int label);
+
+/* Appends image number `number`, from 0. n: detections written before, for commas; updated. */
+void dg_predict_print(dg_str *out, dg_predict_format format, const dg_prediction *p,
+                      dg_predict_names names, int number, int64_t *n, double threshold);
+
+/* FOLDER/labels/STEM.txt: a line "CLASS CX CY W H SCORE" per detection, in shares of the image. */
+int dg_predict_labels(const dg_prediction *p, const char *folder, const char *stem, dg_diag *d)
+    DG_MUST_USE;
+/* FOLDER/crops/CLASS/STEM-N.png: the part of the image in each box. */
+int dg_predict_crops(const dg_prediction *p, dg_predict_names names, const char *folder,
+                     const char *stem, dg_diag *d) DG_MUST_USE;
+
+/* The image files that a word stands for: a folder's images, a pattern's files, the lines of a .txt
+ * list, or the file itself. */
+int dg_predict_find(dg_arena *a, const char *word, int *n, const char *const **paths, dg_diag *d)
+    DG_MUST_USE;
+
+#endif

@@ -1,0 +1,101 @@
+/* published.c: see published.h. Addresses and AP are those of the projects' own pages:
+ * lyuwenyu/RT-DETR, roboflow/rf-detr, facebookresearch/dinov2. */
+#include "cli/published.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/str.h"
+
+#define RTDETR "https://github.com/lyuwenyu/storage/releases/download/"
+#define RFDETR "https://storage.googleapis.com/rfdetr/"
+#define DINOV2 "https://huggingface.co/facebook/"
+#define APACHE "Apache-2.0"
+#define AT(base, path, file) base path file, file
+
+/* clang-format off */
+const dg_published dg_published_all[] = {
+    { "rtdetrv2_r18vd_coco", AT(RTDETR, "v0.2/", "rtdetrv2_r18vd_120e_coco_rerun_48.1.pth"), APACHE, 0, 48.1, "rtdetrv2_r18vd_coco" },
+    { "rtdetrv2_r34vd_coco", AT(RTDETR, "v0.1/", "rtdetrv2_r34vd_120e_coco_ema.pth"), APACHE, 0, 49.9, "rtdetrv2_r34vd_coco" },
+    { "rtdetrv2_r50vd_m_coco", AT(RTDETR, "v0.1/", "rtdetrv2_r50vd_m_7x_coco_ema.pth"), APACHE, 0, 51.9, "rtdetrv2_r50vd_m_coco" },
+    { "rtdetrv2_r50vd_coco", AT(RTDETR, "v0.1/", "rtdetrv2_r50vd_6x_coco_ema.pth"), APACHE, 0, 53.4, "rtdetrv2_r50vd_coco" },
+    { "rtdetrv2_r101vd_coco", AT(RTDETR, "v0.1/", "rtdetrv2_r101vd_6x_coco_from_paddle.pth"), APACHE, 0, 54.3, "rtdetrv2_r101vd_coco" },
+    { "rtdetr_r18vd_coco", AT(RTDETR, "v0.1/", "rtdetr_r18vd_dec3_6x_coco_from_paddle.pth"), APACHE, 0, 46.4, "rtdetr_r18vd_coco" },
+    { "rtdetr_r34vd_coco", AT(RTDETR, "v0.1/", "rtdetr_r34vd_dec4_6x_coco_from_paddle.pth"), APACHE, 0, 48.9, "rtdetr_r34vd_coco" },
+    { "rtdetr_r50vd_m_coco", AT(RTDETR, "v0.1/", "rtdetr_r50vd_m_6x_coco_from_paddle.pth"), APACHE, 0, 51.3, "rtdetr_r50vd_m_coco" },
+    { "rtdetr_r50vd_coco", AT(RTDETR, "v0.1/", "rtdetr_r50vd_6x_coco_from_paddle.pth"), APACHE, 0, 53.1, "rtdetr_r50vd_coco" },
+    { "rtdetr_r101vd_coco", AT(RTDETR, "v0.1/", "rtdetr_r101vd_6x_coco_from_paddle.pth"), APACHE, 0, 54.3, "rtdetr_r101vd_coco" },
+    { "r18vd", AT(RTDETR, "v0.1/", "ResNet18_vd_pretrained_from_paddle.pth"), APACHE, 42.8, 0, "backbone.presnet depth=18" },
+    { "r34vd", AT(RTDETR, "v0.1/", "ResNet34_vd_pretrained_from_paddle.pth"), APACHE, 0, 0, "backbone.presnet depth=34" },
+    { "r50vd", AT(RTDETR, "v0.1/", "ResNet50_vd_ssld_v2_pretrained_from_paddle.pth"), APACHE, 0, 0, "backbone.presnet depth=50" },
+    { "r101vd", AT(RTDETR, "v0.1/", "ResNet101_vd_ssld_pretrained_from_paddle.pth"), APACHE, 0, 0, "backbone.presnet depth=101" },
+    { "rfdetr_nano_coco", RFDETR "nano_coco/checkpoint_best_regular.pth", "rf-detr-nano.pth", APACHE, 349.3, 48.4, "rfdetr_nano_coco" },
+    { "rfdetr_small_coco", RFDETR "small_coco/checkpoint_best_regular.pth", "rf-detr-small.pth", APACHE, 368.2, 53.0, "rfdetr_small_coco" },
+    { "rfdetr_medium_coco", RFDETR "medium_coco/checkpoint_best_regular.pth", "rf-detr-medium.pth", APACHE, 0, 54.7, "rfdetr_medium_coco" },
+    { "dinov2_small", DINOV2 "dinov2-small/resolve/main/model.safetensors", "dinov2-small.safetensors", APACHE, 84.2, 0, "backbone.dinov2 patch=14" },
+    { 0 },
+};
+/* clang-format on */
+
+const dg_published *dg_published_find(const char *name)
+{
+    static const char *const data = "_coco";
+    const size_t n = strlen(name);
+
+    for (const dg_published *p = dg_published_all; p->name; p++)
+        if (strcmp(p->name, name) == 0 ||
+            (strncmp(p->name, name, n) == 0 && strcmp(p->name + n, data) == 0))
+            return p;
+    return NULL;
+}
+
+const char *dg_published_near(const char *name)
+{
+    const char *names[sizeof dg_published_all / sizeof *dg_published_all];
+    int n = 0;
+
+    for (const dg_published *p = dg_published_all; p->name; p++)
+        names[n++] = p->name;
+    return dg_nearest(name, names, n);
+}
+
+const char *dg_published_folder(dg_arena *a)
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+
+    if (!cache || cache[0] != '/') /* the specification: other values are ignored */
+        cache = home && *home ? dg_path_join(a, home, ".cache") : NULL;
+    return cache ? dg_path_join(a, cache, "detrgraph/weights") : NULL;
+}
+
+const char *dg_published_place(dg_arena *a, const char *name)
+{
+    const dg_published *p = dg_published_find(name);
+    const char *folder = p ? dg_published_folder(a) : NULL;
+
+    return folder ? dg_path_join(a, folder, p->file) : NULL;
+}
+
+const char *dg_published_pipeline(dg_arena *a, const char *preset)
+{
+    const char *name = dg_printf(a, "pipelines/%s.xml", preset);
+    char self[4096];
+    const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    const char *folder;
+
+    self[n > 0 ? n : 0] = '\0';
+    folder = dg_path_folder(a, self);
+
+    const char *const tries[] = {
+        dg_path_join(a, folder, name),                                        /* as built */
+        dg_path_join(a, folder, dg_printf(a, "../share/detrgraph/%s", name)), /* a bundle */
+        dg_path_join(a, DG_PKGDATADIR, name),
+    };
+
+    for (size_t i = 0; i < sizeof tries / sizeof *tries; i++)
+        if (dg_exists(tries[i]))
+            return tries[i];
+    return NULL;
+}
