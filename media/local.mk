@@ -24,6 +24,7 @@ libmedia_la_SOURCES += \
 	media/resize.c \
 	media/rle.c media/rle.h \
 	media/results.c \
+	media/review.c media/review_json.c media/review_parts.h \
 	media/sample.c \
 	media/score.c media/score.h \
 	media/score_print.c \

@@ -271,6 +271,7 @@ int dg_history_open(dg_history **out, const char *folder, dg_diag *d)
         dg_track *t = &h->evaluations.items[i];
 
         t->curves = read_json(h, dg_printf(a, "%s/curves.json", t->scope));
+        t->review = read_json(h, dg_printf(a, "%s/review.json", t->scope));
         t->pictures = last_pictures(h, t->scope);
     }
     find_best(h);

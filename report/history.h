@@ -16,6 +16,7 @@ typedef struct dg_track { /* of the training (scope NULL), or of one evaluation 
     const char *scope;
     DG_VEC(dg_series) series; /* in order of appearance */
     const dg_json *curves;    /* of an evaluation: OUT/SCOPE/curves.json */
+    const dg_json *review;    /* OUT/SCOPE/review.json */
     const char *pictures;     /* path of its latest pictures */
 } dg_track;
 

@@ -25,6 +25,7 @@ libreport_la_SOURCES += \
 	report/render.h \
 	report/report.c \
 	report/report.h \
+	report/review.c \
 	report/scores.c \
 	report/setup.c \
 	report/style.c \

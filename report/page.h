@@ -48,6 +48,8 @@ void dg_figure_draw(dg_page *p, dg_figure *f); /* draws nothing without lines */
 
 void dg_report_headline(dg_page *p);
 void dg_report_scores(dg_page *p);
+/* review.c: part of the scores of one run */
+void dg_report_review(dg_page *p, const dg_track *t);
 void dg_report_pictures(dg_page *p);
 void dg_report_losses(dg_page *p);
 void dg_report_time(dg_page *p);

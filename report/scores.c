@@ -9,10 +9,17 @@ enum { CURVES = 7, SCORES = 12 };
 static const char *const score_names[SCORES] = { "AP",  "AP50", "AP75",  "APs", "APm", "APl",
                                                  "AR1", "AR10", "AR100", "ARs", "ARm", "ARl" };
 
+/* The end of an axis for scores up to `most`: a score near 0 is not to look like a curve. */
+static double axis_end(double most)
+{
+    return most > 0.5 ? 1 : most > 0.2 ? 0.5 : 0.2;
+}
+
 static void score_figure(dg_page *p, const char *scope, const char *title, const char *const *names,
                          int n)
 {
     dg_figure f = { .title = title, .from_zero = true };
+    double most = 0;
 
     for (int r = 0; r < p->n; r++)
         for (int e = 0; e < p->runs[r]->evaluations.n; e++)
@@ -23,8 +30,11 @@ static void score_figure(dg_page *p, const char *scope, const char *title, const
                                                           names[i]);
                 bool defined = false;
 
-                for (int k = 0; s && k < s->points.n; k++)
+                for (int k = 0; s && k < s->points.n; k++) {
                     defined |= s->points.items[k].y >= 0;
+                    most = fmax(most, s->points.items[k].y);
+                }
+                f.y_end = axis_end(most);
                 if (defined)
                     dg_figure_add(p, &f, p->n > 1 ? p->runs[r]->name : names[i], s,
                                   p->n > 1 ? r : i);
@@ -283,9 +293,8 @@ static void compare_classes(dg_page *p, const dg_history *h, const dg_track *t)
 
 static void scope_section(dg_page *p, const dg_history *h, const dg_track *t, int number)
 {
-    static const char *const main_names[] = { "AP", "AP50", "AP75" }, *const sizes[] = { "APs",
-                                                                                         "APm",
-                                                                                         "APl" };
+    static const char *const main_names[] = { "AP", "AP50", "AP75", "constant_AP" },
+                             *const sizes[] = { "APs", "APm", "APl" };
     static const char *const recalls[] = { "AR1", "AR10", "AR100" };
     static const char *const of_sizes[] = { "AP of small objects", "AP of medium objects",
                                             "AP of large objects" };
@@ -304,7 +313,7 @@ static void scope_section(dg_page *p, const dg_history *h, const dg_track *t, in
         compare_precision(p, t->scope, "0.50");
         compare_precision(p, t->scope, "0.75");
     } else {
-        score_figure(p, t->scope, "Average precision", main_names, 3);
+        score_figure(p, t->scope, "Average precision", main_names, 4);
         score_figure(p, t->scope, "By size of the object", sizes, 3);
         score_figure(p, t->scope, "Average recall", recalls, 3);
         precision_figures(p, h, t);
@@ -314,6 +323,8 @@ static void scope_section(dg_page *p, const dg_history *h, const dg_track *t, in
         compare_classes(p, h, t);
     else
         class_table(p, h, t);
+    if (p->n == 1)
+        dg_report_review(p, t);
     dg_page_end_section(p);
 }
 

@@ -252,6 +252,22 @@ typedef struct dg_dataset {
     int (*mask)(void *self, int64_t truth, dg_rle *out, dg_diag *d);
 } dg_dataset;
 
+/* What AP does not say of an evaluation. -1: undefined, for there is no truth. */
+typedef struct dg_review {
+    /* AP of the same boxes in every image: of each class the median box, scored by the share of
+     * images that have the class. Who knows the data and sees no image reaches this. */
+    double constant_ap, constant_ap50;
+    /* the score that gives the best F1 at IoU 0.50, and F1, precision and recall there */
+    double threshold, f1, precision, recall;
+    int64_t n_images, n_truths, n_small, n_medium, n_large; /* truths that count, by COCO's sizes */
+} dg_review;
+
+/* Reviews the detections of a data set (.image is the item). path: writes it there as JSON, with
+ * precision, recall and F1 over the threshold, the same per class, a confusion matrix and the
+ * images with the most misses; NULL: not. Crowds count neither for nor against. */
+DG_PUBLIC int dg_review_of(dg_review *out, const char *path, const dg_dataset *data,
+                           const dg_detection *v, int64_t n, int64_t step, dg_diag *d) DG_MUST_USE;
+
 /* One batch of an epoch's plan: the size of its images and the items of all ranks: rank r has slots
  * r*batch .. r*batch+batch-1. A negative item ~i is padding: item i again, which training may use
  * and evaluation must not count. */

@@ -22,8 +22,8 @@ static const dg_port ports[] = {
     DG_IN("in", "{labels:i[B,K],scores:f[B,K],boxes:f[B,K,4],masks?:f[B,K,H,W]}",
           "the K best detections of each image"),
     DG_OUT("metrics", "metrics",
-           "AP, AP50, AP75, APs, APm, APl, AR1, AR10, AR100, ARs, ARm, ARl; those of masks as "
-           "mask_AP and so on"),
+           "AP, AP50, AP75, APs, APm, APl, AR1, AR10, AR100, ARs, ARm, ARl, constant_AP, "
+           "constant_AP50, F1, threshold; those of masks as mask_AP and so on"),
     { 0 },
 };
 
@@ -353,6 +353,41 @@ static int write_curves(const state *s, const dg_score *score, dg_diag *d)
     return rc;
 }
 
+/* Says beside AP what it is worth. */
+static int review(const state *s, dg_metrics *m, dg_diag *d)
+{
+    size_t n = s->args.folder ? strlen(s->args.folder) + 32 : 0;
+    char *path = n ? malloc(n) : NULL;
+    dg_review r;
+    int rc;
+
+    if (n && !path)
+        return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory to write a review");
+    if (path)
+        snprintf(path, n, "%s/review.json", s->args.folder);
+    rc = dg_review_of(&r, path, s->args.data, s->v, s->n, s->args.step, d);
+    free(path);
+    if (rc < 0)
+        return rc;
+    dg_metric(m, r.constant_ap, "constant_AP");
+    dg_metric(m, r.constant_ap50, "constant_AP50");
+    dg_metric(m, r.f1, "F1");
+    dg_metric(m, r.threshold, "threshold");
+    if (r.n_truths == 0)
+        return 0;
+    dg_metric_note(m,
+                   "%lld image%s, %lld object%s (%lld small, %lld medium, %lld large); boxes that "
+                   "never move reach AP %.3f, AP50 %.3f",
+                   (long long)r.n_images, r.n_images == 1 ? "" : "s", (long long)r.n_truths,
+                   r.n_truths == 1 ? "" : "s", (long long)r.n_small, (long long)r.n_medium,
+                   (long long)r.n_large, r.constant_ap, r.constant_ap50);
+    if (r.f1 > 0)
+        dg_metric_note(
+            m, "best F1 %.3f, at a threshold of %.2f: precision %.3f, recall %.3f (IoU 0.50)", r.f1,
+            r.threshold, r.precision, r.recall);
+    return 0;
+}
+
 /* AP50 as if all objects were of one class. */
 static double without_class(const state *s, dg_diag *d)
 {
@@ -475,6 +510,7 @@ static int report(const state *s, dg_metrics *m, dg_diag *d)
         dg_metric(m, dg_score_class_ap(score, i), "AP/%s", data->classes[i].name);
         dg_metric(m, dg_score_class_ap50(score, i), "AP50/%s", data->classes[i].name);
     }
+    rc = review(s, m, d);
     if (s->n_foreign)
         dg_metric_note(
             m,
@@ -487,7 +523,7 @@ static int report(const state *s, dg_metrics *m, dg_diag *d)
                        data->name);
     if (dg_score_number(score, DG_AP) == 0 && data->n_truths && s->n)
         explain_zero(s, m, d);
-    if (s->args.folder)
+    if (rc == 0 && s->args.folder)
         rc = write_curves(s, score, d);
     dg_score_close(&score);
     if (rc == 0 && s->has_masks)
@@ -519,8 +555,10 @@ const dg_node_class dg_node_evaluate_coco = {
     .role = DG_ROLE_EVALUATE,
     .brief = "The 12 COCO scores of boxes, and of masks, and AP per class, equal to the official "
              "evaluator's.",
-    .doc = "Writes detections.json in COCO's result form with the data set's ids, and curves.json "
-           "with precision over recall per class. Padding and repeated images count once.",
+    .doc = "Writes detections.json in COCO's result form with the data set's ids, curves.json with "
+           "precision over recall per class, and review.json with precision, recall and F1 over "
+           "the threshold, a confusion matrix and the images with the most misses. Padding and "
+           "repeated images count once.",
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),

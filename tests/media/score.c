@@ -3,6 +3,9 @@
 
 #include <math.h>
 
+#include <detrgraph/node.h>
+
+#include "media/json.h"
 #include "media/coco.h"
 #include "media/json.h"
 #include "media/score.h"
@@ -182,9 +185,81 @@ static void nothing_and_nonsense(void **state)
     check_only(p->d, "score-memory");
 }
 
+static void image_info(void *self, int item, dg_item_info *out)
+{
+    static const char *const names[] = { "a.jpg", "b.jpg", "c.jpg" };
+
+    (void)self;
+    *out = (dg_item_info){ .id = item + 1, .name = names[item], .w = 200, .h = 100 };
+}
+
+/* Three images, two classes; one object is found as the other class, one not at all. */
+static void review(void **state)
+{
+    place *p = *state;
+    const dg_coco_class classes[] = { { 1, "nut" }, { 2, "bolt" } };
+    const dg_coco_annotation truths[] = {
+        { .image = 0, .label = 0, .x = 10, .y = 10, .w = 40, .h = 40, .area = 1600 },
+        { .image = 1, .label = 0, .x = 10, .y = 10, .w = 40, .h = 40, .area = 1600 },
+        { .image = 1, .label = 1, .x = 100, .y = 10, .w = 20, .h = 20, .area = 400 },
+        { .image = 2, .label = 1, .x = 100, .y = 10, .w = 20, .h = 20, .area = 400 },
+        { .image = 2, .label = 0, .x = 0, .y = 50, .w = 50, .h = 50, .area = 2500, .crowd = true },
+    };
+    const dg_detection found[] = {
+        { .image = 0, .label = 0, .x = 12, .y = 10, .w = 40, .h = 40, .score = 0.9 },
+        { .image = 1, .label = 0, .x = 10, .y = 12, .w = 40, .h = 40, .score = 0.8 },
+        { .image = 1, .label = 0, .x = 100, .y = 10, .w = 20, .h = 20, .score = 0.7 }, /* a bolt */
+        { .image = 2, .label = 0, .x = 5, .y = 55, .w = 20, .h = 20, .score = 0.75 },  /* a crowd */
+        { .image = 0, .label = 1, .x = 150, .y = 50, .w = 20, .h = 20, .score = 0.2 }, /* nothing */
+    };
+    const dg_dataset data = { .size = sizeof data,
+                              .n_items = 3,
+                              .n_classes = 2,
+                              .classes = classes,
+                              .truths = truths,
+                              .n_truths = 5,
+                              .info = image_info };
+    const char *path = temporary(p, "review.json");
+    const dg_json *root, *cell, *worst;
+    dg_review r;
+
+    assert_int_equal(dg_review_of(&r, path, &data, found, 5, 7, p->d), 0);
+    assert_true(r.n_images == 3 && r.n_truths == 4 && r.n_small == 2 && r.n_medium == 2 &&
+                r.n_large == 0);
+    /* two of two are right down to 0.75, and two of four are found: F1 = 2 * 2 / (2 + 4) */
+    assert_true(fabs(r.f1 - 2.0 / 3) < 1e-12 && r.precision == 1 && r.recall == 0.5);
+    assert_true(r.threshold > 0.7 && r.threshold < 0.8);
+    /* the median boxes are the objects: nuts come before the image without one (AP 1), bolts after
+     * theirs (2/3) */
+    assert_true(fabs(r.constant_ap - 5.0 / 6) < 1e-9 && fabs(r.constant_ap50 - 5.0 / 6) < 1e-9);
+    assert_int_equal(dg_json_read(&root, p->a, path, p->d), 0);
+    cell = dg_json_get(root, "confusion");
+    assert_true(cell->n == 3 && cell->items[0].items[0].number == 2 &&
+                cell->items[1].items[2].number == 2 && cell->items[1].items[0].number == 0);
+    worst = dg_json_get(root, "worst");
+    assert_true(worst->n == 2 && dg_json_number(&worst->items[0], "missed") == 1);
+    assert_string_equal(dg_json_text(&worst->items[0], "image"), "b.jpg");
+    assert_int_equal(dg_json_get(root, "F1_over_threshold")->n, 101);
+    assert_true(dg_json_get(root, "recall")->items[85].number == 0.25);
+    /* nothing found, and nothing to find */
+    assert_int_equal(dg_review_of(&r, NULL, &data, found, 0, 7, p->d), 0);
+    assert_true(r.f1 == 0 && r.constant_ap > 0.6);
+    assert_int_equal(dg_review_of(&r, NULL,
+                                  &(dg_dataset){ .n_items = 3,
+                                                 .n_classes = 2,
+                                                 .classes = classes,
+                                                 .truths = truths,
+                                                 .info = image_info },
+                                  found, 5, 7, p->d),
+                     0);
+    assert_true(r.f1 == -1 && r.constant_ap == -1 && r.threshold == -1);
+    no_diagnostics(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(review, set_up, tear_down),
         cmocka_unit_test_setup_teardown(published, set_up, tear_down),
         cmocka_unit_test_setup_teardown(random_cases, set_up, tear_down),
         cmocka_unit_test_setup_teardown(one_box, set_up, tear_down),
