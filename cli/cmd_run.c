@@ -19,7 +19,7 @@ typedef struct opts {
     const char *trace, *debug;
     int64_t steps, threads, ranks, max_restarts, node_rank, metrics_port;
     double lost_after;
-    bool force, elastic;
+    bool force, elastic, quiet, verbose;
 } opts;
 
 static const dg_option options[] = {
@@ -36,6 +36,10 @@ static const dg_option options[] = {
       "none" },
     { "force", DG_OPTION_FLAG, offsetof(opts, force), NULL, NULL,
       "start over in a folder that holds a run" },
+    { "quiet", DG_OPTION_FLAG, offsetof(opts, quiet), NULL, NULL,
+      "(or -q) print warnings and errors only" },
+    { "verbose", DG_OPTION_FLAG, offsetof(opts, verbose), NULL, NULL,
+      "(or -v) print every step, and what is of use in looking for a fault" },
     { "precision", DG_OPTION_WORD, offsetof(opts, precision), NULL, "f32|bf16|f64",
       "override the pipeline's value" },
     { "device", DG_OPTION_STR, offsetof(opts, device), "NAME", NULL,
@@ -182,6 +186,8 @@ static int train_pipeline(const opts *o, const char *file, uint64_t seed, double
         dg_diag_close(&d);
         return DG_EXIT_FAILED;
     }
+    w.bar.quiet = o->quiet;
+    w.bar.verbose = o->verbose && !o->quiet;
     how = train_options(o, max_minutes, &w);
     DG_TRY(
         dg_run_open_rank(&run,

@@ -256,8 +256,11 @@ int dg_options_read(const dg_verb *v, int argc, char **argv, void *options, dg_w
             continue;
         const dg_option *o = v->options;
 
-        if (strcmp(arg, "-o") == 0) { /* the only short option */
-            arg = "--out";
+        if (arg[2] == '\0') { /* the short options */
+            arg = arg[1] == 'o'   ? "--out"
+                  : arg[1] == 'q' ? "--quiet"
+                  : arg[1] == 'v' ? "--verbose"
+                                  : arg;
             len = strlen(arg);
         }
         while (o && o->name &&

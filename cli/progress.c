@@ -35,7 +35,7 @@ void dg_bar_log(void *ctx, int level, const char *line)
 {
     dg_bar *b = ctx;
 
-    if (level == DG_DEBUG)
+    if ((level == DG_DEBUG && !b->verbose) || (level != DG_WARN && b->quiet))
         return;
     dg_bar_clear(b);
     dg_say("%s%s\n", level == DG_WARN ? "warning: " : "", line);
@@ -49,11 +49,17 @@ void dg_log_warning(void *ctx, int level, const char *line)
         dg_say_error("warning: %s\n", line);
 }
 
-static void add_numbers(dg_str *s, const dg_run_report *r)
+static void add_numbers(dg_str *s, const dg_bar *b, const dg_run_report *r)
 {
     char left[48];
 
-    dg_str_fmt(s, "loss %.4g  %.1f img/s", r->loss, r->images_per_s);
+    dg_str_fmt(s, "epoch %lld", (long long)r->epoch + 1);
+    if (r->n_epochs > 0)
+        dg_str_fmt(s, "/%lld", (long long)r->n_epochs);
+    dg_str_fmt(s, "  loss %.4g", r->loss);
+    if (b->scored)
+        dg_str_fmt(s, "  AP %.3f", b->ap);
+    dg_str_fmt(s, "  %.1f img/s", r->images_per_s);
     if (r->left_s > 0)
         dg_str_fmt(s, "  %s left", dg_human_time(r->left_s, left, sizeof left));
 }
@@ -67,8 +73,8 @@ static void draw_bar(dg_bar *b, const dg_run_report *r)
     dg_str_fmt(&s, "%lld", (long long)r->step);
     if (r->n_steps > 0)
         dg_str_fmt(&s, "/%lld", (long long)r->n_steps);
-    dg_str_fmt(&numbers, " epoch %lld  ", (long long)r->epoch + 1);
-    add_numbers(&numbers, r);
+    dg_str_add(&numbers, " ");
+    add_numbers(&numbers, b, r);
     room = b->columns - 1 - (int)s.n - (numbers.n > NUMBERS ? (int)numbers.n : NUMBERS) -
            (int)strlen(" []");
     width = room < BAR ? room : BAR;
@@ -93,16 +99,18 @@ static void report_step(dg_bar *b, const dg_run_report *r)
     double now = dg_monotonic_s();
     dg_str s = { 0 };
 
-    if (b->terminal) {
+    if (b->quiet)
+        return;
+    if (b->terminal && !b->verbose) {
         draw_bar(b, r);
         return;
     }
-    if (b->last_s >= 0 && now - b->last_s < every_s && r->step != r->n_steps)
+    if (!b->verbose && b->last_s >= 0 && now - b->last_s < every_s && r->step != r->n_steps)
         return;
     b->last_s = now;
-    add_numbers(&s, r);
-    dg_say("step %lld%s%.0lld  epoch %lld  %s\n", (long long)r->step, r->n_steps > 0 ? "/" : "",
-           (long long)r->n_steps, (long long)r->epoch + 1, s.s);
+    add_numbers(&s, b, r);
+    dg_say("step %lld%s%.0lld  %s\n", (long long)r->step, r->n_steps > 0 ? "/" : "",
+           (long long)r->n_steps, s.s);
     fflush(stdout);
     dg_str_free(&s);
 }
@@ -115,6 +123,13 @@ void dg_bar_report(void *ctx, const dg_run_report *r)
         report_step(b, r);
         return;
     }
+    for (int i = 0; i < r->n; i++)
+        if (strcmp(r->names[i], "AP") == 0 && r->values[i] >= 0) {
+            b->scored = true;
+            b->ap = r->values[i];
+        }
+    if (b->quiet)
+        return;
     dg_bar_clear(b);
     dg_say("%s at step %lld (%.1f img/s):", r->scope, (long long)r->step, r->images_per_s);
     for (int i = 0; i < r->n && i < 12;

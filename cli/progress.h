@@ -9,6 +9,10 @@ typedef struct dg_bar {
     bool terminal, shown; /* shown: the bar is on the last line */
     int columns;
     double last_s; /* time of the last plain line */
+    bool quiet;    /* only warnings */
+    bool verbose;  /* a line per step, and debugging lines; no bar */
+    bool scored;   /* there was an evaluation, with this AP */
+    double ap;
 } dg_bar;
 
 dg_bar dg_bar_begin(void);

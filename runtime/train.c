@@ -264,6 +264,7 @@ static int report_step(dg_train *t, dg_metrics *m, double seconds, const waits *
         .n = m->names.n,
         .names = m->names.items,
         .values = m->values.items,
+        .n_epochs = t->horizon->n_epochs,
     };
 
     if (rc == 0 && t->o->report)

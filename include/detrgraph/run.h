@@ -136,6 +136,7 @@ typedef struct dg_run_report {
     const double *values;
     int n_notes; /* an evaluation's lines for people */
     const char *const *notes;
+    int64_t n_epochs; /* 0: the run's length is in steps */
 } dg_run_report;
 
 typedef enum dg_run_resume { DG_RUN_FRESH, DG_RUN_RESUME_AUTO, DG_RUN_RESUME } dg_run_resume;
