@@ -19,6 +19,30 @@ static const dg_option options[] = {
     { 0 },
 };
 
+/* Warns if detections are of a part of the images: the objects of all others count as missed. */
+static void look_at_part(const dg_coco *truth, const dg_found *found, const char *file, dg_diag *d)
+{
+    const int n = dg_coco_n_images(truth);
+    dg_arena *a = dg_arena_open();
+    bool *has = DG_NEW_N(a, n + 1, bool);
+    int with = 0, without = 0;
+
+    for (int64_t i = 0; i < found->n; i++) {
+        with += !has[found->items[i].image];
+        has[found->items[i].image] = true;
+    }
+    for (int i = 0; i < n; i++)
+        without += !has[i] && dg_coco_image_at(truth, i)->n > 0;
+    if (without > n / 10) {
+        dg_warn(d, (dg_where){ .file = file }, "detections-part",
+                "detections for %d of %d images: the objects of %d others count as missed", with, n,
+                without);
+        dg_help(d, "if only a part was looked at, score it by an annotation file of that part; an "
+                   "evaluation's images.txt lists its images");
+    }
+    dg_arena_close(&a);
+}
+
 static int score_files(const opts *o, dg_diag *d)
 {
     dg_coco *truth = NULL;
@@ -29,6 +53,7 @@ static int score_files(const opts *o, dg_diag *d)
 
     DG_TRY(dg_coco_open_as(&truth, o->truth, false, 0, d));
     DG_TRY(dg_detections_read(&found, o->detections, truth, d));
+    look_at_part(truth, &found, o->detections, d);
     n = dg_coco_n_classes(truth);
     DG_TRY(dg_score_open(&score, dg_coco_n_images(truth), n, dg_coco_annotations(truth),
                          dg_coco_n_annotations(truth), found.items, found.n, d));

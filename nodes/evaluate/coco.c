@@ -338,6 +338,35 @@ static int write_results(const state *s, dg_diag *d)
     return rc;
 }
 
+/* The names of the images that were scored, one a line: of a held-out part they are nowhere else.
+ */
+static int write_names(const state *s, dg_diag *d)
+{
+    const dg_dataset *data = s->args.data;
+    size_t n = strlen(s->args.folder) + 32;
+    char *path = malloc(n);
+    FILE *f;
+    bool fine;
+
+    if (!path)
+        return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory to list images");
+    snprintf(path, n, "%s/images.txt", s->args.folder);
+    f = fopen(path, "we");
+    fine = f != NULL;
+    for (int i = 0; f && i < data->n_items; i++) {
+        dg_item_info info;
+
+        data->info(data->self, i, &info);
+        if (s->seen[i])
+            fine &= fprintf(f, "%s\n", info.name ? info.name : "") > 0;
+    }
+    fine &= f && fclose(f) == 0;
+    if (!fine)
+        dg_fail(d, DG_EIO, (dg_where){ .file = path }, "file-write", "cannot list the images");
+    free(path);
+    return fine ? 0 : -DG_EIO;
+}
+
 static int write_curves(const state *s, const dg_score *score, dg_diag *d)
 {
     size_t n = strlen(s->args.folder) + 32;
@@ -528,6 +557,8 @@ static int report(const state *s, dg_metrics *m, dg_diag *d)
     dg_score_close(&score);
     if (rc == 0 && s->has_masks)
         rc = report_masks(s, m, d);
+    if (rc == 0 && s->args.folder)
+        rc = write_names(s, d);
     return rc == 0 && s->args.folder ? write_results(s, d) : rc;
 }
 
