@@ -463,14 +463,8 @@ static int make_plan(plan *p, dg_survey *s, const opts *o, const char *to, dg_ar
         return -DG_EIO;
     if (p->pretrained)
         DG_TRY(look_at_weights(p, o, d));
-    if (s->layout.form == DG_FORM_PLAIN) {
-        dg_fail(d, DG_EINPUT, (dg_where){ .file = s->layout.root }, "init-plain",
-                "these images have no labels: nothing can be learned from them");
-        dg_help(d, "name the folder that holds both; where labels are looked for: "
-                   "annotations/*.json (COCO), Annotations/*.xml or "
-                   ".xml files beside the images (VOC), labels/ beside images/ (YOLO)");
-        return -DG_EINPUT;
-    }
+    if (s->layout.form == DG_FORM_PLAIN)
+        return dg_init_plain(s, d);
     p->train = split_for(s, "train");
     if (!p->train)
         p->train = s->splits[0].split;

@@ -4,6 +4,12 @@
 
 #include <string.h>
 
+#include "base/diag.h"
+#include "base/dir.h"
+#include "base/file.h"
+#include "base/map.h"
+#include "media/image.h"
+
 /* Refuses names that attributes cannot contain: not UTF-8, or with control characters that XML
  * excludes. */
 int dg_init_name(const char *name, dg_diag *d)
@@ -73,4 +79,39 @@ int dg_init_boxes(const dg_survey *s, dg_diag *d)
         return -DG_EINPUT;
     }
     return 0;
+}
+
+int dg_init_plain(const dg_survey *s, dg_diag *d)
+{
+    dg_arena *a = dg_arena_open();
+    dg_diag *ignored = dg_diag_open();
+    dg_map *images = dg_map_new(a);
+    dg_listing files = { 0 };
+    int texts = 0;
+    const char *csv = NULL;
+
+    (void)!dg_dir_list_deep(&files, a, s->layout.root, ignored);
+    for (int i = 0; i < files.n; i++)
+        if (dg_image_named(files.v[i]))
+            dg_map_set(images, dg_path_stem(a, files.v[i]), images);
+    for (int i = 0; i < files.n; i++) {
+        texts +=
+            dg_path_ends(files.v[i], ".txt") && dg_map_has(images, dg_path_stem(a, files.v[i]));
+        csv = !csv && dg_path_ends(files.v[i], ".csv") ? files.v[i] : csv;
+    }
+    dg_fail(d, DG_EINPUT, (dg_where){ .file = s->layout.root }, "init-plain",
+            "these images have no labels: nothing can be learned from them");
+    if (texts)
+        dg_help(d,
+                "%d .txt files stand beside images, as labelImg writes YOLO: put the images into "
+                "images/, the .txt files into labels/, and classes.txt beside both",
+                texts);
+    else if (csv)
+        dg_help(d, "there is %s; tables of boxes are not read: convert it to COCO's form", csv);
+    dg_help(d, "name the folder that holds both; where labels are looked for: "
+               "annotations/*.json (COCO), Annotations/*.xml or "
+               ".xml files beside the images (VOC), labels/ beside images/ (YOLO)");
+    dg_diag_close(&ignored);
+    dg_arena_close(&a);
+    return -DG_EINPUT;
 }

@@ -15,4 +15,8 @@ int dg_init_images(const dg_survey *s, dg_diag *d) DG_MUST_USE;
 /* What a run would learn nothing, or nonsense, from: "no-objects", "box-normalized", "box-form". */
 int dg_init_boxes(const dg_survey *s, dg_diag *d) DG_MUST_USE;
 
+/* Images without labels; says what was seen that may be meant for them. Always fails, with
+ * "init-plain". */
+int dg_init_plain(const dg_survey *s, dg_diag *d);
+
 #endif
