@@ -6,6 +6,7 @@
 
 #include "base/diag.h"
 #include "base/str.h"
+#include "kernels/cuda/host/host.h"
 #include "kernels/far/far.h"
 #include "kernels/host/host.h"
 
@@ -16,6 +17,7 @@ static const struct {
     { "cpu", dg_host_open },
     { "ref", dg_host_open },
     { "far", dg_far_open },
+    { "cuda", dg_cuda_open },
 };
 enum { N_DEVICES = sizeof devices / sizeof devices[0] };
 

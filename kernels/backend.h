@@ -108,11 +108,11 @@ struct dg_backend {
 };
 
 /* Opens the device of that name: "cpu" (f32 and bf16 by host kernels, f64 by ref kernels), "ref"
- * (ref kernels for f32 too), "far" (the kernels of cpu, on a device for tests). -DG_EINPUT with the
- * list of names for any other. */
+ * (ref kernels for f32 too), "far" (the kernels of cpu, on a device for tests), "cuda" (a GPU).
+ * -DG_EINPUT with the list of names for any other. */
 int dg_backend_open(dg_backend **b, const char *device, dg_diag *d) DG_MUST_USE;
 void dg_backend_close(dg_backend **b);
-/* "cpu, ref, far" */
+/* "cpu, ref, far, cuda" */
 const char *dg_backend_names(char *buf, size_t n);
 
 /* The host's kernel of an op; NULL: it has none either. What stands in where a device lacks one. */

@@ -5,7 +5,9 @@ libhost_la_SOURCES += kernels/ops.def kernels/attrs.h kernels/backend.c kernels/
 	kernels/host/dnn.c kernels/host/weight_gradient.h kernels/host/weight_gradient.c \
 	kernels/host/dispatch.c kernels/host/backend.c kernels/far/far.h \
 	kernels/far/far_internal.h kernels/far/far.c kernels/far/far_memory.c \
-	kernels/far/far_queue.c kernels/far/far_record.c
+	kernels/far/far_queue.c kernels/far/far_record.c kernels/cuda/runtime.h \
+	kernels/cuda/host/host.h kernels/cuda/host/internal.h kernels/cuda/host/backend.c \
+	kernels/cuda/host/work.c kernels/cuda/host/record.c kernels/cuda/host/load.c
 ref_sources += kernels/ref/ref.h kernels/ref/product.h kernels/ref/box.h kernels/ref/conv.c \
 	kernels/ref/depthwise.c \
 	kernels/ref/matmul.c kernels/ref/norm.c kernels/ref/attention.c kernels/ref/deform.c \
@@ -22,9 +24,10 @@ host_simd_sources += kernels/host/simd/simd.h kernels/host/simd/vmath.h kernels/
 	kernels/host/simd/pool.c kernels/host/simd/depthwise.c kernels/host/simd/mask.c \
 	kernels/host/simd/gather.c kernels/host/simd/attention.c kernels/host/simd/deform.c \
 	kernels/host/simd/roi.c kernels/host/simd/dense.c
-libcuda_la_SOURCES += kernels/cuda/cuda.h kernels/cuda/table.c
+libcuda_la_SOURCES += kernels/cuda/cuda.h kernels/cuda/table.c kernels/cuda/service.c
 cuda_sources += kernels/cuda/device.h kernels/cuda/layout.h kernels/cuda/total.h \
-	kernels/cuda/box.h kernels/cuda/elementwise.c kernels/cuda/norm.c kernels/cuda/statistics.c \
+	kernels/cuda/box.h kernels/cuda/stored.h kernels/cuda/conv.c kernels/cuda/product.c \
+	kernels/cuda/elementwise.c kernels/cuda/norm.c kernels/cuda/statistics.c \
 	kernels/cuda/attention.c kernels/cuda/deform.c kernels/cuda/shape.c kernels/cuda/reduce.c \
 	kernels/cuda/pool.c kernels/cuda/depthwise.c kernels/cuda/mask.c \
 	kernels/cuda/mask_loss.c \
@@ -40,3 +43,42 @@ EXTRA_DIST += kernels/operands.awk
 kernels/operands.h: kernels/ops.def kernels/operands.awk
 	$(AM_V_GEN)$(MKDIR_P) kernels && \
 	awk -f $(srcdir)/kernels/operands.awk $(srcdir)/kernels/ops.def >$@.new && mv -f $@.new $@
+
+# The module that --device cuda loads: the kernels by nvcc, and what calls CUDA.
+nvidia_sources = kernels/cuda/nvidia/nvidia.h kernels/cuda/nvidia/runtime.c \
+	kernels/cuda/nvidia/products.c
+EXTRA_DIST += $(nvidia_sources)
+if CUDA_MODULE
+cuda_c = $(filter %.c,$(cuda_sources))
+cuda_objects = $(cuda_c:.c=.16.o) $(cuda_c:.c=.32.o) $(cuda_c:.c=.64.o) kernels/cuda/service.32.o
+nvidia_objects = kernels/cuda/nvidia/runtime.o kernels/cuda/nvidia/products.o \
+	kernels/cuda/nvidia/table.o kernels/cuda/nvidia/tensor.o
+modulesdir = $(libdir)/detrgraph
+modules_DATA = detrgraph-cuda.so
+CLEANFILES += detrgraph-cuda.so $(cuda_objects) $(nvidia_objects)
+nvcc_compile = @echo "  NVCC     $@"; $(MKDIR_P) $(@D) && \
+	$(NVCC) -x cu $(CUDA_TARGETS) -std=c++20 -O3 -Werror all-warnings \
+	-Xcompiler -fPIC,-Wall,-fvisibility=hidden -D_GNU_SOURCE -I$(top_srcdir) \
+	-I$(top_srcdir)/include -I$(top_builddir) $(CUDA_CPPFLAGS) -c $< -o $@
+nvidia_compile = $(AM_V_CC)$(MKDIR_P) $(@D) && \
+	$(CC) $(AM_CPPFLAGS) $(CUDA_CPPFLAGS:-I%=-isystem %) $(AM_CFLAGS) $(CFLAGS) -fPIC -c $< -o $@
+$(cuda_objects): kernels/cuda/device.h kernels/cuda/cuda.h kernels/cuda/layout.h \
+	kernels/cuda/total.h kernels/cuda/box.h kernels/cuda/stored.h kernels/operands.h
+%.16.o: %.c
+	$(nvcc_compile) -DDG_CUDA_BITS=16
+%.32.o: %.c
+	$(nvcc_compile) -DDG_CUDA_BITS=32
+%.64.o: %.c
+	$(nvcc_compile) -DDG_CUDA_BITS=64
+$(nvidia_objects): kernels/cuda/nvidia/nvidia.h kernels/cuda/runtime.h kernels/cuda/cuda.h
+kernels/cuda/nvidia/runtime.o: kernels/cuda/nvidia/runtime.c
+	$(nvidia_compile)
+kernels/cuda/nvidia/products.o: kernels/cuda/nvidia/products.c
+	$(nvidia_compile)
+kernels/cuda/nvidia/table.o: kernels/cuda/table.c
+	$(nvidia_compile)
+kernels/cuda/nvidia/tensor.o: base/tensor.c
+	$(nvidia_compile)
+detrgraph-cuda.so: $(cuda_objects) $(nvidia_objects)
+	$(AM_V_CCLD)$(CXX) -shared -o $@ $(cuda_objects) $(nvidia_objects) $(CUDA_LIBS)
+endif

@@ -22,12 +22,33 @@ typedef struct dg_cuda_grid {
     size_t shared; /* bytes of shared memory of a block */
 } dg_cuda_grid;
 
+/* A launch as the device knows it while it runs: kernels write mark to *word, host memory that the
+ * device sees, before anything else. NULL: they do not. */
+typedef struct dg_cuda_place {
+    int32_t *word;
+    int64_t mark;
+} dg_cuda_place;
+
+/* y[i] = a[i] b[i] + c, i = 0..batch-1; all matrices in rows: a m x k (k x m if trans_a), b k x n
+ * (n x k if trans_b), y m x n; c: n numbers for every row, or none. A description without padding:
+ * equal ones have equal bytes. */
+typedef struct dg_cuda_product {
+    int64_t type, out; /* dg_dtype: of a and b; of y and c. Sums are in f32, in f64 for f64 */
+    int64_t trans_a, trans_b, batch, m, n, k;
+    int64_t a_step, b_step; /* elements from one matrix to the next; 0: all have the same */
+    int64_t bias, add;      /* bias: there is c, not in f64; add: y += a b */
+    int64_t alignment;      /* of all addresses, in bytes; the queue finds it out */
+} dg_cuda_product;
+
 typedef struct dg_cuda_queue dg_cuda_queue;
 struct dg_cuda_queue {
     /* Runs the kernel behind all that was put there before, unless *guard (device memory; NULL: no
      * guard) is 0. The parameters are copied. Returns 0 or -DG_E.... */
     int (*launch)(dg_cuda_queue *q, dg_cuda_function f, dg_cuda_grid grid, const void *params,
                   size_t bytes, const int32_t *guard);
+    /* A matrix product of the vendor's library, which knows no guard: it runs in any case. */
+    int (*product)(dg_cuda_queue *q, const dg_cuda_product *p, const void *a, const void *b,
+                   const void *c, void *y);
     size_t shared_limit; /* bytes of shared memory that a block may have; at least 48 KiB */
 };
 
@@ -42,9 +63,24 @@ typedef struct dg_cuda_call {
 typedef struct dg_cuda_kernel {
     dg_kernel base;
     int (*enqueue)(const dg_cuda_call *c);
+    /* Some of its work reads no guard: where that is 0 the outputs hold rubbish afterwards. */
+    bool unguarded;
 } dg_cuda_kernel;
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 /* The kernel of an op for operands of these types; NULL: there is none. */
 const dg_cuda_kernel *dg_cuda_find(const char *op, const dg_tensor *t, int n);
+
+/* What a backend needs besides ops: service.c. *word = value, for who watches from the host. */
+int dg_cuda_sign(dg_cuda_queue *q, uint32_t *word, uint32_t value);
+/* Where *guard is 0: a copy of `bytes` from there, or zeros if from is NULL. */
+int dg_cuda_skip(dg_cuda_queue *q, const int32_t *guard, void *to, const void *from, size_t bytes);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

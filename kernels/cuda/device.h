@@ -63,6 +63,16 @@ typedef int64_t fixed;
     const dg_cuda_kernel DG_CUDA_SYMBOL(name) = {     \
         { (prepare_fn), NULL, NULL },                 \
         (enqueue_fn),                                 \
+        false,                                        \
+    }
+
+/* One whose work is partly a library's. */
+#define DG_CUDA_LIBRARY(name, prepare_fn, enqueue_fn) \
+    extern const dg_cuda_kernel DG_CUDA_SYMBOL(name); \
+    const dg_cuda_kernel DG_CUDA_SYMBOL(name) = {     \
+        { (prepare_fn), NULL, NULL },                 \
+        (enqueue_fn),                                 \
+        true,                                         \
     }
 
 /* ---- a kernel and its threads ---------------------------------------------------------------- */
@@ -73,14 +83,16 @@ typedef int64_t fixed;
 
 #define DEVICE static __device__ __forceinline__
 #define ANYWHERE static __host__ __device__ inline
-#define KERNEL(name, type)                                         \
-    DEVICE void name##_body(const type *p);                        \
-    static __global__ void __launch_bounds__(DG_CUDA_THREADS, 1)   \
-        name(const __grid_constant__ type p, const int32_t *guard) \
-    {                                                              \
-        if (!guard || *guard)                                      \
-            name##_body(&p);                                       \
-    }                                                              \
+#define KERNEL(name, type)                                                             \
+    DEVICE void name##_body(const type *p);                                            \
+    static __global__ void __launch_bounds__(DG_CUDA_THREADS, 1)                       \
+        name(const __grid_constant__ type p, const int32_t *guard, dg_cuda_place here) \
+    {                                                                                  \
+        if (here.word && blockIdx.x == 0 && threadIdx.x == 0)                          \
+            *(volatile int32_t *)here.word = (int32_t)here.mark;                       \
+        if (!guard || *guard)                                                          \
+            name##_body(&p);                                                           \
+    }                                                                                  \
     DEVICE void name##_body(const type *p)
 
 DEVICE int thread_id(void)
@@ -136,13 +148,17 @@ DEVICE void atomic_and(int32_t *p, int32_t v)
 
 #define DEVICE static inline
 #define ANYWHERE static inline
-#define KERNEL(name, type)                                \
-    static void name##_body(const type *p);               \
-    static void name(const void *p, const int32_t *guard) \
-    {                                                     \
-        if (!guard || *guard)                             \
-            name##_body((const type *)p);                 \
-    }                                                     \
+#define KERNEL(name, type)                                                    \
+    static void name##_body(const type *p);                                   \
+    static void name(const void *p, const int32_t *guard, dg_cuda_place here) \
+    {                                                                         \
+        const dg_cuda_fibers *now = dg_cuda_thread();                         \
+                                                                              \
+        if (here.word && now->block == 0 && now->thread == 0)                 \
+            *(volatile int32_t *)here.word = (int32_t)here.mark;              \
+        if (!guard || *guard)                                                 \
+            name##_body((const type *)p);                                     \
+    }                                                                         \
     static void name##_body(const type *p)
 
 /* The thread that runs. */
@@ -410,14 +426,19 @@ ANYWHERE int64_t parts(int64_t n, int64_t size)
     return (n + size - 1) / size;
 }
 
-/* A thread for each of n things, or for several where that is more than DG_CUDA_MOST_BLOCKS blocks.
- * Tests are compiled with few. */
-#ifndef DG_CUDA_MOST_BLOCKS
-#define DG_CUDA_MOST_BLOCKS 65536
+/* A thread for each of n things, or for several where that is more blocks than this; who runs
+ * blocks on the CPU says how many. */
+#ifdef __CUDACC__
+static inline int64_t dg_cuda_most_blocks(void)
+{
+    return 65536;
+}
+#else
+int64_t dg_cuda_most_blocks(void);
 #endif
 static inline dg_cuda_grid grid_of(int64_t n)
 {
-    const int64_t most = DG_CUDA_MOST_BLOCKS;
+    const int64_t most = dg_cuda_most_blocks();
     int64_t blocks = parts(n, DG_CUDA_THREADS);
     dg_cuda_grid g = { blocks < most ? blocks : most, DG_CUDA_THREADS, 0 };
 

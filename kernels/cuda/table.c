@@ -5,6 +5,8 @@
 
 // clang-format off
 #define KERNELS(K)                                                                          \
+    /* products */                                                                          \
+    K(conv2d) K(conv2d_dx) K(conv2d_dw) K(matmul)                                           \
     /* elementwise */                                                                       \
     K(add) K(sub) K(mul) K(div) K(max2) K(min2) K(greater_equal) K(truth) K(truth_i32)      \
     K(where) K(scale) K(exp) K(log) K(sqrt) K(abs) K(sign) K(relu) K(relu_grad) K(silu)     \

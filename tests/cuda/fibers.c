@@ -1,37 +1,13 @@
-/* fibers.c: see fibers.h. A fiber starts with makecontext and is switched with _setjmp and
- * _longjmp, which make no system call; with swapcontext where a sanitizer has to know its stack. */
-#undef _FORTIFY_SOURCE /* its longjmp takes a jump to another stack for an error */
-#include "tests/cuda/fibers.h"
+/* fibers.c: see fibers.h. */
+#include "tests/cuda/switch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <ucontext.h>
 
-#include "tests/check.h"
-
-#if defined(__SANITIZE_ADDRESS__)
-#define ADDRESSES 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define ADDRESSES 1
-#endif
-#endif
-#ifndef ADDRESSES
-#define ADDRESSES 0
-#endif
-#if ADDRESSES
-#include <sanitizer/common_interface_defs.h>
-#endif
+#include "tests/cuda/fibers.h"
+#include "tests/cuda/products.h"
 
 enum { STACK = 128 << 10 };
-
-typedef struct fiber {
-    ucontext_t context;
-    jmp_buf at;
-    char *stack;
-    size_t size;
-    bool begun;
-} fiber;
 
 typedef enum state { READY, RUNNING, AT_BARRIER, IN_WARP, ENDED } state;
 
@@ -50,7 +26,7 @@ typedef struct warp {
 static struct {
     fibers *owner;
     dg_cuda_fibers place;
-    void (*kernel)(const void *params, const int32_t *guard);
+    void (*kernel)(const void *params, const int32_t *guard, dg_cuda_place here);
     const void *params;
     const int32_t *guard;
     thread threads[DG_CUDA_THREADS];
@@ -84,54 +60,11 @@ static void fault(const char *what, int line, int other)
 /* ---- switching ------------------------------------------------------------------------------- */
 
 /* To a fiber, or back to the caller of the block. */
-#if SANITIZED
-/* On a stack again, from the caller's if from_main. */
-static void arrive(void *fake, bool from_main)
-{
-#if ADDRESSES
-    const void *bottom;
-    size_t size;
-
-    __sanitizer_finish_switch_fiber(fake, &bottom, &size);
-    if (from_main) {
-        now.main.stack = (char *)(uintptr_t)bottom;
-        now.main.size = size;
-    }
-#else
-    (void)fake;
-    (void)from_main;
-#endif
-}
-
-static void switch_to(fiber *from, fiber *to)
-{
-    void *fake = NULL;
-
-    now.owner->switches++;
-#if ADDRESSES
-    __sanitizer_start_switch_fiber(&fake, to->stack, to->size);
-#endif
-    swapcontext(&from->context, &to->context);
-    arrive(fake, from != &now.main);
-}
-#else
-static void arrive(void *fake, bool from_main)
-{
-    (void)fake;
-    (void)from_main;
-}
-
 static void switch_to(fiber *from, fiber *to)
 {
     now.owner->switches++;
-    if (_setjmp(from->at))
-        return;
-    if (to->begun)
-        _longjmp(to->at, 1);
-    to->begun = true;
-    setcontext(&to->context);
+    fiber_switch(&now.main, from, to);
 }
-#endif
 
 static void wait_for_others(state why, int line)
 {
@@ -148,9 +81,9 @@ static void live(void)
 {
     fiber *self = now.current;
 
-    arrive(NULL, true);
+    fiber_arrive(&now.main, NULL, true);
     for (;;) {
-        now.kernel(now.params, now.guard);
+        now.kernel(now.params, now.guard, (dg_cuda_place){ NULL, 0 });
         now.threads[now.place.thread].state = ENDED;
         now.threads[now.place.thread].fiber = NULL;
         now.ended++;
@@ -161,10 +94,7 @@ static void live(void)
 
 static void make_idle(fiber *f)
 {
-    f->begun = false;
-    getcontext(&f->context);
-    f->context.uc_stack = (stack_t){ .ss_sp = f->stack, .ss_size = f->size };
-    makecontext(&f->context, live, 0);
+    fiber_make(f, live);
     now.idle[now.n_idle++] = f;
 }
 
@@ -321,7 +251,7 @@ static int launch(dg_cuda_queue *q, dg_cuda_function f, dg_cuda_grid grid, const
     memcpy(copy, params, bytes);
     now.owner = owner;
     now.rng = owner->seed * 0x9E3779B97F4A7C15u + (uint64_t)++owner->launches;
-    now.kernel = (void (*)(const void *, const int32_t *))f;
+    now.kernel = (void (*)(const void *, const int32_t *, dg_cuda_place))f;
     now.params = copy;
     now.guard = guard;
     now.place = (dg_cuda_fibers){ .threads = grid.threads, .blocks = grid.blocks };
@@ -343,9 +273,24 @@ static int launch(dg_cuda_queue *q, dg_cuda_function f, dg_cuda_grid grid, const
     return rc;
 }
 
+static int product(dg_cuda_queue *q, const dg_cuda_product *p, const void *a, const void *b,
+                   const void *c, void *y)
+{
+    (void)q;
+    products_run(p, a, b, c, y);
+    return 0;
+}
+
 fibers fibers_open(uint64_t seed)
 {
-    return (fibers){ .queue = { .launch = launch, .shared_limit = 48 << 10 }, .seed = seed + 1 };
+    return (fibers){ .queue = { .launch = launch, .product = product, .shared_limit = 48 << 10 },
+                     .seed = seed + 1 };
+}
+
+/* Few, so that threads have more than one element. */
+int64_t dg_cuda_most_blocks(void)
+{
+    return 2;
 }
 
 int fibers_run(fibers *f, const dg_cuda_kernel *k, const dg_tensor *t, int n, const void *attr,

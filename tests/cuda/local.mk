@@ -1,13 +1,29 @@
 # The CUDA kernels, compiled by the C compiler and run thread by thread.
-cuda_tests = tests/cuda/defects tests/cuda/twins
+cuda_tests = tests/cuda/backend tests/cuda/defects tests/cuda/twins
 check_PROGRAMS += $(cuda_tests)
 TESTS += $(cuda_tests)
-cuda_fibers = tests/check.h tests/cuda/fibers.h tests/cuda/fibers.c
+cuda_fibers = tests/check.h tests/cuda/switch.h tests/cuda/fibers.h tests/cuda/fibers.c \
+	tests/cuda/products.h tests/cuda/products.c
+tests_cuda_backend_SOURCES = tests/check.h tests/cuda/backend.c
+tests_cuda_backend_LDADD = $(tensor_rooms) $(test_libs)
+EXTRA_tests_cuda_backend_DEPENDENCIES = tests/cuda/standin.la
 tests_cuda_defects_SOURCES = tests/cuda/defects.c $(cuda_fibers)
 tests_cuda_defects_LDADD = $(kernels_rooms) $(test_libs)
 tests_cuda_twins_SOURCES = tests/cuda/twins.c $(cuda_fibers) $(ops_samples)
 tests_cuda_twins_LDADD = libcuda.la libcuda16.la libcuda32.la libcuda64.la $(check_rooms) \
 	$(test_libs)
+
+# A module that stands in for CUDA: the same kernels on the CPU, late. make check-cuda runs tests of
+# training, resume and ranks on it.
+check_LTLIBRARIES += tests/cuda/standin.la
+tests_cuda_standin_la_SOURCES = tests/cuda/standin.c tests/cuda/standin.h \
+	tests/cuda/standin_memory.c tests/cuda/standin_queue.c tests/cuda/runner.h \
+	tests/cuda/runner.c tests/cuda/switch.h tests/cuda/products.h tests/cuda/products.c \
+	base/tensor.c
+tests_cuda_standin_la_CFLAGS = $(AM_CFLAGS) $(DG_OPTIMIZE_MORE)
+tests_cuda_standin_la_LIBADD = libcuda.la libcuda16.la libcuda32.la libcuda64.la
+tests_cuda_standin_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
+	-rpath $(abs_builddir)/tests/cuda
 
 # The same sources, compiled by nvcc for devices; some minutes.
 check-nvcc:

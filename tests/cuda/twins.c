@@ -2,7 +2,7 @@
  * run thread by thread on the CPU, agrees with the reference: in f64 with ref in f64, in f32 within
  * the row's tolerance, in bf16 with ref in f32 on the same rounded operands. It gives the same bits
  * in any order of threads and blocks, works in place where the row says so, and leaves its outputs
- * alone where its guard is 0. */
+ * alone where its guard is 0, unless a library does its work. */
 #include "tests/check.h"
 
 #include <math.h>
@@ -135,7 +135,8 @@ static void check_in(walker *w, const dg_interpreter *m, const dg_instr *instr, 
     copy_operands(w->arena, m, instr, types[type], other);
     copy_operands(w->arena, m, instr, types[type], got);
     run(w, instr, type, k, got, &m->control, 3, &off);
-    check_bits(w, instr, type, "a guard of 0", got, other);
+    if (!k->unguarded)
+        check_bits(w, instr, type, "a guard of 0", got, other);
     w->runs[instr->op - dg_ops]++;
 }
 

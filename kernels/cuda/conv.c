@@ -1,0 +1,371 @@
+/* conv.c: twins of kernels/ref/conv.c, which has the formulas, as matrix products of the vendor's
+ * library.
+ *
+ * A pixel of y is a row. `columns` has what that pixel reads of x, [pixel][ky,kx,i], and the kernel
+ * is packed alike, [o][ky,kx,i]. A kernel of one tap with stride 1 reads x itself. Columns are made
+ * for as many images at a time as fit into COLUMN_BYTES. In dx the columns are the product's
+ * result, in wide, and every element of x adds up its own from them: no two threads write one
+ * place. */
+#include "kernels/cuda/stored.h"
+
+enum { COLUMN_BYTES = 64 << 20 };
+
+typedef struct geometry {
+    const real *x; /* of the chunk */
+    real *columns; /* of the chunk, [images,out_h,out_w][kh,kw,i] */
+    const wide *dcolumns;
+    void *to; /* dx */
+    int64_t to_real;
+    int64_t images, h, w, i; /* images: of the chunk */
+    int64_t out_h, out_w, o, kh, kw, stride, pad;
+} geometry;
+
+static geometry geometry_of(const dg_tensor *x, const dg_tensor *y, const dg_tensor *w,
+                            const conv_attr *c)
+{
+    geometry g = { .x = NULL };
+
+    g.h = x->shape.d[1];
+    g.w = x->shape.d[2];
+    g.i = x->shape.d[3];
+    g.out_h = y->shape.d[1];
+    g.out_w = y->shape.d[2];
+    g.o = y->shape.d[3];
+    g.kh = w->shape.d[2];
+    g.kw = w->shape.d[3];
+    g.stride = c->stride;
+    g.pad = c->pad;
+    return g;
+}
+
+static bool is_plain(const geometry *g)
+{
+    return g->kh == 1 && g->kw == 1 && g->stride == 1 && g->pad == 0;
+}
+
+/* Pixels of y in an image, numbers in a row of columns, elements of the kernel. */
+static int64_t pixels(const geometry *g)
+{
+    return g->out_h * g->out_w;
+}
+
+static int64_t row_of(const geometry *g)
+{
+    return g->kh * g->kw * g->i;
+}
+
+static int64_t kernel_elements(const geometry *g)
+{
+    return g->o * row_of(g);
+}
+
+static int64_t images_at_a_time(const geometry *g, int64_t images, size_t element)
+{
+    int64_t each = pixels(g) * row_of(g) * (int64_t)element;
+    int64_t n = is_plain(g) ? images : COLUMN_BYTES / each;
+
+    return n < 1 ? 1 : n > images ? images : n;
+}
+
+static size_t column_bytes(const geometry *g, int64_t images, size_t element)
+{
+    return is_plain(g) ? 0
+                       : aligned_bytes(images_at_a_time(g, images, element) * pixels(g) *
+                                       row_of(g) * (int64_t)element);
+}
+
+/* ---- kernels --------------------------------------------------------------------------------- */
+
+KERNEL(columns_kernel, geometry)
+{
+    int64_t size = p->images * p->out_h * p->out_w * p->kh * p->kw * p->i;
+
+    for (int64_t n = first(); n < size; n += step()) {
+        int64_t rest = n / p->i, i = n % p->i, kx = rest % p->kw, ky, ox, oy, iy, ix;
+
+        rest /= p->kw;
+        ky = rest % p->kh;
+        rest /= p->kh;
+        ox = rest % p->out_w;
+        rest /= p->out_w;
+        oy = rest % p->out_h;
+        rest /= p->out_h;
+        iy = oy * p->stride - p->pad + ky;
+        ix = ox * p->stride - p->pad + kx;
+        p->columns[n] = iy < 0 || iy >= p->h || ix < 0 || ix >= p->w
+                            ? put(0)
+                            : p->x[((rest * p->h + iy) * p->w + ix) * p->i + i];
+    }
+}
+
+KERNEL(gather_columns_kernel, geometry)
+{
+    int64_t size = p->images * p->h * p->w * p->i, row = p->kh * p->kw * p->i;
+
+    for (int64_t n = first(); n < size; n += step()) {
+        int64_t i = n % p->i, ix = n / p->i % p->w, iy = n / p->i / p->w % p->h,
+                b = n / p->i / p->w / p->h;
+        wide sum = 0;
+
+        for (int64_t ky = 0; ky < p->kh; ky++)
+            for (int64_t kx = 0; kx < p->kw; kx++) {
+                int64_t y = iy + p->pad - ky, x = ix + p->pad - kx;
+
+                if (y < 0 || x < 0 || y % p->stride || x % p->stride || y / p->stride >= p->out_h ||
+                    x / p->stride >= p->out_w)
+                    continue;
+                sum +=
+                    p->dcolumns[((b * p->out_h + y / p->stride) * p->out_w + x / p->stride) * row +
+                                (ky * p->kw + kx) * p->i + i];
+            }
+        store(p->to, p->to_real, n, sum);
+    }
+}
+
+/* w [o][i][taps], as checkpoints have it, and packed [o][taps][i]. */
+typedef struct packing {
+    const wide *w;
+    real *packed;
+    const wide *sums; /* packed, of dw */
+    wide *dw;
+    int64_t o, i, taps;
+} packing;
+
+KERNEL(pack_kernel, packing)
+{
+    for (int64_t n = first(); n < p->o * p->i * p->taps; n += step()) {
+        int64_t i = n % p->i, t = n / p->i % p->taps, o = n / p->i / p->taps;
+
+        p->packed[n] = put(p->w[(o * p->i + i) * p->taps + t]);
+    }
+}
+
+KERNEL(unpack_kernel, packing)
+{
+    for (int64_t n = first(); n < p->o * p->i * p->taps; n += step()) {
+        int64_t t = n % p->taps, i = n / p->taps % p->i, o = n / p->taps / p->i;
+
+        p->dw[n] = p->sums[(o * p->taps + t) * p->i + i];
+    }
+}
+
+/* ---- y --------------------------------------------------------------------------------------- */
+
+static packing packing_of(const geometry *g)
+{
+    packing k = { .w = NULL };
+
+    k.o = g->o;
+    k.i = g->i;
+    k.taps = g->kh * g->kw;
+    return k;
+}
+
+static int pack(const dg_cuda_call *c, const geometry *g, const wide *w, char **at,
+                const real **packed)
+{
+    packing k = packing_of(g);
+
+    k.w = w;
+    k.packed = (real *)*at;
+    *packed = k.packed;
+    *at += aligned_bytes(kernel_elements(g) * (int64_t)sizeof(real));
+    return LAUNCH(c, pack_kernel, grid_of(kernel_elements(g)), &k);
+}
+
+/* The columns of some images from x on: x itself where a pixel reads one pixel. */
+static int make_columns(const dg_cuda_call *c, geometry *g, const real *x, int64_t images, char *at,
+                        const real **columns)
+{
+    g->x = x;
+    g->images = images;
+    g->columns = (real *)at;
+    *columns = is_plain(g) ? x : g->columns;
+    return is_plain(g) ? 0 : LAUNCH(c, columns_kernel, grid_of(images * pixels(g) * row_of(g)), g);
+}
+
+static size_t packed_bytes(const geometry *g, size_t element)
+{
+    return aligned_bytes(kernel_elements(g) * (int64_t)element);
+}
+
+static bool knows(const dg_tensor *x)
+{
+    return x->dtype == DG_CUDA_REAL;
+}
+
+static int prepare_y(dg_prepare *p)
+{
+    geometry g = geometry_of(&p->t[DG_CONV2D_X], &p->t[DG_CONV2D_Y], &p->t[DG_CONV2D_W],
+                             (const conv_attr *)p->attr);
+
+    p->workspace_bytes = packed_bytes(&g, sizeof(real)) +
+                         column_bytes(&g, p->t[DG_CONV2D_X].shape.d[0], sizeof(real)) +
+                         aligned_bytes(g.o * (int64_t)sizeof(wide));
+    return knows(&p->t[DG_CONV2D_X]) ? 0 : -DG_EUNSUPPORTED;
+}
+
+typedef struct narrowing {
+    const wide *from;
+    real *to;
+    int64_t n;
+} narrowing;
+
+KERNEL(narrow_kernel, narrowing)
+{
+    for (int64_t n = first(); n < p->n; n += step())
+        p->to[n] = put(p->from[n]);
+}
+
+/* The bias in y's type. */
+static int make_bias(const dg_cuda_call *c, const geometry *g, char **at, const void **bias)
+{
+    narrowing p = { .from = wides(c->a, DG_CONV2D_B), .to = (real *)*at, .n = g->o };
+
+    *bias = p.from;
+    if (!p.from || c->a->t[DG_CONV2D_Y].dtype == DG_CUDA_WIDE)
+        return 0;
+    *bias = p.to;
+    *at += aligned_bytes(g->o * (int64_t)sizeof(wide));
+    return LAUNCH(c, narrow_kernel, grid_of(p.n), &p);
+}
+
+static int conv2d(const dg_cuda_call *c)
+{
+    const dg_tensor *t = c->a->t, *y = &t[DG_CONV2D_Y];
+    geometry g = geometry_of(&t[DG_CONV2D_X], y, &t[DG_CONV2D_W], (const conv_attr *)c->a->attr);
+    const int64_t images = t[DG_CONV2D_X].shape.d[0],
+                  some = images_at_a_time(&g, images, sizeof(real));
+    const real *packed, *columns, *x = reals(c->a, DG_CONV2D_X);
+    const void *bias;
+    char *at = (char *)c->a->workspace;
+    int rc = pack(c, &g, wides(c->a, DG_CONV2D_W), &at, &packed);
+
+    rc = rc ? rc : make_bias(c, &g, &at, &bias);
+    for (int64_t b = 0; b < images && rc == 0; b += some) {
+        int64_t n = images - b < some ? images - b : some;
+        dg_cuda_product p = { .type = DG_CUDA_REAL,
+                              .out = y->dtype,
+                              .trans_a = 0,
+                              .trans_b = 1,
+                              .batch = 1,
+                              .m = n * pixels(&g),
+                              .n = g.o,
+                              .k = row_of(&g),
+                              .a_step = 0,
+                              .b_step = 0,
+                              .bias = bias != NULL,
+                              .add = 0,
+                              .alignment = 0 };
+
+        rc = make_columns(c, &g, x + b * g.h * g.w * g.i, n, at, &columns);
+        rc = rc ? rc
+                : enqueue_product(c, &p, columns, packed, bias,
+                                  (char *)y->data +
+                                      (size_t)(b * pixels(&g) * g.o) * dg_dtype_size(y->dtype));
+    }
+    return rc;
+}
+
+/* ---- dx -------------------------------------------------------------------------------------- */
+
+static int prepare_dx(dg_prepare *p)
+{
+    geometry g = geometry_of(&p->t[DG_CONV2D_DX_DX], &p->t[DG_CONV2D_DX_DY], &p->t[DG_CONV2D_DX_W],
+                             (const conv_attr *)p->attr);
+
+    p->workspace_bytes = packed_bytes(&g, sizeof(real)) +
+                         column_bytes(&g, p->t[DG_CONV2D_DX_DX].shape.d[0], sizeof(wide));
+    return knows(&p->t[DG_CONV2D_DX_DY]) ? 0 : -DG_EUNSUPPORTED;
+}
+
+static int conv2d_dx(const dg_cuda_call *c)
+{
+    const dg_tensor *t = c->a->t, *dx = &t[DG_CONV2D_DX_DX];
+    geometry g =
+        geometry_of(dx, &t[DG_CONV2D_DX_DY], &t[DG_CONV2D_DX_W], (const conv_attr *)c->a->attr);
+    const int64_t images = dx->shape.d[0], some = images_at_a_time(&g, images, sizeof(wide));
+    const real *packed, *dy = reals(c->a, DG_CONV2D_DX_DY);
+    char *at = (char *)c->a->workspace;
+    int rc = pack(c, &g, wides(c->a, DG_CONV2D_DX_W), &at, &packed);
+
+    g.to_real = dx->dtype == DG_CUDA_REAL;
+    for (int64_t b = 0; b < images && rc == 0; b += some) {
+        int64_t n = images - b < some ? images - b : some;
+        dg_cuda_product p = { .type = DG_CUDA_REAL,
+                              .out = is_plain(&g) ? dx->dtype : DG_CUDA_WIDE,
+                              .trans_a = 0,
+                              .trans_b = 0,
+                              .batch = 1,
+                              .m = n * pixels(&g),
+                              .n = row_of(&g),
+                              .k = g.o,
+                              .a_step = 0,
+                              .b_step = 0,
+                              .bias = 0,
+                              .add = 0,
+                              .alignment = 0 };
+
+        g.images = n;
+        g.dcolumns = (const wide *)at;
+        g.to = (char *)dx->data + (size_t)(b * g.h * g.w * g.i) * dg_dtype_size(dx->dtype);
+        rc = enqueue_product(c, &p, dy + b * pixels(&g) * g.o, packed, NULL,
+                             is_plain(&g) ? g.to : at);
+        if (rc == 0 && !is_plain(&g))
+            rc = LAUNCH(c, gather_columns_kernel, grid_of(n * g.h * g.w * g.i), &g);
+    }
+    return rc;
+}
+
+/* ---- dw -------------------------------------------------------------------------------------- */
+
+static int prepare_dw(dg_prepare *p)
+{
+    geometry g = geometry_of(&p->t[DG_CONV2D_DW_X], &p->t[DG_CONV2D_DW_DY], &p->t[DG_CONV2D_DW_DW],
+                             (const conv_attr *)p->attr);
+
+    p->workspace_bytes = packed_bytes(&g, sizeof(wide)) +
+                         column_bytes(&g, p->t[DG_CONV2D_DW_X].shape.d[0], sizeof(real));
+    return knows(&p->t[DG_CONV2D_DW_X]) && knows(&p->t[DG_CONV2D_DW_DY]) ? 0 : -DG_EUNSUPPORTED;
+}
+
+static int conv2d_dw(const dg_cuda_call *c)
+{
+    const dg_tensor *t = c->a->t;
+    geometry g = geometry_of(&t[DG_CONV2D_DW_X], &t[DG_CONV2D_DW_DY], &t[DG_CONV2D_DW_DW],
+                             (const conv_attr *)c->a->attr);
+    const int64_t images = t[DG_CONV2D_DW_X].shape.d[0],
+                  some = images_at_a_time(&g, images, sizeof(real));
+    const real *x = reals(c->a, DG_CONV2D_DW_X), *dy = reals(c->a, DG_CONV2D_DW_DY), *columns;
+    char *at = (char *)c->a->workspace + packed_bytes(&g, sizeof(wide));
+    packing k = packing_of(&g);
+    int rc = 0;
+
+    k.sums = (const wide *)c->a->workspace;
+    k.dw = wides(c->a, DG_CONV2D_DW_DW);
+    for (int64_t b = 0; b < images && rc == 0; b += some) {
+        int64_t n = images - b < some ? images - b : some;
+        dg_cuda_product p = { .type = DG_CUDA_REAL,
+                              .out = DG_CUDA_WIDE,
+                              .trans_a = 1,
+                              .trans_b = 0,
+                              .batch = 1,
+                              .m = g.o,
+                              .n = row_of(&g),
+                              .k = n * pixels(&g),
+                              .a_step = 0,
+                              .b_step = 0,
+                              .bias = 0,
+                              .add = b > 0,
+                              .alignment = 0 };
+
+        rc = make_columns(c, &g, x + b * g.h * g.w * g.i, n, at, &columns);
+        rc = rc ? rc
+                : enqueue_product(c, &p, dy + b * pixels(&g) * g.o, columns, NULL, c->a->workspace);
+    }
+    return rc ? rc : LAUNCH(c, unpack_kernel, grid_of(kernel_elements(&g)), &k);
+}
+
+DG_CUDA_LIBRARY(conv2d, prepare_y, conv2d);
+DG_CUDA_LIBRARY(conv2d_dx, prepare_dx, conv2d_dx);
+DG_CUDA_LIBRARY(conv2d_dw, prepare_dw, conv2d_dw);

@@ -1,0 +1,21 @@
+/* host.h: a CUDA device as a backend: streams are lanes, captured graphs are recordings. The file
+ * knows no CUDA: a module brings it (kernels/cuda/runtime.h). */
+#ifndef DG_KERNELS_CUDA_HOST_HOST_H
+#define DG_KERNELS_CUDA_HOST_HOST_H
+
+#include "kernels/backend.h"
+#include "kernels/cuda/runtime.h"
+
+/* "cuda" is "cuda:0". After that, separated by commas: module=PATH, another module than the one
+ * beside the program, and words for that module. -DG_EUNSUPPORTED: this build, machine or driver
+ * lacks something; the error says what, and how to get it. */
+int dg_cuda_open(dg_backend **b, const char *device, dg_diag *d) DG_MUST_USE;
+/* The same with a module that is there already; number: of the device. */
+int dg_cuda_open_with(dg_backend **b, const dg_cuda_module *m, int number, const char *options,
+                      dg_diag *d) DG_MUST_USE;
+
+/* What there is, for people: the devices, or what is missing; into buf, which is returned. *ready:
+ * `--device cuda` works. */
+const char *dg_cuda_look(char *buf, size_t n, bool *ready);
+
+#endif

@@ -1,0 +1,117 @@
+/* internal.h: what the files of this folder share: backend.c opens, closes and has the memory,
+ * work.c the lanes and events, record.c the recordings, load.c finds the module. Everything here is
+ * called with the device's lock held, unless it says otherwise. */
+#ifndef DG_KERNELS_CUDA_HOST_INTERNAL_H
+#define DG_KERNELS_CUDA_HOST_INTERNAL_H
+
+#include <pthread.h>
+
+#include "kernels/cuda/host/host.h"
+
+typedef struct dg_cuda dg_cuda;
+
+typedef struct dg_cuda_lane {
+    dg_cuda_queue queue; /* first: what an op's kernels are put on */
+    dg_cuda *owner;
+    dg_cuda_stream *stream;
+    int32_t *word; /* pinned: the mark of the launch that began last; DG_NO_MARK */
+    int mark;      /* of the launch that is being queued */
+    bool marked;   /* one of its kernels says so */
+} dg_cuda_lane;
+
+/* A function of the host on a lane. */
+typedef struct dg_cuda_job {
+    struct dg_cuda_job *next, **at; /* the list of all */
+    dg_cuda *owner;
+    int (*fn)(void *ctx);
+    void *ctx;
+    int mark;
+    bool recorded; /* stays when it has run */
+    uint64_t recording;
+} dg_cuda_job;
+
+/* In a capture an event has no time: `inner` takes the capture from lane to lane. `outer` is for
+ * who waits outside; a replay records it at its end, and waits for it before its begin. */
+struct dg_event {
+    dg_cuda_event *inner, *outer;
+    uint64_t in; /* number of the recording that recorded it; 0: none did */
+    int n_users; /* recordings that have it */
+    bool closed;
+};
+
+typedef struct dg_cuda_use {
+    dg_event *event;
+    bool awaited; /* of somebody outside; else recorded here */
+} dg_cuda_use;
+
+struct dg_recording {
+    uint64_t number;
+    dg_lane lane;
+    unsigned lanes; /* that it uses: bits */
+    dg_cuda_graph *graph;
+    dg_cuda_use *uses;
+    int n_uses, cap_uses;
+};
+
+typedef struct dg_cuda_range {
+    char *p;
+    size_t bytes;
+    char *device; /* where kernels see it */
+    bool refused; /* it cannot be pinned */
+} dg_cuda_range;
+
+typedef struct dg_cuda_ranges {
+    dg_cuda_range *items;
+    int n, cap;
+} dg_cuda_ranges;
+
+typedef struct dg_cuda_planned {
+    dg_cuda_product product;
+    dg_cuda_plan *plan;
+} dg_cuda_planned;
+
+struct dg_cuda {
+    dg_backend table; /* first: what the caller has */
+    const dg_cuda_module *module;
+    void *handle; /* of the module; NULL: it is the caller's */
+    dg_cuda_runtime *r;
+    pthread_mutex_t lock;
+    dg_cuda_lane lanes[DG_N_LANES];
+    int32_t *words;          /* of the lanes */
+    dg_cuda_ranges pinned;   /* by alloc_pinned */
+    dg_cuda_ranges observed; /* pages with words of observers */
+    dg_cuda_planned *plans;
+    int n_plans, cap_plans;
+    void *workspace; /* of products */
+    dg_recording *recording;
+    uint64_t n_recordings;
+    dg_event *order;  /* between lanes, around a replay */
+    int status, mark; /* of what failed first; 0: nothing has */
+    char why[256];
+    pthread_mutex_t jobs_lock; /* never held while CUDA is called */
+    dg_cuda_job *jobs;
+    int job_status, job_mark; /* of the first job that failed */
+};
+
+/* Notes an error of CUDA's: 0, or the device's status. mark: of the launch that was queued. */
+int dg_cuda_check(dg_cuda *c, int code, int mark, const char *what);
+bool dg_cuda_ranges_add(dg_cuda_ranges *r, dg_cuda_range one);
+/* The range that holds p[0..bytes-1], or NULL. */
+const dg_cuda_range *dg_cuda_ranges_at(const dg_cuda_ranges *r, const void *p, size_t bytes);
+
+/* Whether work may be put on the lane now: in a recording it has to be one of its lanes. */
+bool dg_cuda_may_put(const dg_cuda *c, dg_lane lane);
+int dg_cuda_record_begin(dg_cuda *c, dg_lane lane);
+int dg_cuda_record_end(dg_cuda *c, dg_recording **r);
+int dg_cuda_replay(dg_cuda *c, dg_lane lane, const dg_recording *r);
+int dg_cuda_record_event(dg_cuda *c, dg_event *e, dg_lane lane);
+int dg_cuda_record_wait(dg_cuda *c, dg_lane lane, dg_event *e);
+void dg_cuda_recording_close(dg_cuda *c, dg_recording *r);
+void dg_cuda_event_free(dg_cuda *c, dg_event *e);
+
+/* Fill the backend's table: without the lock. */
+void dg_cuda_work_functions(dg_backend *b);
+int dg_cuda_open_lanes(dg_cuda *c);
+void dg_cuda_close_lanes(dg_cuda *c);
+
+#endif

@@ -1,0 +1,221 @@
+/* load.c: finds the module with CUDA's runtime in it, and says what is missing where there is none.
+ * The program does not need CUDA: only this file ever asks for it. */
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/diag.h"
+#include "base/str.h"
+#include "kernels/cuda/host/internal.h"
+
+#define MODULE "detrgraph-cuda.so"
+
+typedef struct loaded {
+    void *handle;
+    const dg_cuda_module *module;
+    const char *missing, *help; /* what a failure is */
+    char text[400];             /* more of it */
+} loaded;
+
+static const char build_help[] =
+    "./configure --with-cuda and make build it where CUDA 12 or later is, with nvcc and cuBLASLt";
+
+/* ---- the module ------------------------------------------------------------------------------ */
+
+static int load_from(loaded *l, const char *path)
+{
+    const dg_cuda_module *m;
+
+    l->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!l->handle) {
+        l->missing = "the module for CUDA does not load";
+        l->help = "the libraries that it names have to be installed, or LD_LIBRARY_PATH has to "
+                  "name their folder";
+        snprintf(l->text, sizeof l->text, "%s", dlerror());
+        return -DG_EUNSUPPORTED;
+    }
+    m = dlsym(l->handle, "dg_cuda_this_module");
+    if (m && m->version == DG_CUDA_VERSION) {
+        l->module = m;
+        return 0;
+    }
+    snprintf(l->text, sizeof l->text, "%s", path);
+    l->missing = m ? "the module for CUDA belongs to another version of detrgraph"
+                   : "the file is no module for CUDA";
+    l->help = "make builds the program and its module together";
+    dlclose(l->handle);
+    l->handle = NULL;
+    return -DG_EUNSUPPORTED;
+}
+
+/* Beside the program, where make or an installation puts it. */
+static int load(loaded *l, const char *path)
+{
+    static const char *const places[] = { "", "../lib/detrgraph/", "../lib/" };
+    char program[PATH_MAX], at[PATH_MAX + 64];
+    ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+    char *slash;
+
+    if (path)
+        return load_from(l, path);
+    program[n < 0 ? 0 : n] = '\0';
+    slash = strrchr(program, '/');
+    if (slash)
+        slash[1] = '\0';
+    for (size_t i = 0; i < sizeof places / sizeof places[0] && slash; i++) {
+        snprintf(at, sizeof at, "%s%s%s", program, places[i], MODULE);
+        if (access(at, F_OK) == 0)
+            return load_from(l, at);
+    }
+    l->missing = "this build has no CUDA";
+    l->help = build_help;
+    snprintf(l->text, sizeof l->text, "there is no %s beside the program", MODULE);
+    return -DG_EUNSUPPORTED;
+}
+
+/* ---- the devices ----------------------------------------------------------------------------- */
+
+/* How many there are; l->missing says why there is none. */
+static int look(loaded *l, const char *options, int *n)
+{
+    char versions[160] = "", text[192];
+    int code = l->module->look(options, n, versions, sizeof versions);
+
+    l->missing = NULL;
+    if (code == 0 && *n > 0) {
+        snprintf(l->text, sizeof l->text, "%s", versions);
+        return 0;
+    }
+    if (code == 0)
+        code = DG_CUDA_NO_DEVICE;
+    l->missing = code == DG_CUDA_OLD_DRIVER  ? "there is no NVIDIA driver, or one that is too old"
+                 : code == DG_CUDA_NO_DEVICE ? "there is no GPU that CUDA can use"
+                                             : "CUDA does not start";
+    l->help =
+        code == DG_CUDA_OLD_DRIVER
+            ? "install NVIDIA's driver for this CUDA, or start the container with its GPUs "
+              "(--gpus all); `nvidia-smi` shows both"
+            : "`nvidia-smi` lists the GPUs of this machine; CUDA_VISIBLE_DEVICES may hide them";
+    snprintf(l->text, sizeof l->text, "%s%s%s", l->module->error(code, text, sizeof text),
+             *versions ? "; " : "", versions);
+    return -DG_EUNSUPPORTED;
+}
+
+const char *dg_cuda_look(char *buf, size_t size, bool *ready)
+{
+    loaded l = { 0 };
+    int n = 0;
+
+    *ready = load(&l, NULL) == 0 && look(&l, "", &n) == 0;
+    if (*ready)
+        snprintf(buf, size, "%d GPU%s, %s", n, n == 1 ? "" : "s", l.text);
+    else
+        snprintf(buf, size, "%s (%s): %s", l.missing, l.text, l.help);
+    if (l.handle)
+        dlclose(l.handle);
+    return buf;
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+typedef struct asked {
+    int number;
+    char module[PATH_MAX];
+    char words[200]; /* for the module, with commas */
+} asked;
+
+static bool add_word(asked *q, const char *at, size_t n)
+{
+    size_t have = strlen(q->words);
+
+    if (have + n + 2 > sizeof q->words)
+        return false;
+    snprintf(q->words + have, sizeof q->words - have, "%s%.*s", have ? "," : "", (int)n, at);
+    return true;
+}
+
+/* "cuda", "cuda:1", "cuda:module=PATH,WORD": false: not of that form. */
+static bool parse(asked *q, const char *device)
+{
+    const char *at = device + strcspn(device, ":");
+
+    *q = (asked){ .number = 0 };
+    for (int i = 0; *at; i++) {
+        size_t n = strcspn(at + 1, ",");
+        const char *word = at + 1;
+        char digits[8];
+        int64_t number;
+
+        at = word + n;
+        if (n == 0)
+            return false;
+        if (strncmp(word, "module=", 7) == 0 && n > 7 && n - 7 < sizeof q->module) {
+            snprintf(q->module, sizeof q->module, "%.*s", (int)(n - 7), word + 7);
+            continue;
+        }
+        snprintf(digits, sizeof digits, "%.*s", (int)n, word);
+        if (i == 0 && n < sizeof digits && dg_parse_i64(digits, &number)) {
+            if (number < 0)
+                return false;
+            q->number = (int)number;
+        } else if (!add_word(q, word, n)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static int fail_for(const loaded *l, dg_diag *d)
+{
+    dg_fail(d, DG_EUNSUPPORTED, DG_NOWHERE, "device-missing", "cuda: %s", l->missing);
+    dg_note(d, DG_NOWHERE, "%s", l->text);
+    dg_help(d, "%s", l->help);
+    return -DG_EUNSUPPORTED;
+}
+
+static int check_words(const loaded *l, const asked *q, dg_diag *d)
+{
+    int n;
+    char text[160];
+
+    if (!*q->words || l->module->look(q->words, &n, text, sizeof text) != DG_CUDA_BAD_OPTION)
+        return 0;
+    dg_fail(d, DG_EINPUT, DG_NOWHERE, "device-option", "cuda: %s does not know \"%s\"",
+            l->module->name, q->words);
+    dg_help(d, "write cuda or cuda:N, N the number of a GPU");
+    return -DG_EINPUT;
+}
+
+int dg_cuda_open(dg_backend **b, const char *device, dg_diag *d)
+{
+    loaded l = { 0 };
+    asked q;
+    int rc, n = 0;
+
+    *b = NULL;
+    if (!parse(&q, device)) {
+        dg_fail(d, DG_EINPUT, DG_NOWHERE, "device-option", "\"%s\": cuda or cuda:N is expected",
+                device);
+        return -DG_EINPUT;
+    }
+    if (load(&l, *q.module ? q.module : NULL) < 0)
+        return fail_for(&l, d);
+    DG_TRY(check_words(&l, &q, d));
+    if (look(&l, q.words, &n) < 0)
+        DG_TRY(fail_for(&l, d));
+    if (q.number >= n) {
+        rc = dg_fail(d, DG_EINPUT, DG_NOWHERE, "device-unknown", "there is no cuda:%d", q.number);
+        dg_help(d, n == 1 ? "there is one GPU, cuda:0" : "there are %d GPUs, from cuda:0 on", n);
+        goto out;
+    }
+    DG_TRY(dg_cuda_open_with(b, l.module, q.number, q.words, d));
+    ((dg_cuda *)*b)->handle = l.handle;
+    l.handle = NULL;
+out:
+    if (l.handle)
+        dlclose(l.handle);
+    return rc;
+}

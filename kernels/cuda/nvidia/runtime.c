@@ -1,0 +1,376 @@
+/* runtime.c: kernels/cuda/runtime.h by CUDA's runtime. No GPU has run it: it is compiled and linked
+ * against CUDA, and on a machine without a driver it says so. */
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda/nvidia/nvidia.h"
+
+typedef struct nvidia {
+    dg_cuda_runtime table; /* first: what the backend has */
+    int device;
+    dg_nvidia_products *lt;
+    struct cudaDeviceProp prop;
+} nvidia;
+
+/* The device is current for a thread, and the backend's callers are several. */
+static nvidia *use(dg_cuda_runtime *r)
+{
+    nvidia *v = (nvidia *)r;
+
+    (void)cudaSetDevice(v->device);
+    return v;
+}
+
+static cudaStream_t stream_of(dg_cuda_stream *s)
+{
+    return (cudaStream_t)(void *)s;
+}
+
+static cudaEvent_t event_of(dg_cuda_event *e)
+{
+    return (cudaEvent_t)(void *)e;
+}
+
+/* An error that was returned is not found again by the next call; one of work stays all the same.
+ */
+static int told(cudaError_t e)
+{
+    if (e != cudaSuccess)
+        (void)cudaGetLastError();
+    return (int)e;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static int memory(dg_cuda_runtime *r, size_t *free_bytes, size_t *total_bytes)
+{
+    use(r);
+    return told(cudaMemGetInfo(free_bytes, total_bytes));
+}
+
+static int alloc(dg_cuda_runtime *r, void **p, size_t bytes)
+{
+    use(r);
+    return told(cudaMalloc(p, bytes));
+}
+
+static int free_device(dg_cuda_runtime *r, void *p)
+{
+    use(r);
+    return told(cudaFree(p));
+}
+
+static int alloc_pinned(dg_cuda_runtime *r, void **p, size_t bytes)
+{
+    use(r);
+    return told(cudaHostAlloc(p, bytes, cudaHostAllocPortable | cudaHostAllocMapped));
+}
+
+static int free_pinned(dg_cuda_runtime *r, void *p)
+{
+    use(r);
+    return told(cudaFreeHost(p));
+}
+
+static int pin(dg_cuda_runtime *r, void *p, size_t bytes, void **device)
+{
+    cudaError_t e;
+
+    use(r);
+    e = cudaHostRegister(p, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped);
+    if (e == cudaSuccess) {
+        e = cudaHostGetDevicePointer(device, p, 0);
+        if (e != cudaSuccess)
+            (void)cudaHostUnregister(p);
+    }
+    return told(e);
+}
+
+static int unpin(dg_cuda_runtime *r, void *p)
+{
+    use(r);
+    return told(cudaHostUnregister(p));
+}
+
+/* ---- streams and events ---------------------------------------------------------------------- */
+
+static int stream_open(dg_cuda_runtime *r, dg_cuda_stream **s)
+{
+    cudaStream_t made = NULL;
+    cudaError_t e;
+
+    use(r);
+    e = cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking);
+    *s = (dg_cuda_stream *)(void *)made;
+    return told(e);
+}
+
+static void stream_close(dg_cuda_runtime *r, dg_cuda_stream *s)
+{
+    use(r);
+    (void)cudaStreamDestroy(stream_of(s));
+}
+
+static int stream_wait(dg_cuda_runtime *r, dg_cuda_stream *s)
+{
+    use(r);
+    return told(cudaStreamSynchronize(stream_of(s)));
+}
+
+static int event_open(dg_cuda_runtime *r, dg_cuda_event **e)
+{
+    cudaEvent_t made = NULL;
+    cudaError_t rc;
+
+    use(r);
+    rc = cudaEventCreateWithFlags(&made, cudaEventDisableTiming);
+    *e = (dg_cuda_event *)(void *)made;
+    return told(rc);
+}
+
+static void event_close(dg_cuda_runtime *r, dg_cuda_event *e)
+{
+    use(r);
+    (void)cudaEventDestroy(event_of(e));
+}
+
+static int event_record(dg_cuda_runtime *r, dg_cuda_event *e, dg_cuda_stream *s)
+{
+    use(r);
+    return told(cudaEventRecord(event_of(e), stream_of(s)));
+}
+
+static int event_order(dg_cuda_runtime *r, dg_cuda_stream *s, dg_cuda_event *e)
+{
+    use(r);
+    return told(cudaStreamWaitEvent(stream_of(s), event_of(e), 0));
+}
+
+static int event_wait(dg_cuda_runtime *r, dg_cuda_event *e)
+{
+    use(r);
+    return told(cudaEventSynchronize(event_of(e)));
+}
+
+/* ---- work ------------------------------------------------------------------------------------ */
+
+static int copy(dg_cuda_runtime *r, dg_cuda_stream *s, void *to, const void *from, size_t bytes)
+{
+    use(r);
+    return told(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(s)));
+}
+
+static int clear(dg_cuda_runtime *r, dg_cuda_stream *s, void *p, size_t bytes)
+{
+    use(r);
+    return told(cudaMemsetAsync(p, 0, bytes, stream_of(s)));
+}
+
+static int launch(dg_cuda_runtime *r, dg_cuda_stream *s, dg_cuda_function f, dg_cuda_grid grid,
+                  const void *params, size_t bytes, const int32_t *guard, dg_cuda_place here)
+{
+    void *args[] = { (void *)(uintptr_t)params, &guard, &here };
+    dim3 blocks = { (unsigned)grid.blocks, 1, 1 }, threads = { (unsigned)grid.threads, 1, 1 };
+    cudaError_t e = cudaSuccess;
+
+    (void)bytes; /* the kernel knows */
+    use(r);
+    if (grid.blocks < 1 || grid.blocks > INT32_MAX)
+        return DG_CUDA_INVALID_CONFIGURATION;
+    if (grid.shared > 48u << 10) /* more has to be allowed, kernel by kernel */
+        e = cudaFuncSetAttribute((const void *)(uintptr_t)f,
+                                 cudaFuncAttributeMaxDynamicSharedMemorySize, (int)grid.shared);
+    if (e == cudaSuccess)
+        e = cudaLaunchKernel((const void *)(uintptr_t)f, blocks, threads, args, grid.shared,
+                             stream_of(s));
+    return told(e);
+}
+
+static int call(dg_cuda_runtime *r, dg_cuda_stream *s, void (*fn)(void *ctx), void *ctx)
+{
+    use(r);
+    return told(cudaLaunchHostFunc(stream_of(s), fn, ctx));
+}
+
+/* ---- captures -------------------------------------------------------------------------------- */
+
+static int capture_begin(dg_cuda_runtime *r, dg_cuda_stream *s)
+{
+    use(r);
+    return told(cudaStreamBeginCapture(stream_of(s), cudaStreamCaptureModeThreadLocal));
+}
+
+static int capture_end(dg_cuda_runtime *r, dg_cuda_stream *s, dg_cuda_graph **g)
+{
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t exec = NULL;
+    cudaError_t e;
+
+    use(r);
+    e = cudaStreamEndCapture(stream_of(s), &graph);
+    if (e == cudaSuccess)
+        e = cudaGraphInstantiateWithFlags(&exec, graph, 0);
+    if (graph)
+        (void)cudaGraphDestroy(graph);
+    if (e == cudaSuccess)
+        e = cudaGraphUpload(exec, stream_of(s));
+    *g = (dg_cuda_graph *)(void *)exec;
+    return told(e);
+}
+
+static int graph_launch(dg_cuda_runtime *r, dg_cuda_graph *g, dg_cuda_stream *s)
+{
+    use(r);
+    return told(cudaGraphLaunch((cudaGraphExec_t)(void *)g, stream_of(s)));
+}
+
+static void graph_close(dg_cuda_runtime *r, dg_cuda_graph *g)
+{
+    use(r);
+    (void)cudaGraphExecDestroy((cudaGraphExec_t)(void *)g);
+}
+
+/* ---- products -------------------------------------------------------------------------------- */
+
+static int plan_open(dg_cuda_runtime *r, dg_cuda_plan **plan, const dg_cuda_product *p)
+{
+    return dg_nvidia_plan_open(use(r)->lt, plan, p);
+}
+
+static void plan_close(dg_cuda_runtime *r, dg_cuda_plan *plan)
+{
+    (void)use(r);
+    dg_nvidia_plan_close(plan);
+}
+
+static int plan_run(dg_cuda_runtime *r, dg_cuda_stream *s, dg_cuda_plan *plan, const void *a,
+                    const void *b, const void *c, void *y, void *workspace)
+{
+    return dg_nvidia_plan_run(use(r)->lt, plan, a, b, c, y, workspace, s);
+}
+
+/* ---- opening and closing --------------------------------------------------------------------- */
+
+static const char *versions(char *buf, size_t n)
+{
+    int driver = 0, runtime = 0;
+    char products[48];
+
+    (void)cudaDriverGetVersion(&driver); /* 0: there is none */
+    (void)cudaRuntimeGetVersion(&runtime);
+    dg_nvidia_products_version(products, sizeof products);
+    if (driver)
+        snprintf(buf, n, "driver for CUDA %d.%d, CUDA %d.%d, %s", driver / 1000, driver % 1000 / 10,
+                 runtime / 1000, runtime % 1000 / 10, products);
+    else
+        snprintf(buf, n, "no driver, CUDA %d.%d, %s", runtime / 1000, runtime % 1000 / 10,
+                 products);
+    return buf;
+}
+
+static const char *describe(dg_cuda_runtime *r, char *buf, size_t n)
+{
+    const nvidia *v = use(r);
+    char libraries[100];
+
+    snprintf(buf, n, "%s, sm_%d%d, %s", v->prop.name, v->prop.major, v->prop.minor,
+             versions(libraries, sizeof libraries));
+    return buf;
+}
+
+static void close_runtime(dg_cuda_runtime *r)
+{
+    nvidia *v = use(r);
+
+    if (v->lt)
+        dg_nvidia_products_close(v->lt);
+    free(v);
+}
+
+static const dg_cuda_runtime table = {
+    .workspace_bytes = DG_NVIDIA_WORKSPACE,
+    .close = close_runtime,
+    .describe = describe,
+    .memory = memory,
+    .alloc = alloc,
+    .free = free_device,
+    .alloc_pinned = alloc_pinned,
+    .free_pinned = free_pinned,
+    .pin = pin,
+    .unpin = unpin,
+    .stream_open = stream_open,
+    .stream_close = stream_close,
+    .stream_wait = stream_wait,
+    .event_open = event_open,
+    .event_close = event_close,
+    .event_record = event_record,
+    .event_order = event_order,
+    .event_wait = event_wait,
+    .copy = copy,
+    .clear = clear,
+    .launch = launch,
+    .call = call,
+    .capture_begin = capture_begin,
+    .capture_end = capture_end,
+    .graph_launch = graph_launch,
+    .graph_close = graph_close,
+    .plan_open = plan_open,
+    .plan_close = plan_close,
+    .plan_run = plan_run,
+};
+
+static int open_device(dg_cuda_runtime **r, int device, const char *options)
+{
+    nvidia *v = calloc(1, sizeof *v);
+    int rc;
+
+    *r = NULL;
+    if (!v || *options) {
+        free(v);
+        return v ? DG_CUDA_BAD_OPTION : DG_CUDA_NO_MEMORY;
+    }
+    v->table = table;
+    v->device = device;
+    rc = told(cudaSetDevice(device));
+    rc = rc ? rc : told(cudaGetDeviceProperties(&v->prop, device));
+    rc = rc ? rc : dg_nvidia_products_open(&v->lt);
+    if (rc) {
+        free(v);
+        return rc;
+    }
+    v->table.shared_limit = v->prop.sharedMemPerBlockOptin;
+    v->table.has_bf16 = v->prop.major >= 8;
+    *r = &v->table;
+    return 0;
+}
+
+static int look(const char *options, int *n, char *text, size_t size)
+{
+    *n = 0;
+    versions(text, size);
+    return *options ? DG_CUDA_BAD_OPTION : told(cudaGetDeviceCount(n));
+}
+
+static const char *error_text(int code, char *buf, size_t n)
+{
+    if (code >= DG_NVIDIA_CUBLAS)
+        snprintf(buf, n, "%s", dg_nvidia_products_error(code));
+    else
+        snprintf(buf, n, "%s: %s", cudaGetErrorName((cudaError_t)code),
+                 cudaGetErrorString((cudaError_t)code));
+    return buf;
+}
+
+extern DG_PUBLIC const dg_cuda_module dg_cuda_this_module;
+const dg_cuda_module dg_cuda_this_module = {
+    .version = DG_CUDA_VERSION,
+    .name = "CUDA",
+    .look = look,
+    .open = open_device,
+    .error = error_text,
+    .find = dg_cuda_find,
+    .sign = dg_cuda_sign,
+    .skip = dg_cuda_skip,
+};

@@ -1,0 +1,538 @@
+/* standin.c: see standin.h. The module's table. */
+#include "tests/cuda/standin.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static standin *lock(dg_cuda_runtime *r)
+{
+    standin *s = (standin *)r;
+
+    pthread_mutex_lock(&s->lock);
+    return s;
+}
+
+static int unlock(standin *s, int code)
+{
+    pthread_mutex_unlock(&s->lock);
+    return code;
+}
+
+/* ---- words ----------------------------------------------------------------------------------- */
+
+static bool parse(standin_words *w, const char *words)
+{
+    const struct {
+        const char *name;
+        int64_t *value;
+    } known[] = { { "devices=", &w->devices },
+                  { "error=", &w->error },
+                  { "memory=", &w->memory },
+                  { "fault=", &w->fault },
+                  { "seed=", &w->seed } };
+
+    *w = (standin_words){ .devices = 1 };
+    while (*words) {
+        size_t n = strcspn(words, ","), i = 0;
+        char *end = NULL;
+
+        while (i < sizeof known / sizeof known[0] &&
+               strncmp(words, known[i].name, strlen(known[i].name)) != 0)
+            i++;
+        if (i == sizeof known / sizeof known[0])
+            return false;
+        *known[i].value = strtoll(words + strlen(known[i].name), &end, 10);
+        if (end != words + n || *known[i].value < 0)
+            return false;
+        words += n + (words[n] == ',');
+    }
+    return true;
+}
+
+static int look(const char *options, int *n, char *text, size_t size)
+{
+    standin_words w;
+
+    *n = 0;
+    snprintf(text, size, "a stand-in of CUDA for tests, on the CPU");
+    if (!parse(&w, options))
+        return DG_CUDA_BAD_OPTION;
+    *n = (int)w.devices;
+    return (int)w.error;
+}
+
+static const char *error_text(int code, char *buf, size_t n)
+{
+    static const struct {
+        int code;
+        const char *text;
+    } known[] = {
+        { DG_CUDA_INVALID_VALUE, "cudaErrorInvalidValue" },
+        { DG_CUDA_NO_MEMORY, "cudaErrorMemoryAllocation: out of memory" },
+        { DG_CUDA_OLD_DRIVER, "cudaErrorInsufficientDriver" },
+        { DG_CUDA_NO_DEVICE, "cudaErrorNoDevice" },
+        { DG_CUDA_ILLEGAL_ADDRESS,
+          "cudaErrorIllegalAddress: an illegal memory access was encountered" },
+        { DG_CUDA_CAPTURE_FIRST, "cudaErrorStreamCaptureUnsupported" },
+    };
+
+    snprintf(buf, n, "CUDA's error %d", code);
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (known[i].code == code)
+            snprintf(buf, n, "%s", known[i].text);
+    return buf;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* Calls that CUDA forbids in a capture: the capture is lost, too. */
+static int outside_capture(standin *s)
+{
+    if (!s->graph || s->error)
+        return s->error;
+    s->invalid = true;
+    return DG_CUDA_CAPTURE_FIRST;
+}
+
+static int memory(dg_cuda_runtime *r, size_t *free_bytes, size_t *total_bytes)
+{
+    standin *s = lock(r);
+    int64_t all = s->words.memory ? s->words.memory : (int64_t)8 << 30;
+
+    *free_bytes = (size_t)(all - s->used);
+    *total_bytes = (size_t)all;
+    return unlock(s, s->error);
+}
+
+static int new_block(dg_cuda_runtime *r, void **p, size_t bytes, bool device)
+{
+    standin *s = lock(r);
+    int rc = outside_capture(s);
+
+    *p = rc ? NULL : standin_block_new(s, bytes, device);
+    return unlock(s, rc ? rc : *p ? 0 : DG_CUDA_NO_MEMORY);
+}
+
+static int alloc(dg_cuda_runtime *r, void **p, size_t bytes)
+{
+    return new_block(r, p, bytes, true);
+}
+
+static int alloc_pinned(dg_cuda_runtime *r, void **p, size_t bytes)
+{
+    return new_block(r, p, bytes, false);
+}
+
+/* Waits for all work, as cudaFree does. */
+static int drop_block(dg_cuda_runtime *r, void *p)
+{
+    standin *s = lock(r);
+    int rc = s->graph ? outside_capture(s) : 0;
+
+    for (int i = 0; i < STANDIN_STREAMS && rc == 0; i++)
+        if (s->streams[i])
+            standin_await(s, s->streams[i], s->streams[i]->queued);
+    if (rc == 0 && !standin_block_at(s, p))
+        rc = DG_CUDA_INVALID_VALUE;
+    if (rc == 0)
+        standin_block_drop(s, standin_block_at(s, p));
+    return unlock(s, s->error ? s->error : rc);
+}
+
+static int pin(dg_cuda_runtime *r, void *p, size_t bytes, void **device)
+{
+    standin *s = lock(r);
+    void *known = standin_block_at(s, p), *place = NULL;
+    int rc = outside_capture(s);
+
+    if (rc == 0)
+        rc = known ? DG_CUDA_ALREADY_REGISTERED : 0;
+    if (rc == 0) {
+        place = standin_block_new(s, 1, false); /* a row in the list */
+        rc = place ? 0 : DG_CUDA_NO_MEMORY;
+    }
+    if (rc == 0) {
+        free(place);
+        s->blocks[s->n_blocks - 1] = (standin_block){ .p = p, .bytes = bytes, .foreign = true };
+    }
+    *device = p;
+    return unlock(s, rc);
+}
+
+/* ---- streams and events ---------------------------------------------------------------------- */
+
+static int stream_open(dg_cuda_runtime *r, dg_cuda_stream **out)
+{
+    standin *s = lock(r);
+    int i = 0;
+
+    while (i < STANDIN_STREAMS && s->streams[i])
+        i++;
+    *out = i < STANDIN_STREAMS ? calloc(1, sizeof **out) : NULL;
+    if (*out) {
+        (*out)->owner = r;
+        (*out)->index = i;
+        s->streams[i] = *out;
+    }
+    return unlock(s, *out ? s->error : DG_CUDA_NO_MEMORY);
+}
+
+static void stream_close(dg_cuda_runtime *r, dg_cuda_stream *on)
+{
+    standin *s = lock(r);
+
+    standin_await(s, on, on->queued);
+    s->streams[on->index] = NULL;
+    unlock(s, 0);
+    free(on);
+}
+
+static int stream_wait(dg_cuda_runtime *r, dg_cuda_stream *on)
+{
+    standin *s = lock(r);
+    int rc = on->captured ? outside_capture(s) : 0;
+
+    return unlock(s, rc ? rc : standin_await(s, on, on->queued));
+}
+
+static int event_open(dg_cuda_runtime *r, dg_cuda_event **e)
+{
+    (void)r;
+    *e = calloc(1, sizeof **e);
+    return *e ? 0 : DG_CUDA_NO_MEMORY;
+}
+
+static void event_close(dg_cuda_runtime *r, dg_cuda_event *e)
+{
+    (void)r;
+    free(e);
+}
+
+static int event_record(dg_cuda_runtime *r, dg_cuda_event *e, dg_cuda_stream *on)
+{
+    standin *s = lock(r);
+
+    if (on->captured) {
+        on->seen[on->index]++;
+        e->capture = s->n_captures;
+        memcpy(e->seen, on->seen, sizeof e->seen);
+        return unlock(s, s->error);
+    }
+    e->capture = 0;
+    e->recorded = true;
+    e->stream = on;
+    e->seq = on->queued;
+    return unlock(s, s->error);
+}
+
+static int event_order(dg_cuda_runtime *r, dg_cuda_stream *on, dg_cuda_event *e)
+{
+    standin *s = lock(r);
+
+    if (s->graph && e->capture == s->n_captures) {
+        on->captured = true;
+        for (int i = 0; i < STANDIN_STREAMS; i++)
+            if (on->seen[i] < e->seen[i])
+                on->seen[i] = e->seen[i];
+        return unlock(s, s->error);
+    }
+    if (on->captured || e->capture) { /* across the border of a capture */
+        s->invalid = s->invalid || on->captured;
+        return unlock(s, DG_CUDA_CAPTURE_FIRST + 5);
+    }
+    if (!e->recorded)
+        return unlock(s, s->error);
+    return unlock(s, standin_put(s, on,
+                                 &(standin_item){
+                                     .work = STANDIN_ORDER, .until = e->stream, .seq = e->seq }));
+}
+
+static int event_wait(dg_cuda_runtime *r, dg_cuda_event *e)
+{
+    standin *s = lock(r);
+
+    if (e->capture)
+        return unlock(s, DG_CUDA_CAPTURE_LAST - 1);
+    return unlock(s, e->recorded ? standin_await(s, e->stream, e->seq) : s->error);
+}
+
+/* ---- work ------------------------------------------------------------------------------------ */
+
+static int put(dg_cuda_runtime *r, dg_cuda_stream *on, const standin_item *it)
+{
+    standin *s = lock(r);
+
+    return unlock(s, on->owner == r ? standin_put(s, on, it) : DG_CUDA_INVALID_VALUE);
+}
+
+static int copy(dg_cuda_runtime *r, dg_cuda_stream *on, void *to, const void *from, size_t bytes)
+{
+    return put(r, on,
+               &(standin_item){ .work = STANDIN_COPY, .to = to, .from = from, .bytes = bytes });
+}
+
+static int clear(dg_cuda_runtime *r, dg_cuda_stream *on, void *p, size_t bytes)
+{
+    return put(r, on, &(standin_item){ .work = STANDIN_CLEAR, .to = p, .bytes = bytes });
+}
+
+static int launch(dg_cuda_runtime *r, dg_cuda_stream *on, dg_cuda_function f, dg_cuda_grid grid,
+                  const void *params, size_t bytes, const int32_t *guard, dg_cuda_place here)
+{
+    if (grid.blocks < 1 || grid.threads < DG_CUDA_WARP || grid.threads > DG_CUDA_THREADS ||
+        grid.threads % DG_CUDA_WARP || grid.shared > r->shared_limit || bytes > 4000)
+        return DG_CUDA_INVALID_CONFIGURATION;
+    return put(r, on,
+               &(standin_item){ .work = STANDIN_LAUNCH,
+                                .kernel = f,
+                                .grid = grid,
+                                .params = (void *)(uintptr_t)params,
+                                .bytes = bytes,
+                                .guard = guard,
+                                .here = here });
+}
+
+static int call(dg_cuda_runtime *r, dg_cuda_stream *on, void (*fn)(void *ctx), void *ctx)
+{
+    return put(r, on, &(standin_item){ .work = STANDIN_CALL, .fn = fn, .ctx = ctx });
+}
+
+/* ---- captures -------------------------------------------------------------------------------- */
+
+static void graph_close(dg_cuda_runtime *r, dg_cuda_graph *g)
+{
+    (void)r;
+    while (g->first) {
+        standin_item *it = g->first;
+
+        g->first = it->next;
+        free(it->params);
+        free(it);
+    }
+    free(g);
+}
+
+static int capture_begin(dg_cuda_runtime *r, dg_cuda_stream *on)
+{
+    standin *s = lock(r);
+
+    if (s->graph || s->error)
+        return unlock(s, s->error ? s->error : DG_CUDA_CAPTURE_FIRST);
+    s->graph = calloc(1, sizeof *s->graph);
+    if (!s->graph)
+        return unlock(s, DG_CUDA_NO_MEMORY);
+    s->n_captures++;
+    s->invalid = false;
+    s->origin = on;
+    for (int i = 0; i < STANDIN_STREAMS; i++)
+        if (s->streams[i])
+            memset(s->streams[i]->seen, 0, sizeof s->streams[i]->seen);
+    on->captured = true;
+    return unlock(s, 0);
+}
+
+static int capture_end(dg_cuda_runtime *r, dg_cuda_stream *on, dg_cuda_graph **out)
+{
+    standin *s = lock(r);
+    dg_cuda_graph *g = s->graph;
+    int rc = s->error;
+
+    *out = NULL;
+    if (!g || on != s->origin)
+        return unlock(s, rc ? rc : DG_CUDA_CAPTURE_FIRST + 3);
+    s->graph = NULL;
+    if (rc == 0 && s->invalid)
+        rc = DG_CUDA_CAPTURE_INVALID;
+    for (int i = 0; i < STANDIN_STREAMS; i++)
+        if (s->streams[i]) {
+            if (rc == 0 && on->seen[i] < s->streams[i]->seen[i])
+                rc = DG_CUDA_CAPTURE_UNJOINED;
+            s->streams[i]->captured = false;
+        }
+    s->n_graphs += rc == 0;
+    unlock(s, 0);
+    if (rc)
+        graph_close(r, g);
+    else
+        *out = g;
+    return rc;
+}
+
+/* The order of the calls is one that the events allow. */
+static int graph_launch(dg_cuda_runtime *r, dg_cuda_graph *g, dg_cuda_stream *on)
+{
+    standin *s = lock(r);
+    int rc = on->captured ? outside_capture(s) : s->error;
+
+    s->n_replays++;
+    for (const standin_item *it = g->first; it && rc == 0; it = it->next)
+        standin_append(s, on, it);
+    return unlock(s, rc);
+}
+
+/* ---- products -------------------------------------------------------------------------------- */
+
+static int plan_open(dg_cuda_runtime *r, dg_cuda_plan **plan, const dg_cuda_product *p)
+{
+    *plan = malloc(sizeof **plan);
+    if (!*plan)
+        return DG_CUDA_NO_MEMORY;
+    (*plan)->product = *p;
+    return ((standin *)r)->error;
+}
+
+static void plan_close(dg_cuda_runtime *r, dg_cuda_plan *plan)
+{
+    (void)r;
+    free(plan);
+}
+
+static int plan_run(dg_cuda_runtime *r, dg_cuda_stream *on, dg_cuda_plan *plan, const void *a,
+                    const void *b, const void *c, void *y, void *workspace)
+{
+    if (!workspace)
+        return DG_CUDA_INVALID_VALUE;
+    return put(r, on,
+               &(standin_item){ .work = STANDIN_PRODUCT,
+                                .product = plan->product,
+                                .a = a,
+                                .b = b,
+                                .c = c,
+                                .to = y });
+}
+
+/* ---- opening and closing --------------------------------------------------------------------- */
+
+static const char *describe(dg_cuda_runtime *r, char *buf, size_t n)
+{
+    (void)r;
+    snprintf(buf, n, "a stand-in of CUDA for tests, on the CPU");
+    return buf;
+}
+
+static void write_counts(const standin *s)
+{
+    const char *path = getenv("STANDIN_COUNTS");
+    FILE *f = path ? fopen(path, "a") : NULL;
+
+    if (!f)
+        return;
+    fprintf(f,
+            "kernels %lld products %lld copies %lld waits %lld graphs %lld replays %lld "
+            "direct %lld\n",
+            (long long)s->n_launches, (long long)s->n_products, (long long)s->n_copies,
+            (long long)s->n_waits, (long long)s->n_graphs, (long long)s->n_replays,
+            (long long)s->n_direct);
+    fclose(f);
+}
+
+static void close_runtime(dg_cuda_runtime *r)
+{
+    standin *s = lock(r);
+
+    s->stopped = true;
+    pthread_cond_signal(&s->work);
+    unlock(s, 0);
+    pthread_join(s->thread, NULL);
+    write_counts(s);
+    while (s->n_blocks)
+        standin_block_drop(s, &s->blocks[0]);
+    free(s->blocks);
+    pthread_cond_destroy(&s->work);
+    pthread_cond_destroy(&s->passed);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}
+
+static const dg_cuda_runtime table = {
+    .shared_limit = 227 << 10,
+    .workspace_bytes = 4096,
+    .has_bf16 = true,
+    .close = close_runtime,
+    .describe = describe,
+    .memory = memory,
+    .alloc = alloc,
+    .free = drop_block,
+    .alloc_pinned = alloc_pinned,
+    .free_pinned = drop_block,
+    .pin = pin,
+    .unpin = drop_block,
+    .stream_open = stream_open,
+    .stream_close = stream_close,
+    .stream_wait = stream_wait,
+    .event_open = event_open,
+    .event_close = event_close,
+    .event_record = event_record,
+    .event_order = event_order,
+    .event_wait = event_wait,
+    .copy = copy,
+    .clear = clear,
+    .launch = launch,
+    .call = call,
+    .capture_begin = capture_begin,
+    .capture_end = capture_end,
+    .graph_launch = graph_launch,
+    .graph_close = graph_close,
+    .plan_open = plan_open,
+    .plan_close = plan_close,
+    .plan_run = plan_run,
+};
+
+/* Signals sent to the process are for the caller's threads; a crash is its own. */
+static int start_thread(standin *s)
+{
+    static const int own[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP };
+    sigset_t blocked, before;
+    int rc;
+
+    sigfillset(&blocked);
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
+        sigdelset(&blocked, own[i]);
+    pthread_sigmask(SIG_SETMASK, &blocked, &before);
+    rc = pthread_create(&s->thread, NULL, standin_thread, s);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc;
+}
+
+static int open_runtime(dg_cuda_runtime **r, int device, const char *options)
+{
+    standin *s = calloc(1, sizeof *s);
+    int rc = s ? 0 : DG_CUDA_NO_MEMORY;
+
+    *r = NULL;
+    if (rc)
+        return rc;
+    if (!parse(&s->words, options))
+        rc = DG_CUDA_BAD_OPTION;
+    else if (device >= s->words.devices)
+        rc = DG_CUDA_INVALID_DEVICE;
+    s->table = table;
+    s->rng = (uint64_t)s->words.seed;
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->work, NULL);
+    pthread_cond_init(&s->passed, NULL);
+    if (rc == 0 && start_thread(s))
+        rc = DG_CUDA_NO_MEMORY;
+    if (rc)
+        free(s);
+    else
+        *r = &s->table;
+    return rc;
+}
+
+#ifdef __GNUC__
+__attribute__((visibility("default")))
+#endif
+extern const dg_cuda_module dg_cuda_this_module;
+const dg_cuda_module dg_cuda_this_module = {
+    .version = DG_CUDA_VERSION,
+    .name = "the stand-in of CUDA",
+    .look = look,
+    .open = open_runtime,
+    .error = error_text,
+    .find = dg_cuda_find,
+    .sign = dg_cuda_sign,
+    .skip = dg_cuda_skip,
+};
