@@ -36,7 +36,7 @@ static const dg_option options[] = {
     { "precision", DG_OPTION_WORD, offsetof(opts, precision), NULL, "f32|bf16|f64",
       "override the pipeline's precision" },
     { "device", DG_OPTION_STR, offsetof(opts, device), "NAME", NULL,
-      "where kernels run: cpu, ref (reference kernels), far (a test device) (cpu)" },
+      "where kernels run: cpu, ref (reference kernels), far (a test device), cuda, cuda:N (cpu)" },
     { "threads", DG_OPTION_INT, offsetof(opts, threads), "N", NULL, "kernel threads (all cores)" },
     { "format", DG_OPTION_WORD, offsetof(opts, format), NULL, "text|json", "output format (text)" },
     { 0 },

@@ -180,16 +180,21 @@ int dg_exec_failed(const dg_exec *x, int instr, int rc, dg_diag *d)
     int at = late == DG_NO_MARK ? instr : late - x->first_mark;
     bool ours = at >= 0 && at < x->p->instrs.n; /* or another plan's */
     const dg_instr *in = ours ? &x->p->instrs.items[at] : NULL;
+    char why[320];
 
     if (in && in->op->effect == DG_COLLECTIVE && x->comm && x->comm->why[0])
         return dg_collective_failed(in, x->comm, rc, d);
-    return dg_fail(d, (dg_code)-rc, in ? in->origin.where : DG_NOWHERE, "kernel-failed",
-                   "%s failed: %s", in ? in->op->name : "the device",
-                   rc == -DG_ENUMERIC       ? "a number is not finite"
-                   : rc == -DG_EMEMORY      ? "out of memory"
-                   : rc == -DG_EUNSUPPORTED ? "not possible on this device"
-                   : rc == -DG_ESTOP        ? "stopped"
-                                            : "an operand is not what it should be");
+    dg_fail(d, (dg_code)-rc, in ? in->origin.where : DG_NOWHERE, "kernel-failed", "%s failed: %s",
+            in ? in->op->name : "the device",
+            rc == -DG_ENUMERIC       ? "a number is not finite"
+            : rc == -DG_EIO          ? "the device failed"
+            : rc == -DG_EMEMORY      ? "out of memory"
+            : rc == -DG_EUNSUPPORTED ? "not possible on this device"
+            : rc == -DG_ESTOP        ? "stopped"
+                                     : "an operand is not what it should be");
+    if (rc == -DG_EIO)
+        dg_note(d, DG_NOWHERE, "%s", x->backend->describe(x->backend, why, sizeof why));
+    return rc;
 }
 
 /* Reads the guard of instruction i, which the host runs: *zero is true if it is 0. */

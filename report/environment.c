@@ -17,6 +17,7 @@
 #include "base/pool.h"
 #include "base/str.h"
 #include "kernels/backend.h"
+#include "kernels/cuda/host/host.h"
 #include "report/memory_info.h"
 
 typedef struct reader {
@@ -206,6 +207,8 @@ static void try_library(reader *r, const char *name, const char *brings)
 
 static void read_gpus(reader *r)
 {
+    const char *help;
+    char text[600];
     glob_t found;
     int n = 0;
 
@@ -219,12 +222,18 @@ static void read_gpus(reader *r)
         }
         globfree(&found);
     }
-    if (n == 0) {
-        add(r, "NVIDIA", NULL, "none found; this version trains on CPUs");
+    if (n == 0)
+        add(r, "NVIDIA", NULL, "none found");
+    else
+        add(r, "driver", NULL, "%s",
+            read_line(r->a, "/proc/driver/nvidia/version", "NVRM version"));
+    /* what is missing is worth something where there is a GPU */
+    if (dg_cuda_look(text, sizeof text, &help))
+        add(r, "CUDA", NULL, "%s; not confirmed: no GPU has run detrgraph yet", text);
+    else
+        add(r, "CUDA", n ? help : NULL, "%s; trains on CPUs", text);
+    if (n == 0)
         return;
-    }
-    add(r, "driver", NULL, "%s; this version trains on CPUs",
-        read_line(r->a, "/proc/driver/nvidia/version", "NVRM version"));
     try_library(r, "libcuda.so.1", NULL);
     try_library(r, "libnccl.so.2", NULL);
 }

@@ -31,6 +31,12 @@ static const char *name_of(char *buf, size_t n, const char *words)
     return buf;
 }
 
+/* Only the stand-in has faults to order; seeds are no matter to a GPU. */
+static const char *on_gpu(const char *words)
+{
+    return *words == '\0' || strncmp(words, "seed=", 5) == 0 ? getenv("CUDA_DEVICE") : NULL;
+}
+
 static void device_open(device *v, const char *words)
 {
     dg_diag *d = dg_diag_open();
@@ -38,7 +44,8 @@ static void device_open(device *v, const char *words)
     char name[4096];
 
     *v = (device){ 0 };
-    if (dg_backend_open(&v->b, name_of(name, sizeof name, words), d) < 0)
+    if (dg_backend_open(&v->b, on_gpu(words) ? on_gpu(words) : name_of(name, sizeof name, words),
+                        d) < 0)
         fail_msg("%s", dg_diag_text(d));
     dg_diag_close(&d);
     v->x = v->b->alloc(v->b, BYTES);
@@ -205,7 +212,7 @@ static void the_host_is_called_and_signed_to(void **state)
     word = 0;
     assert_int_equal(v.b->sign(v.b, DG_LANE_COMPUTE, &word, 7), 0);
     assert_int_equal(v.b->call(v.b, DG_LANE_COMPUTE, note_call, &calls, 5), 0);
-    assert_int_equal(word, 0); /* late */
+    assert_true(on_gpu("") || word == 0); /* late */
     assert_int_equal(v.b->finish(v.b), 0);
     assert_int_equal(word, 7);
     assert_int_equal(calls, 1);
@@ -343,8 +350,8 @@ static void check_refused(const char *name, const char *id, const char *text)
 
 static void what_is_missing_is_said(void **state)
 {
+    const char *help;
     char name[4096], text[1200];
-    bool ready;
     device v;
 
     (void)state;
@@ -360,8 +367,8 @@ static void what_is_missing_is_said(void **state)
                   "cudaErrorMemoryAllocation");
     device_open(&v, "1,devices=2");
     device_close(&v);
-    dg_cuda_look(text, sizeof text, &ready);
-    assert_true(ready || strlen(text) > 20);
+    if (!dg_cuda_look(text, sizeof text, &help))
+        assert_true(strlen(text) > 20 && strlen(help) > 20);
 }
 
 int main(void)

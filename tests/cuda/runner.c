@@ -10,7 +10,8 @@
 
 #include "kernels/cuda/device.h"
 
-enum { STACK = 128 << 10, WARPS = DG_CUDA_THREADS / DG_CUDA_WARP };
+/* Stacks end at different lines of the cache, or 32 of them would share a few sets of it. */
+enum { STACK = 192 << 10, STAGGER = 576, WARPS = DG_CUDA_THREADS / DG_CUDA_WARP };
 
 typedef void kernel_fn(const void *params, const int32_t *guard, dg_cuda_place here);
 
@@ -131,7 +132,7 @@ static void open_pool(void)
 {
     now.main.begun = true;
     for (int i = 0; i <= DG_CUDA_THREADS; i++) {
-        now.pool[i] = (fiber){ .stack = now.stacks[i], .size = STACK };
+        now.pool[i] = (fiber){ .stack = now.stacks[i], .size = STACK - (size_t)(i % 64) * STAGGER };
         fiber_make(&now.pool[i], live);
         now.idle[now.n_idle++] = &now.pool[i];
     }

@@ -14,8 +14,8 @@ int dg_cuda_open(dg_backend **b, const char *device, dg_diag *d) DG_MUST_USE;
 int dg_cuda_open_with(dg_backend **b, const dg_cuda_module *m, int number, const char *options,
                       dg_diag *d) DG_MUST_USE;
 
-/* What there is, for people: the devices, or what is missing; into buf, which is returned. *ready:
- * `--device cuda` works. */
-const char *dg_cuda_look(char *buf, size_t n, bool *ready);
+/* Whether `--device cuda` opens. buf: the devices and versions, or what is missing, for people;
+ * *help: how to get it, or NULL. */
+bool dg_cuda_look(char *buf, size_t n, const char **help);
 
 #endif

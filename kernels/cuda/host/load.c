@@ -104,19 +104,20 @@ static int look(loaded *l, const char *options, int *n)
     return -DG_EUNSUPPORTED;
 }
 
-const char *dg_cuda_look(char *buf, size_t size, bool *ready)
+bool dg_cuda_look(char *buf, size_t size, const char **help)
 {
     loaded l = { 0 };
     int n = 0;
+    bool ready = load(&l, NULL) == 0 && look(&l, "", &n) == 0;
 
-    *ready = load(&l, NULL) == 0 && look(&l, "", &n) == 0;
-    if (*ready)
+    if (ready)
         snprintf(buf, size, "%d GPU%s, %s", n, n == 1 ? "" : "s", l.text);
     else
-        snprintf(buf, size, "%s (%s): %s", l.missing, l.text, l.help);
+        snprintf(buf, size, "%s: %s", l.missing, l.text);
+    *help = ready ? NULL : l.help;
     if (l.handle)
         dlclose(l.handle);
-    return buf;
+    return ready;
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
