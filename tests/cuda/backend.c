@@ -263,14 +263,20 @@ static void replays_do_the_work_again(void **state)
             e[i] = v.b->event_open(v.b);
         r = record(&v, &j, e[0], e[1], e[2]);
         assert_true(first_of(&v, v.y) == 0); /* none of it is done */
-        for (int i = 0; i < 3; i++) {
+        for (int i = 0; i < 4; i++) {
+            float z[N];
+
             fill(v.pinned, (float)(10 * i));
+            assert_int_equal(v.b->clear(v.b, DG_LANE_COPY, v.x, BYTES), 0); /* before it */
             assert_int_equal(v.b->replay(v.b, DG_LANE_COMPUTE, r), 0);
             assert_int_equal(v.b->copy(v.b, DG_LANE_COPY, v.z, v.x, BYTES), 0); /* behind it */
-            assert_int_equal(v.b->event_wait(v.b, e[2]), 0);
+            if (i % 2)
+                assert_int_equal(v.b->event_wait(v.b, e[2]), 0);
+            assert_int_equal(v.b->download(v.b, DG_LANE_COPY, z, v.z, BYTES), 0);
+            assert_true(z[0] == (float)(10 * i));
             assert_true(first_of(&v, v.y) == (float)(20 * i + 1));
             assert_int_equal(v.b->finish(v.b), 0);
-            assert_true(first_of(&v, v.z) == (float)(10 * i));
+            assert_true(first_of(&v, v.x) == (float)(10 * i));
         }
         v.b->recording_close(v.b, &r);
         assert_null(r);
