@@ -530,8 +530,11 @@ void dg_cuda_close_lanes(dg_cuda *c)
             c->r->stream_close(c->r, c->lanes[lane].stream);
     if (c->words)
         c->r->free_pinned(c->r, c->words);
-    while (c->jobs)
-        free_job(c->jobs);
+    for (dg_cuda_job *j = c->jobs, *next; j; j = next) {
+        next = j->next;
+        free(j);
+    }
+    c->jobs = NULL;
 }
 
 void dg_cuda_work_functions(dg_backend *b)
