@@ -258,6 +258,10 @@ static void set_result(dg_proof *p, const dg_node *node, const dg_rule *r, const
     out->made = in->made;
     if (in->learned)
         out->made = dg_vary_join(in->made, dg_vary_join(in->present, in->value));
+    if (in->learned && r->kind != DG_RULE_ALLREDUCE) /* the root's, or this rank's rows of it */
+        out->made = dg_vary_join(out->made, dg_vary_source(p, axes, node, node->where, true, "own",
+                                                           "%s has a gradient for each rank",
+                                                           dg_vary_called(p, node)));
     out->partial = dg_vary_minus(in->partial, axes);
     out->inexact = dg_vary_join(dg_vary_minus(in->inexact, axes), dg_vary_own_kernels(p, node));
     if (r->kind == DG_RULE_ALLGATHERV) /* every rank gets all rows */
