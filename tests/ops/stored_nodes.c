@@ -51,7 +51,7 @@ CASE(anchors_border)
 
 CASE(warmup_linear)
 {
-    dg_schedule_conf conf = { .warmup = 2000, .first = 1 };
+    dg_schedule_conf conf = { .warmup = { DG_STEPS, 2000 }, .first = 1 };
     const dg_json *t = model_at(m, "t"), *factor = model_at(m, "factor");
 
     for (int i = 0; i < t->n; i++)
