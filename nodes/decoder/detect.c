@@ -18,7 +18,8 @@ static const double LEAST = 1e-3; /* a score below it goes, as in the reference 
 
 static const dg_port ports[] = {
     DG_IN("in",
-          "{logits:f[B,Q,C],boxes:f[B,Q,4],masks?:any,aux?:any,enc?:any,dn?:any,denoising?:any}",
+          "{logits:f[B,Q,C],boxes:f[B,Q,4],masks?:{map:f[B,H,W,D],queries:f[B,Q,D],bias:f[1]},aux?:"
+          "any,enc?:any,dn?:any,denoising?:any}",
           "predictions of a decoder"),
     DG_OUT("out", "{labels:i[B,K],scores:f[B,K],boxes:f[B,K,4],masks?:f[B,K,H,W]}",
            "detections, best first; masks as logits, if the predictions have masks"),

@@ -11,7 +11,8 @@ static uint64_t digest(const dg_feeder_batch *b)
     for (int i = 0; i < b->n_feeds; i++) {
         size_t n = (size_t)dg_shape_elements(b->feeds[i].shape) * 4;
 
-        h = h * 31 + dg_fnv1a(b->data[i], n);
+        if (b->data[i])
+            h = h * 31 + dg_fnv1a(b->data[i], n);
     }
     for (int i = 0; i < b->n; i++)
         h = h * 31 + (uint64_t)b->samples[i].item + b->samples[i].index;

@@ -107,10 +107,10 @@ static int close_walker(void **state)
 
 /* cast changes storage alone: every gradient passes it in the mixed-precision tests. The rule of
  * batch_norm_sync is that of the norm with its statistics, over all ranks: tests/tensor/ranks
- * checks it. */
+ * checks it, and those of the collectives. */
 static bool is_exempt(const dg_op *op)
 {
-    return op == DG_OP(cast) || op == DG_OP(batch_norm_sync);
+    return op == DG_OP(cast) || op == DG_OP(batch_norm_sync) || op->effect == DG_COLLECTIVE;
 }
 
 static void gradients_are_central_differences(void **state)

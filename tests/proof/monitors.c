@@ -211,7 +211,9 @@ static void expect(const char *mesh, const char *data, const char *nodes, const 
     "t.xml:6:1: train/b.images: shape: declared f[B,H,W,3] (each rank, each batch)\n"              \
     "t.xml:6:1: train/b.targets: presence: declared always there (each rank, each batch)\n"        \
     "t.xml:6:1: train/b.targets: shape: declared {labels:i[B,M],boxes:f[B,M,4],count:i[B]} (each " \
-    "rank, each batch)\n"
+    "rank, each batch)\n"                                                                          \
+    "t.xml:6:1: train/b.sizes: presence: declared always there (each rank, each batch)\n"          \
+    "t.xml:6:1: train/b.sizes: shape: declared i[B,2] (each rank, each batch)\n"
 #define VALUE(node)                                                                          \
     node ".out: value: declared the same on all ranks of dp (2 ranks) (digests, within the " \
          "batch)\n"

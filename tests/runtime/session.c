@@ -90,7 +90,7 @@ static void one_step(void **state)
     assert_string_equal(dg_run_param_at(run, 0).name, "net.conv.weight");
     assert_true(dg_run_param_at(run, 0).trainable && !dg_run_param_at(run, 0).buffer);
     assert_int_equal(dg_run_select(run, "train", SIDE, SIDE, t->d), 0);
-    assert_int_equal(dg_run_n_inputs(run), 4);
+    assert_int_equal(dg_run_n_inputs(run), 5);
     feed(t, run);
     assert_int_equal(dg_run_get(run, DG_RUN_WEIGHTS, "net.score.bias", before, 2, t->d), 0);
     assert_int_equal(dg_run_step(run, t->d), 0);
