@@ -143,7 +143,7 @@ static void deal(const fz_rank *k, const fz_node *n, const fz_list *in, const in
 
     for (int i = from + mine; i < to; i += ranks)
         for (int j = 0; j < in->n; j++) {
-            int at = in->picks && !in->loose ? in->item[j].pick : j;
+            int at = in->picks ? in->item[j].pick : j;
 
             if (at != unit[i % n_units] || out->n == FZ_ITEMS)
                 continue;
@@ -184,22 +184,21 @@ static void partition(fz_rank *k, int node, const fz_list *given, fz_list *out)
     fz_list in = *given;
     fz_groups groups = { .n = n->aligned == 1 ? 64 : 1 };
 
-    if (n->shuffle == 1 && !(in.picks && !in.loose))
+    if (n->shuffle == 1 && !in.picks)
         shuffle(in.item, in.n, &d);
     out->picks = in.picks;
-    out->loose = in.loose;
     for (int c = 0; c < groups.n; c++) {
         int *unit = groups.unit[c], n_units = 0;
 
         for (int j = 0; j < in.n; j++) {
             const fz_item *it = &in.item[j];
             int kind = in.picks ? it->w / 32 + 8 * (it->h / 32) : it->aspect;
-            int at = in.picks && !in.loose ? it->pick : j;
+            int at = in.picks ? it->pick : j;
 
             if ((groups.n == 1 || kind == c) && (!n_units || unit[n_units - 1] != at))
                 unit[n_units++] = at;
         }
-        if (n->shuffle == 1 && in.picks && !in.loose)
+        if (n->shuffle == 1 && in.picks)
             for (int i = n_units - 1; i > 0; i--) {
                 int j = fz_below(&d, i + 1), t = unit[i];
 
@@ -320,10 +319,9 @@ static void augment(fz_rank *k, int node, const fz_list *in, fz_list *out)
 /* Behind a sampler a batch stays or goes as a whole, by the objects of all its items. */
 static void filter(const fz_node *n, const fz_list *in, fz_list *out)
 {
-    bool whole = in->picks && !in->loose;
+    bool whole = in->picks;
 
     out->picks = in->picks;
-    out->loose = in->loose;
     for (int i = 0, end, pick = 0; i < in->n; i = end) {
         int objects = 0;
 
@@ -340,11 +338,11 @@ static void filter(const fz_node *n, const fz_list *in, fz_list *out)
     }
 }
 
-/* A node that declares that it may drop samples: by draws of the sample. */
+/* A node that declares that it may drop samples: by draws of the sample. A slot is filled with
+ * another item then, so batches stay as they were picked. */
 static void crop(fz_rank *k, int node, const fz_list *in, fz_list *out)
 {
     out->picks = in->picks;
-    out->loose = in->picks;
     for (int i = 0; i < in->n; i++) { /* another item takes the place of one that is dropped */
         out->item[out->n] = in->item[i];
         if (fz_mix(fz_mix(k->sim->seed, (uint64_t)node + 5),
@@ -358,7 +356,7 @@ static void crop(fz_rank *k, int node, const fz_list *in, fz_list *out)
 
 static fz_end equalize(fz_rank *k, int node, const fz_list *in, fz_list *out)
 {
-    bool whole = in->picks && !in->loose; /* counts picks */
+    bool whole = in->picks; /* counts picks */
     int units = !whole ? in->n : in->n ? in->item[in->n - 1].pick + 1 : 0;
 
     if (!k->answered)
@@ -431,22 +429,17 @@ bool fz_stream_next(fz_rank *k)
 {
     const fz_list *l = k->stream.last;
     int batch = 2, at = k->stream.at;
-    bool endless = false;
 
     for (int i = 0; i < k->m->n_nodes; i++)
         if ((k->m->node[i].op == FZ_SAMPLER || k->m->node[i].op == FZ_PLAIN) &&
-            k->m->node[i].scope == k->scope) {
+            k->m->node[i].scope == k->scope)
             batch = batch_of(&k->m->node[i]);
-            endless = k->m->node[i].repeat == 1;
-        }
     memset(&k->batch, 0, sizeof k->batch);
     if (!l || at >= l->n)
         return false;
     while (k->stream.at < l->n && k->batch.n < batch &&
-           (l->loose || l->item[k->stream.at].pick == l->item[at].pick))
+           l->item[k->stream.at].pick == l->item[at].pick)
         k->batch.item[k->batch.n++] = l->item[k->stream.at++];
-    if (l->loose && endless && k->batch.n < batch)
-        return false; /* they begin the next round */
     k->w_px = k->batch.item[0].w;
     k->h_px = k->batch.item[0].h;
     return true;

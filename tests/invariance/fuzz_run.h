@@ -72,9 +72,9 @@ typedef struct fz_item {
 } fz_item;
 typedef struct fz_list {
     int n;
-    bool picks, loose;
+    bool picks;
     fz_item item[FZ_ITEMS];
-} fz_list; /* loose: samples were lost */
+} fz_list;
 
 typedef enum fz_what {
     FZ_BARRIER,
