@@ -109,6 +109,7 @@ static void loader(dg_str *out, const plan *p, const dg_split *s, const char *pa
 {
     const dg_survey *v = p->survey;
 
+    assert(s);
     dg_str_fmt(out, "    <loader.%-8s id=\"data\" root=\"$data\"", dg_form_name(v->layout.form));
     if (v->layout.form == DG_FORM_COCO && !(s->split && strcmp(s->images, "images") == 0)) {
         dg_str_add(out, " annotations=\"");

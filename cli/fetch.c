@@ -29,11 +29,12 @@ static int sum_file(dg_fetched *out, const char *path, dg_diag *d)
     FILE *f = fopen(path, "rbe");
     static const size_t chunk = 1 << 20;
     uint8_t *buffer = dg_try_alloc(chunk);
-    size_t n;
+    size_t n = f && buffer ? chunk : 0;
     int rc = 0;
 
     out->bytes = 0;
-    while (f && buffer && (n = fread(buffer, 1, chunk, f)) > 0) {
+    while (n == chunk) {
+        n = fread(buffer, 1, chunk, f);
         g_checksum_update(sum, buffer, (gssize)n);
         out->bytes += (int64_t)n;
     }
@@ -297,9 +298,12 @@ static const char *proxy_named(void)
     static const char *const names[] = { "https_proxy", "HTTPS_PROXY", "http_proxy", "all_proxy",
                                          "ALL_PROXY" };
 
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (getenv(names[i]) && *getenv(names[i]))
-            return getenv(names[i]);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *value = getenv(names[i]);
+
+        if (value && *value)
+            return value;
+    }
     return NULL;
 }
 

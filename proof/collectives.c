@@ -311,8 +311,12 @@ void dg_vary_collective(dg_proof *p, const dg_node *node, const dg_rule *r, cons
     else if (!r->to)
         check_inner(p, node, in, axes);
     add_meeting(p, node, axes, r->kind == DG_RULE_METRIC);
-    if (r->to)
-        set_results(p, node, r, operand, fires, axes, out);
+    if (!r->to)
+        return;
+    set_results(p, node, r, operand, fires, axes, out);
+    for (int i = 0; r->kind == DG_RULE_ALLGATHERV && i < node->n_in; i++)
+        if (i != port && in[i].there) /* which rows are gathered */
+            out->value = dg_vary_join(out->value, dg_vary_minus(in[i].value, axes));
 }
 
 /* What ends a loop earlier, or makes it longer, on some ranks: the place to look at. */

@@ -104,23 +104,25 @@ static void warn_unexpected(const dg_store *s, const dg_archive *a, size_t skip,
     dg_str_free(&names);
 }
 
+/* What is taken of a tensor of another shape. */
+typedef enum row_choice {
+    ALL_ROWS,  /* nothing: all rows must be there */
+    SAME_ROWS, /* the rows of the same classes */
+    OTHER_ROWS /* those of other classes, too */
+} row_choice;
+
 typedef struct tally {
     int n, n_missing, n_shapes;
     int n_class;                   /* of the shapes: those that depend on the number of classes */
     int64_t classes_file, classes; /* from a score head's bias; 0: unknown */
     dg_str missing, shapes;
-    enum {
-        ALL_ROWS,
-        SAME_ROWS,
-        OTHER_ROWS
-    } take;                        /* of another shape: nothing; of the same
-                                    * classes; of other classes, too */
+    row_choice take;
     int n_rows[DG_ROWS_TILED + 1]; /* tensors of which some rows were taken, by kind */
 } tally;
 
 /* The rows of an entry that fit a parameter of another shape; NULL: none do. */
 static const int64_t *rows_that_fit(const dg_archive *a, const dg_entry *e, const dg_param_info *p,
-                                    int take, int *n_rows, dg_arena *arena)
+                                    row_choice take, int *n_rows, dg_arena *arena)
 {
     int64_t *rows =
         take != ALL_ROWS && p->shape.rank ? DG_NEW_N(arena, p->shape.d[0], int64_t) : NULL;

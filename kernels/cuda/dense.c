@@ -172,7 +172,7 @@ DEVICE wide largest_of(const entropies *p, int64_t row, int64_t *most, wide *sum
         top = larger(top, get(x[k]));
     top = warp_max(top);
     for (int64_t k = lane_id(); k < p->c; k += DG_CUDA_WARP) {
-        at = get(x[k]) == top && k < at ? (int32_t)k : at;
+        at = k < at && get(x[k]) == top ? (int32_t)k : at;
         own += exp(get(x[k]) - top);
     }
     for (int mask = DG_CUDA_WARP / 2; mask; mask /= 2) {

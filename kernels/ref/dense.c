@@ -106,12 +106,13 @@ static int logistic_loss_grad(const dg_args *a)
 /* log sum exp(x), and the place of the largest, the first of equal ones. */
 static double log_sum_exp(const real *x, int64_t c, int64_t *most)
 {
-    double sum = 0;
+    double sum;
 
     *most = 0;
     for (int64_t k = 1; k < c; k++)
         *most = x[k] > x[*most] ? k : *most;
-    for (int64_t k = 0; k < c; k++)
+    sum = exp((double)x[0] - x[*most]);
+    for (int64_t k = 1; k < c; k++)
         sum += exp((double)x[k] - x[*most]);
     return x[*most] + log(sum);
 }

@@ -18,7 +18,7 @@ static bool is_scored(const real *score, int64_t i)
 
 static bool better(const real *x, int32_t i, int32_t k)
 {
-    return x[i] > x[k] || (x[i] == x[k] && i < k);
+    return x[i] > x[k] || (i < k && x[i] == x[k]);
 }
 
 static void sink(const real *x, int32_t *heap, int64_t n, int64_t at)

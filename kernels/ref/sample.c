@@ -185,7 +185,7 @@ static bool better(const real *x, int32_t i, int32_t k)
 
     if (i_nan || k_nan)
         return i_nan == k_nan ? i < k : k_nan;
-    return x[i] > x[k] || (x[i] == x[k] && i < k);
+    return x[i] > x[k] || (i < k && x[i] == x[k]);
 }
 
 /* As sink, with the worst on top. */

@@ -31,7 +31,7 @@ void dg_resample_bicubic(int64_t from, int64_t to, double *m)
             w[j] = j >= begin && j < end ? keys(((double)j + 0.5 - c) / wide) : 0;
             sum += w[j];
         }
-        for (int64_t j = begin; j < end; j++)
+        for (int64_t j = 0; j < from; j++)
             w[j] /= sum;
     }
 }

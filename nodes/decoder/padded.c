@@ -200,7 +200,7 @@ dg_val dg_padded_positions(const dg_padded *p, int level, int64_t width, double 
 dg_val dg_padded_centres(const dg_padded *p)
 {
     dg_build *b = p->b;
-    dg_val part[DG_MAX_LEVELS];
+    dg_val part[DG_MAX_LEVELS] = { DG_NONE };
 
     for (int l = 0; l < p->levels.n; l++) {
         int64_t h = p->levels.h[l], w = p->levels.w[l];

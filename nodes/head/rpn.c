@@ -187,7 +187,7 @@ static dg_val levels_of(const rpn *r, const dg_level_topk_attr *a)
 
     for (int l = 0; l < r->h.n; l++)
         k += a->n[l] < a->k ? a->n[l] : a->k;
-    v = malloc((size_t)(r->h.batch * k) * sizeof *v);
+    v = malloc(((size_t)(r->h.batch * k) + 1) * sizeof *v);
     if (!v)
         return dg_error(b, "out-of-memory", "no memory for %lld proposals", (long long)k);
     for (int64_t i = 0; i < r->h.batch; i++)

@@ -3,6 +3,8 @@
  * n. */
 #include "nodes/sampler/python.h"
 
+#include <assert.h>
+
 enum { N = 624, M = 397 };
 
 typedef struct twister {
@@ -72,6 +74,7 @@ int dg_python_choice(uint64_t seed, int n)
     uint32_t r;
     twister t;
 
+    assert(n > 0);
     while (n >> bits)
         bits++;
     begin_with(&t, key, key[1] ? 2 : 1);

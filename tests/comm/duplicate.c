@@ -24,7 +24,7 @@ static void *on_duplicate(void *self)
         int32_t x = c->rank + i;
 
         if (c->rank)
-            (void)poll(NULL, 0, i % 7 == 0);
+            (void)poll(NULL, 0, i % 7 ? 0 : 1);
         if (sum_over_ranks(c, &x) < 0 || x != c->ranks * (c->ranks - 1) / 2 + c->ranks * i)
             return "a sum on the duplicate is wrong";
     }

@@ -499,11 +499,11 @@ static int start_thread(standin *s)
 static int open_runtime(dg_cuda_runtime **r, int device, const char *options)
 {
     standin *s = calloc(1, sizeof *s);
-    int rc = s ? 0 : DG_CUDA_NO_MEMORY;
+    int rc = 0;
 
     *r = NULL;
-    if (rc)
-        return rc;
+    if (!s)
+        return DG_CUDA_NO_MEMORY;
     if (!parse(&s->words, options))
         rc = DG_CUDA_BAD_OPTION;
     else if (device >= s->words.devices)

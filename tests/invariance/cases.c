@@ -46,7 +46,8 @@ static void prove(proved *v, const char *text, const char *file)
     if (!v->rejected) {
         if (v->g->ranks_open)
             v->g->ranks = 2;
-        v->rejected = (dg_graph_check(v->g, v->d) < 0) | (dg_graph_runnable(v->g, v->d) < 0);
+        v->rejected = dg_graph_check(v->g, v->d) < 0;
+        v->rejected = dg_graph_runnable(v->g, v->d) < 0 || v->rejected;
     }
     assert_true(v->rejected == (dg_diag_errors(v->d) > 0));
 }

@@ -416,6 +416,15 @@ fz_val fz_shape_of(const fz_rank *k, int node)
         v.dim[1] = 8;
         v.dim[2] = 4;
     }
+    if (n->op == FZ_USE)
+        v = shape_at(k, n->in[0], v);
+    for (int i = 0; n->op == FZ_USE && i < k->m->n_nodes; i++) { /* its nodes are a chain */
+        const fz_node *inner = &k->m->node[i];
+
+        if (inner->scope == FZ_IN_MODEL + n->model && inner->op == FZ_LINEAR && !inner->dead &&
+            v.nd)
+            v.dim[v.nd - 1] = fz_given(inner->width, 8);
+    }
     if (n->op == FZ_LOSS || n->op == FZ_MEAN)
         v.nd = 0;
     return v;
@@ -431,10 +440,8 @@ static void fill(fz_rank *k, int node)
     fz_own_params(&zero.grad, m, node);
     if (n->op == FZ_USE)
         fz_model_params(&zero.grad, m, n);
-    else {
-        zero.nd = shape.nd;
-        memcpy(zero.dim, shape.dim, sizeof zero.dim);
-    }
+    zero.nd = shape.nd;
+    memcpy(zero.dim, shape.dim, sizeof zero.dim);
     for (int i = 0; i < FZ_OUT; i++)
         k->out[node][i] = zero;
     for (int i = 0; n->op == FZ_LOSS && i < 3; i++)

@@ -507,7 +507,7 @@ static void unsized_and_text_ids(void **state)
         const dg_coco_image *im = dg_coco_image_at(c, i);
 
         assert_true(im->w == 64 && im->h == 48 && im->n == 1);
-        assert_true(im->id >= 1ll << 52 && im->id < 1ll << 53);
+        assert_true(im->id >= 1LL << 52 && im->id < 1LL << 53);
         assert_int_equal(dg_coco_find_image(c, im->id), i);
     }
     assert_int_equal(dg_coco_find_class(c, 8), 1);

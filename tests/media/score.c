@@ -5,7 +5,6 @@
 
 #include <detrgraph/node.h>
 
-#include "media/json.h"
 #include "media/coco.h"
 #include "media/json.h"
 #include "media/score.h"

@@ -166,11 +166,11 @@ static int choose(dg_nvidia_products *lt, dg_cuda_plan *plan, int64_t alignment)
 int dg_nvidia_plan_open(dg_nvidia_products *lt, dg_cuda_plan **out, const dg_cuda_product *p)
 {
     dg_cuda_plan *plan = calloc(1, sizeof *plan);
-    int rc = plan ? 0 : DG_CUDA_NO_MEMORY;
+    int rc;
 
     *out = NULL;
-    if (rc)
-        return rc;
+    if (!plan)
+        return DG_CUDA_NO_MEMORY;
     plan->type = p->type;
     plan->bias = p->bias != 0;
     plan->add = p->add != 0;
