@@ -146,7 +146,7 @@ static void lanes_wait_for_events(void **state)
         device v;
         dg_event *copied;
         job j;
-        char words[16];
+        char words[32];
 
         snprintf(words, sizeof words, "seed=%d", seed);
         device_open(&v, words);
@@ -255,7 +255,7 @@ static void replays_do_the_work_again(void **state)
         dg_event *e[3];
         dg_recording *r;
         job j;
-        char words[16];
+        char words[32];
 
         snprintf(words, sizeof words, "seed=%d", seed);
         device_open(&v, words);
