@@ -3,6 +3,8 @@
  * remaining items as a data set; its picks are translated back. */
 #include "feed/epoch_plan.h"
 
+#include <string.h>
+
 #include "nodes/items.h"
 
 typedef struct view {
@@ -179,7 +181,7 @@ static void take_own(dg_schedule *plan, dg_arena *arena, const dg_planning *p, c
 static int plan_items(dg_schedule *plan, dg_arena *arena, const dg_planning *p, int64_t epoch,
                       int64_t *left, bool *ended, dg_diag *d)
 {
-    dg_dataset seen = *p->data;
+    dg_dataset seen = { 0 };
     dg_choice chosen;
     view v;
     int rc;
@@ -191,6 +193,8 @@ static int plan_items(dg_schedule *plan, dg_arena *arena, const dg_planning *p, 
     }
     DG_TRY(make_choices(&chosen, arena, p, p->data, 0, p->chain->n_before, epoch, left, ended, d));
     v = (view){ p->data, chosen.items };
+    /* a plugin with older headers has fewer members */
+    memcpy(&seen, p->data, p->data->size < sizeof seen ? p->data->size : sizeof seen);
     seen.n_items = (int)chosen.n;
     seen.self = &v;
     seen.info = view_info;
