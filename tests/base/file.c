@@ -329,10 +329,14 @@ static void a_folder_that_cannot_be_synced(void **state)
     assert_int_equal(root ? chown(p->folder, NOBODY, NOBODY) : 0, 0);
     assert_int_equal(chmod(p->folder, 0300), 0);
     assert_int_equal(root ? seteuid(NOBODY) : 0, 0);
-    int rc = dg_file_write(in(p, "x"), "x", 1, p->d);
+    /* a folder above may be closed to that user */
+    bool enters = faccessat(AT_FDCWD, p->folder, X_OK, AT_EACCESS) == 0;
+    int rc = enters ? dg_file_write(in(p, "x"), "x", 1, p->d) : 0;
 
     assert_int_equal(root ? seteuid(0) : 0, 0);
     assert_int_equal(chmod(p->folder, 0700), 0);
+    if (!enters)
+        skip();
     assert_int_equal(rc, -DG_EIO);
     assert_string_equal(dg_diag_at(p->d, 0)->text, "cannot sync its folder: Permission denied");
     check_only(p->d, "file-sync");
