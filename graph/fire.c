@@ -61,7 +61,7 @@ int dg_fire_begin(dg_build *b, const dg_graph *g, const dg_node *node, dg_val wh
     int n = begin_where(b, when);
 
     if (node->on >= 0)
-        n += begin_where(b, dg_own_flag(b, g->rank == node->on));
+        n += begin_where(b, dg_own_flag(b, 0, g->rank == node->on));
     for (int i = 0; i < node->n_in; i++)
         if (needs(b, node, i) && dg_has(in[i])) {
             n += begin_where(b, fired[i]);

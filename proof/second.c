@@ -137,7 +137,9 @@ static uint32_t given(const dg_look *l, int32_t v)
         return input && input->index >= 0 && input->index < l->h->n_nodes
                    ? dg_second_node_at(l, input->index)->fed.axes & l->h->live
                    : l->h->live;
-    return x->own ? l->h->live : 0;
+    if (!x->own)
+        return 0;
+    return x->own_axis ? axes_called(l->h, x->own_axis) & l->h->live : l->h->live;
 }
 
 uint32_t dg_second_read(const dg_look *l, int32_t v)

@@ -29,10 +29,11 @@ void dg_build_place(dg_build *b, const char *axis, int64_t place);
 dg_val dg_input(dg_build *b, const char *name, dg_dtype dtype, dg_shape shape);
 /* The same, fed by a node of the graph: as->index, under as->key, which points into as->name. */
 dg_val dg_input_as(dg_build *b, const dg_binding *as, dg_dtype dtype, dg_shape shape);
-/* A constant i32 that is this rank's own: other ranks' programs may have the other flag here. */
-dg_val dg_own_flag(dg_build *b, bool flag);
+/* A constant i32 that is this rank's own: programs of other ranks of the axis (as in reduce_attr; 0:
+ * of any axis) may have the other flag here. */
+dg_val dg_own_flag(dg_build *b, int64_t axis, bool flag);
 /* The same: i32 [n], 1 at `which` and else 0. */
-dg_val dg_own_choice(dg_build *b, int64_t n, int64_t which);
+dg_val dg_own_choice(dg_build *b, int64_t axis, int64_t n, int64_t which);
 /* Publishes v as a result; of a record each field as name.key. */
 void dg_result(dg_build *b, const char *name, dg_val v);
 /* The same, as a result of this kind. as->key, if set, points into as->name; fields of a record

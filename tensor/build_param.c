@@ -171,7 +171,7 @@ dg_val dg_const_i32(dg_build *b, dg_shape shape, const int32_t *values)
 }
 
 /* Not shared with equal constants, which are the same on all ranks. */
-static dg_val own_constant(dg_build *b, dg_shape shape, const int32_t *data)
+static dg_val own_constant(dg_build *b, int64_t axis, dg_shape shape, const int32_t *data)
 {
     size_t n = (size_t)dg_shape_elements(shape);
 
@@ -183,21 +183,22 @@ static dg_val own_constant(dg_build *b, dg_shape shape, const int32_t *data)
                                             .producer = -1,
                                             .param = -1,
                                             .own = true,
+                                            .own_axis = axis,
                                             .constant = dg_memdup(b->arena, data, n * sizeof *data),
                                         }) };
 }
 
-dg_val dg_own_flag(dg_build *b, bool flag)
+dg_val dg_own_flag(dg_build *b, int64_t axis, bool flag)
 {
-    return own_constant(b, DG_SCALAR, &(int32_t){ flag });
+    return own_constant(b, axis, DG_SCALAR, &(int32_t){ flag });
 }
 
-dg_val dg_own_choice(dg_build *b, int64_t n, int64_t which)
+dg_val dg_own_choice(dg_build *b, int64_t axis, int64_t n, int64_t which)
 {
     int32_t *data = DG_NEW_N(b->arena, n, int32_t);
 
     data[which] = 1;
-    return own_constant(b, DG_SHAPE(n), data);
+    return own_constant(b, axis, DG_SHAPE(n), data);
 }
 
 dg_val dg_number(dg_build *b, double value)

@@ -27,8 +27,8 @@ void dg_grad_broadcast(dg_build *b, dg_grad_call *g)
     const reduce_attr *a = g->attr;
     dg_val sum = sum_over_ranks(b, a, g->dout[0]);
 
-    g->din[0] =
-        dg_select(b, dg_own_flag(b, dg_axis_place(b, a->axis) == a->root), sum, dg_number(b, 0));
+    g->din[0] = dg_select(b, dg_own_flag(b, a->axis, dg_axis_place(b, a->axis) == a->root), sum,
+                          dg_number(b, 0));
 }
 
 void dg_grad_all_gather(dg_build *b, dg_grad_call *g)
@@ -37,7 +37,7 @@ void dg_grad_all_gather(dg_build *b, dg_grad_call *g)
     dg_shape x = dg_shape_of(b, g->in[0]);
     dg_val rows =
         dg_reshape(b, sum_over_ranks(b, a, g->dout[0]), DG_SHAPE(a->ranks, dg_shape_elements(x)));
-    dg_val mine = dg_own_choice(b, a->ranks, dg_axis_place(b, a->axis));
+    dg_val mine = dg_own_choice(b, a->axis, a->ranks, dg_axis_place(b, a->axis));
 
     rows = dg_select(b, dg_reshape(b, mine, DG_SHAPE(a->ranks, 1)), rows, dg_number(b, 0));
     g->din[0] = dg_reshape(b, dg_sum(b, rows, 1, false), x);

@@ -81,7 +81,10 @@ typedef struct dg_value {
     bool needs_gradient;  /* depends on a trainable parameter through differentiable ops */
     /* would need one if a collective on the way passed gradients on: 1 + the index of its node */
     int severed;
-    bool own; /* DG_CONSTANTS: another number in the programs of other ranks */
+    /* DG_CONSTANTS: another number in the programs of other ranks; own_axis: of this axis (as in
+     * reduce_attr), 0: of any */
+    bool own;
+    int64_t own_axis;
 } dg_value;
 
 typedef enum dg_segment { DG_SEG_BATCH, DG_SEG_UPDATE, DG_N_SEGMENTS } dg_segment;

@@ -114,7 +114,7 @@ static void root_only_of_the_same(hand *x)
 }
 static void own_flag(hand *x)
 {
-    meet_if(x, dg_own_flag(x->b, true), "dp");
+    meet_if(x, dg_own_flag(x->b, 0, true), "dp");
 }
 static void drawn(hand *x)
 {
