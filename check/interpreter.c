@@ -234,7 +234,8 @@ static dg_kernel_fault_kind watch_kernel(const dg_interpreter *m, const dg_instr
 }
 
 /* True if the gradient deliberately ends here: a detached value, a selection, a comparison. A
- * plugin's op with real outputs may have forgotten its gradient. */
+ * plugin's op with real outputs may have forgotten its gradient, and that of a norm's statistics is
+ * in the norm's own rule. */
 static bool is_frozen(const dg_interpreter *m, const dg_instr *instr)
 {
     bool real = false, moves = false, passes = false;
@@ -248,7 +249,8 @@ static bool is_frozen(const dg_interpreter *m, const dg_instr *instr)
             passes = passes || x->needs_gradient;
         real = real || (i >= instr->n_in && instr->v[i] && x->dtype == DG_REAL);
     }
-    return moves && !passes && !(real && is_plugin_op(instr->op));
+    return moves && !passes && instr->op != DG_OP(batch_stats) &&
+           !(real && is_plugin_op(instr->op));
 }
 
 int dg_interpreter_run(dg_interpreter *m, bool forward_only)
