@@ -8,7 +8,6 @@
 
 typedef struct bounds {
     double term, total, norm, value, moved;
-    bool jumped; /* see edge_gap */
 } bounds;
 
 static bounds bounds_of(const fixture *f)
@@ -33,52 +32,8 @@ static dg_json part_of(const dg_json *list, int64_t first, int64_t n)
     return part;
 }
 
-/* The least distance of an edge of a matched box of the last layer from the same edge of its
- * target. The gradient of the GIoU jumps where they coincide: in f32, whose noise decides on which
- * side an edge lies, what follows is then another course than the fixture's. */
-static double edge_gap(fixture *f, const dg_json *matches, const dg_json *targets)
-{
-    const dg_json *main = dg_json_get(matches, "main");
-    char *name = dg_printf(f->arena, "dec.%d.boxes", matches->n - 2); /* main, aux_*, enc */
-    double least = INFINITY, *v;
-    dg_shape shape;
-
-    v = fixture_read(f, name, &shape);
-    for (int64_t b = 0; v && b < f->batch; b++) {
-        const dg_json *query = dg_json_get(&main->items[b], "query"),
-                      *gt = dg_json_get(&main->items[b], "gt"),
-                      *boxes = dg_json_get(&targets->items[b], "boxes");
-
-        for (int i = 0; i < query->n; i++) {
-            const double *x = v + (b * shape.d[1] + (int64_t)query->items[i].number) * 4;
-            const dg_json *t = boxes->items[(int)gt->items[i].number].items;
-
-            for (int c = 0; c < 4; c++) { /* both edges of both axes */
-                double side = c < 2 ? -0.5 : 0.5, ours = x[c % 2] + side * x[c % 2 + 2];
-
-                least = fmin(least, fabs(ours - t[c % 2].number - side * t[c % 2 + 2].number));
-            }
-        }
-    }
-    return least;
-}
-
-/* Looser bounds from this batch on, if an edge lies where f32 cannot tell. */
-static void look_for_jump(fixture *f, const dg_json *step, const dg_json *matches,
-                          const dg_json *targets, bounds *k)
-{
-    double gap = f->set->precision == F32 && !k->jumped ? edge_gap(f, matches, targets) : INFINITY;
-
-    if (gap > 2e-7)
-        return;
-    printf(
-        "  step %d: an edge of a box lies within %.0e of its target's, where the gradient jumps\n",
-        (int)dg_json_get(step, "step")->number, gap);
-    *k = (bounds){ 5e-2, 5e-3, 1e-2, 1e-2, -1, true };
-}
-
 /* One batch of step t, its number-th; adds its loss to the step's. */
-static int micro(fixture *f, const dg_json *step, int number, bounds *k, double *total)
+static int micro(fixture *f, const dg_json *step, int number, const bounds *k, double *total)
 {
     int batch = (int)dg_json_get(step, "batch")->number, rc = 0;
     const dg_json *stored = &dg_json_get(step, "micro")->items[number];
@@ -92,12 +47,9 @@ static int micro(fixture *f, const dg_json *step, int number, bounds *k, double 
     DG_TRY(fixture_feed_resized(f, &names, (int64_t)dg_json_get(step, "size")->number));
     DG_TRY(fixture_feed_targets(f, &targets));
     DG_TRY(dg_run_step(f->run, f->d));
-    if (!k->jumped) {
-        DG_TRY(fixture_check_groups(f, dg_json_get(stored, "enc_topk_indices")));
-        DG_TRY(fixture_check_group_matches(f, dg_json_get(stored, "matches")));
-    }
+    DG_TRY(fixture_check_groups(f, dg_json_get(stored, "enc_topk_indices")));
+    DG_TRY(fixture_check_group_matches(f, dg_json_get(stored, "matches")));
     fixture_check_terms(f, dg_json_get(stored, "losses"), k->term);
-    look_for_jump(f, step, dg_json_get(stored, "matches"), &targets, k);
     v = fixture_read(f, "loss.total", &shape);
     report_fact(f->report, "total loss is there", v != NULL, "loss.total");
     *total += v ? *v : NAN;
@@ -105,7 +57,7 @@ out:
     return rc;
 }
 
-static int one_step(fixture *f, const dg_json *step, bounds *k)
+static int one_step(fixture *f, const dg_json *step, const bounds *k)
 {
     const dg_json *parts = dg_json_get(step, "micro"), *batches = dg_json_get(f->root, "batches");
     int64_t size = (int64_t)dg_json_get(step, "size")->number,
@@ -182,7 +134,7 @@ int fixture_trace_groups(fixture *f)
 {
     static const double recipe = 1e-4; /* the pipeline's rate */
     const dg_json *batches, *steps = dg_json_get(f->root, "steps");
-    bounds k = bounds_of(f);
+    const bounds k = bounds_of(f);
     int rc = 0;
 
     DG_TRY(dg_json_need(&batches, f->root, "batches", DG_JSON_ARRAY, f->d));
