@@ -2,6 +2,8 @@ libnodes_la_SOURCES += \
 	nodes/augment/augment.c \
 	nodes/backbone/dinov2.c \
 	nodes/backbone/presnet.c \
+	nodes/backbone/residual.c \
+	nodes/backbone/residual.h \
 	nodes/backbone/resample.c nodes/backbone/resample.h \
 	nodes/backbone/resnet.c \
 	nodes/batch.c \

@@ -6,6 +6,7 @@
  *  basic   relu(BN(conv3(relu(BN(conv3(x))))) + short(x))                        18, 34
  *  bottle  relu(BN(conv1(relu(BN(conv3(relu(BN(conv1(x)))))))) + short(x))       50, 101;
  *          with 4 times the output channels */
+#include "nodes/backbone/residual.h"
 #include "nodes/builtin.h"
 #include "nodes/layers.h"
 
@@ -14,18 +15,6 @@ typedef struct conf {
     bool freeze_norm;
     const char *axis;
 } conf;
-
-enum { S8, S16, S32, N_STAGES = 4 };
-
-static const struct {
-    int blocks[N_STAGES];
-    bool bottleneck;
-} depths[] = {
-    { { 2, 2, 2, 2 }, false },
-    { { 3, 4, 6, 3 }, false },
-    { { 3, 4, 6, 3 }, true },
-    { { 3, 4, 23, 3 }, true },
-};
 
 static const dg_port ports[] = {
     DG_IN("in", "f[B,H,W,3]", "images, RGB from 0 to 1"),
@@ -39,7 +28,8 @@ static const dg_attr attrs[] = {
     DG_ENUM(conf, depth, 2, "18|34|50|101", "number of layers"),
     DG_INT(conf, width, 64, 2, 1024,
            "channels of the first stage; each further stage has twice as many"),
-    DG_INT(conf, freeze_at, -1, -1, N_STAGES, "freeze the stem and this many stages; -1: nothing"),
+    DG_INT(conf, freeze_at, -1, -1, DG_RESNET_STAGES,
+           "freeze the stem and this many stages; -1: nothing"),
     DG_BOOL(conf, freeze_norm, false,
             "keep batch norms fixed at their pretrained statistics and affine parameters"),
     DG_NORM_ATTRS(conf),
@@ -59,15 +49,7 @@ static void check_presnet(dg_check *k, const void *self)
         dg_check_fail(k, "width", "backbone-width",
                       "must be even, because the stem has half as many channels, found %lld",
                       (long long)c->width);
-    if (c->freeze_norm && !dg_check_has_pretrained(k)) {
-        dg_check_fail(
-            k, "freeze_norm", "frozen-without-pretrained",
-            "fixed norms of a backbone that starts from random weights normalise nothing");
-        dg_check_help(k, "give pretrained=\"weights.safetensors\", or freeze_norm=\"false\"");
-    }
-    if (c->freeze_norm && c->norm == DG_NORM_SYNC)
-        dg_check_fail(k, "norm", "norm-fixed", "joins statistics, and freeze_norm leaves none");
-    dg_norm_check(k, c->norm, c->axis);
+    dg_resnet_check_norm(k, c->freeze_norm, c->norm, c->axis);
 }
 
 static dg_val conv_norm(const dg_param_path_of *at, const char *name, dg_val x, dg_conv_norm shape,
@@ -119,7 +101,7 @@ static dg_val block(const dg_param_path_of *at, dg_val x, int64_t width, int str
                     const conf *c, bool frozen)
 {
     dg_build *b = at->b;
-    bool bottleneck = depths[c->depth].bottleneck;
+    bool bottleneck = dg_resnet_depths[c->depth].bottleneck;
     int64_t out = bottleneck ? 4 * width : width;
     dg_val y = x;
     dg_conv_norm narrow = { .out = width, .size = 1, .stride = 1, .act = DG_LAYER_RELU };
@@ -152,8 +134,8 @@ static void lower_presnet(dg_build *b, const void *self, const dg_val in[], dg_v
         return;
     }
     x = stem(b, in[0], c);
-    for (int s = 0; s < N_STAGES; s++) {
-        for (int i = 0; i < depths[c->depth].blocks[s]; i++) {
+    for (int s = 0; s < DG_RESNET_STAGES; s++) {
+        for (int i = 0; i < dg_resnet_depths[c->depth].blocks[s]; i++) {
             dg_param_path_of at = dg_param_path(b, "res_layers.%d.blocks.%d", s, i);
 
             x = block(&at, x, c->width << s, s && !i ? 2 : 1, !i, c, s < c->freeze_at);

@@ -11,6 +11,7 @@
  *
  * Maps have ceil(side / stride) rows and columns: images may have any size. Images are normalised
  * here; pixels outside an image's own size are 0 afterwards, as where padding comes last. */
+#include "nodes/backbone/residual.h"
 #include "nodes/builtin.h"
 #include "nodes/decoder/padded.h"
 #include "nodes/layers.h"
@@ -22,17 +23,6 @@ typedef struct conf {
 } conf;
 
 enum { IMAGES, SIZES };
-enum { N_STAGES = 4 };
-
-static const struct {
-    int blocks[N_STAGES];
-    bool bottleneck;
-} depths[] = {
-    { { 2, 2, 2, 2 }, false },
-    { { 3, 4, 6, 3 }, false },
-    { { 3, 4, 6, 3 }, true },
-    { { 3, 4, 23, 3 }, true },
-};
 
 static const dg_port ports[] = {
     DG_IN("in", "f[B,H,W,3]", "images, RGB from 0 to 1"),
@@ -46,7 +36,7 @@ static const dg_port ports[] = {
 
 static const dg_attr attrs[] = {
     DG_ENUM(conf, depth, 2, "18|34|50|101", "number of layers"),
-    DG_INT(conf, frozen_stages, 1, -1, N_STAGES,
+    DG_INT(conf, frozen_stages, 1, -1, DG_RESNET_STAGES,
            "freeze the stem and this many stages; -1: nothing"),
     DG_BOOL(conf, freeze_norm, true,
             "keep batch norms fixed at their pretrained statistics, scales and shifts"),
@@ -65,15 +55,7 @@ static void check_resnet(dg_check *k, const void *self)
 {
     const conf *c = self;
 
-    if (c->freeze_norm && !dg_check_has_pretrained(k)) {
-        dg_check_fail(
-            k, "freeze_norm", "frozen-without-pretrained",
-            "fixed norms of a backbone that starts from random weights normalise nothing");
-        dg_check_help(k, "give pretrained=\"weights.safetensors\", or freeze_norm=\"false\"");
-    }
-    if (c->freeze_norm && c->norm == DG_NORM_SYNC)
-        dg_check_fail(k, "norm", "norm-fixed", "joins statistics, and freeze_norm leaves none");
-    dg_norm_check(k, c->norm, c->axis);
+    dg_resnet_check_norm(k, c->freeze_norm, c->norm, c->axis);
 }
 
 static dg_val conv_norm(const dg_param_path_of *at, const char *conv, const char *norm, dg_val x,
@@ -91,7 +73,7 @@ static dg_val block(const dg_param_path_of *at, dg_val x, int64_t width, int str
                     const conf *c, bool frozen)
 {
     dg_build *b = at->b;
-    bool bottleneck = depths[c->depth].bottleneck;
+    bool bottleneck = dg_resnet_depths[c->depth].bottleneck;
     int64_t out = bottleneck ? 4 * width : width;
     dg_conv_norm narrow = { .out = width, .size = 1, .stride = 1, .act = DG_LAYER_RELU },
                  wide = { .out = width, .size = 3, .stride = stride, .act = DG_LAYER_RELU },
@@ -127,7 +109,7 @@ static dg_val normalised(dg_build *b, dg_val images, dg_val sizes)
 
 static void lower_resnet(dg_build *b, const void *self, const dg_val in[], dg_val out[])
 {
-    static const char *const keys[N_STAGES] = { "c2", "c3", "c4", "c5" };
+    static const char *const keys[DG_RESNET_STAGES] = { "c2", "c3", "c4", "c5" };
     const conf *c = self;
     const dg_conv_norm stem = { .out = 64, .size = 7, .stride = 2, .act = DG_LAYER_RELU };
     dg_param_path_of root = dg_param_path(b, "%s", "");
@@ -137,10 +119,10 @@ static void lower_resnet(dg_build *b, const void *self, const dg_val in[], dg_va
     x = conv_norm(&root, "conv1", "bn1", x, stem, c, c->frozen_stages >= 0);
     x = dg_name(b, dg_max_pool(b, x, 3, 2, 1), "backbone.maxpool");
     out[0] = dg_record(b);
-    for (int s = 0; s < N_STAGES; s++) {
-        int64_t width = 64 << s, wide = depths[c->depth].bottleneck ? 4 * width : width;
+    for (int s = 0; s < DG_RESNET_STAGES; s++) {
+        int64_t width = 64 << s, wide = dg_resnet_depths[c->depth].bottleneck ? 4 * width : width;
 
-        for (int i = 0; i < depths[c->depth].blocks[s]; i++) {
+        for (int i = 0; i < dg_resnet_depths[c->depth].blocks[s]; i++) {
             dg_param_path_of at = dg_param_path(b, "layer%d.%d", s + 1, i);
             int stride = s && !i ? 2 : 1;
 
