@@ -1,18 +1,7 @@
 /* topk.c: twins of kernels/ref/topk.c. A block for an image. Every entry has a number of its own,
- * larger if it ranks before: its value, turned into an integer of the same order, and below that
- * its index, inverted. The block finds the k-th largest number digit by digit, with counts of the
- * digits in shared memory; stores the k numbers that are not below it, in any order; and then every
- * number counts the larger ones, which is its place. */
-#include "kernels/cuda/device.h"
-
-enum { DIGITS = 256, DIGIT_BITS = 8, INDEX_BITS = 32 };
-
-#if DG_CUDA_BITS == 64
-__extension__ typedef unsigned __int128 order;
-#else
-typedef uint64_t order;
-#endif
-enum { ORDER_BITS = 8 * (int)sizeof(wide) + INDEX_BITS };
+ * in the order that they rank (order.h), made anew whenever it is read: the list is long, and only
+ * the k numbers that are kept are stored. */
+#include "kernels/cuda/order.h"
 
 typedef struct best_of {
     const real *x, *boxes;
@@ -23,25 +12,6 @@ typedef struct best_of {
     int64_t batch, n, k, c;
 } best_of;
 
-DEVICE order order_of(const real *x, int64_t i)
-{
-    wide v = get(x[i]) + 0; /* -0 becomes 0: they are equal */
-#if DG_CUDA_BITS == 64
-    uint64_t bits, sign = 1ull << 63;
-#else
-    uint32_t bits, sign = 1u << 31;
-#endif
-
-    memcpy(&bits, &v, sizeof bits);
-    bits = v != v ? 0 : bits & sign ? ~bits : bits | sign;
-    return (order)bits << INDEX_BITS | (uint32_t)~(uint32_t)i;
-}
-
-DEVICE int64_t entry_of(order o)
-{
-    return (int64_t)(uint32_t)~(uint32_t)o;
-}
-
 /* Counts of the next digit among the entries that begin with `prefix`. */
 DEVICE void count_digits(const real *x, int64_t n, order prefix, int shift, int32_t *counts)
 {
@@ -49,7 +19,7 @@ DEVICE void count_digits(const real *x, int64_t n, order prefix, int shift, int3
         counts[i] = 0;
     barrier();
     for (int64_t i = thread_id(); i < n; i += block_size()) {
-        order o = order_of(x, i) >> shift;
+        order o = order_of(get(x[i]), i) >> shift;
 
         if (o >> DIGIT_BITS == prefix)
             (void)atomic_add(&counts[(int)(o & (DIGITS - 1))], 1);
@@ -92,7 +62,7 @@ KERNEL(topk_kernel, best_of)
         counts[0] = 0;
     barrier();
     for (int64_t i = thread_id(); i < p->n; i += block_size()) {
-        order o = order_of(x, i);
+        order o = order_of(get(x[i]), i);
 
         if (o >> shift >= least)
             kept[atomic_add(&counts[0], 1)] = o;
