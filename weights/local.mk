@@ -9,6 +9,8 @@ libweights_la_SOURCES += \
 	weights/hf_internal.h \
 	weights/onnx.c \
 	weights/onnx.h \
+	weights/onnx_attention.c \
+	weights/onnx_emit.h \
 	weights/onnx_internal.h \
 	weights/onnx_ops.c \
 	weights/pickle.c \
