@@ -36,6 +36,7 @@ libnodes_la_SOURCES += \
 	nodes/encoder/deformable.c \
 	nodes/encoder/hybrid.c \
 	nodes/evaluate/coco.c \
+	nodes/evaluate/coco_files.c nodes/evaluate/coco_files.h \
 	nodes/evaluate/masks.c nodes/evaluate/masks.h \
 	nodes/gradient/allreduce.c \
 	nodes/gradient/backward.c \

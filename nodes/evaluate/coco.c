@@ -11,6 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
+#include "base/file.h"
+#include "nodes/evaluate/coco_files.h"
 #include "nodes/evaluate/masks.h"
 
 typedef struct conf {
@@ -311,91 +314,25 @@ static int sort_detections(state *s, dg_diag *d)
     return rc;
 }
 
-static int write_results(const state *s, dg_diag *d)
-{
-    const dg_dataset *data = s->args.data;
-    int64_t *ids = malloc(((size_t)data->n_items + 1) * sizeof *ids);
-    size_t n = strlen(s->args.folder) + 32;
-    char *path = malloc(n);
-    int rc;
-
-    if (!ids || !path) {
-        free(ids);
-        free(path);
-        return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory to write detections");
-    }
-    for (int i = 0; i < data->n_items; i++) {
-        dg_item_info info;
-
-        data->info(data->self, i, &info);
-        ids[i] = info.id;
-    }
-    snprintf(path, n, "%s/detections.json", s->args.folder);
-    rc = dg_results_write_masks(path, s->v, s->has_masks ? s->masks : NULL, s->n, ids,
-                                data->classes, d);
-    free(ids);
-    free(path);
-    return rc;
-}
-
-/* The names of the images that were scored, one a line: of a held-out part they are nowhere else.
- */
-static int write_names(const state *s, dg_diag *d)
-{
-    const dg_dataset *data = s->args.data;
-    size_t n = strlen(s->args.folder) + 32;
-    char *path = malloc(n);
-    FILE *f;
-    bool fine;
-
-    if (!path)
-        return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory to list images");
-    snprintf(path, n, "%s/images.txt", s->args.folder);
-    f = fopen(path, "we");
-    fine = f != NULL;
-    for (int i = 0; f && i < data->n_items; i++) {
-        dg_item_info info;
-
-        data->info(data->self, i, &info);
-        if (s->seen[i])
-            fine &= fprintf(f, "%s\n", info.name ? info.name : "") > 0;
-    }
-    fine &= f && fclose(f) == 0;
-    if (!fine)
-        dg_fail(d, DG_EIO, (dg_where){ .file = path }, "file-write", "cannot list the images");
-    free(path);
-    return fine ? 0 : -DG_EIO;
-}
-
 static int write_curves(const state *s, const dg_score *score, dg_diag *d)
 {
-    size_t n = strlen(s->args.folder) + 32;
-    char *path = malloc(n);
-    int rc;
+    dg_arena *a = dg_arena_open();
+    int rc = dg_score_write_curves(dg_path_join(a, s->args.folder, "curves.json"), score,
+                                   s->args.data->classes, s->args.data->n_classes, s->args.step, d);
 
-    if (!path)
-        return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory to write curves");
-    snprintf(path, n, "%s/curves.json", s->args.folder);
-    rc = dg_score_write_curves(path, score, s->args.data->classes, s->args.data->n_classes,
-                               s->args.step, d);
-    free(path);
+    dg_arena_close(&a);
     return rc;
 }
 
 /* Says beside AP what it is worth. */
 static int review(const state *s, dg_metrics *m, dg_diag *d)
 {
-    size_t n = s->args.folder ? strlen(s->args.folder) + 32 : 0;
-    char *path = n ? malloc(n) : NULL;
+    dg_arena *a = dg_arena_open();
+    const char *path = s->args.folder ? dg_path_join(a, s->args.folder, "review.json") : NULL;
     dg_review r;
-    int rc;
+    int rc = dg_review_of(&r, path, s->args.data, s->v, s->n, s->args.step, d);
 
-    if (n && !path)
-        return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory to write a review");
-    if (path)
-        snprintf(path, n, "%s/review.json", s->args.folder);
-    rc = dg_review_of(&r, path, s->args.data, s->v, s->n, s->args.step, d);
-    free(path);
+    dg_arena_close(&a);
     if (rc < 0)
         return rc;
     dg_metric(m, r.constant_ap, "constant_AP");
@@ -558,8 +495,11 @@ static int report(const state *s, dg_metrics *m, dg_diag *d)
     if (rc == 0 && s->has_masks)
         rc = report_masks(s, m, d);
     if (rc == 0 && s->args.folder)
-        rc = write_names(s, d);
-    return rc == 0 && s->args.folder ? write_results(s, d) : rc;
+        rc = dg_coco_write_names(s->args.folder, s->args.data, s->seen, d);
+    return rc == 0 && s->args.folder
+               ? dg_coco_write_results(s->args.folder, s->args.data, s->v,
+                                       s->has_masks ? s->masks : NULL, s->n, d)
+               : rc;
 }
 
 static int finish_scores(void **self, dg_metrics *m, dg_diag *d)
