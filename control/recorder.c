@@ -1,5 +1,5 @@
 /* recorder.c: a ring of records in a memfd. A writer takes the next number; a record is valid if
- * its number matches its slot, so nobody needs a lock. Readers check everything: the writer may
+ * its number matches its slot, so no lock is needed. Readers check everything: the writer may
  * have died in the middle of a record. */
 #include "control/recorder.h"
 

@@ -528,7 +528,7 @@ int dg_coco_take_sizes(dg_coco *c, const char *folder, bool replace, const dg_fa
         else if (dg_image_size(&im->w, &im->h, path, quiet) < 0)
             im->w = im->h = 0;
         dg_diag_clear(quiet);
-        if (im->w < 1 && !faults) /* whoever reads the image meets the fault */
+        if (im->w < 1 && !faults) /* reading the image reports the fault */
             im->w = im->h = 1;
     }
     if (any && rc == 0)

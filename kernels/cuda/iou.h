@@ -35,7 +35,7 @@ DEVICE bool has_area(const real *box)
     return get(box[2]) > 0 && get(box[3]) > 0;
 }
 
-/* A number and whose it is; of -1: nobody's. */
+/* A number and its index; -1: there is none. */
 typedef struct contender {
     double value;
     int32_t of;
