@@ -1,6 +1,8 @@
 /* results.c: writes detections as a COCO result file, a list of
  * {"image_id":..,"category_id":..,"bbox":[x,y,w,h],"score":..}, with masks also
  * "segmentation":{"size":[h,w],"counts":".."} */
+#include <detrgraph/node.h>
+
 #include <inttypes.h>
 
 #include <detrgraph/data.h>
@@ -63,5 +65,23 @@ int dg_results_write_masks(const char *path, const dg_detection *detections, con
 out:
     dg_outfile_close(&f);
     dg_str_free(&s);
+    return rc;
+}
+
+int dg_dataset_write_names(const char *path, const dg_dataset *data, const int64_t *seen,
+                           dg_diag *d)
+{
+    dg_str text = { 0 };
+    int rc;
+
+    for (int i = 0; i < data->n_items; i++) {
+        dg_item_info info;
+
+        data->info(data->self, i, &info);
+        if (seen[i])
+            dg_str_fmt(&text, "%s\n", info.name ? info.name : "");
+    }
+    rc = dg_file_write(path, text.s ? text.s : "", text.n, d);
+    dg_str_free(&text);
     return rc;
 }

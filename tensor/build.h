@@ -29,8 +29,8 @@ void dg_build_place(dg_build *b, const char *axis, int64_t place);
 dg_val dg_input(dg_build *b, const char *name, dg_dtype dtype, dg_shape shape);
 /* The same, fed by a node of the graph: as->index, under as->key, which points into as->name. */
 dg_val dg_input_as(dg_build *b, const dg_binding *as, dg_dtype dtype, dg_shape shape);
-/* A constant i32 that is this rank's own: programs of other ranks of the axis (as in reduce_attr; 0:
- * of any axis) may have the other flag here. */
+/* A constant i32 that is this rank's own: programs of other ranks of the axis (as in reduce_attr;
+ * 0: of any axis) may have the other flag here. */
 dg_val dg_own_flag(dg_build *b, int64_t axis, bool flag);
 /* The same: i32 [n], 1 at `which` and else 0. */
 dg_val dg_own_choice(dg_build *b, int64_t axis, int64_t n, int64_t which);

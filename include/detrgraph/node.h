@@ -262,6 +262,10 @@ typedef struct dg_review {
     int64_t n_images, n_truths, n_small, n_medium, n_large; /* truths that count, by COCO's sizes */
 } dg_review;
 
+/* Writes the names of the items whose number in seen is not 0, one a line. Fails with "file-write".
+ */
+DG_PUBLIC int dg_dataset_write_names(const char *path, const dg_dataset *data, const int64_t *seen,
+                                     dg_diag *d) DG_MUST_USE;
 /* Reviews the detections of a data set (.image is the item). path: writes it there as JSON, with
  * precision, recall and F1 over the threshold, the same per class, a confusion matrix and the
  * images with the most misses; NULL: not. Crowds count neither for nor against. */

@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
-#include "base/file.h"
 #include "nodes/evaluate/coco_files.h"
 #include "nodes/evaluate/masks.h"
 
@@ -316,23 +314,26 @@ static int sort_detections(state *s, dg_diag *d)
 
 static int write_curves(const state *s, const dg_score *score, dg_diag *d)
 {
-    dg_arena *a = dg_arena_open();
-    int rc = dg_score_write_curves(dg_path_join(a, s->args.folder, "curves.json"), score,
-                                   s->args.data->classes, s->args.data->n_classes, s->args.step, d);
+    char *path = NULL;
+    int rc = dg_evaluation_path(&path, s->args.folder, "curves.json", d);
 
-    dg_arena_close(&a);
+    if (rc == 0)
+        rc = dg_score_write_curves(path, score, s->args.data->classes, s->args.data->n_classes,
+                                   s->args.step, d);
+    free(path);
     return rc;
 }
 
 /* Says beside AP what it is worth. */
 static int review(const state *s, dg_metrics *m, dg_diag *d)
 {
-    dg_arena *a = dg_arena_open();
-    const char *path = s->args.folder ? dg_path_join(a, s->args.folder, "review.json") : NULL;
+    char *path = NULL;
     dg_review r;
-    int rc = dg_review_of(&r, path, s->args.data, s->v, s->n, s->args.step, d);
+    int rc = s->args.folder ? dg_evaluation_path(&path, s->args.folder, "review.json", d) : 0;
 
-    dg_arena_close(&a);
+    if (rc == 0)
+        rc = dg_review_of(&r, path, s->args.data, s->v, s->n, s->args.step, d);
+    free(path);
     if (rc < 0)
         return rc;
     dg_metric(m, r.constant_ap, "constant_AP");

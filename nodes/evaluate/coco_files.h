@@ -4,6 +4,9 @@
 
 #include <detrgraph/node.h>
 
+/* A file's path in that folder; free() it. Fails with "out-of-memory". */
+int dg_evaluation_path(char **path, const char *folder, const char *name, dg_diag *d) DG_MUST_USE;
+
 /* detections.json: the n detections in COCO's result form, with the data set's ids. masks: of v, or
  * NULL. */
 int dg_coco_write_results(const char *folder, const dg_dataset *data, const dg_detection *v,
