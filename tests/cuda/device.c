@@ -16,23 +16,19 @@
 static const double F64_TOLERANCE = 1e-11;
 static const double BF16_TOLERANCE = 0x1p-7; /* as in tests/ops/twins */
 
-enum { N_TYPES = 3 };
-static const dg_dtype types[N_TYPES] = { DG_F64, DG_F32, DG_BF16 };
-static const char *const type_names[N_TYPES] = { "f64", "f32", "bf16" };
-
 typedef struct walker {
     dg_backend *b;
     dg_arena *arena; /* of one sample */
     samples all;
     const sample *sample;
     int runs, failures;
-    double worst[N_TYPES];
+    double worst[SAMPLE_TYPES];
 } walker;
 
 static void fail_sample(walker *w, const dg_instr *instr, int type, const char *what)
 {
     print_error("# %s, sample \"%s\" of %s, in %s: %s\n", instr->op->name, w->sample->what,
-                w->sample->op->name, type_names[type], what);
+                w->sample->op->name, sample_type_names[type], what);
     w->failures++;
 }
 
@@ -89,9 +85,9 @@ static int run(walker *w, const dg_instr *instr, const dg_kernel *k, dg_tensor *
 static void compare(walker *w, const dg_instr *instr, int type, const dg_tensor *got,
                     const dg_tensor *again, const dg_tensor *ref)
 {
-    double allowed = types[type] == DG_F64   ? F64_TOLERANCE
-                     : types[type] == DG_F32 ? instr->op->tolerance
-                                             : BF16_TOLERANCE;
+    double allowed = sample_types[type] == DG_F64   ? F64_TOLERANCE
+                     : sample_types[type] == DG_F32 ? instr->op->tolerance
+                                                    : BF16_TOLERANCE;
 
     for (int i = 0; i < instr->n_in + instr->n_out; i++) {
         double d;
@@ -109,23 +105,24 @@ static void compare(walker *w, const dg_instr *instr, int type, const dg_tensor 
     }
 }
 
-static void check_in(walker *w, const dg_interpreter *m, const dg_instr *instr, int type)
+static void check_in(void *ctx, dg_interpreter *m, const dg_instr *instr, int type)
 {
+    walker *w = ctx;
     dg_tensor ref[DG_MAX_OPERANDS], got[DG_MAX_OPERANDS], again[DG_MAX_OPERANDS];
     int n = instr->n_in + instr->n_out, rc;
     const dg_kernel *k;
     char why[320];
     bool is_ref;
 
-    copy_operands(w->arena, m, instr, types[type], got);
-    copy_operands(w->arena, m, instr, types[type], again);
+    copy_operands(w->arena, m, instr, sample_types[type], got);
+    copy_operands(w->arena, m, instr, sample_types[type], again);
     k = w->b->select(w->b, instr->op, got, n, &is_ref);
     if (!k)
         return;
-    copy_operands(w->arena, m, instr, types[type] == DG_F64 ? DG_F64 : DG_F32, ref);
+    copy_operands(w->arena, m, instr, sample_types[type] == DG_F64 ? DG_F64 : DG_F32, ref);
     widen_inputs(instr, got, ref);
-    assert_int_equal(dg_interpreter_kernel(types[type] == DG_F64 ? instr->op->ref64
-                                                                 : instr->op->ref32,
+    assert_int_equal(dg_interpreter_kernel(sample_types[type] == DG_F64 ? instr->op->ref64
+                                                                        : instr->op->ref32,
                                            ref, n, instr->attr, &m->control, 1),
                      0);
     rc = run(w, instr, k, got, &m->control);
@@ -141,28 +138,9 @@ static void check_in(walker *w, const dg_interpreter *m, const dg_instr *instr, 
 
 static void check_sample(walker *w, const sample *one)
 {
-    sample_program sp;
-
     w->arena = dg_arena_open();
     w->sample = one;
-    sample_program_open(&sp, w->arena, one);
-
-    dg_interpreter *m = dg_interpreter_open(w->arena, sp.p, 32);
-
-    sample_program_fill(&sp, m);
-    for (int i = 0; i < sp.p->instrs.n; i++) {
-        const dg_instr *instr = &sp.p->instrs.items[i];
-        dg_tensor t[DG_MAX_OPERANDS];
-        int n = dg_interpreter_operands(m, instr, t);
-
-        for (int type = 0; type < N_TYPES; type++)
-            if (types[type] != DG_BF16 ||
-                (instr->op->effect == DG_PURE && instr->op->precision != DG_WIDE))
-                check_in(w, m, instr, type);
-        assert_int_equal(dg_interpreter_kernel(instr->op->ref32, t, n, instr->attr, &m->control, 1),
-                         0);
-    }
-    sample_program_close(&sp);
+    sample_program_walk(w->arena, one, check_in, w);
     dg_arena_close(&w->arena);
 }
 
@@ -183,8 +161,8 @@ static void the_device_agrees_with_ref_on_every_sample(void **state)
     for (int i = 0; i < w.all.list.n; i++)
         check_sample(&w, w.all.list.items[i]);
     print_message("# %d runs; worst error over the largest magnitude:", w.runs);
-    for (int type = 0; type < N_TYPES; type++)
-        print_message(" %s %.2g", type_names[type], w.worst[type]);
+    for (int type = 0; type < SAMPLE_TYPES; type++)
+        print_message(" %s %.2g", sample_type_names[type], w.worst[type]);
     print_message("\n");
     assert_true(w.runs > 0);
     assert_int_equal(w.failures, 0);

@@ -26,15 +26,11 @@ static const struct {
 };
 enum { LITTLE_MEMORY = 2 /* this seed's runs have so little */ };
 
-enum { N_TYPES = 3 };
-static const dg_dtype types[N_TYPES] = { DG_F64, DG_F32, DG_BF16 };
-static const char *const type_names[N_TYPES] = { "f64", "f32", "bf16" };
-
 typedef struct walker {
     dg_arena *arena; /* of one sample */
     samples all;
     int runs[DG_N_OPS];
-    double worst[DG_N_OPS][N_TYPES];
+    double worst[DG_N_OPS][SAMPLE_TYPES];
     const sample *sample;
     int64_t launches, switches;
     int failures;
@@ -61,9 +57,9 @@ static void compare(walker *w, const dg_instr *instr, int type, const dg_tensor 
                     const dg_tensor *ref)
 {
     const dg_op *op = instr->op;
-    double allowed = types[type] == DG_F64   ? F64_TOLERANCE
-                     : types[type] == DG_F32 ? op->tolerance
-                                             : BF16_TOLERANCE;
+    double allowed = sample_types[type] == DG_F64   ? F64_TOLERANCE
+                     : sample_types[type] == DG_F32 ? op->tolerance
+                                                    : BF16_TOLERANCE;
 
     for (int i = 0; i < instr->n_in + instr->n_out; i++) {
         if (!got[i].data || !may_write(instr, i))
@@ -73,7 +69,7 @@ static void compare(walker *w, const dg_instr *instr, int type, const dg_tensor 
 
         *worst = fmax(*worst, d);
         if (d > allowed)
-            fail_sample(w, instr, type_names[type],
+            fail_sample(w, instr, sample_type_names[type],
                         dg_printf(w->arena, "operand %d is off by %.3g, at most %.3g is allowed", i,
                                   d, allowed));
     }
@@ -84,7 +80,7 @@ static void check_bits(walker *w, const dg_instr *instr, int type, const char *w
 {
     for (int i = 0; i < instr->n_in + instr->n_out; i++)
         if (a[i].data && may_write(instr, i) && memcmp(a[i].data, b[i].data, bytes_of(&a[i])) != 0)
-            fail_sample(w, instr, type_names[type],
+            fail_sample(w, instr, sample_type_names[type],
                         dg_printf(w->arena, "operand %d: %s changes the bits", i, what));
 }
 
@@ -102,38 +98,39 @@ static void run(walker *w, const dg_instr *instr, int type, const dg_cuda_kernel
     w->launches += f.launches;
     w->switches += f.switches;
     if (rc)
-        fail_sample(w, instr, type_names[type],
+        fail_sample(w, instr, sample_type_names[type],
                     dg_printf(w->arena, "status %d: %s", rc, f.why[0] ? f.why : "no fault"));
 }
 
-static void check_in(walker *w, const dg_interpreter *m, const dg_instr *instr, int type)
+static void check_in(void *ctx, dg_interpreter *m, const dg_instr *instr, int type)
 {
+    walker *w = ctx;
     const int32_t off = 0, on = 1;
     dg_tensor ref[DG_MAX_OPERANDS], got[DG_MAX_OPERANDS], other[DG_MAX_OPERANDS];
     int n = instr->n_in + instr->n_out;
 
-    copy_operands(w->arena, m, instr, types[type], got);
+    copy_operands(w->arena, m, instr, sample_types[type], got);
 
     const dg_cuda_kernel *k = dg_cuda_find(instr->op->name, got, n);
 
     if (!k)
         return;
-    copy_operands(w->arena, m, instr, types[type] == DG_F64 ? DG_F64 : DG_F32, ref);
+    copy_operands(w->arena, m, instr, sample_types[type] == DG_F64 ? DG_F64 : DG_F32, ref);
     widen_inputs(instr, got, ref);
-    assert_int_equal(dg_interpreter_kernel(types[type] == DG_F64 ? instr->op->ref64
-                                                                 : instr->op->ref32,
+    assert_int_equal(dg_interpreter_kernel(sample_types[type] == DG_F64 ? instr->op->ref64
+                                                                        : instr->op->ref32,
                                            ref, n, instr->attr, &m->control, 1),
                      0);
     run(w, instr, type, k, got, &m->control, 1, NULL);
     compare(w, instr, type, got, ref);
 
-    copy_operands(w->arena, m, instr, types[type], other);
+    copy_operands(w->arena, m, instr, sample_types[type], other);
     share_places(instr, other);
     run(w, instr, type, k, other, &m->control, LITTLE_MEMORY, &on);
     check_bits(w, instr, type, "another order of threads, in place,", got, other);
 
-    copy_operands(w->arena, m, instr, types[type], other);
-    copy_operands(w->arena, m, instr, types[type], got);
+    copy_operands(w->arena, m, instr, sample_types[type], other);
+    copy_operands(w->arena, m, instr, sample_types[type], got);
     run(w, instr, type, k, got, &m->control, 3, &off);
     if (!k->unguarded)
         check_bits(w, instr, type, "a guard of 0", got, other);
@@ -142,28 +139,9 @@ static void check_in(walker *w, const dg_interpreter *m, const dg_instr *instr, 
 
 static void check_sample(walker *w, const sample *one)
 {
-    sample_program sp;
-
     w->arena = dg_arena_open();
     w->sample = one;
-    sample_program_open(&sp, w->arena, one);
-
-    dg_interpreter *m = dg_interpreter_open(w->arena, sp.p, 32);
-
-    sample_program_fill(&sp, m);
-    for (int i = 0; i < sp.p->instrs.n; i++) {
-        const dg_instr *instr = &sp.p->instrs.items[i];
-        dg_tensor t[DG_MAX_OPERANDS];
-        int n = dg_interpreter_operands(m, instr, t);
-
-        for (int type = 0; type < N_TYPES; type++)
-            if (types[type] != DG_BF16 ||
-                (instr->op->effect == DG_PURE && instr->op->precision != DG_WIDE))
-                check_in(w, m, instr, type);
-        assert_int_equal(dg_interpreter_kernel(instr->op->ref32, t, n, instr->attr, &m->control, 1),
-                         0);
-    }
-    sample_program_close(&sp);
+    sample_program_walk(w->arena, one, check_in, w);
     dg_arena_close(&w->arena);
 }
 
@@ -199,7 +177,7 @@ static void kernels_agree_with_ref_on_every_sample(void **state)
 static void every_kernel_has_run(void **state)
 {
     const walker *w = *state;
-    int ops = 0, runs = 0, worst[N_TYPES] = { 0 };
+    int ops = 0, runs = 0, worst[SAMPLE_TYPES] = { 0 };
 
     print_message("# without a CUDA kernel:");
     for (int i = 0; i < DG_N_OPS; i++) {
@@ -211,7 +189,7 @@ static void every_kernel_has_run(void **state)
             fail_msg("no sample runs the CUDA kernel of %s", dg_ops[i].name);
         ops += exists;
         runs += w->runs[i];
-        for (int type = 0; type < N_TYPES; type++)
+        for (int type = 0; type < SAMPLE_TYPES; type++)
             if (w->worst[i][type] > w->worst[worst[type]][type])
                 worst[type] = i;
     }
@@ -219,9 +197,10 @@ static void every_kernel_has_run(void **state)
     assert_true(ops > 0);
     print_message("# %d ops, %d runs, %lld launches, %lld switches of threads\n", ops, runs,
                   (long long)w->launches, (long long)w->switches);
-    for (int type = 0; type < N_TYPES; type++)
-        print_message("# %s: worst error over the largest magnitude %.2g (%s)\n", type_names[type],
-                      w->worst[worst[type]][type], dg_ops[worst[type]].name);
+    for (int type = 0; type < SAMPLE_TYPES; type++)
+        print_message("# %s: worst error over the largest magnitude %.2g (%s)\n",
+                      sample_type_names[type], w->worst[worst[type]][type],
+                      dg_ops[worst[type]].name);
 }
 
 int main(void)

@@ -50,27 +50,6 @@ static const dg_json *of_image(const batch *t, const char *key, int b)
 
 /* ---- a batch --------------------------------------------------------------------------------- */
 
-/* The reference's keys: draw "rpn/pos" of image b is rpn.pos.b, and so on. */
-static double key_of(void *ctx, const char *name, int64_t i, int64_t each)
-{
-    static const char *const names[][2] = {
-        { "rpn/pos", "rpn.pos" },         { "rpn/neg", "rpn.neg" },
-        { "roi/pos", "roi.pos" },         { "roi/neg", "roi.neg" },
-        { "roi/query_pos", "aux0.pos" },  { "roi/query_neg", "aux0.neg" },
-        { "atss/query_pos", "aux1.pos" }, { "atss/query_neg", "aux1.neg" },
-    };
-    char full[32];
-
-    (void)ctx;
-    for (size_t k = 0; k < sizeof names / sizeof names[0]; k++)
-        if (strcmp(names[k][0], name) == 0) {
-            snprintf(full, sizeof full, "%s.%d", names[k][1], (int)(i / each));
-            return formula_u(full, i % each);
-        }
-    fail_msg("no keys for %s", name);
-    return 0;
-}
-
 static void read_objects(batch *t)
 {
     const dg_json *sizes = dg_json_get(t->entry, "sizes");
@@ -125,7 +104,7 @@ static void open_batch(batch *t, const file *f, const char *entry, int bits, con
 {
     *t = (batch){ .entry = dg_json_get(f->root, entry) };
     unit_open(&t->u, bits, true);
-    t->u.draw = key_of;
+    t->u.draw = unit_head_key;
     unit_enter(&t->u, node);
     read_objects(t);
     t->maps = maps_of(t, DG_MAX_LEVELS);

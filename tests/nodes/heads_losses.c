@@ -36,27 +36,6 @@ static const dg_json *at(const heads *t, const char *key)
     return x;
 }
 
-/* Keys of random subsets: draw "rpn/pos" of image b is rpn.pos.b, and so on. */
-static double key_of(void *ctx, const char *name, int64_t i, int64_t each)
-{
-    static const char *const names[][2] = {
-        { "rpn/pos", "rpn.pos" },         { "rpn/neg", "rpn.neg" },
-        { "roi/pos", "roi.pos" },         { "roi/neg", "roi.neg" },
-        { "roi/query_pos", "aux0.pos" },  { "roi/query_neg", "aux0.neg" },
-        { "atss/query_pos", "aux1.pos" }, { "atss/query_neg", "aux1.neg" },
-    };
-    char full[32];
-
-    (void)ctx;
-    for (size_t k = 0; k < sizeof names / sizeof names[0]; k++)
-        if (strcmp(names[k][0], name) == 0) {
-            snprintf(full, sizeof full, "%s.%d", names[k][1], (int)(i / each));
-            return formula_u(full, i % each);
-        }
-    fail_msg("no keys for %s", name);
-    return 0;
-}
-
 /* ---- the program ----------------------------------------------------------------------------- */
 
 static void read_objects(heads *t)
@@ -139,7 +118,7 @@ static void open_heads(heads *t, const dg_json *root, const char *entry, int bit
     t->entry = dg_json_get(root, entry);
     unit_open(&t->u, bits, true);
     b = t->u.b;
-    t->u.draw = key_of;
+    t->u.draw = unit_head_key;
     read_objects(t);
     declare_inputs(t);
     lower_head(t, &dg_node_head_rpn, "rpn", rpn, (dg_val[]){ t->maps, t->targets, t->sizes },

@@ -7,7 +7,7 @@ tests_nodes_faults_LDADD = $(nodes_rooms) $(test_libs)
 check_PROGRAMS += tests/nodes/heads tests/nodes/heads_losses
 TESTS += tests/nodes/heads tests/nodes/heads_losses
 tests_nodes_heads_losses_SOURCES = tests/nodes/heads_losses.c tests/nodes/unit.h \
-	tests/nodes/unit.c tests/ops/formula.h
+	tests/nodes/unit.c tests/ops/formula.h tests/ops/head_draws.h
 tests_nodes_heads_losses_LDADD = $(check_rooms) $(test_libs)
 tests_nodes_heads_SOURCES = tests/nodes/heads.c tests/nodes/unit.h tests/nodes/unit.c \
 	tests/ops/formula.h

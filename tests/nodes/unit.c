@@ -2,10 +2,12 @@
 #include "tests/nodes/unit.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "tests/check.h"
 #include "tests/ops/formula.h"
+#include "tests/ops/head_draws.h"
 
 void unit_open(unit *u, int bits, bool training)
 {
@@ -172,4 +174,18 @@ int32_t unit_gradient(const unit *u, const char *param)
     if (i < 0)
         fail_msg("there is no parameter %s", param);
     return dg_interpreter_gradient(u->p, i);
+}
+
+double unit_head_key(void *ctx, const char *name, int64_t i, int64_t each)
+{
+    char full[32];
+
+    (void)ctx;
+    for (int k = 0; k < N_HEAD_DRAWS; k++)
+        if (strcmp(head_draws[k].ours, name) == 0) {
+            snprintf(full, sizeof full, "%s.%d", head_draws[k].theirs, (int)(i / each));
+            return formula_u(full, i % each);
+        }
+    fail_msg("no keys for %s", name);
+    return 0;
 }

@@ -49,4 +49,7 @@ double unit_get(const unit *u, const char *name, int64_t i);
 /* The gradient of a parameter or live input by its name; 0: it has none. */
 int32_t unit_gradient(const unit *u, const char *param);
 
+/* For unit.draw: the fixtures' keys of Co-DETR's other heads. */
+double unit_head_key(void *ctx, const char *name, int64_t i, int64_t each);
+
 #endif

@@ -76,3 +76,30 @@ void sample_program_fill(const sample_program *sp, dg_interpreter *m)
         if (dg_has(sp->in[i]))
             dg_interpreter_set(m, (int32_t)sp->in[i].id, sp->one->in[i].values);
 }
+
+const dg_dtype sample_types[SAMPLE_TYPES] = { DG_F64, DG_F32, DG_BF16 };
+const char *const sample_type_names[SAMPLE_TYPES] = { "f64", "f32", "bf16" };
+
+void sample_program_walk(dg_arena *a, const sample *one, sample_check *check, void *ctx)
+{
+    sample_program sp;
+
+    sample_program_open(&sp, a, one);
+
+    dg_interpreter *m = dg_interpreter_open(a, sp.p, 32);
+
+    sample_program_fill(&sp, m);
+    for (int i = 0; i < sp.p->instrs.n; i++) {
+        const dg_instr *instr = &sp.p->instrs.items[i];
+        dg_tensor t[DG_MAX_OPERANDS];
+        int n = dg_interpreter_operands(m, instr, t);
+
+        for (int type = 0; type < SAMPLE_TYPES; type++)
+            if (sample_types[type] != DG_BF16 ||
+                (instr->op->effect == DG_PURE && instr->op->precision != DG_WIDE))
+                check(ctx, m, instr, type);
+        assert_int_equal(dg_interpreter_kernel(instr->op->ref32, t, n, instr->attr, &m->control, 1),
+                         0);
+    }
+    sample_program_close(&sp);
+}

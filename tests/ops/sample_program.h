@@ -18,4 +18,13 @@ void sample_program_open(sample_program *sp, dg_arena *a, const sample *one);
 void sample_program_close(sample_program *sp);
 void sample_program_fill(const sample_program *sp, dg_interpreter *m);
 
+/* The precisions that twins are compared in, and a check of an instruction in one of them. */
+enum { SAMPLE_TYPES = 3 };
+extern const dg_dtype sample_types[SAMPLE_TYPES];
+extern const char *const sample_type_names[SAMPLE_TYPES];
+typedef void sample_check(void *ctx, dg_interpreter *m, const dg_instr *instr, int type);
+/* Runs the sample instruction by instruction with the f32 reference; before each one, calls check
+ * for every type that its op may have. */
+void sample_program_walk(dg_arena *a, const sample *one, sample_check *check, void *ctx);
+
 #endif

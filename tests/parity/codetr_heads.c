@@ -5,40 +5,31 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/ops/head_draws.h"
 #include "tests/parity/codetr.h"
 #include "tests/parity/formula.h"
 
 enum { FIRST_ID = 1000 }; /* of a proposal's row: 1000 + the number of its anchor */
 
-static const struct {
-    const char *ours, *theirs;
-} draws[] = {
-    { "rpn/pos", "rpn.pos" },         { "rpn/neg", "rpn.neg" },
-    { "roi/pos", "roi.pos" },         { "roi/neg", "roi.neg" },
-    { "roi/query_pos", "aux0.pos" },  { "roi/query_neg", "aux0.neg" },
-    { "atss/query_pos", "aux1.pos" }, { "atss/query_neg", "aux1.neg" },
-};
-enum { N_DRAWS = sizeof draws / sizeof *draws };
-
 int codetr_feed_keys(fixture *f, const codetr_batch *batch)
 {
-    for (int i = 0; i < N_DRAWS; i++) {
+    for (int i = 0; i < N_HEAD_DRAWS; i++) {
         dg_run_tensor t;
         int64_t n;
         double *v;
         int rc;
 
-        if (!codetr_input(f, draws[i].ours, &t)) {
+        if (!codetr_input(f, head_draws[i].ours, &t)) {
             if (f->set->parts)
                 continue;
             return dg_fail(f->d, DG_EINTERNAL, DG_NOWHERE, "fixture-value", "no draw %s",
-                           draws[i].ours);
+                           head_draws[i].ours);
         }
         n = t.shape.d[1];
         v = DG_NEW_N(f->arena, f->batch * n, double);
         for (int64_t b = 0; b < f->batch; b++) {
             const char *name =
-                dg_printf(f->arena, "%s.%d%s", draws[i].theirs, (int)b, batch->suffix);
+                dg_printf(f->arena, "%s.%d%s", head_draws[i].theirs, (int)b, batch->suffix);
 
             for (int64_t k = 0; k < n; k++)
                 v[b * n + k] = formula_u(name, k);
