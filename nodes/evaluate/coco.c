@@ -328,7 +328,7 @@ static int write_curves(const state *s, const dg_score *score, dg_diag *d)
 static int review(const state *s, dg_metrics *m, dg_diag *d)
 {
     char *path = NULL;
-    dg_review r;
+    dg_review r = { 0 };
     int rc = s->args.folder ? dg_evaluation_path(&path, s->args.folder, "review.json", d) : 0;
 
     if (rc == 0)
