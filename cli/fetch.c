@@ -49,17 +49,26 @@ static int sum_file(dg_fetched *out, const char *path, dg_diag *d)
     return rc;
 }
 
-/* The SHA-256 noted beside the file; "" if none is. */
-static const char *noted_sum(dg_arena *a, const char *path)
+/* The SHA-256 noted beside the file; "" if none is. A note that is damaged is an error: without it
+ * the file would not be compared. */
+static int noted_sum(const char **sum, dg_arena *a, const char *path, dg_diag *d)
 {
-    const char *note = dg_printf(a, "%s.json", path), *sum = "";
-    dg_diag *ignored = dg_diag_open();
+    const char *note = dg_printf(a, "%s.json", path);
     const dg_json *root = NULL;
+    int rc = 0;
 
-    if (dg_exists(note) && dg_json_read(&root, a, note, ignored) == 0)
-        sum = dg_json_text(root, "sha256");
-    dg_diag_close(&ignored);
-    return sum;
+    *sum = "";
+    if (!dg_exists(note))
+        return 0;
+    DG_TRY(dg_json_read(&root, a, note, d));
+    *sum = dg_json_text(root, "sha256");
+    if (strlen(*sum) != 64)
+        rc = dg_fail(d, DG_EINPUT, (dg_where){ .file = note }, "fetch-note",
+                     "it has no SHA-256 of the file");
+out:
+    if (rc < 0)
+        dg_help(d, "detrgraph weights fetch --force fetches the file anew");
+    return rc;
 }
 
 static int write_note(const dg_fetched *x, const char *url, const char *path, dg_diag *d)
@@ -80,10 +89,12 @@ static int write_note(const dg_fetched *x, const char *url, const char *path, dg
 int dg_fetch_check(dg_fetched *out, const char *path, dg_diag *d)
 {
     dg_arena *a = dg_arena_open();
-    const char *noted = noted_sum(a, path);
-    int rc = sum_file(out, path, d);
+    const char *noted = "";
+    int rc = noted_sum(&noted, a, path, d);
 
     out->was_there = true;
+    if (rc == 0)
+        rc = sum_file(out, path, d);
     if (rc == 0 && *noted && strcmp(noted, out->sha256) != 0) {
         rc = dg_fail(d, DG_EINPUT, (dg_where){ .file = path }, "fetch-damaged",
                      "its SHA-256 is %s, and was %s when it was fetched", out->sha256, noted);
@@ -421,11 +432,13 @@ static int fill_part(transfer *t, const char *to, int64_t *resumed, dg_diag *d)
 /* Moves the whole part to its place, unless it is another file than before. */
 static int accept_part(dg_fetched *out, const transfer *t, const char *to, bool force, dg_diag *d)
 {
-    const char *noted = noted_sum(t->arena, to);
-    int rc;
+    const char *noted = "";
+    int rc = 0;
 
+    if (!force)
+        DG_TRY(noted_sum(&noted, t->arena, to, d));
     DG_TRY(sum_file(out, t->part, d));
-    if (*noted && !force && strcmp(noted, out->sha256) != 0) {
+    if (*noted && strcmp(noted, out->sha256) != 0) {
         rc =
             dg_fail(d, DG_EINPUT, (dg_where){ .file = t->url }, "fetch-differs",
                     "its SHA-256 is %s, and was %s when it was fetched before", out->sha256, noted);
