@@ -236,8 +236,8 @@ static void median_box(dg_box *out, const reviewing *w, const dg_coco_annotation
     }
 }
 
-/* More boxes than this are not worth their memory: what they reach stays undefined. */
-enum { CONSTANT_BOXES = 20000000 };
+/* More boxes, some hundred megabytes, are not worth their memory: what they reach is undefined. */
+enum { CONSTANT_BOXES = 2000000 };
 
 static int constant_boxes(reviewing *w, dg_diag *d)
 {
