@@ -1,6 +1,5 @@
 /* values.c: initial values as the reference has them, schedules, and steps in unusual cases:
- * nothing to denoise, unused
- * rows, other variants of the model. */
+ * nothing to denoise, unused rows, other variants of the model. */
 #include "tests/check.h"
 
 #include <math.h>
