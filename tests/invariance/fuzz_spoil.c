@@ -32,6 +32,12 @@ void fz_remove(fz_model *m, int node)
     }
 }
 
+/* What w led to, from behind it: a key of a record stays one. */
+static fz_wire behind(fz_wire from, fz_wire w)
+{
+    return (fz_wire){ from.node, from.port, w.key == FZ_NONE ? from.key : w.key };
+}
+
 void fz_bypass(fz_model *m, int node)
 {
     fz_wire from = m->node[node].in[0];
@@ -41,9 +47,9 @@ void fz_bypass(fz_model *m, int node)
 
         for (int k = 0; k < n->n_in; k++)
             if (n->in[k].node == node)
-                n->in[k] = (fz_wire){ from.node, from.port, n->in[k].key };
+                n->in[k] = behind(from, n->in[k]);
         if (n->when.node == node)
-            n->when = (fz_wire){ from.node, from.port, n->when.key };
+            n->when = behind(from, n->when);
     }
     m->node[node].dead = true;
 }
