@@ -12,6 +12,8 @@ fz_opinion fz_ask(fz_judge *j, const fz_model *m, char *text, size_t n);
 
 /* Does the model diverge in one of its runs? thorough: evidence over all runs counts, too. */
 bool fz_diverges(const fz_model *m, uint64_t seed, bool thorough, fz_fault *f);
+/* The same by the printed programs of what the judge was asked last. */
+bool fz_programs_diverge(fz_judge *j, const fz_model *m, uint64_t seed, fz_fault *f);
 
 typedef struct fz_finding {
     fz_judge *judge;

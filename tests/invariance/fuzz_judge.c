@@ -7,8 +7,11 @@
 
 #include "graph/digest.h"
 #include "graph/graph.h"
+#include "graph/lower.h"
 #include "nodes/builtin.h"
 #include "proof/proof.h"
+#include "tensor/passes.h"
+#include "tensor/plan.h"
 #include "tests/invariance/fuzz_toys.h"
 
 const char *const fz_codes[FZ_CODES] = {
@@ -20,7 +23,80 @@ const char *const fz_warnings[FZ_WARNINGS] = { "DG-W-SKEW", "DG-W-CORR" };
 struct fz_judge {
     dg_diag *d;
     dg_registry *r;
+    dg_backend *backend;
+    dg_graph *g; /* of the last question */
+    fz_texts *texts;
 };
+
+/* ---- printing programs ----------------------------------------------------------------------- */
+
+static int lower(dg_program **p, const fz_judge *j, const dg_scope *scope, dg_size size, int batch,
+                 dg_params *params)
+{
+    if (size.w == 0 && dg_scope_size(&size, scope, j->d) < 0)
+        return -1;
+    return dg_lower(p, j->g, scope, size, batch, params, NULL, NULL, j->d);
+}
+
+/* What `detrgraph plan` prints. Parameters lie as in a run, which lowers all scopes. */
+static char *print(void *ctx, bool train, int rank, int w, int h, int batch, char **program)
+{
+    fz_judge *j = ctx;
+    const dg_scope *scope = train ? j->g->train : j->g->n_evaluates ? j->g->evaluates[0] : NULL;
+    dg_params *params = dg_params_open();
+    dg_program *p = NULL, *other;
+    dg_plan *plan = NULL;
+    dg_str text = { 0 }, whole = { 0 };
+    int rc = 0;
+
+    dg_diag_clear(j->d);
+    j->g->rank = rank;
+    for (int i = -(j->g->train != NULL); i < j->g->n_evaluates && rc == 0; i++) {
+        rc = lower(&other, j, i < 0 ? j->g->train : j->g->evaluates[i], (dg_size){ 0, 0 }, 0,
+                   params);
+        if (rc == 0)
+            dg_program_close(&other);
+    }
+    if (rc == 0 && scope)
+        rc = lower(&p, j, scope, (dg_size){ w, h }, batch, params);
+    if (p) {
+        dg_params_seal(params);
+        rc = dg_passes(p, DG_F32, DG_F32, j->backend, (int)(j->g->ranks * j->g->mesh.tp), j->d);
+        if (rc == 0)
+            rc = dg_plan_open(&plan, p, j->backend, 1, j->d);
+    }
+    if (plan) {
+        dg_plan_print(&text, plan, true);
+        dg_program_print(&whole, p);
+        *program = strdup(whole.s);
+    }
+    if (rc < 0) {
+        fprintf(stderr, "# no program: %s\n", dg_diag_text(j->d));
+        dg_diag_clear(j->d);
+    }
+    dg_plan_close(&plan);
+    dg_program_close(&p);
+    dg_params_close(&params);
+    dg_str_free(&whole);
+
+    char *out = text.s ? strdup(text.s) : NULL;
+
+    dg_str_free(&text);
+    return out;
+}
+
+fz_texts *fz_judge_texts(fz_judge *j)
+{
+    return j->texts;
+}
+
+static void forget(fz_judge *j)
+{
+    fz_texts_close(&j->texts);
+    dg_graph_close(&j->g);
+}
+
+/* ---- verdicts -------------------------------------------------------------------------------- */
 
 fz_judge *fz_judge_open(void)
 {
@@ -38,6 +114,8 @@ fz_judge *fz_judge_open(void)
             fprintf(stderr, "%s\n", dg_diag_text(j->d));
             abort();
         }
+    if (dg_backend_open(&j->backend, "cpu", j->d) < 0)
+        abort();
     return j;
 }
 
@@ -45,6 +123,8 @@ void fz_judge_close(fz_judge **j)
 {
     if (!*j)
         return;
+    forget(*j);
+    dg_backend_close(&(*j)->backend);
     dg_registry_close(&(*j)->r);
     dg_diag_close(&(*j)->d);
     free(*j);
@@ -57,6 +137,7 @@ fz_opinion fz_judge_ask(fz_judge *j, const char *xml, const char *other, char *t
     dg_graph *g = NULL, *peer = NULL;
     int rc;
 
+    forget(j);
     dg_diag_clear(j->d);
     rc = dg_graph_parse(&g, xml, strlen(xml), "fuzz.xml", NULL, 0, j->r, j->d);
     if (rc == 0 && other)
@@ -79,6 +160,11 @@ fz_opinion fz_judge_ask(fz_judge *j, const char *xml, const char *other, char *t
     if (text)
         snprintf(text, n, "%s", dg_diag_text(j->d));
     dg_graph_close(&peer);
-    dg_graph_close(&g);
+    if (rc == 0) {
+        j->g = g;
+        j->texts = fz_texts_open(print, j);
+    } else {
+        dg_graph_close(&g);
+    }
     return out;
 }

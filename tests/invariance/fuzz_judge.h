@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "tests/invariance/fuzz_text.h"
+
 enum { FZ_CODES = 10, FZ_WARNINGS = 2 };
 extern const char *const fz_codes[FZ_CODES]; /* "DG-PRES", ... */
 extern const char *const fz_warnings[FZ_WARNINGS];
@@ -21,5 +23,7 @@ fz_judge *fz_judge_open(void);
 void fz_judge_close(fz_judge **j);
 /* other: NULL, or the file of another rank. text: NULL, or receives what was reported. */
 fz_opinion fz_judge_ask(fz_judge *j, const char *xml, const char *other, char *text, size_t n);
+/* The printed programs of what was asked last, until the next question. */
+fz_texts *fz_judge_texts(fz_judge *j);
 
 #endif

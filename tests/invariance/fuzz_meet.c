@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "tests/invariance/fuzz_run.h"
+#include "tests/invariance/fuzz_machine.h"
 
 const char *const fz_verdicts[FZ_N_VERDICTS] = {
     "same",       "another collective", "another count", "waits for ever", "state",
@@ -158,6 +158,10 @@ static void answer(fz_sim *s, fz_rank *const v[], int n)
     long least = first->least;
     int rows = 0;
 
+    if (first->what == FZ_INSTR) {
+        fz_answer_instr(v, n);
+        return;
+    }
     count_sums(s, v, n);
     if (first->what == FZ_GRADIENTS)
         mean_gradients(v, n);

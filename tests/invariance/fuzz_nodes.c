@@ -121,6 +121,24 @@ static double source(fz_rank *k, int node)
     }
 }
 
+void fz_number(fz_rank *k, int node)
+{
+    k->out[node][0] = fz_scalar(source(k, node));
+}
+
+void fz_number_of(fz_rank *k, int node, int at, int root)
+{
+    const fz_node *n = &k->m->node[at];
+    const double low = isnan(n->low) ? 0 : n->low, high = isnan(n->high) ? 1 : n->high;
+
+    if (n->op == FZ_RANK)
+        k->out[node][0] = fz_scalar(root);
+    else if (n->op == FZ_RANDOM)
+        k->out[node][0] = fz_scalar(low + (high - low) * fz_unit(fz_moment(k, at)));
+    else
+        fz_number(k, at), k->out[node][0] = k->out[at][0];
+}
+
 static double test(const fz_node *n, const fz_val *x)
 {
     double than = isnan(n->than) ? 0 : n->than;
@@ -197,10 +215,9 @@ static double other_bit(fz_rank *k)
 }
 
 /* A number about an evaluation: batch by batch, of this rank or of all. */
-static fz_end score(fz_rank *k, int node)
+fz_end fz_score(fz_rank *k, int node, double x)
 {
     const fz_node *n = &k->m->node[node];
-    double x = fz_input(k, n, 0)->sum;
 
     if (fz_joins_at_end(k->m, node)) {
         k->metric[node] += n->exact == 0 ? other_bit(k) : 0;
@@ -295,7 +312,7 @@ static fz_end act(fz_rank *k, int node) /* NOLINT(readability-function-size): a 
         break;
     case FZ_METRIC:
     case FZ_COCO:
-        return score(k, node);
+        return fz_score(k, node, fz_input(k, n, 0)->sum);
     case FZ_USE:
         return fz_use(k, node);
     case FZ_BACKBONE:

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/invariance/fuzz_run.h"
+#include "tests/invariance/fuzz_machine.h"
 
 enum { EPOCH_NODE = -2, MOST_WORK = 60000 };
 
@@ -265,7 +265,7 @@ static void advance(fz_rank *k)
             on = head(k);
             break;
         case FZ_S_NODES:
-            on = fz_iterate(k);
+            on = s->texts ? fz_execute(k) : fz_iterate(k);
             if (on)
                 k->state = FZ_S_ITERATED;
             break;
@@ -305,6 +305,8 @@ static void compare_states(fz_sim *s)
 
     for (int r = 1; r < s->n_ranks; r++) {
         compare_choices(s, &s->rank[0], &s->rank[r]);
+        if (s->texts)
+            fz_compare_spaces(s, &s->rank[0], &s->rank[r]);
         for (int i = 0; i < FZ_NODES + FZ_PARAMS; i++) {
             int node = i < FZ_NODES ? i : i - FZ_NODES < FZ_NODES ? i - FZ_NODES : 0;
 
@@ -345,6 +347,9 @@ static void start(fz_sim *s, const fz_model *peer)
         k->tp = r % m->tp;
         k->own = (fz_dice){ fz_mix(s->seed, (uint64_t)r + 100), 0 };
         k->first = (int)(s->seed % 3);
+        k->machine = s->texts ? calloc(1, sizeof *k->machine) : NULL;
+        if (s->texts && !k->machine)
+            abort();
         for (int i = 0; i < FZ_NODES; i++)
             k->late[i] = FZ_NONE;
         for (int p = 0; p < FZ_PARAMS; p++)
@@ -352,7 +357,8 @@ static void start(fz_sim *s, const fz_model *peer)
     }
 }
 
-bool fz_run(const fz_model *m, const fz_model *peer, uint64_t seed, fz_fault *f, fz_sums *sums)
+static bool run(const fz_model *m, const fz_model *peer, struct fz_texts *texts, uint64_t seed,
+                fz_fault *f, fz_sums *sums)
 {
     fz_sim *s = calloc(1, sizeof *s);
     bool moved = true;
@@ -365,6 +371,7 @@ bool fz_run(const fz_model *m, const fz_model *peer, uint64_t seed, fz_fault *f,
     s->n_ranks = m->dp * m->tp;
     s->fault = f;
     s->sums = sums;
+    s->texts = texts;
     start(s, peer);
     while (moved && f->kind == FZ_SAME && s->work < MOST_WORK) {
         moved = false;
@@ -383,6 +390,18 @@ bool fz_run(const fz_model *m, const fz_model *peer, uint64_t seed, fz_fault *f,
         compare_states(s);
     if (f->kind == FZ_SAME)
         compare_wholes(s);
+    for (int r = 0; r < s->n_ranks; r++)
+        fz_machine_free(&s->rank[r].machine);
     free(s);
     return f->kind != FZ_SAME;
+}
+
+bool fz_run(const fz_model *m, const fz_model *peer, uint64_t seed, fz_fault *f, fz_sums *sums)
+{
+    return run(m, peer, NULL, seed, f, sums);
+}
+
+bool fz_run_programs(const fz_model *m, struct fz_texts *texts, uint64_t seed, fz_fault *f)
+{
+    return run(m, m, texts, seed, f, NULL);
 }

@@ -35,6 +35,8 @@ typedef struct fz_fault {
 /* What can be seen without a run: parameters that no wire leads to. */
 bool fz_still(const fz_model *m, fz_fault *f);
 
+struct fz_texts;
+
 /* Operands of each allreduce and reduce with op="sum" over several runs, along either axis, key by
  * key: how often it fired, and how often operands differed. */
 typedef struct fz_sums {
@@ -44,6 +46,8 @@ typedef struct fz_sums {
 /* One run; true if the ranks diverge. peer: what the last rank has read, with nodes of the same
  * numbers. sums: NULL, or counted up. */
 bool fz_run(const fz_model *m, const fz_model *peer, uint64_t seed, fz_fault *f, fz_sums *sums);
+/* The same by the printed programs: only data and the course of a run are the model's. */
+bool fz_run_programs(const fz_model *m, struct fz_texts *texts, uint64_t seed, fz_fault *f);
 
 /* ---- what follows is shared by the files of the simulator ------------------------------------ */
 
@@ -84,6 +88,7 @@ typedef enum fz_what {
     FZ_GATHER,
     FZ_VOTES,
     FZ_LEAST,
+    FZ_INSTR, /* of a printed program */
 } fz_what;
 typedef struct fz_request {
     fz_what what;
@@ -93,6 +98,9 @@ typedef struct fz_request {
     fz_val v[FZ_KEYS + 1];
     fz_grads *g;
     long least;
+    const struct fz_t_instr *instr;
+    uint64_t digest;
+    double number;
 } fz_request;
 
 typedef enum fz_state {
@@ -107,6 +115,7 @@ typedef enum fz_state {
 } fz_state;
 
 typedef struct fz_sim fz_sim;
+struct fz_machine;
 typedef struct fz_rank {
     fz_sim *sim;
     const fz_model *m; /* what this rank has read */
@@ -140,6 +149,7 @@ typedef struct fz_rank {
     int late[FZ_NODES]; /* streams that loader threads exchange: at which iteration */
     /* place in the iteration */
     int order[FZ_NODES], n_order, pos, used;
+    struct fz_machine *machine; /* executes programs; NULL: nodes are executed */
     /* metrics */
     double metric[FZ_NODES], best;
     int without;
@@ -153,6 +163,7 @@ struct fz_sim {
     fz_rank rank[FZ_RANKS];
     fz_fault *fault;
     fz_sums *sums;
+    struct fz_texts *texts; /* the printed programs; NULL: the graph is executed */
     struct {
         int plan;
         uint64_t in, items;
@@ -169,6 +180,11 @@ struct fz_sim {
 typedef enum fz_end { FZ_WENT_ON, FZ_WAIT, FZ_LOST_BATCH } fz_end;
 
 fz_end fz_fire(fz_rank *k, int node);
+/* The number of a source in this iteration; of a node that copies the source of rank `root`. */
+void fz_number(fz_rank *k, int node);
+void fz_number_of(fz_rank *k, int node, int source, int root);
+/* A sink takes x. */
+fz_end fz_score(fz_rank *k, int node, double x);
 bool fz_guard(const fz_rank *k, const fz_node *n);
 /* Posts what k->ask holds; true once the answer is there. */
 bool fz_meet(fz_rank *k);

@@ -13,10 +13,12 @@ tests_invariance_fuzz_SOURCES = tests/invariance/fuzz.c tests/invariance/fuzz_ca
 	tests/invariance/fuzz_cases.h tests/invariance/fuzz_cover.c tests/invariance/fuzz_cover.h \
 	tests/invariance/fuzz_find.c tests/invariance/fuzz_find.h tests/invariance/fuzz_data.c \
 	tests/invariance/fuzz_draw.c tests/invariance/fuzz_draw.h tests/invariance/fuzz_judge.c \
-	tests/invariance/fuzz_judge.h tests/invariance/fuzz_layers.c tests/invariance/fuzz_meet.c \
+	tests/invariance/fuzz_judge.h tests/invariance/fuzz_layers.c tests/invariance/fuzz_machine.c \
+	tests/invariance/fuzz_machine.h tests/invariance/fuzz_meet.c \
 	tests/invariance/fuzz_model.c tests/invariance/fuzz_model.h tests/invariance/fuzz_nodes.c \
 	tests/invariance/fuzz_parts.c tests/invariance/fuzz_parts.h tests/invariance/fuzz_run.c \
 	tests/invariance/fuzz_run.h tests/invariance/fuzz_spoil.c tests/invariance/fuzz_still.c \
+	tests/invariance/fuzz_text.c tests/invariance/fuzz_text.h \
 	tests/invariance/fuzz_toys.c tests/invariance/fuzz_toys.h tests/invariance/fuzz_turn.c \
 	tests/invariance/fuzz_val.h tests/invariance/fuzz_xml.c
 tests_invariance_fuzz_LDADD = libproof.la $(nodes_rooms) $(test_libs)
