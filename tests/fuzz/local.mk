@@ -1,7 +1,7 @@
 # A target is tests/fuzz/<name>.c with a corpus of that name; see tests/fuzz/fuzz.h.
 fuzz = tests/fuzz/archive tests/fuzz/coco tests/fuzz/image tests/fuzz/json tests/fuzz/pickle \
 	tests/fuzz/message tests/fuzz/program tests/fuzz/voc tests/fuzz/xml tests/fuzz/yolo \
-	tests/fuzz/contract
+	tests/fuzz/contract tests/fuzz/flight tests/fuzz/state
 check_PROGRAMS += $(fuzz)
 tests_fuzz_archive_SOURCES = tests/fuzz/archive.c $(fuzz_main)
 tests_fuzz_archive_LDADD = $(weights_rooms) $(test_libs)
@@ -26,6 +26,10 @@ tests_fuzz_yolo_SOURCES = tests/fuzz/yolo.c $(fuzz_main)
 tests_fuzz_yolo_LDADD = $(media_rooms) $(test_libs)
 tests_fuzz_contract_SOURCES = tests/fuzz/contract.c $(fuzz_main)
 tests_fuzz_contract_LDADD = $(graph_rooms) $(test_libs)
+tests_fuzz_flight_SOURCES = tests/fuzz/flight.c $(fuzz_main)
+tests_fuzz_flight_LDADD = $(control_rooms) $(test_libs)
+tests_fuzz_state_SOURCES = tests/fuzz/state.c $(fuzz_main)
+tests_fuzz_state_LDADD = $(runtime_rooms) $(test_libs)
 tests_fuzz_archive_LDFLAGS = $(AM_LDFLAGS) $(DG_FUZZ)
 tests_fuzz_coco_LDFLAGS = $(AM_LDFLAGS) $(DG_FUZZ)
 tests_fuzz_image_LDFLAGS = $(AM_LDFLAGS) $(DG_FUZZ)
@@ -37,6 +41,8 @@ tests_fuzz_voc_LDFLAGS = $(AM_LDFLAGS) $(DG_FUZZ)
 tests_fuzz_xml_LDFLAGS = $(AM_LDFLAGS) $(DG_FUZZ)
 tests_fuzz_yolo_LDFLAGS = $(AM_LDFLAGS) $(DG_FUZZ)
 tests_fuzz_contract_LDFLAGS = $(AM_LDFLAGS) $(DG_FUZZ)
+tests_fuzz_flight_LDFLAGS = $(AM_LDFLAGS) $(DG_FUZZ)
+tests_fuzz_state_LDFLAGS = $(AM_LDFLAGS) $(DG_FUZZ)
 EXTRA_DIST += tests/fuzz/corpus tests/fuzz/run tests/fuzz/replay.c
 
 if FUZZER
