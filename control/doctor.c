@@ -95,7 +95,12 @@ static int read_chart(chart *c, const char *path, dg_arena *a, dg_diag *d)
             c->step = whole_of(o, "step");
             c->waits = waits && waits->truth;
         } else if (rc == 0) {
-            c->entries[c->n++] = read_entry(o);
+            c->entries[c->n] = read_entry(o);
+            if (c->entries[c->n].number > 0)
+                c->n++;
+            else
+                rc = dg_fail(d, DG_EINPUT, (dg_where){ .file = path }, "doctor-nothing",
+                             "line %d has no number of a record", i + 1);
         }
     }
     dg_free(text);
