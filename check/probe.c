@@ -255,7 +255,7 @@ int dg_probe_open(dg_probe *pr, dg_trial *t, bool training)
 
     if (t->ranks)
         dg_build_axis(b, "dp", t->ranks);
-    dg_build_enter(b, (dg_origin){ DG_NOWHERE, -1, false }, "input", "input");
+    dg_build_enter(b, (dg_origin){ DG_NOWHERE, -1, false, 0 }, "input", "input");
     for (int i = 0; i < node->n_in; i++)
         if (node->in[i].from)
             in[i] = feed_inputs(pr, b, node->in_types[i], node->in_ports[i]->name);
@@ -264,7 +264,7 @@ int dg_probe_open(dg_probe *pr, dg_trial *t, bool training)
             (void)dg_contract_holds(&t->g->dims, node->in_types[i],
                                     pr->p->values.items[in[i].id].dtype, dg_shape_of(b, in[i]),
                                     bound);
-    dg_build_enter(b, (dg_origin){ { NULL, 0, 0, node->id }, 0, false }, "node", "node");
+    dg_build_enter(b, (dg_origin){ { NULL, 0, 0, node->id }, 0, false, 0 }, "node", "node");
     t->class->lower(b, node->conf, in, out);
     for (int i = 0; i < node->n_out && !dg_build_failed(b); i++) {
         if (!dg_has(out[i]) && !(node->out_ports[i]->flags & DG_PORT_EMPTY_ABSENT))
@@ -272,7 +272,7 @@ int dg_probe_open(dg_probe *pr, dg_trial *t, bool training)
         else if (dg_has(out[i]))
             take_output(pr, b, node->out_contracts[i], node->out_ports[i]->name, out[i], bound);
     }
-    dg_build_enter(b, (dg_origin){ DG_NOWHERE, -1, false }, "", "");
+    dg_build_enter(b, (dg_origin){ DG_NOWHERE, -1, false, 0 }, "", "");
     if (training && !dg_build_failed(b))
         differentiate(pr, b);
     bool failed = dg_build_failed(b);

@@ -368,7 +368,7 @@ static void lower_node(lowering *w, activation *act, const dg_node *node)
     dg_val *in = DG_NEW_N(w->arena, node->n_in, dg_val),
            *fired = DG_NEW_N(w->arena, node->n_in, dg_val),
            *out = DG_NEW_N(w->arena, node->n_out, dg_val);
-    dg_origin origin = { node->where, node->number, node->recompute || act->recompute };
+    dg_origin origin = { node->where, node->number, node->recompute || act->recompute, 0 };
     int first = dg_build_program(w->b)->instrs.n, pending = dg_build_pending(w->b);
 
     act->out[node->index] = out;

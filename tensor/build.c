@@ -37,6 +37,7 @@ bool dg_build_failed(const dg_build *b)
 void dg_build_enter(dg_build *b, dg_origin origin, const char *prefix, const char *reference)
 {
     b->origin = origin;
+    b->whole = origin.recompute;
     b->origin.where.file = origin.where.file ? dg_strdup(b->arena, origin.where.file) : NULL;
     b->origin.where.node = origin.where.node ? dg_strdup(b->arena, origin.where.node) : NULL;
     b->prefix = dg_strdup(b->arena, prefix ? prefix : "");
@@ -46,6 +47,12 @@ void dg_build_enter(dg_build *b, dg_origin origin, const char *prefix, const cha
 void dg_build_freeze(dg_build *b, bool frozen)
 {
     b->frozen = frozen;
+}
+
+void dg_part(dg_build *b, int part, bool again)
+{
+    b->origin.part = part;
+    b->origin.recompute = b->whole || again;
 }
 
 dg_origin dg_build_origin(const dg_build *b)

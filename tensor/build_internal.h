@@ -39,6 +39,7 @@ struct dg_build {
     dg_diag *d;
     dg_arena *arena; /* owned by the program */
     dg_origin origin;
+    bool whole; /* the whole node is recomputed */
     const char *prefix, *reference;
     bool failed, frozen;
     dg_segment segment;

@@ -95,6 +95,7 @@ typedef struct dg_origin {
     dg_where where; /* where.node is the node's path */
     int node;       /* index of the node in document order; -1: none */
     bool recompute; /* the node asked for its activations to be recomputed */
+    int part;       /* of the node, recomputed apart from its other parts */
 } dg_origin;
 
 typedef struct dg_instr {

@@ -1,6 +1,7 @@
-/* recompute.c: for nodes marked recompute, activations are not kept for the gradient: clones of the
- * instructions that made them run before the node's first gradient that reads one (Chen et al.
- * 2016). A clone runs the same kernel on the same operands, so gradients are bit-identical.
+/* recompute.c: for nodes or parts of them marked recompute, activations are not kept for the
+ * gradient: clones of the instructions that made them run before the node's first gradient that
+ * reads one (Chen et al. 2016). A clone runs the same kernel on the same operands, so gradients are
+ * bit-identical.
  *
  * Values that are read late from outside the node's gradient are kept and not recomputed; neither
  * are random draws. */
@@ -11,7 +12,7 @@
 
 typedef struct recompute {
     dg_program *p;
-    int node;
+    int node, part;
     int first;      /* the node's first gradient instruction that reads an activation */
     bool *kept;     /* per value: alive anyway */
     bool *wanted;   /* per value: to be recomputed */
@@ -23,12 +24,17 @@ static const dg_instr *at(const recompute *r, int i)
     return &r->p->instrs.items[i];
 }
 
+static bool is_own(const recompute *r, const dg_instr *in)
+{
+    return in->origin.node == r->node && in->origin.part == r->part;
+}
+
 /* The node's forward instruction that makes v, if it may be cloned; else -1. */
 static int cloneable_maker(const recompute *r, int32_t v)
 {
     int i = v ? r->p->values.items[v].producer : -1;
 
-    if (i < 0 || at(r, i)->phase != DG_FORWARD || at(r, i)->origin.node != r->node ||
+    if (i < 0 || at(r, i)->phase != DG_FORWARD || !is_own(r, at(r, i)) ||
         at(r, i)->op->effect != DG_PURE || at(r, i)->op == DG_OP(uniform))
         return -1;
     return i;
@@ -36,7 +42,7 @@ static int cloneable_maker(const recompute *r, int32_t v)
 
 static bool own_gradient(const recompute *r, const dg_instr *in)
 {
-    return in->phase == DG_GRADIENT && in->origin.node == r->node;
+    return in->phase == DG_GRADIENT && is_own(r, in);
 }
 
 static void find_wanted(recompute *r)
@@ -116,12 +122,13 @@ static void insert_clones(recompute *r)
     dg_program_renumber(p);
 }
 
-static void recompute_node(dg_program *p, int node)
+static void recompute_part(dg_program *p, int node, int part)
 {
     dg_arena *scratch = dg_arena_open();
     recompute r = {
         .p = p,
         .node = node,
+        .part = part,
         .kept = DG_NEW_N(scratch, p->values.n, bool),
         .wanted = DG_NEW_N(scratch, p->values.n, bool),
         .clone = DG_NEW_N(scratch, p->values.n, int32_t),
@@ -135,17 +142,18 @@ static void recompute_node(dg_program *p, int node)
 
 void dg_pass_recompute(dg_program *p)
 {
-    DG_VEC(int) nodes = { 0 };
+    DG_VEC(dg_origin) parts = { 0 };
 
     for (int i = 0; i < p->instrs.n; i++) {
         const dg_instr *in = &p->instrs.items[i];
         bool known = !in->origin.recompute || in->phase != DG_FORWARD;
 
-        for (int k = 0; k < nodes.n; k++)
-            known |= nodes.items[k] == in->origin.node;
+        for (int k = 0; k < parts.n; k++)
+            known |=
+                parts.items[k].node == in->origin.node && parts.items[k].part == in->origin.part;
         if (!known)
-            DG_PUSH(p->arena, nodes, in->origin.node);
+            DG_PUSH(p->arena, parts, in->origin);
     }
-    for (int k = nodes.n - 1; k >= 0; k--)
-        recompute_node(p, nodes.items[k]);
+    for (int k = parts.n - 1; k >= 0; k--)
+        recompute_part(p, parts.items[k].node, parts.items[k].part);
 }

@@ -105,6 +105,10 @@ DG_PUBLIC dg_kind dg_kind_of(dg_build *b, dg_val v); /* NONE for poison */
 /* Names a value for printed programs and for tools ("memory", "dec.0.state"). */
 DG_PUBLIC dg_val dg_name(dg_build *b, dg_val v, const char *fmt, ...) DG_PRINTF(3, 4);
 
+/* Begins part `part` (1, 2, ...; 0: none) of the node. If the node has recompute="true", or if
+ * again, activations of a part are computed again in the backward pass, apart from other parts. */
+DG_PUBLIC void dg_part(dg_build *b, int part, bool again);
+
 /* ---- elementwise, with NumPy broadcasting ---------------------------------------------------- */
 
 DG_PUBLIC dg_val dg_add(dg_build *b, dg_val x, dg_val y);

@@ -15,7 +15,7 @@
 #include <string.h>
 
 typedef struct conf {
-    int64_t layers, ffn, heads, points, levels;
+    int64_t layers, ffn, heads, points, levels, recompute_layers;
     double temperature;
 } conf;
 
@@ -40,13 +40,20 @@ static const dg_attr attrs[] = {
     DG_INT(conf, ffn, 2048, 1, 65536, "inner width of the feed-forward networks"),
     DG_INT(conf, heads, 8, 1, 256, "attention heads"),
     DG_INT(conf, points, 4, 1, 64, "sampling points per head and level"),
+    DG_INT(
+        conf, recompute_layers, 0, 0, MOST_LAYERS,
+        "first layers whose activations are computed again in the backward pass, each by itself"),
     DG_NUM(conf, temperature, 20, 1, 1e6, "ratio of the longest to the shortest sine's period"),
     { 0 },
 };
 
 static void check_deformable(dg_check *k, const void *self)
 {
-    (void)self;
+    const conf *c = self;
+
+    if (c->recompute_layers > c->layers)
+        dg_check_fail(k, "recompute_layers", "encoder-recompute", "must be at most layers (%lld)",
+                      (long long)c->layers);
     if (dg_check_wired(k, "sizes") && !dg_check_wired(k, "images")) {
         dg_check_fail(k, "sizes", "encoder-canvas",
                       "says how much of a canvas images cover, and "
@@ -141,8 +148,11 @@ static void lower_deformable(dg_build *b, const void *self, const dg_val in[], d
     pos = positions(b, c, &p, d);
     centres = dg_padded_centres(&p);
     where = dg_padded_around_points(&p, centres);
-    for (int i = 0; i < c->layers; i++)
+    for (int i = 0; i < c->layers; i++) {
+        dg_part(b, i + 1, i < c->recompute_layers);
         x = layer(&p, c, i, x, pos, &where);
+    }
+    dg_part(b, 0, false);
     out[OUT] = as_maps(&p, dg_name(b, x, "memory"));
     out[PADDING] = dg_padded_record(&p);
 }

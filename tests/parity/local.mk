@@ -20,9 +20,10 @@ tests_parity_parity_SOURCES = \
 	tests/parity/trace.c \
 	tests/parity/trace_groups.c
 tests_parity_parity_LDADD = $(runtime_rooms) $(test_libs)
-TESTS += tests/parity/check
+TESTS += tests/parity/check tests/parity/recompute
 EXTRA_DIST += \
 	tests/parity/check \
+	tests/parity/recompute \
 	tests/parity/data/eval_r18vd_256.json \
 	tests/parity/data/eval_rfdetr_nano.json \
 	tests/parity/data/rfdetr_base_parts.json \

@@ -276,7 +276,7 @@ static void begin(hand *x)
     dg_build_axis(x->b, "dp", 2);
     dg_build_axis(x->b, "tp", 2);
     dg_build_axis(x->b, "dp+tp", 4);
-    dg_build_enter(x->b, (dg_origin){ { "hand.xml", 1, 1, "train/it" }, -1, false }, "", "");
+    dg_build_enter(x->b, (dg_origin){ { "hand.xml", 1, 1, "train/it" }, -1, false, 0 }, "", "");
 }
 
 static void finish(hand *x)
@@ -341,7 +341,7 @@ static void host(void **state)
     end(&x);
 
     begin(&x);
-    dg_build_enter(x.b, (dg_origin){ { "hand.xml", 1, 1, "train/it" }, STEP, false }, "", "");
+    dg_build_enter(x.b, (dg_origin){ { "hand.xml", 1, 1, "train/it" }, STEP, false, 0 }, "", "");
     meet_if(&x, flag_of(&x, dg_scale(x.b, fed(&x, STEP), 2, 0)), "dp");
     finish(&x);
     check_program("exact", x.p, &x.h, NULL, x.d);
@@ -404,7 +404,7 @@ static void plugin_op(int from, int row, bool alike, const char *said)
 
     begin(&x);
     v = fed(&x, from);
-    dg_build_enter(x.b, (dg_origin){ { "hand.xml", 2, 1, "train/own" }, STEP, false }, "", "");
+    dg_build_enter(x.b, (dg_origin){ { "hand.xml", 2, 1, "train/own" }, STEP, false, 0 }, "", "");
     dg_emit(x.b, &own, NULL, 1, &v, &y);
     meet_if(&x, flag_of(&x, y), "dp");
     finish(&x);

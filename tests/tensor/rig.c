@@ -52,8 +52,8 @@ void rig_close(rig *r)
 
 void rig_node(rig *r, int number, const char *path, bool recompute)
 {
-    dg_build_enter(r->b, (dg_origin){ { "net.xml", 3 + number, 5, path }, number, recompute }, path,
-                   path);
+    dg_build_enter(r->b, (dg_origin){ { "net.xml", 3 + number, 5, path }, number, recompute, 0 },
+                   path, path);
 }
 
 static void check(const rig *r, int rc)

@@ -265,9 +265,9 @@ void wild_program(dg_build *b, const uint8_t *bytes, size_t n, bool tame, wild_g
         int kind = next(&w), rank = dg_shape_of(b, x).rank;
 
         if (kind % 16 == 0) {
-            dg_origin o = { { "wild.xml", node + 1, 1, dg_printf(a, "n%d", node) },
-                            node,
-                            kind & 16 };
+            dg_origin o = {
+                { "wild.xml", node + 1, 1, dg_printf(a, "n%d", node) }, node, kind & 16, 0
+            };
 
             dg_build_enter(b, o, dg_printf(a, "n%d", node), dg_printf(a, "n%d", node));
             node++;
