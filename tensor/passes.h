@@ -16,8 +16,8 @@ void dg_pass_collectives(dg_program *p, int ranks);
 /* Chooses the storage type of every DG_REAL value and inserts casts. base: DG_F32 or DG_F64; low:
  * DG_BF16 or base. What the backend (NULL: none) runs faster in base stays base. */
 void dg_pass_precision(dg_program *p, dg_dtype base, dg_dtype low, dg_backend *backend);
-/* Clones the activations of nodes and parts marked recompute before their gradients. Runs after precision, so
- * that clones are stored with the originals' types. */
+/* Clones the activations of nodes and parts marked recompute before their gradients. Runs after
+ * precision, so that clones are stored with the originals' types. */
 void dg_pass_recompute(dg_program *p);
 /* With several ranks, reduces gradients in buckets of about `elements` elements, each as soon as it
  * is complete. Runs last, because it depends on the final order of instructions. */
