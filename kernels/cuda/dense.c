@@ -339,6 +339,12 @@ DEVICE double share(double x, double y)
     return x > y ? 1 : x == y ? 0.5 : 0;
 }
 
+/* Of two numbers, without an index: an array that is indexed by a variable lies in local memory. */
+DEVICE double of_axis(const double *v, int axis)
+{
+    return axis ? v[1] : v[0];
+}
+
 /* A thread for a box and an axis. */
 KERNEL(giou_grad_kernel, weighted)
 {
@@ -353,11 +359,12 @@ KERNEL(giou_grad_kernel, weighted)
         double w = (double)get(p->w[n]), scale = w == 0 ? 0 : w * (double)get(*p->dloss);
 
         for (int end = 0; end < 2; end++) {
-            double out = end ? 1 : -1, own = s.a[axis + 2 * end], its = s.b[axis + 2 * end];
-            double inner = s.inner[axis] > 0 ? share(-out * own, -out * its) : 0;
+            double out = end ? 1 : -1, own = of_axis(s.a + 2 * end, axis),
+                   its = of_axis(s.b + 2 * end, axis);
+            double inner = of_axis(s.inner, axis) > 0 ? share(-out * own, -out * its) : 0;
 
-            corner[end] = out * (by_cut * inner * s.inner[1 - axis] +
-                                 by_all * share(out * own, out * its) * s.hull[1 - axis]);
+            corner[end] = out * (by_cut * inner * of_axis(s.inner, 1 - axis) +
+                                 by_all * share(out * own, out * its) * of_axis(s.hull, 1 - axis));
         }
         double centre = corner[0] + corner[1],
                side = 0.5 * (corner[1] - corner[0]) + by_both * (double)get(box[3 - axis]);
