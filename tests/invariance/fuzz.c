@@ -10,8 +10,9 @@
  *
  * Each pipeline is drawn as a model, written as XML, and given to the engine for its verdict; the
  * model is executed by simulated ranks up to 40 times: once node by node, and once from the text of
- * its programs (fuzz_machine.h; in the first form of one pipeline in 25). An accepted pipeline must never diverge;
- * of the rejected ones nearly all should. A finding is made as small as it gets, and printed. */
+ * its programs (fuzz_machine.h; in the first form of one pipeline in 25). An accepted pipeline must
+ * never diverge; of the rejected ones nearly all should. A finding is made as small as it gets, and
+ * printed. */
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,8 +69,7 @@ static void one(fz_judge *j, tally *t, uint64_t seed, bool programs)
     t->rejected++;
     t->shown += parted;
     t->asked += programs;
-    t->by_programs +=
-        programs && fz_programs_diverge(j, &m, seed, &(fz_fault){ .kind = FZ_SAME });
+    t->by_programs += programs && fz_programs_diverge(j, &m, seed, &(fz_fault){ .kind = FZ_SAME });
     t->verdicts[fault.kind] += parted;
     for (int c = 0; c < FZ_CODES; c++) {
         bool has = o.codes >> c & 1, alone = o.codes == 1u << c;
