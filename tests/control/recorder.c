@@ -245,7 +245,7 @@ static void test_damaged(void **state)
         { "{\"rank\":1}", "it ends before the end of its first line" },
         { "{\"rank\":1,\"ho", "it ends before the end of its first line" },
         { "{\"rank\":1}\n", "Rank 1 () was at step 0 outside all nodes" },
-        { "3\n{}\n", "outside all nodes" },
+        { "3\n{}\n", "rank-1.jsonl cannot be read: line 2 has no number of a record" },
         { "{\"rank\":1}\n{\"number\":7}\n{\"number\":2,\"op\":\"sum\"}\n{\"num", "Rank 1" },
     };
     fixture *f = *state;
