@@ -1,5 +1,5 @@
 control_tests = tests/control/control tests/control/elastic tests/control/judge \
-	tests/control/judge_seen \
+	tests/control/judge_orders tests/control/judge_seen \
 	tests/control/launch tests/control/message tests/control/recorder
 judge_rig = tests/control/judge_rig.c tests/control/judge_rig.h
 check_PROGRAMS += $(control_tests)
@@ -11,6 +11,8 @@ tests_control_elastic_SOURCES = tests/control/elastic.c $(judge_rig)
 tests_control_elastic_LDADD = $(control_rooms) $(test_libs)
 tests_control_judge_SOURCES = tests/control/judge.c $(judge_rig)
 tests_control_judge_LDADD = $(control_rooms) $(test_libs)
+tests_control_judge_orders_SOURCES = tests/control/judge_orders.c $(judge_rig)
+tests_control_judge_orders_LDADD = $(control_rooms) $(test_libs)
 tests_control_judge_seen_SOURCES = tests/control/judge_seen.c $(judge_rig)
 tests_control_judge_seen_LDADD = $(control_rooms) $(test_libs)
 tests_control_launch_SOURCES = tests/control/launch.c

@@ -2,12 +2,15 @@
 check_PROGRAMS += tests/kernels/backend
 tests_kernels_backend_SOURCES = tests/check.h tests/kernels/backend.c
 tests_kernels_backend_LDADD = $(tensor_rooms) $(test_libs)
-far_tests = tests/kernels/far tests/kernels/far_faults tests/kernels/far_record
+far_tests = tests/kernels/far tests/kernels/far_calls tests/kernels/far_faults \
+	tests/kernels/far_record
 check_PROGRAMS += $(far_tests)
 tests_kernels_far_SOURCES = tests/check.h tests/kernels/far.h tests/kernels/far.c
+tests_kernels_far_calls_SOURCES = tests/check.h tests/kernels/far.h tests/kernels/far_calls.c
 tests_kernels_far_faults_SOURCES = tests/check.h tests/kernels/far.h tests/kernels/far_faults.c
 tests_kernels_far_record_SOURCES = tests/check.h tests/kernels/far.h tests/kernels/far_record.c
 tests_kernels_far_LDADD = $(tensor_rooms) $(test_libs)
+tests_kernels_far_calls_LDADD = $(tests_kernels_far_LDADD)
 tests_kernels_far_faults_LDADD = $(tests_kernels_far_LDADD)
 tests_kernels_far_record_LDADD = $(tests_kernels_far_LDADD)
 TESTS += tests/kernels/backend $(far_tests)
