@@ -321,30 +321,28 @@ double dg_op_flops(const dg_op *op, const dg_tensor *t, int n, const void *attr)
 #define HOST_ref(name) NULL
 #define HOST_simd(name) &dg_host_##name
 #define HOST_dnn HOST_simd
-#define CUDA_none(name) NULL
 
-#define OP(name, signature, effect, precision, attr, shape, grad, host, cuda, tolerance) \
+#define OP(name, signature, effect, precision, attr, shape, grad, host, tolerance) \
     extern const dg_kernel dg_ref_##name##_f32, dg_ref_##name##_f64, dg_host_##name;
 #include "kernels/ops.def"
 #undef OP
 
 const dg_op dg_ops[DG_N_OPS] = {
-#define OP(name_, signature_, effect_, precision_, attr_, shape_, grad_, host_, cuda_, tolerance_) \
-    [DG_OP_##name_] = {                                                                            \
-        DG_OP_ROW,                                                                                 \
-        .name = #name_,                                                                            \
-        .signature = signature_,                                                                   \
-        .effect = DG_##effect_,                                                                    \
-        .precision = DG_##precision_,                                                              \
-        .attr_bytes = sizeof(attr_),                                                               \
-        .fields = fields_##attr_,                                                                  \
-        .shape = dg_shape_##shape_,                                                                \
-        .grad = dg_grad_##grad_,                                                                   \
-        .ref32 = REF_##host_(name_, 32),                                                           \
-        .ref64 = REF_##host_(name_, 64),                                                           \
-        .host = HOST_##host_(name_),                                                               \
-        .cuda = CUDA_##cuda_(name_),                                                               \
-        .tolerance = tolerance_,                                                                   \
+#define OP(name_, signature_, effect_, precision_, attr_, shape_, grad_, host_, tolerance_) \
+    [DG_OP_##name_] = {                                                                     \
+        DG_OP_ROW,                                                                          \
+        .name = #name_,                                                                     \
+        .signature = signature_,                                                            \
+        .effect = DG_##effect_,                                                             \
+        .precision = DG_##precision_,                                                       \
+        .attr_bytes = sizeof(attr_),                                                        \
+        .fields = fields_##attr_,                                                           \
+        .shape = dg_shape_##shape_,                                                         \
+        .grad = dg_grad_##grad_,                                                            \
+        .ref32 = REF_##host_(name_, 32),                                                    \
+        .ref64 = REF_##host_(name_, 64),                                                    \
+        .host = HOST_##host_(name_),                                                        \
+        .tolerance = tolerance_,                                                            \
     },
 #include "kernels/ops.def"
 #undef OP

@@ -4,8 +4,8 @@
 
 #include "tensor/ops.h"
 
-#define OP(name, signature, effect, precision, attr, shape, grad, host, cuda, tolerance) \
-    int dg_shape_##shape(dg_infer *s);                                                   \
+#define OP(name, signature, effect, precision, attr, shape, grad, host, tolerance) \
+    int dg_shape_##shape(dg_infer *s);                                             \
     void dg_grad_##grad(dg_build *b, dg_grad_call *g);
 #include "kernels/ops.def"
 #undef OP

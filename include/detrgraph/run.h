@@ -48,7 +48,8 @@ typedef struct dg_run_options {
     /* may change the control struct (learning rates, decays) before each step */
     void (*control)(void *ctx, dg_control *c);
     void *control_ctx;
-    const char *device; /* "cpu", "ref", "far"; NULL: "cpu", or "ref" if `reference` is set */
+    const char *device; /* "cpu", "ref", "far", "cuda", "cuda:N"; NULL: "cpu", or "ref" if
+                           `reference` is set */
     const char *debug;  /* "sync,nan,poison,names" or some of them, like --debug; NULL: none */
 } dg_run_options;
 

@@ -59,8 +59,7 @@ static int prepare_with(const dg_kernel *k, dg_prepare *p)
 #define HOST_dnn(name)
 #define HOST_ref(name)
 #define HOST_none(name)
-#define OP(name, signature, effect, precision, attr, shape, grad, host, cuda, tolerance) \
-    HOST_##host(name)
+#define OP(name, signature, effect, precision, attr, shape, grad, host, tolerance) HOST_##host(name)
 #include "kernels/ops.def"
 
 VARIANTS(convert, dg_host_convert)

@@ -22,13 +22,13 @@ enum { BASE, AVX2, AVX512, N_SETS };
 #define SETS_ref SETS_dnn
 #define SETS_none SETS_dnn
 
-#define OP(name, signature, effect, precision, attr, shape, grad, host, cuda, tolerance) \
+#define OP(name, signature, effect, precision, attr, shape, grad, host, tolerance) \
     DECLARE_##host(name)
 #include "kernels/ops.def"
 #undef OP
 
 static const dg_kernel *const compiled[DG_N_OPS][N_SETS] = {
-#define OP(name, signature, effect, precision, attr, shape, grad, host, cuda, tolerance) \
+#define OP(name, signature, effect, precision, attr, shape, grad, host, tolerance) \
     [DG_OP_##name] = SETS_##host(name),
 #include "kernels/ops.def"
 #undef OP
