@@ -1,6 +1,7 @@
 /* cmd_score.c: `detrgraph score`: COCO scores of a file of detections against an annotation
  * file. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
@@ -9,12 +10,15 @@
 
 typedef struct opts {
     const char *truth, *detections, *format;
+    bool masks;
 } opts;
 
 static const dg_option options[] = {
     { "truth", DG_OPTION_STR, offsetof(opts, truth), "FILE", NULL, "annotations in COCO format" },
     { "detections", DG_OPTION_STR, offsetof(opts, detections), "FILE", NULL,
       "detections in COCO result format" },
+    { "masks", DG_OPTION_FLAG, offsetof(opts, masks), NULL, NULL,
+      "score masks (\"segmentation\") and not boxes" },
     { "format", DG_OPTION_WORD, offsetof(opts, format), NULL, "text|json", "output format (text)" },
     { 0 },
 };
@@ -43,6 +47,33 @@ static void look_at_part(const dg_coco *truth, const dg_found *found, const char
     dg_arena_close(&a);
 }
 
+static int score_boxes(dg_score **out, const dg_coco *truth, const dg_found *found, dg_diag *d)
+{
+    return dg_score_open(out, dg_coco_n_images(truth), dg_coco_n_classes(truth),
+                         dg_coco_annotations(truth), dg_coco_n_annotations(truth), found->items,
+                         found->n, d);
+}
+
+static int score_masks(dg_score **out, const dg_coco *truth, const dg_found *found, dg_diag *d)
+{
+    const int64_t n = dg_coco_n_annotations(truth);
+    dg_rle *masks = calloc((size_t)n + 1, sizeof *masks);
+    int rc = masks ? 0
+                   : dg_fail(d, DG_EMEMORY, DG_NOWHERE, "coco-memory",
+                             "no memory for the masks of %lld objects", (long long)n);
+
+    for (int64_t i = 0; i < n && rc == 0; i++)
+        rc = dg_coco_mask(&masks[i], truth, i, d);
+    if (rc == 0)
+        rc = dg_score_open_masks(out, dg_coco_n_images(truth), dg_coco_n_classes(truth),
+                                 dg_coco_annotations(truth), masks, n, found->items, found->masks,
+                                 found->n, d);
+    for (int64_t i = 0; masks && i < n; i++)
+        dg_rle_free(&masks[i]);
+    free(masks);
+    return rc;
+}
+
 static int score_files(const opts *o, dg_diag *d)
 {
     dg_coco *truth = NULL;
@@ -51,12 +82,14 @@ static int score_files(const opts *o, dg_diag *d)
     dg_str out = { 0 };
     int rc, n;
 
-    DG_TRY(dg_coco_open_as(&truth, o->truth, false, 0, d));
-    DG_TRY(dg_detections_read(&found, o->detections, truth, d));
+    DG_TRY(o->masks ? dg_coco_open_masks(&truth, o->truth, d)
+                    : dg_coco_open_as(&truth, o->truth, false, 0, d));
+    DG_TRY(o->masks ? dg_detections_read_masks(&found, o->detections, truth, d)
+                    : dg_detections_read(&found, o->detections, truth, d));
     look_at_part(truth, &found, o->detections, d);
     n = dg_coco_n_classes(truth);
-    DG_TRY(dg_score_open(&score, dg_coco_n_images(truth), n, dg_coco_annotations(truth),
-                         dg_coco_n_annotations(truth), found.items, found.n, d));
+    DG_TRY(o->masks ? score_masks(&score, truth, &found, d)
+                    : score_boxes(&score, truth, &found, d));
     if (o->format && strcmp(o->format, "json") == 0) {
         dg_score_print_json(&out, score, n ? dg_coco_class_at(truth, 0) : NULL, n);
         dg_str_add(&out, "\n");
@@ -94,16 +127,20 @@ static int verb_score(const void *options_of, const dg_words *words, dg_arena *a
 static const dg_example examples[] = {
     { "score --truth instances_val2017.json --detections dets.json",
       "Score the result file of any detector." },
+    { "score --masks --truth instances_val2017.json --detections segm.json", "Score its masks." },
     { 0 },
 };
 
 const dg_verb dg_verb_score = {
     .name = "score",
-    .args = "--truth FILE --detections FILE [--format json]",
+    .args = "--truth FILE --detections FILE [--masks] [--format json]",
     .brief = "Compute the COCO scores of a detection file.",
     .doc = "Prints the 12 numbers of the official evaluator, including crowds and areas, and AP "
            "per class.\n"
-           "-1 means that there is no ground truth.",
+           "-1 means that there is no ground truth. With --masks they are those of masks "
+           "(\"segm\"): each\n"
+           "detection needs \"segmentation\", run lengths of its image's size or polygons, and no "
+           "\"bbox\".",
     .examples = examples,
     .options = options,
     .size = sizeof(opts),

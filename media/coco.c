@@ -14,6 +14,7 @@
 #include "base/map.h"
 #include "media/index.h"
 #include "media/records.h"
+#include "media/rle.h"
 
 /* ---- what the file holds --------------------------------------------------------------------- */
 
@@ -171,20 +172,6 @@ static int take_class(void *ctx, dg_json_reader *r, const void *record, uint32_t
     return add(b, &b->classes, &x, sizeof x);
 }
 
-/* Byte of the text where a mask stands that begins at this offset; 0: there is none. */
-static size_t mask_place(const building *b, size_t offset)
-{
-    const size_t mark = b->n >= 3 && memcmp(b->text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
-    const size_t at = offset ? offset + mark : 0;
-    size_t i = at + 1;
-
-    if (!at || at >= b->n || (b->text[at] != '[' && b->text[at] != '{'))
-        return 0;
-    while (i < b->n && memchr(" \t\r\n", b->text[i], 4))
-        i++;
-    return i < b->n && b->text[i] != ']' && b->text[i] != '}' ? at : 0;
-}
-
 static int mask_missing(const building *b, const raw_annotation *x)
 {
     int rc =
@@ -203,7 +190,7 @@ static int take_annotation(void *ctx, dg_json_reader *r, const void *record, uin
 
     (void)r;
     x.offset = offset;
-    x.mask = b->masks ? mask_place(b, x.mask) : 0;
+    x.mask = b->masks ? dg_mask_place(b->text, b->n, x.mask) : 0;
     if (b->masks && !x.mask && !x.crowd)
         return mask_missing(b, &x);
     if (!(has & 1u << ANNOTATION_ID))

@@ -50,12 +50,17 @@ void dg_coco_count(dg_data_report *r, int64_t *per_class, const dg_coco *c);
  * warning. */
 typedef struct dg_found {
     dg_detection *items;
+    dg_rle *masks; /* of items; NULL: they were not read */
     int64_t n;
 } dg_found;
 int dg_detections_read(dg_found *out, const char *path, const dg_coco *truth, dg_diag *d)
     DG_MUST_USE;
 int dg_detections_parse(dg_found *out, const char *text, size_t n, const char *name,
                         const dg_coco *truth, dg_diag *d) DG_MUST_USE;
+/* With their masks, against a truth with masks; boxes may be missing and are 0 then. Also
+ * "mask-missing", "mask-form". */
+int dg_detections_read_masks(dg_found *out, const char *path, const dg_coco *truth, dg_diag *d)
+    DG_MUST_USE;
 void dg_detections_free(dg_found *x);
 
 #endif

@@ -15,22 +15,16 @@
 
 enum { FARTHEST = 1 << 20 /* pixels, of a polygon's points */ };
 
-typedef struct reading {
-    const dg_coco *c;
-    int64_t annotation;
-    int w, h;
-    dg_diag *d;
-} reading;
+typedef dg_mask_text reading;
 
 static int refuse(const reading *r, const char *what)
 {
-    const dg_mask_source *at = &r->c->masks[r->annotation];
-    dg_where where = { .file = r->c->path };
+    dg_where where = { .file = r->name };
 
-    if (at->at)
-        where = dg_json_where((const char *)r->c->file.p, r->c->file.n, r->c->path, at->at);
-    return dg_fail(r->d, DG_EINPUT, where, "mask-form", "the mask of annotation %lld %s",
-                   (long long)r->c->annotations[r->annotation].id, what);
+    if (r->at)
+        where = dg_json_where(r->text, r->n, r->name, r->at);
+    return dg_fail(r->d, DG_EINPUT, where, "mask-form", "the mask of %s %lld %s", r->noun,
+                   (long long)r->id, what);
 }
 
 static int no_memory(const reading *r)
@@ -129,15 +123,28 @@ static size_t end_of(const char *text, size_t n, size_t i)
     return n;
 }
 
-static int read_text(dg_rle *out, const reading *r, size_t at)
+size_t dg_mask_place(const char *text, size_t n, size_t offset)
 {
-    const char *text = (const char *)r->c->file.p;
+    const size_t mark = n >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
+    const size_t at = offset ? offset + mark : 0;
+    size_t i = at + 1;
+
+    if (!at || at >= n || (text[at] != '[' && text[at] != '{'))
+        return 0;
+    while (i < n && memchr(" \t\r\n", text[i], 4))
+        i++;
+    return i < n && text[i] != ']' && text[i] != '}' ? at : 0;
+}
+
+int dg_mask_read(dg_rle *out, const dg_mask_text *r)
+{
     dg_arena *a = dg_arena_open();
     dg_diag *quiet = dg_diag_open();
     const dg_json *root;
-    int rc =
-        dg_json_parse(&root, a, text + at, end_of(text, r->c->file.n, at) - at, r->c->path, quiet);
+    int rc = dg_json_parse(&root, a, r->text + r->at, end_of(r->text, r->n, r->at) - r->at, r->name,
+                           quiet);
 
+    *out = (dg_rle){ 0 };
     if (rc < 0)
         rc = refuse(r, "is no JSON value");
     else if (root->kind == DG_JSON_ARRAY)
@@ -160,13 +167,21 @@ int dg_coco_mask(dg_rle *out, const dg_coco *c, int64_t annotation, dg_diag *d)
 {
     const dg_mask_source *from = &c->masks[annotation];
     const dg_coco_image *im = &c->images[c->annotations[annotation].image];
-    reading r = { c, annotation, im->w, im->h, d };
+    const reading r = { .text = (const char *)c->file.p,
+                        .n = c->file.n,
+                        .at = from->at,
+                        .name = c->path,
+                        .noun = "annotation",
+                        .id = c->annotations[annotation].id,
+                        .w = im->w,
+                        .h = im->h,
+                        .d = d };
     dg_columns columns;
     int rc;
 
     *out = (dg_rle){ 0 };
     if (from->at)
-        return read_text(out, &r, from->at);
+        return dg_mask_read(out, &r);
     if (!dg_columns_open(&columns, im->w, im->h))
         return no_memory(&r);
     if (from->n)

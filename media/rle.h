@@ -22,4 +22,21 @@ bool dg_rle_parse(dg_rle *out, const char *text, int w, int h, bool *no_memory);
 /* NUL-terminated text of dg_try_alloc; NULL: out of memory. */
 char *dg_rle_text(const dg_rle *r);
 
+/* Byte of a JSON text of n bytes where the mask stands that a reader found at this offset (behind a
+ * byte order mark); 0: there is none. */
+size_t dg_mask_place(const char *text, size_t n, size_t offset);
+
+/* A mask that stands at byte `at` of a JSON text of n bytes: polygons or run lengths, of an image
+ * of w x h pixels. name, noun and id are for errors: the file, and whose mask it is. */
+typedef struct dg_mask_text {
+    const char *text;
+    size_t n, at;
+    const char *name, *noun;
+    int64_t id;
+    int w, h;
+    dg_diag *d;
+} dg_mask_text;
+/* Errors: "mask-form", "image-memory". */
+int dg_mask_read(dg_rle *out, const dg_mask_text *from) DG_MUST_USE;
+
 #endif

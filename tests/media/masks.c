@@ -43,31 +43,20 @@ static void check_runs(place *p, const dg_coco *c, const dg_json *runs)
     assert_int_equal(runs->n, dg_coco_n_annotations(c));
 }
 
-static void check_scores(place *p, const dg_coco *c, const dg_json *found, const dg_json *want)
+static void check_scores(place *p, const dg_coco *c, const char *file, const dg_json *want)
 {
     int64_t n = dg_coco_n_annotations(c);
-    dg_rle *truths = DG_NEW_N(p->a, n, dg_rle), *masks = DG_NEW_N(p->a, found->n, dg_rle);
-    dg_detection *v = DG_NEW_N(p->a, found->n, dg_detection);
+    dg_rle *truths = DG_NEW_N(p->a, n, dg_rle);
+    dg_found found;
     dg_score *s;
 
     for (int64_t i = 0; i < n; i++)
         assert_int_equal(dg_coco_mask(&truths[i], c, i, p->d), 0);
-    for (int i = 0; i < found->n; i++) {
-        const dg_json *x = &found->items[i], *o = dg_json_get(x, "segmentation");
-        const dg_json *size = dg_json_get(o, "size");
-        bool lacks_memory;
-
-        v[i] =
-            (dg_detection){ .image = dg_coco_find_image(c, (int64_t)dg_json_number(x, "image_id")),
-                            .label =
-                                dg_coco_find_class(c, (int64_t)dg_json_number(x, "category_id")),
-                            .score = dg_json_number(x, "score") };
-        assert_true(dg_rle_parse(&masks[i], dg_json_text(o, "counts"), (int)size->items[1].number,
-                                 (int)size->items[0].number, &lacks_memory));
-    }
+    assert_int_equal(dg_detections_read_masks(&found, file, c, p->d), 0);
+    assert_true(found.n > 0);
     assert_int_equal(dg_score_open_masks(&s, dg_coco_n_images(c), dg_coco_n_classes(c),
-                                         dg_coco_annotations(c), truths, n, v, masks, found->n,
-                                         p->d),
+                                         dg_coco_annotations(c), truths, n, found.items,
+                                         found.masks, found.n, p->d),
                      0);
     for (int i = 0; i < DG_N_SCORES; i++)
         if (!(fabs(dg_score_number(s, i) - want->items[i].number) <= 1e-9))
@@ -76,8 +65,7 @@ static void check_scores(place *p, const dg_coco *c, const dg_json *found, const
     dg_score_close(&s);
     for (int64_t i = 0; i < n; i++)
         dg_rle_free(&truths[i]);
-    for (int i = 0; i < found->n; i++)
-        dg_rle_free(&masks[i]);
+    dg_detections_free(&found);
 }
 
 static void official(void **state)
@@ -90,7 +78,7 @@ static void official(void **state)
         dg_coco *c = open_truth(p, dg_printf(p->a, "masks_%s.json", name));
 
         check_runs(p, c, dg_json_get(&all->items[i], "runs"));
-        check_scores(p, c, read_json(p, dg_printf(p->a, "masks_%s_found.json", name)),
+        check_scores(p, c, data(p, dg_printf(p->a, "masks_%s_found.json", name)),
                      dg_json_get(&all->items[i], "numbers"));
         dg_coco_close(&c);
     }
