@@ -122,6 +122,8 @@ static void loader(dg_str *out, const plan *p, const dg_split *s, const char *pa
         value(out, s->split);
         dg_str_add(out, "\"");
     }
+    if (dg_model_has_masks(p->model))
+        dg_str_add(out, " masks=\"true\"");
     if (p->hold_out > 0)
         dg_str_fmt(out, " hold_out=\"$hold_out\" part=\"%s\"", part);
     dg_str_add(
@@ -352,25 +354,17 @@ static const dg_coco *index_of(const dg_survey *s, const dg_split *split)
     return NULL;
 }
 
-/* Opens a split, with the errors that a run would give. */
-static int must_open(dg_survey *s, const dg_split *split, dg_diag *d)
+/* Refuses a split with the errors that a run would give. */
+static int must_open(const plan *p, dg_survey *s, const dg_split *split, dg_diag *d)
 {
-    dg_coco *c = NULL;
     int rc = 0;
 
     assert(split);
-    const char *const names[] = { split->split, split->annotations, split->images };
-
-    for (int i = 0; i < 3 && rc == 0; i++)
-        rc = dg_init_name(names[i], d);
-    if (rc < 0)
-        return rc;
     s->layout.replace = broken(s);
-    rc = dg_layout_open(&c, &s->layout, (int)(split - s->layout.splits.items), NULL, d);
-
-    if (rc < 0)
-        dg_help(d, "detrgraph data check names all that is wrong with the data set");
-    dg_coco_close(&c);
+    DG_TRY(dg_init_split(s, split, d));
+    if (dg_model_has_masks(p->model))
+        DG_TRY(dg_init_masks(s, split, d));
+out:
     return rc;
 }
 
@@ -478,9 +472,9 @@ static int make_plan(plan *p, dg_survey *s, const opts *o, const char *to, dg_ar
     DG_TRY(dg_init_name(p->pretrained, d));
     DG_TRY(dg_init_images(s, d));
     DG_TRY(dg_init_boxes(s, d));
-    DG_TRY(must_open(s, p->train, d));
+    DG_TRY(must_open(p, s, p->train, d));
     if (p->val)
-        DG_TRY(must_open(s, p->val, d));
+        DG_TRY(must_open(p, s, p->val, d));
     if (p->val)
         DG_TRY(dg_init_classes(index_of(s, p->train), index_of(s, p->val), d));
     p->n_train = index_of(s, p->train)->n_images;
@@ -532,6 +526,8 @@ static int write_pipeline(const opts *o, const dg_model *m, dg_arena *a, dg_diag
         dg_warn(d, (dg_where){ .file = o->data }, "init-no-validation",
                 "there is no split for validation: the pipeline is evaluated on the images that it "
                 "trains on");
+    if (!dg_model_has_masks(p.model) && dg_init_has_masks(s, p.train))
+        dg_say("  each object has a mask: --model rfdetr_seg_nano finds masks, too\n");
     dg_next("run %s", to);
 out:
     dg_str_free(&text);
@@ -589,7 +585,7 @@ const dg_verb dg_verb_init = {
            "  rtdetrv2_r18vd, rtdetrv2_r34vd, rtdetrv2_r50vd_m, rtdetrv2_r50vd, rtdetrv2_r101vd,\n"
            "  rtdetr_r18vd, rtdetr_r34vd, rtdetr_r50vd_m, rtdetr_r50vd, rtdetr_r101vd,\n"
            "  rfdetr_nano, rfdetr_small, rfdetr_medium, rfdetr_large, rfdetr_base,\n"
-           "  rfdetr_large_deprecated",
+           "  rfdetr_large_deprecated, and with masks: rfdetr_seg_nano, rfdetr_seg_small",
     .examples = examples,
     .options = options,
     .size = sizeof(opts),

@@ -24,6 +24,23 @@ int dg_init_name(const char *name, dg_diag *d)
                : 0;
 }
 
+int dg_init_split(dg_survey *s, const dg_split *split, dg_diag *d)
+{
+    const char *const names[] = { split->split, split->annotations, split->images };
+    dg_coco *c = NULL;
+    int rc = 0;
+
+    for (int i = 0; i < 3 && rc == 0; i++)
+        rc = dg_init_name(names[i], d);
+    if (rc < 0)
+        return rc;
+    rc = dg_layout_open(&c, &s->layout, (int)(split - s->layout.splits.items), NULL, d);
+    if (rc < 0)
+        dg_help(d, "detrgraph data check names all that is wrong with the data set");
+    dg_coco_close(&c);
+    return rc;
+}
+
 /* Refuses splits with different classes: a run scores one by what it learned from the other. */
 int dg_init_classes(const dg_coco *a, const dg_coco *b, dg_diag *d)
 {
@@ -114,4 +131,33 @@ int dg_init_plain(const dg_survey *s, dg_diag *d)
     dg_diag_close(&ignored);
     dg_arena_close(&a);
     return -DG_EINPUT;
+}
+
+/* ---- masks ----------------------------------------------------------------------------------- */
+
+static int open_masks(const dg_survey *s, const dg_split *split, dg_diag *d)
+{
+    dg_coco *c = NULL;
+    int rc = dg_layout_open_masks(&c, &s->layout, (int)(split - s->layout.splits.items), d);
+
+    dg_coco_close(&c);
+    return rc;
+}
+
+int dg_init_masks(const dg_survey *s, const dg_split *split, dg_diag *d)
+{
+    int rc = open_masks(s, split, d);
+
+    if (rc < 0)
+        dg_help(d, "a model without masks, as --model rfdetr_nano, takes these data");
+    return rc;
+}
+
+bool dg_init_has_masks(const dg_survey *s, const dg_split *split)
+{
+    dg_diag *quiet = dg_diag_open();
+    bool has = open_masks(s, split, quiet) == 0;
+
+    dg_diag_close(&quiet);
+    return has;
 }

@@ -6,7 +6,7 @@
  * the reference's groups of queries mix. */
 #include "cli/init_plan.h"
 
-enum { AROUND = 5, QUERIES = 300, FEWER = 100, IMAGES = 4 };
+enum { AROUND = 5, FEWER = 100, IMAGES = 4 };
 
 static int unit(const dg_rfdetr *v)
 {
@@ -29,9 +29,9 @@ void dg_init_rfdetr_size(dg_init_plan *p)
         p->size = v->size;
     if (p->size < 4 * u)
         p->size = 4 * u;
-    p->queries = has_tokens(v, p->size, QUERIES) ? QUERIES
-                 : has_tokens(v, p->size, FEWER) ? FEWER
-                                                 : 16;
+    p->queries = has_tokens(v, p->size, v->queries) ? v->queries
+                 : has_tokens(v, p->size, FEWER)    ? FEWER
+                                                    : 16;
 }
 
 /* Memory holds few images; an update adds up several batches of them. */
@@ -88,11 +88,16 @@ void dg_init_rfdetr_network(dg_str *out, const dg_init_plan *p)
                "    <decoder.lwdetr       id=\"decoder\"   memory=\"@projector\" "
                "classes=\"$classes\" queries=\"$queries\" groups=\"13\"\n"
                "                          layers=\"%d\" heads=\"%d\" self_heads=\"%d\" "
-               "points=\"%d\"%s/>\n"
-               "  </model>\n\n",
+               "points=\"%d\"%s/>\n",
                v->vit_width, v->vit_heads, v->patch, v->windows, v->positions, v->features, all,
                p->model->width, v->levels, head, p->model->layers, v->heads, v->self_heads,
                v->points, head);
+    if (v->masks)
+        dg_str_fmt(out,
+                   "    <decoder.masks        id=\"masks\"     in=\"@decoder\" "
+                   "map=\"@projector\" images=\"@images\" layers=\"%d\"%s/>\n",
+                   p->model->layers, head);
+    dg_str_add(out, "  </model>\n\n");
 }
 
 /* Rates of a pretrained model as shares of lr: lower from layer to layer towards the images. */
@@ -113,6 +118,8 @@ static void groups(dg_str *out, const dg_rfdetr *v)
 
 void dg_init_rfdetr_training(dg_str *out, const dg_init_plan *p)
 {
+    const bool masks = p->model->vit->masks;
+
     dg_str_fmt(
         out,
         "    <sampler.bucket  id=\"pick\" in=\"@data\" batch=\"$batch\" sizes=\"$sizes\" "
@@ -124,10 +131,10 @@ void dg_init_rfdetr_training(dg_str *out, const dg_init_plan *p)
         "      <resize_crop p=\"0.5\" until=\"$still\"/>\n"
         "    </augment>\n"
         "    <batch           id=\"b\"    in=\"@aug\" max_objects=\"$max_objects\" "
-        "base=\"$largest\" second=\"bilinear\"/>\n"
+        "base=\"$largest\" second=\"bilinear\"%s/>\n"
         "    <use             id=\"out\"  model=\"detr\" images=\"@b.images\"/>\n"
         "    <loss.rfdetr     id=\"loss\" predictions=\"@out\" targets=\"@b.targets\" "
-        "axis=\"dp\"/>\n"
+        "axis=\"dp\"%s/>\n"
         "    <backward        id=\"grad\" loss=\"@loss.total\" batches=\"mean\"/>\n"
         "    <allreduce       id=\"sync\" in=\"@grad\" axis=\"dp\" op=\"mean\"/>\n"
         "    <allreduce       id=\"terms\" in=\"@loss.terms\" axis=\"dp\" op=\"mean\"/>\n"
@@ -135,7 +142,8 @@ void dg_init_rfdetr_training(dg_str *out, const dg_init_plan *p)
         "    <!-- lr rises, stays, and falls to `to` of itself; clip bounds the "
         "length of an update's gradient. -->\n"
         "    <optimizer.adamw id=\"opt\"  gradients=\"@sync\" lr=\"$lr\" "
-        "weight_decay=\"1e-4\" clip=\"0.1\">\n");
+        "weight_decay=\"1e-4\" clip=\"0.1\">\n",
+        masks ? " masks=\"true\"" : "", masks ? " class_weight=\"5\"" : "");
     if (p->pretrained)
         groups(out, p->model->vit);
     else

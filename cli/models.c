@@ -18,29 +18,35 @@
     "      <group match=\"backbone\" unless=\"norm\" lr=\"" rate "\"/>\n" \
     "      <group match=\"(encoder|decoder).*(norm|bn)\" weight_decay=\"0\"/>\n"
 
-#define NANO_FAMILY "3,6,9,12", "4", 16, 8, 2, 12, "0.0323256418566144", "0.4704"
+#define SMALL_VIT "3,6,9,12", "4", 16, 8, 2, 12, "0.0323256418566144", "0.4704"
+#define NANO_FAMILY SMALL_VIT, 300, false
+#define SEG_FAMILY SMALL_VIT, 100, true
 #define BASE_FAMILY "2,5,8,11"
 static const dg_rfdetr
     nano = { 384, 6, 16, 2, 24, 384, NANO_FAMILY },
     small = { 384, 6, 16, 2, 32, 512, NANO_FAMILY },
     medium = { 384, 6, 16, 2, 36, 576, NANO_FAMILY },
-    large = { 384, 6, 16, 2, 44, 704, NANO_FAMILY }, base = { 384,
-                                                              6,
-                                                              14,
-                                                              4,
-                                                              37,
-                                                              560,
-                                                              BASE_FAMILY,
-                                                              "4",
-                                                              16,
-                                                              8,
-                                                              2,
-                                                              11,
-                                                              "0.040407052320768",
-                                                              "0.4704" },
-    large_deprecated = {
-        768, 12, 14, 4, 37, 560, BASE_FAMILY, "3,5", 24, 12, 4, 11, "0.040407052320768", "0.4704"
-    };
+    large = { 384, 6, 16, 2, 44, 704, NANO_FAMILY },
+    base = { 384,      6,   14,   4, 37, 560, BASE_FAMILY, "4", 16, 8, 2, 11, "0.040407052320768",
+             "0.4704", 300, false },
+    large_deprecated = { 768,
+                         12,
+                         14,
+                         4,
+                         37,
+                         560,
+                         BASE_FAMILY,
+                         "3,5",
+                         24,
+                         12,
+                         4,
+                         11,
+                         "0.040407052320768",
+                         "0.4704",
+                         300,
+                         false },
+    seg_nano = { 384, 6, 12, 1, 26, 312, SEG_FAMILY },
+    seg_small = { 384, 6, 12, 2, 32, 384, SEG_FAMILY };
 
 static const dg_model models[] = {
     { "rtdetrv2_r18vd", 2, 18, 256, 1024, 3, -1, "0.5", DG_NORM_GROUP, false, NULL },
@@ -59,6 +65,8 @@ static const dg_model models[] = {
     { "rfdetr_large", 0, 0, 256, 2048, 4, -1, "", "", false, &large },
     { "rfdetr_base", 0, 0, 256, 2048, 3, -1, "", "", false, &base },
     { "rfdetr_large_deprecated", 0, 0, 384, 2048, 3, -1, "", "", false, &large_deprecated },
+    { "rfdetr_seg_nano", 0, 0, 256, 2048, 4, -1, "", "", false, &seg_nano },
+    { "rfdetr_seg_small", 0, 0, 256, 2048, 4, -1, "", "", false, &seg_small },
 };
 enum { N_MODELS = sizeof models / sizeof *models };
 
@@ -160,4 +168,9 @@ bool dg_models_alike(const dg_model *a, const dg_model *b)
         return a == b;
     return a->depth == b->depth && a->width == b->width && a->layers == b->layers &&
            strcmp(a->expansion, b->expansion) == 0;
+}
+
+bool dg_model_has_masks(const dg_model *m)
+{
+    return m->vit && m->vit->masks;
 }

@@ -9,12 +9,15 @@
 
 /* RF-DETR's numbers. features, levels: attributes' texts; size: the one that it was made for;
  * trained: layers of the backbone; embed, top: rates of embeddings and of the last trained layer,
- * as shares of the optimizer's. */
+ * as shares of the optimizer's; queries: where an image has tokens for them; masks: it finds masks,
+ * too. */
 typedef struct dg_rfdetr {
     int vit_width, vit_heads, patch, windows, positions, size;
     const char *features, *levels;
     int heads, self_heads, points, trained;
     const char *embed, *top;
+    int queries;
+    bool masks;
 } dg_rfdetr;
 
 typedef struct dg_model {
@@ -32,5 +35,6 @@ const char *dg_model_near(const char *name);     /* a similar name, or NULL */
 const dg_model *dg_model_of(const dg_archive *a);
 /* True if the weights of one fit the other: versions 1 and 2 have the same tensors. */
 bool dg_models_alike(const dg_model *a, const dg_model *b);
+bool dg_model_has_masks(const dg_model *m);
 
 #endif

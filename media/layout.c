@@ -438,3 +438,23 @@ int dg_layout_open(dg_coco **out, dg_layout *l, int i, dg_faults *faults, dg_dia
         dg_coco_close(out);
     return rc;
 }
+
+int dg_layout_open_masks(dg_coco **out, const dg_layout *l, int i, dg_diag *d)
+{
+    const dg_split *s = &l->splits.items[i];
+    const dg_data_source from = { .size = sizeof from,
+                                  .root = l->root,
+                                  .split = s->split,
+                                  .replace = l->replace,
+                                  .masks = true };
+    const char *folder;
+
+    if (l->form == DG_FORM_YOLO)
+        return dg_yolo_read(out, &from, NULL, d);
+    if (l->form != DG_FORM_COCO)
+        return dg_fail(d, DG_EINPUT, (dg_where){ .file = l->root }, "layout-masks",
+                       "data sets of this form have boxes and no masks");
+    folder = strcmp(s->images, ".") == 0 ? l->root : dg_path_join(l->arena, l->root, s->images);
+    return dg_coco_open_in(out, dg_path_join(l->arena, l->root, s->annotations), folder, l->replace,
+                           true, d);
+}

@@ -34,6 +34,10 @@ int dg_layout_find(dg_layout *out, dg_arena *a, const char *path, const char *wa
  * are noted instead. */
 int dg_layout_open(dg_coco **out, dg_layout *l, int i, dg_faults *faults, dg_diag *d) DG_MUST_USE;
 
+/* Opens split i, which was opened before, as a loader does with masks="true": "layout-masks" if the
+ * form has none, "mask-missing" if an object has none. */
+int dg_layout_open_masks(dg_coco **out, const dg_layout *l, int i, dg_diag *d) DG_MUST_USE;
+
 /* True if the split's name begins with `word`, its purpose. */
 bool dg_split_is(const dg_split *s, const char *word);
 
