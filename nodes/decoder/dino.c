@@ -20,7 +20,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 typedef struct conf {
     int64_t classes, queries, layers, ffn, heads, points, sets;
@@ -111,22 +110,19 @@ static dg_val deltas(const decoder *d, int layer, dg_val x)
 /* [1,S,2]: sides of the tokens' proposals, and 1 where they lie inside (0.01, 0.99): [1,S,1]. */
 static dg_val sides(const decoder *d, dg_val *fits)
 {
-    int64_t n = d->p.tokens, at = 0;
-    double *v = malloc((size_t)(n + !n) * 3 * sizeof *v);
-    dg_val out;
+    dg_build *b = d->b;
+    dg_val side[DG_MAX_LEVELS], fit[DG_MAX_LEVELS];
+    const int levels = d->p.levels.n;
 
-    if (!v)
-        return *fits =
-                   dg_error(d->b, "out-of-memory", "no memory for %lld proposals", (long long)n);
-    for (int l = 0; l < d->p.levels.n; l++)
-        for (int64_t i = 0; i < d->p.levels.h[l] * d->p.levels.w[l]; i++, at++) {
-            v[2 * at] = v[2 * at + 1] = ldexp(0.05, l);
-            v[2 * n + at] = v[2 * at] > 0.01 && v[2 * at] < 0.99;
-        }
-    out = dg_const(d->b, DG_SHAPE(1, n, 2), v);
-    *fits = dg_const(d->b, DG_SHAPE(1, n, 1), v + 2 * n);
-    free(v);
-    return out;
+    for (int l = 0; l < levels; l++) {
+        const int64_t n = d->p.levels.h[l] * d->p.levels.w[l];
+        const double v = ldexp(0.05, l);
+
+        side[l] = dg_expand(b, dg_number(b, v), DG_SHAPE(1, n, 2));
+        fit[l] = dg_expand(b, dg_number(b, v > 0.01 && v < 0.99), DG_SHAPE(1, n, 1));
+    }
+    *fits = levels > 1 ? dg_concat(b, 1, levels, fit) : fit[0];
+    return levels > 1 ? dg_concat(b, 1, levels, side) : side[0];
 }
 
 /* 1 where both coordinates of x [..,2] lie inside (0.01, 0.99): [..,1]. */
@@ -367,12 +363,18 @@ static dg_val all_further(decoder *d, dg_val positives)
     dg_val sets = dg_record(b);
 
     if (n != d->c->sets)
-        return dg_error(b, "decoder-sets", "%d sets of queries, and sets=\"%lld\"", n,
-                        (long long)d->c->sets);
+        return dg_error(b, "decoder-sets", "sets=\"%lld\", and positives has %d: write sets=\"%d\"",
+                        (long long)d->c->sets, n, n);
     for (int k = 0; k < n; k++) {
         const char *key = dg_record_key(b, positives, k);
+        dg_val given = dg_record_get(b, positives, key);
 
-        dg_record_set(b, sets, key, further(d, k, dg_record_get(b, positives, key)));
+        if (!dg_record_has(b, given, "boxes") || !dg_record_has(b, given, "meta"))
+            return dg_error(b, "decoder-set",
+                            "%s of positives has no boxes or no meta: wire it to the output "
+                            "positives of a head",
+                            key);
+        dg_record_set(b, sets, key, further(d, k, given));
     }
     return sets;
 }
@@ -404,6 +406,12 @@ static dg_val training_output(decoder *d, dg_val logits[], dg_val boxes[], const
     return out;
 }
 
+static bool other_padding(const decoder *d)
+{
+    return dg_has(d->p.keep) && dg_shape_of(d->b, d->p.keep).rank &&
+           dg_dim(d->b, d->p.keep, 1) != d->p.tokens; /* poison has no rank */
+}
+
 static void lower_decoder(dg_build *b, const void *self, const dg_val in[], dg_val out[])
 {
     const conf *c = self;
@@ -415,6 +423,13 @@ static void lower_decoder(dg_build *b, const void *self, const dg_val in[], dg_v
     d.memory = dg_padded_open(&d.p, b, in[MEMORY], c->heads, c->points);
     d.width = dg_dim(b, d.memory, -1);
     dg_padded_from(&d.p, in[PADDING]);
+    if (other_padding(&d)) {
+        out[0] = dg_error(
+            b, "decoder-padding",
+            "padding is that of %lld tokens, and memory has %lld: wire both to one encoder",
+            (long long)dg_dim(b, d.p.keep, 1), (long long)d.p.tokens);
+        return;
+    }
     if (d.p.tokens < c->queries) {
         out[0] = dg_error(b, "decoder-queries",
                           "%lld queries from %lld tokens: take larger images or fewer queries",
