@@ -130,6 +130,22 @@ static dg_val as_maps(const dg_padded *p, dg_val x)
     return out;
 }
 
+/* True if maps do not fit the attributes; *error is poison then. */
+static bool misfit(dg_build *b, const conf *c, const dg_padded *p, int64_t width, dg_val *error)
+{
+    const bool levels = p->levels.n != c->levels, heads = width % c->heads || width % 4;
+
+    if (levels)
+        *error = dg_error(b, "encoder-levels",
+                          "levels=\"%lld\", and in has %d maps: write levels=\"%d\"",
+                          (long long)c->levels, p->levels.n, p->levels.n);
+    else if (heads)
+        *error = dg_error(b, "encoder-heads",
+                          "heads=\"%lld\": heads and 4 must divide the maps' width, %lld",
+                          (long long)c->heads, (long long)width);
+    return levels || heads;
+}
+
 static void lower_deformable(dg_build *b, const void *self, const dg_val in[], dg_val out[])
 {
     const conf *c = self;
@@ -138,12 +154,8 @@ static void lower_deformable(dg_build *b, const void *self, const dg_val in[], d
     int64_t d = dg_dim(b, x, -1);
     dg_places where;
 
-    if (p.levels.n != c->levels || d % c->heads || d % 4) {
-        out[OUT] =
-            dg_error(b, "encoder-levels", "%d maps of %lld channels for %lld levels and %lld heads",
-                     p.levels.n, (long long)d, (long long)c->levels, (long long)c->heads);
+    if (misfit(b, c, &p, d, &out[OUT]))
         return;
-    }
     dg_padded_sizes(&p, in[IMAGES], in[SIZES]);
     pos = positions(b, c, &p, d);
     centres = dg_padded_centres(&p);

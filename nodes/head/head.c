@@ -73,8 +73,8 @@ bool dg_head_open(dg_head *h, dg_build *b, dg_val maps, int most, int64_t stride
         return true;
     if (!dg_has(targets) || !dg_has(sizes)) {
         *error = dg_error(b, "head-targets",
-                          "needs the objects of a batch and the sizes of its "
-                          "images in training");
+                          "needs the objects of a batch and the sizes of its images in training: "
+                          "wire targets and sizes, also of the <use>");
         return false;
     }
     read_objects(h, targets, sizes);

@@ -199,7 +199,9 @@ static void lower_roi(dg_build *b, const void *self, const dg_val in[], dg_val o
         return;
     }
     if (!dg_has(in[PROPOSALS])) {
-        out[POSITIVES] = dg_error(b, "head-proposals", "needs proposals in training");
+        out[POSITIVES] =
+            dg_error(b, "head-proposals",
+                     "needs boxes to sample in training: wire proposals to a <head.rpn>");
         return;
     }
     sample(&r, in[PROPOSALS]);

@@ -68,7 +68,8 @@ static void lower_channels(dg_build *b, const void *self, const dg_val in[], dg_
     dg_val x = DG_NONE;
 
     if (maps < 1 || maps > c->levels) {
-        out[0] = dg_error(b, "neck-levels", "%d feature maps for %lld levels", maps,
+        out[0] = dg_error(b, "neck-levels",
+                          "%d feature maps for levels=\"%lld\": each is a level at least", maps,
                           (long long)c->levels);
         return;
     }

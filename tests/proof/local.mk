@@ -1,5 +1,5 @@
 proof_tests = tests/proof/monitors tests/proof/second tests/proof/second_graphs \
-	tests/proof/defects tests/proof/advice \
+	tests/proof/defects tests/proof/advice tests/proof/codetr \
 	tests/proof/families
 check_PROGRAMS += $(proof_tests)
 TESTS += $(proof_tests) tests/proof/metrics
@@ -11,6 +11,8 @@ proof_followed = tests/proof/edits.c tests/proof/edits.h tests/proof/followed.c 
 tests_proof_advice_SOURCES = tests/proof/advice.c $(proof_followed)
 tests_proof_families_SOURCES = tests/proof/families.c $(proof_followed)
 EXTRA_DIST += tests/proof/drawn
+tests_proof_codetr_SOURCES = tests/proof/codetr.c $(proof_followed)
+tests_proof_codetr_LDADD = libproof.la $(nodes_rooms) $(test_libs)
 tests_proof_families_LDADD = libproof.la $(nodes_rooms) $(test_libs)
 tests_proof_advice_LDADD = libproof.la $(nodes_rooms) $(test_libs)
 tests_proof_monitors_SOURCES = tests/proof/monitors.c
