@@ -57,5 +57,10 @@ nobase_dist_pkgdata_DATA += \
 	pipelines/stories/6_one_gpu_wrong.xml \
 	pipelines/stories/7_same_pictures.xml \
 	pipelines/stories/7_same_pictures_wrong.xml \
+	pipelines/stories/8_codetr.xml \
+	pipelines/stories/8_codetr_ranks_wrong.xml \
+	pipelines/stories/8_codetr_some_wrong.xml \
+	pipelines/stories/8_codetr_unused_wrong.xml \
 	pipelines/stories/parts/data.xml \
+	pipelines/stories/parts/padded.xml \
 	pipelines/stories/parts/update.xml

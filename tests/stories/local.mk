@@ -1,2 +1,2 @@
-TESTS += tests/stories/pages
-EXTRA_DIST += tests/stories/pages
+TESTS += tests/stories/all_empty tests/stories/pages
+EXTRA_DIST += tests/stories/all_empty tests/stories/pages
