@@ -143,7 +143,7 @@ static dg_val constant(dg_build *b, dg_dtype dtype, dg_shape shape, const void *
                             (long long)shape.d[i]);
     key = dg_printf(b->arena, "%s%s %llx", dg_dtype_name(dtype),
                     dg_shape_print(shape, text, sizeof text),
-                    (unsigned long long)dg_fnv1a(values, bytes));
+                    (unsigned long long)dg_hash64(0, values, bytes));
     known = dg_map_get(b->constants, key);
     if (known && memcmp(b->p->values.items[*known].constant, values, bytes) == 0)
         return (dg_val){ *known };
