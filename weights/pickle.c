@@ -44,6 +44,17 @@ static const struct {
     { "numpy.core.multiarray.scalar", MAKE_OTHER },
     { "numpy._core.multiarray.scalar", MAKE_OTHER },
     { "numpy.dtype", MAKE_OTHER },
+    { "numpy.core.multiarray._reconstruct",
+      /* histories of an mmengine run, with methods by name; a call of any of these stays a value
+         that is not interpreted */
+      MAKE_OTHER },
+    { "numpy._core.multiarray._reconstruct", MAKE_OTHER },
+    { "numpy.ndarray", ONLY_NAME },
+    { "mmengine.logging.history_buffer.HistoryBuffer", MAKE_OTHER },
+    { "mmengine.config.config.ConfigDict", MAKE_DICT },
+    { "mmcv.utils.config.ConfigDict", MAKE_DICT },
+    { "builtins.getattr", MAKE_OTHER },
+    { "__builtin__.getattr", MAKE_OTHER },
     { "_codecs.encode", MAKE_OTHER },
     { "builtins.dict", ONLY_NAME },
     { "builtins.list", ONLY_NAME },

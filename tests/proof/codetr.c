@@ -210,7 +210,7 @@ static files wrong_files(const variant *v)
 {
     static const edit fewer[] = {
         { MAIN, "depth=\"50\"", "depth=\"18\"" },
-        { MAIN, " sets=\"", " layers=\"2\" sets=\"" },
+        { MAIN, " sets=\"", " layers=\"1\" sets=\"" },
         { TRUNK, "layers=\"6\"", "layers=\"1\"" },
     };
     files f = changed(&preset, &v->wrong);

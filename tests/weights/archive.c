@@ -205,6 +205,26 @@ static void reads_checkpoints(void **state)
     dg_archive_close(&a);
 }
 
+/* Of mmcv, and of its successor with a history of classes of its own; both by
+ * tests/weights/mmcv.py.
+ */
+static void reads_mmcv(void **state)
+{
+    static const char *const files[] = { "mmcv.pth", "mmengine.pth" };
+    dg_archive *a;
+
+    (void)state;
+    for (int f = 0; f < 2; f++) {
+        if (dg_archive_open(&a, data(files[f]), diag) < 0)
+            fail_msg("%s", dg_diag_text(diag));
+        assert_string_equal(a->part, "state_dict");
+        assert_int_equal(a->n, 2);
+        check_values(a, "rpn_head.rpn_cls.bias", 3, (double[]){ 0.5, -1, 2 });
+        check_values(a, "backbone.bn1.num_batches_tracked", 1, (double[]){ 7 });
+        dg_archive_close(&a);
+    }
+}
+
 /* In the form before 1.6, of a model on several GPUs, with tensors, options and numbers beside it
  * that nobody wants. */
 static void reads_old_checkpoints(void **state)
@@ -418,12 +438,19 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(writes_and_reads),      cmocka_unit_test(refuses_headers),
-        cmocka_unit_test(reads_torch),           cmocka_unit_test(reads_checkpoints),
-        cmocka_unit_test(reads_old_checkpoints), cmocka_unit_test(unwraps_names),
-        cmocka_unit_test(renames_a_dinov2),      cmocka_unit_test(refuses_other_contents),
-        cmocka_unit_test(refuses_a_bomb),        cmocka_unit_test(runs_nothing),
-        cmocka_unit_test(refuses_pickles),       cmocka_unit_test(survives_damage),
+        cmocka_unit_test(writes_and_reads),
+        cmocka_unit_test(refuses_headers),
+        cmocka_unit_test(reads_torch),
+        cmocka_unit_test(reads_checkpoints),
+        cmocka_unit_test(reads_mmcv),
+        cmocka_unit_test(reads_old_checkpoints),
+        cmocka_unit_test(unwraps_names),
+        cmocka_unit_test(renames_a_dinov2),
+        cmocka_unit_test(refuses_other_contents),
+        cmocka_unit_test(refuses_a_bomb),
+        cmocka_unit_test(runs_nothing),
+        cmocka_unit_test(refuses_pickles),
+        cmocka_unit_test(survives_damage),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
