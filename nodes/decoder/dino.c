@@ -111,7 +111,7 @@ static dg_val deltas(const decoder *d, int layer, dg_val x)
 static dg_val sides(const decoder *d, dg_val *fits)
 {
     dg_build *b = d->b;
-    dg_val side[DG_MAX_LEVELS], fit[DG_MAX_LEVELS];
+    dg_val side[DG_MAX_LEVELS] = { 0 }, fit[DG_MAX_LEVELS] = { 0 };
     const int levels = d->p.levels.n;
 
     for (int l = 0; l < levels; l++) {

@@ -229,7 +229,8 @@ static void check_refused(const variant *v, const loaded *x)
     if (dg_diag_errors(x->d) == 0)
         fail_msg("%s: is accepted", v->what);
     for (int i = 0; i < dg_diag_n(x->d); i++)
-        if (dg_diag_at(x->d, i)->severity == DG_ERROR && strcmp(dg_diag_at(x->d, i)->id, v->id))
+        if (dg_diag_at(x->d, i)->severity == DG_ERROR &&
+            strcmp(dg_diag_at(x->d, i)->id, v->id) != 0)
             fail_msg("%s: expected %s alone:\n%s", v->what, v->id, dg_diag_text(x->d));
 }
 
