@@ -29,6 +29,14 @@ dg_rng dg_rng_begin(dg_rng_key key, uint64_t a, uint32_t b)
     return (dg_rng){ .key = key, .a = a, .b = b };
 }
 
+void dg_rng_skip(dg_rng *r, uint64_t n)
+{
+    r->block = (uint32_t)(n / 4);
+    r->left = 0;
+    for (uint64_t i = 0; i < n % 4; i++)
+        (void)dg_rng_u32(r);
+}
+
 uint32_t dg_rng_u32(dg_rng *r)
 {
     if (r->left == 0) {

@@ -26,6 +26,8 @@ typedef struct dg_rng {
 } dg_rng;
 
 dg_rng dg_rng_begin(dg_rng_key key, uint64_t a, uint32_t b);
+/* A fresh sequence without its first n values of dg_rng_u32; costs the same for every n. */
+void dg_rng_skip(dg_rng *r, uint64_t n);
 uint32_t dg_rng_u32(dg_rng *r);
 double dg_rng_uniform(dg_rng *r);                     /* [0,1), 53 bits from two u32 */
 double dg_rng_range(dg_rng *r, double lo, double hi); /* [lo,hi) */

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/pool.h"
+
 static int64_t elements(const dg_params *params, dg_space space)
 {
     return space == DG_WEIGHTS || space == DG_EMA ? dg_params_elements(params)
@@ -118,21 +120,14 @@ int dg_store_get(const dg_store *s, dg_space space, int param, double *out, dg_d
     return rc;
 }
 
-/* stage: a buffer for the parameter in the store's type. */
-static int put(dg_store *s, dg_space space, int param, const double *in, void *stage, dg_diag *d)
+/* The store's type for n values. */
+static void to_base(dg_dtype base, void *to, const double *in, int64_t n)
 {
-    int64_t n = dg_shape_elements(dg_params_at(s->params, param)->shape);
-    size_t bytes = (size_t)n * dg_dtype_size(s->base);
-
     assert(in);
-    if (s->base == DG_F64)
-        memcpy(stage, in, bytes);
-    for (int64_t i = 0; s->base == DG_F32 && i < n; i++)
-        ((float *)stage)[i] = (float)in[i];
-    return device_failed(d,
-                         s->backend->upload(s->backend, DG_LANE_COMPUTE, address(s, space, param),
-                                            stage, bytes),
-                         dg_params_at(s->params, param));
+    if (base == DG_F64)
+        memcpy(to, in, (size_t)n * sizeof *in);
+    for (int64_t i = 0; base == DG_F32 && i < n; i++)
+        ((float *)to)[i] = (float)in[i];
 }
 
 int dg_store_set(dg_store *s, dg_space space, int param, const double *in, dg_diag *d)
@@ -143,7 +138,11 @@ int dg_store_set(dg_store *s, dg_space space, int param, const double *in, dg_di
 
     if (rc < 0)
         return rc;
-    rc = put(s, space, param, in, stage, d);
+    to_base(s->base, stage, in, dg_shape_elements(dg_params_at(s->params, param)->shape));
+    rc = device_failed(d,
+                       s->backend->upload(s->backend, DG_LANE_COMPUTE, address(s, space, param),
+                                          stage, n),
+                       dg_params_at(s->params, param));
     dg_free(stage);
     return rc;
 }
@@ -158,34 +157,63 @@ int dg_store_copy(dg_store *s, dg_space to, dg_space from, dg_diag *d)
                   : 0;
 }
 
-static int64_t largest(const dg_params *params)
+/* ---- initial values -------------------------------------------------------------------------- */
+
+enum { PIECE = 4096 }; /* elements: what stays in a core's cache */
+
+typedef struct start {
+    dg_store *s;
+    uint64_t seed;
+    int failed, rc; /* the parameter that the device refused; rc 0: none */
+} start;
+
+static int write_piece(const start *c, int i, int64_t from, int64_t n)
 {
-    int64_t n = 1;
+    static const dg_space both[] = { DG_WEIGHTS, DG_EMA };
+    const dg_store *s = c->s;
+    size_t each = dg_dtype_size(s->base);
+    double v[PIECE], stage[PIECE];
+    int rc = 0;
 
-    for (int i = 0; i < dg_params_n(params); i++) {
-        int64_t k = dg_shape_elements(dg_params_at(params, i)->shape);
-
-        n = dg_params_at(params, i)->offset >= 0 && k > n ? k : n;
-    }
-    return n;
+    dg_params_init_part(s->params, i, c->seed, from, n, v);
+    to_base(s->base, stage, v, n);
+    for (int k = 0; k < 2 && rc == 0; k++)
+        if (s->space[both[k]])
+            rc = s->backend->upload(s->backend, DG_LANE_COMPUTE,
+                                    address(s, both[k], i) + (size_t)from * each, stage,
+                                    (size_t)n * each);
+    return rc;
 }
 
-int dg_store_init(dg_store *s, uint64_t seed, dg_diag *d)
+/* Elements begin..end-1 of the weights space. Each thread has a range of its own, so that it also
+ * is the one that touches that memory for the first time. */
+static void start_body(void *ctx, int64_t begin, int64_t end, int thread)
 {
-    size_t n = (size_t)largest(s->params);
-    double *v = dg_try_alloc(n * sizeof *v);
-    void *stage = dg_try_alloc(n * dg_dtype_size(s->base));
-    int rc = v && stage ? 0
-                        : dg_fail(d, DG_EMEMORY, DG_NOWHERE, "memory-parameters",
-                                  "no memory for initial values");
+    start *c = ctx;
+    int rc = 0;
 
-    for (int i = 0; rc == 0 && i < dg_params_n(s->params); i++) {
-        if (dg_params_at(s->params, i)->offset < 0)
-            continue;
-        dg_params_init(s->params, i, seed, v);
-        rc = put(s, DG_WEIGHTS, i, v, stage, d);
+    (void)thread;
+    for (int i = 0; i < dg_params_n(c->s->params) && rc == 0; i++) {
+        const dg_param_info *p = dg_params_at(c->s->params, i);
+        int64_t from = begin > p->offset ? begin - p->offset : 0, to = end - p->offset,
+                all = dg_shape_elements(p->shape);
+
+        to = to < all ? to : all;
+        for (int64_t k = from; p->offset >= 0 && k < to && rc == 0; k += PIECE)
+            rc = write_piece(c, i, k, to - k < PIECE ? to - k : PIECE);
+        if (rc < 0) {
+            __atomic_store_n(&c->failed, i, __ATOMIC_RELAXED);
+            __atomic_store_n(&c->rc, rc, __ATOMIC_RELAXED);
+        }
     }
-    dg_free(stage);
-    dg_free(v);
-    return rc == 0 && s->space[DG_EMA] ? dg_store_copy(s, DG_EMA, DG_WEIGHTS, d) : rc;
+}
+
+int dg_store_init(dg_store *s, uint64_t seed, int threads, dg_diag *d)
+{
+    start c = { .s = s, .seed = seed };
+
+    /* the calls of a late device are one thread's */
+    dg_parallel_for(s->backend->immediate ? threads : 1, dg_params_elements(s->params), start_body,
+                    &c);
+    return device_failed(d, c.rc, dg_params_at(s->params, c.failed));
 }

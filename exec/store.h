@@ -25,8 +25,9 @@ int dg_store_open(dg_store **s, dg_backend *backend, const dg_params *params, dg
 void dg_store_close(dg_store **s);
 int64_t dg_store_bytes(const dg_params *params, dg_dtype base, bool training, bool ema);
 
-/* Initialises every parameter and buffer from seed and path; the averages become a copy. */
-int dg_store_init(dg_store *s, uint64_t seed, dg_diag *d) DG_MUST_USE;
+/* Initialises every parameter and buffer from seed and path, and the averages alike. The values do
+ * not depend on threads. */
+int dg_store_init(dg_store *s, uint64_t seed, int threads, dg_diag *d) DG_MUST_USE;
 /* between weights and ema */
 int dg_store_copy(dg_store *s, dg_space to, dg_space from, dg_diag *d) DG_MUST_USE;
 

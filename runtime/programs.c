@@ -89,7 +89,7 @@ int dg_programs_open_store(dg_programs *g, uint64_t seed, dg_diag *d)
     g->n_loaded = -1;
     DG_TRY(dg_store_open(&g->store, c->backend, c->params, c->base, c->graph->train != NULL,
                          has_ema(g), c->comm, d));
-    DG_TRY(dg_store_init(g->store, seed, d));
+    DG_TRY(dg_store_init(g->store, seed, c->threads, d));
 out:
     return rc;
 }

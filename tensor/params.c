@@ -197,10 +197,22 @@ int64_t dg_params_trainable(const dg_params *p)
     return p->size[DG_TRAINABLE];
 }
 
-void dg_params_init(const dg_params *p, int i, uint64_t seed, double *out)
+/* Zeros the elements of a row that are among from..from+n-1; out is element `from`. */
+static void clear_row(const dg_param_info *info, int64_t from, int64_t n, double *out)
+{
+    int64_t each = dg_shape_elements(info->shape) / info->shape.d[0];
+    int64_t begin = info->zero_row * each, end = begin + each;
+
+    begin = begin > from ? begin : from;
+    end = end < from + n ? end : from + n;
+    if (begin < end)
+        memset(out + begin - from, 0, (size_t)(end - begin) * sizeof *out);
+}
+
+void dg_params_init_part(const dg_params *p, int i, uint64_t seed, int64_t from, int64_t n,
+                         double *out)
 {
     const dg_param_info *info = p->items.items[i];
-    int64_t n = dg_shape_elements(info->shape);
 
     while (info->like)
         info = dg_map_get(p->by_path, info->like);
@@ -209,9 +221,11 @@ void dg_params_init(const dg_params *p, int i, uint64_t seed, double *out)
     double a = info->init.a;
 
     if (info->values) {
-        memcpy(out, info->values, (size_t)n * sizeof *out);
+        memcpy(out, info->values + from, (size_t)n * sizeof *out);
         return;
     }
+    if (kind == DG_INIT_UNIFORM || kind == DG_INIT_NORMAL) /* of two u32, or of two uniforms */
+        dg_rng_skip(&rng, (uint64_t)from * (kind == DG_INIT_NORMAL ? 4 : 2));
     for (int64_t k = 0; k < n; k++) {
         double v = 0;
 
@@ -222,12 +236,14 @@ void dg_params_init(const dg_params *p, int i, uint64_t seed, double *out)
         else if (kind == DG_INIT_NORMAL)
             v = a * dg_rng_normal(&rng);
         else if (kind == DG_INIT_DATA)
-            v = ((const double *)info->init.p)[k];
+            v = ((const double *)info->init.p)[from + k];
         out[k] = (double)(float)v;
     }
-    if (info->zero_row >= 0 && info->shape.rank > 0 && info->zero_row < info->shape.d[0]) {
-        int64_t row = n / info->shape.d[0];
+    if (info->zero_row >= 0 && info->shape.rank > 0 && info->zero_row < info->shape.d[0])
+        clear_row(info, from, n, out);
+}
 
-        memset(out + info->zero_row * row, 0, (size_t)row * sizeof *out);
-    }
+void dg_params_init(const dg_params *p, int i, uint64_t seed, double *out)
+{
+    dg_params_init_part(p, i, seed, 0, dg_shape_elements(p->items.items[i]->shape), out);
 }

@@ -65,6 +65,9 @@ int64_t dg_params_elements(const dg_params *p);  /* size of the weights space */
 int64_t dg_params_trainable(const dg_params *p); /* size of the gradient space */
 /* Writes one parameter's initial values: a pure function of seed, path and shape. */
 void dg_params_init(const dg_params *p, int i, uint64_t seed, double *out);
+/* The same for its elements from..from+n-1. */
+void dg_params_init_part(const dg_params *p, int i, uint64_t seed, int64_t from, int64_t n,
+                         double *out);
 
 /* ---- values and instructions ----------------------------------------------------------------- */
 

@@ -449,7 +449,7 @@ static void device_refuses(void **state)
     assert_int_equal(dg_store_open(&s, &odd, dg_run_programs(run)->conf.params, DG_F32, true, true,
                                    NULL, t->d),
                      0);
-    assert_int_equal(dg_store_init(s, 1, t->d), -DG_EIO);
+    assert_int_equal(dg_store_init(s, 1, 1, t->d), -DG_EIO);
     assert_string_equal(dg_diag_at(t->d, 0)->text, "the device refused to copy net.conv.weight");
     check_only(t->d, "device-copy");
     dg_store_close(&s);

@@ -209,6 +209,19 @@ static void parameters(void **state)
     dg_params_init(r.params, dg_params_find(r.params, "net/conv.weight"), 7, a);
     dg_params_init(r.params, dg_params_find(r.params, "net/conv.copy"), 7, c);
     assert_memory_equal(a, c, sizeof a);
+    for (int from = 0; from < 6; from++) /* in parts: the same values */
+        for (int n = 1; n <= 6 - from; n++) {
+            const char *const names[] = { "net/conv.weight", "net/conv.table" };
+
+            for (int k = 0; k < 2; k++) {
+                double whole[6], part[6] = { 0 };
+                int i = dg_params_find(r.params, names[k]);
+
+                dg_params_init(r.params, i, 7, whole);
+                dg_params_init_part(r.params, i, 7, from, n, part);
+                assert_memory_equal(part, whole + from, (size_t)n * sizeof *part);
+            }
+        }
     dg_params_init(r.params, dg_params_find(r.params, "net/conv.weight"), 8, c);
     assert_true(memcmp(a, c, sizeof a) != 0);
     dg_params_init(r.params, dg_params_find(r.params, "net/conv.table"), 7, a);
