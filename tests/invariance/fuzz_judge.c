@@ -26,6 +26,7 @@ struct fz_judge {
     dg_backend *backend;
     dg_graph *g; /* of the last question */
     fz_texts *texts;
+    int unlowered;
 };
 
 /* ---- printing programs ----------------------------------------------------------------------- */
@@ -71,7 +72,8 @@ static char *print(void *ctx, bool train, int rank, int w, int h, int batch, cha
         *program = strdup(whole.s);
     }
     if (rc < 0) {
-        fprintf(stderr, "# no program: %s\n", dg_diag_text(j->d));
+        if (j->unlowered++ < 3)
+            fprintf(stderr, "# no program: %s\n", dg_diag_text(j->d));
         dg_diag_clear(j->d);
     }
     dg_plan_close(&plan);
@@ -88,6 +90,11 @@ static char *print(void *ctx, bool train, int rank, int w, int h, int batch, cha
 fz_texts *fz_judge_texts(fz_judge *j)
 {
     return j->texts;
+}
+
+int fz_judge_unlowered(const fz_judge *j)
+{
+    return j->unlowered;
 }
 
 static void forget(fz_judge *j)

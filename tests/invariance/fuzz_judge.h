@@ -25,5 +25,7 @@ void fz_judge_close(fz_judge **j);
 fz_opinion fz_judge_ask(fz_judge *j, const char *xml, const char *other, char *text, size_t n);
 /* The printed programs of what was asked last, until the next question. */
 fz_texts *fz_judge_texts(fz_judge *j);
+/* How often a program was asked for and the engine could not make it. */
+int fz_judge_unlowered(const fz_judge *j);
 
 #endif

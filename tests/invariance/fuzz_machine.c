@@ -5,297 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/invariance/fuzz_val.h"
+#include "tests/invariance/fuzz_ops.h"
 
 enum { SUM, MAX, MIN, MEAN }; /* op= of a collective */
-
-typedef struct datum {
-    uint64_t digest;
-    double number;
-} datum;
-
-/* ---- values ---------------------------------------------------------------------------------- */
-
-static uint64_t digest_of(double x)
-{
-    return x == 0 ? 0 : fz_mix(fz_bits(x), 77) | 1;
-}
-
-/* A single number is what it is, however it was made. */
-static datum single(double x)
-{
-    return (datum){ digest_of(x), x };
-}
-
-/* The number of what is known by its digest only: 0 as often as not if it is whole. */
-static datum drawn(const fz_rank *k, const fz_t_value *x, int node, uint64_t digest)
-{
-    const uint64_t h = fz_mix(digest, k->sim->seed);
-    const fz_mood mood = node == FZ_NONE ? FZ_ANYHOW : fz_mood_of(k, node);
-    const bool zero = h % 8 < (mood == FZ_EMPTY ? 6 : x->whole ? 3 : 1);
-    double number = x->whole ? (double)(1 + h % 3) : 4 * fz_unit(fz_mix(h, 1)) - 2;
-
-    if (mood == FZ_UP || mood == FZ_DOWN)
-        number = fabs(number) * (mood == FZ_UP ? 1 : -1);
-    if (x->elements == 1)
-        return single(zero ? 0 : number);
-    return (datum){ digest | 1, zero ? 0 : number };
-}
-
-static fz_region *region(fz_rank *k, fz_space s, long offset)
-{
-    fz_machine *m = k->machine;
-    fz_region *r = m->region[s];
-
-    for (int i = 0; i < m->n_regions[s]; i++)
-        if (r[i].offset == offset)
-            return &r[i];
-    if (m->n_regions[s] == FZ_REGIONS)
-        abort();
-    r = &r[m->n_regions[s]++];
-    *r = (fz_region){ offset, 0, 0 };
-    if (s == FZ_P_WEIGHTS || s == FZ_P_EMA)
-        r->digest = fz_mix(k->sim->seed, (uint64_t)offset) | 1;
-    return r;
-}
-
-static bool keeps(fz_space s)
-{
-    return s > FZ_P_SLAB && s < FZ_P_SPACES;
-}
-
-static datum get(fz_rank *k, int v)
-{
-    const fz_machine *m = k->machine;
-    const fz_t_value *x = &m->text->value[v];
-
-    if (!v)
-        return (datum){ 0, 0 };
-    if (!keeps(x->space))
-        return (datum){ m->digest[v], m->number[v] };
-    return (datum){ region(k, x->space, x->offset)->digest, 1 };
-}
-
-static void write_region(fz_rank *k, fz_space s, long offset, uint64_t digest)
-{
-    fz_region *r = region(k, s, offset);
-
-    if (r->busy)
-        fz_part(k->sim, FZ_OTHER_STATE, "rank %d writes at %ld what is being reduced", k->r,
-                offset);
-    r->digest = digest;
-}
-
-static void put(fz_rank *k, int v, datum d)
-{
-    fz_machine *m = k->machine;
-    const fz_t_value *x = &m->text->value[v];
-
-    if (!v)
-        return;
-    m->digest[v] = d.digest;
-    m->number[v] = d.number;
-    if (keeps(x->space))
-        write_region(k, x->space, x->offset, d.digest);
-}
-
-/* ---- what is known of operations ------------------------------------------------------------- */
-
-static bool is(const fz_t_instr *in, const char *names)
-{
-    const char *word;
-
-    for (int i = 0, n; (n = fz_word(names, i, &word)) > 0; i++)
-        if ((int)strlen(in->op) == n && strncmp(in->op, word, (size_t)n) == 0)
-            return true;
-    return false;
-}
-
-/* Single numbers and flags; false: it is none of these. */
-static bool arithmetic(const fz_t_instr *in, const datum *x, double *out)
-{
-    const double a = x[0].number, b = in->n_in > 1 ? x[1].number : 0;
-
-    if (is(in, "truth truth_i32"))
-        *out = ((a != 0) != (in->negate != 0));
-    else if (is(in, "real cast reshape reshape_i32 sum sum_i32 expand"))
-        *out = a;
-    else if (is(in, "add"))
-        *out = a + b;
-    else if (is(in, "sub"))
-        *out = a - b;
-    else if (is(in, "mul"))
-        *out = a * b;
-    else if (is(in, "max2"))
-        *out = fmax(a, b);
-    else if (is(in, "min2"))
-        *out = fmin(a, b);
-    else if (is(in, "greater_equal"))
-        *out = a >= b;
-    else if (is(in, "scale"))
-        *out = in->a * a + in->c;
-    else
-        return false;
-    return true;
-}
-
-static bool all_single(const fz_rank *k, const fz_t_instr *in)
-{
-    const fz_text *t = k->machine->text;
-    /* a sum is known of many, too: a value's number is their sum */
-    const bool sums = is(in, "sum sum_i32 reshape reshape_i32 real cast");
-
-    for (int i = 0; i < in->n_in; i++)
-        if (t->in[in->first_in + i] && t->value[t->in[in->first_in + i]].elements != 1 && !sums)
-            return false;
-    return in->n_out == 1 && t->value[in->out[0]].elements == 1;
-}
-
-/* Nothing but zeros comes of zeros. */
-static bool vanishes(const fz_t_instr *in, const datum *x)
-{
-    const bool product = is(in, "mul matmul");
-    bool some = false, all = in->n_in > 0;
-
-    if (!product &&
-        !is(in, "sum sum_i32 reduce_max reduce_max_i32 reshape reshape_i32 permute slice "
-                "expand cast real gather add sub concat relu abs"))
-        return false;
-    for (int i = 0; i < in->n_in; i++) {
-        some |= x[i].digest == 0;
-        all &= x[i].digest == 0;
-    }
-    return all || (product && some);
-}
-
-static int node_of(const fz_rank *k, const char *path)
-{
-    const char *id = strrchr(path, '/');
-    int found = FZ_NONE;
-
-    id = id ? id + 1 : path;
-    for (int i = 0; i < k->m->n_nodes; i++)
-        if (strcmp(k->m->node[i].id, id) == 0 &&
-            (found == FZ_NONE || k->m->node[i].scope == k->scope))
-            found = i;
-    return found;
-}
-
-/* The numbers of the samples of this batch, which draws follow. */
-static uint64_t samples(const fz_rank *k)
-{
-    uint64_t h = fz_mix((uint64_t)(k->step + 1000 * k->evaluation), (uint64_t)k->iteration);
-
-    for (int i = 0; i < k->batch.n; i++)
-        h = fz_mix(fz_mix(h, (uint64_t)k->batch.item[i].id), k->batch.item[i].draw);
-    return h;
-}
-
-/* What the printed program does not show: draws, and the ops of the toys (fuzz_toys.c). */
-static uint64_t unseen(fz_rank *k, const fz_t_instr *in, int node)
-{
-    if (is(in, "uniform"))
-        return samples(k);
-    if (node == FZ_NONE || strncmp(in->op, "toy_", 4) != 0)
-        return 0;
-    return k->m->node[node].op == FZ_FIXED ? fz_mix(k->sim->seed, (uint64_t)node)
-                                           : fz_roll(&k->own);
-}
-
-static void compute(fz_rank *k, const fz_t_instr *in, const datum *x)
-{
-    const fz_text *t = k->machine->text;
-    const int node = node_of(k, in->node);
-    uint64_t h = fz_mix(in->what, unseen(k, in, node));
-    const bool fixed =
-        node != FZ_NONE && k->m->node[node].op == FZ_FIXED && strncmp(in->op, "toy_", 4) == 0;
-    double number;
-
-    if (all_single(k, in) && arithmetic(in, x, &number)) {
-        if (is(in, "truth truth_i32") && in->n_in > 1 && t->in[in->first_in + 1])
-            number = number != 0 && x[1].number != 0;
-        put(k, in->out[0], single(number));
-        return;
-    }
-    for (int i = 0; i < in->n_in && !fixed; i++)
-        h = fz_mix(h, x[i].digest);
-    for (int i = 0; i < in->n_out; i++) {
-        const fz_t_value *o = &t->value[in->out[i]];
-        datum d = drawn(k, o, node, fz_mix(h, (uint64_t)i));
-
-        if (strcmp(in->op, "finite") == 0)
-            d = single(h % (node != FZ_NONE && fz_mood_of(k, node) == FZ_BROKEN ? 2 : 29) != 0);
-        else if (vanishes(in, x))
-            d = (datum){ 0, 0 };
-        else if (is(in, "reshape reshape_i32"))
-            d = (datum){ x[0].digest, x[0].number };
-        put(k, in->out[i], d);
-    }
-}
-
-/* ---- updates --------------------------------------------------------------------------------- */
-
-static uint64_t whole(const fz_rank *k, fz_space s, long begin, long end)
-{
-    const fz_machine *m = k->machine;
-    uint64_t all = 0; /* regions come in any order */
-
-    for (int i = 0; i < m->n_regions[s]; i++) {
-        const fz_region *r = &m->region[s][i];
-
-        if (r->offset / 4 >= begin && (end == 0 || r->offset / 4 < end))
-            all += fz_mix((uint64_t)r->offset, r->digest);
-    }
-    return all;
-}
-
-static void mix_into(fz_rank *k, fz_space s, long offset, uint64_t h)
-{
-    fz_region *r = region(k, s, offset);
-
-    r->digest = fz_mix(r->digest, h) | 1;
-}
-
-/* "adamw %w %g %m %v %e %norm %ok" */
-static void adamw(fz_rank *k, const fz_t_instr *in, const datum *x)
-{
-    const fz_machine *m = k->machine;
-    const uint64_t norm = in->n_in > 5 ? fz_mix(x[5].digest, fz_bits(x[5].number)) : 0;
-    static const fz_space spaces[] = { FZ_P_WEIGHTS, FZ_P_MOMENT1, FZ_P_MOMENT2 };
-
-    if (x[in->n_in - 1].number == 0)
-        return;
-    for (int i = 0; i < m->n_regions[FZ_P_GRADIENTS]; i++)
-        for (int s = 0; s < 3; s++)
-            mix_into(k, spaces[s], m->region[FZ_P_GRADIENTS][i].offset,
-                     fz_mix(m->region[FZ_P_GRADIENTS][i].digest, norm));
-}
-
-static void update(fz_rank *k, const fz_t_instr *in, const datum *x)
-{
-    fz_machine *m = k->machine;
-    const fz_t_value *to = &m->text->value[m->text->in[in->first_in]];
-    uint64_t h = in->what;
-
-    if (strcmp(in->op, "adamw") == 0) {
-        adamw(k, in, x);
-    } else if (strcmp(in->op, "ema") == 0) {
-        for (int i = 0; i < m->n_regions[FZ_P_WEIGHTS] && x[in->n_in - 1].number != 0; i++)
-            if (m->region[FZ_P_WEIGHTS][i].offset / 4 >= in->begin)
-                mix_into(k, FZ_P_EMA, m->region[FZ_P_WEIGHTS][i].offset,
-                         m->region[FZ_P_WEIGHTS][i].digest);
-    } else if (strcmp(in->op, "accumulate") == 0) {
-        write_region(k, to->space, to->offset, x[1].digest);
-    } else { /* stat_update %mean %var ... %ok */
-        for (int i = 2; i < in->n_in; i++)
-            h = fz_mix(h, x[i].digest);
-        for (int i = 0; i < 2 && x[in->n_in - 1].number != 0; i++) {
-            const fz_t_value *s = &m->text->value[m->text->in[in->first_in + i]];
-
-            mix_into(k, s->space, s->offset, h);
-        }
-    }
-}
 
 /* ---- collectives ----------------------------------------------------------------------------- */
 
@@ -320,10 +32,10 @@ static int axes_of(const fz_t_instr *in)
 
 static bool of_space(const fz_t_instr *in)
 {
-    return is(in, "reduce_begin all_reduce_space");
+    return fz_is(in, "reduce_begin all_reduce_space");
 }
 
-static fz_end collective(fz_rank *k, const fz_t_instr *in, const datum *x)
+static fz_end collective(fz_rank *k, const fz_t_instr *in, const fz_datum *x)
 {
     const fz_text *t = k->machine->text;
     const fz_t_value *v = &t->value[t->in[in->first_in]];
@@ -344,7 +56,7 @@ static fz_end collective(fz_rank *k, const fz_t_instr *in, const datum *x)
     }
     if (!k->answered) {
         k->ask =
-            (fz_request){ .what = FZ_INSTR, .node = node_of(k, in->node), .axis = axes_of(in) };
+            (fz_request){ .what = FZ_INSTR, .node = fz_node_of(k, in->node), .axis = axes_of(in) };
         k->ask.count = fz_mix(fz_mix(in->line, (uint64_t)v->elements), v->whole) | 1;
         k->ask.instr = in;
         k->ask.digest = x[0].digest;
@@ -353,9 +65,9 @@ static fz_end collective(fz_rank *k, const fz_t_instr *in, const datum *x)
     if (!fz_meet(k))
         return FZ_WAIT;
     if (!of_space(in))
-        put(k, in->out[0],
-            t->value[in->out[0]].elements == 1 ? single(k->ask.number)
-                                               : (datum){ k->ask.digest, k->ask.number });
+        fz_put(k, in->out[0],
+               t->value[in->out[0]].elements == 1 ? fz_single(k->ask.number)
+                                                  : (fz_datum){ k->ask.digest, k->ask.number });
     return FZ_WENT_ON;
 }
 
@@ -370,15 +82,15 @@ static void answer_space(fz_rank *const v[], int n, const fz_t_instr *in)
         if (offset / 4 < in->begin || (in->end && offset / 4 >= in->end))
             continue;
         for (int r = 0; r < n; r++) {
-            const uint64_t h = region(v[r], FZ_P_GRADIENTS, offset)->digest;
+            const uint64_t h = fz_region_at(v[r], FZ_P_GRADIENTS, offset)->digest;
 
             some |= h;
             all = fz_mix(all, h);
         }
         for (int r = 0; r < n; r++) {
-            region(v[r], FZ_P_GRADIENTS, offset)->digest = some ? all | 1 : 0;
+            fz_region_at(v[r], FZ_P_GRADIENTS, offset)->digest = some ? all | 1 : 0;
             if (strcmp(in->op, "reduce_begin") == 0)
-                region(v[r], FZ_P_GRADIENTS, offset)->busy = (int)in->bucket + 1;
+                fz_region_at(v[r], FZ_P_GRADIENTS, offset)->busy = (int)in->bucket + 1;
         }
     }
 }
@@ -424,55 +136,57 @@ void fz_answer_instr(fz_rank *const v[], int n)
 /* Is it by a node whose kernels may differ in the last bit? */
 static void disturb(fz_rank *k, const fz_t_instr *in)
 {
-    const int node = node_of(k, in->node);
+    const int node = fz_node_of(k, in->node);
 
     if (node == FZ_NONE || k->m->node[node].exact != 0 || k->m->node[node].op == FZ_USE ||
         fz_classes[k->m->node[node].op].flags & FZ_COLLECTIVE)
         return;
     for (int i = 0; i < in->n_out; i++) {
         const fz_t_value *x = &k->machine->text->value[in->out[i]];
-        datum d = get(k, in->out[i]);
+        fz_datum d = fz_get(k, in->out[i]);
 
         if (!in->out[i] || x->whole || fz_chance(&k->own, 50))
             continue;
         d.number += 0.125;
-        d.digest = x->elements == 1 ? digest_of(d.number) : fz_mix(d.digest, fz_roll(&k->own)) | 1;
-        put(k, in->out[i], d);
+        d.digest =
+            x->elements == 1 ? fz_digest_of(d.number) : fz_mix(d.digest, fz_roll(&k->own)) | 1;
+        fz_put(k, in->out[i], d);
     }
 }
 
 static fz_end instruction(fz_rank *k, const fz_t_instr *in)
 {
     const fz_text *t = k->machine->text;
-    datum x[64] = { { 0, 0 } };
+    fz_datum x[64] = { { 0, 0 } };
     fz_end end = FZ_WENT_ON;
 
     if (in->n_in > 64)
         abort();
     for (int i = 0; i < in->n_in; i++)
-        x[i] = get(k, t->in[in->first_in + i]);
-    if (is(in, "grad_norm"))
-        x[0] = (datum){ whole(k, FZ_P_GRADIENTS, 0, 0), 1 };
-    if (in->guard && get(k, in->guard).number == 0) {
+        x[i] = fz_get(k, t->in[in->first_in + i]);
+    if (fz_is(in, "grad_norm"))
+        x[0] = (fz_datum){ fz_whole(k, FZ_P_GRADIENTS, 0, 0), 1 };
+    if (in->guard && fz_get(k, in->guard).number == 0) {
         for (int i = 0; i < in->n_out; i++)
-            put(k, in->out[i], in->otherwise ? get(k, in->otherwise) : (datum){ 0, 0 });
+            fz_put(k, in->out[i], in->otherwise ? fz_get(k, in->otherwise) : (fz_datum){ 0, 0 });
         return FZ_WENT_ON;
     }
-    if (is(in,
-           "all_reduce all_reduce_i32 broadcast broadcast_i32 reduce_to reduce_to_i32 all_gather "
-           "all_gather_i32 all_reduce_space reduce_begin reduce_end"))
+    if (fz_is(
+            in,
+            "all_reduce all_reduce_i32 broadcast broadcast_i32 reduce_to reduce_to_i32 all_gather "
+            "all_gather_i32 all_reduce_space reduce_begin reduce_end"))
         end = collective(k, in, x);
-    else if (is(in, "adamw ema accumulate stat_update"))
-        update(k, in, x);
+    else if (fz_is(in, "adamw ema accumulate stat_update"))
+        fz_update(k, in, x);
     else
-        compute(k, in, x);
+        fz_compute(k, in, x);
     if (end == FZ_WENT_ON)
         disturb(k, in);
     return end;
 }
 
 /* What the host writes before the program runs. */
-static datum input(fz_rank *k, const fz_t_value *x)
+static fz_datum input(fz_rank *k, const fz_t_value *x)
 {
     const char *dot = strchr(x->name, '.'), *port = dot ? dot + 1 : "", *out;
     const fz_model *m = k->m;
@@ -485,15 +199,17 @@ static datum input(fz_rank *k, const fz_t_value *x)
             strncmp(n->id, x->name, (size_t)(dot - x->name)) != 0 || n->id[dot - x->name])
             continue;
         if (fz_classes[n->op].flags & FZ_SCALAR)
-            return single(k->out[i][0].sum);
+            return fz_single(k->out[i][0].sum);
         for (int o = 0, len; (len = fz_word(fz_classes[n->op].outs, o, &out)) > 0; o++)
             if ((int)strlen(port) == len && strncmp(out, port, (size_t)len) == 0) {
                 v = k->out[i][o];
-                return (datum){ v.sum || v.max || v.min ? fz_digest(&v) | 1 : 0, v.sum };
+                return (fz_datum){ v.sum || v.max || v.min ? fz_digest(&v) | 1 : 0, v.sum };
             }
-        return (datum){ fz_mix(samples(k), fz_mix((uint64_t)k->w_px, (uint64_t)k->h_px)) | 1, 1 };
+        return (fz_datum){ fz_mix(fz_samples(k), fz_mix((uint64_t)k->w_px, (uint64_t)k->h_px)) | 1,
+                           1 };
     }
-    return (datum){ fz_mix(fz_mix(samples(k), (uint64_t)k->step), (uint64_t)x->name[0]) | 1, 1 };
+    return (fz_datum){ fz_mix(fz_mix(fz_samples(k), (uint64_t)k->step), (uint64_t)x->name[0]) | 1,
+                       1 };
 }
 
 /* Samples, the numbers of this iteration, and the image size; then the program that they need. */
@@ -532,10 +248,10 @@ static fz_end begin(fz_rank *k)
     }
     for (int v = 1; v < m->text->n_values; v++) {
         const fz_t_value *x = &m->text->value[v];
-        datum d = { 0, 0 };
+        fz_datum d = { 0, 0 };
 
         if (x->space == FZ_P_CONSTANTS)
-            d = x->elements == 1 ? single(x->number) : (datum){ x->content, x->number };
+            d = x->elements == 1 ? fz_single(x->number) : (fz_datum){ x->content, x->number };
         else if (x->space == FZ_P_IO && x->name[0])
             d = input(k, x);
         m->digest[v] = d.digest;
@@ -555,7 +271,7 @@ static fz_end finish(fz_rank *k, int node)
 
     for (int i = 0; i < t->n_results; i++) {
         const char *name = t->result[i].name, *slash = strchr(name, '/'), *dot = strchr(name, '.');
-        const datum d = get(k, t->result[i].value);
+        const fz_datum d = fz_get(k, t->result[i].value);
 
         if (stop && strncmp(name, "stop/", 5) == 0)
             fired |= d.number != 0;
@@ -606,7 +322,7 @@ void fz_compare_spaces(fz_sim *s, const fz_rank *a, const fz_rank *b)
         for (int r = 0; i != FZ_P_GRADIENTS && r < a->machine->n_regions[i]; r++) {
             const fz_region *x = &a->machine->region[i][r];
 
-            if (region((fz_rank *)b, (fz_space)i, x->offset)->digest != x->digest)
+            if (fz_region_at((fz_rank *)b, (fz_space)i, x->offset)->digest != x->digest)
                 fz_part(s, FZ_OTHER_STATE, "%s+%ld differs between ranks %d and %d", names[i],
                         x->offset, a->r, b->r);
         }

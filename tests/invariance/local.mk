@@ -16,6 +16,7 @@ tests_invariance_fuzz_SOURCES = tests/invariance/fuzz.c tests/invariance/fuzz_ca
 	tests/invariance/fuzz_judge.h tests/invariance/fuzz_layers.c tests/invariance/fuzz_machine.c \
 	tests/invariance/fuzz_machine.h tests/invariance/fuzz_meet.c \
 	tests/invariance/fuzz_model.c tests/invariance/fuzz_model.h tests/invariance/fuzz_nodes.c \
+	tests/invariance/fuzz_ops.c tests/invariance/fuzz_ops.h \
 	tests/invariance/fuzz_parts.c tests/invariance/fuzz_parts.h tests/invariance/fuzz_run.c \
 	tests/invariance/fuzz_run.h tests/invariance/fuzz_spoil.c tests/invariance/fuzz_still.c \
 	tests/invariance/fuzz_text.c tests/invariance/fuzz_text.h \
