@@ -257,6 +257,15 @@ static bool same_metrics(dg_node_test *k, dg_trial *t, const evaluation *a, cons
 
 /* ---- tests ----------------------------------------------------------------------------------- */
 
+/* True if a row of the class lists the name, or none says which there are. */
+static bool is_listed(const dg_node_class *class, const char *name)
+{
+    for (const dg_metric_row *row = class->metrics; row && row->names; row++)
+        if (dg_metric_listed(row, name))
+            return true;
+    return !class->metrics;
+}
+
 static bool check_names(dg_node_test *k, dg_trial *t, const dg_metrics *m)
 {
     for (int i = 0; i < m->names.n; i++) {
@@ -267,6 +276,10 @@ static bool check_names(dg_node_test *k, dg_trial *t, const dg_metrics *m)
         for (int j = 0; j < i; j++)
             if (strcmp(name, m->names.items[j]) == 0)
                 return dg_test_miss(k, t, NULL, NULL, "it reports two numbers called \"%s\"", name);
+        if (!is_listed(t->node->class, name))
+            return dg_test_miss(k, t, NULL, "a checkpoint cannot be chosen by what is not listed",
+                                "it reports \"%s\", which its table of metrics does not list",
+                                name);
         if (!isfinite(m->values.items[i]))
             return dg_test_miss(
                 k, t, NULL,

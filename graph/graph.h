@@ -97,6 +97,7 @@ typedef struct dg_checkpoint_conf { /* <checkpoint> */
     dg_when every;
     const dg_node *best;  /* the evaluation node of best="@coco.AP" */
     const char *best_key; /* "AP" */
+    const dg_item_attr *best_attr;
     int64_t keep;
 } dg_checkpoint_conf;
 

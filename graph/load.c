@@ -307,6 +307,7 @@ static void read_best(dg_loader *l, const dg_item *item, const dg_item_attr *a)
                 c->best_key += len + 1; /* @coco.metrics.AP means @coco.AP */
         }
     c->best = node;
+    c->best_attr = a;
     if (node && (!measures || !*c->best_key)) {
         dg_load_error(&l->report, item->frame, a->value_at, "best-kind",
                       "best=\"%s\": expected a number of an evaluation, like \"@coco.AP\"",

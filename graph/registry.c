@@ -298,6 +298,7 @@ static void check_class(checker *k)
 static int check_sizes(const dg_node_class *c, dg_where at, dg_diag *d)
 {
     bool rules = c->size > offsetof(dg_node_class, rule_size) && c->rules;
+    bool metrics = c->size > offsetof(dg_node_class, metric_size) && c->metrics;
     int rc = 0;
 
     if (c->size > sizeof *c) {
@@ -308,7 +309,8 @@ static int check_sizes(const dg_node_class *c, dg_where at, dg_diag *d)
         dg_help(d, "use a detrgraph as new as the plugin's headers, or compile the plugin with the "
                    "headers of this one");
     } else if (c->size < offsetof(dg_node_class, check) || c->port_size != sizeof(dg_port) ||
-               c->attr_size != sizeof(dg_attr) || (rules && c->rule_size != sizeof(dg_rule))) {
+               c->attr_size != sizeof(dg_attr) || (rules && c->rule_size != sizeof(dg_rule)) ||
+               (metrics && c->metric_size != sizeof(dg_metric_row))) {
         rc = dg_fail(d, DG_EINPUT, at, "class-size",
                      "a class was compiled with other headers: its class, ports, attributes and "
                      "rules have %u, %u, %u and %u bytes, "

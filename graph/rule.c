@@ -185,3 +185,24 @@ int dg_rule_input(const dg_node *node, const dg_rule *r)
 {
     return r->from ? port_called(node, r->from, strcspn(r->from, ".")) : -1;
 }
+
+/* "AP/?" stands for "AP/" and any text. */
+static bool fits_name(const char *name, const char *word, size_t n)
+{
+    if (n > 1 && word[n - 1] == '?')
+        return strncmp(name, word, n - 1) == 0 && name[n - 1] != '\0';
+    return strlen(name) == n && memcmp(name, word, n) == 0;
+}
+
+bool dg_metric_listed(const dg_metric_row *row, const char *name)
+{
+    for (const char *s = row->names; *s;) {
+        size_t n = strcspn(s, " ");
+
+        if (fits_name(name, s, n))
+            return true;
+        s += n;
+        s += strspn(s, " ");
+    }
+    return false;
+}

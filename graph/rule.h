@@ -22,4 +22,7 @@ bool dg_node_has_row(const dg_node *node, dg_rule_kind kind);
 /* The next such rule after `after` (NULL: the first); NULL: none. */
 const dg_rule *dg_node_row(const dg_node *node, dg_rule_kind kind, const dg_rule *after);
 
+/* Is the name among the row's? */
+bool dg_metric_listed(const dg_metric_row *row, const char *name);
+
 #endif

@@ -2,6 +2,7 @@ libproof_la_SOURCES += \
 	proof/activation.c \
 	proof/advice.c \
 	proof/axes.c \
+	proof/best.c \
 	proof/collectives.c \
 	proof/findings.c \
 	proof/keys.c \

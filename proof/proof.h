@@ -18,6 +18,10 @@ int dg_graph_runnable(const dg_graph *g, dg_diag *d) DG_MUST_USE;
 /* Refuses what is proved, and no run has yet: id "planned". */
 int dg_graph_planned(const dg_graph *g, dg_diag *d) DG_MUST_USE;
 
+/* Refuses a score to choose by that the evaluation does not give: id "best-score". program: of its
+ * scope, or NULL. Part of dg_graph_check. */
+int dg_best_check(const dg_graph *g, const dg_program *program, dg_diag *d) DG_MUST_USE;
+
 /* Lists what the proof trusts in a checked graph; properties that follow from wires and built-in
  * instructions are not in it. With several ranks each scope is lowered once. The list lives in
  * a. */

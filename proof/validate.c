@@ -230,6 +230,15 @@ static int check_programs(checked *c, dg_diag *d)
     return rc;
 }
 
+/* The program of the evaluation that the checkpoint is chosen by; NULL: there is none. */
+static const dg_program *evaluated(const checked *c)
+{
+    for (int i = 0; i < c->programs.n && c->g->checkpoint.best; i++)
+        if (c->programs.items[i].scope == c->g->checkpoint.best->scope)
+            return c->programs.items[i].program;
+    return NULL;
+}
+
 int dg_graph_check(const dg_graph *g, dg_diag *d)
 {
     dg_arena *a = dg_arena_open();
@@ -255,6 +264,8 @@ int dg_graph_check(const dg_graph *g, dg_diag *d)
         rc = rc ? rc : own;
     }
     own = c.lowered && c.trained ? check_evaluated(g, c.params, n, d) : 0;
+    rc = rc ? rc : own;
+    own = dg_best_check(g, evaluated(&c), d);
     rc = rc ? rc : own;
     own = c.lowered ? check_ranks(g, c.params, d) : 0;
     rc = rc ? rc : own;

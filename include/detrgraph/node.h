@@ -444,6 +444,13 @@ typedef struct dg_collective {
     const char *axis;    /* the attribute that holds the mesh axis */
 } dg_collective;
 
+/* Numbers that an evaluation reports. */
+typedef struct dg_metric_row {
+    const char *names; /* "AP AP50 AP/?", ? for any text; NULL terminates the table */
+    const char *when;  /* the condition of a dg_rule; NULL: always */
+    const char *key;   /* only if the record that it takes has this key; or NULL */
+} dg_metric_row;
+
 typedef struct dg_node_class {
     uint32_t size, port_size, attr_size; /* set by DG_NODE_CLASS */
     const char *name;                    /* the XML element: "backbone.presnet" */
@@ -516,10 +523,15 @@ typedef struct dg_node_class {
     /* supply depends only on the clock's step and epoch, the rank and the draws: known before the
      * batch */
     bool foreseen;
+
+    /* The numbers that finish reports, for a class with an output of type metrics; NULL: only a run
+     * shows them. */
+    const dg_metric_row *metrics;
+    uint32_t metric_size; /* set by DG_NODE_CLASS */
 } dg_node_class;
 #define DG_NODE_CLASS                                                                          \
     .size = sizeof(dg_node_class), .port_size = sizeof(dg_port), .attr_size = sizeof(dg_attr), \
-    .rule_size = sizeof(dg_rule)
+    .rule_size = sizeof(dg_rule), .metric_size = sizeof(dg_metric_row)
 
 #ifdef __cplusplus
 }

@@ -35,6 +35,9 @@ static const dg_rule rules[] = {
     { 0 },
 };
 
+/* What a checkpoint can be chosen by. */
+static const dg_metric_row metrics[] = { { .names = "miscount" }, { 0 } };
+
 /* Sent between ranks: numbers only, no pointers. */
 typedef struct tally {
     double off;
@@ -138,6 +141,7 @@ static const dg_node_class node_class = {
     .attrs = attrs,
     .conf_size = sizeof(conf),
     .rules = rules,
+    .metrics = metrics,
     .begin = begin,
     .take = take,
     .finish = finish,

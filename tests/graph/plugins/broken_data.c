@@ -385,6 +385,7 @@ static int sink_forget(void *state, const void *bytes, size_t n, dg_diag *d)
     return 0;
 }
 
+static const dg_metric_row metrics[] = { { .names = "mean AP/?" }, { 0 } };
 #define SINK(id, text, packs, merges, adds, ...)                                    \
     static int id##_take(void *state, const dg_sink_batch *batch, dg_diag *d)       \
     {                                                                               \
@@ -405,7 +406,8 @@ static int sink_forget(void *state, const void *bytes, size_t n, dg_diag *d)
     }                                                                               \
     CLASS(id, text, sink_ports, .role = DG_ROLE_EVALUATE, .attrs = sink_attrs,      \
           .conf_size = sizeof(axis_conf), .rules = sink_rules, .begin = sink_begin, \
-          .take = id##_take, .finish = id##_finish, .pack = packs, .merge = merges)
+          .take = id##_take, .finish = id##_finish, .pack = packs, .merge = merges, \
+          .metrics = metrics)
 #define MEAN(sum, n) dg_metric(m, (n) > 0 ? (sum) / (n) : 0, "mean")
 
 SINK(m_fine, "sink", sink_pack, sink_merge, add_scores(state, batch, false), MEAN(s.sum, s.n));
@@ -422,6 +424,9 @@ SINK(m_common, "common", sink_pack, sink_merge,
      MEAN(common.sum, common.n));
 SINK(m_names, "names", sink_pack, sink_merge, add_scores(state, batch, false), MEAN(s.sum, s.n);
      MEAN(s.sum, s.n));
+SINK(m_unlisted, "unknown_number", sink_pack, sink_merge, add_scores(state, batch, false),
+     MEAN(s.sum, s.n);
+     dg_metric(m, s.n, "AP/some"); dg_metric(m, s.n, "count"));
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
@@ -445,5 +450,5 @@ DG_PLUGIN("broken_data", "1", &l_fine, &l_order, &l_threads, &l_reopen, &l_diges
           &s_rank, &s_content, &s_dims, &c_fine, &c_padding, &c_input, &c_twice, &c_beyond,
           &c_value, &c_rate, &c_filter, &c_draws, &c_asks, &c_hangs, &c_deaf, &c_unequal, &b_fine,
           &b_wide, &b_key, &b_slot, &b_silent, &b_empty, &b_state, &m_fine, &m_padded, &m_batches,
-          &m_alone, &m_forgets, &m_nan, &m_common, &m_names, &n_fine, &n_half, &n_rank, &n_late,
-          &n_counts);
+          &m_alone, &m_forgets, &m_nan, &m_common, &m_names, &m_unlisted, &n_fine, &n_half, &n_rank,
+          &n_late, &n_counts);
