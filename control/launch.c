@@ -167,7 +167,7 @@ static void ended(void *ctx, int i, int status)
         dg_coordinator_gone(l->plane.coordinator, rank, status);
     else if (l->plane.link)
         dg_link_gone(l->plane.link, rank, 0, status);
-    else if (WIFSIGNALED(status))
+    else if (WIFSIGNALED(status) && WTERMSIG(status) != SIGPIPE) /* `| head` has read enough */
         dg_log_line(l->c->env, DG_WARN, "the rank was ended by signal %d (SIG%s)", WTERMSIG(status),
                     sigabbrev_np(WTERMSIG(status)));
 }
