@@ -78,7 +78,7 @@ typedef struct dg_verb {
 extern const dg_verb dg_verb_run, dg_verb_evaluate, dg_verb_predict, dg_verb_score, dg_verb_bench;
 extern const dg_verb dg_verb_data, dg_verb_init;
 extern const dg_verb dg_verb_ctl, dg_verb_doctor, dg_verb_key, dg_verb_report, dg_verb_top;
-extern const dg_verb dg_verb_weights;
+extern const dg_verb dg_verb_serve, dg_verb_weights;
 extern const dg_verb dg_verb_validate, dg_verb_render, dg_verb_plan, dg_verb_nodes;
 extern const dg_verb dg_verb_new, dg_verb_check_node;
 extern const dg_verb dg_verb_help;

@@ -16,7 +16,6 @@
 #include "media/draw.h"
 #include "media/image.h"
 #include "media/rle.h"
-#include "report/history.h"
 #include "runtime/predict.h"
 
 typedef struct opts {
@@ -242,31 +241,6 @@ out:
     return rc < 0 ? DG_EXIT_FAILED : DG_EXIT_OK;
 }
 
-/* The threshold of the best F1 in the run's evaluation of these weights; the default if nothing was
- * learned, or nothing is known. */
-static double proposed_threshold(const char *folder, bool best)
-{
-    static const double usual = 0.4, least_f1 = 0.05;
-    dg_diag *ignored = dg_diag_open();
-    dg_history *h = NULL;
-    double found = usual;
-
-    if (dg_is_folder(folder) && dg_history_open(&h, folder, ignored) == 0)
-        for (int i = 0; i < h->evaluations.n; i++) {
-            const dg_track *t = &h->evaluations.items[i];
-            const dg_series *f1 = dg_track_find(t, "F1"), *at = dg_track_find(t, "threshold");
-
-            for (int k = 0; f1 && at && k < f1->points.n && k < at->points.n; k++)
-                if ((!best || (int64_t)f1->points.items[k].x == h->best_step) &&
-                    f1->points.items[k].y >= least_f1)
-                    found = at->points.items[k].y;
-        }
-    if (h)
-        dg_history_close(&h);
-    dg_diag_close(&ignored);
-    return found;
-}
-
 static int verb_predict(const void *given, const dg_words *words, dg_arena *a)
 {
     const opts *o = given;
@@ -293,9 +267,9 @@ static int verb_predict(const void *given, const dg_words *words, dg_arena *a)
         return DG_EXIT_USAGE;
     } else if (!o->which || strcmp(o->which, "best") == 0) {
         dg_trained_best(&t, words->v[0], o->weights, a);
-        threshold = o->weights ? threshold : proposed_threshold(words->v[0], true);
+        threshold = o->weights ? threshold : dg_trained_threshold(words->v[0], true);
     } else {
-        threshold = o->weights ? threshold : proposed_threshold(words->v[0], false);
+        threshold = o->weights ? threshold : dg_trained_threshold(words->v[0], false);
     }
     if (o->threshold &&
         (!dg_parse_f64(o->threshold, &threshold) || threshold < 0 || threshold > 1)) {

@@ -18,6 +18,7 @@ detrgraph_SOURCES += \
 	cli/cmd_report.c \
 	cli/cmd_run.c \
 	cli/cmd_score.c \
+	cli/cmd_serve.c \
 	cli/cmd_top.c \
 	cli/cmd_validate.c \
 	cli/cmd_weights.c \
@@ -39,6 +40,8 @@ detrgraph_SOURCES += \
 	cli/progress.c cli/progress.h \
 	cli/published.c cli/published.h \
 	cli/rank.c \
+	cli/serve.c cli/serve.h \
+	cli/serve_page.c \
 	cli/signals.c cli/signals.h \
 	cli/terminal.c \
 	cli/trained.c cli/trained.h \

@@ -7,6 +7,7 @@
 #include "cli/fetch.h"
 #include "cli/published.h"
 #include "media/json.h"
+#include "report/history.h"
 
 /* A folder with an unreadable run.json still has its pipeline. */
 static const dg_json *run_sets(const char *folder, dg_arena *a)
@@ -101,4 +102,27 @@ void dg_trained_best(dg_trained *t, const char *place, const char *weights, dg_a
 
     if (!weights && dg_is_folder(best))
         t->weights = best;
+}
+
+double dg_trained_threshold(const char *folder, bool best)
+{
+    static const double usual = 0.4, least_f1 = 0.05;
+    dg_diag *ignored = dg_diag_open();
+    dg_history *h = NULL;
+    double found = usual;
+
+    if (dg_is_folder(folder) && dg_history_open(&h, folder, ignored) == 0)
+        for (int i = 0; i < h->evaluations.n; i++) {
+            const dg_track *t = &h->evaluations.items[i];
+            const dg_series *f1 = dg_track_find(t, "F1"), *at = dg_track_find(t, "threshold");
+
+            for (int k = 0; f1 && at && k < f1->points.n && k < at->points.n; k++)
+                if ((!best || (int64_t)f1->points.items[k].x == h->best_step) &&
+                    f1->points.items[k].y >= least_f1)
+                    found = at->points.items[k].y;
+        }
+    if (h)
+        dg_history_close(&h);
+    dg_diag_close(&ignored);
+    return found;
 }

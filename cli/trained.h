@@ -21,6 +21,9 @@ bool dg_trained_published(dg_trained *t, const char *weights, const char *place,
                           const dg_words *sets, dg_arena *a, int *code);
 /* Takes the weights of the run's best checkpoint, if it has one and no others were asked for. */
 void dg_trained_best(dg_trained *t, const char *place, const char *weights, dg_arena *a);
+/* The threshold of the best F1 in the run's evaluation of these weights; the default if nothing was
+ * learned, or nothing is known. */
+double dg_trained_threshold(const char *folder, bool best);
 /* only the settings */
 dg_words dg_trained_sets(const char *run, const dg_words *given, dg_arena *a);
 

@@ -8,8 +8,8 @@
 #define VERBS(...) ((const dg_verb *const[]){ __VA_ARGS__, NULL })
 
 const dg_verb_group dg_verb_groups[] = {
-    { "Train, evaluate, detect",
-      VERBS(&dg_verb_run, &dg_verb_evaluate, &dg_verb_predict, &dg_verb_score, &dg_verb_bench) },
+    { "Train, evaluate, detect", VERBS(&dg_verb_run, &dg_verb_evaluate, &dg_verb_predict,
+                                       &dg_verb_serve, &dg_verb_score, &dg_verb_bench) },
     { "Prepare data", VERBS(&dg_verb_data, &dg_verb_init) },
     { "Watch and manage runs",
       VERBS(&dg_verb_report, &dg_verb_top, &dg_verb_ctl, &dg_verb_doctor, &dg_verb_key) },

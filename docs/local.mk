@@ -21,6 +21,7 @@ verb_pages = \
 	docs/man/detrgraph-report.1 \
 	docs/man/detrgraph-run.1 \
 	docs/man/detrgraph-score.1 \
+	docs/man/detrgraph-serve.1 \
 	docs/man/detrgraph-top.1 \
 	docs/man/detrgraph-validate.1 \
 	docs/man/detrgraph-weights.1

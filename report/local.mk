@@ -8,6 +8,8 @@ libreport_la_SOURCES += \
 	report/headline.c \
 	report/history.c \
 	report/history.h \
+	report/http.c \
+	report/http.h \
 	report/memory_info.c \
 	report/memory_info.h \
 	report/metrics_jsonl.c \

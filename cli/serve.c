@@ -1,0 +1,235 @@
+/* serve.c: see serve.h. */
+#include "cli/serve.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/diag.h"
+#include "media/draw.h"
+
+enum { WAITING = 1024 }; /* images; more are refused, because they would wait for minutes */
+
+struct dg_serve_queue {
+    pthread_mutex_t lock; /* protects what follows, and the tasks that wait */
+    pthread_cond_t put, done;
+    dg_serve_task *first, **last;
+    dg_serve_counts counts;
+};
+
+void dg_serve_error(dg_str *out, const char *name, const char *id, const char *text)
+{
+    dg_str_add(out, "{");
+    if (name) {
+        dg_str_add(out, "\"image\":");
+        dg_str_json(out, name);
+        dg_str_add(out, ",");
+    }
+    dg_str_add(out, "\"error\":{\"id\":");
+    dg_str_json(out, id);
+    dg_str_add(out, ",\"message\":");
+    dg_str_json(out, text);
+    dg_str_add(out, "}}");
+}
+
+dg_serve_queue *dg_serve_queue_open(void)
+{
+    dg_serve_queue *q = calloc(1, sizeof *q);
+
+    if (!q)
+        return NULL;
+    pthread_mutex_init(&q->lock, NULL);
+    pthread_cond_init(&q->put, NULL);
+    pthread_cond_init(&q->done, NULL);
+    q->last = &q->first;
+    return q;
+}
+
+void dg_serve_queue_close(dg_serve_queue **q)
+{
+    if (!*q)
+        return;
+    pthread_cond_destroy(&(*q)->put);
+    pthread_cond_destroy(&(*q)->done);
+    pthread_mutex_destroy(&(*q)->lock);
+    free(*q);
+    *q = NULL;
+}
+
+dg_serve_counts dg_serve_count(dg_serve_queue *q)
+{
+    dg_serve_counts counts;
+
+    pthread_mutex_lock(&q->lock);
+    counts = q->counts;
+    pthread_mutex_unlock(&q->lock);
+    return counts;
+}
+
+static const char *name_of(const dg_serve_task *t)
+{
+    return *t->part->name ? t->part->name : "image";
+}
+
+static void fail(dg_serve_task *t, int status, const char *id, const char *text)
+{
+    dg_str_free(&t->json);
+    dg_serve_error(&t->json, name_of(t), id, text);
+    t->status = status;
+}
+
+void dg_serve_wait(dg_serve_queue *q, dg_serve_task *tasks, int n)
+{
+    bool all;
+
+    pthread_mutex_lock(&q->lock);
+    all = q->counts.ending || q->counts.waiting + n > WAITING;
+    for (int i = 0; i < n; i++) {
+        if (all) {
+            fail(&tasks[i], 503, q->counts.ending ? "serve-ending" : "serve-busy",
+                 q->counts.ending ? "the server is ending" : "too many images wait already");
+            tasks[i].done = true;
+            continue;
+        }
+        *q->last = &tasks[i];
+        q->last = &tasks[i].next;
+        q->counts.waiting++;
+    }
+    pthread_cond_signal(&q->put);
+    for (int i = 0; i < n; i++)
+        while (!tasks[i].done)
+            pthread_cond_wait(&q->done, &q->lock);
+    pthread_mutex_unlock(&q->lock);
+}
+
+void dg_serve_end(dg_serve_queue *q)
+{
+    pthread_mutex_lock(&q->lock);
+    q->counts.ending = true;
+    pthread_cond_signal(&q->put);
+    pthread_mutex_unlock(&q->lock);
+}
+
+/* ---- computing ------------------------------------------------------------------------------- */
+
+/* Call with the lock held; NULL: nothing waits. */
+static dg_serve_task *take_first(dg_serve_queue *q)
+{
+    dg_serve_task *t = q->first;
+
+    if (!t)
+        return NULL;
+    q->first = t->next;
+    q->last = q->first ? q->last : &q->first;
+    t->next = NULL;
+    q->counts.waiting--;
+    return t;
+}
+
+typedef struct batch {
+    dg_serve_task **tasks;
+    int at; /* of the next result */
+    dg_predict_names names;
+} batch;
+
+static int take_prediction(void *ctx, const dg_prediction *p, dg_diag *d)
+{
+    batch *b = ctx;
+    dg_serve_task *t = b->tasks[b->at];
+    dg_prediction shown = *p;
+    int64_t printed = 0;
+
+    (void)d;
+    while (shown.n && shown.marks[shown.n - 1].score < t->threshold)
+        shown.n--; /* the batch was computed for its lowest threshold */
+    dg_predict_print(&t->json, DG_PREDICT_LINES, &shown, b->names, b->at, &printed, t->threshold);
+    t->status = 200;
+    b->at++;
+    return 0;
+}
+
+static const char *first_id(const dg_diag *d)
+{
+    return dg_diag_n(d) ? dg_diag_at(d, 0)->id : "internal";
+}
+
+static const char *first_text(const dg_diag *d)
+{
+    return dg_diag_n(d) ? dg_diag_at(d, 0)->text : "unknown";
+}
+
+/* Adds as many of the waiting tasks as fit. Returns how many there are in the batch. */
+static int fill(dg_serve_queue *q, dg_predictor *p, dg_serve_task **tasks, double *threshold)
+{
+    dg_serve_task *t;
+    dg_diag *d;
+    int n = 0, rc;
+
+    while (dg_predictor_room(p)) {
+        pthread_mutex_lock(&q->lock);
+        t = take_first(q);
+        pthread_mutex_unlock(&q->lock);
+        if (!t)
+            break;
+        d = dg_diag_open();
+        rc = dg_predictor_add(p, name_of(t), t->part->bytes, t->part->n, d);
+        if (rc == 0) {
+            *threshold = n == 0 || t->threshold < *threshold ? t->threshold : *threshold;
+            tasks[n++] = t;
+        } else {
+            fail(t, rc == -DG_EINPUT || rc == -DG_EIO ? 400 : 500, first_id(d), first_text(d));
+            pthread_mutex_lock(&q->lock);
+            t->done = true;
+            q->counts.failed++;
+            pthread_cond_broadcast(&q->done);
+            pthread_mutex_unlock(&q->lock);
+        }
+        dg_diag_close(&d);
+    }
+    return n;
+}
+
+static void compute_batch(dg_serve_queue *q, dg_predictor *p, dg_predict_names names,
+                          dg_serve_task **tasks)
+{
+    batch b = { tasks, 0, names };
+    dg_diag *d = dg_diag_open();
+    double threshold = 0;
+    const int n = fill(q, p, tasks, &threshold);
+    const int rc = n ? dg_predictor_compute(p, threshold, take_prediction, &b, d) : 0;
+
+    for (int i = 0; rc < 0 && i < n; i++)
+        fail(tasks[i], 500, first_id(d), first_text(d));
+    pthread_mutex_lock(&q->lock);
+    for (int i = 0; i < n; i++)
+        tasks[i]->done = true;
+    q->counts.images += rc < 0 ? 0 : n;
+    q->counts.failed += rc < 0 ? n : 0;
+    q->counts.batches += n > 0;
+    pthread_cond_broadcast(&q->done);
+    pthread_mutex_unlock(&q->lock);
+    dg_diag_close(&d);
+}
+
+void dg_serve_compute(dg_serve_queue *q, dg_predictor *p, dg_predict_names names)
+{
+    dg_arena *a = dg_arena_open();
+    dg_serve_task **tasks = DG_NEW_N(a, dg_predictor_room(p), dg_serve_task *), *t;
+
+    pthread_mutex_lock(&q->lock);
+    while (!q->counts.ending) {
+        if (!q->first) {
+            pthread_cond_wait(&q->put, &q->lock);
+            continue;
+        }
+        pthread_mutex_unlock(&q->lock);
+        compute_batch(q, p, names, tasks);
+        pthread_mutex_lock(&q->lock);
+    }
+    while ((t = take_first(q))) {
+        fail(t, 503, "serve-ending", "the server is ending");
+        t->done = true;
+    }
+    pthread_cond_broadcast(&q->done);
+    pthread_mutex_unlock(&q->lock);
+    dg_arena_close(&a);
+}

@@ -1,0 +1,178 @@
+"""serve.py ADDRESS IMAGE PREDICTED PID: asks a server of `detrgraph serve --limit 1 --threshold 0`; a line per case, with
+a fault after a tab. PREDICTED: what `predict --format jsonl` says of IMAGE. Ends the server, PID."""
+import http.client, json, os, signal, socket, sys, threading, urllib.error, urllib.request
+
+address, image, predicted, process = sys.argv[1:]
+picture = open(image, "rb").read()
+known = json.loads(open(predicted).read())
+host, port = address.removeprefix("http://").split(":")
+
+
+def ask(path, body=None, method=None, **headers):
+    q = urllib.request.Request(address + path, data=body, method=method, headers=headers)
+    q.add_unredirected_header("Content-Type", headers.get("kind", "application/octet-stream"))
+    try:
+        with urllib.request.urlopen(q, timeout=60) as r:
+            return r.status, r.headers, r.read()
+    except urllib.error.HTTPError as e:
+        return e.code, e.headers, e.read()
+
+
+def form(*files):
+    mark = b"0123456789abcdef"
+    body = b"".join(
+        b'--%s\r\nContent-Disposition: form-data; name="image"; filename="%s"\r\n'
+        b"Content-Type: image/png\r\n\r\n%s\r\n" % (mark, name.encode(), data) for name, data in files)
+    return ask("/detect", body + b"--%s--\r\n" % mark, kind="multipart/form-data; boundary=" + mark.decode())
+
+
+def same(found):
+    return found["width"] == known["width"] and found["detections"] == known["detections"]
+
+
+def error(answer, status, id):
+    got, headers, body = answer
+    e = json.loads(body)
+    e = (e[0] if isinstance(e, list) else e)["error"]
+    if (got, e["id"]) != (status, id) or not e["message"]:
+        return f"{got} {body!r}"
+    return "" if headers["Content-Type"] == "application/json" else headers["Content-Type"]
+
+
+def one():
+    status, headers, body = ask("/detect", picture)
+    return "" if status == 200 and len(known["detections"]) == 10 and same(json.loads(body)) else f"{status} {body!r}"
+
+
+def threshold():
+    least = known["detections"][3]["score"]
+    found = json.loads(ask(f"/detect?threshold={least}", picture)[2])["detections"]
+    return "" if 3 <= len(found) <= 5 and all(o["score"] >= least for o in found) else str(found)
+
+
+def several():
+    status, _, body = form(("a.png", picture), ("b.png", b"no image"), ("c.png", picture))
+    r = json.loads(body)
+    good = status == 200 and [x["image"] for x in r] == ["a.png", "b.png", "c.png"] and same(r[0]) and same(r[2])
+    return "" if good and r[1]["error"]["id"] == "image-unknown" else f"{status} {body!r}"
+
+
+def together():
+    """50 requests at a time; the server batches what waits."""
+    before = json.loads(ask("/health")[2])
+    gate, faults = threading.Barrier(50), []
+
+    def client():
+        gate.wait()
+        for _ in range(4):
+            status, _, body = ask("/detect", picture)
+            if status != 200 or not same(json.loads(body)):
+                faults.append(f"{status} {body[:80]!r}")
+
+    threads = [threading.Thread(target=client) for _ in range(50)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    after = json.loads(ask("/health")[2])
+    images, batches = after["images"] - before["images"], after["batches"] - before["batches"]
+    if images != 200 or batches > 150 or after["waiting"]:
+        faults.append(f"{images} images in {batches} batches, {after['waiting']} wait")
+    return "; ".join(faults[:3])
+
+
+def chunked():
+    """A body without a length, larger than the limit."""
+    c = http.client.HTTPConnection(host, int(port), timeout=60)
+    try:
+        c.request("POST", "/detect", iter([b"x" * 65536] * 20), encode_chunked=True, headers={"Transfer-Encoding": "chunked"})
+        r = c.getresponse()
+        return error((r.status, r.headers, r.read()), 413, "serve-large")
+    finally:
+        c.close()
+
+
+def large():
+    c = http.client.HTTPConnection(host, int(port), timeout=60)
+    c.putrequest("POST", "/detect")
+    c.putheader("Content-Length", str(3 << 20))
+    c.endheaders()
+    r = c.getresponse()
+    return error((r.status, r.headers, r.read()), 413, "serve-large")
+
+
+def cut():
+    """A client that goes away leaves the server as it was."""
+    s = socket.create_connection((host, int(port)))
+    s.sendall(b"POST /detect HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nabc")
+    s.close()
+    return one()
+
+
+def busy():
+    """Eight requests hold all but a byte of what the server holds in all; it may take a while until it has read them."""
+    size, held = 1 << 20, []
+    for _ in range(8):
+        s = socket.create_connection((host, int(port)))
+        s.sendall(b"POST /detect HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % size + b"x" * (size - 1))
+        held.append(s)
+    try:
+        while (answer := ask("/detect", b"x" * size))[0] == 400:
+            pass
+        return error(answer, 503, "serve-busy") or ("" if answer[1]["Retry-After"] else "no Retry-After")
+    finally:
+        for s in held:
+            s.close()
+
+
+def ends():
+    """Images that wait when a signal comes get an answer."""
+    answers = []
+    clients = [threading.Thread(target=lambda: answers.append(form(*[("a.png", picture)] * 64))) for _ in range(4)]
+    for t in clients:
+        t.start()
+    while json.loads(ask("/health")[2])["waiting"] < 128:
+        pass
+    os.kill(int(process), signal.SIGTERM)
+    for t in clients:
+        t.join()
+    got = [x for a in answers for x in json.loads(a[2])]
+    late = sum(x.get("error", {}).get("id") == "serve-ending" for x in got)
+    return "" if len(got) == 256 and late >= 64 and late + sum(map(same, (x for x in got if "error" not in x))) == 256 else f"{len(got)} answers, {late} late"
+
+
+def pages():
+    health, classes, page = json.loads(ask("/health")[2]), json.loads(ask("/classes")[2]), ask("/")
+    if health["state"] != "ready" or health["batch"] != 2 or health["threshold"] != 0:
+        return str(health)
+    if not classes or [c["label"] for c in classes] != list(range(len(classes))) or not all(c["name"] for c in classes):
+        return str(classes)
+    return "" if page[1]["Content-Type"].startswith("text/html") and page[2].endswith(b"</html>\n") else str(page)
+
+
+cases = {
+    "one image: what predict finds": one,
+    "a threshold of the request": threshold,
+    "a threshold that is none": lambda: error(ask("/detect?threshold=much", picture), 400, "serve-threshold"),
+    "a form with several files, one of them broken": several,
+    "health, classes, and the page": pages,
+    "50 requests at a time": together,
+    "no image": lambda: error(ask("/detect", b"text"), 400, "image-unknown"),
+    "a picture that is cut": lambda: error(ask("/detect", picture[:60]), 400, "image-broken"),
+    "nothing": lambda: error(ask("/detect", b""), 400, "serve-empty"),
+    "too many files": lambda: error(form(*[("a.png", b"x")] * 65), 413, "serve-many"),
+    "a request that is too large": large,
+    "one that does not say how large it is": chunked,
+    "a place that is not there": lambda: error(ask("/elsewhere"), 404, "serve-path"),
+    "another method": lambda: error(ask("/detect"), 405, "serve-method") or error(ask("/health", b"x"), 405, "serve-method"),
+    "a client that goes away": cut,
+    "more than the server holds": busy,
+    "an end while images wait": ends,
+}
+for name, case in cases.items():
+    try:
+        fault = case()
+    except Exception as e:
+        fault = repr(e)
+    print(name, fault.replace("\n", " "), sep="\t", flush=True)
+print("end")
