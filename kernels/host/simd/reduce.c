@@ -97,6 +97,29 @@ static void sum_body(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
+/* Adds up the blocks of results begin..end-1, neighbours together: their parts lie side by side. */
+static void total_body(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const view *v = ctx;
+    enum { AT_ONCE = 64 };
+    double total[AT_ONCE];
+    int64_t m;
+
+    (void)thread;
+    for (int64_t at = begin; at < end; at += m) {
+        int64_t k = at / v->n, n = at % v->n;
+
+        m = min64(min64(end - at, v->n - n), AT_ONCE);
+        for (int64_t j = 0; j < m; j++)
+            total[j] = 0;
+        for (int64_t i = 0; i < v->blocks; i++)
+            for (int64_t j = 0; j < m; j++)
+                total[j] += (double)v->part[(k * v->blocks + i) * v->n + n + j];
+        for (int64_t j = 0; j < m; j++)
+            st1(v->a->t[DG_SUM_Y].data, at + j, (float)total[j], is_low(v->a, DG_SUM_Y));
+    }
+}
+
 /* Index in the result of element n of x. */
 static int64_t target(const dg_shape *x, int64_t axes, int64_t n)
 {
@@ -134,14 +157,7 @@ static int sum(const dg_args *a)
         return 0;
     }
     parallel(a, v.k * v.blocks, v.block * v.n, sum_body, &v);
-    for (int64_t k = 0; k < v.k; k++)
-        for (int64_t n = 0; n < v.n; n++) {
-            double total = 0;
-
-            for (int64_t i = 0; i < v.blocks; i++)
-                total += (double)v.part[(k * v.blocks + i) * v.n + n];
-            st1(a->t[DG_SUM_Y].data, k * v.n + n, (float)total, is_low(a, DG_SUM_Y));
-        }
+    parallel(a, v.k * v.n, v.blocks, total_body, &v);
     return 0;
 }
 
