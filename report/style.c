@@ -94,6 +94,10 @@ const char *const dg_report_style[] = {
     ".graph{background:#fff;color:#1c2430;border:1px solid "
     "var(--rule);border-radius:8px;overflow-x:auto}.graph img{margin:0 auto;border-radius:0}"
     ".graph p{padding:0 16px}@media(max-width:700px){.graph img{max-width:900px}}\n"
+    /* the picture is drawn on white: in the dark its lightness is turned, and its hues turned back
+     */
+    "@media(prefers-color-scheme:dark){.graph{background:#1a1a1a;color:var(--ink)}"
+    ".graph img{filter:invert(.9) hue-rotate(180deg)}}\n"
     "details{margin:10px "
     "0}summary{cursor:pointer;color:var(--muted);font-size:14px}summary:hover{color:var(--ink)}\n"
     "footer{margin-top:56px;padding-top:12px;border-top:1px solid "

@@ -191,6 +191,7 @@ static void graph_of(dg_page *p, const dg_history *h)
 {
     bool coloured = items_of(dg_json_get(dg_json_get(h->run, "profile"), "nodes")) > 0;
 
+    dg_str_add(p->out, "<details><summary>The pipeline, node by node</summary>");
     dg_str_add(p->out, coloured ? "<p class=\"note\">Darker nodes took more of a step. Grey: the "
                                   "loader's threads, and what computes nothing "
                                   "of its own.</p>\n"
@@ -200,7 +201,7 @@ static void graph_of(dg_page *p, const dg_history *h)
                        "the pipeline as a graph"))
         dg_str_add(p->out, "<p>The folder has no graph.svg; <code>detrgraph render</code> draws "
                            "its pipeline.xml.</p>");
-    dg_str_add(p->out, "</div>\n");
+    dg_str_add(p->out, "</div></details>\n");
 }
 
 /* ---- ranks ----------------------------------------------------------------------------------- */
