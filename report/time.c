@@ -192,10 +192,11 @@ static void graph_of(dg_page *p, const dg_history *h)
     bool coloured = items_of(dg_json_get(dg_json_get(h->run, "profile"), "nodes")) > 0;
 
     dg_str_add(p->out, "<details><summary>The pipeline, node by node</summary>");
-    dg_str_add(p->out, coloured ? "<p class=\"note\">Darker nodes took more of a step. Grey: the "
-                                  "loader's threads, and what computes nothing "
-                                  "of its own.</p>\n"
-                                : "");
+    dg_str_add(p->out, coloured
+                           ? "<p class=\"note\">Stronger colours took more of a step. Grey: the "
+                             "loader's threads, and what computes nothing "
+                             "of its own.</p>\n"
+                           : "");
     dg_str_add(p->out, "<div class=\"graph\">");
     if (!dg_page_image(p, dg_path_join(p->arena, h->folder, "graph.svg"), "svg+xml",
                        "the pipeline as a graph"))
