@@ -226,3 +226,17 @@ dg_val dg_layer_attention(const dg_param_path_of *at, dg_val x, dg_val pos, int 
     y = dg_attention(b, qkv[0], qkv[1], qkv[2], heads, dn, capacity);
     return dg_layer_linear_bias(&project, y, d, out, dg_init_zero());
 }
+
+dg_val dg_layer_drop_path(dg_build *b, dg_val branch, const dg_drop_path *p, const char *name)
+{
+    dg_shape s = dg_shape_of(b, branch);
+    double rate = p->layers > 1 ? p->last * (double)p->layer / (double)(p->layers - 1) : p->last;
+    dg_val keep;
+
+    if (!dg_training(b) || rate <= 0)
+        return branch;
+    keep = dg_at_least(b, dg_uniform(b, name, DG_SHAPE(p->batch, 1, 1)), dg_number(b, rate));
+    keep = dg_scale(b, dg_real(b, keep), 1 / (1 - rate), 0);
+    branch = dg_reshape(b, branch, DG_SHAPE(p->batch, -1, dg_dim(b, branch, -1)));
+    return dg_reshape(b, dg_mul(b, branch, keep), s);
+}

@@ -101,4 +101,13 @@ dg_val dg_layer_box_head(const dg_param_path_of *at, dg_val x);
 dg_val dg_layer_attention(const dg_param_path_of *at, dg_val x, dg_val pos, int heads, dg_val dn,
                           int64_t capacity, dg_init out);
 
+/* Stochastic depth: in training the branch of an image is left out (0) with the layer's
+ * probability; those that remain are larger in proportion. branch [B n,..,D], image by image. name:
+ * of the draw. Huang et al. 2016. */
+typedef struct dg_drop_path {
+    int64_t batch, layer, layers; /* layer: from 0 */
+    double last;                  /* probability of the last layer; others in proportion to layer */
+} dg_drop_path;
+dg_val dg_layer_drop_path(dg_build *b, dg_val branch, const dg_drop_path *p, const char *name);
+
 #endif

@@ -1,6 +1,7 @@
 libnodes_la_SOURCES += \
 	nodes/augment/augment.c \
 	nodes/backbone/dinov2.c \
+	nodes/backbone/pixels.c nodes/backbone/pixels.h \
 	nodes/backbone/presnet.c \
 	nodes/backbone/residual.c \
 	nodes/backbone/residual.h \

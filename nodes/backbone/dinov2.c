@@ -12,8 +12,10 @@
  * A layer is global if its number, from 0, is among the features. So a feature is the state before
  * the global layer of its number, and layers after the last feature do nothing: their parameters
  * are kept and not trained. */
+#include "nodes/backbone/pixels.h"
 #include "nodes/backbone/resample.h"
 #include "nodes/builtin.h"
+#include "nodes/layers.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -160,15 +162,6 @@ static dg_val grid_positions(const vit *m, dg_val table)
     return dg_resample_grid(m->b, rows, side, m->c->width, m->h, m->w);
 }
 
-static dg_val normalized(dg_build *b, dg_val images)
-{
-    static const double mean[] = { 0.485, 0.456, 0.406 },
-                        deviation[] = { 1 / 0.229, 1 / 0.224, 1 / 0.225 };
-
-    return dg_mul(b, dg_sub(b, images, dg_const(b, DG_SHAPE(3), mean)),
-                  dg_const(b, DG_SHAPE(3), deviation));
-}
-
 /* [B,h,w,D] <-> [B n^2, hw/n^2, D]: windows row by row, and tokens row by row in each. */
 static dg_val to_windows(const vit *m, dg_val x)
 {
@@ -203,7 +196,8 @@ static dg_val embed(const vit *m, dg_val images)
     dg_val bias =
         dg_param(b, "embeddings.patch_embeddings.projection.bias", DG_SHAPE(width), dg_init_zero());
 
-    x = dg_conv2d(b, m->c->normalize ? normalized(b, images) : images, w, bias, (int)patch, 0);
+    x = dg_conv2d(b, m->c->normalize ? dg_pixels_normalised(b, images, DG_NONE) : images, w, bias,
+                  (int)patch, 0);
     x = to_windows(m, dg_add(b, x, grid_positions(m, table)));
     class = dg_add(b, class, dg_slice(b, table, 1, 0, 1));
     /* by images first: only axis 0 may be their number */
@@ -228,27 +222,15 @@ static bool is_global(const conf *c, int64_t layer)
     return false;
 }
 
-/* x + scale * branch. In training the branch of an image is left out with the layer's probability;
- * those that remain are larger in proportion. Huang et al. 2016. */
+/* x + scale * branch, or x alone where the path is dropped */
 static dg_val residual(const vit *m, dg_val x, dg_val branch, dg_val scale, int64_t layer,
                        const char *which)
 {
-    dg_build *b = m->b;
-    dg_shape s = dg_shape_of(b, x);
-    double rate = m->c->layers > 1 ? m->c->drop_path * (double)layer / (double)(m->c->layers - 1)
-                                   : m->c->drop_path;
+    const dg_drop_path drop = { m->batch, layer, m->c->layers, m->c->drop_path };
+    char name[48];
 
-    branch = dg_mul(b, branch, scale);
-    if (dg_training(b) && rate > 0) {
-        char name[48];
-        dg_val keep;
-
-        snprintf(name, sizeof name, "drop_path.%lld.%s", (long long)layer, which);
-        keep = dg_at_least(b, dg_uniform(b, name, DG_SHAPE(m->batch, 1, 1)), dg_number(b, rate));
-        keep = dg_scale(b, dg_real(b, keep), 1 / (1 - rate), 0);
-        branch = dg_mul(b, dg_reshape(b, branch, DG_SHAPE(m->batch, -1, m->c->width)), keep);
-    }
-    return dg_add(b, x, dg_reshape(b, branch, s));
+    snprintf(name, sizeof name, "drop_path.%lld.%s", (long long)layer, which);
+    return dg_add(m->b, x, dg_layer_drop_path(m->b, dg_mul(m->b, branch, scale), &drop, name));
 }
 
 static dg_val attention(const vit *m, dg_val x, const dg_val p[N_PARTS], bool global)

@@ -11,9 +11,9 @@
  *
  * Maps have ceil(side / stride) rows and columns: images may have any size. Images are normalised
  * here; pixels outside an image's own size are 0 afterwards, as where padding comes last. */
+#include "nodes/backbone/pixels.h"
 #include "nodes/backbone/residual.h"
 #include "nodes/builtin.h"
-#include "nodes/decoder/padded.h"
 #include "nodes/layers.h"
 
 typedef struct conf {
@@ -97,16 +97,6 @@ static dg_val block(const dg_param_path_of *at, dg_val x, int64_t width, int str
     return dg_relu(b, dg_add(b, y, x));
 }
 
-static dg_val normalised(dg_build *b, dg_val images, dg_val sizes)
-{
-    static const double mean[3] = { 123.675 / 255, 116.28 / 255, 103.53 / 255 },
-                        over[3] = { 255 / 58.395, 255 / 57.12, 255 / 57.375 };
-    dg_val x = dg_mul(b, dg_sub(b, images, dg_const(b, DG_SHAPE(3), mean)),
-                      dg_const(b, DG_SHAPE(3), over));
-
-    return dg_has(sizes) ? dg_mul(b, x, dg_padded_pixels(b, images, sizes)) : x;
-}
-
 static void lower_resnet(dg_build *b, const void *self, const dg_val in[], dg_val out[])
 {
     static const char *const keys[DG_RESNET_STAGES] = { "c2", "c3", "c4", "c5" };
@@ -114,7 +104,7 @@ static void lower_resnet(dg_build *b, const void *self, const dg_val in[], dg_va
     const dg_conv_norm stem = { .out = 64, .size = 7, .stride = 2, .act = DG_LAYER_RELU };
     dg_param_path_of root = dg_param_path(b, "%s", "");
     int64_t before = 64;
-    dg_val x = c->normalize ? normalised(b, in[IMAGES], in[SIZES]) : in[IMAGES];
+    dg_val x = c->normalize ? dg_pixels_normalised(b, in[IMAGES], in[SIZES]) : in[IMAGES];
 
     x = conv_norm(&root, "conv1", "bn1", x, stem, c, c->frozen_stages >= 0);
     x = dg_name(b, dg_max_pool(b, x, 3, 2, 1), "backbone.maxpool");
