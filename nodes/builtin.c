@@ -12,6 +12,7 @@ const dg_node_class *const dg_builtin_nodes[] = {
     &dg_node_backbone_presnet,
     &dg_node_backbone_dinov2,
     &dg_node_backbone_resnet,
+    &dg_node_backbone_swin,
     &dg_node_neck_channels,
     &dg_node_neck_coarser,
     &dg_node_encoder_hybrid,

@@ -16,8 +16,8 @@ extern const dg_node_class dg_node_loss_mean, dg_node_layer_linear, dg_node_laye
     dg_node_gradient_norm, dg_node_sampler_plain;
 extern const dg_node_class dg_node_decoder_lwdetr, dg_node_decoder_masks, dg_node_loss_rfdetr;
 extern const dg_node_class dg_node_head_rpn, dg_node_head_roi, dg_node_head_atss;
-extern const dg_node_class dg_node_backbone_resnet, dg_node_neck_channels, dg_node_neck_coarser,
-    dg_node_encoder_deformable, dg_node_decoder_dino, dg_node_loss_dino;
+extern const dg_node_class dg_node_backbone_resnet, dg_node_backbone_swin, dg_node_neck_channels,
+    dg_node_neck_coarser, dg_node_encoder_deformable, dg_node_decoder_dino, dg_node_loss_dino;
 extern const dg_node_class dg_node_partition, dg_node_filter, dg_node_equalize, dg_node_resize;
 extern const dg_node_class dg_node_agree, dg_node_broadcast, dg_node_reduce, dg_node_allgather,
     dg_node_allgatherv, dg_node_skip, dg_node_stop, dg_node_test, dg_node_record, dg_node_sum;

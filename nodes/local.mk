@@ -7,6 +7,7 @@ libnodes_la_SOURCES += \
 	nodes/backbone/residual.h \
 	nodes/backbone/resample.c nodes/backbone/resample.h \
 	nodes/backbone/resnet.c \
+	nodes/backbone/swin.c \
 	nodes/batch.c \
 	nodes/builtin.c \
 	nodes/builtin.h \

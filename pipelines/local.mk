@@ -2,6 +2,7 @@
 nobase_dist_pkgdata_DATA += \
 	pipelines/bccd_r18vd.xml \
 	pipelines/codino_r50_coco.xml \
+	pipelines/codino_swin_l_coco.xml \
 	pipelines/dino_r50_coco.xml \
 	pipelines/parts/coco_evaluate.xml \
 	pipelines/parts/coco_train.xml \

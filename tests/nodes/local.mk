@@ -18,6 +18,10 @@ tests_nodes_lwdetr_SOURCES = tests/nodes/lwdetr.c
 tests_nodes_lwdetr_LDADD = $(runtime_rooms) $(test_libs)
 tests_nodes_presets_SOURCES = tests/nodes/presets.c
 tests_nodes_presets_LDADD = $(nodes_rooms) $(test_libs)
+check_PROGRAMS += tests/nodes/swin
+TESTS += tests/nodes/swin
+tests_nodes_swin_SOURCES = tests/nodes/swin.c tests/ops/formula.h
+tests_nodes_swin_LDADD = $(runtime_rooms) $(test_libs)
 tests_nodes_values_SOURCES = tests/nodes/values.c
 tests_nodes_values_LDADD = $(runtime_rooms) $(test_libs)
 tests_nodes_vit_SOURCES = tests/nodes/vit.c
@@ -27,6 +31,8 @@ TESTS += tests/nodes/course tests/nodes/faults tests/nodes/presets tests/nodes/v
 EXTRA_DIST += \
 	tests/nodes/data/codetr_heads.json \
 	tests/nodes/data/heads_losses.json \
+	tests/nodes/data/make_swin.py \
 	tests/nodes/data/params_r18vd.tsv \
 	tests/nodes/data/params_r50vd.tsv \
-	tests/nodes/data/params_rfdetr_nano.tsv
+	tests/nodes/data/params_rfdetr_nano.tsv \
+	tests/nodes/data/swin.json

@@ -193,6 +193,16 @@ static const expected table[] = {
       674,
       2,
       { { 2e-5, 1e-4, 42, 23232512 }, { 2e-4, 1e-4, 356, 41695973 } } },
+    { "codino_swin_l", /* the backbone as torchvision counts it, with the norms of four outputs */
+      235471769,
+      235471769,
+      195201204,
+      0,
+      0,
+      689,
+      689,
+      2,
+      { { 2e-5, 1e-4, 333, 195201204 }, { 2e-4, 1e-4, 356, 40270565 } } },
 };
 
 static void check_counts(const dg_params *p, const expected *e)
