@@ -1,5 +1,6 @@
 /* weight_names.c: parameter names in checkpoints of the PyTorch reference (lyuwenyu/RT-DETR),
- * versions 1 and 2, and of Hugging Face transformers (models rt_detr, rt_detr_v2 and dinov2).
+ * versions 1 and 2, and of Hugging Face transformers (models rt_detr, rt_detr_v2 and dinov2),
+ * and of torchvision (Swin).
  *
  * A row is two patterns: ours, which is the reference's of version 2, and theirs. In both
  *     #        matches a number, the same on both sides, in order
@@ -104,6 +105,25 @@ static const row hugging_face_dinov2[] = {
     { 0 },
 };
 
+/* Stages and what merges their tokens in one list; Swin is the only one of torchvision's models
+ * whose names are known here. */
+#define SWIN_STAGE(ours, theirs)                                                            \
+    { "backbone.layers." ours ".blocks.#.mlp.fc1.*", "features." theirs ".#.mlp.0.*" },     \
+        { "backbone.layers." ours ".blocks.#.mlp.fc2.*", "features." theirs ".#.mlp.3.*" }, \
+        { "backbone.layers." ours ".blocks.#.*", "features." theirs ".#.*" }
+static const row torchvision_swin[] = {
+    { "backbone.patch_embed.proj.*", "features.0.0.*" },
+    { "backbone.patch_embed.norm.*", "features.0.2.*" },
+    SWIN_STAGE("0", "1"),
+    SWIN_STAGE("1", "3"),
+    SWIN_STAGE("2", "5"),
+    SWIN_STAGE("3", "7"),
+    { "backbone.layers.0.downsample.*", "features.2.*" },
+    { "backbone.layers.1.downsample.*", "features.4.*" },
+    { "backbone.layers.2.downsample.*", "features.6.*" },
+    { 0 },
+};
+
 static const dg_weight_names reference = { "reference",
                                            "the names of RT-DETRv2's PyTorch reference", as_it_is },
                              reference_v1 = { "reference-v1",
@@ -111,10 +131,13 @@ static const dg_weight_names reference = { "reference",
                                               version1 },
                              hf = { "hf", "the names of Hugging Face transformers", hugging_face },
                              dinov2 = { "dinov2", "the names of transformers' Dinov2, a backbone",
-                                        hugging_face_dinov2 };
+                                        hugging_face_dinov2 },
+                             torchvision = { "torchvision",
+                                             "the names of torchvision's Swin, a backbone",
+                                             torchvision_swin };
 
-const dg_weight_names *const dg_weight_names_all[] = { &reference, &reference_v1, &hf, &dinov2,
-                                                       NULL };
+const dg_weight_names *const dg_weight_names_all[] = { &reference, &reference_v1, &hf,
+                                                       &dinov2,    &torchvision,  NULL };
 
 const dg_weight_names *dg_weight_names_find(const char *name)
 {

@@ -259,28 +259,50 @@ static void unwraps_names(void **state)
     dg_archive_close(&a);
 }
 
-/* Three names of transformers' Dinov2, as a backbone has them. */
-static void renames_a_dinov2(void **state)
+/* Names of a backbone's file, of a dialect, become ours. */
+static void renames_backbone(const char *dialect, const char *const names[][2], int n)
 {
-    static const char *const names[] = { "embeddings.position_embeddings",
-                                         "encoder.layer.11.mlp.fc1.weight", "layernorm.bias" };
-    char header[512] = "{", ours[96];
+    char header[1024] = "{";
     dg_archive *a;
 
-    (void)state;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < n; i++)
         snprintf(header + strlen(header), 160,
                  "%s\"%s\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[%d,%d]}",
-                 i ? "," : "", names[i], 4 * i, 4 * i + 4);
+                 i ? "," : "", names[i][0], 4 * i, 4 * i + 4);
     strcat(header, "}");
-    assert_int_equal(open_header(&a, header, 12), 0);
-    assert_string_equal(dg_weight_names_name(dg_weight_names_of_archive(a)), "dinov2");
+    assert_int_equal(open_header(&a, header, (size_t)(4 * n)), 0);
+    assert_string_equal(dg_weight_names_name(dg_weight_names_of_archive(a)), dialect);
     assert_int_equal(dg_archive_translate(a, dg_weight_names_all[0], diag), 0);
-    for (int i = 0; i < 3; i++) {
-        snprintf(ours, sizeof ours, "backbone.0.encoder.encoder.%s", names[i]);
-        assert_non_null(dg_archive_find(a, ours));
-    }
+    for (int i = 0; i < n; i++)
+        assert_non_null(dg_archive_find(a, names[i][1]));
     dg_archive_close(&a);
+}
+
+static void renames_a_dinov2(void **state)
+{
+#define VIT "backbone.0.encoder.encoder."
+    static const char *const names[][2] = {
+        { "embeddings.position_embeddings", VIT "embeddings.position_embeddings" },
+        { "encoder.layer.11.mlp.fc1.weight", VIT "encoder.layer.11.mlp.fc1.weight" },
+        { "layernorm.bias", VIT "layernorm.bias" },
+    };
+
+    (void)state;
+    renames_backbone("dinov2", names, 3);
+}
+
+static void renames_a_swin(void **state)
+{
+    static const char *const names[][2] = {
+        { "features.0.0.weight", "backbone.patch_embed.proj.weight" },
+        { "features.5.11.attn.qkv.bias", "backbone.layers.2.blocks.11.attn.qkv.bias" },
+        { "features.7.1.mlp.0.weight", "backbone.layers.3.blocks.1.mlp.fc1.weight" },
+        { "features.3.0.mlp.3.bias", "backbone.layers.1.blocks.0.mlp.fc2.bias" },
+        { "features.6.reduction.weight", "backbone.layers.2.downsample.reduction.weight" },
+    };
+
+    (void)state;
+    renames_backbone("torchvision", names, 5);
 }
 
 static void refuses_other_contents(void **state)
@@ -446,6 +468,7 @@ int main(void)
         cmocka_unit_test(reads_old_checkpoints),
         cmocka_unit_test(unwraps_names),
         cmocka_unit_test(renames_a_dinov2),
+        cmocka_unit_test(renames_a_swin),
         cmocka_unit_test(refuses_other_contents),
         cmocka_unit_test(refuses_a_bomb),
         cmocka_unit_test(runs_nothing),
