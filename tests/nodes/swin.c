@@ -1,6 +1,6 @@
 /* swin.c: <backbone.swin> against data/swin.json: maps, loss and the gradients of all parameters,
  * as torchvision's model computes them in f64 (data/make_swin.py); sides that are no multiples of
- * patches or windows, and maps of a single window, which detectors shift. */
+ * patches or windows, and maps of a single window, which detectors shift. And drop_path. */
 #include "tests/check.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@
 static const char pipeline[] =
     "<pipeline version='1'><model id='m'><input id='images'/>"
     "<backbone.swin id='backbone' in='@images' width='8' heads='1,2,2,4' depths='2,2,2,2' "
-    "window='3' normalize='false' drop_path='0'/></model>"
+    "window='3' normalize='false' drop_path='%s'/></model>"
     "<train steps='10'><loader.synthetic id='data'/>"
     "<sampler.plain id='pick' in='@data' batch='2' size='%dx%d'/><batch id='b' in='@pick'/>"
     "<use id='out' model='m' images='@b.images'/>"
@@ -68,7 +68,7 @@ static double parameter(const char *name, dg_shape shape, int64_t i)
     return (double)(float)(n > 4 && strcmp(name + n - 4, "bias") == 0 ? 0.2 * (u - 0.5) : 0.5 + u);
 }
 
-static void open_run(opened *o, const dg_json *entry, const char *precision, double bound)
+static void open_run(opened *o, const dg_json *entry, const char *precision, const char *drop)
 {
     int h = (int)at(entry, "size")->items[0].number, w = (int)at(entry, "size")->items[1].number;
     int64_t n = (int64_t)BATCH * h * w * 3;
@@ -83,8 +83,7 @@ static void open_run(opened *o, const dg_json *entry, const char *precision, dou
                                .keep_named = true };
 
     o->entry = entry;
-    o->bound = bound;
-    snprintf(text, sizeof text, pipeline, w, h);
+    snprintf(text, sizeof text, pipeline, drop, w, h);
     must(dg_run_open(&o->run, &options, o->d), o->d);
     must(dg_run_select(o->run, "train", w, h, o->d), o->d);
     for (int i = 0; i < dg_run_n_params(o->run); i++) {
@@ -102,6 +101,22 @@ static void open_run(opened *o, const dg_json *entry, const char *precision, dou
     must(dg_run_feed(o->run, "b.images", images, n, o->d), o->d);
     must(dg_run_step(o->run, o->d), o->d);
     test_free(images);
+}
+
+static double *read_value(const opened *o, const char *name, dg_shape *s)
+{
+    double *v;
+    int found = -1;
+
+    for (int i = 0; i < dg_run_n_values(o->run); i++)
+        if (strcmp(dg_run_value_at(o->run, i).name, name) == 0)
+            found = i;
+    if (found < 0)
+        fail_msg("no value %s", name);
+    *s = dg_run_value_at(o->run, found).shape;
+    v = test_malloc((size_t)dg_shape_elements(*s) * sizeof *v);
+    must(dg_run_read(o->run, name, v, dg_shape_elements(*s), o->d), o->d);
+    return v;
 }
 
 /* v [n] against a norm and samples. */
@@ -123,21 +138,14 @@ static void compare(const opened *o, const dg_json *stored, const double *v, int
 static void compare_map(const opened *o, const dg_json *stored)
 {
     char name[32];
-    int found = -1;
     dg_shape s;
     double *v;
 
     snprintf(name, sizeof name, "backbone.%s", stored->key);
-    for (int i = 0; i < dg_run_n_values(o->run); i++)
-        if (strcmp(dg_run_value_at(o->run, i).name, name) == 0)
-            found = i;
-    assert_true(found >= 0);
-    s = dg_run_value_at(o->run, found).shape;
+    v = read_value(o, name, &s);
     assert_int_equal(s.rank, 4);
     for (int i = 0; i < 4; i++)
         assert_true((double)s.d[i] == at(stored, "shape")->items[i].number);
-    v = test_malloc((size_t)dg_shape_elements(s) * sizeof *v);
-    must(dg_run_read(o->run, name, v, dg_shape_elements(s), o->d), o->d);
     compare(o, stored, v, dg_shape_elements(s), name);
     test_free(v);
 }
@@ -158,23 +166,37 @@ static void compare_gradients(const opened *o)
     }
 }
 
+static void open_step(opened *o, const char *entry, const char *precision, const char *drop)
+{
+    const char *top = getenv("srcdir"), *file;
+    const dg_json *root;
+
+    *o = (opened){ .arena = dg_arena_open(), .d = dg_diag_open() };
+    file = dg_printf(o->arena, "%s/tests/nodes/data/swin.json", top ? top : ".");
+    must(dg_json_read(&root, o->arena, file, o->d), o->d);
+    open_run(o, at(root, entry), precision, drop);
+}
+
+static void close_step(opened *o)
+{
+    dg_run_close(&o->run);
+    dg_diag_close(&o->d);
+    dg_arena_close(&o->arena);
+}
+
 static void step(const char *entry, const char *precision, double bound)
 {
-    opened o = { .arena = dg_arena_open(), .d = dg_diag_open() };
-    const char *top = getenv("srcdir");
-    const char *file = dg_printf(o.arena, "%s/tests/nodes/data/swin.json", top ? top : ".");
-    const dg_json *root, *maps;
+    const dg_json *maps;
+    opened o;
 
-    must(dg_json_read(&root, o.arena, file, o.d), o.d);
-    open_run(&o, at(root, entry), precision, bound);
+    open_step(&o, entry, precision, "0");
+    o.bound = bound;
     maps = at(o.entry, "maps");
     assert_int_equal(maps->n, 4);
     for (int i = 0; i < maps->n; i++)
         compare_map(&o, &maps->items[i]);
     compare_gradients(&o);
-    dg_run_close(&o.run);
-    dg_diag_close(&o.d);
-    dg_arena_close(&o.arena);
+    close_step(&o);
 }
 
 static void many_windows(void **state)
@@ -191,11 +213,43 @@ static void maps_of_one_window(void **state)
     step("one_window", "f32", 2e-4);
 }
 
+/* In how many images the two states are the same. */
+static int unchanged(const opened *o, const char *before, const char *after)
+{
+    dg_shape s, t;
+    double *v = read_value(o, before, &s), *u = read_value(o, after, &t);
+    size_t each = (size_t)(dg_shape_elements(s) / BATCH) * sizeof *v;
+    int n = 0;
+
+    assert_true(dg_shape_elements(s) == dg_shape_elements(t));
+    for (int i = 0; i < BATCH; i++)
+        n += memcmp((char *)v + (size_t)i * each, (char *)u + (size_t)i * each, each) == 0;
+    test_free(v);
+    test_free(u);
+    return n;
+}
+
+/* With these draws both images leave out both branches of the last layer; the first keeps all. */
+static void dropped_paths(void **state)
+{
+    opened o;
+
+    (void)state;
+    open_step(&o, "one_window", "f64", "0.99");
+    assert_int_equal(unchanged(&o, "swin.embed", "swin.0.0"), 0);
+    assert_int_equal(unchanged(&o, "swin.3.0", "swin.3.1"), BATCH);
+    close_step(&o);
+    open_step(&o, "one_window", "f64", "0");
+    assert_int_equal(unchanged(&o, "swin.3.0", "swin.3.1"), 0);
+    close_step(&o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(many_windows),
         cmocka_unit_test(maps_of_one_window),
+        cmocka_unit_test(dropped_paths),
     };
 
     return cmocka_run_group_tests_name("swin", tests, NULL, NULL);
