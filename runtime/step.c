@@ -72,6 +72,20 @@ double dg_foresee_supply(uint64_t seed, const dg_node *node, int rank, int64_t n
     return node->class->supply(node->conf, &a);
 }
 
+/* Fails unless the number is what its port declares. */
+static int check_number(const dg_node *node, double x, int64_t number, dg_diag *d)
+{
+    if (node->out_contracts[0]->dtype == DG_REAL || (x == floor(x) && fabs(x) <= INT32_MAX))
+        return 0;
+    dg_fail(d, DG_EINTERNAL, node->where, "contract-whole",
+            "broke a declared contract: node \"%s\" port \"%s\" gave %g for batch %lld, declared a "
+            "whole number",
+            node->path, node->out_ports[0]->name, x, (long long)number + 1);
+    dg_help(d, "`supply` of <%s> rounds its number, or its port is declared as f[]",
+            node->class->name);
+    return -DG_EINTERNAL;
+}
+
 /* Writes numbers from outside the graph before each batch, with the batch's clock, as they were
  * foreseen. */
 static int feed_numbers(dg_run *run, const dg_feeder_batch *batch, dg_diag *d)
@@ -100,8 +114,13 @@ static int feed_numbers(dg_run *run, const dg_feeder_batch *batch, dg_diag *d)
         args.free_bytes = (double)dg_memory_available();
 
         double real = node->class->supply(node->conf, &args);
-        int32_t whole = (int32_t)real;
         bool is_real = node->out_contracts[0]->dtype == DG_REAL;
+
+        rc = check_number(node, real, batch->number, d);
+        if (rc < 0)
+            break;
+
+        int32_t whole = is_real ? 0 : (int32_t)real;
         dg_tensor t = { is_real ? DG_F64 : DG_I32, DG_SCALAR, is_real ? (void *)&real : &whole };
 
         rc = dg_exec_write(c->exec, input, &t, d);
