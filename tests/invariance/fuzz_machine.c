@@ -203,7 +203,8 @@ static fz_datum input(fz_rank *k, const fz_t_value *x)
         for (int o = 0, len; (len = fz_word(fz_classes[n->op].outs, o, &out)) > 0; o++)
             if ((int)strlen(port) == len && strncmp(out, port, (size_t)len) == 0) {
                 v = k->out[i][o];
-                return (fz_datum){ v.sum || v.max || v.min ? fz_digest(&v) | 1 : 0, v.sum };
+                return (fz_datum){ v.sum != 0 || v.max != 0 || v.min != 0 ? fz_digest(&v) | 1 : 0,
+                                   v.sum };
             }
         return (fz_datum){ fz_mix(fz_samples(k), fz_mix((uint64_t)k->w_px, (uint64_t)k->h_px)) | 1,
                            1 };
@@ -241,10 +242,8 @@ static fz_end begin(fz_rank *k)
     }
     if (m->n_values < m->text->n_values) {
         m->n_values = m->text->n_values;
-        m->digest = realloc(m->digest, (size_t)m->n_values * sizeof *m->digest);
-        m->number = realloc(m->number, (size_t)m->n_values * sizeof *m->number);
-        if (!m->digest || !m->number)
-            abort();
+        m->digest = fz_grown(m->digest, (size_t)m->n_values * sizeof *m->digest);
+        m->number = fz_grown(m->number, (size_t)m->n_values * sizeof *m->number);
     }
     for (int v = 1; v < m->text->n_values; v++) {
         const fz_t_value *x = &m->text->value[v];

@@ -13,6 +13,15 @@ typedef struct reader {
     const char *at, *line;
 } reader;
 
+void *fz_grown(void *old, size_t bytes)
+{
+    void *grown = realloc(old, bytes);
+
+    if (!grown)
+        abort();
+    return grown;
+}
+
 static void give_up(const reader *r)
 {
     fprintf(stderr, "not understood: %.*s\n", (int)strcspn(r->line, "\n"), r->line);
@@ -60,9 +69,7 @@ static fz_t_value *value_at(reader *r, int v)
     if (v >= t->n_values) {
         int n = v + 256;
 
-        t->value = realloc(t->value, (size_t)n * sizeof *t->value);
-        if (!t->value)
-            abort();
+        t->value = fz_grown(t->value, (size_t)n * sizeof *t->value);
         memset(t->value + t->n_values, 0, (size_t)(n - t->n_values) * sizeof *t->value);
         t->n_values = n;
     }
@@ -131,9 +138,7 @@ static void operands(reader *r, fz_t_instr *in)
 
         r->at++;
         v = value(r);
-        t->in = realloc(t->in, (size_t)(t->n_ins + 1) * sizeof *t->in);
-        if (!t->in)
-            abort();
+        t->in = fz_grown(t->in, (size_t)(t->n_ins + 1) * sizeof *t->in);
         t->in[t->n_ins++] = v;
         in->n_in++;
     }
@@ -146,9 +151,7 @@ static void instruction(reader *r)
     const char *end = r->line + strcspn(r->line, "\n"), *equals, *op, *node;
     fz_t_instr *in;
 
-    t->instr = realloc(t->instr, (size_t)(t->n_instrs + 1) * sizeof *t->instr);
-    if (!t->instr)
-        abort();
+    t->instr = fz_grown(t->instr, (size_t)(t->n_instrs + 1) * sizeof *t->instr);
     in = &t->instr[t->n_instrs++];
     memset(in, 0, sizeof *in);
     (void)strtol(r->at, (char **)&r->at, 10);
@@ -214,9 +217,7 @@ static void result(reader *r)
     fz_text *t = r->t;
     const char *value = strrchr(r->at, '%'), *name = r->at;
 
-    t->result = realloc(t->result, (size_t)(t->n_results + 1) * sizeof *t->result);
-    if (!t->result)
-        abort();
+    t->result = fz_grown(t->result, (size_t)(t->n_results + 1) * sizeof *t->result);
     value = strstr(name, " %");
     if (!value)
         give_up(r);
@@ -307,9 +308,7 @@ const fz_text *fz_texts_of(fz_texts *t, bool train, int rank, int w, int h, int 
         if (k->train == train && k->rank == rank && k->w == w && k->h == h && k->batch == batch)
             return k->text;
     }
-    t->known = realloc(t->known, (size_t)(t->n + 1) * sizeof *t->known);
-    if (!t->known)
-        abort();
+    t->known = fz_grown(t->known, (size_t)(t->n + 1) * sizeof *t->known);
     plan = t->print(t->ctx, train, rank, w, h, batch, &program);
     k = &t->known[t->n++];
     *k = (known){ train, rank, w, h, batch, plan ? fz_text_read(plan, program) : NULL };

@@ -5,6 +5,7 @@
 #define DG_TESTS_INVARIANCE_FUZZ_TEXT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 typedef enum fz_space {
@@ -64,5 +65,8 @@ typedef char *fz_print_fn(void *ctx, bool train, int rank, int w, int h, int bat
 fz_texts *fz_texts_open(fz_print_fn *print, void *ctx);
 void fz_texts_close(fz_texts **t);
 const fz_text *fz_texts_of(fz_texts *t, bool train, int rank, int w, int h, int batch);
+
+/* realloc, or the end. */
+void *fz_grown(void *old, size_t bytes);
 
 #endif
