@@ -31,16 +31,16 @@ struct fz_judge {
 
 /* ---- printing programs ----------------------------------------------------------------------- */
 
-static int lower(dg_program **p, const fz_judge *j, const dg_scope *scope, dg_size size, int batch,
+static int lower(dg_program **p, const fz_judge *j, const dg_scope *scope, dg_size size,
                  dg_params *params)
 {
     if (size.w == 0 && dg_scope_size(&size, scope, j->d) < 0)
         return -1;
-    return dg_lower(p, j->g, scope, size, batch, params, NULL, NULL, j->d);
+    return dg_lower(p, j->g, scope, size, 0, params, NULL, NULL, j->d);
 }
 
 /* What `detrgraph plan` prints. Parameters lie as in a run, which lowers all scopes. */
-static char *print(void *ctx, bool train, int rank, int w, int h, int batch, char **program)
+static char *print(void *ctx, bool train, int rank, int w, int h, char **program)
 {
     fz_judge *j = ctx;
     const dg_scope *scope = train ? j->g->train : j->g->n_evaluates ? j->g->evaluates[0] : NULL;
@@ -53,13 +53,12 @@ static char *print(void *ctx, bool train, int rank, int w, int h, int batch, cha
     dg_diag_clear(j->d);
     j->g->rank = rank;
     for (int i = -(j->g->train != NULL); i < j->g->n_evaluates && rc == 0; i++) {
-        rc = lower(&other, j, i < 0 ? j->g->train : j->g->evaluates[i], (dg_size){ 0, 0 }, 0,
-                   params);
+        rc = lower(&other, j, i < 0 ? j->g->train : j->g->evaluates[i], (dg_size){ 0, 0 }, params);
         if (rc == 0)
             dg_program_close(&other);
     }
     if (rc == 0 && scope)
-        rc = lower(&p, j, scope, (dg_size){ w, h }, batch, params);
+        rc = lower(&p, j, scope, (dg_size){ w, h }, params);
     if (p) {
         dg_params_seal(params);
         rc = dg_passes(p, DG_F32, DG_F32, j->backend, (int)(j->g->ranks * j->g->mesh.tp), j->d);

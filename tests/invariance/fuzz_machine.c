@@ -235,7 +235,7 @@ static fz_end begin(fz_rank *k)
         batch |= n->op == FZ_BATCH;
     }
     m->text = fz_texts_of(k->sim->texts, k->scope == FZ_IN_TRAIN, k->r, batch ? k->w_px : 0,
-                          batch ? k->h_px : 0, batch ? k->batch.n : 0);
+                          batch ? k->h_px : 0);
     if (!m->text) {
         k->sim->work = 1 << 30; /* no program, no verdict */
         return FZ_LOST_BATCH;

@@ -266,7 +266,7 @@ void fz_text_free(fz_text **t)
 
 typedef struct known {
     bool train;
-    int rank, w, h, batch;
+    int rank, w, h;
     fz_text *text;
 } known;
 struct fz_texts {
@@ -298,20 +298,20 @@ void fz_texts_close(fz_texts **t)
     *t = NULL;
 }
 
-const fz_text *fz_texts_of(fz_texts *t, bool train, int rank, int w, int h, int batch)
+const fz_text *fz_texts_of(fz_texts *t, bool train, int rank, int w, int h)
 {
     char *plan, *program = NULL;
     known *k;
 
     for (int i = 0; i < t->n; i++) {
         k = &t->known[i];
-        if (k->train == train && k->rank == rank && k->w == w && k->h == h && k->batch == batch)
+        if (k->train == train && k->rank == rank && k->w == w && k->h == h)
             return k->text;
     }
     t->known = fz_grown(t->known, (size_t)(t->n + 1) * sizeof *t->known);
-    plan = t->print(t->ctx, train, rank, w, h, batch, &program);
+    plan = t->print(t->ctx, train, rank, w, h, &program);
     k = &t->known[t->n++];
-    *k = (known){ train, rank, w, h, batch, plan ? fz_text_read(plan, program) : NULL };
+    *k = (known){ train, rank, w, h, plan ? fz_text_read(plan, program) : NULL };
     free(plan);
     free(program);
     return k->text;

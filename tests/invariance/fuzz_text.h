@@ -58,13 +58,13 @@ typedef struct fz_text {
 fz_text *fz_text_read(const char *plan, const char *program);
 void fz_text_free(fz_text **t);
 
-/* Where texts come from: the program of a rank, for a scope, an image size and a batch; NULL:
- * there is none. */
+/* Where texts come from: the program of a rank, for a scope and an image size; NULL: there is none.
+ * A batch that is not full has padding: it runs the same program. */
 typedef struct fz_texts fz_texts;
-typedef char *fz_print_fn(void *ctx, bool train, int rank, int w, int h, int batch, char **program);
+typedef char *fz_print_fn(void *ctx, bool train, int rank, int w, int h, char **program);
 fz_texts *fz_texts_open(fz_print_fn *print, void *ctx);
 void fz_texts_close(fz_texts **t);
-const fz_text *fz_texts_of(fz_texts *t, bool train, int rank, int w, int h, int batch);
+const fz_text *fz_texts_of(fz_texts *t, bool train, int rank, int w, int h);
 
 /* realloc, or the end. */
 void *fz_grown(void *old, size_t bytes);
