@@ -215,5 +215,5 @@ int dg_store_init(dg_store *s, uint64_t seed, int threads, dg_diag *d)
     /* the calls of a late device are one thread's */
     dg_parallel_for(s->backend->immediate ? threads : 1, dg_params_elements(s->params), start_body,
                     &c);
-    return device_failed(d, c.rc, dg_params_at(s->params, c.failed));
+    return c.rc < 0 ? device_failed(d, c.rc, dg_params_at(s->params, c.failed)) : 0;
 }
