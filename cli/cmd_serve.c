@@ -157,7 +157,7 @@ static void answer(void *self, const dg_http_request *q, dg_http_reply *r)
         answer_error(r, 404, "serve-path",
                      "there are /, /health and /classes, and POST /detect takes images");
     } else if (strcmp(q->method, "POST") != 0
-                   ? place == 3 || (strcmp(q->method, "GET") && strcmp(q->method, "HEAD"))
+                   ? place == 3 || (strcmp(q->method, "GET") != 0 && strcmp(q->method, "HEAD") != 0)
                    : place != 3) {
         r->allow = allow;
         answer_error(r, 405, "serve-method", place == 3 ? "POST images here" : "GET this");
