@@ -460,20 +460,13 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(writes_and_reads),
-        cmocka_unit_test(refuses_headers),
-        cmocka_unit_test(reads_torch),
-        cmocka_unit_test(reads_checkpoints),
-        cmocka_unit_test(reads_mmcv),
-        cmocka_unit_test(reads_old_checkpoints),
-        cmocka_unit_test(unwraps_names),
-        cmocka_unit_test(renames_a_dinov2),
-        cmocka_unit_test(renames_a_swin),
-        cmocka_unit_test(refuses_other_contents),
-        cmocka_unit_test(refuses_a_bomb),
-        cmocka_unit_test(runs_nothing),
-        cmocka_unit_test(refuses_pickles),
-        cmocka_unit_test(survives_damage),
+        cmocka_unit_test(writes_and_reads), cmocka_unit_test(refuses_headers),
+        cmocka_unit_test(reads_torch),      cmocka_unit_test(reads_checkpoints),
+        cmocka_unit_test(reads_mmcv),       cmocka_unit_test(reads_old_checkpoints),
+        cmocka_unit_test(unwraps_names),    cmocka_unit_test(renames_a_dinov2),
+        cmocka_unit_test(renames_a_swin),   cmocka_unit_test(refuses_other_contents),
+        cmocka_unit_test(refuses_a_bomb),   cmocka_unit_test(runs_nothing),
+        cmocka_unit_test(refuses_pickles),  cmocka_unit_test(survives_damage),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
