@@ -165,17 +165,20 @@ static void add_classes(list *l, const dg_dataset *data)
                           data->classes[i].name));
 }
 
-/* Whose plan it is: a row of one of these classes is wrong if ranks differ. */
-static const char *planners(const dg_data *data, dg_arena *a)
+/* Names the nodes that plan an epoch: one of them is wrong if ranks differ. Their places stand
+ * behind the line break, reported and not compared: ranks may have the file under other names. */
+static void add_epoch(list *l, const dg_data *data, int64_t batches)
 {
     const dg_chain *c = &data->chain;
-    const char *text = "batches of an epoch, which follow from ";
+    const char *name = "batches of an epoch, which follow from", *at = "";
 
-    for (int i = 0; i < c->n_choices; i++)
-        text = dg_printf(a, "%s<%s id=\"%s\"> (%s:%d) and ", text, c->choices[i]->element,
-                         c->choices[i]->id, c->choices[i]->where.file, c->choices[i]->where.line);
-    return dg_printf(a, "%s<%s id=\"%s\"> (%s:%d)", text, c->sampler->element, c->sampler->id,
-                     c->sampler->where.file, c->sampler->where.line);
+    for (int i = 0; i <= c->n_choices; i++) {
+        const dg_node *n = i < c->n_choices ? c->choices[i] : c->sampler;
+
+        name = dg_printf(l->a, "%s%s <%s id=\"%s\">", name, i ? " and" : "", n->element, n->id);
+        at = dg_printf(l->a, "%s%s%s:%d", at, i ? ", " : "", n->where.file, n->where.line);
+    }
+    add_row(l, name, dg_printf(l->a, "%lld\n%s", (long long)batches, at));
 }
 
 dg_rows dg_facts_of_data(const dg_data_sets *sets, const dg_data *train, const dg_identity *id,
@@ -197,7 +200,7 @@ dg_rows dg_facts_of_data(const dg_data_sets *sets, const dg_data *train, const d
             add_row(&l, dg_printf(a, "digest of the data set of <%s>", e->scope->id),
                     dg_printf(a, "%016llx", (unsigned long long)e->set->digest));
     }
-    add_row(&l, planners(train, a), dg_printf(a, "%lld", (long long)id->per_epoch));
+    add_epoch(&l, train, id->per_epoch);
     add_row(&l, "batch", dg_printf(a, "%lld", (long long)id->batch));
     if (at->lr > 0)
         add_row(&l, dg_fact_rate, dg_printf(a, "%g", at->lr));
