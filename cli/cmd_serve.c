@@ -273,6 +273,12 @@ static int verb_serve(const void *given, const dg_words *words, dg_arena *a)
     if (dg_trained_published(&t, o->weights, place, &o->sets, a, &code)) {
         if (code != DG_EXIT_OK)
             return code;
+        if (*place) {
+            dg_say_error("detrgraph serve: \"%s\" is neither a run nor a pipeline; published "
+                         "weights need none\n",
+                         place);
+            return DG_EXIT_USAGE;
+        }
     } else if (!*place) {
         dg_say_error("detrgraph serve: a run or --weights is expected\nusage: detrgraph serve %s\n",
                      dg_verb_serve.args);
