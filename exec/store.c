@@ -208,12 +208,34 @@ static void start_body(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
+/* On a device that works late each copy from the host waits: one for each parameter. */
+static int init_late(dg_store *s, uint64_t seed, dg_diag *d)
+{
+    int rc = 0;
+
+    for (int i = 0; i < dg_params_n(s->params) && rc == 0; i++) {
+        const dg_param_info *p = dg_params_at(s->params, i);
+        double *v;
+
+        if (p->offset < 0)
+            continue;
+        v = dg_try_alloc((size_t)dg_shape_elements(p->shape) * sizeof *v);
+        if (!v)
+            return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "memory-parameters",
+                           "no memory for initial values");
+        dg_params_init(s->params, i, seed, v);
+        rc = dg_store_set(s, DG_WEIGHTS, i, v, d);
+        dg_free(v);
+    }
+    return rc == 0 && s->space[DG_EMA] ? dg_store_copy(s, DG_EMA, DG_WEIGHTS, d) : rc;
+}
+
 int dg_store_init(dg_store *s, uint64_t seed, int threads, dg_diag *d)
 {
     start c = { .s = s, .seed = seed };
 
-    /* the calls of a late device are one thread's */
-    dg_parallel_for(s->backend->immediate ? threads : 1, dg_params_elements(s->params), start_body,
-                    &c);
+    if (!s->backend->immediate)
+        return init_late(s, seed, d);
+    dg_parallel_for(threads, dg_params_elements(s->params), start_body, &c);
     return c.rc < 0 ? device_failed(d, c.rc, dg_params_at(s->params, c.failed)) : 0;
 }
