@@ -12,6 +12,7 @@
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <time.h>
 
@@ -123,10 +124,10 @@ static enum MHD_Result take_field(void *self, enum MHD_ValueKind kind, const cha
     body *b = self;
 
     (void)kind, (void)key, (void)type, (void)coding;
-    if (!take_room(b, n))
+    if (!file || !take_room(b, n)) /* a field that is no file is not read */
         return MHD_YES;
     if (at == 0)
-        add_part(b, file ? file : "");
+        add_part(b, file);
     if (b->bytes.n)
         dg_str_add_n(&b->bytes.items[b->bytes.n - 1], bytes, n);
     return MHD_YES;
@@ -160,7 +161,7 @@ static body *body_open(dg_http *s, struct MHD_Connection *c)
     b->server = s;
     if (length && dg_parse_i64(length, &n) && n > 0 && (uint64_t)n > s->conf.most_bytes)
         b->refused = MHD_HTTP_CONTENT_TOO_LARGE;
-    if (type && strncmp(type, form, sizeof form - 1) == 0)
+    if (type && strncasecmp(type, form, sizeof form - 1) == 0)
         b->form = MHD_create_post_processor(c, FORM_BUFFER, take_field, b);
     return b;
 }
@@ -330,7 +331,8 @@ void dg_http_close(dg_http **s)
     if (!*s)
         return;
     if ((*s)->daemon) {
-        await_last_answers(*s);
+        if ((*s)->conf.waits)
+            await_last_answers(*s);
         MHD_stop_daemon((*s)->daemon);
     }
     pthread_cond_destroy(&(*s)->sent);

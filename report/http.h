@@ -46,7 +46,8 @@ typedef struct dg_http_conf {
 enum { DG_HTTP_CONNECTIONS = 256 };
 
 int dg_http_open(dg_http **s, const dg_http_conf *conf, dg_diag *d) DG_MUST_USE;
-/* Waits for answers that are being made, and up to five seconds until they are sent. */
+/* Waits for answers that are being made; with `waits` also up to five seconds until they are sent.
+ */
 void dg_http_close(dg_http **s);
 int dg_http_port(const dg_http *s);
 /* Ends connections that have lasted longer, so that those that send a byte now and then do not keep

@@ -7,7 +7,7 @@
 
 #include "report/http.h"
 
-enum { CONNECTIONS = 64 };
+enum { MOST_BYTES = 4096, CONNECTIONS = 64 };
 static const double LASTS_S = 2; /* a scrape takes milliseconds */
 
 struct dg_prometheus {
@@ -41,6 +41,8 @@ int dg_prometheus_open(dg_prometheus **out, int port, dg_diag *d)
                                 .option = "--metrics-port",
                                 .id = "metrics-port",
                                 .connections = CONNECTIONS,
+                                .most_bytes = MOST_BYTES,
+                                .most_bytes_in_all = (size_t)CONNECTIONS * MOST_BYTES,
                                 .answer = answer,
                                 .ctx = s };
     int rc;

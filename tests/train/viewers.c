@@ -446,7 +446,7 @@ static void scrape(void **state)
     has(reply, "\r\n\r\ndetrgraph_step 7\n");
     ask(dg_prometheus_port(s), "GET / HTTP/1.0\r\n\r\n", reply, sizeof reply);
     has(reply, " 404 ");
-    ask(dg_prometheus_port(s), "POST /metrics HTTP/1.0\r\nContent-Length: 0\r\n\r\n", reply,
+    ask(dg_prometheus_port(s), "POST /metrics HTTP/1.0\r\nContent-Length: 1\r\n\r\nx", reply,
         sizeof reply);
     has(reply, " 405 ");
     dg_prometheus_close(&s);
