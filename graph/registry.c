@@ -312,11 +312,12 @@ static int check_sizes(const dg_node_class *c, dg_where at, dg_diag *d)
                c->attr_size != sizeof(dg_attr) || (rules && c->rule_size != sizeof(dg_rule)) ||
                (metrics && c->metric_size != sizeof(dg_metric_row))) {
         rc = dg_fail(d, DG_EINPUT, at, "class-size",
-                     "a class was compiled with other headers: its class, ports, attributes and "
-                     "rules have %u, %u, %u and %u bytes, "
-                     "this program has %zu, %zu, %zu and %zu",
-                     c->size, c->port_size, c->attr_size, rules ? c->rule_size : 0, sizeof *c,
-                     sizeof(dg_port), sizeof(dg_attr), rules ? sizeof(dg_rule) : 0);
+                     "a class was compiled with other headers: its class, ports, attributes, "
+                     "rules and metrics have %u, %u, %u, %u and %u bytes, "
+                     "this program has %zu, %zu, %zu, %zu and %zu",
+                     c->size, c->port_size, c->attr_size, rules ? c->rule_size : 0,
+                     metrics ? c->metric_size : 0, sizeof *c, sizeof(dg_port), sizeof(dg_attr),
+                     rules ? sizeof(dg_rule) : 0, metrics ? sizeof(dg_metric_row) : 0);
         dg_help(d, "compile the plugin again with this version's headers");
     }
     return rc;

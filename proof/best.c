@@ -45,7 +45,7 @@ static int add_names(dg_arena *a, const dg_metric_row *row, const char *names[],
     for (const char *s = row->names; *s && n < most;) {
         size_t len = strcspn(s, " ");
 
-        if (s[len - 1] != '?')
+        if (len && s[len - 1] != '?')
             names[n++] = dg_strndup(a, s, len);
         s += len;
         s += strspn(s, " ");
