@@ -93,6 +93,7 @@ static int take_detection(void *ctx, dg_json_reader *r, const void *record, uint
     const int image = dg_coco_find_image(t->truth, x->image),
               label = dg_coco_find_class(t->truth, x->category);
     const size_t at = dg_mask_place(t->text, t->n, x->mask);
+    int rc = 0;
 
     (void)has;
     t->n_read++;
@@ -110,8 +111,10 @@ static int take_detection(void *ctx, dg_json_reader *r, const void *record, uint
     if (t->masks && !at)
         return dg_json_fail_at(r, offset, "mask-missing",
                                "this detection has no mask, no \"segmentation\"");
-    if (t->masks && take_mask(t, &t->out->masks[t->out->n], at, image) < 0)
-        return -DG_EINPUT;
+    if (t->masks)
+        rc = take_mask(t, &t->out->masks[t->out->n], at, image);
+    if (rc < 0)
+        return rc;
     t->out->items[t->out->n++] = (dg_detection){ .image = image,
                                                  .label = label,
                                                  .x = x->box[0],
