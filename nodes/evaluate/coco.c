@@ -44,8 +44,7 @@ static const dg_rule rules[] = {
 #define BOXES "AP AP50 AP75 APs APm APl AR1 AR10 AR100 ARs ARm ARl"
 #define MASKS                                                                               \
     "mask_AP mask_AP50 mask_AP75 mask_APs mask_APm mask_APl mask_AR1 mask_AR10 mask_AR100 " \
-    "mask_ARs "                                                                             \
-    "mask_ARm mask_ARl"
+    "mask_ARs mask_ARm mask_ARl"
 static const dg_metric_row metrics[] = {
     { .names = BOXES " constant_AP constant_AP50 F1 threshold" },
     { .names = "AP/? AP50/?", .when = "per_class" },
