@@ -81,7 +81,8 @@ bool dg_trained_published(dg_trained *t, const char *weights, const char *place,
     } else if (!t->file) {
         dg_fail(d, DG_EINPUT, (dg_where){ .file = weights }, "weights-preset",
                 "the pipeline %s.xml is not beside the program, nor installed", p->preset);
-        dg_help(d, "name the pipeline before the weights: %s.xml --weights %s", p->preset, t->weights);
+        dg_help(d, "name the pipeline before the weights: %s.xml --weights %s", p->preset,
+                t->weights);
     } else {
         (void)!dg_fetch_check(&x, t->weights, d);
     }
