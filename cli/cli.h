@@ -45,6 +45,23 @@ typedef struct dg_option {
     const char *doc;
 } dg_option;
 
+/* Rows that verbs share; `type` is the verb's struct. */
+#define DG_OPTION_SETS(type)                              \
+    { "set",        DG_OPTION_LIST, offsetof(type, sets), \
+      "NAME=VALUE", NULL,           "override a top-level <let>; may be repeated" }
+#define DG_OPTION_PRECISION(type)                             \
+    { "precision", DG_OPTION_WORD, offsetof(type, precision), \
+      NULL,        "f32|bf16|f64", "override the pipeline's precision" }
+#define DG_OPTION_DEVICE(type) \
+    { "device",                \
+      DG_OPTION_STR,           \
+      offsetof(type, device),  \
+      "NAME",                  \
+      NULL,                    \
+      "where kernels run: cpu, ref (reference kernels), far (a test device), cuda, cuda:N (cpu)" }
+#define DG_OPTION_THREADS(type) \
+    { "threads", DG_OPTION_INT, offsetof(type, threads), "N", NULL, "kernel threads (all cores)" }
+
 typedef struct dg_example {
     const char *command; /* without "detrgraph "; NULL terminates the table */
     const char *what;

@@ -7,7 +7,6 @@
 #include "cli/launch.h"
 #include "cli/progress.h"
 #include "cli/trained.h"
-#include "config.h"
 
 typedef struct opts {
     dg_words sets;
@@ -20,14 +19,11 @@ static const dg_option options[] = {
       "safetensors, a PyTorch checkpoint, or a folder" },
     { "out", DG_OPTION_STR, offsetof(opts, out), "DIR", NULL,
       "write detections.json and pictures here" },
-    { "set", DG_OPTION_LIST, offsetof(opts, sets), "NAME=VALUE", NULL,
-      "override a top-level <let>; may be repeated" },
+    DG_OPTION_SETS(opts),
     { "format", DG_OPTION_WORD, offsetof(opts, format), NULL, "text|json", "output format (text)" },
-    { "precision", DG_OPTION_WORD, offsetof(opts, precision), NULL, "f32|bf16|f64",
-      "override the pipeline's precision" },
-    { "device", DG_OPTION_STR, offsetof(opts, device), "NAME", NULL,
-      "where kernels run: cpu, ref (reference kernels), far (a test device), cuda, cuda:N (cpu)" },
-    { "threads", DG_OPTION_INT, offsetof(opts, threads), "N", NULL, "kernel threads (all cores)" },
+    DG_OPTION_PRECISION(opts),
+    DG_OPTION_DEVICE(opts),
+    DG_OPTION_THREADS(opts),
     { 0 },
 };
 
@@ -74,22 +70,10 @@ static int evaluate_scopes(const opts *o, const dg_trained *t)
     dg_diag *d = dg_diag_open();
     dg_run *run = NULL;
     int rc;
-    const dg_run_options how = {
-        .size = sizeof how,
-        .file = t->file,
-        .n_sets = t->sets.n,
-        .sets = t->sets.v,
-        .precision = o->precision,
-        .device = dg_device_asked(o->device),
-        .program = "detrgraph " PACKAGE_VERSION,
-        .threads = (int)o->threads,
-        .no_pretrained = true, /* --weights has all of them */
-        .log = json ? dg_log_warning : dg_bar_log,
-        .log_ctx = &bar,
-    };
+    const dg_trained_how how = { o->precision, o->device, o->threads,
+                                 json ? dg_log_warning : dg_bar_log, &bar };
 
-    DG_TRY(dg_run_open(&run, &how, d));
-    DG_TRY(dg_run_load(run, t->weights, d));
+    DG_TRY(dg_trained_open(&run, t, &how, d));
     DG_TRY(dg_run_evaluate(run, o->out, false, json ? print_json : print_text, NULL, d));
 out:
     fflush(stdout);

@@ -24,8 +24,7 @@ static const dg_option rows[] = {
       "image size (default: the first of the sampler's)" },
     { "scope", DG_OPTION_STR, offsetof(options, scope), "ID", NULL,
       "train, evaluate (the first), or an id (train)" },
-    { "precision", DG_OPTION_WORD, offsetof(options, precision), NULL, "f32|bf16|f64",
-      "override the pipeline's precision" },
+    DG_OPTION_PRECISION(options),
     { "threads", DG_OPTION_INT, offsetof(options, threads), "N", NULL,
       "kernel threads to plan for (all cores)" },
     { "ranks", DG_OPTION_INT, offsetof(options, ranks), "N", NULL,
@@ -37,8 +36,7 @@ static const dg_option rows[] = {
       "is given)" },
     { "format", DG_OPTION_WORD, offsetof(options, format), NULL, "text|json",
       "output format (text)" },
-    { "set", DG_OPTION_LIST, offsetof(options, sets), "NAME=VALUE", NULL,
-      "override a top-level <let>; may be repeated" },
+    DG_OPTION_SETS(options),
     { 0 },
 };
 

@@ -12,7 +12,6 @@
 #include "cli/predict_out.h"
 #include "cli/progress.h"
 #include "cli/trained.h"
-#include "config.h"
 #include "media/draw.h"
 #include "media/image.h"
 #include "media/rle.h"
@@ -34,8 +33,7 @@ static const dg_option options[] = {
       "write the images here with boxes, and masks, drawn" },
     { "threshold", DG_OPTION_STR, offsetof(opts, threshold), "SCORE", NULL,
       "minimum score, 0 to 1 (the one with the best F1 in the run's evaluation, else 0.4)" },
-    { "set", DG_OPTION_LIST, offsetof(opts, sets), "NAME=VALUE", NULL,
-      "override a top-level <let>; may be repeated" },
+    DG_OPTION_SETS(opts),
     { "format", DG_OPTION_WORD, offsetof(opts, format), NULL, "text|json|jsonl|coco",
       "output format: a line per detection, a list with an object per image, the same objects one "
       "a "
@@ -44,11 +42,9 @@ static const dg_option options[] = {
       "with --out: write what is in each box to DIR/crops/CLASS" },
     { "txt", DG_OPTION_FLAG, offsetof(opts, txt), NULL, NULL,
       "with --out: write DIR/labels/NAME.txt, lines of class, cx, cy, w, h and score" },
-    { "precision", DG_OPTION_WORD, offsetof(opts, precision), NULL, "f32|bf16|f64",
-      "override the pipeline's precision" },
-    { "device", DG_OPTION_STR, offsetof(opts, device), "NAME", NULL,
-      "where kernels run: cpu, ref (reference kernels), far (a test device), cuda, cuda:N (cpu)" },
-    { "threads", DG_OPTION_INT, offsetof(opts, threads), "N", NULL, "kernel threads (all cores)" },
+    DG_OPTION_PRECISION(opts),
+    DG_OPTION_DEVICE(opts),
+    DG_OPTION_THREADS(opts),
     { 0 },
 };
 
@@ -188,12 +184,6 @@ static dg_predict_format format_of(const opts *o)
     return DG_PREDICT_TEXT;
 }
 
-/* Of published weights: that their data are not here is no news. */
-static void log_nothing(void *ctx, int level, const char *line)
-{
-    (void)ctx, (void)level, (void)line;
-}
-
 static int predict_images(const opts *o, const dg_trained *t, const dg_words *words,
                           double threshold, dg_arena *a)
 {
@@ -205,18 +195,7 @@ static int predict_images(const opts *o, const dg_trained *t, const dg_words *wo
     dg_run *opened = NULL;
     dg_words images;
     int rc;
-    const dg_run_options how = {
-        .size = sizeof how,
-        .file = t->file,
-        .n_sets = t->sets.n,
-        .sets = t->sets.v,
-        .precision = o->precision,
-        .device = dg_device_asked(o->device),
-        .program = "detrgraph " PACKAGE_VERSION,
-        .threads = (int)o->threads,
-        .no_pretrained = true,
-        .log = t->published ? log_nothing : dg_log_warning,
-    };
+    const dg_trained_how how = { o->precision, o->device, o->threads, dg_log_warning, NULL };
 
     if (t->published)
         s.names = (dg_predict_names){ dg_coco_names, DG_COCO_NAMES, dg_coco_id };
@@ -224,8 +203,7 @@ static int predict_images(const opts *o, const dg_trained *t, const dg_words *wo
         dg_say("[\n");
 
     DG_TRY(find_images(&images, words, a, d));
-    DG_TRY(dg_run_open(&opened, &how, d));
-    DG_TRY(dg_run_load(opened, t->weights, d));
+    DG_TRY(dg_trained_open(&opened, t, &how, d));
     if (o->out)
         DG_TRY(dg_mkdirs(o->out, d));
     for (int i = 0; o->out && i < images.n; i++)
@@ -244,7 +222,9 @@ out:
 static int verb_predict(const void *given, const dg_words *words, dg_arena *a)
 {
     const opts *o = given;
-    double threshold = 0.4;
+    const char *run = NULL; /* whose threshold is proposed */
+    const bool best = !o->which || strcmp(o->which, "best") == 0;
+    double threshold;
     dg_trained t;
     int code;
 
@@ -265,18 +245,13 @@ static int verb_predict(const void *given, const dg_words *words, dg_arena *a)
         return DG_EXIT_USAGE;
     } else if (!dg_trained_find(&t, "predict", words->v[0], o->weights, &o->sets, a)) {
         return DG_EXIT_USAGE;
-    } else if (!o->which || strcmp(o->which, "best") == 0) {
-        dg_trained_best(&t, words->v[0], o->weights, a);
-        threshold = o->weights ? threshold : dg_trained_threshold(words->v[0], true);
     } else {
-        threshold = o->weights ? threshold : dg_trained_threshold(words->v[0], false);
+        if (best)
+            dg_trained_best(&t, words->v[0], o->weights, a);
+        run = o->weights ? NULL : words->v[0];
     }
-    if (o->threshold &&
-        (!dg_parse_f64(o->threshold, &threshold) || threshold < 0 || threshold > 1)) {
-        dg_say_error("detrgraph predict: --threshold %s: a score from 0 to 1 is expected\n",
-                     o->threshold);
+    if (!dg_trained_threshold(&threshold, "predict", o->threshold, run, best))
         return DG_EXIT_USAGE;
-    }
     return dg_launch_alone((int)o->threads, &code) ? code
                                                    : predict_images(o, &t, &images, threshold, a);
 }

@@ -13,8 +13,7 @@ typedef struct options {
 static const dg_option rows[] = {
     { "out", DG_OPTION_STR, offsetof(options, out), "FILE", NULL,
       "(or -o) picture to write: .svg, .png, .pdf or .dot" },
-    { "set", DG_OPTION_LIST, offsetof(options, sets), "NAME=VALUE", NULL,
-      "override a top-level <let>; may be repeated" },
+    DG_OPTION_SETS(options),
     { 0 },
 };
 

@@ -82,8 +82,11 @@ static int score_files(const opts *o, dg_diag *d)
     dg_str out = { 0 };
     int rc, n;
 
-    DG_TRY(o->masks ? dg_coco_open_masks(&truth, o->truth, d)
-                    : dg_coco_open_as(&truth, o->truth, false, 0, d));
+    rc = o->masks ? dg_coco_open_masks(&truth, o->truth, d)
+                  : dg_coco_open_as(&truth, o->truth, false, 0, d);
+    if (rc < 0 && o->masks)
+        dg_help(d, "without --masks the boxes are scored");
+    DG_TRY(rc);
     DG_TRY(o->masks ? dg_detections_read_masks(&found, o->detections, truth, d)
                     : dg_detections_read(&found, o->detections, truth, d));
     look_at_part(truth, &found, o->detections, d);

@@ -9,7 +9,6 @@
 #include "cli/serve.h"
 #include "cli/signals.h"
 #include "cli/trained.h"
-#include "config.h"
 #include "runtime/predict.h"
 
 typedef struct opts {
@@ -30,13 +29,10 @@ static const dg_option options[] = {
       "else 0.4)" },
     { "limit", DG_OPTION_COUNT, offsetof(opts, limit), "MIB", NULL,
       "largest request, in MiB (32); eight times that for all requests at a time" },
-    { "set", DG_OPTION_LIST, offsetof(opts, sets), "NAME=VALUE", NULL,
-      "override a top-level <let>; may be repeated" },
-    { "precision", DG_OPTION_WORD, offsetof(opts, precision), NULL, "f32|bf16|f64",
-      "override the pipeline's precision" },
-    { "device", DG_OPTION_STR, offsetof(opts, device), "NAME", NULL,
-      "where kernels run: cpu, ref (reference kernels), far (a test device), cuda, cuda:N (cpu)" },
-    { "threads", DG_OPTION_INT, offsetof(opts, threads), "N", NULL, "kernel threads (all cores)" },
+    DG_OPTION_SETS(opts),
+    DG_OPTION_PRECISION(opts),
+    DG_OPTION_DEVICE(opts),
+    DG_OPTION_THREADS(opts),
     { 0 },
 };
 
@@ -71,10 +67,11 @@ static void refuse(void *self, dg_http_reply *r)
         answer_error(r, r->status, "serve-busy", "all requests together are larger than the limit");
 }
 
-static void answer_health(server *s, dg_http_reply *r)
+static void answer_health(server *s, const dg_http_request *q, dg_http_reply *r)
 {
     const dg_serve_counts c = dg_serve_count(s->queue);
 
+    (void)q;
     dg_str_fmt(&r->text, "{\"state\":\"%s\",\"model\":", c.ending ? "ending" : "ready");
     dg_str_json(&r->text, s->model);
     dg_str_fmt(&r->text,
@@ -84,11 +81,12 @@ static void answer_health(server *s, dg_http_reply *r)
                (long long)c.failed);
 }
 
-static void answer_classes(const server *s, dg_http_reply *r)
+static void answer_classes(server *s, const dg_http_request *q, dg_http_reply *r)
 {
     const dg_prediction p = { .names = s->data };
     const int n = s->data ? s->data->n_classes : s->names.n;
 
+    (void)q;
     dg_str_add(&r->text, "[");
     for (int i = 0; i < n; i++) {
         dg_str_fmt(&r->text, "%s{\"label\":%d,\"name\":", i ? "," : "", i);
@@ -142,35 +140,43 @@ static void answer_detect(server *s, const dg_http_request *q, dg_http_reply *r)
     }
 }
 
+static void answer_page(server *s, const dg_http_request *q, dg_http_reply *r)
+{
+    (void)s, (void)q;
+    r->type = "text/html; charset=utf-8";
+    for (int i = 0; dg_serve_page[i]; i++)
+        dg_str_add(&r->text, dg_serve_page[i]);
+}
+
+static const struct {
+    const char *path;
+    bool post;
+    void (*answer)(server *s, const dg_http_request *q, dg_http_reply *r);
+} places[] = {
+    { "/", false, answer_page },
+    { "/health", false, answer_health },
+    { "/classes", false, answer_classes },
+    { "/detect", true, answer_detect },
+};
+enum { PLACES = sizeof places / sizeof *places };
+
 static void answer(void *self, const dg_http_request *q, dg_http_reply *r)
 {
-    static const char *const places[] = { "/", "/health", "/classes", "/detect" };
-    server *s = self;
-    int place = 0;
-    const char *allow;
+    const bool post = strcmp(q->method, "POST") == 0,
+               get = strcmp(q->method, "GET") == 0 || strcmp(q->method, "HEAD") == 0;
+    int i = 0;
 
     r->type = "application/json";
-    while (place < 4 && strcmp(q->path, places[place]) != 0)
-        place++;
-    allow = place == 3 ? "POST" : "GET, HEAD";
-    if (place == 4) {
+    while (i < PLACES && strcmp(q->path, places[i].path) != 0)
+        i++;
+    if (i == PLACES) {
         answer_error(r, 404, "serve-path",
                      "there are /, /health and /classes, and POST /detect takes images");
-    } else if (strcmp(q->method, "POST") != 0
-                   ? place == 3 || (strcmp(q->method, "GET") != 0 && strcmp(q->method, "HEAD") != 0)
-                   : place != 3) {
-        r->allow = allow;
-        answer_error(r, 405, "serve-method", place == 3 ? "POST images here" : "GET this");
-    } else if (place == 3) {
-        answer_detect(s, q, r);
-    } else if (place == 2) {
-        answer_classes(s, r);
-    } else if (place == 1) {
-        answer_health(s, r);
+    } else if (places[i].post ? !post : !get) {
+        r->allow = places[i].post ? "POST" : "GET, HEAD";
+        answer_error(r, 405, "serve-method", places[i].post ? "POST images here" : "GET this");
     } else {
-        r->type = "text/html; charset=utf-8";
-        for (int i = 0; dg_serve_page[i]; i++)
-            dg_str_add(&r->text, dg_serve_page[i]);
+        places[i].answer(self, q, r);
     }
 }
 
@@ -217,18 +223,7 @@ static int serve(const opts *o, const dg_trained *t, double threshold, int port)
     dg_predictor *p = NULL;
     dg_run *run = NULL;
     int rc = -DG_EMEMORY;
-    const dg_run_options how = {
-        .size = sizeof how,
-        .file = t->file,
-        .n_sets = t->sets.n,
-        .sets = t->sets.v,
-        .precision = o->precision,
-        .device = dg_device_asked(o->device),
-        .program = "detrgraph " PACKAGE_VERSION,
-        .threads = (int)o->threads,
-        .no_pretrained = true,
-        .log = t->published ? NULL : dg_log_warning,
-    };
+    const dg_trained_how how = { o->precision, o->device, o->threads, dg_log_warning, NULL };
 
     if (t->published)
         s.names = (dg_predict_names){ dg_coco_names, DG_COCO_NAMES, dg_coco_id };
@@ -236,8 +231,7 @@ static int serve(const opts *o, const dg_trained *t, double threshold, int port)
         dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for the server");
         goto out;
     }
-    DG_TRY(dg_run_open(&run, &how, d));
-    DG_TRY(dg_run_load(run, t->weights, d));
+    DG_TRY(dg_trained_open(&run, t, &how, d));
     DG_TRY(dg_predictor_open(&p, run, false, d));
     DG_TRY(listen_and_compute(&s, p, o, port, d));
 out:
@@ -255,19 +249,13 @@ static int verb_serve(const void *given, const dg_words *words, dg_arena *a)
     const opts *o = given;
     const char *place = words->n ? words->v[0] : "";
     const bool best = !o->which || strcmp(o->which, "best") == 0;
-    double threshold = 0.4;
+    double threshold;
     int64_t port = PORT;
     dg_trained t;
     int code;
 
     if (o->port && (!dg_parse_i64(o->port, &port) || port < 0 || port > 65535)) {
         dg_say_error("detrgraph serve: --port %s: a number from 0 to 65535 is expected\n", o->port);
-        return DG_EXIT_USAGE;
-    }
-    if (o->threshold &&
-        (!dg_parse_f64(o->threshold, &threshold) || threshold < 0 || threshold > 1)) {
-        dg_say_error("detrgraph serve: --threshold %s: a score from 0 to 1 is expected\n",
-                     o->threshold);
         return DG_EXIT_USAGE;
     }
     if (dg_trained_published(&t, o->weights, place, &o->sets, a, &code)) {
@@ -288,8 +276,8 @@ static int verb_serve(const void *given, const dg_words *words, dg_arena *a)
     } else if (best) {
         dg_trained_best(&t, place, o->weights, a);
     }
-    if (!o->threshold && !o->weights)
-        threshold = dg_trained_threshold(place, best);
+    if (!dg_trained_threshold(&threshold, "serve", o->threshold, o->weights ? NULL : place, best))
+        return DG_EXIT_USAGE;
     return dg_launch_alone((int)o->threads, &code) ? code : serve(o, &t, threshold, (int)port);
 }
 

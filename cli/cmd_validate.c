@@ -13,8 +13,7 @@ typedef struct options {
 } options;
 
 static const dg_option rows[] = {
-    { "set", DG_OPTION_LIST, offsetof(options, sets), "NAME=VALUE", NULL,
-      "override a top-level <let>; may be repeated" },
+    DG_OPTION_SETS(options),
     { "format", DG_OPTION_WORD, offsetof(options, format), NULL, "text|json",
       "output format of errors (text); json goes to standard output" },
     { "ranks", DG_OPTION_INT, offsetof(options, ranks), "N", NULL,

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "cli/fetch.h"
 #include "cli/published.h"
+#include "config.h"
 #include "media/json.h"
 #include "report/history.h"
 
@@ -105,12 +106,13 @@ void dg_trained_best(dg_trained *t, const char *place, const char *weights, dg_a
         t->weights = best;
 }
 
-double dg_trained_threshold(const char *folder, bool best)
+/* The threshold of the best F1 in the run's evaluation; fallback if there is none. */
+static double proposed(const char *folder, bool best, double fallback)
 {
-    static const double usual = 0.4, least_f1 = 0.05;
+    static const double least_f1 = 0.05;
     dg_diag *ignored = dg_diag_open();
     dg_history *h = NULL;
-    double found = usual;
+    double found = fallback;
 
     if (dg_is_folder(folder) && dg_history_open(&h, folder, ignored) == 0)
         for (int i = 0; i < h->evaluations.n; i++) {
@@ -126,4 +128,41 @@ double dg_trained_threshold(const char *folder, bool best)
         dg_history_close(&h);
     dg_diag_close(&ignored);
     return found;
+}
+
+bool dg_trained_threshold(double *out, const char *verb, const char *asked, const char *folder,
+                          bool best)
+{
+    *out = 0.4;
+    if (asked && (!dg_parse_f64(asked, out) || !(*out >= 0 && *out <= 1))) {
+        dg_say_error("detrgraph %s: --threshold %s: a score from 0 to 1 is expected\n", verb,
+                     asked);
+        return false;
+    }
+    if (!asked && folder)
+        *out = proposed(folder, best, *out);
+    return true;
+}
+
+int dg_trained_open(dg_run **run, const dg_trained *t, const dg_trained_how *how, dg_diag *d)
+{
+    const dg_run_options options = {
+        .size = sizeof options,
+        .file = t->file,
+        .n_sets = t->sets.n,
+        .sets = t->sets.v,
+        .precision = how->precision,
+        .device = dg_device_asked(how->device),
+        .program = "detrgraph " PACKAGE_VERSION,
+        .threads = (int)how->threads,
+        .no_pretrained = true,                 /* the weights are all of them */
+        .log = t->published ? NULL : how->log, /* that their data are not here is no news */
+        .log_ctx = how->log_ctx,
+    };
+    int rc;
+
+    DG_TRY(dg_run_open(run, &options, d));
+    DG_TRY(dg_run_load(*run, t->weights, d));
+out:
+    return rc;
 }
