@@ -7,7 +7,9 @@ libnodes_la_SOURCES += \
 	nodes/backbone/residual.h \
 	nodes/backbone/resample.c nodes/backbone/resample.h \
 	nodes/backbone/resnet.c \
+	nodes/backbone/stages.c nodes/backbone/stages.h \
 	nodes/backbone/swin.c \
+	nodes/backbone/windows.c nodes/backbone/windows.h \
 	nodes/batch.c \
 	nodes/builtin.c \
 	nodes/builtin.h \

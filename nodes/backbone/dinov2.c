@@ -14,6 +14,7 @@
  * are kept and not trained. */
 #include "nodes/backbone/pixels.h"
 #include "nodes/backbone/resample.h"
+#include "nodes/backbone/windows.h"
 #include "nodes/builtin.h"
 #include "nodes/layers.h"
 
@@ -162,25 +163,6 @@ static dg_val grid_positions(const vit *m, dg_val table)
     return dg_resample_grid(m->b, rows, side, m->c->width, m->h, m->w);
 }
 
-/* [B,h,w,D] <-> [B n^2, hw/n^2, D]: windows row by row, and tokens row by row in each. */
-static dg_val to_windows(const vit *m, dg_val x)
-{
-    int64_t n = m->c->windows, width = dg_dim(m->b, x, -1);
-
-    x = dg_reshape(m->b, x, DG_SHAPE(m->batch, n, m->h / n, n, m->w / n, width));
-    x = dg_permute(m->b, x, 6, (int[]){ 0, 1, 3, 2, 4, 5 });
-    return dg_reshape(m->b, x, DG_SHAPE(m->batch * n * n, m->h / n * (m->w / n), width));
-}
-
-static dg_val from_windows(const vit *m, dg_val x)
-{
-    int64_t n = m->c->windows, width = dg_dim(m->b, x, -1);
-
-    x = dg_reshape(m->b, x, DG_SHAPE(m->batch, n, n, m->h / n, m->w / n, width));
-    x = dg_permute(m->b, x, 6, (int[]){ 0, 1, 3, 2, 4, 5 });
-    return dg_reshape(m->b, x, DG_SHAPE(m->batch, m->h, m->w, width));
-}
-
 static dg_val embed(const vit *m, dg_val images)
 {
     dg_build *b = m->b;
@@ -198,7 +180,7 @@ static dg_val embed(const vit *m, dg_val images)
 
     x = dg_conv2d(b, m->c->normalize ? dg_pixels_normalised(b, images, DG_NONE) : images, w, bias,
                   (int)patch, 0);
-    x = to_windows(m, dg_add(b, x, grid_positions(m, table)));
+    x = dg_windows_cut(b, dg_add(b, x, grid_positions(m, table)), m->c->windows, m->c->windows);
     class = dg_add(b, class, dg_slice(b, table, 1, 0, 1));
     /* by images first: only axis 0 may be their number */
     class = dg_expand(b, dg_reshape(b, class, DG_SHAPE(1, 1, 1, width)),
@@ -296,7 +278,8 @@ static void lower_dinov2(dg_build *b, const void *self, const dg_val in[], dg_va
 
         snprintf(key, sizeof key, "f%d", k);
         x = dg_slice(b, state[k], 1, 1, dg_dim(b, state[k], 1));
-        x = dg_layer_norm(b, from_windows(&m, x), scale, shift, EPS);
+        x = dg_windows_join(b, x, m.c->windows, m.c->windows, m.batch, m.h, m.w);
+        x = dg_layer_norm(b, x, scale, shift, EPS);
         dg_record_set(b, out[0], key, dg_name(b, x, "feat.%d", k));
     }
 }

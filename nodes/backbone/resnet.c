@@ -13,6 +13,7 @@
  * here; pixels outside an image's own size are 0 afterwards, as where padding comes last. */
 #include "nodes/backbone/pixels.h"
 #include "nodes/backbone/residual.h"
+#include "nodes/backbone/stages.h"
 #include "nodes/builtin.h"
 #include "nodes/layers.h"
 
@@ -21,18 +22,6 @@ typedef struct conf {
     bool freeze_norm, normalize;
     const char *axis;
 } conf;
-
-enum { IMAGES, SIZES };
-
-static const dg_port ports[] = {
-    DG_IN("in", "f[B,H,W,3]", "images, RGB from 0 to 1"),
-    DG_IN_OPTIONAL("sizes", "i[B,2]",
-                   "height and width of each image in its canvas, in pixels; if omitted, images "
-                   "fill it"),
-    DG_OUT("out", "{c2:f[B,H4,W4,C2],c3:f[B,H8,W8,C3],c4:f[B,H16,W16,C4],c5:f[B,H32,W32,C5]}",
-           "features of the four stages, at strides 4, 8, 16 and 32"),
-    { 0 },
-};
 
 static const dg_attr attrs[] = {
     DG_ENUM(conf, depth, 2, "18|34|50|101", "number of layers"),
@@ -99,12 +88,12 @@ static dg_val block(const dg_param_path_of *at, dg_val x, int64_t width, int str
 
 static void lower_resnet(dg_build *b, const void *self, const dg_val in[], dg_val out[])
 {
-    static const char *const keys[DG_RESNET_STAGES] = { "c2", "c3", "c4", "c5" };
     const conf *c = self;
     const dg_conv_norm stem = { .out = 64, .size = 7, .stride = 2, .act = DG_LAYER_RELU };
     dg_param_path_of root = dg_param_path(b, "%s", "");
     int64_t before = 64;
-    dg_val x = c->normalize ? dg_pixels_normalised(b, in[IMAGES], in[SIZES]) : in[IMAGES];
+    dg_val x = c->normalize ? dg_pixels_normalised(b, in[DG_STAGES_IMAGES], in[DG_STAGES_SIZES])
+                            : in[DG_STAGES_IMAGES];
 
     x = conv_norm(&root, "conv1", "bn1", x, stem, c, c->frozen_stages >= 0);
     x = dg_name(b, dg_max_pool(b, x, 3, 2, 1), "backbone.maxpool");
@@ -121,7 +110,8 @@ static void lower_resnet(dg_build *b, const void *self, const dg_val in[], dg_va
             dg_name(b, x, "backbone.%s", at.path);
         }
         before = wide;
-        dg_record_set(b, out[0], keys[s], dg_name(b, x, "backbone.%s", keys[s]));
+        dg_record_set(b, out[0], dg_stages_keys[s],
+                      dg_name(b, x, "backbone.%s", dg_stages_keys[s]));
     }
 }
 
@@ -132,7 +122,7 @@ const dg_node_class dg_node_backbone_resnet = {
     .brief = "ResNet: features at strides 4, 8, 16 and 32.",
     .doc = "Depths 18 and 34 use basic blocks (64 to 512 output channels), 50 and 101 bottlenecks "
            "(256 to 2048). Parameters have torchvision's names.",
-    .ports = ports,
+    .ports = dg_stages_ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),
     .rules = rules,

@@ -14,6 +14,8 @@
  * A map of one window is shifted, too; image classifiers do not do that. Maps have ceil(side /
  * stride) rows and columns: images may have any size. */
 #include "nodes/backbone/pixels.h"
+#include "nodes/backbone/stages.h"
+#include "nodes/backbone/windows.h"
 #include "nodes/builtin.h"
 #include "nodes/layers.h"
 
@@ -21,7 +23,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { STAGES = 4, PATCH = 4, MOST_LAYERS = 64, MOST_WINDOW = 32, IMAGES = 0, SIZES = 1 };
+enum { PATCH = 4, MOST_LAYERS = 64, MOST_WINDOW = 32 };
 
 static const double EPS = 1e-5, FORBIDDEN = -100;
 
@@ -31,16 +33,6 @@ typedef struct conf {
     double drop_path;
     bool normalize;
 } conf;
-
-static const dg_port ports[] = {
-    DG_IN("in", "f[B,H,W,3]", "images, RGB from 0 to 1"),
-    DG_IN_OPTIONAL("sizes", "i[B,2]",
-                   "height and width of each image in its canvas, in pixels; if omitted, images "
-                   "fill it"),
-    DG_OUT("out", "{c2:f[B,H4,W4,C2],c3:f[B,H8,W8,C3],c4:f[B,H16,W16,C4],c5:f[B,H32,W32,C5]}",
-           "features of the four stages, at strides 4, 8, 16 and 32"),
-    { 0 },
-};
 
 static const dg_attr attrs[] = {
     DG_INT(conf, width, 96, 1, 2048,
@@ -53,7 +45,7 @@ static const dg_attr attrs[] = {
     DG_NUM(conf, drop_path, 0.2, 0, 0.99,
            "probability with which training skips the last layer's branches for an image; earlier "
            "layers in proportion, the first never"),
-    DG_INT(conf, frozen_stages, -1, -1, STAGES,
+    DG_INT(conf, frozen_stages, -1, -1, DG_STAGES,
            "freeze the embedding and this many stages; -1: nothing"),
     DG_BOOL(conf, normalize, true,
             "subtract ImageNet's mean from the images and divide by its deviation"),
@@ -62,12 +54,12 @@ static const dg_attr attrs[] = {
 
 static bool four(dg_check *k, const char *name, dg_ints list, int64_t most)
 {
-    if (list.n != STAGES) {
+    if (list.n != DG_STAGES) {
         dg_check_fail(k, name, "swin-stages", "must be %d numbers, one for each stage, found %d",
-                      STAGES, list.n);
+                      DG_STAGES, list.n);
         return false;
     }
-    for (int s = 0; s < STAGES; s++)
+    for (int s = 0; s < DG_STAGES; s++)
         if (list.v[s] < 1 || list.v[s] > most) {
             dg_check_fail(k, name, "swin-stages", "must be from 1 to %lld, found %lld at place %d",
                           (long long)most, (long long)list.v[s], s + 1);
@@ -81,9 +73,9 @@ static void check_swin(dg_check *k, const void *self)
     const conf *c = self;
 
     (void)four(k, "depths", c->depths, MOST_LAYERS);
-    if (!four(k, "heads", c->heads, c->width << (STAGES - 1)))
+    if (!four(k, "heads", c->heads, c->width << (DG_STAGES - 1)))
         return;
-    for (int s = 0; s < STAGES; s++)
+    for (int s = 0; s < DG_STAGES; s++)
         if ((c->width << s) % c->heads.v[s]) {
             dg_check_fail(k, "heads", "swin-heads",
                           "must divide the stage's width, found %lld for %lld at place %d",
@@ -173,24 +165,6 @@ static void layer_params(const swin *m, int64_t layer, dg_val p[N_PARTS])
 }
 
 /* ---- windows --------------------------------------------------------------------------------- */
-
-static dg_val to_windows(const swin *m, dg_val x)
-{
-    int64_t side = m->window;
-
-    x = dg_reshape(m->b, x, DG_SHAPE(m->batch, m->rows, side, m->columns, side, m->width));
-    x = dg_permute(m->b, x, 6, (int[]){ 0, 1, 3, 2, 4, 5 });
-    return dg_reshape(m->b, x, DG_SHAPE(m->batch * m->rows * m->columns, side * side, m->width));
-}
-
-static dg_val from_windows(const swin *m, dg_val x)
-{
-    int64_t side = m->window;
-
-    x = dg_reshape(m->b, x, DG_SHAPE(m->batch, m->rows, m->columns, side, side, m->width));
-    x = dg_permute(m->b, x, 6, (int[]){ 0, 1, 3, 2, 4, 5 });
-    return dg_reshape(m->b, x, DG_SHAPE(m->batch, m->rows * side, m->columns * side, m->width));
-}
 
 /* Moves a map by places to lower indices, around its edges; by < 0: to higher ones. */
 static dg_val rolled(dg_build *b, dg_val x, int64_t by)
@@ -301,8 +275,10 @@ static dg_val layer(const swin *m, dg_val x, int64_t i)
     y = dg_layer_norm(b, x, p[NORM1], p[NORM1_BIAS], EPS);
     y = dg_pad(b, y, 1, 0, m->rows * m->window - m->h);
     y = dg_pad(b, y, 2, 0, m->columns * m->window - m->w);
-    y = attention(m, to_windows(m, rolled(b, y, shift)), p, shift > 0);
-    y = rolled(b, from_windows(m, y), -shift);
+    y = attention(m, dg_windows_cut(b, rolled(b, y, shift), m->rows, m->columns), p, shift > 0);
+    y = dg_windows_join(b, y, m->rows, m->columns, m->batch, m->rows * m->window,
+                        m->columns * m->window);
+    y = rolled(b, y, -shift);
     y = dg_slice(b, dg_slice(b, y, 1, 0, m->h), 2, 0, m->w);
     x = residual(m, x, y, i, "attention");
     y = dg_layer_norm(b, x, p[NORM2], p[NORM2_BIAS], EPS);
@@ -355,15 +331,16 @@ static dg_val merged(const swin *m, dg_val x)
 
 static void lower_swin(dg_build *b, const void *self, const dg_val in[], dg_val out[])
 {
-    static const char *const keys[STAGES] = { "c2", "c3", "c4", "c5" };
     const conf *c = self;
     dg_val x =
-        embed(b, c, c->normalize ? dg_pixels_normalised(b, in[IMAGES], in[SIZES]) : in[IMAGES]);
+        embed(b, c,
+              c->normalize ? dg_pixels_normalised(b, in[DG_STAGES_IMAGES], in[DG_STAGES_SIZES])
+                           : in[DG_STAGES_IMAGES]);
     swin m = { .b = b, .c = c, .batch = dg_dim(b, x, 0), .window = c->window };
 
     m.index = distance_index(b, c->window);
     out[0] = dg_record(b);
-    for (m.stage = 0; m.stage < STAGES; m.stage++) {
+    for (m.stage = 0; m.stage < DG_STAGES; m.stage++) {
         char path[32];
         dg_val y;
 
@@ -378,8 +355,9 @@ static void lower_swin(dg_build *b, const void *self, const dg_val in[], dg_val 
         m.before += c->depths.v[m.stage];
         snprintf(path, sizeof path, "norm%d", m.stage);
         y = norm(b, c, m.stage, path, x);
-        dg_record_set(b, out[0], keys[m.stage], dg_name(b, y, "backbone.%s", keys[m.stage]));
-        if (m.stage + 1 < STAGES)
+        dg_record_set(b, out[0], dg_stages_keys[m.stage],
+                      dg_name(b, y, "backbone.%s", dg_stages_keys[m.stage]));
+        if (m.stage + 1 < DG_STAGES)
             x = merged(&m, x);
     }
 }
@@ -392,7 +370,7 @@ const dg_node_class dg_node_backbone_swin = {
     .doc = "Swin-T as it stands; S, B and L by width, depths, heads and window. Images may have "
            "any size. Parameters have the names of the authors' detectors; a classifier's weights "
            "lack the norms of the four outputs, which begin at scale 1 and shift 0.",
-    .ports = ports,
+    .ports = dg_stages_ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),
     .reference = "backbone",
