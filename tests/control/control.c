@@ -1,114 +1,11 @@
 /* control.c: the control plane over real sockets: a coordinator and the links of several ranks, all
  * threads of this program. */
-#include "tests/check.h"
+#include "tests/control/control_rig.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <poll.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
-
-#include "base/file.h"
-#include "base/log.h"
-#include "control/coordinator.h"
-#include "control/doctor.h"
-#include "control/control_file.h"
-#include "control/link.h"
-
-/* PATIENCE: looks, a hundred a second, before something is missed; a busy machine is slow */
-enum { RANKS = 3, PATIENCE = 12000 };
-
-typedef struct fixture {
-    dg_arena *a;
-    dg_diag *d;
-    pthread_mutex_t lock; /* guards log */
-    dg_str log;
-    dg_env env;
-    dg_key_pair server, rank_key, ctl_key;
-    dg_coordinator *c;
-    dg_ticket ticket;
-    char folder[64];
-} fixture;
-
-static void take_line(void *ctx, dg_level level, const char *line)
-{
-    fixture *f = ctx;
-
-    (void)level;
-    pthread_mutex_lock(&f->lock);
-    dg_str_fmt(&f->log, "%s\n", line);
-    pthread_mutex_unlock(&f->lock);
-}
-
-static bool logged(fixture *f, const char *text)
-{
-    bool found = false;
-
-    for (int i = 0; i < PATIENCE && !found; i++) {
-        pthread_mutex_lock(&f->lock);
-        found = f->log.s && strstr(f->log.s, text);
-        pthread_mutex_unlock(&f->lock);
-        if (!found)
-            usleep(10000);
-    }
-    return found;
-}
-
-static int set_up(void **state)
-{
-    fixture *f = calloc(1, sizeof *f);
-    dg_coordinator_conf conf;
-
-    f->a = dg_arena_open();
-    f->d = dg_diag_open();
-    pthread_mutex_init(&f->lock, NULL);
-    f->env = (dg_env){ .log = take_line, .log_ctx = f, .now_s = dg_monotonic_s, .threads = 1 };
-    snprintf(f->folder, sizeof f->folder, "/tmp/detrgraph-control-XXXXXX");
-    if (!mkdtemp(f->folder) || dg_key_make(&f->server, f->d) < 0 ||
-        dg_key_make(&f->rank_key, f->d) < 0 || dg_key_make(&f->ctl_key, f->d) < 0)
-        return -1;
-    conf = (dg_coordinator_conf){ .commands = "tcp://127.0.0.1:*",
-                                  .asks = "tcp://127.0.0.1:*",
-                                  .events = dg_printf(f->a, "ipc://@dg-test-%ld", (long)getpid()),
-                                  .server = &f->server,
-                                  .rank_key = f->rank_key.public_key,
-                                  .ctl_key = f->ctl_key.public_key,
-                                  .lost_after_s = 20,
-                                  .nodes = 2,
-                                  .ranks = 1,
-                                  .env = &f->env };
-    if (dg_coordinator_open(&f->c, &conf, f->d) < 0)
-        return -1;
-    dg_coordinator_begin(f->c, RANKS, 0);
-    f->ticket = (dg_ticket){ .ranks = RANKS,
-                             .alive_fd = -1,
-                             .lost_after_s = 20,
-                             .commands = dg_coordinator_commands(f->c),
-                             .events = dg_coordinator_events(f->c),
-                             .server_public = f->server.public_key,
-                             .own_public = f->rank_key.public_key,
-                             .own_secret = f->rank_key.secret_key };
-    *state = f;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    fixture *f = *state;
-
-    dg_coordinator_close(&f->c);
-    dg_control_file_remove(f->folder);
-    rmdir(f->folder);
-    pthread_mutex_destroy(&f->lock);
-    dg_str_free(&f->log);
-    dg_diag_close(&f->d);
-    dg_arena_close(&f->a);
-    free(f);
-    return 0;
-}
 
 /* ---- ranks as threads ------------------------------------------------------------------------ */
 
@@ -208,14 +105,6 @@ static void join(pthread_t *threads)
 {
     for (int i = 0; i < RANKS; i++)
         pthread_join(threads[i], NULL);
-}
-
-static dg_view look(fixture *f)
-{
-    dg_view v;
-
-    dg_coordinator_look(f->c, &v, f->d);
-    return v;
 }
 
 static void test_whole_run(void **state)
@@ -320,18 +209,6 @@ static void test_no_seat(void **state)
     dg_link_close(&l);
 }
 
-static void failed_with(fixture *f, const char *id, const char *text)
-{
-    for (int i = 0; i < PATIENCE && dg_diag_n(f->d) == 0; i++) {
-        (void)look(f);
-        usleep(10000);
-    }
-    assert_int_equal(dg_diag_n(f->d), 1);
-    if (!strstr(dg_diag_at(f->d, 0)->text, text))
-        fail_msg("%s", dg_diag_at(f->d, 0)->text);
-    check_only(f->d, id);
-}
-
 static void test_error(void **state)
 {
     fixture *f = *state;
@@ -389,229 +266,17 @@ static void test_end(void **state)
     }
 }
 
-/* ---- others ---------------------------------------------------------------------------------- */
-
-static bool asks(fixture *f, const dg_control_file *e, const char *verb, const char *text,
-                 double most_s, const char *answer)
-{
-    dg_str s = { 0 };
-    bool done = false;
-    int rc = dg_control_file_ask(e, verb, text, most_s, &done, &s, f->d);
-
-    if (rc == 0 && !strstr(s.s ? s.s : "", answer))
-        fail_msg("%s", s.s);
-    dg_str_free(&s);
-    return rc == 0 && done;
-}
-
-static void test_ctl(void **state)
-{
-    fixture *f = *state;
-    dg_control_file e = { dg_coordinator_asks(f->c), f->server.public_key, f->ctl_key.public_key,
-                          f->ctl_key.secret_key, 1 },
-                    back;
-    struct stat st;
-
-    assert_int_equal(dg_control_file_read(f->folder, &back, f->a, f->d), -DG_EINPUT);
-    check_only(f->d, "run-not-running");
-    assert_int_equal(dg_control_file_write(f->folder, &e, f->d), 0);
-    assert_int_equal(stat(dg_path_join(f->a, f->folder, "control"), &st), 0);
-    assert_int_equal(st.st_mode & 0777, 0600);
-    assert_int_equal(dg_control_file_read(f->folder, &back, f->a, f->d), 0);
-    assert_true(asks(f, &back, "status", "", 5, "3 ranks, starting"));
-    assert_true(asks(f, &back, "stop", "", 5, "saving and stopping"));
-    assert_false(asks(f, &back, "dance", "", 5, "there is no \"dance\""));
-    assert_int_equal(dg_control_file_write("/nowhere", &e, f->d), -DG_EIO);
-    check_only(f->d, "control-file");
-}
-
-/* A client without a key of this run is rejected, whatever it sends, and the run goes on
- * undisturbed. */
-static void test_stranger(void **state)
-{
-    fixture *f = *state;
-    dg_key_pair own;
-    dg_control_file e;
-
-    assert_int_equal(dg_key_make(&own, f->d), 0);
-    e = (dg_control_file){ dg_coordinator_asks(f->c), f->server.public_key, own.public_key,
-                           own.secret_key, 1 };
-    assert_false(asks(f, &e, "stop", "", 0.5, ""));
-    check_only(f->d, "run-silent");
-    assert_true(logged(f, "without a key of this run"));
-    e.server_public = own.public_key; /* also a client that does not know the server's key */
-    e.own_public = f->rank_key.public_key;
-    e.own_secret = f->rank_key.secret_key;
-    assert_false(asks(f, &e, "stop", "", 0.3, ""));
-    check_only(f->d, "run-silent");
-    assert_int_equal(look(f).over, DG_OVER_NO);
-}
-
-/* Malformed messages from a client with a key are ignored; a client with ctl's key cannot speak for
- * a rank. */
-static void test_nonsense(void **state)
-{
-    fixture *f = *state;
-    dg_hub *hub;
-    dg_socket *rank, *ctl;
-    dg_str frame = { 0 };
-    dg_message m = { .kind = DG_SAY_FAIL, .rank = 1 };
-    dg_control_file e = { dg_coordinator_asks(f->c), f->server.public_key, f->ctl_key.public_key,
-                          f->ctl_key.secret_key, 1 };
-
-    assert_int_equal(dg_hub_open(&hub, f->d), 0);
-    assert_int_equal(dg_socket_open(&rank, hub, DG_DEALER, dg_coordinator_commands(f->c),
-                                    &f->rank_key, f->server.public_key, f->d),
-                     0);
-    assert_int_equal(dg_socket_open(&ctl, hub, DG_DEALER, e.endpoint, &f->ctl_key,
-                                    f->server.public_key, f->d),
-                     0);
-    for (int i = 0; i < 100; i++)
-        dg_socket_send(rank, NULL, "garbage garbage garbage garbage", (size_t)i % 31);
-    m.fail.id = m.fail.text = "x";
-    dg_message_write(&frame, &m);
-    dg_socket_send(ctl, NULL, frame.s, frame.n);
-    dg_hub_wait(hub, NULL, 0, 500);
-    assert_true(logged(f, "a control message of"));
-    assert_true(asks(f, &e, "status", "", 5, "3 ranks, starting"));
-    assert_int_equal(look(f).over, DG_OVER_NO);
-    dg_str_free(&frame);
-    dg_hub_close(&hub);
-}
-
-/* Questions are short, and come through a door of their own: one that is not ends its connection
- * before anything is kept, and ctl's key does not open the ranks' door. */
-static void test_long_ask(void **state)
-{
-    fixture *f = *state;
-    dg_hub *hub;
-    dg_socket *ctl, *wrong;
-    dg_message m = { .kind = DG_SAY_ASK };
-    dg_control_file e = { dg_coordinator_asks(f->c), f->server.public_key, f->ctl_key.public_key,
-                          f->ctl_key.secret_key, 1 };
-    char *text = dg_alloc(f->a, 2 * DG_ASK_MAX);
-    dg_str frame = { 0 };
-
-    memset(text, 'x', 2 * DG_ASK_MAX - 1);
-    m.ask.verb = "set";
-    m.ask.text = text;
-    dg_message_write(&frame, &m);
-    assert_int_equal(dg_hub_open(&hub, f->d), 0);
-    assert_int_equal(dg_socket_open(&ctl, hub, DG_DEALER, e.endpoint, &f->ctl_key,
-                                    f->server.public_key, f->d),
-                     0);
-    for (int i = 0; i < 50; i++)
-        (void)dg_socket_send(ctl, NULL, frame.s, frame.n);
-    for (int i = 0; i < 5; i++) {
-        dg_hub_wait(hub, NULL, 0, 50);
-        assert_false(dg_socket_receive(ctl, NULL, &frame)); /* no answer */
-    }
-    assert_true(asks(f, &e, "status", "", 5, "3 ranks, starting"));
-    assert_int_equal(dg_socket_open(&wrong, hub, DG_DEALER, dg_coordinator_commands(f->c),
-                                    &f->ctl_key, f->server.public_key, f->d),
-                     0);
-    dg_hub_wait(hub, NULL, 0, 500);
-    assert_true(logged(f, "without a key of this run"));
-    dg_str_free(&frame);
-    dg_hub_close(&hub);
-}
-
-/* Another key file on one of the machines: both sides say so at once. */
-static void test_other_key(void **state)
-{
-    fixture *f = *state;
-    dg_key_pair other;
-    dg_ticket t = f->ticket;
-    dg_state s = { 0 };
-    char reason[256] = "";
-    dg_link *l;
-
-    assert_int_equal(dg_key_make(&other, f->d), 0);
-    t.server_public = other.public_key;
-    assert_int_equal(dg_link_open(&l, &(dg_link_conf){ .ticket = &t, .launcher = true }, f->d), 0);
-    for (int i = 0; i < PATIENCE && !s.over; i++) {
-        (void)poll(NULL, 0, 50);
-        (void)dg_link_state(l, &s, reason, sizeof reason);
-    }
-    assert_int_equal(s.over, DG_OVER_FAILED);
-    assert_non_null(strstr(reason, "--key must name the same file on all machines"));
-    assert_true(logged(f, "without a key of this run"));
-    dg_link_close(&l);
-}
-
-/* What a rank receives at the run's end, and a rank that fails without a reason. */
-static void test_no_reason(void **state)
-{
-    fixture *f = *state;
-    dg_link *l;
-    const dg_rows none = { 0 };
-
-    assert_int_equal(dg_link_open(&l, &(dg_link_conf){ .ticket = &f->ticket }, f->d), 0);
-    dg_link_fail(l, f->d, -DG_EMEMORY);
-    assert_int_equal(dg_link_meet(l, &none, f->d), -DG_ESTOP);
-    assert_string_equal(dg_diag_at(f->d, 0)->text,
-                        "the run is over: rank 0 of 3: it failed without a reason");
-    check_only(f->d, "run-over");
-    dg_link_close(&l);
-    failed_with(f, "no-reason", "rank 0 of 3");
-}
-
-static void test_store(void **state)
-{
-    fixture *f = *state;
-    dg_link *l[2];
-    const char *text;
-
-    for (uint32_t i = 0; i < 2; i++)
-        assert_int_equal(dg_link_open(&l[i], &(dg_link_conf){ .ticket = &f->ticket, .rank = i },
-                                      f->d),
-                         0);
-    assert_int_equal(dg_link_put(l[0], "gloo/0", "10.0.0.1:5555", f->d), 0);
-    assert_int_equal(dg_link_get(l[1], "gloo/0", &text, f->a, 10, f->d), 0);
-    assert_string_equal(text, "10.0.0.1:5555");
-    assert_int_equal(dg_link_get(l[1], "gloo/1", &text, f->a, 0.2, f->d), -DG_EIO);
-    check_only(f->d, "rendezvous");
-    for (int i = 0; i < 2; i++)
-        dg_link_close(&l[i]);
-}
-
-static void test_address_in_use(void **state)
-{
-    fixture *f = *state;
-    dg_coordinator *c;
-    dg_coordinator_conf conf = { .commands = dg_coordinator_commands(f->c),
-                                 .events = "ipc://@dg-other",
-                                 .asks = "ipc://@dg-other-asks",
-                                 .server = &f->server,
-                                 .rank_key = f->rank_key.public_key,
-                                 .ctl_key = f->ctl_key.public_key,
-                                 .lost_after_s = 2,
-                                 .env = &f->env };
-
-    assert_int_equal(dg_coordinator_open(&c, &conf, f->d), -DG_EIO);
-    assert_null(c);
-    check_only(f->d, "control-socket");
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_whole_run, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_orders, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_rate_next_attempt, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_no_seat, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_error, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_odd_word, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_digest, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_end, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_ctl, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_stranger, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_nonsense, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_long_ask, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_other_key, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_no_reason, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_store, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_address_in_use, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_whole_run, control_set_up, control_tear_down),
+        cmocka_unit_test_setup_teardown(test_orders, control_set_up, control_tear_down),
+        cmocka_unit_test_setup_teardown(test_rate_next_attempt, control_set_up, control_tear_down),
+        cmocka_unit_test_setup_teardown(test_no_seat, control_set_up, control_tear_down),
+        cmocka_unit_test_setup_teardown(test_error, control_set_up, control_tear_down),
+        cmocka_unit_test_setup_teardown(test_odd_word, control_set_up, control_tear_down),
+        cmocka_unit_test_setup_teardown(test_digest, control_set_up, control_tear_down),
+        cmocka_unit_test_setup_teardown(test_end, control_set_up, control_tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

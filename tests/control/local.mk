@@ -1,11 +1,13 @@
 control_tests = tests/control/control tests/control/elastic tests/control/judge \
 	tests/control/judge_orders tests/control/judge_seen \
-	tests/control/launch tests/control/message tests/control/recorder
+	tests/control/launch tests/control/message tests/control/recorder \
+	tests/control/strangers
 judge_rig = tests/control/judge_rig.c tests/control/judge_rig.h
 check_PROGRAMS += $(control_tests)
 TESTS += $(control_tests)
-threaded += tests/control/control
-tests_control_control_SOURCES = tests/control/control.c
+threaded += tests/control/control tests/control/strangers
+control_rig = tests/control/control_rig.c tests/control/control_rig.h
+tests_control_control_SOURCES = tests/control/control.c $(control_rig)
 tests_control_control_LDADD = $(control_rooms) $(test_libs)
 tests_control_elastic_SOURCES = tests/control/elastic.c $(judge_rig)
 tests_control_elastic_LDADD = $(control_rooms) $(test_libs)
@@ -21,6 +23,8 @@ tests_control_message_SOURCES = tests/control/message.c
 tests_control_message_LDADD = $(control_rooms) $(test_libs)
 tests_control_recorder_SOURCES = tests/control/recorder.c
 tests_control_recorder_LDADD = $(control_rooms) $(test_libs)
+tests_control_strangers_SOURCES = tests/control/strangers.c $(control_rig)
+tests_control_strangers_LDADD = $(control_rooms) $(test_libs)
 
 # Speed is measured, not tested: make tests/bench/monitor
 EXTRA_PROGRAMS += tests/bench/monitor
