@@ -81,6 +81,15 @@ def together():
     return "; ".join(faults[:3])
 
 
+def batches():
+    """Images that wait together are computed together: eight of a form in four batches of two."""
+    before = json.loads(ask("/health")[2])
+    status, _, body = form(*[("a.png", picture)] * 8)
+    after = json.loads(ask("/health")[2])
+    n = after["batches"] - before["batches"]
+    return "" if status == 200 and all(map(same, json.loads(body))) and n == 4 else f"status {status}, {n} batches"
+
+
 def chunked():
     """A body without a length, larger than the limit."""
     c = http.client.HTTPConnection(host, int(port), timeout=60)
@@ -157,6 +166,7 @@ cases = {
     "a threshold that is none": lambda: error(ask("/detect?threshold=much", picture), 400, "serve-threshold"),
     "a form with several files, one of them broken": several,
     "health, classes, and the page": pages,
+    "images that wait together": batches,
     "50 requests at a time": together,
     "no image": lambda: error(ask("/detect", b"text"), 400, "image-unknown"),
     "a picture that is cut": lambda: error(ask("/detect", picture[:60]), 400, "image-broken"),
