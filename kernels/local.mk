@@ -44,6 +44,16 @@ kernels/operands.h: kernels/ops.def kernels/operands.awk
 	$(AM_V_GEN)$(MKDIR_P) kernels && \
 	awk -f $(srcdir)/kernels/operands.awk $(srcdir)/kernels/ops.def >$@.new && mv -f $@.new $@
 
+# the ops that have CUDA kernels
+BUILT_SOURCES += kernels/cuda/table.def
+CLEANFILES += kernels/cuda/table.def
+EXTRA_DIST += kernels/cuda/table.awk
+kernels/cuda/table.def: kernels/ops.def kernels/cuda/table.awk $(cuda_sources)
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && cd $(srcdir) && \
+	awk -f kernels/cuda/table.awk kernels/ops.def $(filter %.c,$(cuda_sources)) \
+	>'$(abs_builddir)/$@.new' && mv -f '$(abs_builddir)/$@.new' '$(abs_builddir)/$@'
+kernels/cuda/table.lo: kernels/cuda/table.def
+
 # The module that --device cuda loads: the kernels by nvcc, and what calls CUDA.
 nvidia_sources = kernels/cuda/nvidia/nvidia.h kernels/cuda/nvidia/runtime.c \
 	kernels/cuda/nvidia/products.c
@@ -75,7 +85,7 @@ kernels/cuda/nvidia/runtime.o: kernels/cuda/nvidia/runtime.c
 	$(nvidia_compile)
 kernels/cuda/nvidia/products.o: kernels/cuda/nvidia/products.c
 	$(nvidia_compile)
-kernels/cuda/nvidia/table.o: kernels/cuda/table.c
+kernels/cuda/nvidia/table.o: kernels/cuda/table.c kernels/cuda/table.def
 	$(nvidia_compile)
 kernels/cuda/nvidia/tensor.o: base/tensor.c
 	$(nvidia_compile)
