@@ -4,28 +4,78 @@
 
 #include <detrgraph/node.h>
 
-extern const dg_node_class dg_node_loader_coco, dg_node_loader_voc, dg_node_loader_yolo,
-    dg_node_loader_synthetic, dg_node_sampler_bucket, dg_node_augment, dg_node_batch;
-extern const dg_node_class dg_node_backbone_presnet, dg_node_backbone_dinov2,
-    dg_node_encoder_hybrid, dg_node_projector_multiscale, dg_node_denoising, dg_node_decoder_rtdetr,
-    dg_node_detect;
-extern const dg_node_class dg_node_loss_rtdetr, dg_node_backward, dg_node_allreduce,
-    dg_node_optimizer_adamw, dg_node_ema;
-extern const dg_node_class dg_node_evaluate_coco, dg_node_log;
-extern const dg_node_class dg_node_loss_mean, dg_node_layer_linear, dg_node_layer_norm,
-    dg_node_gradient_norm, dg_node_sampler_plain;
-extern const dg_node_class dg_node_decoder_lwdetr, dg_node_decoder_masks, dg_node_loss_rfdetr;
-extern const dg_node_class dg_node_head_rpn, dg_node_head_roi, dg_node_head_atss;
-extern const dg_node_class dg_node_backbone_resnet, dg_node_backbone_swin, dg_node_neck_channels,
-    dg_node_neck_coarser, dg_node_encoder_deformable, dg_node_decoder_dino, dg_node_loss_dino;
-extern const dg_node_class dg_node_partition, dg_node_filter, dg_node_equalize, dg_node_resize;
-extern const dg_node_class dg_node_agree, dg_node_broadcast, dg_node_reduce, dg_node_allgather,
-    dg_node_allgatherv, dg_node_skip, dg_node_stop, dg_node_test, dg_node_record, dg_node_sum;
-extern const dg_node_class dg_node_source_number, dg_node_source_step, dg_node_source_epoch,
-    dg_node_source_rank, dg_node_source_clock, dg_node_source_memory, dg_node_source_file,
-    dg_node_source_random;
+/* One row per class, in the order of a pipeline: loader_coco is dg_node_loader_coco, which one
+ * source of this room defines. */
+// clang-format off
+#define DG_BUILTIN_NODES(NODE) \
+    NODE(loader_coco) \
+    NODE(loader_voc) \
+    NODE(loader_yolo) \
+    NODE(loader_synthetic) \
+    NODE(sampler_bucket) \
+    NODE(augment) \
+    NODE(batch) \
+    NODE(backbone_presnet) \
+    NODE(backbone_dinov2) \
+    NODE(backbone_resnet) \
+    NODE(backbone_swin) \
+    NODE(neck_channels) \
+    NODE(neck_coarser) \
+    NODE(encoder_hybrid) \
+    NODE(encoder_deformable) \
+    NODE(projector_multiscale) \
+    NODE(denoising) \
+    NODE(decoder_rtdetr) \
+    NODE(decoder_lwdetr) \
+    NODE(decoder_dino) \
+    NODE(decoder_masks) \
+    NODE(detect) \
+    NODE(head_rpn) \
+    NODE(head_roi) \
+    NODE(head_atss) \
+    NODE(loss_rtdetr) \
+    NODE(loss_rfdetr) \
+    NODE(loss_dino) \
+    NODE(backward) \
+    NODE(allreduce) \
+    NODE(optimizer_adamw) \
+    NODE(ema) \
+    NODE(evaluate_coco) \
+    NODE(log) \
+    NODE(loss_mean) \
+    NODE(layer_linear) \
+    NODE(layer_norm) \
+    NODE(gradient_norm) \
+    NODE(sampler_plain) \
+    NODE(partition) \
+    NODE(filter) \
+    NODE(equalize) \
+    NODE(resize) \
+    NODE(agree) \
+    NODE(broadcast) \
+    NODE(reduce) \
+    NODE(allgather) \
+    NODE(allgatherv) \
+    NODE(skip) \
+    NODE(stop) \
+    NODE(test) \
+    NODE(record) \
+    NODE(sum) \
+    NODE(source_number) \
+    NODE(source_step) \
+    NODE(source_epoch) \
+    NODE(source_rank) \
+    NODE(source_clock) \
+    NODE(source_memory) \
+    NODE(source_file) \
+    NODE(source_random)
+// clang-format on
 
-/* All of them, in the order of a pipeline; NULL-terminated. */
+#define DG_DECLARE_NODE(name) extern const dg_node_class dg_node_##name;
+DG_BUILTIN_NODES(DG_DECLARE_NODE)
+#undef DG_DECLARE_NODE
+
+/* All of them; NULL-terminated. */
 extern const dg_node_class *const dg_builtin_nodes[];
 
 #endif
