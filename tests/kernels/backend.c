@@ -1,7 +1,8 @@
 /* The host as a device: memory, the choice of kernels by operand types, and what it says about
- * itself. */
+ * itself. Then what holds for every device, also for the one that DETRGRAPH_DEVICE names. */
 #include "tests/check.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/diag.h"
@@ -143,6 +144,116 @@ static void products_agree_whatever_the_storage(void **state)
         }
 }
 
+enum { CELLS = 1000, CELL_BYTES = CELLS * sizeof(float) };
+
+/* Memory is aligned and zero, and lanes that wait for each other's events pass it on. */
+static void check_memory(dg_backend *b)
+{
+    char *x = b->alloc(b, CELL_BYTES), *y = b->alloc(b, CELL_BYTES);
+    float *pinned = b->alloc_pinned(b, CELL_BYTES), got[CELLS];
+    dg_event *uploaded = b->event_open(b), *copied = b->event_open(b);
+
+    assert_true(x && y && pinned && uploaded && copied);
+    assert_int_equal(((uintptr_t)x | (uintptr_t)y) % b->alignment, 0);
+    assert_int_equal(b->event_wait(b, copied), 0); /* never recorded: in the past */
+    assert_int_equal(b->download(b, DG_LANE_COMPUTE, got, x, CELL_BYTES), 0);
+    for (int i = 0; i < CELLS; i++) {
+        assert_true(got[i] == 0);
+        pinned[i] = (float)i;
+    }
+    assert_int_equal(b->upload(b, DG_LANE_COPY, x, pinned, CELL_BYTES), 0);
+    assert_int_equal(b->event_record(b, uploaded, DG_LANE_COPY), 0);
+    assert_int_equal(b->lane_wait(b, DG_LANE_COMPUTE, uploaded), 0);
+    assert_int_equal(b->copy(b, DG_LANE_COMPUTE, y, x, CELL_BYTES), 0);
+    assert_int_equal(b->clear(b, DG_LANE_COMPUTE, y, CELL_BYTES / 2), 0);
+    assert_int_equal(b->event_record(b, copied, DG_LANE_COMPUTE), 0);
+    assert_int_equal(b->event_wait(b, copied), 0);
+    assert_int_equal(b->download(b, DG_LANE_COMPUTE, got, y, CELL_BYTES), 0);
+    for (int i = 0; i < CELLS; i++)
+        assert_true(got[i] == (i < CELLS / 2 ? 0 : (float)i));
+    assert_int_equal(b->finish(b), 0);
+    assert_int_equal(b->fault(b), DG_NO_MARK);
+    b->event_close(b, &uploaded);
+    b->event_close(b, &copied);
+    b->free(b, x);
+    b->free(b, y);
+    b->free_pinned(b, pinned);
+}
+
+static int add_one(void *n)
+{
+    ++*(int *)n;
+    return 0;
+}
+
+/* y = relu(x), once with a guard that holds 0: then the kernel does not run, and y becomes zeros.
+ */
+static void check_launch(dg_backend *b)
+{
+    static const float from[3] = { -1, 2, 3 };
+    static const int32_t guards[2] = { 0, 1 };
+    dg_tensor t[] = { { DG_F32, DG_SHAPE(3), b->alloc(b, sizeof from) },
+                      { DG_F32, DG_SHAPE(3), b->alloc(b, sizeof from) } };
+    int32_t *guard = b->alloc(b, sizeof guards);
+    bool is_ref;
+    const dg_kernel *k = b->select(b, DG_OP(relu), t, 2, &is_ref);
+    dg_prepare p = { .t = t, .n = 2, .threads = 1 };
+    dg_args args = { .t = t, .n = 2, .threads = 1 };
+    int called = 0;
+    uint32_t word = 0;
+
+    if (k && k->prepare) {
+        assert_int_equal(k->prepare(&p), 0);
+        args.handle = p.handle;
+        args.workspace = p.workspace_bytes ? b->alloc(b, p.workspace_bytes) : NULL;
+    }
+    assert_int_equal(b->upload(b, DG_LANE_COMPUTE, t[0].data, from, sizeof from), 0);
+    assert_int_equal(b->upload(b, DG_LANE_COMPUTE, guard, guards, sizeof guards), 0);
+    for (int on = 1; on >= 0 && k; on--) {
+        dg_launch l = { k, &args, guard + on, .otherwise = -1, .zero_outputs = 1, .n_in = 1 };
+        float got[3];
+
+        assert_int_equal(b->launch(b, DG_LANE_COMPUTE, &l), 0);
+        assert_int_equal(b->download(b, DG_LANE_COMPUTE, got, t[1].data, sizeof got), 0);
+        assert_true(got[0] == 0 && got[1] == (on ? 2 : 0) && got[2] == (on ? 3 : 0));
+    }
+    assert_int_equal(b->call(b, DG_LANE_COMPUTE, add_one, &called, 0), 0);
+    assert_int_equal(b->sign(b, DG_LANE_COMPUTE, &word, 7), 0);
+    assert_int_equal(b->finish(b), 0);
+    assert_int_equal(called, 1);
+    assert_int_equal(word, 7);
+    if (k && k->release)
+        k->release(p.handle);
+    b->free(b, args.workspace);
+    b->free(b, guard);
+    b->free(b, t[0].data);
+    b->free(b, t[1].data);
+}
+
+static void every_device_keeps_the_contract(void **state)
+{
+    const char *devices[] = { "cpu", "ref", "far", getenv("DETRGRAPH_DEVICE") };
+    dg_diag *d = dg_diag_open();
+
+    (void)state;
+    for (int i = 0; i < 4 && devices[i]; i++) {
+        dg_backend *b;
+        char text[320];
+        const char *reason = NULL;
+
+        if (dg_backend_open(&b, devices[i], d) < 0)
+            fail_msg("%s: %s", devices[i], dg_diag_text(d));
+        assert_memory_equal(b->name, devices[i], strlen(b->name));
+        assert_true(strlen(b->describe(b, text, sizeof text)) > 0);
+        assert_true(b->low_precision(b, &reason) && reason);
+        check_memory(b);
+        check_launch(b);
+        dg_backend_close(&b);
+        assert_null(b);
+    }
+    dg_diag_close(&d);
+}
+
 static void devices_have_names(void **state)
 {
     dg_diag *d = dg_diag_open();
@@ -184,6 +295,7 @@ int main(void)
         cmocka_unit_test(memory_is_aligned_and_zero),          cmocka_unit_test(copies_arrive),
         cmocka_unit_test(kernels_are_chosen_by_type),          cmocka_unit_test(the_cpu_is_named),
         cmocka_unit_test(products_agree_whatever_the_storage), cmocka_unit_test(devices_have_names),
+        cmocka_unit_test(every_device_keeps_the_contract),
     };
 
     return cmocka_run_group_tests(tests, open_devices, close_devices);
