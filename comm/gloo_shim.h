@@ -23,8 +23,9 @@ int dg_gloo_open(dg_gloo **g, const char *address, int rank, int ranks, const dg
                  char why[DG_GLOO_WHY]);
 void dg_gloo_close(dg_gloo **g);
 void dg_gloo_stop(dg_gloo *g);
-/* What ranks tell each other before an exchange: `bytes` of it, which travel with the data, but are
- * received first. differs returns true, with the reason, if the data must not be used. */
+/* What each rank tells the others before an exchange: `bytes` bytes, sent with the data but
+ * received before them. differs returns true, with the reason in why, if the data must not be
+ * used. */
 typedef struct dg_gloo_greeting {
     const void *mine;
     void *all; /* in rank order; this rank's is unused */

@@ -1,6 +1,6 @@
-/* meeting.h: what a rank brings to a collective: what is done to how many numbers of which type,
- * and for whom. Ranks that meet compare it before they touch the numbers, so that two different
- * values are never combined. */
+/* meeting.h: describes a rank's part in a collective: operation, type and number of elements, and
+ * the node it is for. Ranks compare these before they touch the numbers, so that values of
+ * different nodes are never combined. */
 #ifndef DG_COMM_MEETING_H
 #define DG_COMM_MEETING_H
 

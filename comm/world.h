@@ -30,8 +30,9 @@ void dg_world_close_device(dg_world *w);
  */
 dg_comm_cost dg_world_cost(const dg_world *w);
 
-/* The same ranks, called for a node or scope. Ranks that meet for another node, or with another
- * `what`, or another function below, end the run, even if both bring as many bytes. */
+/* The same world, for the collectives of one node or scope. The run ends if ranks meet that call
+ * different functions below, or call one for different nodes or with a different `what`, even if
+ * their byte counts agree. */
 dg_world dg_world_of(const dg_world *w, const char *of);
 
 /* Collectives on the host: every rank calls them in the same order. With one rank they succeed

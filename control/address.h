@@ -12,9 +12,10 @@ typedef struct dg_address {
     const char *host; /* as given */
     int port;         /* commands; events use port + 1 */
     char number[16];  /* the host's address, such as 10.0.0.1 */
-    /* number is one of this machine's: the coordinator listens at it alone. False for an address
-     * that only a gateway knows, and for a name that means the machine itself (Debian's 127.0.1.1),
-     * which says nothing about how others reach it: the coordinator listens at all addresses. */
+    /* `number` is one of this machine's addresses, and the coordinator listens on it only. False if
+     * a gateway translates the address, or if the name resolves to the loopback (Debian's
+     * 127.0.1.1), which does not tell how others reach this machine: then the coordinator listens
+     * on all addresses. */
     bool ours;
     bool names_itself; /* the second case */
 } dg_address;

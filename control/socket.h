@@ -26,8 +26,8 @@ typedef struct dg_admitted {
     const char *public_key, *who;
 } dg_admitted;
 int dg_hub_admit(dg_hub *h, const dg_admitted *list, int n, dg_diag *d) DG_MUST_USE;
-/* Handshakes that failed so far: of peers whose keys are not known here; for a socket that
- * connects, since the last that succeeded: its own key or the server's is not the right one. */
+/* Failed handshakes. For a server: those with peers whose keys it does not know. For a socket that
+ * connects: those since the last success; its own key, or the server's, is wrong. */
 int dg_hub_n_refused(const dg_hub *h);
 
 /* DG_ASKS: a router for short questions; a peer that sends more than DG_ASK_MAX bytes at once is

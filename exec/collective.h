@@ -40,9 +40,9 @@ typedef struct dg_collective_call {
     int mark; /* of the instruction, on the backend */
 } dg_collective_call;
 
-/* Fails with the communicator's status and reason, naming the instruction's node. On a late device
- * it returns before the communicator was called, and fails only with the device's status and no
- * diagnostic; for what fails later see dg_collective_failed. */
+/* If the communicator fails, reports its reason with the instruction's node and returns its status.
+ * On a late device the communicator has not been called yet when this returns: it can fail only
+ * with the device's status, without a diagnostic. dg_collective_failed reports later failures. */
 int dg_collective_run(const dg_collective_call *c, dg_diag *d) DG_MUST_USE;
 /* Reports the communicator's failure at that instruction; returns rc. */
 int dg_collective_failed(const dg_instr *in, const dg_comm *comm, int rc, dg_diag *d);

@@ -39,7 +39,8 @@ int dg_exec_write(dg_exec *x, int32_t input, const dg_tensor *from, dg_diag *d) 
  * see it before dg_exec_take_ahead; any other write gives it up. Only with a landing. */
 int dg_exec_write_ahead(dg_exec *x, int64_t batch, int32_t input, const dg_tensor *from, dg_diag *d)
     DG_MUST_USE;
-/* Makes what was written ahead for this batch the next run's; false: it is not there, write it. */
+/* The next run takes what was written ahead for this batch. False: nothing was; call
+ * dg_exec_write. */
 bool dg_exec_take_ahead(dg_exec *x, int64_t batch);
 /* Reads a result, converted to double; out has as many elements as its shape. */
 int dg_exec_read(dg_exec *x, const char *result, double *out, dg_diag *d) DG_MUST_USE;
@@ -48,8 +49,8 @@ typedef struct dg_exec_counts {
     int64_t bindings;            /* of all operands to memory */
     int64_t launches;            /* of single instructions */
     int64_t recordings, replays; /* of stretches of instructions; a device may have none */
-    /* of the host for the device: one per run whose results are read, one per value that is not a
-     * result; 0 on the host */
+    /* times the host has waited for the device: once per run whose results are read, and once for
+     * each other value that is read; 0 if the device is the host */
     int64_t waits;
     int64_t ahead; /* batches that had been written ahead of time */
 } dg_exec_counts;

@@ -1,6 +1,6 @@
-/* landing.h: the way of a batch to a late device. The host writes it to pinned memory, the copy
- * lane brings it to a landing in device memory, and the next run begins by moving it from there to
- * DG_IO. So a batch may land while the run before still computes, operands need only one binding,
+/* landing.h: how a batch reaches a late device. The host writes it to pinned memory, the copy lane
+ * copies it to a landing in device memory, and the next run begins by moving it from there to
+ * DG_IO. So a batch can arrive while the previous run still computes, operands are bound only once,
  * and no lane waits for the host. Programs that share DG_IO share the landing. */
 #ifndef DG_EXEC_LANDING_H
 #define DG_EXEC_LANDING_H

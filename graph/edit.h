@@ -32,8 +32,8 @@ const char *dg_edit_without(const dg_graph *g, const dg_node *node);
 const char *dg_edit_unwrap(const dg_graph *g, const dg_item *item);
 /* Of an error that lowering the node reports under this id. */
 const char *dg_edit_of(const dg_graph *g, const dg_node *node, const char *id);
-/* What attribute `name` reads comes through a new node: what: its class and attributes, "agree
- * op="any""; id: its name, if that is not used yet; axes: NULL: it is a source, without input. */
+/* Inserts a node before the input `name`: what: its class and attributes, "agree op="any""; id: its
+ * preferred id, changed if taken; axes NULL: the node is a source and has no input. */
 const char *dg_edit_insert(const dg_graph *g, const dg_node *node, const char *name,
                            const dg_wire *w, const char *what, const char *id, const char *axes);
 

@@ -4,9 +4,10 @@
  * lane; lanes do not wait for each other, except for events. On the host every call is done when it
  * returns, an event is always in the past, and none of this costs anything.
  *
- * Host memory: what alloc_pinned gave may be read and written by a lane until its work is done, so
- * the caller leaves it alone until an event behind that work has passed. Any other host memory is
- * finished with when the call returns: an upload has copied it, a download has waited.
+ * Host memory: a lane may still read and write memory from alloc_pinned after the call returns, so
+ * the caller does not touch it until an event recorded behind that work has passed. Any other host
+ * memory is the caller's again as soon as the call returns: an upload has copied it, a download has
+ * waited for it.
  *
  * Status: 0 or -DG_E...; a fault that shows later is returned by the next call that waits, and
  * `fault` says where it began. After a fault every call that waits returns it again.
@@ -88,16 +89,17 @@ struct dg_backend {
     /* After a failure: the mark of the work that failed first, or DG_NO_MARK. */
     int (*fault)(dg_backend *self);
 
-    /* Between begin and end the calls above put work on the lane's recording and do none of it;
-     * what needs pageable memory or waits is refused with -DG_EUNSUPPORTED. NULL where a walk is as
-     * fast. */
+    /* Between begin and end, the calls above add to the lane's recording instead of working. Calls
+     * that wait or use pageable memory fail with -DG_EUNSUPPORTED. NULL if replaying would not be
+     * faster than launching one by one. */
     int (*record_begin)(dg_backend *self, dg_lane lane);
     int (*record_end)(dg_backend *self, dg_recording **r);
     int (*replay)(dg_backend *self, dg_lane lane, const dg_recording *r);
     void (*recording_close)(dg_backend *self, dg_recording **r);
 
-    /* The kernel of an op for operands of these types; NULL: this backend cannot run it, and a late
-     * device's executor brings the operands to the host's kernel. *is_ref: a reference kernel. */
+    /* The kernel of an op for operands of these types. NULL: this backend has none; on a device
+     * that is not `immediate` the executor then runs the host's kernel on copies of the operands.
+     * *is_ref: it is a reference kernel. */
     const dg_kernel *(*select)(dg_backend *self, const dg_op *op, const dg_tensor *t, int n,
                                bool *is_ref);
     /* Whether an op whose row prefers bf16 runs faster in f32 with operands of these shapes. */

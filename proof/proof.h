@@ -22,9 +22,8 @@ int dg_graph_planned(const dg_graph *g, dg_diag *d) DG_MUST_USE;
  * scope, or NULL. Part of dg_graph_check. */
 int dg_best_check(const dg_graph *g, const dg_program *program, dg_diag *d) DG_MUST_USE;
 
-/* Lists what the proof trusts in a checked graph; properties that follow from wires and built-in
- * instructions are not in it. With several ranks each scope is lowered once. The list lives in
- * a. */
+/* Lists what the proof takes on trust in a checked graph, as opposed to what follows from wires and
+ * built-in instructions. With several ranks it lowers each scope once. The list lives in a. */
 int dg_monitors_make(dg_monitors **out, const dg_graph *g, dg_arena *a, dg_diag *d) DG_MUST_USE;
 
 /* What a picture of the graph shows of the proof. */

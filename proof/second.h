@@ -3,11 +3,11 @@
  * shares neither code nor tables with it. Where they disagree, one of them, or a plugin's row, is
  * wrong: `proof-disagrees`.
  *
- * For every value it knows over which axes it differs. What the host feeds, what a rank draws and
- * what is its own differs; an instruction passes on what its operands and its guard have; a
- * collective gives the same to all ranks of its axis. The same on all ranks must be: the guard of
- * every collective, what is written into weights, moments, averages and statistics, and what ends
- * the loop. */
+ * It computes for every value the axes over which it differs. Values fed by the host, draws, and a
+ * rank's own values differ; the result of an instruction differs over the axes of its operands and
+ * its guard; a collective makes its result equal along its axis. These must be equal on all ranks:
+ * the guard of every collective, what is written into weights, moments, averages and statistics,
+ * and what ends the loop. */
 #ifndef DG_PROOF_SECOND_H
 #define DG_PROOF_SECOND_H
 

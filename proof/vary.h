@@ -50,8 +50,8 @@ typedef struct dg_seen {
     int at;   /* 1 + the only rank that can have it; 0: several can; negative: none can */
     dg_vary value, present, rate, size, lead, partial, inexact;
     bool learned; /* hangs on trainable parameters */
-    /* what came, with parameters behind it, into collectives that it hangs on: its gradient differs
-     * over these axes, too */
+    /* how the operands differed that depend on parameters and reached this value through
+     * collectives: its gradient differs over these axes too */
     dg_vary made;
     /* of rate: what was added after an endless sampler, which cancels what came before */
     dg_vary after;

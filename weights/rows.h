@@ -1,5 +1,5 @@
-/* rows.h: which rows of a file's tensor a model takes that has other classes or fewer queries: for
- * RF-DETR, whose published checkpoints have a class for every number of a COCO category. */
+/* rows.h: chooses rows of a stored tensor for a model with other classes or fewer queries than the
+ * file. For RF-DETR, whose published checkpoints have one output per COCO category number. */
 #ifndef DG_WEIGHTS_ROWS_H
 #define DG_WEIGHTS_ROWS_H
 

@@ -99,9 +99,9 @@ typedef struct dg_query_rows_of {
     dg_val dn;        /* i32 [4]: n, 1, n, capacity: one group, for dg_attention */
 } dg_query_rows_of;
 /* Rows of gt [B,R] as decoder queries: n is the largest number of positives of an image, at least
- * `least` and at most `capacity`. An image lists its positives by number (if there are more than
- * n: the n with the least keys, by key), then others by key. As many rows of each image take part
- * as the image with fewest has before its first DG_ASSIGNED_ABSENT. */
+ * `least` and at most `capacity`. An image lists its positives by number (if there are more than n:
+ * the n with the least keys, by key), then others by key. An image's rows end before its first
+ * DG_ASSIGNED_ABSENT; of every image only as many rows take part as the shortest has. */
 DG_PUBLIC dg_query_rows_of dg_query_rows(dg_build *b, dg_val gt, dg_val positive_key,
                                          dg_val other_key, const dg_query_attr *attr);
 

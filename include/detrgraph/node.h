@@ -254,8 +254,8 @@ typedef struct dg_dataset {
 
 /* What AP does not say of an evaluation. -1: undefined, for there is no truth. */
 typedef struct dg_review {
-    /* AP of the same boxes in every image: of each class the median box, scored by the share of
-     * images that have the class. Who knows the data and sees no image reaches this. */
+    /* AP of a detector that looks at no image: it finds the same boxes in each, for every class the
+     * median box, scored by the share of images with that class. */
     double constant_ap, constant_ap50;
     /* the score that gives the best F1 at IoU 0.50, and F1, precision and recall there */
     double threshold, f1, precision, recall;

@@ -350,10 +350,10 @@ DG_PUBLIC dg_detections dg_detect(dg_build *b, dg_val logits, dg_val boxes, int6
 
 typedef enum dg_reduce { DG_SUM, DG_MAX, DG_MIN, DG_MEAN } dg_reduce;
 /* Collectives: every rank of the axis takes part, in program order. x is real or i32 (without
- * mean). The identity if the axis has one rank. The gradients of sums, means, broadcasts and
- * gathers are collectives, too: those of the mean of all ranks' losses, once <allreduce> averages
- * the parameters' gradients. None flows through a maximum or minimum, dg_reduce_to, dg_all_gatherv.
- */
+ * mean). With one rank on the axis they return x. The gradients of sums, means, broadcasts and
+ * gathers are collectives too, scaled so that, once <allreduce> has averaged the parameters'
+ * gradients, these are the gradients of the mean of all ranks' losses. No gradient flows through a
+ * maximum or minimum, dg_reduce_to or dg_all_gatherv. */
 /* Reduces over the axis; every rank gets the result. */
 DG_PUBLIC dg_val dg_all_reduce(dg_build *b, dg_val x, dg_reduce op, const char *axis);
 /* Rank `root`'s value, on every rank. */
