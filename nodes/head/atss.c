@@ -1,14 +1,20 @@
 /* atss.c: <head.atss>: a one-stage detector with adaptive training samples (Zhang et al. 2020),
  * trained beside a decoder: the collaborative training of Co-DETR (Zong et al. 2023).
  *
- *  head       two towers relu(GN(conv3x3)); from the first class logits, from the second four
- * deltas, times a learned number of the level, and a logit of centerness (Tian et al. 2019) assign
- * atss_assign: one box of 8 strides at each corner of cells loss       w_class sum focal loss / N
- * over boxes of the image w_box sum c (1 - GIoU) / (C (1 + 2^-23))         over positives, c: their
- * centerness w_centre sum bce(centerness, c) / N              over positives N = max(1, mean over
- * ranks of sum over images of max(1, positives)) + 2^-23 C = max(1, mean over ranks of sum c)
- *  queries    the positives as decoder queries, filled up with other boxes; a box outside of the
- *            image is (0, 0, 0, 0) there */
+ *  head        two towers relu(GN(conv3x3)); from the first class logits, from the second four
+ *              deltas, times a learned number of the level, and a logit of centerness (Tian et al.
+ *              2019)
+ *  assign      atss_assign: one box of 8 strides at each corner of cells
+ *  loss        w_class  sum focal loss / N               over boxes of the image
+ *              w_box    sum c (1 - GIoU) / (C (1 + 2^-23))  over positives, c: their centerness
+ *              w_centre sum bce(centerness, c) / N       over positives
+ *  N           (max(1, sum over all ranks' images of max(1, positives)) + 2^-23) / ranks
+ *  C           max(1, sum of c over all ranks) / ranks
+ *  queries     the positives as decoder queries, filled up with other boxes; a box outside of the
+ *              image is (0, 0, 0, 0) there
+ *
+ * Differs from the reference on purpose: mmdetection divides by the ranks before the maximum, so
+ * that a C below 1 on each of N ranks would weigh less than on one. */
 #include "nodes/builtin.h"
 #include "nodes/head/head.h"
 #include "nodes/loss/terms.h"
@@ -151,7 +157,12 @@ static dg_atss assign(atss *a)
 
 /* ---- losses ---------------------------------------------------------------------------------- */
 
-/* [2]: N and C without their small numbers, from the positives 1 or 0 [B,A]. */
+static double ranks(const atss *a)
+{
+    return a->c->axis ? (double)dg_axis_size(a->h.b, a->c->axis) : 1;
+}
+
+/* [2]: N and C of one rank, without their small numbers, from the positives 1 or 0 [B,A]. */
 static dg_val normalisers(const atss *a, dg_val positive, dg_val centerness)
 {
     dg_build *b = a->h.b;
@@ -161,9 +172,9 @@ static dg_val normalisers(const atss *a, dg_val positive, dg_val centerness)
     all[1] = dg_reshape(b, dg_sum(b, centerness, DG_ALL_AXES, false), DG_SHAPE(1));
     n = dg_concat(b, 0, 2, all);
     if (a->c->axis)
-        n = dg_scale(b, dg_all_reduce(b, n, DG_SUM, a->c->axis),
-                     1 / (double)dg_axis_size(b, a->c->axis), 0);
-    return dg_name(b, dg_max2(b, n, dg_number(b, 1)), "atss.normalisers");
+        n = dg_all_reduce(b, n, DG_SUM, a->c->axis);
+    n = dg_max2(b, n, dg_number(b, 1));
+    return dg_name(b, dg_scale(b, n, 1 / ranks(a), 0), "atss.normalisers");
 }
 
 static dg_val number(dg_build *b, dg_val list, int64_t i, double scale, double shift)
@@ -178,7 +189,8 @@ static void add_losses(const atss *a, const dg_atss *t, dg_loss_terms *terms)
     dg_delta_attr move = { CENTRE_STD, SIDE_STD, log(1000.0 / 16) };
     dg_val label = dg_pick_i32(b, a->h.labels, t->gt, a->c->classes),
            positive = dg_head_known(b, t->gt), all = normalisers(a, positive, t->centerness),
-           n = number(b, all, 0, 1, DG_HEAD_EPS), c = number(b, all, 1, 1 + DG_HEAD_EPS, 0);
+           n = number(b, all, 0, 1, DG_HEAD_EPS / ranks(a)),
+           c = number(b, all, 1, 1 + DG_HEAD_EPS, 0);
     dg_val boxes = dg_expand(b, dg_reshape(b, a->anchors.boxes, DG_SHAPE(1, a->all, 4)),
                              DG_SHAPE(a->h.batch, a->all, 4));
 

@@ -2,14 +2,17 @@
  * 2023) has it. Matching: Carion et al. 2020; class term: quality focal loss (Li et al. 2020),
  * whose target is the pair's IoU.
  *
- *  N          max(1, mean over the ranks of `axis` of the set's pairs) + 2^-23
+ *  N          (max(1, pairs of the set over all ranks of `axis`) + 2^-23) / ranks
  *  loss_cls   w_class sum over queries and classes / N
  *  loss_bbox  w_l1    sum |d(cx, cy, w, h)| / N        over pairs
  *  loss_iou   w_giou  sum (1 - GIoU) / N
  *
  * Sets: the last layer, d0, d1, ... the layers before it, enc the query selection, dn and dn_d0,
  * ... the denoising queries, aux0, aux0_d0, ... the further sets of queries, whose pairs are given.
- * Without objects all terms exist; those of boxes are 0. All counts are exchanged at once. */
+ * Without objects all terms exist; those of boxes are 0. All counts are exchanged at once.
+ *
+ * Differs from the reference on purpose: it divides by the ranks before the maximum, so that fewer
+ * pairs than ranks would weigh less than on one rank. */
 #include "nodes/builtin.h"
 #include "nodes/loss/terms.h"
 
@@ -152,6 +155,7 @@ static void count_pairs(sums *s, dg_val predictions)
 {
     dg_build *b = s->b;
     dg_val n[MOST_COUNTS], all;
+    double share = 1;
     int sets = 0;
 
     n[MATCHED] = matched(s, dg_dim(b, dg_record_get(b, predictions, "logits"), 1));
@@ -170,10 +174,12 @@ static void count_pairs(sums *s, dg_val predictions)
         }
     }
     all = dg_concat(b, 0, FIRST_SET + sets, n);
-    if (s->c->axis)
-        all = dg_scale(b, dg_all_reduce(b, all, DG_SUM, s->c->axis),
-                       1 / (double)dg_axis_size(b, s->c->axis), 0);
-    all = dg_name(b, dg_scale(b, dg_max2(b, all, dg_number(b, 1)), 1, 0x1p-23), "loss.pairs");
+    if (s->c->axis) {
+        all = dg_all_reduce(b, all, DG_SUM, s->c->axis);
+        share = 1 / (double)dg_axis_size(b, s->c->axis);
+    }
+    all = dg_scale(b, dg_max2(b, all, dg_number(b, 1)), share, share * 0x1p-23);
+    dg_name(b, all, "loss.pairs");
     for (int i = 0; i < FIRST_SET + sets; i++)
         s->n[i] = dg_reshape(b, dg_slice(b, all, 0, i, i + 1), DG_SCALAR);
 }

@@ -3,7 +3,7 @@
  * target has a pair per group. The class term is aligned with the boxes: Cai et al. 2023, in the
  * form of LW-DETR (Chen et al. 2024).
  *
- *  K          max(1, groups * objects over all ranks of `axis` / ranks)
+ *  K          max(1, groups * objects over all ranks of `axis`) / ranks
  *  loss_ce    w_class sum of the aligned class loss / K      over all queries and classes
  *  loss_bbox  w_l1    sum |d(cx, cy, w, h)| / K              over matched pairs
  *  loss_giou  w_giou  sum (1 - GIoU) / K
@@ -16,7 +16,10 @@
  * which take part in matching, too.
  *
  * Sets: the last layer, 0, 1, ... the layers before it, enc the query selection. Without objects
- * all terms exist; those of boxes are 0. */
+ * all terms exist; those of boxes are 0.
+ *
+ * Differs from the reference on purpose: it divides by the ranks before the maximum, so that fewer
+ * objects than ranks would weigh less than on one rank. */
 #include "nodes/builtin.h"
 #include "nodes/loss/mask_terms.h"
 #include "nodes/loss/terms.h"
@@ -100,9 +103,8 @@ static dg_val objects(const sums *s)
     dg_val n =
         dg_has(s->counted) ? dg_loss_count(b, s->counted, NULL) : dg_loss_count(b, s->count, axis);
 
-    n = dg_scale(b, n, (double)s->groups / ranks, 0);
-
-    return dg_name(b, dg_max2(b, n, dg_number(b, 1)), "loss.objects");
+    n = dg_max2(b, dg_scale(b, n, (double)s->groups, 0), dg_number(b, 1));
+    return dg_name(b, dg_scale(b, n, 1 / ranks, 0), "loss.objects");
 }
 
 static dg_val targets_per_group(const sums *s)

@@ -1,4 +1,4 @@
-ranks_tests = tests/ranks/course tests/ranks/data tests/ranks/train
+ranks_tests = tests/ranks/course tests/ranks/data tests/ranks/few tests/ranks/train
 check_PROGRAMS += $(ranks_tests)
 TESTS += $(ranks_tests) tests/ranks/masks
 EXTRA_DIST += tests/ranks/masks
@@ -7,6 +7,8 @@ tests_ranks_course_SOURCES = tests/ranks/course.c tests/comm/crew.c tests/comm/c
 tests_ranks_course_LDADD = $(runtime_rooms) $(test_libs)
 tests_ranks_data_SOURCES = tests/ranks/data.c $(toy_ranks)
 tests_ranks_data_LDADD = $(runtime_rooms) $(test_libs)
+tests_ranks_few_SOURCES = tests/ranks/few.c tests/comm/crew.c tests/comm/crew.h
+tests_ranks_few_LDADD = $(runtime_rooms) $(test_libs)
 tests_ranks_train_SOURCES = tests/ranks/train.c $(toy_ranks)
 tests_ranks_train_LDADD = $(runtime_rooms) $(test_libs)
 
