@@ -2,6 +2,7 @@
  * finite end the run before they change anything. */
 #include "runtime/step.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -361,8 +362,10 @@ static bool terms_finite(const dg_compiled *c)
     return fine;
 }
 
-/* ok: the value that is equal on all ranks. */
-static int check_finite(dg_run *run, const dg_feeder_batch *batch, int32_t ok, dg_diag *d)
+/* Compares the losses of all ranks, which meet here in every step, and refuses one that is not
+ * finite unless the step is skipped. ok: the value that is equal on all ranks. */
+static int check_finite(dg_run *run, const dg_feeder_batch *batch, int32_t ok, bool skipped,
+                        dg_diag *d)
 {
     const dg_compiled *c = dg_run_programs(run)->current;
     const dg_program *p = c->program;
@@ -378,6 +381,8 @@ static int check_finite(dg_run *run, const dg_feeder_batch *batch, int32_t ok, d
     if (total)
         DG_TRY(dg_exec_get(c->exec, total, &own.loss, d));
     DG_TRY(compare_losses(dg_run_world(run), own, &dg_run_step_state(run)->loss, &bad, d));
+    if (skipped)
+        return 0;
     if (bad >= 0 && !own.bad)
         return bad_elsewhere(dg_run_progress(run)->step, bad, d);
     if (fine == 0 || own.bad)
@@ -388,10 +393,10 @@ out:
 
 /* ---- skip and stop --------------------------------------------------------------------------- */
 
-/* *who: id of the first node whose flag of this kind is nonzero, or NULL. Results of the update are
- * valid only after one. */
-static int find_fired(const dg_compiled *c, dg_result_kind kind, bool update, const char **who,
-                      dg_diag *d)
+/* *who: id of the first node before number `end` whose flag of this kind is nonzero, or NULL.
+ * Results of the update are valid only after one. */
+static int find_fired(const dg_compiled *c, dg_result_kind kind, bool update, int end,
+                      const char **who, dg_diag *d)
 {
     const dg_program *p = c->program;
     int rc = 0;
@@ -402,12 +407,34 @@ static int find_fired(const dg_compiled *c, dg_result_kind kind, bool update, co
         int producer = p->values.items[r->value].producer;
         double flag = 0;
 
-        if (r->kind != kind ||
+        if (r->kind != kind || r->index >= end ||
             (!update && producer >= 0 && p->instrs.items[producer].segment == DG_SEG_UPDATE))
             continue;
         rc = dg_exec_get(c->exec, r->value, &flag, d);
         *who = flag != 0 ? r->key : NULL;
     }
+    return rc;
+}
+
+/* Whether a <skip> left out the update, and the average: those behind them leave out what follows
+ * only, and may fire on some ranks. */
+static int find_skipped(dg_run *run, bool *update, bool *average, dg_diag *d)
+{
+    const dg_compiled *c = dg_run_programs(run)->current;
+    const dg_scope *train = dg_run_pipeline(run)->graph->train;
+    int first = INT_MAX, last = INT_MAX, rc;
+    const char *who;
+
+    for (int i = 0; train && i < train->n_nodes; i++)
+        if (train->nodes[i]->class->role == DG_ROLE_OPTIMIZER) {
+            first = first < INT_MAX ? first : train->nodes[i]->number;
+            last = train->nodes[i]->number;
+        }
+    DG_TRY(find_fired(c, DG_RESULT_SKIP, true, first, &who, d));
+    *update = who != NULL;
+    DG_TRY(find_fired(c, DG_RESULT_SKIP, true, last, &who, d));
+    *average = who != NULL;
+out:
     return rc;
 }
 
@@ -432,27 +459,26 @@ int dg_run_train_batch(dg_run *run, const dg_feeder_batch *batch, bool *updated,
     const dg_program *p = c->program;
     dg_step_state *s = dg_run_step_state(run);
     dg_progress *progress = dg_run_progress(run);
-    const char *skipped_by = NULL;
+    bool skipped, still; /* without an update, without the average's */
     int rc;
 
     *updated = false;
     DG_TRY(dg_run_forward_batch(run, d));
     if (s->accumulated + 1 < p->accumulate) {
         DG_TRY(do_meanwhile(s, d));
-        DG_TRY(check_finite(run, batch, p->ok_batch, d));
+        DG_TRY(check_finite(run, batch, p->ok_batch, false, d));
         if (!s->stopped_by)
-            DG_TRY(find_fired(c, DG_RESULT_STOP, false, &s->stopped_by, d));
+            DG_TRY(find_fired(c, DG_RESULT_STOP, false, INT_MAX, &s->stopped_by, d));
         s->accumulated++;
     } else {
         DG_TRY(dg_exec_run(c->exec, DG_SEG_UPDATE, &s->control, d));
         DG_TRY(do_meanwhile(s, d));
-        DG_TRY(find_fired(c, DG_RESULT_SKIP, true, &skipped_by, d));
-        if (!skipped_by) {
-            DG_TRY(check_finite(run, batch, p->ok, d));
+        DG_TRY(find_skipped(run, &skipped, &still, d));
+        DG_TRY(check_finite(run, batch, p->ok, skipped, d));
+        if (!still)
             s->ema_initial_share *= s->control.ema_decay;
-        }
         if (!s->stopped_by)
-            DG_TRY(find_fired(c, DG_RESULT_STOP, true, &s->stopped_by, d));
+            DG_TRY(find_fired(c, DG_RESULT_STOP, true, INT_MAX, &s->stopped_by, d));
         s->accumulated = 0;
         progress->step++;
         *updated = true;

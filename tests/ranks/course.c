@@ -1,5 +1,6 @@
 /* course: steps of several ranks in which some have what others lack: votes that all hear, nodes
- * that all leave out, a value that one sends, a bad loss on one that all skip. */
+ * that all leave out, a value that one sends, a bad loss on one that all skip, a skip behind the
+ * update that some take. */
 #include "tests/comm/crew.h"
 
 #include <math.h>
@@ -36,7 +37,8 @@ static const char text[] =
     "<backward id='grad' loss='@loss.total'/><allreduce id='mean' in='@grad' axis='dp'/>"
     "<optimizer.adamw id='opt' gradients='@mean' lr='1e-2'/>"
     "<record id='r' any='@any' all='@all' most='@most' least='@least' sent='@sent' heard='@heard'/>"
-    "<log id='l' in='@r'/></train></pipeline>";
+    "<log id='l' in='@r'/><test id='none' in='@b.targets.count' is='zero'/>"
+    "<skip id='t' when='@none'/><log id='k' in='@b.targets.count'/></train></pipeline>";
 
 typedef struct shared {
     double weights[CREW_MOST][16], statistics[CREW_MOST][4];
