@@ -1,5 +1,7 @@
 /* sinks.c: numbers that rank 0 reports, or the rank that evaluates alone: that rank must have them,
  * and a checkpoint is chosen by what all ranks found. */
+#include <string.h>
+
 #include "proof/vary.h"
 
 static bool measures(const dg_node *node)
@@ -64,6 +66,104 @@ static void check_share(dg_proof *p, const dg_visit *v, uint32_t axes)
                  dg_vary_called(p, node), dg_vary_name(p, own.axes));
 }
 
+/* ---- numbers that each rank has for itself --------------------------------------------------- */
+
+static bool is_real_scalar(const dg_contract *c)
+{
+    bool real = c->kind == DG_TYPE_RECORD && c->n_fields > 0;
+
+    if (c->kind == DG_TYPE_TENSOR)
+        return c->dtype == DG_REAL && c->n_dims == 0 && c->ellipsis < 0;
+    for (int i = 0; i < c->n_fields; i++)
+        real &= is_real_scalar(c->fields[i].type);
+    return real;
+}
+
+/* The type of a field: "terms.loss" of a record; NULL: unknown. */
+static const dg_contract *field(const dg_contract *c, const char *path)
+{
+    while (path && c && c->kind == DG_TYPE_RECORD) {
+        size_t n = strcspn(path, ".");
+        const dg_contract *found = NULL;
+
+        for (int i = 0; i < c->n_fields && !found; i++) {
+            const char *key = c->fields[i].key;
+            size_t length = c->fields[i].wildcard ? strlen(key) : n;
+
+            if (strncmp(key, path, length) == 0 && (c->fields[i].wildcard || !key[n]))
+                found = c->fields[i].type;
+        }
+        c = found;
+        path = path[n] ? path + n + 1 : NULL;
+    }
+    return path ? NULL : c;
+}
+
+/* True if it is known that the wire brings real scalars only, whose mean can be taken. */
+static bool brings_reals(const dg_node *from, int port, const char *key)
+{
+    const dg_contract *type = field(from->out_contracts[port], key);
+    size_t n = key ? strcspn(key, ".") : 0;
+    bool some = false;
+
+    if (type && type->kind != DG_TYPE_ANY)
+        return is_real_scalar(type);
+    if (from->model)
+        return brings_reals(from->model->output, port, key);
+    if (!dg_node_has_row(from, DG_RULE_KEYS))
+        return false;
+    for (int i = 0; i < from->n_in; i++) {
+        const dg_wire *w = &from->in[i];
+        const char *name = from->in_ports[i]->name;
+
+        if (!w->from || (key && (strncmp(name, key, n) != 0 || name[n])))
+            continue;
+        if (!brings_reals(w->from, w->port, key && key[n] ? key + n + 1 : w->key) ||
+            (key && key[n] && w->key))
+            return false;
+        some = true;
+    }
+    return some;
+}
+
+/* True if a collective in front of the node would be accepted. */
+static bool can_meet(const dg_proof *p, const dg_visit *v)
+{
+    bool can = p->train && !v->fires.axes && !p->clock->rate.axes;
+
+    for (int i = 0; i < v->node->n_in; i++) {
+        const dg_seen *in = &v->in[i];
+
+        can &= !in->present.axes && !in->partial.axes && !in->inexact.axes;
+        for (int k = 0; k < in->n_keys; k++)
+            can &= !in->keys[k].seen.present.axes;
+    }
+    return can;
+}
+
+/* Warns of numbers of rank 0's own, shown as if they were the run's. */
+static void check_shown(dg_proof *p, const dg_visit *v)
+{
+    const dg_node *node = v->node;
+    const char *alone = dg_edit_write(p->g, node, "on", "0"), *mean = NULL;
+    dg_vary own = { 0 };
+
+    for (int i = 0; i < node->n_in; i++)
+        own = dg_vary_join(own, v->in[i].value);
+    if (measures(node) || node->n_out || v->at || !own.axes)
+        return;
+    if (node->n_in == 1 && node->in[0].from && can_meet(p, v) &&
+        brings_reals(node->in[0].from, node->in[0].port, node->in[0].key))
+        mean = dg_vary_through(p, node, 0, "allreduce op=\"mean\"", own.axes);
+    dg_vary_warn(p, "DG-W-SHARE", node->where, own, mean ? mean : alone,
+                 "%s shows the numbers of rank 0 alone, and other ranks of %s have others",
+                 dg_vary_called(p, node), dg_vary_name(p, own.axes));
+    if (mean)
+        p->faults.items[p->faults.n - 1].way = alone;
+}
+
+/* ---- numbers to choose by -------------------------------------------------------------------- */
+
 /* Takes out the guards of the node and of what its inputs hang on. */
 static const char *without_guards(const dg_proof *p, const dg_visit *v)
 {
@@ -99,6 +199,7 @@ void dg_vary_sink(dg_proof *p, const dg_visit *v)
         return;
     check_place(p, v);
     check_share(p, v, axes);
+    check_shown(p, v);
     if (v->node != p->g->checkpoint.best)
         return;
     check_idle(p, v);

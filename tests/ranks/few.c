@@ -114,8 +114,7 @@ static const char *rank_of(dg_comm *comm, void *ctx)
     o.text = text;
     if (dg_run_open_rank(&run, &o, &world, d) < 0 ||
         dg_run_select(run, "train", SIDE, SIDE, d) < 0 || !feed(run, s, comm->rank, batch, d) ||
-        dg_run_step(run, d) < 0 ||
-        dg_run_read(run, "loss.total", &s->loss[comm->rank], 1, d) < 0) {
+        dg_run_step(run, d) < 0 || dg_run_read(run, "loss.total", &s->loss[comm->rank], 1, d) < 0) {
         wrong = "no step";
         fprintf(stderr, "# rank %d: %s\n", comm->rank, dg_diag_text(d));
         comm->abort(comm);
