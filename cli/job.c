@@ -10,7 +10,7 @@
 #include "control/message.h"
 
 enum { JUDGED = 12 }; /* looks before a rank may be called late */
-static const double most_s = 5, behind = 0.15, forgets = 0.95;
+static const double most_s = 20, behind = 0.15, forgets = 0.95;
 
 struct dg_job {
     dg_arena *arena, *answer; /* answer: owns the latest answer */

@@ -271,7 +271,7 @@ static void end_all(const pid_t *pids, int n, int sig)
 
 outcome toy_ranks_run(toy *t, start s)
 {
-    enum { PATIENCE_S = 120 };
+    enum { PATIENCE_S = 900 };
     outcome o = { .n = 0 };
     pid_t pids[TOY_RANKS];
     double begin;

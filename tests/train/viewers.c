@@ -395,7 +395,7 @@ static void ask(int port, const char *request, char *reply, size_t room)
 /* Connections that send a byte now and then are ended between steps, and then others get in. */
 static void drips(void **state)
 {
-    enum { MANY = 64, TRIES = 1200 };
+    enum { MANY = 64, TRIES = 12000 };
     toy *t = *state;
     int fd[MANY], tries = 0;
     dg_prometheus *s;
