@@ -94,6 +94,9 @@ static int read_chart(chart *c, const char *path, dg_arena *a, dg_diag *d)
             c->column = whole_of(o, "column");
             c->step = whole_of(o, "step");
             c->waits = waits && waits->truth;
+            if (c->rank < 0)
+                rc = dg_fail(d, DG_EINPUT, (dg_where){ .file = path }, "doctor-nothing",
+                             "its first line names no rank");
         } else if (rc == 0) {
             c->entries[c->n] = read_entry(o);
             if (c->entries[c->n].number > 0)
@@ -175,9 +178,32 @@ static void add_entry(dg_str *s, const entry *e)
         add_place(s, e->node, e->file, e->line, e->column);
 }
 
-static void add_verdict(dg_str *s, const dg_json *v)
+/* The first error of verdict.json; NULL: there is none, or, as *s then says, none that is one. */
+static const dg_json *read_verdict(const char *path, dg_arena *a, dg_str *s)
 {
-    const dg_json *first = v && v->kind == DG_JSON_ARRAY && v->n ? &v->items[0] : NULL, *help;
+    const dg_json *v = NULL, *first = NULL;
+    dg_diag *own;
+
+    if (!dg_exists(path))
+        return NULL;
+    own = dg_diag_open();
+    if (dg_json_read(&v, a, path, own) == 0) {
+        first = v->kind == DG_JSON_ARRAY && v->n ? &v->items[0] : NULL;
+        if (!first || !*dg_json_text(first, "id") || !*dg_json_text(first, "message")) {
+            first = NULL;
+            dg_fail(own, DG_EINPUT, (dg_where){ .file = path }, "doctor-nothing",
+                    "it names no error");
+        }
+    }
+    if (!first)
+        add_unreadable(s, own);
+    dg_diag_close(&own);
+    return first;
+}
+
+static void add_verdict(dg_str *s, const dg_json *first)
+{
+    const dg_json *help;
 
     if (!first) {
         dg_str_add(s, "No verdict was written.\n");
@@ -234,7 +260,7 @@ static int64_t last_number(const chart *c)
 
 static void add_difference(dg_str *s, const chart *c, int64_t number, int who)
 {
-    dg_str_fmt(s, "The ranks parted at their record %lld: rank 0 ", (long long)number);
+    dg_str_fmt(s, "The ranks parted at their record %lld: rank %d ", (long long)number, c[0].rank);
     add_entry(s, entry_at(&c[0], number));
     dg_str_fmt(s, ", rank %d ", c[who].rank);
     add_entry(s, entry_at(&c[who], number));
@@ -280,19 +306,11 @@ int dg_doctor_examine(dg_str *out, const char *folder, dg_diag *d)
     const char *flight = dg_path_join(a, folder, "flight"),
                *verdict = dg_path_join(a, flight, "verdict.json");
     chart *c = DG_NEW_N(a, DG_MAX_RANKS, chart);
-    const dg_json *v = NULL;
     int n, rc, who = 0;
     int64_t number;
 
     DG_TRY(read_charts(c, &n, flight, a, out, d));
-    if (dg_exists(verdict)) {
-        dg_diag *own = dg_diag_open();
-
-        if (dg_json_read(&v, a, verdict, own) < 0)
-            add_unreadable(out, own);
-        dg_diag_close(&own);
-    }
-    add_verdict(out, v);
+    add_verdict(out, read_verdict(verdict, a, out));
     for (int i = 0; i < n; i++) {
         dg_str_fmt(out, "Rank %d (%s) was at step %lld", c[i].rank, c[i].host,
                    (long long)c[i].step + 1);

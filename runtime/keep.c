@@ -3,6 +3,7 @@
  * whether it could, so that all know which steps are saved. */
 #include "runtime/train.h"
 
+#include <sys/resource.h>
 #include <sys/statvfs.h>
 
 #include "base/file.h"
@@ -38,6 +39,7 @@ static void add_room(dg_str *s, const dg_train *t)
 {
     const dg_checkpoint_args args = checkpoint_of(t);
     double takes = (double)dg_checkpoint_bytes(&args), has = free_bytes(t);
+    struct rlimit file;
     char a[32], b[32];
 
     dg_str_fmt(s, "a checkpoint takes %s", dg_human_bytes(takes, a, sizeof a));
@@ -45,6 +47,10 @@ static void add_room(dg_str *s, const dg_train *t)
         dg_str_fmt(s, ", and %s are free", dg_human_bytes(has, b, sizeof b));
     if (has >= 0 && has < takes)
         dg_str_fmt(s, ": %s are missing", dg_human_bytes(takes - has, a, sizeof a));
+    if (getrlimit(RLIMIT_FSIZE, &file) == 0 && file.rlim_cur != RLIM_INFINITY &&
+        (double)file.rlim_cur < takes)
+        dg_str_fmt(s, ", and a file may have %s (ulimit -f)",
+                   dg_human_bytes((double)file.rlim_cur, a, sizeof a));
 }
 
 void dg_keep_room(const dg_train *t)

@@ -245,7 +245,9 @@ static void test_damaged(void **state)
         { "{\"rank\":1}", "it ends before the end of its first line" },
         { "{\"rank\":1,\"ho", "it ends before the end of its first line" },
         { "{\"rank\":1}\n", "Rank 1 () was at step 0 outside all nodes" },
-        { "3\n{}\n", "rank-1.jsonl cannot be read: line 2 has no number of a record" },
+        { "3\n{}\n", "rank-1.jsonl cannot be read: its first line names no rank" },
+        { "{\"rank\":1}\n{}\n", "rank-1.jsonl cannot be read: line 2 has no number of a record" },
+        { "{\"rank\":-1}\n", "rank-1.jsonl cannot be read: its first line names no rank" },
         { "{\"rank\":1}\n{\"number\":7}\n{\"number\":2,\"op\":\"sum\"}\n{\"num", "Rank 1" },
     };
     fixture *f = *state;
@@ -278,6 +280,12 @@ static void test_damaged(void **state)
                      0);
     assert_int_equal(dg_doctor_examine(&s, f->folder, f->d), 0);
     has(s.s, "verdict.json cannot be read");
+    s.n = 0;
+    assert_int_equal(dg_file_write(dg_path_join(f->a, f->flight, "verdict.json"), "[{\"id\":5}]",
+                                   10, f->d),
+                     0);
+    assert_int_equal(dg_doctor_examine(&s, f->folder, f->d), 0);
+    has(s.s, "verdict.json cannot be read: it names no error.\nNo verdict was written.\n");
     dg_str_free(&s);
 }
 
