@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "control/message.h"
 #include "graph/digest.h"
 #include "proof/proof.h"
 
@@ -61,11 +62,19 @@ static int report(const options *o, const dg_diag *d, dg_graph *g, const char *f
 static int verb_validate(const void *self, const dg_words *words, dg_arena *a)
 {
     const options *o = self;
-    dg_diag *d = dg_diag_open();
-    dg_registry *r = dg_builtin_registry(d);
+    dg_diag *d;
+    dg_registry *r;
     dg_graph *g = NULL;
     const dg_set *sets = dg_sets(&o->sets, a);
     int rc = 0, said;
+
+    if (o->ranks > DG_MAX_RANKS) {
+        dg_say_error("detrgraph validate: --ranks %lld: a whole number up to %d is expected\n",
+                     (long long)o->ranks, DG_MAX_RANKS);
+        return DG_EXIT_USAGE;
+    }
+    d = dg_diag_open();
+    r = dg_builtin_registry(d);
 
     if (r && dg_graph_load(&g, words->v[0], sets, o->sets.n, r, d) == 0) {
         if (g->ranks_open)

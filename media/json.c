@@ -201,8 +201,19 @@ static int on_number(void *ctx, const char *text, size_t n)
     return scalar(ctx, &(dg_json_scalar){ .kind = DG_JSON_NUMBER, .text = text, .n = n }, n);
 }
 
+/* Text ends at the first NUL everywhere else: a name with one would be another name. */
+static int has_nul(dg_json_reader *r, const unsigned char *text, size_t n)
+{
+    if (r->skip || !memchr(text, '\0', n))
+        return 0;
+    mark_token(r, n + 2);
+    return r->rc = dg_json_fail(r, "json-syntax", "a text with a NUL character, \\u0000");
+}
+
 static int on_string(void *ctx, const unsigned char *text, size_t n)
 {
+    if (has_nul(ctx, text, n) < 0)
+        return 0;
     return scalar(ctx,
                   &(dg_json_scalar){ .kind = DG_JSON_STRING, .text = (const char *)text, .n = n },
                   n + 2);
@@ -214,6 +225,8 @@ static int on_key(void *ctx, const unsigned char *text, size_t n)
 
     if (r->skip)
         return 1;
+    if (has_nul(r, text, n) < 0)
+        return 0;
     mark_token(r, n + 2);
     r->rc = r->events->key(r->ctx, r, (const char *)text, n);
     return r->rc == 0;

@@ -76,20 +76,25 @@ static int read_packed(reader *r, const char *name, uint64_t most, void **data, 
     return ended ? 0 : broken(r, "truncated or damaged:", name);
 }
 
-/* "archive/" from the only entry "archive/data.pkl". */
-static const char *find_prefix(reader *r)
+/* *prefix = "archive/" from the only entry "archive/data.pkl". Of two, programs may read different
+ * ones. */
+static int find_prefix(reader *r, const char **prefix)
 {
     zip_int64_t n = zip_get_num_entries(r->zip, 0);
+
+    *prefix = NULL;
 
     for (zip_int64_t i = 0; i < n; i++) {
         const char *name = zip_get_name(r->zip, (zip_uint64_t)i, 0);
         size_t len = name ? strlen(name) : 0;
 
-        if (len >= 8 && strcmp(name + len - 8, "data.pkl") == 0 &&
-            (len == 8 || name[len - 9] == '/'))
-            return dg_strndup(r->a->arena, name, len - 8);
+        if (len < 8 || strcmp(name + len - 8, "data.pkl") != 0 || (len > 8 && name[len - 9] != '/'))
+            continue;
+        if (*prefix)
+            return broken(r, "a zip archive with two data.pkl", NULL);
+        *prefix = dg_strndup(r->a->arena, name, len - 8);
     }
-    return NULL;
+    return *prefix ? 0 : broken(r, "a zip archive without data.pkl", NULL);
 }
 
 static int check_order(reader *r)
@@ -370,10 +375,7 @@ int dg_pth_parse(dg_archive *a, dg_diag *d)
     r.zip = zip_open(a->file, ZIP_RDONLY, &code);
     if (!r.zip)
         return broken(&r, "its zip directory cannot be read; was it cut short?", NULL);
-    r.prefix = find_prefix(&r);
-    rc = r.prefix ? 0 : broken(&r, "a zip archive without data.pkl", NULL);
-    if (rc < 0)
-        goto out;
+    DG_TRY(find_prefix(&r, &r.prefix));
     DG_TRY(check_order(&r));
     DG_TRY(read_packed(&r, dg_printf(a->arena, "%sdata.pkl", r.prefix), PICKLE_MAX, &bytes, &n));
     DG_TRY(dg_pickle_parse(&root, a->arena, bytes, n, NULL, NULL, a->file, d));

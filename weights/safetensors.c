@@ -187,6 +187,8 @@ int dg_safetensors_parse(dg_archive *a, const uint8_t *bytes, size_t n, dg_diag 
         dg_entry *e = &a->entries[a->n];
 
         if (strcmp(v->key, "__metadata__") == 0) {
+            if (a->meta || v->kind != DG_JSON_OBJECT)
+                return broken(a, d, "its __metadata__ is not one object", NULL);
             a->meta = v;
             continue;
         }

@@ -165,6 +165,8 @@ static void bad_texts(void **state)
         { "[\"\xFF\"]", "invalid bytes in UTF8 string", 1 },
         { "{1: 2}", "invalid object key", 1 },
         { "]", "unallowed token", 1 },
+        { "[1,\n\"a\\u0000b\"]", "a text with a NUL character, \\u0000", 2 },
+        { "{\"a\\u0000\": 1}", "a text with a NUL character, \\u0000", 1 },
     };
     place *p = *state;
 

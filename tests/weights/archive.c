@@ -125,6 +125,10 @@ static void refuses_headers(void **state)
         { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
           "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
           8, "safetensors-broken" },
+        { "{\"__metadata__\":[]}", 0, "safetensors-broken" },
+        { "{\"__metadata__\":{},\"__metadata__\":{}}", 0, "safetensors-broken" },
+        { "{\"a\\u0000b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4,
+          "json-syntax" },
         { "{\"a\":", 0, "json-syntax" },
     };
     dg_archive *a;
