@@ -231,7 +231,7 @@ int dg_checkpoint_state_read(dg_checkpoint_state *s, dg_arena *a, const char *fi
     if (rc < 0)
         goto out;
     s->has_sums = format == FORMAT;
-    if (s->has_sums)
+    if (s->has_sums || dg_json_get(s->json, "checksum")) /* an edited number of the format, too */
         DG_TRY(check_own_sum(text, n, file, d));
     DG_TRY(read_progress(s->json, &s->progress, d));
     s->has_ema = dg_json_get(s->json, sum_keys[DG_PART_EMA]) != NULL;
