@@ -336,14 +336,39 @@ static int gloo_gather(dg_comm *c, const void *mine, size_t bytes, void *all)
     return gather_ragged(c, mine, l->sizes, all);
 }
 
-static int gloo_barrier(dg_comm *c)
+static int meet_for(dg_comm *c, dg_meeting what)
 {
     int32_t x = 0;
 
     return at_once(c, (job){ .kind = REDUCE,
                              .x = { DG_I32, DG_SCALAR, &x },
                              .op = DG_MAX,
-                             .meeting = dg_meeting_of(c, DG_MEET_BARRIER, 0, 0, 0) });
+                             .meeting = what });
+}
+
+static int gloo_barrier(dg_comm *c)
+{
+    return meet_for(c, dg_meeting_of(c, DG_MEET_BARRIER, 0, 0, 0));
+}
+
+static int gloo_meet(dg_comm *c, dg_meeting_kind what, int a, dg_dtype type, size_t n)
+{
+    return meet_for(c, dg_meeting_of(c, what, a, (int)type, n));
+}
+
+/* What a lost machine did is not known before somebody waits for it. */
+static int gloo_look(dg_comm *c, bool lost, char why[DG_COMM_WHY])
+{
+    lane *l = self_of(c);
+    int rc;
+
+    (void)lost;
+    pthread_mutex_lock(&l->lock);
+    rc = l->failed;
+    if (rc < 0)
+        snprintf(why, DG_COMM_WHY, "%s", c->why);
+    pthread_mutex_unlock(&l->lock);
+    return rc;
 }
 
 static void gloo_stop(dg_comm *c)
@@ -428,6 +453,8 @@ int dg_comm_gloo_open(dg_comm **comm, const char *address, int rank, int ranks,
                         .gather = gloo_gather,
                         .gather_ragged = gather_ragged,
                         .barrier = gloo_barrier,
+                        .meet = gloo_meet,
+                        .look = gloo_look,
                         .duplicate = gloo_duplicate,
                         .abort = gloo_stop,
                         .close = close_lane };

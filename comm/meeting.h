@@ -6,14 +6,6 @@
 
 #include "kernels/comm.h"
 
-typedef enum dg_meeting_kind {
-    DG_MEET_REDUCE = 1,
-    DG_MEET_REDUCE_PIECES,
-    DG_MEET_BROADCAST,
-    DG_MEET_GATHER,
-    DG_MEET_BARRIER
-} dg_meeting_kind;
-
 typedef struct dg_meeting {
     uint64_t word; /* kind, operator or root, type, elements or bytes */
     dg_comm_place place;

@@ -353,6 +353,18 @@ static int shm_barrier(dg_comm *c)
     return exchange_boxes(self_of(c), NULL, 0, dg_meeting_of(c, DG_MEET_BARRIER, 0, 0, 0), &box);
 }
 
+static int shm_meet(dg_comm *c, dg_meeting_kind kind, int a, dg_dtype type, size_t n)
+{
+    int box;
+
+    return exchange_boxes(self_of(c), NULL, 0, dg_meeting_of(c, kind, a, (int)type, n), &box);
+}
+
+static int shm_look(dg_comm *c, bool lost, char why[DG_COMM_WHY])
+{
+    return dg_shm_sync_look(&self_of(c)->sync, lost, why);
+}
+
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 static size_t round_to_pages(size_t bytes)
@@ -489,6 +501,8 @@ static int open_at(dg_comm **comm, int fd, off_t at, int rank, int ranks, dg_dia
                         .gather = shm_gather,
                         .gather_ragged = gather_ragged,
                         .barrier = shm_barrier,
+                        .meet = shm_meet,
+                        .look = shm_look,
                         .memory = at ? NULL : map_pieces, /* a duplicate has no room behind it */
                         .duplicate = at ? NULL : shm_duplicate,
                         .abort = shm_stop,

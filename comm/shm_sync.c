@@ -135,24 +135,29 @@ static bool has_ended(int32_t pid)
     return gone;
 }
 
+/* Whether a rank has ended or left, and why nobody need wait for it. */
+static bool is_gone(const dg_shm_sync *m, int rank, char why[DG_COMM_WHY])
+{
+    peer *p = &m->shared->peers[rank];
+    int32_t pid = atomic_load(&p->pid);
+    bool left = atomic_load(&p->left) != 0;
+
+    if (rank == m->comm->rank || !pid || (!left && !has_ended(pid)))
+        return false;
+    snprintf(why, DG_COMM_WHY, "rank %d (process %d) has %s", rank, (int)pid,
+             left ? "left" : "ended");
+    return true;
+}
+
 /* Fails if a rank that has not entered has ended or left: it will never come. */
 static int check_peers(dg_shm_sync *m, const counter *c, uint32_t target, uint64_t k)
 {
     char why[DG_COMM_WHY];
     int rc = compare(m, k);
 
-    for (int r = 0; r < m->comm->ranks && rc == 0; r++) {
-        peer *p = &m->shared->peers[r];
-        int32_t pid = atomic_load(&p->pid);
-        bool left = atomic_load(&p->left) != 0;
-
-        if (r == m->comm->rank || !pid || (!left && !has_ended(pid)) ||
-            has_reached(atomic_load(&c->n), target))
-            continue;
-        snprintf(why, sizeof why, "rank %d (process %d) has %s", r, (int)pid,
-                 left ? "left" : "ended");
-        rc = fail_all(m, DG_EIO, why);
-    }
+    for (int r = 0; r < m->comm->ranks && rc == 0; r++)
+        if (is_gone(m, r, why) && !has_reached(atomic_load(&c->n), target))
+            rc = fail_all(m, DG_EIO, why);
     return rc;
 }
 
@@ -236,6 +241,20 @@ int dg_shm_sync_status(dg_shm_sync *m)
     return m->failed                                                        ? m->failed
            : atomic_load_explicit(&m->shared->broken, memory_order_relaxed) ? take_failure(m)
                                                                             : 0;
+}
+
+int dg_shm_sync_look(const dg_shm_sync *m, bool lost, char why[DG_COMM_WHY])
+{
+    uint32_t broken = atomic_load(&m->shared->broken);
+
+    if (broken > 2) {
+        snprintf(why, DG_COMM_WHY, "%s", broken == 2 + DG_ESTOP ? "stopped" : m->shared->why);
+        return -(int)(broken - 2);
+    }
+    for (int r = 0; r < m->comm->ranks && lost; r++)
+        if (is_gone(m, r, why))
+            return -DG_EIO;
+    return 0;
 }
 
 /* ---- entering

@@ -27,6 +27,8 @@ void dg_shm_sync_leave(dg_shm_sync *m); /* other ranks stop waiting for this one
 void dg_shm_sync_stop(dg_shm_sync *m);  /* ends all waits of all ranks; from any thread */
 
 int dg_shm_sync_status(dg_shm_sync *m) DG_MUST_USE; /* 0, or the failure */
+/* From any thread: dg_comm.look. */
+int dg_shm_sync_look(const dg_shm_sync *m, bool lost, char why[DG_COMM_WHY]);
 
 /* Enters collective m->next and returns its number; call after writing what the others will read.
  * two: it has a second phase. */

@@ -68,12 +68,13 @@ static int end_record(recorded *w, uint64_t number, int rc)
     return copy_state(w, rc);
 }
 
+static const char *const reductions[] = { "sum", "max", "min", "mean" };
+
 static int recorded_start(dg_comm *c, dg_tensor x, dg_reduce op, int64_t *ticket)
 {
-    static const char *const names[] = { "sum", "max", "min", "mean" };
     recorded *w = self_of(c);
     uint64_t number =
-        begin_record(w, names[op & 3], dg_dtype_name(x.dtype), dg_shape_elements(x.shape));
+        begin_record(w, reductions[op & 3], dg_dtype_name(x.dtype), dg_shape_elements(x.shape));
     int rc = w->inner->start(w->inner, x, op, ticket);
 
     dg_recorder_leave(w->recorder);
@@ -126,6 +127,26 @@ static int recorded_barrier(dg_comm *c)
     uint64_t number = begin_record(w, "barrier", "", 0);
 
     return end_record(w, number, w->inner->barrier(w->inner));
+}
+
+static int recorded_meet(dg_comm *c, dg_meeting_kind kind, int a, dg_dtype type, size_t n)
+{
+    recorded *w = self_of(c);
+    bool reduces = kind == DG_MEET_REDUCE;
+    uint64_t number = begin_record(w,
+                                   reduces                     ? reductions[a & 3]
+                                   : kind == DG_MEET_BROADCAST ? "broadcast"
+                                                               : "gather",
+                                   reduces ? dg_dtype_name(type) : "bytes", (int64_t)n);
+
+    return end_record(w, number, w->inner->meet(w->inner, kind, a, type, n));
+}
+
+static int recorded_look(dg_comm *c, bool lost, char why[DG_COMM_WHY])
+{
+    recorded *w = self_of(c);
+
+    return w->inner->look(w->inner, lost, why);
 }
 
 static void *recorded_memory(dg_comm *c, size_t bytes)
@@ -182,6 +203,8 @@ dg_comm *dg_comm_recorded(dg_comm *comm, dg_recorder *r)
                         .gather = recorded_gather,
                         .gather_ragged = gather_ragged,
                         .barrier = recorded_barrier,
+                        .meet = recorded_meet,
+                        .look = recorded_look,
                         .memory = comm->memory ? recorded_memory : NULL,
                         .duplicate = comm->duplicate ? recorded_duplicate : NULL,
                         .abort = recorded_stop,

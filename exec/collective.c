@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/peers.h"
 #include "tensor/ops.h"
 #include "tensor/plan.h"
 
@@ -22,12 +23,15 @@ static size_t bytes_of(const dg_tensor *t)
 
 /* What a communicator does with x, for y: operands, or pinned copies of them. */
 typedef int run_fn(const dg_exchange *e, dg_tensor x, dg_tensor y);
+/* The same between devices, put on the lane COMM. */
+typedef int peers_fn(const dg_collective_call *c, dg_peers *p, dg_tensor x, dg_tensor y);
 
 struct dg_exchange {
     dg_comm *comm;
     dg_comm_place place;
     const dg_instr *in;
     run_fn *run;
+    peers_fn *run_peers;
     int64_t *ticket; /* of a bucket */
     dg_tensor x, y;  /* on a late device: its pinned copies */
 };
@@ -101,24 +105,84 @@ static int reduce_end(const dg_exchange *e, dg_tensor x, dg_tensor y)
     return e->comm->wait(e->comm, *e->ticket);
 }
 
-static run_fn *find(const dg_op *op)
+/* ---- between devices ------------------------------------------------------------------------- */
+
+static int copy_on_lane(const dg_collective_call *c, dg_tensor to, dg_tensor from)
+{
+    return to.data == from.data
+               ? 0
+               : c->backend->copy(c->backend, DG_LANE_COMM, to.data, from.data, bytes_of(&from));
+}
+
+static int peers_all_reduce(const dg_collective_call *c, dg_peers *p, dg_tensor x, dg_tensor y)
+{
+    const reduce_attr *attr = c->in->attr;
+
+    return p->reduce(p, x, y.data, (dg_reduce)attr->op, c->mark);
+}
+
+static int peers_reduce_to(const dg_collective_call *c, dg_peers *p, dg_tensor x, dg_tensor y)
+{
+    const reduce_attr *attr = c->in->attr;
+    int rc;
+
+    if (c->comm->rank == attr->root)
+        return peers_all_reduce(c, p, x, y);
+    rc = copy_on_lane(c, y, x);
+    return rc < 0 ? rc : p->reduce(p, x, NULL, (dg_reduce)attr->op, c->mark);
+}
+
+static int peers_broadcast(const dg_collective_call *c, dg_peers *p, dg_tensor x, dg_tensor y)
+{
+    const reduce_attr *attr = c->in->attr;
+    int rc = copy_on_lane(c, y, x);
+
+    return rc < 0 ? rc : p->broadcast(p, y.data, bytes_of(&y), (int)attr->root, c->mark);
+}
+
+static int peers_gather(const dg_collective_call *c, dg_peers *p, dg_tensor x, dg_tensor y)
+{
+    return p->gather(p, x.data, bytes_of(&x), y.data, c->mark);
+}
+
+static int peers_begin(const dg_collective_call *c, dg_peers *p, dg_tensor x, dg_tensor y)
+{
+    const bucket_attr *attr = c->in->attr;
+
+    return p->reduce(p, x, y.data, (dg_reduce)attr->op, c->mark);
+}
+
+static int peers_end(const dg_collective_call *c, dg_peers *p, dg_tensor x, dg_tensor y)
+{
+    (void)c, (void)p, (void)x, (void)y; /* the lane's order is enough */
+    return 0;
+}
+
+static void find(const dg_op *op, dg_exchange *e)
 {
     static const struct {
         dg_op_id id;
         run_fn *run;
+        peers_fn *run_peers;
     } table[] = {
-        { DG_OP_all_reduce, all_reduce },       { DG_OP_all_reduce_i32, all_reduce },
-        { DG_OP_all_reduce_space, all_reduce }, { DG_OP_reduce_to, reduce_to },
-        { DG_OP_reduce_to_i32, reduce_to },     { DG_OP_reduce_begin, reduce_begin },
-        { DG_OP_broadcast, broadcast },         { DG_OP_broadcast_i32, broadcast },
-        { DG_OP_reduce_end, reduce_end },       { DG_OP_all_gather, all_gather },
-        { DG_OP_all_gather_i32, all_gather },
+        { DG_OP_all_reduce, all_reduce, peers_all_reduce },
+        { DG_OP_all_reduce_i32, all_reduce, peers_all_reduce },
+        { DG_OP_all_reduce_space, all_reduce, peers_all_reduce },
+        { DG_OP_reduce_to, reduce_to, peers_reduce_to },
+        { DG_OP_reduce_to_i32, reduce_to, peers_reduce_to },
+        { DG_OP_reduce_begin, reduce_begin, peers_begin },
+        { DG_OP_reduce_end, reduce_end, peers_end },
+        { DG_OP_broadcast, broadcast, peers_broadcast },
+        { DG_OP_broadcast_i32, broadcast, peers_broadcast },
+        { DG_OP_all_gather, all_gather, peers_gather },
+        { DG_OP_all_gather_i32, all_gather, peers_gather },
     };
 
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
-        if (op == &dg_ops[table[i].id])
-            return table[i].run;
-    return NULL;
+        if (op == &dg_ops[table[i].id]) {
+            e->run = table[i].run;
+            e->run_peers = table[i].run_peers;
+        }
 }
 
 static bool is_bucket(const dg_instr *in)
@@ -191,7 +255,7 @@ static void list_exchanges(dg_staging *s, dg_arena *a, const dg_program *p, dg_c
         e->comm = comm;
         e->in = in;
         e->place = place_of(a, p, in, number++);
-        e->run = find(in->op);
+        find(in->op, e);
         if (is_bucket(in))
             e->ticket = &s->tickets[((const bucket_attr *)in->attr)->bucket];
     }
@@ -205,6 +269,29 @@ static dg_tensor bucket_of(dg_tensor space, const bucket_attr *attr)
     return space;
 }
 
+static size_t bucket_bytes(const dg_program *p, const dg_instr *in)
+{
+    const bucket_attr *attr = in->attr;
+
+    return (size_t)(attr->end - attr->begin) * dg_dtype_size(p->values.items[in->v[0]].dtype);
+}
+
+/* Between devices nothing is copied: room for the largest operand is enough. */
+static bool open_peers(dg_staging *s, const dg_program *p, dg_backend *b, dg_peers *peers)
+{
+    size_t most = operand_bytes(p) / 2;
+
+    s->ready = b->event_open(b);
+    s->done = b->event_open(b);
+    for (int i = 0; i < p->instrs.n; i++) {
+        const dg_instr *in = &p->instrs.items[i];
+        size_t n = in->op == DG_OP(reduce_begin) ? bucket_bytes(p, in) : 0;
+
+        most = n > most ? n : most;
+    }
+    return s->ready && s->done && peers->reserve(peers, most) == 0;
+}
+
 static bool open_lane(dg_staging *s, dg_arena *a, const dg_program *p, dg_backend *b)
 {
     size_t n = operand_bytes(p) + 64;
@@ -216,11 +303,10 @@ static bool open_lane(dg_staging *s, dg_arena *a, const dg_program *p, dg_backen
     for (int i = 0; i < p->instrs.n && s->operand; i++) {
         const dg_instr *in = &p->instrs.items[i];
         const bucket_attr *attr = in->attr;
-        size_t each = dg_dtype_size(p->values.items[in->v[0]].dtype);
 
         if (in->op != DG_OP(reduce_begin))
             continue;
-        s->buckets[attr->bucket] = b->alloc_pinned(b, (size_t)(attr->end - attr->begin) * each);
+        s->buckets[attr->bucket] = b->alloc_pinned(b, bucket_bytes(p, in));
         if (!s->buckets[attr->bucket])
             return false;
         s->n_buckets = attr->bucket + 1 > s->n_buckets ? (int)attr->bucket + 1 : s->n_buckets;
@@ -243,7 +329,9 @@ int dg_staging_open(dg_staging *s, dg_arena *a, const dg_program *p, dg_backend 
 {
     s->tickets = DG_NEW_N(a, dg_gradient_buckets(p) + 1, int64_t);
     list_exchanges(s, a, p, comm);
-    return !comm || backend->immediate || open_lane(s, a, p, backend)
+    return !comm || backend->immediate ||
+                   (comm->peers ? open_peers(s, p, backend, comm->peers)
+                                : open_lane(s, a, p, backend))
                ? 0
                : dg_fail(d, DG_EMEMORY, DG_NOWHERE, "memory-plan",
                          "no memory for operands of collectives");
@@ -264,16 +352,23 @@ void dg_staging_close(dg_staging *s, dg_backend *backend)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-static int exchange(const dg_exchange *e, dg_tensor x, dg_tensor y)
+static void enter_place(const dg_exchange *e)
 {
-    int rc;
-
     e->comm->place = e->place;
     e->comm->where = &e->in->origin.where;
-    rc = e->run ? e->run(e, x, y) : -DG_EUNSUPPORTED;
+}
+
+static int leave_place(const dg_exchange *e, int rc)
+{
     e->comm->place = (dg_comm_place){ 0 };
     e->comm->where = NULL;
     return rc;
+}
+
+static int exchange(const dg_exchange *e, dg_tensor x, dg_tensor y)
+{
+    enter_place(e);
+    return leave_place(e, e->run ? e->run(e, x, y) : -DG_EUNSUPPORTED);
 }
 
 static int exchange_on_lane(void *ctx)
@@ -315,10 +410,31 @@ static int put_on_lane(const dg_collective_call *c, dg_exchange *e, dg_tensor x,
     return rc;
 }
 
+/* Puts a collective between devices on the lane COMM. The host only meets the other ranks. */
+static int put_on_peers(const dg_collective_call *c, dg_exchange *e, dg_tensor x, dg_tensor y)
+{
+    dg_backend *b = c->backend;
+    bool in = c->in->op != DG_OP(reduce_end), out = c->in->op != DG_OP(reduce_begin);
+    int rc = in ? order(b, c->staging->ready, DG_LANE_COMPUTE, DG_LANE_COMM) : 0;
+
+    enter_place(e);
+    if (rc == 0)
+        rc = e->run_peers ? e->run_peers(c, c->comm->peers, x, y) : -DG_EUNSUPPORTED;
+    leave_place(e, rc);
+    return rc == 0 && out ? order(b, c->staging->done, DG_LANE_COMM, DG_LANE_COMPUTE) : rc;
+}
+
+const char *dg_collective_why(const dg_comm *comm)
+{
+    return comm->peers && comm->peers->why[0] ? comm->peers->why : comm->why;
+}
+
 int dg_collective_failed(const dg_instr *in, const dg_comm *comm, int rc, dg_diag *d)
 {
+    const char *why = dg_collective_why(comm);
+
     dg_fail(d, (dg_code)-rc, in->origin.where, "collective-failed", "%s: %s", in->op->name,
-            comm->why[0]        ? comm->why
+            why[0]              ? why
             : rc == -DG_ESTOP   ? "stopped"
             : rc == -DG_EMEMORY ? "out of memory"
                                 : "the communicator cannot do it");
@@ -343,8 +459,8 @@ int dg_collective_run(const dg_collective_call *c, dg_diag *d)
             return 0;
         x = y = bucket_of(x, c->in->attr);
     }
-    if (!c->backend->immediate)
+    if (!c->backend->immediate && !c->comm->peers)
         return put_on_lane(c, e, x, y);
-    rc = exchange(e, x, y);
+    rc = c->comm->peers ? put_on_peers(c, e, x, y) : exchange(e, x, y);
     return rc == 0 ? 0 : dg_collective_failed(c->in, c->comm, rc, d);
 }

@@ -3,7 +3,8 @@
  *
  * Where the device's work is done when a call returns, the communicator works on the operands. On a
  * late device it works on pinned copies, in the order of the lane COMM: the host only puts the
- * copies and the calls there, and waits for nothing. */
+ * copies and the calls there, and waits for nothing. Devices that exchange among themselves
+ * (kernels/peers.h) work on the operands, and the host meets the other ranks before each. */
 #ifndef DG_EXEC_COLLECTIVE_H
 #define DG_EXEC_COLLECTIVE_H
 
@@ -19,7 +20,7 @@ typedef struct dg_staging {
     dg_exchange **exchanges; /* per instruction; NULL: it is no collective */
     int64_t *tickets;        /* of gradient buckets in flight */
     /* on a late device only: pinned memory, for each bucket and for any other collective's operands
-     * and result, and the events that order the lanes */
+     * and result (NULL between devices), and the events that order the lanes */
     void **buckets;
     int n_buckets;
     void *operand;
@@ -41,9 +42,12 @@ typedef struct dg_collective_call {
 } dg_collective_call;
 
 /* If the communicator fails, reports its reason with the instruction's node and returns its status.
- * On a late device the communicator has not been called yet when this returns: it can fail only
- * with the device's status, without a diagnostic. dg_collective_failed reports later failures. */
+ * On a late device without peers the communicator has not been called yet when this returns: it can
+ * fail only with the device's status, without a diagnostic. dg_collective_failed reports later
+ * failures. */
 int dg_collective_run(const dg_collective_call *c, dg_diag *d) DG_MUST_USE;
+/* The reason of the first failure, "" before: of the devices' exchange, or of the host's. */
+const char *dg_collective_why(const dg_comm *comm);
 /* Reports the communicator's failure at that instruction; returns rc. */
 int dg_collective_failed(const dg_instr *in, const dg_comm *comm, int rc, dg_diag *d);
 int dg_gradient_buckets(const dg_program *p); /* number of tickets needed */

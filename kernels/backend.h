@@ -20,6 +20,7 @@
 #include <detrgraph/kernel.h>
 
 typedef struct dg_backend dg_backend;
+struct dg_comm;                           /* kernels/comm.h */
 typedef struct dg_event dg_event;         /* a place in a lane */
 typedef struct dg_recording dg_recording; /* work of a lane, to be done again */
 
@@ -30,7 +31,7 @@ typedef enum dg_lane {
     DG_N_LANES
 } dg_lane;
 
-enum { DG_NO_MARK = -1 };
+enum { DG_NO_MARK = -1, DG_BACKEND_WHY = 320 };
 
 /* A kernel (NULL: nothing to compute) with its operands. It and all that it points to stay as they
  * are until the lane has run it, and for as long as a recording has it. */
@@ -97,6 +98,10 @@ struct dg_backend {
     int (*replay)(dg_backend *self, dg_lane lane, const dg_recording *r);
     void (*recording_close)(dg_backend *self, dg_recording **r);
 
+    /* Sets comm->peers, for collectives between the devices of comm's ranks: every rank calls it.
+     * Where they cannot, comm->peers stays NULL and why says so, for the log. NULL: the backend has
+     * no such thing. */
+    int (*peers_open)(dg_backend *self, struct dg_comm *comm, char why[DG_BACKEND_WHY], dg_diag *d);
     /* The kernel of an op for operands of these types. NULL: this backend has none; on a device
      * that is not `immediate` the executor then runs the host's kernel on copies of the operands.
      * *is_ref: it is a reference kernel. */

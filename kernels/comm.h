@@ -25,6 +25,15 @@ typedef struct dg_comm_place {
     char text[DG_COMM_TEXT]; /* "of train/mean (x.xml:8:5)" */
 } dg_comm_place;
 
+/* What ranks come to. */
+typedef enum dg_meeting_kind {
+    DG_MEET_REDUCE = 1,
+    DG_MEET_REDUCE_PIECES,
+    DG_MEET_BROADCAST,
+    DG_MEET_GATHER,
+    DG_MEET_BARRIER
+} dg_meeting_kind;
+
 /* Totals of one rank's collectives. */
 typedef struct dg_comm_cost {
     int64_t n, bytes; /* collectives; bytes that this rank contributed */
@@ -39,6 +48,7 @@ struct dg_comm {
     dg_comm_place place;   /* of the next call */
     const dg_where *where; /* the node of that place, or NULL */
     dg_comm_cost cost;
+    struct dg_peers *peers; /* the same ranks' devices (kernels/peers.h); NULL: there are none */
     /* Begins the in-place reduction of x over all ranks: f32, f64 or i32; sum, max, min (NaN wins),
      * mean (integers round towards zero). Do not touch x until wait returns. Several may be in
      * flight, and wait takes tickets in any order; waiting again for a finished ticket returns
@@ -53,6 +63,12 @@ struct dg_comm {
      * order. */
     int (*gather_ragged)(dg_comm *self, const void *mine, const size_t bytes[], void *all);
     int (*barrier)(dg_comm *self);
+    /* Only compares: each rank says what it is about to do by other means, and returns when all
+     * have come to the same. a: operator or root; n: elements of that type, or bytes. */
+    int (*meet)(dg_comm *self, dg_meeting_kind kind, int a, dg_dtype type, size_t n);
+    /* From any thread, without waiting: 0, or the status that further calls have, with its reason.
+     * lost: also if a rank of this machine has ended or left, as far as that can be seen. */
+    int (*look)(dg_comm *self, bool lost, char why[DG_COMM_WHY]);
     /* Zeroed memory that is reduced without copying, for the gradient space; owned by the
      * communicator; NULL if it has none. A collective: every rank asks for the same size. The
      * pointer may be NULL: use any memory. */

@@ -1,13 +1,14 @@
 # ref_sources are compiled twice (f32, f64), host_simd_sources once per instruction set, libhost
 # once, cuda_sources three times (bf16, f32, f64; for tests).
 libhost_la_SOURCES += kernels/ops.def kernels/attrs.h kernels/backend.c kernels/backend.h \
-	kernels/comm.h kernels/host/host.h kernels/addition.h kernels/host/addition.c \
+	kernels/comm.h kernels/peers.h kernels/host/host.h kernels/addition.h kernels/host/addition.c \
 	kernels/host/dnn.c kernels/host/weight_gradient.h kernels/host/weight_gradient.c \
 	kernels/host/dispatch.c kernels/host/backend.c kernels/far/far.h \
 	kernels/far/far_internal.h kernels/far/far.c kernels/far/far_memory.c \
 	kernels/far/far_queue.c kernels/far/far_record.c kernels/cuda/runtime.h \
 	kernels/cuda/host/host.h kernels/cuda/host/internal.h kernels/cuda/host/backend.c \
-	kernels/cuda/host/work.c kernels/cuda/host/record.c kernels/cuda/host/load.c
+	kernels/cuda/host/work.c kernels/cuda/host/record.c kernels/cuda/host/load.c \
+	kernels/cuda/host/nccl.h kernels/cuda/host/nccl.c kernels/cuda/host/peers.c
 ref_sources += kernels/ref/ref.h kernels/ref/product.h kernels/ref/box.h kernels/ref/conv.c \
 	kernels/ref/depthwise.c \
 	kernels/ref/matmul.c kernels/ref/norm.c kernels/ref/attention.c kernels/ref/deform.c \
@@ -24,7 +25,8 @@ host_simd_sources += kernels/host/simd/simd.h kernels/host/simd/vmath.h kernels/
 	kernels/host/simd/pool.c kernels/host/simd/depthwise.c kernels/host/simd/mask.c \
 	kernels/host/simd/gather.c kernels/host/simd/attention.c kernels/host/simd/deform.c \
 	kernels/host/simd/roi.c kernels/host/simd/dense.c
-libcuda_la_SOURCES += kernels/cuda/cuda.h kernels/cuda/table.c kernels/cuda/service.c
+libcuda_la_SOURCES += kernels/cuda/cuda.h kernels/cuda/table.c kernels/cuda/service.c \
+	kernels/cuda/addition.c
 cuda_sources += kernels/cuda/device.h kernels/cuda/layout.h kernels/cuda/total.h \
 	kernels/cuda/box.h kernels/cuda/stored.h kernels/cuda/conv.c kernels/cuda/product.c \
 	kernels/cuda/elementwise.c kernels/cuda/norm.c kernels/cuda/statistics.c \
@@ -56,16 +58,17 @@ kernels/cuda/table.lo: kernels/cuda/table.def
 
 # The module that --device cuda loads: the kernels by nvcc, and what calls CUDA.
 nvidia_sources = kernels/cuda/nvidia/nvidia.h kernels/cuda/nvidia/runtime.c \
-	kernels/cuda/nvidia/products.c
+	kernels/cuda/nvidia/products.c kernels/cuda/nvidia/nccl_check.c
 EXTRA_DIST += $(nvidia_sources)
 if CUDA_MODULE
 cuda_c = $(filter %.c,$(cuda_sources))
-cuda_objects = $(cuda_c:.c=.16.o) $(cuda_c:.c=.32.o) $(cuda_c:.c=.64.o) kernels/cuda/service.32.o
+cuda_objects = $(cuda_c:.c=.16.o) $(cuda_c:.c=.32.o) $(cuda_c:.c=.64.o) kernels/cuda/service.32.o \
+	kernels/cuda/addition.32.o
 nvidia_objects = kernels/cuda/nvidia/runtime.o kernels/cuda/nvidia/products.o \
 	kernels/cuda/nvidia/table.o kernels/cuda/nvidia/tensor.o
 modulesdir = $(libdir)/detrgraph
 modules_DATA = detrgraph-cuda.so
-CLEANFILES += detrgraph-cuda.so $(cuda_objects) $(nvidia_objects)
+CLEANFILES += detrgraph-cuda.so $(cuda_objects) $(nvidia_objects) $(NCCL_CHECK)
 nvcc_compile = @echo "  NVCC     $@"; $(MKDIR_P) $(@D) && \
 	$(NVCC) -x cu $(CUDA_TARGETS) -std=c++20 -O3 -Werror all-warnings \
 	-Xcompiler -fPIC,-Wall,-fvisibility=hidden -D_GNU_SOURCE -I$(top_srcdir) \
@@ -85,10 +88,12 @@ kernels/cuda/nvidia/runtime.o: kernels/cuda/nvidia/runtime.c
 	$(nvidia_compile)
 kernels/cuda/nvidia/products.o: kernels/cuda/nvidia/products.c
 	$(nvidia_compile)
+kernels/cuda/nvidia/nccl_check.o: kernels/cuda/nvidia/nccl_check.c kernels/cuda/host/nccl.h
+	$(nvidia_compile)
 kernels/cuda/nvidia/table.o: kernels/cuda/table.c kernels/cuda/table.def
 	$(nvidia_compile)
 kernels/cuda/nvidia/tensor.o: base/tensor.c
 	$(nvidia_compile)
-detrgraph-cuda.so: $(cuda_objects) $(nvidia_objects)
+detrgraph-cuda.so: $(cuda_objects) $(nvidia_objects) $(NCCL_CHECK)
 	$(AM_V_CCLD)$(CXX) -shared -o $@ $(cuda_objects) $(nvidia_objects) $(CUDA_LIBS)
 endif

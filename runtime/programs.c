@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "kernels/peers.h"
 #include "report/memory_info.h"
 
 /* ---- open ------------------------------------------------------------------------------------ */
@@ -100,6 +101,8 @@ void dg_programs_close(dg_programs *g)
         dg_compiled_close(&g->compiled.items[i], g->conf.backend);
     dg_memory_close(&g->memory);
     dg_store_close(&g->store);
+    if (g->conf.comm && g->conf.comm->peers) /* they work on the device */
+        g->conf.comm->peers->close(&g->conf.comm->peers);
     dg_backend_close(&g->conf.backend);
     dg_params_close(&g->conf.params);
     dg_arena_close(&g->visible_arena);

@@ -10,12 +10,13 @@
 
 struct dg_programs {
     dg_arena *arena;
-    dg_compiled_conf conf; /* graph, parameters, backend, storage types, threads, ranks */
-    const char *precision; /* "bf16": as executed, which may differ from the request */
-    const char *why;       /* the reason for that precision, or NULL */
-    dg_store *store;       /* weights, gradients, moments, averages */
-    int64_t n_loaded;      /* parameters loaded from a file; -1: none was */
-    dg_memory memory;      /* slab and batch, shared by all programs */
+    dg_compiled_conf conf;         /* graph, parameters, backend, storage types, threads, ranks */
+    const char *precision;         /* "bf16": as executed, which may differ from the request */
+    const char *why;               /* the reason for that precision, or NULL */
+    char no_peers[DG_BACKEND_WHY]; /* why the ranks' devices do not exchange among themselves; "" */
+    dg_store *store;               /* weights, gradients, moments, averages */
+    int64_t n_loaded;              /* parameters loaded from a file; -1: none was */
+    dg_memory memory;              /* slab and batch, shared by all programs */
     /* at least lowered; the first of a scope has its largest size */
     DG_VEC(dg_compiled *)
     compiled;

@@ -6,6 +6,7 @@
 
 #include "base/pool.h"
 #include "kernels/backend.h"
+#include "kernels/peers.h"
 #include "runtime/programs.h"
 
 /* Says once that the log has gaps. */
@@ -105,8 +106,12 @@ void dg_run_log_start(const dg_run *run)
     dg_log_line(env, DG_INFO, "%s; CPU %s; %d thread%s", pipeline->versions, features, env->threads,
                 env->threads == 1 ? "" : "s");
     if (w->ranks > 1)
-        dg_log_line(env, DG_INFO, "%d ranks, %d on this machine; collectives over %s", w->ranks,
-                    w->local_ranks, w->comm->name);
+        dg_log_line(env, DG_INFO, "%d ranks, %d on this machine; collectives over %s%s%s", w->ranks,
+                    w->local_ranks, w->comm->name, w->device->peers ? ", between GPUs by " : "",
+                    w->device->peers ? w->device->peers->name : "");
+    if (w->ranks > 1 && g->no_peers[0])
+        dg_log_line(env, DG_WARN, "GPUs exchange through host memory, which is slow: %s",
+                    g->no_peers);
     dg_log_line(env, DG_INFO, "precision %s%s%s%s", g->precision, g->why ? " (" : "",
                 g->why ? g->why : "", g->why ? ")" : "");
     log_staged(g, env);

@@ -268,6 +268,8 @@ static int open_device_comm(dg_run *run, dg_diag *d)
     int rc = dg_world_open_device(&run->world, !c->backend->immediate, d);
 
     c->comm = run->world.device;
+    if (rc == 0 && c->comm && c->backend->peers_open)
+        rc = c->backend->peers_open(c->backend, c->comm, run->programs->no_peers, d);
     return rc;
 }
 

@@ -52,6 +52,17 @@ struct dg_cuda_queue {
     size_t shared_limit; /* bytes of shared memory that a block may have; at least 48 KiB */
 };
 
+/* Elementwise, in the order of ranks: this one's numbers are in `own`, rank r's in
+ * others + r * stride elements. to may be own. */
+typedef struct dg_cuda_addition {
+    dg_dtype type; /* f32, f64 or i32 */
+    dg_reduce op;
+    const void *own, *others;
+    void *to;
+    int64_t n, stride;
+    int rank, ranks;
+} dg_cuda_addition;
+
 /* One call of an op: operands, control and workspace are device memory. */
 typedef struct dg_cuda_call {
     const dg_args *a;
@@ -78,6 +89,8 @@ const dg_cuda_kernel *dg_cuda_find(const char *op, const dg_tensor *t, int n);
 int dg_cuda_sign(dg_cuda_queue *q, uint32_t *word, uint32_t value);
 /* Where *guard is 0: a copy of `bytes` from there, or zeros if from is NULL. */
 int dg_cuda_skip(dg_cuda_queue *q, const int32_t *guard, void *to, const void *from, size_t bytes);
+/* addition.c: n may be 0. */
+int dg_cuda_add_up(dg_cuda_queue *q, const dg_cuda_addition *a);
 
 #ifdef __cplusplus
 }

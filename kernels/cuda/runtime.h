@@ -13,7 +13,7 @@
 
 #include "kernels/cuda/cuda.h"
 
-enum { DG_CUDA_VERSION = 1 }; /* of this file; a module of another one is refused */
+enum { DG_CUDA_VERSION = 2 }; /* of this file; a module of another one is refused */
 
 typedef struct dg_cuda_stream dg_cuda_stream;
 typedef struct dg_cuda_event dg_cuda_event;
@@ -46,10 +46,12 @@ struct dg_cuda_runtime {
     size_t shared_limit;    /* of a block */
     size_t workspace_bytes; /* that products want, one for all: they run one after another */
     bool has_bf16;          /* fast products of bf16 */
+    uint8_t id[16];         /* of the GPU: another one has another */
     void (*close)(dg_cuda_runtime *r);
     /* "NVIDIA H100, sm_90, driver 13.0, CUDA 13.0" */
     const char *(*describe)(dg_cuda_runtime *r, char *buf, size_t n);
 
+    int (*use)(dg_cuda_runtime *r); /* the device becomes the calling thread's */
     int (*memory)(dg_cuda_runtime *r, size_t *free_bytes, size_t *total_bytes);
     int (*alloc)(dg_cuda_runtime *r, void **p, size_t bytes);
     int (*free)(dg_cuda_runtime *r, void *p); /* waits for the device */
@@ -102,6 +104,8 @@ typedef struct dg_cuda_module {
     const dg_cuda_kernel *(*find)(const char *op, const dg_tensor *t, int n);
     int (*sign)(dg_cuda_queue *q, uint32_t *word, uint32_t value);
     int (*skip)(dg_cuda_queue *q, const int32_t *guard, void *to, const void *from, size_t bytes);
+    int (*add_up)(dg_cuda_queue *q, const dg_cuda_addition *a);
+    bool has_nccl; /* its streams are CUDA's, so NCCL can be looked for */
 } dg_cuda_module;
 
 #endif

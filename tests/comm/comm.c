@@ -393,6 +393,12 @@ static void duplicates(void **state)
     crew_run(3, crew_stops_duplicate, NULL);
 }
 
+static void meetings_move_nothing(void **state)
+{
+    (void)state;
+    crew_run(2, crew_meets, NULL);
+}
+
 static const char *leaves(dg_comm *c, void *ctx)
 {
     (void)ctx;
@@ -460,12 +466,19 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         /* forks, so it runs before threads exist */
-        cmocka_unit_test(dies),          cmocka_unit_test(reductions),
-        cmocka_unit_test(nan_wins),      cmocka_unit_test(other_types),
-        cmocka_unit_test(gradients),     cmocka_unit_test(bytes),
-        cmocka_unit_test(many),          cmocka_unit_test(aborts),
-        cmocka_unit_test(disagreements), cmocka_unit_test(left),
-        cmocka_unit_test(refusals),      cmocka_unit_test(duplicates),
+        cmocka_unit_test(dies),
+        cmocka_unit_test(reductions),
+        cmocka_unit_test(nan_wins),
+        cmocka_unit_test(other_types),
+        cmocka_unit_test(gradients),
+        cmocka_unit_test(bytes),
+        cmocka_unit_test(many),
+        cmocka_unit_test(aborts),
+        cmocka_unit_test(disagreements),
+        cmocka_unit_test(left),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(duplicates),
+        cmocka_unit_test(meetings_move_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,6 +18,8 @@ void crew_run(int ranks, crew_fn *fn, void *ctx);
  * together. */
 const char *crew_uses_duplicate(dg_comm *c, void *ctx);
 const char *crew_stops_duplicate(dg_comm *c, void *ctx);
+/* A body: ranks meet and move nothing; two that differ fail, and can be seen to have. */
+const char *crew_meets(dg_comm *c, void *ctx);
 
 #define WRONG_UNLESS(x) \
     do {                \

@@ -1,8 +1,10 @@
-/* duplicate.c: what holds for the duplicate of every kind of communicator. */
+/* duplicate.c: what holds for every kind of communicator: of its duplicate, of meetings that move
+ * nothing, and of a look from another thread. */
 #include "tests/comm/crew.h"
 
 #include <poll.h>
 #include <pthread.h>
+#include <string.h>
 
 enum { ROUNDS = 60 };
 
@@ -70,5 +72,24 @@ const char *crew_stops_duplicate(dg_comm *c, void *ctx)
     WRONG_UNLESS(sum_over_ranks(other, &x) == -DG_ESTOP || c->rank);
     WRONG_UNLESS(sum_over_ranks(other, &x) < 0);
     other->close(&other);
+    return NULL;
+}
+
+/* The same place and size: 0. Then each rank comes to another size. */
+const char *crew_meets(dg_comm *c, void *ctx)
+{
+    char why[DG_COMM_WHY] = "";
+
+    (void)ctx;
+    c->place = (dg_comm_place){ .id = 3, .text = "of train/a (x.xml:8:5)" };
+    for (int i = 0; i < 5; i++)
+        WRONG_UNLESS(c->meet(c, DG_MEET_REDUCE, DG_MEAN, DG_F32, 100) == 0);
+    WRONG_UNLESS(c->meet(c, DG_MEET_BROADCAST, 1, DG_F32, 100) == 0);
+    WRONG_UNLESS(c->look(c, false, why) == 0);
+    WRONG_UNLESS(c->meet(c, DG_MEET_REDUCE, DG_MEAN, DG_F32, 8 + (size_t)c->rank) < 0);
+    WRONG_UNLESS(strstr(c->why, "rank 0 came to the mean of 8 f32 of train/a (x.xml:8:5), rank 1 "
+                                "to the mean of 9 f32") ||
+                 c->rank > 1 || strcmp(c->name, "shm") != 0);
+    WRONG_UNLESS(c->look(c, false, why) < 0 && *why);
     return NULL;
 }

@@ -353,6 +353,7 @@ static void duplicates(void **state)
     (void)state;
     each_crew(crew_uses_duplicate);
     run(3, crew_stops_duplicate, NULL);
+    run(2, crew_meets, NULL);
 }
 
 static void nobody_there(void **state)

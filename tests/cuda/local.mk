@@ -1,5 +1,6 @@
 # The CUDA kernels, compiled by the C compiler and run thread by thread.
-cuda_tests = tests/cuda/backend tests/cuda/defects tests/cuda/twins
+cuda_tests = tests/cuda/backend tests/cuda/defects tests/cuda/peers tests/cuda/ranks \
+	tests/cuda/twins
 check_PROGRAMS += $(cuda_tests) tests/cuda/device
 TESTS += $(cuda_tests)
 cuda_fibers = tests/check.h tests/cuda/switch.h tests/cuda/fibers.h tests/cuda/fibers.c \
@@ -7,6 +8,12 @@ cuda_fibers = tests/check.h tests/cuda/switch.h tests/cuda/fibers.h tests/cuda/f
 tests_cuda_backend_SOURCES = tests/check.h tests/cuda/backend.c
 tests_cuda_backend_LDADD = $(tensor_rooms) $(test_libs)
 EXTRA_tests_cuda_backend_DEPENDENCIES = tests/cuda/standin.la
+tests_cuda_peers_SOURCES = tests/cuda/peers.c tests/comm/crew.c tests/comm/crew.h
+tests_cuda_peers_LDADD = $(comm_rooms) $(test_libs)
+EXTRA_tests_cuda_peers_DEPENDENCIES = tests/cuda/standin.la tests/cuda/nccl.la
+tests_cuda_ranks_SOURCES = tests/cuda/ranks.c $(toy_ranks)
+tests_cuda_ranks_LDADD = $(runtime_rooms) $(test_libs)
+EXTRA_tests_cuda_ranks_DEPENDENCIES = tests/cuda/standin.la tests/cuda/nccl.la
 tests_cuda_device_SOURCES = tests/cuda/device.c $(ops_samples)
 tests_cuda_device_LDADD = $(check_rooms) $(test_libs)
 EXTRA_tests_cuda_device_DEPENDENCIES = tests/cuda/standin.la
@@ -27,6 +34,12 @@ tests_cuda_standin_la_SOURCES = tests/cuda/standin.c tests/cuda/standin.h \
 tests_cuda_standin_la_CFLAGS = $(AM_CFLAGS) $(DG_OPTIMIZE_MORE)
 tests_cuda_standin_la_LIBADD = libcuda.la libcuda16.la libcuda32.la libcuda64.la
 tests_cuda_standin_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
+	-rpath $(abs_builddir)/tests/cuda
+
+# A library that stands in for NCCL, between processes on the stand-in of CUDA.
+check_LTLIBRARIES += tests/cuda/nccl.la
+tests_cuda_nccl_la_SOURCES = tests/cuda/nccl.c tests/cuda/standin.h
+tests_cuda_nccl_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
 	-rpath $(abs_builddir)/tests/cuda
 
 # The same sources, compiled by nvcc for devices; some minutes.

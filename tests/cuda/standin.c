@@ -2,9 +2,11 @@
 #include "tests/cuda/standin.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static standin *lock(dg_cuda_runtime *r)
 {
@@ -27,11 +29,8 @@ static bool parse(standin_words *w, const char *words)
     const struct {
         const char *name;
         int64_t *value;
-    } known[] = { { "devices=", &w->devices },
-                  { "error=", &w->error },
-                  { "memory=", &w->memory },
-                  { "fault=", &w->fault },
-                  { "seed=", &w->seed } };
+    } known[] = { { "devices=", &w->devices }, { "error=", &w->error }, { "memory=", &w->memory },
+                  { "fault=", &w->fault },     { "seed=", &w->seed },   { "share=", &w->share } };
 
     *w = (standin_words){ .devices = 1 };
     while (*words) {
@@ -299,6 +298,24 @@ static int call(dg_cuda_runtime *r, dg_cuda_stream *on, void (*fn)(void *ctx), v
     return put(r, on, &(standin_item){ .work = STANDIN_CALL, .fn = fn, .ctx = ctx });
 }
 
+/* Other processes wait for it, so it is not left for later. */
+static int put_peers(dg_cuda_stream *on, void (*fn)(void *ctx), void *ctx)
+{
+    standin *s = lock(on->owner);
+    int rc = on->captured ? outside_capture(s) : 0;
+
+    if (rc == 0)
+        rc = standin_put(s, on, &(standin_item){ .work = STANDIN_PEERS, .fn = fn, .ctx = ctx });
+    if (rc == 0)
+        on->goal = on->queued;
+    return unlock(s, rc);
+}
+
+static int use(dg_cuda_runtime *r)
+{
+    return ((standin *)r)->error;
+}
+
 /* ---- captures -------------------------------------------------------------------------------- */
 
 static void graph_close(dg_cuda_runtime *r, dg_cuda_graph *g)
@@ -452,6 +469,7 @@ static const dg_cuda_runtime table = {
     .has_bf16 = true,
     .close = close_runtime,
     .describe = describe,
+    .use = use,
     .memory = memory,
     .alloc = alloc,
     .free = drop_block,
@@ -496,6 +514,8 @@ static int start_thread(standin *s)
     return rc;
 }
 
+static atomic_int n_opened;
+
 static int open_runtime(dg_cuda_runtime **r, int device, const char *options)
 {
     standin *s = calloc(1, sizeof *s);
@@ -510,6 +530,10 @@ static int open_runtime(dg_cuda_runtime **r, int device, const char *options)
         rc = DG_CUDA_INVALID_DEVICE;
     s->table = table;
     s->rng = (uint64_t)s->words.seed;
+    s->put_peers = put_peers;
+    if (!s->words.share)
+        snprintf((char *)s->table.id, sizeof s->table.id, "%d.%d", (int)getpid(),
+                 atomic_fetch_add(&n_opened, 1));
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->work, NULL);
     pthread_cond_init(&s->passed, NULL);
@@ -535,4 +559,5 @@ const dg_cuda_module dg_cuda_this_module = {
     .find = dg_cuda_find,
     .sign = dg_cuda_sign,
     .skip = dg_cuda_skip,
+    .add_up = dg_cuda_add_up,
 };

@@ -9,6 +9,7 @@
  *   memory=BYTES   of the device
  *   fault=N        the N-th kernel fails, with an illegal address
  *   seed=N         the order of streams
+ *   share=1        every process has the same GPU
  * At its end it appends a line of what was done to the file that STANDIN_COUNTS names. */
 #ifndef DG_TESTS_CUDA_STANDIN_H
 #define DG_TESTS_CUDA_STANDIN_H
@@ -25,6 +26,7 @@ typedef enum standin_work {
     STANDIN_LAUNCH,
     STANDIN_CALL,
     STANDIN_PRODUCT,
+    STANDIN_PEERS, /* a function that sees device memory and may wait for other processes */
     STANDIN_ORDER, /* until another stream has come to a place */
 } standin_work;
 
@@ -76,7 +78,7 @@ struct dg_cuda_plan {
 };
 
 typedef struct standin_words {
-    int64_t devices, error, memory, fault, seed;
+    int64_t devices, error, memory, fault, seed, share;
 } standin_words;
 
 typedef struct standin_block {
@@ -90,6 +92,8 @@ typedef struct standin_block {
 typedef struct standin {
     dg_cuda_runtime table; /* first: what the backend has */
     standin_words words;
+    /* For the stand-in of NCCL, which is another library: without the lock. */
+    int (*put_peers)(dg_cuda_stream *on, void (*fn)(void *ctx), void *ctx);
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t work, passed;

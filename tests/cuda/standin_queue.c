@@ -106,6 +106,7 @@ static void perform(const standin_item *it)
         products_run(&it->product, it->a, it->b, it->c, it->to);
         break;
     case STANDIN_CALL:
+    case STANDIN_PEERS:
         it->fn(it->ctx);
         break;
     default:
@@ -122,7 +123,7 @@ static void run_first(standin *s, dg_cuda_stream *on)
             *it->here.word = (int32_t)it->here.mark;
         s->error = DG_CUDA_ILLEGAL_ADDRESS;
     }
-    if (!s->error) { /* else it is dropped */
+    if (!s->error || it->work == STANDIN_PEERS) { /* else it is dropped */
         if (it->work == STANDIN_CALL)
             standin_memory_close(s);
         else

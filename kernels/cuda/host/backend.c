@@ -186,6 +186,7 @@ static void release(dg_cuda *c)
     free(c->plans);
     pthread_mutex_destroy(&c->lock);
     pthread_mutex_destroy(&c->jobs_lock);
+    free(c->nccl);
     free(c);
     if (handle)
         dlclose(handle);
@@ -243,6 +244,7 @@ int dg_cuda_open_with(dg_backend **b, const dg_cuda_module *m, int number, const
         .select = select_kernel,
         .prefers_wide = prefers_wide,
         .low_precision = low_precision,
+        .peers_open = dg_cuda_peers_open,
     };
     dg_cuda_work_functions(&c->table);
     c->module = m;

@@ -7,8 +7,9 @@
 #include "kernels/cuda/runtime.h"
 
 /* "cuda" is "cuda:0". After that, separated by commas: module=PATH, another module than the one
- * beside the program, and words for that module. -DG_EUNSUPPORTED: this build, machine or driver
- * lacks something; the error says what, and how to get it. */
+ * beside the program, nccl=PATH, the library of collectives, and words for that module.
+ * -DG_EUNSUPPORTED: this build, machine or driver lacks something; the error says what, and how to
+ * get it. */
 int dg_cuda_open(dg_backend **b, const char *device, dg_diag *d) DG_MUST_USE;
 /* The same with a module that is there already; number: of the device. */
 int dg_cuda_open_with(dg_backend **b, const dg_cuda_module *m, int number, const char *options,

@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 
+#include "kernels/comm.h"
 #include "kernels/cuda/host/host.h"
 
 typedef struct dg_cuda dg_cuda;
@@ -75,6 +76,7 @@ struct dg_cuda {
     const dg_cuda_module *module;
     void *handle; /* of the module; NULL: it is the caller's */
     dg_cuda_runtime *r;
+    char *nccl; /* the file to load as NCCL; NULL: wherever it is found */
     pthread_mutex_t lock;
     dg_cuda_lane lanes[DG_N_LANES];
     int32_t *words;          /* of the lanes */
@@ -108,6 +110,12 @@ int dg_cuda_record_event(dg_cuda *c, dg_event *e, dg_lane lane);
 int dg_cuda_record_wait(dg_cuda *c, dg_lane lane, dg_event *e);
 void dg_cuda_recording_close(dg_cuda *c, dg_recording *r);
 void dg_cuda_event_free(dg_cuda *c, dg_event *e);
+
+/* A failure of work that CUDA does not know of, without the lock: whoever waits next is told. */
+void dg_cuda_work_failed(dg_cuda *c, int status, int mark);
+
+/* For the backend's table: without the lock. */
+int dg_cuda_peers_open(dg_backend *self, dg_comm *comm, char why[DG_BACKEND_WHY], dg_diag *d);
 
 /* Fill the backend's table: without the lock. */
 void dg_cuda_work_functions(dg_backend *b);

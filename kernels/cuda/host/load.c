@@ -124,7 +124,7 @@ bool dg_cuda_look(char *buf, size_t size, const char **help)
 
 typedef struct asked {
     int number;
-    char module[PATH_MAX];
+    char module[PATH_MAX], nccl[PATH_MAX];
     char words[200]; /* for the module, with commas */
 } asked;
 
@@ -138,7 +138,7 @@ static bool add_word(asked *q, const char *at, size_t n)
     return true;
 }
 
-/* "cuda", "cuda:1", "cuda:module=PATH,WORD": false: not of that form. */
+/* "cuda", "cuda:1", "cuda:module=PATH,nccl=PATH,WORD": false: not of that form. */
 static bool parse(asked *q, const char *device)
 {
     const char *at = device + strcspn(device, ":");
@@ -155,6 +155,10 @@ static bool parse(asked *q, const char *device)
             return false;
         if (strncmp(word, "module=", 7) == 0 && n > 7 && n - 7 < sizeof q->module) {
             snprintf(q->module, sizeof q->module, "%.*s", (int)(n - 7), word + 7);
+            continue;
+        }
+        if (strncmp(word, "nccl=", 5) == 0 && n > 5 && n - 5 < sizeof q->nccl) {
+            snprintf(q->nccl, sizeof q->nccl, "%.*s", (int)(n - 5), word + 5);
             continue;
         }
         snprintf(digits, sizeof digits, "%.*s", (int)n, word);
@@ -214,6 +218,7 @@ int dg_cuda_open(dg_backend **b, const char *device, dg_diag *d)
     }
     DG_TRY(dg_cuda_open_with(b, l.module, q.number, q.words, d));
     ((dg_cuda *)*b)->handle = l.handle;
+    ((dg_cuda *)*b)->nccl = *q.nccl ? strdup(q.nccl) : NULL;
     l.handle = NULL;
 out:
     if (l.handle)

@@ -255,6 +255,16 @@ static void free_job(dg_cuda_job *j)
     free(j);
 }
 
+void dg_cuda_work_failed(dg_cuda *c, int status, int mark)
+{
+    pthread_mutex_lock(&c->jobs_lock);
+    if (c->job_status == 0) {
+        c->job_status = status;
+        c->job_mark = mark;
+    }
+    pthread_mutex_unlock(&c->jobs_lock);
+}
+
 /* On a thread of the runtime's. */
 static void run_job(void *ctx)
 {
@@ -262,11 +272,9 @@ static void run_job(void *ctx)
     dg_cuda *c = j->owner;
     int rc = j->fn(j->ctx);
 
+    if (rc < 0)
+        dg_cuda_work_failed(c, rc, j->mark);
     pthread_mutex_lock(&c->jobs_lock);
-    if (rc < 0 && c->job_status == 0) {
-        c->job_status = rc;
-        c->job_mark = j->mark;
-    }
     if (!j->recorded)
         free_job(j);
     pthread_mutex_unlock(&c->jobs_lock);

@@ -42,6 +42,11 @@ static int told(cudaError_t e)
     return (int)e;
 }
 
+static int use_device(dg_cuda_runtime *r)
+{
+    return told(cudaSetDevice(((nvidia *)r)->device));
+}
+
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 static int memory(dg_cuda_runtime *r, size_t *free_bytes, size_t *total_bytes)
@@ -293,6 +298,7 @@ static const dg_cuda_runtime table = {
     .workspace_bytes = DG_NVIDIA_WORKSPACE,
     .close = close_runtime,
     .describe = describe,
+    .use = use_device,
     .memory = memory,
     .alloc = alloc,
     .free = free_device,
@@ -341,6 +347,7 @@ static int open_device(dg_cuda_runtime **r, int device, const char *options)
         return rc;
     }
     v->table.shared_limit = v->prop.sharedMemPerBlockOptin;
+    memcpy(v->table.id, v->prop.uuid.bytes, sizeof v->table.id);
     v->table.has_bf16 = v->prop.major >= 8;
     *r = &v->table;
     return 0;
@@ -373,4 +380,6 @@ const dg_cuda_module dg_cuda_this_module = {
     .find = dg_cuda_find,
     .sign = dg_cuda_sign,
     .skip = dg_cuda_skip,
+    .add_up = dg_cuda_add_up,
+    .has_nccl = true,
 };
