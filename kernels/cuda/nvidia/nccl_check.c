@@ -3,7 +3,7 @@
 
 #include "kernels/cuda/host/nccl.h"
 
-#define SAME(a, b) _Static_assert((a) == (b), #a " is not " #b)
+#define SAME(a, b) _Static_assert((long long)(a) == (long long)(b), #a " is not " #b)
 
 SAME(DG_NCCL_OK, ncclSuccess);
 SAME(DG_NCCL_REMOTE_ERROR, ncclRemoteError);
