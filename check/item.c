@@ -13,6 +13,7 @@ typedef struct passage {
     dg_sample sample, before;
     unsigned char *rgb, *objects; /* as given, between guard zones */
     size_t rgb_bytes, object_bytes;
+    dg_further further;
     dg_diag *d;
     int rc;
 } passage;
@@ -34,16 +35,40 @@ static bool is_intact(const unsigned char *at, size_t bytes)
     return true;
 }
 
-static void draw_objects(passage *p, dg_rng *r, dg_object *out)
+static void draw_objects(dg_sample *sm, dg_rng *r)
 {
-    for (int i = 0; i < p->sample.n_objects; i++) {
-        double w = p->sample.image.w, h = p->sample.image.h;
+    dg_object *out = sm->objects;
+
+    for (int i = 0; i < sm->n_objects; i++) {
+        double w = sm->image.w, h = sm->image.h;
         double x = dg_rng_range(r, 0, w), y = dg_rng_range(r, 0, h);
 
         out[i].box = (dg_box){ x, y, dg_rng_range(r, x, w), dg_rng_range(r, y, h) };
         out[i].label = (int)dg_rng_below(r, DG_DRAWN_CLASSES);
         out[i].area = (out[i].box.x2 - x) * (out[i].box.y2 - y);
     }
+}
+
+/* A further image: like the first, but all of it hangs on the node's draw. */
+static int draw_further(void *self, dg_sample *out, dg_draw *draw, dg_diag *d)
+{
+    passage *p = self;
+    dg_rng r =
+        dg_rng_begin(dg_rng_named((uint64_t)dg_draw_below(draw, INT64_MAX), "further"), 0, 0);
+    int rc;
+
+    *out = p->before;
+    out->item = 1 + (int)dg_rng_below(&r, 4);
+    out->n_objects = p->before.n_objects;
+    out->objects = dg_scratch_alloc(p->scratch, MOST_OBJECTS * sizeof *out->objects);
+    if (!out->objects)
+        return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for objects");
+    rc = dg_image_new(&out->image, p->scratch, 1 + (int)dg_rng_below(&r, 96),
+                      1 + (int)dg_rng_below(&r, 96), d);
+    for (int i = 0; rc == 0 && i < 3 * out->image.w * out->image.h; i++)
+        out->image.rgb[i] = (uint8_t)dg_rng_u32(&r);
+    draw_objects(out, &r);
+    return rc;
 }
 
 static passage passage_open(dg_trial *t)
@@ -72,7 +97,7 @@ static passage passage_open(dg_trial *t)
         p.rgb[i] = (uint8_t)dg_rng_u32(&r);
     p.sample.image.rgb = p.rgb;
     p.sample.objects = (dg_object *)(void *)p.objects;
-    draw_objects(&p, &r, p.sample.objects);
+    draw_objects(&p.sample, &r);
     p.before = p.sample;
     if (!t->dims.n)
         dg_str_fmt(&t->dims, "an image of %dx%d and %d object%s", w, h, p.sample.n_objects,
@@ -94,6 +119,8 @@ static void *pass(void *ctx)
         .step = (int64_t)(p->t->seed % 5), .n_steps = 100, .n_epochs = 10, .steps_per_epoch = 10
     };
 
+    p->further = (dg_further){ sizeof p->further, 0, draw_further, p };
+    p->sample.further = &p->further;
     p->rc = p->t->class->item(p->t->node->conf, &p->sample, &draw, &clock, p->d);
     return NULL;
 }

@@ -13,14 +13,12 @@
 
 #include "base/log.h"
 #include "base/ring.h"
-
-enum { REPLACEMENTS = 16 }; /* other items to try in place of an unreadable one */
+#include "feed/fetch.h"
 
 typedef struct work { /* a batch and its memory */
     dg_feeder_batch pub;
-    const dg_node *at;  /* the node being executed */
-    dg_scratch *kept;   /* tensors and names of the batch */
-    dg_scratch *sample; /* pixels of the sample being made */
+    dg_fetching fetch; /* with the pixels of the sample being made */
+    dg_scratch *kept;  /* tensors and names of the batch */
     int32_t *items;
     bool failed;
 } work;
@@ -133,60 +131,6 @@ static work *take_idle(dg_feeder *s)
     return w;
 }
 
-static int read_sample(dg_feeder *s, work *w, int item, dg_sample *sm, uint64_t number, dg_diag *d)
-{
-    dg_dataset *data = s->conf.plan.data;
-    int rc;
-
-    dg_scratch_reset(w->sample);
-    rc = data->sample(data->self, item, sm, w->sample, d);
-    sm->index = number;
-    sm->item = item;
-    return rc;
-}
-
-/* Notes an unreadable item. d: what was wrong with it, and with its replacements. */
-static void refuse_sample(const dg_feeder *s, work *w, const dg_diag *d)
-{
-    const dg_err *why = dg_diag_at(d, 0);
-
-    if (s->conf.plan.data->replace) {
-        dg_fail(w->pub.diag, why->code, why->at, why->id,
-                "%s; nor could %d others be read that were tried in its place", why->text,
-                REPLACEMENTS);
-        return;
-    }
-    dg_diag_merge(w->pub.diag, d);
-    if (s->conf.plan.data->probe)
-        dg_help(w->pub.diag,
-                "mend it, or let the loader take another in its place: on_error=\"replace\"");
-}
-
-/* Reads the item of a slot or, if the data set allows it, a replacement. */
-static int load_slot(dg_feeder *s, work *w, int item, dg_sample *sm, uint64_t number)
-{
-    dg_diag *d = dg_diag_open();
-    dg_draw draw = dg_draw_begin(s->conf.plan.seed, "replace", number);
-    int rc;
-
-    w->at = s->conf.plan.chain->loader;
-    rc = read_sample(s, w, item, sm, number, d);
-    for (int i = 0; rc < 0 && s->conf.plan.data->replace && i < REPLACEMENTS; i++)
-        rc =
-            read_sample(s, w, (int)dg_draw_below(&draw, s->conf.plan.data->n_items), sm, number, d);
-    if (rc < 0) {
-        refuse_sample(s, w, d);
-    } else if (dg_diag_n(d)) {
-        const dg_err *why = dg_diag_at(d, 0);
-
-        dg_warn(w->pub.diag, why->at, "sample-replaced", "%s; item %d stands in for it", why->text,
-                sm->item);
-        w->pub.n_replaced++;
-    }
-    dg_diag_close(&d);
-    return rc;
-}
-
 static dg_clock clock_of(const dg_feeder *s, const task *t)
 {
     int64_t k = s->conf.accumulate > 1 ? s->conf.accumulate : 1;
@@ -202,82 +146,6 @@ static dg_clock clock_of(const dg_feeder *s, const task *t)
     };
 }
 
-/* Fails if a node breaks its tables' promise, on which the proof relies: it dropped a sample
- * without DG_PORT_DROPS. */
-static int check_drop(const dg_node *n, const dg_sample *sm, dg_diag *d)
-{
-    const char *port = "out";
-
-    for (const dg_port *p = n->class->ports; p && p->name; p++) {
-        if (p->flags & DG_PORT_DROPS)
-            return 0;
-        port = p->flags & DG_PORT_OUT ? p->name : port;
-    }
-    dg_fail(d, DG_EINTERNAL, n->where, "contract-drops",
-            "broke a declared contract: node \"%s\" port \"%s\" dropped an item (image %lld), "
-            "declared drops=\"no\"",
-            n->path, port, (long long)sm->image_id);
-    dg_help(d,
-            "DG_PORT_DROPS in the ports of <%s> declares it; then the proof knows that ranks may "
-            "have unequally many",
-            n->class->name);
-    return -DG_EINTERNAL;
-}
-
-/* own: index of the sample among this rank's; again: of the item that stands in for a dropped one,
- * which draws anew. */
-static dg_draw draws_of(const dg_feeder *s, int node, uint64_t number, uint64_t own, int again)
-{
-    const dg_planning *p = &s->conf.plan;
-    const char *path = p->chain->items[node]->path;
-    dg_draw_scope drawn = s->conf.drawn[node];
-    uint64_t seed =
-        drawn == DG_DRAWN_BY_RANK ? p->seed ^ (uint64_t)p->rank * 0x9e3779b97f4a7c15u : p->seed;
-
-    seed ^= (uint64_t)again * 0xd1b54a32d192ed03u;
-    return dg_draw_begin(seed, path, drawn == DG_DRAWN_BY_SAMPLE ? number : own);
-}
-
-/* Applies the nodes that change samples; 1: one of them dropped it. */
-static int change_sample(dg_feeder *s, work *w, const dg_clock *clock, dg_sample *sm, int again)
-{
-    const dg_chain *chain = s->conf.plan.chain;
-    const uint64_t own = (uint64_t)(w->pub.number * w->pub.n) + (sm->index - w->pub.first_sample);
-    int rc = 0;
-
-    for (int i = 0; i < chain->n_items && rc == 0; i++) {
-        dg_draw draw = draws_of(s, i, sm->index, own, again);
-
-        w->at = chain->items[i];
-        rc = chain->items[i]->class->item(chain->items[i]->conf, sm, &draw, clock, w->pub.diag);
-        if (rc > 0) {
-            rc = check_drop(chain->items[i], sm, w->pub.diag);
-            return rc < 0 ? rc : 1;
-        }
-    }
-    return rc;
-}
-
-/* Fills a slot; for a dropped sample another item is drawn. */
-static int prepare_sample(dg_feeder *s, work *w, const dg_clock *clock, int item, dg_sample *sm,
-                          uint64_t number)
-{
-    dg_draw draw = dg_draw_begin(s->conf.plan.seed, "dropped", number);
-    int rc = load_slot(s, w, item, sm, number);
-
-    if (rc >= 0)
-        rc = change_sample(s, w, clock, sm, 0);
-    for (int i = 0; rc == 1 && i < REPLACEMENTS; i++) {
-        rc = load_slot(s, w, (int)dg_draw_below(&draw, s->conf.plan.data->n_items), sm, number);
-        if (rc >= 0)
-            rc = change_sample(s, w, clock, sm, i + 1);
-    }
-    return rc == 1 ? dg_fail(w->pub.diag, DG_EINPUT, s->conf.plan.chain->sampler->where,
-                             "samples-dropped",
-                             "%d items in a row were dropped by the nodes behind", REPLACEMENTS + 1)
-                   : rc;
-}
-
 static int fill_slot(dg_feeder *s, work *w, const task *t, int slot)
 {
     const dg_chain *chain = s->conf.plan.chain;
@@ -289,11 +157,11 @@ static int fill_slot(dg_feeder *s, work *w, const task *t, int slot)
     assert(t->pick.items);
     item = t->pick.items[slot];
     b->padding[slot] = item < 0;
-    rc = prepare_sample(s, w, &b->clock, item < 0 ? ~item : item, sm,
-                        b->first_sample + (uint64_t)slot);
+    rc = dg_fetch_sample(&w->fetch, item < 0 ? ~item : item, b->first_sample + (uint64_t)slot,
+                         (uint64_t)(b->number * b->n + slot), sm);
     if (rc < 0)
         return rc;
-    w->at = chain->batch;
+    w->fetch.at = chain->batch;
     rc = chain->batch->class->fill(chain->batch->conf, b->size, b->n, slot, sm, b->data, b->diag);
     if (rc < 0)
         return rc;
@@ -305,6 +173,7 @@ static int fill_slot(dg_feeder *s, work *w, const task *t, int slot)
     sm->image.rgb = NULL;
     sm->objects = NULL;
     sm->scratch = NULL;
+    sm->further = NULL;
     return 0;
 }
 
@@ -359,10 +228,12 @@ static int make_batch(dg_feeder *s, work *w, const task *t)
     b->n = s->batch;
     b->first_sample = ((uint64_t)t->number * (uint64_t)ranks + (uint64_t)rank) * (uint64_t)s->batch;
     b->next_sample = (uint64_t)(t->number + 1) * (uint64_t)ranks * (uint64_t)s->batch;
+    w->fetch.clock = b->clock;
     dg_scratch_reset(w->kept);
     rc = make_tensors(s, w);
     for (int slot = 0; slot < b->n && rc >= 0; slot++)
         rc = fill_slot(s, w, t, slot);
+    b->n_replaced = w->fetch.n_replaced;
     b->begin_s = begin;
     b->seconds = dg_monotonic_s() - begin;
     return rc;
@@ -393,7 +264,7 @@ static int take_number(dg_feeder *s)
  * memory. */
 static bool may_vote(const work *w, int rc)
 {
-    return (rc == -DG_EINPUT || rc == -DG_EIO) && w->at && dg_feeder_votes(w->at);
+    return (rc == -DG_EINPUT || rc == -DG_EIO) && w->fetch.at && dg_feeder_votes(w->fetch.at);
 }
 
 static void *worker(void *self)
@@ -409,8 +280,8 @@ static void *worker(void *self)
         int rc;
 
         dg_diag_clear(w->pub.diag);
-        w->pub.n_replaced = 0;
-        w->at = NULL;
+        w->pub.n_replaced = w->fetch.n_replaced = 0;
+        w->fetch.at = NULL;
         if (!claim_pick(s, w, &t, &rc))
             break;
         w->pub.thread = number;
@@ -435,11 +306,12 @@ static int open_works(dg_feeder *s, dg_diag *d)
 
         w->pub.diag = dg_diag_open();
         w->kept = dg_scratch_open(0);
-        w->sample = dg_scratch_open(0);
+        w->fetch =
+            (dg_fetching){ .conf = &s->conf, .scratch = dg_scratch_open(0), .d = w->pub.diag };
         w->items = calloc((size_t)s->batch, sizeof *w->items);
         w->pub.samples = calloc((size_t)s->batch, sizeof *w->pub.samples);
         w->pub.padding = calloc((size_t)s->batch, sizeof *w->pub.padding);
-        if (!w->kept || !w->sample || !w->items || !w->pub.samples || !w->pub.padding)
+        if (!w->kept || !w->fetch.scratch || !w->items || !w->pub.samples || !w->pub.padding)
             break;
         s->idle[s->n_idle++] = w;
     }
@@ -541,7 +413,7 @@ void dg_feeder_close(dg_feeder **out)
 
         dg_diag_close(&w->pub.diag);
         dg_scratch_close(&w->kept);
-        dg_scratch_close(&w->sample);
+        dg_scratch_close(&w->fetch.scratch);
         free(w->items);
         free(w->pub.samples);
         free(w->pub.padding);

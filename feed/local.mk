@@ -3,4 +3,6 @@ libfeed_la_SOURCES += \
 	feed/epoch_plan.c \
 	feed/epoch_plan.h \
 	feed/feeder.c \
-	feed/feeder.h
+	feed/feeder.h \
+	feed/fetch.c \
+	feed/fetch.h

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include <detrgraph/node.h>
+
 int dg_image_crop(dg_image *out, dg_scratch *s, const dg_image *in, int x, int y, int w, int h,
                   dg_diag *d)
 {
@@ -157,4 +159,16 @@ double dg_box_iou(dg_box a, dg_box b)
     double all = (a.x2 - a.x1) * (a.y2 - a.y1) + (b.x2 - b.x1) * (b.y2 - b.y1) - both;
 
     return all > 0.0 ? both / all : 0.0;
+}
+
+int dg_sample_further(dg_sample *out, const dg_sample *sm, dg_draw *draw, dg_diag *d)
+{
+    const dg_further *f = sm->size > offsetof(dg_sample, further) ? sm->further : NULL;
+
+    if (f)
+        return f->take(f->self, out, draw, d);
+    dg_fail(d, DG_EINPUT, DG_NOWHERE, "further-none",
+            "no further images can be had for %s: it is not an image of a data set", sm->path);
+    dg_help(d, "nodes that combine images (mosaic, mixup) belong in <train> alone");
+    return -DG_EINPUT;
 }

@@ -96,7 +96,7 @@ static int feeds(const void *self, dg_size size, int batch, dg_feed out[], int n
 /* A loader of an older version makes samples without the field. */
 static const dg_mask *masks_of(const dg_sample *sm)
 {
-    return sm->size >= sizeof *sm ? sm->masks : NULL;
+    return sm->size > offsetof(dg_sample, masks) ? sm->masks : NULL;
 }
 
 /* The largest size of the image's proportions that fits, as the reference rounds it. */

@@ -14,6 +14,13 @@
     NODE(loader_synthetic) \
     NODE(sampler_bucket) \
     NODE(augment) \
+    NODE(augment_mosaic) \
+    NODE(augment_mixup) \
+    NODE(augment_copypaste) \
+    NODE(augment_rotate) \
+    NODE(augment_vflip) \
+    NODE(augment_erase) \
+    NODE(augment_lsj) \
     NODE(batch) \
     NODE(backbone_presnet) \
     NODE(backbone_dinov2) \

@@ -1,5 +1,13 @@
 libnodes_la_SOURCES += \
 	nodes/augment/augment.c \
+	nodes/augment/copypaste.c \
+	nodes/augment/erase.c \
+	nodes/augment/family.c nodes/augment/family.h \
+	nodes/augment/lsj.c \
+	nodes/augment/mixup.c \
+	nodes/augment/mosaic.c \
+	nodes/augment/rotate.c \
+	nodes/augment/vflip.c \
 	nodes/backbone/dinov2.c \
 	nodes/backbone/pixels.c nodes/backbone/pixels.h \
 	nodes/backbone/presnet.c \

@@ -135,6 +135,8 @@ typedef struct dg_sample {
     /* masks[i] is that of objects[i], as large as the image; NULL: the data has none. Who moves or
      * drops objects does the same with masks. */
     dg_mask *masks;
+    /* where an item node gets further images; NULL: there are none (dg_sample_further in node.h) */
+    const struct dg_further *further;
 } dg_sample;
 
 /* Resizes and pastes image, boxes and masks together; masks by nearest pixels. */

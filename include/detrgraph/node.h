@@ -212,6 +212,19 @@ DG_PUBLIC double dg_draw_uniform(dg_draw *r);                     /* [0,1) */
 DG_PUBLIC double dg_draw_range(dg_draw *r, double lo, double hi); /* [lo,hi) */
 DG_PUBLIC int64_t dg_draw_below(dg_draw *r, int64_t n);           /* 0 .. n-1 */
 
+/* Where `item` gets further images of the data set: what dg_sample.further points to. */
+typedef struct dg_further {
+    size_t size;
+    int64_t most_objects; /* that a sample may have: the batch takes no more; 0: unknown */
+    int (*take)(void *self, dg_sample *out, dg_draw *draw, dg_diag *d);
+    void *self;
+} dg_further;
+/* Draws another image of the data set, in the scratch of sm. It comes as sm came to this node:
+ * loaded, and changed by the item nodes before it, with draws of its own. It may be the same image.
+ * Fails as the loader does, or with "further-none" where there is no data set. */
+DG_PUBLIC int dg_sample_further(dg_sample *out, const dg_sample *sm, dg_draw *draw, dg_diag *d)
+    DG_MUST_USE;
+
 /* Arguments of `supply`. */
 typedef struct dg_supply_args {
     dg_clock clock;

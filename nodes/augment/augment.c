@@ -9,7 +9,7 @@
  * Objects narrower or lower than a pixel are dropped at <iou_crop>, cropped or not. Draws are keyed
  * by the run's seed, the node and the sample's number, so they do not depend on threads, ranks or
  * restarts. */
-#include <detrgraph/node.h>
+#include "nodes/augment/family.h"
 
 #include <math.h>
 
@@ -98,23 +98,8 @@ static const dg_child_class children[] = {
     { 0 },
 };
 
-static const dg_port ports[] = {
-    DG_IN("in", "picks", "the sampler's picks"),
-    DG_OUT("out", "samples", "augmented images with their objects"),
-    { 0 },
-};
-
 static const dg_attr attrs[] = {
-    DG_ENUM(conf, seed, 0, "sample|rank|shared",
-            "random numbers depend on the sample's number in the run, differ per rank, or are "
-            "equal on all ranks"),
-    { 0 },
-};
-
-static const dg_rule rules[] = {
-    { DG_RULE_VALUE, .to = "out", .when = "seed=rank", .why = "draws on each rank for itself" },
-    { DG_RULE_CORRELATED, .from = "in", .when = "seed=shared",
-      .why = "draws the same numbers on every rank" },
+    DG_AUGMENT_SEED(conf),
     { 0 },
 };
 
@@ -153,21 +138,12 @@ static void check_resize_crop(dg_check *k, const resize_crop *c)
         }
 }
 
-/* Refuses until="... min": changes must depend only on the sample's place in the run, not on
- * wall-clock time. */
 static void check_augment(dg_check *k, const void *self)
 {
     const conf *c = self;
 
     for (int i = 0; i < c->steps.n; i++) {
-        const dg_when *until = until_of(&c->steps.v[i]);
-
-        if (until->unit == DG_MINUTES)
-            dg_check_fail(
-                k, NULL, "augment-until",
-                "until=\"%g min\" of <%s>: say a step, an epoch or a share of the run, like "
-                "\"epoch 71\" or \"90 %%\"",
-                until->n, children[c->steps.v[i].kind].name);
+        dg_augment_check(k, until_of(&c->steps.v[i]), children[c->steps.v[i].kind].name);
         if (c->steps.v[i].kind == RESIZE_CROP)
             check_resize_crop(k, c->steps.v[i].conf);
     }
@@ -274,29 +250,6 @@ static int64_t side_of_crop(dg_draw *r, int64_t least, int64_t most)
     return most > least ? least + dg_draw_below(r, most - least + 1) : least;
 }
 
-static double clamp(double v, double most)
-{
-    return fmax(0, fmin(v, most));
-}
-
-/* Crops, and keeps what is left of every box, whether its centre is inside or not. */
-static int crop_boxes(dg_sample *sm, int x, int y, int w, int h, dg_diag *d)
-{
-    dg_box *boxes = dg_scratch_alloc(sm->scratch, (size_t)(sm->n_objects + 1) * sizeof *boxes);
-    int rc;
-
-    if (!boxes)
-        return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for %d boxes",
-                       sm->n_objects);
-    for (int i = 0; i < sm->n_objects; i++)
-        boxes[i] = sm->objects[i].box;
-    rc = dg_sample_crop(sm, x, y, w, h, d);
-    for (int i = 0; i < sm->n_objects && !rc; i++)
-        sm->objects[i].box = (dg_box){ clamp(boxes[i].x1 - x, w), clamp(boxes[i].y1 - y, h),
-                                       clamp(boxes[i].x2 - x, w), clamp(boxes[i].y2 - y, h) };
-    return rc;
-}
-
 static int resize_and_crop(const resize_crop *c, dg_sample *sm, dg_draw *r, dg_diag *d)
 {
     int64_t side = c->sides.v[dg_draw_below(r, c->sides.n)], w = sm->image.w, h = sm->image.h;
@@ -309,7 +262,8 @@ static int resize_and_crop(const resize_crop *c, dg_sample *sm, dg_draw *r, dg_d
     w = side_of_crop(r, c->least, sm->image.w < c->most ? sm->image.w : c->most);
     h = side_of_crop(r, c->least, sm->image.h < c->most ? sm->image.h : c->most);
     x = dg_draw_below(r, sm->image.w - w + 1);
-    DG_TRY(crop_boxes(sm, (int)x, (int)dg_draw_below(r, sm->image.h - h + 1), (int)w, (int)h, d));
+    DG_TRY(
+        dg_augment_crop(sm, (int)x, (int)dg_draw_below(r, sm->image.h - h + 1), (int)w, (int)h, d));
 out:
     return rc;
 }
@@ -354,10 +308,10 @@ const dg_node_class dg_node_augment = {
     .name = "augment",
     .role = DG_ROLE_AUGMENT,
     .brief = "Random changes of images and boxes, in the order of the child elements.",
-    .ports = ports,
+    .ports = dg_augment_ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),
-    .rules = rules,
+    .rules = dg_augment_rules,
     .children = children,
     .children_offset = offsetof(conf, steps),
     .check = check_augment,

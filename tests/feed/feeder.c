@@ -85,6 +85,88 @@ static void test_begin_in_the_middle(void **state)
     close_data(&f);
 }
 
+#define PICKED(n) \
+    "<sampler.plain id=\"pick\" in=\"@data\" batch=\"" n "\" size=\"64\" tail=\"drop\"/>"
+#define COMBINED                                                                             \
+    "<augment.rotate id=\"a1\" in=\"@pick\"/><augment.copypaste id=\"a2\" in=\"@a1\"/>"      \
+    "<augment.mosaic id=\"a3\" in=\"@a2\" size=\"48\"/><augment.mixup id=\"a4\" in=\"@a3\" " \
+    "p=\"0.7\"/><batch id=\"b\" in=\"@a4\"/>"
+
+/* The digest of the images of each sample, by its number in the run. */
+static void run_samples(const char *nodes, int threads, int rank, int ranks, uint64_t out[MOST])
+{
+    fixture f;
+    dg_feeder *s;
+    dg_feeder_batch *b;
+
+    open_data(&f, nodes);
+    dg_feeder_conf conf = conf_of(&f, threads);
+
+    conf.plan.rank = rank;
+    conf.plan.ranks = ranks;
+    conf.plan.own_images = ranks > 1;
+    assert_int_equal(dg_feeder_open(&s, &conf, f.d), 0);
+    for (;;) {
+        assert_int_equal(dg_feeder_next(s, &b, f.d), 0);
+        if (!b)
+            break;
+        for (int i = 0; i < b->n; i++) {
+            const size_t each = (size_t)dg_shape_elements(b->feeds[0].shape) / (size_t)b->n;
+            const float *boxes = (const float *)b->data[2] + (size_t)i * 400;
+
+            assert_true(b->samples[i].index < MOST);
+            out[b->samples[i].index] =
+                dg_fnv1a((const float *)b->data[0] + (size_t)i * each, each * sizeof(float)) ^
+                dg_fnv1a(boxes, 400 * sizeof(float));
+        }
+        dg_feeder_give_back(s, b);
+    }
+    dg_feeder_close(&s);
+    close_data(&f);
+}
+
+/* Nodes that take further images give the same samples on any number of threads and ranks. */
+static void test_further(void **state)
+{
+    uint64_t one[MOST] = { 0 }, three[MOST] = { 0 }, ranks[MOST] = { 0 }, plain[MOST] = { 0 };
+    int same = 0;
+
+    (void)state;
+    run_samples(SCENES PICKED("4") COMBINED, 1, 0, 1, one);
+    run_samples(SCENES PICKED("4") COMBINED, 3, 0, 1, three);
+    run_samples(SCENES PICKED("2") COMBINED, 2, 0, 2, ranks);
+    run_samples(SCENES PICKED("2") COMBINED, 1, 1, 2, ranks);
+    run_samples(SCENES PICKED("4") "<batch id=\"b\" in=\"@pick\"/>", 1, 0, 1, plain);
+    assert_memory_equal(one, three, sizeof one);
+    assert_memory_equal(one, ranks, sizeof one);
+    for (int i = 0; i < 56; i++) {
+        assert_true(one[i] != 0);
+        same += one[i] == plain[i];
+        for (int k = 0; k < i; k++)
+            assert_true(one[i] != one[k]);
+    }
+    assert_true(same < 56 / 4);
+}
+
+/* A run that begins in the middle, as a resumed one, takes the same further images. */
+static void test_further_in_the_middle(void **state)
+{
+    uint64_t whole[MOST], rest[MOST];
+    fixture f;
+
+    (void)state;
+    open_data(&f, SCENES PICKED("4") COMBINED);
+    dg_feeder_conf conf = conf_of(&f, 2);
+
+    assert_int_equal(run(&f, &conf, whole, NULL), 14);
+    conf.number = 9;
+    conf.epoch = 1;
+    conf.index = 2;
+    assert_int_equal(run(&f, &conf, rest, NULL), 5);
+    assert_memory_equal(whole + 9, rest, 5 * sizeof *rest);
+    close_data(&f);
+}
+
 static void test_padding(void **state)
 {
     uint64_t out[MOST];
@@ -272,6 +354,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_threads),     cmocka_unit_test(test_begin_in_the_middle),
+        cmocka_unit_test(test_further),     cmocka_unit_test(test_further_in_the_middle),
         cmocka_unit_test(test_padding),     cmocka_unit_test(test_ranks),
         cmocka_unit_test(test_targets),     cmocka_unit_test(test_large_canvas),
         cmocka_unit_test(test_close_early), cmocka_unit_test(test_clock),

@@ -4,6 +4,11 @@ tests_nodes_course_SOURCES = tests/nodes/course.c
 tests_nodes_course_LDADD = $(runtime_rooms) $(test_libs)
 tests_nodes_faults_SOURCES = tests/nodes/faults.c
 tests_nodes_faults_LDADD = $(nodes_rooms) $(test_libs)
+check_PROGRAMS += tests/nodes/augment
+TESTS += tests/nodes/augment
+tests_nodes_augment_SOURCES = tests/nodes/augment.c tests/nodes/unit.h tests/nodes/unit.c \
+	tests/ops/formula.h tests/ops/head_draws.h
+tests_nodes_augment_LDADD = $(check_rooms) $(test_libs)
 check_PROGRAMS += tests/nodes/heads tests/nodes/heads_losses
 TESTS += tests/nodes/heads tests/nodes/heads_losses
 tests_nodes_heads_losses_SOURCES = tests/nodes/heads_losses.c tests/nodes/unit.h \
