@@ -7,6 +7,8 @@
 #include "cli/launch.h"
 #include "cli/progress.h"
 #include "cli/trained.h"
+#include "config.h"
+#include "runtime/trained.h"
 
 typedef struct opts {
     dg_words sets;
@@ -63,17 +65,23 @@ static void print_json(void *ctx, const dg_run_report *r)
     dg_str_free(&s);
 }
 
-static int evaluate_scopes(const opts *o, const dg_trained *t)
+static int evaluate_scopes(const opts *o, const char *place, dg_arena *a)
 {
     bool json = o->format && strcmp(o->format, "json") == 0;
     dg_bar bar = dg_bar_begin();
     dg_diag *d = dg_diag_open();
     dg_run *run = NULL;
     int rc;
-    const dg_trained_how how = { o->precision, o->device, o->threads,
-                                 json ? dg_log_warning : dg_bar_log, &bar };
+    const dg_run_options how = { .precision = o->precision,
+                                 .device = dg_device_asked(o->device),
+                                 .program = "detrgraph " PACKAGE_VERSION,
+                                 .threads = (int)o->threads,
+                                 .log = json ? dg_log_warning : dg_bar_log,
+                                 .log_ctx = &bar };
+    dg_trained t;
 
-    DG_TRY(dg_trained_open(&run, t, &how, d));
+    DG_TRY(dg_trained_find(&t, place, o->weights, true, o->sets.n, o->sets.v, a, d));
+    DG_TRY(dg_trained_open(&run, &t, how, d));
     DG_TRY(dg_run_evaluate(run, o->out, false, json ? print_json : print_text, NULL, d));
 out:
     fflush(stdout);
@@ -86,12 +94,11 @@ out:
 static int verb_evaluate(const void *given, const dg_words *words, dg_arena *a)
 {
     const opts *o = given;
-    dg_trained t;
     int code;
 
-    if (!dg_trained_find(&t, "evaluate", words->v[0], o->weights, &o->sets, a))
+    if (!dg_trained_given("evaluate", words->v[0], o->weights))
         return DG_EXIT_USAGE;
-    return dg_launch_alone((int)o->threads, &code) ? code : evaluate_scopes(o, &t);
+    return dg_launch_alone((int)o->threads, &code) ? code : evaluate_scopes(o, words->v[0], a);
 }
 
 static const dg_example examples[] = {

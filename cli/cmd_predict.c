@@ -7,7 +7,6 @@
 #include "base/file.h"
 #include "base/map.h"
 #include "cli/cli.h"
-#include "cli/coco_names.h"
 #include "cli/launch.h"
 #include "cli/predict_out.h"
 #include "cli/progress.h"
@@ -15,7 +14,6 @@
 #include "media/draw.h"
 #include "media/image.h"
 #include "media/rle.h"
-#include "runtime/predict.h"
 
 typedef struct opts {
     dg_words sets;
@@ -94,7 +92,7 @@ static const char *picture_path(printer *s, const char *path)
 }
 
 /* A copy of the image with its masks, the best ones last, on top. */
-static int tint(dg_image *out, const dg_prediction *p, dg_scratch *scratch, dg_diag *d)
+static int tint(dg_image *out, const dg_detected *p, dg_scratch *scratch, dg_diag *d)
 {
     dg_mask m = { p->image->w, p->image->h, NULL };
     int rc;
@@ -105,22 +103,21 @@ static int tint(dg_image *out, const dg_prediction *p, dg_scratch *scratch, dg_d
         return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "image-memory", "no memory to draw masks");
     for (int i = p->n - 1; i >= 0; i--) {
         dg_rle_draw(&m, &p->masks[i]);
-        dg_draw_mask(out, &m, p->marks[i].label);
+        dg_draw_mask(out, &m, p->items[i].label);
     }
 out:
     return rc;
 }
 
 /* Draws the best marks last, on top. */
-static int draw_picture(printer *s, const dg_prediction *p, dg_diag *d)
+static int draw_picture(printer *s, const dg_detected *p, dg_diag *d)
 {
     dg_scratch *scratch = dg_scratch_open(0);
     dg_mark *marks = DG_NEW_N(s->arena, p->n + 1, dg_mark);
-    const int n_names = p->names ? p->names->n_classes : s->names.n;
-    const char **names = DG_NEW_N(s->arena, n_names + 1, const char *);
+    const char **names = DG_NEW_N(s->arena, s->names.n + 1, const char *);
     dg_tile tile = { p->image, marks, p->n, NULL };
     dg_image out, tinted;
-    const char *to = picture_path(s, p->path);
+    const char *to = picture_path(s, p->name);
     int rc;
 
     if (p->masks) {
@@ -128,10 +125,11 @@ static int draw_picture(printer *s, const dg_prediction *p, dg_diag *d)
         tile.image = &tinted;
     }
     for (int i = 0; i < p->n; i++)
-        marks[i] = p->marks[p->n - 1 - i];
-    for (int i = 0; i < n_names; i++)
-        names[i] = dg_predict_class(p, s->names, i);
-    DG_TRY(dg_draw_picture(&out, scratch, &tile, (dg_labels){ names, n_names }, MIN_SIDE, d));
+        marks[i] = (dg_mark){ p->items[p->n - 1 - i].box, p->items[p->n - 1 - i].label,
+                              p->items[p->n - 1 - i].score };
+    for (int i = 0; i < s->names.n; i++)
+        names[i] = dg_predict_class(s->names, i);
+    DG_TRY(dg_draw_picture(&out, scratch, &tile, (dg_labels){ names, s->names.n }, MIN_SIDE, d));
     DG_TRY(dg_image_write(to, &out, d));
     keep_file(s, to);
     to = dg_path_name(dg_path_stem(s->arena, to));
@@ -144,9 +142,8 @@ out:
     return rc;
 }
 
-static int take_prediction(void *ctx, const dg_prediction *p, dg_diag *d)
+static int show(printer *s, const dg_detected *p, dg_diag *d)
 {
-    printer *s = ctx;
     dg_str out = { 0 };
 
     dg_predict_print(&out, s->format, p, s->names, s->n, &s->printed, s->threshold);
@@ -184,7 +181,33 @@ static dg_predict_format format_of(const opts *o)
     return DG_PREDICT_TEXT;
 }
 
-static int predict_images(const opts *o, const dg_trained *t, const dg_words *words,
+/* Detects on the files in their order. What cannot be read is left out, and fails in the end. */
+static int predict_files(printer *s, dg_detector *detector, const dg_words *files, dg_diag *d)
+{
+    const int batch = dg_detector_room(detector);
+    const dg_detected *found;
+    int n, rc = 0, failed = 0;
+
+    for (int at = 0; at < files->n;) {
+        while (at < files->n && dg_detector_room(detector)) {
+            rc = dg_detector_add_file(detector, files->v[at++], d);
+            if (rc < 0 && rc != -DG_EINPUT && rc != -DG_EIO)
+                goto out;
+            failed = failed ? failed : rc;
+        }
+        rc = 0;
+        if (dg_detector_room(detector) == batch)
+            continue;
+        DG_TRY(dg_detector_run(detector, s->threshold, &found, &n, d));
+        for (int i = 0; i < n; i++)
+            DG_TRY(show(s, &found[i], d));
+    }
+    rc = failed;
+out:
+    return rc;
+}
+
+static int predict_images(const opts *o, const dg_trained_words *w, const dg_words *words,
                           double threshold, dg_arena *a)
 {
     printer s = {
@@ -192,29 +215,27 @@ static int predict_images(const opts *o, const dg_trained *t, const dg_words *wo
     };
     const bool list = s.format == DG_PREDICT_JSON || s.format == DG_PREDICT_COCO;
     dg_diag *d = dg_diag_open();
-    dg_run *opened = NULL;
+    dg_detector *detector = NULL;
     dg_words images;
     int rc;
-    const dg_trained_how how = { o->precision, o->device, o->threads, dg_log_warning, NULL };
 
-    if (t->published)
-        s.names = (dg_predict_names){ dg_coco_names, DG_COCO_NAMES, dg_coco_id };
     if (list)
         dg_say("[\n");
 
     DG_TRY(find_images(&images, words, a, d));
-    DG_TRY(dg_trained_open(&opened, t, &how, d));
+    DG_TRY(dg_trained_detector(&detector, w, &s.threshold, d));
+    s.names.v = dg_detector_classes(detector, &s.names.n);
     if (o->out)
         DG_TRY(dg_mkdirs(o->out, d));
     for (int i = 0; o->out && i < images.n; i++)
         keep_file(&s, images.v[i]);
-    DG_TRY(dg_run_predict(opened, images.v, images.n, threshold, false, take_prediction, &s, d));
+    DG_TRY(predict_files(&s, detector, &images, d));
 out:
     if (list)
         dg_say("%s]\n", s.printed ? "\n" : "");
     fflush(stdout);
     dg_print_diag_files(d);
-    dg_run_close(&opened);
+    dg_detector_close(&detector);
     dg_diag_close(&d);
     return rc < 0 ? DG_EXIT_FAILED : DG_EXIT_OK;
 }
@@ -222,19 +243,22 @@ out:
 static int verb_predict(const void *given, const dg_words *words, dg_arena *a)
 {
     const opts *o = given;
-    const char *run = NULL; /* whose threshold is proposed */
-    const bool best = !o->which || strcmp(o->which, "best") == 0;
-    double threshold;
-    dg_trained t;
-    int code;
-
+    const dg_trained_words w = { .place = words->v[0],
+                                 .weights = o->weights,
+                                 .sets = &o->sets,
+                                 .which = o->which,
+                                 .precision = o->precision,
+                                 .device = o->device,
+                                 .threads = o->threads };
     dg_words images = { words->n - 1, words->v + 1 };
+    double threshold;
+    int code;
 
     if ((o->crops || o->txt) && !o->out) {
         dg_say_error("detrgraph predict: --crops and --txt need --out DIR\n");
         return DG_EXIT_USAGE;
     }
-    if (dg_trained_published(&t, o->weights, words->v[0], &o->sets, a, &code)) {
+    if (dg_trained_published(&w, &code)) {
         if (code != DG_EXIT_OK)
             return code;
         images = *words;
@@ -243,17 +267,13 @@ static int verb_predict(const void *given, const dg_words *words, dg_arena *a)
             "detrgraph predict: more is expected after \"%s\"\nusage: detrgraph predict %s\n",
             words->v[0], dg_verb_predict.args);
         return DG_EXIT_USAGE;
-    } else if (!dg_trained_find(&t, "predict", words->v[0], o->weights, &o->sets, a)) {
+    } else if (!dg_trained_given("predict", w.place, w.weights)) {
         return DG_EXIT_USAGE;
-    } else {
-        if (best)
-            dg_trained_best(&t, words->v[0], o->weights, a);
-        run = o->weights ? NULL : words->v[0];
     }
-    if (!dg_trained_threshold(&threshold, "predict", o->threshold, run, best))
+    if (!dg_trained_least(&threshold, "predict", o->threshold))
         return DG_EXIT_USAGE;
     return dg_launch_alone((int)o->threads, &code) ? code
-                                                   : predict_images(o, &t, &images, threshold, a);
+                                                   : predict_images(o, &w, &images, threshold, a);
 }
 
 static const dg_example examples[] = {
@@ -272,8 +292,8 @@ const dg_verb dg_verb_predict = {
     .args = "PATH [--weights FILE] IMAGE... [--out DIR] [--threshold SCORE] [--format json]",
     .brief = "Detect objects in images.",
     .doc =
-        "PATH is a run's folder, or the pipeline that the weights were trained with. Images are "
-        "prepared as\n"
+        "PATH is a run's folder, a checkpoint in one, or the pipeline that the weights were "
+        "trained with. Images are prepared as\n"
         "in the pipeline's evaluation. A run's best checkpoint is used, and of that the averaged "
         "weights if\n"
         "it has them. A folder stands for the images in it, a quoted pattern for its "

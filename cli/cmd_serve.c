@@ -3,13 +3,11 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/coco_names.h"
 #include "cli/launch.h"
 #include "cli/progress.h"
 #include "cli/serve.h"
 #include "cli/signals.h"
 #include "cli/trained.h"
-#include "runtime/predict.h"
 
 typedef struct opts {
     dg_words sets;
@@ -40,7 +38,6 @@ enum { PORT = 8080, LIMIT_MIB = 32, IMAGES = 64 /* of a request */ };
 
 typedef struct server {
     dg_serve_queue *queue;
-    const dg_dataset *data; /* for names; or NULL */
     dg_predict_names names;
     double threshold;
     const char *model;
@@ -83,14 +80,11 @@ static void answer_health(server *s, const dg_http_request *q, dg_http_reply *r)
 
 static void answer_classes(server *s, const dg_http_request *q, dg_http_reply *r)
 {
-    const dg_prediction p = { .names = s->data };
-    const int n = s->data ? s->data->n_classes : s->names.n;
-
     (void)q;
     dg_str_add(&r->text, "[");
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < s->names.n; i++) {
         dg_str_fmt(&r->text, "%s{\"label\":%d,\"name\":", i ? "," : "", i);
-        dg_str_json(&r->text, dg_predict_class(&p, s->names, i));
+        dg_str_json(&r->text, dg_predict_class(s->names, i));
         dg_str_add(&r->text, "}");
     }
     dg_str_add(&r->text, "]\n");
@@ -187,7 +181,7 @@ static void end_queue(void *queue)
     dg_serve_end(queue);
 }
 
-static int listen_and_compute(server *s, dg_predictor *p, const opts *o, int port, dg_diag *d)
+static int listen_and_compute(server *s, dg_detector *p, const opts *o, int port, dg_diag *d)
 {
     const size_t most = (size_t)(o->limit ? o->limit : LIMIT_MIB) << 20;
     const dg_http_conf conf = { .port = port,
@@ -203,8 +197,8 @@ static int listen_and_compute(server *s, dg_predictor *p, const opts *o, int por
     dg_http *http = NULL;
     int rc;
 
-    s->data = dg_predictor_names(p);
-    s->batch = dg_predictor_room(p);
+    s->names.v = dg_detector_classes(p, &s->names.n);
+    s->batch = dg_detector_room(p);
     DG_TRY(dg_http_open(&http, &conf, d));
     dg_say("http://127.0.0.1:%d\n", dg_http_port(http));
     fflush(stdout);
@@ -214,30 +208,25 @@ out:
     return rc;
 }
 
-static int serve(const opts *o, const dg_trained *t, double threshold, int port)
+static int serve(const opts *o, const dg_trained_words *w, double threshold, int port)
 {
-    server s = { .queue = dg_serve_queue_open(), .threshold = threshold, .model = t->file };
+    server s = { .queue = dg_serve_queue_open(), .model = *w->place ? w->place : w->weights };
     /* before the threads that compute */
     dg_signals *signals = s.queue ? dg_signals_open(end_queue, s.queue) : NULL;
     dg_diag *d = dg_diag_open();
-    dg_predictor *p = NULL;
-    dg_run *run = NULL;
+    dg_detector *p = NULL;
     int rc = -DG_EMEMORY;
-    const dg_trained_how how = { o->precision, o->device, o->threads, dg_log_warning, NULL };
 
-    if (t->published)
-        s.names = (dg_predict_names){ dg_coco_names, DG_COCO_NAMES, dg_coco_id };
     if (!signals) {
         dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for the server");
         goto out;
     }
-    DG_TRY(dg_trained_open(&run, t, &how, d));
-    DG_TRY(dg_predictor_open(&p, run, false, d));
+    DG_TRY(dg_trained_detector(&p, w, &threshold, d));
+    s.threshold = threshold;
     DG_TRY(listen_and_compute(&s, p, o, port, d));
 out:
     dg_print_diag_files(d);
-    dg_predictor_close(&p);
-    dg_run_close(&run);
+    dg_detector_close(&p);
     dg_signals_close(&signals);
     dg_serve_queue_close(&s.queue);
     dg_diag_close(&d);
@@ -248,17 +237,23 @@ static int verb_serve(const void *given, const dg_words *words, dg_arena *a)
 {
     const opts *o = given;
     const char *place = words->n ? words->v[0] : "";
-    const bool best = !o->which || strcmp(o->which, "best") == 0;
+    const dg_trained_words w = { .place = place,
+                                 .weights = o->weights,
+                                 .sets = &o->sets,
+                                 .which = o->which,
+                                 .precision = o->precision,
+                                 .device = o->device,
+                                 .threads = o->threads };
     double threshold;
     int64_t port = PORT;
-    dg_trained t;
     int code;
 
+    (void)a;
     if (o->port && (!dg_parse_i64(o->port, &port) || port < 0 || port > 65535)) {
         dg_say_error("detrgraph serve: --port %s: a number from 0 to 65535 is expected\n", o->port);
         return DG_EXIT_USAGE;
     }
-    if (dg_trained_published(&t, o->weights, place, &o->sets, a, &code)) {
+    if (dg_trained_published(&w, &code)) {
         if (code != DG_EXIT_OK)
             return code;
         if (*place) {
@@ -271,14 +266,12 @@ static int verb_serve(const void *given, const dg_words *words, dg_arena *a)
         dg_say_error("detrgraph serve: a run or --weights is expected\nusage: detrgraph serve %s\n",
                      dg_verb_serve.args);
         return DG_EXIT_USAGE;
-    } else if (!dg_trained_find(&t, "serve", place, o->weights, &o->sets, a)) {
+    } else if (!dg_trained_given("serve", place, o->weights)) {
         return DG_EXIT_USAGE;
-    } else if (best) {
-        dg_trained_best(&t, place, o->weights, a);
     }
-    if (!dg_trained_threshold(&threshold, "serve", o->threshold, o->weights ? NULL : place, best))
+    if (!dg_trained_least(&threshold, "serve", o->threshold))
         return DG_EXIT_USAGE;
-    return dg_launch_alone((int)o->threads, &code) ? code : serve(o, &t, threshold, (int)port);
+    return dg_launch_alone((int)o->threads, &code) ? code : serve(o, &w, threshold, (int)port);
 }
 
 static const dg_example examples[] = {

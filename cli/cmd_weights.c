@@ -10,9 +10,9 @@
 #include "cli/fetch.h"
 #include "cli/progress.h"
 #include "cli/published.h"
-#include "cli/trained.h"
 #include "config.h"
 #include "runtime/programs.h"
+#include "runtime/trained.h"
 #include "weights/class_names.h"
 #include "weights/hf.h"
 #include "weights/onnx.h"
@@ -90,14 +90,16 @@ static int diff(call *c)
 
 static int open_model(call *c, dg_run **run)
 {
-    const dg_words sets =
-        c->o->pipeline ? c->o->sets : dg_trained_sets(c->words[0], &c->o->sets, c->arena);
+    const char *const *sets = c->o->sets.v;
+    const int n_sets =
+        c->o->pipeline ? c->o->sets.n
+                       : dg_trained_sets(c->words[0], c->o->sets.n, c->o->sets.v, c->arena, &sets);
     const dg_run_options how = {
         .size = sizeof how,
         .file =
             c->o->pipeline ? c->o->pipeline : dg_path_join(c->arena, c->words[0], "pipeline.xml"),
-        .n_sets = sets.n,
-        .sets = sets.v,
+        .n_sets = n_sets,
+        .sets = sets,
         .precision = "f32",
         .program = "detrgraph " PACKAGE_VERSION,
         .threads = 1,

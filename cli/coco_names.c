@@ -1,9 +1,7 @@
 /* coco_names.c: see coco_names.h. */
 #include "cli/coco_names.h"
 
-#include <stddef.h>
-
-const char *const dg_coco_names[DG_COCO_NAMES] = {
+static const char *const names[DG_COCO_NAMES] = {
     "person",        "bicycle",      "car",
     "motorcycle",    "airplane",     "bus",
     "train",         "truck",        "boat",
@@ -33,12 +31,17 @@ const char *const dg_coco_names[DG_COCO_NAMES] = {
     "hair drier",    "toothbrush",
 };
 
-int dg_coco_id(int label)
+const dg_coco_class *dg_coco_classes(dg_arena *a)
 {
     static const int missing[] = { 12, 26, 29, 30, 45, 66, 68, 69, 71, 83 };
-    int id = label + 1;
+    dg_coco_class *classes = DG_NEW_N(a, DG_COCO_NAMES, dg_coco_class);
 
-    for (size_t i = 0; i < sizeof missing / sizeof *missing; i++)
-        id += id >= missing[i];
-    return id;
+    for (int label = 0; label < DG_COCO_NAMES; label++) {
+        int id = label + 1;
+
+        for (size_t i = 0; i < sizeof missing / sizeof *missing; i++)
+            id += id >= missing[i];
+        classes[label] = (dg_coco_class){ id, names[label] };
+    }
+    return classes;
 }

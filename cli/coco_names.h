@@ -2,9 +2,12 @@
 #ifndef DG_CLI_COCO_NAMES_H
 #define DG_CLI_COCO_NAMES_H
 
+#include <detrgraph/data.h>
+
+#include "base/arena.h"
+
 enum { DG_COCO_NAMES = 80 };
-extern const char *const dg_coco_names[DG_COCO_NAMES]; /* by label */
-/* The category id of a label: ids go from 1 to 90 and leave ten numbers out. */
-int dg_coco_id(int label);
+/* Names and category ids by label; ids go from 1 to 90 and leave ten numbers out. */
+const dg_coco_class *dg_coco_classes(dg_arena *a);
 
 #endif

@@ -9,35 +9,28 @@
 
 #include "base/dir.h"
 #include "base/file.h"
-#include "media/draw.h"
 #include "media/image.h"
 #include "media/rle.h"
 
-const char *dg_predict_class(const dg_prediction *p, dg_predict_names names, int label)
+const char *dg_predict_class(dg_predict_names names, int label)
 {
-    if (p->names)
-        return label < p->names->n_classes ? p->names->classes[label].name : NULL;
-    return label < names.n ? names.v[label] : NULL;
+    return label < names.n ? names.v[label].name : NULL;
 }
 
 /* ---- text and JSON --------------------------------------------------------------------------- */
 
-static void add_class(dg_str *out, const dg_prediction *p, dg_predict_names names, int label)
+static void add_class(dg_str *out, dg_predict_names names, int label)
 {
-    const char *name = dg_predict_class(p, names, label);
-
-    if (p->names && name)
-        dg_str_fmt(out, ",\"category_id\":%lld", (long long)p->names->classes[label].id);
-    if (name) {
-        dg_str_add(out, ",\"name\":");
-        dg_str_json(out, name);
-    }
+    if (label >= names.n)
+        return;
+    dg_str_fmt(out, ",\"category_id\":%lld,\"name\":", (long long)names.v[label].id);
+    dg_str_json(out, names.v[label].name);
 }
 
 /* Box, score and mask of detection i, and the end of its object. */
-static void add_box(dg_str *out, const dg_prediction *p, int i)
+static void add_box(dg_str *out, const dg_detected *p, int i)
 {
-    const dg_mark *m = &p->marks[i];
+    const dg_hit *m = &p->items[i];
     char *counts;
 
     dg_str_fmt(out, ",\"bbox\":[%.2f,%.2f,%.2f,%.2f],\"score\":%.4f", m->box.x1, m->box.y1,
@@ -53,14 +46,14 @@ static void add_box(dg_str *out, const dg_prediction *p, int i)
     dg_str_add(out, "}");
 }
 
-static void print_object(dg_str *out, const dg_prediction *p, dg_predict_names names)
+static void print_object(dg_str *out, const dg_detected *p, dg_predict_names names)
 {
     dg_str_add(out, "{\"image\":");
-    dg_str_json(out, p->path);
+    dg_str_json(out, p->name);
     dg_str_fmt(out, ",\"width\":%d,\"height\":%d,\"detections\":[", p->image->w, p->image->h);
     for (int i = 0; i < p->n; i++) {
-        dg_str_fmt(out, "%s{\"label\":%d", i ? "," : "", p->marks[i].label);
-        add_class(out, p, names, p->marks[i].label);
+        dg_str_fmt(out, "%s{\"label\":%d", i ? "," : "", p->items[i].label);
+        add_class(out, names, p->items[i].label);
         add_box(out, p, i);
     }
     dg_str_add(out, "]}");
@@ -75,34 +68,30 @@ static int64_t image_id(const char *path, int number)
     return digits > 0 && digits < 16 && name[digits] == '.' ? strtoll(name, NULL, 10) : number + 1;
 }
 
-static void print_coco(dg_str *out, const dg_prediction *p, dg_predict_names names, int number,
+static void print_coco(dg_str *out, const dg_detected *p, dg_predict_names names, int number,
                        int64_t *n)
 {
     for (int i = 0; i < p->n; i++) {
-        const int label = p->marks[i].label;
-        const bool known = p->names && label < p->names->n_classes;
+        const int label = p->items[i].label;
 
         dg_str_fmt(out,
                    "%s{\"image_id\":%lld,\"category_id\":%lld,\"file_name\":", (*n)++ ? ",\n" : "",
-                   (long long)image_id(p->path, number),
-                   known      ? (long long)p->names->classes[label].id
-                   : names.id ? names.id(label)
-                              : label);
-        dg_str_json(out, dg_path_name(p->path));
+                   (long long)image_id(p->name, number),
+                   label < names.n ? (long long)names.v[label].id : label);
+        dg_str_json(out, dg_path_name(p->name));
         add_box(out, p, i);
     }
 }
 
-static void print_text(dg_str *out, const dg_prediction *p, dg_predict_names names,
-                       double threshold)
+static void print_text(dg_str *out, const dg_detected *p, dg_predict_names names, double threshold)
 {
-    dg_str_fmt(out, "%s: %d x %d, %d found", p->path, p->image->w, p->image->h, p->n);
+    dg_str_fmt(out, "%s: %d x %d, %d found", p->name, p->image->w, p->image->h, p->n);
     if (p->n == 0 && threshold > 0)
         dg_str_fmt(out, " with a score of %g or more", threshold);
     dg_str_add(out, "\n");
     for (int i = 0; i < p->n; i++) {
-        const dg_mark *m = &p->marks[i];
-        const char *name = dg_predict_class(p, names, m->label);
+        const dg_hit *m = &p->items[i];
+        const char *name = dg_predict_class(names, m->label);
         char number[24];
 
         snprintf(number, sizeof number, "class %d", m->label);
@@ -111,7 +100,7 @@ static void print_text(dg_str *out, const dg_prediction *p, dg_predict_names nam
     }
 }
 
-void dg_predict_print(dg_str *out, dg_predict_format format, const dg_prediction *p,
+void dg_predict_print(dg_str *out, dg_predict_format format, const dg_detected *p,
                       dg_predict_names names, int number, int64_t *n, double threshold)
 {
     switch (format) {
@@ -144,18 +133,18 @@ static int put(dg_arena *a, const char *folder, const char *name, dg_str *text, 
     return rc;
 }
 
-int dg_predict_labels(const dg_prediction *p, const char *folder, const char *stem, dg_diag *d)
+int dg_predict_labels(const dg_detected *p, const char *folder, const char *stem, dg_diag *d)
 {
     dg_arena *a = dg_arena_open();
     dg_str s = { 0 };
     int rc;
 
     for (int i = 0; i < p->n; i++) {
-        const dg_box b = p->marks[i].box;
+        const dg_box b = p->items[i].box;
         const double w = p->image->w, h = p->image->h;
 
-        dg_str_fmt(&s, "%d %.6f %.6f %.6f %.6f %.4f\n", p->marks[i].label, (b.x1 + b.x2) / 2 / w,
-                   (b.y1 + b.y2) / 2 / h, (b.x2 - b.x1) / w, (b.y2 - b.y1) / h, p->marks[i].score);
+        dg_str_fmt(&s, "%d %.6f %.6f %.6f %.6f %.4f\n", p->items[i].label, (b.x1 + b.x2) / 2 / w,
+                   (b.y1 + b.y2) / 2 / h, (b.x2 - b.x1) / w, (b.y2 - b.y1) / h, p->items[i].score);
     }
     rc = put(a, dg_path_join(a, folder, "labels"), dg_printf(a, "%s.txt", stem), &s, d);
     dg_arena_close(&a);
@@ -193,15 +182,15 @@ out:
     return rc;
 }
 
-int dg_predict_crops(const dg_prediction *p, dg_predict_names names, const char *folder,
+int dg_predict_crops(const dg_detected *p, dg_predict_names names, const char *folder,
                      const char *stem, dg_diag *d)
 {
     dg_arena *a = dg_arena_open();
     int rc = 0;
 
     for (int i = 0; i < p->n && rc == 0; i++) {
-        const dg_mark *m = &p->marks[i];
-        const char *class = folder_of(a, dg_predict_class(p, names, m->label), m->label);
+        const dg_hit *m = &p->items[i];
+        const char *class = folder_of(a, dg_predict_class(names, m->label), m->label);
 
         rc = write_crop(a, p->image, m->box, dg_printf(a, "%s/crops/%s", folder, class),
                         dg_printf(a, "%s-%d.png", stem, i + 1), d);

@@ -2,9 +2,10 @@
 #ifndef DG_CLI_PREDICT_OUT_H
 #define DG_CLI_PREDICT_OUT_H
 
+#include <detrgraph/detect.h>
+
 #include "base/arena.h"
 #include "base/str.h"
-#include "runtime/predict.h"
 
 typedef enum dg_predict_format {
     DG_PREDICT_TEXT,
@@ -13,24 +14,23 @@ typedef enum dg_predict_format {
     DG_PREDICT_COCO,  /* COCO's results: a list with an object per detection */
 } dg_predict_format;
 
-/* Used where the prediction has no names of its own; id NULL: the labels. */
-typedef struct dg_predict_names {
-    const char *const *v;
+typedef struct dg_predict_names { /* the detector's classes */
+    const dg_coco_class *v;
     int n;
-    int (*id)(int label);
 } dg_predict_names;
 
-const char *dg_predict_class(const dg_prediction *p, dg_predict_names names, int label);
+/* NULL: it is not known */
+const char *dg_predict_class(dg_predict_names names, int label);
 
 /* Appends image number `number`, from 0. n: detections written before, for commas; updated. */
-void dg_predict_print(dg_str *out, dg_predict_format format, const dg_prediction *p,
+void dg_predict_print(dg_str *out, dg_predict_format format, const dg_detected *p,
                       dg_predict_names names, int number, int64_t *n, double threshold);
 
 /* FOLDER/labels/STEM.txt: a line "CLASS CX CY W H SCORE" per detection, in shares of the image. */
-int dg_predict_labels(const dg_prediction *p, const char *folder, const char *stem, dg_diag *d)
+int dg_predict_labels(const dg_detected *p, const char *folder, const char *stem, dg_diag *d)
     DG_MUST_USE;
 /* FOLDER/crops/CLASS/STEM-N.png: the part of the image in each box. */
-int dg_predict_crops(const dg_prediction *p, dg_predict_names names, const char *folder,
+int dg_predict_crops(const dg_detected *p, dg_predict_names names, const char *folder,
                      const char *stem, dg_diag *d) DG_MUST_USE;
 
 /* The image files that a word stands for: a folder's images, a pattern's files, the lines of a .txt

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "base/diag.h"
-#include "media/draw.h"
 
 enum { WAITING = 1024 }; /* images; more are refused, because they would wait for minutes */
 
@@ -125,26 +124,15 @@ static dg_serve_task *take_first(dg_serve_queue *q)
     return t;
 }
 
-typedef struct batch {
-    dg_serve_task **tasks;
-    int at; /* of the next result */
-    dg_predict_names names;
-} batch;
-
-static int take_prediction(void *ctx, const dg_prediction *p, dg_diag *d)
+static void answer(dg_serve_task *t, const dg_detected *found, dg_predict_names names)
 {
-    batch *b = ctx;
-    dg_serve_task *t = b->tasks[b->at];
-    dg_prediction shown = *p;
+    dg_detected shown = *found;
     int64_t printed = 0;
 
-    (void)d;
-    while (shown.n && shown.marks[shown.n - 1].score < t->threshold)
+    while (shown.n && shown.items[shown.n - 1].score < t->threshold)
         shown.n--; /* the batch was computed for its lowest threshold */
-    dg_predict_print(&t->json, DG_PREDICT_LINES, &shown, b->names, b->at, &printed, t->threshold);
+    dg_predict_print(&t->json, DG_PREDICT_LINES, &shown, names, 0, &printed, t->threshold);
     t->status = 200;
-    b->at++;
-    return 0;
 }
 
 static const char *first_id(const dg_diag *d)
@@ -158,20 +146,20 @@ static const char *first_text(const dg_diag *d)
 }
 
 /* Adds as many of the waiting tasks as fit. Returns how many there are in the batch. */
-static int fill(dg_serve_queue *q, dg_predictor *p, dg_serve_task **tasks, double *threshold)
+static int fill(dg_serve_queue *q, dg_detector *p, dg_serve_task **tasks, double *threshold)
 {
     dg_serve_task *t;
     dg_diag *d;
     int n = 0, rc;
 
-    while (dg_predictor_room(p)) {
+    while (dg_detector_room(p)) {
         pthread_mutex_lock(&q->lock);
         t = take_first(q);
         pthread_mutex_unlock(&q->lock);
         if (!t)
             break;
         d = dg_diag_open();
-        rc = dg_predictor_add(p, name_of(t), t->part->bytes, t->part->n, d);
+        rc = dg_detector_add_bytes(p, name_of(t), t->part->bytes, t->part->n, d);
         if (rc == 0) {
             *threshold = n == 0 || t->threshold < *threshold ? t->threshold : *threshold;
             tasks[n++] = t;
@@ -188,17 +176,20 @@ static int fill(dg_serve_queue *q, dg_predictor *p, dg_serve_task **tasks, doubl
     return n;
 }
 
-static void compute_batch(dg_serve_queue *q, dg_predictor *p, dg_predict_names names,
+static void compute_batch(dg_serve_queue *q, dg_detector *p, dg_predict_names names,
                           dg_serve_task **tasks)
 {
-    batch b = { tasks, 0, names };
+    const dg_detected *found = NULL;
     dg_diag *d = dg_diag_open();
     double threshold = 0;
     const int n = fill(q, p, tasks, &threshold);
-    const int rc = n ? dg_predictor_compute(p, threshold, take_prediction, &b, d) : 0;
+    int n_found, rc = n ? dg_detector_run(p, threshold, &found, &n_found, d) : 0;
 
-    for (int i = 0; rc < 0 && i < n; i++)
-        fail(tasks[i], 500, first_id(d), first_text(d));
+    for (int i = 0; i < n; i++)
+        if (rc < 0)
+            fail(tasks[i], 500, first_id(d), first_text(d));
+        else
+            answer(tasks[i], &found[i], names);
     pthread_mutex_lock(&q->lock);
     for (int i = 0; i < n; i++)
         tasks[i]->done = true;
@@ -210,10 +201,10 @@ static void compute_batch(dg_serve_queue *q, dg_predictor *p, dg_predict_names n
     dg_diag_close(&d);
 }
 
-void dg_serve_compute(dg_serve_queue *q, dg_predictor *p, dg_predict_names names)
+void dg_serve_compute(dg_serve_queue *q, dg_detector *p, dg_predict_names names)
 {
     dg_arena *a = dg_arena_open();
-    dg_serve_task **tasks = DG_NEW_N(a, dg_predictor_room(p), dg_serve_task *), *t;
+    dg_serve_task **tasks = DG_NEW_N(a, dg_detector_room(p), dg_serve_task *), *t;
 
     pthread_mutex_lock(&q->lock);
     while (!q->counts.ending) {

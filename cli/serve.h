@@ -30,7 +30,7 @@ dg_serve_counts dg_serve_count(dg_serve_queue *q);
 /* From any thread: dg_serve_compute returns after its batch, and what waits gets an error. */
 void dg_serve_end(dg_serve_queue *q);
 /* Computes what is put until the end. */
-void dg_serve_compute(dg_serve_queue *q, dg_predictor *p, dg_predict_names names);
+void dg_serve_compute(dg_serve_queue *q, dg_detector *p, dg_predict_names names);
 
 /* {"error":{"id":ID,"message":TEXT}} */
 void dg_serve_error(dg_str *out, const char *name, const char *id, const char *text);

@@ -1,6 +1,7 @@
 pkginclude_HEADERS += \
 	include/detrgraph/core.h \
 	include/detrgraph/data.h \
+	include/detrgraph/detect.h \
 	include/detrgraph/heads.h \
 	include/detrgraph/kernel.h \
 	include/detrgraph/node.h \

@@ -9,6 +9,8 @@ libruntime_la_SOURCES += \
 	runtime/data.h \
 	runtime/data_report.c \
 	runtime/data_report.h \
+	runtime/detect.c \
+	runtime/detect.h \
 	runtime/due.c \
 	runtime/evaluate.c \
 	runtime/evaluate.h \
@@ -19,8 +21,6 @@ libruntime_la_SOURCES += \
 	runtime/metrics_out.h \
 	runtime/pictures.c \
 	runtime/pictures.h \
-	runtime/predict.c \
-	runtime/predict.h \
 	runtime/replicas.c \
 	runtime/replicas.h \
 	runtime/programs.c \
@@ -39,4 +39,6 @@ libruntime_la_SOURCES += \
 	runtime/step.h \
 	runtime/train.c \
 	runtime/train.h \
-	runtime/train_start.c
+	runtime/train_start.c \
+	runtime/trained.c \
+	runtime/trained.h

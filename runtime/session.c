@@ -82,6 +82,25 @@ const dg_env *dg_run_env(const dg_run *run)
     return &run->log->env;
 }
 
+/* ---- diagnostics ----------------------------------------------------------------------------- */
+
+size_t dg_diag_write_json(const dg_diag *d, char *out, size_t n)
+{
+    dg_str s = { 0 };
+    size_t length;
+
+    dg_diag_json(&s, d);
+    length = s.n;
+    if (n) {
+        const size_t fits = length < n ? length : n - 1;
+
+        memcpy(out, s.s, fits);
+        out[fits] = '\0';
+    }
+    dg_str_free(&s);
+    return length;
+}
+
 /* ---- open ------------------------------------------------------------------------------------ */
 
 static int open_registry(dg_run *run, const dg_run_options *o, dg_diag *d)

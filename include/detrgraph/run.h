@@ -20,6 +20,10 @@ DG_PUBLIC dg_diag *dg_diag_open(void);
 DG_PUBLIC void dg_diag_close(dg_diag **d);
 /* all diagnostics as text; valid until d changes or closes */
 DG_PUBLIC const char *dg_diag_text(dg_diag *d);
+/* All diagnostics as a JSON array of objects with severity, id, message, file, line, column, node,
+ * notes and help. Writes at most n bytes with the final NUL to out; returns the length of the whole
+ * text, which needs a byte more. */
+DG_PUBLIC size_t dg_diag_write_json(const dg_diag *d, char *out, size_t n);
 
 /* ---- open and close -------------------------------------------------------------------------- */
 

@@ -6,3 +6,7 @@ check_PROGRAMS += tests/runtime/staged
 TESTS += tests/runtime/staged
 tests_runtime_staged_SOURCES = tests/runtime/staged.c tests/train/toy.c tests/train/toy.h
 tests_runtime_staged_LDADD = $(runtime_rooms) $(test_libs)
+check_PROGRAMS += tests/runtime/detect
+TESTS += tests/runtime/detect
+tests_runtime_detect_SOURCES = tests/runtime/detect.c
+tests_runtime_detect_LDADD = $(runtime_rooms) $(test_libs)

@@ -7,12 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "media/draw.h"
 #include "media/image.h"
 #include "nodes/builtin.h"
 #include "runtime/programs.h"
 #include "exec/store.h"
-#include "runtime/predict.h"
+#include "runtime/detect.h"
 #include "weights/weights.h"
 
 enum { BATCH = 4, SIDE = 32, SLOTS = 4 };
@@ -370,16 +369,12 @@ static void scopes_without_parts(void **state)
 
 /* ---- predict --------------------------------------------------------------------------------- */
 
-static int count_marks(void *ctx, const dg_prediction *p, dg_diag *d)
+static void check_found(const dg_detected *f)
 {
-    (void)d;
-    assert_int_equal(p->image->w, 64);
-    assert_true(p->n > 0 && p->n <= 20);
-    for (int i = 1; i < p->n; i++)
-        assert_true(p->marks[i].score <= p->marks[i - 1].score);
-    assert_string_equal(p->names->classes[0].name, "disc");
-    ++*(int *)ctx;
-    return 0;
+    assert_int_equal(f->image->w, 64);
+    assert_true(f->n > 0 && f->n <= 20);
+    for (int i = 1; i < f->n; i++)
+        assert_true(f->items[i].score <= f->items[i - 1].score);
 }
 
 static void predicts(void **state)
@@ -390,7 +385,9 @@ static void predicts(void **state)
     dg_image im;
     const char *paths[5];
     char *blind = dg_strdup(t->arena, toy_pipeline(t->arena, (toy_text){ 0 })), *from;
-    int n = 0;
+    const dg_detected *found;
+    dg_detector *detector;
+    int n;
 
     assert_int_equal(dg_image_new(&im, s, 64, 48, t->d), 0);
     for (int i = 0; i < 5; i++) {
@@ -398,14 +395,28 @@ static void predicts(void **state)
         assert_int_equal(dg_image_write(paths[i], &im, t->d), 0);
     }
     assert_non_null(run);
-    /* two batches, the last not full */
-    assert_int_equal(dg_run_predict(run, paths, 5, 0, false, count_marks, &n, t->d), 0);
-    assert_int_equal(n, 5);
-    paths[1] = toy_path(t, "none.png"); /* the others are done all the same */
-    n = 0;
-    assert_int_equal(dg_run_predict(run, paths, 5, 0, false, count_marks, &n, t->d), -DG_EIO);
-    assert_int_equal(n, 4);
-    check_only(t->d, "file-open");
+    assert_int_equal(dg_detector_on(&detector, run, t->d), 0);
+    assert_string_equal(dg_detector_classes(detector, &n)[0].name, "disc");
+    paths[1] = toy_path(t, "none.png"); /* leaves the batch as it was */
+    for (int batch = 0; batch < 2; batch++) {
+        assert_int_equal(dg_detector_room(detector), BATCH);
+        for (int i = 0; i < 3 - batch; i++)
+            if (strstr(paths[i], "none")) {
+                assert_int_equal(dg_detector_add_file(detector, paths[i], t->d), -DG_EIO);
+                check_only(t->d, "file-open");
+            } else {
+                assert_int_equal(dg_detector_add_file(detector, paths[i], t->d), 0);
+            }
+        assert_int_equal(dg_detector_room(detector), BATCH - 2 + batch);
+        assert_int_equal(dg_detector_run(detector, 0, &found, &n, t->d), 0);
+        assert_int_equal(n, 2 - batch);
+        for (int i = 0; i < n; i++)
+            check_found(&found[i]);
+        assert_string_equal(found[n - 1].name, paths[batch ? 0 : 2]);
+    }
+    assert_int_equal(dg_detector_run(detector, 0, &found, &n, t->d), 0); /* nothing was added */
+    assert_int_equal(n, 0);
+    dg_detector_close(&detector);
     dg_run_close(&run);
 
     from = strstr(blind, "    <evaluate.coco");
@@ -413,8 +424,12 @@ static void predicts(void **state)
     run = open_with(t, (dg_run_options){ .text = blind });
     if (!run)
         fail_msg("%s", dg_diag_text(t->d));
-    assert_int_equal(dg_run_predict(run, paths, 1, 0, false, count_marks, &n, t->d), -DG_EINPUT);
+    assert_int_equal(dg_detector_on(&detector, run, t->d), 0);
+    assert_int_equal(dg_detector_add_file(detector, paths[0], t->d), 0);
+    assert_int_equal(dg_detector_run(detector, 0, &found, &n, t->d), -DG_EINPUT);
+    assert_int_equal(n, 0);
     check_only(t->d, "predict-no-detections");
+    dg_detector_close(&detector);
     dg_run_close(&run);
     dg_scratch_close(&s);
 }

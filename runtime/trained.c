@@ -1,0 +1,140 @@
+/* trained.c: see trained.h. */
+#include "runtime/trained.h"
+
+#include <string.h>
+
+#include "base/diag.h"
+#include "base/file.h"
+#include "media/json.h"
+#include "report/history.h"
+
+enum { PARENTS = 3 }; /* RUN/checkpoints/NAME/FILE */
+
+/* A folder with an unreadable run.json still has its pipeline. */
+static const dg_json *run_sets(const char *folder, dg_arena *a)
+{
+    const char *path = dg_path_join(a, folder, "run.json");
+    const dg_json *root = NULL, *sets;
+    dg_diag *ignored = dg_diag_open();
+
+    if (!dg_exists(path) || dg_json_read(&root, a, path, ignored) < 0)
+        root = NULL;
+    dg_diag_close(&ignored);
+    sets = dg_json_get(root, "sets");
+    return sets && sets->kind == DG_JSON_ARRAY ? sets : NULL;
+}
+
+int dg_trained_sets(const char *run, int n_sets, const char *const *sets, dg_arena *a,
+                    const char *const **out)
+{
+    const dg_json *of_run = run_sets(run, a);
+    const int n_run = of_run ? of_run->n : 0;
+    const char **all = DG_NEW_N(a, n_run + n_sets + 1, const char *);
+    int n = 0;
+
+    for (int i = 0; i < n_run; i++)
+        if (of_run->items[i].kind == DG_JSON_STRING)
+            all[n++] = of_run->items[i].text;
+    for (int i = 0; i < n_sets; i++)
+        all[n++] = sets[i];
+    *out = all;
+    return n;
+}
+
+static bool has_pipeline(const char *folder, dg_arena *a)
+{
+    return dg_exists(dg_path_join(a, folder, "pipeline.xml"));
+}
+
+/* The run that a checkpoint, or a file in one, belongs to; NULL: none. */
+static const char *run_around(const char *path, dg_arena *a)
+{
+    char *at = dg_strdup(a, path);
+
+    for (size_t n = strlen(at); n > 1 && at[n - 1] == '/'; n--)
+        at[n - 1] = '\0';
+    for (int i = 0; i < PARENTS; i++) {
+        at = dg_path_folder(a, at);
+        if (has_pipeline(at, a))
+            return at;
+    }
+    return NULL;
+}
+
+static int fail_model(const char *model, const char *text, dg_diag *d)
+{
+    dg_fail(d, DG_EINPUT, (dg_where){ .file = model }, "detector-model", "%s", text);
+    dg_help(d, "name the folder of a run, or a pipeline and a file of weights");
+    return -DG_EINPUT;
+}
+
+int dg_trained_find(dg_trained *t, const char *model, const char *weights, bool last, int n_sets,
+                    const char *const *sets, dg_arena *a, dg_diag *d)
+{
+    const bool folder = dg_is_folder(model), whole = folder && has_pipeline(model, a);
+    const char *run = whole                                    ? model
+                      : folder || !dg_path_ends(model, ".xml") ? run_around(model, a)
+                                                               : NULL;
+    const char *best;
+
+    *t = (dg_trained){ .weights = weights };
+    if (!run && !weights)
+        return fail_model(model,
+                          folder             ? "this folder is neither a run's nor a checkpoint's"
+                          : dg_exists(model) ? "no weights are given, and it is in no run's folder"
+                                             : "there is no such file or folder",
+                          d);
+    if (!run) { /* a folder's own error is that of the file it lacks */
+        t->file = folder ? dg_path_join(a, model, "pipeline.xml") : model;
+        t->n_sets = n_sets;
+        t->sets = sets;
+        return 0;
+    }
+    t->file = dg_path_join(a, run, "pipeline.xml");
+    t->n_sets = dg_trained_sets(run, n_sets, sets, a, &t->sets);
+    if (weights)
+        return 0;
+    best = dg_path_join(a, run, "checkpoints/best");
+    t->run = run;
+    t->best = !last && whole && dg_is_folder(best);
+    t->weights = t->best ? best : model; /* of a run's folder: the averages, if present */
+    return 0;
+}
+
+int dg_trained_open(dg_run **run, const dg_trained *t, dg_run_options how, dg_diag *d)
+{
+    int rc;
+
+    how.size = sizeof how;
+    how.file = t->file;
+    how.n_sets = t->n_sets;
+    how.sets = t->sets;
+    how.no_pretrained = true; /* the weights are all of them */
+    DG_TRY(dg_run_open(run, &how, d));
+    DG_TRY(dg_run_load(*run, t->weights, d));
+out:
+    return rc;
+}
+
+double dg_trained_threshold(const dg_trained *t)
+{
+    static const double least_f1 = 0.05;
+    dg_diag *ignored = dg_diag_open();
+    dg_history *h = NULL;
+    double found = 0.4;
+
+    if (t->run && dg_history_open(&h, t->run, ignored) == 0)
+        for (int i = 0; i < h->evaluations.n; i++) {
+            const dg_track *e = &h->evaluations.items[i];
+            const dg_series *f1 = dg_track_find(e, "F1"), *at = dg_track_find(e, "threshold");
+
+            for (int k = 0; f1 && at && k < f1->points.n && k < at->points.n; k++)
+                if ((!t->best || (int64_t)f1->points.items[k].x == h->best_step) &&
+                    f1->points.items[k].y >= least_f1)
+                    found = at->points.items[k].y;
+        }
+    if (h)
+        dg_history_close(&h);
+    dg_diag_close(&ignored);
+    return found;
+}

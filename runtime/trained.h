@@ -1,0 +1,33 @@
+/* trained.h: where the pipeline, weights and settings of a trained model are: a run's folder has
+ * all of them. */
+#ifndef DG_RUNTIME_TRAINED_H
+#define DG_RUNTIME_TRAINED_H
+
+#include <detrgraph/run.h>
+
+#include "base/arena.h"
+
+typedef struct dg_trained {
+    const char *file, *weights;
+    int n_sets;
+    const char *const *sets; /* the run's, then the given ones: the last of a name counts */
+    const char *run;         /* whose evaluation proposes a threshold; NULL: none */
+    bool best;               /* these are the weights of its best score */
+} dg_trained;
+
+/* model: a pipeline; a run's folder; or a checkpoint or file inside of one, which are its weights.
+ * weights: a file or folder, or NULL. last: not the best checkpoint's. Error "detector-model":
+ * there are no weights, or no pipeline. */
+int dg_trained_find(dg_trained *t, const char *model, const char *weights, bool last, int n_sets,
+                    const char *const *sets, dg_arena *a, dg_diag *d) DG_MUST_USE;
+/* Opens its pipeline and loads its weights. how: the other options; those of the pipeline are
+ * filled in here. */
+int dg_trained_open(dg_run **run, const dg_trained *t, dg_run_options how, dg_diag *d) DG_MUST_USE;
+/* The settings of the run in a folder, then the given ones; returns their number. */
+int dg_trained_sets(const char *run, int n_sets, const char *const *sets, dg_arena *a,
+                    const char *const **out);
+/* The score of the best F1 in the run's evaluation of these weights; 0.4 if it learned nothing, or
+ * there is no run. */
+double dg_trained_threshold(const dg_trained *t);
+
+#endif

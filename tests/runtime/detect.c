@@ -1,0 +1,381 @@
+/* detect: a trained detector opened from all places that have one; images in all forms; results,
+ * errors, and two detectors side by side. */
+#include "tests/check.h"
+
+#include <detrgraph/detect.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/dir.h"
+#include "base/file.h"
+#include "media/image.h"
+
+enum { BATCH = 2 };
+
+typedef struct place {
+    dg_arena *arena;
+    dg_diag *d;
+    dg_scratch *scratch;
+    char root[64];
+    const char *pipeline, *weights, *photo;
+    dg_image image; /* the photo's */
+} place;
+
+static const char *in(place *t, const char *name)
+{
+    return dg_path_join(t->arena, t->root, name);
+}
+
+static const char *data(place *t, const char *name)
+{
+    return dg_path_join(t->arena, getenv("srcdir"), name);
+}
+
+static void copy(place *t, const char *from, const char *to)
+{
+    char *text;
+    size_t n;
+
+    assert_int_equal(dg_file_read(&text, &n, from, 1 << 28, t->d), 0);
+    assert_int_equal(dg_file_write(to, text, n, t->d), 0);
+    dg_free(text);
+}
+
+/* An untrained network's weights do for what is asked here. */
+static void save_weights(place *t)
+{
+    const dg_run_options how = { .size = sizeof how, .file = t->pipeline, .threads = 1 };
+    dg_run *run;
+
+    assert_int_equal(dg_run_open(&run, &how, t->d), 0);
+    assert_int_equal(dg_run_save(run, DG_RUN_WEIGHTS, t->weights, t->d), 0);
+    dg_run_close(&run);
+}
+
+/* run: a folder as a run leaves it; weights.safetensors lies beside it */
+static int set_up(void **state)
+{
+    place *t = calloc(1, sizeof *t);
+    const char *step;
+
+    t->arena = dg_arena_open();
+    t->d = dg_diag_open();
+    t->scratch = dg_scratch_open(0);
+    strcpy(t->root, "/tmp/detrgraph-detect-XXXXXX");
+    assert_non_null(mkdtemp(t->root));
+    t->pipeline = data(t, "tests/bad/fixtures/tiny.xml");
+    t->photo = data(t, "tests/media/data/rgb.png");
+    t->weights = in(t, "weights.safetensors");
+    save_weights(t);
+    step = in(t, "run/checkpoints/step-000002");
+    assert_int_equal(dg_mkdirs(step, t->d), 0);
+    copy(t, t->pipeline, in(t, "run/pipeline.xml"));
+    copy(t, t->weights, in(t, "run/model.safetensors"));
+    copy(t, t->weights, dg_path_join(t->arena, step, "model.safetensors"));
+    assert_int_equal(symlink("step-000002", in(t, "run/checkpoints/best")), 0);
+    assert_int_equal(dg_image_read(&t->image, t->scratch, t->photo, t->d), 0);
+    *state = t;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    place *t = *state;
+
+    assert_int_equal(system(dg_printf(t->arena, "rm -rf '%s'", t->root)), 0);
+    dg_scratch_close(&t->scratch);
+    dg_diag_close(&t->d);
+    dg_arena_close(&t->arena);
+    free(t);
+    return 0;
+}
+
+static dg_detector *open_at(place *t, const char *model, const char *weights)
+{
+    const dg_detector_options how = {
+        .size = sizeof how, .model = model, .weights = weights, .threads = 1
+    };
+    dg_detector *p;
+
+    if (dg_detector_open(&p, &how, t->d) < 0) {
+        assert_null(p);
+        return NULL;
+    }
+    return p;
+}
+
+static const dg_detected *detect_one(place *t, dg_detector *p)
+{
+    const dg_detected *found;
+    int n;
+
+    assert_int_equal(dg_detector_run(p, 0, &found, &n, t->d), 0);
+    assert_int_equal(n, 1);
+    return found;
+}
+
+static void assert_same(const dg_detected *a, const dg_hit *expected, int n)
+{
+    assert_int_equal(a->n, n);
+    assert_memory_equal(a->items, expected, (size_t)n * sizeof *expected);
+}
+
+/* The hits of the photo; *n: how many. */
+static dg_hit *expected_hits(place *t, dg_detector *p, int *n)
+{
+    const dg_detected *f;
+
+    assert_int_equal(dg_detector_add_file(p, t->photo, t->d), 0);
+    f = detect_one(t, p);
+    *n = f->n;
+    return dg_memdup(t->arena, f->items, (size_t)f->n * sizeof *f->items);
+}
+
+/* ---- where detectors are --------------------------------------------------------------------- */
+
+static void every_place(void **state)
+{
+    place *t = *state;
+    const char *const models[] = { t->pipeline,
+                                   in(t, "run"),
+                                   in(t, "run/"),
+                                   in(t, "run/checkpoints/best"),
+                                   in(t, "run/checkpoints/best/"),
+                                   in(t, "run/checkpoints/step-000002/model.safetensors") };
+    dg_hit *first = NULL;
+    int n = 0;
+
+    for (int i = 0; i < 6; i++) {
+        dg_detector *p = open_at(t, models[i], i == 0 ? t->weights : NULL);
+
+        if (!p)
+            fail_msg("%s", dg_diag_text(t->d));
+        assert_int_equal(dg_detector_room(p), BATCH);
+        assert_true(dg_detector_threshold(p) == 0.4);
+        if (i == 0)
+            first = expected_hits(t, p, &n);
+        assert_int_equal(dg_detector_add_file(p, t->photo, t->d), 0);
+        assert_same(detect_one(t, p), first, n);
+        dg_detector_close(&p);
+        assert_null(p);
+    }
+    assert_int_equal(n, 10);
+}
+
+static void no_place(void **state)
+{
+    place *t = *state;
+    char text[16];
+
+    assert_null(open_at(t, t->pipeline, NULL)); /* weights are missing */
+    check_only(t->d, "detector-model");
+    assert_null(open_at(t, t->root, NULL)); /* a folder without a pipeline */
+    check_only(t->d, "detector-model");
+    assert_null(open_at(t, in(t, "nowhere"), NULL));
+    assert_true(dg_diag_write_json(t->d, NULL, 0) > 40);
+    assert_true(dg_diag_write_json(t->d, text, sizeof text) > 40);
+    assert_int_equal(strlen(text), sizeof text - 1);
+    assert_memory_equal(text, "[\n{\"severity\":\"", sizeof text - 1);
+    check_only(t->d, "detector-model");
+    assert_null(open_at(t, in(t, "nowhere.xml"), t->weights));
+    check_only(t->d, "file-open");
+    assert_null(open_at(t, t->pipeline, t->photo));
+    assert_int_equal(dg_diag_errors(t->d), 1);
+    dg_diag_clear(t->d);
+}
+
+static void names_of_others(void **state)
+{
+    place *t = *state;
+    const dg_coco_class names[] = { { 5, "nut" } };
+    dg_detector_options how = { .size = sizeof how, .model = in(t, "run"), .threads = 1 };
+    dg_detector *p;
+    int n;
+
+    /* the pipeline's data are there: their names count */
+    how.names = names;
+    how.n_names = 1;
+    assert_int_equal(dg_detector_open(&p, &how, t->d), 0);
+    assert_string_equal(dg_detector_classes(p, &n)[0].name, "disc");
+    assert_int_equal(n, 2);
+    dg_detector_close(&p);
+}
+
+/* ---- images ---------------------------------------------------------------------------------- */
+
+/* The photo's pixels in another order, with a gap behind each row. */
+static dg_pixels reordered(place *t, dg_pixel_order order, int bytes, int gap)
+{
+    const int at[][3] = { { 0, 1, 2 }, { 2, 1, 0 }, { 0, 1, 2 }, { 2, 1, 0 } };
+    const dg_image *im = &t->image;
+    const size_t stride = (size_t)(im->w * bytes + gap);
+    uint8_t *out = dg_alloc(t->arena, stride * (size_t)im->h);
+
+    memset(out, 0xa5, stride * (size_t)im->h);
+    for (int y = 0; y < im->h; y++)
+        for (int x = 0; x < im->w; x++)
+            for (int c = 0; c < 3; c++)
+                out[(size_t)y * stride + (size_t)(x * bytes + at[order][c])] =
+                    im->rgb[3 * (y * im->w + x) + c];
+    return (dg_pixels){ im->w, im->h, order, gap ? (int64_t)stride : 0, out };
+}
+
+static void every_form(void **state)
+{
+    place *t = *state;
+    dg_detector *p = open_at(t, in(t, "run"), NULL);
+    int n;
+    const dg_hit *expected = expected_hits(t, p, &n);
+    dg_pixels pixels;
+    char *bytes;
+    size_t length;
+
+    assert_int_equal(dg_file_read(&bytes, &length, t->photo, 1 << 28, t->d), 0);
+    assert_int_equal(dg_detector_add_bytes(p, "bytes", bytes, length, t->d), 0);
+    dg_free(bytes); /* copies are kept */
+    assert_string_equal(detect_one(t, p)->name, "bytes");
+    for (int order = DG_PIXELS_RGB; order <= DG_PIXELS_BGRA; order++)
+        for (int gap = 0; gap <= 5; gap += 5) {
+            pixels = reordered(t, (dg_pixel_order)order, order < DG_PIXELS_RGBA ? 3 : 4, gap);
+            assert_int_equal(dg_detector_add_pixels(p, "pixels", &pixels, t->d), 0);
+            assert_same(detect_one(t, p), expected, n);
+        }
+    /* rows from the last to the first */
+    pixels = reordered(t, DG_PIXELS_RGB, 3, 0);
+    for (int y = 0; y < pixels.h / 2; y++)
+        for (int x = 0; x < 3 * pixels.w; x++) {
+            uint8_t *a = (uint8_t *)pixels.data + y * 3 * pixels.w + x,
+                    *b = (uint8_t *)pixels.data + (pixels.h - 1 - y) * 3 * pixels.w + x, v = *a;
+
+            *a = *b;
+            *b = v;
+        }
+    pixels.data += (pixels.h - 1) * 3 * pixels.w;
+    pixels.stride = -3 * pixels.w;
+    assert_int_equal(dg_detector_add_pixels(p, "pixels", &pixels, t->d), 0);
+    assert_same(detect_one(t, p), expected, n);
+    dg_detector_close(&p);
+}
+
+static void gray_pixels(void **state)
+{
+    place *t = *state;
+    dg_detector *p = open_at(t, in(t, "run"), NULL);
+    const int pixels = t->image.w * t->image.h;
+    uint8_t *gray = dg_alloc(t->arena, (size_t)pixels);
+    const dg_pixels g = { t->image.w, t->image.h, DG_PIXELS_GRAY, 0, gray };
+    const dg_detected *f;
+
+    for (int i = 0; i < pixels; i++)
+        gray[i] = t->image.rgb[3 * i];
+    assert_int_equal(dg_detector_add_pixels(p, "gray", &g, t->d), 0);
+    f = detect_one(t, p);
+    for (int i = 0; i < pixels; i++)
+        for (int c = 0; c < 3; c++)
+            assert_int_equal(f->image->rgb[3 * i + c], gray[i]);
+    dg_detector_close(&p);
+}
+
+static void bad_images(void **state)
+{
+    place *t = *state;
+    dg_detector *p = open_at(t, in(t, "run"), NULL);
+    int n, room;
+    const dg_hit *expected = expected_hits(t, p, &n);
+    const uint8_t *rgb = t->image.rgb;
+    const struct {
+        dg_pixels p;
+        const char *id;
+    } bad[] = { { { 37, 29, DG_PIXELS_RGB, 0, NULL }, "image-pixels" },
+                { { 37, 29, (dg_pixel_order)9, 0, rgb }, "image-pixels" },
+                { { 37, 29, (dg_pixel_order)-1, 0, rgb }, "image-pixels" },
+                { { 37, 29, DG_PIXELS_RGB, 110, rgb }, "image-pixels" },
+                { { 37, 29, DG_PIXELS_RGB, -110, rgb }, "image-pixels" },
+                { { 0, 29, DG_PIXELS_RGB, 0, rgb }, "image-size" },
+                { { 37, -1, DG_PIXELS_RGB, 0, rgb }, "image-size" },
+                { { 40000, 29, DG_PIXELS_GRAY, 0, rgb }, "image-size" } };
+
+    for (int before = 0; before < BATCH; before++) { /* images that are in the batch */
+        for (int i = 0; i < before; i++)
+            assert_int_equal(dg_detector_add_file(p, t->photo, t->d), 0);
+        room = dg_detector_room(p);
+        for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+            assert_int_equal(dg_detector_add_pixels(p, "x", &bad[i].p, t->d), -DG_EINPUT);
+            check_only(t->d, bad[i].id);
+        }
+        assert_int_equal(dg_detector_add_bytes(p, "x", "no image", 8, t->d), -DG_EINPUT);
+        check_only(t->d, "image-unknown");
+        assert_int_equal(dg_detector_add_bytes(p, "x", "", 0, t->d), -DG_EINPUT);
+        dg_diag_clear(t->d);
+        assert_int_equal(dg_detector_add_file(p, in(t, "none.png"), t->d), -DG_EIO);
+        check_only(t->d, "file-open");
+        assert_int_equal(dg_detector_room(p), room);
+        assert_int_equal(dg_detector_add_file(p, t->photo, t->d), 0);
+        if (before == 0)
+            assert_same(detect_one(t, p), expected, n);
+    }
+    dg_detector_close(&p); /* with a batch that was never computed */
+}
+
+/* ---- threads --------------------------------------------------------------------------------- */
+
+typedef struct work {
+    place *t;
+    dg_diag *d;
+    dg_detector *p;
+    const dg_hit *expected;
+    int n, wrong;
+} work;
+
+static void *detect_often(void *ctx)
+{
+    work *w = ctx;
+
+    for (int i = 0; i < 4; i++) {
+        const dg_detected *found;
+        int n;
+
+        w->wrong += dg_detector_add_file(w->p, w->t->photo, w->d) < 0;
+        w->wrong += dg_detector_run(w->p, 0, &found, &n, w->d) < 0 || n != 1;
+        w->wrong += !w->wrong && (found->n != w->n || memcmp(found->items, w->expected,
+                                                             (size_t)w->n * sizeof *w->expected));
+    }
+    return NULL;
+}
+
+static void side_by_side(void **state)
+{
+    place *t = *state;
+    work w[2] = { { .t = t }, { .t = t } };
+    pthread_t threads[2];
+
+    for (int i = 0; i < 2; i++) {
+        w[i].p = open_at(t, in(t, "run"), NULL);
+        w[i].expected = expected_hits(t, w[i].p, &w[i].n);
+        w[i].d = dg_diag_open();
+    }
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, detect_often, &w[i]), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+        assert_int_equal(w[i].wrong, 0);
+        dg_detector_close(&w[i].p);
+        dg_diag_close(&w[i].d);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_place),     cmocka_unit_test(no_place),
+        cmocka_unit_test(names_of_others), cmocka_unit_test(every_form),
+        cmocka_unit_test(gray_pixels),     cmocka_unit_test(bad_images),
+        cmocka_unit_test(side_by_side),
+    };
+
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
