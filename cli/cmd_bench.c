@@ -92,9 +92,32 @@ static bool ends_in(const char *name, const char *end)
     return n >= m && strcmp(name + n - m, end) == 0;
 }
 
-static int feed_random(bench *b, dg_diag *d)
+/* Objects that an image of the batch has room for. */
+static int64_t room_for_objects(bench *b)
+{
+    for (int i = 0; i < dg_run_n_inputs(b->run); i++)
+        if (ends_in(dg_run_input_at(b->run, i).name, "labels"))
+            return dg_run_input_at(b->run, i).shape.d[1];
+    return 0;
+}
+
+/* A whole number of the input: 5 to 9 objects an image, images as large as the canvas, labels 0. */
+static int32_t whole_number(dg_run_tensor t, int64_t k, dg_size canvas, int64_t room, dg_rng *rng)
+{
+    int64_t count;
+
+    if (ends_in(t.name, "sizes"))
+        return (int32_t)(k % 2 ? canvas.w : canvas.h);
+    if (!ends_in(t.name, "count"))
+        return 0;
+    count = 5 + (int64_t)dg_rng_below(rng, 5);
+    return (int32_t)(count < room ? count : room);
+}
+
+static int feed_random(bench *b, dg_size canvas, dg_diag *d)
 {
     dg_rng rng = dg_rng_begin(dg_rng_named(1, "bench"), 0, 0);
+    const int64_t room = room_for_objects(b);
     int rc = 0;
 
     for (int i = 0; rc == 0 && i < dg_run_n_inputs(b->run); i++) {
@@ -105,10 +128,9 @@ static int feed_random(bench *b, dg_diag *d)
 
         if (!real)
             return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "memory-plan", "no memory for the batch");
-        /* mean 7; labels are 0 */
         for (int64_t k = 0; k < n; k++)
             if (t.dtype == DG_I32)
-                whole[k] = ends_in(t.name, "count") ? (int32_t)(5 + dg_rng_below(&rng, 5)) : 0;
+                whole[k] = whole_number(t, k, canvas, room, &rng);
             else if (ends_in(t.name, "boxes"))
                 real[k] = k % 4 < 2 ? dg_rng_range(&rng, 0.3, 0.7) : dg_rng_range(&rng, 0.05, 0.5);
             else
@@ -177,7 +199,7 @@ static int measure_all(bench *b, const opts *o, dg_diag *d)
         size = sizes[0];
     dg_run_horizon(b->run)->n_steps = g->train->steps;
     DG_TRY(dg_programs_use(b->programs, g->train, size, false, d));
-    DG_TRY(feed_random(b, d));
+    DG_TRY(feed_random(b, size, d));
     DG_TRY(one_step(b, &ignored, d));
     b->first_s = age_of(getppid());
     for (int i = 1; i < WARM; i++)
