@@ -1,4 +1,5 @@
-ranks_tests = tests/ranks/course tests/ranks/data tests/ranks/few tests/ranks/train
+ranks_tests = tests/ranks/course tests/ranks/data tests/ranks/few tests/ranks/runs \
+	tests/ranks/train
 check_PROGRAMS += $(ranks_tests)
 TESTS += $(ranks_tests) tests/ranks/masks
 EXTRA_DIST += tests/ranks/masks
@@ -9,6 +10,8 @@ tests_ranks_data_SOURCES = tests/ranks/data.c $(toy_ranks)
 tests_ranks_data_LDADD = $(runtime_rooms) $(test_libs)
 tests_ranks_few_SOURCES = tests/ranks/few.c tests/comm/crew.c tests/comm/crew.h
 tests_ranks_few_LDADD = $(runtime_rooms) $(test_libs)
+tests_ranks_runs_SOURCES = tests/ranks/runs.c $(toy_ranks)
+tests_ranks_runs_LDADD = $(runtime_rooms) $(test_libs)
 tests_ranks_train_SOURCES = tests/ranks/train.c $(toy_ranks)
 tests_ranks_train_LDADD = $(runtime_rooms) $(test_libs)
 
