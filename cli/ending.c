@@ -101,11 +101,23 @@ static bool tell(dg_str *out, const dg_history *h)
 
 bool dg_ending_tell(dg_str *out, const char *folder)
 {
-    dg_diag *ignored = dg_diag_open();
+    dg_diag *own = dg_diag_open();
     dg_history *h = NULL;
-    bool told = dg_history_open(&h, folder, ignored) == 0 && h->run && tell(out, h);
+    dg_arena *a = dg_arena_open();
+    bool told = false;
 
+    if (dg_history_open(&h, folder, own) == 0) {
+        told = h->run && tell(out, h);
+    } else if (dg_exists(dg_path_join(a, folder, "run.json")) &&
+               !dg_exists(dg_path_join(a, folder, "flight")) && dg_diag_n(own)) {
+        const dg_err *e = dg_diag_at(own, 0);
+
+        dg_str_fmt(out, "How the run ended cannot be told: %s: %s.\n",
+                   e->at.file ? e->at.file : folder, e->text);
+        told = true;
+    }
     dg_history_close(&h);
-    dg_diag_close(&ignored);
+    dg_arena_close(&a);
+    dg_diag_close(&own);
     return told;
 }

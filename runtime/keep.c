@@ -209,13 +209,38 @@ out:
     return rc;
 }
 
+/* The folder is there, and metrics.jsonl was deleted in it: nothing else is touched. */
+static void restore_numbers(dg_train *t)
+{
+    dg_diag *own = dg_diag_open();
+    const char *path = dg_path_join(t->arena, t->out, "metrics.jsonl");
+    bool gone = dg_metrics_out_again(t, own) < 0;
+
+    if (!gone)
+        dg_log_line(t->env, DG_WARN, "%s was deleted: it is written again, with the numbers so far",
+                    path);
+    else if (!t->numbers_gone)
+        dg_log_line(t->env, DG_WARN,
+                    "%s was deleted, and cannot be written again: %s [%s]; the run goes on, and "
+                    "tries again",
+                    path, dg_diag_at(own, 0)->text, dg_diag_at(own, 0)->id);
+    t->numbers_gone = gone;
+    dg_diag_close(&own);
+}
+
 void dg_keep_folder(dg_train *t)
 {
     dg_diag *own;
     int rc;
 
-    if (!t->out || (dg_folder_is_home(t) && !dg_metrics_jsonl_is_gone(t->jsonl)))
+    if (!t->out)
         return;
+    if (dg_folder_is_home(t)) {
+        t->homeless = false; /* it may have been moved back */
+        if (dg_metrics_jsonl_is_gone(t->jsonl))
+            restore_numbers(t);
+        return;
+    }
     own = dg_diag_open();
     if (!t->homeless)
         dg_log_line(t->env, DG_WARN,

@@ -164,7 +164,9 @@ static int add_line(dg_train *t, int64_t epoch, const char *scope, const dg_metr
 
 int dg_metrics_out_finish(dg_train *t, dg_diag *d)
 {
-    return t->jsonl ? dg_metrics_jsonl_flush(t->jsonl, d) : 0;
+    int rc = t->jsonl ? dg_metrics_jsonl_flush(t->jsonl, d) : 0;
+
+    return rc == 0 && t->numbers_gone ? dg_metrics_jsonl_again(t->jsonl, d) : rc;
 }
 
 int dg_metrics_out_again(dg_train *t, dg_diag *d)

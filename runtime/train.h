@@ -49,6 +49,7 @@ typedef struct dg_train {
     dev_t device;      /* the folder that the run began in */
     ino_t inode;
     bool homeless;           /* that is gone, and could not be made again */
+    bool numbers_gone;       /* metrics.jsonl is, and could not be made again */
     bool no_data;            /* the latest batch could not be made */
     bool lines_wait;         /* lines of metrics.jsonl wait in memory */
     int64_t costs_from;      /* step after which the costs below are counted */

@@ -5,7 +5,10 @@ tests_bad_pipelines_LDADD = $(proof_rooms) $(test_libs)
 TESTS += tests/bad/pipelines tests/bad/cli
 EXTRA_DIST += tests/bad/xml tests/bad/cli tests/bad/cases tests/bad/fixtures
 
-check_PROGRAMS += tests/bad/runs
-tests_bad_runs_SOURCES = tests/bad/runs.c tests/train/toy.c tests/train/toy.h
+bad_rig = tests/bad/rig.c tests/bad/rig.h tests/train/toy.c tests/train/toy.h
+check_PROGRAMS += tests/bad/folders tests/bad/runs
+tests_bad_folders_SOURCES = tests/bad/folders.c $(bad_rig)
+tests_bad_folders_LDADD = $(runtime_rooms) $(test_libs)
+tests_bad_runs_SOURCES = tests/bad/runs.c $(bad_rig)
 tests_bad_runs_LDADD = $(runtime_rooms) $(test_libs)
-TESTS += tests/bad/runs
+TESTS += tests/bad/folders tests/bad/runs

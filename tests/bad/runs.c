@@ -1,232 +1,15 @@
-/* runs.c: the exact messages of a run for bad folders, full disks, damaged checkpoints and wrong
- * weights; existing files are left untouched. */
-#include "tests/train/toy.h"
+/* runs.c: the exact messages of a run for damaged checkpoints, wrong weights, numbers that are not
+ * finite, and too little memory. */
+#include "tests/bad/rig.h"
 
-#include <fcntl.h>
 #include <math.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
-#include "runtime/checkpoint.h"
 #include "weights/archive.h"
-
-/* Asserts that the only diagnostic has this id and this text; OUT stands for the test's folder. */
-static void says(toy *t, const char *id, const char *text)
-{
-    dg_str got = { 0 };
-    const char *at = dg_diag_n(t->d) ? dg_diag_at(t->d, 0)->text : "nothing was said", *found;
-
-    if (dg_diag_n(t->d) != 1)
-        fail_msg("%d diagnostics: %s", dg_diag_n(t->d), dg_diag_text(t->d));
-    while ((found = strstr(at, t->folder))) {
-        dg_str_add_n(&got, at, (size_t)(found - at));
-        dg_str_add(&got, "OUT");
-        at = found + strlen(t->folder);
-    }
-    dg_str_add(&got, at);
-    assert_string_equal(dg_diag_at(t->d, 0)->id, id);
-    assert_string_equal(got.s, text);
-    dg_str_free(&got);
-    dg_diag_clear(t->d);
-}
-
-static const char *plain(toy *t)
-{
-    return toy_pipeline(t->arena, (toy_text){ .evaluate = "every=\"100 steps\"" });
-}
-
-static int train(toy *t, const char *text, int64_t steps, dg_run_train_options o)
-{
-    o.out = o.out ? o.out : toy_path(t, "out");
-    o.steps = steps;
-    return toy_train(t, text, o);
-}
-
-static void write_file(toy *t, const char *name, const char *text)
-{
-    assert_int_equal(dg_file_write(toy_path(t, name), text, strlen(text), t->d), 0);
-}
-
-/* ---- folders --------------------------------------------------------------------------------- */
-
-static void folder_in_use(void **state)
-{
-    toy *t = *state;
-
-    assert_int_equal(mkdir(toy_path(t, "out"), 0777), 0);
-    write_file(t, "out/thesis.tex", "\\documentclass");
-    assert_int_equal(train(t, plain(t), 2, (dg_run_train_options){ 0 }), -DG_EINPUT);
-    says(t, "out-exists", "the run's folder exists and is not empty");
-    assert_int_equal(train(t, plain(t), 2, (dg_run_train_options){ .resume = DG_RUN_RESUME }),
-                     -DG_EINPUT);
-    says(t, "resume-none", "there is no whole checkpoint to resume from");
-    assert_int_equal(train(t, plain(t), 2, (dg_run_train_options){ .force = true }), 0);
-    assert_true(dg_exists(toy_path(t, "out/thesis.tex"))); /* force removes only what runs create */
-    assert_int_equal(train(t, plain(t), 2,
-                           (dg_run_train_options){ .resume = DG_RUN_RESUME,
-                                                   .resume_from = toy_path(t, "no") }),
-                     -DG_EINPUT);
-    says(t, "resume-folder", "--resume takes a checkpoint's folder, such as OUT/checkpoints/last");
-}
-
-static void resume_without_folder(void **state)
-{
-    toy *t = *state;
-
-    assert_int_equal(toy_train(t, plain(t), (dg_run_train_options){ .resume = DG_RUN_RESUME_AUTO }),
-                     -DG_EINPUT);
-    says(t, "resume-without-out", "--resume needs the run's folder: --out");
-}
-
-/* Run as an unprivileged user, because root can write everywhere. */
-static void unwritable_folder(void **state)
-{
-    enum { NOBODY = 65534 };
-    toy *t = *state;
-    bool root = geteuid() == 0;
-
-    assert_int_equal(chmod(t->folder, 0555), 0);
-    assert_int_equal(root ? seteuid(NOBODY) : 0, 0);
-    int rc = train(t, plain(t), 2, (dg_run_train_options){ 0 });
-
-    assert_int_equal(root ? seteuid(0) : 0, 0);
-    assert_int_equal(chmod(t->folder, 0755), 0);
-    assert_int_equal(rc, -DG_EIO);
-    says(t, "folder-create", "cannot create the folder: Permission denied");
-}
-
-static void things_in_the_way(void **state)
-{
-    toy *t = *state;
-
-    assert_int_equal(dg_mkdirs(toy_path(t, "out/run.log"), t->d), 0);
-    assert_int_equal(train(t, plain(t), 2, (dg_run_train_options){ .force = true }), -DG_EIO);
-    says(t, "log-open", "it cannot be written: Is a directory");
-    assert_int_equal(rmdir(toy_path(t, "out/run.log")), 0);
-    assert_int_equal(dg_mkdirs(toy_path(t, "out/model.safetensors"), t->d), 0);
-    assert_int_equal(train(t, plain(t), 2, (dg_run_train_options){ .force = true }), -DG_EIO);
-    says(t, "checkpoint-write", "cannot put the weights into the run's folder: Is a directory");
-}
-
-static void full_disk(void **state)
-{
-    toy *t = *state;
-    const char *disk = toy_path(t, "disk"),
-               *text =
-                   toy_pipeline(t->arena,
-                                (toy_text){ .train = "steps=\"60\"",
-                                            .evaluate = "every=\"100 steps\"",
-                                            .end = "<checkpoint every=\"1 steps\" keep=\"40\"/>" });
-
-    assert_int_equal(dg_mkdirs(disk, t->d), 0);
-    bool own = unshare(CLONE_NEWNS) == 0;
-
-    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL); /* fails in a chroot, harmlessly */
-    if (!own || mount("tmpfs", disk, "tmpfs", 0, "size=600k"))
-        skip(); /* mounting a small file system needs root */
-    assert_int_equal(train(t, text, 0, (dg_run_train_options){ .out = toy_path(t, "disk/out") }),
-                     -DG_EIO);
-    assert_non_null(strstr(dg_diag_at(t->d, 0)->text, "No space left on device"));
-    assert_non_null(strstr(dg_diag_at(t->d, 0)->remarks[0].text, " are missing; --resume with"));
-    dg_diag_clear(t->d);
-    assert_int_equal(t->n_reports, 60); /* it went on to its end */
-    const char *newest = dg_checkpoint_newest(t->arena, toy_path(t, "disk/out"), NULL);
-
-    assert_non_null(newest);
-    int done = atoi(strstr(newest, "step-") + 5);
-
-    assert_in_range(done, 3, 59);
-    /* The earlier checkpoint is intact: the run resumes from it once there is space. */
-    assert_int_equal(mount("tmpfs", disk, "tmpfs", MS_REMOUNT, "size=60m"), 0);
-    assert_int_equal(train(t, text, 0,
-                           (dg_run_train_options){ .out = toy_path(t, "disk/out"),
-                                                   .resume = DG_RUN_RESUME }),
-                     0);
-    assert_int_equal(t->n_reports, 60 - done);
-    assert_int_equal(umount2(disk, MNT_DETACH), 0);
-}
-
-/* A file size limit of a few thousand bytes, which metrics.jsonl reaches first: its lines wait in
- * memory, and the run ends with an error, for they were not written. */
-static void journal_too_large(void **state)
-{
-    toy *t = *state;
-    struct rlimit before, small;
-    int rc;
-
-    assert_int_equal(train(t, plain(t), 4, (dg_run_train_options){ 0 }), 0);
-    getrlimit(RLIMIT_FSIZE, &before);
-    small = (struct rlimit){ 3500, before.rlim_max };
-    signal(SIGXFSZ, SIG_IGN);
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-    rc = toy_train(t,
-                   toy_pipeline(t->arena, (toy_text){ .train = "steps=\"100\"",
-                                                      .evaluate = "every=\"100 steps\"" }),
-                   (dg_run_train_options){ .out = toy_path(t, "out"), .resume = DG_RUN_RESUME });
-    setrlimit(RLIMIT_FSIZE, &before);
-    assert_int_equal(rc, -DG_EIO);
-    assert_int_equal(t->n_reports, 96);
-    assert_non_null(strstr(t->log.s, "cannot write: File too large [journal-write]; lines from"));
-    assert_non_null(strstr(dg_diag_at(t->d, 0)->text, "cannot write: File too large"));
-    dg_diag_clear(t->d);
-}
-
-static void move_away(toy *t)
-{
-    if (t->n_reports == 7)
-        assert_int_equal(rename(toy_path(t, "out"), toy_path(t, "away")), 0);
-}
-
-static void put_a_file_there(toy *t)
-{
-    if (t->n_reports != 7)
-        return;
-    assert_int_equal(rename(toy_path(t, "out"), toy_path(t, "elsewhere")), 0);
-    write_file(t, "out", "mine");
-}
-
-/* The folder is moved away while the run writes into it, and something else takes its place. */
-static void folder_goes(void **state)
-{
-    toy *t = *state;
-    const char *text = toy_pipeline(t->arena, (toy_text){ .train = "steps=\"40\"",
-                                                          .evaluate = "every=\"100 steps\"" });
-    char *lines = NULL;
-    size_t n, n_lines = 0;
-
-    t->after_step = move_away;
-    assert_int_equal(train(t, text, 0, (dg_run_train_options){ 0 }), 0);
-    assert_true(dg_exists(toy_path(t, "out/checkpoints/last/state.json")));
-    assert_true(dg_exists(toy_path(t, "out/pipeline.xml")));
-    assert_true(dg_exists(toy_path(t, "out/report.html")));
-    assert_int_equal(dg_file_read(&lines, &n, toy_path(t, "out/metrics.jsonl"), 0, t->d), 0);
-    for (size_t i = 0; i < n; i++)
-        n_lines += lines[i] == '\n';
-    assert_int_equal(n_lines, 41); /* also those before it went */
-    dg_free(lines);
-    assert_int_equal(dg_file_read(&lines, &n, toy_path(t, "out/run.log"), 0, t->d), 0);
-    assert_non_null(strstr(lines, "the run's folder was deleted, moved or emptied"));
-    dg_free(lines);
-
-    /* now a file is in its place: the run trains on, and ends with an error */
-    t->after_step = put_a_file_there;
-    assert_int_equal(train(t, text, 0, (dg_run_train_options){ .force = true }), -DG_EIO);
-    assert_non_null(strstr(t->log.s, "something else is in its place now: move that away "
-                                     "[out-replaced]; the run goes on"));
-    says(t, "folder-gone", "the run's folder is gone, and could not be made again");
-    assert_int_equal(t->n_reports, 40);
-    assert_int_equal(dg_file_read(&lines, &n, toy_path(t, "out"), 0, t->d), 0);
-    assert_string_equal(lines, "mine");
-    dg_free(lines);
-}
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */
 
@@ -267,6 +50,7 @@ static void broken_state(void **state)
          "checkpoint format 9; this version of detrgraph reads formats up to 2");
     /* an older version's, which carries no checksum */
     change_state(t, "\"format\": 9", "\"format\": 1");
+    change_state(t, "\"checksum\"", "\"elsewhere\"");
     change_state(t, "\"batch\": 2", "\"batch\": -2");
     assert_int_equal(again(t, plain(t)), -DG_EINPUT);
     says(t, "checkpoint-state", "batch is -2; a count is expected");
@@ -299,6 +83,7 @@ static void another_run(void **state)
          "the batch size was 4 when the checkpoint was written and is 5 now: its place in the "
          "epoch means nothing any more");
     change_state(t, "\"format\": 2", "\"format\": 1");
+    change_state(t, "\"checksum\"", "\"elsewhere\"");
     change_state(t, "\"threads\": 1", "\"threads\": 7");
     assert_int_equal(again(t, changed), 0);
     assert_non_null(strstr(t->log.s, "[resume-pipeline]"));
@@ -572,23 +357,11 @@ static void no_memory_for_a_tensor(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(folder_in_use),
-        TEST(resume_without_folder),
-        TEST(unwritable_folder),
-        TEST(things_in_the_way),
-        TEST(full_disk),
-        TEST(journal_too_large),
-        TEST(folder_goes),
-        TEST(broken_state),
-        TEST(another_run),
-        TEST(damaged_weights),
-        TEST(loading),
-        TEST(more_than_wanted),
-        TEST(pretrained),
-        TEST(loss_not_finite),
-        TEST(gradient_not_finite),
-        TEST(too_little_memory),
-        TEST(no_memory_for_a_tensor),
+        TEST(broken_state),      TEST(another_run),
+        TEST(damaged_weights),   TEST(loading),
+        TEST(more_than_wanted),  TEST(pretrained),
+        TEST(loss_not_finite),   TEST(gradient_not_finite),
+        TEST(too_little_memory), TEST(no_memory_for_a_tensor),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
