@@ -106,8 +106,8 @@ bool dg_ending_tell(dg_str *out, const char *folder)
     dg_arena *a = dg_arena_open();
     bool told = false;
 
-    if (dg_history_open(&h, folder, own) == 0) {
-        told = h->run && tell(out, h);
+    if (dg_history_open(&h, folder, own) == 0 && h->run) {
+        told = tell(out, h);
     } else if (dg_exists(dg_path_join(a, folder, "run.json")) &&
                !dg_exists(dg_path_join(a, folder, "flight")) && dg_diag_n(own)) {
         const dg_err *e = dg_diag_at(own, 0);

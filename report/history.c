@@ -82,7 +82,7 @@ static int read_metrics(dg_history *h, const char *path, dg_diag *d)
     dg_diag *ignored;
     char *text;
     size_t n;
-    int rc = dg_file_read(&text, &n, path, 0, d);
+    int rc = dg_file_read(&text, &n, path, 0, d), odd = 0;
 
     if (rc < 0)
         return rc;
@@ -97,9 +97,15 @@ static int read_metrics(dg_history *h, const char *path, dg_diag *d)
         if (len && dg_json_parse(&o, scratch, text + at, len, path, ignored) == 0 &&
             o->kind == DG_JSON_OBJECT)
             take_line(&r, o, scratch);
+        else if (newline) /* a run in progress, or one that was killed, leaves half a line */
+            odd++;
         dg_arena_close(&scratch);
         at += len + 1;
     }
+    if (odd)
+        dg_warn(d, (dg_where){ .file = path }, "report-part",
+                "%d of its lines %s no JSON object and %s left out", odd, odd == 1 ? "is" : "are",
+                odd == 1 ? "is" : "are");
     dg_diag_close(&ignored);
     dg_free(text);
     return 0;
@@ -107,17 +113,24 @@ static int read_metrics(dg_history *h, const char *path, dg_diag *d)
 
 /* ---- the other files ------------------------------------------------------------------------- */
 
-/* Reads a JSON file that may be missing or invalid. */
-static const dg_json *read_json(dg_history *h, const char *name)
+/* Reads a JSON file that may be missing; one that cannot be read is a warning. */
+static const dg_json *read_json(dg_history *h, const char *name, dg_diag *d)
 {
     const char *path = dg_path_join(h->arena, h->folder, name);
     const dg_json *o = NULL;
-    dg_diag *ignored = dg_diag_open();
+    dg_diag *own;
 
-    if (!dg_exists(path) || dg_json_read(&o, h->arena, path, ignored) < 0)
-        o = NULL;
-    dg_diag_close(&ignored);
-    return o;
+    if (!dg_exists(path))
+        return NULL;
+    own = dg_diag_open();
+    if (dg_json_read(&o, h->arena, path, own) == 0 && o->kind == DG_JSON_OBJECT) {
+        dg_diag_close(&own);
+        return o;
+    }
+    dg_warn(d, (dg_where){ .file = path }, "report-part", "it cannot be read: %s",
+            dg_diag_n(own) ? dg_diag_at(own, 0)->text : "an object is expected");
+    dg_diag_close(&own);
+    return NULL;
 }
 
 const dg_json *dg_verdict_of(dg_arena *a, const char *folder, const dg_json *run)
@@ -203,9 +216,9 @@ static const char *name_of(dg_arena *a, const char *folder)
 }
 
 /* True if the launcher runs: a job killed with its launcher leaves the control file behind. */
-static bool is_alive(dg_history *h)
+static bool is_alive(dg_history *h, dg_diag *d)
 {
-    const dg_json *control = read_json(h, "control"), *process = dg_json_get(control, "process");
+    const dg_json *control = read_json(h, "control", d), *process = dg_json_get(control, "process");
     const char *host = dg_history_text(h, "host");
     char here[256] = "";
 
@@ -253,7 +266,7 @@ int dg_history_open(dg_history **out, const char *folder, dg_diag *d)
     h->arena = a;
     h->folder = dg_strdup(a, folder);
     h->name = name_of(a, h->folder);
-    h->run = read_json(h, "run.json");
+    h->run = read_json(h, "run.json", d);
     if (dg_exists(metrics))
         rc = read_metrics(h, metrics, d);
     else if (!h->run) {
@@ -265,13 +278,13 @@ int dg_history_open(dg_history **out, const char *folder, dg_diag *d)
         help_runs(a, h->folder, d);
     }
     h->verdict = dg_verdict_of(a, h->folder, h->run);
-    h->alive = is_alive(h);
+    h->alive = is_alive(h, d);
     h->pipeline = read_text(h, "pipeline.xml");
     for (int i = 0; i < h->evaluations.n; i++) {
         dg_track *t = &h->evaluations.items[i];
 
-        t->curves = read_json(h, dg_printf(a, "%s/curves.json", t->scope));
-        t->review = read_json(h, dg_printf(a, "%s/review.json", t->scope));
+        t->curves = read_json(h, dg_printf(a, "%s/curves.json", t->scope), d);
+        t->review = read_json(h, dg_printf(a, "%s/review.json", t->scope), d);
         t->pictures = last_pictures(h, t->scope);
     }
     find_best(h);

@@ -1,6 +1,6 @@
 /* history.h: reads a run's folder: every number of metrics.jsonl as a series over steps, and the
  * other files as they are. Works for running and failed runs: what is missing is NULL, a truncated
- * last line is ignored. */
+ * last line is ignored, and other damage is a warning, "report-part". */
 #ifndef DG_REPORT_HISTORY_H
 #define DG_REPORT_HISTORY_H
 
