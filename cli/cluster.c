@@ -1,4 +1,5 @@
-/* cluster.c: see cluster.h. Each scheduler starts the same command once on each machine. */
+/* cluster.c: see cluster.h. A scheduler starts the same command once on each machine, or, torchrun,
+ * once for each rank. */
 #include "cli/cluster.h"
 
 #include <stdlib.h>
@@ -42,8 +43,8 @@ static bool read_slurm(dg_launch_options *l, dg_arena *a)
     return true;
 }
 
-/* Kubernetes' PyTorchJob counts pods. torchrun sets the same variables for each of its processes,
- * so there must be one of these per machine. */
+/* Kubernetes' PyTorchJob counts pods. torchrun sets the same variables for each of its processes;
+ * see below. */
 static bool read_pytorchjob(dg_launch_options *l, dg_arena *a)
 {
     const char *host = getenv("MASTER_ADDR");
@@ -66,12 +67,49 @@ static bool read_pytorchjob(dg_launch_options *l, dg_arena *a)
     return true;
 }
 
+static bool refuse_torchrun(const char *why)
+{
+    dg_say_error("detrgraph run: --nodes torchrun: %s\n", why);
+    return false;
+}
+
+/* torchrun starts a process for each rank; those of a machine have one launcher, the first one's.
+ * MASTER_PORT may be torchrun's own, so the coordinator's is another, below 32768, as for SLURM. */
+static bool read_torchrun(dg_launch_options *l, dg_arena *a)
+{
+    const char *host = getenv("MASTER_ADDR"), *job = getenv("TORCHELASTIC_RUN_ID");
+    int64_t port = 0, world = 0, rank = 0, local = 0, each = 0;
+
+    if (!host || !*host || !number("MASTER_PORT", &port) || !number("WORLD_SIZE", &world) ||
+        !number("RANK", &rank) || !number("LOCAL_RANK", &local) ||
+        !number("LOCAL_WORLD_SIZE", &each))
+        return refuse_torchrun("MASTER_ADDR, MASTER_PORT, WORLD_SIZE, RANK, LOCAL_WORLD_SIZE and "
+                               "LOCAL_RANK have to be set, as torchrun sets them in each process");
+    if (each < 1 || world % each || local >= each || rank >= world)
+        return refuse_torchrun("WORLD_SIZE has to be a multiple of LOCAL_WORLD_SIZE, the same on "
+                               "all machines, and RANK and LOCAL_RANK below them");
+    if (l->ranks_given && l->ranks != each)
+        return refuse_torchrun("--ranks is another number than LOCAL_WORLD_SIZE; leave it away");
+    l->ranks = each;
+    l->nodes = world / each;
+    if (!number("GROUP_RANK", &l->node))
+        l->node = rank / each;
+    l->standby = (dg_standby){ .name = dg_printf(a, "%lld-%lld-%.40s", (long long)port,
+                                                 (long long)l->node, job ? job : ""),
+                               .others = (int)each - 1,
+                               .first = local == 0 };
+    if (!l->coordinator && l->nodes > 1)
+        l->coordinator = dg_printf(a, "%s:%d", host, 20000 + (int)(port % 6000) * 2);
+    return true;
+}
+
 static const struct {
     const char *name;
     bool (*read)(dg_launch_options *l, dg_arena *a);
 } schedulers[] = {
     { "slurm", read_slurm },
     { "pytorchjob", read_pytorchjob },
+    { "torchrun", read_torchrun },
 };
 
 enum { N_SCHEDULERS = sizeof schedulers / sizeof schedulers[0] };

@@ -7,17 +7,19 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/cluster.h"
+#include "cli/gpus.h"
 #include "cli/launch.h"
 #include "cli/progress.h"
 #include "config.h"
+#include "control/rank_processes.h"
 #include "runtime/run.h"
 
 typedef struct opts {
     dg_words sets;
     const char *nodes, *coordinator, *key;
     const char *out, *max_time, *resume, *precision, *device, *seed;
-    const char *trace, *debug;
-    int64_t steps, threads, ranks, max_restarts, node_rank, metrics_port;
+    const char *trace, *debug, *ranks;
+    int64_t steps, threads, max_restarts, node_rank, metrics_port;
     double lost_after;
     bool force, elastic, quiet, verbose;
 } opts;
@@ -44,14 +46,15 @@ static const dg_option options[] = {
     { "threads", DG_OPTION_INT, offsetof(opts, threads), "N", NULL,
       "kernel threads per rank (its share of the cores)" },
     { "seed", DG_OPTION_STR, offsetof(opts, seed), "N", NULL, "override the pipeline's value" },
-    { "ranks", DG_OPTION_INT, offsetof(opts, ranks), "N", NULL, "number of processes (1)" },
+    { "ranks", DG_OPTION_STR, offsetof(opts, ranks), "N", NULL,
+      "number of processes (1); auto: one for each GPU, with --device cuda" },
     { "max-restarts", DG_OPTION_INT, offsetof(opts, max_restarts), "K", NULL,
       "restart from the last checkpoint when a rank is lost, at most K times (0)" },
     { "elastic", DG_OPTION_FLAG, offsetof(opts, elastic), NULL, NULL,
       "restart without the lost rank or machine, keeping the batch over all ranks" },
     { "nodes", DG_OPTION_STR, offsetof(opts, nodes), "N", NULL,
-      "number of machines, each with --ranks; slurm, pytorchjob: ask the scheduler. Gradients "
-      "travel between them unencrypted: use a private network" },
+      "number of machines, each with --ranks; slurm, pytorchjob, torchrun: ask the scheduler. "
+      "Gradients travel between them unencrypted: use a private network" },
     { "node-rank", DG_OPTION_INT, offsetof(opts, node_rank), "I", NULL,
       "number of this machine, from 0" },
     { "coordinator", DG_OPTION_STR, offsetof(opts, coordinator), "HOST:PORT", NULL,
@@ -186,22 +189,23 @@ static int train_pipeline(const opts *o, const char *file, uint64_t seed, double
     w.bar.quiet = o->quiet;
     w.bar.verbose = o->verbose && !o->quiet;
     how = train_options(o, max_minutes, &w);
-    DG_TRY(
-        dg_run_open_rank(&run,
-                         &(dg_run_options){ .size = sizeof(dg_run_options),
-                                            .file = file,
-                                            .n_sets = o->sets.n,
-                                            .sets = o->sets.v,
-                                            .device = dg_device_asked(o->device),
-                                            .precision = o->precision,
-                                            .debug = o->debug,
-                                            .program = "detrgraph " PACKAGE_VERSION,
-                                            .threads = w.rank->threads,
-                                            .has_seed = o->seed != NULL,
-                                            .seed = seed,
-                                            .log = w.rank->world.rank == 0 ? dg_bar_log : log_debug,
-                                            .log_ctx = &w.bar },
-                         &w.rank->world, d));
+    DG_TRY(dg_run_open_rank(&run,
+                            &(dg_run_options){
+                                .size = sizeof(dg_run_options),
+                                .file = file,
+                                .n_sets = o->sets.n,
+                                .sets = o->sets.v,
+                                .device = dg_gpus_device(dg_device_asked(o->device),
+                                                         w.rank->world.local_rank, w.rank->arena),
+                                .precision = o->precision,
+                                .debug = o->debug,
+                                .program = "detrgraph " PACKAGE_VERSION,
+                                .threads = w.rank->threads,
+                                .has_seed = o->seed != NULL,
+                                .seed = seed,
+                                .log = w.rank->world.rank == 0 ? dg_bar_log : log_debug,
+                                .log_ctx = &w.bar },
+                            &w.rank->world, d));
     DG_TRY(dg_run_train(run, &how, d));
 out:
     dg_bar_clear(&w.bar);
@@ -235,9 +239,10 @@ static bool read_machines(const opts *o, dg_launch_options *l, dg_arena *a)
         if (!dg_cluster_read(o->nodes, l, a))
             return false;
     } else if (o->nodes && (!dg_parse_i64(o->nodes, &l->nodes) || l->nodes < 1)) {
-        dg_say_error("detrgraph run: --nodes %s: a number of machines, slurm or pytorchjob is "
-                     "expected\n",
-                     o->nodes);
+        dg_say_error(
+            "detrgraph run: --nodes %s: a number of machines, slurm, pytorchjob or torchrun "
+            "is expected\n",
+            o->nodes);
         return false;
     }
     /* a job may get one machine */
@@ -265,13 +270,13 @@ static bool read_machines(const opts *o, dg_launch_options *l, dg_arena *a)
 
 static bool read_launch(const opts *o, dg_launch_options *l, dg_arena *a)
 {
-    *l = (dg_launch_options){ .ranks = o->ranks ? o->ranks : 1,
+    *l = (dg_launch_options){ .ranks_given = o->ranks != NULL,
                               .threads = o->threads,
                               .max_restarts = o->max_restarts,
                               .nodes = 1,
                               .lost_after_s = o->lost_after > 0 ? o->lost_after : 30,
                               .elastic = o->elastic };
-    if (!in_range("ranks", o->ranks, DG_MAX_RANKS) ||
+    if (!dg_gpus_ranks(o->ranks, dg_device_asked(o->device), &l->ranks) ||
         !in_range("max-restarts", o->max_restarts, 1000000))
         return false;
     if (o->lost_after != 0 && !(o->lost_after >= 1 && o->lost_after <= 86400)) {
@@ -304,6 +309,26 @@ static int refuse_folder(const char *folder, dg_arena *a)
     return DG_EXIT_USAGE;
 }
 
+/* In the process that a person or a scheduler started: true, and the exit code. */
+static bool launch_ranks(const dg_launch_options *l, int *code)
+{
+    int fd;
+
+    if (!l->standby.name || getenv(dg_rank_processes_variable))
+        return dg_launch_ranks(l, code);
+    *code = DG_EXIT_FAILED;
+    if (!l->standby.first) {
+        *code = dg_standby_wait(&l->standby);
+        return true;
+    }
+    fd = dg_standby_open(&l->standby);
+    if (fd < 0)
+        return true;
+    (void)dg_launch_ranks(l, code);
+    dg_standby_tell(&l->standby, fd, *code);
+    return true;
+}
+
 static int verb_run(const void *given, const dg_words *words, dg_arena *a)
 {
     const opts *o = given;
@@ -333,7 +358,7 @@ static int verb_run(const void *given, const dg_words *words, dg_arena *a)
     }
     if (!in_range("metrics-port", o->metrics_port, 65535) || !read_launch(o, &launch, a))
         return DG_EXIT_USAGE;
-    return dg_launch_ranks(&launch, &code)
+    return launch_ranks(&launch, &code)
                ? code
                : train_pipeline(o, words->v[0], (uint64_t)seed, max_minutes);
 }
@@ -373,7 +398,13 @@ const dg_verb dg_verb_run = {
         "of machines,\n"
         "the rank and the coordinator from srun, which starts one command per machine; `--nodes "
         "pytorchjob`\n"
-        "takes them from the variables of a Kubernetes PyTorchJob.",
+        "takes them from the variables of a Kubernetes PyTorchJob. torchrun starts a process for "
+        "each rank: with\n"
+        "`--nodes torchrun` the first one of a machine starts its ranks, and the others end when "
+        "it does.\n\n"
+        "`--device cuda` gives each rank of a machine the GPU of its number there, "
+        "`--device cuda:N` gives all the\n"
+        "same one; `--ranks auto` starts one for each GPU. CUDA_VISIBLE_DEVICES limits both.",
     .examples = examples,
     .options = options,
     .size = sizeof(opts),

@@ -30,6 +30,10 @@ static const row variables[] = {
       "set by srun, read by `run --nodes slurm`" },
     { "MASTER_ADDR, MASTER_PORT, WORLD_SIZE, RANK, LOCAL_WORLD_SIZE",
       "set by a Kubernetes PyTorchJob, read by `run --nodes pytorchjob`" },
+    { "MASTER_ADDR, MASTER_PORT, WORLD_SIZE, RANK, LOCAL_WORLD_SIZE, LOCAL_RANK, GROUP_RANK, "
+      "TORCHELASTIC_RUN_ID",
+      "set by torchrun, read by `run --nodes torchrun`" },
+    { "CUDA_VISIBLE_DEVICES", "the GPUs that `--device cuda` and `--ranks auto` see" },
     { 0 },
 };
 

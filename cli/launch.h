@@ -6,6 +6,7 @@
 
 #include <detrgraph/run.h>
 
+#include "cli/standby.h"
 #include "comm/world.h"
 #include "control/link.h"
 
@@ -15,6 +16,8 @@ typedef struct dg_launch_options {
     const char *coordinator, *key;
     double lost_after_s;
     bool elastic;
+    bool ranks_given;   /* by --ranks; a scheduler that starts each rank knows how many there are */
+    dg_standby standby; /* name: NULL: this process stands for the whole machine */
 } dg_launch_options;
 
 /* In the process that a person started: runs this command again in child processes, waits, stores

@@ -26,6 +26,7 @@ detrgraph_SOURCES += \
 	cli/completion.c \
 	cli/ending.c cli/ending.h \
 	cli/fetch.c cli/fetch.h \
+	cli/gpus.c cli/gpus.h \
 	cli/help.c \
 	cli/init_plan.h \
 	cli/init_refuse.c cli/init_refuse.h \
@@ -43,6 +44,7 @@ detrgraph_SOURCES += \
 	cli/serve.c cli/serve.h \
 	cli/serve_page.c \
 	cli/signals.c cli/signals.h \
+	cli/standby.c cli/standby.h \
 	cli/terminal.c \
 	cli/trained.c cli/trained.h \
 	cli/verbs.c

@@ -15,6 +15,8 @@ int dg_cuda_open(dg_backend **b, const char *device, dg_diag *d) DG_MUST_USE;
 int dg_cuda_open_with(dg_backend **b, const dg_cuda_module *m, int number, const char *options,
                       dg_diag *d) DG_MUST_USE;
 
+/* How many GPUs there are, by the module that the device names; 0 is an error, too. */
+int dg_cuda_count(int *n, const char *device, dg_diag *d) DG_MUST_USE;
 /* Whether `--device cuda` opens. buf: the devices and versions, or what is missing, for people;
  * *help: how to get it, or NULL. */
 bool dg_cuda_look(char *buf, size_t n, const char **help);

@@ -194,6 +194,38 @@ static int check_words(const loaded *l, const asked *q, dg_diag *d)
     return -DG_EINPUT;
 }
 
+static int load_and_look(loaded *l, asked *q, const char *device, int *n, dg_diag *d)
+{
+    int rc;
+
+    if (!parse(q, device)) {
+        dg_fail(d, DG_EINPUT, DG_NOWHERE, "device-option", "\"%s\": cuda or cuda:N is expected",
+                device);
+        return -DG_EINPUT;
+    }
+    if (load(l, *q->module ? q->module : NULL) < 0)
+        return fail_for(l, d);
+    rc = check_words(l, q, d);
+    return rc == 0 && look(l, q->words, n) < 0 ? fail_for(l, d) : rc;
+}
+
+static void unload(loaded *l)
+{
+    if (l->handle)
+        dlclose(l->handle);
+    l->handle = NULL;
+}
+
+int dg_cuda_count(int *n, const char *device, dg_diag *d)
+{
+    loaded l = { 0 };
+    asked q;
+    int rc = load_and_look(&l, &q, device, n, d);
+
+    unload(&l);
+    return rc;
+}
+
 int dg_cuda_open(dg_backend **b, const char *device, dg_diag *d)
 {
     loaded l = { 0 };
@@ -201,16 +233,7 @@ int dg_cuda_open(dg_backend **b, const char *device, dg_diag *d)
     int rc, n = 0;
 
     *b = NULL;
-    if (!parse(&q, device)) {
-        dg_fail(d, DG_EINPUT, DG_NOWHERE, "device-option", "\"%s\": cuda or cuda:N is expected",
-                device);
-        return -DG_EINPUT;
-    }
-    if (load(&l, *q.module ? q.module : NULL) < 0)
-        return fail_for(&l, d);
-    DG_TRY(check_words(&l, &q, d));
-    if (look(&l, q.words, &n) < 0)
-        DG_TRY(fail_for(&l, d));
+    DG_TRY(load_and_look(&l, &q, device, &n, d));
     if (q.number >= n) {
         rc = dg_fail(d, DG_EINPUT, DG_NOWHERE, "device-unknown", "there is no cuda:%d", q.number);
         dg_help(d, n == 1 ? "there is one GPU, cuda:0" : "there are %d GPUs, from cuda:0 on", n);
@@ -221,7 +244,6 @@ int dg_cuda_open(dg_backend **b, const char *device, dg_diag *d)
     ((dg_cuda *)*b)->nccl = *q.nccl ? strdup(q.nccl) : NULL;
     l.handle = NULL;
 out:
-    if (l.handle)
-        dlclose(l.handle);
+    unload(&l);
     return rc;
 }
