@@ -1,0 +1,174 @@
+"""A trained detector."""
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Any, Optional, Union
+
+from . import _c
+from ._errors import Diagnostics
+from ._results import Detection, Mask, Result
+
+Setting = Union[str, int, float]
+_ORDERS = {("rgb", 3): 0, ("bgr", 3): 1, ("rgb", 4): 2, ("bgr", 4): 3}
+_GRAY = 4
+
+
+def settings(sets: Mapping[str, Setting]) -> list[str]:
+    return [f"{name}={value}" for name, value in sets.items()]
+
+
+class Detector:
+    """A trained detector: a run's folder, a checkpoint in one, or a pipeline with weights.
+
+    It may be used by several threads, which then wait for each other. Close it, or use it in a
+    `with` statement, to free its memory at a known time.
+    """
+
+    def __init__(self, model: Union[str, "os.PathLike[str]"],
+                 weights: Optional[Union[str, "os.PathLike[str]"]] = None, *, last: bool = False,
+                 sets: Optional[Mapping[str, Setting]] = None, precision: Optional[str] = None,
+                 device: Optional[str] = None, threads: int = 0,
+                 keep_pixels: bool = True) -> None:
+        """last: a run's last weights instead of its best. sets: values for the pipeline's <let>.
+        threads: 0 takes all cores. keep_pixels: results keep the image, for pictures."""
+        self._pointer = ctypes.c_void_p()
+        self._lock = threading.RLock()
+        self._library = _c.library()
+        self._keep_pixels = keep_pixels
+        given = settings(sets or {})
+        options = _c.DetectorOptions(
+            size=ctypes.sizeof(_c.DetectorOptions), model=_c.text(os.fspath(model)),
+            weights=_c.text(os.fspath(weights)) if weights is not None else None, last=last,
+            n_sets=len(given), sets=_c.texts(given), precision=_c.text(precision),
+            device=_c.text(device), threads=threads, program=b"detrgraph for Python")
+        with Diagnostics() as d:
+            d.check(self._library.dg_detector_open(ctypes.byref(self._pointer),
+                                                   ctypes.byref(options), d.pointer))
+        n = ctypes.c_int()
+        found = self._library.dg_detector_classes(self._pointer, ctypes.byref(n))
+        #: names of the classes by label; empty if they are not known
+        self.classes: tuple[str, ...] = tuple(_c.string(found[i].name) for i in range(n.value))
+        #: the least score, unless predict gets one: that of the best F1 in the run's evaluation
+        self.threshold = float(self._library.dg_detector_threshold(self._pointer))
+        #: images that are computed together
+        self.batch = int(self._library.dg_detector_room(self._pointer))
+
+    def close(self) -> None:
+        with self._lock:
+            if self._pointer:
+                self._library.dg_detector_close(ctypes.byref(self._pointer))
+
+    def __enter__(self) -> "Detector":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_pointer", None):
+            self.close()
+
+    def predict(self, image: Any, threshold: Optional[float] = None, *,
+                order: str = "rgb") -> Result:
+        """Detects in one image: a path, the bytes of a JPEG or PNG, or 8-bit pixels as an array
+        [height, width], [height, width, 1], [.., 3] or [.., 4], whose channels are in the order
+        "rgb" or "bgr" (alpha is dropped)."""
+        return self.predict_all([image], threshold, order=order)[0]
+
+    def predict_all(self, images: Iterable[Any], threshold: Optional[float] = None, *,
+                    order: str = "rgb") -> list[Result]:
+        """Detects in several images, computed in batches; the results are in their order."""
+        least = self.threshold if threshold is None else float(threshold)
+        if not 0 <= least <= 1:
+            raise ValueError(f"threshold {least}: a score from 0 to 1 is expected")
+        results: list[Result] = []
+        with self._lock:
+            if not self._pointer:
+                raise ValueError("the detector is closed")
+            waiting = 0
+            try:
+                for image in images:
+                    self._add(image, order)
+                    waiting += 1
+                    if waiting == self.batch:
+                        waiting = 0
+                        results += self._run(least)
+                if waiting:
+                    waiting = 0
+                    results += self._run(least)
+            finally:
+                if waiting:  # an image failed: those before it leave the batch
+                    self._run(1)
+        return results
+
+    def _add(self, image: Any, order: str) -> None:
+        with Diagnostics() as d:
+            if isinstance(image, (str, os.PathLike)):
+                path = _c.text(os.fspath(image))
+                d.check(self._library.dg_detector_add_file(self._pointer, path, d.pointer))
+                return
+            view = _view(image)
+            if view.ndim == 1:
+                data = view.tobytes()
+                d.check(self._library.dg_detector_add_bytes(self._pointer, b"bytes", data,
+                                                            len(data), d.pointer))
+                return
+            pixels = _pixels(view, order)
+            d.check(self._library.dg_detector_add_pixels(self._pointer, b"array",
+                                                         ctypes.byref(pixels), d.pointer))
+
+    def _run(self, threshold: float) -> list[Result]:
+        found = ctypes.POINTER(_c.Detected)()
+        n = ctypes.c_int()
+        with Diagnostics() as d:
+            d.check(self._library.dg_detector_run(self._pointer, threshold, ctypes.byref(found),
+                                                  ctypes.byref(n), d.pointer))
+        return [self._result(found[i]) for i in range(n.value)]
+
+    def _result(self, f: _c.Detected) -> Result:
+        im = f.image.contents
+        pixels = ctypes.string_at(im.rgb, 3 * im.w * im.h) if self._keep_pixels else b""
+        detections = tuple(self._detection(f.items[i], f.masks[i] if f.masks else None)
+                           for i in range(f.n))
+        return Result(_c.string(f.name), im.w, im.h, detections, pixels)
+
+    def _detection(self, hit: _c.Hit, rle: Optional[_c.Rle]) -> Detection:
+        label = int(hit.label)
+        name = self.classes[label] if label < len(self.classes) else str(label)
+        mask = Mask(rle.w, rle.h, tuple(rle.runs[:rle.n])) if rle is not None else None
+        b = hit.box
+        return Detection(label, name, float(hit.score), (b.x1, b.y1, b.x2, b.y2), mask)
+
+
+def _view(image: Any) -> memoryview:
+    """The memory of an array, of bytes, or of what NumPy makes an array of (Pillow's images)."""
+    try:
+        return memoryview(image)
+    except (TypeError, ValueError):
+        pass
+    if hasattr(image, "__array_interface__") or hasattr(image, "__array__"):
+        import numpy
+        array: Any = numpy.ascontiguousarray(image)
+        return memoryview(array)
+    raise TypeError(f"an image is a path, bytes or an array of pixels, not "
+                    f"{type(image).__name__}")
+
+
+def _pixels(view: memoryview, order: str) -> _c.Pixels:
+    shape = view.shape or ()
+    if order not in ("rgb", "bgr"):
+        raise ValueError(f'order "{order}": "rgb" or "bgr" is expected')
+    if view.format.lstrip("@=<>") != "B":
+        raise TypeError(f'pixels are 8-bit numbers ("B", uint8), not "{view.format}"; of numbers '
+                        "from 0 to 1: (image * 255).round().astype(numpy.uint8)")
+    channels = shape[2] if len(shape) == 3 else 1 if len(shape) == 2 else 0
+    if channels not in (1, 3, 4):
+        raise ValueError(f"an array of the shape {list(shape)}: [height, width], or [height, "
+                         "width, 1, 3 or 4] is expected")
+    if 0 in shape or max(shape[:2]) > 1 << 20:
+        raise ValueError(f"an image of {shape[1]} x {shape[0]} pixels")
+    kind = _GRAY if channels == 1 else _ORDERS[order, channels]
+    return _c.Pixels(shape[1], shape[0], kind, 0, view.tobytes())

@@ -1,0 +1,177 @@
+"""Detector: images in all forms, errors, threads, and a fuzz of bad arrays and files."""
+import pathlib
+import random
+import threading
+import unittest
+
+from cases import main, needs_numpy, numpy
+from detrgraph import DetrgraphError, Detector, FileError, InputError
+
+PHOTO = "set/images/rgb.png"
+JPEG = "set/images/baseline.jpg"
+
+
+class Detectors(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.detector = Detector("trained", threads=1)
+        cls.expected = cls.detector.predict(PHOTO, 0)
+        r = cls.expected
+        cls.view = memoryview(r.pixels).cast("B", [r.height, r.width, 3])
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.detector.close()
+
+    def same(self, result, expected=None):
+        self.assertEqual(result.detections, (expected or self.expected).detections)
+
+    def test_what_a_detector_knows(self):
+        self.assertEqual(self.detector.classes, ("disc", "square"))
+        self.assertEqual((self.detector.batch, self.detector.threshold), (2, 0.4))
+        self.assertEqual(len(self.expected), 10)
+        self.assertEqual((self.expected.width, self.expected.height), (37, 29))
+
+    def test_every_form_of_an_image(self):
+        data = pathlib.Path(PHOTO).read_bytes()
+        for image in (PHOTO, pathlib.Path(PHOTO), data, bytearray(data), memoryview(data), self.view):
+            self.same(self.detector.predict(image, 0))
+
+    def test_orders_of_channels(self):
+        rgb, r = self.expected.pixels, self.expected
+        rgba = b"".join(rgb[i:i + 3] + b"\x07" for i in range(0, len(rgb), 3))
+        bgr = b"".join(rgb[i:i + 3][::-1] for i in range(0, len(rgb), 3))
+        self.same(self.detector.predict(memoryview(rgba).cast("B", [r.height, r.width, 4]), 0))
+        self.same(self.detector.predict(memoryview(bgr).cast("B", [r.height, r.width, 3]), 0,
+                                        order="bgr"))
+        gray = memoryview(rgb[::3]).cast("B", [r.height, r.width])
+        found = self.detector.predict(gray, 0)
+        self.assertEqual(found.pixels[::3], rgb[::3])
+        self.assertEqual(found.pixels[1::3], rgb[::3])
+        self.same(self.detector.predict(memoryview(rgb[::3]).cast("B", [r.height, r.width, 1]), 0),
+                  found)
+
+    def test_many_images_in_their_order(self):
+        images = [PHOTO, JPEG, self.view, JPEG, PHOTO]
+        names = [r.image for r in self.detector.predict_all(images, 0)]
+        self.assertEqual(names, [PHOTO, JPEG, "array", JPEG, PHOTO])
+        self.assertEqual(self.detector.predict_all([]), [])
+
+    def test_threshold(self):
+        scores = [d.score for d in self.expected]
+        self.assertEqual(len(self.detector.predict(PHOTO, scores[3])), sum(s >= scores[3] for s in scores))
+        self.assertEqual(len(self.detector.predict(PHOTO)), 0)
+        for wrong in (-0.1, 1.1, float("nan")):
+            with self.assertRaises(ValueError):
+                self.detector.predict(PHOTO, wrong)
+
+    def test_errors_have_names(self):
+        with self.assertRaises(FileError) as e:
+            self.detector.predict("none.png")
+        self.assertEqual(e.exception.id, "file-open")
+        self.assertEqual(e.exception.diagnostics[0].file, "none.png")
+        self.assertIsInstance(e.exception, OSError)
+        with self.assertRaises(InputError) as e:
+            Detector("set")
+        self.assertEqual(e.exception.id, "detector-model")
+        self.assertTrue(e.exception.diagnostics[0].help)
+        with self.assertRaises(InputError):
+            Detector("trained", sets={"nothing": 1})
+        with self.assertRaises(ValueError):
+            Detector("trained\0x")
+
+    def test_a_bad_image_leaves_the_detector_as_it_was(self):
+        with self.assertRaises(DetrgraphError):
+            self.detector.predict_all([PHOTO, b"no image"], 0)
+        self.same(self.detector.predict(PHOTO, 0))
+
+    def test_closed(self):
+        with Detector("trained", threads=1) as d:
+            self.same(d.predict(PHOTO, 0))
+        d.close()
+        with self.assertRaises(ValueError):
+            d.predict(PHOTO)
+
+    def test_a_checkpoint_and_weights(self):
+        self.same(Detector("trained/checkpoints/last").predict(PHOTO, 0))
+        self.same(Detector("tiny.xml", "trained/ema.safetensors", sets={"batch": 1}).predict(PHOTO, 0))
+
+    def test_threads_share_a_detector(self):
+        wrong = []
+
+        def work():
+            for _ in range(3):
+                if self.detector.predict(self.view, 0).detections != self.expected.detections:
+                    wrong.append(1)
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        self.assertEqual(wrong, [])
+
+    def test_what_is_no_image(self):
+        for image in (None, 3, [1, 2], {}, object()):
+            with self.assertRaises(TypeError):
+                self.detector.predict(image)
+        for shape in ([4, 4, 2], [4, 4, 5], [2, 2, 2, 3]):
+            n = 1
+            for s in shape:
+                n *= s
+            with self.assertRaises(ValueError):
+                self.detector.predict(memoryview(bytes(n)).cast("B", shape))
+        with self.assertRaises(TypeError):
+            self.detector.predict(memoryview(bytes(64)).cast("f", [4, 4]))
+        with self.assertRaises(ValueError):
+            self.detector.predict(self.view, order="grb")
+
+    def test_fuzz_of_arrays(self):
+        draw = random.Random(7)
+        outcomes = set()
+        for _ in range(400):
+            kind = draw.choice("BBBBBbhifdQ?")
+            shape = [draw.choice((1, 2, 3, 4, 5, 29)) for _ in range(draw.choice((1, 2, 3, 3, 3, 4)))]
+            size = {"B": 1, "b": 1, "h": 2, "i": 4, "f": 4, "d": 8, "Q": 8, "?": 1}[kind]
+            n = size
+            for s in shape:
+                n *= s
+            view = memoryview(draw.randbytes(n)).cast(kind, shape)
+            try:
+                result = self.detector.predict(view, draw.choice((0, 0.5)))
+                self.assertEqual((result.height, result.width), tuple(shape[:2]))
+                outcomes.add("found")
+            except (TypeError, ValueError) as e:
+                outcomes.add(type(e).__name__)
+        self.assertEqual(outcomes, {"found", "TypeError", "ValueError", "InputError"})
+
+    def test_fuzz_of_files(self):
+        draw = random.Random(8)
+        for i in range(200):
+            data = bytearray(pathlib.Path((PHOTO, JPEG)[i % 2]).read_bytes())
+            if i % 3 == 0:
+                data = data[:draw.randrange(len(data))]
+            for _ in range(draw.randrange(1, 8) if data else 0):
+                data[draw.randrange(len(data))] = draw.randrange(256)
+            try:
+                self.detector.predict(bytes(data), 0.5)
+            except (DetrgraphError, MemoryError):
+                pass
+        self.same(self.detector.predict(PHOTO, 0))
+
+    @needs_numpy
+    def test_numpy_arrays(self):
+        a = numpy.frombuffer(self.expected.pixels, numpy.uint8).reshape(29, 37, 3)
+        self.same(self.detector.predict(a, 0))
+        self.same(self.detector.predict(numpy.asfortranarray(a), 0))
+        self.same(self.detector.predict(a[::-1][::-1], 0))
+        self.same(self.detector.predict(numpy.ascontiguousarray(a[:, :, ::-1])[:, :, ::-1], 0))
+        self.same(self.detector.predict(a[:, :, ::-1], 0, order="bgr"))
+        for bad in (a.astype(float), a.astype(">u2"), a[:0], a[:, :0], a[..., None], a > 3,
+                    a.astype(object)):
+            with self.assertRaises((TypeError, ValueError)):
+                self.detector.predict(bad)
+
+
+if __name__ == "__main__":
+    main()
