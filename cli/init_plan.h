@@ -1,5 +1,5 @@
-/* init_plan.h: the values that the text of init's pipeline is made of, and the parts of RF-DETR's.
- */
+/* init_plan.h: the values that the text of init's pipeline is made of, and what the families of
+ * models write of it. */
 #ifndef DG_CLI_INIT_PLAN_H
 #define DG_CLI_INIT_PLAN_H
 
@@ -7,8 +7,11 @@
 #include "cli/models.h"
 #include "media/survey.h"
 
+typedef struct dg_init_family dg_init_family;
+
 typedef struct dg_init_plan {
     const dg_model *model;
+    const dg_init_family *family;
     const dg_survey *survey;
     const dg_split *train, *val;            /* val NULL: no validation split */
     const char *root, *pretrained, *folder; /* folder: of its run */
@@ -21,12 +24,38 @@ typedef struct dg_init_plan {
     double hold_out; /* share of train held out in place of a validation split */
 } dg_init_plan;
 
-/* Chooses size, queries, and batches that an update adds up. */
-void dg_init_rfdetr_size(dg_init_plan *p);
-int dg_init_rfdetr_accumulate(const dg_init_plan *p);
-void dg_init_rfdetr_lets(dg_str *out, const dg_init_plan *p);
-void dg_init_rfdetr_network(dg_str *out, const dg_init_plan *p);
-/* What is between <loader> and the end of <train>. */
-void dg_init_rfdetr_training(dg_str *out, const dg_init_plan *p);
+/* What is a family's own. Strings are attributes, each behind a blank. */
+struct dg_init_family {
+    int most_images;                 /* of a batch */
+    void (*choose)(dg_init_plan *p); /* changes the data's size and queries; NULL: it does not */
+    void (*lets)(dg_str *out, const dg_init_plan *p);
+    void (*network)(dg_str *out, const dg_init_plan *p);
+    /* between <loader> and the end of <train> */
+    void (*training)(dg_str *out, const dg_init_plan *p);
+    const char *train;                   /* of <train> */
+    const char *batch, *images, *detect; /* of <batch>, <use> and <detect> of the evaluation */
+    const char *random_lr, *pretrained_lr;
+};
+
+extern const dg_init_family dg_init_rtdetr, dg_init_rfdetr, dg_init_codino;
+
+/* ---- what families write alike --------------------------------------------------------------- */
+
+/* Gradients and their update, up to the end of <train>. backward: attributes; groups: of the
+ * optimizer; decay, warmup: of the average. */
+typedef struct dg_init_update {
+    const char *backward, *total, *terms, *groups, *decay;
+    int64_t warmup;
+} dg_init_update;
+void dg_init_write_update(dg_str *out, const dg_init_update *u);
+
+/* ` pretrained="$pretrained"` of the backbone, and of what else a whole model has; or "". */
+const char *dg_init_backbone_weights(const dg_init_plan *p);
+const char *dg_init_other_weights(const dg_init_plan *p);
+
+int64_t dg_init_warmup(const dg_init_plan *p); /* steps */
+
+/* The text of the pipeline. */
+void dg_init_write(dg_str *out, const dg_init_plan *p);
 
 #endif

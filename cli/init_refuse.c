@@ -133,6 +133,12 @@ int dg_init_plain(const dg_survey *s, dg_diag *d)
     return -DG_EINPUT;
 }
 
+bool dg_init_broken(const dg_survey *s)
+{
+    return s->faults.of[DG_FAULT_IMAGE_MISSING].n || s->faults.of[DG_FAULT_IMAGE_UNREADABLE].n ||
+           s->faults.of[DG_FAULT_IMAGE_SIZE].n || s->faults.of[DG_FAULT_IMAGE_CUT].n;
+}
+
 /* ---- masks ----------------------------------------------------------------------------------- */
 
 static int open_masks(const dg_survey *s, const dg_split *split, dg_diag *d)

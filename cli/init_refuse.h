@@ -21,6 +21,9 @@ int dg_init_boxes(const dg_survey *s, dg_diag *d) DG_MUST_USE;
 int dg_init_masks(const dg_survey *s, const dg_split *split, dg_diag *d) DG_MUST_USE;
 bool dg_init_has_masks(const dg_survey *s, const dg_split *split); /* each object has a mask */
 
+/* True if the loader must replace some images. */
+bool dg_init_broken(const dg_survey *s);
+
 /* Images without labels; says what was seen that may be meant for them. Always fails, with
  * "init-plain". */
 int dg_init_plain(const dg_survey *s, dg_diag *d);

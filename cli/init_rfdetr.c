@@ -19,7 +19,7 @@ static bool has_tokens(const dg_rfdetr *v, int size, int queries)
 }
 
 /* The data's advice, but not more than the size that the model was made for. */
-void dg_init_rfdetr_size(dg_init_plan *p)
+static void choose(dg_init_plan *p)
 {
     const dg_rfdetr *v = p->model->vit;
     int u = unit(v);
@@ -35,12 +35,12 @@ void dg_init_rfdetr_size(dg_init_plan *p)
 }
 
 /* Memory holds few images; an update adds up several batches of them. */
-int dg_init_rfdetr_accumulate(const dg_init_plan *p)
+static int accumulate(const dg_init_plan *p)
 {
     return p->batch > IMAGES ? p->batch / IMAGES : 1;
 }
 
-void dg_init_rfdetr_lets(dg_str *out, const dg_init_plan *p)
+static void lets(dg_str *out, const dg_init_plan *p)
 {
     const dg_rfdetr *v = p->model->vit;
     int u = unit(v), first = p->size - AROUND * u, last = p->size + AROUND * u;
@@ -64,15 +64,13 @@ void dg_init_rfdetr_lets(dg_str *out, const dg_init_plan *p)
         "  <let batch=\"%d\" accumulate=\"%d\" classes=\"%d\" max_objects=\"%d\" "
         "queries=\"%d\" precision=\"bf16\"/>\n",
         u, v->patch, p->size, first, last, u, last, p->batch < IMAGES ? p->batch : IMAGES,
-        dg_init_rfdetr_accumulate(p), p->survey->n_classes, p->survey->advice.max_objects,
-        p->queries);
+        accumulate(p), p->survey->n_classes, p->survey->advice.max_objects, p->queries);
 }
 
-void dg_init_rfdetr_network(dg_str *out, const dg_init_plan *p)
+static void network(dg_str *out, const dg_init_plan *p)
 {
     const dg_rfdetr *v = p->model->vit;
-    const char *all = p->pretrained ? " pretrained=\"$pretrained\"" : "",
-               *head = p->whole_model ? all : "";
+    const char *all = dg_init_backbone_weights(p), *head = dg_init_other_weights(p);
 
     dg_str_add(out, "  <model id=\"detr\">\n    <input id=\"images\"/>\n");
     if (!p->pretrained)
@@ -116,9 +114,10 @@ static void groups(dg_str *out, const dg_rfdetr *v)
                v->embed, v->trained, v->trained, v->top);
 }
 
-void dg_init_rfdetr_training(dg_str *out, const dg_init_plan *p)
+static void training(dg_str *out, const dg_init_plan *p)
 {
     const bool masks = p->model->vit->masks;
+    dg_str rates = { 0 };
 
     dg_str_fmt(
         out,
@@ -134,25 +133,29 @@ void dg_init_rfdetr_training(dg_str *out, const dg_init_plan *p)
         "base=\"$largest\" second=\"bilinear\"%s/>\n"
         "    <use             id=\"out\"  model=\"detr\" images=\"@b.images\"/>\n"
         "    <loss.rfdetr     id=\"loss\" predictions=\"@out\" targets=\"@b.targets\" "
-        "axis=\"dp\"%s/>\n"
-        "    <backward        id=\"grad\" loss=\"@loss.total\" batches=\"mean\"/>\n"
-        "    <allreduce       id=\"sync\" in=\"@grad\" axis=\"dp\" op=\"mean\"/>\n"
-        "    <allreduce       id=\"terms\" in=\"@loss.terms\" axis=\"dp\" op=\"mean\"/>\n"
-        "    <log             in=\"@terms\"/>\n"
-        "    <!-- lr rises, stays, and falls to `to` of itself; clip bounds the "
-        "length of an update's gradient. -->\n"
-        "    <optimizer.adamw id=\"opt\"  gradients=\"@sync\" lr=\"$lr\" "
-        "weight_decay=\"1e-4\" clip=\"0.1\">\n",
+        "axis=\"dp\"%s/>\n",
         masks ? " masks=\"true\"" : "", masks ? " class_weight=\"5\"" : "");
     if (p->pretrained)
-        groups(out, p->model->vit);
-    else
-        dg_str_add(out, DG_NORM_GROUP);
-    dg_str_fmt(out, "      <schedule warmup=\"$warmup\" hold=\"$hold\" decay=\"cosine\" "
-                    "to=\"0.02\"/>\n"
-                    "    </optimizer.adamw>\n"
-                    "    <!-- An average of the weights over their last steps, which is what is "
-                    "evaluated. -->\n"
-                    "    <ema id=\"ema\" of=\"@opt\" decay=\"0.993\" warmup=\"100\"/>\n"
-                    "  </train>\n\n");
+        groups(&rates, p->model->vit);
+    dg_init_write_update(out, &(dg_init_update){ .backward = " batches=\"mean\"",
+                                                 .total = "@loss.total",
+                                                 .terms = "@loss.terms",
+                                                 .groups = rates.n ? rates.s : DG_NORM_GROUP,
+                                                 .decay = "0.993",
+                                                 .warmup = 100 });
+    dg_str_free(&rates);
 }
+
+const dg_init_family dg_init_rfdetr = {
+    .most_images = 16,
+    .choose = choose,
+    .lets = lets,
+    .network = network,
+    .training = training,
+    .train = " accumulate=\"$accumulate\"",
+    .batch = "",
+    .images = "",
+    .detect = " in=\"@out\"",
+    .random_lr = "1e-4",
+    .pretrained_lr = "1e-4",
+};

@@ -28,9 +28,12 @@ detrgraph_SOURCES += \
 	cli/fetch.c cli/fetch.h \
 	cli/gpus.c cli/gpus.h \
 	cli/help.c \
+	cli/init_codino.c \
 	cli/init_plan.h \
 	cli/init_refuse.c cli/init_refuse.h \
 	cli/init_rfdetr.c \
+	cli/init_rtdetr.c \
+	cli/init_text.c \
 	cli/job.c cli/job.h \
 	cli/launch.c cli/launch.h \
 	cli/machines.c \

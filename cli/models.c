@@ -1,7 +1,7 @@
 /* models.c: see models.h. Recognises a model from its tensors: type and number of blocks from the
  * backbone, width and expansion from the encoder's shapes, layers from the decoder, the version
  * from the point scales, which only version 2 stores. RF-DETR: patches, table of positions and
- * layers. Uses the references' names. */
+ * layers. Co-DINO: its backbone. Uses the references' names. */
 #include "cli/models.h"
 
 #include <stdio.h>
@@ -48,25 +48,35 @@ static const dg_rfdetr
     seg_nano = { 384, 6, 12, 1, 26, 312, SEG_FAMILY },
     seg_small = { 384, 6, 12, 2, 32, 384, SEG_FAMILY };
 
+static const dg_codino resnet_18 = { .depth = 18 }, resnet_34 = { .depth = 34 },
+                       resnet_50 = { .depth = 50 },
+                       swin_t = { 0, 96, "2,2,6,2", "3,6,12,24", "7", "0.2" },
+                       swin_l = { 0, 192, "2,2,18,2", "6,12,24,48", "12", "0.3" };
+
 static const dg_model models[] = {
-    { "rtdetrv2_r18vd", 2, 18, 256, 1024, 3, -1, "0.5", DG_NORM_GROUP, false, NULL },
-    { "rtdetrv2_r34vd", 2, 34, 256, 1024, 4, -1, "0.5", SMALL_GROUPS("5e-5"), false, NULL },
-    { "rtdetrv2_r50vd_m", 2, 50, 256, 1024, 6, 2, "0.5", LARGE_GROUPS("1e-5"), true, NULL },
-    { "rtdetrv2_r50vd", 2, 50, 256, 1024, 6, -1, "1", LARGE_GROUPS("1e-5"), true, NULL },
-    { "rtdetrv2_r101vd", 2, 101, 384, 2048, 6, -1, "1", LARGE_GROUPS("1e-6"), true, NULL },
-    { "rtdetr_r18vd", 1, 18, 256, 1024, 3, -1, "0.5", SMALL_GROUPS("1e-5"), false, NULL },
-    { "rtdetr_r34vd", 1, 34, 256, 1024, 4, -1, "0.5", SMALL_GROUPS("1e-5"), false, NULL },
-    { "rtdetr_r50vd_m", 1, 50, 256, 1024, 6, 2, "0.5", LARGE_GROUPS("1e-5"), true, NULL },
-    { "rtdetr_r50vd", 1, 50, 256, 1024, 6, -1, "1", LARGE_GROUPS("1e-5"), true, NULL },
-    { "rtdetr_r101vd", 1, 101, 384, 2048, 6, -1, "1", LARGE_GROUPS("1e-6"), true, NULL },
-    { "rfdetr_nano", 0, 0, 256, 2048, 2, -1, "", "", false, &nano },
-    { "rfdetr_small", 0, 0, 256, 2048, 3, -1, "", "", false, &small },
-    { "rfdetr_medium", 0, 0, 256, 2048, 4, -1, "", "", false, &medium },
-    { "rfdetr_large", 0, 0, 256, 2048, 4, -1, "", "", false, &large },
-    { "rfdetr_base", 0, 0, 256, 2048, 3, -1, "", "", false, &base },
-    { "rfdetr_large_deprecated", 0, 0, 384, 2048, 3, -1, "", "", false, &large_deprecated },
-    { "rfdetr_seg_nano", 0, 0, 256, 2048, 4, -1, "", "", false, &seg_nano },
-    { "rfdetr_seg_small", 0, 0, 256, 2048, 4, -1, "", "", false, &seg_small },
+    { "rtdetrv2_r18vd", 2, 18, 256, 1024, 3, -1, "0.5", DG_NORM_GROUP, false, NULL, NULL },
+    { "rtdetrv2_r34vd", 2, 34, 256, 1024, 4, -1, "0.5", SMALL_GROUPS("5e-5"), false, NULL, NULL },
+    { "rtdetrv2_r50vd_m", 2, 50, 256, 1024, 6, 2, "0.5", LARGE_GROUPS("1e-5"), true, NULL, NULL },
+    { "rtdetrv2_r50vd", 2, 50, 256, 1024, 6, -1, "1", LARGE_GROUPS("1e-5"), true, NULL, NULL },
+    { "rtdetrv2_r101vd", 2, 101, 384, 2048, 6, -1, "1", LARGE_GROUPS("1e-6"), true, NULL, NULL },
+    { "rtdetr_r18vd", 1, 18, 256, 1024, 3, -1, "0.5", SMALL_GROUPS("1e-5"), false, NULL, NULL },
+    { "rtdetr_r34vd", 1, 34, 256, 1024, 4, -1, "0.5", SMALL_GROUPS("1e-5"), false, NULL, NULL },
+    { "rtdetr_r50vd_m", 1, 50, 256, 1024, 6, 2, "0.5", LARGE_GROUPS("1e-5"), true, NULL, NULL },
+    { "rtdetr_r50vd", 1, 50, 256, 1024, 6, -1, "1", LARGE_GROUPS("1e-5"), true, NULL, NULL },
+    { "rtdetr_r101vd", 1, 101, 384, 2048, 6, -1, "1", LARGE_GROUPS("1e-6"), true, NULL, NULL },
+    { "rfdetr_nano", 0, 0, 256, 2048, 2, -1, "", "", false, &nano, NULL },
+    { "rfdetr_small", 0, 0, 256, 2048, 3, -1, "", "", false, &small, NULL },
+    { "rfdetr_medium", 0, 0, 256, 2048, 4, -1, "", "", false, &medium, NULL },
+    { "rfdetr_large", 0, 0, 256, 2048, 4, -1, "", "", false, &large, NULL },
+    { "rfdetr_base", 0, 0, 256, 2048, 3, -1, "", "", false, &base, NULL },
+    { "rfdetr_large_deprecated", 0, 0, 384, 2048, 3, -1, "", "", false, &large_deprecated, NULL },
+    { "rfdetr_seg_nano", 0, 0, 256, 2048, 4, -1, "", "", false, &seg_nano, NULL },
+    { "rfdetr_seg_small", 0, 0, 256, 2048, 4, -1, "", "", false, &seg_small, NULL },
+    { "codino_r18", 0, 0, 256, 2048, 6, -1, "", "", false, NULL, &resnet_18 },
+    { "codino_r34", 0, 0, 256, 2048, 6, -1, "", "", false, NULL, &resnet_34 },
+    { "codino_r50", 0, 0, 256, 2048, 6, -1, "", "", false, NULL, &resnet_50 },
+    { "codino_swin_t", 0, 0, 256, 2048, 6, -1, "", "", false, NULL, &swin_t },
+    { "codino_swin_l", 0, 0, 256, 2048, 6, -1, "", "", false, NULL, &swin_l },
 };
 enum { N_MODELS = sizeof models / sizeof *models };
 
@@ -138,6 +148,33 @@ static const dg_model *rfdetr_of(const dg_archive *a)
     return NULL;
 }
 
+/* The depth of torchvision's ResNet, by its third stage's blocks; 0: there is none. */
+static int resnet_of(const dg_archive *a)
+{
+#define BLOCK(n, m) "backbone.layer3." #n ".conv" #m ".weight"
+    if (!dg_archive_find(a, BLOCK(0, 1)))
+        return 0;
+    if (dg_archive_find(a, BLOCK(0, 3)))
+        return dg_archive_find(a, BLOCK(6, 1)) ? 101 : 50;
+    return dg_archive_find(a, BLOCK(2, 1)) ? 34 : 18;
+#undef BLOCK
+}
+
+static const dg_model *codino_of(const dg_archive *a)
+{
+    int depth = resnet_of(a), width = (int)channels(a, "backbone.patch_embed.proj.weight");
+
+    if (!dg_archive_find(a, "query_head.transformer.level_embeds"))
+        return NULL;
+    for (int i = 0; i < N_MODELS; i++) {
+        const dg_codino *c = models[i].codino;
+
+        if (c && (depth ? c->depth == depth : c->width == width))
+            return &models[i];
+    }
+    return NULL;
+}
+
 const dg_model *dg_model_of(const dg_archive *a)
 {
     int64_t width = channels(a, "encoder.input_proj.0.conv.weight");
@@ -147,6 +184,8 @@ const dg_model *dg_model_of(const dg_archive *a)
     int depth = depth_of(a), layers = layers_of(a, "decoder.decoder");
     const dg_model *other = rfdetr_of(a);
 
+    if (!other)
+        other = codino_of(a);
     if (other)
         return other;
 
@@ -154,8 +193,8 @@ const dg_model *dg_model_of(const dg_archive *a)
         const dg_model *m = &models[i];
 
         /* exports for evaluation lack the layers after the evaluated one */
-        if (!m->vit && m->version == version && m->depth == depth && m->width == width &&
-            (double)inner == strtod(m->expansion, NULL) * m->width &&
+        if (dg_model_system(m) == DG_SYSTEM_RTDETR && m->version == version && m->depth == depth &&
+            m->width == width && (double)inner == strtod(m->expansion, NULL) * m->width &&
             (layers == m->layers || layers == m->eval_idx + 1))
             return m;
     }
@@ -164,10 +203,15 @@ const dg_model *dg_model_of(const dg_archive *a)
 
 bool dg_models_alike(const dg_model *a, const dg_model *b)
 {
-    if (a->vit || b->vit)
+    if (dg_model_system(a) != DG_SYSTEM_RTDETR || dg_model_system(b) != DG_SYSTEM_RTDETR)
         return a == b;
     return a->depth == b->depth && a->width == b->width && a->layers == b->layers &&
            strcmp(a->expansion, b->expansion) == 0;
+}
+
+dg_system dg_model_system(const dg_model *m)
+{
+    return m->vit ? DG_SYSTEM_RFDETR : m->codino ? DG_SYSTEM_CODINO : DG_SYSTEM_RTDETR;
 }
 
 bool dg_model_has_masks(const dg_model *m)
