@@ -2,9 +2,8 @@
  * file that knows its API, with the names of 3.x for 2.x, which makes it long.
  *
  * Activations are channels-last, weights f32 in the checkpoint's layout (O,I,kh,kw). A primitive
- * is asked for with weights in whatever layout it likes best ("any"); a reorder brings them
- * there at each run, in workspace. What is stored in bf16 is multiplied in bf16 where oneDNN can
- * (AVX-512), and widened to f32 in workspace where it cannot. */
+ * may choose the layout of its weights ("any"); each run reorders them to it in workspace. bf16
+ * operands are multiplied as bf16 where oneDNN can (AVX-512), else widened to f32 in workspace. */
 #include "kernels/attrs.h"
 
 #include <stdio.h>
@@ -14,16 +13,16 @@
 #include "kernels/host/host.h"
 #include "kernels/host/weight_gradient.h"
 
-#ifndef DG_REF_ONLY
+#ifndef DG_REF_ONLY /* else no_dnn.c */
 
 #include <dnnl.h>
 #include <stdlib.h>
 
 /* ---- oneDNN 2.x ------------------------------------------------------------------------------ */
 
-/* The rest of this file is written for 3.x: a layout is an opaque object, and an op is described
- * by arguments. In 2.x both are structs that the caller fills; here they answer to 3.x's names.
- * What is not named here reads the same in both. */
+/* The rest of this file is written for 3.x, where a layout is an opaque object and arguments
+ * describe an op. In 2.x the caller fills structs for both; these functions give them 3.x's names.
+ */
 #if DNNL_VERSION_MAJOR == 3
 
 typedef dnnl_memory_desc_t layout;
@@ -115,8 +114,7 @@ static dnnl_status_t dnnl_convolution_backward_weights_primitive_desc_create(
 
 /* ---- jobs ------------------------------------------------------------------------------------ */
 
-/* An operand of a primitive: where it comes from, and how it gets into the form the primitive
- * wants. Inputs: operand -> (widen) -> (reorder) -> primitive; outputs the other way. */
+/* An operand on its way to a primitive: (widen) -> (reorder) -> primitive; outputs in reverse. */
 typedef struct slot {
     int arg;     /* DNNL_ARG_... */
     int operand; /* index into dg_args.t */
@@ -412,9 +410,8 @@ static int product(recipe *r, const_layout a, const_layout b, const_layout c, co
     return status(dnnl_matmul_primitive_desc_create(&r->pd, r->j->engine, a, b, c, y, r->attr));
 }
 
-/* y = A B + c with A [..,M,K] and B [..,K,N], each as it stands or transposed; c is [N]. A 2-D B
- * is shared by all of A. Leading dimensions fold into one batch dimension, and into M where B is
- * shared and A stands upright. */
+/* y = A B + c, A [..,M,K] and B [..,K,N], each possibly stored transposed; c [N]. All of A shares a
+ * 2-D B. Leading dimensions fold into one batch, or into M if B is shared and A not transposed. */
 static int make_matmul(dg_prepare *p, recipe *r)
 {
     const matmul_attr *at = p->attr;
@@ -597,38 +594,6 @@ const char *dg_library_versions(char *buf, size_t n)
     const dnnl_version_t *v = dnnl_version();
 
     snprintf(buf, n, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
-    return buf;
-}
-
-#else /* no oneDNN in this build: the definition stands in for its twin */
-
-#define TWIN(name, twin)                                              \
-    extern const dg_kernel dg_ref_##name##_f32, twin;                 \
-    static int prepare_##name(dg_prepare *p)                          \
-    {                                                                 \
-        int (*prepare)(dg_prepare * p) = dg_ref_##name##_f32.prepare; \
-                                                                      \
-        return prepare ? prepare(p) : 0;                              \
-    }                                                                 \
-    static int run_##name(const dg_args *a)                           \
-    {                                                                 \
-        return dg_ref_##name##_f32.run(a);                            \
-    }                                                                 \
-    static void release_##name(void *handle)                          \
-    {                                                                 \
-        if (dg_ref_##name##_f32.release)                              \
-            dg_ref_##name##_f32.release(handle);                      \
-    }                                                                 \
-    const dg_kernel twin = { prepare_##name, run_##name, release_##name }
-
-TWIN(conv2d, dg_host_conv2d);
-TWIN(conv2d_dx, dg_host_conv2d_dx);
-TWIN(conv2d_dw, dg_host_whole_conv2d_dw);
-TWIN(matmul, dg_host_matmul);
-
-const char *dg_library_versions(char *buf, size_t n)
-{
-    snprintf(buf, n, "no oneDNN");
     return buf;
 }
 

@@ -1,0 +1,40 @@
+/* no_dnn.c: the kernels of dnn.c in a build without oneDNN: the reference kernels do their work. */
+#include <stdio.h>
+
+#include "kernels/backend.h"
+#include "kernels/host/host.h"
+#include "kernels/host/weight_gradient.h"
+
+#ifdef DG_REF_ONLY
+
+#define TWIN(name, twin)                                              \
+    extern const dg_kernel dg_ref_##name##_f32, twin;                 \
+    static int prepare_##name(dg_prepare *p)                          \
+    {                                                                 \
+        int (*prepare)(dg_prepare * p) = dg_ref_##name##_f32.prepare; \
+                                                                      \
+        return prepare ? prepare(p) : 0;                              \
+    }                                                                 \
+    static int run_##name(const dg_args *a)                           \
+    {                                                                 \
+        return dg_ref_##name##_f32.run(a);                            \
+    }                                                                 \
+    static void release_##name(void *handle)                          \
+    {                                                                 \
+        if (dg_ref_##name##_f32.release)                              \
+            dg_ref_##name##_f32.release(handle);                      \
+    }                                                                 \
+    const dg_kernel twin = { prepare_##name, run_##name, release_##name }
+
+TWIN(conv2d, dg_host_conv2d);
+TWIN(conv2d_dx, dg_host_conv2d_dx);
+TWIN(conv2d_dw, dg_host_whole_conv2d_dw);
+TWIN(matmul, dg_host_matmul);
+
+const char *dg_library_versions(char *buf, size_t n)
+{
+    snprintf(buf, n, "no oneDNN");
+    return buf;
+}
+
+#endif
