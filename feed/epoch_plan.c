@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "graph/rule.h"
 #include "nodes/items.h"
 
 typedef struct view {
@@ -30,19 +31,37 @@ static int64_t least_alone(void *ctx, int64_t n)
     return n;
 }
 
+/* The questions of a plan to the other ranks. A rank that fails answers the others' next one, which
+ * must be for the same node. */
+typedef struct vote {
+    const dg_node *next;
+    int status; /* negative: a question failed, and the ranks ask no more */
+} vote;
+
+/* The first choice from number i on that asks the other ranks; else the plan itself does. */
+static const dg_node *next_to_ask(const dg_planning *p, int i)
+{
+    for (; i < p->chain->n_choices; i++)
+        if (p->dealt >> i & 1 && dg_node_has_row(p->chain->choices[i], DG_RULE_EQUAL))
+            return p->chain->choices[i];
+    return p->chain->sampler;
+}
+
 /* Context of a choice's question to the other ranks. */
 typedef struct question {
     const dg_planning *p;
+    int choice;
     dg_diag *d;
-    bool *ended; /* the ranks have ended this plan's questions */
+    vote *votes;
 } question;
 
 static int64_t ask_least(void *ctx, int64_t n)
 {
     const question *q = ctx;
-    int64_t least = q->p->least(q->p->ctx, n, q->d);
+    int64_t least = q->p->least(q->p->ctx, q->p->chain->choices[q->choice], n, q->d);
 
-    *q->ended |= least < 0;
+    q->votes->next = next_to_ask(q->p, q->choice + 1);
+    q->votes->status = least < 0 ? (int)least : q->votes->status;
     return least;
 }
 
@@ -65,9 +84,9 @@ static int check_items(const int32_t *items, int64_t n, int n_items, const dg_no
 /* What choices first .. end - 1 leave of all items of data. */
 static int make_choices(dg_choice *out, dg_arena *arena, const dg_planning *p,
                         const dg_dataset *data, int first, int end, int64_t epoch, int64_t *left,
-                        bool *ended, dg_diag *d)
+                        vote *votes, dg_diag *d)
 {
-    question q = { p, d, ended };
+    question q = { p, 0, d, votes };
     int32_t *all = DG_NEW_N(arena, data->n_items + 1, int32_t);
     int rc = 0;
 
@@ -91,6 +110,8 @@ static int make_choices(dg_choice *out, dg_arena *arena, const dg_planning *p,
             .arena = arena,
         };
 
+        q.choice = i;
+        votes->next = next_to_ask(p, i);
         rc = node->class->choose(out, node->conf, &args, d);
         rc = rc < 0 ? rc : check_items(out->items, out->n, data->n_items, node, d);
         if (left)
@@ -179,7 +200,7 @@ static void take_own(dg_schedule *plan, dg_arena *arena, const dg_planning *p, c
 }
 
 static int plan_items(dg_schedule *plan, dg_arena *arena, const dg_planning *p, int64_t epoch,
-                      int64_t *left, bool *ended, dg_diag *d)
+                      int64_t *left, vote *votes, dg_diag *d)
 {
     dg_dataset seen = { 0 };
     dg_choice chosen;
@@ -191,7 +212,7 @@ static int plan_items(dg_schedule *plan, dg_arena *arena, const dg_planning *p, 
         take_own(plan, arena, p, NULL);
         return 0;
     }
-    DG_TRY(make_choices(&chosen, arena, p, p->data, 0, p->chain->n_before, epoch, left, ended, d));
+    DG_TRY(make_choices(&chosen, arena, p, p->data, 0, p->chain->n_before, epoch, left, votes, d));
     v = (view){ p->data, chosen.items };
     /* a plugin with older headers has fewer members */
     memcpy(&seen, p->data, p->data->size < sizeof seen ? p->data->size : sizeof seen);
@@ -238,7 +259,7 @@ static const int32_t *all_padding(dg_arena *arena, const int32_t *items, int n)
 }
 
 static int choose_batches(dg_schedule *plan, dg_arena *arena, const dg_planning *p, int64_t epoch,
-                          int64_t *left, bool *ended, dg_diag *d)
+                          int64_t *left, vote *votes, dg_diag *d)
 {
     const dg_schedule made = *plan;
     batches b = { p->data, &made };
@@ -254,7 +275,7 @@ static int choose_batches(dg_schedule *plan, dg_arena *arena, const dg_planning 
     dg_choice chosen;
     dg_pick *picks;
     int rc = make_choices(&chosen, arena, p, &data, p->chain->n_before, p->chain->n_choices, epoch,
-                          left, ended, d);
+                          left, votes, d);
 
     if (rc < 0)
         return rc;
@@ -272,11 +293,11 @@ static int choose_batches(dg_schedule *plan, dg_arena *arena, const dg_planning 
 int dg_epoch_plan_make(dg_schedule *plan, dg_arena *arena, const dg_planning *p, int64_t epoch,
                        int64_t *left, dg_diag *d)
 {
-    bool ended = false;
-    int rc = plan_items(plan, arena, p, epoch, left, &ended, d);
+    vote votes = { next_to_ask(p, 0), 0 };
+    int rc = plan_items(plan, arena, p, epoch, left, &votes, d);
 
     if (rc == 0 && p->chain->n_choices > p->chain->n_before)
-        rc = choose_batches(plan, arena, p, epoch, left, &ended, d);
+        rc = choose_batches(plan, arena, p, epoch, left, &votes, d);
     if (rc == 0 && plan->n_picks < 1) {
         rc = dg_fail(d, DG_EINPUT, p->chain->sampler->where, "epoch-empty",
                      "of the %d images of %s no batch of %d is left in epoch %lld",
@@ -284,10 +305,11 @@ int dg_epoch_plan_make(dg_schedule *plan, dg_arena *arena, const dg_planning *p,
         dg_help(d, "make batch smaller, or let more through what chooses");
     }
     /* a rank that failed answers the others' next question, or this one */
-    if (p->ends_together && !ended) {
-        int64_t least = p->least(p->ctx, rc < 0 ? -1 : plan->n_picks, d);
+    if (p->ends_together && votes.status == 0) {
+        int64_t least = rc < 0 ? p->least(p->ctx, votes.next, -1, d)
+                               : p->least(p->ctx, p->chain->sampler, plan->n_picks, d);
 
         rc = rc == 0 && least < 0 ? (int)least : rc;
     }
-    return rc;
+    return rc < 0 ? rc : votes.status; /* a choice may have ignored it */
 }

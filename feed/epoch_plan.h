@@ -15,9 +15,9 @@ typedef struct dg_planning {
     /* the sampler's plan is for this rank alone; false: its batches are divided over the ranks */
     bool own_plan;
     bool own_images; /* this rank's images differ from other ranks' */
-    /* Smallest n over all ranks; NULL: n itself. Returns a negative status after reporting to d. n
-     * < 0 withdraws this rank from the vote. */
-    int64_t (*least)(void *ctx, int64_t n, dg_diag *d);
+    /* Smallest n over all ranks, which `of` asks for; NULL: n itself. Returns a negative status
+     * after reporting to d. n < 0 withdraws this rank from the vote. */
+    int64_t (*least)(void *ctx, const dg_node *of, int64_t n, dg_diag *d);
     void *ctx;
     /* some choice calls `least`: the ranks end each plan together, even if some have failed */
     bool ends_together;

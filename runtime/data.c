@@ -217,11 +217,11 @@ static int wanted_feeds(const dg_program *p, const dg_node *batch, dg_arena *a,
 
 /* Smallest n over all ranks. A negative n means that the rank has failed; the others fail with
  * it. */
-static int64_t least_of_ranks(void *ctx, int64_t n, dg_diag *d)
+static int64_t least_of_ranks(void *ctx, const dg_node *of, int64_t n, dg_diag *d)
 {
-    const dg_world *w = ctx;
+    const dg_world w = dg_world_of(ctx, of->path);
     double x = (double)n;
-    int rc = dg_world_least(w, &x, "counted what they have", d);
+    int rc = dg_world_least(&w, &x, "counted what they have", d);
 
     if (rc < 0)
         return rc;
@@ -296,7 +296,7 @@ int dg_run_epoch_batches(dg_run *run, const dg_data *data, int64_t epoch, int64_
 
     if (p.ranks == 1 || !is_endless(data))
         return rc;
-    *n = least_of_ranks(p.ctx, rc < 0 ? -1 : *n, d);
+    *n = least_of_ranks(p.ctx, data->chain.sampler, rc < 0 ? -1 : *n, d);
     return rc < 0 ? rc : *n < 0 ? (int)*n : 0;
 }
 

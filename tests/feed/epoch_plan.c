@@ -175,9 +175,10 @@ static void in_order(void **state)
     close_chain(&f);
 }
 
-static int64_t least(void *ctx, int64_t n, dg_diag *d)
+static int64_t least(void *ctx, const dg_node *of, int64_t n, dg_diag *d)
 {
     (void)d;
+    (void)of;
     ++*(int *)ctx;
     return n - 2;
 }
@@ -213,8 +214,9 @@ static void over_ranks(void **state)
     close_chain(&f);
 }
 
-static int64_t lost(void *ctx, int64_t n, dg_diag *d)
+static int64_t lost(void *ctx, const dg_node *of, int64_t n, dg_diag *d)
 {
+    assert_string_equal(of->class->name, "equalize");
     ++*(int *)ctx;
     return dg_fail(d, DG_EIO, DG_NOWHERE, "collective-failed", "%lld: rank 1 has left",
                    (long long)n);
@@ -245,38 +247,48 @@ static void ranks_are_lost(void **state)
     close_chain(&f);
 }
 
-static int64_t note(void *ctx, int64_t n, dg_diag *d)
+typedef struct noted {
+    int64_t asked, n;
+    const char *id; /* of the node that asked */
+} noted;
+
+static int64_t note(void *ctx, const dg_node *of, int64_t n, dg_diag *d)
 {
-    int64_t *last = ctx;
+    noted *last = ctx;
 
     (void)d;
-    last[0]++;
-    last[1] = n;
+    *last = (noted){ last->asked + 1, n, of->id };
     return n;
 }
 
-/* A rank whose plan fails votes with a negative count; a rank whose plan succeeds asks how the vote
- * ended. */
+/* A rank whose plan fails votes with a negative count, in the name of the node that asks the other
+ * ranks next; a rank whose plan succeeds asks how the vote ended. */
 static void plans_end_together(void **state)
 {
     static const struct {
         const char *nodes;
         int status;
         int64_t asked, last;
+        const char *id;
     } cases[] = {
         { "<equalize id=\"own\" in=\"@data\" axis=\"dp\"/><sampler.bucket id=\"pick\" "
           "in=\"@own\" " REST,
-          0, 2, 8 },
+          0, 2, 8, "pick" },
         { "<filter id=\"no\" in=\"@data\" min_objects=\"99\"/><equalize id=\"own\" in=\"@no\" "
           "axis=\"dp\"/>"
           "<sampler.bucket id=\"pick\" in=\"@own\" " REST,
-          -DG_EINPUT, 2, -1 },
+          -DG_EINPUT, 2, -1, "pick" },
+        { "<filter id=\"no\" in=\"@data\" min_objects=\"99\"/><sampler.bucket id=\"pick\" "
+          "in=\"@no\" batch=\"4\" sizes=\"64\" tail=\"pad\"/><equalize id=\"even\" in=\"@pick\" "
+          "axis=\"dp\"/><batch id=\"b\" in=\"@even\"/>",
+          -DG_EINPUT, 1, -1, "even" },
     };
 
     (void)state;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         fixture f;
-        int64_t n, last[2] = { 0 };
+        int64_t n;
+        noted last = { 0 };
 
         assert_int_equal(open_chain(&f, cases[i].nodes), 0);
         assert_int_equal(dg_feeder_length(&n,
@@ -287,10 +299,11 @@ static void plans_end_together(void **state)
                                                           .own_plan = true,
                                                           .ends_together = true,
                                                           .least = note,
-                                                          .ctx = last },
+                                                          .ctx = &last },
                                           0, NULL, f.d),
                          cases[i].status);
-        assert_true(last[0] == cases[i].asked && last[1] == cases[i].last);
+        assert_true(last.asked == cases[i].asked && last.n == cases[i].last);
+        assert_string_equal(last.id, cases[i].id);
         close_chain(&f);
     }
 }

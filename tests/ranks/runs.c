@@ -15,7 +15,7 @@
 #include "base/str.h"
 
 /* eps of the optimizer is large: where a gradient is 0 but for rounding, as of a bias before a
- * norm, AdamW would make steps of the rounding. */
+ * norm, AdamW would make steps of the rounding. With large steps a deep net magnifies rounding. */
 enum { COUNT = 3, IMAGES = 6, MOST_RANKS = 3, MOST_TERMS = 3 };
 
 enum { LAYERS, TOY, RTDETR, RFDETR, CODETR }; /* kinds of models */
@@ -282,9 +282,10 @@ static void add_update(draw *d)
                "clip=\"%s\"%s>%s%s"
                "</optimizer.adamw>\n",
                ONE_OF(d, "1", "0.1", "100"), norm ? " norm=\"@length\"" : "",
-               !chance(d, 30) ? ""
-               : d->kind      ? "<group match=\"box\" lr=\"1e-3\"/>"
-                              : "<group match=\"second\" lr=\"1e-3\"/>",
+               !chance(d, 30)      ? ""
+               : d->kind == LAYERS ? "<group match=\"second\" lr=\"1e-4\"/>"
+               : d->kind == TOY    ? "<group match=\"box\" lr=\"1e-4\"/>"
+                                   : "<group match=\"backbone\" lr=\"1e-4\"/>",
                chance(d, 40) ? "<schedule warmup=\"2\" decay=\"cosine\"/>" : "");
     if (chance(d, 50))
         dg_str_add(&d->s, "    <ema id=\"ema\" of=\"@opt\" decay=\"0.9\" warmup=\"3\"/>\n");
@@ -388,6 +389,7 @@ static bool agrees(toy *t, int seed, int *refused)
         outcome o = toy_ranks_run(t, (start){ .ranks = ranks,
                                               .out = dg_printf(t->arena, "%d-%d", seed, ranks),
                                               .global = IMAGES,
+                                              .lr = "1e-3",
                                               .text = text });
 
         if (ranks == 1)
