@@ -305,8 +305,8 @@ static void apply_row(dg_proof *p, dg_visit *v, const dg_rule *r)
     case DG_RULE_BYPASS:
         v->bypass = dg_vary_join(v->bypass, from_input(p, v, r));
         break;
-    case DG_RULE_METRIC:
-        dg_vary_collective(p, node, r, v->in, v->fires, out);
+    case DG_RULE_METRIC: /* all ranks join what they found, in whatever steps they took it */
+        dg_vary_collective(p, node, r, v->in, v->at ? v->fires : v->f->fires, out);
         break;
     case DG_RULE_SKIP:
         p->clock->skip = dg_vary_join(p->clock->skip, v->fires);

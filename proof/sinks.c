@@ -66,6 +66,19 @@ static void check_share(dg_proof *p, const dg_visit *v, uint32_t axes)
                  dg_vary_called(p, node), dg_vary_name(p, own.axes));
 }
 
+/* Warns of a score without batches that each rank leaves out for itself. */
+static void check_left_out(dg_proof *p, const dg_visit *v, uint32_t axes)
+{
+    dg_vary left = dg_vary_only(dg_vary_minus(v->fires, v->f->fires.axes), axes);
+
+    if (!measures(v->node) || v->at || !left.axes)
+        return;
+    dg_vary_warn(p, "DG-W-SHARE", v->node->where, left, dg_vary_advice(p, left, NULL),
+                 "%s scores without the batches that each rank of %s leaves out for itself: the "
+                 "score depends on how images are shared out",
+                 dg_vary_called(p, v->node), dg_vary_name(p, left.axes));
+}
+
 /* ---- numbers that each rank has for itself --------------------------------------------------- */
 
 static bool is_real_scalar(const dg_contract *c)
@@ -199,6 +212,7 @@ void dg_vary_sink(dg_proof *p, const dg_visit *v)
         return;
     check_place(p, v);
     check_share(p, v, axes);
+    check_left_out(p, v, axes);
     check_shown(p, v);
     if (v->node != p->g->checkpoint.best)
         return;
