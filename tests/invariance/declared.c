@@ -198,6 +198,27 @@ FLAGGED(varies, DG_PORT_VARIES);
 FLAGGED(invariant, DG_PORT_INVARIANT);
 FLAGGED(empty, DG_PORT_EMPTY_ABSENT);
 
+/* The same of a record, as it is. */
+static void hush_lower(dg_build *b, const void *self, const dg_val in[], dg_val out[])
+{
+    (void)b;
+    (void)self;
+    out[0] = in[0];
+}
+
+static const dg_port hush_ports[] = {
+    DG_IN("in", "any", "anything"),
+    DG_OUT_FLAGS("out", "any", DG_PORT_EMPTY_ABSENT, "it, or nothing"),
+    { 0 },
+};
+static const dg_node_class hush = {
+    DG_NODE_CLASS,
+    .name = "declared.hush",
+    .brief = "Has a flag, and passes all on.",
+    .ports = hush_ports,
+    .lower = hush_lower,
+};
+
 static const dg_port old_ports[] = {
     DG_IN("in", "f[...]", "anything"),
     DG_OUT("out", "f[]", "its mean"),
@@ -341,6 +362,6 @@ SCORE(said, score_rules, NULL, NULL);
 SCORE(unsaid, NULL, pack, merge);
 
 const dg_node_class *const declared_nodes[] = {
-    &declared, &varies, &invariant, &empty,  &old, &declared_stream,
-    &drops,    &score,  &said,      &unsaid, NULL,
+    &declared,        &varies, &invariant, &empty, &hush,   &old,
+    &declared_stream, &drops,  &score,     &said,  &unsaid, NULL,
 };
