@@ -84,11 +84,25 @@ int dg_index_classes(dg_coco *c, const char *text, char separator, dg_where at, 
     return 0;
 }
 
+int dg_index_text(char **text, size_t *n, const char *path, size_t max, dg_diag *d)
+{
+    int rc = dg_file_read(text, n, path, max, d);
+    const char *nul = rc == 0 && *n ? memchr(*text, '\0', *n) : NULL;
+
+    if (!nul)
+        return rc;
+    rc = dg_fail(d, DG_EINPUT, (dg_where){ .file = path }, "text-nul",
+                 "byte %zu is NUL: a text file is expected, in UTF-8", (size_t)(nul - *text));
+    dg_free(*text);
+    *text = NULL;
+    return rc;
+}
+
 int dg_index_classes_file(dg_coco *c, const char *path, dg_diag *d)
 {
     char *text;
     size_t n;
-    int rc = dg_file_read(&text, &n, path, MAX_LIST, d);
+    int rc = dg_index_text(&text, &n, path, MAX_LIST, d);
 
     if (rc == 0)
         rc = dg_index_classes(c, text, '\n', (dg_where){ .file = path }, d);

@@ -230,7 +230,7 @@ static int want_listed(reading *r, place p)
 {
     char *text;
     size_t n;
-    int rc = dg_file_read(&text, &n, r->list, 0, r->d), number = 1;
+    int rc = dg_index_text(&text, &n, r->list, 0, r->d), number = 1;
 
     for (char *line = rc == 0 ? text + dg_mark_bytes(text) : NULL, *end; rc == 0 && line;
          line = end, number++) {

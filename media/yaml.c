@@ -6,6 +6,7 @@
 #include <yaml.h>
 
 #include "base/file.h"
+#include "base/map.h"
 #include "base/str.h"
 
 enum { MAX_DEPTH = 32, MAX_VALUES = 1 << 17, MAX_BYTES = 4 << 20 };
@@ -57,6 +58,7 @@ static int take_value(reader *r, dg_json *v);
 static int take_items(reader *r, dg_json *v, yaml_event_type_t end)
 {
     DG_VEC(dg_json) items = { 0 };
+    dg_map *keys = v->kind == DG_JSON_OBJECT ? dg_map_new(r->arena) : NULL;
     int rc = 0;
 
     if (++r->depth > MAX_DEPTH)
@@ -67,12 +69,16 @@ static int take_items(reader *r, dg_json *v, yaml_event_type_t end)
         DG_TRY(next_event(r));
         if (r->event.type == end)
             break;
-        if (v->kind == DG_JSON_OBJECT) {
+        if (keys) {
             if (r->event.type != YAML_SCALAR_EVENT)
                 return dg_fail(r->d, DG_EINPUT, at(r, r->event.start_mark), "yaml-syntax",
                                "a key must be a single word");
             item.key = dg_strndup(r->arena, (const char *)r->event.data.scalar.value,
                                   r->event.data.scalar.length);
+            if (dg_map_has(keys, item.key))
+                return dg_fail(r->d, DG_EINPUT, at(r, r->event.start_mark), "yaml-twice",
+                               "%s stands here twice", item.key);
+            dg_map_set(keys, item.key, NULL);
             DG_TRY(next_event(r));
         }
         DG_TRY(take_value(r, &item));

@@ -257,7 +257,7 @@ static int add_list(reading *r, const char *path)
 {
     char *text;
     size_t n;
-    int rc = dg_file_read(&text, &n, path, MAX_BYTES, r->d);
+    int rc = dg_index_text(&text, &n, path, MAX_BYTES, r->d);
 
     for (char *line = rc == 0 ? text + dg_mark_bytes(text) : NULL, *end; rc == 0 && line;
          line = end) {
@@ -415,7 +415,7 @@ static int read_entry(void *ctx, int64_t i, dg_arena *a, dg_diag *d)
     dg_diag_close(&quiet);
     if (!dg_exists(e->labels)) /* no label file: an image without objects */
         return 0;
-    rc = dg_file_read(&text, &n, e->labels, MAX_BYTES, d);
+    rc = dg_index_text(&text, &n, e->labels, MAX_BYTES, d);
     if (rc == 0)
         rc = dg_yolo_parse(&e->found, a, text, n, r->n_points, e->labels, d);
     dg_free(text);

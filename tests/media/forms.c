@@ -439,6 +439,8 @@ static const struct {
       "yaml-depth", "nested" },
     { "", "yaml-syntax", "no value" },
     { "{[a]: b}\n", "yaml-syntax", "a key must be a single word" },
+    { "train: images/train\nnames: [nut]\nnames: [bolt]\n", "yaml-twice",
+      "names stands here twice" },
     { "val: images/val\nnames: [nut]\n", "data-split", "it has no \"train\"" },
     { "train: images/trian\nnames: [nut]\n", "yolo-source", "there is no" },
     { "train: {a: b}\nnames: [nut]\n", "yolo-source", "expected a folder" },
@@ -465,6 +467,7 @@ static const struct {
 
 static void yolo_refused(void **state)
 {
+    static const char nul[] = "0 0.5 0.5 0.1 0.1\n1 \0000.5 0.5 0.1 0.1\n";
     place *p = *state;
     dg_data_source train = from(p, "yolo/data.yaml", "train"), folder = from(p, "yolo", NULL),
                    missing = from(p, "nothing", "train");
@@ -495,6 +498,12 @@ static void yolo_refused(void **state)
     write_text(p, "yolo/labels/train/a.txt", "0 1 2\n");
     assert_int_equal(dg_yolo_open(&c, &folder, p->d), -DG_EINPUT);
     check_only(p->d, "yolo-label");
+    /* the lines behind a NUL would be lost */
+    assert_int_equal(dg_file_write(temporary(p, "yolo/labels/train/a.txt"), nul, sizeof nul - 1,
+                                   p->d),
+                     0);
+    assert_int_equal(dg_yolo_open(&c, &folder, p->d), -DG_EINPUT);
+    check_says(p, "text-nul", "byte 20 is NUL");
 
     /* an image that cannot be read: an error, or the probe's to say where others take its place */
     write_text(p, "yolo/labels/train/a.txt", "0 0.5 0.5 0.1 0.1\n");
