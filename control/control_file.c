@@ -128,11 +128,16 @@ int dg_control_file_ask(const dg_control_file *e, const char *verb, const char *
 
     strncpy(own.public_key, e->own_public, sizeof own.public_key - 1);
     strncpy(own.secret_key, e->own_secret, sizeof own.secret_key - 1);
-    DG_TRY(dg_hub_open(&hub, d));
-    DG_TRY(dg_socket_open(&s, hub, DG_DEALER, e->endpoint, &own, e->server_public, d));
     m.ask.verb = verb;
     m.ask.text = text;
     dg_message_write(&frame, &m);
+    if (frame.n > DG_ASK_MAX) { /* it would be dropped without an answer */
+        rc = dg_fail(d, DG_EINPUT, DG_NOWHERE, "ask-long",
+                     "a question of %zu bytes; at most %d are answered", frame.n, DG_ASK_MAX);
+        goto out;
+    }
+    DG_TRY(dg_hub_open(&hub, d));
+    DG_TRY(dg_socket_open(&s, hub, DG_DEALER, e->endpoint, &own, e->server_public, d));
     (void)dg_socket_send(s, NULL, frame.s, frame.n);
     while (!got && dg_monotonic_s() < end) {
         dg_hub_wait(hub, NULL, 0, 100);

@@ -129,6 +129,8 @@ static void test_long_ask(void **state)
         dg_hub_wait(hub, NULL, 0, 50);
         assert_false(dg_socket_receive(ctl, NULL, &frame)); /* no answer */
     }
+    assert_false(asks(f, &e, "set", text, ANSWER_S, "")); /* ctl does not even send it */
+    check_only(f->d, "ask-long");
     assert_true(asks(f, &e, "status", "", ANSWER_S, "3 ranks, starting"));
     assert_int_equal(dg_socket_open(&wrong, hub, DG_DEALER, dg_coordinator_commands(f->c),
                                     &f->ctl_key, f->server.public_key, f->d),
