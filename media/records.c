@@ -164,7 +164,10 @@ static int on_key(void *ctx, dg_json_reader *r, const char *text, size_t n)
     } else {
         for (t->field = t->section->fields; t->field->name; t->field++)
             if (same_name(t->field->name, text, n))
-                return 0;
+                return t->has & 1u << (t->field - t->section->fields)
+                           ? dg_json_fail(r, "record-key", "\"%s\" stands twice in this %s",
+                                          t->field->name, t->section->noun)
+                           : 0;
     }
     dg_json_skip(r);
     return 0;

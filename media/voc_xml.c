@@ -167,6 +167,9 @@ static int take_text(reader *r, const char *text)
 
     double *number = (double *)(void *)into;
 
+    if (r->object && r->object->has & f->bit)
+        return refuse_object(r, line_of(r), "voc-object", "<%s> stands twice in this <object>",
+                             f->name);
     if (f->kind == FLAG && is_word(value, number))
         return 0;
     if (!dg_parse_f64(value, number) || !isfinite(*number))

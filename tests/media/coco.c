@@ -148,6 +148,8 @@ static const struct {
     { ONE(""), "record-key", "this annotation has no \"image_id\"", 4 },
     { ONE("\"image_id\": 1, \"category_id\": 1"), "record-key", "this annotation has no \"bbox\"",
       4 },
+    { BOX("[1, 2, 3, 4], \"bbox\": [1, 2, 3, 4]"), "record-key",
+      "\"bbox\" stands twice in this annotation", 4 },
     { BOX("[1, 2, 3]"), "record-value", "\"bbox\" of this annotation has 3 numbers, expected 4",
       4 },
     { BOX("[1, 2, 3, 4, 5]"), "record-value", "\"bbox\" of this annotation has more than 4 numbers",

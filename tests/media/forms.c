@@ -207,6 +207,9 @@ static const struct {
     { "<annotation>\n<object><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>2</xmax><ymax>2</ymax></"
       "bndbox></object></annotation>",
       "voc-object", "has no <name>", 2 },
+    { "<annotation><object><name>a</name><bndbox>\n<xmin>1</xmin><xmin>2</xmin></bndbox></object>"
+      "</annotation>",
+      "voc-object", "<xmin> stands twice in this <object>", 2 },
     { "<annotation><object>\n<name>a</name></object></annotation>", "voc-object",
       "(a) has no <bndbox>", 1 },
     { "<annotation><object><name>a</name><bndbox><xmin>1</xmin></bndbox></object></annotation>",
