@@ -14,7 +14,7 @@
 typedef struct options {
     dg_words sets;
     dg_size size;
-    const char *scope, *precision, *format;
+    const char *scope, *precision, *format, *device;
     int64_t threads, ranks;
     bool summary, monitors;
 } options;
@@ -25,6 +25,7 @@ static const dg_option rows[] = {
     { "scope", DG_OPTION_STR, offsetof(options, scope), "ID", NULL,
       "train, evaluate (the first), or an id (train)" },
     DG_OPTION_PRECISION(options),
+    DG_OPTION_DEVICE(options),
     { "threads", DG_OPTION_INT, offsetof(options, threads), "N", NULL,
       "kernel threads to plan for (all cores)" },
     { "ranks", DG_OPTION_INT, offsetof(options, ranks), "N", NULL,
@@ -69,10 +70,10 @@ static int print_plan(const options *o, const dg_graph *g, const dg_scope *scope
     dg_backend *backend = NULL;
     dg_dtype base = precision == 2 ? DG_F64 : DG_F32, low = base;
     dg_size size = o->size;
-    const char *reason = NULL;
+    const char *reason = NULL, *device = dg_device_asked(o->device);
     int rc = 0;
 
-    DG_TRY(dg_backend_open(&backend, "cpu", d));
+    DG_TRY(dg_backend_open(&backend, device ? device : "cpu", d));
     if (!size.w)
         DG_TRY(dg_scope_size(&size, scope, d));
     if (precision == 1)
@@ -162,7 +163,9 @@ const dg_verb dg_verb_plan = {
     .brief = "Print the instructions of a step, their memory, and arithmetic per node.",
     .doc = "Lists every instruction with shapes and memory offsets, then peak memory and "
            "arithmetic per node.\n"
-           "With `--ranks`, also lists the collectives in order.",
+           "With `--ranks`, also lists the collectives in order; with `--device`, the ops that "
+           "this device has\n"
+           "no kernels for, so that the host runs them.",
     .examples = examples,
     .options = rows,
     .size = sizeof(options),

@@ -42,14 +42,16 @@ static void add_instr(dg_str *out, const dg_plan *plan, int i)
     dg_str_json_real(out, plan->instrs[i].flops);
     dg_str_add(out, ",\"bytes\":");
     dg_str_json_real(out, plan->instrs[i].bytes);
-    dg_str_fmt(out, ",\"workspace\":%zu,\"reference\":%s}", plan->instrs[i].workspace_bytes,
-               plan->instrs[i].is_ref ? "true" : "false");
+    dg_str_fmt(out, ",\"workspace\":%zu,\"reference\":%s,\"staged\":%s}",
+               plan->instrs[i].workspace_bytes, plan->instrs[i].is_ref ? "true" : "false",
+               plan->instrs[i].staged ? "true" : "false");
 }
 
 void dg_plan_json(dg_str *out, const dg_plan *plan, bool instructions)
 {
     const dg_program *p = plan->program;
     double flops = 0, bytes = 0;
+    dg_str staged = { 0 };
 
     for (int i = 0; i < p->instrs.n; i++) {
         flops += plan->instrs[i].flops;
@@ -70,6 +72,10 @@ void dg_plan_json(dg_str *out, const dg_plan *plan, bool instructions)
     dg_str_add(out, ",\"bytes\":");
     dg_str_json_real(out, bytes);
     dg_str_fmt(out, ",\"digest\":\"%016llx\"", (unsigned long long)dg_plan_digest(plan));
+    dg_plan_staged(&staged, plan);
+    dg_str_add(out, ",\"staged\":");
+    dg_str_json(out, staged.s ? staged.s : "");
+    dg_str_free(&staged);
     if (instructions) {
         dg_str_add(out, ",\n \"instructions\":[");
         for (int i = 0; i < p->instrs.n; i++)

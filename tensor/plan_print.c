@@ -152,6 +152,16 @@ void dg_plan_staged(dg_str *out, const dg_plan *plan)
     }
 }
 
+static void print_staged(dg_str *out, const dg_plan *plan)
+{
+    dg_str ops = { 0 };
+
+    dg_plan_staged(&ops, plan);
+    if (ops.n)
+        dg_str_fmt(out, "on the host, for want of kernels of the device: %s\n", ops.s);
+    dg_str_free(&ops);
+}
+
 void dg_plan_print(dg_str *out, const dg_plan *plan, bool instructions)
 {
     dg_str_fmt(out, "plan %s, %d instructions, %d threads\n",
@@ -159,6 +169,7 @@ void dg_plan_print(dg_str *out, const dg_plan *plan, bool instructions)
     for (int i = 0; instructions && i < plan->program->instrs.n; i++)
         print_instr(out, plan, i);
     print_exchange(out, plan);
+    print_staged(out, plan);
     print_memory(out, plan);
     print_work(out, plan);
 }

@@ -10,6 +10,7 @@
 #include "base/diag.h"
 #include "base/str.h"
 #include "kernels/cuda/host/internal.h"
+#include "kernels/cuda/host/nccl.h"
 
 #define MODULE "detrgraph-cuda.so"
 
@@ -104,14 +105,31 @@ static int look(loaded *l, const char *options, int *n)
     return -DG_EUNSUPPORTED;
 }
 
+/* "NCCL 2.28.9", or why there is none. */
+static const char *look_for_nccl(char *buf, size_t size)
+{
+    char why[160], version[32];
+    dg_nccl nccl;
+
+    if (dg_nccl_load(&nccl, NULL, why, sizeof why)) {
+        snprintf(buf, size, "NCCL %s", dg_nccl_version(nccl.version, version, sizeof version));
+        dg_nccl_unload(&nccl);
+    } else {
+        snprintf(buf, size, "no NCCL: %s", why);
+    }
+    return buf;
+}
+
 bool dg_cuda_look(char *buf, size_t size, const char **help)
 {
     loaded l = { 0 };
+    char nccl[192];
     int n = 0;
     bool ready = load(&l, NULL) == 0 && look(&l, "", &n) == 0;
 
     if (ready)
-        snprintf(buf, size, "%d GPU%s, %s", n, n == 1 ? "" : "s", l.text);
+        snprintf(buf, size, "%d GPU%s, %s, %s", n, n == 1 ? "" : "s", l.text,
+                 look_for_nccl(nccl, sizeof nccl));
     else
         snprintf(buf, size, "%s: %s", l.missing, l.text);
     *help = ready ? NULL : l.help;
