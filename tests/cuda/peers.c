@@ -234,15 +234,16 @@ static void ranks_that_differ_are_named(void **state)
     crew_run(2, differs, NULL);
 }
 
-/* The device's status when its work is over. */
+/* The device's status when its work is over; the call itself may have it already. */
 static int reduce_and_wait(device *v, dg_comm *c)
 {
     const dg_tensor x = { DG_F64, DG_SHAPE(MOST), v->x };
-    int rc;
+    int rc, late;
 
     set_place(c, 21, "of the gradients");
     rc = v->p->reduce(v->p, x, v->x, DG_SUM, MARK);
-    return rc < 0 ? rc : v->b->finish(v->b);
+    late = v->b->finish(v->b);
+    return rc < 0 ? rc : late;
 }
 
 /* Rank 1 meets the others and puts nothing on its device: NCCL itself would wait for ever. */

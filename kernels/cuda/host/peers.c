@@ -22,8 +22,9 @@
 enum {
     SMALL = 64 << 10, /* bytes over all ranks */
     LOOK_MS = 10,     /* between two looks of the watcher */
-    PATIENCE_S = 10,  /* for an orderly end */
 };
+
+static const double patience_s = 10; /* for an orderly end */
 
 typedef struct peers {
     dg_peers pub; /* first: what the caller has */
@@ -38,7 +39,7 @@ typedef struct peers {
     pthread_cond_t changed;
     pthread_t watcher;
     bool watched, closing;
-    int failed;
+    int failed, mark; /* mark: of the latest call */
 } peers;
 
 static peers *self_of(dg_peers *p)
@@ -58,11 +59,13 @@ static void nap(void)
 /* Ends NCCL's work. The device's users are told first: the end of that work wakes them. */
 static int fail(peers *p, int status, const char *why)
 {
+    int32_t begun = *p->owner->lanes[DG_LANE_COMM].word;
+
     if (p->failed)
         return p->failed;
     p->failed = status;
     snprintf(p->pub.why, sizeof p->pub.why, "%s", why);
-    dg_cuda_work_failed(p->owner, status, *p->owner->lanes[DG_LANE_COMM].word);
+    dg_cuda_work_failed(p->owner, status, begun == DG_NO_MARK ? p->mark : begun);
     if (p->c)
         (void)p->nccl.abort(p->c);
     p->c = NULL;
@@ -158,8 +161,12 @@ static int put_mark(peers *p, int mark)
 /* The ranks have met, the lane says where it is, and the lock is held. */
 static int begin(peers *p, dg_meeting_kind kind, int a, dg_dtype type, size_t n, int mark)
 {
-    int rc = p->comm->meet(p->comm, kind, a, type, n);
+    int rc;
 
+    pthread_mutex_lock(&p->lock);
+    p->mark = mark;
+    pthread_mutex_unlock(&p->lock);
+    rc = p->comm->meet(p->comm, kind, a, type, n);
     p->comm->cost.bytes += (int64_t)(n * (kind == DG_MEET_REDUCE ? dg_dtype_size(type) : 1));
     if (rc == 0)
         rc = put_mark(p, mark);
@@ -341,7 +348,7 @@ static void stop_watching(peers *p)
 /* NCCL's communicator ends when those of all ranks do, or is aborted. */
 static void end_nccl(peers *p)
 {
-    double until = dg_monotonic_s() + PATIENCE_S;
+    double until = dg_monotonic_s() + patience_s;
     char why[DG_COMM_WHY];
     int code = p->nccl.finalize(p->c);
 
@@ -489,6 +496,7 @@ static peers *make(dg_cuda *c, dg_comm *comm)
                          .close = peers_close };
     p->owner = c;
     p->comm = comm;
+    p->mark = DG_NO_MARK;
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->changed, NULL);
     return p;
