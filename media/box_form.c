@@ -20,9 +20,11 @@ dg_box_form dg_box_form_of(const char *form)
     const char *name = strrchr(form, '.');
 
     name = name ? name + 1 : form;
-    return strcmp(name, "yolo") == 0  ? DG_BOX_CENTRE
-           : strcmp(name, "voc") == 0 ? DG_BOX_CORNERS
-                                      : DG_BOX_LEFT_TOP;
+    if (strcmp(name, "yolo") == 0)
+        return DG_BOX_CENTRE;
+    return strcmp(name, "voc") == 0 || strcmp(name, "labelme") == 0 || strcmp(name, "cvat") == 0
+               ? DG_BOX_CORNERS
+               : DG_BOX_LEFT_TOP; /* of a .csv file the names of the columns say it */
 }
 
 void dg_box_forms_add(dg_box_forms *f, const dg_coco_annotation *x, int w, int h)

@@ -10,7 +10,7 @@ static const dg_fault_row rows[DG_N_FAULTS] = {
                                  "put the file there, or take its entry out of the annotations",
                                  true },
     [DG_FAULT_IMAGE_UNREADABLE] = { "image-unreadable", "images that cannot be read",
-                                    "convert to JPEG or PNG, or remove; on_error=\"replace\" takes "
+                                    "convert to PNG, or remove; on_error=\"replace\" takes "
                                     "others in their place",
                                     true },
     [DG_FAULT_IMAGE_CUT] = { "image-cut", "images that end too early",

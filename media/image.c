@@ -71,12 +71,14 @@ static int decode(dg_image *out, dg_image_header *header, dg_scratch *s, const v
         return dg_jpeg_decode(out, header, s, bytes, n, name, reduce, d);
     if (dg_is_png(bytes, n))
         return dg_png_decode(out, header, s, bytes, n, name, d);
+    if (dg_is_bmp(bytes, n))
+        return dg_bmp_decode(out, header, s, bytes, n, name, d);
     if (n == 0)
         return dg_fail(d, DG_EINPUT, in_file(name), "image-unknown",
-                       "the file is empty, expected a JPEG or PNG image");
+                       "the file is empty, expected a JPEG, PNG or BMP image");
     return dg_fail(
         d, DG_EINPUT, in_file(name), "image-unknown",
-        "neither a JPEG nor a PNG file (its first byte is 0x%02x); other formats must be converted",
+        "not a JPEG, PNG or BMP file (its first byte is 0x%02x); other formats must be converted",
         ((const uint8_t *)bytes)[0]);
 }
 

@@ -6,7 +6,7 @@
 
 typedef struct dg_decode {
     bool stored; /* keep the stored pixels: ignore EXIF orientation */
-    int reduce;  /* JPEG: decode at 1/1, 1/2, 1/4 or 1/8 of the size; 0: 1. Ignored for PNG */
+    int reduce;  /* JPEG: decode at 1/1, 1/2, 1/4 or 1/8 of the size; 0: 1. Ignored for others */
 } dg_decode;
 
 /* dg_image_decode and dg_image_read with options. */
@@ -50,10 +50,13 @@ typedef struct dg_encoded {
 
 bool dg_is_jpeg(const uint8_t *p, size_t n);
 bool dg_is_png(const uint8_t *p, size_t n);
+bool dg_is_bmp(const uint8_t *p, size_t n);
 /* out NULL: read only the header. */
 int dg_jpeg_decode(dg_image *out, dg_image_header *header, dg_scratch *s, const uint8_t *p,
                    size_t n, const char *name, int reduce, dg_diag *d) DG_MUST_USE;
 int dg_png_decode(dg_image *out, dg_image_header *header, dg_scratch *s, const uint8_t *p, size_t n,
+                  const char *name, dg_diag *d) DG_MUST_USE;
+int dg_bmp_decode(dg_image *out, dg_image_header *header, dg_scratch *s, const uint8_t *p, size_t n,
                   const char *name, dg_diag *d) DG_MUST_USE;
 int dg_jpeg_encode(dg_encoded *out, const dg_image *im, int quality, const char *name, dg_diag *d)
     DG_MUST_USE;

@@ -84,17 +84,26 @@ int dg_index_classes(dg_coco *c, const char *text, char separator, dg_where at, 
     return 0;
 }
 
+int dg_index_no_nul(const char *text, size_t n, const char *path, dg_diag *d)
+{
+    const char *nul = n ? memchr(text, '\0', n) : NULL;
+
+    return nul ? dg_fail(d, DG_EINPUT, (dg_where){ .file = path }, "text-nul",
+                         "byte %zu is NUL: a text file is expected, in UTF-8", (size_t)(nul - text))
+               : 0;
+}
+
 int dg_index_text(char **text, size_t *n, const char *path, size_t max, dg_diag *d)
 {
     int rc = dg_file_read(text, n, path, max, d);
-    const char *nul = rc == 0 && *n ? memchr(*text, '\0', *n) : NULL;
 
-    if (!nul)
+    if (rc < 0)
         return rc;
-    rc = dg_fail(d, DG_EINPUT, (dg_where){ .file = path }, "text-nul",
-                 "byte %zu is NUL: a text file is expected, in UTF-8", (size_t)(nul - *text));
-    dg_free(*text);
-    *text = NULL;
+    rc = dg_index_no_nul(*text, *n, path, d);
+    if (rc < 0) {
+        dg_free(*text);
+        *text = NULL;
+    }
     return rc;
 }
 

@@ -40,6 +40,8 @@ dg_coco *dg_index_open(const char *path); /* empty; free with dg_coco_close */
  * Errors: "class-twice" (repeated), "class-encoding" (not UTF-8). */
 int dg_index_classes(dg_coco *c, const char *text, char separator, dg_where at, dg_diag *d)
     DG_MUST_USE;
+/* An error if the text holds a NUL, which would end it. */
+int dg_index_no_nul(const char *text, size_t n, const char *path, dg_diag *d) DG_MUST_USE;
 /* Reads a file of lines, as dg_file_read; one with a NUL, which would end the text, is an error. */
 int dg_index_text(char **text, size_t *n, const char *path, size_t max, dg_diag *d) DG_MUST_USE;
 /* one name per line */

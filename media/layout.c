@@ -4,6 +4,9 @@
  *   annotations/X.json, X/_annotations.coco.json, X.json      COCO
  *   .xml files in Annotations/, in the folder, or in folders  VOC
  *   images/ with labels/               YOLO
+ *   .json files with shapes                                  LabelMe
+ *   annotations.xml, train.xml         CVAT
+ *   .csv files                         CSV
  *   images                             plain: no labels
  *
  * COCO files whose names end in train, val or test and have a common prefix (instances_train2017,
@@ -18,12 +21,16 @@
 #include "base/file.h"
 #include "base/str.h"
 #include "media/image.h"
-#include "media/voc.h"
+#include "media/marks.h"
 #include "media/yolo.h"
 
 const char *dg_form_name(dg_form form)
 {
-    static const char *const names[] = { "coco", "voc", "yolo", "plain" };
+    static const char *const names[] = {
+        [DG_FORM_COCO] = "coco",       [DG_FORM_VOC] = "voc",   [DG_FORM_YOLO] = "yolo",
+        [DG_FORM_LABELME] = "labelme", [DG_FORM_CVAT] = "cvat", [DG_FORM_CSV] = "csv",
+        [DG_FORM_PLAIN] = "plain",
+    };
 
     return names[form];
 }
@@ -241,34 +248,43 @@ static bool has_images(dg_layout *l, dg_diag *d)
     return false;
 }
 
+static int no_form(const dg_layout *l, dg_diag *d)
+{
+    dg_fail(d, DG_EINPUT, (dg_where){ .file = l->root }, "data-form",
+            "no data set is found in this folder");
+    dg_help(d, "looked for: annotations/*.json (COCO), Annotations/*.xml (VOC), a .yaml file with "
+               "`names`, images/ with labels/ or .txt files beside images and classes.txt (YOLO), "
+               ".json files with `shapes` (LabelMe), annotations.xml (CVAT), .csv, images");
+    return -DG_EINPUT;
+}
+
+/* Forms are tried in this order: a .yaml file is sure, and any .json or .xml file looks like COCO's
+ * or VOC's. */
 static int find_in_folder(dg_layout *l, dg_diag *d)
 {
     dg_listing names = { 0 };
     const char *yaml = dg_yolo_file(l->arena, l->root);
 
-    /* in this order; NOLINTNEXTLINE(bugprone-branch-clone) */
-    if (yaml && dg_yolo_splits(&names, l->arena, l->root)) {
+    if (yaml && dg_yolo_splits(&names, l->arena, l->root))
         l->form = DG_FORM_YOLO;
-        add_names(l, &names);
-    } else if (find_coco(l)) {
+    else if (dg_marks_files_splits(&names, l->arena, &dg_labelme_form, l->root))
+        l->form = DG_FORM_LABELME;
+    else if (find_coco(l))
         l->form = DG_FORM_COCO;
-    } else if (dg_voc_splits(&names, l->arena, l->root)) {
+    else if (dg_marks_table_splits(&names, l->arena, &dg_cvat_form, l->root))
+        l->form = DG_FORM_CVAT;
+    else if (dg_marks_files_splits(&names, l->arena, &dg_voc_form, l->root))
         l->form = DG_FORM_VOC;
-        add_names(l, &names);
-    } else if (dg_yolo_splits(&names, l->arena, l->root)) {
+    else if (dg_yolo_splits(&names, l->arena, l->root)) /* NOLINT(bugprone-branch-clone) */
         l->form = DG_FORM_YOLO;
-        add_names(l, &names);
-    } else if (has_images(l, d)) {
+    else if (dg_marks_table_splits(&names, l->arena, &dg_csv_form, l->root))
+        l->form = DG_FORM_CSV;
+    else if (has_images(l, d))
         l->form = DG_FORM_PLAIN;
+    else
+        return no_form(l, d);
+    if (l->form != DG_FORM_COCO)
         add_names(l, &names);
-    } else {
-        dg_fail(d, DG_EINPUT, (dg_where){ .file = l->root }, "data-form",
-                "no data set is found in this folder");
-        dg_help(d, "looked for: annotations/*.json (COCO), Annotations/*.xml (VOC), a .yaml file "
-                   "with `names` or images/ with "
-                   "labels/ (YOLO), JPEG and PNG images");
-        return -DG_EINPUT;
-    }
     return 0;
 }
 
@@ -418,7 +434,13 @@ int dg_layout_open(dg_coco **out, dg_layout *l, int i, dg_faults *faults, dg_dia
 
     switch (l->form) {
     case DG_FORM_VOC:
-        return dg_voc_read(out, &from, faults, d);
+        return dg_marks_files_read(out, &dg_voc_form, &from, faults, d);
+    case DG_FORM_LABELME:
+        return dg_marks_files_read(out, &dg_labelme_form, &from, faults, d);
+    case DG_FORM_CVAT:
+        return dg_marks_table_read(out, &dg_cvat_form, &from, faults, d);
+    case DG_FORM_CSV:
+        return dg_marks_table_read(out, &dg_csv_form, &from, faults, d);
     case DG_FORM_YOLO:
         return dg_yolo_read(out, &from, faults, d);
     case DG_FORM_PLAIN:

@@ -4,7 +4,15 @@
 
 #include "media/index.h"
 
-typedef enum dg_form { DG_FORM_COCO, DG_FORM_VOC, DG_FORM_YOLO, DG_FORM_PLAIN } dg_form;
+typedef enum dg_form {
+    DG_FORM_COCO,
+    DG_FORM_VOC,
+    DG_FORM_YOLO,
+    DG_FORM_LABELME,
+    DG_FORM_CVAT,
+    DG_FORM_CSV,
+    DG_FORM_PLAIN
+} dg_form;
 const char *dg_form_name(dg_form form); /* lower case: "coco" */
 
 typedef struct dg_split {

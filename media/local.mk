@@ -1,4 +1,5 @@
 libmedia_la_SOURCES += \
+	media/bmp.c \
 	media/box_form.c media/box_form.h \
 	media/chart.c media/chart.h \
 	media/coco.c media/coco.h \
@@ -7,6 +8,8 @@ libmedia_la_SOURCES += \
 	media/color.c \
 	media/convert.c media/convert.h \
 	media/copies.c media/copies.h \
+	media/csv.c \
+	media/cvat.c \
 	media/detections.c \
 	media/draw.c media/draw.h \
 	media/exif.c \
@@ -18,6 +21,10 @@ libmedia_la_SOURCES += \
 	media/json.c media/json.h \
 	media/json_tree.c \
 	media/layout.c media/layout.h \
+	media/labelme.c \
+	media/marks.c media/marks.h \
+	media/marks_files.c \
+	media/marks_table.c \
 	media/mask.c media/mask.h \
 	media/png.c \
 	media/records.c media/records.h \
@@ -35,8 +42,9 @@ libmedia_la_SOURCES += \
 	media/survey_json.c \
 	media/survey_shapes.c \
 	media/survey_text.c \
-	media/voc.c media/voc.h \
-	media/voc_xml.c \
+	media/voc.h media/voc_xml.c \
+	media/xml.c media/xml.h \
 	media/yaml.c media/yaml.h \
 	media/yolo.c media/yolo.h \
+	media/yolo_folders.c \
 	media/yolo_label.c

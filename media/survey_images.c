@@ -404,6 +404,8 @@ static void find_unlisted(looking *l, bool all_splits)
                 note_unlisted(s, dg_path_join(a, folder, files.v[k]),
                               s->layout.form == DG_FORM_VOC
                                   ? "an image that no split lists, or without an .xml file"
+                              : s->layout.form == DG_FORM_LABELME
+                                  ? "an image that no split lists, or without a .json file"
                                   : "an image that no split lists");
         if (s->layout.form == DG_FORM_YOLO)
             find_lonely_labels(s, a, folder, name, stems);

@@ -1,4 +1,4 @@
-/* voc_xml.c: parses one VOC annotation with libxml2's reader; no other file of media uses libxml2.
+/* voc_xml.c: parses one VOC annotation.
  *
  *   <annotation> <filename> <size> <width> <height> </size>
  *                <object> <name> <difficult> <truncated> <bndbox> <xmin> <ymin> <xmax> <ymax>
@@ -11,9 +11,8 @@
 #include <string.h>
 #include <strings.h>
 
-#include <libxml/xmlreader.h>
-
 #include "base/str.h"
+#include "media/xml.h"
 
 typedef enum scope { FILE_SCOPE, SIZE_SCOPE, OBJECT_SCOPE, BOX_SCOPE } scope;
 
@@ -23,41 +22,39 @@ typedef struct field {
     scope scope;
     const char *name;
     kind kind;
-    size_t offset; /* in dg_voc_file or dg_voc_object, bytes */
+    size_t offset; /* in dg_marked_image or dg_marked_object, bytes */
     uint32_t bit;
 } field;
 
 static const field fields[] = {
-    { FILE_SCOPE, "filename", TEXT, offsetof(dg_voc_file, file_name), 0 },
-    { SIZE_SCOPE, "width", NUMBER, offsetof(dg_voc_file, w), 0 },
-    { SIZE_SCOPE, "height", NUMBER, offsetof(dg_voc_file, h), 0 },
-    { OBJECT_SCOPE, "name", TEXT, offsetof(dg_voc_object, name), 0 },
-    { OBJECT_SCOPE, "difficult", FLAG, offsetof(dg_voc_object, difficult), 0 },
-    { OBJECT_SCOPE, "truncated", FLAG, offsetof(dg_voc_object, truncated), 0 },
-    { BOX_SCOPE, "xmin", NUMBER, offsetof(dg_voc_object, x1), 1 },
-    { BOX_SCOPE, "ymin", NUMBER, offsetof(dg_voc_object, y1), 2 },
-    { BOX_SCOPE, "xmax", NUMBER, offsetof(dg_voc_object, x2), 4 },
-    { BOX_SCOPE, "ymax", NUMBER, offsetof(dg_voc_object, y2), 8 },
+    { FILE_SCOPE, "filename", TEXT, offsetof(dg_marked_image, file_name), 0 },
+    { SIZE_SCOPE, "width", NUMBER, offsetof(dg_marked_image, w), 0 },
+    { SIZE_SCOPE, "height", NUMBER, offsetof(dg_marked_image, h), 0 },
+    { OBJECT_SCOPE, "name", TEXT, offsetof(dg_marked_object, name), 0 },
+    { OBJECT_SCOPE, "difficult", FLAG, offsetof(dg_marked_object, difficult), 0 },
+    { OBJECT_SCOPE, "truncated", FLAG, offsetof(dg_marked_object, truncated), 0 },
+    { BOX_SCOPE, "xmin", NUMBER, offsetof(dg_marked_object, x1), 1 },
+    { BOX_SCOPE, "ymin", NUMBER, offsetof(dg_marked_object, y1), 2 },
+    { BOX_SCOPE, "xmax", NUMBER, offsetof(dg_marked_object, x2), 4 },
+    { BOX_SCOPE, "ymax", NUMBER, offsetof(dg_marked_object, y2), 8 },
 };
-enum { N_FIELDS = sizeof fields / sizeof *fields, MAX_DEPTH = 64 };
+enum { N_FIELDS = sizeof fields / sizeof *fields };
 
 typedef struct reader {
-    dg_voc_file *out;
+    dg_marked_image *out;
     dg_arena *arena;
     const char *name;
-    dg_voc_object *object; /* the open <object>, or NULL */
-    const field *field;    /* the field whose element is open, or NULL */
+    dg_marked_object *object; /* the open <object>, or NULL */
+    const field *field;       /* the field whose element is open, or NULL */
     bool in_size, in_box;
     int rc;
-    xmlTextReaderPtr xml;
+    const dg_xml_reader *xml;
     dg_diag *d;
 } reader;
 
 static int line_of(const reader *r)
 {
-    xmlNodePtr node = xmlTextReaderCurrentNode(r->xml);
-
-    return node ? (int)xmlGetLineNo(node) : 0;
+    return dg_xml_line(r->xml);
 }
 
 static int refuse_object(reader *r, int line, const char *id, const char *fmt, ...) DG_PRINTF(4, 5);
@@ -74,18 +71,9 @@ static int refuse_object(reader *r, int line, const char *id, const char *fmt, .
     return r->rc;
 }
 
-static void fault(void *ctx, xmlErrorPtr error)
-{
-    reader *r = ctx;
-    const char *message = error->message ? error->message : "not well-formed";
-
-    if (error->level >= XML_ERR_ERROR)
-        refuse_object(r, error->line, "voc-syntax", "%.*s", (int)strcspn(message, "\n"), message);
-}
-
 static int close_object(reader *r)
 {
-    const dg_voc_object *x = r->object;
+    const dg_marked_object *x = r->object;
 
     r->object = NULL;
     r->in_box = false;
@@ -100,11 +88,11 @@ static int close_object(reader *r)
     return 0;
 }
 
-static int begin(reader *r, const char *name, int depth)
+static int begin(void *ctx, const dg_xml_reader *xml, const char *name, int depth)
 {
-    if (depth >= MAX_DEPTH)
-        return refuse_object(r, line_of(r), "voc-syntax", "elements are nested more than %d deep",
-                             MAX_DEPTH);
+    reader *r = ctx;
+
+    r->xml = xml;
     if (depth == 0 && strcmp(name, "annotation") != 0)
         return refuse_object(r, line_of(r), "voc-syntax",
                              "this is a <%s>, expected an <annotation>", name);
@@ -113,7 +101,7 @@ static int begin(reader *r, const char *name, int depth)
             return r->rc;
         r->in_size = strcmp(name, "size") == 0;
         if (strcmp(name, "object") == 0) {
-            DG_PUSH(r->arena, r->out->objects, ((dg_voc_object){ .line = line_of(r) }));
+            DG_PUSH(r->arena, r->out->objects, ((dg_marked_object){ .line = line_of(r) }));
             r->object = &r->out->objects.items[r->out->objects.n - 1];
         }
     }
@@ -185,58 +173,38 @@ static int take_text(reader *r, const char *text)
     return 0;
 }
 
-static int read_nodes(reader *r)
+static int text(void *ctx, const dg_xml_reader *xml, const char *text)
 {
-    int more = 0;
+    reader *r = ctx;
+    int rc = 0;
 
-    while (r->rc == 0 && (more = xmlTextReaderRead(r->xml)) == 1) {
-        int depth = xmlTextReaderDepth(r->xml);
+    r->xml = xml;
+    if (r->field)
+        rc = take_text(r, text);
+    r->field = NULL;
+    return rc;
+}
 
-        switch (xmlTextReaderNodeType(r->xml)) {
-        case XML_READER_TYPE_ELEMENT:
-            begin(r, (const char *)xmlTextReaderConstName(r->xml), depth);
-            if (xmlTextReaderIsEmptyElement(r->xml))
-                r->field = NULL;
-            break;
-        case XML_READER_TYPE_TEXT:
-        case XML_READER_TYPE_CDATA:
-            if (r->field)
-                take_text(r, (const char *)xmlTextReaderConstValue(r->xml));
-            r->field = NULL;
-            break;
-        case XML_READER_TYPE_END_ELEMENT:
-            r->field = NULL;
-            if (depth == 0)
-                close_object(r);
-            break;
-        default:
-            break;
-        }
-    }
-    return r->rc ? r->rc : more < 0 ? refuse_object(r, 0, "voc-syntax", "not well-formed") : 0;
+static int end(void *ctx, const dg_xml_reader *xml, int depth)
+{
+    reader *r = ctx;
+
+    r->xml = xml;
+    r->field = NULL;
+    return depth == 0 ? close_object(r) : 0;
 }
 
 void dg_voc_prepare(void)
 {
-    xmlInitParser();
+    dg_xml_prepare();
 }
 
-int dg_voc_parse(dg_voc_file *out, dg_arena *a, const char *text, size_t n, const char *name,
+int dg_voc_parse(dg_marked_image *out, dg_arena *a, const char *bytes, size_t n, const char *name,
                  dg_diag *d)
 {
+    static const dg_xml_events events = { "voc-syntax", begin, text, end };
     reader r = { .out = out, .arena = a, .name = name, .d = d };
 
-    *out = (dg_voc_file){ 0 };
-    if (memmem(text, n, "<!DOCTYPE", 9))
-        return refuse_object(&r, 0, "voc-syntax", "document types and entities are not read");
-    if (n == 0)
-        return refuse_object(&r, 0, "voc-syntax", "the file is empty");
-    r.xml = xmlReaderForMemory(text, (int)n, name, NULL, XML_PARSE_NONET);
-    if (!r.xml)
-        return dg_fail(d, DG_EMEMORY, (dg_where){ .file = name }, "out-of-memory",
-                       "no memory to read it");
-    xmlTextReaderSetStructuredErrorHandler(r.xml, fault, &r);
-    (void)read_nodes(&r);
-    xmlFreeTextReader(r.xml);
-    return r.rc;
+    *out = (dg_marked_image){ 0 };
+    return dg_xml_read(bytes, n, name, &events, &r, d);
 }

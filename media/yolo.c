@@ -183,14 +183,17 @@ static int count_points(reading *r)
 
 static int read_classes(reading *r)
 {
-    static const char *const lists[] = { "classes.txt", "labels/classes.txt", "obj.names" };
+    const char *const lists[] = {
+        "classes.txt", "labels/classes.txt", "obj.names",
+        dg_printf(r->arena, "%s/classes.txt", r->from->split ? r->from->split : "."), /* labelImg */
+    };
 
     if (r->from->classes)
         return dg_index_classes(r->c, r->from->classes, ',', (dg_where){ .file = r->from->root },
                                 r->d);
     if (r->doc)
         return yaml_names(r);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         const char *path = dg_path_join(r->arena, r->folder, lists[i]);
 
         if (dg_exists(path))
@@ -204,17 +207,6 @@ static int read_classes(reading *r)
 }
 
 /* ---- which images ---------------------------------------------------------------------------- */
-
-/* a/images/b.jpg -> a/labels/b.txt */
-static const char *labels_of(dg_arena *a, const char *path)
-{
-    const char *stem = dg_path_stem(a, path), *at = NULL;
-
-    for (const char *p = stem; (p = strstr(p, "/images/")); p++)
-        at = p;
-    return at ? dg_printf(a, "%.*s/labels/%s.txt", (int)(at - stem), stem, at + strlen("/images/"))
-              : dg_printf(a, "%s.txt", stem);
-}
 
 static void add_image(reading *r, const char *path)
 {
@@ -231,7 +223,7 @@ static void add_image(reading *r, const char *path)
         free(real);
     }
     DG_PUSH(r->arena, r->entries,
-            ((entry){ .name = name, .path = path, .labels = labels_of(r->arena, path) }));
+            ((entry){ .name = name, .path = path, .labels = dg_yolo_labels_of(r->arena, path) }));
 }
 
 static int add_folder(reading *r, const char *path)
@@ -302,29 +294,6 @@ static int add_source(reading *r, const dg_json *source)
                    inside ? inside : "");
 }
 
-static bool both(dg_arena *a, const char *folder, const char *images, const char *labels)
-{
-    return dg_is_folder(dg_path_join(a, folder, images)) &&
-           dg_is_folder(dg_path_join(a, folder, labels));
-}
-
-/* Splits without a .yaml file: folders in both images/ and labels/, or folders that have both. */
-static void folder_splits(dg_listing *out, dg_arena *a, const char *root)
-{
-    dg_diag *quiet = dg_diag_open();
-    bool outside = both(a, root, "images", "labels");
-    int n = 0;
-
-    *out = (dg_listing){ 0 };
-    (void)!dg_dir_list(NULL, out, a, outside ? dg_path_join(a, root, "labels") : root, quiet);
-    for (int i = 0; i < out->n; i++)
-        if (outside ? dg_is_folder(dg_printf(a, "%s/images/%s", root, out->v[i]))
-                    : both(a, dg_path_join(a, root, out->v[i]), "images", "labels"))
-            out->v[n++] = out->v[i];
-    out->n = n;
-    dg_diag_close(&quiet);
-}
-
 bool dg_yolo_splits(dg_listing *splits, dg_arena *a, const char *root)
 {
     const char *file = dg_yolo_file(a, root);
@@ -337,8 +306,8 @@ bool dg_yolo_splits(dg_listing *splits, dg_arena *a, const char *root)
         yaml_splits(splits, a, doc);
         is = splits->n > 0;
     } else if (dg_is_folder(root)) {
-        folder_splits(splits, a, root);
-        is = splits->n > 0 || both(a, root, "images", "labels");
+        dg_yolo_folders(splits, a, root);
+        is = splits->n > 0 || dg_yolo_both(a, root, "images", "labels") || dg_yolo_beside(a, root);
     }
     dg_diag_close(&quiet);
     return is;
@@ -349,8 +318,10 @@ static int find_in_folders(reading *r)
     const char *split = r->from->split;
     dg_listing has;
 
-    folder_splits(&has, r->arena, r->folder);
-    if (!split && has.n == 0 && both(r->arena, r->folder, "images", "labels"))
+    dg_yolo_folders(&has, r->arena, r->folder);
+    if (!split && dg_yolo_beside(r->arena, r->folder))
+        return add_folder(r, r->folder);
+    if (!split && has.n == 0 && dg_yolo_both(r->arena, r->folder, "images", "labels"))
         return add_folder(r, dg_path_join(r->arena, r->folder, "images"));
     if (!split)
         return dg_index_no_split(
@@ -358,9 +329,13 @@ static int find_in_folders(reading *r)
             has.n ? "which split?"
                   : "there is no .yaml file with `names`, and no images/ with labels/");
     for (int i = 0; i < has.n; i++)
+        if (strcmp(has.v[i], split) == 0 &&
+            dg_yolo_beside(r->arena, dg_path_join(r->arena, r->folder, split)))
+            return add_folder(r, dg_path_join(r->arena, r->folder, split));
+    for (int i = 0; i < has.n; i++)
         if (strcmp(has.v[i], split) == 0)
             return add_folder(r, dg_printf(r->arena,
-                                           both(r->arena, r->folder, "images", "labels")
+                                           dg_yolo_both(r->arena, r->folder, "images", "labels")
                                                ? "%s/images/%s"
                                                : "%s/%s/images",
                                            r->folder, split));

@@ -32,4 +32,15 @@ bool dg_yolo_splits(dg_listing *splits, dg_arena *a, const char *root);
 /* The .yaml file of a data set folder, or NULL; root may be that file itself. */
 const char *dg_yolo_file(dg_arena *a, const char *root);
 
+/* Without a .yaml file. */
+/* a/images/b.jpg -> a/labels/b.txt, else the file beside it */
+const char *dg_yolo_labels_of(dg_arena *a, const char *path);
+/* True if the folder has both of these folders. */
+bool dg_yolo_both(dg_arena *a, const char *folder, const char *images, const char *labels);
+/* True if folder is as labelImg leaves it: images, labels beside them, and classes.txt. */
+bool dg_yolo_beside(dg_arena *a, const char *folder);
+/* Splits: folders in both images/ and labels/, folders that have both, or folders with images and
+ * labels side by side. */
+void dg_yolo_folders(dg_listing *out, dg_arena *a, const char *root);
+
 #endif

@@ -11,6 +11,9 @@
     NODE(loader_coco) \
     NODE(loader_voc) \
     NODE(loader_yolo) \
+    NODE(loader_labelme) \
+    NODE(loader_cvat) \
+    NODE(loader_csv) \
     NODE(loader_synthetic) \
     NODE(sampler_bucket) \
     NODE(augment) \

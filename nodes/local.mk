@@ -64,6 +64,7 @@ libnodes_la_SOURCES += \
 	nodes/layers.h \
 	nodes/loader/coco.c \
 	nodes/loader/index.c nodes/loader/index.h \
+	nodes/loader/marks.c \
 	nodes/loader/synthetic.c \
 	nodes/loader/voc.c \
 	nodes/loader/yolo.c \

@@ -43,7 +43,7 @@ DG_PUBLIC int dg_image_new(dg_image *out, dg_scratch *s, int w, int h, dg_diag *
 DG_PUBLIC int dg_image_copy(dg_image *out, dg_scratch *s, const dg_image *in, dg_diag *d)
     DG_MUST_USE;
 
-/* Reads a JPEG or PNG, recognised by content, and turns it upright (EXIF orientation). Gray,
+/* Reads a JPEG, PNG or BMP, recognised by content, and turns it upright (EXIF orientation). Gray,
  * palette, alpha (dropped), 16 bit (high byte), CMYK and YCCK become RGB as in Pillow's
  * convert("RGB"). */
 DG_PUBLIC int dg_image_read(dg_image *out, dg_scratch *s, const char *path, dg_diag *d) DG_MUST_USE;
@@ -223,6 +223,11 @@ typedef struct dg_data_source {
 /* VOC: ROOT/JPEGImages, ROOT/Annotations and ImageSets/Main/SPLIT.txt, or a folder of .xml files
  * and images. Unless listed, the classes are those of all its .xml files, in alphabetical order. */
 DG_PUBLIC int dg_voc_open(dg_coco **out, const dg_data_source *from, dg_diag *d) DG_MUST_USE;
+/* LabelMe: as VOC, with .json files. CVAT: annotations.xml ("for images 1.1"); CSV: a table with a
+ * row for each box. Several such files, or folders with one each, are splits. */
+DG_PUBLIC int dg_labelme_open(dg_coco **out, const dg_data_source *from, dg_diag *d) DG_MUST_USE;
+DG_PUBLIC int dg_cvat_open(dg_coco **out, const dg_data_source *from, dg_diag *d) DG_MUST_USE;
+DG_PUBLIC int dg_csv_open(dg_coco **out, const dg_data_source *from, dg_diag *d) DG_MUST_USE;
 /* YOLO: a .yaml file with path, train, val, names, or a folder with images/ and labels/. An
  * unreadable image is an error if it has objects; else its size is 1 x 1 until a probe reads it. */
 DG_PUBLIC int dg_yolo_open(dg_coco **out, const dg_data_source *from, dg_diag *d) DG_MUST_USE;

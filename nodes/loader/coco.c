@@ -77,7 +77,7 @@ const dg_node_class dg_node_loader_coco = {
     DG_NODE_CLASS,
     .name = "loader.coco",
     .role = DG_ROLE_LOADER,
-    .brief = "A data set in COCO form: an annotation file and a folder of JPEG or PNG images.",
+    .brief = "A data set in COCO form: an annotation file and a folder of images.",
     .doc = "Category ids may be any numbers: they become 0, 1, ... in ascending order, and results "
            "use the original ids. Crowd regions are not trained on, and evaluated by COCO's rules. "
            "Images without objects are kept.",

@@ -1,4 +1,4 @@
-/* image: any bytes as a JPEG or PNG, its header and its pixels. */
+/* image: any bytes as a JPEG, PNG or BMP, its header and its pixels. */
 #include "media/image.h"
 
 #include "base/diag.h"

@@ -1,7 +1,8 @@
 # A target is tests/fuzz/<name>.c with a corpus of that name; see tests/fuzz/fuzz.h.
 fuzz = tests/fuzz/archive tests/fuzz/coco tests/fuzz/image tests/fuzz/json tests/fuzz/pickle \
 	tests/fuzz/message tests/fuzz/program tests/fuzz/voc tests/fuzz/xml tests/fuzz/yolo \
-	tests/fuzz/contract tests/fuzz/flight tests/fuzz/state
+	tests/fuzz/contract tests/fuzz/flight tests/fuzz/state tests/fuzz/csv tests/fuzz/cvat \
+	tests/fuzz/labelme
 check_PROGRAMS += $(fuzz)
 tests_fuzz_archive_SOURCES = tests/fuzz/archive.c $(fuzz_main)
 tests_fuzz_archive_LDADD = $(weights_rooms) $(test_libs)
@@ -9,6 +10,15 @@ tests_fuzz_coco_SOURCES = tests/fuzz/coco.c $(fuzz_main)
 tests_fuzz_coco_LDADD = $(media_rooms) $(test_libs)
 tests_fuzz_image_SOURCES = tests/fuzz/image.c $(fuzz_main)
 tests_fuzz_image_LDADD = $(media_rooms) $(test_libs)
+tests_fuzz_csv_SOURCES = tests/fuzz/csv.c tests/fuzz/marks.h $(fuzz_main)
+tests_fuzz_csv_LDADD = $(media_rooms) $(test_libs)
+tests_fuzz_csv_LDFLAGS = $(AM_LDFLAGS) $(DG_FUZZ)
+tests_fuzz_cvat_SOURCES = tests/fuzz/cvat.c tests/fuzz/marks.h $(fuzz_main)
+tests_fuzz_cvat_LDADD = $(media_rooms) $(test_libs)
+tests_fuzz_cvat_LDFLAGS = $(AM_LDFLAGS) $(DG_FUZZ)
+tests_fuzz_labelme_SOURCES = tests/fuzz/labelme.c $(fuzz_main)
+tests_fuzz_labelme_LDADD = $(media_rooms) $(test_libs)
+tests_fuzz_labelme_LDFLAGS = $(AM_LDFLAGS) $(DG_FUZZ)
 tests_fuzz_json_SOURCES = tests/fuzz/json.c $(fuzz_main)
 tests_fuzz_json_LDADD = $(media_rooms) $(test_libs)
 tests_fuzz_message_SOURCES = tests/fuzz/message.c $(fuzz_main)

@@ -8,7 +8,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     dg_arena *a = dg_arena_open();
     dg_diag *d = dg_diag_open();
-    dg_voc_file out;
+    dg_marked_image out;
 
     dg_voc_prepare();
     if (dg_voc_parse(&out, a, (const char *)data, n, "fuzz.xml", d) < 0)

@@ -143,7 +143,7 @@ static void voc_dialects(void **state)
                "difficult><bndbox><ymax>26</ymax><xmax> 15.5 </xmax>"
                "<ymin>6</ymin><xmin>5</xmin></bndbox><name>a &amp; "
                "b</name><truncated>True</truncated></object></annotation>");
-    assert_true(dg_voc_splits(&splits, p->a, temporary(p, "voc")));
+    assert_true(dg_marks_files_splits(&splits, p->a, &dg_voc_form, temporary(p, "voc")));
     assert_int_equal(splits.n, 5); /* dog_train is of one class */
     assert_string_equal(splits.v[1], "my_val");
     assert_string_equal(splits.v[3], "train_2");
@@ -223,7 +223,7 @@ static const struct {
 static void voc_errors(void **state)
 {
     place *p = *state;
-    dg_voc_file f;
+    dg_marked_image f;
 
     dg_voc_prepare();
     for (size_t i = 0; i < sizeof bad_xml / sizeof *bad_xml; i++) {
@@ -263,11 +263,11 @@ static void voc_refused(void **state)
     train.classes = "dog";
     assert_int_equal(dg_voc_open(&c, &train, p->d), -DG_EINPUT);
     assert_int_equal(dg_diag_at(p->d, 0)->at.line, 2);
-    check_says(p, "voc-class", "\"cat\" is not among the 1");
+    check_says(p, "mark-class", "\"cat\" is not among the 1");
     train.classes = NULL;
     write_text(p, "voc/JPEGImages/b.png", "no image");
     assert_int_equal(dg_voc_open(&c, &val, p->d), -DG_EINPUT);
-    check_says(p, "image-unknown", "neither a JPEG nor a PNG");
+    check_says(p, "image-unknown", "not a JPEG, PNG or BMP");
     write_text(p, "voc/ImageSets/Main/train.txt", "c\na\nc\n");
     assert_int_equal(dg_voc_open(&c, &train, p->d), -DG_EINPUT);
     assert_int_equal(dg_diag_at(p->d, 0)->at.line, 3);
@@ -277,7 +277,7 @@ static void voc_refused(void **state)
     check_says(p, "voc-missing", "no Annotations/d.xml");
     write_text(p, "voc/ImageSets/Main/train.txt", "\n");
     assert_int_equal(dg_voc_open(&c, &train, p->d), -DG_EINPUT);
-    check_says(p, "voc-empty", "no image");
+    check_says(p, "mark-empty", "no image");
     write_text(p, "voc/ImageSets/Main/train.txt", "a\n");
     write_text(p, "voc/Annotations/a.xml", "<annotation>");
     assert_int_equal(dg_voc_open(&c, &train, p->d), -DG_EINPUT);
@@ -297,6 +297,39 @@ static void make_yolo(place *p)
     write_text(p, "yolo/labels/train/b.txt",
                ""); /* and c has no file at all: images without objects both */
     write_text(p, "yolo/labels/val/d.txt", "0 0.5 0.5 1 1");
+}
+
+/* As labelImg leaves it: labels and classes.txt beside the images, in one folder or in several. */
+static void yolo_beside(void **state)
+{
+    place *p = *state;
+    dg_data_source all = from(p, "li", NULL), train = from(p, "lis", "train");
+    dg_listing splits;
+    dg_coco *c = NULL;
+
+    write_image(p, "li/a.png", 40, 20);
+    write_image(p, "li/b.png", 40, 20);
+    write_text(p, "li/a.txt", "1 0.5 0.5 0.25 0.5\n");
+    write_text(p, "li/classes.txt", "dog\nperson\n");
+    assert_true(dg_yolo_splits(&splits, p->a, temporary(p, "li")));
+    assert_int_equal(splits.n, 0);
+    assert_int_equal(dg_yolo_open(&c, &all, p->d), 0);
+    assert_int_equal(dg_coco_n_images(c), 2);
+    assert_int_equal(dg_coco_n_classes(c), 2);
+    check_box(c, 0, 0, 1, 15, 5, 10, 10);
+    dg_coco_close(&c);
+    write_image(p, "lis/train/a.png", 40, 20);
+    write_text(p, "lis/train/a.txt", "1 0.5 0.5 0.25 0.5\n");
+    write_text(p, "lis/train/classes.txt", "dog\nperson\n");
+    write_image(p, "lis/val/b.png", 40, 20);
+    write_text(p, "lis/val/b.txt", "0 0.5 0.5 0.25 0.5\n");
+    write_text(p, "lis/val/classes.txt", "dog\nperson\n");
+    assert_true(dg_yolo_splits(&splits, p->a, temporary(p, "lis")));
+    assert_int_equal(splits.n, 2);
+    assert_int_equal(dg_yolo_open(&c, &train, p->d), 0);
+    check_box(c, 0, 0, 1, 15, 5, 10, 10);
+    dg_coco_close(&c);
+    no_diagnostics(p);
 }
 
 /* Opens with this data.yaml and looks at what must come out of train. */
@@ -512,7 +545,7 @@ static void yolo_refused(void **state)
     write_text(p, "yolo/labels/train/a.txt", "0 0.5 0.5 0.1 0.1\n");
     write_text(p, "yolo/images/train/a.png", "no image");
     assert_int_equal(dg_yolo_open(&c, &folder, p->d), -DG_EINPUT);
-    check_says(p, "image-unknown", "neither a JPEG nor a PNG");
+    check_says(p, "image-unknown", "not a JPEG, PNG or BMP");
     folder.replace = true;
     assert_int_equal(dg_yolo_open(&c, &folder, p->d), 0);
     check_says(p, "data-unsized", "cannot be read: 1; objects");
@@ -536,6 +569,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(voc_folders, set_up, tear_down),
         cmocka_unit_test_setup_teardown(voc_errors, set_up, tear_down),
         cmocka_unit_test_setup_teardown(voc_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(yolo_beside, set_up, tear_down),
         cmocka_unit_test_setup_teardown(yolo_shapes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(yolo_folders, set_up, tear_down),
         cmocka_unit_test_setup_teardown(yolo_labels, set_up, tear_down),
