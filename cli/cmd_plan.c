@@ -5,6 +5,7 @@
 
 #include "base/pool.h"
 #include "cli/cli.h"
+#include "exec/estimate.h"
 #include "graph/lower.h"
 #include "graph/monitor.h"
 #include "proof/proof.h"
@@ -60,6 +61,16 @@ static int64_t precision_of(const options *o, const dg_graph *g)
     return strcmp(o->precision, "f64") == 0 ? 2 : strcmp(o->precision, "bf16") == 0;
 }
 
+static void print_estimate(dg_str *out, const dg_plan *plan, dg_backend *backend)
+{
+    char text[32];
+    dg_speed r;
+
+    if (dg_speed_measure(&r, plan, backend))
+        dg_str_fmt(out, "a batch takes about %s, by a probe of some of these kernels\n",
+                   dg_human_time(dg_speed_seconds(&r, plan), text, sizeof text));
+}
+
 static int print_plan(const options *o, const dg_graph *g, const dg_scope *scope, dg_diag *d)
 {
     dg_params *params = dg_params_open();
@@ -89,6 +100,8 @@ static int print_plan(const options *o, const dg_graph *g, const dg_scope *scope
         if (reason)
             dg_str_fmt(&out, "%s\n", reason);
         dg_plan_print(&out, plan, !o->summary);
+        if (o->summary)
+            print_estimate(&out, plan, backend);
     }
     dg_say("%s", out.s ? out.s : "");
 out:

@@ -5,6 +5,8 @@ libexec_la_SOURCES += \
 	exec/compiled.h \
 	exec/debug.c \
 	exec/debug.h \
+	exec/estimate.c \
+	exec/estimate.h \
 	exec/exec_internal.h \
 	exec/observe.c \
 	exec/values.c \

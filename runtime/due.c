@@ -23,6 +23,15 @@ int dg_train_tick(dg_train *t, dg_diag *d)
     return rc;
 }
 
+double dg_train_steps_between(const dg_train *t, const dg_scope *evaluate)
+{
+    const dg_when *w = &evaluate->every;
+
+    return w->unit == DG_STEPS    ? w->n
+           : w->unit == DG_EPOCHS ? w->n * (double)t->horizon->per_epoch
+                                  : 0;
+}
+
 double dg_train_left_s(const dg_train *t)
 {
     double steps = (double)(t->horizon->n_steps - t->progress->step), all = steps * t->step_s;
@@ -30,10 +39,7 @@ double dg_train_left_s(const dg_train *t)
     if (t->horizon->n_steps <= 0)
         return -1;
     for (int i = 0; i < t->graph->n_evaluates; i++) {
-        const dg_when *w = &t->graph->evaluates[i]->every;
-        double every = w->unit == DG_STEPS    ? w->n
-                       : w->unit == DG_EPOCHS ? w->n * (double)t->horizon->per_epoch
-                                              : 0;
+        const double every = dg_train_steps_between(t, t->graph->evaluates[i]);
 
         all += every > 0 ? steps / every * t->evaluate_s : 0;
     }

@@ -86,6 +86,8 @@ uint64_t dg_folder_digest(const dg_pipeline *p);
 int dg_train_tick(dg_train *t, dg_diag *d) DG_MUST_USE;
 /* Estimated seconds until the end of the run; negative: unknown. */
 double dg_train_left_s(const dg_train *t);
+/* Steps from one run of an evaluation to the next; 0: not by steps. */
+double dg_train_steps_between(const dg_train *t, const dg_scope *evaluate);
 /* Runs the evaluations that are due after this step, or all. */
 int dg_train_evaluate(dg_train *t, bool all, dg_diag *d) DG_MUST_USE;
 /* Also saves after a new best value. */

@@ -2,8 +2,10 @@
  * steps, the checkpoint to continue from, and whether all ranks agree on these. */
 #include "runtime/train.h"
 
+#include <math.h>
 #include <stdio.h>
 
+#include "exec/estimate.h"
 #include "graph/rule.h"
 #include "runtime/control_hooks.h"
 #include "runtime/evaluate.h"
@@ -259,6 +261,78 @@ out:
     return rc;
 }
 
+/* ---- what it will take ----------------------------------------------------------------------- */
+
+/* Mean area of the scope's image sizes over the largest, which is the one that is planned. */
+static double share_of_largest(const dg_train *t, const dg_scope *scope, int *batch)
+{
+    dg_diag *ignored = dg_diag_open();
+    double sum = 0, most = 1;
+    dg_size *sizes;
+    int n = 0;
+
+    if (dg_scope_sizes(scope, t->arena, &sizes, &n, batch, ignored) < 0)
+        n = 0;
+    dg_diag_close(&ignored);
+    for (int i = 0; i < n; i++) {
+        const double area = (double)sizes[i].w * (double)sizes[i].h;
+
+        sum += area;
+        most = fmax(most, area);
+    }
+    return n ? sum / n / most : 1;
+}
+
+/* Seconds of the evaluations that are due every so many steps, per step. */
+static double evaluation_share(dg_train *t, const dg_speed *r)
+{
+    double all = 0;
+
+    for (int i = 0; i < t->graph->n_evaluates; i++) {
+        const dg_scope *scope = t->graph->evaluates[i];
+        const double every = dg_train_steps_between(t, scope);
+        const dg_compiled *c = dg_programs_of(t->programs, scope);
+        dg_diag *ignored = dg_diag_open();
+        const dg_data *data;
+        int batch = 1;
+
+        if (every > 0 && c && c->plan && dg_run_evaluates(t->run, scope) &&
+            dg_run_data(t->run, scope, &data, ignored) == 0) {
+            const double share = share_of_largest(t, scope, &batch);
+
+            all += ceil((double)data->set->n_items / batch / t->world->ranks) * share *
+                   dg_speed_seconds(r, c->plan) / every;
+        }
+        dg_diag_close(&ignored);
+    }
+    return all;
+}
+
+/* Says before the first step how long the run will take, and how much memory. The progress line
+ * replaces it by what is measured. */
+static void say_estimate(dg_train *t)
+{
+    const dg_compiled *c = dg_programs_of(t->programs, t->scope);
+    const double left = (double)(t->horizon->n_steps - t->progress->step);
+    const int64_t k = t->scope->accumulate > 0 ? t->scope->accumulate : 1;
+    char whole[32], step[32], memory[32];
+    dg_speed r;
+    double s;
+    int batch;
+
+    dg_human_bytes((double)dg_programs_bytes(t->programs, true), memory, sizeof memory);
+    if (!(left > 0) || !c || !c->plan ||
+        !dg_speed_measure(&r, c->plan, t->programs->conf.backend)) {
+        dg_log_line(t->env, DG_INFO, "%s of memory for parameters and a batch", memory);
+        return;
+    }
+    s = dg_speed_seconds(&r, c->plan) * share_of_largest(t, t->scope, &batch) * (double)k;
+    dg_human_time((s + evaluation_share(t, &r)) * left, whole, sizeof whole);
+    dg_log_line(t->env, DG_INFO,
+                "about %s by a short probe, %s a step; %s of memory for parameters and a batch",
+                whole, dg_human_time(s, step, sizeof step), memory);
+}
+
 int dg_train_start(dg_train *t, dg_diag *d)
 {
     const char *resume;
@@ -282,6 +356,7 @@ int dg_train_start(dg_train *t, dg_diag *d)
     if (t->out && !resume)
         t->first_pictures = dg_pictures_open(FIRST_PICTURES, t->data->set);
     DG_TRY(dg_world_agree(t->world, dg_metrics_out_port(t, d), "opened the metrics port", d));
+    say_estimate(t);
     DG_TRY(dg_run_open_feeder(t->run, t->scope, t->progress, t->horizon->n_epochs, &t->feeder, d));
 out:
     return rc;

@@ -10,6 +10,7 @@
 #include "media/image.h"
 #include "nodes/builtin.h"
 #include "runtime/programs.h"
+#include "exec/estimate.h"
 #include "exec/store.h"
 #include "runtime/detect.h"
 #include "weights/weights.h"
@@ -434,6 +435,45 @@ static void predicts(void **state)
     dg_scratch_close(&s);
 }
 
+/* ---- what a run will take -------------------------------------------------------------------- */
+
+static void estimates(void **state)
+{
+    toy *t = *state;
+    dg_run *run = open_with(t, (dg_run_options){ 0 });
+    const dg_speed slow = { 1e6, 1e6 }, fast = { 2e6, 2e6 };
+    const bool far = getenv("DETRGRAPH_DEVICE") != NULL;
+    const dg_programs *g;
+    const dg_plan *plan;
+    dg_speed r;
+
+    assert_non_null(run);
+    assert_int_equal(dg_run_select(run, "train", SIDE, SIDE, t->d), 0);
+    g = dg_run_programs(run);
+    plan = g->current->plan;
+    assert_true(dg_speed_seconds(&slow, plan) > 0);
+    assert_true(fabs(dg_speed_seconds(&slow, plan) / dg_speed_seconds(&fast, plan) - 2) < 1e-9);
+    assert_int_equal(dg_speed_measure(&r, plan, g->conf.backend), !far);
+    assert_int_equal(r.flops > 0 && r.bytes > 0, !far);
+    dg_run_close(&run);
+}
+
+/* Before its first step a run says how long it will take, and how much memory. */
+static void says_what_it_will_take(void **state)
+{
+    toy *t = *state;
+    const char *said, *step;
+
+    assert_int_equal(toy_train(t, toy_pipeline(t->arena, (toy_text){ 0 }),
+                               (dg_run_train_options){ .steps = 2 }),
+                     0);
+    said = strstr(t->log.s, "of memory for parameters and a batch");
+    step = strstr(t->log.s, " steps in all");
+    assert_non_null(said);
+    assert_true(step && step < said);
+    assert_int_equal(strstr(t->log.s, " by a short probe, ") != NULL, !getenv("DETRGRAPH_DEVICE"));
+}
+
 /* ---- a device that refuses to copy ----------------------------------------------------------- */
 
 static int refuse_upload(dg_backend *self, dg_lane lane, void *device, const void *host,
@@ -499,6 +539,8 @@ int main(void)
         TEST(half_pipelines),
         TEST(scopes_without_parts),
         TEST(predicts),
+        TEST(estimates),
+        TEST(says_what_it_will_take),
         TEST(device_refuses),
     };
 

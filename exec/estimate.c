@@ -1,0 +1,177 @@
+/* estimate.c: see estimate.h. */
+#include "exec/estimate.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/pool.h"
+
+enum { PROBES = 6, COPIED = 16 << 20 /* bytes */, ALIGNMENT = 64 };
+static const double most_s = 0.3; /* for all probes; the first is run whatever it takes */
+/* An instruction with more arithmetic is not probed: reference kernels need a second for it. */
+static const double most_flops = 4e9;
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Ops whose time is their arithmetic, and whose kernels take zeros in every operand. */
+static bool computes(const dg_op *op)
+{
+    static const char *const names[] = { "conv2d", "conv2d_dx", "conv2d_dw", "matmul" };
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(op->name, names[i]) == 0)
+            return true;
+    return false;
+}
+
+/* ---- arithmetic ------------------------------------------------------------------------------ */
+
+static size_t bytes_of(const dg_tensor *t)
+{
+    return t->shape.rank < 0 || t->dtype == DG_REAL
+               ? 0
+               : (size_t)dg_shape_elements(t->shape) * dg_dtype_size(t->dtype);
+}
+
+static size_t aligned(size_t bytes)
+{
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+/* Seconds of the second of two runs of an instruction on zeros; negative: it did not work. */
+static double time_one(const dg_plan *plan, dg_backend *b, int i)
+{
+    const dg_instr *in = &plan->program->instrs.items[i];
+    const dg_plan_instr *pi = &plan->instrs[i];
+    const int n = in->n_in + in->n_out;
+    const dg_control control = { .accumulated = 0 };
+    size_t bytes = aligned(pi->workspace_bytes + 1), at;
+    dg_tensor *t = calloc((size_t)n, sizeof *t);
+    char *memory;
+    double s = -1, begin;
+
+    for (int k = 0; k < n; k++)
+        bytes += aligned(bytes_of(&pi->t[k]));
+    memory = t ? b->alloc(b, bytes) : NULL;
+    if (memory) {
+        dg_args a = { t, n, in->attr, &control, memory, pi->handle, plan->threads };
+
+        memset(memory, 0, bytes);
+        at = aligned(pi->workspace_bytes + 1);
+        for (int k = 0; k < n; k++) {
+            t[k] = pi->t[k];
+            t[k].data = bytes_of(&t[k]) ? memory + at : NULL;
+            at += aligned(bytes_of(&t[k]));
+        }
+        if (pi->kernel->run(&a) == 0) { /* the first run makes what later ones find */
+            begin = now();
+            s = pi->kernel->run(&a) == 0 ? now() - begin : -1;
+        }
+        b->free(b, memory);
+    }
+    free(t);
+    return s;
+}
+
+/* The probe with the most arithmetic below that of the last one; -1: there is none. Equal ones
+ * count once. */
+static int next_probe(const dg_plan *plan, double below)
+{
+    int best = -1;
+
+    for (int i = 0; i < plan->program->instrs.n; i++) {
+        const dg_plan_instr *pi = &plan->instrs[i];
+
+        if (pi->kernel && !pi->alias && !pi->staged && pi->flops < below && pi->flops > 0 &&
+            computes(plan->program->instrs.items[i].op) &&
+            (best < 0 || pi->flops > plan->instrs[best].flops))
+            best = i;
+    }
+    return best;
+}
+
+/* Floating-point operations per second; 0: not known. */
+static double rate_of(const dg_plan *plan, dg_backend *b)
+{
+    const double began = now();
+    double flops = 0, seconds = 0, below = most_flops;
+    int i;
+
+    for (int k = 0; k < PROBES && (k == 0 || now() - began < most_s); k++) {
+        double s;
+
+        if ((i = next_probe(plan, below)) < 0)
+            break;
+        below = plan->instrs[i].flops;
+        s = time_one(plan, b, i);
+        if (s > 0) {
+            flops += below;
+            seconds += s;
+        }
+    }
+    return seconds > 0 ? flops / seconds : 0;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+typedef struct copy {
+    char *to;
+    const char *from;
+} copy;
+
+static void copy_range(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const copy *c = ctx;
+
+    (void)thread;
+    memcpy(c->to + begin, c->from + begin, (size_t)(end - begin));
+}
+
+/* Bytes read and written per second by all threads; 0: not known. */
+static double bandwidth_of(int threads)
+{
+    char *memory = malloc(2 * (size_t)COPIED);
+    copy c = { memory, memory ? memory + COPIED : NULL };
+    double begin, s;
+
+    if (!memory)
+        return 0;
+    memset(memory, 1, 2 * (size_t)COPIED);
+    begin = now();
+    dg_parallel_for(threads, COPIED, copy_range, &c);
+    s = now() - begin;
+    free(memory);
+    return s > 0 ? 2.0 * COPIED / s : 0;
+}
+
+bool dg_speed_measure(dg_speed *r, const dg_plan *plan, dg_backend *backend)
+{
+    *r = (dg_speed){ 0 };
+    if (!backend->immediate)
+        return false;
+    r->flops = rate_of(plan, backend);
+    r->bytes = r->flops > 0 ? bandwidth_of(plan->threads) : 0;
+    return r->bytes > 0;
+}
+
+double dg_speed_seconds(const dg_speed *r, const dg_plan *plan)
+{
+    double flops = 0, bytes = 0;
+
+    for (int i = 0; i < plan->program->instrs.n; i++) {
+        const dg_plan_instr *pi = &plan->instrs[i];
+
+        if (computes(plan->program->instrs.items[i].op))
+            flops += pi->flops;
+        else if (!pi->alias)
+            bytes += pi->bytes;
+    }
+    return flops / r->flops + bytes / r->bytes;
+}
