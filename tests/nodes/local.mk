@@ -1,3 +1,7 @@
+check_PROGRAMS += tests/nodes/codetr
+TESTS += tests/nodes/codetr
+tests_nodes_codetr_SOURCES = tests/nodes/codetr.c tests/ops/formula.h
+tests_nodes_codetr_LDADD = $(runtime_rooms) $(test_libs)
 check_PROGRAMS += tests/nodes/course tests/nodes/faults tests/nodes/presets tests/nodes/values \
 	tests/nodes/vit
 tests_nodes_course_SOURCES = tests/nodes/course.c
