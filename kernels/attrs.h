@@ -92,6 +92,11 @@ typedef struct mask_attr {
 typedef struct uniform_attr {
     int64_t key, rank, d[DG_MAX_DIMS];
 } uniform_attr;
+/* from before at step 0 to last at steps - 1 in equal parts; after from step `steps` on */
+typedef struct ramp_attr {
+    int64_t steps;
+    double before, last, after;
+} ramp_attr;
 /* All collectives. op: dg_reduce; axis: hash of its name; root: the sending or receiving rank;
  * ranks: size of the axis */
 typedef struct reduce_attr {

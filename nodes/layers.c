@@ -227,16 +227,28 @@ dg_val dg_layer_attention(const dg_param_path_of *at, dg_val x, dg_val pos, int 
     return dg_layer_linear_bias(&project, y, d, out, dg_init_zero());
 }
 
+/* The layer's probability in this update of the weights. */
+static dg_val drop_rate(dg_build *b, const dg_drop_path *p, double rate)
+{
+    double first = p->mode == DG_DROP_LATE ? 0 : rate, then = p->mode == DG_DROP_LATE ? rate : 0;
+
+    if (p->mode == DG_DROP_ALWAYS)
+        return dg_number(b, rate);
+    return dg_ramp(b, p->until, first, p->mode == DG_DROP_EARLY ? rate : 0, then);
+}
+
 dg_val dg_layer_drop_path(dg_build *b, dg_val branch, const dg_drop_path *p, const char *name)
 {
     dg_shape s = dg_shape_of(b, branch);
     double rate = p->layers > 1 ? p->last * (double)p->layer / (double)(p->layers - 1) : p->last;
-    dg_val keep;
+    dg_val keep, dropped;
 
     if (!dg_training(b) || rate <= 0)
         return branch;
-    keep = dg_at_least(b, dg_uniform(b, name, DG_SHAPE(p->batch, 1, 1)), dg_number(b, rate));
-    keep = dg_scale(b, dg_real(b, keep), 1 / (1 - rate), 0);
+    dropped = drop_rate(b, p, rate);
+    keep = dg_at_least(b, dg_uniform(b, name, DG_SHAPE(p->batch, 1, 1)), dropped);
+    keep = p->mode == DG_DROP_ALWAYS ? dg_scale(b, dg_real(b, keep), 1 / (1 - rate), 0)
+                                     : dg_div(b, dg_real(b, keep), dg_scale(b, dropped, -1, 1));
     branch = dg_reshape(b, branch, DG_SHAPE(p->batch, -1, dg_dim(b, branch, -1)));
     return dg_reshape(b, dg_mul(b, branch, keep), s);
 }

@@ -104,9 +104,17 @@ dg_val dg_layer_attention(const dg_param_path_of *at, dg_val x, dg_val pos, int 
 /* Stochastic depth: in training the branch of an image is left out (0) with the layer's
  * probability; those that remain are larger in proportion. branch [B n,..,D], image by image. name:
  * of the draw. Huang et al. 2016. */
+typedef enum dg_drop_mode {
+    DG_DROP_ALWAYS,
+    DG_DROP_EARLY,
+    DG_DROP_FALLING,
+    DG_DROP_LATE
+} dg_drop_mode;
 typedef struct dg_drop_path {
     int64_t batch, layer, layers; /* layer: from 0 */
     double last;                  /* probability of the last layer; others in proportion to layer */
+    dg_drop_mode mode;            /* in the first `until` updates, falling to 0, or after them */
+    int64_t until;
 } dg_drop_path;
 dg_val dg_layer_drop_path(dg_build *b, dg_val branch, const dg_drop_path *p, const char *name);
 

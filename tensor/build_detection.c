@@ -33,6 +33,13 @@ dg_val dg_uniform(dg_build *b, const char *name, dg_shape shape)
     return u;
 }
 
+dg_val dg_ramp(dg_build *b, int64_t steps, double before, double last, double after)
+{
+    const ramp_attr a = { steps, before, last, after };
+
+    return dg_emit1(b, DG_OP(ramp), &a, DG_NONE, DG_NONE, DG_NONE, 0);
+}
+
 /* The noisy boxes are also recorded as a draw, so that tests can replace them by another program's,
  * with its rounding. */
 dg_denoising dg_denoise(dg_build *b, dg_val labels, dg_val boxes, dg_val count, dg_val most,

@@ -81,6 +81,13 @@ static const dg_field fields_uniform_attr[] = {
     { "d", DG_FIELD_SHAPE, offsetof(uniform_attr, rank), 1 },
     END,
 };
+static const dg_field fields_ramp_attr[] = {
+    INT(ramp_attr, steps),
+    REAL(ramp_attr, before),
+    REAL(ramp_attr, last),
+    REAL(ramp_attr, after),
+    END,
+};
 static const dg_field fields_reduce_attr[] = {
     INT(reduce_attr, op),
     INT(reduce_attr, axis),

@@ -26,6 +26,41 @@ static int accumulate(const dg_cuda_call *c)
     return LAUNCH(c, accumulate_kernel, grid_of(p.n), &p);
 }
 
+/* ---- ramp ------------------------------------------------------------------------------------ */
+
+typedef struct slope {
+    const dg_control *control;
+    real *y;
+    int64_t steps;
+    double before, last, after;
+} slope;
+
+KERNEL(ramp_kernel, slope)
+{
+    int64_t now = p->control->step;
+    double y = p->after;
+
+    if (now < p->steps - 1)
+        y = p->before + (double)now * ((p->last - p->before) / (double)(p->steps - 1));
+    else if (now < p->steps)
+        y = p->steps == 1 ? p->before : p->last;
+    if (first() == 0)
+        *p->y = put((wide)y);
+}
+
+static int ramp(const dg_cuda_call *c)
+{
+    const dg_cuda_grid one = { 1, DG_CUDA_WARP, 0 };
+    const ramp_attr *f = (const ramp_attr *)c->a->attr;
+    slope p = { .control = c->a->control, .y = reals(c->a, DG_RAMP_Y) };
+
+    p.steps = f->steps;
+    p.before = f->before;
+    p.last = f->last;
+    p.after = f->after;
+    return LAUNCH(c, ramp_kernel, one, &p);
+}
+
 /* ---- norm ------------------------------------------------------------------------------------ */
 
 typedef struct squares {
@@ -229,6 +264,7 @@ static int ema(const dg_cuda_call *c)
     return LAUNCH(c, ema_kernel, grid_of(p.end - p.begin), &p);
 }
 
+DG_CUDA(ramp, NULL, ramp);
 DG_CUDA(accumulate, NULL, accumulate);
 DG_CUDA(grad_norm, prepare_norm, grad_norm);
 DG_CUDA(finite, NULL, all_finite);

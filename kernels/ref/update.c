@@ -98,6 +98,22 @@ static int ema(const dg_args *a)
     return 0;
 }
 
+/* numpy.linspace(before, last, steps), and after behind it */
+static int ramp(const dg_args *a)
+{
+    const ramp_attr *f = a->attr;
+    int64_t step = a->control->step;
+    double y = f->after;
+
+    if (step < f->steps - 1)
+        y = f->before + (double)step * ((f->last - f->before) / (double)(f->steps - 1));
+    else if (step < f->steps)
+        y = f->steps == 1 ? f->before : f->last;
+    out(a, DG_RAMP_Y)[0] = (real)y;
+    return 0;
+}
+
+DG_REF(ramp, NULL, ramp);
 DG_REF(accumulate, NULL, accumulate);
 DG_REF(grad_norm, NULL, grad_norm);
 DG_REF(finite, NULL, all_finite);

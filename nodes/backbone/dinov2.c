@@ -28,6 +28,8 @@ typedef struct conf {
     int64_t width, heads, layers, patch, windows, positions;
     dg_ints features;
     double drop_path;
+    int64_t drop_when; /* dg_drop_mode */
+    int64_t drop_until;
     bool normalize;
 } conf;
 
@@ -49,15 +51,33 @@ static const dg_attr attrs[] = {
     DG_NUM(conf, drop_path, 0, 0, 0.99,
            "probability with which training skips the last layer's branches for an image; earlier "
            "layers in proportion, the first never"),
+    DG_ENUM(
+        conf, drop_when, DG_DROP_ALWAYS, "always|early|falling|late",
+        "drop_path in all updates of the weights, in the first drop_until, in those and falling "
+        "to 0 in equal parts, or in all but those"),
+    DG_INT(conf, drop_until, 0, 0, INT32_MAX, "updates of the weights that drop_when speaks of"),
     DG_BOOL(conf, normalize, true,
             "subtract ImageNet's mean from the images and divide by its deviation"),
     { 0 },
 };
 
+static void check_drop(dg_check *k, const conf *c)
+{
+    if (c->drop_when != DG_DROP_ALWAYS && c->drop_path <= 0)
+        dg_check_fail(k, "drop_when", "vit-drop", "needs drop_path, like \"0.1\"");
+    if (c->drop_when != DG_DROP_ALWAYS && c->drop_until < 1)
+        dg_check_fail(k, "drop_when", "vit-drop",
+                      "needs drop_until, the number of updates of the weights, like \"1000\"");
+    if (c->drop_when == DG_DROP_ALWAYS && c->drop_until)
+        dg_check_fail(k, "drop_until", "vit-drop",
+                      "needs drop_when: \"early\", \"falling\" or \"late\"");
+}
+
 static void check_dinov2(dg_check *k, const void *self)
 {
     const conf *c = self;
 
+    check_drop(k, c);
     if (c->width % c->heads)
         dg_check_fail(k, "width", "vit-width", "must be a multiple of heads (%lld), found %lld",
                       (long long)c->heads, (long long)c->width);
@@ -208,7 +228,10 @@ static bool is_global(const conf *c, int64_t layer)
 static dg_val residual(const vit *m, dg_val x, dg_val branch, dg_val scale, int64_t layer,
                        const char *which)
 {
-    const dg_drop_path drop = { m->batch, layer, m->c->layers, m->c->drop_path };
+    const dg_drop_path drop = {
+        m->batch,        layer, m->c->layers, m->c->drop_path, (dg_drop_mode)m->c->drop_when,
+        m->c->drop_until
+    };
     char name[48];
 
     snprintf(name, sizeof name, "drop_path.%lld.%s", (long long)layer, which);

@@ -256,9 +256,10 @@ static dg_val attention(const swin *m, dg_val x, const dg_val p[N_PARTS], bool s
 static dg_val residual(const swin *m, dg_val x, dg_val branch, int64_t layer, const char *which)
 {
     const dg_ints *depths = &m->c->depths;
-    const dg_drop_path drop = { m->batch, m->before + layer,
-                                depths->v[0] + depths->v[1] + depths->v[2] + depths->v[3],
-                                m->c->drop_path };
+    const dg_drop_path drop = { .batch = m->batch,
+                                .layer = m->before + layer,
+                                .layers = depths->v[0] + depths->v[1] + depths->v[2] + depths->v[3],
+                                .last = m->c->drop_path };
     char name[64];
 
     snprintf(name, sizeof name, "drop_path.%d.%lld.%s", m->stage, (long long)layer, which);

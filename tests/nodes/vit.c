@@ -224,45 +224,39 @@ static void normalized_images(void **state)
     close_run(&without);
 }
 
-/* Of the last layer every image keeps both branches, one, or none; what is kept counts
- * 1 / (1 - 0.5) = 2 times. The first layer keeps all. */
-static void dropped_paths(void **state)
+enum { BATCH = 32, WINDOWS = 4 };
+
+/* Takes a step and counts the images that keep no branch of the last layer (0), attention (1), mlp
+ * (2), both (3); what is kept counts `factor` times. */
+static void count_paths(opened *o, const double *images, double factor, int kinds[4])
 {
-    enum { BATCH = 32, WINDOWS = 4 };
     static const char module[] = "backbone.0.encoder.encoder.encoder.layer.2.";
+    static const char *const names[] = { "attention", "mlp" };
     char name[96];
-    opened o;
+    double lambda[2][WIDTH], *before, *after, *branch[2];
     dg_shape s;
-    double *before, *after, *attention, *mlp, *lambda[2];
-    int kinds[4] = { 0 };
     int64_t per;
 
-    (void)state;
-    open_run(&o, "false", "0.5", BATCH, 16, 16);
-    start(&o, false);
-    before = read(&o, "vit.layer.1", &s);
-    after = read(&o, "vit.layer.2", &s);
+    for (int i = 0; i < 2; i++) {
+        snprintf(name, sizeof name, "%slayer_scale%d.lambda1", module, i + 1);
+        must(dg_run_get(o->run, DG_RUN_WEIGHTS, name, lambda[i], WIDTH, o->d), o->d);
+    }
+    step(o, images);
+    before = read(o, "vit.layer.1", &s);
+    after = read(o, "vit.layer.2", &s);
     per = dg_shape_elements(s) / BATCH;
     assert_int_equal(s.d[0], BATCH * WINDOWS);
-    snprintf(name, sizeof name, "%sattention", module);
-    attention = read(&o, name, &s);
-    snprintf(name, sizeof name, "%smlp", module);
-    mlp = read(&o, name, &s);
-    for (int i = 0; i < 2; i++) { /* before the update */
-        lambda[i] = test_malloc(WIDTH * sizeof **lambda);
-        for (int p = 0; p < dg_run_n_params(o.run); p++) {
-            snprintf(name, sizeof name, "%slayer_scale%d.lambda1", module, i + 1);
-            for (int j = 0; j < WIDTH && strcmp(dg_run_param_at(o.run, p).name, name) == 0; j++)
-                lambda[i][j] = 0.4 * draw(j + 7 * p);
-        }
+    for (int i = 0; i < 2; i++) {
+        snprintf(name, sizeof name, "%s%s", module, names[i]);
+        branch[i] = read(o, name, &s);
     }
     for (int64_t b = 0; b < BATCH; b++) {
         int fits[4] = { 1, 1, 1, 1 }; /* bit 0: attention is kept, bit 1: mlp */
 
         for (int64_t i = b * per; i < (b + 1) * per; i++)
             for (int k = 0; k < 4; k++) {
-                double want = (k & 1 ? 2 * lambda[0][i % WIDTH] * attention[i] : 0) +
-                              (k & 2 ? 2 * lambda[1][i % WIDTH] * mlp[i] : 0);
+                double want = (k & 1 ? factor * lambda[0][i % WIDTH] * branch[0][i] : 0) +
+                              (k & 2 ? factor * lambda[1][i % WIDTH] * branch[1][i] : 0);
 
                 fits[k] &= fabs(after[i] - before[i] - want) < 1e-12;
             }
@@ -270,15 +264,44 @@ static void dropped_paths(void **state)
         for (int k = 0; k < 4; k++)
             kinds[k] += fits[k];
     }
-    for (int k = 0; k < 4; k++)
-        assert_true(kinds[k] > 0);
     test_free(before);
     test_free(after);
-    test_free(attention);
-    test_free(mlp);
-    test_free(lambda[0]);
-    test_free(lambda[1]);
+    test_free(branch[0]);
+    test_free(branch[1]);
+}
+
+/* The last layer's factors of kept branches in the first updates; 1: nothing is dropped. */
+static void count_updates(const char *drop, int n, const double *factors)
+{
+    int64_t size = BATCH * 16 * 16 * 3;
+    double *images = test_malloc((size_t)size * sizeof *images);
+    opened o;
+
+    for (int64_t j = 0; j < size; j++)
+        images[j] = draw(j);
+    open_run(&o, "false", drop, BATCH, 16, 16);
+    set_weights(&o, false);
+    for (int i = 0; i < n; i++) {
+        int kinds[4] = { 0 };
+
+        count_paths(&o, images, factors[i], kinds);
+        if (factors[i] == 1)
+            assert_int_equal(kinds[3], BATCH);
+        else
+            assert_true(kinds[1] > 0 && kinds[2] > 0 && kinds[3] > 0 && kinds[3] < BATCH);
+    }
+    test_free(images);
     close_run(&o);
+}
+
+/* What is kept counts 1 / (1 - rate) times. The first layer keeps all. */
+static void dropped_paths(void **state)
+{
+    (void)state;
+    count_updates("0.5", 2, (double[]){ 2, 2 });
+    count_updates("0.5' drop_when='early' drop_until='2", 3, (double[]){ 2, 2, 1 });
+    count_updates("0.5' drop_when='falling' drop_until='3", 4, (double[]){ 2, 4 / 3.0, 1, 1 });
+    count_updates("0.5' drop_when='late' drop_until='1", 3, (double[]){ 1, 2, 2 });
 }
 
 /* Rows of PyTorch's matrices, to six digits; every row sums to 1. */

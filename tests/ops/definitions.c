@@ -175,6 +175,30 @@ static void draw(double *u, int64_t batch, uint64_t seed, int64_t step, int64_t 
           &(dg_control){ .seed = seed, .step = step, .sample = sample });
 }
 
+static double ramp_at(int64_t step, const ramp_attr *attr)
+{
+    double y = -1;
+    const dg_tensor t = real_tensor(DG_SCALAR, &y);
+
+    run64(DG_OP(ramp), &t, 1, attr, &(dg_control){ .step = step });
+    return y;
+}
+
+/* numpy.linspace(0.3, 0, 4), zeros behind it; then the two other forms of the reference. */
+static void a_ramp_follows_the_step(void **state)
+{
+    const ramp_attr falls = { 4, 0.3, 0, 0 }, late = { 2, 0, 0, 0.2 }, once = { 1, 0.3, 0, 0.1 },
+                    always = { 0, 0, 0, 0.4 };
+    const double expected[] = { 0.3, 0.3 + -0.3 / 3, 0.3 + 2 * (-0.3 / 3), 0, 0, 0 };
+
+    (void)state;
+    for (int i = 0; i < 6; i++)
+        assert_true(ramp_at(i, &falls) == expected[i]);
+    assert_true(ramp_at(1, &late) == 0 && ramp_at(2, &late) == 0.2 && ramp_at(9, &late) == 0.2);
+    assert_true(ramp_at(0, &once) == 0.3 && ramp_at(1, &once) == 0.1);
+    assert_true(ramp_at(0, &always) == 0.4 && ramp_at(1000, &always) == 0.4);
+}
+
 static void draws_depend_on_what_they_are_for(void **state)
 {
     static double two[2 * EACH], one[EACH];
@@ -301,6 +325,7 @@ int main(void)
         cmocka_unit_test(costs_that_are_not_finite_come_last),
         cmocka_unit_test(rows_are_ranked_by_each_of_their_values),
         cmocka_unit_test(a_mask_is_a_softmax_over_what_is_seen),
+        cmocka_unit_test(a_ramp_follows_the_step),
         cmocka_unit_test(draws_depend_on_what_they_are_for),
         cmocka_unit_test(boxes_without_an_area_stay_finite),
         cmocka_unit_test(masks_are_bilinear_inside_the_centres),

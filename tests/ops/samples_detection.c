@@ -27,6 +27,9 @@ static void draws(samples *s)
 
     ADD(s, uniform, "boxes", uniform_attr, 0x123456789ABCDEF, 3, { 2, 5, 4 });
     ADD(s, uniform, "one number a sample", uniform_attr, -5, 1, { 3 });
+    ADD(s, ramp, "in the middle", ramp_attr, 40, 0.3, 0, 0.1);
+    ADD(s, ramp, "its last step", ramp_attr, 4, 0.3, 0.1, 0);
+    ADD(s, ramp, "behind its end", ramp_attr, 3, 0, 0, 0.2);
     denoise(s, "two, one and none", 1, 3, labels, INTS(2, 1, 0), 2);
     denoise(s, "the most is elsewhere", 1, 3, labels, INTS(1, 0, 1), 3);
     denoise(s, "more than half of what is asked", 1, 9, labels, INTS(9, 4, 0), 9);

@@ -342,7 +342,7 @@ int fixture_check_losses(fixture *f, const dg_json *step, double total_bound, do
                    fixture_relative(*v, dg_json_get(step, "grad_norm")->number),
                    term_bound < 0             ? -1
                    : f->set->precision == F64 ? term_bound
-                                              : fmax(1e-3, term_bound),
+                                              : fmax(f->normalized ? 5e-4 : 1e-3, term_bound),
                    "grad_norm");
     return 0;
 }

@@ -78,9 +78,9 @@ static void check_first(fixture *f, const found *d, const dg_json *rows)
 
         report_fact(f->report, "labels of detections", d->labels[at] == row[0].number, "");
         report_add(f->report, "scores of detections", fabs(d->scores[at] - row[5].number),
-                   fixture_bound(f, 1e-8, 5e-6), "");
+                   fixture_bound(f, f->normalized ? 1e-10 : 1e-8, 5e-6), "");
         report_add(f->report, "boxes of detections, pixels", box_error(d, at, row),
-                   fixture_bound(f, 1e-6, 1e-3), "");
+                   fixture_bound(f, f->normalized ? 1e-8 : 1e-6, 1e-3), "");
     }
 }
 
@@ -89,7 +89,8 @@ static void check_all(fixture *f, const found *d, const dg_json *expected)
 {
     const dg_json *scores = dg_json_get(expected, "scores"),
                   *boxes = dg_json_get(expected, "boxes"),
-                  *counts = dg_json_get(expected, "label_counts");
+                  *counts =
+                      dg_json_get(expected, f->normalized ? "label_histogram" : "label_counts");
 
     if (scores)
         fixture_compare(f, "all scores", "scores", scores, d->scores, DG_SHAPE(d->n), AS_STORED,
@@ -151,7 +152,7 @@ int fixture_eval(fixture *f)
 
     for (int i = 0; acts && i < acts->n; i++)
         widest = fmax(widest, acts->items[i].number);
-    bound = fixture_bound(f, 1e-8, 10 * widest);
+    bound = f->normalized ? fixture_bound(f, 1e-10, 1e-5) : fixture_bound(f, 1e-8, 10 * widest);
     DG_TRY(dg_run_select(f->run, "evaluate", f->w, f->h, f->d));
     DG_TRY(fixture_feed_images(f, fixture_images(f)));
     DG_TRY(dg_run_forward(f->run, false, f->d));
