@@ -27,8 +27,8 @@ static inline uint16_t dg_bf16_of_f32(float f)
     return (uint16_t)((u + 0x7FFFu + (u >> 16 & 1)) >> 16);
 }
 
-/* Element i of p, which holds elements of type t, not DG_REAL. A number that is set is rounded to
- * the type; it has to be in the range of an integer type. */
+/* Element i of p, which holds elements of type t, not DG_REAL. dg_element_set rounds to the type; a
+ * number for an integer type must be in its range. */
 double dg_element(const void *p, dg_dtype t, int64_t i);
 void dg_element_set(void *p, dg_dtype t, int64_t i, double v);
 

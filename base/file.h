@@ -8,8 +8,8 @@
  * are refused (0: no limit). */
 int dg_file_read(char **text, size_t *n, const char *path, size_t max, dg_diag *d) DG_MUST_USE;
 
-/* A read-only view of a whole file. Small ones are copied: a mapped file that somebody cuts while
- * it is read ends the process by SIGBUS. */
+/* A read-only view of a whole file. Small ones are copied: if a mapped file is truncated while it
+ * is read, SIGBUS ends the process. */
 typedef struct dg_mapping {
     const uint8_t *p;
     size_t n;
@@ -28,7 +28,7 @@ int dg_outfile_open(dg_outfile **f, const char *path, dg_diag *d) DG_MUST_USE;
 int dg_outfile_write(dg_outfile *f, const void *p, size_t n, dg_diag *d) DG_MUST_USE;
 /* Replaces bytes that were written before; not of a pipe (dg_outfile_is_stream). */
 int dg_outfile_patch(dg_outfile *f, size_t at, const void *p, size_t n, dg_diag *d) DG_MUST_USE;
-/* Writes what an open file of this process has, which may be deleted, to path. */
+/* Copies to path what a file holds that this process has open, even if it was deleted. */
 int dg_file_rescue(int fd, const char *path, dg_diag *d) DG_MUST_USE;
 bool dg_outfile_is_stream(const dg_outfile *f);
 int dg_outfile_commit(dg_outfile *f, dg_diag *d) DG_MUST_USE;

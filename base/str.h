@@ -18,13 +18,13 @@ void dg_str_vfmt(dg_str *s, const char *fmt, va_list ap) DG_PRINTF(2, 0);
 void dg_str_json(dg_str *s, const char *text);  /* as a quoted JSON string; NULL is null */
 void dg_str_shell(dg_str *s, const char *word); /* as one word for a shell; NULL is empty */
 void dg_str_xml(dg_str *s, const char *text);   /* escaped for XML text and attribute values */
-/* What files, people and other machines wrote, for terminals and logs: malformed UTF-8 becomes "?",
- * and so do C0 and C1 controls, which begin escape sequences, and characters that turn the
- * direction of writing (U+202E) or break lines. plain: one line; shown: lines and tabs stay. */
+/* Makes text from files, people and other machines safe to show: malformed UTF-8 becomes "?", and
+ * so do C0 and C1 controls, which begin escape sequences, and characters that turn the direction of
+ * writing (U+202E) or break lines. plain: one line; shown: lines and tabs stay. */
 void dg_str_plain(dg_str *s, const char *text);
 void dg_str_shown(dg_str *s, const char *text);
-/* Bytes at text that make a character which may be shown; 0: replace *skip bytes by "?". `most`
- * bytes can be read. */
+/* Length of the character at text if it may be shown; 0: replace *skip bytes by "?". Reads at most
+ * `most` bytes. */
 size_t dg_shown_bytes(const char *text, size_t most, size_t *skip);
 void dg_str_base64(dg_str *s, const void *p, size_t n); /* RFC 4648, padded, one line */
 /* shortest text that reads back exactly; not finite: null */

@@ -50,7 +50,7 @@ int dg_world_gather(const dg_world *w, const void *mine, size_t bytes, void *all
 int dg_world_collect(const dg_world *w, const void *mine, size_t bytes, void **all, size_t *sizes,
                      const char *what, dg_diag *d) DG_MUST_USE;
 int dg_world_any(const dg_world *w, bool mine, bool *any, const char *what, dg_diag *d) DG_MUST_USE;
-/* in place: the least of all ranks' numbers; their sum */
+/* in place: the minimum over all ranks; the sum */
 int dg_world_least(const dg_world *w, double *x, const char *what, dg_diag *d) DG_MUST_USE;
 int dg_world_sum(const dg_world *w, double *x, const char *what, dg_diag *d) DG_MUST_USE;
 /* Each rank passes the status of its own work. If any failed, all fail: that rank with its own

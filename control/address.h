@@ -23,7 +23,8 @@ typedef struct dg_address {
 /* Errors: coordinator-form, coordinator-unknown. */
 int dg_address_read(dg_address *out, const char *coordinator, dg_arena *a, dg_diag *d) DG_MUST_USE;
 
-/* Writes this machine's address on the way to HOST:PORT to out; false if there is no way. */
+/* Writes the address from which this machine reaches HOST:PORT to out; false if there is no
+ * route. */
 bool dg_address_towards(const char *coordinator, char *out, size_t n);
 
 #endif

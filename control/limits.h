@@ -4,8 +4,8 @@
 
 #include "base/diag.h"
 
-/* Raises the soft limits of open files and of the stack, which ranks inherit, as far as a launcher
- * of so many ranks needs; an error if the hard limits are too small. */
+/* Raises the soft limits of open files and of the stack, which ranks inherit, to what a launcher of
+ * that many ranks needs; an error if the hard limits are too small. */
 int dg_limits_raise(int ranks, dg_diag *d) DG_MUST_USE;
 /* Adds to the error about a rank that crashed the limit of memory that may have been the cause. */
 void dg_limits_help(dg_diag *d);

@@ -1,10 +1,10 @@
 /* collective.h: executes collective instructions: passes their operands to the communicator. One
  * function per kind, chosen by the op's row.
  *
- * Where the device's work is done when a call returns, the communicator works on the operands. On a
- * late device it works on pinned copies, in the order of the lane COMM: the host only puts the
- * copies and the calls there, and waits for nothing. Devices that exchange among themselves
- * (kernels/peers.h) work on the operands, and the host meets the other ranks before each. */
+ * On a device whose work is done when a call returns, the communicator works on the operands. On a
+ * late device it works on pinned copies, in the order of the lane COMM: the host only queues copies
+ * and calls there, and does not wait. Devices that exchange among themselves (kernels/peers.h) work
+ * on the operands; the host meets the other ranks before each exchange. */
 #ifndef DG_EXEC_COLLECTIVE_H
 #define DG_EXEC_COLLECTIVE_H
 

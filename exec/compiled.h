@@ -14,7 +14,7 @@ typedef struct dg_memory {
     void *slab, *io;
     int64_t slab_bytes, io_bytes;
     dg_landing landing; /* as large as io; none where the device is the host */
-    /* What programs to come will need: growing once moves less than growing often. */
+    /* What later programs will need: memory that grows once moves once. */
     int64_t least_slab_bytes, least_io_bytes;
     int64_t
         generation; /* counts the moves: what is bound to an earlier one has to be bound again */
@@ -45,8 +45,8 @@ typedef struct dg_compiled_conf {
     dg_debug debug;
 } dg_compiled_conf;
 
-/* Lowers the scope and declares its parameters, which must not be sealed before every scope was
- * lowered once. */
+/* Lowers the scope and declares its parameters. They may be sealed once every scope has been
+ * lowered. */
 int dg_compiled_lower(dg_compiled **out, const dg_compiled_conf *c, const dg_scope *scope,
                       dg_size size, dg_diag *d) DG_MUST_USE;
 /* Runs passes and planner; allocates no memory yet. */
@@ -58,8 +58,8 @@ int dg_compiled_compile(dg_compiled *b, const dg_compiled_conf *c, dg_memory *m,
 void dg_compiled_close(dg_compiled **b, dg_backend *backend);
 void dg_memory_close(dg_memory *m);
 
-/* Binds the program to this memory, if it is not; ema: to the averaged weights instead of the
- * weights. */
+/* Binds the program to this memory unless it is bound to it; ema: with the averaged weights in
+ * place of the weights. */
 int dg_compiled_bind(dg_compiled *b, dg_memory *m, const dg_store *s, bool ema, dg_diag *d)
     DG_MUST_USE;
 

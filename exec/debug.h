@@ -1,5 +1,5 @@
-/* debug.h: what `run --debug` asks of an executor: to run instruction by instruction and look at
- * each. Nothing of it costs anything if it is not asked for. */
+/* debug.h: `run --debug`: runs a program instruction by instruction and checks each. It costs
+ * nothing unless it is asked for. */
 #ifndef DG_EXEC_DEBUG_H
 #define DG_EXEC_DEBUG_H
 
@@ -9,7 +9,7 @@ enum {
     DG_DEBUG_SYNC = 1,   /* wait after each instruction: the failing one is named */
     DG_DEBUG_NAN = 2,    /* check each operand for numbers that are not finite */
     DG_DEBUG_POISON = 4, /* fill memory with NaN before its first write and after its last read */
-    DG_DEBUG_NAMES = 8,  /* tell each instruction as it starts */
+    DG_DEBUG_NAMES = 8,  /* print each instruction as it starts */
 };
 
 typedef struct dg_debug {

@@ -24,8 +24,8 @@ typedef struct dg_spaces {
 int dg_exec_open(dg_exec **x, const dg_plan *plan, dg_backend *backend, const dg_spaces *spaces,
                  dg_comm *comm, dg_diag *d) DG_MUST_USE;
 void dg_exec_close(dg_exec **x);
-/* Binds other memory: needed when a space has moved, and only then. Writes the constants again if
- * theirs has. */
+/* Binds other memory; needed only when a space has moved. Writes the constants again if their space
+ * has. */
 int dg_exec_bind(dg_exec *x, const dg_spaces *spaces, dg_diag *d) DG_MUST_USE;
 
 /* Runs the instructions of one segment. A failing kernel's error names the instruction and its
@@ -35,8 +35,8 @@ int dg_exec_run(dg_exec *x, dg_segment segment, const dg_control *control, dg_di
 /* Copies a host tensor into an input of the batch (a value of the program's inputs; 0 fails);
  * shapes must be equal, real types are converted. */
 int dg_exec_write(dg_exec *x, int32_t input, const dg_tensor *from, dg_diag *d) DG_MUST_USE;
-/* The same ahead of time, for batch number `batch`, while the run before is under way. Runs do not
- * see it before dg_exec_take_ahead; any other write gives it up. Only with a landing. */
+/* The same for a later batch, number `batch`, while the previous run still works. Runs use it only
+ * after dg_exec_take_ahead; any other write discards it. Needs a landing. */
 int dg_exec_write_ahead(dg_exec *x, int64_t batch, int32_t input, const dg_tensor *from, dg_diag *d)
     DG_MUST_USE;
 /* The next run takes what was written ahead for this batch. False: nothing was; call

@@ -22,7 +22,7 @@ typedef struct dg_observed {
 
 typedef struct dg_lives dg_lives; /* debug.c */
 
-/* A stretch of a segment that the device can do by itself, kept at its first instruction. */
+/* Instructions of a segment that the device can replay by itself, kept at the first of them. */
 typedef struct dg_piece {
     dg_recording *recording; /* NULL: not yet, or refused */
     bool seen, refused;
@@ -86,11 +86,11 @@ bool dg_exec_has_work(const dg_exec *x, int i);
 
 /* Whether this run may replay. */
 bool dg_replay_possible(const dg_exec *x);
-/* The end of the piece that begins there: an instruction that the host takes part in, or the last
- * one's successor. */
+/* The end of the piece that begins there: the first instruction that needs the host, or one past
+ * the last. */
 int dg_replay_end(const dg_exec *x, int begin, dg_segment segment);
-/* Does that piece by its recording, which is made at the second call. Not done: the caller has to
- * walk. */
+/* Replays that piece; its second call makes the recording. Unless *done, the caller runs the
+ * instructions one by one. */
 int dg_replay(dg_exec *x, int begin, int end, dg_segment segment, bool *done) DG_MUST_USE;
 void dg_replay_forget(dg_exec *x); /* the recordings: what they do has changed */
 

@@ -106,7 +106,7 @@ typedef struct dg_mask {
     uint8_t *on;
 } dg_mask;
 
-/* A mask in COCO's run lengths: of 0 and 1 in turn, the first of 0, column by column. */
+/* A mask as COCO's run lengths, column by column: runs of 0 and 1 alternate, 0 first. */
 typedef struct dg_rle {
     int w, h;
     int64_t n;
@@ -132,8 +132,8 @@ typedef struct dg_sample {
     int n_objects;
     dg_object *objects;
     dg_scratch *scratch;
-    /* masks[i] is that of objects[i], as large as the image; NULL: the data has none. Who moves or
-     * drops objects does the same with masks. */
+    /* masks[i] is that of objects[i], as large as the image; NULL: the data has none. Code that
+     * moves or drops objects must do the same with masks. */
     dg_mask *masks;
     /* where an item node gets further images; NULL: there are none (dg_sample_further in node.h) */
     const struct dg_further *further;
@@ -197,9 +197,9 @@ DG_PUBLIC bool dg_coco_has_masks(const dg_coco *c);
 DG_PUBLIC int dg_coco_mask(dg_rle *out, const dg_coco *c, int64_t annotation, dg_diag *d)
     DG_MUST_USE;
 DG_PUBLIC void dg_coco_close(dg_coco **c);
-/* Opens a file whose images may lack width and height: they are read from the headers of the images
- * in folder. An unreadable one with objects is an error, or counted with `replace`. masks: as
- * dg_coco_open_masks. */
+/* Opens a file whose images may lack width and height, which the headers of the images in folder
+ * then give. An unreadable image with objects is an error, or with `replace` only counted. masks:
+ * as dg_coco_open_masks. */
 DG_PUBLIC int dg_coco_open_in(dg_coco **out, const char *path, const char *folder, bool replace,
                               bool masks, dg_diag *d) DG_MUST_USE;
 
@@ -331,8 +331,8 @@ DG_PUBLIC int dg_score_open(dg_score **out, int n_images, int n_classes,
                             const dg_coco_annotation *truths, int64_t n_truths,
                             const dg_detection *detections, int64_t n_detections, dg_diag *d)
     DG_MUST_USE;
-/* The same for masks (COCO's "segm"): truth_masks and masks are those of truths and detections. The
- * area of a detection is that of its mask. */
+/* The same for masks (COCO's "segm"): truth_masks[i] is truths[i]'s, masks[i] is detections[i]'s. A
+ * detection's area is that of its mask. */
 DG_PUBLIC int dg_score_open_masks(dg_score **out, int n_images, int n_classes,
                                   const dg_coco_annotation *truths, const dg_rle *truth_masks,
                                   int64_t n_truths, const dg_detection *detections,

@@ -2,8 +2,8 @@
  * random samples of fixed capacity, suppression, features of regions, and their losses. Part of the
  * builder (op.h).
  *
- * Boxes are (cx, cy, w, h); here in pixels of the canvas. Nothing has a size that depends on data:
- * lists have a capacity, and entries without a meaning are -1. */
+ * Boxes are (cx, cy, w, h); here in pixels of the canvas. No size depends on the data: lists have a
+ * fixed capacity, and unused entries are -1. */
 #ifndef DETRGRAPH_HEADS_H
 #define DETRGRAPH_HEADS_H
 
@@ -50,13 +50,13 @@ enum {
 
 typedef struct dg_assign_attr {
     double positive, negative; /* IoU from which on a box is positive, below which negative */
-    /* the boxes that overlap an object most, if at least so much, are its own; above 1: no */
+    /* the boxes that overlap an object most are its own from this IoU on; above 1: never */
     double low_quality;
-    double tie;       /* IoUs that differ by no more are equal: targets are rounded fractions */
+    double tie;       /* IoUs that differ by no more count as equal: targets are rounded */
     int64_t own_rows; /* 1: box j of the first M is object j itself, whatever it overlaps */
 } dg_assign_attr;
-/* boxes [N,4] or [B,N,4]; valid i32 [B,N] or DG_NONE. A box takes the object that it overlaps most,
- * the first of equal ones; where best boxes of several objects coincide, the last object has it. */
+/* boxes [N,4] or [B,N,4]; valid i32 [B,N] or DG_NONE. A box gets the object that it overlaps most,
+ * on ties the first; a box that is the best one of several objects gets the last of them. */
 DG_PUBLIC dg_val dg_iou_assign(dg_build *b, dg_val boxes, dg_val valid, dg_val tboxes, dg_val count,
                                const dg_assign_attr *attr);
 
@@ -112,18 +112,18 @@ typedef struct dg_level_topk_attr {
  * the lower index, NaN last */
 DG_PUBLIC dg_val dg_level_topk(dg_build *b, dg_val x, const dg_level_topk_attr *attr);
 
-/* x i32 [B,S], index i32 [B,Q] -> [B,Q]. `missing` where an index is -1 or S or more; an index
- * below -1 stays as it is, so labels of void rows are negative. */
+/* x i32 [B,S], index i32 [B,Q] -> [B,Q]. `missing` where an index is -1, or S or more; an index
+ * below -1 is copied, so labels of void rows stay negative. */
 DG_PUBLIC dg_val dg_pick_i32(dg_build *b, dg_val x, dg_val index, int64_t missing);
 
 typedef struct dg_nms_attr {
     int64_t n;    /* rows to keep */
-    double iou;   /* hard: a box goes if it overlaps a better one more; soft: from here on */
-    double least; /* soft: a score below it goes */
+    double iou;   /* hard: drop what overlaps a better box more; soft: lower from here on */
+    double least; /* soft: drop lower scores */
 } dg_nms_attr;
 /* Greedy suppression among boxes [B,N,4] of one group (i32 [B,N], a class or a level) by score
- * [B,N], descending, ties by the lower number. A score of minus infinity or NaN and a box without
- * an area do not take part. */
+ * [B,N], descending, ties by the lower number. Boxes with a score of minus infinity or NaN, or
+ * without an area, are ignored. */
 DG_PUBLIC dg_row_list dg_nms(dg_build *b, dg_val boxes, dg_val score, dg_val group,
                              const dg_nms_attr *attr);
 typedef struct dg_soft_rows {
@@ -131,8 +131,8 @@ typedef struct dg_soft_rows {
     dg_val count;      /* i32 [B] */
 } dg_soft_rows;
 /* Bodla et al. 2017, linear: the best box is kept, and the others of its group that overlap it by
- * `iou` or more have their scores multiplied by 1 - IoU; again, until n are kept. A box without an
- * area takes part, too. */
+ * `iou` or more have their scores multiplied by 1 - IoU; this repeats until n are kept. Boxes
+ * without an area are not ignored here. */
 DG_PUBLIC dg_soft_rows dg_soft_nms(dg_build *b, dg_val boxes, dg_val score, dg_val group,
                                    const dg_nms_attr *attr);
 

@@ -130,7 +130,7 @@ typedef struct dg_op {
     void (*grad)(dg_build *b, dg_grad_call *g); /* NULL: the gradient is a known zero */
     const dg_kernel *ref32, *ref64;             /* the definition, in f32 and f64 */
     const dg_kernel *host;                      /* the fast kernel; NULL: use ref32 */
-    const dg_kernel *cuda;                      /* not read: the CUDA module lists its kernels */
+    const dg_kernel *cuda;                      /* not read: the CUDA module has its own table */
     double tolerance; /* host against ref, relative to each output's largest magnitude */
     /* Floating-point operations of one call, for reports; NULL: one per output element. */
     double (*flops)(const dg_tensor *t, int n, const void *attr);

@@ -96,8 +96,8 @@ typedef struct dg_attr {
     const char *doc;
 } dg_attr;
 
-/* Attributes that the engine itself reads. In a class without any flag (as all were compiled before
- * there were flags) an attribute with the name in brackets counts as flagged. */
+/* Attributes that the engine itself reads. In a class without any flag (a plugin built before flags
+ * existed) an attribute with the name in brackets counts as flagged. */
 enum {
     DG_ATTR_AXES = 1,      /* STR: the mesh axes that the node works along, "dp+tp" (axis) */
     DG_ATTR_BATCH = 2,     /* INT of a sampler: images of one rank at a step (batch) */
@@ -265,7 +265,7 @@ typedef struct dg_dataset {
     int (*mask)(void *self, int64_t truth, dg_rle *out, dg_diag *d);
 } dg_dataset;
 
-/* What AP does not say of an evaluation. -1: undefined, for there is no truth. */
+/* What an evaluation tells beyond AP. -1: undefined, because the data have no truth. */
 typedef struct dg_review {
     /* AP of a detector that looks at no image: it finds the same boxes in each, for every class the
      * median box, scored by the share of images with that class. */
@@ -281,7 +281,7 @@ DG_PUBLIC int dg_dataset_write_names(const char *path, const dg_dataset *data, c
                                      dg_diag *d) DG_MUST_USE;
 /* Reviews the detections of a data set (.image is the item). path: writes it there as JSON, with
  * precision, recall and F1 over the threshold, the same per class, a confusion matrix and the
- * images with the most misses; NULL: not. Crowds count neither for nor against. */
+ * images with the most misses; NULL: writes nothing. Crowds do not count. */
 DG_PUBLIC int dg_review_of(dg_review *out, const char *path, const dg_dataset *data,
                            const dg_detection *v, int64_t n, int64_t step, dg_diag *d) DG_MUST_USE;
 
@@ -439,7 +439,7 @@ typedef enum dg_rule_kind {
     /* control flow */
     DG_RULE_SKIP,     /* if this node fires, the rest of the iteration is skipped */
     DG_RULE_STOP,     /* if this node fires, the loop ends */
-    DG_RULE_WAS_LOOP, /* this and the next say nothing any more; older plugins may have them */
+    DG_RULE_WAS_LOOP, /* this and the next have no effect; older plugins may have them */
     DG_RULE_WAS_PROVED,
     DG_RULE_KEYS, /* `to` is a record with every input as a key of that name */
 } dg_rule_kind;
@@ -450,7 +450,7 @@ typedef struct dg_rule {
     uint32_t flags;
 } dg_rule;
 
-/* The older form of collective rows: one of fixed size inside the node. */
+/* An older form of rows for collectives of fixed size inside the node. */
 typedef struct dg_collective {
     const char *kind;    /* "allreduce", "batch-norm statistics"; NULL terminates the table */
     const char *operand; /* the input port or parameter set that is reduced */
@@ -533,7 +533,7 @@ typedef struct dg_node_class {
     /* For a node without lower: its scalar output, a number from outside the graph, taken before
      * each batch of its scope. */
     double (*supply)(const void *conf, dg_supply_args *args);
-    /* supply depends only on the clock's step and epoch, the rank and the draws: known before the
+    /* supply reads only the clock's step and epoch, the rank and the draws: it can run ahead of the
      * batch */
     bool foreseen;
 

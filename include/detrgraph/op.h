@@ -57,7 +57,7 @@ DG_PUBLIC dg_init dg_init_xavier(int64_t fan_in, int64_t fan_out);
 DG_PUBLIC dg_init dg_init_data(dg_build *b, const double *values, int64_t n); /* copied */
 /* the initial values of a sibling; path is relative, as in dg_param */
 DG_PUBLIC dg_init dg_init_like(dg_build *b, const char *path);
-/* rest (normal or uniform), but with zeros in row `row` of axis 0 */
+/* the values of rest (normal or uniform), but zeros in row `row` of axis 0 */
 DG_PUBLIC dg_init dg_init_zero_row(dg_init rest, int64_t row);
 
 /* A trainable parameter of the node, in the checkpoint's layout: conv [O,I,kh,kw], linear [N,K].
@@ -105,8 +105,8 @@ DG_PUBLIC dg_kind dg_kind_of(dg_build *b, dg_val v); /* NONE for poison */
 /* Names a value for printed programs and for tools ("memory", "dec.0.state"). */
 DG_PUBLIC dg_val dg_name(dg_build *b, dg_val v, const char *fmt, ...) DG_PRINTF(3, 4);
 
-/* Begins part `part` (1, 2, ...; 0: none) of the node. If the node has recompute="true", or if
- * again, activations of a part are computed again in the backward pass, apart from other parts. */
+/* Begins part `part` (1, 2, ...; 0: none) of the node. With recompute="true" on the node, or with
+ * `again`, the backward pass computes activations again, one part at a time. */
 DG_PUBLIC void dg_part(dg_build *b, int part, bool again);
 
 /* ---- elementwise, with NumPy broadcasting ---------------------------------------------------- */
@@ -149,7 +149,7 @@ DG_PUBLIC void dg_guard_begin(dg_build *b, dg_val flag);
 /* Ends the guarded part. out: the values used after it; those merely passed through it (also in
  * records) become zeros as well when it is skipped. */
 DG_PUBLIC void dg_guard_end(dg_build *b, int n, dg_val out[]);
-/* Makes the values unconditional: zeros where skipped; their readers are not skipped. */
+/* Makes the values unconditional: zeros if they were skipped; what reads them runs all the same. */
 DG_PUBLIC void dg_guard_connect(dg_build *b, int n, dg_val v[]);
 
 /* ---- shape ----------------------------------------------------------------------------------- */
@@ -172,8 +172,8 @@ DG_PUBLIC dg_val dg_reduce_max(dg_build *b, dg_val x, uint32_t axes, bool keep);
 
 /* x [B,H,W,I], w [O,I,kh,kw], bias [O] or DG_NONE -> [B,(H+2p-kh)/s+1,(W+2p-kw)/s+1,O] */
 DG_PUBLIC dg_val dg_conv2d(dg_build *b, dg_val x, dg_val w, dg_val bias, int stride, int pad);
-/* Every channel by itself, padded to the same size: x [B,H,W,C], w [C,1,k,k] with odd k, bias [C]
- * or DG_NONE -> [B,H,W,C] */
+/* Depthwise convolution, padded to keep the size: x [B,H,W,C], w [C,1,k,k] with odd k, bias [C] or
+ * DG_NONE -> [B,H,W,C] */
 DG_PUBLIC dg_val dg_depthwise_conv(dg_build *b, dg_val x, dg_val w, dg_val bias);
 /* a [..,M,K] b [..,K,N] -> [..,M,N]; a 2-D b is shared. */
 DG_PUBLIC dg_val dg_matmul(dg_build *b, dg_val a, dg_val w);
@@ -378,7 +378,7 @@ DG_PUBLIC dg_val dg_all_gatherv(dg_build *b, dg_val x, dg_val count, const char 
  * space over the batches of an update. What is emitted afterwards belongs to the update, which runs
  * every `accumulate` batches (0: as the training scope says). */
 DG_PUBLIC dg_val dg_backward(dg_build *b, dg_val loss, int accumulate);
-/* The same with the mean over the batches of an update, whose number the training scope says. */
+/* The same with the mean over the batches of an update; the training scope gives their number. */
 DG_PUBLIC dg_val dg_backward_mean(dg_build *b, dg_val loss);
 /* Mean of the whole gradient over the ranks of an axis, in buckets whose order the plan fixes. */
 DG_PUBLIC dg_val dg_all_reduce_gradients(dg_build *b, dg_val gradients, const char *axis);
