@@ -390,23 +390,21 @@ static int order(dg_backend *b, dg_event *e, dg_lane first, dg_lane then)
 static int put_on_lane(const dg_collective_call *c, dg_exchange *e, dg_tensor x, dg_tensor y)
 {
     dg_backend *b = c->backend;
-    bool in = c->in->op != DG_OP(reduce_end), out = c->in->op != DG_OP(reduce_begin);
-    int rc = 0;
+    bool begins = c->in->op != DG_OP(reduce_end), ends = c->in->op != DG_OP(reduce_begin);
+    int rc;
 
     e->x.dtype = x.dtype, e->x.shape = x.shape;
     e->y.dtype = y.dtype, e->y.shape = y.shape;
-    if (in) {
-        rc = order(b, c->staging->ready, DG_LANE_COMPUTE, DG_LANE_COMM);
-        if (rc == 0)
-            rc = b->download(b, DG_LANE_COMM, e->x.data, x.data, bytes_of(&x));
+    if (begins) {
+        DG_TRY(order(b, c->staging->ready, DG_LANE_COMPUTE, DG_LANE_COMM));
+        DG_TRY(b->download(b, DG_LANE_COMM, e->x.data, x.data, bytes_of(&x)));
     }
-    if (rc == 0)
-        rc = b->call(b, DG_LANE_COMM, exchange_on_lane, e, c->mark);
-    if (rc == 0 && out) {
-        rc = b->upload(b, DG_LANE_COMM, y.data, e->y.data, bytes_of(&y));
-        if (rc == 0)
-            rc = order(b, c->staging->done, DG_LANE_COMM, DG_LANE_COMPUTE);
+    DG_TRY(b->call(b, DG_LANE_COMM, exchange_on_lane, e, c->mark));
+    if (ends) {
+        DG_TRY(b->upload(b, DG_LANE_COMM, y.data, e->y.data, bytes_of(&y)));
+        DG_TRY(order(b, c->staging->done, DG_LANE_COMM, DG_LANE_COMPUTE));
     }
+out:
     return rc;
 }
 

@@ -63,16 +63,15 @@ static int begin(dg_exec *x, bool ahead, int64_t batch)
     l->owner = NULL;
     x->n_landed = 0;
     l->side = (l->side + 1) % DG_LANDING_SIDES;
-    if (rc == 0)
-        rc = b->event_wait(b, l->copied[l->side]);
-    if (rc == 0)
-        rc = b->lane_wait(b, DG_LANE_COPY, l->taken);
     if (rc < 0)
         return rc;
+    DG_TRY(b->event_wait(b, l->copied[l->side]));
+    DG_TRY(b->lane_wait(b, DG_LANE_COPY, l->taken));
     l->owner = x;
     l->ahead = ahead;
     l->batch = batch;
-    return 0;
+out:
+    return rc;
 }
 
 /* The same input twice: the first copy has to be done before its memory changes. */

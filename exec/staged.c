@@ -70,9 +70,10 @@ int dg_staged_run(dg_exec *x, int i)
     dg_args args = x->args[i];
     char *at = x->staged_at;
     dg_signature sig;
-    int rc = dg_signature_parse(&sig, in->op->signature);
+    int rc;
 
-    for (int k = 0; k < args.n && rc == 0; k++) {
+    DG_TRY(dg_signature_parse(&sig, in->op->signature));
+    for (int k = 0; k < args.n; k++) {
         size_t bytes = device[k].data ? dg_exec_tensor_bytes(&device[k]) : 0;
 
         host[k] = device[k];
@@ -81,18 +82,17 @@ int dg_staged_run(dg_exec *x, int i)
         host[k].data = at;
         at += aligned(bytes);
         if (k < in->n_in)
-            rc = b->download(b, DG_LANE_COMPUTE, host[k].data, device[k].data, bytes);
+            DG_TRY(b->download(b, DG_LANE_COMPUTE, host[k].data, device[k].data, bytes));
     }
-    if (rc == 0)
-        rc = await(x); /* the copies back of the op before are done, too */
+    DG_TRY(await(x)); /* the copies back of the previous op are done too */
     args.t = host;
     args.control = x->control;
     args.workspace = at;
-    if (rc == 0)
-        rc = x->plan->instrs[i].kernel->run(&args);
-    for (int k = 0; k < args.n && rc == 0; k++)
+    DG_TRY(x->plan->instrs[i].kernel->run(&args));
+    for (int k = 0; k < args.n; k++)
         if (device[k].data && (k >= in->n_in || dg_signature_at(&sig, in->n_in, k)->state))
-            rc = b->upload(b, DG_LANE_COMPUTE, device[k].data, host[k].data,
-                           dg_exec_tensor_bytes(&device[k]));
+            DG_TRY(b->upload(b, DG_LANE_COMPUTE, device[k].data, host[k].data,
+                             dg_exec_tensor_bytes(&device[k])));
+out:
     return rc;
 }

@@ -45,7 +45,7 @@ dg_tensor dg_exec_tensor(const dg_exec *x, int32_t v)
 int dg_exec_settle(dg_exec *x, dg_diag *d)
 {
     dg_backend *b = x->backend;
-    int rc = 0;
+    int rc;
 
     if (x->settled || b->immediate) {
         x->settled = true;
@@ -53,12 +53,11 @@ int dg_exec_settle(dg_exec *x, dg_diag *d)
     }
     x->n.waits++;
     if (x->plan->report_bytes)
-        rc = b->download(b, DG_LANE_COMPUTE, x->report_host, x->report,
-                         (size_t)x->plan->report_bytes);
-    if (rc == 0)
-        rc = b->event_record(b, x->event, DG_LANE_COMPUTE);
-    if (rc == 0)
-        rc = b->event_wait(b, x->event);
+        DG_TRY(b->download(b, DG_LANE_COMPUTE, x->report_host, x->report,
+                           (size_t)x->plan->report_bytes));
+    DG_TRY(b->event_record(b, x->event, DG_LANE_COMPUTE));
+    DG_TRY(b->event_wait(b, x->event));
+out:
     x->settled = rc == 0; /* a failure is said to every caller */
     return rc < 0 ? dg_exec_failed(x, DG_NO_MARK, rc, d) : 0;
 }

@@ -278,7 +278,7 @@ static int check_programs(checked *c, dg_diag *d)
 
     if (!c->g->axis || ranks < 2)
         return 0;
-    for (int i = 0; i < c->programs.n && rc == 0; i++) {
+    for (int i = 0; i < c->programs.n; i++) {
         const made *m = &c->programs.items[i];
         bool other = first && first->scope == m->scope;
 
@@ -286,12 +286,12 @@ static int check_programs(checked *c, dg_diag *d)
             first = m;
             h = dg_second_host_make(c->g, m->scope, c->a);
         }
-        rc = dg_passes(m->program, DG_F32, DG_F32, NULL, ranks, d);
-        if (rc == 0)
-            rc = dg_second_look(m->program, h, d);
-        if (rc == 0 && other && h->size.axes & h->live)
-            rc = dg_second_meet(first->program, m->program, h->size.axes & h->live, h, d);
+        DG_TRY(dg_passes(m->program, DG_F32, DG_F32, NULL, ranks, d));
+        DG_TRY(dg_second_look(m->program, h, d));
+        if (other && h->size.axes & h->live)
+            DG_TRY(dg_second_meet(first->program, m->program, h->size.axes & h->live, h, d));
     }
+out:
     return rc;
 }
 

@@ -34,21 +34,21 @@ static int each_piece(const dg_store *s, piece_fn *take, void *ctx, dg_diag *d)
     if (!piece)
         return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory",
                        "no memory to look at parameters");
-    for (int k = 0; k < N_REPLICATED && rc == 0; k++) {
+    for (int k = 0; k < N_REPLICATED; k++) {
         char *at = s->space[replicated[k]];
         size_t bytes = at ? bytes_of(s, replicated[k]) : 0;
 
-        for (size_t i = 0; i < bytes && rc == 0; i += PIECE) {
+        for (size_t i = 0; i < bytes; i += PIECE) {
             size_t n = bytes - i < PIECE ? bytes - i : PIECE;
             bool changed = false;
 
-            rc = device_copied(b->download(b, DG_LANE_COMPUTE, piece, at + i, n), d);
-            if (rc == 0)
-                rc = take(ctx, piece, n, &changed, d);
-            if (rc == 0 && changed)
-                rc = device_copied(b->upload(b, DG_LANE_COMPUTE, at + i, piece, n), d);
+            DG_TRY(device_copied(b->download(b, DG_LANE_COMPUTE, piece, at + i, n), d));
+            DG_TRY(take(ctx, piece, n, &changed, d));
+            if (changed)
+                DG_TRY(device_copied(b->upload(b, DG_LANE_COMPUTE, at + i, piece, n), d));
         }
     }
+out:
     dg_free(piece);
     return rc;
 }

@@ -300,13 +300,11 @@ int dg_run_open_rank(dg_run **out, const dg_run_options *options, const dg_world
 
     memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
     run = make_run(&o, world);
-    rc = dg_world_agree(&run->world, read_pipeline(run, &o, d), "read the pipeline", d);
-    if (rc == 0)
-        rc = open_device_comm(run, d);
-    if (rc == 0)
-        rc = dg_control_hooks_meet_pipeline(run, d);
-    if (rc == 0)
-        rc = dg_world_agree(&run->world, make_parameters(run, &o, d), "made the parameters", d);
+    DG_TRY(dg_world_agree(&run->world, read_pipeline(run, &o, d), "read the pipeline", d));
+    DG_TRY(open_device_comm(run, d));
+    DG_TRY(dg_control_hooks_meet_pipeline(run, d));
+    DG_TRY(dg_world_agree(&run->world, make_parameters(run, &o, d), "made the parameters", d));
+out:
     if (rc < 0)
         dg_run_close(&run);
     *out = run;

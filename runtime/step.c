@@ -208,17 +208,18 @@ int dg_run_feed_batch(dg_run *run, const dg_feeder_batch *batch, dg_diag *d)
 {
     const dg_compiled *c = dg_run_programs(run)->current;
     dg_chain chain;
-    int rc = dg_graph_chain(&chain, c->scope, d);
+    int rc;
 
     dg_monitor_digests_begin(dg_run_digests(run), dg_run_pipeline(run)->graph, c->scope,
                              dg_run_progress(run)->step, batch);
-    if (rc == 0)
-        rc = check_feeds(c->program, chain.batch, batch, d);
-    if (rc == 0 && !dg_exec_take_ahead(c->exec, batch->number))
-        rc = write_feeds(c, chain.batch, batch, false, d);
-    if (rc == 0)
-        rc = feed_numbers(run, batch, d);
-    return rc < 0 ? rc : dg_exec_show_inputs(c->exec, d);
+    DG_TRY(dg_graph_chain(&chain, c->scope, d));
+    DG_TRY(check_feeds(c->program, chain.batch, batch, d));
+    if (!dg_exec_take_ahead(c->exec, batch->number))
+        DG_TRY(write_feeds(c, chain.batch, batch, false, d));
+    DG_TRY(feed_numbers(run, batch, d));
+    DG_TRY(dg_exec_show_inputs(c->exec, d));
+out:
+    return rc;
 }
 
 /* ---- numbers that are not finite

@@ -55,17 +55,18 @@ int dg_shape_batch_norm_grad(dg_infer *s)
 {
     const norm_attr *a = s->attr;
     dg_shape dy = s->in[0];
-    int rc = want_channels(s, dy, 3, 7);
+    int rc;
 
-    for (int i = 1; i <= 2 && rc == 0; i++)
+    DG_TRY(want_channels(s, dy, 3, 7));
+    for (int i = 1; i <= 2; i++)
         if (s->in[i].rank >= 0 && !dg_shape_equal(s->in[i], dy))
-            rc = dg_infer_fail(s, "x and y must have the shape of dy");
-    if (rc == 0)
-        rc = want_residual(s, dy, s->in[7]);
-    if (rc == 0 && s->in[1].rank < 0 && (!a->fixed || a->act == DG_ACT_SILU))
-        rc = dg_infer_fail(s, "x is needed");
-    if (rc == 0 && s->in[2].rank < 0 && a->act == DG_ACT_RELU && (!a->plain || s->in[1].rank < 0))
-        rc = dg_infer_fail(s, "y is needed");
+            DG_TRY(dg_infer_fail(s, "x and y must have the shape of dy"));
+    DG_TRY(want_residual(s, dy, s->in[7]));
+    if (s->in[1].rank < 0 && (!a->fixed || a->act == DG_ACT_SILU))
+        DG_TRY(dg_infer_fail(s, "x is needed"));
+    if (s->in[2].rank < 0 && a->act == DG_ACT_RELU && (!a->plain || s->in[1].rank < 0))
+        DG_TRY(dg_infer_fail(s, "y is needed"));
+out:
     s->out[0] = s->out[3] = dy;
     s->out[1] = s->out[2] = s->in[3];
     return rc;
@@ -103,14 +104,13 @@ int dg_shape_join_stats(dg_infer *s)
 /* x s b mean var n live? res? -> y */
 int dg_shape_batch_norm_sync(dg_infer *s)
 {
-    int rc = want_channels(s, s->in[0], 1, 5);
+    int rc;
 
-    if (rc == 0)
-        rc = want_scalar(s, 5, "n");
-    if (rc == 0)
-        rc = want_scalar(s, 6, "live");
-    if (rc == 0)
-        rc = want_residual(s, s->in[0], s->in[7]);
+    DG_TRY(want_channels(s, s->in[0], 1, 5));
+    DG_TRY(want_scalar(s, 5, "n"));
+    DG_TRY(want_scalar(s, 6, "live"));
+    DG_TRY(want_residual(s, s->in[0], s->in[7]));
+out:
     s->out[0] = s->in[0];
     return rc;
 }
@@ -120,16 +120,18 @@ static int want_gradient(dg_infer *s, int live, int res)
 {
     const norm_attr *a = s->attr;
     dg_shape dy = s->in[0];
-    int rc = want_channels(s, dy, 3, 7);
+    int rc;
 
-    for (int i = 1; i <= 2 && rc == 0; i++)
+    DG_TRY(want_channels(s, dy, 3, 7));
+    for (int i = 1; i <= 2; i++)
         if (s->in[i].rank >= 0 && !dg_shape_equal(s->in[i], dy))
-            rc = dg_infer_fail(s, "x and y must have the shape of dy");
-    if (rc == 0 && s->in[2].rank < 0 && a->act == DG_ACT_RELU && !a->plain)
-        rc = dg_infer_fail(s, "y is needed");
-    if (rc == 0)
-        rc = want_scalar(s, live, "live");
-    return rc ? rc : want_residual(s, dy, s->in[res]);
+            DG_TRY(dg_infer_fail(s, "x and y must have the shape of dy"));
+    if (s->in[2].rank < 0 && a->act == DG_ACT_RELU && !a->plain)
+        DG_TRY(dg_infer_fail(s, "y is needed"));
+    DG_TRY(want_scalar(s, live, "live"));
+    DG_TRY(want_residual(s, dy, s->in[res]));
+out:
+    return rc;
 }
 
 /* dy x y? s b mean var live? res? -> sums [2,C] ds? db? dres? */
@@ -147,12 +149,13 @@ int dg_shape_batch_norm_sums(dg_infer *s)
 /* dy x y? s b mean var n sums live? res? -> dx */
 int dg_shape_batch_norm_dx(dg_infer *s)
 {
-    int rc = want_gradient(s, 9, 10);
+    int rc;
 
-    if (rc == 0)
-        rc = want_scalar(s, 7, "n");
-    if (rc == 0 && !dg_shape_equal(s->in[8], DG_SHAPE(2, s->in[3].d[0])))
-        rc = dg_infer_fail(s, "sums must be two rows of the channels");
+    DG_TRY(want_gradient(s, 9, 10));
+    DG_TRY(want_scalar(s, 7, "n"));
+    if (!dg_shape_equal(s->in[8], DG_SHAPE(2, s->in[3].d[0])))
+        DG_TRY(dg_infer_fail(s, "sums must be two rows of the channels"));
+out:
     s->out[0] = s->in[0];
     return rc;
 }

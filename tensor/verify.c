@@ -110,26 +110,25 @@ int dg_program_verify(const dg_program *p, dg_diag *d)
     dg_signature sig;
     int rc = 0;
 
-    for (c.at = 0; c.at < p->instrs.n && rc == 0; c.at++) {
+    for (c.at = 0; c.at < p->instrs.n; c.at++) {
         const dg_instr *in = &p->instrs.items[c.at];
 
         if (dg_signature_parse(&sig, in->op->signature) < 0 ||
             !dg_signature_takes(&sig, in->n_in) || in->n_out != sig.n_out)
-            rc = invalid(&c, "%d inputs and %d outputs for \"%s\"", in->n_in, in->n_out,
-                         in->op->signature);
-        if (rc == 0)
-            rc = check_guard(&c);
-        for (int k = 0; k < in->n_in + in->n_out && rc == 0; k++)
-            rc = check_operand(&c, &sig, k);
-        if (rc == 0)
-            rc = check_shapes(&c, &sig);
-        if (rc == 0 && c.at && in->segment < in[-1].segment)
-            rc = invalid(&c, "a batch instruction after one of the update");
+            DG_TRY(invalid(&c, "%d inputs and %d outputs for \"%s\"", in->n_in, in->n_out,
+                           in->op->signature));
+        DG_TRY(check_guard(&c));
+        for (int k = 0; k < in->n_in + in->n_out; k++)
+            DG_TRY(check_operand(&c, &sig, k));
+        DG_TRY(check_shapes(&c, &sig));
+        if (c.at && in->segment < in[-1].segment)
+            DG_TRY(invalid(&c, "a batch instruction after one of the update"));
     }
-    for (int i = 0; i < p->results.n && rc == 0; i++)
+    for (int i = 0; i < p->results.n; i++)
         if (p->values.items[p->results.items[i].value].producer == -2)
-            rc = dg_fail(d, DG_EINTERNAL, DG_NOWHERE, "program-invalid", "result %s was dropped",
-                         p->results.items[i].name);
+            DG_TRY(dg_fail(d, DG_EINTERNAL, DG_NOWHERE, "program-invalid", "result %s was dropped",
+                           p->results.items[i].name));
+out:
     dg_arena_close(&scratch);
     return rc;
 }

@@ -369,17 +369,23 @@ static int report_mismatch(const dg_node *node, const dg_archive *a, const misma
     return 0;
 }
 
+static int read_part(dg_archive **a, dg_store *s, const dg_node *node, mismatch *c, dg_diag *d)
+{
+    int rc;
+
+    DG_TRY(dg_archive_open(a, node->pretrained, d));
+    DG_TRY(dg_archive_translate(*a, dg_weight_names_of_params(s->params), d));
+    DG_TRY(load_part(s, node, *a, c, d));
+out:
+    return rc;
+}
+
 int dg_weights_pretrained(dg_store *s, const dg_node *node, const dg_env *env, dg_diag *d)
 {
     dg_archive *a = NULL;
     mismatch c = { 0 };
-    int rc, unused;
+    int rc = read_part(&a, s, node, &c, d), unused;
 
-    rc = dg_archive_open(&a, node->pretrained, d);
-    if (rc == 0)
-        rc = dg_archive_translate(a, dg_weight_names_of_params(s->params), d);
-    if (rc == 0)
-        rc = load_part(s, node, a, &c, d);
     if (rc < 0) {
         dg_note(d, node->pretrained_where, "<%s id=\"%s\"> asks for it", node->class->name,
                 node->id);

@@ -21,18 +21,20 @@ int dg_coco_write_results(const char *folder, const dg_dataset *data, const dg_d
 {
     int64_t *ids = malloc(((size_t)data->n_items + 1) * sizeof *ids);
     char *path = NULL;
-    int rc = dg_evaluation_path(&path, folder, "detections.json", d);
+    int rc;
 
-    if (rc == 0 && !ids)
-        rc = dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory to write detections");
-    for (int i = 0; rc == 0 && i < data->n_items; i++) {
+    DG_TRY(dg_evaluation_path(&path, folder, "detections.json", d));
+    if (!ids)
+        DG_TRY(
+            dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory to write detections"));
+    for (int i = 0; i < data->n_items; i++) {
         dg_item_info info;
 
         data->info(data->self, i, &info);
         ids[i] = info.id;
     }
-    if (rc == 0)
-        rc = dg_results_write_masks(path, v, masks, n, ids, data->classes, d);
+    DG_TRY(dg_results_write_masks(path, v, masks, n, ids, data->classes, d));
+out:
     free(ids);
     free(path);
     return rc;
