@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "base/diag.h"
-#include "base/file.h"
 #include "base/str.h"
 #include "media/json.h"
 
@@ -126,19 +125,7 @@ out:
 /* LabelMe writes "shapes" before "imageData". */
 static bool is_labelme(const char *path)
 {
-    enum { HEAD = 1 << 16 };
-    dg_mapping m = { 0 };
-    dg_diag *quiet = dg_diag_open();
-    bool is = false;
-
-    if (dg_file_map(&m, path, quiet) == 0) {
-        const size_t n = m.n < HEAD ? m.n : HEAD;
-
-        is = memmem(m.p, n, "\"shapes\"", 8) && !memmem(m.p, n, "\"annotations\"", 13);
-    }
-    dg_file_unmap(&m);
-    dg_diag_close(&quiet);
-    return is;
+    return dg_marks_begins(path, "\"shapes\"") && !dg_marks_begins(path, "\"annotations\"");
 }
 
 const dg_marks_form dg_labelme_form = {

@@ -35,6 +35,21 @@ const char *dg_form_name(dg_form form)
     return names[form];
 }
 
+const char *dg_form_title(dg_form form)
+{
+    static const char *const titles[] = {
+        [DG_FORM_COCO] = "COCO",
+        [DG_FORM_VOC] = "VOC",
+        [DG_FORM_YOLO] = "YOLO",
+        [DG_FORM_LABELME] = "LabelMe",
+        [DG_FORM_CVAT] = "CVAT",
+        [DG_FORM_CSV] = "CSV",
+        [DG_FORM_PLAIN] = "images without labels",
+    };
+
+    return titles[form];
+}
+
 /* ---- splits by name -------------------------------------------------------------------------- */
 
 static bool says_purpose(const char *word)

@@ -13,7 +13,8 @@ typedef enum dg_form {
     DG_FORM_CSV,
     DG_FORM_PLAIN
 } dg_form;
-const char *dg_form_name(dg_form form); /* lower case: "coco" */
+const char *dg_form_name(dg_form form);  /* lower case: "coco" */
+const char *dg_form_title(dg_form form); /* for people: "COCO" */
 
 typedef struct dg_split {
     const char *name;        /* "train"; "all" if the data set has no splits */

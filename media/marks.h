@@ -56,9 +56,11 @@ typedef struct dg_marks_form {
     void (*prepare)(void); /* before `parse` runs on threads; or NULL */
     int (*parse)(dg_marked_image *out, dg_arena *a, const char *text, size_t n, const char *name,
                  dg_diag *d);
-    /* does a file of that ending belong to the form? NULL: every one does */
+    /* does a file of that ending show that a folder is of this form? */
     bool (*is)(const char *path);
 } dg_marks_form;
+/* True if the word stands in the first 64 KiB of the file. */
+bool dg_marks_begins(const char *path, const char *word);
 
 int dg_marks_files_read(dg_coco **out, const dg_marks_form *form, const dg_data_source *from,
                         dg_faults *faults, dg_diag *d) DG_MUST_USE;

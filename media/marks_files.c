@@ -33,9 +33,17 @@ static const char *below(reading *r, const char *folder, const char *name)
     return *folder ? dg_path_join(r->m.arena, folder, name) : name;
 }
 
-static bool is_of_form(const dg_marks_form *form, dg_arena *a, const char *folder, const char *name)
+bool dg_marks_begins(const char *path, const char *word)
 {
-    return dg_path_ends(name, form->end) && (!form->is || form->is(dg_path_join(a, folder, name)));
+    enum { HEAD = 1 << 16 };
+    dg_mapping m = { 0 };
+    dg_diag *quiet = dg_diag_open();
+    bool has = dg_file_map(&m, path, quiet) == 0 &&
+               memmem(m.p, m.n < HEAD ? m.n : HEAD, word, strlen(word));
+
+    dg_file_unmap(&m);
+    dg_diag_close(&quiet);
+    return has;
 }
 
 static bool has_marks(const dg_marks_form *form, dg_arena *a, const char *folder, bool deep)
@@ -48,7 +56,8 @@ static bool has_marks(const dg_marks_form *form, dg_arena *a, const char *folder
         (void)!(deep ? dg_dir_list_deep(&files, a, folder, quiet)
                      : dg_dir_list(&files, NULL, a, folder, quiet));
     for (int i = 0; i < files.n && !found; i++)
-        found = is_of_form(form, a, folder, files.v[i]);
+        found =
+            dg_path_ends(files.v[i], form->end) && form->is(dg_path_join(a, folder, files.v[i]));
     dg_diag_close(&quiet);
     return found;
 }
@@ -165,7 +174,7 @@ static int add_place(reading *r, place p)
         dg_marks_entry *e;
         const char *stem;
 
-        if (!is_of_form(r->form, r->m.arena, dg_marks_path(&r->m, p.marks), files.v[i]))
+        if (!dg_path_ends(files.v[i], r->form->end))
             continue;
         stem = dg_path_stem(r->m.arena, files.v[i]);
         e = DG_NEW(r->m.arena, dg_marks_entry);
@@ -372,11 +381,18 @@ out:
 
 /* ---- VOC ------------------------------------------------------------------------------------- */
 
+/* Our own pipelines are often written into the folder of the data. */
+static bool is_voc(const char *path)
+{
+    return !dg_marks_begins(path, "<pipeline");
+}
+
 const dg_marks_form dg_voc_form = {
     .end = ".xml",
     .folder = { "Annotations", "annotations" },
     .prepare = dg_voc_prepare,
     .parse = dg_voc_parse,
+    .is = is_voc,
 };
 
 int dg_voc_open(dg_coco **out, const dg_data_source *from, dg_diag *d)

@@ -232,10 +232,8 @@ void dg_survey_text(dg_str *out, const dg_survey *s, bool colour)
     const page p = { out, colour };
 
     dg_str_plain(out, s->layout.root);
-    dg_str_fmt(out, ": %s, %d class%s\n",
-               (const char *const[]){ "COCO", "VOC", "YOLO",
-                                      "images without labels" }[s->layout.form],
-               s->n_classes, s->n_classes == 1 ? "" : "es");
+    dg_str_fmt(out, ": %s, %d class%s\n", dg_form_title(s->layout.form), s->n_classes,
+               s->n_classes == 1 ? "" : "es");
     print_splits(&p, s);
     if (s->n_classes)
         print_classes(&p, s);

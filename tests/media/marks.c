@@ -5,7 +5,9 @@
 #include <math.h>
 
 #include "media/layout.h"
+#include "base/str.h"
 #include "media/marks.h"
+#include "media/survey.h"
 
 static void write_text(place *p, const char *name, const char *text)
 {
@@ -36,6 +38,24 @@ static void check_box(const dg_coco *c, int64_t i, int image, const char *class,
         fail_msg("box %d is %g %g %g %g", (int)i, a->x, a->y, a->w, a->h);
 }
 
+/* `data check` finds nothing wrong, and says of which form the set is. */
+static void survey(place *p, const char *root, dg_form form)
+{
+    const dg_survey_options o = { 0 };
+    dg_diag *d = dg_diag_open();
+    dg_survey *s = NULL;
+    dg_str text = { 0 };
+
+    if (dg_survey_open(&s, temporary(p, root), &o, d) < 0)
+        fail_msg("%s", dg_diag_text(d));
+    dg_survey_text(&text, s, false);
+    if (dg_faults_errors(&s->faults) || !strstr(text.s, dg_form_title(form)))
+        fail_msg("%s", text.s);
+    dg_str_free(&text);
+    dg_survey_close(&s);
+    dg_diag_close(&d);
+}
+
 /* Opens a folder as `data check` does: it must be of this form and have these splits. */
 static dg_coco *open_set(place *p, const char *root, dg_form form, const char *splits, int which)
 {
@@ -50,6 +70,7 @@ static dg_coco *open_set(place *p, const char *root, dg_form form, const char *s
         names = dg_printf(p->a, "%s%s%s", names, i ? "," : "", l.splits.items[i].name);
     assert_int_equal(l.form, form);
     assert_string_equal(names, splits);
+    survey(p, root, form);
     return c;
 }
 
@@ -259,12 +280,13 @@ static void test_csv_splits(void **state)
 {
     place *p = *state;
 
+    write_text(p, "rf/mine.xml", "<pipeline version=\"1\"/>"); /* as init leaves it */
     write_image(p, "rf/train/a.jpg", 40, 30);
-    write_image(p, "rf/valid/b.jpg", 40, 30);
+    write_image(p, "rf/valid/b.jpg", 30, 30);
     write_text(p, "rf/train/_annotations.csv",
                "filename,width,height,class,xmin,ymin,xmax,ymax\na.jpg,40,30,nut,4,6,14,26\n");
     write_text(p, "rf/valid/_annotations.csv",
-               "filename,width,height,class,xmin,ymin,xmax,ymax\nb.jpg,40,30,ant,4,6,14,26\n");
+               "filename,width,height,class,xmin,ymin,xmax,ymax\nb.jpg,30,30,ant,4,6,14,26\n");
     dg_coco *c = open_set(p, "rf", DG_FORM_CSV, "train,valid", 0);
 
     assert_int_equal(dg_coco_n_classes(c), 2); /* ant stands in valid alone, and counts */
