@@ -88,13 +88,15 @@ out:
 static int take_side(double *out, const dg_json *doc, const char *key, dg_diag *d)
 {
     const dg_json *v = dg_json_get(doc, key);
-    const double n = v && v->kind == DG_JSON_NUMBER ? v->number : 0;
 
-    if (n < 0 || n > DG_IMAGE_MAX_SIDE || n != floor(n))
+    *out = 0;
+    if (!v || v->kind != DG_JSON_NUMBER)
+        return 0;
+    if (v->number < 0 || v->number > DG_IMAGE_MAX_SIDE || v->number != floor(v->number))
         return dg_fail(d, DG_EINPUT, v->at, "labelme-shape",
-                       "\"%s\" is %g, expected whole pixels, at most %d", key, n,
+                       "\"%s\" is %g, expected whole pixels, at most %d", key, v->number,
                        DG_IMAGE_MAX_SIDE);
-    *out = n;
+    *out = v->number;
     return 0;
 }
 
