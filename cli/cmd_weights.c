@@ -22,7 +22,7 @@
 typedef struct opts {
     dg_words sets;
     const char *pipeline, *to, *out, *which, *tolerance, *format;
-    bool statistics, partial, force;
+    bool statistics, partial, force, half;
 } opts;
 
 static const dg_option options[] = {
@@ -37,6 +37,8 @@ static const dg_option options[] = {
       "weights to take from a folder: averaged, or as trained (ema)" },
     { "partial", DG_OPTION_FLAG, offsetof(opts, partial), NULL, NULL,
       "import: keep initial values for what the file lacks" },
+    { "half", DG_OPTION_FLAG, offsetof(opts, half), NULL, NULL,
+      "export --to onnx: store the weights as 16-bit floats, in half the space" },
     { "force", DG_OPTION_FLAG, offsetof(opts, force), NULL, NULL,
       "fetch: anew, also if it is there or another file than before" },
     { "statistics", DG_OPTION_FLAG, offsetof(opts, statistics), NULL, NULL,
@@ -160,9 +162,15 @@ static int export_onnx(call *c, dg_run *run)
         .store = programs->store,
         .space = DG_WEIGHTS,
         .versions = p->versions,
+        .threshold = -1,
+        .half = c->o->half,
     };
+    dg_trained t;
     int rc;
 
+    if (!c->o->pipeline &&
+        dg_trained_find(&t, c->words[0], NULL, true, 0, NULL, c->arena, c->d) == 0)
+        from.threshold = dg_trained_threshold(&t);
     if (g->n_evaluates)
         from.names = dg_class_names(&from.n_names, g, g->evaluates[0], c->arena);
     rc = dg_onnx_write(&from, c->o->out, c->d);
@@ -270,7 +278,7 @@ static const dg_action actions[] = {
     { "inspect", "PATH", "", "which statistics format" },
     { "diff", "PATH PATH", "", "which tolerance format" },
     { "import", "PATH", "out", "pipeline set which partial" },
-    { "export", "PATH", "to out", "pipeline set which" },
+    { "export", "PATH", "to out", "pipeline set which half" },
     { "fetch", "NAME|URL", "", "force" },
     { "list", "", "", "" },
     { 0 },
@@ -299,6 +307,8 @@ static bool misused(call *c, const dg_words *words, bool makes)
                      "safetensors or what --to says; "
                      "give it such a name\n",
                      o->out);
+    else if (o->half && strcmp(o->to, "onnx") != 0)
+        dg_say_error("detrgraph weights export: --half is for --to onnx only\n");
     else if (o->tolerance && (!dg_parse_f64(o->tolerance, &c->tolerance) || !(c->tolerance >= 0)))
         dg_say_error("detrgraph weights diff: --tolerance %s: a number from 0 is expected\n",
                      o->tolerance);

@@ -148,7 +148,7 @@ static double bandwidth_of(int threads)
     dg_parallel_for(threads, COPIED, copy_range, &c);
     s = now() - begin;
     free(memory);
-    return s > 0 ? 2.0 * COPIED / s : 0;
+    return s > 0 ? 2.0 * (double)COPIED / s : 0;
 }
 
 bool dg_speed_measure(dg_speed *r, const dg_plan *plan, dg_backend *backend)

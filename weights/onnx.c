@@ -3,6 +3,7 @@
  * never in memory as a whole. */
 #include "weights/onnx.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -32,7 +33,7 @@ enum {
     SHAPE_DIM = 1
 };
 enum { DIM_VALUE = 1, DIM_NAME = 2 };
-enum { TYPE_F32 = 1, TYPE_I32 = 6, TYPE_I64 = 7 };
+enum { TYPE_F32 = 1, TYPE_I32 = 6, TYPE_I64 = 7, TYPE_F16 = 10 };
 enum { IR_VERSION = 8 }; /* the first with opset 17 */
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
@@ -162,9 +163,14 @@ static const char *stored(dg_onnx *o, int32_t number)
     const dg_value *v = &o->p->values.items[number];
     int64_t n = dg_shape_elements(v->shape);
 
-    if (v->param >= 0)
-        return add_tensor(o, (dg_onnx_tensor){ dg_params_at(o->p->params, v->param)->name, v->shape,
-                                               .param = v->param });
+    if (v->param >= 0) {
+        const char *name = dg_params_at(o->p->params, v->param)->name;
+
+        add_tensor(o, (dg_onnx_tensor){ name, v->shape, .param = v->param, .half = o->half });
+        return o->half ? dg_onnx_add(o, "Cast", DG_ONNX_IN(name),
+                                     DG_ONNX_ATTRS(DG_ONNX_I("to", TYPE_F32)))
+                       : name;
+    }
     if (v->dtype == DG_I32) {
         int64_t *wide = DG_NEW_N(o->arena, n, int64_t);
 
@@ -285,7 +291,7 @@ static void add_outputs(dg_onnx *o)
 
 static size_t element_bytes(const dg_onnx_tensor *t)
 {
-    return t->integers ? sizeof(int64_t) : sizeof(float);
+    return t->integers ? sizeof(int64_t) : t->half ? sizeof(uint16_t) : sizeof(float);
 }
 
 /* Appends a TensorProto, up to its bytes, as a field of the graph. */
@@ -296,7 +302,7 @@ static void add_tensor_head(dg_str *out, const dg_onnx_tensor *t, size_t *bytes)
     *bytes = (size_t)dg_shape_elements(t->shape) * element_bytes(t);
     for (int i = 0; i < t->shape.rank; i++)
         dg_proto_int(&s, TENSOR_DIM, t->shape.d[i]);
-    dg_proto_int(&s, TENSOR_TYPE, t->integers ? TYPE_I64 : TYPE_F32);
+    dg_proto_int(&s, TENSOR_TYPE, t->integers ? TYPE_I64 : t->half ? TYPE_F16 : TYPE_F32);
     dg_proto_text(&s, TENSOR_NAME, t->name);
     dg_proto_head(&s, TENSOR_RAW, *bytes);
     dg_proto_head(out, GRAPH_TENSOR, s.n + *bytes);
@@ -304,12 +310,48 @@ static void add_tensor_head(dg_str *out, const dg_onnx_tensor *t, size_t *bytes)
     dg_str_free(&s);
 }
 
+/* The nearest IEEE half, ties to even; 0x7c00 and more: beyond the largest. */
+static uint16_t half_of(double v)
+{
+    const uint16_t sign = signbit(v) ? 0x8000 : 0;
+    int e = 0;
+
+    if (!isfinite(v))
+        return 0x7c00;
+    frexp(v, &e);
+    if (e < -13) /* below the smallest normal one, 2^-14: steps of 2^-24 */
+        return sign | (uint16_t)nearbyint(ldexp(fabs(v), 24));
+    if (e > 16)
+        return 0x7c00;
+    /* 1024 to 2048; the latter carries into the exponent, as it should */
+    return sign | (uint16_t)(((e + 14) << 10) + (int)nearbyint(ldexp(fabs(v), 11 - e)) - 1024);
+}
+
+/* n numbers at `from` become halves or floats at `to`. */
+static int narrow(dg_onnx *o, const dg_onnx_tensor *t, void *to, const double *from, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (!t->half) {
+            ((float *)to)[i] = (float)from[i];
+            continue;
+        }
+        ((uint16_t *)to)[i] = half_of(from[i]);
+        if ((((uint16_t *)to)[i] & 0x7fff) >= 0x7c00) {
+            dg_fail(o->d, DG_EUNSUPPORTED, DG_NOWHERE, "onnx-half",
+                    "%s holds %g, which a 16-bit float does not", t->name, from[i]);
+            dg_help(o->d, "export without --half");
+            return -DG_EUNSUPPORTED;
+        }
+    }
+    return 0;
+}
+
 static int write_tensor(dg_onnx *o, dg_outfile *f, const dg_onnx_tensor *t)
 {
     dg_str head = { 0 };
     int64_t n = dg_shape_elements(t->shape);
     size_t bytes;
-    float *as_f32 = NULL;
+    void *stored_as = NULL;
     double *read = NULL;
     int rc;
 
@@ -319,20 +361,19 @@ static int write_tensor(dg_onnx *o, dg_outfile *f, const dg_onnx_tensor *t)
         DG_TRY(dg_outfile_write(f, t->integers, bytes, o->d));
         goto out;
     }
-    as_f32 = dg_try_alloc(bytes);
+    stored_as = dg_try_alloc(bytes);
     read = t->param >= 0 ? dg_try_alloc((size_t)n * sizeof *read) : NULL;
-    if (!as_f32 || (t->param >= 0 && !read)) {
+    if (!stored_as || (t->param >= 0 && !read)) {
         rc = dg_fail(o->d, DG_EMEMORY, DG_NOWHERE, "memory-parameters", "no memory to write %s",
                      t->name);
         goto out;
     }
     if (read)
         DG_TRY(dg_store_get(o->store, o->space, t->param, read, o->d));
-    for (int64_t i = 0; i < n; i++)
-        as_f32[i] = (float)(read ? read : t->values)[i];
-    DG_TRY(dg_outfile_write(f, as_f32, bytes, o->d));
+    DG_TRY(narrow(o, t, stored_as, read ? read : t->values, n));
+    DG_TRY(dg_outfile_write(f, stored_as, bytes, o->d));
 out:
-    dg_free(as_f32);
+    dg_free(stored_as);
     dg_free(read);
     dg_str_free(&head);
     return rc;
@@ -366,6 +407,8 @@ static void add_notes(dg_str *out, const dg_onnx *o, const dg_onnx_source *from)
     add_note(out, "input",
              "RGB, bytes / 255, NCHW; resized to size (width, height) bilinearly with "
              "antialiasing, without keeping the aspect");
+    if (from->threshold >= 0)
+        add_note(out, "threshold", dg_printf(o->arena, "%.4g", from->threshold));
     add_note(out, "boxes", "cx, cy, w, h in shares of the image's width and height");
     dg_str_free(&names);
 }
@@ -414,9 +457,12 @@ int dg_onnx_write(const dg_onnx_source *from, const char *file, dg_diag *d)
 {
     const dg_graph *g = from->graph;
     dg_program *p = from->program;
-    dg_onnx o = {
-        .p = p, .store = from->store, .space = from->space, .d = d, .arena = dg_arena_open()
-    };
+    dg_onnx o = { .p = p,
+                  .store = from->store,
+                  .space = from->space,
+                  .half = from->half,
+                  .d = d,
+                  .arena = dg_arena_open() };
     int rc;
 
     if (!g->n_evaluates) {

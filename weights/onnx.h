@@ -15,12 +15,15 @@ typedef struct dg_onnx_source {
     const char *versions; /* versions of the exporting program */
     int n_names;          /* names of the classes; 0: unknown */
     const char *const *names;
+    double threshold; /* proposed least score; negative: unknown */
+    bool half;        /* store the parameters as 16-bit floats */
 } dg_onnx_source;
 
 /* Input: images [N,3,H,W], RGB from 0 to 1, any N. Outputs: the inputs of the evaluation (labels,
  * scores, boxes as cx, cy, w, h in fractions of the sides) and, from before <detect>, logits and
- * pred_boxes. Metadata: names, size, input, boxes. An op without a form in ONNX is an error that
- * names its node; so is a pipeline without <evaluate>, for which program may be NULL. */
+ * pred_boxes. Metadata: names, size, input, boxes, threshold. An op without a form in ONNX is an
+ * error that names its node; so is, for half, a number beyond 65504 ("onnx-half"), and a pipeline
+ * without <evaluate>, for which program may be NULL. */
 int dg_onnx_write(const dg_onnx_source *from, const char *file, dg_diag *d) DG_MUST_USE;
 
 #endif

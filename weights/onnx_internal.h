@@ -22,12 +22,14 @@ typedef struct dg_onnx_tensor {
     int param; /* -1: values or integers */
     const double *values;
     const int64_t *integers;
+    bool half; /* stored as f16 */
 } dg_onnx_tensor;
 
 typedef struct dg_onnx {
     const dg_program *p;
     const dg_store *store;
     dg_space space;
+    bool half; /* parameters are stored as f16, and cast when the file is loaded */
     dg_diag *d;
     dg_arena *arena;
     int64_t batch;         /* images in the program; the file accepts any number */

@@ -13,6 +13,8 @@
 #include "base/dir.h"
 #include "base/file.h"
 #include "media/image.h"
+#include "runtime/programs.h"
+#include "weights/onnx.h"
 
 enum { BATCH = 2 };
 
@@ -368,13 +370,79 @@ static void side_by_side(void **state)
     }
 }
 
+/* ---- exported with 16-bit floats ------------------------------------------------------------- */
+
+/* The first vector of at least eight weights that an evaluation reads. */
+static dg_run_param some_vector(const dg_run *run)
+{
+    for (int i = 0; i < dg_run_n_params(run); i++) {
+        const dg_run_param p = dg_run_param_at(run, i);
+
+        if (p.shape.rank == 1 && p.shape.d[0] >= 8 && strstr(p.name, "norm.bias"))
+            return p;
+    }
+    fail();
+    return (dg_run_param){ 0 };
+}
+
+static int export_halves(place *t, dg_run *run, const char *to)
+{
+    const dg_graph *g = dg_run_pipeline(run)->graph;
+    const dg_programs *programs = dg_run_programs(run);
+    const dg_onnx_source from = { .graph = g,
+                                  .program = dg_programs_of(programs, g->evaluates[0])->program,
+                                  .store = programs->store,
+                                  .space = DG_WEIGHTS,
+                                  .versions = "test",
+                                  .threshold = -1,
+                                  .half = true };
+
+    return dg_onnx_write(&from, to, t->d);
+}
+
+static void halves(void **state)
+{
+    place *t = *state;
+    static const double numbers[8] = { 65504,      65519.9, 1 + 0x1p-11, -1 - 0x3p-11,
+                                       -0x1.8p-24, 0x1p-25, 0x1.ff8p-15, 0x1.fffp-15 };
+    /* little-endian; ties go to the even neighbour */
+    static const uint8_t expected[16] = { 0xff, 0x7b, 0xff, 0x7b, 0x00, 0x3c, 0x02, 0xbc,
+                                          0x02, 0x80, 0x00, 0x00, 0xff, 0x03, 0x00, 0x04 };
+    const dg_run_options how = { .size = sizeof how, .file = t->pipeline, .threads = 1 };
+    dg_run *run;
+    dg_run_param p;
+    double *v;
+    char *bytes;
+    size_t n;
+
+    assert_int_equal(dg_run_open(&run, &how, t->d), 0);
+    p = some_vector(run);
+    p.name = dg_strdup(t->arena, p.name);
+    v = dg_alloc(t->arena, (size_t)p.shape.d[0] * sizeof *v);
+    memcpy(v, numbers, sizeof numbers);
+    assert_int_equal(dg_run_set(run, DG_RUN_WEIGHTS, p.name, v, p.shape.d[0], t->d), 0);
+    assert_int_equal(export_halves(t, run, in(t, "h.onnx")), 0);
+    assert_int_equal(dg_file_read(&bytes, &n, in(t, "h.onnx"), 1 << 28, t->d), 0);
+    assert_non_null(memmem(bytes, n, expected, sizeof expected));
+    dg_free(bytes);
+    dg_run_close(&run);
+
+    assert_int_equal(dg_run_open(&run, &how, t->d), 0); /* an export changes the program */
+    v[0] = 65520;
+    assert_int_equal(dg_run_set(run, DG_RUN_WEIGHTS, p.name, v, p.shape.d[0], t->d), 0);
+    assert_int_equal(export_halves(t, run, in(t, "none.onnx")), -DG_EUNSUPPORTED);
+    check_only(t->d, "onnx-half");
+    assert_false(dg_exists(in(t, "none.onnx")));
+    dg_run_close(&run);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_place),     cmocka_unit_test(no_place),
         cmocka_unit_test(names_of_others), cmocka_unit_test(every_form),
         cmocka_unit_test(gray_pixels),     cmocka_unit_test(bad_images),
-        cmocka_unit_test(side_by_side),
+        cmocka_unit_test(side_by_side),    cmocka_unit_test(halves),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
