@@ -318,8 +318,8 @@ static uint16_t half_of(double v)
 
     if (!isfinite(v))
         return 0x7c00;
-    frexp(v, &e);
-    if (e < -13) /* below the smallest normal one, 2^-14: steps of 2^-24 */
+    (void)frexp(v, &e);
+    if (v == 0 || e < -13) /* below the smallest normal one, 2^-14: steps of 2^-24 */
         return sign | (uint16_t)nearbyint(ldexp(fabs(v), 24));
     if (e > 16)
         return 0x7c00;

@@ -40,25 +40,25 @@ typedef struct dg_detector_options {
  * pipeline is found for the model), those of dg_run_open and dg_run_load. */
 DG_PUBLIC int dg_detector_open(dg_detector **out, const dg_detector_options *o, dg_diag *d)
     DG_MUST_USE;
-DG_PUBLIC void dg_detector_close(dg_detector **d);
+DG_PUBLIC void dg_detector_close(dg_detector **p);
 
 /* The classes by label; *n 0: their names are not known. Valid while the detector is open. */
-DG_PUBLIC const dg_coco_class *dg_detector_classes(const dg_detector *d, int *n);
+DG_PUBLIC const dg_coco_class *dg_detector_classes(const dg_detector *p, int *n);
 /* The score with the best F1 in the run's evaluation of these weights; else 0.4. */
-DG_PUBLIC double dg_detector_threshold(const dg_detector *d);
+DG_PUBLIC double dg_detector_threshold(const dg_detector *p);
 
 /* ---- images ---------------------------------------------------------------------------------- */
 
 /* How many images can still be added before dg_detector_run: after it, a whole batch. */
-DG_PUBLIC int dg_detector_room(const dg_detector *d);
+DG_PUBLIC int dg_detector_room(const dg_detector *p);
 
 /* Add an image, called `name` in results and errors; the detector keeps copies. There must be room.
  * An image that cannot be read (-DG_EINPUT, -DG_EIO) leaves the batch as it was. Adding the first
  * image of a batch ends the life of the last results. */
-DG_PUBLIC int dg_detector_add_file(dg_detector *d, const char *path, dg_diag *diag) DG_MUST_USE;
+DG_PUBLIC int dg_detector_add_file(dg_detector *p, const char *path, dg_diag *d) DG_MUST_USE;
 /* n bytes of a JPEG or PNG */
-DG_PUBLIC int dg_detector_add_bytes(dg_detector *d, const char *name, const void *bytes, size_t n,
-                                    dg_diag *diag) DG_MUST_USE;
+DG_PUBLIC int dg_detector_add_bytes(dg_detector *p, const char *name, const void *bytes, size_t n,
+                                    dg_diag *d) DG_MUST_USE;
 
 typedef enum dg_pixel_order {
     DG_PIXELS_RGB,
@@ -75,8 +75,8 @@ typedef struct dg_pixels {
     const uint8_t *data; /* 8 bits per channel, rows top down */
 } dg_pixels;
 /* Errors: "image-size", "image-pixels". */
-DG_PUBLIC int dg_detector_add_pixels(dg_detector *d, const char *name, const dg_pixels *p,
-                                     dg_diag *diag) DG_MUST_USE;
+DG_PUBLIC int dg_detector_add_pixels(dg_detector *p, const char *name, const dg_pixels *in,
+                                     dg_diag *d) DG_MUST_USE;
 
 /* ---- detections ------------------------------------------------------------------------------ */
 
@@ -97,8 +97,8 @@ typedef struct dg_detected {
 /* Computes on the images added since the last call and gives what scores threshold or more, an
  * entry per image in their order. Empties the batch, also if it fails. The results live until the
  * next image is added, the next run or the close. */
-DG_PUBLIC int dg_detector_run(dg_detector *d, double threshold, const dg_detected **found, int *n,
-                              dg_diag *diag) DG_MUST_USE;
+DG_PUBLIC int dg_detector_run(dg_detector *p, double threshold, const dg_detected **found, int *n,
+                              dg_diag *d) DG_MUST_USE;
 
 #ifdef __cplusplus
 }
