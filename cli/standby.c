@@ -63,11 +63,13 @@ void dg_standby_tell(const dg_standby *s, int fd, int code)
     for (int told = 0; told < s->others;) {
         struct pollfd p = { .fd = fd, .events = POLLIN };
         double left = end - dg_monotonic_s();
+        struct sockaddr_un from;
+        socklen_t size = sizeof from;
         int peer;
 
         if (left <= 0 || poll(&p, 1, (int)(1e3 * left) + 1) == 0)
             break;
-        peer = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+        peer = accept4(fd, (struct sockaddr *)&from, &size, SOCK_CLOEXEC);
         if (peer < 0)
             continue;
         if (is_this_user(peer))

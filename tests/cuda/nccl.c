@@ -7,6 +7,7 @@
  * Misuse ends the process with a line. The variable STANDIN_NCCL, words with commas:
  *   error=N    the N-th operation meets an error of the system
  *   rank=R     on that rank alone
+ *   refuse=R   rank R's communicator cannot be made
  * Bytes travel through boxes in shared memory, one for each pair of ranks. */
 #include <errno.h>
 #include <fcntl.h>
@@ -346,16 +347,19 @@ int ncclCommInitRankConfig(dg_nccl_comm **out, int ranks, dg_nccl_id id, int ran
         misuse("the settings are not initialised");
     if (conf->blocking != 0 || ranks > MOST || rank < 0 || rank >= ranks)
         misuse("a communicator that blocks, or ranks that it cannot have");
-    if (!c || fd < 0)
+    if (!c || fd < 0) { /* another rank has given up already */
+        free(c);
         return SYSTEM_ERROR;
+    }
     c->b = mmap(NULL, sizeof *c->b, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
     if (c->b == MAP_FAILED)
-        return SYSTEM_ERROR;
+        abort();
     snprintf(c->name, sizeof c->name, "%.60s", id.bytes);
     c->rank = rank;
     c->ranks = ranks;
     c->joining = true;
+    c->error = word("refuse=") == rank ? INVALID_USAGE : DG_NCCL_OK;
     pthread_mutex_init(&c->lock, NULL);
     c->b->pids[rank] = (int32_t)getpid();
     if (atomic_fetch_add(&c->b->here, 1) == ranks - 1)

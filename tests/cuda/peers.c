@@ -384,6 +384,39 @@ static void without_nccl_the_reason_is_said(void **state)
         crew_run(2, goes_without, (void *)(uintptr_t)&all[i]);
 }
 
+/* NCCL makes no communicator for rank 1, which says why: no rank has one, and none waits. */
+static const char *is_refused(dg_comm *c, void *ctx)
+{
+    dg_diag *d = dg_diag_open();
+    dg_backend *b = NULL;
+    char name[4096], why[DG_BACKEND_WHY] = "";
+    const char *wrong = NULL, *said;
+    int rc = dg_backend_open(&b, name_of(name, sizeof name, "", NULL), d);
+
+    (void)ctx;
+    if (rc == 0)
+        rc = b->peers_open(b, c, why, d);
+    said = dg_diag_text(d);
+    if (rc >= 0 || c->peers || *said == '\0' ||
+        (c->rank == 1 &&
+         (!strstr(said, "error[device-peers]") || !strstr(said, "rank 1: NCCL: invalid usage") ||
+          !strstr(said, "cuda:nccl=none"))))
+        wrong = "it is not refused so";
+    if (wrong)
+        fprintf(stderr, "%d: %s\n", rc, said);
+    dg_backend_close(&b);
+    dg_diag_close(&d);
+    return wrong;
+}
+
+static void what_nccl_refuses_ends_all(void **state)
+{
+    (void)state;
+    setenv("STANDIN_NCCL", "refuse=1", 1);
+    crew_run(3, is_refused, NULL);
+    unsetenv("STANDIN_NCCL");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -392,6 +425,7 @@ int main(void)
         cmocka_unit_test(ranks_that_differ_are_named),
         cmocka_unit_test(an_abort_ends_the_device_s_wait),
         cmocka_unit_test(errors_of_nccl_are_told),
+        cmocka_unit_test(what_nccl_refuses_ends_all),
         cmocka_unit_test(without_nccl_the_reason_is_said),
     };
 

@@ -389,7 +389,7 @@ static void peers_close(dg_peers **self)
 typedef struct hello {
     uint8_t gpu[16];
     int32_t version; /* of NCCL; 0: it has none */
-    int32_t status;
+    int32_t unused;
     char why[DG_COMM_WHY];
 } hello;
 
@@ -449,26 +449,19 @@ static int meet_by_nccl(peers *p)
     return rc;
 }
 
-/* Every rank says how it went, so that all have peers or none has. */
-static int agree(peers *p, hello *all, int rc, dg_diag *d)
+/* The others may wait for this rank in NCCL, which would not tell them. */
+static int refuse(peers *p, int rc, dg_diag *d)
 {
-    hello mine = { .status = rc };
-    int said;
-
-    snprintf(mine.why, sizeof mine.why, "%s", p->pub.why);
-    said = p->comm->gather(p->comm, &mine, sizeof mine, all);
-    if (said < 0)
-        return dg_fail(d, (dg_code)-said, DG_NOWHERE, "collective-failed",
-                       "while the ranks opened NCCL: %s", p->comm->why);
-    for (int r = 0; r < p->comm->ranks; r++)
-        if (all[r].status < 0) {
-            dg_fail(d, (dg_code)-all[r].status, DG_NOWHERE, "device-peers",
-                    "the GPUs of the ranks cannot exchange: rank %d: %s", r, all[r].why);
-            dg_help(d, "NCCL_DEBUG=INFO shows what NCCL tried; --device cuda:nccl=none exchanges "
-                       "through host memory instead");
-            return all[r].status;
-        }
-    return 0;
+    if (rc == -DG_ESTOP || p->comm->why[0])
+        return dg_fail(d, (dg_code)-rc, DG_NOWHERE, "collective-failed",
+                       "while the ranks opened NCCL: %s",
+                       p->comm->why[0] ? p->comm->why : p->pub.why);
+    dg_fail(d, (dg_code)-rc, DG_NOWHERE, "device-peers",
+            "the GPUs of the ranks cannot exchange: rank %d: %s", p->comm->rank, p->pub.why);
+    dg_help(d, "NCCL_DEBUG=INFO shows what NCCL tried; --device cuda:nccl=none exchanges through "
+               "host memory instead");
+    p->comm->abort(p->comm);
+    return rc;
 }
 
 static bool start_watching(peers *p)
@@ -533,9 +526,14 @@ int dg_cuda_peers_open(dg_backend *self, dg_comm *comm, char why[DG_BACKEND_WHY]
     snprintf(p->name, sizeof p->name, "NCCL %s",
              dg_nccl_version(p->nccl.version, version, sizeof version));
     rc = meet_by_nccl(p);
-    if (rc == 0 && !start_watching(p))
+    if (rc == 0 && !start_watching(p)) {
         rc = -DG_EMEMORY;
-    DG_TRY(agree(p, all, rc, d));
+        snprintf(p->pub.why, sizeof p->pub.why, "no thread can be started");
+    }
+    if (rc == 0)
+        rc = comm->barrier(comm); /* all have it, or nobody goes on */
+    if (rc < 0)
+        DG_TRY(refuse(p, rc, d));
     comm->peers = &p->pub;
 out:
     if (rc < 0 && dg_diag_errors(d) == errors)
