@@ -7,7 +7,7 @@
 
 #include "base/pool.h"
 
-enum { PROBES = 6, COPIED = 16 << 20 /* bytes */, ALIGNMENT = 64 };
+enum { PROBES = 6, COPIED = 4 << 20 /* bytes */, ALIGNMENT = 64 };
 static const double most_s = 0.3; /* for all probes; the first is run whatever it takes */
 /* An instruction with more arithmetic is not probed: reference kernels need a second for it. */
 static const double most_flops = 4e9;
