@@ -195,7 +195,6 @@ static int predict_files(printer *s, dg_detector *detector, const dg_words *file
                 goto out;
             failed = failed ? failed : rc;
         }
-        rc = 0;
         if (dg_detector_room(detector) == batch)
             continue;
         DG_TRY(dg_detector_run(detector, s->threshold, &found, &n, d));

@@ -343,8 +343,9 @@ static void *detect_often(void *ctx)
 
         w->wrong += dg_detector_add_file(w->p, w->t->photo, w->d) < 0;
         w->wrong += dg_detector_run(w->p, 0, &found, &n, w->d) < 0 || n != 1;
-        w->wrong += !w->wrong && (found->n != w->n || memcmp(found->items, w->expected,
-                                                             (size_t)w->n * sizeof *w->expected));
+        w->wrong += !w->wrong &&
+                    (found->n != w->n ||
+                     memcmp(found->items, w->expected, (size_t)w->n * sizeof *w->expected) != 0);
     }
     return NULL;
 }
