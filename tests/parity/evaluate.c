@@ -152,7 +152,7 @@ int fixture_eval(fixture *f)
 
     for (int i = 0; acts && i < acts->n; i++)
         widest = fmax(widest, acts->items[i].number);
-    bound = f->normalized ? fixture_bound(f, 1e-10, 1e-5) : fixture_bound(f, 1e-8, 10 * widest);
+    bound = fixture_bound(f, f->normalized ? 1e-10 : 1e-8, 10 * widest);
     DG_TRY(dg_run_select(f->run, "evaluate", f->w, f->h, f->d));
     DG_TRY(fixture_feed_images(f, fixture_images(f)));
     DG_TRY(dg_run_forward(f->run, false, f->d));
