@@ -119,15 +119,21 @@ int dg_init_plain(const dg_survey *s, dg_diag *d)
     dg_fail(d, DG_EINPUT, (dg_where){ .file = s->layout.root }, "init-plain",
             "these images have no labels: nothing can be learned from them");
     if (texts)
-        dg_help(d,
-                "%d .txt files stand beside images, as labelImg writes YOLO: put the images into "
-                "images/, the .txt files into labels/, and classes.txt beside both",
-                texts);
+        dg_help(
+            d,
+            "%d .txt files stand beside images, as labelImg writes YOLO: write the names of the "
+            "classes into classes.txt beside them, a line each",
+            texts);
     else if (csv)
-        dg_help(d, "there is %s; tables of boxes are not read: convert it to COCO's form", csv);
-    dg_help(d, "name the folder that holds both; where labels are looked for: "
-               "annotations/*.json (COCO), Annotations/*.xml or "
-               ".xml files beside the images (VOC), labels/ beside images/ (YOLO)");
+        dg_help(d,
+                "%s is no table of boxes that can be read: its first line names the columns, as in "
+                "filename,class,xmin,ymin,xmax,ymax",
+                csv);
+    dg_help(d,
+            "name the folder that holds images and labels; where labels are looked for: "
+            "annotations/*.json (COCO), Annotations/*.xml or .xml files beside the images (VOC), "
+            "labels/ beside images/ (YOLO), .json files with `shapes` (LabelMe), "
+            "annotations.xml (CVAT), .csv");
     dg_diag_close(&ignored);
     dg_arena_close(&a);
     return -DG_EINPUT;
