@@ -181,9 +181,13 @@ static void check_update(fixture *f, const dg_json *after, const dg_json *gradie
     rms = l2 / sqrt((double)dg_shape_elements(shape));
     for (int j = 0; j < samples->n; j++) {
         int64_t at = (int64_t)samples->items[j].items[0].number;
-        double g = dg_json_get(gradient, "samples")->items[j].items[1].number;
-        double rounding = f->set->precision == F64 ? 0 : ldexp(fabs(old[at]), -23);
+        double g = dg_json_get(gradient, "samples")->items[j].items[1].number, rounding;
 
+        if (at < 0 || at >= dg_shape_elements(shape)) {
+            report_fact(f->report, "shapes of parameters", false, after->key);
+            return;
+        }
+        rounding = f->set->precision == F64 ? 0 : ldexp(fabs(old[at]), -23);
         if (fabs(g) > 0.1 * rms || l2 == 0)
             report_add(f->report, "update, over the rate",
                        fmax(0, fabs(w[at] - old[at] - delta->items[j].number) - rounding) / lr,
