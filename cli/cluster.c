@@ -89,7 +89,7 @@ static bool read_torchrun(dg_launch_options *l, dg_arena *a)
         return refuse_torchrun("WORLD_SIZE has to be a multiple of LOCAL_WORLD_SIZE, the same on "
                                "all machines, and RANK and LOCAL_RANK below them");
     if (l->ranks_given && l->ranks != each)
-        return refuse_torchrun("--ranks is another number than LOCAL_WORLD_SIZE; leave it away");
+        return refuse_torchrun("--ranks is another number than LOCAL_WORLD_SIZE; leave it out");
     l->ranks = each;
     l->nodes = world / each;
     if (!number("GROUP_RANK", &l->node))

@@ -284,7 +284,7 @@ static bool read_launch(const opts *o, dg_launch_options *l, dg_arena *a)
                      o->lost_after);
         return false;
     }
-    if (!read_machines(o, l, a))
+    if (!read_machines(o, l, a) || !dg_gpus_fit(l->ranks, dg_device_asked(o->device)))
         return false;
     if (o->elastic && (l->ranks * l->nodes < 2 || l->max_restarts < 1)) {
         dg_say_error("detrgraph run: --elastic says how a run of several ranks starts again: it "
@@ -309,23 +309,30 @@ static int refuse_folder(const char *folder, dg_arena *a)
     return DG_EXIT_USAGE;
 }
 
-/* In the process that a person or a scheduler started: true, and the exit code. */
-static bool launch_ranks(const dg_launch_options *l, int *code)
+/* In the process that a person or a scheduler started: true, and the exit code. A rank has all of
+ * this from its launcher. */
+static bool launch_ranks(const opts *o, int *code, dg_arena *a)
 {
+    dg_launch_options l;
     int fd;
 
-    if (!l->standby.name || getenv(dg_rank_processes_variable))
-        return dg_launch_ranks(l, code);
+    if (getenv(dg_rank_processes_variable))
+        return false;
+    *code = DG_EXIT_USAGE;
+    if (!read_launch(o, &l, a))
+        return true;
+    if (!l.standby.name)
+        return dg_launch_ranks(&l, code);
     *code = DG_EXIT_FAILED;
-    if (!l->standby.first) {
-        *code = dg_standby_wait(&l->standby);
+    if (!l.standby.first) {
+        *code = dg_standby_wait(&l.standby);
         return true;
     }
-    fd = dg_standby_open(&l->standby);
+    fd = dg_standby_open(&l.standby);
     if (fd < 0)
         return true;
-    (void)dg_launch_ranks(l, code);
-    dg_standby_tell(&l->standby, fd, *code);
+    (void)dg_launch_ranks(&l, code);
+    dg_standby_tell(&l.standby, fd, *code);
     return true;
 }
 
@@ -335,8 +342,6 @@ static int verb_run(const void *given, const dg_words *words, dg_arena *a)
     double max_minutes = 0;
     int64_t seed = 0;
     int code;
-
-    dg_launch_options launch;
 
     if (o->max_time && !read_minutes(o->max_time, &max_minutes)) {
         dg_say_error(
@@ -356,11 +361,10 @@ static int verb_run(const void *given, const dg_words *words, dg_arena *a)
                      o->trace, TRACED_MOST);
         return DG_EXIT_USAGE;
     }
-    if (!in_range("metrics-port", o->metrics_port, 65535) || !read_launch(o, &launch, a))
+    if (!in_range("metrics-port", o->metrics_port, 65535))
         return DG_EXIT_USAGE;
-    return launch_ranks(&launch, &code)
-               ? code
-               : train_pipeline(o, words->v[0], (uint64_t)seed, max_minutes);
+    return launch_ranks(o, &code, a) ? code
+                                     : train_pipeline(o, words->v[0], (uint64_t)seed, max_minutes);
 }
 
 static const dg_example examples[] = {

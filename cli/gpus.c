@@ -2,12 +2,11 @@
 #include "cli/gpus.h"
 
 #include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/str.h"
 #include "cli/cli.h"
-#include "control/rank_processes.h"
+#include "control/message.h"
 #include "kernels/cuda/host/host.h"
 
 /* "cuda", "cuda:WORD": not "cuda:1". */
@@ -29,7 +28,7 @@ static bool count_gpus(const char *device, int *n)
     return rc == 0;
 }
 
-static bool fits(int64_t ranks, const char *device)
+bool dg_gpus_fit(int64_t ranks, const char *device)
 {
     int n = 0;
 
@@ -50,12 +49,12 @@ bool dg_gpus_ranks(const char *ranks, const char *device, int64_t *n)
     int gpus = 0;
 
     *n = 1;
-    if (!ranks || (getenv(dg_rank_processes_variable) && strcmp(ranks, "auto") == 0))
-        return true; /* a rank knows from its launcher how many there are */
+    if (!ranks)
+        return true;
     if (strcmp(ranks, "auto") != 0) {
         if (dg_parse_i64(ranks, n) && *n >= 0 && *n <= DG_MAX_RANKS) {
             *n = *n ? *n : 1;
-            return getenv(dg_rank_processes_variable) || fits(*n, device);
+            return true;
         }
         dg_say_error("detrgraph run: --ranks %s: a whole number up to %d, or auto, is expected\n",
                      ranks, DG_MAX_RANKS);

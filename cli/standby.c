@@ -67,8 +67,10 @@ void dg_standby_tell(const dg_standby *s, int fd, int code)
         socklen_t size = sizeof from;
         int peer;
 
-        if (left <= 0 || poll(&p, 1, (int)(1e3 * left) + 1) == 0)
+        if (left <= 0)
             break;
+        if (poll(&p, 1, (int)(1e3 * left) + 1) <= 0)
+            continue;
         peer = accept4(fd, (struct sockaddr *)&from, &size, SOCK_CLOEXEC);
         if (peer < 0)
             continue;
