@@ -238,8 +238,9 @@ const dg_verb dg_verb_data = {
     .name = "data",
     .args = "check|convert PATH [TO] [OPTIONS]",
     .brief = "Check a data set, or convert it to another format.",
-    .doc = "PATH is a folder in COCO, VOC or YOLO format, a folder of images, or an annotation "
-           "file.\n\n"
+    .doc = "PATH is a folder in COCO, VOC, YOLO, LabelMe, CVAT or CSV format, a folder of images, "
+           "or an "
+           "annotation file.\n\n"
            "  check     reports images, classes, sizes, and faults: boxes outside the image or "
            "duplicated,\n"
            "            images missing, broken, duplicated or in two splits; exits with 1 if there "

@@ -75,7 +75,7 @@ static void head(dg_str *out, const plan *p)
     dg_str_fmt(out,
                "%s), at most %d objects in one.\n     Written by detrgraph init. The option set of "
                "detrgraph run replaces "
-               "what stands in <let>, as in set size=320. -->\n",
+               "what stands in <let>, as in set epochs=10. -->\n",
                v->n_classes > 10 ? ", ..." : "", (int)v->most_objects);
     dg_str_fmt(out, "<pipeline version=\"1\" name=\"%s_%s\" seed=\"0\">\n", p->model->name,
                dg_form_name(v->layout.form));

@@ -148,14 +148,14 @@ static const dg_model *rfdetr_of(const dg_archive *a)
     return NULL;
 }
 
-/* The depth of torchvision's ResNet, by its third stage's blocks; 0: there is none. */
+/* The depth of torchvision's ResNet, by its third stage's blocks; 0: it is none of them. */
 static int resnet_of(const dg_archive *a)
 {
 #define BLOCK(n, m) "backbone.layer3." #n ".conv" #m ".weight"
     if (!dg_archive_find(a, BLOCK(0, 1)))
         return 0;
     if (dg_archive_find(a, BLOCK(0, 3)))
-        return dg_archive_find(a, BLOCK(6, 1)) ? 101 : 50;
+        return dg_archive_find(a, BLOCK(6, 1)) ? 101 : dg_archive_find(a, BLOCK(5, 1)) ? 50 : 0;
     return dg_archive_find(a, BLOCK(2, 1)) ? 34 : 18;
 #undef BLOCK
 }
