@@ -281,7 +281,7 @@ static int find_in_folder(dg_layout *l, dg_diag *d)
     const char *yaml = dg_yolo_file(l->arena, l->root);
 
     if (yaml && dg_yolo_splits(&names, l->arena, l->root))
-        l->form = DG_FORM_YOLO;
+        l->form = DG_FORM_YOLO; /* NOLINT(bugprone-branch-clone): the order matters */
     else if (dg_marks_files_splits(&names, l->arena, &dg_labelme_form, l->root))
         l->form = DG_FORM_LABELME;
     else if (find_coco(l))
@@ -290,7 +290,7 @@ static int find_in_folder(dg_layout *l, dg_diag *d)
         l->form = DG_FORM_CVAT;
     else if (dg_marks_files_splits(&names, l->arena, &dg_voc_form, l->root))
         l->form = DG_FORM_VOC;
-    else if (dg_yolo_splits(&names, l->arena, l->root)) /* NOLINT(bugprone-branch-clone) */
+    else if (dg_yolo_splits(&names, l->arena, l->root))
         l->form = DG_FORM_YOLO;
     else if (dg_marks_table_splits(&names, l->arena, &dg_csv_form, l->root))
         l->form = DG_FORM_CSV;
