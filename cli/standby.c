@@ -81,16 +81,34 @@ void dg_standby_tell(const dg_standby *s, int fd, int code)
     close(fd);
 }
 
-static int find_first(const dg_standby *s)
+static bool connect_first(int fd, const dg_standby *s)
 {
-    double end = dg_monotonic_s() + patience_s;
     struct sockaddr_un at;
     socklen_t n = address_of(s, &at);
 
+    return fd >= 0 && connect(fd, (struct sockaddr *)&at, n) == 0 && is_this_user(fd);
+}
+
+/* Connected to the first process; from then on signals are left to it. -1: it did not come. */
+static int find_first(const dg_standby *s)
+{
+    static const int left[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1 };
+    double end = dg_monotonic_s() + patience_s;
+    sigset_t blocked, before;
+
+    sigemptyset(&blocked);
+    for (size_t i = 0; i < sizeof left / sizeof left[0]; i++)
+        sigaddset(&blocked, left[i]);
     do {
         int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        bool found;
 
-        if (fd >= 0 && connect(fd, (struct sockaddr *)&at, n) == 0 && is_this_user(fd))
+        sigprocmask(SIG_BLOCK, &blocked, &before); /* none ends it between the two */
+        found = connect_first(fd, s);
+        for (size_t i = 0; found && i < sizeof left / sizeof left[0]; i++)
+            (void)signal(left[i], SIG_IGN);
+        sigprocmask(SIG_SETMASK, &before, NULL);
+        if (found)
             return fd;
         if (fd >= 0)
             close(fd);
@@ -101,7 +119,6 @@ static int find_first(const dg_standby *s)
 
 int dg_standby_wait(const dg_standby *s)
 {
-    static const int left[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1 };
     int fd = find_first(s);
     unsigned char code = DG_EXIT_FAILED;
     ssize_t n;
@@ -112,8 +129,6 @@ int dg_standby_wait(const dg_standby *s)
                      patience_s);
         return DG_EXIT_FAILED;
     }
-    for (size_t i = 0; i < sizeof left / sizeof left[0]; i++)
-        (void)signal(left[i], SIG_IGN);
     do
         n = read(fd, &code, 1);
     while (n < 0 && errno == EINTR);
