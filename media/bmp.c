@@ -113,11 +113,21 @@ static uint8_t *row_of(const bitmap *b, const dg_image *out, int64_t y)
     return out->rgb + 3 * (b->down ? y : b->h - 1 - y) * b->w;
 }
 
+static size_t stride_of(const bitmap *b)
+{
+    return ((size_t)b->w * (size_t)b->bits + 31) / 32 * 4;
+}
+
+static bool has_rows(const bitmap *b)
+{
+    return b->pixels <= b->n && (b->n - b->pixels) / stride_of(b) >= (size_t)b->h;
+}
+
 static int read_rows(const bitmap *b, dg_image *out)
 {
-    const size_t stride = ((size_t)b->w * (size_t)b->bits + 31) / 32 * 4;
+    const size_t stride = stride_of(b);
 
-    if (b->pixels > b->n || (b->n - b->pixels) / stride < (size_t)b->h)
+    if (!has_rows(b))
         return refuse(b, "it is cut off");
     for (int64_t y = 0; y < b->h; y++) {
         const size_t row = b->pixels + (size_t)y * stride;
@@ -143,14 +153,19 @@ static int read_rows(const bitmap *b, dg_image *out)
     return 0;
 }
 
-/* Run lengths; pixels that are left out have colour 0. */
+static bool in_runs(const bitmap *b)
+{
+    return b->compression == RLE8 || b->compression == RLE4;
+}
+
+/* Run lengths; pixels that are left out have colour 0. out NULL: only looks for their end. */
 static int read_runs(const bitmap *b, dg_image *out)
 {
     const bool half = b->bits == 4;
     size_t at = b->pixels;
     int64_t x = 0, y = 0;
 
-    for (int64_t i = 0; i < b->w * b->h; i++)
+    for (int64_t i = 0; out && i < b->w * b->h; i++)
         put_colour(b, out->rgb + 3 * i, 0);
     while (at + 2 <= b->n && y < b->h) {
         const uint32_t n = b->p[at], v = b->p[at + 1];
@@ -173,7 +188,7 @@ static int read_runs(const bitmap *b, dg_image *out)
             at += 2;
             continue;
         }
-        for (uint32_t i = 0; i < (raw ? v : n); i++, x++) {
+        for (uint32_t i = 0; out && i < (raw ? v : n); i++, x++) {
             const uint32_t byte = raw ? b->p[at + (half ? i / 2 : i)] : v;
 
             if (x < b->w)
@@ -201,9 +216,18 @@ int dg_bmp_decode(dg_image *out, dg_image_header *header, dg_scratch *s, const u
         return 0;
     rc = dg_image_alloc(&im, s, (int)b.w, (int)b.h, d);
     if (rc == 0)
-        rc = b.compression == RLE8 || b.compression == RLE4 ? read_runs(&b, &im)
-                                                            : read_rows(&b, &im);
+        rc = in_runs(&b) ? read_runs(&b, &im) : read_rows(&b, &im);
     if (rc == 0)
         *out = im;
     return rc;
+}
+
+bool dg_bmp_is_whole(const uint8_t *p, size_t n)
+{
+    dg_diag *quiet = dg_diag_open();
+    bitmap b = { .p = p, .n = n, .name = "", .d = quiet };
+    bool whole = read_header(&b) == 0 && (in_runs(&b) ? read_runs(&b, NULL) == 0 : has_rows(&b));
+
+    dg_diag_close(&quiet);
+    return whole;
 }

@@ -51,6 +51,8 @@ typedef struct dg_encoded {
 bool dg_is_jpeg(const uint8_t *p, size_t n);
 bool dg_is_png(const uint8_t *p, size_t n);
 bool dg_is_bmp(const uint8_t *p, size_t n);
+/* True if the file holds all pixels that its header promises. */
+bool dg_bmp_is_whole(const uint8_t *p, size_t n);
 /* out NULL: read only the header. */
 int dg_jpeg_decode(dg_image *out, dg_image_header *header, dg_scratch *s, const uint8_t *p,
                    size_t n, const char *name, int reduce, dg_diag *d) DG_MUST_USE;

@@ -67,9 +67,12 @@ static size_t jpeg_scan(const uint8_t *p, size_t n)
     return i < n ? i : n;
 }
 
-/* True if the file contains the marker that ends an image; some tools append other data. */
+/* True if the file contains the marker that ends an image, or as many bytes as its header needs;
+ * some tools append other data. */
 static bool is_whole(const uint8_t *p, size_t n)
 {
+    if (dg_is_bmp(p, n))
+        return dg_bmp_is_whole(p, n);
     if (dg_is_png(p, n))
         return n >= 12 && memmem(p + n - (n < TAIL ? n : TAIL), n < TAIL ? n : TAIL,
                                  "IEND\xAE\x42\x60\x82", 8);

@@ -63,9 +63,13 @@ static void check_picture(place *p, const bytes *b)
         fail_msg("%s", dg_diag_text(p->d));
     assert_true(im.w == 3 && im.h == 2);
     assert_memory_equal(im.rgb, want, sizeof want);
+    assert_true(dg_bmp_is_whole(b->p, b->n));
     for (size_t n = 2; n < b->n; n++) { /* cut off: refused, or, in run lengths, at their end */
-        if (dg_image_decode(&im, p->s, b->p, n, "x.bmp", p->d) < 0)
+        const int rc = dg_image_decode(&im, p->s, b->p, n, "x.bmp", p->d);
+
+        if (rc < 0)
             assert_int_equal(dg_diag_n(p->d), 1);
+        assert_int_equal(dg_is_bmp(b->p, n) && dg_bmp_is_whole(b->p, n), rc == 0);
         dg_diag_clear(p->d);
     }
 }

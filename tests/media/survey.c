@@ -149,6 +149,40 @@ static const expected planted[] = {
     { DG_FAULT_CLASS_UNTRAINED, 1, "screw" },               /* a class with objects in val alone */
 };
 
+/* A bitmap has no marker at its end: its header tells how long it is. */
+static void bitmaps(void **state)
+{
+    static const expected cut[] = { { DG_FAULT_IMAGE_CUT, 1, "b.bmp" } };
+    static const uint8_t header[54] = { 'B', 'M', 0, 0,  0, 0, 0, 0,  0, 0, 54, 0, 0, 0, 40,
+                                        0,   0,   0, 64, 0, 0, 0, 48, 0, 0, 0,  1, 0, 24 };
+    enum { BYTES = 54 + 64 * 48 * 3 };
+    place *p = *state;
+    char *bytes = DG_NEW_N(p->a, BYTES, char);
+    dg_survey *s;
+
+    memcpy(bytes, header, sizeof header);
+    for (int i = 0; i < 2; i++) { /* two pictures, the second then cut */
+        bytes[100] = (char)i;
+        write_text(p, dg_printf(p->a, "bmp/images/%c.bmp", 'a' + i), "");
+        assert_int_equal(dg_file_write(temporary(p, dg_printf(p->a, "bmp/images/%c.bmp", 'a' + i)),
+                                       bytes, BYTES, p->d),
+                         0);
+    }
+    write_text(p, "bmp/annotations/train.json",
+               "{\"images\": [" IMAGE(1, "a.bmp") ", " IMAGE(
+                   2, "b.bmp") "], \"annotations\": [" BOX(1, 1, 1, 2, 3, 20,
+                                                           30) ", " BOX(2, 2, 2, 2, 3, 20,
+                                                                        30) "], " CLASSES "}");
+    s = survey(p, "bmp", false);
+    check_faults(s, NULL, 0);
+    dg_survey_close(&s);
+    copy_file(p, "bmp/images/b.bmp", "bmp/images/b.bmp", 0.9);
+    s = survey(p, "bmp", false);
+    check_faults(s, cut, 1);
+    dg_survey_close(&s);
+    no_diagnostics(p);
+}
+
 /* Thousands of boxes on one image are not compared pair by pair; two of one object are still found.
  */
 static void crowded(void **state)
@@ -510,6 +544,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(clean, set_up, tear_down),
         cmocka_unit_test_setup_teardown(crowded, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(bitmaps, set_up, tear_down),
         cmocka_unit_test_setup_teardown(every_fault, set_up, tear_down),
         cmocka_unit_test_setup_teardown(faults_of_other_forms, set_up, tear_down),
         cmocka_unit_test_setup_teardown(other_numbers, set_up, tear_down),
