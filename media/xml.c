@@ -10,15 +10,19 @@
 struct dg_xml_reader {
     xmlTextReaderPtr reader;
     const char *name, *id;
-    int rc;
+    int rc, line; /* line: where the latest text ended */
     dg_diag *d;
 };
 
+enum { MOST_LINES = 65535 }; /* libxml2 counts an element's lines in 16 bits */
+
+/* Beyond them only texts have numbers; an element begins where the text before it ended. */
 int dg_xml_line(const dg_xml_reader *x)
 {
     xmlNodePtr node = xmlTextReaderCurrentNode(x->reader);
+    const int line = node ? (int)xmlGetLineNo(node) : 0;
 
-    return node ? (int)xmlGetLineNo(node) : 0;
+    return line >= MOST_LINES && node->type == XML_ELEMENT_NODE && x->line > 0 ? x->line : line;
 }
 
 const char *dg_xml_attribute(const dg_xml_reader *x, dg_arena *a, const char *name)
@@ -34,6 +38,8 @@ void dg_xml_prepare(void)
 {
     xmlInitParser();
 }
+
+static const char no_types[] = "document types and entities are not read";
 
 static int refuse(dg_xml_reader *x, int line, const char *why)
 {
@@ -55,6 +61,12 @@ static int take_node(dg_xml_reader *x, const dg_xml_events *e, void *ctx)
     int rc = 0;
 
     switch (xmlTextReaderNodeType(x->reader)) {
+    case XML_READER_TYPE_DOCUMENT_TYPE: /* of a text in another encoding than ASCII's */
+        return refuse(x, 0, no_types);
+    case XML_READER_TYPE_WHITESPACE:
+    case XML_READER_TYPE_SIGNIFICANT_WHITESPACE:
+        x->line = dg_xml_line(x);
+        break;
     case XML_READER_TYPE_ELEMENT:
         if (depth >= DG_XML_MAX_DEPTH)
             return refuse(x, dg_xml_line(x), "elements are nested more than 64 deep");
@@ -64,6 +76,7 @@ static int take_node(dg_xml_reader *x, const dg_xml_events *e, void *ctx)
         break;
     case XML_READER_TYPE_TEXT:
     case XML_READER_TYPE_CDATA:
+        x->line = dg_xml_line(x);
         if (e->text)
             rc = e->text(ctx, x, (const char *)xmlTextReaderConstValue(x->reader));
         break;
@@ -84,10 +97,10 @@ int dg_xml_read(const char *text, size_t n, const char *name, const dg_xml_event
     int more = 0;
 
     if (memmem(text, n, "<!DOCTYPE", 9))
-        return refuse(&x, 0, "document types and entities are not read");
+        return refuse(&x, 0, no_types);
     if (n == 0 || n > INT32_MAX)
         return refuse(&x, 0, n ? "the file is larger than 2 GiB" : "the file is empty");
-    x.reader = xmlReaderForMemory(text, (int)n, name, NULL, XML_PARSE_NONET | XML_PARSE_HUGE);
+    x.reader = xmlReaderForMemory(text, (int)n, name, NULL, XML_PARSE_NONET | XML_PARSE_BIG_LINES);
     if (!x.reader)
         return dg_fail(d, DG_EMEMORY, (dg_where){ .file = name }, "out-of-memory",
                        "no memory to read it");

@@ -1,5 +1,5 @@
-/* marks: LabelMe, CVAT and CSV: the same two images and three boxes in every form and arrangement,
- * and what is refused with which words. */
+/* marks: VOC in UTF-16; LabelMe, CVAT and CSV: the same two images and three boxes in every form
+ * and arrangement, and what is refused with which words. */
 #include "tests/media/place.h"
 
 #include <math.h>
@@ -161,6 +161,49 @@ static void test_labelme_errors(void **state)
     }
 }
 
+static size_t to_utf16(char *out, const char *text)
+{
+    size_t n = 0;
+
+    out[n++] = '\xff';
+    out[n++] = '\xfe';
+    for (; *text; text++) {
+        out[n++] = *text;
+        out[n++] = '\0';
+    }
+    return n;
+}
+
+/* UTF-16 is read, without document types as in any other encoding. */
+static void test_voc_encodings(void **state)
+{
+    static const char *const types[] = {
+        "<!DOCTYPE a [<!ENTITY b \"cc\">]><annotation/>",
+        "<!DOCTYPE a [<!ENTITY b \"ccccccccccccccccccccccccccccccccccccccccccc\">"
+        "<!ENTITY d \"&b;&b;&b;&b;&b;&b;&b;&b;\"><!ENTITY e \"&d;&d;&d;&d;&d;&d;&d;&d;\">]>"
+        "<annotation a=\"&e;&e;&e;&e;\"><object><name>&e;</name></object></annotation>",
+        "<!DOCTYPE annotation SYSTEM \"a.dtd\"><annotation/>",
+    };
+    place *p = *state;
+    dg_marked_image f;
+    char bytes[1024];
+    size_t n =
+        to_utf16(bytes,
+                 "<?xml version=\"1.0\"?><annotation><object><name>dog</name><bndbox><xmin>1</xmin>"
+                 "<ymin>2</ymin><xmax>3</xmax><ymax>4</ymax></bndbox></object></annotation>");
+
+    dg_voc_form.prepare();
+    assert_int_equal(dg_voc_form.parse(&f, p->a, bytes, n, "x.xml", p->d), 0);
+    assert_int_equal(f.objects.n, 1);
+    assert_string_equal(f.objects.items[0].name, "dog");
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        n = to_utf16(bytes, types[i]);
+        assert_int_equal(dg_voc_form.parse(&f, p->a, bytes, n, "x.xml", p->d), -DG_EINPUT);
+        assert_non_null(strstr(dg_diag_at(p->d, 0)->text, "document types"));
+        check_only(p->d, "voc-syntax");
+    }
+}
+
 #define CVAT(inside) \
     "<?xml version=\"1.0\"?>\n<annotations>\n<version>1.1</version>" inside "</annotations>"
 #define CVAT_A                                                                        \
@@ -239,6 +282,29 @@ static void test_cvat_errors(void **state)
             fail_msg("case %d: %s", (int)i, dg_diag_text(p->d));
         dg_diag_clear(p->d);
     }
+}
+
+/* Lines are counted beyond 65535, and a file of many images may have more than 10 MB. */
+static void test_cvat_long(void **state)
+{
+    place *p = *state;
+    const dg_data_source from = { .size = sizeof from, .root = temporary(p, "long") };
+    const dg_err *e;
+    dg_str text = { 0 };
+    dg_coco *c = NULL;
+
+    dg_str_add(&text, "<annotations>\n"); /* line 1 */
+    for (int i = 0; i < 80000; i++)
+        dg_str_fmt(&text, "<image name=\"%0*d\" width=\"9\" height=\"9\"/>\n", 120, i);
+    dg_str_add(&text, "<image name=\"a\" width=\"9\" height=\"9\">\n"
+                      "<box label=\"b\"\n xtl=\"1\"/>\n</image></annotations>\n");
+    assert_true(text.n > 11 * 1000 * 1000);
+    write_text(p, "long/annotations.xml", text.s);
+    dg_str_free(&text);
+    assert_int_equal(dg_cvat_open(&c, &from, p->d), -DG_EINPUT);
+    e = dg_diag_at(p->d, 0);
+    assert_int_equal(e->at.line, 80003);
+    check_only(p->d, "cvat-syntax");
 }
 
 static void test_csv(void **state)
@@ -326,9 +392,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_labelme, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_circle, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_labelme_errors, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_voc_encodings, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_cvat, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_rotation, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_cvat_errors, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_cvat_long, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_csv, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_csv_splits, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_csv_errors, set_up, tear_down),
