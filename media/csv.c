@@ -316,16 +316,24 @@ out:
     return rc;
 }
 
-/* A table whose first line has columns enough for a box and its image. */
+/* A table whose first line names or shows the columns of boxes. NULs are passed over: a table in
+ * UTF-16 is to be refused as such, and not to be taken for another file. */
 static bool is_csv(const char *text, size_t n)
 {
-    const char *end = memchr(text, '\n', n);
-    const size_t line = end ? (size_t)(end - text) : n;
-    int columns = 1;
+    dg_marks quiet = { .d = dg_diag_open(), .arena = dg_arena_open() };
+    reader r = { .marks = &quiet, .file = "", .path = "" };
+    char *p = DG_NEW_N(quiet.arena, n + 1, char), *to = p;
+    bool is, data;
 
-    for (size_t i = 0; i < line; i++)
-        columns += text[i] == ',' || text[i] == ';' || text[i] == '\t';
-    return columns >= 5;
+    for (size_t i = 0; i < n; i++)
+        if (text[i])
+            *to++ = text[i];
+    p += dg_mark_bytes(p);
+    r.separator = separator_of(p);
+    is = next_row(&r, p) && take_header(&r, &data) == 0;
+    dg_arena_close(&quiet.arena);
+    dg_diag_close(&quiet.d);
+    return is;
 }
 
 const dg_marks_table dg_csv_form = { .end = ".csv", .parse = parse, .is = is_csv };

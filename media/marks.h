@@ -76,7 +76,7 @@ typedef struct dg_marks_table {
     const char *end;
     /* calls dg_marks_add for each image; file: relative to root; path: for messages */
     int (*parse)(dg_marks *r, const char *text, size_t n, const char *file, const char *path);
-    /* does a file that begins so belong to the form? */
+    /* does a file that begins so belong to the form? NULL: all do */
     bool (*is)(const char *text, size_t n);
 } dg_marks_table;
 

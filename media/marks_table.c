@@ -30,7 +30,7 @@ static bool is_of_form(const dg_marks_table *form, const char *path)
     dg_mapping m = { 0 };
     dg_diag *quiet = dg_diag_open();
     bool is = dg_path_ends(path, form->end) && dg_file_map(&m, path, quiet) == 0 &&
-              form->is((const char *)m.p, m.n < HEAD ? m.n : HEAD);
+              (!form->is || form->is((const char *)m.p, m.n < HEAD ? m.n : HEAD));
 
     dg_file_unmap(&m);
     dg_diag_close(&quiet);
@@ -73,6 +73,17 @@ static void find_tables(tables *out, dg_arena *a, const dg_marks_table *form, co
     for (int i = 0; i < folders.n; i++)
         list_tables(out, a, form, root, folders.v[i], folders.v[i]);
     dg_diag_close(&quiet);
+}
+
+/* A single file that has the ending and not the form: its own error says more than that there is
+ * none. */
+static void find_stranger(tables *out, dg_arena *a, const dg_marks_table *form, const char *root)
+{
+    const dg_marks_table any = { .end = form->end };
+
+    find_tables(out, a, &any, root);
+    if (out->v.n > 1)
+        out->v.n = 0;
 }
 
 /* The names of the splits, each once. */
@@ -145,7 +156,7 @@ static const char *find_image(dg_marks *r, const dg_marks_entry *e, const char *
     return first ? first : name;
 }
 
-/* Takes the images of the split; of the others only the classes count. */
+/* Takes the images of the split. */
 static void want(dg_marks *r, const char *split)
 {
     dg_diag *quiet = dg_diag_open();
@@ -172,20 +183,32 @@ static void want(dg_marks *r, const char *split)
     dg_diag_close(&quiet);
 }
 
+/* Reads one file. Of an unwanted one only the classes count; errors in it concern only its own
+ * split. */
 static int read_table(dg_marks *r, const dg_marks_table *form, const table *t, bool wanted)
 {
     const char *path = dg_marks_path(r, t->file);
     const int before = r->entries.n;
+    dg_faults passed = { .arena = r->arena }, *faults = r->faults;
+    dg_diag *quiet = dg_diag_open(), *d = r->d;
     char *text;
     size_t n;
-    int rc = dg_file_read(&text, &n, path, MAX_BYTES, r->d);
+    int rc;
 
+    if (!wanted) {
+        r->d = quiet;
+        r->faults = &passed;
+    }
+    rc = dg_file_read(&text, &n, path, MAX_BYTES, r->d);
     if (rc == 0)
         rc = form->parse(r, text, n, t->file, path);
     dg_free(text);
     for (int i = before; i < r->entries.n; i++)
         r->entries.items[i]->wanted = wanted;
-    return rc;
+    r->d = d;
+    r->faults = faults;
+    dg_diag_close(&quiet);
+    return wanted ? rc : 0;
 }
 
 int dg_marks_table_read(dg_coco **out, const dg_marks_table *form, const dg_data_source *from,
@@ -203,6 +226,8 @@ int dg_marks_table_read(dg_coco **out, const dg_marks_table *form, const dg_data
                        "there is no such folder"));
     find_tables(&t, r.arena, form, from->root);
     name_splits(&has, r.arena, &t);
+    if (!t.v.n)
+        find_stranger(&t, r.arena, form, from->root);
     if (!t.v.n)
         DG_TRY(dg_index_no_split(from->root, &has, d,
                                  dg_printf(r.arena, "there is no %s file with marks in it",

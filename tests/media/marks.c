@@ -361,6 +361,40 @@ static void test_csv_splits(void **state)
     quiet(p);
 }
 
+#define HEADER "filename,class,xmin,ymin,xmax,ymax\n"
+
+/* Other tables lie about; and an error in one split is not one of another. */
+static void test_csv_others(void **state)
+{
+    static const char people[] = "name,street,town,zip,phone,age\nAnn,Hill 1,Ulm,1,2,3\n";
+    place *p = *state;
+    dg_data_source from = { .size = sizeof from, .root = temporary(p, "two"), .split = "val" };
+    dg_layout l;
+    dg_coco *c = NULL;
+
+    write_image(p, "two/images/a.jpg", 40, 30);
+    write_image(p, "two/images/b.jpg", 30, 30);
+    write_text(p, "two/train.csv", HEADER "a.jpg,nut,4,6,14,26\n");
+    write_text(p, "two/val.csv", HEADER "b.jpg,bolt,4,6,14,26\n");
+    write_text(p, "two/people.csv", people);
+    c = open_set(p, "two", DG_FORM_CSV, "train,val", 0);
+    dg_coco_close(&c);
+    write_text(p, "two/train.csv", HEADER "a.jpg,nut,4,6,x,26\na.jpg,net,4,6,14,26\n");
+    assert_int_equal(dg_csv_open(&c, &from, p->d), 0);
+    assert_int_equal(dg_coco_n_classes(c), 2); /* net stands behind the error, and counts */
+    dg_coco_close(&c);
+    quiet(p);
+    from.split = "train";
+    assert_int_equal(dg_csv_open(&c, &from, p->d), -DG_EINPUT);
+    check_only(p->d, "csv-value");
+
+    write_image(p, "plain/a.jpg", 40, 30);
+    write_text(p, "plain/people.csv", people);
+    assert_int_equal(dg_layout_find(&l, p->a, temporary(p, "plain"), NULL, p->d), 0);
+    assert_int_equal(l.form, DG_FORM_PLAIN);
+    quiet(p);
+}
+
 static void test_csv_errors(void **state)
 {
     static const struct {
@@ -399,6 +433,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_cvat_long, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_csv, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_csv_splits, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_csv_others, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_csv_errors, set_up, tear_down),
     };
 
