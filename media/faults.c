@@ -1,6 +1,8 @@
 /* faults.c: the table of data set faults, and a collector. */
 #include "media/faults.h"
 
+#include <string.h>
+
 #include "base/diag.h"
 
 static const dg_fault_row rows[DG_N_FAULTS] = {
@@ -54,6 +56,10 @@ static const dg_fault_row rows[DG_N_FAULTS] = {
                               "copies weigh more than other images: keep one", false },
     [DG_FAULT_UNLISTED] = { "unlisted", "files that no split uses",
                             "forgotten, or no longer wanted?", false },
+    [DG_FAULT_CSV_COLUMNS] = { "csv-columns", "tables whose columns were guessed",
+                               "look whether the boxes are right, or write a first line like "
+                               "filename,class,xmin,ymin,xmax,ymax",
+                               false },
     [DG_FAULT_CLASS_ALIKE] = { "class-alike", "classes with nearly the same name",
                                "two spellings of one class? write it alike in all annotations",
                                false },
@@ -112,18 +118,31 @@ void dg_fault_note(dg_faults *f, dg_fault_kind kind, int image, dg_where at, con
     va_end(ap);
 }
 
+/* `kind` for an error; for a warning the kind of its id, or DG_N_FAULTS. */
+static dg_fault_kind kind_of(const dg_err *e, dg_fault_kind kind)
+{
+    int i = 0;
+
+    if (e->severity == DG_ERROR)
+        return kind;
+    while (i < DG_N_FAULTS && strcmp(rows[i].id, e->id) != 0)
+        i++;
+    return (dg_fault_kind)i;
+}
+
 void dg_fault_take(dg_faults *f, dg_fault_kind kind, int image, dg_diag *d)
 {
     dg_arena *a = dg_arena_open();
 
     for (int i = 0; i < dg_diag_n(d); i++) {
         const dg_err *e = dg_diag_at(d, i);
+        const dg_fault_kind as = kind_of(e, kind);
         const char *text = e->text;
 
         for (int k = 0; k < e->n_remarks; k++)
             text = dg_printf(a, "%s; %s", text, e->remarks[k].text);
-        if (e->severity == DG_ERROR)
-            add(f, kind, image, e->at, text);
+        if (as != DG_N_FAULTS)
+            add(f, as, image, e->at, text);
     }
     dg_diag_clear(d);
     dg_arena_close(&a);

@@ -29,6 +29,7 @@ typedef enum dg_fault_kind {
     DG_FAULT_BOX_TWICE,
     DG_FAULT_IMAGE_COPY,  /* two files of one split have the same content */
     DG_FAULT_UNLISTED,    /* an image in no split, or labels without an image */
+    DG_FAULT_CSV_COLUMNS, /* guessed */
     DG_FAULT_CLASS_ALIKE, /* two names that differ in case or blanks */
     DG_FAULT_CLASS_EMPTY,
     DG_FAULT_CLASS_UNTRAINED, /* has objects, but none to train on */
@@ -66,7 +67,7 @@ int dg_fault_or_fail(dg_faults *f, dg_diag *d, dg_fault_kind kind, dg_where at, 
 /* Notes a fault of image number `image`; -1: of no image. */
 void dg_fault_note(dg_faults *f, dg_fault_kind kind, int image, dg_where at, const char *fmt, ...)
     DG_PRINTF(5, 6);
-/* Turns the reader's error in d into a fault. */
+/* Turns the reader's error in d into a fault, and warnings that have a kind's id into that kind. */
 void dg_fault_take(dg_faults *f, dg_fault_kind kind, int image, dg_diag *d);
 
 int64_t dg_faults_errors(const dg_faults *f);

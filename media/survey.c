@@ -26,9 +26,8 @@ static void open_splits(dg_survey *s, const dg_survey_options *o)
         if (o->progress)
             o->progress(o->ctx, "annotations", i, s->n_splits);
         s->faults.split = i;
-        if (dg_layout_open(&s->splits[i].index, &s->layout, i, &s->faults, said) < 0)
-            dg_fault_take(&s->faults, DG_FAULT_ANNOTATION, -1, said);
-        dg_diag_clear(said);
+        (void)!dg_layout_open(&s->splits[i].index, &s->layout, i, &s->faults, said);
+        dg_fault_take(&s->faults, DG_FAULT_ANNOTATION, -1, said);
     }
     s->faults.split = -1;
     dg_diag_close(&said);

@@ -341,6 +341,30 @@ static void test_csv(void **state)
     }
 }
 
+/* `data check` says what was guessed, of each split once, with the errors behind it. */
+static void test_csv_guessed(void **state)
+{
+    static const char row[] = "%c.jpg,4,6,14,26,nut\n%c.jpg,4,6,x,26,nut\n";
+    const dg_survey_options o = { 0 };
+    place *p = *state;
+    dg_survey *s = NULL;
+
+    for (int i = 0; i < 2; i++) {
+        const char c = (char)('a' + i);
+
+        write_image(p, dg_printf(p->a, "guess/images/%c.jpg", c), 40 + i, 30);
+        write_text(p, i ? "guess/val.csv" : "guess/train.csv", dg_printf(p->a, row, c, c));
+    }
+    assert_int_equal(dg_survey_open(&s, temporary(p, "guess"), &o, p->d), 0);
+    assert_int_equal(s->faults.of[DG_FAULT_CSV_COLUMNS].n, 2);
+    assert_int_equal(s->faults.of[DG_FAULT_ANNOTATION].n, 2);
+    assert_int_equal(s->faults.of[DG_FAULT_CSV_COLUMNS].kept.items[1].split, 1);
+    assert_non_null(strstr(s->faults.of[DG_FAULT_CSV_COLUMNS].kept.items[0].text, "x1, y1"));
+    assert_int_equal(dg_faults_warnings(&s->faults), 2);
+    dg_survey_close(&s);
+    quiet(p);
+}
+
 /* Folders with a table each, as one of Roboflow's exports is. */
 static void test_csv_splits(void **state)
 {
@@ -432,6 +456,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_cvat_errors, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_cvat_long, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_csv, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_csv_guessed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_csv_splits, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_csv_others, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_csv_errors, set_up, tear_down),
