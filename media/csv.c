@@ -245,6 +245,15 @@ static void take_size(const reader *r, dg_marked_image *im)
     }
 }
 
+/* An empty line, or separators alone, as spreadsheets write them below a table. */
+static bool is_empty(const reader *r)
+{
+    for (int i = 0; i < r->n; i++)
+        if (*r->cell[i])
+            return false;
+    return true;
+}
+
 static int take_row(reader *r)
 {
     dg_marked_object x = { .line = r->line };
@@ -252,8 +261,8 @@ static int take_row(reader *r)
     bool known;
     int rc;
 
-    if (r->n == 1 && !*r->cell[0])
-        return 0; /* an empty line */
+    if (is_empty(r))
+        return 0;
     if (!*cell(r, IMAGE))
         return dg_fail(r->marks->d, DG_EINPUT, here(r), "csv-value", "this row names no image");
     e = dg_marks_add(r->marks, r->file, dg_strdup(r->marks->arena, cell(r, IMAGE)), &known);

@@ -311,7 +311,7 @@ static void test_csv(void **state)
 {
     static const char *const same[] = {
         "filename,width,height,class,xmin,ymin,xmax,ymax\na.jpg,40,30,nut,4,6,14,26\n"
-        "a.jpg,40,30,bolt,20,2,30,12\nb.png,8,9,,,,,\n",
+        "a.jpg,40,30,bolt,20,2,30,12\n,,,,,,,\nb.png,8,9,,,,,\n , ,,,,,,\n,,,\n",
         "\xef\xbb\xbfLabel;Image Path;X Center;Y Center;W;H\r\n\"nut\";a.jpg;9;16;10;20\r\n"
         "bolt; a.jpg ;25;7;10;10\r\n\r\n;b.png;;;;\r\n",
         "a.jpg,4,6,14,26,nut\na.jpg,20,2,30,12,bolt\nb.png,,,,,",
