@@ -189,8 +189,14 @@ static int begin(void *ctx, const dg_xml_reader *xml, const char *name, int dept
     if (depth == 1)
         r->image = NULL;
     if (depth == 1 && strcmp(name, "image") == 0)
-        return begin_image(r);
-    return depth == 2 && r->image ? take_shape(r, name) : 0;
+        begin_image(r);
+    else if (depth == 2 && r->image)
+        take_shape(r, name);
+    if (r->rc < 0 && r->marks->faults) { /* leaves this image or shape out */
+        dg_fault_take(r->marks->faults, DG_FAULT_ANNOTATION, -1, r->marks->d);
+        r->rc = 0;
+    }
+    return r->rc;
 }
 
 static int parse(dg_marks *marks, const char *text, size_t n, const char *file, const char *path)

@@ -284,6 +284,31 @@ static void test_cvat_errors(void **state)
     }
 }
 
+/* `data check` leaves out what is wrong, and reads on. */
+static void test_cvat_faults(void **state)
+{
+    const dg_survey_options o = { 0 };
+    place *p = *state;
+    dg_survey *s = NULL;
+
+    write_image(p, "faults/images/a.jpg", 40, 30);
+    write_image(p, "faults/images/sub/b.png", 8, 9);
+    write_text(
+        p, "faults/annotations.xml",
+        CVAT("<image name=\"a.jpg\" width=\"40\" height=\"30\"><box label=\"nut\" "
+             "xtl=\"4\"/>\n<polygon label=\"nut\" points=\"1,2\"/><box label=\"nut\" xtl=\"1\" "
+             "ytl=\"1\" xbr=\"9\" ybr=\"9\"/></image>\n<image width=\"3\"><box/></image>" CVAT_B));
+    assert_int_equal(dg_survey_open(&s, temporary(p, "faults"), &o, p->d), 0);
+    assert_int_equal(dg_faults_errors(&s->faults), 3);
+    assert_int_equal(s->faults.of[DG_FAULT_ANNOTATION].n, 3);
+    for (int i = 0; i < 3; i++) /* each with its line */
+        assert_int_equal(s->faults.of[DG_FAULT_ANNOTATION].kept.items[i].at.line, 3 + i);
+    assert_int_equal(s->n_images, 2);
+    assert_int_equal(s->n_objects, 1);
+    dg_survey_close(&s);
+    quiet(p);
+}
+
 /* Lines are counted beyond 65535, and a file of many images may have more than 10 MB. */
 static void test_cvat_long(void **state)
 {
@@ -454,6 +479,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_cvat, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_rotation, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_cvat_errors, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_cvat_faults, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_cvat_long, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_csv, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_csv_guessed, set_up, tear_down),
