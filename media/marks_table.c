@@ -156,18 +156,40 @@ static const char *find_image(dg_marks *r, const dg_marks_entry *e, const char *
     return first ? first : name;
 }
 
+/* Fails, or notes a fault, if another entry has the image: two names can lead to one, by their
+ * last part. */
+static int take_image(dg_marks *r, dg_map *by_image, dg_marks_entry *e)
+{
+    const dg_marks_entry *first = dg_map_get(by_image, e->image);
+    const dg_where at = { dg_marks_path(r, e->file),
+                          e->marks.objects.n ? e->marks.objects.items[0].line : 0, 0, NULL };
+
+    if (!first) {
+        dg_map_set(by_image, e->image, e);
+        return 0;
+    }
+    return dg_fault_or_fail(r->faults, r->d, DG_FAULT_IMAGE_TWICE, at, "mark-twice",
+                            "%s (in %s) and %s are one image: %s", first->marks.file_name,
+                            first->file, e->marks.file_name, e->image);
+}
+
 /* Takes the images of the split. */
-static void want(dg_marks *r, const char *split)
+static int want(dg_marks *r, const char *split)
 {
     dg_diag *quiet = dg_diag_open();
+    dg_map *by_image = dg_map_new(r->arena);
+    int rc = 0;
 
-    for (int i = 0; i < r->entries.n; i++) {
+    for (int i = 0; i < r->entries.n && rc >= 0; i++) {
         dg_marks_entry *e = r->entries.items[i];
         int w, h;
 
         if (!e->wanted)
             continue;
         e->image = find_image(r, e, split);
+        rc = take_image(r, by_image, e);
+        if (rc)
+            continue;
         if (e->marks.w < 1 || e->marks.h < 1) {
             const char *path = e->image[0] == '/' ? e->image : dg_marks_path(r, e->image);
 
@@ -181,6 +203,7 @@ static void want(dg_marks *r, const char *split)
         DG_PUSH(r->arena, r->wanted, e);
     }
     dg_diag_close(&quiet);
+    return rc < 0 ? rc : 0;
 }
 
 /* Reads one file. Of an unwanted one only the classes count; errors in it concern only its own
@@ -246,7 +269,7 @@ int dg_marks_table_read(dg_coco **out, const dg_marks_table *form, const dg_data
                                  from->split
                                      ? dg_printf(r.arena, "there is no split \"%s\"", from->split)
                                      : "it has a file for each split"));
-    want(&r, from->split);
+    DG_TRY(want(&r, from->split));
     DG_TRY(dg_marks_index(&r));
 out:
     return dg_marks_close(&r, rc, out);

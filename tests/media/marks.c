@@ -410,6 +410,29 @@ static void test_csv_splits(void **state)
     quiet(p);
 }
 
+/* Names that lead to one file by their last part. */
+static void test_csv_twice(void **state)
+{
+    const dg_survey_options o = { 0 };
+    place *p = *state;
+    const dg_data_source from = { .size = sizeof from, .root = temporary(p, "twice") };
+    dg_coco *c = NULL;
+    dg_survey *s = NULL;
+
+    write_image(p, "twice/images/a.jpg", 40, 30);
+    write_text(p, "twice/boxes.csv",
+               "filename,class,xmin,ymin,xmax,ymax\nx/a.jpg,nut,4,6,14,26\ny/a.jpg,bolt,1,1,9,9\n");
+    assert_int_equal(dg_csv_open(&c, &from, p->d), -DG_EINPUT);
+    assert_int_equal(dg_diag_at(p->d, 0)->at.line, 3);
+    check_only(p->d, "mark-twice");
+    assert_int_equal(dg_survey_open(&s, from.root, &o, p->d), 0);
+    assert_int_equal(s->faults.of[DG_FAULT_IMAGE_TWICE].n, 1);
+    assert_int_equal(dg_faults_errors(&s->faults), 1);
+    assert_int_equal(s->n_images, 1);
+    dg_survey_close(&s);
+    quiet(p);
+}
+
 #define HEADER "filename,class,xmin,ymin,xmax,ymax\n"
 
 /* Other tables lie about; and an error in one split is not one of another. */
@@ -484,6 +507,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_csv, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_csv_guessed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_csv_splits, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_csv_twice, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_csv_others, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_csv_errors, set_up, tear_down),
     };
