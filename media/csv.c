@@ -272,6 +272,10 @@ static int take_row(reader *r)
         return 0; /* an image without objects */
     if (!*cell(r, CLASS))
         return dg_fail(r->marks->d, DG_EINPUT, here(r), "csv-value", "this box has no class");
+    if (!dg_is_utf8(cell(r, CLASS)))
+        return dg_fail(r->marks->d, DG_EINPUT, here(r), "class-encoding",
+                       "the class \"%s\" is not in UTF-8: save the table in that encoding",
+                       cell(r, CLASS));
     DG_TRY(take_box(r, &x));
     x.name = dg_strdup(r->marks->arena, cell(r, CLASS));
     DG_PUSH(r->marks->arena, e->marks.objects, x);

@@ -478,6 +478,7 @@ static void test_csv_errors(void **state)
         { "image,x1,y1,x2,y2,class\na.jpg,1,2,3,4,\n", "csv-value", 2 },
         { "image,x1,y1,x2,y2,class\n,1,2,3,4,nut\n", "csv-value", 2 },
         { "image,x1,y1,x2,y2,class\n", "mark-empty", 0 },
+        { "image,x1,y1,x2,y2,class\na.jpg,1,2,3,4,B\xe4r\n", "class-encoding", 2 },
     };
     place *p = *state;
     dg_coco *c = NULL;
