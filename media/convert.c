@@ -79,7 +79,7 @@ static const char *plain_name(const writing *w, const char *path)
     }
     if (!dg_image_named(name) && dg_file_map(&m, path, quiet) == 0) {
         if (dg_image_header_decode(&header, m.p, m.n, path, quiet) == 0)
-            name = dg_printf(w->arena, "%s.%s", name, dg_is_png(m.p, m.n) ? "png" : "jpg");
+            name = dg_printf(w->arena, "%s.%s", name, dg_image_ending(m.p, m.n));
         dg_file_unmap(&m);
     }
     dg_diag_close(&quiet);

@@ -117,6 +117,11 @@ int dg_image_read(dg_image *out, dg_scratch *s, const char *path, dg_diag *d)
     return dg_image_read_as(out, s, path, (dg_decode){ 0 }, d);
 }
 
+const char *dg_image_ending(const void *bytes, size_t n)
+{
+    return dg_is_png(bytes, n) ? "png" : dg_is_bmp(bytes, n) ? "bmp" : "jpg";
+}
+
 int dg_image_header_decode(dg_image_header *out, const void *bytes, size_t n, const char *name,
                            dg_diag *d)
 {

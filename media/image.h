@@ -23,6 +23,9 @@ int dg_image_header_decode(dg_image_header *out, const void *bytes, size_t n, co
                            dg_diag *d) DG_MUST_USE;
 int dg_image_header_read(dg_image_header *out, const char *path, dg_diag *d) DG_MUST_USE;
 
+/* "png", "bmp" or "jpg": the ending that files of these bytes have. */
+const char *dg_image_ending(const void *bytes, size_t n);
+
 /* True if the name has an image's extension, including kinds that cannot be decoded, so that those
  * give an error instead of being skipped silently. */
 bool dg_image_named(const char *path);

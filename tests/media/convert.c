@@ -162,6 +162,32 @@ static void names_and_refusals(void **state)
     check_says(p, "convert-plain", "no labels");
 }
 
+/* Images whose names do not tell their kind get the ending of it. */
+static void endings(void **state)
+{
+    place *p = *state;
+    dg_converted said;
+    dg_coco *c;
+
+    write_bitmap(p, "kinds/images/a", 0);
+    write_image(p, "kinds/images/b.jpg", 1);
+    assert_int_equal(rename(temporary(p, "kinds/images/b.jpg"), temporary(p, "kinds/images/b")), 0);
+    write_image(p, "kinds/images/c.png", 2);
+    assert_int_equal(rename(temporary(p, "kinds/images/c.png"), temporary(p, "kinds/images/c")), 0);
+    /* clang-format off */
+    write_text(p, "kinds/annotations/train.json",
+               "{\"images\": [" IMAGE(1, "a") ", " IMAGE(2, "b") ", " IMAGE(3, "c") "],\n"
+               "\"annotations\": [" BOX(1, 1, 1, 2, 3, 20, 30) "], " CLASSES "}");
+    /* clang-format on */
+    convert(p, "kinds", "out/voc", DG_FORM_VOC, &said);
+    c = open_split(p, "out/voc", 0);
+    assert_string_equal(dg_coco_image_at(c, 0)->file_name, "JPEGImages/a.bmp");
+    assert_string_equal(dg_coco_image_at(c, 1)->file_name, "JPEGImages/b.jpg");
+    assert_string_equal(dg_coco_image_at(c, 2)->file_name, "JPEGImages/c.png");
+    dg_coco_close(&c);
+    no_diagnostics(p);
+}
+
 /* What a form cannot hold is refused before anything is made; splits of one purpose are one key of
  * data.yaml. */
 static void refused_beforehand(void **state)
@@ -535,6 +561,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(there_and_back, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(endings, set_up, tear_down),
         cmocka_unit_test_setup_teardown(names_and_refusals, set_up, tear_down),
         cmocka_unit_test_setup_teardown(refused_beforehand, set_up, tear_down),
         cmocka_unit_test_setup_teardown(wild_names, set_up, tear_down),

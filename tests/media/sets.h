@@ -38,6 +38,21 @@ static inline void write_image(place *p, const char *name, int seed)
     assert_int_equal(dg_image_write(path, &im, p->d), 0);
 }
 
+/* The same size as a bitmap, black but for a dot. */
+static inline void write_bitmap(place *p, const char *name, int seed)
+{
+    static const uint8_t header[] = { 'B', 'M', 0,         0, 0,  0, 0, 0, 0,         0,
+                                      54,  0,   0,         0, 40, 0, 0, 0, PICTURE_W, 0,
+                                      0,   0,   PICTURE_H, 0, 0,  0, 1, 0, 24 };
+    const size_t n = 54 + PICTURE_W * PICTURE_H * 3;
+    char *bytes = DG_NEW_N(p->a, n, char);
+
+    memcpy(bytes, header, sizeof header);
+    bytes[54 + 3 * seed] = 99;
+    write_text(p, name, "");
+    assert_int_equal(dg_file_write(temporary(p, name), bytes, n, p->d), 0);
+}
+
 /* Five images in two splits, nothing wrong. */
 static inline void make_clean(place *p)
 {

@@ -153,21 +153,11 @@ static const expected planted[] = {
 static void bitmaps(void **state)
 {
     static const expected cut[] = { { DG_FAULT_IMAGE_CUT, 1, "b.bmp" } };
-    static const uint8_t header[54] = { 'B', 'M', 0, 0,  0, 0, 0, 0,  0, 0, 54, 0, 0, 0, 40,
-                                        0,   0,   0, 64, 0, 0, 0, 48, 0, 0, 0,  1, 0, 24 };
-    enum { BYTES = 54 + 64 * 48 * 3 };
     place *p = *state;
-    char *bytes = DG_NEW_N(p->a, BYTES, char);
     dg_survey *s;
 
-    memcpy(bytes, header, sizeof header);
-    for (int i = 0; i < 2; i++) { /* two pictures, the second then cut */
-        bytes[100] = (char)i;
-        write_text(p, dg_printf(p->a, "bmp/images/%c.bmp", 'a' + i), "");
-        assert_int_equal(dg_file_write(temporary(p, dg_printf(p->a, "bmp/images/%c.bmp", 'a' + i)),
-                                       bytes, BYTES, p->d),
-                         0);
-    }
+    write_bitmap(p, "bmp/images/a.bmp", 1);
+    write_bitmap(p, "bmp/images/b.bmp", 2);
     write_text(p, "bmp/annotations/train.json",
                "{\"images\": [" IMAGE(1, "a.bmp") ", " IMAGE(
                    2, "b.bmp") "], \"annotations\": [" BOX(1, 1, 1, 2, 3, 20,
