@@ -159,8 +159,7 @@ static dg_run_train_options train_options(const opts *o, double max_minutes, cal
 
 static void say_next(const opts *o, const dg_run *run)
 {
-    const dg_checkpoint_conf *c = &dg_run_pipeline(run)->graph->checkpoint;
-    const char *folder = o->out ? o->out : c->present ? c->to : NULL;
+    const char *folder = o->out ? o->out : dg_run_folder(run);
 
     if (folder)
         dg_next("predict %s IMAGE...   (%s/report.html tells about the run)", folder, folder);

@@ -168,11 +168,12 @@ static int export_onnx(call *c, dg_run *run)
     dg_trained t;
     int rc;
 
-    if (!c->o->pipeline &&
-        dg_trained_find(&t, c->words[0], NULL, true, 0, NULL, c->arena, c->d) == 0)
-        from.threshold = dg_trained_threshold(&t);
-    if (g->n_evaluates)
+    if (g->n_evaluates) {
         from.names = dg_class_names(&from.n_names, g, g->evaluates[0], c->arena);
+        if (!c->o->pipeline &&
+            dg_trained_find(&t, c->files[0], NULL, true, 0, NULL, c->arena, c->d) == 0)
+            from.threshold = dg_trained_threshold(&t, g->evaluates[0]);
+    }
     rc = dg_onnx_write(&from, c->o->out, c->d);
     if (rc == 0)
         dg_say("%s: ONNX, opset %d\n", c->o->out, DG_ONNX_OPSET);

@@ -9,8 +9,7 @@
 typedef struct dg_trained_words {
     const char *place, *weights; /* a run or pipeline; --weights, or NULL */
     const dg_words *sets;
-    const char *which, *threshold; /* as the options were given, or NULL */
-    const char *precision, *device;
+    const char *which, *precision, *device; /* as the options were given, or NULL */
     int64_t threads;
 } dg_trained_words;
 

@@ -286,6 +286,13 @@ int dg_run_read(dg_run *run, const char *name, void *out, int64_t n, dg_diag *d)
              : none_selected(d);
 }
 
+const char *dg_run_folder(const dg_run *run)
+{
+    const dg_checkpoint_conf *c = &dg_run_pipeline(run)->graph->checkpoint;
+
+    return c->present ? c->to : NULL;
+}
+
 int64_t dg_run_step_number(const dg_run *run)
 {
     return dg_run_progress(run)->step;

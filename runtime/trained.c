@@ -1,12 +1,14 @@
 /* trained.c: see trained.h. */
 #include "runtime/trained.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/diag.h"
 #include "base/file.h"
 #include "media/json.h"
 #include "report/history.h"
+#include "weights/archive.h"
 
 enum { PARENTS = 3 }; /* RUN/checkpoints/NAME/FILE */
 
@@ -96,8 +98,8 @@ int dg_trained_find(dg_trained *t, const char *model, const char *weights, bool 
         return 0;
     best = dg_path_join(a, run, "checkpoints/best");
     t->run = run;
-    t->best = !last && whole && dg_is_folder(best);
-    t->weights = t->best ? best : model; /* of a run's folder: the averages, if present */
+    /* of a run's folder: the averages, if present */
+    t->weights = !last && whole && dg_is_folder(best) ? best : model;
     return 0;
 }
 
@@ -116,25 +118,55 @@ out:
     return rc;
 }
 
-double dg_trained_threshold(const dg_trained *t)
+/* The step after which a checkpoint's file was written; a run's folder has those of its last one.
+ * -1: unknown. */
+static int64_t step_of(const char *file, dg_arena *a)
+{
+    const char *folder = dg_path_folder(a, file);
+    const char *of = has_pipeline(folder, a) ? dg_path_join(a, folder, "checkpoints/last") : folder;
+    const dg_json *root = NULL;
+    dg_diag *ignored = dg_diag_open();
+    double step = -1;
+
+    if (dg_json_read(&root, a, dg_path_join(a, of, "state.json"), ignored) == 0)
+        step = dg_json_number(root, "step");
+    dg_diag_close(&ignored);
+    return step >= 0 && step < 1e15 ? (int64_t)step : -1;
+}
+
+/* An evaluation's threshold after a step; NaN: there is none, or its F1 is that of guesses. */
+static double threshold_at(const dg_track *e, int64_t step)
 {
     static const double least_f1 = 0.05;
-    dg_diag *ignored = dg_diag_open();
-    dg_history *h = NULL;
-    double found = 0.4;
+    const dg_series *f1 = dg_track_find(e, "F1"), *at = dg_track_find(e, "threshold");
+    double found = NAN;
 
-    if (t->run && dg_history_open(&h, t->run, ignored) == 0)
-        for (int i = 0; i < h->evaluations.n; i++) {
-            const dg_track *e = &h->evaluations.items[i];
-            const dg_series *f1 = dg_track_find(e, "F1"), *at = dg_track_find(e, "threshold");
-
-            for (int k = 0; f1 && at && k < f1->points.n && k < at->points.n; k++)
-                if ((!t->best || (int64_t)f1->points.items[k].x == h->best_step) &&
-                    f1->points.items[k].y >= least_f1)
-                    found = at->points.items[k].y;
-        }
-    if (h)
-        dg_history_close(&h);
-    dg_diag_close(&ignored);
+    for (int k = 0; f1 && at && k < f1->points.n && k < at->points.n; k++)
+        if ((int64_t)f1->points.items[k].x == step && f1->points.items[k].y >= least_f1)
+            found = at->points.items[k].y;
     return found;
+}
+
+double dg_trained_threshold(const dg_trained *t, const dg_scope *scope)
+{
+    dg_arena *a = dg_arena_open();
+    dg_diag *ignored = dg_diag_open();
+    const char *file = dg_archive_place(a, t->weights, false), *name = dg_path_name(file);
+    const bool averages = strcmp(name, "ema.safetensors") == 0;
+    /* averages and weights as trained have scores of their own */
+    const bool evaluated = scope && averages == (scope->weights != NULL) &&
+                           (averages || strcmp(name, "model.safetensors") == 0);
+    const int64_t step = t->run && evaluated ? step_of(file, a) : -1;
+    dg_history *h = NULL;
+    double found = NAN;
+
+    if (step >= 0 && dg_history_open(&h, t->run, ignored) == 0) {
+        for (int i = 0; i < h->evaluations.n; i++)
+            if (strcmp(h->evaluations.items[i].scope, scope->id) == 0)
+                found = threshold_at(&h->evaluations.items[i], step);
+        dg_history_close(&h);
+    }
+    dg_diag_close(&ignored);
+    dg_arena_close(&a);
+    return isfinite(found) ? found : 0.4;
 }

@@ -6,13 +6,13 @@
 #include <detrgraph/run.h>
 
 #include "base/arena.h"
+#include "graph/graph.h"
 
 typedef struct dg_trained {
     const char *file, *weights;
     int n_sets;
     const char *const *sets; /* the run's, then the given ones: the last of a name counts */
     const char *run;         /* whose evaluation proposes a threshold; NULL: none */
-    bool best;               /* these are the weights of its best score */
 } dg_trained;
 
 /* model: a pipeline; a run's folder; or a checkpoint or file inside of one, which are its weights.
@@ -26,8 +26,8 @@ int dg_trained_open(dg_run **run, const dg_trained *t, dg_run_options how, dg_di
 /* The settings of the run in a folder, then the given ones; returns their number. */
 int dg_trained_sets(const char *run, int n_sets, const char *const *sets, dg_arena *a,
                     const char *const **out);
-/* The score of the best F1 in the run's evaluation of these weights; 0.4 if it learned nothing, or
- * there is no run. */
-double dg_trained_threshold(const dg_trained *t);
+/* The score of the best F1 in the run's evaluation, of this scope, of these weights; 0.4 if they
+ * were not evaluated or learned nothing, or there is no run. */
+double dg_trained_threshold(const dg_trained *t, const dg_scope *scope);
 
 #endif

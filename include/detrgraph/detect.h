@@ -44,7 +44,8 @@ DG_PUBLIC void dg_detector_close(dg_detector **p);
 
 /* The classes by label; *n 0: their names are not known. Valid while the detector is open. */
 DG_PUBLIC const dg_coco_class *dg_detector_classes(const dg_detector *p, int *n);
-/* The score with the best F1 in the run's evaluation of these weights; else 0.4. */
+/* The score with the best F1 in the run's evaluation of these weights; else 0.4: of a checkpoint
+ * after which there was no evaluation, too. */
 DG_PUBLIC double dg_detector_threshold(const dg_detector *p);
 
 /* ---- images ---------------------------------------------------------------------------------- */
@@ -56,7 +57,7 @@ DG_PUBLIC int dg_detector_room(const dg_detector *p);
  * An image that cannot be read (-DG_EINPUT, -DG_EIO) leaves the batch as it was. Adding the first
  * image of a batch ends the life of the last results. */
 DG_PUBLIC int dg_detector_add_file(dg_detector *p, const char *path, dg_diag *d) DG_MUST_USE;
-/* n bytes of a JPEG or PNG */
+/* n bytes of a JPEG, PNG or BMP */
 DG_PUBLIC int dg_detector_add_bytes(dg_detector *p, const char *name, const void *bytes, size_t n,
                                     dg_diag *d) DG_MUST_USE;
 

@@ -61,6 +61,9 @@ typedef struct dg_run_options {
  * data set and compiles no program yet. */
 DG_PUBLIC int dg_run_open(dg_run **run, const dg_run_options *o, dg_diag *d) DG_MUST_USE;
 DG_PUBLIC void dg_run_close(dg_run **run);
+/* The folder of the pipeline's <checkpoint to="...">; NULL: it names none. Valid while the run is
+ * open. */
+DG_PUBLIC const char *dg_run_folder(const dg_run *run);
 
 /* ---- parameters ------------------------------------------------------------------------------ */
 

@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "media/image.h"
 #include "runtime/programs.h"
+#include "runtime/trained.h"
 #include "weights/onnx.h"
 
 enum { BATCH = 2 };
@@ -166,6 +167,87 @@ static void every_place(void **state)
         assert_null(p);
     }
     assert_int_equal(n, 10);
+}
+
+static void write_text(place *t, const char *to, const char *text)
+{
+    assert_int_equal(dg_file_write(to, text, strlen(text), t->d), 0);
+}
+
+/* scored: a run with four checkpoints, of which the last one was not evaluated */
+static void make_scored(place *t)
+{
+    for (int step = 1; step <= 4; step++) {
+        const char *at = in(t, dg_printf(t->arena, "scored/checkpoints/step-%06d", step));
+
+        assert_int_equal(dg_mkdirs(at, t->d), 0);
+        copy(t, t->weights, dg_path_join(t->arena, at, "model.safetensors"));
+        copy(t, t->weights, dg_path_join(t->arena, at, "ema.safetensors"));
+        write_text(t, dg_path_join(t->arena, at, "state.json"),
+                   dg_printf(t->arena, "{\"step\": %d}\n", step));
+    }
+    assert_int_equal(symlink("step-000002", in(t, "scored/checkpoints/best")), 0);
+    assert_int_equal(symlink("step-000004", in(t, "scored/checkpoints/last")), 0);
+    copy(t, t->pipeline, in(t, "scored/pipeline.xml"));
+    copy(t, t->weights, in(t, "scored/ema.safetensors"));
+    /* `best` may be by another number than AP; "other" evaluates, too */
+    write_text(
+        t, in(t, "scored/metrics.jsonl"),
+        "{\"step\":1,\"evaluate\":\"evaluate\",\"AP\":0.9,\"F1\":0.5,\"threshold\":0.31}\n"
+        "{\"step\":2,\"evaluate\":\"evaluate\",\"AP\":0.5,\"F1\":0.6,\"threshold\":0.32}\n"
+        "{\"step\":2,\"evaluate\":\"other\",\"AP\":0.5,\"F1\":0.6,\"threshold\":0.92}\n"
+        "{\"step\":3,\"evaluate\":\"evaluate\",\"AP\":0.0,\"F1\":0.01,\"threshold\":0.33}\n");
+}
+
+static double threshold_of(place *t, const char *model, bool last, const dg_scope *scope)
+{
+    dg_trained found;
+
+    assert_int_equal(dg_trained_find(&found, model, NULL, last, 0, NULL, t->arena, t->d), 0);
+    return dg_trained_threshold(&found, scope);
+}
+
+static void thresholds(void **state)
+{
+    place *t = *state;
+    static const struct {
+        const char *model;
+        bool last;
+        double expected;
+    } cases[] = {
+        { "scored", false, 0.32 },
+        { "scored", true, 0.4 }, /* not evaluated */
+        { "scored/ema.safetensors", false, 0.4 },
+        { "scored/checkpoints/best", false, 0.32 },
+        { "scored/checkpoints/best/", false, 0.32 },
+        { "scored/checkpoints/last", false, 0.4 },
+        { "scored/checkpoints/step-000001", false, 0.31 },
+        { "scored/checkpoints/step-000001/ema.safetensors", false, 0.31 },
+        { "scored/checkpoints/step-000001/model.safetensors", false, 0.4 }, /* the averages are */
+        { "scored/checkpoints/step-000003", false, 0.4 },                   /* learned nothing */
+    };
+    const dg_run_options how = { .size = sizeof how, .file = t->pipeline, .threads = 1 };
+    const dg_scope *scope;
+    dg_run *run;
+    dg_detector *p;
+
+    make_scored(t);
+    assert_int_equal(dg_run_open(&run, &how, t->d), 0);
+    assert_null(dg_run_folder(run));
+    scope = dg_run_pipeline(run)->graph->evaluates[0];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        double v = threshold_of(t, in(t, cases[i].model), cases[i].last, scope);
+
+        if (v != cases[i].expected)
+            fail_msg("%s: %g", cases[i].model, v);
+    }
+    assert_int_equal(unlink(in(t, "scored/checkpoints/last")), 0);
+    assert_int_equal(symlink("step-000001", in(t, "scored/checkpoints/last")), 0);
+    assert_true(threshold_of(t, in(t, "scored"), true, scope) == 0.31);
+    dg_run_close(&run);
+    p = open_at(t, in(t, "scored/checkpoints/step-000001"), NULL);
+    assert_true(dg_detector_threshold(p) == 0.31);
+    dg_detector_close(&p);
 }
 
 static void no_place(void **state)
@@ -440,10 +522,11 @@ static void halves(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_place),     cmocka_unit_test(no_place),
-        cmocka_unit_test(names_of_others), cmocka_unit_test(every_form),
-        cmocka_unit_test(gray_pixels),     cmocka_unit_test(bad_images),
-        cmocka_unit_test(side_by_side),    cmocka_unit_test(halves),
+        cmocka_unit_test(every_place), cmocka_unit_test(thresholds),
+        cmocka_unit_test(no_place),    cmocka_unit_test(names_of_others),
+        cmocka_unit_test(every_form),  cmocka_unit_test(gray_pixels),
+        cmocka_unit_test(bad_images),  cmocka_unit_test(side_by_side),
+        cmocka_unit_test(halves),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
