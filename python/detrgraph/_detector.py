@@ -4,16 +4,21 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import Any, Optional, Union
 
 from . import _c
-from ._errors import Diagnostics
+from ._errors import Diagnostics, InternalError
 from ._results import Detection, Mask, Result
 
 Setting = Union[str, int, float]
 _ORDERS = {("rgb", 3): 0, ("bgr", 3): 1, ("rgb", 4): 2, ("bgr", 4): 3}
 _GRAY = 4
+_WARNING = 2  # a level of LOG
+# adds an image to the batch; has a copy of it
+_Adder = Callable[[ctypes.c_void_p], int]
 
 
 def settings(sets: Mapping[str, Setting]) -> list[str]:
@@ -39,19 +44,33 @@ class Detector:
         self._library = _c.library()
         self._keep_pixels = keep_pixels
         given = settings(sets or {})
+        said: list[str] = []
+
+        def log(ctx: object, level: int, line: bytes) -> None:
+            if level == _WARNING:
+                said.append(_c.string(line))
+
+        self._said = said
+        self._log = _c.LOG(log)  # kept here: C has only its address
         options = _c.DetectorOptions(
             size=ctypes.sizeof(_c.DetectorOptions), model=_c.text(os.fspath(model)),
             weights=_c.text(os.fspath(weights)) if weights is not None else None, last=last,
             n_sets=len(given), sets=_c.texts(given), precision=_c.text(precision),
-            device=_c.text(device), threads=threads, program=b"detrgraph for Python")
+            device=_c.text(device), threads=threads, program=b"detrgraph for Python",
+            log=self._log)
         with Diagnostics() as d:
-            d.check(self._library.dg_detector_open(ctypes.byref(self._pointer),
-                                                   ctypes.byref(options), d.pointer))
+            status = self._library.dg_detector_open(ctypes.byref(self._pointer),
+                                                    ctypes.byref(options), d.pointer)
+            try:
+                d.check(status)
+            finally:
+                self._warn()
         n = ctypes.c_int()
         found = self._library.dg_detector_classes(self._pointer, ctypes.byref(n))
         #: names of the classes by label; empty if they are not known
         self.classes: tuple[str, ...] = tuple(_c.string(found[i].name) for i in range(n.value))
-        #: the least score, unless predict gets one: that of the best F1 in the run's evaluation
+        #: the least score, unless predict gets one: that of the best F1 in the run's evaluation of
+        #: these weights, else 0.4
         self.threshold = float(self._library.dg_detector_threshold(self._pointer))
         #: images that are computed together
         self.batch = int(self._library.dg_detector_room(self._pointer))
@@ -73,9 +92,9 @@ class Detector:
 
     def predict(self, image: Any, threshold: Optional[float] = None, *,
                 order: str = "rgb") -> Result:
-        """Detects in one image: a path, the bytes of a JPEG or PNG, or 8-bit pixels as an array
-        [height, width], [height, width, 1], [.., 3] or [.., 4], whose channels are in the order
-        "rgb" or "bgr" (alpha is dropped)."""
+        """Detects in one image: a path, the bytes of a JPEG, PNG or BMP, an image of Pillow's, or
+        8-bit pixels as an array [height, width], [height, width, 1], [.., 3] or [.., 4], whose
+        channels are in the order "rgb" or "bgr" (alpha is dropped)."""
         return self.predict_all([image], threshold, order=order)[0]
 
     def predict_all(self, images: Iterable[Any], threshold: Optional[float] = None, *,
@@ -85,40 +104,56 @@ class Detector:
         if not 0 <= least <= 1:
             raise ValueError(f"threshold {least}: a score from 0 to 1 is expected")
         results: list[Result] = []
+        source = iter(images)
+        more = True
+        while more:
+            # code of the images runs outside the lock: it may use this detector, too
+            adders = [self._adder(image, order) for image in islice(source, self.batch)]
+            results += self._compute(adders, least)
+            more = len(adders) == self.batch
+        self._warn()
+        return results
+
+    def _warn(self) -> None:
+        """Shows the library's warnings: an exception that one becomes cannot pass through C."""
+        while self._said:
+            warnings.warn(self._said.pop(0), stacklevel=3)
+
+    def _adder(self, image: Any, order: str) -> _Adder:
+        c = self._library
+        if isinstance(image, (str, os.PathLike)):
+            path = _c.text(os.fspath(image))
+            return lambda d: int(c.dg_detector_add_file(self._pointer, path, d))
+        view = _view(image)
+        if view.ndim == 1:
+            data = view.tobytes()
+            return lambda d: int(c.dg_detector_add_bytes(self._pointer, b"bytes", data, len(data),
+                                                         d))
+        pixels = _pixels(view, order)
+        return lambda d: int(c.dg_detector_add_pixels(self._pointer, b"array",
+                                                      ctypes.byref(pixels), d))
+
+    def _compute(self, adders: list[_Adder], threshold: float) -> list[Result]:
         with self._lock:
             if not self._pointer:
                 raise ValueError("the detector is closed")
-            waiting = 0
-            try:
-                for image in images:
-                    self._add(image, order)
-                    waiting += 1
-                    if waiting == self.batch:
-                        waiting = 0
-                        results += self._run(least)
-                if waiting:
-                    waiting = 0
-                    results += self._run(least)
-            finally:
-                if waiting:  # an image failed: those before it leave the batch
-                    self._run(1)
+            self._drop()
+            for add in adders:
+                with Diagnostics() as d:
+                    d.check(add(d.pointer))
+            results = self._run(threshold) if adders else []
+        if len(results) != len(adders):
+            raise InternalError(f"{len(results)} results of {len(adders)} images")
         return results
 
-    def _add(self, image: Any, order: str) -> None:
-        with Diagnostics() as d:
-            if isinstance(image, (str, os.PathLike)):
-                path = _c.text(os.fspath(image))
-                d.check(self._library.dg_detector_add_file(self._pointer, path, d.pointer))
-                return
-            view = _view(image)
-            if view.ndim == 1:
-                data = view.tobytes()
-                d.check(self._library.dg_detector_add_bytes(self._pointer, b"bytes", data,
-                                                            len(data), d.pointer))
-                return
-            pixels = _pixels(view, order)
-            d.check(self._library.dg_detector_add_pixels(self._pointer, b"array",
-                                                         ctypes.byref(pixels), d.pointer))
+    def _drop(self) -> None:
+        """Empties the batch of what an error or Ctrl-C left in it. The library is asked: Ctrl-C may
+        come after it has added an image and before anything could be noted here."""
+        if int(self._library.dg_detector_room(self._pointer)) < self.batch:
+            found, n = ctypes.POINTER(_c.Detected)(), ctypes.c_int()
+            with Diagnostics() as d:  # a failure empties it as well
+                self._library.dg_detector_run(self._pointer, 1, ctypes.byref(found),
+                                              ctypes.byref(n), d.pointer)
 
     def _run(self, threshold: float) -> list[Result]:
         found = ctypes.POINTER(_c.Detected)()
@@ -145,6 +180,11 @@ class Detector:
 
 def _view(image: Any) -> memoryview:
     """The memory of an array, of bytes, or of what NumPy makes an array of (Pillow's images)."""
+    mode = getattr(image, "mode", None)
+    # palettes, CMYK and others are Pillow's to convert; numbers that are not 8-bit are refused
+    if (isinstance(mode, str) and hasattr(image, "convert") and mode not in ("L", "RGB", "RGBA")
+            and not mode.startswith(("I", "F"))):
+        image = image.convert("RGB")
     try:
         return memoryview(image)
     except (TypeError, ValueError):

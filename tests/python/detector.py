@@ -3,12 +3,38 @@ import pathlib
 import random
 import threading
 import unittest
+import warnings
 
 from cases import main, needs_numpy, numpy
 from detrgraph import DetrgraphError, Detector, FileError, InputError
 
 PHOTO = "set/images/rgb.png"
 JPEG = "set/images/baseline.jpg"
+
+
+class Interrupting:
+    """The library, and Ctrl-C as soon as it has added an image."""
+
+    def __init__(self, library):
+        self.library = library
+
+    def __getattr__(self, name):
+        return getattr(self.library, name)
+
+    def dg_detector_add_file(self, *arguments):
+        self.library.dg_detector_add_file(*arguments)
+        raise KeyboardInterrupt
+
+
+class Picture:
+    """What counts of an image of Pillow's."""
+
+    def __init__(self, mode, memory):
+        self.mode, self.memory, self.converted = mode, memory, None
+
+    def convert(self, mode):
+        self.converted = mode
+        return self.memory
 
 
 class Detectors(unittest.TestCase):
@@ -84,6 +110,79 @@ class Detectors(unittest.TestCase):
         with self.assertRaises(DetrgraphError):
             self.detector.predict_all([PHOTO, b"no image"], 0)
         self.same(self.detector.predict(PHOTO, 0))
+
+    def test_ctrl_c_leaves_no_image_behind(self):
+        d = self.detector
+        expected = d.predict(JPEG, 0)
+        d._library = Interrupting(d._library)
+        try:
+            with self.assertRaises(KeyboardInterrupt):
+                d.predict(PHOTO, 0)
+        finally:
+            d._library = d._library.library
+        found = d.predict_all([JPEG, PHOTO, JPEG], 0)
+        self.assertEqual([r.image for r in found], [JPEG, PHOTO, JPEG])
+        self.same(found[0], expected)
+        self.same(found[1])
+
+    def test_images_that_use_the_detector_themselves(self):
+        def images():
+            for path in (PHOTO, JPEG, PHOTO):
+                self.same(self.detector.predict(PHOTO, 0))
+                yield path
+
+        found = self.detector.predict_all(images(), 0)
+        self.assertEqual([r.image for r in found], [PHOTO, JPEG, PHOTO])
+        self.same(found[0])
+        self.same(found[2])
+
+        def closes(detector):
+            yield PHOTO
+            detector.close()
+            yield PHOTO
+
+        d = Detector("trained", threads=1)
+        with self.assertRaisesRegex(ValueError, "closed"):
+            d.predict_all(closes(d))
+
+    def test_an_image_buffer_that_is_filled_again(self):
+        buffer = bytearray()
+
+        def images():
+            for path in (PHOTO, JPEG, PHOTO):
+                buffer[:] = pathlib.Path(path).read_bytes()
+                yield buffer
+
+        found = self.detector.predict_all(images(), 0)
+        self.same(found[0])
+        self.same(found[1], self.detector.predict(JPEG, 0))
+        self.same(found[2])
+
+    def test_modes_of_pictures(self):
+        for mode in ("P", "CMYK", "YCbCr", "LA", "1"):
+            picture = Picture(mode, self.view)
+            self.same(self.detector.predict(picture, 0))
+            self.assertEqual(picture.converted, "RGB")
+        for mode in ("L", "RGB", "RGBA", "I;16", "F"):  # their memory says what they are
+            picture = Picture(mode, self.view)
+            with self.assertRaises(TypeError):
+                self.detector.predict(picture, 0)
+            self.assertIsNone(picture.converted)
+
+    def test_warnings_of_opening(self):
+        text = pathlib.Path("tiny.xml").read_text()
+        named = text.replace("<loader.synthetic id=\"data\"  ", "<loader.coco id=\"data\" "
+                             "root=\"nowhere\" split=\"val\"/><!-- ")
+        at = named.index("/>", named.index("<!--"))
+        pathlib.Path("nowhere.xml").write_text(named[:at] + " -->" + named[at + 2:])
+        with self.assertWarnsRegex(UserWarning, "classes are shown by number") as w:
+            d = Detector("nowhere.xml", "trained/ema.safetensors", threads=1)
+        self.assertEqual((w.filename, d.classes), (__file__, ()))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with self.assertRaises(UserWarning):
+                Detector("nowhere.xml", "trained/ema.safetensors", threads=1)
+            Detector("trained", threads=1).predict(PHOTO)
 
     def test_closed(self):
         with Detector("trained", threads=1) as d:
