@@ -103,7 +103,8 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "dg_run_open": (c_int, [c_void_p, POINTER(RunOptions), c_void_p]),
     "dg_run_close": (None, [c_void_p]),
     "dg_run_train": (c_int, [c_void_p, POINTER(TrainOptions), c_void_p]),
-    "dg_run_step_number": (c_int64, [c_void_p])}
+    "dg_run_step_number": (c_int64, [c_void_p]),
+    "dg_run_folder": (c_char_p, [c_void_p])}
 
 _NAME = "libdetrgraph.so.0"
 _HERE = Path(__file__).resolve().parent

@@ -13,7 +13,7 @@ from typing import Any, Optional, Union
 
 from . import _c
 from ._detector import Setting, settings
-from ._errors import STOPPED, Diagnostics
+from ._errors import STOPPED, DetrgraphError, Diagnostics
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,18 @@ class _Bridge:
         self.report = _c.REPORT(self._report)
         self.log = _c.LOG(self._log)
 
+    def first(self) -> Optional[BaseException]:
+        """What ended the run: a callback's exception or Ctrl-C."""
+        return self.failure or (KeyboardInterrupt() if self.interrupts else None)
+
+    def check(self, d: Diagnostics, status: int) -> None:
+        """Raises an error of the library; it counts more than what ended the run before: nothing
+        may have been saved."""
+        try:
+            d.check(status)
+        except DetrgraphError as error:
+            raise error from self.first()
+
     def _stop(self, ctx: object) -> int:
         # the second Ctrl-C does not wait for a save
         return 2 if self.interrupts > 1 else int(bool(self.interrupts or self.stopping))
@@ -110,8 +122,10 @@ class _Bridge:
     @contextmanager
     def interrupts_counted(self) -> Iterator[None]:
         """Ctrl-C ends the run after its step instead of breaking into a callback. Only the main
-        thread may ask for that; in others Ctrl-C reaches the main thread as ever."""
-        if threading.current_thread() is not threading.main_thread():
+        thread may ask for that; in others Ctrl-C reaches the main thread as ever. A handler of C
+        code stays: Python could not put it back."""
+        if (threading.current_thread() is not threading.main_thread()
+                or signal.getsignal(signal.SIGINT) is None):
             yield
             return
 
@@ -131,7 +145,8 @@ def train(pipeline: Union[str, "os.PathLike[str]"],
           sets: Optional[Mapping[str, Setting]] = None, resume: bool = False, force: bool = False,
           steps: int = 0, minutes: float = 0, precision: Optional[str] = None,
           device: Optional[str] = None, threads: int = 0, seed: Optional[int] = None) -> Trained:
-    """Trains a pipeline in this process, as one rank, into the folder `out` (runs/NAME).
+    """Trains a pipeline in this process, as one rank, into the folder `out`: without it that of
+    <checkpoint to="...">, else runs/NAME.
 
     resume: continues from the newest checkpoint in out. force: deletes what a run left there.
     steps, minutes: ends after so many (0: as the pipeline says). Ctrl-C finishes the step, saves,
@@ -143,7 +158,6 @@ def train(pipeline: Union[str, "os.PathLike[str]"],
         raise ValueError(f"seed {seed}: a number from 0 to 2^64 - 1 is expected")
     library = _c.library()
     file = os.fspath(pipeline)
-    folder = Path(out) if out is not None else Path("runs") / Path(file).stem
     bridge = _Bridge([callbacks] if isinstance(callbacks, Callbacks) else list(callbacks))
     given = settings(sets or {})
     run = ctypes.c_void_p()
@@ -152,25 +166,27 @@ def train(pipeline: Union[str, "os.PathLike[str]"],
         sets=_c.texts(given), precision=_c.text(precision), program=b"detrgraph for Python",
         threads=threads, has_seed=seed is not None, seed=seed or 0, log=bridge.log,
         device=_c.text(device))
-    how = _c.TrainOptions(
-        size=ctypes.sizeof(_c.TrainOptions), out=_c.text(str(folder)), force=force,
-        resume=1 if resume else 0, steps=steps, max_minutes=minutes, stop=bridge.stop,
-        report=bridge.report)
     with Diagnostics() as d:
         try:
-            d.check(library.dg_run_open(ctypes.byref(run), ctypes.byref(options), d.pointer))
+            bridge.check(d, library.dg_run_open(ctypes.byref(run), ctypes.byref(options),
+                                                d.pointer))
             if bridge.failure:
                 raise bridge.failure
+            named = _c.string(library.dg_run_folder(run))
+            folder = Path(out if out is not None else named or Path("runs") / Path(file).stem)
+            how = _c.TrainOptions(
+                size=ctypes.sizeof(_c.TrainOptions), out=_c.text(str(folder)), force=force,
+                resume=1 if resume else 0, steps=steps, max_minutes=minutes, stop=bridge.stop,
+                report=bridge.report)
             with bridge.interrupts_counted():
                 status = library.dg_run_train(run, ctypes.byref(how), d.pointer)
             step = int(library.dg_run_step_number(run))
         finally:
             if run:
                 library.dg_run_close(ctypes.byref(run))
-        if bridge.failure:
-            raise bridge.failure
-        if bridge.interrupts:
-            raise KeyboardInterrupt
         if status != STOPPED:
-            d.check(status)
+            bridge.check(d, status)
+        first = bridge.first()
+        if first:
+            raise first
     return Trained(folder, step, status != STOPPED, tuple(bridge.evaluations))

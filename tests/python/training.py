@@ -1,10 +1,13 @@
 """train(): callbacks, stops, Ctrl-C, resume, errors."""
 import os
+import pathlib
+import shutil
 import signal
 import unittest
+from unittest import mock
 
 from cases import main
-from detrgraph import Callbacks, Detector, InputError, train
+from detrgraph import Callbacks, DetrgraphError, Detector, InputError, train
 
 
 class Counts(Callbacks):
@@ -66,6 +69,36 @@ class Training(unittest.TestCase):
             train("tiny.xml", Counts(2, interrupt), out="py-int", sets={"steps": 4}, threads=1)
         self.assertEqual(saved("py-int"), "000002")
         self.assertIs(signal.getsignal(signal.SIGINT), before)
+
+    def test_an_error_counts_more_than_what_came_before(self):
+        for act, cause in ((fail, LookupError), (interrupt, KeyboardInterrupt)):
+            def spoil(act=act):  # nothing can be saved then
+                shutil.rmtree("py-lost/checkpoints", ignore_errors=True)
+                pathlib.Path("py-lost/checkpoints").write_text("")
+                act()
+
+            with self.assertRaises(DetrgraphError) as e:
+                train("tiny.xml", Counts(1, spoil), out="py-lost", sets={"steps": 3}, threads=1)
+            self.assertIsInstance(e.exception.__cause__, cause)
+            shutil.rmtree("py-lost")
+
+    def test_a_handler_of_c_stays(self):
+        with mock.patch("signal.getsignal", return_value=None), mock.patch("signal.signal") as set_it:
+            done = train("tiny.xml", out="py-c", sets={"steps": 1}, threads=1)
+        self.assertTrue(done.complete)
+        set_it.assert_not_called()
+
+    def test_the_folder_that_the_pipeline_names(self):
+        text = pathlib.Path("tiny.xml").read_text()
+        pathlib.Path("named.xml").write_text(text.replace("<checkpoint ", "<checkpoint to=\"py-to\" "))
+        done = train("named.xml", sets={"steps": 1}, threads=1)
+        self.assertEqual(done.folder, pathlib.Path("py-to"))
+        self.assertTrue(os.path.exists("py-to/report.html"))
+        self.assertEqual(train("named.xml", out="py-out", sets={"steps": 1}, threads=1).folder,
+                         pathlib.Path("py-out"))
+        pathlib.Path("plain.xml").write_text(text)
+        done = train("plain.xml", sets={"steps": 1}, threads=1)
+        self.assertEqual(done.folder, pathlib.Path("runs/plain"))
 
     def test_limits(self):
         done = train("tiny.xml", out="py-limit", sets={"steps": 4}, steps=1, threads=1)
