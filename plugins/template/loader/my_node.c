@@ -54,7 +54,7 @@ static void info(void *self, int item, dg_item_info *out)
                            .n_objects = (int)(s->first[item + 1] - s->first[item]) };
 }
 
-/* Returns one item as a function of its number only; called on many threads. For JPEG or PNG files,
+/* Returns one item as a function of its number only; called on many threads. For files of images,
  * use dg_image_read. */
 static int sample(void *self, int item, dg_sample *out, dg_scratch *scratch, dg_diag *d)
 {
