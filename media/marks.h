@@ -84,6 +84,9 @@ int dg_marks_table_read(dg_coco **out, const dg_marks_table *form, const dg_data
                         dg_faults *faults, dg_diag *d) DG_MUST_USE;
 bool dg_marks_table_splits(dg_listing *splits, dg_arena *a, const dg_marks_table *form,
                            const char *root);
+/* Files that have the ending and stand where tables do, but are not of the form. */
+void dg_marks_table_others(dg_listing *out, dg_arena *a, const dg_marks_table *form,
+                           const char *root);
 /* The entry of an image by the name that the file gives it; known: it was there. */
 dg_marks_entry *dg_marks_add(dg_marks *r, const char *file, const char *image, bool *known);
 

@@ -86,6 +86,19 @@ static void find_stranger(tables *out, dg_arena *a, const dg_marks_table *form, 
         out->v.n = 0;
 }
 
+void dg_marks_table_others(dg_listing *out, dg_arena *a, const dg_marks_table *form,
+                           const char *root)
+{
+    const dg_marks_table any = { .end = form->end };
+    tables t;
+
+    find_tables(&t, a, &any, root);
+    *out = (dg_listing){ DG_NEW_N(a, t.v.n + 1, const char *), 0 };
+    for (int i = 0; i < t.v.n; i++)
+        if (!is_of_form(form, dg_path_join(a, root, t.v.items[i].file)))
+            out->v[out->n++] = t.v.items[i].file;
+}
+
 /* The names of the splits, each once. */
 static void name_splits(dg_listing *splits, dg_arena *a, const tables *t)
 {

@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/map.h"
 #include "base/pool.h"
+#include "media/marks.h"
 
 enum { CHUNK = 2048, TAIL = 4096, FINE = -1 };
 
@@ -375,6 +376,17 @@ static const char *real_folder(dg_map *real, dg_arena *a, const char *folder)
     return name;
 }
 
+/* Notes .csv files that are no tables of boxes: one may have been meant as a split. */
+static void find_other_tables(dg_survey *s, dg_arena *a)
+{
+    dg_listing files;
+
+    dg_marks_table_others(&files, a, &dg_csv_form, s->layout.root);
+    for (int i = 0; i < files.n; i++)
+        note_unlisted(s, dg_path_join(a, s->layout.root, files.v[i]),
+                      "a table whose first line does not name the columns of boxes");
+}
+
 /* Notes images that no split lists in folders of listed ones; only when all splits were
  * surveyed. */
 static void find_unlisted(looking *l, bool all_splits)
@@ -413,6 +425,8 @@ static void find_unlisted(looking *l, bool all_splits)
         if (s->layout.form == DG_FORM_YOLO)
             find_lonely_labels(s, a, folder, name, stems);
     }
+    if (all_splits && (s->layout.form == DG_FORM_CSV || s->layout.form == DG_FORM_PLAIN))
+        find_other_tables(s, a);
     dg_diag_close(&quiet);
     dg_arena_close(&a);
 }

@@ -441,6 +441,8 @@ static void test_csv_others(void **state)
     static const char people[] = "name,street,town,zip,phone,age\nAnn,Hill 1,Ulm,1,2,3\n";
     place *p = *state;
     dg_data_source from = { .size = sizeof from, .root = temporary(p, "two"), .split = "val" };
+    const dg_survey_options o = { 0 };
+    dg_survey *s = NULL;
     dg_layout l;
     dg_coco *c = NULL;
 
@@ -451,6 +453,10 @@ static void test_csv_others(void **state)
     write_text(p, "two/people.csv", people);
     c = open_set(p, "two", DG_FORM_CSV, "train,val", 0);
     dg_coco_close(&c);
+    assert_int_equal(dg_survey_open(&s, from.root, &o, p->d), 0);
+    assert_int_equal(s->faults.of[DG_FAULT_UNLISTED].n, 1);
+    assert_non_null(strstr(s->faults.of[DG_FAULT_UNLISTED].kept.items[0].at.file, "people.csv"));
+    dg_survey_close(&s);
     write_text(p, "two/train.csv", HEADER "a.jpg,nut,4,6,x,26\na.jpg,net,4,6,14,26\n");
     assert_int_equal(dg_csv_open(&c, &from, p->d), 0);
     assert_int_equal(dg_coco_n_classes(c), 2); /* net stands behind the error, and counts */
