@@ -16,6 +16,7 @@ typedef struct dg_fetching {
     /* of the sample: its number in the run, its index among this rank's, the node at work */
     uint64_t number, own;
     int node;
+    int depth; /* of the image that is made: 0: the sample; 1: a further image of it; ... */
     dg_further further;
 } dg_fetching;
 

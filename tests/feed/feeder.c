@@ -167,6 +167,38 @@ static void test_further_in_the_middle(void **state)
     close_data(&f);
 }
 
+#define MIXED(id, in) "<augment.mixup id=\"" id "\" in=\"@" in "\" p=\"1\"/>"
+
+/* Three nodes may take further images for one another; a fourth is an error that names it. */
+static void test_further_depth(void **state)
+{
+    uint64_t out[MOST];
+    dg_feeder *s;
+    dg_feeder_batch *b;
+    fixture f;
+
+    (void)state;
+    open_data(&f, SCENES PICKED("4") MIXED("a1", "pick") MIXED("a2", "a1")
+                      MIXED("a3", "a2") "<batch id=\"b\" in=\"@a3\"/>");
+    dg_feeder_conf conf = conf_of(&f, 2);
+
+    assert_int_equal(run(&f, &conf, out, NULL), 14);
+    close_data(&f);
+    open_data(&f,
+              SCENES PICKED(
+                  "4") "<augment.mosaic id=\"first\" in=\"@pick\" p=\"1\"/>" MIXED("a1", "first")
+                  MIXED("a2", "a1") MIXED("a3", "a2") "<batch id=\"b\" "
+                                                      "in=\"@a3\"/>");
+    conf = conf_of(&f, 1);
+    assert_int_equal(dg_feeder_open(&s, &conf, f.d), 0);
+    assert_int_equal(dg_feeder_next(s, &b, f.d), -DG_EINPUT);
+    assert_non_null(strstr(dg_diag_at(f.d, 0)->text, "first\" takes further"));
+    assert_true(dg_diag_at(f.d, 0)->at.line > 0);
+    check_only(f.d, "further-deep");
+    dg_feeder_close(&s);
+    close_data(&f);
+}
+
 static void test_padding(void **state)
 {
     uint64_t out[MOST];
@@ -353,11 +385,12 @@ static void test_clock(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_threads),     cmocka_unit_test(test_begin_in_the_middle),
-        cmocka_unit_test(test_further),     cmocka_unit_test(test_further_in_the_middle),
-        cmocka_unit_test(test_padding),     cmocka_unit_test(test_ranks),
-        cmocka_unit_test(test_targets),     cmocka_unit_test(test_large_canvas),
-        cmocka_unit_test(test_close_early), cmocka_unit_test(test_clock),
+        cmocka_unit_test(test_threads),       cmocka_unit_test(test_begin_in_the_middle),
+        cmocka_unit_test(test_further),       cmocka_unit_test(test_further_in_the_middle),
+        cmocka_unit_test(test_further_depth), cmocka_unit_test(test_padding),
+        cmocka_unit_test(test_ranks),         cmocka_unit_test(test_targets),
+        cmocka_unit_test(test_large_canvas),  cmocka_unit_test(test_close_early),
+        cmocka_unit_test(test_clock),
     };
 
     cmocka_set_message_output(CM_OUTPUT_TAP);
