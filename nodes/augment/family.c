@@ -224,26 +224,32 @@ static bool in_patch(const dg_patch *p, int x, int y)
            (!p->on || p->on[(ptrdiff_t)(y - p->y) * p->w + x - p->x]);
 }
 
-double dg_augment_covered(const dg_sample *sm, int i, const dg_patch *p)
+/* Shares are of the pixels of a mask in the box, which is around them. */
+static double mask_covered(const dg_mask *m, dg_box b, const dg_patch *p)
 {
-    const dg_mask *masks = dg_augment_masks(sm), *m = masks ? &masks[i] : NULL;
-    const dg_box b = sm->objects[i].box;
-    const dg_box patch = { p->x, p->y, p->x + p->w, p->y + p->h };
+    const dg_box in = cut(b, m->w, m->h);
+    const int x2 = (int)ceil(in.x2), y2 = (int)ceil(in.y2);
     int64_t whole = 0, covered = 0;
 
-    if (!m) {
-        const dg_box both = { fmax(b.x1, patch.x1), fmax(b.y1, patch.y1), fmin(b.x2, patch.x2),
-                              fmin(b.y2, patch.y2) };
-
-        return area(b) > 0 ? area(both) / area(b) : 0;
-    }
-    for (int y = 0; y < m->h; y++)
-        for (int x = 0; x < m->w; x++)
+    for (int y = (int)in.y1; y < y2; y++)
+        for (int x = (int)in.x1; x < x2; x++)
             if (m->on[(ptrdiff_t)y * m->w + x]) {
                 whole++;
                 covered += in_patch(p, x, y);
             }
     return whole ? (double)covered / (double)whole : 0;
+}
+
+double dg_augment_covered(const dg_sample *sm, int i, const dg_patch *p)
+{
+    const dg_mask *masks = dg_augment_masks(sm);
+    const dg_box b = sm->objects[i].box;
+    const dg_box both = { fmax(b.x1, p->x), fmax(b.y1, p->y), fmin(b.x2, p->x + p->w),
+                          fmin(b.y2, p->y + p->h) };
+
+    if (!(area(both) > 0)) /* masks, too, are in their boxes */
+        return 0;
+    return masks ? mask_covered(&masks[i], b, p) : area(both) / area(b);
 }
 
 void dg_augment_unmask(dg_sample *sm, const dg_patch *p)

@@ -61,7 +61,8 @@ typedef struct dg_patch {
     int x, y, w, h;
     const uint8_t *on;
 } dg_patch;
-/* The share of object i that a patch covers: of its mask, if it has one, else of its box. */
+/* The share of object i that a patch covers: of its mask in its box, if it has one, else of its
+ * box. */
 double dg_augment_covered(const dg_sample *sm, int i, const dg_patch *patch);
 /* Takes the patch's pixels out of all masks. */
 void dg_augment_unmask(dg_sample *sm, const dg_patch *patch);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "nodes/augment/family.h"
 #include "nodes/builtin.h"
 #include "tests/nodes/unit.h"
 
@@ -348,6 +349,35 @@ static void test_copypaste(void **state)
     assert_int_equal(pasted, 20);
 }
 
+static double covered(rig *r, int x, int y, int w, int h)
+{
+    const dg_patch p = { x, y, w, h, NULL };
+
+    return dg_augment_covered(&r->sm, 0, &p);
+}
+
+/* Shares of a mask are counted in its box alone, as far as that is in the image. */
+static void test_covered(void **state)
+{
+    rig r;
+
+    (void)state;
+    rig_open(&r, 1); /* the box is 4 6 10 16 */
+    r.sm.masks[0].on[20 * W + 30] = 1;
+    for (int masked = 1; masked >= 0; masked--) {
+        r.sm.masks = masked ? r.sm.masks : NULL;
+        assert_true(covered(&r, 29, 19, 4, 4) <= 0);
+        assert_true(covered(&r, 10, 6, 5, 5) <= 0); /* beside it */
+        assert_true(fabs(covered(&r, 0, 0, 7, H) - 0.5) < 1e-9);
+        assert_true(fabs(covered(&r, 0, 0, W, H) - 1) < 1e-9);
+    }
+    rig_close(&r);
+    rig_open(&r, 1);
+    r.sm.objects[0].box = (dg_box){ -20, -10, 2e9, H + 50.5 };
+    assert_true(fabs(covered(&r, 0, 0, 7, H) - 0.5) < 1e-9);
+    rig_close(&r);
+}
+
 static void test_lsj(void **state)
 {
     rig r;
@@ -447,8 +477,9 @@ int main(void)
         cmocka_unit_test(test_rotate),    cmocka_unit_test(test_rotate_mask),
         cmocka_unit_test(test_erase),     cmocka_unit_test(test_mosaic),
         cmocka_unit_test(test_capacity),  cmocka_unit_test(test_mixup),
-        cmocka_unit_test(test_copypaste), cmocka_unit_test(test_lsj),
-        cmocka_unit_test(test_off),       cmocka_unit_test(test_none),
+        cmocka_unit_test(test_copypaste), cmocka_unit_test(test_covered),
+        cmocka_unit_test(test_lsj),       cmocka_unit_test(test_off),
+        cmocka_unit_test(test_none),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
