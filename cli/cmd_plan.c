@@ -68,7 +68,7 @@ static void print_estimate(dg_str *out, const dg_plan *plan, dg_backend *backend
 
     if (dg_speed_measure(&r, plan, backend))
         dg_str_fmt(out, "a batch takes about %s, by a probe of some of these kernels\n",
-                   dg_human_time(dg_speed_seconds(&r, plan), text, sizeof text));
+                   dg_human_time(dg_speed_seconds(&r, plan, DG_SEG_BATCH), text, sizeof text));
 }
 
 static int print_plan(const options *o, const dg_graph *g, const dg_scope *scope, dg_diag *d)

@@ -1,16 +1,19 @@
 /* estimate.c: see estimate.h. */
 #include "exec/estimate.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/pool.h"
+#include "tensor/ops.h"
 
 enum { PROBES = 6, COPIED = 4 << 20 /* bytes */, ALIGNMENT = 64 };
-static const double most_s = 0.3; /* for all probes; the first is run whatever it takes */
-/* An instruction with more arithmetic is not probed: reference kernels need a second for it. */
-static const double most_flops = 4e9;
+static const double most_s = 0.3; /* for all probes; the first is run once whatever it takes */
+/* An instruction with more arithmetic is not probed: reference kernels need a second for it. The
+ * first has less than small_flops, if there is such a one, and bounds the others. */
+static const double most_flops = 4e9, small_flops = 1e8;
 
 static double now(void)
 {
@@ -45,8 +48,23 @@ static size_t aligned(size_t bytes)
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-/* Seconds of the second of two runs of an instruction on zeros; negative: it did not work. */
-static double time_one(const dg_plan *plan, dg_backend *b, int i)
+/* Seconds of a run. The first makes what later ones find: the second counts, unless the first took
+ * `most` or more. Negative: it did not work. */
+static double time_runs(const dg_kernel *kernel, const dg_args *a, double most)
+{
+    double begin = now(), s;
+
+    if (kernel->run(a) != 0)
+        return -1;
+    s = now() - begin;
+    if (s >= most)
+        return s;
+    begin = now();
+    return kernel->run(a) == 0 ? now() - begin : -1;
+}
+
+/* Seconds of an instruction on zeros; negative: it did not work. */
+static double time_one(const dg_plan *plan, dg_backend *b, int i, double most)
 {
     const dg_instr *in = &plan->program->instrs.items[i];
     const dg_plan_instr *pi = &plan->instrs[i];
@@ -55,7 +73,7 @@ static double time_one(const dg_plan *plan, dg_backend *b, int i)
     size_t bytes = aligned(pi->workspace_bytes + 1), at;
     dg_tensor *t = calloc((size_t)n, sizeof *t);
     char *memory;
-    double s = -1, begin;
+    double s = -1;
 
     for (int k = 0; k < n; k++)
         bytes += aligned(bytes_of(&pi->t[k]));
@@ -70,14 +88,19 @@ static double time_one(const dg_plan *plan, dg_backend *b, int i)
             t[k].data = bytes_of(&t[k]) ? memory + at : NULL;
             at += aligned(bytes_of(&t[k]));
         }
-        if (pi->kernel->run(&a) == 0) { /* the first run makes what later ones find */
-            begin = now();
-            s = pi->kernel->run(&a) == 0 ? now() - begin : -1;
-        }
+        s = time_runs(pi->kernel, &a, most);
         b->free(b, memory);
     }
     free(t);
     return s;
+}
+
+static bool is_probe(const dg_plan *plan, int i)
+{
+    const dg_plan_instr *pi = &plan->instrs[i];
+
+    return pi->kernel && !pi->alias && !pi->staged && pi->flops > 0 && pi->flops < most_flops &&
+           computes(plan->program->instrs.items[i].op);
 }
 
 /* The probe with the most arithmetic below that of the last one; -1: there is none. Equal ones
@@ -86,37 +109,52 @@ static int next_probe(const dg_plan *plan, double below)
 {
     int best = -1;
 
-    for (int i = 0; i < plan->program->instrs.n; i++) {
-        const dg_plan_instr *pi = &plan->instrs[i];
+    for (int i = 0; i < plan->program->instrs.n; i++)
+        if (is_probe(plan, i) && plan->instrs[i].flops < below &&
+            (best < 0 || plan->instrs[i].flops > plan->instrs[best].flops))
+            best = i;
+    return best;
+}
 
-        if (pi->kernel && !pi->alias && !pi->staged && pi->flops < below && pi->flops > 0 &&
-            computes(plan->program->instrs.items[i].op) &&
-            (best < 0 || pi->flops > plan->instrs[best].flops))
+/* The largest of the small ones, else the smallest of all; -1: there is none. */
+static int first_probe(const dg_plan *plan)
+{
+    int best = next_probe(plan, small_flops);
+
+    for (int i = 0; best < 0 || plan->instrs[best].flops >= small_flops; i++) {
+        if (i == plan->program->instrs.n)
+            break;
+        if (is_probe(plan, i) && (best < 0 || plan->instrs[i].flops < plan->instrs[best].flops))
             best = i;
     }
     return best;
 }
 
-/* Floating-point operations per second; 0: not known. */
+/* Floating-point operations per second; 0: not known. Probes that would not fit twice into half of
+ * the time that is left, by the rate of the first, are passed over for smaller ones. */
 static double rate_of(const dg_plan *plan, dg_backend *b)
 {
     const double began = now();
-    double flops = 0, seconds = 0, below = most_flops;
-    int i;
+    const int first = first_probe(plan);
+    double rate = 0, flops = 0, seconds = 0, below = most_flops, s;
 
-    for (int k = 0; k < PROBES && (k == 0 || now() - began < most_s); k++) {
-        double s;
+    if (first >= 0 && (s = time_one(plan, b, first, most_s / 4)) > 0)
+        rate = plan->instrs[first].flops / s;
+    for (int k = 1; k < PROBES && rate > 0; k++) {
+        const double left = most_s - (now() - began);
+        int i;
 
-        if ((i = next_probe(plan, below)) < 0)
+        below = fmin(below, rate * left / 4);
+        if (left <= 0 || (i = next_probe(plan, below)) < 0)
             break;
         below = plan->instrs[i].flops;
-        s = time_one(plan, b, i);
+        s = time_one(plan, b, i, left / 4);
         if (s > 0) {
             flops += below;
             seconds += s;
         }
     }
-    return seconds > 0 ? flops / seconds : 0;
+    return seconds > 0 ? flops / seconds : rate;
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -161,14 +199,25 @@ bool dg_speed_measure(dg_speed *r, const dg_plan *plan, dg_backend *backend)
     return r->bytes > 0;
 }
 
-double dg_speed_seconds(const dg_speed *r, const dg_plan *plan)
+/* The reduction of gradients stands among the batch's instructions, and waits for the last batch of
+ * an update. */
+static dg_segment segment_of(const dg_instr *in)
+{
+    return in->op == DG_OP(reduce_begin) || in->op == DG_OP(reduce_end) ? DG_SEG_UPDATE
+                                                                        : in->segment;
+}
+
+double dg_speed_seconds(const dg_speed *r, const dg_plan *plan, dg_segment segment)
 {
     double flops = 0, bytes = 0;
 
     for (int i = 0; i < plan->program->instrs.n; i++) {
+        const dg_instr *in = &plan->program->instrs.items[i];
         const dg_plan_instr *pi = &plan->instrs[i];
 
-        if (computes(plan->program->instrs.items[i].op))
+        if (segment_of(in) != segment)
+            continue;
+        if (computes(in->op))
             flops += pi->flops;
         else if (!pi->alias)
             bytes += pi->bytes;

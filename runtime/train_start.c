@@ -301,7 +301,7 @@ static double evaluation_share(dg_train *t, const dg_speed *r)
             const double share = share_of_largest(t, scope, &batch);
 
             all += ceil((double)data->set->n_items / batch / t->world->ranks) * share *
-                   dg_speed_seconds(r, c->plan) / every;
+                   dg_speed_seconds(r, c->plan, DG_SEG_BATCH) / every;
         }
         dg_diag_close(&ignored);
     }
@@ -321,12 +321,14 @@ static void say_estimate(dg_train *t)
     int batch;
 
     dg_human_bytes((double)dg_programs_bytes(t->programs, true), memory, sizeof memory);
-    if (!(left > 0) || !c || !c->plan ||
+    if (!(left > 0) || !c || !c->plan || t->world->rank > 0 || /* the first speaks for all */
         !dg_speed_measure(&r, c->plan, t->programs->conf.backend)) {
         dg_log_line(t->env, DG_INFO, "%s of memory for parameters and a batch", memory);
         return;
     }
-    s = dg_speed_seconds(&r, c->plan) * share_of_largest(t, t->scope, &batch) * (double)k;
+    s = dg_speed_seconds(&r, c->plan, DG_SEG_BATCH) * share_of_largest(t, t->scope, &batch) *
+            (double)k +
+        dg_speed_seconds(&r, c->plan, DG_SEG_UPDATE);
     dg_human_time((s + evaluation_share(t, &r)) * left, whole, sizeof whole);
     dg_log_line(t->env, DG_INFO,
                 "about %s by a short probe, %s a step; %s of memory for parameters and a batch",

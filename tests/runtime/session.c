@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "media/image.h"
 #include "nodes/builtin.h"
@@ -437,11 +438,41 @@ static void predicts(void **state)
 
 /* ---- what a run will take -------------------------------------------------------------------- */
 
+static int n_slow;
+
+static int run_slowly(const dg_args *a)
+{
+    const struct timespec most = { 0, 310000000 }; /* more than all probes may take */
+
+    (void)a;
+    n_slow++;
+    nanosleep(&most, NULL);
+    return 0;
+}
+
+/* A kernel that takes all the time there is runs once. */
+static void probe_slowly(toy *t, const dg_plan *plan, dg_backend *backend)
+{
+    static const dg_kernel slow = { .run = run_slowly };
+    dg_plan other = *plan;
+    dg_speed r;
+
+    other.instrs = DG_NEW_N(t->arena, plan->program->instrs.n, dg_plan_instr);
+    for (int i = 0; i < plan->program->instrs.n; i++) {
+        other.instrs[i] = plan->instrs[i];
+        other.instrs[i].kernel = plan->instrs[i].kernel ? &slow : NULL;
+    }
+    n_slow = 0;
+    assert_true(dg_speed_measure(&r, &other, backend));
+    assert_int_equal(n_slow, 1);
+    assert_true(r.flops > 0);
+}
+
 static void estimates(void **state)
 {
     toy *t = *state;
     dg_run *run = open_with(t, (dg_run_options){ 0 });
-    const dg_speed slow = { 1e6, 1e6 }, fast = { 2e6, 2e6 };
+    const dg_speed slow = { 1e6, 1e6 }, fast = { 2e6, 2e6 }, free_bytes = { 1e6, 1e300 };
     const bool far = getenv("DETRGRAPH_DEVICE") != NULL;
     const dg_programs *g;
     const dg_plan *plan;
@@ -451,10 +482,19 @@ static void estimates(void **state)
     assert_int_equal(dg_run_select(run, "train", SIDE, SIDE, t->d), 0);
     g = dg_run_programs(run);
     plan = g->current->plan;
-    assert_true(dg_speed_seconds(&slow, plan) > 0);
-    assert_true(fabs(dg_speed_seconds(&slow, plan) / dg_speed_seconds(&fast, plan) - 2) < 1e-9);
+    for (int s = DG_SEG_BATCH; s < DG_N_SEGMENTS; s++) {
+        const double all = dg_speed_seconds(&slow, plan, s);
+
+        assert_true(all > 0);
+        assert_true(fabs(all / dg_speed_seconds(&fast, plan, s) - 2) < 1e-9);
+    }
+    /* products are a batch's, not its update's */
+    assert_true(dg_speed_seconds(&free_bytes, plan, DG_SEG_BATCH) > 1e-6);
+    assert_true(dg_speed_seconds(&free_bytes, plan, DG_SEG_UPDATE) < 1e-9);
     assert_int_equal(dg_speed_measure(&r, plan, g->conf.backend), !far);
     assert_int_equal(r.flops > 0 && r.bytes > 0, !far);
+    if (!far)
+        probe_slowly(t, plan, g->conf.backend);
     dg_run_close(&run);
 }
 
