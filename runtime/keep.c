@@ -214,7 +214,7 @@ static void restore_numbers(dg_train *t)
 {
     dg_diag *own = dg_diag_open();
     const char *path = dg_path_join(t->arena, t->out, "metrics.jsonl");
-    bool gone = dg_metrics_out_again(t, own) < 0;
+    bool gone = dg_metrics_jsonl_again(t->jsonl, own) < 0;
 
     if (!gone)
         dg_log_line(t->env, DG_WARN, "%s was deleted: it is written again, with the numbers so far",

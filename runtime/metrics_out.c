@@ -166,7 +166,11 @@ int dg_metrics_out_finish(dg_train *t, dg_diag *d)
 {
     int rc = t->jsonl ? dg_metrics_jsonl_flush(t->jsonl, d) : 0;
 
-    return rc == 0 && t->numbers_gone ? dg_metrics_jsonl_again(t->jsonl, d) : rc;
+    if (rc == 0 && t->numbers_gone) {
+        rc = dg_metrics_jsonl_again(t->jsonl, d);
+        t->numbers_gone = rc < 0;
+    }
+    return rc;
 }
 
 int dg_metrics_out_again(dg_train *t, dg_diag *d)
@@ -174,8 +178,10 @@ int dg_metrics_out_again(dg_train *t, dg_diag *d)
     int rc = t->jsonl ? dg_metrics_jsonl_again(t->jsonl, d) : 0;
 
     dg_tensorboard_close(&t->tensorboard);
-    if (rc == 0)
+    if (rc == 0) {
+        t->numbers_gone = false;
         open_events(t);
+    }
     return rc;
 }
 

@@ -203,10 +203,38 @@ static void put_a_folder_for_numbers(toy *t)
     assert_int_equal(dg_mkdirs(toy_path(t, "out/metrics.jsonl"), t->d), 0);
 }
 
+/* TensorBoard's file is only renamed: the run still has it. */
 static void put_nothing_for_numbers(toy *t)
 {
-    if (t->n_reports == 7)
-        assert_int_equal(unlink(toy_path(t, "out/metrics.jsonl")), 0);
+    if (t->n_reports != 7)
+        return;
+    assert_int_equal(unlink(toy_path(t, "out/metrics.jsonl")), 0);
+    assert_int_equal(rename(toy_path(t, "out/events.out.tfevents.detrgraph"),
+                            toy_path(t, "out/events.out.tfevents.mine")),
+                     0);
+}
+
+/* First the numbers cannot be written again; then the whole folder goes, and comes with them; then
+ * they go once more. */
+static void put_folders_for_numbers(toy *t)
+{
+    put_a_folder_for_numbers(t);
+    if (t->n_reports == 14)
+        assert_int_equal(rename(toy_path(t, "out"), toy_path(t, "away")), 0);
+    if (t->n_reports != 21)
+        return;
+    assert_null(strstr(t->log.s, "is written again, with the numbers so far"));
+    assert_int_equal(unlink(toy_path(t, "out/metrics.jsonl")), 0);
+    assert_int_equal(dg_mkdirs(toy_path(t, "out/metrics.jsonl"), t->d), 0);
+}
+
+static int count(const char *text, const char *of)
+{
+    int n = 0;
+
+    for (const char *s = text; (s = strstr(s, of)) != NULL; s++)
+        n++;
+    return n;
 }
 
 static void move_back(toy *t)
@@ -230,12 +258,20 @@ static void numbers_go(void **state)
     assert_non_null(strstr(t->log.s, "metrics.jsonl was deleted: it is written again"));
     assert_null(strstr(t->log.s, "earlier checkpoints"));
     assert_int_equal(lines_of(t, "out/metrics.jsonl"), 41);
+    assert_false(dg_exists(toy_path(t, "out/events.out.tfevents.detrgraph")));
 
     t->after_step = put_a_folder_for_numbers;
     assert_int_equal(train(t, text, 0, (dg_run_train_options){ .force = true }), -DG_EIO);
     assert_non_null(strstr(t->log.s, "metrics.jsonl was deleted, and cannot be written again: "));
     says(t, "file-rename", "cannot put the new file into its place: Is a directory");
     assert_true(dg_exists(toy_path(t, "out/checkpoints/step-000040/state.json")));
+
+    assert_int_equal(rmdir(toy_path(t, "out/metrics.jsonl")), 0);
+    dg_str_free(&t->log);
+    t->after_step = put_folders_for_numbers;
+    assert_int_equal(train(t, text, 0, (dg_run_train_options){ .force = true }), -DG_EIO);
+    assert_int_equal(count(t->log.s, "deleted, and cannot be written again: "), 2);
+    dg_diag_clear(t->d);
 }
 
 /* What was moved away comes back: the run saves into it again. */
