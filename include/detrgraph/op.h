@@ -260,9 +260,9 @@ DG_PUBLIC dg_val dg_sine_embed_of(dg_build *b, dg_val points, int64_t values, do
  * number of the sample. shape[0] is B. */
 DG_PUBLIC dg_val dg_uniform(dg_build *b, const char *name, dg_shape shape);
 
-/* A number that changes with the updates of the weights: before in the first, from there in equal
- * parts to last in update `steps` (1 or more; 0: none of them), and after in all that follow. Every
- * rank has the same, and so has a run that resumes. */
+/* A number that changes with the run's steps, also with those that a <skip> leaves without update:
+ * before in the first, from there in equal parts to last in step `steps` (1 or more; 0: none of
+ * them), and after in all that follow. Every rank has the same, and so has a run that resumes. */
 DG_PUBLIC dg_val dg_ramp(dg_build *b, int64_t steps, double before, double last, double after);
 
 typedef struct dg_denoise_attr {

@@ -53,9 +53,9 @@ static const dg_attr attrs[] = {
            "layers in proportion, the first never"),
     DG_ENUM(
         conf, drop_when, DG_DROP_ALWAYS, "always|early|falling|late",
-        "drop_path in all updates of the weights, in the first drop_until, in those and falling "
-        "to 0 in equal parts, or in all but those"),
-    DG_INT(conf, drop_until, 0, 0, INT32_MAX, "updates of the weights that drop_when speaks of"),
+        "drop_path in all steps, in the first drop_until, in those and falling to 0 in equal parts, "
+        "or in all but those"),
+    DG_INT(conf, drop_until, 0, 0, INT32_MAX, "steps that drop_when speaks of"),
     DG_BOOL(conf, normalize, true,
             "subtract ImageNet's mean from the images and divide by its deviation"),
     { 0 },
@@ -67,7 +67,7 @@ static void check_drop(dg_check *k, const conf *c)
         dg_check_fail(k, "drop_when", "vit-drop", "needs drop_path, like \"0.1\"");
     if (c->drop_when != DG_DROP_ALWAYS && c->drop_until < 1)
         dg_check_fail(k, "drop_when", "vit-drop",
-                      "needs drop_until, the number of updates of the weights, like \"1000\"");
+                      "needs drop_until, a number of steps, like \"1000\"");
     if (c->drop_when == DG_DROP_ALWAYS && c->drop_until)
         dg_check_fail(k, "drop_until", "vit-drop",
                       "needs drop_when: \"early\", \"falling\" or \"late\"");
