@@ -75,9 +75,16 @@ static void drop_results(dg_detector *p)
     dg_arena_close(&p->results);
 }
 
-/* Where the next image goes. */
-static dg_image *begin_image(dg_detector *p)
+/* Where the next image goes; NULL: nowhere. */
+static dg_image *begin_image(dg_detector *p, const char *name, dg_diag *d)
 {
+    if (p->n == p->batch) {
+        dg_fail(d, DG_EINPUT, (dg_where){ .file = name }, "detector-full",
+                "the batch has its %d images already", p->batch);
+        dg_help(d, "dg_detector_run computes and empties it; dg_detector_room says how many more "
+                   "it takes");
+        return NULL;
+    }
     if (p->n == 0) {
         drop_results(p);
         p->results = dg_arena_open();
@@ -112,9 +119,12 @@ out:
 
 int dg_detector_add_file(dg_detector *p, const char *path, dg_diag *d)
 {
-    int rc;
+    dg_image *im = begin_image(p, path, d);
+    int rc = 0;
 
-    DG_TRY(dg_image_read(begin_image(p), p->scratch, path, d));
+    if (!im)
+        return -DG_EINPUT;
+    DG_TRY(dg_image_read(im, p->scratch, path, d));
     DG_TRY(end_image(p, path, d));
 out:
     return rc;
@@ -122,9 +132,12 @@ out:
 
 int dg_detector_add_bytes(dg_detector *p, const char *name, const void *bytes, size_t n, dg_diag *d)
 {
-    int rc;
+    dg_image *im = begin_image(p, name, d);
+    int rc = 0;
 
-    DG_TRY(dg_image_decode(begin_image(p), p->scratch, bytes, n, name, d));
+    if (!im)
+        return -DG_EINPUT;
+    DG_TRY(dg_image_decode(im, p->scratch, bytes, n, name, d));
     DG_TRY(end_image(p, name, d));
 out:
     return rc;
@@ -138,19 +151,31 @@ static const struct {
     [DG_PIXELS_GRAY] = { 1, 0, 0, 0 },
 };
 
+/* Bytes from a row to the next; 0: too few for a row, or so many that the last row would be behind
+ * all addresses. */
+static int64_t stride_of(const dg_pixels *in, int64_t row)
+{
+    static const int64_t most = INT64_C(1) << 40;
+    const int64_t s = in->stride ? in->stride : row;
+
+    return s > most || s < -most || (s < row && s > -row) ? 0 : s;
+}
+
 int dg_detector_add_pixels(dg_detector *p, const char *name, const dg_pixels *in, dg_diag *d)
 {
     const bool known = in->order >= DG_PIXELS_RGB && in->order <= DG_PIXELS_GRAY;
     const int bytes = known ? orders[in->order].bytes : 0;
-    const int64_t row = (int64_t)in->w * bytes, stride = in->stride ? in->stride : row;
-    dg_image *im = begin_image(p);
+    const int64_t row = (int64_t)in->w * bytes, stride = stride_of(in, row);
+    dg_image *im = begin_image(p, name, d);
     int rc;
 
-    if (!known || !in->data || (stride < row && -stride < row))
+    if (!im)
+        return -DG_EINPUT;
+    if (!known || !in->data || (row > 0 && stride == 0))
         return dg_fail(d, DG_EINPUT, (dg_where){ .file = name }, "image-pixels",
                        "no pixels, an unknown order (%d), or rows of %d pixels that are %lld bytes "
                        "apart",
-                       (int)in->order, in->w, (long long)stride);
+                       (int)in->order, in->w, (long long)(in->stride ? in->stride : row));
     DG_TRY(dg_image_new(im, p->scratch, in->w, in->h, d));
     for (int y = 0; y < in->h; y++) {
         const uint8_t *from = in->data + y * stride;

@@ -53,9 +53,9 @@ DG_PUBLIC double dg_detector_threshold(const dg_detector *p);
 /* How many images can still be added before dg_detector_run: after it, a whole batch. */
 DG_PUBLIC int dg_detector_room(const dg_detector *p);
 
-/* Add an image, called `name` in results and errors; the detector keeps copies. There must be room.
- * An image that cannot be read (-DG_EINPUT, -DG_EIO) leaves the batch as it was. Adding the first
- * image of a batch ends the life of the last results. */
+/* Add an image, called `name` in results and errors; the detector keeps copies. An image without
+ * room ("detector-full") or that cannot be read (-DG_EINPUT, -DG_EIO) leaves the batch as it was.
+ * Adding the first image of a batch ends the life of the last results. */
 DG_PUBLIC int dg_detector_add_file(dg_detector *p, const char *path, dg_diag *d) DG_MUST_USE;
 /* n bytes of a JPEG, PNG or BMP */
 DG_PUBLIC int dg_detector_add_bytes(dg_detector *p, const char *name, const void *bytes, size_t n,

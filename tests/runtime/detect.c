@@ -371,6 +371,7 @@ static void bad_images(void **state)
     int n, room;
     const dg_hit *expected = expected_hits(t, p, &n);
     const uint8_t *rgb = t->image.rgb;
+    const dg_pixels whole = { t->image.w, t->image.h, DG_PIXELS_RGB, 0, rgb };
     const struct {
         dg_pixels p;
         const char *id;
@@ -379,6 +380,9 @@ static void bad_images(void **state)
                 { { 37, 29, (dg_pixel_order)-1, 0, rgb }, "image-pixels" },
                 { { 37, 29, DG_PIXELS_RGB, 110, rgb }, "image-pixels" },
                 { { 37, 29, DG_PIXELS_RGB, -110, rgb }, "image-pixels" },
+                { { 37, 29, DG_PIXELS_RGB, INT64_MIN, rgb }, "image-pixels" },
+                { { 37, 29, DG_PIXELS_RGB, INT64_MAX, rgb }, "image-pixels" },
+                { { 37, 29, DG_PIXELS_RGB, INT64_MAX / 16, rgb }, "image-pixels" },
                 { { 0, 29, DG_PIXELS_RGB, 0, rgb }, "image-size" },
                 { { 37, -1, DG_PIXELS_RGB, 0, rgb }, "image-size" },
                 { { 40000, 29, DG_PIXELS_GRAY, 0, rgb }, "image-size" } };
@@ -402,6 +406,14 @@ static void bad_images(void **state)
         if (before == 0)
             assert_same(detect_one(t, p), expected, n);
     }
+    assert_int_equal(dg_detector_room(p), 0); /* a whole batch takes no more in any form */
+    assert_int_equal(dg_detector_add_file(p, t->photo, t->d), -DG_EINPUT);
+    check_only(t->d, "detector-full");
+    assert_int_equal(dg_detector_add_bytes(p, "x", "no image", 8, t->d), -DG_EINPUT);
+    check_only(t->d, "detector-full");
+    assert_int_equal(dg_detector_add_pixels(p, "x", &whole, t->d), -DG_EINPUT);
+    check_only(t->d, "detector-full");
+    assert_int_equal(dg_detector_room(p), 0);
     dg_detector_close(&p); /* with a batch that was never computed */
 }
 
