@@ -51,10 +51,9 @@ static const dg_attr attrs[] = {
     DG_NUM(conf, drop_path, 0, 0, 0.99,
            "probability with which training skips the last layer's branches for an image; earlier "
            "layers in proportion, the first never"),
-    DG_ENUM(
-        conf, drop_when, DG_DROP_ALWAYS, "always|early|falling|late",
-        "drop_path in all steps, in the first drop_until, in those and falling to 0 in equal parts, "
-        "or in all but those"),
+    DG_ENUM(conf, drop_when, DG_DROP_ALWAYS, "always|early|falling|late",
+            "drop_path in all steps, in the first drop_until, in those and falling to 0 in equal "
+            "parts, or in all but those"),
     DG_INT(conf, drop_until, 0, 0, INT32_MAX, "steps that drop_when speaks of"),
     DG_BOOL(conf, normalize, true,
             "subtract ImageNet's mean from the images and divide by its deviation"),
