@@ -13,7 +13,7 @@ enum { PROBES = 6, COPIED = 4 << 20 /* bytes */, ALIGNMENT = 64 };
 static const double most_s = 0.3; /* for all probes; the first is run once whatever it takes */
 /* An instruction with more arithmetic is not probed: reference kernels need a second for it. The
  * first has less than small_flops, if there is such a one, and bounds the others. */
-static const double most_flops = 4e9, small_flops = 1e8;
+static const double most_flops = 4e9, small_flops = 1e9;
 
 static double now(void)
 {
@@ -103,58 +103,64 @@ static bool is_probe(const dg_plan *plan, int i)
            computes(plan->program->instrs.items[i].op);
 }
 
-/* The probe with the most arithmetic below that of the last one; -1: there is none. Equal ones
- * count once. */
-static int next_probe(const dg_plan *plan, double below)
+/* The probe with the most arithmetic below a limit, other than the n done ones and their equals;
+ * -1: there is none. */
+static int next_probe(const dg_plan *plan, double below, const double *done, int n)
 {
     int best = -1;
 
-    for (int i = 0; i < plan->program->instrs.n; i++)
-        if (is_probe(plan, i) && plan->instrs[i].flops < below &&
-            (best < 0 || plan->instrs[i].flops > plan->instrs[best].flops))
-            best = i;
+    for (int i = 0; i < plan->program->instrs.n; i++) {
+        const double flops = plan->instrs[i].flops;
+        bool fits =
+            is_probe(plan, i) && flops < below && (best < 0 || flops > plan->instrs[best].flops);
+
+        for (int k = 0; k < n; k++)
+            fits &= flops < done[k] || flops > done[k];
+        best = fits ? i : best;
+    }
     return best;
 }
 
 /* The largest of the small ones, else the smallest of all; -1: there is none. */
 static int first_probe(const dg_plan *plan)
 {
-    int best = next_probe(plan, small_flops);
+    int best = next_probe(plan, small_flops, NULL, 0);
 
-    for (int i = 0; best < 0 || plan->instrs[best].flops >= small_flops; i++) {
-        if (i == plan->program->instrs.n)
-            break;
+    if (best >= 0)
+        return best;
+    for (int i = 0; i < plan->program->instrs.n; i++)
         if (is_probe(plan, i) && (best < 0 || plan->instrs[i].flops < plan->instrs[best].flops))
             best = i;
-    }
     return best;
 }
 
-/* Floating-point operations per second; 0: not known. Probes that would not fit twice into half of
- * the time that is left, by the rate of the first, are passed over for smaller ones. */
+/* Floating-point operations per second; 0: not known. Each probe is the largest that, by the rate
+ * so far, fits well into the time that is left. Much smaller ones do not count beside it: a
+ * kernel's start is most of their time. */
 static double rate_of(const dg_plan *plan, dg_backend *b)
 {
+    enum { LESS = 4 };
     const double began = now();
-    const int first = first_probe(plan);
-    double rate = 0, flops = 0, seconds = 0, below = most_flops, s;
+    double done[PROBES], rate = 0, flops = 0, seconds = 0, largest = 0, left = most_s;
+    int i = first_probe(plan);
 
-    if (first >= 0 && (s = time_one(plan, b, first, most_s / 4)) > 0)
-        rate = plan->instrs[first].flops / s;
-    for (int k = 1; k < PROBES && rate > 0; k++) {
-        const double left = most_s - (now() - began);
-        int i;
+    for (int k = 0; k < PROBES && i >= 0 && left > 0 && plan->instrs[i].flops * LESS >= largest;
+         k++) {
+        const double s = time_one(plan, b, i, left / LESS), x = done[k] = plan->instrs[i].flops;
 
-        below = fmin(below, rate * left / 4);
-        if (left <= 0 || (i = next_probe(plan, below)) < 0)
-            break;
-        below = plan->instrs[i].flops;
-        s = time_one(plan, b, i, left / 4);
+        if (s > 0 && x > LESS * largest)
+            flops = seconds = 0;
         if (s > 0) {
-            flops += below;
+            largest = fmax(largest, x);
+            flops += x;
             seconds += s;
+            rate = flops / seconds;
         }
+        left = most_s - (now() - began);
+        i = next_probe(plan, rate > 0 ? fmin(most_flops, rate * left / LESS) : small_flops, done,
+                       k + 1);
     }
-    return seconds > 0 ? flops / seconds : rate;
+    return rate;
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
