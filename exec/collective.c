@@ -276,20 +276,26 @@ static size_t bucket_bytes(const dg_program *p, const dg_instr *in)
     return (size_t)(attr->end - attr->begin) * dg_dtype_size(p->values.items[in->v[0]].dtype);
 }
 
-/* Between devices nothing is copied: room for the largest operand is enough. */
-static bool open_peers(dg_staging *s, const dg_program *p, dg_backend *b, dg_peers *peers)
+/* Between devices nothing is copied: only what is added up needs room. */
+static bool open_peers(dg_staging *s, const dg_program *p, dg_backend *b, dg_comm *comm)
 {
-    size_t most = operand_bytes(p) / 2;
+    size_t most = 0, given = 0;
 
     s->ready = b->event_open(b);
     s->done = b->event_open(b);
     for (int i = 0; i < p->instrs.n; i++) {
         const dg_instr *in = &p->instrs.items[i];
-        size_t n = in->op == DG_OP(reduce_begin) ? bucket_bytes(p, in) : 0;
+        peers_fn *run = s->exchanges[i] ? s->exchanges[i]->run_peers : NULL;
+        size_t n = run == peers_begin ? bucket_bytes(p, in)
+                   : run == peers_all_reduce || run == peers_reduce_to
+                       ? dg_plan_value_bytes(p, in->v[0])
+                       : 0;
 
         most = n > most ? n : most;
+        if (run == peers_reduce_to && ((const reduce_attr *)in->attr)->root != comm->rank)
+            given = n > given ? n : given;
     }
-    return s->ready && s->done && peers->reserve(peers, most) == 0;
+    return s->ready && s->done && comm->peers->reserve(comm->peers, most, given) == 0;
 }
 
 static bool open_lane(dg_staging *s, dg_arena *a, const dg_program *p, dg_backend *b)
@@ -330,8 +336,7 @@ int dg_staging_open(dg_staging *s, dg_arena *a, const dg_program *p, dg_backend 
     s->tickets = DG_NEW_N(a, dg_gradient_buckets(p) + 1, int64_t);
     list_exchanges(s, a, p, comm);
     return !comm || backend->immediate ||
-                   (comm->peers ? open_peers(s, p, backend, comm->peers)
-                                : open_lane(s, a, p, backend))
+                   (comm->peers ? open_peers(s, p, backend, comm) : open_lane(s, a, p, backend))
                ? 0
                : dg_fail(d, DG_EMEMORY, DG_NOWHERE, "memory-plan",
                          "no memory for operands of collectives");

@@ -17,8 +17,9 @@ typedef struct dg_peers dg_peers;
 struct dg_peers {
     const char *name; /* "NCCL 2.28.9" */
     char why[DG_COMM_WHY];
-    /* Makes room for operands of so many bytes; while nothing is under way. */
-    int (*reserve)(dg_peers *self, size_t bytes);
+    /* Makes room for reductions of so many bytes, and of `given` bytes where this rank only gives;
+     * while nothing is under way. */
+    int (*reserve)(dg_peers *self, size_t bytes, size_t given);
     /* y <- x, reduced: f32, f64, i32. y may be x; NULL: this rank only gives. */
     int (*reduce)(dg_peers *self, dg_tensor x, void *y, dg_reduce op, int mark);
     int (*broadcast)(dg_peers *self, void *p, size_t bytes, int root, int mark);

@@ -66,7 +66,7 @@ static const char *device_open(device *v, dg_comm *c)
 
     snprintf(words, sizeof words, ",seed=%d", c->rank);
     wrong = device_open_as(v, c, words, NULL);
-    if (!wrong && (!v->p || v->p->reserve(v->p, MOST * sizeof(double)) < 0))
+    if (!wrong && (!v->p || v->p->reserve(v->p, MOST * sizeof(double), MOST * sizeof(double)) < 0))
         wrong = v->p ? "no room for operands" : "no peers";
     return wrong;
 }
@@ -166,17 +166,18 @@ static const char *move_bytes(device *v, dg_comm *c, size_t bytes)
 }
 
 /* A rank that only gives keeps what it has. */
-static const char *only_gives(device *v, dg_comm *c)
+static const char *only_gives(device *v, dg_comm *c, int n)
 {
-    const dg_tensor x = { DG_F64, DG_SHAPE(5), v->x };
+    const dg_tensor x = { DG_F64, DG_SHAPE(n), v->x };
+    const size_t bytes = (size_t)n * sizeof(double);
 
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < n; i++)
         v->host[i] = c->rank + i;
     set_place(c, 7, "of the root's");
-    WRONG_UNLESS(v->b->upload(v->b, DG_LANE_COMM, v->x, v->host, 40) == 0);
+    WRONG_UNLESS(v->b->upload(v->b, DG_LANE_COMM, v->x, v->host, bytes) == 0);
     WRONG_UNLESS(v->p->reduce(v->p, x, c->rank ? NULL : v->x, DG_SUM, MARK) == 0);
-    WRONG_UNLESS(v->b->download(v->b, DG_LANE_COMM, v->seen, v->x, 40) == 0);
-    for (int i = 0; i < 5; i++)
+    WRONG_UNLESS(v->b->download(v->b, DG_LANE_COMM, v->seen, v->x, bytes) == 0);
+    for (int i = 0; i < n; i++)
         WRONG_UNLESS(v->seen[i] ==
                      (c->rank ? c->rank + i : c->ranks * (c->ranks - 1) / 2 + c->ranks * i));
     return NULL;
@@ -191,7 +192,9 @@ static const char *moves_bytes(dg_comm *c, void *ctx)
     for (size_t bytes = 4; bytes <= 40000 && !wrong; bytes *= 100)
         wrong = move_bytes(&v, c, bytes);
     if (!wrong)
-        wrong = only_gives(&v, c);
+        wrong = only_gives(&v, c, 5);
+    if (!wrong)
+        wrong = only_gives(&v, c, MOST);
     device_close(&v);
     return wrong;
 }

@@ -33,8 +33,8 @@ typedef struct peers {
     dg_nccl nccl;
     dg_nccl_comm *c; /* NULL: aborted or closed */
     char name[40];
-    void *workspace;
-    size_t bytes;
+    void *workspace; /* for slices of all ranks; behind them a result that nobody wants */
+    size_t bytes, given;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     pthread_t watcher;
@@ -281,21 +281,31 @@ static int reduce_slices(peers *p, dg_tensor x, void *y, dg_reduce op)
     return rc < 0 ? rc : trade_slices(p, y, n, each, false);
 }
 
+/* A slice of each rank, which ends at a multiple of 16 elements; or all of small operands. */
+static size_t slices_bytes(const peers *p, size_t bytes)
+{
+    size_t most = bytes + SMALL + (size_t)p->comm->ranks * 16 * sizeof(double);
+
+    return (most + 255) / 256 * 256;
+}
+
 static int peers_reduce(dg_peers *self, dg_tensor x, void *y, dg_reduce op, int mark)
 {
     peers *p = self_of(self);
     int64_t n = dg_shape_elements(x.shape);
     size_t bytes = (size_t)n * dg_dtype_size(x.dtype);
+    bool small = bytes * (size_t)p->comm->ranks <= SMALL;
     int rc;
 
     if (x.dtype != DG_F32 && x.dtype != DG_F64 && x.dtype != DG_I32)
         return -DG_EUNSUPPORTED;
     rc = begin(p, DG_MEET_REDUCE, (int)op, x.dtype, (size_t)n, mark);
-    if (rc == 0 && (bytes > p->bytes || !p->workspace))
+    if (rc == 0 && (bytes > p->bytes || !p->workspace || (!y && !small && bytes > p->given)))
         rc = -DG_EMEMORY;
+    if (rc == 0 && !y && !small)
+        y = (char *)p->workspace + slices_bytes(p, p->bytes);
     if (rc == 0 && n)
-        rc = bytes * (size_t)p->comm->ranks <= SMALL ? reduce_small(p, x, y, op)
-                                                     : reduce_slices(p, x, y, op);
+        rc = small ? reduce_small(p, x, y, op) : reduce_slices(p, x, y, op);
     return end(p, rc);
 }
 
@@ -321,17 +331,17 @@ static int peers_gather(dg_peers *self, const void *mine, size_t bytes, void *al
 
 /* ---- opening and closing --------------------------------------------------------------------- */
 
-/* Slices of all ranks are an operand; theirs end at multiples of 16 elements. */
-static int peers_reserve(dg_peers *self, size_t bytes)
+static int peers_reserve(dg_peers *self, size_t bytes, size_t given)
 {
     peers *p = self_of(self);
     dg_backend *b = &p->owner->table;
 
-    if (p->workspace && bytes <= p->bytes)
+    if (p->workspace && bytes <= p->bytes && given <= p->given)
         return 0;
     b->free(b, p->workspace);
-    p->bytes = bytes;
-    p->workspace = b->alloc(b, bytes + SMALL + (size_t)p->comm->ranks * 16 * sizeof(double));
+    p->bytes = bytes > p->bytes ? bytes : p->bytes;
+    p->given = given > p->given ? given : p->given;
+    p->workspace = b->alloc(b, slices_bytes(p, p->bytes) + p->given);
     return p->workspace ? 0 : -DG_EMEMORY;
 }
 
