@@ -429,7 +429,9 @@ static int put_on_peers(const dg_collective_call *c, dg_exchange *e, dg_tensor x
 
 const char *dg_collective_why(const dg_comm *comm)
 {
-    return comm->peers && comm->peers->why[0] ? comm->peers->why : comm->why;
+    const dg_peers *p = comm->peers;
+
+    return p && __atomic_load_n(&p->why[0], __ATOMIC_ACQUIRE) ? p->why : comm->why;
 }
 
 int dg_collective_failed(const dg_instr *in, const dg_comm *comm, int rc, dg_diag *d)

@@ -15,8 +15,8 @@
 
 typedef struct dg_peers dg_peers;
 struct dg_peers {
-    const char *name; /* "NCCL 2.28.9" */
-    char why[DG_COMM_WHY];
+    const char *name;      /* "NCCL 2.28.9" */
+    char why[DG_COMM_WHY]; /* written once, its first byte last, atomically */
     /* Makes room for reductions of so many bytes, and of `given` bytes where this rank only gives;
      * while nothing is under way. */
     int (*reserve)(dg_peers *self, size_t bytes, size_t given);

@@ -56,6 +56,13 @@ static void nap(void)
 
 /* ---- failing: with the lock held ------------------------------------------------------------- */
 
+/* Whoever reads it without the lock, from the first byte on, sees nothing or all of it. */
+static void publish(peers *p, const char *why)
+{
+    snprintf(p->pub.why + 1, sizeof p->pub.why - 1, "%s", *why ? why + 1 : "");
+    __atomic_store_n(&p->pub.why[0], *why, __ATOMIC_RELEASE);
+}
+
 /* Ends NCCL's work. The device's users are told first: the end of that work wakes them. */
 static int fail(peers *p, int status, const char *why)
 {
@@ -64,7 +71,7 @@ static int fail(peers *p, int status, const char *why)
     if (p->failed)
         return p->failed;
     p->failed = status;
-    snprintf(p->pub.why, sizeof p->pub.why, "%s", why);
+    publish(p, why);
     dg_cuda_work_failed(p->owner, status, begun == DG_NO_MARK ? p->mark : begun);
     if (p->c)
         (void)p->nccl.abort(p->c);
@@ -158,19 +165,21 @@ static int put_mark(peers *p, int mark)
     return rc;
 }
 
-/* The ranks have met, the lane says where it is, and the lock is held. */
+/* The ranks have met, the lane says where it is, and the lock is held. Ranks that did not meet
+ * exchange nothing more: what NCCL has ends, and the watcher has nothing to say. */
 static int begin(peers *p, dg_meeting_kind kind, int a, dg_dtype type, size_t n, int mark)
 {
-    int rc;
+    int met, rc;
 
     pthread_mutex_lock(&p->lock);
     p->mark = mark;
     pthread_mutex_unlock(&p->lock);
-    rc = p->comm->meet(p->comm, kind, a, type, n);
+    met = p->comm->meet(p->comm, kind, a, type, n);
     p->comm->cost.bytes += (int64_t)(n * (kind == DG_MEET_REDUCE ? dg_dtype_size(type) : 1));
-    if (rc == 0)
-        rc = put_mark(p, mark);
+    rc = met < 0 ? met : put_mark(p, mark);
     pthread_mutex_lock(&p->lock);
+    if (met < 0)
+        (void)fail(p, met, p->comm->why);
     return rc < 0 ? rc : p->failed;
 }
 
@@ -353,6 +362,7 @@ static void stop_watching(peers *p)
     pthread_mutex_unlock(&p->lock);
     if (p->watched)
         pthread_join(p->watcher, NULL);
+    p->watched = false;
 }
 
 /* NCCL's communicator ends when those of all ranks do, or is aborted. */
@@ -462,6 +472,7 @@ static int meet_by_nccl(peers *p)
 /* The others may wait for this rank in NCCL, which would not tell them. */
 static int refuse(peers *p, int rc, dg_diag *d)
 {
+    stop_watching(p);
     if (rc == -DG_ESTOP || p->comm->why[0])
         return dg_fail(d, (dg_code)-rc, DG_NOWHERE, "collective-failed",
                        "while the ranks opened NCCL: %s",
