@@ -129,6 +129,12 @@ DEVICE void *shared_memory(void)
 #define ballot(v) __ballot_sync(0xFFFFFFFFu, v)
 #define count_zeros_below(v) (__ffs((int)(v)) - 1)
 
+/* *word = value, for who watches from the host. */
+DEVICE void write_word(uint32_t *word, uint32_t value)
+{
+    *(volatile uint32_t *)word = value;
+}
+
 DEVICE int32_t atomic_add(int32_t *p, int32_t v)
 {
     return atomicAdd(p, v);
@@ -148,17 +154,17 @@ DEVICE void atomic_and(int32_t *p, int32_t v)
 
 #define DEVICE static inline
 #define ANYWHERE static inline
-#define KERNEL(name, type)                                                    \
-    static void name##_body(const type *p);                                   \
-    static void name(const void *p, const int32_t *guard, dg_cuda_place here) \
-    {                                                                         \
-        const dg_cuda_fibers *now = dg_cuda_thread();                         \
-                                                                              \
-        if (here.word && now->block == 0 && now->thread == 0)                 \
-            *(volatile int32_t *)here.word = (int32_t)here.mark;              \
-        if (!guard || *guard)                                                 \
-            name##_body((const type *)p);                                     \
-    }                                                                         \
+#define KERNEL(name, type)                                                     \
+    static void name##_body(const type *p);                                    \
+    static void name(const void *p, const int32_t *guard, dg_cuda_place here)  \
+    {                                                                          \
+        const dg_cuda_fibers *now = dg_cuda_thread();                          \
+                                                                               \
+        if (here.word && now->block == 0 && now->thread == 0)                  \
+            __atomic_store_n(here.word, (int32_t)here.mark, __ATOMIC_RELAXED); \
+        if (!guard || *guard)                                                  \
+            name##_body((const type *)p);                                      \
+    }                                                                          \
     static void name##_body(const type *p)
 
 /* The thread that runs. */
@@ -173,6 +179,11 @@ void dg_cuda_barrier(int line);
 /* Returns when all threads of the warp are here, with the values that they brought; they stay until
  * the warp meets again. */
 const uint64_t *dg_cuda_meet(int line, uint64_t value);
+
+DEVICE void write_word(uint32_t *word, uint32_t value)
+{
+    __atomic_store_n(word, value, __ATOMIC_RELAXED);
+}
 
 DEVICE int thread_id(void)
 {

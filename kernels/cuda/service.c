@@ -9,7 +9,7 @@ typedef struct signing {
 KERNEL(sign_kernel, signing)
 {
     if (thread_id() == 0)
-        *(volatile uint32_t *)p->word = p->value;
+        write_word(p->word, p->value);
 }
 
 int dg_cuda_sign(dg_cuda_queue *q, uint32_t *word, uint32_t value)

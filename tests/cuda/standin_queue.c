@@ -120,7 +120,7 @@ static void run_first(standin *s, dg_cuda_stream *on)
 
     if (it->work == STANDIN_LAUNCH && it->fails && !s->error) {
         if (it->here.word)
-            *it->here.word = (int32_t)it->here.mark;
+            __atomic_store_n(it->here.word, (int32_t)it->here.mark, __ATOMIC_RELAXED);
         s->error = DG_CUDA_ILLEGAL_ADDRESS;
     }
     if (!s->error || it->work == STANDIN_PEERS) { /* else it is dropped */

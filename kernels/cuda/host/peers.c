@@ -66,7 +66,7 @@ static void publish(peers *p, const char *why)
 /* Ends NCCL's work. The device's users are told first: the end of that work wakes them. */
 static int fail(peers *p, int status, const char *why)
 {
-    int32_t begun = *p->owner->lanes[DG_LANE_COMM].word;
+    int32_t begun = __atomic_load_n(p->owner->lanes[DG_LANE_COMM].word, __ATOMIC_RELAXED);
 
     if (p->failed)
         return p->failed;

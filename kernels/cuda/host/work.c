@@ -46,7 +46,9 @@ int dg_cuda_check(dg_cuda *c, int code, int mark, const char *what)
         return -DG_EUNSUPPORTED;
     if (c->status == 0) {
         c->status = code == DG_CUDA_NO_MEMORY ? -DG_EMEMORY : -DG_EIO;
-        c->mark = is_of_the_call(code) && mark != DG_NO_MARK ? mark : *c->lanes[0].word;
+        c->mark = is_of_the_call(code) && mark != DG_NO_MARK
+                      ? mark
+                      : __atomic_load_n(c->lanes[0].word, __ATOMIC_RELAXED);
         snprintf(c->why, sizeof c->why, "%s, seen in %s", c->module->error(code, text, sizeof text),
                  what);
     }
