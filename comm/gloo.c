@@ -353,6 +353,7 @@ static int gloo_barrier(dg_comm *c)
 
 static int gloo_meet(dg_comm *c, dg_meeting_kind what, int a, dg_dtype type, size_t n)
 {
+    c->cost.bytes += dg_meeting_bytes(c, what, a, type, n);
     return meet_for(c, dg_meeting_of(c, what, a, (int)type, n));
 }
 

@@ -9,6 +9,21 @@ dg_meeting dg_meeting_of(const dg_comm *c, dg_meeting_kind kind, int a, int b, s
                          c->place };
 }
 
+int64_t dg_meeting_bytes(const dg_comm *c, dg_meeting_kind kind, int a, dg_dtype type, size_t n)
+{
+    switch (kind) {
+    case DG_MEET_REDUCE:
+    case DG_MEET_REDUCE_PIECES:
+        return (int64_t)(n * dg_dtype_size(type));
+    case DG_MEET_BROADCAST:
+        return c->rank == a ? (int64_t)n : 0;
+    case DG_MEET_GATHER:
+        return (int64_t)n / c->ranks;
+    default:
+        return 0;
+    }
+}
+
 bool dg_meeting_same(const dg_meeting *a, const dg_meeting *b)
 {
     return a->word == b->word && a->place.id == b->place.id;

@@ -357,6 +357,7 @@ static int shm_meet(dg_comm *c, dg_meeting_kind kind, int a, dg_dtype type, size
 {
     int box;
 
+    c->cost.bytes += dg_meeting_bytes(c, kind, a, type, n);
     return exchange_boxes(self_of(c), NULL, 0, dg_meeting_of(c, kind, a, (int)type, n), &box);
 }
 

@@ -64,7 +64,8 @@ struct dg_comm {
     int (*gather_ragged)(dg_comm *self, const void *mine, const size_t bytes[], void *all);
     int (*barrier)(dg_comm *self);
     /* Only compares: each rank says what it is about to do by other means, and returns when all
-     * have come to the same. a: operator or root; n: elements of that type, or bytes. */
+     * have come to the same. a: operator or root; n: elements of that type, or bytes, of all ranks
+     * together where they gather. cost.bytes counts what this rank will contribute. */
     int (*meet)(dg_comm *self, dg_meeting_kind kind, int a, dg_dtype type, size_t n);
     /* From any thread, without waiting: 0, or the status that further calls have, with its reason.
      * lost: also if a rank of this machine has ended or left, as far as that can be seen. */

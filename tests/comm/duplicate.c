@@ -78,6 +78,7 @@ const char *crew_stops_duplicate(dg_comm *c, void *ctx)
 /* The same place and size: 0. Then each rank comes to another size. */
 const char *crew_meets(dg_comm *c, void *ctx)
 {
+    const int64_t before = c->cost.bytes;
     char why[DG_COMM_WHY] = "";
 
     (void)ctx;
@@ -85,6 +86,8 @@ const char *crew_meets(dg_comm *c, void *ctx)
     for (int i = 0; i < 5; i++)
         WRONG_UNLESS(c->meet(c, DG_MEET_REDUCE, DG_MEAN, DG_F32, 100) == 0);
     WRONG_UNLESS(c->meet(c, DG_MEET_BROADCAST, 1, DG_F32, 100) == 0);
+    WRONG_UNLESS(c->meet(c, DG_MEET_GATHER, 0, DG_F32, 40 * (size_t)c->ranks) == 0);
+    WRONG_UNLESS(c->cost.bytes - before == 5 * 400 + (c->rank == 1 ? 100 : 0) + 40);
     WRONG_UNLESS(c->look(c, false, why) == 0);
     WRONG_UNLESS(c->meet(c, DG_MEET_REDUCE, DG_MEAN, DG_F32, 8 + (size_t)c->rank) < 0);
     WRONG_UNLESS(strstr(c->why, "rank 0 came to the mean of 8 f32 of train/a (x.xml:8:5), rank 1 "

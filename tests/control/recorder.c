@@ -321,6 +321,13 @@ static int passed(dg_comm *c)
     return 0;
 }
 
+static int met(dg_comm *c, dg_meeting_kind kind, int a, dg_dtype type, size_t n)
+{
+    (void)kind, (void)a, (void)type;
+    c->cost.bytes += (int64_t)n;
+    return 0;
+}
+
 static void closed(dg_comm **c)
 {
     *c = NULL;
@@ -335,6 +342,7 @@ static void test_watched(void **state)
                       .start = started,
                       .wait = waited,
                       .barrier = passed,
+                      .meet = met,
                       .close = closed };
     dg_comm *c = dg_comm_recorded(&inner, f->r[0]);
     dg_tensor x = { DG_F32, DG_SHAPE(12), NULL };
@@ -348,6 +356,9 @@ static void test_watched(void **state)
         assert_int_equal(c->start(c, x, DG_MAX, &tickets[i]), 0);
     assert_int_equal(c->wait(c, tickets[1]), 0);
     assert_int_equal(c->barrier(c), 0);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(c->meet(c, DG_MEET_GATHER, 0, DG_F32, 48), 0);
+    assert_int_equal(c->cost.bytes, 2 * 48);
     assert_int_equal(c->wait(c, tickets[2]), -DG_EIO);
     assert_string_equal(c->why, "rank 1 has left");
     assert_int_equal(c->cost.n, 4);

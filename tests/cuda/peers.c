@@ -148,6 +148,7 @@ static const char *reduces_as_host(dg_comm *c, void *ctx)
 static const char *move_bytes(device *v, dg_comm *c, size_t bytes)
 {
     const int root = c->ranks - 1;
+    const int64_t before = c->cost.bytes, given = (int64_t)bytes;
     char *all = (char *)v->seen;
 
     fill(v->host, DG_I32, DG_SUM, (int64_t)(bytes / 4), c->rank);
@@ -155,6 +156,7 @@ static const char *move_bytes(device *v, dg_comm *c, size_t bytes)
     WRONG_UNLESS(v->b->upload(v->b, DG_LANE_COMM, v->x, v->host, bytes) == 0);
     WRONG_UNLESS(v->p->gather(v->p, v->x, bytes, v->y, MARK) == 0);
     WRONG_UNLESS(v->p->broadcast(v->p, v->x, bytes, root, MARK) == 0);
+    WRONG_UNLESS(c->cost.bytes - before == (c->rank == root ? 2 : 1) * given);
     WRONG_UNLESS(v->b->download(v->b, DG_LANE_COMM, all, v->y, bytes * (size_t)c->ranks) == 0);
     for (int r = 0; r < c->ranks; r++) {
         fill(v->host, DG_I32, DG_SUM, (int64_t)(bytes / 4), r);

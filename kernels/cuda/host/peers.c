@@ -175,7 +175,6 @@ static int begin(peers *p, dg_meeting_kind kind, int a, dg_dtype type, size_t n,
     p->mark = mark;
     pthread_mutex_unlock(&p->lock);
     met = p->comm->meet(p->comm, kind, a, type, n);
-    p->comm->cost.bytes += (int64_t)(n * (kind == DG_MEET_REDUCE ? dg_dtype_size(type) : 1));
     rc = met < 0 ? met : put_mark(p, mark);
     pthread_mutex_lock(&p->lock);
     if (met < 0)
