@@ -467,5 +467,7 @@ int dg_collective_run(const dg_collective_call *c, dg_diag *d)
     if (!c->backend->immediate && !c->comm->peers)
         return put_on_lane(c, e, x, y);
     rc = c->comm->peers ? put_on_peers(c, e, x, y) : exchange(e, x, y);
-    return rc == 0 ? 0 : dg_collective_failed(c->in, c->comm, rc, d);
+    if (rc == 0 || (c->comm->peers && !c->comm->why[0]))
+        return rc; /* what the device says may be of an earlier instruction */
+    return dg_collective_failed(c->in, c->comm, rc, d);
 }

@@ -42,9 +42,9 @@ typedef struct dg_collective_call {
 } dg_collective_call;
 
 /* If the communicator fails, reports its reason with the instruction's node and returns its status.
- * On a late device without peers the communicator has not been called yet when this returns: it can
- * fail only with the device's status, without a diagnostic. dg_collective_failed reports later
- * failures. */
+ * On a late device this fails with a diagnostic only if the communicator was called, to meet the
+ * other ranks of devices that exchange. Else it has the device's status: the caller finds out which
+ * instruction failed, and dg_collective_failed reports it if that was a collective. */
 int dg_collective_run(const dg_collective_call *c, dg_diag *d) DG_MUST_USE;
 /* The reason of the first failure, "" before: of the devices' exchange, or of the host's. */
 const char *dg_collective_why(const dg_comm *comm);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/peers.h"
 #include "tests/comm/crew.h"
 
 static const char *const devices[] = { "ref", "far:ref", "far:ref,seed=1", "far:ref,eager" };
@@ -200,6 +201,61 @@ static void a_late_fault_names_its_node(void **state)
     crew_run(2, every_fault_names_its_node, NULL);
 }
 
+/* Devices that exchange, and come upon a failure in doing so. */
+typedef struct toy_peers {
+    dg_peers pub;
+    dg_backend *backend;
+    dg_comm comm;
+    const char *why, *host_s; /* NULL: the devices' exchange, and the host's meeting, are well */
+} toy_peers;
+
+static int has_room(dg_peers *self, size_t bytes, size_t given)
+{
+    (void)self;
+    return bytes == 2 * sizeof(float) && given == 0 ? 0 : -DG_EMEMORY;
+}
+
+static int comes_upon_it(dg_peers *self, dg_tensor x, void *y, dg_reduce op, int mark)
+{
+    toy_peers *t = (toy_peers *)(void *)self;
+    int rc = t->why || t->host_s ? -DG_EIO : t->backend->finish(t->backend);
+
+    (void)x, (void)y, (void)op, (void)mark;
+    snprintf(t->pub.why, sizeof t->pub.why, "%s", t->why ? t->why : "");
+    snprintf(t->comm.why, sizeof t->comm.why, "%s", t->host_s ? t->host_s : "");
+    return rc;
+}
+
+static void fail_between_devices(toy_peers t, const char *id, int line, const char *text)
+{
+    rig r = rig_open_on(false, "far:ref,fault=2");
+
+    t.pub.reserve = has_room;
+    t.pub.reduce = comes_upon_it;
+    t.backend = r.backend;
+    t.comm.ranks = 2;
+    t.comm.peers = &t.pub;
+    dg_build_axis(r.b, "dp", 2);
+    build_nodes(&r, &t.comm);
+    rig_compile_rank(&r, DG_F32, &t.comm);
+    rig_input(&r, "x", (double[]){ 0.1, 0.2 });
+    assert_int_equal(dg_exec_run(r.x, DG_SEG_BATCH, &r.control, r.d), -DG_EIO);
+    assert_int_equal(dg_diag_at(r.d, 0)->at.line, FIRST_LINE + line);
+    assert_non_null(strstr(dg_diag_at(r.d, 0)->text, text));
+    check_only(r.d, id);
+    rig_close(&r);
+}
+
+/* The exchange is not blamed for what failed before it. */
+static void a_fault_that_an_exchange_meets_names_its_node(void **state)
+{
+    (void)state;
+    fail_between_devices((toy_peers){ 0 }, "kernel-failed", 1, "exp failed");
+    fail_between_devices((toy_peers){ .why = "NCCL: toy" }, "collective-failed", 2, "NCCL: toy");
+    fail_between_devices((toy_peers){ .host_s = "rank 1 has left" }, "collective-failed", 2,
+                         "all_reduce: rank 1 has left");
+}
+
 /* Another plan's wait comes upon the fault: no instruction of its own is blamed. */
 static void a_fault_of_another_plan_is_not_ours(void **state)
 {
@@ -380,6 +436,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_looked_at_is_what_was_computed),
         cmocka_unit_test(a_late_fault_names_its_node),
+        cmocka_unit_test(a_fault_that_an_exchange_meets_names_its_node),
         cmocka_unit_test(a_fault_of_another_plan_is_not_ours),
         cmocka_unit_test(a_recording_lives_as_long_as_what_it_does),
         cmocka_unit_test(a_draw_divides_a_recording),
