@@ -3,6 +3,7 @@ cuda_tests = tests/cuda/backend tests/cuda/defects tests/cuda/peers tests/cuda/r
 	tests/cuda/twins
 check_PROGRAMS += $(cuda_tests) tests/cuda/device
 TESTS += $(cuda_tests) tests/cuda/starts
+threaded += tests/cuda/peers
 cuda_fibers = tests/check.h tests/cuda/switch.h tests/cuda/fibers.h tests/cuda/fibers.c \
 	tests/cuda/products.h tests/cuda/products.c
 tests_cuda_backend_SOURCES = tests/check.h tests/cuda/backend.c
