@@ -4,6 +4,8 @@
 
 #include "media/marks.h"
 
+#include <string.h>
+
 #include "base/diag.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -17,7 +19,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     dg_marks_open(&r, &from, NULL, d);
     r.by_name = dg_map_new(r.arena);
 
-    char *text = dg_strndup(r.arena, (const char *)data, n);
+    char *text = dg_alloc(r.arena, n + 1); /* a NUL follows, as behind a file's text */
+
+    if (n > 0)
+        memcpy(text, data, n);
+
     int rc = FORM.parse(&r, text, n, NAME, "/nowhere/" NAME);
 
     for (int i = 0; rc == 0 && i < r.entries.n; i++) {
