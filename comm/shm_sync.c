@@ -135,7 +135,7 @@ static bool has_ended(int32_t pid)
     return gone;
 }
 
-/* Whether a rank has ended or left, and why nobody need wait for it. */
+/* Whether a rank has ended or left, and why. */
 static bool is_gone(const dg_shm_sync *m, int rank, char why[DG_COMM_WHY])
 {
     peer *p = &m->shared->peers[rank];

@@ -12,7 +12,7 @@
 enum { PROBES = 6, COPIED = 4 << 20 /* bytes */, ALIGNMENT = 64 };
 static const double most_s = 0.3; /* for all probes; the first is run once whatever it takes */
 /* An instruction with more arithmetic is not probed: reference kernels need a second for it. The
- * first has less than small_flops, if there is such a one, and bounds the others. */
+ * first has less than small_flops, where an op is that small; its time bounds the others. */
 static const double most_flops = 4e9, small_flops = 1e9;
 
 static double now(void)

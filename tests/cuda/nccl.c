@@ -59,7 +59,7 @@ struct dg_nccl_comm {
     char name[64];
     int rank, ranks;
     pthread_mutex_t lock;
-    job *next;   /* it is told of, and not on its stream yet */
+    job *next;   /* begun, and not on its stream yet */
     int polls;   /* since that */
     int running; /* on the stream, not over */
     int n_jobs, error;
@@ -136,7 +136,7 @@ static bool move(const dg_nccl_comm *c, part *t)
         x->n = (uint32_t)n;
         x->total = t->n;
     } else if (x->total != t->n || x->n != n) {
-        return false; /* the other rank does something else: nobody will ever know */
+        return false; /* the other rank does something else: this never ends */
     } else {
         memcpy(t->p + t->done, x->bytes, n);
     }
@@ -214,7 +214,7 @@ static void add(job *j, bool gives, int rank, const void *p, size_t n)
         j->parts[j->n++] = (part){ gives, rank, (char *)(uintptr_t)p, n, 0 };
 }
 
-/* The work is told of; it goes to the stream when somebody asks how it stands. */
+/* Begins the work; it goes to the stream when the caller asks how it stands. */
 static int end_group(void)
 {
     job *j = group.job;

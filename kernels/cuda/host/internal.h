@@ -111,7 +111,7 @@ int dg_cuda_record_wait(dg_cuda *c, dg_lane lane, dg_event *e);
 void dg_cuda_recording_close(dg_cuda *c, dg_recording *r);
 void dg_cuda_event_free(dg_cuda *c, dg_event *e);
 
-/* A failure of work that CUDA does not know of, without the lock: whoever waits next is told. */
+/* A failure of work that CUDA does not know of, without the lock: the next wait returns it. */
 void dg_cuda_work_failed(dg_cuda *c, int status, int mark);
 
 /* For the backend's table: without the lock. */

@@ -6,7 +6,7 @@
  *
  * Its communicator does not block, and a thread watches it: when NCCL reports an error, or the
  * host's communicator has failed or was aborted, it ends NCCL's work on the device by aborting it,
- * and whoever waits for the device is told. Locks: that of peers, then the device's. */
+ * and waits for the device return that failure. Locks: that of peers, then the device's. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +33,7 @@ typedef struct peers {
     dg_nccl nccl;
     dg_nccl_comm *c; /* NULL: aborted or closed */
     char name[40];
-    void *workspace; /* for slices of all ranks; behind them a result that nobody wants */
+    void *workspace; /* for slices of all ranks; behind them a result that is not used */
     size_t bytes, given;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -551,7 +551,7 @@ int dg_cuda_peers_open(dg_backend *self, dg_comm *comm, char why[DG_BACKEND_WHY]
         snprintf(p->pub.why, sizeof p->pub.why, "no thread can be started");
     }
     if (rc == 0)
-        rc = comm->barrier(comm); /* all have it, or nobody goes on */
+        rc = comm->barrier(comm); /* all have it, or none goes on */
     if (rc < 0)
         DG_TRY(refuse(p, rc, d));
     comm->peers = &p->pub;
