@@ -483,10 +483,10 @@ static void estimates(void **state)
     g = dg_run_programs(run);
     plan = g->current->plan;
     for (int s = DG_SEG_BATCH; s < DG_N_SEGMENTS; s++) {
-        const double all = dg_speed_seconds(&slow, plan, s);
+        const double all = dg_speed_seconds(&slow, plan, (dg_segment)s);
 
         assert_true(all > 0);
-        assert_true(fabs(all / dg_speed_seconds(&fast, plan, s) - 2) < 1e-9);
+        assert_true(fabs(all / dg_speed_seconds(&fast, plan, (dg_segment)s) - 2) < 1e-9);
     }
     /* products are a batch's, not its update's */
     assert_true(dg_speed_seconds(&free_bytes, plan, DG_SEG_BATCH) > 1e-6);
