@@ -414,7 +414,7 @@ int ncclCommAbort(dg_nccl_comm *c)
     int running = 1;
 
     c->aborted = true;
-    (void)shm_unlink(c->name); /* if nobody has */
+    (void)shm_unlink(c->name); /* unless it is gone */
     while (running) {
         pthread_mutex_lock(&c->lock);
         running = c->running;

@@ -227,7 +227,7 @@ static const char *differs(dg_comm *c, void *ctx)
     if (!wrong && (!strstr(c->why, "rank 0 came to the mean of 9 f32 of train/b (x.xml:9:5)") ||
                    !strstr(c->why, "rank 1 to the mean of 8 f32 of train/a (x.xml:8:5)")))
         wrong = c->why;
-    if (!wrong && strcmp(v.p->why, c->why) != 0) /* at once, and for good */
+    if (!wrong && strcmp(v.p->why, c->why) != 0) /* at once, and it stays */
         wrong = "the peers have another reason";
     if (!wrong && v.p->gather(v.p, v.x, 4, v.y, MARK) >= 0)
         wrong = "it goes on";
