@@ -2,7 +2,8 @@
 #include "exec/exec_internal.h"
 
 typedef struct one {
-    int32_t value;
+    int32_t value, there; /* there: a flag: 0 where there is no value; 0: always there */
+    int64_t turn;         /* the time at which it can be shown */
     dg_where where;
     int monitor, next; /* next: of the same instruction; -1: none */
     bool fires, last;  /* last: it is the last of its monitor's values, in order of computation */
@@ -23,7 +24,7 @@ static int64_t turn_of(const dg_program *p, int32_t value)
                  : i + (p->instrs.items[i].segment == DG_SEG_UPDATE ? (int64_t)p->instrs.n : 0);
 }
 
-static void mark_last(dg_monitor_probe *l, const dg_program *p)
+static void mark_last(dg_monitor_probe *l)
 {
     for (int i = 0; i < l->all.n; i++) {
         one *x = &l->all.items[i];
@@ -31,10 +32,10 @@ static void mark_last(dg_monitor_probe *l, const dg_program *p)
         x->last = true;
         for (int k = 0; k < l->all.n && x->last; k++) {
             const one *y = &l->all.items[k];
-            int64_t here = turn_of(p, x->value), there = turn_of(p, y->value);
 
             /* those of one instruction, backwards */
-            x->last = y->monitor != x->monitor || there < here || (there == here && k >= i);
+            x->last = y->monitor != x->monitor || y->turn < x->turn ||
+                      (y->turn == x->turn && k >= i);
         }
     }
 }
@@ -51,11 +52,18 @@ dg_monitor_probe *dg_monitor_probe_find(dg_arena *a, const dg_program *p)
         const dg_binding *r = &p->results.items[i];
         int at = p->values.items[r->value].producer;
         one x = { .value = r->value,
+                  .turn = turn_of(p, r->value),
                   .monitor = r->index,
                   .fires = r->kind == DG_RESULT_MONITOR_FIRING };
 
-        if (!dg_result_is_monitored(r))
+        if (!dg_result_is_monitored(r) || r->kind == DG_RESULT_MONITOR_THERE)
             continue;
+        if (!x.fires)
+            x.there = dg_program_result_of(p, DG_RESULT_MONITOR_THERE, r->index);
+        if (x.there && turn_of(p, x.there) > x.turn) {
+            x.turn = turn_of(p, x.there);
+            at = p->values.items[x.there].producer;
+        }
         x.where = at < 0 ? DG_NOWHERE : p->instrs.items[at].origin.where;
         at = at < 0 ? n : at;
         x.next = l->first[at];
@@ -63,7 +71,7 @@ dg_monitor_probe *dg_monitor_probe_find(dg_arena *a, const dg_program *p)
         DG_PUSH(a, l->all, x);
     }
     l->collected = DG_NEW_N(a, l->all.n + 1, int);
-    mark_last(l, p);
+    mark_last(l);
     return l;
 }
 
@@ -87,12 +95,18 @@ static int show_one(const one *o, const dg_exec_observer *by, dg_exec *x, dg_dia
 {
     const dg_tensor t = dg_exec_tensor(x, o->value);
     const void *bytes;
-    int32_t flag;
-    int rc = dg_exec_peek(x, o->value, &bytes, d);
+    int32_t flag = 1;
+    int rc = o->there ? dg_exec_peek(x, o->there, &bytes, d) : 0;
 
+    if (rc == 0 && o->there)
+        flag = *(const int32_t *)bytes;
+    if (rc == 0)
+        rc = dg_exec_peek(x, o->value, &bytes, d);
     if (rc < 0)
         return dg_fail(d, (dg_code)-rc, o->where, "device-copy",
                        "the device refused to copy what is watched here");
+    if (!flag)
+        return 0;
     if (o->fires) {
         flag = *(const int32_t *)bytes != 0;
         by->value(by->ctx, o->monitor, &flag, sizeof flag);

@@ -240,8 +240,9 @@ static void publish(lowering *w, const activation *act, const dg_node *node, con
         publish_loss(w, node, out);
 }
 
-/* Keeps values with a monitor readable. */
-static void keep_watched(lowering *w, const dg_node *node, dg_val fired, const dg_val out[])
+/* Keeps values with a monitor readable. there: the flag under which the outputs are present. */
+static void keep_watched(lowering *w, const dg_node *node, dg_val fired, dg_val there,
+                         const dg_val out[])
 {
     const dg_monitors *m = w->g->monitors;
     int turn = m ? w->turns[node->number]++ : 0;
@@ -257,6 +258,12 @@ static void keep_watched(lowering *w, const dg_node *node, dg_val fired, const d
                                         .kind = DG_RESULT_MONITOR_FIRING,
                                         .index = i },
                          fired);
+        if (x->kind == DG_MONITOR_VALUE && dg_has(there))
+            dg_result_as(w->b,
+                         &(dg_binding){ .name = dg_printf(w->arena, "there/%d", i),
+                                        .kind = DG_RESULT_MONITOR_THERE,
+                                        .index = i },
+                         there);
         if (x->kind == DG_MONITOR_VALUE && (dg_kind_of(w->b, out[x->output]) == DG_KIND_TENSOR ||
                                             dg_kind_of(w->b, out[x->output]) == DG_KIND_RECORD))
             dg_result_as(w->b,
@@ -359,7 +366,7 @@ static void fire(lowering *w, activation *act, const dg_node *node, const dg_val
     dg_build_freeze(w->b, false);
     dg_fire_end(w->b, node, guards, out);
     act->fired[node->index] = node->connect ? dg_guard_now(w->b) : now;
-    keep_watched(w, node, now, out);
+    keep_watched(w, node, now, act->fired[node->index], out);
     dg_fire_course(w->b, node, now);
 }
 

@@ -162,12 +162,22 @@ static void print_staged(dg_str *out, const dg_plan *plan)
     dg_str_free(&ops);
 }
 
+static bool begins_update(const dg_program *p, int i)
+{
+    const dg_instr *in = &p->instrs.items[i];
+
+    return in->segment == DG_SEG_UPDATE && (i == 0 || in[-1].segment == DG_SEG_BATCH);
+}
+
 void dg_plan_print(dg_str *out, const dg_plan *plan, bool instructions)
 {
     dg_str_fmt(out, "plan %s, %d instructions, %d threads\n",
                plan->program->training ? "train" : "eval", plan->program->instrs.n, plan->threads);
-    for (int i = 0; instructions && i < plan->program->instrs.n; i++)
+    for (int i = 0; instructions && i < plan->program->instrs.n; i++) {
+        if (plan->program->accumulate > 1 && begins_update(plan->program, i))
+            dg_str_fmt(out, "once for %d batches:\n", plan->program->accumulate);
         print_instr(out, plan, i);
+    }
     print_exchange(out, plan);
     print_staged(out, plan);
     print_memory(out, plan);

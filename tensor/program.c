@@ -77,7 +77,8 @@ int32_t dg_program_taken(const dg_program *p, const char *key)
 
 bool dg_result_is_monitored(const dg_binding *r)
 {
-    return r->kind == DG_RESULT_MONITOR_VALUE || r->kind == DG_RESULT_MONITOR_FIRING;
+    return r->kind == DG_RESULT_MONITOR_VALUE || r->kind == DG_RESULT_MONITOR_FIRING ||
+           r->kind == DG_RESULT_MONITOR_THERE;
 }
 
 int32_t dg_program_result(const dg_program *p, const char *name)

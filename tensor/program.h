@@ -125,6 +125,7 @@ typedef enum dg_result_kind {
     DG_RESULT_GRAD_NORM,      /* of the update; index 0 */
     DG_RESULT_MONITOR_VALUE,  /* of monitor `index`: compared between ranks bit by bit */
     DG_RESULT_MONITOR_FIRING, /* of monitor `index`: whether it is 0 is compared */
+    DG_RESULT_MONITOR_THERE,  /* a flag: where it is 0, that monitor has no value to compare */
     DG_RESULT_SKIP,           /* flags, not 0 where node `index` fired; key: the node's id */
     DG_RESULT_STOP,
     DG_RESULT_FIRED,

@@ -131,7 +131,10 @@ static void see_pipeline(fz_cover *c, const fz_model *m, const fz_opinion *o)
     see(c, o, ACCEPTED, m->dp == 1, "mesh dp=1");
     see(c, o, BOTH, m->dp == 3, "mesh dp=3");
     see(c, o, BOTH, m->dp == 4, "mesh dp=4");
-    see(c, o, BOTH, m->tp > 1, "mesh tp=2");
+    see(c, o, BOTH, m->tp == 2, "mesh tp=2");
+    see(c, o, BOTH, m->tp == 3, "mesh tp=3");
+    see(c, o, BOTH, m->dp * m->tp > 4, "mesh of 6 or 8 ranks");
+    see(c, o, BOTH, m->accumulate > 1, "train accumulate");
     see(c, o, ACCEPTED, m->peer == FZ_REWRITTEN, "the same graph in two files");
     see(c, o, REJECTED, m->peer >= 0, "another graph on one rank");
     see(c, o, BOTH, m->steps > 0, "train steps");

@@ -10,7 +10,7 @@ typedef struct fz_cover {
     struct {
         char name[48];
         int sides, seen[2]; /* in how many accepted, and rejected pipelines */
-    } row[256];
+    } row[264];
 } fz_cover;
 
 void fz_cover_count(fz_cover *c, const fz_model *m, const fz_opinion *o);

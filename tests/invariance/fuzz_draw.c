@@ -316,8 +316,8 @@ static void mesh(fz_drawer *w)
 
     m->dp = dp[fz_below(w->d, 20)];
     m->dp = m->dp ? m->dp : 2;
-    if (fz_chance(w->d, m->dp == 1 ? 75 : 18) && m->dp <= 2)
-        m->tp = 2;
+    if (fz_chance(w->d, m->dp == 1 ? 75 : m->dp == 2 ? 18 : 30))
+        m->tp = m->dp <= 2 && fz_chance(w->d, 15) ? 3 : 2;
     w->everywhere = m->tp > 1 ? FZ_DP | FZ_TP : FZ_DP;
     if (fz_chance(w->d, 40))
         m->steps = 5 + fz_below(w->d, 4);
@@ -349,6 +349,18 @@ static bool learned(const fz_model *m)
         if (m->node[i].op == FZ_BACKWARD)
             return true;
     return false;
+}
+
+/* Several batches for an update; activations that are computed again. */
+static void save_memory(fz_drawer *w)
+{
+    if (fz_chance(w->d, 18))
+        w->m->accumulate = 2 + fz_below(w->d, 2);
+    if (!fz_chance(w->d, 15))
+        return;
+    for (int i = 0; i < w->m->n_nodes; i++)
+        if (fz_classes[w->m->node[i].op].flags & FZ_TENSOR_OP && fz_chance(w->d, 40))
+            w->m->node[i].recompute = 1;
 }
 
 void fz_draw(fz_model *m, uint64_t seed)
@@ -400,6 +412,7 @@ void fz_draw(fz_model *m, uint64_t seed)
         fz_spoil(&w);
     if (fz_chance(w.d, 20))
         fz_say_more(&w);
+    save_memory(&w);
     if (m->dp * m->tp > 1 && fz_chance(w.d, 4))
         m->peer = fz_chance(w.d, 40) ? FZ_REWRITTEN : lacking(&w);
 }

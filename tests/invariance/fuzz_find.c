@@ -81,7 +81,7 @@ static bool holds(const fz_finding *f, const fz_model *m)
     fz_opinion o = fz_ask(f->judge, m, NULL, 0);
     fz_fault fault;
 
-    if (o.broken)
+    if (o.broken || o.unsaid)
         return false;
     if (!f->codes)
         return !o.codes && (fz_diverges(m, f->seed, false, &fault) ||

@@ -8,10 +8,12 @@
 #include "graph/digest.h"
 #include "graph/graph.h"
 #include "graph/lower.h"
+#include "graph/monitor.h"
 #include "nodes/builtin.h"
 #include "proof/proof.h"
 #include "tensor/passes.h"
 #include "tensor/plan.h"
+#include "tests/invariance/fuzz_run.h"
 #include "tests/invariance/fuzz_toys.h"
 
 const char *const fz_codes[FZ_CODES] = {
@@ -26,6 +28,8 @@ struct fz_judge {
     dg_backend *backend;
     dg_graph *g; /* of the last question */
     fz_texts *texts;
+    dg_arena *arena; /* of its monitors */
+    dg_params *params[FZ_RANKS];
     int unlowered;
 };
 
@@ -39,49 +43,77 @@ static int lower(dg_program **p, const fz_judge *j, const dg_scope *scope, dg_si
     return dg_lower(p, j->g, scope, size, 0, params, NULL, NULL, j->d);
 }
 
-/* What `detrgraph plan` prints. Parameters lie as in a run, which lowers all scopes. */
+/* Parameters lie as in a run, which lowers all scopes first. */
+static dg_params *params_of(fz_judge *j, int rank)
+{
+    dg_params **params = &j->params[rank];
+    dg_program *p;
+    int rc = 0;
+
+    if (*params)
+        return *params;
+    *params = dg_params_open();
+    for (int i = -(j->g->train != NULL); i < j->g->n_evaluates && rc == 0; i++) {
+        rc = lower(&p, j, i < 0 ? j->g->train : j->g->evaluates[i], (dg_size){ 0, 0 }, *params);
+        if (rc == 0)
+            dg_program_close(&p);
+    }
+    if (rc == 0)
+        dg_params_seal(*params);
+    else
+        dg_params_close(params);
+    return *params;
+}
+
+/* What `detrgraph plan` prints. */
 static char *print(void *ctx, bool train, int rank, int w, int h, char **program)
 {
     fz_judge *j = ctx;
     const dg_scope *scope = train ? j->g->train : j->g->n_evaluates ? j->g->evaluates[0] : NULL;
-    dg_params *params = dg_params_open();
-    dg_program *p = NULL, *other;
+    dg_params *params;
+    dg_program *p = NULL;
     dg_plan *plan = NULL;
     dg_str text = { 0 }, whole = { 0 };
-    int rc = 0;
+    int rc = -1;
 
     dg_diag_clear(j->d);
     j->g->rank = rank;
-    for (int i = -(j->g->train != NULL); i < j->g->n_evaluates && rc == 0; i++) {
-        rc = lower(&other, j, i < 0 ? j->g->train : j->g->evaluates[i], (dg_size){ 0, 0 }, params);
-        if (rc == 0)
-            dg_program_close(&other);
-    }
-    if (rc == 0 && scope)
+    params = params_of(j, rank);
+    if (params && scope)
         rc = lower(&p, j, scope, (dg_size){ w, h }, params);
-    if (p) {
-        dg_params_seal(params);
+    if (rc == 0)
         rc = dg_passes(p, DG_F32, DG_F32, j->backend, (int)(j->g->ranks * j->g->mesh.tp), j->d);
-        if (rc == 0)
-            rc = dg_plan_open(&plan, p, j->backend, 1, j->d);
-    }
+    if (rc == 0)
+        rc = dg_plan_open(&plan, p, j->backend, 1, j->d);
     if (plan) {
         dg_plan_print(&text, plan, true);
         dg_program_print(&whole, p);
         *program = strdup(whole.s);
-    }
-    if (rc < 0) {
+    } else {
         if (j->unlowered++ < 3)
             fprintf(stderr, "# no program: %s\n", dg_diag_text(j->d));
         dg_diag_clear(j->d);
     }
     dg_plan_close(&plan);
     dg_program_close(&p);
-    dg_params_close(&params);
     dg_str_free(&whole);
 
     char *out = text.s ? strdup(text.s) : NULL;
 
+    dg_str_free(&text);
+    return out;
+}
+
+/* What `detrgraph plan --monitors` prints. */
+static char *print_monitors(void *ctx)
+{
+    const fz_judge *j = ctx;
+    dg_str text = { 0 };
+    char *out = NULL;
+
+    if (j->g->monitors)
+        dg_monitors_print(&text, j->g->monitors);
+    out = text.s ? strdup(text.s) : NULL;
     dg_str_free(&text);
     return out;
 }
@@ -99,6 +131,9 @@ int fz_judge_unlowered(const fz_judge *j)
 static void forget(fz_judge *j)
 {
     fz_texts_close(&j->texts);
+    for (int r = 0; r < FZ_RANKS; r++)
+        dg_params_close(&j->params[r]);
+    dg_arena_close(&j->arena);
     dg_graph_close(&j->g);
 }
 
@@ -137,6 +172,20 @@ void fz_judge_close(fz_judge **j)
     *j = NULL;
 }
 
+/* As in a run: what is accepted has monitors, and its programs keep what they read. */
+static void watch(fz_judge *j, fz_opinion *o)
+{
+    dg_monitors *m;
+
+    if (o->codes || o->broken || o->unsaid)
+        return;
+    j->arena = dg_arena_open();
+    if (dg_monitors_make(&m, j->g, j->arena, j->d) < 0)
+        o->broken = true;
+    else
+        j->g->monitors = m;
+}
+
 fz_opinion fz_judge_ask(fz_judge *j, const char *xml, const char *other, char *text, size_t n)
 {
     fz_opinion out = { 0 };
@@ -154,6 +203,8 @@ fz_opinion fz_judge_ask(fz_judge *j, const char *xml, const char *other, char *t
         const dg_err *e = dg_diag_at(j->d, i);
         bool known = e->severity == DG_WARNING;
 
+        if (strcmp(e->id, "skip-accumulate") == 0)
+            out.unsaid = known = true;
         for (int w = 0; w < FZ_WARNINGS; w++)
             out.warnings |= strcmp(e->id, fz_warnings[w]) == 0 ? 1u << w : 0;
         for (int c = 0; c < FZ_CODES; c++)
@@ -168,7 +219,8 @@ fz_opinion fz_judge_ask(fz_judge *j, const char *xml, const char *other, char *t
     dg_graph_close(&peer);
     if (rc == 0) {
         j->g = g;
-        j->texts = fz_texts_open(print, j);
+        j->texts = fz_texts_open(print, print_monitors, j);
+        watch(j, &out);
     } else {
         dg_graph_close(&g);
     }

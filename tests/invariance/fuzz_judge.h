@@ -15,6 +15,7 @@ extern const char *const fz_warnings[FZ_WARNINGS];
 typedef struct fz_opinion {
     uint32_t codes;    /* bit i: fz_codes[i] */
     uint32_t warnings; /* fz_warnings[i] */
+    bool unsaid;       /* a batch of several that add up may be skipped: the language has no such */
     bool broken;       /* it has other errors */
 } fz_opinion;
 

@@ -30,17 +30,12 @@ static int axes_of(const fz_t_instr *in)
     return FZ_DP | FZ_TP;
 }
 
-static bool of_space(const fz_t_instr *in)
-{
-    return fz_is(in, "reduce_begin all_reduce_space");
-}
-
 static fz_end collective(fz_rank *k, const fz_t_instr *in, const fz_datum *x)
 {
     const fz_text *t = k->machine->text;
     const fz_t_value *v = &t->value[t->in[in->first_in]];
 
-    if (strcmp(in->op, "reduce_end") == 0) {
+    if (in->traits & FZ_AWAITS) {
         bool under_way = false;
 
         for (int i = 0; i < k->machine->n_regions[FZ_P_GRADIENTS]; i++) {
@@ -56,7 +51,7 @@ static fz_end collective(fz_rank *k, const fz_t_instr *in, const fz_datum *x)
     }
     if (!k->answered) {
         k->ask =
-            (fz_request){ .what = FZ_INSTR, .node = fz_node_of(k, in->node), .axis = axes_of(in) };
+            (fz_request){ .what = FZ_INSTR, .node = fz_node_at(k, in), .axis = axes_of(in) };
         k->ask.count = fz_mix(fz_mix(in->line, (uint64_t)v->elements), v->whole) | 1;
         k->ask.instr = in;
         k->ask.digest = x[0].digest;
@@ -64,7 +59,7 @@ static fz_end collective(fz_rank *k, const fz_t_instr *in, const fz_datum *x)
     }
     if (!fz_meet(k))
         return FZ_WAIT;
-    if (!of_space(in))
+    if (!(in->traits & FZ_OF_SPACE))
         fz_put(k, in->out[0],
                t->value[in->out[0]].elements == 1 ? fz_single(k->ask.number)
                                                   : (fz_datum){ k->ask.digest, k->ask.number });
@@ -89,7 +84,7 @@ static void answer_space(fz_rank *const v[], int n, const fz_t_instr *in)
         }
         for (int r = 0; r < n; r++) {
             fz_region_at(v[r], FZ_P_GRADIENTS, offset)->digest = some ? all | 1 : 0;
-            if (strcmp(in->op, "reduce_begin") == 0)
+            if (in->traits & FZ_BEGINS)
                 fz_region_at(v[r], FZ_P_GRADIENTS, offset)->busy = (int)in->bucket + 1;
         }
     }
@@ -103,13 +98,13 @@ static double join(long how, double a, double b)
 void fz_answer_instr(fz_rank *const v[], int n)
 {
     const fz_t_instr *in = v[0]->ask.instr;
-    const bool to_one = strncmp(in->op, "reduce_to", 9) == 0,
-               copies = strncmp(in->op, "broadcast", 9) == 0;
-    const long how = strncmp(in->op, "all_gather", 10) == 0 ? SUM : in->how;
+    const bool to_one = in->traits & FZ_TO_ROOT,
+               copies = in->traits & FZ_FROM_ROOT;
+    const long how = in->traits & FZ_GATHERS ? SUM : in->how;
     uint64_t all = 0, some = 0;
     double number = v[0]->ask.number;
 
-    if (of_space(in))
+    if (in->traits & FZ_OF_SPACE)
         answer_space(v, n, in);
     for (int r = 0; r < n; r++) {
         all = fz_mix(all, v[r]->ask.digest);
@@ -136,7 +131,7 @@ void fz_answer_instr(fz_rank *const v[], int n)
 /* Is it by a node whose kernels may differ in the last bit? */
 static void disturb(fz_rank *k, const fz_t_instr *in)
 {
-    const int node = fz_node_of(k, in->node);
+    const int node = fz_node_at(k, in);
 
     if (node == FZ_NONE || k->m->node[node].exact != 0 || k->m->node[node].op == FZ_USE ||
         fz_classes[k->m->node[node].op].flags & FZ_COLLECTIVE)
@@ -164,19 +159,16 @@ static fz_end instruction(fz_rank *k, const fz_t_instr *in)
         abort();
     for (int i = 0; i < in->n_in; i++)
         x[i] = fz_get(k, t->in[in->first_in + i]);
-    if (fz_is(in, "grad_norm"))
+    if (in->traits & FZ_LENGTH)
         x[0] = (fz_datum){ fz_whole(k, FZ_P_GRADIENTS, 0, 0), 1 };
     if (in->guard && fz_get(k, in->guard).number == 0) {
         for (int i = 0; i < in->n_out; i++)
             fz_put(k, in->out[i], in->otherwise ? fz_get(k, in->otherwise) : (fz_datum){ 0, 0 });
         return FZ_WENT_ON;
     }
-    if (fz_is(
-            in,
-            "all_reduce all_reduce_i32 broadcast broadcast_i32 reduce_to reduce_to_i32 all_gather "
-            "all_gather_i32 all_reduce_space reduce_begin reduce_end"))
+    if (in->traits & FZ_MEETS)
         end = collective(k, in, x);
-    else if (fz_is(in, "adamw ema accumulate stat_update"))
+    else if (in->traits & FZ_UPDATES)
         fz_update(k, in, x);
     else
         fz_compute(k, in, x);
@@ -209,7 +201,7 @@ static fz_datum input(fz_rank *k, const fz_t_value *x)
         return (fz_datum){ fz_mix(fz_samples(k), fz_mix((uint64_t)k->w_px, (uint64_t)k->h_px)) | 1,
                            1 };
     }
-    return (fz_datum){ fz_mix(fz_mix(fz_samples(k), (uint64_t)k->step), (uint64_t)x->name[0]) | 1,
+    return (fz_datum){ fz_mix(fz_samples(k), (uint64_t)x->name[0]) | 1,
                        1 };
 }
 
@@ -268,6 +260,8 @@ static fz_end finish(fz_rank *k, int node)
     bool fired = !stop;
     double x = 0;
 
+    if (!stop && !score)
+        return FZ_WENT_ON;
     for (int i = 0; i < t->n_results; i++) {
         const char *name = t->result[i].name, *slash = strchr(name, '/'), *dot = strchr(name, '.');
         const fz_datum d = fz_get(k, t->result[i].value);
@@ -283,6 +277,71 @@ static fz_end finish(fz_rank *k, int node)
         *(k->scope == FZ_IN_TRAIN ? &k->stopped : &k->ended) = true;
     return score && fired ? fz_score(k, node, x) : FZ_WENT_ON;
 }
+
+/* Before the last batch of an update, its instructions and the buckets wait. */
+static bool waits_for_update(const fz_rank *k, int i)
+{
+    const fz_text *t = k->machine->text;
+
+    return t->accumulate > 1 && k->accumulated + 1 < t->accumulate &&
+           (i >= t->update || t->instr[i].traits & FZ_BEGINS);
+}
+
+/* ---- monitors -------------------------------------------------------------------------------- */
+
+/* What the ranks of a group told of one batch: equal, or absent on some. */
+static void compare_sights(fz_sim *s, const fz_rank *k, int i, const fz_t_monitor *m,
+                           uint64_t moment)
+{
+    const struct fz_sight *mine = &s->sight[k->r][moment % FZ_MOMENTS];
+
+    for (int r = 0; r < s->n_ranks; r++) {
+        const struct fz_sight *other = &s->sight[r][moment % FZ_MOMENTS];
+
+        if (other->moment == moment && fz_mates(k, &s->rank[r], m->axes) && mine->seen[i] &&
+            other->seen[i] && mine->seen[i] != other->seen[i])
+            fz_part(s, FZ_FALSE_ALARM, "ranks %d and %d: monitor %d: %s of %s differs at step %d",
+                    r, k->r, i, m->what, m->path, k->step);
+    }
+}
+
+/* After a batch that was not lost: what this rank's monitors tell, as the program prints them and
+ * as its streams stand. */
+static void watch(fz_rank *k)
+{
+    const fz_text *t = k->machine->text;
+    const uint64_t moment =
+        1 + (k->scope == FZ_IN_TRAIN
+                 ? (uint64_t)k->batches
+                 : UINT64_C(1000) * (uint64_t)(1 + k->evaluation) + (uint64_t)k->iteration);
+    struct fz_sight *now = &k->sim->sight[k->r][moment % FZ_MOMENTS];
+    fz_t_monitor m;
+
+    if (!fz_texts_monitor(k->sim->texts, 0, &m))
+        return;
+    *now = (struct fz_sight){ .moment = moment };
+    for (int i = 0; i < t->n_results; i++) {
+        const fz_t_result *r = &t->result[i];
+        const bool fires = r->kind == FZ_T_FIRES;
+        fz_datum d;
+
+        if ((!fires && r->kind != FZ_T_WATCH) || r->index >= FZ_MONITORS ||
+            waits_for_update(k, r->made) || (r->there && fz_get(k, r->there).number == 0))
+            continue;
+        d = fz_get(k, r->value);
+        now->seen[r->index] = fz_mix(now->seen[r->index],
+                                     fires ? (uint64_t)(d.number != 0) : fz_mix(d.digest, 1)) |
+                              1;
+    }
+    for (int i = 0; i < FZ_MONITORS && fz_texts_monitor(k->sim->texts, i, &m); i++) {
+        if (strcmp(m.what, "size") == 0 && fz_node_of(k, m.path) != FZ_NONE &&
+            k->m->node[fz_node_of(k, m.path)].scope == k->scope)
+            now->seen[i] = fz_mix((uint64_t)k->batch.item[0].w, (uint64_t)k->batch.item[0].h) | 1;
+        compare_sights(k->sim, k, i, &m, moment);
+    }
+}
+
+/* ---- the program ----------------------------------------------------------------------------- */
 
 bool fz_execute(fz_rank *k)
 {
@@ -300,6 +359,8 @@ bool fz_execute(fz_rank *k)
         const int node = k->pos - m->text->n_instrs;
 
         k->sim->work += k->pos % 16 == 0;
+        if (node < 0 && waits_for_update(k, k->pos))
+            continue;
         end = node < 0 ? instruction(k, &m->text->instr[k->pos]) : finish(k, k->order[node]);
         if (end == FZ_WAIT)
             return false;
@@ -307,6 +368,7 @@ bool fz_execute(fz_rank *k)
             break;
     }
     m->begun = false;
+    watch(k);
     return true;
 }
 
@@ -325,6 +387,14 @@ void fz_compare_spaces(fz_sim *s, const fz_rank *a, const fz_rank *b)
                 fz_part(s, FZ_OTHER_STATE, "%s+%ld differs between ranks %d and %d", names[i],
                         x->offset, a->r, b->r);
         }
+}
+
+fz_machine *fz_machine_open(void)
+{
+    fz_machine *x = fz_grown(NULL, sizeof *x);
+
+    memset(x, 0, offsetof(fz_machine, region)); /* regions are made when they are first used */
+    return x;
 }
 
 void fz_machine_free(fz_machine **x)

@@ -34,6 +34,7 @@ bool fz_execute(fz_rank *k);
 void fz_answer_instr(fz_rank *const v[], int n);
 /* Weights, moments and averages of two ranks. */
 void fz_compare_spaces(fz_sim *s, const fz_rank *a, const fz_rank *b);
+fz_machine *fz_machine_open(void);
 void fz_machine_free(fz_machine **x);
 
 #endif

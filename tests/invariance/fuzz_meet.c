@@ -7,7 +7,7 @@
 
 const char *const fz_verdicts[FZ_N_VERDICTS] = {
     "same",       "another collective", "another count", "waits for ever", "state",
-    "normaliser", "dealt twice",        "never ready",   "multiplied",
+    "normaliser", "dealt twice",        "never ready",   "a false alarm",  "multiplied",
 };
 
 void fz_part(fz_sim *s, fz_verdict kind, const char *fmt, ...)
@@ -32,7 +32,7 @@ bool fz_meet(fz_rank *k)
     return false;
 }
 
-static bool mates(const fz_rank *a, const fz_rank *b, int axis)
+bool fz_mates(const fz_rank *a, const fz_rank *b, int axis)
 {
     return (axis & FZ_DP || a->dp == b->dp) && (axis & FZ_TP || a->tp == b->tp);
 }
@@ -195,7 +195,7 @@ bool fz_settle(fz_sim *s, fz_rank *k)
     for (int r = 0; r < s->n_ranks; r++) {
         fz_rank *o = &s->rank[r];
 
-        if (!mates(o, k, k->ask.axis))
+        if (!fz_mates(o, k, k->ask.axis))
             continue;
         if (!o->blocked || o->ask.axis != k->ask.axis)
             return false;
@@ -212,7 +212,7 @@ void fz_name_the_waiting(fz_sim *s)
 {
     for (int r = 0; r < s->n_ranks; r++)
         for (int o = 0; s->rank[r].blocked && o < s->n_ranks; o++)
-            if (o != r && mates(&s->rank[o], &s->rank[r], s->rank[r].ask.axis) &&
+            if (o != r && fz_mates(&s->rank[o], &s->rank[r], s->rank[r].ask.axis) &&
                 (!s->rank[o].blocked || s->rank[o].ask.axis != s->rank[r].ask.axis))
                 part_between(s, FZ_WAITS, &s->rank[r], &s->rank[o]);
 }

@@ -103,6 +103,7 @@ const fz_attr fz_attrs[] = {
     ROW(on_fail, FZ_WORD, "abort|vote", 0, FZ_ABORT),
     ROW(exact, FZ_WORD, "false|true", 0, 1),
     ROW(frozen, FZ_WORD, "false|true", 0, 0),
+    ROW(recompute, FZ_WORD, "false|true", 0, 0),
     { 0 },
 };
 const char *const fz_sizes[4] = { "64", "64,96", "64,96x64", "64,96,96x64,192x128" };
@@ -114,6 +115,7 @@ void fz_model_clear(fz_model *m)
     m->dp = 2;
     m->tp = 1;
     m->epochs = 2;
+    m->accumulate = 1;
     m->eval_on = m->on_fail = FZ_NONE;
     m->best.node = m->peer = FZ_NONE;
 }

@@ -127,7 +127,7 @@ typedef struct fz_node {
     char name[FZ_IN][FZ_ID]; /* of inputs, where any name will do */
     fz_wire when;
     int axis, how, root, equal, aligned, shuffle, seed, tail, repeat, files, is, connect, empty,
-        norm, on, budget, on_fail, exact, frozen, optional, batch, images, width, min_objects,
+        norm, on, budget, on_fail, exact, frozen, recompute, optional, batch, images, width, min_objects,
         sizes, size_pick, model, terms, freeze_norm;
     double than, value, low, high; /* NAN: not given */
 } fz_node;
@@ -137,7 +137,7 @@ typedef struct fz_model {
     int n_nodes;
     fz_node node[FZ_NODES]; /* models first, then train, then evaluate; document order */
     int dp, tp;
-    int steps, epochs, on_fail, patience, patience_minutes;
+    int steps, epochs, accumulate, on_fail, patience, patience_minutes;
     int evaluates, eval_on, eval_budget, every_epochs, every_steps, every_minutes;
     int n_models;
     char model_id[4][FZ_ID];

@@ -28,14 +28,15 @@ static void backward(fz_rank *k, int node)
     fz_grads *g = &k->grads[node];
 
     k->out[node][0] = fz_scalar(0);
-    g->has = l->grad;
+    if (!k->accumulated)
+        memset(g, 0, sizeof *g);
+    fz_unite(&g->has, &l->grad);
     for (int p = 0; p < FZ_PARAMS; p++)
-        g->g[p] =
-            fz_in(&g->has, p) && !l->bad
-                ? 2 * fz_unit(fz_mix(fz_mix(fz_mix(fz_digest(l), l->grad.made), fz_bits(k->w[p])),
-                                     (uint64_t)p)) -
-                      1
-                : 0;
+        if (fz_in(&l->grad, p) && !l->bad)
+            g->g[p] += 2 * fz_unit(fz_mix(fz_mix(fz_mix(fz_digest(l), l->grad.made),
+                                                 fz_bits(k->w[p])),
+                                          (uint64_t)p)) -
+                       1;
 }
 
 static const fz_grads *gradients(const fz_rank *k, const fz_node *n)

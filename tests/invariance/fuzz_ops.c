@@ -35,14 +35,17 @@ static fz_datum drawn(const fz_rank *k, const fz_t_value *x, int node, uint64_t 
     return (fz_datum){ digest | 1, zero ? 0 : number };
 }
 
-fz_region *fz_region_at(fz_rank *k, fz_space s, long offset)
+/* hint: where it may be among the regions of the space; set to where it is. */
+static fz_region *region_near(fz_rank *k, fz_space s, long offset, int *hint)
 {
     fz_machine *m = k->machine;
     fz_region *r = m->region[s];
 
-    for (int i = 0; i < m->n_regions[s]; i++)
-        if (r[i].offset == offset)
-            return &r[i];
+    if (*hint < m->n_regions[s] && r[*hint].offset == offset)
+        return &r[*hint];
+    for (*hint = 0; *hint < m->n_regions[s]; ++*hint)
+        if (r[*hint].offset == offset)
+            return &r[*hint];
     if (m->n_regions[s] == FZ_REGIONS)
         abort();
     r = &r[m->n_regions[s]++];
@@ -50,6 +53,13 @@ fz_region *fz_region_at(fz_rank *k, fz_space s, long offset)
     if (s == FZ_P_WEIGHTS || s == FZ_P_EMA)
         r->digest = fz_mix(k->sim->seed, (uint64_t)offset) | 1;
     return r;
+}
+
+fz_region *fz_region_at(fz_rank *k, fz_space s, long offset)
+{
+    int hint = 0;
+
+    return region_near(k, s, offset, &hint);
 }
 
 static bool keeps(fz_space s)
@@ -66,16 +76,17 @@ fz_datum fz_get(fz_rank *k, int v)
         return (fz_datum){ 0, 0 };
     if (!keeps(x->space))
         return (fz_datum){ m->digest[v], m->number[v] };
-    return (fz_datum){ fz_region_at(k, x->space, x->offset)->digest, 1 };
+    return (fz_datum){ region_near(k, x->space, x->offset, &m->text->value[v].hint)->digest, 1 };
 }
 
-static void write_region(fz_rank *k, fz_space s, long offset, uint64_t digest)
+static void write_region(fz_rank *k, int v, uint64_t digest)
 {
-    fz_region *r = fz_region_at(k, s, offset);
+    fz_t_value *x = &k->machine->text->value[v];
+    fz_region *r = region_near(k, x->space, x->offset, &x->hint);
 
     if (r->busy)
         fz_part(k->sim, FZ_OTHER_STATE, "rank %d writes at %ld what is being reduced", k->r,
-                offset);
+                x->offset);
     r->digest = digest;
 }
 
@@ -89,43 +100,33 @@ void fz_put(fz_rank *k, int v, fz_datum d)
     m->digest[v] = d.digest;
     m->number[v] = d.number;
     if (keeps(x->space))
-        write_region(k, x->space, x->offset, d.digest);
+        write_region(k, v, d.digest);
 }
 
 /* ---- what is known of operations ------------------------------------------------------------- */
-
-bool fz_is(const fz_t_instr *in, const char *names)
-{
-    const char *word;
-
-    for (int i = 0, n; (n = fz_word(names, i, &word)) > 0; i++)
-        if ((int)strlen(in->op) == n && strncmp(in->op, word, (size_t)n) == 0)
-            return true;
-    return false;
-}
 
 /* Single numbers and flags; false: it is none of these. */
 static bool arithmetic(const fz_t_instr *in, const fz_datum *x, double *out)
 {
     const double a = x[0].number, b = in->n_in > 1 ? x[1].number : 0;
 
-    if (fz_is(in, "truth truth_i32"))
+    if (in->traits & FZ_TRUTH)
         *out = ((a != 0) != (in->negate != 0));
-    else if (fz_is(in, "real cast reshape reshape_i32 sum sum_i32 expand"))
+    else if (in->traits & FZ_COPY)
         *out = a;
-    else if (fz_is(in, "add"))
+    else if (in->traits & FZ_ADD)
         *out = a + b;
-    else if (fz_is(in, "sub"))
+    else if (in->traits & FZ_SUB)
         *out = a - b;
-    else if (fz_is(in, "mul"))
+    else if (in->traits & FZ_MUL)
         *out = a * b;
-    else if (fz_is(in, "max2"))
+    else if (in->traits & FZ_LARGER)
         *out = fmax(a, b);
-    else if (fz_is(in, "min2"))
+    else if (in->traits & FZ_SMALLER)
         *out = fmin(a, b);
-    else if (fz_is(in, "greater_equal"))
+    else if (in->traits & FZ_AT_LEAST)
         *out = a >= b;
-    else if (fz_is(in, "scale"))
+    else if (in->traits & FZ_SCALE)
         *out = in->a * a + in->c;
     else
         return false;
@@ -135,8 +136,7 @@ static bool arithmetic(const fz_t_instr *in, const fz_datum *x, double *out)
 static bool all_single(const fz_rank *k, const fz_t_instr *in)
 {
     const fz_text *t = k->machine->text;
-    /* a sum is known of many, too: a value's number is their sum */
-    const bool sums = fz_is(in, "sum sum_i32 reshape reshape_i32 real cast");
+    const bool sums = in->traits & FZ_SUMS;
 
     for (int i = 0; i < in->n_in; i++)
         if (t->in[in->first_in + i] && t->value[t->in[in->first_in + i]].elements != 1 && !sums)
@@ -147,12 +147,10 @@ static bool all_single(const fz_rank *k, const fz_t_instr *in)
 /* Nothing but zeros comes of zeros. */
 static bool vanishes(const fz_t_instr *in, const fz_datum *x)
 {
-    const bool product = fz_is(in, "mul matmul");
+    const bool product = in->traits & FZ_PRODUCT;
     bool some = false, all = in->n_in > 0;
 
-    if (!product &&
-        !fz_is(in, "sum sum_i32 reduce_max reduce_max_i32 reshape reshape_i32 permute slice "
-                   "expand cast real gather add sub concat relu abs"))
+    if (!product && !(in->traits & FZ_VANISHES))
         return false;
     for (int i = 0; i < in->n_in; i++) {
         some |= x[i].digest == 0;
@@ -174,10 +172,20 @@ int fz_node_of(const fz_rank *k, const char *path)
     return found;
 }
 
+int fz_node_at(const fz_rank *k, const fz_t_instr *in)
+{
+    if (in->at == FZ_T_UNKNOWN) /* the same for all ranks: a text is of one scope */
+        k->machine->text->instr[in - k->machine->text->instr].at = fz_node_of(k, in->node);
+    return in->at;
+}
+
 /* The numbers of the samples of this batch, which draws follow. */
 uint64_t fz_samples(const fz_rank *k)
 {
-    uint64_t h = fz_mix((uint64_t)(k->step + 1000 * k->evaluation), (uint64_t)k->iteration);
+    const uint64_t batch = k->scope == FZ_IN_TRAIN
+                               ? (uint64_t)k->batches
+                               : (uint64_t)(1000 * (1 + k->evaluation) + k->iteration);
+    uint64_t h = fz_mix(batch, (uint64_t)k->scope);
 
     for (int i = 0; i < k->batch.n; i++)
         h = fz_mix(fz_mix(h, (uint64_t)k->batch.item[i].id), k->batch.item[i].draw);
@@ -187,9 +195,9 @@ uint64_t fz_samples(const fz_rank *k)
 /* What the printed program does not show: draws, and the ops of the toys (fuzz_toys.c). */
 static uint64_t unseen(fz_rank *k, const fz_t_instr *in, int node)
 {
-    if (fz_is(in, "uniform"))
+    if (in->traits & FZ_DRAW)
         return fz_samples(k);
-    if (node == FZ_NONE || strncmp(in->op, "toy_", 4) != 0)
+    if (node == FZ_NONE || !(in->traits & FZ_OF_TOY))
         return 0;
     return k->m->node[node].op == FZ_FIXED ? fz_mix(k->sim->seed, (uint64_t)node)
                                            : fz_roll(&k->own);
@@ -198,14 +206,14 @@ static uint64_t unseen(fz_rank *k, const fz_t_instr *in, int node)
 void fz_compute(fz_rank *k, const fz_t_instr *in, const fz_datum *x)
 {
     const fz_text *t = k->machine->text;
-    const int node = fz_node_of(k, in->node);
+    const int node = fz_node_at(k, in);
     uint64_t h = fz_mix(in->what, unseen(k, in, node));
     const bool fixed =
-        node != FZ_NONE && k->m->node[node].op == FZ_FIXED && strncmp(in->op, "toy_", 4) == 0;
+        node != FZ_NONE && k->m->node[node].op == FZ_FIXED && in->traits & FZ_OF_TOY;
     double number;
 
     if (all_single(k, in) && arithmetic(in, x, &number)) {
-        if (fz_is(in, "truth truth_i32") && in->n_in > 1 && t->in[in->first_in + 1])
+        if (in->traits & FZ_TRUTH && in->n_in > 1 && t->in[in->first_in + 1])
             number = number != 0 && x[1].number != 0;
         fz_put(k, in->out[0], fz_single(number));
         return;
@@ -216,11 +224,11 @@ void fz_compute(fz_rank *k, const fz_t_instr *in, const fz_datum *x)
         const fz_t_value *o = &t->value[in->out[i]];
         fz_datum d = drawn(k, o, node, fz_mix(h, (uint64_t)i));
 
-        if (strcmp(in->op, "finite") == 0)
+        if (in->traits & FZ_FINITE_OP)
             d = fz_single(h % (node != FZ_NONE && fz_mood_of(k, node) == FZ_BROKEN ? 2 : 29) != 0);
         else if (vanishes(in, x))
             d = (fz_datum){ 0, 0 };
-        else if (fz_is(in, "reshape reshape_i32"))
+        else if (in->traits & FZ_RESHAPE)
             d = (fz_datum){ x[0].digest, x[0].number };
         fz_put(k, in->out[i], d);
     }
@@ -242,9 +250,9 @@ uint64_t fz_whole(const fz_rank *k, fz_space s, long begin, long end)
     return all;
 }
 
-static void mix_into(fz_rank *k, fz_space s, long offset, uint64_t h)
+static void mix_into(fz_rank *k, fz_space s, long offset, int hint, uint64_t h)
 {
-    fz_region *r = fz_region_at(k, s, offset);
+    fz_region *r = region_near(k, s, offset, &hint);
 
     r->digest = fz_mix(r->digest, h) | 1;
 }
@@ -260,14 +268,13 @@ static void adamw(fz_rank *k, const fz_t_instr *in, const fz_datum *x)
         return;
     for (int i = 0; i < m->n_regions[FZ_P_GRADIENTS]; i++)
         for (int s = 0; s < 3; s++)
-            mix_into(k, spaces[s], m->region[FZ_P_GRADIENTS][i].offset,
+            mix_into(k, spaces[s], m->region[FZ_P_GRADIENTS][i].offset, i,
                      fz_mix(m->region[FZ_P_GRADIENTS][i].digest, norm));
 }
 
 void fz_update(fz_rank *k, const fz_t_instr *in, const fz_datum *x)
 {
     fz_machine *m = k->machine;
-    const fz_t_value *to = &m->text->value[m->text->in[in->first_in]];
     uint64_t h = in->what;
 
     if (strcmp(in->op, "adamw") == 0) {
@@ -275,17 +282,19 @@ void fz_update(fz_rank *k, const fz_t_instr *in, const fz_datum *x)
     } else if (strcmp(in->op, "ema") == 0) {
         for (int i = 0; i < m->n_regions[FZ_P_WEIGHTS] && x[in->n_in - 1].number != 0; i++)
             if (m->region[FZ_P_WEIGHTS][i].offset / 4 >= in->begin)
-                mix_into(k, FZ_P_EMA, m->region[FZ_P_WEIGHTS][i].offset,
+                mix_into(k, FZ_P_EMA, m->region[FZ_P_WEIGHTS][i].offset, i,
                          m->region[FZ_P_WEIGHTS][i].digest);
     } else if (strcmp(in->op, "accumulate") == 0) {
-        write_region(k, to->space, to->offset, x[1].digest);
+        h = x[0].digest && x[1].digest ? fz_mix(x[0].digest, x[1].digest) | 1
+                                       : x[0].digest | x[1].digest;
+        write_region(k, m->text->in[in->first_in], k->accumulated ? h : x[1].digest);
     } else { /* stat_update %mean %var ... %ok */
         for (int i = 2; i < in->n_in; i++)
             h = fz_mix(h, x[i].digest);
         for (int i = 0; i < 2 && x[in->n_in - 1].number != 0; i++) {
             const fz_t_value *s = &m->text->value[m->text->in[in->first_in + i]];
 
-            mix_into(k, s->space, s->offset, h);
+            mix_into(k, s->space, s->offset, s->hint, h);
         }
     }
 }

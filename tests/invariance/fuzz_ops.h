@@ -23,10 +23,9 @@ fz_region *fz_region_at(fz_rank *k, fz_space s, long offset);
 /* A digest of the parameters from element begin to end (0: all). */
 uint64_t fz_whole(const fz_rank *k, fz_space s, long begin, long end);
 
-/* Is the op one of these names, which spaces part? */
-bool fz_is(const fz_t_instr *in, const char *names);
 /* The model's node of a path like "train/sync", or FZ_NONE. */
 int fz_node_of(const fz_rank *k, const char *path);
+int fz_node_at(const fz_rank *k, const fz_t_instr *in);
 /* The numbers of the samples of this batch, which draws follow. */
 uint64_t fz_samples(const fz_rank *k);
 

@@ -11,7 +11,8 @@
 
 #include "tests/invariance/fuzz_model.h"
 
-enum { FZ_RANKS = 4, FZ_ITEMS = 48, FZ_LISTS = 16, FZ_KEYS = FZ_IN, FZ_PARAMS = 128 };
+enum { FZ_RANKS = 8, FZ_ITEMS = 48, FZ_LISTS = 16, FZ_KEYS = FZ_IN, FZ_PARAMS = 128 };
+enum { FZ_MONITORS = 64, FZ_MOMENTS = 8 };
 
 typedef enum fz_verdict {
     FZ_SAME,
@@ -22,6 +23,7 @@ typedef enum fz_verdict {
     FZ_OTHER_NORMALISER,
     FZ_DEALT_TWICE, /* two ranks got the same item of a partition, or nobody got it */
     FZ_NEVER_READY, /* a bucket waits for a gradient that no wire can give */
+    FZ_FALSE_ALARM, /* a monitor stops a run that is right */
     FZ_MULTIPLIED,  /* in no run did the operands of a sum differ: it multiplies */
     FZ_N_VERDICTS,
 } fz_verdict;
@@ -125,8 +127,6 @@ typedef struct fz_rank {
     fz_request ask;
     fz_dice own; /* numbers that no other rank has */
     /* values */
-    fz_val out[FZ_NODES][FZ_OUT], key[FZ_NODES][FZ_KEYS];
-    fz_grads grads[FZ_NODES];
     double w[FZ_PARAMS];
     uint64_t state_of[FZ_NODES + FZ_PARAMS]; /* history of each piece of replicated state */
     uint64_t choices;                        /* of the best checkpoint, a bit each */
@@ -134,6 +134,7 @@ typedef struct fz_rank {
     /* time */
     int first; /* epoch: it may go on from a checkpoint */
     int epoch, step, scope, evaluation, iteration, plan;
+    int batches, accumulated; /* of training; of an update that is not complete */
     bool stopped, ended, lost,
         begun; /* training, this evaluation, this batch; an epoch has begun */
     /* stream of the scope, and the one that training goes on with after an evaluation */
@@ -143,7 +144,6 @@ typedef struct fz_rank {
     } stream, kept;
     int kept_iteration, kept_plan;
     fz_list *list[FZ_NODES];
-    fz_list lists[FZ_LISTS];
     fz_list batch;
     int w_px, h_px;
     int late[FZ_NODES]; /* streams that loader threads exchange: at which iteration */
@@ -153,6 +153,10 @@ typedef struct fz_rank {
     /* metrics */
     double metric[FZ_NODES], best;
     int without;
+    /* large: a run clears as much as it uses (fuzz_run.c) */
+    fz_val out[FZ_NODES][FZ_OUT], key[FZ_NODES][FZ_KEYS];
+    fz_grads grads[FZ_NODES];
+    fz_list lists[FZ_LISTS];
 } fz_rank;
 
 struct fz_sim {
@@ -160,20 +164,25 @@ struct fz_sim {
     uint64_t seed;
     int n_ranks;
     int meets[2]; /* the axes of the collectives in the scope */
-    fz_rank rank[FZ_RANKS];
     fz_fault *fault;
     fz_sums *sums;
     struct fz_texts *texts; /* the printed programs; NULL: the graph is executed */
+    long work;
+    /* large, see above */
+    fz_rank rank[FZ_RANKS];
     struct {
         int plan;
         uint64_t in, items;
     } dealt[FZ_NODES][FZ_RANKS];
+    struct fz_sight {
+        uint64_t moment; /* scope and batch; 0: none */
+        uint64_t seen[FZ_MONITORS];
+    } sight[FZ_RANKS][FZ_MOMENTS]; /* what monitors told */
     struct {
-        int step; /* + 1; 0: none */
+        int batch; /* + 1; 0: none */
         double value;
         /* numbers that mean something only if all ranks have the same */
     } whole[FZ_NODES][FZ_RANKS][16];
-    long work;
 };
 
 /* What came of a node. */
@@ -198,6 +207,8 @@ int fz_place(const fz_rank *k, int axis, int *n);
 
 /* Lets the group of a blocked rank go on if it is complete. */
 bool fz_settle(fz_sim *s, fz_rank *k);
+/* Are two ranks in one group of these axes? */
+bool fz_mates(const fz_rank *a, const fz_rank *b, int axes);
 /* Nobody can go on: who waits for whom? */
 void fz_name_the_waiting(fz_sim *s);
 

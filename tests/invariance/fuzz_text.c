@@ -144,6 +144,50 @@ static void operands(reader *r, fz_t_instr *in)
     }
 }
 
+static uint32_t traits_of(const char *op)
+{
+    static const struct {
+        uint32_t trait;
+        const char *names;
+    } known[] = {
+        { FZ_TRUTH, "truth truth_i32" },
+        { FZ_COPY, "real cast reshape reshape_i32 sum sum_i32 expand" },
+        { FZ_ADD, "add" },
+        { FZ_SUB, "sub" },
+        { FZ_MUL, "mul" },
+        { FZ_LARGER, "max2" },
+        { FZ_SMALLER, "min2" },
+        { FZ_AT_LEAST, "greater_equal" },
+        { FZ_SCALE, "scale" },
+        { FZ_SUMS, "sum sum_i32 reshape reshape_i32 real cast" },
+        { FZ_PRODUCT, "mul matmul" },
+        { FZ_VANISHES,
+          "sum sum_i32 reduce_max reduce_max_i32 reshape reshape_i32 permute slice expand cast real "
+          "gather add sub concat relu abs" },
+        { FZ_RESHAPE, "reshape reshape_i32" },
+        { FZ_FINITE_OP, "finite" },
+        { FZ_DRAW, "uniform" },
+        { FZ_LENGTH, "grad_norm" },
+        { FZ_UPDATES, "adamw ema accumulate stat_update" },
+        { FZ_MEETS, "all_reduce all_reduce_i32 broadcast broadcast_i32 reduce_to reduce_to_i32 "
+                    "all_gather all_gather_i32 all_reduce_space reduce_begin reduce_end" },
+        { FZ_OF_SPACE, "reduce_begin all_reduce_space" },
+        { FZ_BEGINS, "reduce_begin" },
+        { FZ_AWAITS, "reduce_end" },
+        { FZ_TO_ROOT, "reduce_to reduce_to_i32" },
+        { FZ_FROM_ROOT, "broadcast broadcast_i32" },
+        { FZ_GATHERS, "all_gather all_gather_i32" },
+    };
+    uint32_t traits = strncmp(op, "toy_", 4) == 0 ? FZ_OF_TOY : 0;
+    const char *word;
+
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        for (int k = 0, n; (n = fz_word(known[i].names, k, &word)) > 0; k++)
+            if ((int)strlen(op) == n && strncmp(op, word, (size_t)n) == 0)
+                traits |= known[i].trait;
+    return traits;
+}
+
 /* "   26  %48:f32[2,4]@slab+0 = all_reduce %44 {op=0 ...} if %35 else %2 ...  ; net/b FILE:3:84" */
 static void instruction(reader *r)
 {
@@ -170,6 +214,8 @@ static void instruction(reader *r)
     r->at += strcspn(r->at, " \n");
     snprintf(in->op, sizeof in->op, "%.*s", (int)(r->at - op), op);
     in->what = hash_of(op, (size_t)(r->at - op));
+    in->traits = traits_of(in->op);
+    in->at = FZ_T_UNKNOWN;
     operands(r, in);
     if (take(r, " {")) {
         size_t n = strcspn(r->at, "}");
@@ -215,14 +261,30 @@ static void source(reader *r)
 static void result(reader *r)
 {
     fz_text *t = r->t;
-    const char *value = strrchr(r->at, '%'), *name = r->at;
+    const char *value, *name = r->at;
+    fz_t_result *x;
 
     t->result = fz_grown(t->result, (size_t)(t->n_results + 1) * sizeof *t->result);
     value = strstr(name, " %");
     if (!value)
         give_up(r);
     snprintf(t->result[t->n_results].name, FZ_T_NAME, "%.*s", (int)(value - name), name);
-    t->result[t->n_results++].value = atoi(value + 2);
+    x = &t->result[t->n_results++];
+    x->value = atoi(value + 2);
+    x->made = -1;
+    x->kind = strncmp(name, "there/", 6) == 0   ? FZ_T_THERE
+              : strncmp(name, "watch/", 6) == 0 ? FZ_T_WATCH
+              : strncmp(name, "fires/", 6) == 0 ? FZ_T_FIRES
+                                                : FZ_T_NAMED;
+    x->index = x->kind ? atoi(name + 6) : 0;
+    x->there = 0;
+    for (int i = 0; i < t->n_results && x->kind == FZ_T_WATCH; i++)
+        if (t->result[i].kind == FZ_T_THERE && t->result[i].index == x->index)
+            x->there = t->result[i].value;
+    for (int i = 0; i < t->n_instrs && x->kind; i++)
+        for (int k = 0; k < t->instr[i].n_out; k++)
+            if (t->instr[i].out[k] == x->value)
+                x->made = i;
 }
 
 static void next(reader *r)
@@ -239,8 +301,14 @@ fz_text *fz_text_read(const char *plan, const char *program)
     if (!r.t)
         abort();
     value_at(&r, 1);
-    for (next(&r); *r.line == ' '; next(&r))
-        instruction(&r);
+    r.t->accumulate = 1;
+    for (next(&r); *r.line == ' ' || strncmp(r.line, "once for ", 9) == 0; next(&r))
+        if (*r.line == ' ') {
+            instruction(&r);
+        } else {
+            r.t->accumulate = atoi(r.line + 9);
+            r.t->update = r.t->n_instrs;
+        }
     r.at = r.line = program;
     for (next(&r); *r.line == '%' && strstr(r.line, " = ") && *r.line != '-'; next(&r))
         source(&r);
@@ -271,18 +339,23 @@ typedef struct known {
 } known;
 struct fz_texts {
     fz_print_fn *print;
+    fz_watch_fn *watch;
     void *ctx;
     int n;
     known *known;
+    bool listed;
+    int n_monitors;
+    fz_t_monitor *monitor;
 };
 
-fz_texts *fz_texts_open(fz_print_fn *print, void *ctx)
+fz_texts *fz_texts_open(fz_print_fn *print, fz_watch_fn *watch, void *ctx)
 {
     fz_texts *t = calloc(1, sizeof *t);
 
     if (!t)
         abort();
     t->print = print;
+    t->watch = watch;
     t->ctx = ctx;
     return t;
 }
@@ -294,8 +367,46 @@ void fz_texts_close(fz_texts **t)
     for (int i = 0; i < (*t)->n; i++)
         fz_text_free(&(*t)->known[i].text);
     free((*t)->known);
+    free((*t)->monitor);
     free(*t);
     *t = NULL;
+}
+
+/* "fuzz.xml:9:5: train/pick.out: count: declared equal on all ranks of dp (2 ranks) and tp ..." */
+static void monitor(fz_texts *t, const char *line)
+{
+    const char *end = line + strcspn(line, "\n"), *path = strstr(line, ": "), *what, *of;
+    fz_t_monitor *m;
+
+    t->monitor = fz_grown(t->monitor, (size_t)(t->n_monitors + 1) * sizeof *m);
+    m = &t->monitor[t->n_monitors++];
+    *m = (fz_t_monitor){ .axes = 0 };
+    what = path ? strstr(path + 2, ": ") : NULL;
+    if (!what || what > end) {
+        fprintf(stderr, "not understood: %.*s\n", (int)(end - line), line);
+        abort();
+    }
+    snprintf(m->path, sizeof m->path, "%.*s", (int)(what - path - 2), path + 2);
+    snprintf(m->what, sizeof m->what, "%.*s", (int)strcspn(what + 2, ":"), what + 2);
+    of = strstr(what, " of ");
+    if (of && of < end) {
+        m->axes |= strncmp(of, " of dp (", 8) == 0 ? FZ_DP : FZ_TP;
+        of = strstr(of, " and tp (");
+        m->axes |= of && of < end ? FZ_TP : 0;
+    }
+}
+
+bool fz_texts_monitor(fz_texts *t, int i, fz_t_monitor *out)
+{
+    char *list = t->listed ? NULL : t->watch(t->ctx);
+
+    t->listed = true;
+    for (const char *p = list; p && *p; p += strcspn(p, "\n") + (p[strcspn(p, "\n")] == '\n'))
+        monitor(t, p);
+    free(list);
+    if (i < t->n_monitors)
+        *out = t->monitor[i];
+    return i < t->n_monitors;
 }
 
 const fz_text *fz_texts_of(fz_texts *t, bool train, int rank, int w, int h)

@@ -67,6 +67,9 @@ bool fz_iterate(fz_rank *k)
             return true;
         }
         k->pos++;
+        /* all that follows belongs to the update, which takes place once for several batches */
+        if (n->op == FZ_BACKWARD && k->scope == FZ_IN_TRAIN && k->accumulated + 1 < m->accumulate)
+            k->pos = k->n_order;
     }
     return true;
 }

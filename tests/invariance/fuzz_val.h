@@ -89,7 +89,7 @@ static inline uint64_t fz_moment(const fz_rank *k, int node)
 
     h = fz_mix(h, k->scope == FZ_IN_EVALUATE
                       ? (uint64_t)(k->evaluation * 1000 + k->iteration) + (1 << 20)
-                      : (uint64_t)k->step);
+                      : (uint64_t)k->batches);
     return h;
 }
 
@@ -121,8 +121,8 @@ static inline void fz_compare(fz_rank *k, int node, double x)
 {
     if (!fz_training(k))
         return;
-    k->sim->whole[node][k->r][k->step % 16].step = k->step + 1;
-    k->sim->whole[node][k->r][k->step % 16].value = x;
+    k->sim->whole[node][k->r][k->batches % 16].batch = k->batches + 1;
+    k->sim->whole[node][k->r][k->batches % 16].value = x;
 }
 
 /* Everything that a use of a model could be connected to. */

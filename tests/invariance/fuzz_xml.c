@@ -155,6 +155,8 @@ void fz_write(FILE *to, const fz_model *m)
     }
     fprintf(to, "  <train %s=\"%d\"", m->steps ? "steps" : "epochs",
             m->steps ? m->steps : m->epochs);
+    if (m->accumulate > 1)
+        fprintf(to, " accumulate=\"%d\"", m->accumulate);
     if (m->on_fail != FZ_NONE)
         fprintf(to, " on_fail=\"%s\"", fail[m->on_fail]);
     if (m->patience)
@@ -331,7 +333,7 @@ static bool ignored(const char *name)
     static const char *const known[] = {
         "width",       "height",    "path",      "max_objects", "classes", "count", "depth",
         "ffn",         "heads",     "queries",   "layers",      "most",    "lr",    "weight_decay",
-        "clip",        "decay",     "warmup",    "eval_size",   "root",    "split", "recompute",
+        "clip",        "decay",     "warmup",    "eval_size",   "root",    "split",
         "min_objects", "per_class", "freeze_at", "points",      "seed",    NULL
     };
 
@@ -475,6 +477,8 @@ static void read_scope(reader *r, const tag *t)
         if ((v = get(t, "steps")))
             m->steps = atoi(v) < 12 ? atoi(v) : 12;
         m->epochs = (v = get(t, "epochs")) && atoi(v) < 3 ? atoi(v) : 3;
+        if ((v = get(t, "accumulate")))
+            m->accumulate = atoi(v) < 4 ? atoi(v) : 4;
         if ((v = get(t, "on_fail")))
             m->on_fail = number_of("abort|vote", v);
         if ((v && m->on_fail == FZ_NONE) || get(t, "capture"))
