@@ -68,7 +68,7 @@ bool fz_diverges(const fz_model *m, uint64_t seed, bool thorough, fz_fault *f)
 bool fz_programs_diverge(fz_judge *j, const fz_model *m, uint64_t seed, fz_fault *f)
 {
     *f = (fz_fault){ .kind = FZ_SAME };
-    for (int run = 0; run < FZ_RUNS && fz_judge_texts(j); run++)
+    for (int run = 0; run < FZ_PROGRAM_RUNS && fz_judge_texts(j); run++)
         if (fz_run_programs(m, fz_judge_texts(j), fz_mix(seed, (uint64_t)run), f))
             return true;
     return false;

@@ -30,6 +30,7 @@ struct fz_judge {
     fz_texts *texts;
     dg_arena *arena; /* of its monitors */
     dg_params *params[FZ_RANKS];
+    dg_program *program; /* printed last */
     int unlowered;
 };
 
@@ -65,43 +66,59 @@ static dg_params *params_of(fz_judge *j, int rank)
     return *params;
 }
 
-/* What `detrgraph plan` prints. */
-static char *print(void *ctx, bool train, int rank, int w, int h, char **program)
+static char *given(dg_str *s)
+{
+    char *out = s->s ? strdup(s->s) : NULL;
+
+    dg_str_free(s);
+    return out;
+}
+
+static void complain(fz_judge *j)
+{
+    if (j->unlowered++ < 3)
+        fprintf(stderr, "# no program: %s\n", dg_diag_text(j->d));
+    dg_diag_clear(j->d);
+}
+
+static char *print_program(void *ctx, bool train, int rank, int w, int h)
 {
     fz_judge *j = ctx;
     const dg_scope *scope = train ? j->g->train : j->g->n_evaluates ? j->g->evaluates[0] : NULL;
     dg_params *params;
-    dg_program *p = NULL;
-    dg_plan *plan = NULL;
-    dg_str text = { 0 }, whole = { 0 };
+    dg_str text = { 0 };
     int rc = -1;
 
     dg_diag_clear(j->d);
+    dg_program_close(&j->program);
     j->g->rank = rank;
     params = params_of(j, rank);
     if (params && scope)
-        rc = lower(&p, j, scope, (dg_size){ w, h }, params);
+        rc = lower(&j->program, j, scope, (dg_size){ w, h }, params);
     if (rc == 0)
-        rc = dg_passes(p, DG_F32, DG_F32, j->backend, (int)(j->g->ranks * j->g->mesh.tp), j->d);
-    if (rc == 0)
-        rc = dg_plan_open(&plan, p, j->backend, 1, j->d);
-    if (plan) {
-        dg_plan_print(&text, plan, true);
-        dg_program_print(&whole, p);
-        *program = strdup(whole.s);
-    } else {
-        if (j->unlowered++ < 3)
-            fprintf(stderr, "# no program: %s\n", dg_diag_text(j->d));
-        dg_diag_clear(j->d);
+        rc = dg_passes(j->program, DG_F32, DG_F32, j->backend,
+                       (int)(j->g->ranks * j->g->mesh.tp), j->d);
+    if (rc < 0) {
+        complain(j);
+        return NULL;
     }
+    dg_program_print(&text, j->program);
+    return given(&text);
+}
+
+/* What `detrgraph plan` prints. */
+static char *print_plan(void *ctx)
+{
+    fz_judge *j = ctx;
+    dg_plan *plan = NULL;
+    dg_str text = { 0 };
+
+    if (dg_plan_open(&plan, j->program, j->backend, 1, j->d) < 0)
+        complain(j);
+    else
+        dg_plan_print(&text, plan, true);
     dg_plan_close(&plan);
-    dg_program_close(&p);
-    dg_str_free(&whole);
-
-    char *out = text.s ? strdup(text.s) : NULL;
-
-    dg_str_free(&text);
-    return out;
+    return given(&text);
 }
 
 /* What `detrgraph plan --monitors` prints. */
@@ -109,14 +126,13 @@ static char *print_monitors(void *ctx)
 {
     const fz_judge *j = ctx;
     dg_str text = { 0 };
-    char *out = NULL;
 
     if (j->g->monitors)
         dg_monitors_print(&text, j->g->monitors);
-    out = text.s ? strdup(text.s) : NULL;
-    dg_str_free(&text);
-    return out;
+    return given(&text);
 }
+
+static const fz_printer printer = { print_program, print_plan, print_monitors };
 
 fz_texts *fz_judge_texts(fz_judge *j)
 {
@@ -131,6 +147,7 @@ int fz_judge_unlowered(const fz_judge *j)
 static void forget(fz_judge *j)
 {
     fz_texts_close(&j->texts);
+    dg_program_close(&j->program);
     for (int r = 0; r < FZ_RANKS; r++)
         dg_params_close(&j->params[r]);
     dg_arena_close(&j->arena);
@@ -219,7 +236,7 @@ fz_opinion fz_judge_ask(fz_judge *j, const char *xml, const char *other, char *t
     dg_graph_close(&peer);
     if (rc == 0) {
         j->g = g;
-        j->texts = fz_texts_open(print, print_monitors, j);
+        j->texts = fz_texts_open(&printer, j);
         watch(j, &out);
     } else {
         dg_graph_close(&g);

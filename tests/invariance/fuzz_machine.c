@@ -152,11 +152,12 @@ static void disturb(fz_rank *k, const fz_t_instr *in)
 static fz_end instruction(fz_rank *k, const fz_t_instr *in)
 {
     const fz_text *t = k->machine->text;
-    fz_datum x[64] = { { 0, 0 } };
+    fz_datum x[64];
     fz_end end = FZ_WENT_ON;
 
     if (in->n_in > 64)
         abort();
+    x[0] = (fz_datum){ 0, 0 };
     for (int i = 0; i < in->n_in; i++)
         x[i] = fz_get(k, t->in[in->first_in + i]);
     if (in->traits & FZ_LENGTH)

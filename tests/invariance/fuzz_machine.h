@@ -9,7 +9,7 @@
 #include "tests/invariance/fuzz_run.h"
 #include "tests/invariance/fuzz_text.h"
 
-enum { FZ_REGIONS = 512 };
+enum { FZ_REGIONS = 512, FZ_SLOTS = 1024 };
 
 /* A parameter in a space that keeps something, by its place. */
 typedef struct fz_region {
@@ -25,6 +25,7 @@ typedef struct fz_machine {
     uint64_t *digest; /* of each value; 0: zeros */
     double *number;   /* of a single number its value, else the sum of all */
     int n_regions[FZ_P_SPACES];
+    short slot[FZ_P_SPACES][FZ_SLOTS]; /* 1 + the number of a region, by a hash of its place */
     fz_region region[FZ_P_SPACES][FZ_REGIONS];
 } fz_machine;
 

@@ -35,31 +35,23 @@ static fz_datum drawn(const fz_rank *k, const fz_t_value *x, int node, uint64_t 
     return (fz_datum){ digest | 1, zero ? 0 : number };
 }
 
-/* hint: where it may be among the regions of the space; set to where it is. */
-static fz_region *region_near(fz_rank *k, fz_space s, long offset, int *hint)
+fz_region *fz_region_at(fz_rank *k, fz_space s, long offset)
 {
     fz_machine *m = k->machine;
     fz_region *r = m->region[s];
+    unsigned at = (unsigned)(offset / 64) * 7 % FZ_SLOTS; /* parameters lie 64 bytes apart */
 
-    if (*hint < m->n_regions[s] && r[*hint].offset == offset)
-        return &r[*hint];
-    for (*hint = 0; *hint < m->n_regions[s]; ++*hint)
-        if (r[*hint].offset == offset)
-            return &r[*hint];
+    for (; m->slot[s][at]; at = (at + 1) % FZ_SLOTS)
+        if (r[m->slot[s][at] - 1].offset == offset)
+            return &r[m->slot[s][at] - 1];
     if (m->n_regions[s] == FZ_REGIONS)
         abort();
     r = &r[m->n_regions[s]++];
+    m->slot[s][at] = (short)m->n_regions[s];
     *r = (fz_region){ offset, 0, 0 };
     if (s == FZ_P_WEIGHTS || s == FZ_P_EMA)
         r->digest = fz_mix(k->sim->seed, (uint64_t)offset) | 1;
     return r;
-}
-
-fz_region *fz_region_at(fz_rank *k, fz_space s, long offset)
-{
-    int hint = 0;
-
-    return region_near(k, s, offset, &hint);
 }
 
 static bool keeps(fz_space s)
@@ -76,13 +68,13 @@ fz_datum fz_get(fz_rank *k, int v)
         return (fz_datum){ 0, 0 };
     if (!keeps(x->space))
         return (fz_datum){ m->digest[v], m->number[v] };
-    return (fz_datum){ region_near(k, x->space, x->offset, &m->text->value[v].hint)->digest, 1 };
+    return (fz_datum){ fz_region_at(k, x->space, x->offset)->digest, 1 };
 }
 
 static void write_region(fz_rank *k, int v, uint64_t digest)
 {
-    fz_t_value *x = &k->machine->text->value[v];
-    fz_region *r = region_near(k, x->space, x->offset, &x->hint);
+    const fz_t_value *x = &k->machine->text->value[v];
+    fz_region *r = fz_region_at(k, x->space, x->offset);
 
     if (r->busy)
         fz_part(k->sim, FZ_OTHER_STATE, "rank %d writes at %ld what is being reduced", k->r,
@@ -250,9 +242,9 @@ uint64_t fz_whole(const fz_rank *k, fz_space s, long begin, long end)
     return all;
 }
 
-static void mix_into(fz_rank *k, fz_space s, long offset, int hint, uint64_t h)
+static void mix_into(fz_rank *k, fz_space s, long offset, uint64_t h)
 {
-    fz_region *r = region_near(k, s, offset, &hint);
+    fz_region *r = fz_region_at(k, s, offset);
 
     r->digest = fz_mix(r->digest, h) | 1;
 }
@@ -268,7 +260,7 @@ static void adamw(fz_rank *k, const fz_t_instr *in, const fz_datum *x)
         return;
     for (int i = 0; i < m->n_regions[FZ_P_GRADIENTS]; i++)
         for (int s = 0; s < 3; s++)
-            mix_into(k, spaces[s], m->region[FZ_P_GRADIENTS][i].offset, i,
+            mix_into(k, spaces[s], m->region[FZ_P_GRADIENTS][i].offset,
                      fz_mix(m->region[FZ_P_GRADIENTS][i].digest, norm));
 }
 
@@ -282,7 +274,7 @@ void fz_update(fz_rank *k, const fz_t_instr *in, const fz_datum *x)
     } else if (strcmp(in->op, "ema") == 0) {
         for (int i = 0; i < m->n_regions[FZ_P_WEIGHTS] && x[in->n_in - 1].number != 0; i++)
             if (m->region[FZ_P_WEIGHTS][i].offset / 4 >= in->begin)
-                mix_into(k, FZ_P_EMA, m->region[FZ_P_WEIGHTS][i].offset, i,
+                mix_into(k, FZ_P_EMA, m->region[FZ_P_WEIGHTS][i].offset,
                          m->region[FZ_P_WEIGHTS][i].digest);
     } else if (strcmp(in->op, "accumulate") == 0) {
         h = x[0].digest && x[1].digest ? fz_mix(x[0].digest, x[1].digest) | 1
@@ -294,7 +286,7 @@ void fz_update(fz_rank *k, const fz_t_instr *in, const fz_datum *x)
         for (int i = 0; i < 2 && x[in->n_in - 1].number != 0; i++) {
             const fz_t_value *s = &m->text->value[m->text->in[in->first_in + i]];
 
-            mix_into(k, s->space, s->offset, s->hint, h);
+            mix_into(k, s->space, s->offset, h);
         }
     }
 }

@@ -333,13 +333,13 @@ void fz_text_free(fz_text **t)
 /* ---- all texts of a pipeline ----------------------------------------------------------------- */
 
 typedef struct known {
-    bool train;
+    bool train, shared;
     int rank, w, h;
+    char *program; /* as it is listed; NULL: there is none, or another has it */
     fz_text *text;
 } known;
 struct fz_texts {
-    fz_print_fn *print;
-    fz_watch_fn *watch;
+    const fz_printer *print;
     void *ctx;
     int n;
     known *known;
@@ -348,14 +348,13 @@ struct fz_texts {
     fz_t_monitor *monitor;
 };
 
-fz_texts *fz_texts_open(fz_print_fn *print, fz_watch_fn *watch, void *ctx)
+fz_texts *fz_texts_open(const fz_printer *print, void *ctx)
 {
     fz_texts *t = calloc(1, sizeof *t);
 
     if (!t)
         abort();
     t->print = print;
-    t->watch = watch;
     t->ctx = ctx;
     return t;
 }
@@ -364,8 +363,11 @@ void fz_texts_close(fz_texts **t)
 {
     if (!*t)
         return;
-    for (int i = 0; i < (*t)->n; i++)
-        fz_text_free(&(*t)->known[i].text);
+    for (int i = 0; i < (*t)->n; i++) {
+        if (!(*t)->known[i].shared)
+            fz_text_free(&(*t)->known[i].text);
+        free((*t)->known[i].program);
+    }
     free((*t)->known);
     free((*t)->monitor);
     free(*t);
@@ -398,7 +400,7 @@ static void monitor(fz_texts *t, const char *line)
 
 bool fz_texts_monitor(fz_texts *t, int i, fz_t_monitor *out)
 {
-    char *list = t->listed ? NULL : t->watch(t->ctx);
+    char *list = t->listed ? NULL : t->print->monitors(t->ctx);
 
     t->listed = true;
     for (const char *p = list; p && *p; p += strcspn(p, "\n") + (p[strcspn(p, "\n")] == '\n'))
@@ -409,21 +411,42 @@ bool fz_texts_monitor(fz_texts *t, int i, fz_t_monitor *out)
     return i < t->n_monitors;
 }
 
+/* A rank whose program has the same listing as another's has the same plan. */
+static bool is_shared(fz_texts *t, known *k)
+{
+    for (int i = 0; i < t->n && k->program; i++) {
+        const known *o = &t->known[i];
+
+        if (o->program && o->train == k->train && o->w == k->w && o->h == k->h &&
+            strcmp(o->program, k->program) == 0) {
+            k->text = o->text;
+            k->shared = true;
+            return true;
+        }
+    }
+    return false;
+}
+
 const fz_text *fz_texts_of(fz_texts *t, bool train, int rank, int w, int h)
 {
-    char *plan, *program = NULL;
-    known *k;
+    known k = { .train = train, .rank = rank, .w = w, .h = h };
+    char *plan;
 
     for (int i = 0; i < t->n; i++) {
-        k = &t->known[i];
-        if (k->train == train && k->rank == rank && k->w == w && k->h == h)
-            return k->text;
+        const known *o = &t->known[i];
+
+        if (o->train == train && o->rank == rank && o->w == w && o->h == h)
+            return o->text;
+    }
+    k.program = t->print->program(t->ctx, train, rank, w, h);
+    if (is_shared(t, &k)) {
+        free(k.program);
+        k.program = NULL;
+    } else if (k.program && (plan = t->print->plan(t->ctx))) {
+        k.text = fz_text_read(plan, k.program);
+        free(plan);
     }
     t->known = fz_grown(t->known, (size_t)(t->n + 1) * sizeof *t->known);
-    plan = t->print(t->ctx, train, rank, w, h, &program);
-    k = &t->known[t->n++];
-    *k = (known){ train, rank, w, h, plan ? fz_text_read(plan, program) : NULL };
-    free(plan);
-    free(program);
-    return k->text;
+    t->known[t->n++] = k;
+    return k.text;
 }

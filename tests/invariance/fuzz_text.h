@@ -26,7 +26,6 @@ typedef struct fz_t_value {
     fz_space space;
     long offset, elements; /* offset: bytes, in a space that keeps something */
     bool whole;            /* i32 */
-    int hint;              /* where the machine found it last */
     char name[FZ_T_NAME];  /* of an input: "b.images" */
     uint64_t content;      /* of a constant */
     double number;
@@ -96,10 +95,13 @@ void fz_text_free(fz_text **t);
 /* Where texts come from: the program of a rank, for a scope and an image size; NULL: there is none.
  * A batch that is not full has padding: it runs the same program. */
 typedef struct fz_texts fz_texts;
-typedef char *fz_print_fn(void *ctx, bool train, int rank, int w, int h, char **program);
-/* What `plan --monitors` prints; NULL: nothing. */
-typedef char *fz_watch_fn(void *ctx);
-fz_texts *fz_texts_open(fz_print_fn *print, fz_watch_fn *watch, void *ctx);
+typedef struct fz_printer {
+    /* the program's own listing; NULL: it cannot be made */
+    char *(*program)(void *ctx, bool train, int rank, int w, int h);
+    char *(*plan)(void *ctx);     /* what `plan` prints of that program; NULL: no plan */
+    char *(*monitors)(void *ctx); /* what `plan --monitors` prints; NULL: nothing */
+} fz_printer;
+fz_texts *fz_texts_open(const fz_printer *print, void *ctx);
 void fz_texts_close(fz_texts **t);
 const fz_text *fz_texts_of(fz_texts *t, bool train, int rank, int w, int h);
 
