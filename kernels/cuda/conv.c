@@ -1,11 +1,11 @@
-/* conv.c: twins of kernels/ref/conv.c, which has the formulas, as matrix products of the vendor's
- * library.
+/* conv.c: twins of kernels/ref/conv.c, which has the formulas. The kernel is packed, [o][ky,kx,i],
+ * and the vendor's library of convolutions asked first. What it has no plan for, f64 and results in
+ * another type than the operands are matrix products:
  *
- * A pixel of y is a row. `columns` has what that pixel reads of x, [pixel][ky,kx,i], and the kernel
- * is packed alike, [o][ky,kx,i]. A kernel of one tap with stride 1 reads x itself. Columns are made
- * for as many images at a time as fit into COLUMN_BYTES. In dx the columns are the product's
- * result, in wide, and every element of x adds up its own from them: no two threads write one
- * place. */
+ * A pixel of y is a row. `columns` has what that pixel reads of x, [pixel][ky,kx,i], as the kernel
+ * is packed. A kernel of one tap with stride 1 reads x itself. Columns are made for as many images
+ * at a time as fit into COLUMN_BYTES. In dx the columns are the product's result, in wide, and
+ * every element of x adds up its own from them: no two threads write one place. */
 #include "kernels/cuda/stored.h"
 
 enum { COLUMN_BYTES = 64 << 20 };
@@ -126,7 +126,8 @@ KERNEL(gather_columns_kernel, geometry)
 typedef struct packing {
     const wide *w;
     real *packed;
-    const wide *sums; /* packed, of dw */
+    const void *sums; /* packed, of dw */
+    int64_t sums_real;
     wide *dw;
     int64_t o, i, taps;
 } packing;
@@ -145,8 +146,67 @@ KERNEL(unpack_kernel, packing)
     for (int64_t n = first(); n < p->o * p->i * p->taps; n += step()) {
         int64_t t = n % p->taps, i = n / p->taps % p->i, o = n / p->taps / p->i;
 
-        p->dw[n] = p->sums[(o * p->taps + t) * p->i + i];
+        p->dw[n] = load(p->sums, p->sums_real, (o * p->taps + t) * p->i + i);
     }
+}
+
+typedef struct biased {
+    real *y;
+    const wide *bias;
+    int64_t size, o;
+} biased;
+
+KERNEL(add_bias_kernel, biased)
+{
+    for (int64_t n = first(); n < p->size; n += step())
+        p->y[n] = put(get(p->y[n]) + p->bias[n % p->o]);
+}
+
+/* ---- the library ----------------------------------------------------------------------------- */
+
+static int convolve(const dg_cuda_call *c, const geometry *g, int64_t images, dg_cuda_wanted wanted,
+                    const dg_cuda_convolved *at)
+{
+    dg_cuda_convolution p = { .wanted = wanted,
+                              .type = DG_CUDA_REAL,
+                              .images = images,
+                              .h = g->h,
+                              .w = g->w,
+                              .i = g->i,
+                              .out_h = g->out_h,
+                              .out_w = g->out_w,
+                              .o = g->o,
+                              .kh = g->kh,
+                              .kw = g->kw,
+                              .stride = g->stride,
+                              .pad = g->pad,
+                              .bias = at->bias != NULL,
+                              .tf32 = 0 };
+
+    return c->queue->convolve ? c->queue->convolve(c->queue, &p, at) : DG_CUDA_NO_PLAN;
+}
+
+/* The bias follows where the library adds none; y is rounded once more then. */
+static int convolve_y(const dg_cuda_call *c, const geometry *g, int64_t images,
+                      dg_cuda_convolved *at)
+{
+    biased p = { .y = (real *)at->to,
+                 .bias = (const wide *)at->bias,
+                 .size = images * g->out_h * g->out_w * g->o,
+                 .o = g->o };
+    int rc = convolve(c, g, images, DG_CUDA_Y, at);
+
+    if (rc != DG_CUDA_NO_PLAN || !at->bias)
+        return rc;
+    at->bias = NULL;
+    rc = convolve(c, g, images, DG_CUDA_Y, at);
+    return rc ? rc : LAUNCH(c, add_bias_kernel, grid_of(p.size), &p);
+}
+
+/* Whether the library may be asked: it gives results of the operands' type. */
+static bool in_one_type(const dg_tensor *result)
+{
+    return DG_CUDA_REAL != DG_F64 && result->dtype == DG_CUDA_REAL;
 }
 
 /* ---- y --------------------------------------------------------------------------------------- */
@@ -241,6 +301,14 @@ static int conv2d(const dg_cuda_call *c)
     char *at = (char *)c->a->workspace;
     int rc = pack(c, &g, wides(c->a, DG_CONV2D_W), &at, &packed);
 
+    if (rc == 0 && in_one_type(y)) {
+        dg_cuda_convolved places = { x, packed, NULL, wides(c->a, DG_CONV2D_B), y->data };
+
+        rc = convolve_y(c, &g, images, &places);
+        if (rc != DG_CUDA_NO_PLAN)
+            return rc;
+        rc = 0;
+    }
     rc = rc ? rc : make_bias(c, &g, &at, &bias);
     for (int64_t b = 0; b < images && rc == 0; b += some) {
         int64_t n = images - b < some ? images - b : some;
@@ -256,7 +324,8 @@ static int conv2d(const dg_cuda_call *c)
                               .b_step = 0,
                               .bias = bias != NULL,
                               .add = 0,
-                              .alignment = 0 };
+                              .alignment = 0,
+                              .tf32 = 0 };
 
         rc = make_columns(c, &g, x + b * g.h * g.w * g.i, n, at, &columns);
         rc = rc ? rc
@@ -289,6 +358,14 @@ static int conv2d_dx(const dg_cuda_call *c)
     char *at = (char *)c->a->workspace;
     int rc = pack(c, &g, wides(c->a, DG_CONV2D_DX_W), &at, &packed);
 
+    if (rc == 0 && in_one_type(dx)) {
+        dg_cuda_convolved places = { NULL, packed, dy, NULL, dx->data };
+
+        rc = convolve(c, &g, images, DG_CUDA_DX, &places);
+        if (rc != DG_CUDA_NO_PLAN)
+            return rc;
+        rc = 0;
+    }
     g.to_real = dx->dtype == DG_CUDA_REAL;
     for (int64_t b = 0; b < images && rc == 0; b += some) {
         int64_t n = images - b < some ? images - b : some;
@@ -304,7 +381,8 @@ static int conv2d_dx(const dg_cuda_call *c)
                               .b_step = 0,
                               .bias = 0,
                               .add = 0,
-                              .alignment = 0 };
+                              .alignment = 0,
+                              .tf32 = 0 };
 
         g.images = n;
         g.dcolumns = (const wide *)at;
@@ -339,10 +417,20 @@ static int conv2d_dw(const dg_cuda_call *c)
     const real *x = reals(c->a, DG_CONV2D_DW_X), *dy = reals(c->a, DG_CONV2D_DW_DY), *columns;
     char *at = (char *)c->a->workspace + packed_bytes(&g, sizeof(wide));
     packing k = packing_of(&g);
-    int rc = 0;
+    int rc = DG_CUDA_NO_PLAN;
 
-    k.sums = (const wide *)c->a->workspace;
+    k.sums = c->a->workspace;
     k.dw = wides(c->a, DG_CONV2D_DW_DW);
+    if (DG_CUDA_REAL != DG_F64) { /* in the operands' type, then converted: what the library does
+                                     fast */
+        dg_cuda_convolved places = { x, NULL, dy, NULL, c->a->workspace };
+
+        rc = convolve(c, &g, images, DG_CUDA_DKERNEL, &places);
+        k.sums_real = rc == 0;
+    }
+    if (rc != DG_CUDA_NO_PLAN)
+        return rc ? rc : LAUNCH(c, unpack_kernel, grid_of(kernel_elements(&g)), &k);
+    rc = 0;
     for (int64_t b = 0; b < images && rc == 0; b += some) {
         int64_t n = images - b < some ? images - b : some;
         dg_cuda_product p = { .type = DG_CUDA_REAL,
@@ -357,7 +445,8 @@ static int conv2d_dw(const dg_cuda_call *c)
                               .b_step = 0,
                               .bias = 0,
                               .add = b > 0,
-                              .alignment = 0 };
+                              .alignment = 0,
+                              .tf32 = 0 };
 
         rc = make_columns(c, &g, x + b * g.h * g.w * g.i, n, at, &columns);
         rc = rc ? rc

@@ -37,8 +37,31 @@ typedef struct dg_cuda_product {
     int64_t trans_a, trans_b, batch, m, n, k;
     int64_t a_step, b_step; /* elements from one matrix to the next; 0: all have the same */
     int64_t bias, add;      /* bias: there is c, not in f64; add: y += a b */
-    int64_t alignment;      /* of all addresses, in bytes; the queue finds it out */
+    /* What the queue knows: all addresses are multiples of it, in bytes; f32 may be multiplied as
+     * tf32, which has 10 bits behind the point. */
+    int64_t alignment, tf32;
 } dg_cuda_product;
+
+/* x [images,h,w,i], y [images,out_h,out_w,o], kernel [o,kh,kw,i], all of one type; the formulas are
+ * those of kernels/ref/conv.c. A description without padding: equal ones have equal bytes. */
+typedef enum dg_cuda_wanted { DG_CUDA_Y, DG_CUDA_DX, DG_CUDA_DKERNEL } dg_cuda_wanted;
+typedef struct dg_cuda_convolution {
+    int64_t wanted; /* dg_cuda_wanted: which of the three is computed from the other two */
+    int64_t type;   /* dg_dtype: bf16 or f32; sums are in f32 */
+    int64_t images, h, w, i, out_h, out_w, o, kh, kw, stride, pad;
+    int64_t bias; /* y: there is one, o numbers of f32 */
+    int64_t tf32; /* as of a product; the queue knows it */
+} dg_cuda_convolution;
+
+/* Two of x, kernel and y; to: the third, which is wanted. bias may be NULL. All addresses are
+ * multiples of DG_CUDA_CONVOLVED bytes. */
+enum { DG_CUDA_CONVOLVED = 16 };
+typedef struct dg_cuda_convolved {
+    const void *x, *kernel, *y, *bias;
+    void *to;
+} dg_cuda_convolved;
+
+enum { DG_CUDA_NO_PLAN = 1 };
 
 typedef struct dg_cuda_queue dg_cuda_queue;
 struct dg_cuda_queue {
@@ -49,6 +72,9 @@ struct dg_cuda_queue {
     /* A matrix product of the vendor's library, which knows no guard: it runs in any case. */
     int (*product)(dg_cuda_queue *q, const dg_cuda_product *p, const void *a, const void *b,
                    const void *c, void *y);
+    /* A convolution of the vendor's library, without a guard as well. DG_CUDA_NO_PLAN: the library
+     * has none that would do, or there is no library; nothing was put on the queue. */
+    int (*convolve)(dg_cuda_queue *q, const dg_cuda_convolution *p, const dg_cuda_convolved *at);
     size_t shared_limit; /* bytes of shared memory that a block may have; at least 48 KiB */
 };
 

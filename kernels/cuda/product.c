@@ -98,7 +98,8 @@ static int matmul(const dg_cuda_call *c)
                           .b_step = s.b_step,
                           .bias = has(a, DG_MATMUL_C),
                           .add = 0,
-                          .alignment = 0 };
+                          .alignment = 0,
+                          .tf32 = 0 };
     const void *left, *right, *bias;
     char *at = (char *)a->workspace;
     int rc = convert(c, DG_MATMUL_A, DG_CUDA_REAL, &at, &left);

@@ -1,5 +1,5 @@
 /* runtime.h: what the backend for CUDA devices wants of CUDA: the functions of its runtime that it
- * calls, and the library of products behind one function. kernels/cuda/nvidia answers them with
+ * calls, and the libraries of products and convolutions behind a few functions. kernels/cuda/nvidia answers them with
  * CUDA; tests/cuda/standin.c with the CPU. Both are modules: shared objects that the program loads
  * when a CUDA device is asked for, with the kernels of this folder in them.
  *
@@ -13,12 +13,13 @@
 
 #include "kernels/cuda/cuda.h"
 
-enum { DG_CUDA_VERSION = 2 }; /* of this file; a module of another one is refused */
+enum { DG_CUDA_VERSION = 3 }; /* of this file; a module of another one is refused */
 
 typedef struct dg_cuda_stream dg_cuda_stream;
 typedef struct dg_cuda_event dg_cuda_event;
 typedef struct dg_cuda_graph dg_cuda_graph;     /* captured, ready to be launched */
 typedef struct dg_cuda_plan dg_cuda_plan;       /* how a product of one description is done */
+typedef struct dg_cuda_conv_plan dg_cuda_conv_plan; /* the same of a convolution */
 typedef struct dg_cuda_runtime dg_cuda_runtime; /* one device */
 
 /* Numbers of cudaError_t that the backend acts on. */
@@ -44,8 +45,9 @@ enum {
 
 struct dg_cuda_runtime {
     size_t shared_limit;    /* of a block */
-    size_t workspace_bytes; /* that products want, one for all: they run one after another */
-    bool has_bf16;          /* fast products of bf16 */
+    /* That products and convolutions want, one for all: they run one after another. */
+    size_t workspace_bytes;
+    bool has_bf16, has_tf32; /* fast products of these */
     uint8_t id[16];         /* of the GPU: another one has another */
     void (*close)(dg_cuda_runtime *r);
     /* "NVIDIA H100, sm_90, driver 13.0, CUDA 13.0" */
@@ -89,6 +91,14 @@ struct dg_cuda_runtime {
     void (*plan_close)(dg_cuda_runtime *r, dg_cuda_plan *plan);
     int (*plan_run)(dg_cuda_runtime *r, dg_cuda_stream *s, dg_cuda_plan *plan, const void *a,
                     const void *b, const void *c, void *y, void *workspace);
+
+    /* Convolutions; all NULL: there is no library of them. A plan's sums have a fixed order, it
+     * multiplies in the precision that was asked for, and does with workspace_bytes. *plan is NULL,
+     * without an error, if the library has no such plan. */
+    int (*conv_open)(dg_cuda_runtime *r, dg_cuda_conv_plan **plan, const dg_cuda_convolution *p);
+    void (*conv_close)(dg_cuda_runtime *r, dg_cuda_conv_plan *plan);
+    int (*conv_run)(dg_cuda_runtime *r, dg_cuda_stream *s, dg_cuda_conv_plan *plan,
+                    const dg_cuda_convolved *at, void *workspace);
 };
 
 /* A module has one of these, with the name dg_cuda_this_module. */

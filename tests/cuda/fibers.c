@@ -281,9 +281,23 @@ static int product(dg_cuda_queue *q, const dg_cuda_product *p, const void *a, co
     return 0;
 }
 
+static int convolve(dg_cuda_queue *q, const dg_cuda_convolution *p, const dg_cuda_convolved *at)
+{
+    fibers *owner = (fibers *)q;
+
+    if (owner->plans == FIBERS_NONE || (owner->plans == FIBERS_NO_BIAS && p->bias))
+        return DG_CUDA_NO_PLAN;
+    owner->convolutions++;
+    assert_true(convolutions_run(p, at));
+    return 0;
+}
+
 fibers fibers_open(uint64_t seed)
 {
-    return (fibers){ .queue = { .launch = launch, .product = product, .shared_limit = 48 << 10 },
+    return (fibers){ .queue = { .launch = launch,
+                                .product = product,
+                                .convolve = convolve,
+                                .shared_limit = 48 << 10 },
                      .seed = seed + 1 };
 }
 

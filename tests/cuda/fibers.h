@@ -10,10 +10,14 @@
 
 #include "kernels/cuda/device.h"
 
+/* What the library of convolutions has plans for. */
+typedef enum fibers_plans { FIBERS_ALL, FIBERS_NO_BIAS, FIBERS_NONE } fibers_plans;
+
 typedef struct fibers {
     dg_cuda_queue queue; /* first: what kernels are put on; they run at once */
     uint64_t seed;
-    int64_t launches, switches; /* so far */
+    fibers_plans plans;
+    int64_t launches, switches, convolutions; /* so far */
     char why[200];              /* of the first fault: threads that wait for ever, no block */
 } fibers;
 

@@ -10,6 +10,7 @@
  *   fault=N        the N-th kernel fails, with an illegal address
  *   seed=N         the order of streams
  *   share=1        every process has the same GPU
+ *   plain=1        no library of convolutions, and no fast products of f32
  * At its end it appends a line of what was done to the file that STANDIN_COUNTS names. */
 #ifndef DG_TESTS_CUDA_STANDIN_H
 #define DG_TESTS_CUDA_STANDIN_H
@@ -26,6 +27,7 @@ typedef enum standin_work {
     STANDIN_LAUNCH,
     STANDIN_CALL,
     STANDIN_PRODUCT,
+    STANDIN_CONVOLUTION,
     STANDIN_PEERS, /* a function that sees device memory and may wait for other processes */
     STANDIN_ORDER, /* until another stream has come to a place */
 } standin_work;
@@ -46,6 +48,8 @@ typedef struct standin_item {
     void *ctx;
     dg_cuda_product product;
     const void *a, *b, *c;
+    dg_cuda_convolution convolution;
+    dg_cuda_convolved at;
     dg_cuda_stream *until;
     uint64_t seq;
 } standin_item;
@@ -77,8 +81,12 @@ struct dg_cuda_plan {
     dg_cuda_product product;
 };
 
+struct dg_cuda_conv_plan {
+    dg_cuda_convolution what;
+};
+
 typedef struct standin_words {
-    int64_t devices, error, memory, fault, seed, share;
+    int64_t devices, error, memory, fault, seed, share, plain;
 } standin_words;
 
 typedef struct standin_block {
@@ -108,7 +116,7 @@ typedef struct standin {
     dg_cuda_stream *origin; /* of the capture */
     bool invalid;           /* the capture cannot be finished */
     uint64_t n_captures;
-    int64_t n_launches, n_products, n_copies, n_waits, n_replays, n_graphs, n_direct;
+    int64_t n_launches, n_products, n_convolutions, n_copies, n_waits, n_replays, n_graphs, n_direct;
 } standin;
 
 /* ---- memory: with the lock held -------------------------------------------------------------- */

@@ -31,6 +31,7 @@ void standin_append(standin *s, dg_cuda_stream *on, const standin_item *it)
     if (it->work == STANDIN_LAUNCH)
         copy->fails = ++s->n_launches == s->words.fault;
     s->n_products += it->work == STANDIN_PRODUCT;
+    s->n_convolutions += it->work == STANDIN_CONVOLUTION;
     s->n_copies += it->work == STANDIN_COPY;
     if (on->last)
         on->last->next = copy;
@@ -104,6 +105,10 @@ static void perform(const standin_item *it)
         break;
     case STANDIN_PRODUCT:
         products_run(&it->product, it->a, it->b, it->c, it->to);
+        break;
+    case STANDIN_CONVOLUTION:
+        if (!convolutions_run(&it->convolution, &it->at))
+            abort();
         break;
     case STANDIN_CALL:
     case STANDIN_PEERS:

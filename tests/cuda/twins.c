@@ -2,11 +2,13 @@
  * run thread by thread on the CPU, agrees with the reference: in f64 with ref in f64, in f32 within
  * the row's tolerance, in bf16 with ref in f32 on the same rounded operands. It gives the same bits
  * in any order of threads and blocks, works in place where the row says so, and leaves its outputs
- * alone where its guard is 0, unless a library does its work. */
+ * alone where its guard is 0, unless a library does its work. A convolution also runs with a library
+ * that adds no bias, and without one. */
 #include "tests/check.h"
 
 #include <math.h>
 
+#include "tensor/ops.h"
 #include "tests/cuda/fibers.h"
 #include "tests/ops/operands.h"
 #include "tests/ops/sample_program.h"
@@ -32,7 +34,8 @@ typedef struct walker {
     int runs[DG_N_OPS];
     double worst[DG_N_OPS][SAMPLE_TYPES];
     const sample *sample;
-    int64_t launches, switches;
+    fibers_plans plans; /* of the library of convolutions */
+    int64_t launches, switches, convolutions;
     int failures;
 } walker;
 
@@ -90,6 +93,7 @@ static void run(walker *w, const dg_instr *instr, int type, const dg_cuda_kernel
     fibers f = fibers_open(seed);
     int rc;
 
+    f.plans = w->plans;
     for (size_t i = 0; i < sizeof adapt / sizeof adapt[0] && seed == LITTLE_MEMORY; i++)
         if (strcmp(adapt[i].op, instr->op->name) == 0)
             f.queue.shared_limit = adapt[i].shared;
@@ -97,14 +101,20 @@ static void run(walker *w, const dg_instr *instr, int type, const dg_cuda_kernel
 
     w->launches += f.launches;
     w->switches += f.switches;
+    w->convolutions += f.convolutions;
     if (rc)
         fail_sample(w, instr, sample_type_names[type],
                     dg_printf(w->arena, "status %d: %s", rc, f.why[0] ? f.why : "no fault"));
 }
 
-static void check_in(void *ctx, dg_interpreter *m, const dg_instr *instr, int type)
+static bool is_convolution(const dg_instr *instr)
 {
-    walker *w = ctx;
+    return instr->op == DG_OP(conv2d) || instr->op == DG_OP(conv2d_dx) ||
+           instr->op == DG_OP(conv2d_dw);
+}
+
+static void check_with(walker *w, dg_interpreter *m, const dg_instr *instr, int type)
+{
     const int32_t off = 0, on = 1;
     dg_tensor ref[DG_MAX_OPERANDS], got[DG_MAX_OPERANDS], other[DG_MAX_OPERANDS];
     int n = instr->n_in + instr->n_out;
@@ -135,6 +145,17 @@ static void check_in(void *ctx, dg_interpreter *m, const dg_instr *instr, int ty
     if (!k->unguarded)
         check_bits(w, instr, type, "a guard of 0", got, other);
     w->runs[instr->op - dg_ops]++;
+}
+
+static void check_in(void *ctx, dg_interpreter *m, const dg_instr *instr, int type)
+{
+    walker *w = ctx;
+
+    for (int plans = FIBERS_ALL; plans <= (is_convolution(instr) ? FIBERS_NONE : FIBERS_ALL);
+         plans++) {
+        w->plans = (fibers_plans)plans;
+        check_with(w, m, instr, type);
+    }
 }
 
 static void check_sample(walker *w, const sample *one)
@@ -195,8 +216,11 @@ static void every_kernel_has_run(void **state)
     }
     print_message("\n");
     assert_true(ops > 0);
-    print_message("# %d ops, %d runs, %lld launches, %lld switches of threads\n", ops, runs,
-                  (long long)w->launches, (long long)w->switches);
+    assert_true(w->convolutions > 0);
+    print_message("# %d ops, %d runs, %lld launches, %lld switches of threads, %lld convolutions of "
+                  "the library\n",
+                  ops, runs, (long long)w->launches, (long long)w->switches,
+                  (long long)w->convolutions);
     for (int type = 0; type < SAMPLE_TYPES; type++)
         print_message("# %s: worst error over the largest magnitude %.2g (%s)\n",
                       sample_type_names[type], w->worst[worst[type]][type],

@@ -173,6 +173,9 @@ static void release(dg_cuda *c)
             dg_cuda_event_free(c, c->order);
         for (int i = 0; i < c->n_plans; i++)
             c->r->plan_close(c->r, c->plans[i].plan);
+        for (int i = 0; i < c->n_conv_plans; i++)
+            if (c->conv_plans[i].plan)
+                c->r->conv_close(c->r, c->conv_plans[i].plan);
         for (int i = 0; i < c->observed.n; i++)
             if (!c->observed.items[i].refused)
                 c->r->unpin(c->r, c->observed.items[i].p);
@@ -184,6 +187,7 @@ static void release(dg_cuda *c)
     free(c->pinned.items);
     free(c->observed.items);
     free(c->plans);
+    free(c->conv_plans);
     pthread_mutex_destroy(&c->lock);
     pthread_mutex_destroy(&c->jobs_lock);
     free(c->nccl);

@@ -1,5 +1,5 @@
 /* internal.h: what the files of this folder share: backend.c opens, closes and has the memory,
- * work.c the lanes and events, record.c the recordings, load.c finds the module. Everything here is
+ * work.c the lanes and events, libraries.c products and convolutions, record.c the recordings, load.c finds the module. Everything here is
  * called with the device's lock held, unless it says otherwise. */
 #ifndef DG_KERNELS_CUDA_HOST_INTERNAL_H
 #define DG_KERNELS_CUDA_HOST_INTERNAL_H
@@ -71,6 +71,11 @@ typedef struct dg_cuda_planned {
     dg_cuda_plan *plan;
 } dg_cuda_planned;
 
+typedef struct dg_cuda_conv_planned {
+    dg_cuda_convolution what;
+    dg_cuda_conv_plan *plan; /* NULL: the library has none that would do */
+} dg_cuda_conv_planned;
+
 struct dg_cuda {
     dg_backend table; /* first: what the caller has */
     const dg_cuda_module *module;
@@ -84,7 +89,10 @@ struct dg_cuda {
     dg_cuda_ranges observed; /* pages with words of observers */
     dg_cuda_planned *plans;
     int n_plans, cap_plans;
-    void *workspace; /* of products */
+    dg_cuda_conv_planned *conv_plans;
+    int n_conv_plans, cap_conv_plans;
+    bool tf32;       /* f32 may be multiplied as tf32 */
+    void *workspace; /* of products and convolutions */
     dg_recording *recording;
     uint64_t n_recordings;
     dg_event *order;  /* between lanes, around a replay */
@@ -110,6 +118,12 @@ int dg_cuda_record_event(dg_cuda *c, dg_event *e, dg_lane lane);
 int dg_cuda_record_wait(dg_cuda *c, dg_lane lane, dg_event *e);
 void dg_cuda_recording_close(dg_cuda *c, dg_recording *r);
 void dg_cuda_event_free(dg_cuda *c, dg_event *e);
+
+/* For an op's queue: what the vendor's libraries do, by plans that are kept. */
+int dg_cuda_put_product(dg_cuda_queue *q, const dg_cuda_product *p, const void *a, const void *b,
+                        const void *bias, void *y);
+int dg_cuda_put_convolution(dg_cuda_queue *q, const dg_cuda_convolution *p,
+                            const dg_cuda_convolved *at);
 
 /* A failure of work that CUDA does not know of, without the lock: the next wait returns it. */
 void dg_cuda_work_failed(dg_cuda *c, int status, int mark);

@@ -84,62 +84,6 @@ static int put_kernel(dg_cuda_queue *q, dg_cuda_function f, dg_cuda_grid grid, c
                          lane->mark, "a launch");
 }
 
-static int find_plan(dg_cuda *c, const dg_cuda_product *p, int mark, dg_cuda_plan **plan)
-{
-    int rc;
-
-    for (int i = 0; i < c->n_plans; i++)
-        if (memcmp(&c->plans[i].product, p, sizeof *p) == 0) {
-            *plan = c->plans[i].plan;
-            return 0;
-        }
-    if (c->recording) /* a plan may load code */
-        return -DG_EUNSUPPORTED;
-    if (c->n_plans == c->cap_plans) {
-        int cap = c->cap_plans ? 2 * c->cap_plans : 64;
-        dg_cuda_planned *plans = realloc(c->plans, (size_t)cap * sizeof *plans);
-
-        if (!plans)
-            return -DG_EMEMORY;
-        c->plans = plans;
-        c->cap_plans = cap;
-    }
-    rc = dg_cuda_check(c, c->r->plan_open(c->r, plan, p), mark, "the plan of a product");
-    if (rc == 0)
-        c->plans[c->n_plans++] = (dg_cuda_planned){ *p, *plan };
-    return rc;
-}
-
-/* The largest power of two that divides all addresses, at most what alloc gives. */
-static int64_t alignment_of(const void *a, const void *b, const void *c, const void *y)
-{
-    uintptr_t all = (uintptr_t)a | (uintptr_t)b | (uintptr_t)c | (uintptr_t)y | 256;
-
-    return (int64_t)(all & (~all + 1));
-}
-
-/* The workspace is one: products of other lanes would share it at the same time. */
-static int put_product(dg_cuda_queue *q, const dg_cuda_product *p, const void *a, const void *b,
-                       const void *bias, void *y)
-{
-    dg_cuda_lane *lane = (dg_cuda_lane *)q;
-    dg_cuda *c = lane->owner;
-    dg_cuda_plan *plan = NULL;
-    dg_cuda_product aligned = *p;
-    int rc;
-
-    aligned.alignment = alignment_of(a, b, bias, y);
-    rc = lane == &c->lanes[DG_LANE_COMPUTE] ? find_plan(c, &aligned, lane->mark, &plan)
-                                            : -DG_EUNSUPPORTED;
-
-    if (rc == 0 && !lane->marked && lane->mark != DG_NO_MARK)
-        rc = c->module->sign(q, (uint32_t *)lane->word, (uint32_t)lane->mark);
-    if (rc < 0)
-        return rc;
-    return dg_cuda_check(c, c->r->plan_run(c->r, lane->stream, plan, a, b, bias, y, c->workspace),
-                         lane->mark, "a product");
-}
-
 static size_t bytes_of(const dg_tensor *t)
 {
     return (size_t)dg_shape_elements(t->shape) * dg_dtype_size(t->dtype);
@@ -522,7 +466,8 @@ int dg_cuda_open_lanes(dg_cuda *c)
         dg_cuda_lane *l = &c->lanes[lane];
 
         l->queue = (dg_cuda_queue){ .launch = put_kernel,
-                                    .product = put_product,
+                                    .product = dg_cuda_put_product,
+                                    .convolve = dg_cuda_put_convolution,
                                     .shared_limit = c->r->shared_limit };
         l->owner = c;
         l->mark = DG_NO_MARK;

@@ -11,6 +11,9 @@ typedef struct nvidia {
     dg_cuda_runtime table; /* first: what the backend has */
     int device;
     dg_nvidia_products *lt;
+#ifdef DG_CUDNN
+    dg_nvidia_convolutions *dnn;
+#endif
     struct cudaDeviceProp prop;
 } nvidia;
 
@@ -256,29 +259,53 @@ static int plan_run(dg_cuda_runtime *r, dg_cuda_stream *s, dg_cuda_plan *plan, c
     return dg_nvidia_plan_run(use(r)->lt, plan, a, b, c, y, workspace, s);
 }
 
+/* ---- convolutions ---------------------------------------------------------------------------- */
+
+#ifdef DG_CUDNN
+static int conv_open(dg_cuda_runtime *r, dg_cuda_conv_plan **plan, const dg_cuda_convolution *p)
+{
+    return dg_nvidia_conv_open(use(r)->dnn, plan, p, NULL);
+}
+
+static void conv_close(dg_cuda_runtime *r, dg_cuda_conv_plan *plan)
+{
+    (void)use(r);
+    dg_nvidia_conv_close(plan);
+}
+
+static int conv_run(dg_cuda_runtime *r, dg_cuda_stream *s, dg_cuda_conv_plan *plan,
+                    const dg_cuda_convolved *at, void *workspace)
+{
+    return dg_nvidia_conv_run(use(r)->dnn, plan, at, workspace, s);
+}
+#endif
+
 /* ---- opening and closing --------------------------------------------------------------------- */
 
 static const char *versions(char *buf, size_t n)
 {
     int driver = 0, runtime = 0;
-    char products[48];
+    char products[48], convolutions[48] = "no cuDNN";
 
     (void)cudaDriverGetVersion(&driver); /* 0: there is none */
     (void)cudaRuntimeGetVersion(&runtime);
     dg_nvidia_products_version(products, sizeof products);
+#ifdef DG_CUDNN
+    dg_nvidia_convolutions_version(convolutions, sizeof convolutions);
+#endif
     if (driver)
-        snprintf(buf, n, "driver for CUDA %d.%d, CUDA %d.%d, %s", driver / 1000, driver % 1000 / 10,
-                 runtime / 1000, runtime % 1000 / 10, products);
+        snprintf(buf, n, "driver for CUDA %d.%d, CUDA %d.%d, %s, %s", driver / 1000,
+                 driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10, products, convolutions);
     else
-        snprintf(buf, n, "no driver, CUDA %d.%d, %s", runtime / 1000, runtime % 1000 / 10,
-                 products);
+        snprintf(buf, n, "no driver, CUDA %d.%d, %s, %s", runtime / 1000, runtime % 1000 / 10,
+                 products, convolutions);
     return buf;
 }
 
 static const char *describe(dg_cuda_runtime *r, char *buf, size_t n)
 {
     const nvidia *v = use(r);
-    char libraries[100];
+    char libraries[160];
 
     snprintf(buf, n, "%s, sm_%d%d, %s", v->prop.name, v->prop.major, v->prop.minor,
              versions(libraries, sizeof libraries));
@@ -289,6 +316,10 @@ static void close_runtime(dg_cuda_runtime *r)
 {
     nvidia *v = use(r);
 
+#ifdef DG_CUDNN
+    if (v->dnn)
+        dg_nvidia_convolutions_close(v->dnn);
+#endif
     if (v->lt)
         dg_nvidia_products_close(v->lt);
     free(v);
@@ -325,6 +356,11 @@ static const dg_cuda_runtime table = {
     .plan_open = plan_open,
     .plan_close = plan_close,
     .plan_run = plan_run,
+#ifdef DG_CUDNN
+    .conv_open = conv_open,
+    .conv_close = conv_close,
+    .conv_run = conv_run,
+#endif
 };
 
 static int open_device(dg_cuda_runtime **r, int device, const char *options)
@@ -342,13 +378,16 @@ static int open_device(dg_cuda_runtime **r, int device, const char *options)
     rc = told(cudaSetDevice(device));
     rc = rc ? rc : told(cudaGetDeviceProperties(&v->prop, device));
     rc = rc ? rc : dg_nvidia_products_open(&v->lt);
+#ifdef DG_CUDNN
+    rc = rc ? rc : dg_nvidia_convolutions_open(&v->dnn, NULL);
+#endif
     if (rc) {
-        free(v);
+        close_runtime(&v->table);
         return rc;
     }
     v->table.shared_limit = v->prop.sharedMemPerBlockOptin;
     memcpy(v->table.id, v->prop.uuid.bytes, sizeof v->table.id);
-    v->table.has_bf16 = v->prop.major >= 8;
+    v->table.has_bf16 = v->table.has_tf32 = v->prop.major >= 8;
     *r = &v->table;
     return 0;
 }
@@ -362,6 +401,12 @@ static int look(const char *options, int *n, char *text, size_t size)
 
 static const char *error_text(int code, char *buf, size_t n)
 {
+#ifdef DG_CUDNN
+    if (code >= DG_NVIDIA_CUDNN) {
+        snprintf(buf, n, "%s", dg_nvidia_convolutions_error(code));
+        return buf;
+    }
+#endif
     if (code >= DG_NVIDIA_CUBLAS)
         snprintf(buf, n, "%s", dg_nvidia_products_error(code));
     else

@@ -1,0 +1,139 @@
+/* libraries.c: puts products and convolutions of the vendor's libraries on a lane. A plan belongs to
+ * a description, is made when that is first seen, and stays until the device is closed. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda/host/internal.h"
+
+/* items, or where they are once there is room for one more; NULL: no memory. */
+static void *with_room(void *items, int n, int *cap, size_t bytes)
+{
+    int more = *cap ? 2 * *cap : 64;
+
+    if (n < *cap)
+        return items;
+    items = realloc(items, (size_t)more * bytes);
+    if (items)
+        *cap = more;
+    return items;
+}
+
+/* The workspace is one: work of other lanes would share it at the same time. */
+static bool may_plan(const dg_cuda *c, const dg_cuda_lane *lane)
+{
+    return lane == &c->lanes[DG_LANE_COMPUTE];
+}
+
+/* A library's kernels do not say which launch they belong to: one before them does. */
+static int sign_first(dg_cuda *c, dg_cuda_lane *lane)
+{
+    if (lane->marked || lane->mark == DG_NO_MARK)
+        return 0;
+    return c->module->sign(&lane->queue, (uint32_t *)lane->word, (uint32_t)lane->mark);
+}
+
+/* ---- products -------------------------------------------------------------------------------- */
+
+static int find_plan(dg_cuda *c, const dg_cuda_product *p, int mark, dg_cuda_plan **plan)
+{
+    dg_cuda_planned *plans;
+    int rc;
+
+    for (int i = 0; i < c->n_plans; i++)
+        if (memcmp(&c->plans[i].product, p, sizeof *p) == 0) {
+            *plan = c->plans[i].plan;
+            return 0;
+        }
+    if (c->recording) /* a plan may load code */
+        return -DG_EUNSUPPORTED;
+    plans = with_room(c->plans, c->n_plans, &c->cap_plans, sizeof *plans);
+    if (!plans)
+        return -DG_EMEMORY;
+    c->plans = plans;
+    rc = dg_cuda_check(c, c->r->plan_open(c->r, plan, p), mark, "the plan of a product");
+    if (rc == 0)
+        plans[c->n_plans++] = (dg_cuda_planned){ *p, *plan };
+    return rc;
+}
+
+/* The largest power of two that divides all addresses, at most what alloc gives. */
+static int64_t alignment_of(const void *a, const void *b, const void *c, const void *y)
+{
+    uintptr_t all = (uintptr_t)a | (uintptr_t)b | (uintptr_t)c | (uintptr_t)y | 256;
+
+    return (int64_t)(all & (~all + 1));
+}
+
+int dg_cuda_put_product(dg_cuda_queue *q, const dg_cuda_product *p, const void *a, const void *b,
+                        const void *bias, void *y)
+{
+    dg_cuda_lane *lane = (dg_cuda_lane *)q;
+    dg_cuda *c = lane->owner;
+    dg_cuda_plan *plan = NULL;
+    dg_cuda_product full = *p;
+    int rc;
+
+    full.alignment = alignment_of(a, b, bias, y);
+    full.tf32 = c->tf32 && p->type == DG_F32;
+    rc = may_plan(c, lane) ? find_plan(c, &full, lane->mark, &plan) : -DG_EUNSUPPORTED;
+    rc = rc ? rc : sign_first(c, lane);
+    if (rc < 0)
+        return rc;
+    return dg_cuda_check(c, c->r->plan_run(c->r, lane->stream, plan, a, b, bias, y, c->workspace),
+                         lane->mark, "a product");
+}
+
+/* ---- convolutions ---------------------------------------------------------------------------- */
+
+static int find_conv_plan(dg_cuda *c, const dg_cuda_convolution *p, int mark,
+                          dg_cuda_conv_plan **plan)
+{
+    dg_cuda_conv_planned *plans;
+    int rc;
+
+    for (int i = 0; i < c->n_conv_plans; i++)
+        if (memcmp(&c->conv_plans[i].what, p, sizeof *p) == 0) {
+            *plan = c->conv_plans[i].plan;
+            return 0;
+        }
+    if (c->recording) /* a plan may load code */
+        return -DG_EUNSUPPORTED;
+    plans = with_room(c->conv_plans, c->n_conv_plans, &c->cap_conv_plans, sizeof *plans);
+    if (!plans)
+        return -DG_EMEMORY;
+    c->conv_plans = plans;
+    rc = dg_cuda_check(c, c->r->conv_open(c->r, plan, p), mark, "the plan of a convolution");
+    if (rc == 0)
+        plans[c->n_conv_plans++] = (dg_cuda_conv_planned){ *p, *plan };
+    return rc;
+}
+
+static bool is_aligned(const dg_cuda_convolved *at)
+{
+    uintptr_t all = (uintptr_t)at->x | (uintptr_t)at->kernel | (uintptr_t)at->y |
+                    (uintptr_t)at->bias | (uintptr_t)at->to;
+
+    return all % DG_CUDA_CONVOLVED == 0;
+}
+
+int dg_cuda_put_convolution(dg_cuda_queue *q, const dg_cuda_convolution *p,
+                            const dg_cuda_convolved *at)
+{
+    dg_cuda_lane *lane = (dg_cuda_lane *)q;
+    dg_cuda *c = lane->owner;
+    dg_cuda_conv_plan *plan = NULL;
+    dg_cuda_convolution full = *p;
+    int rc;
+
+    if (!c->r->conv_open || !is_aligned(at))
+        return DG_CUDA_NO_PLAN;
+    full.tf32 = c->tf32 && p->type == DG_F32;
+    rc = may_plan(c, lane) ? find_conv_plan(c, &full, lane->mark, &plan) : -DG_EUNSUPPORTED;
+    if (rc == 0 && !plan)
+        return DG_CUDA_NO_PLAN;
+    rc = rc ? rc : sign_first(c, lane);
+    if (rc < 0)
+        return rc;
+    return dg_cuda_check(c, c->r->conv_run(c->r, lane->stream, plan, at, c->workspace), lane->mark,
+                         "a convolution");
+}
