@@ -51,7 +51,7 @@ typedef struct dg_option {
       "NAME=VALUE", NULL,           "override a top-level <let>; may be repeated" }
 #define DG_OPTION_PRECISION(type)                             \
     { "precision", DG_OPTION_WORD, offsetof(type, precision), \
-      NULL,        "f32|bf16|f64", "override the pipeline's precision" }
+      NULL,        "f32|bf16|f64|tf32", "override the pipeline's precision" }
 #define DG_OPTION_DEVICE(type) \
     { "device",                \
       DG_OPTION_STR,           \

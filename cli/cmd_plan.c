@@ -58,7 +58,9 @@ static int64_t precision_of(const options *o, const dg_graph *g)
 {
     if (!o->precision)
         return g->train ? g->train->precision : 0;
-    return strcmp(o->precision, "f64") == 0 ? 2 : strcmp(o->precision, "bf16") == 0;
+    return strcmp(o->precision, "tf32") == 0  ? 3
+           : strcmp(o->precision, "f64") == 0 ? 2
+                                              : strcmp(o->precision, "bf16") == 0;
 }
 
 static void print_estimate(dg_str *out, const dg_plan *plan, dg_backend *backend)
@@ -87,6 +89,8 @@ static int print_plan(const options *o, const dg_graph *g, const dg_scope *scope
     DG_TRY(dg_backend_open(&backend, device ? device : "cpu", d));
     if (!size.w)
         DG_TRY(dg_scope_size(&size, scope, d));
+    if (precision == 3)
+        DG_TRY(dg_backend_tf32(backend, o->precision ? DG_NOWHERE : g->train->where, d));
     if (precision == 1)
         low = backend->low_precision(backend, &reason);
     DG_TRY(dg_graph_lower(&p, g, scope, size, params, d));

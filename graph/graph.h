@@ -75,7 +75,7 @@ struct dg_scope {
     /* train */
     int64_t steps, epochs; /* one of them is given; 0: not given */
     int64_t accumulate;    /* batches per update */
-    int64_t precision;     /* 0 f32, 1 bf16, 2 f64 */
+    int64_t precision;     /* 0 f32, 1 bf16, 2 f64, 3 tf32 */
     dg_when patience;      /* early stopping: longest time without a better `best`; or DG_NEVER */
     int64_t on_fail;       /* dg_on_fail */
     /* evaluate */

@@ -30,8 +30,9 @@ static const dg_attr train_attrs[] = {
     DG_INT(dg_train_conf, epochs, 0, 0, 1e9,
            "length of the run in passes over the data; give either steps or epochs"),
     DG_INT(dg_train_conf, accumulate, 1, 1, 65536, "batches per optimizer step"),
-    DG_ENUM(dg_train_conf, precision, 0, "f32|bf16|f64",
-            "precision of arithmetic; bf16 keeps f32 weights, f64 runs reference kernels"),
+    DG_ENUM(dg_train_conf, precision, 0, "f32|bf16|f64|tf32",
+            "precision of arithmetic; bf16 keeps f32 weights, f64 runs reference kernels, tf32 is "
+            "f32 with products of 10 bits, on GPUs"),
     DG_WHEN(dg_train_conf, patience, NULL,
             "stop early if the checkpoint's best has not improved for this long"),
     DG_ENUM(dg_train_conf, on_fail, 0, "abort|vote",

@@ -60,6 +60,20 @@ void dg_backend_close(dg_backend **b)
     *b = NULL;
 }
 
+int dg_backend_tf32(dg_backend *b, dg_where where, dg_diag *d)
+{
+    char text[DG_BACKEND_WHY];
+
+    if (b->allow_tf32 && b->allow_tf32(b))
+        return 0;
+    dg_fail(d, DG_EUNSUPPORTED, where, "precision-tf32",
+            "precision \"tf32\": the device \"%s\" cannot multiply so (%s)", b->name,
+            b->describe(b, text, sizeof text));
+    dg_help(d, "NVIDIA's GPUs can from sm_80 on with --device cuda; elsewhere write f32, which is "
+               "exact, or bf16, which is fast");
+    return -DG_EUNSUPPORTED;
+}
+
 static size_t bytes_of(const dg_tensor *t)
 {
     return (size_t)dg_shape_elements(t->shape) * dg_dtype_size(t->dtype);

@@ -112,6 +112,9 @@ struct dg_backend {
     /* The fastest storage for DG_LOW ops when bf16 was asked for: DG_BF16, or DG_F32 where bf16
      * would be slower; reason is one line for the log. */
     dg_dtype (*low_precision)(dg_backend *self, const char **reason);
+    /* From now on products and convolutions may round f32 factors to 10 bits behind the point
+     * (tf32); sums stay f32. False: this device cannot. NULL: none of its kind can. */
+    bool (*allow_tf32)(dg_backend *self);
 };
 
 /* Opens the device of that name: "cpu" (f32 and bf16 by host kernels, f64 by ref kernels), "ref"
@@ -119,6 +122,8 @@ struct dg_backend {
  * -DG_EINPUT with the list of names for any other. */
 int dg_backend_open(dg_backend **b, const char *device, dg_diag *d) DG_MUST_USE;
 void dg_backend_close(dg_backend **b);
+/* allow_tf32, or -DG_EUNSUPPORTED with what else to write; where: the precision. */
+int dg_backend_tf32(dg_backend *b, dg_where where, dg_diag *d) DG_MUST_USE;
 /* "cpu, ref, far, cuda" */
 const char *dg_backend_names(char *buf, size_t n);
 

@@ -59,7 +59,8 @@ kernels/cuda/table.lo: kernels/cuda/table.def
 
 # The module that --device cuda loads: the kernels by nvcc, and what calls CUDA.
 nvidia_sources = kernels/cuda/nvidia/nvidia.h kernels/cuda/nvidia/runtime.c \
-	kernels/cuda/nvidia/products.c kernels/cuda/nvidia/nccl_check.c
+	kernels/cuda/nvidia/products.c kernels/cuda/nvidia/convolutions.c \
+	kernels/cuda/nvidia/nccl_check.c
 EXTRA_DIST += $(nvidia_sources)
 if CUDA_MODULE
 cuda_c = $(filter %.c,$(cuda_sources))
@@ -67,9 +68,13 @@ cuda_objects = $(cuda_c:.c=.16.o) $(cuda_c:.c=.32.o) $(cuda_c:.c=.64.o) kernels/
 	kernels/cuda/addition.32.o
 nvidia_objects = kernels/cuda/nvidia/runtime.o kernels/cuda/nvidia/products.o \
 	kernels/cuda/nvidia/table.o kernels/cuda/nvidia/tensor.o
+if CUDNN
+cudnn_objects = kernels/cuda/nvidia/convolutions.o
+endif
 modulesdir = $(libdir)/detrgraph
 modules_DATA = detrgraph-cuda.so
-CLEANFILES += detrgraph-cuda.so $(cuda_objects) $(nvidia_objects) $(NCCL_CHECK)
+CLEANFILES += detrgraph-cuda.so $(cuda_objects) $(nvidia_objects) \
+	$(cudnn_objects) $(NCCL_CHECK)
 nvcc_compile = @echo "  NVCC     $@"; $(MKDIR_P) $(@D) && \
 	$(NVCC) -x cu $(CUDA_TARGETS) -std=c++20 -O3 -Werror all-warnings \
 	-Xcompiler -fPIC,-Wall,-fvisibility=hidden -D_GNU_SOURCE -I$(top_srcdir) \
@@ -84,10 +89,12 @@ $(cuda_objects): kernels/cuda/device.h kernels/cuda/cuda.h kernels/cuda/layout.h
 	$(nvcc_compile) -DDG_CUDA_BITS=32
 %.64.o: %.c
 	$(nvcc_compile) -DDG_CUDA_BITS=64
-$(nvidia_objects): kernels/cuda/nvidia/nvidia.h kernels/cuda/runtime.h kernels/cuda/cuda.h
+$(nvidia_objects) $(cudnn_objects): kernels/cuda/nvidia/nvidia.h kernels/cuda/runtime.h kernels/cuda/cuda.h
 kernels/cuda/nvidia/runtime.o: kernels/cuda/nvidia/runtime.c
 	$(nvidia_compile)
 kernels/cuda/nvidia/products.o: kernels/cuda/nvidia/products.c
+	$(nvidia_compile)
+kernels/cuda/nvidia/convolutions.o: kernels/cuda/nvidia/convolutions.c
 	$(nvidia_compile)
 kernels/cuda/nvidia/nccl_check.o: kernels/cuda/nvidia/nccl_check.c kernels/cuda/host/nccl.h
 	$(nvidia_compile)
@@ -95,6 +102,6 @@ kernels/cuda/nvidia/table.o: kernels/cuda/table.c kernels/cuda/table.def
 	$(nvidia_compile)
 kernels/cuda/nvidia/tensor.o: base/tensor.c
 	$(nvidia_compile)
-detrgraph-cuda.so: $(cuda_objects) $(nvidia_objects) $(NCCL_CHECK)
-	$(AM_V_CCLD)$(CXX) -shared -o $@ $(cuda_objects) $(nvidia_objects) $(CUDA_LIBS)
+detrgraph-cuda.so: $(cuda_objects) $(nvidia_objects) $(cudnn_objects) $(NCCL_CHECK)
+	$(AM_V_CCLD)$(CXX) -shared -o $@ $(cuda_objects) $(nvidia_objects) $(cudnn_objects) $(CUDA_LIBS)
 endif

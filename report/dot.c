@@ -222,7 +222,7 @@ static void add_when(dg_str *out, const char *before, dg_when w)
 
 static void add_title(dg_painter *p, const dg_scope *s)
 {
-    static const char *const precisions[] = { "f32", "bf16", "f64" };
+    static const char *const precisions[] = { "f32", "bf16", "f64", "tf32" };
     dg_str t = { 0 };
 
     if (s->kind == DG_SCOPE_TRAIN) {

@@ -44,8 +44,8 @@ out:
 
 int dg_programs_open_backend(dg_programs *g, const dg_run_options *o, dg_diag *d)
 {
-    static const char *const words[] = { "f32", "bf16", "f64" };
-    enum { F32, BF16, F64, N };
+    static const char *const words[] = { "f32", "bf16", "f64", "tf32" };
+    enum { F32, BF16, F64, TF32, N };
     const dg_scope *train = g->conf.graph->train;
     const char *asked = o->precision ? o->precision : words[train ? train->precision : F32],
                *device = o->device      ? o->device
@@ -58,15 +58,16 @@ int dg_programs_open_backend(dg_programs *g, const dg_run_options *o, dg_diag *d
         which++;
     if (which == N)
         return dg_fail(d, DG_EINPUT, DG_NOWHERE, "precision-unknown",
-                       "precision \"%s\": f32, bf16 or f64 is expected", asked);
+                       "precision \"%s\": f32, tf32, bf16 or f64 is expected", asked);
     c->base = c->low = which == F64 ? DG_F64 : DG_F32;
     rc = dg_backend_open(&c->backend, device, d);
     if (rc < 0)
         return rc;
     if (which == BF16 && !o->reference)
         c->low = c->backend->low_precision(c->backend, &g->why);
-    g->precision = words[c->low == DG_BF16 ? BF16 : which == F64 ? F64 : F32];
-    return 0;
+    g->precision = words[c->low == DG_BF16 ? BF16 : which == BF16 ? F32 : which];
+    return which == TF32 ? dg_backend_tf32(c->backend, o->precision ? DG_NOWHERE : train->where, d)
+                         : 0;
 }
 
 static bool has_ema(const dg_programs *g)

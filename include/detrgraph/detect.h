@@ -23,7 +23,7 @@ typedef struct dg_detector_options {
     bool last;           /* of a run: the last weights instead of those with the best score */
     int n_sets;
     const char *const *sets; /* "name=value", like --set, after those of the run */
-    const char *precision;   /* "f32", "bf16"; NULL: the pipeline's */
+    const char *precision;   /* "f32", "tf32", "bf16"; NULL: the pipeline's */
     const char *device;      /* "cpu", "cuda", ..., as in dg_run_options; NULL: "cpu" */
     int threads;             /* 0: as many as this process may use */
     /* the classes by label, for weights without their data; NULL: as the pipeline's data name them

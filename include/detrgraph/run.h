@@ -35,7 +35,7 @@ typedef struct dg_run_options {
     const char *text; /* the pipeline's text, `file` being its name; NULL: read file */
     int n_sets;
     const char *const *sets; /* "name=value", like --set */
-    const char *precision;   /* "f32", "bf16", "f64"; NULL: the pipeline's */
+    const char *precision;   /* "f32", "tf32", "bf16", "f64"; NULL: the pipeline's */
     const char *program;     /* "detrgraph 0.1.0", for logs and checkpoints */
     int threads;             /* 0: as many as this process may use */
     bool has_seed;           /* use `seed` instead of the pipeline's */

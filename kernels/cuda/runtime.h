@@ -1,7 +1,7 @@
 /* runtime.h: what the backend for CUDA devices wants of CUDA: the functions of its runtime that it
- * calls, and the libraries of products and convolutions behind a few functions. kernels/cuda/nvidia answers them with
- * CUDA; tests/cuda/standin.c with the CPU. Both are modules: shared objects that the program loads
- * when a CUDA device is asked for, with the kernels of this folder in them.
+ * calls, and the libraries of products and convolutions behind a few functions. kernels/cuda/nvidia
+ * answers them with CUDA; tests/cuda/standin.c with the CPU. Both are modules: shared objects that
+ * the program loads when a CUDA device is asked for, with the kernels of this folder in them.
  *
  * A function returns CUDA's error number, 0 for none: its own, or that of work that failed since.
  * Only what is stated here may be relied on:
@@ -17,10 +17,10 @@ enum { DG_CUDA_VERSION = 3 }; /* of this file; a module of another one is refuse
 
 typedef struct dg_cuda_stream dg_cuda_stream;
 typedef struct dg_cuda_event dg_cuda_event;
-typedef struct dg_cuda_graph dg_cuda_graph;     /* captured, ready to be launched */
-typedef struct dg_cuda_plan dg_cuda_plan;       /* how a product of one description is done */
+typedef struct dg_cuda_graph dg_cuda_graph;         /* captured, ready to be launched */
+typedef struct dg_cuda_plan dg_cuda_plan;           /* how a product of one description is done */
 typedef struct dg_cuda_conv_plan dg_cuda_conv_plan; /* the same of a convolution */
-typedef struct dg_cuda_runtime dg_cuda_runtime; /* one device */
+typedef struct dg_cuda_runtime dg_cuda_runtime;     /* one device */
 
 /* Numbers of cudaError_t that the backend acts on. */
 enum {
@@ -44,11 +44,11 @@ enum {
 };
 
 struct dg_cuda_runtime {
-    size_t shared_limit;    /* of a block */
+    size_t shared_limit; /* of a block */
     /* That products and convolutions want, one for all: they run one after another. */
     size_t workspace_bytes;
     bool has_bf16, has_tf32; /* fast products of these */
-    uint8_t id[16];         /* of the GPU: another one has another */
+    uint8_t id[16];          /* of the GPU: another one has another */
     void (*close)(dg_cuda_runtime *r);
     /* "NVIDIA H100, sm_90, driver 13.0, CUDA 13.0" */
     const char *(*describe)(dg_cuda_runtime *r, char *buf, size_t n);

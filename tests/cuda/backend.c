@@ -315,6 +315,118 @@ static void what_cannot_be_recorded_is_refused(void **state)
     device_close(&v);
 }
 
+/* ---- products and convolutions --------------------------------------------------------------- */
+
+/* z = x w of one number each, as a convolution of one pixel or as a product. */
+typedef struct multiplication {
+    conv_attr conv;
+    matmul_attr matmul;
+    dg_tensor t[4];
+    dg_args args;
+    dg_launch launch;
+} multiplication;
+
+static void multiplication_set(multiplication *j, device *v, bool conv)
+{
+    const dg_shape shape = conv ? DG_SHAPE(1, 1, 1, 1) : DG_SHAPE(1, 1);
+    dg_prepare p;
+    bool is_ref;
+
+    *j = (multiplication){ .conv = { .stride = 1 } };
+    j->t[0] = (dg_tensor){ DG_F32, shape, v->x };
+    j->t[1] = (dg_tensor){ DG_F32, shape, v->y };
+    j->t[2] = (dg_tensor){ .shape = { .rank = -1 } };
+    j->t[3] = (dg_tensor){ DG_F32, shape, v->z };
+    j->args = (dg_args){
+        .t = j->t, .n = 4, .attr = conv ? (void *)&j->conv : (void *)&j->matmul, .threads = 1
+    };
+    j->launch = (dg_launch){ .kernel = v->b->select(v->b, conv ? DG_OP(conv2d) : DG_OP(matmul),
+                                                    j->t, 4, &is_ref),
+                             .args = &j->args,
+                             .otherwise = -1,
+                             .n_in = 3,
+                             .mark = 7 };
+    assert_non_null(j->launch.kernel);
+    p = (dg_prepare){ .t = j->t, .n = 4, .attr = j->args.attr, .threads = 1 };
+    assert_int_equal(j->launch.kernel->prepare(&p), 0);
+    j->args.workspace = v->b->alloc(v->b, p.workspace_bytes);
+}
+
+static float multiply(device *v, multiplication *j, float x, float w)
+{
+    write_numbers(v, v->x, x);
+    write_numbers(v, v->y, w);
+    assert_int_equal(v->b->launch(v->b, DG_LANE_COMPUTE, &j->launch), 0);
+    return first_of(v, v->z);
+}
+
+/* By the library of convolutions, and, with plain=1, as products of columns. */
+static void f32_is_rounded_only_where_tf32_is_allowed(void **state)
+{
+    static const char *const words[] = { "plain=0", "plain=1" };
+    const float x = 1 + 0x1p-12f;
+
+    (void)state;
+    for (int plain = 0; plain < 2; plain++) {
+        multiplication j[2];
+        device v;
+
+        device_open(&v, words[plain]);
+        for (int conv = 0; conv < 2; conv++) {
+            multiplication_set(&j[conv], &v, conv);
+            assert_true(multiply(&v, &j[conv], x, 3) == 3 * x);
+        }
+        assert_int_equal(v.b->allow_tf32(v.b), !plain);
+        for (int conv = 0; conv < 2; conv++) {
+            assert_true(multiply(&v, &j[conv], x, 3) == (plain ? 3 * x : 3));
+            v.b->free(v.b, j[conv].args.workspace);
+        }
+        device_close(&v);
+    }
+}
+
+/* A plan may load code, which a capture forbids: it has to be made before. */
+static void plans_are_made_outside_recordings(void **state)
+{
+    (void)state;
+    for (int conv = 0; conv < 2; conv++) {
+        dg_recording *r = NULL;
+        multiplication j;
+        device v;
+
+        device_open(&v, "");
+        multiplication_set(&j, &v, conv);
+        assert_int_equal(v.b->record_begin(v.b, DG_LANE_COMPUTE), 0);
+        assert_int_equal(v.b->launch(v.b, DG_LANE_COMPUTE, &j.launch), -DG_EUNSUPPORTED);
+        assert_int_equal(v.b->record_end(v.b, &r), 0);
+        v.b->recording_close(v.b, &r);
+        assert_true(multiply(&v, &j, 2, 3) == 6);
+        assert_int_equal(v.b->record_begin(v.b, DG_LANE_COMPUTE), 0);
+        assert_int_equal(v.b->launch(v.b, DG_LANE_COMPUTE, &j.launch), 0);
+        assert_int_equal(v.b->record_end(v.b, &r), 0);
+        write_numbers(&v, v.x, 5);
+        assert_int_equal(v.b->replay(v.b, DG_LANE_COMPUTE, r), 0);
+        assert_true(first_of(&v, v.z) == 15);
+        v.b->recording_close(v.b, &r);
+        v.b->free(v.b, j.args.workspace);
+        device_close(&v);
+    }
+}
+
+static void a_device_without_tf32_refuses_it(void **state)
+{
+    dg_diag *d = dg_diag_open();
+    dg_backend *cpu;
+
+    (void)state;
+    assert_int_equal(dg_backend_open(&cpu, "cpu", d), 0);
+    assert_int_equal(dg_backend_tf32(cpu, DG_NOWHERE, d), -DG_EUNSUPPORTED);
+    assert_non_null(strstr(dg_diag_text(d), "the device \"cpu\" cannot multiply so"));
+    check_only(d, "precision-tf32");
+    dg_backend_close(&cpu);
+    dg_diag_close(&d);
+}
+
 /* ---- faults ---------------------------------------------------------------------------------- */
 
 /* The third launch fails while it runs; two calls later somebody waits. */
@@ -386,6 +498,9 @@ int main(void)
         cmocka_unit_test(the_host_is_called_and_signed_to),
         cmocka_unit_test(replays_do_the_work_again),
         cmocka_unit_test(what_cannot_be_recorded_is_refused),
+        cmocka_unit_test(f32_is_rounded_only_where_tf32_is_allowed),
+        cmocka_unit_test(plans_are_made_outside_recordings),
+        cmocka_unit_test(a_device_without_tf32_refuses_it),
         cmocka_unit_test(a_late_fault_names_its_launch),
         cmocka_unit_test(what_is_missing_is_said),
     };

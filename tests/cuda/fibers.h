@@ -18,7 +18,7 @@ typedef struct fibers {
     uint64_t seed;
     fibers_plans plans;
     int64_t launches, switches, convolutions; /* so far */
-    char why[200];              /* of the first fault: threads that wait for ever, no block */
+    char why[200]; /* of the first fault: threads that wait for ever, no block */
 } fibers;
 
 fibers fibers_open(uint64_t seed);

@@ -43,6 +43,20 @@ tests_cuda_nccl_la_SOURCES = tests/cuda/nccl.c tests/cuda/standin.h
 tests_cuda_nccl_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
 	-rpath $(abs_builddir)/tests/cuda
 
+# cuDNN's plans of the presets' convolutions, without a GPU; some minutes.
+EXTRA_DIST += tests/cuda/plans.c
+if CUDNN
+EXTRA_PROGRAMS += tests/cuda/plans
+tests_cuda_plans_SOURCES = tests/cuda/plans.c kernels/cuda/nvidia/convolutions.c $(cuda_fibers)
+tests_cuda_plans_CPPFLAGS = $(AM_CPPFLAGS) $(CUDNN_CPPFLAGS)
+tests_cuda_plans_LDADD = libcuda.la libcuda16.la libcuda32.la libcuda64.la $(check_rooms) \
+	$(test_libs) $(CUDNN_LIBS)
+EXTRA_tests_cuda_plans_DEPENDENCIES = tests/cuda/standin.la
+endif
+check-plans:
+	@CHECK_TIMEOUT=3600 $(harness) tests/long/plans
+.PHONY: check-plans
+
 # The same sources, compiled by nvcc for devices; some minutes.
 check-nvcc:
 	@NVCC='$(NVCC)' CUDA_CPPFLAGS='$(CUDA_CPPFLAGS)' CHECK_TIMEOUT=3600 $(harness) tests/long/nvcc

@@ -140,7 +140,8 @@ static volumes volumes_open(const dg_cuda_convolution *p, const dg_cuda_convolve
 static void convolve_tap(const dg_cuda_convolution *p, volumes *v, int64_t pixel, int64_t ky,
                          int64_t kx)
 {
-    int64_t ox = pixel % p->out_w, oy = pixel / p->out_w % p->out_h, b = pixel / p->out_w / p->out_h;
+    int64_t ox = pixel % p->out_w, oy = pixel / p->out_w % p->out_h,
+            b = pixel / p->out_w / p->out_h;
     int64_t iy = oy * p->stride - p->pad + ky, ix = ox * p->stride - p->pad + kx;
     double *x = v->x + ((b * p->h + iy) * p->w + ix) * p->i, *y = v->y + pixel * p->o,
            *kernel = v->kernel + (ky * p->kw + kx) * p->i * p->o;

@@ -448,9 +448,9 @@ static int conv_run(dg_cuda_runtime *r, dg_cuda_stream *on, dg_cuda_conv_plan *p
 {
     if (!workspace)
         return DG_CUDA_INVALID_VALUE;
-    return put(
-        r, on,
-        &(standin_item){ .work = STANDIN_CONVOLUTION, .convolution = plan->what, .at = *at });
+    return put(r, on,
+               &(standin_item){
+                   .work = STANDIN_CONVOLUTION, .convolution = plan->what, .at = *at });
 }
 
 /* ---- opening and closing --------------------------------------------------------------------- */
@@ -470,11 +470,12 @@ static void write_counts(const standin *s)
     if (!f)
         return;
     fprintf(f,
-            "kernels %lld products %lld convolutions %lld copies %lld waits %lld graphs %lld replays %lld "
+            "kernels %lld products %lld convolutions %lld copies %lld waits %lld graphs %lld "
+            "replays %lld "
             "direct %lld\n",
             (long long)s->n_launches, (long long)s->n_products, (long long)s->n_convolutions,
-            (long long)s->n_copies, (long long)s->n_waits, (long long)s->n_graphs, (long long)s->n_replays,
-            (long long)s->n_direct);
+            (long long)s->n_copies, (long long)s->n_waits, (long long)s->n_graphs,
+            (long long)s->n_replays, (long long)s->n_direct);
     fclose(f);
 }
 

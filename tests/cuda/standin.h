@@ -116,7 +116,8 @@ typedef struct standin {
     dg_cuda_stream *origin; /* of the capture */
     bool invalid;           /* the capture cannot be finished */
     uint64_t n_captures;
-    int64_t n_launches, n_products, n_convolutions, n_copies, n_waits, n_replays, n_graphs, n_direct;
+    int64_t n_launches, n_products, n_convolutions, n_copies, n_waits, n_replays, n_graphs,
+        n_direct;
 } standin;
 
 /* ---- memory: with the lock held -------------------------------------------------------------- */

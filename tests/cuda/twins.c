@@ -2,8 +2,8 @@
  * run thread by thread on the CPU, agrees with the reference: in f64 with ref in f64, in f32 within
  * the row's tolerance, in bf16 with ref in f32 on the same rounded operands. It gives the same bits
  * in any order of threads and blocks, works in place where the row says so, and leaves its outputs
- * alone where its guard is 0, unless a library does its work. A convolution also runs with a library
- * that adds no bias, and without one. */
+ * alone where its guard is 0, unless a library does its work. A convolution also runs with a
+ * library that adds no bias, and without one. */
 #include "tests/check.h"
 
 #include <math.h>
@@ -217,10 +217,10 @@ static void every_kernel_has_run(void **state)
     print_message("\n");
     assert_true(ops > 0);
     assert_true(w->convolutions > 0);
-    print_message("# %d ops, %d runs, %lld launches, %lld switches of threads, %lld convolutions of "
-                  "the library\n",
-                  ops, runs, (long long)w->launches, (long long)w->switches,
-                  (long long)w->convolutions);
+    print_message(
+        "# %d ops, %d runs, %lld launches, %lld switches of threads, %lld convolutions of "
+        "the library\n",
+        ops, runs, (long long)w->launches, (long long)w->switches, (long long)w->convolutions);
     for (int type = 0; type < SAMPLE_TYPES; type++)
         print_message("# %s: worst error over the largest magnitude %.2g (%s)\n",
                       sample_type_names[type], w->worst[worst[type]][type],

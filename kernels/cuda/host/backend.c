@@ -151,6 +151,15 @@ static dg_dtype low_precision(dg_backend *self, const char **reason)
     return fast ? DG_BF16 : DG_F32;
 }
 
+static bool allow_tf32(dg_backend *self)
+{
+    dg_cuda *c = lock(self);
+
+    c->tf32 = c->r->has_tf32;
+    pthread_mutex_unlock(&c->lock);
+    return c->tf32;
+}
+
 static const char *describe(dg_backend *self, char *buf, size_t n)
 {
     dg_cuda *c = lock(self);
@@ -248,6 +257,7 @@ int dg_cuda_open_with(dg_backend **b, const dg_cuda_module *m, int number, const
         .select = select_kernel,
         .prefers_wide = prefers_wide,
         .low_precision = low_precision,
+        .allow_tf32 = allow_tf32,
         .peers_open = dg_cuda_peers_open,
     };
     dg_cuda_work_functions(&c->table);

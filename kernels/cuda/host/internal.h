@@ -1,6 +1,7 @@
 /* internal.h: what the files of this folder share: backend.c opens, closes and has the memory,
- * work.c the lanes and events, libraries.c products and convolutions, record.c the recordings, load.c finds the module. Everything here is
- * called with the device's lock held, unless it says otherwise. */
+ * work.c the lanes and events, libraries.c products and convolutions, record.c the recordings,
+ * load.c finds the module. Everything here is called with the device's lock held, unless it says
+ * otherwise. */
 #ifndef DG_KERNELS_CUDA_HOST_INTERNAL_H
 #define DG_KERNELS_CUDA_HOST_INTERNAL_H
 

@@ -1,5 +1,5 @@
-/* libraries.c: puts products and convolutions of the vendor's libraries on a lane. A plan belongs to
- * a description, is made when that is first seen, and stays until the device is closed. */
+/* libraries.c: puts products and convolutions of the vendor's libraries on a lane. A plan belongs
+ * to a description, is made when that is first seen, and stays until the device is closed. */
 #include <stdlib.h>
 #include <string.h>
 

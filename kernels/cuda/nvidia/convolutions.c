@@ -1,10 +1,10 @@
-/* convolutions.c: convolutions by cuDNN's graph API, the only file that knows it. No GPU has run it;
- * tests/cuda/plans makes its plans without one, from the properties of a device.
+/* convolutions.c: convolutions by cuDNN's graph API, the only file that knows it. No GPU has run
+ * it; tests/cuda/plans makes its plans without one, from the properties of a device.
  *
  * A plan is the first of heuristics A that repeats its bits, multiplies in the precision that was
- * asked for and does with DG_NVIDIA_WORKSPACE. On an H100, the first of A was never more than 6 %
- * slower than the best of some 130, and what A appends for want of better was up to a hundred times
- * slower: the kernels that it marks as strict about NaN are left to products of columns. */
+ * asked for and does with DG_NVIDIA_CONV_WORKSPACE. On an H100, the first of A was never more than
+ * 6 % slower than the best of some 130, and what A appends for want of better was up to a hundred
+ * times slower: the kernels that it marks as strict about NaN are left to products of columns. */
 #include <cudnn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -275,7 +275,7 @@ static bool try_config(dg_nvidia_convolutions *c, dg_cuda_conv_plan *p, descript
     if (m.rc == 0)
         m.rc = failed(cudnnBackendGetAttribute(d, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
                                                CUDNN_TYPE_INT64, 1, &n, &p->choice.workspace));
-    if (m.rc == 0 && p->choice.workspace <= DG_NVIDIA_WORKSPACE) {
+    if (m.rc == 0 && p->choice.workspace <= DG_NVIDIA_CONV_WORKSPACE) {
         p->plan = d;
         return true;
     }
@@ -405,8 +405,7 @@ int dg_nvidia_convolutions_open(dg_nvidia_convolutions **out, const char *proper
 
     *out = NULL;
     if (rc == 0)
-        rc = properties ? describe_device(&c->device, properties)
-                        : failed(cudnnCreate(&c->handle));
+        rc = properties ? describe_device(&c->device, properties) : failed(cudnnCreate(&c->handle));
     if (rc && c)
         dg_nvidia_convolutions_close(c);
     else

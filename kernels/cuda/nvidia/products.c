@@ -89,10 +89,9 @@ static int make_layout(cublasLtMatrixLayout_t *l, int64_t type, int64_t rows, in
 
 static int describe_product(dg_cuda_plan *plan, const dg_cuda_product *p)
 {
-    const cublasComputeType_t compute =
-        p->type == DG_F64 ? CUBLAS_COMPUTE_64F_PEDANTIC
-        : p->tf32         ? CUBLAS_COMPUTE_32F_FAST_TF32
-                          : CUBLAS_COMPUTE_32F;
+    const cublasComputeType_t compute = p->type == DG_F64 ? CUBLAS_COMPUTE_64F_PEDANTIC
+                                        : p->tf32         ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                          : CUBLAS_COMPUTE_32F;
     const cublasOperation_t turned = CUBLAS_OP_T, upright = CUBLAS_OP_N;
     const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
     int rc;

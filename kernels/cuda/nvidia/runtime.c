@@ -326,7 +326,6 @@ static void close_runtime(dg_cuda_runtime *r)
 }
 
 static const dg_cuda_runtime table = {
-    .workspace_bytes = DG_NVIDIA_WORKSPACE,
     .close = close_runtime,
     .describe = describe,
     .use = use_device,
@@ -360,6 +359,9 @@ static const dg_cuda_runtime table = {
     .conv_open = conv_open,
     .conv_close = conv_close,
     .conv_run = conv_run,
+    .workspace_bytes = DG_NVIDIA_CONV_WORKSPACE, /* the larger one */
+#else
+    .workspace_bytes = DG_NVIDIA_WORKSPACE,
 #endif
 };
 
