@@ -13,7 +13,7 @@
 
 #include "base/str.h"
 
-enum { BUFFER = 1 << 16, COPIED = 16 << 20 };
+enum { BUFFER = 1 << 16, COPIED = 16 << 20, READER_MS = 2000 };
 
 struct dg_outfile {
     int fd; /* -1 after close */
@@ -32,13 +32,20 @@ static int fail(dg_diag *d, const char *path, int error, const char *id, const c
     return dg_fail(d, DG_EIO, (dg_where){ .file = path }, id, "%s: %s", what, reason);
 }
 
-/* Opens a regular file. FIFOs and devices are refused, because reading them could block a run
- * forever. */
-static int open_regular(int *fd, size_t *n, const char *path, dg_diag *d)
+static int not_a_file(dg_diag *d, const char *path, bool folder)
+{
+    return dg_fail(d, DG_EIO, (dg_where){ .file = path }, "file-kind",
+                   "a file is expected, this is %s", folder ? "a folder" : "a device or pipe");
+}
+
+static int open_regular(int *fd, size_t *n, const char *path, int flags, dg_diag *d)
 {
     struct stat st;
 
-    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    /* O_NONBLOCK: a pipe without a peer is opened or refused at once; files do not know it */
+    *fd = open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+    if (*fd < 0 && (errno == ENXIO || errno == EISDIR)) /* a pipe or socket; a folder to write to */
+        return not_a_file(d, path, errno == EISDIR);
     if (*fd < 0)
         return fail(d, path, errno, "file-open", "cannot open");
     if (fstat(*fd, &st) == 0 && S_ISREG(st.st_mode)) {
@@ -46,9 +53,14 @@ static int open_regular(int *fd, size_t *n, const char *path, dg_diag *d)
         return 0;
     }
     close(*fd);
-    return dg_fail(d, DG_EIO, (dg_where){ .file = path }, "file-kind",
-                   "a file is expected, this is %s",
-                   S_ISDIR(st.st_mode) ? "a folder" : "a device or pipe");
+    return not_a_file(d, path, S_ISDIR(st.st_mode));
+}
+
+int dg_file_open(int *fd, const char *path, int flags, dg_diag *d)
+{
+    size_t n;
+
+    return open_regular(fd, &n, path, flags, d);
 }
 
 static int too_large(dg_diag *d, const char *path, size_t n, size_t max)
@@ -97,7 +109,7 @@ int dg_file_read(char **text, size_t *n, const char *path, size_t max, dg_diag *
 
     *text = NULL;
     *n = 0;
-    rc = open_regular(&fd, &size, path, d);
+    rc = open_regular(&fd, &size, path, O_RDONLY, d);
     if (rc < 0)
         return rc;
     rc = max && size > max ? too_large(d, path, size, max) : read_open(fd, path, size, text, n, d);
@@ -110,7 +122,7 @@ int dg_file_map(dg_mapping *m, const char *path, dg_diag *d)
     int fd, rc;
 
     *m = (dg_mapping){ 0 };
-    rc = open_regular(&fd, &m->n, path, d);
+    rc = open_regular(&fd, &m->n, path, O_RDONLY, d);
     if (rc < 0)
         return rc;
     if (m->n <= COPIED) {
@@ -164,6 +176,24 @@ static bool is_stream(const char *path)
     return !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
 }
 
+/* Opens a stream for writing, at its end, because `>>FILE` is opened anew here. A pipe that nobody
+ * reads is an error after a while: it must not stop a run. */
+static int open_stream(const char *path)
+{
+    int fd = -1;
+
+    for (int ms = 0; fd < 0 && ms < READER_MS; ms += 10) {
+        fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+        if (fd < 0 && errno != ENXIO)
+            return -1;
+        if (fd < 0 && usleep(10000) == 0)
+            errno = ENXIO;
+    }
+    if (fd >= 0)
+        (void)fcntl(fd, F_SETFL, O_APPEND); /* writes wait again */
+    return fd;
+}
+
 int dg_outfile_open(dg_outfile **f, const char *path, dg_diag *d)
 {
     const bool stream = is_stream(path);
@@ -172,14 +202,16 @@ int dg_outfile_open(dg_outfile **f, const char *path, dg_diag *d)
     *f = NULL;
     if (!stream)
         dg_str_fmt(&partial, "%s.tmp-%ld", path, (long)getpid());
-    /* Append, because `>>FILE` is opened anew here. */
-    int fd = stream ? open(path, O_WRONLY | O_APPEND | O_CLOEXEC)
+    int fd = stream ? open_stream(path)
                     : open(partial.s, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
 
     if (fd < 0) {
         int error = errno;
 
         dg_str_free(&partial);
+        if (error == ENXIO)
+            return dg_fail(d, DG_EIO, (dg_where){ .file = path }, "file-kind",
+                           "it is a pipe that no program reads, or a socket");
         return fail(d, path, error, "file-create", "cannot create");
     }
     dg_outfile *o = malloc(sizeof *o);

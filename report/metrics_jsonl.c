@@ -67,14 +67,11 @@ static int failed(const char *path, dg_diag *d)
 int dg_metrics_jsonl_open(dg_metrics_jsonl **out, const char *path, int64_t step, dg_diag *d)
 {
     dg_metrics_jsonl *j;
-    int fd, rc = drop_after(path, step, d);
+    int fd, rc;
 
     *out = NULL;
-    if (rc < 0)
-        return rc;
-    fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return failed(path, d);
+    DG_TRY(drop_after(path, step, d));
+    DG_TRY(dg_file_open(&fd, path, O_WRONLY | O_CREAT | O_APPEND, d));
     j = malloc(sizeof *j);
     if (!j)
         dg_oom(sizeof *j);
@@ -82,7 +79,8 @@ int dg_metrics_jsonl_open(dg_metrics_jsonl **out, const char *path, int64_t step
     j->path = strdup(path);
     j->waiting = (dg_str){ 0 };
     *out = j;
-    return 0;
+out:
+    return rc;
 }
 
 void dg_metrics_jsonl_close(dg_metrics_jsonl **j)
@@ -134,9 +132,9 @@ int dg_metrics_jsonl_again(dg_metrics_jsonl *j, dg_diag *d)
 
     if (rc < 0)
         return rc;
-    fd = open(j->path, O_WRONLY | O_APPEND | O_CLOEXEC);
-    if (fd < 0)
-        return failed(j->path, d);
+    rc = dg_file_open(&fd, j->path, O_WRONLY | O_APPEND, d);
+    if (rc < 0)
+        return rc;
     close(j->fd);
     j->fd = fd;
     return 0;

@@ -2,6 +2,7 @@
  * resumed run, and is read from the start. */
 #include "report/metrics_tail.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -106,15 +107,17 @@ static void take_line(dg_metrics_tail *f, const dg_json *o)
 /* Reads complete lines; the last one may still be being written. */
 static void read_more(dg_metrics_tail *f)
 {
-    FILE *file = fopen(f->metrics, "re");
-    dg_diag *ignored;
+    dg_diag *ignored = dg_diag_open();
+    int fd = -1;
+    FILE *file = dg_file_open(&fd, f->metrics, O_RDONLY, ignored) == 0 ? fdopen(fd, "r") : NULL;
     char *line = NULL;
     size_t room = 0;
     ssize_t n;
 
-    if (!file)
+    if (!file) {
+        dg_diag_close(&ignored);
         return;
-    ignored = dg_diag_open();
+    }
     if (fseek(file, 0, SEEK_END) == 0 && ftell(file) < f->at) {
         f->now = nothing;
         f->at = 0;

@@ -250,9 +250,7 @@ int dg_tensorboard_open(dg_tensorboard **out, const char *path, int64_t step, co
     if (!e)
         dg_oom(sizeof *e);
     e->path = strdup(path);
-    e->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (e->fd < 0)
-        DG_TRY(failed(e, d));
+    DG_TRY(dg_file_open(&e->fd, path, O_WRONLY | O_CREAT | O_APPEND, d));
     if (lseek(e->fd, 0, SEEK_END) > 0) {
         DG_TRY(dg_file_map(&m, path, d));
         e->end = sound_end(&m, step);

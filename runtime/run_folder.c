@@ -1,6 +1,7 @@
 /* run_folder.c: a run's folder: whether it may be used, and its contents before the first step. */
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -103,8 +104,12 @@ static void remember_home(dg_train *t)
 static int open_log(dg_train *t, bool resumed, dg_diag *d)
 {
     const char *log = dg_path_join(t->arena, t->out, "run.log");
-    FILE *f = fopen(log, "ae");
+    int fd, rc = dg_file_open(&fd, log, O_WRONLY | O_CREAT | O_APPEND, d);
+    FILE *f;
 
+    if (rc < 0)
+        return rc;
+    f = fdopen(fd, "a");
     if (f && !lock_log(f)) {
         fclose(f);
         dg_fail(d, DG_EINPUT, (dg_where){ .file = t->out }, "out-busy",
@@ -167,7 +172,7 @@ int dg_folder_open(dg_train *t, const char **resume, dg_diag *d)
         dg_help(d, "--resume auto begins anew where there is none");
         return -DG_EINPUT;
     }
-    if (*resume && !dg_exists(dg_path_join(t->arena, *resume, "state.json")))
+    if (*resume && !dg_checkpoint_is_one(*resume))
         return dg_fail(d, DG_EINPUT, (dg_where){ .file = *resume }, "resume-folder",
                        "--resume takes a checkpoint's folder, such as OUT/checkpoints/last");
     if (o->resume == DG_RUN_RESUME_AUTO && !*resume && !o->force && dg_checkpoint_later(t->out, -1))

@@ -308,6 +308,16 @@ static void what_is_no_file(void **state)
     close(fd);
     assert_int_equal(lstat(path, &st), 0);
     assert_true(S_ISFIFO(st.st_mode));
+    /* nobody reads it now: a plain open would wait for ever */
+    assert_int_equal(dg_file_write(path, "abc", 3, p->d), -DG_EIO);
+    assert_string_equal(dg_diag_at(p->d, 0)->text,
+                        "it is a pipe that no program reads, or a socket");
+    check_only(p->d, "file-kind");
+    assert_int_equal(dg_file_open(&fd, path, O_WRONLY | O_APPEND, p->d), -DG_EIO);
+    check_only(p->d, "file-kind");
+    assert_int_equal(dg_file_open(&fd, p->folder, O_WRONLY | O_APPEND, p->d), -DG_EIO);
+    assert_string_equal(dg_diag_at(p->d, 0)->text, "a file is expected, this is a folder");
+    check_only(p->d, "file-kind");
 
     fd = open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     assert_int_equal(write(fd, "old,", 4), 4);

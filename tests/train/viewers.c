@@ -6,9 +6,11 @@
 #include <fcntl.h>
 #include <math.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -193,8 +195,15 @@ static void event_file_that_is_full(void **state)
     toy *t = *state;
     dg_tensorboard *e;
     dg_graph none = { 0 };
+    struct rlimit before;
+    int rc;
 
-    assert_int_equal(dg_tensorboard_open(&e, "/dev/full", 0, &none, t->d), -DG_EIO);
+    getrlimit(RLIMIT_FSIZE, &before);
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &(struct rlimit){ 10, before.rlim_max }), 0);
+    rc = dg_tensorboard_open(&e, toy_path(t, "events"), 0, &none, t->d);
+    setrlimit(RLIMIT_FSIZE, &before);
+    assert_int_equal(rc, -DG_EIO);
     assert_null(e);
     assert_true(dg_diag_n(t->d) >= 1);
     assert_string_equal(dg_diag_at(t->d, 0)->id, "events-write");
