@@ -156,6 +156,18 @@ const char *dg_checkpoint_newest(dg_arena *a, const char *out, const dg_env *env
     return found;
 }
 
+bool dg_checkpoint_is_one(const char *folder)
+{
+    dg_arena *a = dg_arena_open();
+    char *real = realpath(folder, NULL);
+    bool is = real && dg_is_folder(real) &&
+              (step_of(dg_path_name(real)) >= 0 || dg_exists(dg_path_join(a, real, parts[STATE])));
+
+    free(real);
+    dg_arena_close(&a);
+    return is;
+}
+
 /* Says which checkpoint beside a damaged one is whole: the newest before it. */
 static void offer_earlier(dg_arena *a, const char *folder, dg_diag *d)
 {
@@ -313,8 +325,13 @@ static int put_into_place(dg_arena *a, const char *beside, const char *folder, d
 
     if (renameat2(AT_FDCWD, beside, AT_FDCWD, folder, again ? RENAME_EXCHANGE : 0)) {
         remove_folder(a, folder); /* this file system cannot exchange */
-        if (rename(beside, folder))
-            return os_failed(d, folder, "cannot put the checkpoint into its place");
+        if (rename(beside, folder)) {
+            int rc = os_failed(d, folder, "cannot put the checkpoint into its place");
+
+            if (dg_exists(folder) && !dg_is_folder(folder))
+                dg_help(d, "a file of that name is in the way");
+            return rc;
+        }
     }
     remove_folder(a, beside);
     fd = open(dg_path_folder(a, folder), O_RDONLY | O_DIRECTORY | O_CLOEXEC);

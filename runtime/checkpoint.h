@@ -56,6 +56,9 @@ void dg_checkpoint_sweep(const char *out);
  * log line. */
 const char *dg_checkpoint_newest(dg_arena *a, const char *out, const dg_env *env);
 
+/* True of a folder that has a checkpoint's name or a state.json, whole or not. */
+bool dg_checkpoint_is_one(const char *folder);
+
 /* Fills the store and *progress from a checkpoint, if its files are as they were written; the error
  * about a damaged one names the newest whole one before it. A difference from identity that changes
  * the results is a warning, or an error if nothing sensible could follow. */

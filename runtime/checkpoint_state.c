@@ -183,7 +183,7 @@ static int read_progress(const dg_json *o, dg_progress *p, dg_diag *d)
     if (dg_json_get(o, "lr"))
         DG_TRY(need_number(o, "lr", 0, DG_LR_MAX, false, &p->lr, d));
     if (dg_json_get(o, "evaluated"))
-        DG_TRY(need_number(o, "evaluated", -1, (double)p->step, false, &evaluated, d));
+        DG_TRY(need_number(o, "evaluated", -1, (double)p->step, true, &evaluated, d));
     p->evaluated = (int64_t)evaluated;
     p->has_best = dg_json_get(o, "best") != NULL;
     if (p->has_best) {
@@ -193,6 +193,25 @@ static int read_progress(const dg_json *o, dg_progress *p, dg_diag *d)
         DG_TRY(need_number(o, "best_minutes", 0, p->minutes, false, &p->best_minutes, d));
     }
     DG_TRY(check_counts(o, p, d));
+out:
+    return rc;
+}
+
+/* What the run was made with; a version without checksums did not write all of it. */
+static int check_identity(const dg_json *o, bool all, dg_diag *d)
+{
+    static const char *const texts[] = { "precision", "cpu", "versions" },
+                            *const counts[] = { "threads", "ranks" };
+    const dg_json *text;
+    int64_t count;
+    int rc = 0;
+
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (all || dg_json_get(o, texts[i]))
+            DG_TRY(dg_json_need(&text, o, texts[i], DG_JSON_STRING, d));
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        if (all || dg_json_get(o, counts[i]))
+            DG_TRY(need_int(o, counts[i], &count, d));
 out:
     return rc;
 }
@@ -234,6 +253,7 @@ int dg_checkpoint_state_read(dg_checkpoint_state *s, dg_arena *a, const char *fi
     if (s->has_sums || dg_json_get(s->json, "checksum")) /* an edited number of the format, too */
         DG_TRY(check_own_sum(text, n, file, d));
     DG_TRY(read_progress(s->json, &s->progress, d));
+    DG_TRY(check_identity(s->json, s->has_sums, d));
     s->has_ema = dg_json_get(s->json, sum_keys[DG_PART_EMA]) != NULL;
     for (int k = 0; s->has_sums && k < DG_N_PARTS; k++)
         if (k != DG_PART_EMA || s->has_ema)

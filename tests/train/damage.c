@@ -128,6 +128,39 @@ static void edited_states(void **state)
     dg_free(bytes);
 }
 
+/* Lines of another kind, or none, under a checksum made right. */
+static void other_kinds(void **state)
+{
+    static const char *const keys[] = { "precision", "threads", "ranks", "cpu", "versions" };
+    toy *t = *state;
+    const char *path, *bytes, *sum;
+    size_t n;
+    char *whole;
+
+    begin(t);
+    path = toy_path(t, "out/checkpoints/step-000004/state.json");
+    whole = read(t, path, &n);
+    bytes = dg_strndup(t->arena, whole, n);
+    dg_free(whole);
+    sum = strstr(bytes, "  \"checksum\"");
+    assert_non_null(sum);
+    for (size_t i = 0; i < 2 * sizeof keys / sizeof *keys; i++) {
+        const char *key = keys[i / 2], *line = strstr(bytes, dg_printf(t->arena, "\"%s\": ", key)),
+                   *rest = line ? strchr(line, '\n') + 1 : NULL;
+        dg_str other = { 0 };
+
+        assert_non_null(line);
+        dg_str_add_n(&other, bytes, (size_t)(line - bytes));
+        dg_str_fmt(&other, i % 2 ? "\"%s\": {},\n  " : "\"x%s\": 2,\n  ", key);
+        dg_str_add_n(&other, rest + 2, (size_t)(sum - rest - 2));
+        dg_str_fmt(&other, "  \"checksum\": \"%016llx\"\n}\n",
+                   (unsigned long long)dg_fnv1a(other.s, other.n));
+        write(path, other.s, other.n);
+        check_refused(t, "state.json", dg_printf(t->arena, "%s, %zu", key, i % 2));
+        dg_str_free(&other);
+    }
+}
+
 /* Files that are whole, but belong to the checkpoint before. */
 static void mixed_up(void **state)
 {
@@ -192,6 +225,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(flipped_bits),
         TEST(edited_states),
+        TEST(other_kinds),
         TEST(mixed_up),
         cmocka_unit_test(checksums),
     };
