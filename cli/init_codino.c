@@ -161,10 +161,10 @@ static void network(dg_str *out, const plan *p)
         "-->\n"
         "    <neck.coarser       id=\"pyramid\"   in=\"@encoder\"%s/>\n"
         "    <head.rpn           id=\"rpn\"       memory=\"@pyramid\" targets=\"@targets\" "
-        "sizes=\"@sizes\"%s/>\n"
+        "sizes=\"@sizes\" axis=\"dp\"%s/>\n"
         "    <head.roi           id=\"roi\"       memory=\"@pyramid\" proposals=\"@rpn\" "
         "targets=\"@targets\" sizes=\"@sizes\"\n"
-        "                        classes=\"$classes\"%s/>\n",
+        "                        classes=\"$classes\" axis=\"dp\"%s/>\n",
         p->model->width, all, p->model->layers, p->model->ffn, all, all, all, all);
     dg_str_fmt(out,
                "    <head.atss          id=\"atss\"      memory=\"@pyramid\" targets=\"@targets\" "

@@ -157,11 +157,6 @@ static dg_atss assign(atss *a)
 
 /* ---- losses ---------------------------------------------------------------------------------- */
 
-static double ranks(const atss *a)
-{
-    return a->c->axis ? (double)dg_axis_size(a->h.b, a->c->axis) : 1;
-}
-
 /* [2]: N and C of one rank, without their small numbers, from the positives 1 or 0 [B,A]. */
 static dg_val normalisers(const atss *a, dg_val positive, dg_val centerness)
 {
@@ -170,11 +165,8 @@ static dg_val normalisers(const atss *a, dg_val positive, dg_val centerness)
 
     all[0] = dg_reshape(b, dg_sum(b, n, DG_ALL_AXES, false), DG_SHAPE(1));
     all[1] = dg_reshape(b, dg_sum(b, centerness, DG_ALL_AXES, false), DG_SHAPE(1));
-    n = dg_concat(b, 0, 2, all);
-    if (a->c->axis)
-        n = dg_all_reduce(b, n, DG_SUM, a->c->axis);
-    n = dg_max2(b, n, dg_number(b, 1));
-    return dg_name(b, dg_scale(b, n, 1 / ranks(a), 0), "atss.normalisers");
+    return dg_name(b, dg_head_normaliser(b, dg_concat(b, 0, 2, all), a->c->axis),
+                   "atss.normalisers");
 }
 
 static dg_val number(dg_build *b, dg_val list, int64_t i, double scale, double shift)
@@ -189,7 +181,7 @@ static void add_losses(const atss *a, const dg_atss *t, dg_loss_terms *terms)
     dg_delta_attr move = { CENTRE_STD, SIDE_STD, log(1000.0 / 16) };
     dg_val label = dg_pick_i32(b, a->h.labels, t->gt, a->c->classes),
            positive = dg_head_known(b, t->gt), all = normalisers(a, positive, t->centerness),
-           n = number(b, all, 0, 1, DG_HEAD_EPS / ranks(a)),
+           n = number(b, all, 0, 1, DG_HEAD_EPS / dg_head_ranks(b, a->c->axis)),
            c = number(b, all, 1, 1 + DG_HEAD_EPS, 0);
     dg_val boxes = dg_expand(b, dg_reshape(b, a->anchors.boxes, DG_SHAPE(1, a->all, 4)),
                              DG_SHAPE(a->h.batch, a->all, 4));

@@ -81,6 +81,18 @@ bool dg_head_open(dg_head *h, dg_build *b, dg_val maps, int most, int64_t stride
     return true;
 }
 
+double dg_head_ranks(dg_build *b, const char *axis)
+{
+    return axis ? (double)dg_axis_size(b, axis) : 1;
+}
+
+dg_val dg_head_normaliser(dg_build *b, dg_val count, const char *axis)
+{
+    if (axis)
+        count = dg_all_reduce(b, count, DG_SUM, axis);
+    return dg_scale(b, dg_max2(b, count, dg_number(b, 1)), 1 / dg_head_ranks(b, axis), 0);
+}
+
 dg_val dg_head_known(dg_build *b, dg_val x)
 {
     return dg_real(b, dg_at_least(b, dg_real(b, x), dg_number(b, 0)));

@@ -27,6 +27,11 @@ typedef struct dg_head {
 bool dg_head_open(dg_head *h, dg_build *b, dg_val maps, int most, int64_t stride, dg_val targets,
                   dg_val sizes, dg_val *error);
 
+/* A count over all ranks of axis (NULL: of this rank alone), but at least 1, divided by the ranks:
+ * N ranks whose gradients are averaged learn what one rank with all images learns. */
+dg_val dg_head_normaliser(dg_build *b, dg_val count, const char *axis);
+double dg_head_ranks(dg_build *b, const char *axis);
+
 /* real [..]: 1 where x (i32) is 0 or more */
 dg_val dg_head_known(dg_build *b, dg_val x);
 /* [B,n] at rows of [B,N] */

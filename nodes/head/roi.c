@@ -3,12 +3,15 @@
  *
  *  rows       the objects themselves, then the proposals; an object's row is its own, a proposal
  *            belongs to the object that it overlaps by 0.5 or more
- *  sample     128 positives at most and 512 in all, at random: N rows of this rank
+ *  sample     128 positives at most and 512 in all, at random
  *  features   RoIAlign 7x7; two linear layers with ReLU; class logits, deltas of each class
- *  loss       w_class sum cross entropy / (N + 2^-23)
- *            w_box sum over positives (1 - GIoU) / (N + 2^-23), of boxes moved by their class's
- *            deltas; not clipped
- *  queries    the positives as decoder queries, filled up with negatives */
+ *  loss       w_class sum cross entropy / N
+ *            w_box sum over positives (1 - GIoU) / N, of boxes moved by their class's deltas; not
+ *            clipped
+ *  N          max(1, rows of all ranks) / ranks, and 2^-23 / ranks
+ *  queries    the positives as decoder queries, filled up with negatives
+ *
+ * Differs from the reference on purpose: there each rank divides by its own rows. */
 #include "nodes/builtin.h"
 #include "nodes/head/head.h"
 #include "nodes/loss/terms.h"
@@ -18,6 +21,7 @@
 typedef struct conf {
     int64_t classes, stride, levels, samples, positives, cells, hidden, queries, least;
     double class_weight, box_weight, finest, overlap;
+    const char *axis;
 } conf;
 
 enum { MEMORY, PROPOSALS, TARGETS, SIZES };
@@ -38,7 +42,8 @@ static const dg_port ports[] = {
                 "pairs of queries and objects"),
     DG_OUT("total", "f[]", "sum of the losses"),
     DG_OUT("terms", "{loss_cls0:f[],acc0:f[],loss_bbox0:f[]}",
-           "weighted losses, and the share of rows whose class is right, in percent"),
+           "weighted losses, and the share of rows whose class is right, in percent: of all ranks' "
+           "rows, if their mean is taken"),
     { 0 },
 };
 
@@ -57,6 +62,15 @@ static const dg_attr attrs[] = {
     DG_INT(conf, least, 9, 0, 100000, "queries for the decoder at least"),
     DG_NUM(conf, class_weight, 12, 0, 1e6, "weight of the class term"),
     DG_NUM(conf, box_weight, 120, 0, 1e6, "weight of 1 - GIoU"),
+    DG_AXES(conf, axis, NULL, "mesh axis to count rows over; if omitted, each rank counts its own"),
+    { 0 },
+};
+
+static const dg_rule rules[] = {
+    { DG_RULE_ALLREDUCE, .from = "targets", .axis = "axis", .when = "axis",
+      .why = "counts the rows of all ranks", .flags = DG_RULE_TRAIN },
+    { DG_RULE_NORMALISER, .to = "total", .from = "targets", .axis = "axis",
+      .why = "divides by the number of rows", .flags = DG_RULE_TRAIN },
     { 0 },
 };
 
@@ -151,9 +165,10 @@ static void add_losses(const roi *r, dg_val logits, dg_val deltas, dg_loss_terms
     dg_entropy class = dg_cross_entropy(b, logits, label);
     dg_delta_attr move = { CENTRE_STD, SIDE_STD, log(1000.0 / 16) };
 
-    n = dg_max2(b, dg_real(b, dg_sum(b, r->count, DG_ALL_AXES, false)), dg_number(b, 1));
+    n = dg_head_normaliser(b, dg_real(b, dg_sum(b, r->count, DG_ALL_AXES, false)), r->c->axis);
     right = dg_div(b, dg_scale(b, dg_real(b, class.right), 100, 0), n);
-    n = dg_name(b, dg_scale(b, n, 1, DG_HEAD_EPS), "roi.normaliser");
+    n = dg_scale(b, n, 1, DG_HEAD_EPS / dg_head_ranks(b, r->c->axis));
+    n = dg_name(b, n, "roi.normaliser");
     dg_loss_add(terms, "cls", "0", class.loss, r->c->class_weight, n);
     dg_record_set(b, terms->record, "acc0", dg_name(b, right, "loss.acc0"));
     /* of each row the deltas of its class; of background none */
@@ -223,12 +238,12 @@ const dg_node_class dg_node_head_roi = {
     .role = DG_ROLE_LOSS,
     .brief = "A region classifier that trains with a decoder: its losses, and its positives as "
              "queries.",
-    .doc = "Sums are divided by counts of this rank, as in the reference. An evaluation computes "
-           "nothing of it.",
+    .doc = "An evaluation computes nothing of it.",
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),
     .reference = "roi_head.0.bbox_head",
+    .rules = rules,
     .check = check_roi,
     .lower = lower_roi,
     .classes = classes,

@@ -6,12 +6,15 @@
  *  sample     128 positives at most and 256 in all, at random
  *  loss       w_class sum bce / K                 over the sample
  *            w_box sum |d - encoded object| / K   over its positives
- *            K = sum over images of max(1, positives) + max(1, negatives) + 2^-23; of this rank
+ *  K          (sum over all ranks' images of max(1, positives) + max(1, negatives) + 2^-23) / ranks
  *  proposals  of each level the 4000 best, moved by their deltas, clipped to the image; NMS 0.7
  *            within a level; the 1000 best. Constants for gradients
  *
  * Boxes stand at the corners of cells. Padding has logits too; its boxes are void in assignment,
- * and proposals of them vanish when they are clipped. */
+ * and proposals of them vanish when they are clipped.
+ *
+ * Differs from the reference on purpose: there each rank divides by its own count, so that images
+ * weigh differently on several ranks than on one. */
 #include "nodes/builtin.h"
 #include "nodes/head/head.h"
 #include "nodes/loss/terms.h"
@@ -22,6 +25,7 @@
 typedef struct conf {
     int64_t stride, samples, pre_nms, proposals;
     double class_weight, box_weight, nms, positive, negative;
+    const char *axis;
 } conf;
 
 enum { MEMORY, TARGETS, SIZES };
@@ -54,6 +58,16 @@ static const dg_attr attrs[] = {
     DG_NUM(conf, nms, 0.7, 0, 1, "a proposal goes if it overlaps a better one of its level more"),
     DG_NUM(conf, class_weight, 12, 0, 1e6, "weight of the class term"),
     DG_NUM(conf, box_weight, 12, 0, 1e6, "weight of the L1 distance of deltas"),
+    DG_AXES(conf, axis, NULL,
+            "mesh axis to count sampled boxes over; if omitted, each rank counts its own"),
+    { 0 },
+};
+
+static const dg_rule rules[] = {
+    { DG_RULE_ALLREDUCE, .from = "targets", .axis = "axis", .when = "axis",
+      .why = "counts the sampled boxes of all ranks", .flags = DG_RULE_TRAIN },
+    { DG_RULE_NORMALISER, .to = "total", .from = "targets", .axis = "axis",
+      .why = "divides by the number of sampled boxes", .flags = DG_RULE_TRAIN },
     { 0 },
 };
 
@@ -144,7 +158,8 @@ static dg_val add_losses(const rpn *r, dg_val gt, dg_loss_terms *terms)
 
     dg_name(b, rows.row, "rpn.rows");
     dg_name(b, rows.count, "rpn.count");
-    k = dg_scale(b, dg_sum(b, k, DG_ALL_AXES, false), 1, DG_HEAD_EPS);
+    k = dg_head_normaliser(b, dg_sum(b, k, DG_ALL_AXES, false), r->c->axis);
+    k = dg_scale(b, k, 1, DG_HEAD_EPS / dg_head_ranks(b, r->c->axis));
     k = dg_name(b, k, "rpn.normaliser");
     dg_loss_add(terms, "rpn_cls", "",
                 dg_logistic_loss(b, dg_head_keys(b, r->logits, rows.row), positive,
@@ -261,12 +276,12 @@ const dg_node_class dg_node_head_rpn = {
     .name = "head.rpn",
     .role = DG_ROLE_LOSS,
     .brief = "A region proposal network that trains with a decoder: its losses and proposals.",
-    .doc = "Sums are divided by counts of this rank, as in the reference. An evaluation computes "
-           "nothing of it.",
+    .doc = "An evaluation computes nothing of it.",
     .ports = ports,
     .attrs = attrs,
     .conf_size = sizeof(conf),
     .reference = "rpn_head",
+    .rules = rules,
     .check = check_rpn,
     .lower = lower_rpn,
 };

@@ -40,6 +40,20 @@ static const char dino[] =
     "<neck.channels id='neck' in='@maps' width='32' levels='3' groups='4'/>"
     "<decoder.dino id='decoder' memory='@neck' classes='3' queries='8' layers='2' heads='2' "
     "ffn='8'/>";
+/* All boxes are samples, so a choice does not depend on draws, which differ between ranks. */
+static const char rpn[] =
+    "<record id='maps' s8='@backbone.s8' s16='@backbone.s16' s32='@backbone.s32'/>"
+    "<neck.channels id='neck' in='@maps' width='32' levels='3' groups='4'/>"
+    "<head.rpn id='head' memory='@neck' targets='@targets' sizes='@sizes' stride='8' "
+    "samples='4000' proposals='20' axis='dp'/>";
+static const char roi[] =
+    "<record id='maps' s8='@backbone.s8' s16='@backbone.s16' s32='@backbone.s32'/>"
+    "<neck.channels id='neck' in='@maps' width='32' levels='3' groups='4'/>"
+    "<head.rpn id='rpn' memory='@neck' targets='@targets' sizes='@sizes' stride='8' proposals='20' "
+    "axis='dp' frozen='true'/>"
+    "<head.roi id='head' memory='@neck' proposals='@rpn' targets='@targets' sizes='@sizes' "
+    "classes='3' stride='8' levels='3' samples='64' positives='32' finest='14' hidden='16' "
+    "axis='dp'/>";
 static const char atss[] =
     "<record id='maps' s8='@backbone.s8' s16='@backbone.s16' s32='@backbone.s32'/>"
     "<neck.channels id='neck' in='@maps' width='32' levels='3' groups='4'/>"
@@ -162,12 +176,23 @@ static void positives(void **state)
     alike(atss, head_loss);
 }
 
+static void samples(void **state)
+{
+    (void)state;
+    alike(rpn, head_loss);
+}
+
+static void rows(void **state)
+{
+    (void)state;
+    alike(roi, head_loss);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(groups_of_queries),
-        cmocka_unit_test(pairs),
-        cmocka_unit_test(positives),
+        cmocka_unit_test(groups_of_queries), cmocka_unit_test(pairs), cmocka_unit_test(positives),
+        cmocka_unit_test(samples),           cmocka_unit_test(rows),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
