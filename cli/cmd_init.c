@@ -13,10 +13,11 @@
 #include "cli/init_plan.h"
 #include "cli/init_refuse.h"
 #include "cli/published.h"
+#include "runtime/fit_batch.h"
 #include "weights/weight_names.h"
 
 typedef struct opts {
-    const char *data, *model, *out, *pretrained, *split;
+    const char *data, *model, *out, *pretrained, *split, *batch;
     bool force;
 } opts;
 
@@ -29,6 +30,9 @@ static const dg_option options[] = {
       "initial weights of a backbone or a whole model: a file, a folder, or a name of `weights "
       "list` "
       "(default: random)" },
+    { "batch", DG_OPTION_STR, offsetof(opts, batch), "N", NULL,
+      "images of a batch on each rank; auto: `run` takes as many as fit into memory (by the "
+      "data)" },
     { "split", DG_OPTION_STR, offsetof(opts, split), "NAME,...", NULL, "use these splits only" },
     { "out", DG_OPTION_STR, offsetof(opts, out), "FILE", NULL, "pipeline to write (pipeline.xml)" },
     { "force", DG_OPTION_FLAG, offsetof(opts, force), NULL, NULL, "overwrite it" },
@@ -50,17 +54,41 @@ static int64_t ceiling(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
+/* The batch: what was given, else by the number of images; and what memory has room for. */
+static void size_batch(plan *p)
+{
+    const dg_init_family *f = p->family;
+    const int64_t epoch_of_eight = p->n_train < 8 ? 1 : p->n_train / 8;
+
+    if (!p->is_given)
+        p->batch = p->automatic && !f->most_at_once ? f->most_images
+                   : p->n_train < 1000              ? 4
+                   : p->n_train < 10000             ? 8
+                                                    : 16;
+    if (!p->is_given && p->batch > f->most_images)
+        p->batch = f->most_images;
+    if (p->automatic && p->batch > epoch_of_eight)
+        p->batch = (int)epoch_of_eight;
+    if (p->batch > p->n_train)
+        p->batch = (int)p->n_train;
+    p->at_once =
+        f->most_at_once && !p->is_given && p->batch > f->most_at_once ? f->most_at_once : p->batch;
+    snprintf(p->let, sizeof p->let, p->automatic ? "auto:%d" : "%d", p->at_once);
+    if (p->memory && p->at_once > p->memory) {
+        p->at_once = p->memory;
+        if (!p->automatic)
+            snprintf(p->let, sizeof p->let, "%d", p->at_once);
+    }
+    p->batch = f->most_at_once ? p->batch / p->at_once * p->at_once : p->at_once;
+}
+
 /* Chooses the length: at least 1500 steps and 36 epochs, 72 from 500 images on; small data sets are
  * repeated more often. */
 static void size_up(plan *p)
 {
     int64_t per_epoch;
 
-    p->batch = p->n_train < 1000 ? 4 : p->n_train < 10000 ? 8 : 16;
-    if (p->batch > p->family->most_images)
-        p->batch = p->family->most_images;
-    if (p->batch > p->n_train)
-        p->batch = (int)p->n_train;
+    size_batch(p);
     per_epoch = p->n_train / p->batch;
     p->epochs = p->n_train < 500 ? 36 : 72;
     if (p->epochs * per_epoch < 1500)
@@ -238,11 +266,48 @@ out:
     return rc;
 }
 
-static int write_pipeline(const opts *o, const dg_model *m, dg_arena *a, dg_diag *d)
+/* Writes the text. A batch that was not given is one that fits into this machine's memory; the
+ * length follows from it. */
+static void write_fitting(dg_str *text, plan *p, const char *to, dg_arena *a)
+{
+    const dg_world alone = { .ranks = 1, .nodes = 1, .local_ranks = 1 };
+    dg_run_options how = { .size = sizeof how, .file = to, .device = dg_device_asked(NULL) };
+    dg_fit fit;
+
+    dg_init_write(text, p);
+    if (p->is_given)
+        return;
+    how.text = dg_strndup(a, text->s, text->n);
+    dg_fit_batch(&fit, &how, &alone, p->at_once);
+    if (fit.batch == p->at_once)
+        return;
+    p->memory = fit.batch;
+    size_up(p);
+    dg_str_free(text);
+    dg_init_write(text, p);
+}
+
+/* Reads --batch: nothing, "auto" or a number. */
+static bool read_batch(plan *p, const char *text)
+{
+    int64_t n = 0;
+
+    p->automatic = text && strcmp(text, "auto") == 0;
+    p->is_given = text && !p->automatic;
+    if (p->is_given && (!dg_parse_i64(text, &n) || n < 1 || n > 4096)) {
+        dg_say_error("detrgraph init: --batch %s: auto, or a number of images from 1 to 4096, is "
+                     "expected\n",
+                     text);
+        return false;
+    }
+    p->batch = (int)n;
+    return true;
+}
+
+static int write_pipeline(const opts *o, plan *p, dg_arena *a, dg_diag *d)
 {
     const char *to = o->out ? o->out : "pipeline.xml";
     const dg_survey_options how = { .splits = o->split, .threads = dg_threads_available() };
-    plan p = { .model = m };
     dg_survey *s = NULL;
     dg_str text = { 0 };
     int rc;
@@ -254,26 +319,31 @@ static int write_pipeline(const opts *o, const dg_model *m, dg_arena *a, dg_diag
         return -DG_EINPUT;
     }
     DG_TRY(dg_survey_open(&s, o->data, &how, d));
-    DG_TRY(make_plan(&p, s, o, to, a, d));
-    dg_init_write(&text, &p);
+    DG_TRY(make_plan(p, s, o, to, a, d));
+    write_fitting(&text, p, to, a);
     DG_TRY(dg_file_write(to, text.s, text.n, d));
     dg_say("%s: %s, %lld image%s, %d class%s, size %d, batch %d, %d epochs (%lld steps)\n", to,
-           p.model->name, (long long)p.n_train, p.n_train == 1 ? "" : "s", s->n_classes,
-           s->n_classes == 1 ? "" : "es", p.size, p.batch, p.epochs, (long long)p.steps);
-    if (p.pretrained)
+           p->model->name, (long long)p->n_train, p->n_train == 1 ? "" : "s", s->n_classes,
+           s->n_classes == 1 ? "" : "es", p->size, p->batch, p->epochs, (long long)p->steps);
+    if (p->memory)
+        dg_say("  memory has room for %d image%s at a time\n", p->memory,
+               p->memory == 1 ? "" : "s");
+    else if (p->automatic)
+        dg_say("  batch: run takes as many as fit into memory, at most %d\n", p->at_once);
+    if (p->pretrained)
         dg_say("  begins with %s: %s\n", o->pretrained,
-               p.whole_model ? "a whole model" : "a backbone");
+               p->whole_model ? "a whole model" : "a backbone");
     if (dg_faults_errors(&s->faults) + dg_faults_warnings(&s->faults))
         dg_say("  errors in the data: %lld, warnings: %lld; detrgraph data check %s names them\n",
                (long long)dg_faults_errors(&s->faults), (long long)dg_faults_warnings(&s->faults),
                o->data);
-    if (p.hold_out > 0)
-        dg_say("  there is no split for validation: %d more are held out for it\n", p.n_held);
-    else if (!p.val)
+    if (p->hold_out > 0)
+        dg_say("  there is no split for validation: %d more are held out for it\n", p->n_held);
+    else if (!p->val)
         dg_warn(d, (dg_where){ .file = o->data }, "init-no-validation",
                 "there is no split for validation: the pipeline is evaluated on the images that it "
                 "trains on");
-    if (!dg_model_has_masks(p.model) && dg_init_has_masks(s, p.train))
+    if (!dg_model_has_masks(p->model) && dg_init_has_masks(s, p->train))
         dg_say("  each object has a mask: --model rfdetr_seg_nano finds masks, too\n");
     dg_next("run %s", to);
 out:
@@ -285,7 +355,7 @@ out:
 static int verb_init(const void *given, const dg_words *words, dg_arena *a)
 {
     const opts *o = given;
-    const dg_model *m = dg_model_find(o->model ? o->model : "rtdetrv2_r18vd");
+    plan p = { .model = dg_model_find(o->model ? o->model : "rtdetrv2_r18vd") };
     const char *near;
     dg_diag *d;
     int rc;
@@ -297,14 +367,16 @@ static int verb_init(const void *given, const dg_words *words, dg_arena *a)
                      words->n ? words->v[0] : "");
         return DG_EXIT_USAGE;
     }
-    if (!m) {
+    if (!p.model) {
         near = dg_model_near(o->model);
         dg_say_error("detrgraph init: there is no model \"%s\"", o->model);
         dg_say_error(near ? "; did you mean %s?\n" : "; detrgraph init --help lists them\n", near);
         return DG_EXIT_USAGE;
     }
+    if (!read_batch(&p, o->batch))
+        return DG_EXIT_USAGE;
     d = dg_diag_open();
-    rc = write_pipeline(o, m, a, d);
+    rc = write_pipeline(o, &p, a, d);
     fflush(stdout);
     dg_print_diag(d, NULL);
     dg_diag_close(&d);

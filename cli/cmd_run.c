@@ -131,6 +131,15 @@ static int64_t trace_steps(const opts *o)
     return !*o->trace || (dg_parse_i64(o->trace, &n) && n >= 1 && n <= TRACED_MOST) ? n : -1;
 }
 
+/* For dg_run_options.resumes. */
+static const char *resumed(const opts *o, const dg_run_train_options *how)
+{
+    return how->resume == DG_RUN_FRESH ? NULL
+           : how->resume_from          ? how->resume_from
+           : o->out                    ? o->out
+                                       : "";
+}
+
 static dg_run_train_options train_options(const opts *o, double max_minutes, callbacks *w)
 {
     /* after losing a rank: continue where the run was */
@@ -203,7 +212,8 @@ static int train_pipeline(const opts *o, const char *file, uint64_t seed, double
                                 .has_seed = o->seed != NULL,
                                 .seed = seed,
                                 .log = w.rank->world.rank == 0 ? dg_bar_log : log_debug,
-                                .log_ctx = &w.bar },
+                                .log_ctx = &w.bar,
+                                .resumes = resumed(o, &how) },
                             &w.rank->world, d));
     DG_TRY(dg_run_train(run, &how, d));
 out:

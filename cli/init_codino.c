@@ -101,16 +101,17 @@ static void lets(dg_str *out, const plan *p)
         "       and keeps its proportions. sizes: those that training draws from. Half of both is "
         "about four times as fast\n"
         "       and sees smaller objects worse.\n"
-        "       batch: images of a step on each rank; recompute: less memory, and more time.\n"
+        "       batch: images of a step on each rank, or auto; recompute: less memory, and more "
+        "time.\n"
         "       queries: how many objects the network looks for, most of them in vain.\n"
         "       denoising: noisy copies of the truth that training looks for as well.\n"
         "       precision: bf16 is fast on new processors, f32 exact.\n"
         "       max_objects: room for the objects of an image; it has to be enough for the "
         "fullest one. -->\n"
         "  <let size=\"%s\" sizes=\"%s\"/>\n"
-        "  <let batch=\"%d\" classes=\"%d\" max_objects=\"%d\" queries=\"%d\" denoising=\"%d\" "
+        "  <let batch=\"%s\" classes=\"%d\" max_objects=\"%d\" queries=\"%d\" denoising=\"%d\" "
         "recompute=\"%s\" precision=\"bf16\"/>\n",
-        size.s, sizes.s, p->batch, p->survey->n_classes, p->survey->advice.max_objects, p->queries,
+        size.s, sizes.s, p->let, p->survey->n_classes, p->survey->advice.max_objects, p->queries,
         p->survey->advice.denoising, p->size > LARGE || (c->width > 128) ? "true" : "false");
     dg_str_free(&size);
     dg_str_free(&sizes);

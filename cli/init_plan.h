@@ -19,14 +19,20 @@ typedef struct dg_init_plan {
     int64_t n_train;
     int n_held; /* images held out */
     int size, queries, epochs, every;
-    int batch; /* of an update on each rank */
+    int batch;      /* images of an update on each rank */
+    int at_once;    /* of them, so many are in memory at a time */
+    int memory;     /* it has room for no more; 0: for any number */
+    bool is_given;  /* by --batch */
+    bool automatic; /* run chooses at_once */
+    char let[24];   /* the value of <let batch>: at_once, or "auto:16" */
     int64_t steps;
     double hold_out; /* share of train held out in place of a validation split */
 } dg_init_plan;
 
 /* What is a family's own. Strings are attributes, each behind a blank. */
 struct dg_init_family {
-    int most_images;                 /* of a batch */
+    int most_images;                 /* of an update */
+    int most_at_once;                /* an update of more adds up batches; 0: it is one batch */
     void (*choose)(dg_init_plan *p); /* changes the data's size and queries; NULL: it does not */
     void (*lets)(dg_str *out, const dg_init_plan *p);
     void (*network)(dg_str *out, const dg_init_plan *p);

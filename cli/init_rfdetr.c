@@ -6,7 +6,7 @@
  * the reference's groups of queries mix. */
 #include "cli/init_plan.h"
 
-enum { AROUND = 5, FEWER = 100, IMAGES = 4 };
+enum { AROUND = 5, FEWER = 100 };
 
 static int unit(const dg_rfdetr *v)
 {
@@ -34,12 +34,6 @@ static void choose(dg_init_plan *p)
                                                     : 16;
 }
 
-/* Memory holds few images; an update adds up several batches of them. */
-static int accumulate(const dg_init_plan *p)
-{
-    return p->batch > IMAGES ? p->batch / IMAGES : 1;
-}
-
 static void lets(dg_str *out, const dg_init_plan *p)
 {
     const dg_rfdetr *v = p->model->vit;
@@ -53,18 +47,18 @@ static void lets(dg_str *out, const dg_init_plan *p)
         "fast and sees smaller\n"
         "       objects worse. sizes: those that training draws from, around it; the largest "
         "again as largest.\n"
-        "       batch: images in memory at once on each rank; accumulate: batches of an "
-        "update.\n"
+        "       batch: images in memory at once on each rank, or auto; accumulate: batches of "
+        "an update.\n"
         "       queries: how many objects the network looks for; a size has (size / %d)^2 "
         "tokens to choose them from.\n"
         "       precision: bf16 is fast on new processors, f32 exact.\n"
         "       max_objects: room for the objects of an image; it has to be enough for the "
         "fullest one. -->\n"
         "  <let size=\"%d\" sizes=\"%d:%d:%d\" largest=\"%d\"/>\n"
-        "  <let batch=\"%d\" accumulate=\"%d\" classes=\"%d\" max_objects=\"%d\" "
+        "  <let batch=\"%s\" accumulate=\"%d\" classes=\"%d\" max_objects=\"%d\" "
         "queries=\"%d\" precision=\"bf16\"/>\n",
-        u, v->patch, p->size, first, last, u, last, p->batch < IMAGES ? p->batch : IMAGES,
-        accumulate(p), p->survey->n_classes, p->survey->advice.max_objects, p->queries);
+        u, v->patch, p->size, first, last, u, last, p->let, p->batch / p->at_once,
+        p->survey->n_classes, p->survey->advice.max_objects, p->queries);
 }
 
 static void network(dg_str *out, const dg_init_plan *p)
@@ -148,6 +142,7 @@ static void training(dg_str *out, const dg_init_plan *p)
 
 const dg_init_family dg_init_rfdetr = {
     .most_images = 16,
+    .most_at_once = 4,
     .choose = choose,
     .lets = lets,
     .network = network,

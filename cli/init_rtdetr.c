@@ -6,22 +6,23 @@ typedef dg_init_plan plan;
 
 static void lets(dg_str *out, const plan *p)
 {
-    dg_str_fmt(out,
-               "  <!-- size: pixels of a side, a multiple of 32; half of it is about four times as "
-               "fast and sees smaller\n"
-               "       objects worse. batch: images of a step on each rank; take more where memory "
-               "allows.\n"
-               "       queries: how many objects the network looks for, most of them in vain; tiny "
-               "sizes have room for "
-               "fewer.\n"
-               "       denoising: noisy copies of the truth that training looks for as well.\n"
-               "       precision: bf16 is fast on new processors, f32 exact.\n"
-               "       max_objects: room for the objects of an image; it has to be enough for the "
-               "fullest one. -->\n"
-               "  <let size=\"%d\" batch=\"%d\" classes=\"%d\" max_objects=\"%d\" queries=\"%d\" "
-               "denoising=\"%d\" precision=\"bf16\"/>\n",
-               p->size, p->batch, p->survey->n_classes, p->survey->advice.max_objects, p->queries,
-               p->survey->advice.denoising);
+    dg_str_fmt(
+        out,
+        "  <!-- size: pixels of a side, a multiple of 32; half of it is about four times as "
+        "fast and sees smaller\n"
+        "       objects worse. batch: images of a step on each rank; auto: as many as fit into "
+        "memory.\n"
+        "       queries: how many objects the network looks for, most of them in vain; tiny "
+        "sizes have room for "
+        "fewer.\n"
+        "       denoising: noisy copies of the truth that training looks for as well.\n"
+        "       precision: bf16 is fast on new processors, f32 exact.\n"
+        "       max_objects: room for the objects of an image; it has to be enough for the "
+        "fullest one. -->\n"
+        "  <let size=\"%d\" batch=\"%s\" classes=\"%d\" max_objects=\"%d\" queries=\"%d\" "
+        "denoising=\"%d\" precision=\"bf16\"/>\n",
+        p->size, p->let, p->survey->n_classes, p->survey->advice.max_objects, p->queries,
+        p->survey->advice.denoising);
 }
 
 static void network(dg_str *out, const plan *p)

@@ -357,14 +357,15 @@ static void check_sets(dg_expander *x)
 }
 
 int dg_items_read(dg_item **root, dg_load_errors *r, const char *text, size_t n, const char *file,
-                  const dg_set *sets, int n_sets, dg_map *sources)
+                  const dg_set *sets, int n_sets, dg_map *sources, dg_open_batch *batch)
 {
     dg_expander x = { .report = r,
                       .arena = r->arena,
                       .files = dg_map_new(r->arena),
                       .sources = sources,
                       .sets = sets,
-                      .n_sets = n_sets };
+                      .n_sets = n_sets,
+                      .batch = batch };
     dg_source *source = DG_NEW(r->arena, dg_source);
     dg_xml *xml;
     dg_expansion top = { dg_path_folder(r->arena, file), real_path(r->arena, file), NULL, NULL };

@@ -41,11 +41,19 @@ typedef struct dg_source {
     size_t n;
 } dg_source;
 
+/* <let batch="auto"/>: the batch is 1 here, and a run chooses it before it reads the graph again.
+ */
+typedef struct dg_open_batch {
+    dg_where at; /* the value */
+    int most;    /* images; 0: the batch is a number */
+} dg_open_batch;
+
 typedef struct dg_set dg_set;
 /* Parses text and everything it includes. sources receives a dg_source per file. *root may be set
  * in spite of errors, so that later stages can report theirs. */
 int dg_items_read(dg_item **root, dg_load_errors *r, const char *text, size_t n, const char *file,
-                  const dg_set *sets, int n_sets, dg_map *sources) DG_MUST_USE;
+                  const dg_set *sets, int n_sets, dg_map *sources, dg_open_batch *batch)
+    DG_MUST_USE;
 
 const dg_item_attr *dg_item_find(const dg_item *item, const char *name);
 /* True for valid ids and names of lets and parameters: letters, digits, _ and -, starting with a

@@ -118,6 +118,7 @@ struct dg_graph {
     dg_checkpoint_conf checkpoint;
     const char *axis; /* of <mesh dp="ranks"/>: "dp"; or NULL */
     int64_t ranks;
+    dg_open_batch open_batch; /* of <let batch="auto"/> */
     bool ranks_open; /* dp="ranks": as many as are started; `ranks` is 1 until that is known */
     int64_t rank;    /* this rank, for nodes with on=".."; 0 for validate and plan */
     dg_mesh mesh;

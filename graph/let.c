@@ -144,6 +144,25 @@ static const dg_var *find_twin(const dg_var *env, const dg_var *outer, const cha
     return NULL;
 }
 
+/* "auto" and "auto:64", which the let `batch` may say: the number that stands for it here; else
+ * value. */
+static const char *open_batch(dg_expander *x, const dg_expansion *p, const char *value, dg_where at)
+{
+    enum { USUAL_MOST = 16, MOST = 65536 };
+    int64_t most = USUAL_MOST;
+
+    if (strncmp(value, "auto", 4) != 0 || (value[4] && value[4] != ':'))
+        return value;
+    if (value[4] && (!dg_parse_i64(value + 5, &most) || most < 1 || most > MOST)) {
+        dg_load_error(x->report, p->frame, at, "batch-auto",
+                      "batch=\"%s\": behind auto: stands the largest batch to take, from 1 to %d",
+                      value, MOST);
+        dg_load_error_help(x->report, "\"auto\" alone takes at most %d", USUAL_MOST);
+    }
+    *x->batch = (dg_open_batch){ at, (int)most };
+    return "1";
+}
+
 /* outer: the names visible before the enclosing element. */
 const dg_var *dg_let_read(dg_expander *x, const dg_expansion *p, const dg_xml *e, const dg_var *env,
                           const dg_var *outer, const dg_parameters *given)
@@ -180,6 +199,8 @@ const dg_var *dg_let_read(dg_expander *x, const dg_expansion *p, const dg_xml *e
                 v.folder = NULL;
                 x->set_used[k] = true;
             }
+        if (top && strcmp(a->name, "batch") == 0)
+            v.value = open_batch(x, p, v.value, a->value_at);
         if (top)
             DG_PUSH(x->arena, x->top_lets, a->name);
         if (++x->n_attrs > DG_EXPAND_MAX_ATTRS || (env && env->depth >= MAX_LETS)) {

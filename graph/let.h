@@ -28,6 +28,7 @@ typedef struct dg_expander {
     DG_VEC(const char *) top_lets; /* names that --set may use */
     int n_items, n_attrs;
     size_t n_bytes;
+    dg_open_batch *batch;
     bool full; /* a bound was reached: stop expanding */
 } dg_expander;
 

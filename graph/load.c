@@ -469,7 +469,8 @@ int dg_graph_parse(dg_graph **out, const char *text, size_t n, const char *file,
     g->dims.arena = a;
     g->ranks = 1;
     *out = g;
-    int rc = dg_items_read(&root, &l.report, text, n, g->file, sets, n_sets, g->sources);
+    int rc =
+        dg_items_read(&root, &l.report, text, n, g->file, sets, n_sets, g->sources, &g->open_batch);
 
     if (rc == 0)
         read_pipeline(&l, root);

@@ -35,6 +35,10 @@ bool dg_load_attr(dg_loader *l, const dg_item *item, const dg_item_attr *a, cons
         if (near)
             dg_load_error_help(&l->report, "did you mean \"%s\"?", near);
     }
+    if (row->flags & DG_ATTR_BATCH && strcmp(text, "auto") == 0)
+        dg_load_error_help(&l->report,
+                           "write <let batch=\"auto\"/> at the top, and %s=\"$batch\" here",
+                           a->name);
     return false;
 }
 

@@ -14,6 +14,8 @@ libruntime_la_SOURCES += \
 	runtime/due.c \
 	runtime/evaluate.c \
 	runtime/evaluate.h \
+	runtime/fit_batch.c \
+	runtime/fit_batch.h \
 	runtime/handshake.c \
 	runtime/handshake.h \
 	runtime/keep.c \

@@ -177,7 +177,7 @@ out:
 
 static int64_t store_bytes(const dg_programs *g, bool train)
 {
-    return dg_store_bytes(g->conf.params, g->conf.base, train, g->store->space[DG_EMA] != NULL);
+    return dg_store_bytes(g->conf.params, g->conf.base, train, has_ema(g));
 }
 
 int64_t dg_programs_bytes(const dg_programs *g, bool train)
@@ -229,9 +229,13 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-int dg_programs_prepare(dg_programs *g, bool train, bool evaluate, const dg_world *w, dg_diag *d)
+static bool is_used(const dg_compiled *c, bool train, bool evaluate)
 {
-    dg_compiled *largest = NULL;
+    return c->scope->kind == DG_SCOPE_TRAIN ? train : evaluate;
+}
+
+int dg_programs_plan(dg_programs *g, bool train, bool evaluate, dg_diag *d)
+{
     dg_memory *m = &g->memory;
     int rc = 0;
 
@@ -239,13 +243,28 @@ int dg_programs_prepare(dg_programs *g, bool train, bool evaluate, const dg_worl
     for (int i = 0; i < g->compiled.n; i++) {
         dg_compiled *c = g->compiled.items[i];
 
-        if (c->scope->kind == DG_SCOPE_TRAIN ? !train : !evaluate)
+        if (!is_used(c, train, evaluate))
             continue;
         DG_TRY(dg_compiled_plan(c, &g->conf, d));
-        if (!largest || c->plan->slab_bytes > largest->plan->slab_bytes)
-            largest = c;
         m->least_slab_bytes = larger(m->least_slab_bytes, c->plan->slab_bytes);
         m->least_io_bytes = larger(m->least_io_bytes, c->plan->io_bytes);
+    }
+out:
+    return rc;
+}
+
+int dg_programs_prepare(dg_programs *g, bool train, bool evaluate, const dg_world *w, dg_diag *d)
+{
+    dg_compiled *largest = NULL;
+    int rc;
+
+    DG_TRY(dg_programs_plan(g, train, evaluate, d));
+    for (int i = 0; i < g->compiled.n; i++) {
+        dg_compiled *c = g->compiled.items[i];
+
+        if (is_used(c, train, evaluate) &&
+            (!largest || c->plan->slab_bytes > largest->plan->slab_bytes))
+            largest = c;
     }
     if (largest)
         DG_TRY(check_memory(g, largest, train, w, d));

@@ -44,8 +44,9 @@ int dg_programs_use(dg_programs *g, const dg_scope *scope, dg_size size, bool em
 dg_compiled *dg_programs_of(const dg_programs *g, const dg_scope *scope);
 /* A scope's program at that size if it can run already, or NULL. */
 const dg_compiled *dg_programs_made(const dg_programs *g, const dg_scope *scope, dg_size size);
-/* Plans the largest program of each scope that this run will use, and refuses a run that does not
- * fit into memory beside this machine's other ranks. */
+/* Plans the largest program of each scope that this run will use. */
+int dg_programs_plan(dg_programs *g, bool train, bool evaluate, dg_diag *d) DG_MUST_USE;
+/* The same, and refuses a run that does not fit into memory beside this machine's other ranks. */
 int dg_programs_prepare(dg_programs *g, bool train, bool evaluate, const dg_world *w, dg_diag *d)
     DG_MUST_USE;
 

@@ -16,7 +16,8 @@ typedef struct dg_pipeline {
     const dg_monitors *monitors; /* properties that the proof trusts */
     uint64_t seed;
     int n_sets;
-    const char *const *sets; /* "name=value", from --set */
+    const char *const *sets; /* "name=value", from --set; then the chosen batch */
+    const char *batch_why;   /* why it was chosen; NULL: the pipeline says the batch */
     const char *versions;    /* of this program and its libraries */
 } dg_pipeline;
 
@@ -34,6 +35,10 @@ struct dg_monitor_digests;                  /* control/monitor_digests.h */
 
 /* dg_run_open for one rank of several; world NULL: a single rank. */
 int dg_run_open_rank(dg_run **run, const dg_run_options *o, const dg_world *world, dg_diag *d)
+    DG_MUST_USE;
+/* Only reads, proves and lowers the pipeline: it has no parameters, and can be planned and
+ * closed. */
+int dg_run_open_unmade(dg_run **run, const dg_run_options *o, const dg_world *world, dg_diag *d)
     DG_MUST_USE;
 /* dg_run_load; partial: parameters missing in the file keep their initial values, with a
  * warning. */

@@ -115,6 +115,8 @@ void dg_run_log_start(const dg_run *run)
     dg_log_line(env, DG_INFO, "precision %s%s%s%s", g->precision, g->why ? " (" : "",
                 g->why ? g->why : "", g->why ? ")" : "");
     log_staged(g, env);
+    if (pipeline->batch_why)
+        dg_log_line(env, DG_INFO, "%s", pipeline->batch_why);
     dg_log_line(env, DG_INFO, "%s: %s parameters are trained, %s are frozen; seed %llu",
                 graph->name ? graph->name : graph->file,
                 dg_human_count(trained, trained_text, sizeof trained_text),

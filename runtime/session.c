@@ -10,6 +10,7 @@
 #include "proof/proof.h"
 #include "runtime/control_hooks.h"
 #include "runtime/data.h"
+#include "runtime/fit_batch.h"
 #include "runtime/programs.h"
 #include "runtime/run_log.h"
 #include "runtime/step.h"
@@ -158,19 +159,32 @@ static int fit_ranks(dg_graph *g, const dg_world *w, dg_diag *d)
     return 0;
 }
 
-static int load_graph(dg_run *run, const dg_run_options *o, dg_diag *d)
+static int read_graph(dg_run *run, const dg_run_options *o, dg_diag *d)
 {
     dg_pipeline *p = &run->pipeline;
     dg_set *sets = NULL;
+    int rc = split_sets(&sets, p, run->arena, d);
+
+    if (rc < 0)
+        return rc;
+    return o->text ? dg_graph_parse(&p->graph, o->text, strlen(o->text), o->file, sets, p->n_sets,
+                                    run->registry, d)
+                   : dg_graph_load(&p->graph, o->file, sets, p->n_sets, run->registry, d);
+}
+
+static int load_graph(dg_run *run, const dg_run_options *o, dg_diag *d)
+{
+    dg_pipeline *p = &run->pipeline;
     int rc;
 
     DG_TRY(open_registry(run, o, d));
-    DG_TRY(split_sets(&sets, p, run->arena, d));
-    if (o->text)
-        DG_TRY(dg_graph_parse(&p->graph, o->text, strlen(o->text), o->file, sets, p->n_sets,
-                              run->registry, d));
-    else
-        DG_TRY(dg_graph_load(&p->graph, o->file, sets, p->n_sets, run->registry, d));
+    DG_TRY(read_graph(run, o, d));
+    /* a detector only evaluates: one image at a time */
+    if (p->graph->open_batch.most && p->graph->train && !o->no_pretrained) {
+        DG_TRY(dg_choose_batch(p, o, &run->world, run->arena, d));
+        dg_graph_close(&p->graph);
+        DG_TRY(read_graph(run, o, d)); /* with the number, which is what is proved */
+    }
     p->graph->keep_names = o->keep_named;
     DG_TRY(fit_ranks(p->graph, &run->world, d));
     DG_TRY(dg_control_hooks_deal(p->graph, &run->world, d));
@@ -289,6 +303,17 @@ static int open_device_comm(dg_run *run, dg_diag *d)
     c->comm = run->world.device;
     if (rc == 0 && c->comm && c->backend->peers_open)
         rc = c->backend->peers_open(c->backend, c->comm, run->programs->no_peers, d);
+    return rc;
+}
+
+int dg_run_open_unmade(dg_run **out, const dg_run_options *o, const dg_world *world, dg_diag *d)
+{
+    int rc;
+
+    *out = make_run(o, world);
+    rc = read_pipeline(*out, o, d);
+    if (rc < 0)
+        dg_run_close(out);
     return rc;
 }
 

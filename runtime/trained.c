@@ -63,6 +63,18 @@ static const char *run_around(const char *path, dg_arena *a)
     return NULL;
 }
 
+const char *dg_trained_set(const char *place, const char *name, dg_arena *a)
+{
+    const char *run = has_pipeline(place, a) ? place : run_around(place, a), *const * sets;
+    const size_t len = strlen(name);
+    const char *found = NULL;
+
+    for (int i = 0, n = run ? dg_trained_sets(run, 0, NULL, a, &sets) : 0; i < n; i++)
+        if (strncmp(sets[i], name, len) == 0 && sets[i][len] == '=')
+            found = sets[i] + len + 1;
+    return found;
+}
+
 static int fail_model(const char *model, const char *text, dg_diag *d)
 {
     dg_fail(d, DG_EINPUT, (dg_where){ .file = model }, "detector-model", "%s", text);

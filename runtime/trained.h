@@ -26,6 +26,8 @@ int dg_trained_open(dg_run **run, const dg_trained *t, dg_run_options how, dg_di
 /* The settings of the run in a folder, then the given ones; returns their number. */
 int dg_trained_sets(const char *run, int n_sets, const char *const *sets, dg_arena *a,
                     const char *const **out);
+/* A setting of the run that a folder is, or is in, or a checkpoint of which it is; NULL: none. */
+const char *dg_trained_set(const char *place, const char *name, dg_arena *a);
 /* The score of the best F1 in the run's evaluation, of this scope, of these weights; 0.4 if they
  * were not evaluated or learned nothing, or there is no run. */
 double dg_trained_threshold(const dg_trained *t, const dg_scope *scope);

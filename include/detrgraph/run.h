@@ -55,6 +55,9 @@ typedef struct dg_run_options {
     const char *device; /* "cpu", "ref", "far", "cuda", "cuda:N"; NULL: "cpu", or "ref" if
                            `reference` is set */
     const char *debug;  /* "sync,nan,poison,names" or some of them, like --debug; NULL: none */
+    /* where <let batch="auto"/> stands: the run or checkpoint folder whose batch is taken again,
+     * because it will be resumed; "": that of <checkpoint>; NULL: choose one by the memory */
+    const char *resumes;
 } dg_run_options;
 
 /* Reads and checks the pipeline, initialises the parameters and loads `pretrained=` files. Opens no

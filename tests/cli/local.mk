@@ -1,5 +1,5 @@
 # check_PROGRAMS, tests_cli_NAME_SOURCES, TESTS; data in EXTRA_DIST.
-cli_scripts = tests/cli/bench tests/cli/check_data_node tests/cli/check_node \
+cli_scripts = tests/cli/batch tests/cli/bench tests/cli/check_data_node tests/cli/check_node \
 	tests/cli/completion tests/cli/init tests/cli/exit_status tests/cli/fetch tests/cli/language \
 	tests/cli/new_node tests/cli/serve tests/cli/terminal tests/cli/tutorial
 check_PROGRAMS +=
