@@ -34,8 +34,8 @@ static void mark_last(dg_monitor_probe *l)
             const one *y = &l->all.items[k];
 
             /* those of one instruction, backwards */
-            x->last = y->monitor != x->monitor || y->turn < x->turn ||
-                      (y->turn == x->turn && k >= i);
+            x->last =
+                y->monitor != x->monitor || y->turn < x->turn || (y->turn == x->turn && k >= i);
         }
     }
 }

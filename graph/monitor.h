@@ -30,6 +30,7 @@ typedef struct dg_monitor {
     int output;       /* -1 for FIRING */
     int turn;         /* for a node in a model: which use of it in the scope, from 0 */
     const char *axes; /* "dp (2 ranks)"; NULL for local checks */
+    uint32_t over;    /* the same, a bit for each of the proof's axes */
 } dg_monitor;
 
 /* Ordered by scope and node. A monitor's index is its number. */

@@ -153,6 +153,7 @@ static void prove_scope(dg_proof *p, const dg_scope *s)
     }
     add_patience(p);
     dg_vary_clocks(p);
+    dg_vary_trusted(p);
     check_skew(p);
     check_alone(p);
     if (s->kind != DG_SCOPE_TRAIN) {

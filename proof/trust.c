@@ -8,7 +8,8 @@
 static void add(dg_proof *p, const dg_visit *v, dg_monitor_kind kind, int output, uint32_t axes)
 {
     const dg_monitor m = { kind,   p->scope, v->node,
-                           output, v->turn,  axes ? dg_vary_name(p, axes) : NULL };
+                           output, v->turn,  axes ? dg_vary_name(p, axes) : NULL,
+                           axes };
 
     DG_PUSH(p->arena, p->monitors->list, m);
 }
@@ -72,8 +73,34 @@ static void trust_numbers(dg_proof *p, const dg_visit *v, int i)
         add(p, v, DG_MONITOR_PRESENT, i, 0);
         add(p, v, DG_MONITOR_SHAPE, i, 0);
     }
-    if (alike || c->feeds || (c->supply && !c->lower) || (c->lower && p->opaque[v->node->number]))
-        add_joint(p, v, DG_MONITOR_VALUE, i, &v->out[i].value);
+    if (alike || c->feeds || (c->supply && !c->lower) || (c->lower && p->opaque[v->node->number])) {
+        const dg_vary bits = dg_vary_join(v->out[i].value, v->out[i].inexact);
+
+        add_joint(p, v, DG_MONITOR_VALUE, i, &bits);
+    }
+}
+
+/* What ranks compute in a batch is compared batch by batch. Where their epochs may differ in
+ * length, a batch of that number may belong to another epoch. */
+void dg_vary_trusted(dg_proof *p)
+{
+    const uint32_t apart = p->clock->rate.axes;
+    int n = 0;
+
+    for (int i = 0; p->monitors && i < p->monitors->list.n; i++) {
+        dg_monitor m = p->monitors->list.items[i];
+
+        if (m.scope == p->scope && m.over & apart &&
+            (m.kind == DG_MONITOR_VALUE || m.kind == DG_MONITOR_FIRING)) {
+            m.over &= ~apart;
+            m.axes = dg_vary_name(p, m.over);
+            if (!m.over)
+                continue;
+        }
+        p->monitors->list.items[n++] = m;
+    }
+    if (p->monitors)
+        p->monitors->list.n = n;
 }
 
 void dg_vary_trust(dg_proof *p, const dg_visit *v)

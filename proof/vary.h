@@ -290,6 +290,9 @@ void dg_vary_rows(dg_proof *p, dg_visit *v);
 
 /* --- trust.c: trusted properties of the node, which have monitors */
 void dg_vary_trust(dg_proof *p, const dg_visit *v);
+/* Takes out monitors of the scope that would compare batches of different epochs, once its clock is
+ * known. */
+void dg_vary_trusted(dg_proof *p);
 
 /* --- relower.c: what only lowering shows */
 void dg_vary_lower(dg_proof *p);     /* fills facts and lost */

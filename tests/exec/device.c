@@ -101,6 +101,56 @@ static void what_is_looked_at_is_what_was_computed(void **state)
     crew_run(2, watch_on_all_devices, NULL);
 }
 
+typedef struct counted {
+    int shown, ended;
+} counted;
+
+static void count_value(void *ctx, int monitor, const void *bytes, size_t n)
+{
+    counted *c = ctx;
+
+    (void)monitor, (void)bytes, (void)n;
+    c->shown++;
+}
+
+static void count_end(void *ctx, int monitor)
+{
+    counted *c = ctx;
+
+    (void)monitor;
+    c->ended++;
+}
+
+/* Where its flag is 0, a value is zeros that nobody may compare. */
+static void what_is_absent_is_not_shown(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_DEVICES; i++) {
+        rig r = rig_open_on(false, devices[i]);
+        counted c = { 0 };
+        dg_exec_observer counter = { .ctx = &c, .value = count_value, .value_end = count_end };
+        dg_val x = dg_input(r.b, "x", DG_REAL, DG_SCALAR),
+               flag = dg_input(r.b, "flag", DG_I32, DG_SCALAR), y;
+
+        dg_guard_begin(r.b, flag);
+        y = dg_exp(r.b, x);
+        dg_guard_end(r.b, 1, &y);
+        dg_result_as(r.b, &(dg_binding){ .name = "there/0", .kind = DG_RESULT_MONITOR_THERE },
+                     flag);
+        watch(&r, 0, y);
+        rig_compile(&r, DG_F32);
+        dg_exec_observe(r.x, &counter);
+        for (int step = 0; step < N_STEPS; step++) {
+            rig_input(&r, "x", (double[]){ step });
+            rig_input(&r, "flag", (double[]){ step % 2 });
+            rig_batch(&r);
+        }
+        assert_int_equal(c.shown, N_STEPS / 2);
+        assert_int_equal(c.ended, N_STEPS);
+        rig_close(&r);
+    }
+}
+
 /* ---- faults ---------------------------------------------------------------------------------- */
 
 enum { FIRST_LINE = 3, N_NODES = 5 }; /* as rig_node numbers them */
@@ -435,6 +485,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_looked_at_is_what_was_computed),
+        cmocka_unit_test(what_is_absent_is_not_shown),
         cmocka_unit_test(a_late_fault_names_its_node),
         cmocka_unit_test(a_fault_that_an_exchange_meets_names_its_node),
         cmocka_unit_test(a_fault_of_another_plan_is_not_ours),

@@ -165,7 +165,8 @@ static int loose(const char *name, int count, uint64_t seed)
 
         fz_draw(&m, seed);
         o = fz_ask(j, &m, NULL, 0);
-        if (o.broken || o.unsaid || !o.codes || o.codes & ~codes || fz_diverges(&m, seed, true, &fault))
+        if (o.broken || o.unsaid || !o.codes || o.codes & ~codes ||
+            fz_diverges(&m, seed, true, &fault))
             continue;
         printf("# seed %llu: does not diverge\n", (unsigned long long)seed);
         fz_shrink(&(fz_finding){ j, seed, o.codes }, &m);

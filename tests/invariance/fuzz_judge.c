@@ -96,8 +96,8 @@ static char *print_program(void *ctx, bool train, int rank, int w, int h)
     if (params && scope)
         rc = lower(&j->program, j, scope, (dg_size){ w, h }, params);
     if (rc == 0)
-        rc = dg_passes(j->program, DG_F32, DG_F32, j->backend,
-                       (int)(j->g->ranks * j->g->mesh.tp), j->d);
+        rc = dg_passes(j->program, DG_F32, DG_F32, j->backend, (int)(j->g->ranks * j->g->mesh.tp),
+                       j->d);
     if (rc < 0) {
         complain(j);
         return NULL;

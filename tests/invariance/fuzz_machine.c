@@ -50,8 +50,7 @@ static fz_end collective(fz_rank *k, const fz_t_instr *in, const fz_datum *x)
         return FZ_WENT_ON;
     }
     if (!k->answered) {
-        k->ask =
-            (fz_request){ .what = FZ_INSTR, .node = fz_node_at(k, in), .axis = axes_of(in) };
+        k->ask = (fz_request){ .what = FZ_INSTR, .node = fz_node_at(k, in), .axis = axes_of(in) };
         k->ask.count = fz_mix(fz_mix(in->line, (uint64_t)v->elements), v->whole) | 1;
         k->ask.instr = in;
         k->ask.digest = x[0].digest;
@@ -98,8 +97,7 @@ static double join(long how, double a, double b)
 void fz_answer_instr(fz_rank *const v[], int n)
 {
     const fz_t_instr *in = v[0]->ask.instr;
-    const bool to_one = in->traits & FZ_TO_ROOT,
-               copies = in->traits & FZ_FROM_ROOT;
+    const bool to_one = in->traits & FZ_TO_ROOT, copies = in->traits & FZ_FROM_ROOT;
     const long how = in->traits & FZ_GATHERS ? SUM : in->how;
     uint64_t all = 0, some = 0;
     double number = v[0]->ask.number;
@@ -202,8 +200,7 @@ static fz_datum input(fz_rank *k, const fz_t_value *x)
         return (fz_datum){ fz_mix(fz_samples(k), fz_mix((uint64_t)k->w_px, (uint64_t)k->h_px)) | 1,
                            1 };
     }
-    return (fz_datum){ fz_mix(fz_samples(k), (uint64_t)x->name[0]) | 1,
-                       1 };
+    return (fz_datum){ fz_mix(fz_samples(k), (uint64_t)x->name[0]) | 1, 1 };
 }
 
 /* Samples, the numbers of this iteration, and the image size; then the program that they need. */
@@ -330,9 +327,9 @@ static void watch(fz_rank *k)
             waits_for_update(k, r->made) || (r->there && fz_get(k, r->there).number == 0))
             continue;
         d = fz_get(k, r->value);
-        now->seen[r->index] = fz_mix(now->seen[r->index],
-                                     fires ? (uint64_t)(d.number != 0) : fz_mix(d.digest, 1)) |
-                              1;
+        now->seen[r->index] =
+            fz_mix(now->seen[r->index], fires ? (uint64_t)(d.number != 0) : fz_mix(d.digest, 1)) |
+            1;
     }
     for (int i = 0; i < FZ_MONITORS && fz_texts_monitor(k->sim->texts, i, &m); i++) {
         if (strcmp(m.what, "size") == 0 && fz_node_of(k, m.path) != FZ_NONE &&

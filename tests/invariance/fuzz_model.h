@@ -127,8 +127,8 @@ typedef struct fz_node {
     char name[FZ_IN][FZ_ID]; /* of inputs, where any name will do */
     fz_wire when;
     int axis, how, root, equal, aligned, shuffle, seed, tail, repeat, files, is, connect, empty,
-        norm, on, budget, on_fail, exact, frozen, recompute, optional, batch, images, width, min_objects,
-        sizes, size_pick, model, terms, freeze_norm;
+        norm, on, budget, on_fail, exact, frozen, recompute, optional, batch, images, width,
+        min_objects, sizes, size_pick, model, terms, freeze_norm;
     double than, value, low, high; /* NAN: not given */
 } fz_node;
 enum { FZ_IN_TRAIN, FZ_IN_EVALUATE, FZ_IN_MODEL };

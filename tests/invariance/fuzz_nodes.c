@@ -33,10 +33,10 @@ static void backward(fz_rank *k, int node)
     fz_unite(&g->has, &l->grad);
     for (int p = 0; p < FZ_PARAMS; p++)
         if (fz_in(&l->grad, p) && !l->bad)
-            g->g[p] += 2 * fz_unit(fz_mix(fz_mix(fz_mix(fz_digest(l), l->grad.made),
-                                                 fz_bits(k->w[p])),
-                                          (uint64_t)p)) -
-                       1;
+            g->g[p] +=
+                2 * fz_unit(fz_mix(fz_mix(fz_mix(fz_digest(l), l->grad.made), fz_bits(k->w[p])),
+                                   (uint64_t)p)) -
+                1;
 }
 
 static const fz_grads *gradients(const fz_rank *k, const fz_node *n)

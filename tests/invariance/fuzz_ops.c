@@ -200,8 +200,7 @@ void fz_compute(fz_rank *k, const fz_t_instr *in, const fz_datum *x)
     const fz_text *t = k->machine->text;
     const int node = fz_node_at(k, in);
     uint64_t h = fz_mix(in->what, unseen(k, in, node));
-    const bool fixed =
-        node != FZ_NONE && k->m->node[node].op == FZ_FIXED && in->traits & FZ_OF_TOY;
+    const bool fixed = node != FZ_NONE && k->m->node[node].op == FZ_FIXED && in->traits & FZ_OF_TOY;
     double number;
 
     if (all_single(k, in) && arithmetic(in, x, &number)) {

@@ -106,8 +106,7 @@ static bool head(fz_rank *k)
     if (!exchange_streams(k, k->scope, k->iteration))
         return false;
     if ((train && !k->accumulated && ((m->steps && k->step >= m->steps) || k->stopped)) ||
-        (!train && k->ended) ||
-        (!has_batch(k) && k->iteration >= 4)) {
+        (!train && k->ended) || (!has_batch(k) && k->iteration >= 4)) {
         k->state = FZ_S_SCOPE_END;
         return true;
     }

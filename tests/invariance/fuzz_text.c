@@ -161,9 +161,9 @@ static uint32_t traits_of(const char *op)
         { FZ_SCALE, "scale" },
         { FZ_SUMS, "sum sum_i32 reshape reshape_i32 real cast" },
         { FZ_PRODUCT, "mul matmul" },
-        { FZ_VANISHES,
-          "sum sum_i32 reduce_max reduce_max_i32 reshape reshape_i32 permute slice expand cast real "
-          "gather add sub concat relu abs" },
+        { FZ_VANISHES, "sum sum_i32 reduce_max reduce_max_i32 reshape reshape_i32 permute slice "
+                       "expand cast real "
+                       "gather add sub concat relu abs" },
         { FZ_RESHAPE, "reshape reshape_i32" },
         { FZ_FINITE_OP, "finite" },
         { FZ_DRAW, "uniform" },

@@ -63,9 +63,9 @@ typedef enum fz_trait {
 typedef struct fz_t_instr {
     char op[32], node[FZ_T_NAME]; /* node: "train/sync" */
     uint32_t traits;
-    int at; /* the model's node; FZ_T_UNKNOWN: not looked up yet */
-    uint64_t what;                /* op and attributes */
-    uint64_t line;                /* that, and the place in the pipeline */
+    int at;        /* the model's node; FZ_T_UNKNOWN: not looked up yet */
+    uint64_t what; /* op and attributes */
+    uint64_t line; /* that, and the place in the pipeline */
     long how, axis, root, ranks, begin, end, bucket, negate;
     double a, c;
     int n_in, n_out, first_in, out[FZ_T_OUTS]; /* value numbers; 0: none */
@@ -74,7 +74,7 @@ typedef struct fz_t_instr {
 
 typedef struct fz_t_result {
     char name[FZ_T_NAME]; /* "stop/late", "score.in", "fired/score", "watch/3" */
-    int value, made; /* made: by which instruction; -1: none */
+    int value, made;      /* made: by which instruction; -1: none */
     enum { FZ_T_NAMED, FZ_T_THERE, FZ_T_WATCH, FZ_T_FIRES } kind;
     int index, there; /* of a monitor; there: 0, or the flag of WATCH */
 } fz_t_result;

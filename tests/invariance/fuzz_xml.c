@@ -331,10 +331,10 @@ static fz_wire wire_of(reader *r, const char *value)
 static bool ignored(const char *name)
 {
     static const char *const known[] = {
-        "width",       "height",    "path",      "max_objects", "classes", "count", "depth",
-        "ffn",         "heads",     "queries",   "layers",      "most",    "lr",    "weight_decay",
-        "clip",        "decay",     "warmup",    "eval_size",   "root",    "split",
-        "min_objects", "per_class", "freeze_at", "points",      "seed",    NULL
+        "width",     "height",    "path",    "max_objects", "classes", "count", "depth",
+        "ffn",       "heads",     "queries", "layers",      "most",    "lr",    "weight_decay",
+        "clip",      "decay",     "warmup",  "eval_size",   "root",    "split", "min_objects",
+        "per_class", "freeze_at", "points",  "seed",        NULL
     };
 
     for (int i = 0; known[i]; i++)
