@@ -67,10 +67,10 @@ int dg_mask_paste(dg_mask *out, dg_scratch *s, const dg_mask *in, int w, int h, 
     return 0;
 }
 
-void dg_mask_flip(dg_mask *m)
+void dg_mask_flip(dg_mask *m, int w)
 {
     for (int y = 0; y < m->h; y++) {
-        uint8_t *a = m->on + (size_t)y * (size_t)m->w, *b = a + m->w - 1;
+        uint8_t *a = m->on + (size_t)y * (size_t)m->w, *b = a + w - 1;
 
         for (; a < b; a++, b--) {
             uint8_t t = *a;

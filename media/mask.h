@@ -13,6 +13,6 @@ int dg_mask_crop(dg_mask *out, dg_scratch *s, const dg_mask *in, int x, int y, i
 /* The mask at (x, y) of one of w x h that is 0 elsewhere. */
 int dg_mask_paste(dg_mask *out, dg_scratch *s, const dg_mask *in, int w, int h, int x, int y,
                   dg_diag *d) DG_MUST_USE;
-void dg_mask_flip(dg_mask *m); /* mirrors left and right */
+void dg_mask_flip(dg_mask *m, int w); /* mirrors the first w columns */
 
 #endif

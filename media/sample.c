@@ -48,11 +48,11 @@ out:
     return rc;
 }
 
-void dg_image_flip(dg_image *im)
+/* Mirrors the first w columns. */
+static void flip_columns(dg_image *im, int w)
 {
     for (int y = 0; y < im->h; y++) {
-        uint8_t *a = im->rgb + (size_t)y * (size_t)im->w * 3, *b = a + (size_t)(im->w - 1) * 3,
-                t[3];
+        uint8_t *a = im->rgb + (size_t)y * (size_t)im->w * 3, *b = a + (size_t)(w - 1) * 3, t[3];
 
         for (; a < b; a += 3, b -= 3) {
             memcpy(t, a, 3);
@@ -62,13 +62,41 @@ void dg_image_flip(dg_image *im)
     }
 }
 
+void dg_image_flip(dg_image *im)
+{
+    flip_columns(im, im->w);
+}
+
 /* ---- samples --------------------------------------------------------------------------------- */
+
+static bool has_part(const dg_sample *sm)
+{
+    return sm->size > offsetof(dg_sample, part_h) && sm->part_w > 0 && sm->part_h > 0;
+}
+
+void dg_sample_part(const dg_sample *sm, int *w, int *h)
+{
+    *w = has_part(sm) && sm->part_w < sm->image.w ? sm->part_w : sm->image.w;
+    *h = has_part(sm) && sm->part_h < sm->image.h ? sm->part_h : sm->image.h;
+}
+
+/* Of n pixels that become m. */
+static int scaled(int part, int n, int m)
+{
+    int to = (int)((double)part * m / n + 0.5);
+
+    return to < 1 ? 1 : to > m ? m : to;
+}
 
 int dg_sample_resize(dg_sample *sm, int w, int h, dg_diag *d)
 {
     const double from_w = sm->image.w, from_h = sm->image.h;
     int rc = dg_image_resize(&sm->image, sm->scratch, &sm->image, w, h, d);
 
+    if (rc == 0 && has_part(sm)) {
+        sm->part_w = scaled(sm->part_w, (int)from_w, w);
+        sm->part_h = scaled(sm->part_h, (int)from_h, h);
+    }
     for (int i = 0; rc == 0 && i < sm->n_objects; i++) {
         dg_box *b = &sm->objects[i].box;
 
@@ -85,6 +113,8 @@ int dg_sample_paste(dg_sample *sm, int w, int h, int x, int y, const uint8_t fil
 {
     int rc = dg_image_paste(&sm->image, sm->scratch, &sm->image, w, h, x, y, fill, d);
 
+    if (has_part(sm)) /* not in the corner any more */
+        sm->part_w = sm->part_h = 0;
     for (int i = 0; rc == 0 && i < sm->n_objects; i++) {
         dg_box *b = &sm->objects[i].box;
 
@@ -104,6 +134,10 @@ int dg_sample_crop(dg_sample *sm, int x, int y, int w, int h, dg_diag *d)
 {
     int rc = dg_image_crop(&sm->image, sm->scratch, &sm->image, x, y, w, h, d);
 
+    if (rc == 0 && has_part(sm)) { /* nothing but filling is left: 0, the whole */
+        sm->part_w = sm->part_w > x ? sm->part_w - x : 0;
+        sm->part_h = sm->part_h > y ? sm->part_h - y : 0;
+    }
     for (int i = 0; rc == 0 && i < sm->n_objects; i++) {
         dg_box *b = &sm->objects[i].box;
         double cx = 0.5 * (b->x1 + b->x2) - x, cy = 0.5 * (b->y1 + b->y2) - y;
@@ -121,15 +155,16 @@ int dg_sample_crop(dg_sample *sm, int x, int y, int w, int h, dg_diag *d)
 
 void dg_sample_flip(dg_sample *sm)
 {
-    const double w = sm->image.w;
+    int w, h;
 
-    dg_image_flip(&sm->image);
+    dg_sample_part(sm, &w, &h);
+    flip_columns(&sm->image, w);
     for (int i = 0; i < sm->n_objects; i++) {
         dg_box *b = &sm->objects[i].box;
 
         *b = (dg_box){ w - b->x2, b->y1, w - b->x1, b->y2 };
         if (dg_sample_masks(sm))
-            dg_mask_flip(&sm->masks[i]);
+            dg_mask_flip(&sm->masks[i], w);
     }
 }
 

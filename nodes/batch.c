@@ -4,7 +4,8 @@
  *  targets.labels  i[B,M]       0 .. classes-1; 0 in void slots
  *  targets.boxes   f[B,M,4]     cx, cy, w, h as fractions of the image's sides; 0 in void slots
  *  targets.count   i[B]         live slots per image
- *  sizes           i[B,2]       height and width of each image
+ *  sizes           i[B,2]       height and width of each image, or, with fit="pad", of the part of
+ *                               it that is not filling (dg_sample.part_w, as augment.lsj sets it)
  *  targets.masks   i[B,L,H,W]   with masks="true": bit m mod 32 of plane m div 32 is a pixel of
  *                               object m; L = M / 32, rounded up
  *
@@ -161,6 +162,17 @@ out:
     return rc;
 }
 
+/* What of an image of size `own` counts: boxes and sizes are those of this part. */
+static dg_size counted(const conf *c, dg_size own, const dg_sample *sm)
+{
+    int w, h;
+
+    if (c->fit == FIT_STRETCH)
+        return own;
+    dg_sample_part(sm, &w, &h);
+    return (dg_size){ w, h };
+}
+
 static void fill_targets(const conf *c, dg_size size, int slot, const dg_sample *sm,
                          void *const data[])
 {
@@ -230,7 +242,7 @@ static int fill(const void *self, dg_size size, int batch, int slot, dg_sample *
                 void *const data[], dg_diag *d)
 {
     const conf *c = self;
-    dg_size own = fitted(c, size, sm);
+    dg_size own = fitted(c, size, sm), part;
     float *out = data[IMAGES];
     bool pad = own.w != size.w || own.h != size.h;
     int rc;
@@ -243,9 +255,10 @@ static int fill(const void *self, dg_size size, int batch, int slot, dg_sample *
         rc = fill_canvas(size, sm, out, d);
     if (rc)
         return rc;
+    part = counted(c, own, sm);
     if (data[SIZES]) {
-        ((int32_t *)data[SIZES])[2 * slot] = (int32_t)own.h;
-        ((int32_t *)data[SIZES])[2 * slot + 1] = (int32_t)own.w;
+        ((int32_t *)data[SIZES])[2 * slot] = (int32_t)part.h;
+        ((int32_t *)data[SIZES])[2 * slot + 1] = (int32_t)part.w;
     }
     if (!data[LABELS])
         return 0;
@@ -256,7 +269,7 @@ static int fill(const void *self, dg_size size, int batch, int slot, dg_sample *
         dg_help(d, "max_objects=\"%d\" on <batch>", sm->n_objects);
         return rc;
     }
-    fill_targets(c, own, slot, sm, data);
+    fill_targets(c, part, slot, sm, data);
     return c->masks && data[MASKS] ? fill_masks(c, size, own, slot, sm, data[MASKS], d) : 0;
 }
 

@@ -137,7 +137,12 @@ typedef struct dg_sample {
     dg_mask *masks;
     /* where an item node gets further images; NULL: there are none (dg_sample_further in node.h) */
     const struct dg_further *further;
+    /* Width and height of the upper left part of the image that shows something; the rest is
+     * filling, which a batch that keeps proportions takes for padding. 0: the whole image. */
+    int part_w, part_h;
 } dg_sample;
+/* The same as a rectangle: the whole image, or what is left of the part in it. */
+DG_PUBLIC void dg_sample_part(const dg_sample *sm, int *w, int *h);
 
 /* Resizes and pastes image, boxes and masks together; masks by nearest pixels. */
 DG_PUBLIC int dg_sample_resize(dg_sample *sm, int w, int h, dg_diag *d) DG_MUST_USE;
@@ -146,6 +151,7 @@ DG_PUBLIC int dg_sample_paste(dg_sample *sm, int w, int h, int x, int y, const u
 /* Cuts image, boxes and masks. Boxes whose centre is not strictly inside become 0,0,0,0, as in the
  * reference, for sanitize to drop. */
 DG_PUBLIC int dg_sample_crop(dg_sample *sm, int x, int y, int w, int h, dg_diag *d) DG_MUST_USE;
+/* Mirrors left and right; a part stays in its corner. */
 DG_PUBLIC void dg_sample_flip(dg_sample *sm);
 /* Drops objects narrower or lower than min_size pixels or reaching outside the image; returns their
  * number. */

@@ -74,16 +74,17 @@ static int paste(const conf *c, dg_sample *sm, dg_sample *one, dg_draw *r, dg_di
     const dg_mask *masks;
     dg_image whole = sm->image;
     dg_patch p = { 0, 0, w, h, NULL };
-    int rc = 0;
+    int part_w, part_h, rc = 0;
 
-    if (w < 1 || h < 1 || w > sm->image.w || h > sm->image.h)
+    dg_sample_part(sm, &part_w, &part_h); /* not into the filling of an image */
+    if (w < 1 || h < 1 || w > part_w || h > part_h)
         return 0; /* such an object does not fit into this image */
     DG_TRY(dg_sample_resize(one, w, h, d));
     masks = dg_augment_masks(one);
     p.on = masks ? masks[0].on : NULL;
     for (int i = 0; i < PLACES; i++) {
-        p.x = (int)dg_draw_below(r, sm->image.w - w + 1);
-        p.y = (int)dg_draw_below(r, sm->image.h - h + 1);
+        p.x = (int)dg_draw_below(r, part_w - w + 1);
+        p.y = (int)dg_draw_below(r, part_h - h + 1);
         if (!leaves_enough(c, sm, &p))
             continue;
         dg_augment_unmask(sm, &p);

@@ -76,7 +76,16 @@ int dg_augment_canvas(dg_sample *out, const dg_sample *sm, int w, int h, uint8_t
         return rc;
     memset(out->image.rgb, gray, 3 * (size_t)w * (size_t)h);
     out->n_objects = 0;
+    dg_augment_part(out, 0, 0);
     return 0;
+}
+
+void dg_augment_part(dg_sample *sm, int w, int h)
+{
+    if (sm->size <= offsetof(dg_sample, part_h)) /* a loader of an older version made it */
+        return;
+    sm->part_w = w;
+    sm->part_h = h;
 }
 
 void dg_augment_drop(dg_sample *sm, int i)

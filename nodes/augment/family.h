@@ -41,6 +41,10 @@ int dg_augment_copy(dg_sample *out, const dg_sample *sm, int more, dg_diag *d) D
 /* The same sample with an image of one gray and without objects. */
 int dg_augment_canvas(dg_sample *out, const dg_sample *sm, int w, int h, uint8_t gray, dg_diag *d)
     DG_MUST_USE;
+/* Says that the upper left w x h pixels are the image, and the rest is filling; 0: all is the
+ * image.
+ */
+void dg_augment_part(dg_sample *sm, int w, int h);
 /* Lays part over sm with its upper left corner at (x, y), which may be outside: its pixels with a
  * weight of 0 to DG_AUGMENT_WHOLE, and its objects behind sm's. Boxes may reach outside. */
 enum { DG_AUGMENT_WHOLE = 1 << 16 };

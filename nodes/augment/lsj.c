@@ -1,5 +1,6 @@
 /* lsj.c: <augment.lsj>: large-scale jitter (Ghiasi et al. 2021): the image is made as large as fits
- * a square, times a drawn factor; then the square is cut out of it, or filled with gray. */
+ * a square, times a drawn factor; then the square is cut out of it, or filled with gray. A batch
+ * that keeps proportions takes the gray for padding. */
 #include "nodes/augment/family.h"
 
 typedef struct conf {
@@ -36,7 +37,7 @@ static int item(const void *self, dg_sample *sm, dg_draw *r, const dg_clock *clo
     const conf *c = self;
     const int side = (int)c->size;
     dg_sample all;
-    int x, y, rc = 0;
+    int x, y, w, h, rc = 0;
 
     if (!DG_AUGMENT_ON(c, r, clock))
         return 0;
@@ -46,6 +47,8 @@ static int item(const void *self, dg_sample *sm, dg_draw *r, const dg_clock *clo
     y = (int)dg_draw_below(r, (sm->image.h > side ? sm->image.h - side : 0) + 1);
     DG_TRY(dg_augment_canvas(&all, sm, side, side, (uint8_t)c->fill, d));
     DG_TRY(dg_augment_lay(&all, sm, -x, -y, DG_AUGMENT_WHOLE, d));
+    dg_sample_part(sm, &w, &h);
+    dg_augment_part(&all, w - x < side ? w - x : side, h - y < side ? h - y : side);
     dg_augment_trim(&all, c->visible);
     *sm = all;
 out:

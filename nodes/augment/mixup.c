@@ -54,6 +54,7 @@ static int item(const void *self, dg_sample *sm, dg_draw *r, const dg_clock *clo
     x = (int)dg_draw_below(r, sm->image.w - other.image.w + 1);
     y = (int)dg_draw_below(r, sm->image.h - other.image.h + 1);
     DG_TRY(dg_augment_lay(sm, &other, x, y, DG_AUGMENT_WHOLE - share, d));
+    dg_augment_part(sm, 0, 0); /* it may lie over the filling of the first */
     dg_augment_trim(sm, 0);
 out:
     return rc;

@@ -157,6 +157,7 @@ static int item(const void *self, dg_sample *sm, dg_draw *r, const dg_clock *clo
         return 0;
     t = draw_turn(c, &whole, r);
     DG_TRY(dg_image_new(&sm->image, sm->scratch, t.w, t.h, d));
+    dg_augment_part(sm, 0, 0); /* not an upright rectangle */
     turn_pixels(&sm->image, &whole, &t, c->fill);
     for (int i = 0; i < sm->n_objects; i++) {
         dg_box *b = &sm->objects[i].box;

@@ -37,18 +37,19 @@ static int item(const void *self, dg_sample *sm, dg_draw *r, const dg_clock *clo
 {
     const conf *c = self;
     const dg_mask *masks = dg_augment_masks(sm);
-    const double h = sm->image.h;
+    int w, h;
 
     (void)d;
     if (!DG_AUGMENT_ON(c, r, clock))
         return 0;
-    turn_rows(sm->image.rgb, 3 * (size_t)sm->image.w, sm->image.h);
+    dg_sample_part(sm, &w, &h); /* it stays in its corner */
+    turn_rows(sm->image.rgb, 3 * (size_t)sm->image.w, h);
     for (int i = 0; i < sm->n_objects; i++) {
         dg_box *b = &sm->objects[i].box;
 
         *b = (dg_box){ b->x1, h - b->y2, b->x2, h - b->y1 };
         if (masks)
-            turn_rows(masks[i].on, (size_t)masks[i].w, masks[i].h);
+            turn_rows(masks[i].on, (size_t)masks[i].w, h);
     }
     return 0;
 }

@@ -408,6 +408,107 @@ static void test_lsj(void **state)
     rig_close(&r);
 }
 
+/* What a batch says of one sample. */
+typedef struct seen {
+    float images[40 * 40 * 3], boxes[2 * 4];
+    int32_t labels[2], count, sizes[2];
+} seen;
+
+static void batch_of(rig *r, bool pad, seen *v)
+{
+    void *const data[] = { v->images, v->labels, v->boxes, &v->count, v->sizes, NULL };
+    void *conf = unit_conf(&r->u, &dg_node_batch);
+
+    unit_set(&dg_node_batch, conf, "max_objects", 2);
+    unit_set(&dg_node_batch, conf, "fit", pad);
+    if (dg_node_batch.fill(conf, (dg_size){ 40, 40 }, 1, 0, &r->sm, data, r->u.d) != 0)
+        fail_msg("batch: %s", dg_diag_text(r->u.d));
+}
+
+static void is_target(const seen *v, double w, double h, double x1, double y1, double x2, double y2)
+{
+    const double want[4] = { (x1 + x2) / 2 / w, (y1 + y2) / 2 / h, (x2 - x1) / w, (y2 - y1) / h };
+
+    assert_int_equal(v->count, 1);
+    assert_true(v->sizes[0] == (int32_t)h && v->sizes[1] == (int32_t)w);
+    for (int k = 0; k < 4; k++)
+        assert_true(fabs(v->boxes[k] - want[k]) < 1e-6);
+}
+
+static void jitter(rig *r)
+{
+    void *conf;
+
+    rig_close(r);
+    rig_open(r, 1);
+    conf = unit_conf(&r->u, &dg_node_augment_lsj);
+    unit_set(&dg_node_augment_lsj, conf, "size", 80);
+    unit_set(&dg_node_augment_lsj, conf, "least", 0.5);
+    unit_set(&dg_node_augment_lsj, conf, "most", 0.5);
+    apply(r, &dg_node_augment_lsj, conf, 1); /* 40 x 30 on 80 x 80, which the batch halves */
+}
+
+/* The gray of lsj is padding for a batch that pads, also behind nodes that move it. */
+static void test_filling(void **state)
+{
+    seen v;
+    rig r;
+
+    (void)state;
+    rig_open(&r, 1);
+    jitter(&r);
+    batch_of(&r, true, &v);
+    is_target(&v, 20, 15, 2, 3, 5, 8);
+    jitter(&r);
+    batch_of(&r, false, &v); /* stretched, all of it counts */
+    is_target(&v, 40, 40, 2, 3, 5, 8);
+    jitter(&r);
+    dg_sample_flip(&r.sm);
+    masks_agree(&r.sm, 0);
+    is_box(r.sm.objects[0].box, 30, 6, 36, 16);
+    apply(&r, &dg_node_augment_vflip, unit_conf(&r.u, &dg_node_augment_vflip), 1);
+    masks_agree(&r.sm, 0);
+    assert_int_equal(gray_at(&r.sm, 39, 29), 10);
+    assert_int_equal(gray_at(&r.sm, 40, 0), 114);
+    batch_of(&r, true, &v);
+    is_target(&v, 20, 15, 15, 7, 18, 12);
+    jitter(&r);
+    assert_int_equal(dg_sample_crop(&r.sm, 4, 2, 60, 60, r.u.d), 0);
+    int w, h;
+    dg_sample_part(&r.sm, &w, &h);
+    assert_true(w == 36 && h == 28);
+    rig_close(&r);
+}
+
+/* Nothing is pasted into the filling; what covers it, or turns the image, makes it a part of it. */
+static void test_over_filling(void **state)
+{
+    static const struct {
+        const dg_node_class *node;
+        int w, h;
+    } cases[] = { { &dg_node_augment_copypaste, 40, 30 },
+                  { &dg_node_augment_mixup, 80, 80 },
+                  { &dg_node_augment_mosaic, 640, 640 },
+                  { &dg_node_augment_rotate, 80, 80 } };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (uint64_t key = 0; key < 8; key++) {
+            rig r;
+            int w, h;
+
+            rig_open(&r, 1);
+            jitter(&r);
+            apply(&r, cases[i].node, unit_conf(&r.u, cases[i].node), key);
+            dg_sample_part(&r.sm, &w, &h);
+            assert_int_equal(w, cases[i].w);
+            assert_int_equal(h, cases[i].h);
+            for (int k = 0; k < r.sm.n_objects; k++)
+                assert_true(r.sm.objects[k].box.x2 <= w && r.sm.objects[k].box.y2 <= h);
+            rig_close(&r);
+        }
+}
+
 static const dg_node_class *const family[] = {
     &dg_node_augment_mosaic, &dg_node_augment_mixup, &dg_node_augment_copypaste,
     &dg_node_augment_rotate, &dg_node_augment_vflip, &dg_node_augment_erase,
@@ -479,6 +580,7 @@ int main(void)
         cmocka_unit_test(test_capacity),  cmocka_unit_test(test_mixup),
         cmocka_unit_test(test_copypaste), cmocka_unit_test(test_covered),
         cmocka_unit_test(test_lsj),       cmocka_unit_test(test_off),
+        cmocka_unit_test(test_filling),   cmocka_unit_test(test_over_filling),
         cmocka_unit_test(test_none),
     };
 
