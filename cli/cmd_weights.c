@@ -137,7 +137,8 @@ static int export_names(call *c, dg_run *run)
 
     if (rc == 0)
         dg_say("%s: %d tensors, %s; %d left out\n", c->o->out,
-               dg_params_n(store->params) - how.n_left, dg_weight_names_brief(how.to), how.n_left);
+               dg_params_n(store->params) - how.n_left,
+               dg_weight_names_brief_of_params(how.to, store->params), how.n_left);
     return rc;
 }
 

@@ -124,8 +124,7 @@ static const row torchvision_swin[] = {
     { 0 },
 };
 
-static const dg_weight_names reference = { "reference",
-                                           "the names of RT-DETRv2's PyTorch reference", as_it_is },
+static const dg_weight_names reference = { "reference", "names of no known reference", as_it_is },
                              reference_v1 = { "reference-v1",
                                               "the names of RT-DETR's PyTorch reference, version 1",
                                               version1 },
@@ -152,9 +151,63 @@ const char *dg_weight_names_name(const dg_weight_names *l)
     return l->name;
 }
 
-const char *dg_weight_names_brief(const dg_weight_names *l)
+/* Prefixes of models that were wrapped when saved. */
+static const char *const wrappers[] = { "module.", "_orig_mod." }; /* DataParallel, torch.compile */
+
+static const char *unwrapped(const char *name)
 {
+    for (size_t i = 0; i < sizeof wrappers / sizeof *wrappers; i++) {
+        size_t n = strlen(wrappers[i]);
+
+        if (strncmp(name, wrappers[i], n) == 0)
+            return unwrapped(name + n);
+    }
+    return name;
+}
+
+/* Models by the names that only they have, of version 2 or as their reference stores them. */
+static const struct {
+    const char *begin, *brief;
+} references[] = {
+    { "query_head.", "the names of Co-DETR's reference" },
+    { "rpn_head.", "the names of Co-DETR's reference" },
+    { "backbone.0.", "the names of RF-DETR's reference" },
+    { "decoder.dec_score_head.", "the names of RT-DETRv2's PyTorch reference" },
+    { "encoder.input_proj.", "the names of RT-DETRv2's PyTorch reference" },
+};
+
+typedef const char *name_at(const void *of, int i);
+
+static const char *brief_of(const dg_weight_names *l, name_at *name, const void *of, int n)
+{
+    if (l != &reference)
+        return l->brief;
+    for (size_t k = 0; k < sizeof references / sizeof *references; k++)
+        for (int i = 0; i < n; i++)
+            if (strncmp(unwrapped(name(of, i)), references[k].begin, strlen(references[k].begin)) ==
+                0)
+                return references[k].brief;
     return l->brief;
+}
+
+static const char *entry_at(const void *of, int i)
+{
+    return ((const dg_archive *)of)->entries[i].name;
+}
+
+static const char *param_at(const void *of, int i)
+{
+    return dg_params_at(of, i)->name;
+}
+
+const char *dg_weight_names_brief(const dg_weight_names *l, const dg_archive *a)
+{
+    return brief_of(l, entry_at, a, a->n);
+}
+
+const char *dg_weight_names_brief_of_params(const dg_weight_names *l, const dg_params *p)
+{
+    return brief_of(l, param_at, p, dg_params_n(p));
 }
 
 /* ---- patterns -------------------------------------------------------------------------------- */
@@ -298,20 +351,6 @@ dg_spelling dg_weight_names_spell(const dg_weight_names *to, const dg_weight_nam
     for (int i = 0; i < s.n; i++)
         s.names[i] = fill(r->theirs, &m, i, a);
     return s;
-}
-
-/* Prefixes of models that were wrapped when saved. */
-static const char *const wrappers[] = { "module.", "_orig_mod." }; /* DataParallel, torch.compile */
-
-static const char *unwrapped(const char *name)
-{
-    for (size_t i = 0; i < sizeof wrappers / sizeof *wrappers; i++) {
-        size_t n = strlen(wrappers[i]);
-
-        if (strncmp(name, wrappers[i], n) == 0)
-            return unwrapped(name + n);
-    }
-    return name;
 }
 
 /* ---- recognising names

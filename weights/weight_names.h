@@ -9,12 +9,14 @@
 
 typedef struct dg_weight_names dg_weight_names;
 
-/* NULL-terminated; the first is the reference's, version 2 */
+/* NULL-terminated; the first is the reference's own of each model, for RT-DETR version 2 */
 extern const dg_weight_names *const dg_weight_names_all[];
 const dg_weight_names *dg_weight_names_find(const char *name); /* "hf"; NULL: unknown */
 const char *dg_weight_names_name(const dg_weight_names *l);
-/* e.g. "the names of Hugging Face transformers" */
-const char *dg_weight_names_brief(const dg_weight_names *l);
+/* "the names of Hugging Face transformers"; of the reference's names whose reference it is, as the
+ * tensors tell: "the names of Co-DETR's reference" */
+const char *dg_weight_names_brief(const dg_weight_names *l, const dg_archive *a);
+const char *dg_weight_names_brief_of_params(const dg_weight_names *l, const dg_params *p);
 
 /* The names that most tensors match. */
 const dg_weight_names *dg_weight_names_of_archive(const dg_archive *a);

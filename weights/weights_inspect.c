@@ -114,7 +114,7 @@ static void add_head(dg_str *out, const dg_archive *a, bool json)
         if (a->shards)
             dg_str_fmt(out, "in %d files, ", dg_map_n(a->shards));
         dg_str_fmt(out, "%s elements, %s; %s\n", dg_human_count(n, count, sizeof count),
-                   dg_human_bytes((double)bytes, size, sizeof size), dg_weight_names_brief(l));
+                   dg_human_bytes((double)bytes, size, sizeof size), dg_weight_names_brief(l, a));
         return;
     }
     dg_str_add(out, "{\"file\":");

@@ -225,6 +225,8 @@ static void reads_mmcv(void **state)
         assert_int_equal(a->n, 2);
         check_values(a, "rpn_head.rpn_cls.bias", 3, (double[]){ 0.5, -1, 2 });
         check_values(a, "backbone.bn1.num_batches_tracked", 1, (double[]){ 7 });
+        assert_string_equal(dg_weight_names_brief(dg_weight_names_of_archive(a), a),
+                            "the names of Co-DETR's reference");
         dg_archive_close(&a);
     }
 }
@@ -243,6 +245,28 @@ static void reads_old_checkpoints(void **state)
     check_values(a, "w", 2, (double[]){ 1, 2 });
     check_values(a, "p", 1, (double[]){ 5 });
     dg_archive_close(&a);
+}
+
+/* Whose names those of a reference are: what only that model has tells it. */
+static void tells_whose_names(void **state)
+{
+    static const char *const cases[][2] = {
+        { "module.query_head.label_embedding.weight", "the names of Co-DETR's reference" },
+        { "backbone.0.encoder.encoder.layernorm.weight", "the names of RF-DETR's reference" },
+        { "decoder.dec_score_head.0.weight", "the names of RT-DETRv2's PyTorch reference" },
+        { "conv1.weight", "names of no known reference" },
+    };
+    dg_archive *a;
+    char head[256];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(head, sizeof head,
+                 "{\"%s\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", cases[i][0]);
+        assert_int_equal(open_header(&a, head, 4), 0);
+        assert_string_equal(dg_weight_names_brief(dg_weight_names_of_archive(a), a), cases[i][1]);
+        dg_archive_close(&a);
+    }
 }
 
 static void unwraps_names(void **state)
@@ -464,13 +488,21 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(writes_and_reads), cmocka_unit_test(refuses_headers),
-        cmocka_unit_test(reads_torch),      cmocka_unit_test(reads_checkpoints),
-        cmocka_unit_test(reads_mmcv),       cmocka_unit_test(reads_old_checkpoints),
-        cmocka_unit_test(unwraps_names),    cmocka_unit_test(renames_a_dinov2),
-        cmocka_unit_test(renames_a_swin),   cmocka_unit_test(refuses_other_contents),
-        cmocka_unit_test(refuses_a_bomb),   cmocka_unit_test(runs_nothing),
-        cmocka_unit_test(refuses_pickles),  cmocka_unit_test(survives_damage),
+        cmocka_unit_test(writes_and_reads),
+        cmocka_unit_test(refuses_headers),
+        cmocka_unit_test(reads_torch),
+        cmocka_unit_test(reads_checkpoints),
+        cmocka_unit_test(reads_mmcv),
+        cmocka_unit_test(reads_old_checkpoints),
+        cmocka_unit_test(unwraps_names),
+        cmocka_unit_test(tells_whose_names),
+        cmocka_unit_test(renames_a_dinov2),
+        cmocka_unit_test(renames_a_swin),
+        cmocka_unit_test(refuses_other_contents),
+        cmocka_unit_test(refuses_a_bomb),
+        cmocka_unit_test(runs_nothing),
+        cmocka_unit_test(refuses_pickles),
+        cmocka_unit_test(survives_damage),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
