@@ -7,6 +7,7 @@ nobase_dist_pkgdata_DATA += \
 	pipelines/parts/coco_evaluate.xml \
 	pipelines/parts/coco_train.xml \
 	pipelines/parts/codino_data.xml \
+	pipelines/parts/codino_data_lsj.xml \
 	pipelines/parts/codino_evaluate.xml \
 	pipelines/parts/codino_heads.xml \
 	pipelines/parts/codino_trunk.xml \

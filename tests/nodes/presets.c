@@ -34,20 +34,26 @@ static void must(int rc, dg_diag *d)
         fail_msg("%s", dg_diag_text(d));
 }
 
-static void open_preset(opened *o, const char *preset, const char *classes, int size)
+/* further: another setting, if it has a name. */
+static void open_with(opened *o, const char *preset, const char *classes, int size, dg_set further)
 {
     char path[4096];
-    const dg_set sets[] = { { "batch", "2" }, { "classes", classes } };
+    const dg_set sets[] = { { "batch", "2" }, { "classes", classes }, further };
 
     *o =
         (opened){ .d = dg_diag_open(), .registry = dg_registry_open(), .params = dg_params_open() };
     for (int i = 0; dg_builtin_nodes[i]; i++)
         must(dg_registry_add(o->registry, dg_builtin_nodes[i], o->d), o->d);
     snprintf(path, sizeof path, "%s/pipelines/%s_coco.xml", source(), preset);
-    must(dg_graph_load(&o->graph, path, sets, 2, o->registry, o->d), o->d);
+    must(dg_graph_load(&o->graph, path, sets, further.name ? 3 : 2, o->registry, o->d), o->d);
     must(dg_graph_lower(&o->program, o->graph, o->graph->train, (dg_size){ size, size }, o->params,
                         o->d),
          o->d);
+}
+
+static void open_preset(opened *o, const char *preset, const char *classes, int size)
+{
+    open_with(o, preset, classes, size, (dg_set){ 0 });
 }
 
 static void close_preset(opened *o)
@@ -487,13 +493,25 @@ static void rfdetr_sizes(void **state)
     }
 }
 
+/* The variant of Co-DETR with a fixed canvas: the model is the same, its batches are jittered. */
+static void codino_lsj(void **state)
+{
+    opened o;
+
+    (void)state;
+    open_with(&o, "codino_r50", "80", 1024, (dg_set){ "data_part", "parts/codino_data_lsj.xml" });
+    assert_true(dg_program_input(o.program, "b.images") > 0);
+    assert_int_equal(dg_program_input(o.program, "b.targets.masks"), 0);
+    close_preset(&o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counts_and_groups),    cmocka_unit_test(names_r18vd),
         cmocka_unit_test(names_r50vd),          cmocka_unit_test(names_r18vd_version1),
         cmocka_unit_test(names_r50vd_version1), cmocka_unit_test(rfdetr_nano),
-        cmocka_unit_test(rfdetr_sizes),
+        cmocka_unit_test(rfdetr_sizes),         cmocka_unit_test(codino_lsj),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
