@@ -420,7 +420,8 @@ int dg_signature_parse(dg_signature *s, const char *text)
 {
     bool output = false;
 
-    *s = (dg_signature){ 0 };
+    s->n_in = s->n_out = 0; /* operands are set as they are found: every instruction is parsed */
+    s->variadic = false;
     for (const char *p = text;;) {
         while (*p == ' ')
             p++;
