@@ -291,7 +291,9 @@ bool dg_parse_f64(const char *text, double *out)
     double v = strtod_l(text, &end, c);
 
     freelocale(c);
-    if (end == text || *end || !isfinite(v))
+    /* what is no 0 must not become one: 1e-400 */
+    if (end == text || *end || !isfinite(v) ||
+        (v == 0 && strcspn(text, "123456789") < strcspn(text, "eE")))
         return false;
     *out = v;
     return true;

@@ -5,6 +5,14 @@
 
 #include "graph/attr.h"
 
+/* 1e-400, 1e400: written as a number, but with an exponent that none has here. */
+static bool is_beyond_numbers(const char *text)
+{
+    double v;
+
+    return strpbrk(text, "eE") && !text[strspn(text, "0123456789+-.eE")] && !dg_parse_f64(text, &v);
+}
+
 bool dg_load_attr(dg_loader *l, const dg_item *item, const dg_item_attr *a, const dg_attr *row,
                   void *conf)
 {
@@ -35,6 +43,8 @@ bool dg_load_attr(dg_loader *l, const dg_item *item, const dg_item_attr *a, cons
         if (near)
             dg_load_error_help(&l->report, "did you mean \"%s\"?", near);
     }
+    if (is_beyond_numbers(text))
+        dg_load_error_help(&l->report, "numbers here are 0, or from 1e-323 to 1e308");
     if (row->flags & DG_ATTR_BATCH && strcmp(text, "auto") == 0)
         dg_load_error_help(&l->report,
                            "write <let batch=\"auto\"/> at the top, and %s=\"$batch\" here",

@@ -167,6 +167,14 @@ static int take_class(void *ctx, dg_json_reader *r, const void *record, uint32_t
     (void)r;
     (void)has;
     x.offset = offset;
+    if (dg_index_nameless(x.name)) {
+        int rc = dg_fault_or_fail(b->faults, b->d, DG_FAULT_ANNOTATION,
+                                  place_of(b, DG_FAULT_ANNOTATION, offset), "class-nameless",
+                                  "the category with id %lld has an empty name", (long long)x.id);
+
+        if (rc < 0)
+            return rc;
+    }
     if (b->classes.n == INT32_MAX)
         return no_memory_for_index(b);
     return add(b, &b->classes, &x, sizeof x);
@@ -197,6 +205,18 @@ static int take_annotation(void *ctx, dg_json_reader *r, const void *record, uin
         x.id = b->annotations.n + 1;
     if (!(has & 1u << ANNOTATION_AREA))
         x.area = x.box[2] * x.box[3];
+    if (x.area < 0 && has & 1u << ANNOTATION_AREA) {
+        int rc =
+            dg_fault_or_fail(b->faults, b->d, DG_FAULT_ANNOTATION,
+                             place_of(b, DG_FAULT_ANNOTATION, offset), "record-value",
+                             "the area of annotation %lld is %g: write pixels, or leave it out "
+                             "for width times height",
+                             (long long)x.id, x.area);
+
+        if (rc < 0)
+            return rc;
+        x.area = x.box[2] * x.box[3];
+    }
     return add(b, &b->annotations, &x, sizeof x);
 }
 

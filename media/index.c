@@ -44,10 +44,17 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
+bool dg_index_nameless(const char *name)
+{
+    while (is_blank(*name))
+        name++;
+    return *name == '\0';
+}
+
 int dg_index_classes(dg_coco *c, const char *text, char separator, dg_where at, dg_diag *d)
 {
     dg_map *names;
-    int most = 1;
+    int most = 1, entry = 0, hole = 0; /* the first empty one */
 
     text += dg_mark_bytes(text);
     for (const char *p = text; *p; p++)
@@ -57,14 +64,27 @@ int dg_index_classes(dg_coco *c, const char *text, char separator, dg_where at, 
     for (const char *end = text; *end; text = end + (*end != '\0')) {
         const char *last;
 
+        entry++;
+
         for (end = text; *end && *end != separator;)
             end++;
         for (last = end; last > text && is_blank(last[-1]);)
             last--;
         while (text < last && is_blank(*text))
             text++;
-        if (text == last)
+        if (text == last) {
+            hole = hole ? hole : entry;
             continue;
+        }
+        if (hole) {
+            at.line = separator == '\n' ? hole : at.line;
+            dg_fail(d, DG_EINPUT, at, "class-nameless",
+                    separator == '\n' ? "line %d is empty, and classes follow"
+                                      : "class %d of the list has no name, and others follow",
+                    hole);
+            dg_help(d, "take it out, or name the class: labels are the places in this list");
+            return -DG_EINPUT;
+        }
 
         const char *name = dg_strndup(c->arena, text, (size_t)(last - text));
 

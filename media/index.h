@@ -36,8 +36,10 @@ struct dg_coco {
 
 dg_coco *dg_index_open(const char *path); /* empty; free with dg_coco_close */
 
+bool dg_index_nameless(const char *name); /* nothing but blanks: no class can be called so */
 /* Adds class names, numbered from 1, separated by `separator`; surrounding blanks are trimmed.
- * Errors: "class-twice" (repeated), "class-encoding" (not UTF-8). */
+ * Errors: "class-nameless" (an empty one before others, which would be numbered anew),
+ * "class-twice" (repeated), "class-encoding" (not UTF-8). */
 int dg_index_classes(dg_coco *c, const char *text, char separator, dg_where at, dg_diag *d)
     DG_MUST_USE;
 /* An error if the text holds a NUL, which would end it. */

@@ -54,7 +54,8 @@ static void found_classes(dg_marks *r)
 
     for (int i = 0; i < r->entries.n; i++)
         for (int k = 0; r->entries.items[i]->read && k < r->entries.items[i]->marks.objects.n; k++)
-            dg_map_set(names, r->entries.items[i]->marks.objects.items[k].name, NULL);
+            if (!dg_index_nameless(r->entries.items[i]->marks.objects.items[k].name))
+                dg_map_set(names, r->entries.items[i]->marks.objects.items[k].name, NULL);
     n = dg_map_n(names);
     r->c->classes = DG_NEW_N(r->c->arena, n, dg_coco_class);
     for (int i = 0; i < n; i++)
@@ -85,9 +86,17 @@ static int annotate(dg_marks *r, const dg_marks_entry *e, dg_coco_annotation *ou
     for (int k = 0; k < e->marks.objects.n; k++) {
         const dg_marked_object *x = &e->marks.objects.items[k];
         int label = dg_index_label(r->c, x->name);
+        dg_where at = { dg_marks_path(r, e->file), x->line, 0, NULL };
 
+        if (dg_index_nameless(x->name)) {
+            int rc = dg_fault_or_fail(r->faults, r->d, DG_FAULT_ANNOTATION, at, "class-nameless",
+                                      "the class of this object is an empty text");
+
+            if (rc < 0)
+                return rc;
+            continue;
+        }
         if (label < 0) {
-            dg_where at = { dg_marks_path(r, e->file), x->line, 0, NULL };
             int rc = dg_fault_or_fail(r->faults, r->d, DG_FAULT_CLASS_UNKNOWN, at, "mark-class",
                                       "the class \"%s\" is not among the %d that %s: %s", x->name,
                                       r->c->n_classes,

@@ -143,6 +143,9 @@ static int yaml_names(reading *r)
         if (x && !x->text)
             return dg_fail(r->d, DG_EINPUT, x->at, "yolo-names",
                            "a class's name is one word or text");
+        if (x && dg_index_nameless(x->text))
+            return dg_fail(r->d, DG_EINPUT, x->at, "class-nameless", "class %s has an empty name",
+                           x->key ? x->key : dg_printf(r->arena, "%d", i));
         if (x && x->key &&
             (!dg_parse_i64(x->key, &label) || label < 0 || label >= n || c->classes[label].name))
             return dg_fail(r->d, DG_EINPUT, x->at, "yolo-names",

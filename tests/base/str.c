@@ -95,8 +95,9 @@ static void reals(void **state)
     assert_true(dg_parse_f64("-1.5e-3", &back) && back == -1.5e-3);
     assert_true(dg_parse_f64("5e-324", &back) && back > 0);
     assert_true(dg_parse_f64(".5", &back) && back == 0.5);
-    static const char *const bad[] = { "",    " 1",  "1 ",    "1e",  "e5",  "0x10",
-                                       "nan", "inf", "1e999", "1,5", "--1", "." };
+    assert_true(dg_parse_f64("-0.0e-400", &back) && back == 0);
+    static const char *const bad[] = { "",    " 1",    "1 ",  "1e",  "e5", "0x10",   "nan",
+                                       "inf", "1e999", "1,5", "--1", ".",  "1e-400", "-0.01e-999" };
 
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_false(dg_parse_f64(bad[i], &back));
