@@ -49,8 +49,8 @@ typedef struct bench {
     double first_s; /* from process start to the end of the first step */
     int n;
     double *step_s;
-    double waits, launches, replays; /* per step */
-    dg_profile *profile;             /* of PROFILED steps */
+    double waits, launches, replays, host_s; /* per step; host_s: without waiting */
+    dg_profile *profile;                     /* of PROFILED steps */
     int64_t slab_bytes, planned_bytes, peak_bytes;
 } bench;
 
@@ -145,11 +145,12 @@ static int feed_random(bench *b, dg_size canvas, dg_diag *d)
 
 /* ---- where the time goes --------------------------------------------------------------------- */
 
-static void measure(void *ctx, int instr, double seconds)
+static void measure(void *ctx, int instr, const dg_ran *how)
 {
     bench *b = ctx;
 
-    dg_profile_add(b->profile, b->programs->current->plan, instr, seconds);
+    dg_profile_add(b->profile, b->programs->current->plan, instr, how->end_s - how->begin_s,
+                   how->pieces);
 }
 
 static int by_value(const void *x, const void *y)
@@ -180,6 +181,9 @@ static void count_work(bench *b, dg_exec_counts before)
     b->waits = (double)(now.waits - before.waits) / b->n;
     b->launches = (double)(now.launches - before.launches) / b->n;
     b->replays = (double)(now.replays - before.replays) / b->n;
+    b->host_s = -(now.waited_s - before.waited_s) / b->n;
+    for (int i = 0; i < b->n; i++)
+        b->host_s += b->step_s[i] / b->n;
 }
 
 static int measure_all(bench *b, const opts *o, dg_diag *d)
@@ -238,16 +242,71 @@ static double quantile(const bench *b, double q)
     return b->step_s[(int)(q * (b->n - 1) + 0.5)];
 }
 
+/* What is best known of the device: a share of a limit, or nothing. */
+static const char *share_of(char *buf, size_t n, double rate, double limit)
+{
+    snprintf(buf, n, "%6.1f", limit > 0 ? 100 * rate / limit : 0);
+    return limit > 0 ? buf : "     -";
+}
+
+static const dg_backend *device_of(const bench *b)
+{
+    return b->programs->conf.backend;
+}
+
+static double most_flops(const bench *b)
+{
+    const dg_limits *l = &device_of(b)->limits;
+
+    return strcmp(b->programs->precision, "bf16") == 0  ? l->flops_bf16
+           : strcmp(b->programs->precision, "f32") == 0 ? l->flops_f32
+                                                        : 0;
+}
+
+/* On a device that works later: pieces of work, and rates as shares of what it can do. */
+static void print_device_share(const bench *b, const dg_share *s)
+{
+    char of_flops[16], of_bytes[16];
+
+    dg_say(" %7.1f %s %s", s->pieces / PROFILED,
+           share_of(of_flops, sizeof of_flops, s->flops / s->seconds, most_flops(b)),
+           share_of(of_bytes, sizeof of_bytes, s->bytes / s->seconds, device_of(b)->limits.bytes));
+}
+
 static void print_shares(const bench *b, const char *title, const dg_shares *list)
 {
-    dg_say("\n%-28s %9s %6s %9s %7s %6s\n", title, "ms", "%", "GFLOP/s", "GB/s", "ref %");
+    bool late = !device_of(b)->immediate;
+
+    dg_say("\n%-28s %9s %6s %9s %7s %6s%s\n", title, "ms", "%", "GFLOP/s", "GB/s", "ref %",
+           late ? "  pieces FLOP/s% GB/s%" : "");
     for (int i = 0; i < list->n && list->items[i].seconds > 0.001 * b->profile->all.seconds; i++) {
         const dg_share *s = &list->items[i];
 
-        dg_say("%-28s %9.2f %6.1f %9.1f %7.1f %6.1f\n", s->name, 1e3 * s->seconds / PROFILED,
+        dg_say("%-28s %9.2f %6.1f %9.1f %7.1f %6.1f", s->name, 1e3 * s->seconds / PROFILED,
                100 * s->seconds / b->profile->all.seconds, 1e-9 * s->flops / s->seconds,
                1e-9 * s->bytes / s->seconds, 100 * s->ref_s / s->seconds);
+        if (late)
+            print_device_share(b, s);
+        dg_say("\n");
     }
+}
+
+static void print_device(const bench *b, double median)
+{
+    const dg_share *all = &b->profile->all;
+    const dg_limits *l = &device_of(b)->limits;
+    double works = all->seconds / PROFILED;
+
+    dg_say("a step: %.0f pieces of work of the device, %.2f ms, %.0f %% of the step; "
+           "%.2f ms of the host's own\n",
+           all->pieces / PROFILED, 1e3 * works, 100 * works / median, 1e3 * b->host_s);
+    if (most_flops(b) > 0 && l->bytes > 0)
+        dg_say(
+            "the device can do %.1f TFLOP/s in %s and %.0f GB/s at most: a step does %.1f %% and "
+            "%.1f %% of it\n",
+            1e-12 * most_flops(b), b->programs->precision, 1e-9 * l->bytes,
+            100 * all->flops / PROFILED / median / most_flops(b),
+            100 * all->bytes / PROFILED / median / l->bytes);
 }
 
 static void print_staged(const bench *b)
@@ -280,6 +339,8 @@ static void print_text(const bench *b)
     if (b->waits > 0)
         dg_say("a step: %.1f waits of the host for the device, %.1f launches, %.1f replays\n",
                b->waits, b->launches, b->replays);
+    if (!device_of(b)->immediate)
+        print_device(b, median);
     print_staged(b);
     dg_say("memory: peak %s; planned %s, of which %s intermediate values\n",
            dg_human_bytes((double)b->peak_bytes, peak, sizeof peak),
@@ -311,10 +372,14 @@ static void print_json(const bench *b)
     dg_str_fmt(&s,
                ",\"gflops_per_s\":%.3f,\"gb_per_s\":%.3f,\"gflops_a_step\":%.3f,\"ref_share\":%.6f,"
                "\"host_waits\":%.2f,\"launches\":%.2f,"
-               "\"replays\":%.2f",
+               "\"replays\":%.2f,\"device_pieces\":%.1f,\"device_s\":%.6f,\"host_s\":%.6f,"
+               "\"limit_gflops\":%.1f,\"limit_gb\":%.1f",
                1e-9 * all->flops / PROFILED / median, 1e-9 * all->bytes / PROFILED / median,
                1e-9 * all->flops / PROFILED, all->ref_s / all->seconds, b->waits, b->launches,
-               b->replays);
+               b->replays, all->pieces / PROFILED,
+               device_of(b)->immediate ? 0 : all->seconds / PROFILED,
+               device_of(b)->immediate ? median : b->host_s, 1e-9 * most_flops(b),
+               1e-9 * device_of(b)->limits.bytes);
     dg_str_fmt(
         &s, ",\"peak_bytes\":%lld,\"planned_bytes\":%lld,\"slab_bytes\":%lld,\"first_step_s\":%.3f",
         (long long)b->peak_bytes, (long long)b->planned_bytes, (long long)b->slab_bytes,

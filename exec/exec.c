@@ -163,6 +163,7 @@ void dg_exec_close(dg_exec **x)
     if (*x) {
         (void)(*x)->backend->finish((*x)->backend);
         dg_replay_forget(*x);
+        dg_timing_close(*x);
         close_report(*x);
         dg_staging_close(&(*x)->staging, (*x)->backend);
         dg_staged_close(*x);
@@ -260,7 +261,37 @@ bool dg_exec_has_work(const dg_exec *x, int i)
     return !x->plan->instrs[i].alias || x->launches[i].guard;
 }
 
-static int run_instr(dg_exec *x, int i, dg_diag *d)
+/* The first of the launches that i goes with; -1: it goes alone, as each does where the host looks
+ * at single instructions or brings numbers of its own. */
+static int first_of_joined(const dg_exec *x, int i)
+{
+    const dg_plan_instr *pi = x->plan->instrs;
+    int first = i;
+
+    if (!pi[i].joined || x->debug.what || x->at_once)
+        return -1;
+    while (pi[first].joined < 0)
+        first--;
+    for (int k = first; k < first + pi[first].joined; k++)
+        if (x->draws[k].values)
+            return -1;
+    return first;
+}
+
+int dg_exec_launch(dg_exec *x, int i)
+{
+    dg_backend *b = x->backend;
+    const dg_plan_instr *pi = &x->plan->instrs[i];
+    int first = first_of_joined(x, i);
+
+    if (first >= 0 && first < i)
+        return 0;
+    return first < 0
+               ? b->launch(b, DG_LANE_COMPUTE, &x->launches[i])
+               : b->launch_joined(b, DG_LANE_COMPUTE, &x->launches[i], pi->joined, pi->in_turn);
+}
+
+int dg_exec_run_instr(dg_exec *x, int i, dg_diag *d)
 {
     const dg_drawn *drawn = &x->draws[i];
     int errors = dg_diag_errors(d), rc = 0;
@@ -270,32 +301,17 @@ static int run_instr(dg_exec *x, int i, dg_diag *d)
         rc = run_on_host(x, i, d);
     /* otherwise nothing is left to compute */
     else if (!drawn->values || x->p->instrs.items[i].n_out > 1) {
-        rc = x->backend->launch(x->backend, DG_LANE_COMPUTE, &x->launches[i]);
-        x->n.launches++;
+        rc = dg_exec_launch(x, i);
+        x->n.launches += x->plan->instrs[i].joined >= 0;
     }
     if (drawn->values && rc == 0)
         rc = dg_exec_upload(x, x->t[i][drawn->operand], drawn->values, DG_F64, d);
     return rc < 0 && dg_diag_errors(d) == errors ? dg_exec_failed(x, i, rc, d) : rc;
 }
 
-/* Runs one instruction by itself and times it. */
-static int run_timed(dg_exec *x, int i, dg_diag *d)
-{
-    double begin = dg_monotonic_s();
-    int rc = run_instr(x, i, d);
-
-    if (rc < 0)
-        return rc;
-    rc = x->backend->finish(x->backend);
-    if (rc < 0)
-        return dg_exec_failed(x, i, rc, d);
-    dg_observe_ran(x, i, dg_monotonic_s() - begin);
-    return 0;
-}
-
 int dg_exec_run_one(dg_exec *x, int i, dg_diag *d)
 {
-    return x->timed ? run_timed(x, i, d) : run_instr(x, i, d);
+    return x->timed ? dg_timing_run(x, i, d) : dg_exec_run_instr(x, i, d);
 }
 
 /* Sends the control struct in one copy; an update has the struct of its batch. */
@@ -330,9 +346,7 @@ static int walk(dg_exec *x, int begin, int end, dg_segment segment, int *before,
         if (x->p->instrs.items[i].op->effect == DG_COLLECTIVE)
             rc = dg_observe_before_wait(x, d);
         if (rc == 0 && dg_exec_has_work(x, i))
-            rc = x->debug.what ? dg_debug_run(x, i, d)
-                 : x->timed    ? run_timed(x, i, d)
-                               : run_instr(x, i, d);
+            rc = x->debug.what ? dg_debug_run(x, i, d) : dg_exec_run_one(x, i, d);
         if (rc == 0 && x->probe)
             dg_monitor_probe_collect(x->probe, i);
     }
@@ -372,6 +386,8 @@ int dg_exec_run(dg_exec *x, dg_segment segment, const dg_control *control, dg_di
 
     if (rc == 0)
         rc = take_batch(x, d);
+    if (rc == 0 && x->timed)
+        rc = dg_timing_begin(x);
     if (rc == 0 && !dg_replay_possible(x))
         rc = walk(x, 0, n, segment, &before, d);
     else
@@ -384,5 +400,7 @@ int dg_exec_run(dg_exec *x, dg_segment segment, const dg_control *control, dg_di
             if (rc == 0 && end < n)
                 rc = walk(x, end, end + 1, segment, &before, d);
         }
+    if (rc == 0 && x->timed)
+        rc = dg_timing_end(x, d);
     return rc < 0 ? rc : dg_observe_before_wait(x, d);
 }

@@ -52,7 +52,8 @@ typedef struct dg_exec_counts {
     /* times the host has waited for the device: once per run whose results are read, and once for
      * each other value that is read; 0 if the device is the host */
     int64_t waits;
-    int64_t ahead; /* batches that had been written ahead of time */
+    int64_t ahead;   /* batches that had been written ahead of time */
+    double waited_s; /* in those waits */
 } dg_exec_counts;
 dg_exec_counts dg_exec_count(const dg_exec *x);
 /* Reads or writes any value by number; its contents are defined only while the plan keeps it. */
@@ -63,6 +64,13 @@ dg_tensor dg_exec_tensor(const dg_exec *x, int32_t value); /* in device memory *
 /* Replaces the numbers of draw `name` ("node path/name") by copies of these values; NULL: draw
  * again. */
 int dg_exec_draw(dg_exec *x, const char *name, const double *values, dg_diag *d) DG_MUST_USE;
+
+/* What an instruction has taken, with those that were given to the device together with it. Times
+ * are of the monotonic clock; where the device has one they are its own, and begin with the run. */
+typedef struct dg_ran {
+    double begin_s, end_s;
+    int64_t pieces; /* of work: kernels, products, copies; 0 where work is done at once */
+} dg_ran;
 
 /* Observer of an executing plan: the flight recorder, the monitors, a profile. Functions may be
  * NULL. The caller owns the observer, which must outlive the executor or be removed before. */
@@ -81,8 +89,10 @@ typedef struct dg_exec_observer {
      * has an end but no bytes. */
     void (*value)(void *ctx, int monitor, const void *bytes, size_t n);
     void (*value_end)(void *ctx, int monitor);
-    /* an instruction has run in that time; every instruction is then awaited separately */
-    void (*ran)(void *ctx, int instr, double seconds);
+    /* an instruction has run; said behind the run where the device has a clock, else every
+     * instruction is awaited separately */
+    void (*ran)(void *ctx, int instr, const dg_ran *how);
+    bool at_once; /* ran is said before the next instruction begins, on every device */
 } dg_exec_observer;
 
 /* Runs instruction by instruction from now on, without recordings. */

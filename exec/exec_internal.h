@@ -1,7 +1,7 @@
 /* exec_internal.h: an executor's state, for the files that implement it: exec.c binds and runs,
  * replay.c runs what was recorded, landing.c brings batches, staged.c runs what the
  * device has no kernel for, values.c moves numbers between host and device, observe.c calls
- * observers, collective.c exchanges. */
+ * observers, timing.c times them, collective.c exchanges. */
 #ifndef DG_EXEC_EXEC_INTERNAL_H
 #define DG_EXEC_EXEC_INTERNAL_H
 
@@ -20,7 +20,8 @@ typedef struct dg_observed {
     uint32_t *places; /* per instruction: this observer's place number; or NULL */
 } dg_observed;
 
-typedef struct dg_lives dg_lives; /* debug.c */
+typedef struct dg_lives dg_lives;   /* debug.c */
+typedef struct dg_timing dg_timing; /* timing.c */
 
 /* Instructions of a segment that the device can replay by itself, kept at the first of them. */
 typedef struct dg_piece {
@@ -57,9 +58,11 @@ struct dg_exec {
     dg_tensor *staged_t;
     dg_observed observed[DG_MAX_OBSERVERS];
     int n_observers;
-    bool timed;       /* an observer wants the times of instructions */
-    bool host_places; /* one wants to be called at every place */
-    dg_piece *pieces; /* per instruction; NULL: the backend does not record */
+    bool timed;        /* an observer wants the times of instructions */
+    bool at_once;      /* and one wants to be told before the next begins */
+    dg_timing *timing; /* by the device's clock; NULL: it has none, or nobody has asked */
+    bool host_places;  /* one wants to be called at every place */
+    dg_piece *pieces;  /* per instruction; NULL: the backend does not record */
     dg_debug debug;
     dg_lives *lives;         /* of memory; NULL: poison was not asked for */
     dg_monitor_probe *probe; /* NULL: no observer wants values */
@@ -78,9 +81,14 @@ size_t dg_exec_tensor_bytes(const dg_tensor *t);
  * unknown. */
 int dg_exec_failed(const dg_exec *x, int instr, int rc, dg_diag *d);
 
+/* Without times. */
+int dg_exec_run_instr(dg_exec *x, int i, dg_diag *d) DG_MUST_USE;
 int dg_exec_run_one(dg_exec *x, int i, dg_diag *d) DG_MUST_USE;
 int dg_debug_run(dg_exec *x, int i, dg_diag *d) DG_MUST_USE;
 
+/* Puts instruction i, no collective, on the device, or all that go with it; does nothing for one
+ * that went with another. */
+int dg_exec_launch(dg_exec *x, int i) DG_MUST_USE;
 /* Whether instruction i, no collective, has anything to do. */
 bool dg_exec_has_work(const dg_exec *x, int i);
 
@@ -107,7 +115,14 @@ int dg_staged_run(dg_exec *x, int i) DG_MUST_USE;
 
 /* before: the previous instruction; -1: none */
 void dg_observe_place(dg_exec *x, int instr, int before);
-void dg_observe_ran(dg_exec *x, int instr, double seconds);
+void dg_observe_ran(dg_exec *x, int instr, const dg_ran *how);
+/* timing.c: the times of instructions. Whether the device's clock takes them; then a run begins
+ * with timing_begin, and timing_end waits and tells the observers. */
+bool dg_timing_possible(const dg_exec *x);
+int dg_timing_begin(dg_exec *x) DG_MUST_USE;
+int dg_timing_run(dg_exec *x, int i, dg_diag *d) DG_MUST_USE;
+int dg_timing_end(dg_exec *x, dg_diag *d) DG_MUST_USE;
+void dg_timing_close(dg_exec *x);
 /* Shows the values made since the last call, then announces a possible wait. */
 int dg_observe_before_wait(dg_exec *x, dg_diag *d) DG_MUST_USE;
 

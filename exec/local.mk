@@ -9,6 +9,7 @@ libexec_la_SOURCES += \
 	exec/estimate.h \
 	exec/exec_internal.h \
 	exec/observe.c \
+	exec/timing.c \
 	exec/values.c \
 	exec/exec.c \
 	exec/exec.h \

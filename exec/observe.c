@@ -7,9 +7,10 @@ static void note_wishes(dg_exec *x)
 {
     bool values = false;
 
-    x->timed = x->host_places = false;
+    x->timed = x->at_once = x->host_places = false;
     for (int k = 0; k < x->n_observers; k++) {
         x->timed = x->timed || x->observed[k].by->ran;
+        x->at_once = x->at_once || x->observed[k].by->at_once;
         values = values || x->observed[k].by->value;
         x->host_places = x->host_places || (x->observed[k].by->at && !x->observed[k].by->word);
     }
@@ -87,11 +88,11 @@ void dg_observe_place(dg_exec *x, int instr, int before)
     }
 }
 
-void dg_observe_ran(dg_exec *x, int instr, double seconds)
+void dg_observe_ran(dg_exec *x, int instr, const dg_ran *how)
 {
     for (int k = 0; k < x->n_observers; k++)
         if (x->observed[k].by->ran)
-            x->observed[k].by->ran(x->observed[k].by->ctx, instr, seconds);
+            x->observed[k].by->ran(x->observed[k].by->ctx, instr, how);
 }
 
 int dg_observe_before_wait(dg_exec *x, dg_diag *d)

@@ -43,7 +43,7 @@ static int record(dg_exec *x, int begin, int end, dg_segment segment, dg_recordi
         dg_observe_place(x, i, before);
         before = i;
         if (dg_exec_has_work(x, i))
-            rc = b->launch(b, DG_LANE_COMPUTE, &x->launches[i]);
+            rc = dg_exec_launch(x, i);
     }
     ended = b->record_end(b, r);
     x->n.recordings++;

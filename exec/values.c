@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/element.h"
+#include "base/log.h"
 #include "exec/exec_internal.h"
 
 size_t dg_exec_tensor_bytes(const dg_tensor *t)
@@ -45,6 +46,7 @@ dg_tensor dg_exec_tensor(const dg_exec *x, int32_t v)
 int dg_exec_settle(dg_exec *x, dg_diag *d)
 {
     dg_backend *b = x->backend;
+    double began;
     int rc;
 
     if (x->settled || b->immediate) {
@@ -52,11 +54,13 @@ int dg_exec_settle(dg_exec *x, dg_diag *d)
         return 0;
     }
     x->n.waits++;
+    began = dg_monotonic_s();
     if (x->plan->report_bytes)
         DG_TRY(b->download(b, DG_LANE_COMPUTE, x->report_host, x->report,
                            (size_t)x->plan->report_bytes));
     DG_TRY(b->event_record(b, x->event, DG_LANE_COMPUTE));
     DG_TRY(b->event_wait(b, x->event));
+    x->n.waited_s += dg_monotonic_s() - began;
 out:
     x->settled = rc == 0; /* a failure is said to every caller */
     return rc < 0 ? dg_exec_failed(x, DG_NO_MARK, rc, d) : 0;

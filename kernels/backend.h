@@ -47,12 +47,28 @@ typedef struct dg_launch {
     int mark; /* the caller's number for it, which `fault` gives back */
 } dg_launch;
 
+/* Whether a launch gains from being given together with others of the same op. */
+typedef enum dg_join {
+    DG_JOIN_NONE,
+    DG_JOIN_SIDE, /* with those that read nothing of each other's results: at the same time */
+    DG_JOIN_TURN, /* also with those that do: one after the other */
+} dg_join;
+
+/* What a device can do at most in a second, by its maker's numbers; 0: not known. */
+typedef struct dg_limits {
+    double bytes, flops_f32, flops_bf16;
+} dg_limits;
+
 struct dg_backend {
     const char *name; /* as it was opened: "cpu", "far" */
     /* Work is done when a call returns, and device memory is host memory. */
     bool immediate;
     size_t alignment; /* of what alloc gives, and of every operand: bytes */
     int n_marks;      /* the callers': marks in use are below, so that plans do not share one */
+    /* Pieces of work that the device was given, or a recording has: kernels, products, copies. 0
+     * where work is done at once. */
+    int64_t n_put;
+    dg_limits limits;
 
     void (*close)(dg_backend **self);
     /* One line for people: "AVX-512 BF16, 2 threads"; into buf, which is returned. */
@@ -71,6 +87,11 @@ struct dg_backend {
     int (*copy)(dg_backend *self, dg_lane lane, void *to, const void *from, size_t bytes);
     int (*clear)(dg_backend *self, dg_lane lane, void *p, size_t bytes);
     int (*launch)(dg_backend *self, dg_lane lane, const dg_launch *l);
+    /* For an op with operands of these shapes. NULL: no launch gains. */
+    dg_join (*joins)(dg_backend *self, const dg_op *op, const dg_tensor *t, int n);
+    /* n of them, for which joins says so, in few pieces of work. in_turn: some read results of
+     * others before them; else their operands and workspaces are in different places. */
+    int (*launch_joined)(dg_backend *self, dg_lane lane, const dg_launch *l, int n, bool in_turn);
     /* A function of the host in the lane's order. It sees pinned memory, no device memory, and may
      * wait for other ranks; its status is the work's. */
     int (*call)(dg_backend *self, dg_lane lane, int (*fn)(void *ctx), void *ctx, int mark);
@@ -84,6 +105,10 @@ struct dg_backend {
     int (*event_record)(dg_backend *self, dg_event *e, dg_lane lane);
     int (*lane_wait)(dg_backend *self, dg_lane lane, dg_event *e); /* the lane, not the caller */
     int (*event_wait)(dg_backend *self, dg_event *e);              /* the caller */
+    /* One that keeps the time at which it passed. NULL: the device has no clock. */
+    dg_event *(*stamp_open)(dg_backend *self);
+    /* From one of those to another, on the same lane; both have passed. */
+    int (*seconds)(dg_backend *self, dg_event *from, dg_event *to, double *seconds);
 
     /* Waits until all lanes are empty. */
     int (*finish)(dg_backend *self);
@@ -107,6 +132,9 @@ struct dg_backend {
      * *is_ref: it is a reference kernel. */
     const dg_kernel *(*select)(dg_backend *self, const dg_op *op, const dg_tensor *t, int n,
                                bool *is_ref);
+    /* Whether parameters that the op reads had better be cast once, ahead of all readers, to the
+     * type that it computes in. NULL: of no op. */
+    bool (*wants_casts)(dg_backend *self, const dg_op *op);
     /* Whether an op whose row prefers bf16 runs faster in f32 with operands of these shapes. */
     bool (*prefers_wide)(dg_backend *self, const dg_op *op, const dg_tensor *t, int n);
     /* The fastest storage for DG_LOW ops when bf16 was asked for: DG_BF16, or DG_F32 where bf16

@@ -8,7 +8,8 @@ libhost_la_SOURCES += kernels/ops.def kernels/attrs.h kernels/backend.c kernels/
 	kernels/far/far_internal.h kernels/far/far.c kernels/far/far_memory.c \
 	kernels/far/far_queue.c kernels/far/far_record.c kernels/cuda/runtime.h \
 	kernels/cuda/host/host.h kernels/cuda/host/internal.h kernels/cuda/host/backend.c \
-	kernels/cuda/host/work.c kernels/cuda/host/libraries.c kernels/cuda/host/record.c kernels/cuda/host/load.c \
+	kernels/cuda/host/work.c kernels/cuda/host/join.c kernels/cuda/host/libraries.c \
+	kernels/cuda/host/record.c kernels/cuda/host/load.c \
 	kernels/cuda/host/nccl.h kernels/cuda/host/nccl.c kernels/cuda/host/peers.c
 ref_sources += kernels/ref/ref.h kernels/ref/product.h kernels/ref/box.h kernels/ref/conv.c \
 	kernels/ref/depthwise.c \

@@ -30,7 +30,7 @@ static dg_share *find(dg_profile *p, dg_shares *list, const char *name)
     return &list->items[list->n - 1];
 }
 
-void dg_profile_add(dg_profile *p, const dg_plan *plan, int instr, double seconds)
+void dg_profile_add(dg_profile *p, const dg_plan *plan, int instr, double seconds, int64_t pieces)
 {
     const dg_instr *in = &plan->program->instrs.items[instr];
     const dg_plan_instr *pi = &plan->instrs[instr];
@@ -42,6 +42,7 @@ void dg_profile_add(dg_profile *p, const dg_plan *plan, int instr, double second
         of[i]->flops += pi->flops;
         of[i]->bytes += pi->bytes;
         of[i]->ref_s += pi->is_ref ? seconds : 0;
+        of[i]->pieces += (double)pieces;
     }
 }
 
@@ -70,8 +71,11 @@ void dg_profile_json(dg_str *s, const char *key, const dg_shares *list, int64_t 
 
         dg_str_add(s, i ? ",\n{\"name\":" : "\n{\"name\":");
         dg_str_json(s, x->name);
-        dg_str_fmt(s, ",\"seconds\":%.6f,\"gflops\":%.3f,\"gb\":%.4f,\"ref_seconds\":%.6f}",
-                   x->seconds / n, 1e-9 * x->flops / n, 1e-9 * x->bytes / n, x->ref_s / n);
+        dg_str_fmt(s,
+                   ",\"seconds\":%.6f,\"gflops\":%.3f,\"gb\":%.4f,\"ref_seconds\":%.6f,"
+                   "\"pieces\":%.1f}",
+                   x->seconds / n, 1e-9 * x->flops / n, 1e-9 * x->bytes / n, x->ref_s / n,
+                   x->pieces / n);
     }
     dg_str_add(s, "]");
 }

@@ -10,6 +10,7 @@
 typedef struct dg_share { /* a share of all steps summed up */
     const char *name;
     double seconds, flops, bytes, ref_s; /* ref_s: seconds in reference kernels */
+    double pieces;                       /* of work that the device was given */
 } dg_share;
 typedef DG_VEC(dg_share) dg_shares;
 
@@ -22,10 +23,10 @@ typedef struct dg_profile {
 
 dg_profile *dg_profile_open(void);
 void dg_profile_close(dg_profile **p);
-/* Adds the time of one instruction of a plan, whose program must outlive p. */
-void dg_profile_add(dg_profile *p, const dg_plan *plan, int instr, double seconds);
+/* Adds what one instruction of a plan has taken; its program must outlive p. */
+void dg_profile_add(dg_profile *p, const dg_plan *plan, int instr, double seconds, int64_t pieces);
 void dg_profile_sort(dg_profile *p); /* slowest first */
-/* "KEY":[{"name","seconds","gflops","gb","ref_seconds"},...], per step. */
+/* "KEY":[{"name","seconds","gflops","gb","ref_seconds","pieces"},...], per step. */
 void dg_profile_json(dg_str *s, const char *key, const dg_shares *list, int64_t steps);
 
 #endif

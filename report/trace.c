@@ -97,11 +97,10 @@ void dg_trace_end_node(dg_trace *t)
     t->node = NULL;
 }
 
-void dg_trace_instr(dg_trace *t, const dg_plan *plan, int instr, double seconds)
+void dg_trace_instr(dg_trace *t, const dg_plan *plan, int instr, double begin_s, double end_s)
 {
     const dg_instr *in = &plan->program->instrs.items[instr];
     const char *node = in->origin.where.node ? in->origin.where.node : "-";
-    double now = dg_monotonic_s(), begin = now - seconds;
 
     if (!t)
         return;
@@ -109,11 +108,12 @@ void dg_trace_instr(dg_trace *t, const dg_plan *plan, int instr, double seconds)
         dg_trace_end_node(t);
         t->node = node;
         t->where = in->origin.where;
-        t->node_begin_s = begin;
+        t->node_begin_s = begin_s;
     }
-    t->node_end_s = now;
+    t->node_end_s = end_s;
     add(t,
-        (span){ .name = in->op->name, .begin_s = begin, .end_s = now, .lane = DG_TIMELINE_STEP });
+        (span){
+            .name = in->op->name, .begin_s = begin_s, .end_s = end_s, .lane = DG_TIMELINE_STEP });
 }
 
 /* ---- collectives, from the flight recorder --------------------------------------------------- */

@@ -198,29 +198,56 @@ int64_t dg_programs_bytes(const dg_programs *g, bool train)
     return store_bytes(g, train) + slab + io + constants;
 }
 
+/* For each rank, as far as is known: a device is a rank's own, or free is what is left of it. */
+static bool free_bytes(const dg_programs *g, const dg_world *w, int64_t *have)
+{
+    dg_backend *b = g->conf.backend;
+    int64_t total;
+
+    if (!b->immediate)
+        return b->memory(b, have, &total) == 0;
+    *have = dg_memory_available();
+    if (*have < 0)
+        return false;
+    *have /= w->local_ranks;
+    return true;
+}
+
+static const char *if_low(const dg_programs *g)
+{
+    const char *reason;
+
+    if (g->conf.low == DG_BF16 || g->conf.base == DG_F64)
+        return "";
+    if (g->conf.backend->immediate)
+        return ", say precision=\"bf16\" where the CPU has AMX";
+    return g->conf.backend->low_precision(g->conf.backend, &reason) == DG_BF16
+               ? ", say precision=\"bf16\""
+               : "";
+}
+
 /* Refuses a run that does not fit into memory. Weights and averages are in use already; the rest is
  * still to be allocated. */
 static int check_memory(const dg_programs *g, const dg_compiled *largest, bool train,
                         const dg_world *w, dg_diag *d)
 {
-    int64_t need = dg_programs_bytes(g, train) - store_bytes(g, false),
-            have = dg_memory_available();
+    int64_t need = dg_programs_bytes(g, train) - store_bytes(g, false), have;
     char needed[32], slab[32], free_now[32];
 
-    if (have < 0 || need * w->local_ranks <= have)
+    if (!free_bytes(g, w, &have) || need <= have)
         return 0;
-    have /= w->local_ranks;
-    dg_fail(
-        d, DG_EMEMORY, largest->scope->where, "memory-refused",
-        "the plan for %lldx%lld needs %s more (of which %s intermediate values), and %s are free",
-        (long long)largest->size.w, (long long)largest->size.h,
-        dg_human_bytes((double)need, needed, sizeof needed),
-        dg_human_bytes((double)largest->plan->slab_bytes, slab, sizeof slab),
-        dg_human_bytes((double)have, free_now, sizeof free_now));
-    dg_help(d,
-            "make batch= or the largest of sizes= smaller%s, or say recompute=\"true\" on the "
-            "backbone and the encoder",
-            g->conf.low == DG_BF16 ? "" : ", say precision=\"bf16\" where the CPU has AMX");
+    dg_fail(d, DG_EMEMORY, largest->scope->where, "memory-refused",
+            "the plan for %lldx%lld needs %s more%s (of which %s intermediate values), and %s are "
+            "free",
+            (long long)largest->size.w, (long long)largest->size.h,
+            dg_human_bytes((double)need, needed, sizeof needed),
+            g->conf.backend->immediate ? "" : " on the device",
+            dg_human_bytes((double)largest->plan->slab_bytes, slab, sizeof slab),
+            dg_human_bytes((double)have, free_now, sizeof free_now));
+    dg_help(d, "make batch= or the largest of sizes= smaller%s%s", if_low(g),
+            largest->scope->kind == DG_SCOPE_TRAIN
+                ? ", or say recompute=\"true\" on the backbone and the encoder"
+                : "");
     return -DG_EMEMORY;
 }
 

@@ -100,13 +100,14 @@ void dg_run_json_begin_step(dg_train *t)
     t->run_json->timed = n >= 0 && (n < TIMED_FIRST || n % TIMED_EVERY == 0);
 }
 
-static void measured(void *ctx, int instr, double seconds)
+static void measured(void *ctx, int instr, const dg_ran *how)
 {
     dg_train *t = ctx;
 
     if (t->run_json->timed)
-        dg_profile_add(t->run_json->profile, t->programs->current->plan, instr, seconds);
-    dg_trace_instr(t->trace, t->programs->current->plan, instr, seconds);
+        dg_profile_add(t->run_json->profile, t->programs->current->plan, instr,
+                       how->end_s - how->begin_s, how->pieces);
+    dg_trace_instr(t->trace, t->programs->current->plan, instr, how->begin_s, how->end_s);
 }
 
 void dg_run_json_hook(dg_train *t, bool on)

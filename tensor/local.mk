@@ -13,6 +13,7 @@ libtensor_la_SOURCES += \
 	tensor/build_update.c \
 	tensor/fuse.c \
 	tensor/guard.c \
+	tensor/join.c \
 	tensor/grad_attention.c \
 	tensor/grad_conv.c \
 	tensor/grad_detection.c \

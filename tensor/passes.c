@@ -126,6 +126,7 @@ int dg_passes(dg_program *p, dg_dtype base, dg_dtype low, dg_backend *backend, i
     dg_pass_precision(p, base, low, backend);
     dg_pass_recompute(p);
     dg_pass_dead(p);
+    dg_pass_join(p, backend);
     dg_pass_buckets(p, DG_BUCKET_ELEMENTS);
     return dg_program_verify(p, d);
 }

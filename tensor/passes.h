@@ -19,6 +19,8 @@ void dg_pass_precision(dg_program *p, dg_dtype base, dg_dtype low, dg_backend *b
 /* Clones the activations of nodes and parts marked recompute before their gradients. Runs after
  * precision, so that clones are stored with the originals' types. */
 void dg_pass_recompute(dg_program *p);
+/* Brings together what the backend (NULL: none) takes as one launch. */
+void dg_pass_join(dg_program *p, dg_backend *backend);
 /* With several ranks, reduces gradients in buckets of about `elements` elements, each as soon as it
  * is complete. Runs last, because it depends on the final order of instructions. */
 enum { DG_BUCKET_ELEMENTS = 1 << 21 };

@@ -14,8 +14,9 @@ typedef struct layout {
     dg_program *p;
     dg_backend *backend;
     dg_diag *d;
-    int32_t *same; /* per value: another value of its class, or itself (the head) */
-    int *last;     /* last reader, per class head */
+    int *begin, *end; /* per instruction: the first and last of those that run at the same time */
+    int32_t *same;    /* per value: another value of its class, or itself (the head) */
+    int *last;        /* last reader, per class head */
     int *block;
 } layout;
 
@@ -127,6 +128,79 @@ static int choose_kernel(layout *l, int i)
     return 0;
 }
 
+/* ---- launches that go together --------------------------------------------------------------- */
+
+static dg_join join_of(const layout *l, int i)
+{
+    const dg_instr *in = &l->p->instrs.items[i];
+    const dg_plan_instr *pi = &l->plan->instrs[i];
+
+    if (!l->backend->joins || !pi->kernel || pi->alias || pi->staged)
+        return DG_JOIN_NONE;
+    return l->backend->joins(l->backend, in->op, pi->t, in->n_in + in->n_out);
+}
+
+/* Instruction i reads or writes what the one before writes, or writes what that reads. */
+static bool depends(const layout *l, int i, int before)
+{
+    const dg_instr *x = &l->p->instrs.items[before], *y = &l->p->instrs.items[i];
+    dg_signature sig;
+
+    if (dg_signature_parse(&sig, y->op->signature) < 0)
+        return true;
+    for (int o = 0; o < x->n_in + x->n_out; o++) {
+        bool written = o >= x->n_in || dg_signature_at(&sig, x->n_in, o)->state;
+
+        for (int k = 0; k < y->n_in + y->n_out && x->v[o]; k++)
+            if (y->v[k] == x->v[o] &&
+                (written || k >= y->n_in || dg_signature_at(&sig, y->n_in, k)->state))
+                return true;
+        if (written && x->v[o] && y->guard == x->v[o])
+            return true;
+    }
+    return false;
+}
+
+/* How many launches from i on go together. */
+static int find_group(const layout *l, int i, bool *in_turn)
+{
+    const dg_instr *first = &l->p->instrs.items[i];
+    dg_join kind = join_of(l, i);
+    int n = 1;
+
+    *in_turn = false;
+    for (; kind != DG_JOIN_NONE && i + n < l->p->instrs.n; n++) {
+        const dg_instr *in = &l->p->instrs.items[i + n];
+        bool needs = false;
+
+        if (in->op != first->op || in->segment != first->segment || join_of(l, i + n) != kind)
+            break;
+        for (int k = i; k < i + n; k++)
+            needs |= depends(l, i + n, k);
+        if (needs && (kind != DG_JOIN_TURN || in->guard || first->guard))
+            break;
+        *in_turn |= needs;
+    }
+    return n;
+}
+
+static void join_launches(layout *l)
+{
+    int n;
+
+    for (int i = 0; i < l->p->instrs.n; i += n) {
+        bool in_turn;
+
+        n = find_group(l, i, &in_turn);
+        for (int k = i; k < i + n; k++) {
+            l->begin[k] = in_turn ? k : i;
+            l->end[k] = in_turn ? k : i + n - 1;
+            l->plan->instrs[k].joined = n == 1 ? 0 : k == i ? n : -1;
+            l->plan->instrs[k].in_turn = in_turn;
+        }
+    }
+}
+
 /* ---- classes and their lives ----------------------------------------------------------------- */
 
 static void join_reshapes(layout *l)
@@ -152,8 +226,8 @@ static void find_last_readers(layout *l)
         const dg_instr *in = &p->instrs.items[i];
 
         for (int k = 0; k < in->n_in + in->n_out; k++)
-            l->last[head(l, in->v[k])] = i;
-        l->last[head(l, in->guard)] = i;
+            l->last[head(l, in->v[k])] = l->end[i];
+        l->last[head(l, in->guard)] = l->end[i];
     }
     for (int i = 0; i < p->results.n; i++)
         survive(l, p->results.items[i].value);
@@ -170,6 +244,8 @@ static bool may_take(const layout *l, int i, int32_t y, int k)
     const dg_instr *in = &l->p->instrs.items[i];
     int32_t x = in->v[k], h = head(l, x);
 
+    if (l->begin[i] != l->end[i]) /* others may still read it */
+        return false;
     if (!x || !y || value(l, y)->space != DG_SLAB || value(l, h)->space != DG_SLAB ||
         value(l, h)->producer < 0 || l->last[h] != i || value(l, x)->dtype != value(l, y)->dtype ||
         !dg_shape_equal(value(l, x)->shape, value(l, y)->shape))
@@ -249,13 +325,16 @@ static void lay_slab(layout *l)
                 continue;
             l->block[v] = blocks.n;
             DG_PUSH(a, blocks,
-                    ((dg_block){ dg_align((int64_t)dg_plan_value_bytes(p, v)), i, l->last[v], 0 }));
+                    ((dg_block){ dg_align((int64_t)dg_plan_value_bytes(p, v)), l->begin[i],
+                                 l->last[v], 0 }));
         }
     }
     n_values = blocks.n;
     for (int i = 0; i < p->instrs.n; i++)
         if (workspace_of(l, i))
-            DG_PUSH(a, blocks, ((dg_block){ dg_align((int64_t)workspace_of(l, i)), i, i, 0 }));
+            DG_PUSH(a, blocks,
+                    ((dg_block){ dg_align((int64_t)workspace_of(l, i)), l->begin[i], l->end[i],
+                                 0 }));
     l->plan->slab_bytes = blocks.n ? dg_slab_pack(blocks.items, blocks.n) : 0;
     l->plan->live_peak_bytes = dg_live_peak(blocks.items, blocks.n, p->instrs.n);
     for (int i = 0, w = n_values; i < p->instrs.n; i++)
@@ -319,6 +398,8 @@ int dg_plan_open(dg_plan **out, dg_program *p, dg_backend *backend, int threads,
         .p = p,
         .backend = backend,
         .d = d,
+        .begin = DG_NEW_N(scratch, p->instrs.n + 1, int),
+        .end = DG_NEW_N(scratch, p->instrs.n + 1, int),
         .same = DG_NEW_N(scratch, p->values.n, int32_t),
         .last = DG_NEW_N(scratch, p->values.n, int),
         .block = DG_NEW_N(scratch, p->values.n, int),
@@ -334,6 +415,7 @@ int dg_plan_open(dg_plan **out, dg_program *p, dg_backend *backend, int threads,
         DG_TRY(choose_kernel(&l, i));
     plan->constant_bytes = lay_in_a_row(&l, DG_CONSTANTS);
     plan->io_bytes = lay_in_a_row(&l, DG_IO);
+    join_launches(&l);
     join_reshapes(&l);
     find_last_readers(&l);
     take_places(&l);

@@ -11,6 +11,10 @@ typedef struct dg_plan_instr { /* parallel to program->instrs */
     bool alias;                /* the output shares the input's memory: nothing to run */
     bool is_ref;               /* kernel is a reference kernel */
     bool staged;               /* kernel is the host's: the device has none */
+    /* Launched in one call with those that follow: how many, itself among them; -1: with one before
+     * it; 0: alone. in_turn: some of them read results of others. */
+    int joined;
+    bool in_turn;
     uint32_t
         zero_outputs; /* bit k: clear output k when the guard is 0, because it has other readers */
     void *handle;     /* from the kernel's prepare; released with the plan */

@@ -94,6 +94,34 @@ static int check_instr(const proof *f, int i)
     return 0;
 }
 
+/* Checks that what runs at the same time writes nothing that another one of it reads or writes. */
+static int check_joined(const proof *f, int i)
+{
+    int n = f->plan->instrs[i].in_turn ? 0 : f->plan->instrs[i].joined;
+
+    for (int a = i; a < i + n; a++)
+        for (int b = i; b < i + n; b++) {
+            const dg_instr *x = &f->p->instrs.items[a], *y = &f->p->instrs.items[b];
+            const dg_plan_instr *px = &f->plan->instrs[a], *py = &f->plan->instrs[b];
+
+            for (int k = x->n_in; k < x->n_in + x->n_out && a != b; k++) {
+                for (int o = 0; o < y->n_in + y->n_out; o++)
+                    if (share_bytes(f, x->v[k], y->v[o]))
+                        return broken(f, b, "another launch of the same time writes", y->v[o]);
+                if (py->workspace_bytes && is_placed(f, x->v[k]) &&
+                    f->p->values.items[x->v[k]].space == DG_SLAB &&
+                    overlap(py->workspace, (int64_t)py->workspace_bytes,
+                            f->p->values.items[x->v[k]].offset, bytes_of(f, x->v[k])))
+                    return broken(f, b, "another launch writes into its workspace", x->v[k]);
+            }
+            if (a != b && px->workspace_bytes && py->workspace_bytes &&
+                overlap(px->workspace, (int64_t)px->workspace_bytes, py->workspace,
+                        (int64_t)py->workspace_bytes))
+                return broken(f, b, "it has the workspace of another launch", 0);
+        }
+    return 0;
+}
+
 int dg_plan_verify(const dg_plan *plan, dg_diag *d)
 {
     dg_arena *scratch = dg_arena_open();
@@ -105,6 +133,7 @@ int dg_plan_verify(const dg_plan *plan, dg_diag *d)
         const dg_plan_instr *pi = &plan->instrs[i];
 
         rc = check_instr(&f, i);
+        rc = rc ? rc : check_joined(&f, i);
         if (pi->workspace_bytes)
             overwrite(&f, DG_SLAB, pi->workspace, (int64_t)pi->workspace_bytes);
         for (int k = in->n_in; k < in->n_in + in->n_out; k++)

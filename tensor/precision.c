@@ -8,6 +8,7 @@
  *    ANY      base if any operand is base; parameters and constants follow the others
  *    WIDE     base
  *
+ * Where the device wants it, LOW ops read parameters in their type, cast once for all readers.
  * A LOW op that the backend runs faster in base (on the host a convolution of three channels) is
  * base, and so are values computed from parameters alone; readers that may choose take both as low.
  * A product with a constant is base, too: it resamples, and its weights are exact.
@@ -64,6 +65,12 @@ static bool stays_base(precision *s, const dg_instr *in)
         t[k] = (dg_tensor){ s->low, in->v[k] ? value(s, in->v[k])->shape : (dg_shape){ -1, { 0 } },
                             NULL };
     return s->backend->prefers_wide(s->backend, in->op, t, n);
+}
+
+/* The device wants parameters of this op in the type that it computes in. */
+static bool casts_parameters(precision *s, const dg_instr *in)
+{
+    return s->backend && s->backend->wants_casts && s->backend->wants_casts(s->backend, in->op);
 }
 
 static bool is_constant(precision *s, int32_t v)
@@ -198,17 +205,22 @@ static void convert(precision *s, dg_instr in)
 {
     dg_signature sig;
     dg_dtype type;
+    bool casts;
 
     if (dg_signature_parse(&sig, in.op->signature) < 0)
         return;
     type = type_of(s, &in, &sig);
+    casts = in.op->precision == DG_LOW && casts_parameters(s, &in);
     for (int k = 0; k < in.n_in; k++) {
-        bool weight = in.op->precision == DG_LOW && is_real(s, in.v[k]) &&
-                      value(s, in.v[k])->space == DG_WEIGHTS;
+        bool is_wide = dg_signature_at(&sig, in.n_in, k)->wide;
 
-        if (is_real(s, in.v[k]) && !weight && !dg_signature_at(&sig, in.n_in, k)->state)
-            in.v[k] =
-                as_type(s, in.v[k], dg_signature_at(&sig, in.n_in, k)->wide ? s->base : type, &in);
+        if (!is_real(s, in.v[k]) || dg_signature_at(&sig, in.n_in, k)->state)
+            continue;
+        if (casts)
+            is_wide = is_wide && out_type(s, &in, in.v[in.n_in], type) == s->base;
+        else if (in.op->precision == DG_LOW && value(s, in.v[k])->space == DG_WEIGHTS)
+            continue; /* it takes parameters as they are */
+        in.v[k] = as_type(s, in.v[k], is_wide ? s->base : type, &in);
     }
     for (int k = in.n_in; k < in.n_in + in.n_out; k++) {
         if (!is_real(s, in.v[k]))

@@ -24,9 +24,12 @@ static int invalid(const check *c, const char *fmt, ...)
                    "instruction %d, %s: %s", c->at, in->op->name, text);
 }
 
-static bool suits(const dg_operand *o, dg_dtype t)
+/* LOW ops take parameters in either type. */
+static bool suits(const dg_operand *o, const dg_op *op, dg_dtype t)
 {
-    return o->dtype == DG_REAL ? dg_dtype_is_real(t) && !(o->wide && t == DG_BF16) : t == o->dtype;
+    bool wide = o->wide && op->precision != DG_LOW;
+
+    return o->dtype == DG_REAL ? dg_dtype_is_real(t) && !(wide && t == DG_BF16) : t == o->dtype;
 }
 
 static int check_operand(check *c, const dg_signature *sig, int k)
@@ -48,7 +51,7 @@ static int check_operand(check *c, const dg_signature *sig, int k)
                        (int)v);
     if (output && (c->made[v] || x->producer != c->at))
         return invalid(c, "output %.*s, value %d, is made twice", o->len, o->name, (int)v);
-    if (!suits(o, x->dtype))
+    if (!suits(o, in->op, x->dtype))
         return invalid(c, "operand %.*s has type %s", o->len, o->name, dg_dtype_name(x->dtype));
     if (o->state && (x->space == DG_SLAB || x->space == DG_IO || x->space == DG_CONSTANTS))
         return invalid(c, "operand %.*s is updated, but lives in %s", o->len, o->name,

@@ -10,7 +10,7 @@
 #ifndef DG_KERNELS_CUDA_CUDA_H
 #define DG_KERNELS_CUDA_CUDA_H
 
-#include <detrgraph/kernel.h>
+#include "kernels/backend.h"
 
 typedef void (*dg_cuda_function)(void); /* a kernel, to be called by a queue alone */
 
@@ -63,6 +63,20 @@ typedef struct dg_cuda_convolved {
 
 enum { DG_CUDA_NO_PLAN = 1 };
 
+/* Several calls of one kernel as one launch: the parameters of its second form. A call has blocks
+ * of its own, or, in turn, the only block works on one after the other. */
+enum { DG_CUDA_CALLS = 32, DG_CUDA_CALL_BYTES = 3072 /* of the parameters of all */ };
+typedef struct dg_cuda_calls {
+    int32_t n, in_turn;
+    int32_t first[DG_CUDA_CALLS + 1]; /* block of each call, then their number */
+    int32_t mark[DG_CUDA_CALLS], unused;
+    const int32_t *guard[DG_CUDA_CALLS];
+    double params[DG_CUDA_CALL_BYTES / sizeof(double)]; /* one behind the other */
+} dg_cuda_calls;
+
+/* Counters that a queue has: zeros, to which a kernel returns its own. */
+enum { DG_CUDA_COUNTERS = 1 << 16 };
+
 typedef struct dg_cuda_queue dg_cuda_queue;
 struct dg_cuda_queue {
     /* Runs the kernel behind all that was put there before, unless *guard (device memory; NULL: no
@@ -75,7 +89,10 @@ struct dg_cuda_queue {
     /* A convolution of the vendor's library, without a guard as well. DG_CUDA_NO_PLAN: the library
      * has none that would do, or there is no library; nothing was put on the queue. */
     int (*convolve)(dg_cuda_queue *q, const dg_cuda_convolution *p, const dg_cuda_convolved *at);
-    size_t shared_limit; /* bytes of shared memory that a block may have; at least 48 KiB */
+    size_t shared_limit;   /* bytes of shared memory that a block may have; at least 48 KiB */
+    dg_cuda_function many; /* the next launch's kernel for several calls; launch takes it away */
+    int32_t *counters;     /* of the device */
+    int64_t n_counters;    /* handed out: those that come next are others */
 };
 
 /* Elementwise, in the order of ranks: this one's numbers are in `own`, rank r's in
@@ -102,6 +119,7 @@ typedef struct dg_cuda_kernel {
     int (*enqueue)(const dg_cuda_call *c);
     /* Some of its work reads no guard: where that is 0 the outputs hold rubbish afterwards. */
     bool unguarded;
+    dg_join joins; /* DG_JOIN_TURN holds where the results are few */
 } dg_cuda_kernel;
 
 #ifdef __cplusplus

@@ -5,6 +5,7 @@
  * order between two places where they meet. What stands here is all that a kernel may use:
  *
  *   thread_id block_id block_size grid_size    blocks and threads have one dimension
+ *   fence                                      what is written before is seen before what follows
  *   shared_memory                              as many bytes as the launch asked for, no others
  *   barrier                                    every thread of the block
  *   warp_barrier, shuffle, shuffle_xor, ballot every thread of the warp
@@ -64,6 +65,17 @@ typedef int64_t fixed;
         { (prepare_fn), NULL, NULL },                 \
         (enqueue_fn),                                 \
         false,                                        \
+        DG_JOIN_NONE,                                 \
+    }
+
+/* One whose launches may be joined with others of its op: its kernels have the form for that. */
+#define DG_CUDA_JOINED(name, prepare_fn, enqueue_fn, how) \
+    extern const dg_cuda_kernel DG_CUDA_SYMBOL(name);     \
+    const dg_cuda_kernel DG_CUDA_SYMBOL(name) = {         \
+        { (prepare_fn), NULL, NULL },                     \
+        (enqueue_fn),                                     \
+        false,                                            \
+        (how),                                            \
     }
 
 /* One whose work is partly a library's. */
@@ -73,36 +85,81 @@ typedef int64_t fixed;
         { (prepare_fn), NULL, NULL },                 \
         (enqueue_fn),                                 \
         true,                                         \
+        DG_JOIN_NONE,                                 \
     }
 
 /* ---- a kernel and its threads ---------------------------------------------------------------- */
 
-/* KERNEL(name, type) { body }: a kernel whose parameters are *p, a `type`. DEVICE: a function that
- * kernels call, ANYWHERE: the host, too. */
+/* KERNEL(name, type) { body }: a kernel whose parameters are *p, a `type`. KERNEL_MANY: one that
+ * also has the form for several calls (dg_cuda_calls). DEVICE: a function that kernels call,
+ * ANYWHERE: the host, too. */
+
+/* The blocks of a call, as its threads see them. */
+typedef struct dg_blocks {
+    int64_t number, all;
+} dg_blocks;
+
+/* One call of several; the thread is of block `number`. MARK(mark): the launch begins. */
+#define DG_CUDA_ONE_OF_MANY(name, type, c, i, block_of_it, blocks_of_it, MARK)                  \
+    do {                                                                                        \
+        const dg_blocks blocks_of_call = { (block_of_it), (blocks_of_it) };                     \
+                                                                                                \
+        if (blocks_of_call.number == 0 && thread_id() == 0)                                     \
+            MARK((c)->mark[i]);                                                                 \
+        if (!(c)->guard[i] || *(c)->guard[i])                                                   \
+            name##_body((const type *)((const char *)(c)->params + (size_t)(i) * sizeof(type)), \
+                        blocks_of_call);                                                        \
+    } while (0)
+#define DG_CUDA_ALL_OF_MANY(name, type, c, block, MARK)                    \
+    do {                                                                   \
+        int i = 0;                                                         \
+                                                                           \
+        for (; i < (c)->n && (c)->in_turn; i++) {                          \
+            DG_CUDA_ONE_OF_MANY(name, type, c, i, 0, 1, MARK);             \
+            barrier();                                                     \
+        }                                                                  \
+        while (i + 1 < (c)->n && (c)->first[i + 1] <= (block))             \
+            i++;                                                           \
+        if (i < (c)->n)                                                    \
+            DG_CUDA_ONE_OF_MANY(name, type, c, i, (block) - (c)->first[i], \
+                                (c)->first[i + 1] - (c)->first[i], MARK);  \
+    } while (0)
+
 #ifdef __CUDACC__
 
 #define DEVICE static __device__ __forceinline__
 #define ANYWHERE static __host__ __device__ inline
 #define KERNEL(name, type)                                                             \
-    DEVICE void name##_body(const type *p);                                            \
+    DEVICE void name##_body(const type *p, const dg_blocks dg_at);                     \
     static __global__ void __launch_bounds__(DG_CUDA_THREADS, 1)                       \
         name(const __grid_constant__ type p, const int32_t *guard, dg_cuda_place here) \
     {                                                                                  \
+        const dg_blocks at = { (int64_t)blockIdx.x, (int64_t)gridDim.x };              \
+                                                                                       \
         if (here.word && blockIdx.x == 0 && threadIdx.x == 0)                          \
             *(volatile int32_t *)here.word = (int32_t)here.mark;                       \
         if (!guard || *guard)                                                          \
-            name##_body(&p);                                                           \
+            name##_body(&p, at);                                                       \
     }                                                                                  \
-    DEVICE void name##_body(const type *p)
+    DEVICE void name##_body(const type *p, DG_CUDA_MAYBE const dg_blocks dg_at)
+#define KERNEL_MANY(name, type)                                                                   \
+    DEVICE void name##_body(const type *p, const dg_blocks dg_at);                                \
+    static __global__ void __launch_bounds__(DG_CUDA_THREADS, 1)                                  \
+        name##_many(const __grid_constant__ dg_cuda_calls c, const int32_t *, dg_cuda_place here) \
+    {                                                                                             \
+        DG_CUDA_ALL_OF_MANY(name, type, &c, (int64_t)blockIdx.x, DG_CUDA_MARK);                   \
+    }                                                                                             \
+    KERNEL(name, type)
+#define DG_CUDA_MAYBE __attribute__((unused))
+#define DG_CUDA_MARK(mark)                                    \
+    do {                                                      \
+        if (here.word)                                        \
+            *(volatile int32_t *)here.word = (int32_t)(mark); \
+    } while (0)
 
 DEVICE int thread_id(void)
 {
     return (int)threadIdx.x;
-}
-
-DEVICE int64_t block_id(void)
-{
-    return (int64_t)blockIdx.x;
 }
 
 DEVICE int block_size(void)
@@ -110,9 +167,10 @@ DEVICE int block_size(void)
     return (int)blockDim.x;
 }
 
-DEVICE int64_t grid_size(void)
+/* What other blocks wrote before their fence is seen behind this one. */
+DEVICE void fence(void)
 {
-    return (int64_t)gridDim.x;
+    __threadfence();
 }
 
 DEVICE void *shared_memory(void)
@@ -155,17 +213,35 @@ DEVICE void atomic_and(int32_t *p, int32_t v)
 #define DEVICE static inline
 #define ANYWHERE static inline
 #define KERNEL(name, type)                                                     \
-    static void name##_body(const type *p);                                    \
+    static void name##_body(const type *p, const dg_blocks dg_at);             \
     static void name(const void *p, const int32_t *guard, dg_cuda_place here)  \
     {                                                                          \
         const dg_cuda_fibers *now = dg_cuda_thread();                          \
+        const dg_blocks at = { now->block, now->blocks };                      \
                                                                                \
         if (here.word && now->block == 0 && now->thread == 0)                  \
             __atomic_store_n(here.word, (int32_t)here.mark, __ATOMIC_RELAXED); \
         if (!guard || *guard)                                                  \
-            name##_body((const type *)p);                                      \
+            name##_body((const type *)p, at);                                  \
     }                                                                          \
-    static void name##_body(const type *p)
+    static void name##_body(const type *p, DG_CUDA_MAYBE const dg_blocks dg_at)
+#define KERNEL_MANY(name, type)                                                      \
+    static void name##_body(const type *p, const dg_blocks dg_at);                   \
+    static void name##_many(const void *p, const int32_t *guard, dg_cuda_place here) \
+    {                                                                                \
+        const dg_cuda_calls *c = (const dg_cuda_calls *)p;                           \
+        const int64_t block = dg_cuda_thread()->block;                               \
+                                                                                     \
+        (void)guard; /* each call has its own */                                     \
+        DG_CUDA_ALL_OF_MANY(name, type, c, block, DG_CUDA_MARK);                     \
+    }                                                                                \
+    KERNEL(name, type)
+#define DG_CUDA_MAYBE __attribute__((unused))
+#define DG_CUDA_MARK(mark)                                                  \
+    do {                                                                    \
+        if (here.word)                                                      \
+            __atomic_store_n(here.word, (int32_t)(mark), __ATOMIC_RELAXED); \
+    } while (0)
 
 /* The thread that runs. */
 typedef struct dg_cuda_fibers {
@@ -190,24 +266,18 @@ DEVICE int thread_id(void)
     return dg_cuda_thread()->thread;
 }
 
-DEVICE int64_t block_id(void)
-{
-    return dg_cuda_thread()->block;
-}
-
 DEVICE int block_size(void)
 {
     return dg_cuda_thread()->threads;
 }
 
-DEVICE int64_t grid_size(void)
-{
-    return dg_cuda_thread()->blocks;
-}
-
 DEVICE void *shared_memory(void)
 {
     return dg_cuda_thread()->shared;
+}
+
+DEVICE void fence(void)
+{
 }
 
 DEVICE float dg_shuffle_f32(int line, float v, int lane)
@@ -285,16 +355,12 @@ DEVICE void atomic_add_fixed(fixed *p, fixed v)
 #endif
 }
 
+/* In the body of a kernel: its block among those of its call. */
+#define block_id() (dg_at.number)
+#define grid_size() (dg_at.all)
 /* for (n = first(); n < size; n += step()): the threads of all blocks share the elements. */
-DEVICE int64_t first(void)
-{
-    return block_id() * block_size() + thread_id();
-}
-
-DEVICE int64_t step(void)
-{
-    return grid_size() * block_size();
-}
+#define first() (block_id() * block_size() + thread_id())
+#define step() (grid_size() * block_size())
 
 DEVICE int lane_id(void)
 {
@@ -383,6 +449,26 @@ DEVICE wide block_sum(wide v, wide *shared)
     return sum;
 }
 
+/* Of several blocks that share a counter, true in the last one to come here: it sees what the
+ * others wrote before. shared: one number, free again afterwards. */
+DEVICE bool last_of(int32_t *counter, int64_t blocks, int32_t *shared)
+{
+    bool last;
+
+    fence();
+    barrier();
+    if (thread_id() == 0) {
+        *shared = atomic_add(counter, 1) == blocks - 1;
+        if (*shared)
+            *counter = 0;
+    }
+    barrier();
+    last = *shared != 0;
+    fence();
+    barrier();
+    return last;
+}
+
 /* ---- the host's side: operands and launches -------------------------------------------------- */
 
 static inline bool has(const dg_args *a, int i)
@@ -461,6 +547,21 @@ static inline dg_cuda_grid grid_of_warps(int64_t n)
 {
     return grid_of(n * DG_CUDA_WARP);
 }
+
+/* n counters; a launch that runs at the same time has others. */
+static inline int32_t *counters(const dg_cuda_call *c, int64_t n)
+{
+    dg_cuda_queue *q = c->queue;
+    int64_t at = q->n_counters + n > DG_CUDA_COUNTERS ? 0 : q->n_counters;
+
+    assert(n <= DG_CUDA_COUNTERS);
+    q->n_counters = at + n;
+    return q->counters + at;
+}
+
+/* Of a KERNEL_MANY. */
+#define LAUNCH_MANY(c, kernel, grid, params) \
+    ((c)->queue->many = (dg_cuda_function)(kernel##_many), LAUNCH(c, kernel, grid, params))
 
 #define LAUNCH(c, kernel, grid, params)                                                        \
     (c)->queue->launch((c)->queue, (dg_cuda_function)(kernel), grid, params, sizeof *(params), \

@@ -64,7 +64,7 @@ typedef struct map {
         (void)y;                                                                \
         return (wide)(expression);                                              \
     }                                                                           \
-    KERNEL(name##_kernel, map)                                                  \
+    KERNEL_MANY(name##_kernel, map)                                             \
     {                                                                           \
         int64_t whole = p->n / PACK, n = whole * PACK + first();                \
                                                                                 \
@@ -81,8 +81,11 @@ typedef struct map {
             p->z[n] = put(name##_of(p, get(p->x[n]), both ? get(p->y[n]) : 0)); \
     }
 
-static int enqueue_map(const dg_cuda_call *c, dg_cuda_function f, map m)
+#define BOTH(kernel) (dg_cuda_function)(kernel), (dg_cuda_function)(kernel##_many)
+
+static int enqueue_map(const dg_cuda_call *c, dg_cuda_function f, dg_cuda_function many, map m)
 {
+    c->queue->many = many;
     return LAUNCH(c, f, grid_of(parts(m.n, PACK)), &m);
 }
 
@@ -93,26 +96,26 @@ static map unary(const dg_args *a)
     return m;
 }
 
-#define UNARY(name, expression)                                              \
-    MAP_KERNEL(name, false, expression)                                      \
-    static int enqueue_##name(const dg_cuda_call *c)                         \
-    {                                                                        \
-        return enqueue_map(c, (dg_cuda_function)name##_kernel, unary(c->a)); \
-    }                                                                        \
-    DG_CUDA(name, NULL, enqueue_##name)
+#define UNARY(name, expression)                                  \
+    MAP_KERNEL(name, false, expression)                          \
+    static int enqueue_##name(const dg_cuda_call *c)             \
+    {                                                            \
+        return enqueue_map(c, BOTH(name##_kernel), unary(c->a)); \
+    }                                                            \
+    DG_CUDA_JOINED(name, NULL, enqueue_##name, DG_JOIN_TURN)
 
-#define UNARY_AFFINE(name, expression)                             \
-    MAP_KERNEL(name, false, expression)                            \
-    static int enqueue_##name(const dg_cuda_call *c)               \
-    {                                                              \
-        const affine_attr *f = (const affine_attr *)c->a->attr;    \
-        map m = unary(c->a);                                       \
-                                                                   \
-        m.a = f->a;                                                \
-        m.c = f->c;                                                \
-        return enqueue_map(c, (dg_cuda_function)name##_kernel, m); \
-    }                                                              \
-    DG_CUDA(name, NULL, enqueue_##name)
+#define UNARY_AFFINE(name, expression)                          \
+    MAP_KERNEL(name, false, expression)                         \
+    static int enqueue_##name(const dg_cuda_call *c)            \
+    {                                                           \
+        const affine_attr *f = (const affine_attr *)c->a->attr; \
+        map m = unary(c->a);                                    \
+                                                                \
+        m.a = f->a;                                             \
+        m.c = f->c;                                             \
+        return enqueue_map(c, BOTH(name##_kernel), m);          \
+    }                                                           \
+    DG_CUDA_JOINED(name, NULL, enqueue_##name, DG_JOIN_TURN)
 
 UNARY_AFFINE(scale, (wide)p->a *x + (wide)p->c);
 UNARY(exp, exp(x));
@@ -139,26 +142,26 @@ static map slope(const dg_args *a)
     return m;
 }
 
-#define SLOPE(name, expression)                                              \
-    MAP_KERNEL(name, true, x *(expression))                                  \
-    static int enqueue_##name(const dg_cuda_call *c)                         \
-    {                                                                        \
-        return enqueue_map(c, (dg_cuda_function)name##_kernel, slope(c->a)); \
-    }                                                                        \
-    DG_CUDA(name, NULL, enqueue_##name)
+#define SLOPE(name, expression)                                  \
+    MAP_KERNEL(name, true, x *(expression))                      \
+    static int enqueue_##name(const dg_cuda_call *c)             \
+    {                                                            \
+        return enqueue_map(c, BOTH(name##_kernel), slope(c->a)); \
+    }                                                            \
+    DG_CUDA_JOINED(name, NULL, enqueue_##name, DG_JOIN_TURN)
 
-#define SLOPE_AFFINE(name, expression)                             \
-    MAP_KERNEL(name, true, x *(expression))                        \
-    static int enqueue_##name(const dg_cuda_call *c)               \
-    {                                                              \
-        const affine_attr *f = (const affine_attr *)c->a->attr;    \
-        map m = slope(c->a);                                       \
-                                                                   \
-        m.a = f->a;                                                \
-        m.c = f->c;                                                \
-        return enqueue_map(c, (dg_cuda_function)name##_kernel, m); \
-    }                                                              \
-    DG_CUDA(name, NULL, enqueue_##name)
+#define SLOPE_AFFINE(name, expression)                          \
+    MAP_KERNEL(name, true, x *(expression))                     \
+    static int enqueue_##name(const dg_cuda_call *c)            \
+    {                                                           \
+        const affine_attr *f = (const affine_attr *)c->a->attr; \
+        map m = slope(c->a);                                    \
+                                                                \
+        m.a = f->a;                                             \
+        m.c = f->c;                                             \
+        return enqueue_map(c, BOTH(name##_kernel), m);          \
+    }                                                           \
+    DG_CUDA_JOINED(name, NULL, enqueue_##name, DG_JOIN_TURN)
 
 SLOPE(relu_grad, (wide)(y > 0));
 SLOPE(silu_grad, logistic(y) * (1 + y * (1 - logistic(y))));
@@ -171,7 +174,7 @@ SLOPE_AFFINE(inverse_sigmoid_grad, bounded_logit_slope(y, p->a));
 
 #define BINARY(name, expression)                                                                 \
     MAP_KERNEL(name, true, expression)                                                           \
-    KERNEL(name##_spread, map)                                                                   \
+    KERNEL_MANY(name##_spread, map)                                                              \
     {                                                                                            \
         for (int64_t n = first(); n < p->n; n += step())                                         \
             p->z[n] =                                                                            \
@@ -179,12 +182,13 @@ SLOPE_AFFINE(inverse_sigmoid_grad, bounded_logit_slope(y, p->a));
     }                                                                                            \
     static int enqueue_##name(const dg_cuda_call *c)                                             \
     {                                                                                            \
-        return enqueue_binary(c, (dg_cuda_function)name##_kernel,                                \
-                              (dg_cuda_function)name##_spread);                                  \
+        return enqueue_binary(c, BOTH(name##_kernel), BOTH(name##_spread));                      \
     }                                                                                            \
-    DG_CUDA(name, NULL, enqueue_##name)
+    DG_CUDA_JOINED(name, NULL, enqueue_##name, DG_JOIN_TURN)
 
-static int enqueue_binary(const dg_cuda_call *c, dg_cuda_function plain, dg_cuda_function spread)
+static int enqueue_binary(const dg_cuda_call *c, dg_cuda_function plain,
+                          dg_cuda_function plain_many, dg_cuda_function spread,
+                          dg_cuda_function spread_many)
 {
     const dg_args *a = c->a;
     map m = { .x = reals(a, DG_ADD_X),
@@ -194,7 +198,8 @@ static int enqueue_binary(const dg_cuda_call *c, dg_cuda_function plain, dg_cuda
               .l = layout_of(a, DG_ADD_Z, 2, DG_ADD_X) };
 
     if (elements(a, DG_ADD_X) == m.n && elements(a, DG_ADD_Y) == m.n)
-        return enqueue_map(c, plain, m);
+        return enqueue_map(c, plain, plain_many, m);
+    c->queue->many = spread_many;
     return LAUNCH(c, spread, grid_of(m.n), &m);
 }
 
@@ -214,7 +219,7 @@ typedef struct choice {
     layout l;
 } choice;
 
-KERNEL(where_kernel, choice)
+KERNEL_MANY(where_kernel, choice)
 {
     for (int64_t n = first(); n < p->n; n += step())
         p->z[n] = p->mask[place(&p->l, 0, n)] ? p->x[place(&p->l, 1, n)] : p->y[place(&p->l, 2, n)];
@@ -230,7 +235,7 @@ static int where(const dg_cuda_call *c)
                  .n = elements(a, DG_WHERE_Z),
                  .l = layout_of(a, DG_WHERE_Z, 3, DG_WHERE_MASK) };
 
-    return LAUNCH(c, where_kernel, grid_of(m.n), &m);
+    return LAUNCH_MANY(c, where_kernel, grid_of(m.n), &m);
 }
 
 KERNEL(greater_equal_kernel, choice)
@@ -261,7 +266,7 @@ typedef struct verdict {
     int32_t negate;
 } verdict;
 
-KERNEL(truth_kernel, verdict)
+KERNEL_MANY(truth_kernel, verdict)
 {
     for (int64_t n = first(); n < p->n; n += step())
         p->y[n] = (get(p->x[n]) != 0) != p->negate;
@@ -275,10 +280,10 @@ static int truth(const dg_cuda_call *c)
                   .n = elements(c->a, DG_TRUTH_Y),
                   .negate = f->negate != 0 };
 
-    return LAUNCH(c, truth_kernel, grid_of(v.n), &v);
+    return LAUNCH_MANY(c, truth_kernel, grid_of(v.n), &v);
 }
 
-KERNEL(truth_i32_kernel, verdict)
+KERNEL_MANY(truth_i32_kernel, verdict)
 {
     for (int64_t n = first(); n < p->n; n += step())
         p->y[n] = (p->whole[n] != 0) != p->negate && (!p->also || p->also[n] != 0);
@@ -293,7 +298,7 @@ static int truth_i32(const dg_cuda_call *c)
                   .n = elements(c->a, DG_TRUTH_I32_Y),
                   .negate = f->negate != 0 };
 
-    return LAUNCH(c, truth_i32_kernel, grid_of(v.n), &v);
+    return LAUNCH_MANY(c, truth_i32_kernel, grid_of(v.n), &v);
 }
 
 typedef struct change {
@@ -324,7 +329,7 @@ DEVICE uint16_t bf16_of_f32(float v)
 }
 
 /* Without f64, numbers pass through f32 only. */
-KERNEL(cast_kernel, change)
+KERNEL_MANY(cast_kernel, change)
 {
     for (int64_t n = first(); n < p->n; n += step()) {
         wide v = p->from == DG_BF16  ? f32_of_bf16(((const uint16_t *)p->x)[n])
@@ -349,7 +354,7 @@ static int cast(const dg_cuda_call *c)
                  .from = t[DG_CAST_X].dtype,
                  .to = t[DG_CAST_Y].dtype };
 
-    return LAUNCH(c, cast_kernel, grid_of(m.n), &m);
+    return LAUNCH_MANY(c, cast_kernel, grid_of(m.n), &m);
 }
 
 typedef struct widening {
@@ -358,7 +363,7 @@ typedef struct widening {
     int64_t n;
 } widening;
 
-KERNEL(real_kernel, widening)
+KERNEL_MANY(real_kernel, widening)
 {
     for (int64_t n = first(); n < p->n; n += step())
         p->y[n] = put((wide)p->x[n]);
@@ -368,12 +373,12 @@ static int real_of_i32(const dg_cuda_call *c)
 {
     widening m = { ints(c->a, DG_REAL_X), reals(c->a, DG_REAL_Y), elements(c->a, DG_REAL_Y) };
 
-    return LAUNCH(c, real_kernel, grid_of(m.n), &m);
+    return LAUNCH_MANY(c, real_kernel, grid_of(m.n), &m);
 }
 
-DG_CUDA(where, NULL, where);
+DG_CUDA_JOINED(where, NULL, where, DG_JOIN_TURN);
 DG_CUDA(greater_equal, NULL, greater_equal);
-DG_CUDA(truth, NULL, truth);
-DG_CUDA(truth_i32, NULL, truth_i32);
-DG_CUDA(cast, NULL, cast);
-DG_CUDA(real, NULL, real_of_i32);
+DG_CUDA_JOINED(truth, NULL, truth, DG_JOIN_TURN);
+DG_CUDA_JOINED(truth_i32, NULL, truth_i32, DG_JOIN_TURN);
+DG_CUDA_JOINED(cast, NULL, cast, DG_JOIN_TURN);
+DG_CUDA_JOINED(real, NULL, real_of_i32, DG_JOIN_TURN);

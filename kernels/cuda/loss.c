@@ -41,7 +41,7 @@ typedef struct box_losses {
 } box_losses;
 
 /* One block: there are some thousands of pairs. Shared memory: BLOCK_SUM_BYTES. */
-KERNEL(box_loss_kernel, box_losses)
+KERNEL_MANY(box_loss_kernel, box_losses)
 {
     wide l1 = 0, giou = 0;
 
@@ -80,7 +80,7 @@ static int box_loss(const dg_cuda_call *c)
                      .iou = reals(a, DG_BOX_LOSS_IOU),
                      .batch = dim(a, DG_BOX_LOSS_BOXES, 0) };
 
-    return LAUNCH(c, box_loss_kernel, one, &p);
+    return LAUNCH_MANY(c, box_loss_kernel, one, &p);
 }
 
 DEVICE double share(double x, double y)
@@ -114,7 +114,7 @@ DEVICE void giou_slope(const overlap *o, int axis, double *centre, double *size)
 }
 
 /* A thread for a query and an axis: centre and size. */
-KERNEL(box_loss_grad_kernel, box_losses)
+KERNEL_MANY(box_loss_grad_kernel, box_losses)
 {
     double dl1 = p->dl1 ? (double)get(*p->dl1) : 0, dgiou = p->dgiou ? (double)get(*p->dgiou) : 0;
 
@@ -161,7 +161,7 @@ static int box_loss_grad(const dg_cuda_call *c)
                      .dboxes = reals(a, DG_BOX_LOSS_GRAD_DBOXES),
                      .batch = dim(a, DG_BOX_LOSS_GRAD_BOXES, 0) };
 
-    return LAUNCH(c, box_loss_grad_kernel, grid_of(p.batch * p.l.q * 2), &p);
+    return LAUNCH_MANY(c, box_loss_grad_kernel, grid_of(p.batch * p.l.q * 2), &p);
 }
 
 /* ---- class_loss ------------------------------------------------------------------------------ */
@@ -220,7 +220,7 @@ DEVICE wide term(const class_losses *p, wide x, bool y, wide iou, wide *slope)
 }
 
 /* A thread for a query: the last of its pairs counts. */
-KERNEL(pairs_kernel, class_losses)
+KERNEL_MANY(pairs_kernel, class_losses)
 {
     for (int64_t n = first(); n < p->batch * p->l.q; n += step()) {
         int64_t b = n / p->l.q, pair = (b + 1) * p->l.n - 1;
@@ -247,7 +247,7 @@ DEVICE wide term_at(const class_losses *p, int64_t n, wide *slope)
 }
 
 /* Shared memory: BLOCK_SUM_BYTES. */
-KERNEL(class_loss_kernel, class_losses)
+KERNEL_MANY(class_loss_kernel, class_losses)
 {
     wide sum = 0, slope;
 
@@ -258,7 +258,7 @@ KERNEL(class_loss_kernel, class_losses)
         p->parts[block_id()] = (double)sum;
 }
 
-KERNEL(class_loss_grad_kernel, class_losses)
+KERNEL_MANY(class_loss_grad_kernel, class_losses)
 {
     for (int64_t n = first(); n < p->batch * p->l.q * p->c; n += step()) {
         wide slope;
@@ -316,25 +316,25 @@ static int class_loss(const dg_cuda_call *c)
 {
     class_losses p = class_losses_of(c->a, DG_CLASS_LOSS_LOGITS);
     dg_cuda_grid g = grid_of_total(elements(c->a, DG_CLASS_LOSS_LOGITS));
-    int rc = LAUNCH(c, pairs_kernel, grid_of(p.batch * p.l.q), &p);
+    int rc = LAUNCH_MANY(c, pairs_kernel, grid_of(p.batch * p.l.q), &p);
 
-    rc = rc ? rc : LAUNCH(c, class_loss_kernel, g, &p);
+    rc = rc ? rc : LAUNCH_MANY(c, class_loss_kernel, g, &p);
     return rc ? rc : enqueue_total(c, p.parts, g.blocks, reals(c->a, DG_CLASS_LOSS_LOSS), false);
 }
 
 static int class_loss_grad(const dg_cuda_call *c)
 {
     class_losses p = class_losses_of(c->a, DG_CLASS_LOSS_GRAD_LOGITS);
-    int rc = LAUNCH(c, pairs_kernel, grid_of(p.batch * p.l.q), &p);
+    int rc = LAUNCH_MANY(c, pairs_kernel, grid_of(p.batch * p.l.q), &p);
 
     p.dloss = reals(c->a, DG_CLASS_LOSS_GRAD_DLOSS);
     p.dlogits = reals(c->a, DG_CLASS_LOSS_GRAD_DLOGITS);
     return rc ? rc
-              : LAUNCH(c, class_loss_grad_kernel,
-                       grid_of(elements(c->a, DG_CLASS_LOSS_GRAD_LOGITS)), &p);
+              : LAUNCH_MANY(c, class_loss_grad_kernel,
+                            grid_of(elements(c->a, DG_CLASS_LOSS_GRAD_LOGITS)), &p);
 }
 
-DG_CUDA(box_loss, NULL, box_loss);
-DG_CUDA(box_loss_grad, NULL, box_loss_grad);
-DG_CUDA(class_loss, prepare_class, class_loss);
-DG_CUDA(class_loss_grad, prepare_class_grad, class_loss_grad);
+DG_CUDA_JOINED(box_loss, NULL, box_loss, DG_JOIN_SIDE);
+DG_CUDA_JOINED(box_loss_grad, NULL, box_loss_grad, DG_JOIN_SIDE);
+DG_CUDA_JOINED(class_loss, prepare_class, class_loss, DG_JOIN_SIDE);
+DG_CUDA_JOINED(class_loss_grad, prepare_class_grad, class_loss_grad, DG_JOIN_SIDE);

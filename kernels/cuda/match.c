@@ -31,7 +31,7 @@ DEVICE wide class_cost(const costs *p, wide logit)
            (wide)(1 - p->alpha) * power(yes, p->gamma) * negative;
 }
 
-KERNEL(cost_kernel, costs)
+KERNEL_MANY(cost_kernel, costs)
 {
     for (int64_t n = first(); n < p->batch * p->m * p->q; n += step()) {
         int64_t row = (uint32_t)n / (uint32_t)p->q, i = (uint32_t)n % (uint32_t)p->q;
@@ -74,7 +74,7 @@ static int match_cost(const dg_cuda_call *c)
                 .gamma = f->gamma,
                 .eps = f->eps };
 
-    return LAUNCH(c, cost_kernel, grid_of(p.batch * p.m * p.q), &p);
+    return LAUNCH_MANY(c, cost_kernel, grid_of(p.batch * p.m * p.q), &p);
 }
 
 /* ---- assignment ------------------------------------------------------------------------------ */
@@ -250,7 +250,7 @@ DEVICE void assign(const problem *p)
 }
 
 /* A block of one warp for a group of an image. */
-KERNEL(match_kernel, matching)
+KERNEL_MANY(match_kernel, matching)
 {
     int64_t n = block_id(), b = n / p->groups, group_first = n % p->groups * p->q,
             all = p->groups * p->q, count = p->count[b];
@@ -300,8 +300,8 @@ static int match(const dg_cuda_call *c)
         p.space = (char *)a->workspace;
         g.shared = 0;
     }
-    return LAUNCH(c, match_kernel, g, &p);
+    return LAUNCH_MANY(c, match_kernel, g, &p);
 }
 
-DG_CUDA(match_cost, NULL, match_cost);
-DG_CUDA(match, prepare, match);
+DG_CUDA_JOINED(match_cost, NULL, match_cost, DG_JOIN_SIDE);
+DG_CUDA_JOINED(match, prepare, match, DG_JOIN_SIDE);

@@ -54,10 +54,11 @@ DEVICE double beside(const suppression *p, int64_t i, int64_t kept, bool soft)
     return now < p->f.least ? gone() : now;
 }
 
-DEVICE void suppress(const suppression *p, bool soft)
+/* Image b, by a block. */
+DEVICE void suppress(const suppression *p, int64_t b, bool soft)
 {
     contender *shared = (contender *)shared_memory();
-    int64_t b = block_id(), n = 0;
+    int64_t n = 0;
 
     for (int64_t i = b * p->n + thread_id(); i < (b + 1) * p->n; i += block_size()) {
         double score = (double)get(p->score[i]);
@@ -91,12 +92,12 @@ DEVICE void suppress(const suppression *p, bool soft)
 /* Shared memory of both: BLOCK_BEST_BYTES. */
 KERNEL(nms_kernel, suppression)
 {
-    suppress(p, false);
+    suppress(p, block_id(), false);
 }
 
 KERNEL(soft_nms_kernel, suppression)
 {
-    suppress(p, true);
+    suppress(p, block_id(), true);
 }
 
 static int prepare(dg_prepare *p)

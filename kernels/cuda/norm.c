@@ -1,10 +1,11 @@
 /* norm.c: twins of kernels/ref/norm.c, which has the formulas, but for what statistics.c has.
  *
  * Statistics and sums over rows take two stages. A block has 32 channels and a slice of the rows;
- * each of its warps walks over every eighth row, the warps are joined in their order, then a warp
- * joins the slices of a channel. Slices depend on the number of rows alone. A thread's mean and sum
- * of squares are taken about its first element and joined as those of ranks are: no cancellation
- * however far the mean is from 0, and x is read once. */
+ * each of its warps walks over every eighth row, the warps are joined in their order, and the last
+ * block of the channels joins their slices, in their order, a warp for a channel. Slices depend on
+ * the number of rows alone. A thread's mean and sum of squares are taken about its first element
+ * and joined as those of ranks are: no cancellation however far the mean is from 0, and x is read
+ * once. */
 #include "kernels/cuda/device.h"
 
 enum { WARPS = DG_CUDA_THREADS / DG_CUDA_WARP, MOST_SLICES = 256, ROWS_OF_WARP = 32 };
@@ -15,7 +16,8 @@ typedef struct norm_call {
     const int32_t *live; /* only the first rows of images count; NULL: all */
     real *out, *dres;    /* out: y or dx */
     wide *to_mean, *to_var, *to_n, *to_sums, *ds, *db;
-    wide *partial; /* [slices][3 or 2][c] */
+    wide *partial;    /* [slices][3 or 2][c] */
+    int32_t *counter; /* per 32 channels: of their slices */
     int64_t rows, images, c, slices;
     double eps;
     int64_t act, fixed;
@@ -84,35 +86,6 @@ DEVICE spread spread_of_rows(const norm_call *p, int64_t begin, int64_t end, int
     return s;
 }
 
-KERNEL(stats_kernel, norm_call)
-{
-    wide *shared = (wide *)shared_memory();
-    int64_t groups = parts(p->c, DG_CUDA_WARP), slice = block_id() / groups;
-    int64_t k = block_id() % groups * DG_CUDA_WARP + lane_id(), all = live_rows(p);
-    int64_t size = parts(p->rows, p->slices),
-            end = (slice + 1) * size < all ? (slice + 1) * size : all;
-    int64_t begin = slice * size + warp_id();
-    spread s = spread_of_rows(p, begin, k < p->c ? end : begin, k < p->c ? k : 0), other;
-
-    shared[thread_id() * 3] = s.n;
-    shared[thread_id() * 3 + 1] = s.mean;
-    shared[thread_id() * 3 + 2] = s.square;
-    barrier();
-    if (warp_id() > 0 || k >= p->c)
-        return;
-    for (int w = 1; w < WARPS; w++) {
-        const wide *at = shared + (w * DG_CUDA_WARP + lane_id()) * 3;
-
-        other.n = at[0];
-        other.mean = at[1];
-        other.square = at[2];
-        s = join(s, other);
-    }
-    p->partial[(slice * 3) * p->c + k] = s.n;
-    p->partial[(slice * 3 + 1) * p->c + k] = s.mean;
-    p->partial[(slice * 3 + 2) * p->c + k] = s.square;
-}
-
 DEVICE spread warp_join(spread s)
 {
     for (int mask = 1; mask < DG_CUDA_WARP; mask *= 2) {
@@ -126,15 +99,16 @@ DEVICE spread warp_join(spread s)
     return s;
 }
 
-KERNEL(stats_join_kernel, norm_call)
+DEVICE void join_stats_of(const norm_call *p, int64_t group)
 {
-    for (int64_t k = first() / DG_CUDA_WARP; k < p->c; k += step() / DG_CUDA_WARP) {
+    for (int i = warp_id(); i < DG_CUDA_WARP && group * DG_CUDA_WARP + i < p->c; i += WARPS) {
+        int64_t k = group * DG_CUDA_WARP + i;
         spread s = { 0, 0, 0 }, other;
 
-        for (int64_t i = lane_id(); i < p->slices; i += DG_CUDA_WARP) {
-            other.n = p->partial[(i * 3) * p->c + k];
-            other.mean = p->partial[(i * 3 + 1) * p->c + k];
-            other.square = p->partial[(i * 3 + 2) * p->c + k];
+        for (int64_t n = lane_id(); n < p->slices; n += DG_CUDA_WARP) {
+            other.n = p->partial[(n * 3) * p->c + k];
+            other.mean = p->partial[(n * 3 + 1) * p->c + k];
+            other.square = p->partial[(n * 3 + 2) * p->c + k];
             s = join(s, other);
         }
         s = warp_join(s);
@@ -151,6 +125,43 @@ KERNEL(stats_join_kernel, norm_call)
     }
 }
 
+/* Behind the numbers of a block's threads in shared memory. */
+DEVICE int32_t *flag_of(int numbers)
+{
+    return (int32_t *)((wide *)shared_memory() + DG_CUDA_THREADS * numbers);
+}
+
+KERNEL(stats_kernel, norm_call)
+{
+    wide *shared = (wide *)shared_memory();
+    int64_t groups = parts(p->c, DG_CUDA_WARP), slice = block_id() / groups;
+    int64_t group = block_id() % groups, k = group * DG_CUDA_WARP + lane_id(), all = live_rows(p);
+    int64_t size = parts(p->rows, p->slices),
+            end = (slice + 1) * size < all ? (slice + 1) * size : all;
+    int64_t begin = slice * size + warp_id();
+    spread s = spread_of_rows(p, begin, k < p->c ? end : begin, k < p->c ? k : 0), other;
+
+    shared[thread_id() * 3] = s.n;
+    shared[thread_id() * 3 + 1] = s.mean;
+    shared[thread_id() * 3 + 2] = s.square;
+    barrier();
+    for (int w = 1; w < WARPS && warp_id() == 0; w++) {
+        const wide *at = shared + (w * DG_CUDA_WARP + lane_id()) * 3;
+
+        other.n = at[0];
+        other.mean = at[1];
+        other.square = at[2];
+        s = join(s, other);
+    }
+    if (warp_id() == 0 && k < p->c) {
+        p->partial[(slice * 3) * p->c + k] = s.n;
+        p->partial[(slice * 3 + 1) * p->c + k] = s.mean;
+        p->partial[(slice * 3 + 2) * p->c + k] = s.square;
+    }
+    if (last_of(p->counter + group, p->slices, flag_of(3)))
+        join_stats_of(p, group);
+}
+
 static int64_t slices_of(int64_t rows)
 {
     int64_t n = parts(rows, WARPS * ROWS_OF_WARP);
@@ -161,7 +172,7 @@ static int64_t slices_of(int64_t rows)
 static dg_cuda_grid grid_of_slices(const norm_call *p, size_t numbers)
 {
     dg_cuda_grid g = { parts(p->c, DG_CUDA_WARP) * p->slices, DG_CUDA_THREADS,
-                       DG_CUDA_THREADS * numbers * sizeof(wide) };
+                       DG_CUDA_THREADS * numbers * sizeof(wide) + sizeof(wide) };
 
     return g;
 }
@@ -189,11 +200,10 @@ static norm_call norm_of(const dg_args *a, int x, const norm_attr *f)
     return p;
 }
 
-static int enqueue_stats(const dg_cuda_call *c, const norm_call *p)
+static int enqueue_stats(const dg_cuda_call *c, norm_call *p)
 {
-    int rc = LAUNCH(c, stats_kernel, grid_of_slices(p, 3), p);
-
-    return rc ? rc : LAUNCH(c, stats_join_kernel, grid_of_warps(p->c), p);
+    p->counter = counters(c, parts(p->c, DG_CUDA_WARP));
+    return LAUNCH(c, stats_kernel, grid_of_slices(p, 3), p);
 }
 
 /* ---- y --------------------------------------------------------------------------------------- */
@@ -285,11 +295,48 @@ DEVICE wide upstream(const norm_call *p, int64_t i, int64_t k, wide rstd, wide *
     return get(p->dy[i]) * slope_at(p->act, z, p->y ? get(p->y[i]) : z);
 }
 
-KERNEL(sums_kernel, norm_call)
+/* Sums of slices to to_sums [2,c], and to db and ds. */
+DEVICE void join_slices(const norm_call *p, int64_t group)
+{
+    for (int i = warp_id(); i < 2 * DG_CUDA_WARP; i += WARPS) {
+        int64_t k = group * DG_CUDA_WARP + i / 2, n = i % 2 * p->c + k;
+        wide v = 0, *to = i % 2 ? p->ds : p->db;
+
+        for (int64_t r = lane_id(); r < p->slices && k < p->c; r += DG_CUDA_WARP)
+            v += p->partial[r * 2 * p->c + n];
+        v = warp_sum(v);
+        if (lane_id() == 0 && k < p->c && p->to_sums)
+            p->to_sums[n] = v;
+        if (lane_id() == 0 && k < p->c && to)
+            to[k] = v;
+    }
+}
+
+/* The sums of a block's threads for a slice, and of the slices by the last block. */
+DEVICE void join_sums(const norm_call *p, int64_t slice, int64_t group, wide sum_g, wide sum_gh)
 {
     wide *shared = (wide *)shared_memory();
+    int64_t k = group * DG_CUDA_WARP + lane_id();
+
+    shared[thread_id() * 2] = sum_g;
+    shared[thread_id() * 2 + 1] = sum_gh;
+    barrier();
+    for (int w = 1; w < WARPS && warp_id() == 0; w++) {
+        sum_g += shared[(w * DG_CUDA_WARP + lane_id()) * 2];
+        sum_gh += shared[(w * DG_CUDA_WARP + lane_id()) * 2 + 1];
+    }
+    if (warp_id() == 0 && k < p->c) {
+        p->partial[(slice * 2) * p->c + k] = sum_g;
+        p->partial[(slice * 2 + 1) * p->c + k] = sum_gh;
+    }
+    if (last_of(p->counter + group, p->slices, flag_of(2)))
+        join_slices(p, group);
+}
+
+KERNEL(sums_kernel, norm_call)
+{
     int64_t groups = parts(p->c, DG_CUDA_WARP), slice = block_id() / groups;
-    int64_t k = block_id() % groups * DG_CUDA_WARP + lane_id(), all = live_rows(p);
+    int64_t group = block_id() % groups, k = group * DG_CUDA_WARP + lane_id(), all = live_rows(p);
     int64_t size = parts(p->rows, p->slices),
             end = (slice + 1) * size < all ? (slice + 1) * size : all;
     wide sum_g = 0, sum_gh = 0, h, rstd = k < p->c ? rstd_of(p, k) : 0;
@@ -300,40 +347,13 @@ KERNEL(sums_kernel, norm_call)
         sum_g += g;
         sum_gh += g * h;
     }
-    shared[thread_id() * 2] = sum_g;
-    shared[thread_id() * 2 + 1] = sum_gh;
-    barrier();
-    if (warp_id() > 0 || k >= p->c)
-        return;
-    for (int w = 1; w < WARPS; w++) {
-        sum_g += shared[(w * DG_CUDA_WARP + lane_id()) * 2];
-        sum_gh += shared[(w * DG_CUDA_WARP + lane_id()) * 2 + 1];
-    }
-    p->partial[(slice * 2) * p->c + k] = sum_g;
-    p->partial[(slice * 2 + 1) * p->c + k] = sum_gh;
+    join_sums(p, slice, group, sum_g, sum_gh);
 }
 
-/* Sums of slices to to_sums [2,c], and to db and ds. */
-KERNEL(sums_join_kernel, norm_call)
+static int enqueue_sums(const dg_cuda_call *c, norm_call *p)
 {
-    for (int64_t n = first() / DG_CUDA_WARP; n < 2 * p->c; n += step() / DG_CUDA_WARP) {
-        wide v = 0, *to = n < p->c ? p->db : p->ds;
-
-        for (int64_t i = lane_id(); i < p->slices; i += DG_CUDA_WARP)
-            v += p->partial[i * 2 * p->c + n];
-        v = warp_sum(v);
-        if (lane_id() == 0 && p->to_sums)
-            p->to_sums[n] = v;
-        if (lane_id() == 0 && to)
-            to[n % p->c] = v;
-    }
-}
-
-static int enqueue_sums(const dg_cuda_call *c, const norm_call *p)
-{
-    int rc = LAUNCH(c, sums_kernel, grid_of_slices(p, 2), p);
-
-    return rc ? rc : LAUNCH(c, sums_join_kernel, grid_of_warps(2 * p->c), p);
+    p->counter = counters(c, parts(p->c, DG_CUDA_WARP));
+    return LAUNCH(c, sums_kernel, grid_of_slices(p, 2), p);
 }
 
 /* dx and dres, each if wanted. */
@@ -494,9 +514,9 @@ KERNEL(layer_dx_kernel, norm_call)
 
 KERNEL(layer_sums_kernel, norm_call)
 {
-    wide *shared = (wide *)shared_memory();
     int64_t groups = parts(p->c, DG_CUDA_WARP), slice = block_id() / groups;
-    int64_t k = block_id() % groups * DG_CUDA_WARP + lane_id(), size = parts(p->rows, p->slices);
+    int64_t group = block_id() % groups, k = group * DG_CUDA_WARP + lane_id(),
+            size = parts(p->rows, p->slices);
     int64_t end = (slice + 1) * size < p->rows ? (slice + 1) * size : p->rows;
     wide sum_g = 0, sum_gh = 0;
 
@@ -506,17 +526,7 @@ KERNEL(layer_sums_kernel, norm_call)
         sum_g += g;
         sum_gh += g * (get(p->x[r * p->c + k]) - p->mean[r]) * p->var[r];
     }
-    shared[thread_id() * 2] = sum_g;
-    shared[thread_id() * 2 + 1] = sum_gh;
-    barrier();
-    if (warp_id() > 0 || k >= p->c)
-        return;
-    for (int w = 1; w < WARPS; w++) {
-        sum_g += shared[(w * DG_CUDA_WARP + lane_id()) * 2];
-        sum_gh += shared[(w * DG_CUDA_WARP + lane_id()) * 2 + 1];
-    }
-    p->partial[(slice * 2) * p->c + k] = sum_g;
-    p->partial[(slice * 2 + 1) * p->c + k] = sum_gh;
+    join_sums(p, slice, group, sum_g, sum_gh);
 }
 
 static int layer_norm_grad(const dg_cuda_call *c)
@@ -536,8 +546,8 @@ static int layer_norm_grad(const dg_cuda_call *c)
     rc = LAUNCH(c, layer_dx_kernel, grid_of_warps(p.rows), &p);
     if (rc || (!p.ds && !p.db))
         return rc;
-    rc = LAUNCH(c, layer_sums_kernel, grid_of_slices(&p, 2), &p);
-    return rc ? rc : LAUNCH(c, sums_join_kernel, grid_of_warps(2 * p.c), &p);
+    p.counter = counters(c, parts(p.c, DG_CUDA_WARP));
+    return LAUNCH(c, layer_sums_kernel, grid_of_slices(&p, 2), &p);
 }
 
 DG_SAME_PLACE(DG_BATCH_NORM_GRAD_VAR, DG_BATCH_NORM_SUMS_VAR);

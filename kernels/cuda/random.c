@@ -10,7 +10,7 @@ typedef struct draws {
 } draws;
 
 /* A thread for four numbers. */
-KERNEL(uniform_kernel, draws)
+KERNEL_MANY(uniform_kernel, draws)
 {
     uint64_t key = dg_philox_key(p->control->seed, (uint64_t)p->key);
     uint64_t step_number = (uint64_t)p->control->step;
@@ -41,7 +41,7 @@ static int uniform(const dg_cuda_call *c)
         p.batch = dim(c->a, DG_UNIFORM_U, 0);
     p.each = elements(c->a, DG_UNIFORM_U) / p.batch;
     p.key = f->key;
-    return LAUNCH(c, uniform_kernel, grid_of(p.batch * parts(p.each, 4)), &p);
+    return LAUNCH_MANY(c, uniform_kernel, grid_of(p.batch * parts(p.each, 4)), &p);
 }
 
-DG_CUDA(uniform, NULL, uniform);
+DG_CUDA_JOINED(uniform, NULL, uniform, DG_JOIN_SIDE);

@@ -1,19 +1,29 @@
 /* reduce.c: twins of the second half of kernels/ref/shape.c: sums and maxima over axes.
  *
- * What is reduced to one output is cut into slices by its size alone; a warp or a thread reduces a
- * slice, then a warp an output's slices. So the order of a sum is always the same. Where the last
- * axis is reduced, the lanes of a warp share a slice; else each lane has an output of its own. Both
- * read neighbours together. */
+ * What is reduced to one output is cut into slices by its size alone, and an output's slices are
+ * joined in their order, so the order of a sum is always the same. Where the last axis is reduced,
+ * the lanes of a warp share a slice. Else a lane has an output of its own, so that lanes read
+ * neighbours together: a thread reduces all of a short output; of a long one the warps of a block
+ * have every eighth element of a slice. */
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/layout.h"
 
-enum { WARP_SLICE = 2048, THREAD_SLICE = 64 };
+enum {
+    WARP_SLICE = 2048,
+    SHORT = 64, /* elements of an output that one thread reduces */
+    WARPS = DG_CUDA_THREADS / DG_CUDA_WARP,
+    BLOCK_SLICE = WARPS * 32,
+    MOST_SLICES = 256,
+    FEW = 4096,        /* partial results that one block joins */
+    MOST_GROUPS = 4096 /* of 32 outputs; where there are more, threads are many enough */
+};
 
 typedef struct reduction {
     const real *x;
     wide *partial; /* [slices][outputs] */
     wide *sum;     /* one of the two */
     real *most;
+    int32_t *counter;
     int64_t outputs, reduced, slice, slices;
     layout kept, gone; /* place 0: in x, of an output, and of an element that is reduced to it */
 } reduction;
@@ -50,38 +60,76 @@ DEVICE wide reduce_slice(const reduction *p, int64_t output, int64_t number, int
     return v;
 }
 
-KERNEL(reduce_by_warps, reduction)
+DEVICE void finish(const reduction *p, int64_t output, wide v)
+{
+    if (p->sum)
+        p->sum[output] = v;
+    if (p->most)
+        p->most[output] = put(v);
+}
+
+/* The slices of an output, by a warp. */
+DEVICE void join_slices(const reduction *p, int64_t output)
+{
+    wide v = nothing(p);
+
+    for (int64_t k = lane_id(); k < p->slices; k += DG_CUDA_WARP)
+        v = combine(p, v, p->partial[k * p->outputs + output]);
+    v = warp_combine(p, v);
+    if (lane_id() == 0)
+        finish(p, output, v);
+}
+
+/* Shared memory: a number. */
+KERNEL_MANY(reduce_by_warps, reduction)
 {
     for (int64_t w = first() / DG_CUDA_WARP; w < p->outputs * p->slices;
          w += step() / DG_CUDA_WARP) {
         int64_t output = w / p->slices, number = w % p->slices;
         wide v = warp_combine(p, reduce_slice(p, output, number, lane_id(), DG_CUDA_WARP));
 
-        if (lane_id() == 0)
+        if (lane_id() == 0 && p->slices == 1)
+            finish(p, output, v);
+        else if (lane_id() == 0)
             p->partial[number * p->outputs + output] = v;
     }
+    if (p->counter && last_of(p->counter, grid_size(), (int32_t *)shared_memory()))
+        for (int64_t output = warp_id(); output < p->outputs; output += WARPS)
+            join_slices(p, output);
 }
 
-KERNEL(reduce_by_threads, reduction)
-{
-    for (int64_t n = first(); n < p->outputs * p->slices; n += step())
-        p->partial[n] = reduce_slice(p, n % p->outputs, n / p->outputs, 0, 1);
-}
-
-KERNEL(reduce_slices, reduction)
+KERNEL_MANY(join_kernel, reduction)
 {
     for (int64_t output = first() / DG_CUDA_WARP; output < p->outputs;
-         output += step() / DG_CUDA_WARP) {
-        wide v = nothing(p);
+         output += step() / DG_CUDA_WARP)
+        join_slices(p, output);
+}
 
-        for (int64_t k = lane_id(); k < p->slices; k += DG_CUDA_WARP)
-            v = combine(p, v, p->partial[k * p->outputs + output]);
-        v = warp_combine(p, v);
-        if (lane_id() == 0 && p->sum)
-            p->sum[output] = v;
-        if (lane_id() == 0 && p->most)
-            p->most[output] = put(v);
-    }
+KERNEL_MANY(reduce_by_threads, reduction)
+{
+    for (int64_t n = first(); n < p->outputs; n += step())
+        finish(p, n, reduce_slice(p, n, 0, 0, 1));
+}
+
+/* A block for 32 outputs and a slice; the last one of those outputs joins the slices. Shared
+ * memory: a number for each thread, and one. */
+KERNEL_MANY(reduce_by_blocks, reduction)
+{
+    wide *shared = (wide *)shared_memory();
+    int64_t groups = parts(p->outputs, DG_CUDA_WARP), number = block_id() / groups;
+    int64_t group = block_id() % groups, output = group * DG_CUDA_WARP + lane_id();
+    wide v = output < p->outputs ? reduce_slice(p, output, number, warp_id(), WARPS) : 0;
+
+    shared[thread_id()] = v;
+    barrier();
+    for (int w = 1; w < WARPS && warp_id() == 0; w++)
+        v = combine(p, v, shared[w * DG_CUDA_WARP + lane_id()]);
+    if (warp_id() == 0 && output < p->outputs)
+        p->partial[number * p->outputs + output] = v;
+    if (last_of(p->counter + group, p->slices, (int32_t *)(shared + DG_CUDA_THREADS)))
+        for (int64_t k = warp_id(); k < DG_CUDA_WARP && group * DG_CUDA_WARP + k < p->outputs;
+             k += WARPS)
+            join_slices(p, group * DG_CUDA_WARP + k);
 }
 
 /* x is operand 0, y operand 1; axes: a bit for each axis that is reduced. Returns whether the last
@@ -107,7 +155,10 @@ static reduction reduction_of(const dg_tensor *t, const void *attr, bool *by_war
     reduction r = { .x = (const real *)t[DG_SUM_X].data };
 
     *by_warps = split(&t[DG_SUM_X].shape, f->axes, &r.kept, &r.gone, &r.outputs, &r.reduced);
-    r.slice = *by_warps ? WARP_SLICE : THREAD_SLICE;
+    r.slice = *by_warps                                         ? WARP_SLICE
+              : r.reduced <= SHORT                              ? SHORT
+              : r.reduced <= (int64_t)MOST_SLICES * BLOCK_SLICE ? BLOCK_SLICE
+                                                                : parts(r.reduced, MOST_SLICES);
     r.slices = parts(r.reduced, r.slice);
     return r;
 }
@@ -121,19 +172,44 @@ static int prepare(dg_prepare *p)
     return 0;
 }
 
+static int by_blocks(const dg_cuda_call *c, reduction *r)
+{
+    int64_t groups = parts(r->outputs, DG_CUDA_WARP);
+    const dg_cuda_grid g = { groups * r->slices, DG_CUDA_THREADS,
+                             (DG_CUDA_THREADS + 1) * sizeof(wide) };
+
+    r->counter = counters(c, groups);
+    return LAUNCH_MANY(c, reduce_by_blocks, g, r);
+}
+
+static int by_warps_of(const dg_cuda_call *c, reduction *r)
+{
+    int64_t n = r->outputs * r->slices;
+    dg_cuda_grid g = grid_of_warps(n);
+    int rc;
+
+    g.shared = sizeof(wide);
+    r->counter = r->slices > 1 && n <= FEW ? counters(c, 1) : NULL;
+    rc = LAUNCH_MANY(c, reduce_by_warps, g, r);
+    if (rc || r->counter || r->slices == 1)
+        return rc;
+    return LAUNCH_MANY(c, join_kernel, grid_of_warps(r->outputs), r);
+}
+
 static int reduce(const dg_cuda_call *c, wide *sum, real *most)
 {
     bool by_warps;
     reduction r = reduction_of(c->a->t, c->a->attr, &by_warps);
-    int64_t n = r.outputs * r.slices;
-    int rc;
 
     r.partial = (wide *)c->a->workspace;
     r.sum = sum;
     r.most = most;
-    rc = by_warps ? LAUNCH(c, reduce_by_warps, grid_of_warps(n), &r)
-                  : LAUNCH(c, reduce_by_threads, grid_of(n), &r);
-    return rc ? rc : LAUNCH(c, reduce_slices, grid_of_warps(r.outputs), &r);
+    if (by_warps)
+        return by_warps_of(c, &r);
+    if (r.reduced > SHORT && parts(r.outputs, DG_CUDA_WARP) <= MOST_GROUPS)
+        return by_blocks(c, &r);
+    r.slice = r.reduced;
+    return LAUNCH_MANY(c, reduce_by_threads, grid_of(r.outputs), &r);
 }
 
 static int sum(const dg_cuda_call *c)
@@ -156,7 +232,7 @@ typedef struct reduction_i32 {
     bool maximum;
 } reduction_i32;
 
-KERNEL(reduce_i32_kernel, reduction_i32)
+KERNEL_MANY(reduce_i32_kernel, reduction_i32)
 {
     for (int64_t output = first() / DG_CUDA_WARP; output < p->outputs;
          output += step() / DG_CUDA_WARP) {
@@ -186,7 +262,7 @@ static int reduce_i32(const dg_cuda_call *c, bool maximum)
                         .maximum = maximum };
 
     split(&c->a->t[DG_SUM_I32_X].shape, f->axes, &r.kept, &r.gone, &r.outputs, &r.reduced);
-    return LAUNCH(c, reduce_i32_kernel, grid_of_warps(r.outputs), &r);
+    return LAUNCH_MANY(c, reduce_i32_kernel, grid_of_warps(r.outputs), &r);
 }
 
 static int sum_i32(const dg_cuda_call *c)
@@ -202,7 +278,7 @@ static int reduce_max_i32(const dg_cuda_call *c)
 DG_SAME_PLACE(DG_SUM_X, DG_REDUCE_MAX_X);
 DG_SAME_PLACE(DG_SUM_I32_X, DG_REDUCE_MAX_I32_X);
 DG_SAME_PLACE(DG_SUM_I32_Y, DG_REDUCE_MAX_I32_Y);
-DG_CUDA(sum, prepare, sum);
-DG_CUDA(reduce_max, prepare, reduce_max);
-DG_CUDA(sum_i32, NULL, sum_i32);
-DG_CUDA(reduce_max_i32, NULL, reduce_max_i32);
+DG_CUDA_JOINED(sum, prepare, sum, DG_JOIN_SIDE);
+DG_CUDA_JOINED(reduce_max, prepare, reduce_max, DG_JOIN_SIDE);
+DG_CUDA_JOINED(sum_i32, NULL, sum_i32, DG_JOIN_SIDE);
+DG_CUDA_JOINED(reduce_max_i32, NULL, reduce_max_i32, DG_JOIN_SIDE);

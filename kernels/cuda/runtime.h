@@ -13,7 +13,7 @@
 
 #include "kernels/cuda/cuda.h"
 
-enum { DG_CUDA_VERSION = 3 }; /* of this file; a module of another one is refused */
+enum { DG_CUDA_VERSION = 4 }; /* of this file; a module of another one is refused */
 
 typedef struct dg_cuda_stream dg_cuda_stream;
 typedef struct dg_cuda_event dg_cuda_event;
@@ -49,6 +49,7 @@ struct dg_cuda_runtime {
     size_t workspace_bytes;
     bool has_bf16, has_tf32; /* fast products of these */
     uint8_t id[16];          /* of the GPU: another one has another */
+    dg_limits limits;
     void (*close)(dg_cuda_runtime *r);
     /* "NVIDIA H100, sm_90, driver 13.0, CUDA 13.0" */
     const char *(*describe)(dg_cuda_runtime *r, char *buf, size_t n);
@@ -66,12 +67,15 @@ struct dg_cuda_runtime {
     int (*stream_open)(dg_cuda_runtime *r, dg_cuda_stream **s);
     void (*stream_close)(dg_cuda_runtime *r, dg_cuda_stream *s);
     int (*stream_wait)(dg_cuda_runtime *r, dg_cuda_stream *s); /* the caller waits */
-    int (*event_open)(dg_cuda_runtime *r, dg_cuda_event **e);
+    int (*event_open)(dg_cuda_runtime *r, dg_cuda_event **e, bool timed);
     void (*event_close)(dg_cuda_runtime *r, dg_cuda_event *e);
     int (*event_record)(dg_cuda_runtime *r, dg_cuda_event *e, dg_cuda_stream *s);
     /* What is put on s from now on waits for it. A capture goes this way from stream to stream. */
     int (*event_order)(dg_cuda_runtime *r, dg_cuda_stream *s, dg_cuda_event *e);
     int (*event_wait)(dg_cuda_runtime *r, dg_cuda_event *e); /* the caller waits */
+    /* Between two timed ones that have passed. */
+    int (*event_seconds)(dg_cuda_runtime *r, dg_cuda_event *from, dg_cuda_event *to,
+                         double *seconds);
 
     /* Between any two places of host and device memory. */
     int (*copy)(dg_cuda_runtime *r, dg_cuda_stream *s, void *to, const void *from, size_t bytes);

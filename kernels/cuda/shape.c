@@ -11,13 +11,13 @@ typedef struct move {
     layout l;
 } move;
 
-KERNEL(move_kernel, move)
+KERNEL_MANY(move_kernel, move)
 {
     for (int64_t n = first(); n < p->n; n += step())
         p->y[p->at_y + place(&p->l, 1, n)] = p->x[p->at_x + place(&p->l, 0, n)];
 }
 
-KERNEL(fill_kernel, move)
+KERNEL_MANY(fill_kernel, move)
 {
     for (int64_t n = first(); n < p->n; n += step())
         p->y[n] = put((wide)p->value);
@@ -77,7 +77,7 @@ static int permute(const dg_cuda_call *c)
             steps[1] *= y->d[axis];
         layout_axis(&m.l, y->d[k], 2, steps);
     }
-    return LAUNCH(c, move_kernel, grid_of(m.n), &m);
+    return LAUNCH_MANY(c, move_kernel, grid_of(m.n), &m);
 }
 
 static int expand(const dg_cuda_call *c)
@@ -87,7 +87,7 @@ static int expand(const dg_cuda_call *c)
                .n = elements(c->a, DG_EXPAND_Y),
                .l = layout_of(c->a, DG_EXPAND_Y, 2, DG_EXPAND_X) };
 
-    return LAUNCH(c, move_kernel, grid_of(m.n), &m);
+    return LAUNCH_MANY(c, move_kernel, grid_of(m.n), &m);
 }
 
 /* Elements of one step along an axis. */
@@ -118,20 +118,67 @@ static int copy_rows(const dg_cuda_call *c, int64_t axis, int x, int64_t from_ro
 
     layout_axis(&m.l, outer, 2, outer_steps);
     layout_axis(&m.l, n * each, 2, steps);
-    return LAUNCH(c, move_kernel, grid_of(m.n), &m);
+    return LAUNCH_MANY(c, move_kernel, grid_of(m.n), &m);
+}
+
+/* Rows of y side by side from several operands: n elements of y in rows of `width`, of which those
+ * from first[i] on are x[i]'s; the last first[i] is the end of what is written. NULL: zeros. */
+enum { PIECES = 8 };
+typedef struct pieces {
+    const real *x[PIECES];
+    real *y;
+    int64_t n, width, many;
+    int64_t first[PIECES + 1];
+} pieces;
+
+KERNEL_MANY(pieces_kernel, pieces)
+{
+    int64_t size = p->first[p->many] - p->first[0], all = p->n / p->width * size;
+
+    for (int64_t n = first(); n < all; n += step()) {
+        int64_t row = (uint32_t)n / (uint32_t)size, at = p->first[0] + (uint32_t)n % (uint32_t)size;
+        int i = 0;
+
+        while (at >= p->first[i + 1])
+            i++;
+        p->y[row * p->width + at] =
+            p->x[i] ? p->x[i][row * (p->first[i + 1] - p->first[i]) + at - p->first[i]] : put(0);
+    }
+}
+
+static int put_pieces(const dg_cuda_call *c, const pieces *p)
+{
+    int64_t size = p->first[p->many] - p->first[0];
+
+    return size ? LAUNCH_MANY(c, pieces_kernel, grid_of(p->n / p->width * size), p) : 0;
+}
+
+static pieces pieces_of(const dg_cuda_call *c, int y, int64_t axis)
+{
+    const dg_tensor *t = &c->a->t[y];
+    pieces p = { .y = reals(c->a, y), .n = elements(c->a, y) };
+
+    p.width = t->shape.d[axis] * after(t, axis);
+    return p;
 }
 
 static int concat(const dg_cuda_call *c)
 {
     const axis_attr *f = (const axis_attr *)c->a->attr;
     int y = c->a->n - 1, rc = 0;
-    int64_t row = 0;
+    pieces p = pieces_of(c, y, f->axis);
 
     for (int i = 0; i < y && rc == 0; i++) {
-        int64_t n = c->a->t[i].shape.d[f->axis];
+        const dg_tensor *x = &c->a->t[i];
 
-        rc = copy_rows(c, f->axis, i, 0, y, row, n);
-        row += n;
+        p.x[p.many] = reals(c->a, i);
+        p.first[p.many + 1] = p.first[p.many] + x->shape.d[f->axis] * after(x, f->axis);
+        p.many++;
+        if (i < y - 1 && p.many < PIECES)
+            continue;
+        rc = put_pieces(c, &p);
+        p.first[0] = p.first[p.many];
+        p.many = 0;
     }
     return rc;
 }
@@ -147,12 +194,16 @@ static int slice(const dg_cuda_call *c)
 static int pad(const dg_cuda_call *c)
 {
     const axis_attr *f = (const axis_attr *)c->a->attr;
-    move m = { .y = reals(c->a, DG_PAD_Y), .n = elements(c->a, DG_PAD_Y) };
-    int rc = LAUNCH(c, fill_kernel, grid_of(m.n), &m);
+    const dg_tensor *x = &c->a->t[DG_PAD_X];
+    pieces p = pieces_of(c, DG_PAD_Y, f->axis);
+    int64_t each = after(x, f->axis);
 
-    return rc ? rc
-              : copy_rows(c, f->axis, DG_PAD_X, 0, DG_PAD_Y, f->begin,
-                          c->a->t[DG_PAD_X].shape.d[f->axis]);
+    p.x[1] = reals(c->a, DG_PAD_X);
+    p.first[1] = f->begin * each;
+    p.first[2] = p.first[1] + x->shape.d[f->axis] * each;
+    p.first[3] = p.width;
+    p.many = 3;
+    return put_pieces(c, &p);
 }
 
 static int fill(const dg_cuda_call *c)
@@ -160,14 +211,14 @@ static int fill(const dg_cuda_call *c)
     const fill_attr *f = (const fill_attr *)c->a->attr;
     move m = { .y = reals(c->a, DG_FILL_Y), .n = elements(c->a, DG_FILL_Y), .value = f->a };
 
-    return LAUNCH(c, fill_kernel, grid_of(m.n), &m);
+    return LAUNCH_MANY(c, fill_kernel, grid_of(m.n), &m);
 }
 
 DG_CUDA(reshape, NULL, reshape);
 DG_CUDA(reshape_i32, NULL, reshape_i32);
 DG_CUDA(permute, NULL, permute);
-DG_CUDA(expand, NULL, expand);
-DG_CUDA(concat, NULL, concat);
-DG_CUDA(slice, NULL, slice);
-DG_CUDA(pad, NULL, pad);
-DG_CUDA(fill, NULL, fill);
+DG_CUDA_JOINED(expand, NULL, expand, DG_JOIN_SIDE);
+DG_CUDA_JOINED(concat, NULL, concat, DG_JOIN_SIDE);
+DG_CUDA_JOINED(slice, NULL, slice, DG_JOIN_SIDE);
+DG_CUDA_JOINED(pad, NULL, pad, DG_JOIN_SIDE);
+DG_CUDA_JOINED(fill, NULL, fill, DG_JOIN_SIDE);

@@ -49,7 +49,7 @@ typedef struct running {
     double momentum;
 } running;
 
-KERNEL(stat_update_kernel, running)
+KERNEL_MANY(stat_update_kernel, running)
 {
     double n = p->n ? (double)get(*p->n) : (double)p->count, unbias = n > 1 ? n / (n - 1) : 1;
 
@@ -77,8 +77,8 @@ static int stat_update(const dg_cuda_call *c)
                   .count = f->count,
                   .momentum = f->momentum };
 
-    return LAUNCH(c, stat_update_kernel, grid_of(p.c), &p);
+    return LAUNCH_MANY(c, stat_update_kernel, grid_of(p.c), &p);
 }
 
 DG_CUDA(join_stats, NULL, join_stats);
-DG_CUDA(stat_update, NULL, stat_update);
+DG_CUDA_JOINED(stat_update, NULL, stat_update, DG_JOIN_SIDE);

@@ -31,7 +31,7 @@ DEVICE double block_total(double v, double *shared)
 }
 
 /* Shared memory: BLOCK_TOTAL_BYTES. */
-KERNEL(total_kernel, total)
+KERNEL_MANY(total_kernel, total)
 {
     double sum = 0;
 
@@ -58,7 +58,7 @@ static inline int enqueue_total(const dg_cuda_call *c, const double *parts, int6
     const dg_cuda_grid one = { 1, DG_CUDA_THREADS, BLOCK_TOTAL_BYTES };
     total t = { .parts = parts, .to = to, .n = n, .root = root };
 
-    return LAUNCH(c, total_kernel, one, &t);
+    return LAUNCH_MANY(c, total_kernel, one, &t);
 }
 
 #endif

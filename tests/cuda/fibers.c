@@ -242,6 +242,7 @@ static int launch(dg_cuda_queue *q, dg_cuda_function f, dg_cuda_grid grid, const
     void *copy = malloc(bytes);
     int rc = 0;
 
+    q->many = NULL; /* calls are run one by one */
     assert_true(grid.blocks > 0 && grid.threads > 0 && grid.threads <= DG_CUDA_THREADS &&
                 grid.threads % DG_CUDA_WARP == 0);
     assert_true(grid.shared <= q->shared_limit && bytes <= 4096);
@@ -292,13 +293,28 @@ static int convolve(dg_cuda_queue *q, const dg_cuda_convolution *p, const dg_cud
     return 0;
 }
 
+/* Of all queues: only one runs at a time, and leaves zeros. */
+static int32_t zeros[DG_CUDA_COUNTERS];
+
 fibers fibers_open(uint64_t seed)
 {
     return (fibers){ .queue = { .launch = launch,
                                 .product = product,
                                 .convolve = convolve,
-                                .shared_limit = 48 << 10 },
+                                .shared_limit = 48 << 10,
+                                .counters = zeros },
                      .seed = seed + 1 };
+}
+
+static void check_counters(fibers *f, bool faulty)
+{
+    int64_t n = f->queue.n_counters;
+
+    for (int64_t i = 0; i < n; i++)
+        if (zeros[i] && !faulty && !f->why[0])
+            snprintf(f->why, sizeof f->why, "counter %lld is left as %d", (long long)i,
+                     (int)zeros[i]);
+    memset(zeros, 0, (size_t)n * sizeof *zeros);
 }
 
 /* Few, so that threads have more than one element. */
@@ -320,5 +336,6 @@ int fibers_run(fibers *f, const dg_cuda_kernel *k, const dg_tensor *t, int n, co
     memset(a.workspace, 0xFF, p.workspace_bytes);
     rc = k->enqueue(&(dg_cuda_call){ &a, guard, &f->queue });
     free(a.workspace);
-    return rc;
+    check_counters(f, rc != 0);
+    return rc ? rc : f->why[0] ? -DG_EINTERNAL : 0;
 }

@@ -31,7 +31,7 @@ static bool parse(standin_words *w, const char *words)
         int64_t *value;
     } known[] = { { "devices=", &w->devices }, { "error=", &w->error }, { "memory=", &w->memory },
                   { "fault=", &w->fault },     { "seed=", &w->seed },   { "share=", &w->share },
-                  { "plain=", &w->plain } };
+                  { "plain=", &w->plain },     { "idle=", &w->idle } };
 
     *w = (standin_words){ .devices = 1 };
     while (*words) {
@@ -197,17 +197,35 @@ static int stream_wait(dg_cuda_runtime *r, dg_cuda_stream *on)
     return unlock(s, rc ? rc : standin_await(s, on, on->queued));
 }
 
-static int event_open(dg_cuda_runtime *r, dg_cuda_event **e)
+static int event_open(dg_cuda_runtime *r, dg_cuda_event **e, bool timed)
 {
     (void)r;
     *e = calloc(1, sizeof **e);
+    if (*e)
+        (*e)->timed = timed;
     return *e ? 0 : DG_CUDA_NO_MEMORY;
 }
 
 static void event_close(dg_cuda_runtime *r, dg_cuda_event *e)
 {
-    (void)r;
-    free(e);
+    standin *s = lock(r);
+
+    e->closed = true;
+    if (!e->n_stamps)
+        free(e);
+    unlock(s, 0);
+}
+
+/* Only between timed events that have passed. */
+static int event_seconds(dg_cuda_runtime *r, dg_cuda_event *from, dg_cuda_event *to,
+                         double *seconds)
+{
+    standin *s = lock(r);
+    bool fine = from->timed && to->timed && from->recorded && to->recorded && !from->n_stamps &&
+                !to->n_stamps;
+
+    *seconds = fine ? to->passed_s - from->passed_s : 0;
+    return unlock(s, s->error ? s->error : fine ? 0 : DG_CUDA_INVALID_VALUE);
 }
 
 static int event_record(dg_cuda_runtime *r, dg_cuda_event *e, dg_cuda_stream *on)
@@ -222,6 +240,10 @@ static int event_record(dg_cuda_runtime *r, dg_cuda_event *e, dg_cuda_stream *on
     }
     e->capture = 0;
     e->recorded = true;
+    if (e->timed && !s->error) {
+        e->n_stamps++;
+        standin_put(s, on, &(standin_item){ .work = STANDIN_STAMP, .stamp = e });
+    }
     e->stream = on;
     e->seq = on->queued;
     return unlock(s, s->error);
@@ -502,6 +524,7 @@ static const dg_cuda_runtime table = {
     .workspace_bytes = 4096,
     .has_bf16 = true,
     .has_tf32 = true,
+    .limits = { 1e12, 1e14, 1e15 },
     .close = close_runtime,
     .describe = describe,
     .use = use,
@@ -520,6 +543,7 @@ static const dg_cuda_runtime table = {
     .event_record = event_record,
     .event_order = event_order,
     .event_wait = event_wait,
+    .event_seconds = event_seconds,
     .copy = copy,
     .clear = clear,
     .launch = launch,

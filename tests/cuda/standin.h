@@ -11,6 +11,7 @@
  *   seed=N         the order of streams
  *   share=1        every process has the same GPU
  *   plain=1        no library of convolutions, and no fast products of f32
+ *   idle=1         kernels and products do nothing: for counting what a step consists of
  * At its end it appends a line of what was done to the file that STANDIN_COUNTS names. */
 #ifndef DG_TESTS_CUDA_STANDIN_H
 #define DG_TESTS_CUDA_STANDIN_H
@@ -29,6 +30,7 @@ typedef enum standin_work {
     STANDIN_PRODUCT,
     STANDIN_CONVOLUTION,
     STANDIN_PEERS, /* a function that sees device memory and may wait for other processes */
+    STANDIN_STAMP, /* an event's time */
     STANDIN_ORDER, /* until another stream has come to a place */
 } standin_work;
 
@@ -52,6 +54,7 @@ typedef struct standin_item {
     dg_cuda_convolved at;
     dg_cuda_stream *until;
     uint64_t seq;
+    dg_cuda_event *stamp;
 } standin_item;
 
 struct dg_cuda_stream {
@@ -65,7 +68,9 @@ struct dg_cuda_stream {
 };
 
 struct dg_cuda_event {
-    bool recorded;
+    bool recorded, timed, closed;
+    int n_stamps;    /* in queues */
+    double passed_s; /* when it did */
     dg_cuda_stream *stream;
     uint64_t seq;                   /* items of it that are before the event */
     uint64_t capture;               /* the number of the one that recorded it */
@@ -86,7 +91,7 @@ struct dg_cuda_conv_plan {
 };
 
 typedef struct standin_words {
-    int64_t devices, error, memory, fault, seed, share, plain;
+    int64_t devices, error, memory, fault, seed, share, plain, idle;
 } standin_words;
 
 typedef struct standin_block {

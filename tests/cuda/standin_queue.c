@@ -89,8 +89,19 @@ int standin_await(standin *s, dg_cuda_stream *on, uint64_t done)
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-static void perform(const standin_item *it)
+static double now_s(void)
 {
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void perform(const standin *s, const standin_item *it)
+{
+    if (s->words.idle && it->work != STANDIN_COPY && it->work != STANDIN_CALL &&
+        it->work != STANDIN_PEERS)
+        return;
     switch (it->work) {
     case STANDIN_COPY:
         memcpy(it->to, it->from, it->bytes);
@@ -134,8 +145,13 @@ static void run_first(standin *s, dg_cuda_stream *on)
         else
             standin_memory_open(s);
         pthread_mutex_unlock(&s->lock);
-        perform(it);
+        perform(s, it);
         pthread_mutex_lock(&s->lock);
+    }
+    if (it->work == STANDIN_STAMP) {
+        it->stamp->passed_s = now_s();
+        if (!--it->stamp->n_stamps && it->stamp->closed)
+            free(it->stamp);
     }
     on->first = it->next;
     if (!it->next)

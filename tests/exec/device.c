@@ -183,10 +183,10 @@ static void nobody_calls(void *ctx, uint32_t place)
     fail_msg("the lane writes the place, and the host was called");
 }
 
-static void count(void *ctx, int instr, double seconds)
+static void count(void *ctx, int instr, const dg_ran *how)
 {
     (void)instr;
-    (void)seconds;
+    (void)how;
     ++*(int *)ctx;
 }
 

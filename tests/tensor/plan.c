@@ -344,7 +344,7 @@ static int twin_wait(dg_comm *self, int64_t ticket)
     return 0;
 }
 
-static void count(void *ctx, int instr, double seconds)
+static void count(void *ctx, int instr, const dg_ran *how)
 {
     assert_true(instr >= 0 && seconds >= 0);
     ++*(int *)ctx;

@@ -142,6 +142,13 @@ static bool prefers_wide(dg_backend *self, const dg_op *op, const dg_tensor *t, 
     return false;
 }
 
+/* What the library of products multiplies, it wants in one type. */
+static bool wants_casts(dg_backend *self, const dg_op *op)
+{
+    (void)self;
+    return strcmp(op->name, "matmul") == 0;
+}
+
 static dg_dtype low_precision(dg_backend *self, const char **reason)
 {
     bool fast = ((dg_cuda *)self)->r->has_bf16;
@@ -190,6 +197,8 @@ static void release(dg_cuda *c)
                 c->r->unpin(c->r, c->observed.items[i].p);
         if (c->workspace)
             c->r->free(c->r, c->workspace);
+        if (c->counters)
+            c->r->free(c->r, c->counters);
         dg_cuda_close_lanes(c);
         c->r->close(c->r);
     }
@@ -197,6 +206,9 @@ static void release(dg_cuda *c)
     free(c->observed.items);
     free(c->plans);
     free(c->conv_plans);
+    free(c->parts);
+    free(c->bytes);
+    free(c->followed);
     pthread_mutex_destroy(&c->lock);
     pthread_mutex_destroy(&c->jobs_lock);
     free(c->nccl);
@@ -220,9 +232,23 @@ static void close_device(dg_backend **self)
     *self = NULL;
 }
 
+static int open_counters(dg_cuda *c)
+{
+    dg_cuda_lane *compute = &c->lanes[DG_LANE_COMPUTE];
+    const size_t bytes = DG_CUDA_COUNTERS * sizeof *c->counters;
+    void *p = NULL;
+    int rc = c->r->alloc(c->r, &p, bytes);
+
+    c->counters = compute->queue.counters = p;
+    rc = rc ? rc : c->r->clear(c->r, compute->stream, p, bytes);
+    return rc ? rc : c->r->stream_wait(c->r, compute->stream);
+}
+
 static int open_parts(dg_cuda *c)
 {
     int rc = dg_cuda_open_lanes(c);
+
+    rc = rc ? rc : open_counters(c);
 
     if (rc == 0 && c->r->workspace_bytes)
         rc = c->r->alloc(c->r, &c->workspace, c->r->workspace_bytes);
@@ -255,6 +281,7 @@ int dg_cuda_open_with(dg_backend **b, const dg_cuda_module *m, int number, const
         .alloc_pinned = alloc_pinned,
         .free_pinned = free_pinned,
         .select = select_kernel,
+        .wants_casts = wants_casts,
         .prefers_wide = prefers_wide,
         .low_precision = low_precision,
         .allow_tf32 = allow_tf32,
@@ -267,6 +294,8 @@ int dg_cuda_open_with(dg_backend **b, const dg_cuda_module *m, int number, const
     rc = m->open(&c->r, number, options);
     if (rc == 0)
         rc = open_parts(c);
+    if (rc == 0)
+        c->table.limits = c->r->limits;
     if (rc) {
         release(c);
         dg_fail(d, DG_EUNSUPPORTED, DG_NOWHERE, "device-open", "cuda:%d does not open: %s", number,

@@ -1,7 +1,7 @@
 /* internal.h: what the files of this folder share: backend.c opens, closes and has the memory,
- * work.c the lanes and events, libraries.c products and convolutions, record.c the recordings,
- * load.c finds the module. Everything here is called with the device's lock held, unless it says
- * otherwise. */
+ * work.c the lanes and events, join.c launches that are given together, libraries.c products and
+ * convolutions, record.c the recordings, load.c finds the module. Everything here is called with
+ * the device's lock held, unless it says otherwise. */
 #ifndef DG_KERNELS_CUDA_HOST_INTERNAL_H
 #define DG_KERNELS_CUDA_HOST_INTERNAL_H
 
@@ -19,7 +19,18 @@ typedef struct dg_cuda_lane {
     int32_t *word; /* pinned: the mark of the launch that began last; DG_NO_MARK */
     int mark;      /* of the launch that is being queued */
     bool marked;   /* one of its kernels says so */
+    int before;    /* the mark of the last kernel with one */
 } dg_cuda_lane;
+
+/* A kernel of one of several launches that are given together. */
+typedef struct dg_cuda_part {
+    dg_cuda_function kernel, many; /* many: NULL if it has no form for several calls */
+    dg_cuda_grid grid;
+    const int32_t *guard;
+    int mark, stage;  /* stage: its number among the kernels of its launch */
+    size_t at, bytes; /* of its parameters, in the bytes of all */
+    bool done;
+} dg_cuda_part;
 
 /* A function of the host on a lane. */
 typedef struct dg_cuda_job {
@@ -92,8 +103,17 @@ struct dg_cuda {
     int n_plans, cap_plans;
     dg_cuda_conv_planned *conv_plans;
     int n_conv_plans, cap_conv_plans;
-    bool tf32;       /* f32 may be multiplied as tf32 */
-    void *workspace; /* of products and convolutions */
+    bool tf32;         /* f32 may be multiplied as tf32 */
+    void *workspace;   /* of products and convolutions */
+    int32_t *counters; /* of kernels */
+    /* Instead of being put, kernels are noted in `parts`, their parameters in `bytes`. */
+    bool collecting;
+    int stage, n_parts, cap_parts;
+    dg_cuda_part *parts;
+    char *bytes;
+    size_t n_bytes, cap_bytes;
+    uint8_t *followed; /* per mark + 1: a product without a mark has followed */
+    int n_followed;
     dg_recording *recording;
     uint64_t n_recordings;
     dg_event *order;  /* between lanes, around a replay */
@@ -128,6 +148,14 @@ int dg_cuda_put_convolution(dg_cuda_queue *q, const dg_cuda_convolution *p,
 
 /* A failure of work that CUDA does not know of, without the lock: the next wait returns it. */
 void dg_cuda_work_failed(dg_cuda *c, int status, int mark);
+
+/* join.c: a kernel of a launch that is given with others; then all of them become launches. */
+int dg_cuda_collect(dg_cuda *c, dg_cuda_lane *lane, dg_cuda_function f, dg_cuda_grid grid,
+                    const void *params, size_t bytes, const int32_t *guard);
+int dg_cuda_put_collected(dg_cuda *c, dg_cuda_lane *lane, bool in_turn);
+/* work.c: a kernel with the mark of its launch. */
+int dg_cuda_put_kernel(dg_cuda *c, dg_cuda_lane *lane, dg_cuda_function f, dg_cuda_grid grid,
+                       const void *params, size_t bytes, const int32_t *guard, int mark);
 
 /* For the backend's table: without the lock. */
 int dg_cuda_peers_open(dg_backend *self, dg_comm *comm, char why[DG_BACKEND_WHY], dg_diag *d);

@@ -21,15 +21,30 @@ static void *with_room(void *items, int n, int *cap, size_t bytes)
 /* The workspace is one: work of other lanes would share it at the same time. */
 static bool may_plan(const dg_cuda *c, const dg_cuda_lane *lane)
 {
-    return lane == &c->lanes[DG_LANE_COMPUTE];
+    return lane == &c->lanes[DG_LANE_COMPUTE] && !c->collecting;
 }
 
-/* A library's kernels do not say which launch they belong to: one before them does. */
-static int sign_first(dg_cuda *c, dg_cuda_lane *lane)
+/* A library's kernels do not say which launch they belong to. If they are all that a launch does, a
+ * failure in them shows the mark of the kernel before, and its text says so; a kernel for the mark
+ * alone would be one for every third of a step. */
+static void note_unmarked(dg_cuda *c, const dg_cuda_lane *lane)
 {
+    int at = lane->before + 1;
+
+    c->table.n_put++;
     if (lane->marked || lane->mark == DG_NO_MARK)
-        return 0;
-    return c->module->sign(&lane->queue, (uint32_t *)lane->word, (uint32_t)lane->mark);
+        return;
+    if (at >= c->n_followed) {
+        int n = 2 * at + 64;
+        uint8_t *more = realloc(c->followed, (size_t)n);
+
+        if (!more)
+            return; /* the text says less */
+        memset(more + c->n_followed, 0, (size_t)(n - c->n_followed));
+        c->followed = more;
+        c->n_followed = n;
+    }
+    c->followed[at] = 1;
 }
 
 /* ---- products -------------------------------------------------------------------------------- */
@@ -76,9 +91,9 @@ int dg_cuda_put_product(dg_cuda_queue *q, const dg_cuda_product *p, const void *
     full.alignment = alignment_of(a, b, bias, y);
     full.tf32 = c->tf32 && p->type == DG_F32;
     rc = may_plan(c, lane) ? find_plan(c, &full, lane->mark, &plan) : -DG_EUNSUPPORTED;
-    rc = rc ? rc : sign_first(c, lane);
     if (rc < 0)
         return rc;
+    note_unmarked(c, lane);
     return dg_cuda_check(c, c->r->plan_run(c->r, lane->stream, plan, a, b, bias, y, c->workspace),
                          lane->mark, "a product");
 }
@@ -131,9 +146,9 @@ int dg_cuda_put_convolution(dg_cuda_queue *q, const dg_cuda_convolution *p,
     rc = may_plan(c, lane) ? find_conv_plan(c, &full, lane->mark, &plan) : -DG_EUNSUPPORTED;
     if (rc == 0 && !plan)
         return DG_CUDA_NO_PLAN;
-    rc = rc ? rc : sign_first(c, lane);
     if (rc < 0)
         return rc;
+    note_unmarked(c, lane);
     return dg_cuda_check(c, c->r->conv_run(c->r, lane->stream, plan, at, c->workspace), lane->mark,
                          "a convolution");
 }

@@ -36,6 +36,11 @@ static bool is_of_a_capture(int code)
     return code >= DG_CUDA_CAPTURE_FIRST && code <= DG_CUDA_CAPTURE_LAST;
 }
 
+static bool is_followed(const dg_cuda *c)
+{
+    return c->mark + 1 >= 0 && c->mark + 1 < c->n_followed && c->followed[c->mark + 1];
+}
+
 int dg_cuda_check(dg_cuda *c, int code, int mark, const char *what)
 {
     char text[192];
@@ -49,8 +54,9 @@ int dg_cuda_check(dg_cuda *c, int code, int mark, const char *what)
         c->mark = is_of_the_call(code) && mark != DG_NO_MARK
                       ? mark
                       : __atomic_load_n(c->lanes[0].word, __ATOMIC_RELAXED);
-        snprintf(c->why, sizeof c->why, "%s, seen in %s", c->module->error(code, text, sizeof text),
-                 what);
+        snprintf(c->why, sizeof c->why, "%s, seen in %s%s",
+                 c->module->error(code, text, sizeof text), what,
+                 is_followed(c) ? "; it, or the library's work that follows it" : "");
     }
     return c->status;
 }
@@ -77,11 +83,23 @@ static int put_kernel(dg_cuda_queue *q, dg_cuda_function f, dg_cuda_grid grid, c
 {
     dg_cuda_lane *lane = (dg_cuda_lane *)q;
     dg_cuda *c = lane->owner;
-    dg_cuda_place here = { lane->mark == DG_NO_MARK ? NULL : lane->word, lane->mark };
+
+    if (c->collecting)
+        return dg_cuda_collect(c, lane, f, grid, params, bytes, guard);
+    q->many = NULL;
+    return dg_cuda_put_kernel(c, lane, f, grid, params, bytes, guard, lane->mark);
+}
+
+int dg_cuda_put_kernel(dg_cuda *c, dg_cuda_lane *lane, dg_cuda_function f, dg_cuda_grid grid,
+                       const void *params, size_t bytes, const int32_t *guard, int mark)
+{
+    dg_cuda_place here = { mark == DG_NO_MARK ? NULL : lane->word, mark };
 
     lane->marked = true;
+    lane->before = mark == DG_NO_MARK ? lane->before : mark;
+    c->table.n_put++;
     return dg_cuda_check(c, c->r->launch(c->r, lane->stream, f, grid, params, bytes, guard, here),
-                         lane->mark, "a launch");
+                         mark, "a launch");
 }
 
 static size_t bytes_of(const dg_tensor *t)
@@ -135,6 +153,47 @@ static int launch(dg_backend *self, dg_lane lane, const dg_launch *l)
     return unlock(c, rc);
 }
 
+static int launch_joined(dg_backend *self, dg_lane lane, const dg_launch *l, int n, bool in_turn)
+{
+    dg_cuda *c = lock(self);
+    dg_cuda_lane *on = &c->lanes[lane];
+    int rc = c->status;
+
+    if (!dg_cuda_may_put(c, lane))
+        return unlock(c, -DG_EUNSUPPORTED);
+    c->n_parts = 0;
+    c->n_bytes = 0;
+    c->collecting = true;
+    for (int i = 0; i < n && rc == 0; i++) {
+        const dg_cuda_call call = { l[i].args, l[i].guard, &on->queue };
+
+        on->mark = l[i].mark;
+        c->stage = 0;
+        rc = ((const dg_cuda_kernel *)l[i].kernel)->enqueue(&call);
+    }
+    c->collecting = false;
+    on->queue.many = NULL;
+    rc = rc ? rc : dg_cuda_put_collected(c, on, in_turn);
+    for (int i = 0; i < n && rc == 0; i++)
+        if (l[i].guard) {
+            on->mark = l[i].mark;
+            rc = put_skipped(c, on, &l[i]);
+        }
+    on->mark = DG_NO_MARK;
+    return unlock(c, rc);
+}
+
+/* Few results, so that one block computes them in less time than a launch takes. */
+static dg_join joins(dg_backend *self, const dg_op *op, const dg_tensor *t, int n)
+{
+    enum { FEW = 2048 };
+    const dg_cuda_kernel *k = ((dg_cuda *)self)->module->find(op->name, t, n);
+
+    if (!k || k->joins != DG_JOIN_TURN)
+        return k ? k->joins : DG_JOIN_NONE;
+    return n && dg_shape_elements(t[n - 1].shape) <= FEW ? DG_JOIN_TURN : DG_JOIN_SIDE;
+}
+
 /* ---- copies ---------------------------------------------------------------------------------- */
 
 /* Any host memory but pinned is the caller's again when the call returns, so it waits. */
@@ -147,6 +206,7 @@ static int copy_host(dg_backend *self, dg_lane lane, void *to, const void *from,
 
     if (!dg_cuda_may_put(c, lane) || (pageable && c->recording))
         return unlock(c, -DG_EUNSUPPORTED);
+    c->table.n_put += bytes != 0;
     rc = bytes ? dg_cuda_check(c, c->r->copy(c->r, c->lanes[lane].stream, to, from, bytes),
                                DG_NO_MARK, "a copy")
                : c->status;
@@ -174,6 +234,7 @@ static int copy(dg_backend *self, dg_lane lane, void *to, const void *from, size
 
     if (!dg_cuda_may_put(c, lane))
         return unlock(c, -DG_EUNSUPPORTED);
+    c->table.n_put += bytes != 0;
     return unlock(c,
                   bytes ? dg_cuda_check(c, c->r->copy(c->r, c->lanes[lane].stream, to, from, bytes),
                                         DG_NO_MARK, "a copy")
@@ -186,6 +247,7 @@ static int clear(dg_backend *self, dg_lane lane, void *p, size_t bytes)
 
     if (!dg_cuda_may_put(c, lane))
         return unlock(c, -DG_EUNSUPPORTED);
+    c->table.n_put += bytes != 0;
     return unlock(c, bytes ? dg_cuda_check(c, c->r->clear(c->r, c->lanes[lane].stream, p, bytes),
                                            DG_NO_MARK, "a clear")
                            : c->status);
@@ -335,12 +397,34 @@ static dg_event *event_open(dg_backend *self)
     dg_cuda *c = lock(self);
     dg_event *e = calloc(1, sizeof *e);
 
-    if (e && (c->r->event_open(c->r, &e->inner) || c->r->event_open(c->r, &e->outer))) {
+    if (e &&
+        (c->r->event_open(c->r, &e->inner, false) || c->r->event_open(c->r, &e->outer, false))) {
         dg_cuda_event_free(c, e);
         e = NULL;
     }
     unlock(c, 0);
     return e;
+}
+
+static dg_event *stamp_open(dg_backend *self)
+{
+    dg_cuda *c = lock(self);
+    dg_event *e = calloc(1, sizeof *e);
+
+    if (e && c->r->event_open(c->r, &e->outer, true)) {
+        free(e);
+        e = NULL;
+    }
+    unlock(c, 0);
+    return e;
+}
+
+static int seconds(dg_backend *self, dg_event *from, dg_event *to, double *s)
+{
+    dg_cuda *c = lock(self);
+    int rc = c->r->event_seconds(c->r, from->outer, to->outer, s);
+
+    return unlock(c, dg_cuda_check(c, rc, DG_NO_MARK, "the time of an event"));
 }
 
 void dg_cuda_event_free(dg_cuda *c, dg_event *e)
@@ -372,7 +456,7 @@ static int event_record(dg_backend *self, dg_event *e, dg_lane lane)
     if (!dg_cuda_may_put(c, lane))
         return unlock(c, -DG_EUNSUPPORTED);
     if (c->recording)
-        return unlock(c, dg_cuda_record_event(c, e, lane));
+        return unlock(c, e->inner ? dg_cuda_record_event(c, e, lane) : -DG_EUNSUPPORTED);
     return unlock(c, dg_cuda_check(c, c->r->event_record(c->r, e->outer, c->lanes[lane].stream),
                                    DG_NO_MARK, "an event"));
 }
@@ -470,7 +554,7 @@ int dg_cuda_open_lanes(dg_cuda *c)
                                     .convolve = dg_cuda_put_convolution,
                                     .shared_limit = c->r->shared_limit };
         l->owner = c;
-        l->mark = DG_NO_MARK;
+        l->mark = l->before = DG_NO_MARK;
         l->word = &c->words[lane];
         *l->word = DG_NO_MARK;
         rc = c->r->stream_open(c->r, &l->stream);
@@ -495,6 +579,8 @@ void dg_cuda_close_lanes(dg_cuda *c)
 void dg_cuda_work_functions(dg_backend *b)
 {
     b->launch = launch;
+    b->joins = joins;
+    b->launch_joined = launch_joined;
     b->upload = upload;
     b->download = download;
     b->copy = copy;
@@ -506,6 +592,8 @@ void dg_cuda_work_functions(dg_backend *b)
     b->event_record = event_record;
     b->lane_wait = lane_wait;
     b->event_wait = event_wait;
+    b->stamp_open = stamp_open;
+    b->seconds = seconds;
     b->finish = finish;
     b->fault = fault;
     b->record_begin = record_begin;

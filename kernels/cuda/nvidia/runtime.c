@@ -127,13 +127,13 @@ static int stream_wait(dg_cuda_runtime *r, dg_cuda_stream *s)
     return told(cudaStreamSynchronize(stream_of(s)));
 }
 
-static int event_open(dg_cuda_runtime *r, dg_cuda_event **e)
+static int event_open(dg_cuda_runtime *r, dg_cuda_event **e, bool timed)
 {
     cudaEvent_t made = NULL;
     cudaError_t rc;
 
     use(r);
-    rc = cudaEventCreateWithFlags(&made, cudaEventDisableTiming);
+    rc = cudaEventCreateWithFlags(&made, timed ? cudaEventDefault : cudaEventDisableTiming);
     *e = (dg_cuda_event *)(void *)made;
     return told(rc);
 }
@@ -160,6 +160,18 @@ static int event_wait(dg_cuda_runtime *r, dg_cuda_event *e)
 {
     use(r);
     return told(cudaEventSynchronize(event_of(e)));
+}
+
+static int event_seconds(dg_cuda_runtime *r, dg_cuda_event *from, dg_cuda_event *to,
+                         double *seconds)
+{
+    float ms = 0;
+    cudaError_t e;
+
+    use(r);
+    e = cudaEventElapsedTime(&ms, event_of(from), event_of(to));
+    *seconds = 1e-3 * (double)ms;
+    return told(e);
 }
 
 /* ---- work ------------------------------------------------------------------------------------ */
@@ -344,6 +356,7 @@ static const dg_cuda_runtime table = {
     .event_record = event_record,
     .event_order = event_order,
     .event_wait = event_wait,
+    .event_seconds = event_seconds,
     .copy = copy,
     .clear = clear,
     .launch = launch,
@@ -364,6 +377,32 @@ static const dg_cuda_runtime table = {
     .workspace_bytes = DG_NVIDIA_WORKSPACE,
 #endif
 };
+
+/* By the data sheets: operations of a multiprocessor in a clock, dense. 0: not known. */
+static dg_limits limits_of(const nvidia *v)
+{
+    static const struct {
+        int major, minor;
+        double f32, bf16;
+    } known[] = { { 8, 0, 128, 2048 }, { 8, 6, 256, 512 },   { 8, 9, 256, 512 },
+                  { 9, 0, 256, 4096 }, { 10, 0, 256, 8192 }, { 10, 3, 256, 8192 },
+                  { 12, 0, 256, 512 } };
+    int clock = 0, memory_clock = 0, bits = 0;
+    dg_limits l = { 0 };
+
+    if (cudaDeviceGetAttribute(&clock, cudaDevAttrClockRate, v->device) == cudaSuccess)
+        for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+            if (known[i].major == v->prop.major && known[i].minor == v->prop.minor) {
+                l.flops_f32 = known[i].f32 * 1e3 * clock * v->prop.multiProcessorCount;
+                l.flops_bf16 = known[i].bf16 * 1e3 * clock * v->prop.multiProcessorCount;
+            }
+    if (cudaDeviceGetAttribute(&memory_clock, cudaDevAttrMemoryClockRate, v->device) ==
+            cudaSuccess &&
+        cudaDeviceGetAttribute(&bits, cudaDevAttrGlobalMemoryBusWidth, v->device) == cudaSuccess)
+        l.bytes = 2e3 * memory_clock * (bits / 8); /* two transfers a clock */
+    (void)cudaGetLastError();
+    return l;
+}
 
 static int open_device(dg_cuda_runtime **r, int device, const char *options)
 {
@@ -390,6 +429,7 @@ static int open_device(dg_cuda_runtime **r, int device, const char *options)
     v->table.shared_limit = v->prop.sharedMemPerBlockOptin;
     memcpy(v->table.id, v->prop.uuid.bytes, sizeof v->table.id);
     v->table.has_bf16 = v->table.has_tf32 = v->prop.major >= 8;
+    v->table.limits = limits_of(v);
     *r = &v->table;
     return 0;
 }
