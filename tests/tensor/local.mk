@@ -1,4 +1,4 @@
-tensor_tests = tests/tensor/builder tests/tensor/gradients tests/tensor/guards \
+tensor_tests = tests/tensor/builder tests/tensor/gradients tests/tensor/guards tests/tensor/join \
 	tests/tensor/passes tests/tensor/plan tests/tensor/ranks
 check_PROGRAMS += $(tensor_tests)
 TESTS += $(tensor_tests)
@@ -10,6 +10,9 @@ tests_tensor_gradients_LDADD = $(exec_rooms) $(test_libs)
 tests_tensor_guards_SOURCES = tests/tensor/guards.c tests/tensor/wild.c tests/tensor/wild.h \
 	$(tensor_rig)
 tests_tensor_guards_LDADD = $(exec_rooms) $(test_libs)
+tests_tensor_join_SOURCES = tests/tensor/join.c tests/tensor/wild.c tests/tensor/wild.h \
+	$(tensor_rig)
+tests_tensor_join_LDADD = $(exec_rooms) $(test_libs)
 tests_tensor_ranks_SOURCES = tests/tensor/ranks.c tests/comm/crew.c tests/comm/crew.h $(tensor_rig)
 tests_tensor_ranks_LDADD = libcomm.la $(exec_rooms) $(test_libs)
 tests_tensor_passes_SOURCES = tests/tensor/passes.c $(tensor_rig)

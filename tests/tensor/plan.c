@@ -346,7 +346,7 @@ static int twin_wait(dg_comm *self, int64_t ticket)
 
 static void count(void *ctx, int instr, const dg_ran *how)
 {
-    assert_true(instr >= 0 && seconds >= 0);
+    assert_true(instr >= 0 && how->end_s >= how->begin_s);
     ++*(int *)ctx;
 }
 
