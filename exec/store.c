@@ -29,14 +29,37 @@ int64_t dg_store_bytes(const dg_params *params, dg_dtype base, bool training, bo
     return n * (int64_t)dg_dtype_size(base);
 }
 
+/* Before anything is allocated on a device, whose memory is what it has. */
+static int check_room(dg_backend *backend, int64_t need, dg_diag *d)
+{
+    int64_t have, total;
+    char needed[32], free_now[32];
+
+    if (backend->immediate || backend->memory(backend, &have, &total) < 0 || need <= have)
+        return 0;
+    dg_fail(d, DG_EMEMORY, DG_NOWHERE, "memory-parameters",
+            "parameters and what an optimizer keeps of them need %s on the device, and %s are free",
+            dg_human_bytes((double)need, needed, sizeof needed),
+            dg_human_bytes((double)have, free_now, sizeof free_now));
+    dg_help(d, "--device cpu has the memory of this machine; on GPUs, `nvidia-smi` lists what else "
+               "fills them, and --device cuda:N takes another one");
+    return -DG_EMEMORY;
+}
+
 int dg_store_open(dg_store **out, dg_backend *backend, const dg_params *params, dg_dtype base,
                   bool training, bool ema, dg_comm *comm, dg_diag *d)
 {
     dg_store *s = calloc(1, sizeof *s);
     char bytes[32];
+    int rc = check_room(backend, dg_store_bytes(params, base, training, ema), d);
 
+    *out = NULL;
     if (!s)
         dg_oom(sizeof *s);
+    if (rc < 0) {
+        free(s);
+        return rc;
+    }
     *s = (dg_store){ .backend = backend, .params = params, .base = base };
     for (int k = 0; k < DG_N_SPACES; k++) {
         if (!wanted((dg_space)k, training, ema))

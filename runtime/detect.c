@@ -334,6 +334,7 @@ static int open_scope(dg_detector *p, dg_diag *d)
     DG_TRY(dg_scope_sizes(scope, p->arena, &sizes, &n_sizes, &p->batch, d));
     p->size = sizes[0];
     DG_TRY(open_batch(p, d));
+    DG_TRY(dg_programs_fit(dg_run_programs(p->run), scope, p->size, dg_run_world(p->run), d));
     DG_TRY(dg_programs_use(dg_run_programs(p->run), scope, p->size, false, d));
     open_names(p);
 out:

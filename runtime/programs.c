@@ -198,6 +198,16 @@ int64_t dg_programs_bytes(const dg_programs *g, bool train)
     return store_bytes(g, train) + slab + io + constants;
 }
 
+/* What is in use already. The host's memory for gradients and moments is not, before they are
+ * written. */
+static int64_t allocated(const dg_programs *g, bool train)
+{
+    bool late = !g->conf.backend->immediate;
+
+    return store_bytes(g, train && late) + g->memory.slab_bytes +
+           g->memory.io_bytes * (late ? 2 : 1);
+}
+
 /* For each rank, as far as is known: a device is a rank's own, or free is what is left of it. */
 static bool free_bytes(const dg_programs *g, const dg_world *w, int64_t *have)
 {
@@ -226,12 +236,11 @@ static const char *if_low(const dg_programs *g)
                : "";
 }
 
-/* Refuses a run that does not fit into memory. Weights and averages are in use already; the rest is
- * still to be allocated. */
+/* Refuses a run that does not fit into memory. */
 static int check_memory(const dg_programs *g, const dg_compiled *largest, bool train,
                         const dg_world *w, dg_diag *d)
 {
-    int64_t need = dg_programs_bytes(g, train) - store_bytes(g, false), have;
+    int64_t need = dg_programs_bytes(g, train) - allocated(g, train), have;
     char needed[32], slab[32], free_now[32];
 
     if (!free_bytes(g, w, &have) || need <= have)
@@ -295,6 +304,21 @@ int dg_programs_prepare(dg_programs *g, bool train, bool evaluate, const dg_worl
     }
     if (largest)
         DG_TRY(check_memory(g, largest, train, w, d));
+out:
+    return rc;
+}
+
+int dg_programs_fit(dg_programs *g, const dg_scope *scope, dg_size size, const dg_world *w,
+                    dg_diag *d)
+{
+    dg_compiled *c;
+    int rc;
+
+    DG_TRY(find_program(g, scope, size, &c, d));
+    if (c->exec) /* its memory is there */
+        return 0;
+    DG_TRY(dg_compiled_plan(c, &g->conf, d));
+    DG_TRY(check_memory(g, c, false, w, d));
 out:
     return rc;
 }

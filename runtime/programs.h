@@ -50,6 +50,10 @@ int dg_programs_plan(dg_programs *g, bool train, bool evaluate, dg_diag *d) DG_M
 int dg_programs_prepare(dg_programs *g, bool train, bool evaluate, const dg_world *w, dg_diag *d)
     DG_MUST_USE;
 
+/* The same for one program of an evaluation, which is about to be used by itself. */
+int dg_programs_fit(dg_programs *g, const dg_scope *scope, dg_size size, const dg_world *w,
+                    dg_diag *d) DG_MUST_USE;
+
 /* Bytes of parameters, slab and batch, as planned so far. */
 int64_t dg_programs_bytes(const dg_programs *g, bool train);
 /* Elements of all parameters of one kind, without padding. */

@@ -2,7 +2,7 @@
 cuda_tests = tests/cuda/backend tests/cuda/defects tests/cuda/peers tests/cuda/ranks \
 	tests/cuda/launches tests/cuda/twins
 check_PROGRAMS += $(cuda_tests) tests/cuda/device
-TESTS += $(cuda_tests) tests/cuda/starts
+TESTS += $(cuda_tests) tests/cuda/memory tests/cuda/starts
 threaded += tests/cuda/peers
 cuda_fibers = tests/check.h tests/cuda/switch.h tests/cuda/fibers.h tests/cuda/fibers.c \
 	tests/cuda/products.h tests/cuda/products.c
@@ -21,7 +21,7 @@ EXTRA_tests_cuda_ranks_DEPENDENCIES = tests/cuda/standin.la tests/cuda/nccl.la
 tests_cuda_device_SOURCES = tests/cuda/device.c $(ops_samples)
 tests_cuda_device_LDADD = $(check_rooms) $(test_libs)
 EXTRA_tests_cuda_device_DEPENDENCIES = tests/cuda/standin.la
-EXTRA_DIST += tests/cuda/all tests/cuda/starts
+EXTRA_DIST += tests/cuda/all tests/cuda/memory tests/cuda/starts
 tests_cuda_defects_SOURCES = tests/cuda/defects.c $(cuda_fibers)
 tests_cuda_defects_LDADD = $(kernels_rooms) $(test_libs)
 tests_cuda_twins_SOURCES = tests/cuda/twins.c $(cuda_fibers) $(ops_samples)
