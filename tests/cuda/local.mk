@@ -1,6 +1,6 @@
 # The CUDA kernels, compiled by the C compiler and run thread by thread.
 cuda_tests = tests/cuda/backend tests/cuda/defects tests/cuda/peers tests/cuda/ranks \
-	tests/cuda/launches tests/cuda/twins
+	tests/cuda/joined tests/cuda/launches tests/cuda/twins
 check_PROGRAMS += $(cuda_tests) tests/cuda/device
 TESTS += $(cuda_tests) tests/cuda/memory tests/cuda/starts
 threaded += tests/cuda/peers
@@ -9,6 +9,9 @@ cuda_fibers = tests/check.h tests/cuda/switch.h tests/cuda/fibers.h tests/cuda/f
 tests_cuda_backend_SOURCES = tests/check.h tests/cuda/backend.c
 tests_cuda_backend_LDADD = $(tensor_rooms) $(test_libs)
 EXTRA_tests_cuda_backend_DEPENDENCIES = tests/cuda/standin.la
+tests_cuda_joined_SOURCES = tests/cuda/joined.c $(tensor_rig)
+tests_cuda_joined_LDADD = $(exec_rooms) $(test_libs)
+EXTRA_tests_cuda_joined_DEPENDENCIES = tests/cuda/standin.la
 tests_cuda_launches_SOURCES = tests/check.h tests/cuda/launches.c
 tests_cuda_launches_LDADD = libexec.la $(nodes_rooms) $(test_libs)
 EXTRA_tests_cuda_launches_DEPENDENCIES = tests/cuda/standin.la
