@@ -1,9 +1,10 @@
 /* deform.c: twins of kernels/ref/deform.c, which has the formulas.
  *
- * Forward: a thread for a channel of a query. Backward, for off, weight and ref: a block for a
- * query, its warps share the heads and the lanes the channels. For value: a block for a head and a
- * few channels of an image, with all rows of value, or a part of them, as integers in shared
- * memory. Integer sums do not depend on their order, so atomics give the same bits every time.
+ * Forward: a thread for a few channels of a query, 16 bytes of value, or for one. Backward, for
+ * off, weight and ref: a block for a query, its warps share the heads and the lanes the channels.
+ * For value: a block for a head and a few channels of an image, with all rows of value, or a part
+ * of them, as integers in shared memory. Integer sums do not depend on their order, so atomics give
+ * the same bits every time.
  *
  * The integers are fixed-point numbers. No sum of a head exceeds the sum over its queries of
  * max|dy| * sum|weight|, so a power of two above that is given to the highest bit. What is lost is
@@ -123,6 +124,41 @@ KERNEL(deform_kernel, deform)
     }
 }
 
+/* A thread for a pack of channels of one head: places are computed once for all of them. */
+KERNEL(deform_packs_kernel, deform)
+{
+    int64_t width = p->heads * p->d / PACK, of_head = p->d / PACK;
+
+    for (int64_t n = first(); n < p->batch * p->n * width; n += step()) {
+        int64_t q = (uint32_t)n / (uint32_t)width, c = (uint32_t)n % (uint32_t)width;
+        int64_t head = (uint32_t)c / (uint32_t)of_head, at = (q * p->heads + head) * p->points;
+        const sixteen *value =
+            (const sixteen *)p->value + (uint32_t)q / (uint32_t)p->n * p->s * width + c;
+        wide sum[PACK] = { 0 };
+        sixteen y;
+
+        for (int64_t k = 0; k < p->points; k++) {
+            spot o = spot_of(p, p->ref + q * 4, p->off + (at + k) * 2, k);
+            wide sample[PACK] = { 0 };
+
+            for (int tap = 0; tap < 4; tap++) {
+                int64_t row = tap_row(&o, tap);
+
+                if (row < 0)
+                    continue;
+                y = value[row * width];
+                for (int i = 0; i < PACK; i++)
+                    sample[i] += share_x(&o, tap) * share_y(&o, tap) * get(y.v[i]);
+            }
+            for (int i = 0; i < PACK; i++)
+                sum[i] += p->weight[at + k] * sample[i];
+        }
+        for (int i = 0; i < PACK; i++)
+            y.v[i] = put(sum[i]);
+        ((sixteen *)p->y)[n] = y;
+    }
+}
+
 /* value is operand i; ref, off and weight follow. */
 static deform deform_of(const dg_args *a, int i)
 {
@@ -153,7 +189,9 @@ static int deform_attention(const dg_cuda_call *c)
     deform p = deform_of(c->a, DG_DEFORM_ATTENTION_VALUE);
 
     p.y = reals(c->a, DG_DEFORM_ATTENTION_Y);
-    return LAUNCH(c, deform_kernel, grid_of(p.batch * p.n * p.heads * p.d), &p);
+    return p.d % PACK
+               ? LAUNCH(c, deform_kernel, grid_of(p.batch * p.n * p.heads * p.d), &p)
+               : LAUNCH(c, deform_packs_kernel, grid_of(p.batch * p.n * p.heads * p.d / PACK), &p);
 }
 
 /* ---- gradient -------------------------------------------------------------------------------- */

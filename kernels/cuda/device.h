@@ -406,6 +406,12 @@ DEVICE real put(wide v)
 }
 #endif
 
+/* What a thread reads or writes at once: 16 bytes, at a multiple of 16. */
+enum { PACK = 16 / sizeof(real) };
+typedef struct sixteen {
+    real v[PACK];
+} __attribute__((aligned(16))) sixteen;
+
 DEVICE wide larger(wide x, wide y)
 {
     return x > y ? x : y;

@@ -3,12 +3,6 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/layout.h"
 
-enum { PACK = 16 / sizeof(real) };
-
-typedef struct pack {
-    real v[PACK];
-} __attribute__((aligned(16))) pack;
-
 /* ---- functions of elements ------------------------------------------------------------------- */
 
 DEVICE wide logistic(wide x)
@@ -69,13 +63,13 @@ typedef struct map {
         int64_t whole = p->n / PACK, n = whole * PACK + first();                \
                                                                                 \
         for (int64_t k = first(); k < whole; k += step()) {                     \
-            pack x = ((const pack *)p->x)[k], y = x;                            \
+            sixteen x = ((const sixteen *)p->x)[k], y = x;                      \
                                                                                 \
             if (both)                                                           \
-                y = ((const pack *)p->y)[k];                                    \
+                y = ((const sixteen *)p->y)[k];                                 \
             for (int i = 0; i < PACK; i++)                                      \
                 x.v[i] = put(name##_of(p, get(x.v[i]), get(y.v[i])));           \
-            ((pack *)p->z)[k] = x;                                              \
+            ((sixteen *)p->z)[k] = x;                                           \
         }                                                                       \
         if (n < p->n)                                                           \
             p->z[n] = put(name##_of(p, get(p->x[n]), both ? get(p->y[n]) : 0)); \

@@ -1,7 +1,7 @@
 /* match.c: twins of kernels/ref/match.c, which has the formulas. The assignment is computed in
- * double with the reference's rules for ties, so that every device finds the same one. A warp has
- * an image: its lanes share the columns (lane l has columns l, l + 32, ...) and find the nearest
- * one together. */
+ * double with the reference's rules for ties, so that every device finds the same one. A block has
+ * an image: one warp, or several where there may be many objects. Its threads share the columns
+ * (thread t of n has columns t, t + n, ...) and find the nearest one together. */
 #include "kernels/cuda/box.h"
 
 /* ---- cost ------------------------------------------------------------------------------------ */
@@ -87,8 +87,8 @@ typedef struct matching {
     int64_t groups, m, q; /* q: queries of a group */
 } matching;
 
-/* As in the reference. Lane r mod 32 writes the row_ members of row r, lane c mod 32 the column
- * members of column c, but for links along a path, which lane 0 writes. */
+/* As in the reference. Of n threads, thread r mod n writes the row_ members of row r, thread c mod
+ * n the column members of column c, but for links along a path, which thread 0 writes. */
 typedef struct problem {
     int64_t rows, columns, row_step, column_step;
     const real *cost;
@@ -115,11 +115,28 @@ DEVICE void lay_out(problem *p, char *space, int64_t both)
     p->column_done = p->row_done + p->rows;
 }
 
-/* The larger of two lanes' numbers, then of all. */
-DEVICE double warp_largest(double v)
+/* What a warp tells the others of its block: shared memory begins with one for each warp. */
+typedef struct told {
+    double number;
+    int64_t column;
+} told;
+enum { TOLD_BYTES = DG_CUDA_THREADS / DG_CUDA_WARP * sizeof(told) };
+
+/* The largest of the numbers of all threads. */
+DEVICE double block_largest(double v)
 {
+    told *shared = (told *)shared_memory();
+
     for (int mask = DG_CUDA_WARP / 2; mask; mask /= 2)
         v = largest(v, shuffle_xor(v, mask));
+    if (block_size() == DG_CUDA_WARP)
+        return v;
+    if (lane_id() == 0)
+        shared[warp_id()].number = v;
+    barrier();
+    for (int w = 0; w < block_size() / DG_CUDA_WARP; w++)
+        v = largest(v, shared[w].number);
+    barrier();
     return v;
 }
 
@@ -128,12 +145,12 @@ DEVICE double large_cost(const problem *p)
     double most = 0;
 
     for (int64_t r = 0; r < p->rows; r++)
-        for (int64_t c = lane_id(); c < p->columns; c += DG_CUDA_WARP) {
+        for (int64_t c = thread_id(); c < p->columns; c += block_size()) {
             double size = fabs((double)get(p->cost[r * p->row_step + c * p->column_step]));
 
             most = size < (double)INFINITY && size > most ? size : most;
         }
-    return (1 + warp_largest(most)) * 1048576;
+    return (1 + block_largest(most)) * 1048576;
 }
 
 DEVICE double cost_at(const problem *p, int64_t row, int64_t column)
@@ -143,18 +160,35 @@ DEVICE double cost_at(const problem *p, int64_t row, int64_t column)
     return fabs(c) < (double)INFINITY ? c : p->large;
 }
 
-/* Every lane's nearest becomes the nearest of all; ties go to the lowest column. */
-DEVICE void warp_nearest(double *distance, int32_t *column)
+DEVICE void take_nearer(double *distance, int32_t *column, double d, int32_t c)
 {
+    if (d < *distance || (d == *distance && c < *column)) {
+        *distance = d;
+        *column = c;
+    }
+}
+
+/* Every thread's nearest becomes the nearest of all; ties go to the lowest column. */
+DEVICE void block_nearest(double *distance, int32_t *column)
+{
+    told *shared = (told *)shared_memory();
+
     for (int mask = DG_CUDA_WARP / 2; mask; mask /= 2) {
         double d = shuffle_xor(*distance, mask);
         int32_t c = shuffle_xor(*column, mask);
 
-        if (d < *distance || (d == *distance && c < *column)) {
-            *distance = d;
-            *column = c;
-        }
+        take_nearer(distance, column, d, c);
     }
+    if (block_size() == DG_CUDA_WARP)
+        return;
+    if (lane_id() == 0) {
+        shared[warp_id()].number = *distance;
+        shared[warp_id()].column = *column;
+    }
+    barrier();
+    for (int w = 0; w < block_size() / DG_CUDA_WARP; w++)
+        take_nearer(distance, column, shared[w].number, (int32_t)shared[w].column);
+    barrier();
 }
 
 /* One step of the search from `row`: shortens the distances, finds the nearest column. */
@@ -163,7 +197,7 @@ DEVICE int64_t reach(const problem *p, int64_t row, double *length)
     double nearest_d = (double)INFINITY;
     int32_t nearest = INT32_MAX;
 
-    for (int64_t c = lane_id(); c < p->columns; c += DG_CUDA_WARP) {
+    for (int64_t c = thread_id(); c < p->columns; c += block_size()) {
         double d;
 
         if (p->column_done[c])
@@ -178,7 +212,7 @@ DEVICE int64_t reach(const problem *p, int64_t row, double *length)
             nearest = (int32_t)c;
         }
     }
-    warp_nearest(&nearest_d, &nearest);
+    block_nearest(&nearest_d, &nearest);
     *length = nearest_d;
     return nearest;
 }
@@ -187,18 +221,18 @@ DEVICE int64_t shortest_path(const problem *p, int64_t row, double *length)
 {
     int64_t nearest;
 
-    for (int64_t r = lane_id(); r < p->rows; r += DG_CUDA_WARP)
+    for (int64_t r = thread_id(); r < p->rows; r += block_size())
         p->row_done[r] = false;
-    for (int64_t c = lane_id(); c < p->columns; c += DG_CUDA_WARP) {
+    for (int64_t c = thread_id(); c < p->columns; c += block_size()) {
         p->column_done[c] = false;
         p->distance[c] = (double)INFINITY;
     }
     *length = 0;
     for (;;) {
-        if (row % DG_CUDA_WARP == lane_id())
+        if (row % block_size() == thread_id())
             p->row_done[row] = true;
         nearest = reach(p, row, length);
-        if (nearest % DG_CUDA_WARP == lane_id())
+        if (nearest % block_size() == thread_id())
             p->column_done[nearest] = true;
         if (p->row_of[nearest] < 0)
             return nearest;
@@ -206,7 +240,7 @@ DEVICE int64_t shortest_path(const problem *p, int64_t row, double *length)
     }
 }
 
-/* The rows on the path to `column` move to the next column; lane 0 alone. */
+/* The rows on the path to `column` move to the next column; thread 0 alone. */
 DEVICE void move_rows(const problem *p, int64_t free_row, int64_t column)
 {
     for (int64_t row = -1; row != free_row;) {
@@ -222,11 +256,11 @@ DEVICE void move_rows(const problem *p, int64_t free_row, int64_t column)
 
 DEVICE void assign(const problem *p)
 {
-    for (int64_t r = lane_id(); r < p->rows; r += DG_CUDA_WARP) {
+    for (int64_t r = thread_id(); r < p->rows; r += block_size()) {
         p->row_price[r] = 0;
         p->column_of[r] = -1;
     }
-    for (int64_t c = lane_id(); c < p->columns; c += DG_CUDA_WARP) {
+    for (int64_t c = thread_id(); c < p->columns; c += block_size()) {
         p->column_price[c] = 0;
         p->row_of[c] = -1;
     }
@@ -235,21 +269,21 @@ DEVICE void assign(const problem *p)
         double length;
         int64_t column = shortest_path(p, free_row, &length);
 
-        barrier(); /* distances and flags of other lanes */
-        for (int64_t r = lane_id(); r < p->rows; r += DG_CUDA_WARP)
+        barrier(); /* distances and flags of other threads */
+        for (int64_t r = thread_id(); r < p->rows; r += block_size())
             if (p->row_done[r])
                 p->row_price[r] += length - (r == free_row ? 0 : p->distance[p->column_of[r]]);
-        for (int64_t c = lane_id(); c < p->columns; c += DG_CUDA_WARP)
+        for (int64_t c = thread_id(); c < p->columns; c += block_size())
             if (p->column_done[c])
                 p->column_price[c] -= length - p->distance[c];
         barrier();
-        if (lane_id() == 0)
+        if (thread_id() == 0)
             move_rows(p, free_row, column);
         barrier();
     }
 }
 
-/* A block of one warp for a group of an image. */
+/* A block for a group of an image. Shared memory: TOLD_BYTES, then the problem, if it fits. */
 KERNEL_MANY(match_kernel, matching)
 {
     int64_t n = block_id(), b = n / p->groups, group_first = n % p->groups * p->q,
@@ -263,11 +297,12 @@ KERNEL_MANY(match_kernel, matching)
     o.columns = count > p->q ? count : p->q;
     o.row_step = count > p->q ? 1 : all;
     o.column_step = count > p->q ? all : 1;
-    lay_out(&o, p->space ? p->space + n * bytes_of(p->m + p->q) : (char *)shared_memory(),
+    lay_out(&o,
+            p->space ? p->space + n * bytes_of(p->m + p->q) : (char *)shared_memory() + TOLD_BYTES,
             p->m + p->q);
     o.large = large_cost(&o);
     assign(&o);
-    for (int64_t t = lane_id(); t < p->m; t += DG_CUDA_WARP) {
+    for (int64_t t = thread_id(); t < p->m; t += block_size()) {
         int32_t found = t >= count ? -1 : count > p->q ? o.row_of[t] : o.column_of[t];
 
         query[t] = found < 0 ? -1 : (int32_t)group_first + found;
@@ -291,14 +326,15 @@ static int match(const dg_cuda_call *c)
                    .query = ints(a, DG_MATCH_QUERY),
                    .groups = ((const index_attr *)a->attr)->n,
                    .m = dim(a, DG_MATCH_COST, 1) };
-    dg_cuda_grid g = { dim(a, DG_MATCH_COST, 0) * p.groups, DG_CUDA_WARP, 0 };
+    enum { FEW = 64, MANY_THREADS = 4 * DG_CUDA_WARP };
+    dg_cuda_grid g = { dim(a, DG_MATCH_COST, 0) * p.groups, p.m > FEW ? MANY_THREADS : DG_CUDA_WARP,
+                       0 };
 
     p.q = dim(a, DG_MATCH_COST, 2) / p.groups;
-    g.shared = (size_t)bytes_of(p.m + p.q);
-
+    g.shared = TOLD_BYTES + (size_t)bytes_of(p.m + p.q);
     if (g.shared > c->queue->shared_limit) {
         p.space = (char *)a->workspace;
-        g.shared = 0;
+        g.shared = TOLD_BYTES;
     }
     return LAUNCH_MANY(c, match_kernel, g, &p);
 }

@@ -208,20 +208,68 @@ static int enqueue_stats(const dg_cuda_call *c, norm_call *p)
 
 /* ---- y --------------------------------------------------------------------------------------- */
 
+/* What a channel's elements are computed with. */
+typedef struct channel {
+    wide mean, rstd, s, b;
+} channel;
+
+DEVICE channel channel_of(const norm_call *p, int64_t k)
+{
+    channel c;
+
+    c.mean = p->mean[k];
+    c.rstd = rstd_of(p, k);
+    c.s = p->s[k];
+    c.b = p->b[k];
+    return c;
+}
+
+DEVICE real applied(const norm_call *p, const channel *c, real x, wide res)
+{
+    wide z = (get(x) - c->mean) * c->rstd * c->s + c->b;
+
+    return put(activate(p->act, p->res ? z + res : z));
+}
+
 KERNEL(apply_kernel, norm_call)
 {
     int64_t live = live_rows(p) * p->c;
 
     for (int64_t n = first(); n < p->rows * p->c; n += step()) {
-        int64_t k = (uint32_t)n % (uint32_t)p->c;
-        wide z = 0;
+        channel c = channel_of(p, (uint32_t)n % (uint32_t)p->c);
 
-        if (n < live) {
-            z = (get(p->x[n]) - p->mean[k]) * rstd_of(p, k) * p->s[k] + p->b[k];
-            z = activate(p->act, p->res ? z + get(p->res[n]) : z);
-        }
-        p->out[n] = put(z);
+        p->out[n] = n < live ? applied(p, &c, p->x[n], p->res ? get(p->res[n]) : 0) : put(0);
     }
+}
+
+/* A thread has a pack of channels; where its next ones are the same, it keeps what it knows of
+ * them. */
+KERNEL(apply_packs_kernel, norm_call)
+{
+    int64_t live = live_rows(p) * p->c / PACK, all = p->rows * p->c / PACK;
+    bool known = false, same = step() * PACK % p->c == 0;
+    channel c[PACK];
+
+    for (int64_t n = first(); n < all; n += step()) {
+        sixteen x, res;
+
+        if (!known)
+            for (int i = 0; i < PACK; i++)
+                c[i] = channel_of(p, (int64_t)((uint32_t)(n * PACK) % (uint32_t)p->c) + i);
+        known = same;
+        x = res = ((const sixteen *)p->x)[n];
+        if (p->res)
+            res = ((const sixteen *)p->res)[n];
+        for (int i = 0; i < PACK; i++)
+            x.v[i] = n < live ? applied(p, &c[i], x.v[i], get(res.v[i])) : put(0);
+        ((sixteen *)p->out)[n] = x;
+    }
+}
+
+static int enqueue_apply(const dg_cuda_call *c, const norm_call *p)
+{
+    return p->c % PACK ? LAUNCH(c, apply_kernel, grid_of(p->rows * p->c), p)
+                       : LAUNCH(c, apply_packs_kernel, grid_of(p->rows * p->c / PACK), p);
 }
 
 static int batch_norm(const dg_cuda_call *c)
@@ -238,7 +286,7 @@ static int batch_norm(const dg_cuda_call *c)
     p.mean = p.to_mean = wides(a, DG_BATCH_NORM_MEAN);
     p.var = p.to_var = wides(a, DG_BATCH_NORM_VAR);
     rc = enqueue_stats(c, &p);
-    return rc ? rc : LAUNCH(c, apply_kernel, grid_of(p.rows * p.c), &p);
+    return rc ? rc : enqueue_apply(c, &p);
 }
 
 static int batch_norm_fixed(const dg_cuda_call *c)
@@ -253,7 +301,7 @@ static int batch_norm_fixed(const dg_cuda_call *c)
     p.var = wides(a, DG_BATCH_NORM_FIXED_VAR);
     p.res = reals(a, DG_BATCH_NORM_FIXED_RES);
     p.out = reals(a, DG_BATCH_NORM_FIXED_Y);
-    return LAUNCH(c, apply_kernel, grid_of(p.rows * p.c), &p);
+    return enqueue_apply(c, &p);
 }
 
 static int batch_norm_sync(const dg_cuda_call *c)
@@ -269,7 +317,7 @@ static int batch_norm_sync(const dg_cuda_call *c)
     p.live = ints(a, DG_BATCH_NORM_SYNC_LIVE);
     p.res = reals(a, DG_BATCH_NORM_SYNC_RES);
     p.out = reals(a, DG_BATCH_NORM_SYNC_Y);
-    return LAUNCH(c, apply_kernel, grid_of(p.rows * p.c), &p);
+    return enqueue_apply(c, &p);
 }
 
 static int batch_stats(const dg_cuda_call *c)
@@ -284,15 +332,23 @@ static int batch_stats(const dg_cuda_call *c)
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* The gradient before the norm of element i, channel k; *h: the normalised x. */
-DEVICE wide upstream(const norm_call *p, int64_t i, int64_t k, wide rstd, wide *h)
+/* The gradient before the norm of an element; *h: the normalised x. */
+DEVICE wide upstream_of(const norm_call *p, const channel *c, wide dy, wide x, wide y, wide res,
+                        wide *h)
 {
     wide z = 0;
 
-    *h = p->x ? (get(p->x[i]) - p->mean[k]) * rstd : 0;
+    *h = p->x ? (x - c->mean) * c->rstd : 0;
     if (p->act == DG_ACT_SILU || (p->act == DG_ACT_RELU && !p->y))
-        z = *h * p->s[k] + p->b[k] + (p->res ? get(p->res[i]) : 0);
-    return get(p->dy[i]) * slope_at(p->act, z, p->y ? get(p->y[i]) : z);
+        z = *h * c->s + c->b + (p->res ? res : 0);
+    return dy * slope_at(p->act, z, p->y ? y : z);
+}
+
+/* Of element i. */
+DEVICE wide upstream(const norm_call *p, const channel *c, int64_t i, wide *h)
+{
+    return upstream_of(p, c, get(p->dy[i]), p->x ? get(p->x[i]) : 0, p->y ? get(p->y[i]) : 0,
+                       p->res ? get(p->res[i]) : 0, h);
 }
 
 /* Sums of slices to to_sums [2,c], and to db and ds. */
@@ -339,10 +395,11 @@ KERNEL(sums_kernel, norm_call)
     int64_t group = block_id() % groups, k = group * DG_CUDA_WARP + lane_id(), all = live_rows(p);
     int64_t size = parts(p->rows, p->slices),
             end = (slice + 1) * size < all ? (slice + 1) * size : all;
-    wide sum_g = 0, sum_gh = 0, h, rstd = k < p->c ? rstd_of(p, k) : 0;
+    wide sum_g = 0, sum_gh = 0, h;
+    channel c = channel_of(p, k < p->c ? k : 0);
 
     for (int64_t r = slice * size + warp_id(); r < end && k < p->c; r += WARPS) {
-        wide g = upstream(p, r * p->c + k, k, rstd, &h);
+        wide g = upstream(p, &c, r * p->c + k, &h);
 
         sum_g += g;
         sum_gh += g * h;
@@ -356,6 +413,14 @@ static int enqueue_sums(const dg_cuda_call *c, norm_call *p)
     return LAUNCH(c, sums_kernel, grid_of_slices(p, 2), p);
 }
 
+/* dx from the gradient before the norm; all: elements of a channel. */
+DEVICE real dx_of(const norm_call *p, const channel *c, int64_t k, wide g, wide h, wide all)
+{
+    if (p->sums)
+        g -= (p->sums[k] + h * p->sums[p->c + k]) / all;
+    return put(g * (c->s * c->rstd));
+}
+
 /* dx and dres, each if wanted. */
 KERNEL(dx_kernel, norm_call)
 {
@@ -364,21 +429,55 @@ KERNEL(dx_kernel, norm_call)
 
     for (int64_t n = first(); n < p->rows * p->c; n += step()) {
         int64_t k = (uint32_t)n % (uint32_t)p->c;
-        wide g = 0, dx = 0, h;
+        channel c = channel_of(p, k);
+        wide h, g = n < live ? upstream(p, &c, n, &h) : 0;
 
-        if (n < live) {
-            wide rstd = rstd_of(p, k);
-
-            g = dx = upstream(p, n, k, rstd, &h);
-            if (p->sums)
-                dx -= (p->sums[k] + h * p->sums[p->c + k]) / all;
-            dx *= p->s[k] * rstd;
-        }
         if (p->dres)
             p->dres[n] = put(g);
         if (p->out)
-            p->out[n] = put(dx);
+            p->out[n] = n < live ? dx_of(p, &c, k, g, h, all) : put(0);
     }
+}
+
+KERNEL(dx_packs_kernel, norm_call)
+{
+    int64_t live = live_rows(p) * p->c / PACK, size = p->rows * p->c / PACK;
+    bool known = false, same = step() * PACK % p->c == 0;
+    wide all = p->n ? *p->n : (wide)p->rows;
+    channel c[PACK];
+
+    for (int64_t n = first(); n < size; n += step()) {
+        int64_t k = (uint32_t)(n * PACK) % (uint32_t)p->c;
+        sixteen dy = ((const sixteen *)p->dy)[n], x = dy, y = dy, res = dy, dx, dres;
+
+        if (!known)
+            for (int i = 0; i < PACK; i++)
+                c[i] = channel_of(p, k + i);
+        known = same;
+        if (p->x)
+            x = ((const sixteen *)p->x)[n];
+        if (p->y)
+            y = ((const sixteen *)p->y)[n];
+        if (p->res)
+            res = ((const sixteen *)p->res)[n];
+        for (int i = 0; i < PACK; i++) {
+            wide h, g = upstream_of(p, &c[i], get(dy.v[i]), get(x.v[i]), get(y.v[i]), get(res.v[i]),
+                                    &h);
+
+            dres.v[i] = n < live ? put(g) : put(0);
+            dx.v[i] = n < live ? dx_of(p, &c[i], k + i, g, h, all) : put(0);
+        }
+        if (p->dres)
+            ((sixteen *)p->dres)[n] = dres;
+        if (p->out)
+            ((sixteen *)p->out)[n] = dx;
+    }
+}
+
+static int enqueue_dx(const dg_cuda_call *c, const norm_call *p)
+{
+    return p->c % PACK ? LAUNCH(c, dx_kernel, grid_of(p->rows * p->c), p)
+                       : LAUNCH(c, dx_packs_kernel, grid_of(p->rows * p->c / PACK), p);
 }
 
 /* The operands dy x y s b mean var, at the same places in all three ops. */
@@ -420,7 +519,7 @@ static int batch_norm_grad(const dg_cuda_call *c)
     if (!p.fixed || p.ds || p.db)
         rc = enqueue_sums(c, &p);
     p.sums = p.fixed ? NULL : p.to_sums;
-    return rc ? rc : LAUNCH(c, dx_kernel, grid_of(p.rows * p.c), &p);
+    return rc ? rc : enqueue_dx(c, &p);
 }
 
 static int batch_norm_sums(const dg_cuda_call *c)
@@ -436,7 +535,7 @@ static int batch_norm_sums(const dg_cuda_call *c)
     p.db = wides(a, DG_BATCH_NORM_SUMS_DB);
     p.dres = reals(a, DG_BATCH_NORM_SUMS_DRES);
     rc = enqueue_sums(c, &p);
-    return rc || !p.dres ? rc : LAUNCH(c, dx_kernel, grid_of(p.rows * p.c), &p);
+    return rc || !p.dres ? rc : enqueue_dx(c, &p);
 }
 
 static int batch_norm_dx(const dg_cuda_call *c)
@@ -449,7 +548,7 @@ static int batch_norm_dx(const dg_cuda_call *c)
     p.live = ints(a, DG_BATCH_NORM_DX_LIVE);
     p.res = reals(a, DG_BATCH_NORM_DX_RES);
     p.out = reals(a, DG_BATCH_NORM_DX_DX);
-    return LAUNCH(c, dx_kernel, grid_of(p.rows * p.c), &p);
+    return enqueue_dx(c, &p);
 }
 
 /* ---- layer norm: a warp for a row ------------------------------------------------------------ */

@@ -17,6 +17,31 @@ KERNEL_MANY(move_kernel, move)
         p->y[p->at_y + place(&p->l, 1, n)] = p->x[p->at_x + place(&p->l, 0, n)];
 }
 
+/* The same where y's axis before the last is the one that x has side by side: a block takes a tile
+ * of both through shared memory, so that it reads and writes neighbours. Shared memory:
+ * TILE_BYTES. */
+enum { TILE = 32, TILE_BYTES = TILE * (TILE + 1) * sizeof(real) };
+KERNEL(turn_kernel, move)
+{
+    real *shared = (real *)shared_memory();
+    int outer = p->l.rank - 3;
+    int64_t height = p->l.d[p->l.rank - 2], width = p->l.d[p->l.rank - 1];
+    int64_t across = parts(width, TILE), tiles = parts(height, TILE) * across;
+    int64_t image = block_id() / tiles, row = block_id() % tiles / across * TILE,
+            column = block_id() % across * TILE;
+    const real *x = p->x + (outer < 0 ? 0 : image * p->l.step[0][outer]);
+    real *y = p->y + image * height * width;
+
+    for (int k = warp_id(); k < TILE; k += DG_CUDA_THREADS / DG_CUDA_WARP)
+        if (row + lane_id() < height && column + k < width)
+            shared[k * (TILE + 1) + lane_id()] =
+                x[row + lane_id() + (column + k) * p->l.step[0][p->l.rank - 1]];
+    barrier();
+    for (int k = warp_id(); k < TILE; k += DG_CUDA_THREADS / DG_CUDA_WARP)
+        if (row + k < height && column + lane_id() < width)
+            y[(row + k) * width + column + lane_id()] = shared[lane_id() * (TILE + 1) + k];
+}
+
 KERNEL_MANY(fill_kernel, move)
 {
     for (int64_t n = first(); n < p->n; n += step())
@@ -59,6 +84,25 @@ static int reshape_i32(const dg_cuda_call *c)
     return m.x == m.y ? 0 : LAUNCH(c, copy_i32_kernel, grid_of(m.n), &m);
 }
 
+static bool is_turn(const layout *l)
+{
+    enum { LEAST = 8 }; /* below that most of a tile is empty */
+    int last = l->rank - 1;
+
+    return (l->rank == 2 || l->rank == 3) && l->step[0][last - 1] == 1 && l->d[last] >= LEAST &&
+           l->d[last - 1] >= LEAST;
+}
+
+static dg_cuda_grid grid_of_tiles(const layout *l)
+{
+    int last = l->rank - 1;
+    dg_cuda_grid g = { parts(l->d[last], TILE) * parts(l->d[last - 1], TILE), DG_CUDA_THREADS,
+                       TILE_BYTES };
+
+    g.blocks *= l->rank == 3 ? l->d[0] : 1;
+    return g;
+}
+
 /* Axis k of y is axis d[k] of x. */
 static int permute(const dg_cuda_call *c)
 {
@@ -77,6 +121,8 @@ static int permute(const dg_cuda_call *c)
             steps[1] *= y->d[axis];
         layout_axis(&m.l, y->d[k], 2, steps);
     }
+    if (is_turn(&m.l))
+        return LAUNCH(c, turn_kernel, grid_of_tiles(&m.l), &m);
     return LAUNCH_MANY(c, move_kernel, grid_of(m.n), &m);
 }
 

@@ -80,6 +80,8 @@ static void matching(samples *s)
     match(s, "as many as queries", 1, 6, 6, INTS(6, 5));
     match(s, "more than queries", 1, 7, 4, INTS(7, 5));
     match(s, "many", 1, 40, 60, INTS(40, 33));
+    match(s, "more than a warp likes", 1, 70, 90, INTS(70, 11));
+    match(s, "so many, and fewer queries", 1, 75, 40, INTS(75, 8));
     match(s, "three groups", 3, 3, 12, INTS(3, 2));
     match(s, "groups smaller than the targets", 4, 5, 12, INTS(5, 0));
     ADD(s, match, "equal costs", index_attr, .n = 1);

@@ -130,6 +130,10 @@ static void shapes(samples *s)
     sample_i32_list(s, DG_SHAPE(2, 3), INTS(1, -2, 3, 4, 5, 6));
     ADD(s, permute, "exchange", shape_attr, 2, { 1, 0 });
     sample_real(s, -1, 1, DG_SHAPE(4, 7));
+    ADD(s, permute, "exchange of long axes", shape_attr, 2, { 1, 0 });
+    sample_real(s, -1, 1, DG_SHAPE(34, 9));
+    ADD(s, permute, "exchange of the last two", shape_attr, 3, { 0, 2, 1 });
+    sample_real(s, -1, 1, DG_SHAPE(2, 10, 9));
     ADD(s, permute, "four axes", shape_attr, 4, { 2, 0, 3, 1 });
     sample_real(s, -1, 1, DG_SHAPE(2, 3, 4, 5));
     ADD(s, concat, "last axis", axis_attr, .axis = 2);

@@ -176,6 +176,7 @@ static void norms(samples *s)
         batch_norm(s, with[act], DG_SHAPE(2, 3, 4, 16), act, true);
         batch_norm_fixed(s, acts[act], DG_SHAPE(2, 3, 5, 6), act, false);
         batch_norm_fixed(s, with[act], DG_SHAPE(2, 3, 2, 17), act, true);
+        batch_norm_fixed(s, with[act], DG_SHAPE(2, 3, 1, 8), act, true);
     }
     batch_norm(s, "one element", DG_SHAPE(1, 1, 1, 3), DG_ACT_NONE, false);
     s->list.items[s->list.n - 1]->edges = true; /* its variance is 0 */
