@@ -9,11 +9,11 @@
 #include "base/file.h"
 #include "base/pool.h"
 #include "cli/cli.h"
-#include "cli/fetch.h"
 #include "cli/init_plan.h"
 #include "cli/init_refuse.h"
-#include "cli/published.h"
 #include "runtime/fit_batch.h"
+#include "weights/fetched.h"
+#include "weights/published.h"
 #include "weights/weight_names.h"
 
 typedef struct opts {
@@ -218,7 +218,7 @@ static const char *find_weights(const char *given, dg_arena *a, dg_diag *d)
     }
     path = dg_strdup(a, real);
     free(real);
-    return published && dg_fetch_check(&x, path, d) < 0 ? NULL : path;
+    return published && dg_fetched_check(&x, path, d) < 0 ? NULL : path;
 }
 
 static int make_plan(plan *p, dg_survey *s, const opts *o, const char *to, dg_arena *a, dg_diag *d)

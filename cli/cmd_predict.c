@@ -14,6 +14,7 @@
 #include "media/draw.h"
 #include "media/image.h"
 #include "media/rle.h"
+#include "runtime/trained.h"
 
 typedef struct opts {
     dg_words sets;
@@ -257,10 +258,8 @@ static int verb_predict(const void *given, const dg_words *words, dg_arena *a)
         dg_say_error("detrgraph predict: --crops and --txt need --out DIR\n");
         return DG_EXIT_USAGE;
     }
-    if (dg_trained_published(&w, &code)) {
-        if (code != DG_EXIT_OK)
-            return code;
-        images = *words;
+    if (w.weights && dg_trained_published(w.place, w.weights)) {
+        images = *words; /* no word is a model */
     } else if (words->n < 2) {
         dg_say_error(
             "detrgraph predict: more is expected after \"%s\"\nusage: detrgraph predict %s\n",

@@ -8,6 +8,7 @@
 #include "cli/serve.h"
 #include "cli/signals.h"
 #include "cli/trained.h"
+#include "runtime/trained.h"
 
 typedef struct opts {
     dg_words sets;
@@ -253,9 +254,7 @@ static int verb_serve(const void *given, const dg_words *words, dg_arena *a)
         dg_say_error("detrgraph serve: --port %s: a number from 0 to 65535 is expected\n", o->port);
         return DG_EXIT_USAGE;
     }
-    if (dg_trained_published(&w, &code)) {
-        if (code != DG_EXIT_OK)
-            return code;
+    if (w.weights && dg_trained_published(place, w.weights)) {
         if (*place) {
             dg_say_error("detrgraph serve: \"%s\" is neither a run nor a pipeline; published "
                          "weights need none\n",

@@ -9,7 +9,6 @@
 #include "cli/cli.h"
 #include "cli/fetch.h"
 #include "cli/progress.h"
-#include "cli/published.h"
 #include "config.h"
 #include "runtime/programs.h"
 #include "runtime/trained.h"
@@ -17,6 +16,7 @@
 #include "weights/hf.h"
 #include "weights/onnx.h"
 #include "weights/weights.h"
+#include "weights/published.h"
 #include "weights/weights_inspect.h"
 
 typedef struct opts {

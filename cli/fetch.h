@@ -3,14 +3,7 @@
 #ifndef DG_CLI_FETCH_H
 #define DG_CLI_FETCH_H
 
-#include "base/arena.h"
-
-typedef struct dg_fetched {
-    int64_t bytes;
-    char sha256[65];
-    bool was_there;  /* nothing was fetched: the file is as it was */
-    int64_t resumed; /* bytes that an earlier attempt had left; 0: none */
-} dg_fetched;
+#include "weights/fetched.h"
 
 /* Fetches url to the file `to`, which appears whole or not at all. What has arrived before a cut is
  * kept in TO.part, and continued if the server says that it is still the same file. TO.json keeps
@@ -21,8 +14,5 @@ typedef struct dg_fetched {
  * than before), "fetch-url", "fetch-write", "fetch-unbuilt" (built without libcurl). */
 int dg_fetch(dg_fetched *out, const char *url, const char *to, bool force, bool show, dg_diag *d)
     DG_MUST_USE;
-
-/* Compares a file with what was noted when it was fetched; a file without a note passes. */
-int dg_fetch_check(dg_fetched *out, const char *path, dg_diag *d) DG_MUST_USE;
 
 #endif

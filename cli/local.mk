@@ -22,7 +22,6 @@ detrgraph_SOURCES += \
 	cli/cmd_top.c \
 	cli/cmd_validate.c \
 	cli/cmd_weights.c \
-	cli/coco_names.c cli/coco_names.h \
 	cli/completion.c \
 	cli/ending.c cli/ending.h \
 	cli/fetch.c cli/fetch.h \
@@ -42,7 +41,6 @@ detrgraph_SOURCES += \
 	cli/options.c \
 	cli/predict_out.c cli/predict_out.h \
 	cli/progress.c cli/progress.h \
-	cli/published.c cli/published.h \
 	cli/rank.c \
 	cli/serve.c cli/serve.h \
 	cli/serve_page.c \

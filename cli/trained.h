@@ -7,7 +7,7 @@
 #include "cli/cli.h"
 
 typedef struct dg_trained_words {
-    const char *place, *weights; /* a run or pipeline; --weights, or NULL */
+    const char *place, *weights; /* a run or pipeline; --weights, or NULL: maybe published ones */
     const dg_words *sets;
     const char *which, *precision, *device; /* as the options were given, or NULL */
     int64_t threads;
@@ -15,10 +15,6 @@ typedef struct dg_trained_words {
 
 /* False if neither weights nor a run's folder are given, after reporting that for the verb. */
 bool dg_trained_given(const char *verb, const char *place, const char *weights);
-
-/* True if the weights are published ones and the place is no pipeline; *code: DG_EXIT_OK, or the
- * failure that was reported. */
-bool dg_trained_published(const dg_trained_words *w, int *code);
 
 /* Reads --threshold. False if it is none from 0 to 1, after reporting that. Without the option *out
  * is negative: the detector's is meant. */

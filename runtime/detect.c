@@ -10,6 +10,7 @@
 #include "runtime/run.h"
 #include "runtime/step.h"
 #include "runtime/trained.h"
+#include "weights/coco_names.h"
 
 struct dg_detector {
     dg_run *run, *own; /* own: closed with the detector; or NULL */
@@ -381,6 +382,13 @@ int dg_detector_open(dg_detector **out, const dg_detector_options *given, dg_dia
 
     memcpy(&o, given, given->size < sizeof o ? given->size : sizeof o);
     DG_TRY(dg_trained_find(&t, o.model, o.weights, o.last, o.n_sets, o.sets, p->arena, d));
+    if (t.published) { /* that their data are not here is no news */
+        o.log = NULL;
+        if (!o.names) {
+            o.names = dg_coco_classes(p->arena);
+            o.n_names = DG_COCO_NAMES;
+        }
+    }
     DG_TRY(dg_trained_open(&p->own, &t,
                            (dg_run_options){ .precision = o.precision,
                                              .device = o.device,

@@ -9,6 +9,7 @@
 #include "media/json.h"
 #include "report/history.h"
 #include "weights/archive.h"
+#include "weights/published.h"
 
 enum { PARENTS = 3 }; /* RUN/checkpoints/NAME/FILE */
 
@@ -82,9 +83,40 @@ static int fail_model(const char *model, const char *text, dg_diag *d)
     return -DG_EINPUT;
 }
 
+const dg_published *dg_trained_published(const char *model, const char *weights)
+{
+    const char *name = weights ? weights : model;
+    const dg_published *p = name && !dg_exists(name) ? dg_published_find(name) : NULL;
+    dg_arena *a = dg_arena_open();
+
+    if (p && weights && model &&
+        (dg_path_ends(model, ".xml") || dg_exists(dg_path_join(a, model, "pipeline.xml"))))
+        p = NULL; /* a pipeline or a run, with weights that are not there */
+    dg_arena_close(&a);
+    return p;
+}
+
+static int find_published(dg_trained *t, const char *name, int n_sets, const char *const *sets,
+                          dg_arena *a, dg_diag *d)
+{
+    const char **all = DG_NEW_N(a, n_sets + 1, const char *);
+    int rc;
+
+    *t = (dg_trained){ .published = true, .n_sets = n_sets + 1, .sets = all };
+    DG_TRY(dg_published_detector(&t->file, &t->weights, name, a, d));
+    all[0] = "batch=1"; /* a preset's is for training */
+    for (int i = 0; i < n_sets; i++)
+        all[i + 1] = sets[i];
+out:
+    return rc;
+}
+
 int dg_trained_find(dg_trained *t, const char *model, const char *weights, bool last, int n_sets,
                     const char *const *sets, dg_arena *a, dg_diag *d)
 {
+    if (dg_trained_published(model, weights))
+        return find_published(t, weights ? weights : model, n_sets, sets, a, d);
+
     const bool folder = dg_is_folder(model), whole = folder && has_pipeline(model, a);
     const char *run = whole                                    ? model
                       : folder || !dg_path_ends(model, ".xml") ? run_around(model, a)

@@ -12,12 +12,13 @@ typedef struct dg_trained {
     const char *file, *weights;
     int n_sets;
     const char *const *sets; /* the run's, then the given ones: the last of a name counts */
+    bool published;          /* by others; its data are not here */
     const char *run;         /* whose evaluation proposes a threshold; NULL: none */
 } dg_trained;
 
 /* model: a pipeline; a run's folder; or a checkpoint or file inside of one, which are its weights.
- * weights: a file or folder, or NULL. last: not the best checkpoint's. Error "detector-model":
- * there are no weights, or no pipeline. */
+ * weights: a file or folder, or NULL. Either may be the name of a published detector. last: not the
+ * best checkpoint's. Error "detector-model": there are no weights, or no pipeline. */
 int dg_trained_find(dg_trained *t, const char *model, const char *weights, bool last, int n_sets,
                     const char *const *sets, dg_arena *a, dg_diag *d) DG_MUST_USE;
 /* Opens its pipeline and loads its weights. how: the other options; those of the pipeline are
@@ -26,6 +27,9 @@ int dg_trained_open(dg_run **run, const dg_trained *t, dg_run_options how, dg_di
 /* The settings of the run in a folder, then the given ones; returns their number. */
 int dg_trained_sets(const char *run, int n_sets, const char *const *sets, dg_arena *a,
                     const char *const **out);
+/* The published detector that is asked for in place of files: by the name of weights, or of a model
+ * without weights; NULL: none, these are files. */
+const struct dg_published *dg_trained_published(const char *model, const char *weights);
 /* A setting of the run that a folder is, or is in, or a checkpoint of which it is; NULL: none. */
 const char *dg_trained_set(const char *place, const char *name, dg_arena *a);
 /* The score of the best F1 in the run's evaluation, of this scope, of these weights; 0.4 if they

@@ -3,6 +3,10 @@ libweights_la_SOURCES += \
 	weights/archive.h \
 	weights/class_names.c \
 	weights/class_names.h \
+	weights/coco_names.c \
+	weights/coco_names.h \
+	weights/fetched.c \
+	weights/fetched.h \
 	weights/hf.c \
 	weights/hf.h \
 	weights/hf_config.c \
@@ -16,6 +20,8 @@ libweights_la_SOURCES += \
 	weights/pickle.c \
 	weights/pickle.h \
 	weights/pth.c \
+	weights/published.c \
+	weights/published.h \
 	weights/rows.c \
 	weights/rows.h \
 	weights/safetensors.c \

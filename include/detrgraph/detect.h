@@ -17,7 +17,8 @@ typedef struct dg_detector dg_detector;
 
 typedef struct dg_detector_options {
     size_t size; /* sizeof(dg_detector_options) */
-    /* a run's folder, or a checkpoint or a file of weights in one; or a pipeline, with `weights` */
+    /* a run's folder, or a checkpoint or a file of weights in one; a pipeline, with `weights`; or
+     * the name of a published detector in the cache, "rtdetrv2_r18vd_coco" */
     const char *model;
     const char *weights; /* a file or folder; NULL: model's */
     bool last;           /* of a run: the last weights instead of those with the best score */

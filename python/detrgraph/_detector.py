@@ -26,7 +26,8 @@ def settings(sets: Mapping[str, Setting]) -> list[str]:
 
 
 class Detector:
-    """A trained detector: a run's folder, a checkpoint in one, or a pipeline with weights.
+    """A trained detector: a run's folder, a checkpoint in one, a pipeline with weights, or the name
+    of a published detector that `detrgraph weights fetch` has put into the cache.
 
     It may be used by several threads, which then wait for each other. Close it, or use it in a
     `with` statement, to free its memory at a known time.

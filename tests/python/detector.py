@@ -1,6 +1,9 @@
 """Detector: images in all forms, errors, threads, and a fuzz of bad arrays and files."""
+import os
 import pathlib
 import random
+import struct
+import subprocess
 import threading
 import unittest
 import warnings
@@ -35,6 +38,43 @@ class Picture:
     def convert(self, mode):
         self.converted = mode
         return self.memory
+
+
+class Published(unittest.TestCase):
+    """Names of `weights list` stand for files in the cache, as on the command line."""
+
+    @classmethod
+    def setUpClass(cls):
+        os.environ["XDG_CACHE_HOME"] = os.path.abspath("cache")
+
+    def test_weights_that_are_not_fetched(self):
+        for name, id, help in (("rtdetrv2_r34vd", "weights-unfetched", "weights fetch rtdetrv2_r34vd_coco"),
+                               ("r18vd", "weights-backbone", "--pretrained r18vd")):
+            with self.assertRaises(InputError) as caught:
+                Detector(name)
+            self.assertEqual(caught.exception.id, id)
+            self.assertIn(help, str(caught.exception))
+
+    def test_a_published_detector(self):
+        build, top = pathlib.Path(os.environ["builddir"]), pathlib.Path(os.environ["srcdir"])
+        if not (build / "pipelines").exists(): # a build outside of the sources
+            (build / "pipelines").symlink_to(top / "pipelines")
+            self.addCleanup((build / "pipelines").unlink)
+        head = b'{"backbone.conv1.conv1_1.norm.weight":{"dtype":"F32","shape":[32],"data_offsets":[0,128]}}'
+        pathlib.Path("one.safetensors").write_bytes(struct.pack("<Q", len(head)) + head + bytes(128))
+        place = pathlib.Path("cache/detrgraph/weights/rtdetrv2_r18vd_120e_coco_rerun_48.1.pth")
+        place.parent.mkdir(parents=True)
+        subprocess.run([build / "detrgraph", "weights", "import", "one.safetensors", "--pipeline",
+                        top / "pipelines/rtdetrv2_r18vd_coco.xml", "--partial", "-o", "all.safetensors"],
+                       check=True, capture_output=True)
+        os.rename("all.safetensors", place)
+        with Detector("rtdetrv2_r18vd", sets={"size": 64, "queries": 50}, threads=1) as detector:
+            self.assertEqual((len(detector.classes), detector.classes[0], detector.batch), (80, "person", 1))
+            self.assertEqual(len(detector.predict(PHOTO, 0)), 50 * 6)
+        place.with_name(place.name + ".json").write_text('{"sha256":"%s"}' % ("0" * 64))
+        with self.assertRaises(InputError) as caught: # changed since it was fetched
+            Detector("rtdetrv2_r18vd_coco")
+        self.assertEqual(caught.exception.id, "fetch-damaged")
 
 
 class Detectors(unittest.TestCase):

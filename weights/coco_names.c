@@ -1,5 +1,5 @@
 /* coco_names.c: see coco_names.h. */
-#include "cli/coco_names.h"
+#include "weights/coco_names.h"
 
 static const char *const names[DG_COCO_NAMES] = {
     "person",        "bicycle",      "car",

@@ -1,13 +1,15 @@
 /* published.c: see published.h. Addresses and AP are those of the projects' own pages:
  * lyuwenyu/RT-DETR, roboflow/rf-detr, facebookresearch/dinov2. */
-#include "cli/published.h"
+#include "weights/published.h"
 
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "base/str.h"
+#include "weights/fetched.h"
 
 #define RTDETR "https://github.com/lyuwenyu/storage/releases/download/"
 #define RFDETR "https://storage.googleapis.com/rfdetr/"
@@ -161,19 +163,26 @@ const char *dg_published_place(dg_arena *a, const char *name)
     return folder ? dg_path_join(a, folder, p->file) : NULL;
 }
 
-const char *dg_published_pipeline(dg_arena *a, const char *preset)
+/* The file of a preset's pipeline: beside the program or the library, in their bundle, or
+ * installed; NULL: not found. */
+static const char *find_pipeline(dg_arena *a, const char *preset)
 {
-    const char *name = dg_printf(a, "pipelines/%s.xml", preset);
+    const char *name = dg_printf(a, "pipelines/%s.xml", preset), *program, *library;
     char self[4096];
     const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    const char *folder;
+    Dl_info info;
 
     self[n > 0 ? n : 0] = '\0';
-    folder = dg_path_folder(a, self);
+    program = dg_path_folder(a, self);
+    library = dladdr(dg_published_all, &info) && info.dli_fname ? dg_path_folder(a, info.dli_fname)
+                                                                : program;
 
     const char *const tries[] = {
-        dg_path_join(a, folder, name),                                        /* as built */
-        dg_path_join(a, folder, dg_printf(a, "../share/detrgraph/%s", name)), /* a bundle */
+        dg_path_join(a, program, name),                                        /* as built */
+        dg_path_join(a, program, dg_printf(a, "../share/detrgraph/%s", name)), /* a bundle */
+        dg_path_join(a, library, dg_printf(a, "../%s", name)),                 /* .libs, as built */
+        dg_path_join(a, library,
+                     dg_printf(a, "../share/detrgraph/%s", name)), /* a wheel's bundle */
         dg_path_join(a, DG_PKGDATADIR, name),
     };
 
@@ -181,4 +190,34 @@ const char *dg_published_pipeline(dg_arena *a, const char *preset)
         if (dg_exists(tries[i]))
             return tries[i];
     return NULL;
+}
+
+int dg_published_detector(const char **pipeline, const char **weights, const char *name,
+                          dg_arena *a, dg_diag *d)
+{
+    const dg_published *p = dg_published_find(name);
+    const dg_where at = { .file = name };
+    dg_fetched x;
+
+    *weights = dg_published_place(a, p->name);
+    *pipeline = find_pipeline(a, p->preset);
+    if (!(p->ap > 0)) {
+        dg_fail(d, DG_EINPUT, at, "weights-backbone",
+                "this is a backbone, which detects nothing by itself");
+        dg_help(d, "detrgraph init --data DIR --pretrained %s trains a detector from it", p->name);
+        return -DG_EINPUT;
+    }
+    if (!*weights || !dg_exists(*weights)) {
+        dg_fail(d, DG_EINPUT, at, "weights-unfetched", "these weights are not fetched yet");
+        dg_help(d, "detrgraph weights fetch %s", p->name);
+        return -DG_EINPUT;
+    }
+    if (!*pipeline) {
+        dg_fail(d, DG_EINPUT, at, "weights-preset",
+                "the pipeline %s.xml is not beside the program, nor installed", p->preset);
+        dg_help(d, "name the pipeline before the weights: %s.xml --weights %s", p->preset,
+                *weights);
+        return -DG_EINPUT;
+    }
+    return dg_fetched_check(&x, *weights, d);
 }

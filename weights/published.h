@@ -1,6 +1,6 @@
 /* published.h: weights that others publish: where they are, and what takes them. */
-#ifndef DG_CLI_PUBLISHED_H
-#define DG_CLI_PUBLISHED_H
+#ifndef DG_WEIGHTS_PUBLISHED_H
+#define DG_WEIGHTS_PUBLISHED_H
 
 #include "base/arena.h"
 
@@ -25,7 +25,11 @@ const char *dg_published_near(const char *name); /* a similar name, or NULL */
 const char *dg_published_folder(dg_arena *a);
 /* The file of a published name in the cache, whether it is there or not; NULL: no such name. */
 const char *dg_published_place(dg_arena *a, const char *name);
-/* The file of a preset's pipeline: beside the program, or installed; NULL: not found. */
-const char *dg_published_pipeline(dg_arena *a, const char *preset);
+/* The pipeline and the file of a published detector, of which dg_published_find knows the name.
+ * Errors, with the way out: "weights-backbone" (it detects nothing), "weights-unfetched",
+ * "weights-preset" (its pipeline is neither beside the program or library nor installed),
+ * "fetch-damaged". */
+int dg_published_detector(const char **pipeline, const char **weights, const char *name,
+                          dg_arena *a, dg_diag *d) DG_MUST_USE;
 
 #endif

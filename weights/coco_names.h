@@ -1,6 +1,6 @@
 /* coco_names.h: the classes of COCO, which published detectors know. */
-#ifndef DG_CLI_COCO_NAMES_H
-#define DG_CLI_COCO_NAMES_H
+#ifndef DG_WEIGHTS_COCO_NAMES_H
+#define DG_WEIGHTS_COCO_NAMES_H
 
 #include <detrgraph/data.h>
 
