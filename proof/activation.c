@@ -284,7 +284,6 @@ int dg_vary_activate(dg_proof *p, dg_visit *v)
         read_key(p, node, i, &v->in[i]);
         if (node->in_ports[i]->flags & DG_PORT_OPTIONAL)
             continue;
-        v->never |= !v->in[i].there;
         if (!may_lack(p, node, i))
             v->own = dg_vary_join(v->own, v->in[i].present);
     }

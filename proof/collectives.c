@@ -266,9 +266,7 @@ static void set_result(dg_proof *p, const dg_node *node, const dg_rule *r, const
     out->inexact = dg_vary_join(dg_vary_minus(in->inexact, axes), dg_vary_own_kernels(p, node));
     if (r->kind == DG_RULE_ALLGATHERV) /* every rank gets all rows */
         out->lead = dg_vary_minus(out->lead, axes);
-    out->present = fires;
-    if (r->kind == DG_RULE_BROADCAST)
-        out->present = dg_vary_join(fires, dg_vary_minus(in->present, axes));
+    out->present = fires; /* of a broadcast, too: a root that lacks its operand sends zeros */
     out->only = -1;
 }
 

@@ -198,7 +198,6 @@ typedef struct dg_visit {
     int flag;                             /* its guard's index in p->flags; -1: none */
     uint64_t needs, enough;               /* as in dg_seen, of its firing */
     int at;                               /* as in dg_seen */
-    bool never;                           /* a required input is not wired */
     bool guarded;                         /* its guard is wired */
     int guard_at;                         /* as in dg_seen, of its guard */
     bool filled; /* connect: where something keeps it from firing, its outputs are zeros */

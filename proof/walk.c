@@ -116,8 +116,6 @@ static void drive(dg_proof *p, dg_visit *v)
     if (!v->node->class->feeds)
         return;
     for (int i = 0; i < v->node->n_in; i++) {
-        if (!v->in[i].there || !v->in[i].stream)
-            continue;
         p->clock->rounds = dg_vary_join(p->clock->rounds, v->in[i].rate);
         p->clock->endless |= v->in[i].endless && p->train;
         p->clock->rate = dg_vary_join(p->clock->rate, v->in[i].endless && p->train ? v->in[i].after
@@ -186,8 +184,6 @@ static void visit_node(dg_proof *p, dg_walked *f, const dg_node *node)
         return;
     }
     only = dg_vary_activate(p, &v);
-    if (v.never)
-        return;
     begin_outputs(p, &v, only);
     dg_vary_partial(p, &v);
     if (node->model)

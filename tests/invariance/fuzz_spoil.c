@@ -106,6 +106,8 @@ static void spoil_node(fz_drawer *w, fz_node *n, int i)
             n->norm = FZ_NONE;
         if (fz_classes[n->op].flags & FZ_COLLECTIVE && w->m->tp > 1)
             n->axis = fz_chance(w->d, 50) ? FZ_DP : FZ_TP;
+        if (n->axis == FZ_TP && n->root >= w->m->tp)
+            n->root = FZ_NONE;
         return;
     case 6:
         if (((fz_classes[n->op].flags & FZ_TENSOR_OP) && n->scope < FZ_IN_MODEL) ||
