@@ -8,7 +8,7 @@
 /* The state of a wire. */
 static dg_seen read_wire(const dg_walked *f, const dg_wire *w)
 {
-    dg_seen in = { .only = -1 };
+    dg_seen in = { 0 };
 
     return w->from ? dg_vary_read_keys(f->out[w->from->index][w->port], w->key) : in;
 }
@@ -207,27 +207,6 @@ static int place(const dg_proof *p, const dg_visit *v)
     return grouped && !open ? meet(at, group) : at;
 }
 
-/* The single rank shared by all reasons that keep this node from firing; -1: none. */
-static int only_rank(const dg_visit *v, dg_vary around, dg_vary on)
-{
-    int only = -1;
-
-    if (around.axes || v->guard.axes)
-        return -1;
-    if (on.axes)
-        only = (int)v->node->on;
-    for (int i = 0; i < v->node->n_in; i++) {
-        const dg_seen *in = &v->in[i];
-
-        if (!in->there || !in->present.axes || v->node->in_ports[i]->flags & DG_PORT_OPTIONAL)
-            continue;
-        if (in->only < 0 || (only >= 0 && in->only != only))
-            return -1;
-        only = in->only;
-    }
-    return only;
-}
-
 /* True if all readers of this node take part without its outputs: then its absence loses
  * nothing. */
 static bool only_lacked(const dg_proof *p, const dg_node *node)
@@ -270,7 +249,7 @@ static bool is_kept(const dg_proof *p, const dg_visit *v)
     return v->guarded || node->on >= 0 || (group && !sure);
 }
 
-int dg_vary_activate(dg_proof *p, dg_visit *v)
+void dg_vary_activate(dg_proof *p, dg_visit *v)
 {
     const dg_node *node = v->node;
     dg_vary around = dg_vary_join(v->f->fires, p->clock->skip), on = place_of(p, node);
@@ -297,12 +276,11 @@ int dg_vary_activate(dg_proof *p, dg_visit *v)
         p->filled[node->number] = v->filled ? DG_FILLED : DG_NOT_FILLED;
     v->zeros = v->filled ? v->own : (dg_vary){ 0 };
     if (v->filled)
-        return -1;
+        return;
     if (v->guard.axes || (on.axes && !only_lacked(p, node)))
         dg_vary_root(p, node, DG_ABSENT_NODE, dg_vary_join(v->guard, on), v->flag);
     else if (node->when.from)
         dg_vary_root(p, node, DG_ABSENT_NODE, (dg_vary){ 0 }, v->flag);
-    return only_rank(v, around, on);
 }
 
 /* Presence of the outputs; where zeros replace them, what keeps the node from firing does not

@@ -113,7 +113,7 @@ static void check_shape(dg_proof *p, const dg_node *node, int port, bool ragged,
 /* A collective inside the node is to be of fixed size; lowering shows whether it is. */
 static void check_inner(dg_proof *p, const dg_node *node, const dg_seen in[], uint32_t axes)
 {
-    dg_seen all = { .only = -1 };
+    dg_seen all = { 0 };
 
     for (int i = 0; i < node->n_in; i++) {
         all.size = dg_vary_join(all.size, in[i].size);
@@ -267,7 +267,6 @@ static void set_result(dg_proof *p, const dg_node *node, const dg_rule *r, const
     if (r->kind == DG_RULE_ALLGATHERV) /* every rank gets all rows */
         out->lead = dg_vary_minus(out->lead, axes);
     out->present = fires; /* of a broadcast, too: a root that lacks its operand sends zeros */
-    out->only = -1;
 }
 
 /* Sets the results; for a record, per key. */
@@ -289,7 +288,7 @@ static void set_results(dg_proof *p, const dg_node *node, const dg_rule *r, cons
 void dg_vary_collective(dg_proof *p, const dg_node *node, const dg_rule *r, const dg_seen in[],
                         dg_vary fires, dg_seen *out)
 {
-    static const dg_seen nothing = { .only = -1 };
+    static const dg_seen nothing = { 0 };
     uint32_t axes = dg_vary_row_axes(p, node, r) & p->live;
     int port = dg_rule_input(node, r);
     const dg_seen *operand = port >= 0 && in[port].there ? &in[port] : &nothing;

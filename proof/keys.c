@@ -36,7 +36,6 @@ static void fill(dg_proof *p, const dg_visit *v, dg_seen *out)
     out->value = dg_vary_join(out->value, dg_vary_join(out->present, v->zeros));
     out->present = v->around;
     out->may = false;
-    out->only = -1;
     out->at = v->f->at;
     out->needs = v->f->needs;
     out->enough = v->f->enough;

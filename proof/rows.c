@@ -72,7 +72,6 @@ static void shape_output(dg_proof *p, dg_visit *v, const dg_rule *r, dg_seen *ou
         out->may = true;
         out->enough = DG_VARY_NEVER;
         out->present = dg_vary_join(out->present, from);
-        out->only = from.axes ? -1 : out->only;
         dg_vary_root(p, v->node, (dg_absence)1 << number, from, -1);
         break;
     case DG_RULE_DIMS:
@@ -161,11 +160,8 @@ static void check_nonlinear(dg_proof *p, const dg_visit *v, int port)
 {
     dg_vary part = v->in[port].partial;
 
-    if (v->node->in_types[port]->kind == DG_TYPE_GRADIENTS && only_shown(v->node)) {
-        for (int i = 0; i < v->node->n_out; i++)
-            v->out[i].value = dg_vary_join(v->out[i].value, part);
-        return;
-    }
+    if (v->node->in_types[port]->kind == DG_TYPE_GRADIENTS && only_shown(v->node))
+        return; /* a number of this rank's own, as the gradient is */
     dg_vary_fault(p, "DG-VALUE", v->node->where, part,
                   "%s uses \"%s\" in a way that is not linear, and it is only this rank's summand "
                   "over %s: the norm of a partial sum is no partial norm",
@@ -272,7 +268,7 @@ static void check_gradients(dg_proof *p, const dg_visit *v)
 static void apply_row(dg_proof *p, dg_visit *v, const dg_rule *r)
 {
     const dg_node *node = v->node;
-    dg_seen *out = NULL, other = { .only = -1 };
+    dg_seen *out = NULL, other = { 0 };
 
     for (int i = 0; v->out && i < node->n_out; i++) {
         if (r->to && strcmp(r->to, node->out_ports[i]->name) == 0)

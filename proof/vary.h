@@ -46,8 +46,7 @@ typedef struct dg_seen {
     /* bits of p->flags: guards that imply its presence, apart from `present`; NEVER: something else
      * is needed, too */
     uint64_t enough;
-    int only; /* the only rank that has it, without another reason for absence; -1: none */
-    int at;   /* 1 + the only rank that can have it; 0: several can; negative: none can */
+    int at; /* 1 + the only rank that can have it; 0: several can; negative: none can */
     dg_vary value, present, rate, size, lead, partial, inexact;
     bool learned; /* hangs on trainable parameters */
     /* how the operands differed that depend on parameters and reached this value through
@@ -255,8 +254,8 @@ const char *dg_vary_counted(const dg_proof *p, const dg_node *node, const dg_rul
 const char *dg_vary_state_way(const dg_proof *p, const dg_node *node, int port, dg_vary v);
 
 /* --- activation.c */
-/* Computes inputs and activation; returns the only rank that fires, or -1. */
-int dg_vary_activate(dg_proof *p, dg_visit *v);
+/* Computes inputs and activation. */
+void dg_vary_activate(dg_proof *p, dg_visit *v);
 /* a required input may be missing */
 bool dg_vary_may_lack(const dg_node *node, const dg_seen in[]);
 dg_vary dg_vary_present(const dg_visit *v); /* presence of its outputs, before rules */

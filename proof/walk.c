@@ -76,7 +76,7 @@ static void leave_out(dg_seen *out, dg_vary own)
         out->size = dg_vary_join(out->size, own);
 }
 
-static void begin_outputs(dg_proof *p, dg_visit *v, int only)
+static void begin_outputs(dg_proof *p, dg_visit *v)
 {
     const dg_node *node = v->node;
     dg_vary present = dg_vary_present(v);
@@ -86,7 +86,6 @@ static void begin_outputs(dg_proof *p, dg_visit *v, int only)
 
         *out = (dg_seen){ .there = true,
                           .stream = dg_contract_is_stream(node->out_contracts[i]),
-                          .only = only,
                           .at = v->filled ? v->f->at : v->at,
                           .flag = ++p->n_values,
                           .may = !v->filled && (node->when.from || dg_vary_may_lack(node, v->in)),
@@ -144,10 +143,8 @@ static void walk_use(dg_proof *p, dg_visit *v)
         *out = inside.out[m->output->index][i];
         out->may |= before.may;
         dg_vary_settle(p, v, out);
-        if (v->filled) {
-            out->only = before.only;
+        if (v->filled)
             out->flag = before.flag;
-        }
     }
 }
 
@@ -172,7 +169,6 @@ static void visit_node(dg_proof *p, dg_walked *f, const dg_node *node)
                    .node = node,
                    .in = DG_NEW_N(p->arena, node->n_in, dg_seen),
                    .out = DG_NEW_N(p->arena, node->n_out, dg_seen) };
-    int only;
 
     f->out[node->index] = v.out;
     v.turn = p->monitors ? p->turns[node->number]++ : 0;
@@ -183,8 +179,8 @@ static void visit_node(dg_proof *p, dg_walked *f, const dg_node *node)
         mark(p, &v);
         return;
     }
-    only = dg_vary_activate(p, &v);
-    begin_outputs(p, &v, only);
+    dg_vary_activate(p, &v);
+    begin_outputs(p, &v);
     dg_vary_partial(p, &v);
     if (node->model)
         walk_use(p, &v);
