@@ -236,9 +236,46 @@ static const char *last_part(const char *name)
     return dot ? dot + 1 : name;
 }
 
+/* The instruction that reads a value; NULL: none does. */
+static const dg_instr *reader_of(const dg_program *p, int32_t v)
+{
+    for (int i = 0; i < p->instrs.n; i++)
+        for (int k = 0; k < p->instrs.items[i].n_in; k++)
+            if (p->instrs.items[i].v[k] == v)
+                return &p->instrs.items[i];
+    return NULL;
+}
+
+/* A model of padded images reads the size of each, which the file's one input does not carry: it
+ * would take padding for image, and find other things than detrgraph does. */
+static int refuse_sizes(const dg_onnx *o)
+{
+    const dg_program *p = o->p;
+
+    for (int i = 0; i < p->inputs.n; i++) {
+        const dg_binding *b = &p->inputs.items[i];
+        const dg_instr *reader =
+            strcmp(last_part(b->name), "sizes") == 0 ? reader_of(p, b->value) : NULL;
+
+        if (!reader)
+            continue;
+        dg_fail(o->d, DG_EUNSUPPORTED, reader->origin.where, "onnx-padding",
+                "reads the size of each image in its canvas, and an exported model has no input "
+                "but images: padding masks, and soft_nms of <detect>, have no form in ONNX here");
+        dg_help(o->d, "detrgraph predict and serve, and detect.h and Python's Detector, run such a "
+                      "model");
+        return -DG_EUNSUPPORTED;
+    }
+    return 0;
+}
+
 static int open_input(dg_onnx *o, const dg_scope *scope)
 {
     const dg_program *p = o->p;
+    int rc = refuse_sizes(o);
+
+    if (rc)
+        return rc;
 
     for (int i = 0; i < p->inputs.n; i++) {
         const dg_value *v = &p->values.items[p->inputs.items[i].value];
