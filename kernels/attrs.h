@@ -11,8 +11,9 @@ typedef struct no_attr {
     int64_t unused;
 } no_attr;
 /* conv2d: stride, pad; conv2d_dx: h, w are the size of x; conv2d_dw: the kernel's size kh, kw */
+/* exact: long sums in f32 are to be cut into parts, where that lessens rounding errors */
 typedef struct conv_attr {
-    int64_t stride, pad, h, w;
+    int64_t stride, pad, h, w, exact;
 } conv_attr;
 /* flip: the kernel turned by half a turn, for the gradient of x; size: of the kernel, for that of
  * w */

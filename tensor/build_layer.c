@@ -17,6 +17,12 @@ dg_val dg_conv2d(dg_build *b, dg_val x, dg_val w, dg_val bias, int stride, int p
     return dg_emit1(b, DG_OP(conv2d), &(conv_attr){ .stride = stride, .pad = pad }, x, w, bias, 3);
 }
 
+dg_val dg_conv2d_exact(dg_build *b, dg_val x, dg_val w, dg_val bias, int stride, int pad)
+{
+    return dg_emit1(b, DG_OP(conv2d), &(conv_attr){ .stride = stride, .pad = pad, .exact = 1 }, x,
+                    w, bias, 3);
+}
+
 /* [..,M,K] -> [rows, K] */
 static dg_val as_matrix(dg_build *b, dg_val x)
 {

@@ -14,11 +14,13 @@ void dg_grad_conv2d(dg_build *b, dg_grad_call *g)
     if (g->wanted[2])
         g->din[2] = dg_sum(b, dy, 7, false);
     if (g->wanted[1])
-        g->din[1] = dg_emit1(b, DG_OP(conv2d_dw), &(conv_attr){ a->stride, a->pad, w.d[2], w.d[3] },
-                             g->in[0], dy, DG_NONE, 2);
+        g->din[1] =
+            dg_emit1(b, DG_OP(conv2d_dw), &(conv_attr){ a->stride, a->pad, w.d[2], w.d[3], 0 },
+                     g->in[0], dy, DG_NONE, 2);
     if (g->wanted[0])
-        g->din[0] = dg_emit1(b, DG_OP(conv2d_dx), &(conv_attr){ a->stride, a->pad, x.d[1], x.d[2] },
-                             dy, g->in[1], DG_NONE, 2);
+        g->din[0] =
+            dg_emit1(b, DG_OP(conv2d_dx), &(conv_attr){ a->stride, a->pad, x.d[1], x.d[2], 0 }, dy,
+                     g->in[1], DG_NONE, 2);
 }
 
 static dg_val product(dg_build *b, dg_val x, dg_val y, bool trans_x, bool trans_y)

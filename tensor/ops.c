@@ -18,7 +18,8 @@
 
 static const dg_field fields_no_attr[] = { END };
 static const dg_field fields_conv_attr[] = {
-    INT(conv_attr, stride), INT(conv_attr, pad), INT(conv_attr, h), INT(conv_attr, w), END,
+    INT(conv_attr, stride), INT(conv_attr, pad),   INT(conv_attr, h),
+    INT(conv_attr, w),      INT(conv_attr, exact), END,
 };
 static const dg_field fields_depthwise_attr[] = { INT(depthwise_attr, flip),
                                                   INT(depthwise_attr, size), END };

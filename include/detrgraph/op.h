@@ -172,6 +172,9 @@ DG_PUBLIC dg_val dg_reduce_max(dg_build *b, dg_val x, uint32_t axes, bool keep);
 
 /* x [B,H,W,I], w [O,I,kh,kw], bias [O] or DG_NONE -> [B,(H+2p-kh)/s+1,(W+2p-kw)/s+1,O] */
 DG_PUBLIC dg_val dg_conv2d(dg_build *b, dg_val x, dg_val w, dg_val bias, int stride, int pad);
+/* The same with smaller rounding errors in f32, for some more time: for convolutions in a row whose
+ * results are normalised, where the errors of each are those of the next. */
+DG_PUBLIC dg_val dg_conv2d_exact(dg_build *b, dg_val x, dg_val w, dg_val bias, int stride, int pad);
 /* Depthwise convolution, padded to keep the size: x [B,H,W,C], w [C,1,k,k] with odd k, bias [C] or
  * DG_NONE -> [B,H,W,C] */
 DG_PUBLIC dg_val dg_depthwise_conv(dg_build *b, dg_val x, dg_val w, dg_val bias);

@@ -73,3 +73,9 @@ void dg_host_narrow(void *to, const void *from, int64_t n, int threads)
 {
     pick_convert()->narrow(to, from, n, threads);
 }
+
+void dg_host_add_parts(float *to, const float *from, const float *bias, int64_t n, int64_t width,
+                       int64_t parts, int threads)
+{
+    pick_convert()->add_parts(to, from, bias, n, width, parts, threads);
+}

@@ -11,6 +11,7 @@
 #include "base/pool.h"
 #include "kernels/backend.h"
 #include "kernels/host/host.h"
+#include "kernels/host/long_sums.h"
 #include "kernels/host/weight_gradient.h"
 
 #ifndef DG_REF_ONLY /* else no_dnn.c */
@@ -459,12 +460,14 @@ static slot *add_map(recipe *r, int arg, int operand, const dg_tensor *t)
                     (int64_t[]){ h * w * c, 1, w * c, c });
 }
 
-static slot *add_weight(recipe *r, int arg, int operand, const dg_tensor *t)
+/* parts: as a convolution in groups, each of which sums over an equal part of I. */
+static slot *add_weight(recipe *r, int arg, int operand, const dg_tensor *t, int64_t parts)
 {
-    const int64_t *d = t->shape.d;
+    const int64_t *d = t->shape.d, each = d[1] / parts, size = d[2] * d[3];
+    int one = parts == 1; /* no axis of parts */
 
-    return add_slot(r, arg, operand, t, 4, d,
-                    (int64_t[]){ d[1] * d[2] * d[3], d[2] * d[3], d[3], 1 });
+    return add_slot(r, arg, operand, t, 5 - one, &(int64_t[]){ parts, d[0], each, d[2], d[3] }[one],
+                    &(int64_t[]){ each * size, d[1] * size, size, d[3], 1 }[one]);
 }
 
 typedef struct steps {
@@ -492,10 +495,12 @@ out:
     return rc;
 }
 
+/* A y with several times w's outputs asks for the sums' parts, side by side. */
 static int make_conv(dg_prepare *p, recipe *r)
 {
+    int64_t parts = p->t[p->n - 1].shape.d[3] / p->t[1].shape.d[0];
     slot *x = add_map(r, DNNL_ARG_SRC, 0, &p->t[0]),
-         *w = add_weight(r, DNNL_ARG_WEIGHTS, 1, &p->t[1]), *b = NULL, *y;
+         *w = add_weight(r, DNNL_ARG_WEIGHTS, 1, &p->t[1], parts), *b = NULL, *y;
 
     if (dg_host_given(&p->t[2]))
         b = add_slot(r, DNNL_ARG_BIAS, 2, &p->t[2], 1, p->t[2].shape.d, (int64_t[]){ 1 });
@@ -508,7 +513,7 @@ static int make_conv(dg_prepare *p, recipe *r)
 static int make_conv_dx(dg_prepare *p, recipe *r)
 {
     slot *dy = add_map(r, DNNL_ARG_DIFF_DST, 0, &p->t[0]),
-         *w = add_weight(r, DNNL_ARG_WEIGHTS, 1, &p->t[1]);
+         *w = add_weight(r, DNNL_ARG_WEIGHTS, 1, &p->t[1], 1);
     slot *dx = add_map(r, DNNL_ARG_DIFF_SRC, 2, &p->t[2]);
     const_layout lx, lw, ly;
     steps s = steps_of(p->attr);
@@ -531,7 +536,7 @@ static int make_conv_dw(dg_prepare *p, recipe *r)
 {
     slot *x = add_map(r, DNNL_ARG_SRC, 0, &p->t[0]),
          *dy = add_map(r, DNNL_ARG_DIFF_DST, 1, &p->t[1]);
-    slot *dw = add_weight(r, DNNL_ARG_DIFF_WEIGHTS, 2, &p->t[2]);
+    slot *dw = add_weight(r, DNNL_ARG_DIFF_WEIGHTS, 2, &p->t[2], 1);
     const_layout lx, lw, ly;
     steps s = steps_of(p->attr);
     int rc = 0;
@@ -583,8 +588,8 @@ static int prepare_conv_dw(dg_prepare *p)
     return prepare(p, bf16, pointwise && bf16 ? make_pointwise_dw : make_conv_dw);
 }
 
-extern const dg_kernel dg_host_conv2d, dg_host_conv2d_dx, dg_host_matmul;
-const dg_kernel dg_host_conv2d = { prepare_conv, run, job_close };
+extern const dg_kernel dg_host_conv2d_dx, dg_host_matmul;
+const dg_kernel dg_host_whole_conv2d = { prepare_conv, run, job_close };
 const dg_kernel dg_host_conv2d_dx = { prepare_conv_dx, run, job_close };
 const dg_kernel dg_host_whole_conv2d_dw = { prepare_conv_dw, run, job_close };
 const dg_kernel dg_host_matmul = { prepare_matmul, run, job_close };

@@ -14,6 +14,10 @@ static inline bool dg_host_given(const dg_tensor *t)
 void dg_host_widen(void *to, const void *from, int64_t n, int threads);
 void dg_host_narrow(void *to, const void *from, int64_t n, int threads);
 
+/* to [n,width] = bias + sum over parts of from [n,parts,width]; bias may be NULL. */
+void dg_host_add_parts(float *to, const float *from, const float *bias, int64_t n, int64_t width,
+                       int64_t parts, int threads);
+
 /* Opens "cpu" or "ref". */
 int dg_host_open(dg_backend **b, const char *device, dg_diag *d) DG_MUST_USE;
 

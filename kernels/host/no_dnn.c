@@ -3,6 +3,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/host/host.h"
+#include "kernels/host/long_sums.h"
 #include "kernels/host/weight_gradient.h"
 
 #ifdef DG_REF_ONLY
@@ -26,7 +27,7 @@
     }                                                                 \
     const dg_kernel twin = { prepare_##name, run_##name, release_##name }
 
-TWIN(conv2d, dg_host_conv2d);
+TWIN(conv2d, dg_host_whole_conv2d);
 TWIN(conv2d_dx, dg_host_conv2d_dx);
 TWIN(conv2d_dw, dg_host_whole_conv2d_dw);
 TWIN(matmul, dg_host_matmul);

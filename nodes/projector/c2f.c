@@ -14,7 +14,7 @@ dg_val dg_c2f_conv(const dg_param_path_of *outer, const char *name, dg_val x, in
     dg_val w = dg_param_at(&at, "conv.weight", DG_SHAPE(out, in, size, size),
                            dg_init_fan_in(in * size * size));
 
-    return dg_c2f_norm(&bn, dg_conv2d(at.b, x, w, DG_NONE, stride, size / 2));
+    return dg_c2f_norm(&bn, dg_conv2d_exact(at.b, x, w, DG_NONE, stride, size / 2));
 }
 
 static dg_val conv_silu(const dg_param_path_of *outer, const char *name, dg_val x, int64_t out,

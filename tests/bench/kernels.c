@@ -186,7 +186,8 @@ static void conv(const bench *b, bool low, int64_t n, int64_t i, int64_t h, int6
 {
     int64_t pad = (k - 1) / 2, y = (h + 2 * pad - k) / stride + 1;
     double flops = 2.0 * (double)(n * y * y * i * o * k * k);
-    conv_attr fwd = { stride, pad, 0, 0 }, dx = { stride, pad, h, h }, dw = { stride, pad, k, k };
+    conv_attr fwd = { stride, pad, 0, 0, 0 }, dx = { stride, pad, h, h, 0 },
+              dw = { stride, pad, k, k, 0 };
     char name[3][32];
 
     snprintf(name[0], sizeof name[0], "conv %dx%d s%d >%d", (int)k, (int)k, (int)stride, (int)o);

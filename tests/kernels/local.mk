@@ -2,6 +2,9 @@
 check_PROGRAMS += tests/kernels/backend
 tests_kernels_backend_SOURCES = tests/check.h tests/kernels/backend.c
 tests_kernels_backend_LDADD = $(tensor_rooms) $(test_libs)
+check_PROGRAMS += tests/kernels/rounding
+tests_kernels_rounding_SOURCES = tests/check.h tests/kernels/rounding.c
+tests_kernels_rounding_LDADD = $(tensor_rooms) $(test_libs)
 far_tests = tests/kernels/far tests/kernels/far_calls tests/kernels/far_faults \
 	tests/kernels/far_record
 check_PROGRAMS += $(far_tests)
@@ -13,7 +16,7 @@ tests_kernels_far_LDADD = $(tensor_rooms) $(test_libs)
 tests_kernels_far_calls_LDADD = $(tests_kernels_far_LDADD)
 tests_kernels_far_faults_LDADD = $(tests_kernels_far_LDADD)
 tests_kernels_far_record_LDADD = $(tests_kernels_far_LDADD)
-TESTS += tests/kernels/backend $(far_tests)
+TESTS += tests/kernels/backend tests/kernels/rounding $(far_tests)
 threaded += $(far_tests)
 EXTRA_DIST +=
 # Speed is measured, not tested: make tests/bench/kernels

@@ -49,7 +49,7 @@ static void decode_body(void *ctx, int64_t begin, int64_t end, int thread)
         load_boxes(deltas + 4 * i, n, d);
         load_boxes(boxes + 4 * i, n, box);
         for (int k = 0; k < 2; k++) {
-            y[k] = vf_fma(d[k], box[k + 2], box[k]);
+            y[k] = d[k] * box[k + 2] + box[k]; /* rounded twice, as PyTorch does */
             y[k + 2] = vf_exp(d[k + 2]) * box[k + 2];
         }
         store_boxes(to + 4 * i, n, y);

@@ -1,4 +1,5 @@
-/* cast.c: f32 <-> bf16, rounding to nearest even; equal types are copied. */
+/* cast.c: f32 <-> bf16, rounding to nearest even; equal types are copied. And the sum of parts of a
+ * long sum. */
 #include "kernels/host/simd/cast.h"
 
 #include "kernels/host/simd/simd.h"
@@ -49,6 +50,38 @@ static void narrow(void *to, const void *from, int64_t n, int threads)
     start((call){ to, from, true, false }, n, threads);
 }
 
+typedef struct parts_call {
+    float *to;
+    const float *from, *bias;
+    int64_t width, parts;
+} parts_call;
+
+static void parts_body(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const parts_call *c = ctx;
+
+    (void)thread;
+    for (int64_t i = begin; i < end; i++)
+        for (int64_t k = 0; k < c->width; k += W) {
+            int64_t w = min64(c->width - k, W);
+            vf sum = ld_n(c->from, i * c->parts * c->width + k, w, false);
+
+            for (int64_t p = 1; p < c->parts; p++)
+                sum += ld_n(c->from, (i * c->parts + p) * c->width + k, w, false);
+            if (c->bias)
+                sum += ld_n(c->bias, k, w, false);
+            st_n(c->to, i * c->width + k, sum, w, false);
+        }
+}
+
+static void add_parts(float *to, const float *from, const float *bias, int64_t n, int64_t width,
+                      int64_t parts, int threads)
+{
+    parts_call c = { to, from, bias, width, parts };
+
+    dg_parallel_for(n * width < SERIAL ? 1 : threads, n, parts_body, &c);
+}
+
 static int cast(const dg_args *a)
 {
     start((call){ a->t[DG_CAST_Y].data, a->t[DG_CAST_X].data, is_low(a, DG_CAST_Y),
@@ -58,5 +91,5 @@ static int cast(const dg_args *a)
 }
 
 extern const dg_host_convert DG_SIMD_SYMBOL(convert);
-const dg_host_convert DG_SIMD_SYMBOL(convert) = { widen, narrow };
+const dg_host_convert DG_SIMD_SYMBOL(convert) = { widen, narrow, add_parts };
 DG_SIMD(cast, NULL, cast);
