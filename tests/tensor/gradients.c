@@ -238,12 +238,17 @@ static void accumulation(void **state)
     (void)state;
     for (int k = 1; k <= 2; k++) {
         rig r = rig_open(true);
-        dg_val w = dg_param(r.b, "w", DG_SHAPE(2, 3), dg_init_uniform(1)), loss;
+        dg_val w = dg_param(r.b, "w", DG_SHAPE(2, 3), dg_init_uniform(1)), loss, g_all;
+        dg_str text = { 0 };
 
         loss = weighted(&r, dg_matmul(r.b, dg_input(r.b, "v", DG_REAL, DG_SHAPE(4, 2)), w));
-        dg_backward(r.b, loss, k);
+        g_all = dg_backward(r.b, loss, k);
+        dg_result(r.b, "norm", dg_gradient_norm(r.b, g_all));
         rig_compile(&r, DG_F64);
         assert_int_equal(rig_count(&r, DG_OP(accumulate)), k == 2);
+        dg_plan_print(&text, r.plan, true);
+        assert_int_equal(strstr(text.s, "\nonce for 2 batches:\n") != NULL, k == 2);
+        dg_str_free(&text);
         for (int batch = 0; batch < 2; batch++) {
             fill(v, 8, 0.5 + batch);
             rig_input(&r, "v", v);
