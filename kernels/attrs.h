@@ -30,6 +30,11 @@ typedef struct norm_attr {
     /* batch_norm_grad: there is no residual, so ReLU's gate can be computed from x instead of y */
     int64_t plain;
 } norm_attr;
+/* norm: fixed, of the convolution's result */
+typedef struct conv_norm_attr {
+    conv_attr conv;
+    norm_attr norm;
+} conv_norm_attr;
 /* axis, ranks: as in reduce_attr */
 typedef struct sync_attr {
     norm_attr norm;

@@ -3,6 +3,8 @@
  *                                                kinds of statistics
  *     adamw, ema                              -> adamw that also moves the averages
  *                                                of what it trains
+ * and, once types are chosen, where the device has such a kernel,
+ *     conv2d, batch_norm_fixed                -> conv2d_norm
  * Values that have other readers, or are results, are kept. */
 #include <string.h>
 
@@ -130,9 +132,8 @@ static void fuse_ema(fusion *f, int i)
     }
 }
 
-void dg_pass_fuse(dg_program *p)
+static fusion fusion_open(dg_program *p, dg_arena *scratch)
 {
-    dg_arena *scratch = dg_arena_open();
     fusion f = {
         .p = p,
         .uses = DG_NEW_N(scratch, p->values.n, int),
@@ -142,6 +143,14 @@ void dg_pass_fuse(dg_program *p)
 
     count_uses(&f);
     memset(f.keep, 1, (size_t)p->instrs.n);
+    return f;
+}
+
+void dg_pass_fuse(dg_program *p)
+{
+    dg_arena *scratch = dg_arena_open();
+    fusion f = fusion_open(p, scratch);
+
     for (int i = 0; i < p->instrs.n; i++) {
         const dg_op *op = p->instrs.items[i].op;
 
@@ -151,6 +160,63 @@ void dg_pass_fuse(dg_program *p)
         else if (op == DG_OP(ema))
             fuse_ema(&f, i);
     }
+    dg_program_compact(p, f.keep);
+    dg_arena_close(&scratch);
+}
+
+/* ---- convolutions ---------------------------------------------------------------------------- */
+
+static dg_tensor operand(const fusion *f, int32_t v)
+{
+    const dg_value *x = &f->p->values.items[v];
+
+    return v ? (dg_tensor){ x->dtype, x->shape, NULL } : (dg_tensor){ .shape = { .rank = -1 } };
+}
+
+/* A convolution whose result only the norm in slot j reads becomes part of it. */
+static void fuse_convolution(fusion *f, int i, dg_backend *backend)
+{
+    dg_instr *conv = &f->p->instrs.items[i];
+    int32_t y = conv->v[conv->n_in], *v;
+    int j = only_reader(f, y, i);
+    dg_instr *norm = j < 0 ? NULL : &f->p->instrs.items[j];
+    dg_tensor t[8];
+    conv_norm_attr attr;
+    const dg_kernel *k;
+    bool is_ref = false;
+
+    if (!norm || norm->op != DG_OP(batch_norm_fixed) || norm->v[0] != y || conv->v[2])
+        return;
+    v = DG_NEW_N(f->p->arena, 8, int32_t);
+    v[0] = conv->v[0];
+    v[1] = conv->v[1];
+    memcpy(v + 2, norm->v + 1, 6 * sizeof *v); /* s b mean var res y */
+    for (int n = 0; n < 8; n++)
+        t[n] = operand(f, v[n]);
+    /* kernels store all of them in one type */
+    if (t[0].dtype != t[7].dtype || operand(f, y).dtype != t[7].dtype ||
+        (v[6] && t[6].dtype != t[7].dtype))
+        return;
+    k = backend->select(backend, DG_OP(conv2d_norm), t, 8, &is_ref);
+    if (!k || is_ref)
+        return;
+    attr = (conv_norm_attr){ *(const conv_attr *)conv->attr, *(const norm_attr *)norm->attr };
+    norm->op = DG_OP(conv2d_norm);
+    norm->attr = dg_memdup(f->p->arena, &attr, sizeof attr);
+    norm->n_in = 7;
+    norm->v = v;
+    f->p->values.items[y].producer = -2;
+    f->keep[i] = false;
+}
+
+void dg_pass_fuse_convolutions(dg_program *p, dg_backend *backend)
+{
+    dg_arena *scratch = dg_arena_open();
+    fusion f = fusion_open(p, scratch);
+
+    for (int i = 0; i < p->instrs.n && backend; i++)
+        if (p->instrs.items[i].op == DG_OP(conv2d))
+            fuse_convolution(&f, i, backend);
     dg_program_compact(p, f.keep);
     dg_arena_close(&scratch);
 }

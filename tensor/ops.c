@@ -28,6 +28,13 @@ static const dg_field fields_matmul_attr[] = { INT(matmul_attr, trans_a), INT(ma
 static const dg_field fields_norm_attr[] = {
     REAL(norm_attr, eps), INT(norm_attr, act), INT(norm_attr, fixed), INT(norm_attr, plain), END,
 };
+static const dg_field fields_conv_norm_attr[] = {
+    INT(conv_norm_attr, conv.stride),
+    INT(conv_norm_attr, conv.pad),
+    REAL(conv_norm_attr, norm.eps),
+    INT(conv_norm_attr, norm.act),
+    END,
+};
 static const dg_field fields_sync_attr[] = {
     REAL(sync_attr, norm.eps),
     INT(sync_attr, norm.act),
@@ -289,6 +296,7 @@ static const struct {
     double (*flops)(const dg_tensor *t, int n, const void *attr);
 } costs[] = {
     { DG_OP_conv2d, flops_conv2d },
+    { DG_OP_conv2d_norm, flops_conv2d },
     { DG_OP_conv2d_dx, flops_conv2d_dx },
     { DG_OP_conv2d_dw, flops_conv2d_dw },
     { DG_OP_depthwise_conv, flops_depthwise_conv },

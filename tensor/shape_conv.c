@@ -1,5 +1,6 @@
 /* shape_conv.c: shapes of convolution and matrix product.
  *     conv2d    x [B,H,W,I], w [O,I,kh,kw], b [O] -> y [B,(H+2p-kh)/s+1,(W+2p-kw)/s+1,O]
+ *     conv2d_norm: the same without a bias, and s, b, mean, var [O], res like y
  *     matmul    a [M,K] b [K,N] or a [G,M,K] b [G,K,N], either transposed in the last two;
  *               c [N] */
 #include "tensor/rules.h"
@@ -34,6 +35,20 @@ int dg_shape_conv2d(dg_infer *s)
                              (long long)x.d[2], (long long)a->pad);
     s->out[0] = DG_SHAPE(x.d[0], h, v, w.d[0]);
     return 0;
+}
+
+int dg_shape_conv2d_norm(dg_infer *s)
+{
+    dg_shape res = s->in[6];
+    int rc = dg_shape_conv2d(s); /* which wants s to be like a bias */
+
+    for (int i = 3; i < 6 && rc == 0; i++)
+        if (!dg_shape_equal(s->in[i], s->in[2]))
+            return dg_infer_fail(s, "b, mean and var must be [%lld], as s",
+                                 (long long)s->in[2].d[0]);
+    if (rc == 0 && res.rank >= 0 && !dg_shape_equal(res, s->out[0]))
+        return dg_infer_fail(s, "the residual must have the shape of the result");
+    return rc;
 }
 
 int dg_shape_conv2d_dx(dg_infer *s)

@@ -150,22 +150,59 @@ KERNEL(unpack_kernel, packing)
     }
 }
 
-typedef struct biased {
+/* The kernel times a frozen norm's scale, and the shift that is left: a convolution with a bias. */
+typedef struct folding {
+    const wide *w, *s, *b, *mean, *var;
+    real *packed;
+    wide *bias;
+    double eps;
+    int64_t o, i, taps;
+} folding;
+
+KERNEL(fold_kernel, folding)
+{
+    for (int64_t n = first(); n < p->o * p->i * p->taps; n += step()) {
+        int64_t i = n % p->i, t = n / p->i % p->taps, o = n / p->i / p->taps;
+        wide scale = p->s[o] / sqrt(p->var[o] + (wide)p->eps);
+
+        p->packed[n] = put(p->w[(o * p->i + i) * p->taps + t] * scale);
+        if (i == 0 && t == 0)
+            p->bias[o] = p->b[o] - p->mean[o] * scale;
+    }
+}
+
+/* What follows a convolution: y = act(y + bias + res). */
+typedef struct finishing {
     real *y;
     const wide *bias;
-    int64_t size, o;
-} biased;
+    const real *res;
+    int64_t size, o, act;
+} finishing;
 
-KERNEL(add_bias_kernel, biased)
+DEVICE wide activated(int64_t act, wide z)
 {
-    for (int64_t n = first(); n < p->size; n += step())
-        p->y[n] = put(get(p->y[n]) + p->bias[n % p->o]);
+    return act == DG_ACT_RELU ? (z < 0 ? 0 : z) : act == DG_ACT_SILU ? z / (1 + exp(-z)) : z;
+}
+
+KERNEL(finish_kernel, finishing)
+{
+    for (int64_t n = first(); n < p->size; n += step()) {
+        wide z = get(p->y[n]);
+
+        z = p->bias ? z + p->bias[n % p->o] : z;
+        p->y[n] = put(activated(p->act, p->res ? z + get(p->res[n]) : z));
+    }
+}
+
+static int finish(const dg_cuda_call *c, const finishing *p)
+{
+    return p->bias || p->res || p->act ? LAUNCH(c, finish_kernel, grid_of(p->size), p) : 0;
 }
 
 /* ---- the library ----------------------------------------------------------------------------- */
 
 static int convolve(const dg_cuda_call *c, const geometry *g, int64_t images, dg_cuda_wanted wanted,
-                    const dg_cuda_convolved *at)
+                    int64_t act, const dg_cuda_convolved *at)
 {
     dg_cuda_convolution p = { .wanted = wanted,
                               .type = DG_CUDA_REAL,
@@ -181,26 +218,26 @@ static int convolve(const dg_cuda_call *c, const geometry *g, int64_t images, dg
                               .stride = g->stride,
                               .pad = g->pad,
                               .bias = at->bias != NULL,
+                              .residual = at->residual != NULL,
+                              .act = act,
                               .tf32 = 0 };
 
     return c->queue->convolve ? c->queue->convolve(c->queue, &p, at) : DG_CUDA_NO_PLAN;
 }
 
-/* The bias follows where the library adds none; y is rounded once more then. */
-static int convolve_y(const dg_cuda_call *c, const geometry *g, int64_t images,
-                      dg_cuda_convolved *at)
+/* y and what follows, or, where the library has no plan for both, y alone: it is rounded once more
+ * then. */
+static int convolve_y(const dg_cuda_call *c, const geometry *g, int64_t images, const real *x,
+                      const real *packed, const finishing *f)
 {
-    biased p = { .y = (real *)at->to,
-                 .bias = (const wide *)at->bias,
-                 .size = images * g->out_h * g->out_w * g->o,
-                 .o = g->o };
-    int rc = convolve(c, g, images, DG_CUDA_Y, at);
+    dg_cuda_convolved at = { x, packed, NULL, f->bias, f->res, f->y };
+    int rc = convolve(c, g, images, DG_CUDA_Y, f->act, &at);
 
-    if (rc != DG_CUDA_NO_PLAN || !at->bias)
+    if (rc != DG_CUDA_NO_PLAN || !(f->bias || f->res || f->act))
         return rc;
-    at->bias = NULL;
-    rc = convolve(c, g, images, DG_CUDA_Y, at);
-    return rc ? rc : LAUNCH(c, add_bias_kernel, grid_of(p.size), &p);
+    at.bias = at.residual = NULL;
+    rc = convolve(c, g, images, DG_CUDA_Y, DG_ACT_NONE, &at);
+    return rc ? rc : finish(c, f);
 }
 
 /* Whether the library may be asked: it gives results of the operands' type. */
@@ -290,26 +327,14 @@ static int make_bias(const dg_cuda_call *c, const geometry *g, char **at, const 
     return LAUNCH(c, narrow_kernel, grid_of(p.n), &p);
 }
 
-static int conv2d(const dg_cuda_call *c)
+/* y as products of columns; bias in y's type, or NULL. */
+static int multiply_columns(const dg_cuda_call *c, geometry *g, int64_t images, const real *x,
+                            const real *packed, const void *bias, const dg_tensor *y, char *at)
 {
-    const dg_tensor *t = c->a->t, *y = &t[DG_CONV2D_Y];
-    geometry g = geometry_of(&t[DG_CONV2D_X], y, &t[DG_CONV2D_W], (const conv_attr *)c->a->attr);
-    const int64_t images = t[DG_CONV2D_X].shape.d[0],
-                  some = images_at_a_time(&g, images, sizeof(real));
-    const real *packed, *columns, *x = reals(c->a, DG_CONV2D_X);
-    const void *bias;
-    char *at = (char *)c->a->workspace;
-    int rc = pack(c, &g, wides(c->a, DG_CONV2D_W), &at, &packed);
+    const int64_t some = images_at_a_time(g, images, sizeof(real));
+    const real *columns;
+    int rc = 0;
 
-    if (rc == 0 && in_one_type(y)) {
-        dg_cuda_convolved places = { x, packed, NULL, wides(c->a, DG_CONV2D_B), y->data };
-
-        rc = convolve_y(c, &g, images, &places);
-        if (rc != DG_CUDA_NO_PLAN)
-            return rc;
-        rc = 0;
-    }
-    rc = rc ? rc : make_bias(c, &g, &at, &bias);
     for (int64_t b = 0; b < images && rc == 0; b += some) {
         int64_t n = images - b < some ? images - b : some;
         dg_cuda_product p = { .type = DG_CUDA_REAL,
@@ -317,9 +342,9 @@ static int conv2d(const dg_cuda_call *c)
                               .trans_a = 0,
                               .trans_b = 1,
                               .batch = 1,
-                              .m = n * pixels(&g),
-                              .n = g.o,
-                              .k = row_of(&g),
+                              .m = n * pixels(g),
+                              .n = g->o,
+                              .k = row_of(g),
                               .a_step = 0,
                               .b_step = 0,
                               .bias = bias != NULL,
@@ -327,13 +352,93 @@ static int conv2d(const dg_cuda_call *c)
                               .alignment = 0,
                               .tf32 = 0 };
 
-        rc = make_columns(c, &g, x + b * g.h * g.w * g.i, n, at, &columns);
+        rc = make_columns(c, g, x + b * g->h * g->w * g->i, n, at, &columns);
         rc = rc ? rc
                 : enqueue_product(c, &p, columns, packed, bias,
                                   (char *)y->data +
-                                      (size_t)(b * pixels(&g) * g.o) * dg_dtype_size(y->dtype));
+                                      (size_t)(b * pixels(g) * g->o) * dg_dtype_size(y->dtype));
     }
     return rc;
+}
+
+static int conv2d(const dg_cuda_call *c)
+{
+    const dg_tensor *t = c->a->t, *y = &t[DG_CONV2D_Y];
+    geometry g = geometry_of(&t[DG_CONV2D_X], y, &t[DG_CONV2D_W], (const conv_attr *)c->a->attr);
+    const int64_t images = t[DG_CONV2D_X].shape.d[0];
+    const real *packed, *x = reals(c->a, DG_CONV2D_X);
+    const void *bias;
+    char *at = (char *)c->a->workspace;
+    int rc = pack(c, &g, wides(c->a, DG_CONV2D_W), &at, &packed);
+
+    if (rc == 0 && in_one_type(y)) {
+        finishing f = { .y = (real *)y->data,
+                        .bias = wides(c->a, DG_CONV2D_B),
+                        .res = NULL,
+                        .size = images * pixels(&g) * g.o,
+                        .o = g.o,
+                        .act = DG_ACT_NONE };
+
+        rc = convolve_y(c, &g, images, x, packed, &f);
+        if (rc != DG_CUDA_NO_PLAN)
+            return rc;
+        rc = 0;
+    }
+    rc = rc ? rc : make_bias(c, &g, &at, &bias);
+    return rc ? rc : multiply_columns(c, &g, images, x, packed, bias, y, at);
+}
+
+/* ---- y with a frozen norm behind it ---------------------------------------------------------- */
+
+static int prepare_y_norm(dg_prepare *p)
+{
+    const conv_norm_attr *f = (const conv_norm_attr *)p->attr;
+    geometry g = geometry_of(&p->t[DG_CONV2D_NORM_X], &p->t[DG_CONV2D_NORM_Y],
+                             &p->t[DG_CONV2D_NORM_W], &f->conv);
+
+    p->workspace_bytes = packed_bytes(&g, sizeof(real)) +
+                         column_bytes(&g, p->t[DG_CONV2D_NORM_X].shape.d[0], sizeof(real)) +
+                         aligned_bytes(g.o * (int64_t)sizeof(wide));
+    return knows(&p->t[DG_CONV2D_NORM_X]) && knows(&p->t[DG_CONV2D_NORM_Y]) ? 0 : -DG_EUNSUPPORTED;
+}
+
+static int conv2d_norm(const dg_cuda_call *c)
+{
+    const dg_args *a = c->a;
+    const conv_norm_attr *attr = (const conv_norm_attr *)a->attr;
+    const dg_tensor *t = a->t, *y = &t[DG_CONV2D_NORM_Y];
+    geometry g = geometry_of(&t[DG_CONV2D_NORM_X], y, &t[DG_CONV2D_NORM_W], &attr->conv);
+    const int64_t images = t[DG_CONV2D_NORM_X].shape.d[0];
+    const real *x = reals(a, DG_CONV2D_NORM_X);
+    char *at = (char *)a->workspace;
+    folding k = { .w = wides(a, DG_CONV2D_NORM_W),
+                  .s = wides(a, DG_CONV2D_NORM_S),
+                  .b = wides(a, DG_CONV2D_NORM_B),
+                  .mean = wides(a, DG_CONV2D_NORM_MEAN),
+                  .var = wides(a, DG_CONV2D_NORM_VAR),
+                  .packed = (real *)at,
+                  .bias = (wide *)(at + packed_bytes(&g, sizeof(real))),
+                  .eps = attr->norm.eps,
+                  .o = g.o,
+                  .i = g.i,
+                  .taps = g.kh * g.kw };
+    finishing f = { .y = reals(a, DG_CONV2D_NORM_Y),
+                    .bias = k.bias,
+                    .res = reals(a, DG_CONV2D_NORM_RES),
+                    .size = images * pixels(&g) * g.o,
+                    .o = g.o,
+                    .act = attr->norm.act };
+    int rc = LAUNCH(c, fold_kernel, grid_of(kernel_elements(&g)), &k);
+
+    at = (char *)k.bias + aligned_bytes(g.o * (int64_t)sizeof(wide));
+    if (rc == 0 && in_one_type(y)) {
+        rc = convolve_y(c, &g, images, x, k.packed, &f);
+        if (rc != DG_CUDA_NO_PLAN)
+            return rc;
+        rc = 0;
+    }
+    rc = rc ? rc : multiply_columns(c, &g, images, x, k.packed, NULL, y, at);
+    return rc ? rc : finish(c, &f);
 }
 
 /* ---- dx -------------------------------------------------------------------------------------- */
@@ -359,9 +464,9 @@ static int conv2d_dx(const dg_cuda_call *c)
     int rc = pack(c, &g, wides(c->a, DG_CONV2D_DX_W), &at, &packed);
 
     if (rc == 0 && in_one_type(dx)) {
-        dg_cuda_convolved places = { NULL, packed, dy, NULL, dx->data };
+        dg_cuda_convolved places = { NULL, packed, dy, NULL, NULL, dx->data };
 
-        rc = convolve(c, &g, images, DG_CUDA_DX, &places);
+        rc = convolve(c, &g, images, DG_CUDA_DX, DG_ACT_NONE, &places);
         if (rc != DG_CUDA_NO_PLAN)
             return rc;
         rc = 0;
@@ -423,9 +528,9 @@ static int conv2d_dw(const dg_cuda_call *c)
     k.dw = wides(c->a, DG_CONV2D_DW_DW);
     if (DG_CUDA_REAL != DG_F64) { /* in the operands' type, then converted: what the library does
                                      fast */
-        dg_cuda_convolved places = { x, NULL, dy, NULL, c->a->workspace };
+        dg_cuda_convolved places = { x, NULL, dy, NULL, NULL, c->a->workspace };
 
-        rc = convolve(c, &g, images, DG_CUDA_DKERNEL, &places);
+        rc = convolve(c, &g, images, DG_CUDA_DKERNEL, DG_ACT_NONE, &places);
         k.sums_real = rc == 0;
     }
     if (rc != DG_CUDA_NO_PLAN)
@@ -456,5 +561,6 @@ static int conv2d_dw(const dg_cuda_call *c)
 }
 
 DG_CUDA_LIBRARY(conv2d, prepare_y, conv2d);
+DG_CUDA_LIBRARY(conv2d_norm, prepare_y_norm, conv2d_norm);
 DG_CUDA_LIBRARY(conv2d_dx, prepare_dx, conv2d_dx);
 DG_CUDA_LIBRARY(conv2d_dw, prepare_dw, conv2d_dw);

@@ -49,15 +49,17 @@ typedef struct dg_cuda_convolution {
     int64_t wanted; /* dg_cuda_wanted: which of the three is computed from the other two */
     int64_t type;   /* dg_dtype: bf16 or f32; sums are in f32 */
     int64_t images, h, w, i, out_h, out_w, o, kh, kw, stride, pad;
-    int64_t bias; /* y: there is one, o numbers of f32 */
+    /* y only: there is a bias, o numbers of f32, and a residual, which is like y; dg_act is applied
+     * to their sum with the convolution. */
+    int64_t bias, residual, act;
     int64_t tf32; /* as of a product; the queue knows it */
 } dg_cuda_convolution;
 
-/* Two of x, kernel and y; to: the third, which is wanted. bias may be NULL. All addresses are
- * multiples of DG_CUDA_CONVOLVED bytes. */
+/* Two of x, kernel and y; to: the third, which is wanted. bias and residual may be NULL. All
+ * addresses are multiples of DG_CUDA_CONVOLVED bytes. */
 enum { DG_CUDA_CONVOLVED = 16 };
 typedef struct dg_cuda_convolved {
-    const void *x, *kernel, *y, *bias;
+    const void *x, *kernel, *y, *bias, *residual;
     void *to;
 } dg_cuda_convolved;
 

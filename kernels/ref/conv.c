@@ -3,6 +3,7 @@
  *    y[b,oy,ox,o]  = bias[o] + sum over ky,kx,i of x[b, oy*s-p+ky, ox*s-p+kx, i] * w[o,i,ky,kx]
  *    dx[b,iy,ix,i] = sum over ky,kx,o of dy[b,oy,ox,o] * w[o,i,ky,kx],
  *                    iy = oy*s-p+ky, ix = ox*s-p+kx
+ *    conv2d_norm: act((y - mean[o]) * s[o] / sqrt(var[o] + eps) + b[o] + res), y without a bias
  *    dw[o,i,ky,kx] = sum over b,oy,ox of dy[b,oy,ox,o] * x[b, oy*s-p+ky, ox*s-p+kx, i]
  *
  * Each pair (ky,kx) is a matrix product whose rows are pixels; the kernel is first repacked to
@@ -117,6 +118,34 @@ static int conv2d(const dg_args *a)
     return 0;
 }
 
+static int conv2d_norm(const dg_args *a)
+{
+    const conv_norm_attr *f = a->attr;
+    const dg_tensor t[] = { [DG_CONV2D_X] = a->t[DG_CONV2D_NORM_X],
+                            [DG_CONV2D_W] = a->t[DG_CONV2D_NORM_W],
+                            [DG_CONV2D_B] = { .shape = { .rank = -1 } },
+                            [DG_CONV2D_Y] = a->t[DG_CONV2D_NORM_Y] };
+    const real *s = in(a, DG_CONV2D_NORM_S), *b = in(a, DG_CONV2D_NORM_B),
+               *mean = in(a, DG_CONV2D_NORM_MEAN), *var = in(a, DG_CONV2D_NORM_VAR),
+               *res = in(a, DG_CONV2D_NORM_RES);
+    real *y = out(a, DG_CONV2D_NORM_Y);
+    int64_t n = dg_shape_elements(a->t[DG_CONV2D_NORM_Y].shape),
+            o = a->t[DG_CONV2D_NORM_W].shape.d[0];
+    dg_args plain = *a;
+
+    plain.t = t;
+    plain.n = 4;
+    plain.attr = &f->conv;
+    conv2d(&plain);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t k = i % o;
+        double z = ((double)y[i] - mean[k]) / sqrt((double)var[k] + f->norm.eps) * s[k] + b[k];
+
+        y[i] = (real)act(f->norm.act, res ? z + res[i] : z);
+    }
+    return 0;
+}
+
 /* ---- dx -------------------------------------------------------------------------------------- */
 
 static void conv_dx_rows(const dg_args *a, int64_t begin, int64_t end, int thread)
@@ -218,5 +247,7 @@ static int conv2d_dw(const dg_args *a)
 
 DG_SAME_PLACE(DG_CONV2D_W, DG_CONV2D_DX_W);
 DG_REF(conv2d, prepare_w1, conv2d);
+DG_SAME_PLACE(DG_CONV2D_W, DG_CONV2D_NORM_W);
+DG_REF(conv2d_norm, prepare_w1, conv2d_norm);
 DG_REF(conv2d_dx, prepare_w1, conv2d_dx);
 DG_REF(conv2d_dw, prepare_w2, conv2d_dw);

@@ -23,18 +23,6 @@
 
 #include "kernels/ref/ref.h"
 
-static double act(int64_t kind, double z)
-{
-    switch (kind) {
-    case DG_ACT_RELU:
-        return z < 0 ? 0 : z;
-    case DG_ACT_SILU:
-        return z / (1 + exp(-z));
-    default:
-        return z;
-    }
-}
-
 /* act'(z). y = act(z), as stored by the forward pass or here; ReLU's gate is read from it. */
 static double act_slope(int64_t kind, double z, double y)
 {

@@ -9,6 +9,8 @@
 #ifndef DG_KERNELS_REF_REF_H
 #define DG_KERNELS_REF_REF_H
 
+#include <math.h>
+
 #include "base/pool.h"
 #include "kernels/attrs.h"
 #include "kernels/operands.h"
@@ -101,6 +103,18 @@ static inline void parallel(const dg_args *a, int64_t n,
     range_call c = { a, body };
 
     dg_parallel_for(a->threads, n, range_body, &c);
+}
+
+static inline double act(int64_t kind, double z)
+{
+    switch (kind) {
+    case DG_ACT_RELU:
+        return z < 0 ? 0 : z;
+    case DG_ACT_SILU:
+        return z / (1 + exp(-z));
+    default:
+        return z;
+    }
 }
 
 #endif

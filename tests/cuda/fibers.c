@@ -286,7 +286,8 @@ static int convolve(dg_cuda_queue *q, const dg_cuda_convolution *p, const dg_cud
 {
     fibers *owner = (fibers *)q;
 
-    if (owner->plans == FIBERS_NONE || (owner->plans == FIBERS_NO_BIAS && p->bias))
+    if (owner->plans == FIBERS_NONE ||
+        (owner->plans == FIBERS_BARE && (p->bias || p->residual || p->act)))
         return DG_CUDA_NO_PLAN;
     owner->convolutions++;
     assert_true(convolutions_run(p, at));

@@ -10,8 +10,8 @@
 
 #include "kernels/cuda/device.h"
 
-/* What the library of convolutions has plans for. */
-typedef enum fibers_plans { FIBERS_ALL, FIBERS_NO_BIAS, FIBERS_NONE } fibers_plans;
+/* What the library of convolutions has plans for; bare: without bias, residual, function. */
+typedef enum fibers_plans { FIBERS_ALL, FIBERS_BARE, FIBERS_NONE } fibers_plans;
 
 typedef struct fibers {
     dg_cuda_queue queue; /* first: what kernels are put on; they run at once */

@@ -6,10 +6,11 @@
  * a queue that does nothing: kernels/cuda/conv.c asks that queue for the same convolutions as a
  * device's. BATCH 0 leaves the pipeline's, and SIZE 0 is its largest.
  *
- * Prints a row for every program. A convolution without a plan that is not in f32 is listed, and
- * the status is 1 then. A fusion with the bias, which is compiled for the device when its plan is
- * made, cannot be made without the driver; that it is refused for no other reason is all that shows
- * here, and the plan without the bias is looked for. */
+ * Prints a row for every program, and lists the convolutions without a plan, which will be products
+ * of columns. The status is 1 if one of them is in bf16 and of at least 8 channels: fewer are made
+ * 8, in a workspace that grows with the images. A fusion with what follows a convolution is
+ * compiled when its plan is made, and that needs the driver: such plans are counted, not made, and
+ * the plan of the bare convolution is looked for. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +35,7 @@ static const char properties[] =
     "\"supportCoopLaunch\":1,\"totalGlobalMem\":85899345920,\"smClockRateKHz\":1980000,"
     "\"memClockRateKHz\":2619000,\"l2CacheSize\":52428800}";
 
-typedef enum outcome { PLANNED, COMPILED, NONE } outcome;
+typedef enum outcome { PLANNED, NEEDS_DRIVER, NONE } outcome;
 
 typedef struct known {
     dg_cuda_convolution what;
@@ -54,7 +55,7 @@ typedef struct planner {
     int program, convolutions, by_product, distinct, planned, fused, none;
     int64_t workspace;
     bool is_product; /* the call did a product */
-    int missing;     /* of all programs, not in f32 */
+    int missing;     /* of all programs: see above */
 } planner;
 
 static const char *const wanted_names[] = { "y", "dx", "dkernel" };
@@ -62,14 +63,15 @@ static const char *const wanted_names[] = { "y", "dx", "dkernel" };
 static void print_convolution(const dg_cuda_convolution *p)
 {
     printf("#   %s %s: %lld images, x %lldx%lldx%lld, y %lldx%lldx%lld, kernel %lldx%lld, stride "
-           "%lld, pad %lld%s\n",
+           "%lld, pad %lld%s%s%s\n",
            wanted_names[p->wanted],
            p->type == DG_BF16 ? "bf16"
            : p->tf32          ? "tf32"
                               : "f32",
            (long long)p->images, (long long)p->h, (long long)p->w, (long long)p->i,
            (long long)p->out_h, (long long)p->out_w, (long long)p->o, (long long)p->kh,
-           (long long)p->kw, (long long)p->stride, (long long)p->pad, p->bias ? ", bias" : "");
+           (long long)p->kw, (long long)p->stride, (long long)p->pad, p->bias ? ", bias" : "",
+           p->residual ? ", residual" : "", p->act ? ", activation" : "");
 }
 
 static void die(const char *what)
@@ -78,12 +80,9 @@ static void die(const char *what)
     exit(2);
 }
 
-/* The kernel of a fusion is compiled, and refused where there is no driver to load it with. */
-static bool lacks_a_driver(const dg_nvidia_choice *c)
+static bool is_fusion(const dg_cuda_convolution *p)
 {
-    const char *why = c->refused ? dg_nvidia_convolutions_error(c->refused) : "";
-
-    return strstr(why, "RUNTIME_PREREQUISITE_MISSING") != NULL;
+    return p->bias || p->residual || p->act;
 }
 
 static void make_plan(planner *p, known *k)
@@ -94,7 +93,7 @@ static void make_plan(planner *p, known *k)
 
     if (rc)
         die(dg_nvidia_convolutions_error(rc));
-    k->outcome = plan ? PLANNED : lacks_a_driver(&choice) ? COMPILED : NONE;
+    k->outcome = plan ? PLANNED : is_fusion(&k->what) ? NEEDS_DRIVER : NONE;
     k->workspace = plan ? choice.workspace : 0;
     if (plan)
         dg_nvidia_conv_close(plan);
@@ -152,9 +151,9 @@ static int convolve(dg_cuda_queue *q, const dg_cuda_convolution *what, const dg_
         k->program = p->program;
         p->distinct++;
         p->planned += k->outcome == PLANNED;
-        p->fused += k->outcome == COMPILED;
+        p->fused += k->outcome == NEEDS_DRIVER;
         p->none += k->outcome == NONE;
-        p->missing += k->outcome == NONE && (full.type != DG_F32 || full.tf32);
+        p->missing += k->outcome == NONE && full.type == DG_BF16 && full.i >= 8 && full.o >= 8;
         p->workspace = k->workspace > p->workspace ? k->workspace : p->workspace;
     }
     return k->outcome == PLANNED ? 0 : DG_CUDA_NO_PLAN;
@@ -208,7 +207,8 @@ static void plan_scope(planner *p, const dg_graph *g, const dg_scope *scope, dg_
     for (int i = 0; i < program->instrs.n; i++) {
         const dg_op *op = program->instrs.items[i].op;
 
-        if (op == DG_OP(conv2d) || op == DG_OP(conv2d_dx) || op == DG_OP(conv2d_dw))
+        if (op == DG_OP(conv2d) || op == DG_OP(conv2d_norm) || op == DG_OP(conv2d_dx) ||
+            op == DG_OP(conv2d_dw))
             put_instr(p, program, &program->instrs.items[i]);
     }
     printf("# %-24s %-8s %4lldx%-4lld %3d %4s %6d %8d %7d %6d %5d %9d %8.1f\n", name, scope->id,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/element.h"
+#include "kernels/attrs.h"
 
 static double get(const void *p, int64_t type, int64_t n)
 {
@@ -85,13 +86,14 @@ static bool is_valid(const dg_cuda_convolution *p, const dg_cuda_convolved *at)
 {
     const bool given[] = { at->y == NULL, at->x == NULL, at->kernel == NULL };
     uintptr_t all = (uintptr_t)at->x | (uintptr_t)at->kernel | (uintptr_t)at->y |
-                    (uintptr_t)at->bias | (uintptr_t)at->to;
+                    (uintptr_t)at->bias | (uintptr_t)at->residual | (uintptr_t)at->to;
 
     for (int i = 0; i < 3; i++)
         if (given[i] != (i == p->wanted))
             return false;
     return at->to && all % DG_CUDA_CONVOLVED == 0 && (p->type == DG_BF16 || p->type == DG_F32) &&
-           (at->bias != NULL) == (p->bias != 0) && (!p->bias || p->wanted == DG_CUDA_Y) &&
+           (at->bias != NULL) == (p->bias != 0) && (at->residual != NULL) == (p->residual != 0) &&
+           (p->wanted == DG_CUDA_Y || !(p->bias || p->residual || p->act)) &&
            p->out_h == (p->h + 2 * p->pad - p->kh) / p->stride + 1 &&
            p->out_w == (p->w + 2 * p->pad - p->kw) / p->stride + 1;
 }
@@ -167,8 +169,14 @@ bool convolutions_run(const dg_cuda_convolution *p, const dg_cuda_convolved *at)
         for (int64_t ky = 0; ky < p->kh; ky++)
             for (int64_t kx = 0; kx < p->kw; kx++)
                 convolve_tap(p, &v, pixel, ky, kx);
-    for (int64_t n = 0; n < v.n_y && p->wanted == DG_CUDA_Y; n++)
-        put(at->to, p->type, n, v.y[n]);
+    for (int64_t n = 0; n < v.n_y && p->wanted == DG_CUDA_Y; n++) {
+        double z = v.y[n] + (p->residual ? get(at->residual, p->type, n) : 0);
+
+        put(at->to, p->type, n,
+            p->act == DG_ACT_RELU   ? (z < 0 ? 0 : z)
+            : p->act == DG_ACT_SILU ? z / (1 + exp(-z))
+                                    : z);
+    }
     for (int64_t n = 0; n < v.n_x && p->wanted == DG_CUDA_DX; n++)
         put(at->to, p->type, n, v.x[n]);
     for (int64_t n = 0; n < v.n_kernel && p->wanted == DG_CUDA_DKERNEL; n++)

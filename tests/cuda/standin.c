@@ -450,7 +450,7 @@ static int plan_run(dg_cuda_runtime *r, dg_cuda_stream *on, dg_cuda_plan *plan, 
 static int conv_open(dg_cuda_runtime *r, dg_cuda_conv_plan **plan, const dg_cuda_convolution *p)
 {
     *plan = NULL;
-    if (p->kh == 7 || (p->bias && p->o % 2))
+    if (p->kh == 7 || ((p->bias || p->residual || p->act) && p->o % 2))
         return ((standin *)r)->error;
     *plan = malloc(sizeof **plan);
     if (!*plan)

@@ -3,7 +3,7 @@
  * the row's tolerance, in bf16 with ref in f32 on the same rounded operands. It gives the same bits
  * in any order of threads and blocks, works in place where the row says so, and leaves its outputs
  * alone where its guard is 0, unless a library does its work. A convolution also runs with a
- * library that adds no bias, and without one. */
+ * library that does nothing else, and without one. */
 #include "tests/check.h"
 
 #include <math.h>
@@ -109,8 +109,8 @@ static void run(walker *w, const dg_instr *instr, int type, const dg_cuda_kernel
 
 static bool is_convolution(const dg_instr *instr)
 {
-    return instr->op == DG_OP(conv2d) || instr->op == DG_OP(conv2d_dx) ||
-           instr->op == DG_OP(conv2d_dw);
+    return instr->op == DG_OP(conv2d) || instr->op == DG_OP(conv2d_norm) ||
+           instr->op == DG_OP(conv2d_dx) || instr->op == DG_OP(conv2d_dw);
 }
 
 static void check_with(walker *w, dg_interpreter *m, const dg_instr *instr, int type)

@@ -35,6 +35,40 @@ static void exact_convolution(samples *s)
     sample_real(s, -1, 1, DG_SHAPE(3));
 }
 
+static void conv_norm(samples *s, const char *what, dg_shape x, dg_shape w, int stride, dg_act act,
+                      dg_shape res)
+{
+    dg_shape o = DG_SHAPE(w.d[0]);
+
+    ADD(s, conv2d_norm, what, conv_norm_attr, .conv.stride = stride, .conv.pad = w.d[2] / 2,
+        .norm.eps = 1e-5, .norm.act = act, .norm.fixed = 1)
+        ->loss = 0; /* it is made behind differentiation */
+    sample_real(s, -1, 1, x);
+    sample_real(s, -1, 1, w);
+    sample_real(s, 0.5, 1.5, o);
+    sample_real(s, -0.5, 0.5, o);
+    sample_fixed(s, -0.5, 0.5, o);
+    sample_fixed(s, 0.5, 1.5, o);
+    if (res.rank)
+        sample_real(s, -1, 1, res);
+    else
+        sample_none(s);
+}
+
+static void convolutions_with_norms(samples *s)
+{
+    conv_norm(s, "no activation", DG_SHAPE(2, 5, 7, 3), DG_SHAPE(4, 3, 3, 3), 1, DG_ACT_NONE,
+              DG_SCALAR);
+    conv_norm(s, "stride 2, ReLU", DG_SHAPE(2, 6, 4, 4), DG_SHAPE(5, 4, 3, 3), 2, DG_ACT_RELU,
+              DG_SCALAR);
+    conv_norm(s, "1x1, SiLU", DG_SHAPE(3, 4, 3, 9), DG_SHAPE(18, 9, 1, 1), 1, DG_ACT_SILU,
+              DG_SCALAR);
+    conv_norm(s, "residual, ReLU", DG_SHAPE(2, 4, 5, 6), DG_SHAPE(6, 6, 3, 3), 1, DG_ACT_RELU,
+              DG_SHAPE(2, 4, 5, 6));
+    conv_norm(s, "7x7, residual", DG_SHAPE(1, 3, 2, 4), DG_SHAPE(8, 4, 7, 7), 1, DG_ACT_NONE,
+              DG_SHAPE(1, 3, 2, 8));
+}
+
 static void depthwise(samples *s, const char *what, dg_shape x, int64_t size, bool bias, int flip)
 {
     ADD(s, depthwise_conv, what, depthwise_attr, flip, size)->loss = flip ? 0 : 1;
@@ -240,6 +274,7 @@ static void deform(samples *s, const char *what, const deform_attr *f, int64_t w
 void samples_of_layers(samples *s)
 {
     convolutions(s);
+    convolutions_with_norms(s);
     depthwise_convolutions(s);
     products(s);
     norms(s);

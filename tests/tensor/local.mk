@@ -17,6 +17,7 @@ tests_tensor_ranks_SOURCES = tests/tensor/ranks.c tests/comm/crew.c tests/comm/c
 tests_tensor_ranks_LDADD = libcomm.la $(exec_rooms) $(test_libs)
 tests_tensor_passes_SOURCES = tests/tensor/passes.c $(tensor_rig)
 tests_tensor_passes_LDADD = $(exec_rooms) $(test_libs)
+EXTRA_tests_tensor_passes_DEPENDENCIES = tests/cuda/standin.la
 tests_tensor_plan_SOURCES = tests/tensor/plan.c tests/tensor/wild.c tests/tensor/wild.h \
 	$(tensor_rig)
 tests_tensor_plan_LDADD = $(exec_rooms) $(test_libs)

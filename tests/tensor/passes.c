@@ -4,6 +4,8 @@
 #include "tests/tensor/rig.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tensor/params.h"
@@ -252,6 +254,58 @@ static void a_loss_that_is_not_finite_changes_nothing(void **state)
     assert_true(after[0] == 0);
     assert_int_equal(dg_exec_get(r.x, r.p->ok, after, r.d), 0);
     assert_true(after[0] == 0);
+    rig_close(&r);
+}
+
+/* A convolution and the frozen norm behind it become one op on a device that has a kernel for it,
+ * here the stand-in of CUDA, and stay two on the host. */
+static void frozen_norms_join_convolutions_on_devices(void **state)
+{
+    const char *top = getenv("builddir");
+    char device[4096];
+    rig a, b, c;
+
+    (void)state;
+    snprintf(device, sizeof device, "cuda:module=%s/tests/cuda/.libs/standin.so", top ? top : ".");
+    a = rig_open(false);
+    b = rig_open_on(false, device);
+    c = rig_open_on(false, device);
+    network(&a, false, false);
+    network(&b, false, false);
+    network(&c, true, false);
+    run(&a);
+    run(&b);
+    run(&c);
+    assert_int_equal(rig_count(&a, DG_OP(conv2d_norm)), 0);
+    assert_int_equal(rig_count(&a, DG_OP(conv2d)), 6);
+    assert_int_equal(rig_count(&b, DG_OP(conv2d_norm)), 5);
+    assert_int_equal(rig_count(&b, DG_OP(batch_norm_fixed)), 0);
+    assert_int_equal(rig_count(&b, DG_OP(conv2d)), 1);
+    assert_int_equal(rig_count(&c, DG_OP(conv2d_norm)), 5);
+    assert_int_equal(rig_count(&c, DG_OP(silu)), 2); /* what is behind a result stays */
+    assert_true(fabs(rig_result(&a, "loss") - rig_result(&b, "loss")) < 1e-6);
+    assert_true(fabs(rig_result(&a, "loss") - rig_result(&c, "loss")) < 1e-6);
+    rig_close(&a);
+    rig_close(&b);
+    rig_close(&c);
+}
+
+/* One whose result somebody else reads stays. */
+static void convolutions_that_others_read_stay(void **state)
+{
+    const char *top = getenv("builddir");
+    char device[4096];
+    rig r;
+    dg_val x;
+
+    (void)state;
+    snprintf(device, sizeof device, "cuda:module=%s/tests/cuda/.libs/standin.so", top ? top : ".");
+    r = rig_open_on(false, device);
+    x = conv(&r, "stem", dg_input(r.b, "images", DG_REAL, DG_SHAPE(2, 4, 4, 3)), 4, 3);
+    dg_result(r.b, "loss", dg_mean(r.b, dg_add(r.b, x, norm(&r, "n0", x)), DG_ALL_AXES, false));
+    rig_compile(&r, DG_F32);
+    assert_int_equal(rig_count(&r, DG_OP(conv2d_norm)), 0);
+    assert_int_equal(rig_count(&r, DG_OP(batch_norm_fixed)), 1);
     rig_close(&r);
 }
 
@@ -511,6 +565,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fused_training_equals_unfused),
         cmocka_unit_test(fused_evaluation_equals_unfused),
+        cmocka_unit_test(frozen_norms_join_convolutions_on_devices),
+        cmocka_unit_test(convolutions_that_others_read_stay),
         cmocka_unit_test(recomputed_gradients_keep_every_bit),
         cmocka_unit_test(recomputed_values_are_stored_alike),
         cmocka_unit_test(averages_follow),

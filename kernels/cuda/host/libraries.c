@@ -126,7 +126,7 @@ static int find_conv_plan(dg_cuda *c, const dg_cuda_convolution *p, int mark,
 static bool is_aligned(const dg_cuda_convolved *at)
 {
     uintptr_t all = (uintptr_t)at->x | (uintptr_t)at->kernel | (uintptr_t)at->y |
-                    (uintptr_t)at->bias | (uintptr_t)at->to;
+                    (uintptr_t)at->bias | (uintptr_t)at->residual | (uintptr_t)at->to;
 
     return all % DG_CUDA_CONVOLVED == 0;
 }

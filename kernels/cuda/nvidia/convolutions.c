@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/attrs.h"
 #include "kernels/cuda/nvidia/nvidia.h"
 
 typedef cudnnBackendDescriptor_t descriptor;
@@ -19,7 +20,7 @@ struct dg_nvidia_convolutions {
     descriptor device;
 };
 
-enum { MOST_PARTS = 24, MOST_CHOICES = 64 };
+enum { MOST_PARTS = 32, MOST_CHOICES = 64 };
 
 struct dg_cuda_conv_plan {
     dg_cuda_convolution what;
@@ -30,7 +31,7 @@ struct dg_cuda_conv_plan {
 };
 
 /* Numbers of tensors, which variant packs know them by. */
-enum { X = 1, KERNEL, Y, BIAS, SUM };
+enum { X = 1, KERNEL, Y, BIAS, RESIDUAL, BETWEEN };
 
 static int failed(cudnnStatus_t s)
 {
@@ -164,50 +165,79 @@ static const struct {
                           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA },
 };
 
-/* y = sum + bias, for every channel. */
-static descriptor add_bias(maker *m, const dg_cuda_convolution *p, descriptor sum, descriptor y)
+/* y = x + b, or a function of x where b is NULL. */
+static descriptor pointwise(maker *m, cudnnPointwiseMode_t mode, descriptor x, descriptor b,
+                            descriptor y)
 {
-    const cudnnPointwiseMode_t mode = CUDNN_POINTWISE_ADD;
     const cudnnDataType_t type = CUDNN_DATA_FLOAT;
-    descriptor bias = tensor(m, BIAS, type, 1, p->o, 1, 1, false);
+    const cudnnNanPropagation_t nan = CUDNN_PROPAGATE_NAN; /* or ReLU would hide it */
     descriptor how = make(m, CUDNN_BACKEND_POINTWISE_DESCRIPTOR), d;
 
     set(m, how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
     set(m, how, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &type);
+    if (mode == CUDNN_POINTWISE_RELU_FWD)
+        set(m, how, CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, 1, &nan);
     finish(m, how);
     d = make(m, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
     set_part(m, d, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
-    set_part(m, d, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, sum);
-    set_part(m, d, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, bias);
+    set_part(m, d, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
+    if (b)
+        set_part(m, d, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b);
     set_part(m, d, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
     return finish(m, d);
 }
 
+/* What leaves operation k of n is y after the last, and else stays within the kernel, in f32. */
+static descriptor result_of(maker *m, const dg_cuda_convolution *p, int k, int n, descriptor y)
+{
+    return k == n - 1 ? y
+                      : tensor(m, BETWEEN + k, CUDNN_DATA_FLOAT, p->images, p->o, p->out_h,
+                               p->out_w, true);
+}
+
+/* The convolution, and what follows it. */
 static descriptor graph_of(maker *m, const dg_nvidia_convolutions *c, const dg_cuda_convolution *p)
 {
     const cudnnDataType_t type = type_of(p->type);
     const float one = 1, zero = 0;
+    const int n = 1 + (p->bias != 0) + (p->residual != 0) + (p->act != DG_ACT_NONE);
     descriptor x = tensor(m, X, type, p->images, p->i, p->h, p->w, false);
     descriptor kernel = tensor(m, KERNEL, type, p->o, p->i, p->kh, p->kw, false);
-    descriptor y = tensor(m, Y, type, p->images, p->o, p->out_h, p->out_w, false), sum = y,
-               how = geometry(m, p), ops[2], d;
+    descriptor y = tensor(m, Y, type, p->images, p->o, p->out_h, p->out_w, false);
+    descriptor how = geometry(m, p), ops[4], d, last, next;
+    int k = 0;
 
-    if (p->bias) /* of which only the sum with the bias leaves the kernel */
-        sum = tensor(m, SUM, CUDNN_DATA_FLOAT, p->images, p->o, p->out_h, p->out_w, true);
-    ops[0] = make(m, operations[p->wanted].type);
-    set_part(m, ops[0], operations[p->wanted].x, x);
-    set_part(m, ops[0], operations[p->wanted].kernel, kernel);
-    set_part(m, ops[0], operations[p->wanted].y, sum);
-    set_part(m, ops[0], operations[p->wanted].geometry, how);
-    set(m, ops[0], operations[p->wanted].alpha, CUDNN_TYPE_FLOAT, 1, &one);
-    set(m, ops[0], operations[p->wanted].beta, CUDNN_TYPE_FLOAT, 1, &zero);
-    finish(m, ops[0]);
-    if (p->bias)
-        ops[1] = add_bias(m, p, sum, y);
+    last = result_of(m, p, k, n, y);
+    ops[k] = make(m, operations[p->wanted].type);
+    set_part(m, ops[k], operations[p->wanted].x, x);
+    set_part(m, ops[k], operations[p->wanted].kernel, kernel);
+    set_part(m, ops[k], operations[p->wanted].y, last);
+    set_part(m, ops[k], operations[p->wanted].geometry, how);
+    set(m, ops[k], operations[p->wanted].alpha, CUDNN_TYPE_FLOAT, 1, &one);
+    set(m, ops[k], operations[p->wanted].beta, CUDNN_TYPE_FLOAT, 1, &zero);
+    finish(m, ops[k++]);
+    if (p->bias) {
+        next = result_of(m, p, k, n, y);
+        ops[k++] = pointwise(m, CUDNN_POINTWISE_ADD, last,
+                             tensor(m, BIAS, CUDNN_DATA_FLOAT, 1, p->o, 1, 1, false), next);
+        last = next;
+    }
+    if (p->residual) {
+        next = result_of(m, p, k, n, y);
+        ops[k++] =
+            pointwise(m, CUDNN_POINTWISE_ADD, last,
+                      tensor(m, RESIDUAL, type, p->images, p->o, p->out_h, p->out_w, false), next);
+        last = next;
+    }
+    if (p->act != DG_ACT_NONE)
+        ops[k] =
+            pointwise(m,
+                      p->act == DG_ACT_RELU ? CUDNN_POINTWISE_RELU_FWD : CUDNN_POINTWISE_SWISH_FWD,
+                      last, NULL, y);
     d = make(m, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     if (c->handle)
         set(m, d, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &c->handle);
-    set(m, d, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, p->bias ? 2 : 1, ops);
+    set(m, d, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, n, ops);
     return finish(m, d);
 }
 
@@ -360,10 +390,9 @@ void dg_nvidia_conv_close(dg_cuda_conv_plan *p)
 int dg_nvidia_conv_run(dg_nvidia_convolutions *c, dg_cuda_conv_plan *p, const dg_cuda_convolved *at,
                        void *workspace, void *stream)
 {
-    const int64_t ids[] = { X, KERNEL, Y, BIAS };
-    const void *places[] = { at->x ? at->x : at->to, at->kernel ? at->kernel : at->to,
-                             at->y ? at->y : at->to, at->bias };
-    const int64_t n = p->what.bias ? 4 : 3;
+    int64_t ids[5] = { X, KERNEL, Y }, n = 3;
+    const void *places[5] = { at->x ? at->x : at->to, at->kernel ? at->kernel : at->to,
+                              at->y ? at->y : at->to };
     descriptor pack = NULL;
     int rc = failed(cudnnSetStream(c->handle, (cudaStream_t)stream));
 
@@ -371,6 +400,14 @@ int dg_nvidia_conv_run(dg_nvidia_convolutions *c, dg_cuda_conv_plan *p, const dg
             : failed(cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack));
     if (rc)
         return rc;
+    if (at->bias) {
+        ids[n] = BIAS;
+        places[n++] = at->bias;
+    }
+    if (at->residual) {
+        ids[n] = RESIDUAL;
+        places[n++] = at->residual;
+    }
     rc = failed(cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64,
                                          n, ids));
     rc = rc ? rc
