@@ -13,7 +13,7 @@
 
 #include "kernels/cuda/cuda.h"
 
-enum { DG_CUDA_VERSION = 4 }; /* of this file; a module of another one is refused */
+enum { DG_CUDA_VERSION = 5 }; /* of this file; a module of another one is refused */
 
 typedef struct dg_cuda_stream dg_cuda_stream;
 typedef struct dg_cuda_event dg_cuda_event;
