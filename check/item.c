@@ -14,6 +14,7 @@ typedef struct passage {
     unsigned char *rgb, *objects; /* as given, between guard zones */
     size_t rgb_bytes, object_bytes;
     dg_further further;
+    bool took; /* a further image */
     dg_diag *d;
     int rc;
 } passage;
@@ -57,6 +58,7 @@ static int draw_further(void *self, dg_sample *out, dg_draw *draw, dg_diag *d)
         dg_rng_begin(dg_rng_named((uint64_t)dg_draw_below(draw, INT64_MAX), "further"), 0, 0);
     int rc;
 
+    p->took = true;
     *out = p->before;
     out->item = 1 + (int)dg_rng_below(&r, 4);
     out->n_objects = p->before.n_objects;
@@ -125,10 +127,10 @@ static void *pass(void *ctx)
     return NULL;
 }
 
-static bool may_drop(const dg_node_class *c)
+static bool declares(const dg_node_class *c, uint32_t flag)
 {
     for (const dg_port *p = c->ports; p && p->name; p++)
-        if (p->flags & DG_PORT_OUT && p->flags & DG_PORT_DROPS)
+        if (p->flags & DG_PORT_OUT && p->flags & flag)
             return true;
     return false;
 }
@@ -147,10 +149,15 @@ static bool check_passage(dg_node_test *k, dg_trial *t, const passage *p)
                             "it writes beside the list of objects");
     if (p->rc < 0)
         return dg_test_miss(k, t, NULL, NULL, "it fails: %s", dg_test_why(t->arena, p->d));
-    if (p->rc > 0 && !may_drop(t->class))
+    if (p->rc > 0 && !declares(t->class, DG_PORT_DROPS))
         return dg_test_miss(k, t, NULL,
                             "declare the output with DG_PORT_DROPS: the proof has to know of it",
                             "it drops a sample, and no output is declared to drop any");
+    if (p->took && !declares(t->class, DG_PORT_FURTHER))
+        return dg_test_miss(k, t, NULL,
+                            "declare the output with DG_PORT_FURTHER: so many nodes that take them "
+                            "may follow one another",
+                            "it takes a further image, and no output is declared to hold any");
     if (p->rc > 0)
         return true;
     if (s->image.w < 1 || s->image.h < 1 || !s->image.rgb)

@@ -3,10 +3,7 @@
 
 #include "base/log.h"
 
-enum {
-    REPLACEMENTS = 16, /* other items to try in place of an unreadable one */
-    MOST_DEPTH = 3,    /* nodes that take further images, each for those of the one behind it */
-};
+enum { REPLACEMENTS = 16 }; /* other items to try in place of an unreadable one */
 
 static const uint64_t AGAIN = 0xd1b54a32d192ed03u; /* salt of the draws for a dropped sample */
 
@@ -142,23 +139,6 @@ static int make_sample(dg_fetching *f, int item, dg_sample *sm, int n, uint64_t 
                : rc;
 }
 
-/* Every node that takes further images makes each by all nodes before it: mosaics alone load four
- * times as many images for each one more, all of which one scratch holds. */
-static int refuse_depth(const dg_fetching *f)
-{
-    const dg_node *node = f->conf->plan.chain->items[f->node];
-
-    dg_fail(f->d, DG_EINPUT, node->where, "further-deep",
-            "<%s> \"%s\" takes further images for those that %d nodes behind it take: each node "
-            "multiplies how many are loaded for one sample",
-            node->class->name, node->path, MOST_DEPTH);
-    dg_help(f->d,
-            "leave %d nodes that take further images (mosaic, mixup, copypaste) before a <batch>: "
-            "remove this one or one behind it",
-            MOST_DEPTH);
-    return -DG_EINPUT;
-}
-
 /* The node's draw is the key of everything drawn for the further image, so that it, too, depends on
  * nothing but seed, node and sample. */
 static int take_further(void *self, dg_sample *out, dg_draw *draw, dg_diag *d)
@@ -168,9 +148,9 @@ static int take_further(void *self, dg_sample *out, dg_draw *draw, dg_diag *d)
     const uint64_t salt = 1 + (uint64_t)dg_draw_below(draw, INT64_MAX);
     int rc;
 
-    (void)d; /* f->d: the node was given no other */
-    if (f->depth == MOST_DEPTH)
-        return refuse_depth(f);
+    (void)d;                         /* f->d: the node was given no other */
+    if (f->depth == DG_MOST_FURTHER) /* a class that does not declare it */
+        return dg_further_deep(f->conf->plan.chain->items[node], f->d);
     f->depth++;
     rc = make_sample(f, item, out, node, salt);
     f->depth--;

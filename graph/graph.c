@@ -69,6 +69,38 @@ static int put_first(const dg_node **list, int *n, const dg_node *node, dg_diag 
     return 0;
 }
 
+static bool takes_further(const dg_node *node)
+{
+    for (const dg_port *p = node->class->ports; p && p->name; p++)
+        if (p->flags & DG_PORT_FURTHER)
+            return true;
+    return false;
+}
+
+static int check_further(const dg_chain *chain, dg_diag *d)
+{
+    const dg_node *first = NULL;
+    int n = 0;
+
+    for (int i = chain->n_items - 1; i >= 0; i--)
+        if (takes_further(chain->items[i]) && ++n > DG_MOST_FURTHER)
+            first = chain->items[i];
+    return first ? dg_further_deep(first, d) : 0;
+}
+
+int dg_further_deep(const dg_node *node, dg_diag *d)
+{
+    dg_fail(d, DG_EINPUT, node->where, "further-deep",
+            "<%s> \"%s\" takes further images for those that %d nodes behind it take: each node "
+            "multiplies how many are loaded for one sample",
+            node->class->name, node->path, DG_MOST_FURTHER);
+    dg_help(d,
+            "leave %d nodes that take further images (mosaic, mixup, copypaste) before a <batch>: "
+            "remove this one or one behind it",
+            DG_MOST_FURTHER);
+    return -DG_EINPUT;
+}
+
 int dg_graph_chain(dg_chain *chain, const dg_scope *scope, dg_diag *d)
 {
     int rc, behind = 0;
@@ -97,6 +129,7 @@ int dg_graph_chain(dg_chain *chain, const dg_scope *scope, dg_diag *d)
             d, DG_EINPUT, chain->batch->where, "data-chain",
             "nothing feeds \"%s\" from a %s: loader, sampler and batch follow one another",
             chain->batch->id, chain->sampler ? "loader" : "sampler");
+    rc = check_further(chain, d);
 out:
     return rc;
 }

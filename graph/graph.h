@@ -176,6 +176,10 @@ typedef struct dg_chain {
     int n_choices, n_before, n_items;
     const dg_node *choices[DG_MAX_CHAIN], *items[DG_MAX_CHAIN];
 } dg_chain;
+/* So many nodes of a chain may take further images (DG_PORT_FURTHER): each makes its own by all
+ * nodes before it, so that every one more loads several times as many for one sample. */
+enum { DG_MOST_FURTHER = 3 };
+int dg_further_deep(const dg_node *node, dg_diag *d); /* reports the first of too many */
 int dg_graph_chain(dg_chain *chain, const dg_scope *scope, dg_diag *d) DG_MUST_USE;
 /* The same; an error if loader, sampler or batch node is missing. */
 int dg_scope_chain(dg_chain *chain, const dg_scope *scope, dg_diag *d) DG_MUST_USE;

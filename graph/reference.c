@@ -77,9 +77,10 @@ static void print_ports(dg_str *out, const dg_port *ports, bool outputs)
             continue;
         dg_str_add(out, title);
         title = "";
-        dg_str_fmt(&text, "%s%s%s%s%s", p->doc, p->flags & DG_PORT_OPTIONAL ? " (optional)" : "",
+        dg_str_fmt(&text, "%s%s%s%s%s%s", p->doc, p->flags & DG_PORT_OPTIONAL ? " (optional)" : "",
                    p->flags & DG_PORT_MAIN ? " (main)" : "",
                    p->flags & DG_PORT_DROPS ? " (may drop items)" : "",
+                   p->flags & DG_PORT_FURTHER ? " (takes further images)" : "",
                    p->flags & DG_PORT_EMPTY_ABSENT ? " (absent where there is nothing)" : "");
         row(out, 2, p->name, text.s);
         dg_str_fmt(out, "%*s%s\n", 2 + NAMES, "", p->type);

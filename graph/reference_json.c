@@ -32,6 +32,7 @@ static void add_ports(dg_str *out, const dg_port *ports, bool outputs)
         if (outputs) {
             add_flag(out, "main", p->flags & DG_PORT_MAIN);
             add_flag(out, "drops", p->flags & DG_PORT_DROPS);
+            add_flag(out, "further", p->flags & DG_PORT_FURTHER);
             add_flag(out, "absent", p->flags & DG_PORT_EMPTY_ABSENT);
         } else {
             add_flag(out, "optional", p->flags & DG_PORT_OPTIONAL);

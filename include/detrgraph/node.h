@@ -38,6 +38,8 @@ enum {
     DG_PORT_VARIES = 32,
     /* output: equal on all ranks whatever the inputs (after a reduction) */
     DG_PORT_INVARIANT = 64,
+    /* output of a class with `item`: made of further images, too (dg_sample_further) */
+    DG_PORT_FURTHER = 128,
 };
 typedef struct dg_port {
     const char *name; /* NULL terminates the table */

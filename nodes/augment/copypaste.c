@@ -123,7 +123,7 @@ out:
 }
 
 const dg_node_class dg_node_augment_copypaste = {
-    DG_AUGMENT_CLASS(conf),
+    DG_AUGMENT_CLASS(conf, dg_augment_further_ports),
     .name = "augment.copypaste",
     .brief = "Pastes objects of a further image.",
     .doc = "The further image is drawn from the loader's data set, and changed by the nodes before "

@@ -74,7 +74,7 @@ static int item(const void *self, dg_sample *sm, dg_draw *r, const dg_clock *clo
 }
 
 const dg_node_class dg_node_augment_erase = {
-    DG_AUGMENT_CLASS(conf),
+    DG_AUGMENT_CLASS(conf, dg_augment_ports),
     .name = "augment.erase",
     .brief = "Paints over drawn rectangles.",
     .doc = "Boxes keep their size; an object that is nearly covered is dropped.",

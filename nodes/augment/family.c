@@ -10,6 +10,12 @@ const dg_port dg_augment_ports[] = {
     { 0 },
 };
 
+const dg_port dg_augment_further_ports[] = {
+    DG_IN("in", "picks", "the sampler's picks"),
+    DG_OUT_FLAGS("out", "samples", DG_PORT_FURTHER, "augmented images with their objects"),
+    { 0 },
+};
+
 const dg_rule dg_augment_rules[] = {
     { DG_RULE_VALUE, .to = "out", .when = "seed=rank", .why = "draws on each rank for itself" },
     { DG_RULE_CORRELATED, .from = "in", .when = "seed=shared",

@@ -5,7 +5,7 @@
 
 #include <detrgraph/node.h>
 
-extern const dg_port dg_augment_ports[];
+extern const dg_port dg_augment_ports[], dg_augment_further_ports[];
 extern const dg_rule dg_augment_rules[];
 
 /* When a change happens: members and attributes for a conf struct. */
@@ -21,8 +21,8 @@ extern const dg_rule dg_augment_rules[];
     DG_NUM(conf, p, chance, 0, 1, "probability"), \
         DG_WHEN(conf, until, NULL, "skipped from this moment on"), DG_AUGMENT_SEED(conf)
 /* The other members of a class, whose file has attrs, check and item. */
-#define DG_AUGMENT_CLASS(conf)                                                                    \
-    DG_NODE_CLASS, .role = DG_ROLE_AUGMENT, .ports = dg_augment_ports, .rules = dg_augment_rules, \
+#define DG_AUGMENT_CLASS(conf, its_ports)                                                  \
+    DG_NODE_CLASS, .role = DG_ROLE_AUGMENT, .ports = its_ports, .rules = dg_augment_rules, \
         .attrs = attrs, .conf_size = sizeof(conf), .check = check, .item = item
 /* Draws whether this sample is changed. */
 #define DG_AUGMENT_ON(c, r, clock) dg_augment_on((c)->p, &(c)->until, r, clock)

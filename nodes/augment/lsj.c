@@ -56,7 +56,7 @@ out:
 }
 
 const dg_node_class dg_node_augment_lsj = {
-    DG_AUGMENT_CLASS(conf),
+    DG_AUGMENT_CLASS(conf, dg_augment_ports),
     .name = "augment.lsj",
     .brief = "Large-scale jitter: a drawn scale, then a square that is cut out or filled up.",
 };

@@ -61,7 +61,7 @@ out:
 }
 
 const dg_node_class dg_node_augment_mixup = {
-    DG_AUGMENT_CLASS(conf),
+    DG_AUGMENT_CLASS(conf, dg_augment_further_ports),
     .name = "augment.mixup",
     .brief = "Blends a further image into each, with the objects of both.",
     .doc = "The further image is drawn from the loader's data set, changed by the nodes before "

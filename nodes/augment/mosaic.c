@@ -56,7 +56,7 @@ out:
 }
 
 const dg_node_class dg_node_augment_mosaic = {
-    DG_AUGMENT_CLASS(conf),
+    DG_AUGMENT_CLASS(conf, dg_augment_further_ports),
     .name = "augment.mosaic",
     .brief = "Puts four images into one.",
     .doc = "The three further images are drawn from the loader's data set, and changed by the "

@@ -174,7 +174,7 @@ out:
 }
 
 const dg_node_class dg_node_augment_rotate = {
-    DG_AUGMENT_CLASS(conf),
+    DG_AUGMENT_CLASS(conf, dg_augment_ports),
     .name = "augment.rotate",
     .brief = "Turns the image by a drawn angle.",
 };

@@ -55,7 +55,7 @@ static int item(const void *self, dg_sample *sm, dg_draw *r, const dg_clock *clo
 }
 
 const dg_node_class dg_node_augment_vflip = {
-    DG_AUGMENT_CLASS(conf),
+    DG_AUGMENT_CLASS(conf, dg_augment_ports),
     .name = "augment.vflip",
     .brief = "Mirrors top and bottom.",
 };

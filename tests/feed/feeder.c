@@ -169,7 +169,27 @@ static void test_further_in_the_middle(void **state)
 
 #define MIXED(id, in) "<augment.mixup id=\"" id "\" in=\"@" in "\" p=\"1\"/>"
 
-/* Three nodes may take further images for one another; a fourth is an error that names it. */
+static int takes_undeclared(const void *conf, dg_sample *sm, dg_draw *draw, const dg_clock *clock,
+                            dg_diag *d)
+{
+    dg_sample other;
+
+    (void)conf, (void)clock;
+    return dg_sample_further(&other, sm, draw, d);
+}
+
+static const dg_port silent_ports[] = { DG_IN("in", "picks", "samples"),
+                                        DG_OUT("out", "samples", "the same"),
+                                        { 0 } };
+static const dg_node_class silent = { DG_NODE_CLASS,
+                                     .name = "further.silent",
+                                     .role = DG_ROLE_AUGMENT,
+                                     .brief = "Takes a further image.",
+                                     .ports = silent_ports,
+                                     .item = takes_undeclared };
+
+/* Three nodes may take further images for one another. A fourth is an error that names it: of the
+ * chain, or with the first sample, if its class does not declare what it does. */
 static void test_further_depth(void **state)
 {
     uint64_t out[MOST];
@@ -184,11 +204,11 @@ static void test_further_depth(void **state)
 
     assert_int_equal(run(&f, &conf, out, NULL), 14);
     close_data(&f);
-    open_data(&f,
-              SCENES PICKED(
-                  "4") "<augment.mosaic id=\"first\" in=\"@pick\" p=\"1\"/>" MIXED("a1", "first")
-                  MIXED("a2", "a1") MIXED("a3", "a2") "<batch id=\"b\" "
-                                                      "in=\"@a3\"/>");
+    open_data_with(&f,
+                   SCENES PICKED("4") "<further.silent id=\"first\" in=\"@pick\"/>" MIXED("a1",
+                                                                                          "first")
+                       MIXED("a2", "a1") MIXED("a3", "a2") "<batch id=\"b\" in=\"@a3\"/>",
+                   (const dg_node_class *const[]){ &silent, NULL });
     conf = conf_of(&f, 1);
     assert_int_equal(dg_feeder_open(&s, &conf, f.d), 0);
     assert_int_equal(dg_feeder_next(s, &b, f.d), -DG_EINPUT);

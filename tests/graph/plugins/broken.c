@@ -215,6 +215,7 @@ static const dg_port item_ports[] = { DG_IN("in", "picks", "samples"),
 
 ITEM(boxes, for (int i = 0; i < sm->n_objects; i++) sm->objects[i].box.x2 += sm->image.w);
 ITEM(drops, if (sm->n_objects > 2) return 1);
+ITEM(further, dg_sample other; if (dg_sample_further(&other, sm, draw, d) < 0) return -1);
 ITEM(shared, sm->image.rgb[0] = (uint8_t)(atomic_fetch_add(&calls, 1) & 255));
 ITEM(beyond, sm->image.rgb[3 * sm->image.w * sm->image.h] = 1);
 ITEM(renamed, sm->image_id = 1);
@@ -225,4 +226,5 @@ ITEM(fine, dg_sample_flip(sm));
 
 DG_PLUGIN("broken", "1", &shape, &dims, &missing, &mode, &unused, &empty, &range, &invariant,
           &collective, &gradient, &outside, &input, &unwritten, &random, &threads, &rounded, &half,
-          &flat, &boxes, &drops, &shared, &beyond, &renamed, &crash, &quits, &leaves, &fine);
+          &flat, &boxes, &drops, &further, &shared, &beyond, &renamed, &crash, &quits, &leaves,
+          &fine);
