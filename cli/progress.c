@@ -157,8 +157,9 @@ static const char *source(void *ctx, const char *file, size_t *n)
     char *text = NULL;
     const char *kept = NULL;
 
-    /* a pipeline, not a tensor file */
-    if (dg_file_read(&text, n, file, SOURCE_MAX, ignored) == 0 && memchr(text, '<', *n))
+    /* a pipeline, not a tensor file, of which a copy would end at its first NUL */
+    if (dg_file_read(&text, n, file, SOURCE_MAX, ignored) == 0 && memchr(text, '<', *n) &&
+        !memchr(text, '\0', *n))
         kept = dg_strndup(ctx, text, *n);
     dg_free(text);
     dg_diag_close(&ignored);

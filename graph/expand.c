@@ -114,7 +114,10 @@ static dg_xml *open_file(dg_expander *x, const dg_expansion *p, const char *path
     } else {
         dg_source *source = DG_NEW(x->arena, dg_source);
 
-        *source = (dg_source){ dg_strndup(x->arena, text, n), n };
+        char *copy = dg_alloc(x->arena, n + 1); /* whole, also behind a NUL */
+
+        memcpy(copy, text, n);
+        *source = (dg_source){ copy, n };
         dg_map_set(x->sources, path, source);
         rc = dg_xml_parse(&root, x->arena, text, n, path, x->report->diag);
         if (rc < 0) {
