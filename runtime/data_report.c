@@ -173,6 +173,8 @@ static int check_boxes(const dg_env *env, const dg_data *own, dg_diag *d)
     dg_box_forms forms = { .written = dg_box_form_of(loader->class->name) };
     dg_arena *a;
     dg_box_verdict v;
+    dg_item_info info = { 0 };
+    int asked = -1;
 
     /* files that somebody labelled; generated scenes are empty on purpose */
     if (data->probe && data->report->n_objects == 0 && data->n_items > 0) {
@@ -183,11 +185,11 @@ static int check_boxes(const dg_env *env, const dg_data *own, dg_diag *d)
         return -DG_EINPUT;
     }
     for (int64_t i = 0; i < data->n_truths; i++) {
-        dg_item_info info;
-
         if (data->truths[i].image < 0 || data->truths[i].image >= data->n_items)
-            continue; /* a foreign loader's */
-        data->info(data->self, data->truths[i].image, &info);
+            continue;                       /* a foreign loader's */
+        if (data->truths[i].image != asked) /* info may count an item's objects */
+            data->info(data->self, data->truths[i].image, &info);
+        asked = data->truths[i].image;
         dg_box_forms_add(&forms, &data->truths[i], (int)info.w, (int)info.h);
     }
     a = dg_arena_open();
