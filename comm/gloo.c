@@ -307,6 +307,7 @@ static int at_once(dg_comm *c, job j)
 
 static int gloo_broadcast(dg_comm *c, void *p, size_t bytes, int root)
 {
+    c->cost.bytes += c->rank == root ? (int64_t)bytes : 0;
     return at_once(c, (job){ .kind = BROADCAST,
                              .p = p,
                              .bytes = bytes,
@@ -320,6 +321,7 @@ static int gather_ragged(dg_comm *c, const void *mine, const size_t bytes[], voi
 
     for (int r = 0; r < c->ranks; r++)
         total += bytes[r];
+    c->cost.bytes += (int64_t)bytes[c->rank];
     return at_once(c, (job){ .kind = GATHER,
                              .mine = mine,
                              .p = all,

@@ -183,7 +183,9 @@ int dg_exec_failed(const dg_exec *x, int instr, int rc, dg_diag *d)
     const dg_instr *in = ours ? &x->p->instrs.items[at] : NULL;
     char why[320];
 
-    if (in && in->op->effect == DG_COLLECTIVE && x->comm && dg_collective_why(x->comm)[0])
+    /* without a reason of the communicator, an I/O error is the device's */
+    if (in && in->op->effect == DG_COLLECTIVE && x->comm &&
+        (dg_collective_why(x->comm)[0] || rc != -DG_EIO))
         return dg_collective_failed(in, x->comm, rc, d);
     dg_fail(d, (dg_code)-rc, in ? in->origin.where : DG_NOWHERE, "kernel-failed", "%s failed: %s",
             in ? in->op->name : "the device",

@@ -75,13 +75,37 @@ const char *crew_stops_duplicate(dg_comm *c, void *ctx)
     return NULL;
 }
 
+/* Moves as much as crew_meets tells of, and counts it alike. */
+static const char *counts_bytes(dg_comm *c)
+{
+    const int64_t before = c->cost.bytes;
+    float x[100] = { 0 };
+    char mine[40] = { 0 }, all[40 * CREW_MOST];
+    size_t each[CREW_MOST] = { 7, 11 };
+    int64_t ticket;
+
+    WRONG_UNLESS(c->start(c, (dg_tensor){ DG_F32, DG_SHAPE(100), x }, DG_SUM, &ticket) == 0 &&
+                 c->wait(c, ticket) == 0);
+    WRONG_UNLESS(c->cost.bytes - before == 400);
+    WRONG_UNLESS(c->broadcast(c, x, 100, 1) == 0);
+    WRONG_UNLESS(c->cost.bytes - before == 400 + (c->rank == 1 ? 100 : 0));
+    WRONG_UNLESS(c->gather(c, mine, 40, all) == 0);
+    WRONG_UNLESS(c->cost.bytes - before == 440 + (c->rank == 1 ? 100 : 0));
+    WRONG_UNLESS(c->gather_ragged(c, mine, each, all) == 0);
+    WRONG_UNLESS(c->cost.bytes - before == 440 + (c->rank == 1 ? 100 : 0) + (int64_t)each[c->rank]);
+    return NULL;
+}
+
 /* The same place and size: 0. Then each rank comes to another size. */
 const char *crew_meets(dg_comm *c, void *ctx)
 {
+    const char *wrong = counts_bytes(c);
     const int64_t before = c->cost.bytes;
     char why[DG_COMM_WHY] = "";
 
     (void)ctx;
+    if (wrong)
+        return wrong;
     c->place = (dg_comm_place){ .id = 3, .text = "of train/a (x.xml:8:5)" };
     for (int i = 0; i < 5; i++)
         WRONG_UNLESS(c->meet(c, DG_MEET_REDUCE, DG_MEAN, DG_F32, 100) == 0);

@@ -257,6 +257,7 @@ typedef struct toy_peers {
     dg_backend *backend;
     dg_comm comm;
     const char *why, *host_s; /* NULL: the devices' exchange, and the host's meeting, are well */
+    int rc;                   /* 0: what the device says; else this, without a reason */
 } toy_peers;
 
 static int has_room(dg_peers *self, size_t bytes, size_t given)
@@ -268,7 +269,7 @@ static int has_room(dg_peers *self, size_t bytes, size_t given)
 static int comes_upon_it(dg_peers *self, dg_tensor x, void *y, dg_reduce op, int mark)
 {
     toy_peers *t = (toy_peers *)(void *)self;
-    int rc = t->why || t->host_s ? -DG_EIO : t->backend->finish(t->backend);
+    int rc = t->why || t->host_s ? -DG_EIO : t->rc ? t->rc : t->backend->finish(t->backend);
 
     (void)x, (void)y, (void)op, (void)mark;
     snprintf(t->pub.why, sizeof t->pub.why, "%s", t->why ? t->why : "");
@@ -289,7 +290,7 @@ static void fail_between_devices(toy_peers t, const char *id, int line, const ch
     build_nodes(&r, &t.comm);
     rig_compile_rank(&r, DG_F32, &t.comm);
     rig_input(&r, "x", (double[]){ 0.1, 0.2 });
-    assert_int_equal(dg_exec_run(r.x, DG_SEG_BATCH, &r.control, r.d), -DG_EIO);
+    assert_int_equal(dg_exec_run(r.x, DG_SEG_BATCH, &r.control, r.d), t.rc ? t.rc : -DG_EIO);
     assert_int_equal(dg_diag_at(r.d, 0)->at.line, FIRST_LINE + line);
     assert_non_null(strstr(dg_diag_at(r.d, 0)->text, text));
     check_only(r.d, id);
@@ -304,6 +305,8 @@ static void a_fault_that_an_exchange_meets_names_its_node(void **state)
     fail_between_devices((toy_peers){ .why = "NCCL: toy" }, "collective-failed", 2, "NCCL: toy");
     fail_between_devices((toy_peers){ .host_s = "rank 1 has left" }, "collective-failed", 2,
                          "all_reduce: rank 1 has left");
+    fail_between_devices((toy_peers){ .rc = -DG_EMEMORY }, "collective-failed", 2,
+                         "all_reduce: out of memory");
 }
 
 /* Another plan's wait comes upon the fault: no instruction of its own is blamed. */
