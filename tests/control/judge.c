@@ -3,6 +3,7 @@
 #include "tests/control/judge_rig.h"
 
 #include <string.h>
+#include <sys/resource.h>
 
 #include "media/json.h"
 #include "control/facts.h"
@@ -290,6 +291,40 @@ static void test_killed(void **state)
            "nothing was written after step 50", true);
 }
 
+/* Libraries crash when they get no memory: a limit is named, and a way out. */
+static void test_crash_at_a_limit(void **state)
+{
+    static const struct {
+        rlim_t most;
+        int signal;
+        bool told;
+    } cases[] = { { (rlim_t)1 << 46, 11, true }, { (rlim_t)1 << 46, 9, false } };
+    fixture *f = *state;
+    struct rlimit before, now;
+
+    getrlimit(RLIMIT_AS, &before);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        dg_str text = { 0 };
+
+        now = (struct rlimit){ cases[i].most, before.rlim_max };
+        assert_int_equal(setrlimit(RLIMIT_AS, &now), 0);
+        if (i > 0) {
+            roster_tear_down(state);
+            roster_set_up(state);
+            f = *state;
+        }
+        begin(f, 2);
+        dg_judge_gone(f->r, 1, cases[i].signal, 0.1);
+        setrlimit(RLIMIT_AS, &before);
+        failed(f, "rank-died", "rank 1 (host, process 101) was ended by signal", "", true);
+        dg_diag_print(&text, dg_judge_verdict(f->r), NULL, NULL, false);
+        assert_int_equal(strstr(text.s, "(ulimit -v), and libraries crash when they get none: "
+                                        "ulimit -v unlimited, or a smaller batch") != NULL,
+                         cases[i].told);
+        dg_str_free(&text);
+    }
+}
+
 static void test_exit(void **state)
 {
     fixture *f = *state;
@@ -491,6 +526,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_still_and_asked, roster_set_up, roster_tear_down),
         cmocka_unit_test_setup_teardown(test_forged, roster_set_up, roster_tear_down),
         cmocka_unit_test_setup_teardown(test_killed, roster_set_up, roster_tear_down),
+        cmocka_unit_test_setup_teardown(test_crash_at_a_limit, roster_set_up, roster_tear_down),
         cmocka_unit_test_setup_teardown(test_exit, roster_set_up, roster_tear_down),
         cmocka_unit_test_setup_teardown(test_error, roster_set_up, roster_tear_down),
         cmocka_unit_test_setup_teardown(test_second_hand, roster_set_up, roster_tear_down),
