@@ -200,8 +200,9 @@ out:
 /* What the run was made with; a version without checksums did not write all of it. */
 static int check_identity(const dg_json *o, bool all, dg_diag *d)
 {
-    static const char *const texts[] = { "precision", "cpu", "versions" },
-                            *const counts[] = { "threads", "ranks" };
+    static const char *const texts[] = { "precision", "cpu", "versions" }, *const counts[] = {
+        "threads", "ranks"
+    };
     const dg_json *text;
     int64_t count;
     int rc = 0;

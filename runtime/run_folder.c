@@ -123,7 +123,7 @@ static int open_log(dg_train *t, bool resumed, dg_diag *d)
 
         if (f)
             fclose(f);
-        return dg_fail(d, DG_EIO, (dg_where){ .file = log }, "log-open", "it cannot be written: %s",
+        return dg_fail(d, DG_EIO, (dg_where){ .file = log }, "file-write", "cannot write: %s",
                        reason);
     }
     dg_run_log_of(t->run)->file = f;

@@ -223,11 +223,8 @@ static void checksums(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(flipped_bits),
-        TEST(edited_states),
-        TEST(other_kinds),
-        TEST(mixed_up),
-        cmocka_unit_test(checksums),
+        TEST(flipped_bits), TEST(edited_states),         TEST(other_kinds),
+        TEST(mixed_up),     cmocka_unit_test(checksums),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
