@@ -167,9 +167,15 @@ static void ended(void *ctx, int i, int status)
         dg_coordinator_gone(l->plane.coordinator, rank, status);
     else if (l->plane.link)
         dg_link_gone(l->plane.link, rank, 0, status);
-    else if (WIFSIGNALED(status) && WTERMSIG(status) != SIGPIPE) /* `| head` has read enough */
-        dg_log_line(l->c->env, DG_WARN, "the rank was ended by signal %d (SIG%s)", WTERMSIG(status),
-                    sigabbrev_np(WTERMSIG(status)));
+    else if (WIFSIGNALED(status) && WTERMSIG(status) != SIGPIPE) { /* `| head` has read enough */
+        dg_str limit = { 0 };
+        bool limited = dg_limits_memory(&limit);
+
+        dg_log_line(l->c->env, DG_WARN, "the computing process was ended by signal %d (SIG%s)%s%s",
+                    WTERMSIG(status), sigabbrev_np(WTERMSIG(status)), limited ? "; " : "",
+                    limited ? limit.s : "");
+        dg_str_free(&limit);
+    }
 }
 
 /* Where ranks did not do the same, the line in which doctor names both nodes. */

@@ -38,14 +38,34 @@ int dg_limits_raise(int ranks, dg_diag *d)
                   : raise_one(RLIMIT_STACK, "the stack in KiB", "-s", STACK, STACK_WISH, 1024, d);
 }
 
-void dg_limits_help(dg_diag *d)
+bool dg_limits_memory(dg_str *out)
 {
-    struct rlimit space;
+    static const struct {
+        int what;
+        char flag;
+    } limits[] = { { RLIMIT_AS, 'v' }, { RLIMIT_DATA, 'd' } };
+    struct rlimit now;
     char text[32];
 
-    if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY)
-        dg_help(d,
-                "memory is limited to %s (ulimit -v), and libraries crash when they get none: "
-                "ulimit -v unlimited, or a smaller batch",
-                dg_human_bytes((double)space.rlim_cur, text, sizeof text));
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        if (getrlimit((__rlimit_resource_t)limits[i].what, &now) != 0 ||
+            now.rlim_cur == RLIM_INFINITY)
+            continue;
+        dg_str_fmt(out,
+                   "memory is limited to %s (ulimit -%c), and libraries crash when they get none: "
+                   "ulimit -%c unlimited, or a smaller batch",
+                   dg_human_bytes((double)now.rlim_cur, text, sizeof text), limits[i].flag,
+                   limits[i].flag);
+        return true;
+    }
+    return false;
+}
+
+void dg_limits_help(dg_diag *d)
+{
+    dg_str s = { 0 };
+
+    if (dg_limits_memory(&s))
+        dg_help(d, "%s", s.s);
+    dg_str_free(&s);
 }

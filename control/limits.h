@@ -7,7 +7,8 @@
 /* Raises the soft limits of open files and of the stack, which ranks inherit, to what a launcher of
  * that many ranks needs; an error if the hard limits are too small. */
 int dg_limits_raise(int ranks, dg_diag *d) DG_MUST_USE;
-/* Adds to the error about a rank that crashed the limit of memory that may have been the cause. */
-void dg_limits_help(dg_diag *d);
+/* For a process that crashed: what limits memory, and the way out. False: nothing does. */
+bool dg_limits_memory(dg_str *out);
+void dg_limits_help(dg_diag *d); /* the same as help of the latest error */
 
 #endif
