@@ -496,10 +496,12 @@ static void rfdetr_sizes(void **state)
 /* The variant of Co-DETR with a fixed canvas: the model is the same, its batches are jittered. */
 static void codino_lsj(void **state)
 {
+    char part[4096];
     opened o;
 
     (void)state;
-    open_with(&o, "codino_r50", "80", 1024, (dg_set){ "data_part", "parts/codino_data_lsj.xml" });
+    snprintf(part, sizeof part, "%s/pipelines/parts/codino_data_lsj.xml", source());
+    open_with(&o, "codino_r50", "80", 1024, (dg_set){ "data_part", part });
     assert_true(dg_program_input(o.program, "b.images") > 0);
     assert_int_equal(dg_program_input(o.program, "b.targets.masks"), 0);
     close_preset(&o);

@@ -33,15 +33,15 @@ C = [(0, (3.5, 4.25, 60.75, 38.5))]
 MANY = [((7 * i) % K, (2.125 + 7 * i, 3.375 + 5 * i, 30.625 + 9 * i, 33.25 + 7 * i)) for i in range(9)]
 # name: depth, true sizes (h, w), objects of each image, settings, images, mode
 CASES = {
-    "step_r18": (18, [(109, 133), (120, 110)], (A, B), SMALL, 5, "train_step"),
-    "step_r34": (34, [(109, 133), (120, 110)], (A, B), SMALL, 5, "train_step"),
-    "step_r101": (101, [(109, 133), (120, 110)], (A, B), SMALL, 3, "train_step"),
-    "step_r18_four": (18, [(109, 133), (131, 70), (45, 133), (101, 103)], (A, C, [], B), SMALL, 3, "train_step"),
-    "step_r18_one": (18, [(119, 140)], (A,), SMALL, 5, "train_step"),
-    "step_r18_one_empty": (18, [(119, 140)], ([],), SMALL, 5, "train_step"),
-    "step_r18_first_empty": (18, [(119, 101), (109, 133)], ([], A), SMALL, 5, "train_step"),
-    "step_r18_tight": (18, [(119, 133), (117, 110)], (MANY, A), TIGHT, 5, "train_step"),
-    "step_r50_four": (50, [(109, 133), (131, 70), (45, 133), (101, 103)], (A, C, [], B), SMALL, 3, "train_step"),
+    "step_r18": (18, [(109, 133), (120, 110)], (A, B), SMALL, 2, "train_step"),
+    "step_r34": (34, [(109, 133), (120, 110)], (A, B), SMALL, 2, "train_step"),
+    "step_r101": (101, [(109, 133), (120, 110)], (A, B), SMALL, 2, "train_step"),
+    "step_r18_four": (18, [(109, 133), (131, 70), (45, 133), (101, 103)], (A, C, [], B), SMALL, 2, "train_step"),
+    "step_r18_one": (18, [(119, 140)], (A,), SMALL, 2, "train_step"),
+    "step_r18_one_empty": (18, [(119, 140)], ([],), SMALL, 2, "train_step"),
+    "step_r18_first_empty": (18, [(119, 101), (109, 133)], ([], A), SMALL, 2, "train_step"),
+    "step_r18_tight": (18, [(119, 133), (117, 110)], (MANY, A), TIGHT, 2, "train_step"),
+    "step_r50_four": (50, [(109, 133), (131, 70), (45, 133), (101, 103)], (A, C, [], B), SMALL, 2, "train_step"),
     "eval_r18_four": (18, [(109, 133), (131, 70), (45, 133), (101, 103)], None,
                       {"num_query": 60, "eval_max_per_img": 40, "soft_nms_iou": 0.2}, 3, "eval"),
     "eval_r34": (34, [(163, 155)], None, {"num_query": 100, "eval_max_per_img": 100, "soft_nms_iou": 0.5}, 5, "eval"),
@@ -595,7 +595,8 @@ class Step(Model):
         self.proposals.append(([i for _, i, _ in kept], torch.stack([x for _, _, x in kept])))
         self.choice.setdefault("proposals", []).append(
             {"candidates": counts[0], "after_size_filter": counts[1], "after_nms": after, "kept": len(kept),
-             "anchor_ids": self.proposals[-1][0]}  # fmt: skip
+             "anchor_ids": self.proposals[-1][0],
+             "first": [[*(rounded(float(v)) for v in x), rounded(p)] for p, _, x in kept[:6]]}  # fmt: skip
         )
 
     def roi(self, y):

@@ -145,6 +145,35 @@ static void check_rpn(fixture *f, const dg_json *image, int64_t b)
                     same_list(&rows, sampled->n, rows.n - sampled->n, others), "rpn.rows");
 }
 
+/* Boxes of the best proposals, in pixels, by the number of their anchor: rows x1, y1, x2, y2, score
+ * in the order of the numbers. */
+static void check_boxes(fixture *f, const dg_json *rows, const dg_json *numbers, const list *ids,
+                        int64_t b)
+{
+    dg_shape shape;
+    double *v = fixture_read(f, "rpn.proposals", &shape);
+
+    if (!v)
+        report_fact(f->report, "named values", false, "rpn.proposals");
+    for (int i = 0; v && i < rows->n && i < numbers->n; i++) {
+        const dg_json *want = rows->items[i].items;
+        double worst = INFINITY;
+
+        for (int k = 0; k < ids->n; k++) {
+            const double *box = v + (b * shape.d[1] + k) * 4;
+
+            if (ids->v[k] != numbers->items[i].number)
+                continue;
+            worst = 0;
+            for (int c = 0; c < 4; c++)
+                worst = fmax(worst, fabs(box[c % 2] + (c < 2 ? -0.5 : 0.5) * box[2 + c % 2] -
+                                         want[c].number));
+        }
+        report_add(f->report, "boxes of proposals, pixels", worst, fixture_bound(f, 1e-9, 2e-3),
+                   "rpn.proposals");
+    }
+}
+
 static void check_proposals(fixture *f, const dg_json *image, int64_t b)
 {
     const dg_json *all = dg_json_get(image, "anchor_ids"),
@@ -155,6 +184,8 @@ static void check_proposals(fixture *f, const dg_json *image, int64_t b)
     report_fact(f->report, "number of proposals", ids.n == kept->number, "rpn.ids");
     if (all)
         report_fact(f->report, "proposals", same_set(f, &ids, 0, ids.n, all, 0), "rpn.ids");
+    if (all && dg_json_get(image, "first"))
+        check_boxes(f, dg_json_get(image, "first"), all, &ids, b);
     if (f->set->precision == F64)
         report_fact(f->report, "order of proposals", same_list(&ids, 0, first->n, first),
                     "rpn.ids");

@@ -339,13 +339,15 @@ out:
 
 /* Detections are fractions of the image; the fixture has pixels of the original, which is the image
  * over its scale factors (x, y, x, y). */
-static void check_image(fixture *f, const codetr_batch *batch, int64_t b, const int32_t *labels,
-                        const double *scores, const double *boxes)
+static void check_image(fixture *f, const codetr_batch *batch, int64_t b, int64_t most,
+                        const int32_t *labels, const double *scores, const double *boxes)
 {
     const dg_json *rows = dg_json_get(&dg_json_get(f->root, "detections")->items[b], "rows"),
                   *scale = &dg_json_get(f->root, "scale_factors")->items[b];
 
-    for (int i = 0; i < rows->n; i++) {
+    report_fact(f->report, "number of detections",
+                rows->n == most || (rows->n < most && labels[rows->n] < 0), "");
+    for (int i = 0; i < rows->n && i < most; i++) {
         const dg_json *row = rows->items[i].items;
         double worst = 0;
 
@@ -368,7 +370,7 @@ static void check_image(fixture *f, const codetr_batch *batch, int64_t b, const 
 int codetr_eval(fixture *f)
 {
     codetr_batch batch = only_batch(f, "");
-    dg_shape shape;
+    dg_shape shape, pairs;
     int32_t *labels;
     double *scores, *boxes;
     int rc = 0;
@@ -377,15 +379,15 @@ int codetr_eval(fixture *f)
     DG_TRY(dg_run_forward(f->run, false, f->d));
     DG_TRY(codetr_check_queries(f, f->root));
     check_tensors(f, "forward", "tensors", "", forward_bound(f), false);
-    labels = fixture_read_i32(f, "detections.labels", &shape);
+    labels = fixture_read_i32(f, "detections.labels", &pairs);
     scores = fixture_read(f, "detections.scores", &shape);
     boxes = fixture_read(f, "detections.boxes", &shape);
     if (!labels || !scores || !boxes)
         return dg_fail(f->d, DG_EINTERNAL, DG_NOWHERE, "fixture-value",
                        "the run has no detections");
     for (int64_t b = 0; b < f->batch && !f->set->parts; b++)
-        check_image(f, &batch, b, labels + b * shape.d[1], scores + b * shape.d[1],
-                    boxes + b * shape.d[1] * 4);
+        check_image(f, &batch, b, pairs.d[1], labels + b * pairs.d[1], scores + b * pairs.d[1],
+                    boxes + b * pairs.d[1] * 4);
 out:
     return rc;
 }

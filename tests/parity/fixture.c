@@ -111,17 +111,25 @@ static const struct {
 };
 enum { N_SETTINGS = sizeof named_settings / sizeof *named_settings, TRUNK_SETTINGS = 2 };
 
+/* The depth of the backbone: the number behind "_r" in "co_dino_5scale_r101". */
+static int codetr_depth(const char *preset)
+{
+    for (const char *p = strstr(preset, "_r"); p; p = strstr(p + 2, "_r"))
+        if (p[2] >= '1' && p[2] <= '9')
+            return atoi(p + 2);
+    return 50;
+}
+
 /* Fills sets with those of a Co-DETR fixture; returns their number. */
 static int codetr_sets(const fixture *f, const char *preset, const char *sets[])
 {
     const dg_json *given = dg_json_get(f->root, "settings");
-    const char *depth = strrchr(preset, 'r');
     int n = 0, most = f->set->parts ? TRUNK_SETTINGS : N_SETTINGS;
 
     sets[n++] = dg_printf(f->arena, "classes=%lld", (long long)f->classes);
     sets[n++] = dg_printf(f->arena, "batch=%lld", (long long)f->batch);
     sets[n++] = dg_printf(f->arena, "max_objects=%lld", (long long)capacity_for_targets(f->root));
-    sets[n++] = dg_printf(f->arena, "depth=%s", depth ? depth + 1 : "50");
+    sets[n++] = dg_printf(f->arena, "depth=%d", codetr_depth(preset));
     sets[n++] = "normalize=false";
     for (int i = 0; i < most; i++) {
         const dg_json *v = dg_json_get(given, named_settings[i].theirs);

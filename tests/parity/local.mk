@@ -24,6 +24,7 @@ TESTS += tests/parity/check tests/parity/recompute
 EXTRA_DIST += \
 	tests/parity/check \
 	tests/parity/recompute \
+	tests/parity/codetr_fixture.py \
 	tests/parity/rfdetr_fixture.py \
 	tests/parity/data/eval_r18vd_256.json \
 	tests/parity/data/eval_rfdetr_nano.json \
