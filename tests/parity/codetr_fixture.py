@@ -190,11 +190,11 @@ class Model:
         whole = torch.tensor([[w, h] for h, w in self.shapes]).double()
         self.ratio = self.live.double() / whole  # [B,L,2]: w, h
         for lvl, m in enumerate(self.masks_of):
-            t, halves = 20.0 ** (2 * (torch.arange(128) // 2) / 128), []
+            t, halves = 20.0 ** (2 * (torch.arange(128) // 2).double() / 128), []
             for axis in (1, 2):
                 e = (~m).cumsum(axis).double()
                 e = e / (e.select(axis, -1).unsqueeze(axis) + 1e-6) * (2 * math.pi)
-                z = e[:, None] / t.double().view(1, -1, 1, 1)
+                z = e[:, None] / t.view(1, -1, 1, 1)
                 z = torch.stack([z[:, 0::2].sin(), z[:, 1::2].cos()], 2).flatten(1, 2)
                 halves.append(z)
             parts.append(self.keep(f"pos.{lvl}", torch.cat(halves, 1)))
@@ -281,7 +281,7 @@ class Model:
         return coords.detach()
 
     def sines(self, x, order):
-        t = 10000.0 ** (2 * (torch.arange(128) // 2) / 128).double()
+        t = 10000.0 ** (2 * (torch.arange(128) // 2).double() / 128)
         z = x[..., order, None] * (2 * math.pi) / t
         return torch.stack([z[..., 0::2].sin(), z[..., 1::2].cos()], -1).flatten(-3)
 
@@ -964,7 +964,7 @@ def compare(a, b, at, found):
 
 
 def main():
-    torch.set_default_dtype(torch.float32)
+    torch.set_default_dtype(torch.float64)
     torch.manual_seed(0)
     word = sys.argv[1:]
     if word == ["list"]:
