@@ -1,5 +1,6 @@
 libbase_la_SOURCES += \
 	base/arena.c base/arena.h \
+	base/beside.c base/beside.h \
 	base/cgroup.c base/cgroup.h \
 	base/checksum.c base/checksum.h \
 	base/draw.c \

@@ -289,7 +289,8 @@ const dg_verb dg_verb_serve = {
            "only. POST /detect takes an image, or a form with several files, and answers with "
            "JSON; GET / is a page to drop a picture on. Ctrl-C ends it.",
     .manual =
-        "`POST /detect` takes JPEG, PNG or BMP bytes, and answers with an object as of `predict "
+        "`POST /detect` takes JPEG, PNG, BMP, WebP or TIFF bytes, and answers with an object as of "
+        "`predict "
         "--format jsonl`; for a form (multipart/form-data) with several files with a list of "
         "them. `?threshold=0.3` sets the least score.\n\n"
         "`GET /health` tells state, images, batches and how many images wait; `GET /classes` lists "

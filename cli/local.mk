@@ -39,7 +39,7 @@ detrgraph_SOURCES += \
 	cli/main.c \
 	cli/models.c cli/models.h \
 	cli/options.c \
-	cli/predict_out.c cli/predict_out.h \
+	cli/predict_out.c cli/predict_out.h cli/predict_video.c cli/predict_video.h \
 	cli/progress.c cli/progress.h \
 	cli/rank.c \
 	cli/serve.c cli/serve.h \

@@ -9,8 +9,10 @@
 
 #include "base/dir.h"
 #include "base/file.h"
+#include "media/draw.h"
 #include "media/image.h"
 #include "media/rle.h"
+#include "media/video.h"
 
 const char *dg_predict_class(dg_predict_names names, int label)
 {
@@ -46,10 +48,14 @@ static void add_box(dg_str *out, const dg_detected *p, int i)
     dg_str_add(out, "}");
 }
 
-static void print_object(dg_str *out, const dg_detected *p, dg_predict_names names)
+static void print_object(dg_str *out, const dg_detected *p, dg_predict_names names,
+                         const dg_predict_frame *frame)
 {
     dg_str_add(out, "{\"image\":");
     dg_str_json(out, p->name);
+    if (frame)
+        dg_str_fmt(out, ",\"frame\":%lld,\"seconds\":%.3f", (long long)frame->number,
+                   frame->seconds);
     dg_str_fmt(out, ",\"width\":%d,\"height\":%d,\"detections\":[", p->image->w, p->image->h);
     for (int i = 0; i < p->n; i++) {
         dg_str_fmt(out, "%s{\"label\":%d", i ? "," : "", p->items[i].label);
@@ -69,23 +75,30 @@ static int64_t image_id(const char *path, int number)
 }
 
 static void print_coco(dg_str *out, const dg_detected *p, dg_predict_names names, int number,
-                       int64_t *n)
+                       const dg_predict_frame *frame, int64_t *n)
 {
     for (int i = 0; i < p->n; i++) {
         const int label = p->items[i].label;
 
         dg_str_fmt(out,
                    "%s{\"image_id\":%lld,\"category_id\":%lld,\"file_name\":", (*n)++ ? ",\n" : "",
-                   (long long)image_id(p->name, number),
+                   (long long)(frame ? number + 1 : image_id(p->name, number)),
                    label < names.n ? (long long)names.v[label].id : label);
         dg_str_json(out, dg_path_name(p->name));
+        if (frame)
+            dg_str_fmt(out, ",\"frame\":%lld,\"seconds\":%.3f", (long long)frame->number,
+                       frame->seconds);
         add_box(out, p, i);
     }
 }
 
-static void print_text(dg_str *out, const dg_detected *p, dg_predict_names names, double threshold)
+static void print_text(dg_str *out, const dg_detected *p, dg_predict_names names,
+                       const dg_predict_frame *frame, double threshold)
 {
-    dg_str_fmt(out, "%s: %d x %d, %d found", p->name, p->image->w, p->image->h, p->n);
+    dg_str_add(out, p->name);
+    if (frame)
+        dg_str_fmt(out, ", frame %lld at %.3f s", (long long)frame->number, frame->seconds);
+    dg_str_fmt(out, ": %d x %d, %d found", p->image->w, p->image->h, p->n);
     if (p->n == 0 && threshold > 0)
         dg_str_fmt(out, " with a score of %g or more", threshold);
     dg_str_add(out, "\n");
@@ -101,22 +114,23 @@ static void print_text(dg_str *out, const dg_detected *p, dg_predict_names names
 }
 
 void dg_predict_print(dg_str *out, dg_predict_format format, const dg_detected *p,
-                      dg_predict_names names, int number, int64_t *n, double threshold)
+                      dg_predict_names names, int number, const dg_predict_frame *frame, int64_t *n,
+                      double threshold)
 {
     switch (format) {
     case DG_PREDICT_TEXT:
-        print_text(out, p, names, threshold);
+        print_text(out, p, names, frame, threshold);
         break;
     case DG_PREDICT_JSON:
         dg_str_add(out, (*n)++ ? ",\n" : "");
-        print_object(out, p, names);
+        print_object(out, p, names, frame);
         break;
     case DG_PREDICT_LINES:
-        print_object(out, p, names);
+        print_object(out, p, names, frame);
         dg_str_add(out, "\n");
         break;
     case DG_PREDICT_COCO:
-        print_coco(out, p, names, number, n);
+        print_coco(out, p, names, number, frame, n);
         break;
     }
 }
@@ -199,9 +213,59 @@ int dg_predict_crops(const dg_detected *p, dg_predict_names names, const char *f
     return rc;
 }
 
+/* ---- pictures -------------------------------------------------------------------------------- */
+
+/* A copy of the image with its masks, the best ones last, on top. */
+static int tint(dg_image *out, const dg_detected *p, dg_scratch *scratch, dg_diag *d)
+{
+    dg_mask m = { p->image->w, p->image->h, NULL };
+    int rc;
+
+    DG_TRY(dg_image_copy(out, scratch, p->image, d));
+    m.on = dg_scratch_alloc(scratch, (size_t)m.w * (size_t)m.h);
+    if (!m.on)
+        return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "image-memory", "no memory to draw masks");
+    for (int i = p->n - 1; i >= 0; i--) {
+        dg_rle_draw(&m, &p->masks[i]);
+        dg_draw_mask(out, &m, p->items[i].label);
+    }
+out:
+    return rc;
+}
+
+int dg_predict_draw(dg_image *out, dg_scratch *s, const dg_detected *p, dg_predict_names names,
+                    int min_side, dg_diag *d)
+{
+    dg_arena *a = dg_arena_open();
+    dg_mark *marks = DG_NEW_N(a, p->n + 1, dg_mark);
+    const char **words = DG_NEW_N(a, names.n + 1, const char *);
+    dg_tile tile = { p->image, marks, p->n, NULL };
+    dg_image tinted;
+    int rc;
+
+    if (p->masks) {
+        DG_TRY(tint(&tinted, p, s, d));
+        tile.image = &tinted;
+    }
+    for (int i = 0; i < p->n; i++)
+        marks[i] = (dg_mark){ p->items[p->n - 1 - i].box, p->items[p->n - 1 - i].label,
+                              p->items[p->n - 1 - i].score };
+    for (int i = 0; i < names.n; i++)
+        words[i] = dg_predict_class(names, i);
+    DG_TRY(dg_draw_picture(out, s, &tile, (dg_labels){ words, names.n }, min_side, d));
+out:
+    dg_arena_close(&a);
+    return rc;
+}
+
 /* ---- what to look at ------------------------------------------------------------------------- */
 
 typedef DG_VEC(const char *) paths;
+
+static bool is_looked_at(const char *path)
+{
+    return dg_image_named(path) || dg_video_named(path);
+}
 
 static int add_folder(dg_arena *a, paths *out, const char *folder, dg_diag *d)
 {
@@ -211,11 +275,11 @@ static int add_folder(dg_arena *a, paths *out, const char *folder, dg_diag *d)
 
     DG_TRY(dg_dir_list(&files, NULL, a, folder, d));
     for (int k = 0; k < files.n; k++)
-        if (dg_image_named(files.v[k]))
+        if (is_looked_at(files.v[k]))
             DG_PUSH(a, *out, dg_path_join(a, folder, files.v[k]));
     if (out->n == before)
         rc = dg_fail(d, DG_EINPUT, (dg_where){ .file = folder }, "predict-no-images",
-                     "there is no image in this folder");
+                     "there is no image and no video in this folder");
 out:
     return rc;
 }
@@ -227,12 +291,12 @@ static int add_pattern(dg_arena *a, paths *out, const char *pattern, dg_diag *d)
 
     if (glob(pattern, 0, NULL, &found) == 0)
         for (size_t i = 0; i < found.gl_pathc; i++)
-            if (dg_image_named(found.gl_pathv[i]))
+            if (is_looked_at(found.gl_pathv[i]))
                 DG_PUSH(a, *out, dg_strdup(a, found.gl_pathv[i]));
     globfree(&found);
     return out->n > before ? 0
                            : dg_fail(d, DG_EINPUT, (dg_where){ .file = pattern },
-                                     "predict-no-images", "no image has such a name");
+                                     "predict-no-images", "no image and no video has such a name");
 }
 
 /* A line is a path, from the current folder or the list's. */

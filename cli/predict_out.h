@@ -22,9 +22,21 @@ typedef struct dg_predict_names { /* the detector's classes */
 /* NULL: it is not known */
 const char *dg_predict_class(dg_predict_names names, int label);
 
-/* Appends image number `number`, from 0. n: detections written before, for commas; updated. */
+typedef struct dg_predict_frame { /* of a video */
+    int64_t number;
+    double seconds;
+} dg_predict_frame;
+
+/* Appends image number `number`, from 0. frame NULL: it is no frame. n: detections written before,
+ * for commas; updated. */
 void dg_predict_print(dg_str *out, dg_predict_format format, const dg_detected *p,
-                      dg_predict_names names, int number, int64_t *n, double threshold);
+                      dg_predict_names names, int number, const dg_predict_frame *frame, int64_t *n,
+                      double threshold);
+
+/* Draws masks and boxes on a copy of the image, the best on top; enlarged as dg_draw_picture
+ * does. */
+int dg_predict_draw(dg_image *out, dg_scratch *s, const dg_detected *p, dg_predict_names names,
+                    int min_side, dg_diag *d) DG_MUST_USE;
 
 /* FOLDER/labels/STEM.txt: a line "CLASS CX CY W H SCORE" per detection, in shares of the image. */
 int dg_predict_labels(const dg_detected *p, const char *folder, const char *stem, dg_diag *d)
@@ -33,8 +45,8 @@ int dg_predict_labels(const dg_detected *p, const char *folder, const char *stem
 int dg_predict_crops(const dg_detected *p, dg_predict_names names, const char *folder,
                      const char *stem, dg_diag *d) DG_MUST_USE;
 
-/* The image files that a word stands for: a folder's images, a pattern's files, the lines of a .txt
- * list, or the file itself. */
+/* The files that a word stands for: a folder's images and videos, a pattern's files, the lines of a
+ * .txt list, or the file or camera itself. */
 int dg_predict_find(dg_arena *a, const char *word, int *n, const char *const **paths, dg_diag *d)
     DG_MUST_USE;
 

@@ -131,7 +131,7 @@ static void answer(dg_serve_task *t, const dg_detected *found, dg_predict_names 
 
     while (shown.n && shown.items[shown.n - 1].score < t->threshold)
         shown.n--; /* the batch was computed for its lowest threshold */
-    dg_predict_print(&t->json, DG_PREDICT_LINES, &shown, names, 0, &printed, t->threshold);
+    dg_predict_print(&t->json, DG_PREDICT_LINES, &shown, names, 0, NULL, &printed, t->threshold);
     t->status = 200;
 }
 

@@ -72,8 +72,7 @@ nvidia_objects = kernels/cuda/nvidia/runtime.o kernels/cuda/nvidia/products.o \
 if CUDNN
 cudnn_objects = kernels/cuda/nvidia/convolutions.o
 endif
-modulesdir = $(libdir)/detrgraph
-modules_DATA = detrgraph-cuda.so
+modules_DATA += detrgraph-cuda.so
 CLEANFILES += detrgraph-cuda.so $(cuda_objects) $(nvidia_objects) \
 	$(cudnn_objects) $(NCCL_CHECK)
 nvcc_compile = @echo "  NVCC     $@"; $(MKDIR_P) $(@D) && \

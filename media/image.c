@@ -73,12 +73,17 @@ static int decode(dg_image *out, dg_image_header *header, dg_scratch *s, const v
         return dg_png_decode(out, header, s, bytes, n, name, d);
     if (dg_is_bmp(bytes, n))
         return dg_bmp_decode(out, header, s, bytes, n, name, d);
+    if (dg_is_webp(bytes, n))
+        return dg_webp_decode(out, header, s, bytes, n, name, d);
+    if (dg_is_tiff(bytes, n))
+        return dg_tiff_decode(out, header, s, bytes, n, name, d);
     if (n == 0)
         return dg_fail(d, DG_EINPUT, in_file(name), "image-unknown",
-                       "the file is empty, expected a JPEG, PNG or BMP image");
+                       "the file is empty, expected a JPEG, PNG, BMP, WebP or TIFF image");
     return dg_fail(
         d, DG_EINPUT, in_file(name), "image-unknown",
-        "not a JPEG, PNG or BMP file (its first byte is 0x%02x); other formats must be converted",
+        "not a JPEG, PNG, BMP, WebP or TIFF file (its first byte is 0x%02x); other formats must "
+        "be converted",
         ((const uint8_t *)bytes)[0]);
 }
 
@@ -119,7 +124,11 @@ int dg_image_read(dg_image *out, dg_scratch *s, const char *path, dg_diag *d)
 
 const char *dg_image_ending(const void *bytes, size_t n)
 {
-    return dg_is_png(bytes, n) ? "png" : dg_is_bmp(bytes, n) ? "bmp" : "jpg";
+    return dg_is_png(bytes, n)    ? "png"
+           : dg_is_bmp(bytes, n)  ? "bmp"
+           : dg_is_webp(bytes, n) ? "webp"
+           : dg_is_tiff(bytes, n) ? "tif"
+                                  : "jpg";
 }
 
 int dg_image_header_decode(dg_image_header *out, const void *bytes, size_t n, const char *name,

@@ -23,7 +23,7 @@ int dg_image_header_decode(dg_image_header *out, const void *bytes, size_t n, co
                            dg_diag *d) DG_MUST_USE;
 int dg_image_header_read(dg_image_header *out, const char *path, dg_diag *d) DG_MUST_USE;
 
-/* "png", "bmp" or "jpg": the ending that files of these bytes have. */
+/* "png", "bmp", "webp", "tif" or "jpg": the ending that files of these bytes have. */
 const char *dg_image_ending(const void *bytes, size_t n);
 
 /* True if the name has an image's extension, including kinds that cannot be decoded, so that those
@@ -54,8 +54,12 @@ typedef struct dg_encoded {
 bool dg_is_jpeg(const uint8_t *p, size_t n);
 bool dg_is_png(const uint8_t *p, size_t n);
 bool dg_is_bmp(const uint8_t *p, size_t n);
+bool dg_is_webp(const uint8_t *p, size_t n);
+bool dg_is_tiff(const uint8_t *p, size_t n);
 /* True if the file holds all pixels that its header promises. */
 bool dg_bmp_is_whole(const uint8_t *p, size_t n);
+bool dg_webp_is_whole(const uint8_t *p, size_t n);
+bool dg_tiff_is_whole(const uint8_t *p, size_t n);
 /* out NULL: read only the header. */
 int dg_jpeg_decode(dg_image *out, dg_image_header *header, dg_scratch *s, const uint8_t *p,
                    size_t n, const char *name, int reduce, dg_diag *d) DG_MUST_USE;
@@ -63,10 +67,18 @@ int dg_png_decode(dg_image *out, dg_image_header *header, dg_scratch *s, const u
                   const char *name, dg_diag *d) DG_MUST_USE;
 int dg_bmp_decode(dg_image *out, dg_image_header *header, dg_scratch *s, const uint8_t *p, size_t n,
                   const char *name, dg_diag *d) DG_MUST_USE;
+/* In builds without their libraries these fail with "image-unsupported", which names the package.
+ */
+int dg_webp_decode(dg_image *out, dg_image_header *header, dg_scratch *s, const uint8_t *p,
+                   size_t n, const char *name, dg_diag *d) DG_MUST_USE;
+int dg_tiff_decode(dg_image *out, dg_image_header *header, dg_scratch *s, const uint8_t *p,
+                   size_t n, const char *name, dg_diag *d) DG_MUST_USE;
 int dg_jpeg_encode(dg_encoded *out, const dg_image *im, int quality, const char *name, dg_diag *d)
     DG_MUST_USE;
 int dg_png_encode(dg_encoded *out, const dg_image *im, const char *name, dg_diag *d) DG_MUST_USE;
 /* Orientation 1..8 from an EXIF block that begins with "Exif\0\0"; 1 if absent or invalid. */
 int dg_exif_orientation(const uint8_t *p, size_t n);
+/* The same of a block without these bytes, as PNG and WebP have it; of one with them, too. */
+int dg_exif_orientation_bare(const uint8_t *p, size_t n);
 
 #endif

@@ -42,9 +42,24 @@ libmedia_la_SOURCES += \
 	media/survey_json.c \
 	media/survey_shapes.c \
 	media/survey_text.c \
+	media/tiff.c \
 	media/voc.h media/voc_xml.c \
+	media/video.c media/video.h media/video/module.h \
+	media/webp.c \
 	media/xml.c media/xml.h \
 	media/yaml.c media/yaml.h \
 	media/yolo.c media/yolo.h \
 	media/yolo_folders.c \
 	media/yolo_label.c
+
+# The module that is loaded for videos: what calls FFmpeg.
+EXTRA_DIST += media/video/ffmpeg.c
+if VIDEO_MODULE
+modules_DATA += detrgraph-video.so
+CLEANFILES += detrgraph-video.so media/video/ffmpeg.o
+media/video/ffmpeg.o: media/video/ffmpeg.c media/video/module.h
+	$(AM_V_CC)$(MKDIR_P) $(@D) && \
+	$(CC) $(AM_CPPFLAGS) $(FFMPEG_CFLAGS:-I%=-isystem %) $(AM_CFLAGS) $(CFLAGS) -fPIC -c $< -o $@
+detrgraph-video.so: media/video/ffmpeg.o
+	$(AM_V_CCLD)$(CC) -shared $(DG_SANITIZE) -Wl,--as-needed -o $@ $< $(FFMPEG_LIBS)
+endif

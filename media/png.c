@@ -10,7 +10,7 @@
 
 #include <png.h>
 
-enum { MAX_CHUNK = 8 << 20, MAX_EXIF = 1 << 16 };
+enum { MAX_CHUNK = 8 << 20 };
 
 /* All state that must survive longjmp. */
 typedef struct job {
@@ -76,24 +76,12 @@ static void on_flush(png_structp png)
     (void)png;
 }
 
-/* Reads orientation from the eXIf chunk, which lacks JPEG's leading "Exif\0\0". */
 static int find_orientation(job *j)
 {
     png_bytep p = NULL;
     png_uint_32 n = 0;
-    uint8_t *block;
-    int orientation;
 
-    if (!png_get_eXIf_1(j->png, j->info, &n, &p) || n > MAX_EXIF)
-        return 1;
-    block = malloc(n + 6);
-    if (!block)
-        return 1;
-    memcpy(block, "Exif\0", 6);
-    memcpy(block + 6, p, n);
-    orientation = dg_exif_orientation(block, n + 6);
-    free(block);
-    return orientation;
+    return png_get_eXIf_1(j->png, j->info, &n, &p) ? dg_exif_orientation_bare(p, n) : 1;
 }
 
 static void read_header(job *j, dg_image_header *header)

@@ -74,6 +74,10 @@ static bool is_whole(const uint8_t *p, size_t n)
 {
     if (dg_is_bmp(p, n))
         return dg_bmp_is_whole(p, n);
+    if (dg_is_webp(p, n))
+        return dg_webp_is_whole(p, n);
+    if (dg_is_tiff(p, n))
+        return dg_tiff_is_whole(p, n);
     if (dg_is_png(p, n))
         return n >= 12 && memmem(p + n - (n < TAIL ? n : TAIL), n < TAIL ? n : TAIL,
                                  "IEND\xAE\x42\x60\x82", 8);

@@ -43,9 +43,9 @@ DG_PUBLIC int dg_image_new(dg_image *out, dg_scratch *s, int w, int h, dg_diag *
 DG_PUBLIC int dg_image_copy(dg_image *out, dg_scratch *s, const dg_image *in, dg_diag *d)
     DG_MUST_USE;
 
-/* Reads a JPEG, PNG or BMP, recognised by content, and turns it upright (EXIF orientation). Gray,
- * palette, alpha (dropped), 16 bit (high byte), CMYK and YCCK become RGB as in Pillow's
- * convert("RGB"). */
+/* Reads a JPEG, PNG, BMP, WebP or TIFF, recognised by content, and turns it upright (EXIF
+ * orientation). Gray, palette, alpha (dropped), 16 bit (high byte), CMYK and YCCK become RGB as in
+ * Pillow's convert("RGB"). */
 DG_PUBLIC int dg_image_read(dg_image *out, dg_scratch *s, const char *path, dg_diag *d) DG_MUST_USE;
 /* The same from memory; errors call it `name`. */
 DG_PUBLIC int dg_image_decode(dg_image *out, dg_scratch *s, const void *bytes, size_t n,

@@ -58,7 +58,7 @@ DG_PUBLIC int dg_detector_room(const dg_detector *p);
  * room ("detector-full") or that cannot be read (-DG_EINPUT, -DG_EIO) leaves the batch as it was.
  * Adding the first image of a batch ends the life of the last results. */
 DG_PUBLIC int dg_detector_add_file(dg_detector *p, const char *path, dg_diag *d) DG_MUST_USE;
-/* n bytes of a JPEG, PNG or BMP */
+/* n bytes of a JPEG, PNG, BMP, WebP or TIFF */
 DG_PUBLIC int dg_detector_add_bytes(dg_detector *p, const char *name, const void *bytes, size_t n,
                                     dg_diag *d) DG_MUST_USE;
 

@@ -267,7 +267,7 @@ static void voc_refused(void **state)
     train.classes = NULL;
     write_text(p, "voc/JPEGImages/b.png", "no image");
     assert_int_equal(dg_voc_open(&c, &val, p->d), -DG_EINPUT);
-    check_says(p, "image-unknown", "not a JPEG, PNG or BMP");
+    check_says(p, "image-unknown", "not a JPEG, PNG, BMP, WebP or TIFF");
     write_text(p, "voc/ImageSets/Main/train.txt", "c\na\nc\n");
     assert_int_equal(dg_voc_open(&c, &train, p->d), -DG_EINPUT);
     assert_int_equal(dg_diag_at(p->d, 0)->at.line, 3);
@@ -545,7 +545,7 @@ static void yolo_refused(void **state)
     write_text(p, "yolo/labels/train/a.txt", "0 0.5 0.5 0.1 0.1\n");
     write_text(p, "yolo/images/train/a.png", "no image");
     assert_int_equal(dg_yolo_open(&c, &folder, p->d), -DG_EINPUT);
-    check_says(p, "image-unknown", "not a JPEG, PNG or BMP");
+    check_says(p, "image-unknown", "not a JPEG, PNG, BMP, WebP or TIFF");
     folder.replace = true;
     assert_int_equal(dg_yolo_open(&c, &folder, p->d), 0);
     check_says(p, "data-unsized", "cannot be read: 1; objects");

@@ -111,7 +111,8 @@ static void refused(void **state)
     int w, h;
 
     assert_int_equal(dg_image_read(&im, p->s, data(p, "text.jpg"), p->d), -DG_EINPUT);
-    check_says(p, "image-unknown", "not a JPEG, PNG or BMP file (its first byte is 0x74)");
+    check_says(p, "image-unknown",
+               "not a JPEG, PNG, BMP, WebP or TIFF file (its first byte is 0x74)");
     assert_int_equal(dg_image_read(&im, p->s, data(p, "empty.png"), p->d), -DG_EINPUT);
     check_says(p, "image-unknown", "the file is empty");
     assert_int_equal(dg_image_read(&im, p->s, data(p, "badcrc.png"), p->d), -DG_EINPUT);

@@ -1,6 +1,6 @@
 # check_PROGRAMS, tests_media_NAME_SOURCES, TESTS; data in EXTRA_DIST.
 media_tests = tests/media/bmp tests/media/chart tests/media/coco tests/media/convert \
-	tests/media/draw tests/media/forms tests/media/image tests/media/json \
+	tests/media/draw tests/media/formats tests/media/forms tests/media/image tests/media/json \
 	tests/media/marks tests/media/masks tests/media/ops tests/media/score tests/media/survey
 check_PROGRAMS += $(media_tests)
 TESTS += $(media_tests)
@@ -15,6 +15,8 @@ tests_media_convert_SOURCES = tests/media/convert.c tests/media/place.h tests/me
 tests_media_convert_LDADD = $(media_rooms) $(test_libs)
 tests_media_draw_SOURCES = tests/media/draw.c tests/media/place.h
 tests_media_draw_LDADD = $(media_rooms) $(test_libs)
+tests_media_formats_SOURCES = tests/media/formats.c tests/media/place.h
+tests_media_formats_LDADD = $(media_rooms) $(test_libs)
 tests_media_forms_SOURCES = tests/media/forms.c tests/media/place.h
 tests_media_forms_LDADD = $(media_rooms) $(test_libs)
 tests_media_image_SOURCES = tests/media/image.c tests/media/place.h

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/beside.h"
 #include "base/diag.h"
 #include "base/str.h"
 #include "kernels/cuda/host/internal.h"
@@ -52,25 +52,14 @@ static int load_from(loaded *l, const char *path)
     return -DG_EUNSUPPORTED;
 }
 
-/* Beside the program, where make or an installation puts it. */
 static int load(loaded *l, const char *path)
 {
-    static const char *const places[] = { "", "../lib/detrgraph/", "../lib/" };
-    char program[PATH_MAX], at[PATH_MAX + 64];
-    ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
-    char *slash;
+    char at[PATH_MAX + 64];
 
     if (path)
         return load_from(l, path);
-    program[n < 0 ? 0 : n] = '\0';
-    slash = strrchr(program, '/');
-    if (slash)
-        slash[1] = '\0';
-    for (size_t i = 0; i < sizeof places / sizeof places[0] && slash; i++) {
-        snprintf(at, sizeof at, "%s%s%s", program, places[i], MODULE);
-        if (access(at, F_OK) == 0)
-            return load_from(l, at);
-    }
+    if (dg_find_beside(at, sizeof at, MODULE))
+        return load_from(l, at);
     l->missing = "this build has no CUDA";
     l->help = build_help;
     snprintf(l->text, sizeof l->text, "there is no %s beside the program", MODULE);
