@@ -104,11 +104,53 @@ static void add_progress(lines *l, const top *t)
         add_bar(l, n);
     else
         add_part(l, "step %lld", (long long)n->step);
-    add_part(l, "epoch %lld", (long long)n->epoch + 1);
+    if (n->n_epochs)
+        add_part(l, "epoch %lld/%lld", (long long)n->epoch + 1, (long long)n->n_epochs);
+    else
+        add_part(l, "epoch %lld", (long long)n->epoch + 1);
     add_part(l, "%s", dg_json_text(dg_job_status(t->job), "state"));
     if (n->left_s > 0)
         add_part(l, "%s left", time_of(n->left_s, left));
     end_line(l);
+}
+
+/* True if the terminal shows UTF-8, judging by the environment. */
+static bool has_blocks(void)
+{
+    static const char *const names[] = { "LC_ALL", "LC_CTYPE", "LANG" };
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *v = getenv(names[i]);
+
+        if (v && *v) /* the first that is set counts */
+            return strcasestr(v, "utf-8") || strcasestr(v, "utf8");
+    }
+    return false;
+}
+
+/* The losses so far as a row of blocks, over the logarithm if none is 0 or less. */
+static void add_trail(lines *l, const dg_now *n)
+{
+    static const char *const blocks[] = { "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█" };
+    const int first = n->n_trail > l->columns - 24 ? n->n_trail - l->columns + 24 : 0;
+    double least = INFINITY, most = -INFINITY;
+    bool logs = true;
+
+    if (n->n_trail - first < 2 || !has_blocks())
+        return;
+    for (int i = first; i < n->n_trail; i++) {
+        least = fmin(least, n->trail[i]);
+        most = fmax(most, n->trail[i]);
+        logs = logs && n->trail[i] > 0;
+    }
+    dg_str_fmt(l->s, "loss %.4g ", n->trail[first]);
+    for (int i = first; i < n->n_trail; i++) {
+        const double at = logs ? log(n->trail[i] / least) / log(most / least)
+                               : (n->trail[i] - least) / (most - least);
+
+        dg_str_add(l->s, blocks[most > least ? (int)fmin(8 * at, 7) : 0]);
+    }
+    dg_str_fmt(l->s, " %.4g\n", n->trail[n->n_trail - 1]);
 }
 
 static void add_numbers(lines *l, const top *t)
@@ -133,8 +175,11 @@ static void add_numbers(lines *l, const top *t)
         add_part(l, "no step is done yet");
     }
     end_line(l);
+    add_trail(l, n);
     if (n->best_step >= 0)
         add_part(l, "best AP %.3f at step %lld", n->best, (long long)n->best_step);
+    if (isfinite(n->constant_ap))
+        add_part(l, "boxes that never move: %.3f", n->constant_ap);
     if (saved >= 0)
         add_part(l, "last step on disk %.0f", saved);
     else

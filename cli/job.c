@@ -185,6 +185,7 @@ void dg_job_json(dg_str *s, const dg_job *j, const dg_now *n)
     } numbers[] = { { "step", (double)n->step },
                     { "steps", (double)n->n_steps },
                     { "epoch", (double)n->epoch },
+                    { "epochs", (double)n->n_epochs },
                     { "loss", n->loss },
                     { "mean_loss", n->mean_loss },
                     { "lr", n->lr },
@@ -196,6 +197,8 @@ void dg_job_json(dg_str *s, const dg_job *j, const dg_now *n)
                     { "left_seconds", n->left_s },
                     { "best_AP", n->best_step >= 0 ? n->best : NAN },
                     { "best_step", (double)n->best_step },
+                    { "AP", n->ap },
+                    { "constant_AP", n->constant_ap },
                     { "straggler", dg_job_straggler(j) } };
 
     dg_str_add(s, "{");

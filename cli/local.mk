@@ -42,6 +42,8 @@ detrgraph_SOURCES += \
 	cli/predict_out.c cli/predict_out.h cli/predict_video.c cli/predict_video.h \
 	cli/progress.c cli/progress.h \
 	cli/rank.c \
+	cli/report_script.c \
+	cli/report_serve.c cli/report_serve.h \
 	cli/serve.c cli/serve.h \
 	cli/serve_page.c \
 	cli/signals.c cli/signals.h \

@@ -286,6 +286,7 @@ int dg_history_open(dg_history **out, const char *folder, dg_diag *d)
         t->curves = read_json(h, dg_printf(a, "%s/curves.json", t->scope), d);
         t->review = read_json(h, dg_printf(a, "%s/review.json", t->scope), d);
         t->pictures = last_pictures(h, t->scope);
+        t->each = read_json(h, dg_printf(a, "%s/pictures.json", t->scope), d);
     }
     find_best(h);
     if (rc < 0)

@@ -17,7 +17,8 @@ typedef struct dg_track { /* of the training (scope NULL), or of one evaluation 
     DG_VEC(dg_series) series; /* in order of appearance */
     const dg_json *curves;    /* of an evaluation: OUT/SCOPE/curves.json */
     const dg_json *review;    /* OUT/SCOPE/review.json */
-    const char *pictures;     /* path of its latest pictures */
+    const char *pictures;     /* path of its latest pictures, in one; NULL: none */
+    const dg_json *each;      /* OUT/SCOPE/pictures.json, of the same ones alone */
 } dg_track;
 
 typedef struct dg_history {

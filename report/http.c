@@ -43,7 +43,7 @@ typedef struct body { /* of a request, while it comes in */
     bool whole;  /* counted in the server's `answering` */
 } body;
 
-enum { FORM_BUFFER = 1 << 16 };
+enum { FORM_BUFFER = 1 << 16, STREAM_BLOCK = 1 << 13 };
 enum { LAST_ANSWERS_S = 5 }; /* a client may not read */
 
 /* Notes where a connection begins and ends; the library closes its descriptor after that. */
@@ -191,12 +191,61 @@ static void body_close(void *self, struct MHD_Connection *c, void **state,
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-static enum MHD_Result send_reply(struct MHD_Connection *c, dg_http_reply *reply)
+typedef struct stream { /* a reply that goes on */
+    bool (*more)(void *ctx, uint64_t seen[2], dg_str *text);
+    void *ctx;
+    uint64_t seen[2];
+    dg_str text; /* its part from `at` on is not sent yet */
+    size_t at;
+} stream;
+
+static ssize_t read_stream(void *self, uint64_t at, char *to, size_t room)
 {
-    struct MHD_Response *r =
-        MHD_create_response_from_buffer(reply->text.n,
-                                        reply->text.s ? reply->text.s : (char[]){ 0 },
-                                        MHD_RESPMEM_MUST_COPY);
+    stream *s = self;
+    size_t n;
+
+    (void)at;
+    if (s->at == s->text.n) {
+        s->text.n = s->at = 0;
+        if (!s->more(s->ctx, s->seen, &s->text))
+            return MHD_CONTENT_READER_END_OF_STREAM;
+    }
+    n = s->text.n - s->at < room ? s->text.n - s->at : room;
+    if (n)
+        memcpy(to, s->text.s + s->at, n);
+    s->at += n;
+    return (ssize_t)n;
+}
+
+static void end_stream(void *self)
+{
+    stream *s = self;
+
+    dg_str_free(&s->text);
+    free(s);
+}
+
+static struct MHD_Response *response_of(const dg_http *server, dg_http_reply *reply)
+{
+    stream *s;
+
+    if (!reply->more)
+        return MHD_create_response_from_buffer(reply->text.n,
+                                               reply->text.s ? reply->text.s : (char[]){ 0 },
+                                               MHD_RESPMEM_MUST_COPY);
+    s = calloc(1, sizeof *s);
+    if (!s)
+        return NULL;
+    *s = (stream){ .more = reply->more, .ctx = server->conf.ctx, .text = reply->text };
+    reply->text = (dg_str){ 0 };
+    return MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, read_stream, s,
+                                             end_stream);
+}
+
+static enum MHD_Result send_reply(const dg_http *server, struct MHD_Connection *c,
+                                  dg_http_reply *reply)
+{
+    struct MHD_Response *r = response_of(server, reply);
     enum MHD_Result done = MHD_NO;
 
     if (r) {
@@ -224,7 +273,22 @@ static enum MHD_Result refuse(const dg_http *s, struct MHD_Connection *c, int st
 
     if (s->conf.refuse)
         s->conf.refuse(s->conf.ctx, &r);
-    return send_reply(c, &r);
+    return send_reply(s, c, &r);
+}
+
+/* True if the request is for this machine by a name that nobody can give to another. */
+static bool is_for_loopback(struct MHD_Connection *c)
+{
+    static const char *const names[] = { "localhost", "127.0.0.1", "[::1]" };
+    const char *host = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Host");
+
+    for (size_t i = 0; host && i < sizeof names / sizeof *names; i++) {
+        const size_t n = strlen(names[i]);
+
+        if (strncasecmp(host, names[i], n) == 0 && (host[n] == '\0' || host[n] == ':'))
+            return true;
+    }
+    return !host;
 }
 
 static enum MHD_Result answer_whole(dg_http *s, struct MHD_Connection *c, const char *url,
@@ -242,8 +306,13 @@ static enum MHD_Result answer_whole(dg_http *s, struct MHD_Connection *c, const 
         parts[i] =
             (dg_http_part){ b->names.items[i], b->bytes.items[i].s ? b->bytes.items[i].s : "",
                             b->bytes.items[i].n };
-    s->conf.answer(s->conf.ctx, &q, &r);
-    return send_reply(c, &r);
+    if (s->conf.address || is_for_loopback(c)) {
+        s->conf.answer(s->conf.ctx, &q, &r);
+    } else {
+        r.status = MHD_HTTP_FORBIDDEN;
+        dg_str_add(&r.text, "ask for 127.0.0.1 or localhost\n");
+    }
+    return send_reply(s, c, &r);
 }
 
 /* The library calls this once before a body, for each piece of it, and once after it. */
@@ -281,9 +350,9 @@ const char *dg_http_argument(const dg_http_request *q, const char *name)
 
 int dg_http_open(dg_http **out, const dg_http_conf *conf, dg_diag *d)
 {
-    const struct sockaddr_in here = { .sin_family = AF_INET,
-                                      .sin_port = htons((uint16_t)conf->port),
-                                      .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    struct sockaddr_in here = { .sin_family = AF_INET,
+                                .sin_port = htons((uint16_t)conf->port),
+                                .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     const unsigned threads = conf->waits ? MHD_USE_THREAD_PER_CONNECTION : 0;
     dg_http *s = calloc(1, sizeof *s);
     char buf[128];
@@ -292,6 +361,12 @@ int dg_http_open(dg_http **out, const dg_http_conf *conf, dg_diag *d)
     if (!s)
         return dg_fail(d, DG_EMEMORY, DG_NOWHERE, "out-of-memory", "no memory for %s",
                        conf->option);
+    if (conf->address && inet_pton(AF_INET, conf->address, &here.sin_addr) != 1) {
+        free(s);
+        *out = NULL;
+        return dg_fail(d, DG_EINPUT, DG_NOWHERE, conf->id,
+                       "\"%s\" is no IPv4 address, as 192.168.1.2 or 0.0.0.0", conf->address);
+    }
     s->conf = *conf;
     if (s->conf.connections > DG_HTTP_CONNECTIONS)
         s->conf.connections = DG_HTTP_CONNECTIONS;

@@ -1,5 +1,6 @@
 /* http.h: a small HTTP server on 127.0.0.1, reachable only from this machine. Whole requests go to
- * one function; its replies go back whole. Threads of the library call that function. */
+ * one function; its replies go back whole, or go on as a stream. Threads of the library call that
+ * function. */
 #ifndef DG_REPORT_HTTP_H
 #define DG_REPORT_HTTP_H
 
@@ -28,10 +29,18 @@ typedef struct dg_http_reply {
     const char *type;  /* of the text; a constant; plain text before the call */
     const char *allow; /* with status 405: the methods; or NULL */
     dg_str text;       /* freed by the server */
+    /* If it is not NULL, the reply goes on after the text, of servers that may wait: this is called
+     * again and again, puts what follows into its empty `text`, and returns false at the end. It
+     * waits for news, but at most DG_HTTP_STREAM_S seconds, and then says something all the same:
+     * only that finds out that a client is gone. seen: the reply's own, zeroed first. */
+    bool (*more)(void *ctx, uint64_t seen[2], dg_str *text);
 } dg_http_reply;
 
 typedef struct dg_http_conf {
-    int port;                 /* 0: any free one; see dg_http_port */
+    int port; /* 0: any free one; see dg_http_port */
+    /* an IPv4 address of this machine, or 0.0.0.0, all of them; NULL: 127.0.0.1, and then requests
+     * for another host's name get the status 403: a page from elsewhere had its name point here */
+    const char *address;
     const char *option, *id;  /* for the error if nothing can listen there: "--port", "port" */
     int connections;          /* at a time, up to DG_HTTP_CONNECTIONS */
     bool waits;               /* answer may wait: each connection has a thread of its own */
@@ -43,7 +52,7 @@ typedef struct dg_http_conf {
     void *ctx;
 } dg_http_conf;
 
-enum { DG_HTTP_CONNECTIONS = 256 };
+enum { DG_HTTP_CONNECTIONS = 256, DG_HTTP_STREAM_S = 4 };
 
 int dg_http_open(dg_http **s, const dg_http_conf *conf, dg_diag *d) DG_MUST_USE;
 /* Waits for answers that are being made; with `waits` also up to five seconds until they are sent.

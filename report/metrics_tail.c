@@ -1,5 +1,5 @@
-/* metrics_tail.c: see metrics_tail.h. A file that has become shorter belongs to a restarted or
- * resumed run, and is read from the start. */
+/* metrics_tail.c: see metrics_tail.h. A file that has become shorter, or is another one, belongs
+ * to a restarted or resumed run, and is read from the start. */
 #include "report/metrics_tail.h"
 
 #include <fcntl.h>
@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/diag.h"
 #include "base/file.h"
@@ -19,7 +20,11 @@ struct dg_metrics_tail {
     dg_arena *arena, *look; /* look: owns the latest result's texts */
     const char *metrics, *run, *folder, *control;
     long at;
+    ino_t file; /* whose bytes before `at` were read */
     dg_now now;
+    double sum; /* of the losses of the trail's last, unfinished part */
+    int n_sum;
+    int64_t part;           /* steps of each part */
     double evaluate_s;      /* duration of the latest evaluation */
     int64_t evaluated, gap; /* the step after it, and steps since the previous one */
 };
@@ -34,6 +39,8 @@ static const dg_now nothing = { .loss = NAN,
                                 .memory_bytes = NAN,
                                 .left_s = -1,
                                 .best_step = -1,
+                                .ap = NAN,
+                                .constant_ap = NAN,
                                 .state = "",
                                 .why = "" };
 
@@ -75,10 +82,35 @@ static void take_evaluation(dg_metrics_tail *f, const dg_json *o)
     f->evaluate_s = fmax(dg_json_number(o, "seconds"), 0);
     f->gap = step > f->evaluated ? step - f->evaluated : f->gap;
     f->evaluated = step;
+    f->now.ap = ap >= 0 ? ap : NAN;
+    f->now.constant_ap =
+        dg_json_number(o, "constant_AP") >= 0 ? dg_json_number(o, "constant_AP") : NAN;
     if (isfinite(ap) && (f->now.best_step < 0 || ap > f->now.best)) {
         f->now.best = ap;
         f->now.best_step = step;
     }
+}
+
+/* Adds a loss to the trail; when that is full, two parts each become one. */
+static void follow_loss(dg_metrics_tail *f, double loss)
+{
+    dg_now *n = &f->now;
+
+    if (!isfinite(loss))
+        return;
+    f->part = f->part > 0 ? f->part : 1;
+    f->sum += loss;
+    if (++f->n_sum < f->part)
+        return;
+    if (n->n_trail == DG_TRAIL) {
+        for (int i = 0; i < DG_TRAIL / 2; i++)
+            n->trail[i] = (n->trail[2 * i] + n->trail[2 * i + 1]) / 2;
+        n->n_trail = DG_TRAIL / 2;
+        f->part *= 2;
+        return; /* what is summed up is the first half of a part now */
+    }
+    n->trail[n->n_trail++] = f->sum / f->n_sum;
+    f->sum = f->n_sum = 0;
 }
 
 static void take_line(dg_metrics_tail *f, const dg_json *o)
@@ -98,6 +130,7 @@ static void take_line(dg_metrics_tail *f, const dg_json *o)
     n->lr = dg_json_number(o, "lr");
     n->memory_bytes = dg_json_number(o, "memory_bytes");
     mean_in(&n->mean_loss, n->loss);
+    follow_loss(f, n->loss);
     mean_in(&n->images_per_s, dg_json_number(o, "images_per_s"));
     mean_in(&n->step_s, seconds);
     mean_in(&n->data_share, dg_json_number(o, "data_seconds") / seconds);
@@ -113,15 +146,18 @@ static void read_more(dg_metrics_tail *f)
     char *line = NULL;
     size_t room = 0;
     ssize_t n;
+    struct stat st;
 
     if (!file) {
         dg_diag_close(&ignored);
         return;
     }
-    if (fseek(file, 0, SEEK_END) == 0 && ftell(file) < f->at) {
+    if (fstat(fileno(file), &st) == 0 && (st.st_ino != f->file || st.st_size < f->at)) {
         f->now = nothing;
         f->at = 0;
-        f->evaluated = f->gap = 0;
+        f->file = st.st_ino;
+        f->evaluated = f->gap = f->part = 0;
+        f->sum = f->n_sum = 0;
     }
     (void)!fseek(file, f->at, SEEK_SET);
     while ((n = getline(&line, &room, file)) > 0 && line[n - 1] == '\n') {
@@ -138,6 +174,14 @@ static void read_more(dg_metrics_tail *f)
     dg_diag_close(&ignored);
 }
 
+static int64_t epochs_of(const dg_json *run, int64_t steps)
+{
+    const double n = ceil((double)steps * dg_json_number(run, "accumulate") /
+                          dg_json_number(run, "batches_per_epoch"));
+
+    return n > 0 && n < 1e15 ? (int64_t)n : 0;
+}
+
 static void read_run(dg_metrics_tail *f)
 {
     dg_diag *ignored = dg_diag_open();
@@ -149,6 +193,7 @@ static void read_run(dg_metrics_tail *f)
         f->now.n_steps = dg_json_number(o, "steps") > 0 && dg_json_number(o, "steps") < 1e15
                              ? (int64_t)dg_json_number(o, "steps")
                              : 0;
+        f->now.n_epochs = epochs_of(o, f->now.n_steps);
         f->now.state = dg_json_text(end, "state");
         f->now.why = dg_json_text(end, "why");
     }

@@ -8,8 +8,11 @@
 
 typedef struct dg_metrics_tail dg_metrics_tail;
 
+enum { DG_TRAIL = 60 };
+
 typedef struct dg_now {
     int64_t step, n_steps, epoch; /* n_steps 0: no end is known */
+    int64_t n_epochs;             /* 0: no end is known */
     double loss, mean_loss, lr;   /* mean: over some twenty steps; NaN: unknown */
     double images_per_s, step_s;  /* running means */
     /* shares of the step that rank 0 waited for data, and for other ranks */
@@ -17,6 +20,9 @@ typedef struct dg_now {
     double memory_bytes, left_s; /* of rank 0; left_s negative: unknown */
     double best;                 /* AP */
     int64_t best_step;           /* -1: no evaluation yet */
+    double ap, constant_ap; /* of the latest evaluation, and of boxes that never move; NaN: none */
+    int n_trail;            /* mean losses of equal parts of the steps so far, up to DG_TRAIL */
+    double trail[DG_TRAIL];
     /* From run.json: the state, "running" or how it ended ("": no file), and why. If the launcher
      * has recorded why the run failed, state is "failed" and why the launcher's text: a rank knows
      * only what it saw, and a killed one wrote nothing. */

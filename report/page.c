@@ -23,14 +23,23 @@ void dg_page_text(dg_page *p, const char *fmt, ...)
 
 void dg_page_section(dg_page *p, const char *id, const char *title)
 {
-    dg_str_fmt(p->out, "<section id=\"%s\"><h2>", id);
-    dg_page_text(p, "%s", title);
-    dg_str_add(p->out, "</h2>\n");
+    DG_PUSH(p->arena, p->parts,
+            ((dg_report_part){ .id = dg_strdup(p->arena, id), .begin = p->out->n }));
+    dg_str_fmt(p->out, "<section id=\"%s\">", id);
+    if (title) {
+        dg_str_add(p->out, "<h2>");
+        dg_page_text(p, "%s", title);
+        dg_str_add(p->out, "</h2>\n");
+    }
 }
 
 void dg_page_end_section(dg_page *p)
 {
+    dg_report_part *last = &p->parts.items[p->parts.n - 1];
+
     dg_str_add(p->out, "</section>\n");
+    last->end = p->out->n;
+    last->sum = dg_fnv1a(p->out->s + last->begin, last->end - last->begin);
 }
 
 void dg_page_number(dg_page *p, double v, int digits)

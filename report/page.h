@@ -3,13 +3,16 @@
 #define DG_REPORT_PAGE_H
 
 #include "report/history.h"
+#include "report/report.h"
 
 typedef struct dg_page {
     dg_str *out;
     dg_arena *arena;
     int n; /* number of runs; colours are terms for one run, runs for several */
     dg_history **runs;
-    int figures; /* in the open row */
+    int figures;                  /* in the open row */
+    bool live;                    /* for a server, with what its script needs */
+    DG_VEC(dg_report_part) parts; /* the sections so far */
 } dg_page;
 
 extern const char *const dg_report_style[]; /* the style sheet, in pieces; NULL-terminated */
@@ -17,7 +20,7 @@ extern const char *const dg_report_style[]; /* the style sheet, in pieces; NULL-
 /* ---- page.c --------------------------------------------------------------------------- */
 
 void dg_page_text(dg_page *p, const char *fmt, ...) DG_PRINTF(2, 3); /* escaped */
-/* closes the previous section */
+/* title NULL: it has no heading */
 void dg_page_section(dg_page *p, const char *id, const char *title);
 void dg_page_end_section(dg_page *p);
 void dg_page_number(dg_page *p, double v, int digits); /* a dash if not finite */

@@ -17,6 +17,34 @@ static void add_picture(dg_page *p, const char *path, const char *words)
         dg_str_add(p->out, "<p>The picture is not in the folder.</p>\n");
 }
 
+/* Pairs of pictures, truth and detections, in a grid; false: the folder has none. A file's name in
+ * it is a number, so that it leads nowhere else. */
+static bool picture_grid(dg_page *p, const dg_history *h, const dg_track *t)
+{
+    const dg_json *list = dg_json_get(t->each, "pictures");
+
+    if (!list || list->kind != DG_JSON_ARRAY || !list->n)
+        return false;
+    dg_str_add(p->out, "<p class=\"note\">");
+    dg_page_text(p, "%s, step %.0f: each image with its truth, and with what was found", t->scope,
+                 dg_json_number(t->each, "step"));
+    dg_str_add(p->out, "</p>\n<div class=\"pictures\">\n");
+    for (int i = 0; i < list->n; i++) {
+        const char *words = dg_json_text(&list->items[i], "caption"),
+                   *file = dg_printf(p->arena, "%s/pictures/%d.jpg", t->scope, i + 1);
+
+        dg_str_add(p->out, i % 2 ? "<figure>" : "<div class=\"pair\"><figure>");
+        if (!dg_page_image(p, dg_path_join(p->arena, h->folder, file), "jpeg", words))
+            dg_str_add(p->out, "<p>The picture is not in the folder.</p>\n");
+        dg_str_add(p->out, "<figcaption>");
+        dg_page_text(p, "%s", words);
+        dg_str_add(p->out, i % 2 || i == list->n - 1 ? "</figcaption></figure></div>\n"
+                                                     : "</figcaption></figure>\n");
+    }
+    dg_str_add(p->out, "</div>\n");
+    return true;
+}
+
 void dg_report_pictures(dg_page *p)
 {
     dg_page_section(p, "pictures", "Detections beside truths");
@@ -36,6 +64,8 @@ void dg_report_pictures(dg_page *p)
             if (!path)
                 continue;
             n++;
+            if (picture_grid(p, h, &h->evaluations.items[e]))
+                continue;
             add_picture(
                 p, path,
                 dg_printf(p->arena,

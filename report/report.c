@@ -20,7 +20,13 @@ static void head(dg_page *p)
 
     dg_str_add(p->out, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
                        "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">"
-                       "<meta name=\"color-scheme\" content=\"light dark\"><title>");
+                       "<meta name=\"color-scheme\" content=\"light dark\">");
+    if (p->live) /* names in the run's files are escaped; if one were not, it could do nothing */
+        dg_str_add(p->out, "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src "
+                           "'none'; img-src data:; style-src 'unsafe-inline'; script-src 'self'; "
+                           "connect-src 'self'; base-uri 'none'; form-action 'none'\">"
+                           "<script src=\"live.js\" defer></script>");
+    dg_str_add(p->out, "<title>");
     dg_page_text(p, p->n > 1 ? "%s and %d more: detrgraph" : "%s: detrgraph", h->name, p->n - 1);
     dg_str_add(p->out, "</title><style>\n");
     for (int i = 0; dg_report_style[i]; i++)
@@ -46,14 +52,37 @@ static void head(dg_page *p)
                "</p>\n<nav>%s<a href=\"#pictures\">Pictures</a><a href=\"#losses\">Losses</a><a "
                "href=\"#time\">Time</a>"
                "<a href=\"#graph\">Graph</a><a href=\"#data\">Data</a><a "
-               "href=\"#setup\">Setup</a></nav></header>\n<main>\n",
-               scored ? "<a href=\"#scores\">Scores</a>" : "");
+               "href=\"#setup\">Setup</a></nav></header>\n%s<main>\n",
+               scored ? "<a href=\"#scores\">Scores</a>" : "",
+               p->live ? "<div id=\"live\"></div>\n" : "");
+}
+
+void dg_report_sums(dg_str *out, const dg_report_part *parts, int n)
+{
+    dg_str_add(out, "{");
+    for (int i = 0; i < n; i++)
+        dg_str_fmt(out, "%s\"%s\":\"%016llx\"", i ? "," : "", parts[i].id,
+                   (unsigned long long)parts[i].sum);
+    dg_str_add(out, "}");
+}
+
+static void add_sums(dg_page *p)
+{
+    dg_str sums = { 0 };
+
+    dg_report_sums(&sums, p->parts.items, p->parts.n);
+    dg_str_add(p->out, "<div id=\"sums\" data-sums=\"");
+    dg_str_xml(p->out, sums.s);
+    dg_str_add(p->out, "\"></div>\n");
+    dg_str_free(&sums);
 }
 
 static void write_page(dg_page *p)
 {
     head(p);
+    dg_page_section(p, "headline", NULL);
     dg_report_headline(p);
+    dg_page_end_section(p);
     dg_report_scores(p);
     dg_report_pictures(p);
     dg_report_losses(p);
@@ -62,7 +91,10 @@ static void write_page(dg_page *p)
     dg_str_add(p->out, "</main><footer>Written by detrgraph from ");
     for (int i = 0; i < p->n; i++)
         dg_page_text(p, "%s%s", i ? ", " : "", p->runs[i]->folder);
-    dg_str_add(p->out, ".</footer>\n</body></html>\n");
+    dg_str_add(p->out, ".</footer>\n");
+    if (p->live)
+        add_sums(p);
+    dg_str_add(p->out, "</body></html>\n");
 }
 
 static int open_runs(dg_page *p, const char *const *folders, int n, dg_diag *d)
@@ -94,20 +126,53 @@ static void close_runs(dg_page *p)
     dg_arena_close(&p->arena);
 }
 
+static int page_of(dg_page *p, const char *const *folders, int n, dg_diag *d)
+{
+    int rc = open_runs(p, folders, n, d);
+
+    if (rc == 0) {
+        name_runs(p);
+        write_page(p);
+    }
+    return rc;
+}
+
 int dg_report_write(const char *path, const char *const *folders, int n, dg_diag *d)
 {
     dg_str out = { 0 };
     dg_page p = { .out = &out };
     int rc;
 
-    DG_TRY(open_runs(&p, folders, n, d));
-    name_runs(&p);
-    write_page(&p);
+    DG_TRY(page_of(&p, folders, n, d));
     DG_TRY(dg_file_write(path, out.s, out.n, d));
 out:
     dg_str_free(&out);
     close_runs(&p);
     return rc;
+}
+
+int dg_report_live(dg_report_page *out, const char *const *folders, int n, dg_diag *d)
+{
+    dg_page p = { .out = &out->html, .live = true };
+    int rc;
+
+    *out = (dg_report_page){ 0 };
+    rc = page_of(&p, folders, n, d);
+    for (int i = 0; i < p.n; i++)
+        dg_history_close(&p.runs[i]);
+    out->arena = p.arena;
+    out->n = p.parts.n;
+    out->parts = p.parts.items;
+    if (rc < 0)
+        dg_report_page_free(out);
+    return rc;
+}
+
+void dg_report_page_free(dg_report_page *p)
+{
+    dg_str_free(&p->html);
+    dg_arena_close(&p->arena);
+    *p = (dg_report_page){ 0 };
 }
 
 /* ---- summary

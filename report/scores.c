@@ -36,8 +36,11 @@ static void score_figure(dg_page *p, const char *scope, const char *title, const
                 }
                 f.y_end = axis_end(most);
                 if (defined)
-                    dg_figure_add(p, &f, p->n > 1 ? p->runs[r]->name : names[i], s,
-                                  p->n > 1 ? r : i);
+                    dg_figure_add(p, &f,
+                                  p->n > 1                               ? p->runs[r]->name
+                                  : strcmp(names[i], "constant_AP") == 0 ? "boxes that never move"
+                                                                         : names[i],
+                                  s, p->n > 1 ? r : i);
             }
     dg_figure_draw(p, &f);
 }

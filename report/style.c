@@ -100,6 +100,23 @@ const char *const dg_report_style[] = {
     ".graph img{filter:invert(.9) hue-rotate(180deg)}}\n"
     "details{margin:10px "
     "0}summary{cursor:pointer;color:var(--muted);font-size:14px}summary:hover{color:var(--ink)}\n"
+    ".pictures{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(520px,100%),1fr));"
+    "gap:20px 26px;margin:14px 0}.pair{display:grid;grid-template-columns:repeat(auto-fit,minmax("
+    "min(230px,100%),1fr));gap:6px}.pair img{width:100%}.pair figcaption{font-size:12.5px;font-"
+    "weight:400;color:var(--muted);margin:3px 0 0;overflow-wrap:anywhere}\n"
+    "#live .now{display:flex;flex-wrap:wrap;gap:2px 16px;align-items:center;margin:18px 0 8px;font-"
+    "variant-numeric:tabular-nums}#live .state{margin:0}#live .cards{margin:14px 0}#headline "
+    ".cards{margin-top:14px}[hidden],.follows #headline .cards{display:none}\n"
+    "#live progress{display:block;width:100%;height:8px;border:0;border-radius:4px;appearance:none;"
+    "background:var(--rule)}#live progress::-webkit-progress-bar{background:var(--rule);border-"
+    "radius:4px}#live "
+    "progress::-webkit-progress-value{background:var(--c0);border-radius:4px}#live "
+    "progress::-moz-progress-bar{background:var(--c0);border-radius:4px}\n"
+    ".state.training,.state.starting,.state.ending{color:var(--c0)}.state.stopping{color:var(--c4)}"
+    ".state.gone,.state.silent{color:var(--bad)}\n"
+    /* charts shrink with the page, and their letters with them */
+    "@media(max-width:520px){body{padding:20px 16px 48px}.tick{font-size:13.5px}.card{padding:9px "
+    "12px}.cards{grid-template-columns:repeat(auto-fit,minmax(130px,1fr));gap:8px}}\n"
     "footer{margin-top:56px;padding-top:12px;border-top:1px solid "
     "var(--rule);font-size:13px;color:var(--muted)}\n",
     /* In print nothing scrolls, and figures are not divided between pages. */

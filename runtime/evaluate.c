@@ -136,11 +136,14 @@ static int excuse(const dg_run *run, const dg_evaluation *e, int rc, const dg_di
 static int write_pictures(dg_run *run, const dg_evaluation *e, dg_pictures *pictures, dg_diag *d)
 {
     dg_diag *own = dg_diag_open();
+    const int64_t step = dg_run_progress(run)->step;
     int rc = dg_pictures_write(pictures,
                                dg_printf(e->metrics->arena, "%s/step-%06lld.jpg", e->folder,
-                                         (long long)dg_run_progress(run)->step),
+                                         (long long)step),
                                own);
 
+    if (rc == 0)
+        rc = dg_pictures_write_each(pictures, e->folder, step, own);
     rc = excuse(run, e, rc, own, d);
     dg_diag_close(&own);
     return rc;

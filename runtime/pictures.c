@@ -6,11 +6,12 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/str.h"
 #include "media/draw.h"
 #include "media/image.h"
 #include "nodes/evaluate/masks.h"
 
-enum { TILE = 320, MARKS = 100 };
+enum { TILE = 320, EACH = 480, MARKS = 100 };
 
 struct dg_pictures {
     dg_arena *arena;
@@ -267,5 +268,59 @@ int dg_pictures_write(dg_pictures *p, const char *path, dg_diag *d)
     DG_TRY(dg_draw_mosaic(&out, p->scratch, p->tiles, p->n, columns, TILE, TILE, p->names, d));
     DG_TRY(dg_image_write(path, &out, d));
 out:
+    return rc;
+}
+
+/* A tile alone, fitted into EACH x EACH without borders. */
+static int write_tile(const dg_pictures *p, const dg_tile *t, const char *path, dg_diag *d)
+{
+    const double longer = t->image->w > t->image->h ? t->image->w : t->image->h, f = EACH / longer;
+    dg_scratch *s = dg_scratch_open(0);
+    dg_mark *marks = DG_NEW_N(p->arena, t->n_marks + 1, dg_mark);
+    dg_tile small = { .marks = marks, .n_marks = t->n_marks };
+    dg_image im = *t->image, out;
+    int rc = 0;
+
+    for (int i = 0; i < t->n_marks; i++)
+        marks[i] = t->marks[i];
+    if (f < 1) {
+        DG_TRY(
+            dg_image_resize(&im, s, t->image, (int)fmax(1, im.w * f), (int)fmax(1, im.h * f), d));
+        for (int i = 0; i < t->n_marks; i++) {
+            dg_box *b = &marks[i].box;
+
+            *b = (dg_box){ b->x1 * f, b->y1 * f, b->x2 * f, b->y2 * f };
+        }
+    }
+    small.image = &im;
+    DG_TRY(dg_draw_picture(&out, s, &small, p->names, EACH, d));
+    DG_TRY(dg_image_write(path, &out, d));
+out:
+    dg_scratch_close(&s);
+    return rc;
+}
+
+int dg_pictures_write_each(dg_pictures *p, const char *folder, int64_t step, dg_diag *d)
+{
+    const char *inside = dg_path_join(p->arena, folder, "pictures");
+    dg_str list = { 0 };
+    int rc = 0;
+
+    if (!p->n)
+        return 0;
+    DG_TRY(dg_mkdir(inside, d));
+    dg_str_fmt(&list, "{\"step\":%lld,\"pictures\":[", (long long)step);
+    for (int i = 0; i < p->n; i++) {
+        const char *file = dg_printf(p->arena, "%d.jpg", i + 1);
+
+        DG_TRY(write_tile(p, &p->tiles[i], dg_path_join(p->arena, inside, file), d));
+        dg_str_fmt(&list, "%s\n{\"file\":\"pictures/%s\",\"caption\":", i ? "," : "", file);
+        dg_str_json(&list, p->tiles[i].caption ? p->tiles[i].caption : "");
+        dg_str_add(&list, "}");
+    }
+    dg_str_add(&list, "]}\n");
+    DG_TRY(dg_file_write(dg_path_join(p->arena, folder, "pictures.json"), list.s, list.n, d));
+out:
+    dg_str_free(&list);
     return rc;
 }

@@ -18,5 +18,9 @@ int dg_pictures_add_found(dg_pictures *p, const dg_compiled *c, const dg_dataset
                           const dg_feeder_batch *batch, double threshold, dg_diag *d) DG_MUST_USE;
 /* writes nothing if there are none */
 int dg_pictures_write(dg_pictures *p, const char *path, dg_diag *d) DG_MUST_USE;
+/* Writes each picture to FOLDER/pictures/N.jpg, and what they are to FOLDER/pictures.json:
+ * {"step":STEP,"pictures":[{"file","caption"},...]}. They replace those of an earlier step. */
+int dg_pictures_write_each(dg_pictures *p, const char *folder, int64_t step, dg_diag *d)
+    DG_MUST_USE;
 
 #endif

@@ -349,6 +349,41 @@ static void follow(void **state)
     dg_metrics_tail_close(&f);
 }
 
+/* The trail keeps means of equal parts, however long the run is; another file in the place of the
+ * numbers begins anew, also if it is longer. */
+static void follow_for_long(void **state)
+{
+    static const char run[] =
+        "{\"steps\":1000,\"accumulate\":2,\"batches_per_epoch\":80,\"end\":{}}";
+    toy *t = *state;
+    dg_metrics_tail *f = dg_metrics_tail_open(toy_path(t, "long"));
+    const char *path = toy_path(t, "long/metrics.jsonl");
+    dg_str s = { 0 };
+    const dg_now *n;
+
+    check_ok(t, dg_mkdirs(toy_path(t, "long"), t->d));
+    check_ok(t, dg_file_write(toy_path(t, "long/run.json"), run, sizeof run - 1, t->d));
+    for (int i = 1; i <= 1000; i++)
+        dg_str_fmt(&s, "{\"step\":%d,\"epoch\":0,\"loss\":%d}\n", i, 1001 - i);
+    dg_str_add(&s, "{\"step\":1000,\"evaluate\":\"e\",\"AP\":0.25,\"constant_AP\":0.125}\n");
+    check_ok(t, dg_file_write(path, s.s, s.n, t->d));
+    n = dg_metrics_tail_look(f);
+    assert_int_equal(n->n_epochs, 25);
+    assert_true(n->ap == 0.25 && n->constant_ap == 0.125);
+    assert_true(n->n_trail >= DG_TRAIL / 2 && n->n_trail <= DG_TRAIL);
+    for (int i = 1; i < n->n_trail; i++) /* means of 32 losses each, one after the other */
+        assert_true(n->trail[i - 1] - n->trail[i] == 32);
+    assert_true(n->trail[0] == 1000 - 31 / 2.0);
+    for (int i = 0; i < 1000; i++)
+        dg_str_fmt(&s, "{\"step\":%d,\"epoch\":0,\"loss\":7}\n", i + 1);
+    check_ok(t, dg_file_write(path, s.s + s.n - 1, 0, t->d));
+    check_ok(t, dg_file_write(path, s.s, s.n, t->d));
+    n = dg_metrics_tail_look(f);
+    assert_true(n->step == 1000 && n->loss == 7 && n->ap == 0.25);
+    dg_str_free(&s);
+    dg_metrics_tail_close(&f);
+}
+
 /* The launcher knows better than a rank why a run failed; what it said of a part before does not
  * count. */
 static void follow_a_failure(void **state)
@@ -484,6 +519,7 @@ int main(void)
         TEST(trace),
         TEST(trace_that_cannot_be_written),
         TEST(follow),
+        TEST(follow_for_long),
         TEST(follow_a_failure),
         TEST(scrape),
         TEST(drips),
