@@ -106,7 +106,7 @@ static void spoil_node(fz_drawer *w, fz_node *n, int i)
             n->norm = FZ_NONE;
         if (fz_classes[n->op].flags & FZ_COLLECTIVE && w->m->tp > 1)
             n->axis = fz_chance(w->d, 50) ? FZ_DP : FZ_TP;
-        if (n->axis == FZ_TP && n->root >= w->m->tp)
+        if (n->root >= (n->axis == FZ_TP ? w->m->tp : w->m->dp)) /* no such rank there */
             n->root = FZ_NONE;
         return;
     case 6:
