@@ -13,6 +13,14 @@ static void conv(samples *s, const char *what, dg_shape x, dg_shape w, bool bias
         sample_none(s);
 }
 
+static void exact_convolution(samples *s)
+{
+    ADD(s, conv2d, "exact, in two parts", conv_attr, .stride = 1, .pad = 1, .exact = 1);
+    sample_real(s, -1, 1, DG_SHAPE(1, 3, 2, 64));
+    sample_real(s, -1, 1, DG_SHAPE(3, 64, 3, 3));
+    sample_real(s, -1, 1, DG_SHAPE(3));
+}
+
 static void convolutions(samples *s)
 {
     conv(s, "3x3", DG_SHAPE(2, 5, 7, 3), DG_SHAPE(4, 3, 3, 3), true, 1, 1);
@@ -25,14 +33,6 @@ static void convolutions(samples *s)
     conv(s, "one pixel", DG_SHAPE(2, 1, 1, 5), DG_SHAPE(3, 5, 3, 3), false, 1, 1);
     conv(s, "33 channels to 18", DG_SHAPE(2, 4, 9, 33), DG_SHAPE(18, 33, 3, 3), false, 1, 1);
     exact_convolution(s);
-}
-
-static void exact_convolution(samples *s)
-{
-    ADD(s, conv2d, "exact, in two parts", conv_attr, .stride = 1, .pad = 1, .exact = 1);
-    sample_real(s, -1, 1, DG_SHAPE(1, 3, 2, 64));
-    sample_real(s, -1, 1, DG_SHAPE(3, 64, 3, 3));
-    sample_real(s, -1, 1, DG_SHAPE(3));
 }
 
 static void conv_norm(samples *s, const char *what, dg_shape x, dg_shape w, int stride, dg_act act,
