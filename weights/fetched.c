@@ -14,6 +14,7 @@
 
 int dg_fetched_sum(dg_fetched *out, const char *path, dg_diag *d)
 {
+    char reason[128];
     GChecksum *sum = g_checksum_new(G_CHECKSUM_SHA256);
     FILE *f = fopen(path, "rbe");
     static const size_t chunk = 1 << 20;
@@ -29,7 +30,7 @@ int dg_fetched_sum(dg_fetched *out, const char *path, dg_diag *d)
     }
     if (!f || !buffer || ferror(f))
         rc = dg_fail(d, DG_EIO, (dg_where){ .file = path }, "file-open", "cannot be read: %s",
-                     strerror(errno));
+                     strerror_r(errno, reason, sizeof reason));
     snprintf(out->sha256, sizeof out->sha256, "%s", g_checksum_get_string(sum));
     if (f)
         fclose(f);
