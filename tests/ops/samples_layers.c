@@ -15,7 +15,7 @@ static void conv(samples *s, const char *what, dg_shape x, dg_shape w, bool bias
 
 static void exact_convolution(samples *s)
 {
-    ADD(s, conv2d, "exact, in two parts", conv_attr, .stride = 1, .pad = 1, .exact = 1);
+    ADD(s, conv2d, "exact, in four parts", conv_attr, .stride = 1, .pad = 1, .exact = 1);
     sample_real(s, -1, 1, DG_SHAPE(1, 3, 2, 64));
     sample_real(s, -1, 1, DG_SHAPE(3, 64, 3, 3));
     sample_real(s, -1, 1, DG_SHAPE(3));
