@@ -25,6 +25,8 @@ GROUPS, LR, LR_VIT, VIT_DECAY, PART_DECAY, DECAY, CLIP = 13, 1e-4, 1.5e-4, 0.8, 
 THREE = [(1, (425, 542, 249, 319)), (4, (741, 273, 147, 207)), (2, (213, 765, 335, 179))]
 TWO = [(0, (606, 392, 462, 337)), (3, (334, 832, 193, 237))]
 ONE = [(2, (528, 771, 335, 467))]
+# more than a group of 20 queries can take
+CROWD = [(i % 5, (120 + i * 191 % 780, 130 + i * 313 % 760, 60 + i * 97 % 220, 50 + i * 61 % 230)) for i in range(24)]
 # name: preset, size, queries, objects of each image, candidates, mode
 CASES = {
     "step_small": ("small", 128, 30, (THREE, TWO), 24, "train_step"),
@@ -41,6 +43,8 @@ CASES = {
     "step_base_224": ("base", 224, 30, (THREE, TWO), 24, "train_step"),
     "step_base_k64_q100": ("base", 112, 100, (TWO, ONE), 24, "train_step"),
     "eval_base": ("base", 168, 40, (THREE, TWO), 24, "eval"),
+    "step_nano_crowd": ("nano", 128, 20, (CROWD, ONE), 24, "train_step"),
+    "step_nano_512": ("nano", 512, 30, ([], CROWD, ONE), 16, "train_step"),
     "step_nano_800": ("nano", 800, 20, (TWO,), 16, "train_step"),
     "step_seg_nano_132": ("seg_nano", 132, 20, (ONE, TWO), 24, "train_step"),
     "step_seg_nano_empty": ("seg_nano", 96, 20, ([], TWO), 24, "train_step"),
@@ -48,6 +52,7 @@ CASES = {
     "step_seg_medium": ("seg_medium", 96, 20, (TWO, ONE), 24, "train_step"),
     "step_seg_large": ("seg_large", 96, 20, (ONE, ONE), 24, "train_step"),
     "step_seg_preview": ("seg_preview", 120, 20, (TWO, ONE), 24, "train_step"),
+    "eval_seg_nano": ("seg_nano", 96, 30, (TWO, ONE), 24, "eval"),
     "eval_seg_small": ("seg_small", 144, 30, (TWO, ONE), 24, "eval"),
 }
 CONFIGS = {
@@ -521,6 +526,11 @@ def deviation(double, single):
         a, b = a.detach().double(), b.detach().double()
         return rounded(((a - b).norm() / b.norm().clamp_min(1e-300)).item(), 3)
 
+    def off_at_samples(a, b, k=32):
+        a, b = a.detach().double().flatten(), b.detach().double().flatten()
+        at = places(b.numel(), k)
+        return rounded(((a[at] - b[at]).abs().max() * b.numel() ** 0.5 / b.norm().clamp_min(1e-300)).item(), 3)
+
     weights = double.criterion.weight_dict
     losses = {k: abs(single.losses[k].item() / double.losses[k].item() - 1) for k in weights if double.losses[k].item()}
     worst = max(losses, key=losses.get)
@@ -537,6 +547,7 @@ def deviation(double, single):
         "topk_positions_differing": moved,
         "match_equal": equal,
         "acts_vec_rel": {k: off(single.values[k], v) for k, v in double.values.items()},
+        "acts_sample_rel": {k: off_at_samples(single.values[k], v) for k, v in double.values.items()},
     }
     if double.training:
         grads = {
@@ -676,7 +687,7 @@ def made(name):
     preset, side, queries, objects, candidates, mode = CASES[name]
     case = {
         "name": name, "preset": preset, "queries": queries, "classes": 5, "side": side, "mode": mode,
-        "select": 300 if mode == "train_step" else min(100, queries * 5), "sizes": [[640, 480], [353, 500]][: len(objects)],
+        "select": 300 if mode == "train_step" else min(100, queries * 5), "sizes": [[640, 480], [353, 500], [427, 640]][: len(objects)],
         "targets": [{"labels": [c for c, _ in o], "boxes": [[v / 1024 for v in b] for _, b in o]} for o in objects],
     }  # fmt: skip
     case["images"] = choose_images(case, f"{preset}_{side}_{queries}", candidates)
