@@ -1,6 +1,7 @@
-/* joined: on the stand-in of CUDA, launches that are given together compute what they compute one
- * by one, with guards, in turn, and where they are too many for one launch; and the times of
- * instructions come from the device's clock, read once behind the run. */
+/* joined: on the device that CUDA_DEVICE names, or the stand-in of CUDA, launches that are given
+ * together compute what they compute one by one, with guards, in turn, and where they are too many
+ * for one launch; and the times of instructions come from the device's clock, read once behind the
+ * run. */
 #include "tests/check.h"
 
 #include <math.h>
@@ -14,12 +15,12 @@ enum { N = 70, WIDE = 3000 /* elements: more than one block computes in turn */ 
 
 static rig open_rig(bool joined)
 {
-    const char *top = getenv("builddir");
+    const char *top = getenv("builddir"), *asked = getenv("CUDA_DEVICE");
     char name[4096];
     rig r;
 
     snprintf(name, sizeof name, "cuda:module=%s/tests/cuda/.libs/standin.so", top ? top : ".");
-    r = rig_open_on(false, name);
+    r = rig_open_on(false, asked ? asked : name);
     if (!joined)
         r.backend->joins = NULL;
     return r;
