@@ -173,6 +173,16 @@ static dg_tensor operand(const fusion *f, int32_t v)
     return v ? (dg_tensor){ x->dtype, x->shape, NULL } : (dg_tensor){ .shape = { .rank = -1 } };
 }
 
+/* The parameter of which v is a cast; or v. The norm's scale is multiplied into it before it is
+ * rounded. */
+static int32_t before_cast(const fusion *f, int32_t v)
+{
+    const int at = f->p->values.items[v].producer;
+    const dg_instr *in = at < 0 ? NULL : &f->p->instrs.items[at];
+
+    return in && in->op == DG_OP(cast) ? in->v[0] : v;
+}
+
 /* A convolution whose result only the norm in slot j reads becomes part of it. */
 static void fuse_convolution(fusion *f, int i, dg_backend *backend)
 {
@@ -189,7 +199,7 @@ static void fuse_convolution(fusion *f, int i, dg_backend *backend)
         return;
     v = DG_NEW_N(f->p->arena, 8, int32_t);
     v[0] = conv->v[0];
-    v[1] = conv->v[1];
+    v[1] = before_cast(f, conv->v[1]);
     memcpy(v + 2, norm->v + 1, 6 * sizeof *v); /* s b mean var res y */
     for (int n = 0; n < 8; n++)
         t[n] = operand(f, v[n]);

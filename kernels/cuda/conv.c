@@ -124,7 +124,8 @@ KERNEL(gather_columns_kernel, geometry)
 
 /* w [o][i][taps], as checkpoints have it, and packed [o][taps][i]. */
 typedef struct packing {
-    const wide *w;
+    const void *w;
+    int64_t w_real; /* it was cast ahead of time */
     real *packed;
     const void *sums; /* packed, of dw */
     int64_t sums_real;
@@ -137,7 +138,7 @@ KERNEL(pack_kernel, packing)
     for (int64_t n = first(); n < p->o * p->i * p->taps; n += step()) {
         int64_t i = n % p->i, t = n / p->i % p->taps, o = n / p->i / p->taps;
 
-        p->packed[n] = put(p->w[(o * p->i + i) * p->taps + t]);
+        p->packed[n] = put(load(p->w, p->w_real, (o * p->i + i) * p->taps + t));
     }
 }
 
@@ -258,16 +259,18 @@ static packing packing_of(const geometry *g)
     return k;
 }
 
-static int pack(const dg_cuda_call *c, const geometry *g, const wide *w, char **at,
+/* w packed in the type of the operands: itself if it has that type and one tap. */
+static int pack(const dg_cuda_call *c, const geometry *g, const dg_tensor *w, char **at,
                 const real **packed)
 {
     packing k = packing_of(g);
 
-    k.w = w;
+    k.w = w->data;
+    k.w_real = w->dtype == DG_CUDA_REAL;
     k.packed = (real *)*at;
-    *packed = k.packed;
+    *packed = k.w_real && k.taps == 1 ? (const real *)w->data : k.packed;
     *at += aligned_bytes(kernel_elements(g) * (int64_t)sizeof(real));
-    return LAUNCH(c, pack_kernel, grid_of(kernel_elements(g)), &k);
+    return *packed == k.packed ? LAUNCH(c, pack_kernel, grid_of(kernel_elements(g)), &k) : 0;
 }
 
 /* The columns of some images from x on: x itself where a pixel reads one pixel. */
@@ -369,7 +372,7 @@ static int conv2d(const dg_cuda_call *c)
     const real *packed, *x = reals(c->a, DG_CONV2D_X);
     const void *bias;
     char *at = (char *)c->a->workspace;
-    int rc = pack(c, &g, wides(c->a, DG_CONV2D_W), &at, &packed);
+    int rc = pack(c, &g, &t[DG_CONV2D_W], &at, &packed);
 
     if (rc == 0 && in_one_type(y)) {
         finishing f = { .y = (real *)y->data,
@@ -461,7 +464,7 @@ static int conv2d_dx(const dg_cuda_call *c)
     const int64_t images = dx->shape.d[0], some = images_at_a_time(&g, images, sizeof(wide));
     const real *packed, *dy = reals(c->a, DG_CONV2D_DX_DY);
     char *at = (char *)c->a->workspace;
-    int rc = pack(c, &g, wides(c->a, DG_CONV2D_DX_W), &at, &packed);
+    int rc = pack(c, &g, &t[DG_CONV2D_DX_W], &at, &packed);
 
     if (rc == 0 && in_one_type(dx)) {
         dg_cuda_convolved places = { NULL, packed, dy, NULL, NULL, dx->data };

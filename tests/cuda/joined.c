@@ -107,6 +107,85 @@ static void the_bits_are_those_of_single_launches(void **state)
     }
 }
 
+/* ---- parameters that are cast ahead of their readers -------------------------------------------
+ */
+
+enum { IMAGE = 2 * 6 * 6 * 8, WEIGHTS = 5 };
+static const char *const weights[WEIGHTS] = { "net.one", "net.taps", "net.shift", "net.w",
+                                              "net.b" };
+
+/* A kernel of one tap, one of nine with a bias, a product with a bias. */
+static void build_net(rig *r)
+{
+    dg_build *b = r->b;
+    dg_val x = dg_input(b, "x", DG_REAL, DG_SHAPE(2, 6, 6, 8)), y;
+
+    x = dg_conv2d(b, x, dg_param(b, "one", DG_SHAPE(16, 8, 1, 1), dg_init_fan_in(8)), DG_NONE, 1,
+                  0);
+    x = dg_conv2d(b, x, dg_param(b, "taps", DG_SHAPE(8, 16, 3, 3), dg_init_fan_in(144)),
+                  dg_param(b, "shift", DG_SHAPE(8), dg_init_const(0.5)), 1, 1);
+    y = dg_linear(b, dg_reshape(b, x, DG_SHAPE(72, 8)),
+                  dg_param(b, "w", DG_SHAPE(5, 8), dg_init_fan_in(8)),
+                  dg_param(b, "b", DG_SHAPE(5), dg_init_const(-0.25)));
+    dg_backward(b, dg_mean(b, dg_mul(b, y, y), DG_ALL_AXES, false), 1);
+}
+
+static int64_t elements_of(const rig *r, const char *path)
+{
+    for (int i = 0; i < dg_params_n(r->params); i++)
+        if (strcmp(dg_params_at(r->params, i)->path, path) == 0)
+            return dg_shape_elements(dg_params_at(r->params, i)->shape);
+    fail_msg("no parameter %s", path);
+    return 0;
+}
+
+static void read_gradients(rig *r, double out[WEIGHTS][2048])
+{
+    double x[IMAGE];
+
+    build_net(r);
+    rig_compile(r, DG_F32);
+    for (int i = 0; i < IMAGE; i++)
+        x[i] = cos(0.37 * i);
+    rig_input(r, "x", x);
+    rig_batch(r);
+    for (int k = 0; k < WEIGHTS; k++)
+        rig_get(r, DG_GRADIENTS, weights[k], out[k]);
+}
+
+static void products_read_cast_parameters(void **state)
+{
+    static double got[WEIGHTS][2048], want[WEIGHTS][2048];
+    const char *top = getenv("builddir");
+    char plain[4096];
+
+    (void)state;
+    snprintf(plain, sizeof plain, "cuda:module=%s/tests/cuda/.libs/standin.so,plain=1",
+             top ? top : ".");
+    for (int library = 0; library < 2; library++) {
+        rig r = library ? open_rig(true) : rig_open_on(true, plain), ref = rig_open_on(true, "ref");
+
+        r.low = DG_BF16;
+        r.p->training = true;
+        read_gradients(&ref, want);
+        read_gradients(&r, got);
+        assert_true(rig_count(&r, DG_OP(cast)) >= 4);
+        for (int k = 0; k < WEIGHTS; k++) {
+            int64_t n = elements_of(&r, weights[k]);
+            double most = 0;
+
+            for (int64_t i = 0; i < n; i++)
+                most = fmax(most, fabs(want[k][i]));
+            assert_true(most > 1e-4);
+            for (int64_t i = 0; i < n; i++)
+                if (!(fabs(got[k][i] - want[k][i]) < 0.03 * most))
+                    fail_msg("%s[%d] is %g, not %g", weights[k], (int)i, got[k][i], want[k][i]);
+        }
+        rig_close(&r);
+        rig_close(&ref);
+    }
+}
+
 /* ---- times ----------------------------------------------------------------------------------- */
 
 typedef struct timer {
@@ -180,6 +259,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_bits_are_those_of_single_launches),
+        cmocka_unit_test(products_read_cast_parameters),
         cmocka_unit_test(the_devices_clock_times_instructions),
         cmocka_unit_test(a_time_is_of_events_that_have_passed),
     };

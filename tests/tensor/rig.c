@@ -91,7 +91,7 @@ void rig_compile_rank(rig *r, dg_dtype base, dg_comm *comm)
 
     r->base = base;
     check(r, -dg_diag_errors(r->d));
-    check(r, dg_passes(r->p, base, base, r->backend->joins ? r->backend : NULL,
+    check(r, dg_passes(r->p, base, r->low ? r->low : base, r->backend->joins ? r->backend : NULL,
                        comm ? comm->ranks : 1, r->d));
     check(r, dg_plan_open(&r->plan, r->p, r->backend, 1, r->d));
     check(r, dg_plan_verify(r->plan, r->d));

@@ -21,6 +21,7 @@ typedef struct rig {
     dg_spaces spaces;
     dg_control control;
     dg_dtype base;
+    dg_dtype low; /* of DG_LOW ops; 0: base */
 } rig;
 
 /* On the host, or on the far device if DETRGRAPH_DEVICE in the environment names it. */
