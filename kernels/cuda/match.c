@@ -327,8 +327,8 @@ static int match(const dg_cuda_call *c)
                    .groups = ((const index_attr *)a->attr)->n,
                    .m = dim(a, DG_MATCH_COST, 1) };
     enum { FEW = 64, MANY_THREADS = 4 * DG_CUDA_WARP };
-    dg_cuda_grid g = { dim(a, DG_MATCH_COST, 0) * p.groups, p.m > FEW ? MANY_THREADS : DG_CUDA_WARP,
-                       0 };
+    dg_cuda_grid g = { dim(a, DG_MATCH_COST, 0) * p.groups,
+                       p.m > FEW ? (int)MANY_THREADS : (int)DG_CUDA_WARP, 0 };
 
     p.q = dim(a, DG_MATCH_COST, 2) / p.groups;
     g.shared = TOLD_BYTES + (size_t)bytes_of(p.m + p.q);
