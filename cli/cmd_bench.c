@@ -242,7 +242,7 @@ static double quantile(const bench *b, double q)
     return b->step_s[(int)(q * (b->n - 1) + 0.5)];
 }
 
-/* What is best known of the device: a share of a limit, or nothing. */
+/* A rate as a share of a limit; nothing where that is not known. */
 static const char *share_of(char *buf, size_t n, double rate, double limit)
 {
     snprintf(buf, n, "%6.1f", limit > 0 ? 100 * rate / limit : 0);
@@ -296,7 +296,10 @@ static void print_device(const bench *b, double median)
     const dg_share *all = &b->profile->all;
     const dg_limits *l = &device_of(b)->limits;
     double works = all->seconds / PROFILED;
+    char text[320];
 
+    dg_say("device: %s\n",
+           b->programs->conf.backend->describe(b->programs->conf.backend, text, sizeof text));
     dg_say("a step: %.0f pieces of work of the device, %.2f ms, %.0f %% of the step; "
            "%.2f ms of the host's own\n",
            all->pieces / PROFILED, 1e3 * works, 100 * works / median, 1e3 * b->host_s);
