@@ -212,7 +212,7 @@ fz_end fz_use(fz_rank *k, int node)
 {
     const fz_model *m = k->m;
     const fz_node *n = &m->node[node];
-    int scope = FZ_IN_MODEL + n->model, last = FZ_NONE;
+    int scope = FZ_IN_MODEL + n->model, last = FZ_NONE, *at = &k->used[node];
 
     for (int i = 0, input_number = 0; i < m->n_nodes; i++)
         if (m->node[i].scope == scope && !m->node[i].dead) {
@@ -221,15 +221,14 @@ fz_end fz_use(fz_rank *k, int node)
                 k->out[i][0] = *fz_input(k, n, input_number++);
         }
     /* where it waited, it goes on */
-    for (; k->used < m->n_nodes; k->used++)
-        if (m->node[k->used].scope == scope && m->node[k->used].op != FZ_INPUT &&
-            !m->node[k->used].dead) {
-            fz_end end = fz_fire(k, k->used);
+    for (; *at < m->n_nodes; (*at)++)
+        if (m->node[*at].scope == scope && m->node[*at].op != FZ_INPUT && !m->node[*at].dead) {
+            fz_end end = fz_fire(k, *at);
 
             if (end != FZ_WENT_ON)
                 return end;
         }
-    k->used = 0;
+    *at = 0;
     if (last != FZ_NONE) {
         memcpy(k->out[node], k->out[last], sizeof k->out[node]);
         memcpy(k->key[node], k->key[last], sizeof k->key[node]);
