@@ -31,9 +31,9 @@ typedef struct dg_words {
 } dg_words;
 
 /* Placeholders in a verb's args and an option's value, which completions understand: FILE IMAGE
- * PICTURE OTHER PIPELINE LIBRARY: files; DIR RUN PATH: folders (PATH: also files); CLASS: node
- * classes; NAME=VALUE: lets of the preceding pipeline; small|words: themselves; anything else is
- * not completed. */
+ * IMAGE|VIDEO PICTURE OTHER PIPELINE LIBRARY: files; DIR RUN PATH: folders (PATH: also files);
+ * CLASS: node classes; NAME=VALUE: lets of the preceding pipeline; small|words: themselves;
+ * anything else is not completed. */
 
 /* An option: --name VALUE or --name=VALUE, stored at offset in the verb's struct. */
 typedef struct dg_option {

@@ -23,8 +23,8 @@ static bool is_among(const char *const *list, const char *word, size_t n)
  * complete as themselves. */
 static const char *kind_of(const char *word, size_t n)
 {
-    static const char *const files[] = { "FILE",     "IMAGE",   "PICTURE", "OTHER",
-                                         "PIPELINE", "LIBRARY", "PATH",    NULL };
+    static const char *const files[] = { "FILE",     "IMAGE",   "IMAGE|VIDEO", "PICTURE", "OTHER",
+                                         "PIPELINE", "LIBRARY", "PATH",        NULL };
     static const char *const folders[] = { "DIR", "RUN", "[=auto|DIR]", NULL };
 
     if (is_among(files, word, n))

@@ -89,7 +89,8 @@ $(cuda_objects): kernels/cuda/device.h kernels/cuda/cuda.h kernels/cuda/layout.h
 	$(nvcc_compile) -DDG_CUDA_BITS=32
 %.64.o: %.c
 	$(nvcc_compile) -DDG_CUDA_BITS=64
-$(nvidia_objects) $(cudnn_objects): kernels/cuda/nvidia/nvidia.h kernels/cuda/runtime.h kernels/cuda/cuda.h
+$(nvidia_objects) $(cudnn_objects): kernels/cuda/nvidia/nvidia.h kernels/cuda/runtime.h \
+	kernels/cuda/cuda.h
 kernels/cuda/nvidia/runtime.o: kernels/cuda/nvidia/runtime.c
 	$(nvidia_compile)
 kernels/cuda/nvidia/products.o: kernels/cuda/nvidia/products.c
