@@ -49,8 +49,8 @@ typedef struct dg_option {
 #define DG_OPTION_SETS(type)                              \
     { "set",        DG_OPTION_LIST, offsetof(type, sets), \
       "NAME=VALUE", NULL,           "override a top-level <let>; may be repeated" }
-#define DG_OPTION_PRECISION(type)                             \
-    { "precision", DG_OPTION_WORD, offsetof(type, precision), \
+#define DG_OPTION_PRECISION(type)                                  \
+    { "precision", DG_OPTION_WORD,      offsetof(type, precision), \
       NULL,        "f32|bf16|f64|tf32", "override the pipeline's precision" }
 #define DG_OPTION_DEVICE(type) \
     { "device",                \

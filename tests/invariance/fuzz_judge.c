@@ -44,26 +44,30 @@ static int lower(dg_program **p, const fz_judge *j, const dg_scope *scope, dg_si
     return dg_lower(p, j->g, scope, size, 0, params, NULL, NULL, j->d);
 }
 
-/* Parameters lie as in a run, which lowers all scopes first. */
-static dg_params *params_of(fz_judge *j, int rank)
+static dg_params *make_params(const fz_judge *j)
 {
-    dg_params **params = &j->params[rank];
+    dg_params *params = dg_params_open();
     dg_program *p;
     int rc = 0;
 
-    if (*params)
-        return *params;
-    *params = dg_params_open();
     for (int i = -(j->g->train != NULL); i < j->g->n_evaluates && rc == 0; i++) {
-        rc = lower(&p, j, i < 0 ? j->g->train : j->g->evaluates[i], (dg_size){ 0, 0 }, *params);
+        rc = lower(&p, j, i < 0 ? j->g->train : j->g->evaluates[i], (dg_size){ 0, 0 }, params);
         if (rc == 0)
             dg_program_close(&p);
     }
     if (rc == 0)
-        dg_params_seal(*params);
+        dg_params_seal(params);
     else
-        dg_params_close(params);
-    return *params;
+        dg_params_close(&params);
+    return params;
+}
+
+/* Parameters lie as in a run, which lowers all scopes first. */
+static dg_params *params_of(fz_judge *j, int rank)
+{
+    if (!j->params[rank])
+        j->params[rank] = make_params(j);
+    return j->params[rank];
 }
 
 static char *given(dg_str *s)

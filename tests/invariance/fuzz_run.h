@@ -149,7 +149,7 @@ typedef struct fz_rank {
     int late[FZ_NODES]; /* streams that loader threads exchange: at which iteration */
     /* place in the iteration */
     int order[FZ_NODES], n_order, pos;
-    int used[FZ_NODES]; /* of each <use>: the node of its model at which it goes on */
+    int used[FZ_NODES];         /* of each <use>: the node of its model at which it goes on */
     struct fz_machine *machine; /* executes programs; NULL: nodes are executed */
     /* metrics */
     double metric[FZ_NODES], best;
