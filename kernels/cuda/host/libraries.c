@@ -8,14 +8,15 @@
 /* items, or where they are once there is room for one more; NULL: no memory. */
 static void *with_room(void *items, int n, int *cap, size_t bytes)
 {
-    int more = *cap ? 2 * *cap : 64;
+    const int more = *cap ? 2 * *cap : 64;
+    void *grown;
 
     if (n < *cap)
         return items;
-    items = realloc(items, (size_t)more * bytes);
-    if (items)
+    grown = realloc(items, (size_t)more * bytes);
+    if (grown)
         *cap = more;
-    return items;
+    return grown;
 }
 
 /* The workspace is one: work of other lanes would share it at the same time. */
