@@ -70,7 +70,8 @@ static int load(loaded *l, const char *name, dg_diag *d)
         return no_module(d, name, "this build has no " MODULE,
                          "install libavformat-dev libavcodec-dev libavdevice-dev libswscale-dev, "
                          "then configure and build again");
-    l->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    /* FFmpeg's libraries keep memory of their own: they stay where they can find it again */
+    l->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!l->handle) {
         snprintf(why, sizeof why, "%s", dlerror());
         return no_module(d, name, why,

@@ -276,13 +276,14 @@ static fz_end finish(fz_rank *k, int node)
     return score && fired ? fz_score(k, node, x) : FZ_WENT_ON;
 }
 
-/* Before the last batch of an update, its instructions and the buckets wait. */
+/* Before the last batch of an update, its instructions and the buckets wait. i < 0: a value that no
+ * instruction makes. */
 static bool waits_for_update(const fz_rank *k, int i)
 {
     const fz_text *t = k->machine->text;
 
     return t->accumulate > 1 && k->accumulated + 1 < t->accumulate &&
-           (i >= t->update || t->instr[i].traits & FZ_BEGINS);
+           (i >= t->update || (i >= 0 && t->instr[i].traits & FZ_BEGINS));
 }
 
 /* ---- monitors -------------------------------------------------------------------------------- */
