@@ -388,8 +388,10 @@ int dg_exec_run(dg_exec *x, dg_segment segment, const dg_control *control, dg_di
 
     if (rc == 0)
         rc = take_batch(x, d);
-    if (rc == 0 && x->timed)
+    if (rc == 0 && x->timed) {
         rc = dg_timing_begin(x);
+        rc = rc < 0 ? dg_exec_failed(x, DG_NO_MARK, rc, d) : 0;
+    }
     if (rc == 0 && !dg_replay_possible(x))
         rc = walk(x, 0, n, segment, &before, d);
     else

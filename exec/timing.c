@@ -1,5 +1,5 @@
 /* timing.c: how long instructions take. Where the device has a clock, a pair of its events stands
- * around each instruction and is read behind the run, so the device works as it does without; else
+ * around each instruction and is read behind the run; the run begins on an idle device. Elsewhere
  * the host waits for each instruction. */
 #include "base/log.h"
 #include "exec/exec_internal.h"

@@ -2,6 +2,7 @@
 #include "media/image.h"
 #include "media/mask.h"
 
+#include <math.h>
 #include <string.h>
 
 #include <detrgraph/node.h>
@@ -80,10 +81,10 @@ void dg_sample_part(const dg_sample *sm, int *w, int *h)
     *h = has_part(sm) && sm->part_h < sm->image.h ? sm->part_h : sm->image.h;
 }
 
-/* Of n pixels that become m. */
+/* Of n pixels that become m: the pixel in which the part ends belongs to it, as boxes do. */
 static int scaled(int part, int n, int m)
 {
-    int to = (int)((double)part * m / n + 0.5);
+    int to = (int)ceil((double)part * m / n);
 
     return to < 1 ? 1 : to > m ? m : to;
 }
@@ -196,12 +197,24 @@ double dg_box_iou(dg_box a, dg_box b)
     return all > 0.0 ? both / all : 0.0;
 }
 
-int dg_sample_further(dg_sample *out, const dg_sample *sm, dg_draw *draw, dg_diag *d)
+int(dg_sample_further)(dg_sample *out, const dg_sample *sm, dg_draw *draw, dg_diag *d)
+{
+    return dg_sample_further_sized(out, offsetof(dg_sample, part_w), sm, draw, d);
+}
+
+int dg_sample_further_sized(dg_sample *out, size_t size, const dg_sample *sm, dg_draw *draw,
+                            dg_diag *d)
 {
     const dg_further *f = sm->size > offsetof(dg_sample, further) ? sm->further : NULL;
+    dg_sample made = { 0 };
 
-    if (f)
-        return f->take(f->self, out, draw, d);
+    if (f) {
+        int rc = f->take(f->self, &made, draw, d);
+
+        made.size = size < sizeof made ? size : sizeof made;
+        memcpy(out, &made, made.size);
+        return rc;
+    }
     dg_fail(d, DG_EINPUT, DG_NOWHERE, "further-none",
             "no further images can be had for %s: it is not an image of a data set", sm->path);
     dg_help(d, "nodes that combine images (mosaic, mixup) belong in <train> alone");

@@ -205,7 +205,7 @@ static void fuse_convolution(fusion *f, int i, dg_backend *backend)
         t[n] = operand(f, v[n]);
     /* kernels store all of them in one type */
     if (t[0].dtype != t[7].dtype || operand(f, y).dtype != t[7].dtype ||
-        (v[6] && t[6].dtype != t[7].dtype))
+        (v[6] && t[6].dtype != t[7].dtype) || t[1].dtype == DG_BF16)
         return;
     k = backend->select(backend, DG_OP(conv2d_norm), t, 8, &is_ref);
     if (!k || is_ref)

@@ -2,7 +2,8 @@
  *
  * Such an instruction waits until something needs its result. It is then placed together with all
  * instructions of its op whose operands exist, those that come later in the program included. Only
- * small ones wait, and only as long as all that they keep alive stays within a limit. */
+ * small ones move; those that wait keep a limited number of bytes alive, and those that are placed
+ * early as much as they have. */
 #include <string.h>
 
 #include "tensor/ops.h"
@@ -122,7 +123,7 @@ static bool place_kin(pass *s, int i)
             place(s, s->waiting[k]);
             any = true;
         }
-    for (int k = s->at + 1; k < s->p->instrs.n && !updates_state(instr(s, k)); k++)
+    for (int k = s->at; k < s->p->instrs.n && !updates_state(instr(s, k)); k++)
         if (goes_with(s, i, k)) {
             place(s, k);
             any = true;

@@ -161,11 +161,13 @@ static bool depends(const layout *l, int i, int before)
     return false;
 }
 
-/* How many launches from i on go together. */
+/* How many launches from i on go together. One of several in turn has no guard: the zeros of what
+ * is skipped come behind all of them, and may lie where a later one has written. */
 static int find_group(const layout *l, int i, bool *in_turn)
 {
     const dg_instr *first = &l->p->instrs.items[i];
     dg_join kind = join_of(l, i);
+    bool guarded = first->guard != 0;
     int n = 1;
 
     *in_turn = false;
@@ -177,7 +179,8 @@ static int find_group(const layout *l, int i, bool *in_turn)
             break;
         for (int k = i; k < i + n; k++)
             needs |= depends(l, i + n, k);
-        if (needs && (kind != DG_JOIN_TURN || in->guard || first->guard))
+        guarded |= in->guard != 0;
+        if ((needs || *in_turn) && (kind != DG_JOIN_TURN || guarded))
             break;
         *in_turn |= needs;
     }

@@ -97,9 +97,13 @@ static int check_instr(const proof *f, int i)
 /* Checks that what runs at the same time writes nothing that another one of it reads or writes. */
 static int check_joined(const proof *f, int i)
 {
-    int n = f->plan->instrs[i].in_turn ? 0 : f->plan->instrs[i].joined;
+    const bool in_turn = f->plan->instrs[i].in_turn;
+    int n = f->plan->instrs[i].joined;
 
-    for (int a = i; a < i + n; a++)
+    for (int a = i; in_turn && a < i + n; a++)
+        if (f->p->instrs.items[a].guard)
+            return broken(f, a, "a launch in turn has a guard", f->p->instrs.items[a].guard);
+    for (int a = i; !in_turn && a < i + n; a++)
         for (int b = i; b < i + n; b++) {
             const dg_instr *x = &f->p->instrs.items[a], *y = &f->p->instrs.items[b];
             const dg_plan_instr *px = &f->plan->instrs[a], *py = &f->plan->instrs[b];

@@ -24,10 +24,10 @@ static int invalid(const check *c, const char *fmt, ...)
                    "instruction %d, %s: %s", c->at, in->op->name, text);
 }
 
-/* LOW ops take parameters in either type. */
-static bool suits(const dg_operand *o, const dg_op *op, dg_dtype t)
+/* LOW ops take parameters in either type; what they give is as the signature says. */
+static bool suits(const dg_operand *o, const dg_op *op, bool output, dg_dtype t)
 {
-    bool wide = o->wide && op->precision != DG_LOW;
+    bool wide = o->wide && (output || op->precision != DG_LOW);
 
     return o->dtype == DG_REAL ? dg_dtype_is_real(t) && !(wide && t == DG_BF16) : t == o->dtype;
 }
@@ -51,7 +51,7 @@ static int check_operand(check *c, const dg_signature *sig, int k)
                        (int)v);
     if (output && (c->made[v] || x->producer != c->at))
         return invalid(c, "output %.*s, value %d, is made twice", o->len, o->name, (int)v);
-    if (!suits(o, in->op, x->dtype))
+    if (!suits(o, in->op, output, x->dtype))
         return invalid(c, "operand %.*s has type %s", o->len, o->name, dg_dtype_name(x->dtype));
     if (o->state && (x->space == DG_SLAB || x->space == DG_IO || x->space == DG_CONSTANTS))
         return invalid(c, "operand %.*s is updated, but lives in %s", o->len, o->name,

@@ -138,7 +138,8 @@ typedef struct dg_sample {
     /* where an item node gets further images; NULL: there are none (dg_sample_further in node.h) */
     const struct dg_further *further;
     /* Width and height of the upper left part of the image that shows something; the rest is
-     * filling, which a batch that keeps proportions takes for padding. 0: the whole image. */
+     * filling, which a batch that keeps proportions takes for padding. 0: the whole image. Code
+     * that moves pixels other than by the functions below sets both to 0. */
     int part_w, part_h;
 } dg_sample;
 /* The same as a rectangle: the whole image, or what is left of the part in it. */

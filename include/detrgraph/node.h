@@ -223,8 +223,14 @@ typedef struct dg_further {
 } dg_further;
 /* Draws another image of the data set, in the scratch of sm. It comes as sm came to this node:
  * loaded, and changed by the item nodes before it, with draws of its own. It may be the same image.
- * Fails as the loader does, or with "further-none" where there is no data set. */
-DG_PUBLIC int dg_sample_further(dg_sample *out, const dg_sample *sm, dg_draw *draw, dg_diag *d)
+ * Fails as the loader does, or with "further-none" where there is no data set. size: of *out, which
+ * a plugin may have built with fewer members; the macro gives it. */
+DG_PUBLIC int dg_sample_further_sized(dg_sample *out, size_t size, const dg_sample *sm,
+                                      dg_draw *draw, dg_diag *d) DG_MUST_USE;
+#define dg_sample_further(out, sm, draw, d) \
+    dg_sample_further_sized(out, sizeof(dg_sample), sm, draw, d)
+/* The same, for plugins from before dg_sample had part_w. */
+DG_PUBLIC int(dg_sample_further)(dg_sample *out, const dg_sample *sm, dg_draw *draw, dg_diag *d)
     DG_MUST_USE;
 
 /* Arguments of `supply`. */

@@ -77,7 +77,7 @@ typedef struct dg_cuda_calls {
 } dg_cuda_calls;
 
 /* Counters that a queue has: zeros, to which a kernel returns its own. */
-enum { DG_CUDA_COUNTERS = 1 << 16 };
+enum { DG_CUDA_COUNTERS = 1 << 18 };
 
 typedef struct dg_cuda_queue dg_cuda_queue;
 struct dg_cuda_queue {

@@ -1,7 +1,8 @@
 /* long_sums.c: see long_sums.h. The library adds a sum's terms one by one, so its rounding error
  * grows with the root of their number. Behind the eight convolutions of RF-DETR's projector, each
  * of which is normalised, the error was 1.9e-6 of the result, twice that of PyTorch; it is 1.1e-6
- * with sums of at least SHORT terms, which take half as long again. */
+ * with sums of at least SHORT terms, which take half as long again, and MOST_PARTS times the
+ * result's bytes as workspace. */
 #include "kernels/host/long_sums.h"
 
 #include <stdlib.h>

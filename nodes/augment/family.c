@@ -88,7 +88,7 @@ int dg_augment_canvas(dg_sample *out, const dg_sample *sm, int w, int h, uint8_t
 
 void dg_augment_part(dg_sample *sm, int w, int h)
 {
-    if (sm->size <= offsetof(dg_sample, part_h)) /* a loader of an older version made it */
+    if (sm->size <= offsetof(dg_sample, part_h)) /* code of an older version made it */
         return;
     sm->part_w = w;
     sm->part_h = h;

@@ -11,7 +11,7 @@
 
 #include "tests/tensor/rig.h"
 
-enum { N = 70, WIDE = 3000 /* elements: more than one block computes in turn */ };
+enum { N = 70, WIDE = 3000 /* elements: more than are computed in turn */ };
 
 static rig open_rig(bool joined)
 {
@@ -24,6 +24,19 @@ static rig open_rig(bool joined)
     if (!joined)
         r.backend->joins = NULL;
     return r;
+}
+
+/* Three sums side by side in the program, of which the last needs the second, which a guard may
+ * skip. */
+static void build_skipped(rig *r, dg_val x, dg_val flag)
+{
+    dg_val u = dg_mean(r->b, x, DG_ALL_AXES, false), v = dg_exp(r->b, u), skipped;
+
+    dg_result(r->b, "before", dg_add(r->b, u, u));
+    dg_guard_begin(r->b, flag);
+    skipped = dg_add(r->b, u, v);
+    dg_guard_end(r->b, 1, &skipped);
+    dg_result(r->b, "behind", dg_add(r->b, skipped, v));
 }
 
 /* Sums, casts of numbers, a chain, rows that are cut out and put side by side; a part under a
@@ -51,6 +64,7 @@ static void build(rig *r)
         }
     }
     dg_result(r->b, "total", total);
+    build_skipped(r, x, flag);
 }
 
 static int count_results(const rig *r)

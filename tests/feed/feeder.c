@@ -178,6 +178,26 @@ static int takes_undeclared(const void *conf, dg_sample *sm, dg_draw *draw, cons
     return dg_sample_further(&other, sm, draw, d);
 }
 
+/* As a plugin that was built before samples had parts. */
+static int takes_a_short_one(const void *conf, dg_sample *sm, dg_draw *draw, const dg_clock *clock,
+                             dg_diag *d)
+{
+    unsigned char room[sizeof(dg_sample)];
+    dg_sample *other = dg_scratch_alloc(sm->scratch, sizeof *other);
+    int rc;
+
+    (void)conf, (void)clock;
+    assert_non_null(other);
+    memset(other, 0xA5, sizeof *other);
+    rc = (dg_sample_further)(other, sm, draw, d);
+    memset(room, 0xA5, sizeof room);
+    assert_memory_equal((char *)other + offsetof(dg_sample, part_w), room,
+                        sizeof room - offsetof(dg_sample, part_w));
+    assert_int_equal(other->size, offsetof(dg_sample, part_w));
+    assert_true(rc < 0 || other->image.rgb);
+    return rc;
+}
+
 static const dg_port silent_ports[] = { DG_IN("in", "picks", "samples"),
                                         DG_OUT("out", "samples", "the same"),
                                         { 0 } };
@@ -187,6 +207,30 @@ static const dg_node_class silent = { DG_NODE_CLASS,
                                      .brief = "Takes a further image.",
                                      .ports = silent_ports,
                                      .item = takes_undeclared };
+
+static const dg_node_class shorter = { DG_NODE_CLASS,
+                                      .name = "further.short",
+                                      .role = DG_ROLE_AUGMENT,
+                                      .brief = "Takes a further image.",
+                                      .ports = silent_ports,
+                                      .item = takes_a_short_one };
+
+/* No byte is written behind what a plugin's sample has. */
+static void test_further_for_an_older_plugin(void **state)
+{
+    uint64_t out[MOST];
+    fixture f;
+
+    (void)state;
+    open_data_with(&f,
+                   SCENES PICKED("4") "<further.short id=\"first\" in=\"@pick\"/>"
+                                      "<batch id=\"b\" in=\"@first\"/>",
+                   (const dg_node_class *const[]){ &shorter, NULL });
+    dg_feeder_conf conf = conf_of(&f, 2);
+
+    assert_int_equal(run(&f, &conf, out, NULL), 14);
+    close_data(&f);
+}
 
 /* Three nodes may take further images for one another. A fourth is an error that names it: of the
  * chain, or with the first sample, if its class does not declare what it does. */
@@ -405,11 +449,17 @@ static void test_clock(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_threads),       cmocka_unit_test(test_begin_in_the_middle),
-        cmocka_unit_test(test_further),       cmocka_unit_test(test_further_in_the_middle),
-        cmocka_unit_test(test_further_depth), cmocka_unit_test(test_padding),
-        cmocka_unit_test(test_ranks),         cmocka_unit_test(test_targets),
-        cmocka_unit_test(test_large_canvas),  cmocka_unit_test(test_close_early),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_begin_in_the_middle),
+        cmocka_unit_test(test_further),
+        cmocka_unit_test(test_further_in_the_middle),
+        cmocka_unit_test(test_further_depth),
+        cmocka_unit_test(test_padding),
+        cmocka_unit_test(test_further_for_an_older_plugin),
+        cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_targets),
+        cmocka_unit_test(test_large_canvas),
+        cmocka_unit_test(test_close_early),
         cmocka_unit_test(test_clock),
     };
 
