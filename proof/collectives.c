@@ -254,6 +254,10 @@ static void set_result(dg_proof *p, const dg_node *node, const dg_rule *r, const
         value = dg_vary_join(value, dg_vary_step(p, in->present, node, node->where, "vote",
                                                  "%s hears only those who have an operand",
                                                  dg_vary_called(p, node)));
+    if (r->kind == DG_RULE_BROADCAST) /* of roots along another axis, some may have none */
+        value = dg_vary_join(value, dg_vary_step(p, in->present, node, node->where, "zeros",
+                                                 "%s sends zeros where its root has no operand",
+                                                 dg_vary_called(p, node)));
     out->value = dg_vary_minus(value, axes);
     out->made = in->made;
     if (in->learned)
@@ -279,9 +283,12 @@ static void set_results(dg_proof *p, const dg_node *node, const dg_rule *r, cons
     out->keys = keys;
     out->n_keys = in->n_keys;
     for (int i = 0; i < in->n_keys; i++) {
+        dg_seen key = in->keys[i].seen;
+
+        key.present = dg_vary_join(key.present, in->present); /* a key is missing with its record */
         keys[i] = in->keys[i];
         keys[i].seen.flag = ++p->n_values;
-        set_results(p, node, r, &in->keys[i].seen, fires, axes, &keys[i].seen);
+        set_results(p, node, r, &key, fires, axes, &keys[i].seen);
     }
 }
 
