@@ -13,17 +13,11 @@
 /* The rest is for images that are read ahead, the libraries, and what others take meanwhile. */
 static const double usable = 0.8;
 
-/* Bytes that are free for each rank of this machine. */
 static double room(const dg_programs *g, const dg_world *w)
 {
-    double host = (double)dg_memory_available() / w->local_ranks;
-    int64_t device, all;
+    int64_t bytes;
 
-    if (host < 0)
-        host = INFINITY;
-    if (!g->conf.backend->immediate && g->conf.backend->memory(g->conf.backend, &device, &all) == 0)
-        host = fmin(host, (double)device);
-    return usable * host;
+    return dg_programs_free(g, w, &bytes) ? usable * (double)bytes : INFINITY;
 }
 
 /* Bytes that training needs with this batch; infinite where the pipeline refuses it. */
@@ -64,12 +58,14 @@ static double needs(const dg_run_options *o, const dg_world *w, int batch, doubl
 void dg_fit_batch(dg_fit *f, const dg_run_options *o, const dg_world *w, int most)
 {
     int above = most + 1; /* does not fit, or is not allowed */
+    bool planned = false;
 
     *f = (dg_fit){ .batch = 1, .most = most, .room = INFINITY };
     for (int n = most; n > 0;) {
         const double bytes = needs(o, w, n, &f->room);
 
-        if (bytes <= f->room) {
+        planned = planned || isfinite(bytes);
+        if (isfinite(bytes) && bytes <= f->room) {
             f->batch = n;
             f->needs = bytes;
         } else {
@@ -87,10 +83,15 @@ void dg_fit_batch(dg_fit *f, const dg_run_options *o, const dg_world *w, int mos
         const double more = floor((f->room - f->needs) / each);
 
         f->each = each;
+        /* up to a refused one, where only halves lead */
+        const int last = f->larger > 0 ? above - 1 : f->batch + (above - f->batch) / 2;
+
         n = more < 1 || above - f->batch == 1 ? 0
-            : more < above - f->batch         ? f->batch + (int)more
-                                              : above - 1;
+            : more < last - f->batch          ? f->batch + (int)more
+                                              : last;
     }
+    if (!planned)
+        f->batch = most; /* the run says why the pipeline refuses it */
 }
 
 /* The batch of the run in the folder o->resumes; 0: there is none. */

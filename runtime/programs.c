@@ -208,8 +208,8 @@ static int64_t allocated(const dg_programs *g, bool train)
            g->memory.io_bytes * (late ? 2 : 1);
 }
 
-/* For each rank, as far as is known: a device is a rank's own, or free is what is left of it. */
-static bool free_bytes(const dg_programs *g, const dg_world *w, int64_t *have)
+/* A device is a rank's own, or free is what is left of it. */
+bool dg_programs_free(const dg_programs *g, const dg_world *w, int64_t *have)
 {
     dg_backend *b = g->conf.backend;
     int64_t total;
@@ -243,7 +243,7 @@ static int check_memory(const dg_programs *g, const dg_compiled *largest, bool t
     int64_t need = dg_programs_bytes(g, train) - allocated(g, train), have;
     char needed[32], slab[32], free_now[32];
 
-    if (!free_bytes(g, w, &have) || need <= have)
+    if (!dg_programs_free(g, w, &have) || need <= have)
         return 0;
     dg_fail(d, DG_EMEMORY, largest->scope->where, "memory-refused",
             "the plan for %lldx%lld needs %s more%s (of which %s intermediate values), and %s are "

@@ -54,6 +54,9 @@ int dg_programs_prepare(dg_programs *g, bool train, bool evaluate, const dg_worl
 int dg_programs_fit(dg_programs *g, const dg_scope *scope, dg_size size, const dg_world *w,
                     dg_diag *d) DG_MUST_USE;
 
+/* Bytes that are free now for each rank of this machine, on the device or else the host. False: it
+ * is not known. */
+bool dg_programs_free(const dg_programs *g, const dg_world *w, int64_t *bytes);
 /* Bytes of parameters, slab and batch, as planned so far. */
 int64_t dg_programs_bytes(const dg_programs *g, bool train);
 /* Elements of all parameters of one kind, without padding. */
