@@ -219,7 +219,8 @@ static int predict_files(printer *s, dg_detector *detector, const dg_words *file
                 DG_TRY(show(s, &found[i], d));
         } else if (at < files->n && is_video(files->v[at])) {
             rc = predict_video(s, detector, files->v[at++], d);
-            if (rc < 0 && !is_of_a_file(rc))
+            /* unsupported: FFmpeg is missing, which images do not need */
+            if (rc < 0 && !is_of_a_file(rc) && rc != -DG_EUNSUPPORTED)
                 goto out;
             failed = failed ? failed : rc;
         }
