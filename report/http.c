@@ -21,6 +21,7 @@
 
 struct dg_http {
     dg_http_conf conf;
+    bool loopback; /* bound to an address that only this machine has */
     struct MHD_Daemon *daemon;
     pthread_mutex_t lock; /* protects what follows */
     pthread_cond_t sent;  /* an answer is on its way, or its client is gone */
@@ -277,9 +278,10 @@ static enum MHD_Result refuse(const dg_http *s, struct MHD_Connection *c, int st
 }
 
 /* True if the request is for this machine by a name that nobody can give to another. */
-static bool is_for_loopback(struct MHD_Connection *c)
+static bool is_for_loopback(const dg_http *s, struct MHD_Connection *c)
 {
-    static const char *const names[] = { "localhost", "127.0.0.1", "[::1]" };
+    const char *const names[] = { "localhost", "127.0.0.1", "[::1]",
+                                  s->conf.address ? s->conf.address : "127.0.0.1" };
     const char *host = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Host");
 
     for (size_t i = 0; host && i < sizeof names / sizeof *names; i++) {
@@ -306,7 +308,7 @@ static enum MHD_Result answer_whole(dg_http *s, struct MHD_Connection *c, const 
         parts[i] =
             (dg_http_part){ b->names.items[i], b->bytes.items[i].s ? b->bytes.items[i].s : "",
                             b->bytes.items[i].n };
-    if (s->conf.address || is_for_loopback(c)) {
+    if (!s->loopback || is_for_loopback(s, c)) {
         s->conf.answer(s->conf.ctx, &q, &r);
     } else {
         r.status = MHD_HTTP_FORBIDDEN;
@@ -368,6 +370,7 @@ int dg_http_open(dg_http **out, const dg_http_conf *conf, dg_diag *d)
                        "\"%s\" is no IPv4 address, as 192.168.1.2 or 0.0.0.0", conf->address);
     }
     s->conf = *conf;
+    s->loopback = ntohl(here.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
     if (s->conf.connections > DG_HTTP_CONNECTIONS)
         s->conf.connections = DG_HTTP_CONNECTIONS;
     pthread_mutex_init(&s->lock, NULL);

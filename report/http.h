@@ -1,6 +1,6 @@
-/* http.h: a small HTTP server on 127.0.0.1, reachable only from this machine. Whole requests go to
- * one function; its replies go back whole, or go on as a stream. Threads of the library call that
- * function. */
+/* http.h: a small HTTP server, by default on 127.0.0.1, which only this machine reaches. Whole
+ * requests go to one function; its replies go back whole, or go on as a stream. Threads of the
+ * library call that function. */
 #ifndef DG_REPORT_HTTP_H
 #define DG_REPORT_HTTP_H
 
@@ -38,8 +38,9 @@ typedef struct dg_http_reply {
 
 typedef struct dg_http_conf {
     int port; /* 0: any free one; see dg_http_port */
-    /* an IPv4 address of this machine, or 0.0.0.0, all of them; NULL: 127.0.0.1, and then requests
-     * for another host's name get the status 403: a page from elsewhere had its name point here */
+    /* an IPv4 address of this machine, or 0.0.0.0, all of them; NULL: 127.0.0.1. On 127.x.y.z
+     * requests for another host's name get the status 403: a page from elsewhere had its name point
+     * here */
     const char *address;
     const char *option, *id;  /* for the error if nothing can listen there: "--port", "port" */
     int connections;          /* at a time, up to DG_HTTP_CONNECTIONS */

@@ -172,7 +172,7 @@ def signal_ends():
 ended_cases = (("the page", page), ("sections and their sums", sums_agree), ("other requests", other_requests),
                ("a run that has ended", ended), ("what is new is sent, escaped", news), ("a folder that is gone, and back", deleted),
                ("a run that begins again", restarted), ("several viewers, and some that do not read", several))
-running_cases = (("a run that trains", running), ("its end", stops))
+running_cases = (("a run that trains", running), ("other requests by its address", other_requests), ("its end", stops))
 for name, case in (ended_cases if kind == "ended" else running_cases) + (("a signal ends the events", signal_ends),):
     try:
         fault = case()
