@@ -98,6 +98,18 @@ bool dg_vary_may_lack(const dg_node *node, const dg_seen in[])
     return group && !sure;
 }
 
+bool dg_vary_has_none(const dg_node *node, const dg_seen in[])
+{
+    bool group = false;
+
+    for (int i = 0; i < node->n_in; i++) {
+        group |= dg_node_one_of(node, i);
+        if (dg_node_one_of(node, i) && in[i].there)
+            return false;
+    }
+    return group;
+}
+
 /* True if the operand of a broadcast or vote may be missing. */
 static bool may_lack(const dg_proof *p, const dg_node *node, int port)
 {

@@ -258,6 +258,8 @@ const char *dg_vary_state_way(const dg_proof *p, const dg_node *node, int port, 
 void dg_vary_activate(dg_proof *p, dg_visit *v);
 /* a required input may be missing */
 bool dg_vary_may_lack(const dg_node *node, const dg_seen in[]);
+/* of inputs one of which it needs, none is given to the model that it stands in */
+bool dg_vary_has_none(const dg_node *node, const dg_seen in[]);
 dg_vary dg_vary_present(const dg_visit *v); /* presence of its outputs, before rules */
 
 /* --- sinks.c: numbers that rank 0 reports, or the rank that evaluates alone */

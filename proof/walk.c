@@ -180,6 +180,8 @@ static void visit_node(dg_proof *p, dg_walked *f, const dg_node *node)
         return;
     }
     dg_vary_activate(p, &v);
+    if (dg_vary_has_none(node, v.in)) /* it fires nowhere, as in the program */
+        return;
     begin_outputs(p, &v);
     dg_vary_partial(p, &v);
     if (node->model)
