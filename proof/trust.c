@@ -81,10 +81,10 @@ static void trust_numbers(dg_proof *p, const dg_visit *v, int i)
 }
 
 /* What ranks compute in a batch is compared batch by batch. Where their epochs may differ in
- * length, a batch of that number may belong to another epoch. */
+ * length, a batch of that number may belong to another epoch; an evaluation is one epoch. */
 void dg_vary_trusted(dg_proof *p)
 {
-    const uint32_t apart = p->clock->rate.axes;
+    const uint32_t apart = p->train ? p->clock->rate.axes : 0;
     int n = 0;
 
     for (int i = 0; p->monitors && i < p->monitors->list.n; i++) {

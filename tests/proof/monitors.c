@@ -222,6 +222,44 @@ static void expect(const char *mesh, const char *data, const char *nodes, const 
     node ".out: value: declared the same on all ranks of dp (2 ranks) (digests, within the " \
          "batch)\n"
 
+/* Shares of 8 and 7 images; what is listed of them, by line and columns. */
+#define UNEVEN                                                                             \
+    "<loader.synthetic id='data' images='15'/><partition id='mine' in='@data' axis='dp'/>" \
+    "<sampler.plain id='pick' in='@mine' batch='1' size='32'/><batch id='b' in='@pick' "   \
+    "max_objects='8'/>"
+#define AT(line, column, port) "t.xml:" line ":" column ": " port ": "
+#define UNEVEN_LIST(l, scope, data, pick, b)                                                                                                                                                                                                             \
+    AT(l, data, scope "/data.out")                                                                                                                                                                                                                       \
+    "data: declared the same on all ranks of dp (2 ranks) "                                                                                                                                                                                              \
+    "(digests, at the start)\n" AT(l, pick, scope "/pick.out") "sizes: declared those that it "                                                                                                                                                          \
+                                                               "lists (each rank, each "                                                                                                                                                                 \
+                                                               "epoch)\n" AT(l, b, scope "/b.images") "presence: declared always there (each rank, each batch)\n" AT(l, b, scope "/b.images") "shape: declared f[B,H,W,3] (each rank, each batch)\n" AT( \
+                                                                   l, b,                                                                                                                                                                                 \
+                                                                   scope                                                                                                                                                                                 \
+                                                                   "/b.targets") "presence: "                                                                                                                                                            \
+                                                                                 "declared "                                                                                                                                                             \
+                                                                                 "always there "                                                                                                                                                         \
+                                                                                 "(each rank, "                                                                                                                                                          \
+                                                                                 "each "                                                                                                                                                                 \
+                                                                                 "batch)\n" AT(l,                                                                                                                                                        \
+                                                                                               b,                                                                                                                                                        \
+                                                                                               scope                                                                                                                                                     \
+                                                                                               "/"                                                                                                                                                       \
+                                                                                               "b"                                                                                                                                                       \
+                                                                                               "."                                                                                                                                                       \
+                                                                                               "t"                                                                                                                                                       \
+                                                                                               "a"                                                                                                                                                       \
+                                                                                               "r"                                                                                                                                                       \
+                                                                                               "g"                                                                                                                                                       \
+                                                                                               "e"                                                                                                                                                       \
+                                                                                               "t"                                                                                                                                                       \
+                                                                                               "s") "shape: declared {labels:i[B,M],boxes:f[B,M,4],count:i[B]} "                                                                                         \
+                                                                                                    "(each rank, each batch)\n" AT(l, b, scope "/b.sizes") "presence: declared always there (each rank, each batch)\n" AT(                               \
+                                                                                                        l,                                                                                                                                               \
+                                                                                                        b,                                                                                                                                               \
+                                                                                                        scope                                                                                                                                            \
+                                                                                                        "/b.sizes") "shape: declared i[B,2] (each rank, each batch)\n"
+
 static void trusted(void **state)
 {
     (void)state;
@@ -243,23 +281,18 @@ static void trusted(void **state)
     /* bits that may differ, and batches that need not be of one epoch, are not compared */
     expect(RANKS, DATA(" axis='dp'"),
            "<source.number id='one'/><t.opaque id='o' in='@one' exact='false'/>", STREAM());
+    expect(RANKS, "<train epochs='2'>" UNEVEN "<source.epoch id='e'/></train>", "",
+           UNEVEN_LIST("1", "train", "55", "139", "196"));
+    /* an evaluation is one epoch, of whatever length */
     expect(RANKS,
-           "<train epochs='2'><loader.synthetic id='data' images='15'/><partition id='mine' "
-           "in='@data' axis='dp'/><sampler.plain id='pick' in='@mine' batch='1' size='32'/><batch "
-           "id='b' in='@pick' max_objects='8'/><source.epoch id='e'/></train>",
+           "<train epochs='2'>\n\n" DATA(" axis='dp'") "</train>\n<evaluate>" UNEVEN
+                                                       "<source.number id='e'/>\n<loss.mean id='y' "
+                                                       "in='@b.images' when='@e'/></evaluate>",
            "",
-           "t.xml:1:55: train/data.out: data: declared the same on all ranks of dp (2 ranks) "
-           "(digests, at the start)\n"
-           "t.xml:1:139: train/pick.out: sizes: declared those that it lists (each rank, each "
-           "epoch)\n"
-           "t.xml:1:196: train/b.images: presence: declared always there (each rank, each batch)\n"
-           "t.xml:1:196: train/b.images: shape: declared f[B,H,W,3] (each rank, each batch)\n"
-           "t.xml:1:196: train/b.targets: presence: declared always there (each rank, each "
-           "batch)\n"
-           "t.xml:1:196: train/b.targets: shape: declared "
-           "{labels:i[B,M],boxes:f[B,M,4],count:i[B]} (each rank, each batch)\n"
-           "t.xml:1:196: train/b.sizes: presence: declared always there (each rank, each batch)\n"
-           "t.xml:1:196: train/b.sizes: shape: declared i[B,2] (each rank, each batch)\n");
+           UNEVEN_LIST("8", "evaluate", "11", "95",
+                       "152") "t.xml:9:1: evaluate/y: firing: proved to be on all ranks or on none "
+                              "of dp (2 ranks) "
+                              "(digests, within the batch)\n" STREAM());
     /* one rank, or none that is named: each looks for itself */
     expect("<mesh dp='1'/>", DATA(" axis='dp'"), "<source.step id='step'/>", LOCAL);
 }
