@@ -318,21 +318,25 @@ static void watch(fz_rank *k)
 
     if (!fz_texts_monitor(k->sim->texts, 0, &m))
         return;
+    if (fz_texts_monitor(k->sim->texts, FZ_MONITORS, &m)) {
+        fprintf(stderr, "more than %d monitors, of which %s is one\n", FZ_MONITORS, m.path);
+        abort();
+    }
     *now = (struct fz_sight){ .moment = moment };
     for (int i = 0; i < t->n_results; i++) {
         const fz_t_result *r = &t->result[i];
         const bool fires = r->kind == FZ_T_FIRES;
         fz_datum d;
 
-        if ((!fires && r->kind != FZ_T_WATCH) || r->index >= FZ_MONITORS ||
-            waits_for_update(k, r->made) || (r->there && fz_get(k, r->there).number == 0))
+        if ((!fires && r->kind != FZ_T_WATCH) || waits_for_update(k, r->made) ||
+            (r->there && fz_get(k, r->there).number == 0))
             continue;
         d = fz_get(k, r->value);
         now->seen[r->index] =
             fz_mix(now->seen[r->index], fires ? (uint64_t)(d.number != 0) : fz_mix(d.digest, 1)) |
             1;
     }
-    for (int i = 0; i < FZ_MONITORS && fz_texts_monitor(k->sim->texts, i, &m); i++) {
+    for (int i = 0; fz_texts_monitor(k->sim->texts, i, &m); i++) {
         if (strcmp(m.what, "size") == 0 && fz_node_of(k, m.path) != FZ_NONE &&
             k->m->node[fz_node_of(k, m.path)].scope == k->scope)
             now->seen[i] = fz_mix((uint64_t)k->batch.item[0].w, (uint64_t)k->batch.item[0].h) | 1;

@@ -12,7 +12,7 @@
 #include "tests/invariance/fuzz_model.h"
 
 enum { FZ_RANKS = 8, FZ_ITEMS = 48, FZ_LISTS = 16, FZ_KEYS = FZ_IN, FZ_PARAMS = 128 };
-enum { FZ_MONITORS = 64, FZ_MOMENTS = 8 };
+enum { FZ_MONITORS = 256, FZ_MOMENTS = 8 };
 
 typedef enum fz_verdict {
     FZ_SAME,
