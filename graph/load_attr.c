@@ -6,11 +6,15 @@
 #include "graph/attr.h"
 
 /* 1e-400, 1e400: written as a number, but with an exponent that none has here. */
-static bool is_beyond_numbers(const char *text)
+static bool is_beyond_numbers(const char *text, dg_arena *arena)
 {
+    size_t n = strcspn(text, "eE");
+    const char *power = text + n + (text[n] != '\0');
     double v;
 
-    return strpbrk(text, "eE") && !text[strspn(text, "0123456789+-.eE")] && !dg_parse_f64(text, &v);
+    power += *power == '+' || *power == '-';
+    return *power && !power[strspn(power, "0123456789")] &&
+           dg_parse_f64(dg_strndup(arena, text, n), &v) && !dg_parse_f64(text, &v);
 }
 
 bool dg_load_attr(dg_loader *l, const dg_item *item, const dg_item_attr *a, const dg_attr *row,
@@ -43,7 +47,7 @@ bool dg_load_attr(dg_loader *l, const dg_item *item, const dg_item_attr *a, cons
         if (near)
             dg_load_error_help(&l->report, "did you mean \"%s\"?", near);
     }
-    if (is_beyond_numbers(text))
+    if (row->kind == DG_ATTR_NUM && is_beyond_numbers(text, l->arena))
         dg_load_error_help(&l->report, "numbers here are 0, or from 1e-323 to 1e308");
     if (row->flags & DG_ATTR_BATCH && strcmp(text, "auto") == 0)
         dg_load_error_help(&l->report,
