@@ -3,10 +3,13 @@
 #include "media/video/module.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <libavcodec/avcodec.h>
 #include <libavdevice/avdevice.h>
@@ -17,6 +20,7 @@
 #include <libswscale/swscale.h>
 
 enum { IO_BYTES = 1 << 16, TICKS = 1000 /* of a second in what is written */ };
+enum { MOST_LATE = 256 }; /* no decoder holds back as many frames */
 
 static void say(char *text, const char *what, int code)
 {
@@ -47,6 +51,7 @@ typedef struct video {
     struct SwsContext *scale;
     int stream;
     bool flushed;
+    int late;   /* failures since then */
     int broken; /* the error that reading ended with */
     int64_t n, damaged;
     double fps, first; /* seconds of the first frame */
@@ -80,13 +85,25 @@ static int refuse_other_file(AVFormatContext *in, AVIOContext **io, const char *
     return AVERROR(EACCES);
 }
 
-static int open_file(video *v, const char *name)
+static int open_file(video *v, const char *name, const char **what)
 {
+    /* O_NONBLOCK: a pipe that nobody writes would block; files do not know it */
+    const int fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    struct stat st;
     uint8_t *buffer;
 
-    v->file = fopen(name, "rbe");
-    if (!v->file)
+    if (fd < 0)
         return AVERROR(errno);
+    if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
+        close(fd);
+        *what = "a file is expected, not a folder, device or pipe";
+        return AVERROR(EINVAL);
+    }
+    v->file = fdopen(fd, "rb");
+    if (!v->file) {
+        close(fd);
+        return AVERROR(ENOMEM);
+    }
     buffer = av_malloc(IO_BYTES);
     v->io = buffer ? avio_alloc_context(buffer, IO_BYTES, 0, v, on_read, NULL, on_seek) : NULL;
     v->in = avformat_alloc_context();
@@ -218,7 +235,7 @@ static void *open_video(const char *name, const char *device, int64_t most_pixel
         say(text, "", AVERROR(ENOMEM));
         return NULL;
     }
-    rc = device ? open_device(v, name, device) : open_file(v, name);
+    rc = device ? open_device(v, name, device) : open_file(v, name, &what);
     if (rc >= 0)
         rc = open_decoder(v, most_pixels, &what);
     if (rc < 0) {
@@ -272,16 +289,14 @@ static int next_frame(void *self, dg_video_now *now, char *text)
 
         if (rc >= 0)
             return take_frame(v, now);
-        if (rc == AVERROR_EOF && v->broken) {
-            say(text, "reading ends", v->broken);
-            return -1;
-        }
-        if (rc == AVERROR_EOF)
-            return 0;
-        if (rc != AVERROR(EAGAIN))
+        if (rc != AVERROR_EOF && rc != AVERROR(EAGAIN))
             v->damaged++;
-        if (v->flushed && rc == AVERROR(EAGAIN))
-            return 0;
+        if (rc == AVERROR_EOF ||
+            (v->flushed && (rc == AVERROR(EAGAIN) || ++v->late == MOST_LATE))) {
+            if (v->broken)
+                say(text, "reading ends", v->broken);
+            return v->broken ? -1 : 0;
+        }
         if (!v->flushed)
             send_packet(v);
     }
