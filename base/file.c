@@ -276,6 +276,11 @@ bool dg_outfile_is_stream(const dg_outfile *f)
     return !f->partial;
 }
 
+const char *dg_outfile_partial(const dg_outfile *f)
+{
+    return f->partial ? f->partial : f->path;
+}
+
 int dg_outfile_patch(dg_outfile *f, size_t at, const void *p, size_t n, dg_diag *d)
 {
     int rc = f->failed ? -DG_EIO : flush(f, d);

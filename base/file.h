@@ -35,6 +35,9 @@ int dg_outfile_patch(dg_outfile *f, size_t at, const void *p, size_t n, dg_diag 
 /* Copies to path what a file holds that this process has open, even if it was deleted. */
 int dg_file_rescue(int fd, const char *path, dg_diag *d) DG_MUST_USE;
 bool dg_outfile_is_stream(const dg_outfile *f);
+/* The file that becomes PATH, for a library that writes it by its name, instead of
+ * dg_outfile_write; of a stream PATH itself. */
+const char *dg_outfile_partial(const dg_outfile *f);
 int dg_outfile_commit(dg_outfile *f, dg_diag *d) DG_MUST_USE;
 void dg_outfile_close(dg_outfile **f);
 /* open, write, commit and close in one */

@@ -24,6 +24,7 @@ typedef struct clip {
     int64_t added, done, found; /* frames, frames, objects */
     double began, said;         /* said: when progress was */
     bool bar;                   /* progress is on the line of standard error */
+    bool has_film, has_lines;   /* written, and in their places */
 } clip;
 
 /* ---- progress -------------------------------------------------------------------------------- */
@@ -177,8 +178,10 @@ static void say_written(const clip *k)
 {
     dg_say("%s: %lld frame%s, %lld found", k->c->name, (long long)k->done, k->done == 1 ? "" : "s",
            (long long)k->found);
-    if (k->done)
-        dg_say("; %s, %s", k->c->film, k->c->lines);
+    if (k->has_film)
+        dg_say("; %s", k->c->film);
+    if (k->has_lines)
+        dg_say("%s%s", k->has_film ? ", " : "; ", k->c->lines);
     dg_say("\n");
 }
 
@@ -196,10 +199,16 @@ int dg_predict_video(dg_predict_clip *c, dg_detector *detector, dg_diag *d)
     if (c->lines)
         DG_TRY(dg_outfile_open(&k.lines, c->lines, d));
     rc = look_at_all(&k, d);
-    end = dg_film_close(&k.film, d);
-    rc = rc < 0 ? rc : end;
-    end = k.lines && k.done ? dg_outfile_commit(k.lines, d) : 0;
-    rc = rc < 0 ? rc : end;
+    if (k.film) {
+        end = dg_film_close(&k.film, d);
+        k.has_film = end == 0;
+        rc = rc < 0 ? rc : end;
+    }
+    if (k.lines && k.done) {
+        end = dg_outfile_commit(k.lines, d);
+        k.has_lines = end == 0;
+        rc = rc < 0 ? rc : end;
+    }
     clear_bar(&k);
     if (c->lines && !c->prints)
         say_written(&k);

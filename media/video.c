@@ -39,6 +39,8 @@ struct dg_film {
     loaded module;
     void *out;
     char *path;
+    dg_outfile *file; /* the module writes it by its name */
+    bool failed;
 };
 
 static dg_where in_file(const char *name)
@@ -228,6 +230,7 @@ static int cannot_write(const dg_film *f, const char *text, dg_diag *d)
 static void free_film(dg_film **f)
 {
     unload(&(*f)->module);
+    dg_outfile_close(&(*f)->file);
     free((*f)->path);
     free(*f);
     *f = NULL;
@@ -247,11 +250,15 @@ int dg_film_open(dg_film **out, const char *path, int w, int h, double fps, dg_d
         *out = NULL;
         return dg_fail(d, DG_EMEMORY, in_file(path), "out-of-memory", "no memory for a video");
     }
-    rc = load(&f->module, path, d);
-    if (rc == 0) {
-        f->out = f->module.m->create(path, w, h, fps, text);
-        rc = f->out ? 0 : cannot_write(f, text, d);
+    DG_TRY(load(&f->module, path, d));
+    if (dg_is_folder(path)) { /* else noticed in the end only */
+        rc = cannot_write(f, "a folder has its name", d);
+        goto out;
     }
+    DG_TRY(dg_outfile_open(&f->file, path, d));
+    f->out = f->module.m->create(dg_outfile_partial(f->file), w, h, fps, text);
+    rc = f->out ? 0 : cannot_write(f, text, d);
+out:
     if (rc < 0)
         free_film(out);
     return rc;
@@ -261,9 +268,10 @@ int dg_film_add(dg_film *f, const dg_image *im, double seconds, dg_diag *d)
 {
     char text[DG_VIDEO_TEXT] = "";
 
-    return f->module.m->add(f->out, im->rgb, im->w, im->h, seconds, text) < 0
-               ? cannot_write(f, text, d)
-               : 0;
+    if (f->module.m->add(f->out, im->rgb, im->w, im->h, seconds, text) == 0)
+        return 0;
+    f->failed = true;
+    return cannot_write(f, text, d);
 }
 
 int dg_film_close(dg_film **f, dg_diag *d)
@@ -273,8 +281,12 @@ int dg_film_close(dg_film **f, dg_diag *d)
 
     if (!*f)
         return 0;
-    if ((*f)->module.m->finish((*f)->out, text) < 0)
+    if ((*f)->module.m->finish((*f)->out, text) < 0 && !(*f)->failed)
         rc = cannot_write(*f, text, d);
+    if ((*f)->failed)
+        rc = -DG_EIO; /* reported when adding failed */
+    if (rc == 0)
+        rc = dg_outfile_commit((*f)->file, d);
     free_film(f);
     return rc;
 }
