@@ -177,8 +177,6 @@ static int load_graph(dg_run *run, const dg_run_options *o, dg_diag *d)
     dg_pipeline *p = &run->pipeline;
     int rc;
 
-    DG_TRY(open_registry(run, o, d));
-    DG_TRY(read_graph(run, o, d));
     /* a detector only evaluates: one image at a time */
     if (p->graph->open_batch.most && p->graph->train && !o->no_pretrained) {
         DG_TRY(dg_choose_batch(p, o, &run->world, run->arena, d));
@@ -209,16 +207,27 @@ static void add_observers(dg_run *run)
     run->programs->conf.n_observers = n;
 }
 
-static int read_pipeline(dg_run *run, const dg_run_options *o, dg_diag *d)
+/* What a rank may fail at by itself, before any word between the ranks. */
+static int read_texts(dg_run *run, const dg_run_options *o, dg_diag *d)
 {
-    dg_pipeline *p = &run->pipeline;
-    dg_monitors *monitors;
     int rc;
 
     if (o->debug)
         DG_TRY(dg_debug_parse(&run->programs->conf.debug.what, o->debug, d));
     run->programs->conf.debug.tell = dg_run_log_debug;
     run->programs->conf.debug.ctx = run->log;
+    DG_TRY(open_registry(run, o, d));
+    DG_TRY(read_graph(run, o, d));
+out:
+    return rc;
+}
+
+static int read_pipeline(dg_run *run, const dg_run_options *o, dg_diag *d)
+{
+    dg_pipeline *p = &run->pipeline;
+    dg_monitors *monitors;
+    int rc;
+
     DG_TRY(load_graph(run, o, d));
     p->seed = o->has_seed ? o->seed : p->graph->seed;
     DG_TRY(dg_pool_check(run->log->env.threads, d));
@@ -311,7 +320,9 @@ int dg_run_open_unmade(dg_run **out, const dg_run_options *o, const dg_world *wo
     int rc;
 
     *out = make_run(o, world);
-    rc = read_pipeline(*out, o, d);
+    DG_TRY(read_texts(*out, o, d));
+    DG_TRY(read_pipeline(*out, o, d));
+out:
     if (rc < 0)
         dg_run_close(out);
     return rc;
@@ -325,6 +336,8 @@ int dg_run_open_rank(dg_run **out, const dg_run_options *options, const dg_world
 
     memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
     run = make_run(&o, world);
+    /* twice: all choose the batch together, in the second part */
+    DG_TRY(dg_world_agree(&run->world, read_texts(run, &o, d), "read the pipeline", d));
     DG_TRY(dg_world_agree(&run->world, read_pipeline(run, &o, d), "read the pipeline", d));
     DG_TRY(open_device_comm(run, d));
     DG_TRY(dg_control_hooks_meet_pipeline(run, d));
