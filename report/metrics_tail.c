@@ -1,5 +1,6 @@
-/* metrics_tail.c: see metrics_tail.h. A file that has become shorter, or is another one, belongs
- * to a restarted or resumed run, and is read from the start. */
+/* metrics_tail.c: see metrics_tail.h. A file that has become shorter, is another one, or begins
+ * with other bytes (a file system may give a deleted file's number to the next one) belongs to a
+ * restarted or resumed run, and is read from the start. */
 #include "report/metrics_tail.h"
 
 #include <fcntl.h>
@@ -8,19 +9,24 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/diag.h"
 #include "base/file.h"
+#include "base/str.h"
 #include "media/json.h"
 #include "report/history.h"
 
+enum { HEAD = 1024 };           /* bytes: a few lines, with times that no two runs share */
 static const double KEEP = 0.9; /* weight of the old running mean per step */
 
 struct dg_metrics_tail {
     dg_arena *arena, *look; /* look: owns the latest result's texts */
     const char *metrics, *run, *folder, *control;
     long at;
-    ino_t file; /* whose bytes before `at` were read */
+    ino_t file;    /* whose bytes before `at` were read */
+    size_t n_head; /* of those, the first up to HEAD, and their hash */
+    uint64_t head;
     dg_now now;
     double sum; /* of the losses of the trail's last, unfinished part */
     int n_sum;
@@ -137,6 +143,22 @@ static void take_line(dg_metrics_tail *f, const dg_json *o)
     mean_in(&n->wait_share, dg_json_number(o, "wait_seconds") / seconds);
 }
 
+static uint64_t hash_head(int fd, size_t n)
+{
+    char bytes[HEAD];
+    const ssize_t got = n ? pread(fd, bytes, n, 0) : 0;
+
+    return dg_hash64(0, bytes, got > 0 ? (size_t)got : 0);
+}
+
+static bool is_another(const dg_metrics_tail *f, int fd)
+{
+    struct stat st;
+
+    return fstat(fd, &st) == 0 && (st.st_ino != f->file || st.st_size < f->at ||
+                                   (f->n_head && hash_head(fd, f->n_head) != f->head));
+}
+
 /* Reads complete lines; the last one may still be being written. */
 static void read_more(dg_metrics_tail *f)
 {
@@ -152,10 +174,11 @@ static void read_more(dg_metrics_tail *f)
         dg_diag_close(&ignored);
         return;
     }
-    if (fstat(fileno(file), &st) == 0 && (st.st_ino != f->file || st.st_size < f->at)) {
+    if (is_another(f, fd)) {
         f->now = nothing;
         f->at = 0;
-        f->file = st.st_ino;
+        f->n_head = 0;
+        f->file = fstat(fd, &st) == 0 ? st.st_ino : 0;
         f->evaluated = f->gap = f->part = 0;
         f->sum = f->n_sum = 0;
     }
@@ -168,6 +191,10 @@ static void read_more(dg_metrics_tail *f)
             take_line(f, o);
         dg_arena_close(&a);
         f->at += n;
+    }
+    if (f->n_head < HEAD) {
+        f->n_head = f->at < HEAD ? (size_t)f->at : HEAD;
+        f->head = hash_head(fd, f->n_head);
     }
     free(line);
     fclose(file);

@@ -117,6 +117,8 @@ def deleted():
 
 def restarted():
     v = Viewer()
+    v.run(lambda r: r["now"]["step"] == 3)
+    os.unlink(folder + "/metrics.jsonl")  # a file system may give its number to the new one
     with open(folder + "/other", "w") as f:  # longer than the old one: only the file itself tells
         f.write('{"step":1,"epoch":0,"loss":5}\n' * 400)
     os.rename(folder + "/other", folder + "/metrics.jsonl")
