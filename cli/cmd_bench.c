@@ -14,6 +14,7 @@
 #include "config.h"
 #include "report/memory_info.h"
 #include "report/profile.h"
+#include "runtime/fit_batch.h"
 #include "runtime/programs.h"
 #include "runtime/step.h"
 
@@ -399,11 +400,30 @@ static void print_json(const bench *b)
     dg_str_free(&s);
 }
 
+/* Sets the batch that the pipeline leaves open, as a run would; sets has room for one more. */
+static void choose_batch(dg_run_options *how, const char **sets, dg_arena *a)
+{
+    const dg_world alone = { .ranks = 1, .nodes = 1, .local_ranks = 1 };
+    dg_diag *ignored = dg_diag_open(); /* the run is opened once more, and says it then */
+    dg_run *run;
+    dg_fit fit;
+    int most = 0;
+
+    if (dg_run_open_unmade(&run, how, &alone, ignored) == 0)
+        most = dg_run_pipeline(run)->graph->open_batch.most;
+    dg_run_close(&run);
+    dg_diag_close(&ignored);
+    if (most) {
+        dg_fit_batch(&fit, how, &alone, most);
+        sets[how->n_sets++] = dg_printf(a, "batch=%d", fit.batch);
+    }
+}
+
 static int run_bench(const opts *o, const char *file, dg_arena *a)
 {
     bench b = { .arena = a, .profile = dg_profile_open() };
     dg_diag *d = dg_diag_open();
-    const char **sets = DG_NEW_N(a, o->sets.n + 1, const char *);
+    const char **sets = DG_NEW_N(a, o->sets.n + 2, const char *);
     int rc, n = o->sets.n;
 
     if (n)
@@ -411,7 +431,7 @@ static int run_bench(const opts *o, const char *file, dg_arena *a)
     if (o->batch > 0)
         sets[n++] = dg_printf(a, "batch=%lld", (long long)o->batch);
 
-    const dg_run_options how = {
+    dg_run_options how = {
         .size = sizeof how,
         .file = file,
         .n_sets = n,
@@ -421,9 +441,10 @@ static int run_bench(const opts *o, const char *file, dg_arena *a)
         .program = "detrgraph " PACKAGE_VERSION,
         .threads = (int)o->threads,
         .no_pretrained = true,
-        .log = dg_log_warning,
     };
 
+    choose_batch(&how, sets, a);
+    how.log = dg_log_warning; /* of the run itself */
     DG_TRY(dg_run_open(&b.run, &how, d));
     b.programs = dg_run_programs(b.run);
     DG_TRY(measure_all(&b, o, d));
@@ -458,7 +479,7 @@ const dg_verb dg_verb_bench = {
     .args = "FILE [--size S] [--batch B] [--precision f32|bf16] [--steps N] [--format json]",
     .brief = "Benchmark training steps: images/s, time per node and op, memory.",
     .doc = "Runs whole training steps on one batch of random images with about seven objects each; "
-           "reads no data.",
+           "reads no data. A batch=\"auto\" is the largest that fits into memory, as in a run.",
     .examples = examples,
     .options = options,
     .size = sizeof(opts),
