@@ -273,6 +273,16 @@ static void set_result(dg_proof *p, const dg_node *node, const dg_rule *r, const
     out->present = fires; /* of a broadcast, too: a root that lacks its operand sends zeros */
 }
 
+/* What a root or voters may lack is there for all: whatever the operand needed, the result needs
+ * only that the node fires. */
+static void set_there(dg_seen *key, const dg_seen *record)
+{
+    key->may = record->may;
+    key->at = record->at;
+    key->needs = record->needs;
+    key->enough = record->enough;
+}
+
 /* Sets the results; for a record, per key. */
 static void set_results(dg_proof *p, const dg_node *node, const dg_rule *r, const dg_seen *in,
                         dg_vary fires, uint32_t axes, dg_seen *out)
@@ -288,6 +298,8 @@ static void set_results(dg_proof *p, const dg_node *node, const dg_rule *r, cons
         key.present = dg_vary_join(key.present, in->present); /* a key is missing with its record */
         keys[i] = in->keys[i];
         keys[i].seen.flag = ++p->n_values;
+        if (r->kind == DG_RULE_BROADCAST || r->kind == DG_RULE_AGREE)
+            set_there(&keys[i].seen, out);
         set_results(p, node, r, &key, fires, axes, &keys[i].seen);
     }
 }
