@@ -227,7 +227,8 @@ static pid_t spawn(toy *t, const start *s, int rank, int fd)
         [FOLDER] = t->folder,
         [OUT] = toy_path(t, s->out),
         [PRECISION] = dg_strdup(a, s->precision ? s->precision : "f64"),
-        [BATCH] = dg_printf(a, "batch=%d", (int)(s->global ? s->global : 8) / s->ranks),
+        [BATCH] = s->batch ? dg_strdup(a, s->batch)
+                           : dg_printf(a, "batch=%d", (int)(s->global ? s->global : 8) / s->ranks),
         [LR] = dg_printf(a, "lr=%s", s->lr ? s->lr : "1e-2"),
         [STEPS] = dg_printf(a, "%d", (int)s->steps),
         [RESUME] = s->resume ? "1" : "0",

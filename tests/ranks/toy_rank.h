@@ -16,6 +16,7 @@ typedef struct start {
     int64_t global;        /* images of a step over all ranks; 0: 8 */
     int64_t steps;         /* stop after so many; 0: the pipeline's end */
     bool resume;
+    const char *batch; /* "batch=auto", say, instead of a part of `global` */
     const char *lr;    /* NULL: 1e-2 */
     int odd;           /* this rank does something of its own: */
     const char *trick; /*   "kill N", "stop N" after step N; "weights", "text", "width"; NULL */
