@@ -227,11 +227,11 @@ typedef struct dg_further {
  * a plugin may have built with fewer members; the macro gives it. */
 DG_PUBLIC int dg_sample_further_sized(dg_sample *out, size_t size, const dg_sample *sm,
                                       dg_draw *draw, dg_diag *d) DG_MUST_USE;
+/* The same, for plugins from before dg_sample had part_w; others get the macro. */
+DG_PUBLIC int dg_sample_further(dg_sample *out, const dg_sample *sm, dg_draw *draw, dg_diag *d)
+    DG_MUST_USE;
 #define dg_sample_further(out, sm, draw, d) \
     dg_sample_further_sized(out, sizeof(dg_sample), sm, draw, d)
-/* The same, for plugins from before dg_sample had part_w. */
-DG_PUBLIC int(dg_sample_further)(dg_sample *out, const dg_sample *sm, dg_draw *draw, dg_diag *d)
-    DG_MUST_USE;
 
 /* Arguments of `supply`. */
 typedef struct dg_supply_args {
