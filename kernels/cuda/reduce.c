@@ -17,7 +17,8 @@ enum {
     FEW = 4096,        /* partial results that one block joins */
     MOST_GROUPS = 4096 /* of 32 outputs; where there are more, threads are many enough */
 };
-_Static_assert(DG_CUDA_CALLS *MOST_GROUPS <= DG_CUDA_COUNTERS, "a launch's calls have their own");
+_Static_assert((int)DG_CUDA_CALLS *(int)MOST_GROUPS <= (int)DG_CUDA_COUNTERS,
+               "a launch's calls have their own");
 
 typedef struct reduction {
     const real *x;
