@@ -176,8 +176,8 @@ static bool is_stream(const char *path)
     return !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
 }
 
-/* Opens a stream for writing, at its end, because `>>FILE` is opened anew here. A pipe that nobody
- * reads is an error after a while: it must not stop a run. */
+/* Opens a stream for writing, at its end, because `>>FILE` is opened anew here. A pipe without a
+ * reader is an error after a while: it must not stop a run. */
 static int open_stream(const char *path)
 {
     int fd = -1;

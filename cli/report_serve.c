@@ -2,7 +2,7 @@
  * the server give it away, and tell viewers what has changed as server-sent events: "now" with the
  * numbers of `top` every second, "page" with the sums of the page's sections. A viewer gets the
  * newest state only, however slowly it reads. The runs are not asked for anything that `top` does
- * not ask for, and not at all while nobody looks. */
+ * not ask for, and not at all without a viewer. */
 #include "cli/report_serve.h"
 
 #include <pthread.h>

@@ -60,7 +60,7 @@ struct dg_exec {
     int n_observers;
     bool timed;        /* an observer wants the times of instructions */
     bool at_once;      /* and one wants to be told before the next begins */
-    dg_timing *timing; /* by the device's clock; NULL: it has none, or nobody has asked */
+    dg_timing *timing; /* by the device's clock; NULL: no clock, or not asked for yet */
     bool host_places;  /* one wants to be called at every place */
     dg_piece *pieces;  /* per instruction; NULL: the backend does not record */
     dg_debug debug;

@@ -277,7 +277,7 @@ static enum MHD_Result refuse(const dg_http *s, struct MHD_Connection *c, int st
     return send_reply(s, c, &r);
 }
 
-/* True if the request is for this machine by a name that nobody can give to another. */
+/* True if the request names this machine by a name that always means it, not by a host name. */
 static bool is_for_loopback(const dg_http *s, struct MHD_Connection *c)
 {
     const char *const names[] = { "localhost", "127.0.0.1", "[::1]",

@@ -87,7 +87,7 @@ static int refuse_other_file(AVFormatContext *in, AVIOContext **io, const char *
 
 static int open_file(video *v, const char *name, const char **what)
 {
-    /* O_NONBLOCK: a pipe that nobody writes would block; files do not know it */
+    /* O_NONBLOCK: opening a pipe without a writer would block; for files it changes nothing */
     const int fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     struct stat st;
     uint8_t *buffer;

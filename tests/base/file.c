@@ -308,7 +308,7 @@ static void what_is_no_file(void **state)
     close(fd);
     assert_int_equal(lstat(path, &st), 0);
     assert_true(S_ISFIFO(st.st_mode));
-    /* nobody reads it now: a plain open would wait for ever */
+    /* it has no reader now: a plain open would wait for ever */
     assert_int_equal(dg_file_write(path, "abc", 3, p->d), -DG_EIO);
     assert_string_equal(dg_diag_at(p->d, 0)->text,
                         "it is a pipe that no program reads, or a socket");

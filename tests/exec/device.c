@@ -121,7 +121,7 @@ static void count_end(void *ctx, int monitor)
     c->ended++;
 }
 
-/* Where its flag is 0, a value is zeros that nobody may compare. */
+/* Where its flag is 0, a value is zeros, which must not be compared. */
 static void what_is_absent_is_not_shown(void **state)
 {
     (void)state;
