@@ -32,7 +32,7 @@ static void build_skipped(rig *r, dg_val x, dg_val flag)
 {
     dg_val u = dg_mean(r->b, x, DG_ALL_AXES, false), v = dg_exp(r->b, u), skipped;
 
-    dg_result(r->b, "before", dg_add(r->b, u, u));
+    dg_result(r->b, "before", dg_add(r->b, v, v));
     dg_guard_begin(r->b, flag);
     skipped = dg_add(r->b, u, v);
     dg_guard_end(r->b, 1, &skipped);
