@@ -130,6 +130,20 @@ static void check_visited(dg_proof *p)
     }
 }
 
+/* Reports a training whose ranks take unequally many steps: a run's ranks end each step together,
+ * even if nothing in it meets and it keeps no state. */
+static void check_steps(dg_proof *p)
+{
+    dg_vary v = dg_vary_only(p->clock->rate, p->live);
+
+    if (v.axes)
+        dg_vary_fault(p, "DG-RATE", p->scope->where, v,
+                      "<train> may take more steps on some ranks of %s than on others, and a run's "
+                      "ranks take each step together",
+                      dg_vary_name(p, v.axes))
+            ->help = dg_vary_advice(p, v, NULL);
+}
+
 static void prove_scope(dg_proof *p, const dg_scope *s)
 {
     int before = p->faults.n, listed = p->monitors ? p->monitors->list.n : 0;
@@ -163,6 +177,8 @@ static void prove_scope(dg_proof *p, const dg_scope *s)
     }
     check_visited(p);
     dg_vary_severed(p);
+    if (p->faults.n == before)
+        check_steps(p);
     p->shared = p->clock->shared;
 }
 

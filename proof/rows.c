@@ -348,11 +348,6 @@ static void apply_flags(dg_proof *p, dg_visit *v)
             out->partial.axes = 0;
             out->value = v->zeros;
         }
-        if (flags & DG_PORT_DROPS && out->changes) /* another item takes the place */
-            out->size = dg_vary_join(out->size,
-                                     dg_vary_step(p, out->value, v->node, v->node->where,
-                                                  dg_printf(p->arena, "flag %d", v->node->number),
-                                                  "%s may drop items", dg_vary_called(p, v->node)));
         if (flags & DG_PORT_EMPTY_ABSENT && !v->node->connect) {
             dg_vary step = dg_vary_step(p, out->value, v->node, v->node->where,
                                         dg_printf(p->arena, "flag %d", v->node->number), "%s %s",

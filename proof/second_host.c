@@ -156,8 +156,6 @@ static flow flow_of(const host *m, const dg_node *node)
             add(&out.value, m->h->live, node, "has values of this rank's own");
         if (flags & DG_PORT_INVARIANT)
             out.value = (dg_second_cause){ 0 };
-        if (flags & DG_PORT_DROPS && out.changes) /* another item takes the place */
-            join(&out.size, &out.value);
     }
     if (!node->exact)
         add(&out.value, m->h->live, node, not_exact);

@@ -32,7 +32,7 @@ enum {
     DG_PORT_OUT = 1,
     DG_PORT_OPTIONAL = 2,      /* input: may stay unwired */
     DG_PORT_MAIN = 4,          /* output: the one that a bare @id means, if there are several */
-    DG_PORT_DROPS = 8,         /* output: may emit fewer items than it takes (rate) */
+    DG_PORT_DROPS = 8,         /* output: may drop samples, which others then replace */
     DG_PORT_EMPTY_ABSENT = 16, /* output: absent if the input holds nothing (presence) */
     /* output: differs between ranks whatever the inputs (random numbers or files of its own) */
     DG_PORT_VARIES = 32,

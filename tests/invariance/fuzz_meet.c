@@ -6,8 +6,9 @@
 #include "tests/invariance/fuzz_machine.h"
 
 const char *const fz_verdicts[FZ_N_VERDICTS] = {
-    "same",       "another collective", "another count", "waits for ever", "state",
-    "normaliser", "dealt twice",        "never ready",   "a false alarm",  "multiplied",
+    "same",          "another collective", "another count", "waits for ever",
+    "state",         "normaliser",         "dealt twice",   "never ready",
+    "a false alarm", "multiplied",         "other steps",
 };
 
 void fz_part(fz_sim *s, fz_verdict kind, const char *fmt, ...)

@@ -309,6 +309,9 @@ static void compare_states(fz_sim *s)
 
     for (int r = 1; r < s->n_ranks; r++) {
         compare_choices(s, &s->rank[0], &s->rank[r]);
+        if (s->rank[r].batches != s->rank[0].batches)
+            fz_part(s, FZ_OTHER_STEPS, "rank 0 takes %d batches, rank %d %d", s->rank[0].batches, r,
+                    s->rank[r].batches);
         if (s->texts)
             fz_compare_spaces(s, &s->rank[0], &s->rank[r]);
         for (int i = 0; i < FZ_NODES + FZ_PARAMS; i++) {

@@ -25,6 +25,7 @@ typedef enum fz_verdict {
     FZ_NEVER_READY, /* a bucket waits for a gradient that no wire can give */
     FZ_FALSE_ALARM, /* a monitor stops a run that is right */
     FZ_MULTIPLIED,  /* in no run did the operands of a sum differ: it multiplies */
+    FZ_OTHER_STEPS, /* a rank takes more steps of the training than another */
     FZ_N_VERDICTS,
 } fz_verdict;
 extern const char *const fz_verdicts[FZ_N_VERDICTS];

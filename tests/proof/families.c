@@ -167,12 +167,13 @@ static const char *untrue_row(const member *m)
                : "";
 }
 
-/* A node that drops items: another takes the place, and its size. */
+/* A node that drops items: another takes the place, at the size that the batch has. Only plans that
+ * each rank makes for itself choose other sizes. */
 static const char *dropped_items(const member *m)
 {
     enum { SEVERAL_SIZES = 2 };
 
-    return of(m, "drops") && of(m, "sizes") >= SEVERAL_SIZES && of(m, "meet") ? "DG-SHAPE" : "";
+    return of(m, "plan") && of(m, "sizes") >= SEVERAL_SIZES && of(m, "meet") ? "DG-SHAPE" : "";
 }
 
 static const family families[] = {
