@@ -219,24 +219,6 @@ static int place(const dg_proof *p, const dg_visit *v)
     return grouped && !open ? meet(at, group) : at;
 }
 
-/* True if all readers of this node take part without its outputs: then its absence loses
- * nothing. */
-static bool only_lacked(const dg_proof *p, const dg_node *node)
-{
-    const dg_scope *s = node->scope;
-    int n = 0;
-
-    for (int i = node->index + 1; i < s->n_nodes && node->on >= 0; i++)
-        for (int k = 0; k < s->nodes[i]->n_in; k++) {
-            if (s->nodes[i]->in[k].from != node)
-                continue;
-            n++;
-            if (!may_lack(p, s->nodes[i], k))
-                return false;
-        }
-    return n > 0;
-}
-
 /* True if something keeps the node from firing where its scope does: its guard, its rank, what it
  * needs. Otherwise it always fires, and connect has nothing to replace: what is missing inside its
  * model, or among its keys, stays missing. */
@@ -289,7 +271,7 @@ void dg_vary_activate(dg_proof *p, dg_visit *v)
     v->zeros = v->filled ? v->own : (dg_vary){ 0 };
     if (v->filled)
         return;
-    if (v->guard.axes || (on.axes && !only_lacked(p, node)))
+    if (v->guard.axes || on.axes)
         dg_vary_root(p, node, DG_ABSENT_NODE, dg_vary_join(v->guard, on), v->flag);
     else if (node->when.from)
         dg_vary_root(p, node, DG_ABSENT_NODE, (dg_vary){ 0 }, v->flag);
