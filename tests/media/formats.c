@@ -1,14 +1,7 @@
 /* formats: WebP and TIFF of every kind become the pixels that others make of them; what is cut,
  * damaged or a bomb becomes an error before memory is taken; builds without their libraries name
  * the package. */
-#include "tests/media/place.h"
-
-#include "media/image.h"
-
-static uint64_t hash(const dg_image *im)
-{
-    return dg_fnv1a(im->rgb, (size_t)im->w * (size_t)im->h * 3);
-}
+#include "tests/media/images.h"
 
 static const char *format(place *p, const char *name)
 {
@@ -28,31 +21,10 @@ static bool is_read(const char *name)
 #endif
 }
 
-/* Every line of formats.txt: name, width, height, hash of the pixels. */
-static void each_expected(place *p,
-                          void (*check)(place *p, const char *name, int w, int h, uint64_t hash))
-{
-    char *text, *line, *rest;
-    size_t n;
-    int cases = 0;
-
-    assert_int_equal(dg_file_read(&text, &n, format(p, "formats.txt"), 0, p->d), 0);
-    for (line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest), cases++) {
-        char name[64];
-        int w, h;
-        unsigned long long want;
-
-        assert_int_equal(sscanf(line, "%63s %d %d %llx", name, &w, &h, &want), 4);
-        check(p, name, w, h, want);
-    }
-    assert_int_equal(cases, 19);
-    dg_free(text);
-}
-
 static void check_pixels(place *p, const char *name, int w, int h, uint64_t want)
 {
     dg_image im;
-    int got_w, got_h, rc;
+    int rc;
 
     dg_scratch_reset(p->s);
     rc = dg_image_read(&im, p->s, format(p, name), p->d);
@@ -63,18 +35,17 @@ static void check_pixels(place *p, const char *name, int w, int h, uint64_t want
     }
     if (rc < 0)
         fail_msg("%s: %s", name, dg_diag_text(p->d));
-    assert_int_equal(im.w, w);
-    assert_int_equal(im.h, h);
-    if (hash(&im) != want)
-        fail_msg("%s decodes to other pixels", name);
-    assert_int_equal(dg_image_size(&got_w, &got_h, format(p, name), p->d), 0);
-    assert_int_equal(got_w, w);
-    assert_int_equal(got_h, h);
+    check_read(p, format(p, name), &im, w, h, want);
+}
+
+static void each_kind(place *p, check_image *check)
+{
+    each_expected(p, format(p, "formats.txt"), 19, check);
 }
 
 static void every_kind(void **state)
 {
-    each_expected(*state, check_pixels);
+    each_kind(*state, check_pixels);
     no_diagnostics(*state);
 }
 
@@ -98,7 +69,7 @@ static void check_beginnings(place *p, const char *name, int w, int h, uint64_t 
         dg_scratch_reset(p->s);
         rc = dg_image_decode(&im, p->s, cut, k, name, p->d);
         if (rc == 0) {
-            assert_true(!webp && hash(&im) == want);
+            assert_true(!webp && image_hash(&im) == want);
             assert_true(dg_tiff_is_whole(cut, k));
         } else {
             assert_int_equal(rc, -DG_EINPUT);
@@ -114,7 +85,7 @@ static void check_beginnings(place *p, const char *name, int w, int h, uint64_t 
 
 static void beginnings(void **state)
 {
-    each_expected(*state, check_beginnings);
+    each_kind(*state, check_beginnings);
     no_diagnostics(*state);
 }
 

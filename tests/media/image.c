@@ -1,54 +1,24 @@
 /* image: pictures of every kind become what Pillow makes of them; broken ones become errors;
  * writers. */
-#include "tests/media/place.h"
-
-#include "media/image.h"
-
-static uint64_t hash(const dg_image *im)
-{
-    return dg_fnv1a(im->rgb, (size_t)im->w * (size_t)im->h * 3);
-}
-
-/* Every line of data/images.txt: name, width, height, hash of the pixels. */
-static void each_expected(place *p,
-                          void (*check)(place *p, const char *name, int w, int h, uint64_t hash))
-{
-    char *text, *line, *rest;
-    size_t n;
-    int cases = 0;
-
-    assert_int_equal(dg_file_read(&text, &n, data(p, "images.txt"), 0, p->d), 0);
-    for (line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest), cases++) {
-        char name[64];
-        int w, h;
-        unsigned long long want;
-
-        assert_int_equal(sscanf(line, "%63s %d %d %llx", name, &w, &h, &want), 4);
-        check(p, name, w, h, want);
-    }
-    assert_int_equal(cases, 24);
-    dg_free(text);
-}
+#include "tests/media/images.h"
 
 static void check_pixels(place *p, const char *name, int w, int h, uint64_t want)
 {
     dg_image im;
-    int got_w, got_h;
 
     dg_scratch_reset(p->s);
     assert_int_equal(dg_image_read(&im, p->s, data(p, name), p->d), 0);
-    assert_int_equal(im.w, w);
-    assert_int_equal(im.h, h);
-    if (hash(&im) != want)
-        fail_msg("%s decodes to other pixels", name);
-    assert_int_equal(dg_image_size(&got_w, &got_h, data(p, name), p->d), 0);
-    assert_int_equal(got_w, w);
-    assert_int_equal(got_h, h);
+    check_read(p, data(p, name), &im, w, h, want);
+}
+
+static void each_kind(place *p, check_image *check)
+{
+    each_expected(p, data(p, "images.txt"), 24, check);
 }
 
 static void every_kind(void **state)
 {
-    each_expected(*state, check_pixels);
+    each_kind(*state, check_pixels);
     no_diagnostics(*state);
 }
 
@@ -72,7 +42,7 @@ static void check_beginnings(place *p, const char *name, int w, int h, uint64_t 
         rc = dg_image_decode(&im, p->s, cut, k, name, p->d);
         if (rc == 0) {
             assert_true(k + 3 > n && dg_is_jpeg(cut, k));
-            assert_true(hash(&im) == want);
+            assert_true(image_hash(&im) == want);
         } else {
             assert_int_equal(rc, -DG_EINPUT);
             check_only(p->d,
@@ -85,7 +55,7 @@ static void check_beginnings(place *p, const char *name, int w, int h, uint64_t 
 
 static void beginnings(void **state)
 {
-    each_expected(*state, check_beginnings);
+    each_kind(*state, check_beginnings);
     no_diagnostics(*state);
 }
 
@@ -201,7 +171,7 @@ static void written(void **state)
     assert_int_equal(dg_image_read(&im, p->s, data(p, "444.jpg"), p->d), 0);
     assert_int_equal(dg_image_write(temporary(p, "x.png"), &im, p->d), 0);
     assert_int_equal(dg_image_read(&back, p->s, temporary(p, "x.png"), p->d), 0);
-    assert_true(hash(&im) == hash(&back));
+    assert_true(image_hash(&im) == image_hash(&back));
     assert_int_equal(dg_image_write(temporary(p, "x.jpg"), &im, p->d), 0);
     assert_int_equal(dg_image_read(&back, p->s, temporary(p, "x.jpg"), p->d), 0);
     for (int i = 0; i < im.w * im.h * 3; i++)
