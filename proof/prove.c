@@ -130,12 +130,15 @@ static void check_visited(dg_proof *p)
     }
 }
 
-/* Reports a training whose ranks take unequally many steps: a run's ranks end each step together,
- * even if nothing in it meets and it keeps no state. */
-static void check_steps(dg_proof *p)
+/* Reports a training whose ranks take unequally many steps, if nothing from `before` on is an error:
+ * a run's ranks end each step together, even if nothing in it meets and it keeps no state. */
+static void check_steps(dg_proof *p, int before)
 {
     dg_vary v = dg_vary_only(p->clock->rate, p->live);
 
+    for (int i = before; i < p->faults.n; i++)
+        if (!p->faults.items[i].warning)
+            return;
     if (v.axes)
         dg_vary_fault(p, "DG-RATE", p->scope->where, v,
                       "<train> may take more steps on some ranks of %s than on others, and a run's "
@@ -177,8 +180,7 @@ static void prove_scope(dg_proof *p, const dg_scope *s)
     }
     check_visited(p);
     dg_vary_severed(p);
-    if (p->faults.n == before)
-        check_steps(p);
+    check_steps(p, before);
     p->shared = p->clock->shared;
 }
 
