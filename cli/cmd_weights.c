@@ -22,7 +22,7 @@
 typedef struct opts {
     dg_words sets;
     const char *pipeline, *to, *out, *which, *tolerance, *format;
-    bool statistics, partial, force, half;
+    bool statistics, partial, force, half, free_size;
 } opts;
 
 static const dg_option options[] = {
@@ -39,6 +39,8 @@ static const dg_option options[] = {
       "import: keep initial values for what the file lacks" },
     { "half", DG_OPTION_FLAG, offsetof(opts, half), NULL, NULL,
       "export --to onnx: store the weights as 16-bit floats, in half the space" },
+    { "free-size", DG_OPTION_FLAG, offsetof(opts, free_size), NULL, NULL,
+      "export --to onnx: take images of any size, in multiples of 32 pixels (RT-DETR)" },
     { "force", DG_OPTION_FLAG, offsetof(opts, force), NULL, NULL,
       "fetch: anew, also if it is there or another file than before" },
     { "statistics", DG_OPTION_FLAG, offsetof(opts, statistics), NULL, NULL,
@@ -159,17 +161,22 @@ static int export_onnx(call *c, dg_run *run)
     const dg_graph *g = p->graph;
     dg_onnx_source from = {
         .graph = g,
-        .program = g->n_evaluates ? dg_programs_of(programs, g->evaluates[0])->program : NULL,
+        .params = programs->conf.params,
         .store = programs->store,
         .space = DG_WEIGHTS,
         .versions = p->versions,
         .threshold = -1,
         .half = c->o->half,
+        .free_size = c->o->free_size,
     };
     dg_trained t;
     int rc;
 
     if (g->n_evaluates) {
+        const dg_compiled *largest = dg_programs_of(programs, g->evaluates[0]);
+
+        from.program = largest->program;
+        from.size = largest->size;
         from.names = dg_class_names(&from.n_names, g, g->evaluates[0], c->arena);
         if (!c->o->pipeline &&
             dg_trained_find(&t, c->files[0], NULL, true, 0, NULL, c->arena, c->d) == 0)
@@ -280,7 +287,7 @@ static const dg_action actions[] = {
     { "inspect", "PATH", "", "which statistics format" },
     { "diff", "PATH PATH", "", "which tolerance format" },
     { "import", "PATH", "out", "pipeline set which partial" },
-    { "export", "PATH", "to out", "pipeline set which half" },
+    { "export", "PATH", "to out", "pipeline set which half free-size" },
     { "fetch", "NAME|URL", "", "force" },
     { "list", "", "", "" },
     { 0 },
@@ -309,8 +316,9 @@ static bool misused(call *c, const dg_words *words, bool makes)
                      "safetensors or what --to says; "
                      "give it such a name\n",
                      o->out);
-    else if (o->half && strcmp(o->to, "onnx") != 0)
-        dg_say_error("detrgraph weights export: --half is for --to onnx only\n");
+    else if ((o->half || o->free_size) && strcmp(o->to, "onnx") != 0)
+        dg_say_error("detrgraph weights export: --%s is for --to onnx only\n",
+                     o->half ? "half" : "free-size");
     else if (o->tolerance && (!dg_parse_f64(o->tolerance, &c->tolerance) || !(c->tolerance >= 0)))
         dg_say_error("detrgraph weights diff: --tolerance %s: a number from 0 is expected\n",
                      o->tolerance);

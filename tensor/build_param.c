@@ -165,6 +165,15 @@ dg_val dg_const(dg_build *b, dg_shape shape, const double *values)
     return constant(b, DG_REAL, shape, values, (size_t)dg_shape_elements(shape) * sizeof *values);
 }
 
+dg_val dg_const_of_maps(dg_build *b, dg_val constant, dg_of_maps rule, const dg_levels *levels)
+{
+    dg_value *v = dg_value_of(b, constant);
+
+    if (v)
+        v->maps = dg_memdup(b->arena, &(dg_maps){ rule, *levels }, sizeof *v->maps);
+    return constant;
+}
+
 dg_val dg_const_i32(dg_build *b, dg_shape shape, const int32_t *values)
 {
     return constant(b, DG_I32, shape, values, (size_t)dg_shape_elements(shape) * sizeof *values);

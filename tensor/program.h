@@ -71,6 +71,12 @@ void dg_params_init_part(const dg_params *p, int i, uint64_t seed, int64_t from,
 
 /* ---- values and instructions ----------------------------------------------------------------- */
 
+/* As dg_const_of_maps says. */
+typedef struct dg_maps {
+    dg_of_maps rule;
+    dg_levels levels;
+} dg_maps;
+
 typedef struct dg_value {
     dg_dtype dtype; /* DG_REAL until the precision pass */
     dg_shape shape;
@@ -81,6 +87,7 @@ typedef struct dg_value {
     int param;            /* index into dg_params; -1: none */
     const char *name;     /* given by dg_name, or NULL */
     const void *constant; /* DG_CONSTANTS: initial content, double[] or int32_t[] by dtype */
+    const dg_maps *maps;  /* DG_CONSTANTS: the rule that makes it of the sizes of maps, or NULL */
     bool needs_gradient;  /* depends on a trainable parameter through differentiable ops */
     /* would need one if a collective on the way passed gradients on: 1 + the index of its node */
     int severed;

@@ -17,6 +17,7 @@ libweights_la_SOURCES += \
 	weights/onnx_emit.h \
 	weights/onnx_internal.h \
 	weights/onnx_ops.c \
+	weights/onnx_sizes.c \
 	weights/pickle.c \
 	weights/pickle.h \
 	weights/pth.c \

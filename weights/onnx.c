@@ -140,9 +140,9 @@ const char *dg_onnx_images(dg_onnx *o)
     return o->n_name;
 }
 
-const char *dg_onnx_reshape(dg_onnx *o, const char *x, int n, const int64_t d[])
+const char *dg_onnx_reshape(dg_onnx *o, const char *x, int n, const dg_onnx_size d[])
 {
-    return dg_onnx_add(o, "Reshape", DG_ONNX_IN(x, dg_onnx_integers(o, n, d)), NULL);
+    return dg_onnx_add(o, "Reshape", DG_ONNX_IN(x, dg_onnx_list(o, n, d)), NULL);
 }
 
 const char *dg_onnx_transpose(dg_onnx *o, const char *x, int n, const int64_t axes[])
@@ -163,6 +163,8 @@ static const char *stored(dg_onnx *o, int32_t number)
     const dg_value *v = &o->p->values.items[number];
     int64_t n = dg_shape_elements(v->shape);
 
+    if (v->maps && o->sizes)
+        return dg_onnx_of_maps(o, number);
     if (v->param >= 0) {
         const char *name = dg_params_at(o->p->params, v->param)->name;
 
@@ -208,15 +210,18 @@ const char *dg_onnx_chw(dg_onnx *o, int32_t v)
 
 /* ---- inputs and outputs ---------------------------------------------------------------------- */
 
-static void add_port(dg_onnx *o, int field, const char *name, int type, dg_shape s)
+/* names: of the dimensions that are free; NULL at the others */
+static void add_port(dg_onnx *o, int field, const char *name, int type, dg_shape s,
+                     const char *const names[])
 {
+
     dg_str shape = { 0 }, element = { 0 }, tensor = { 0 }, value = { 0 };
 
     for (int i = 0; i < s.rank; i++) {
         dg_str dim = { 0 };
 
-        if (i == 0)
-            dg_proto_text(&dim, DIM_NAME, "N");
+        if (names[i])
+            dg_proto_text(&dim, DIM_NAME, names[i]);
         else
             dg_proto_int(&dim, DIM_VALUE, s.d[i]);
         dg_proto_message(&shape, SHAPE_DIM, &dim);
@@ -271,23 +276,20 @@ static int refuse_sizes(const dg_onnx *o)
 
 static int open_input(dg_onnx *o, const dg_scope *scope)
 {
+    const char *names[DG_MAX_DIMS] = { "N", NULL, o->sizes ? "height" : NULL,
+                                       o->sizes ? "width" : NULL };
     const dg_program *p = o->p;
-    int rc = refuse_sizes(o);
-
-    if (rc)
-        return rc;
 
     for (int i = 0; i < p->inputs.n; i++) {
         const dg_value *v = &p->values.items[p->inputs.items[i].value];
 
         if (v->shape.rank != 4)
             continue; /* targets, which evaluation does not use */
-        o->input = v->shape;
         o->images = last_part(p->inputs.items[i].name);
         o->batch = v->shape.d[0];
         o->values[p->inputs.items[i].value].chw = o->images;
         add_port(o, GRAPH_INPUT, o->images, TYPE_F32,
-                 DG_SHAPE(v->shape.d[0], v->shape.d[3], v->shape.d[1], v->shape.d[2]));
+                 DG_SHAPE(v->shape.d[0], v->shape.d[3], v->shape.d[1], v->shape.d[2]), names);
         return 0;
     }
     return dg_fail(o->d, DG_EUNSUPPORTED, scope->where, "onnx-op", "<%s> feeds no images",
@@ -296,10 +298,13 @@ static int open_input(dg_onnx *o, const dg_scope *scope)
 
 static void add_output(dg_onnx *o, dg_map *taken, int32_t v, const char *name)
 {
+    const char *names[DG_MAX_DIMS] = { "N" };
     dg_str s = { 0 };
 
     if (dg_map_has(taken, name))
         return;
+    for (int i = 1; i < dg_onnx_shape(o, v).rank; i++)
+        names[i] = dg_onnx_dim(o, v, i).value;
     dg_map_set(taken, name, o);
     dg_proto_text(&s, NODE_INPUT, dg_onnx_plain(o, v));
     dg_proto_text(&s, NODE_OUTPUT, name);
@@ -307,7 +312,7 @@ static void add_output(dg_onnx *o, dg_map *taken, int32_t v, const char *name)
     dg_proto_text(&s, NODE_TYPE, "Identity");
     dg_proto_message(&o->nodes, GRAPH_NODE, &s);
     add_port(o, GRAPH_OUTPUT, name, o->p->values.items[v].dtype == DG_I32 ? TYPE_I32 : TYPE_F32,
-             dg_onnx_shape(o, v));
+             dg_onnx_shape(o, v), names);
 }
 
 static void add_outputs(dg_onnx *o)
@@ -429,7 +434,6 @@ static void add_note(dg_str *out, const char *key, const char *text)
 static void add_notes(dg_str *out, const dg_onnx *o, const dg_onnx_source *from)
 {
     dg_str names = { 0 };
-    const dg_shape *in = &o->input;
 
     for (int i = 0; i < from->n_names; i++) {
         dg_str_fmt(&names, "%s\"%d\":", i ? "," : "{", i);
@@ -440,7 +444,9 @@ static void add_notes(dg_str *out, const dg_onnx *o, const dg_onnx_source *from)
         add_note(out, "names", names.s);
     }
     add_note(out, "size",
-             dg_printf(o->arena, "[%lld,%lld]", (long long)in->d[2], (long long)in->d[1]));
+             dg_printf(o->arena, "[%lld,%lld]", (long long)from->size.w, (long long)from->size.h));
+    if (o->sizes)
+        add_note(out, "sizes", "any width and height that are multiples of 32");
     add_note(out, "input",
              "RGB, bytes / 255, NCHW; resized to size (width, height) bilinearly with "
              "antialiasing, without keeping the aspect");
@@ -493,8 +499,7 @@ out:
 int dg_onnx_write(const dg_onnx_source *from, const char *file, dg_diag *d)
 {
     const dg_graph *g = from->graph;
-    dg_program *p = from->program;
-    dg_onnx o = { .p = p,
+    dg_onnx o = { .p = from->program,
                   .store = from->store,
                   .space = from->space,
                   .half = from->half,
@@ -507,12 +512,15 @@ int dg_onnx_write(const dg_onnx_source *from, const char *file, dg_diag *d)
                      "the pipeline has no <evaluate>");
         goto out;
     }
-    dg_pass_dead(p);
-    o.values = DG_NEW_N(o.arena, p->values.n, dg_onnx_value);
+    dg_pass_dead(from->program);
+    DG_TRY(refuse_sizes(&o));
+    if (from->free_size)
+        DG_TRY(dg_onnx_sizes_open(&o, g, from->params));
+    o.values = DG_NEW_N(o.arena, o.p->values.n, dg_onnx_value);
     o.names = dg_map_new(o.arena);
     DG_TRY(open_input(&o, g->evaluates[0]));
-    for (int i = 0; i < p->instrs.n; i++) {
-        o.at = &p->instrs.items[i];
+    for (int i = 0; i < o.p->instrs.n; i++) {
+        o.at = &o.p->instrs.items[i];
         DG_TRY(dg_onnx_op(&o));
     }
     o.at = NULL;
@@ -520,6 +528,7 @@ int dg_onnx_write(const dg_onnx_source *from, const char *file, dg_diag *d)
     DG_TRY(write_file(&o, from, file));
 out:
     dg_str_free(&o.nodes);
+    dg_onnx_sizes_close(&o.sizes);
     dg_arena_close(&o.arena);
     return rc;
 }

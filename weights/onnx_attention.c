@@ -5,11 +5,12 @@
 
 #include "weights/onnx_emit.h"
 
-/* [B,N,heads*d] -> [B,heads,N,d], or with the last two axes swapped */
-static const char *heads_first(dg_onnx *o, const char *x, dg_shape s, int64_t heads, bool swapped)
+/* Operand i: [B,N,heads*d] -> [B,heads,N,d], or with the last two axes swapped */
+static const char *heads_first(dg_onnx *o, int i, int64_t heads, bool swapped)
 {
-    const char *y =
-        dg_onnx_reshape(o, x, 4, (const int64_t[]){ -1, s.d[1], heads, s.d[2] / heads });
+    const dg_onnx_size tokens = dg_onnx_dim(o, in(o, i), 1);
+    const int64_t width = dg_onnx_shape(o, in(o, i)).d[2] / heads;
+    const char *y = dg_onnx_reshape(o, plain(o, i), 4, SIZES(N(-1), tokens, N(heads), N(width)));
 
     return dg_onnx_transpose(o, y, 4,
                              swapped ? (const int64_t[]){ 0, 2, 3, 1 }
@@ -19,19 +20,20 @@ static const char *heads_first(dg_onnx *o, const char *x, dg_shape s, int64_t he
 int dg_onnx_emit_attention(dg_onnx *o, const row *r)
 {
     const attention_attr *a = o->at->attr;
-    dg_shape q = dg_onnx_shape(o, in(o, 0)), k = dg_onnx_shape(o, in(o, 1));
+    int64_t width = dg_onnx_shape(o, in(o, 0)).d[2];
     const char *scaled, *scores, *y;
 
     (void)r;
     if (in(o, 3))
         return refuse(o, "it masks denoising queries, which belong to training");
-    scaled = binary(o, "Mul", heads_first(o, plain(o, 0), q, a->heads, false),
-                    dg_onnx_number(o, 1 / sqrt((double)(q.d[2] / a->heads))));
-    scores = binary(o, "MatMul", scaled, heads_first(o, plain(o, 1), k, a->heads, true));
+    scaled = binary(o, "Mul", heads_first(o, 0, a->heads, false),
+                    dg_onnx_number(o, 1 / sqrt((double)(width / a->heads))));
+    scores = binary(o, "MatMul", scaled, heads_first(o, 1, a->heads, true));
     scores = dg_onnx_add(o, "Softmax", DG_ONNX_IN(scores), DG_ONNX_ATTRS(DG_ONNX_I("axis", -1)));
-    y = binary(o, "MatMul", scores, heads_first(o, plain(o, 2), k, a->heads, false));
+    y = binary(o, "MatMul", scores, heads_first(o, 2, a->heads, false));
     y = dg_onnx_transpose(o, y, 4, (const int64_t[]){ 0, 2, 1, 3 });
-    out(o, 0)->plain = dg_onnx_reshape(o, y, 3, (const int64_t[]){ -1, q.d[1], q.d[2] });
+    out(o, 0)->plain =
+        dg_onnx_reshape(o, y, 3, SIZES(N(-1), dg_onnx_dim(o, in(o, 0), 1), N(width)));
     return 0;
 }
 
@@ -44,9 +46,9 @@ typedef struct sampling {
  * [B,N,heads,P,2] */
 static const char *sampling_grid(dg_onnx *o, const sampling *s)
 {
-    const char *ref = dg_onnx_reshape(o, plain(o, 1), 5, (const int64_t[]){ -1, s->n, 1, 1, 4 });
+    const char *ref = dg_onnx_reshape(o, plain(o, 1), 5, SIZES(N(-1), N(s->n), N(1), N(1), N(4)));
     const char *off = dg_onnx_reshape(o, plain(o, 2), 5,
-                                      (const int64_t[]){ -1, s->n, s->a->heads, s->points, 2 });
+                                      SIZES(N(-1), N(s->n), N(s->a->heads), N(s->points), N(2)));
     double by[DG_MAX_LEVELS * 64];
     int n = 0;
     const char *share, *moved;
@@ -54,7 +56,7 @@ static const char *sampling_grid(dg_onnx *o, const sampling *s)
     for (int l = 0; l < s->a->n_levels; l++)
         for (int64_t j = 0; j < s->a->points[l]; j++)
             by[n++] = 0.5 / (double)s->a->points[l];
-    share = dg_onnx_reshape(o, dg_onnx_numbers(o, n, by), 2, (const int64_t[]){ -1, 1 });
+    share = dg_onnx_reshape(o, dg_onnx_numbers(o, n, by), 2, SIZES(N(-1), N(1)));
     moved = binary(o, "Mul", binary(o, "Mul", off, share), slice(o, ref, 4, 2, 4));
     moved = binary(o, "Add", slice(o, ref, 4, 0, 2), moved);
     return binary(o, "Sub", binary(o, "Mul", moved, dg_onnx_number(o, 2)), dg_onnx_number(o, 1));
@@ -67,16 +69,21 @@ static const char *grid_of_level(dg_onnx *o, const sampling *s, const char *all,
     const char *part = slice(o, all, 3, first, first + n);
 
     part = dg_onnx_transpose(o, part, 5, (const int64_t[]){ 0, 2, 1, 3, 4 });
-    return dg_onnx_reshape(o, part, 4, (const int64_t[]){ -1, s->n, n, 2 });
+    return dg_onnx_reshape(o, part, 4, SIZES(N(-1), N(s->n), N(n), N(2)));
 }
 
-/* [B,S,heads*d], tokens first.. of one level -> [B*heads,d,h,w] */
-static const char *map_of_level(dg_onnx *o, const sampling *s, int64_t first, int64_t h, int64_t w)
+/* [B,S,heads*d], tokens first.. of level l -> [B*heads,d,h,w]; first moves on to the next level */
+static const char *map_of_level(dg_onnx *o, const sampling *s, int l, dg_onnx_size *first)
 {
-    const char *map = slice(o, plain(o, 0), 1, first, first + h * w);
+    dg_onnx_size h, w, begin = *first;
+    const char *map;
+
+    dg_onnx_level(o, l, &h, &w);
+    *first = dg_onnx_plus(o, begin, dg_onnx_times(o, h, w));
+    map = slice_of(o, plain(o, 0), 1, begin, *first);
 
     map = dg_onnx_transpose(o, map, 3, (const int64_t[]){ 0, 2, 1 });
-    return dg_onnx_reshape(o, map, 4, (const int64_t[]){ -1, s->width, h, w });
+    return dg_onnx_reshape(o, map, 4, SIZES(N(-1), N(s->width), h, w));
 }
 
 /* GridSample on the maps of every level, weighted and summed over the points. It treats pixel
@@ -87,7 +94,8 @@ int dg_onnx_emit_deform_attention(dg_onnx *o, const row *r)
     sampling s = { .a = o->at->attr, .n = y.d[1] };
     const char *parts[DG_MAX_LEVELS + 1] = { NULL };
     const char *all, *weight, *sum;
-    int64_t token = 0, point = 0;
+    dg_onnx_size token = N(0);
+    int64_t point = 0;
 
     if (s.a->discrete)
         return refuse(o, "its method is discrete");
@@ -96,24 +104,23 @@ int dg_onnx_emit_deform_attention(dg_onnx *o, const row *r)
         s.points += s.a->points[l];
     all = sampling_grid(o, &s);
     for (int l = 0; l < s.a->n_levels; l++) {
-        int64_t h = s.a->h[l], w = s.a->w[l], n = s.a->points[l];
+        int64_t n = s.a->points[l];
 
         parts[l] = dg_onnx_add(o, r->type,
-                               DG_ONNX_IN(map_of_level(o, &s, token, h, w),
+                               DG_ONNX_IN(map_of_level(o, &s, l, &token),
                                           grid_of_level(o, &s, all, point, n)),
                                DG_ONNX_ATTRS(DG_ONNX_S("mode", "bilinear"),
                                              DG_ONNX_S("padding_mode", "zeros"),
                                              DG_ONNX_I("align_corners", 0)));
-        token += h * w;
         point += n;
     }
     weight = dg_onnx_transpose(o, plain(o, 3), 4, (const int64_t[]){ 0, 2, 1, 3 });
-    weight = dg_onnx_reshape(o, weight, 4, (const int64_t[]){ -1, 1, s.n, s.points });
+    weight = dg_onnx_reshape(o, weight, 4, SIZES(N(-1), N(1), N(s.n), N(s.points)));
     sum = binary(o, "Mul", dg_onnx_add(o, "Concat", parts, DG_ONNX_ATTRS(DG_ONNX_I("axis", -1))),
                  weight);
     sum = dg_onnx_add(o, "ReduceSum", DG_ONNX_IN(sum, integer(o, 3)),
                       DG_ONNX_ATTRS(DG_ONNX_I("keepdims", 0)));
-    sum = dg_onnx_reshape(o, sum, 3, (const int64_t[]){ -1, y.d[2], s.n });
+    sum = dg_onnx_reshape(o, sum, 3, SIZES(N(-1), N(y.d[2]), N(s.n)));
     out(o, 0)->plain = dg_onnx_transpose(o, sum, 3, (const int64_t[]){ 0, 2, 1 });
     return 0;
 }
@@ -139,7 +146,8 @@ int dg_onnx_emit_sine_embed(dg_onnx *o, const row *r)
 {
     enum { MOST = 4096 };
     dg_shape s = out_shape(o);
-    int64_t n = ((const index_attr *)o->at->attr)->n, axis = s.rank - 1, as[DG_MAX_DIMS] = { 0 };
+    int64_t n = ((const index_attr *)o->at->attr)->n, axis = s.rank - 1;
+    dg_onnx_size as[DG_MAX_DIMS] = { N(-1) };
     double turns[MOST], phase[MOST];
     const char *x = plain(o, 0);
 
@@ -156,8 +164,8 @@ int dg_onnx_emit_sine_embed(dg_onnx *o, const row *r)
     x = binary(o, "Mul", binary(o, "Unsqueeze", x, integer(o, -1)),
                dg_onnx_numbers(o, (int)n, turns));
     x = unary(o, r->type, binary(o, "Add", x, dg_onnx_numbers(o, (int)n, phase)));
-    memcpy(as, s.d, sizeof as);
-    as[0] = -1;
+    for (int i = 1; i < s.rank; i++)
+        as[i] = out_dim(o, i);
     out(o, 0)->plain = dg_onnx_reshape(o, x, s.rank, as);
     return 0;
 }

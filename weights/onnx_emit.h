@@ -4,6 +4,10 @@
 
 #include "weights/onnx_internal.h"
 
+/* The sizes for a reshape. */
+#define N(v) dg_onnx_fixed(v)
+#define SIZES(...) ((const dg_onnx_size[]){ __VA_ARGS__ })
+
 enum { TO_F32 = 1, TO_I32 = 6, TO_I64 = 7, TO_BOOL = 9 }; /* types for Cast */
 
 /* An elementwise function, independent of the order of axes. */
@@ -29,6 +33,12 @@ static inline dg_onnx_value *out(dg_onnx *o, int i)
 static inline dg_shape out_shape(const dg_onnx *o)
 {
     return dg_onnx_shape(o, o->at->v[o->at->n_in]);
+}
+
+/* A dimension of the first output. */
+static inline dg_onnx_size out_dim(dg_onnx *o, int axis)
+{
+    return dg_onnx_dim(o, o->at->v[o->at->n_in], axis);
 }
 
 static inline const char *plain(dg_onnx *o, int i)
@@ -57,10 +67,18 @@ static inline const char *integer(dg_onnx *o, int64_t v)
 }
 
 /* Takes elements begin..end-1 of one axis. */
-static inline const char *slice(dg_onnx *o, const char *x, int64_t axis, int64_t begin, int64_t end)
+static inline const char *slice_of(dg_onnx *o, const char *x, int64_t axis, dg_onnx_size begin,
+                                   dg_onnx_size end)
 {
     return dg_onnx_add(o, "Slice",
-                       DG_ONNX_IN(x, integer(o, begin), integer(o, end), integer(o, axis)), NULL);
+                       DG_ONNX_IN(x, dg_onnx_list(o, 1, &begin), dg_onnx_list(o, 1, &end),
+                                  integer(o, axis)),
+                       NULL);
+}
+
+static inline const char *slice(dg_onnx *o, const char *x, int64_t axis, int64_t begin, int64_t end)
+{
+    return slice_of(o, x, axis, dg_onnx_fixed(begin), dg_onnx_fixed(end));
 }
 
 static inline int refuse(const dg_onnx *o, const char *what)

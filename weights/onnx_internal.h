@@ -7,7 +7,16 @@
 #include "base/proto.h"
 #include "kernels/attrs.h"
 #include "exec/store.h"
+#include "graph/graph.h"
 #include "tensor/program.h"
+
+/* A size: the number n, or an i64 [1] that the file computes of the images' size. */
+typedef struct dg_onnx_size {
+    int64_t n;
+    const char *value; /* its name; NULL: n */
+} dg_onnx_size;
+
+typedef struct dg_onnx_sizes dg_onnx_sizes;
 
 /* Our feature maps are channels-last, ONNX convolves channels-first. A value may exist in both
  * orders; a Transpose makes the other one when it is needed. */
@@ -35,7 +44,7 @@ typedef struct dg_onnx {
     int64_t batch;         /* images in the program; the file accepts any number */
     const char *n_name;    /* tensor [1] with the number of images; NULL until needed */
     const char *images;    /* the input whose axis 0 is that number */
-    dg_shape input;        /* its shape here: N, height, width, 3 */
+    dg_onnx_sizes *sizes;  /* NULL: height and width are fixed */
     const dg_instr *at;    /* the instruction being translated */
     dg_onnx_value *values; /* by value number */
     dg_str nodes;          /* the graph's fields */
@@ -78,12 +87,34 @@ const char *dg_onnx_number(dg_onnx *o, double v);                   /* a constan
 const char *dg_onnx_numbers(dg_onnx *o, int n, const double v[]);   /* f32 [n] */
 const char *dg_onnx_images(dg_onnx *o);                             /* i64 [1]: number of images */
 /* -1: the remaining size */
-const char *dg_onnx_reshape(dg_onnx *o, const char *x, int n, const int64_t d[]);
+const char *dg_onnx_reshape(dg_onnx *o, const char *x, int n, const dg_onnx_size d[]);
 const char *dg_onnx_transpose(dg_onnx *o, const char *x, int n, const int64_t axes[]);
 
 const char *dg_onnx_plain(dg_onnx *o, int32_t v);
 const char *dg_onnx_chw(dg_onnx *o, int32_t v);
+/* For what does not follow the images' size: the rank, channels. */
 dg_shape dg_onnx_shape(const dg_onnx *o, int32_t v);
+
+/* ---- sizes (onnx_sizes.c) -------------------------------------------------------------------- */
+
+static inline dg_onnx_size dg_onnx_fixed(int64_t n)
+{
+    return (dg_onnx_size){ .n = n };
+}
+
+/* Makes the size of images free: o->p becomes a program of this evaluation. A model that cannot
+ * have it is an error ("onnx-size"). */
+int dg_onnx_sizes_open(dg_onnx *o, const dg_graph *g, dg_params *params) DG_MUST_USE;
+void dg_onnx_sizes_close(dg_onnx_sizes **s);
+
+dg_onnx_size dg_onnx_dim(dg_onnx *o, int32_t v, int axis); /* of a value */
+/* Height and width of a level of o->at, which is a deform_attention. */
+void dg_onnx_level(dg_onnx *o, int l, dg_onnx_size *h, dg_onnx_size *w);
+dg_onnx_size dg_onnx_plus(dg_onnx *o, dg_onnx_size a, dg_onnx_size b);
+dg_onnx_size dg_onnx_times(dg_onnx *o, dg_onnx_size a, dg_onnx_size b);
+const char *dg_onnx_list(dg_onnx *o, int n, const dg_onnx_size v[]); /* i64 [n] */
+/* The values of a constant made by dg_const_of_maps. */
+const char *dg_onnx_of_maps(dg_onnx *o, int32_t v);
 
 /* Translates o->at. */
 int dg_onnx_op(dg_onnx *o) DG_MUST_USE;

@@ -147,11 +147,13 @@ static int emit_upsample(dg_onnx *o, const row *r)
 
 static int emit_reshape(dg_onnx *o, const row *r)
 {
-    dg_shape s = out_shape(o);
+    dg_onnx_size s[DG_MAX_DIMS] = { N(-1) };
+    int rank = out_shape(o).rank;
 
     (void)r;
-    s.d[0] = -1;
-    out(o, 0)->plain = dg_onnx_reshape(o, plain(o, 0), s.rank, s.d);
+    for (int i = 1; i < rank; i++)
+        s[i] = out_dim(o, i);
+    out(o, 0)->plain = dg_onnx_reshape(o, plain(o, 0), rank, s);
     return 0;
 }
 
@@ -207,15 +209,13 @@ static int emit_pad(dg_onnx *o, const row *r)
 static int emit_expand(dg_onnx *o, const row *r)
 {
     dg_shape s = out_shape(o);
-    const char *shape;
+    dg_onnx_size d[DG_MAX_DIMS];
 
-    if (s.rank < 2 || s.d[0] != o->batch)
-        shape = dg_onnx_integers(o, s.rank, s.d);
-    else
-        shape = dg_onnx_add(o, "Concat",
-                            DG_ONNX_IN(dg_onnx_images(o), dg_onnx_integers(o, s.rank - 1, s.d + 1)),
-                            DG_ONNX_ATTRS(DG_ONNX_I("axis", 0)));
-    out(o, 0)->plain = binary(o, r->type, plain(o, 0), shape);
+    for (int i = 0; i < s.rank; i++)
+        d[i] = i == 0 && s.rank > 1 && s.d[0] == o->batch
+                   ? (dg_onnx_size){ .value = dg_onnx_images(o) }
+                   : out_dim(o, i);
+    out(o, 0)->plain = binary(o, r->type, plain(o, 0), dg_onnx_list(o, s.rank, d));
     return 0;
 }
 
@@ -329,7 +329,9 @@ static int emit_topk(dg_onnx *o, const row *r)
 
     (void)r;
     if (x.rank == 3)
-        flat = dg_onnx_reshape(o, flat, 2, (const int64_t[]){ -1, x.d[1] * x.d[2] });
+        flat =
+            dg_onnx_reshape(o, flat, 2,
+                            SIZES(N(-1), dg_onnx_times(o, dg_onnx_dim(o, in(o, 0), 1), N(x.d[2]))));
     top_k(o, flat, ((const index_attr *)o->at->attr)->n, found);
     index = x.rank == 3 ? binary(o, "Div", found[1], integer(o, x.d[2])) : found[1];
     out(o, 0)->plain = cast(o, index, TO_I32);
@@ -340,7 +342,7 @@ static int emit_detect(dg_onnx *o, const row *r)
 {
     dg_shape x = dg_onnx_shape(o, in(o, 0));
     const char *classes = integer(o, x.d[2]), *found[2];
-    const char *flat = dg_onnx_reshape(o, plain(o, 0), 2, (const int64_t[]){ -1, x.d[1] * x.d[2] });
+    const char *flat = dg_onnx_reshape(o, plain(o, 0), 2, SIZES(N(-1), N(x.d[1] * x.d[2])));
 
     (void)r;
     top_k(o, flat, ((const index_attr *)o->at->attr)->n, found);

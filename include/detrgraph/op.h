@@ -242,6 +242,16 @@ DG_PUBLIC dg_val dg_deform_attention(dg_build *b, dg_val value, dg_val ref, dg_v
                                      dg_val weight, int heads, const dg_levels *levels,
                                      bool discrete);
 
+/* Says that a constant is a function of the sizes of maps alone, and which, so that an export in
+ * which the size of images is free can compute it; returns the constant.
+ *   SINES    [1,hw,D] of one map: for token i at x = i div h, y = i mod h the sines and cosines of
+ *            x 10000^(-4k/D), k < D/4, then of y
+ *   ANCHORS  [1,S,4] of all levels, as logits, and INSIDE [1,S,1], 1 where they are finite, else 0:
+ *            nodes/decoder/anchors.h */
+typedef enum dg_of_maps { DG_MAPS_SINES, DG_MAPS_ANCHORS, DG_MAPS_INSIDE } dg_of_maps;
+DG_PUBLIC dg_val dg_const_of_maps(dg_build *b, dg_val constant, dg_of_maps rule,
+                                  const dg_levels *levels);
+
 /* ---- detection ------------------------------------------------------------------------------- */
 
 /* deltas, boxes [..,4] -> [..,4]: (dx w + cx, dy h + cy, exp(dw) w, exp(dh) h), with gradients to

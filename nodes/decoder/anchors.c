@@ -4,8 +4,6 @@
 
 #include <math.h>
 
-static const double SIDE = 0.05, MARGIN = 0.01;
-
 int64_t dg_anchors_n(const dg_levels *levels)
 {
     int64_t n = 0;
@@ -21,7 +19,7 @@ static bool proposal(double box[4], double cx, double cy, double side)
     bool inside = true;
 
     for (int i = 0; i < 4; i++)
-        inside = inside && a[i] > MARGIN && a[i] < 1 - MARGIN;
+        inside = inside && a[i] > DG_ANCHOR_MARGIN && a[i] < 1 - DG_ANCHOR_MARGIN;
     for (int i = 0; i < 4; i++)
         box[i] = inside ? a[i] : 0;
     return inside;
@@ -37,7 +35,7 @@ bool dg_proposals(const dg_levels *levels, double *boxes, double *valid)
         for (int64_t i = 0; i < h * w; i++, boxes += 4, valid++) {
             double x = ((double)(i % w) + 0.5) / (double)w, y = ((double)(i / w) + 0.5) / (double)h;
 
-            *valid = proposal(boxes, x, y, ldexp(SIDE, l));
+            *valid = proposal(boxes, x, y, ldexp(DG_ANCHOR_SIDE, l));
             all = all && *valid > 0;
         }
     }

@@ -147,8 +147,9 @@ static dg_val anchor_constants(dg_build *b, const dg_levels *levels, dg_val *val
     if (!v)
         return dg_error(b, "out-of-memory", "no memory for %lld anchors", (long long)n);
     if (!dg_anchors(levels, v, v + 4 * n))
-        *valid = dg_const(b, DG_SHAPE(1, n, 1), v + 4 * n);
-    anchors = dg_const(b, DG_SHAPE(1, n, 4), v);
+        *valid =
+            dg_const_of_maps(b, dg_const(b, DG_SHAPE(1, n, 1), v + 4 * n), DG_MAPS_INSIDE, levels);
+    anchors = dg_const_of_maps(b, dg_const(b, DG_SHAPE(1, n, 4), v), DG_MAPS_ANCHORS, levels);
     free(v);
     return anchors;
 }

@@ -107,7 +107,7 @@ static dg_val positions(dg_build *b, int64_t h, int64_t w, int64_t width)
         }
     v = dg_const(b, DG_SHAPE(1, n, width), table);
     free(table);
-    return v;
+    return dg_const_of_maps(b, v, DG_MAPS_SINES, &(dg_levels){ .n = 1, .h = { h }, .w = { w } });
 }
 
 /* Attention-based intra-scale feature interaction: one post-norm transformer layer on the coarsest

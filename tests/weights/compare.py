@@ -5,7 +5,7 @@
     compare.py shards FOLDER OUT                  the model as transformers saves large ones, in several files
     compare.py evil TO.pth                        a checkpoint that would run a command
     compare.py pixels FOLDER SIDE OUT IMAGE...    the images as the exported preprocessor_config.json has them
-    compare.py noise N SIDE OUT                   pixels that are no images
+    compare.py noise N SIZE OUT                   pixels that are no images; SIZE: a side, or WxH
     compare.py hf FOLDER PIXELS OUT               transformers' logits and boxes; fails on missing or unexpected keys
     compare.py onnx FILE PIXELS OUT               onnxruntime's
     compare.py check FILE                         what ONNX's own checker says of it, shapes inferred through every node
@@ -94,15 +94,16 @@ def keep(values, out):
     values.transpose(0, 2, 3, 1).tofile(out + ".f32")
 
 
-def blocks(n, side):
+def blocks(n, w, h):
     """Squares of random colours with noise on them."""
     draw = np.random.default_rng(0)
-    coarse = draw.random((n, 3, side // 8, side // 8), dtype=np.float32).repeat(8, 2).repeat(8, 3)
-    return np.clip(coarse + 0.1 * draw.standard_normal((n, 3, side, side), np.float32), 0, 1)
+    coarse = draw.random((n, 3, h // 8, w // 8), dtype=np.float32).repeat(8, 2).repeat(8, 3)
+    return np.clip(coarse + 0.1 * draw.standard_normal((n, 3, h, w), np.float32), 0, 1)
 
 
-def noise(n, side, out):
-    keep(blocks(int(n), int(side)), out)
+def noise(n, size, out):
+    w, _, h = size.partition("x")
+    keep(blocks(int(n), int(w), int(h or w)), out)
 
 
 def pixels(folder, side, out, *images):
@@ -204,7 +205,7 @@ def random(folder, out):
             if hasattr(norm, "running_var"):
                 norm.register_forward_pre_hook(take_statistics)
         size = processor(folder).size
-        model.eval()(pixel_values=torch.from_numpy(blocks(2, size["height"])))
+        model.eval()(pixel_values=torch.from_numpy(blocks(2, size["width"], size["height"])))
     model.save_pretrained(out)
     processor(folder).save_pretrained(out)
 

@@ -1,7 +1,7 @@
 /* probe: what a pipeline's first evaluation computes from given pixels, for comparison with other
- * programs. probe PIPELINE WEIGHTS SIDE IMAGES OUT [NAME=VALUE...] probe PIPELINE init OUT
- * [NAME=VALUE...]        its initial weights IMAGES: f32 [N,SIDE,SIDE,3], with N the batch of the
- * evaluation. OUT receives f32: the logits, then the boxes. */
+ * programs. probe PIPELINE WEIGHTS SIZE IMAGES OUT [NAME=VALUE...] probe PIPELINE init OUT
+ * [NAME=VALUE...]        its initial weights SIZE: a side, or WxH. IMAGES: f32 [N,H,W,3], with N
+ * the batch of the evaluation. OUT receives f32: the logits, then the boxes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,13 +57,14 @@ int main(int argc, char **argv)
     dg_run_options how = {
         .size = sizeof how, .precision = "f32", .no_pretrained = true, .keep_named = true
     };
+    int w = 0, h = 0, n_sides;
     FILE *f;
 
     bool init = argc > 3 && strcmp(argv[2], "init") == 0;
     int used = init ? 4 : 6;
 
     if (argc < used)
-        fail("PIPELINE WEIGHTS SIDE IMAGES OUT are expected");
+        fail("PIPELINE WEIGHTS SIZE IMAGES OUT are expected");
     how.file = argv[1];
     how.n_sets = argc - used;
     how.sets = (const char *const *)argv + used;
@@ -75,7 +76,8 @@ int main(int argc, char **argv)
         return 0;
     }
     check(dg_run_load(run, argv[2], d), d);
-    check(dg_run_select(run, "evaluate", atoi(argv[3]), atoi(argv[3]), d), d);
+    n_sides = sscanf(argv[3], "%dx%d", &w, &h);
+    check(dg_run_select(run, "evaluate", w, n_sides == 2 ? h : w, d), d);
 
     dg_run_tensor images = dg_run_input_at(run, 0);
     int64_t n = dg_shape_elements(images.shape);
@@ -85,7 +87,7 @@ int main(int argc, char **argv)
     f = fopen(argv[4], "rb");
     if (!pixels || !wide || !f || fread(pixels, sizeof *pixels, (size_t)n, f) != (size_t)n ||
         fgetc(f) != EOF)
-        fail("IMAGES do not fit the evaluation's batch and SIDE");
+        fail("IMAGES do not fit the evaluation's batch and SIZE");
     fclose(f);
     for (int64_t i = 0; i < n; i++)
         wide[i] = (double)pixels[i];
