@@ -18,7 +18,7 @@ typedef struct opts {
 
 static const dg_option options[] = {
     { "weights", DG_OPTION_STR, offsetof(opts, weights), "FILE", NULL,
-      "safetensors, a PyTorch checkpoint, or a folder" },
+      "safetensors, a PyTorch checkpoint, a folder, or a name of `weights list`" },
     { "out", DG_OPTION_STR, offsetof(opts, out), "DIR", NULL,
       "write detections.json and pictures here" },
     DG_OPTION_SETS(opts),
@@ -94,31 +94,33 @@ out:
 static int verb_evaluate(const void *given, const dg_words *words, dg_arena *a)
 {
     const opts *o = given;
+    const char *place = words->n ? words->v[0] : "";
     int code;
 
-    if (!dg_trained_given("evaluate", words->v[0], o->weights))
+    if (!dg_trained_alone("evaluate", place, o->weights, dg_verb_evaluate.args))
         return DG_EXIT_USAGE;
-    return dg_launch_alone((int)o->threads, &code) ? code : evaluate_scopes(o, words->v[0], a);
+    return dg_launch_alone((int)o->threads, &code) ? code : evaluate_scopes(o, place, a);
 }
 
 static const dg_example examples[] = {
     { "evaluate runs/bccd", "Score a run." },
     { "evaluate bccd_r18vd.xml --set data=/data/bccd --weights bccd.safetensors --format json",
       "Print the scores for a script." },
+    { "evaluate --weights rtdetrv2_r18vd_coco --set data=/data/coco",
+      "Score a published detector, which `weights fetch` fetches." },
     { 0 },
 };
 
 const dg_verb dg_verb_evaluate = {
     .name = "evaluate",
-    .args = "PATH [--weights FILE] [--out DIR] [--set NAME=VALUE]... [--format json]",
+    .args = "[PATH] [--weights FILE] [--out DIR] [--set NAME=VALUE]... [--format json]",
     .brief = "Run a pipeline's evaluations on given weights.",
     .doc = "PATH is a pipeline, or a run's folder, which holds both pipeline and weights. A run's "
            "averaged\n"
-           "weights are used if it has them.",
+           "weights are used if it has them. A published detector needs no PATH, but its data.",
     .examples = examples,
     .options = options,
     .size = sizeof(opts),
-    .least = 1,
     .most = 1,
     .run = verb_evaluate,
 };

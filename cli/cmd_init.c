@@ -12,7 +12,6 @@
 #include "cli/init_plan.h"
 #include "cli/init_refuse.h"
 #include "runtime/fit_batch.h"
-#include "weights/fetched.h"
 #include "weights/published.h"
 #include "weights/weight_names.h"
 
@@ -200,25 +199,22 @@ static const char *run_folder(const char *pipeline, dg_arena *a)
                      name);
 }
 
-/* The file of --pretrained, which may be the name of published weights in the cache. NULL: there is
- * no such file, which is said. */
-static const char *find_weights(const char *given, dg_arena *a, dg_diag *d)
+/* The whole path of the file of --pretrained, which may be the name of published weights in the
+ * cache. */
+static int find_weights(const char **path, const char *given, dg_arena *a, dg_diag *d)
 {
-    const dg_published *published = dg_exists(given) ? NULL : dg_published_find(given);
-    const char *path = published ? dg_published_place(a, published->name) : given;
-    char *real = path ? realpath(path, NULL) : NULL;
-    dg_fetched x;
+    char *real;
+    int rc;
 
-    if (!real) {
-        dg_fail(d, DG_EIO, (dg_where){ .file = given }, "init-pretrained",
-                published ? "these weights are not fetched yet" : "there is no such file");
-        if (published)
-            dg_help(d, "detrgraph weights fetch %s", published->name);
-        return NULL;
-    }
-    path = dg_strdup(a, real);
+    DG_TRY(dg_published_file(path, given, a, d));
+    real = realpath(*path, NULL);
+    if (!real)
+        return dg_fail(d, DG_EIO, (dg_where){ .file = given }, "init-pretrained",
+                       "there is no such file");
+    *path = dg_strdup(a, real);
     free(real);
-    return published && dg_fetched_check(&x, path, d) < 0 ? NULL : path;
+out:
+    return rc;
 }
 
 static int make_plan(plan *p, dg_survey *s, const opts *o, const char *to, dg_arena *a, dg_diag *d)
@@ -229,12 +225,11 @@ static int make_plan(plan *p, dg_survey *s, const opts *o, const char *to, dg_ar
     p->survey = s;
     p->folder = run_folder(to, a);
     p->root = dg_strdup(a, real ? real : s->layout.root);
-    p->pretrained = o->pretrained ? find_weights(o->pretrained, a, d) : NULL;
     free(real);
-    if (o->pretrained && !p->pretrained)
-        return -DG_EIO;
-    if (p->pretrained)
+    if (o->pretrained) {
+        DG_TRY(find_weights(&p->pretrained, o->pretrained, a, d));
         DG_TRY(look_at_weights(p, o, d));
+    }
     p->family = families[dg_model_system(p->model)];
     if (s->layout.form == DG_FORM_PLAIN)
         return dg_init_plain(s, d);

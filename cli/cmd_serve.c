@@ -8,7 +8,6 @@
 #include "cli/serve.h"
 #include "cli/signals.h"
 #include "cli/trained.h"
-#include "runtime/trained.h"
 
 typedef struct opts {
     dg_words sets;
@@ -254,20 +253,8 @@ static int verb_serve(const void *given, const dg_words *words, dg_arena *a)
         dg_say_error("detrgraph serve: --port %s: a number from 0 to 65535 is expected\n", o->port);
         return DG_EXIT_USAGE;
     }
-    if (w.weights && dg_trained_published(place, w.weights)) {
-        if (*place) {
-            dg_say_error("detrgraph serve: \"%s\" is neither a run nor a pipeline; published "
-                         "weights need none\n",
-                         place);
-            return DG_EXIT_USAGE;
-        }
-    } else if (!*place) {
-        dg_say_error("detrgraph serve: a run or --weights is expected\nusage: detrgraph serve %s\n",
-                     dg_verb_serve.args);
+    if (!dg_trained_alone("serve", place, o->weights, dg_verb_serve.args))
         return DG_EXIT_USAGE;
-    } else if (!dg_trained_given("serve", place, o->weights)) {
-        return DG_EXIT_USAGE;
-    }
     if (!dg_trained_least(&threshold, "serve", o->threshold))
         return DG_EXIT_USAGE;
     return dg_launch_alone((int)o->threads, &code) ? code : serve(o, &w, threshold, (int)port);

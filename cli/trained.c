@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "cli/progress.h"
 #include "config.h"
+#include "runtime/trained.h"
 
 bool dg_trained_given(const char *verb, const char *place, const char *weights)
 {
@@ -14,6 +15,22 @@ bool dg_trained_given(const char *verb, const char *place, const char *weights)
     dg_say_error("detrgraph %s: --weights FILE is needed, or a run's folder in the place of the "
                  "pipeline\n",
                  verb);
+    return false;
+}
+
+bool dg_trained_alone(const char *verb, const char *place, const char *weights, const char *usage)
+{
+    if (weights && dg_trained_published(place, weights)) {
+        if (*place)
+            dg_say_error("detrgraph %s: \"%s\" is neither a run nor a pipeline; published weights "
+                         "need none\n",
+                         verb, place);
+        return !*place;
+    }
+    if (*place)
+        return dg_trained_given(verb, place, weights);
+    dg_say_error("detrgraph %s: a run or --weights is expected\nusage: detrgraph %s %s\n", verb,
+                 verb, usage);
     return false;
 }
 

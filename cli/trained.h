@@ -16,6 +16,10 @@ typedef struct dg_trained_words {
 /* False if neither weights nor a run's folder are given, after reporting that for the verb. */
 bool dg_trained_given(const char *verb, const char *place, const char *weights);
 
+/* The same for a verb whose only word is place, "" if there is none: published weights then stand
+ * alone. usage: of the verb. */
+bool dg_trained_alone(const char *verb, const char *place, const char *weights, const char *usage);
+
 /* Reads --threshold. False if it is none from 0 to 1, after reporting that. Without the option *out
  * is negative: the detector's is meant. */
 bool dg_trained_least(double *out, const char *verb, const char *asked);

@@ -122,8 +122,11 @@ int dg_trained_find(dg_trained *t, const char *model, const char *weights, bool 
                       : folder || !dg_path_ends(model, ".xml") ? run_around(model, a)
                                                                : NULL;
     const char *best;
+    int rc;
 
     *t = (dg_trained){ .weights = weights };
+    if (weights)
+        DG_TRY(dg_published_file(&t->weights, weights, a, d));
     if (!run && !weights)
         return fail_model(model,
                           folder             ? "this folder is neither a run's nor a checkpoint's"
@@ -144,7 +147,9 @@ int dg_trained_find(dg_trained *t, const char *model, const char *weights, bool 
     t->run = run;
     /* of a run's folder: the averages, if present */
     t->weights = !last && whole && dg_is_folder(best) ? best : model;
-    return 0;
+    rc = 0;
+out:
+    return rc;
 }
 
 int dg_trained_open(dg_run **run, const dg_trained *t, dg_run_options how, dg_diag *d)

@@ -17,7 +17,8 @@ typedef struct dg_trained {
 } dg_trained;
 
 /* model: a pipeline; a run's folder; or a checkpoint or file inside of one, which are its weights.
- * weights: a file or folder, or NULL. Either may be the name of a published detector. last: not the
+ * weights: a file or folder, the name of published weights, or NULL. Either may be the name of a
+ * published detector that stands alone. last: not the
  * best checkpoint's. Error "detector-model": there are no weights, or no pipeline. */
 int dg_trained_find(dg_trained *t, const char *model, const char *weights, bool last, int n_sets,
                     const char *const *sets, dg_arena *a, dg_diag *d) DG_MUST_USE;

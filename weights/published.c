@@ -192,14 +192,27 @@ static const char *find_pipeline(dg_arena *a, const char *preset)
     return NULL;
 }
 
+int dg_published_file(const char **path, const char *name, dg_arena *a, dg_diag *d)
+{
+    const dg_published *p = dg_exists(name) ? NULL : dg_published_find(name);
+    dg_fetched x;
+
+    *path = p ? dg_published_place(a, p->name) : name;
+    if (!p || (*path && dg_exists(*path)))
+        return p ? dg_fetched_check(&x, *path, d) : 0;
+    dg_fail(d, DG_EINPUT, (dg_where){ .file = name }, "weights-unfetched",
+            "these weights are not fetched yet");
+    dg_help(d, "detrgraph weights fetch %s", p->name);
+    return -DG_EINPUT;
+}
+
 int dg_published_detector(const char **pipeline, const char **weights, const char *name,
                           dg_arena *a, dg_diag *d)
 {
     const dg_published *p = dg_published_find(name);
     const dg_where at = { .file = name };
-    dg_fetched x;
+    int rc;
 
-    *weights = dg_published_place(a, p->name);
     *pipeline = find_pipeline(a, p->preset);
     if (!(p->ap > 0)) {
         dg_fail(d, DG_EINPUT, at, "weights-backbone",
@@ -207,11 +220,7 @@ int dg_published_detector(const char **pipeline, const char **weights, const cha
         dg_help(d, "detrgraph init --data DIR --pretrained %s trains a detector from it", p->name);
         return -DG_EINPUT;
     }
-    if (!*weights || !dg_exists(*weights)) {
-        dg_fail(d, DG_EINPUT, at, "weights-unfetched", "these weights are not fetched yet");
-        dg_help(d, "detrgraph weights fetch %s", p->name);
-        return -DG_EINPUT;
-    }
+    DG_TRY(dg_published_file(weights, name, a, d));
     if (!*pipeline) {
         dg_fail(d, DG_EINPUT, at, "weights-preset",
                 "the pipeline %s.xml is not beside the program, nor installed", p->preset);
@@ -219,5 +228,6 @@ int dg_published_detector(const char **pipeline, const char **weights, const cha
                 *weights);
         return -DG_EINPUT;
     }
-    return dg_fetched_check(&x, *weights, d);
+out:
+    return rc;
 }

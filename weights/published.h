@@ -25,10 +25,13 @@ const char *dg_published_near(const char *name); /* a similar name, or NULL */
 const char *dg_published_folder(dg_arena *a);
 /* The file of a published name in the cache, whether it is there or not; NULL: no such name. */
 const char *dg_published_place(dg_arena *a, const char *name);
+/* The file that a person calls by a name: one that is there, or published weights in the cache. Any
+ * other name stays as it is. Errors, with the way out: "weights-unfetched", "fetch-damaged". */
+int dg_published_file(const char **path, const char *name, dg_arena *a, dg_diag *d) DG_MUST_USE;
 /* The pipeline and the file of a published detector, of which dg_published_find knows the name.
- * Errors, with the way out: "weights-backbone" (it detects nothing), "weights-unfetched",
- * "weights-preset" (its pipeline is neither beside the program or library nor installed),
- * "fetch-damaged". */
+ * Errors, with the way out: "weights-backbone" (it detects nothing), "weights-preset"
+ * (its pipeline is neither beside the program or library nor installed), and those of
+ * dg_published_file. */
 int dg_published_detector(const char **pipeline, const char **weights, const char *name,
                           dg_arena *a, dg_diag *d) DG_MUST_USE;
 
