@@ -73,6 +73,7 @@ if CUDNN
 cudnn_objects = kernels/cuda/nvidia/convolutions.o
 endif
 modules_DATA += detrgraph-cuda.so
+module_sources += $(filter %.c,$(nvidia_sources))
 CLEANFILES += detrgraph-cuda.so $(cuda_objects) $(nvidia_objects) \
 	$(cudnn_objects) $(NCCL_CHECK)
 nvcc_compile = @echo "  NVCC     $@"; $(MKDIR_P) $(@D) && \
@@ -80,7 +81,7 @@ nvcc_compile = @echo "  NVCC     $@"; $(MKDIR_P) $(@D) && \
 	-Xcompiler -fPIC,-Wall,-fvisibility=hidden -D_GNU_SOURCE -I$(top_srcdir) \
 	-I$(top_srcdir)/include -I$(top_builddir) $(CUDA_CPPFLAGS) -c $< -o $@
 nvidia_compile = $(AM_V_CC)$(MKDIR_P) $(@D) && \
-	$(CC) $(AM_CPPFLAGS) $(CUDA_CPPFLAGS:-I%=-isystem %) $(AM_CFLAGS) $(CFLAGS) -fPIC -c $< -o $@
+	$(CC) $(AM_CPPFLAGS) $(CUDA_CPPFLAGS:-I%=-isystem %) $(AM_CFLAGS) $(CFLAGS) -fPIC -c -o $@ $<
 $(cuda_objects): kernels/cuda/device.h kernels/cuda/cuda.h kernels/cuda/layout.h \
 	kernels/cuda/total.h kernels/cuda/box.h kernels/cuda/stored.h kernels/operands.h
 %.16.o: %.c

@@ -56,10 +56,11 @@ libmedia_la_SOURCES += \
 EXTRA_DIST += media/video/ffmpeg.c
 if VIDEO_MODULE
 modules_DATA += detrgraph-video.so
+module_sources += media/video/ffmpeg.c
 CLEANFILES += detrgraph-video.so media/video/ffmpeg.o
 media/video/ffmpeg.o: media/video/ffmpeg.c media/video/module.h
 	$(AM_V_CC)$(MKDIR_P) $(@D) && \
-	$(CC) $(AM_CPPFLAGS) $(FFMPEG_CFLAGS:-I%=-isystem %) $(AM_CFLAGS) $(CFLAGS) -fPIC -c $< -o $@
+	$(CC) $(AM_CPPFLAGS) $(FFMPEG_CFLAGS:-I%=-isystem %) $(AM_CFLAGS) $(CFLAGS) -fPIC -c -o $@ $<
 detrgraph-video.so: media/video/ffmpeg.o
 	$(AM_V_CCLD)$(CC) -shared $(DG_SANITIZE) -Wl,--as-needed -o $@ $< $(FFMPEG_LIBS)
 endif

@@ -2,6 +2,7 @@
  * own stdio, and may name no other one: playlists in disguise open nothing. */
 #include "media/video/module.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -92,8 +93,10 @@ static int open_file(video *v, const char *name, const char **what)
     struct stat st;
     uint8_t *buffer;
 
-    if (fd < 0)
+    if (fd < 0) {
+        assert(errno > 0); /* so that what is returned is a failure */
         return AVERROR(errno);
+    }
     if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
         close(fd);
         *what = "a file is expected, not a folder, device or pipe";

@@ -17,7 +17,7 @@ format:
 
 # For editors and clang-tidy: what make would run if every source had changed.
 compile_commands.json: Makefile
-	@$(MAKE) -n V=1 $(SOURCES:%=-W %) all-am $(check_PROGRAMS) 2>/dev/null | \
+	@$(MAKE) -n V=1 $(SOURCES:%=-W %) $(module_sources:%=-W %) all-am $(check_PROGRAMS) 2>/dev/null | \
 	awk -v dir='$(abs_builddir)' -f $(srcdir)/tests/lint/compile_commands.awk >$@.new && \
 	mv -f $@.new $@
 
