@@ -94,6 +94,21 @@ static int emit_conv2d(dg_onnx *o, const row *r)
     return 0;
 }
 
+/* Forward only, so the kernel is not turned: a group for every channel. */
+static int emit_depthwise_conv(dg_onnx *o, const row *r)
+{
+    dg_shape w = dg_onnx_shape(o, in(o, 1));
+    const int64_t pads[] = { w.d[2] / 2, w.d[3] / 2, w.d[2] / 2, w.d[3] / 2 };
+
+    out(o, 0)->chw =
+        dg_onnx_add(o, r->type,
+                    DG_ONNX_IN(dg_onnx_chw(o, in(o, 0)), plain(o, 1),
+                               in(o, 2) ? plain(o, 2) : NULL),
+                    DG_ONNX_ATTRS(DG_ONNX_N("kernel_shape", w.d + 2, 2), DG_ONNX_N("pads", pads, 4),
+                                  DG_ONNX_I("group", w.d[0])));
+    return 0;
+}
+
 static int emit_batch_norm_fixed(dg_onnx *o, const row *r)
 {
     const norm_attr *a = o->at->attr;
@@ -386,6 +401,7 @@ static const row table[] = {
     { "concat", emit_concat, "Concat", NULL },
     { "conv2d", emit_conv2d, "Conv", NULL },
     { "deform_attention", dg_onnx_emit_deform_attention, "GridSample", NULL },
+    { "depthwise_conv", emit_depthwise_conv, "Conv", NULL },
     { "detect", emit_detect, NULL, NULL },
     { "div", emit_binary, "Div", NULL },
     { "embedding", emit_embedding, "Gather", NULL },

@@ -7,9 +7,10 @@
     compare.py pixels FOLDER SIDE OUT IMAGE...    the images as the exported preprocessor_config.json has them
     compare.py noise N SIZE OUT                   pixels that are no images; SIZE: a side, or WxH
     compare.py hf FOLDER PIXELS OUT               transformers' logits and boxes; fails on missing or unexpected keys
-    compare.py onnx FILE PIXELS OUT               onnxruntime's
+    compare.py onnx FILE PIXELS OUT               onnxruntime's; if it has masks, OUT.masks: boxes and masks detected
     compare.py check FILE                         what ONNX's own checker says of it, shapes inferred through every node
     compare.py close WHAT FIRST SECOND N Q LOGITS BOXES    the largest differences, of which neither may be greater
+    compare.py masks WHAT FIRST SECOND N K LOGITS BOXES    those of the masks of two OUT.masks of K detections
     compare.py random CONFIG-FOLDER OUT           random weights in a model of this configuration, as transformers saves it
     compare.py predict FOLDER JSON         transformers' whole path against `detrgraph predict --format json`
 """
@@ -143,6 +144,10 @@ def onnx(file, path, out):
             sys.exit("boxes are not those of the best logits")
     with open(out, "wb") as f:
         f.write(logits.tobytes() + boxes.tobytes())
+    if "masks" in [o.name for o in session.get_outputs()]:
+        masks = session.run(["masks"], {"images": values})[0]
+        with open(out + ".masks", "wb") as f:
+            f.write(found.tobytes() + masks.tobytes())
 
 
 def check(file):
@@ -175,6 +180,21 @@ def close(what, first, second, n, queries, logits, boxes):
           f"{gap[-4:].max():.3g} in boxes (that spread by {spread:.2g})" + f", {moved} queries in another order" * (moved > 0)
           + f", {others.sum()} of other tokens" * bool(others.any()))
     if not (gap[:-4].max() <= float(logits) and gap[-4:].max() <= float(boxes) and others.mean() <= 0.005):
+        sys.exit(1)
+
+
+def masks(what, first, second, n, k, logits, boxes):
+    """Detections of equal scores may change places: each is compared with the one whose box is nearest."""
+    n, k, found = int(n), int(k), []
+    for path in (first, second):
+        values = np.fromfile(path, dtype=np.float32).astype(np.float64)
+        found.append((values[: n * k * 4].reshape(n, k, 4), values[n * k * 4 :].reshape(n, k, -1)))
+    (box, mask), (others, theirs) = found
+    at = np.abs(box[:, :, None] - others[:, None]).max(axis=3).argmin(axis=2)
+    image = np.arange(n)[:, None]
+    gap, off = np.abs(mask - theirs[image, at]).max(), np.abs(box - others[image, at]).max()
+    print(f"{what}: largest difference {gap:.3g} in masks (of up to {np.abs(mask).max():.3g}, {mask.shape[2]} pixels), {off:.3g} in boxes")
+    if not (gap <= float(logits) and off <= float(boxes) and mask.std() > 100 * gap):
         sys.exit(1)
 
 
@@ -249,7 +269,7 @@ if __name__ == "__main__":
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("TQDM_DISABLE", "1")
-    verbs = ("pth", "old", "shards", "evil", "pixels", "noise", "hf", "onnx", "check", "close", "random", "predict")
+    verbs = ("pth", "old", "shards", "evil", "pixels", "noise", "hf", "onnx", "check", "close", "masks", "random", "predict")
     if len(sys.argv) < 2 or sys.argv[1] not in verbs:
         sys.exit(__doc__)
     globals()[sys.argv[1]](*sys.argv[2:])

@@ -1,7 +1,10 @@
 /* probe: what a pipeline's first evaluation computes from given pixels, for comparison with other
- * programs. probe PIPELINE WEIGHTS SIZE IMAGES OUT [NAME=VALUE...] probe PIPELINE init OUT
- * [NAME=VALUE...]        its initial weights SIZE: a side, or WxH. IMAGES: f32 [N,H,W,3], with N
- * the batch of the evaluation. OUT receives f32: the logits, then the boxes. */
+ * programs:
+ *     probe PIPELINE WEIGHTS SIZE IMAGES OUT [NAME=VALUE...]
+ *     probe PIPELINE init OUT [NAME=VALUE...]                    its initial weights
+ * SIZE: a side, or WxH. IMAGES: f32 [N,H,W,3], with N the batch of the evaluation. OUT receives
+ * f32: the logits, then the boxes; OUT.masks, if there are masks: the boxes of what is detected,
+ * then its masks. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,34 +23,52 @@ static void check(int rc, dg_diag *d)
         fail(dg_diag_text(d));
 }
 
-/* The value called dec.LAYER.WHAT. */
-static bool is_output(const char *name, const char *what)
-{
-    size_t n = strlen(name), m = strlen(what);
-
-    return strncmp(name, "dec.", 4) == 0 && n > m && strcmp(name + n - m, what) == 0;
-}
-
-static void write_value(dg_run *run, const char *what, FILE *out, dg_diag *d)
+/* The last value whose name begins and ends so; -1: there is none. */
+static int find(dg_run *run, const char *begin, const char *end)
 {
     for (int i = dg_run_n_values(run) - 1; i >= 0; i--) {
-        dg_run_tensor t = dg_run_value_at(run, i);
-        int64_t n = dg_shape_elements(t.shape);
-        double *v;
+        const char *name = dg_run_value_at(run, i).name;
+        size_t n = strlen(name), m = strlen(end);
 
-        if (!is_output(t.name, what))
-            continue;
-        v = calloc((size_t)n, sizeof *v);
-        if (!v)
-            fail("no memory");
-        check(dg_run_read(run, t.name, v, n, d), d);
-        for (int64_t k = 0; k < n; k++)
-            if (fwrite(&(float){ (float)v[k] }, sizeof(float), 1, out) != 1)
-                fail("cannot write");
-        free(v);
-        return;
+        if (strncmp(name, begin, strlen(begin)) == 0 && n > m && strcmp(name + n - m, end) == 0)
+            return i;
     }
-    fail("the evaluation has no such value");
+    return -1;
+}
+
+static void write_value(dg_run *run, const char *begin, const char *end, FILE *out, dg_diag *d)
+{
+    int at = find(run, begin, end);
+    dg_run_tensor t;
+    int64_t n;
+    double *v;
+
+    if (at < 0)
+        fail("the evaluation has no such value");
+    t = dg_run_value_at(run, at);
+    n = dg_shape_elements(t.shape);
+    v = calloc((size_t)n, sizeof *v);
+    if (!v)
+        fail("no memory");
+    check(dg_run_read(run, t.name, v, n, d), d);
+    for (int64_t k = 0; k < n; k++)
+        if (fwrite(&(float){ (float)v[k] }, sizeof(float), 1, out) != 1)
+            fail("cannot write");
+    free(v);
+}
+
+/* Two values, one after the other. */
+static void write_file(dg_run *run, const char *name, const char *begin, const char *first,
+                       const char *second, dg_diag *d)
+{
+    FILE *f = fopen(name, "wb");
+
+    if (!f)
+        fail("OUT cannot be written");
+    write_value(run, begin, first, f, d);
+    write_value(run, begin, second, f, d);
+    if (fclose(f))
+        fail("OUT cannot be written");
 }
 
 int main(int argc, char **argv)
@@ -93,13 +114,16 @@ int main(int argc, char **argv)
         wide[i] = (double)pixels[i];
     check(dg_run_feed(run, images.name, wide, n, d), d);
     check(dg_run_forward(run, false, d), d);
-    f = fopen(argv[5], "wb");
-    if (!f)
-        fail("OUT cannot be written");
-    write_value(run, ".logits", f, d);
-    write_value(run, ".boxes", f, d);
-    if (fclose(f))
-        fail("OUT cannot be written");
+    write_file(run, argv[5], "dec.", ".logits", ".boxes", d);
+    if (find(run, "detections.", "masks") >= 0) {
+        char *name = calloc(strlen(argv[5]) + sizeof ".masks", 1);
+
+        if (!name)
+            fail("no memory");
+        strcat(strcat(name, argv[5]), ".masks");
+        write_file(run, name, "detections.", "boxes", "masks", d);
+        free(name);
+    }
     free(pixels);
     free(wide);
     dg_run_close(&run);
