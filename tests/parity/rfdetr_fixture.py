@@ -27,12 +27,20 @@ TWO = [(0, (606, 392, 462, 337)), (3, (334, 832, 193, 237))]
 ONE = [(2, (528, 771, 335, 467))]
 # more than a group of 20 queries can take
 CROWD = [(i % 5, (120 + i * 191 % 780, 130 + i * 313 % 760, 60 + i * 97 % 220, 50 + i * 61 % 230)) for i in range(24)]
-# name: preset, size, queries, objects of each image, candidates, mode
+# name: preset, size or (height, width), queries, objects of each image, candidates, mode, outputs if not 5
 CASES = {
     "step_small": ("small", 128, 30, (THREE, TWO), 24, "train_step"),
     "step_small_empty": ("small", 128, 30, ([], ONE), 24, "train_step"),
     "step_small_all_empty": ("small", 128, 30, ([], []), 24, "train_step"),
     "eval_small": ("small", 192, 50, (THREE, TWO), 24, "eval"),
+    "step_small_160_c2": ("small", 160, 25, (THREE, [], ONE), 24, "train_step", 2),
+    "step_small_c1": ("small", 96, 20, (TWO,), 24, "train_step", 1),
+    "step_medium_160_c91": ("medium", 160, 16, (CROWD,), 24, "train_step", 91),
+    "step_large_deprecated_168_c7": ("large-deprecated", 168, 24, (CROWD[:9], [], ONE), 16, "train_step", 7),
+    "step_seg_small_192_c3": ("seg_small", 192, 24, (CROWD[:7], [], ONE), 16, "train_step", 3),
+    "step_seg_nano_240_c91": ("seg_nano", 240, 32, (CROWD,), 16, "train_step", 91),
+    "step_seg_nano_84x132": ("seg_nano", (84, 132), 20, (TWO, ONE), 24, "train_step"),
+    "eval_seg_nano_144x96": ("seg_nano", (144, 96), 20, (TWO, ONE), 24, "eval"),
     "step_medium": ("medium", 192, 30, (THREE, TWO), 24, "train_step"),
     "eval_medium": ("medium", 128, 40, (TWO, ONE), 24, "eval"),
     "step_large": ("large", 160, 30, (TWO, ONE), 24, "train_step"),
@@ -147,15 +155,15 @@ def value(name, shape):
     return ((2 * u - 1) * (gain * math.sqrt(3.0 / fan))).astype(np.float32).reshape(shape)
 
 
-def image(name, side):
-    return uniform(name, 3 * side * side).astype(np.float32).reshape(3, side, side)
+def image(name, sides):
+    return uniform(name, 3 * sides[0] * sides[1]).astype(np.float32).reshape(3, *sides)
 
 
-def ellipse(box, side):
+def ellipse(box, sides):
     """A target mask: the pixels whose centres lie in the box's ellipse."""
     cx, cy, w, h = box
-    at = (np.arange(side) + 0.5) / side
-    return ((at - cx) / (w / 2))[None, :] ** 2 + ((at - cy) / (h / 2))[:, None] ** 2 <= 1
+    y, x = ((np.arange(side) + 0.5) / side for side in sides)
+    return ((x - cx) / (w / 2))[None, :] ** 2 + ((y - cy) / (h / 2))[:, None] ** 2 <= 1
 
 
 # ---------------------------------------------------------------------------------------------------------- the run
@@ -279,7 +287,7 @@ class Run:
             self.topk.append((x.detach(), found[1]))
             return found
 
-        x = torch.from_numpy(np.stack([image(n, self.case["side"]) for n in images])).to(self.dtype)
+        x = torch.from_numpy(np.stack([image(n, self.case["sides"]) for n in images])).to(self.dtype)
         torch.topk = chosen
         try:
             self.out = self.model(x)
@@ -302,9 +310,9 @@ class Run:
                 "labels": torch.tensor(t["labels"], dtype=torch.int64),
                 "boxes": torch.tensor(t["boxes"], dtype=self.dtype).reshape(-1, 4),
                 "masks": torch.from_numpy(
-                    np.stack([ellipse(b, case["side"]) for b in t["boxes"]])
+                    np.stack([ellipse(b, case["sides"]) for b in t["boxes"]])
                     if t["boxes"]
-                    else np.zeros((0, case["side"], case["side"]), bool)
+                    else np.zeros((0, *case["sides"]), bool)
                 ).to(self.dtype),
             }
             for t in case["targets"]
@@ -572,8 +580,8 @@ def make(case):
         "dtype": "float64",
         "preset": preset_of(run),
         "num_classes": case["classes"],
-        "H": case["side"],
-        "W": case["side"],
+        "H": case["sides"][0],
+        "W": case["sides"][1],
         "B": len(case["images"]),
         "image_names": case["images"],
         "targets": case["targets"],
@@ -608,7 +616,7 @@ def make(case):
     j["tensors"] = tensors_of(run)
     if run.masks:
         j["draws"] = {"names": "rand@k in call order", "shapes": run.shapes}
-        j["mask_pixels"] = [[int(ellipse(b, case["side"]).sum()) for b in t["boxes"]] for t in case["targets"]]
+        j["mask_pixels"] = [[int(ellipse(b, case["sides"]).sum()) for b in t["boxes"]] for t in case["targets"]]
     if not case.get("alone"):
         single = Run(case, torch.float32)
         single.forward()
@@ -637,7 +645,7 @@ def case_of(file):
     p = j["preset"]
     return j, {
         "name": j["file"].removesuffix(".json"), "preset": p["preset"], "queries": p["num_queries"],
-        "classes": j["num_classes"], "select": j.get("num_select", p["num_select"]), "mode": j["mode"], "side": j["H"],
+        "classes": j["num_classes"], "select": j.get("num_select", p["num_select"]), "mode": j["mode"], "sides": [j["H"], j["W"]],
         "images": j["image_names"], "targets": j["targets"], "sizes": j.get("orig_sizes_wh"), "alone": True,
     }  # fmt: skip
 
@@ -684,13 +692,14 @@ def same(file):
 
 
 def made(name):
-    preset, side, queries, objects, candidates, mode = CASES[name]
+    preset, size, queries, objects, candidates, mode, classes = (*CASES[name], 5)[:7]
     case = {
-        "name": name, "preset": preset, "queries": queries, "classes": 5, "side": side, "mode": mode,
+        "name": name, "preset": preset, "queries": queries, "classes": classes, "mode": mode,
+        "sides": [size, size] if isinstance(size, int) else [*size],
         "select": 300 if mode == "train_step" else min(100, queries * 5), "sizes": [[640, 480], [353, 500], [427, 640]][: len(objects)],
-        "targets": [{"labels": [c for c, _ in o], "boxes": [[v / 1024 for v in b] for _, b in o]} for o in objects],
+        "targets": [{"labels": [c % classes for c, _ in o], "boxes": [[v / 1024 for v in b] for _, b in o]} for o in objects],
     }  # fmt: skip
-    case["images"] = choose_images(case, f"{preset}_{side}_{queries}", candidates)
+    case["images"] = choose_images(case, f"{preset}_{size}_{queries}", candidates)
     return make(case)
 
 
