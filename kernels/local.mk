@@ -8,8 +8,8 @@ libhost_la_SOURCES += kernels/ops.def kernels/attrs.h kernels/backend.c kernels/
 	kernels/far/far_internal.h kernels/far/far.c kernels/far/far_memory.c \
 	kernels/far/far_queue.c kernels/far/far_record.c kernels/cuda/runtime.h \
 	kernels/cuda/host/host.h kernels/cuda/host/internal.h kernels/cuda/host/backend.c \
-	kernels/cuda/host/work.c kernels/cuda/host/join.c kernels/cuda/host/libraries.c \
-	kernels/cuda/host/record.c kernels/cuda/host/load.c \
+	kernels/cuda/host/work.c kernels/cuda/host/calls.c kernels/cuda/host/join.c \
+	kernels/cuda/host/libraries.c kernels/cuda/host/record.c kernels/cuda/host/load.c \
 	kernels/cuda/host/nccl.h kernels/cuda/host/nccl.c kernels/cuda/host/peers.c
 ref_sources += kernels/ref/ref.h kernels/ref/product.h kernels/ref/box.h kernels/ref/conv.c \
 	kernels/ref/depthwise.c \
@@ -31,7 +31,8 @@ libcuda_la_SOURCES += kernels/cuda/cuda.h kernels/cuda/table.c kernels/cuda/serv
 	kernels/cuda/addition.c
 cuda_sources += kernels/cuda/device.h kernels/cuda/layout.h kernels/cuda/total.h \
 	kernels/cuda/box.h kernels/cuda/stored.h kernels/cuda/conv.c kernels/cuda/product.c \
-	kernels/cuda/elementwise.c kernels/cuda/norm.c kernels/cuda/statistics.c \
+	kernels/cuda/elementwise.c kernels/cuda/norm.h kernels/cuda/norm.c \
+	kernels/cuda/layer_norm.c kernels/cuda/statistics.c \
 	kernels/cuda/attention.c kernels/cuda/deform.c kernels/cuda/shape.c kernels/cuda/reduce.c \
 	kernels/cuda/pool.c kernels/cuda/depthwise.c kernels/cuda/mask.c \
 	kernels/cuda/mask_loss.c \
@@ -83,7 +84,8 @@ nvcc_compile = @echo "  NVCC     $@"; $(MKDIR_P) $(@D) && \
 nvidia_compile = $(AM_V_CC)$(MKDIR_P) $(@D) && \
 	$(CC) $(AM_CPPFLAGS) $(CUDA_CPPFLAGS:-I%=-isystem %) $(AM_CFLAGS) $(CFLAGS) -fPIC -c -o $@ $<
 $(cuda_objects): kernels/cuda/device.h kernels/cuda/cuda.h kernels/cuda/layout.h \
-	kernels/cuda/total.h kernels/cuda/box.h kernels/cuda/stored.h kernels/operands.h
+	kernels/cuda/total.h kernels/cuda/box.h kernels/cuda/stored.h kernels/cuda/norm.h \
+	kernels/operands.h
 %.16.o: %.c
 	$(nvcc_compile) -DDG_CUDA_BITS=16
 %.32.o: %.c

@@ -1,27 +1,9 @@
-/* norm.c: twins of kernels/ref/norm.c, which has the formulas, but for what statistics.c has.
+/* norm.c: twins of the batch norms of kernels/ref/norm.c, which has the formulas, but for what
+ * statistics.c has. norm.h tells how rows are summed.
  *
- * Statistics and sums over rows take two stages. A block has 32 channels and a slice of the rows;
- * each of its warps walks over every eighth row, the warps are joined in their order, and the last
- * block of the channels joins their slices, in their order, a warp for a channel. Slices depend on
- * the number of rows alone. A thread's mean and sum of squares are taken about its first element
- * and joined as those of ranks are: no cancellation however far the mean is from 0, and x is read
- * once. */
-#include "kernels/cuda/device.h"
-
-enum { WARPS = DG_CUDA_THREADS / DG_CUDA_WARP, MOST_SLICES = 256, ROWS_OF_WARP = 32 };
-
-typedef struct norm_call {
-    const real *dy, *x, *y, *res;
-    const wide *s, *b, *mean, *var, *n, *sums;
-    const int32_t *live; /* only the first rows of images count; NULL: all */
-    real *out, *dres;    /* out: y or dx */
-    wide *to_mean, *to_var, *to_n, *to_sums, *ds, *db;
-    wide *partial;    /* [slices][3 or 2][c] */
-    int32_t *counter; /* per 32 channels: of their slices */
-    int64_t rows, images, c, slices;
-    double eps;
-    int64_t act, fixed;
-} norm_call;
+ * A thread's mean and sum of squares are taken about its first element and joined as those of ranks
+ * are: no cancellation however far the mean is from 0, and x is read once. */
+#include "kernels/cuda/norm.h"
 
 DEVICE wide activate(int64_t act, wide z)
 {
@@ -41,13 +23,6 @@ DEVICE wide slope_at(int64_t act, wide z, wide y)
 DEVICE wide rstd_of(const norm_call *p, int64_t k)
 {
     return 1 / sqrt(p->var[k] + (wide)p->eps);
-}
-
-DEVICE int64_t live_rows(const norm_call *p)
-{
-    int64_t k = p->live ? *p->live : p->images;
-
-    return (k < 0 ? 0 : k > p->images ? p->images : k) * (p->rows / p->images);
 }
 
 /* ---- statistics ------------------------------------------------------------------------------ */
@@ -125,12 +100,6 @@ DEVICE void join_stats_of(const norm_call *p, int64_t group)
     }
 }
 
-/* Behind the numbers of a block's threads in shared memory. */
-DEVICE int32_t *flag_of(int numbers)
-{
-    return (int32_t *)((wide *)shared_memory() + DG_CUDA_THREADS * numbers);
-}
-
 KERNEL(stats_kernel, norm_call)
 {
     wide *shared = (wide *)shared_memory();
@@ -160,44 +129,6 @@ KERNEL(stats_kernel, norm_call)
     }
     if (last_of(p->counter + group, p->slices, flag_of(3)))
         join_stats_of(p, group);
-}
-
-static int64_t slices_of(int64_t rows)
-{
-    int64_t n = parts(rows, WARPS * ROWS_OF_WARP);
-
-    return n < MOST_SLICES ? n : MOST_SLICES;
-}
-
-static dg_cuda_grid grid_of_slices(const norm_call *p, size_t numbers)
-{
-    dg_cuda_grid g = { parts(p->c, DG_CUDA_WARP) * p->slices, DG_CUDA_THREADS,
-                       DG_CUDA_THREADS * numbers * sizeof(wide) + sizeof(wide) };
-
-    return g;
-}
-
-static int prepare(dg_prepare *p)
-{
-    const dg_shape *x = &p->t[0].shape;
-    int64_t c = x->d[x->rank - 1];
-
-    p->workspace_bytes = (size_t)(3 * c * slices_of(dg_shape_elements(*x) / c)) * sizeof(wide);
-    return 0;
-}
-
-static norm_call norm_of(const dg_args *a, int x, const norm_attr *f)
-{
-    norm_call p = { .partial = (wide *)a->workspace, .rows = rows(a, x), .images = dim(a, x, 0) };
-
-    p.c = width(a, x);
-    p.slices = slices_of(p.rows);
-    if (f) {
-        p.eps = f->eps;
-        p.act = f->act;
-        p.fixed = f->fixed;
-    }
-    return p;
 }
 
 static int enqueue_stats(const dg_cuda_call *c, norm_call *p)
@@ -351,44 +282,6 @@ DEVICE wide upstream(const norm_call *p, const channel *c, int64_t i, wide *h)
                        p->res ? get(p->res[i]) : 0, h);
 }
 
-/* Sums of slices to to_sums [2,c], and to db and ds. */
-DEVICE void join_slices(const norm_call *p, int64_t group)
-{
-    for (int i = warp_id(); i < 2 * DG_CUDA_WARP; i += WARPS) {
-        int64_t k = group * DG_CUDA_WARP + i / 2, n = i % 2 * p->c + k;
-        wide v = 0, *to = i % 2 ? p->ds : p->db;
-
-        for (int64_t r = lane_id(); r < p->slices && k < p->c; r += DG_CUDA_WARP)
-            v += p->partial[r * 2 * p->c + n];
-        v = warp_sum(v);
-        if (lane_id() == 0 && k < p->c && p->to_sums)
-            p->to_sums[n] = v;
-        if (lane_id() == 0 && k < p->c && to)
-            to[k] = v;
-    }
-}
-
-/* The sums of a block's threads for a slice, and of the slices by the last block. */
-DEVICE void join_sums(const norm_call *p, int64_t slice, int64_t group, wide sum_g, wide sum_gh)
-{
-    wide *shared = (wide *)shared_memory();
-    int64_t k = group * DG_CUDA_WARP + lane_id();
-
-    shared[thread_id() * 2] = sum_g;
-    shared[thread_id() * 2 + 1] = sum_gh;
-    barrier();
-    for (int w = 1; w < WARPS && warp_id() == 0; w++) {
-        sum_g += shared[(w * DG_CUDA_WARP + lane_id()) * 2];
-        sum_gh += shared[(w * DG_CUDA_WARP + lane_id()) * 2 + 1];
-    }
-    if (warp_id() == 0 && k < p->c) {
-        p->partial[(slice * 2) * p->c + k] = sum_g;
-        p->partial[(slice * 2 + 1) * p->c + k] = sum_gh;
-    }
-    if (last_of(p->counter + group, p->slices, flag_of(2)))
-        join_slices(p, group);
-}
-
 KERNEL(sums_kernel, norm_call)
 {
     int64_t groups = parts(p->c, DG_CUDA_WARP), slice = block_id() / groups;
@@ -498,7 +391,7 @@ static norm_call gradient_of(const dg_args *a)
 /* Workspace: slices, and the two sums. */
 static int prepare_grad(dg_prepare *p)
 {
-    int rc = prepare(p);
+    int rc = prepare_slices(p);
 
     p->workspace_bytes += (size_t)(2 * p->t[0].shape.d[p->t[0].shape.rank - 1]) * sizeof(wide);
     return rc;
@@ -551,112 +444,12 @@ static int batch_norm_dx(const dg_cuda_call *c)
     return enqueue_dx(c, &p);
 }
 
-/* ---- layer norm: a warp for a row ------------------------------------------------------------ */
-
-KERNEL(layer_norm_kernel, norm_call)
-{
-    for (int64_t r = first() / DG_CUDA_WARP; r < p->rows; r += step() / DG_CUDA_WARP) {
-        const real *x = p->x + r * p->c;
-        wide mean = 0, var = 0, rstd;
-
-        for (int64_t k = lane_id(); k < p->c; k += DG_CUDA_WARP)
-            mean += get(x[k]);
-        mean = warp_sum(mean) / (wide)p->c;
-        for (int64_t k = lane_id(); k < p->c; k += DG_CUDA_WARP)
-            var += (get(x[k]) - mean) * (get(x[k]) - mean);
-        rstd = 1 / sqrt(warp_sum(var) / (wide)p->c + (wide)p->eps);
-        for (int64_t k = lane_id(); k < p->c; k += DG_CUDA_WARP)
-            p->out[r * p->c + k] = put((get(x[k]) - mean) * rstd * p->s[k] + p->b[k]);
-        if (lane_id() == 0) {
-            p->to_mean[r] = mean;
-            p->to_var[r] = rstd;
-        }
-    }
-}
-
-static int layer_norm(const dg_cuda_call *c)
-{
-    const dg_args *a = c->a;
-    norm_call p = norm_of(a, DG_LAYER_NORM_X, (const norm_attr *)a->attr);
-
-    p.x = reals(a, DG_LAYER_NORM_X);
-    p.s = wides(a, DG_LAYER_NORM_S);
-    p.b = wides(a, DG_LAYER_NORM_B);
-    p.out = reals(a, DG_LAYER_NORM_Y);
-    p.to_mean = wides(a, DG_LAYER_NORM_MEAN);
-    p.to_var = wides(a, DG_LAYER_NORM_RSTD);
-    return LAUNCH(c, layer_norm_kernel, grid_of_warps(p.rows), &p);
-}
-
-/* var holds 1 / sqrt(variance + eps) of each row. */
-KERNEL(layer_dx_kernel, norm_call)
-{
-    for (int64_t r = first() / DG_CUDA_WARP; r < p->rows; r += step() / DG_CUDA_WARP) {
-        const real *dy = p->dy + r * p->c, *x = p->x + r * p->c;
-        wide mean = p->mean[r], rstd = p->var[r], mean_g = 0, mean_gh = 0;
-
-        for (int64_t k = lane_id(); k < p->c; k += DG_CUDA_WARP) {
-            wide g = get(dy[k]) * p->s[k];
-
-            mean_g += g;
-            mean_gh += g * (get(x[k]) - mean) * rstd;
-        }
-        mean_g = warp_sum(mean_g) / (wide)p->c;
-        mean_gh = warp_sum(mean_gh) / (wide)p->c;
-        for (int64_t k = lane_id(); k < p->c; k += DG_CUDA_WARP) {
-            wide h = (get(x[k]) - mean) * rstd;
-
-            p->out[r * p->c + k] = put(rstd * (get(dy[k]) * p->s[k] - mean_g - h * mean_gh));
-        }
-    }
-}
-
-KERNEL(layer_sums_kernel, norm_call)
-{
-    int64_t groups = parts(p->c, DG_CUDA_WARP), slice = block_id() / groups;
-    int64_t group = block_id() % groups, k = group * DG_CUDA_WARP + lane_id(),
-            size = parts(p->rows, p->slices);
-    int64_t end = (slice + 1) * size < p->rows ? (slice + 1) * size : p->rows;
-    wide sum_g = 0, sum_gh = 0;
-
-    for (int64_t r = slice * size + warp_id(); r < end && k < p->c; r += WARPS) {
-        wide g = get(p->dy[r * p->c + k]);
-
-        sum_g += g;
-        sum_gh += g * (get(p->x[r * p->c + k]) - p->mean[r]) * p->var[r];
-    }
-    join_sums(p, slice, group, sum_g, sum_gh);
-}
-
-static int layer_norm_grad(const dg_cuda_call *c)
-{
-    const dg_args *a = c->a;
-    norm_call p = norm_of(a, DG_LAYER_NORM_GRAD_DY, NULL);
-    int rc;
-
-    p.dy = reals(a, DG_LAYER_NORM_GRAD_DY);
-    p.x = reals(a, DG_LAYER_NORM_GRAD_X);
-    p.s = wides(a, DG_LAYER_NORM_GRAD_S);
-    p.mean = wides(a, DG_LAYER_NORM_GRAD_MEAN);
-    p.var = wides(a, DG_LAYER_NORM_GRAD_RSTD);
-    p.out = reals(a, DG_LAYER_NORM_GRAD_DX);
-    p.ds = wides(a, DG_LAYER_NORM_GRAD_DS);
-    p.db = wides(a, DG_LAYER_NORM_GRAD_DB);
-    rc = LAUNCH(c, layer_dx_kernel, grid_of_warps(p.rows), &p);
-    if (rc || (!p.ds && !p.db))
-        return rc;
-    p.counter = counters(c, parts(p.c, DG_CUDA_WARP));
-    return LAUNCH(c, layer_sums_kernel, grid_of_slices(&p, 2), &p);
-}
-
 DG_SAME_PLACE(DG_BATCH_NORM_GRAD_VAR, DG_BATCH_NORM_SUMS_VAR);
 DG_SAME_PLACE(DG_BATCH_NORM_GRAD_VAR, DG_BATCH_NORM_DX_VAR);
-DG_CUDA(batch_norm, prepare, batch_norm);
+DG_CUDA(batch_norm, prepare_slices, batch_norm);
 DG_CUDA(batch_norm_fixed, NULL, batch_norm_fixed);
 DG_CUDA(batch_norm_grad, prepare_grad, batch_norm_grad);
-DG_CUDA(batch_stats, prepare, batch_stats);
+DG_CUDA(batch_stats, prepare_slices, batch_stats);
 DG_CUDA(batch_norm_sync, NULL, batch_norm_sync);
-DG_CUDA(batch_norm_sums, prepare, batch_norm_sums);
+DG_CUDA(batch_norm_sums, prepare_slices, batch_norm_sums);
 DG_CUDA(batch_norm_dx, NULL, batch_norm_dx);
-DG_CUDA(layer_norm, NULL, layer_norm);
-DG_CUDA(layer_norm_grad, prepare, layer_norm_grad);
