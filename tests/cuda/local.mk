@@ -35,7 +35,8 @@ tests_cuda_twins_LDADD = libcuda.la libcuda16.la libcuda32.la libcuda64.la $(che
 # training, resume and ranks on it.
 check_LTLIBRARIES += tests/cuda/standin.la
 tests_cuda_standin_la_SOURCES = tests/cuda/standin.c tests/cuda/standin.h \
-	tests/cuda/standin_memory.c tests/cuda/standin_queue.c tests/cuda/runner.h \
+	tests/cuda/standin_memory.c tests/cuda/standin_queue.c tests/cuda/standin_capture.c \
+	tests/cuda/runner.h \
 	tests/cuda/runner.c tests/cuda/switch.h tests/cuda/products.h tests/cuda/products.c \
 	base/tensor.c
 tests_cuda_standin_la_CFLAGS = $(AM_CFLAGS) $(DG_OPTIMIZE_MORE)

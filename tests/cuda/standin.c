@@ -8,20 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static standin *lock(dg_cuda_runtime *r)
-{
-    standin *s = (standin *)r;
-
-    pthread_mutex_lock(&s->lock);
-    return s;
-}
-
-static int unlock(standin *s, int code)
-{
-    pthread_mutex_unlock(&s->lock);
-    return code;
-}
-
 /* ---- words ----------------------------------------------------------------------------------- */
 
 static bool parse(standin_words *w, const char *words)
@@ -87,32 +73,23 @@ static const char *error_text(int code, char *buf, size_t n)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Calls that CUDA forbids in a capture: the capture is lost, too. */
-static int outside_capture(standin *s)
-{
-    if (!s->graph || s->error)
-        return s->error;
-    s->invalid = true;
-    return DG_CUDA_CAPTURE_FIRST;
-}
-
 static int memory(dg_cuda_runtime *r, size_t *free_bytes, size_t *total_bytes)
 {
-    standin *s = lock(r);
+    standin *s = standin_lock(r);
     int64_t all = s->words.memory ? s->words.memory : (int64_t)8 << 30;
 
     *free_bytes = (size_t)(all - s->used);
     *total_bytes = (size_t)all;
-    return unlock(s, s->error);
+    return standin_unlock(s, s->error);
 }
 
 static int new_block(dg_cuda_runtime *r, void **p, size_t bytes, bool device)
 {
-    standin *s = lock(r);
-    int rc = outside_capture(s);
+    standin *s = standin_lock(r);
+    int rc = standin_outside_capture(s);
 
     *p = rc ? NULL : standin_block_new(s, bytes, device);
-    return unlock(s, rc ? rc : *p ? 0 : DG_CUDA_NO_MEMORY);
+    return standin_unlock(s, rc ? rc : *p ? 0 : DG_CUDA_NO_MEMORY);
 }
 
 static int alloc(dg_cuda_runtime *r, void **p, size_t bytes)
@@ -128,8 +105,8 @@ static int alloc_pinned(dg_cuda_runtime *r, void **p, size_t bytes)
 /* Waits for all work, as cudaFree does. */
 static int drop_block(dg_cuda_runtime *r, void *p)
 {
-    standin *s = lock(r);
-    int rc = s->graph ? outside_capture(s) : 0;
+    standin *s = standin_lock(r);
+    int rc = s->graph ? standin_outside_capture(s) : 0;
 
     for (int i = 0; i < STANDIN_STREAMS && rc == 0; i++)
         if (s->streams[i])
@@ -138,14 +115,14 @@ static int drop_block(dg_cuda_runtime *r, void *p)
         rc = DG_CUDA_INVALID_VALUE;
     if (rc == 0)
         standin_block_drop(s, standin_block_at(s, p));
-    return unlock(s, s->error ? s->error : rc);
+    return standin_unlock(s, s->error ? s->error : rc);
 }
 
 static int pin(dg_cuda_runtime *r, void *p, size_t bytes, void **device)
 {
-    standin *s = lock(r);
+    standin *s = standin_lock(r);
     void *known = standin_block_at(s, p), *place = NULL;
-    int rc = outside_capture(s);
+    int rc = standin_outside_capture(s);
 
     if (rc == 0)
         rc = known ? DG_CUDA_ALREADY_REGISTERED : 0;
@@ -158,14 +135,14 @@ static int pin(dg_cuda_runtime *r, void *p, size_t bytes, void **device)
         s->blocks[s->n_blocks - 1] = (standin_block){ .p = p, .bytes = bytes, .foreign = true };
     }
     *device = p;
-    return unlock(s, rc);
+    return standin_unlock(s, rc);
 }
 
 /* ---- streams and events ---------------------------------------------------------------------- */
 
 static int stream_open(dg_cuda_runtime *r, dg_cuda_stream **out)
 {
-    standin *s = lock(r);
+    standin *s = standin_lock(r);
     int i = 0;
 
     while (i < STANDIN_STREAMS && s->streams[i])
@@ -176,25 +153,25 @@ static int stream_open(dg_cuda_runtime *r, dg_cuda_stream **out)
         (*out)->index = i;
         s->streams[i] = *out;
     }
-    return unlock(s, *out ? s->error : DG_CUDA_NO_MEMORY);
+    return standin_unlock(s, *out ? s->error : DG_CUDA_NO_MEMORY);
 }
 
 static void stream_close(dg_cuda_runtime *r, dg_cuda_stream *on)
 {
-    standin *s = lock(r);
+    standin *s = standin_lock(r);
 
     standin_await(s, on, on->queued);
     s->streams[on->index] = NULL;
-    unlock(s, 0);
+    standin_unlock(s, 0);
     free(on);
 }
 
 static int stream_wait(dg_cuda_runtime *r, dg_cuda_stream *on)
 {
-    standin *s = lock(r);
-    int rc = on->captured ? outside_capture(s) : 0;
+    standin *s = standin_lock(r);
+    int rc = on->captured ? standin_outside_capture(s) : 0;
 
-    return unlock(s, rc ? rc : standin_await(s, on, on->queued));
+    return standin_unlock(s, rc ? rc : standin_await(s, on, on->queued));
 }
 
 static int event_open(dg_cuda_runtime *r, dg_cuda_event **e, bool timed)
@@ -208,35 +185,35 @@ static int event_open(dg_cuda_runtime *r, dg_cuda_event **e, bool timed)
 
 static void event_close(dg_cuda_runtime *r, dg_cuda_event *e)
 {
-    standin *s = lock(r);
+    standin *s = standin_lock(r);
 
     e->closed = true;
     if (!e->n_stamps)
         free(e);
-    unlock(s, 0);
+    standin_unlock(s, 0);
 }
 
 /* Only between timed events that have passed. */
 static int event_seconds(dg_cuda_runtime *r, dg_cuda_event *from, dg_cuda_event *to,
                          double *seconds)
 {
-    standin *s = lock(r);
+    standin *s = standin_lock(r);
     bool fine = from->timed && to->timed && from->recorded && to->recorded && !from->n_stamps &&
                 !to->n_stamps;
 
     *seconds = fine ? to->passed_s - from->passed_s : 0;
-    return unlock(s, s->error ? s->error : fine ? 0 : DG_CUDA_INVALID_VALUE);
+    return standin_unlock(s, s->error ? s->error : fine ? 0 : DG_CUDA_INVALID_VALUE);
 }
 
 static int event_record(dg_cuda_runtime *r, dg_cuda_event *e, dg_cuda_stream *on)
 {
-    standin *s = lock(r);
+    standin *s = standin_lock(r);
 
     if (on->captured) {
         on->seen[on->index]++;
         e->capture = s->n_captures;
         memcpy(e->seen, on->seen, sizeof e->seen);
-        return unlock(s, s->error);
+        return standin_unlock(s, s->error);
     }
     e->capture = 0;
     e->recorded = true;
@@ -246,47 +223,48 @@ static int event_record(dg_cuda_runtime *r, dg_cuda_event *e, dg_cuda_stream *on
     }
     e->stream = on;
     e->seq = on->queued;
-    return unlock(s, s->error);
+    return standin_unlock(s, s->error);
 }
 
 static int event_order(dg_cuda_runtime *r, dg_cuda_stream *on, dg_cuda_event *e)
 {
-    standin *s = lock(r);
+    standin *s = standin_lock(r);
 
     if (s->graph && e->capture == s->n_captures) {
         on->captured = true;
         for (int i = 0; i < STANDIN_STREAMS; i++)
             if (on->seen[i] < e->seen[i])
                 on->seen[i] = e->seen[i];
-        return unlock(s, s->error);
+        return standin_unlock(s, s->error);
     }
     if (on->captured || e->capture) { /* across the border of a capture */
         s->invalid = s->invalid || on->captured;
-        return unlock(s, DG_CUDA_CAPTURE_FIRST + 5);
+        return standin_unlock(s, DG_CUDA_CAPTURE_FIRST + 5);
     }
     if (!e->recorded)
-        return unlock(s, s->error);
-    return unlock(s, standin_put(s, on,
-                                 &(standin_item){
-                                     .work = STANDIN_ORDER, .until = e->stream, .seq = e->seq }));
+        return standin_unlock(s, s->error);
+    return standin_unlock(s, standin_put(s, on,
+                                         &(standin_item){ .work = STANDIN_ORDER,
+                                                          .until = e->stream,
+                                                          .seq = e->seq }));
 }
 
 static int event_wait(dg_cuda_runtime *r, dg_cuda_event *e)
 {
-    standin *s = lock(r);
+    standin *s = standin_lock(r);
 
     if (e->capture)
-        return unlock(s, DG_CUDA_CAPTURE_LAST - 1);
-    return unlock(s, e->recorded ? standin_await(s, e->stream, e->seq) : s->error);
+        return standin_unlock(s, DG_CUDA_CAPTURE_LAST - 1);
+    return standin_unlock(s, e->recorded ? standin_await(s, e->stream, e->seq) : s->error);
 }
 
 /* ---- work ------------------------------------------------------------------------------------ */
 
 static int put(dg_cuda_runtime *r, dg_cuda_stream *on, const standin_item *it)
 {
-    standin *s = lock(r);
+    standin *s = standin_lock(r);
 
-    return unlock(s, on->owner == r ? standin_put(s, on, it) : DG_CUDA_INVALID_VALUE);
+    return standin_unlock(s, on->owner == r ? standin_put(s, on, it) : DG_CUDA_INVALID_VALUE);
 }
 
 static int copy(dg_cuda_runtime *r, dg_cuda_stream *on, void *to, const void *from, size_t bytes)
@@ -324,92 +302,19 @@ static int call(dg_cuda_runtime *r, dg_cuda_stream *on, void (*fn)(void *ctx), v
 /* Other processes wait for it, so it is not left for later. */
 static int put_peers(dg_cuda_stream *on, void (*fn)(void *ctx), void *ctx)
 {
-    standin *s = lock(on->owner);
-    int rc = on->captured ? outside_capture(s) : 0;
+    standin *s = standin_lock(on->owner);
+    int rc = on->captured ? standin_outside_capture(s) : 0;
 
     if (rc == 0)
         rc = standin_put(s, on, &(standin_item){ .work = STANDIN_PEERS, .fn = fn, .ctx = ctx });
     if (rc == 0)
         on->goal = on->queued;
-    return unlock(s, rc);
+    return standin_unlock(s, rc);
 }
 
 static int use(dg_cuda_runtime *r)
 {
     return ((standin *)r)->error;
-}
-
-/* ---- captures -------------------------------------------------------------------------------- */
-
-static void graph_close(dg_cuda_runtime *r, dg_cuda_graph *g)
-{
-    (void)r;
-    while (g->first) {
-        standin_item *it = g->first;
-
-        g->first = it->next;
-        free(it->params);
-        free(it);
-    }
-    free(g);
-}
-
-static int capture_begin(dg_cuda_runtime *r, dg_cuda_stream *on)
-{
-    standin *s = lock(r);
-
-    if (s->graph || s->error)
-        return unlock(s, s->error ? s->error : DG_CUDA_CAPTURE_FIRST);
-    s->graph = calloc(1, sizeof *s->graph);
-    if (!s->graph)
-        return unlock(s, DG_CUDA_NO_MEMORY);
-    s->n_captures++;
-    s->invalid = false;
-    s->origin = on;
-    for (int i = 0; i < STANDIN_STREAMS; i++)
-        if (s->streams[i])
-            memset(s->streams[i]->seen, 0, sizeof s->streams[i]->seen);
-    on->captured = true;
-    return unlock(s, 0);
-}
-
-static int capture_end(dg_cuda_runtime *r, dg_cuda_stream *on, dg_cuda_graph **out)
-{
-    standin *s = lock(r);
-    dg_cuda_graph *g = s->graph;
-    int rc = s->error;
-
-    *out = NULL;
-    if (!g || on != s->origin)
-        return unlock(s, rc ? rc : DG_CUDA_CAPTURE_FIRST + 3);
-    s->graph = NULL;
-    if (rc == 0 && s->invalid)
-        rc = DG_CUDA_CAPTURE_INVALID;
-    for (int i = 0; i < STANDIN_STREAMS; i++)
-        if (s->streams[i]) {
-            if (rc == 0 && on->seen[i] < s->streams[i]->seen[i])
-                rc = DG_CUDA_CAPTURE_UNJOINED;
-            s->streams[i]->captured = false;
-        }
-    s->n_graphs += rc == 0;
-    unlock(s, 0);
-    if (rc)
-        graph_close(r, g);
-    else
-        *out = g;
-    return rc;
-}
-
-/* The order of the calls is one that the events allow. */
-static int graph_launch(dg_cuda_runtime *r, dg_cuda_graph *g, dg_cuda_stream *on)
-{
-    standin *s = lock(r);
-    int rc = on->captured ? outside_capture(s) : s->error;
-
-    s->n_replays++;
-    for (const standin_item *it = g->first; it && rc == 0; it = it->next)
-        standin_append(s, on, it);
-    return unlock(s, rc);
 }
 
 /* ---- products -------------------------------------------------------------------------------- */
@@ -503,11 +408,11 @@ static void write_counts(const standin *s)
 
 static void close_runtime(dg_cuda_runtime *r)
 {
-    standin *s = lock(r);
+    standin *s = standin_lock(r);
 
     s->stopped = true;
     pthread_cond_signal(&s->work);
-    unlock(s, 0);
+    standin_unlock(s, 0);
     pthread_join(s->thread, NULL);
     write_counts(s);
     while (s->n_blocks)
@@ -548,10 +453,10 @@ static const dg_cuda_runtime table = {
     .clear = clear,
     .launch = launch,
     .call = call,
-    .capture_begin = capture_begin,
-    .capture_end = capture_end,
-    .graph_launch = graph_launch,
-    .graph_close = graph_close,
+    .capture_begin = standin_capture_begin,
+    .capture_end = standin_capture_end,
+    .graph_launch = standin_graph_launch,
+    .graph_close = standin_graph_close,
     .plan_open = plan_open,
     .plan_close = plan_close,
     .plan_run = plan_run,

@@ -125,6 +125,20 @@ typedef struct standin {
         n_direct;
 } standin;
 
+static inline standin *standin_lock(dg_cuda_runtime *r)
+{
+    standin *s = (standin *)r;
+
+    pthread_mutex_lock(&s->lock);
+    return s;
+}
+
+static inline int standin_unlock(standin *s, int code)
+{
+    pthread_mutex_unlock(&s->lock);
+    return code;
+}
+
 /* ---- memory: with the lock held -------------------------------------------------------------- */
 
 /* NULL: not enough. */
@@ -142,5 +156,14 @@ void standin_append(standin *s, dg_cuda_stream *on, const standin_item *it);
 /* Sleeps until the stream has done so many items. */
 int standin_await(standin *s, dg_cuda_stream *on, uint64_t done);
 void *standin_thread(void *s); /* without the lock */
+
+/* ---- captures: the first with the lock held, the others without it --------------------------- */
+
+/* For calls that CUDA forbids in a capture: the capture is lost, too. */
+int standin_outside_capture(standin *s);
+int standin_capture_begin(dg_cuda_runtime *r, dg_cuda_stream *on);
+int standin_capture_end(dg_cuda_runtime *r, dg_cuda_stream *on, dg_cuda_graph **out);
+int standin_graph_launch(dg_cuda_runtime *r, dg_cuda_graph *g, dg_cuda_stream *on);
+void standin_graph_close(dg_cuda_runtime *r, dg_cuda_graph *g);
 
 #endif

@@ -8,27 +8,28 @@
 #include "base/diag.h"
 #include "kernels/cuda/host/internal.h"
 
-static dg_cuda *lock(dg_backend *self)
-{
-    dg_cuda *c = (dg_cuda *)self;
-
-    pthread_mutex_lock(&c->lock);
-    return c;
-}
-
 /* ---- memory ---------------------------------------------------------------------------------- */
+
+void *dg_cuda_room(void *items, int n, int *cap, size_t bytes)
+{
+    const int more = 2 * n + 64;
+    void *grown;
+
+    if (n < *cap)
+        return items;
+    grown = realloc(items, (size_t)more * bytes);
+    if (grown)
+        *cap = more;
+    return grown;
+}
 
 bool dg_cuda_ranges_add(dg_cuda_ranges *r, dg_cuda_range one)
 {
-    if (r->n == r->cap) {
-        int cap = r->cap ? 2 * r->cap : 16;
-        dg_cuda_range *items = realloc(r->items, (size_t)cap * sizeof *items);
+    dg_cuda_range *items = dg_cuda_room(r->items, r->n, &r->cap, sizeof *items);
 
-        if (!items)
-            return false;
-        r->items = items;
-        r->cap = cap;
-    }
+    if (!items)
+        return false;
+    r->items = items;
     r->items[r->n++] = one;
     return true;
 }
@@ -48,7 +49,7 @@ const dg_cuda_range *dg_cuda_ranges_at(const dg_cuda_ranges *r, const void *p, s
 
 static int memory(dg_backend *self, int64_t *free_bytes, int64_t *total_bytes)
 {
-    dg_cuda *c = lock(self);
+    dg_cuda *c = dg_cuda_lock(self);
     size_t have = 0, total = 0;
     int rc = dg_cuda_check(c, c->r->memory(c->r, &have, &total), DG_NO_MARK, "asking for memory");
 
@@ -61,7 +62,7 @@ static int memory(dg_backend *self, int64_t *free_bytes, int64_t *total_bytes)
 /* Zeros are there before any lane can see the memory. */
 static void *alloc(dg_backend *self, size_t bytes)
 {
-    dg_cuda *c = lock(self);
+    dg_cuda *c = dg_cuda_lock(self);
     dg_cuda_stream *s = c->lanes[DG_LANE_COPY].stream;
     size_t n = bytes ? bytes : 1;
     void *p = NULL;
@@ -89,14 +90,14 @@ static void free_device(dg_backend *self, void *p)
     if (!p)
         return;
     (void)self->finish(self);
-    lock(self);
+    dg_cuda_lock(self);
     dg_cuda_check(c, c->r->free(c->r, p), DG_NO_MARK, "freeing memory");
     pthread_mutex_unlock(&c->lock);
 }
 
 static void *alloc_pinned(dg_backend *self, size_t bytes)
 {
-    dg_cuda *c = lock(self);
+    dg_cuda *c = dg_cuda_lock(self);
     size_t n = bytes ? bytes : 1;
     void *p = NULL;
 
@@ -114,7 +115,7 @@ static void *alloc_pinned(dg_backend *self, size_t bytes)
 
 static void free_pinned(dg_backend *self, void *p)
 {
-    dg_cuda *c = lock(self);
+    dg_cuda *c = dg_cuda_lock(self);
 
     for (int i = 0; i < c->pinned.n && p; i++)
         if (c->pinned.items[i].p == p) {
@@ -161,7 +162,7 @@ static dg_dtype low_precision(dg_backend *self, const char **reason)
 
 static bool allow_tf32(dg_backend *self)
 {
-    dg_cuda *c = lock(self);
+    dg_cuda *c = dg_cuda_lock(self);
 
     c->tf32 = c->r->has_tf32;
     pthread_mutex_unlock(&c->lock);
@@ -170,7 +171,7 @@ static bool allow_tf32(dg_backend *self)
 
 static const char *describe(dg_backend *self, char *buf, size_t n)
 {
-    dg_cuda *c = lock(self);
+    dg_cuda *c = dg_cuda_lock(self);
     char device[160];
 
     c->r->describe(c->r, device, sizeof device);

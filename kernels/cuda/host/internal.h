@@ -1,7 +1,8 @@
 /* internal.h: what the files of this folder share: backend.c opens, closes and has the memory,
- * work.c the lanes and events, join.c launches that are given together, libraries.c products and
- * convolutions, record.c the recordings, load.c finds the module. Everything here is called with
- * the device's lock held, unless it says otherwise. */
+ * work.c the lanes and events, calls.c functions of the host and words of observers, join.c
+ * launches that are given together, libraries.c products and convolutions, record.c the recordings,
+ * load.c finds the module. Everything here is called with the device's lock held, unless it says
+ * otherwise. */
 #ifndef DG_KERNELS_CUDA_HOST_INTERNAL_H
 #define DG_KERNELS_CUDA_HOST_INTERNAL_H
 
@@ -27,8 +28,9 @@ typedef struct dg_cuda_part {
     dg_cuda_function kernel, many; /* many: NULL if it has no form for several calls */
     dg_cuda_grid grid;
     const int32_t *guard;
-    int mark, stage;  /* stage: its number among the kernels of its launch */
-    size_t at, bytes; /* of its parameters, in the bytes of all */
+    int mark, stage; /* stage: its number among the kernels of its launch */
+    int at;          /* of its parameters, in the bytes of all */
+    size_t bytes;
     bool done;
 } dg_cuda_part;
 
@@ -111,7 +113,7 @@ struct dg_cuda {
     int stage, n_parts, cap_parts;
     dg_cuda_part *parts;
     char *bytes;
-    size_t n_bytes, cap_bytes;
+    int n_bytes, cap_bytes;
     uint8_t *followed; /* per mark + 1: a product without a mark has followed */
     int n_followed;
     dg_recording *recording;
@@ -123,6 +125,25 @@ struct dg_cuda {
     dg_cuda_job *jobs;
     int job_status, job_mark; /* of the first job that failed */
 };
+
+/* items with room for one behind the first n, or more: where they are now, with *cap set; NULL: no
+ * memory, and nothing has changed. */
+void *dg_cuda_room(void *items, int n, int *cap, size_t bytes);
+
+/* The device of a backend, with its lock held; then rc, without. */
+static inline dg_cuda *dg_cuda_lock(dg_backend *self)
+{
+    dg_cuda *c = (dg_cuda *)self;
+
+    pthread_mutex_lock(&c->lock);
+    return c;
+}
+
+static inline int dg_cuda_unlock(dg_cuda *c, int rc)
+{
+    pthread_mutex_unlock(&c->lock);
+    return rc;
+}
 
 /* Notes an error of CUDA's: 0, or the device's status. mark: of the launch that was queued. */
 int dg_cuda_check(dg_cuda *c, int code, int mark, const char *what);
@@ -148,6 +169,9 @@ int dg_cuda_put_convolution(dg_cuda_queue *q, const dg_cuda_convolution *p,
 
 /* A failure of work that CUDA does not know of, without the lock: the next wait returns it. */
 void dg_cuda_work_failed(dg_cuda *c, int status, int mark);
+/* calls.c, for the backend's table: without the lock. */
+int dg_cuda_call_host(dg_backend *self, dg_lane lane, int (*fn)(void *ctx), void *ctx, int mark);
+int dg_cuda_sign_word(dg_backend *self, dg_lane lane, uint32_t *word, uint32_t value);
 
 /* join.c: a kernel of a launch that is given with others; then all of them become launches. */
 int dg_cuda_collect(dg_cuda *c, dg_cuda_lane *lane, dg_cuda_function f, dg_cuda_grid grid,

@@ -1,38 +1,24 @@
 /* join.c: launches that are given together. Each first says which kernels it has, stage by stage;
  * kernels of one stage that are the same become one launch with the parameters of all. Results do
  * not depend on it: a call has the blocks that it would have by itself. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/cuda/host/internal.h"
 
-static bool make_room(dg_cuda *c, size_t bytes)
+static bool make_room(dg_cuda *c, int bytes)
 {
-    if (c->n_parts == c->cap_parts) {
-        int cap = c->cap_parts ? 2 * c->cap_parts : 64;
-        dg_cuda_part *parts = realloc(c->parts, (size_t)cap * sizeof *parts);
+    dg_cuda_part *parts = dg_cuda_room(c->parts, c->n_parts, &c->cap_parts, sizeof *parts);
+    char *more = parts ? dg_cuda_room(c->bytes, c->n_bytes + bytes - 1, &c->cap_bytes, 1) : NULL;
 
-        if (!parts)
-            return false;
-        c->parts = parts;
-        c->cap_parts = cap;
-    }
-    if (c->n_bytes + bytes > c->cap_bytes) {
-        size_t cap = 2 * c->cap_bytes + bytes + 4096;
-        char *more = realloc(c->bytes, cap);
-
-        if (!more)
-            return false;
-        c->bytes = more;
-        c->cap_bytes = cap;
-    }
-    return true;
+    c->parts = parts ? parts : c->parts;
+    c->bytes = more ? more : c->bytes;
+    return more != NULL;
 }
 
 int dg_cuda_collect(dg_cuda *c, dg_cuda_lane *lane, dg_cuda_function f, dg_cuda_grid grid,
                     const void *params, size_t bytes, const int32_t *guard)
 {
-    if (!make_room(c, bytes))
+    if (!make_room(c, (int)bytes))
         return -DG_EMEMORY;
     memcpy(c->bytes + c->n_bytes, params, bytes);
     c->parts[c->n_parts++] = (dg_cuda_part){ .kernel = f,
@@ -43,7 +29,7 @@ int dg_cuda_collect(dg_cuda *c, dg_cuda_lane *lane, dg_cuda_function f, dg_cuda_
                                              .stage = c->stage++,
                                              .at = c->n_bytes,
                                              .bytes = bytes };
-    c->n_bytes += bytes;
+    c->n_bytes += (int)bytes;
     lane->queue.many = NULL;
     return 0;
 }

@@ -1,23 +1,8 @@
 /* libraries.c: puts products and convolutions of the vendor's libraries on a lane. A plan belongs
  * to a description, is made when that is first seen, and stays until the device is closed. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/cuda/host/internal.h"
-
-/* items, or where they are once there is room for one more; NULL: no memory. */
-static void *with_room(void *items, int n, int *cap, size_t bytes)
-{
-    const int more = *cap ? 2 * *cap : 64;
-    void *grown;
-
-    if (n < *cap)
-        return items;
-    grown = realloc(items, (size_t)more * bytes);
-    if (grown)
-        *cap = more;
-    return grown;
-}
 
 /* The workspace is one: work of other lanes would share it at the same time. */
 static bool may_plan(const dg_cuda *c, const dg_cuda_lane *lane)
@@ -36,14 +21,13 @@ static void note_unmarked(dg_cuda *c, const dg_cuda_lane *lane)
     if (lane->marked || lane->mark == DG_NO_MARK)
         return;
     if (at >= c->n_followed) {
-        int n = 2 * at + 64;
-        uint8_t *more = realloc(c->followed, (size_t)n);
+        int n = c->n_followed;
+        uint8_t *more = dg_cuda_room(c->followed, at, &c->n_followed, 1);
 
         if (!more)
             return; /* the text says less */
-        memset(more + c->n_followed, 0, (size_t)(n - c->n_followed));
+        memset(more + n, 0, (size_t)(c->n_followed - n));
         c->followed = more;
-        c->n_followed = n;
     }
     c->followed[at] = 1;
 }
@@ -62,7 +46,7 @@ static int find_plan(dg_cuda *c, const dg_cuda_product *p, int mark, dg_cuda_pla
         }
     if (c->recording) /* a plan may load code */
         return -DG_EUNSUPPORTED;
-    plans = with_room(c->plans, c->n_plans, &c->cap_plans, sizeof *plans);
+    plans = dg_cuda_room(c->plans, c->n_plans, &c->cap_plans, sizeof *plans);
     if (!plans)
         return -DG_EMEMORY;
     c->plans = plans;
@@ -114,7 +98,7 @@ static int find_conv_plan(dg_cuda *c, const dg_cuda_convolution *p, int mark,
         }
     if (c->recording) /* a plan may load code */
         return -DG_EUNSUPPORTED;
-    plans = with_room(c->conv_plans, c->n_conv_plans, &c->cap_conv_plans, sizeof *plans);
+    plans = dg_cuda_room(c->conv_plans, c->n_conv_plans, &c->cap_conv_plans, sizeof *plans);
     if (!plans)
         return -DG_EMEMORY;
     c->conv_plans = plans;

@@ -31,15 +31,11 @@ int dg_cuda_record_begin(dg_cuda *c, dg_lane lane)
 
 static int note_use(dg_recording *r, dg_event *e, bool awaited)
 {
-    if (r->n_uses == r->cap_uses) {
-        int cap = r->cap_uses ? 2 * r->cap_uses : 8;
-        dg_cuda_use *uses = realloc(r->uses, (size_t)cap * sizeof *uses);
+    dg_cuda_use *uses = dg_cuda_room(r->uses, r->n_uses, &r->cap_uses, sizeof *uses);
 
-        if (!uses)
-            return -DG_EMEMORY;
-        r->uses = uses;
-        r->cap_uses = cap;
-    }
+    if (!uses)
+        return -DG_EMEMORY;
+    r->uses = uses;
     r->uses[r->n_uses++] = (dg_cuda_use){ e, awaited };
     e->n_users++;
     return 0;
