@@ -30,11 +30,11 @@ typedef struct norm_attr {
     /* batch_norm_grad: there is no residual, so ReLU's gate can be computed from x instead of y */
     int64_t plain;
 } norm_attr;
-/* norm: fixed, of the convolution's result */
-typedef struct conv_norm_attr {
+/* act: dg_act, applied after bias and residual */
+typedef struct conv_act_attr {
     conv_attr conv;
-    norm_attr norm;
-} conv_norm_attr;
+    int64_t act;
+} conv_act_attr;
 /* axis, ranks: as in reduce_attr */
 typedef struct sync_attr {
     norm_attr norm;

@@ -11,7 +11,7 @@ libtensor_la_SOURCES += \
 	tensor/build_ranks.c \
 	tensor/build_shape.c \
 	tensor/build_update.c \
-	tensor/fuse.c \
+	tensor/fuse.h tensor/fuse.c \
 	tensor/guard.c \
 	tensor/join.c \
 	tensor/grad_attention.c \
@@ -27,6 +27,7 @@ libtensor_la_SOURCES += \
 	tensor/ops.c tensor/ops.h tensor/rules.h \
 	tensor/params.c tensor/params.h \
 	tensor/passes.c tensor/passes.h \
+	tensor/pack.c \
 	tensor/precision.c \
 	tensor/slab.c tensor/slab.h \
 	tensor/plan.c tensor/plan.h \

@@ -28,11 +28,10 @@ static const dg_field fields_matmul_attr[] = { INT(matmul_attr, trans_a), INT(ma
 static const dg_field fields_norm_attr[] = {
     REAL(norm_attr, eps), INT(norm_attr, act), INT(norm_attr, fixed), INT(norm_attr, plain), END,
 };
-static const dg_field fields_conv_norm_attr[] = {
-    INT(conv_norm_attr, conv.stride),
-    INT(conv_norm_attr, conv.pad),
-    REAL(conv_norm_attr, norm.eps),
-    INT(conv_norm_attr, norm.act),
+static const dg_field fields_conv_act_attr[] = {
+    INT(conv_act_attr, conv.stride),
+    INT(conv_act_attr, conv.pad),
+    INT(conv_act_attr, act),
     END,
 };
 static const dg_field fields_sync_attr[] = {
@@ -296,9 +295,11 @@ static const struct {
     double (*flops)(const dg_tensor *t, int n, const void *attr);
 } costs[] = {
     { DG_OP_conv2d, flops_conv2d },
-    { DG_OP_conv2d_norm, flops_conv2d },
+    { DG_OP_conv_packed, flops_conv2d },
     { DG_OP_conv2d_dx, flops_conv2d_dx },
+    { DG_OP_conv_packed_dx, flops_conv2d_dx },
     { DG_OP_conv2d_dw, flops_conv2d_dw },
+    { DG_OP_conv_packed_dw, flops_conv2d_dw },
     { DG_OP_depthwise_conv, flops_depthwise_conv },
     { DG_OP_depthwise_conv_dw, flops_depthwise_conv_dw },
     { DG_OP_matmul, flops_matmul },

@@ -16,9 +16,9 @@ void dg_pass_collectives(dg_program *p, int ranks);
 /* Chooses the storage type of every DG_REAL value and inserts casts. base: DG_F32 or DG_F64; low:
  * DG_BF16 or base. What the backend (NULL: none) runs faster in base stays base. */
 void dg_pass_precision(dg_program *p, dg_dtype base, dg_dtype low, dg_backend *backend);
-/* conv2d, batch_norm_fixed -> conv2d_norm, where the backend (NULL: none) has a kernel for it that
- * is no reference kernel. */
-void dg_pass_fuse_convolutions(dg_program *p, dg_backend *backend);
+/* Packs the kernels of convolutions, frozen norms included, where the backend (NULL: none) has
+ * kernels for it that are no reference kernels. */
+void dg_pass_pack(dg_program *p, dg_backend *backend);
 /* Clones the activations of nodes and parts marked recompute before their gradients. Runs after
  * precision, so that clones are stored with the originals' types. */
 void dg_pass_recompute(dg_program *p);

@@ -216,7 +216,7 @@ static void convert(precision *s, dg_instr in)
 
         if (!is_real(s, in.v[k]) || dg_signature_at(&sig, in.n_in, k)->state)
             continue;
-        if (casts && !(in.op == DG_OP(conv2d) && k == 2)) /* libraries want its bias in f32 */
+        if (casts)
             is_wide = is_wide && out_type(s, &in, in.v[in.n_in], type) == s->base;
         else if (in.op->precision == DG_LOW && value(s, in.v[k])->space == DG_WEIGHTS)
             continue; /* it takes parameters as they are */

@@ -1,6 +1,6 @@
 /* shape_conv.c: shapes of convolution and matrix product.
  *     conv2d    x [B,H,W,I], w [O,I,kh,kw], b [O] -> y [B,(H+2p-kh)/s+1,(W+2p-kw)/s+1,O]
- *     conv2d_norm: the same without a bias, and s, b, mean, var [O], res like y
+ *     packed    k [O,kh,kw,I], as devices want w; conv_packed: res like y
  *     matmul    a [M,K] b [K,N] or a [G,M,K] b [G,K,N], either transposed in the last two;
  *               c [N] */
 #include "tensor/rules.h"
@@ -37,20 +37,6 @@ int dg_shape_conv2d(dg_infer *s)
     return 0;
 }
 
-int dg_shape_conv2d_norm(dg_infer *s)
-{
-    dg_shape res = s->in[6];
-    int rc = dg_shape_conv2d(s); /* which wants s to be like a bias */
-
-    for (int i = 3; i < 6 && rc == 0; i++)
-        if (!dg_shape_equal(s->in[i], s->in[2]))
-            return dg_infer_fail(s, "b, mean and var must be [%lld], as s",
-                                 (long long)s->in[2].d[0]);
-    if (rc == 0 && res.rank >= 0 && !dg_shape_equal(res, s->out[0]))
-        return dg_infer_fail(s, "the residual must have the shape of the result");
-    return rc;
-}
-
 int dg_shape_conv2d_dx(dg_infer *s)
 {
     const conv_attr *a = s->attr;
@@ -78,6 +64,82 @@ int dg_shape_conv2d_dw(dg_infer *s)
                              (long long)a->h, (long long)a->w);
     s->out[0] = DG_SHAPE(dy.d[3], x.d[3], a->h, a->w);
     return 0;
+}
+
+/* ---- packed kernels -------------------------------------------------------------------------- */
+
+static dg_shape packed(dg_shape w)
+{
+    return DG_SHAPE(w.d[0], w.d[2], w.d[3], w.d[1]);
+}
+
+static dg_shape unpacked(dg_shape k)
+{
+    return DG_SHAPE(k.d[0], k.d[3], k.d[1], k.d[2]);
+}
+
+int dg_shape_pack_kernel(dg_infer *s)
+{
+    if (s->in[0].rank != 4)
+        return dg_infer_fail(s, "w must be [O,I,kh,kw]");
+    s->out[0] = packed(s->in[0]);
+    return 0;
+}
+
+int dg_shape_unpack_kernel(dg_infer *s)
+{
+    if (s->in[0].rank != 4)
+        return dg_infer_fail(s, "k must be [O,kh,kw,I]");
+    s->out[0] = unpacked(s->in[0]);
+    return 0;
+}
+
+int dg_shape_fold_norm(dg_infer *s)
+{
+    int rc = dg_shape_pack_kernel(s);
+
+    for (int i = 1; i < 5 && rc == 0; i++)
+        if (s->in[i].rank != 1 || s->in[i].d[0] != s->in[0].d[0])
+            return dg_infer_fail(s, "s, b, mean and var must be [%lld]", (long long)s->in[0].d[0]);
+    s->out[1] = DG_SHAPE(s->out[0].d[0]);
+    return rc;
+}
+
+/* As of the op whose w is k unpacked. */
+static int infer_unpacked(dg_infer *s, const void *attr, int (*rule)(dg_infer *s))
+{
+    dg_shape in[] = { s->in[0], s->in[1], s->n_in > 2 ? s->in[2] : (dg_shape){ .rank = -1 } };
+    dg_infer plain = *s;
+
+    if (in[1].rank != 4)
+        return dg_infer_fail(s, "k must be [O,kh,kw,I]");
+    in[1] = unpacked(in[1]);
+    plain.in = in;
+    plain.attr = attr;
+    return rule(&plain);
+}
+
+int dg_shape_conv_packed(dg_infer *s)
+{
+    int rc = infer_unpacked(s, &((const conv_act_attr *)s->attr)->conv, dg_shape_conv2d);
+
+    if (rc == 0 && s->in[3].rank >= 0 && !dg_shape_equal(s->in[3], s->out[0]))
+        return dg_infer_fail(s, "the residual must have the shape of the result");
+    return rc;
+}
+
+int dg_shape_conv_packed_dx(dg_infer *s)
+{
+    return infer_unpacked(s, s->attr, dg_shape_conv2d_dx);
+}
+
+int dg_shape_conv_packed_dw(dg_infer *s)
+{
+    int rc = dg_shape_conv2d_dw(s);
+
+    if (rc == 0)
+        s->out[0] = packed(s->out[0]);
+    return rc;
 }
 
 int dg_shape_matmul(dg_infer *s)

@@ -1,6 +1,6 @@
-/* conv.c: twins of kernels/ref/conv.c, which has the formulas. The kernel is packed, [o][ky,kx,i],
- * and the vendor's library of convolutions asked first. What it has no plan for, f64 and results in
- * another type than the operands are matrix products:
+/* conv.c: twins of the convolutions of kernels/ref/conv.c with a packed kernel, [o][ky,kx,i], which
+ * has the formulas; pack.c packs. The vendor's library of convolutions is asked first. What it has
+ * no plan for, f64 and results in another type than the operands are matrix products:
  *
  * A pixel of y is a row. `columns` has what that pixel reads of x, [pixel][ky,kx,i], as the kernel
  * is packed. A kernel of one tap with stride 1 reads x itself. Columns are made for as many images
@@ -20,7 +20,7 @@ typedef struct geometry {
     int64_t out_h, out_w, o, kh, kw, stride, pad;
 } geometry;
 
-static geometry geometry_of(const dg_tensor *x, const dg_tensor *y, const dg_tensor *w,
+static geometry geometry_of(const dg_tensor *x, const dg_tensor *y, const dg_tensor *k,
                             const conv_attr *c)
 {
     geometry g = { .x = NULL };
@@ -31,8 +31,8 @@ static geometry geometry_of(const dg_tensor *x, const dg_tensor *y, const dg_ten
     g.out_h = y->shape.d[1];
     g.out_w = y->shape.d[2];
     g.o = y->shape.d[3];
-    g.kh = w->shape.d[2];
-    g.kw = w->shape.d[3];
+    g.kh = k->shape.d[1];
+    g.kw = k->shape.d[2];
     g.stride = c->stride;
     g.pad = c->pad;
     return g;
@@ -122,56 +122,6 @@ KERNEL(gather_columns_kernel, geometry)
     }
 }
 
-/* w [o][i][taps], as checkpoints have it, and packed [o][taps][i]. */
-typedef struct packing {
-    const void *w;
-    int64_t w_real; /* it was cast ahead of time */
-    real *packed;
-    const void *sums; /* packed, of dw */
-    int64_t sums_real;
-    wide *dw;
-    int64_t o, i, taps;
-} packing;
-
-KERNEL(pack_kernel, packing)
-{
-    for (int64_t n = first(); n < p->o * p->i * p->taps; n += step()) {
-        int64_t i = n % p->i, t = n / p->i % p->taps, o = n / p->i / p->taps;
-
-        p->packed[n] = put(load(p->w, p->w_real, (o * p->i + i) * p->taps + t));
-    }
-}
-
-KERNEL(unpack_kernel, packing)
-{
-    for (int64_t n = first(); n < p->o * p->i * p->taps; n += step()) {
-        int64_t t = n % p->taps, i = n / p->taps % p->i, o = n / p->taps / p->i;
-
-        p->dw[n] = load(p->sums, p->sums_real, (o * p->taps + t) * p->i + i);
-    }
-}
-
-/* The kernel times a frozen norm's scale, and the shift that is left: a convolution with a bias. */
-typedef struct folding {
-    const wide *w, *s, *b, *mean, *var;
-    real *packed;
-    wide *bias;
-    double eps;
-    int64_t o, i, taps;
-} folding;
-
-KERNEL(fold_kernel, folding)
-{
-    for (int64_t n = first(); n < p->o * p->i * p->taps; n += step()) {
-        int64_t i = n % p->i, t = n / p->i % p->taps, o = n / p->i / p->taps;
-        wide scale = p->s[o] / sqrt(p->var[o] + (wide)p->eps);
-
-        p->packed[n] = put(p->w[(o * p->i + i) * p->taps + t] * scale);
-        if (i == 0 && t == 0)
-            p->bias[o] = p->b[o] - p->mean[o] * scale;
-    }
-}
-
 /* What follows a convolution: y = act(y + bias + res). */
 typedef struct finishing {
     real *y;
@@ -249,30 +199,6 @@ static bool in_one_type(const dg_tensor *result)
 
 /* ---- y --------------------------------------------------------------------------------------- */
 
-static packing packing_of(const geometry *g)
-{
-    packing k = { .w = NULL };
-
-    k.o = g->o;
-    k.i = g->i;
-    k.taps = g->kh * g->kw;
-    return k;
-}
-
-/* w packed in the type of the operands: itself if it has that type and one tap. */
-static int pack(const dg_cuda_call *c, const geometry *g, const dg_tensor *w, char **at,
-                const real **packed)
-{
-    packing k = packing_of(g);
-
-    k.w = w->data;
-    k.w_real = w->dtype == DG_CUDA_REAL;
-    k.packed = (real *)*at;
-    *packed = k.w_real && k.taps == 1 ? (const real *)w->data : k.packed;
-    *at += aligned_bytes(kernel_elements(g) * (int64_t)sizeof(real));
-    return *packed == k.packed ? LAUNCH(c, pack_kernel, grid_of(kernel_elements(g)), &k) : 0;
-}
-
 /* The columns of some images from x on: x itself where a pixel reads one pixel. */
 static int make_columns(const dg_cuda_call *c, geometry *g, const real *x, int64_t images, char *at,
                         const real **columns)
@@ -284,11 +210,6 @@ static int make_columns(const dg_cuda_call *c, geometry *g, const real *x, int64
     return is_plain(g) ? 0 : LAUNCH(c, columns_kernel, grid_of(images * pixels(g) * row_of(g)), g);
 }
 
-static size_t packed_bytes(const geometry *g, size_t element)
-{
-    return aligned_bytes(kernel_elements(g) * (int64_t)element);
-}
-
 static bool knows(const dg_tensor *x)
 {
     return x->dtype == DG_CUDA_REAL;
@@ -296,13 +217,16 @@ static bool knows(const dg_tensor *x)
 
 static int prepare_y(dg_prepare *p)
 {
-    geometry g = geometry_of(&p->t[DG_CONV2D_X], &p->t[DG_CONV2D_Y], &p->t[DG_CONV2D_W],
-                             (const conv_attr *)p->attr);
+    const conv_act_attr *f = (const conv_act_attr *)p->attr;
+    const dg_tensor *t = p->t, *y = &t[DG_CONV_PACKED_Y];
+    geometry g = geometry_of(&t[DG_CONV_PACKED_X], y, &t[DG_CONV_PACKED_K], &f->conv);
+    bool more = f->act || t[DG_CONV_PACKED_RES].shape.rank >= 0;
 
-    p->workspace_bytes = packed_bytes(&g, sizeof(real)) +
-                         column_bytes(&g, p->t[DG_CONV2D_X].shape.d[0], sizeof(real)) +
+    p->workspace_bytes = column_bytes(&g, t[DG_CONV_PACKED_X].shape.d[0], sizeof(real)) +
                          aligned_bytes(g.o * (int64_t)sizeof(wide));
-    return knows(&p->t[DG_CONV2D_X]) ? 0 : -DG_EUNSUPPORTED;
+    return knows(&t[DG_CONV_PACKED_X]) && knows(&t[DG_CONV_PACKED_K]) && (!more || knows(y))
+               ? 0
+               : -DG_EUNSUPPORTED;
 }
 
 typedef struct narrowing {
@@ -320,10 +244,10 @@ KERNEL(narrow_kernel, narrowing)
 /* The bias in y's type. */
 static int make_bias(const dg_cuda_call *c, const geometry *g, char **at, const void **bias)
 {
-    narrowing p = { .from = wides(c->a, DG_CONV2D_B), .to = (real *)*at, .n = g->o };
+    narrowing p = { .from = wides(c->a, DG_CONV_PACKED_C), .to = (real *)*at, .n = g->o };
 
     *bias = p.from;
-    if (!p.from || c->a->t[DG_CONV2D_Y].dtype == DG_CUDA_WIDE)
+    if (!p.from || c->a->t[DG_CONV_PACKED_Y].dtype == DG_CUDA_WIDE)
         return 0;
     *bias = p.to;
     *at += aligned_bytes(g->o * (int64_t)sizeof(wide));
@@ -364,83 +288,28 @@ static int multiply_columns(const dg_cuda_call *c, geometry *g, int64_t images, 
     return rc;
 }
 
-static int conv2d(const dg_cuda_call *c)
+static int conv_packed(const dg_cuda_call *c)
 {
-    const dg_tensor *t = c->a->t, *y = &t[DG_CONV2D_Y];
-    geometry g = geometry_of(&t[DG_CONV2D_X], y, &t[DG_CONV2D_W], (const conv_attr *)c->a->attr);
-    const int64_t images = t[DG_CONV2D_X].shape.d[0];
-    const real *packed, *x = reals(c->a, DG_CONV2D_X);
+    const conv_act_attr *attr = (const conv_act_attr *)c->a->attr;
+    const dg_tensor *t = c->a->t, *y = &t[DG_CONV_PACKED_Y];
+    geometry g = geometry_of(&t[DG_CONV_PACKED_X], y, &t[DG_CONV_PACKED_K], &attr->conv);
+    const int64_t images = t[DG_CONV_PACKED_X].shape.d[0];
+    const real *x = reals(c->a, DG_CONV_PACKED_X), *k = reals(c->a, DG_CONV_PACKED_K);
     const void *bias;
     char *at = (char *)c->a->workspace;
-    int rc = pack(c, &g, &t[DG_CONV2D_W], &at, &packed);
-
-    if (rc == 0 && in_one_type(y)) {
-        finishing f = { .y = (real *)y->data,
-                        .bias = wides(c->a, DG_CONV2D_B),
-                        .res = NULL,
-                        .size = images * pixels(&g) * g.o,
-                        .o = g.o,
-                        .act = DG_ACT_NONE };
-
-        rc = convolve_y(c, &g, images, x, packed, &f);
-        if (rc != DG_CUDA_NO_PLAN)
-            return rc;
-        rc = 0;
-    }
-    rc = rc ? rc : make_bias(c, &g, &at, &bias);
-    return rc ? rc : multiply_columns(c, &g, images, x, packed, bias, y, at);
-}
-
-/* ---- y with a frozen norm behind it ---------------------------------------------------------- */
-
-static int prepare_y_norm(dg_prepare *p)
-{
-    const conv_norm_attr *f = (const conv_norm_attr *)p->attr;
-    geometry g = geometry_of(&p->t[DG_CONV2D_NORM_X], &p->t[DG_CONV2D_NORM_Y],
-                             &p->t[DG_CONV2D_NORM_W], &f->conv);
-
-    p->workspace_bytes = packed_bytes(&g, sizeof(real)) +
-                         column_bytes(&g, p->t[DG_CONV2D_NORM_X].shape.d[0], sizeof(real)) +
-                         aligned_bytes(g.o * (int64_t)sizeof(wide));
-    return knows(&p->t[DG_CONV2D_NORM_X]) && knows(&p->t[DG_CONV2D_NORM_Y]) ? 0 : -DG_EUNSUPPORTED;
-}
-
-static int conv2d_norm(const dg_cuda_call *c)
-{
-    const dg_args *a = c->a;
-    const conv_norm_attr *attr = (const conv_norm_attr *)a->attr;
-    const dg_tensor *t = a->t, *y = &t[DG_CONV2D_NORM_Y];
-    geometry g = geometry_of(&t[DG_CONV2D_NORM_X], y, &t[DG_CONV2D_NORM_W], &attr->conv);
-    const int64_t images = t[DG_CONV2D_NORM_X].shape.d[0];
-    const real *x = reals(a, DG_CONV2D_NORM_X);
-    char *at = (char *)a->workspace;
-    folding k = { .w = wides(a, DG_CONV2D_NORM_W),
-                  .s = wides(a, DG_CONV2D_NORM_S),
-                  .b = wides(a, DG_CONV2D_NORM_B),
-                  .mean = wides(a, DG_CONV2D_NORM_MEAN),
-                  .var = wides(a, DG_CONV2D_NORM_VAR),
-                  .packed = (real *)at,
-                  .bias = (wide *)(at + packed_bytes(&g, sizeof(real))),
-                  .eps = attr->norm.eps,
-                  .o = g.o,
-                  .i = g.i,
-                  .taps = g.kh * g.kw };
-    finishing f = { .y = reals(a, DG_CONV2D_NORM_Y),
-                    .bias = k.bias,
-                    .res = reals(a, DG_CONV2D_NORM_RES),
+    finishing f = { .y = (real *)y->data,
+                    .bias = wides(c->a, DG_CONV_PACKED_C),
+                    .res = reals(c->a, DG_CONV_PACKED_RES),
                     .size = images * pixels(&g) * g.o,
                     .o = g.o,
-                    .act = attr->norm.act };
-    int rc = LAUNCH(c, fold_kernel, grid_of(kernel_elements(&g)), &k);
+                    .act = attr->act };
+    int rc = in_one_type(y) ? convolve_y(c, &g, images, x, k, &f) : DG_CUDA_NO_PLAN;
 
-    at = (char *)k.bias + aligned_bytes(g.o * (int64_t)sizeof(wide));
-    if (rc == 0 && in_one_type(y)) {
-        rc = convolve_y(c, &g, images, x, k.packed, &f);
-        if (rc != DG_CUDA_NO_PLAN)
-            return rc;
-        rc = 0;
-    }
-    rc = rc ? rc : multiply_columns(c, &g, images, x, k.packed, NULL, y, at);
+    if (rc != DG_CUDA_NO_PLAN)
+        return rc;
+    rc = make_bias(c, &g, &at, &bias);
+    rc = rc ? rc : multiply_columns(c, &g, images, x, k, bias, y, at);
+    f.bias = NULL;
     return rc ? rc : finish(c, &f);
 }
 
@@ -448,32 +317,28 @@ static int conv2d_norm(const dg_cuda_call *c)
 
 static int prepare_dx(dg_prepare *p)
 {
-    geometry g = geometry_of(&p->t[DG_CONV2D_DX_DX], &p->t[DG_CONV2D_DX_DY], &p->t[DG_CONV2D_DX_W],
-                             (const conv_attr *)p->attr);
+    const dg_tensor *dx = &p->t[DG_CONV_PACKED_DX_DX], *dy = &p->t[DG_CONV_PACKED_DX_DY],
+                    *k = &p->t[DG_CONV_PACKED_DX_K];
+    geometry g = geometry_of(dx, dy, k, (const conv_attr *)p->attr);
 
-    p->workspace_bytes = packed_bytes(&g, sizeof(real)) +
-                         column_bytes(&g, p->t[DG_CONV2D_DX_DX].shape.d[0], sizeof(wide));
-    return knows(&p->t[DG_CONV2D_DX_DY]) ? 0 : -DG_EUNSUPPORTED;
+    p->workspace_bytes = column_bytes(&g, dx->shape.d[0], sizeof(wide));
+    return knows(dy) && knows(k) ? 0 : -DG_EUNSUPPORTED;
 }
 
-static int conv2d_dx(const dg_cuda_call *c)
+static int conv_packed_dx(const dg_cuda_call *c)
 {
-    const dg_tensor *t = c->a->t, *dx = &t[DG_CONV2D_DX_DX];
-    geometry g =
-        geometry_of(dx, &t[DG_CONV2D_DX_DY], &t[DG_CONV2D_DX_W], (const conv_attr *)c->a->attr);
+    const dg_tensor *t = c->a->t, *dx = &t[DG_CONV_PACKED_DX_DX];
+    geometry g = geometry_of(dx, &t[DG_CONV_PACKED_DX_DY], &t[DG_CONV_PACKED_DX_K],
+                             (const conv_attr *)c->a->attr);
     const int64_t images = dx->shape.d[0], some = images_at_a_time(&g, images, sizeof(wide));
-    const real *packed, *dy = reals(c->a, DG_CONV2D_DX_DY);
-    char *at = (char *)c->a->workspace;
-    int rc = pack(c, &g, &t[DG_CONV2D_DX_W], &at, &packed);
+    const real *k = reals(c->a, DG_CONV_PACKED_DX_K), *dy = reals(c->a, DG_CONV_PACKED_DX_DY);
+    const dg_cuda_convolved places = { NULL, k, dy, NULL, NULL, dx->data };
+    int rc = in_one_type(dx) ? convolve(c, &g, images, DG_CUDA_DX, DG_ACT_NONE, &places)
+                             : DG_CUDA_NO_PLAN;
 
-    if (rc == 0 && in_one_type(dx)) {
-        dg_cuda_convolved places = { NULL, packed, dy, NULL, NULL, dx->data };
-
-        rc = convolve(c, &g, images, DG_CUDA_DX, DG_ACT_NONE, &places);
-        if (rc != DG_CUDA_NO_PLAN)
-            return rc;
-        rc = 0;
-    }
+    if (rc != DG_CUDA_NO_PLAN)
+        return rc;
+    rc = 0;
     g.to_real = dx->dtype == DG_CUDA_REAL;
     for (int64_t b = 0; b < images && rc == 0; b += some) {
         int64_t n = images - b < some ? images - b : some;
@@ -493,51 +358,56 @@ static int conv2d_dx(const dg_cuda_call *c)
                               .tf32 = 0 };
 
         g.images = n;
-        g.dcolumns = (const wide *)at;
+        g.dcolumns = (const wide *)c->a->workspace;
         g.to = (char *)dx->data + (size_t)(b * g.h * g.w * g.i) * dg_dtype_size(dx->dtype);
-        rc = enqueue_product(c, &p, dy + b * pixels(&g) * g.o, packed, NULL,
-                             is_plain(&g) ? g.to : at);
+        rc = enqueue_product(c, &p, dy + b * pixels(&g) * g.o, k, NULL,
+                             is_plain(&g) ? g.to : c->a->workspace);
         if (rc == 0 && !is_plain(&g))
             rc = LAUNCH(c, gather_columns_kernel, grid_of(n * g.h * g.w * g.i), &g);
     }
     return rc;
 }
 
-/* ---- dw -------------------------------------------------------------------------------------- */
+/* ---- the gradient of the kernel -------------------------------------------------------------- */
+
+/* Workspace: sums in wide, and columns. */
+static size_t sum_bytes(const geometry *g)
+{
+    return DG_CUDA_REAL == DG_CUDA_WIDE ? 0
+                                        : aligned_bytes(kernel_elements(g) * (int64_t)sizeof(wide));
+}
 
 static int prepare_dw(dg_prepare *p)
 {
-    geometry g = geometry_of(&p->t[DG_CONV2D_DW_X], &p->t[DG_CONV2D_DW_DY], &p->t[DG_CONV2D_DW_DW],
-                             (const conv_attr *)p->attr);
+    const dg_tensor *x = &p->t[DG_CONV_PACKED_DW_X], *dy = &p->t[DG_CONV_PACKED_DW_DY],
+                    *k = &p->t[DG_CONV_PACKED_DW_K];
+    geometry g = geometry_of(x, dy, k, (const conv_attr *)p->attr);
 
-    p->workspace_bytes = packed_bytes(&g, sizeof(wide)) +
-                         column_bytes(&g, p->t[DG_CONV2D_DW_X].shape.d[0], sizeof(real));
-    return knows(&p->t[DG_CONV2D_DW_X]) && knows(&p->t[DG_CONV2D_DW_DY]) ? 0 : -DG_EUNSUPPORTED;
+    p->workspace_bytes = sum_bytes(&g) + column_bytes(&g, x->shape.d[0], sizeof(real));
+    return knows(x) && knows(dy) && knows(k) ? 0 : -DG_EUNSUPPORTED;
 }
 
-static int conv2d_dw(const dg_cuda_call *c)
+static int conv_packed_dw(const dg_cuda_call *c)
 {
     const dg_tensor *t = c->a->t;
-    geometry g = geometry_of(&t[DG_CONV2D_DW_X], &t[DG_CONV2D_DW_DY], &t[DG_CONV2D_DW_DW],
-                             (const conv_attr *)c->a->attr);
-    const int64_t images = t[DG_CONV2D_DW_X].shape.d[0],
+    geometry g = geometry_of(&t[DG_CONV_PACKED_DW_X], &t[DG_CONV_PACKED_DW_DY],
+                             &t[DG_CONV_PACKED_DW_K], (const conv_attr *)c->a->attr);
+    const int64_t images = t[DG_CONV_PACKED_DW_X].shape.d[0],
                   some = images_at_a_time(&g, images, sizeof(real));
-    const real *x = reals(c->a, DG_CONV2D_DW_X), *dy = reals(c->a, DG_CONV2D_DW_DY), *columns;
-    char *at = (char *)c->a->workspace + packed_bytes(&g, sizeof(wide));
-    packing k = packing_of(&g);
-    int rc = DG_CUDA_NO_PLAN;
+    const real *x = reals(c->a, DG_CONV_PACKED_DW_X), *dy = reals(c->a, DG_CONV_PACKED_DW_DY),
+               *columns;
+    char *at = (char *)c->a->workspace + sum_bytes(&g);
+    narrowing sums = { .from = (const wide *)c->a->workspace,
+                       .to = reals(c->a, DG_CONV_PACKED_DW_K),
+                       .n = kernel_elements(&g) };
+    const dg_cuda_convolved places = { x, NULL, dy, NULL, NULL, sums.to };
+    void *to = sum_bytes(&g) ? c->a->workspace : sums.to;
+    int rc = DG_CUDA_REAL == DG_F64
+                 ? DG_CUDA_NO_PLAN
+                 : convolve(c, &g, images, DG_CUDA_DKERNEL, DG_ACT_NONE, &places);
 
-    k.sums = c->a->workspace;
-    k.dw = wides(c->a, DG_CONV2D_DW_DW);
-    if (DG_CUDA_REAL != DG_F64) { /* in the operands' type, then converted: what the library does
-                                     fast */
-        dg_cuda_convolved places = { x, NULL, dy, NULL, NULL, c->a->workspace };
-
-        rc = convolve(c, &g, images, DG_CUDA_DKERNEL, DG_ACT_NONE, &places);
-        k.sums_real = rc == 0;
-    }
     if (rc != DG_CUDA_NO_PLAN)
-        return rc ? rc : LAUNCH(c, unpack_kernel, grid_of(kernel_elements(&g)), &k);
+        return rc;
     rc = 0;
     for (int64_t b = 0; b < images && rc == 0; b += some) {
         int64_t n = images - b < some ? images - b : some;
@@ -557,13 +427,12 @@ static int conv2d_dw(const dg_cuda_call *c)
                               .tf32 = 0 };
 
         rc = make_columns(c, &g, x + b * g.h * g.w * g.i, n, at, &columns);
-        rc = rc ? rc
-                : enqueue_product(c, &p, dy + b * pixels(&g) * g.o, columns, NULL, c->a->workspace);
+        rc = rc ? rc : enqueue_product(c, &p, dy + b * pixels(&g) * g.o, columns, NULL, to);
     }
-    return rc ? rc : LAUNCH(c, unpack_kernel, grid_of(kernel_elements(&g)), &k);
+    return rc || !sum_bytes(&g) ? rc : LAUNCH(c, narrow_kernel, grid_of(sums.n), &sums);
 }
 
-DG_CUDA_LIBRARY(conv2d, prepare_y, conv2d);
-DG_CUDA_LIBRARY(conv2d_norm, prepare_y_norm, conv2d_norm);
-DG_CUDA_LIBRARY(conv2d_dx, prepare_dx, conv2d_dx);
-DG_CUDA_LIBRARY(conv2d_dw, prepare_dw, conv2d_dw);
+DG_SAME_PLACE(DG_CONV_PACKED_K, DG_CONV_PACKED_DX_K);
+DG_CUDA_LIBRARY(conv_packed, prepare_y, conv_packed);
+DG_CUDA_LIBRARY(conv_packed_dx, prepare_dx, conv_packed_dx);
+DG_CUDA_LIBRARY(conv_packed_dw, prepare_dw, conv_packed_dw);

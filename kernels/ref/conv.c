@@ -3,8 +3,13 @@
  *    y[b,oy,ox,o]  = bias[o] + sum over ky,kx,i of x[b, oy*s-p+ky, ox*s-p+kx, i] * w[o,i,ky,kx]
  *    dx[b,iy,ix,i] = sum over ky,kx,o of dy[b,oy,ox,o] * w[o,i,ky,kx],
  *                    iy = oy*s-p+ky, ix = ox*s-p+kx
- *    conv2d_norm: act((y - mean[o]) * s[o] / sqrt(var[o] + eps) + b[o] + res), y without a bias
  *    dw[o,i,ky,kx] = sum over b,oy,ox of dy[b,oy,ox,o] * x[b, oy*s-p+ky, ox*s-p+kx, i]
+ *
+ * Devices want the kernel as k[o,ky,kx,i] = w[o,i,ky,kx]: conv_packed, conv_packed_dx and
+ * conv_packed_dw are the same with k, and conv_packed gives act(y + res). A frozen norm behind a
+ * convolution is folded into k and a bias c:
+ *    k[o,ky,kx,i] = w[o,i,ky,kx] * scale[o], c[o] = b[o] - mean[o] * scale[o],
+ *    scale[o] = s[o] / sqrt(var[o] + eps)
  *
  * Each pair (ky,kx) is a matrix product whose rows are pixels; the kernel is first repacked to
  * [ky,kx,from,to], so that the inner loop runs over channels. The bias gradient is a plain sum of
@@ -118,34 +123,6 @@ static int conv2d(const dg_args *a)
     return 0;
 }
 
-static int conv2d_norm(const dg_args *a)
-{
-    const conv_norm_attr *f = a->attr;
-    const dg_tensor t[] = { [DG_CONV2D_X] = a->t[DG_CONV2D_NORM_X],
-                            [DG_CONV2D_W] = a->t[DG_CONV2D_NORM_W],
-                            [DG_CONV2D_B] = { .shape = { .rank = -1 } },
-                            [DG_CONV2D_Y] = a->t[DG_CONV2D_NORM_Y] };
-    const real *s = in(a, DG_CONV2D_NORM_S), *b = in(a, DG_CONV2D_NORM_B),
-               *mean = in(a, DG_CONV2D_NORM_MEAN), *var = in(a, DG_CONV2D_NORM_VAR),
-               *res = in(a, DG_CONV2D_NORM_RES);
-    real *y = out(a, DG_CONV2D_NORM_Y);
-    int64_t n = dg_shape_elements(a->t[DG_CONV2D_NORM_Y].shape),
-            o = a->t[DG_CONV2D_NORM_W].shape.d[0];
-    dg_args plain = *a;
-
-    plain.t = t;
-    plain.n = 4;
-    plain.attr = &f->conv;
-    conv2d(&plain);
-    for (int64_t i = 0; i < n; i++) {
-        int64_t k = i % o;
-        double z = ((double)y[i] - mean[k]) / sqrt((double)var[k] + f->norm.eps) * s[k] + b[k];
-
-        y[i] = (real)act(f->norm.act, res ? z + res[i] : z);
-    }
-    return 0;
-}
-
 /* ---- dx -------------------------------------------------------------------------------------- */
 
 static void conv_dx_rows(const dg_args *a, int64_t begin, int64_t end, int thread)
@@ -245,9 +222,145 @@ static int conv2d_dw(const dg_args *a)
     return 0;
 }
 
+/* ---- packed kernels -------------------------------------------------------------------------- */
+
+/* w [O,I,taps] -> k [O,taps,I], or back: rows and columns of each o change places. */
+static void turn(const real *from, int64_t n, int64_t rows, int64_t columns, real *to)
+{
+    for (int64_t o = 0; o < n; o++)
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t c = 0; c < columns; c++)
+                to[(o * columns + c) * rows + r] = from[(o * rows + r) * columns + c];
+}
+
+static void turn_k(const dg_tensor *k, real *w)
+{
+    const int64_t *d = k->shape.d;
+
+    turn(k->data, d[0], d[1] * d[2], d[3], w);
+}
+
+static int pack_kernel(const dg_args *a)
+{
+    const int64_t *d = a->t[DG_PACK_KERNEL_W].shape.d;
+
+    turn(in(a, DG_PACK_KERNEL_W), d[0], d[1], d[2] * d[3], out(a, DG_PACK_KERNEL_K));
+    return 0;
+}
+
+static int unpack_kernel(const dg_args *a)
+{
+    turn_k(&a->t[DG_UNPACK_KERNEL_K], out(a, DG_UNPACK_KERNEL_W));
+    return 0;
+}
+
+static int fold_norm(const dg_args *a)
+{
+    const norm_attr *f = a->attr;
+    const int64_t *d = a->t[DG_FOLD_NORM_W].shape.d, n = d[1] * d[2] * d[3];
+    const real *s = in(a, DG_FOLD_NORM_S), *b = in(a, DG_FOLD_NORM_B),
+               *mean = in(a, DG_FOLD_NORM_MEAN), *var = in(a, DG_FOLD_NORM_VAR);
+    real *k = out(a, DG_FOLD_NORM_K), *c = out(a, DG_FOLD_NORM_C);
+
+    turn(in(a, DG_FOLD_NORM_W), d[0], d[1], d[2] * d[3], k);
+    for (int64_t o = 0; o < d[0]; o++) {
+        double scale = (double)s[o] / sqrt((double)var[o] + f->eps);
+
+        for (int64_t i = 0; i < n; i++)
+            k[o * n + i] = (real)(k[o * n + i] * scale);
+        c[o] = (real)(b[o] - mean[o] * scale);
+    }
+    return 0;
+}
+
+static dg_shape unpacked(dg_shape k)
+{
+    return DG_SHAPE(k.d[0], k.d[3], k.d[1], k.d[2]);
+}
+
+/* Workspace: w, and then what the op with w needs. */
+static dg_tensor w_of(const dg_args *a, int k)
+{
+    return (dg_tensor){ a->t[k].dtype, unpacked(a->t[k].shape), a->workspace };
+}
+
+static dg_args with_w(const dg_args *a, const dg_tensor *t, int n, const void *attr, int k)
+{
+    dg_args plain = *a;
+
+    plain.t = t;
+    plain.n = n;
+    plain.attr = attr;
+    plain.workspace = (real *)a->workspace + elements(a, k);
+    return plain;
+}
+
+static int prepare_packed(dg_prepare *p, int k)
+{
+    p->workspace_bytes = 2 * (size_t)dg_shape_elements(p->t[k].shape) * sizeof(real);
+    return 0;
+}
+
+static int prepare_k1(dg_prepare *p)
+{
+    return prepare_packed(p, DG_CONV_PACKED_K);
+}
+
+static int prepare_k2(dg_prepare *p)
+{
+    return prepare_packed(p, DG_CONV_PACKED_DW_K);
+}
+
+static int conv_packed(const dg_args *a)
+{
+    const conv_act_attr *f = a->attr;
+    const dg_tensor t[] = { [DG_CONV2D_X] = a->t[DG_CONV_PACKED_X],
+                            [DG_CONV2D_W] = w_of(a, DG_CONV_PACKED_K),
+                            [DG_CONV2D_B] = a->t[DG_CONV_PACKED_C],
+                            [DG_CONV2D_Y] = a->t[DG_CONV_PACKED_Y] };
+    const dg_args plain = with_w(a, t, 4, &f->conv, DG_CONV_PACKED_K);
+    const real *res = in(a, DG_CONV_PACKED_RES);
+    real *y = out(a, DG_CONV_PACKED_Y);
+
+    turn_k(&a->t[DG_CONV_PACKED_K], a->workspace);
+    conv2d(&plain);
+    for (int64_t i = 0; i < elements(a, DG_CONV_PACKED_Y); i++)
+        y[i] = (real)act(f->act, res ? (double)y[i] + res[i] : y[i]);
+    return 0;
+}
+
+static int conv_packed_dx(const dg_args *a)
+{
+    const dg_tensor t[] = { [DG_CONV2D_DX_DY] = a->t[DG_CONV_PACKED_DX_DY],
+                            [DG_CONV2D_DX_W] = w_of(a, DG_CONV_PACKED_DX_K),
+                            [DG_CONV2D_DX_DX] = a->t[DG_CONV_PACKED_DX_DX] };
+    const dg_args plain = with_w(a, t, 3, a->attr, DG_CONV_PACKED_DX_K);
+
+    turn_k(&a->t[DG_CONV_PACKED_DX_K], a->workspace);
+    return conv2d_dx(&plain);
+}
+
+static int conv_packed_dw(const dg_args *a)
+{
+    const dg_tensor t[] = { [DG_CONV2D_DW_X] = a->t[DG_CONV_PACKED_DW_X],
+                            [DG_CONV2D_DW_DY] = a->t[DG_CONV_PACKED_DW_DY],
+                            [DG_CONV2D_DW_DW] = w_of(a, DG_CONV_PACKED_DW_K) };
+    const dg_args plain = with_w(a, t, 3, a->attr, DG_CONV_PACKED_DW_K);
+    const int64_t *d = t[DG_CONV2D_DW_DW].shape.d;
+    int rc = conv2d_dw(&plain);
+
+    turn(a->workspace, d[0], d[1], d[2] * d[3], out(a, DG_CONV_PACKED_DW_K));
+    return rc;
+}
+
 DG_SAME_PLACE(DG_CONV2D_W, DG_CONV2D_DX_W);
 DG_REF(conv2d, prepare_w1, conv2d);
-DG_SAME_PLACE(DG_CONV2D_W, DG_CONV2D_NORM_W);
-DG_REF(conv2d_norm, prepare_w1, conv2d_norm);
 DG_REF(conv2d_dx, prepare_w1, conv2d_dx);
 DG_REF(conv2d_dw, prepare_w2, conv2d_dw);
+DG_REF(pack_kernel, NULL, pack_kernel);
+DG_REF(unpack_kernel, NULL, unpack_kernel);
+DG_REF(fold_norm, NULL, fold_norm);
+DG_SAME_PLACE(DG_CONV_PACKED_K, DG_CONV_PACKED_DX_K);
+DG_REF(conv_packed, prepare_k1, conv_packed);
+DG_REF(conv_packed_dx, prepare_k1, conv_packed_dx);
+DG_REF(conv_packed_dw, prepare_k2, conv_packed_dw);

@@ -319,9 +319,9 @@ static void what_cannot_be_recorded_is_refused(void **state)
 
 /* z = x w of one number each, as a convolution of one pixel or as a product. */
 typedef struct multiplication {
-    conv_attr conv;
+    conv_act_attr conv;
     matmul_attr matmul;
-    dg_tensor t[4];
+    dg_tensor t[5];
     dg_args args;
     dg_launch launch;
 } multiplication;
@@ -332,22 +332,25 @@ static void multiplication_set(multiplication *j, device *v, bool conv)
     dg_prepare p;
     bool is_ref;
 
-    *j = (multiplication){ .conv = { .stride = 1 } };
+    const int n = conv ? 5 : 4; /* of operands: a convolution may have a residual */
+
+    *j = (multiplication){ .conv.conv = { .stride = 1 } };
+    for (int i = 2; i < n; i++)
+        j->t[i] = (dg_tensor){ .shape = { .rank = -1 } };
     j->t[0] = (dg_tensor){ DG_F32, shape, v->x };
     j->t[1] = (dg_tensor){ DG_F32, shape, v->y };
-    j->t[2] = (dg_tensor){ .shape = { .rank = -1 } };
-    j->t[3] = (dg_tensor){ DG_F32, shape, v->z };
+    j->t[n - 1] = (dg_tensor){ DG_F32, shape, v->z };
     j->args = (dg_args){
-        .t = j->t, .n = 4, .attr = conv ? (void *)&j->conv : (void *)&j->matmul, .threads = 1
+        .t = j->t, .n = n, .attr = conv ? (void *)&j->conv : (void *)&j->matmul, .threads = 1
     };
-    j->launch = (dg_launch){ .kernel = v->b->select(v->b, conv ? DG_OP(conv2d) : DG_OP(matmul),
-                                                    j->t, 4, &is_ref),
+    j->launch = (dg_launch){ .kernel = v->b->select(v->b, conv ? DG_OP(conv_packed) : DG_OP(matmul),
+                                                    j->t, n, &is_ref),
                              .args = &j->args,
                              .otherwise = -1,
-                             .n_in = 3,
+                             .n_in = n - 1,
                              .mark = 7 };
     assert_non_null(j->launch.kernel);
-    p = (dg_prepare){ .t = j->t, .n = 4, .attr = j->args.attr, .threads = 1 };
+    p = (dg_prepare){ .t = j->t, .n = n, .attr = j->args.attr, .threads = 1 };
     assert_int_equal(j->launch.kernel->prepare(&p), 0);
     j->args.workspace = v->b->alloc(v->b, p.workspace_bytes);
 }

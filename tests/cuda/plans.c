@@ -207,8 +207,7 @@ static void plan_scope(planner *p, const dg_graph *g, const dg_scope *scope, dg_
     for (int i = 0; i < program->instrs.n; i++) {
         const dg_op *op = program->instrs.items[i].op;
 
-        if (op == DG_OP(conv2d) || op == DG_OP(conv2d_norm) || op == DG_OP(conv2d_dx) ||
-            op == DG_OP(conv2d_dw))
+        if (op == DG_OP(conv_packed) || op == DG_OP(conv_packed_dx) || op == DG_OP(conv_packed_dw))
             put_instr(p, program, &program->instrs.items[i]);
     }
     printf("# %-24s %-8s %4lldx%-4lld %3d %4s %6d %8d %7d %6d %5d %9d %8.1f\n", name, scope->id,

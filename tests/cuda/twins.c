@@ -109,8 +109,8 @@ static void run(walker *w, const dg_instr *instr, int type, const dg_cuda_kernel
 
 static bool is_convolution(const dg_instr *instr)
 {
-    return instr->op == DG_OP(conv2d) || instr->op == DG_OP(conv2d_norm) ||
-           instr->op == DG_OP(conv2d_dx) || instr->op == DG_OP(conv2d_dw);
+    return instr->op == DG_OP(conv_packed) || instr->op == DG_OP(conv_packed_dx) ||
+           instr->op == DG_OP(conv_packed_dw);
 }
 
 static void check_with(walker *w, dg_interpreter *m, const dg_instr *instr, int type)

@@ -35,38 +35,67 @@ static void convolutions(samples *s)
     exact_convolution(s);
 }
 
-static void conv_norm(samples *s, const char *what, dg_shape x, dg_shape w, int stride, dg_act act,
-                      dg_shape res)
+/* What devices run (tensor/pack.c): made behind differentiation. */
+static void packed(samples *s, const char *what, dg_shape x, dg_shape k, int stride, dg_act act,
+                   bool bias, bool residual)
 {
-    dg_shape o = DG_SHAPE(w.d[0]);
+    const int64_t pad = k.d[1] / 2, h = (x.d[1] + 2 * pad - k.d[1]) / stride + 1,
+                  w = (x.d[2] + 2 * pad - k.d[2]) / stride + 1;
+    const dg_shape y = DG_SHAPE(x.d[0], h, w, k.d[0]),
+                   plain = DG_SHAPE(k.d[0], k.d[3], k.d[1], k.d[2]);
 
-    ADD(s, conv2d_norm, what, conv_norm_attr, .conv.stride = stride, .conv.pad = w.d[2] / 2,
-        .norm.eps = 1e-5, .norm.act = act, .norm.fixed = 1)
-        ->loss = 0; /* it is made behind differentiation */
+    ADD(s, conv_packed, what, conv_act_attr, .conv.stride = stride, .conv.pad = pad, .act = act)
+        ->loss = 0;
     sample_real(s, -1, 1, x);
-    sample_real(s, -1, 1, w);
-    sample_real(s, 0.5, 1.5, o);
-    sample_real(s, -0.5, 0.5, o);
-    sample_fixed(s, -0.5, 0.5, o);
-    sample_fixed(s, 0.5, 1.5, o);
-    if (res.rank)
-        sample_real(s, -1, 1, res);
+    sample_real(s, -1, 1, k);
+    if (bias)
+        sample_real(s, -1, 1, DG_SHAPE(k.d[0]));
     else
         sample_none(s);
+    if (residual)
+        sample_real(s, -1, 1, y);
+    else
+        sample_none(s);
+    ADD(s, conv_packed_dx, what, conv_attr, stride, pad, x.d[1], x.d[2], 0)->loss = 0;
+    sample_real(s, -1, 1, y);
+    sample_real(s, -1, 1, k);
+    ADD(s, conv_packed_dw, what, conv_attr, stride, pad, k.d[1], k.d[2], 0)->loss = 0;
+    sample_real(s, -1, 1, x);
+    sample_real(s, -1, 1, y);
+    ADD(s, pack_kernel, what, no_attr, 0)->loss = 0;
+    sample_real(s, -1, 1, plain);
+    ADD(s, unpack_kernel, what, no_attr, 0)->loss = 0;
+    sample_real(s, -1, 1, k);
+    ADD(s, fold_norm, what, norm_attr, .eps = 1e-5, .fixed = 1)->loss = 0;
+    sample_real(s, -1, 1, plain);
+    sample_real(s, 0.5, 1.5, DG_SHAPE(k.d[0]));
+    sample_real(s, -0.5, 0.5, DG_SHAPE(k.d[0]));
+    sample_fixed(s, -0.5, 0.5, DG_SHAPE(k.d[0]));
+    sample_fixed(s, 0.5, 1.5, DG_SHAPE(k.d[0]));
 }
 
-static void convolutions_with_norms(samples *s)
+static void packed_convolutions(samples *s)
 {
-    conv_norm(s, "no activation", DG_SHAPE(2, 5, 7, 3), DG_SHAPE(4, 3, 3, 3), 1, DG_ACT_NONE,
-              DG_SCALAR);
-    conv_norm(s, "stride 2, ReLU", DG_SHAPE(2, 6, 4, 4), DG_SHAPE(5, 4, 3, 3), 2, DG_ACT_RELU,
-              DG_SCALAR);
-    conv_norm(s, "1x1, SiLU", DG_SHAPE(3, 4, 3, 9), DG_SHAPE(18, 9, 1, 1), 1, DG_ACT_SILU,
-              DG_SCALAR);
-    conv_norm(s, "residual, ReLU", DG_SHAPE(2, 4, 5, 6), DG_SHAPE(6, 6, 3, 3), 1, DG_ACT_RELU,
-              DG_SHAPE(2, 4, 5, 6));
-    conv_norm(s, "7x7, residual", DG_SHAPE(1, 3, 2, 4), DG_SHAPE(8, 4, 7, 7), 1, DG_ACT_NONE,
-              DG_SHAPE(1, 3, 2, 8));
+    packed(s, "no more", DG_SHAPE(2, 5, 7, 3), DG_SHAPE(4, 3, 3, 3), 1, DG_ACT_NONE, false, false);
+    packed(s, "bias", DG_SHAPE(2, 5, 7, 3), DG_SHAPE(4, 3, 3, 3), 1, DG_ACT_NONE, true, false);
+    packed(s, "stride 2, ReLU", DG_SHAPE(2, 6, 4, 4), DG_SHAPE(5, 3, 3, 4), 2, DG_ACT_RELU, true,
+           false);
+    packed(s, "stride 2, odd", DG_SHAPE(3, 7, 5, 3), DG_SHAPE(16, 3, 3, 3), 2, DG_ACT_NONE, false,
+           false);
+    packed(s, "1x1, SiLU", DG_SHAPE(3, 4, 3, 9), DG_SHAPE(18, 1, 1, 9), 1, DG_ACT_SILU, true,
+           false);
+    packed(s, "1x1, stride 2", DG_SHAPE(2, 5, 6, 8), DG_SHAPE(24, 1, 1, 8), 2, DG_ACT_NONE, true,
+           false);
+    packed(s, "residual, ReLU", DG_SHAPE(2, 4, 5, 6), DG_SHAPE(6, 3, 3, 6), 1, DG_ACT_RELU, true,
+           true);
+    packed(s, "residual alone", DG_SHAPE(2, 4, 5, 6), DG_SHAPE(6, 3, 3, 6), 1, DG_ACT_NONE, false,
+           true);
+    packed(s, "7x7 over a small map, residual", DG_SHAPE(1, 3, 2, 4), DG_SHAPE(8, 7, 7, 4), 1,
+           DG_ACT_NONE, true, true);
+    packed(s, "one pixel", DG_SHAPE(2, 1, 1, 5), DG_SHAPE(3, 3, 3, 5), 1, DG_ACT_NONE, false,
+           false);
+    packed(s, "33 channels to 18", DG_SHAPE(2, 4, 9, 33), DG_SHAPE(18, 3, 3, 33), 1, DG_ACT_NONE,
+           true, false);
 }
 
 static void depthwise(samples *s, const char *what, dg_shape x, int64_t size, bool bias, int flip)
@@ -274,7 +303,7 @@ static void deform(samples *s, const char *what, const deform_attr *f, int64_t w
 void samples_of_layers(samples *s)
 {
     convolutions(s);
-    convolutions_with_norms(s);
+    packed_convolutions(s);
     depthwise_convolutions(s);
     products(s);
     norms(s);

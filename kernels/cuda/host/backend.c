@@ -147,8 +147,7 @@ static bool prefers_wide(dg_backend *self, const dg_op *op, const dg_tensor *t, 
 static bool wants_casts(dg_backend *self, const dg_op *op)
 {
     (void)self;
-    return strcmp(op->name, "matmul") == 0 || strcmp(op->name, "conv2d") == 0 ||
-           strcmp(op->name, "conv2d_dx") == 0;
+    return strcmp(op->name, "matmul") == 0;
 }
 
 static dg_dtype low_precision(dg_backend *self, const char **reason)
