@@ -66,8 +66,9 @@ typedef struct dg_cuda_convolved {
 enum { DG_CUDA_NO_PLAN = 1 };
 
 /* Several calls of one kernel as one launch: the parameters of its second form. A call has blocks
- * of its own, or, in turn, the only block works on one after the other. */
-enum { DG_CUDA_CALLS = 32, DG_CUDA_CALL_BYTES = 3072 /* of the parameters of all */ };
+ * of its own, or, in turn, the only block works on one after the other. CUDA 12.1 and its drivers
+ * take 32764 bytes of parameters, those before it 4096. */
+enum { DG_CUDA_CALLS = 128, DG_CUDA_CALL_BYTES = 16 << 10 /* of the parameters of all */ };
 typedef struct dg_cuda_calls {
     int32_t n, in_turn;
     int32_t first[DG_CUDA_CALLS + 1]; /* block of each call, then their number */
@@ -77,7 +78,7 @@ typedef struct dg_cuda_calls {
 } dg_cuda_calls;
 
 /* Counters that a queue has: zeros, to which a kernel returns its own. */
-enum { DG_CUDA_COUNTERS = 1 << 18 };
+enum { DG_CUDA_COUNTERS = 1 << 19 };
 
 typedef struct dg_cuda_queue dg_cuda_queue;
 struct dg_cuda_queue {

@@ -282,7 +282,7 @@ static int launch(dg_cuda_runtime *r, dg_cuda_stream *on, dg_cuda_function f, dg
                   const void *params, size_t bytes, const int32_t *guard, dg_cuda_place here)
 {
     if (grid.blocks < 1 || grid.threads < DG_CUDA_WARP || grid.threads > DG_CUDA_THREADS ||
-        grid.threads % DG_CUDA_WARP || grid.shared > r->shared_limit || bytes > 4000)
+        grid.threads % DG_CUDA_WARP || grid.shared > r->shared_limit || bytes > 32000)
         return DG_CUDA_INVALID_CONFIGURATION;
     return put(r, on,
                &(standin_item){ .work = STANDIN_LAUNCH,

@@ -5,6 +5,8 @@
 
 #include "kernels/cuda/host/internal.h"
 
+_Static_assert(sizeof(dg_cuda_calls) < 32000, "a guard and a place come behind, in 32764 bytes");
+
 static bool make_room(dg_cuda *c, int bytes)
 {
     dg_cuda_part *parts = dg_cuda_room(c->parts, c->n_parts, &c->cap_parts, sizeof *parts);

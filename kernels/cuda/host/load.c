@@ -22,7 +22,7 @@ typedef struct loaded {
 } loaded;
 
 static const char build_help[] =
-    "./configure --with-cuda and make build it where CUDA 12 or later is, with nvcc and cuBLASLt";
+    "./configure --with-cuda and make build it where CUDA 12.1 or later is, with nvcc and cuBLASLt";
 
 /* ---- the module ------------------------------------------------------------------------------ */
 
