@@ -23,6 +23,11 @@ typedef struct depthwise_attr {
 typedef struct matmul_attr {
     int64_t trans_a, trans_b;
 } matmul_attr;
+/* act: dg_act, none or relu, applied after bias and residual */
+typedef struct matmul_act_attr {
+    matmul_attr of;
+    int64_t act;
+} matmul_act_attr;
 typedef struct norm_attr {
     double eps;
     int64_t act;   /* dg_act, applied after shift and residual */

@@ -25,6 +25,9 @@ static const dg_field fields_depthwise_attr[] = { INT(depthwise_attr, flip),
                                                   INT(depthwise_attr, size), END };
 static const dg_field fields_matmul_attr[] = { INT(matmul_attr, trans_a), INT(matmul_attr, trans_b),
                                                END };
+static const dg_field fields_matmul_act_attr[] = { INT(matmul_act_attr, of.trans_a),
+                                                   INT(matmul_act_attr, of.trans_b),
+                                                   INT(matmul_act_attr, act), END };
 static const dg_field fields_norm_attr[] = {
     REAL(norm_attr, eps), INT(norm_attr, act), INT(norm_attr, fixed), INT(norm_attr, plain), END,
 };
@@ -303,6 +306,7 @@ static const struct {
     { DG_OP_depthwise_conv, flops_depthwise_conv },
     { DG_OP_depthwise_conv_dw, flops_depthwise_conv_dw },
     { DG_OP_matmul, flops_matmul },
+    { DG_OP_matmul_act, flops_matmul },
     { DG_OP_mask_sample, flops_mask_sample },
     { DG_OP_mask_sample_grad, flops_mask_sample_grad },
     { DG_OP_attention, flops_attention },

@@ -2,7 +2,8 @@
  *     conv2d    x [B,H,W,I], w [O,I,kh,kw], b [O] -> y [B,(H+2p-kh)/s+1,(W+2p-kw)/s+1,O]
  *     packed    k [O,kh,kw,I], as devices want w; conv_packed: res like y
  *     matmul    a [M,K] b [K,N] or a [G,M,K] b [G,K,N], either transposed in the last two;
- *               c [N] */
+ *               c [N]
+ *     matmul_act: the same; y has the shape of res, which has as many numbers as the product */
 #include "tensor/rules.h"
 
 int64_t dg_window(int64_t n, int64_t size, int64_t stride, int64_t pad)
@@ -162,5 +163,18 @@ int dg_shape_matmul(dg_infer *s)
     if (c.rank >= 0 && (c.rank != 1 || c.d[0] != n))
         return dg_infer_fail(s, "the bias must be [%lld]", (long long)n);
     s->out[0] = r == 2 ? DG_SHAPE(m, n) : DG_SHAPE(a.d[0], m, n);
+    return 0;
+}
+
+int dg_shape_matmul_act(dg_infer *s)
+{
+    dg_shape res = s->in[3];
+    int rc = dg_shape_matmul(s); /* whose attributes come first */
+
+    if (rc || res.rank < 0)
+        return rc;
+    if (dg_shape_elements(res) != dg_shape_elements(s->out[0]))
+        return dg_infer_fail(s, "the residual must have as many numbers as the product");
+    s->out[0] = res;
     return 0;
 }

@@ -276,6 +276,7 @@ static int multiply_columns(const dg_cuda_call *c, geometry *g, int64_t images, 
                               .b_step = 0,
                               .bias = bias != NULL,
                               .add = 0,
+                              .act = 0,
                               .alignment = 0,
                               .tf32 = 0 };
 
@@ -354,6 +355,7 @@ static int conv_packed_dx(const dg_cuda_call *c)
                               .b_step = 0,
                               .bias = 0,
                               .add = 0,
+                              .act = 0,
                               .alignment = 0,
                               .tf32 = 0 };
 
@@ -423,6 +425,7 @@ static int conv_packed_dw(const dg_cuda_call *c)
                               .b_step = 0,
                               .bias = 0,
                               .add = b > 0,
+                              .act = 0,
                               .alignment = 0,
                               .tf32 = 0 };
 

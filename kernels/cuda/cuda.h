@@ -29,18 +29,25 @@ typedef struct dg_cuda_place {
     int64_t mark;
 } dg_cuda_place;
 
-/* y[i] = a[i] b[i] + c, i = 0..batch-1; all matrices in rows: a m x k (k x m if trans_a), b k x n
- * (n x k if trans_b), y m x n; c: n numbers for every row, or none. A description without padding:
- * equal ones have equal bytes. */
+/* y[i] = act(a[i] b[i] + bias + res[i]), i = 0..batch-1; all matrices in rows: a m x k (k x m if
+ * trans_a), b k x n (n x k if trans_b), res and y m x n; bias: n numbers for every row. A
+ * description without padding: equal ones have equal bytes. */
 typedef struct dg_cuda_product {
-    int64_t type, out; /* dg_dtype: of a and b; of y and c. Sums are in f32, in f64 for f64 */
+    int64_t type, out; /* dg_dtype: of a and b; of the others. Sums are in f32, in f64 for f64 */
     int64_t trans_a, trans_b, batch, m, n, k;
     int64_t a_step, b_step; /* elements from one matrix to the next; 0: all have the same */
-    int64_t bias, add;      /* bias: there is c, not in f64; add: y += a b */
+    int64_t bias, add;      /* there is a bias, not in f64; a residual, which may be y itself */
+    int64_t act;            /* dg_act: none or, not in f64, relu */
     /* What the queue knows: all addresses are multiples of it, in bytes; f32 may be multiplied as
      * tf32, which has 10 bits behind the point. */
     int64_t alignment, tf32;
 } dg_cuda_product;
+
+/* bias and res are NULL where there are none. */
+typedef struct dg_cuda_multiplied {
+    const void *a, *b, *bias, *res;
+    void *y;
+} dg_cuda_multiplied;
 
 /* x [images,h,w,i], y [images,out_h,out_w,o], kernel [o,kh,kw,i], all of one type; the formulas are
  * those of kernels/ref/conv.c. A description without padding: equal ones have equal bytes. */
@@ -87,8 +94,7 @@ struct dg_cuda_queue {
     int (*launch)(dg_cuda_queue *q, dg_cuda_function f, dg_cuda_grid grid, const void *params,
                   size_t bytes, const int32_t *guard);
     /* A matrix product of the vendor's library, which knows no guard: it runs in any case. */
-    int (*product)(dg_cuda_queue *q, const dg_cuda_product *p, const void *a, const void *b,
-                   const void *c, void *y);
+    int (*product)(dg_cuda_queue *q, const dg_cuda_product *p, const dg_cuda_multiplied *at);
     /* A convolution of the vendor's library, without a guard as well. DG_CUDA_NO_PLAN: the library
      * has none that would do, or there is no library; nothing was put on the queue. */
     int (*convolve)(dg_cuda_queue *q, const dg_cuda_convolution *p, const dg_cuda_convolved *at);

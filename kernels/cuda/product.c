@@ -54,12 +54,25 @@ static size_t converted_bytes(const dg_tensor *t, int i, dg_dtype wanted)
     return aligned_bytes(dg_shape_elements(t[i].shape) * (int64_t)dg_dtype_size(wanted));
 }
 
-static int prepare(dg_prepare *p)
+static int prepare_for(dg_prepare *p, const dg_tensor *y)
 {
     p->workspace_bytes = converted_bytes(p->t, DG_MATMUL_A, DG_CUDA_REAL) +
                          converted_bytes(p->t, DG_MATMUL_B, DG_CUDA_REAL) +
-                         converted_bytes(p->t, DG_MATMUL_C, p->t[DG_MATMUL_Y].dtype);
+                         converted_bytes(p->t, DG_MATMUL_C, y->dtype);
     return 0;
+}
+
+static int prepare(dg_prepare *p)
+{
+    return prepare_for(p, &p->t[DG_MATMUL_Y]);
+}
+
+/* The residual is stored as y. */
+static int prepare_act(dg_prepare *p)
+{
+    const dg_tensor *res = &p->t[DG_MATMUL_ACT_RES], *y = &p->t[DG_MATMUL_ACT_Y];
+
+    return res->shape.rank >= 0 && res->dtype != y->dtype ? -DG_EUNSUPPORTED : prepare_for(p, y);
 }
 
 /* The operand, converted to *at if need be, which then moves on. */
@@ -80,33 +93,47 @@ static int convert(const dg_cuda_call *c, int i, dg_dtype wanted, char **at, con
     return LAUNCH(c, convert_kernel, grid_of(p.n), &p);
 }
 
-static int matmul(const dg_cuda_call *c)
+static int multiply(const dg_cuda_call *c, const matmul_attr *f, int64_t act, const void *res,
+                    const dg_tensor *y)
 {
     const dg_args *a = c->a;
-    const matmul_attr *f = (const matmul_attr *)a->attr;
     const sizes s = sizes_of(a->t, f);
-    const dg_tensor *y = &a->t[DG_MATMUL_Y];
-    dg_cuda_product p = { .type = DG_CUDA_REAL,
-                          .out = y->dtype,
-                          .trans_a = f->trans_a,
-                          .trans_b = f->trans_b,
-                          .batch = s.batch,
-                          .m = s.m,
-                          .n = s.n,
-                          .k = s.k,
-                          .a_step = s.a_step,
-                          .b_step = s.b_step,
-                          .bias = has(a, DG_MATMUL_C),
-                          .add = 0,
-                          .alignment = 0,
-                          .tf32 = 0 };
-    const void *left, *right, *bias;
-    char *at = (char *)a->workspace;
-    int rc = convert(c, DG_MATMUL_A, DG_CUDA_REAL, &at, &left);
+    const dg_cuda_product p = { .type = DG_CUDA_REAL,
+                                .out = y->dtype,
+                                .trans_a = f->trans_a,
+                                .trans_b = f->trans_b,
+                                .batch = s.batch,
+                                .m = s.m,
+                                .n = s.n,
+                                .k = s.k,
+                                .a_step = s.a_step,
+                                .b_step = s.b_step,
+                                .bias = has(a, DG_MATMUL_C),
+                                .add = res != NULL,
+                                .act = act,
+                                .alignment = 0,
+                                .tf32 = 0 };
+    dg_cuda_multiplied at = { NULL, NULL, NULL, res, y->data };
+    char *free_bytes = (char *)a->workspace;
+    int rc = convert(c, DG_MATMUL_A, DG_CUDA_REAL, &free_bytes, &at.a);
 
-    rc = rc ? rc : convert(c, DG_MATMUL_B, DG_CUDA_REAL, &at, &right);
-    rc = rc ? rc : convert(c, DG_MATMUL_C, y->dtype, &at, &bias);
-    return rc ? rc : enqueue_product(c, &p, left, right, bias, y->data);
+    rc = rc ? rc : convert(c, DG_MATMUL_B, DG_CUDA_REAL, &free_bytes, &at.b);
+    rc = rc ? rc : convert(c, DG_MATMUL_C, y->dtype, &free_bytes, &at.bias);
+    return rc ? rc : enqueue_multiplied(c, &p, &at);
 }
 
+static int matmul(const dg_cuda_call *c)
+{
+    return multiply(c, (const matmul_attr *)c->a->attr, DG_ACT_NONE, NULL, &c->a->t[DG_MATMUL_Y]);
+}
+
+static int matmul_act(const dg_cuda_call *c)
+{
+    const matmul_act_attr *f = (const matmul_act_attr *)c->a->attr;
+
+    return multiply(c, &f->of, f->act, c->a->t[DG_MATMUL_ACT_RES].data, &c->a->t[DG_MATMUL_ACT_Y]);
+}
+
+DG_SAME_PLACE(DG_MATMUL_C, DG_MATMUL_ACT_C);
 DG_CUDA_LIBRARY(matmul, prepare, matmul);
+DG_CUDA_LIBRARY(matmul_act, prepare_act, matmul_act);

@@ -13,7 +13,7 @@
 
 #include "kernels/cuda/cuda.h"
 
-enum { DG_CUDA_VERSION = 5 }; /* of this file; a module of another one is refused */
+enum { DG_CUDA_VERSION = 6 }; /* of this file; a module of another one is refused */
 
 typedef struct dg_cuda_stream dg_cuda_stream;
 typedef struct dg_cuda_event dg_cuda_event;
@@ -93,8 +93,8 @@ struct dg_cuda_runtime {
     /* Always the same plan for a description, whose sums have a fixed order. */
     int (*plan_open)(dg_cuda_runtime *r, dg_cuda_plan **plan, const dg_cuda_product *p);
     void (*plan_close)(dg_cuda_runtime *r, dg_cuda_plan *plan);
-    int (*plan_run)(dg_cuda_runtime *r, dg_cuda_stream *s, dg_cuda_plan *plan, const void *a,
-                    const void *b, const void *c, void *y, void *workspace);
+    int (*plan_run)(dg_cuda_runtime *r, dg_cuda_stream *s, dg_cuda_plan *plan,
+                    const dg_cuda_multiplied *at, void *workspace);
 
     /* Convolutions; all NULL: there is no library of them. A plan's sums have a fixed order, it
      * multiplies in the precision that was asked for, and does with workspace_bytes. *plan is NULL,

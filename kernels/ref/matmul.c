@@ -2,6 +2,9 @@
  *
  *     y[..,m,n] = c[n] + sum over k of a'[..,m,k] * b'[..,k,n]
  *
+ * matmul_act: relu(y + res), or without relu; res and y have as many numbers as the product, in the
+ * same order.
+ *
  * a' is a, or a with its last two axes exchanged (trans_a); the same for b'. The leading axes of a
  * and b are equal, or one of them has none and is shared. A vector a is one row. */
 #include <string.h>
@@ -57,8 +60,10 @@ static int prepare(dg_prepare *p)
 static void product_rows(const dg_args *a, int64_t begin, int64_t end, int thread)
 {
     sizes s = sizes_of(a->t, a->attr);
-    const real *b = s.trans_b ? a->workspace : in(a, DG_MATMUL_B), *bias = in(a, DG_MATMUL_C);
-    real *y = out(a, DG_MATMUL_Y);
+    const bool more = a->n > DG_MATMUL_ACT_Y;
+    const real *b = s.trans_b ? a->workspace : in(a, DG_MATMUL_B), *bias = in(a, DG_MATMUL_C),
+               *res = more ? in(a, DG_MATMUL_ACT_RES) : NULL;
+    real *y = out(a, more ? DG_MATMUL_ACT_Y : DG_MATMUL_Y);
 
     (void)thread;
     while (begin < end) { /* rows begin..stop-1 are in one matrix of the batch */
@@ -71,9 +76,13 @@ static void product_rows(const dg_args *a, int64_t begin, int64_t end, int threa
                 memcpy(y + row * s.n, bias, (size_t)s.n * sizeof(real));
             else
                 memset(y + row * s.n, 0, (size_t)s.n * sizeof(real));
+        for (int64_t i = begin * s.n; i < stop * s.n && res; i++)
+            y[i] += res[i];
         product(stop - begin, s.n, s.k,
                 s.trans_a ? (product_a){ from + m, 1, s.m } : (product_a){ from + m * s.k, s.k, 1 },
                 b + batch * s.b_batch, s.n, y + begin * s.n, s.n);
+        for (int64_t i = begin * s.n; i < stop * s.n && more; i++)
+            y[i] = (real)act(((const matmul_act_attr *)a->attr)->act, y[i]);
         begin = stop;
     }
 }
@@ -95,4 +104,6 @@ static int matmul(const dg_args *a)
     return 0;
 }
 
+DG_SAME_PLACE(DG_MATMUL_C, DG_MATMUL_ACT_C);
 DG_REF(matmul, prepare, matmul);
+DG_REF(matmul_act, prepare, matmul);

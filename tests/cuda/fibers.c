@@ -274,11 +274,10 @@ static int launch(dg_cuda_queue *q, dg_cuda_function f, dg_cuda_grid grid, const
     return rc;
 }
 
-static int product(dg_cuda_queue *q, const dg_cuda_product *p, const void *a, const void *b,
-                   const void *c, void *y)
+static int product(dg_cuda_queue *q, const dg_cuda_product *p, const dg_cuda_multiplied *at)
 {
     (void)q;
-    products_run(p, a, b, c, y);
+    products_run(p, at);
     return 0;
 }
 

@@ -130,10 +130,9 @@ static int launch(dg_cuda_queue *q, dg_cuda_function f, dg_cuda_grid grid, const
     return 0;
 }
 
-static int product(dg_cuda_queue *q, const dg_cuda_product *what, const void *a, const void *b,
-                   const void *c, void *y)
+static int product(dg_cuda_queue *q, const dg_cuda_product *what, const dg_cuda_multiplied *at)
 {
-    (void)what, (void)a, (void)b, (void)c, (void)y;
+    (void)what, (void)at;
     ((planner *)q)->is_product = true;
     return 0;
 }

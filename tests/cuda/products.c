@@ -51,28 +51,31 @@ static void add_row(double *restrict sum, const double *restrict b, double x, in
         sum[i] += x * b[i];
 }
 
-void products_run(const dg_cuda_product *p, const void *a, const void *b, const void *c, void *y)
+void products_run(const dg_cuda_product *p, const dg_cuda_multiplied *at)
 {
     double *left = malloc((size_t)(p->m * p->k) * sizeof *left),
            *right = malloc((size_t)(p->k * p->n) * sizeof *right),
            *sum = malloc((size_t)p->n * sizeof *sum);
 
-    if (!left || !right || !sum)
+    if (!left || !right || !sum || (at->bias != NULL) != (p->bias != 0) ||
+        (at->res != NULL) != (p->add != 0) || p->act > DG_ACT_RELU ||
+        (p->type == DG_F64 && (p->bias || p->act)))
         abort();
     for (int64_t i = 0; i < p->batch; i++) {
         if (i == 0 || p->a_step)
-            spread(left, a, p, i * p->a_step, p->m, p->k, p->trans_a);
+            spread(left, at->a, p, i * p->a_step, p->m, p->k, p->trans_a);
         if (i == 0 || p->b_step)
-            spread(right, b, p, i * p->b_step, p->k, p->n, p->trans_b);
+            spread(right, at->b, p, i * p->b_step, p->k, p->n, p->trans_b);
         for (int64_t m = 0; m < p->m; m++) {
-            int64_t at = (i * p->m + m) * p->n;
+            int64_t row = (i * p->m + m) * p->n;
 
             for (int64_t n = 0; n < p->n; n++)
-                sum[n] = (p->bias ? get(c, p->out, n) : 0) + (p->add ? get(y, p->out, at + n) : 0);
+                sum[n] = (p->bias ? get(at->bias, p->out, n) : 0) +
+                         (p->add ? get(at->res, p->out, row + n) : 0);
             for (int64_t k = 0; k < p->k; k++)
                 add_row(sum, right + k * p->n, left[m * p->k + k], p->n);
             for (int64_t n = 0; n < p->n; n++)
-                put(y, p->out, at + n, sum[n]);
+                put(at->y, p->out, row + n, p->act && sum[n] < 0 ? 0 : sum[n]);
         }
     }
     free(left);

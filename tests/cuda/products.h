@@ -5,7 +5,7 @@
 #include "kernels/cuda/cuda.h"
 
 /* Sums are in double, in the order of k. */
-void products_run(const dg_cuda_product *p, const void *a, const void *b, const void *c, void *y);
+void products_run(const dg_cuda_product *p, const dg_cuda_multiplied *at);
 
 /* Sums are in double, in the order of rows and columns. False, and nothing is done: it is no
  * convolution, or the addresses do not belong to it. */

@@ -334,18 +334,14 @@ static void plan_close(dg_cuda_runtime *r, dg_cuda_plan *plan)
     free(plan);
 }
 
-static int plan_run(dg_cuda_runtime *r, dg_cuda_stream *on, dg_cuda_plan *plan, const void *a,
-                    const void *b, const void *c, void *y, void *workspace)
+static int plan_run(dg_cuda_runtime *r, dg_cuda_stream *on, dg_cuda_plan *plan,
+                    const dg_cuda_multiplied *at, void *workspace)
 {
     if (!workspace)
         return DG_CUDA_INVALID_VALUE;
     return put(r, on,
-               &(standin_item){ .work = STANDIN_PRODUCT,
-                                .product = plan->product,
-                                .a = a,
-                                .b = b,
-                                .c = c,
-                                .to = y });
+               &(standin_item){
+                   .work = STANDIN_PRODUCT, .product = plan->product, .multiplied = *at });
 }
 
 /* ---- convolutions ---------------------------------------------------------------------------- */

@@ -37,7 +37,7 @@ typedef enum standin_work {
 typedef struct standin_item {
     struct standin_item *next;
     standin_work work;
-    void *to; /* copy, clear; product: y */
+    void *to; /* copy, clear */
     const void *from;
     size_t bytes;
     dg_cuda_function kernel;
@@ -49,7 +49,7 @@ typedef struct standin_item {
     void (*fn)(void *ctx);
     void *ctx;
     dg_cuda_product product;
-    const void *a, *b, *c;
+    dg_cuda_multiplied multiplied;
     dg_cuda_convolution convolution;
     dg_cuda_convolved at;
     dg_cuda_stream *until;

@@ -115,7 +115,7 @@ static void perform(const standin *s, const standin_item *it)
         pthread_mutex_unlock(&runner_lock);
         break;
     case STANDIN_PRODUCT:
-        products_run(&it->product, it->a, it->b, it->c, it->to);
+        products_run(&it->product, &it->multiplied);
         break;
     case STANDIN_CONVOLUTION:
         if (!convolutions_run(&it->convolution, &it->at))

@@ -130,6 +130,34 @@ static void product(samples *s, const char *what, dg_shape a, dg_shape b, int64_
         sample_none(s);
 }
 
+/* bias: 0 for none; res: of rank 0 for none. */
+static void product_act(samples *s, const char *what, dg_shape a, dg_shape b, int bias,
+                        dg_shape res, dg_act act)
+{
+    ADD(s, matmul_act, what, matmul_act_attr, .of.trans_b = 1, .act = act)->loss =
+        0; /* it is made behind differentiation */
+    sample_real(s, -1, 1, a);
+    sample_real(s, -1, 1, b);
+    if (bias)
+        sample_real(s, -1, 1, DG_SHAPE(bias));
+    else
+        sample_none(s);
+    if (res.rank)
+        sample_real(s, -1, 1, res);
+    else
+        sample_none(s);
+}
+
+static void products_and_more(samples *s)
+{
+    product_act(s, "ReLU", DG_SHAPE(5, 7), DG_SHAPE(9, 7), 0, DG_SCALAR, DG_ACT_RELU);
+    product_act(s, "bias, ReLU", DG_SHAPE(6, 9), DG_SHAPE(11, 9), 11, DG_SCALAR, DG_ACT_RELU);
+    product_act(s, "residual of another shape", DG_SHAPE(6, 9), DG_SHAPE(8, 9), 0,
+                DG_SHAPE(2, 3, 8), DG_ACT_NONE);
+    product_act(s, "all", DG_SHAPE(2, 3, 4), DG_SHAPE(2, 5, 4), 5, DG_SHAPE(2, 3, 5), DG_ACT_RELU);
+    product_act(s, "neither", DG_SHAPE(3, 4), DG_SHAPE(5, 4), 5, DG_SCALAR, DG_ACT_NONE);
+}
+
 static void products(samples *s)
 {
     product(s, "plain", DG_SHAPE(5, 7), DG_SHAPE(7, 9), 0, false, false);
@@ -139,6 +167,7 @@ static void products(samples *s)
     product(s, "batches", DG_SHAPE(3, 4, 5), DG_SHAPE(3, 5, 2), 0, false, false);
     product(s, "batches, right exchanged", DG_SHAPE(3, 4, 5), DG_SHAPE(3, 6, 5), 0, false, true);
     product(s, "left exchanged", DG_SHAPE(7, 5), DG_SHAPE(7, 9), 0, true, false);
+    products_and_more(s);
     product(s, "one column", DG_SHAPE(6, 1), DG_SHAPE(1, 10), 0, false, false);
 }
 

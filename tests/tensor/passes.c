@@ -310,6 +310,59 @@ static void convolutions_that_others_read_stay(void **state)
     rig_close(&r);
 }
 
+/* A feed-forward block with a residual, as it is in a transformer, and a second reader of its
+ * input, so that gradients are sums of products; `plain`: a result between product and ReLU. */
+static dg_val block(rig *r, bool plain)
+{
+    dg_build *b = r->b;
+    dg_val x = dg_input(b, "images", DG_REAL, DG_SHAPE(2, 6, 8)), h, y;
+
+    rig_node(r, 1, "block", false);
+    x = dg_linear(b, x, dg_param(b, "in", DG_SHAPE(8, 8), dg_init_fan_in(8)), DG_NONE);
+    h = dg_linear(b, x, dg_param(b, "up", DG_SHAPE(12, 8), dg_init_fan_in(8)),
+                  dg_param(b, "up.bias", DG_SHAPE(12), dg_init_const(0.1)));
+    if (plain)
+        dg_result(b, "between", h);
+    y = dg_linear(b, dg_relu(b, h), dg_param(b, "down", DG_SHAPE(8, 12), dg_init_fan_in(12)),
+                  dg_param(b, "down.bias", DG_SHAPE(8), dg_init_const(0.2)));
+    y = dg_add(b, x, y);
+    y = dg_mean(b, dg_mul(b, y, dg_relu(b, y)), DG_ALL_AXES, false);
+    dg_result(b, "loss", y);
+    return y;
+}
+
+static void products_take_what_follows_on_devices(void **state)
+{
+    const char *top = getenv("builddir");
+    char device[4096];
+    rig a, b, c;
+
+    (void)state;
+    snprintf(device, sizeof device, "cuda:module=%s/tests/cuda/.libs/standin.so", top ? top : ".");
+    a = rig_open(true);
+    b = rig_open_on(true, device);
+    c = rig_open_on(true, device);
+    train(&a, block(&a, false));
+    train(&b, block(&b, false));
+    train(&c, block(&c, true));
+    run(&a);
+    run(&b);
+    run(&c);
+    assert_int_equal(rig_count(&a, DG_OP(matmul_act)), 0);
+    assert_int_equal(rig_count(&a, DG_OP(matmul)), 8);
+    assert_int_equal(rig_count(&b, DG_OP(matmul_act)), 3); /* ReLU, residual, sum of gradients */
+    assert_int_equal(rig_count(&b, DG_OP(matmul)), 5);
+    assert_int_equal(rig_count(&b, DG_OP(relu)), 1);
+    assert_int_equal(rig_count(&a, DG_OP(add)) - rig_count(&b, DG_OP(add)), 2);
+    assert_int_equal(rig_count(&c, DG_OP(matmul_act)), 2); /* what is behind a result stays */
+    assert_true(fabs(rig_result(&a, "loss") - rig_result(&b, "loss")) < 1e-6);
+    same_numbers(&a, &b, 1e-4);
+    same_numbers(&b, &c, 1e-4);
+    rig_close(&a);
+    rig_close(&b);
+    rig_close(&c);
+}
+
 static void storage_in_mixed_precision(void **state)
 {
     rig r = rig_open(true);
@@ -568,6 +621,7 @@ int main(void)
         cmocka_unit_test(fused_evaluation_equals_unfused),
         cmocka_unit_test(frozen_norms_join_convolutions_on_devices),
         cmocka_unit_test(convolutions_that_others_read_stay),
+        cmocka_unit_test(products_take_what_follows_on_devices),
         cmocka_unit_test(recomputed_gradients_keep_every_bit),
         cmocka_unit_test(recomputed_values_are_stored_alike),
         cmocka_unit_test(averages_follow),

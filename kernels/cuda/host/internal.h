@@ -162,8 +162,7 @@ void dg_cuda_recording_close(dg_cuda *c, dg_recording *r);
 void dg_cuda_event_free(dg_cuda *c, dg_event *e);
 
 /* For an op's queue: what the vendor's libraries do, by plans that are kept. */
-int dg_cuda_put_product(dg_cuda_queue *q, const dg_cuda_product *p, const void *a, const void *b,
-                        const void *bias, void *y);
+int dg_cuda_put_product(dg_cuda_queue *q, const dg_cuda_product *p, const dg_cuda_multiplied *at);
 int dg_cuda_put_convolution(dg_cuda_queue *q, const dg_cuda_convolution *p,
                             const dg_cuda_convolved *at);
 

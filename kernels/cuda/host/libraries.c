@@ -57,15 +57,15 @@ static int find_plan(dg_cuda *c, const dg_cuda_product *p, int mark, dg_cuda_pla
 }
 
 /* The largest power of two that divides all addresses, at most what alloc gives. */
-static int64_t alignment_of(const void *a, const void *b, const void *c, const void *y)
+static int64_t alignment_of(const dg_cuda_multiplied *at)
 {
-    uintptr_t all = (uintptr_t)a | (uintptr_t)b | (uintptr_t)c | (uintptr_t)y | 256;
+    uintptr_t all = (uintptr_t)at->a | (uintptr_t)at->b | (uintptr_t)at->bias | (uintptr_t)at->res |
+                    (uintptr_t)at->y | 256;
 
     return (int64_t)(all & (~all + 1));
 }
 
-int dg_cuda_put_product(dg_cuda_queue *q, const dg_cuda_product *p, const void *a, const void *b,
-                        const void *bias, void *y)
+int dg_cuda_put_product(dg_cuda_queue *q, const dg_cuda_product *p, const dg_cuda_multiplied *at)
 {
     dg_cuda_lane *lane = (dg_cuda_lane *)q;
     dg_cuda *c = lane->owner;
@@ -73,14 +73,14 @@ int dg_cuda_put_product(dg_cuda_queue *q, const dg_cuda_product *p, const void *
     dg_cuda_product full = *p;
     int rc;
 
-    full.alignment = alignment_of(a, b, bias, y);
+    full.alignment = alignment_of(at);
     full.tf32 = c->tf32 && p->type == DG_F32;
     rc = may_plan(c, lane) ? find_plan(c, &full, lane->mark, &plan) : -DG_EUNSUPPORTED;
     if (rc < 0)
         return rc;
     note_unmarked(c, lane);
-    return dg_cuda_check(c, c->r->plan_run(c->r, lane->stream, plan, a, b, bias, y, c->workspace),
-                         lane->mark, "a product");
+    return dg_cuda_check(c, c->r->plan_run(c->r, lane->stream, plan, at, c->workspace), lane->mark,
+                         "a product");
 }
 
 /* ---- convolutions ---------------------------------------------------------------------------- */

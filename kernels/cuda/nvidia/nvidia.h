@@ -26,8 +26,8 @@ const char *dg_nvidia_products_version(char *buf, size_t n);
 
 int dg_nvidia_plan_open(dg_nvidia_products *lt, dg_cuda_plan **plan, const dg_cuda_product *p);
 void dg_nvidia_plan_close(dg_cuda_plan *plan);
-int dg_nvidia_plan_run(dg_nvidia_products *lt, dg_cuda_plan *plan, const void *a, const void *b,
-                       const void *c, void *y, void *workspace, void *stream);
+int dg_nvidia_plan_run(dg_nvidia_products *lt, dg_cuda_plan *plan, const dg_cuda_multiplied *at,
+                       void *workspace, void *stream);
 
 typedef struct dg_nvidia_convolutions dg_nvidia_convolutions; /* cuDNN's handle for a device */
 

@@ -93,7 +93,9 @@ static int describe_product(dg_cuda_plan *plan, const dg_cuda_product *p)
                                         : p->tf32         ? CUBLAS_COMPUTE_32F_FAST_TF32
                                                           : CUBLAS_COMPUTE_32F;
     const cublasOperation_t turned = CUBLAS_OP_T, upright = CUBLAS_OP_N;
-    const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+    const cublasLtEpilogue_t epilogue =
+        p->bias ? p->act ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS
+                : CUBLASLT_EPILOGUE_RELU;
     int rc;
 
     CALL(cublasLtMatmulDescCreate(&plan->what, compute,
@@ -102,7 +104,7 @@ static int describe_product(dg_cuda_plan *plan, const dg_cuda_product *p)
                                         p->trans_b ? &turned : &upright, sizeof turned));
     CALL(cublasLtMatmulDescSetAttribute(plan->what, CUBLASLT_MATMUL_DESC_TRANSB,
                                         p->trans_a ? &turned : &upright, sizeof turned));
-    if (p->bias)
+    if (p->bias || p->act)
         CALL(cublasLtMatmulDescSetAttribute(plan->what, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
                                             sizeof epilogue));
     rc = make_layout(&plan->a, p->type, p->trans_b ? p->n : p->k, p->trans_b ? p->k : p->n,
@@ -198,8 +200,8 @@ void dg_nvidia_plan_close(dg_cuda_plan *plan)
     free(plan);
 }
 
-int dg_nvidia_plan_run(dg_nvidia_products *lt, dg_cuda_plan *plan, const void *a, const void *b,
-                       const void *c, void *y, void *workspace, void *stream)
+int dg_nvidia_plan_run(dg_nvidia_products *lt, dg_cuda_plan *plan, const dg_cuda_multiplied *at,
+                       void *workspace, void *stream)
 {
     const float one = 1, beta = plan->add ? 1 : 0;
     const double one64 = 1, beta64 = plan->add ? 1 : 0;
@@ -207,10 +209,11 @@ int dg_nvidia_plan_run(dg_nvidia_products *lt, dg_cuda_plan *plan, const void *a
     int rc;
 
     if (plan->bias)
-        CALL(cublasLtMatmulDescSetAttribute(plan->what, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &c,
-                                            sizeof(void *)));
-    CALL(cublasLtMatmul(lt->handle, plan->what, wide ? (const void *)&one64 : &one, b, plan->a, a,
-                        plan->b, wide ? (const void *)&beta64 : &beta, y, plan->y, y, plan->y,
-                        &plan->how, workspace, DG_NVIDIA_WORKSPACE, (cudaStream_t)stream));
+        CALL(cublasLtMatmulDescSetAttribute(plan->what, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                            &at->bias, sizeof(void *)));
+    CALL(cublasLtMatmul(lt->handle, plan->what, wide ? (const void *)&one64 : &one, at->b, plan->a,
+                        at->a, plan->b, wide ? (const void *)&beta64 : &beta,
+                        plan->add ? at->res : at->y, plan->y, at->y, plan->y, &plan->how, workspace,
+                        DG_NVIDIA_WORKSPACE, (cudaStream_t)stream));
     return 0;
 }

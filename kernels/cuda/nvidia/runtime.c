@@ -265,10 +265,10 @@ static void plan_close(dg_cuda_runtime *r, dg_cuda_plan *plan)
     dg_nvidia_plan_close(plan);
 }
 
-static int plan_run(dg_cuda_runtime *r, dg_cuda_stream *s, dg_cuda_plan *plan, const void *a,
-                    const void *b, const void *c, void *y, void *workspace)
+static int plan_run(dg_cuda_runtime *r, dg_cuda_stream *s, dg_cuda_plan *plan,
+                    const dg_cuda_multiplied *at, void *workspace)
 {
-    return dg_nvidia_plan_run(use(r)->lt, plan, a, b, c, y, workspace, s);
+    return dg_nvidia_plan_run(use(r)->lt, plan, at, workspace, s);
 }
 
 /* ---- convolutions ---------------------------------------------------------------------------- */
