@@ -1,5 +1,5 @@
 /* fuse.h: who reads what, for passes that make several instructions one (fuse.c, pack.c,
- * fuse_products.c). */
+ * fuse_device.c). */
 #ifndef DG_TENSOR_FUSE_H
 #define DG_TENSOR_FUSE_H
 

@@ -12,7 +12,7 @@ libtensor_la_SOURCES += \
 	tensor/build_shape.c \
 	tensor/build_update.c \
 	tensor/fuse.h tensor/fuse.c \
-	tensor/fuse_products.c \
+	tensor/fuse_device.c \
 	tensor/guard.c \
 	tensor/join.c \
 	tensor/grad_attention.c \

@@ -125,7 +125,7 @@ int dg_passes(dg_program *p, dg_dtype base, dg_dtype low, dg_backend *backend, i
     dg_pass_collectives(p, ranks);
     dg_pass_precision(p, base, low, backend);
     dg_pass_pack(p, backend);
-    dg_pass_fuse_products(p, backend);
+    dg_pass_fuse_device(p, backend);
     dg_pass_recompute(p);
     dg_pass_dead(p);
     dg_pass_join(p, backend);

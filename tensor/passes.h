@@ -19,8 +19,8 @@ void dg_pass_precision(dg_program *p, dg_dtype base, dg_dtype low, dg_backend *b
 /* Packs the kernels of convolutions, frozen norms included, where the backend (NULL: none) has
  * kernels for it that are no reference kernels. */
 void dg_pass_pack(dg_program *p, dg_backend *backend);
-/* matmul (+ add | relu) -> matmul_act, likewise. */
-void dg_pass_fuse_products(dg_program *p, dg_backend *backend);
+/* matmul (+ add | relu) -> matmul_act, add + batch_norm_grad -> one op, likewise. */
+void dg_pass_fuse_device(dg_program *p, dg_backend *backend);
 /* Clones the activations of nodes and parts marked recompute before their gradients. Runs after
  * precision, so that clones are stored with the originals' types. */
 void dg_pass_recompute(dg_program *p);

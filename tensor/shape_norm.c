@@ -72,6 +72,13 @@ out:
     return rc;
 }
 
+/* more is added to dy */
+int dg_shape_batch_norm_sum_grad(dg_infer *s)
+{
+    return dg_shape_equal(s->in[8], s->in[0]) ? dg_shape_batch_norm_grad(s)
+                                              : dg_infer_fail(s, "more must have the shape of dy");
+}
+
 /* ---- statistics of several ranks ------------------------------------------------------------- */
 
 static int want_scalar(dg_infer *s, int i, const char *what)

@@ -278,7 +278,8 @@ DEVICE wide upstream_of(const norm_call *p, const channel *c, wide dy, wide x, w
 /* Of element i. */
 DEVICE wide upstream(const norm_call *p, const channel *c, int64_t i, wide *h)
 {
-    return upstream_of(p, c, get(p->dy[i]), p->x ? get(p->x[i]) : 0, p->y ? get(p->y[i]) : 0,
+    return upstream_of(p, c, get(p->dy[i]) + (p->more ? get(p->more[i]) : 0),
+                       p->x ? get(p->x[i]) : 0, p->y ? get(p->y[i]) : 0,
                        p->res ? get(p->res[i]) : 0, h);
 }
 
@@ -323,7 +324,7 @@ KERNEL(dx_kernel, norm_call)
     for (int64_t n = first(); n < p->rows * p->c; n += step()) {
         int64_t k = (uint32_t)n % (uint32_t)p->c;
         channel c = channel_of(p, k);
-        wide h, g = n < live ? upstream(p, &c, n, &h) : 0;
+        wide h = 0, g = n < live ? upstream(p, &c, n, &h) : 0;
 
         if (p->dres)
             p->dres[n] = put(g);
@@ -341,12 +342,14 @@ KERNEL(dx_packs_kernel, norm_call)
 
     for (int64_t n = first(); n < size; n += step()) {
         int64_t k = (uint32_t)(n * PACK) % (uint32_t)p->c;
-        sixteen dy = ((const sixteen *)p->dy)[n], x = dy, y = dy, res = dy, dx, dres;
+        sixteen dy = ((const sixteen *)p->dy)[n], more = dy, x = dy, y = dy, res = dy, dx, dres;
 
         if (!known)
             for (int i = 0; i < PACK; i++)
                 c[i] = channel_of(p, k + i);
         known = same;
+        if (p->more)
+            more = ((const sixteen *)p->more)[n];
         if (p->x)
             x = ((const sixteen *)p->x)[n];
         if (p->y)
@@ -354,8 +357,8 @@ KERNEL(dx_packs_kernel, norm_call)
         if (p->res)
             res = ((const sixteen *)p->res)[n];
         for (int i = 0; i < PACK; i++) {
-            wide h, g = upstream_of(p, &c[i], get(dy.v[i]), get(x.v[i]), get(y.v[i]), get(res.v[i]),
-                                    &h);
+            wide h, d = get(dy.v[i]) + (p->more ? get(more.v[i]) : 0);
+            wide g = upstream_of(p, &c[i], d, get(x.v[i]), get(y.v[i]), get(res.v[i]), &h);
 
             dres.v[i] = n < live ? put(g) : put(0);
             dx.v[i] = n < live ? dx_of(p, &c[i], k + i, g, h, all) : put(0);
@@ -373,7 +376,7 @@ static int enqueue_dx(const dg_cuda_call *c, const norm_call *p)
                        : LAUNCH(c, dx_packs_kernel, grid_of(p->rows * p->c / PACK), p);
 }
 
-/* The operands dy x y s b mean var, at the same places in all three ops. */
+/* The operands dy x y s b mean var, at the same places in all four ops. */
 static norm_call gradient_of(const dg_args *a)
 {
     norm_call p = norm_of(a, DG_BATCH_NORM_GRAD_DY, (const norm_attr *)a->attr);
@@ -397,22 +400,35 @@ static int prepare_grad(dg_prepare *p)
     return rc;
 }
 
-static int batch_norm_grad(const dg_cuda_call *c)
+/* dx: the place of dx, before ds? db? dres?. */
+static int enqueue_gradients(const dg_cuda_call *c, const real *more, int dx)
 {
     const dg_args *a = c->a;
     norm_call p = gradient_of(a);
     int rc = 0;
 
+    p.more = more;
     p.res = reals(a, DG_BATCH_NORM_GRAD_RES);
-    p.out = reals(a, DG_BATCH_NORM_GRAD_DX);
-    p.dres = reals(a, DG_BATCH_NORM_GRAD_DRES);
-    p.ds = wides(a, DG_BATCH_NORM_GRAD_DS);
-    p.db = wides(a, DG_BATCH_NORM_GRAD_DB);
+    p.out = reals(a, dx);
+    p.ds = wides(a, dx + 1);
+    p.db = wides(a, dx + 2);
+    p.dres = reals(a, dx + 3);
     p.to_sums = p.partial + 3 * p.c * p.slices;
     if (!p.fixed || p.ds || p.db)
         rc = enqueue_sums(c, &p);
     p.sums = p.fixed ? NULL : p.to_sums;
     return rc ? rc : enqueue_dx(c, &p);
+}
+
+static int batch_norm_grad(const dg_cuda_call *c)
+{
+    return enqueue_gradients(c, NULL, DG_BATCH_NORM_GRAD_DX);
+}
+
+static int batch_norm_sum_grad(const dg_cuda_call *c)
+{
+    return enqueue_gradients(c, reals(c->a, DG_BATCH_NORM_SUM_GRAD_MORE),
+                             DG_BATCH_NORM_SUM_GRAD_DX);
 }
 
 static int batch_norm_sums(const dg_cuda_call *c)
@@ -444,11 +460,13 @@ static int batch_norm_dx(const dg_cuda_call *c)
     return enqueue_dx(c, &p);
 }
 
+DG_SAME_PLACE(DG_BATCH_NORM_GRAD_RES, DG_BATCH_NORM_SUM_GRAD_RES);
 DG_SAME_PLACE(DG_BATCH_NORM_GRAD_VAR, DG_BATCH_NORM_SUMS_VAR);
 DG_SAME_PLACE(DG_BATCH_NORM_GRAD_VAR, DG_BATCH_NORM_DX_VAR);
 DG_CUDA(batch_norm, prepare_slices, batch_norm);
 DG_CUDA(batch_norm_fixed, NULL, batch_norm_fixed);
 DG_CUDA(batch_norm_grad, prepare_grad, batch_norm_grad);
+DG_CUDA(batch_norm_sum_grad, prepare_grad, batch_norm_sum_grad);
 DG_CUDA(batch_stats, prepare_slices, batch_stats);
 DG_CUDA(batch_norm_sync, NULL, batch_norm_sync);
 DG_CUDA(batch_norm_sums, prepare_slices, batch_norm_sums);

@@ -13,7 +13,7 @@
 enum { WARPS = DG_CUDA_THREADS / DG_CUDA_WARP, MOST_SLICES = 256, ROWS_OF_WARP = 32 };
 
 typedef struct norm_call {
-    const real *dy, *x, *y, *res;
+    const real *dy, *more, *x, *y, *res; /* more: is added to dy; NULL: nothing is */
     const wide *s, *b, *mean, *var, *n, *sums;
     const int32_t *live; /* only the first rows of images count; NULL: all */
     real *out, *dres;    /* out: y or dx */

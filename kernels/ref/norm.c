@@ -111,13 +111,14 @@ static int batch_norm_fixed(const dg_args *a)
     return 0;
 }
 
-/* The gradient before the norm of one element. Operands dy x? y? s b mean var, and res? at `res`. y
- * is given for ReLU with a residual or without x; x for SiLU, for statistics of the batch, and if
- * ds is wanted. */
-static double upstream(const dg_args *a, int res, int64_t i, int64_t k, double rstd, double *h)
+/* The gradient before the norm of one element. Operands dy x? y? s b mean var, and res? and more?,
+ * what is added to dy, at these places (-1: none). y is given for ReLU with a residual or without
+ * x; x for SiLU, for statistics of the batch, and if ds is wanted. */
+static double upstream(const dg_args *a, int res, int more, int64_t i, int64_t k, double rstd,
+                       double *h)
 {
     const norm_attr *f = a->attr;
-    double z = 0;
+    double z = 0, dy = in(a, DG_BATCH_NORM_GRAD_DY)[i];
 
     *h = has(a, DG_BATCH_NORM_GRAD_X)
              ? ((double)in(a, DG_BATCH_NORM_GRAD_X)[i] - in(a, DG_BATCH_NORM_GRAD_MEAN)[k]) * rstd
@@ -125,24 +126,26 @@ static double upstream(const dg_args *a, int res, int64_t i, int64_t k, double r
     if (f->act == DG_ACT_SILU || (f->act == DG_ACT_RELU && !has(a, DG_BATCH_NORM_GRAD_Y)))
         z = *h * in(a, DG_BATCH_NORM_GRAD_S)[k] + in(a, DG_BATCH_NORM_GRAD_B)[k] +
             (has(a, res) ? (double)in(a, res)[i] : 0);
-    return in(a, DG_BATCH_NORM_GRAD_DY)[i] *
+    return (more < 0 ? dy : dy + in(a, more)[i]) *
            act_slope(f->act, z,
                      has(a, DG_BATCH_NORM_GRAD_Y) ? in(a, DG_BATCH_NORM_GRAD_Y)[i] : (real)z);
 }
 
-static int batch_norm_grad(const dg_args *a)
+/* more: as of upstream; dx_at: the place of dx, before ds? db? dres?. */
+static int find_gradients(const dg_args *a, int more, int dx_at)
 {
     const norm_attr *f = a->attr;
     const real *s = in(a, DG_BATCH_NORM_GRAD_S), *var = in(a, DG_BATCH_NORM_GRAD_VAR);
-    real *dx = out(a, DG_BATCH_NORM_GRAD_DX), *ds = out(a, DG_BATCH_NORM_GRAD_DS),
-         *db = out(a, DG_BATCH_NORM_GRAD_DB), *dres = out(a, DG_BATCH_NORM_GRAD_DRES);
+    real *dx = out(a, dx_at), *ds = out(a, dx_at + 1), *db = out(a, dx_at + 2),
+         *dres = out(a, dx_at + 3);
     int64_t n = rows(a, DG_BATCH_NORM_GRAD_DY), c = width(a, DG_BATCH_NORM_GRAD_DY);
     double *sum_g = a->workspace, *sum_gh = sum_g + c, h;
 
     memset(sum_g, 0, (size_t)(2 * c) * sizeof(double));
     for (int64_t i = 0; i < n * c; i++) {
         int64_t k = i % c;
-        double g = upstream(a, DG_BATCH_NORM_GRAD_RES, i, k, 1 / sqrt((double)var[k] + f->eps), &h);
+        double rstd = 1 / sqrt((double)var[k] + f->eps),
+               g = upstream(a, DG_BATCH_NORM_GRAD_RES, more, i, k, rstd, &h);
 
         sum_g[k] += g;
         sum_gh[k] += g * h;
@@ -150,7 +153,7 @@ static int batch_norm_grad(const dg_args *a)
     for (int64_t i = 0; i < n * c; i++) {
         int64_t k = i % c;
         double rstd = 1 / sqrt((double)var[k] + f->eps),
-               g = upstream(a, DG_BATCH_NORM_GRAD_RES, i, k, rstd, &h);
+               g = upstream(a, DG_BATCH_NORM_GRAD_RES, more, i, k, rstd, &h);
 
         if (dres)
             dres[i] = (real)g;
@@ -165,6 +168,16 @@ static int batch_norm_grad(const dg_args *a)
             db[k] = (real)sum_g[k];
     }
     return 0;
+}
+
+static int batch_norm_grad(const dg_args *a)
+{
+    return find_gradients(a, -1, DG_BATCH_NORM_GRAD_DX);
+}
+
+static int batch_norm_sum_grad(const dg_args *a)
+{
+    return find_gradients(a, DG_BATCH_NORM_SUM_GRAD_MORE, DG_BATCH_NORM_SUM_GRAD_DX);
 }
 
 /* running <- (1 - momentum) running + momentum * batch, the variance unbiased: * n / (n - 1).
@@ -270,7 +283,8 @@ static int batch_norm_sums(const dg_args *a)
     memset(sum_g, 0, (size_t)(2 * c) * sizeof(double));
     for (int64_t i = 0; i < n * c; i++) {
         int64_t k = i % c;
-        double g = upstream(a, DG_BATCH_NORM_SUMS_RES, i, k, 1 / sqrt((double)var[k] + f->eps), &h);
+        double g =
+            upstream(a, DG_BATCH_NORM_SUMS_RES, -1, i, k, 1 / sqrt((double)var[k] + f->eps), &h);
 
         sum_g[k] += g;
         sum_gh[k] += g * h;
@@ -303,7 +317,7 @@ static int batch_norm_dx(const dg_args *a)
     for (int64_t i = 0; i < n * c; i++) {
         int64_t k = i % c;
         double rstd = 1 / sqrt((double)var[k] + f->eps),
-               g = upstream(a, DG_BATCH_NORM_DX_RES, i, k, rstd, &h);
+               g = upstream(a, DG_BATCH_NORM_DX_RES, -1, i, k, rstd, &h);
 
         out(a, DG_BATCH_NORM_DX_DX)[i] =
             (real)(s[k] * rstd * (g - (sum_g[k] + h * sum_g[c + k]) / all));
@@ -407,6 +421,8 @@ DG_SAME_PLACE(DG_BATCH_NORM_GRAD_MEAN, DG_BATCH_NORM_DX_MEAN);
 DG_REF(batch_norm, prepare_batch, batch_norm);
 DG_REF(batch_norm_fixed, prepare_batch, batch_norm_fixed);
 DG_REF(batch_norm_grad, prepare_batch, batch_norm_grad);
+DG_SAME_PLACE(DG_BATCH_NORM_GRAD_RES, DG_BATCH_NORM_SUM_GRAD_RES);
+DG_REF(batch_norm_sum_grad, prepare_batch, batch_norm_sum_grad);
 DG_REF(batch_stats, prepare_batch, batch_stats);
 DG_REF(join_stats, NULL, join_stats);
 DG_REF(batch_norm_sync, prepare_batch, batch_norm_sync);

@@ -11,7 +11,7 @@ typedef struct sample_program {
     dg_params *params;
     dg_program *p;
     dg_diag *d;
-    dg_val in[8], loss; /* loss: 0 if the sample has none */
+    dg_val in[SAMPLE_MOST], loss; /* loss: 0 if the sample has none */
 } sample_program;
 
 void sample_program_open(sample_program *sp, dg_arena *a, const sample *one);

@@ -1,6 +1,8 @@
 /* samples.c: how samples are put together. */
 #include "tests/ops/samples.h"
 
+#include <assert.h>
+
 #include "tests/ops/formula.h"
 
 sample *sample_add(samples *s, const dg_op *op, const char *what, const void *attr,
@@ -31,6 +33,7 @@ static operand *next(samples *s, operand_kind kind, dg_shape shape)
 {
     sample *one = s->list.items[s->list.n - 1];
 
+    assert(one->n_in < SAMPLE_MOST);
     one->in[one->n_in] = (operand){ .kind = kind, .shape = shape };
     return &one->in[one->n_in++];
 }

@@ -7,6 +7,8 @@
 #include "base/arena.h"
 #include "tensor/ops.h"
 
+enum { SAMPLE_MOST = 9 /* operands of a sample */ };
+
 typedef enum operand_kind {
     OPERAND_ABSENT,
     OPERAND_LIVE,  /* real, takes part in the gradient check */
@@ -26,7 +28,7 @@ typedef struct sample {
     const void *attr;
     dg_control control;
     int n_in;
-    operand in[8];
+    operand in[SAMPLE_MOST];
     uint32_t loss; /* bit i: output i is in the loss of the gradient check; 0: no check */
     bool edges;    /* no derivative exists there: kernels are compared, gradients only run */
 } sample;

@@ -203,6 +203,38 @@ static void batch_norm_fixed(samples *s, const char *what, dg_shape x, dg_act ac
         sample_none(s);
 }
 
+/* ReLU is given y, SiLU the residual. */
+static void batch_norm_sum_grad(samples *s, const char *what, dg_shape x, dg_act act, int fixed)
+{
+    dg_shape c = DG_SHAPE(x.d[x.rank - 1]);
+
+    ADD(s, batch_norm_sum_grad, what, norm_attr, .eps = 1e-5, .act = act, .fixed = fixed)->loss =
+        0; /* it is made behind differentiation */
+    sample_real(s, -1, 1, x);
+    sample_real(s, -2, 3, x);
+    if (act == DG_ACT_RELU)
+        sample_real(s, -1, 1, x);
+    else
+        sample_none(s);
+    sample_real(s, 0.5, 1.5, c);
+    sample_real(s, -0.5, 0.5, c);
+    sample_fixed(s, 0, 1, c);
+    sample_fixed(s, 0.5, 1.5, c);
+    if (act == DG_ACT_SILU)
+        sample_real(s, -1, 1, x);
+    else
+        sample_none(s);
+    sample_real(s, -1, 1, x);
+}
+
+static void norms_of_sums(samples *s)
+{
+    batch_norm_sum_grad(s, "no activation", DG_SHAPE(2, 3, 5, 7), DG_ACT_NONE, 0);
+    batch_norm_sum_grad(s, "ReLU", DG_SHAPE(3, 2, 2, 16), DG_ACT_RELU, 0);
+    batch_norm_sum_grad(s, "SiLU", DG_SHAPE(3, 2, 3, 9), DG_ACT_SILU, 0);
+    batch_norm_sum_grad(s, "frozen, ReLU", DG_SHAPE(2, 2, 2, 8), DG_ACT_RELU, 1);
+}
+
 /* n below 0: not given. */
 static void stat_update(samples *s, const char *what, int64_t count, double n, int ok)
 {
@@ -288,6 +320,7 @@ static void norms(samples *s)
     stat_update(s, "counted", 0, 7, 1);
     stat_update(s, "counted, nothing there", 0, 0, 1);
     sync_norms(s);
+    norms_of_sums(s);
 
     ADD(s, layer_norm, "tokens", norm_attr, .eps = 1e-5);
     sample_real(s, -2, 3, DG_SHAPE(3, 5, 8));

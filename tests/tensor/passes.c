@@ -363,6 +363,47 @@ static void products_take_what_follows_on_devices(void **state)
     rig_close(&c);
 }
 
+/* Two norms with a residual between, of one node. */
+static dg_val short_network(rig *r)
+{
+    dg_val x = dg_input(r->b, "images", DG_REAL, DG_SHAPE(2, 4, 4, 3)), y;
+
+    rig_node(r, 1, "all", false);
+    x = dg_relu(r->b, norm(r, "n0", conv(r, "stem", x, 4, 3)));
+    for (int i = 0; i < 2; i++) {
+        const char *name = dg_printf(r->p->arena, "c%d", i);
+
+        y = norm(r, dg_printf(r->p->arena, "n%d", 1 + i), conv(r, name, x, 4, 3));
+        x = dg_relu(r->b, dg_add(r->b, x, y));
+    }
+    x = dg_mean(r->b, dg_mul(r->b, x, x), DG_ALL_AXES, false);
+    dg_result(r->b, "loss", x);
+    return x;
+}
+
+static void norms_add_up_their_gradients_on_devices(void **state)
+{
+    const char *top = getenv("builddir");
+    char device[4096];
+    rig a, b;
+
+    (void)state;
+    snprintf(device, sizeof device, "cuda:module=%s/tests/cuda/.libs/standin.so", top ? top : ".");
+    a = rig_open(true);
+    b = rig_open_on(true, device);
+    train(&a, short_network(&a));
+    train(&b, short_network(&b));
+    run(&a);
+    run(&b);
+    assert_int_equal(rig_count(&a, DG_OP(batch_norm_sum_grad)), 0);
+    assert_int_equal(rig_count(&a, DG_OP(batch_norm_grad)), 3);
+    assert_int_equal(rig_count(&b, DG_OP(batch_norm_sum_grad)), 3); /* two residuals, a square */
+    assert_int_equal(rig_count(&a, DG_OP(add)) - rig_count(&b, DG_OP(add)), 3);
+    same_numbers(&a, &b, 1e-4);
+    rig_close(&a);
+    rig_close(&b);
+}
+
 static void storage_in_mixed_precision(void **state)
 {
     rig r = rig_open(true);
@@ -622,6 +663,7 @@ int main(void)
         cmocka_unit_test(frozen_norms_join_convolutions_on_devices),
         cmocka_unit_test(convolutions_that_others_read_stay),
         cmocka_unit_test(products_take_what_follows_on_devices),
+        cmocka_unit_test(norms_add_up_their_gradients_on_devices),
         cmocka_unit_test(recomputed_gradients_keep_every_bit),
         cmocka_unit_test(recomputed_values_are_stored_alike),
         cmocka_unit_test(averages_follow),
