@@ -400,21 +400,24 @@ static void print_json(const bench *b)
     dg_str_free(&s);
 }
 
-/* Sets the batch that the pipeline leaves open, as a run would; sets has room for one more. */
-static void choose_batch(dg_run_options *how, const char **sets, dg_arena *a)
+/* Sets the batch that the pipeline leaves open, as a run would, or one of this size only; sets has
+ * room for one more. */
+static void choose_batch(dg_run_options *how, dg_size size, const char **sets, dg_arena *a)
 {
     const dg_world alone = { .ranks = 1, .nodes = 1, .local_ranks = 1 };
     dg_diag *ignored = dg_diag_open(); /* the run is opened once more, and says it then */
+    dg_run_options look = *how;
     dg_run *run;
     dg_fit fit;
     int most = 0;
 
-    if (dg_run_open_unmade(&run, how, &alone, ignored) == 0)
+    look.evaluates_only = true; /* so that the batch stays open */
+    if (dg_run_open_unmade(&run, &look, &alone, ignored) == 0 && dg_run_pipeline(run)->graph->train)
         most = dg_run_pipeline(run)->graph->open_batch.most;
     dg_run_close(&run);
     dg_diag_close(&ignored);
     if (most) {
-        dg_fit_batch(&fit, how, &alone, most);
+        dg_fit_batch(&fit, how, &alone, most, size.w ? &size : NULL);
         sets[how->n_sets++] = dg_printf(a, "batch=%d", fit.batch);
     }
 }
@@ -443,7 +446,7 @@ static int run_bench(const opts *o, const char *file, dg_arena *a)
         .no_pretrained = true,
     };
 
-    choose_batch(&how, sets, a);
+    choose_batch(&how, o->size, sets, a);
     how.log = dg_log_warning; /* of the run itself */
     DG_TRY(dg_run_open(&b.run, &how, d));
     b.programs = dg_run_programs(b.run);

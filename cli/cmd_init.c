@@ -273,7 +273,7 @@ static void write_fitting(dg_str *text, plan *p, const char *to, dg_arena *a)
     if (p->is_given)
         return;
     how.text = dg_strndup(a, text->s, text->n);
-    dg_fit_batch(&fit, &how, &alone, p->at_once);
+    dg_fit_batch(&fit, &how, &alone, p->at_once, NULL);
     if (fit.batch == p->at_once)
         return;
     p->memory = fit.batch;

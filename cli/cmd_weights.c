@@ -108,6 +108,7 @@ static int open_model(call *c, dg_run **run)
         .program = "detrgraph " PACKAGE_VERSION,
         .threads = 1,
         .no_pretrained = true,
+        .evaluates_only = true,
         .log = dg_log_warning,
     };
     int rc = dg_run_open(run, &how, c->d);

@@ -20,8 +20,17 @@ static double room(const dg_programs *g, const dg_world *w)
     return dg_programs_free(g, w, &bytes) ? usable * (double)bytes : INFINITY;
 }
 
+static int plan(dg_programs *g, const dg_size *trained, dg_diag *d)
+{
+    const dg_graph *graph = g->conf.graph;
+
+    return trained ? dg_programs_plan_at(g, graph->train, *trained, d)
+                   : dg_programs_plan(g, true, graph->n_evaluates > 0, d);
+}
+
 /* Bytes that training needs with this batch; infinite where the pipeline refuses it. */
-static double needs(const dg_run_options *o, const dg_world *w, int batch, double *has)
+static double needs(const dg_run_options *o, const dg_world *w, int batch, const dg_size *trained,
+                    double *has)
 {
     dg_arena *a = dg_arena_open();
     dg_diag *ignored = dg_diag_open();
@@ -43,7 +52,7 @@ static double needs(const dg_run_options *o, const dg_world *w, int batch, doubl
     if (dg_run_open_unmade(&run, &how, &alone, ignored) == 0) {
         dg_programs *g = dg_run_programs(run);
 
-        if (dg_programs_plan(g, true, g->conf.graph->n_evaluates > 0, ignored) == 0)
+        if (plan(g, trained, ignored) == 0)
             bytes = (double)dg_programs_bytes(g, true);
         *has = room(g, w);
     }
@@ -55,14 +64,15 @@ static double needs(const dg_run_options *o, const dg_world *w, int batch, doubl
 
 /* A plan's bytes grow nearly evenly with the batch, so that the line between one that fits and one
  * that does not leads to the largest: after two or three plans, as a rule. */
-void dg_fit_batch(dg_fit *f, const dg_run_options *o, const dg_world *w, int most)
+void dg_fit_batch(dg_fit *f, const dg_run_options *o, const dg_world *w, int most,
+                  const dg_size *trained)
 {
     int above = most + 1; /* does not fit, or is not allowed */
     bool planned = false;
 
     *f = (dg_fit){ .batch = 1, .most = most, .room = INFINITY };
     for (int n = most; n > 0;) {
-        const double bytes = needs(o, w, n, &f->room);
+        const double bytes = needs(o, w, n, trained, &f->room);
 
         planned = planned || isfinite(bytes);
         if (isfinite(bytes) && bytes <= f->room) {
@@ -140,7 +150,7 @@ int dg_choose_batch(dg_pipeline *p, const dg_run_options *o, const dg_world *w, 
     DG_TRY(dg_world_broadcast(w, &before, sizeof before, "chose the batch", d));
     batch = before;
     if (!before) {
-        dg_fit_batch(&f, o, w, p->graph->open_batch.most);
+        dg_fit_batch(&f, o, w, p->graph->open_batch.most, NULL);
         n = f.batch;
         DG_TRY(dg_world_least(w, &n, "chose the batch", d));
         batch = (int)n;

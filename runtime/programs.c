@@ -289,6 +289,17 @@ out:
     return rc;
 }
 
+int dg_programs_plan_at(dg_programs *g, const dg_scope *scope, dg_size size, dg_diag *d)
+{
+    dg_compiled *c;
+    int rc;
+
+    DG_TRY(find_program(g, scope, size, &c, d));
+    DG_TRY(dg_compiled_plan(c, &g->conf, d));
+out:
+    return rc;
+}
+
 int dg_programs_prepare(dg_programs *g, bool train, bool evaluate, const dg_world *w, dg_diag *d)
 {
     dg_compiled *largest = NULL;

@@ -46,7 +46,11 @@ dg_compiled *dg_programs_of(const dg_programs *g, const dg_scope *scope);
 const dg_compiled *dg_programs_made(const dg_programs *g, const dg_scope *scope, dg_size size);
 /* Plans the largest program of each scope that this run will use. */
 int dg_programs_plan(dg_programs *g, bool train, bool evaluate, dg_diag *d) DG_MUST_USE;
-/* The same, and refuses a run that does not fit into memory beside this machine's other ranks. */
+/* Plans the program of one scope at one size. */
+int dg_programs_plan_at(dg_programs *g, const dg_scope *scope, dg_size size, dg_diag *d)
+    DG_MUST_USE;
+/* Like dg_programs_plan, and refuses a run that does not fit into memory beside this machine's
+ * other ranks. */
 int dg_programs_prepare(dg_programs *g, bool train, bool evaluate, const dg_world *w, dg_diag *d)
     DG_MUST_USE;
 

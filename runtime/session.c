@@ -177,8 +177,7 @@ static int load_graph(dg_run *run, const dg_run_options *o, dg_diag *d)
     dg_pipeline *p = &run->pipeline;
     int rc;
 
-    /* a detector only evaluates: one image at a time */
-    if (p->graph->open_batch.most && p->graph->train && !o->no_pretrained) {
+    if (p->graph->open_batch.most && p->graph->train && !o->evaluates_only) {
         DG_TRY(dg_choose_batch(p, o, &run->world, run->arena, d));
         dg_graph_close(&p->graph);
         DG_TRY(read_graph(run, o, d)); /* with the number, which is what is proved */

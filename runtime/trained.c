@@ -161,6 +161,7 @@ int dg_trained_open(dg_run **run, const dg_trained *t, dg_run_options how, dg_di
     how.n_sets = t->n_sets;
     how.sets = t->sets;
     how.no_pretrained = true; /* the weights are all of them */
+    how.evaluates_only = true;
     DG_TRY(dg_run_open(run, &how, d));
     DG_TRY(dg_run_load(*run, t->weights, d));
 out:

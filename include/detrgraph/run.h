@@ -58,6 +58,7 @@ typedef struct dg_run_options {
     /* where <let batch="auto"/> stands: the run or checkpoint folder whose batch is taken again,
      * because it will be resumed; "": that of <checkpoint>; NULL: choose one by the memory */
     const char *resumes;
+    bool evaluates_only; /* there will be no training: such a batch is one image */
 } dg_run_options;
 
 /* Reads and checks the pipeline, initialises the parameters and loads `pretrained=` files. Opens no

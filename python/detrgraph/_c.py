@@ -57,7 +57,7 @@ class RunOptions(Structure):
                 ("reference", c_bool), ("feed_draws", c_bool), ("no_pretrained", c_bool),
                 ("keep_named", c_bool), ("classes", c_void_p), ("log", LOG), ("log_ctx", c_void_p),
                 ("control", c_void_p), ("control_ctx", c_void_p), ("device", c_char_p),
-                ("debug", c_char_p), ("resumes", c_char_p)]
+                ("debug", c_char_p), ("resumes", c_char_p), ("evaluates_only", c_bool)]
 
 
 class RunReport(Structure):
