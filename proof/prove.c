@@ -130,8 +130,9 @@ static void check_visited(dg_proof *p)
     }
 }
 
-/* Reports a training whose ranks take unequally many steps, if nothing from `before` on is an error:
- * a run's ranks end each step together, even if nothing in it meets and it keeps no state. */
+/* Reports a training whose ranks take unequally many steps, if nothing from `before` on is an
+ * error: a run's ranks end each step together, even if nothing in it meets and it keeps no state.
+ */
 static void check_steps(dg_proof *p, int before)
 {
     dg_vary v = dg_vary_only(p->clock->rate, p->live);
