@@ -1,7 +1,7 @@
 /* images.h: lists of pictures with what they must become, one a line: name, width, height, hash of
  * the pixels. */
-#ifndef DG_TEST_IMAGES_H
-#define DG_TEST_IMAGES_H
+#ifndef DG_TESTS_MEDIA_IMAGES_H
+#define DG_TESTS_MEDIA_IMAGES_H
 
 #include "tests/media/place.h"
 
