@@ -26,8 +26,10 @@ static bool picture_grid(dg_page *p, const dg_history *h, const dg_track *t)
     if (!list || list->kind != DG_JSON_ARRAY || !list->n)
         return false;
     dg_str_add(p->out, "<p class=\"note\">");
-    dg_page_text(p, "%s, step %.0f: each image with its truth, and with what was found", t->scope,
-                 dg_json_number(t->each, "step"));
+    dg_page_text(p,
+                 "%s, step %.0f: the images with the most missed objects, each with its truth and "
+                 "with what was found",
+                 t->scope, dg_json_number(t->each, "step"));
     dg_str_add(p->out, "</p>\n<div class=\"pictures\">\n");
     for (int i = 0; i < list->n; i++) {
         const char *words = dg_json_text(&list->items[i], "caption"),
@@ -66,12 +68,12 @@ void dg_report_pictures(dg_page *p)
             n++;
             if (picture_grid(p, h, &h->evaluations.items[e]))
                 continue;
-            add_picture(
-                p, path,
-                dg_printf(p->arena,
-                          "%s, step %lld: each image with its truth, and with what was found",
-                          h->evaluations.items[e].scope,
-                          strtoll(dg_path_name(path) + 5, NULL, 10)));
+            add_picture(p, path,
+                        dg_printf(p->arena,
+                                  "%s, step %lld: the images with the most missed objects, each "
+                                  "with its truth and with what was found",
+                                  h->evaluations.items[e].scope,
+                                  strtoll(dg_path_name(path) + 5, NULL, 10)));
         }
         if (!n)
             dg_str_add(p->out, "<p class=\"note\">No evaluation has left pictures yet.</p>");

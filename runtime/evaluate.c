@@ -11,7 +11,7 @@
 #include "runtime/sinks.h"
 #include "runtime/step.h"
 
-enum { N_PICTURES = 12 }; /* six images, each with truth and detections */
+enum { N_PICTURES = 12 }; /* the six with the most misses, truth and detections */
 static const double picture_threshold = 0.4;
 
 /* Ranks that share a plan, or each have all of it, have the same number of batches: one that is
@@ -83,8 +83,8 @@ static int run_batches(dg_run *run, dg_evaluation *e, const dg_data *data, dg_si
         if (!batch)
             break;
         DG_TRY(run_batch(run, e, sinks, batch, d));
-        if (pictures && !dg_pictures_full(pictures))
-            DG_TRY(dg_pictures_add_found(pictures, dg_run_programs(run)->current, data->set, batch,
+        if (pictures)
+            DG_TRY(dg_pictures_add_found(pictures, dg_run_programs(run)->current, batch,
                                          picture_threshold, d));
         dg_feeder_give_back(feeder, batch);
         watch_budget(env, e, begin_s, &told);

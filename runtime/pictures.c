@@ -13,13 +13,25 @@
 
 enum { TILE = 320, EACH = 480, MARKS = 100 };
 
+/* Two tiles of one image: truth, and what was found. */
+typedef struct pair {
+    dg_scratch *scratch; /* owns their pixels */
+    int64_t missed, order;
+    dg_tile truth, found;
+} pair;
+
 struct dg_pictures {
     dg_arena *arena;
-    dg_scratch *scratch; /* owns the pixels of all tiles */
+    dg_scratch *scratch; /* owns the pixels of tiles that are no pairs */
     int most, n;
     dg_tile *tiles;
     dg_labels names;
-    bool pairs; /* tiles are pairs of truth and detections */
+    pair *pairs; /* of the images with the most misses so far */
+    int n_pairs;
+    int64_t n_seen;
+    const dg_dataset *set;
+    int32_t *first,
+        *next; /* 1 + a truth, by item; the item's next one, by truth; NULL until needed */
 };
 
 dg_pictures *dg_pictures_open(int most, const dg_dataset *set)
@@ -34,6 +46,8 @@ dg_pictures *dg_pictures_open(int most, const dg_dataset *set)
                         .scratch = dg_scratch_open(0),
                         .most = most,
                         .tiles = DG_NEW_N(a, most, dg_tile),
+                        .pairs = DG_NEW_N(a, most, pair),
+                        .set = set,
                         .names = { names, set->n_classes } };
     return p;
 }
@@ -44,6 +58,8 @@ void dg_pictures_close(dg_pictures **p)
         return;
     dg_arena *a = (*p)->arena;
 
+    for (int i = 0; i < (*p)->n_pairs; i++)
+        dg_scratch_close(&(*p)->pairs[i].scratch);
     dg_scratch_close(&(*p)->scratch);
     dg_arena_close(&a);
     *p = NULL;
@@ -116,6 +132,13 @@ int dg_pictures_add_batch(dg_pictures *p, const dg_feeder_batch *b, dg_diag *d)
 
 /* ---- what was found -------------------------------------------------------------------------- */
 
+/* What an evaluation found in a batch, k in each image. */
+typedef struct found {
+    double *labels, *scores, *boxes, threshold;
+    dg_tensor logits; /* of masks */
+    int64_t k;
+} found;
+
 /* Reads a node's input FIELD as numbers; NULL if there is none. */
 static double *read_result(dg_arena *a, const dg_compiled *c, const char *field, dg_shape *shape,
                            dg_diag *d)
@@ -151,14 +174,6 @@ static dg_mark *marks_of(dg_arena *a, const double *labels, const double *scores
     return marks;
 }
 
-/* A copy of the picture, to draw masks on. */
-static dg_image *copy_of(dg_pictures *p, const dg_image *im, dg_diag *d)
-{
-    dg_image *copy = DG_NEW(p->arena, dg_image);
-
-    return dg_image_copy(copy, p->scratch, im, d) < 0 ? NULL : copy;
-}
-
 /* Logits of masks, if the program gives any. */
 static dg_tensor read_masks(dg_arena *a, const dg_compiled *c, dg_diag *d)
 {
@@ -191,80 +206,176 @@ static int draw_masks(dg_image *im, const dg_tensor *logits, const double *label
     return rc;
 }
 
-/* Adds the picture with its true objects, left of the detections. */
-static void add_truth(dg_pictures *p, const dg_image *im, const dg_sample *sm)
+/* Objects of an image, in its pixels, that no detection of their class covers by half. Detections
+ * choose in the order of their scores; marks has the best last. */
+static int64_t misses(dg_pictures *p, int item, const dg_mark *marks, int n)
 {
-    dg_mark *marks = DG_NEW_N(p->arena, sm->n_objects + 1, dg_mark);
+    const dg_coco_annotation *truths = p->set->truths;
+    dg_arena *a = dg_arena_open();
+    bool *taken = DG_NEW_N(a, p->set->n_truths + 1, bool);
+    int64_t missed = 0;
 
-    for (int i = 0; i < sm->n_objects; i++)
-        marks[i] = (dg_mark){ sm->objects[i].box, sm->objects[i].label, -1 };
-    p->tiles[p->n++] =
-        (dg_tile){ im, marks, sm->n_objects,
-                   dg_printf(p->arena, "%s: truth", dg_path_name(sm->path ? sm->path : "")) };
-    p->pairs = true;
+    for (int32_t t = p->first[item]; t; t = p->next[t - 1])
+        missed += !truths[t - 1].crowd;
+    for (int i = n - 1; i >= 0; i--) {
+        double best = 0.5;
+        int32_t of = 0;
+
+        for (int32_t t = p->first[item]; t; t = p->next[t - 1]) {
+            const dg_coco_annotation *x = &truths[t - 1];
+            const double over =
+                dg_box_iou(marks[i].box, (dg_box){ x->x, x->y, x->x + x->w, x->y + x->h });
+
+            if (!x->crowd && x->label == marks[i].label && !taken[t - 1] && over >= best) {
+                best = over;
+                of = t;
+            }
+        }
+        if (of)
+            taken[of - 1] = true;
+        missed -= of > 0;
+    }
+    dg_arena_close(&a);
+    return missed;
 }
 
-int dg_pictures_add_found(dg_pictures *p, const dg_compiled *c, const dg_dataset *set,
-                          const dg_feeder_batch *b, double threshold, dg_diag *d)
+static void index_truths(dg_pictures *p)
+{
+    p->first = DG_NEW_N(p->arena, p->set->n_items + 1, int32_t);
+    p->next = DG_NEW_N(p->arena, p->set->n_truths + 1, int32_t);
+    for (int64_t t = p->set->n_truths - 1; t >= 0; t--) {
+        int32_t *first = &p->first[p->set->truths[t].image];
+
+        p->next[t] = *first;
+        *first = (int32_t)t + 1;
+    }
+}
+
+/* The pair that an image with so many misses takes: a free one, or the place of the one with the
+ * fewest; NULL: none. */
+static pair *place_for(dg_pictures *p, int64_t missed)
+{
+    pair *least = p->pairs;
+
+    if (2 * (p->n_pairs + 1) <= p->most)
+        return &p->pairs[p->n_pairs++];
+    for (int i = 1; i < p->n_pairs; i++)
+        if (p->pairs[i].missed < least->missed ||
+            (p->pairs[i].missed == least->missed && p->pairs[i].order > least->order))
+            least = &p->pairs[i];
+    return p->n_pairs && missed > least->missed ? least : NULL;
+}
+
+/* Reads the image again, and draws masks, if there are any. */
+static int fill_pair(dg_pictures *p, pair *to, const dg_sample *from, const found *f, int slot,
+                     dg_diag *d)
+{
+    const int64_t k = f->k;
+    dg_image *truth = DG_NEW(p->arena, dg_image), *seen = truth;
+    dg_sample sm = { .size = sizeof sm };
+    dg_mark *marks;
+    int rc;
+
+    dg_scratch_close(&to->scratch);
+    to->scratch = dg_scratch_open(0);
+    if (!to->scratch)
+        return no_memory_for_pictures(d);
+    DG_TRY(p->set->sample(p->set->self, from->item, &sm, to->scratch, d));
+    *truth = sm.image;
+    if (f->logits.data) {
+        seen = DG_NEW(p->arena, dg_image);
+        DG_TRY(dg_image_copy(seen, to->scratch, truth, d));
+        DG_TRY(draw_masks(seen, &f->logits, f->labels, f->scores, slot * k, k, f->threshold,
+                          to->scratch, d));
+        for (int i = 0; sm.masks && i < sm.n_objects; i++)
+            dg_draw_mask(truth, &sm.masks[i], sm.objects[i].label);
+    }
+    marks = DG_NEW_N(p->arena, sm.n_objects + 1, dg_mark);
+    for (int i = 0; i < sm.n_objects; i++)
+        marks[i] = (dg_mark){ sm.objects[i].box, sm.objects[i].label, -1 };
+    to->truth = (dg_tile){ truth, marks, sm.n_objects,
+                           dg_printf(p->arena, "%s: truth, %lld missed",
+                                     dg_path_name(sm.path ? sm.path : ""), (long long)to->missed) };
+    to->found = (dg_tile){ .image = seen,
+                           .caption = dg_printf(p->arena, "found, from %g on", f->threshold) };
+    to->found.marks =
+        marks_of(p->arena, f->labels + slot * k, f->scores + slot * k, f->boxes + 4 * slot * k, k,
+                 sm.image.w, sm.image.h, f->threshold, &to->found.n_marks);
+out:
+    return rc;
+}
+
+int dg_pictures_add_found(dg_pictures *p, const dg_compiled *c, const dg_feeder_batch *b,
+                          double threshold, dg_diag *d)
 {
     dg_arena *a = dg_arena_open();
     dg_shape shape = DG_SCALAR, s = DG_SCALAR, sides = DG_SCALAR;
-    double *labels = read_result(a, c, "labels", &shape, d),
-           *scores = read_result(a, c, "scores", &s, d),
-           *boxes = read_result(a, c, "boxes", &sides, d);
-    dg_tensor logits = read_masks(a, c, d);
-    bool fit = shape.rank == 2 && dg_shape_equal(shape, s) && sides.rank == 3 &&
-               sides.d[1] == shape.d[1] && sides.d[2] == 4;
-    int rc = p->scratch ? 0 : no_memory_for_pictures(d);
+    found f = { .labels = read_result(a, c, "labels", &shape, d),
+                .scores = read_result(a, c, "scores", &s, d),
+                .boxes = read_result(a, c, "boxes", &sides, d),
+                .threshold = threshold };
+    const bool fit = f.labels && f.scores && f.boxes && shape.rank == 2 &&
+                     dg_shape_equal(shape, s) && sides.rank == 3 && sides.d[1] == shape.d[1] &&
+                     sides.d[2] == 4;
+    int rc = 0;
 
-    for (int slot = 0;
-         rc == 0 && labels && scores && boxes && fit && slot < b->n && p->n + 1 < p->most; slot++) {
+    if (!p->first)
+        index_truths(p);
+    f.k = fit ? shape.d[1] : 0;
+    for (int slot = 0; rc == 0 && fit && slot < b->n; slot++) {
         const dg_sample *from = &b->samples[slot];
-        int64_t k = shape.d[1];
-        dg_sample sm = { .size = sizeof sm };
-        dg_image *im;
-        dg_mark *marks;
         int n;
+        const dg_mark *marks =
+            marks_of(a, f.labels + slot * f.k, f.scores + slot * f.k, f.boxes + 4 * slot * f.k, f.k,
+                     from->orig_w, from->orig_h, threshold, &n);
+        const int64_t missed = b->padding[slot] ? 0 : misses(p, from->item, marks, n);
+        pair *to = b->padding[slot] ? NULL : place_for(p, missed);
 
-        if (b->padding[slot])
+        if (!to)
             continue;
-        rc = set->sample(set->self, from->item, &sm, p->scratch, d);
-        if (rc < 0)
-            break;
-        im = dg_memdup(p->arena, &sm.image, sizeof sm.image);
-        if (logits.data) {
-            dg_image *found = copy_of(p, im, d);
-
-            if (!found)
-                rc = -DG_EMEMORY;
-            else
-                rc = draw_masks(found, &logits, labels, scores, slot * k, k, threshold, p->scratch,
-                                d);
-            for (int i = 0; rc == 0 && sm.masks && i < sm.n_objects; i++)
-                dg_draw_mask(im, &sm.masks[i], sm.objects[i].label);
-            add_truth(p, im, &sm);
-            im = found;
-        } else {
-            add_truth(p, im, &sm);
-        }
-        if (rc < 0)
-            break;
-        marks = marks_of(p->arena, labels + slot * k, scores + slot * k, boxes + 4 * slot * k, k,
-                         sm.image.w, sm.image.h, threshold, &n);
-        p->tiles[p->n++] =
-            (dg_tile){ im, marks, n, dg_printf(p->arena, "found, from %g on", threshold) };
+        if (!f.logits.data)
+            f.logits = read_masks(a, c, d);
+        to->missed = missed;
+        to->order = p->n_seen++;
+        rc = fill_pair(p, to, from, &f, slot, d);
     }
     dg_arena_close(&a);
     return rc;
 }
 
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static int by_misses(const void *x, const void *y)
+{
+    const pair *a = x, *b = y;
+
+    if (a->missed != b->missed)
+        return a->missed > b->missed ? -1 : 1;
+    return a->order < b->order ? -1 : 1;
+}
+
+/* Pairs become tiles, those with the most misses first. */
+static void lay_pairs(dg_pictures *p)
+{
+    if (!p->n_pairs)
+        return;
+    qsort(p->pairs, (size_t)p->n_pairs, sizeof *p->pairs, by_misses);
+    p->n = 0;
+    for (int i = 0; i < p->n_pairs; i++) {
+        p->tiles[p->n++] = p->pairs[i].truth;
+        p->tiles[p->n++] = p->pairs[i].found;
+    }
+}
+
 int dg_pictures_write(dg_pictures *p, const char *path, dg_diag *d)
 {
-    int columns = p->pairs ? (p->n > 2 ? 4 : 2) : p->n > 4 ? 3 : p->n > 1 ? 2 : 1, rc;
     dg_image out;
+    int columns, rc;
 
+    lay_pairs(p);
     if (!p->n)
         return 0;
+    columns = p->n_pairs ? (p->n > 2 ? 4 : 2) : p->n > 4 ? 3 : p->n > 1 ? 2 : 1;
     DG_TRY(dg_draw_mosaic(&out, p->scratch, p->tiles, p->n, columns, TILE, TILE, p->names, d));
     DG_TRY(dg_image_write(path, &out, d));
 out:
@@ -306,6 +417,7 @@ int dg_pictures_write_each(dg_pictures *p, const char *folder, int64_t step, dg_
     dg_str list = { 0 };
     int rc = 0;
 
+    lay_pairs(p);
     if (!p->n)
         return 0;
     DG_TRY(dg_mkdir(inside, d));
