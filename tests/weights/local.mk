@@ -8,4 +8,4 @@ tests_weights_shards_LDADD = $(weights_rooms) $(test_libs)
 tests_weights_probe_SOURCES = tests/weights/probe.c
 tests_weights_probe_LDADD = $(runtime_rooms) $(test_libs)
 EXTRA_DIST += tests/weights/compare.py tests/weights/data tests/weights/mmcv.py \
-	tests/weights/rfdetr_reference.py tests/weights/travel
+	tests/weights/rfdetr_reference.py tests/weights/rfdetr_transformers.py tests/weights/travel
