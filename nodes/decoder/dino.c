@@ -234,7 +234,8 @@ static queries from_boxes(const decoder *d, int set, dg_val boxes, dg_val meta)
     dg_param_path_of linear = dg_param_path(b, "transformer.aux_pos_trans.%d", set),
                      norm = dg_param_path(b, "transformer.aux_pos_trans_norm.%d", set);
     int64_t w = d->width;
-    dg_val clipped = dg_clamp(b, boxes, CONTENT_EPS, 1 - CONTENT_EPS), part[3], sine;
+    /* There and back, as the reference does: a clamp at eps would be 1e-10 off at 0 and 1. */
+    dg_val clipped = dg_sigmoid(b, dg_inverse_sigmoid(b, boxes, CONTENT_EPS)), part[3], sine;
 
     for (int i = 0; i < 2; i++) /* dg_sine_embed puts y before x */
         part[i] = dg_slice(b, clipped, 2, 1 - i, 2 - i);
