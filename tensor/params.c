@@ -10,10 +10,15 @@
 #include "base/map.h"
 #include "base/rng.h"
 
+typedef struct item {
+    dg_param_info info; /* first: pointers to it point to the item */
+    int index;
+} item;
+
 struct dg_params {
     dg_arena *arena;
-    DG_VEC(dg_param_info *) items;
-    dg_map *by_path, *by_name; /* -> dg_param_info */
+    DG_VEC(item *) items;
+    dg_map *by_path, *by_name; /* -> item */
     int64_t size[DG_BUFFER + 1];
     bool sealed;
 };
@@ -46,25 +51,22 @@ int dg_params_n(const dg_params *p)
 
 const dg_param_info *dg_params_at(const dg_params *p, int i)
 {
-    return p->items.items[i];
+    return &p->items.items[i]->info;
 }
 
-static int index_of(const dg_params *p, const dg_param_info *info)
+static int index_of(const dg_param_info *info)
 {
-    for (int i = 0; info && i < p->items.n; i++)
-        if (p->items.items[i] == info)
-            return i;
-    return -1;
+    return info ? ((const item *)info)->index : -1;
 }
 
 int dg_params_find(const dg_params *p, const char *name)
 {
-    return index_of(p, dg_map_get(p->by_name, name));
+    return index_of(dg_map_get(p->by_name, name));
 }
 
 int dg_params_find_path(const dg_params *p, const char *path)
 {
-    return index_of(p, dg_map_get(p->by_path, path));
+    return index_of(dg_map_get(p->by_path, path));
 }
 
 enum { MAX_ELEMENTS_LOG2 = 40 }; /* beyond any memory, without overflow */
@@ -144,11 +146,14 @@ int dg_params_declare(dg_params *p, const dg_param_info *info, dg_diag *d)
     if (rc < 0)
         return rc;
     if (old)
-        return index_of(p, old);
+        return index_of(old);
 
-    dg_param_info *own = dg_memdup(p->arena, info, sizeof *info);
+    item *it = DG_NEW(p->arena, item);
+    dg_param_info *own = &it->info;
     size_t n = (size_t)dg_shape_elements(info->shape);
 
+    *own = *info;
+    it->index = p->items.n;
     own->path = dg_strdup(p->arena, info->path);
     own->name = dg_strdup(p->arena, info->name);
     own->like = info->like ? dg_strdup(p->arena, info->like) : NULL;
@@ -167,8 +172,8 @@ int dg_params_declare(dg_params *p, const dg_param_info *info, dg_diag *d)
     }
     dg_map_set(p->by_path, own->path, own);
     dg_map_set(p->by_name, own->name, own);
-    DG_PUSH(p->arena, p->items, own);
-    return p->items.n - 1;
+    DG_PUSH(p->arena, p->items, it);
+    return it->index;
 }
 
 void dg_params_seal(dg_params *p)
@@ -181,9 +186,12 @@ void dg_params_seal(dg_params *p)
 
     if (p->sealed)
         return;
-    for (int i = 0; i < p->items.n; i++)
-        if (p->items.items[i]->kind <= DG_BUFFER)
-            p->items.items[i]->offset += base[p->items.items[i]->kind];
+    for (int i = 0; i < p->items.n; i++) {
+        dg_param_info *info = &p->items.items[i]->info;
+
+        if (info->kind <= DG_BUFFER)
+            info->offset += base[info->kind];
+    }
     p->sealed = true;
 }
 
@@ -212,7 +220,7 @@ static void clear_row(const dg_param_info *info, int64_t from, int64_t n, double
 void dg_params_init_part(const dg_params *p, int i, uint64_t seed, int64_t from, int64_t n,
                          double *out)
 {
-    const dg_param_info *info = p->items.items[i];
+    const dg_param_info *info = dg_params_at(p, i);
 
     while (info->like)
         info = dg_map_get(p->by_path, info->like);
@@ -245,5 +253,5 @@ void dg_params_init_part(const dg_params *p, int i, uint64_t seed, int64_t from,
 
 void dg_params_init(const dg_params *p, int i, uint64_t seed, double *out)
 {
-    dg_params_init_part(p, i, seed, 0, dg_shape_elements(p->items.items[i]->shape), out);
+    dg_params_init_part(p, i, seed, 0, dg_shape_elements(dg_params_at(p, i)->shape), out);
 }
