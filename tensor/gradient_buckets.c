@@ -83,27 +83,41 @@ static dg_instr part(const cut *c, const dg_instr *whole, const dg_op *op, int b
     return in;
 }
 
+/* The buckets in the order of their starts. */
+static int *by_start(const cut *c, dg_arena *a)
+{
+    const bucket *items = c->buckets.items;
+    int *order = DG_NEW_N(a, c->buckets.n, int);
+
+    for (int b = 0; b < c->buckets.n; b++) {
+        int at = b;
+
+        for (; at > 0 && items[order[at - 1]].after > items[b].after; at--)
+            order[at] = order[at - 1];
+        order[at] = b;
+    }
+    return order;
+}
+
 static void insert(cut *c, dg_arena *a, int whole)
 {
     dg_program *p = c->p;
+    const int *order = by_start(c, a), n = c->buckets.n;
     const dg_instr it = p->instrs.items[whole];
-    DG_VEC(dg_instr) out = { 0 };
-    DG_VEC(int) order = { 0 };
+    dg_instr *out = DG_NEW_N(p->arena, p->instrs.n + 2 * n, dg_instr);
+    int at = 0, started = 0;
 
     for (int i = 0; i < p->instrs.n; i++) {
         if (i != whole)
-            DG_PUSH(a, out, p->instrs.items[i]);
-        for (int b = 0; b < c->buckets.n; b++)
-            if (c->buckets.items[b].after == i) {
-                DG_PUSH(a, out, part(c, &it, DG_OP(reduce_begin), b));
-                DG_PUSH(a, order, b);
-            }
-        for (int k = 0; i == whole && k < order.n; k++)
-            DG_PUSH(a, out, part(c, &it, DG_OP(reduce_end), order.items[k]));
+            out[at++] = p->instrs.items[i];
+        for (; started < n && c->buckets.items[order[started]].after == i; started++)
+            out[at++] = part(c, &it, DG_OP(reduce_begin), order[started]);
+        for (int k = 0; i == whole && k < started; k++)
+            out[at++] = part(c, &it, DG_OP(reduce_end), order[k]);
     }
-    p->instrs.n = 0;
-    for (int i = 0; i < out.n; i++)
-        DG_PUSH(p->arena, p->instrs, out.items[i]);
+    p->instrs.items = out;
+    p->instrs.n = at;
+    p->instrs.cap = at;
     dg_program_renumber(p);
 }
 
