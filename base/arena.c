@@ -132,18 +132,23 @@ void *dg_memdup(dg_arena *a, const void *p, size_t bytes)
     return copy;
 }
 
+/* Most texts are short: they are printed once, and copied. */
 char *dg_vprintf(dg_arena *a, const char *fmt, va_list ap)
 {
+    char text[256];
     va_list again;
 
     va_copy(again, ap);
-    int n = vsnprintf(NULL, 0, fmt, again);
+    int n = vsnprintf(text, sizeof text, fmt, again);
     va_end(again);
 
     size_t len = n > 0 ? (size_t)n : 0;
     char *s = dg_alloc(a, len + 1);
 
-    vsnprintf(s, len + 1, fmt, ap);
+    if (len < sizeof text)
+        memcpy(s, text, len);
+    else
+        vsnprintf(s, len + 1, fmt, ap);
     return s;
 }
 
