@@ -15,6 +15,7 @@ dg_build *dg_build_open(dg_program *p, dg_diag *d)
     b->arena = p->arena;
     b->origin = (dg_origin){ .node = -1 };
     b->prefix = b->reference = "";
+    b->signatures.arena = p->arena;
     b->constants = dg_map_new(p->arena);
     return b;
 }
@@ -342,10 +343,10 @@ void dg_emit(dg_build *b, const dg_op *op, const void *attr, int n_in, const dg_
 {
     dg_shape in_shape[DG_MAX_OPERANDS], out_shape[DG_MAX_SIGNATURE];
     dg_dtype in_type[DG_MAX_OPERANDS], out_type[DG_MAX_SIGNATURE];
-    dg_signature sig;
+    const dg_signature *sig = dg_signatures_get(&b->signatures, op);
     bool poisoned = false;
 
-    if (dg_signature_parse(&sig, op->signature) < 0) {
+    if (!sig) {
         dg_val poison =
             dg_error(b, "op-signature", "%s: \"%s\" is not a signature", op->name, op->signature);
 
@@ -353,11 +354,11 @@ void dg_emit(dg_build *b, const dg_op *op, const void *attr, int n_in, const dg_
             out[0] = poison;
         return;
     }
-    for (int i = 0; i < sig.n_out; i++)
+    for (int i = 0; i < sig->n_out; i++)
         out[i] = DG_POISON;
     for (int i = 0; i < n_in; i++)
         poisoned |= dg_is_poison(in[i]);
-    if (poisoned || !check_inputs(b, op, &sig, n_in, in))
+    if (poisoned || !check_inputs(b, op, sig, n_in, in))
         return;
     for (int i = 0; i < n_in; i++) {
         const dg_value *x = in[i].id ? &b->p->values.items[in[i].id] : NULL;
@@ -373,7 +374,7 @@ void dg_emit(dg_build *b, const dg_op *op, const void *attr, int n_in, const dg_
         .out = out_shape,
         .out_type = out_type,
     };
-    if (dg_infer_run(op, &sig, &s, b->origin.where, b->d) == 0)
+    if (dg_infer_run(op, sig, &s, b->origin.where, b->d) == 0)
         append(b, op, attr, n_in, in, &s, out);
     else
         b->failed = true;

@@ -5,6 +5,7 @@
 
 #include "base/map.h"
 #include "tensor/build.h"
+#include "tensor/ops.h"
 #include "tensor/rules.h"
 
 #define DG_POISON ((dg_val){ -1 })
@@ -44,6 +45,7 @@ struct dg_build {
     bool failed, frozen;
     dg_segment segment;
     dg_phase phase;
+    dg_signatures signatures;
     dg_map *constants; /* "type shape hash" -> dg_constant */
     DG_VEC(dg_axis) axes;
     DG_VEC(dg_record_fields) records;

@@ -450,6 +450,21 @@ int dg_signature_parse(dg_signature *s, const char *text)
     }
 }
 
+const dg_signature *dg_signatures_get(dg_signatures *s, const dg_op *op)
+{
+    size_t at = ((uintptr_t)op - (uintptr_t)dg_ops) / sizeof *op;
+    dg_signature *sig;
+
+    if (at >= DG_N_OPS)
+        return dg_signature_parse(&s->other, op->signature) < 0 ? NULL : &s->other;
+    if (s->of[at])
+        return s->of[at];
+    sig = DG_NEW(s->arena, dg_signature);
+    if (dg_signature_parse(sig, op->signature) < 0)
+        return NULL;
+    return s->of[at] = sig;
+}
+
 const dg_operand *dg_signature_at(const dg_signature *s, int n_in, int i)
 {
     if (i >= n_in)

@@ -2,6 +2,7 @@
 #ifndef DG_TENSOR_OPS_H
 #define DG_TENSOR_OPS_H
 
+#include "base/arena.h"
 #include "kernels/attrs.h"
 #include <detrgraph/kernel.h>
 
@@ -39,6 +40,14 @@ typedef struct dg_signature {
 
 /* Fails with -DG_EINPUT if text is not a signature. */
 int dg_signature_parse(dg_signature *s, const char *text) DG_MUST_USE;
+/* Signatures that many instructions ask for: each is parsed once. */
+typedef struct dg_signatures {
+    dg_arena *arena;
+    dg_signature *of[DG_N_OPS];
+    dg_signature other; /* of an op that is not built in */
+} dg_signatures;
+/* Valid until the next call; NULL if the op's text is not a signature. */
+const dg_signature *dg_signatures_get(dg_signatures *s, const dg_op *op);
 /* The operand that entry i belongs to, counting n_in input entries, then outputs. */
 const dg_operand *dg_signature_at(const dg_signature *s, int n_in, int i);
 /* True if an instruction may have n_in input entries. */

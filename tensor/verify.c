@@ -110,20 +110,20 @@ int dg_program_verify(const dg_program *p, dg_diag *d)
 {
     dg_arena *scratch = dg_arena_open();
     check c = { .p = p, .d = d, .made = DG_NEW_N(scratch, p->values.n, bool) };
-    dg_signature sig;
+    dg_signatures sigs = { .arena = scratch };
     int rc = 0;
 
     for (c.at = 0; c.at < p->instrs.n; c.at++) {
         const dg_instr *in = &p->instrs.items[c.at];
+        const dg_signature *sig = dg_signatures_get(&sigs, in->op);
 
-        if (dg_signature_parse(&sig, in->op->signature) < 0 ||
-            !dg_signature_takes(&sig, in->n_in) || in->n_out != sig.n_out)
+        if (!sig || !dg_signature_takes(sig, in->n_in) || in->n_out != sig->n_out)
             DG_TRY(invalid(&c, "%d inputs and %d outputs for \"%s\"", in->n_in, in->n_out,
                            in->op->signature));
         DG_TRY(check_guard(&c));
         for (int k = 0; k < in->n_in + in->n_out; k++)
-            DG_TRY(check_operand(&c, &sig, k));
-        DG_TRY(check_shapes(&c, &sig));
+            DG_TRY(check_operand(&c, sig, k));
+        DG_TRY(check_shapes(&c, sig));
         if (c.at && in->segment < in[-1].segment)
             DG_TRY(invalid(&c, "a batch instruction after one of the update"));
     }
