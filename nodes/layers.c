@@ -25,31 +25,42 @@ dg_param_path_of dg_param_path(dg_build *b, const char *fmt, ...)
     return p;
 }
 
+/* Adds ".more"; what does not fit is cut off. */
 static void extend(char *path, size_t n, const char *more)
 {
-    size_t used = strlen(path);
+    size_t used = strlen(path), m = strlen(more);
 
-    snprintf(path + used, n - used, "%s%s", used ? "." : "", more);
+    if (used && used + 1 < n)
+        path[used++] = '.';
+    m = m < n - used ? m : n - used - 1;
+    memcpy(path + used, more, m);
+    path[used + m] = '\0';
 }
 
-dg_param_path_of dg_param_path_in(const dg_param_path_of *outer, const char *fmt, ...)
+static dg_param_path_of extended(const dg_param_path_of *outer, const char *more)
 {
     dg_param_path_of p = *outer;
-    char more[64];
-    va_list ap;
 
-    va_start(ap, fmt);
-    vsnprintf(more, sizeof more, fmt, ap);
-    va_end(ap);
     extend(p.path, sizeof p.path, more);
     if (p.like[0])
         extend(p.like, sizeof p.like, more);
     return p;
 }
 
+dg_param_path_of dg_param_path_in(const dg_param_path_of *outer, const char *fmt, ...)
+{
+    char more[64];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(more, sizeof more, fmt, ap);
+    va_end(ap);
+    return extended(outer, more);
+}
+
 dg_val dg_param_at(const dg_param_path_of *at, const char *path, dg_shape shape, dg_init init)
 {
-    dg_param_path_of p = dg_param_path_in(at, "%s", path);
+    dg_param_path_of p = extended(at, path);
 
     if (p.like[0] && (!p.like_vectors || shape.rank == 1))
         init = dg_init_like(p.b, p.like);
@@ -59,14 +70,14 @@ dg_val dg_param_at(const dg_param_path_of *at, const char *path, dg_shape shape,
 static dg_val param_frozen(const dg_param_path_of *at, const char *path, dg_shape shape,
                            dg_init init)
 {
-    dg_param_path_of p = dg_param_path_in(at, "%s", path);
+    dg_param_path_of p = extended(at, path);
 
     return dg_param_frozen(p.b, p.path, shape, init);
 }
 
 dg_val dg_buffer_at(const dg_param_path_of *at, const char *path, dg_shape shape, dg_init init)
 {
-    dg_param_path_of p = dg_param_path_in(at, "%s", path);
+    dg_param_path_of p = extended(at, path);
 
     return dg_buffer(p.b, p.path, shape, init);
 }

@@ -46,7 +46,14 @@ dg_init dg_init_data(dg_build *b, const double *values, int64_t n)
 
 static const char *join(dg_build *b, const char *prefix, const char *path)
 {
-    return *prefix ? dg_printf(b->arena, "%s.%s", prefix, path) : dg_strdup(b->arena, path);
+    size_t n = strlen(prefix), m = strlen(path);
+    char *joined = dg_alloc(b->arena, n + m + 2);
+
+    memcpy(joined, prefix, n);
+    if (n)
+        joined[n++] = '.';
+    memcpy(joined + n, path, m);
+    return joined;
 }
 
 dg_init dg_init_like(dg_build *b, const char *path)
