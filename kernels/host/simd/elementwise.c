@@ -5,35 +5,6 @@
  * number. */
 #include "kernels/host/simd/vmath.h"
 
-typedef enum code {
-    ADD,
-    SUB,
-    MUL,
-    DIV,
-    MAX2,
-    MIN2,
-    GREATER_EQUAL,
-    WHERE,
-    RELU_GRAD,
-    SILU_GRAD,
-    GELU_GRAD,
-    SIGMOID_GRAD,
-    CLAMP_GRAD,
-    INVERSE_SIGMOID_GRAD,
-    SCALE,
-    EXP,
-    LOG,
-    SQRT,
-    ABS,
-    SIGN,
-    RELU,
-    SILU,
-    GELU,
-    SIGMOID,
-    CLAMP,
-    INVERSE_SIGMOID,
-} code;
-
 typedef struct numbers {
     float a, c;
 } numbers;
@@ -70,46 +41,83 @@ ALWAYS vf logit_slope(vf x, float eps)
     return pick_lanes(vm_and(vf_le(vf_set(0), x), vf_le(x, vf_set(1))), left + right);
 }
 
-/* The op's result. x, y: the operands in order; for *_slope: dy, and where the derivative is
- * taken. */
+ALWAYS vf larger(vf x, vf y) /* NaN if x or y is */
+{
+    return vf_pick(vf_eq(x, x), vf_pick(vf_le(y, x), x, y), x);
+}
+
+ALWAYS vf smaller(vf x, vf y)
+{
+    return vf_pick(vf_eq(x, x), vf_pick(vf_le(x, y), x, y), x);
+}
+
+ALWAYS vf silu_gradient(vf dy, vf x)
+{
+    vf p = vf_sigmoid(x);
+
+    return dy * p * vf_fma(x, 1.0f - p, vf_set(1));
+}
+
+ALWAYS vf gelu_gradient(vf dy, vf x)
+{
+    return dy * vf_fma(x * 0.39894228f, vf_exp(-0.5f * x * x), normal_cdf(x));
+}
+
+ALWAYS vf clamp_gradient(vf dy, vf x, float lo, float hi)
+{
+    return pick_lanes(vm_and(vf_le(vf_set(lo), x), vf_le(x, vf_set(hi))), dy);
+}
+
+ALWAYS vf sign_of(vf x)
+{
+    return vf_pick(vf_lt(vf_set(0), x), vf_set(1), vf_pick(vf_lt(x, vf_set(0)), vf_set(-1), x));
+}
+
+/* The kernels of one or two operands, a row each: name of the op; operands; cost of an element
+ * relative to a copy; where the numbers f come from; the result. x, y: the operands in order; of a
+ * gradient dy, and where the derivative is taken. */
+/* clang-format off */
+#define TABLE(ROW)                                                                             \
+    ROW(add,                  2, 1, none,   x + y)                                             \
+    ROW(sub,                  2, 1, none,   x - y)                                             \
+    ROW(mul,                  2, 1, none,   x * y)                                             \
+    ROW(div,                  2, 1, none,   x / y)                                             \
+    ROW(max2,                 2, 1, none,   larger(x, y))                                      \
+    ROW(min2,                 2, 1, none,   smaller(x, y))                                     \
+    ROW(greater_equal,        2, 1, none,   pick_lanes(vf_le(y, x), vf_set(1)))                \
+    ROW(relu_grad,            2, 1, none,   pick_lanes(vf_lt(vf_set(0), y), x))                \
+    ROW(silu_grad,            2, 4, none,   silu_gradient(x, y))                               \
+    ROW(gelu_grad,            2, 8, none,   gelu_gradient(x, y))                               \
+    ROW(sigmoid_grad,         2, 1, none,   x * y * (1.0f - y))                                \
+    ROW(clamp_grad,           2, 1, affine, clamp_gradient(x, y, f.a, f.c))                    \
+    ROW(inverse_sigmoid_grad, 2, 2, affine, x * logit_slope(y, f.a))                           \
+    ROW(scale,                1, 1, affine, vf_fma(x, vf_set(f.a), vf_set(f.c)))               \
+    ROW(exp,                  1, 4, none,   vf_exp(x))                                         \
+    ROW(log,                  1, 4, none,   vf_log(x))                                         \
+    ROW(sqrt,                 1, 2, none,   vf_sqrt(x))                                        \
+    ROW(abs,                  1, 1, none,   vf_abs(x))                                         \
+    ROW(sign,                 1, 1, none,   sign_of(x))                                        \
+    ROW(relu,                 1, 1, none,   vf_max(vf_set(0), x))                              \
+    ROW(silu,                 1, 4, none,   x * vf_sigmoid(x))                                 \
+    ROW(gelu,                 1, 8, none,   x * normal_cdf(x))                                 \
+    ROW(sigmoid,              1, 4, none,   vf_sigmoid(x))                                     \
+    ROW(clamp,                1, 1, affine, clip(x, f.a, f.c))                                 \
+    ROW(inverse_sigmoid,      1, 4, affine, logit(x, f.a))
+/* clang-format on */
+
+#define CODE(name, n_in, work, numbers_of, result) OP_##name,
+#define VALUE(name, n_in, work, numbers_of, result) \
+    case OP_##name:                                 \
+        return result;
+
+typedef enum code { TABLE(CODE) } code;
+
 ALWAYS vf value(code op, vf x, vf y, numbers f)
 {
-    vf p;
-
-    /* clang-format off */
+    (void)f;
     switch (op) {
-    case ADD: return x + y;
-    case SUB: return x - y;
-    case MUL: return x * y;
-    case DIV: return x / y;
-    case MAX2: return vf_pick(vf_eq(x, x), vf_pick(vf_le(y, x), x, y), x);
-    case MIN2: return vf_pick(vf_eq(x, x), vf_pick(vf_le(x, y), x, y), x);
-    case GREATER_EQUAL: return pick_lanes(vf_le(y, x), vf_set(1));
-    case RELU_GRAD: return pick_lanes(vf_lt(vf_set(0), y), x);
-    case SILU_GRAD:
-        p = vf_sigmoid(y);
-        return x * p * vf_fma(y, 1.0f - p, vf_set(1));
-    case GELU_GRAD: return x * vf_fma(y * 0.39894228f, vf_exp(-0.5f * y * y), normal_cdf(y));
-    case SIGMOID_GRAD: return x * y * (1.0f - y);
-    case CLAMP_GRAD: return pick_lanes(vm_and(vf_le(vf_set(f.a), y), vf_le(y, vf_set(f.c))), x);
-    case INVERSE_SIGMOID_GRAD: return x * logit_slope(y, f.a);
-    case SCALE: return vf_fma(x, vf_set(f.a), vf_set(f.c));
-    case EXP: return vf_exp(x);
-    case LOG: return vf_log(x);
-    case SQRT: return vf_sqrt(x);
-    case ABS: return vf_abs(x);
-    case SIGN:
-        p = vf_pick(vf_lt(x, vf_set(0)), vf_set(-1), x);
-        return vf_pick(vf_lt(vf_set(0), x), vf_set(1), p);
-    case RELU: return vf_max(vf_set(0), x);
-    case SILU: return x * vf_sigmoid(x);
-    case GELU: return x * normal_cdf(x);
-    case SIGMOID: return vf_sigmoid(x);
-    case CLAMP: return clip(x, f.a, f.c);
-    case INVERSE_SIGMOID: return logit(x, f.a);
-    case WHERE: break;
+        TABLE(VALUE)
     }
-    /* clang-format on */
     return x;
 }
 
@@ -138,7 +146,7 @@ ALWAYS void put(const call *c, code op, int64_t z, vf v, int64_t n, bool low, bo
 {
     void *p = c->a->t[c->n_in].data;
 
-    if (op == GREATER_EQUAL) {
+    if (op == OP_greater_equal) {
         vi flag = __builtin_convertvector(v, vi);
 
         memcpy((int32_t *)p + z, &flag, (size_t)(whole ? W : n) * sizeof(int32_t));
@@ -265,18 +273,6 @@ static int start(const dg_args *a, int n_in, numbers f, int64_t work,
     return 0;
 }
 
-/* work: cost of an element relative to a copy. */
-#define KERNEL(name, op, n_in, work, numbers_of)                                           \
-    static void runs_##name(const call *c, int64_t z, const int64_t at[MAX_IN], int64_t n) \
-    {                                                                                      \
-        run_any(c, op, z, at, n);                                                          \
-    }                                                                                      \
-    static int name##_(const dg_args *a)                                                   \
-    {                                                                                      \
-        return start(a, n_in, numbers_of(a), work, runs_##name);                           \
-    }                                                                                      \
-    DG_SIMD(name, NULL, name##_)
-
 static numbers none(const dg_args *a)
 {
     (void)a;
@@ -295,29 +291,16 @@ static int where_(const dg_args *a)
     return start(a, 3, none(a), 4, run_where);
 }
 
-KERNEL(add, ADD, 2, 1, none);
-KERNEL(sub, SUB, 2, 1, none);
-KERNEL(mul, MUL, 2, 1, none);
-KERNEL(div, DIV, 2, 1, none);
-KERNEL(max2, MAX2, 2, 1, none);
-KERNEL(min2, MIN2, 2, 1, none);
-KERNEL(greater_equal, GREATER_EQUAL, 2, 1, none);
+#define KERNEL(name, n_in, work, numbers_of, result)                                       \
+    static void runs_##name(const call *c, int64_t z, const int64_t at[MAX_IN], int64_t n) \
+    {                                                                                      \
+        run_any(c, OP_##name, z, at, n);                                                   \
+    }                                                                                      \
+    static int name##_(const dg_args *a)                                                   \
+    {                                                                                      \
+        return start(a, n_in, numbers_of(a), work, runs_##name);                           \
+    }                                                                                      \
+    DG_SIMD(name, NULL, name##_);
+
+TABLE(KERNEL)
 DG_SIMD(where, NULL, where_);
-KERNEL(relu_grad, RELU_GRAD, 2, 1, none);
-KERNEL(silu_grad, SILU_GRAD, 2, 4, none);
-KERNEL(gelu_grad, GELU_GRAD, 2, 8, none);
-KERNEL(sigmoid_grad, SIGMOID_GRAD, 2, 1, none);
-KERNEL(clamp_grad, CLAMP_GRAD, 2, 1, affine);
-KERNEL(inverse_sigmoid_grad, INVERSE_SIGMOID_GRAD, 2, 2, affine);
-KERNEL(scale, SCALE, 1, 1, affine);
-KERNEL(exp, EXP, 1, 4, none);
-KERNEL(log, LOG, 1, 4, none);
-KERNEL(sqrt, SQRT, 1, 2, none);
-KERNEL(abs, ABS, 1, 1, none);
-KERNEL(sign, SIGN, 1, 1, none);
-KERNEL(relu, RELU, 1, 1, none);
-KERNEL(silu, SILU, 1, 4, none);
-KERNEL(gelu, GELU, 1, 8, none);
-KERNEL(sigmoid, SIGMOID, 1, 4, none);
-KERNEL(clamp, CLAMP, 1, 1, affine);
-KERNEL(inverse_sigmoid, INVERSE_SIGMOID, 1, 4, affine);
