@@ -238,8 +238,7 @@ const dg_verb dg_verb_data = {
     .name = "data",
     .args = "check|convert PATH [TO] [OPTIONS]",
     .brief = "Check a data set, or convert it to another format.",
-    .doc = "PATH is a folder in COCO, VOC, YOLO, LabelMe, CVAT or CSV format, a folder of images, "
-           "or an "
+    .doc = "PATH is a folder in " DG_FORM_TITLES " format, a folder of images, or an "
            "annotation file.\n\n"
            "  check     reports images, classes, sizes, and faults: boxes outside the image or "
            "duplicated,\n"

@@ -22,7 +22,7 @@ typedef struct opts {
 
 static const dg_option options[] = {
     { "data", DG_OPTION_STR, offsetof(opts, data), "PATH", NULL,
-      "data set in COCO, VOC, YOLO, LabelMe, CVAT or CSV format" },
+      "data set in " DG_FORM_TITLES " format" },
     { "model", DG_OPTION_STR, offsetof(opts, model), "NAME", NULL,
       "one of the models listed above (rtdetrv2_r18vd)" },
     { "pretrained", DG_OPTION_STR, offsetof(opts, pretrained), "PATH", NULL,

@@ -129,11 +129,8 @@ int dg_init_plain(const dg_survey *s, dg_diag *d)
                 "%s is no table of boxes that can be read: its first line names the columns, as in "
                 "filename,class,xmin,ymin,xmax,ymax",
                 csv);
-    dg_help(d,
-            "name the folder that holds images and labels; where labels are looked for: "
-            "annotations/*.json (COCO), Annotations/*.xml or .xml files beside the images (VOC), "
-            "labels/ beside images/ (YOLO), .json files with `shapes` (LabelMe), "
-            "annotations.xml (CVAT), .csv");
+    dg_help(d, "name the folder that holds images and labels; where labels are looked "
+               "for: " DG_FORM_PLACES);
     dg_diag_close(&ignored);
     dg_arena_close(&a);
     return -DG_EINPUT;

@@ -267,9 +267,7 @@ static int no_form(const dg_layout *l, dg_diag *d)
 {
     dg_fail(d, DG_EINPUT, (dg_where){ .file = l->root }, "data-form",
             "no data set is found in this folder");
-    dg_help(d, "looked for: annotations/*.json (COCO), Annotations/*.xml (VOC), a .yaml file with "
-               "`names`, images/ with labels/ or .txt files beside images and classes.txt (YOLO), "
-               ".json files with `shapes` (LabelMe), annotations.xml (CVAT), .csv, images");
+    dg_help(d, "looked for: " DG_FORM_PLACES ", images");
     return -DG_EINPUT;
 }
 

@@ -13,6 +13,13 @@ typedef enum dg_form {
     DG_FORM_CSV,
     DG_FORM_PLAIN
 } dg_form;
+/* Those with labels, and where dg_layout_find looks for them, for messages. */
+#define DG_FORM_TITLES "COCO, VOC, YOLO, LabelMe, CVAT or CSV"
+#define DG_FORM_PLACES                                                                         \
+    "annotations/*.json (COCO), Annotations/*.xml or .xml files beside images (VOC), a .yaml " \
+    "file with `names`, images/ with labels/, or .txt files beside images and classes.txt "    \
+    "(YOLO), .json files with `shapes` (LabelMe), annotations.xml (CVAT), .csv"
+
 const char *dg_form_name(dg_form form);  /* lower case: "coco" */
 const char *dg_form_title(dg_form form); /* for people: "COCO" */
 
