@@ -1,5 +1,5 @@
-/* fuse.h: who reads what, for passes that make several instructions one (fuse.c, pack.c,
- * fuse_device.c). */
+/* fuse.h: the readers of every value, for passes that replace several instructions by one: fuse.c,
+ * fuse_device.c, pack.c. */
 #ifndef DG_TENSOR_FUSE_H
 #define DG_TENSOR_FUSE_H
 

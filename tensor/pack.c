@@ -1,13 +1,17 @@
-/* pack.c: convolutions for a device that wants their kernels packed (kernels/ref/conv.c), once
- * types are chosen: conv2d, batch_norm_fixed  -> fold_norm, conv_packed with residual and
- * activation conv2d, conv2d_dx         -> pack_kernel, once for all readers of a kernel,
- * conv_packed... conv2d_dw                 -> conv_packed_dw, unpack_kernel Packing depends on
- * parameters alone and unpacking is read late, so many of them join (join.c). */
+/* pack.c: convolutions of a device that wants their kernels packed (kernels/ref/conv.c), after
+ * types are chosen:
+ *
+ *     conv2d, batch_norm_fixed  ->  fold_norm, conv_packed with residual and activation
+ *     conv2d, conv2d_dx         ->  pack_kernel, once for all readers of a kernel; conv_packed...
+ *     conv2d_dw                 ->  conv_packed_dw, unpack_kernel
+ *
+ * Packing depends on parameters alone and unpacking is read late, so many of them join (join.c). */
 #include <string.h>
 
 #include "tensor/fuse.h"
 #include "tensor/ops.h"
 #include "tensor/passes.h"
+#include "tensor/rules.h"
 
 typedef struct packed {
     int32_t w, k;
@@ -40,11 +44,6 @@ static const dg_instr *instr(const packer *s, int i)
 static int32_t new_value(packer *s, dg_dtype dtype, dg_shape shape)
 {
     return dg_program_value(s->p, (dg_value){ .dtype = dtype, .shape = shape, .param = -1 });
-}
-
-static dg_shape packed_shape(dg_shape w)
-{
-    return DG_SHAPE(w.d[0], w.d[2], w.d[3], w.d[1]);
 }
 
 /* An instruction where `near` is, and in its place. */
@@ -85,7 +84,7 @@ static int32_t pack(packer *s, const dg_instr *near, int32_t w, dg_dtype type)
     for (int i = 0; i < s->known.n; i++)
         if (s->known.items[i].w == w && value(s, s->known.items[i].k)->dtype == type)
             return s->known.items[i].k;
-    one.k = new_value(s, type, packed_shape(value(s, w)->shape));
+    one.k = new_value(s, type, dg_packed_shape(value(s, w)->shape));
     put_for_readers(s, make(s, near, DG_OP(pack_kernel), &none, 1, 1, (int32_t[]){ w, one.k }), w);
     DG_PUSH(s->p->arena, s->known, one);
     return one.k;
@@ -111,7 +110,7 @@ static void fold(packer *s, int i, int j)
 {
     const dg_instr *conv = instr(s, i), *norm = instr(s, j);
     const dg_shape shape = value(s, conv->v[1])->shape;
-    const int32_t k = new_value(s, value(s, conv->v[0])->dtype, packed_shape(shape)),
+    const int32_t k = new_value(s, value(s, conv->v[0])->dtype, dg_packed_shape(shape)),
                   c = new_value(s, value(s, norm->v[1])->dtype, DG_SHAPE(shape.d[0]));
     const int32_t v[] = { conv->v[1], norm->v[1], norm->v[2], norm->v[3], norm->v[4], k, c };
 
@@ -157,7 +156,7 @@ static void put_dw(packer *s, int i)
     const no_attr none = { 0 };
     const dg_instr *in = instr(s, i);
     const int32_t k =
-        new_value(s, value(s, in->v[0])->dtype, packed_shape(value(s, in->v[2])->shape));
+        new_value(s, value(s, in->v[0])->dtype, dg_packed_shape(value(s, in->v[2])->shape));
 
     put(s,
         make(s, in, DG_OP(conv_packed_dw), in->attr, 2, 1, (int32_t[]){ in->v[0], in->v[1], k }));

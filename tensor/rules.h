@@ -14,6 +14,8 @@
 bool dg_broadcast_shape(dg_shape a, dg_shape b, dg_shape *out);
 /* Number of window positions over n: (n + 2 pad - size) / stride + 1; <= 0 if none fits. */
 int64_t dg_window(int64_t n, int64_t size, int64_t stride, int64_t pad);
+/* w [O,I,kh,kw] as devices want it: [O,kh,kw,I]. */
+dg_shape dg_packed_shape(dg_shape w);
 /* Gives output entry `out` the shape of in[in]. */
 int dg_shape_copy(dg_infer *s, int out, int in);
 

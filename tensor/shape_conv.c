@@ -69,7 +69,7 @@ int dg_shape_conv2d_dw(dg_infer *s)
 
 /* ---- packed kernels -------------------------------------------------------------------------- */
 
-static dg_shape packed(dg_shape w)
+dg_shape dg_packed_shape(dg_shape w)
 {
     return DG_SHAPE(w.d[0], w.d[2], w.d[3], w.d[1]);
 }
@@ -83,7 +83,7 @@ int dg_shape_pack_kernel(dg_infer *s)
 {
     if (s->in[0].rank != 4)
         return dg_infer_fail(s, "w must be [O,I,kh,kw]");
-    s->out[0] = packed(s->in[0]);
+    s->out[0] = dg_packed_shape(s->in[0]);
     return 0;
 }
 
@@ -139,7 +139,7 @@ int dg_shape_conv_packed_dw(dg_infer *s)
     int rc = dg_shape_conv2d_dw(s);
 
     if (rc == 0)
-        s->out[0] = packed(s->out[0]);
+        s->out[0] = dg_packed_shape(s->out[0]);
     return rc;
 }
 
