@@ -89,7 +89,7 @@ static bool dims_follow(const dg_onnx_sizes *s, int32_t v)
     const int rank = s->at[0]->values.items[v].shape.rank;
     factors f;
 
-    for (int axis = 1; axis < rank; axis++) {
+    for (int axis = 0; axis < rank; axis++) {
         int64_t n[N_PROGRAMS];
 
         for (int i = 0; i < N_PROGRAMS; i++)
